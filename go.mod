@@ -1,0 +1,3 @@
+module github.com/powerinfer-go/powerinfer
+
+go 1.26
