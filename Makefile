@@ -1,0 +1,30 @@
+# make test runs every test and installs what they need when root or in CI; see scripts/tools.sh.
+
+.PHONY: build test fuzz lint generate demo-model cross
+
+build:
+	CGO_ENABLED=0 go build -o powerinfer ./cmd/powerinfer
+
+test:
+	@scripts/tools.sh test
+	go vet ./...
+	go test ./...
+
+# A race run of the packages that share memory between goroutines.
+race:
+	CGO_ENABLED=1 go test -race -short ./internal/compute/cpu/... ./internal/engine/...
+
+fuzz:
+	@scripts/fuzz.sh $${FUZZTIME:-15s}
+
+lint:
+	@scripts/lint.sh
+
+generate:
+	go generate ./...
+
+demo-model:
+	go run ./cmd/powerinfer convert ../shared/demo-model/hf --outtype f16 --outfile demo/tales-relu.gguf
+
+cross:
+	@scripts/cross.sh

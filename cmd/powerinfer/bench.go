@@ -1,0 +1,159 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/urfave/cli/v3"
+
+	"github.com/powerinfer-go/powerinfer/internal/bench"
+	"github.com/powerinfer-go/powerinfer/internal/engine"
+	"github.com/powerinfer-go/powerinfer/internal/gguf"
+	"github.com/powerinfer-go/powerinfer/internal/hw"
+)
+
+func benchCommand() *cli.Command {
+	list := " (a list: 1,2,4)"
+	return &cli.Command{
+		Name: "bench", Usage: "time prompts and generation, with llama-bench's columns",
+		Flags: append(modelFlags(),
+			&cli.StringFlag{Name: "n-prompt", Aliases: []string{"p"}, Value: "512", Usage: "prompt tokens" + list},
+			&cli.StringFlag{Name: "n-gen", Aliases: []string{"n"}, Value: "128", Usage: "tokens to generate" + list},
+			&cli.StringFlag{Name: "n-depth", Aliases: []string{"d"}, Value: "0", Usage: "tokens already in the context" + list},
+			&cli.StringFlag{Name: "threads", Aliases: []string{"t"}, Usage: "threads; default: idle physical cores" + list},
+			&cli.IntFlag{Name: "batch-size", Aliases: []string{"b"}, Value: 2048, Usage: "tokens of a prompt handed in at a time"},
+			&cli.IntFlag{Name: "ubatch-size", Aliases: []string{"ub"}, Value: 512, Usage: "tokens computed at a time"},
+			&cli.IntFlag{Name: "repetitions", Aliases: []string{"r"}, Value: 5, Usage: "counted runs of each test"},
+			&cli.StringFlag{Name: "output", Aliases: []string{"o"}, Value: "md", Usage: "md, csv, json or jsonl"},
+			&cli.BoolFlag{Name: "no-repack", Aliases: []string{"nr"}, Usage: "compute on the mapped file"},
+			&cli.StringFlag{Name: "activation", Usage: "override the feed-forward activation"},
+		),
+		Action: benchModel,
+	}
+}
+
+func benchModel(ctx context.Context, c *cli.Command) error {
+	if err := noArguments(c); err != nil {
+		return err
+	}
+	threads := []int{hw.DefaultThreads()}
+	var err error
+	if c.IsSet("threads") {
+		if threads, err = intList(c, "threads", 1); err != nil {
+			return err
+		}
+	}
+	tests, err := benchTests(c)
+	if err != nil {
+		return err
+	}
+	reps := c.Int("repetitions")
+	if reps < 1 {
+		return fmt.Errorf("-r %d: at least one run is needed", reps)
+	}
+	w, err := bench.NewWriter(os.Stdout, c.String("output"))
+	if err != nil {
+		return err
+	}
+	f, err := openModel(c)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	for _, t := range threads {
+		if err := benchThreads(ctx, c, f, t, tests, reps, w); err != nil {
+			return err
+		}
+	}
+	return w.Close()
+}
+
+// benchThreads loads the model for one number of threads and runs every test on it.
+func benchThreads(ctx context.Context, c *cli.Command, f *gguf.File, threads int, tests []bench.Test, reps int, w *bench.Writer) error {
+	o := engine.Options{
+		Threads: threads, Batch: c.Int("batch-size"), UBatch: c.Int("ubatch-size"),
+		NoRepack: c.Bool("no-repack"), Activation: c.String("activation"),
+	}
+	for _, t := range tests {
+		o.Context = max(o.Context, t.Tokens())
+	}
+	bar := newProgress("loading", unitBytes)
+	o.Progress = bar.set
+	e, err := engine.Open(f, o)
+	bar.finish()
+	if err != nil {
+		return err
+	}
+	defer e.Close()
+	for _, t := range tests {
+		bar := newProgress(t.Name(), unitRuns)
+		samples, err := bench.Run(ctx, e, t, reps, func(done, total int) { bar.set(int64(done), int64(total)) })
+		bar.finish()
+		if err != nil {
+			return err
+		}
+		row := bench.Row{
+			Test: t, Samples: samples, Threads: threads, Batch: o.Batch, UBatch: o.UBatch, NoRepack: o.NoRepack,
+			Commit: commit(), CPU: hw.Detect().Name, File: f.Path, Model: bench.Describe(f), Time: time.Now().UTC(),
+		}
+		if err := w.Write(row); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// benchTests is llama-bench's cross product: every prompt and every generation length at every depth.
+func benchTests(c *cli.Command) ([]bench.Test, error) {
+	var lists [3][]int
+	for i, name := range []string{"n-prompt", "n-gen", "n-depth"} {
+		var err error
+		if lists[i], err = intList(c, name, 0); err != nil {
+			return nil, err
+		}
+	}
+	var tests []bench.Test
+	for _, d := range lists[2] {
+		for _, p := range lists[0] {
+			if p > 0 {
+				tests = append(tests, bench.Test{Prompt: p, Depth: d})
+			}
+		}
+		for _, n := range lists[1] {
+			if n > 0 {
+				tests = append(tests, bench.Test{Gen: n, Depth: d})
+			}
+		}
+	}
+	if len(tests) == 0 {
+		return nil, fmt.Errorf("-p and -n are both 0: nothing to time")
+	}
+	return tests, nil
+}
+
+// intList reads a flag of comma-separated integers, each at least least.
+func intList(c *cli.Command, name string, least int) ([]int, error) {
+	var out []int
+	for _, s := range strings.Split(c.String(name), ",") {
+		v, err := strconv.Atoi(strings.TrimSpace(s))
+		if err != nil || v < least || v > 1<<24 {
+			return nil, fmt.Errorf("--%s %q is not a list of integers from %d", name, c.String(name), least)
+		}
+		out = append(out, v)
+	}
+	return out, nil
+}
+
+func sortedKeys[V any](m map[string]V) []string {
+	keys := make([]string, 0, len(m))
+	for k := range m {
+		keys = append(keys, k)
+	}
+	slices.Sort(keys)
+	return keys
+}

@@ -1,0 +1,139 @@
+package main
+
+import (
+	"fmt"
+	"os"
+	"strings"
+
+	"github.com/urfave/cli/v3"
+
+	"github.com/powerinfer-go/powerinfer/demo"
+	"github.com/powerinfer-go/powerinfer/internal/engine"
+	"github.com/powerinfer-go/powerinfer/internal/gguf"
+)
+
+func env(name string) cli.ValueSourceChain { return cli.EnvVars("LLAMA_ARG_" + name) }
+
+// modelFlags choose a model and what is done to its metadata.
+func modelFlags() []cli.Flag {
+	return []cli.Flag{
+		&cli.StringFlag{Name: "model", Aliases: []string{"m"}, Usage: "GGUF `FILE`; without it the embedded demo model", Sources: env("MODEL")},
+		&cli.StringSliceFlag{Name: "override-kv", Usage: "replace a metadata key: `KEY=int|float|bool|str:VALUE`; may be repeated"},
+	}
+}
+
+// engineFlags choose how a model is loaded and computed.
+func engineFlags() []cli.Flag {
+	return append(modelFlags(),
+		&cli.IntFlag{Name: "ctx-size", Aliases: []string{"c"}, Usage: "context in tokens; 0 is the model's own", Sources: env("CTX_SIZE")},
+		&cli.IntFlag{Name: "batch-size", Aliases: []string{"b"}, Value: 2048, Usage: "tokens of a prompt handed in at a time", Sources: env("BATCH")},
+		&cli.IntFlag{Name: "ubatch-size", Aliases: []string{"ub"}, Value: 512, Usage: "tokens computed at a time", Sources: env("UBATCH")},
+		&cli.IntFlag{Name: "threads", Aliases: []string{"t"}, Usage: "threads for generation; default: idle physical cores", Sources: env("THREADS")},
+		&cli.IntFlag{Name: "threads-batch", Aliases: []string{"tb"}, Usage: "threads for prompts; default: as --threads", Sources: env("THREADS_BATCH")},
+		&cli.BoolFlag{Name: "no-repack", Aliases: []string{"nr"}, Usage: "compute on the mapped file instead of repacking it into memory", Sources: env("NO_REPACK")},
+		&cli.BoolFlag{Name: "mlock", Usage: "keep weights out of swap", Sources: env("MLOCK")},
+		&cli.StringFlag{Name: "activation", Usage: "override the feed-forward `NAME`: silu, gelu, relu, fatrelu[:threshold], drelu, relu2"},
+		&cli.Float32Flag{Name: "sparse-threshold", Usage: "logit from which a predicted neuron is computed; default: the file's", Sources: cli.EnvVars("LLAMA_SPARSE_PRED_THRESHOLD")},
+	)
+}
+
+// openModel opens the file that -m names, or the embedded model, and applies --override-kv.
+func openModel(c *cli.Command) (*gguf.File, error) {
+	var f *gguf.File
+	var err error
+	if path := c.String("model"); path != "" {
+		f, err = gguf.Open(path)
+	} else {
+		f, err = gguf.Parse(demo.Name, demo.Model())
+	}
+	if err != nil {
+		return nil, err
+	}
+	for _, o := range c.StringSlice("override-kv") {
+		key, rest, ok1 := strings.Cut(o, "=")
+		typ, value, ok2 := strings.Cut(rest, ":")
+		if !ok1 || !ok2 {
+			f.Close()
+			return nil, fmt.Errorf("--override-kv %q is not KEY=TYPE:VALUE with a type of int, float, bool or str", o)
+		}
+		if err := f.Override(key, typ, value); err != nil {
+			f.Close()
+			return nil, err
+		}
+	}
+	return f, nil
+}
+
+// engineOptions reads engineFlags.
+func engineOptions(c *cli.Command) (engine.Options, error) {
+	o := engine.Options{
+		Context: c.Int("ctx-size"), Batch: c.Int("batch-size"), UBatch: c.Int("ubatch-size"),
+		Threads: c.Int("threads"), ThreadsBatch: c.Int("threads-batch"),
+		NoRepack: c.Bool("no-repack"), Lock: c.Bool("mlock"), Activation: c.String("activation"),
+	}
+	for _, name := range []string{"ctx-size", "batch-size", "ubatch-size", "threads", "threads-batch"} {
+		if v := c.Int(name); v < 0 || v > 1<<30 {
+			return o, fmt.Errorf("--%s %d is not a sensible number", name, v)
+		}
+	}
+	if c.IsSet("sparse-threshold") {
+		t := c.Float32("sparse-threshold")
+		o.Threshold = &t
+	}
+	return o, nil
+}
+
+// openEngine opens model and engine with a progress bar. The returned function closes both.
+func openEngine(c *cli.Command, adjust func(*engine.Options, *gguf.File) error) (*engine.Engine, func(), error) {
+	o, err := engineOptions(c)
+	if err != nil {
+		return nil, nil, err
+	}
+	f, err := openModel(c)
+	if err != nil {
+		return nil, nil, err
+	}
+	if adjust != nil {
+		if err := adjust(&o, f); err != nil {
+			f.Close()
+			return nil, nil, err
+		}
+	}
+	bar := newProgress("loading", unitBytes)
+	o.Progress = bar.set
+	e, err := engine.Open(f, o)
+	bar.finish()
+	if err != nil {
+		f.Close()
+		return nil, nil, err
+	}
+	return e, func() { e.Close(); f.Close() }, nil
+}
+
+// readText is the text of -p, or of the file behind -f ("-" is standard input).
+func readText(c *cli.Command) (string, error) {
+	file := c.String("file")
+	if file == "" {
+		return unescape(c), nil
+	}
+	if c.IsSet("prompt") {
+		return "", fmt.Errorf("-p and -f both name a prompt; give one")
+	}
+	var data []byte
+	var err error
+	if file == "-" {
+		data, err = readAll(os.Stdin)
+	} else {
+		data, err = os.ReadFile(file)
+	}
+	return string(data), err
+}
+
+// unescape turns \n, \t and their like in -p into the characters they stand for, as llama.cpp does by default.
+func unescape(c *cli.Command) string {
+	p := c.String("prompt")
+	if c.Bool("no-escape") {
+		return p
+	}
+	return strings.NewReplacer(`\\`, `\`, `\n`, "\n", `\r`, "\r", `\t`, "\t", `\"`, `"`, `\'`, `'`).Replace(p)
+}

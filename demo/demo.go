@@ -1,0 +1,14 @@
+// Package demo carries a small, really trained ReLU model, so that a first command needs no download.
+// Its weights, tokenizer and corpus are described in demo/README.md.
+package demo
+
+import _ "embed"
+
+// Name is what messages call the embedded file.
+const Name = "demo/tales-relu.gguf"
+
+//go:embed tales-relu.gguf
+var model []byte
+
+// Model is the embedded GGUF file; the bytes are read-only.
+func Model() []byte { return model }

@@ -1,0 +1,243 @@
+// Package engine turns requests into steps of a model: sequences over KV pages,
+// prefix reuse, batching of prompts, sampling, streaming, stopping.
+package engine
+
+import (
+	"fmt"
+	"runtime"
+	"sync"
+
+	"github.com/powerinfer-go/powerinfer/internal/compute"
+	"github.com/powerinfer-go/powerinfer/internal/compute/cpu"
+	"github.com/powerinfer-go/powerinfer/internal/gguf"
+	"github.com/powerinfer-go/powerinfer/internal/hw"
+	"github.com/powerinfer-go/powerinfer/internal/model"
+	"github.com/powerinfer-go/powerinfer/internal/tokenizer"
+)
+
+// Options are the choices made when an engine is opened. Zero values mean defaults.
+type Options struct {
+	Context      int      // tokens of KV cache, 0: the model's own
+	Batch        int      // tokens handed in at a time while a prompt is read; 2048
+	UBatch       int      // tokens of the largest step; 512
+	Outputs      int      // rows of logits of the largest step; 1
+	Threads      int      // for generation; 0: idle physical cores
+	ThreadsBatch int      // for prompts; 0: as Threads
+	NoRepack     bool     // compute on the mapped file in place
+	Lock         bool     // keep weights out of swap (mlock)
+	Activation   string   // overrides the file's
+	Threshold    *float32 // overrides the file's sparse threshold
+	Progress     func(done, total int64)
+}
+
+// Engine owns a loaded model, its cache and its sequences. Its methods may be called from several goroutines.
+type Engine struct {
+	mu      sync.Mutex // one step at a time: a model has one set of buffers
+	model   *model.Model
+	tok     *tokenizer.Tokenizer
+	dev     compute.Device
+	context int
+	batch   int
+	ubatch  int
+	outputs int
+	pages   *pages
+	idle    []*Sequence // finished, kept for their prefixes; oldest first
+	params  compute.Params
+	view    [1][]int32 // params.Pages of a step of one sequence
+}
+
+// Open loads the model in f. f must stay open as long as the engine if Options.NoRepack is set.
+func Open(f *gguf.File, o Options) (*Engine, error) {
+	tok, err := model.Tokenizer(f)
+	if err != nil {
+		return nil, err
+	}
+	c, err := model.ReadConfig(f, o.Activation)
+	if err != nil {
+		return nil, err
+	}
+	e := &Engine{tok: tok, batch: pick(o.Batch, 2048), outputs: pick(o.Outputs, 1)}
+	e.context = pick(o.Context, c.Context)
+	e.ubatch = min(pick(o.UBatch, 512), e.batch, e.context)
+	nPages := (e.context+compute.PagePositions-1)/compute.PagePositions + 1 // one spare, for copying a shared page
+	if err := checkMemory(f, c, c.CacheSpec(nPages).Bytes(), o.NoRepack); err != nil {
+		return nil, err
+	}
+	threads := pick(o.Threads, hw.DefaultThreads())
+	e.dev, err = cpu.New(cpu.Options{Threads: threads, ThreadsBatch: pick(o.ThreadsBatch, threads), Lock: o.Lock})
+	if err != nil {
+		return nil, err
+	}
+	e.model, err = model.Load(f, e.dev, model.Options{
+		Activation: o.Activation, Threshold: o.Threshold, Batch: e.ubatch, Outputs: e.outputs,
+		Cache: compute.CacheSpec{Pages: nPages}, Pinned: o.NoRepack, Progress: o.Progress,
+	})
+	if err != nil {
+		e.dev.Close()
+		return nil, err
+	}
+	if tok.Size() > c.Vocab {
+		e.dev.Close()
+		return nil, fmt.Errorf("%s: the tokenizer has %d tokens but the embedding %d rows", f.Path, tok.Size(), c.Vocab)
+	}
+	e.pages = newPages(nPages)
+	return e, nil
+}
+
+func pick(v, def int) int {
+	if v > 0 {
+		return v
+	}
+	return def
+}
+
+// overhead is what a process needs besides weights and cache: activations, the Go heap, the file's metadata.
+const overhead = 300 << 20
+
+// checkMemory says before loading that a model cannot fit.
+func checkMemory(f *gguf.File, c model.Config, cache int64, mapped bool) error {
+	mem, err := hw.ReadMemory()
+	if err != nil || mem.Available == 0 {
+		return nil // unknown: let the loader try
+	}
+	var weights int64
+	for _, t := range f.Tensors {
+		weights += int64(len(t.Data))
+	}
+	if mapped {
+		weights = 0 // pages of the file may be dropped and read again
+	}
+	if need := weights + cache + overhead; need > int64(mem.Available) {
+		gib := func(n int64) float64 { return float64(n) / (1 << 30) }
+		return fmt.Errorf("%s: needs %.1f GiB (weights %.1f, KV cache %.1f) but %.1f GiB are available; lower -c, or use --no-repack to read weights from disk",
+			f.Path, gib(need), gib(weights), gib(cache), gib(int64(mem.Available)))
+	}
+	return nil
+}
+
+// Close frees the model.
+func (e *Engine) Close() error {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	err := e.dev.Close()
+	runtime.KeepAlive(e.model)
+	return err
+}
+
+// Config is the model's hyperparameters.
+func (e *Engine) Config() model.Config { return e.model.Config }
+
+// Tokenizer is the model's tokenizer.
+func (e *Engine) Tokenizer() *tokenizer.Tokenizer { return e.tok }
+
+// Context is the number of tokens that the KV cache holds.
+func (e *Engine) Context() int { return e.context }
+
+// NewSequence starts an empty sequence; Release gives its pages back.
+func (e *Engine) NewSequence() *Sequence { return &Sequence{e: e} }
+
+// Release gives s's pages back.
+func (e *Engine) Release(s *Sequence) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	s.Truncate(0)
+}
+
+// takePage takes a free page, evicting the oldest idle sequences as needed.
+func (e *Engine) takePage() (int32, error) {
+	for {
+		if id, ok := e.pages.take(); ok {
+			return id, nil
+		}
+		if len(e.idle) == 0 {
+			return 0, &ErrContextFull{e.context}
+		}
+		e.idle[0].Truncate(0)
+		e.idle = e.idle[1:]
+	}
+}
+
+// resume is a sequence that holds the longest known prefix of prompt, at least one token short of it:
+// the last token must be evaluated for its logits.
+func (e *Engine) resume(prompt []int32) *Sequence {
+	var best *Sequence
+	shared := 0
+	for _, s := range e.idle {
+		if n := s.commonPrefix(prompt); n > shared {
+			best, shared = s, n
+		}
+	}
+	shared = min(shared, len(prompt)-1)
+	if best == nil || shared <= 0 {
+		return &Sequence{e: e}
+	}
+	return best.fork(shared)
+}
+
+// retire keeps s for its prefix.
+func (e *Engine) retire(s *Sequence) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	kept := e.idle[:0]
+	for _, old := range e.idle { // a prefix of s is of no more use
+		if len(old.tokens) == s.commonPrefix(old.tokens) {
+			old.Truncate(0)
+			continue
+		}
+		kept = append(kept, old)
+	}
+	e.idle = append(kept, s)
+}
+
+// Evaluate appends tokens to s in steps of at most the ubatch. Logits of the last tokens are
+// passed to each (row i of out in order): wanted(i) says whether tokens[i]'s logits [n_vocab] are.
+func (e *Engine) Evaluate(s *Sequence, tokens []int32, wanted func(i int) bool, each func(i int, logits []float32)) error {
+	for at := 0; at < len(tokens); {
+		n := min(e.ubatch, len(tokens)-at)
+		e.mu.Lock()
+		n, err := e.step(s, tokens[at:at+n], at, wanted)
+		if err == nil {
+			for i, row := range e.params.Out {
+				each(at+int(row), e.model.Logits(i))
+			}
+		}
+		e.mu.Unlock()
+		if err != nil {
+			return err
+		}
+		at += n
+	}
+	return nil
+}
+
+// step evaluates a first part of tokens: as many as have room for their logits. It returns how many.
+func (e *Engine) step(s *Sequence, tokens []int32, at int, wanted func(i int) bool) (int, error) {
+	p := &e.params
+	p.Tokens, p.Pos, p.Seq, p.Out = p.Tokens[:0], p.Pos[:0], p.Seq[:0], p.Out[:0]
+	for i, id := range tokens {
+		if id < 0 || int(id) >= e.model.Vocab {
+			return 0, fmt.Errorf("token %d is not in the vocabulary of %d", id, e.model.Vocab)
+		}
+		want := wanted != nil && wanted(at+i)
+		if want && len(p.Out) == e.outputs {
+			break
+		}
+		p.Tokens = append(p.Tokens, id)
+		p.Pos = append(p.Pos, int32(len(s.tokens)+i))
+		p.Seq = append(p.Seq, 0)
+		if want {
+			p.Out = append(p.Out, int32(i))
+		}
+	}
+	n := len(p.Tokens)
+	if err := s.reserve(n); err != nil {
+		return 0, err
+	}
+	e.view[0] = s.pages
+	p.Pages = e.view[:]
+	if err := e.model.Forward(p); err != nil {
+		return 0, err
+	}
+	s.tokens = append(s.tokens, p.Tokens...)
+	return n, nil
+}

@@ -1,0 +1,213 @@
+package model
+
+import (
+	"fmt"
+	"sort"
+	"strings"
+
+	"github.com/powerinfer-go/powerinfer/internal/compute"
+	"github.com/powerinfer-go/powerinfer/internal/gguf"
+	"github.com/powerinfer-go/powerinfer/internal/quant"
+)
+
+// binder hands a file's tensors to a device, each exactly once: a missing, surplus
+// or misshapen tensor is an error that names it. It keeps the first error.
+type binder struct {
+	f        *gguf.File
+	dev      compute.Device
+	pinned   bool // the mapping outlives the device: compute in place where possible
+	taken    map[string]bool
+	err      error
+	done     int64
+	total    int64
+	progress func(done, total int64)
+}
+
+func newBinder(f *gguf.File, dev compute.Device, pinned bool, progress func(done, total int64)) *binder {
+	b := &binder{f: f, dev: dev, pinned: pinned, taken: map[string]bool{}, progress: progress}
+	for _, t := range f.Tensors {
+		b.total += int64(len(t.Data))
+	}
+	return b
+}
+
+func (b *binder) fail(format string, args ...any) {
+	if b.err == nil {
+		b.err = fmt.Errorf("%s: %s", b.f.Path, fmt.Sprintf(format, args...))
+	}
+}
+
+// has reports whether the file holds name.
+func (b *binder) has(name string) bool { return b.f.Tensor(name) != nil }
+
+// take claims a tensor and checks that its shape is cols (row length) by rows.
+func (b *binder) take(name string, cols, rows int) *gguf.Tensor {
+	if b.err != nil {
+		return nil
+	}
+	t := b.f.Tensor(name)
+	if t == nil {
+		b.fail("tensor %q is missing", name)
+		return nil
+	}
+	if b.taken[name] {
+		b.fail("tensor %q is bound twice", name)
+		return nil
+	}
+	b.taken[name] = true
+	if t.Shape[0] != cols || t.Rows() != rows {
+		b.fail("tensor %q has shape %v, not [%d %d]", name, t.Shape, cols, rows)
+		return nil
+	}
+	return t
+}
+
+// loaded counts a tensor's bytes as taken in and lets its pages go.
+func (b *binder) loaded(t *gguf.Tensor, copied bool) {
+	if copied {
+		b.f.DontNeed(t)
+	}
+	b.done += int64(len(t.Data))
+	if b.progress != nil {
+		b.progress(b.done, b.total)
+	}
+}
+
+// matrix binds name as [rows, cols].
+func (b *binder) matrix(name string, rows, cols int, use compute.Use) *compute.Matrix {
+	parts := b.slices(name, cols, use, rows)
+	if parts == nil {
+		return nil
+	}
+	return parts[0]
+}
+
+// slices binds consecutive row ranges of one tensor as matrices of their own (a fused q, k, v).
+func (b *binder) slices(name string, cols int, use compute.Use, rows ...int) []*compute.Matrix {
+	total := 0
+	for _, r := range rows {
+		total += r
+	}
+	t := b.take(name, cols, total)
+	if t == nil {
+		return nil
+	}
+	var out []*compute.Matrix
+	at, rowBytes := 0, t.Type.RowBytes(cols)
+	for _, r := range rows {
+		m, err := b.dev.Matrix(compute.Source{
+			Name: name, Type: t.Type, Rows: r, Cols: cols,
+			Data: t.Data[at : at+r*rowBytes], Pinned: b.pinned,
+		}, use)
+		if err != nil {
+			b.fail("%v", err)
+			return nil
+		}
+		out = append(out, m)
+		at += r * rowBytes
+	}
+	b.loaded(t, !b.pinned)
+	return out
+}
+
+// optionalMatrix is matrix, or nil where the file does not hold name.
+func (b *binder) optionalMatrix(name string, rows, cols int, use compute.Use) *compute.Matrix {
+	if !b.has(name) {
+		return nil
+	}
+	return b.matrix(name, rows, cols, use)
+}
+
+// vector binds name as [n].
+func (b *binder) vector(name string, n int) *compute.Vector {
+	parts := b.vectorSlices(name, n)
+	if parts == nil {
+		return nil
+	}
+	return parts[0]
+}
+
+func (b *binder) optionalVector(name string, n int) *compute.Vector {
+	if !b.has(name) {
+		return nil
+	}
+	return b.vector(name, n)
+}
+
+// vectorSlices binds consecutive ranges of one vector as vectors of their own.
+func (b *binder) vectorSlices(name string, lens ...int) []*compute.Vector {
+	total := 0
+	for _, n := range lens {
+		total += n
+	}
+	t := b.take(name, total, 1)
+	if t == nil {
+		return nil
+	}
+	if t.Type.BlockElems() != 1 {
+		b.fail("tensor %q: a vector of type %s is not supported", name, t.Type)
+		return nil
+	}
+	var out []*compute.Vector
+	at := 0
+	for _, n := range lens {
+		v, err := b.dev.Vector(compute.Source{
+			Name: name, Type: t.Type, Rows: 1, Cols: n,
+			Data: t.Data[t.Type.RowBytes(at):t.Type.RowBytes(at+n)],
+		})
+		if err != nil {
+			b.fail("%v", err)
+			return nil
+		}
+		out = append(out, v)
+		at += n
+	}
+	b.loaded(t, false)
+	return out
+}
+
+// floats reads a vector to the host.
+func (b *binder) floats(name string, n int) []float32 {
+	t := b.take(name, n, 1)
+	if t == nil {
+		return nil
+	}
+	if t.Type.BlockElems() != 1 || t.Type == quant.I32 {
+		b.fail("tensor %q: a vector of type %s is not supported", name, t.Type)
+		return nil
+	}
+	out := make([]float32, n)
+	quant.Decode(t.Type, out, t.Data)
+	b.loaded(t, false)
+	return out
+}
+
+// ignore claims tensors that carry nothing the forward pass needs (rope.freqs caches, attention masks).
+func (b *binder) ignore(name string) {
+	if b.has(name) {
+		b.taken[name] = true
+	}
+}
+
+// finish names what is left over.
+func (b *binder) finish() error {
+	if b.err != nil {
+		return b.err
+	}
+	var left []string
+	for _, t := range b.f.Tensors {
+		if !b.taken[t.Name] {
+			left = append(left, t.Name)
+		}
+	}
+	if len(left) == 0 {
+		return nil
+	}
+	sort.Strings(left)
+	shown, more := left, ""
+	if len(left) > 3 {
+		shown, more = left[:3], fmt.Sprintf(" and %d more", len(left)-3)
+	}
+	b.fail("surplus tensors that architecture and settings do not use: %s%s", strings.Join(shown, ", "), more)
+	return b.err
+}

@@ -1,0 +1,101 @@
+package model
+
+import (
+	"fmt"
+	"math"
+
+	"github.com/powerinfer-go/powerinfer/internal/compute"
+)
+
+// ropeConfig is the file's description of rotary position embedding.
+type ropeConfig struct {
+	Style      compute.RopeStyle
+	Dims       int     // rotated elements of a head
+	Base       float64 // θ
+	Scaling    string  // none, linear, yarn
+	Factor     float64 // context extension of linear and yarn
+	Context    int     // positions before extension (yarn)
+	ExtFactor  float64 // yarn: share of extrapolation; 1
+	AttnFactor float64 // yarn: extra magnitude; 1
+	BetaFast   float64 // yarn: rotations above which a dimension is left alone
+	BetaSlow   float64 // yarn: rotations below which it is interpolated
+}
+
+func readRope(m *metadata, c *Config, style compute.RopeStyle) ropeConfig {
+	key := func(s string) string { return c.Arch + ".rope." + s }
+	r := ropeConfig{
+		Style:   style,
+		Dims:    m.count(key("dimension_count"), c.HeadDim, maxWidth),
+		Base:    m.float(key("freq_base"), 10000),
+		Scaling: m.text(key("scaling.type"), "none"),
+		// rope.scale_linear is the older name of linear's factor.
+		Factor:     m.float(key("scaling.factor"), m.float(key("scale_linear"), 1)),
+		Context:    m.count(key("scaling.original_context_length"), c.Context, 1<<30),
+		ExtFactor:  m.float(key("scaling.yarn_ext_factor"), 1),
+		AttnFactor: m.float(key("scaling.attn_factor"), m.float(key("scaling.yarn_attn_factor"), 1)),
+		BetaFast:   m.float(key("scaling.yarn_beta_fast"), 32),
+		BetaSlow:   m.float(key("scaling.yarn_beta_slow"), 1),
+	}
+	if r.Dims > c.HeadDim || r.Dims%2 != 0 {
+		m.fail("key %q: %d rotated elements do not fit a head of %d", key("dimension_count"), r.Dims, c.HeadDim)
+	}
+	if !(r.Base > 0) || math.IsInf(r.Base, 0) || !(r.Factor >= 0) || math.IsInf(r.Factor, 0) {
+		m.fail("rope base %g or scaling factor %g is not a positive number", r.Base, r.Factor)
+	}
+	if r.Factor == 0 {
+		r.Factor = 1
+	}
+	if r.Scaling == "none" && r.Factor != 1 {
+		r.Scaling = "linear"
+	}
+	return r
+}
+
+// rope builds the frequencies. factors are rope_freqs.weight [Dims/2] (llama3 scaling), or nil.
+//
+// Sources: Su et al. 2021 (RoPE), Chen et al. 2023 (linear), Peng et al. 2023 (YaRN).
+func (r ropeConfig) rope(factors []float32) (*compute.Rope, error) {
+	out := &compute.Rope{Style: r.Style, Dims: r.Dims, Freqs: make([]float64, r.Dims/2), Scale: 1}
+	if factors != nil && len(factors) != r.Dims/2 {
+		return nil, fmt.Errorf("rope_freqs.weight has %d factors, not %d", len(factors), r.Dims/2)
+	}
+	scale := 1.0
+	if r.Scaling != "none" {
+		scale = 1 / r.Factor
+	}
+	low, high := r.yarnRange()
+	for i := range out.Freqs {
+		f := math.Pow(r.Base, -2*float64(i)/float64(r.Dims))
+		if factors != nil {
+			if !(factors[i] > 0) {
+				return nil, fmt.Errorf("rope_freqs.weight: factor %d is %g, not positive", i, factors[i])
+			}
+			f /= float64(factors[i])
+		}
+		interpolated := f * scale
+		if r.Scaling == "yarn" {
+			ramp := (float64(i) - low) / math.Max(0.001, high-low)
+			keep := (1 - math.Min(1, math.Max(0, ramp))) * r.ExtFactor
+			interpolated = interpolated*(1-keep) + f*keep
+		}
+		out.Freqs[i] = interpolated
+	}
+	if r.Scaling == "yarn" {
+		out.Scale = r.AttnFactor
+		if r.ExtFactor != 0 {
+			out.Scale *= 1 + 0.1*math.Log(r.Factor)
+		}
+	}
+	return out, nil
+}
+
+// yarnRange is the range of pair indices over which YaRN passes from extrapolation to interpolation:
+// pairs that turn more than BetaFast times within the original context are left alone.
+func (r ropeConfig) yarnRange() (low, high float64) {
+	pair := func(rotations float64) float64 {
+		return float64(r.Dims) * math.Log(float64(r.Context)/(rotations*2*math.Pi)) / (2 * math.Log(r.Base))
+	}
+	low = math.Max(0, math.Floor(pair(r.BetaFast)))
+	high = math.Min(float64(r.Dims-1), math.Ceil(pair(r.BetaSlow)))
+	return low, high
+}

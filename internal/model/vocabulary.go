@@ -1,0 +1,69 @@
+package model
+
+import (
+	"fmt"
+
+	"github.com/powerinfer-go/powerinfer/internal/gguf"
+	"github.com/powerinfer-go/powerinfer/internal/tokenizer"
+)
+
+// Tokenizer builds the tokenizer that f's metadata describes.
+func Tokenizer(f *gguf.File) (*tokenizer.Tokenizer, error) {
+	m := &metadata{f: f}
+	id := func(key string, def int32) int32 {
+		v, ok, err := f.Uint("tokenizer.ggml." + key)
+		if err != nil && m.err == nil {
+			m.err = err
+		}
+		// Files in circulation store "none" as the largest number of the key's type.
+		if !ok || err != nil || v > 1<<31-1 {
+			return def
+		}
+		return int32(v)
+	}
+	flag := func(key string, def bool) bool {
+		v, ok, err := f.Bool("tokenizer.ggml." + key)
+		if err != nil && m.err == nil {
+			m.err = err
+		}
+		if !ok {
+			return def
+		}
+		return v
+	}
+	v := tokenizer.Vocab{Model: m.text("tokenizer.ggml.model", ""), Pre: m.text("tokenizer.ggml.pre", "")}
+	if m.err == nil && v.Model == "" {
+		m.fail("key %q is missing: the file has no tokenizer", "tokenizer.ggml.model")
+	}
+	spm := v.Model == "llama"
+	def := func(id int32) int32 { // SentencePiece files may leave out the customary ids
+		if spm {
+			return id
+		}
+		return -1
+	}
+	v.UNK, v.BOS, v.EOS = id("unknown_token_id", def(0)), id("bos_token_id", def(1)), id("eos_token_id", def(2))
+	v.EOT, v.PAD = id("eot_token_id", -1), id("padding_token_id", -1)
+	v.AddBOS = flag("add_bos_token", spm || v.Pre == "llama-bpe" || v.Pre == "llama3" || v.Pre == "llama-v3")
+	v.AddEOS = flag("add_eos_token", false)
+	v.AddSpacePrefix = flag("add_space_prefix", spm)
+	v.RemoveExtraWhitespaces = flag("remove_extra_whitespaces", false)
+	var err error
+	list := func(read func() error) {
+		if e := read(); e != nil && m.err == nil {
+			m.err = e
+		}
+	}
+	list(func() error { v.Tokens, _, err = f.Strings("tokenizer.ggml.tokens"); return err })
+	list(func() error { v.Scores, _, err = f.Float32s("tokenizer.ggml.scores"); return err })
+	list(func() error { v.Types, _, err = f.Int32s("tokenizer.ggml.token_type"); return err })
+	list(func() error { v.Merges, _, err = f.Strings("tokenizer.ggml.merges"); return err })
+	if m.err != nil {
+		return nil, m.err
+	}
+	t, err := tokenizer.New(v)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", f.Path, err)
+	}
+	return t, nil
+}

@@ -1,0 +1,11 @@
+#!/usr/bin/env bash
+# Formatting, vet and staticcheck, with versions fixed here.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+unformatted=$(go run mvdan.cc/gofumpt@v0.12.0 -l cmd internal demo bench gen 2>/dev/null || gofmt -l cmd internal demo)
+if [ -n "$unformatted" ]; then
+	printf 'not formatted (gofumpt -w):\n%s\n' "$unformatted" >&2
+	exit 1
+fi
+go vet ./...
+go run honnef.co/go/tools/cmd/staticcheck@v0.8.2 ./...
