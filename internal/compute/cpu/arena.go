@@ -1,0 +1,57 @@
+package cpu
+
+import (
+	"errors"
+	"fmt"
+	"unsafe"
+)
+
+// arena owns the device's memory: page-aligned anonymous mappings outside the Go heap, in
+// huge pages where the system has them. It lives until the device is closed.
+type arena struct {
+	lock     bool // keep out of swap
+	mappings [][]byte
+}
+
+// pageAlign is the alignment that huge pages want. [bytes]
+const pageAlign = 2 << 20
+
+// bytes returns n zeroed bytes, 64-byte aligned.
+func (a *arena) bytes(n int) ([]byte, error) {
+	if n == 0 {
+		return nil, nil
+	}
+	if n < 0 {
+		return nil, errors.New("more memory than addresses")
+	}
+	m, err := mapAnonymous(n)
+	if err != nil {
+		return nil, fmt.Errorf("%d MiB of memory: %w", n>>20, err)
+	}
+	a.mappings = append(a.mappings, m)
+	if a.lock {
+		if err := lockMemory(m); err != nil {
+			return nil, fmt.Errorf("--mlock: %d MiB: %w; raise the limit (ulimit -l) or leave --mlock out", n>>20, err)
+		}
+	}
+	return m[:n:n], nil
+}
+
+func (a *arena) floats(n int) ([]float32, error) {
+	b, err := a.bytes(n * 4)
+	if err != nil || n == 0 {
+		return nil, err
+	}
+	return unsafe.Slice((*float32)(unsafe.Pointer(&b[0])), n), nil
+}
+
+func (a *arena) free() error {
+	var first error
+	for _, m := range a.mappings {
+		if err := unmap(m); err != nil && first == nil {
+			first = err
+		}
+	}
+	a.mappings = nil
+	return first
+}

@@ -1,0 +1,6 @@
+//go:build unix && !linux
+
+package cpu
+
+// adviseHuge does nothing: only Linux takes such advice.
+func adviseHuge([]byte) {}

@@ -1,0 +1,23 @@
+//go:build unix
+
+package cpu
+
+import "golang.org/x/sys/unix"
+
+func mapAnonymous(n int) ([]byte, error) {
+	if n >= pageAlign {
+		n = (n + pageAlign - 1) / pageAlign * pageAlign
+	}
+	m, err := unix.Mmap(-1, 0, n, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_ANON|unix.MAP_PRIVATE)
+	if err != nil {
+		return nil, err
+	}
+	if n >= pageAlign {
+		adviseHuge(m)
+	}
+	return m, nil
+}
+
+func lockMemory(m []byte) error { return unix.Mlock(m) }
+
+func unmap(m []byte) error { return unix.Munmap(m) }

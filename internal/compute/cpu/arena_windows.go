@@ -1,0 +1,24 @@
+package cpu
+
+import (
+	"unsafe"
+
+	"golang.org/x/sys/windows"
+)
+
+func mapAnonymous(n int) ([]byte, error) {
+	p, err := windows.VirtualAlloc(0, uintptr(n), windows.MEM_COMMIT|windows.MEM_RESERVE, windows.PAGE_READWRITE)
+	if err != nil {
+		return nil, err
+	}
+	// The address lies outside the Go heap, so it may be kept as an integer until here.
+	return unsafe.Slice((*byte)(*(*unsafe.Pointer)(unsafe.Pointer(&p))), n), nil
+}
+
+func lockMemory(m []byte) error {
+	return windows.VirtualLock(uintptr(unsafe.Pointer(&m[0])), uintptr(len(m)))
+}
+
+func unmap(m []byte) error {
+	return windows.VirtualFree(uintptr(unsafe.Pointer(&m[0])), 0, windows.MEM_RELEASE)
+}

@@ -1,0 +1,104 @@
+package kernel
+
+import (
+	"math"
+
+	"github.com/powerinfer-go/powerinfer/internal/compute"
+)
+
+// The exponential: x = n·ln2 + r with |r| <= ln2/2 and a polynomial for e^r
+// (Moshier, Cephes expf). ln2 is split so that n·ln2Hi is exact.
+const (
+	log2E = 1.44269504088896341
+	ln2Hi = 0.693359375
+	ln2Lo = -2.12194440e-4
+
+	expMin = -87.33654 // below: less than the smallest normal number, taken as 0
+	expMax = 88.72283  // above: +Inf
+
+	exp6 = 1.9875691500e-4
+	exp5 = 1.3981999507e-3
+	exp4 = 8.3334519073e-3
+	exp3 = 4.1665795894e-2
+	exp2 = 1.6666665459e-1
+	exp1 = 5.0000001201e-1
+)
+
+// exp32 is e^x within 2 ulp; exp32(0) is exactly 1.
+func exp32(x float32) float32 {
+	switch {
+	case x < expMin:
+		return 0
+	case x > expMax:
+		return float32(math.Inf(1))
+	case x != x:
+		return x
+	}
+	n := float32(math.RoundToEven(float64(x * log2E)))
+	r := x - n*ln2Hi
+	r -= n * ln2Lo
+	p := float32(exp6)
+	p = p*r + exp5
+	p = p*r + exp4
+	p = p*r + exp3
+	p = p*r + exp2
+	p = p*r + exp1
+	p = p*(r*r) + r + 1
+	// n is added to the exponent in place: 2¹²⁸ alone would not be a number.
+	return math.Float32frombits(uint32(int32(math.Float32bits(p)) + int32(n)<<23))
+}
+
+func exps(dst, x []float32) {
+	for i, e := range x[:len(dst)] {
+		dst[i] = exp32(e)
+	}
+}
+
+// GELU's tanh form is g·sigmoid(2y), because 1+tanh(y) = 2·sigmoid(2y); y = √(2/π)·(g + 0.044715·g³).
+const (
+	gelu1 = 2 * 0.79788456080286535588
+	gelu3 = gelu1 * 0.044715
+)
+
+func activate(dst, gate, up []float32, act compute.Activation) {
+	gate = gate[:len(dst)]
+	for i, g := range gate {
+		a := activation(g, act)
+		switch {
+		case up == nil:
+		case act.Kind == compute.DReLU:
+			a *= relu(up[i])
+		default:
+			a *= up[i]
+		}
+		dst[i] = a
+	}
+}
+
+// activation is act(g) before it is multiplied by up.
+func activation(g float32, act compute.Activation) float32 {
+	switch act.Kind {
+	case compute.SiLU:
+		return g / (1 + exp32(-g))
+	case compute.GELU:
+		return g / (1 + exp32(-g*(gelu1+gelu3*(g*g))))
+	case compute.ReLU, compute.DReLU:
+		return relu(g)
+	case compute.FATReLU:
+		if g > act.Threshold {
+			return g
+		}
+		return 0
+	case compute.ReLU2:
+		g = relu(g)
+		return g * g
+	}
+	panic("kernel: unknown activation")
+}
+
+func relu(x float32) float32 {
+	if x > 0 {
+		return x
+	}
+	return 0
+}
