@@ -649,7 +649,6 @@ func (k *tile) epilogue() {
 }
 
 func main() {
-	ConstraintExpr("!purego")
 	define("mask0f", repeat(0x0f))
 	define("mask30", repeat(0x30))
 	define("x80", repeat(0x80))

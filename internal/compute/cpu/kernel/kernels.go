@@ -1,0 +1,49 @@
+// Package kernel holds the CPU device's inner loops: matrix products over packed weights and quantised
+// activations, norms, rotations, attention. Every fast kernel has a scalar twin in Go, which defines it.
+//
+// Kernels are single-threaded, allocate nothing, and give the same bits for an output element whatever else is computed
+// in the same call; sets of different instruction sets may differ in rounding.
+package kernel
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/powerinfer-go/powerinfer/internal/quant"
+)
+
+// Kernels is one instruction set's kernels.
+type Kernels struct {
+	Name  string
+	types [32]tiles // by quant.Type
+	// Quantize writes x as superblocks of quantised activations to dst [ActRow(len(x))].
+	Quantize func(dst []byte, x []float32)
+}
+
+// Types are the types that matrices may have.
+func Types() []quant.Type {
+	return []quant.Type{quant.F32, quant.F16, quant.BF16, quant.Q4_0, quant.Q8_0, quant.Q4_K, quant.Q6_K}
+}
+
+func generic() *Kernels {
+	k := &Kernels{Name: "generic", Quantize: quantizeGeneric}
+	for _, t := range Types() {
+		k.types[t] = tiles{one: tileGeneric(t)}
+	}
+	return k
+}
+
+// Variants are the sets that this machine runs, fastest first; the last is generic.
+func Variants() []*Kernels { return append(platform(), generic()) }
+
+// New is the set of the given name, or the fastest where name is empty.
+func New(name string) (*Kernels, error) {
+	var names []string
+	for _, k := range Variants() {
+		if name == "" || k.Name == name {
+			return k, nil
+		}
+		names = append(names, k.Name)
+	}
+	return nil, fmt.Errorf("kernels %q do not run here; these do: %s", name, strings.Join(names, ", "))
+}

@@ -1,0 +1,55 @@
+package kernel
+
+//go:generate go -C ../../../../gen run ./matmul -out ../internal/compute/cpu/kernel/matmul_amd64.s -stubs ../internal/compute/cpu/kernel/matmul_stub_amd64.go -pkg kernel
+
+import (
+	"github.com/powerinfer-go/powerinfer/internal/quant"
+	"golang.org/x/sys/cpu"
+)
+
+func platform() []*Kernels {
+	if !cpu.X86.HasAVX2 || !cpu.X86.HasFMA || !hasF16C() {
+		return nil
+	}
+	sets := []*Kernels{avx2()}
+	if cpu.X86.HasAVX512F && cpu.X86.HasAVX512BW && cpu.X86.HasAVX512DQ && cpu.X86.HasAVX512VL && cpu.X86.HasAVX512VNNI {
+		sets = append([]*Kernels{vnni()}, sets...)
+	}
+	return sets
+}
+
+// hasF16C asks CPUID leaf 1, ECX bit 29: x/sys/cpu does not report it.
+func hasF16C() bool {
+	_, _, ecx, _ := cpuid(1, 0)
+	return ecx>>29&1 == 1
+}
+
+// cpuid runs the instruction.
+func cpuid(leaf, sub uint32) (eax, ebx, ecx, edx uint32)
+
+func avx2() *Kernels {
+	k := &Kernels{Name: "AVX2", Quantize: quantizeGeneric}
+	k.types[quant.Q4_0] = tiles{one: tileQ40AVX21x1, rows: tileQ40AVX24x1, nRows: 4, block: tileQ40AVX22x2, bRows: 2, bTokens: 2}
+	k.types[quant.Q8_0] = tiles{one: tileQ80AVX21x1, rows: tileQ80AVX24x1, nRows: 4, block: tileQ80AVX22x2, bRows: 2, bTokens: 2}
+	k.types[quant.Q4_K] = tiles{one: tileQ4KAVX21x1, rows: tileQ4KAVX24x1, nRows: 4, block: tileQ4KAVX22x2, bRows: 2, bTokens: 2}
+	k.types[quant.Q6_K] = tiles{one: tileQ6KAVX21x1, rows: tileQ6KAVX24x1, nRows: 4, block: tileQ6KAVX22x2, bRows: 2, bTokens: 2}
+	k.types[quant.F32] = tiles{one: tileF32AVX21x1, rows: tileF32AVX24x1, nRows: 4, block: tileF32AVX22x4, bRows: 2, bTokens: 4}
+	k.types[quant.F16] = tiles{one: tileF16AVX21x1, rows: tileF16AVX24x1, nRows: 4, block: tileF16AVX22x4, bRows: 2, bTokens: 4}
+	k.types[quant.BF16] = tiles{one: tileBF16AVX21x1, rows: tileBF16AVX24x1, nRows: 4, block: tileBF16AVX22x4, bRows: 2, bTokens: 4}
+	return k
+}
+
+// vnni is for processors with AVX-512 VL and VNNI: 256-bit vectors, 32 registers, VPDPBUSD.
+func vnni() *Kernels {
+	k := avx2()
+	k.Name = "AVX-512 VNNI"
+	k.types[quant.Q4_0] = tiles{one: tileQ40VNNI1x1, rows: tileQ40VNNI4x1, nRows: 4, block: tileQ40VNNI4x4, bRows: 4, bTokens: 4}
+	k.types[quant.Q8_0] = tiles{one: tileQ80VNNI1x1, rows: tileQ80VNNI4x1, nRows: 4, block: tileQ80VNNI4x4, bRows: 4, bTokens: 4}
+	k.types[quant.Q4_K] = tiles{one: tileQ4KVNNI1x1, rows: tileQ4KVNNI4x1, nRows: 4, block: tileQ4KVNNI4x4, bRows: 4, bTokens: 4}
+	k.types[quant.Q6_K] = tiles{one: tileQ6KVNNI1x1, rows: tileQ6KVNNI4x1, nRows: 4, block: tileQ6KVNNI4x4, bRows: 4, bTokens: 4}
+	for t, f := range map[quant.Type]tile{quant.F32: tileF32VNNI4x4, quant.F16: tileF16VNNI4x4, quant.BF16: tileBF16VNNI4x4} {
+		m := &k.types[t]
+		m.block, m.bRows, m.bTokens = f, 4, 4
+	}
+	return k
+}

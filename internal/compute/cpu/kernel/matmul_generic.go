@@ -1,0 +1,72 @@
+package kernel
+
+import (
+	"math"
+	"unsafe"
+
+	"github.com/powerinfer-go/powerinfer/internal/quant"
+)
+
+// dotGeneric is the product of one packed row and one row of quantised activations, n superblocks each: the
+// definition of every quantised tile. Lane j accumulates block j; lanes are summed pairwise at the end.
+func dotGeneric(t quant.Type, row, act []byte, n int) float32 {
+	var acc [8]float32
+	var q [quant.QKK]int32
+	var scale, min [16]float32
+	for s := range n {
+		superQuants(t, &q, &scale, &min, row, s, n)
+		x := act[s*ActBytes:][:ActBytes]
+		f32 := (*[ActBytes / 4]float32)(unsafe.Pointer(unsafe.SliceData(x)))
+		for j := range 8 {
+			var sum [2]int32
+			for i := range 32 {
+				sum[i/16] += q[32*j+i] * int32(int8(x[i/4*32+j*4+i%4]))
+			}
+			d := f32[offScale/4+j]
+			if t == quant.Q6_K {
+				acc[j] = fma(float32(sum[0]), scale[2*j]*d, acc[j])
+				acc[j] = fma(float32(sum[1]), scale[2*j+1]*d, acc[j])
+				continue
+			}
+			acc[j] = fma(float32(sum[0]+sum[1]), scale[2*j]*d, acc[j])
+			if t == quant.Q4_K {
+				acc[j] = fma(-min[2*j], f32[offDSum/4+j], acc[j])
+			}
+		}
+	}
+	return sumLanes(&acc)
+}
+
+// fma rounds once; the intermediate double holds the exact product, so a second rounding differs only in rare ties.
+func fma(a, b, c float32) float32 { return float32(math.FMA(float64(a), float64(b), float64(c))) }
+
+// sumLanes is the tree that VHADDPS makes.
+func sumLanes(a *[8]float32) float32 {
+	return ((a[0] + a[1]) + (a[2] + a[3])) + ((a[4] + a[5]) + (a[6] + a[7]))
+}
+
+// dotFloatGeneric is the product of a float row and x over n groups of eight elements, one lane per element of a group.
+func dotFloatGeneric(t quant.Type, row []byte, x []float32, n int) float32 {
+	var acc [8]float32
+	var w [8]float32
+	size := t.RowBytes(8)
+	for g := range n {
+		quant.Decode(t, w[:], row[g*size:][:size])
+		for j := range acc {
+			acc[j] = fma(w[j], x[8*g+j], acc[j])
+		}
+	}
+	return sumLanes(&acc)
+}
+
+// tileGeneric makes the one-by-one tile of type t, in the calling convention of the assembly tiles.
+func tileGeneric(t quant.Type) tile {
+	if Quantised(t) {
+		return func(out *float32, _ uintptr, w *byte, rowBytes uintptr, x *byte, _, n uintptr) {
+			*out = dotGeneric(t, unsafe.Slice(w, rowBytes), unsafe.Slice(x, n*ActBytes), int(n))
+		}
+	}
+	return func(out *float32, _ uintptr, w *byte, rowBytes uintptr, x *byte, _, n uintptr) {
+		*out = dotFloatGeneric(t, unsafe.Slice(w, rowBytes), unsafe.Slice((*float32)(unsafe.Pointer(x)), n*8), int(n))
+	}
+}

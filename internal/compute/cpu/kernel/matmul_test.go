@@ -1,0 +1,234 @@
+package kernel
+
+import (
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"testing"
+	"unsafe"
+
+	"github.com/powerinfer-go/powerinfer/internal/quant"
+)
+
+// fmaTolerance is the share of Σ|w||x| by which two orders of rounding may differ: a few float32 ulps per step.
+const fmaTolerance = 2e-6
+
+// actTolerance is the share of Σ|w|·max|x| that rounding activations to int8 may cost: half a step of 1/127.
+const actTolerance = 0.5 / 127
+
+// canary surrounds every written buffer.
+const canary = 8
+
+type problem struct {
+	rows, cols, tokens int
+	packed             []byte
+	dense              []float32 // [rows, cols]
+	x                  []float32 // [tokens, cols]
+}
+
+func newProblem(rng *rand.Rand, t quant.Type, rows, cols, tokens int) problem {
+	p := problem{rows: rows, cols: cols, tokens: tokens, dense: make([]float32, rows*cols), x: make([]float32, tokens*cols)}
+	for i := range p.dense {
+		p.dense[i] = float32(rng.NormFloat64())
+	}
+	for i := range p.x {
+		p.x[i] = float32(rng.NormFloat64())
+	}
+	raw := make([]byte, t.RowBytes(cols))
+	p.packed = make([]byte, rows*RowBytes(t, cols))
+	for r := range rows {
+		row := p.dense[r*cols:][:cols]
+		quant.Encode(t, raw, row)
+		quant.Decode(t, row, raw)
+		PackRow(t, p.packed[r*RowBytes(t, cols):][:RowBytes(t, cols)], raw, cols)
+	}
+	return p
+}
+
+// multiply runs k over p, all tokens at once, with canaries around the output.
+func (p problem) multiply(t *testing.T, k *Kernels, typ quant.Type) []float32 {
+	t.Helper()
+	out := make([]float32, canary+p.tokens*p.rows+canary)
+	for i := range out {
+		out[i] = -12345
+	}
+	x, stride := p.activations(k, typ)
+	k.MatMul(typ, out[canary:], p.rows, p.packed, p.rows, p.cols, x, stride, p.tokens)
+	for i := range canary {
+		if out[i] != -12345 || out[len(out)-1-i] != -12345 {
+			t.Fatalf("%s %s %dx%dx%d wrote outside its output", k.Name, typ, p.rows, p.cols, p.tokens)
+		}
+	}
+	return out[canary : len(out)-canary]
+}
+
+func (p problem) activations(k *Kernels, typ quant.Type) (unsafe.Pointer, int) {
+	if !Quantised(typ) {
+		return unsafe.Pointer(unsafe.SliceData(p.x)), p.cols * 4
+	}
+	acts := make([]byte, p.tokens*ActRow(p.cols))
+	for i := range p.tokens {
+		k.Quantize(acts[i*ActRow(p.cols):][:ActRow(p.cols)], p.x[i*p.cols:][:p.cols])
+	}
+	return unsafe.Pointer(unsafe.SliceData(acts)), ActRow(p.cols)
+}
+
+func TestUnpackIsDecode(t *testing.T) {
+	rng := rand.New(rand.NewPCG(3, 0))
+	for _, typ := range Types() {
+		p := newProblem(rng, typ, 1, 512, 1)
+		got := make([]float32, 512)
+		UnpackRow(typ, got, p.packed)
+		for i := range got {
+			if got[i] != p.dense[i] {
+				t.Fatalf("%s element %d is %g after packing, %g before", typ, i, got[i], p.dense[i])
+			}
+		}
+	}
+}
+
+// TestMatMul holds every variant to the float64 product of the decoded weights, and to generic within rounding.
+func TestMatMul(t *testing.T) {
+	const seed = 11
+	rng := rand.New(rand.NewPCG(seed, 0))
+	for _, typ := range Types() {
+		for _, s := range [][3]int{{1, 256, 1}, {4, 256, 4}, {5, 512, 5}, {9, 768, 9}, {3, 2048, 2}, {13, 320, 7}, {8, 192, 3}, {2, 33, 2}, {7, 4544, 6}} {
+			cols := (s[1] + typ.BlockElems() - 1) / typ.BlockElems() * typ.BlockElems()
+			p := newProblem(rng, typ, s[0], cols, s[2])
+			want := p.multiply(t, generic(), typ)
+			for i := range p.tokens {
+				for r := range p.rows {
+					checkDefinition(t, p, typ, i, r, want[i*p.rows+r])
+				}
+			}
+			for _, k := range platform() {
+				got := p.multiply(t, k, typ)
+				for i, v := range got {
+					if e := math.Abs(float64(v - want[i])); !(e <= fmaTolerance*float64(cols)) {
+						t.Errorf("seed %d: %s %s %v output %d: %g, generic has %g", seed, k.Name, typ, s, i, v, want[i])
+						break
+					}
+				}
+			}
+		}
+	}
+}
+
+func checkDefinition(t *testing.T, p problem, typ quant.Type, token, row int, got float32) {
+	t.Helper()
+	var want, mass, top float64
+	for c := range p.cols {
+		w, x := float64(p.dense[row*p.cols+c]), float64(p.x[token*p.cols+c])
+		want += w * x
+		mass += math.Abs(w)
+		top = max(top, math.Abs(x))
+	}
+	tol := fmaTolerance * mass * top
+	if Quantised(typ) {
+		tol += actTolerance * mass * top
+	}
+	if math.Abs(want-float64(got)) > tol {
+		t.Fatalf("%s %dx%d token %d row %d: %g, the definition gives %g ± %g", typ, p.rows, p.cols, token, row, got, want, tol)
+	}
+}
+
+// TestBatchInvariance: an output element has the same bits alone and in any batch.
+func TestBatchInvariance(t *testing.T) {
+	rng := rand.New(rand.NewPCG(5, 0))
+	for _, k := range Variants() {
+		for _, typ := range Types() {
+			p := newProblem(rng, typ, 11, 768, 10)
+			all := p.multiply(t, k, typ)
+			x, stride := p.activations(k, typ)
+			rb := RowBytes(typ, p.cols)
+			for i := range p.tokens {
+				for r := range p.rows {
+					got := k.Dot(typ, p.packed[r*rb:][:rb], p.cols, unsafe.Add(x, i*stride))
+					if math.Float32bits(got) != math.Float32bits(all[i*p.rows+r]) {
+						t.Fatalf("%s %s: row %d, token %d is %x alone and %x in a batch", k.Name, typ, r, i, got, all[i*p.rows+r])
+					}
+				}
+			}
+		}
+	}
+}
+
+// TestExtremes: the largest quants on both sides overflow no intermediate sum.
+func TestExtremes(t *testing.T) {
+	for _, typ := range []quant.Type{quant.Q4_0, quant.Q8_0, quant.Q4_K, quant.Q6_K} {
+		for _, sign := range []float32{1, -1} {
+			for _, fill := range []byte{0x00, 0x7f, 0x80, 0xff} {
+				raw := make([]byte, typ.RowBytes(512))
+				for i := range raw {
+					raw[i] = fill
+				}
+				for b := 0; b < len(raw); b += typ.BlockBytes() { // scales of 1
+					raw[b], raw[b+1] = 0x00, 0x3c
+					if typ == quant.Q4_K {
+						raw[b+2], raw[b+3] = 0x00, 0x3c
+					}
+					if typ == quant.Q6_K {
+						raw[b], raw[b+1] = fill, fill
+						raw[b+208], raw[b+209] = 0x00, 0x3c
+					}
+				}
+				p := problem{rows: 1, cols: 512, tokens: 1, dense: make([]float32, 512), x: make([]float32, 512), packed: make([]byte, RowBytes(typ, 512))}
+				quant.Decode(typ, p.dense, raw)
+				PackRow(typ, p.packed, raw, 512)
+				for i := range p.x {
+					p.x[i] = sign * 127
+				}
+				want := 0.0
+				for i, w := range p.dense {
+					want += float64(w) * float64(p.x[i])
+				}
+				for _, k := range Variants() {
+					if got := p.multiply(t, k, typ)[0]; math.Abs(float64(got)-want) > 1e-5*math.Abs(want) {
+						t.Errorf("%s %s fill %#x sign %g: %g, want %g", k.Name, typ, fill, sign, got, want)
+					}
+				}
+			}
+		}
+	}
+}
+
+// BenchmarkDecode streams weights far beyond the caches; MB/s is bytes of packed weights.
+func BenchmarkDecode(b *testing.B) {
+	const cols, bytes = 4096, 256 << 20
+	for _, k := range platform() {
+		for _, typ := range []quant.Type{quant.Q4_0, quant.Q8_0, quant.Q4_K, quant.Q6_K, quant.F16} {
+			b.Run(fmt.Sprintf("%s/%s", k.Name, typ), func(b *testing.B) {
+				rows := bytes / RowBytes(typ, cols)
+				w := make([]byte, rows*RowBytes(typ, cols))
+				for i := range w {
+					w[i] = byte(i * 7)
+				}
+				p := problem{rows: rows, cols: cols, tokens: 1, x: make([]float32, cols), packed: w}
+				x, stride := p.activations(k, typ)
+				out := make([]float32, rows)
+				b.SetBytes(int64(len(w)))
+				for b.Loop() {
+					k.MatMul(typ, out, rows, w, rows, cols, x, stride, 1)
+				}
+			})
+		}
+	}
+}
+
+// BenchmarkPrompt is a 64-row chunk against 512 tokens, as the device cuts a prompt; GFLOPS counts multiply and add.
+func BenchmarkPrompt(b *testing.B) {
+	const cols, rows, tokens = 4096, 64, 512
+	for _, k := range platform() {
+		for _, typ := range []quant.Type{quant.Q4_0, quant.Q8_0, quant.Q4_K, quant.Q6_K, quant.F16} {
+			b.Run(fmt.Sprintf("%s/%s", k.Name, typ), func(b *testing.B) {
+				p := problem{rows: rows, cols: cols, tokens: tokens, x: make([]float32, cols*tokens), packed: make([]byte, rows*RowBytes(typ, cols))}
+				x, stride := p.activations(k, typ)
+				out := make([]float32, rows*tokens)
+				for b.Loop() {
+					k.MatMul(typ, out, rows, p.packed, rows, cols, x, stride, tokens)
+				}
+				b.ReportMetric(2*rows*cols*tokens*float64(b.N)/b.Elapsed().Seconds()/1e9, "GFLOPS")
+			})
+		}
+	}
+}
