@@ -193,14 +193,21 @@ func (k *tile) subtract(r, t int, min, s reg.VecPhysical) {
 	VMOVUPS(s, acc)
 }
 
-// prefetch asks for the same place of the rows that follow this tile's: the decode path streams them.
+// prefetch asks for the same place of the rows that the next tile reads, so that streaming weights never waits.
+// A prefetch past the weights' end is ignored by the processor.
 func (k *tile) prefetch(p reg.Register, bytes int) {
 	if k.t != 1 {
 		return
 	}
+	ahead := GP64()
+	if k.r == 4 {
+		LEAQ(Mem{Base: p, Index: k.rb, Scale: 4}, ahead)
+	} else {
+		LEAQ(Mem{Base: p, Disp: 1024}, ahead)
+	}
 	for r := 0; r < k.r; r++ {
 		for b := 0; b < bytes; b += 64 {
-			PREFETCHT0(k.row(p, r, b+1024))
+			PREFETCHT0(k.row(ahead, r, b))
 		}
 	}
 }
@@ -574,11 +581,7 @@ func (k *tile) float() {
 		size = 4
 	}
 	Label("loop")
-	if k.t == 1 {
-		for r := 0; r < k.r; r++ {
-			PREFETCHT0(k.row(k.hp, r, 1024))
-		}
-	}
+	k.prefetch(k.hp, 8*size)
 	for r := range w {
 		switch k.typ {
 		case "F32":

@@ -4,6 +4,7 @@ import (
 	"math"
 
 	"github.com/powerinfer-go/powerinfer/internal/compute"
+	"github.com/powerinfer-go/powerinfer/internal/quant"
 )
 
 // ChunkPositions is the length of a chunk: the piece of a sequence that attention treats as
@@ -167,7 +168,7 @@ func scores(s, q []float32, k []uint16, tile, keys, headDim int) {
 		for j := range keys {
 			dot := float32(0)
 			for d, h := range k[j*headDim:][:headDim] {
-				dot += q[t*headDim+d] * single(h)
+				dot += q[t*headDim+d] * quant.F32FromF16(h)
 			}
 			s[t*compute.PagePositions+j] = dot
 		}
@@ -190,7 +191,7 @@ func accumulate(acc, p []float32, v []uint16, tile, keys, headDim int) {
 		for j := range keys {
 			w := p[t*compute.PagePositions+j]
 			for d, h := range v[j*headDim:][:headDim] {
-				a[d] += w * single(h)
+				a[d] += w * quant.F32FromF16(h)
 			}
 		}
 	}

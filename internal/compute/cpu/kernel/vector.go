@@ -4,6 +4,7 @@ import (
 	"math"
 
 	"github.com/powerinfer-go/powerinfer/internal/compute"
+	"github.com/powerinfer-go/powerinfer/internal/quant"
 )
 
 // Vector is one implementation of everything that is not a matrix product. All
@@ -138,47 +139,12 @@ func maximum(x []float32) float32 {
 
 func toF16(dst []uint16, x []float32) {
 	for i, e := range x[:len(dst)] {
-		dst[i] = half(e)
+		dst[i] = quant.F16FromF32(e)
 	}
 }
 
 func fromF16(dst []float32, x []uint16) {
 	for i, h := range x[:len(dst)] {
-		dst[i] = single(h)
+		dst[i] = quant.F32FromF16(h)
 	}
-}
-
-// half rounds f to IEEE binary16, ties to even. NaNs keep their sign and upper payload and become quiet, as VCVTPS2PH does.
-func half(f float32) uint16 {
-	b := math.Float32bits(f)
-	sign := uint16(b >> 16 & 0x8000)
-	b &= 0x7fffffff
-	switch {
-	case b > 0x7f800000:
-		return sign | 0x7e00 | uint16(b>>13&0x1ff)
-	case b >= 0x47800000: // 65536 and above
-		return sign | 0x7c00
-	case b < 0x38800000: // below 2⁻¹⁴: subnormal, a multiple of 2⁻²⁴
-		// Adding 1/2, whose last place is 2⁻²⁴, lets the adder round.
-		return sign | uint16(math.Float32bits(math.Float32frombits(b)+0.5)-0x3f000000)
-	}
-	b += 0x0fff + b>>13&1
-	return sign | uint16(b>>13-(127-15)<<10) // 65520 and above carries into infinity
-}
-
-// single is exact.
-func single(h uint16) float32 {
-	sign := uint32(h&0x8000) << 16
-	e, m := uint32(h>>10&0x1f), uint32(h&0x3ff)
-	switch e {
-	case 0:
-		f := float32(m) * 0x1p-24
-		return math.Float32frombits(sign | math.Float32bits(f))
-	case 0x1f:
-		if m != 0 {
-			m |= 0x200
-		}
-		return math.Float32frombits(sign | 0x7f800000 | m<<13)
-	}
-	return math.Float32frombits(sign | (e+127-15)<<23 | m<<13)
 }
