@@ -1,0 +1,173 @@
+// Package pool runs the chunks of a parallel region on a fixed set of workers.
+//
+// Chunks are claimed from one ticket, and the end of a region waits for chunks, never
+// for workers: a worker that the operating system took off its core delays nothing
+// unless it holds a chunk. Between regions workers spin for about 100 µs, then sleep.
+package pool
+
+import (
+	"fmt"
+	"runtime"
+	"runtime/debug"
+	"sync"
+	"sync/atomic"
+)
+
+// MaxThreads bounds a pool.
+const MaxThreads = 512
+
+const (
+	spinPauses = 4096 // before sleeping: 50 to 200 µs
+	stepPauses = 256  // between looks at Go's scheduler: an assembly loop cannot be preempted
+)
+
+// Pool is a set of workers. One goroutine at a time calls Run.
+type Pool struct {
+	threads int
+	spin    int // pauses before sleeping
+	workers sync.WaitGroup
+	running atomic.Bool
+	stop    atomic.Bool
+	failure atomic.Pointer[Panic] // the first panic of the region
+
+	// fn is written before ticket opens a region and read after a successful claim,
+	// which keeps that region from ending until the chunk is done.
+	fn func(chunk, worker int)
+
+	// Words that different cores write lie in lines of their own.
+	_      line
+	ticket atomic.Uint64 // chunks<<32 | next: open while next < chunks
+	_      line
+	done   event // chunks finished; the caller of Run waits for it
+	_      line
+	region event // changes with every region; workers wait for it
+	_      line
+}
+
+// line keeps its neighbours apart: two cache lines, as they are prefetched in pairs.
+type line [128]byte
+
+// New starts a pool of threads-1 workers; the caller of Run is the remaining thread.
+func New(threads int) *Pool {
+	if threads < 1 || threads > MaxThreads {
+		panic(fmt.Sprintf("pool: %d threads", threads))
+	}
+	p := &Pool{threads: threads, spin: spinPauses}
+	shared := runtime.GOMAXPROCS(0) < threads
+	if shared {
+		p.spin = 0 // spinning would hold up those who have the work
+	}
+	p.done.init(shared)
+	p.region.init(shared)
+	for w := 1; w < threads; w++ {
+		p.workers.Go(func() { p.serve(w) })
+	}
+	return p
+}
+
+// Threads is the number of chunks that can be in progress at once: worker numbers are below it.
+func (p *Pool) Threads() int { return p.threads }
+
+// Run calls fn(0…chunks-1, worker) and returns when all calls have returned. The
+// caller takes part as worker 0; no two calls with the same worker number overlap.
+// Run allocates nothing. If a call panics, the other chunks still run, and then Run
+// panics with a *Panic.
+func (p *Pool) Run(chunks int, fn func(chunk, worker int)) {
+	if p.threads == 1 || chunks <= 1 {
+		for c := range chunks {
+			fn(c, 0)
+		}
+		return
+	}
+	if !p.running.CompareAndSwap(false, true) {
+		panic("pool: Run inside Run")
+	}
+	p.fn = fn
+	p.done.word.Store(0)
+	p.ticket.Store(uint64(chunks) << 32)
+	p.region.add(chunks - 1)
+	p.work(0)
+	for n := p.done.word.Load(); n < uint32(chunks); n = p.done.word.Load() {
+		p.done.await(n, p.spin)
+	}
+	p.fn = nil
+	failure := p.failure.Swap(nil)
+	p.running.Store(false)
+	if failure != nil {
+		panic(failure)
+	}
+}
+
+// Close ends the workers and waits for them. The pool must be idle.
+func (p *Pool) Close() {
+	p.stop.Store(true)
+	p.region.add(p.threads)
+	p.workers.Wait()
+}
+
+func (p *Pool) serve(worker int) {
+	for {
+		seen := p.region.word.Load()
+		if p.stop.Load() {
+			return
+		}
+		p.work(worker)
+		p.region.await(seen, p.spin)
+	}
+}
+
+// work claims and runs chunks until there are none.
+func (p *Pool) work(worker int) {
+	for p.claim(worker) {
+	}
+}
+
+// claim runs chunks until there are none, or until one panics: then it reports true, for there may be more.
+func (p *Pool) claim(worker int) (more bool) {
+	held := false
+	defer func() {
+		if !held {
+			return
+		}
+		p.failure.CompareAndSwap(nil, &Panic{Value: recover(), Stack: debug.Stack()})
+		more = true
+		p.finish()
+	}()
+	for {
+		t := p.ticket.Load()
+		next, chunks := uint32(t), uint32(t>>32)
+		if next >= chunks {
+			return false
+		}
+		if !p.ticket.CompareAndSwap(t, t+1) {
+			continue
+		}
+		held = true
+		p.fn(int(next), worker)
+		held = false
+		p.finish()
+	}
+}
+
+// finish counts a chunk and wakes the caller after the last one. The number of chunks is
+// read before the count, since the next region may begin right after it.
+func (p *Pool) finish() {
+	chunks := uint32(p.ticket.Load() >> 32)
+	if p.done.word.Add(1) == chunks {
+		p.done.wake(1)
+	}
+}
+
+// Panic is what Run panics with when a chunk did.
+type Panic struct {
+	Value any    // of the first panic
+	Stack []byte // of the goroutine that panicked
+}
+
+func (p *Panic) Error() string { return fmt.Sprintf("%v\n\n%s", p.Value, p.Stack) }
+
+// Unwrap is the panic's value, if that is an error.
+func (p *Panic) Unwrap() error {
+	err, _ := p.Value.(error)
+	return err
+}
