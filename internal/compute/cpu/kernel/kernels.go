@@ -14,7 +14,8 @@ import (
 
 // Kernels is one instruction set's kernels.
 type Kernels struct {
-	Name  string
+	Name string
+	Vector
 	types [32]tiles // by quant.Type
 	// Quantize writes x as superblocks of quantised activations to dst [ActRow(len(x))].
 	Quantize func(dst []byte, x []float32)
@@ -26,7 +27,7 @@ func Types() []quant.Type {
 }
 
 func generic() *Kernels {
-	k := &Kernels{Name: "generic", Quantize: quantizeGeneric}
+	k := &Kernels{Name: "generic", Vector: genericVector(), Quantize: quantizeGeneric}
 	for _, t := range Types() {
 		k.types[t] = tiles{one: tileGeneric(t)}
 	}

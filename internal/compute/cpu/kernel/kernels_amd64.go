@@ -28,7 +28,7 @@ func hasF16C() bool {
 func cpuid(leaf, sub uint32) (eax, ebx, ecx, edx uint32)
 
 func avx2() *Kernels {
-	k := &Kernels{Name: "AVX2", Quantize: quantizeGeneric}
+	k := &Kernels{Name: "AVX2", Vector: avx2Vector(), Quantize: quantizeGeneric}
 	k.types[quant.Q4_0] = tiles{one: tileQ40AVX21x1, rows: tileQ40AVX24x1, nRows: 4, block: tileQ40AVX22x2, bRows: 2, bTokens: 2}
 	k.types[quant.Q8_0] = tiles{one: tileQ80AVX21x1, rows: tileQ80AVX24x1, nRows: 4, block: tileQ80AVX22x2, bRows: 2, bTokens: 2}
 	k.types[quant.Q4_K] = tiles{one: tileQ4KAVX21x1, rows: tileQ4KAVX24x1, nRows: 4, block: tileQ4KAVX22x2, bRows: 2, bTokens: 2}

@@ -14,8 +14,6 @@ import (
 // Slices of one call have the same length unless said otherwise; dst may be any
 // of the sources, but may not overlap them in part.
 type Vector struct {
-	Name string // generic, avx2
-
 	// Add: dst += x.
 	Add func(dst, x []float32)
 	// Mul: dst *= x.
@@ -50,12 +48,8 @@ type Vector struct {
 	attention attention
 }
 
-// Vectors are the implementations that this machine can run, the definition (generic) first, the fastest last.
-func Vectors() []Vector { return append([]Vector{genericVector()}, archVectors()...) }
-
 func genericVector() Vector {
 	return Vector{
-		Name:      "generic",
 		Add:       add,
 		Mul:       mul,
 		Scale:     scale,

@@ -1,3 +1,3 @@
 package kernel
 
-func archVectors() []Vector { return nil }
+func avx2Vector() Vector { return genericVector() }

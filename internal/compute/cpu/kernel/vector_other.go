@@ -1,5 +1,0 @@
-//go:build !amd64
-
-package kernel
-
-func archVectors() []Vector { return nil }
