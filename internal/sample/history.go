@@ -1,0 +1,36 @@
+package sample
+
+// maxPrealloc bounds what a history allocates before tokens arrive; longer ones grow as they do.
+const maxPrealloc = 1 << 16
+
+// history is a ring of the last accepted tokens.
+type history struct {
+	ids  []int32 // at most last
+	next int     // where the next token goes once the ring is full
+	last int     // capacity; 0 keeps nothing
+}
+
+func newHistory(last int) history {
+	return history{ids: make([]int32, 0, min(last, maxPrealloc)), last: last}
+}
+
+func (h *history) add(id int32) {
+	switch {
+	case h.last == 0:
+	case len(h.ids) < h.last:
+		h.ids = append(h.ids, id)
+	default:
+		h.ids[h.next] = id
+		h.next = (h.next + 1) % h.last
+	}
+}
+
+func (h *history) reset() {
+	h.ids, h.next = h.ids[:0], 0
+}
+
+func (h *history) clone() history {
+	c := newHistory(h.last)
+	c.ids, c.next = append(c.ids, h.ids...), h.next
+	return c
+}
