@@ -48,6 +48,7 @@ func New(o Options) (*Device, error) {
 		return nil, err
 	}
 	d := &Device{k: k, mem: arena{lock: o.Lock}}
+	d.scratch.workers = make([]workerScratch, max(o.Threads, o.ThreadsBatch))
 	d.decode = pool.New(o.Threads)
 	d.batch = d.decode
 	if o.ThreadsBatch > 0 && o.ThreadsBatch != o.Threads {

@@ -1,0 +1,61 @@
+package kernel
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/powerinfer-go/powerinfer/internal/quant"
+	"golang.org/x/sys/unix"
+)
+
+// BenchmarkDecode streams weights far beyond the caches; MB/s is bytes of packed weights.
+func BenchmarkDecode(b *testing.B) {
+	const cols, bytes = 4096, 256 << 20
+	for _, k := range platform() {
+		for _, typ := range []quant.Type{quant.Q4_0, quant.Q8_0, quant.Q4_K, quant.Q6_K, quant.F16} {
+			b.Run(fmt.Sprintf("%s/%s", k.Name, typ), func(b *testing.B) {
+				rows := bytes / RowBytes(typ, cols)
+				w := bigWeights(b, rows*RowBytes(typ, cols))
+				p := problem{rows: rows, cols: cols, tokens: 1, x: make([]float32, cols), packed: w}
+				x, stride := p.activations(k, typ)
+				out := make([]float32, rows)
+				b.SetBytes(int64(len(w)))
+				for b.Loop() {
+					k.MatMul(typ, out, rows, w, rows, cols, x, stride, 1)
+				}
+			})
+		}
+	}
+}
+
+// bigWeights is n bytes in huge pages, as the device holds weights.
+func bigWeights(b *testing.B, n int) []byte {
+	m, err := unix.Mmap(-1, 0, n, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_ANON|unix.MAP_PRIVATE)
+	if err != nil {
+		b.Fatal(err)
+	}
+	b.Cleanup(func() { _ = unix.Munmap(m) })
+	_ = unix.Madvise(m, unix.MADV_HUGEPAGE)
+	for i := range m {
+		m[i] = byte(i * 7)
+	}
+	return m
+}
+
+// BenchmarkPrompt is a 64-row chunk against 512 tokens, as the device cuts a prompt; GFLOPS counts multiply and add.
+func BenchmarkPrompt(b *testing.B) {
+	const cols, rows, tokens = 4096, 64, 512
+	for _, k := range platform() {
+		for _, typ := range []quant.Type{quant.Q4_0, quant.Q8_0, quant.Q4_K, quant.Q6_K, quant.F16} {
+			b.Run(fmt.Sprintf("%s/%s", k.Name, typ), func(b *testing.B) {
+				p := problem{rows: rows, cols: cols, tokens: tokens, x: make([]float32, cols*tokens), packed: make([]byte, rows*RowBytes(typ, cols))}
+				x, stride := p.activations(k, typ)
+				out := make([]float32, rows*tokens)
+				for b.Loop() {
+					k.MatMul(typ, out, rows, p.packed, rows, cols, x, stride, tokens)
+				}
+				b.ReportMetric(2*rows*cols*tokens*float64(b.N)/b.Elapsed().Seconds()/1e9, "GFLOPS")
+			})
+		}
+	}
+}

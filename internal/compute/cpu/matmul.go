@@ -1,0 +1,116 @@
+package cpu
+
+import (
+	"unsafe"
+
+	"github.com/powerinfer-go/powerinfer/internal/compute"
+	"github.com/powerinfer-go/powerinfer/internal/compute/cpu/kernel"
+)
+
+const cacheLine = 64
+
+// aligned is the offset of b's first cache line.
+func aligned(b []byte) int {
+	return int(-uintptr(unsafe.Pointer(unsafe.SliceData(b))) % cacheLine)
+}
+
+// Chunk sizes in bytes of weights. One token: small enough that workers finish together, large enough that a
+// claim does not show. A prompt: a chunk's rows stay in the second-level cache while all tokens pass over them.
+const (
+	decodeChunk = 64 << 10
+	promptChunk = 256 << 10
+)
+
+// matmul is the state of one MatMul; run is a method value made once, so that a call allocates nothing.
+type matmul struct {
+	d       *Device
+	chunkFn func(chunk, worker int)
+
+	p       compute.Products
+	chunks  [len(compute.Products{})]int // chunks of each product
+	rows    [len(compute.Products{})]int // rows of a chunk
+	x       unsafe.Pointer               // float32 rows
+	xStride int
+	acts    unsafe.Pointer // quantised rows, where a product needs them
+	stride  int
+	tokens  int
+}
+
+func (m *matmul) init(d *Device) {
+	m.d = d
+	m.chunkFn = m.chunk
+}
+
+// MatMul computes every product of x.
+func (d *Device) MatMul(x compute.Tensor, p compute.Products) {
+	if x.Rows == 0 {
+		return
+	}
+	m := &d.mm
+	m.p, m.tokens = p, x.Rows
+	m.x, m.xStride = unsafe.Pointer(unsafe.SliceData(floats(x))), x.Cols*4
+	total, quantised := 0, false
+	for i := range p {
+		m.chunks[i] = 0
+		w := p[i].W
+		if w == nil {
+			break
+		}
+		if w.Cols != x.Cols || p[i].Out.Cols != w.Rows || p[i].Out.Rows != x.Rows {
+			panic("cpu: MatMul of shapes that do not fit: " + w.Name)
+		}
+		quantised = quantised || kernel.Quantised(w.Type)
+		m.rows[i] = chunkRows(w.Rows, kernel.RowBytes(w.Type, w.Cols), x.Rows, d.pool.Threads())
+		m.chunks[i] = (w.Rows + m.rows[i] - 1) / m.rows[i]
+		total += m.chunks[i]
+	}
+	if quantised {
+		acts, stride := d.quantize(x)
+		m.acts, m.stride = unsafe.Pointer(unsafe.SliceData(acts)), stride
+	}
+	d.pool.Run(total, m.chunkFn)
+	m.p = compute.Products{}
+}
+
+// tileRows is the multiple that chunks are cut at: the kernels' tiles of rows stay whole.
+const tileRows = 4
+
+// chunkRows is how many rows make a chunk: a few chunks for every thread, within the sizes above.
+func chunkRows(rows, rowBytes, tokens, threads int) int {
+	limit := decodeChunk
+	if tokens > 1 {
+		limit = promptChunk
+	}
+	n := min(limit/rowBytes, rows/(4*threads))
+	return max(tileRows, n/tileRows*tileRows)
+}
+
+func (m *matmul) chunk(chunk, worker int) {
+	i := 0
+	for chunk >= m.chunks[i] {
+		chunk -= m.chunks[i]
+		i++
+	}
+	p := &m.p[i]
+	r := chunk * m.rows[i]
+	end := min(p.W.Rows, r+m.rows[i])
+	m.d.product(p, r, end, m, worker)
+}
+
+// product computes rows [r, end) of one product, bias included, for all tokens.
+func (d *Device) product(p *compute.Product, r, end int, m *matmul, worker int) {
+	x, stride := m.x, m.xStride
+	if kernel.Quantised(p.W.Type) {
+		x, stride = m.acts, m.stride
+	}
+	out := floats(p.Out)[r:]
+	rows := packedRows(p.W, r, end, &d.worker(worker).packed)
+	d.k.MatMul(p.W.Type, out, p.W.Rows, rows, end-r, p.W.Cols, x, stride, m.tokens)
+	if p.Bias == nil {
+		return
+	}
+	bias := vector(p.Bias)[r:end]
+	for t := range m.tokens {
+		d.k.Add(out[t*p.W.Rows:][:end-r], bias)
+	}
+}

@@ -1,0 +1,107 @@
+package cpu
+
+import (
+	"fmt"
+
+	"github.com/powerinfer-go/powerinfer/internal/compute"
+	"github.com/powerinfer-go/powerinfer/internal/compute/cpu/kernel"
+	"github.com/powerinfer-go/powerinfer/internal/quant"
+)
+
+// matrix is a weight as the device holds it.
+type matrix struct {
+	data     []byte // rows of rowBytes, in the arena or in the mapped file
+	rowBytes int
+	packed   bool // in the kernels' layout; otherwise rows are packed into scratch as they are needed
+}
+
+func mem(m *compute.Matrix) *matrix { return m.Mem.(*matrix) }
+
+// packRows is how many rows a worker packs at a time at load.
+const packRows = 64
+
+// Matrix repacks src into the arena, or keeps it where it is mapped if it is pinned.
+func (d *Device) Matrix(src compute.Source, _ compute.Use) (*compute.Matrix, error) {
+	fileRow := src.Type.RowBytes(src.Cols)
+	if src.Rows < 1 || src.Cols < 1 || src.Cols%src.Type.BlockElems() != 0 || len(src.Data) != src.Rows*fileRow {
+		return nil, fmt.Errorf("tensor %q: %d bytes do not hold %d rows of %d elements of %s", src.Name, len(src.Data), src.Rows, src.Cols, src.Type)
+	}
+	if src.Type == quant.I32 {
+		return nil, fmt.Errorf("tensor %q: a matrix of type %s cannot be computed with", src.Name, src.Type)
+	}
+	m := &matrix{rowBytes: kernel.RowBytes(src.Type, src.Cols), packed: true}
+	out := &compute.Matrix{Name: src.Name, Type: src.Type, Rows: src.Rows, Cols: src.Cols, Mem: m}
+	if src.Pinned {
+		m.data, m.rowBytes, m.packed = src.Data, fileRow, !kernel.Quantised(src.Type)
+		return out, nil
+	}
+	var err error
+	if m.data, err = d.mem.bytes(src.Rows * m.rowBytes); err != nil {
+		return nil, fmt.Errorf("tensor %q: %w", src.Name, err)
+	}
+	d.batch.Run((src.Rows+packRows-1)/packRows, func(chunk, _ int) {
+		for r := chunk * packRows; r < min(src.Rows, (chunk+1)*packRows); r++ {
+			kernel.PackRow(src.Type, m.data[r*m.rowBytes:][:m.rowBytes], src.Data[r*fileRow:][:fileRow], src.Cols)
+		}
+	})
+	return out, nil
+}
+
+// packedRows returns rows [r, end) of w in the kernels' layout, in scratch where they are not stored so.
+func packedRows(w *compute.Matrix, r, end int, scratch *[]byte) []byte {
+	m := mem(w)
+	if m.packed {
+		return m.data[r*m.rowBytes : end*m.rowBytes]
+	}
+	size := kernel.RowBytes(w.Type, w.Cols)
+	buf := grown(scratch, (end-r)*size)
+	for i := range end - r {
+		kernel.PackRow(w.Type, buf[i*size:][:size], m.data[(r+i)*m.rowBytes:][:m.rowBytes], w.Cols)
+	}
+	return buf
+}
+
+// unpackRow decodes row r of w to dst [w.Cols].
+func unpackRow(w *compute.Matrix, dst []float32, r int) {
+	m := mem(w)
+	row := m.data[r*m.rowBytes:][:m.rowBytes]
+	if m.packed {
+		kernel.UnpackRow(w.Type, dst, row)
+		return
+	}
+	quant.Decode(w.Type, dst, row)
+}
+
+func decode(t quant.Type, dst []float32, src []byte) { quant.Decode(t, dst, src) }
+
+// grown returns the first n elements of *s, which grows as needed and is kept for the next step.
+func grown[T any](s *[]T, n int) []T {
+	if cap(*s) < n {
+		*s = make([]T, n+n/4)
+	}
+	*s = (*s)[:cap(*s)]
+	return (*s)[:n]
+}
+
+// scratch is memory that verbs use while they run. Workers have their own.
+type scratch struct {
+	acts    []byte // quantised activations of the MatMul in progress
+	workers []workerScratch
+}
+
+type workerScratch struct {
+	packed []byte    // rows packed on the fly
+	floats []float32 // a row, or a chunk's queries and partial sums
+	_      [64]byte  // workers write side by side
+}
+
+func (d *Device) worker(i int) *workerScratch { return &d.scratch.workers[i] }
+
+// activations returns x as w's kernels want it: float32 rows, or rows quantised to int8. stride in bytes.
+func (d *Device) quantize(x compute.Tensor) (acts []byte, stride int) {
+	stride = kernel.ActRow(x.Cols)
+	acts = grown(&d.scratch.acts, x.Rows*stride+cacheLine)
+	acts = acts[aligned(acts):][:x.Rows*stride]
+	d.rows.run(rowwiseArgs{verb: quantizeRows, x: floats(x), cols: x.Cols, acts: acts}, x.Rows)
+	return acts, stride
+}

@@ -1,0 +1,170 @@
+package cpu
+
+import (
+	"github.com/powerinfer-go/powerinfer/internal/compute"
+	"github.com/powerinfer-go/powerinfer/internal/compute/cpu/kernel"
+)
+
+// rowVerb is a verb that treats every token's row alone.
+type rowVerb int
+
+const (
+	rmsNormRows rowVerb = iota
+	layerNormRows
+	addRows
+	activateRows
+	rotateRows
+	quantizeRows
+	storeRows
+)
+
+// rowwiseArgs are the operands of one call.
+type rowwiseArgs struct {
+	verb    rowVerb
+	dst, x  []float32 // [n, cols]; of activateRows: dst and gate
+	up      []float32 // [n, cols] or nil
+	w, b    []float32 // [cols]
+	cols    int
+	eps     float32
+	act     compute.Activation
+	headDim int
+	rope    *compute.Rope
+	acts    []byte // [n, ActRow(cols)]
+	store   cacheSlot
+}
+
+// rowwise runs row verbs, on the pool where there is enough to do.
+type rowwise struct {
+	d       *Device
+	chunkFn func(chunk, worker int)
+	a       rowwiseArgs
+	n       int
+	size    int // rows of a chunk
+}
+
+// serialElements is how much work is done at once rather than handed to other cores: about a microsecond's.
+const serialElements = 16 << 10
+
+func (r *rowwise) init(d *Device) {
+	r.d = d
+	r.chunkFn = r.chunk
+}
+
+func (r *rowwise) run(a rowwiseArgs, n int) {
+	r.a, r.n = a, n
+	r.size = max(1, serialElements/4/max(a.cols, 1))
+	if n*a.cols <= serialElements {
+		r.size = max(n, 1)
+	}
+	r.d.pool.Run((n+r.size-1)/r.size, r.chunkFn)
+}
+
+func (r *rowwise) chunk(chunk, _ int) {
+	for i := chunk * r.size; i < min(r.n, (chunk+1)*r.size); i++ {
+		r.row(i)
+	}
+}
+
+func (r *rowwise) row(i int) {
+	a, v := &r.a, r.d.k
+	cut := func(s []float32) []float32 { return s[i*a.cols : (i+1)*a.cols] }
+	switch a.verb {
+	case rmsNormRows:
+		v.RMSNorm(cut(a.dst), cut(a.x), a.w, a.eps)
+	case layerNormRows:
+		v.LayerNorm(cut(a.dst), cut(a.x), a.w, a.b, a.eps)
+	case addRows:
+		v.Add(cut(a.dst), cut(a.x))
+	case activateRows:
+		var up []float32
+		if a.up != nil {
+			up = cut(a.up)
+		}
+		v.Activate(cut(a.dst), cut(a.x), up, a.act)
+	case rotateRows:
+		cos, sin := r.d.turns.at(i)
+		v.Rotate(cut(a.x), a.headDim, cos, sin, a.rope.Style)
+	case quantizeRows:
+		n := kernel.ActRow(a.cols)
+		r.d.k.Quantize(a.acts[i*n:(i+1)*n], cut(a.x))
+	case storeRows:
+		r.d.store(&a.store, i, cut(a.x), cut(a.up))
+	}
+}
+
+// RMSNorm normalises every row of x.
+func (d *Device) RMSNorm(dst, x compute.Tensor, w *compute.Vector, eps float32) {
+	d.rows.run(rowwiseArgs{verb: rmsNormRows, dst: floats(dst), x: floats(x), w: vector(w), cols: x.Cols, eps: eps}, x.Rows)
+}
+
+// LayerNorm normalises every row of x.
+func (d *Device) LayerNorm(dst, x compute.Tensor, w, b *compute.Vector, eps float32) {
+	d.rows.run(rowwiseArgs{verb: layerNormRows, dst: floats(dst), x: floats(x), w: vector(w), b: vector(b), cols: x.Cols, eps: eps}, x.Rows)
+}
+
+// Add adds x to dst.
+func (d *Device) Add(dst, x compute.Tensor) {
+	d.rows.run(rowwiseArgs{verb: addRows, dst: floats(dst), x: floats(x), cols: x.Cols}, x.Rows)
+}
+
+// Activate computes act(gate)·up.
+func (d *Device) Activate(dst, gate, up compute.Tensor, act compute.Activation) {
+	a := rowwiseArgs{verb: activateRows, dst: floats(dst), x: floats(gate), cols: gate.Cols, act: act}
+	if up.Mem != nil {
+		a.up = floats(up)
+	}
+	d.rows.run(a, gate.Rows)
+}
+
+// RoPE rotates every head of x to its token's position.
+func (d *Device) RoPE(x compute.Tensor, headDim int, r *compute.Rope) {
+	d.turns.prepare(r, d.p.Pos)
+	d.rows.run(rowwiseArgs{verb: rotateRows, x: floats(x), cols: x.Cols, headDim: headDim, rope: r}, x.Rows)
+}
+
+// Embed looks up each token's row.
+func (d *Device) Embed(dst compute.Tensor, table *compute.Matrix) {
+	for i := range dst.Rows {
+		unpackRow(table, row(dst, i), int(d.p.Tokens[i]))
+	}
+}
+
+// AddPosition adds each position's row.
+func (d *Device) AddPosition(x compute.Tensor, table *compute.Matrix, offset int) {
+	buf := grown(&d.worker(0).floats, x.Cols)
+	for i := range x.Rows {
+		unpackRow(table, buf, int(d.p.Pos[i])+offset)
+		d.k.Add(row(x, i), buf)
+	}
+}
+
+// Gather copies the rows whose logits are wanted.
+func (d *Device) Gather(dst, x compute.Tensor) {
+	for i, r := range d.p.Out {
+		copy(row(dst, i), row(x, int(r)))
+	}
+}
+
+// rotations are the cosines and sines of the step's positions; every layer uses the same.
+type rotations struct {
+	rope     *compute.Rope
+	cos, sin []float32 // [n, Dims/2]
+	half     int
+}
+
+func (t *rotations) reset() { t.rope = nil }
+
+func (t *rotations) prepare(r *compute.Rope, pos []int32) {
+	if t.rope == r {
+		return
+	}
+	t.rope, t.half = r, len(r.Freqs)
+	cos, sin := grown(&t.cos, len(pos)*t.half), grown(&t.sin, len(pos)*t.half)
+	for i, p := range pos {
+		kernel.Turn(cos[i*t.half:][:t.half], sin[i*t.half:][:t.half], int(p), r)
+	}
+}
+
+func (t *rotations) at(i int) (cos, sin []float32) {
+	return t.cos[i*t.half:][:t.half], t.sin[i*t.half:][:t.half]
+}
