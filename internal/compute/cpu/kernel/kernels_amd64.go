@@ -28,7 +28,7 @@ func hasF16C() bool {
 func cpuid(leaf, sub uint32) (eax, ebx, ecx, edx uint32)
 
 func avx2() *Kernels {
-	k := &Kernels{Name: "AVX2", Vector: avx2Vector(), Quantize: quantizeGeneric}
+	k := &Kernels{Name: "AVX2", Vector: avx2Vector(), Quantize: quantizeRowAVX2}
 	k.types[quant.Q4_0] = tiles{one: tileQ40AVX21x1, rows: tileQ40AVX24x1, nRows: 4, block: tileQ40AVX22x2, bRows: 2, bTokens: 2}
 	k.types[quant.Q8_0] = tiles{one: tileQ80AVX21x1, rows: tileQ80AVX24x1, nRows: 4, block: tileQ80AVX22x2, bRows: 2, bTokens: 2}
 	k.types[quant.Q4_K] = tiles{one: tileQ4KAVX21x1, rows: tileQ4KAVX24x1, nRows: 4, block: tileQ4KAVX22x2, bRows: 2, bTokens: 2}
@@ -52,4 +52,18 @@ func vnni() *Kernels {
 		m.block, m.bRows, m.bTokens = f, 4, 4
 	}
 	return k
+}
+
+// quantizeRowAVX2 pads the last superblock with zeros.
+func quantizeRowAVX2(dst []byte, x []float32) {
+	_ = dst[:ActRow(len(x))]
+	whole := len(x) / quant.QKK
+	if whole > 0 {
+		quantizeAVX2(&dst[0], &x[0], uintptr(whole))
+	}
+	if rest := x[whole*quant.QKK:]; len(rest) > 0 {
+		var block [quant.QKK]float32
+		copy(block[:], rest)
+		quantizeAVX2(&dst[whole*ActBytes], &block[0], 1)
+	}
 }

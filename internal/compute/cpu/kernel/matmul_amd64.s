@@ -2,6 +2,9 @@
 
 #include "textflag.h"
 
+DATA f127<>+0(SB)/4, $(127.0)
+GLOBL f127<>(SB), RODATA|NOPTR, $4
+
 DATA mask0f<>+0(SB)/1, $0x0f
 DATA mask0f<>+1(SB)/1, $0x0f
 DATA mask0f<>+2(SB)/1, $0x0f
@@ -6682,5 +6685,98 @@ loop:
 	VEXTRACTF128 $0x01, Y0, X4
 	VADDPS       X4, X0, X4
 	VMOVUPS      X4, (AX)
+	VZEROUPPER
+	RET
+
+// func quantizeAVX2(dst *byte, x *float32, n uintptr)
+// Requires: AVX, AVX2
+TEXT ·quantizeAVX2(SB), NOSPLIT, $0-24
+	MOVQ     dst+0(FP), AX
+	MOVQ     x+8(FP), CX
+	MOVQ     n+16(FP), DX
+	VMOVSS   f127<>+0(SB), X0
+	VPCMPEQD Y1, Y1, Y1
+	VPSRLD   $0x01, Y1, Y1
+
+super:
+	MOVQ $0x00000008, BX
+	MOVQ AX, SI
+
+block:
+	VMOVUPS      (CX), Y2
+	VMOVUPS      32(CX), Y3
+	VMOVUPS      64(CX), Y4
+	VMOVUPS      96(CX), Y5
+	VPAND        Y1, Y2, Y6
+	VPAND        Y1, Y3, Y7
+	VMAXPS       Y7, Y6, Y6
+	VPAND        Y1, Y4, Y7
+	VMAXPS       Y7, Y6, Y6
+	VPAND        Y1, Y5, Y7
+	VMAXPS       Y7, Y6, Y6
+	VEXTRACTF128 $0x01, Y6, X7
+	VMAXPS       X7, X6, X6
+	VMOVHLPS     X6, X6, X7
+	VMAXPS       X7, X6, X6
+	VMOVSHDUP    X6, X7
+	VMAXSS       X7, X6, X6
+	VDIVSS       X0, X6, X7
+	VDIVSS       X6, X0, X8
+	VXORPS       X9, X9, X9
+	VCMPSS       $0x04, X9, X6, X9
+	VANDPS       X9, X8, X8
+	VBROADCASTSS X8, Y6
+	VMULPS       Y6, Y2, Y2
+	VCVTPS2DQ    Y2, Y2
+	VMULPS       Y6, Y3, Y3
+	VCVTPS2DQ    Y3, Y3
+	VMULPS       Y6, Y4, Y4
+	VCVTPS2DQ    Y4, Y4
+	VMULPS       Y6, Y5, Y5
+	VCVTPS2DQ    Y5, Y5
+	VPADDD       Y2, Y3, Y6
+	VPADDD       Y4, Y5, Y8
+	VPHADDD      Y8, Y6, Y6
+	VPHADDD      Y6, Y6, Y6
+	VEXTRACTI128 $0x01, Y6, X8
+	VPADDD       X8, X6, X6
+	VMOVD        X6, DI
+	VPEXTRD      $0x01, X6, R8
+	LEAL         (DI)(R8*1), R9
+	VMOVSS       X7, 256(SI)
+	VXORPS       X6, X6, X6
+	VCVTSI2SSL   R9, X6, X6
+	VMULSS       X7, X6, X6
+	VMOVSS       X6, 288(SI)
+	NEGL         DI
+	SHLL         $0x05, DI
+	MOVL         DI, 352(SI)
+	NEGL         R8
+	SHLL         $0x05, R8
+	MOVL         R8, 384(SI)
+	NEGL         R9
+	SHLL         $0x03, R9
+	MOVL         R9, 320(SI)
+	SHLL         $0x04, R9
+	MOVL         R9, 416(SI)
+	VPACKSSDW    Y3, Y2, Y2
+	VPACKSSDW    Y5, Y4, Y4
+	VPACKSSWB    Y4, Y2, Y2
+	VEXTRACTI128 $0x01, Y2, X3
+	VPEXTRD      $0x00, X2, (SI)
+	VPEXTRD      $0x00, X3, 32(SI)
+	VPEXTRD      $0x01, X2, 64(SI)
+	VPEXTRD      $0x01, X3, 96(SI)
+	VPEXTRD      $0x02, X2, 128(SI)
+	VPEXTRD      $0x02, X3, 160(SI)
+	VPEXTRD      $0x03, X2, 192(SI)
+	VPEXTRD      $0x03, X3, 224(SI)
+	ADDQ         $0x00000080, CX
+	ADDQ         $0x04, SI
+	DECQ         BX
+	JNZ          block
+	ADDQ         $0x000001c0, AX
+	DECQ         DX
+	JNZ          super
 	VZEROUPPER
 	RET

@@ -109,3 +109,6 @@ func tileF16VNNI4x4(out *float32, outStride uintptr, w *byte, rowBytes uintptr, 
 
 // tileBF16VNNI4x4 computes out[t][r] of 4 BF16 rows and 4 tokens. Scalar twin: tileGeneric in matmul_generic.go.
 func tileBF16VNNI4x4(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr)
+
+// quantizeAVX2 quantises n superblocks of activations. Scalar twin: quantizeSuper in acts.go.
+func quantizeAVX2(dst *byte, x *float32, n uintptr)

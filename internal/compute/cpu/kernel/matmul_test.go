@@ -3,6 +3,7 @@ package kernel
 import (
 	"math"
 	"math/rand/v2"
+	"slices"
 	"testing"
 	"unsafe"
 
@@ -147,6 +148,33 @@ func TestBatchInvariance(t *testing.T) {
 						t.Fatalf("%s %s: row %d, token %d is %x alone and %x in a batch", k.Name, typ, r, i, got, all[i*p.rows+r])
 					}
 				}
+			}
+		}
+	}
+}
+
+// TestQuantize: every variant gives the bytes of the definition, zero blocks, ties and padding included.
+func TestQuantize(t *testing.T) {
+	const seed = 9
+	rng := rand.New(rand.NewPCG(seed, 0))
+	for _, n := range []int{256, 512, 32, 96, 4544} {
+		x := make([]float32, n)
+		for i := range x {
+			x[i] = float32(rng.NormFloat64())
+			if i/32%3 == 1 {
+				x[i] = float32(rng.IntN(255)-127) / 2 // halves: ties where the block's largest is 63.5
+			}
+			if i/32%5 == 2 {
+				x[i] = 0
+			}
+		}
+		want := make([]byte, ActRow(n)+canary)
+		quantizeGeneric(want, x)
+		for _, k := range platform() {
+			got := make([]byte, ActRow(n)+canary)
+			k.Quantize(got, x)
+			if !slices.Equal(got, want) {
+				t.Errorf("seed %d: %s quantises %d elements differently from the definition", seed, k.Name, n)
 			}
 		}
 	}

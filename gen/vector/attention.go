@@ -1,0 +1,292 @@
+package main
+
+import (
+	"fmt"
+	"math"
+
+	. "github.com/mmcloughlin/avo/build"
+	. "github.com/mmcloughlin/avo/operand"
+	"github.com/mmcloughlin/avo/reg"
+)
+
+// pagePositions is compute.PagePositions: keys in a block, and floats between rows of scores.
+const pagePositions = 64
+
+// rowBytes is the distance between two queries' rows of scores.
+const rowBytes = 4 * pagePositions
+
+func attention() {
+	for _, t := range []struct{ queries, keys int }{{1, 8}, {2, 4}, {3, 4}, {4, 2}, {6, 2}} {
+		scores(t.queries, t.keys)
+	}
+	softmax()
+	for _, t := range []struct {
+		queries int
+		vectors []int
+	}{{1, []int{8, 2, 1}}, {2, []int{4, 1}}, {3, []int{3, 1}}, {4, []int{2, 1}}, {6, []int{2, 1}}} {
+		accumulate(t.queries, t.vectors)
+	}
+}
+
+// rows addresses several rows that are stride apart through few registers.
+type rows struct {
+	base   []reg.Register // rows 0, 3 and 6
+	stride reg.Register
+}
+
+func newRows(first, stride reg.Register, n int) rows {
+	r := rows{base: []reg.Register{first}, stride: stride}
+	for i := 3; i < n; i += 3 {
+		b := GP64()
+		LEAQ(Mem{Base: r.base[i/3-1], Index: stride, Scale: 2}, b)
+		ADDQ(stride, b)
+		r.base = append(r.base, b)
+	}
+	return r
+}
+
+// at is the address of row i at the registers' offset.
+func (r rows) at(i int) Mem {
+	switch i {
+	case 0:
+		return Mem{Base: r.base[0]}
+	case 1, 2, 4:
+		return Mem{Base: r.base[0], Index: r.stride, Scale: uint8(i)}
+	case 3:
+		return Mem{Base: r.base[1]}
+	case 5, 7:
+		return Mem{Base: r.base[1], Index: r.stride, Scale: uint8(i - 3)}
+	case 6:
+		return Mem{Base: r.base[2]}
+	}
+	panic("rows: too many")
+}
+
+func (r rows) advance(by Op) {
+	for _, b := range r.base {
+		ADDQ(by, b)
+	}
+}
+
+// scores emits the products of T queries with keys, K keys at a time. Every score is eight sums over
+// every eighth element, added by a tree, whatever T and K.
+func scores(T, K int) {
+	function(fmt.Sprintf("scores%dAVX2", T), "func(s, q *float32, k *uint16, keys, headDim int)",
+		fmt.Sprintf("computes s[t][j] = q[t]·k[j] for %d queries; keys are rounded up to a multiple of 8. Scalar twin: scores.", T))
+	s, q0, k0 := pointer("s"), pointer("q"), pointer("k")
+	keys, headDim := pointer("keys"), pointer("headDim")
+	qStride, kStride := GP64(), GP64()
+	MOVQ(headDim, qStride)
+	SHLQ(Imm(2), qStride)
+	MOVQ(headDim, kStride)
+	SHLQ(Imm(1), kStride)
+	ADDQ(Imm(7), keys)
+	ANDQ(I8(-8), keys)
+	q, k := newRows(q0, qStride, T), newRows(k0, kStride, K)
+	acc := make([][]reg.VecVirtual, T)
+	for t := range acc {
+		acc[t] = make([]reg.VecVirtual, K)
+	}
+	Label("keys")
+	for t := range acc {
+		for j := range acc[t] {
+			acc[t][j] = zero()
+		}
+	}
+	d := GP64()
+	MOVQ(headDim, d)
+	Label("dims")
+	if T == 1 {
+		x := YMM()
+		VMOVUPS(q.at(0), x)
+		for j := range K {
+			y := YMM()
+			VCVTPH2PS(k.at(j), y)
+			VFMADD231PS(x, y, acc[0][j])
+		}
+	} else if T > K {
+		y := make([]reg.VecVirtual, K)
+		for j := range K {
+			y[j] = YMM()
+			VCVTPH2PS(k.at(j), y[j])
+		}
+		for t := range T {
+			x := YMM()
+			VMOVUPS(q.at(t), x)
+			for j := range K {
+				VFMADD231PS(x, y[j], acc[t][j])
+			}
+		}
+	} else {
+		x := make([]reg.VecVirtual, T)
+		for t := range T {
+			x[t] = YMM()
+			VMOVUPS(q.at(t), x[t])
+		}
+		for j := range K {
+			y := YMM()
+			VCVTPH2PS(k.at(j), y)
+			for t := range T {
+				VFMADD231PS(x[t], y, acc[t][j])
+			}
+		}
+	}
+	q.advance(Imm(32))
+	k.advance(Imm(16))
+	SUBQ(Imm(8), d)
+	JG(LabelRef("dims"))
+	for _, b := range q.base {
+		SUBQ(qStride, b)
+	}
+	for range K - 1 {
+		k.advance(kStride)
+	}
+	if K == 2 {
+		for t := 0; t < T; t += 2 {
+			x := tree(acc[t][0], acc[t][1], acc[t+1][0], acc[t+1][1])
+			VMOVLPS(x, at(s, t*rowBytes))
+			VMOVHPS(x, at(s, (t+1)*rowBytes))
+		}
+	} else {
+		for t := range T {
+			for j := 0; j < K; j += 4 {
+				VMOVUPS(tree(acc[t][j], acc[t][j+1], acc[t][j+2], acc[t][j+3]), at(s, t*rowBytes+4*j))
+			}
+		}
+	}
+	ADDQ(Imm(uint64(4*K)), s)
+	SUBQ(Imm(uint64(K)), keys)
+	JG(LabelRef("keys"))
+	end()
+}
+
+// tree leaves the sums of the lanes of a, b, c, d in an XMM, clobbering them.
+func tree(a, b, c, d reg.VecVirtual) reg.VecVirtual {
+	VHADDPS(b, a, a)
+	VHADDPS(d, c, c)
+	VHADDPS(c, a, a)
+	x := XMM()
+	VEXTRACTF128(Imm(1), a, x)
+	VADDPS(a.AsX(), x, x)
+	return x
+}
+
+func softmax() {
+	function("softmaxAVX2", "func(s *float32, n int, old float32) (m, sum float32)",
+		"turns the first n of 64 scores into e^(s-m), the others into 0. Scalar twin: softmax.")
+	s, n, m := pointer("s"), pointer("n"), broadcast("old")
+	limit, index, eight, lowest, x := YMM(), YMM(), YMM(), YMM(), XMM()
+	VMOVQ(n, x)
+	VPBROADCASTD(x, limit)
+	VMOVUPS(lane(), index)
+	VMOVUPS(table("eight", func(int) uint32 { return 8 }), eight)
+	VMOVUPS(splat("minusInf", math.Inf(-1)), lowest)
+	for i := range pagePositions / 8 {
+		mask, v := YMM(), YMM()
+		VMOVUPS(at(s, 32*i), v)
+		VPCMPGTD(index, limit, mask)
+		VPADDD(eight, index, index)
+		VBLENDVPS(mask, v, lowest, v)
+		VMOVUPS(v, at(s, 32*i))
+		VMAXPS(m, v, m)
+	}
+	top := maxLane(m)
+	result(Return("m"), top)
+	VBROADCASTSS(top, m)
+	sums := []reg.VecVirtual{zero(), zero()}
+	i := GP64()
+	MOVQ(U32(pagePositions/16), i)
+	Label("exp")
+	for u := range sums {
+		v := YMM()
+		VMOVUPS(at(s, 32*u), v)
+		VSUBPS(m, v, v)
+		e := exp(v)
+		VMOVUPS(e, at(s, 32*u))
+		VADDPS(e, sums[u], sums[u])
+	}
+	ADDQ(Imm(64), s)
+	DECQ(i)
+	JNZ(LabelRef("exp"))
+	VADDPS(sums[1], sums[0], sums[0])
+	x = XMM()
+	VEXTRACTF128(Imm(1), sums[0], x)
+	VADDPS(sums[0].AsX(), x, x)
+	VHADDPS(x, x, x)
+	VHADDPS(x, x, x)
+	result(Return("sum"), x)
+	end()
+}
+
+// accumulate emits the weighted sum of value rows for T queries, some vectors of the head at a time.
+func accumulate(T int, widths []int) {
+	function(fmt.Sprintf("accumulate%dAVX2", T), "func(acc, p *float32, v *uint16, keys, headDim int)",
+		fmt.Sprintf("computes acc[t] += Σ p[t][j]·v[j] for %d queries, term after term. Scalar twin: accumulate.", T))
+	acc, p, v := pointer("acc"), pointer("p"), pointer("v")
+	keys, headDim := pointer("keys"), pointer("headDim")
+	accStride, vStride := GP64(), GP64()
+	MOVQ(headDim, accStride)
+	SHLQ(Imm(2), accStride)
+	MOVQ(headDim, vStride)
+	SHLQ(Imm(1), vStride)
+	for _, D := range widths {
+		loop, inner, next := fmt.Sprintf("dims%d", 8*D), fmt.Sprintf("keys%d", 8*D), fmt.Sprintf("below%d", 8*D)
+		Label(loop)
+		CMPQ(headDim, U32(uint32(8*D)))
+		JL(LabelRef(next))
+		a := make([][]reg.VecVirtual, T)
+		row := GP64()
+		MOVQ(acc, row)
+		for t := range a {
+			a[t] = make([]reg.VecVirtual, D)
+			for i := range a[t] {
+				a[t][i] = YMM()
+				VMOVUPS(at(row, 32*i), a[t][i])
+			}
+			if t < T-1 {
+				ADDQ(accStride, row)
+			}
+		}
+		vp, pp, j := GP64(), GP64(), GP64()
+		MOVQ(v, vp)
+		MOVQ(p, pp)
+		MOVQ(keys, j)
+		Label(inner)
+		w := make([]reg.VecVirtual, D)
+		if T > 1 {
+			for i := range w {
+				w[i] = YMM()
+				VCVTPH2PS(at(vp, 16*i), w[i])
+			}
+		}
+		for t := range a {
+			b := YMM()
+			VBROADCASTSS(at(pp, t*rowBytes), b)
+			for i := range w {
+				if T == 1 {
+					w[i] = YMM()
+					VCVTPH2PS(at(vp, 16*i), w[i])
+				}
+				VFMADD231PS(w[i], b, a[t][i])
+			}
+		}
+		ADDQ(Imm(4), pp)
+		ADDQ(vStride, vp)
+		DECQ(j)
+		JNZ(LabelRef(inner))
+		for t := T - 1; t >= 0; t-- {
+			for i := range a[t] {
+				VMOVUPS(a[t][i], at(row, 32*i))
+			}
+			if t > 0 {
+				SUBQ(accStride, row)
+			}
+		}
+		ADDQ(U32(uint32(32*D)), acc)
+		ADDQ(U32(uint32(16*D)), v)
+		SUBQ(U32(uint32(8*D)), headDim)
+		JMP(LabelRef(loop))
+		Label(next)
+	}
+	end()
+}
