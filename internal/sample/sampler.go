@@ -160,7 +160,7 @@ func (s *Sampler) penalise() {
 		} else {
 			l *= s.options.RepeatPenalty
 		}
-		frequency := float32(float32(n) * s.options.FrequencyPenalty) // the conversion forbids fusing: same bytes on every machine
+		frequency := float32(float32(n) * s.options.FrequencyPenalty) // the conversion forbids fusing, which amd64 lacks
 		s.logits[id] = l - frequency - s.options.PresencePenalty
 	}
 }

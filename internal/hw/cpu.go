@@ -1,0 +1,98 @@
+// Package hw says what the machine has: processor, cores, memory. It only detects.
+package hw
+
+import (
+	"runtime"
+
+	"github.com/klauspost/cpuid/v2"
+	"golang.org/x/sys/cpu"
+)
+
+// CPU describes the processor as this process sees it. Counts are at least 1; cache sizes are bytes, of one core for L1d and
+// L2 and of one shared slice for L3, 0 where unknown.
+type CPU struct {
+	Name          string
+	PhysicalCores int // of the machine
+	LogicalCores  int // of the machine: hardware threads
+	Usable        int // physical cores that affinity mask and cgroup quota leave to this process
+	L1d, L2, L3   int
+	Features
+}
+
+// Features are instruction sets that both processor and operating system support. What belongs to another architecture is
+// false.
+type Features struct {
+	// amd64
+	AVX2, FMA, F16C bool
+	AVX512          bool // F, BW, VL and DQ
+	VNNI            bool // AVX512_VNNI with VL
+	AVXVNNI         bool // the VEX form, without AVX-512
+	AVX512BF16      bool
+	AMXInt8         bool // AMX-TILE with AMX-INT8
+
+	// arm64
+	NEON    bool
+	FP16    bool // half-precision arithmetic
+	DotProd bool // SDOT, UDOT
+	I8MM    bool // SMMLA
+	SVE     bool
+}
+
+// topology is what an operating system says of its cores; zero where it does not.
+type topology struct {
+	name                      string
+	physical, logical, usable int
+	l1d, l2, l3               int
+}
+
+// Detect reads the processor's description. It never fails: what cannot be found is unknown, and cores fall back to
+// runtime.NumCPU.
+func Detect() CPU {
+	t := readTopology()
+	logical := first(t.logical, runtime.NumCPU())
+	c := CPU{
+		Name:          t.name,
+		LogicalCores:  logical,
+		PhysicalCores: min(first(t.physical, cpuid.CPU.PhysicalCores, logical), logical),
+		L1d:           first(t.l1d, cpuid.CPU.Cache.L1D),
+		L2:            first(t.l2, cpuid.CPU.Cache.L2),
+		L3:            first(t.l3, cpuid.CPU.Cache.L3),
+		Features:      features(),
+	}
+	if cpuid.CPU.BrandName != "" {
+		c.Name = cpuid.CPU.BrandName
+	}
+	if c.Name == "" {
+		c.Name = runtime.GOARCH
+	}
+	c.Usable = min(first(t.usable, runtime.NumCPU()), c.PhysicalCores)
+	return c
+}
+
+// first returns the first known, that is positive, value.
+func first(values ...int) int {
+	for _, v := range values {
+		if v > 0 {
+			return v
+		}
+	}
+	return 0
+}
+
+func features() Features {
+	x, a := &cpu.X86, &cpu.ARM64
+	avx512 := x.HasAVX512F && x.HasAVX512BW && x.HasAVX512VL && x.HasAVX512DQ
+	return Features{
+		AVX2: x.HasAVX2, FMA: x.HasFMA, F16C: x.HasF16C,
+		AVX512:     avx512,
+		VNNI:       avx512 && x.HasAVX512VNNI,
+		AVXVNNI:    x.HasAVXVNNI,
+		AVX512BF16: avx512 && x.HasAVX512BF16,
+		AMXInt8:    x.HasAMXTile && x.HasAMXInt8,
+		NEON:       a.HasASIMD,
+		FP16:       a.HasASIMDHP,
+		DotProd:    a.HasASIMDDP,
+		I8MM:       a.HasI8MM,
+		SVE:        a.HasSVE,
+	}
+}
