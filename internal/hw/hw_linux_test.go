@@ -41,6 +41,8 @@ func TestCPUQuota(t *testing.T) {
 			"sys/fs/cgroup/a/cpu.max", "250000 100000\n"), 2.5},
 		"v2, the parent's is tighter": {tree("proc/self/cgroup", "0::/a/b\n", "proc/self/mountinfo", unifiedMount,
 			"sys/fs/cgroup/a/b/cpu.max", "400000 100000\n", "sys/fs/cgroup/a/cpu.max", "150000 50000\n"), 3},
+		"v2, the group's own is tighter": {tree("proc/self/cgroup", "0::/a/b\n", "proc/self/mountinfo", unifiedMount,
+			"sys/fs/cgroup/a/b/cpu.max", "100000 100000\n", "sys/fs/cgroup/a/cpu.max", "400000 100000\n"), 1},
 		"v2 seen from a container's own namespace": {tree("proc/self/cgroup", "0::/\n", "proc/self/mountinfo", unifiedMount,
 			"sys/fs/cgroup/cpu.max", "50000 100000\n"), 0.5},
 		"v1": {tree("proc/self/cgroup", "4:cpu,cpuacct:/docker/x\n0::/ignored\n",

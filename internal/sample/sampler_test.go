@@ -253,6 +253,15 @@ func TestStagesByHand(t *testing.T) {
 	}
 }
 
+// A sum that is exactly P is enough, and of equal logits the lowest ids stay.
+func TestTopPStopsAtExactSum(t *testing.T) {
+	o := neutral()
+	o.TopP = 0.5
+	if got, want := probabilities(mustNew(t, o, 4), make([]float32, 4)), []float64{0.5, 0.5, 0, 0}; !slices.Equal(got, want) {
+		t.Errorf("got %v, want %v", got, want)
+	}
+}
+
 // chiSquareLimit is the 1 - 1e-6 quantile of chi-square (Wilson and Hilferty's approximation): a right sampler fails about
 // one seed in a million.
 func chiSquareLimit(degrees int) float64 {
