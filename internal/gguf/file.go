@@ -1,0 +1,114 @@
+// Package gguf reads, validates and writes GGUF files: versions 2 and 3, the magics GGUF and PWRI (the original
+// PowerInfer's), single or split. Files are taken for hostile: every count, offset and name is checked before use.
+//
+// Source: the GGUF specification (ggml/docs/gguf.md).
+package gguf
+
+import (
+	"errors"
+	"fmt"
+	"os"
+
+	"github.com/powerinfer-go/powerinfer/internal/quant"
+)
+
+// KV is one metadata entry. Value is a Go number, bool, string, or a slice of these; nested arrays are []any.
+type KV struct {
+	Key   string
+	Value any
+}
+
+// Tensor is a tensor's description and bytes. Data is mapped, read-only, and lives until the file is closed.
+type Tensor struct {
+	Name   string
+	Type   quant.Type
+	Shape  []int // Shape[0] is the row length, as stored
+	Offset int64 // of Data in its part's file
+	Data   []byte
+}
+
+// Elems is the number of elements.
+func (t *Tensor) Elems() int { return t.Shape[0] * t.Rows() }
+
+// Rows is the product of all dimensions but the first.
+func (t *Tensor) Rows() int {
+	n := 1
+	for _, d := range t.Shape[1:] {
+		n *= d
+	}
+	return n
+}
+
+// File is an open GGUF file, or all parts of a split one.
+type File struct {
+	Path      string
+	Magic     string // GGUF or PWRI
+	Version   uint32
+	Alignment uint64
+	Keys      []KV // in the file's order
+	Tensors   []*Tensor
+
+	index    map[string]int // of Keys
+	tensors  map[string]*Tensor
+	mappings [][]byte // owned; nil for Parse
+}
+
+// Open maps the file at path and validates it. A name ending in -00001-of-0000N.gguf opens all N parts.
+func Open(path string) (*File, error) {
+	f, err := openPart(path)
+	if err != nil {
+		return nil, err
+	}
+	parts, err := f.splitCount()
+	if err == nil && parts > 1 {
+		err = f.openSplit(parts)
+	}
+	if err != nil {
+		f.Close()
+		return nil, err
+	}
+	return f, nil
+}
+
+func openPart(path string) (*File, error) {
+	data, err := mapFile(path)
+	if err != nil {
+		var p *os.PathError
+		if errors.As(err, &p) {
+			err = p.Err
+		}
+		return nil, fmt.Errorf("%s: %w", path, err)
+	}
+	f, err := Parse(path, data)
+	if err != nil {
+		_ = unmapFile(data)
+		return nil, err
+	}
+	f.mappings = [][]byte{data}
+	return f, nil
+}
+
+// Parse validates a file that lies in memory. data must stay unchanged as long as the File is used; name is for messages.
+func Parse(name string, data []byte) (*File, error) {
+	f := &File{Path: name, index: map[string]int{}, tensors: map[string]*Tensor{}}
+	r := &reader{path: name, data: data}
+	if err := f.header(r); err != nil {
+		return nil, err
+	}
+	return f, nil
+}
+
+// Close unmaps the file; tensors' data must not be used afterwards.
+func (f *File) Close() error {
+	var first error
+	for _, m := range f.mappings {
+		if err := unmapFile(m); err != nil && first == nil {
+			first = err
+		}
+	}
+	f.mappings = nil
+	return first
+}
+
+// Tensor is the tensor of that name, or nil.
+func (f *File) Tensor(name string) *Tensor { return f.tensors[name] }

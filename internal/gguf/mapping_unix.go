@@ -1,0 +1,47 @@
+//go:build unix
+
+package gguf
+
+import (
+	"errors"
+	"os"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+)
+
+func mapFile(path string) ([]byte, error) {
+	file, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer file.Close()
+	st, err := file.Stat()
+	switch {
+	case err != nil:
+		return nil, err
+	case !st.Mode().IsRegular():
+		return nil, errors.New("not a regular file")
+	case st.Size() == 0:
+		return nil, errors.New("the file is empty")
+	case st.Size() != int64(int(st.Size())):
+		return nil, errors.New("the file is larger than this machine's addresses")
+	}
+	return unix.Mmap(int(file.Fd()), 0, int(st.Size()), unix.PROT_READ, unix.MAP_SHARED)
+}
+
+func unmapFile(data []byte) error { return unix.Munmap(data) }
+
+// DontNeed lets the whole pages of t's data go, after it was copied elsewhere.
+func (f *File) DontNeed(t *Tensor) {
+	if len(f.mappings) == 0 || len(t.Data) == 0 {
+		return
+	}
+	page := uintptr(os.Getpagesize())
+	from := uintptr(unsafe.Pointer(unsafe.SliceData(t.Data)))
+	skip := int(-from % page)
+	n := (len(t.Data) - skip) &^ (int(page) - 1)
+	if n > 0 {
+		_ = unix.Madvise(t.Data[skip:skip+n], unix.MADV_DONTNEED)
+	}
+}

@@ -1,0 +1,218 @@
+package gguf
+
+import (
+	"encoding/binary"
+	"fmt"
+	"math"
+	"unicode/utf8"
+)
+
+// reader walks a file's bytes and remembers where it is, so that errors can say so. Every length is
+// checked against what is left before anything is read or allocated.
+type reader struct {
+	path string
+	data []byte
+	at   int
+	v2   bool
+}
+
+func (r *reader) fail(offset int, format string, args ...any) error {
+	return fmt.Errorf("%s: offset %d: %s", r.path, offset, fmt.Sprintf(format, args...))
+}
+
+func (r *reader) left() int { return len(r.data) - r.at }
+
+func (r *reader) take(n int, what string) ([]byte, error) {
+	if n > r.left() {
+		return nil, r.fail(r.at, "the file ends inside %s: %d bytes wanted, %d left", what, n, r.left())
+	}
+	b := r.data[r.at : r.at+n]
+	r.at += n
+	return b, nil
+}
+
+func (r *reader) u32(what string) (uint32, error) {
+	b, err := r.take(4, what)
+	if err != nil {
+		return 0, err
+	}
+	return binary.LittleEndian.Uint32(b), nil
+}
+
+func (r *reader) u64(what string) (uint64, error) {
+	b, err := r.take(8, what)
+	if err != nil {
+		return 0, err
+	}
+	return binary.LittleEndian.Uint64(b), nil
+}
+
+// count reads a number of things of which each takes at least size bytes of what is left.
+func (r *reader) count(size int, what string) (int, error) {
+	at := r.at
+	n, err := r.u64(what)
+	if err != nil {
+		return 0, err
+	}
+	if n > uint64(r.left()/size) {
+		return 0, r.fail(at, "%s is %d, more than the %d bytes left can hold", what, n, r.left())
+	}
+	return int(n), nil
+}
+
+func (r *reader) text(what string) (string, error) {
+	at := r.at
+	n, err := r.count(1, "the length of "+what)
+	if err != nil {
+		return "", err
+	}
+	b, err := r.take(n, what)
+	if err != nil {
+		return "", err
+	}
+	if !utf8.Valid(b) {
+		return "", r.fail(at, "%s is not UTF-8", what)
+	}
+	return string(b), nil
+}
+
+// Metadata value types as numbered in the GGUF specification.
+const (
+	kindUint8 = iota
+	kindInt8
+	kindUint16
+	kindInt16
+	kindUint32
+	kindInt32
+	kindFloat32
+	kindBool
+	kindString
+	kindArray
+	kindUint64
+	kindInt64
+	kindFloat64
+)
+
+// kindSize is the least size of a value in bytes.
+func kindSize(kind uint32) (int, bool) {
+	switch kind {
+	case kindUint8, kindInt8, kindBool:
+		return 1, true
+	case kindUint16, kindInt16:
+		return 2, true
+	case kindUint32, kindInt32, kindFloat32:
+		return 4, true
+	case kindUint64, kindInt64, kindFloat64, kindString:
+		return 8, true
+	case kindArray:
+		return 12, true
+	}
+	return 0, false
+}
+
+// maxDepth bounds arrays within arrays.
+const maxDepth = 4
+
+func (r *reader) value(kind uint32, key string, depth int) (any, error) {
+	at := r.at
+	what := fmt.Sprintf("key %q", key)
+	switch kind {
+	case kindString:
+		return r.text(what)
+	case kindArray:
+		return r.array(key, depth)
+	}
+	size, ok := kindSize(kind)
+	if !ok {
+		return nil, r.fail(at, "%s has value type %d, which GGUF does not have", what, kind)
+	}
+	b, err := r.take(size, what)
+	if err != nil {
+		return nil, err
+	}
+	switch kind {
+	case kindUint8:
+		return b[0], nil
+	case kindInt8:
+		return int8(b[0]), nil
+	case kindBool:
+		if b[0] > 1 {
+			return nil, r.fail(at, "%s is a bool of value %d", what, b[0])
+		}
+		return b[0] == 1, nil
+	case kindUint16:
+		return binary.LittleEndian.Uint16(b), nil
+	case kindInt16:
+		return int16(binary.LittleEndian.Uint16(b)), nil
+	case kindUint32:
+		return binary.LittleEndian.Uint32(b), nil
+	case kindInt32:
+		return int32(binary.LittleEndian.Uint32(b)), nil
+	case kindFloat32:
+		return math.Float32frombits(binary.LittleEndian.Uint32(b)), nil
+	case kindUint64:
+		return binary.LittleEndian.Uint64(b), nil
+	case kindInt64:
+		return int64(binary.LittleEndian.Uint64(b)), nil
+	}
+	return math.Float64frombits(binary.LittleEndian.Uint64(b)), nil
+}
+
+func (r *reader) array(key string, depth int) (any, error) {
+	at := r.at
+	what := fmt.Sprintf("key %q", key)
+	if depth >= maxDepth {
+		return nil, r.fail(at, "%s nests arrays more than %d deep", what, maxDepth)
+	}
+	kind, err := r.u32(what)
+	if err != nil {
+		return nil, err
+	}
+	size, ok := kindSize(kind)
+	if !ok {
+		return nil, r.fail(at, "%s is an array of type %d, which GGUF does not have", what, kind)
+	}
+	n, err := r.count(size, "the length of "+what)
+	if err != nil {
+		return nil, err
+	}
+	switch kind {
+	case kindUint8:
+		return list[uint8](r, kind, n, key, depth)
+	case kindInt8:
+		return list[int8](r, kind, n, key, depth)
+	case kindUint16:
+		return list[uint16](r, kind, n, key, depth)
+	case kindInt16:
+		return list[int16](r, kind, n, key, depth)
+	case kindUint32:
+		return list[uint32](r, kind, n, key, depth)
+	case kindInt32:
+		return list[int32](r, kind, n, key, depth)
+	case kindFloat32:
+		return list[float32](r, kind, n, key, depth)
+	case kindBool:
+		return list[bool](r, kind, n, key, depth)
+	case kindString:
+		return list[string](r, kind, n, key, depth)
+	case kindUint64:
+		return list[uint64](r, kind, n, key, depth)
+	case kindInt64:
+		return list[int64](r, kind, n, key, depth)
+	case kindFloat64:
+		return list[float64](r, kind, n, key, depth)
+	}
+	return list[any](r, kind, n, key, depth)
+}
+
+func list[T any](r *reader, kind uint32, n int, key string, depth int) ([]T, error) {
+	out := make([]T, n)
+	for i := range out {
+		v, err := r.value(kind, key, depth+1)
+		if err != nil {
+			return nil, err
+		}
+		out[i] = v.(T)
+	}
+	return out, nil
+}

@@ -1,0 +1,215 @@
+package gguf
+
+import (
+	"bufio"
+	"encoding/binary"
+	"fmt"
+	"io"
+	"math"
+	"os"
+	"path/filepath"
+	"reflect"
+
+	"github.com/powerinfer-go/powerinfer/internal/quant"
+)
+
+// Source is a tensor to be written. Write streams exactly its bytes, rows in order.
+type Source struct {
+	Name  string
+	Type  quant.Type
+	Shape []int // Shape[0] is the row length
+	Write func(w io.Writer) error
+}
+
+func (s *Source) bytes() int64 {
+	n := int64(1)
+	for _, d := range s.Shape[1:] {
+		n *= int64(d)
+	}
+	return n * int64(s.Type.RowBytes(s.Shape[0]))
+}
+
+// Create writes a version 3 file to a temporary name beside path and renames it when it is complete, so that a
+// crash leaves an older file as it was. progress may be nil; it is told bytes of tensor data.
+func Create(path, magic string, keys []KV, tensors []Source, progress func(done, total int64)) error {
+	tmp, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+".*")
+	if err != nil {
+		return err
+	}
+	defer os.Remove(tmp.Name()) // gone already where all went well
+	err = write(tmp, magic, keys, tensors, progress)
+	if err == nil {
+		err = tmp.Chmod(0o644)
+	}
+	if err == nil {
+		err = tmp.Sync()
+	}
+	if e := tmp.Close(); err == nil {
+		err = e
+	}
+	if err == nil {
+		err = os.Rename(tmp.Name(), path)
+	}
+	if err != nil {
+		return fmt.Errorf("writing %s: %w", path, err)
+	}
+	return nil
+}
+
+// counter counts what passes through it.
+type counter struct {
+	w io.Writer
+	n int64
+}
+
+func (c *counter) Write(b []byte) (int, error) {
+	n, err := c.w.Write(b)
+	c.n += int64(n)
+	return n, err
+}
+
+func write(w io.Writer, magic string, keys []KV, tensors []Source, progress func(done, total int64)) error {
+	alignment := int64(defaultAlignment)
+	for _, kv := range keys {
+		if a, ok := kv.Value.(uint32); ok && kv.Key == "general.alignment" {
+			alignment = int64(a)
+		}
+	}
+	buf := bufio.NewWriterSize(w, 1<<20)
+	c := &counter{w: buf}
+	head := append([]byte(magic), 3, 0, 0, 0)
+	head = binary.LittleEndian.AppendUint64(head, uint64(len(tensors)))
+	head = binary.LittleEndian.AppendUint64(head, uint64(len(keys)))
+	var err error
+	for _, kv := range keys {
+		head = appendText(head, kv.Key)
+		if head, err = appendValue(head, kv.Value); err != nil {
+			return fmt.Errorf("key %q: %w", kv.Key, err)
+		}
+	}
+	var at, total int64
+	for i := range tensors {
+		t := &tensors[i]
+		head = appendText(head, t.Name)
+		head = binary.LittleEndian.AppendUint32(head, uint32(len(t.Shape)))
+		for _, d := range t.Shape {
+			head = binary.LittleEndian.AppendUint64(head, uint64(d))
+		}
+		head = binary.LittleEndian.AppendUint32(head, uint32(t.Type))
+		head = binary.LittleEndian.AppendUint64(head, uint64(at))
+		at = pad(at+t.bytes(), alignment)
+		total += t.bytes()
+	}
+	if _, err := c.Write(head); err != nil {
+		return err
+	}
+	var done int64
+	for i := range tensors {
+		t := &tensors[i]
+		if _, err := c.Write(make([]byte, pad(c.n, alignment)-c.n)); err != nil {
+			return err
+		}
+		before := c.n
+		if err := t.Write(c); err != nil {
+			return fmt.Errorf("tensor %q: %w", t.Name, err)
+		}
+		if c.n-before != t.bytes() {
+			return fmt.Errorf("tensor %q: %d bytes were written, not %d", t.Name, c.n-before, t.bytes())
+		}
+		done += t.bytes()
+		if progress != nil {
+			progress(done, total)
+		}
+	}
+	if _, err := c.Write(make([]byte, pad(c.n, alignment)-c.n)); err != nil {
+		return err
+	}
+	return buf.Flush()
+}
+
+func pad(n, alignment int64) int64 { return (n + alignment - 1) / alignment * alignment }
+
+func appendText(b []byte, s string) []byte {
+	return append(binary.LittleEndian.AppendUint64(b, uint64(len(s))), s...)
+}
+
+func appendValue(b []byte, v any) ([]byte, error) {
+	kind, ok := kindOf(reflect.TypeOf(v))
+	if !ok {
+		return nil, fmt.Errorf("a %T cannot be stored", v)
+	}
+	return appendPlain(binary.LittleEndian.AppendUint32(b, kind), kind, reflect.ValueOf(v))
+}
+
+// kindOf maps Go types to GGUF's value types.
+func kindOf(t reflect.Type) (uint32, bool) {
+	if t == nil {
+		return 0, false
+	}
+	kind, ok := map[reflect.Kind]uint32{
+		reflect.Uint8: kindUint8, reflect.Int8: kindInt8, reflect.Uint16: kindUint16, reflect.Int16: kindInt16,
+		reflect.Uint32: kindUint32, reflect.Int32: kindInt32, reflect.Uint64: kindUint64, reflect.Int64: kindInt64,
+		reflect.Float32: kindFloat32, reflect.Float64: kindFloat64, reflect.Bool: kindBool, reflect.String: kindString,
+		reflect.Slice: kindArray,
+	}[t.Kind()]
+	return kind, ok
+}
+
+func appendPlain(b []byte, kind uint32, v reflect.Value) ([]byte, error) {
+	switch kind {
+	case kindUint8:
+		return append(b, byte(v.Uint())), nil
+	case kindInt8:
+		return append(b, byte(v.Int())), nil
+	case kindUint16:
+		return binary.LittleEndian.AppendUint16(b, uint16(v.Uint())), nil
+	case kindInt16:
+		return binary.LittleEndian.AppendUint16(b, uint16(v.Int())), nil
+	case kindUint32:
+		return binary.LittleEndian.AppendUint32(b, uint32(v.Uint())), nil
+	case kindInt32:
+		return binary.LittleEndian.AppendUint32(b, uint32(v.Int())), nil
+	case kindUint64:
+		return binary.LittleEndian.AppendUint64(b, v.Uint()), nil
+	case kindInt64:
+		return binary.LittleEndian.AppendUint64(b, uint64(v.Int())), nil
+	case kindFloat32:
+		return binary.LittleEndian.AppendUint32(b, math.Float32bits(float32(v.Float()))), nil
+	case kindFloat64:
+		return binary.LittleEndian.AppendUint64(b, math.Float64bits(v.Float())), nil
+	case kindBool:
+		if v.Bool() {
+			return append(b, 1), nil
+		}
+		return append(b, 0), nil
+	case kindString:
+		return appendText(b, v.String()), nil
+	}
+	return appendArray(b, v)
+}
+
+func appendArray(b []byte, v reflect.Value) ([]byte, error) {
+	kind, ok := kindOf(v.Type().Elem())
+	if v.Type().Elem().Kind() == reflect.Interface { // an array of arrays
+		kind, ok = kindArray, true
+	}
+	if !ok {
+		return nil, fmt.Errorf("an array of %s cannot be stored", v.Type().Elem())
+	}
+	b = binary.LittleEndian.AppendUint32(b, kind)
+	b = binary.LittleEndian.AppendUint64(b, uint64(v.Len()))
+	var err error
+	for i := range v.Len() {
+		e := v.Index(i)
+		if e.Kind() == reflect.Interface {
+			e = e.Elem()
+			if e.Kind() != reflect.Slice {
+				return nil, fmt.Errorf("an array of mixed values cannot be stored")
+			}
+		}
+		if b, err = appendPlain(b, kind, e); err != nil {
+			return nil, err
+		}
+	}
+	return b, nil
+}
