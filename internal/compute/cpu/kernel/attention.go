@@ -20,7 +20,7 @@ type KV struct {
 	Pages   []int32  // page ids of the sequence
 	Heads   int      // KV heads in a page
 	Head    int      // this one
-	HeadDim int      // a multiple of 8
+	HeadDim int      // anything but a multiple of 8 takes the scalar way
 }
 
 // page returns keys and values of the i-th page of the sequence. [PagePositions, head_dim]
@@ -59,6 +59,9 @@ type attention struct {
 
 const maxTile = 6
 
+// scalarAttention is the definition.
+var scalarAttention = attention{scores: scores, softmax: softmax, accumulate: accumulate}
+
 // AttendChunk computes the attention of queries q [tokens·group, head_dim], already times the softmax
 // scale, over chunk number chunk of the sequence. visible [tokens] is how many of the sequence's
 // positions each token attends to: those before it and its own. The group query heads
@@ -73,6 +76,10 @@ func (v *Vector) AttendChunk(out Partial, q []float32, kv *KV, visible []int32, 
 		out.Max[i], out.Sum[i] = float32(math.Inf(-1)), 0
 	}
 	clear(out.Acc)
+	a := &v.attention
+	if kv.HeadDim%8 != 0 {
+		a = &scalarAttention
+	}
 	last := 0
 	for _, p := range visible {
 		last = max(last, int(p))
@@ -83,7 +90,7 @@ func (v *Vector) AttendChunk(out Partial, q []float32, kv *KV, visible []int32, 
 		k, vals := kv.page(first / compute.PagePositions)
 		for i := 0; i < n; {
 			tile := tileOf(n - i)
-			v.attendPage(out, q, k, vals, visible, group, kv.HeadDim, i, tile, first)
+			v.attendPage(a, out, q, k, vals, visible, group, kv.HeadDim, i, tile, first)
 			i += tile
 		}
 	}
@@ -101,7 +108,7 @@ func tileOf(n int) int {
 }
 
 // attendPage adds the page of positions first… to queries i…i+tile.
-func (v *Vector) attendPage(out Partial, q []float32, k, vals []uint16, visible []int32, group, headDim, i, tile, first int) {
+func (v *Vector) attendPage(a *attention, out Partial, q []float32, k, vals []uint16, visible []int32, group, headDim, i, tile, first int) {
 	const page = compute.PagePositions
 	var seen [maxTile]int // positions of this page that each query attends to
 	least, most := page, 0
@@ -113,13 +120,13 @@ func (v *Vector) attendPage(out Partial, q []float32, k, vals []uint16, visible 
 		return
 	}
 	var s [maxTile * page]float32
-	v.attention.scores(s[:], q[i*headDim:], k, tile, most, headDim)
+	a.scores(s[:], q[i*headDim:], k, tile, most, headDim)
 	for t := range tile {
 		if seen[t] == 0 {
 			continue
 		}
 		old := out.Max[i+t]
-		m, sum := v.attention.softmax(s[t*page:][:page], seen[t], old)
+		m, sum := a.softmax(s[t*page:][:page], seen[t], old)
 		if m != old {
 			c := exp32(old - m)
 			acc := out.Acc[(i+t)*headDim:][:headDim]
@@ -131,12 +138,12 @@ func (v *Vector) attendPage(out Partial, q []float32, k, vals []uint16, visible 
 	}
 	acc := out.Acc[i*headDim:]
 	if least > 0 {
-		v.attention.accumulate(acc, s[:], vals, tile, least, headDim)
+		a.accumulate(acc, s[:], vals, tile, least, headDim)
 	}
 	// What only some see is added one query at a time: a later token's values never meet an earlier one's sum, not even times 0.
 	for t := range tile {
 		if seen[t] > least {
-			v.attention.accumulate(acc[t*headDim:], s[t*page+least:], vals[least*headDim:], 1, seen[t]-least, headDim)
+			a.accumulate(acc[t*headDim:], s[t*page+least:], vals[least*headDim:], 1, seen[t]-least, headDim)
 		}
 	}
 }

@@ -62,7 +62,7 @@ func genericVector() Vector {
 		Activate:  activate,
 		Exp:       exps,
 		Rotate:    rotate,
-		attention: attention{scores: scores, softmax: softmax, accumulate: accumulate},
+		attention: scalarAttention,
 	}
 }
 
