@@ -1,0 +1,100 @@
+// Package convert writes GGUF files from Hugging Face model folders (config.json, safetensors, tokenizer).
+package convert
+
+import (
+	"fmt"
+	"path/filepath"
+	"strings"
+
+	"github.com/powerinfer-go/powerinfer/internal/gguf"
+	"github.com/powerinfer-go/powerinfer/internal/quant"
+)
+
+// Options of a conversion.
+type Options struct {
+	OutType  quant.Type              // of the matrices: F32, F16, BF16, Q8_0 or Q4_0; vectors stay F32
+	Name     string                  // general.name; empty takes config.json's, else the folder's
+	Progress func(done, total int64) // bytes written and to write; may be nil
+	Notes    func(line string)       // one line on each thing a user may want to know; may be nil
+}
+
+// OutTypes names the output types, for flags and error messages.
+const OutTypes = "f32, f16, bf16, q8_0, q4_0"
+
+// ParseOutType reads the name of an output type.
+func ParseOutType(name string) (quant.Type, error) {
+	for t := range fileTypes() {
+		if strings.EqualFold(name, t.String()) {
+			return t, nil
+		}
+	}
+	return 0, fmt.Errorf("output type %q is not supported; supported are %s", name, OutTypes)
+}
+
+// fileTypes gives general.file_type by output type; the numbers are llama.cpp's.
+func fileTypes() map[quant.Type]uint32 {
+	return map[quant.Type]uint32{quant.F32: 0, quant.F16: 1, quant.Q4_0: 2, quant.Q8_0: 7, quant.BF16: 32}
+}
+
+// HuggingFace converts the model in folder dir to the GGUF file outfile, which appears only when it is complete.
+// The same folder and options give the same bytes. Errors name the file and the key, tensor or offset.
+func HuggingFace(dir, outfile string, o Options) error {
+	fileType, ok := fileTypes()[o.OutType]
+	if !ok {
+		return fmt.Errorf("output type %s is not supported; supported are %s", o.OutType, OutTypes)
+	}
+	if o.Notes == nil {
+		o.Notes = func(string) {}
+	}
+	c, err := readConfig(dir)
+	if err != nil {
+		return err
+	}
+	fam, err := c.family()
+	if err != nil {
+		return err
+	}
+	sizes, err := fam.keys(c, fam.arch)
+	if err != nil {
+		return err
+	}
+	if c.Window > 0 && c.Window < c.Context && or(c.UseWindow, true) {
+		o.Notes(fmt.Sprintf("%s: the sliding window of %d positions is not applied; every position is attended to", c.path, c.Window))
+	}
+	source, err := openCheckpoint(dir)
+	if err != nil {
+		return err
+	}
+	defer source.Close()
+	p := &plan{family: fam, source: source, used: map[string]bool{}}
+	fam.plan(p, c)
+	if err := p.finish(); err != nil {
+		return err
+	}
+	v, err := readVocabulary(dir, c, o.Notes)
+	if err != nil {
+		return err
+	}
+	keys := append([]gguf.KV{
+		{Key: "general.architecture", Value: fam.arch},
+		{Key: "general.type", Value: "model"},
+		{Key: "general.name", Value: o.name(dir, c)},
+		{Key: "general.file_type", Value: fileType},
+		{Key: "general.quantization_version", Value: uint32(2)},
+	}, sizes...)
+	keys = append(keys, v.keys()...)
+	return gguf.Create(outfile, "GGUF", keys, sources(p.tensors, o), o.Progress)
+}
+
+func (o Options) name(dir string, c *config) string {
+	if o.Name != "" {
+		return o.Name
+	}
+	if n := filepath.Base(filepath.ToSlash(c.Source)); n != "." && n != "/" && n != "" {
+		return n
+	}
+	if abs, err := filepath.Abs(dir); err == nil {
+		dir = abs
+	}
+	return filepath.Base(dir)
+}

@@ -1,0 +1,160 @@
+package convert
+
+import (
+	"fmt"
+	"io"
+	"math"
+	"runtime"
+	"sync"
+
+	"github.com/powerinfer-go/powerinfer/internal/gguf"
+	"github.com/powerinfer-go/powerinfer/internal/quant"
+)
+
+// chunkElems is how many elements one worker holds at a time (in three forms: as stored, as float32, as written).
+const chunkElems = 1 << 18
+
+// maxHalf is the first magnitude that rounds to infinity in F16.
+const maxHalf = 65520
+
+// sources chooses every tensor's type and prepares its encoding.
+func sources(tensors []*tensor, o Options) []gguf.Source {
+	e := &encoder{lanes: make([]lane, runtime.GOMAXPROCS(0))}
+	out := make([]gguf.Source, len(tensors))
+	for i, t := range tensors {
+		typ := t.storeAs(o)
+		out[i] = gguf.Source{Name: t.name, Type: typ, Shape: t.shape, Write: func(w io.Writer) error { return e.write(w, t, typ) }}
+	}
+	return out
+}
+
+// storeAs is the type of t in the output.
+func (t *tensor) storeAs(o Options) quant.Type {
+	switch {
+	case t.plain:
+		return quant.F32
+	case t.shape[0]%o.OutType.BlockElems() != 0:
+		o.Notes(fmt.Sprintf("%s: rows of %d elements do not divide into blocks of %s (%d); stored as F16",
+			t.name, t.shape[0], o.OutType, o.OutType.BlockElems()))
+		return quant.F16
+	case t.head && o.OutType == quant.Q4_0:
+		// Errors of the head go straight into the logits: 4 bits there cost more quality than they save time.
+		o.Notes(fmt.Sprintf("%s: stored as Q8_0, because it gives the logits", t.name))
+		return quant.Q8_0
+	}
+	return o.OutType
+}
+
+// encoder turns stored rows into output rows; its lanes work side by side and keep their buffers.
+type encoder struct{ lanes []lane }
+
+// lane is one worker's buffers.
+type lane struct {
+	raw    []byte    // elements as stored
+	floats []float32 // the same, decoded
+	out    []byte    // the same, encoded
+	err    error
+}
+
+// write streams t as typ to w, a chunk of rows per lane at a time.
+func (e *encoder) write(w io.Writer, t *tensor, typ quant.Type) error {
+	rowLen, rows := t.shape[0], 1
+	for _, d := range t.shape[1:] {
+		rows *= d
+	}
+	if t.row != nil && len(t.shape) == 1 {
+		rowLen, rows = 1, rowLen
+	}
+	step := max(1, chunkElems/rowLen)
+	for at := 0; at < rows; {
+		busy := 0
+		var wg sync.WaitGroup
+		for ; busy < len(e.lanes) && at < rows; busy++ {
+			l, from, to := &e.lanes[busy], at, min(at+step, rows)
+			wg.Go(func() { l.err = l.encode(t, typ, rowLen, from, to) })
+			at = to
+		}
+		wg.Wait()
+		for i := range e.lanes[:busy] {
+			if err := e.lanes[i].err; err != nil {
+				return err
+			}
+			if _, err := w.Write(e.lanes[i].out); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// encode fills l.out with rows [from, to) of t.
+func (l *lane) encode(t *tensor, typ quant.Type, rowLen, from, to int) error {
+	n := (to - from) * rowLen
+	l.floats = resize(l.floats, n)
+	l.out = resize(l.out, typ.RowBytes(rowLen)*(to-from))
+	if t.from == nil {
+		copy(l.floats, t.values[from*rowLen:])
+	} else if err := l.read(t, rowLen, from, to); err != nil {
+		return err
+	}
+	if err := t.check(l.floats, typ); err != nil {
+		return err
+	}
+	quant.Encode(typ, l.out, l.floats)
+	return nil
+}
+
+// read decodes rows [from, to) of t into l.floats; consecutive source rows are read at once.
+func (l *lane) read(t *tensor, rowLen, from, to int) error {
+	e := elements()[t.from.dtype]
+	rowBytes := e.bytes * rowLen
+	l.raw = resize(l.raw, rowBytes*(to-from))
+	source := func(r int) int {
+		if t.row == nil {
+			return r
+		}
+		return t.row(r)
+	}
+	for r := from; r < to; {
+		first, n := source(r), 1
+		for r+n < to && source(r+n) == first+n {
+			n++
+		}
+		b := l.raw[(r-from)*rowBytes : (r-from+n)*rowBytes]
+		offset := t.from.offset + int64(first)*int64(rowBytes)
+		if _, err := t.from.file.r.ReadAt(b, offset); err != nil {
+			return fmt.Errorf("%s: offset %d: tensor %q: %w", t.from.file.path, offset, t.from.name, err)
+		}
+		r += n
+	}
+	quant.Decode(e.typ, l.floats, l.raw)
+	return nil
+}
+
+// check refuses weights that the output type cannot hold.
+func (t *tensor) check(x []float32, typ quant.Type) error {
+	limit := math.MaxFloat32
+	if typ == quant.F16 {
+		limit = math.Nextafter(maxHalf, 0)
+	}
+	for _, v := range x {
+		if a := math.Abs(float64(v)); !(a <= limit) {
+			name, at := t.name, ""
+			if t.from != nil {
+				name, at = t.from.name, fmt.Sprintf("%s: offset %d: ", t.from.file.path, t.from.offset)
+			}
+			if math.IsNaN(a) || math.IsInf(a, 0) {
+				return fmt.Errorf("%stensor %q holds %g; the checkpoint is damaged", at, name, v)
+			}
+			return fmt.Errorf("%stensor %q holds %g, beyond F16; choose --outtype bf16 or f32", at, name, v)
+		}
+	}
+	return nil
+}
+
+func resize[T any](s []T, n int) []T {
+	if cap(s) < n {
+		return make([]T, n)
+	}
+	return s[:n]
+}

@@ -1,0 +1,204 @@
+package convert
+
+import (
+	"bytes"
+	"encoding/binary"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/powerinfer-go/powerinfer/internal/quant"
+)
+
+// raw puts a header's length before it and data after it.
+func raw(header string, data int) []byte {
+	return slices.Concat(binary.LittleEndian.AppendUint64(nil, uint64(len(header))), []byte(header), make([]byte, data))
+}
+
+func entry(dtype, shape string, from, to int) string {
+	return fmt.Sprintf(`{"dtype":%q,"shape":%s,"data_offsets":[%d,%d]}`, dtype, shape, from, to)
+}
+
+func TestSafetensorsHeader(t *testing.T) {
+	b := raw(`{"__metadata__":{"format":"pt"},"b":`+entry("BF16", "[2,3]", 8, 20)+`,"a":`+entry("F32", "[2]", 0, 8)+`,"none":`+entry("F16", "[0,4]", 8, 8)+`}   `, 20)
+	got, err := readHeader(&shard{path: "x", r: bytes.NewReader(b)}, int64(len(b)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var names []string
+	for _, x := range got {
+		names = append(names, x.name)
+	}
+	data := int64(len(b) - 20)
+	if !slices.Equal(names, []string{"a", "none", "b"}) || got[2].offset != data+8 || got[2].bytes != 12 || !slices.Equal(got[2].shape, []int{2, 3}) {
+		t.Errorf("tensors %+v", got)
+	}
+}
+
+func TestBadSafetensors(t *testing.T) {
+	for _, c := range []struct {
+		name string
+		file []byte
+		want string
+	}{
+		{"empty", nil, "m.safetensors: offset 0: the file has 0 bytes, a safetensors file at least 8"},
+		{"length", binary.LittleEndian.AppendUint64(nil, 1<<63), "offset 0: a header of 9223372036854775808 bytes does not fit the file's 8"},
+		{"truncated header", raw(`{"a":`, 0)[:10], "offset 0: a header of 5 bytes does not fit the file's 10"},
+		{"not JSON", raw(`[1]`, 0), "offset 8: the header is not a JSON object"},
+		{"cut JSON", raw(`{"a":`, 0), `tensor "a": EOF`},
+		{"unclosed", raw(`{"a":`+entry("F32", "[1]", 0, 4), 4), "the header is damaged"},
+		{"trailing", raw(`{"a":`+entry("F32", "[1]", 0, 4)+`} x`, 4), "the header goes on after its JSON object"},
+		{"twice", raw(`{"a":`+entry("F32", "[1]", 0, 4)+`,"a":`+entry("F32", "[1]", 4, 8)+`}`, 8), `tensor "a" occurs twice`},
+		{"dtype", raw(`{"a":`+entry("Q4", "[1]", 0, 4)+`}`, 4), `tensor "a": dtype "Q4" is not supported; supported are F32, F16, BF16`},
+		{"shape", raw(`{"a":`+entry("F32", "[2]", 0, 4)+`}`, 4), `tensor "a": shape [2] of F32 needs 8 bytes, data_offsets give 4`},
+		{"negative", raw(`{"a":`+entry("F32", "[-1]", 0, 4)+`}`, 4), `tensor "a"`},
+		{"overflow", raw(`{"a":`+entry("F32", "[2147483647,2147483647,2147483647]", 0, 4)+`}`, 4), "is too large"},
+		{"wrapping", raw(`{"a":`+entry("F32", "[4294967296,4294967296]", 0, 0)+`}`, 0), "is too large"},
+		{"backwards", raw(`{"a":`+entry("F32", "[1]", 4, 0)+`}`, 4), "data_offsets [4 0] are not a range"},
+		{"one offset", raw(`{"a":{"dtype":"F32","shape":[1],"data_offsets":[0]}}`, 4), "data_offsets [0] are not a range"},
+		{"past the end", raw(`{"a":`+entry("F32", "[2]", 0, 8)+`}`, 4), `tensor "a" ends 4 bytes past the end of the file`},
+		{"overlap", raw(`{"a":`+entry("F32", "[2]", 0, 8)+`,"b":`+entry("F32", "[2]", 4, 12)+`}`, 12), `tensor "b" overlaps tensor "a"`},
+		{"hole", raw(`{"a":`+entry("F32", "[1]", 0, 4)+`,"b":`+entry("F32", "[1]", 8, 12)+`}`, 12), `4 bytes before tensor "b" belong to no tensor`},
+		{"surplus", raw(`{"a":`+entry("F32", "[1]", 0, 4)+`}`, 6), "2 bytes after the last tensor belong to none"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			_, err := readHeader(&shard{path: "m.safetensors", r: bytes.NewReader(c.file)}, int64(len(c.file)))
+			expectError(t, err, c.want)
+			if err != nil && !strings.HasPrefix(err.Error(), "m.safetensors: offset ") {
+				t.Errorf("error %q does not begin with file and offset", err)
+			}
+		})
+	}
+}
+
+// expectError checks that err is one line that holds want.
+func expectError(t *testing.T, err error, want string) {
+	t.Helper()
+	if err == nil {
+		t.Fatalf("no error, want %q", want)
+	}
+	if s := err.Error(); !strings.Contains(s, want) || strings.Contains(s, "\n") {
+		t.Errorf("error %q, want one line with %q", s, want)
+	}
+}
+
+func FuzzSafetensors(f *testing.F) {
+	f.Add(raw(`{"a":`+entry("F32", "[1]", 0, 4)+`,"b":`+entry("F16", "[2,1]", 4, 8)+`}`, 8))
+	f.Add(raw(`{"__metadata__":{"a":"b"}}`, 0))
+	f.Add(raw(`{"a":`+entry("F32", "[4294967296,4294967296]", 0, 0)+`}`, 0))
+	f.Fuzz(func(t *testing.T, b []byte) {
+		tensors, err := readHeader(&shard{path: "x", r: bytes.NewReader(b)}, int64(len(b)))
+		if err != nil {
+			return
+		}
+		var end int64
+		for i, x := range tensors {
+			n := int64(elements()[x.dtype].bytes)
+			for _, d := range x.shape {
+				n *= int64(d)
+			}
+			if n != x.bytes || x.offset < 8 || x.offset > int64(len(b))-x.bytes || i > 0 && x.offset != end {
+				t.Fatalf("accepted tensor %+v in a file of %d bytes", x, len(b))
+			}
+			end = x.offset + x.bytes
+		}
+	})
+}
+
+func TestBadFolders(t *testing.T) {
+	llama := func(t *testing.T, extra map[string]any) *folder {
+		return tinyLlama(t, "LlamaForCausalLM", extra)
+	}
+	set := func(key string, v any) func(*testing.T) *folder {
+		return func(t *testing.T) *folder {
+			f := llama(t, nil)
+			f.config[key] = v
+			return f
+		}
+	}
+	edit := func(change func(*folder)) func(*testing.T) *folder {
+		return func(t *testing.T) *folder {
+			f := llama(t, nil)
+			change(f)
+			return f
+		}
+	}
+	for _, c := range []struct {
+		name   string
+		make   func(*testing.T) *folder
+		damage func(t *testing.T, f *folder) // after saving
+		want   string
+	}{
+		{"architecture", set("architectures", []string{"GPTNeoXForCausalLM"}), nil, `config.json: key "architectures": "GPTNeoXForCausalLM" is not supported; supported are BambooForCausalLM, FalconForCausalLM, LlamaForCausalLM`},
+		{"no architecture", set("architectures", nil), nil, `key "architectures": 0 names instead of one`},
+		{"type", set("hidden_size", "wide"), nil, `key "hidden_size": a string where a int belongs`},
+		{"missing size", set("hidden_size", 0), nil, `key "hidden_size": it is missing`},
+		{"absurd size", set("num_hidden_layers", 1<<30), nil, `key "num_hidden_layers": 1073741824 is outside 1…4096`},
+		{"negative size", set("intermediate_size", -1), nil, `key "intermediate_size": -1 is outside`},
+		{"heads", set("num_key_value_heads", 3), nil, `key "num_key_value_heads": 4 heads do not share 3 KV heads evenly`},
+		{"activation", set("hidden_act", "tanh"), nil, `key "hidden_act": activation "tanh" is not supported; supported are silu`},
+		{"rope", set("rope_scaling", map[string]any{"type": "longrope", "factor": 2.0}), nil, `key "rope_scaling": type "longrope" is not supported; supported are linear, yarn, llama3`},
+		{"rope factor", set("rope_scaling", map[string]any{"type": "linear"}), nil, `factor 0 is not a number of at least 1`},
+		{"partial", set("partial_rotary_factor", 0.5), nil, `key "partial_rotary_factor"`},
+		{"quantised", set("quantization_config", map[string]any{"quant_method": "gptq"}), nil, `weights quantised by "gptq" are not read`},
+		{"missing tensor", edit(func(f *folder) { delete(f.tensors, "model.layers.1.mlp.up_proj.weight") }), nil, `model.safetensors: tensor "model.layers.1.mlp.up_proj.weight" is missing`},
+		{"no head", edit(func(f *folder) { delete(f.tensors, "lm_head.weight") }), nil, `tensor "lm_head.weight" is missing`},
+		{"surplus tensor", edit(func(f *folder) { f.random("F32", "model.layers.0.mlp.up_proj.bias", 4) }), nil, `no place for tensors model.layers.0.mlp.up_proj.bias`},
+		{"misshapen", edit(func(f *folder) { f.random("F32", "model.norm.weight", 4, 16) }), nil, `tensor "model.norm.weight" has shape [4 16], config.json makes it [64]`},
+		{"not finite", edit(func(f *folder) {
+			f.tensors["model.norm.weight"] = fixture{"F32", []int{tinyEmbd}, append(make([]float32, tinyEmbd-1), quant.F32FromF16(0x7c00))}
+		}), nil, `tensor "model.norm.weight" holds +Inf; the checkpoint is damaged`},
+		{"beyond F16", edit(func(f *folder) {
+			f.tensors["lm_head.weight"].values[5] = 1
+			x := f.tensors["lm_head.weight"]
+			x.dtype = "F32"
+			x.values[5] = 70000
+			f.tensors["lm_head.weight"] = x
+		}), nil, `tensor "lm_head.weight" holds 70000, beyond F16; choose --outtype bf16 or f32`},
+		{"no weights", edit(func(*folder) {}), func(t *testing.T, f *folder) { remove(t, f, "model.safetensors") }, `no model.safetensors and no model.safetensors.index.json in it; name a Hugging Face model folder`},
+		{"pytorch", edit(func(*folder) {}), func(t *testing.T, f *folder) {
+			remove(t, f, "model.safetensors")
+			f.write(t, "pytorch_model.bin", nil)
+		}, `pytorch_model.bin: PyTorch checkpoints are not read; save the model as safetensors`},
+		{"index elsewhere", edit(func(*folder) {}), func(t *testing.T, f *folder) {
+			remove(t, f, "model.safetensors")
+			f.writeJSON(t, "model.safetensors.index.json", map[string]any{"weight_map": map[string]string{"a": "../a.safetensors"}})
+		}, `tensor "a": "../a.safetensors" is not a file name in this folder`},
+		{"index wrong", edit(func(*folder) {}), func(t *testing.T, f *folder) {
+			if err := os.Rename(filepath.Join(f.dir, "model.safetensors"), filepath.Join(f.dir, "x.safetensors")); err != nil {
+				t.Fatal(err)
+			}
+			f.writeJSON(t, "model.safetensors.index.json", map[string]any{"weight_map": map[string]string{"a": "x.safetensors"}})
+		}, `tensor "a" is not in `},
+		{"no tokenizer", edit(func(*folder) {}), func(t *testing.T, f *folder) { remove(t, f, "tokenizer.model") }, `no tokenizer.model, tokenizer.json or vocab.json in it`},
+		{"damaged tokenizer", edit(func(*folder) {}), func(t *testing.T, f *folder) { f.write(t, "tokenizer.model", []byte("IQ== 0\n")) }, `tokenizer.model: this is not a SentencePiece model`},
+		{"large vocabulary", edit(func(*folder) {}), func(t *testing.T, f *folder) { f.write(t, "tokenizer.model", sentencePieceModel(tinyVocab+1)) }, `49 pieces for 48 rows of the embedding`},
+		{"damaged config", edit(func(*folder) {}), func(t *testing.T, f *folder) { f.write(t, "config.json", []byte(`{"a":1,}`)) }, `config.json: offset 8: invalid character`},
+		{"falcon-rw", func(t *testing.T) *folder { return tinyFalcon(t, 1, map[string]any{"alibi": true}) }, nil, `Falcon-RW (alibi, biases or sequential blocks) is not supported`},
+		{"opt 350m", func(t *testing.T) *folder { f := tinyOPT(t); f.config["word_embed_proj_dim"] = 32; return f }, nil, `key "word_embed_proj_dim": embeddings narrower than the model (32 of 64) are not supported`},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			f := c.make(t)
+			f.save(t, 1, tinyVocab)
+			if c.damage != nil {
+				c.damage(t, f)
+			}
+			out := filepath.Join(t.TempDir(), "out.gguf")
+			expectError(t, HuggingFace(f.dir, out, Options{OutType: quant.F16}), c.want)
+			if left, _ := filepath.Glob(filepath.Join(filepath.Dir(out), "*")); len(left) != 0 {
+				t.Errorf("left behind: %q", left)
+			}
+		})
+	}
+	expectError(t, HuggingFace(t.TempDir(), "out", Options{OutType: quant.Q6_K}), "output type Q6_K is not supported; supported are f32, f16, bf16, q8_0, q4_0")
+}
+
+func remove(t *testing.T, f *folder, name string) {
+	t.Helper()
+	if err := os.Remove(filepath.Join(f.dir, name)); err != nil {
+		t.Fatal(err)
+	}
+}

@@ -1,0 +1,134 @@
+package convert
+
+import (
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"path/filepath"
+	"slices"
+)
+
+// tokenizerConfig is tokenizer_config.json, filled up from special_tokens_map.json. Everything is optional.
+type tokenizerConfig struct {
+	path string
+
+	Class          string                `json:"tokenizer_class"`
+	BOS            tokenText             `json:"bos_token"`
+	EOS            tokenText             `json:"eos_token"`
+	UNK            tokenText             `json:"unk_token"`
+	PAD            tokenText             `json:"pad_token"`
+	AddBOS         *bool                 `json:"add_bos_token"`
+	AddEOS         *bool                 `json:"add_eos_token"`
+	AddPrefixSpace *bool                 `json:"add_prefix_space"`
+	Decoder        map[string]addedToken `json:"added_tokens_decoder"`
+	Template       json.RawMessage       `json:"chat_template"`
+}
+
+// tokenText is a special token's text, written as a string, as an object with a content, or as null.
+type tokenText struct{ text string }
+
+// UnmarshalJSON implements json.Unmarshaler.
+func (t *tokenText) UnmarshalJSON(b []byte) error {
+	if err := json.Unmarshal(b, &t.text); err == nil {
+		return nil
+	}
+	var object struct {
+		Content string `json:"content"`
+	}
+	if err := json.Unmarshal(b, &object); err != nil {
+		return fmt.Errorf("a special token is neither a string nor an object with a content")
+	}
+	t.text = object.Content
+	return nil
+}
+
+func readTokenizerConfig(dir string) (*tokenizerConfig, error) {
+	t := &tokenizerConfig{path: filepath.Join(dir, "tokenizer_config.json")}
+	if exists(t.path) {
+		if err := readJSON(t.path, t); err != nil {
+			return nil, err
+		}
+	}
+	if path := filepath.Join(dir, "special_tokens_map.json"); exists(path) {
+		var m tokenizerConfig
+		if err := readJSON(path, &m); err != nil {
+			return nil, err
+		}
+		t.BOS.text = cmp.Or(t.BOS.text, m.BOS.text)
+		t.EOS.text = cmp.Or(t.EOS.text, m.EOS.text)
+		t.UNK.text = cmp.Or(t.UNK.text, m.UNK.text)
+		t.PAD.text = cmp.Or(t.PAD.text, m.PAD.text)
+	}
+	return t, nil
+}
+
+// added lists the tokens of added_tokens.json (path) and of added_tokens_decoder, which knows more and wins; by id.
+func (t *tokenizerConfig) added(path string) ([]addedToken, error) {
+	byID := map[int]addedToken{}
+	if exists(path) {
+		var ids map[string]int
+		if err := readJSON(path, &ids); err != nil {
+			return nil, err
+		}
+		for text, id := range ids {
+			if other, ok := byID[id]; ok {
+				return nil, fmt.Errorf("%s: id %d is given to %q and %q", path, id, min(text, other.Content), max(text, other.Content))
+			}
+			byID[id] = addedToken{ID: id, Content: text}
+		}
+	}
+	for key, a := range t.Decoder {
+		id, err := parseID(t.path, key)
+		if err != nil {
+			return nil, err
+		}
+		a.ID = id
+		byID[id] = a
+	}
+	var out []addedToken
+	for _, a := range byID {
+		out = append(out, a)
+	}
+	slices.SortFunc(out, func(a, b addedToken) int { return cmp.Compare(a.ID, b.ID) })
+	return out, nil
+}
+
+// chatTemplates reads the folder's chat templates by name. chat_template.jinja wins, as in transformers.
+func (t *tokenizerConfig) chatTemplates(dir string) (map[string]string, error) {
+	out := map[string]string{}
+	var one string
+	var many []struct {
+		Name     string `json:"name"`
+		Template string `json:"template"`
+	}
+	switch {
+	case len(t.Template) == 0 || string(t.Template) == "null":
+	case json.Unmarshal(t.Template, &one) == nil:
+		out["default"] = one
+	case json.Unmarshal(t.Template, &many) == nil:
+		for _, m := range many {
+			out[m.Name] = m.Template
+		}
+	default:
+		return nil, fmt.Errorf("%s: key %q: neither a string nor a list of named templates", t.path, "chat_template")
+	}
+	if path := filepath.Join(dir, "chat_template.json"); exists(path) {
+		var file struct {
+			Template string `json:"chat_template"`
+		}
+		if err := readJSON(path, &file); err != nil {
+			return nil, err
+		}
+		if file.Template != "" {
+			out["default"] = file.Template
+		}
+	}
+	if path := filepath.Join(dir, "chat_template.jinja"); exists(path) {
+		text, err := readFile(path)
+		if err != nil {
+			return nil, err
+		}
+		out["default"] = string(text)
+	}
+	return out, nil
+}

@@ -1,0 +1,265 @@
+package convert
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/powerinfer-go/powerinfer/internal/gguf"
+)
+
+// Token types as GGUF and SentencePiece number them.
+const (
+	tokenNormal  = 1
+	tokenUnknown = 2
+	tokenControl = 3
+	tokenUser    = 4
+	tokenUnused  = 5
+	tokenByte    = 6
+)
+
+// Scores of tokens that merging never makes; the numbers are those of llama.cpp's converter.
+const (
+	scoreAdded  = -1000
+	scoreUnused = -10000
+)
+
+// vocabulary is the tokenizer as GGUF describes it.
+type vocabulary struct {
+	path   string // the file it was read from, for errors
+	model  string // "llama" (SentencePiece) or "gpt2" (byte-level BPE)
+	pre    string // pre-tokenizer
+	tokens []string
+	scores []float32 // llama only
+	types  []int32
+	merges []string // gpt2 only
+
+	ids            map[string]int // special token ids by GGUF's name: "bos" and so on
+	addBOS, addEOS *bool
+	addSpacePrefix *bool
+	squeeze        bool
+	templates      map[string]string // chat templates by name; "default" is the usual one
+}
+
+// readVocabulary reads the folder's tokenizer: tokenizer.model where there is a usable one, else tokenizer.json,
+// else vocab.json with merges.txt.
+func readVocabulary(dir string, c *config, notes func(string)) (*vocabulary, error) {
+	tok, err := readTokenizerConfig(dir)
+	if err != nil {
+		return nil, err
+	}
+	v, err := readTokens(dir, c, tok, notes)
+	if err != nil {
+		return nil, err
+	}
+	v.fill(c.Vocab)
+	v.findSpecials(tok, c)
+	if tok.AddBOS != nil {
+		v.addBOS = tok.AddBOS
+	}
+	if tok.AddEOS != nil {
+		v.addEOS = tok.AddEOS
+	}
+	if v.model == "llama" && tok.AddPrefixSpace != nil {
+		v.addSpacePrefix = tok.AddPrefixSpace
+	}
+	v.templates, err = tok.chatTemplates(dir)
+	return v, err
+}
+
+func readTokens(dir string, c *config, tok *tokenizerConfig, notes func(string)) (*vocabulary, error) {
+	spm, hf := filepath.Join(dir, "tokenizer.model"), filepath.Join(dir, "tokenizer.json")
+	if exists(spm) {
+		v, err := readSentencePiece(spm, c.Vocab, tok, notes)
+		if err == nil || !errors.Is(err, errNotSentencePiece) || !exists(hf) {
+			return v, err
+		}
+		notes(fmt.Sprintf("%s: not a SentencePiece model; tokenizer.json is used", spm))
+	}
+	if exists(hf) {
+		return readTokenizerJSON(hf, c.Vocab, tok, notes)
+	}
+	if vocab := filepath.Join(dir, "vocab.json"); exists(vocab) {
+		return readVocabJSON(vocab, filepath.Join(dir, "merges.txt"), c, tok)
+	}
+	return nil, fmt.Errorf("%s: no tokenizer.model, tokenizer.json or vocab.json in it", dir)
+}
+
+// readSentencePiece reads a tokenizer.model and the tokens added beside it. size is the number of embedding rows.
+func readSentencePiece(path string, size int, tok *tokenizerConfig, notes func(string)) (*vocabulary, error) {
+	data, err := readFile(path)
+	if err != nil {
+		return nil, err
+	}
+	m, err := parseSentencePiece(data)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", path, err)
+	}
+	if !m.bpe {
+		return nil, fmt.Errorf("%s: a SentencePiece model of another type than BPE is not supported", path)
+	}
+	if len(m.pieces) > size {
+		return nil, fmt.Errorf("%s: %d pieces for %d rows of the embedding (config.json: vocab_size)", path, len(m.pieces), size)
+	}
+	v := &vocabulary{path: path, model: "llama", pre: "default", squeeze: m.squeeze}
+	for _, p := range m.pieces {
+		v.tokens = append(v.tokens, p.text)
+		v.scores = append(v.scores, p.score)
+		v.types = append(v.types, p.kind)
+	}
+	if !m.dummyPrefix {
+		v.addSpacePrefix = &m.dummyPrefix
+	}
+	added, err := tok.added(filepath.Join(filepath.Dir(path), "added_tokens.json"))
+	if err != nil {
+		return nil, err
+	}
+	return v, v.addTokens(added, size, notes)
+}
+
+// addedToken is a token that the text is searched for before it is split.
+type addedToken struct {
+	ID      int    `json:"id"`
+	Content string `json:"content"`
+	Special bool   `json:"special"`
+}
+
+// addTokens enters added tokens; those beyond the embedding's rows are left out, as nothing could embed them.
+func (v *vocabulary) addTokens(added []addedToken, size int, notes func(string)) error {
+	for _, a := range added {
+		if a.ID < 0 || a.ID >= size {
+			notes(fmt.Sprintf("%s: added token %q is left out: id %d is outside the %d rows of the embedding", v.path, a.Content, a.ID, size))
+			continue
+		}
+		v.fill(a.ID + 1)
+		if v.tokens[a.ID] == a.Content && v.types[a.ID] != tokenNormal && v.types[a.ID] != tokenUser && v.types[a.ID] != tokenUnused {
+			continue // the model itself already says what kind of special token it is
+		}
+		kind, content := int32(tokenControl), a.Content
+		if !a.Special && !looksSpecial(content) {
+			kind, content = tokenUser, strings.ReplaceAll(content, "▁", " ")
+		}
+		v.tokens[a.ID], v.types[a.ID] = content, kind
+		if v.scores != nil {
+			v.scores[a.ID] = scoreAdded
+		}
+	}
+	return nil
+}
+
+// looksSpecial: some folders forget to mark their control tokens.
+func looksSpecial(s string) bool {
+	return s == "<pad>" || strings.HasPrefix(s, "<|") && strings.HasSuffix(s, "|>") || strings.HasPrefix(s, "<｜") && strings.HasSuffix(s, "｜>")
+}
+
+// fill pads the vocabulary to n tokens with unused ones; embeddings are often padded so.
+func (v *vocabulary) fill(n int) {
+	for i := len(v.tokens); i < n; i++ {
+		v.tokens = append(v.tokens, fmt.Sprintf("[PAD%d]", i))
+		v.types = append(v.types, tokenUnused)
+		if v.model == "llama" {
+			v.scores = append(v.scores, scoreUnused)
+		}
+	}
+}
+
+// findSpecials resolves special tokens: tokenizer_config.json names them by text, config.json by id.
+func (v *vocabulary) findSpecials(tok *tokenizerConfig, c *config) {
+	v.ids = map[string]int{}
+	byText := func(kind, text string) {
+		if id := slices.Index(v.tokens, text); text != "" && id >= 0 {
+			v.ids[kind] = id
+			if v.types[id] == tokenNormal {
+				v.types[id] = tokenControl
+			}
+		}
+	}
+	byID := func(kind string, raw json.RawMessage) {
+		if id, ok := tokenID(raw); ok && id < len(v.tokens) {
+			if _, known := v.ids[kind]; !known {
+				v.ids[kind] = id
+			}
+		}
+	}
+	byText("bos", tok.BOS.text)
+	byText("eos", tok.EOS.text)
+	byText("unknown", tok.UNK.text)
+	byText("padding", tok.PAD.text)
+	byID("bos", c.BOS)
+	byID("eos", c.EOS)
+	byID("padding", c.PAD)
+	if _, ok := v.ids["unknown"]; !ok && v.model == "llama" {
+		if id := slices.Index(v.types, tokenUnknown); id >= 0 {
+			v.ids["unknown"] = id
+		}
+	}
+	// A turn's end that is not the text's end stops generation as well.
+	for _, text := range []string{"<|eot_id|>", "<|im_end|>", "<|end|>", "<end_of_turn>"} {
+		id := slices.Index(v.tokens, text)
+		if id < 0 || v.types[id] != tokenControl {
+			continue
+		}
+		if eos, ok := v.ids["eos"]; !ok || eos != id {
+			v.ids["eot"] = id
+		}
+		break
+	}
+}
+
+// keys are the tokenizer's metadata.
+func (v *vocabulary) keys() []gguf.KV {
+	var keys []gguf.KV
+	add := func(key string, value any) { keys = append(keys, gguf.KV{Key: key, Value: value}) }
+	add("tokenizer.ggml.model", v.model)
+	add("tokenizer.ggml.pre", v.pre)
+	add("tokenizer.ggml.tokens", v.tokens)
+	if v.scores != nil {
+		add("tokenizer.ggml.scores", v.scores)
+	}
+	add("tokenizer.ggml.token_type", v.types)
+	if v.merges != nil {
+		add("tokenizer.ggml.merges", v.merges)
+	}
+	for _, kind := range []string{"bos", "eos", "unknown", "padding", "eot"} {
+		if id, ok := v.ids[kind]; ok {
+			add("tokenizer.ggml."+kind+"_token_id", uint32(id))
+		}
+	}
+	for _, flag := range []struct {
+		key   string
+		value *bool
+	}{{"add_bos_token", v.addBOS}, {"add_eos_token", v.addEOS}, {"add_space_prefix", v.addSpacePrefix}} {
+		if flag.value != nil {
+			add("tokenizer.ggml."+flag.key, *flag.value)
+		}
+	}
+	if v.squeeze {
+		add("tokenizer.ggml.remove_extra_whitespaces", true)
+	}
+	var named []string
+	for _, name := range sortedKeys(v.templates) {
+		if name == "default" {
+			add("tokenizer.chat_template", v.templates[name])
+			continue
+		}
+		named = append(named, name)
+		add("tokenizer.chat_template."+name, v.templates[name])
+	}
+	if named != nil {
+		add("tokenizer.chat_templates", named)
+	}
+	return keys
+}
+
+// parseID reads a token id from a JSON object's key.
+func parseID(path, key string) (int, error) {
+	id, err := strconv.Atoi(key)
+	if err != nil {
+		return 0, fmt.Errorf("%s: key %q: %q is not a token id", path, "added_tokens_decoder", key)
+	}
+	return id, nil
+}
