@@ -1,0 +1,94 @@
+package tokenizer
+
+import (
+	"strings"
+	"unicode/utf8"
+)
+
+// piece is what a token stands for in text.
+func (t *Tokenizer) piece(id int32) string {
+	text := t.v.Tokens[id]
+	switch t.v.kind(id) {
+	case typeUser:
+		return text
+	case typeUnknown, typeControl, typeUnused:
+		return ""
+	case typeByte:
+		if b, ok := byteOf(text); ok && t.spm != nil {
+			return string([]byte{b})
+		}
+	}
+	if t.spm != nil {
+		return strings.ReplaceAll(text, space, " ")
+	}
+	return bytesOf(text)
+}
+
+// Piece is the bytes that the token stands for, in a slice of its own; they may be a part of a character. Control
+// and unknown tokens stand for nothing, or with special for their own text. An id outside the vocabulary is empty.
+func (t *Tokenizer) Piece(id int32, special bool) []byte { return []byte(t.textOf(id, special)) }
+
+func (t *Tokenizer) textOf(id int32, special bool) string {
+	if id < 0 || int(id) >= len(t.pieces) {
+		return ""
+	}
+	if kind := t.v.kind(id); special && (kind == typeControl || kind == typeUnknown) {
+		return t.v.Tokens[id]
+	}
+	return t.pieces[id]
+}
+
+// Decode joins the tokens' pieces, byte for byte: what tokens say that are not valid UTF-8 stays so. The space that
+// Encode puts before a SentencePiece text is part of its first token and stays too.
+func (t *Tokenizer) Decode(ids []int32, special bool) string {
+	var b strings.Builder
+	for _, id := range ids {
+		b.WriteString(t.textOf(id, special))
+	}
+	return b.String()
+}
+
+// Stream decodes tokens as they come into valid UTF-8: it holds back a character until all its bytes are there.
+type Stream struct {
+	t       *Tokenizer
+	special bool
+	pending []byte // the begin of a character; at most 3 bytes between calls
+}
+
+// NewStream begins a text. special is that of Piece.
+func (t *Tokenizer) NewStream(special bool) *Stream { return &Stream{t: t, special: special} }
+
+// Push returns the text that is complete with token id. Bytes that can become no character are U+FFFD, one for
+// each longest begin of a character (Unicode, section 3.9, "maximal subparts").
+func (s *Stream) Push(id int32) string {
+	p := append(s.pending, s.t.textOf(id, s.special)...)
+	var b strings.Builder
+	for len(p) > 0 && utf8.FullRune(p) {
+		r, n := utf8.DecodeRune(p)
+		if r == utf8.RuneError && n == 1 {
+			n = subpart(p)
+		}
+		b.WriteRune(r)
+		p = p[n:]
+	}
+	s.pending = append(s.pending[:0], p...)
+	return b.String()
+}
+
+// subpart is the length of the longest begin of p that could begin a character, at least 1.
+func subpart(p []byte) int {
+	n := 1
+	for n < len(p) && !utf8.FullRune(p[:n]) && !utf8.FullRune(p[:n+1]) {
+		n++
+	}
+	return n
+}
+
+// Flush ends the text: a character that was never finished becomes U+FFFD.
+func (s *Stream) Flush() string {
+	if len(s.pending) == 0 {
+		return ""
+	}
+	s.pending = s.pending[:0]
+	return string(utf8.RuneError)
+}

@@ -1,0 +1,175 @@
+// Package tokenizer turns text into token ids and back: SentencePiece's BPE with byte fallback ("llama") and
+// byte-level BPE ("gpt2"), from a vocabulary as GGUF describes it. A Tokenizer is immutable and safe for concurrent use.
+package tokenizer
+
+import (
+	"errors"
+	"fmt"
+	"math"
+)
+
+// Kinds of token, numbered as in GGUF's tokenizer.ggml.token_type and SentencePiece's model file.
+const (
+	typeNormal  = 1
+	typeUnknown = 2
+	typeControl = 3
+	typeUser    = 4
+	typeUnused  = 5
+	typeByte    = 6
+)
+
+// Vocab is a vocabulary as a model file describes it; the index in Tokens is the token's id.
+type Vocab struct {
+	Model  string    // "llama": SentencePiece; "gpt2": byte-level BPE
+	Pre    string    // gpt2: name of the pre-tokenizer (tokenizer.ggml.pre); empty and "default" mean gpt-2
+	Tokens []string  // gpt2: bytes written as GPT-2's printable characters; llama: U+2581 for a space
+	Scores []float32 // llama: one a token, the highest merges first; gpt2: ignored
+	Types  []int32   // one a token: 1 normal 2 unknown 3 control 4 user-defined 5 unused 6 byte; empty: all normal
+	Merges []string  // gpt2: "left right", the first merges first
+
+	BOS, EOS, UNK, EOT, PAD int32 // -1: none
+
+	AddBOS, AddEOS bool // what Encode adds around a text when asked for special tokens
+	AddSpacePrefix bool // llama: a space is put before the text and before what follows a special token
+	// RemoveExtraWhitespaces is recorded by converters. Neither model applies it: runs of spaces carry meaning in
+	// code, and llama.cpp keeps them for these two models too.
+	RemoveExtraWhitespaces bool
+}
+
+// Tokenizer encodes and decodes with one vocabulary.
+type Tokenizer struct {
+	v        Vocab
+	ids      map[string]int32 // token text -> id; of equal texts the last
+	specials trie
+	pieces   []string // id -> the bytes it stands for; empty for control, unknown and unused tokens
+	eog      map[int32]bool
+
+	spm *sentencePiece // model "llama"
+	bpe *byteLevel     // model "gpt2"
+}
+
+// New checks v, which may come from a hostile file, and builds its tokenizer. It keeps v's slices: don't change them.
+func New(v Vocab) (*Tokenizer, error) {
+	if err := v.check(); err != nil {
+		return nil, fmt.Errorf("tokenizer: %w", err)
+	}
+	t := &Tokenizer{v: v, ids: make(map[string]int32, len(v.Tokens))}
+	for id, text := range v.Tokens {
+		if text != "" {
+			t.ids[text] = int32(id)
+		}
+	}
+	var err error
+	if v.Model == "llama" {
+		t.spm, err = newSentencePiece(&t.v, t.ids)
+	} else {
+		t.bpe, err = newByteLevel(&t.v, t.ids)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("tokenizer: %w", err)
+	}
+	t.specials = newTrie(&t.v)
+	t.eog = t.endTokens()
+	t.pieces = make([]string, len(v.Tokens))
+	for id := range t.pieces {
+		t.pieces[id] = t.piece(int32(id))
+	}
+	return t, nil
+}
+
+// check validates what does not depend on the model.
+func (v *Vocab) check() error {
+	n := len(v.Tokens)
+	switch {
+	case v.Model != "llama" && v.Model != "gpt2":
+		return fmt.Errorf("model %q is not supported; supported are llama, gpt2", v.Model)
+	case n == 0:
+		return errors.New("the vocabulary has no tokens")
+	case n > math.MaxInt32/2:
+		return fmt.Errorf("%d tokens are too many", n)
+	case len(v.Types) != 0 && len(v.Types) != n:
+		return fmt.Errorf("%d token types for %d tokens", len(v.Types), n)
+	case v.Model == "llama" && len(v.Scores) != n:
+		return fmt.Errorf("%d scores for %d tokens", len(v.Scores), n)
+	}
+	for id, kind := range v.Types {
+		if kind < typeNormal || kind > typeByte {
+			return fmt.Errorf("token %d: type %d is none of 1 to 6", id, kind)
+		}
+	}
+	for _, s := range []struct {
+		name string
+		id   int32
+	}{{"BOS", v.BOS}, {"EOS", v.EOS}, {"UNK", v.UNK}, {"EOT", v.EOT}, {"PAD", v.PAD}} {
+		if s.id < -1 || int(s.id) >= n {
+			return fmt.Errorf("%s id %d is outside the %d tokens", s.name, s.id, n)
+		}
+	}
+	if v.AddBOS && v.BOS < 0 {
+		return errors.New("a BOS token is to be added, but the vocabulary names none")
+	}
+	if v.AddEOS && v.EOS < 0 {
+		return errors.New("an EOS token is to be added, but the vocabulary names none")
+	}
+	return nil
+}
+
+func (v *Vocab) kind(id int32) int32 {
+	if len(v.Types) == 0 {
+		return typeNormal
+	}
+	return v.Types[id]
+}
+
+// endTokens are the tokens that end a generation: EOS, EOT and those customarily named so.
+func (t *Tokenizer) endTokens() map[int32]bool {
+	eog := map[int32]bool{}
+	for _, id := range []int32{t.v.EOS, t.v.EOT} {
+		if id >= 0 {
+			eog[id] = true
+		}
+	}
+	for _, name := range []string{
+		"<|eot_id|>", "<|eom_id|>", "<|im_end|>", "<|endoftext|>", "<|end_of_text|>", "<|end|>", "<end_of_turn>", "<EOT>",
+	} {
+		if id, ok := t.ids[name]; ok && (t.v.kind(id) == typeControl || t.v.kind(id) == typeUser) {
+			eog[id] = true
+		}
+	}
+	return eog
+}
+
+// Size is the number of tokens.
+func (t *Tokenizer) Size() int { return len(t.v.Tokens) }
+
+// Text is the token's text as the vocabulary writes it; empty for an id outside it.
+func (t *Tokenizer) Text(id int32) string {
+	if id < 0 || int(id) >= len(t.v.Tokens) {
+		return ""
+	}
+	return t.v.Tokens[id]
+}
+
+// IsEOG reports whether the token ends a generation.
+func (t *Tokenizer) IsEOG(id int32) bool { return t.eog[id] }
+
+// BOS is the id of the token that begins a text, -1 if there is none.
+func (t *Tokenizer) BOS() int32 { return t.v.BOS }
+
+// EOS is the id of the token that ends a text, -1 if there is none.
+func (t *Tokenizer) EOS() int32 { return t.v.EOS }
+
+// UNK is the id of the token for what the vocabulary cannot write, -1 if there is none.
+func (t *Tokenizer) UNK() int32 { return t.v.UNK }
+
+// EOT is the id of the token that ends a turn, -1 if there is none.
+func (t *Tokenizer) EOT() int32 { return t.v.EOT }
+
+// PAD is the id of the padding token, -1 if there is none.
+func (t *Tokenizer) PAD() int32 { return t.v.PAD }
+
+// AddsBOS reports whether Encode begins with BOS when special tokens are asked for.
+func (t *Tokenizer) AddsBOS() bool { return t.v.AddBOS }
+
+// AddsEOS reports whether Encode ends with EOS when special tokens are asked for.
+func (t *Tokenizer) AddsEOS() bool { return t.v.AddEOS }
