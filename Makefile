@@ -1,6 +1,6 @@
 # make test runs every test and installs what they need when root or in CI; see scripts/tools.sh.
 
-.PHONY: build test fuzz lint generate demo-model cross
+.PHONY: build test race fuzz lint generate generated demo-model cross
 
 build:
 	CGO_ENABLED=0 go build -o powerinfer ./cmd/powerinfer
@@ -22,6 +22,10 @@ lint:
 
 generate:
 	go generate ./...
+
+# Generated files are committed; this fails where they differ from what the generators write.
+generated: generate
+	git diff --exit-code --stat -- '*.s' '*_stub_amd64.go'
 
 demo-model:
 	go run ./cmd/powerinfer convert ../shared/demo-model/hf --outtype f16 --outfile demo/tales-relu.gguf

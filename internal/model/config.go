@@ -41,7 +41,7 @@ type family struct {
 func families() map[string]family {
 	return map[string]family{
 		"llama":  {style: compute.Interleaved, act: compute.SiLU, sparse: true, bindAll: bindLlama, block: (*Model).llamaBlock},
-		"bamboo": {style: compute.Halves, act: compute.DReLU, sparse: true, bindAll: bindLlama, block: (*Model).llamaBlock},
+		"bamboo": {style: compute.Interleaved, act: compute.DReLU, sparse: true, bindAll: bindLlama, block: (*Model).llamaBlock},
 		"qwen2":  {style: compute.Halves, act: compute.SiLU, bindAll: bindLlama, block: (*Model).llamaBlock},
 		"qwen3":  {style: compute.Halves, act: compute.SiLU, bindAll: bindLlama, block: (*Model).llamaBlock},
 		"falcon": {style: compute.Halves, act: compute.GELU, sparse: true, bindAll: bindFalcon, block: (*Model).falconBlock},
