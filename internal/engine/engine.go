@@ -241,3 +241,6 @@ func (e *Engine) step(s *Sequence, tokens []int32, at int, wanted func(i int) bo
 	s.tokens = append(s.tokens, p.Tokens...)
 	return n, nil
 }
+
+// Device says what computes.
+func (e *Engine) Device() string { return e.dev.Name() }
