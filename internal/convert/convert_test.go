@@ -294,7 +294,8 @@ func TestRopeScaling(t *testing.T) {
 	expectKey(t, g, "llama.rope.scaling.factor", float32(4))
 
 	f = tinyLlama(t, "LlamaForCausalLM", map[string]any{"rope_parameters": map[string]any{
-		"rope_type": "yarn", "factor": 4.0, "rope_theta": 5e5, "original_max_position_embeddings": 32}})
+		"rope_type": "yarn", "factor": 4.0, "rope_theta": 5e5, "original_max_position_embeddings": 32,
+	}})
 	f.save(t, 1, tinyVocab)
 	g = convertTo(t, f.dir, Options{OutType: quant.F32})
 	expectKey(t, g, "llama.rope.scaling.type", "yarn")
@@ -302,7 +303,8 @@ func TestRopeScaling(t *testing.T) {
 	expectKey(t, g, "llama.rope.freq_base", float32(5e5))
 
 	f = tinyLlama(t, "LlamaForCausalLM", map[string]any{"rope_scaling": map[string]any{
-		"rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0, "original_max_position_embeddings": 8192}})
+		"rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0, "original_max_position_embeddings": 8192,
+	}})
 	f.save(t, 1, tinyVocab)
 	g = convertTo(t, f.dir, Options{OutType: quant.F16})
 	expectKey(t, g, "llama.rope.scaling.type", nil)

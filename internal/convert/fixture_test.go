@@ -13,6 +13,7 @@ import (
 	"testing"
 
 	"github.com/powerinfer-go/powerinfer/internal/quant"
+	"github.com/powerinfer-go/powerinfer/internal/tokenizer"
 )
 
 // folder is a tiny model folder in the making.
@@ -130,19 +131,19 @@ func sentencePieceModel(n int) []byte {
 	}
 	var out []byte
 	for i := range n {
-		text, kind, score := fmt.Sprintf("▁w%d", i), byte(tokenNormal), float32(-i)
+		text, kind, score := fmt.Sprintf("▁w%d", i), tokenizer.Normal, float32(-i)
 		switch i {
 		case 0:
-			text, kind = "<unk>", tokenUnknown
+			text, kind = "<unk>", tokenizer.Unknown
 		case 1:
-			text, kind = "<s>", tokenControl
+			text, kind = "<s>", tokenizer.Control
 		case 2:
-			text, kind = "</s>", tokenControl
+			text, kind = "</s>", tokenizer.Control
 		}
 		p := message(1, []byte(text))
 		p = append(p, 2<<3|5)
 		p = binary.LittleEndian.AppendUint32(p, math.Float32bits(score))
-		p = append(p, 3<<3, kind)
+		p = append(p, 3<<3, byte(kind))
 		out = append(out, message(1, p)...)
 	}
 	return append(out, message(2, []byte{3 << 3, 2})...)

@@ -6,6 +6,7 @@ import (
 	"math"
 	"unicode/utf8"
 
+	"github.com/powerinfer-go/powerinfer/internal/tokenizer"
 	"google.golang.org/protobuf/encoding/protowire"
 )
 
@@ -13,7 +14,7 @@ import (
 type piece struct {
 	text  string
 	score float32
-	kind  int32 // tokenNormal and so on: the numbers are the same as in GGUF
+	kind  int32 // tokenizer.Normal and so on: the numbers are SentencePiece's own
 }
 
 // sentencePiece is what the converter reads of a tokenizer.model.
@@ -117,7 +118,7 @@ func parseSentencePiece(b []byte) (*sentencePiece, error) {
 }
 
 func parsePiece(b []byte, base int) (piece, error) {
-	p := piece{kind: tokenNormal}
+	p := piece{kind: tokenizer.Normal}
 	err := eachField(b, base, func(f field, at int) error {
 		switch f.num {
 		case 1:
@@ -125,7 +126,7 @@ func parsePiece(b []byte, base int) (piece, error) {
 		case 2:
 			p.score = math.Float32frombits(uint32(f.value))
 		case 3:
-			if f.value < tokenNormal || f.value > tokenByte {
+			if f.value < uint64(tokenizer.Normal) || f.value > uint64(tokenizer.Byte) {
 				return fmt.Errorf("offset %d: piece type %d does not exist", at, f.value)
 			}
 			p.kind = int32(f.value)

@@ -10,16 +10,7 @@ import (
 	"strings"
 
 	"github.com/powerinfer-go/powerinfer/internal/gguf"
-)
-
-// Token types as GGUF and SentencePiece number them.
-const (
-	tokenNormal  = 1
-	tokenUnknown = 2
-	tokenControl = 3
-	tokenUser    = 4
-	tokenUnused  = 5
-	tokenByte    = 6
+	"github.com/powerinfer-go/powerinfer/internal/tokenizer"
 )
 
 // Scores of tokens that merging never makes; the numbers are those of llama.cpp's converter.
@@ -67,8 +58,26 @@ func readVocabulary(dir string, c *config, notes func(string)) (*vocabulary, err
 	if v.model == "llama" && tok.AddPrefixSpace != nil {
 		v.addSpacePrefix = tok.AddPrefixSpace
 	}
+	if err := v.check(); err != nil {
+		return nil, err
+	}
 	v.templates, err = tok.chatTemplates(dir)
 	return v, err
+}
+
+// check builds the tokenizer once, so that a vocabulary which could not be used is refused now.
+func (v *vocabulary) check() error {
+	t := tokenizer.Vocab{
+		Model: v.model, Pre: v.pre, Tokens: v.tokens, Scores: v.scores, Types: v.types, Merges: v.merges,
+		BOS: -1, EOS: -1, UNK: -1, EOT: -1, PAD: -1, AddSpacePrefix: or(v.addSpacePrefix, v.model == "llama"), RemoveExtraWhitespaces: v.squeeze,
+	}
+	if id, ok := v.ids["unknown"]; ok {
+		t.UNK = int32(id)
+	}
+	if _, err := tokenizer.New(t); err != nil {
+		return fmt.Errorf("%s: %w", v.path, err)
+	}
+	return nil
 }
 
 func readTokens(dir string, c *config, tok *tokenizerConfig, notes func(string)) (*vocabulary, error) {
@@ -136,12 +145,12 @@ func (v *vocabulary) addTokens(added []addedToken, size int, notes func(string))
 			continue
 		}
 		v.fill(a.ID + 1)
-		if v.tokens[a.ID] == a.Content && v.types[a.ID] != tokenNormal && v.types[a.ID] != tokenUser && v.types[a.ID] != tokenUnused {
+		if v.tokens[a.ID] == a.Content && v.types[a.ID] != tokenizer.Normal && v.types[a.ID] != tokenizer.UserDefined && v.types[a.ID] != tokenizer.Unused {
 			continue // the model itself already says what kind of special token it is
 		}
-		kind, content := int32(tokenControl), a.Content
+		kind, content := tokenizer.Control, a.Content
 		if !a.Special && !looksSpecial(content) {
-			kind, content = tokenUser, strings.ReplaceAll(content, "▁", " ")
+			kind, content = tokenizer.UserDefined, strings.ReplaceAll(content, "▁", " ")
 		}
 		v.tokens[a.ID], v.types[a.ID] = content, kind
 		if v.scores != nil {
@@ -160,7 +169,7 @@ func looksSpecial(s string) bool {
 func (v *vocabulary) fill(n int) {
 	for i := len(v.tokens); i < n; i++ {
 		v.tokens = append(v.tokens, fmt.Sprintf("[PAD%d]", i))
-		v.types = append(v.types, tokenUnused)
+		v.types = append(v.types, tokenizer.Unused)
 		if v.model == "llama" {
 			v.scores = append(v.scores, scoreUnused)
 		}
@@ -173,8 +182,8 @@ func (v *vocabulary) findSpecials(tok *tokenizerConfig, c *config) {
 	byText := func(kind, text string) {
 		if id := slices.Index(v.tokens, text); text != "" && id >= 0 {
 			v.ids[kind] = id
-			if v.types[id] == tokenNormal {
-				v.types[id] = tokenControl
+			if v.types[id] == tokenizer.Normal {
+				v.types[id] = tokenizer.Control
 			}
 		}
 	}
@@ -193,14 +202,14 @@ func (v *vocabulary) findSpecials(tok *tokenizerConfig, c *config) {
 	byID("eos", c.EOS)
 	byID("padding", c.PAD)
 	if _, ok := v.ids["unknown"]; !ok && v.model == "llama" {
-		if id := slices.Index(v.types, tokenUnknown); id >= 0 {
+		if id := slices.Index(v.types, tokenizer.Unknown); id >= 0 {
 			v.ids["unknown"] = id
 		}
 	}
 	// A turn's end that is not the text's end stops generation as well.
 	for _, text := range []string{"<|eot_id|>", "<|im_end|>", "<|end|>", "<end_of_turn>"} {
 		id := slices.Index(v.tokens, text)
-		if id < 0 || v.types[id] != tokenControl {
+		if id < 0 || v.types[id] != tokenizer.Control {
 			continue
 		}
 		if eos, ok := v.ids["eos"]; !ok || eos != id {
