@@ -7,189 +7,266 @@ import (
 	"unicode/utf8"
 )
 
-// preTokenizer is the scanner of a pre-tokeniser's regular expression: it cuts a text into words, all of it.
-func preTokenizer(pre string) (func(text string, word func(string)), error) {
-	switch pre {
-	case "", "default", "gpt-2", "gpt2", "phi-2", "olmo", "jina-es", "jina-de", "mpt":
-		return scanner(matchGPT2), nil
-	case "llama-bpe", "llama3", "llama-v3", "smaug-bpe", "falcon3":
-		return scanner(func(s string) int { return matchLlama3(s, 3) }), nil
-	case "qwen2", "deepseek-r1-qwen":
-		return scanner(func(s string) int { return matchLlama3(s, 1) }), nil
-	case "falcon":
-		return falconWords, nil
-	}
-	return nil, fmt.Errorf("tokenizer: pre-tokeniser %q is not supported; supported are gpt-2, falcon, llama-bpe, qwen2", pre)
+// A splitter cuts text into the words within which bytes are merged, from left to right, leaving nothing out.
+type splitter func(text string, emit func(word string))
+
+type preTokenization struct {
+	split      splitter
+	wholeWords bool // a word that is a token is that token, whatever the merges say
 }
 
-// scanner repeats match, which returns the length of the word at the beginning of a text that is not empty.
-func scanner(match func(string) int) func(string, func(string)) {
-	return func(text string, word func(string)) {
+// preTokenizer finds the splitter that tokenizer.ggml.pre names. Each is the regular expression of the model that
+// it was made for, scanned by hand.
+func preTokenizer(name string) (preTokenization, error) {
+	switch name {
+	case "", "default", "gpt-2", "phi-2", "mpt", "olmo", "jais", "roberta-bpe":
+		return preTokenization{split: each(nextGPT2)}, nil
+	case "falcon":
+		return preTokenization{split: splitFalcon}, nil
+	case "starcoder", "refact", "command-r", "smollm", "codeshell", "exaone":
+		return preTokenization{split: splitDigits}, nil
+	case "llama-bpe", "llama3", "llama-v3", "falcon3", "pixtral":
+		return preTokenization{split: each(nextLlama3), wholeWords: true}, nil
+	case "qwen2", "deepseek-r1-qwen", "stablelm2":
+		return preTokenization{split: each(nextQwen2)}, nil
+	}
+	return preTokenization{}, fmt.Errorf("pre-tokenizer %q is not supported; supported are gpt-2 (default), falcon, llama-bpe, qwen2, smollm", name)
+}
+
+// each splits by the length of the next word of a text that is not empty.
+func each(next func(text string) int) splitter {
+	return func(text string, emit func(string)) {
 		for text != "" {
-			n := match(text)
-			word(text[:n])
+			n := next(text)
+			emit(text[:n])
 			text = text[n:]
 		}
 	}
 }
 
-func isLetter(r rune) bool { return unicode.Is(unicode.L, r) }
-func isNumber(r rune) bool { return unicode.Is(unicode.N, r) }
+// class is what the expressions tell characters apart by.
+type class uint8
 
-// isSpace is \s: Unicode's White_Space.
-func isSpace(r rune) bool { return unicode.Is(unicode.White_Space, r) }
+const (
+	other  class = iota
+	letter       // \p{L}
+	number       // \p{N}
+	blank        // \s: Unicode's White_Space
+)
 
-func isOther(r rune) bool { return !isSpace(r) && !isLetter(r) && !isNumber(r) }
-
-// run is the length in bytes of s's longest beginning of code points that are in class, at most limit of them.
-func run(s string, in func(rune) bool, limit int) int {
-	at := 0
-	for n := 0; at < len(s) && n < limit; n++ {
-		r, size := utf8.DecodeRuneInString(s[at:])
-		if !in(r) {
-			break
-		}
-		at += size
+// first is the class of the first character and its length; length 0 at the end. Bytes that are not UTF-8 are other.
+func first(text string) (class, int) {
+	if text == "" {
+		return other, 0
 	}
-	return at
+	if c := text[0]; c < utf8.RuneSelf {
+		switch {
+		case 'a' <= c|0x20 && c|0x20 <= 'z':
+			return letter, 1
+		case '0' <= c && c <= '9':
+			return number, 1
+		case c == ' ' || '\t' <= c && c <= '\r':
+			return blank, 1
+		}
+		return other, 1
+	}
+	r, n := utf8.DecodeRuneInString(text)
+	switch {
+	case unicode.IsLetter(r):
+		return letter, n
+	case unicode.IsNumber(r):
+		return number, n
+	case unicode.IsSpace(r):
+		return blank, n
+	}
+	return other, n
 }
 
-const unlimited = 1 << 62
+// run is the length of the characters of class c at the text's begin, at most limit of them (0: all).
+func run(text string, c class, limit int) int {
+	end := 0
+	for count := 0; limit == 0 || count < limit; count++ {
+		k, n := first(text[end:])
+		if n == 0 || k != c {
+			break
+		}
+		end += n
+	}
+	return end
+}
 
-// contraction matches 's|'t|'re|'ve|'m|'ll|'d.
-func contraction(s string, fold bool) int {
-	if len(s) < 2 || s[0] != '\'' {
-		return 0
+// nextGPT2 is the next match of (GPT-2, encoder.py)
+//
+//	's|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+
+func nextGPT2(text string) int {
+	if n := contraction(text, false); n > 0 {
+		return n
 	}
-	// ſ (U+017F) folds to s, as a case-insensitive regular expression has it.
-	if fold && strings.HasPrefix(s[1:], "ſ") {
-		return 1 + len("ſ")
+	lead := 0
+	if text[0] == ' ' {
+		lead = 1
 	}
-	rest := s[1:min(len(s), 3)]
-	if fold {
-		rest = strings.ToLower(rest)
+	if k, n := first(text[lead:]); n > 0 && k != blank {
+		return lead + run(text[lead:], k, 0)
 	}
-	for _, c := range []string{"re", "ve", "ll"} {
-		if rest == c {
-			return 3
+	return blanks(text)
+}
+
+// nextLlama3 is the next match of (Llama 3, tokenizer.py)
+//
+//	(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+
+func nextLlama3(text string) int { return nextByDigits(text, 3) }
+
+// nextQwen2 is nextLlama3 with \p{N} in place of \p{N}{1,3} (Qwen2, tokenizer.json).
+func nextQwen2(text string) int { return nextByDigits(text, 1) }
+
+// nextByDigits is the next match of Llama 3's expression with at most so many digits together.
+func nextByDigits(text string, digits int) int {
+	if n := contraction(text, true); n > 0 {
+		return n
+	}
+	k, n := first(text)
+	switch {
+	case k == letter:
+		return run(text, letter, 0)
+	case k == number:
+		return run(text, number, digits)
+	case text[0] != '\r' && text[0] != '\n':
+		if letters := run(text[n:], letter, 0); letters > 0 {
+			return n + letters
 		}
 	}
-	switch rest[0] {
+	lead := 0
+	if text[0] == ' ' {
+		lead = 1
+	}
+	if n := run(text[lead:], other, 0); n > 0 {
+		n += lead
+		for n < len(text) && (text[n] == '\r' || text[n] == '\n') {
+			n++
+		}
+		return n
+	}
+	if end := strings.LastIndexAny(text[:run(text, blank, 0)], "\r\n"); end >= 0 {
+		return end + 1
+	}
+	return blanks(text)
+}
+
+// contraction is the length of 's 't 're 've 'm 'll 'd at the text's begin, 0 if none is there.
+func contraction(text string, anyCase bool) int {
+	if len(text) < 2 || text[0] != '\'' {
+		return 0
+	}
+	at := func(i int) byte {
+		if i >= len(text) {
+			return 0
+		}
+		if c := text[i]; anyCase && 'A' <= c && c <= 'Z' {
+			return c | 0x20
+		}
+		return text[i]
+	}
+	switch at(1) {
 	case 's', 't', 'm', 'd':
 		return 2
+	case 'r', 'v':
+		if at(2) == 'e' {
+			return 3
+		}
+	case 'l':
+		if at(2) == 'l' {
+			return 3
+		}
 	}
 	return 0
 }
 
-// whitespace matches \s+(?!\S)|\s+ at s, which begins with white space: all of it, less its last code point
-// where a word follows.
-func whitespace(s string) int {
-	n := run(s, isSpace, unlimited)
-	if n == len(s) {
-		return n
-	}
-	_, last := utf8.DecodeLastRuneInString(s[:n])
-	if n > last {
-		return n - last
-	}
-	return n
-}
-
-// matchGPT2 is 's|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+
-func matchGPT2(s string) int {
-	if n := contraction(s, false); n > 0 {
-		return n
-	}
-	lead := 0
-	if s[0] == ' ' {
-		lead = 1
-	}
-	for _, class := range []func(rune) bool{isLetter, isNumber, isOther} {
-		if n := run(s[lead:], class, unlimited); n > 0 {
-			return lead + n
+// blanks is the match of \s+(?!\S)|\s+ on a text that begins with a blank: all of them at the text's end, else all
+// but the last, which belongs to the word after it.
+func blanks(text string) int {
+	end, last := 0, 0
+	for {
+		k, n := first(text[end:])
+		if n == 0 {
+			return end
 		}
-	}
-	return whitespace(s)
-}
-
-// matchLlama3 is (?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,digits}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+
-func matchLlama3(s string, digits int) int {
-	if n := contraction(s, true); n > 0 {
-		return n
-	}
-	first, size := utf8.DecodeRuneInString(s)
-	if isLetter(first) {
-		return run(s, isLetter, unlimited)
-	}
-	if first != '\r' && first != '\n' && !isNumber(first) {
-		if n := run(s[size:], isLetter, unlimited); n > 0 {
-			return size + n
+		if k != blank {
+			break
 		}
+		last, end = end, end+n
 	}
-	if n := run(s, isNumber, digits); n > 0 {
-		return n
+	if last > 0 {
+		return last
 	}
-	lead := 0
-	if s[0] == ' ' {
-		lead = 1
-	}
-	if n := run(s[lead:], isOther, unlimited); n > 0 {
-		n += lead
-		return n + run(s[n:], isBreak, unlimited)
-	}
-	n := run(s, isSpace, unlimited)
-	if last := strings.LastIndexAny(s[:n], "\r\n"); last >= 0 {
-		return last + 1
-	}
-	return whitespace(s)
+	return end
 }
 
-func isBreak(r rune) bool { return r == '\r' || r == '\n' }
-
-// isFalconMark is [\p{P}\$\+<=>\^~\|`], which Falcon cuts off first.
-func isFalconMark(r rune) bool {
-	return unicode.Is(unicode.P, r) || strings.ContainsRune("$+<=>^~|`", r)
-}
-
-// falconWords cuts runs of punctuation off, then by GPT-2's expression, then digits by threes.
-func falconWords(text string, word func(string)) {
-	byThrees := func(s string) {
-		for s != "" {
-			at := 0
-			for at < len(s) && digitsAt(s[at:]) == 0 {
-				_, size := utf8.DecodeRuneInString(s[at:])
-				at += size
-			}
-			if at > 0 {
-				word(s[:at])
-				s = s[at:]
+// splitFalcon cuts out punctuation, splits what that leaves by GPT-2's expression, and cuts out of each word the
+// groups of three ASCII digits, from the left (Falcon, tokenizer.json).
+func splitFalcon(text string, emit func(string)) {
+	groups := func(word string) {
+		rest := 0
+		for i := 0; i+3 <= len(word); {
+			if !digit(word[i]) || !digit(word[i+1]) || !digit(word[i+2]) {
+				i++
 				continue
 			}
-			word(s[:3])
-			s = s[3:]
+			if rest < i {
+				emit(word[rest:i])
+			}
+			emit(word[i : i+3])
+			i += 3
+			rest = i
+		}
+		if rest < len(word) {
+			emit(word[rest:])
 		}
 	}
+	words := each(nextGPT2)
 	for text != "" {
-		if n := run(text, isFalconMark, unlimited); n > 0 {
-			scanner(matchGPT2)(text[:n], byThrees)
-			text = text[n:]
-			continue
-		}
-		n := run(text, func(r rune) bool { return !isFalconMark(r) }, unlimited)
-		scanner(matchGPT2)(text[:n], byThrees)
+		n := sameRun(text, falconPunctuation)
+		words(text[:n], groups)
 		text = text[n:]
 	}
 }
 
-// digitsAt is 3 where s begins with [0-9][0-9][0-9], else 0.
-func digitsAt(s string) int {
-	if len(s) < 3 {
-		return 0
-	}
-	for i := range 3 {
-		if s[i] < '0' || s[i] > '9' {
-			return 0
+func digit(c byte) bool { return '0' <= c && c <= '9' }
+
+// falconPunctuation is [\p{P}$+<=>^~|`].
+func falconPunctuation(r rune) bool {
+	return unicode.IsPunct(r) || strings.ContainsRune("$+<=>^~|`", r)
+}
+
+// sameRun is the length of the characters at the text's begin that all fulfil is, or all do not.
+func sameRun(text string, is func(rune) bool) int {
+	want := -1
+	for i, r := range text {
+		have := 0
+		if is(r) {
+			have = 1
+		}
+		if want < 0 {
+			want = have
+		}
+		if have != want {
+			return i
 		}
 	}
-	return 3
+	return len(text)
+}
+
+// splitDigits cuts out every \p{N} by itself and splits the rest by GPT-2's expression (StarCoder, tokenizer.json).
+func splitDigits(text string, emit func(string)) {
+	words := each(nextGPT2)
+	for text != "" {
+		if n := run(text, number, 1); n > 0 {
+			emit(text[:n])
+			text = text[n:]
+			continue
+		}
+		n := sameRun(text, unicode.IsNumber)
+		words(text[:n], emit)
+		text = text[n:]
+	}
 }
