@@ -59,7 +59,7 @@ func newByteLevel(v *Vocab, ids map[string]int32) (*byteLevel, error) {
 	if pre.wholeWords {
 		b.whole = make(map[string]int32, len(v.Tokens))
 		for id, text := range v.Tokens {
-			if v.kind(int32(id)) == typeNormal && text != "" {
+			if v.kind(int32(id)) == Normal && text != "" {
 				b.whole[bytesOf(text)] = int32(id)
 			}
 		}

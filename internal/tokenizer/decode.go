@@ -9,11 +9,11 @@ import (
 func (t *Tokenizer) piece(id int32) string {
 	text := t.v.Tokens[id]
 	switch t.v.kind(id) {
-	case typeUser:
+	case UserDefined:
 		return text
-	case typeUnknown, typeControl, typeUnused:
+	case Unknown, Control, Unused:
 		return ""
-	case typeByte:
+	case Byte:
 		if b, ok := byteOf(text); ok && t.spm != nil {
 			return string([]byte{b})
 		}
@@ -32,7 +32,7 @@ func (t *Tokenizer) textOf(id int32, special bool) string {
 	if id < 0 || int(id) >= len(t.pieces) {
 		return ""
 	}
-	if kind := t.v.kind(id); special && (kind == typeControl || kind == typeUnknown) {
+	if kind := t.v.kind(id); special && (kind == Control || kind == Unknown) {
 		return t.v.Tokens[id]
 	}
 	return t.pieces[id]

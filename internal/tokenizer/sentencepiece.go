@@ -17,7 +17,7 @@ type sentencePiece struct {
 func newSentencePiece(v *Vocab, ids map[string]int32) (*sentencePiece, error) {
 	s := &sentencePiece{pairs: pairs{wide: map[uint64]struct{}{}}}
 	for id, text := range v.Tokens {
-		if v.kind(int32(id)) == typeByte {
+		if v.kind(int32(id)) == Byte {
 			if _, ok := byteOf(text); !ok {
 				return nil, fmt.Errorf("token %d: %.20q is of type byte, but not of the form <0x41>", id, text)
 			}

@@ -18,7 +18,7 @@ func newTrie(v *Vocab) trie {
 	t := trie{next: map[uint64]int32{}, token: []int32{-1}, user: []bool{false}}
 	for id, text := range v.Tokens {
 		kind := v.kind(int32(id))
-		if text == "" || kind != typeControl && kind != typeUser && kind != typeUnknown {
+		if text == "" || kind != Control && kind != UserDefined && kind != Unknown {
 			continue
 		}
 		node := int32(0)
@@ -34,8 +34,8 @@ func newTrie(v *Vocab) trie {
 		}
 		t.first[text[0]] = true
 		// Of equal texts the first counts, but one that is always recognised before one that is not.
-		if t.token[node] < 0 || kind == typeUser && !t.user[node] {
-			t.token[node], t.user[node] = int32(id), kind == typeUser
+		if t.token[node] < 0 || kind == UserDefined && !t.user[node] {
+			t.token[node], t.user[node] = int32(id), kind == UserDefined
 		}
 	}
 	return t

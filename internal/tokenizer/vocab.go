@@ -10,12 +10,12 @@ import (
 
 // Kinds of token, numbered as in GGUF's tokenizer.ggml.token_type and SentencePiece's model file.
 const (
-	typeNormal  = 1
-	typeUnknown = 2
-	typeControl = 3
-	typeUser    = 4
-	typeUnused  = 5
-	typeByte    = 6
+	Normal      = 1
+	Unknown     = 2
+	Control     = 3
+	UserDefined = 4
+	Unused      = 5
+	Byte        = 6
 )
 
 // Vocab is a vocabulary as a model file describes it; the index in Tokens is the token's id.
@@ -93,7 +93,7 @@ func (v *Vocab) check() error {
 		return fmt.Errorf("%d scores for %d tokens", len(v.Scores), n)
 	}
 	for id, kind := range v.Types {
-		if kind < typeNormal || kind > typeByte {
+		if kind < Normal || kind > Byte {
 			return fmt.Errorf("token %d: type %d is none of 1 to 6", id, kind)
 		}
 	}
@@ -116,7 +116,7 @@ func (v *Vocab) check() error {
 
 func (v *Vocab) kind(id int32) int32 {
 	if len(v.Types) == 0 {
-		return typeNormal
+		return Normal
 	}
 	return v.Types[id]
 }
@@ -132,7 +132,7 @@ func (t *Tokenizer) endTokens() map[int32]bool {
 	for _, name := range []string{
 		"<|eot_id|>", "<|eom_id|>", "<|im_end|>", "<|endoftext|>", "<|end_of_text|>", "<|end|>", "<end_of_turn>", "<EOT>",
 	} {
-		if id, ok := t.ids[name]; ok && (t.v.kind(id) == typeControl || t.v.kind(id) == typeUser) {
+		if id, ok := t.ids[name]; ok && (t.v.kind(id) == Control || t.v.kind(id) == UserDefined) {
 			eog[id] = true
 		}
 	}
