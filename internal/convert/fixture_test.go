@@ -13,7 +13,6 @@ import (
 	"testing"
 
 	"github.com/powerinfer-go/powerinfer/internal/quant"
-	"github.com/powerinfer-go/powerinfer/internal/tokenizer"
 )
 
 // folder is a tiny model folder in the making.
@@ -131,14 +130,14 @@ func sentencePieceModel(n int) []byte {
 	}
 	var out []byte
 	for i := range n {
-		text, kind, score := fmt.Sprintf("▁w%d", i), tokenizer.Normal, float32(-i)
+		text, kind, score := fmt.Sprintf("▁w%d", i), tokenNormal, float32(-i)
 		switch i {
 		case 0:
-			text, kind = "<unk>", tokenizer.Unknown
+			text, kind = "<unk>", tokenUnknown
 		case 1:
-			text, kind = "<s>", tokenizer.Control
+			text, kind = "<s>", tokenControl
 		case 2:
-			text, kind = "</s>", tokenizer.Control
+			text, kind = "</s>", tokenControl
 		}
 		p := message(1, []byte(text))
 		p = append(p, 2<<3|5)

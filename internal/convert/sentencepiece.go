@@ -6,7 +6,6 @@ import (
 	"math"
 	"unicode/utf8"
 
-	"github.com/powerinfer-go/powerinfer/internal/tokenizer"
 	"google.golang.org/protobuf/encoding/protowire"
 )
 
@@ -14,7 +13,7 @@ import (
 type piece struct {
 	text  string
 	score float32
-	kind  int32 // tokenizer.Normal and so on: the numbers are SentencePiece's own
+	kind  int32 // tokenNormal and so on: the numbers are SentencePiece's own
 }
 
 // sentencePiece is what the converter reads of a tokenizer.model.
@@ -118,7 +117,7 @@ func parseSentencePiece(b []byte) (*sentencePiece, error) {
 }
 
 func parsePiece(b []byte, base int) (piece, error) {
-	p := piece{kind: tokenizer.Normal}
+	p := piece{kind: tokenNormal}
 	err := eachField(b, base, func(f field, at int) error {
 		switch f.num {
 		case 1:
@@ -126,7 +125,7 @@ func parsePiece(b []byte, base int) (piece, error) {
 		case 2:
 			p.score = math.Float32frombits(uint32(f.value))
 		case 3:
-			if f.value < uint64(tokenizer.Normal) || f.value > uint64(tokenizer.Byte) {
+			if f.value < uint64(tokenNormal) || f.value > uint64(tokenByte) {
 				return fmt.Errorf("offset %d: piece type %d does not exist", at, f.value)
 			}
 			p.kind = int32(f.value)

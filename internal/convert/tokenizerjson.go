@@ -9,8 +9,6 @@ import (
 	"slices"
 	"strings"
 	"unicode/utf8"
-
-	"github.com/powerinfer-go/powerinfer/internal/tokenizer"
 )
 
 // tokenizerJSON is what the converter reads of a tokenizer.json (Hugging Face tokenizers).
@@ -172,7 +170,7 @@ func (v *vocabulary) enter(ids map[string]int, size int) error {
 			return fmt.Errorf("%s: two tokens have the id %d", v.path, id)
 		}
 		taken[id] = true
-		v.tokens[id], v.types[id] = text, tokenizer.Normal
+		v.tokens[id], v.types[id] = text, tokenNormal
 	}
 	return nil
 }
@@ -257,9 +255,9 @@ func (v *vocabulary) likeSentencePiece(j *tokenizerJSON, ids map[string]int, mer
 	for text, id := range ids {
 		switch {
 		case text == j.Model.Unknown:
-			v.types[id], v.scores[id] = tokenizer.Unknown, 0
+			v.types[id], v.scores[id] = tokenUnknown, 0
 		case isByteToken(text):
-			v.types[id], v.scores[id] = tokenizer.Byte, 0
+			v.types[id], v.scores[id] = tokenByte, 0
 		default:
 			v.scores[id] = scoreUnused // single characters: no merge makes them
 		}

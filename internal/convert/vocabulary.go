@@ -13,6 +13,16 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/tokenizer"
 )
 
+// Token types as GGUF and SentencePiece number them.
+const (
+	tokenNormal  int32 = 1
+	tokenUnknown int32 = 2
+	tokenControl int32 = 3
+	tokenUser    int32 = 4
+	tokenUnused  int32 = 5
+	tokenByte    int32 = 6
+)
+
 // Scores of tokens that merging never makes; the numbers are those of llama.cpp's converter.
 const (
 	scoreAdded  = -1000
@@ -145,12 +155,12 @@ func (v *vocabulary) addTokens(added []addedToken, size int, notes func(string))
 			continue
 		}
 		v.fill(a.ID + 1)
-		if v.tokens[a.ID] == a.Content && v.types[a.ID] != tokenizer.Normal && v.types[a.ID] != tokenizer.UserDefined && v.types[a.ID] != tokenizer.Unused {
+		if v.tokens[a.ID] == a.Content && v.types[a.ID] != tokenNormal && v.types[a.ID] != tokenUser && v.types[a.ID] != tokenUnused {
 			continue // the model itself already says what kind of special token it is
 		}
-		kind, content := tokenizer.Control, a.Content
+		kind, content := tokenControl, a.Content
 		if !a.Special && !looksSpecial(content) {
-			kind, content = tokenizer.UserDefined, strings.ReplaceAll(content, "▁", " ")
+			kind, content = tokenUser, strings.ReplaceAll(content, "▁", " ")
 		}
 		v.tokens[a.ID], v.types[a.ID] = content, kind
 		if v.scores != nil {
@@ -169,7 +179,7 @@ func looksSpecial(s string) bool {
 func (v *vocabulary) fill(n int) {
 	for i := len(v.tokens); i < n; i++ {
 		v.tokens = append(v.tokens, fmt.Sprintf("[PAD%d]", i))
-		v.types = append(v.types, tokenizer.Unused)
+		v.types = append(v.types, tokenUnused)
 		if v.model == "llama" {
 			v.scores = append(v.scores, scoreUnused)
 		}
@@ -182,8 +192,8 @@ func (v *vocabulary) findSpecials(tok *tokenizerConfig, c *config) {
 	byText := func(kind, text string) {
 		if id := slices.Index(v.tokens, text); text != "" && id >= 0 {
 			v.ids[kind] = id
-			if v.types[id] == tokenizer.Normal {
-				v.types[id] = tokenizer.Control
+			if v.types[id] == tokenNormal {
+				v.types[id] = tokenControl
 			}
 		}
 	}
@@ -202,14 +212,14 @@ func (v *vocabulary) findSpecials(tok *tokenizerConfig, c *config) {
 	byID("eos", c.EOS)
 	byID("padding", c.PAD)
 	if _, ok := v.ids["unknown"]; !ok && v.model == "llama" {
-		if id := slices.Index(v.types, tokenizer.Unknown); id >= 0 {
+		if id := slices.Index(v.types, tokenUnknown); id >= 0 {
 			v.ids["unknown"] = id
 		}
 	}
 	// A turn's end that is not the text's end stops generation as well.
 	for _, text := range []string{"<|eot_id|>", "<|im_end|>", "<|end|>", "<end_of_turn>"} {
 		id := slices.Index(v.tokens, text)
-		if id < 0 || v.types[id] != tokenizer.Control {
+		if id < 0 || v.types[id] != tokenControl {
 			continue
 		}
 		if eos, ok := v.ids["eos"]; !ok || eos != id {

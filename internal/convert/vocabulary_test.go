@@ -134,7 +134,7 @@ func TestSentencePieceFlags(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := []piece{{"<unk>", 0, tokenizer.Unknown}, {"<s>", -1, tokenizer.Control}, {"</s>", -2, tokenizer.Control}, {"▁w3", -3, tokenizer.Normal}}
+	want := []piece{{"<unk>", 0, tokenUnknown}, {"<s>", -1, tokenControl}, {"</s>", -2, tokenControl}, {"▁w3", -3, tokenNormal}}
 	if !slices.Equal(m.pieces, want) || !m.bpe || m.dummyPrefix || m.squeeze {
 		t.Errorf("model %+v", m)
 	}
@@ -191,7 +191,7 @@ func TestByteLevel(t *testing.T) {
 				t.Errorf("tokens %q", got)
 			}
 			types, _ := g.Lookup("tokenizer.ggml.token_type")
-			if got := types.([]int32)[:8]; !slices.Equal(got, []int32{1, 1, 1, 1, tokenizer.Control, tokenizer.UserDefined, 1, tokenizer.Unused}) {
+			if got := types.([]int32)[:8]; !slices.Equal(got, []int32{1, 1, 1, 1, tokenControl, tokenUser, 1, tokenUnused}) {
 				t.Errorf("types %v", got)
 			}
 		})
@@ -217,7 +217,7 @@ func TestVocabAndMerges(t *testing.T) {
 		expectKey(t, g, key, want)
 	}
 	types, _ := g.Lookup("tokenizer.ggml.token_type")
-	if got := types.([]int32)[:4]; !slices.Equal(got, []int32{tokenizer.Normal, tokenizer.Control, tokenizer.Control, tokenizer.Normal}) {
+	if got := types.([]int32)[:4]; !slices.Equal(got, []int32{tokenNormal, tokenControl, tokenControl, tokenNormal}) {
 		t.Errorf("types %v", got)
 	}
 }
@@ -237,7 +237,7 @@ func TestAddedTokens(t *testing.T) {
 	if got := tokens.([]string)[40:45]; !slices.Equal(got, []string{"[PAD40]", "<|im_end|>", " tag", "[X]", "[PAD44]"}) {
 		t.Errorf("tokens %q", got)
 	}
-	if got := types.([]int32)[40:45]; !slices.Equal(got, []int32{tokenizer.Unused, tokenizer.Control, tokenizer.UserDefined, tokenizer.Control, tokenizer.Unused}) || types.([]int32)[0] != tokenizer.Unknown {
+	if got := types.([]int32)[40:45]; !slices.Equal(got, []int32{tokenUnused, tokenControl, tokenUser, tokenControl, tokenUnused}) || types.([]int32)[0] != tokenUnknown {
 		t.Errorf("types %v", types)
 	}
 	expectKey(t, g, "tokenizer.ggml.eot_token_id", uint32(41))
