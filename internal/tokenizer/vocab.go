@@ -10,12 +10,12 @@ import (
 
 // Kinds of token, numbered as in GGUF's tokenizer.ggml.token_type and SentencePiece's model file.
 const (
-	Normal      = 1
-	Unknown     = 2
-	Control     = 3
-	UserDefined = 4
-	Unused      = 5
-	Byte        = 6
+	Normal      int32 = 1
+	Unknown     int32 = 2
+	Control     int32 = 3
+	UserDefined int32 = 4
+	Unused      int32 = 5
+	Byte        int32 = 6
 )
 
 // Vocab is a vocabulary as a model file describes it; the index in Tokens is the token's id.
