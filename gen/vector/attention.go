@@ -71,9 +71,9 @@ func (r rows) advance(by Op) {
 // scores emits the products of T queries with keys, K keys at a time. Every score is eight sums over
 // every eighth element, added by a tree, whatever T and K.
 func scores(T, K int) {
-	function(fmt.Sprintf("scores%dAVX2", T), "func(s, q *float32, k *uint16, keys, headDim int)",
+	function(fmt.Sprintf("scores%dAVX2", T), "func(s, q *float32, k, ahead *uint16, keys, headDim int)",
 		fmt.Sprintf("computes s[t][j] = q[t]·k[j] for %d queries; keys are rounded up to a multiple of 8. Scalar twin: scores.", T))
-	s, q0, k0 := pointer("s"), pointer("q"), pointer("k")
+	s, q0, k0, ahead := pointer("s"), pointer("q"), pointer("k"), pointer("ahead")
 	keys, headDim := pointer("keys"), pointer("headDim")
 	qStride, kStride := GP64(), GP64()
 	MOVQ(headDim, qStride)
@@ -96,6 +96,7 @@ func scores(T, K int) {
 	d := GP64()
 	MOVQ(headDim, d)
 	Label("dims")
+	prefetch(ahead, 16*K)
 	if T == 1 {
 		x := YMM()
 		VMOVUPS(q.at(0), x)
@@ -160,6 +161,15 @@ func scores(T, K int) {
 	end()
 }
 
+// prefetch asks for the next n bytes at ahead, as many as the step has read of its own rows: by
+// the time they are read, they have been fetched at the pace of the arithmetic.
+func prefetch(ahead reg.Register, n int) {
+	for i := 0; i < n; i += 64 {
+		PREFETCHT1(at(ahead, i))
+	}
+	ADDQ(U32(uint32(n)), ahead)
+}
+
 // tree leaves the sums of the lanes of a, b, c, d in an XMM, clobbering them.
 func tree(a, b, c, d reg.VecVirtual) reg.VecVirtual {
 	VHADDPS(b, a, a)
@@ -220,9 +230,9 @@ func softmax() {
 
 // accumulate emits the weighted sum of value rows for T queries, some vectors of the head at a time.
 func accumulate(T int, widths []int) {
-	function(fmt.Sprintf("accumulate%dAVX2", T), "func(acc, p *float32, v *uint16, keys, headDim int)",
+	function(fmt.Sprintf("accumulate%dAVX2", T), "func(acc, p *float32, v, ahead *uint16, keys, headDim int)",
 		fmt.Sprintf("computes acc[t] += Σ p[t][j]·v[j] for %d queries, term after term. Scalar twin: accumulate.", T))
-	acc, p, v := pointer("acc"), pointer("p"), pointer("v")
+	acc, p, v, ahead := pointer("acc"), pointer("p"), pointer("v"), pointer("ahead")
 	keys, headDim := pointer("keys"), pointer("headDim")
 	accStride, vStride := GP64(), GP64()
 	MOVQ(headDim, accStride)
@@ -252,6 +262,7 @@ func accumulate(T int, widths []int) {
 		MOVQ(p, pp)
 		MOVQ(keys, j)
 		Label(inner)
+		prefetch(ahead, 16*D)
 		w := make([]reg.VecVirtual, D)
 		if T > 1 {
 			for i := range w {

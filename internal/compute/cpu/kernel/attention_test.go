@@ -159,32 +159,15 @@ func TestAttentionOfLargeScores(t *testing.T) {
 	}
 }
 
-// BenchmarkAttention: a decoded token's reads against memory (MB/s), a prompt's arithmetic (GFLOPS). One thread.
-func BenchmarkAttention(b *testing.B) {
-	rng := newRand(b)
-	for _, k := range Variants()[:1] {
-		for _, c := range []struct{ headDim, group, positions, tokens int }{
-			{128, 1, 1 << 17, 1}, {128, 4, 1 << 17, 1}, {128, 8, 1 << 17, 1}, {64, 8, 1 << 17, 1},
-			{64, 1, 512, 48}, {64, 4, 512, 12}, {128, 1, 512, 48}, {128, 4, 512, 12}, {128, 4, 4096, 12}, {80, 1, 512, 48},
-		} {
-			b.Run(fmt.Sprintf("%s/dim=%d/group=%d/positions=%d/tokens=%d", k.Name, c.headDim, c.group, c.positions, c.tokens), func(b *testing.B) {
-				s := newSequence(rng, c.headDim, c.group, c.positions, c.tokens)
-				n := c.tokens * c.group
-				p := NewPartial(make([]float32, PartialLen(n, c.headDim)), n, c.headDim)
-				for b.Loop() {
-					for chunk := range Chunks(c.positions) {
-						k.AttendChunk(p, s.q, &s.kv, s.visible, chunk)
-					}
-				}
-				if c.tokens == 1 {
-					b.SetBytes(int64(2 * 2 * c.positions * c.headDim))
-				}
-				flops := 0.0
-				for _, v := range s.visible {
-					flops += 4 * float64(v) * float64(c.headDim*c.group)
-				}
-				b.ReportMetric(flops*float64(b.N)/b.Elapsed().Seconds()/1e9, "GFLOPS")
-			})
+func TestAttentionAllocatesNothing(t *testing.T) {
+	s := newSequence(newRand(t), 64, 4, 300, 3)
+	p, sum := NewPartial(make([]float32, PartialLen(12, 64)), 12, 64), NewPartial(make([]float32, PartialLen(12, 64)), 12, 64)
+	for _, k := range Variants() {
+		if n := testing.AllocsPerRun(10, func() {
+			k.AttendChunk(p, s.q, &s.kv, s.visible, 0)
+			k.Merge(sum, p)
+		}); n != 0 {
+			t.Fatalf("%s: %v allocations", k.Name, n)
 		}
 	}
 }

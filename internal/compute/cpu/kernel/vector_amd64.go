@@ -19,7 +19,7 @@ func avx2Vector() Vector {
 		LayerNorm: layerNormAVX2,
 		Activate:  activateAVX2,
 		Rotate:    rotateAVX2,
-		attention: attention{scores: scoresAVX2, softmax: softmaxPage, accumulate: accumulateAVX2},
+		attention: avx2Attention,
 	}
 	v.Add = func(dst, x []float32) { addAVX2(first(dst), first(dst), first(x[:len(dst)]), len(dst)) }
 	v.Mul = func(dst, x []float32) { mulAVX2(first(dst), first(dst), first(x[:len(dst)]), len(dst)) }

@@ -1874,24 +1874,25 @@ DATA twice<>+24(SB)/4, $0x00000003
 DATA twice<>+28(SB)/4, $0x00000003
 GLOBL twice<>(SB), RODATA|NOPTR, $32
 
-// func scores1AVX2(s *float32, q *float32, k *uint16, keys int, headDim int)
-// Requires: AVX, F16C, FMA3
-TEXT ·scores1AVX2(SB), NOSPLIT, $0-40
+// func scores1AVX2(s *float32, q *float32, k *uint16, ahead *uint16, keys int, headDim int)
+// Requires: AVX, F16C, FMA3, MMX+
+TEXT ·scores1AVX2(SB), NOSPLIT, $0-48
 	MOVQ s+0(FP), AX
 	MOVQ q+8(FP), CX
 	MOVQ k+16(FP), DX
-	MOVQ keys+24(FP), BX
-	MOVQ headDim+32(FP), SI
-	MOVQ SI, DI
-	SHLQ $0x02, DI
-	MOVQ SI, R8
-	SHLQ $0x01, R8
-	ADDQ $0x07, BX
-	ANDQ $-8, BX
-	LEAQ (DX)(R8*2), R9
-	ADDQ R8, R9
-	LEAQ (R9)(R8*2), R10
-	ADDQ R8, R10
+	MOVQ ahead+24(FP), BX
+	MOVQ keys+32(FP), SI
+	MOVQ headDim+40(FP), DI
+	MOVQ DI, R8
+	SHLQ $0x02, R8
+	MOVQ DI, R9
+	SHLQ $0x01, R9
+	ADDQ $0x07, SI
+	ANDQ $-8, SI
+	LEAQ (DX)(R9*2), R10
+	ADDQ R9, R10
+	LEAQ (R10)(R9*2), R11
+	ADDQ R9, R11
 
 keys:
 	VXORPS Y0, Y0, Y0
@@ -1902,54 +1903,57 @@ keys:
 	VXORPS Y5, Y5, Y5
 	VXORPS Y6, Y6, Y6
 	VXORPS Y7, Y7, Y7
-	MOVQ   SI, R11
+	MOVQ   DI, R12
 
 dims:
+	PREFETCHT1   (BX)
+	PREFETCHT1   64(BX)
+	ADDQ         $0x00000080, BX
 	VMOVUPS      (CX), Y8
 	VCVTPH2PS    (DX), Y9
 	VFMADD231PS  Y8, Y9, Y0
-	VCVTPH2PS    (DX)(R8*1), Y9
+	VCVTPH2PS    (DX)(R9*1), Y9
 	VFMADD231PS  Y8, Y9, Y1
-	VCVTPH2PS    (DX)(R8*2), Y9
+	VCVTPH2PS    (DX)(R9*2), Y9
 	VFMADD231PS  Y8, Y9, Y2
-	VCVTPH2PS    (R9), Y9
-	VFMADD231PS  Y8, Y9, Y3
-	VCVTPH2PS    (DX)(R8*4), Y9
-	VFMADD231PS  Y8, Y9, Y4
-	VCVTPH2PS    (R9)(R8*2), Y9
-	VFMADD231PS  Y8, Y9, Y5
 	VCVTPH2PS    (R10), Y9
+	VFMADD231PS  Y8, Y9, Y3
+	VCVTPH2PS    (DX)(R9*4), Y9
+	VFMADD231PS  Y8, Y9, Y4
+	VCVTPH2PS    (R10)(R9*2), Y9
+	VFMADD231PS  Y8, Y9, Y5
+	VCVTPH2PS    (R11), Y9
 	VFMADD231PS  Y8, Y9, Y6
-	VCVTPH2PS    (R9)(R8*4), Y9
+	VCVTPH2PS    (R10)(R9*4), Y9
 	VFMADD231PS  Y8, Y9, Y7
 	ADDQ         $0x20, CX
 	ADDQ         $0x10, DX
-	ADDQ         $0x10, R9
 	ADDQ         $0x10, R10
-	SUBQ         $0x08, R11
+	ADDQ         $0x10, R11
+	SUBQ         $0x08, R12
 	JG           dims
-	SUBQ         DI, CX
-	ADDQ         R8, DX
-	ADDQ         R8, R9
-	ADDQ         R8, R10
-	ADDQ         R8, DX
-	ADDQ         R8, R9
-	ADDQ         R8, R10
-	ADDQ         R8, DX
-	ADDQ         R8, R9
-	ADDQ         R8, R10
-	ADDQ         R8, DX
-	ADDQ         R8, R9
-	ADDQ         R8, R10
-	ADDQ         R8, DX
-	ADDQ         R8, R9
-	ADDQ         R8, R10
-	ADDQ         R8, DX
-	ADDQ         R8, R9
-	ADDQ         R8, R10
-	ADDQ         R8, DX
-	ADDQ         R8, R9
-	ADDQ         R8, R10
+	SUBQ         R8, CX
+	ADDQ         R9, DX
+	ADDQ         R9, R10
+	ADDQ         R9, R11
+	ADDQ         R9, DX
+	ADDQ         R9, R10
+	ADDQ         R9, R11
+	ADDQ         R9, DX
+	ADDQ         R9, R10
+	ADDQ         R9, R11
+	ADDQ         R9, DX
+	ADDQ         R9, R10
+	ADDQ         R9, R11
+	ADDQ         R9, DX
+	ADDQ         R9, R10
+	ADDQ         R9, R11
+	ADDQ         R9, DX
+	ADDQ         R9, R10
+	ADDQ         R9, R11
+	ADDQ         R9, DX
+	ADDQ         R9, R10
+	ADDQ         R9, R11
 	VHADDPS      Y1, Y0, Y0
 	VHADDPS      Y3, Y2, Y2
 	VHADDPS      Y2, Y0, Y0
@@ -1963,27 +1967,28 @@ dims:
 	VADDPS       X4, X0, X0
 	VMOVUPS      X0, 16(AX)
 	ADDQ         $0x20, AX
-	SUBQ         $0x08, BX
+	SUBQ         $0x08, SI
 	JG           keys
 	VZEROUPPER
 	RET
 
-// func scores2AVX2(s *float32, q *float32, k *uint16, keys int, headDim int)
-// Requires: AVX, F16C, FMA3
-TEXT ·scores2AVX2(SB), NOSPLIT, $0-40
+// func scores2AVX2(s *float32, q *float32, k *uint16, ahead *uint16, keys int, headDim int)
+// Requires: AVX, F16C, FMA3, MMX+
+TEXT ·scores2AVX2(SB), NOSPLIT, $0-48
 	MOVQ s+0(FP), AX
 	MOVQ q+8(FP), CX
 	MOVQ k+16(FP), DX
-	MOVQ keys+24(FP), BX
-	MOVQ headDim+32(FP), SI
-	MOVQ SI, DI
-	SHLQ $0x02, DI
-	MOVQ SI, R8
-	SHLQ $0x01, R8
-	ADDQ $0x07, BX
-	ANDQ $-8, BX
-	LEAQ (DX)(R8*2), R9
-	ADDQ R8, R9
+	MOVQ ahead+24(FP), BX
+	MOVQ keys+32(FP), SI
+	MOVQ headDim+40(FP), DI
+	MOVQ DI, R8
+	SHLQ $0x02, R8
+	MOVQ DI, R9
+	SHLQ $0x01, R9
+	ADDQ $0x07, SI
+	ANDQ $-8, SI
+	LEAQ (DX)(R9*2), R10
+	ADDQ R9, R10
 
 keys:
 	VXORPS Y0, Y0, Y0
@@ -1994,35 +1999,37 @@ keys:
 	VXORPS Y5, Y5, Y5
 	VXORPS Y6, Y6, Y6
 	VXORPS Y7, Y7, Y7
-	MOVQ   SI, R10
+	MOVQ   DI, R11
 
 dims:
+	PREFETCHT1   (BX)
+	ADDQ         $0x00000040, BX
 	VMOVUPS      (CX), Y8
-	VMOVUPS      (CX)(DI*1), Y9
+	VMOVUPS      (CX)(R8*1), Y9
 	VCVTPH2PS    (DX), Y10
 	VFMADD231PS  Y8, Y10, Y0
 	VFMADD231PS  Y9, Y10, Y4
-	VCVTPH2PS    (DX)(R8*1), Y10
+	VCVTPH2PS    (DX)(R9*1), Y10
 	VFMADD231PS  Y8, Y10, Y1
 	VFMADD231PS  Y9, Y10, Y5
-	VCVTPH2PS    (DX)(R8*2), Y10
+	VCVTPH2PS    (DX)(R9*2), Y10
 	VFMADD231PS  Y8, Y10, Y2
 	VFMADD231PS  Y9, Y10, Y6
-	VCVTPH2PS    (R9), Y10
+	VCVTPH2PS    (R10), Y10
 	VFMADD231PS  Y8, Y10, Y3
 	VFMADD231PS  Y9, Y10, Y7
 	ADDQ         $0x20, CX
 	ADDQ         $0x10, DX
-	ADDQ         $0x10, R9
-	SUBQ         $0x08, R10
+	ADDQ         $0x10, R10
+	SUBQ         $0x08, R11
 	JG           dims
-	SUBQ         DI, CX
-	ADDQ         R8, DX
-	ADDQ         R8, R9
-	ADDQ         R8, DX
-	ADDQ         R8, R9
-	ADDQ         R8, DX
-	ADDQ         R8, R9
+	SUBQ         R8, CX
+	ADDQ         R9, DX
+	ADDQ         R9, R10
+	ADDQ         R9, DX
+	ADDQ         R9, R10
+	ADDQ         R9, DX
+	ADDQ         R9, R10
 	VHADDPS      Y1, Y0, Y0
 	VHADDPS      Y3, Y2, Y2
 	VHADDPS      Y2, Y0, Y0
@@ -2036,27 +2043,28 @@ dims:
 	VADDPS       X4, X0, X0
 	VMOVUPS      X0, 256(AX)
 	ADDQ         $0x10, AX
-	SUBQ         $0x04, BX
+	SUBQ         $0x04, SI
 	JG           keys
 	VZEROUPPER
 	RET
 
-// func scores3AVX2(s *float32, q *float32, k *uint16, keys int, headDim int)
-// Requires: AVX, F16C, FMA3
-TEXT ·scores3AVX2(SB), NOSPLIT, $0-40
+// func scores3AVX2(s *float32, q *float32, k *uint16, ahead *uint16, keys int, headDim int)
+// Requires: AVX, F16C, FMA3, MMX+
+TEXT ·scores3AVX2(SB), NOSPLIT, $0-48
 	MOVQ s+0(FP), AX
 	MOVQ q+8(FP), CX
 	MOVQ k+16(FP), DX
-	MOVQ keys+24(FP), BX
-	MOVQ headDim+32(FP), SI
-	MOVQ SI, DI
-	SHLQ $0x02, DI
-	MOVQ SI, R8
-	SHLQ $0x01, R8
-	ADDQ $0x07, BX
-	ANDQ $-8, BX
-	LEAQ (DX)(R8*2), R9
-	ADDQ R8, R9
+	MOVQ ahead+24(FP), BX
+	MOVQ keys+32(FP), SI
+	MOVQ headDim+40(FP), DI
+	MOVQ DI, R8
+	SHLQ $0x02, R8
+	MOVQ DI, R9
+	SHLQ $0x01, R9
+	ADDQ $0x07, SI
+	ANDQ $-8, SI
+	LEAQ (DX)(R9*2), R10
+	ADDQ R9, R10
 
 keys:
 	VXORPS Y0, Y0, Y0
@@ -2071,40 +2079,42 @@ keys:
 	VXORPS Y9, Y9, Y9
 	VXORPS Y10, Y10, Y10
 	VXORPS Y11, Y11, Y11
-	MOVQ   SI, R10
+	MOVQ   DI, R11
 
 dims:
+	PREFETCHT1   (BX)
+	ADDQ         $0x00000040, BX
 	VMOVUPS      (CX), Y12
-	VMOVUPS      (CX)(DI*1), Y13
-	VMOVUPS      (CX)(DI*2), Y14
+	VMOVUPS      (CX)(R8*1), Y13
+	VMOVUPS      (CX)(R8*2), Y14
 	VCVTPH2PS    (DX), Y15
 	VFMADD231PS  Y12, Y15, Y0
 	VFMADD231PS  Y13, Y15, Y4
 	VFMADD231PS  Y14, Y15, Y8
-	VCVTPH2PS    (DX)(R8*1), Y15
+	VCVTPH2PS    (DX)(R9*1), Y15
 	VFMADD231PS  Y12, Y15, Y1
 	VFMADD231PS  Y13, Y15, Y5
 	VFMADD231PS  Y14, Y15, Y9
-	VCVTPH2PS    (DX)(R8*2), Y15
+	VCVTPH2PS    (DX)(R9*2), Y15
 	VFMADD231PS  Y12, Y15, Y2
 	VFMADD231PS  Y13, Y15, Y6
 	VFMADD231PS  Y14, Y15, Y10
-	VCVTPH2PS    (R9), Y15
+	VCVTPH2PS    (R10), Y15
 	VFMADD231PS  Y12, Y15, Y3
 	VFMADD231PS  Y13, Y15, Y7
 	VFMADD231PS  Y14, Y15, Y11
 	ADDQ         $0x20, CX
 	ADDQ         $0x10, DX
-	ADDQ         $0x10, R9
-	SUBQ         $0x08, R10
+	ADDQ         $0x10, R10
+	SUBQ         $0x08, R11
 	JG           dims
-	SUBQ         DI, CX
-	ADDQ         R8, DX
-	ADDQ         R8, R9
-	ADDQ         R8, DX
-	ADDQ         R8, R9
-	ADDQ         R8, DX
-	ADDQ         R8, R9
+	SUBQ         R8, CX
+	ADDQ         R9, DX
+	ADDQ         R9, R10
+	ADDQ         R9, DX
+	ADDQ         R9, R10
+	ADDQ         R9, DX
+	ADDQ         R9, R10
 	VHADDPS      Y1, Y0, Y0
 	VHADDPS      Y3, Y2, Y2
 	VHADDPS      Y2, Y0, Y0
@@ -2124,27 +2134,28 @@ dims:
 	VADDPS       X8, X0, X0
 	VMOVUPS      X0, 512(AX)
 	ADDQ         $0x10, AX
-	SUBQ         $0x04, BX
+	SUBQ         $0x04, SI
 	JG           keys
 	VZEROUPPER
 	RET
 
-// func scores4AVX2(s *float32, q *float32, k *uint16, keys int, headDim int)
-// Requires: AVX, F16C, FMA3
-TEXT ·scores4AVX2(SB), NOSPLIT, $0-40
+// func scores4AVX2(s *float32, q *float32, k *uint16, ahead *uint16, keys int, headDim int)
+// Requires: AVX, F16C, FMA3, MMX+
+TEXT ·scores4AVX2(SB), NOSPLIT, $0-48
 	MOVQ s+0(FP), AX
 	MOVQ q+8(FP), CX
 	MOVQ k+16(FP), DX
-	MOVQ keys+24(FP), BX
-	MOVQ headDim+32(FP), SI
-	MOVQ SI, DI
-	SHLQ $0x02, DI
-	MOVQ SI, R8
-	SHLQ $0x01, R8
-	ADDQ $0x07, BX
-	ANDQ $-8, BX
-	LEAQ (CX)(DI*2), R9
-	ADDQ DI, R9
+	MOVQ ahead+24(FP), BX
+	MOVQ keys+32(FP), SI
+	MOVQ headDim+40(FP), DI
+	MOVQ DI, R8
+	SHLQ $0x02, R8
+	MOVQ DI, R9
+	SHLQ $0x01, R9
+	ADDQ $0x07, SI
+	ANDQ $-8, SI
+	LEAQ (CX)(R8*2), R10
+	ADDQ R8, R10
 
 keys:
 	VXORPS Y0, Y0, Y0
@@ -2155,31 +2166,33 @@ keys:
 	VXORPS Y5, Y5, Y5
 	VXORPS Y6, Y6, Y6
 	VXORPS Y7, Y7, Y7
-	MOVQ   SI, R10
+	MOVQ   DI, R11
 
 dims:
+	PREFETCHT1   (BX)
+	ADDQ         $0x00000020, BX
 	VCVTPH2PS    (DX), Y8
-	VCVTPH2PS    (DX)(R8*1), Y9
+	VCVTPH2PS    (DX)(R9*1), Y9
 	VMOVUPS      (CX), Y10
 	VFMADD231PS  Y10, Y8, Y0
 	VFMADD231PS  Y10, Y9, Y1
-	VMOVUPS      (CX)(DI*1), Y10
+	VMOVUPS      (CX)(R8*1), Y10
 	VFMADD231PS  Y10, Y8, Y2
 	VFMADD231PS  Y10, Y9, Y3
-	VMOVUPS      (CX)(DI*2), Y10
+	VMOVUPS      (CX)(R8*2), Y10
 	VFMADD231PS  Y10, Y8, Y4
 	VFMADD231PS  Y10, Y9, Y5
-	VMOVUPS      (R9), Y10
+	VMOVUPS      (R10), Y10
 	VFMADD231PS  Y10, Y8, Y6
 	VFMADD231PS  Y10, Y9, Y7
 	ADDQ         $0x20, CX
-	ADDQ         $0x20, R9
+	ADDQ         $0x20, R10
 	ADDQ         $0x10, DX
-	SUBQ         $0x08, R10
+	SUBQ         $0x08, R11
 	JG           dims
-	SUBQ         DI, CX
-	SUBQ         DI, R9
-	ADDQ         R8, DX
+	SUBQ         R8, CX
+	SUBQ         R8, R10
+	ADDQ         R9, DX
 	VHADDPS      Y1, Y0, Y0
 	VHADDPS      Y3, Y2, Y2
 	VHADDPS      Y2, Y0, Y0
@@ -2195,27 +2208,28 @@ dims:
 	VMOVLPS      X0, 512(AX)
 	VMOVHPS      X0, 768(AX)
 	ADDQ         $0x08, AX
-	SUBQ         $0x02, BX
+	SUBQ         $0x02, SI
 	JG           keys
 	VZEROUPPER
 	RET
 
-// func scores6AVX2(s *float32, q *float32, k *uint16, keys int, headDim int)
-// Requires: AVX, F16C, FMA3
-TEXT ·scores6AVX2(SB), NOSPLIT, $0-40
+// func scores6AVX2(s *float32, q *float32, k *uint16, ahead *uint16, keys int, headDim int)
+// Requires: AVX, F16C, FMA3, MMX+
+TEXT ·scores6AVX2(SB), NOSPLIT, $0-48
 	MOVQ s+0(FP), AX
 	MOVQ q+8(FP), CX
 	MOVQ k+16(FP), DX
-	MOVQ keys+24(FP), BX
-	MOVQ headDim+32(FP), SI
-	MOVQ SI, DI
-	SHLQ $0x02, DI
-	MOVQ SI, R8
-	SHLQ $0x01, R8
-	ADDQ $0x07, BX
-	ANDQ $-8, BX
-	LEAQ (CX)(DI*2), R9
-	ADDQ DI, R9
+	MOVQ ahead+24(FP), BX
+	MOVQ keys+32(FP), SI
+	MOVQ headDim+40(FP), DI
+	MOVQ DI, R8
+	SHLQ $0x02, R8
+	MOVQ DI, R9
+	SHLQ $0x01, R9
+	ADDQ $0x07, SI
+	ANDQ $-8, SI
+	LEAQ (CX)(R8*2), R10
+	ADDQ R8, R10
 
 keys:
 	VXORPS Y0, Y0, Y0
@@ -2230,37 +2244,39 @@ keys:
 	VXORPS Y9, Y9, Y9
 	VXORPS Y10, Y10, Y10
 	VXORPS Y11, Y11, Y11
-	MOVQ   SI, R10
+	MOVQ   DI, R11
 
 dims:
+	PREFETCHT1   (BX)
+	ADDQ         $0x00000020, BX
 	VCVTPH2PS    (DX), Y12
-	VCVTPH2PS    (DX)(R8*1), Y13
+	VCVTPH2PS    (DX)(R9*1), Y13
 	VMOVUPS      (CX), Y14
 	VFMADD231PS  Y14, Y12, Y0
 	VFMADD231PS  Y14, Y13, Y1
-	VMOVUPS      (CX)(DI*1), Y14
+	VMOVUPS      (CX)(R8*1), Y14
 	VFMADD231PS  Y14, Y12, Y2
 	VFMADD231PS  Y14, Y13, Y3
-	VMOVUPS      (CX)(DI*2), Y14
+	VMOVUPS      (CX)(R8*2), Y14
 	VFMADD231PS  Y14, Y12, Y4
 	VFMADD231PS  Y14, Y13, Y5
-	VMOVUPS      (R9), Y14
+	VMOVUPS      (R10), Y14
 	VFMADD231PS  Y14, Y12, Y6
 	VFMADD231PS  Y14, Y13, Y7
-	VMOVUPS      (CX)(DI*4), Y14
+	VMOVUPS      (CX)(R8*4), Y14
 	VFMADD231PS  Y14, Y12, Y8
 	VFMADD231PS  Y14, Y13, Y9
-	VMOVUPS      (R9)(DI*2), Y14
+	VMOVUPS      (R10)(R8*2), Y14
 	VFMADD231PS  Y14, Y12, Y10
 	VFMADD231PS  Y14, Y13, Y11
 	ADDQ         $0x20, CX
-	ADDQ         $0x20, R9
+	ADDQ         $0x20, R10
 	ADDQ         $0x10, DX
-	SUBQ         $0x08, R10
+	SUBQ         $0x08, R11
 	JG           dims
-	SUBQ         DI, CX
-	SUBQ         DI, R9
-	ADDQ         R8, DX
+	SUBQ         R8, CX
+	SUBQ         R8, R10
+	ADDQ         R9, DX
 	VHADDPS      Y1, Y0, Y0
 	VHADDPS      Y3, Y2, Y2
 	VHADDPS      Y2, Y0, Y0
@@ -2283,7 +2299,7 @@ dims:
 	VMOVLPS      X0, 1024(AX)
 	VMOVHPS      X0, 1280(AX)
 	ADDQ         $0x08, AX
-	SUBQ         $0x02, BX
+	SUBQ         $0x02, SI
 	JG           keys
 	VZEROUPPER
 	RET
@@ -2432,581 +2448,609 @@ DATA eight<>+24(SB)/4, $0x00000008
 DATA eight<>+28(SB)/4, $0x00000008
 GLOBL eight<>(SB), RODATA|NOPTR, $32
 
-// func accumulate1AVX2(acc *float32, p *float32, v *uint16, keys int, headDim int)
-// Requires: AVX, F16C, FMA3
-TEXT ·accumulate1AVX2(SB), NOSPLIT, $0-40
+// func accumulate1AVX2(acc *float32, p *float32, v *uint16, ahead *uint16, keys int, headDim int)
+// Requires: AVX, F16C, FMA3, MMX+
+TEXT ·accumulate1AVX2(SB), NOSPLIT, $0-48
 	MOVQ acc+0(FP), AX
 	MOVQ p+8(FP), CX
 	MOVQ v+16(FP), DX
-	MOVQ keys+24(FP), BX
-	MOVQ headDim+32(FP), SI
-	MOVQ SI, DI
-	SHLQ $0x02, DI
-	MOVQ SI, DI
-	SHLQ $0x01, DI
-
-dims64:
-	CMPQ    SI, $0x00000040
-	JL      below64
-	MOVQ    AX, R8
-	VMOVUPS (R8), Y0
-	VMOVUPS 32(R8), Y1
-	VMOVUPS 64(R8), Y2
-	VMOVUPS 96(R8), Y3
-	VMOVUPS 128(R8), Y4
-	VMOVUPS 160(R8), Y5
-	VMOVUPS 192(R8), Y6
-	VMOVUPS 224(R8), Y7
-	MOVQ    DX, R9
-	MOVQ    CX, R10
-	MOVQ    BX, R11
-
-keys64:
-	VBROADCASTSS (R10), Y8
-	VCVTPH2PS    (R9), Y9
-	VFMADD231PS  Y9, Y8, Y0
-	VCVTPH2PS    16(R9), Y9
-	VFMADD231PS  Y9, Y8, Y1
-	VCVTPH2PS    32(R9), Y9
-	VFMADD231PS  Y9, Y8, Y2
-	VCVTPH2PS    48(R9), Y9
-	VFMADD231PS  Y9, Y8, Y3
-	VCVTPH2PS    64(R9), Y9
-	VFMADD231PS  Y9, Y8, Y4
-	VCVTPH2PS    80(R9), Y9
-	VFMADD231PS  Y9, Y8, Y5
-	VCVTPH2PS    96(R9), Y9
-	VFMADD231PS  Y9, Y8, Y6
-	VCVTPH2PS    112(R9), Y9
-	VFMADD231PS  Y9, Y8, Y7
-	ADDQ         $0x04, R10
-	ADDQ         DI, R9
-	DECQ         R11
-	JNZ          keys64
-	VMOVUPS      Y0, (R8)
-	VMOVUPS      Y1, 32(R8)
-	VMOVUPS      Y2, 64(R8)
-	VMOVUPS      Y3, 96(R8)
-	VMOVUPS      Y4, 128(R8)
-	VMOVUPS      Y5, 160(R8)
-	VMOVUPS      Y6, 192(R8)
-	VMOVUPS      Y7, 224(R8)
-	ADDQ         $0x00000100, AX
-	ADDQ         $0x00000080, DX
-	SUBQ         $0x00000040, SI
-	JMP          dims64
-
-below64:
-dims16:
-	CMPQ    SI, $0x00000010
-	JL      below16
-	MOVQ    AX, R8
-	VMOVUPS (R8), Y0
-	VMOVUPS 32(R8), Y1
-	MOVQ    DX, R9
-	MOVQ    CX, R10
-	MOVQ    BX, R11
-
-keys16:
-	VBROADCASTSS (R10), Y2
-	VCVTPH2PS    (R9), Y3
-	VFMADD231PS  Y3, Y2, Y0
-	VCVTPH2PS    16(R9), Y3
-	VFMADD231PS  Y3, Y2, Y1
-	ADDQ         $0x04, R10
-	ADDQ         DI, R9
-	DECQ         R11
-	JNZ          keys16
-	VMOVUPS      Y0, (R8)
-	VMOVUPS      Y1, 32(R8)
-	ADDQ         $0x00000040, AX
-	ADDQ         $0x00000020, DX
-	SUBQ         $0x00000010, SI
-	JMP          dims16
-
-below16:
-dims8:
-	CMPQ    SI, $0x00000008
-	JL      below8
-	MOVQ    AX, R8
-	VMOVUPS (R8), Y0
-	MOVQ    DX, R9
-	MOVQ    CX, R10
-	MOVQ    BX, R11
-
-keys8:
-	VBROADCASTSS (R10), Y1
-	VCVTPH2PS    (R9), Y2
-	VFMADD231PS  Y2, Y1, Y0
-	ADDQ         $0x04, R10
-	ADDQ         DI, R9
-	DECQ         R11
-	JNZ          keys8
-	VMOVUPS      Y0, (R8)
-	ADDQ         $0x00000020, AX
-	ADDQ         $0x00000010, DX
-	SUBQ         $0x00000008, SI
-	JMP          dims8
-
-below8:
-	VZEROUPPER
-	RET
-
-// func accumulate2AVX2(acc *float32, p *float32, v *uint16, keys int, headDim int)
-// Requires: AVX, F16C, FMA3
-TEXT ·accumulate2AVX2(SB), NOSPLIT, $0-40
-	MOVQ acc+0(FP), AX
-	MOVQ p+8(FP), CX
-	MOVQ v+16(FP), DX
-	MOVQ keys+24(FP), BX
-	MOVQ headDim+32(FP), SI
-	MOVQ SI, DI
-	SHLQ $0x02, DI
-	MOVQ SI, R8
+	MOVQ ahead+24(FP), BX
+	MOVQ keys+32(FP), SI
+	MOVQ headDim+40(FP), DI
+	MOVQ DI, R8
+	SHLQ $0x02, R8
+	MOVQ DI, R8
 	SHLQ $0x01, R8
 
-dims32:
-	CMPQ    SI, $0x00000020
-	JL      below32
+dims64:
+	CMPQ    DI, $0x00000040
+	JL      below64
 	MOVQ    AX, R9
 	VMOVUPS (R9), Y0
 	VMOVUPS 32(R9), Y1
 	VMOVUPS 64(R9), Y2
 	VMOVUPS 96(R9), Y3
-	ADDQ    DI, R9
-	VMOVUPS (R9), Y4
-	VMOVUPS 32(R9), Y5
-	VMOVUPS 64(R9), Y6
-	VMOVUPS 96(R9), Y7
+	VMOVUPS 128(R9), Y4
+	VMOVUPS 160(R9), Y5
+	VMOVUPS 192(R9), Y6
+	VMOVUPS 224(R9), Y7
 	MOVQ    DX, R10
 	MOVQ    CX, R11
-	MOVQ    BX, R12
+	MOVQ    SI, R12
 
-keys32:
-	VCVTPH2PS    (R10), Y8
+keys64:
+	PREFETCHT1   (BX)
+	PREFETCHT1   64(BX)
+	ADDQ         $0x00000080, BX
+	VBROADCASTSS (R11), Y8
+	VCVTPH2PS    (R10), Y9
+	VFMADD231PS  Y9, Y8, Y0
 	VCVTPH2PS    16(R10), Y9
-	VCVTPH2PS    32(R10), Y10
-	VCVTPH2PS    48(R10), Y11
-	VBROADCASTSS (R11), Y12
-	VFMADD231PS  Y8, Y12, Y0
-	VFMADD231PS  Y9, Y12, Y1
-	VFMADD231PS  Y10, Y12, Y2
-	VFMADD231PS  Y11, Y12, Y3
-	VBROADCASTSS 256(R11), Y12
-	VFMADD231PS  Y8, Y12, Y4
-	VFMADD231PS  Y9, Y12, Y5
-	VFMADD231PS  Y10, Y12, Y6
-	VFMADD231PS  Y11, Y12, Y7
+	VFMADD231PS  Y9, Y8, Y1
+	VCVTPH2PS    32(R10), Y9
+	VFMADD231PS  Y9, Y8, Y2
+	VCVTPH2PS    48(R10), Y9
+	VFMADD231PS  Y9, Y8, Y3
+	VCVTPH2PS    64(R10), Y9
+	VFMADD231PS  Y9, Y8, Y4
+	VCVTPH2PS    80(R10), Y9
+	VFMADD231PS  Y9, Y8, Y5
+	VCVTPH2PS    96(R10), Y9
+	VFMADD231PS  Y9, Y8, Y6
+	VCVTPH2PS    112(R10), Y9
+	VFMADD231PS  Y9, Y8, Y7
 	ADDQ         $0x04, R11
 	ADDQ         R8, R10
 	DECQ         R12
-	JNZ          keys32
-	VMOVUPS      Y4, (R9)
-	VMOVUPS      Y5, 32(R9)
-	VMOVUPS      Y6, 64(R9)
-	VMOVUPS      Y7, 96(R9)
-	SUBQ         DI, R9
+	JNZ          keys64
 	VMOVUPS      Y0, (R9)
 	VMOVUPS      Y1, 32(R9)
 	VMOVUPS      Y2, 64(R9)
 	VMOVUPS      Y3, 96(R9)
+	VMOVUPS      Y4, 128(R9)
+	VMOVUPS      Y5, 160(R9)
+	VMOVUPS      Y6, 192(R9)
+	VMOVUPS      Y7, 224(R9)
+	ADDQ         $0x00000100, AX
+	ADDQ         $0x00000080, DX
+	SUBQ         $0x00000040, DI
+	JMP          dims64
+
+below64:
+dims16:
+	CMPQ    DI, $0x00000010
+	JL      below16
+	MOVQ    AX, R9
+	VMOVUPS (R9), Y0
+	VMOVUPS 32(R9), Y1
+	MOVQ    DX, R10
+	MOVQ    CX, R11
+	MOVQ    SI, R12
+
+keys16:
+	PREFETCHT1   (BX)
+	ADDQ         $0x00000020, BX
+	VBROADCASTSS (R11), Y2
+	VCVTPH2PS    (R10), Y3
+	VFMADD231PS  Y3, Y2, Y0
+	VCVTPH2PS    16(R10), Y3
+	VFMADD231PS  Y3, Y2, Y1
+	ADDQ         $0x04, R11
+	ADDQ         R8, R10
+	DECQ         R12
+	JNZ          keys16
+	VMOVUPS      Y0, (R9)
+	VMOVUPS      Y1, 32(R9)
+	ADDQ         $0x00000040, AX
+	ADDQ         $0x00000020, DX
+	SUBQ         $0x00000010, DI
+	JMP          dims16
+
+below16:
+dims8:
+	CMPQ    DI, $0x00000008
+	JL      below8
+	MOVQ    AX, R9
+	VMOVUPS (R9), Y0
+	MOVQ    DX, R10
+	MOVQ    CX, R11
+	MOVQ    SI, R12
+
+keys8:
+	PREFETCHT1   (BX)
+	ADDQ         $0x00000010, BX
+	VBROADCASTSS (R11), Y1
+	VCVTPH2PS    (R10), Y2
+	VFMADD231PS  Y2, Y1, Y0
+	ADDQ         $0x04, R11
+	ADDQ         R8, R10
+	DECQ         R12
+	JNZ          keys8
+	VMOVUPS      Y0, (R9)
+	ADDQ         $0x00000020, AX
+	ADDQ         $0x00000010, DX
+	SUBQ         $0x00000008, DI
+	JMP          dims8
+
+below8:
+	VZEROUPPER
+	RET
+
+// func accumulate2AVX2(acc *float32, p *float32, v *uint16, ahead *uint16, keys int, headDim int)
+// Requires: AVX, F16C, FMA3, MMX+
+TEXT ·accumulate2AVX2(SB), NOSPLIT, $0-48
+	MOVQ acc+0(FP), AX
+	MOVQ p+8(FP), CX
+	MOVQ v+16(FP), DX
+	MOVQ ahead+24(FP), BX
+	MOVQ keys+32(FP), SI
+	MOVQ headDim+40(FP), DI
+	MOVQ DI, R8
+	SHLQ $0x02, R8
+	MOVQ DI, R9
+	SHLQ $0x01, R9
+
+dims32:
+	CMPQ    DI, $0x00000020
+	JL      below32
+	MOVQ    AX, R10
+	VMOVUPS (R10), Y0
+	VMOVUPS 32(R10), Y1
+	VMOVUPS 64(R10), Y2
+	VMOVUPS 96(R10), Y3
+	ADDQ    R8, R10
+	VMOVUPS (R10), Y4
+	VMOVUPS 32(R10), Y5
+	VMOVUPS 64(R10), Y6
+	VMOVUPS 96(R10), Y7
+	MOVQ    DX, R11
+	MOVQ    CX, R12
+	MOVQ    SI, R13
+
+keys32:
+	PREFETCHT1   (BX)
+	ADDQ         $0x00000040, BX
+	VCVTPH2PS    (R11), Y8
+	VCVTPH2PS    16(R11), Y9
+	VCVTPH2PS    32(R11), Y10
+	VCVTPH2PS    48(R11), Y11
+	VBROADCASTSS (R12), Y12
+	VFMADD231PS  Y8, Y12, Y0
+	VFMADD231PS  Y9, Y12, Y1
+	VFMADD231PS  Y10, Y12, Y2
+	VFMADD231PS  Y11, Y12, Y3
+	VBROADCASTSS 256(R12), Y12
+	VFMADD231PS  Y8, Y12, Y4
+	VFMADD231PS  Y9, Y12, Y5
+	VFMADD231PS  Y10, Y12, Y6
+	VFMADD231PS  Y11, Y12, Y7
+	ADDQ         $0x04, R12
+	ADDQ         R9, R11
+	DECQ         R13
+	JNZ          keys32
+	VMOVUPS      Y4, (R10)
+	VMOVUPS      Y5, 32(R10)
+	VMOVUPS      Y6, 64(R10)
+	VMOVUPS      Y7, 96(R10)
+	SUBQ         R8, R10
+	VMOVUPS      Y0, (R10)
+	VMOVUPS      Y1, 32(R10)
+	VMOVUPS      Y2, 64(R10)
+	VMOVUPS      Y3, 96(R10)
 	ADDQ         $0x00000080, AX
 	ADDQ         $0x00000040, DX
-	SUBQ         $0x00000020, SI
+	SUBQ         $0x00000020, DI
 	JMP          dims32
 
 below32:
 dims8:
-	CMPQ    SI, $0x00000008
+	CMPQ    DI, $0x00000008
 	JL      below8
-	MOVQ    AX, R9
-	VMOVUPS (R9), Y0
-	ADDQ    DI, R9
-	VMOVUPS (R9), Y1
-	MOVQ    DX, R10
-	MOVQ    CX, R11
-	MOVQ    BX, R12
+	MOVQ    AX, R10
+	VMOVUPS (R10), Y0
+	ADDQ    R8, R10
+	VMOVUPS (R10), Y1
+	MOVQ    DX, R11
+	MOVQ    CX, R12
+	MOVQ    SI, R13
 
 keys8:
-	VCVTPH2PS    (R10), Y2
-	VBROADCASTSS (R11), Y3
+	PREFETCHT1   (BX)
+	ADDQ         $0x00000010, BX
+	VCVTPH2PS    (R11), Y2
+	VBROADCASTSS (R12), Y3
 	VFMADD231PS  Y2, Y3, Y0
-	VBROADCASTSS 256(R11), Y3
+	VBROADCASTSS 256(R12), Y3
 	VFMADD231PS  Y2, Y3, Y1
-	ADDQ         $0x04, R11
-	ADDQ         R8, R10
-	DECQ         R12
+	ADDQ         $0x04, R12
+	ADDQ         R9, R11
+	DECQ         R13
 	JNZ          keys8
-	VMOVUPS      Y1, (R9)
-	SUBQ         DI, R9
-	VMOVUPS      Y0, (R9)
+	VMOVUPS      Y1, (R10)
+	SUBQ         R8, R10
+	VMOVUPS      Y0, (R10)
 	ADDQ         $0x00000020, AX
 	ADDQ         $0x00000010, DX
-	SUBQ         $0x00000008, SI
+	SUBQ         $0x00000008, DI
 	JMP          dims8
 
 below8:
 	VZEROUPPER
 	RET
 
-// func accumulate3AVX2(acc *float32, p *float32, v *uint16, keys int, headDim int)
-// Requires: AVX, F16C, FMA3
-TEXT ·accumulate3AVX2(SB), NOSPLIT, $0-40
+// func accumulate3AVX2(acc *float32, p *float32, v *uint16, ahead *uint16, keys int, headDim int)
+// Requires: AVX, F16C, FMA3, MMX+
+TEXT ·accumulate3AVX2(SB), NOSPLIT, $0-48
 	MOVQ acc+0(FP), AX
 	MOVQ p+8(FP), CX
 	MOVQ v+16(FP), DX
-	MOVQ keys+24(FP), BX
-	MOVQ headDim+32(FP), SI
-	MOVQ SI, DI
-	SHLQ $0x02, DI
-	MOVQ SI, R8
-	SHLQ $0x01, R8
+	MOVQ ahead+24(FP), BX
+	MOVQ keys+32(FP), SI
+	MOVQ headDim+40(FP), DI
+	MOVQ DI, R8
+	SHLQ $0x02, R8
+	MOVQ DI, R9
+	SHLQ $0x01, R9
 
 dims24:
-	CMPQ    SI, $0x00000018
+	CMPQ    DI, $0x00000018
 	JL      below24
-	MOVQ    AX, R9
-	VMOVUPS (R9), Y0
-	VMOVUPS 32(R9), Y1
-	VMOVUPS 64(R9), Y2
-	ADDQ    DI, R9
-	VMOVUPS (R9), Y3
-	VMOVUPS 32(R9), Y4
-	VMOVUPS 64(R9), Y5
-	ADDQ    DI, R9
-	VMOVUPS (R9), Y6
-	VMOVUPS 32(R9), Y7
-	VMOVUPS 64(R9), Y8
-	MOVQ    DX, R10
-	MOVQ    CX, R11
-	MOVQ    BX, R12
+	MOVQ    AX, R10
+	VMOVUPS (R10), Y0
+	VMOVUPS 32(R10), Y1
+	VMOVUPS 64(R10), Y2
+	ADDQ    R8, R10
+	VMOVUPS (R10), Y3
+	VMOVUPS 32(R10), Y4
+	VMOVUPS 64(R10), Y5
+	ADDQ    R8, R10
+	VMOVUPS (R10), Y6
+	VMOVUPS 32(R10), Y7
+	VMOVUPS 64(R10), Y8
+	MOVQ    DX, R11
+	MOVQ    CX, R12
+	MOVQ    SI, R13
 
 keys24:
-	VCVTPH2PS    (R10), Y9
-	VCVTPH2PS    16(R10), Y10
-	VCVTPH2PS    32(R10), Y11
-	VBROADCASTSS (R11), Y12
+	PREFETCHT1   (BX)
+	ADDQ         $0x00000030, BX
+	VCVTPH2PS    (R11), Y9
+	VCVTPH2PS    16(R11), Y10
+	VCVTPH2PS    32(R11), Y11
+	VBROADCASTSS (R12), Y12
 	VFMADD231PS  Y9, Y12, Y0
 	VFMADD231PS  Y10, Y12, Y1
 	VFMADD231PS  Y11, Y12, Y2
-	VBROADCASTSS 256(R11), Y12
+	VBROADCASTSS 256(R12), Y12
 	VFMADD231PS  Y9, Y12, Y3
 	VFMADD231PS  Y10, Y12, Y4
 	VFMADD231PS  Y11, Y12, Y5
-	VBROADCASTSS 512(R11), Y12
+	VBROADCASTSS 512(R12), Y12
 	VFMADD231PS  Y9, Y12, Y6
 	VFMADD231PS  Y10, Y12, Y7
 	VFMADD231PS  Y11, Y12, Y8
-	ADDQ         $0x04, R11
-	ADDQ         R8, R10
-	DECQ         R12
+	ADDQ         $0x04, R12
+	ADDQ         R9, R11
+	DECQ         R13
 	JNZ          keys24
-	VMOVUPS      Y6, (R9)
-	VMOVUPS      Y7, 32(R9)
-	VMOVUPS      Y8, 64(R9)
-	SUBQ         DI, R9
-	VMOVUPS      Y3, (R9)
-	VMOVUPS      Y4, 32(R9)
-	VMOVUPS      Y5, 64(R9)
-	SUBQ         DI, R9
-	VMOVUPS      Y0, (R9)
-	VMOVUPS      Y1, 32(R9)
-	VMOVUPS      Y2, 64(R9)
+	VMOVUPS      Y6, (R10)
+	VMOVUPS      Y7, 32(R10)
+	VMOVUPS      Y8, 64(R10)
+	SUBQ         R8, R10
+	VMOVUPS      Y3, (R10)
+	VMOVUPS      Y4, 32(R10)
+	VMOVUPS      Y5, 64(R10)
+	SUBQ         R8, R10
+	VMOVUPS      Y0, (R10)
+	VMOVUPS      Y1, 32(R10)
+	VMOVUPS      Y2, 64(R10)
 	ADDQ         $0x00000060, AX
 	ADDQ         $0x00000030, DX
-	SUBQ         $0x00000018, SI
+	SUBQ         $0x00000018, DI
 	JMP          dims24
 
 below24:
 dims8:
-	CMPQ    SI, $0x00000008
+	CMPQ    DI, $0x00000008
 	JL      below8
-	MOVQ    AX, R9
-	VMOVUPS (R9), Y0
-	ADDQ    DI, R9
-	VMOVUPS (R9), Y1
-	ADDQ    DI, R9
-	VMOVUPS (R9), Y2
-	MOVQ    DX, R10
-	MOVQ    CX, R11
-	MOVQ    BX, R12
+	MOVQ    AX, R10
+	VMOVUPS (R10), Y0
+	ADDQ    R8, R10
+	VMOVUPS (R10), Y1
+	ADDQ    R8, R10
+	VMOVUPS (R10), Y2
+	MOVQ    DX, R11
+	MOVQ    CX, R12
+	MOVQ    SI, R13
 
 keys8:
-	VCVTPH2PS    (R10), Y3
-	VBROADCASTSS (R11), Y4
+	PREFETCHT1   (BX)
+	ADDQ         $0x00000010, BX
+	VCVTPH2PS    (R11), Y3
+	VBROADCASTSS (R12), Y4
 	VFMADD231PS  Y3, Y4, Y0
-	VBROADCASTSS 256(R11), Y4
+	VBROADCASTSS 256(R12), Y4
 	VFMADD231PS  Y3, Y4, Y1
-	VBROADCASTSS 512(R11), Y4
+	VBROADCASTSS 512(R12), Y4
 	VFMADD231PS  Y3, Y4, Y2
-	ADDQ         $0x04, R11
-	ADDQ         R8, R10
-	DECQ         R12
+	ADDQ         $0x04, R12
+	ADDQ         R9, R11
+	DECQ         R13
 	JNZ          keys8
-	VMOVUPS      Y2, (R9)
-	SUBQ         DI, R9
-	VMOVUPS      Y1, (R9)
-	SUBQ         DI, R9
-	VMOVUPS      Y0, (R9)
+	VMOVUPS      Y2, (R10)
+	SUBQ         R8, R10
+	VMOVUPS      Y1, (R10)
+	SUBQ         R8, R10
+	VMOVUPS      Y0, (R10)
 	ADDQ         $0x00000020, AX
 	ADDQ         $0x00000010, DX
-	SUBQ         $0x00000008, SI
+	SUBQ         $0x00000008, DI
 	JMP          dims8
 
 below8:
 	VZEROUPPER
 	RET
 
-// func accumulate4AVX2(acc *float32, p *float32, v *uint16, keys int, headDim int)
-// Requires: AVX, F16C, FMA3
-TEXT ·accumulate4AVX2(SB), NOSPLIT, $0-40
+// func accumulate4AVX2(acc *float32, p *float32, v *uint16, ahead *uint16, keys int, headDim int)
+// Requires: AVX, F16C, FMA3, MMX+
+TEXT ·accumulate4AVX2(SB), NOSPLIT, $0-48
 	MOVQ acc+0(FP), AX
 	MOVQ p+8(FP), CX
 	MOVQ v+16(FP), DX
-	MOVQ keys+24(FP), BX
-	MOVQ headDim+32(FP), SI
-	MOVQ SI, DI
-	SHLQ $0x02, DI
-	MOVQ SI, R8
-	SHLQ $0x01, R8
+	MOVQ ahead+24(FP), BX
+	MOVQ keys+32(FP), SI
+	MOVQ headDim+40(FP), DI
+	MOVQ DI, R8
+	SHLQ $0x02, R8
+	MOVQ DI, R9
+	SHLQ $0x01, R9
 
 dims16:
-	CMPQ    SI, $0x00000010
+	CMPQ    DI, $0x00000010
 	JL      below16
-	MOVQ    AX, R9
-	VMOVUPS (R9), Y0
-	VMOVUPS 32(R9), Y1
-	ADDQ    DI, R9
-	VMOVUPS (R9), Y2
-	VMOVUPS 32(R9), Y3
-	ADDQ    DI, R9
-	VMOVUPS (R9), Y4
-	VMOVUPS 32(R9), Y5
-	ADDQ    DI, R9
-	VMOVUPS (R9), Y6
-	VMOVUPS 32(R9), Y7
-	MOVQ    DX, R10
-	MOVQ    CX, R11
-	MOVQ    BX, R12
+	MOVQ    AX, R10
+	VMOVUPS (R10), Y0
+	VMOVUPS 32(R10), Y1
+	ADDQ    R8, R10
+	VMOVUPS (R10), Y2
+	VMOVUPS 32(R10), Y3
+	ADDQ    R8, R10
+	VMOVUPS (R10), Y4
+	VMOVUPS 32(R10), Y5
+	ADDQ    R8, R10
+	VMOVUPS (R10), Y6
+	VMOVUPS 32(R10), Y7
+	MOVQ    DX, R11
+	MOVQ    CX, R12
+	MOVQ    SI, R13
 
 keys16:
-	VCVTPH2PS    (R10), Y8
-	VCVTPH2PS    16(R10), Y9
-	VBROADCASTSS (R11), Y10
+	PREFETCHT1   (BX)
+	ADDQ         $0x00000020, BX
+	VCVTPH2PS    (R11), Y8
+	VCVTPH2PS    16(R11), Y9
+	VBROADCASTSS (R12), Y10
 	VFMADD231PS  Y8, Y10, Y0
 	VFMADD231PS  Y9, Y10, Y1
-	VBROADCASTSS 256(R11), Y10
+	VBROADCASTSS 256(R12), Y10
 	VFMADD231PS  Y8, Y10, Y2
 	VFMADD231PS  Y9, Y10, Y3
-	VBROADCASTSS 512(R11), Y10
+	VBROADCASTSS 512(R12), Y10
 	VFMADD231PS  Y8, Y10, Y4
 	VFMADD231PS  Y9, Y10, Y5
-	VBROADCASTSS 768(R11), Y10
+	VBROADCASTSS 768(R12), Y10
 	VFMADD231PS  Y8, Y10, Y6
 	VFMADD231PS  Y9, Y10, Y7
-	ADDQ         $0x04, R11
-	ADDQ         R8, R10
-	DECQ         R12
+	ADDQ         $0x04, R12
+	ADDQ         R9, R11
+	DECQ         R13
 	JNZ          keys16
-	VMOVUPS      Y6, (R9)
-	VMOVUPS      Y7, 32(R9)
-	SUBQ         DI, R9
-	VMOVUPS      Y4, (R9)
-	VMOVUPS      Y5, 32(R9)
-	SUBQ         DI, R9
-	VMOVUPS      Y2, (R9)
-	VMOVUPS      Y3, 32(R9)
-	SUBQ         DI, R9
-	VMOVUPS      Y0, (R9)
-	VMOVUPS      Y1, 32(R9)
+	VMOVUPS      Y6, (R10)
+	VMOVUPS      Y7, 32(R10)
+	SUBQ         R8, R10
+	VMOVUPS      Y4, (R10)
+	VMOVUPS      Y5, 32(R10)
+	SUBQ         R8, R10
+	VMOVUPS      Y2, (R10)
+	VMOVUPS      Y3, 32(R10)
+	SUBQ         R8, R10
+	VMOVUPS      Y0, (R10)
+	VMOVUPS      Y1, 32(R10)
 	ADDQ         $0x00000040, AX
 	ADDQ         $0x00000020, DX
-	SUBQ         $0x00000010, SI
+	SUBQ         $0x00000010, DI
 	JMP          dims16
 
 below16:
 dims8:
-	CMPQ    SI, $0x00000008
+	CMPQ    DI, $0x00000008
 	JL      below8
-	MOVQ    AX, R9
-	VMOVUPS (R9), Y0
-	ADDQ    DI, R9
-	VMOVUPS (R9), Y1
-	ADDQ    DI, R9
-	VMOVUPS (R9), Y2
-	ADDQ    DI, R9
-	VMOVUPS (R9), Y3
-	MOVQ    DX, R10
-	MOVQ    CX, R11
-	MOVQ    BX, R12
+	MOVQ    AX, R10
+	VMOVUPS (R10), Y0
+	ADDQ    R8, R10
+	VMOVUPS (R10), Y1
+	ADDQ    R8, R10
+	VMOVUPS (R10), Y2
+	ADDQ    R8, R10
+	VMOVUPS (R10), Y3
+	MOVQ    DX, R11
+	MOVQ    CX, R12
+	MOVQ    SI, R13
 
 keys8:
-	VCVTPH2PS    (R10), Y4
-	VBROADCASTSS (R11), Y5
+	PREFETCHT1   (BX)
+	ADDQ         $0x00000010, BX
+	VCVTPH2PS    (R11), Y4
+	VBROADCASTSS (R12), Y5
 	VFMADD231PS  Y4, Y5, Y0
-	VBROADCASTSS 256(R11), Y5
+	VBROADCASTSS 256(R12), Y5
 	VFMADD231PS  Y4, Y5, Y1
-	VBROADCASTSS 512(R11), Y5
+	VBROADCASTSS 512(R12), Y5
 	VFMADD231PS  Y4, Y5, Y2
-	VBROADCASTSS 768(R11), Y5
+	VBROADCASTSS 768(R12), Y5
 	VFMADD231PS  Y4, Y5, Y3
-	ADDQ         $0x04, R11
-	ADDQ         R8, R10
-	DECQ         R12
+	ADDQ         $0x04, R12
+	ADDQ         R9, R11
+	DECQ         R13
 	JNZ          keys8
-	VMOVUPS      Y3, (R9)
-	SUBQ         DI, R9
-	VMOVUPS      Y2, (R9)
-	SUBQ         DI, R9
-	VMOVUPS      Y1, (R9)
-	SUBQ         DI, R9
-	VMOVUPS      Y0, (R9)
+	VMOVUPS      Y3, (R10)
+	SUBQ         R8, R10
+	VMOVUPS      Y2, (R10)
+	SUBQ         R8, R10
+	VMOVUPS      Y1, (R10)
+	SUBQ         R8, R10
+	VMOVUPS      Y0, (R10)
 	ADDQ         $0x00000020, AX
 	ADDQ         $0x00000010, DX
-	SUBQ         $0x00000008, SI
+	SUBQ         $0x00000008, DI
 	JMP          dims8
 
 below8:
 	VZEROUPPER
 	RET
 
-// func accumulate6AVX2(acc *float32, p *float32, v *uint16, keys int, headDim int)
-// Requires: AVX, F16C, FMA3
-TEXT ·accumulate6AVX2(SB), NOSPLIT, $0-40
+// func accumulate6AVX2(acc *float32, p *float32, v *uint16, ahead *uint16, keys int, headDim int)
+// Requires: AVX, F16C, FMA3, MMX+
+TEXT ·accumulate6AVX2(SB), NOSPLIT, $0-48
 	MOVQ acc+0(FP), AX
 	MOVQ p+8(FP), CX
 	MOVQ v+16(FP), DX
-	MOVQ keys+24(FP), BX
-	MOVQ headDim+32(FP), SI
-	MOVQ SI, DI
-	SHLQ $0x02, DI
-	MOVQ SI, R8
-	SHLQ $0x01, R8
+	MOVQ ahead+24(FP), BX
+	MOVQ keys+32(FP), SI
+	MOVQ headDim+40(FP), DI
+	MOVQ DI, R8
+	SHLQ $0x02, R8
+	MOVQ DI, R9
+	SHLQ $0x01, R9
 
 dims16:
-	CMPQ    SI, $0x00000010
+	CMPQ    DI, $0x00000010
 	JL      below16
-	MOVQ    AX, R9
-	VMOVUPS (R9), Y0
-	VMOVUPS 32(R9), Y1
-	ADDQ    DI, R9
-	VMOVUPS (R9), Y2
-	VMOVUPS 32(R9), Y3
-	ADDQ    DI, R9
-	VMOVUPS (R9), Y4
-	VMOVUPS 32(R9), Y5
-	ADDQ    DI, R9
-	VMOVUPS (R9), Y6
-	VMOVUPS 32(R9), Y7
-	ADDQ    DI, R9
-	VMOVUPS (R9), Y8
-	VMOVUPS 32(R9), Y9
-	ADDQ    DI, R9
-	VMOVUPS (R9), Y10
-	VMOVUPS 32(R9), Y11
-	MOVQ    DX, R10
-	MOVQ    CX, R11
-	MOVQ    BX, R12
+	MOVQ    AX, R10
+	VMOVUPS (R10), Y0
+	VMOVUPS 32(R10), Y1
+	ADDQ    R8, R10
+	VMOVUPS (R10), Y2
+	VMOVUPS 32(R10), Y3
+	ADDQ    R8, R10
+	VMOVUPS (R10), Y4
+	VMOVUPS 32(R10), Y5
+	ADDQ    R8, R10
+	VMOVUPS (R10), Y6
+	VMOVUPS 32(R10), Y7
+	ADDQ    R8, R10
+	VMOVUPS (R10), Y8
+	VMOVUPS 32(R10), Y9
+	ADDQ    R8, R10
+	VMOVUPS (R10), Y10
+	VMOVUPS 32(R10), Y11
+	MOVQ    DX, R11
+	MOVQ    CX, R12
+	MOVQ    SI, R13
 
 keys16:
-	VCVTPH2PS    (R10), Y12
-	VCVTPH2PS    16(R10), Y13
-	VBROADCASTSS (R11), Y14
+	PREFETCHT1   (BX)
+	ADDQ         $0x00000020, BX
+	VCVTPH2PS    (R11), Y12
+	VCVTPH2PS    16(R11), Y13
+	VBROADCASTSS (R12), Y14
 	VFMADD231PS  Y12, Y14, Y0
 	VFMADD231PS  Y13, Y14, Y1
-	VBROADCASTSS 256(R11), Y14
+	VBROADCASTSS 256(R12), Y14
 	VFMADD231PS  Y12, Y14, Y2
 	VFMADD231PS  Y13, Y14, Y3
-	VBROADCASTSS 512(R11), Y14
+	VBROADCASTSS 512(R12), Y14
 	VFMADD231PS  Y12, Y14, Y4
 	VFMADD231PS  Y13, Y14, Y5
-	VBROADCASTSS 768(R11), Y14
+	VBROADCASTSS 768(R12), Y14
 	VFMADD231PS  Y12, Y14, Y6
 	VFMADD231PS  Y13, Y14, Y7
-	VBROADCASTSS 1024(R11), Y14
+	VBROADCASTSS 1024(R12), Y14
 	VFMADD231PS  Y12, Y14, Y8
 	VFMADD231PS  Y13, Y14, Y9
-	VBROADCASTSS 1280(R11), Y14
+	VBROADCASTSS 1280(R12), Y14
 	VFMADD231PS  Y12, Y14, Y10
 	VFMADD231PS  Y13, Y14, Y11
-	ADDQ         $0x04, R11
-	ADDQ         R8, R10
-	DECQ         R12
+	ADDQ         $0x04, R12
+	ADDQ         R9, R11
+	DECQ         R13
 	JNZ          keys16
-	VMOVUPS      Y10, (R9)
-	VMOVUPS      Y11, 32(R9)
-	SUBQ         DI, R9
-	VMOVUPS      Y8, (R9)
-	VMOVUPS      Y9, 32(R9)
-	SUBQ         DI, R9
-	VMOVUPS      Y6, (R9)
-	VMOVUPS      Y7, 32(R9)
-	SUBQ         DI, R9
-	VMOVUPS      Y4, (R9)
-	VMOVUPS      Y5, 32(R9)
-	SUBQ         DI, R9
-	VMOVUPS      Y2, (R9)
-	VMOVUPS      Y3, 32(R9)
-	SUBQ         DI, R9
-	VMOVUPS      Y0, (R9)
-	VMOVUPS      Y1, 32(R9)
+	VMOVUPS      Y10, (R10)
+	VMOVUPS      Y11, 32(R10)
+	SUBQ         R8, R10
+	VMOVUPS      Y8, (R10)
+	VMOVUPS      Y9, 32(R10)
+	SUBQ         R8, R10
+	VMOVUPS      Y6, (R10)
+	VMOVUPS      Y7, 32(R10)
+	SUBQ         R8, R10
+	VMOVUPS      Y4, (R10)
+	VMOVUPS      Y5, 32(R10)
+	SUBQ         R8, R10
+	VMOVUPS      Y2, (R10)
+	VMOVUPS      Y3, 32(R10)
+	SUBQ         R8, R10
+	VMOVUPS      Y0, (R10)
+	VMOVUPS      Y1, 32(R10)
 	ADDQ         $0x00000040, AX
 	ADDQ         $0x00000020, DX
-	SUBQ         $0x00000010, SI
+	SUBQ         $0x00000010, DI
 	JMP          dims16
 
 below16:
 dims8:
-	CMPQ    SI, $0x00000008
+	CMPQ    DI, $0x00000008
 	JL      below8
-	MOVQ    AX, R9
-	VMOVUPS (R9), Y0
-	ADDQ    DI, R9
-	VMOVUPS (R9), Y1
-	ADDQ    DI, R9
-	VMOVUPS (R9), Y2
-	ADDQ    DI, R9
-	VMOVUPS (R9), Y3
-	ADDQ    DI, R9
-	VMOVUPS (R9), Y4
-	ADDQ    DI, R9
-	VMOVUPS (R9), Y5
-	MOVQ    DX, R10
-	MOVQ    CX, R11
-	MOVQ    BX, R12
+	MOVQ    AX, R10
+	VMOVUPS (R10), Y0
+	ADDQ    R8, R10
+	VMOVUPS (R10), Y1
+	ADDQ    R8, R10
+	VMOVUPS (R10), Y2
+	ADDQ    R8, R10
+	VMOVUPS (R10), Y3
+	ADDQ    R8, R10
+	VMOVUPS (R10), Y4
+	ADDQ    R8, R10
+	VMOVUPS (R10), Y5
+	MOVQ    DX, R11
+	MOVQ    CX, R12
+	MOVQ    SI, R13
 
 keys8:
-	VCVTPH2PS    (R10), Y6
-	VBROADCASTSS (R11), Y7
+	PREFETCHT1   (BX)
+	ADDQ         $0x00000010, BX
+	VCVTPH2PS    (R11), Y6
+	VBROADCASTSS (R12), Y7
 	VFMADD231PS  Y6, Y7, Y0
-	VBROADCASTSS 256(R11), Y7
+	VBROADCASTSS 256(R12), Y7
 	VFMADD231PS  Y6, Y7, Y1
-	VBROADCASTSS 512(R11), Y7
+	VBROADCASTSS 512(R12), Y7
 	VFMADD231PS  Y6, Y7, Y2
-	VBROADCASTSS 768(R11), Y7
+	VBROADCASTSS 768(R12), Y7
 	VFMADD231PS  Y6, Y7, Y3
-	VBROADCASTSS 1024(R11), Y7
+	VBROADCASTSS 1024(R12), Y7
 	VFMADD231PS  Y6, Y7, Y4
-	VBROADCASTSS 1280(R11), Y7
+	VBROADCASTSS 1280(R12), Y7
 	VFMADD231PS  Y6, Y7, Y5
-	ADDQ         $0x04, R11
-	ADDQ         R8, R10
-	DECQ         R12
+	ADDQ         $0x04, R12
+	ADDQ         R9, R11
+	DECQ         R13
 	JNZ          keys8
-	VMOVUPS      Y5, (R9)
-	SUBQ         DI, R9
-	VMOVUPS      Y4, (R9)
-	SUBQ         DI, R9
-	VMOVUPS      Y3, (R9)
-	SUBQ         DI, R9
-	VMOVUPS      Y2, (R9)
-	SUBQ         DI, R9
-	VMOVUPS      Y1, (R9)
-	SUBQ         DI, R9
-	VMOVUPS      Y0, (R9)
+	VMOVUPS      Y5, (R10)
+	SUBQ         R8, R10
+	VMOVUPS      Y4, (R10)
+	SUBQ         R8, R10
+	VMOVUPS      Y3, (R10)
+	SUBQ         R8, R10
+	VMOVUPS      Y2, (R10)
+	SUBQ         R8, R10
+	VMOVUPS      Y1, (R10)
+	SUBQ         R8, R10
+	VMOVUPS      Y0, (R10)
 	ADDQ         $0x00000020, AX
 	ADDQ         $0x00000010, DX
-	SUBQ         $0x00000008, SI
+	SUBQ         $0x00000008, DI
 	JMP          dims8
 
 below8:

@@ -125,27 +125,27 @@ func rotateInterleavedAVX2(x *float32, heads int, headDim int, cos *float32, sin
 // scores1AVX2 computes s[t][j] = q[t]·k[j] for 1 queries; keys are rounded up to a multiple of 8. Scalar twin: scores.
 //
 //go:noescape
-func scores1AVX2(s *float32, q *float32, k *uint16, keys int, headDim int)
+func scores1AVX2(s *float32, q *float32, k *uint16, ahead *uint16, keys int, headDim int)
 
 // scores2AVX2 computes s[t][j] = q[t]·k[j] for 2 queries; keys are rounded up to a multiple of 8. Scalar twin: scores.
 //
 //go:noescape
-func scores2AVX2(s *float32, q *float32, k *uint16, keys int, headDim int)
+func scores2AVX2(s *float32, q *float32, k *uint16, ahead *uint16, keys int, headDim int)
 
 // scores3AVX2 computes s[t][j] = q[t]·k[j] for 3 queries; keys are rounded up to a multiple of 8. Scalar twin: scores.
 //
 //go:noescape
-func scores3AVX2(s *float32, q *float32, k *uint16, keys int, headDim int)
+func scores3AVX2(s *float32, q *float32, k *uint16, ahead *uint16, keys int, headDim int)
 
 // scores4AVX2 computes s[t][j] = q[t]·k[j] for 4 queries; keys are rounded up to a multiple of 8. Scalar twin: scores.
 //
 //go:noescape
-func scores4AVX2(s *float32, q *float32, k *uint16, keys int, headDim int)
+func scores4AVX2(s *float32, q *float32, k *uint16, ahead *uint16, keys int, headDim int)
 
 // scores6AVX2 computes s[t][j] = q[t]·k[j] for 6 queries; keys are rounded up to a multiple of 8. Scalar twin: scores.
 //
 //go:noescape
-func scores6AVX2(s *float32, q *float32, k *uint16, keys int, headDim int)
+func scores6AVX2(s *float32, q *float32, k *uint16, ahead *uint16, keys int, headDim int)
 
 // softmaxAVX2 turns the first n of 64 scores into e^(s-m), the others into 0. Scalar twin: softmax.
 //
@@ -155,24 +155,24 @@ func softmaxAVX2(s *float32, n int, old float32) (m float32, sum float32)
 // accumulate1AVX2 computes acc[t] += Σ p[t][j]·v[j] for 1 queries, term after term. Scalar twin: accumulate.
 //
 //go:noescape
-func accumulate1AVX2(acc *float32, p *float32, v *uint16, keys int, headDim int)
+func accumulate1AVX2(acc *float32, p *float32, v *uint16, ahead *uint16, keys int, headDim int)
 
 // accumulate2AVX2 computes acc[t] += Σ p[t][j]·v[j] for 2 queries, term after term. Scalar twin: accumulate.
 //
 //go:noescape
-func accumulate2AVX2(acc *float32, p *float32, v *uint16, keys int, headDim int)
+func accumulate2AVX2(acc *float32, p *float32, v *uint16, ahead *uint16, keys int, headDim int)
 
 // accumulate3AVX2 computes acc[t] += Σ p[t][j]·v[j] for 3 queries, term after term. Scalar twin: accumulate.
 //
 //go:noescape
-func accumulate3AVX2(acc *float32, p *float32, v *uint16, keys int, headDim int)
+func accumulate3AVX2(acc *float32, p *float32, v *uint16, ahead *uint16, keys int, headDim int)
 
 // accumulate4AVX2 computes acc[t] += Σ p[t][j]·v[j] for 4 queries, term after term. Scalar twin: accumulate.
 //
 //go:noescape
-func accumulate4AVX2(acc *float32, p *float32, v *uint16, keys int, headDim int)
+func accumulate4AVX2(acc *float32, p *float32, v *uint16, ahead *uint16, keys int, headDim int)
 
 // accumulate6AVX2 computes acc[t] += Σ p[t][j]·v[j] for 6 queries, term after term. Scalar twin: accumulate.
 //
 //go:noescape
-func accumulate6AVX2(acc *float32, p *float32, v *uint16, keys int, headDim int)
+func accumulate6AVX2(acc *float32, p *float32, v *uint16, ahead *uint16, keys int, headDim int)

@@ -1,0 +1,57 @@
+package kernel
+
+import (
+	"fmt"
+	"testing"
+	"unsafe"
+)
+
+// BenchmarkRead is what one thread reads of memory (Max does next to nothing else): the bound of a decoded token's attention.
+func BenchmarkRead(b *testing.B) {
+	const n = 64 << 20
+	x := unsafe.Slice((*float32)(unsafe.Pointer(unsafe.SliceData(bigWeights(b, 4*n)))), n)
+	k := Variants()[0]
+	b.SetBytes(int64(4 * len(x)))
+	for b.Loop() {
+		k.Max(x)
+	}
+}
+
+// BenchmarkAttention: a decoded token's reads against memory (MB/s), a prompt's arithmetic (GFLOPS). One thread.
+func BenchmarkAttention(b *testing.B) {
+	rng := newRand(b)
+	for _, k := range Variants()[:1] {
+		for _, c := range []struct{ headDim, group, positions, tokens int }{
+			{128, 1, 256, 1}, {128, 4, 256, 1}, {128, 8, 256, 1}, {128, 1, 1 << 17, 1}, {128, 4, 1 << 17, 1}, {128, 8, 1 << 17, 1}, {64, 8, 1 << 17, 1},
+			{64, 1, 512, 48}, {64, 4, 512, 12}, {128, 1, 512, 48}, {128, 4, 512, 12}, {128, 4, 4096, 12}, {80, 1, 512, 48},
+		} {
+			b.Run(fmt.Sprintf("%s/dim=%d/group=%d/positions=%d/tokens=%d", k.Name, c.headDim, c.group, c.positions, c.tokens), func(b *testing.B) {
+				s := newSequence(rng, c.headDim, c.group, c.positions, c.tokens)
+				s.kv.K, s.kv.V = inHugePages(b, s.kv.K), inHugePages(b, s.kv.V)
+				n := c.tokens * c.group
+				p := NewPartial(make([]float32, PartialLen(n, c.headDim)), n, c.headDim)
+				for b.Loop() {
+					for chunk := range Chunks(c.positions) {
+						k.AttendChunk(p, s.q, &s.kv, s.visible, chunk)
+					}
+				}
+				if c.tokens == 1 {
+					b.SetBytes(int64(2 * 2 * c.positions * c.headDim))
+				}
+				flops := 0.0
+				for _, v := range s.visible {
+					flops += 4 * float64(v) * float64(c.headDim*c.group)
+				}
+				b.ReportMetric(flops*float64(b.N)/b.Elapsed().Seconds()/1e9, "GFLOPS")
+			})
+		}
+	}
+}
+
+// inHugePages is a copy of x as the device holds a cache.
+func inHugePages(b *testing.B, x []uint16) []uint16 {
+	m := bigWeights(b, 2*len(x))
+	y := unsafe.Slice((*uint16)(unsafe.Pointer(unsafe.SliceData(m))), len(x))
+	copy(y, x)
+	return y
+}
