@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"testing"
 	"unsafe"
+
+	"github.com/powerinfer-go/powerinfer/internal/compute"
 )
 
 // BenchmarkRead is what one thread reads of memory (Max does next to nothing else): the bound of a decoded token's attention.
@@ -22,8 +24,19 @@ func BenchmarkAttention(b *testing.B) {
 	rng := newRand(b)
 	for _, k := range Variants()[:1] {
 		for _, c := range []struct{ headDim, group, positions, tokens int }{
-			{128, 1, 256, 1}, {128, 4, 256, 1}, {128, 8, 256, 1}, {128, 1, 1 << 17, 1}, {128, 4, 1 << 17, 1}, {128, 8, 1 << 17, 1}, {64, 8, 1 << 17, 1},
-			{64, 1, 512, 48}, {64, 4, 512, 12}, {128, 1, 512, 48}, {128, 4, 512, 12}, {128, 4, 4096, 12}, {80, 1, 512, 48},
+			{128, 1, 256, 1},
+			{128, 4, 256, 1},
+			{128, 8, 256, 1},
+			{128, 1, 1 << 17, 1},
+			{128, 4, 1 << 17, 1},
+			{128, 8, 1 << 17, 1},
+			{64, 8, 1 << 17, 1},
+			{64, 1, 512, 48},
+			{64, 4, 512, 12},
+			{128, 1, 512, 48},
+			{128, 4, 512, 12},
+			{128, 4, 4096, 12},
+			{80, 1, 512, 48},
 		} {
 			b.Run(fmt.Sprintf("%s/dim=%d/group=%d/positions=%d/tokens=%d", k.Name, c.headDim, c.group, c.positions, c.tokens), func(b *testing.B) {
 				s := newSequence(rng, c.headDim, c.group, c.positions, c.tokens)
@@ -54,4 +67,45 @@ func inHugePages(b *testing.B, x []uint16) []uint16 {
 	y := unsafe.Slice((*uint16)(unsafe.Pointer(unsafe.SliceData(m))), len(x))
 	copy(y, x)
 	return y
+}
+
+// BenchmarkRow: rows of 4096 in the cache; B/s counts each operand once. Copy is the bound.
+func BenchmarkRow(b *testing.B) {
+	const n = 4096
+	rng := newRand(b)
+	x, y, w := normals(rng, n), normals(rng, n), normals(rng, n)
+	h := make([]uint16, n)
+	cos, sin := make([]float32, 64), make([]float32, 64)
+	for _, k := range Variants() {
+		for _, c := range []struct {
+			name     string
+			operands int64
+			run      func()
+		}{
+			{"Copy", 2, func() { copy(y, x) }},
+			{"Add", 3, func() { k.Add(y, x) }},
+			{"RMSNorm", 3, func() { k.RMSNorm(y, x, w, 1e-5) }},
+			{"LayerNorm", 3, func() { k.LayerNorm(y, x, w, nil, 1e-5) }},
+			{"SiLU", 3, func() { k.Activate(y, x, w, compute.Activation{Kind: compute.SiLU}) }},
+			{"GELU", 3, func() { k.Activate(y, x, w, compute.Activation{Kind: compute.GELU}) }},
+			{"ReLU", 3, func() { k.Activate(y, x, w, compute.Activation{Kind: compute.ReLU}) }},
+			{"Rotate", 2, func() { k.Rotate(x, 128, cos, sin, compute.Halves) }},
+			{"RotateInterleaved", 2, func() { k.Rotate(x, 128, cos, sin, compute.Interleaved) }},
+			{"ToF16", 2, func() { k.ToF16(h, w) }},
+			{"Max", 1, func() { k.Max(w) }},
+		} {
+			b.Run(k.Name+"/"+c.name, func(b *testing.B) {
+				b.SetBytes(4 * n * c.operands)
+				for b.Loop() {
+					c.run()
+				}
+			})
+		}
+	}
+	b.Run("LogSumExp/32000", func(b *testing.B) {
+		logits := normals(rng, 32000)
+		for b.Loop() {
+			Variants()[0].LogSumExp(logits)
+		}
+	})
 }
