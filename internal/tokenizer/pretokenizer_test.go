@@ -1,0 +1,108 @@
+package tokenizer
+
+import (
+	"math/rand/v2"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+	"unicode/utf8"
+)
+
+// The published expressions in the syntax of Go's regexp package, which prefers alternatives like theirs. It has no
+// look-ahead: \s+(?!\S)|\s+ is \s+ here, and what the look-ahead gives back is cut off the match (see matches).
+const (
+	white      = `\t-\r\x{85}\p{Z}` // \s over Unicode
+	gpt2Syntax = `'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^` + white + `\p{L}\p{N}]+|[` + white + `]+`
+	llamaHead  = `(?:'[sS]|'[tT]|'[rR][eE]|'[vV][eE]|'[mM]|'[lL][lL]|'[dD])|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}`
+	llamaTail  = `| ?[^` + white + `\p{L}\p{N}]+[\r\n]*|[` + white + `]*[\r\n]+|[` + white + `]+`
+)
+
+// matches cuts text into an expression's matches and what lies between them.
+func matches(re *regexp.Regexp, text string) []string {
+	var words []string
+	for text != "" {
+		at := re.FindStringIndex(text)
+		if at == nil {
+			return append(words, text)
+		}
+		if at[0] > 0 {
+			words = append(words, text[:at[0]])
+		}
+		word := text[at[0]:at[1]]
+		if givesBack(re, word) && at[1] < len(text) {
+			if _, last := utf8.DecodeLastRuneInString(word); last < len(word) {
+				word = word[:len(word)-last]
+			}
+		}
+		words = append(words, word)
+		text = text[at[0]+len(word):]
+	}
+	return words
+}
+
+// givesBack reports whether word is a match of \s+(?!\S), which leaves the last blank before a word to it. A match
+// that ends with a newline is one of \s*[\r\n]+ where the expression has that.
+func givesBack(re *regexp.Regexp, word string) bool {
+	if strings.TrimRight(word, "\r\n") != word && re.String() != gpt2Syntax {
+		return false
+	}
+	return regexp.MustCompile(`^[` + white + `]+$`).MatchString(word)
+}
+
+// inEach applies an expression within each word.
+func inEach(re *regexp.Regexp, words []string) []string {
+	var out []string
+	for _, w := range words {
+		out = append(out, matches(re, w)...)
+	}
+	return out
+}
+
+// TestPreTokenizers compares the scanners with the expressions that they stand for.
+func TestPreTokenizers(t *testing.T) {
+	gpt2 := regexp.MustCompile(gpt2Syntax)
+	llama3 := regexp.MustCompile(llamaHead + `{1,3}` + llamaTail)
+	qwen2 := regexp.MustCompile(llamaHead + llamaTail)
+	punctuation, three := regexp.MustCompile("[\\p{P}$+<=>^~|`]+"), regexp.MustCompile(`[0-9][0-9][0-9]`)
+	number := regexp.MustCompile(`\p{N}`)
+	want := map[string]func(string) []string{
+		"gpt-2":     func(s string) []string { return matches(gpt2, s) },
+		"llama-bpe": func(s string) []string { return matches(llama3, s) },
+		"qwen2":     func(s string) []string { return matches(qwen2, s) },
+		"falcon":    func(s string) []string { return inEach(three, inEach(gpt2, matches(punctuation, s))) },
+		"smollm":    func(s string) []string { return inEach(gpt2, matches(number, s)) },
+	}
+	seed := uint64(time.Now().UnixNano())
+	t.Logf("seed %d", seed)
+	rng := rand.New(rand.NewPCG(seed, 0))
+	parts := []string{
+		" ", " ", "  ", "\n", "\r", "\t", "\u00a0", "\u2003", "\u0085", "\u3000", "'", "'s", "'RE", "'ll", "'L", "a", "Zeta", "é", "ß", "я", "日本",
+		"1", "12", "345", "6789", "٣", "½", "Ⅷ", ".", "...", "!?", "_", "$", "+", "=", "`", "€", "🦙", "្", "\u200d", "<|", "«",
+	}
+	for name, define := range want {
+		pre, err := preTokenizer(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for range 3000 {
+			var text strings.Builder
+			for range rng.IntN(12) {
+				text.WriteString(parts[rng.IntN(len(parts))])
+			}
+			var got []string
+			pre.split(text.String(), func(w string) { got = append(got, w) })
+			if expected := define(text.String()); !slices.Equal(got, expected) {
+				t.Fatalf("%s (seed %d): %q:\n got %q\nwant %q", name, seed, text.String(), got, expected)
+			}
+		}
+	}
+}
+
+func TestUnknownPreTokenizer(t *testing.T) {
+	v := bytesVocab("made-up")
+	if _, err := New(v); err == nil || !strings.Contains(err.Error(), `"made-up"`) || !strings.Contains(err.Error(), "llama-bpe") {
+		t.Errorf("error %v names neither the pre-tokenizer nor the supported ones", err)
+	}
+}
