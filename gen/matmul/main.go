@@ -25,6 +25,13 @@ const (
 	offN128  = 416 // 8 × i32 -128·Σ
 )
 
+// Offsets into a weight superblock; kernel/pack.go holds the same.
+const (
+	offQuants = 16  // behind the header
+	offHigh   = 144 // Q6_K's high bits
+	offSuper  = 208 // Q6_K's d
+)
+
 type tile struct {
 	isa  string // "AVX2" or "VNNI"
 	typ  string
@@ -32,7 +39,7 @@ type tile struct {
 	next int // vector registers handed out
 
 	out, outStride            reg.Register
-	hp, qp, qh, dp            reg.Register // header, quants, high bits, superscales of row 0
+	hp                        reg.Register // superblock of row 0
 	rb, rb3                   reg.Register // row stride and 3×
 	xp, xs, xs3               reg.Register // activations of token 0, stride and 3×
 	n                         reg.Register
@@ -44,6 +51,11 @@ type tile struct {
 var ymm = []reg.VecPhysical{
 	reg.Y0, reg.Y1, reg.Y2, reg.Y3, reg.Y4, reg.Y5, reg.Y6, reg.Y7, reg.Y8, reg.Y9, reg.Y10, reg.Y11, reg.Y12, reg.Y13, reg.Y14, reg.Y15,
 	reg.Y16, reg.Y17, reg.Y18, reg.Y19, reg.Y20, reg.Y21, reg.Y22, reg.Y23, reg.Y24, reg.Y25, reg.Y26, reg.Y27, reg.Y28, reg.Y29, reg.Y30, reg.Y31,
+}
+
+var zmm = []reg.VecPhysical{
+	reg.Z0, reg.Z1, reg.Z2, reg.Z3, reg.Z4, reg.Z5, reg.Z6, reg.Z7, reg.Z8, reg.Z9, reg.Z10, reg.Z11, reg.Z12, reg.Z13, reg.Z14, reg.Z15,
+	reg.Z16, reg.Z17, reg.Z18, reg.Z19, reg.Z20, reg.Z21, reg.Z22, reg.Z23, reg.Z24, reg.Z25, reg.Z26, reg.Z27, reg.Z28, reg.Z29, reg.Z30, reg.Z31,
 }
 
 func (k *tile) vnni() bool { return k.isa == "VNNI" }
@@ -193,49 +205,33 @@ func (k *tile) subtract(r, t int, min, s reg.VecPhysical) {
 	VMOVUPS(s, acc)
 }
 
-// prefetch asks for the same place of the rows that the next tile reads, so that streaming weights never waits.
+// prefetch asks for the same place of the rows that the next tile reads. Only float tiles do so: they stream several rows
+// side by side, which the hardware's prefetchers do not follow; where one row is read at a time, hints only disturb them.
 // A prefetch past the weights' end is ignored by the processor.
 func (k *tile) prefetch(p reg.Register, bytes int) {
-	if k.t != 1 {
+	if k.t != 1 || k.r != 4 {
 		return
 	}
 	ahead := GP64()
-	if k.r == 4 {
-		LEAQ(Mem{Base: p, Index: k.rb, Scale: 4}, ahead)
-	} else {
-		LEAQ(Mem{Base: p, Disp: 1024}, ahead)
-	}
+	LEAQ(Mem{Base: p, Index: k.rb, Scale: 4}, ahead)
 	for r := 0; r < k.r; r++ {
 		for b := 0; b < bytes; b += 64 {
-			PREFETCHT0(k.row(ahead, r, b))
+			PREFETCHT1(k.row(ahead, r, b))
 		}
 	}
 }
 
 // nibbles loads quant vector v of row r and splits it: lo holds group v, hi group v+4.
 func (k *tile) nibbles(r, v int, lo, hi reg.VecPhysical) {
-	k.load(k.row(k.qp, r, 32*v), lo)
+	k.load(k.row(k.hp, r, offQuants+32*v), lo)
 	VPSRLW(U8(4), lo, hi)
 	k.and(k.mask0f, lo, lo)
 	k.and(k.mask0f, hi, hi)
 }
 
-func (k *tile) planes(header int) {
-	k.qp = GP64()
-	MOVQ(k.n, k.qp)
-	switch header {
-	case 16:
-		SHLQ(U8(4), k.qp)
-	default:
-		panic("header")
-	}
-	ADDQ(k.hp, k.qp)
-}
-
 // fourBit emits Q4_0 and Q4_K, which differ in their scales.
 func (k *tile) fourBit() {
 	k.prologue(false)
-	k.planes(16)
 	k.mask0f = k.vec()
 	k.load(constant("mask0f"), k.mask0f)
 	if !k.vnni() {
@@ -269,12 +265,12 @@ func (k *tile) fourBit() {
 			}
 		}
 	}
-	ADDQ(U8(16), k.hp)
-	ADDQ(U32(128), k.qp)
 	k.step()
 }
 
+// step goes on to the next superblock.
 func (k *tile) step() {
+	ADDQ(U32(map[string]uint32{"Q4_0": 144, "Q4_K": 144, "Q8_0": 272, "Q6_K": 210}[k.typ]), k.hp)
 	ADDQ(U32(actBytes), k.xp)
 	DECQ(k.n)
 	JNZ(LabelRef("loop"))
@@ -292,7 +288,6 @@ func (k *tile) fourBitVNNI(isum []reg.VecPhysical) {
 			}
 		}
 	}
-	k.prefetch(k.qp, 128)
 	lo, hi := make([]reg.VecPhysical, k.r), make([]reg.VecPhysical, k.r)
 	for r := range lo {
 		lo[r], hi[r] = k.vec(), k.vec()
@@ -318,7 +313,6 @@ func (k *tile) fourBitVNNI(isum []reg.VecPhysical) {
 
 func (k *tile) fourBitAVX2(isum []reg.VecPhysical) {
 	mark := k.next
-	k.prefetch(k.qp, 128)
 	lo, hi, p := k.vec(), k.vec(), k.vec()
 	for v := 0; v < 4; v++ {
 		for r := 0; r < k.r; r++ {
@@ -370,7 +364,6 @@ func (k *tile) q4kScales(r int, dw, m, tmp reg.VecPhysical) {
 
 func (k *tile) eightBit() {
 	k.prologue(false)
-	k.planes(16)
 	isum := make([]reg.VecPhysical, k.r*k.t)
 	for i := range isum {
 		isum[i] = k.vec()
@@ -384,7 +377,6 @@ func (k *tile) eightBit() {
 	}
 	Label("loop")
 	mark := k.next
-	k.prefetch(k.qp, 256)
 	if k.vnni() {
 		for t := 0; t < k.t; t++ {
 			for r := 0; r < k.r; r++ {
@@ -398,7 +390,7 @@ func (k *tile) eightBit() {
 		x := k.vec()
 		for v := 0; v < 8; v++ {
 			for r := range w {
-				VPXORD(k.row(k.qp, r, 32*v), k.x80, w[r])
+				VPXORD(k.row(k.hp, r, offQuants+32*v), k.x80, w[r])
 			}
 			for t := 0; t < k.t; t++ {
 				k.load(k.act(t, 32*v), x)
@@ -411,7 +403,7 @@ func (k *tile) eightBit() {
 		w, a, p := k.vec(), k.vec(), k.vec()
 		for v := 0; v < 8; v++ {
 			for r := 0; r < k.r; r++ {
-				VMOVDQU(k.row(k.qp, r, 32*v), w)
+				VMOVDQU(k.row(k.hp, r, offQuants+32*v), w)
 				VPABSB(w, a)
 				for t := 0; t < k.t; t++ {
 					acc := isum[r*k.t+t]
@@ -436,21 +428,12 @@ func (k *tile) eightBit() {
 			k.accumulate(r, t, isum[r*k.t+t], dw, s)
 		}
 	}
-	ADDQ(U8(16), k.hp)
-	ADDQ(U32(256), k.qp)
 	k.step()
 }
 
 // sixBit emits Q6_K: each half-block of 16 has its own scale, so the two halves are summed one after the other.
 func (k *tile) sixBit() {
 	k.prologue(false)
-	k.planes(16)
-	k.qh, k.dp = GP64(), GP64()
-	MOVQ(k.n, k.qh) // qh = qp + 128n, dp = qh + 64n
-	SHLQ(U8(6), k.qh)
-	LEAQ(Mem{Base: k.qp, Index: k.qh, Scale: 2}, k.dp)
-	XCHGQ(k.qh, k.dp)
-	ADDQ(k.qh, k.dp)
 	k.mask0f, k.mask30 = k.vec(), k.vec()
 	k.load(constant("mask0f"), k.mask0f)
 	k.load(constant("mask30"), k.mask30)
@@ -463,8 +446,6 @@ func (k *tile) sixBit() {
 		isum[i] = k.vec()
 	}
 	Label("loop")
-	k.prefetch(k.qp, 128)
-	k.prefetch(k.qh, 64)
 	mark := k.next
 	for half := 0; half < 2; half++ {
 		if k.vnni() {
@@ -474,7 +455,7 @@ func (k *tile) sixBit() {
 		}
 		dw, s := k.vec(), k.vec()
 		for r := 0; r < k.r; r++ {
-			VPBROADCASTW(k.row(k.dp, r, 0), s.AsX())
+			VPBROADCASTW(k.row(k.hp, r, offSuper), s.AsX())
 			VCVTPH2PS(s.AsX(), s)
 			VPMOVSXBD(k.row(k.hp, r, 8*half), dw)
 			VCVTDQ2PS(dw, dw)
@@ -485,21 +466,17 @@ func (k *tile) sixBit() {
 		}
 		k.next = mark
 	}
-	ADDQ(U8(16), k.hp)
-	ADDQ(U32(128), k.qp)
-	ADDQ(U8(64), k.qh)
-	ADDQ(U8(2), k.dp)
 	k.step()
 }
 
 // sixBits leaves the six-bit quants of group v of a half in w.
 func (k *tile) sixBits(r, half, v int, w, h reg.VecPhysical) {
-	k.load(k.row(k.qp, r, 32*v), w)
+	k.load(k.row(k.hp, r, offQuants+32*v), w)
 	if half == 1 {
 		VPSRLW(U8(4), w, w)
 	}
 	k.and(k.mask0f, w, w)
-	k.load(k.row(k.qh, r, 32*half), h)
+	k.load(k.row(k.hp, r, offHigh+32*half), h)
 	switch v {
 	case 0:
 		VPSLLW(U8(4), h, h)
@@ -651,6 +628,105 @@ func (k *tile) epilogue() {
 	RET()
 }
 
+// wide emits the one-row, one-token tile of a quantised type in 512-bit vectors: two quant vectors at a time, whose
+// integer sums are added at the end of a superblock. Integer sums are exact, so the bits are those of the other tiles.
+func (k *tile) wide() {
+	k.prologue(false)
+	if k.typ == "Q6_K" {
+	}
+	z := func() reg.VecPhysical { return zmm[slices.Index(ymm, k.vec())] }
+	w, w2, mask := z(), z(), z()
+	sums := []reg.VecPhysical{z(), z()}
+	aux, aux2 := z(), z()
+	dw, s, m := k.vec(), k.vec(), k.vec()
+	switch k.typ {
+	case "Q8_0":
+		VPBROADCASTQ(constant("x80"), mask)
+	default:
+		VPBROADCASTQ(constant("mask0f"), mask)
+	}
+	var mask30, turn [2]reg.VecPhysical
+	if k.typ == "Q6_K" {
+		mask30[0] = z()
+		VPBROADCASTQ(constant("mask30"), mask30[0])
+		for i := range turn {
+			turn[i] = z()
+			VMOVDQU32(constant(fmt.Sprintf("turn%d", i)), turn[i])
+		}
+	}
+	Label("loop")
+	isum, isum2 := sums[0], sums[1]
+	switch k.typ {
+	case "Q4_0", "Q4_K":
+		VPXORD(isum, isum, isum)
+		VPXORD(isum2, isum2, isum2)
+		for v := 0; v < 2; v++ {
+			VMOVDQU32(Mem{Base: k.hp, Disp: offQuants + 64*v}, w)
+			VPSRLW(U8(4), w, w2)
+			VPANDD(mask, w, w)
+			VPANDD(mask, w2, w2)
+			VPDPBUSD(Mem{Base: k.xp, Disp: 64 * v}, w, isum)
+			VPDPBUSD(Mem{Base: k.xp, Disp: 64*v + 128}, w2, isum2)
+		}
+		VPADDD(isum2, isum, isum)
+		k.fold(isum, w2)
+		if k.typ == "Q4_0" {
+			VPADDD(k.act(0, offNeg8), isum.AsY(), isum.AsY())
+			VCVTPH2PS(k.row(k.hp, 0, 0), dw)
+		} else {
+			k.q4kScales(0, dw, m, s)
+		}
+		k.accumulate(0, 0, ymm[slices.Index(zmm, isum)], dw, s)
+		if k.typ == "Q4_K" {
+			k.subtract(0, 0, m, s)
+		}
+	case "Q8_0":
+		VPXORD(isum, isum, isum)
+		VPXORD(isum2, isum2, isum2)
+		for v := 0; v < 4; v++ {
+			VPXORD(Mem{Base: k.hp, Disp: offQuants + 64*v}, mask, w)
+			VPDPBUSD(Mem{Base: k.xp, Disp: 64 * v}, w, sums[v%2])
+		}
+		VPADDD(isum2, isum, isum)
+		k.fold(isum, w2)
+		VPADDD(k.act(0, offN128), isum.AsY(), isum.AsY())
+		VCVTPH2PS(k.row(k.hp, 0, 0), dw)
+		k.accumulate(0, 0, ymm[slices.Index(zmm, isum)], dw, s)
+	case "Q6_K":
+		for half := 0; half < 2; half++ {
+			sum := sums[half]
+			VPXORD(sum, sum, sum)
+			VBROADCASTI64X4(Mem{Base: k.hp, Disp: offHigh + 32*half}, aux)
+			for v := 0; v < 2; v++ {
+				VMOVDQU32(Mem{Base: k.hp, Disp: offQuants + 64*v}, w)
+				if half == 1 {
+					VPSRLW(U8(4), w, w)
+				}
+				VPANDD(mask, w, w)
+				VPROLVD(turn[v], aux, aux2)
+				VPANDD(mask30[0], aux2, aux2)
+				VPORD(aux2, w, w)
+				VPDPBUSD(Mem{Base: k.xp, Disp: 128*half + 64*v}, w, sum)
+			}
+			k.fold(sum, w2)
+			VPADDD(k.act(0, offLo32+32*half), sum.AsY(), sum.AsY())
+			VPBROADCASTW(k.row(k.hp, 0, offSuper), s.AsX())
+			VCVTPH2PS(s.AsX(), s)
+			VPMOVSXBD(k.row(k.hp, 0, 8*half), dw)
+			VCVTDQ2PS(dw, dw)
+			VMULPS(s, dw, dw)
+			k.accumulate(0, 0, ymm[slices.Index(zmm, sum)], dw, s)
+		}
+	}
+	k.step()
+}
+
+// fold adds the upper half of z to its lower half.
+func (k *tile) fold(z, tmp reg.VecPhysical) {
+	VEXTRACTI64X4(U8(1), z, tmp.AsY())
+	VPADDD(tmp.AsY(), z.AsY(), z.AsY())
+}
+
 // quantize emits the quantiser of n superblocks. Scalar twin: quantizeSuper in acts.go.
 func quantize() {
 	TEXT("quantizeAVX2", NOSPLIT, "func(dst *byte, x *float32, n uintptr)")
@@ -774,7 +850,18 @@ func main() {
 	}
 	define("shiftScale", shift)
 
-	sizes := map[string][][2]int{"AVX2": {{1, 1}, {4, 1}, {2, 2}}, "VNNI": {{1, 1}, {4, 1}, {4, 4}}}
+	for i := range 2 { // field v of a high-bits vector turned to bits 4 and 5: groups 2i and 2i+1
+		turn := make([]byte, 64)
+		for b := 0; b < 64; b += 4 {
+			turn[b] = []byte{4, 2, 0, 30}[2*i+b/32]
+		}
+		define(fmt.Sprintf("turn%d", i), turn)
+	}
+
+	for _, typ := range []string{"Q4_0", "Q8_0", "Q4_K", "Q6_K"} {
+		(&tile{isa: "VNNI", typ: typ, r: 1, t: 1}).wide()
+	}
+	sizes := map[string][][2]int{"AVX2": {{1, 1}, {2, 2}}, "VNNI": {{4, 4}}}
 	for _, isa := range []string{"AVX2", "VNNI"} {
 		for _, rt := range sizes[isa] {
 			for _, typ := range []string{"Q4_0", "Q4_K"} {

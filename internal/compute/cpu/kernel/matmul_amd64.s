@@ -277,8 +277,380 @@ DATA shiftScale<>+30(SB)/1, $0x00
 DATA shiftScale<>+31(SB)/1, $0x00
 GLOBL shiftScale<>(SB), RODATA|NOPTR, $32
 
+DATA turn0<>+0(SB)/1, $0x04
+DATA turn0<>+1(SB)/1, $0x00
+DATA turn0<>+2(SB)/1, $0x00
+DATA turn0<>+3(SB)/1, $0x00
+DATA turn0<>+4(SB)/1, $0x04
+DATA turn0<>+5(SB)/1, $0x00
+DATA turn0<>+6(SB)/1, $0x00
+DATA turn0<>+7(SB)/1, $0x00
+DATA turn0<>+8(SB)/1, $0x04
+DATA turn0<>+9(SB)/1, $0x00
+DATA turn0<>+10(SB)/1, $0x00
+DATA turn0<>+11(SB)/1, $0x00
+DATA turn0<>+12(SB)/1, $0x04
+DATA turn0<>+13(SB)/1, $0x00
+DATA turn0<>+14(SB)/1, $0x00
+DATA turn0<>+15(SB)/1, $0x00
+DATA turn0<>+16(SB)/1, $0x04
+DATA turn0<>+17(SB)/1, $0x00
+DATA turn0<>+18(SB)/1, $0x00
+DATA turn0<>+19(SB)/1, $0x00
+DATA turn0<>+20(SB)/1, $0x04
+DATA turn0<>+21(SB)/1, $0x00
+DATA turn0<>+22(SB)/1, $0x00
+DATA turn0<>+23(SB)/1, $0x00
+DATA turn0<>+24(SB)/1, $0x04
+DATA turn0<>+25(SB)/1, $0x00
+DATA turn0<>+26(SB)/1, $0x00
+DATA turn0<>+27(SB)/1, $0x00
+DATA turn0<>+28(SB)/1, $0x04
+DATA turn0<>+29(SB)/1, $0x00
+DATA turn0<>+30(SB)/1, $0x00
+DATA turn0<>+31(SB)/1, $0x00
+DATA turn0<>+32(SB)/1, $0x02
+DATA turn0<>+33(SB)/1, $0x00
+DATA turn0<>+34(SB)/1, $0x00
+DATA turn0<>+35(SB)/1, $0x00
+DATA turn0<>+36(SB)/1, $0x02
+DATA turn0<>+37(SB)/1, $0x00
+DATA turn0<>+38(SB)/1, $0x00
+DATA turn0<>+39(SB)/1, $0x00
+DATA turn0<>+40(SB)/1, $0x02
+DATA turn0<>+41(SB)/1, $0x00
+DATA turn0<>+42(SB)/1, $0x00
+DATA turn0<>+43(SB)/1, $0x00
+DATA turn0<>+44(SB)/1, $0x02
+DATA turn0<>+45(SB)/1, $0x00
+DATA turn0<>+46(SB)/1, $0x00
+DATA turn0<>+47(SB)/1, $0x00
+DATA turn0<>+48(SB)/1, $0x02
+DATA turn0<>+49(SB)/1, $0x00
+DATA turn0<>+50(SB)/1, $0x00
+DATA turn0<>+51(SB)/1, $0x00
+DATA turn0<>+52(SB)/1, $0x02
+DATA turn0<>+53(SB)/1, $0x00
+DATA turn0<>+54(SB)/1, $0x00
+DATA turn0<>+55(SB)/1, $0x00
+DATA turn0<>+56(SB)/1, $0x02
+DATA turn0<>+57(SB)/1, $0x00
+DATA turn0<>+58(SB)/1, $0x00
+DATA turn0<>+59(SB)/1, $0x00
+DATA turn0<>+60(SB)/1, $0x02
+DATA turn0<>+61(SB)/1, $0x00
+DATA turn0<>+62(SB)/1, $0x00
+DATA turn0<>+63(SB)/1, $0x00
+GLOBL turn0<>(SB), RODATA|NOPTR, $64
+
+DATA turn1<>+0(SB)/1, $0x00
+DATA turn1<>+1(SB)/1, $0x00
+DATA turn1<>+2(SB)/1, $0x00
+DATA turn1<>+3(SB)/1, $0x00
+DATA turn1<>+4(SB)/1, $0x00
+DATA turn1<>+5(SB)/1, $0x00
+DATA turn1<>+6(SB)/1, $0x00
+DATA turn1<>+7(SB)/1, $0x00
+DATA turn1<>+8(SB)/1, $0x00
+DATA turn1<>+9(SB)/1, $0x00
+DATA turn1<>+10(SB)/1, $0x00
+DATA turn1<>+11(SB)/1, $0x00
+DATA turn1<>+12(SB)/1, $0x00
+DATA turn1<>+13(SB)/1, $0x00
+DATA turn1<>+14(SB)/1, $0x00
+DATA turn1<>+15(SB)/1, $0x00
+DATA turn1<>+16(SB)/1, $0x00
+DATA turn1<>+17(SB)/1, $0x00
+DATA turn1<>+18(SB)/1, $0x00
+DATA turn1<>+19(SB)/1, $0x00
+DATA turn1<>+20(SB)/1, $0x00
+DATA turn1<>+21(SB)/1, $0x00
+DATA turn1<>+22(SB)/1, $0x00
+DATA turn1<>+23(SB)/1, $0x00
+DATA turn1<>+24(SB)/1, $0x00
+DATA turn1<>+25(SB)/1, $0x00
+DATA turn1<>+26(SB)/1, $0x00
+DATA turn1<>+27(SB)/1, $0x00
+DATA turn1<>+28(SB)/1, $0x00
+DATA turn1<>+29(SB)/1, $0x00
+DATA turn1<>+30(SB)/1, $0x00
+DATA turn1<>+31(SB)/1, $0x00
+DATA turn1<>+32(SB)/1, $0x1e
+DATA turn1<>+33(SB)/1, $0x00
+DATA turn1<>+34(SB)/1, $0x00
+DATA turn1<>+35(SB)/1, $0x00
+DATA turn1<>+36(SB)/1, $0x1e
+DATA turn1<>+37(SB)/1, $0x00
+DATA turn1<>+38(SB)/1, $0x00
+DATA turn1<>+39(SB)/1, $0x00
+DATA turn1<>+40(SB)/1, $0x1e
+DATA turn1<>+41(SB)/1, $0x00
+DATA turn1<>+42(SB)/1, $0x00
+DATA turn1<>+43(SB)/1, $0x00
+DATA turn1<>+44(SB)/1, $0x1e
+DATA turn1<>+45(SB)/1, $0x00
+DATA turn1<>+46(SB)/1, $0x00
+DATA turn1<>+47(SB)/1, $0x00
+DATA turn1<>+48(SB)/1, $0x1e
+DATA turn1<>+49(SB)/1, $0x00
+DATA turn1<>+50(SB)/1, $0x00
+DATA turn1<>+51(SB)/1, $0x00
+DATA turn1<>+52(SB)/1, $0x1e
+DATA turn1<>+53(SB)/1, $0x00
+DATA turn1<>+54(SB)/1, $0x00
+DATA turn1<>+55(SB)/1, $0x00
+DATA turn1<>+56(SB)/1, $0x1e
+DATA turn1<>+57(SB)/1, $0x00
+DATA turn1<>+58(SB)/1, $0x00
+DATA turn1<>+59(SB)/1, $0x00
+DATA turn1<>+60(SB)/1, $0x1e
+DATA turn1<>+61(SB)/1, $0x00
+DATA turn1<>+62(SB)/1, $0x00
+DATA turn1<>+63(SB)/1, $0x00
+GLOBL turn1<>(SB), RODATA|NOPTR, $64
+
+// func tileQ40VNNI1x1(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr)
+// Requires: AVX, AVX2, AVX512BW, AVX512F, AVX512VL, AVX512VNNI, F16C, FMA3
+TEXT ·tileQ40VNNI1x1(SB), NOSPLIT, $0-56
+	MOVQ         out+0(FP), AX
+	MOVQ         outStride+8(FP), CX
+	MOVQ         w+16(FP), CX
+	MOVQ         rowBytes+24(FP), DX
+	MOVQ         x+32(FP), DX
+	MOVQ         xStride+40(FP), BX
+	MOVQ         n+48(FP), BX
+	VPXORD       Y0, Y0, Y0
+	VPBROADCASTQ mask0f<>+0(SB), Z3
+
+loop:
+	VPXORD        Z4, Z4, Z4
+	VPXORD        Z5, Z5, Z5
+	VMOVDQU32     16(CX), Z1
+	VPSRLW        $0x04, Z1, Z2
+	VPANDD        Z3, Z1, Z1
+	VPANDD        Z3, Z2, Z2
+	VPDPBUSD      (DX), Z1, Z4
+	VPDPBUSD      128(DX), Z2, Z5
+	VMOVDQU32     80(CX), Z1
+	VPSRLW        $0x04, Z1, Z2
+	VPANDD        Z3, Z1, Z1
+	VPANDD        Z3, Z2, Z2
+	VPDPBUSD      64(DX), Z1, Z4
+	VPDPBUSD      192(DX), Z2, Z5
+	VPADDD        Z5, Z4, Z4
+	VEXTRACTI64X4 $0x01, Z4, Y2
+	VPADDD        Y2, Y4, Y4
+	VPADDD        320(DX), Y4, Y4
+	VCVTPH2PS     (CX), Y8
+	VMULPS        256(DX), Y8, Y9
+	VCVTDQ2PS     Y4, Y4
+	VFMADD231PS   Y4, Y9, Y0
+	ADDQ          $0x00000090, CX
+	ADDQ          $0x000001c0, DX
+	DECQ          BX
+	JNZ           loop
+	VMOVUPS       Y0, Y1
+	VHADDPS       Y1, Y1, Y1
+	VHADDPS       Y1, Y1, Y1
+	VEXTRACTF128  $0x01, Y1, X2
+	VADDPS        X2, X1, X2
+	VMOVSS        X2, (AX)
+	VZEROUPPER
+	RET
+
+// func tileQ80VNNI1x1(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr)
+// Requires: AVX, AVX2, AVX512F, AVX512VL, AVX512VNNI, F16C, FMA3
+TEXT ·tileQ80VNNI1x1(SB), NOSPLIT, $0-56
+	MOVQ         out+0(FP), AX
+	MOVQ         outStride+8(FP), CX
+	MOVQ         w+16(FP), CX
+	MOVQ         rowBytes+24(FP), DX
+	MOVQ         x+32(FP), DX
+	MOVQ         xStride+40(FP), BX
+	MOVQ         n+48(FP), BX
+	VPXORD       Y0, Y0, Y0
+	VPBROADCASTQ x80<>+0(SB), Z3
+
+loop:
+	VPXORD        Z4, Z4, Z4
+	VPXORD        Z5, Z5, Z5
+	VPXORD        16(CX), Z3, Z1
+	VPDPBUSD      (DX), Z1, Z4
+	VPXORD        80(CX), Z3, Z1
+	VPDPBUSD      64(DX), Z1, Z5
+	VPXORD        144(CX), Z3, Z1
+	VPDPBUSD      128(DX), Z1, Z4
+	VPXORD        208(CX), Z3, Z1
+	VPDPBUSD      192(DX), Z1, Z5
+	VPADDD        Z5, Z4, Z4
+	VEXTRACTI64X4 $0x01, Z4, Y2
+	VPADDD        Y2, Y4, Y4
+	VPADDD        416(DX), Y4, Y4
+	VCVTPH2PS     (CX), Y8
+	VMULPS        256(DX), Y8, Y9
+	VCVTDQ2PS     Y4, Y4
+	VFMADD231PS   Y4, Y9, Y0
+	ADDQ          $0x00000110, CX
+	ADDQ          $0x000001c0, DX
+	DECQ          BX
+	JNZ           loop
+	VMOVUPS       Y0, Y1
+	VHADDPS       Y1, Y1, Y1
+	VHADDPS       Y1, Y1, Y1
+	VEXTRACTF128  $0x01, Y1, X2
+	VADDPS        X2, X1, X2
+	VMOVSS        X2, (AX)
+	VZEROUPPER
+	RET
+
+// func tileQ4KVNNI1x1(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr)
+// Requires: AVX, AVX2, AVX512BW, AVX512F, AVX512VL, AVX512VNNI, F16C, FMA3
+TEXT ·tileQ4KVNNI1x1(SB), NOSPLIT, $0-56
+	MOVQ         out+0(FP), AX
+	MOVQ         outStride+8(FP), CX
+	MOVQ         w+16(FP), CX
+	MOVQ         rowBytes+24(FP), DX
+	MOVQ         x+32(FP), DX
+	MOVQ         xStride+40(FP), BX
+	MOVQ         n+48(FP), BX
+	VPXORD       Y0, Y0, Y0
+	VPBROADCASTQ mask0f<>+0(SB), Z3
+
+loop:
+	VPXORD          Z4, Z4, Z4
+	VPXORD          Z5, Z5, Z5
+	VMOVDQU32       16(CX), Z1
+	VPSRLW          $0x04, Z1, Z2
+	VPANDD          Z3, Z1, Z1
+	VPANDD          Z3, Z2, Z2
+	VPDPBUSD        (DX), Z1, Z4
+	VPDPBUSD        128(DX), Z2, Z5
+	VMOVDQU32       80(CX), Z1
+	VPSRLW          $0x04, Z1, Z2
+	VPANDD          Z3, Z1, Z1
+	VPANDD          Z3, Z2, Z2
+	VPDPBUSD        64(DX), Z1, Z4
+	VPDPBUSD        192(DX), Z2, Z5
+	VPADDD          Z5, Z4, Z4
+	VEXTRACTI64X4   $0x01, Z4, Y2
+	VPADDD          Y2, Y4, Y4
+	VBROADCASTI32X4 (CX), Y8
+	VPSHUFB         shufScale<>+0(SB), Y8, Y8
+	VPSRLVD         shiftScale<>+0(SB), Y8, Y8
+	VPANDD          mask63<>+0(SB), Y8, Y8
+	VCVTDQ2PS       Y8, Y8
+	VPBROADCASTW    (CX), X9
+	VCVTPH2PS       X9, Y9
+	VMULPS          Y9, Y8, Y8
+	VBROADCASTI32X4 (CX), Y10
+	VPSHUFB         shufMin<>+0(SB), Y10, Y10
+	VPSRLVD         shiftScale<>+0(SB), Y10, Y10
+	VPANDD          mask63<>+0(SB), Y10, Y10
+	VCVTDQ2PS       Y10, Y10
+	VPBROADCASTW    2(CX), X9
+	VCVTPH2PS       X9, Y9
+	VMULPS          Y9, Y10, Y10
+	VMULPS          256(DX), Y8, Y9
+	VCVTDQ2PS       Y4, Y4
+	VFMADD231PS     Y4, Y9, Y0
+	VFNMADD231PS    288(DX), Y10, Y0
+	ADDQ            $0x00000090, CX
+	ADDQ            $0x000001c0, DX
+	DECQ            BX
+	JNZ             loop
+	VMOVUPS         Y0, Y1
+	VHADDPS         Y1, Y1, Y1
+	VHADDPS         Y1, Y1, Y1
+	VEXTRACTF128    $0x01, Y1, X2
+	VADDPS          X2, X1, X2
+	VMOVSS          X2, (AX)
+	VZEROUPPER
+	RET
+
+// func tileQ6KVNNI1x1(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr)
+// Requires: AVX, AVX2, AVX512BW, AVX512F, AVX512VL, AVX512VNNI, F16C, FMA3
+TEXT ·tileQ6KVNNI1x1(SB), NOSPLIT, $0-56
+	MOVQ         out+0(FP), AX
+	MOVQ         outStride+8(FP), CX
+	MOVQ         w+16(FP), CX
+	MOVQ         rowBytes+24(FP), DX
+	MOVQ         x+32(FP), DX
+	MOVQ         xStride+40(FP), BX
+	MOVQ         n+48(FP), BX
+	VPXORD       Y0, Y0, Y0
+	VPBROADCASTQ mask0f<>+0(SB), Z3
+	VPBROADCASTQ mask30<>+0(SB), Z11
+	VMOVDQU32    turn0<>+0(SB), Z12
+	VMOVDQU32    turn1<>+0(SB), Z13
+
+loop:
+	VPXORD          Z4, Z4, Z4
+	VBROADCASTI64X4 144(CX), Z6
+	VMOVDQU32       16(CX), Z1
+	VPANDD          Z3, Z1, Z1
+	VPROLVD         Z12, Z6, Z7
+	VPANDD          Z11, Z7, Z7
+	VPORD           Z7, Z1, Z1
+	VPDPBUSD        (DX), Z1, Z4
+	VMOVDQU32       80(CX), Z1
+	VPANDD          Z3, Z1, Z1
+	VPROLVD         Z13, Z6, Z7
+	VPANDD          Z11, Z7, Z7
+	VPORD           Z7, Z1, Z1
+	VPDPBUSD        64(DX), Z1, Z4
+	VEXTRACTI64X4   $0x01, Z4, Y2
+	VPADDD          Y2, Y4, Y4
+	VPADDD          352(DX), Y4, Y4
+	VPBROADCASTW    208(CX), X9
+	VCVTPH2PS       X9, Y9
+	VPMOVSXBD       (CX), Y8
+	VCVTDQ2PS       Y8, Y8
+	VMULPS          Y9, Y8, Y8
+	VMULPS          256(DX), Y8, Y9
+	VCVTDQ2PS       Y4, Y4
+	VFMADD231PS     Y4, Y9, Y0
+	VPXORD          Z5, Z5, Z5
+	VBROADCASTI64X4 176(CX), Z6
+	VMOVDQU32       16(CX), Z1
+	VPSRLW          $0x04, Z1, Z1
+	VPANDD          Z3, Z1, Z1
+	VPROLVD         Z12, Z6, Z7
+	VPANDD          Z11, Z7, Z7
+	VPORD           Z7, Z1, Z1
+	VPDPBUSD        128(DX), Z1, Z5
+	VMOVDQU32       80(CX), Z1
+	VPSRLW          $0x04, Z1, Z1
+	VPANDD          Z3, Z1, Z1
+	VPROLVD         Z13, Z6, Z7
+	VPANDD          Z11, Z7, Z7
+	VPORD           Z7, Z1, Z1
+	VPDPBUSD        192(DX), Z1, Z5
+	VEXTRACTI64X4   $0x01, Z5, Y2
+	VPADDD          Y2, Y5, Y5
+	VPADDD          384(DX), Y5, Y5
+	VPBROADCASTW    208(CX), X9
+	VCVTPH2PS       X9, Y9
+	VPMOVSXBD       8(CX), Y8
+	VCVTDQ2PS       Y8, Y8
+	VMULPS          Y9, Y8, Y8
+	VMULPS          256(DX), Y8, Y9
+	VCVTDQ2PS       Y5, Y5
+	VFMADD231PS     Y5, Y9, Y0
+	ADDQ            $0x000000d2, CX
+	ADDQ            $0x000001c0, DX
+	DECQ            BX
+	JNZ             loop
+	VMOVUPS         Y0, Y1
+	VHADDPS         Y1, Y1, Y1
+	VHADDPS         Y1, Y1, Y1
+	VEXTRACTF128    $0x01, Y1, X2
+	VADDPS          X2, X1, X2
+	VMOVSS          X2, (AX)
+	VZEROUPPER
+	RET
+
 // func tileQ40AVX21x1(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr)
-// Requires: AVX, AVX2, F16C, FMA3, MMX+
+// Requires: AVX, AVX2, F16C, FMA3
 TEXT ·tileQ40AVX21x1(SB), NOSPLIT, $0-56
 	MOVQ    out+0(FP), AX
 	MOVQ    outStride+8(FP), CX
@@ -288,24 +660,18 @@ TEXT ·tileQ40AVX21x1(SB), NOSPLIT, $0-56
 	MOVQ    xStride+40(FP), BX
 	MOVQ    n+48(FP), BX
 	VPXOR   Y0, Y0, Y0
-	MOVQ    BX, SI
-	SHLQ    $0x04, SI
-	ADDQ    CX, SI
 	VMOVDQU mask0f<>+0(SB), Y1
 	VMOVDQU ones16<>+0(SB), Y2
 
 loop:
-	LEAQ         1024(SI), DI
-	PREFETCHT0   (DI)
-	PREFETCHT0   64(DI)
-	VMOVDQU      (SI), Y4
+	VMOVDQU      16(CX), Y4
 	VPSRLW       $0x04, Y4, Y5
 	VPAND        Y1, Y4, Y4
 	VPAND        Y1, Y5, Y5
 	VPMADDUBSW   (DX), Y4, Y3
 	VPMADDUBSW   128(DX), Y5, Y6
 	VPADDW       Y6, Y3, Y3
-	VMOVDQU      32(SI), Y4
+	VMOVDQU      48(CX), Y4
 	VPSRLW       $0x04, Y4, Y5
 	VPAND        Y1, Y4, Y4
 	VPAND        Y1, Y5, Y5
@@ -313,7 +679,7 @@ loop:
 	VPADDW       Y6, Y3, Y3
 	VPMADDUBSW   160(DX), Y5, Y6
 	VPADDW       Y6, Y3, Y3
-	VMOVDQU      64(SI), Y4
+	VMOVDQU      80(CX), Y4
 	VPSRLW       $0x04, Y4, Y5
 	VPAND        Y1, Y4, Y4
 	VPAND        Y1, Y5, Y5
@@ -321,7 +687,7 @@ loop:
 	VPADDW       Y6, Y3, Y3
 	VPMADDUBSW   192(DX), Y5, Y6
 	VPADDW       Y6, Y3, Y3
-	VMOVDQU      96(SI), Y4
+	VMOVDQU      112(CX), Y4
 	VPSRLW       $0x04, Y4, Y5
 	VPAND        Y1, Y4, Y4
 	VPAND        Y1, Y5, Y5
@@ -335,8 +701,7 @@ loop:
 	VMULPS       256(DX), Y4, Y5
 	VCVTDQ2PS    Y3, Y3
 	VFMADD231PS  Y3, Y5, Y0
-	ADDQ         $0x10, CX
-	ADDQ         $0x00000080, SI
+	ADDQ         $0x00000090, CX
 	ADDQ         $0x000001c0, DX
 	DECQ         BX
 	JNZ          loop
@@ -350,7 +715,7 @@ loop:
 	RET
 
 // func tileQ4KAVX21x1(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr)
-// Requires: AVX, AVX2, F16C, FMA3, MMX+
+// Requires: AVX, AVX2, F16C, FMA3
 TEXT ·tileQ4KAVX21x1(SB), NOSPLIT, $0-56
 	MOVQ    out+0(FP), AX
 	MOVQ    outStride+8(FP), CX
@@ -360,24 +725,18 @@ TEXT ·tileQ4KAVX21x1(SB), NOSPLIT, $0-56
 	MOVQ    xStride+40(FP), BX
 	MOVQ    n+48(FP), BX
 	VPXOR   Y0, Y0, Y0
-	MOVQ    BX, SI
-	SHLQ    $0x04, SI
-	ADDQ    CX, SI
 	VMOVDQU mask0f<>+0(SB), Y1
 	VMOVDQU ones16<>+0(SB), Y2
 
 loop:
-	LEAQ           1024(SI), DI
-	PREFETCHT0     (DI)
-	PREFETCHT0     64(DI)
-	VMOVDQU        (SI), Y4
+	VMOVDQU        16(CX), Y4
 	VPSRLW         $0x04, Y4, Y5
 	VPAND          Y1, Y4, Y4
 	VPAND          Y1, Y5, Y5
 	VPMADDUBSW     (DX), Y4, Y3
 	VPMADDUBSW     128(DX), Y5, Y6
 	VPADDW         Y6, Y3, Y3
-	VMOVDQU        32(SI), Y4
+	VMOVDQU        48(CX), Y4
 	VPSRLW         $0x04, Y4, Y5
 	VPAND          Y1, Y4, Y4
 	VPAND          Y1, Y5, Y5
@@ -385,7 +744,7 @@ loop:
 	VPADDW         Y6, Y3, Y3
 	VPMADDUBSW     160(DX), Y5, Y6
 	VPADDW         Y6, Y3, Y3
-	VMOVDQU        64(SI), Y4
+	VMOVDQU        80(CX), Y4
 	VPSRLW         $0x04, Y4, Y5
 	VPAND          Y1, Y4, Y4
 	VPAND          Y1, Y5, Y5
@@ -393,7 +752,7 @@ loop:
 	VPADDW         Y6, Y3, Y3
 	VPMADDUBSW     192(DX), Y5, Y6
 	VPADDW         Y6, Y3, Y3
-	VMOVDQU        96(SI), Y4
+	VMOVDQU        112(CX), Y4
 	VPSRLW         $0x04, Y4, Y5
 	VPAND          Y1, Y4, Y4
 	VPAND          Y1, Y5, Y5
@@ -422,8 +781,7 @@ loop:
 	VCVTDQ2PS      Y3, Y3
 	VFMADD231PS    Y3, Y5, Y0
 	VFNMADD231PS   288(DX), Y6, Y0
-	ADDQ           $0x10, CX
-	ADDQ           $0x00000080, SI
+	ADDQ           $0x00000090, CX
 	ADDQ           $0x000001c0, DX
 	DECQ           BX
 	JNZ            loop
@@ -437,7 +795,7 @@ loop:
 	RET
 
 // func tileQ80AVX21x1(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr)
-// Requires: AVX, AVX2, F16C, FMA3, MMX+
+// Requires: AVX, AVX2, F16C, FMA3
 TEXT ·tileQ80AVX21x1(SB), NOSPLIT, $0-56
 	MOVQ    out+0(FP), AX
 	MOVQ    outStride+8(FP), CX
@@ -447,66 +805,58 @@ TEXT ·tileQ80AVX21x1(SB), NOSPLIT, $0-56
 	MOVQ    xStride+40(FP), BX
 	MOVQ    n+48(FP), BX
 	VPXOR   Y0, Y0, Y0
-	MOVQ    BX, SI
-	SHLQ    $0x04, SI
-	ADDQ    CX, SI
 	VMOVDQU ones16<>+0(SB), Y2
 
 loop:
-	LEAQ         1024(SI), DI
-	PREFETCHT0   (DI)
-	PREFETCHT0   64(DI)
-	PREFETCHT0   128(DI)
-	PREFETCHT0   192(DI)
-	VMOVDQU      (SI), Y3
+	VMOVDQU      16(CX), Y3
 	VPABSB       Y3, Y4
 	VMOVDQU      (DX), Y5
 	VPSIGNB      Y3, Y5, Y5
 	VPMADDUBSW   Y5, Y4, Y5
 	VPMADDWD     Y2, Y5, Y1
-	VMOVDQU      32(SI), Y3
+	VMOVDQU      48(CX), Y3
 	VPABSB       Y3, Y4
 	VMOVDQU      32(DX), Y5
 	VPSIGNB      Y3, Y5, Y5
 	VPMADDUBSW   Y5, Y4, Y5
 	VPMADDWD     Y2, Y5, Y5
 	VPADDD       Y5, Y1, Y1
-	VMOVDQU      64(SI), Y3
+	VMOVDQU      80(CX), Y3
 	VPABSB       Y3, Y4
 	VMOVDQU      64(DX), Y5
 	VPSIGNB      Y3, Y5, Y5
 	VPMADDUBSW   Y5, Y4, Y5
 	VPMADDWD     Y2, Y5, Y5
 	VPADDD       Y5, Y1, Y1
-	VMOVDQU      96(SI), Y3
+	VMOVDQU      112(CX), Y3
 	VPABSB       Y3, Y4
 	VMOVDQU      96(DX), Y5
 	VPSIGNB      Y3, Y5, Y5
 	VPMADDUBSW   Y5, Y4, Y5
 	VPMADDWD     Y2, Y5, Y5
 	VPADDD       Y5, Y1, Y1
-	VMOVDQU      128(SI), Y3
+	VMOVDQU      144(CX), Y3
 	VPABSB       Y3, Y4
 	VMOVDQU      128(DX), Y5
 	VPSIGNB      Y3, Y5, Y5
 	VPMADDUBSW   Y5, Y4, Y5
 	VPMADDWD     Y2, Y5, Y5
 	VPADDD       Y5, Y1, Y1
-	VMOVDQU      160(SI), Y3
+	VMOVDQU      176(CX), Y3
 	VPABSB       Y3, Y4
 	VMOVDQU      160(DX), Y5
 	VPSIGNB      Y3, Y5, Y5
 	VPMADDUBSW   Y5, Y4, Y5
 	VPMADDWD     Y2, Y5, Y5
 	VPADDD       Y5, Y1, Y1
-	VMOVDQU      192(SI), Y3
+	VMOVDQU      208(CX), Y3
 	VPABSB       Y3, Y4
 	VMOVDQU      192(DX), Y5
 	VPSIGNB      Y3, Y5, Y5
 	VPMADDUBSW   Y5, Y4, Y5
 	VPMADDWD     Y2, Y5, Y5
 	VPADDD       Y5, Y1, Y1
-	VMOVDQU      224(SI), Y3
+	VMOVDQU      240(CX), Y3
 	VPABSB       Y3, Y4
 	VMOVDQU      224(DX), Y5
 	VPSIGNB      Y3, Y5, Y5
@@ -517,8 +867,7 @@ loop:
 	VMULPS       256(DX), Y3, Y4
 	VCVTDQ2PS    Y1, Y1
 	VFMADD231PS  Y1, Y4, Y0
-	ADDQ         $0x10, CX
-	ADDQ         $0x00000100, SI
+	ADDQ         $0x00000110, CX
 	ADDQ         $0x000001c0, DX
 	DECQ         BX
 	JNZ          loop
@@ -532,7 +881,7 @@ loop:
 	RET
 
 // func tileQ6KAVX21x1(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr)
-// Requires: AVX, AVX2, F16C, FMA3, MMX+
+// Requires: AVX, AVX2, F16C, FMA3
 TEXT ·tileQ6KAVX21x1(SB), NOSPLIT, $0-56
 	MOVQ    out+0(FP), AX
 	MOVQ    outStride+8(FP), CX
@@ -542,52 +891,39 @@ TEXT ·tileQ6KAVX21x1(SB), NOSPLIT, $0-56
 	MOVQ    xStride+40(FP), BX
 	MOVQ    n+48(FP), BX
 	VPXOR   Y0, Y0, Y0
-	MOVQ    BX, SI
-	SHLQ    $0x04, SI
-	ADDQ    CX, SI
-	MOVQ    BX, DI
-	SHLQ    $0x06, DI
-	LEAQ    (SI)(DI*2), R8
-	XCHGQ   DI, R8
-	ADDQ    DI, R8
 	VMOVDQU mask0f<>+0(SB), Y1
 	VMOVDQU mask30<>+0(SB), Y2
 	VMOVDQU ones16<>+0(SB), Y3
 
 loop:
-	LEAQ         1024(SI), R9
-	PREFETCHT0   (R9)
-	PREFETCHT0   64(R9)
-	LEAQ         1024(DI), R9
-	PREFETCHT0   (R9)
-	VMOVDQU      (SI), Y5
+	VMOVDQU      16(CX), Y5
 	VPAND        Y1, Y5, Y5
-	VMOVDQU      (DI), Y6
+	VMOVDQU      144(CX), Y6
 	VPSLLW       $0x04, Y6, Y6
 	VPAND        Y2, Y6, Y6
 	VPOR         Y6, Y5, Y5
 	VPMADDUBSW   (DX), Y5, Y6
 	VPMADDWD     Y3, Y6, Y4
-	VMOVDQU      32(SI), Y5
+	VMOVDQU      48(CX), Y5
 	VPAND        Y1, Y5, Y5
-	VMOVDQU      (DI), Y6
+	VMOVDQU      144(CX), Y6
 	VPSLLW       $0x02, Y6, Y6
 	VPAND        Y2, Y6, Y6
 	VPOR         Y6, Y5, Y5
 	VPMADDUBSW   32(DX), Y5, Y6
 	VPMADDWD     Y3, Y6, Y6
 	VPADDD       Y6, Y4, Y4
-	VMOVDQU      64(SI), Y5
+	VMOVDQU      80(CX), Y5
 	VPAND        Y1, Y5, Y5
-	VMOVDQU      (DI), Y6
+	VMOVDQU      144(CX), Y6
 	VPAND        Y2, Y6, Y6
 	VPOR         Y6, Y5, Y5
 	VPMADDUBSW   64(DX), Y5, Y6
 	VPMADDWD     Y3, Y6, Y6
 	VPADDD       Y6, Y4, Y4
-	VMOVDQU      96(SI), Y5
+	VMOVDQU      112(CX), Y5
 	VPAND        Y1, Y5, Y5
-	VMOVDQU      (DI), Y6
+	VMOVDQU      144(CX), Y6
 	VPSRLW       $0x02, Y6, Y6
 	VPAND        Y2, Y6, Y6
 	VPOR         Y6, Y5, Y5
@@ -595,7 +931,7 @@ loop:
 	VPMADDWD     Y3, Y6, Y6
 	VPADDD       Y6, Y4, Y4
 	VPADDD       352(DX), Y4, Y4
-	VPBROADCASTW (R8), X6
+	VPBROADCASTW 208(CX), X6
 	VCVTPH2PS    X6, Y6
 	VPMOVSXBD    (CX), Y5
 	VCVTDQ2PS    Y5, Y5
@@ -603,38 +939,38 @@ loop:
 	VMULPS       256(DX), Y5, Y6
 	VCVTDQ2PS    Y4, Y4
 	VFMADD231PS  Y4, Y6, Y0
-	VMOVDQU      (SI), Y5
+	VMOVDQU      16(CX), Y5
 	VPSRLW       $0x04, Y5, Y5
 	VPAND        Y1, Y5, Y5
-	VMOVDQU      32(DI), Y6
+	VMOVDQU      176(CX), Y6
 	VPSLLW       $0x04, Y6, Y6
 	VPAND        Y2, Y6, Y6
 	VPOR         Y6, Y5, Y5
 	VPMADDUBSW   128(DX), Y5, Y6
 	VPMADDWD     Y3, Y6, Y4
-	VMOVDQU      32(SI), Y5
+	VMOVDQU      48(CX), Y5
 	VPSRLW       $0x04, Y5, Y5
 	VPAND        Y1, Y5, Y5
-	VMOVDQU      32(DI), Y6
+	VMOVDQU      176(CX), Y6
 	VPSLLW       $0x02, Y6, Y6
 	VPAND        Y2, Y6, Y6
 	VPOR         Y6, Y5, Y5
 	VPMADDUBSW   160(DX), Y5, Y6
 	VPMADDWD     Y3, Y6, Y6
 	VPADDD       Y6, Y4, Y4
-	VMOVDQU      64(SI), Y5
+	VMOVDQU      80(CX), Y5
 	VPSRLW       $0x04, Y5, Y5
 	VPAND        Y1, Y5, Y5
-	VMOVDQU      32(DI), Y6
+	VMOVDQU      176(CX), Y6
 	VPAND        Y2, Y6, Y6
 	VPOR         Y6, Y5, Y5
 	VPMADDUBSW   192(DX), Y5, Y6
 	VPMADDWD     Y3, Y6, Y6
 	VPADDD       Y6, Y4, Y4
-	VMOVDQU      96(SI), Y5
+	VMOVDQU      112(CX), Y5
 	VPSRLW       $0x04, Y5, Y5
 	VPAND        Y1, Y5, Y5
-	VMOVDQU      32(DI), Y6
+	VMOVDQU      176(CX), Y6
 	VPSRLW       $0x02, Y6, Y6
 	VPAND        Y2, Y6, Y6
 	VPOR         Y6, Y5, Y5
@@ -642,7 +978,7 @@ loop:
 	VPMADDWD     Y3, Y6, Y6
 	VPADDD       Y6, Y4, Y4
 	VPADDD       384(DX), Y4, Y4
-	VPBROADCASTW (R8), X6
+	VPBROADCASTW 208(CX), X6
 	VCVTPH2PS    X6, Y6
 	VPMOVSXBD    8(CX), Y5
 	VCVTDQ2PS    Y5, Y5
@@ -650,10 +986,7 @@ loop:
 	VMULPS       256(DX), Y5, Y6
 	VCVTDQ2PS    Y4, Y4
 	VFMADD231PS  Y4, Y6, Y0
-	ADDQ         $0x10, CX
-	ADDQ         $0x00000080, SI
-	ADDQ         $0x40, DI
-	ADDQ         $0x02, R8
+	ADDQ         $0x000000d2, CX
 	ADDQ         $0x000001c0, DX
 	DECQ         BX
 	JNZ          loop
@@ -663,1174 +996,6 @@ loop:
 	VEXTRACTF128 $0x01, Y1, X2
 	VADDPS       X2, X1, X2
 	VMOVSS       X2, (AX)
-	VZEROUPPER
-	RET
-
-// func tileQ40AVX24x1(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr)
-// Requires: AVX, AVX2, F16C, FMA3, MMX+
-TEXT ·tileQ40AVX24x1(SB), NOSPLIT, $0-56
-	MOVQ    out+0(FP), AX
-	MOVQ    outStride+8(FP), CX
-	MOVQ    w+16(FP), CX
-	MOVQ    rowBytes+24(FP), DX
-	MOVQ    x+32(FP), BX
-	MOVQ    xStride+40(FP), SI
-	MOVQ    n+48(FP), SI
-	LEAQ    (DX)(DX*2), DI
-	VPXOR   Y0, Y0, Y0
-	VPXOR   Y1, Y1, Y1
-	VPXOR   Y2, Y2, Y2
-	VPXOR   Y3, Y3, Y3
-	MOVQ    SI, R8
-	SHLQ    $0x04, R8
-	ADDQ    CX, R8
-	VMOVDQU mask0f<>+0(SB), Y4
-	VMOVDQU ones16<>+0(SB), Y5
-
-loop:
-	LEAQ         (R8)(DX*4), R9
-	PREFETCHT0   (R9)
-	PREFETCHT0   64(R9)
-	PREFETCHT0   (R9)(DX*1)
-	PREFETCHT0   64(R9)(DX*1)
-	PREFETCHT0   (R9)(DX*2)
-	PREFETCHT0   64(R9)(DX*2)
-	PREFETCHT0   (R9)(DI*1)
-	PREFETCHT0   64(R9)(DI*1)
-	VMOVDQU      (R8), Y10
-	VPSRLW       $0x04, Y10, Y11
-	VPAND        Y4, Y10, Y10
-	VPAND        Y4, Y11, Y11
-	VPMADDUBSW   (BX), Y10, Y6
-	VPMADDUBSW   128(BX), Y11, Y12
-	VPADDW       Y12, Y6, Y6
-	VMOVDQU      (R8)(DX*1), Y10
-	VPSRLW       $0x04, Y10, Y11
-	VPAND        Y4, Y10, Y10
-	VPAND        Y4, Y11, Y11
-	VPMADDUBSW   (BX), Y10, Y7
-	VPMADDUBSW   128(BX), Y11, Y12
-	VPADDW       Y12, Y7, Y7
-	VMOVDQU      (R8)(DX*2), Y10
-	VPSRLW       $0x04, Y10, Y11
-	VPAND        Y4, Y10, Y10
-	VPAND        Y4, Y11, Y11
-	VPMADDUBSW   (BX), Y10, Y8
-	VPMADDUBSW   128(BX), Y11, Y12
-	VPADDW       Y12, Y8, Y8
-	VMOVDQU      (R8)(DI*1), Y10
-	VPSRLW       $0x04, Y10, Y11
-	VPAND        Y4, Y10, Y10
-	VPAND        Y4, Y11, Y11
-	VPMADDUBSW   (BX), Y10, Y9
-	VPMADDUBSW   128(BX), Y11, Y12
-	VPADDW       Y12, Y9, Y9
-	VMOVDQU      32(R8), Y10
-	VPSRLW       $0x04, Y10, Y11
-	VPAND        Y4, Y10, Y10
-	VPAND        Y4, Y11, Y11
-	VPMADDUBSW   32(BX), Y10, Y12
-	VPADDW       Y12, Y6, Y6
-	VPMADDUBSW   160(BX), Y11, Y12
-	VPADDW       Y12, Y6, Y6
-	VMOVDQU      32(R8)(DX*1), Y10
-	VPSRLW       $0x04, Y10, Y11
-	VPAND        Y4, Y10, Y10
-	VPAND        Y4, Y11, Y11
-	VPMADDUBSW   32(BX), Y10, Y12
-	VPADDW       Y12, Y7, Y7
-	VPMADDUBSW   160(BX), Y11, Y12
-	VPADDW       Y12, Y7, Y7
-	VMOVDQU      32(R8)(DX*2), Y10
-	VPSRLW       $0x04, Y10, Y11
-	VPAND        Y4, Y10, Y10
-	VPAND        Y4, Y11, Y11
-	VPMADDUBSW   32(BX), Y10, Y12
-	VPADDW       Y12, Y8, Y8
-	VPMADDUBSW   160(BX), Y11, Y12
-	VPADDW       Y12, Y8, Y8
-	VMOVDQU      32(R8)(DI*1), Y10
-	VPSRLW       $0x04, Y10, Y11
-	VPAND        Y4, Y10, Y10
-	VPAND        Y4, Y11, Y11
-	VPMADDUBSW   32(BX), Y10, Y12
-	VPADDW       Y12, Y9, Y9
-	VPMADDUBSW   160(BX), Y11, Y12
-	VPADDW       Y12, Y9, Y9
-	VMOVDQU      64(R8), Y10
-	VPSRLW       $0x04, Y10, Y11
-	VPAND        Y4, Y10, Y10
-	VPAND        Y4, Y11, Y11
-	VPMADDUBSW   64(BX), Y10, Y12
-	VPADDW       Y12, Y6, Y6
-	VPMADDUBSW   192(BX), Y11, Y12
-	VPADDW       Y12, Y6, Y6
-	VMOVDQU      64(R8)(DX*1), Y10
-	VPSRLW       $0x04, Y10, Y11
-	VPAND        Y4, Y10, Y10
-	VPAND        Y4, Y11, Y11
-	VPMADDUBSW   64(BX), Y10, Y12
-	VPADDW       Y12, Y7, Y7
-	VPMADDUBSW   192(BX), Y11, Y12
-	VPADDW       Y12, Y7, Y7
-	VMOVDQU      64(R8)(DX*2), Y10
-	VPSRLW       $0x04, Y10, Y11
-	VPAND        Y4, Y10, Y10
-	VPAND        Y4, Y11, Y11
-	VPMADDUBSW   64(BX), Y10, Y12
-	VPADDW       Y12, Y8, Y8
-	VPMADDUBSW   192(BX), Y11, Y12
-	VPADDW       Y12, Y8, Y8
-	VMOVDQU      64(R8)(DI*1), Y10
-	VPSRLW       $0x04, Y10, Y11
-	VPAND        Y4, Y10, Y10
-	VPAND        Y4, Y11, Y11
-	VPMADDUBSW   64(BX), Y10, Y12
-	VPADDW       Y12, Y9, Y9
-	VPMADDUBSW   192(BX), Y11, Y12
-	VPADDW       Y12, Y9, Y9
-	VMOVDQU      96(R8), Y10
-	VPSRLW       $0x04, Y10, Y11
-	VPAND        Y4, Y10, Y10
-	VPAND        Y4, Y11, Y11
-	VPMADDUBSW   96(BX), Y10, Y12
-	VPADDW       Y12, Y6, Y6
-	VPMADDUBSW   224(BX), Y11, Y12
-	VPADDW       Y12, Y6, Y6
-	VMOVDQU      96(R8)(DX*1), Y10
-	VPSRLW       $0x04, Y10, Y11
-	VPAND        Y4, Y10, Y10
-	VPAND        Y4, Y11, Y11
-	VPMADDUBSW   96(BX), Y10, Y12
-	VPADDW       Y12, Y7, Y7
-	VPMADDUBSW   224(BX), Y11, Y12
-	VPADDW       Y12, Y7, Y7
-	VMOVDQU      96(R8)(DX*2), Y10
-	VPSRLW       $0x04, Y10, Y11
-	VPAND        Y4, Y10, Y10
-	VPAND        Y4, Y11, Y11
-	VPMADDUBSW   96(BX), Y10, Y12
-	VPADDW       Y12, Y8, Y8
-	VPMADDUBSW   224(BX), Y11, Y12
-	VPADDW       Y12, Y8, Y8
-	VMOVDQU      96(R8)(DI*1), Y10
-	VPSRLW       $0x04, Y10, Y11
-	VPAND        Y4, Y10, Y10
-	VPAND        Y4, Y11, Y11
-	VPMADDUBSW   96(BX), Y10, Y12
-	VPADDW       Y12, Y9, Y9
-	VPMADDUBSW   224(BX), Y11, Y12
-	VPADDW       Y12, Y9, Y9
-	VPMADDWD     Y5, Y6, Y6
-	VPADDD       320(BX), Y6, Y6
-	VPMADDWD     Y5, Y7, Y7
-	VPADDD       320(BX), Y7, Y7
-	VPMADDWD     Y5, Y8, Y8
-	VPADDD       320(BX), Y8, Y8
-	VPMADDWD     Y5, Y9, Y9
-	VPADDD       320(BX), Y9, Y9
-	VCVTPH2PS    (CX), Y10
-	VMULPS       256(BX), Y10, Y11
-	VCVTDQ2PS    Y6, Y6
-	VFMADD231PS  Y6, Y11, Y0
-	VCVTPH2PS    (CX)(DX*1), Y10
-	VMULPS       256(BX), Y10, Y11
-	VCVTDQ2PS    Y7, Y7
-	VFMADD231PS  Y7, Y11, Y1
-	VCVTPH2PS    (CX)(DX*2), Y10
-	VMULPS       256(BX), Y10, Y11
-	VCVTDQ2PS    Y8, Y8
-	VFMADD231PS  Y8, Y11, Y2
-	VCVTPH2PS    (CX)(DI*1), Y10
-	VMULPS       256(BX), Y10, Y11
-	VCVTDQ2PS    Y9, Y9
-	VFMADD231PS  Y9, Y11, Y3
-	ADDQ         $0x10, CX
-	ADDQ         $0x00000080, R8
-	ADDQ         $0x000001c0, BX
-	DECQ         SI
-	JNZ          loop
-	VMOVUPS      Y0, Y4
-	VMOVUPS      Y1, Y5
-	VMOVUPS      Y2, Y6
-	VMOVUPS      Y3, Y7
-	VHADDPS      Y5, Y4, Y4
-	VHADDPS      Y7, Y6, Y6
-	VHADDPS      Y6, Y4, Y4
-	VEXTRACTF128 $0x01, Y4, X8
-	VADDPS       X8, X4, X8
-	VMOVUPS      X8, (AX)
-	VZEROUPPER
-	RET
-
-// func tileQ4KAVX24x1(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr)
-// Requires: AVX, AVX2, F16C, FMA3, MMX+
-TEXT ·tileQ4KAVX24x1(SB), NOSPLIT, $0-56
-	MOVQ    out+0(FP), AX
-	MOVQ    outStride+8(FP), CX
-	MOVQ    w+16(FP), CX
-	MOVQ    rowBytes+24(FP), DX
-	MOVQ    x+32(FP), BX
-	MOVQ    xStride+40(FP), SI
-	MOVQ    n+48(FP), SI
-	LEAQ    (DX)(DX*2), DI
-	VPXOR   Y0, Y0, Y0
-	VPXOR   Y1, Y1, Y1
-	VPXOR   Y2, Y2, Y2
-	VPXOR   Y3, Y3, Y3
-	MOVQ    SI, R8
-	SHLQ    $0x04, R8
-	ADDQ    CX, R8
-	VMOVDQU mask0f<>+0(SB), Y4
-	VMOVDQU ones16<>+0(SB), Y5
-
-loop:
-	LEAQ           (R8)(DX*4), R9
-	PREFETCHT0     (R9)
-	PREFETCHT0     64(R9)
-	PREFETCHT0     (R9)(DX*1)
-	PREFETCHT0     64(R9)(DX*1)
-	PREFETCHT0     (R9)(DX*2)
-	PREFETCHT0     64(R9)(DX*2)
-	PREFETCHT0     (R9)(DI*1)
-	PREFETCHT0     64(R9)(DI*1)
-	VMOVDQU        (R8), Y10
-	VPSRLW         $0x04, Y10, Y11
-	VPAND          Y4, Y10, Y10
-	VPAND          Y4, Y11, Y11
-	VPMADDUBSW     (BX), Y10, Y6
-	VPMADDUBSW     128(BX), Y11, Y12
-	VPADDW         Y12, Y6, Y6
-	VMOVDQU        (R8)(DX*1), Y10
-	VPSRLW         $0x04, Y10, Y11
-	VPAND          Y4, Y10, Y10
-	VPAND          Y4, Y11, Y11
-	VPMADDUBSW     (BX), Y10, Y7
-	VPMADDUBSW     128(BX), Y11, Y12
-	VPADDW         Y12, Y7, Y7
-	VMOVDQU        (R8)(DX*2), Y10
-	VPSRLW         $0x04, Y10, Y11
-	VPAND          Y4, Y10, Y10
-	VPAND          Y4, Y11, Y11
-	VPMADDUBSW     (BX), Y10, Y8
-	VPMADDUBSW     128(BX), Y11, Y12
-	VPADDW         Y12, Y8, Y8
-	VMOVDQU        (R8)(DI*1), Y10
-	VPSRLW         $0x04, Y10, Y11
-	VPAND          Y4, Y10, Y10
-	VPAND          Y4, Y11, Y11
-	VPMADDUBSW     (BX), Y10, Y9
-	VPMADDUBSW     128(BX), Y11, Y12
-	VPADDW         Y12, Y9, Y9
-	VMOVDQU        32(R8), Y10
-	VPSRLW         $0x04, Y10, Y11
-	VPAND          Y4, Y10, Y10
-	VPAND          Y4, Y11, Y11
-	VPMADDUBSW     32(BX), Y10, Y12
-	VPADDW         Y12, Y6, Y6
-	VPMADDUBSW     160(BX), Y11, Y12
-	VPADDW         Y12, Y6, Y6
-	VMOVDQU        32(R8)(DX*1), Y10
-	VPSRLW         $0x04, Y10, Y11
-	VPAND          Y4, Y10, Y10
-	VPAND          Y4, Y11, Y11
-	VPMADDUBSW     32(BX), Y10, Y12
-	VPADDW         Y12, Y7, Y7
-	VPMADDUBSW     160(BX), Y11, Y12
-	VPADDW         Y12, Y7, Y7
-	VMOVDQU        32(R8)(DX*2), Y10
-	VPSRLW         $0x04, Y10, Y11
-	VPAND          Y4, Y10, Y10
-	VPAND          Y4, Y11, Y11
-	VPMADDUBSW     32(BX), Y10, Y12
-	VPADDW         Y12, Y8, Y8
-	VPMADDUBSW     160(BX), Y11, Y12
-	VPADDW         Y12, Y8, Y8
-	VMOVDQU        32(R8)(DI*1), Y10
-	VPSRLW         $0x04, Y10, Y11
-	VPAND          Y4, Y10, Y10
-	VPAND          Y4, Y11, Y11
-	VPMADDUBSW     32(BX), Y10, Y12
-	VPADDW         Y12, Y9, Y9
-	VPMADDUBSW     160(BX), Y11, Y12
-	VPADDW         Y12, Y9, Y9
-	VMOVDQU        64(R8), Y10
-	VPSRLW         $0x04, Y10, Y11
-	VPAND          Y4, Y10, Y10
-	VPAND          Y4, Y11, Y11
-	VPMADDUBSW     64(BX), Y10, Y12
-	VPADDW         Y12, Y6, Y6
-	VPMADDUBSW     192(BX), Y11, Y12
-	VPADDW         Y12, Y6, Y6
-	VMOVDQU        64(R8)(DX*1), Y10
-	VPSRLW         $0x04, Y10, Y11
-	VPAND          Y4, Y10, Y10
-	VPAND          Y4, Y11, Y11
-	VPMADDUBSW     64(BX), Y10, Y12
-	VPADDW         Y12, Y7, Y7
-	VPMADDUBSW     192(BX), Y11, Y12
-	VPADDW         Y12, Y7, Y7
-	VMOVDQU        64(R8)(DX*2), Y10
-	VPSRLW         $0x04, Y10, Y11
-	VPAND          Y4, Y10, Y10
-	VPAND          Y4, Y11, Y11
-	VPMADDUBSW     64(BX), Y10, Y12
-	VPADDW         Y12, Y8, Y8
-	VPMADDUBSW     192(BX), Y11, Y12
-	VPADDW         Y12, Y8, Y8
-	VMOVDQU        64(R8)(DI*1), Y10
-	VPSRLW         $0x04, Y10, Y11
-	VPAND          Y4, Y10, Y10
-	VPAND          Y4, Y11, Y11
-	VPMADDUBSW     64(BX), Y10, Y12
-	VPADDW         Y12, Y9, Y9
-	VPMADDUBSW     192(BX), Y11, Y12
-	VPADDW         Y12, Y9, Y9
-	VMOVDQU        96(R8), Y10
-	VPSRLW         $0x04, Y10, Y11
-	VPAND          Y4, Y10, Y10
-	VPAND          Y4, Y11, Y11
-	VPMADDUBSW     96(BX), Y10, Y12
-	VPADDW         Y12, Y6, Y6
-	VPMADDUBSW     224(BX), Y11, Y12
-	VPADDW         Y12, Y6, Y6
-	VMOVDQU        96(R8)(DX*1), Y10
-	VPSRLW         $0x04, Y10, Y11
-	VPAND          Y4, Y10, Y10
-	VPAND          Y4, Y11, Y11
-	VPMADDUBSW     96(BX), Y10, Y12
-	VPADDW         Y12, Y7, Y7
-	VPMADDUBSW     224(BX), Y11, Y12
-	VPADDW         Y12, Y7, Y7
-	VMOVDQU        96(R8)(DX*2), Y10
-	VPSRLW         $0x04, Y10, Y11
-	VPAND          Y4, Y10, Y10
-	VPAND          Y4, Y11, Y11
-	VPMADDUBSW     96(BX), Y10, Y12
-	VPADDW         Y12, Y8, Y8
-	VPMADDUBSW     224(BX), Y11, Y12
-	VPADDW         Y12, Y8, Y8
-	VMOVDQU        96(R8)(DI*1), Y10
-	VPSRLW         $0x04, Y10, Y11
-	VPAND          Y4, Y10, Y10
-	VPAND          Y4, Y11, Y11
-	VPMADDUBSW     96(BX), Y10, Y12
-	VPADDW         Y12, Y9, Y9
-	VPMADDUBSW     224(BX), Y11, Y12
-	VPADDW         Y12, Y9, Y9
-	VPMADDWD       Y5, Y6, Y6
-	VPMADDWD       Y5, Y7, Y7
-	VPMADDWD       Y5, Y8, Y8
-	VPMADDWD       Y5, Y9, Y9
-	VBROADCASTI128 (CX), Y10
-	VPSHUFB        shufScale<>+0(SB), Y10, Y10
-	VPSRLVD        shiftScale<>+0(SB), Y10, Y10
-	VPAND          mask63<>+0(SB), Y10, Y10
-	VCVTDQ2PS      Y10, Y10
-	VPBROADCASTW   (CX), X11
-	VCVTPH2PS      X11, Y11
-	VMULPS         Y11, Y10, Y10
-	VBROADCASTI128 (CX), Y12
-	VPSHUFB        shufMin<>+0(SB), Y12, Y12
-	VPSRLVD        shiftScale<>+0(SB), Y12, Y12
-	VPAND          mask63<>+0(SB), Y12, Y12
-	VCVTDQ2PS      Y12, Y12
-	VPBROADCASTW   2(CX), X11
-	VCVTPH2PS      X11, Y11
-	VMULPS         Y11, Y12, Y12
-	VMULPS         256(BX), Y10, Y11
-	VCVTDQ2PS      Y6, Y6
-	VFMADD231PS    Y6, Y11, Y0
-	VFNMADD231PS   288(BX), Y12, Y0
-	VBROADCASTI128 (CX)(DX*1), Y10
-	VPSHUFB        shufScale<>+0(SB), Y10, Y10
-	VPSRLVD        shiftScale<>+0(SB), Y10, Y10
-	VPAND          mask63<>+0(SB), Y10, Y10
-	VCVTDQ2PS      Y10, Y10
-	VPBROADCASTW   (CX)(DX*1), X11
-	VCVTPH2PS      X11, Y11
-	VMULPS         Y11, Y10, Y10
-	VBROADCASTI128 (CX)(DX*1), Y12
-	VPSHUFB        shufMin<>+0(SB), Y12, Y12
-	VPSRLVD        shiftScale<>+0(SB), Y12, Y12
-	VPAND          mask63<>+0(SB), Y12, Y12
-	VCVTDQ2PS      Y12, Y12
-	VPBROADCASTW   2(CX)(DX*1), X11
-	VCVTPH2PS      X11, Y11
-	VMULPS         Y11, Y12, Y12
-	VMULPS         256(BX), Y10, Y11
-	VCVTDQ2PS      Y7, Y7
-	VFMADD231PS    Y7, Y11, Y1
-	VFNMADD231PS   288(BX), Y12, Y1
-	VBROADCASTI128 (CX)(DX*2), Y10
-	VPSHUFB        shufScale<>+0(SB), Y10, Y10
-	VPSRLVD        shiftScale<>+0(SB), Y10, Y10
-	VPAND          mask63<>+0(SB), Y10, Y10
-	VCVTDQ2PS      Y10, Y10
-	VPBROADCASTW   (CX)(DX*2), X11
-	VCVTPH2PS      X11, Y11
-	VMULPS         Y11, Y10, Y10
-	VBROADCASTI128 (CX)(DX*2), Y12
-	VPSHUFB        shufMin<>+0(SB), Y12, Y12
-	VPSRLVD        shiftScale<>+0(SB), Y12, Y12
-	VPAND          mask63<>+0(SB), Y12, Y12
-	VCVTDQ2PS      Y12, Y12
-	VPBROADCASTW   2(CX)(DX*2), X11
-	VCVTPH2PS      X11, Y11
-	VMULPS         Y11, Y12, Y12
-	VMULPS         256(BX), Y10, Y11
-	VCVTDQ2PS      Y8, Y8
-	VFMADD231PS    Y8, Y11, Y2
-	VFNMADD231PS   288(BX), Y12, Y2
-	VBROADCASTI128 (CX)(DI*1), Y10
-	VPSHUFB        shufScale<>+0(SB), Y10, Y10
-	VPSRLVD        shiftScale<>+0(SB), Y10, Y10
-	VPAND          mask63<>+0(SB), Y10, Y10
-	VCVTDQ2PS      Y10, Y10
-	VPBROADCASTW   (CX)(DI*1), X11
-	VCVTPH2PS      X11, Y11
-	VMULPS         Y11, Y10, Y10
-	VBROADCASTI128 (CX)(DI*1), Y12
-	VPSHUFB        shufMin<>+0(SB), Y12, Y12
-	VPSRLVD        shiftScale<>+0(SB), Y12, Y12
-	VPAND          mask63<>+0(SB), Y12, Y12
-	VCVTDQ2PS      Y12, Y12
-	VPBROADCASTW   2(CX)(DI*1), X11
-	VCVTPH2PS      X11, Y11
-	VMULPS         Y11, Y12, Y12
-	VMULPS         256(BX), Y10, Y11
-	VCVTDQ2PS      Y9, Y9
-	VFMADD231PS    Y9, Y11, Y3
-	VFNMADD231PS   288(BX), Y12, Y3
-	ADDQ           $0x10, CX
-	ADDQ           $0x00000080, R8
-	ADDQ           $0x000001c0, BX
-	DECQ           SI
-	JNZ            loop
-	VMOVUPS        Y0, Y4
-	VMOVUPS        Y1, Y5
-	VMOVUPS        Y2, Y6
-	VMOVUPS        Y3, Y7
-	VHADDPS        Y5, Y4, Y4
-	VHADDPS        Y7, Y6, Y6
-	VHADDPS        Y6, Y4, Y4
-	VEXTRACTF128   $0x01, Y4, X8
-	VADDPS         X8, X4, X8
-	VMOVUPS        X8, (AX)
-	VZEROUPPER
-	RET
-
-// func tileQ80AVX24x1(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr)
-// Requires: AVX, AVX2, F16C, FMA3, MMX+
-TEXT ·tileQ80AVX24x1(SB), NOSPLIT, $0-56
-	MOVQ    out+0(FP), AX
-	MOVQ    outStride+8(FP), CX
-	MOVQ    w+16(FP), CX
-	MOVQ    rowBytes+24(FP), DX
-	MOVQ    x+32(FP), BX
-	MOVQ    xStride+40(FP), SI
-	MOVQ    n+48(FP), SI
-	LEAQ    (DX)(DX*2), DI
-	VPXOR   Y0, Y0, Y0
-	VPXOR   Y1, Y1, Y1
-	VPXOR   Y2, Y2, Y2
-	VPXOR   Y3, Y3, Y3
-	MOVQ    SI, R8
-	SHLQ    $0x04, R8
-	ADDQ    CX, R8
-	VMOVDQU ones16<>+0(SB), Y8
-
-loop:
-	LEAQ         (R8)(DX*4), R9
-	PREFETCHT0   (R9)
-	PREFETCHT0   64(R9)
-	PREFETCHT0   128(R9)
-	PREFETCHT0   192(R9)
-	PREFETCHT0   (R9)(DX*1)
-	PREFETCHT0   64(R9)(DX*1)
-	PREFETCHT0   128(R9)(DX*1)
-	PREFETCHT0   192(R9)(DX*1)
-	PREFETCHT0   (R9)(DX*2)
-	PREFETCHT0   64(R9)(DX*2)
-	PREFETCHT0   128(R9)(DX*2)
-	PREFETCHT0   192(R9)(DX*2)
-	PREFETCHT0   (R9)(DI*1)
-	PREFETCHT0   64(R9)(DI*1)
-	PREFETCHT0   128(R9)(DI*1)
-	PREFETCHT0   192(R9)(DI*1)
-	VMOVDQU      (R8), Y9
-	VPABSB       Y9, Y10
-	VMOVDQU      (BX), Y11
-	VPSIGNB      Y9, Y11, Y11
-	VPMADDUBSW   Y11, Y10, Y11
-	VPMADDWD     Y8, Y11, Y4
-	VMOVDQU      (R8)(DX*1), Y9
-	VPABSB       Y9, Y10
-	VMOVDQU      (BX), Y11
-	VPSIGNB      Y9, Y11, Y11
-	VPMADDUBSW   Y11, Y10, Y11
-	VPMADDWD     Y8, Y11, Y5
-	VMOVDQU      (R8)(DX*2), Y9
-	VPABSB       Y9, Y10
-	VMOVDQU      (BX), Y11
-	VPSIGNB      Y9, Y11, Y11
-	VPMADDUBSW   Y11, Y10, Y11
-	VPMADDWD     Y8, Y11, Y6
-	VMOVDQU      (R8)(DI*1), Y9
-	VPABSB       Y9, Y10
-	VMOVDQU      (BX), Y11
-	VPSIGNB      Y9, Y11, Y11
-	VPMADDUBSW   Y11, Y10, Y11
-	VPMADDWD     Y8, Y11, Y7
-	VMOVDQU      32(R8), Y9
-	VPABSB       Y9, Y10
-	VMOVDQU      32(BX), Y11
-	VPSIGNB      Y9, Y11, Y11
-	VPMADDUBSW   Y11, Y10, Y11
-	VPMADDWD     Y8, Y11, Y11
-	VPADDD       Y11, Y4, Y4
-	VMOVDQU      32(R8)(DX*1), Y9
-	VPABSB       Y9, Y10
-	VMOVDQU      32(BX), Y11
-	VPSIGNB      Y9, Y11, Y11
-	VPMADDUBSW   Y11, Y10, Y11
-	VPMADDWD     Y8, Y11, Y11
-	VPADDD       Y11, Y5, Y5
-	VMOVDQU      32(R8)(DX*2), Y9
-	VPABSB       Y9, Y10
-	VMOVDQU      32(BX), Y11
-	VPSIGNB      Y9, Y11, Y11
-	VPMADDUBSW   Y11, Y10, Y11
-	VPMADDWD     Y8, Y11, Y11
-	VPADDD       Y11, Y6, Y6
-	VMOVDQU      32(R8)(DI*1), Y9
-	VPABSB       Y9, Y10
-	VMOVDQU      32(BX), Y11
-	VPSIGNB      Y9, Y11, Y11
-	VPMADDUBSW   Y11, Y10, Y11
-	VPMADDWD     Y8, Y11, Y11
-	VPADDD       Y11, Y7, Y7
-	VMOVDQU      64(R8), Y9
-	VPABSB       Y9, Y10
-	VMOVDQU      64(BX), Y11
-	VPSIGNB      Y9, Y11, Y11
-	VPMADDUBSW   Y11, Y10, Y11
-	VPMADDWD     Y8, Y11, Y11
-	VPADDD       Y11, Y4, Y4
-	VMOVDQU      64(R8)(DX*1), Y9
-	VPABSB       Y9, Y10
-	VMOVDQU      64(BX), Y11
-	VPSIGNB      Y9, Y11, Y11
-	VPMADDUBSW   Y11, Y10, Y11
-	VPMADDWD     Y8, Y11, Y11
-	VPADDD       Y11, Y5, Y5
-	VMOVDQU      64(R8)(DX*2), Y9
-	VPABSB       Y9, Y10
-	VMOVDQU      64(BX), Y11
-	VPSIGNB      Y9, Y11, Y11
-	VPMADDUBSW   Y11, Y10, Y11
-	VPMADDWD     Y8, Y11, Y11
-	VPADDD       Y11, Y6, Y6
-	VMOVDQU      64(R8)(DI*1), Y9
-	VPABSB       Y9, Y10
-	VMOVDQU      64(BX), Y11
-	VPSIGNB      Y9, Y11, Y11
-	VPMADDUBSW   Y11, Y10, Y11
-	VPMADDWD     Y8, Y11, Y11
-	VPADDD       Y11, Y7, Y7
-	VMOVDQU      96(R8), Y9
-	VPABSB       Y9, Y10
-	VMOVDQU      96(BX), Y11
-	VPSIGNB      Y9, Y11, Y11
-	VPMADDUBSW   Y11, Y10, Y11
-	VPMADDWD     Y8, Y11, Y11
-	VPADDD       Y11, Y4, Y4
-	VMOVDQU      96(R8)(DX*1), Y9
-	VPABSB       Y9, Y10
-	VMOVDQU      96(BX), Y11
-	VPSIGNB      Y9, Y11, Y11
-	VPMADDUBSW   Y11, Y10, Y11
-	VPMADDWD     Y8, Y11, Y11
-	VPADDD       Y11, Y5, Y5
-	VMOVDQU      96(R8)(DX*2), Y9
-	VPABSB       Y9, Y10
-	VMOVDQU      96(BX), Y11
-	VPSIGNB      Y9, Y11, Y11
-	VPMADDUBSW   Y11, Y10, Y11
-	VPMADDWD     Y8, Y11, Y11
-	VPADDD       Y11, Y6, Y6
-	VMOVDQU      96(R8)(DI*1), Y9
-	VPABSB       Y9, Y10
-	VMOVDQU      96(BX), Y11
-	VPSIGNB      Y9, Y11, Y11
-	VPMADDUBSW   Y11, Y10, Y11
-	VPMADDWD     Y8, Y11, Y11
-	VPADDD       Y11, Y7, Y7
-	VMOVDQU      128(R8), Y9
-	VPABSB       Y9, Y10
-	VMOVDQU      128(BX), Y11
-	VPSIGNB      Y9, Y11, Y11
-	VPMADDUBSW   Y11, Y10, Y11
-	VPMADDWD     Y8, Y11, Y11
-	VPADDD       Y11, Y4, Y4
-	VMOVDQU      128(R8)(DX*1), Y9
-	VPABSB       Y9, Y10
-	VMOVDQU      128(BX), Y11
-	VPSIGNB      Y9, Y11, Y11
-	VPMADDUBSW   Y11, Y10, Y11
-	VPMADDWD     Y8, Y11, Y11
-	VPADDD       Y11, Y5, Y5
-	VMOVDQU      128(R8)(DX*2), Y9
-	VPABSB       Y9, Y10
-	VMOVDQU      128(BX), Y11
-	VPSIGNB      Y9, Y11, Y11
-	VPMADDUBSW   Y11, Y10, Y11
-	VPMADDWD     Y8, Y11, Y11
-	VPADDD       Y11, Y6, Y6
-	VMOVDQU      128(R8)(DI*1), Y9
-	VPABSB       Y9, Y10
-	VMOVDQU      128(BX), Y11
-	VPSIGNB      Y9, Y11, Y11
-	VPMADDUBSW   Y11, Y10, Y11
-	VPMADDWD     Y8, Y11, Y11
-	VPADDD       Y11, Y7, Y7
-	VMOVDQU      160(R8), Y9
-	VPABSB       Y9, Y10
-	VMOVDQU      160(BX), Y11
-	VPSIGNB      Y9, Y11, Y11
-	VPMADDUBSW   Y11, Y10, Y11
-	VPMADDWD     Y8, Y11, Y11
-	VPADDD       Y11, Y4, Y4
-	VMOVDQU      160(R8)(DX*1), Y9
-	VPABSB       Y9, Y10
-	VMOVDQU      160(BX), Y11
-	VPSIGNB      Y9, Y11, Y11
-	VPMADDUBSW   Y11, Y10, Y11
-	VPMADDWD     Y8, Y11, Y11
-	VPADDD       Y11, Y5, Y5
-	VMOVDQU      160(R8)(DX*2), Y9
-	VPABSB       Y9, Y10
-	VMOVDQU      160(BX), Y11
-	VPSIGNB      Y9, Y11, Y11
-	VPMADDUBSW   Y11, Y10, Y11
-	VPMADDWD     Y8, Y11, Y11
-	VPADDD       Y11, Y6, Y6
-	VMOVDQU      160(R8)(DI*1), Y9
-	VPABSB       Y9, Y10
-	VMOVDQU      160(BX), Y11
-	VPSIGNB      Y9, Y11, Y11
-	VPMADDUBSW   Y11, Y10, Y11
-	VPMADDWD     Y8, Y11, Y11
-	VPADDD       Y11, Y7, Y7
-	VMOVDQU      192(R8), Y9
-	VPABSB       Y9, Y10
-	VMOVDQU      192(BX), Y11
-	VPSIGNB      Y9, Y11, Y11
-	VPMADDUBSW   Y11, Y10, Y11
-	VPMADDWD     Y8, Y11, Y11
-	VPADDD       Y11, Y4, Y4
-	VMOVDQU      192(R8)(DX*1), Y9
-	VPABSB       Y9, Y10
-	VMOVDQU      192(BX), Y11
-	VPSIGNB      Y9, Y11, Y11
-	VPMADDUBSW   Y11, Y10, Y11
-	VPMADDWD     Y8, Y11, Y11
-	VPADDD       Y11, Y5, Y5
-	VMOVDQU      192(R8)(DX*2), Y9
-	VPABSB       Y9, Y10
-	VMOVDQU      192(BX), Y11
-	VPSIGNB      Y9, Y11, Y11
-	VPMADDUBSW   Y11, Y10, Y11
-	VPMADDWD     Y8, Y11, Y11
-	VPADDD       Y11, Y6, Y6
-	VMOVDQU      192(R8)(DI*1), Y9
-	VPABSB       Y9, Y10
-	VMOVDQU      192(BX), Y11
-	VPSIGNB      Y9, Y11, Y11
-	VPMADDUBSW   Y11, Y10, Y11
-	VPMADDWD     Y8, Y11, Y11
-	VPADDD       Y11, Y7, Y7
-	VMOVDQU      224(R8), Y9
-	VPABSB       Y9, Y10
-	VMOVDQU      224(BX), Y11
-	VPSIGNB      Y9, Y11, Y11
-	VPMADDUBSW   Y11, Y10, Y11
-	VPMADDWD     Y8, Y11, Y11
-	VPADDD       Y11, Y4, Y4
-	VMOVDQU      224(R8)(DX*1), Y9
-	VPABSB       Y9, Y10
-	VMOVDQU      224(BX), Y11
-	VPSIGNB      Y9, Y11, Y11
-	VPMADDUBSW   Y11, Y10, Y11
-	VPMADDWD     Y8, Y11, Y11
-	VPADDD       Y11, Y5, Y5
-	VMOVDQU      224(R8)(DX*2), Y9
-	VPABSB       Y9, Y10
-	VMOVDQU      224(BX), Y11
-	VPSIGNB      Y9, Y11, Y11
-	VPMADDUBSW   Y11, Y10, Y11
-	VPMADDWD     Y8, Y11, Y11
-	VPADDD       Y11, Y6, Y6
-	VMOVDQU      224(R8)(DI*1), Y9
-	VPABSB       Y9, Y10
-	VMOVDQU      224(BX), Y11
-	VPSIGNB      Y9, Y11, Y11
-	VPMADDUBSW   Y11, Y10, Y11
-	VPMADDWD     Y8, Y11, Y11
-	VPADDD       Y11, Y7, Y7
-	VCVTPH2PS    (CX), Y9
-	VMULPS       256(BX), Y9, Y10
-	VCVTDQ2PS    Y4, Y4
-	VFMADD231PS  Y4, Y10, Y0
-	VCVTPH2PS    (CX)(DX*1), Y9
-	VMULPS       256(BX), Y9, Y10
-	VCVTDQ2PS    Y5, Y5
-	VFMADD231PS  Y5, Y10, Y1
-	VCVTPH2PS    (CX)(DX*2), Y9
-	VMULPS       256(BX), Y9, Y10
-	VCVTDQ2PS    Y6, Y6
-	VFMADD231PS  Y6, Y10, Y2
-	VCVTPH2PS    (CX)(DI*1), Y9
-	VMULPS       256(BX), Y9, Y10
-	VCVTDQ2PS    Y7, Y7
-	VFMADD231PS  Y7, Y10, Y3
-	ADDQ         $0x10, CX
-	ADDQ         $0x00000100, R8
-	ADDQ         $0x000001c0, BX
-	DECQ         SI
-	JNZ          loop
-	VMOVUPS      Y0, Y4
-	VMOVUPS      Y1, Y5
-	VMOVUPS      Y2, Y6
-	VMOVUPS      Y3, Y7
-	VHADDPS      Y5, Y4, Y4
-	VHADDPS      Y7, Y6, Y6
-	VHADDPS      Y6, Y4, Y4
-	VEXTRACTF128 $0x01, Y4, X8
-	VADDPS       X8, X4, X8
-	VMOVUPS      X8, (AX)
-	VZEROUPPER
-	RET
-
-// func tileQ6KAVX24x1(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr)
-// Requires: AVX, AVX2, F16C, FMA3, MMX+
-TEXT ·tileQ6KAVX24x1(SB), NOSPLIT, $0-56
-	MOVQ    out+0(FP), AX
-	MOVQ    outStride+8(FP), CX
-	MOVQ    w+16(FP), CX
-	MOVQ    rowBytes+24(FP), DX
-	MOVQ    x+32(FP), BX
-	MOVQ    xStride+40(FP), SI
-	MOVQ    n+48(FP), SI
-	LEAQ    (DX)(DX*2), DI
-	VPXOR   Y0, Y0, Y0
-	VPXOR   Y1, Y1, Y1
-	VPXOR   Y2, Y2, Y2
-	VPXOR   Y3, Y3, Y3
-	MOVQ    SI, R8
-	SHLQ    $0x04, R8
-	ADDQ    CX, R8
-	MOVQ    SI, R9
-	SHLQ    $0x06, R9
-	LEAQ    (R8)(R9*2), R10
-	XCHGQ   R9, R10
-	ADDQ    R9, R10
-	VMOVDQU mask0f<>+0(SB), Y4
-	VMOVDQU mask30<>+0(SB), Y5
-	VMOVDQU ones16<>+0(SB), Y6
-
-loop:
-	LEAQ         (R8)(DX*4), R11
-	PREFETCHT0   (R11)
-	PREFETCHT0   64(R11)
-	PREFETCHT0   (R11)(DX*1)
-	PREFETCHT0   64(R11)(DX*1)
-	PREFETCHT0   (R11)(DX*2)
-	PREFETCHT0   64(R11)(DX*2)
-	PREFETCHT0   (R11)(DI*1)
-	PREFETCHT0   64(R11)(DI*1)
-	LEAQ         (R9)(DX*4), R11
-	PREFETCHT0   (R11)
-	PREFETCHT0   (R11)(DX*1)
-	PREFETCHT0   (R11)(DX*2)
-	PREFETCHT0   (R11)(DI*1)
-	VMOVDQU      (R8), Y11
-	VPAND        Y4, Y11, Y11
-	VMOVDQU      (R9), Y12
-	VPSLLW       $0x04, Y12, Y12
-	VPAND        Y5, Y12, Y12
-	VPOR         Y12, Y11, Y11
-	VPMADDUBSW   (BX), Y11, Y12
-	VPMADDWD     Y6, Y12, Y7
-	VMOVDQU      (R8)(DX*1), Y11
-	VPAND        Y4, Y11, Y11
-	VMOVDQU      (R9)(DX*1), Y12
-	VPSLLW       $0x04, Y12, Y12
-	VPAND        Y5, Y12, Y12
-	VPOR         Y12, Y11, Y11
-	VPMADDUBSW   (BX), Y11, Y12
-	VPMADDWD     Y6, Y12, Y8
-	VMOVDQU      (R8)(DX*2), Y11
-	VPAND        Y4, Y11, Y11
-	VMOVDQU      (R9)(DX*2), Y12
-	VPSLLW       $0x04, Y12, Y12
-	VPAND        Y5, Y12, Y12
-	VPOR         Y12, Y11, Y11
-	VPMADDUBSW   (BX), Y11, Y12
-	VPMADDWD     Y6, Y12, Y9
-	VMOVDQU      (R8)(DI*1), Y11
-	VPAND        Y4, Y11, Y11
-	VMOVDQU      (R9)(DI*1), Y12
-	VPSLLW       $0x04, Y12, Y12
-	VPAND        Y5, Y12, Y12
-	VPOR         Y12, Y11, Y11
-	VPMADDUBSW   (BX), Y11, Y12
-	VPMADDWD     Y6, Y12, Y10
-	VMOVDQU      32(R8), Y11
-	VPAND        Y4, Y11, Y11
-	VMOVDQU      (R9), Y12
-	VPSLLW       $0x02, Y12, Y12
-	VPAND        Y5, Y12, Y12
-	VPOR         Y12, Y11, Y11
-	VPMADDUBSW   32(BX), Y11, Y12
-	VPMADDWD     Y6, Y12, Y12
-	VPADDD       Y12, Y7, Y7
-	VMOVDQU      32(R8)(DX*1), Y11
-	VPAND        Y4, Y11, Y11
-	VMOVDQU      (R9)(DX*1), Y12
-	VPSLLW       $0x02, Y12, Y12
-	VPAND        Y5, Y12, Y12
-	VPOR         Y12, Y11, Y11
-	VPMADDUBSW   32(BX), Y11, Y12
-	VPMADDWD     Y6, Y12, Y12
-	VPADDD       Y12, Y8, Y8
-	VMOVDQU      32(R8)(DX*2), Y11
-	VPAND        Y4, Y11, Y11
-	VMOVDQU      (R9)(DX*2), Y12
-	VPSLLW       $0x02, Y12, Y12
-	VPAND        Y5, Y12, Y12
-	VPOR         Y12, Y11, Y11
-	VPMADDUBSW   32(BX), Y11, Y12
-	VPMADDWD     Y6, Y12, Y12
-	VPADDD       Y12, Y9, Y9
-	VMOVDQU      32(R8)(DI*1), Y11
-	VPAND        Y4, Y11, Y11
-	VMOVDQU      (R9)(DI*1), Y12
-	VPSLLW       $0x02, Y12, Y12
-	VPAND        Y5, Y12, Y12
-	VPOR         Y12, Y11, Y11
-	VPMADDUBSW   32(BX), Y11, Y12
-	VPMADDWD     Y6, Y12, Y12
-	VPADDD       Y12, Y10, Y10
-	VMOVDQU      64(R8), Y11
-	VPAND        Y4, Y11, Y11
-	VMOVDQU      (R9), Y12
-	VPAND        Y5, Y12, Y12
-	VPOR         Y12, Y11, Y11
-	VPMADDUBSW   64(BX), Y11, Y12
-	VPMADDWD     Y6, Y12, Y12
-	VPADDD       Y12, Y7, Y7
-	VMOVDQU      64(R8)(DX*1), Y11
-	VPAND        Y4, Y11, Y11
-	VMOVDQU      (R9)(DX*1), Y12
-	VPAND        Y5, Y12, Y12
-	VPOR         Y12, Y11, Y11
-	VPMADDUBSW   64(BX), Y11, Y12
-	VPMADDWD     Y6, Y12, Y12
-	VPADDD       Y12, Y8, Y8
-	VMOVDQU      64(R8)(DX*2), Y11
-	VPAND        Y4, Y11, Y11
-	VMOVDQU      (R9)(DX*2), Y12
-	VPAND        Y5, Y12, Y12
-	VPOR         Y12, Y11, Y11
-	VPMADDUBSW   64(BX), Y11, Y12
-	VPMADDWD     Y6, Y12, Y12
-	VPADDD       Y12, Y9, Y9
-	VMOVDQU      64(R8)(DI*1), Y11
-	VPAND        Y4, Y11, Y11
-	VMOVDQU      (R9)(DI*1), Y12
-	VPAND        Y5, Y12, Y12
-	VPOR         Y12, Y11, Y11
-	VPMADDUBSW   64(BX), Y11, Y12
-	VPMADDWD     Y6, Y12, Y12
-	VPADDD       Y12, Y10, Y10
-	VMOVDQU      96(R8), Y11
-	VPAND        Y4, Y11, Y11
-	VMOVDQU      (R9), Y12
-	VPSRLW       $0x02, Y12, Y12
-	VPAND        Y5, Y12, Y12
-	VPOR         Y12, Y11, Y11
-	VPMADDUBSW   96(BX), Y11, Y12
-	VPMADDWD     Y6, Y12, Y12
-	VPADDD       Y12, Y7, Y7
-	VMOVDQU      96(R8)(DX*1), Y11
-	VPAND        Y4, Y11, Y11
-	VMOVDQU      (R9)(DX*1), Y12
-	VPSRLW       $0x02, Y12, Y12
-	VPAND        Y5, Y12, Y12
-	VPOR         Y12, Y11, Y11
-	VPMADDUBSW   96(BX), Y11, Y12
-	VPMADDWD     Y6, Y12, Y12
-	VPADDD       Y12, Y8, Y8
-	VMOVDQU      96(R8)(DX*2), Y11
-	VPAND        Y4, Y11, Y11
-	VMOVDQU      (R9)(DX*2), Y12
-	VPSRLW       $0x02, Y12, Y12
-	VPAND        Y5, Y12, Y12
-	VPOR         Y12, Y11, Y11
-	VPMADDUBSW   96(BX), Y11, Y12
-	VPMADDWD     Y6, Y12, Y12
-	VPADDD       Y12, Y9, Y9
-	VMOVDQU      96(R8)(DI*1), Y11
-	VPAND        Y4, Y11, Y11
-	VMOVDQU      (R9)(DI*1), Y12
-	VPSRLW       $0x02, Y12, Y12
-	VPAND        Y5, Y12, Y12
-	VPOR         Y12, Y11, Y11
-	VPMADDUBSW   96(BX), Y11, Y12
-	VPMADDWD     Y6, Y12, Y12
-	VPADDD       Y12, Y10, Y10
-	VPADDD       352(BX), Y7, Y7
-	VPADDD       352(BX), Y8, Y8
-	VPADDD       352(BX), Y9, Y9
-	VPADDD       352(BX), Y10, Y10
-	VPBROADCASTW (R10), X12
-	VCVTPH2PS    X12, Y12
-	VPMOVSXBD    (CX), Y11
-	VCVTDQ2PS    Y11, Y11
-	VMULPS       Y12, Y11, Y11
-	VMULPS       256(BX), Y11, Y12
-	VCVTDQ2PS    Y7, Y7
-	VFMADD231PS  Y7, Y12, Y0
-	VPBROADCASTW (R10)(DX*1), X12
-	VCVTPH2PS    X12, Y12
-	VPMOVSXBD    (CX)(DX*1), Y11
-	VCVTDQ2PS    Y11, Y11
-	VMULPS       Y12, Y11, Y11
-	VMULPS       256(BX), Y11, Y12
-	VCVTDQ2PS    Y8, Y8
-	VFMADD231PS  Y8, Y12, Y1
-	VPBROADCASTW (R10)(DX*2), X12
-	VCVTPH2PS    X12, Y12
-	VPMOVSXBD    (CX)(DX*2), Y11
-	VCVTDQ2PS    Y11, Y11
-	VMULPS       Y12, Y11, Y11
-	VMULPS       256(BX), Y11, Y12
-	VCVTDQ2PS    Y9, Y9
-	VFMADD231PS  Y9, Y12, Y2
-	VPBROADCASTW (R10)(DI*1), X12
-	VCVTPH2PS    X12, Y12
-	VPMOVSXBD    (CX)(DI*1), Y11
-	VCVTDQ2PS    Y11, Y11
-	VMULPS       Y12, Y11, Y11
-	VMULPS       256(BX), Y11, Y12
-	VCVTDQ2PS    Y10, Y10
-	VFMADD231PS  Y10, Y12, Y3
-	VMOVDQU      (R8), Y11
-	VPSRLW       $0x04, Y11, Y11
-	VPAND        Y4, Y11, Y11
-	VMOVDQU      32(R9), Y12
-	VPSLLW       $0x04, Y12, Y12
-	VPAND        Y5, Y12, Y12
-	VPOR         Y12, Y11, Y11
-	VPMADDUBSW   128(BX), Y11, Y12
-	VPMADDWD     Y6, Y12, Y7
-	VMOVDQU      (R8)(DX*1), Y11
-	VPSRLW       $0x04, Y11, Y11
-	VPAND        Y4, Y11, Y11
-	VMOVDQU      32(R9)(DX*1), Y12
-	VPSLLW       $0x04, Y12, Y12
-	VPAND        Y5, Y12, Y12
-	VPOR         Y12, Y11, Y11
-	VPMADDUBSW   128(BX), Y11, Y12
-	VPMADDWD     Y6, Y12, Y8
-	VMOVDQU      (R8)(DX*2), Y11
-	VPSRLW       $0x04, Y11, Y11
-	VPAND        Y4, Y11, Y11
-	VMOVDQU      32(R9)(DX*2), Y12
-	VPSLLW       $0x04, Y12, Y12
-	VPAND        Y5, Y12, Y12
-	VPOR         Y12, Y11, Y11
-	VPMADDUBSW   128(BX), Y11, Y12
-	VPMADDWD     Y6, Y12, Y9
-	VMOVDQU      (R8)(DI*1), Y11
-	VPSRLW       $0x04, Y11, Y11
-	VPAND        Y4, Y11, Y11
-	VMOVDQU      32(R9)(DI*1), Y12
-	VPSLLW       $0x04, Y12, Y12
-	VPAND        Y5, Y12, Y12
-	VPOR         Y12, Y11, Y11
-	VPMADDUBSW   128(BX), Y11, Y12
-	VPMADDWD     Y6, Y12, Y10
-	VMOVDQU      32(R8), Y11
-	VPSRLW       $0x04, Y11, Y11
-	VPAND        Y4, Y11, Y11
-	VMOVDQU      32(R9), Y12
-	VPSLLW       $0x02, Y12, Y12
-	VPAND        Y5, Y12, Y12
-	VPOR         Y12, Y11, Y11
-	VPMADDUBSW   160(BX), Y11, Y12
-	VPMADDWD     Y6, Y12, Y12
-	VPADDD       Y12, Y7, Y7
-	VMOVDQU      32(R8)(DX*1), Y11
-	VPSRLW       $0x04, Y11, Y11
-	VPAND        Y4, Y11, Y11
-	VMOVDQU      32(R9)(DX*1), Y12
-	VPSLLW       $0x02, Y12, Y12
-	VPAND        Y5, Y12, Y12
-	VPOR         Y12, Y11, Y11
-	VPMADDUBSW   160(BX), Y11, Y12
-	VPMADDWD     Y6, Y12, Y12
-	VPADDD       Y12, Y8, Y8
-	VMOVDQU      32(R8)(DX*2), Y11
-	VPSRLW       $0x04, Y11, Y11
-	VPAND        Y4, Y11, Y11
-	VMOVDQU      32(R9)(DX*2), Y12
-	VPSLLW       $0x02, Y12, Y12
-	VPAND        Y5, Y12, Y12
-	VPOR         Y12, Y11, Y11
-	VPMADDUBSW   160(BX), Y11, Y12
-	VPMADDWD     Y6, Y12, Y12
-	VPADDD       Y12, Y9, Y9
-	VMOVDQU      32(R8)(DI*1), Y11
-	VPSRLW       $0x04, Y11, Y11
-	VPAND        Y4, Y11, Y11
-	VMOVDQU      32(R9)(DI*1), Y12
-	VPSLLW       $0x02, Y12, Y12
-	VPAND        Y5, Y12, Y12
-	VPOR         Y12, Y11, Y11
-	VPMADDUBSW   160(BX), Y11, Y12
-	VPMADDWD     Y6, Y12, Y12
-	VPADDD       Y12, Y10, Y10
-	VMOVDQU      64(R8), Y11
-	VPSRLW       $0x04, Y11, Y11
-	VPAND        Y4, Y11, Y11
-	VMOVDQU      32(R9), Y12
-	VPAND        Y5, Y12, Y12
-	VPOR         Y12, Y11, Y11
-	VPMADDUBSW   192(BX), Y11, Y12
-	VPMADDWD     Y6, Y12, Y12
-	VPADDD       Y12, Y7, Y7
-	VMOVDQU      64(R8)(DX*1), Y11
-	VPSRLW       $0x04, Y11, Y11
-	VPAND        Y4, Y11, Y11
-	VMOVDQU      32(R9)(DX*1), Y12
-	VPAND        Y5, Y12, Y12
-	VPOR         Y12, Y11, Y11
-	VPMADDUBSW   192(BX), Y11, Y12
-	VPMADDWD     Y6, Y12, Y12
-	VPADDD       Y12, Y8, Y8
-	VMOVDQU      64(R8)(DX*2), Y11
-	VPSRLW       $0x04, Y11, Y11
-	VPAND        Y4, Y11, Y11
-	VMOVDQU      32(R9)(DX*2), Y12
-	VPAND        Y5, Y12, Y12
-	VPOR         Y12, Y11, Y11
-	VPMADDUBSW   192(BX), Y11, Y12
-	VPMADDWD     Y6, Y12, Y12
-	VPADDD       Y12, Y9, Y9
-	VMOVDQU      64(R8)(DI*1), Y11
-	VPSRLW       $0x04, Y11, Y11
-	VPAND        Y4, Y11, Y11
-	VMOVDQU      32(R9)(DI*1), Y12
-	VPAND        Y5, Y12, Y12
-	VPOR         Y12, Y11, Y11
-	VPMADDUBSW   192(BX), Y11, Y12
-	VPMADDWD     Y6, Y12, Y12
-	VPADDD       Y12, Y10, Y10
-	VMOVDQU      96(R8), Y11
-	VPSRLW       $0x04, Y11, Y11
-	VPAND        Y4, Y11, Y11
-	VMOVDQU      32(R9), Y12
-	VPSRLW       $0x02, Y12, Y12
-	VPAND        Y5, Y12, Y12
-	VPOR         Y12, Y11, Y11
-	VPMADDUBSW   224(BX), Y11, Y12
-	VPMADDWD     Y6, Y12, Y12
-	VPADDD       Y12, Y7, Y7
-	VMOVDQU      96(R8)(DX*1), Y11
-	VPSRLW       $0x04, Y11, Y11
-	VPAND        Y4, Y11, Y11
-	VMOVDQU      32(R9)(DX*1), Y12
-	VPSRLW       $0x02, Y12, Y12
-	VPAND        Y5, Y12, Y12
-	VPOR         Y12, Y11, Y11
-	VPMADDUBSW   224(BX), Y11, Y12
-	VPMADDWD     Y6, Y12, Y12
-	VPADDD       Y12, Y8, Y8
-	VMOVDQU      96(R8)(DX*2), Y11
-	VPSRLW       $0x04, Y11, Y11
-	VPAND        Y4, Y11, Y11
-	VMOVDQU      32(R9)(DX*2), Y12
-	VPSRLW       $0x02, Y12, Y12
-	VPAND        Y5, Y12, Y12
-	VPOR         Y12, Y11, Y11
-	VPMADDUBSW   224(BX), Y11, Y12
-	VPMADDWD     Y6, Y12, Y12
-	VPADDD       Y12, Y9, Y9
-	VMOVDQU      96(R8)(DI*1), Y11
-	VPSRLW       $0x04, Y11, Y11
-	VPAND        Y4, Y11, Y11
-	VMOVDQU      32(R9)(DI*1), Y12
-	VPSRLW       $0x02, Y12, Y12
-	VPAND        Y5, Y12, Y12
-	VPOR         Y12, Y11, Y11
-	VPMADDUBSW   224(BX), Y11, Y12
-	VPMADDWD     Y6, Y12, Y12
-	VPADDD       Y12, Y10, Y10
-	VPADDD       384(BX), Y7, Y7
-	VPADDD       384(BX), Y8, Y8
-	VPADDD       384(BX), Y9, Y9
-	VPADDD       384(BX), Y10, Y10
-	VPBROADCASTW (R10), X12
-	VCVTPH2PS    X12, Y12
-	VPMOVSXBD    8(CX), Y11
-	VCVTDQ2PS    Y11, Y11
-	VMULPS       Y12, Y11, Y11
-	VMULPS       256(BX), Y11, Y12
-	VCVTDQ2PS    Y7, Y7
-	VFMADD231PS  Y7, Y12, Y0
-	VPBROADCASTW (R10)(DX*1), X12
-	VCVTPH2PS    X12, Y12
-	VPMOVSXBD    8(CX)(DX*1), Y11
-	VCVTDQ2PS    Y11, Y11
-	VMULPS       Y12, Y11, Y11
-	VMULPS       256(BX), Y11, Y12
-	VCVTDQ2PS    Y8, Y8
-	VFMADD231PS  Y8, Y12, Y1
-	VPBROADCASTW (R10)(DX*2), X12
-	VCVTPH2PS    X12, Y12
-	VPMOVSXBD    8(CX)(DX*2), Y11
-	VCVTDQ2PS    Y11, Y11
-	VMULPS       Y12, Y11, Y11
-	VMULPS       256(BX), Y11, Y12
-	VCVTDQ2PS    Y9, Y9
-	VFMADD231PS  Y9, Y12, Y2
-	VPBROADCASTW (R10)(DI*1), X12
-	VCVTPH2PS    X12, Y12
-	VPMOVSXBD    8(CX)(DI*1), Y11
-	VCVTDQ2PS    Y11, Y11
-	VMULPS       Y12, Y11, Y11
-	VMULPS       256(BX), Y11, Y12
-	VCVTDQ2PS    Y10, Y10
-	VFMADD231PS  Y10, Y12, Y3
-	ADDQ         $0x10, CX
-	ADDQ         $0x00000080, R8
-	ADDQ         $0x40, R9
-	ADDQ         $0x02, R10
-	ADDQ         $0x000001c0, BX
-	DECQ         SI
-	JNZ          loop
-	VMOVUPS      Y0, Y4
-	VMOVUPS      Y1, Y5
-	VMOVUPS      Y2, Y6
-	VMOVUPS      Y3, Y7
-	VHADDPS      Y5, Y4, Y4
-	VHADDPS      Y7, Y6, Y6
-	VHADDPS      Y6, Y4, Y4
-	VEXTRACTF128 $0x01, Y4, X8
-	VADDPS       X8, X4, X8
-	VMOVUPS      X8, (AX)
 	VZEROUPPER
 	RET
 
@@ -1848,14 +1013,11 @@ TEXT ·tileQ40AVX22x2(SB), NOSPLIT, $0-56
 	VPXOR   Y1, Y1, Y1
 	VPXOR   Y2, Y2, Y2
 	VPXOR   Y3, Y3, Y3
-	MOVQ    R8, R9
-	SHLQ    $0x04, R9
-	ADDQ    DX, R9
 	VMOVDQU mask0f<>+0(SB), Y4
 	VMOVDQU ones16<>+0(SB), Y5
 
 loop:
-	VMOVDQU      (R9), Y10
+	VMOVDQU      16(DX), Y10
 	VPSRLW       $0x04, Y10, Y11
 	VPAND        Y4, Y10, Y10
 	VPAND        Y4, Y11, Y11
@@ -1865,7 +1027,7 @@ loop:
 	VPMADDUBSW   (SI)(DI*1), Y10, Y7
 	VPMADDUBSW   128(SI)(DI*1), Y11, Y12
 	VPADDW       Y12, Y7, Y7
-	VMOVDQU      (R9)(BX*1), Y10
+	VMOVDQU      16(DX)(BX*1), Y10
 	VPSRLW       $0x04, Y10, Y11
 	VPAND        Y4, Y10, Y10
 	VPAND        Y4, Y11, Y11
@@ -1875,7 +1037,7 @@ loop:
 	VPMADDUBSW   (SI)(DI*1), Y10, Y9
 	VPMADDUBSW   128(SI)(DI*1), Y11, Y12
 	VPADDW       Y12, Y9, Y9
-	VMOVDQU      32(R9), Y10
+	VMOVDQU      48(DX), Y10
 	VPSRLW       $0x04, Y10, Y11
 	VPAND        Y4, Y10, Y10
 	VPAND        Y4, Y11, Y11
@@ -1887,7 +1049,7 @@ loop:
 	VPADDW       Y12, Y7, Y7
 	VPMADDUBSW   160(SI)(DI*1), Y11, Y12
 	VPADDW       Y12, Y7, Y7
-	VMOVDQU      32(R9)(BX*1), Y10
+	VMOVDQU      48(DX)(BX*1), Y10
 	VPSRLW       $0x04, Y10, Y11
 	VPAND        Y4, Y10, Y10
 	VPAND        Y4, Y11, Y11
@@ -1899,7 +1061,7 @@ loop:
 	VPADDW       Y12, Y9, Y9
 	VPMADDUBSW   160(SI)(DI*1), Y11, Y12
 	VPADDW       Y12, Y9, Y9
-	VMOVDQU      64(R9), Y10
+	VMOVDQU      80(DX), Y10
 	VPSRLW       $0x04, Y10, Y11
 	VPAND        Y4, Y10, Y10
 	VPAND        Y4, Y11, Y11
@@ -1911,7 +1073,7 @@ loop:
 	VPADDW       Y12, Y7, Y7
 	VPMADDUBSW   192(SI)(DI*1), Y11, Y12
 	VPADDW       Y12, Y7, Y7
-	VMOVDQU      64(R9)(BX*1), Y10
+	VMOVDQU      80(DX)(BX*1), Y10
 	VPSRLW       $0x04, Y10, Y11
 	VPAND        Y4, Y10, Y10
 	VPAND        Y4, Y11, Y11
@@ -1923,7 +1085,7 @@ loop:
 	VPADDW       Y12, Y9, Y9
 	VPMADDUBSW   192(SI)(DI*1), Y11, Y12
 	VPADDW       Y12, Y9, Y9
-	VMOVDQU      96(R9), Y10
+	VMOVDQU      112(DX), Y10
 	VPSRLW       $0x04, Y10, Y11
 	VPAND        Y4, Y10, Y10
 	VPAND        Y4, Y11, Y11
@@ -1935,7 +1097,7 @@ loop:
 	VPADDW       Y12, Y7, Y7
 	VPMADDUBSW   224(SI)(DI*1), Y11, Y12
 	VPADDW       Y12, Y7, Y7
-	VMOVDQU      96(R9)(BX*1), Y10
+	VMOVDQU      112(DX)(BX*1), Y10
 	VPSRLW       $0x04, Y10, Y11
 	VPAND        Y4, Y10, Y10
 	VPAND        Y4, Y11, Y11
@@ -1969,8 +1131,7 @@ loop:
 	VMULPS       256(SI)(DI*1), Y10, Y11
 	VCVTDQ2PS    Y9, Y9
 	VFMADD231PS  Y9, Y11, Y3
-	ADDQ         $0x10, DX
-	ADDQ         $0x00000080, R9
+	ADDQ         $0x00000090, DX
 	ADDQ         $0x000001c0, SI
 	DECQ         R8
 	JNZ          loop
@@ -2006,14 +1167,11 @@ TEXT ·tileQ4KAVX22x2(SB), NOSPLIT, $0-56
 	VPXOR   Y1, Y1, Y1
 	VPXOR   Y2, Y2, Y2
 	VPXOR   Y3, Y3, Y3
-	MOVQ    R8, R9
-	SHLQ    $0x04, R9
-	ADDQ    DX, R9
 	VMOVDQU mask0f<>+0(SB), Y4
 	VMOVDQU ones16<>+0(SB), Y5
 
 loop:
-	VMOVDQU        (R9), Y10
+	VMOVDQU        16(DX), Y10
 	VPSRLW         $0x04, Y10, Y11
 	VPAND          Y4, Y10, Y10
 	VPAND          Y4, Y11, Y11
@@ -2023,7 +1181,7 @@ loop:
 	VPMADDUBSW     (SI)(DI*1), Y10, Y7
 	VPMADDUBSW     128(SI)(DI*1), Y11, Y12
 	VPADDW         Y12, Y7, Y7
-	VMOVDQU        (R9)(BX*1), Y10
+	VMOVDQU        16(DX)(BX*1), Y10
 	VPSRLW         $0x04, Y10, Y11
 	VPAND          Y4, Y10, Y10
 	VPAND          Y4, Y11, Y11
@@ -2033,7 +1191,7 @@ loop:
 	VPMADDUBSW     (SI)(DI*1), Y10, Y9
 	VPMADDUBSW     128(SI)(DI*1), Y11, Y12
 	VPADDW         Y12, Y9, Y9
-	VMOVDQU        32(R9), Y10
+	VMOVDQU        48(DX), Y10
 	VPSRLW         $0x04, Y10, Y11
 	VPAND          Y4, Y10, Y10
 	VPAND          Y4, Y11, Y11
@@ -2045,7 +1203,7 @@ loop:
 	VPADDW         Y12, Y7, Y7
 	VPMADDUBSW     160(SI)(DI*1), Y11, Y12
 	VPADDW         Y12, Y7, Y7
-	VMOVDQU        32(R9)(BX*1), Y10
+	VMOVDQU        48(DX)(BX*1), Y10
 	VPSRLW         $0x04, Y10, Y11
 	VPAND          Y4, Y10, Y10
 	VPAND          Y4, Y11, Y11
@@ -2057,7 +1215,7 @@ loop:
 	VPADDW         Y12, Y9, Y9
 	VPMADDUBSW     160(SI)(DI*1), Y11, Y12
 	VPADDW         Y12, Y9, Y9
-	VMOVDQU        64(R9), Y10
+	VMOVDQU        80(DX), Y10
 	VPSRLW         $0x04, Y10, Y11
 	VPAND          Y4, Y10, Y10
 	VPAND          Y4, Y11, Y11
@@ -2069,7 +1227,7 @@ loop:
 	VPADDW         Y12, Y7, Y7
 	VPMADDUBSW     192(SI)(DI*1), Y11, Y12
 	VPADDW         Y12, Y7, Y7
-	VMOVDQU        64(R9)(BX*1), Y10
+	VMOVDQU        80(DX)(BX*1), Y10
 	VPSRLW         $0x04, Y10, Y11
 	VPAND          Y4, Y10, Y10
 	VPAND          Y4, Y11, Y11
@@ -2081,7 +1239,7 @@ loop:
 	VPADDW         Y12, Y9, Y9
 	VPMADDUBSW     192(SI)(DI*1), Y11, Y12
 	VPADDW         Y12, Y9, Y9
-	VMOVDQU        96(R9), Y10
+	VMOVDQU        112(DX), Y10
 	VPSRLW         $0x04, Y10, Y11
 	VPAND          Y4, Y10, Y10
 	VPAND          Y4, Y11, Y11
@@ -2093,7 +1251,7 @@ loop:
 	VPADDW         Y12, Y7, Y7
 	VPMADDUBSW     224(SI)(DI*1), Y11, Y12
 	VPADDW         Y12, Y7, Y7
-	VMOVDQU        96(R9)(BX*1), Y10
+	VMOVDQU        112(DX)(BX*1), Y10
 	VPSRLW         $0x04, Y10, Y11
 	VPAND          Y4, Y10, Y10
 	VPAND          Y4, Y11, Y11
@@ -2157,8 +1315,7 @@ loop:
 	VCVTDQ2PS      Y9, Y9
 	VFMADD231PS    Y9, Y11, Y3
 	VFNMADD231PS   288(SI)(DI*1), Y12, Y3
-	ADDQ           $0x10, DX
-	ADDQ           $0x00000080, R9
+	ADDQ           $0x00000090, DX
 	ADDQ           $0x000001c0, SI
 	DECQ           R8
 	JNZ            loop
@@ -2194,13 +1351,10 @@ TEXT ·tileQ80AVX22x2(SB), NOSPLIT, $0-56
 	VPXOR   Y1, Y1, Y1
 	VPXOR   Y2, Y2, Y2
 	VPXOR   Y3, Y3, Y3
-	MOVQ    R8, R9
-	SHLQ    $0x04, R9
-	ADDQ    DX, R9
 	VMOVDQU ones16<>+0(SB), Y8
 
 loop:
-	VMOVDQU      (R9), Y9
+	VMOVDQU      16(DX), Y9
 	VPABSB       Y9, Y10
 	VMOVDQU      (SI), Y11
 	VPSIGNB      Y9, Y11, Y11
@@ -2210,7 +1364,7 @@ loop:
 	VPSIGNB      Y9, Y11, Y11
 	VPMADDUBSW   Y11, Y10, Y11
 	VPMADDWD     Y8, Y11, Y5
-	VMOVDQU      (R9)(BX*1), Y9
+	VMOVDQU      16(DX)(BX*1), Y9
 	VPABSB       Y9, Y10
 	VMOVDQU      (SI), Y11
 	VPSIGNB      Y9, Y11, Y11
@@ -2220,7 +1374,7 @@ loop:
 	VPSIGNB      Y9, Y11, Y11
 	VPMADDUBSW   Y11, Y10, Y11
 	VPMADDWD     Y8, Y11, Y7
-	VMOVDQU      32(R9), Y9
+	VMOVDQU      48(DX), Y9
 	VPABSB       Y9, Y10
 	VMOVDQU      32(SI), Y11
 	VPSIGNB      Y9, Y11, Y11
@@ -2232,7 +1386,7 @@ loop:
 	VPMADDUBSW   Y11, Y10, Y11
 	VPMADDWD     Y8, Y11, Y11
 	VPADDD       Y11, Y5, Y5
-	VMOVDQU      32(R9)(BX*1), Y9
+	VMOVDQU      48(DX)(BX*1), Y9
 	VPABSB       Y9, Y10
 	VMOVDQU      32(SI), Y11
 	VPSIGNB      Y9, Y11, Y11
@@ -2244,7 +1398,7 @@ loop:
 	VPMADDUBSW   Y11, Y10, Y11
 	VPMADDWD     Y8, Y11, Y11
 	VPADDD       Y11, Y7, Y7
-	VMOVDQU      64(R9), Y9
+	VMOVDQU      80(DX), Y9
 	VPABSB       Y9, Y10
 	VMOVDQU      64(SI), Y11
 	VPSIGNB      Y9, Y11, Y11
@@ -2256,7 +1410,7 @@ loop:
 	VPMADDUBSW   Y11, Y10, Y11
 	VPMADDWD     Y8, Y11, Y11
 	VPADDD       Y11, Y5, Y5
-	VMOVDQU      64(R9)(BX*1), Y9
+	VMOVDQU      80(DX)(BX*1), Y9
 	VPABSB       Y9, Y10
 	VMOVDQU      64(SI), Y11
 	VPSIGNB      Y9, Y11, Y11
@@ -2268,7 +1422,7 @@ loop:
 	VPMADDUBSW   Y11, Y10, Y11
 	VPMADDWD     Y8, Y11, Y11
 	VPADDD       Y11, Y7, Y7
-	VMOVDQU      96(R9), Y9
+	VMOVDQU      112(DX), Y9
 	VPABSB       Y9, Y10
 	VMOVDQU      96(SI), Y11
 	VPSIGNB      Y9, Y11, Y11
@@ -2280,7 +1434,7 @@ loop:
 	VPMADDUBSW   Y11, Y10, Y11
 	VPMADDWD     Y8, Y11, Y11
 	VPADDD       Y11, Y5, Y5
-	VMOVDQU      96(R9)(BX*1), Y9
+	VMOVDQU      112(DX)(BX*1), Y9
 	VPABSB       Y9, Y10
 	VMOVDQU      96(SI), Y11
 	VPSIGNB      Y9, Y11, Y11
@@ -2292,7 +1446,7 @@ loop:
 	VPMADDUBSW   Y11, Y10, Y11
 	VPMADDWD     Y8, Y11, Y11
 	VPADDD       Y11, Y7, Y7
-	VMOVDQU      128(R9), Y9
+	VMOVDQU      144(DX), Y9
 	VPABSB       Y9, Y10
 	VMOVDQU      128(SI), Y11
 	VPSIGNB      Y9, Y11, Y11
@@ -2304,7 +1458,7 @@ loop:
 	VPMADDUBSW   Y11, Y10, Y11
 	VPMADDWD     Y8, Y11, Y11
 	VPADDD       Y11, Y5, Y5
-	VMOVDQU      128(R9)(BX*1), Y9
+	VMOVDQU      144(DX)(BX*1), Y9
 	VPABSB       Y9, Y10
 	VMOVDQU      128(SI), Y11
 	VPSIGNB      Y9, Y11, Y11
@@ -2316,7 +1470,7 @@ loop:
 	VPMADDUBSW   Y11, Y10, Y11
 	VPMADDWD     Y8, Y11, Y11
 	VPADDD       Y11, Y7, Y7
-	VMOVDQU      160(R9), Y9
+	VMOVDQU      176(DX), Y9
 	VPABSB       Y9, Y10
 	VMOVDQU      160(SI), Y11
 	VPSIGNB      Y9, Y11, Y11
@@ -2328,7 +1482,7 @@ loop:
 	VPMADDUBSW   Y11, Y10, Y11
 	VPMADDWD     Y8, Y11, Y11
 	VPADDD       Y11, Y5, Y5
-	VMOVDQU      160(R9)(BX*1), Y9
+	VMOVDQU      176(DX)(BX*1), Y9
 	VPABSB       Y9, Y10
 	VMOVDQU      160(SI), Y11
 	VPSIGNB      Y9, Y11, Y11
@@ -2340,7 +1494,7 @@ loop:
 	VPMADDUBSW   Y11, Y10, Y11
 	VPMADDWD     Y8, Y11, Y11
 	VPADDD       Y11, Y7, Y7
-	VMOVDQU      192(R9), Y9
+	VMOVDQU      208(DX), Y9
 	VPABSB       Y9, Y10
 	VMOVDQU      192(SI), Y11
 	VPSIGNB      Y9, Y11, Y11
@@ -2352,7 +1506,7 @@ loop:
 	VPMADDUBSW   Y11, Y10, Y11
 	VPMADDWD     Y8, Y11, Y11
 	VPADDD       Y11, Y5, Y5
-	VMOVDQU      192(R9)(BX*1), Y9
+	VMOVDQU      208(DX)(BX*1), Y9
 	VPABSB       Y9, Y10
 	VMOVDQU      192(SI), Y11
 	VPSIGNB      Y9, Y11, Y11
@@ -2364,7 +1518,7 @@ loop:
 	VPMADDUBSW   Y11, Y10, Y11
 	VPMADDWD     Y8, Y11, Y11
 	VPADDD       Y11, Y7, Y7
-	VMOVDQU      224(R9), Y9
+	VMOVDQU      240(DX), Y9
 	VPABSB       Y9, Y10
 	VMOVDQU      224(SI), Y11
 	VPSIGNB      Y9, Y11, Y11
@@ -2376,7 +1530,7 @@ loop:
 	VPMADDUBSW   Y11, Y10, Y11
 	VPMADDWD     Y8, Y11, Y11
 	VPADDD       Y11, Y5, Y5
-	VMOVDQU      224(R9)(BX*1), Y9
+	VMOVDQU      240(DX)(BX*1), Y9
 	VPABSB       Y9, Y10
 	VMOVDQU      224(SI), Y11
 	VPSIGNB      Y9, Y11, Y11
@@ -2402,8 +1556,7 @@ loop:
 	VMULPS       256(SI)(DI*1), Y9, Y10
 	VCVTDQ2PS    Y7, Y7
 	VFMADD231PS  Y7, Y10, Y3
-	ADDQ         $0x10, DX
-	ADDQ         $0x00000100, R9
+	ADDQ         $0x00000110, DX
 	ADDQ         $0x000001c0, SI
 	DECQ         R8
 	JNZ          loop
@@ -2439,22 +1592,14 @@ TEXT ·tileQ6KAVX22x2(SB), NOSPLIT, $0-56
 	VPXOR   Y1, Y1, Y1
 	VPXOR   Y2, Y2, Y2
 	VPXOR   Y3, Y3, Y3
-	MOVQ    R8, R9
-	SHLQ    $0x04, R9
-	ADDQ    DX, R9
-	MOVQ    R8, R10
-	SHLQ    $0x06, R10
-	LEAQ    (R9)(R10*2), R11
-	XCHGQ   R10, R11
-	ADDQ    R10, R11
 	VMOVDQU mask0f<>+0(SB), Y4
 	VMOVDQU mask30<>+0(SB), Y5
 	VMOVDQU ones16<>+0(SB), Y6
 
 loop:
-	VMOVDQU      (R9), Y11
+	VMOVDQU      16(DX), Y11
 	VPAND        Y4, Y11, Y11
-	VMOVDQU      (R10), Y12
+	VMOVDQU      144(DX), Y12
 	VPSLLW       $0x04, Y12, Y12
 	VPAND        Y5, Y12, Y12
 	VPOR         Y12, Y11, Y11
@@ -2462,9 +1607,9 @@ loop:
 	VPMADDWD     Y6, Y12, Y7
 	VPMADDUBSW   (SI)(DI*1), Y11, Y12
 	VPMADDWD     Y6, Y12, Y8
-	VMOVDQU      (R9)(BX*1), Y11
+	VMOVDQU      16(DX)(BX*1), Y11
 	VPAND        Y4, Y11, Y11
-	VMOVDQU      (R10)(BX*1), Y12
+	VMOVDQU      144(DX)(BX*1), Y12
 	VPSLLW       $0x04, Y12, Y12
 	VPAND        Y5, Y12, Y12
 	VPOR         Y12, Y11, Y11
@@ -2472,9 +1617,9 @@ loop:
 	VPMADDWD     Y6, Y12, Y9
 	VPMADDUBSW   (SI)(DI*1), Y11, Y12
 	VPMADDWD     Y6, Y12, Y10
-	VMOVDQU      32(R9), Y11
+	VMOVDQU      48(DX), Y11
 	VPAND        Y4, Y11, Y11
-	VMOVDQU      (R10), Y12
+	VMOVDQU      144(DX), Y12
 	VPSLLW       $0x02, Y12, Y12
 	VPAND        Y5, Y12, Y12
 	VPOR         Y12, Y11, Y11
@@ -2484,9 +1629,9 @@ loop:
 	VPMADDUBSW   32(SI)(DI*1), Y11, Y12
 	VPMADDWD     Y6, Y12, Y12
 	VPADDD       Y12, Y8, Y8
-	VMOVDQU      32(R9)(BX*1), Y11
+	VMOVDQU      48(DX)(BX*1), Y11
 	VPAND        Y4, Y11, Y11
-	VMOVDQU      (R10)(BX*1), Y12
+	VMOVDQU      144(DX)(BX*1), Y12
 	VPSLLW       $0x02, Y12, Y12
 	VPAND        Y5, Y12, Y12
 	VPOR         Y12, Y11, Y11
@@ -2496,9 +1641,9 @@ loop:
 	VPMADDUBSW   32(SI)(DI*1), Y11, Y12
 	VPMADDWD     Y6, Y12, Y12
 	VPADDD       Y12, Y10, Y10
-	VMOVDQU      64(R9), Y11
+	VMOVDQU      80(DX), Y11
 	VPAND        Y4, Y11, Y11
-	VMOVDQU      (R10), Y12
+	VMOVDQU      144(DX), Y12
 	VPAND        Y5, Y12, Y12
 	VPOR         Y12, Y11, Y11
 	VPMADDUBSW   64(SI), Y11, Y12
@@ -2507,9 +1652,9 @@ loop:
 	VPMADDUBSW   64(SI)(DI*1), Y11, Y12
 	VPMADDWD     Y6, Y12, Y12
 	VPADDD       Y12, Y8, Y8
-	VMOVDQU      64(R9)(BX*1), Y11
+	VMOVDQU      80(DX)(BX*1), Y11
 	VPAND        Y4, Y11, Y11
-	VMOVDQU      (R10)(BX*1), Y12
+	VMOVDQU      144(DX)(BX*1), Y12
 	VPAND        Y5, Y12, Y12
 	VPOR         Y12, Y11, Y11
 	VPMADDUBSW   64(SI), Y11, Y12
@@ -2518,9 +1663,9 @@ loop:
 	VPMADDUBSW   64(SI)(DI*1), Y11, Y12
 	VPMADDWD     Y6, Y12, Y12
 	VPADDD       Y12, Y10, Y10
-	VMOVDQU      96(R9), Y11
+	VMOVDQU      112(DX), Y11
 	VPAND        Y4, Y11, Y11
-	VMOVDQU      (R10), Y12
+	VMOVDQU      144(DX), Y12
 	VPSRLW       $0x02, Y12, Y12
 	VPAND        Y5, Y12, Y12
 	VPOR         Y12, Y11, Y11
@@ -2530,9 +1675,9 @@ loop:
 	VPMADDUBSW   96(SI)(DI*1), Y11, Y12
 	VPMADDWD     Y6, Y12, Y12
 	VPADDD       Y12, Y8, Y8
-	VMOVDQU      96(R9)(BX*1), Y11
+	VMOVDQU      112(DX)(BX*1), Y11
 	VPAND        Y4, Y11, Y11
-	VMOVDQU      (R10)(BX*1), Y12
+	VMOVDQU      144(DX)(BX*1), Y12
 	VPSRLW       $0x02, Y12, Y12
 	VPAND        Y5, Y12, Y12
 	VPOR         Y12, Y11, Y11
@@ -2546,7 +1691,7 @@ loop:
 	VPADDD       352(SI)(DI*1), Y8, Y8
 	VPADDD       352(SI), Y9, Y9
 	VPADDD       352(SI)(DI*1), Y10, Y10
-	VPBROADCASTW (R11), X12
+	VPBROADCASTW 208(DX), X12
 	VCVTPH2PS    X12, Y12
 	VPMOVSXBD    (DX), Y11
 	VCVTDQ2PS    Y11, Y11
@@ -2557,7 +1702,7 @@ loop:
 	VMULPS       256(SI)(DI*1), Y11, Y12
 	VCVTDQ2PS    Y8, Y8
 	VFMADD231PS  Y8, Y12, Y1
-	VPBROADCASTW (R11)(BX*1), X12
+	VPBROADCASTW 208(DX)(BX*1), X12
 	VCVTPH2PS    X12, Y12
 	VPMOVSXBD    (DX)(BX*1), Y11
 	VCVTDQ2PS    Y11, Y11
@@ -2568,10 +1713,10 @@ loop:
 	VMULPS       256(SI)(DI*1), Y11, Y12
 	VCVTDQ2PS    Y10, Y10
 	VFMADD231PS  Y10, Y12, Y3
-	VMOVDQU      (R9), Y11
+	VMOVDQU      16(DX), Y11
 	VPSRLW       $0x04, Y11, Y11
 	VPAND        Y4, Y11, Y11
-	VMOVDQU      32(R10), Y12
+	VMOVDQU      176(DX), Y12
 	VPSLLW       $0x04, Y12, Y12
 	VPAND        Y5, Y12, Y12
 	VPOR         Y12, Y11, Y11
@@ -2579,10 +1724,10 @@ loop:
 	VPMADDWD     Y6, Y12, Y7
 	VPMADDUBSW   128(SI)(DI*1), Y11, Y12
 	VPMADDWD     Y6, Y12, Y8
-	VMOVDQU      (R9)(BX*1), Y11
+	VMOVDQU      16(DX)(BX*1), Y11
 	VPSRLW       $0x04, Y11, Y11
 	VPAND        Y4, Y11, Y11
-	VMOVDQU      32(R10)(BX*1), Y12
+	VMOVDQU      176(DX)(BX*1), Y12
 	VPSLLW       $0x04, Y12, Y12
 	VPAND        Y5, Y12, Y12
 	VPOR         Y12, Y11, Y11
@@ -2590,10 +1735,10 @@ loop:
 	VPMADDWD     Y6, Y12, Y9
 	VPMADDUBSW   128(SI)(DI*1), Y11, Y12
 	VPMADDWD     Y6, Y12, Y10
-	VMOVDQU      32(R9), Y11
+	VMOVDQU      48(DX), Y11
 	VPSRLW       $0x04, Y11, Y11
 	VPAND        Y4, Y11, Y11
-	VMOVDQU      32(R10), Y12
+	VMOVDQU      176(DX), Y12
 	VPSLLW       $0x02, Y12, Y12
 	VPAND        Y5, Y12, Y12
 	VPOR         Y12, Y11, Y11
@@ -2603,10 +1748,10 @@ loop:
 	VPMADDUBSW   160(SI)(DI*1), Y11, Y12
 	VPMADDWD     Y6, Y12, Y12
 	VPADDD       Y12, Y8, Y8
-	VMOVDQU      32(R9)(BX*1), Y11
+	VMOVDQU      48(DX)(BX*1), Y11
 	VPSRLW       $0x04, Y11, Y11
 	VPAND        Y4, Y11, Y11
-	VMOVDQU      32(R10)(BX*1), Y12
+	VMOVDQU      176(DX)(BX*1), Y12
 	VPSLLW       $0x02, Y12, Y12
 	VPAND        Y5, Y12, Y12
 	VPOR         Y12, Y11, Y11
@@ -2616,10 +1761,10 @@ loop:
 	VPMADDUBSW   160(SI)(DI*1), Y11, Y12
 	VPMADDWD     Y6, Y12, Y12
 	VPADDD       Y12, Y10, Y10
-	VMOVDQU      64(R9), Y11
+	VMOVDQU      80(DX), Y11
 	VPSRLW       $0x04, Y11, Y11
 	VPAND        Y4, Y11, Y11
-	VMOVDQU      32(R10), Y12
+	VMOVDQU      176(DX), Y12
 	VPAND        Y5, Y12, Y12
 	VPOR         Y12, Y11, Y11
 	VPMADDUBSW   192(SI), Y11, Y12
@@ -2628,10 +1773,10 @@ loop:
 	VPMADDUBSW   192(SI)(DI*1), Y11, Y12
 	VPMADDWD     Y6, Y12, Y12
 	VPADDD       Y12, Y8, Y8
-	VMOVDQU      64(R9)(BX*1), Y11
+	VMOVDQU      80(DX)(BX*1), Y11
 	VPSRLW       $0x04, Y11, Y11
 	VPAND        Y4, Y11, Y11
-	VMOVDQU      32(R10)(BX*1), Y12
+	VMOVDQU      176(DX)(BX*1), Y12
 	VPAND        Y5, Y12, Y12
 	VPOR         Y12, Y11, Y11
 	VPMADDUBSW   192(SI), Y11, Y12
@@ -2640,10 +1785,10 @@ loop:
 	VPMADDUBSW   192(SI)(DI*1), Y11, Y12
 	VPMADDWD     Y6, Y12, Y12
 	VPADDD       Y12, Y10, Y10
-	VMOVDQU      96(R9), Y11
+	VMOVDQU      112(DX), Y11
 	VPSRLW       $0x04, Y11, Y11
 	VPAND        Y4, Y11, Y11
-	VMOVDQU      32(R10), Y12
+	VMOVDQU      176(DX), Y12
 	VPSRLW       $0x02, Y12, Y12
 	VPAND        Y5, Y12, Y12
 	VPOR         Y12, Y11, Y11
@@ -2653,10 +1798,10 @@ loop:
 	VPMADDUBSW   224(SI)(DI*1), Y11, Y12
 	VPMADDWD     Y6, Y12, Y12
 	VPADDD       Y12, Y8, Y8
-	VMOVDQU      96(R9)(BX*1), Y11
+	VMOVDQU      112(DX)(BX*1), Y11
 	VPSRLW       $0x04, Y11, Y11
 	VPAND        Y4, Y11, Y11
-	VMOVDQU      32(R10)(BX*1), Y12
+	VMOVDQU      176(DX)(BX*1), Y12
 	VPSRLW       $0x02, Y12, Y12
 	VPAND        Y5, Y12, Y12
 	VPOR         Y12, Y11, Y11
@@ -2670,7 +1815,7 @@ loop:
 	VPADDD       384(SI)(DI*1), Y8, Y8
 	VPADDD       384(SI), Y9, Y9
 	VPADDD       384(SI)(DI*1), Y10, Y10
-	VPBROADCASTW (R11), X12
+	VPBROADCASTW 208(DX), X12
 	VCVTPH2PS    X12, Y12
 	VPMOVSXBD    8(DX), Y11
 	VCVTDQ2PS    Y11, Y11
@@ -2681,7 +1826,7 @@ loop:
 	VMULPS       256(SI)(DI*1), Y11, Y12
 	VCVTDQ2PS    Y8, Y8
 	VFMADD231PS  Y8, Y12, Y1
-	VPBROADCASTW (R11)(BX*1), X12
+	VPBROADCASTW 208(DX)(BX*1), X12
 	VCVTPH2PS    X12, Y12
 	VPMOVSXBD    8(DX)(BX*1), Y11
 	VCVTDQ2PS    Y11, Y11
@@ -2692,10 +1837,7 @@ loop:
 	VMULPS       256(SI)(DI*1), Y11, Y12
 	VCVTDQ2PS    Y10, Y10
 	VFMADD231PS  Y10, Y12, Y3
-	ADDQ         $0x10, DX
-	ADDQ         $0x00000080, R9
-	ADDQ         $0x40, R10
-	ADDQ         $0x02, R11
+	ADDQ         $0x000000d2, DX
 	ADDQ         $0x000001c0, SI
 	DECQ         R8
 	JNZ          loop
@@ -2714,1286 +1856,6 @@ loop:
 	VEXTRACTF128 $0x01, Y4, X6
 	VADDPS       X6, X4, X6
 	VMOVQ        X6, (AX)
-	VZEROUPPER
-	RET
-
-// func tileQ40VNNI1x1(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr)
-// Requires: AVX, AVX2, AVX512F, AVX512VL, AVX512VNNI, F16C, FMA3, MMX+
-TEXT ·tileQ40VNNI1x1(SB), NOSPLIT, $0-56
-	MOVQ      out+0(FP), AX
-	MOVQ      outStride+8(FP), CX
-	MOVQ      w+16(FP), CX
-	MOVQ      rowBytes+24(FP), DX
-	MOVQ      x+32(FP), DX
-	MOVQ      xStride+40(FP), BX
-	MOVQ      n+48(FP), BX
-	VPXORD    Y0, Y0, Y0
-	MOVQ      BX, SI
-	SHLQ      $0x04, SI
-	ADDQ      CX, SI
-	VMOVDQU32 mask0f<>+0(SB), Y1
-
-loop:
-	VMOVDQU32    320(DX), Y2
-	LEAQ         1024(SI), DI
-	PREFETCHT0   (DI)
-	PREFETCHT0   64(DI)
-	VMOVDQU32    (SI), Y3
-	VPSRLW       $0x04, Y3, Y4
-	VPANDD       Y1, Y3, Y3
-	VPANDD       Y1, Y4, Y4
-	VMOVDQU32    (DX), Y5
-	VMOVDQU32    128(DX), Y6
-	VPDPBUSD     Y5, Y3, Y2
-	VPDPBUSD     Y6, Y4, Y2
-	VMOVDQU32    32(SI), Y3
-	VPSRLW       $0x04, Y3, Y4
-	VPANDD       Y1, Y3, Y3
-	VPANDD       Y1, Y4, Y4
-	VMOVDQU32    32(DX), Y5
-	VMOVDQU32    160(DX), Y6
-	VPDPBUSD     Y5, Y3, Y2
-	VPDPBUSD     Y6, Y4, Y2
-	VMOVDQU32    64(SI), Y3
-	VPSRLW       $0x04, Y3, Y4
-	VPANDD       Y1, Y3, Y3
-	VPANDD       Y1, Y4, Y4
-	VMOVDQU32    64(DX), Y5
-	VMOVDQU32    192(DX), Y6
-	VPDPBUSD     Y5, Y3, Y2
-	VPDPBUSD     Y6, Y4, Y2
-	VMOVDQU32    96(SI), Y3
-	VPSRLW       $0x04, Y3, Y4
-	VPANDD       Y1, Y3, Y3
-	VPANDD       Y1, Y4, Y4
-	VMOVDQU32    96(DX), Y5
-	VMOVDQU32    224(DX), Y6
-	VPDPBUSD     Y5, Y3, Y2
-	VPDPBUSD     Y6, Y4, Y2
-	VCVTPH2PS    (CX), Y3
-	VMULPS       256(DX), Y3, Y4
-	VCVTDQ2PS    Y2, Y2
-	VFMADD231PS  Y2, Y4, Y0
-	ADDQ         $0x10, CX
-	ADDQ         $0x00000080, SI
-	ADDQ         $0x000001c0, DX
-	DECQ         BX
-	JNZ          loop
-	VMOVUPS      Y0, Y1
-	VHADDPS      Y1, Y1, Y1
-	VHADDPS      Y1, Y1, Y1
-	VEXTRACTF128 $0x01, Y1, X2
-	VADDPS       X2, X1, X2
-	VMOVSS       X2, (AX)
-	VZEROUPPER
-	RET
-
-// func tileQ4KVNNI1x1(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr)
-// Requires: AVX, AVX2, AVX512F, AVX512VL, AVX512VNNI, F16C, FMA3, MMX+
-TEXT ·tileQ4KVNNI1x1(SB), NOSPLIT, $0-56
-	MOVQ      out+0(FP), AX
-	MOVQ      outStride+8(FP), CX
-	MOVQ      w+16(FP), CX
-	MOVQ      rowBytes+24(FP), DX
-	MOVQ      x+32(FP), DX
-	MOVQ      xStride+40(FP), BX
-	MOVQ      n+48(FP), BX
-	VPXORD    Y0, Y0, Y0
-	MOVQ      BX, SI
-	SHLQ      $0x04, SI
-	ADDQ      CX, SI
-	VMOVDQU32 mask0f<>+0(SB), Y1
-
-loop:
-	VPXORD          Y2, Y2, Y2
-	LEAQ            1024(SI), DI
-	PREFETCHT0      (DI)
-	PREFETCHT0      64(DI)
-	VMOVDQU32       (SI), Y3
-	VPSRLW          $0x04, Y3, Y4
-	VPANDD          Y1, Y3, Y3
-	VPANDD          Y1, Y4, Y4
-	VMOVDQU32       (DX), Y5
-	VMOVDQU32       128(DX), Y6
-	VPDPBUSD        Y5, Y3, Y2
-	VPDPBUSD        Y6, Y4, Y2
-	VMOVDQU32       32(SI), Y3
-	VPSRLW          $0x04, Y3, Y4
-	VPANDD          Y1, Y3, Y3
-	VPANDD          Y1, Y4, Y4
-	VMOVDQU32       32(DX), Y5
-	VMOVDQU32       160(DX), Y6
-	VPDPBUSD        Y5, Y3, Y2
-	VPDPBUSD        Y6, Y4, Y2
-	VMOVDQU32       64(SI), Y3
-	VPSRLW          $0x04, Y3, Y4
-	VPANDD          Y1, Y3, Y3
-	VPANDD          Y1, Y4, Y4
-	VMOVDQU32       64(DX), Y5
-	VMOVDQU32       192(DX), Y6
-	VPDPBUSD        Y5, Y3, Y2
-	VPDPBUSD        Y6, Y4, Y2
-	VMOVDQU32       96(SI), Y3
-	VPSRLW          $0x04, Y3, Y4
-	VPANDD          Y1, Y3, Y3
-	VPANDD          Y1, Y4, Y4
-	VMOVDQU32       96(DX), Y5
-	VMOVDQU32       224(DX), Y6
-	VPDPBUSD        Y5, Y3, Y2
-	VPDPBUSD        Y6, Y4, Y2
-	VBROADCASTI32X4 (CX), Y3
-	VPSHUFB         shufScale<>+0(SB), Y3, Y3
-	VPSRLVD         shiftScale<>+0(SB), Y3, Y3
-	VPANDD          mask63<>+0(SB), Y3, Y3
-	VCVTDQ2PS       Y3, Y3
-	VPBROADCASTW    (CX), X4
-	VCVTPH2PS       X4, Y4
-	VMULPS          Y4, Y3, Y3
-	VBROADCASTI32X4 (CX), Y5
-	VPSHUFB         shufMin<>+0(SB), Y5, Y5
-	VPSRLVD         shiftScale<>+0(SB), Y5, Y5
-	VPANDD          mask63<>+0(SB), Y5, Y5
-	VCVTDQ2PS       Y5, Y5
-	VPBROADCASTW    2(CX), X4
-	VCVTPH2PS       X4, Y4
-	VMULPS          Y4, Y5, Y5
-	VMULPS          256(DX), Y3, Y4
-	VCVTDQ2PS       Y2, Y2
-	VFMADD231PS     Y2, Y4, Y0
-	VFNMADD231PS    288(DX), Y5, Y0
-	ADDQ            $0x10, CX
-	ADDQ            $0x00000080, SI
-	ADDQ            $0x000001c0, DX
-	DECQ            BX
-	JNZ             loop
-	VMOVUPS         Y0, Y1
-	VHADDPS         Y1, Y1, Y1
-	VHADDPS         Y1, Y1, Y1
-	VEXTRACTF128    $0x01, Y1, X2
-	VADDPS          X2, X1, X2
-	VMOVSS          X2, (AX)
-	VZEROUPPER
-	RET
-
-// func tileQ80VNNI1x1(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr)
-// Requires: AVX, AVX512F, AVX512VL, AVX512VNNI, F16C, FMA3, MMX+
-TEXT ·tileQ80VNNI1x1(SB), NOSPLIT, $0-56
-	MOVQ      out+0(FP), AX
-	MOVQ      outStride+8(FP), CX
-	MOVQ      w+16(FP), CX
-	MOVQ      rowBytes+24(FP), DX
-	MOVQ      x+32(FP), DX
-	MOVQ      xStride+40(FP), BX
-	MOVQ      n+48(FP), BX
-	VPXORD    Y0, Y0, Y0
-	MOVQ      BX, SI
-	SHLQ      $0x04, SI
-	ADDQ      CX, SI
-	VMOVDQU32 x80<>+0(SB), Y2
-
-loop:
-	LEAQ         1024(SI), DI
-	PREFETCHT0   (DI)
-	PREFETCHT0   64(DI)
-	PREFETCHT0   128(DI)
-	PREFETCHT0   192(DI)
-	VMOVDQU32    416(DX), Y1
-	VPXORD       (SI), Y2, Y3
-	VMOVDQU32    (DX), Y4
-	VPDPBUSD     Y4, Y3, Y1
-	VPXORD       32(SI), Y2, Y3
-	VMOVDQU32    32(DX), Y4
-	VPDPBUSD     Y4, Y3, Y1
-	VPXORD       64(SI), Y2, Y3
-	VMOVDQU32    64(DX), Y4
-	VPDPBUSD     Y4, Y3, Y1
-	VPXORD       96(SI), Y2, Y3
-	VMOVDQU32    96(DX), Y4
-	VPDPBUSD     Y4, Y3, Y1
-	VPXORD       128(SI), Y2, Y3
-	VMOVDQU32    128(DX), Y4
-	VPDPBUSD     Y4, Y3, Y1
-	VPXORD       160(SI), Y2, Y3
-	VMOVDQU32    160(DX), Y4
-	VPDPBUSD     Y4, Y3, Y1
-	VPXORD       192(SI), Y2, Y3
-	VMOVDQU32    192(DX), Y4
-	VPDPBUSD     Y4, Y3, Y1
-	VPXORD       224(SI), Y2, Y3
-	VMOVDQU32    224(DX), Y4
-	VPDPBUSD     Y4, Y3, Y1
-	VCVTPH2PS    (CX), Y3
-	VMULPS       256(DX), Y3, Y4
-	VCVTDQ2PS    Y1, Y1
-	VFMADD231PS  Y1, Y4, Y0
-	ADDQ         $0x10, CX
-	ADDQ         $0x00000100, SI
-	ADDQ         $0x000001c0, DX
-	DECQ         BX
-	JNZ          loop
-	VMOVUPS      Y0, Y1
-	VHADDPS      Y1, Y1, Y1
-	VHADDPS      Y1, Y1, Y1
-	VEXTRACTF128 $0x01, Y1, X2
-	VADDPS       X2, X1, X2
-	VMOVSS       X2, (AX)
-	VZEROUPPER
-	RET
-
-// func tileQ6KVNNI1x1(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr)
-// Requires: AVX, AVX2, AVX512F, AVX512VL, AVX512VNNI, F16C, FMA3, MMX+
-TEXT ·tileQ6KVNNI1x1(SB), NOSPLIT, $0-56
-	MOVQ      out+0(FP), AX
-	MOVQ      outStride+8(FP), CX
-	MOVQ      w+16(FP), CX
-	MOVQ      rowBytes+24(FP), DX
-	MOVQ      x+32(FP), DX
-	MOVQ      xStride+40(FP), BX
-	MOVQ      n+48(FP), BX
-	VPXORD    Y0, Y0, Y0
-	MOVQ      BX, SI
-	SHLQ      $0x04, SI
-	ADDQ      CX, SI
-	MOVQ      BX, DI
-	SHLQ      $0x06, DI
-	LEAQ      (SI)(DI*2), R8
-	XCHGQ     DI, R8
-	ADDQ      DI, R8
-	VMOVDQU32 mask0f<>+0(SB), Y1
-	VMOVDQU32 mask30<>+0(SB), Y2
-
-loop:
-	LEAQ         1024(SI), R9
-	PREFETCHT0   (R9)
-	PREFETCHT0   64(R9)
-	LEAQ         1024(DI), R9
-	PREFETCHT0   (R9)
-	VMOVDQU32    352(DX), Y3
-	VMOVDQU32    (SI), Y4
-	VPANDD       Y1, Y4, Y4
-	VMOVDQU32    (DI), Y5
-	VPSLLW       $0x04, Y5, Y5
-	VPANDD       Y2, Y5, Y5
-	VPORD        Y5, Y4, Y4
-	VMOVDQU32    (DX), Y5
-	VPDPBUSD     Y5, Y4, Y3
-	VMOVDQU32    32(SI), Y4
-	VPANDD       Y1, Y4, Y4
-	VMOVDQU32    (DI), Y5
-	VPSLLW       $0x02, Y5, Y5
-	VPANDD       Y2, Y5, Y5
-	VPORD        Y5, Y4, Y4
-	VMOVDQU32    32(DX), Y5
-	VPDPBUSD     Y5, Y4, Y3
-	VMOVDQU32    64(SI), Y4
-	VPANDD       Y1, Y4, Y4
-	VMOVDQU32    (DI), Y5
-	VPANDD       Y2, Y5, Y5
-	VPORD        Y5, Y4, Y4
-	VMOVDQU32    64(DX), Y5
-	VPDPBUSD     Y5, Y4, Y3
-	VMOVDQU32    96(SI), Y4
-	VPANDD       Y1, Y4, Y4
-	VMOVDQU32    (DI), Y5
-	VPSRLW       $0x02, Y5, Y5
-	VPANDD       Y2, Y5, Y5
-	VPORD        Y5, Y4, Y4
-	VMOVDQU32    96(DX), Y5
-	VPDPBUSD     Y5, Y4, Y3
-	VPBROADCASTW (R8), X5
-	VCVTPH2PS    X5, Y5
-	VPMOVSXBD    (CX), Y4
-	VCVTDQ2PS    Y4, Y4
-	VMULPS       Y5, Y4, Y4
-	VMULPS       256(DX), Y4, Y5
-	VCVTDQ2PS    Y3, Y3
-	VFMADD231PS  Y3, Y5, Y0
-	VMOVDQU32    384(DX), Y3
-	VMOVDQU32    (SI), Y4
-	VPSRLW       $0x04, Y4, Y4
-	VPANDD       Y1, Y4, Y4
-	VMOVDQU32    32(DI), Y5
-	VPSLLW       $0x04, Y5, Y5
-	VPANDD       Y2, Y5, Y5
-	VPORD        Y5, Y4, Y4
-	VMOVDQU32    128(DX), Y5
-	VPDPBUSD     Y5, Y4, Y3
-	VMOVDQU32    32(SI), Y4
-	VPSRLW       $0x04, Y4, Y4
-	VPANDD       Y1, Y4, Y4
-	VMOVDQU32    32(DI), Y5
-	VPSLLW       $0x02, Y5, Y5
-	VPANDD       Y2, Y5, Y5
-	VPORD        Y5, Y4, Y4
-	VMOVDQU32    160(DX), Y5
-	VPDPBUSD     Y5, Y4, Y3
-	VMOVDQU32    64(SI), Y4
-	VPSRLW       $0x04, Y4, Y4
-	VPANDD       Y1, Y4, Y4
-	VMOVDQU32    32(DI), Y5
-	VPANDD       Y2, Y5, Y5
-	VPORD        Y5, Y4, Y4
-	VMOVDQU32    192(DX), Y5
-	VPDPBUSD     Y5, Y4, Y3
-	VMOVDQU32    96(SI), Y4
-	VPSRLW       $0x04, Y4, Y4
-	VPANDD       Y1, Y4, Y4
-	VMOVDQU32    32(DI), Y5
-	VPSRLW       $0x02, Y5, Y5
-	VPANDD       Y2, Y5, Y5
-	VPORD        Y5, Y4, Y4
-	VMOVDQU32    224(DX), Y5
-	VPDPBUSD     Y5, Y4, Y3
-	VPBROADCASTW (R8), X5
-	VCVTPH2PS    X5, Y5
-	VPMOVSXBD    8(CX), Y4
-	VCVTDQ2PS    Y4, Y4
-	VMULPS       Y5, Y4, Y4
-	VMULPS       256(DX), Y4, Y5
-	VCVTDQ2PS    Y3, Y3
-	VFMADD231PS  Y3, Y5, Y0
-	ADDQ         $0x10, CX
-	ADDQ         $0x00000080, SI
-	ADDQ         $0x40, DI
-	ADDQ         $0x02, R8
-	ADDQ         $0x000001c0, DX
-	DECQ         BX
-	JNZ          loop
-	VMOVUPS      Y0, Y1
-	VHADDPS      Y1, Y1, Y1
-	VHADDPS      Y1, Y1, Y1
-	VEXTRACTF128 $0x01, Y1, X2
-	VADDPS       X2, X1, X2
-	VMOVSS       X2, (AX)
-	VZEROUPPER
-	RET
-
-// func tileQ40VNNI4x1(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr)
-// Requires: AVX, AVX2, AVX512F, AVX512VL, AVX512VNNI, F16C, FMA3, MMX+
-TEXT ·tileQ40VNNI4x1(SB), NOSPLIT, $0-56
-	MOVQ      out+0(FP), AX
-	MOVQ      outStride+8(FP), CX
-	MOVQ      w+16(FP), CX
-	MOVQ      rowBytes+24(FP), DX
-	MOVQ      x+32(FP), BX
-	MOVQ      xStride+40(FP), SI
-	MOVQ      n+48(FP), SI
-	LEAQ      (DX)(DX*2), DI
-	VPXORD    Y0, Y0, Y0
-	VPXORD    Y1, Y1, Y1
-	VPXORD    Y2, Y2, Y2
-	VPXORD    Y3, Y3, Y3
-	MOVQ      SI, R8
-	SHLQ      $0x04, R8
-	ADDQ      CX, R8
-	VMOVDQU32 mask0f<>+0(SB), Y4
-
-loop:
-	VMOVDQU32    320(BX), Y5
-	VMOVDQU32    320(BX), Y6
-	VMOVDQU32    320(BX), Y7
-	VMOVDQU32    320(BX), Y8
-	LEAQ         (R8)(DX*4), R9
-	PREFETCHT0   (R9)
-	PREFETCHT0   64(R9)
-	PREFETCHT0   (R9)(DX*1)
-	PREFETCHT0   64(R9)(DX*1)
-	PREFETCHT0   (R9)(DX*2)
-	PREFETCHT0   64(R9)(DX*2)
-	PREFETCHT0   (R9)(DI*1)
-	PREFETCHT0   64(R9)(DI*1)
-	VMOVDQU32    (R8), Y9
-	VPSRLW       $0x04, Y9, Y10
-	VPANDD       Y4, Y9, Y9
-	VPANDD       Y4, Y10, Y10
-	VMOVDQU32    (R8)(DX*1), Y11
-	VPSRLW       $0x04, Y11, Y12
-	VPANDD       Y4, Y11, Y11
-	VPANDD       Y4, Y12, Y12
-	VMOVDQU32    (R8)(DX*2), Y13
-	VPSRLW       $0x04, Y13, Y14
-	VPANDD       Y4, Y13, Y13
-	VPANDD       Y4, Y14, Y14
-	VMOVDQU32    (R8)(DI*1), Y15
-	VPSRLW       $0x04, Y15, Y16
-	VPANDD       Y4, Y15, Y15
-	VPANDD       Y4, Y16, Y16
-	VMOVDQU32    (BX), Y17
-	VMOVDQU32    128(BX), Y18
-	VPDPBUSD     Y17, Y9, Y5
-	VPDPBUSD     Y17, Y11, Y6
-	VPDPBUSD     Y17, Y13, Y7
-	VPDPBUSD     Y17, Y15, Y8
-	VPDPBUSD     Y18, Y10, Y5
-	VPDPBUSD     Y18, Y12, Y6
-	VPDPBUSD     Y18, Y14, Y7
-	VPDPBUSD     Y18, Y16, Y8
-	VMOVDQU32    32(R8), Y9
-	VPSRLW       $0x04, Y9, Y10
-	VPANDD       Y4, Y9, Y9
-	VPANDD       Y4, Y10, Y10
-	VMOVDQU32    32(R8)(DX*1), Y11
-	VPSRLW       $0x04, Y11, Y12
-	VPANDD       Y4, Y11, Y11
-	VPANDD       Y4, Y12, Y12
-	VMOVDQU32    32(R8)(DX*2), Y13
-	VPSRLW       $0x04, Y13, Y14
-	VPANDD       Y4, Y13, Y13
-	VPANDD       Y4, Y14, Y14
-	VMOVDQU32    32(R8)(DI*1), Y15
-	VPSRLW       $0x04, Y15, Y16
-	VPANDD       Y4, Y15, Y15
-	VPANDD       Y4, Y16, Y16
-	VMOVDQU32    32(BX), Y17
-	VMOVDQU32    160(BX), Y18
-	VPDPBUSD     Y17, Y9, Y5
-	VPDPBUSD     Y17, Y11, Y6
-	VPDPBUSD     Y17, Y13, Y7
-	VPDPBUSD     Y17, Y15, Y8
-	VPDPBUSD     Y18, Y10, Y5
-	VPDPBUSD     Y18, Y12, Y6
-	VPDPBUSD     Y18, Y14, Y7
-	VPDPBUSD     Y18, Y16, Y8
-	VMOVDQU32    64(R8), Y9
-	VPSRLW       $0x04, Y9, Y10
-	VPANDD       Y4, Y9, Y9
-	VPANDD       Y4, Y10, Y10
-	VMOVDQU32    64(R8)(DX*1), Y11
-	VPSRLW       $0x04, Y11, Y12
-	VPANDD       Y4, Y11, Y11
-	VPANDD       Y4, Y12, Y12
-	VMOVDQU32    64(R8)(DX*2), Y13
-	VPSRLW       $0x04, Y13, Y14
-	VPANDD       Y4, Y13, Y13
-	VPANDD       Y4, Y14, Y14
-	VMOVDQU32    64(R8)(DI*1), Y15
-	VPSRLW       $0x04, Y15, Y16
-	VPANDD       Y4, Y15, Y15
-	VPANDD       Y4, Y16, Y16
-	VMOVDQU32    64(BX), Y17
-	VMOVDQU32    192(BX), Y18
-	VPDPBUSD     Y17, Y9, Y5
-	VPDPBUSD     Y17, Y11, Y6
-	VPDPBUSD     Y17, Y13, Y7
-	VPDPBUSD     Y17, Y15, Y8
-	VPDPBUSD     Y18, Y10, Y5
-	VPDPBUSD     Y18, Y12, Y6
-	VPDPBUSD     Y18, Y14, Y7
-	VPDPBUSD     Y18, Y16, Y8
-	VMOVDQU32    96(R8), Y9
-	VPSRLW       $0x04, Y9, Y10
-	VPANDD       Y4, Y9, Y9
-	VPANDD       Y4, Y10, Y10
-	VMOVDQU32    96(R8)(DX*1), Y11
-	VPSRLW       $0x04, Y11, Y12
-	VPANDD       Y4, Y11, Y11
-	VPANDD       Y4, Y12, Y12
-	VMOVDQU32    96(R8)(DX*2), Y13
-	VPSRLW       $0x04, Y13, Y14
-	VPANDD       Y4, Y13, Y13
-	VPANDD       Y4, Y14, Y14
-	VMOVDQU32    96(R8)(DI*1), Y15
-	VPSRLW       $0x04, Y15, Y16
-	VPANDD       Y4, Y15, Y15
-	VPANDD       Y4, Y16, Y16
-	VMOVDQU32    96(BX), Y17
-	VMOVDQU32    224(BX), Y18
-	VPDPBUSD     Y17, Y9, Y5
-	VPDPBUSD     Y17, Y11, Y6
-	VPDPBUSD     Y17, Y13, Y7
-	VPDPBUSD     Y17, Y15, Y8
-	VPDPBUSD     Y18, Y10, Y5
-	VPDPBUSD     Y18, Y12, Y6
-	VPDPBUSD     Y18, Y14, Y7
-	VPDPBUSD     Y18, Y16, Y8
-	VCVTPH2PS    (CX), Y9
-	VMULPS       256(BX), Y9, Y10
-	VCVTDQ2PS    Y5, Y5
-	VFMADD231PS  Y5, Y10, Y0
-	VCVTPH2PS    (CX)(DX*1), Y9
-	VMULPS       256(BX), Y9, Y10
-	VCVTDQ2PS    Y6, Y6
-	VFMADD231PS  Y6, Y10, Y1
-	VCVTPH2PS    (CX)(DX*2), Y9
-	VMULPS       256(BX), Y9, Y10
-	VCVTDQ2PS    Y7, Y7
-	VFMADD231PS  Y7, Y10, Y2
-	VCVTPH2PS    (CX)(DI*1), Y9
-	VMULPS       256(BX), Y9, Y10
-	VCVTDQ2PS    Y8, Y8
-	VFMADD231PS  Y8, Y10, Y3
-	ADDQ         $0x10, CX
-	ADDQ         $0x00000080, R8
-	ADDQ         $0x000001c0, BX
-	DECQ         SI
-	JNZ          loop
-	VMOVUPS      Y0, Y4
-	VMOVUPS      Y1, Y5
-	VMOVUPS      Y2, Y6
-	VMOVUPS      Y3, Y7
-	VHADDPS      Y5, Y4, Y4
-	VHADDPS      Y7, Y6, Y6
-	VHADDPS      Y6, Y4, Y4
-	VEXTRACTF128 $0x01, Y4, X8
-	VADDPS       X8, X4, X8
-	VMOVUPS      X8, (AX)
-	VZEROUPPER
-	RET
-
-// func tileQ4KVNNI4x1(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr)
-// Requires: AVX, AVX2, AVX512F, AVX512VL, AVX512VNNI, F16C, FMA3, MMX+
-TEXT ·tileQ4KVNNI4x1(SB), NOSPLIT, $0-56
-	MOVQ      out+0(FP), AX
-	MOVQ      outStride+8(FP), CX
-	MOVQ      w+16(FP), CX
-	MOVQ      rowBytes+24(FP), DX
-	MOVQ      x+32(FP), BX
-	MOVQ      xStride+40(FP), SI
-	MOVQ      n+48(FP), SI
-	LEAQ      (DX)(DX*2), DI
-	VPXORD    Y0, Y0, Y0
-	VPXORD    Y1, Y1, Y1
-	VPXORD    Y2, Y2, Y2
-	VPXORD    Y3, Y3, Y3
-	MOVQ      SI, R8
-	SHLQ      $0x04, R8
-	ADDQ      CX, R8
-	VMOVDQU32 mask0f<>+0(SB), Y4
-
-loop:
-	VPXORD          Y5, Y5, Y5
-	VPXORD          Y6, Y6, Y6
-	VPXORD          Y7, Y7, Y7
-	VPXORD          Y8, Y8, Y8
-	LEAQ            (R8)(DX*4), R9
-	PREFETCHT0      (R9)
-	PREFETCHT0      64(R9)
-	PREFETCHT0      (R9)(DX*1)
-	PREFETCHT0      64(R9)(DX*1)
-	PREFETCHT0      (R9)(DX*2)
-	PREFETCHT0      64(R9)(DX*2)
-	PREFETCHT0      (R9)(DI*1)
-	PREFETCHT0      64(R9)(DI*1)
-	VMOVDQU32       (R8), Y9
-	VPSRLW          $0x04, Y9, Y10
-	VPANDD          Y4, Y9, Y9
-	VPANDD          Y4, Y10, Y10
-	VMOVDQU32       (R8)(DX*1), Y11
-	VPSRLW          $0x04, Y11, Y12
-	VPANDD          Y4, Y11, Y11
-	VPANDD          Y4, Y12, Y12
-	VMOVDQU32       (R8)(DX*2), Y13
-	VPSRLW          $0x04, Y13, Y14
-	VPANDD          Y4, Y13, Y13
-	VPANDD          Y4, Y14, Y14
-	VMOVDQU32       (R8)(DI*1), Y15
-	VPSRLW          $0x04, Y15, Y16
-	VPANDD          Y4, Y15, Y15
-	VPANDD          Y4, Y16, Y16
-	VMOVDQU32       (BX), Y17
-	VMOVDQU32       128(BX), Y18
-	VPDPBUSD        Y17, Y9, Y5
-	VPDPBUSD        Y17, Y11, Y6
-	VPDPBUSD        Y17, Y13, Y7
-	VPDPBUSD        Y17, Y15, Y8
-	VPDPBUSD        Y18, Y10, Y5
-	VPDPBUSD        Y18, Y12, Y6
-	VPDPBUSD        Y18, Y14, Y7
-	VPDPBUSD        Y18, Y16, Y8
-	VMOVDQU32       32(R8), Y9
-	VPSRLW          $0x04, Y9, Y10
-	VPANDD          Y4, Y9, Y9
-	VPANDD          Y4, Y10, Y10
-	VMOVDQU32       32(R8)(DX*1), Y11
-	VPSRLW          $0x04, Y11, Y12
-	VPANDD          Y4, Y11, Y11
-	VPANDD          Y4, Y12, Y12
-	VMOVDQU32       32(R8)(DX*2), Y13
-	VPSRLW          $0x04, Y13, Y14
-	VPANDD          Y4, Y13, Y13
-	VPANDD          Y4, Y14, Y14
-	VMOVDQU32       32(R8)(DI*1), Y15
-	VPSRLW          $0x04, Y15, Y16
-	VPANDD          Y4, Y15, Y15
-	VPANDD          Y4, Y16, Y16
-	VMOVDQU32       32(BX), Y17
-	VMOVDQU32       160(BX), Y18
-	VPDPBUSD        Y17, Y9, Y5
-	VPDPBUSD        Y17, Y11, Y6
-	VPDPBUSD        Y17, Y13, Y7
-	VPDPBUSD        Y17, Y15, Y8
-	VPDPBUSD        Y18, Y10, Y5
-	VPDPBUSD        Y18, Y12, Y6
-	VPDPBUSD        Y18, Y14, Y7
-	VPDPBUSD        Y18, Y16, Y8
-	VMOVDQU32       64(R8), Y9
-	VPSRLW          $0x04, Y9, Y10
-	VPANDD          Y4, Y9, Y9
-	VPANDD          Y4, Y10, Y10
-	VMOVDQU32       64(R8)(DX*1), Y11
-	VPSRLW          $0x04, Y11, Y12
-	VPANDD          Y4, Y11, Y11
-	VPANDD          Y4, Y12, Y12
-	VMOVDQU32       64(R8)(DX*2), Y13
-	VPSRLW          $0x04, Y13, Y14
-	VPANDD          Y4, Y13, Y13
-	VPANDD          Y4, Y14, Y14
-	VMOVDQU32       64(R8)(DI*1), Y15
-	VPSRLW          $0x04, Y15, Y16
-	VPANDD          Y4, Y15, Y15
-	VPANDD          Y4, Y16, Y16
-	VMOVDQU32       64(BX), Y17
-	VMOVDQU32       192(BX), Y18
-	VPDPBUSD        Y17, Y9, Y5
-	VPDPBUSD        Y17, Y11, Y6
-	VPDPBUSD        Y17, Y13, Y7
-	VPDPBUSD        Y17, Y15, Y8
-	VPDPBUSD        Y18, Y10, Y5
-	VPDPBUSD        Y18, Y12, Y6
-	VPDPBUSD        Y18, Y14, Y7
-	VPDPBUSD        Y18, Y16, Y8
-	VMOVDQU32       96(R8), Y9
-	VPSRLW          $0x04, Y9, Y10
-	VPANDD          Y4, Y9, Y9
-	VPANDD          Y4, Y10, Y10
-	VMOVDQU32       96(R8)(DX*1), Y11
-	VPSRLW          $0x04, Y11, Y12
-	VPANDD          Y4, Y11, Y11
-	VPANDD          Y4, Y12, Y12
-	VMOVDQU32       96(R8)(DX*2), Y13
-	VPSRLW          $0x04, Y13, Y14
-	VPANDD          Y4, Y13, Y13
-	VPANDD          Y4, Y14, Y14
-	VMOVDQU32       96(R8)(DI*1), Y15
-	VPSRLW          $0x04, Y15, Y16
-	VPANDD          Y4, Y15, Y15
-	VPANDD          Y4, Y16, Y16
-	VMOVDQU32       96(BX), Y17
-	VMOVDQU32       224(BX), Y18
-	VPDPBUSD        Y17, Y9, Y5
-	VPDPBUSD        Y17, Y11, Y6
-	VPDPBUSD        Y17, Y13, Y7
-	VPDPBUSD        Y17, Y15, Y8
-	VPDPBUSD        Y18, Y10, Y5
-	VPDPBUSD        Y18, Y12, Y6
-	VPDPBUSD        Y18, Y14, Y7
-	VPDPBUSD        Y18, Y16, Y8
-	VBROADCASTI32X4 (CX), Y9
-	VPSHUFB         shufScale<>+0(SB), Y9, Y9
-	VPSRLVD         shiftScale<>+0(SB), Y9, Y9
-	VPANDD          mask63<>+0(SB), Y9, Y9
-	VCVTDQ2PS       Y9, Y9
-	VPBROADCASTW    (CX), X10
-	VCVTPH2PS       X10, Y10
-	VMULPS          Y10, Y9, Y9
-	VBROADCASTI32X4 (CX), Y11
-	VPSHUFB         shufMin<>+0(SB), Y11, Y11
-	VPSRLVD         shiftScale<>+0(SB), Y11, Y11
-	VPANDD          mask63<>+0(SB), Y11, Y11
-	VCVTDQ2PS       Y11, Y11
-	VPBROADCASTW    2(CX), X10
-	VCVTPH2PS       X10, Y10
-	VMULPS          Y10, Y11, Y11
-	VMULPS          256(BX), Y9, Y10
-	VCVTDQ2PS       Y5, Y5
-	VFMADD231PS     Y5, Y10, Y0
-	VFNMADD231PS    288(BX), Y11, Y0
-	VBROADCASTI32X4 (CX)(DX*1), Y9
-	VPSHUFB         shufScale<>+0(SB), Y9, Y9
-	VPSRLVD         shiftScale<>+0(SB), Y9, Y9
-	VPANDD          mask63<>+0(SB), Y9, Y9
-	VCVTDQ2PS       Y9, Y9
-	VPBROADCASTW    (CX)(DX*1), X10
-	VCVTPH2PS       X10, Y10
-	VMULPS          Y10, Y9, Y9
-	VBROADCASTI32X4 (CX)(DX*1), Y11
-	VPSHUFB         shufMin<>+0(SB), Y11, Y11
-	VPSRLVD         shiftScale<>+0(SB), Y11, Y11
-	VPANDD          mask63<>+0(SB), Y11, Y11
-	VCVTDQ2PS       Y11, Y11
-	VPBROADCASTW    2(CX)(DX*1), X10
-	VCVTPH2PS       X10, Y10
-	VMULPS          Y10, Y11, Y11
-	VMULPS          256(BX), Y9, Y10
-	VCVTDQ2PS       Y6, Y6
-	VFMADD231PS     Y6, Y10, Y1
-	VFNMADD231PS    288(BX), Y11, Y1
-	VBROADCASTI32X4 (CX)(DX*2), Y9
-	VPSHUFB         shufScale<>+0(SB), Y9, Y9
-	VPSRLVD         shiftScale<>+0(SB), Y9, Y9
-	VPANDD          mask63<>+0(SB), Y9, Y9
-	VCVTDQ2PS       Y9, Y9
-	VPBROADCASTW    (CX)(DX*2), X10
-	VCVTPH2PS       X10, Y10
-	VMULPS          Y10, Y9, Y9
-	VBROADCASTI32X4 (CX)(DX*2), Y11
-	VPSHUFB         shufMin<>+0(SB), Y11, Y11
-	VPSRLVD         shiftScale<>+0(SB), Y11, Y11
-	VPANDD          mask63<>+0(SB), Y11, Y11
-	VCVTDQ2PS       Y11, Y11
-	VPBROADCASTW    2(CX)(DX*2), X10
-	VCVTPH2PS       X10, Y10
-	VMULPS          Y10, Y11, Y11
-	VMULPS          256(BX), Y9, Y10
-	VCVTDQ2PS       Y7, Y7
-	VFMADD231PS     Y7, Y10, Y2
-	VFNMADD231PS    288(BX), Y11, Y2
-	VBROADCASTI32X4 (CX)(DI*1), Y9
-	VPSHUFB         shufScale<>+0(SB), Y9, Y9
-	VPSRLVD         shiftScale<>+0(SB), Y9, Y9
-	VPANDD          mask63<>+0(SB), Y9, Y9
-	VCVTDQ2PS       Y9, Y9
-	VPBROADCASTW    (CX)(DI*1), X10
-	VCVTPH2PS       X10, Y10
-	VMULPS          Y10, Y9, Y9
-	VBROADCASTI32X4 (CX)(DI*1), Y11
-	VPSHUFB         shufMin<>+0(SB), Y11, Y11
-	VPSRLVD         shiftScale<>+0(SB), Y11, Y11
-	VPANDD          mask63<>+0(SB), Y11, Y11
-	VCVTDQ2PS       Y11, Y11
-	VPBROADCASTW    2(CX)(DI*1), X10
-	VCVTPH2PS       X10, Y10
-	VMULPS          Y10, Y11, Y11
-	VMULPS          256(BX), Y9, Y10
-	VCVTDQ2PS       Y8, Y8
-	VFMADD231PS     Y8, Y10, Y3
-	VFNMADD231PS    288(BX), Y11, Y3
-	ADDQ            $0x10, CX
-	ADDQ            $0x00000080, R8
-	ADDQ            $0x000001c0, BX
-	DECQ            SI
-	JNZ             loop
-	VMOVUPS         Y0, Y4
-	VMOVUPS         Y1, Y5
-	VMOVUPS         Y2, Y6
-	VMOVUPS         Y3, Y7
-	VHADDPS         Y5, Y4, Y4
-	VHADDPS         Y7, Y6, Y6
-	VHADDPS         Y6, Y4, Y4
-	VEXTRACTF128    $0x01, Y4, X8
-	VADDPS          X8, X4, X8
-	VMOVUPS         X8, (AX)
-	VZEROUPPER
-	RET
-
-// func tileQ80VNNI4x1(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr)
-// Requires: AVX, AVX512F, AVX512VL, AVX512VNNI, F16C, FMA3, MMX+
-TEXT ·tileQ80VNNI4x1(SB), NOSPLIT, $0-56
-	MOVQ      out+0(FP), AX
-	MOVQ      outStride+8(FP), CX
-	MOVQ      w+16(FP), CX
-	MOVQ      rowBytes+24(FP), DX
-	MOVQ      x+32(FP), BX
-	MOVQ      xStride+40(FP), SI
-	MOVQ      n+48(FP), SI
-	LEAQ      (DX)(DX*2), DI
-	VPXORD    Y0, Y0, Y0
-	VPXORD    Y1, Y1, Y1
-	VPXORD    Y2, Y2, Y2
-	VPXORD    Y3, Y3, Y3
-	MOVQ      SI, R8
-	SHLQ      $0x04, R8
-	ADDQ      CX, R8
-	VMOVDQU32 x80<>+0(SB), Y8
-
-loop:
-	LEAQ         (R8)(DX*4), R9
-	PREFETCHT0   (R9)
-	PREFETCHT0   64(R9)
-	PREFETCHT0   128(R9)
-	PREFETCHT0   192(R9)
-	PREFETCHT0   (R9)(DX*1)
-	PREFETCHT0   64(R9)(DX*1)
-	PREFETCHT0   128(R9)(DX*1)
-	PREFETCHT0   192(R9)(DX*1)
-	PREFETCHT0   (R9)(DX*2)
-	PREFETCHT0   64(R9)(DX*2)
-	PREFETCHT0   128(R9)(DX*2)
-	PREFETCHT0   192(R9)(DX*2)
-	PREFETCHT0   (R9)(DI*1)
-	PREFETCHT0   64(R9)(DI*1)
-	PREFETCHT0   128(R9)(DI*1)
-	PREFETCHT0   192(R9)(DI*1)
-	VMOVDQU32    416(BX), Y4
-	VMOVDQU32    416(BX), Y5
-	VMOVDQU32    416(BX), Y6
-	VMOVDQU32    416(BX), Y7
-	VPXORD       (R8), Y8, Y9
-	VPXORD       (R8)(DX*1), Y8, Y10
-	VPXORD       (R8)(DX*2), Y8, Y11
-	VPXORD       (R8)(DI*1), Y8, Y12
-	VMOVDQU32    (BX), Y13
-	VPDPBUSD     Y13, Y9, Y4
-	VPDPBUSD     Y13, Y10, Y5
-	VPDPBUSD     Y13, Y11, Y6
-	VPDPBUSD     Y13, Y12, Y7
-	VPXORD       32(R8), Y8, Y9
-	VPXORD       32(R8)(DX*1), Y8, Y10
-	VPXORD       32(R8)(DX*2), Y8, Y11
-	VPXORD       32(R8)(DI*1), Y8, Y12
-	VMOVDQU32    32(BX), Y13
-	VPDPBUSD     Y13, Y9, Y4
-	VPDPBUSD     Y13, Y10, Y5
-	VPDPBUSD     Y13, Y11, Y6
-	VPDPBUSD     Y13, Y12, Y7
-	VPXORD       64(R8), Y8, Y9
-	VPXORD       64(R8)(DX*1), Y8, Y10
-	VPXORD       64(R8)(DX*2), Y8, Y11
-	VPXORD       64(R8)(DI*1), Y8, Y12
-	VMOVDQU32    64(BX), Y13
-	VPDPBUSD     Y13, Y9, Y4
-	VPDPBUSD     Y13, Y10, Y5
-	VPDPBUSD     Y13, Y11, Y6
-	VPDPBUSD     Y13, Y12, Y7
-	VPXORD       96(R8), Y8, Y9
-	VPXORD       96(R8)(DX*1), Y8, Y10
-	VPXORD       96(R8)(DX*2), Y8, Y11
-	VPXORD       96(R8)(DI*1), Y8, Y12
-	VMOVDQU32    96(BX), Y13
-	VPDPBUSD     Y13, Y9, Y4
-	VPDPBUSD     Y13, Y10, Y5
-	VPDPBUSD     Y13, Y11, Y6
-	VPDPBUSD     Y13, Y12, Y7
-	VPXORD       128(R8), Y8, Y9
-	VPXORD       128(R8)(DX*1), Y8, Y10
-	VPXORD       128(R8)(DX*2), Y8, Y11
-	VPXORD       128(R8)(DI*1), Y8, Y12
-	VMOVDQU32    128(BX), Y13
-	VPDPBUSD     Y13, Y9, Y4
-	VPDPBUSD     Y13, Y10, Y5
-	VPDPBUSD     Y13, Y11, Y6
-	VPDPBUSD     Y13, Y12, Y7
-	VPXORD       160(R8), Y8, Y9
-	VPXORD       160(R8)(DX*1), Y8, Y10
-	VPXORD       160(R8)(DX*2), Y8, Y11
-	VPXORD       160(R8)(DI*1), Y8, Y12
-	VMOVDQU32    160(BX), Y13
-	VPDPBUSD     Y13, Y9, Y4
-	VPDPBUSD     Y13, Y10, Y5
-	VPDPBUSD     Y13, Y11, Y6
-	VPDPBUSD     Y13, Y12, Y7
-	VPXORD       192(R8), Y8, Y9
-	VPXORD       192(R8)(DX*1), Y8, Y10
-	VPXORD       192(R8)(DX*2), Y8, Y11
-	VPXORD       192(R8)(DI*1), Y8, Y12
-	VMOVDQU32    192(BX), Y13
-	VPDPBUSD     Y13, Y9, Y4
-	VPDPBUSD     Y13, Y10, Y5
-	VPDPBUSD     Y13, Y11, Y6
-	VPDPBUSD     Y13, Y12, Y7
-	VPXORD       224(R8), Y8, Y9
-	VPXORD       224(R8)(DX*1), Y8, Y10
-	VPXORD       224(R8)(DX*2), Y8, Y11
-	VPXORD       224(R8)(DI*1), Y8, Y12
-	VMOVDQU32    224(BX), Y13
-	VPDPBUSD     Y13, Y9, Y4
-	VPDPBUSD     Y13, Y10, Y5
-	VPDPBUSD     Y13, Y11, Y6
-	VPDPBUSD     Y13, Y12, Y7
-	VCVTPH2PS    (CX), Y9
-	VMULPS       256(BX), Y9, Y10
-	VCVTDQ2PS    Y4, Y4
-	VFMADD231PS  Y4, Y10, Y0
-	VCVTPH2PS    (CX)(DX*1), Y9
-	VMULPS       256(BX), Y9, Y10
-	VCVTDQ2PS    Y5, Y5
-	VFMADD231PS  Y5, Y10, Y1
-	VCVTPH2PS    (CX)(DX*2), Y9
-	VMULPS       256(BX), Y9, Y10
-	VCVTDQ2PS    Y6, Y6
-	VFMADD231PS  Y6, Y10, Y2
-	VCVTPH2PS    (CX)(DI*1), Y9
-	VMULPS       256(BX), Y9, Y10
-	VCVTDQ2PS    Y7, Y7
-	VFMADD231PS  Y7, Y10, Y3
-	ADDQ         $0x10, CX
-	ADDQ         $0x00000100, R8
-	ADDQ         $0x000001c0, BX
-	DECQ         SI
-	JNZ          loop
-	VMOVUPS      Y0, Y4
-	VMOVUPS      Y1, Y5
-	VMOVUPS      Y2, Y6
-	VMOVUPS      Y3, Y7
-	VHADDPS      Y5, Y4, Y4
-	VHADDPS      Y7, Y6, Y6
-	VHADDPS      Y6, Y4, Y4
-	VEXTRACTF128 $0x01, Y4, X8
-	VADDPS       X8, X4, X8
-	VMOVUPS      X8, (AX)
-	VZEROUPPER
-	RET
-
-// func tileQ6KVNNI4x1(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr)
-// Requires: AVX, AVX2, AVX512F, AVX512VL, AVX512VNNI, F16C, FMA3, MMX+
-TEXT ·tileQ6KVNNI4x1(SB), NOSPLIT, $0-56
-	MOVQ      out+0(FP), AX
-	MOVQ      outStride+8(FP), CX
-	MOVQ      w+16(FP), CX
-	MOVQ      rowBytes+24(FP), DX
-	MOVQ      x+32(FP), BX
-	MOVQ      xStride+40(FP), SI
-	MOVQ      n+48(FP), SI
-	LEAQ      (DX)(DX*2), DI
-	VPXORD    Y0, Y0, Y0
-	VPXORD    Y1, Y1, Y1
-	VPXORD    Y2, Y2, Y2
-	VPXORD    Y3, Y3, Y3
-	MOVQ      SI, R8
-	SHLQ      $0x04, R8
-	ADDQ      CX, R8
-	MOVQ      SI, R9
-	SHLQ      $0x06, R9
-	LEAQ      (R8)(R9*2), R10
-	XCHGQ     R9, R10
-	ADDQ      R9, R10
-	VMOVDQU32 mask0f<>+0(SB), Y4
-	VMOVDQU32 mask30<>+0(SB), Y5
-
-loop:
-	LEAQ         (R8)(DX*4), R11
-	PREFETCHT0   (R11)
-	PREFETCHT0   64(R11)
-	PREFETCHT0   (R11)(DX*1)
-	PREFETCHT0   64(R11)(DX*1)
-	PREFETCHT0   (R11)(DX*2)
-	PREFETCHT0   64(R11)(DX*2)
-	PREFETCHT0   (R11)(DI*1)
-	PREFETCHT0   64(R11)(DI*1)
-	LEAQ         (R9)(DX*4), R11
-	PREFETCHT0   (R11)
-	PREFETCHT0   (R11)(DX*1)
-	PREFETCHT0   (R11)(DX*2)
-	PREFETCHT0   (R11)(DI*1)
-	VMOVDQU32    352(BX), Y6
-	VMOVDQU32    352(BX), Y7
-	VMOVDQU32    352(BX), Y8
-	VMOVDQU32    352(BX), Y9
-	VMOVDQU32    (R8), Y10
-	VPANDD       Y4, Y10, Y10
-	VMOVDQU32    (R9), Y14
-	VPSLLW       $0x04, Y14, Y14
-	VPANDD       Y5, Y14, Y14
-	VPORD        Y14, Y10, Y10
-	VMOVDQU32    (R8)(DX*1), Y11
-	VPANDD       Y4, Y11, Y11
-	VMOVDQU32    (R9)(DX*1), Y14
-	VPSLLW       $0x04, Y14, Y14
-	VPANDD       Y5, Y14, Y14
-	VPORD        Y14, Y11, Y11
-	VMOVDQU32    (R8)(DX*2), Y12
-	VPANDD       Y4, Y12, Y12
-	VMOVDQU32    (R9)(DX*2), Y14
-	VPSLLW       $0x04, Y14, Y14
-	VPANDD       Y5, Y14, Y14
-	VPORD        Y14, Y12, Y12
-	VMOVDQU32    (R8)(DI*1), Y13
-	VPANDD       Y4, Y13, Y13
-	VMOVDQU32    (R9)(DI*1), Y14
-	VPSLLW       $0x04, Y14, Y14
-	VPANDD       Y5, Y14, Y14
-	VPORD        Y14, Y13, Y13
-	VMOVDQU32    (BX), Y14
-	VPDPBUSD     Y14, Y10, Y6
-	VPDPBUSD     Y14, Y11, Y7
-	VPDPBUSD     Y14, Y12, Y8
-	VPDPBUSD     Y14, Y13, Y9
-	VMOVDQU32    32(R8), Y10
-	VPANDD       Y4, Y10, Y10
-	VMOVDQU32    (R9), Y14
-	VPSLLW       $0x02, Y14, Y14
-	VPANDD       Y5, Y14, Y14
-	VPORD        Y14, Y10, Y10
-	VMOVDQU32    32(R8)(DX*1), Y11
-	VPANDD       Y4, Y11, Y11
-	VMOVDQU32    (R9)(DX*1), Y14
-	VPSLLW       $0x02, Y14, Y14
-	VPANDD       Y5, Y14, Y14
-	VPORD        Y14, Y11, Y11
-	VMOVDQU32    32(R8)(DX*2), Y12
-	VPANDD       Y4, Y12, Y12
-	VMOVDQU32    (R9)(DX*2), Y14
-	VPSLLW       $0x02, Y14, Y14
-	VPANDD       Y5, Y14, Y14
-	VPORD        Y14, Y12, Y12
-	VMOVDQU32    32(R8)(DI*1), Y13
-	VPANDD       Y4, Y13, Y13
-	VMOVDQU32    (R9)(DI*1), Y14
-	VPSLLW       $0x02, Y14, Y14
-	VPANDD       Y5, Y14, Y14
-	VPORD        Y14, Y13, Y13
-	VMOVDQU32    32(BX), Y14
-	VPDPBUSD     Y14, Y10, Y6
-	VPDPBUSD     Y14, Y11, Y7
-	VPDPBUSD     Y14, Y12, Y8
-	VPDPBUSD     Y14, Y13, Y9
-	VMOVDQU32    64(R8), Y10
-	VPANDD       Y4, Y10, Y10
-	VMOVDQU32    (R9), Y14
-	VPANDD       Y5, Y14, Y14
-	VPORD        Y14, Y10, Y10
-	VMOVDQU32    64(R8)(DX*1), Y11
-	VPANDD       Y4, Y11, Y11
-	VMOVDQU32    (R9)(DX*1), Y14
-	VPANDD       Y5, Y14, Y14
-	VPORD        Y14, Y11, Y11
-	VMOVDQU32    64(R8)(DX*2), Y12
-	VPANDD       Y4, Y12, Y12
-	VMOVDQU32    (R9)(DX*2), Y14
-	VPANDD       Y5, Y14, Y14
-	VPORD        Y14, Y12, Y12
-	VMOVDQU32    64(R8)(DI*1), Y13
-	VPANDD       Y4, Y13, Y13
-	VMOVDQU32    (R9)(DI*1), Y14
-	VPANDD       Y5, Y14, Y14
-	VPORD        Y14, Y13, Y13
-	VMOVDQU32    64(BX), Y14
-	VPDPBUSD     Y14, Y10, Y6
-	VPDPBUSD     Y14, Y11, Y7
-	VPDPBUSD     Y14, Y12, Y8
-	VPDPBUSD     Y14, Y13, Y9
-	VMOVDQU32    96(R8), Y10
-	VPANDD       Y4, Y10, Y10
-	VMOVDQU32    (R9), Y14
-	VPSRLW       $0x02, Y14, Y14
-	VPANDD       Y5, Y14, Y14
-	VPORD        Y14, Y10, Y10
-	VMOVDQU32    96(R8)(DX*1), Y11
-	VPANDD       Y4, Y11, Y11
-	VMOVDQU32    (R9)(DX*1), Y14
-	VPSRLW       $0x02, Y14, Y14
-	VPANDD       Y5, Y14, Y14
-	VPORD        Y14, Y11, Y11
-	VMOVDQU32    96(R8)(DX*2), Y12
-	VPANDD       Y4, Y12, Y12
-	VMOVDQU32    (R9)(DX*2), Y14
-	VPSRLW       $0x02, Y14, Y14
-	VPANDD       Y5, Y14, Y14
-	VPORD        Y14, Y12, Y12
-	VMOVDQU32    96(R8)(DI*1), Y13
-	VPANDD       Y4, Y13, Y13
-	VMOVDQU32    (R9)(DI*1), Y14
-	VPSRLW       $0x02, Y14, Y14
-	VPANDD       Y5, Y14, Y14
-	VPORD        Y14, Y13, Y13
-	VMOVDQU32    96(BX), Y14
-	VPDPBUSD     Y14, Y10, Y6
-	VPDPBUSD     Y14, Y11, Y7
-	VPDPBUSD     Y14, Y12, Y8
-	VPDPBUSD     Y14, Y13, Y9
-	VPBROADCASTW (R10), X11
-	VCVTPH2PS    X11, Y11
-	VPMOVSXBD    (CX), Y10
-	VCVTDQ2PS    Y10, Y10
-	VMULPS       Y11, Y10, Y10
-	VMULPS       256(BX), Y10, Y11
-	VCVTDQ2PS    Y6, Y6
-	VFMADD231PS  Y6, Y11, Y0
-	VPBROADCASTW (R10)(DX*1), X11
-	VCVTPH2PS    X11, Y11
-	VPMOVSXBD    (CX)(DX*1), Y10
-	VCVTDQ2PS    Y10, Y10
-	VMULPS       Y11, Y10, Y10
-	VMULPS       256(BX), Y10, Y11
-	VCVTDQ2PS    Y7, Y7
-	VFMADD231PS  Y7, Y11, Y1
-	VPBROADCASTW (R10)(DX*2), X11
-	VCVTPH2PS    X11, Y11
-	VPMOVSXBD    (CX)(DX*2), Y10
-	VCVTDQ2PS    Y10, Y10
-	VMULPS       Y11, Y10, Y10
-	VMULPS       256(BX), Y10, Y11
-	VCVTDQ2PS    Y8, Y8
-	VFMADD231PS  Y8, Y11, Y2
-	VPBROADCASTW (R10)(DI*1), X11
-	VCVTPH2PS    X11, Y11
-	VPMOVSXBD    (CX)(DI*1), Y10
-	VCVTDQ2PS    Y10, Y10
-	VMULPS       Y11, Y10, Y10
-	VMULPS       256(BX), Y10, Y11
-	VCVTDQ2PS    Y9, Y9
-	VFMADD231PS  Y9, Y11, Y3
-	VMOVDQU32    384(BX), Y6
-	VMOVDQU32    384(BX), Y7
-	VMOVDQU32    384(BX), Y8
-	VMOVDQU32    384(BX), Y9
-	VMOVDQU32    (R8), Y10
-	VPSRLW       $0x04, Y10, Y10
-	VPANDD       Y4, Y10, Y10
-	VMOVDQU32    32(R9), Y14
-	VPSLLW       $0x04, Y14, Y14
-	VPANDD       Y5, Y14, Y14
-	VPORD        Y14, Y10, Y10
-	VMOVDQU32    (R8)(DX*1), Y11
-	VPSRLW       $0x04, Y11, Y11
-	VPANDD       Y4, Y11, Y11
-	VMOVDQU32    32(R9)(DX*1), Y14
-	VPSLLW       $0x04, Y14, Y14
-	VPANDD       Y5, Y14, Y14
-	VPORD        Y14, Y11, Y11
-	VMOVDQU32    (R8)(DX*2), Y12
-	VPSRLW       $0x04, Y12, Y12
-	VPANDD       Y4, Y12, Y12
-	VMOVDQU32    32(R9)(DX*2), Y14
-	VPSLLW       $0x04, Y14, Y14
-	VPANDD       Y5, Y14, Y14
-	VPORD        Y14, Y12, Y12
-	VMOVDQU32    (R8)(DI*1), Y13
-	VPSRLW       $0x04, Y13, Y13
-	VPANDD       Y4, Y13, Y13
-	VMOVDQU32    32(R9)(DI*1), Y14
-	VPSLLW       $0x04, Y14, Y14
-	VPANDD       Y5, Y14, Y14
-	VPORD        Y14, Y13, Y13
-	VMOVDQU32    128(BX), Y14
-	VPDPBUSD     Y14, Y10, Y6
-	VPDPBUSD     Y14, Y11, Y7
-	VPDPBUSD     Y14, Y12, Y8
-	VPDPBUSD     Y14, Y13, Y9
-	VMOVDQU32    32(R8), Y10
-	VPSRLW       $0x04, Y10, Y10
-	VPANDD       Y4, Y10, Y10
-	VMOVDQU32    32(R9), Y14
-	VPSLLW       $0x02, Y14, Y14
-	VPANDD       Y5, Y14, Y14
-	VPORD        Y14, Y10, Y10
-	VMOVDQU32    32(R8)(DX*1), Y11
-	VPSRLW       $0x04, Y11, Y11
-	VPANDD       Y4, Y11, Y11
-	VMOVDQU32    32(R9)(DX*1), Y14
-	VPSLLW       $0x02, Y14, Y14
-	VPANDD       Y5, Y14, Y14
-	VPORD        Y14, Y11, Y11
-	VMOVDQU32    32(R8)(DX*2), Y12
-	VPSRLW       $0x04, Y12, Y12
-	VPANDD       Y4, Y12, Y12
-	VMOVDQU32    32(R9)(DX*2), Y14
-	VPSLLW       $0x02, Y14, Y14
-	VPANDD       Y5, Y14, Y14
-	VPORD        Y14, Y12, Y12
-	VMOVDQU32    32(R8)(DI*1), Y13
-	VPSRLW       $0x04, Y13, Y13
-	VPANDD       Y4, Y13, Y13
-	VMOVDQU32    32(R9)(DI*1), Y14
-	VPSLLW       $0x02, Y14, Y14
-	VPANDD       Y5, Y14, Y14
-	VPORD        Y14, Y13, Y13
-	VMOVDQU32    160(BX), Y14
-	VPDPBUSD     Y14, Y10, Y6
-	VPDPBUSD     Y14, Y11, Y7
-	VPDPBUSD     Y14, Y12, Y8
-	VPDPBUSD     Y14, Y13, Y9
-	VMOVDQU32    64(R8), Y10
-	VPSRLW       $0x04, Y10, Y10
-	VPANDD       Y4, Y10, Y10
-	VMOVDQU32    32(R9), Y14
-	VPANDD       Y5, Y14, Y14
-	VPORD        Y14, Y10, Y10
-	VMOVDQU32    64(R8)(DX*1), Y11
-	VPSRLW       $0x04, Y11, Y11
-	VPANDD       Y4, Y11, Y11
-	VMOVDQU32    32(R9)(DX*1), Y14
-	VPANDD       Y5, Y14, Y14
-	VPORD        Y14, Y11, Y11
-	VMOVDQU32    64(R8)(DX*2), Y12
-	VPSRLW       $0x04, Y12, Y12
-	VPANDD       Y4, Y12, Y12
-	VMOVDQU32    32(R9)(DX*2), Y14
-	VPANDD       Y5, Y14, Y14
-	VPORD        Y14, Y12, Y12
-	VMOVDQU32    64(R8)(DI*1), Y13
-	VPSRLW       $0x04, Y13, Y13
-	VPANDD       Y4, Y13, Y13
-	VMOVDQU32    32(R9)(DI*1), Y14
-	VPANDD       Y5, Y14, Y14
-	VPORD        Y14, Y13, Y13
-	VMOVDQU32    192(BX), Y14
-	VPDPBUSD     Y14, Y10, Y6
-	VPDPBUSD     Y14, Y11, Y7
-	VPDPBUSD     Y14, Y12, Y8
-	VPDPBUSD     Y14, Y13, Y9
-	VMOVDQU32    96(R8), Y10
-	VPSRLW       $0x04, Y10, Y10
-	VPANDD       Y4, Y10, Y10
-	VMOVDQU32    32(R9), Y14
-	VPSRLW       $0x02, Y14, Y14
-	VPANDD       Y5, Y14, Y14
-	VPORD        Y14, Y10, Y10
-	VMOVDQU32    96(R8)(DX*1), Y11
-	VPSRLW       $0x04, Y11, Y11
-	VPANDD       Y4, Y11, Y11
-	VMOVDQU32    32(R9)(DX*1), Y14
-	VPSRLW       $0x02, Y14, Y14
-	VPANDD       Y5, Y14, Y14
-	VPORD        Y14, Y11, Y11
-	VMOVDQU32    96(R8)(DX*2), Y12
-	VPSRLW       $0x04, Y12, Y12
-	VPANDD       Y4, Y12, Y12
-	VMOVDQU32    32(R9)(DX*2), Y14
-	VPSRLW       $0x02, Y14, Y14
-	VPANDD       Y5, Y14, Y14
-	VPORD        Y14, Y12, Y12
-	VMOVDQU32    96(R8)(DI*1), Y13
-	VPSRLW       $0x04, Y13, Y13
-	VPANDD       Y4, Y13, Y13
-	VMOVDQU32    32(R9)(DI*1), Y14
-	VPSRLW       $0x02, Y14, Y14
-	VPANDD       Y5, Y14, Y14
-	VPORD        Y14, Y13, Y13
-	VMOVDQU32    224(BX), Y14
-	VPDPBUSD     Y14, Y10, Y6
-	VPDPBUSD     Y14, Y11, Y7
-	VPDPBUSD     Y14, Y12, Y8
-	VPDPBUSD     Y14, Y13, Y9
-	VPBROADCASTW (R10), X11
-	VCVTPH2PS    X11, Y11
-	VPMOVSXBD    8(CX), Y10
-	VCVTDQ2PS    Y10, Y10
-	VMULPS       Y11, Y10, Y10
-	VMULPS       256(BX), Y10, Y11
-	VCVTDQ2PS    Y6, Y6
-	VFMADD231PS  Y6, Y11, Y0
-	VPBROADCASTW (R10)(DX*1), X11
-	VCVTPH2PS    X11, Y11
-	VPMOVSXBD    8(CX)(DX*1), Y10
-	VCVTDQ2PS    Y10, Y10
-	VMULPS       Y11, Y10, Y10
-	VMULPS       256(BX), Y10, Y11
-	VCVTDQ2PS    Y7, Y7
-	VFMADD231PS  Y7, Y11, Y1
-	VPBROADCASTW (R10)(DX*2), X11
-	VCVTPH2PS    X11, Y11
-	VPMOVSXBD    8(CX)(DX*2), Y10
-	VCVTDQ2PS    Y10, Y10
-	VMULPS       Y11, Y10, Y10
-	VMULPS       256(BX), Y10, Y11
-	VCVTDQ2PS    Y8, Y8
-	VFMADD231PS  Y8, Y11, Y2
-	VPBROADCASTW (R10)(DI*1), X11
-	VCVTPH2PS    X11, Y11
-	VPMOVSXBD    8(CX)(DI*1), Y10
-	VCVTDQ2PS    Y10, Y10
-	VMULPS       Y11, Y10, Y10
-	VMULPS       256(BX), Y10, Y11
-	VCVTDQ2PS    Y9, Y9
-	VFMADD231PS  Y9, Y11, Y3
-	ADDQ         $0x10, CX
-	ADDQ         $0x00000080, R8
-	ADDQ         $0x40, R9
-	ADDQ         $0x02, R10
-	ADDQ         $0x000001c0, BX
-	DECQ         SI
-	JNZ          loop
-	VMOVUPS      Y0, Y4
-	VMOVUPS      Y1, Y5
-	VMOVUPS      Y2, Y6
-	VMOVUPS      Y3, Y7
-	VHADDPS      Y5, Y4, Y4
-	VHADDPS      Y7, Y6, Y6
-	VHADDPS      Y6, Y4, Y4
-	VEXTRACTF128 $0x01, Y4, X8
-	VADDPS       X8, X4, X8
-	VMOVUPS      X8, (AX)
 	VZEROUPPER
 	RET
 
@@ -4026,9 +1888,6 @@ TEXT ·tileQ40VNNI4x4(SB), NOSPLIT, $512-56
 	VMOVUPS   Y0, 416(SP)
 	VMOVUPS   Y0, 448(SP)
 	VMOVUPS   Y0, 480(SP)
-	MOVQ      R8, R11
-	SHLQ      $0x04, R11
-	ADDQ      DX, R11
 	VMOVDQU32 mask0f<>+0(SB), Y0
 
 loop:
@@ -4048,19 +1907,19 @@ loop:
 	VMOVDQU32    320(SI)(R10*1), Y8
 	VMOVDQU32    320(SI)(R10*1), Y12
 	VMOVDQU32    320(SI)(R10*1), Y16
-	VMOVDQU32    (R11), Y17
+	VMOVDQU32    16(DX), Y17
 	VPSRLW       $0x04, Y17, Y18
 	VPANDD       Y0, Y17, Y17
 	VPANDD       Y0, Y18, Y18
-	VMOVDQU32    (R11)(BX*1), Y19
+	VMOVDQU32    16(DX)(BX*1), Y19
 	VPSRLW       $0x04, Y19, Y20
 	VPANDD       Y0, Y19, Y19
 	VPANDD       Y0, Y20, Y20
-	VMOVDQU32    (R11)(BX*2), Y21
+	VMOVDQU32    16(DX)(BX*2), Y21
 	VPSRLW       $0x04, Y21, Y22
 	VPANDD       Y0, Y21, Y21
 	VPANDD       Y0, Y22, Y22
-	VMOVDQU32    (R11)(R9*1), Y23
+	VMOVDQU32    16(DX)(R9*1), Y23
 	VPSRLW       $0x04, Y23, Y24
 	VPANDD       Y0, Y23, Y23
 	VPANDD       Y0, Y24, Y24
@@ -4104,19 +1963,19 @@ loop:
 	VPDPBUSD     Y26, Y20, Y8
 	VPDPBUSD     Y26, Y22, Y12
 	VPDPBUSD     Y26, Y24, Y16
-	VMOVDQU32    32(R11), Y17
+	VMOVDQU32    48(DX), Y17
 	VPSRLW       $0x04, Y17, Y18
 	VPANDD       Y0, Y17, Y17
 	VPANDD       Y0, Y18, Y18
-	VMOVDQU32    32(R11)(BX*1), Y19
+	VMOVDQU32    48(DX)(BX*1), Y19
 	VPSRLW       $0x04, Y19, Y20
 	VPANDD       Y0, Y19, Y19
 	VPANDD       Y0, Y20, Y20
-	VMOVDQU32    32(R11)(BX*2), Y21
+	VMOVDQU32    48(DX)(BX*2), Y21
 	VPSRLW       $0x04, Y21, Y22
 	VPANDD       Y0, Y21, Y21
 	VPANDD       Y0, Y22, Y22
-	VMOVDQU32    32(R11)(R9*1), Y23
+	VMOVDQU32    48(DX)(R9*1), Y23
 	VPSRLW       $0x04, Y23, Y24
 	VPANDD       Y0, Y23, Y23
 	VPANDD       Y0, Y24, Y24
@@ -4160,19 +2019,19 @@ loop:
 	VPDPBUSD     Y26, Y20, Y8
 	VPDPBUSD     Y26, Y22, Y12
 	VPDPBUSD     Y26, Y24, Y16
-	VMOVDQU32    64(R11), Y17
+	VMOVDQU32    80(DX), Y17
 	VPSRLW       $0x04, Y17, Y18
 	VPANDD       Y0, Y17, Y17
 	VPANDD       Y0, Y18, Y18
-	VMOVDQU32    64(R11)(BX*1), Y19
+	VMOVDQU32    80(DX)(BX*1), Y19
 	VPSRLW       $0x04, Y19, Y20
 	VPANDD       Y0, Y19, Y19
 	VPANDD       Y0, Y20, Y20
-	VMOVDQU32    64(R11)(BX*2), Y21
+	VMOVDQU32    80(DX)(BX*2), Y21
 	VPSRLW       $0x04, Y21, Y22
 	VPANDD       Y0, Y21, Y21
 	VPANDD       Y0, Y22, Y22
-	VMOVDQU32    64(R11)(R9*1), Y23
+	VMOVDQU32    80(DX)(R9*1), Y23
 	VPSRLW       $0x04, Y23, Y24
 	VPANDD       Y0, Y23, Y23
 	VPANDD       Y0, Y24, Y24
@@ -4216,19 +2075,19 @@ loop:
 	VPDPBUSD     Y26, Y20, Y8
 	VPDPBUSD     Y26, Y22, Y12
 	VPDPBUSD     Y26, Y24, Y16
-	VMOVDQU32    96(R11), Y17
+	VMOVDQU32    112(DX), Y17
 	VPSRLW       $0x04, Y17, Y18
 	VPANDD       Y0, Y17, Y17
 	VPANDD       Y0, Y18, Y18
-	VMOVDQU32    96(R11)(BX*1), Y19
+	VMOVDQU32    112(DX)(BX*1), Y19
 	VPSRLW       $0x04, Y19, Y20
 	VPANDD       Y0, Y19, Y19
 	VPANDD       Y0, Y20, Y20
-	VMOVDQU32    96(R11)(BX*2), Y21
+	VMOVDQU32    112(DX)(BX*2), Y21
 	VPSRLW       $0x04, Y21, Y22
 	VPANDD       Y0, Y21, Y21
 	VPANDD       Y0, Y22, Y22
-	VMOVDQU32    96(R11)(R9*1), Y23
+	VMOVDQU32    112(DX)(R9*1), Y23
 	VPSRLW       $0x04, Y23, Y24
 	VPANDD       Y0, Y23, Y23
 	VPANDD       Y0, Y24, Y24
@@ -4340,8 +2199,7 @@ loop:
 	VCVTDQ2PS    Y16, Y16
 	VFMADD213PS  480(SP), Y16, Y18
 	VMOVUPS      Y18, 480(SP)
-	ADDQ         $0x10, DX
-	ADDQ         $0x00000080, R11
+	ADDQ         $0x00000090, DX
 	ADDQ         $0x000001c0, SI
 	DECQ         R8
 	JNZ          loop
@@ -4420,9 +2278,6 @@ TEXT ·tileQ4KVNNI4x4(SB), NOSPLIT, $512-56
 	VMOVUPS   Y0, 416(SP)
 	VMOVUPS   Y0, 448(SP)
 	VMOVUPS   Y0, 480(SP)
-	MOVQ      R8, R11
-	SHLQ      $0x04, R11
-	ADDQ      DX, R11
 	VMOVDQU32 mask0f<>+0(SB), Y0
 
 loop:
@@ -4442,19 +2297,19 @@ loop:
 	VPXORD          Y8, Y8, Y8
 	VPXORD          Y12, Y12, Y12
 	VPXORD          Y16, Y16, Y16
-	VMOVDQU32       (R11), Y17
+	VMOVDQU32       16(DX), Y17
 	VPSRLW          $0x04, Y17, Y18
 	VPANDD          Y0, Y17, Y17
 	VPANDD          Y0, Y18, Y18
-	VMOVDQU32       (R11)(BX*1), Y19
+	VMOVDQU32       16(DX)(BX*1), Y19
 	VPSRLW          $0x04, Y19, Y20
 	VPANDD          Y0, Y19, Y19
 	VPANDD          Y0, Y20, Y20
-	VMOVDQU32       (R11)(BX*2), Y21
+	VMOVDQU32       16(DX)(BX*2), Y21
 	VPSRLW          $0x04, Y21, Y22
 	VPANDD          Y0, Y21, Y21
 	VPANDD          Y0, Y22, Y22
-	VMOVDQU32       (R11)(R9*1), Y23
+	VMOVDQU32       16(DX)(R9*1), Y23
 	VPSRLW          $0x04, Y23, Y24
 	VPANDD          Y0, Y23, Y23
 	VPANDD          Y0, Y24, Y24
@@ -4498,19 +2353,19 @@ loop:
 	VPDPBUSD        Y26, Y20, Y8
 	VPDPBUSD        Y26, Y22, Y12
 	VPDPBUSD        Y26, Y24, Y16
-	VMOVDQU32       32(R11), Y17
+	VMOVDQU32       48(DX), Y17
 	VPSRLW          $0x04, Y17, Y18
 	VPANDD          Y0, Y17, Y17
 	VPANDD          Y0, Y18, Y18
-	VMOVDQU32       32(R11)(BX*1), Y19
+	VMOVDQU32       48(DX)(BX*1), Y19
 	VPSRLW          $0x04, Y19, Y20
 	VPANDD          Y0, Y19, Y19
 	VPANDD          Y0, Y20, Y20
-	VMOVDQU32       32(R11)(BX*2), Y21
+	VMOVDQU32       48(DX)(BX*2), Y21
 	VPSRLW          $0x04, Y21, Y22
 	VPANDD          Y0, Y21, Y21
 	VPANDD          Y0, Y22, Y22
-	VMOVDQU32       32(R11)(R9*1), Y23
+	VMOVDQU32       48(DX)(R9*1), Y23
 	VPSRLW          $0x04, Y23, Y24
 	VPANDD          Y0, Y23, Y23
 	VPANDD          Y0, Y24, Y24
@@ -4554,19 +2409,19 @@ loop:
 	VPDPBUSD        Y26, Y20, Y8
 	VPDPBUSD        Y26, Y22, Y12
 	VPDPBUSD        Y26, Y24, Y16
-	VMOVDQU32       64(R11), Y17
+	VMOVDQU32       80(DX), Y17
 	VPSRLW          $0x04, Y17, Y18
 	VPANDD          Y0, Y17, Y17
 	VPANDD          Y0, Y18, Y18
-	VMOVDQU32       64(R11)(BX*1), Y19
+	VMOVDQU32       80(DX)(BX*1), Y19
 	VPSRLW          $0x04, Y19, Y20
 	VPANDD          Y0, Y19, Y19
 	VPANDD          Y0, Y20, Y20
-	VMOVDQU32       64(R11)(BX*2), Y21
+	VMOVDQU32       80(DX)(BX*2), Y21
 	VPSRLW          $0x04, Y21, Y22
 	VPANDD          Y0, Y21, Y21
 	VPANDD          Y0, Y22, Y22
-	VMOVDQU32       64(R11)(R9*1), Y23
+	VMOVDQU32       80(DX)(R9*1), Y23
 	VPSRLW          $0x04, Y23, Y24
 	VPANDD          Y0, Y23, Y23
 	VPANDD          Y0, Y24, Y24
@@ -4610,19 +2465,19 @@ loop:
 	VPDPBUSD        Y26, Y20, Y8
 	VPDPBUSD        Y26, Y22, Y12
 	VPDPBUSD        Y26, Y24, Y16
-	VMOVDQU32       96(R11), Y17
+	VMOVDQU32       112(DX), Y17
 	VPSRLW          $0x04, Y17, Y18
 	VPANDD          Y0, Y17, Y17
 	VPANDD          Y0, Y18, Y18
-	VMOVDQU32       96(R11)(BX*1), Y19
+	VMOVDQU32       112(DX)(BX*1), Y19
 	VPSRLW          $0x04, Y19, Y20
 	VPANDD          Y0, Y19, Y19
 	VPANDD          Y0, Y20, Y20
-	VMOVDQU32       96(R11)(BX*2), Y21
+	VMOVDQU32       112(DX)(BX*2), Y21
 	VPSRLW          $0x04, Y21, Y22
 	VPANDD          Y0, Y21, Y21
 	VPANDD          Y0, Y22, Y22
-	VMOVDQU32       96(R11)(R9*1), Y23
+	VMOVDQU32       112(DX)(R9*1), Y23
 	VPSRLW          $0x04, Y23, Y24
 	VPANDD          Y0, Y23, Y23
 	VPANDD          Y0, Y24, Y24
@@ -4842,8 +2697,7 @@ loop:
 	VMOVUPS         480(SP), Y18
 	VFNMADD231PS    288(SI)(R10*1), Y19, Y18
 	VMOVUPS         Y18, 480(SP)
-	ADDQ            $0x10, DX
-	ADDQ            $0x00000080, R11
+	ADDQ            $0x00000090, DX
 	ADDQ            $0x000001c0, SI
 	DECQ            R8
 	JNZ             loop
@@ -4922,9 +2776,6 @@ TEXT ·tileQ80VNNI4x4(SB), NOSPLIT, $512-56
 	VMOVUPS   Y0, 416(SP)
 	VMOVUPS   Y0, 448(SP)
 	VMOVUPS   Y0, 480(SP)
-	MOVQ      R8, R11
-	SHLQ      $0x04, R11
-	ADDQ      DX, R11
 	VMOVDQU32 x80<>+0(SB), Y16
 
 loop:
@@ -4944,10 +2795,10 @@ loop:
 	VMOVDQU32    416(SI)(R10*1), Y7
 	VMOVDQU32    416(SI)(R10*1), Y11
 	VMOVDQU32    416(SI)(R10*1), Y15
-	VPXORD       (R11), Y16, Y17
-	VPXORD       (R11)(BX*1), Y16, Y18
-	VPXORD       (R11)(BX*2), Y16, Y19
-	VPXORD       (R11)(R9*1), Y16, Y20
+	VPXORD       16(DX), Y16, Y17
+	VPXORD       16(DX)(BX*1), Y16, Y18
+	VPXORD       16(DX)(BX*2), Y16, Y19
+	VPXORD       16(DX)(R9*1), Y16, Y20
 	VMOVDQU32    (SI), Y21
 	VPDPBUSD     Y21, Y17, Y0
 	VPDPBUSD     Y21, Y18, Y4
@@ -4968,10 +2819,10 @@ loop:
 	VPDPBUSD     Y21, Y18, Y7
 	VPDPBUSD     Y21, Y19, Y11
 	VPDPBUSD     Y21, Y20, Y15
-	VPXORD       32(R11), Y16, Y17
-	VPXORD       32(R11)(BX*1), Y16, Y18
-	VPXORD       32(R11)(BX*2), Y16, Y19
-	VPXORD       32(R11)(R9*1), Y16, Y20
+	VPXORD       48(DX), Y16, Y17
+	VPXORD       48(DX)(BX*1), Y16, Y18
+	VPXORD       48(DX)(BX*2), Y16, Y19
+	VPXORD       48(DX)(R9*1), Y16, Y20
 	VMOVDQU32    32(SI), Y21
 	VPDPBUSD     Y21, Y17, Y0
 	VPDPBUSD     Y21, Y18, Y4
@@ -4992,10 +2843,10 @@ loop:
 	VPDPBUSD     Y21, Y18, Y7
 	VPDPBUSD     Y21, Y19, Y11
 	VPDPBUSD     Y21, Y20, Y15
-	VPXORD       64(R11), Y16, Y17
-	VPXORD       64(R11)(BX*1), Y16, Y18
-	VPXORD       64(R11)(BX*2), Y16, Y19
-	VPXORD       64(R11)(R9*1), Y16, Y20
+	VPXORD       80(DX), Y16, Y17
+	VPXORD       80(DX)(BX*1), Y16, Y18
+	VPXORD       80(DX)(BX*2), Y16, Y19
+	VPXORD       80(DX)(R9*1), Y16, Y20
 	VMOVDQU32    64(SI), Y21
 	VPDPBUSD     Y21, Y17, Y0
 	VPDPBUSD     Y21, Y18, Y4
@@ -5016,10 +2867,10 @@ loop:
 	VPDPBUSD     Y21, Y18, Y7
 	VPDPBUSD     Y21, Y19, Y11
 	VPDPBUSD     Y21, Y20, Y15
-	VPXORD       96(R11), Y16, Y17
-	VPXORD       96(R11)(BX*1), Y16, Y18
-	VPXORD       96(R11)(BX*2), Y16, Y19
-	VPXORD       96(R11)(R9*1), Y16, Y20
+	VPXORD       112(DX), Y16, Y17
+	VPXORD       112(DX)(BX*1), Y16, Y18
+	VPXORD       112(DX)(BX*2), Y16, Y19
+	VPXORD       112(DX)(R9*1), Y16, Y20
 	VMOVDQU32    96(SI), Y21
 	VPDPBUSD     Y21, Y17, Y0
 	VPDPBUSD     Y21, Y18, Y4
@@ -5040,10 +2891,10 @@ loop:
 	VPDPBUSD     Y21, Y18, Y7
 	VPDPBUSD     Y21, Y19, Y11
 	VPDPBUSD     Y21, Y20, Y15
-	VPXORD       128(R11), Y16, Y17
-	VPXORD       128(R11)(BX*1), Y16, Y18
-	VPXORD       128(R11)(BX*2), Y16, Y19
-	VPXORD       128(R11)(R9*1), Y16, Y20
+	VPXORD       144(DX), Y16, Y17
+	VPXORD       144(DX)(BX*1), Y16, Y18
+	VPXORD       144(DX)(BX*2), Y16, Y19
+	VPXORD       144(DX)(R9*1), Y16, Y20
 	VMOVDQU32    128(SI), Y21
 	VPDPBUSD     Y21, Y17, Y0
 	VPDPBUSD     Y21, Y18, Y4
@@ -5064,10 +2915,10 @@ loop:
 	VPDPBUSD     Y21, Y18, Y7
 	VPDPBUSD     Y21, Y19, Y11
 	VPDPBUSD     Y21, Y20, Y15
-	VPXORD       160(R11), Y16, Y17
-	VPXORD       160(R11)(BX*1), Y16, Y18
-	VPXORD       160(R11)(BX*2), Y16, Y19
-	VPXORD       160(R11)(R9*1), Y16, Y20
+	VPXORD       176(DX), Y16, Y17
+	VPXORD       176(DX)(BX*1), Y16, Y18
+	VPXORD       176(DX)(BX*2), Y16, Y19
+	VPXORD       176(DX)(R9*1), Y16, Y20
 	VMOVDQU32    160(SI), Y21
 	VPDPBUSD     Y21, Y17, Y0
 	VPDPBUSD     Y21, Y18, Y4
@@ -5088,10 +2939,10 @@ loop:
 	VPDPBUSD     Y21, Y18, Y7
 	VPDPBUSD     Y21, Y19, Y11
 	VPDPBUSD     Y21, Y20, Y15
-	VPXORD       192(R11), Y16, Y17
-	VPXORD       192(R11)(BX*1), Y16, Y18
-	VPXORD       192(R11)(BX*2), Y16, Y19
-	VPXORD       192(R11)(R9*1), Y16, Y20
+	VPXORD       208(DX), Y16, Y17
+	VPXORD       208(DX)(BX*1), Y16, Y18
+	VPXORD       208(DX)(BX*2), Y16, Y19
+	VPXORD       208(DX)(R9*1), Y16, Y20
 	VMOVDQU32    192(SI), Y21
 	VPDPBUSD     Y21, Y17, Y0
 	VPDPBUSD     Y21, Y18, Y4
@@ -5112,10 +2963,10 @@ loop:
 	VPDPBUSD     Y21, Y18, Y7
 	VPDPBUSD     Y21, Y19, Y11
 	VPDPBUSD     Y21, Y20, Y15
-	VPXORD       224(R11), Y16, Y17
-	VPXORD       224(R11)(BX*1), Y16, Y18
-	VPXORD       224(R11)(BX*2), Y16, Y19
-	VPXORD       224(R11)(R9*1), Y16, Y20
+	VPXORD       240(DX), Y16, Y17
+	VPXORD       240(DX)(BX*1), Y16, Y18
+	VPXORD       240(DX)(BX*2), Y16, Y19
+	VPXORD       240(DX)(R9*1), Y16, Y20
 	VMOVDQU32    224(SI), Y21
 	VPDPBUSD     Y21, Y17, Y0
 	VPDPBUSD     Y21, Y18, Y4
@@ -5204,8 +3055,7 @@ loop:
 	VCVTDQ2PS    Y15, Y15
 	VFMADD213PS  480(SP), Y15, Y18
 	VMOVUPS      Y18, 480(SP)
-	ADDQ         $0x10, DX
-	ADDQ         $0x00000100, R11
+	ADDQ         $0x00000110, DX
 	ADDQ         $0x000001c0, SI
 	DECQ         R8
 	JNZ          loop
@@ -5284,14 +3134,6 @@ TEXT ·tileQ6KVNNI4x4(SB), NOSPLIT, $512-56
 	VMOVUPS   Y0, 416(SP)
 	VMOVUPS   Y0, 448(SP)
 	VMOVUPS   Y0, 480(SP)
-	MOVQ      R8, R11
-	SHLQ      $0x04, R11
-	ADDQ      DX, R11
-	MOVQ      R8, R12
-	SHLQ      $0x06, R12
-	LEAQ      (R11)(R12*2), R13
-	XCHGQ     R12, R13
-	ADDQ      R12, R13
 	VMOVDQU32 mask0f<>+0(SB), Y0
 	VMOVDQU32 mask30<>+0(SB), Y1
 
@@ -5312,27 +3154,27 @@ loop:
 	VMOVDQU32    352(SI)(R10*1), Y9
 	VMOVDQU32    352(SI)(R10*1), Y13
 	VMOVDQU32    352(SI)(R10*1), Y17
-	VMOVDQU32    (R11), Y18
+	VMOVDQU32    16(DX), Y18
 	VPANDD       Y0, Y18, Y18
-	VMOVDQU32    (R12), Y22
+	VMOVDQU32    144(DX), Y22
 	VPSLLW       $0x04, Y22, Y22
 	VPANDD       Y1, Y22, Y22
 	VPORD        Y22, Y18, Y18
-	VMOVDQU32    (R11)(BX*1), Y19
+	VMOVDQU32    16(DX)(BX*1), Y19
 	VPANDD       Y0, Y19, Y19
-	VMOVDQU32    (R12)(BX*1), Y22
+	VMOVDQU32    144(DX)(BX*1), Y22
 	VPSLLW       $0x04, Y22, Y22
 	VPANDD       Y1, Y22, Y22
 	VPORD        Y22, Y19, Y19
-	VMOVDQU32    (R11)(BX*2), Y20
+	VMOVDQU32    16(DX)(BX*2), Y20
 	VPANDD       Y0, Y20, Y20
-	VMOVDQU32    (R12)(BX*2), Y22
+	VMOVDQU32    144(DX)(BX*2), Y22
 	VPSLLW       $0x04, Y22, Y22
 	VPANDD       Y1, Y22, Y22
 	VPORD        Y22, Y20, Y20
-	VMOVDQU32    (R11)(R9*1), Y21
+	VMOVDQU32    16(DX)(R9*1), Y21
 	VPANDD       Y0, Y21, Y21
-	VMOVDQU32    (R12)(R9*1), Y22
+	VMOVDQU32    144(DX)(R9*1), Y22
 	VPSLLW       $0x04, Y22, Y22
 	VPANDD       Y1, Y22, Y22
 	VPORD        Y22, Y21, Y21
@@ -5356,27 +3198,27 @@ loop:
 	VPDPBUSD     Y22, Y19, Y9
 	VPDPBUSD     Y22, Y20, Y13
 	VPDPBUSD     Y22, Y21, Y17
-	VMOVDQU32    32(R11), Y18
+	VMOVDQU32    48(DX), Y18
 	VPANDD       Y0, Y18, Y18
-	VMOVDQU32    (R12), Y22
+	VMOVDQU32    144(DX), Y22
 	VPSLLW       $0x02, Y22, Y22
 	VPANDD       Y1, Y22, Y22
 	VPORD        Y22, Y18, Y18
-	VMOVDQU32    32(R11)(BX*1), Y19
+	VMOVDQU32    48(DX)(BX*1), Y19
 	VPANDD       Y0, Y19, Y19
-	VMOVDQU32    (R12)(BX*1), Y22
+	VMOVDQU32    144(DX)(BX*1), Y22
 	VPSLLW       $0x02, Y22, Y22
 	VPANDD       Y1, Y22, Y22
 	VPORD        Y22, Y19, Y19
-	VMOVDQU32    32(R11)(BX*2), Y20
+	VMOVDQU32    48(DX)(BX*2), Y20
 	VPANDD       Y0, Y20, Y20
-	VMOVDQU32    (R12)(BX*2), Y22
+	VMOVDQU32    144(DX)(BX*2), Y22
 	VPSLLW       $0x02, Y22, Y22
 	VPANDD       Y1, Y22, Y22
 	VPORD        Y22, Y20, Y20
-	VMOVDQU32    32(R11)(R9*1), Y21
+	VMOVDQU32    48(DX)(R9*1), Y21
 	VPANDD       Y0, Y21, Y21
-	VMOVDQU32    (R12)(R9*1), Y22
+	VMOVDQU32    144(DX)(R9*1), Y22
 	VPSLLW       $0x02, Y22, Y22
 	VPANDD       Y1, Y22, Y22
 	VPORD        Y22, Y21, Y21
@@ -5400,24 +3242,24 @@ loop:
 	VPDPBUSD     Y22, Y19, Y9
 	VPDPBUSD     Y22, Y20, Y13
 	VPDPBUSD     Y22, Y21, Y17
-	VMOVDQU32    64(R11), Y18
+	VMOVDQU32    80(DX), Y18
 	VPANDD       Y0, Y18, Y18
-	VMOVDQU32    (R12), Y22
+	VMOVDQU32    144(DX), Y22
 	VPANDD       Y1, Y22, Y22
 	VPORD        Y22, Y18, Y18
-	VMOVDQU32    64(R11)(BX*1), Y19
+	VMOVDQU32    80(DX)(BX*1), Y19
 	VPANDD       Y0, Y19, Y19
-	VMOVDQU32    (R12)(BX*1), Y22
+	VMOVDQU32    144(DX)(BX*1), Y22
 	VPANDD       Y1, Y22, Y22
 	VPORD        Y22, Y19, Y19
-	VMOVDQU32    64(R11)(BX*2), Y20
+	VMOVDQU32    80(DX)(BX*2), Y20
 	VPANDD       Y0, Y20, Y20
-	VMOVDQU32    (R12)(BX*2), Y22
+	VMOVDQU32    144(DX)(BX*2), Y22
 	VPANDD       Y1, Y22, Y22
 	VPORD        Y22, Y20, Y20
-	VMOVDQU32    64(R11)(R9*1), Y21
+	VMOVDQU32    80(DX)(R9*1), Y21
 	VPANDD       Y0, Y21, Y21
-	VMOVDQU32    (R12)(R9*1), Y22
+	VMOVDQU32    144(DX)(R9*1), Y22
 	VPANDD       Y1, Y22, Y22
 	VPORD        Y22, Y21, Y21
 	VMOVDQU32    64(SI), Y22
@@ -5440,27 +3282,27 @@ loop:
 	VPDPBUSD     Y22, Y19, Y9
 	VPDPBUSD     Y22, Y20, Y13
 	VPDPBUSD     Y22, Y21, Y17
-	VMOVDQU32    96(R11), Y18
+	VMOVDQU32    112(DX), Y18
 	VPANDD       Y0, Y18, Y18
-	VMOVDQU32    (R12), Y22
+	VMOVDQU32    144(DX), Y22
 	VPSRLW       $0x02, Y22, Y22
 	VPANDD       Y1, Y22, Y22
 	VPORD        Y22, Y18, Y18
-	VMOVDQU32    96(R11)(BX*1), Y19
+	VMOVDQU32    112(DX)(BX*1), Y19
 	VPANDD       Y0, Y19, Y19
-	VMOVDQU32    (R12)(BX*1), Y22
+	VMOVDQU32    144(DX)(BX*1), Y22
 	VPSRLW       $0x02, Y22, Y22
 	VPANDD       Y1, Y22, Y22
 	VPORD        Y22, Y19, Y19
-	VMOVDQU32    96(R11)(BX*2), Y20
+	VMOVDQU32    112(DX)(BX*2), Y20
 	VPANDD       Y0, Y20, Y20
-	VMOVDQU32    (R12)(BX*2), Y22
+	VMOVDQU32    144(DX)(BX*2), Y22
 	VPSRLW       $0x02, Y22, Y22
 	VPANDD       Y1, Y22, Y22
 	VPORD        Y22, Y20, Y20
-	VMOVDQU32    96(R11)(R9*1), Y21
+	VMOVDQU32    112(DX)(R9*1), Y21
 	VPANDD       Y0, Y21, Y21
-	VMOVDQU32    (R12)(R9*1), Y22
+	VMOVDQU32    144(DX)(R9*1), Y22
 	VPSRLW       $0x02, Y22, Y22
 	VPANDD       Y1, Y22, Y22
 	VPORD        Y22, Y21, Y21
@@ -5484,7 +3326,7 @@ loop:
 	VPDPBUSD     Y22, Y19, Y9
 	VPDPBUSD     Y22, Y20, Y13
 	VPDPBUSD     Y22, Y21, Y17
-	VPBROADCASTW (R13), X19
+	VPBROADCASTW 208(DX), X19
 	VCVTPH2PS    X19, Y19
 	VPMOVSXBD    (DX), Y18
 	VCVTDQ2PS    Y18, Y18
@@ -5505,7 +3347,7 @@ loop:
 	VCVTDQ2PS    Y5, Y5
 	VFMADD213PS  96(SP), Y5, Y19
 	VMOVUPS      Y19, 96(SP)
-	VPBROADCASTW (R13)(BX*1), X19
+	VPBROADCASTW 208(DX)(BX*1), X19
 	VCVTPH2PS    X19, Y19
 	VPMOVSXBD    (DX)(BX*1), Y18
 	VCVTDQ2PS    Y18, Y18
@@ -5526,7 +3368,7 @@ loop:
 	VCVTDQ2PS    Y9, Y9
 	VFMADD213PS  224(SP), Y9, Y19
 	VMOVUPS      Y19, 224(SP)
-	VPBROADCASTW (R13)(BX*2), X19
+	VPBROADCASTW 208(DX)(BX*2), X19
 	VCVTPH2PS    X19, Y19
 	VPMOVSXBD    (DX)(BX*2), Y18
 	VCVTDQ2PS    Y18, Y18
@@ -5547,7 +3389,7 @@ loop:
 	VCVTDQ2PS    Y13, Y13
 	VFMADD213PS  352(SP), Y13, Y19
 	VMOVUPS      Y19, 352(SP)
-	VPBROADCASTW (R13)(R9*1), X19
+	VPBROADCASTW 208(DX)(R9*1), X19
 	VCVTPH2PS    X19, Y19
 	VPMOVSXBD    (DX)(R9*1), Y18
 	VCVTDQ2PS    Y18, Y18
@@ -5584,31 +3426,31 @@ loop:
 	VMOVDQU32    384(SI)(R10*1), Y9
 	VMOVDQU32    384(SI)(R10*1), Y13
 	VMOVDQU32    384(SI)(R10*1), Y17
-	VMOVDQU32    (R11), Y18
+	VMOVDQU32    16(DX), Y18
 	VPSRLW       $0x04, Y18, Y18
 	VPANDD       Y0, Y18, Y18
-	VMOVDQU32    32(R12), Y22
+	VMOVDQU32    176(DX), Y22
 	VPSLLW       $0x04, Y22, Y22
 	VPANDD       Y1, Y22, Y22
 	VPORD        Y22, Y18, Y18
-	VMOVDQU32    (R11)(BX*1), Y19
+	VMOVDQU32    16(DX)(BX*1), Y19
 	VPSRLW       $0x04, Y19, Y19
 	VPANDD       Y0, Y19, Y19
-	VMOVDQU32    32(R12)(BX*1), Y22
+	VMOVDQU32    176(DX)(BX*1), Y22
 	VPSLLW       $0x04, Y22, Y22
 	VPANDD       Y1, Y22, Y22
 	VPORD        Y22, Y19, Y19
-	VMOVDQU32    (R11)(BX*2), Y20
+	VMOVDQU32    16(DX)(BX*2), Y20
 	VPSRLW       $0x04, Y20, Y20
 	VPANDD       Y0, Y20, Y20
-	VMOVDQU32    32(R12)(BX*2), Y22
+	VMOVDQU32    176(DX)(BX*2), Y22
 	VPSLLW       $0x04, Y22, Y22
 	VPANDD       Y1, Y22, Y22
 	VPORD        Y22, Y20, Y20
-	VMOVDQU32    (R11)(R9*1), Y21
+	VMOVDQU32    16(DX)(R9*1), Y21
 	VPSRLW       $0x04, Y21, Y21
 	VPANDD       Y0, Y21, Y21
-	VMOVDQU32    32(R12)(R9*1), Y22
+	VMOVDQU32    176(DX)(R9*1), Y22
 	VPSLLW       $0x04, Y22, Y22
 	VPANDD       Y1, Y22, Y22
 	VPORD        Y22, Y21, Y21
@@ -5632,31 +3474,31 @@ loop:
 	VPDPBUSD     Y22, Y19, Y9
 	VPDPBUSD     Y22, Y20, Y13
 	VPDPBUSD     Y22, Y21, Y17
-	VMOVDQU32    32(R11), Y18
+	VMOVDQU32    48(DX), Y18
 	VPSRLW       $0x04, Y18, Y18
 	VPANDD       Y0, Y18, Y18
-	VMOVDQU32    32(R12), Y22
+	VMOVDQU32    176(DX), Y22
 	VPSLLW       $0x02, Y22, Y22
 	VPANDD       Y1, Y22, Y22
 	VPORD        Y22, Y18, Y18
-	VMOVDQU32    32(R11)(BX*1), Y19
+	VMOVDQU32    48(DX)(BX*1), Y19
 	VPSRLW       $0x04, Y19, Y19
 	VPANDD       Y0, Y19, Y19
-	VMOVDQU32    32(R12)(BX*1), Y22
+	VMOVDQU32    176(DX)(BX*1), Y22
 	VPSLLW       $0x02, Y22, Y22
 	VPANDD       Y1, Y22, Y22
 	VPORD        Y22, Y19, Y19
-	VMOVDQU32    32(R11)(BX*2), Y20
+	VMOVDQU32    48(DX)(BX*2), Y20
 	VPSRLW       $0x04, Y20, Y20
 	VPANDD       Y0, Y20, Y20
-	VMOVDQU32    32(R12)(BX*2), Y22
+	VMOVDQU32    176(DX)(BX*2), Y22
 	VPSLLW       $0x02, Y22, Y22
 	VPANDD       Y1, Y22, Y22
 	VPORD        Y22, Y20, Y20
-	VMOVDQU32    32(R11)(R9*1), Y21
+	VMOVDQU32    48(DX)(R9*1), Y21
 	VPSRLW       $0x04, Y21, Y21
 	VPANDD       Y0, Y21, Y21
-	VMOVDQU32    32(R12)(R9*1), Y22
+	VMOVDQU32    176(DX)(R9*1), Y22
 	VPSLLW       $0x02, Y22, Y22
 	VPANDD       Y1, Y22, Y22
 	VPORD        Y22, Y21, Y21
@@ -5680,28 +3522,28 @@ loop:
 	VPDPBUSD     Y22, Y19, Y9
 	VPDPBUSD     Y22, Y20, Y13
 	VPDPBUSD     Y22, Y21, Y17
-	VMOVDQU32    64(R11), Y18
+	VMOVDQU32    80(DX), Y18
 	VPSRLW       $0x04, Y18, Y18
 	VPANDD       Y0, Y18, Y18
-	VMOVDQU32    32(R12), Y22
+	VMOVDQU32    176(DX), Y22
 	VPANDD       Y1, Y22, Y22
 	VPORD        Y22, Y18, Y18
-	VMOVDQU32    64(R11)(BX*1), Y19
+	VMOVDQU32    80(DX)(BX*1), Y19
 	VPSRLW       $0x04, Y19, Y19
 	VPANDD       Y0, Y19, Y19
-	VMOVDQU32    32(R12)(BX*1), Y22
+	VMOVDQU32    176(DX)(BX*1), Y22
 	VPANDD       Y1, Y22, Y22
 	VPORD        Y22, Y19, Y19
-	VMOVDQU32    64(R11)(BX*2), Y20
+	VMOVDQU32    80(DX)(BX*2), Y20
 	VPSRLW       $0x04, Y20, Y20
 	VPANDD       Y0, Y20, Y20
-	VMOVDQU32    32(R12)(BX*2), Y22
+	VMOVDQU32    176(DX)(BX*2), Y22
 	VPANDD       Y1, Y22, Y22
 	VPORD        Y22, Y20, Y20
-	VMOVDQU32    64(R11)(R9*1), Y21
+	VMOVDQU32    80(DX)(R9*1), Y21
 	VPSRLW       $0x04, Y21, Y21
 	VPANDD       Y0, Y21, Y21
-	VMOVDQU32    32(R12)(R9*1), Y22
+	VMOVDQU32    176(DX)(R9*1), Y22
 	VPANDD       Y1, Y22, Y22
 	VPORD        Y22, Y21, Y21
 	VMOVDQU32    192(SI), Y22
@@ -5724,31 +3566,31 @@ loop:
 	VPDPBUSD     Y22, Y19, Y9
 	VPDPBUSD     Y22, Y20, Y13
 	VPDPBUSD     Y22, Y21, Y17
-	VMOVDQU32    96(R11), Y18
+	VMOVDQU32    112(DX), Y18
 	VPSRLW       $0x04, Y18, Y18
 	VPANDD       Y0, Y18, Y18
-	VMOVDQU32    32(R12), Y22
+	VMOVDQU32    176(DX), Y22
 	VPSRLW       $0x02, Y22, Y22
 	VPANDD       Y1, Y22, Y22
 	VPORD        Y22, Y18, Y18
-	VMOVDQU32    96(R11)(BX*1), Y19
+	VMOVDQU32    112(DX)(BX*1), Y19
 	VPSRLW       $0x04, Y19, Y19
 	VPANDD       Y0, Y19, Y19
-	VMOVDQU32    32(R12)(BX*1), Y22
+	VMOVDQU32    176(DX)(BX*1), Y22
 	VPSRLW       $0x02, Y22, Y22
 	VPANDD       Y1, Y22, Y22
 	VPORD        Y22, Y19, Y19
-	VMOVDQU32    96(R11)(BX*2), Y20
+	VMOVDQU32    112(DX)(BX*2), Y20
 	VPSRLW       $0x04, Y20, Y20
 	VPANDD       Y0, Y20, Y20
-	VMOVDQU32    32(R12)(BX*2), Y22
+	VMOVDQU32    176(DX)(BX*2), Y22
 	VPSRLW       $0x02, Y22, Y22
 	VPANDD       Y1, Y22, Y22
 	VPORD        Y22, Y20, Y20
-	VMOVDQU32    96(R11)(R9*1), Y21
+	VMOVDQU32    112(DX)(R9*1), Y21
 	VPSRLW       $0x04, Y21, Y21
 	VPANDD       Y0, Y21, Y21
-	VMOVDQU32    32(R12)(R9*1), Y22
+	VMOVDQU32    176(DX)(R9*1), Y22
 	VPSRLW       $0x02, Y22, Y22
 	VPANDD       Y1, Y22, Y22
 	VPORD        Y22, Y21, Y21
@@ -5772,7 +3614,7 @@ loop:
 	VPDPBUSD     Y22, Y19, Y9
 	VPDPBUSD     Y22, Y20, Y13
 	VPDPBUSD     Y22, Y21, Y17
-	VPBROADCASTW (R13), X19
+	VPBROADCASTW 208(DX), X19
 	VCVTPH2PS    X19, Y19
 	VPMOVSXBD    8(DX), Y18
 	VCVTDQ2PS    Y18, Y18
@@ -5793,7 +3635,7 @@ loop:
 	VCVTDQ2PS    Y5, Y5
 	VFMADD213PS  96(SP), Y5, Y19
 	VMOVUPS      Y19, 96(SP)
-	VPBROADCASTW (R13)(BX*1), X19
+	VPBROADCASTW 208(DX)(BX*1), X19
 	VCVTPH2PS    X19, Y19
 	VPMOVSXBD    8(DX)(BX*1), Y18
 	VCVTDQ2PS    Y18, Y18
@@ -5814,7 +3656,7 @@ loop:
 	VCVTDQ2PS    Y9, Y9
 	VFMADD213PS  224(SP), Y9, Y19
 	VMOVUPS      Y19, 224(SP)
-	VPBROADCASTW (R13)(BX*2), X19
+	VPBROADCASTW 208(DX)(BX*2), X19
 	VCVTPH2PS    X19, Y19
 	VPMOVSXBD    8(DX)(BX*2), Y18
 	VCVTDQ2PS    Y18, Y18
@@ -5835,7 +3677,7 @@ loop:
 	VCVTDQ2PS    Y13, Y13
 	VFMADD213PS  352(SP), Y13, Y19
 	VMOVUPS      Y19, 352(SP)
-	VPBROADCASTW (R13)(R9*1), X19
+	VPBROADCASTW 208(DX)(R9*1), X19
 	VCVTPH2PS    X19, Y19
 	VPMOVSXBD    8(DX)(R9*1), Y18
 	VCVTDQ2PS    Y18, Y18
@@ -5856,10 +3698,7 @@ loop:
 	VCVTDQ2PS    Y17, Y17
 	VFMADD213PS  480(SP), Y17, Y19
 	VMOVUPS      Y19, 480(SP)
-	ADDQ         $0x10, DX
-	ADDQ         $0x00000080, R11
-	ADDQ         $0x40, R12
-	ADDQ         $0x02, R13
+	ADDQ         $0x000000d2, DX
 	ADDQ         $0x000001c0, SI
 	DECQ         R8
 	JNZ          loop
@@ -5910,7 +3749,7 @@ loop:
 	RET
 
 // func tileF32AVX21x1(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr)
-// Requires: AVX, AVX2, FMA3, MMX+
+// Requires: AVX, AVX2, FMA3
 TEXT ·tileF32AVX21x1(SB), NOSPLIT, $0-56
 	MOVQ  out+0(FP), AX
 	MOVQ  outStride+8(FP), CX
@@ -5922,8 +3761,6 @@ TEXT ·tileF32AVX21x1(SB), NOSPLIT, $0-56
 	VPXOR Y2, Y2, Y2
 
 loop:
-	LEAQ         1024(CX), SI
-	PREFETCHT0   (SI)
 	VMOVUPS      (CX), Y0
 	VMOVUPS      (DX), Y1
 	VFMADD231PS  Y1, Y0, Y2
@@ -5941,7 +3778,7 @@ loop:
 	RET
 
 // func tileF16AVX21x1(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr)
-// Requires: AVX, AVX2, F16C, FMA3, MMX+
+// Requires: AVX, AVX2, F16C, FMA3
 TEXT ·tileF16AVX21x1(SB), NOSPLIT, $0-56
 	MOVQ  out+0(FP), AX
 	MOVQ  outStride+8(FP), CX
@@ -5953,8 +3790,6 @@ TEXT ·tileF16AVX21x1(SB), NOSPLIT, $0-56
 	VPXOR Y2, Y2, Y2
 
 loop:
-	LEAQ         1024(CX), SI
-	PREFETCHT0   (SI)
 	VCVTPH2PS    (CX), Y0
 	VMOVUPS      (DX), Y1
 	VFMADD231PS  Y1, Y0, Y2
@@ -5972,7 +3807,7 @@ loop:
 	RET
 
 // func tileBF16AVX21x1(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr)
-// Requires: AVX, AVX2, FMA3, MMX+
+// Requires: AVX, AVX2, FMA3
 TEXT ·tileBF16AVX21x1(SB), NOSPLIT, $0-56
 	MOVQ  out+0(FP), AX
 	MOVQ  outStride+8(FP), CX
@@ -5984,8 +3819,6 @@ TEXT ·tileBF16AVX21x1(SB), NOSPLIT, $0-56
 	VPXOR Y2, Y2, Y2
 
 loop:
-	LEAQ         1024(CX), SI
-	PREFETCHT0   (SI)
 	VPMOVZXWD    (CX), Y0
 	VPSLLD       $0x10, Y0, Y0
 	VMOVUPS      (DX), Y1
@@ -6021,10 +3854,10 @@ TEXT ·tileF32AVX24x1(SB), NOSPLIT, $0-56
 
 loop:
 	LEAQ         (CX)(DX*4), R8
-	PREFETCHT0   (R8)
-	PREFETCHT0   (R8)(DX*1)
-	PREFETCHT0   (R8)(DX*2)
-	PREFETCHT0   (R8)(DI*1)
+	PREFETCHT1   (R8)
+	PREFETCHT1   (R8)(DX*1)
+	PREFETCHT1   (R8)(DX*2)
+	PREFETCHT1   (R8)(DI*1)
 	VMOVUPS      (CX), Y0
 	VMOVUPS      (CX)(DX*1), Y1
 	VMOVUPS      (CX)(DX*2), Y2
@@ -6069,10 +3902,10 @@ TEXT ·tileF16AVX24x1(SB), NOSPLIT, $0-56
 
 loop:
 	LEAQ         (CX)(DX*4), R8
-	PREFETCHT0   (R8)
-	PREFETCHT0   (R8)(DX*1)
-	PREFETCHT0   (R8)(DX*2)
-	PREFETCHT0   (R8)(DI*1)
+	PREFETCHT1   (R8)
+	PREFETCHT1   (R8)(DX*1)
+	PREFETCHT1   (R8)(DX*2)
+	PREFETCHT1   (R8)(DI*1)
 	VCVTPH2PS    (CX), Y0
 	VCVTPH2PS    (CX)(DX*1), Y1
 	VCVTPH2PS    (CX)(DX*2), Y2
@@ -6117,10 +3950,10 @@ TEXT ·tileBF16AVX24x1(SB), NOSPLIT, $0-56
 
 loop:
 	LEAQ         (CX)(DX*4), R8
-	PREFETCHT0   (R8)
-	PREFETCHT0   (R8)(DX*1)
-	PREFETCHT0   (R8)(DX*2)
-	PREFETCHT0   (R8)(DI*1)
+	PREFETCHT1   (R8)
+	PREFETCHT1   (R8)(DX*1)
+	PREFETCHT1   (R8)(DX*2)
+	PREFETCHT1   (R8)(DI*1)
 	VPMOVZXWD    (CX), Y0
 	VPSLLD       $0x10, Y0, Y0
 	VPMOVZXWD    (CX)(DX*1), Y1

@@ -14,7 +14,7 @@ func dotGeneric(t quant.Type, row, act []byte, n int) float32 {
 	var q [quant.QKK]int32
 	var scale, min [16]float32
 	for s := range n {
-		superQuants(t, &q, &scale, &min, row, s, n)
+		superQuants(t, &q, &scale, &min, row[s*superBytes(t):])
 		x := act[s*ActBytes:][:ActBytes]
 		f32 := (*[ActBytes / 4]float32)(unsafe.Pointer(unsafe.SliceData(x)))
 		for j := range 8 {

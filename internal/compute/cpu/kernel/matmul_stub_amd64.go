@@ -2,6 +2,18 @@
 
 package kernel
 
+// tileQ40VNNI1x1 computes out[t][r] of 1 Q4_0 rows and 1 tokens. Scalar twin: tileGeneric in matmul_generic.go.
+func tileQ40VNNI1x1(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr)
+
+// tileQ80VNNI1x1 computes out[t][r] of 1 Q8_0 rows and 1 tokens. Scalar twin: tileGeneric in matmul_generic.go.
+func tileQ80VNNI1x1(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr)
+
+// tileQ4KVNNI1x1 computes out[t][r] of 1 Q4_K rows and 1 tokens. Scalar twin: tileGeneric in matmul_generic.go.
+func tileQ4KVNNI1x1(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr)
+
+// tileQ6KVNNI1x1 computes out[t][r] of 1 Q6_K rows and 1 tokens. Scalar twin: tileGeneric in matmul_generic.go.
+func tileQ6KVNNI1x1(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr)
+
 // tileQ40AVX21x1 computes out[t][r] of 1 Q4_0 rows and 1 tokens. Scalar twin: tileGeneric in matmul_generic.go.
 func tileQ40AVX21x1(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr)
 
@@ -14,18 +26,6 @@ func tileQ80AVX21x1(out *float32, outStride uintptr, w *byte, rowBytes uintptr, 
 // tileQ6KAVX21x1 computes out[t][r] of 1 Q6_K rows and 1 tokens. Scalar twin: tileGeneric in matmul_generic.go.
 func tileQ6KAVX21x1(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr)
 
-// tileQ40AVX24x1 computes out[t][r] of 4 Q4_0 rows and 1 tokens. Scalar twin: tileGeneric in matmul_generic.go.
-func tileQ40AVX24x1(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr)
-
-// tileQ4KAVX24x1 computes out[t][r] of 4 Q4_K rows and 1 tokens. Scalar twin: tileGeneric in matmul_generic.go.
-func tileQ4KAVX24x1(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr)
-
-// tileQ80AVX24x1 computes out[t][r] of 4 Q8_0 rows and 1 tokens. Scalar twin: tileGeneric in matmul_generic.go.
-func tileQ80AVX24x1(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr)
-
-// tileQ6KAVX24x1 computes out[t][r] of 4 Q6_K rows and 1 tokens. Scalar twin: tileGeneric in matmul_generic.go.
-func tileQ6KAVX24x1(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr)
-
 // tileQ40AVX22x2 computes out[t][r] of 2 Q4_0 rows and 2 tokens. Scalar twin: tileGeneric in matmul_generic.go.
 func tileQ40AVX22x2(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr)
 
@@ -37,30 +37,6 @@ func tileQ80AVX22x2(out *float32, outStride uintptr, w *byte, rowBytes uintptr, 
 
 // tileQ6KAVX22x2 computes out[t][r] of 2 Q6_K rows and 2 tokens. Scalar twin: tileGeneric in matmul_generic.go.
 func tileQ6KAVX22x2(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr)
-
-// tileQ40VNNI1x1 computes out[t][r] of 1 Q4_0 rows and 1 tokens. Scalar twin: tileGeneric in matmul_generic.go.
-func tileQ40VNNI1x1(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr)
-
-// tileQ4KVNNI1x1 computes out[t][r] of 1 Q4_K rows and 1 tokens. Scalar twin: tileGeneric in matmul_generic.go.
-func tileQ4KVNNI1x1(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr)
-
-// tileQ80VNNI1x1 computes out[t][r] of 1 Q8_0 rows and 1 tokens. Scalar twin: tileGeneric in matmul_generic.go.
-func tileQ80VNNI1x1(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr)
-
-// tileQ6KVNNI1x1 computes out[t][r] of 1 Q6_K rows and 1 tokens. Scalar twin: tileGeneric in matmul_generic.go.
-func tileQ6KVNNI1x1(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr)
-
-// tileQ40VNNI4x1 computes out[t][r] of 4 Q4_0 rows and 1 tokens. Scalar twin: tileGeneric in matmul_generic.go.
-func tileQ40VNNI4x1(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr)
-
-// tileQ4KVNNI4x1 computes out[t][r] of 4 Q4_K rows and 1 tokens. Scalar twin: tileGeneric in matmul_generic.go.
-func tileQ4KVNNI4x1(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr)
-
-// tileQ80VNNI4x1 computes out[t][r] of 4 Q8_0 rows and 1 tokens. Scalar twin: tileGeneric in matmul_generic.go.
-func tileQ80VNNI4x1(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr)
-
-// tileQ6KVNNI4x1 computes out[t][r] of 4 Q6_K rows and 1 tokens. Scalar twin: tileGeneric in matmul_generic.go.
-func tileQ6KVNNI4x1(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr)
 
 // tileQ40VNNI4x4 computes out[t][r] of 4 Q4_0 rows and 4 tokens. Scalar twin: tileGeneric in matmul_generic.go.
 func tileQ40VNNI4x4(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr)

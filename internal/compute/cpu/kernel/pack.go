@@ -7,19 +7,35 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/quant"
 )
 
-// A packed row of a quantised type is cut into superblocks of 256 elements, eight blocks of 32; SIMD lane j belongs
-// to block j. Planes follow one another: a 16-byte header per superblock, then the quants.
+// A packed row of a quantised type is a sequence of superblocks of 256 elements, eight blocks of 32; SIMD lane j
+// belongs to block j. A superblock lies in one piece, so that a row is one stream: the hardware's prefetchers follow it.
 //
-//	Q4_0  header: 8 f16 scales.                 quants: 4×32 bytes; vector v's dword j holds elements 4v… of block j in
-//	                                            its low nibbles and elements 4(v+4)… in its high ones
-//	Q8_0  header: 8 f16 scales.                 quants: 8×32 bytes, as activations
-//	Q4_K  header: d, dmin, 8×6 bits of scales, 8×6 bits of minima; quants as Q4_0
-//	Q6_K  header: 8 scales of first halves, 8 of second; low nibbles as Q4_0; 2×32 bytes of high bits (vector h, field
-//	      v: group 4h+v); then one f16 d per superblock
+//	Q4_0  8 f16 scales; 4×32 bytes: vector v's dword j holds elements 4v… of block j in its low nibbles and
+//	      elements 4(v+4)… in its high ones
+//	Q8_0  8 f16 scales; 8×32 bytes, as activations
+//	Q4_K  d, dmin, 8×6 bits of scales, 8×6 bits of minima; quants as Q4_0
+//	Q6_K  8 scales of first halves, 8 of second; low nibbles as Q4_0; 2×32 bytes of high bits (vector h, field
+//	      v: group 4h+v); f16 d
 //
 // The last superblock is filled up with zero scales. Float types stay rows as in the file.
 
-const headerBytes = 16
+// Offsets into a superblock.
+const (
+	offQuants = 16
+	offHigh   = 144
+	offSuper  = 208
+)
+
+// superBytes is the size of a packed superblock.
+func superBytes(t quant.Type) int {
+	switch t {
+	case quant.Q8_0:
+		return offQuants + 256
+	case quant.Q6_K:
+		return offSuper + 2
+	}
+	return offQuants + 128
+}
 
 // rowAlign keeps packed rows on cache lines.
 const rowAlign = 64
@@ -31,72 +47,50 @@ func Quantised(t quant.Type) bool {
 
 // RowBytes is the packed size of a row of cols elements.
 func RowBytes(t quant.Type, cols int) int {
-	n := Super(cols)
-	switch t {
-	case quant.Q4_0, quant.Q4_K:
-		n *= headerBytes + 128
-	case quant.Q8_0:
-		n *= headerBytes + 256
-	case quant.Q6_K:
-		n *= headerBytes + 128 + 64 + 2
-	default:
+	if !Quantised(t) {
 		return t.RowBytes(cols)
 	}
-	return (n + rowAlign - 1) / rowAlign * rowAlign
+	return (Super(cols)*superBytes(t) + rowAlign - 1) / rowAlign * rowAlign
 }
 
 // PackRow writes a row of cols elements in file layout to dst [RowBytes].
 func PackRow(t quant.Type, dst, src []byte, cols int) {
-	n := Super(cols)
 	if len(dst) != RowBytes(t, cols) || len(src) != t.RowBytes(cols) {
 		panic(fmt.Sprintf("kernel: packing %d bytes of %s into %d", len(src), t, len(dst)))
 	}
-	switch t {
-	case quant.Q4_0:
-		packQ4_0(dst[:headerBytes*n], dst[headerBytes*n:], src, cols/quant.QK)
-	case quant.Q8_0:
-		packQ8_0(dst[:headerBytes*n], dst[headerBytes*n:], src, cols/quant.QK)
-	case quant.Q4_K:
-		for s := range n {
-			packQ4_K(dst[headerBytes*s:][:headerBytes], dst[headerBytes*n+128*s:][:128], src[s*144:][:144])
-		}
-	case quant.Q6_K:
-		for s := range n {
-			packQ6_K(dst[headerBytes*s:][:headerBytes], dst[headerBytes*n+128*s:][:128], dst[(headerBytes+128)*n+64*s:][:64], src[s*210:][:210])
-			copy(dst[(headerBytes+128+64)*n+2*s:], src[s*210+208:][:2])
-		}
-	default:
+	if !Quantised(t) {
 		copy(dst, src)
+		return
 	}
-}
-
-func packQ4_0(header, quants, src []byte, blocks int) {
-	if pad := blocks % 8; pad != 0 {
-		clear(header[blocks/8*16:])
-		clear(quants[blocks/8*128:])
-	}
-	for b := range blocks {
-		in := (*[18]byte)(src[b*18:])
-		out := quants[b/8*128+b%8*4:]
-		header[2*b], header[2*b+1] = in[0], in[1]
-		// Byte i of the file holds elements i and i+16: groups i/4 and i/4+4, as ours does.
-		for v := range 4 {
-			copy(out[32*v:32*v+4], in[2+4*v:6+4*v])
+	n, in := superBytes(t), quant.QKK/t.BlockElems()*t.BlockBytes()
+	for s := range Super(cols) {
+		out := dst[s*n:][:n]
+		file := src[s*in : min(len(src), (s+1)*in)]
+		if len(file) < in {
+			clear(out)
+		}
+		switch t {
+		case quant.Q4_0:
+			packBlocks(out, file, 18)
+		case quant.Q8_0:
+			packBlocks(out, file, 34)
+		case quant.Q4_K:
+			packQ4_K(out[:offQuants], out[offQuants:], file)
+		case quant.Q6_K:
+			packQ6_K(out[:offQuants], out[offQuants:offHigh], out[offHigh:offSuper], file)
+			copy(out[offSuper:], file[208:])
 		}
 	}
 }
 
-func packQ8_0(header, quants, src []byte, blocks int) {
-	if pad := blocks % 8; pad != 0 {
-		clear(header[blocks/8*16:])
-		clear(quants[blocks/8*256:])
-	}
-	for b := range blocks {
-		in := (*[34]byte)(src[b*34:])
-		out := quants[b/8*256+b%8*4:]
-		header[2*b], header[2*b+1] = in[0], in[1]
-		for v := range 8 {
-			copy(out[32*v:32*v+4], in[2+4*v:6+4*v])
+// packBlocks packs up to eight blocks of a scale and quants. In Q4_0, byte i of a block holds elements i and i+16:
+// groups i/4 and i/4+4, as ours does.
+func packBlocks(out, file []byte, size int) {
+	for j := range len(file) / size {
+		in := file[j*size:][:size]
+		out[2*j], out[2*j+1] = in[0], in[1]
+		for v := range (size - 2) / 4 {
+			*(*[4]byte)(out[offQuants+32*v+4*j:]) = [4]byte(in[2+4*v:])
 		}
 	}
 }
@@ -144,17 +138,16 @@ func UnpackRow(t quant.Type, dst []float32, src []byte) {
 		quant.Decode(t, dst, src)
 		return
 	}
-	n := Super(len(dst))
 	var block [quant.QKK]float32
-	for s := range n {
-		unpackSuper(t, &block, src, s, n)
+	for s := range Super(len(dst)) {
+		unpackSuper(t, &block, src[s*superBytes(t):])
 		copy(dst[s*quant.QKK:], block[:])
 	}
 }
 
-// superQuants unpacks superblock s of n: quants with their offset removed, and each half-block's scale and minimum.
-func superQuants(t quant.Type, q *[quant.QKK]int32, scale, min *[16]float32, row []byte, s, n int) {
-	header := row[headerBytes*s:][:headerBytes]
+// superQuants unpacks a superblock: quants with their offset removed, and each half-block's scale and minimum.
+func superQuants(t quant.Type, q *[quant.QKK]int32, scale, min *[16]float32, super []byte) {
+	header := super[:offQuants]
 	f16 := func(b []byte) float32 { return quant.F32FromF16(binary.LittleEndian.Uint16(b)) }
 	for j := range 8 {
 		var lo, hi, m float32
@@ -171,7 +164,7 @@ func superQuants(t quant.Type, q *[quant.QKK]int32, scale, min *[16]float32, row
 			lo, m = f16(header)*field(4), f16(header[2:])*field(10)
 			hi = lo
 		case quant.Q6_K:
-			d := f16(row[(headerBytes+128+64)*n+2*s:])
+			d := f16(super[offSuper:])
 			lo, hi = d*float32(int8(header[j])), d*float32(int8(header[8+j]))
 		}
 		scale[2*j], scale[2*j+1] = lo, hi
@@ -179,15 +172,15 @@ func superQuants(t quant.Type, q *[quant.QKK]int32, scale, min *[16]float32, row
 		for i := range 32 {
 			at, v := j*4+i%4, i/4
 			if t == quant.Q8_0 {
-				q[32*j+i] = int32(int8(row[headerBytes*n+256*s+32*v+at]))
+				q[32*j+i] = int32(int8(super[offQuants+32*v+at]))
 				continue
 			}
-			x := int32(row[headerBytes*n+128*s+32*(v%4)+at] >> (v / 4 * 4) & 15)
+			x := int32(super[offQuants+32*(v%4)+at] >> (v / 4 * 4) & 15)
 			switch t {
 			case quant.Q4_0:
 				x -= 8
 			case quant.Q6_K:
-				x |= int32(row[(headerBytes+128)*n+64*s+32*(v/4)+at]>>(2*(v%4))&3) << 4
+				x |= int32(super[offHigh+32*(v/4)+at]>>(2*(v%4))&3) << 4
 				x -= 32
 			}
 			q[32*j+i] = x
@@ -195,10 +188,10 @@ func superQuants(t quant.Type, q *[quant.QKK]int32, scale, min *[16]float32, row
 	}
 }
 
-func unpackSuper(t quant.Type, dst *[quant.QKK]float32, row []byte, s, n int) {
+func unpackSuper(t quant.Type, dst *[quant.QKK]float32, super []byte) {
 	var q [quant.QKK]int32
 	var scale, min [16]float32
-	superQuants(t, &q, &scale, &min, row, s, n)
+	superQuants(t, &q, &scale, &min, super)
 	for i := range dst {
 		dst[i] = scale[i/16]*float32(q[i]) - min[i/16]
 	}
