@@ -14,10 +14,10 @@ func aligned(b []byte) int {
 	return int(-uintptr(unsafe.Pointer(unsafe.SliceData(b))) % cacheLine)
 }
 
-// Chunk sizes in bytes of weights. One token: small enough that workers finish together, large enough that a
-// claim does not show. A prompt: a chunk's rows stay in the second-level cache while all tokens pass over them.
+// Chunk sizes in bytes of weights. One token: a chunk is one long stream of memory, for the hardware's prefetchers; a
+// few a thread, so that workers finish together. A prompt: a chunk's rows stay in the second-level cache while all tokens pass over them.
 const (
-	decodeChunk = 64 << 10
+	decodeChunk = 1 << 20
 	promptChunk = 256 << 10
 )
 
