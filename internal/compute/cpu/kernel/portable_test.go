@@ -1,0 +1,37 @@
+//go:build linux && amd64
+
+package kernel
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"testing"
+
+	"github.com/powerinfer-go/powerinfer/internal/testenv"
+)
+
+// TestPortable runs this package's tests as an arm64 program under an emulator: the definitions must hold on a
+// processor without assembly, with its own rounding of fused operations.
+func TestPortable(t *testing.T) {
+	if testing.Short() {
+		t.Skip("emulation is slow")
+	}
+	emulator, err := exec.LookPath("qemu-aarch64")
+	if err != nil {
+		if emulator, err = exec.LookPath("qemu-aarch64-static"); err != nil {
+			testenv.Missing(t, "qemu", "no qemu-aarch64; on Debian: apt-get install qemu-user")
+		}
+	}
+	bin := filepath.Join(t.TempDir(), "kernel.test")
+	build := exec.Command("go", "test", "-c", "-o", bin, ".")
+	build.Env = append(os.Environ(), "GOOS=linux", "GOARCH=arm64", "CGO_ENABLED=0")
+	if out, err := build.CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	run := exec.Command(emulator, bin, "-test.short")
+	run.Env = append(os.Environ(), "QEMU_CPU=cortex-a72")
+	if out, err := run.CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+}
