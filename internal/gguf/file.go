@@ -92,7 +92,11 @@ func openPart(path string) (*File, error) {
 func Parse(name string, data []byte) (*File, error) {
 	f := &File{Path: name, index: map[string]int{}, tensors: map[string]*Tensor{}}
 	r := &reader{path: name, data: data}
-	if err := f.header(r); err != nil {
+	infos, err := f.header(r)
+	if err == nil {
+		err = f.place(r, infos)
+	}
+	if err != nil {
 		return nil, err
 	}
 	return f, nil

@@ -14,57 +14,59 @@ const (
 	maxDims          = 4
 	maxName          = 256 // the specification says 64; longer names occur
 	maxKey           = 65535
+	maxElems         = math.MaxInt64 / 8 // of a tensor; no type stores more than 8 bytes an element
 	defaultAlignment = 32
 	maxAlignment     = 1 << 24
 	leastKV          = 8 + 4 + 1         // key length, type, value
 	leastTensor      = 8 + 4 + 8 + 4 + 8 // name length, dims, one dim, type, offset
 )
 
-func (f *File) header(r *reader) error {
+// header reads everything before the tensors' data.
+func (f *File) header(r *reader) ([]info, error) {
 	magic, err := r.take(4, "the magic")
 	if err != nil {
-		return err
+		return nil, err
 	}
 	f.Magic = string(magic)
 	if f.Magic != "GGUF" && f.Magic != "PWRI" {
-		return r.fail(0, "magic %q is neither GGUF nor PWRI: this is no GGUF file", f.Magic)
+		return nil, r.fail(0, "magic %q is neither GGUF nor PWRI: this is no GGUF file", f.Magic)
 	}
 	if f.Version, err = r.u32("the version"); err != nil {
-		return err
+		return nil, err
 	}
 	switch {
 	case f.Version == 1:
-		return r.fail(4, "GGUF version 1 is not supported; convert the model again")
-	case f.Version != 2 && f.Version != 3 && bits.ReverseBytes32(f.Version) < 16:
-		return r.fail(4, "big-endian GGUF files are not supported")
+		return nil, r.fail(4, "GGUF version 1 is not supported; convert the model again")
+	case f.Version != 2 && f.Version != 3 && f.Version != 0 && bits.ReverseBytes32(f.Version) < 16:
+		return nil, r.fail(4, "big-endian GGUF files are not supported")
 	case f.Version != 2 && f.Version != 3:
-		return r.fail(4, "GGUF version %d is not supported; 2 and 3 are", f.Version)
+		return nil, r.fail(4, "GGUF version %d is not supported; 2 and 3 are", f.Version)
 	}
 	tensors, err := r.count(leastTensor, "the number of tensors")
 	if err != nil {
-		return err
+		return nil, err
 	}
 	keys, err := r.count(leastKV, "the number of keys")
 	if err != nil {
-		return err
+		return nil, err
 	}
 	for range keys {
 		if err := f.key(r); err != nil {
-			return err
+			return nil, err
 		}
 	}
 	if err := f.alignment(); err != nil {
-		return err
+		return nil, err
 	}
 	var infos []info
 	for range tensors {
 		t, err := f.tensorInfo(r)
 		if err != nil {
-			return err
+			return nil, err
 		}
 		infos = append(infos, t)
 	}
-	return f.place(r, infos)
+	return infos, nil
 }
 
 func (f *File) key(r *reader) error {
@@ -77,13 +79,14 @@ func (f *File) key(r *reader) error {
 		return r.fail(at, "a key of %d bytes", len(key))
 	}
 	if _, ok := f.index[key]; ok {
-		return r.fail(at, "key %q occurs twice", key)
+		return r.fail(at, "key %q occurs twice", clip(key))
 	}
-	kind, err := r.u32(fmt.Sprintf("key %q", key))
+	what := fmt.Sprintf("key %q", clip(key))
+	kind, err := r.u32(what)
 	if err != nil {
 		return err
 	}
-	v, err := r.value(kind, key, 0)
+	v, err := r.value(kind, what, 0)
 	if err != nil {
 		return err
 	}
@@ -125,7 +128,7 @@ func (f *File) tensorInfo(r *reader) (info, error) {
 		return info{}, err
 	}
 	if name == "" || len(name) > maxName {
-		return fail(name[:min(len(name), 64)], "a name of %d bytes", len(name))
+		return fail(clip(name), "a name of %d bytes", len(name))
 	}
 	if f.tensors[name] != nil {
 		return fail(name, "the name occurs twice")
@@ -139,17 +142,14 @@ func (f *File) tensorInfo(r *reader) (info, error) {
 		return fail(name, "%d dimensions, not 1 to %d", dims, maxDims)
 	}
 	t := &Tensor{Name: name, Shape: make([]int, dims)}
-	elems := uint64(1)
 	for i := range t.Shape {
 		d, err := r.u64(what)
 		if err != nil {
 			return info{}, err
 		}
-		hi, lo := bits.Mul64(elems, d)
-		if d == 0 || hi != 0 || lo > math.MaxInt64/8 {
+		if d == 0 || d > maxElems {
 			return fail(name, "dimension %d is %d", i, d)
 		}
-		elems = lo
 		t.Shape[i] = int(d)
 	}
 	kind, err := r.u32(what)
@@ -157,11 +157,9 @@ func (f *File) tensorInfo(r *reader) (info, error) {
 		return info{}, err
 	}
 	t.Type = quant.Type(kind)
-	if !t.Type.Known() {
-		return fail(name, "type %s is not supported; supported are %s", t.Type, quant.Supported())
-	}
-	if t.Shape[0]%t.Type.BlockElems() != 0 {
-		return fail(name, "rows of %d elements are not whole blocks of %d (%s)", t.Shape[0], t.Type.BlockElems(), t.Type)
+	size, err := tensorBytes(t.Type, t.Shape)
+	if err != nil {
+		return fail(name, "%v", err)
 	}
 	offset, err := r.u64(what)
 	if err != nil {
@@ -172,8 +170,36 @@ func (f *File) tensorInfo(r *reader) (info, error) {
 	}
 	f.tensors[name] = t
 	f.Tensors = append(f.Tensors, t)
-	return info{t: t, at: at, offset: offset, bytes: int(elems / uint64(t.Type.BlockElems()) * uint64(t.Type.BlockBytes()))}, nil
+	return info{t: t, at: at, offset: offset, bytes: size}, nil
 }
+
+// tensorBytes is the stored size of a tensor; the error says what is wrong with its type or shape.
+func tensorBytes(t quant.Type, shape []int) (int, error) {
+	if !t.Known() {
+		return 0, fmt.Errorf("type %s is not supported; supported are %s", t, quant.Supported())
+	}
+	if len(shape) < 1 || len(shape) > maxDims {
+		return 0, fmt.Errorf("%d dimensions, not 1 to %d", len(shape), maxDims)
+	}
+	elems := uint64(1)
+	for _, d := range shape {
+		if d <= 0 {
+			return 0, fmt.Errorf("shape %v has an empty dimension", shape)
+		}
+		hi, lo := bits.Mul64(elems, uint64(d))
+		if hi != 0 || lo > maxElems {
+			return 0, fmt.Errorf("shape %v has too many elements", shape)
+		}
+		elems = lo
+	}
+	if shape[0]%t.BlockElems() != 0 {
+		return 0, fmt.Errorf("rows of %d elements are not whole blocks of %d (%s)", shape[0], t.BlockElems(), t)
+	}
+	return int(elems) / t.BlockElems() * t.BlockBytes(), nil
+}
+
+// clip shortens a name from outside to what a one-line message can carry.
+func clip(s string) string { return s[:min(len(s), 64)] }
 
 // place cuts every tensor's data out of the file, which must hold it, and no two may overlap.
 func (f *File) place(r *reader, infos []info) error {

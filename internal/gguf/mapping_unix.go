@@ -11,7 +11,7 @@ import (
 )
 
 func mapFile(path string) ([]byte, error) {
-	file, err := os.Open(path)
+	file, err := os.OpenFile(path, os.O_RDONLY|unix.O_NONBLOCK, 0) // a FIFO must be refused, not waited for
 	if err != nil {
 		return nil, err
 	}

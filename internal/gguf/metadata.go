@@ -93,7 +93,7 @@ func (f *File) Int32s(key string) ([]int32, bool, error) {
 		return v, true, nil
 	}
 	r := reflect.ValueOf(x)
-	if r.Kind() != reflect.Slice {
+	if r.Kind() != reflect.Slice || !isInteger(r.Type().Elem()) {
 		return nil, true, f.wrongType(key, x, "an array of integers")
 	}
 	out := make([]int32, r.Len())
@@ -109,6 +109,11 @@ func (f *File) Int32s(key string) ([]int32, bool, error) {
 		}
 	}
 	return out, true, nil
+}
+
+func isInteger(t reflect.Type) bool {
+	v := reflect.Zero(t)
+	return v.CanInt() || v.CanUint()
 }
 
 // Override replaces or adds a key: typ is int, float, bool or str, as in llama.cpp's --override-kv.

@@ -13,7 +13,6 @@ type reader struct {
 	path string
 	data []byte
 	at   int
-	v2   bool
 }
 
 func (r *reader) fail(offset int, format string, args ...any) error {
@@ -55,14 +54,14 @@ func (r *reader) count(size int, what string) (int, error) {
 		return 0, err
 	}
 	if n > uint64(r.left()/size) {
-		return 0, r.fail(at, "%s is %d, more than the %d bytes left can hold", what, n, r.left())
+		return 0, r.fail(at, "%s: a count of %d is more than the %d bytes left can hold", what, n, r.left())
 	}
 	return int(n), nil
 }
 
 func (r *reader) text(what string) (string, error) {
 	at := r.at
-	n, err := r.count(1, "the length of "+what)
+	n, err := r.count(1, what)
 	if err != nil {
 		return "", err
 	}
@@ -113,14 +112,14 @@ func kindSize(kind uint32) (int, bool) {
 // maxDepth bounds arrays within arrays.
 const maxDepth = 4
 
-func (r *reader) value(kind uint32, key string, depth int) (any, error) {
+// value reads a value of the given type; what names its key in errors.
+func (r *reader) value(kind uint32, what string, depth int) (any, error) {
 	at := r.at
-	what := fmt.Sprintf("key %q", key)
 	switch kind {
 	case kindString:
 		return r.text(what)
 	case kindArray:
-		return r.array(key, depth)
+		return r.array(what, depth)
 	}
 	size, ok := kindSize(kind)
 	if !ok {
@@ -158,9 +157,8 @@ func (r *reader) value(kind uint32, key string, depth int) (any, error) {
 	return math.Float64frombits(binary.LittleEndian.Uint64(b)), nil
 }
 
-func (r *reader) array(key string, depth int) (any, error) {
+func (r *reader) array(what string, depth int) (any, error) {
 	at := r.at
-	what := fmt.Sprintf("key %q", key)
 	if depth >= maxDepth {
 		return nil, r.fail(at, "%s nests arrays more than %d deep", what, maxDepth)
 	}
@@ -172,43 +170,57 @@ func (r *reader) array(key string, depth int) (any, error) {
 	if !ok {
 		return nil, r.fail(at, "%s is an array of type %d, which GGUF does not have", what, kind)
 	}
-	n, err := r.count(size, "the length of "+what)
+	n, err := r.count(size, what)
 	if err != nil {
 		return nil, err
 	}
 	switch kind {
 	case kindUint8:
-		return list[uint8](r, kind, n, key, depth)
+		return numbers[uint8](r, n, size, what)
 	case kindInt8:
-		return list[int8](r, kind, n, key, depth)
+		return numbers[int8](r, n, size, what)
 	case kindUint16:
-		return list[uint16](r, kind, n, key, depth)
+		return numbers[uint16](r, n, size, what)
 	case kindInt16:
-		return list[int16](r, kind, n, key, depth)
+		return numbers[int16](r, n, size, what)
 	case kindUint32:
-		return list[uint32](r, kind, n, key, depth)
+		return numbers[uint32](r, n, size, what)
 	case kindInt32:
-		return list[int32](r, kind, n, key, depth)
+		return numbers[int32](r, n, size, what)
 	case kindFloat32:
-		return list[float32](r, kind, n, key, depth)
-	case kindBool:
-		return list[bool](r, kind, n, key, depth)
-	case kindString:
-		return list[string](r, kind, n, key, depth)
+		return numbers[float32](r, n, size, what)
 	case kindUint64:
-		return list[uint64](r, kind, n, key, depth)
+		return numbers[uint64](r, n, size, what)
 	case kindInt64:
-		return list[int64](r, kind, n, key, depth)
+		return numbers[int64](r, n, size, what)
 	case kindFloat64:
-		return list[float64](r, kind, n, key, depth)
+		return numbers[float64](r, n, size, what)
+	case kindBool:
+		return list[bool](r, kind, n, what, depth)
+	case kindString:
+		return list[string](r, kind, n, what, depth)
 	}
-	return list[any](r, kind, n, key, depth)
+	return list[any](r, kind, n, what, depth)
 }
 
-func list[T any](r *reader, kind uint32, n int, key string, depth int) ([]T, error) {
+// numbers reads n numbers of size bytes each at once; count has seen that they are there.
+func numbers[T any](r *reader, n, size int, what string) ([]T, error) {
+	b, err := r.take(n*size, what)
+	if err != nil {
+		return nil, err
+	}
+	out := make([]T, n)
+	if _, err := binary.Decode(b, binary.LittleEndian, out); err != nil {
+		panic(err) // T is a fixed-size number and b is as long as out
+	}
+	return out, nil
+}
+
+// list reads n values one by one, because each is checked or has a length of its own.
+func list[T any](r *reader, kind uint32, n int, what string, depth int) ([]T, error) {
 	out := make([]T, n)
 	for i := range out {
-		v, err := r.value(kind, key, depth+1)
+		v, err := r.value(kind, what, depth+1)
 		if err != nil {
 			return nil, err
 		}

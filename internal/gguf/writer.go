@@ -21,16 +21,9 @@ type Source struct {
 	Write func(w io.Writer) error
 }
 
-func (s *Source) bytes() int64 {
-	n := int64(1)
-	for _, d := range s.Shape[1:] {
-		n *= int64(d)
-	}
-	return n * int64(s.Type.RowBytes(s.Shape[0]))
-}
-
-// Create writes a version 3 file to a temporary name beside path and renames it when it is complete, so that a
-// crash leaves an older file as it was. progress may be nil; it is told bytes of tensor data.
+// Create writes a version 3 file, aligned as the key general.alignment says, to a temporary name beside path and
+// renames it when it is complete, so that a crash leaves an older file as it was. Keys or tensors that Parse would
+// refuse are an error. progress may be nil; it is told bytes of tensor data.
 func Create(path, magic string, keys []KV, tensors []Source, progress func(done, total int64)) error {
 	tmp, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+".*")
 	if err != nil {
@@ -69,54 +62,32 @@ func (c *counter) Write(b []byte) (int, error) {
 }
 
 func write(w io.Writer, magic string, keys []KV, tensors []Source, progress func(done, total int64)) error {
-	alignment := int64(defaultAlignment)
-	for _, kv := range keys {
-		if a, ok := kv.Value.(uint32); ok && kv.Key == "general.alignment" {
-			alignment = int64(a)
-		}
+	head, alignment, err := encodeHeader(magic, keys, tensors)
+	if err != nil {
+		return err
+	}
+	var done, total int64
+	for i := range tensors {
+		total += int64(tensors[i].bytes())
 	}
 	buf := bufio.NewWriterSize(w, 1<<20)
 	c := &counter{w: buf}
-	head := append([]byte(magic), 3, 0, 0, 0)
-	head = binary.LittleEndian.AppendUint64(head, uint64(len(tensors)))
-	head = binary.LittleEndian.AppendUint64(head, uint64(len(keys)))
-	var err error
-	for _, kv := range keys {
-		head = appendText(head, kv.Key)
-		if head, err = appendValue(head, kv.Value); err != nil {
-			return fmt.Errorf("key %q: %w", kv.Key, err)
-		}
-	}
-	var at, total int64
-	for i := range tensors {
-		t := &tensors[i]
-		head = appendText(head, t.Name)
-		head = binary.LittleEndian.AppendUint32(head, uint32(len(t.Shape)))
-		for _, d := range t.Shape {
-			head = binary.LittleEndian.AppendUint64(head, uint64(d))
-		}
-		head = binary.LittleEndian.AppendUint32(head, uint32(t.Type))
-		head = binary.LittleEndian.AppendUint64(head, uint64(at))
-		at = pad(at+t.bytes(), alignment)
-		total += t.bytes()
-	}
 	if _, err := c.Write(head); err != nil {
 		return err
 	}
-	var done int64
 	for i := range tensors {
 		t := &tensors[i]
 		if _, err := c.Write(make([]byte, pad(c.n, alignment)-c.n)); err != nil {
 			return err
 		}
-		before := c.n
+		before, size := c.n, int64(t.bytes())
 		if err := t.Write(c); err != nil {
 			return fmt.Errorf("tensor %q: %w", t.Name, err)
 		}
-		if c.n-before != t.bytes() {
-			return fmt.Errorf("tensor %q: %d bytes were written, not %d", t.Name, c.n-before, t.bytes())
+		if c.n-before != size {
+			return fmt.Errorf("tensor %q: %d bytes were written, not %d", t.Name, c.n-before, size)
 		}
-		done += t.bytes()
+		done += size
 		if progress != nil {
 			progress(done, total)
 		}
@@ -125,6 +96,59 @@ func write(w io.Writer, magic string, keys []KV, tensors []Source, progress func
 		return err
 	}
 	return buf.Flush()
+}
+
+// bytes is the tensor's stored size; encodeHeader has refused shapes that have none.
+func (s *Source) bytes() int {
+	n, err := tensorBytes(s.Type, s.Shape)
+	if err != nil {
+		panic(err)
+	}
+	return n
+}
+
+// encodeHeader makes everything before the tensors' data, and reads it back, so that nothing is written that Parse refuses.
+func encodeHeader(magic string, keys []KV, tensors []Source) (head []byte, alignment int64, err error) {
+	f := &File{Path: "header", index: map[string]int{}, tensors: map[string]*Tensor{}}
+	for i, kv := range keys {
+		f.Keys = append(f.Keys, kv)
+		f.index[kv.Key] = i
+	}
+	if err := f.alignment(); err != nil {
+		return nil, 0, err
+	}
+	alignment = int64(f.Alignment)
+	head = append([]byte(magic), 3, 0, 0, 0)
+	head = binary.LittleEndian.AppendUint64(head, uint64(len(tensors)))
+	head = binary.LittleEndian.AppendUint64(head, uint64(len(keys)))
+	for _, kv := range keys {
+		head = appendText(head, kv.Key)
+		if head, err = appendValue(head, kv.Value); err != nil {
+			return nil, 0, fmt.Errorf("key %q: %w", kv.Key, err)
+		}
+	}
+	var at int64
+	for i := range tensors {
+		t := &tensors[i]
+		size, err := tensorBytes(t.Type, t.Shape)
+		if err != nil {
+			return nil, 0, fmt.Errorf("tensor %q: %w", t.Name, err)
+		}
+		if int64(size) > math.MaxInt64-alignment-at {
+			return nil, 0, fmt.Errorf("tensor %q: the file would be too large", t.Name)
+		}
+		head = appendText(head, t.Name)
+		head = binary.LittleEndian.AppendUint32(head, uint32(len(t.Shape)))
+		for _, d := range t.Shape {
+			head = binary.LittleEndian.AppendUint64(head, uint64(d))
+		}
+		head = binary.LittleEndian.AppendUint32(head, uint32(t.Type))
+		head = binary.LittleEndian.AppendUint64(head, uint64(at))
+		at = pad(at+int64(size), alignment)
+	}
+	back := &File{Path: "header", index: map[string]int{}, tensors: map[string]*Tensor{}}
+	_, err = back.header(&reader{path: "header", data: head})
+	return head, alignment, err
 }
 
 func pad(n, alignment int64) int64 { return (n + alignment - 1) / alignment * alignment }

@@ -31,12 +31,22 @@ func Decode(t Type, dst []float32, src []byte) {
 		for i := range dst {
 			dst[i] = float32(int32(binary.LittleEndian.Uint32(src[4*i:])))
 		}
-	default:
-		block := map[Type]func([]float32, []byte){Q4_0: decodeQ4_0, Q8_0: decodeQ8_0, Q4_K: decodeQ4_K, Q6_K: decodeQ6_K}[t]
-		n, size := t.BlockElems(), t.BlockBytes()
-		for i := 0; i < len(dst)/n; i++ {
-			block(dst[i*n:(i+1)*n], src[i*size:(i+1)*size])
-		}
+	case Q4_0:
+		decodeBlocks(t, dst, src, decodeQ4_0)
+	case Q8_0:
+		decodeBlocks(t, dst, src, decodeQ8_0)
+	case Q4_K:
+		decodeBlocks(t, dst, src, decodeQ4_K)
+	case Q6_K:
+		decodeBlocks(t, dst, src, decodeQ6_K)
+	}
+}
+
+func decodeBlocks(t Type, dst []float32, src []byte, block func([]float32, []byte)) {
+	n, size := t.BlockElems(), t.BlockBytes()
+	for len(dst) > 0 {
+		block(dst[:n], src[:size])
+		dst, src = dst[n:], src[size:]
 	}
 }
 
@@ -77,7 +87,7 @@ func decodeQ4_K(dst []float32, b []byte) {
 	for j := range 8 {
 		s, m := d*float32(scale[j]), dmin*float32(min[j])
 		for i, q := range b[16+j/2*32:][:32] {
-			dst[j*32+i] = s*float32(q>>(j%2*4)&15) - m
+			dst[j*32+i] = float32(s*float32(q>>(j%2*4)&15)) - m // converted: no platform may fuse, or values would differ
 		}
 	}
 }

@@ -9,7 +9,8 @@ import (
 // Encode stores src as t in dst, which holds exactly t.RowBytes(len(src)) bytes; len(src) is a multiple of t's block.
 //
 // Q4_0 and Q8_0 round as ggml's reference quantisers do. Q4_K and Q6_K are valid but simple: smallest and largest
-// value span a sub-block; they serve synthetic models and tests.
+// value span a sub-block; they serve synthetic models and tests, and are not llama.cpp's bit for bit. Block types take finite
+// numbers whose scale fits binary16. Products are converted before a sum, so that no platform fuses them and all make the same bytes.
 func Encode(t Type, dst []byte, src []float32) {
 	if len(src)%t.BlockElems() != 0 || len(dst) != t.RowBytes(len(src)) {
 		panic(fmt.Sprintf("quant: %d elements do not fill %d bytes of %s", len(src), len(dst), t))
@@ -31,12 +32,22 @@ func Encode(t Type, dst []byte, src []float32) {
 		for i, v := range src {
 			binary.LittleEndian.PutUint32(dst[4*i:], uint32(int32(v)))
 		}
-	default:
-		block := map[Type]func([]byte, []float32){Q4_0: encodeQ4_0, Q8_0: encodeQ8_0, Q4_K: encodeQ4_K, Q6_K: encodeQ6_K}[t]
-		n, size := t.BlockElems(), t.BlockBytes()
-		for i := 0; i < len(src)/n; i++ {
-			block(dst[i*size:(i+1)*size], src[i*n:(i+1)*n])
-		}
+	case Q4_0:
+		encodeBlocks(t, dst, src, encodeQ4_0)
+	case Q8_0:
+		encodeBlocks(t, dst, src, encodeQ8_0)
+	case Q4_K:
+		encodeBlocks(t, dst, src, encodeQ4_K)
+	case Q6_K:
+		encodeBlocks(t, dst, src, encodeQ6_K)
+	}
+}
+
+func encodeBlocks(t Type, dst []byte, src []float32, block func([]byte, []float32)) {
+	n, size := t.BlockElems(), t.BlockBytes()
+	for len(src) > 0 {
+		block(dst[:size], src[:n])
+		dst, src = dst[size:], src[n:]
 	}
 }
 
@@ -64,7 +75,7 @@ func encodeQ4_0(b []byte, x []float32) {
 	d := absMax(x) / -8
 	id := inverse(d)
 	putHalf(b, d)
-	quant := func(v float32) byte { return byte(max(0, min(15, int(v*id+8.5)))) }
+	quant := func(v float32) byte { return byte(max(0, min(15, int(float32(v*id)+8.5)))) }
 	for i := range QK / 2 {
 		b[2+i] = quant(x[i]) | quant(x[i+QK/2])<<4
 	}
