@@ -1,0 +1,78 @@
+package gguf
+
+import (
+	"bytes"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/powerinfer-go/powerinfer/internal/quant"
+)
+
+func TestOpenRefuses(t *testing.T) {
+	dir := t.TempDir()
+	empty := filepath.Join(dir, "empty.gguf")
+	if err := os.WriteFile(empty, nil, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	for path, want := range map[string]string{
+		empty:                             "the file is empty",
+		filepath.Join(dir, "absent.gguf"): "",
+		dir:                               "",
+	} {
+		_, err := Open(path)
+		if err == nil || !strings.HasPrefix(err.Error(), path+": ") || !strings.Contains(err.Error(), want) || strings.Count(err.Error(), path) != 1 {
+			t.Errorf("Open(%q): %v", path, err)
+		}
+	}
+}
+
+// TestDontNeed drops pages whose start and end are not a page's: the bytes must come back from the file, and
+// neighbours must be untouched.
+func TestDontNeed(t *testing.T) {
+	var in []Source
+	want := map[string][]byte{}
+	for i, n := range []int{25, 5000, 3, 100_000} {
+		name := string(rune('a' + i))
+		want[name] = bytes.Repeat([]byte{byte(i + 1), 2, 3, 4}, n)
+		in = append(in, bytesOf(name, quant.F32, []int{n}, want[name]))
+	}
+	path := filepath.Join(t.TempDir(), "m.gguf")
+	if err := Create(path, "GGUF", nil, in, nil); err != nil {
+		t.Fatal(err)
+	}
+	f, err := Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	if err := f.Populate(nil); err != nil {
+		t.Error(err)
+	}
+	for _, x := range f.Tensors {
+		f.DontNeed(x)
+	}
+	for name, data := range want {
+		if !bytes.Equal(f.Tensor(name).Data, data) {
+			t.Errorf("tensor %q changed", name)
+		}
+	}
+}
+
+// Files from memory have nothing to populate, drop or unmap; Close may be called twice.
+func TestParsedInMemory(t *testing.T) {
+	f, err := Parse("m", small(3))
+	if err != nil {
+		t.Fatal(err)
+	}
+	f.DontNeed(f.Tensors[0])
+	if err := f.Populate(nil); err != nil {
+		t.Error(err)
+	}
+	for range 2 {
+		if err := f.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+}
