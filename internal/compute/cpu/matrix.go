@@ -92,6 +92,9 @@ type scratch struct {
 type workerScratch struct {
 	packed []byte    // rows packed on the fly
 	floats []float32 // a row, or a chunk's queries and partial sums
+	sum    kernel.RowSum
+	rows   [5][]byte // down rows packed on the fly
+	turn   int       // the last of rows in use
 	_      [64]byte  // workers write side by side
 }
 

@@ -113,19 +113,30 @@ func (f *sparseFFN) chunk(i, worker int) {
 	active := f.s.token(token, f.n)
 	active = active[len(active)*part/sparseChunks : len(active)*(part+1)/sparseChunks]
 	cols := f.w.Down.Cols
-	sum := f.sums[i*cols:][:cols]
-	clear(sum)
 	if !f.dense {
 		f.neurons(token, active, worker)
 	}
-	rows := grown(&f.d.worker(worker).floats, cols)
+	w := f.d.worker(worker)
+	floats := grown(&w.floats, kernel.SumLen(cols)+cols)
+	w.sum.Begin(f.d.k, f.w.Down.Type, cols, floats, floats[kernel.SumLen(cols):])
 	hidden := f.hidden[token*f.n:][:f.n]
 	for _, n := range active {
 		if a := hidden[n]; a != 0 {
-			unpackRow(f.w.Down, rows, int(n))
-			f.d.k.AddScaled(sum, rows, a)
+			w.sum.Add(f.downRow(int(n), w), a)
 		}
 	}
+	w.sum.Finish(f.sums[i*cols:][:cols])
+}
+
+// downRow is neuron n's row in the kernels' layout. A sum holds up to four rows back, so that rows packed on the fly
+// take turns in five places.
+func (f *sparseFFN) downRow(n int, w *workerScratch) []byte {
+	m := mem(f.w.Down)
+	if m.packed {
+		return m.data[n*m.rowBytes:][:m.rowBytes]
+	}
+	w.turn = (w.turn + 1) % len(w.rows)
+	return packedRows(f.w.Down, n, n+1, &w.rows[w.turn])
 }
 
 // neurons computes act(gate)·up of the active neurons of one token.

@@ -16,7 +16,8 @@ import (
 type Kernels struct {
 	Name string
 	Vector
-	types [32]tiles // by quant.Type
+	types  [32]tiles     // by quant.Type
+	adders [32]rowAdders // by quant.Type
 	// Quantize writes x as superblocks of quantised activations to dst [ActRow(len(x))].
 	Quantize func(dst []byte, x []float32)
 }

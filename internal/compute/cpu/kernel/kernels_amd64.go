@@ -2,6 +2,8 @@ package kernel
 
 //go:generate go -C ../../../../gen run ./matmul -out ../internal/compute/cpu/kernel/matmul_amd64.s -stubs ../internal/compute/cpu/kernel/matmul_stub_amd64.go -pkg kernel
 
+//go:generate go -C ../../../../gen run ./axpy -out ../internal/compute/cpu/kernel/axpy_amd64.s -stubs ../internal/compute/cpu/kernel/axpy_stub_amd64.go -pkg kernel
+
 import (
 	"github.com/powerinfer-go/powerinfer/internal/quant"
 	"golang.org/x/sys/cpu"
@@ -36,6 +38,9 @@ func avx2() *Kernels {
 	k.types[quant.F32] = tiles{one: tileF32AVX21x1, rows: tileF32AVX24x1, nRows: 4, block: tileF32AVX22x4, bRows: 2, bTokens: 4}
 	k.types[quant.F16] = tiles{one: tileF16AVX21x1, rows: tileF16AVX24x1, nRows: 4, block: tileF16AVX22x4, bRows: 2, bTokens: 4}
 	k.types[quant.BF16] = tiles{one: tileBF16AVX21x1, rows: tileBF16AVX24x1, nRows: 4, block: tileBF16AVX22x4, bRows: 2, bTokens: 4}
+	k.adders[quant.Q4_0] = rowAdders{one: addRowsQ40x1, four: addRowsQ40x4, lanes: true}
+	k.adders[quant.Q8_0] = rowAdders{one: addRowsQ80x1, four: addRowsQ80x4, lanes: true}
+	k.adders[quant.F16] = rowAdders{one: addRowsF16x1, four: addRowsF16x4}
 	return k
 }
 
