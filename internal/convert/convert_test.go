@@ -227,7 +227,14 @@ func TestFamilies(t *testing.T) {
 		g := convertTo(t, f.dir, Options{OutType: quant.F32})
 		expectKey(t, g, "bamboo.block_count", uint32(tinyLayers))
 		expectKey(t, g, "powerinfer.activation", "drelu")
-		expectValues(t, g, "blk.0.attn_q.weight", f.tensors["model.layers.0.self_attn.q_proj.weight"].values)
+		// Row 1 of a head rotates with row 0, so it is the first row of the source head's second half.
+		source := f.tensors["model.layers.0.self_attn.q_proj.weight"]
+		got, cols := make([]float32, len(source.values)), source.shape[1]
+		quant.Decode(quant.F32, got, g.Tensor("blk.0.attn_q.weight").Data)
+		half := g.Tensor("blk.0.attn_q.weight").Rows() / tinyHeads / 2
+		if !slices.Equal(got[cols:2*cols], source.values[half*cols:(half+1)*cols]) {
+			t.Error("q is not interleaved, as the engine rotates bamboo")
+		}
 	})
 	t.Run("falcon 7B", func(t *testing.T) {
 		// The published configuration gives num_kv_heads as the number of heads, which multi_query overrides.

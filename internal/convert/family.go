@@ -29,6 +29,7 @@ func families() map[string]family {
 	qwen3.qkNorm = true
 	bamboo := plain("bamboo")
 	bamboo.act = "drelu"
+	bamboo.interleave = true // as the original converter writes it: the engine rotates neighbours
 	falcon := family{arch: "falcon", keys: falconKeys, plan: planFalcon}
 	return map[string]family{
 		"LlamaForCausalLM":       llama,
