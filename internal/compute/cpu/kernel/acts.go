@@ -9,7 +9,7 @@ import (
 
 // ActBytes is the size of one superblock of quantised activations: 256 elements as int8 in lane order
 // (vector v holds elements 4v…4v+3 of block j in its dword j), then per block j, in lane j:
-// scale f32, scale·Σq f32, -8·Σq, -32·Σq of the first and of the second half, -128·Σq, all i32.
+// scale f32, scale·Σq f32, -8·Σq, -32·Σq of the first and of the second half, all i32, and both halves' Σq as i16.
 // The products' integer sums start at these negatives, which removes the offset of unsigned quants exactly.
 const ActBytes = 448
 
@@ -19,7 +19,7 @@ const (
 	offNeg8  = 320
 	offLo32  = 352
 	offHi32  = 384
-	offN128  = 416
+	offPairs = 416
 )
 
 // Super is the number of superblocks that hold cols elements.
@@ -64,6 +64,6 @@ func quantizeSuper(dst *[ActBytes]byte, x *[quant.QKK]float32) {
 		i32[offNeg8/4+j] = -8 * all
 		i32[offLo32/4+j] = -32 * sum[0]
 		i32[offHi32/4+j] = -32 * sum[1]
-		i32[offN128/4+j] = -128 * all
+		i32[offPairs/4+j] = sum[1]<<16 | sum[0]&0xffff
 	}
 }

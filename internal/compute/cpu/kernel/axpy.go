@@ -85,16 +85,15 @@ func addRowGeneric(t quant.Type, sum []float32, row []byte, scratch []float32, c
 		}
 		return
 	}
-	var q [quant.QKK]int32
-	var scale, min [16]float32
+	var w superblock
 	for s := range len(sum) / quant.QKK {
-		superQuants(t, &q, &scale, &min, row[s*superBytes(t):])
+		w.read(t, row, s)
 		out := sum[s*quant.QKK:][:quant.QKK]
-		for e, v := range q {
+		for e, v := range w.q {
 			at := e%32*8 + e/32
-			out[at] = fma(float32(v), c*scale[e/16], out[at])
-			if min[e/16] != 0 {
-				out[at] = fma(-c, min[e/16], out[at])
+			out[at] = fma(float32(v), c*w.scale[e/32]*float32(w.half[e/16]), out[at])
+			if min := w.min[e/32]; min != 0 {
+				out[at] = fma(-c, min, out[at])
 			}
 		}
 	}

@@ -31,10 +31,10 @@ func cpuid(leaf, sub uint32) (eax, ebx, ecx, edx uint32)
 
 func avx2() *Kernels {
 	k := &Kernels{Name: "AVX2", Vector: avx2Vector(), Quantize: quantizeRowAVX2}
-	k.types[quant.Q4_0] = tiles{one: tileQ40AVX21x1, block: tileQ40AVX22x2, bRows: 2, bTokens: 2}
-	k.types[quant.Q8_0] = tiles{one: tileQ80AVX21x1, block: tileQ80AVX22x2, bRows: 2, bTokens: 2}
-	k.types[quant.Q4_K] = tiles{one: tileQ4KAVX21x1, block: tileQ4KAVX22x2, bRows: 2, bTokens: 2}
-	k.types[quant.Q6_K] = tiles{one: tileQ6KAVX21x1, block: tileQ6KAVX22x2, bRows: 2, bTokens: 2}
+	k.types[quant.Q4_0] = tiles{stream: streamQ40AVX2, scatter: scatterQ40AVX2, block: tileQ40AVX22x2, bRows: 2, bTokens: 2}
+	k.types[quant.Q8_0] = tiles{stream: streamQ80AVX2, scatter: scatterQ80AVX2, block: tileQ80AVX22x2, bRows: 2, bTokens: 2}
+	k.types[quant.Q4_K] = tiles{stream: streamQ4KAVX2, scatter: scatterQ4KAVX2, block: tileQ4KAVX22x2, bRows: 2, bTokens: 2}
+	k.types[quant.Q6_K] = tiles{stream: streamQ6KAVX2, scatter: scatterQ6KAVX2, block: tileQ6KAVX22x2, bRows: 2, bTokens: 2}
 	k.types[quant.F32] = tiles{one: tileF32AVX21x1, rows: tileF32AVX24x1, nRows: 4, block: tileF32AVX22x4, bRows: 2, bTokens: 4}
 	k.types[quant.F16] = tiles{one: tileF16AVX21x1, rows: tileF16AVX24x1, nRows: 4, block: tileF16AVX22x4, bRows: 2, bTokens: 4}
 	k.types[quant.BF16] = tiles{one: tileBF16AVX21x1, rows: tileBF16AVX24x1, nRows: 4, block: tileBF16AVX22x4, bRows: 2, bTokens: 4}
@@ -48,10 +48,10 @@ func avx2() *Kernels {
 func vnni() *Kernels {
 	k := avx2()
 	k.Name = "AVX-512 VNNI"
-	k.types[quant.Q4_0] = tiles{one: tileQ40VNNI1x1, block: tileQ40VNNI4x4, bRows: 4, bTokens: 4}
-	k.types[quant.Q8_0] = tiles{one: tileQ80VNNI1x1, block: tileQ80VNNI4x4, bRows: 4, bTokens: 4}
-	k.types[quant.Q4_K] = tiles{one: tileQ4KVNNI1x1, block: tileQ4KVNNI4x4, bRows: 4, bTokens: 4}
-	k.types[quant.Q6_K] = tiles{one: tileQ6KVNNI1x1, block: tileQ6KVNNI4x4, bRows: 4, bTokens: 4}
+	k.types[quant.Q4_0] = tiles{stream: streamQ40VNNI, scatter: scatterQ40VNNI, block: tileQ40VNNI4x4, bRows: 4, bTokens: 4}
+	k.types[quant.Q8_0] = tiles{stream: streamQ80VNNI, scatter: scatterQ80VNNI, block: tileQ80VNNI4x4, bRows: 4, bTokens: 4}
+	k.types[quant.Q4_K] = tiles{stream: streamQ4KVNNI, scatter: scatterQ4KVNNI, block: tileQ4KVNNI4x4, bRows: 4, bTokens: 4}
+	k.types[quant.Q6_K] = tiles{stream: streamQ6KVNNI, scatter: scatterQ6KVNNI, block: tileQ6KVNNI4x4, bRows: 4, bTokens: 4}
 	for t, f := range map[quant.Type]tile{quant.F32: tileF32VNNI4x4, quant.F16: tileF16VNNI4x4, quant.BF16: tileBF16VNNI4x4} {
 		m := &k.types[t]
 		m.block, m.bRows, m.bTokens = f, 4, 4

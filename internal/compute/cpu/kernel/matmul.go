@@ -12,7 +12,10 @@ type tile func(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *by
 
 // tiles are one type's kernels of one instruction set. All give the same bits for the same output element.
 type tiles struct {
-	one     tile // 1 row, 1 token
+	// One token: stream takes consecutive rows, scatter rows chosen by index; nil where there are none.
+	stream  func(out *float32, w *byte, rowBytes uintptr, x *byte, n, rows uintptr)
+	scatter func(out *float32, w *byte, rowBytes uintptr, index *int32, x *byte, n, rows uintptr)
+	one     tile // 1 row, 1 token; nil where there is a stream
 	rows    tile // nRows rows, 1 token; nil where there is none
 	nRows   int
 	block   tile // bRows rows, bTokens tokens; nil where there is none
@@ -23,35 +26,66 @@ type tiles struct {
 // MatMul computes out[t·outStride+r] for weights w [rows, cols], packed and contiguous, and tokens rows of x.
 // For quantised types x points to quantised activations, xStride [bytes] apart, else to float32 rows.
 func (k *Kernels) MatMul(t quant.Type, out []float32, outStride int, w []byte, rows, cols int, x unsafe.Pointer, xStride, tokens int) {
-	rowBytes := RowBytes(t, cols)
 	if rows == 0 || tokens == 0 {
 		return
 	}
-	_ = w[rows*rowBytes-1]
+	c := k.call(t, out, outStride, w, cols, x, xStride)
+	_ = w[rows*c.rowBytes-1]
 	_ = out[(tokens-1)*outStride+rows-1]
-	m := &k.types[t]
-	steps, tail := cols/8, 0
-	if Quantised(t) {
-		steps = Super(cols)
-	} else {
-		tail = cols % 8
-	}
-	c := call{m: m, out: out, outStride: outStride, w: unsafe.Pointer(unsafe.SliceData(w)), rowBytes: rowBytes, x: x, xStride: xStride, n: steps}
-	if steps == 0 {
-		c.clear(rows, tokens)
-	} else if tokens >= m.bTokens && m.block != nil && rows >= m.bRows {
+	if c.n == 0 {
+		for i := range tokens {
+			clear(out[i*outStride:][:rows])
+		}
+	} else if tokens >= c.m.bTokens && c.m.block != nil && rows >= c.m.bRows {
 		c.blocks(rows, tokens)
 	} else {
 		for i := range tokens {
 			c.column(0, rows, i)
 		}
 	}
-	if tail > 0 {
-		addTail(t, &c, rows, cols, tail, tokens)
+	if c.tail > 0 {
+		for r := range rows {
+			c.addTail(t, r, r, cols, tokens)
+		}
 	}
 }
 
-// call is one MatMul's operands; a value on the stack.
+// DotRows computes out[i] = w[index[i]]·x for rows of packed weights chosen by index and one token's activations, by
+// the same order of additions as MatMul. Every index lies within w.
+func (k *Kernels) DotRows(t quant.Type, out []float32, w []byte, index []int32, cols int, x unsafe.Pointer) {
+	c := k.call(t, out, 0, w, cols, x, 0)
+	_ = out[:len(index)]
+	for _, r := range index {
+		_ = w[int(r)*c.rowBytes:][:c.rowBytes]
+	}
+	if c.m.scatter != nil {
+		for i := 0; i < len(index); {
+			n := min(len(index)-i, c.rowsPerCall())
+			c.m.scatter(&out[i], (*byte)(c.w), uintptr(c.rowBytes), &index[i], (*byte)(x), uintptr(c.n), uintptr(n))
+			i += n
+		}
+		return
+	}
+	for i, r := range index {
+		if c.n == 0 {
+			out[i] = 0
+		} else {
+			c.m.one(&out[i], 0, (*byte)(unsafe.Add(c.w, int(r)*c.rowBytes)), uintptr(c.rowBytes), (*byte)(x), 0, uintptr(c.n))
+		}
+		if c.tail > 0 {
+			c.addTail(t, int(r), i, cols, 1)
+		}
+	}
+}
+
+// Dot is the product of one packed row and one token's activations, by the same order as MatMul.
+func (k *Kernels) Dot(t quant.Type, row []byte, cols int, x unsafe.Pointer) float32 {
+	var out [1]float32
+	k.MatMul(t, out[:], 1, row, 1, cols, x, 0, 1)
+	return out[0]
+}
+
+// call is one product's operands; a value on the stack.
 type call struct {
 	m         *tiles
 	out       []float32
@@ -60,7 +94,19 @@ type call struct {
 	rowBytes  int
 	x         unsafe.Pointer
 	xStride   int
-	n         int
+	n         int // superblocks, or groups of eight elements
+	tail      int // elements of float rows behind the last group
+}
+
+func (k *Kernels) call(t quant.Type, out []float32, outStride int, w []byte, cols int, x unsafe.Pointer, xStride int) call {
+	c := call{
+		m: &k.types[t], out: out, outStride: outStride, w: unsafe.Pointer(unsafe.SliceData(w)), rowBytes: RowBytes(t, cols),
+		x: x, xStride: xStride, n: Super(cols),
+	}
+	if !Quantised(t) {
+		c.n, c.tail = cols/8, cols%8
+	}
+	return c
 }
 
 func (c *call) run(f tile, r, t int) {
@@ -68,8 +114,20 @@ func (c *call) run(f tile, r, t int) {
 		(*byte)(unsafe.Add(c.x, t*c.xStride)), uintptr(c.xStride), uintptr(c.n))
 }
 
+// streamBytes bounds one call of a kernel that loops over rows: a goroutine is not preempted inside, and this takes
+// some tens of microseconds from memory.
+const streamBytes = 256 << 10
+
+func (c *call) rowsPerCall() int { return max(1, streamBytes/c.rowBytes) }
+
 // column computes rows [r, end) of one token.
 func (c *call) column(r, end, t int) {
+	for c.m.stream != nil && r < end {
+		n := min(end-r, c.rowsPerCall())
+		c.m.stream(&c.out[t*c.outStride+r], (*byte)(unsafe.Add(c.w, r*c.rowBytes)), uintptr(c.rowBytes),
+			(*byte)(unsafe.Add(c.x, t*c.xStride)), uintptr(c.n), uintptr(n))
+		r += n
+	}
 	if c.m.rows != nil {
 		for ; r+c.m.nRows <= end; r += c.m.nRows {
 			c.run(c.m.rows, r, t)
@@ -99,33 +157,17 @@ func (c *call) blocks(rows, tokens int) {
 	}
 }
 
-func (c *call) clear(rows, tokens int) {
-	for t := range tokens {
-		clear(c.out[t*c.outStride:][:rows])
-	}
-}
-
-// addTail adds the last cols%8 elements of float rows, in order, after the lanes were summed.
-func addTail(t quant.Type, c *call, rows, cols, tail, tokens int) {
+// addTail adds the last elements of float row r, in order, after the lanes were summed, to output at of every token.
+func (c *call) addTail(t quant.Type, r, at, cols, tokens int) {
 	var w [8]float32
-	size := t.RowBytes(tail)
-	for r := range rows {
-		row := unsafe.Slice((*byte)(unsafe.Add(c.w, r*c.rowBytes)), c.rowBytes)
-		quant.Decode(t, w[:tail], row[t.RowBytes(cols-tail):][:size])
-		for i := range tokens {
-			x := unsafe.Slice((*float32)(unsafe.Add(c.x, i*c.xStride)), cols)
-			acc := c.out[i*c.outStride+r]
-			for j, v := range x[cols-tail:] {
-				acc = fma(w[j], v, acc)
-			}
-			c.out[i*c.outStride+r] = acc
+	row := unsafe.Slice((*byte)(unsafe.Add(c.w, r*c.rowBytes)), c.rowBytes)
+	quant.Decode(t, w[:c.tail], row[t.RowBytes(cols-c.tail):])
+	for i := range tokens {
+		x := unsafe.Slice((*float32)(unsafe.Add(c.x, i*c.xStride)), cols)
+		acc := c.out[i*c.outStride+at]
+		for j, v := range x[cols-c.tail:] {
+			acc = fma(w[j], v, acc)
 		}
+		c.out[i*c.outStride+at] = acc
 	}
-}
-
-// Dot is the product of one packed row and one token's activations, by the same order as MatMul.
-func (k *Kernels) Dot(t quant.Type, row []byte, cols int, x unsafe.Pointer) float32 {
-	var out [1]float32
-	k.MatMul(t, out[:], 1, row, 1, cols, x, 0, 1)
-	return out[0]
 }

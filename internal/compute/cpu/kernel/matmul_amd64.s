@@ -37,7 +37,39 @@ DATA mask0f<>+28(SB)/1, $0x0f
 DATA mask0f<>+29(SB)/1, $0x0f
 DATA mask0f<>+30(SB)/1, $0x0f
 DATA mask0f<>+31(SB)/1, $0x0f
-GLOBL mask0f<>(SB), RODATA|NOPTR, $32
+DATA mask0f<>+32(SB)/1, $0x0f
+DATA mask0f<>+33(SB)/1, $0x0f
+DATA mask0f<>+34(SB)/1, $0x0f
+DATA mask0f<>+35(SB)/1, $0x0f
+DATA mask0f<>+36(SB)/1, $0x0f
+DATA mask0f<>+37(SB)/1, $0x0f
+DATA mask0f<>+38(SB)/1, $0x0f
+DATA mask0f<>+39(SB)/1, $0x0f
+DATA mask0f<>+40(SB)/1, $0x0f
+DATA mask0f<>+41(SB)/1, $0x0f
+DATA mask0f<>+42(SB)/1, $0x0f
+DATA mask0f<>+43(SB)/1, $0x0f
+DATA mask0f<>+44(SB)/1, $0x0f
+DATA mask0f<>+45(SB)/1, $0x0f
+DATA mask0f<>+46(SB)/1, $0x0f
+DATA mask0f<>+47(SB)/1, $0x0f
+DATA mask0f<>+48(SB)/1, $0x0f
+DATA mask0f<>+49(SB)/1, $0x0f
+DATA mask0f<>+50(SB)/1, $0x0f
+DATA mask0f<>+51(SB)/1, $0x0f
+DATA mask0f<>+52(SB)/1, $0x0f
+DATA mask0f<>+53(SB)/1, $0x0f
+DATA mask0f<>+54(SB)/1, $0x0f
+DATA mask0f<>+55(SB)/1, $0x0f
+DATA mask0f<>+56(SB)/1, $0x0f
+DATA mask0f<>+57(SB)/1, $0x0f
+DATA mask0f<>+58(SB)/1, $0x0f
+DATA mask0f<>+59(SB)/1, $0x0f
+DATA mask0f<>+60(SB)/1, $0x0f
+DATA mask0f<>+61(SB)/1, $0x0f
+DATA mask0f<>+62(SB)/1, $0x0f
+DATA mask0f<>+63(SB)/1, $0x0f
+GLOBL mask0f<>(SB), RODATA|NOPTR, $64
 
 DATA mask30<>+0(SB)/1, $0x30
 DATA mask30<>+1(SB)/1, $0x30
@@ -71,7 +103,39 @@ DATA mask30<>+28(SB)/1, $0x30
 DATA mask30<>+29(SB)/1, $0x30
 DATA mask30<>+30(SB)/1, $0x30
 DATA mask30<>+31(SB)/1, $0x30
-GLOBL mask30<>(SB), RODATA|NOPTR, $32
+DATA mask30<>+32(SB)/1, $0x30
+DATA mask30<>+33(SB)/1, $0x30
+DATA mask30<>+34(SB)/1, $0x30
+DATA mask30<>+35(SB)/1, $0x30
+DATA mask30<>+36(SB)/1, $0x30
+DATA mask30<>+37(SB)/1, $0x30
+DATA mask30<>+38(SB)/1, $0x30
+DATA mask30<>+39(SB)/1, $0x30
+DATA mask30<>+40(SB)/1, $0x30
+DATA mask30<>+41(SB)/1, $0x30
+DATA mask30<>+42(SB)/1, $0x30
+DATA mask30<>+43(SB)/1, $0x30
+DATA mask30<>+44(SB)/1, $0x30
+DATA mask30<>+45(SB)/1, $0x30
+DATA mask30<>+46(SB)/1, $0x30
+DATA mask30<>+47(SB)/1, $0x30
+DATA mask30<>+48(SB)/1, $0x30
+DATA mask30<>+49(SB)/1, $0x30
+DATA mask30<>+50(SB)/1, $0x30
+DATA mask30<>+51(SB)/1, $0x30
+DATA mask30<>+52(SB)/1, $0x30
+DATA mask30<>+53(SB)/1, $0x30
+DATA mask30<>+54(SB)/1, $0x30
+DATA mask30<>+55(SB)/1, $0x30
+DATA mask30<>+56(SB)/1, $0x30
+DATA mask30<>+57(SB)/1, $0x30
+DATA mask30<>+58(SB)/1, $0x30
+DATA mask30<>+59(SB)/1, $0x30
+DATA mask30<>+60(SB)/1, $0x30
+DATA mask30<>+61(SB)/1, $0x30
+DATA mask30<>+62(SB)/1, $0x30
+DATA mask30<>+63(SB)/1, $0x30
+GLOBL mask30<>(SB), RODATA|NOPTR, $64
 
 DATA x80<>+0(SB)/1, $0x80
 DATA x80<>+1(SB)/1, $0x80
@@ -105,7 +169,39 @@ DATA x80<>+28(SB)/1, $0x80
 DATA x80<>+29(SB)/1, $0x80
 DATA x80<>+30(SB)/1, $0x80
 DATA x80<>+31(SB)/1, $0x80
-GLOBL x80<>(SB), RODATA|NOPTR, $32
+DATA x80<>+32(SB)/1, $0x80
+DATA x80<>+33(SB)/1, $0x80
+DATA x80<>+34(SB)/1, $0x80
+DATA x80<>+35(SB)/1, $0x80
+DATA x80<>+36(SB)/1, $0x80
+DATA x80<>+37(SB)/1, $0x80
+DATA x80<>+38(SB)/1, $0x80
+DATA x80<>+39(SB)/1, $0x80
+DATA x80<>+40(SB)/1, $0x80
+DATA x80<>+41(SB)/1, $0x80
+DATA x80<>+42(SB)/1, $0x80
+DATA x80<>+43(SB)/1, $0x80
+DATA x80<>+44(SB)/1, $0x80
+DATA x80<>+45(SB)/1, $0x80
+DATA x80<>+46(SB)/1, $0x80
+DATA x80<>+47(SB)/1, $0x80
+DATA x80<>+48(SB)/1, $0x80
+DATA x80<>+49(SB)/1, $0x80
+DATA x80<>+50(SB)/1, $0x80
+DATA x80<>+51(SB)/1, $0x80
+DATA x80<>+52(SB)/1, $0x80
+DATA x80<>+53(SB)/1, $0x80
+DATA x80<>+54(SB)/1, $0x80
+DATA x80<>+55(SB)/1, $0x80
+DATA x80<>+56(SB)/1, $0x80
+DATA x80<>+57(SB)/1, $0x80
+DATA x80<>+58(SB)/1, $0x80
+DATA x80<>+59(SB)/1, $0x80
+DATA x80<>+60(SB)/1, $0x80
+DATA x80<>+61(SB)/1, $0x80
+DATA x80<>+62(SB)/1, $0x80
+DATA x80<>+63(SB)/1, $0x80
+GLOBL x80<>(SB), RODATA|NOPTR, $64
 
 DATA ones16<>+0(SB)/1, $0x01
 DATA ones16<>+1(SB)/1, $0x00
@@ -139,7 +235,39 @@ DATA ones16<>+28(SB)/1, $0x01
 DATA ones16<>+29(SB)/1, $0x00
 DATA ones16<>+30(SB)/1, $0x01
 DATA ones16<>+31(SB)/1, $0x00
-GLOBL ones16<>(SB), RODATA|NOPTR, $32
+DATA ones16<>+32(SB)/1, $0x01
+DATA ones16<>+33(SB)/1, $0x00
+DATA ones16<>+34(SB)/1, $0x01
+DATA ones16<>+35(SB)/1, $0x00
+DATA ones16<>+36(SB)/1, $0x01
+DATA ones16<>+37(SB)/1, $0x00
+DATA ones16<>+38(SB)/1, $0x01
+DATA ones16<>+39(SB)/1, $0x00
+DATA ones16<>+40(SB)/1, $0x01
+DATA ones16<>+41(SB)/1, $0x00
+DATA ones16<>+42(SB)/1, $0x01
+DATA ones16<>+43(SB)/1, $0x00
+DATA ones16<>+44(SB)/1, $0x01
+DATA ones16<>+45(SB)/1, $0x00
+DATA ones16<>+46(SB)/1, $0x01
+DATA ones16<>+47(SB)/1, $0x00
+DATA ones16<>+48(SB)/1, $0x01
+DATA ones16<>+49(SB)/1, $0x00
+DATA ones16<>+50(SB)/1, $0x01
+DATA ones16<>+51(SB)/1, $0x00
+DATA ones16<>+52(SB)/1, $0x01
+DATA ones16<>+53(SB)/1, $0x00
+DATA ones16<>+54(SB)/1, $0x01
+DATA ones16<>+55(SB)/1, $0x00
+DATA ones16<>+56(SB)/1, $0x01
+DATA ones16<>+57(SB)/1, $0x00
+DATA ones16<>+58(SB)/1, $0x01
+DATA ones16<>+59(SB)/1, $0x00
+DATA ones16<>+60(SB)/1, $0x01
+DATA ones16<>+61(SB)/1, $0x00
+DATA ones16<>+62(SB)/1, $0x01
+DATA ones16<>+63(SB)/1, $0x00
+GLOBL ones16<>(SB), RODATA|NOPTR, $64
 
 DATA mask63<>+0(SB)/1, $0x3f
 DATA mask63<>+1(SB)/1, $0x00
@@ -173,968 +301,506 @@ DATA mask63<>+28(SB)/1, $0x3f
 DATA mask63<>+29(SB)/1, $0x00
 DATA mask63<>+30(SB)/1, $0x00
 DATA mask63<>+31(SB)/1, $0x00
-GLOBL mask63<>(SB), RODATA|NOPTR, $32
+DATA mask63<>+32(SB)/1, $0x3f
+DATA mask63<>+33(SB)/1, $0x00
+DATA mask63<>+34(SB)/1, $0x00
+DATA mask63<>+35(SB)/1, $0x00
+DATA mask63<>+36(SB)/1, $0x3f
+DATA mask63<>+37(SB)/1, $0x00
+DATA mask63<>+38(SB)/1, $0x00
+DATA mask63<>+39(SB)/1, $0x00
+DATA mask63<>+40(SB)/1, $0x3f
+DATA mask63<>+41(SB)/1, $0x00
+DATA mask63<>+42(SB)/1, $0x00
+DATA mask63<>+43(SB)/1, $0x00
+DATA mask63<>+44(SB)/1, $0x3f
+DATA mask63<>+45(SB)/1, $0x00
+DATA mask63<>+46(SB)/1, $0x00
+DATA mask63<>+47(SB)/1, $0x00
+DATA mask63<>+48(SB)/1, $0x3f
+DATA mask63<>+49(SB)/1, $0x00
+DATA mask63<>+50(SB)/1, $0x00
+DATA mask63<>+51(SB)/1, $0x00
+DATA mask63<>+52(SB)/1, $0x3f
+DATA mask63<>+53(SB)/1, $0x00
+DATA mask63<>+54(SB)/1, $0x00
+DATA mask63<>+55(SB)/1, $0x00
+DATA mask63<>+56(SB)/1, $0x3f
+DATA mask63<>+57(SB)/1, $0x00
+DATA mask63<>+58(SB)/1, $0x00
+DATA mask63<>+59(SB)/1, $0x00
+DATA mask63<>+60(SB)/1, $0x3f
+DATA mask63<>+61(SB)/1, $0x00
+DATA mask63<>+62(SB)/1, $0x00
+DATA mask63<>+63(SB)/1, $0x00
+GLOBL mask63<>(SB), RODATA|NOPTR, $64
 
-DATA shufScale<>+0(SB)/1, $0x04
-DATA shufScale<>+1(SB)/1, $0x05
-DATA shufScale<>+2(SB)/1, $0x80
-DATA shufScale<>+3(SB)/1, $0x80
-DATA shufScale<>+4(SB)/1, $0x04
-DATA shufScale<>+5(SB)/1, $0x05
-DATA shufScale<>+6(SB)/1, $0x80
-DATA shufScale<>+7(SB)/1, $0x80
-DATA shufScale<>+8(SB)/1, $0x05
-DATA shufScale<>+9(SB)/1, $0x06
-DATA shufScale<>+10(SB)/1, $0x80
-DATA shufScale<>+11(SB)/1, $0x80
-DATA shufScale<>+12(SB)/1, $0x06
-DATA shufScale<>+13(SB)/1, $0x07
-DATA shufScale<>+14(SB)/1, $0x80
-DATA shufScale<>+15(SB)/1, $0x80
-DATA shufScale<>+16(SB)/1, $0x07
-DATA shufScale<>+17(SB)/1, $0x08
-DATA shufScale<>+18(SB)/1, $0x80
-DATA shufScale<>+19(SB)/1, $0x80
-DATA shufScale<>+20(SB)/1, $0x07
-DATA shufScale<>+21(SB)/1, $0x08
-DATA shufScale<>+22(SB)/1, $0x80
-DATA shufScale<>+23(SB)/1, $0x80
-DATA shufScale<>+24(SB)/1, $0x08
-DATA shufScale<>+25(SB)/1, $0x09
-DATA shufScale<>+26(SB)/1, $0x80
-DATA shufScale<>+27(SB)/1, $0x80
-DATA shufScale<>+28(SB)/1, $0x09
-DATA shufScale<>+29(SB)/1, $0x0a
-DATA shufScale<>+30(SB)/1, $0x80
-DATA shufScale<>+31(SB)/1, $0x80
-GLOBL shufScale<>(SB), RODATA|NOPTR, $32
+DATA sixBitShuffle<>+0(SB)/1, $0x04
+DATA sixBitShuffle<>+1(SB)/1, $0x05
+DATA sixBitShuffle<>+2(SB)/1, $0x80
+DATA sixBitShuffle<>+3(SB)/1, $0x80
+DATA sixBitShuffle<>+4(SB)/1, $0x04
+DATA sixBitShuffle<>+5(SB)/1, $0x05
+DATA sixBitShuffle<>+6(SB)/1, $0x80
+DATA sixBitShuffle<>+7(SB)/1, $0x80
+DATA sixBitShuffle<>+8(SB)/1, $0x05
+DATA sixBitShuffle<>+9(SB)/1, $0x06
+DATA sixBitShuffle<>+10(SB)/1, $0x80
+DATA sixBitShuffle<>+11(SB)/1, $0x80
+DATA sixBitShuffle<>+12(SB)/1, $0x06
+DATA sixBitShuffle<>+13(SB)/1, $0x07
+DATA sixBitShuffle<>+14(SB)/1, $0x80
+DATA sixBitShuffle<>+15(SB)/1, $0x80
+DATA sixBitShuffle<>+16(SB)/1, $0x07
+DATA sixBitShuffle<>+17(SB)/1, $0x08
+DATA sixBitShuffle<>+18(SB)/1, $0x80
+DATA sixBitShuffle<>+19(SB)/1, $0x80
+DATA sixBitShuffle<>+20(SB)/1, $0x07
+DATA sixBitShuffle<>+21(SB)/1, $0x08
+DATA sixBitShuffle<>+22(SB)/1, $0x80
+DATA sixBitShuffle<>+23(SB)/1, $0x80
+DATA sixBitShuffle<>+24(SB)/1, $0x08
+DATA sixBitShuffle<>+25(SB)/1, $0x09
+DATA sixBitShuffle<>+26(SB)/1, $0x80
+DATA sixBitShuffle<>+27(SB)/1, $0x80
+DATA sixBitShuffle<>+28(SB)/1, $0x09
+DATA sixBitShuffle<>+29(SB)/1, $0x0a
+DATA sixBitShuffle<>+30(SB)/1, $0x80
+DATA sixBitShuffle<>+31(SB)/1, $0x80
+DATA sixBitShuffle<>+32(SB)/1, $0x0a
+DATA sixBitShuffle<>+33(SB)/1, $0x0b
+DATA sixBitShuffle<>+34(SB)/1, $0x80
+DATA sixBitShuffle<>+35(SB)/1, $0x80
+DATA sixBitShuffle<>+36(SB)/1, $0x0a
+DATA sixBitShuffle<>+37(SB)/1, $0x0b
+DATA sixBitShuffle<>+38(SB)/1, $0x80
+DATA sixBitShuffle<>+39(SB)/1, $0x80
+DATA sixBitShuffle<>+40(SB)/1, $0x0b
+DATA sixBitShuffle<>+41(SB)/1, $0x0c
+DATA sixBitShuffle<>+42(SB)/1, $0x80
+DATA sixBitShuffle<>+43(SB)/1, $0x80
+DATA sixBitShuffle<>+44(SB)/1, $0x0c
+DATA sixBitShuffle<>+45(SB)/1, $0x0d
+DATA sixBitShuffle<>+46(SB)/1, $0x80
+DATA sixBitShuffle<>+47(SB)/1, $0x80
+DATA sixBitShuffle<>+48(SB)/1, $0x0d
+DATA sixBitShuffle<>+49(SB)/1, $0x0e
+DATA sixBitShuffle<>+50(SB)/1, $0x80
+DATA sixBitShuffle<>+51(SB)/1, $0x80
+DATA sixBitShuffle<>+52(SB)/1, $0x0d
+DATA sixBitShuffle<>+53(SB)/1, $0x0e
+DATA sixBitShuffle<>+54(SB)/1, $0x80
+DATA sixBitShuffle<>+55(SB)/1, $0x80
+DATA sixBitShuffle<>+56(SB)/1, $0x0e
+DATA sixBitShuffle<>+57(SB)/1, $0x0f
+DATA sixBitShuffle<>+58(SB)/1, $0x80
+DATA sixBitShuffle<>+59(SB)/1, $0x80
+DATA sixBitShuffle<>+60(SB)/1, $0x0f
+DATA sixBitShuffle<>+61(SB)/1, $0x80
+DATA sixBitShuffle<>+62(SB)/1, $0x80
+DATA sixBitShuffle<>+63(SB)/1, $0x80
+GLOBL sixBitShuffle<>(SB), RODATA|NOPTR, $64
 
-DATA shufMin<>+0(SB)/1, $0x0a
-DATA shufMin<>+1(SB)/1, $0x0b
-DATA shufMin<>+2(SB)/1, $0x80
-DATA shufMin<>+3(SB)/1, $0x80
-DATA shufMin<>+4(SB)/1, $0x0a
-DATA shufMin<>+5(SB)/1, $0x0b
-DATA shufMin<>+6(SB)/1, $0x80
-DATA shufMin<>+7(SB)/1, $0x80
-DATA shufMin<>+8(SB)/1, $0x0b
-DATA shufMin<>+9(SB)/1, $0x0c
-DATA shufMin<>+10(SB)/1, $0x80
-DATA shufMin<>+11(SB)/1, $0x80
-DATA shufMin<>+12(SB)/1, $0x0c
-DATA shufMin<>+13(SB)/1, $0x0d
-DATA shufMin<>+14(SB)/1, $0x80
-DATA shufMin<>+15(SB)/1, $0x80
-DATA shufMin<>+16(SB)/1, $0x0d
-DATA shufMin<>+17(SB)/1, $0x0e
-DATA shufMin<>+18(SB)/1, $0x80
-DATA shufMin<>+19(SB)/1, $0x80
-DATA shufMin<>+20(SB)/1, $0x0d
-DATA shufMin<>+21(SB)/1, $0x0e
-DATA shufMin<>+22(SB)/1, $0x80
-DATA shufMin<>+23(SB)/1, $0x80
-DATA shufMin<>+24(SB)/1, $0x0e
-DATA shufMin<>+25(SB)/1, $0x0f
-DATA shufMin<>+26(SB)/1, $0x80
-DATA shufMin<>+27(SB)/1, $0x80
-DATA shufMin<>+28(SB)/1, $0x0f
-DATA shufMin<>+29(SB)/1, $0x80
-DATA shufMin<>+30(SB)/1, $0x80
-DATA shufMin<>+31(SB)/1, $0x80
-GLOBL shufMin<>(SB), RODATA|NOPTR, $32
+DATA sixBitShift<>+0(SB)/1, $0x00
+DATA sixBitShift<>+1(SB)/1, $0x00
+DATA sixBitShift<>+2(SB)/1, $0x00
+DATA sixBitShift<>+3(SB)/1, $0x00
+DATA sixBitShift<>+4(SB)/1, $0x06
+DATA sixBitShift<>+5(SB)/1, $0x00
+DATA sixBitShift<>+6(SB)/1, $0x00
+DATA sixBitShift<>+7(SB)/1, $0x00
+DATA sixBitShift<>+8(SB)/1, $0x04
+DATA sixBitShift<>+9(SB)/1, $0x00
+DATA sixBitShift<>+10(SB)/1, $0x00
+DATA sixBitShift<>+11(SB)/1, $0x00
+DATA sixBitShift<>+12(SB)/1, $0x02
+DATA sixBitShift<>+13(SB)/1, $0x00
+DATA sixBitShift<>+14(SB)/1, $0x00
+DATA sixBitShift<>+15(SB)/1, $0x00
+DATA sixBitShift<>+16(SB)/1, $0x00
+DATA sixBitShift<>+17(SB)/1, $0x00
+DATA sixBitShift<>+18(SB)/1, $0x00
+DATA sixBitShift<>+19(SB)/1, $0x00
+DATA sixBitShift<>+20(SB)/1, $0x06
+DATA sixBitShift<>+21(SB)/1, $0x00
+DATA sixBitShift<>+22(SB)/1, $0x00
+DATA sixBitShift<>+23(SB)/1, $0x00
+DATA sixBitShift<>+24(SB)/1, $0x04
+DATA sixBitShift<>+25(SB)/1, $0x00
+DATA sixBitShift<>+26(SB)/1, $0x00
+DATA sixBitShift<>+27(SB)/1, $0x00
+DATA sixBitShift<>+28(SB)/1, $0x02
+DATA sixBitShift<>+29(SB)/1, $0x00
+DATA sixBitShift<>+30(SB)/1, $0x00
+DATA sixBitShift<>+31(SB)/1, $0x00
+DATA sixBitShift<>+32(SB)/1, $0x00
+DATA sixBitShift<>+33(SB)/1, $0x00
+DATA sixBitShift<>+34(SB)/1, $0x00
+DATA sixBitShift<>+35(SB)/1, $0x00
+DATA sixBitShift<>+36(SB)/1, $0x06
+DATA sixBitShift<>+37(SB)/1, $0x00
+DATA sixBitShift<>+38(SB)/1, $0x00
+DATA sixBitShift<>+39(SB)/1, $0x00
+DATA sixBitShift<>+40(SB)/1, $0x04
+DATA sixBitShift<>+41(SB)/1, $0x00
+DATA sixBitShift<>+42(SB)/1, $0x00
+DATA sixBitShift<>+43(SB)/1, $0x00
+DATA sixBitShift<>+44(SB)/1, $0x02
+DATA sixBitShift<>+45(SB)/1, $0x00
+DATA sixBitShift<>+46(SB)/1, $0x00
+DATA sixBitShift<>+47(SB)/1, $0x00
+DATA sixBitShift<>+48(SB)/1, $0x00
+DATA sixBitShift<>+49(SB)/1, $0x00
+DATA sixBitShift<>+50(SB)/1, $0x00
+DATA sixBitShift<>+51(SB)/1, $0x00
+DATA sixBitShift<>+52(SB)/1, $0x06
+DATA sixBitShift<>+53(SB)/1, $0x00
+DATA sixBitShift<>+54(SB)/1, $0x00
+DATA sixBitShift<>+55(SB)/1, $0x00
+DATA sixBitShift<>+56(SB)/1, $0x04
+DATA sixBitShift<>+57(SB)/1, $0x00
+DATA sixBitShift<>+58(SB)/1, $0x00
+DATA sixBitShift<>+59(SB)/1, $0x00
+DATA sixBitShift<>+60(SB)/1, $0x02
+DATA sixBitShift<>+61(SB)/1, $0x00
+DATA sixBitShift<>+62(SB)/1, $0x00
+DATA sixBitShift<>+63(SB)/1, $0x00
+GLOBL sixBitShift<>(SB), RODATA|NOPTR, $64
 
-DATA shiftScale<>+0(SB)/1, $0x00
-DATA shiftScale<>+1(SB)/1, $0x00
-DATA shiftScale<>+2(SB)/1, $0x00
-DATA shiftScale<>+3(SB)/1, $0x00
-DATA shiftScale<>+4(SB)/1, $0x06
-DATA shiftScale<>+5(SB)/1, $0x00
-DATA shiftScale<>+6(SB)/1, $0x00
-DATA shiftScale<>+7(SB)/1, $0x00
-DATA shiftScale<>+8(SB)/1, $0x04
-DATA shiftScale<>+9(SB)/1, $0x00
-DATA shiftScale<>+10(SB)/1, $0x00
-DATA shiftScale<>+11(SB)/1, $0x00
-DATA shiftScale<>+12(SB)/1, $0x02
-DATA shiftScale<>+13(SB)/1, $0x00
-DATA shiftScale<>+14(SB)/1, $0x00
-DATA shiftScale<>+15(SB)/1, $0x00
-DATA shiftScale<>+16(SB)/1, $0x00
-DATA shiftScale<>+17(SB)/1, $0x00
-DATA shiftScale<>+18(SB)/1, $0x00
-DATA shiftScale<>+19(SB)/1, $0x00
-DATA shiftScale<>+20(SB)/1, $0x06
-DATA shiftScale<>+21(SB)/1, $0x00
-DATA shiftScale<>+22(SB)/1, $0x00
-DATA shiftScale<>+23(SB)/1, $0x00
-DATA shiftScale<>+24(SB)/1, $0x04
-DATA shiftScale<>+25(SB)/1, $0x00
-DATA shiftScale<>+26(SB)/1, $0x00
-DATA shiftScale<>+27(SB)/1, $0x00
-DATA shiftScale<>+28(SB)/1, $0x02
-DATA shiftScale<>+29(SB)/1, $0x00
-DATA shiftScale<>+30(SB)/1, $0x00
-DATA shiftScale<>+31(SB)/1, $0x00
-GLOBL shiftScale<>(SB), RODATA|NOPTR, $32
+DATA superPair<>+0(SB)/1, $0x00
+DATA superPair<>+1(SB)/1, $0x00
+DATA superPair<>+2(SB)/1, $0x00
+DATA superPair<>+3(SB)/1, $0x00
+DATA superPair<>+4(SB)/1, $0x00
+DATA superPair<>+5(SB)/1, $0x00
+DATA superPair<>+6(SB)/1, $0x00
+DATA superPair<>+7(SB)/1, $0x00
+DATA superPair<>+8(SB)/1, $0x00
+DATA superPair<>+9(SB)/1, $0x00
+DATA superPair<>+10(SB)/1, $0x00
+DATA superPair<>+11(SB)/1, $0x00
+DATA superPair<>+12(SB)/1, $0x00
+DATA superPair<>+13(SB)/1, $0x00
+DATA superPair<>+14(SB)/1, $0x00
+DATA superPair<>+15(SB)/1, $0x00
+DATA superPair<>+16(SB)/1, $0x00
+DATA superPair<>+17(SB)/1, $0x00
+DATA superPair<>+18(SB)/1, $0x00
+DATA superPair<>+19(SB)/1, $0x00
+DATA superPair<>+20(SB)/1, $0x00
+DATA superPair<>+21(SB)/1, $0x00
+DATA superPair<>+22(SB)/1, $0x00
+DATA superPair<>+23(SB)/1, $0x00
+DATA superPair<>+24(SB)/1, $0x00
+DATA superPair<>+25(SB)/1, $0x00
+DATA superPair<>+26(SB)/1, $0x00
+DATA superPair<>+27(SB)/1, $0x00
+DATA superPair<>+28(SB)/1, $0x00
+DATA superPair<>+29(SB)/1, $0x00
+DATA superPair<>+30(SB)/1, $0x00
+DATA superPair<>+31(SB)/1, $0x00
+DATA superPair<>+32(SB)/1, $0x01
+DATA superPair<>+33(SB)/1, $0x00
+DATA superPair<>+34(SB)/1, $0x00
+DATA superPair<>+35(SB)/1, $0x00
+DATA superPair<>+36(SB)/1, $0x01
+DATA superPair<>+37(SB)/1, $0x00
+DATA superPair<>+38(SB)/1, $0x00
+DATA superPair<>+39(SB)/1, $0x00
+DATA superPair<>+40(SB)/1, $0x01
+DATA superPair<>+41(SB)/1, $0x00
+DATA superPair<>+42(SB)/1, $0x00
+DATA superPair<>+43(SB)/1, $0x00
+DATA superPair<>+44(SB)/1, $0x01
+DATA superPair<>+45(SB)/1, $0x00
+DATA superPair<>+46(SB)/1, $0x00
+DATA superPair<>+47(SB)/1, $0x00
+DATA superPair<>+48(SB)/1, $0x01
+DATA superPair<>+49(SB)/1, $0x00
+DATA superPair<>+50(SB)/1, $0x00
+DATA superPair<>+51(SB)/1, $0x00
+DATA superPair<>+52(SB)/1, $0x01
+DATA superPair<>+53(SB)/1, $0x00
+DATA superPair<>+54(SB)/1, $0x00
+DATA superPair<>+55(SB)/1, $0x00
+DATA superPair<>+56(SB)/1, $0x01
+DATA superPair<>+57(SB)/1, $0x00
+DATA superPair<>+58(SB)/1, $0x00
+DATA superPair<>+59(SB)/1, $0x00
+DATA superPair<>+60(SB)/1, $0x01
+DATA superPair<>+61(SB)/1, $0x00
+DATA superPair<>+62(SB)/1, $0x00
+DATA superPair<>+63(SB)/1, $0x00
+GLOBL superPair<>(SB), RODATA|NOPTR, $64
 
-DATA turn0<>+0(SB)/1, $0x04
-DATA turn0<>+1(SB)/1, $0x00
-DATA turn0<>+2(SB)/1, $0x00
-DATA turn0<>+3(SB)/1, $0x00
-DATA turn0<>+4(SB)/1, $0x04
-DATA turn0<>+5(SB)/1, $0x00
-DATA turn0<>+6(SB)/1, $0x00
-DATA turn0<>+7(SB)/1, $0x00
-DATA turn0<>+8(SB)/1, $0x04
-DATA turn0<>+9(SB)/1, $0x00
-DATA turn0<>+10(SB)/1, $0x00
-DATA turn0<>+11(SB)/1, $0x00
-DATA turn0<>+12(SB)/1, $0x04
-DATA turn0<>+13(SB)/1, $0x00
-DATA turn0<>+14(SB)/1, $0x00
-DATA turn0<>+15(SB)/1, $0x00
-DATA turn0<>+16(SB)/1, $0x04
-DATA turn0<>+17(SB)/1, $0x00
-DATA turn0<>+18(SB)/1, $0x00
-DATA turn0<>+19(SB)/1, $0x00
-DATA turn0<>+20(SB)/1, $0x04
-DATA turn0<>+21(SB)/1, $0x00
-DATA turn0<>+22(SB)/1, $0x00
-DATA turn0<>+23(SB)/1, $0x00
-DATA turn0<>+24(SB)/1, $0x04
-DATA turn0<>+25(SB)/1, $0x00
-DATA turn0<>+26(SB)/1, $0x00
-DATA turn0<>+27(SB)/1, $0x00
-DATA turn0<>+28(SB)/1, $0x04
-DATA turn0<>+29(SB)/1, $0x00
-DATA turn0<>+30(SB)/1, $0x00
-DATA turn0<>+31(SB)/1, $0x00
-DATA turn0<>+32(SB)/1, $0x02
-DATA turn0<>+33(SB)/1, $0x00
-DATA turn0<>+34(SB)/1, $0x00
-DATA turn0<>+35(SB)/1, $0x00
-DATA turn0<>+36(SB)/1, $0x02
-DATA turn0<>+37(SB)/1, $0x00
-DATA turn0<>+38(SB)/1, $0x00
-DATA turn0<>+39(SB)/1, $0x00
-DATA turn0<>+40(SB)/1, $0x02
-DATA turn0<>+41(SB)/1, $0x00
-DATA turn0<>+42(SB)/1, $0x00
-DATA turn0<>+43(SB)/1, $0x00
-DATA turn0<>+44(SB)/1, $0x02
-DATA turn0<>+45(SB)/1, $0x00
-DATA turn0<>+46(SB)/1, $0x00
-DATA turn0<>+47(SB)/1, $0x00
-DATA turn0<>+48(SB)/1, $0x02
-DATA turn0<>+49(SB)/1, $0x00
-DATA turn0<>+50(SB)/1, $0x00
-DATA turn0<>+51(SB)/1, $0x00
-DATA turn0<>+52(SB)/1, $0x02
-DATA turn0<>+53(SB)/1, $0x00
-DATA turn0<>+54(SB)/1, $0x00
-DATA turn0<>+55(SB)/1, $0x00
-DATA turn0<>+56(SB)/1, $0x02
-DATA turn0<>+57(SB)/1, $0x00
-DATA turn0<>+58(SB)/1, $0x00
-DATA turn0<>+59(SB)/1, $0x00
-DATA turn0<>+60(SB)/1, $0x02
-DATA turn0<>+61(SB)/1, $0x00
-DATA turn0<>+62(SB)/1, $0x00
-DATA turn0<>+63(SB)/1, $0x00
-GLOBL turn0<>(SB), RODATA|NOPTR, $64
+DATA lowWords<>+0(SB)/1, $0x00
+DATA lowWords<>+1(SB)/1, $0x01
+DATA lowWords<>+2(SB)/1, $0x00
+DATA lowWords<>+3(SB)/1, $0x01
+DATA lowWords<>+4(SB)/1, $0x04
+DATA lowWords<>+5(SB)/1, $0x05
+DATA lowWords<>+6(SB)/1, $0x04
+DATA lowWords<>+7(SB)/1, $0x05
+DATA lowWords<>+8(SB)/1, $0x08
+DATA lowWords<>+9(SB)/1, $0x09
+DATA lowWords<>+10(SB)/1, $0x08
+DATA lowWords<>+11(SB)/1, $0x09
+DATA lowWords<>+12(SB)/1, $0x0c
+DATA lowWords<>+13(SB)/1, $0x0d
+DATA lowWords<>+14(SB)/1, $0x0c
+DATA lowWords<>+15(SB)/1, $0x0d
+DATA lowWords<>+16(SB)/1, $0x00
+DATA lowWords<>+17(SB)/1, $0x01
+DATA lowWords<>+18(SB)/1, $0x00
+DATA lowWords<>+19(SB)/1, $0x01
+DATA lowWords<>+20(SB)/1, $0x04
+DATA lowWords<>+21(SB)/1, $0x05
+DATA lowWords<>+22(SB)/1, $0x04
+DATA lowWords<>+23(SB)/1, $0x05
+DATA lowWords<>+24(SB)/1, $0x08
+DATA lowWords<>+25(SB)/1, $0x09
+DATA lowWords<>+26(SB)/1, $0x08
+DATA lowWords<>+27(SB)/1, $0x09
+DATA lowWords<>+28(SB)/1, $0x0c
+DATA lowWords<>+29(SB)/1, $0x0d
+DATA lowWords<>+30(SB)/1, $0x0c
+DATA lowWords<>+31(SB)/1, $0x0d
+DATA lowWords<>+32(SB)/1, $0x00
+DATA lowWords<>+33(SB)/1, $0x01
+DATA lowWords<>+34(SB)/1, $0x00
+DATA lowWords<>+35(SB)/1, $0x01
+DATA lowWords<>+36(SB)/1, $0x04
+DATA lowWords<>+37(SB)/1, $0x05
+DATA lowWords<>+38(SB)/1, $0x04
+DATA lowWords<>+39(SB)/1, $0x05
+DATA lowWords<>+40(SB)/1, $0x08
+DATA lowWords<>+41(SB)/1, $0x09
+DATA lowWords<>+42(SB)/1, $0x08
+DATA lowWords<>+43(SB)/1, $0x09
+DATA lowWords<>+44(SB)/1, $0x0c
+DATA lowWords<>+45(SB)/1, $0x0d
+DATA lowWords<>+46(SB)/1, $0x0c
+DATA lowWords<>+47(SB)/1, $0x0d
+DATA lowWords<>+48(SB)/1, $0x00
+DATA lowWords<>+49(SB)/1, $0x01
+DATA lowWords<>+50(SB)/1, $0x00
+DATA lowWords<>+51(SB)/1, $0x01
+DATA lowWords<>+52(SB)/1, $0x04
+DATA lowWords<>+53(SB)/1, $0x05
+DATA lowWords<>+54(SB)/1, $0x04
+DATA lowWords<>+55(SB)/1, $0x05
+DATA lowWords<>+56(SB)/1, $0x08
+DATA lowWords<>+57(SB)/1, $0x09
+DATA lowWords<>+58(SB)/1, $0x08
+DATA lowWords<>+59(SB)/1, $0x09
+DATA lowWords<>+60(SB)/1, $0x0c
+DATA lowWords<>+61(SB)/1, $0x0d
+DATA lowWords<>+62(SB)/1, $0x0c
+DATA lowWords<>+63(SB)/1, $0x0d
+GLOBL lowWords<>(SB), RODATA|NOPTR, $64
 
-DATA turn1<>+0(SB)/1, $0x00
-DATA turn1<>+1(SB)/1, $0x00
-DATA turn1<>+2(SB)/1, $0x00
-DATA turn1<>+3(SB)/1, $0x00
-DATA turn1<>+4(SB)/1, $0x00
-DATA turn1<>+5(SB)/1, $0x00
-DATA turn1<>+6(SB)/1, $0x00
-DATA turn1<>+7(SB)/1, $0x00
-DATA turn1<>+8(SB)/1, $0x00
-DATA turn1<>+9(SB)/1, $0x00
-DATA turn1<>+10(SB)/1, $0x00
-DATA turn1<>+11(SB)/1, $0x00
-DATA turn1<>+12(SB)/1, $0x00
-DATA turn1<>+13(SB)/1, $0x00
-DATA turn1<>+14(SB)/1, $0x00
-DATA turn1<>+15(SB)/1, $0x00
-DATA turn1<>+16(SB)/1, $0x00
-DATA turn1<>+17(SB)/1, $0x00
-DATA turn1<>+18(SB)/1, $0x00
-DATA turn1<>+19(SB)/1, $0x00
-DATA turn1<>+20(SB)/1, $0x00
-DATA turn1<>+21(SB)/1, $0x00
-DATA turn1<>+22(SB)/1, $0x00
-DATA turn1<>+23(SB)/1, $0x00
-DATA turn1<>+24(SB)/1, $0x00
-DATA turn1<>+25(SB)/1, $0x00
-DATA turn1<>+26(SB)/1, $0x00
-DATA turn1<>+27(SB)/1, $0x00
-DATA turn1<>+28(SB)/1, $0x00
-DATA turn1<>+29(SB)/1, $0x00
-DATA turn1<>+30(SB)/1, $0x00
-DATA turn1<>+31(SB)/1, $0x00
-DATA turn1<>+32(SB)/1, $0x1e
-DATA turn1<>+33(SB)/1, $0x00
-DATA turn1<>+34(SB)/1, $0x00
-DATA turn1<>+35(SB)/1, $0x00
-DATA turn1<>+36(SB)/1, $0x1e
-DATA turn1<>+37(SB)/1, $0x00
-DATA turn1<>+38(SB)/1, $0x00
-DATA turn1<>+39(SB)/1, $0x00
-DATA turn1<>+40(SB)/1, $0x1e
-DATA turn1<>+41(SB)/1, $0x00
-DATA turn1<>+42(SB)/1, $0x00
-DATA turn1<>+43(SB)/1, $0x00
-DATA turn1<>+44(SB)/1, $0x1e
-DATA turn1<>+45(SB)/1, $0x00
-DATA turn1<>+46(SB)/1, $0x00
-DATA turn1<>+47(SB)/1, $0x00
-DATA turn1<>+48(SB)/1, $0x1e
-DATA turn1<>+49(SB)/1, $0x00
-DATA turn1<>+50(SB)/1, $0x00
-DATA turn1<>+51(SB)/1, $0x00
-DATA turn1<>+52(SB)/1, $0x1e
-DATA turn1<>+53(SB)/1, $0x00
-DATA turn1<>+54(SB)/1, $0x00
-DATA turn1<>+55(SB)/1, $0x00
-DATA turn1<>+56(SB)/1, $0x1e
-DATA turn1<>+57(SB)/1, $0x00
-DATA turn1<>+58(SB)/1, $0x00
-DATA turn1<>+59(SB)/1, $0x00
-DATA turn1<>+60(SB)/1, $0x1e
-DATA turn1<>+61(SB)/1, $0x00
-DATA turn1<>+62(SB)/1, $0x00
-DATA turn1<>+63(SB)/1, $0x00
-GLOBL turn1<>(SB), RODATA|NOPTR, $64
-
-// func tileQ40VNNI1x1(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr)
-// Requires: AVX, AVX2, AVX512BW, AVX512F, AVX512VL, AVX512VNNI, F16C, FMA3
-TEXT ·tileQ40VNNI1x1(SB), NOSPLIT, $0-56
-	MOVQ         out+0(FP), AX
-	MOVQ         outStride+8(FP), CX
-	MOVQ         w+16(FP), CX
-	MOVQ         rowBytes+24(FP), DX
-	MOVQ         x+32(FP), DX
-	MOVQ         xStride+40(FP), BX
-	MOVQ         n+48(FP), BX
-	VPXORD       Y0, Y0, Y0
-	VPBROADCASTQ mask0f<>+0(SB), Z3
-
-loop:
-	VPXORD        Z4, Z4, Z4
-	VPXORD        Z5, Z5, Z5
-	VMOVDQU32     16(CX), Z1
-	VPSRLW        $0x04, Z1, Z2
-	VPANDD        Z3, Z1, Z1
-	VPANDD        Z3, Z2, Z2
-	VPDPBUSD      (DX), Z1, Z4
-	VPDPBUSD      128(DX), Z2, Z5
-	VMOVDQU32     80(CX), Z1
-	VPSRLW        $0x04, Z1, Z2
-	VPANDD        Z3, Z1, Z1
-	VPANDD        Z3, Z2, Z2
-	VPDPBUSD      64(DX), Z1, Z4
-	VPDPBUSD      192(DX), Z2, Z5
-	VPADDD        Z5, Z4, Z4
-	VEXTRACTI64X4 $0x01, Z4, Y2
-	VPADDD        Y2, Y4, Y4
-	VPADDD        320(DX), Y4, Y4
-	VCVTPH2PS     (CX), Y8
-	VMULPS        256(DX), Y8, Y9
-	VCVTDQ2PS     Y4, Y4
-	VFMADD231PS   Y4, Y9, Y0
-	ADDQ          $0x00000090, CX
-	ADDQ          $0x000001c0, DX
-	DECQ          BX
-	JNZ           loop
-	VMOVUPS       Y0, Y1
-	VHADDPS       Y1, Y1, Y1
-	VHADDPS       Y1, Y1, Y1
-	VEXTRACTF128  $0x01, Y1, X2
-	VADDPS        X2, X1, X2
-	VMOVSS        X2, (AX)
-	VZEROUPPER
-	RET
-
-// func tileQ80VNNI1x1(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr)
-// Requires: AVX, AVX2, AVX512F, AVX512VL, AVX512VNNI, F16C, FMA3
-TEXT ·tileQ80VNNI1x1(SB), NOSPLIT, $0-56
-	MOVQ         out+0(FP), AX
-	MOVQ         outStride+8(FP), CX
-	MOVQ         w+16(FP), CX
-	MOVQ         rowBytes+24(FP), DX
-	MOVQ         x+32(FP), DX
-	MOVQ         xStride+40(FP), BX
-	MOVQ         n+48(FP), BX
-	VPXORD       Y0, Y0, Y0
-	VPBROADCASTQ x80<>+0(SB), Z3
-
-loop:
-	VPXORD        Z4, Z4, Z4
-	VPXORD        Z5, Z5, Z5
-	VPXORD        16(CX), Z3, Z1
-	VPDPBUSD      (DX), Z1, Z4
-	VPXORD        80(CX), Z3, Z1
-	VPDPBUSD      64(DX), Z1, Z5
-	VPXORD        144(CX), Z3, Z1
-	VPDPBUSD      128(DX), Z1, Z4
-	VPXORD        208(CX), Z3, Z1
-	VPDPBUSD      192(DX), Z1, Z5
-	VPADDD        Z5, Z4, Z4
-	VEXTRACTI64X4 $0x01, Z4, Y2
-	VPADDD        Y2, Y4, Y4
-	VPADDD        416(DX), Y4, Y4
-	VCVTPH2PS     (CX), Y8
-	VMULPS        256(DX), Y8, Y9
-	VCVTDQ2PS     Y4, Y4
-	VFMADD231PS   Y4, Y9, Y0
-	ADDQ          $0x00000110, CX
-	ADDQ          $0x000001c0, DX
-	DECQ          BX
-	JNZ           loop
-	VMOVUPS       Y0, Y1
-	VHADDPS       Y1, Y1, Y1
-	VHADDPS       Y1, Y1, Y1
-	VEXTRACTF128  $0x01, Y1, X2
-	VADDPS        X2, X1, X2
-	VMOVSS        X2, (AX)
-	VZEROUPPER
-	RET
-
-// func tileQ4KVNNI1x1(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr)
-// Requires: AVX, AVX2, AVX512BW, AVX512F, AVX512VL, AVX512VNNI, F16C, FMA3
-TEXT ·tileQ4KVNNI1x1(SB), NOSPLIT, $0-56
-	MOVQ         out+0(FP), AX
-	MOVQ         outStride+8(FP), CX
-	MOVQ         w+16(FP), CX
-	MOVQ         rowBytes+24(FP), DX
-	MOVQ         x+32(FP), DX
-	MOVQ         xStride+40(FP), BX
-	MOVQ         n+48(FP), BX
-	VPXORD       Y0, Y0, Y0
-	VPBROADCASTQ mask0f<>+0(SB), Z3
-
-loop:
-	VPXORD          Z4, Z4, Z4
-	VPXORD          Z5, Z5, Z5
-	VMOVDQU32       16(CX), Z1
-	VPSRLW          $0x04, Z1, Z2
-	VPANDD          Z3, Z1, Z1
-	VPANDD          Z3, Z2, Z2
-	VPDPBUSD        (DX), Z1, Z4
-	VPDPBUSD        128(DX), Z2, Z5
-	VMOVDQU32       80(CX), Z1
-	VPSRLW          $0x04, Z1, Z2
-	VPANDD          Z3, Z1, Z1
-	VPANDD          Z3, Z2, Z2
-	VPDPBUSD        64(DX), Z1, Z4
-	VPDPBUSD        192(DX), Z2, Z5
-	VPADDD          Z5, Z4, Z4
-	VEXTRACTI64X4   $0x01, Z4, Y2
-	VPADDD          Y2, Y4, Y4
-	VBROADCASTI32X4 (CX), Y8
-	VPSHUFB         shufScale<>+0(SB), Y8, Y8
-	VPSRLVD         shiftScale<>+0(SB), Y8, Y8
-	VPANDD          mask63<>+0(SB), Y8, Y8
-	VCVTDQ2PS       Y8, Y8
-	VPBROADCASTW    (CX), X9
-	VCVTPH2PS       X9, Y9
-	VMULPS          Y9, Y8, Y8
-	VBROADCASTI32X4 (CX), Y10
-	VPSHUFB         shufMin<>+0(SB), Y10, Y10
-	VPSRLVD         shiftScale<>+0(SB), Y10, Y10
-	VPANDD          mask63<>+0(SB), Y10, Y10
-	VCVTDQ2PS       Y10, Y10
-	VPBROADCASTW    2(CX), X9
-	VCVTPH2PS       X9, Y9
-	VMULPS          Y9, Y10, Y10
-	VMULPS          256(DX), Y8, Y9
-	VCVTDQ2PS       Y4, Y4
-	VFMADD231PS     Y4, Y9, Y0
-	VFNMADD231PS    288(DX), Y10, Y0
-	ADDQ            $0x00000090, CX
-	ADDQ            $0x000001c0, DX
-	DECQ            BX
-	JNZ             loop
-	VMOVUPS         Y0, Y1
-	VHADDPS         Y1, Y1, Y1
-	VHADDPS         Y1, Y1, Y1
-	VEXTRACTF128    $0x01, Y1, X2
-	VADDPS          X2, X1, X2
-	VMOVSS          X2, (AX)
-	VZEROUPPER
-	RET
-
-// func tileQ6KVNNI1x1(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr)
-// Requires: AVX, AVX2, AVX512BW, AVX512F, AVX512VL, AVX512VNNI, F16C, FMA3
-TEXT ·tileQ6KVNNI1x1(SB), NOSPLIT, $0-56
-	MOVQ         out+0(FP), AX
-	MOVQ         outStride+8(FP), CX
-	MOVQ         w+16(FP), CX
-	MOVQ         rowBytes+24(FP), DX
-	MOVQ         x+32(FP), DX
-	MOVQ         xStride+40(FP), BX
-	MOVQ         n+48(FP), BX
-	VPXORD       Y0, Y0, Y0
-	VPBROADCASTQ mask0f<>+0(SB), Z3
-	VPBROADCASTQ mask30<>+0(SB), Z11
-	VMOVDQU32    turn0<>+0(SB), Z12
-	VMOVDQU32    turn1<>+0(SB), Z13
-
-loop:
-	VPXORD          Z4, Z4, Z4
-	VBROADCASTI64X4 144(CX), Z6
-	VMOVDQU32       16(CX), Z1
-	VPANDD          Z3, Z1, Z1
-	VPROLVD         Z12, Z6, Z7
-	VPANDD          Z11, Z7, Z7
-	VPORD           Z7, Z1, Z1
-	VPDPBUSD        (DX), Z1, Z4
-	VMOVDQU32       80(CX), Z1
-	VPANDD          Z3, Z1, Z1
-	VPROLVD         Z13, Z6, Z7
-	VPANDD          Z11, Z7, Z7
-	VPORD           Z7, Z1, Z1
-	VPDPBUSD        64(DX), Z1, Z4
-	VEXTRACTI64X4   $0x01, Z4, Y2
-	VPADDD          Y2, Y4, Y4
-	VPADDD          352(DX), Y4, Y4
-	VPBROADCASTW    208(CX), X9
-	VCVTPH2PS       X9, Y9
-	VPMOVSXBD       (CX), Y8
-	VCVTDQ2PS       Y8, Y8
-	VMULPS          Y9, Y8, Y8
-	VMULPS          256(DX), Y8, Y9
-	VCVTDQ2PS       Y4, Y4
-	VFMADD231PS     Y4, Y9, Y0
-	VPXORD          Z5, Z5, Z5
-	VBROADCASTI64X4 176(CX), Z6
-	VMOVDQU32       16(CX), Z1
-	VPSRLW          $0x04, Z1, Z1
-	VPANDD          Z3, Z1, Z1
-	VPROLVD         Z12, Z6, Z7
-	VPANDD          Z11, Z7, Z7
-	VPORD           Z7, Z1, Z1
-	VPDPBUSD        128(DX), Z1, Z5
-	VMOVDQU32       80(CX), Z1
-	VPSRLW          $0x04, Z1, Z1
-	VPANDD          Z3, Z1, Z1
-	VPROLVD         Z13, Z6, Z7
-	VPANDD          Z11, Z7, Z7
-	VPORD           Z7, Z1, Z1
-	VPDPBUSD        192(DX), Z1, Z5
-	VEXTRACTI64X4   $0x01, Z5, Y2
-	VPADDD          Y2, Y5, Y5
-	VPADDD          384(DX), Y5, Y5
-	VPBROADCASTW    208(CX), X9
-	VCVTPH2PS       X9, Y9
-	VPMOVSXBD       8(CX), Y8
-	VCVTDQ2PS       Y8, Y8
-	VMULPS          Y9, Y8, Y8
-	VMULPS          256(DX), Y8, Y9
-	VCVTDQ2PS       Y5, Y5
-	VFMADD231PS     Y5, Y9, Y0
-	ADDQ            $0x000000d2, CX
-	ADDQ            $0x000001c0, DX
-	DECQ            BX
-	JNZ             loop
-	VMOVUPS         Y0, Y1
-	VHADDPS         Y1, Y1, Y1
-	VHADDPS         Y1, Y1, Y1
-	VEXTRACTF128    $0x01, Y1, X2
-	VADDPS          X2, X1, X2
-	VMOVSS          X2, (AX)
-	VZEROUPPER
-	RET
-
-// func tileQ40AVX21x1(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr)
-// Requires: AVX, AVX2, F16C, FMA3
-TEXT ·tileQ40AVX21x1(SB), NOSPLIT, $0-56
-	MOVQ    out+0(FP), AX
-	MOVQ    outStride+8(FP), CX
-	MOVQ    w+16(FP), CX
-	MOVQ    rowBytes+24(FP), DX
-	MOVQ    x+32(FP), DX
-	MOVQ    xStride+40(FP), BX
-	MOVQ    n+48(FP), BX
-	VPXOR   Y0, Y0, Y0
-	VMOVDQU mask0f<>+0(SB), Y1
-	VMOVDQU ones16<>+0(SB), Y2
-
-loop:
-	VMOVDQU      16(CX), Y4
-	VPSRLW       $0x04, Y4, Y5
-	VPAND        Y1, Y4, Y4
-	VPAND        Y1, Y5, Y5
-	VPMADDUBSW   (DX), Y4, Y3
-	VPMADDUBSW   128(DX), Y5, Y6
-	VPADDW       Y6, Y3, Y3
-	VMOVDQU      48(CX), Y4
-	VPSRLW       $0x04, Y4, Y5
-	VPAND        Y1, Y4, Y4
-	VPAND        Y1, Y5, Y5
-	VPMADDUBSW   32(DX), Y4, Y6
-	VPADDW       Y6, Y3, Y3
-	VPMADDUBSW   160(DX), Y5, Y6
-	VPADDW       Y6, Y3, Y3
-	VMOVDQU      80(CX), Y4
-	VPSRLW       $0x04, Y4, Y5
-	VPAND        Y1, Y4, Y4
-	VPAND        Y1, Y5, Y5
-	VPMADDUBSW   64(DX), Y4, Y6
-	VPADDW       Y6, Y3, Y3
-	VPMADDUBSW   192(DX), Y5, Y6
-	VPADDW       Y6, Y3, Y3
-	VMOVDQU      112(CX), Y4
-	VPSRLW       $0x04, Y4, Y5
-	VPAND        Y1, Y4, Y4
-	VPAND        Y1, Y5, Y5
-	VPMADDUBSW   96(DX), Y4, Y6
-	VPADDW       Y6, Y3, Y3
-	VPMADDUBSW   224(DX), Y5, Y6
-	VPADDW       Y6, Y3, Y3
-	VPMADDWD     Y2, Y3, Y3
-	VPADDD       320(DX), Y3, Y3
-	VCVTPH2PS    (CX), Y4
-	VMULPS       256(DX), Y4, Y5
-	VCVTDQ2PS    Y3, Y3
-	VFMADD231PS  Y3, Y5, Y0
-	ADDQ         $0x00000090, CX
-	ADDQ         $0x000001c0, DX
-	DECQ         BX
-	JNZ          loop
-	VMOVUPS      Y0, Y1
-	VHADDPS      Y1, Y1, Y1
-	VHADDPS      Y1, Y1, Y1
-	VEXTRACTF128 $0x01, Y1, X2
-	VADDPS       X2, X1, X2
-	VMOVSS       X2, (AX)
-	VZEROUPPER
-	RET
-
-// func tileQ4KAVX21x1(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr)
-// Requires: AVX, AVX2, F16C, FMA3
-TEXT ·tileQ4KAVX21x1(SB), NOSPLIT, $0-56
-	MOVQ    out+0(FP), AX
-	MOVQ    outStride+8(FP), CX
-	MOVQ    w+16(FP), CX
-	MOVQ    rowBytes+24(FP), DX
-	MOVQ    x+32(FP), DX
-	MOVQ    xStride+40(FP), BX
-	MOVQ    n+48(FP), BX
-	VPXOR   Y0, Y0, Y0
-	VMOVDQU mask0f<>+0(SB), Y1
-	VMOVDQU ones16<>+0(SB), Y2
-
-loop:
-	VMOVDQU        16(CX), Y4
-	VPSRLW         $0x04, Y4, Y5
-	VPAND          Y1, Y4, Y4
-	VPAND          Y1, Y5, Y5
-	VPMADDUBSW     (DX), Y4, Y3
-	VPMADDUBSW     128(DX), Y5, Y6
-	VPADDW         Y6, Y3, Y3
-	VMOVDQU        48(CX), Y4
-	VPSRLW         $0x04, Y4, Y5
-	VPAND          Y1, Y4, Y4
-	VPAND          Y1, Y5, Y5
-	VPMADDUBSW     32(DX), Y4, Y6
-	VPADDW         Y6, Y3, Y3
-	VPMADDUBSW     160(DX), Y5, Y6
-	VPADDW         Y6, Y3, Y3
-	VMOVDQU        80(CX), Y4
-	VPSRLW         $0x04, Y4, Y5
-	VPAND          Y1, Y4, Y4
-	VPAND          Y1, Y5, Y5
-	VPMADDUBSW     64(DX), Y4, Y6
-	VPADDW         Y6, Y3, Y3
-	VPMADDUBSW     192(DX), Y5, Y6
-	VPADDW         Y6, Y3, Y3
-	VMOVDQU        112(CX), Y4
-	VPSRLW         $0x04, Y4, Y5
-	VPAND          Y1, Y4, Y4
-	VPAND          Y1, Y5, Y5
-	VPMADDUBSW     96(DX), Y4, Y6
-	VPADDW         Y6, Y3, Y3
-	VPMADDUBSW     224(DX), Y5, Y6
-	VPADDW         Y6, Y3, Y3
-	VPMADDWD       Y2, Y3, Y3
-	VBROADCASTI128 (CX), Y4
-	VPSHUFB        shufScale<>+0(SB), Y4, Y4
-	VPSRLVD        shiftScale<>+0(SB), Y4, Y4
-	VPAND          mask63<>+0(SB), Y4, Y4
-	VCVTDQ2PS      Y4, Y4
-	VPBROADCASTW   (CX), X5
-	VCVTPH2PS      X5, Y5
-	VMULPS         Y5, Y4, Y4
-	VBROADCASTI128 (CX), Y6
-	VPSHUFB        shufMin<>+0(SB), Y6, Y6
-	VPSRLVD        shiftScale<>+0(SB), Y6, Y6
-	VPAND          mask63<>+0(SB), Y6, Y6
-	VCVTDQ2PS      Y6, Y6
-	VPBROADCASTW   2(CX), X5
-	VCVTPH2PS      X5, Y5
-	VMULPS         Y5, Y6, Y6
-	VMULPS         256(DX), Y4, Y5
-	VCVTDQ2PS      Y3, Y3
-	VFMADD231PS    Y3, Y5, Y0
-	VFNMADD231PS   288(DX), Y6, Y0
-	ADDQ           $0x00000090, CX
-	ADDQ           $0x000001c0, DX
-	DECQ           BX
-	JNZ            loop
-	VMOVUPS        Y0, Y1
-	VHADDPS        Y1, Y1, Y1
-	VHADDPS        Y1, Y1, Y1
-	VEXTRACTF128   $0x01, Y1, X2
-	VADDPS         X2, X1, X2
-	VMOVSS         X2, (AX)
-	VZEROUPPER
-	RET
-
-// func tileQ80AVX21x1(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr)
-// Requires: AVX, AVX2, F16C, FMA3
-TEXT ·tileQ80AVX21x1(SB), NOSPLIT, $0-56
-	MOVQ    out+0(FP), AX
-	MOVQ    outStride+8(FP), CX
-	MOVQ    w+16(FP), CX
-	MOVQ    rowBytes+24(FP), DX
-	MOVQ    x+32(FP), DX
-	MOVQ    xStride+40(FP), BX
-	MOVQ    n+48(FP), BX
-	VPXOR   Y0, Y0, Y0
-	VMOVDQU ones16<>+0(SB), Y2
-
-loop:
-	VMOVDQU      16(CX), Y3
-	VPABSB       Y3, Y4
-	VMOVDQU      (DX), Y5
-	VPSIGNB      Y3, Y5, Y5
-	VPMADDUBSW   Y5, Y4, Y5
-	VPMADDWD     Y2, Y5, Y1
-	VMOVDQU      48(CX), Y3
-	VPABSB       Y3, Y4
-	VMOVDQU      32(DX), Y5
-	VPSIGNB      Y3, Y5, Y5
-	VPMADDUBSW   Y5, Y4, Y5
-	VPMADDWD     Y2, Y5, Y5
-	VPADDD       Y5, Y1, Y1
-	VMOVDQU      80(CX), Y3
-	VPABSB       Y3, Y4
-	VMOVDQU      64(DX), Y5
-	VPSIGNB      Y3, Y5, Y5
-	VPMADDUBSW   Y5, Y4, Y5
-	VPMADDWD     Y2, Y5, Y5
-	VPADDD       Y5, Y1, Y1
-	VMOVDQU      112(CX), Y3
-	VPABSB       Y3, Y4
-	VMOVDQU      96(DX), Y5
-	VPSIGNB      Y3, Y5, Y5
-	VPMADDUBSW   Y5, Y4, Y5
-	VPMADDWD     Y2, Y5, Y5
-	VPADDD       Y5, Y1, Y1
-	VMOVDQU      144(CX), Y3
-	VPABSB       Y3, Y4
-	VMOVDQU      128(DX), Y5
-	VPSIGNB      Y3, Y5, Y5
-	VPMADDUBSW   Y5, Y4, Y5
-	VPMADDWD     Y2, Y5, Y5
-	VPADDD       Y5, Y1, Y1
-	VMOVDQU      176(CX), Y3
-	VPABSB       Y3, Y4
-	VMOVDQU      160(DX), Y5
-	VPSIGNB      Y3, Y5, Y5
-	VPMADDUBSW   Y5, Y4, Y5
-	VPMADDWD     Y2, Y5, Y5
-	VPADDD       Y5, Y1, Y1
-	VMOVDQU      208(CX), Y3
-	VPABSB       Y3, Y4
-	VMOVDQU      192(DX), Y5
-	VPSIGNB      Y3, Y5, Y5
-	VPMADDUBSW   Y5, Y4, Y5
-	VPMADDWD     Y2, Y5, Y5
-	VPADDD       Y5, Y1, Y1
-	VMOVDQU      240(CX), Y3
-	VPABSB       Y3, Y4
-	VMOVDQU      224(DX), Y5
-	VPSIGNB      Y3, Y5, Y5
-	VPMADDUBSW   Y5, Y4, Y5
-	VPMADDWD     Y2, Y5, Y5
-	VPADDD       Y5, Y1, Y1
-	VCVTPH2PS    (CX), Y3
-	VMULPS       256(DX), Y3, Y4
-	VCVTDQ2PS    Y1, Y1
-	VFMADD231PS  Y1, Y4, Y0
-	ADDQ         $0x00000110, CX
-	ADDQ         $0x000001c0, DX
-	DECQ         BX
-	JNZ          loop
-	VMOVUPS      Y0, Y1
-	VHADDPS      Y1, Y1, Y1
-	VHADDPS      Y1, Y1, Y1
-	VEXTRACTF128 $0x01, Y1, X2
-	VADDPS       X2, X1, X2
-	VMOVSS       X2, (AX)
-	VZEROUPPER
-	RET
-
-// func tileQ6KAVX21x1(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr)
-// Requires: AVX, AVX2, F16C, FMA3
-TEXT ·tileQ6KAVX21x1(SB), NOSPLIT, $0-56
-	MOVQ    out+0(FP), AX
-	MOVQ    outStride+8(FP), CX
-	MOVQ    w+16(FP), CX
-	MOVQ    rowBytes+24(FP), DX
-	MOVQ    x+32(FP), DX
-	MOVQ    xStride+40(FP), BX
-	MOVQ    n+48(FP), BX
-	VPXOR   Y0, Y0, Y0
-	VMOVDQU mask0f<>+0(SB), Y1
-	VMOVDQU mask30<>+0(SB), Y2
-	VMOVDQU ones16<>+0(SB), Y3
-
-loop:
-	VMOVDQU      16(CX), Y5
-	VPAND        Y1, Y5, Y5
-	VMOVDQU      144(CX), Y6
-	VPSLLW       $0x04, Y6, Y6
-	VPAND        Y2, Y6, Y6
-	VPOR         Y6, Y5, Y5
-	VPMADDUBSW   (DX), Y5, Y6
-	VPMADDWD     Y3, Y6, Y4
-	VMOVDQU      48(CX), Y5
-	VPAND        Y1, Y5, Y5
-	VMOVDQU      144(CX), Y6
-	VPSLLW       $0x02, Y6, Y6
-	VPAND        Y2, Y6, Y6
-	VPOR         Y6, Y5, Y5
-	VPMADDUBSW   32(DX), Y5, Y6
-	VPMADDWD     Y3, Y6, Y6
-	VPADDD       Y6, Y4, Y4
-	VMOVDQU      80(CX), Y5
-	VPAND        Y1, Y5, Y5
-	VMOVDQU      144(CX), Y6
-	VPAND        Y2, Y6, Y6
-	VPOR         Y6, Y5, Y5
-	VPMADDUBSW   64(DX), Y5, Y6
-	VPMADDWD     Y3, Y6, Y6
-	VPADDD       Y6, Y4, Y4
-	VMOVDQU      112(CX), Y5
-	VPAND        Y1, Y5, Y5
-	VMOVDQU      144(CX), Y6
-	VPSRLW       $0x02, Y6, Y6
-	VPAND        Y2, Y6, Y6
-	VPOR         Y6, Y5, Y5
-	VPMADDUBSW   96(DX), Y5, Y6
-	VPMADDWD     Y3, Y6, Y6
-	VPADDD       Y6, Y4, Y4
-	VPADDD       352(DX), Y4, Y4
-	VPBROADCASTW 208(CX), X6
-	VCVTPH2PS    X6, Y6
-	VPMOVSXBD    (CX), Y5
-	VCVTDQ2PS    Y5, Y5
-	VMULPS       Y6, Y5, Y5
-	VMULPS       256(DX), Y5, Y6
-	VCVTDQ2PS    Y4, Y4
-	VFMADD231PS  Y4, Y6, Y0
-	VMOVDQU      16(CX), Y5
-	VPSRLW       $0x04, Y5, Y5
-	VPAND        Y1, Y5, Y5
-	VMOVDQU      176(CX), Y6
-	VPSLLW       $0x04, Y6, Y6
-	VPAND        Y2, Y6, Y6
-	VPOR         Y6, Y5, Y5
-	VPMADDUBSW   128(DX), Y5, Y6
-	VPMADDWD     Y3, Y6, Y4
-	VMOVDQU      48(CX), Y5
-	VPSRLW       $0x04, Y5, Y5
-	VPAND        Y1, Y5, Y5
-	VMOVDQU      176(CX), Y6
-	VPSLLW       $0x02, Y6, Y6
-	VPAND        Y2, Y6, Y6
-	VPOR         Y6, Y5, Y5
-	VPMADDUBSW   160(DX), Y5, Y6
-	VPMADDWD     Y3, Y6, Y6
-	VPADDD       Y6, Y4, Y4
-	VMOVDQU      80(CX), Y5
-	VPSRLW       $0x04, Y5, Y5
-	VPAND        Y1, Y5, Y5
-	VMOVDQU      176(CX), Y6
-	VPAND        Y2, Y6, Y6
-	VPOR         Y6, Y5, Y5
-	VPMADDUBSW   192(DX), Y5, Y6
-	VPMADDWD     Y3, Y6, Y6
-	VPADDD       Y6, Y4, Y4
-	VMOVDQU      112(CX), Y5
-	VPSRLW       $0x04, Y5, Y5
-	VPAND        Y1, Y5, Y5
-	VMOVDQU      176(CX), Y6
-	VPSRLW       $0x02, Y6, Y6
-	VPAND        Y2, Y6, Y6
-	VPOR         Y6, Y5, Y5
-	VPMADDUBSW   224(DX), Y5, Y6
-	VPMADDWD     Y3, Y6, Y6
-	VPADDD       Y6, Y4, Y4
-	VPADDD       384(DX), Y4, Y4
-	VPBROADCASTW 208(CX), X6
-	VCVTPH2PS    X6, Y6
-	VPMOVSXBD    8(CX), Y5
-	VCVTDQ2PS    Y5, Y5
-	VMULPS       Y6, Y5, Y5
-	VMULPS       256(DX), Y5, Y6
-	VCVTDQ2PS    Y4, Y4
-	VFMADD231PS  Y4, Y6, Y0
-	ADDQ         $0x000000d2, CX
-	ADDQ         $0x000001c0, DX
-	DECQ         BX
-	JNZ          loop
-	VMOVUPS      Y0, Y1
-	VHADDPS      Y1, Y1, Y1
-	VHADDPS      Y1, Y1, Y1
-	VEXTRACTF128 $0x01, Y1, X2
-	VADDPS       X2, X1, X2
-	VMOVSS       X2, (AX)
-	VZEROUPPER
-	RET
+DATA highWords<>+0(SB)/1, $0x02
+DATA highWords<>+1(SB)/1, $0x03
+DATA highWords<>+2(SB)/1, $0x02
+DATA highWords<>+3(SB)/1, $0x03
+DATA highWords<>+4(SB)/1, $0x06
+DATA highWords<>+5(SB)/1, $0x07
+DATA highWords<>+6(SB)/1, $0x06
+DATA highWords<>+7(SB)/1, $0x07
+DATA highWords<>+8(SB)/1, $0x0a
+DATA highWords<>+9(SB)/1, $0x0b
+DATA highWords<>+10(SB)/1, $0x0a
+DATA highWords<>+11(SB)/1, $0x0b
+DATA highWords<>+12(SB)/1, $0x0e
+DATA highWords<>+13(SB)/1, $0x0f
+DATA highWords<>+14(SB)/1, $0x0e
+DATA highWords<>+15(SB)/1, $0x0f
+DATA highWords<>+16(SB)/1, $0x02
+DATA highWords<>+17(SB)/1, $0x03
+DATA highWords<>+18(SB)/1, $0x02
+DATA highWords<>+19(SB)/1, $0x03
+DATA highWords<>+20(SB)/1, $0x06
+DATA highWords<>+21(SB)/1, $0x07
+DATA highWords<>+22(SB)/1, $0x06
+DATA highWords<>+23(SB)/1, $0x07
+DATA highWords<>+24(SB)/1, $0x0a
+DATA highWords<>+25(SB)/1, $0x0b
+DATA highWords<>+26(SB)/1, $0x0a
+DATA highWords<>+27(SB)/1, $0x0b
+DATA highWords<>+28(SB)/1, $0x0e
+DATA highWords<>+29(SB)/1, $0x0f
+DATA highWords<>+30(SB)/1, $0x0e
+DATA highWords<>+31(SB)/1, $0x0f
+DATA highWords<>+32(SB)/1, $0x02
+DATA highWords<>+33(SB)/1, $0x03
+DATA highWords<>+34(SB)/1, $0x02
+DATA highWords<>+35(SB)/1, $0x03
+DATA highWords<>+36(SB)/1, $0x06
+DATA highWords<>+37(SB)/1, $0x07
+DATA highWords<>+38(SB)/1, $0x06
+DATA highWords<>+39(SB)/1, $0x07
+DATA highWords<>+40(SB)/1, $0x0a
+DATA highWords<>+41(SB)/1, $0x0b
+DATA highWords<>+42(SB)/1, $0x0a
+DATA highWords<>+43(SB)/1, $0x0b
+DATA highWords<>+44(SB)/1, $0x0e
+DATA highWords<>+45(SB)/1, $0x0f
+DATA highWords<>+46(SB)/1, $0x0e
+DATA highWords<>+47(SB)/1, $0x0f
+DATA highWords<>+48(SB)/1, $0x02
+DATA highWords<>+49(SB)/1, $0x03
+DATA highWords<>+50(SB)/1, $0x02
+DATA highWords<>+51(SB)/1, $0x03
+DATA highWords<>+52(SB)/1, $0x06
+DATA highWords<>+53(SB)/1, $0x07
+DATA highWords<>+54(SB)/1, $0x06
+DATA highWords<>+55(SB)/1, $0x07
+DATA highWords<>+56(SB)/1, $0x0a
+DATA highWords<>+57(SB)/1, $0x0b
+DATA highWords<>+58(SB)/1, $0x0a
+DATA highWords<>+59(SB)/1, $0x0b
+DATA highWords<>+60(SB)/1, $0x0e
+DATA highWords<>+61(SB)/1, $0x0f
+DATA highWords<>+62(SB)/1, $0x0e
+DATA highWords<>+63(SB)/1, $0x0f
+GLOBL highWords<>(SB), RODATA|NOPTR, $64
 
 // func tileQ40AVX22x2(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr)
 // Requires: AVX, AVX2, F16C, FMA3
 TEXT ·tileQ40AVX22x2(SB), NOSPLIT, $0-56
-	MOVQ    out+0(FP), AX
-	MOVQ    outStride+8(FP), CX
-	MOVQ    w+16(FP), DX
-	MOVQ    rowBytes+24(FP), BX
-	MOVQ    x+32(FP), SI
-	MOVQ    xStride+40(FP), DI
-	MOVQ    n+48(FP), R8
-	VPXOR   Y0, Y0, Y0
-	VPXOR   Y1, Y1, Y1
-	VPXOR   Y2, Y2, Y2
-	VPXOR   Y3, Y3, Y3
-	VMOVDQU mask0f<>+0(SB), Y4
-	VMOVDQU ones16<>+0(SB), Y5
+	MOVQ  out+0(FP), AX
+	MOVQ  outStride+8(FP), CX
+	MOVQ  w+16(FP), DX
+	MOVQ  rowBytes+24(FP), BX
+	MOVQ  x+32(FP), SI
+	MOVQ  xStride+40(FP), DI
+	MOVQ  n+48(FP), R8
+	VPXOR Y0, Y0, Y0
+	VPXOR Y1, Y1, Y1
+	VPXOR Y2, Y2, Y2
+	VPXOR Y3, Y3, Y3
 
-loop:
-	VMOVDQU      16(DX), Y10
-	VPSRLW       $0x04, Y10, Y11
-	VPAND        Y4, Y10, Y10
-	VPAND        Y4, Y11, Y11
-	VPMADDUBSW   (SI), Y10, Y6
-	VPMADDUBSW   128(SI), Y11, Y12
-	VPADDW       Y12, Y6, Y6
-	VPMADDUBSW   (SI)(DI*1), Y10, Y7
-	VPMADDUBSW   128(SI)(DI*1), Y11, Y12
-	VPADDW       Y12, Y7, Y7
-	VMOVDQU      16(DX)(BX*1), Y10
-	VPSRLW       $0x04, Y10, Y11
-	VPAND        Y4, Y10, Y10
-	VPAND        Y4, Y11, Y11
-	VPMADDUBSW   (SI), Y10, Y8
-	VPMADDUBSW   128(SI), Y11, Y12
-	VPADDW       Y12, Y8, Y8
-	VPMADDUBSW   (SI)(DI*1), Y10, Y9
-	VPMADDUBSW   128(SI)(DI*1), Y11, Y12
-	VPADDW       Y12, Y9, Y9
-	VMOVDQU      48(DX), Y10
-	VPSRLW       $0x04, Y10, Y11
-	VPAND        Y4, Y10, Y10
-	VPAND        Y4, Y11, Y11
-	VPMADDUBSW   32(SI), Y10, Y12
-	VPADDW       Y12, Y6, Y6
-	VPMADDUBSW   160(SI), Y11, Y12
-	VPADDW       Y12, Y6, Y6
-	VPMADDUBSW   32(SI)(DI*1), Y10, Y12
-	VPADDW       Y12, Y7, Y7
-	VPMADDUBSW   160(SI)(DI*1), Y11, Y12
-	VPADDW       Y12, Y7, Y7
-	VMOVDQU      48(DX)(BX*1), Y10
-	VPSRLW       $0x04, Y10, Y11
-	VPAND        Y4, Y10, Y10
-	VPAND        Y4, Y11, Y11
-	VPMADDUBSW   32(SI), Y10, Y12
-	VPADDW       Y12, Y8, Y8
-	VPMADDUBSW   160(SI), Y11, Y12
-	VPADDW       Y12, Y8, Y8
-	VPMADDUBSW   32(SI)(DI*1), Y10, Y12
-	VPADDW       Y12, Y9, Y9
-	VPMADDUBSW   160(SI)(DI*1), Y11, Y12
-	VPADDW       Y12, Y9, Y9
-	VMOVDQU      80(DX), Y10
-	VPSRLW       $0x04, Y10, Y11
-	VPAND        Y4, Y10, Y10
-	VPAND        Y4, Y11, Y11
-	VPMADDUBSW   64(SI), Y10, Y12
-	VPADDW       Y12, Y6, Y6
-	VPMADDUBSW   192(SI), Y11, Y12
-	VPADDW       Y12, Y6, Y6
-	VPMADDUBSW   64(SI)(DI*1), Y10, Y12
-	VPADDW       Y12, Y7, Y7
-	VPMADDUBSW   192(SI)(DI*1), Y11, Y12
-	VPADDW       Y12, Y7, Y7
-	VMOVDQU      80(DX)(BX*1), Y10
-	VPSRLW       $0x04, Y10, Y11
-	VPAND        Y4, Y10, Y10
-	VPAND        Y4, Y11, Y11
-	VPMADDUBSW   64(SI), Y10, Y12
-	VPADDW       Y12, Y8, Y8
-	VPMADDUBSW   192(SI), Y11, Y12
-	VPADDW       Y12, Y8, Y8
-	VPMADDUBSW   64(SI)(DI*1), Y10, Y12
-	VPADDW       Y12, Y9, Y9
-	VPMADDUBSW   192(SI)(DI*1), Y11, Y12
-	VPADDW       Y12, Y9, Y9
-	VMOVDQU      112(DX), Y10
-	VPSRLW       $0x04, Y10, Y11
-	VPAND        Y4, Y10, Y10
-	VPAND        Y4, Y11, Y11
-	VPMADDUBSW   96(SI), Y10, Y12
-	VPADDW       Y12, Y6, Y6
-	VPMADDUBSW   224(SI), Y11, Y12
-	VPADDW       Y12, Y6, Y6
-	VPMADDUBSW   96(SI)(DI*1), Y10, Y12
-	VPADDW       Y12, Y7, Y7
-	VPMADDUBSW   224(SI)(DI*1), Y11, Y12
-	VPADDW       Y12, Y7, Y7
-	VMOVDQU      112(DX)(BX*1), Y10
-	VPSRLW       $0x04, Y10, Y11
-	VPAND        Y4, Y10, Y10
-	VPAND        Y4, Y11, Y11
-	VPMADDUBSW   96(SI), Y10, Y12
-	VPADDW       Y12, Y8, Y8
-	VPMADDUBSW   224(SI), Y11, Y12
-	VPADDW       Y12, Y8, Y8
-	VPMADDUBSW   96(SI)(DI*1), Y10, Y12
-	VPADDW       Y12, Y9, Y9
-	VPMADDUBSW   224(SI)(DI*1), Y11, Y12
-	VPADDW       Y12, Y9, Y9
-	VPMADDWD     Y5, Y6, Y6
+super:
+	VMOVDQU      mask0f<>+0(SB), Y8
+	VMOVDQU      16(DX), Y9
+	VPSRLW       $0x04, Y9, Y10
+	VPAND        Y8, Y9, Y9
+	VPAND        Y8, Y10, Y10
+	VPMADDUBSW   (SI), Y9, Y4
+	VPMADDUBSW   128(SI), Y10, Y11
+	VPADDW       Y11, Y4, Y4
+	VPMADDUBSW   (SI)(DI*1), Y9, Y5
+	VPMADDUBSW   128(SI)(DI*1), Y10, Y11
+	VPADDW       Y11, Y5, Y5
+	VMOVDQU      16(DX)(BX*1), Y9
+	VPSRLW       $0x04, Y9, Y10
+	VPAND        Y8, Y9, Y9
+	VPAND        Y8, Y10, Y10
+	VPMADDUBSW   (SI), Y9, Y6
+	VPMADDUBSW   128(SI), Y10, Y11
+	VPADDW       Y11, Y6, Y6
+	VPMADDUBSW   (SI)(DI*1), Y9, Y7
+	VPMADDUBSW   128(SI)(DI*1), Y10, Y11
+	VPADDW       Y11, Y7, Y7
+	VMOVDQU      48(DX), Y9
+	VPSRLW       $0x04, Y9, Y10
+	VPAND        Y8, Y9, Y9
+	VPAND        Y8, Y10, Y10
+	VPMADDUBSW   32(SI), Y9, Y11
+	VPADDW       Y11, Y4, Y4
+	VPMADDUBSW   160(SI), Y10, Y11
+	VPADDW       Y11, Y4, Y4
+	VPMADDUBSW   32(SI)(DI*1), Y9, Y11
+	VPADDW       Y11, Y5, Y5
+	VPMADDUBSW   160(SI)(DI*1), Y10, Y11
+	VPADDW       Y11, Y5, Y5
+	VMOVDQU      48(DX)(BX*1), Y9
+	VPSRLW       $0x04, Y9, Y10
+	VPAND        Y8, Y9, Y9
+	VPAND        Y8, Y10, Y10
+	VPMADDUBSW   32(SI), Y9, Y11
+	VPADDW       Y11, Y6, Y6
+	VPMADDUBSW   160(SI), Y10, Y11
+	VPADDW       Y11, Y6, Y6
+	VPMADDUBSW   32(SI)(DI*1), Y9, Y11
+	VPADDW       Y11, Y7, Y7
+	VPMADDUBSW   160(SI)(DI*1), Y10, Y11
+	VPADDW       Y11, Y7, Y7
+	VMOVDQU      80(DX), Y9
+	VPSRLW       $0x04, Y9, Y10
+	VPAND        Y8, Y9, Y9
+	VPAND        Y8, Y10, Y10
+	VPMADDUBSW   64(SI), Y9, Y11
+	VPADDW       Y11, Y4, Y4
+	VPMADDUBSW   192(SI), Y10, Y11
+	VPADDW       Y11, Y4, Y4
+	VPMADDUBSW   64(SI)(DI*1), Y9, Y11
+	VPADDW       Y11, Y5, Y5
+	VPMADDUBSW   192(SI)(DI*1), Y10, Y11
+	VPADDW       Y11, Y5, Y5
+	VMOVDQU      80(DX)(BX*1), Y9
+	VPSRLW       $0x04, Y9, Y10
+	VPAND        Y8, Y9, Y9
+	VPAND        Y8, Y10, Y10
+	VPMADDUBSW   64(SI), Y9, Y11
+	VPADDW       Y11, Y6, Y6
+	VPMADDUBSW   192(SI), Y10, Y11
+	VPADDW       Y11, Y6, Y6
+	VPMADDUBSW   64(SI)(DI*1), Y9, Y11
+	VPADDW       Y11, Y7, Y7
+	VPMADDUBSW   192(SI)(DI*1), Y10, Y11
+	VPADDW       Y11, Y7, Y7
+	VMOVDQU      112(DX), Y9
+	VPSRLW       $0x04, Y9, Y10
+	VPAND        Y8, Y9, Y9
+	VPAND        Y8, Y10, Y10
+	VPMADDUBSW   96(SI), Y9, Y11
+	VPADDW       Y11, Y4, Y4
+	VPMADDUBSW   224(SI), Y10, Y11
+	VPADDW       Y11, Y4, Y4
+	VPMADDUBSW   96(SI)(DI*1), Y9, Y11
+	VPADDW       Y11, Y5, Y5
+	VPMADDUBSW   224(SI)(DI*1), Y10, Y11
+	VPADDW       Y11, Y5, Y5
+	VMOVDQU      112(DX)(BX*1), Y9
+	VPSRLW       $0x04, Y9, Y10
+	VPAND        Y8, Y9, Y9
+	VPAND        Y8, Y10, Y10
+	VPMADDUBSW   96(SI), Y9, Y11
+	VPADDW       Y11, Y6, Y6
+	VPMADDUBSW   224(SI), Y10, Y11
+	VPADDW       Y11, Y6, Y6
+	VPMADDUBSW   96(SI)(DI*1), Y9, Y11
+	VPADDW       Y11, Y7, Y7
+	VPMADDUBSW   224(SI)(DI*1), Y10, Y11
+	VPADDW       Y11, Y7, Y7
+	VMOVDQU      ones16<>+0(SB), Y11
+	VPMADDWD     Y11, Y4, Y4
+	VPADDD       320(SI), Y4, Y4
+	VPMADDWD     Y11, Y5, Y5
+	VPADDD       320(SI)(DI*1), Y5, Y5
+	VPMADDWD     Y11, Y6, Y6
 	VPADDD       320(SI), Y6, Y6
-	VPMADDWD     Y5, Y7, Y7
+	VPMADDWD     Y11, Y7, Y7
 	VPADDD       320(SI)(DI*1), Y7, Y7
-	VPMADDWD     Y5, Y8, Y8
-	VPADDD       320(SI), Y8, Y8
-	VPMADDWD     Y5, Y9, Y9
-	VPADDD       320(SI)(DI*1), Y9, Y9
-	VCVTPH2PS    (DX), Y10
-	VMULPS       256(SI), Y10, Y11
+	VCVTPH2PS    (DX), Y8
+	VMULPS       256(SI), Y8, Y9
+	VCVTDQ2PS    Y4, Y4
+	VFMADD231PS  Y4, Y9, Y0
+	VMULPS       256(SI)(DI*1), Y8, Y9
+	VCVTDQ2PS    Y5, Y5
+	VFMADD231PS  Y5, Y9, Y1
+	VCVTPH2PS    (DX)(BX*1), Y8
+	VMULPS       256(SI), Y8, Y9
 	VCVTDQ2PS    Y6, Y6
-	VFMADD231PS  Y6, Y11, Y0
-	VMULPS       256(SI)(DI*1), Y10, Y11
+	VFMADD231PS  Y6, Y9, Y2
+	VMULPS       256(SI)(DI*1), Y8, Y9
 	VCVTDQ2PS    Y7, Y7
-	VFMADD231PS  Y7, Y11, Y1
-	VCVTPH2PS    (DX)(BX*1), Y10
-	VMULPS       256(SI), Y10, Y11
-	VCVTDQ2PS    Y8, Y8
-	VFMADD231PS  Y8, Y11, Y2
-	VMULPS       256(SI)(DI*1), Y10, Y11
-	VCVTDQ2PS    Y9, Y9
-	VFMADD231PS  Y9, Y11, Y3
+	VFMADD231PS  Y7, Y9, Y3
 	ADDQ         $0x00000090, DX
 	ADDQ         $0x000001c0, SI
 	DECQ         R8
-	JNZ          loop
+	JNZ          super
 	VMOVUPS      Y0, Y4
 	VMOVUPS      Y2, Y5
 	VHADDPS      Y5, Y4, Y4
@@ -1153,172 +819,330 @@ loop:
 	VZEROUPPER
 	RET
 
+// func streamQ40AVX2(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
+// Requires: AVX, AVX2, F16C, FMA3
+TEXT ·streamQ40AVX2(SB), NOSPLIT, $0-48
+	MOVQ out+0(FP), AX
+	MOVQ w+8(FP), CX
+	MOVQ rowBytes+16(FP), DX
+	MOVQ x+24(FP), BX
+	MOVQ n+32(FP), SI
+	MOVQ rows+40(FP), DI
+
+row:
+	MOVQ   CX, R8
+	ADDQ   DX, CX
+	MOVQ   BX, R9
+	MOVQ   SI, R10
+	VXORPS X0, X0, X0
+
+super:
+	VMOVDQU      mask0f<>+0(SB), Y2
+	VMOVDQU      16(R8), Y3
+	VPSRLW       $0x04, Y3, Y4
+	VPAND        Y2, Y3, Y3
+	VPAND        Y2, Y4, Y4
+	VPMADDUBSW   (R9), Y3, Y1
+	VPMADDUBSW   128(R9), Y4, Y5
+	VPADDW       Y5, Y1, Y1
+	VMOVDQU      48(R8), Y3
+	VPSRLW       $0x04, Y3, Y4
+	VPAND        Y2, Y3, Y3
+	VPAND        Y2, Y4, Y4
+	VPMADDUBSW   32(R9), Y3, Y5
+	VPADDW       Y5, Y1, Y1
+	VPMADDUBSW   160(R9), Y4, Y5
+	VPADDW       Y5, Y1, Y1
+	VMOVDQU      80(R8), Y3
+	VPSRLW       $0x04, Y3, Y4
+	VPAND        Y2, Y3, Y3
+	VPAND        Y2, Y4, Y4
+	VPMADDUBSW   64(R9), Y3, Y5
+	VPADDW       Y5, Y1, Y1
+	VPMADDUBSW   192(R9), Y4, Y5
+	VPADDW       Y5, Y1, Y1
+	VMOVDQU      112(R8), Y3
+	VPSRLW       $0x04, Y3, Y4
+	VPAND        Y2, Y3, Y3
+	VPAND        Y2, Y4, Y4
+	VPMADDUBSW   96(R9), Y3, Y5
+	VPADDW       Y5, Y1, Y1
+	VPMADDUBSW   224(R9), Y4, Y5
+	VPADDW       Y5, Y1, Y1
+	VMOVDQU      ones16<>+0(SB), Y5
+	VPMADDWD     Y5, Y1, Y1
+	VPADDD       320(R9), Y1, Y1
+	VCVTPH2PS    (R8), Y2
+	VMULPS       256(R9), Y2, Y3
+	VCVTDQ2PS    Y1, Y1
+	VFMADD231PS  Y1, Y3, Y0
+	ADDQ         $0x00000090, R8
+	ADDQ         $0x000001c0, R9
+	DECQ         R10
+	JNZ          super
+	VHADDPS      Y0, Y0, Y0
+	VHADDPS      Y0, Y0, Y0
+	VEXTRACTF128 $0x01, Y0, X1
+	VADDPS       X1, X0, X1
+	VMOVSS       X1, (AX)
+	ADDQ         $0x04, AX
+	DECQ         DI
+	JNZ          row
+	VZEROUPPER
+	RET
+
+// func scatterQ40AVX2(out *float32, w *byte, rowBytes uintptr, index *int32, x *byte, n uintptr, rows uintptr)
+// Requires: AVX, AVX2, F16C, FMA3, MMX+
+TEXT ·scatterQ40AVX2(SB), NOSPLIT, $0-56
+	MOVQ    out+0(FP), AX
+	MOVQ    w+8(FP), CX
+	MOVQ    rowBytes+16(FP), DX
+	MOVQ    x+32(FP), BX
+	MOVQ    n+40(FP), SI
+	MOVQ    rows+48(FP), DI
+	MOVQ    index+24(FP), R11
+	MOVLQSX (R11), R12
+	IMULQ   DX, R12
+	ADDQ    CX, R12
+
+row:
+	MOVQ    R12, R8
+	CMPQ    DI, $0x01
+	JEQ     last
+	MOVLQSX 4(R11), R12
+	IMULQ   DX, R12
+	ADDQ    CX, R12
+
+last:
+	MOVQ   R12, R13
+	MOVQ   BX, R9
+	MOVQ   SI, R10
+	VXORPS X0, X0, X0
+
+super:
+	PREFETCHT0   (R13)
+	PREFETCHT0   64(R13)
+	PREFETCHT0   128(R13)
+	ADDQ         $0x00000090, R13
+	VMOVDQU      mask0f<>+0(SB), Y2
+	VMOVDQU      16(R8), Y3
+	VPSRLW       $0x04, Y3, Y4
+	VPAND        Y2, Y3, Y3
+	VPAND        Y2, Y4, Y4
+	VPMADDUBSW   (R9), Y3, Y1
+	VPMADDUBSW   128(R9), Y4, Y5
+	VPADDW       Y5, Y1, Y1
+	VMOVDQU      48(R8), Y3
+	VPSRLW       $0x04, Y3, Y4
+	VPAND        Y2, Y3, Y3
+	VPAND        Y2, Y4, Y4
+	VPMADDUBSW   32(R9), Y3, Y5
+	VPADDW       Y5, Y1, Y1
+	VPMADDUBSW   160(R9), Y4, Y5
+	VPADDW       Y5, Y1, Y1
+	VMOVDQU      80(R8), Y3
+	VPSRLW       $0x04, Y3, Y4
+	VPAND        Y2, Y3, Y3
+	VPAND        Y2, Y4, Y4
+	VPMADDUBSW   64(R9), Y3, Y5
+	VPADDW       Y5, Y1, Y1
+	VPMADDUBSW   192(R9), Y4, Y5
+	VPADDW       Y5, Y1, Y1
+	VMOVDQU      112(R8), Y3
+	VPSRLW       $0x04, Y3, Y4
+	VPAND        Y2, Y3, Y3
+	VPAND        Y2, Y4, Y4
+	VPMADDUBSW   96(R9), Y3, Y5
+	VPADDW       Y5, Y1, Y1
+	VPMADDUBSW   224(R9), Y4, Y5
+	VPADDW       Y5, Y1, Y1
+	VMOVDQU      ones16<>+0(SB), Y5
+	VPMADDWD     Y5, Y1, Y1
+	VPADDD       320(R9), Y1, Y1
+	VCVTPH2PS    (R8), Y2
+	VMULPS       256(R9), Y2, Y3
+	VCVTDQ2PS    Y1, Y1
+	VFMADD231PS  Y1, Y3, Y0
+	ADDQ         $0x00000090, R8
+	ADDQ         $0x000001c0, R9
+	DECQ         R10
+	JNZ          super
+	VHADDPS      Y0, Y0, Y0
+	VHADDPS      Y0, Y0, Y0
+	VEXTRACTF128 $0x01, Y0, X1
+	VADDPS       X1, X0, X1
+	VMOVSS       X1, (AX)
+	ADDQ         $0x04, AX
+	ADDQ         $0x04, R11
+	DECQ         DI
+	JNZ          row
+	VZEROUPPER
+	RET
+
 // func tileQ4KAVX22x2(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr)
 // Requires: AVX, AVX2, F16C, FMA3
 TEXT ·tileQ4KAVX22x2(SB), NOSPLIT, $0-56
-	MOVQ    out+0(FP), AX
-	MOVQ    outStride+8(FP), CX
-	MOVQ    w+16(FP), DX
-	MOVQ    rowBytes+24(FP), BX
-	MOVQ    x+32(FP), SI
-	MOVQ    xStride+40(FP), DI
-	MOVQ    n+48(FP), R8
-	VPXOR   Y0, Y0, Y0
-	VPXOR   Y1, Y1, Y1
-	VPXOR   Y2, Y2, Y2
-	VPXOR   Y3, Y3, Y3
-	VMOVDQU mask0f<>+0(SB), Y4
-	VMOVDQU ones16<>+0(SB), Y5
+	MOVQ  out+0(FP), AX
+	MOVQ  outStride+8(FP), CX
+	MOVQ  w+16(FP), DX
+	MOVQ  rowBytes+24(FP), BX
+	MOVQ  x+32(FP), SI
+	MOVQ  xStride+40(FP), DI
+	MOVQ  n+48(FP), R8
+	VPXOR Y0, Y0, Y0
+	VPXOR Y1, Y1, Y1
+	VPXOR Y2, Y2, Y2
+	VPXOR Y3, Y3, Y3
 
-loop:
-	VMOVDQU        16(DX), Y10
-	VPSRLW         $0x04, Y10, Y11
-	VPAND          Y4, Y10, Y10
-	VPAND          Y4, Y11, Y11
-	VPMADDUBSW     (SI), Y10, Y6
-	VPMADDUBSW     128(SI), Y11, Y12
-	VPADDW         Y12, Y6, Y6
-	VPMADDUBSW     (SI)(DI*1), Y10, Y7
-	VPMADDUBSW     128(SI)(DI*1), Y11, Y12
-	VPADDW         Y12, Y7, Y7
-	VMOVDQU        16(DX)(BX*1), Y10
-	VPSRLW         $0x04, Y10, Y11
-	VPAND          Y4, Y10, Y10
-	VPAND          Y4, Y11, Y11
-	VPMADDUBSW     (SI), Y10, Y8
-	VPMADDUBSW     128(SI), Y11, Y12
-	VPADDW         Y12, Y8, Y8
-	VPMADDUBSW     (SI)(DI*1), Y10, Y9
-	VPMADDUBSW     128(SI)(DI*1), Y11, Y12
-	VPADDW         Y12, Y9, Y9
-	VMOVDQU        48(DX), Y10
-	VPSRLW         $0x04, Y10, Y11
-	VPAND          Y4, Y10, Y10
-	VPAND          Y4, Y11, Y11
-	VPMADDUBSW     32(SI), Y10, Y12
-	VPADDW         Y12, Y6, Y6
-	VPMADDUBSW     160(SI), Y11, Y12
-	VPADDW         Y12, Y6, Y6
-	VPMADDUBSW     32(SI)(DI*1), Y10, Y12
-	VPADDW         Y12, Y7, Y7
-	VPMADDUBSW     160(SI)(DI*1), Y11, Y12
-	VPADDW         Y12, Y7, Y7
-	VMOVDQU        48(DX)(BX*1), Y10
-	VPSRLW         $0x04, Y10, Y11
-	VPAND          Y4, Y10, Y10
-	VPAND          Y4, Y11, Y11
-	VPMADDUBSW     32(SI), Y10, Y12
-	VPADDW         Y12, Y8, Y8
-	VPMADDUBSW     160(SI), Y11, Y12
-	VPADDW         Y12, Y8, Y8
-	VPMADDUBSW     32(SI)(DI*1), Y10, Y12
-	VPADDW         Y12, Y9, Y9
-	VPMADDUBSW     160(SI)(DI*1), Y11, Y12
-	VPADDW         Y12, Y9, Y9
-	VMOVDQU        80(DX), Y10
-	VPSRLW         $0x04, Y10, Y11
-	VPAND          Y4, Y10, Y10
-	VPAND          Y4, Y11, Y11
-	VPMADDUBSW     64(SI), Y10, Y12
-	VPADDW         Y12, Y6, Y6
-	VPMADDUBSW     192(SI), Y11, Y12
-	VPADDW         Y12, Y6, Y6
-	VPMADDUBSW     64(SI)(DI*1), Y10, Y12
-	VPADDW         Y12, Y7, Y7
-	VPMADDUBSW     192(SI)(DI*1), Y11, Y12
-	VPADDW         Y12, Y7, Y7
-	VMOVDQU        80(DX)(BX*1), Y10
-	VPSRLW         $0x04, Y10, Y11
-	VPAND          Y4, Y10, Y10
-	VPAND          Y4, Y11, Y11
-	VPMADDUBSW     64(SI), Y10, Y12
-	VPADDW         Y12, Y8, Y8
-	VPMADDUBSW     192(SI), Y11, Y12
-	VPADDW         Y12, Y8, Y8
-	VPMADDUBSW     64(SI)(DI*1), Y10, Y12
-	VPADDW         Y12, Y9, Y9
-	VPMADDUBSW     192(SI)(DI*1), Y11, Y12
-	VPADDW         Y12, Y9, Y9
-	VMOVDQU        112(DX), Y10
-	VPSRLW         $0x04, Y10, Y11
-	VPAND          Y4, Y10, Y10
-	VPAND          Y4, Y11, Y11
-	VPMADDUBSW     96(SI), Y10, Y12
-	VPADDW         Y12, Y6, Y6
-	VPMADDUBSW     224(SI), Y11, Y12
-	VPADDW         Y12, Y6, Y6
-	VPMADDUBSW     96(SI)(DI*1), Y10, Y12
-	VPADDW         Y12, Y7, Y7
-	VPMADDUBSW     224(SI)(DI*1), Y11, Y12
-	VPADDW         Y12, Y7, Y7
-	VMOVDQU        112(DX)(BX*1), Y10
-	VPSRLW         $0x04, Y10, Y11
-	VPAND          Y4, Y10, Y10
-	VPAND          Y4, Y11, Y11
-	VPMADDUBSW     96(SI), Y10, Y12
-	VPADDW         Y12, Y8, Y8
-	VPMADDUBSW     224(SI), Y11, Y12
-	VPADDW         Y12, Y8, Y8
-	VPMADDUBSW     96(SI)(DI*1), Y10, Y12
-	VPADDW         Y12, Y9, Y9
-	VPMADDUBSW     224(SI)(DI*1), Y11, Y12
-	VPADDW         Y12, Y9, Y9
-	VPMADDWD       Y5, Y6, Y6
-	VPMADDWD       Y5, Y7, Y7
-	VPMADDWD       Y5, Y8, Y8
-	VPMADDWD       Y5, Y9, Y9
+super:
+	VMOVDQU        mask0f<>+0(SB), Y8
+	VMOVDQU        16(DX), Y9
+	VPSRLW         $0x04, Y9, Y10
+	VPAND          Y8, Y9, Y9
+	VPAND          Y8, Y10, Y10
+	VPMADDUBSW     (SI), Y9, Y4
+	VPMADDUBSW     128(SI), Y10, Y11
+	VPADDW         Y11, Y4, Y4
+	VPMADDUBSW     (SI)(DI*1), Y9, Y5
+	VPMADDUBSW     128(SI)(DI*1), Y10, Y11
+	VPADDW         Y11, Y5, Y5
+	VMOVDQU        16(DX)(BX*1), Y9
+	VPSRLW         $0x04, Y9, Y10
+	VPAND          Y8, Y9, Y9
+	VPAND          Y8, Y10, Y10
+	VPMADDUBSW     (SI), Y9, Y6
+	VPMADDUBSW     128(SI), Y10, Y11
+	VPADDW         Y11, Y6, Y6
+	VPMADDUBSW     (SI)(DI*1), Y9, Y7
+	VPMADDUBSW     128(SI)(DI*1), Y10, Y11
+	VPADDW         Y11, Y7, Y7
+	VMOVDQU        48(DX), Y9
+	VPSRLW         $0x04, Y9, Y10
+	VPAND          Y8, Y9, Y9
+	VPAND          Y8, Y10, Y10
+	VPMADDUBSW     32(SI), Y9, Y11
+	VPADDW         Y11, Y4, Y4
+	VPMADDUBSW     160(SI), Y10, Y11
+	VPADDW         Y11, Y4, Y4
+	VPMADDUBSW     32(SI)(DI*1), Y9, Y11
+	VPADDW         Y11, Y5, Y5
+	VPMADDUBSW     160(SI)(DI*1), Y10, Y11
+	VPADDW         Y11, Y5, Y5
+	VMOVDQU        48(DX)(BX*1), Y9
+	VPSRLW         $0x04, Y9, Y10
+	VPAND          Y8, Y9, Y9
+	VPAND          Y8, Y10, Y10
+	VPMADDUBSW     32(SI), Y9, Y11
+	VPADDW         Y11, Y6, Y6
+	VPMADDUBSW     160(SI), Y10, Y11
+	VPADDW         Y11, Y6, Y6
+	VPMADDUBSW     32(SI)(DI*1), Y9, Y11
+	VPADDW         Y11, Y7, Y7
+	VPMADDUBSW     160(SI)(DI*1), Y10, Y11
+	VPADDW         Y11, Y7, Y7
+	VMOVDQU        80(DX), Y9
+	VPSRLW         $0x04, Y9, Y10
+	VPAND          Y8, Y9, Y9
+	VPAND          Y8, Y10, Y10
+	VPMADDUBSW     64(SI), Y9, Y11
+	VPADDW         Y11, Y4, Y4
+	VPMADDUBSW     192(SI), Y10, Y11
+	VPADDW         Y11, Y4, Y4
+	VPMADDUBSW     64(SI)(DI*1), Y9, Y11
+	VPADDW         Y11, Y5, Y5
+	VPMADDUBSW     192(SI)(DI*1), Y10, Y11
+	VPADDW         Y11, Y5, Y5
+	VMOVDQU        80(DX)(BX*1), Y9
+	VPSRLW         $0x04, Y9, Y10
+	VPAND          Y8, Y9, Y9
+	VPAND          Y8, Y10, Y10
+	VPMADDUBSW     64(SI), Y9, Y11
+	VPADDW         Y11, Y6, Y6
+	VPMADDUBSW     192(SI), Y10, Y11
+	VPADDW         Y11, Y6, Y6
+	VPMADDUBSW     64(SI)(DI*1), Y9, Y11
+	VPADDW         Y11, Y7, Y7
+	VPMADDUBSW     192(SI)(DI*1), Y10, Y11
+	VPADDW         Y11, Y7, Y7
+	VMOVDQU        112(DX), Y9
+	VPSRLW         $0x04, Y9, Y10
+	VPAND          Y8, Y9, Y9
+	VPAND          Y8, Y10, Y10
+	VPMADDUBSW     96(SI), Y9, Y11
+	VPADDW         Y11, Y4, Y4
+	VPMADDUBSW     224(SI), Y10, Y11
+	VPADDW         Y11, Y4, Y4
+	VPMADDUBSW     96(SI)(DI*1), Y9, Y11
+	VPADDW         Y11, Y5, Y5
+	VPMADDUBSW     224(SI)(DI*1), Y10, Y11
+	VPADDW         Y11, Y5, Y5
+	VMOVDQU        112(DX)(BX*1), Y9
+	VPSRLW         $0x04, Y9, Y10
+	VPAND          Y8, Y9, Y9
+	VPAND          Y8, Y10, Y10
+	VPMADDUBSW     96(SI), Y9, Y11
+	VPADDW         Y11, Y6, Y6
+	VPMADDUBSW     224(SI), Y10, Y11
+	VPADDW         Y11, Y6, Y6
+	VPMADDUBSW     96(SI)(DI*1), Y9, Y11
+	VPADDW         Y11, Y7, Y7
+	VPMADDUBSW     224(SI)(DI*1), Y10, Y11
+	VPADDW         Y11, Y7, Y7
+	VMOVDQU        ones16<>+0(SB), Y11
+	VPMADDWD       Y11, Y4, Y4
+	VPMADDWD       Y11, Y5, Y5
+	VPMADDWD       Y11, Y6, Y6
+	VPMADDWD       Y11, Y7, Y7
 	VBROADCASTI128 (DX), Y10
-	VPSHUFB        shufScale<>+0(SB), Y10, Y10
-	VPSRLVD        shiftScale<>+0(SB), Y10, Y10
-	VPAND          mask63<>+0(SB), Y10, Y10
-	VCVTDQ2PS      Y10, Y10
-	VPBROADCASTW   (DX), X11
-	VCVTPH2PS      X11, Y11
-	VMULPS         Y11, Y10, Y10
-	VBROADCASTI128 (DX), Y12
-	VPSHUFB        shufMin<>+0(SB), Y12, Y12
-	VPSRLVD        shiftScale<>+0(SB), Y12, Y12
-	VPAND          mask63<>+0(SB), Y12, Y12
-	VCVTDQ2PS      Y12, Y12
-	VPBROADCASTW   2(DX), X11
-	VCVTPH2PS      X11, Y11
-	VMULPS         Y11, Y12, Y12
-	VMULPS         256(SI), Y10, Y11
-	VCVTDQ2PS      Y6, Y6
-	VFMADD231PS    Y6, Y11, Y0
-	VFNMADD231PS   288(SI), Y12, Y0
-	VMULPS         256(SI)(DI*1), Y10, Y11
-	VCVTDQ2PS      Y7, Y7
-	VFMADD231PS    Y7, Y11, Y1
-	VFNMADD231PS   288(SI)(DI*1), Y12, Y1
-	VBROADCASTI128 (DX)(BX*1), Y10
-	VPSHUFB        shufScale<>+0(SB), Y10, Y10
-	VPSRLVD        shiftScale<>+0(SB), Y10, Y10
-	VPAND          mask63<>+0(SB), Y10, Y10
-	VCVTDQ2PS      Y10, Y10
-	VPBROADCASTW   (DX)(BX*1), X11
-	VCVTPH2PS      X11, Y11
-	VMULPS         Y11, Y10, Y10
-	VBROADCASTI128 (DX)(BX*1), Y12
-	VPSHUFB        shufMin<>+0(SB), Y12, Y12
-	VPSRLVD        shiftScale<>+0(SB), Y12, Y12
-	VPAND          mask63<>+0(SB), Y12, Y12
-	VCVTDQ2PS      Y12, Y12
-	VPBROADCASTW   2(DX)(BX*1), X11
-	VCVTPH2PS      X11, Y11
-	VMULPS         Y11, Y12, Y12
-	VMULPS         256(SI), Y10, Y11
+	VCVTPH2PS      (DX), X9
+	VPSHUFB        sixBitShuffle<>+0(SB), Y10, Y8
+	VPSRLVD        sixBitShift<>+0(SB), Y8, Y8
+	VPAND          mask63<>+0(SB), Y8, Y8
 	VCVTDQ2PS      Y8, Y8
-	VFMADD231PS    Y8, Y11, Y2
-	VFNMADD231PS   288(SI), Y12, Y2
-	VMULPS         256(SI)(DI*1), Y10, Y11
-	VCVTDQ2PS      Y9, Y9
-	VFMADD231PS    Y9, Y11, Y3
-	VFNMADD231PS   288(SI)(DI*1), Y12, Y3
+	VPSHUFB        sixBitShuffle<>+32(SB), Y10, Y10
+	VPSRLVD        sixBitShift<>+0(SB), Y10, Y10
+	VPAND          mask63<>+0(SB), Y10, Y10
+	VCVTDQ2PS      Y10, Y10
+	VBROADCASTSS   X9, Y11
+	VMULPS         Y11, Y8, Y8
+	VMOVSHDUP      X9, X9
+	VBROADCASTSS   X9, Y9
+	VMULPS         Y9, Y10, Y10
+	VMULPS         256(SI), Y8, Y9
+	VCVTDQ2PS      Y4, Y4
+	VFMADD231PS    Y4, Y9, Y0
+	VFNMADD231PS   288(SI), Y10, Y0
+	VMULPS         256(SI)(DI*1), Y8, Y9
+	VCVTDQ2PS      Y5, Y5
+	VFMADD231PS    Y5, Y9, Y1
+	VFNMADD231PS   288(SI)(DI*1), Y10, Y1
+	VBROADCASTI128 (DX)(BX*1), Y10
+	VCVTPH2PS      (DX)(BX*1), X9
+	VPSHUFB        sixBitShuffle<>+0(SB), Y10, Y8
+	VPSRLVD        sixBitShift<>+0(SB), Y8, Y8
+	VPAND          mask63<>+0(SB), Y8, Y8
+	VCVTDQ2PS      Y8, Y8
+	VPSHUFB        sixBitShuffle<>+32(SB), Y10, Y10
+	VPSRLVD        sixBitShift<>+0(SB), Y10, Y10
+	VPAND          mask63<>+0(SB), Y10, Y10
+	VCVTDQ2PS      Y10, Y10
+	VBROADCASTSS   X9, Y11
+	VMULPS         Y11, Y8, Y8
+	VMOVSHDUP      X9, X9
+	VBROADCASTSS   X9, Y9
+	VMULPS         Y9, Y10, Y10
+	VMULPS         256(SI), Y8, Y9
+	VCVTDQ2PS      Y6, Y6
+	VFMADD231PS    Y6, Y9, Y2
+	VFNMADD231PS   288(SI), Y10, Y2
+	VMULPS         256(SI)(DI*1), Y8, Y9
+	VCVTDQ2PS      Y7, Y7
+	VFMADD231PS    Y7, Y9, Y3
+	VFNMADD231PS   288(SI)(DI*1), Y10, Y3
 	ADDQ           $0x00000090, DX
 	ADDQ           $0x000001c0, SI
 	DECQ           R8
-	JNZ            loop
+	JNZ            super
 	VMOVUPS        Y0, Y4
 	VMOVUPS        Y2, Y5
 	VHADDPS        Y5, Y4, Y4
@@ -1337,23 +1161,211 @@ loop:
 	VZEROUPPER
 	RET
 
+// func streamQ4KAVX2(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
+// Requires: AVX, AVX2, F16C, FMA3
+TEXT ·streamQ4KAVX2(SB), NOSPLIT, $0-48
+	MOVQ out+0(FP), AX
+	MOVQ w+8(FP), CX
+	MOVQ rowBytes+16(FP), DX
+	MOVQ x+24(FP), BX
+	MOVQ n+32(FP), SI
+	MOVQ rows+40(FP), DI
+
+row:
+	MOVQ   CX, R8
+	ADDQ   DX, CX
+	MOVQ   BX, R9
+	MOVQ   SI, R10
+	VXORPS X0, X0, X0
+
+super:
+	VMOVDQU        mask0f<>+0(SB), Y2
+	VMOVDQU        16(R8), Y3
+	VPSRLW         $0x04, Y3, Y4
+	VPAND          Y2, Y3, Y3
+	VPAND          Y2, Y4, Y4
+	VPMADDUBSW     (R9), Y3, Y1
+	VPMADDUBSW     128(R9), Y4, Y5
+	VPADDW         Y5, Y1, Y1
+	VMOVDQU        48(R8), Y3
+	VPSRLW         $0x04, Y3, Y4
+	VPAND          Y2, Y3, Y3
+	VPAND          Y2, Y4, Y4
+	VPMADDUBSW     32(R9), Y3, Y5
+	VPADDW         Y5, Y1, Y1
+	VPMADDUBSW     160(R9), Y4, Y5
+	VPADDW         Y5, Y1, Y1
+	VMOVDQU        80(R8), Y3
+	VPSRLW         $0x04, Y3, Y4
+	VPAND          Y2, Y3, Y3
+	VPAND          Y2, Y4, Y4
+	VPMADDUBSW     64(R9), Y3, Y5
+	VPADDW         Y5, Y1, Y1
+	VPMADDUBSW     192(R9), Y4, Y5
+	VPADDW         Y5, Y1, Y1
+	VMOVDQU        112(R8), Y3
+	VPSRLW         $0x04, Y3, Y4
+	VPAND          Y2, Y3, Y3
+	VPAND          Y2, Y4, Y4
+	VPMADDUBSW     96(R9), Y3, Y5
+	VPADDW         Y5, Y1, Y1
+	VPMADDUBSW     224(R9), Y4, Y5
+	VPADDW         Y5, Y1, Y1
+	VMOVDQU        ones16<>+0(SB), Y5
+	VPMADDWD       Y5, Y1, Y1
+	VBROADCASTI128 (R8), Y4
+	VCVTPH2PS      (R8), X3
+	VPSHUFB        sixBitShuffle<>+0(SB), Y4, Y2
+	VPSRLVD        sixBitShift<>+0(SB), Y2, Y2
+	VPAND          mask63<>+0(SB), Y2, Y2
+	VCVTDQ2PS      Y2, Y2
+	VPSHUFB        sixBitShuffle<>+32(SB), Y4, Y4
+	VPSRLVD        sixBitShift<>+0(SB), Y4, Y4
+	VPAND          mask63<>+0(SB), Y4, Y4
+	VCVTDQ2PS      Y4, Y4
+	VBROADCASTSS   X3, Y5
+	VMULPS         Y5, Y2, Y2
+	VMOVSHDUP      X3, X3
+	VBROADCASTSS   X3, Y3
+	VMULPS         Y3, Y4, Y4
+	VMULPS         256(R9), Y2, Y3
+	VCVTDQ2PS      Y1, Y1
+	VFMADD231PS    Y1, Y3, Y0
+	VFNMADD231PS   288(R9), Y4, Y0
+	ADDQ           $0x00000090, R8
+	ADDQ           $0x000001c0, R9
+	DECQ           R10
+	JNZ            super
+	VHADDPS        Y0, Y0, Y0
+	VHADDPS        Y0, Y0, Y0
+	VEXTRACTF128   $0x01, Y0, X1
+	VADDPS         X1, X0, X1
+	VMOVSS         X1, (AX)
+	ADDQ           $0x04, AX
+	DECQ           DI
+	JNZ            row
+	VZEROUPPER
+	RET
+
+// func scatterQ4KAVX2(out *float32, w *byte, rowBytes uintptr, index *int32, x *byte, n uintptr, rows uintptr)
+// Requires: AVX, AVX2, F16C, FMA3, MMX+
+TEXT ·scatterQ4KAVX2(SB), NOSPLIT, $0-56
+	MOVQ    out+0(FP), AX
+	MOVQ    w+8(FP), CX
+	MOVQ    rowBytes+16(FP), DX
+	MOVQ    x+32(FP), BX
+	MOVQ    n+40(FP), SI
+	MOVQ    rows+48(FP), DI
+	MOVQ    index+24(FP), R11
+	MOVLQSX (R11), R12
+	IMULQ   DX, R12
+	ADDQ    CX, R12
+
+row:
+	MOVQ    R12, R8
+	CMPQ    DI, $0x01
+	JEQ     last
+	MOVLQSX 4(R11), R12
+	IMULQ   DX, R12
+	ADDQ    CX, R12
+
+last:
+	MOVQ   R12, R13
+	MOVQ   BX, R9
+	MOVQ   SI, R10
+	VXORPS X0, X0, X0
+
+super:
+	PREFETCHT0     (R13)
+	PREFETCHT0     64(R13)
+	PREFETCHT0     128(R13)
+	ADDQ           $0x00000090, R13
+	VMOVDQU        mask0f<>+0(SB), Y2
+	VMOVDQU        16(R8), Y3
+	VPSRLW         $0x04, Y3, Y4
+	VPAND          Y2, Y3, Y3
+	VPAND          Y2, Y4, Y4
+	VPMADDUBSW     (R9), Y3, Y1
+	VPMADDUBSW     128(R9), Y4, Y5
+	VPADDW         Y5, Y1, Y1
+	VMOVDQU        48(R8), Y3
+	VPSRLW         $0x04, Y3, Y4
+	VPAND          Y2, Y3, Y3
+	VPAND          Y2, Y4, Y4
+	VPMADDUBSW     32(R9), Y3, Y5
+	VPADDW         Y5, Y1, Y1
+	VPMADDUBSW     160(R9), Y4, Y5
+	VPADDW         Y5, Y1, Y1
+	VMOVDQU        80(R8), Y3
+	VPSRLW         $0x04, Y3, Y4
+	VPAND          Y2, Y3, Y3
+	VPAND          Y2, Y4, Y4
+	VPMADDUBSW     64(R9), Y3, Y5
+	VPADDW         Y5, Y1, Y1
+	VPMADDUBSW     192(R9), Y4, Y5
+	VPADDW         Y5, Y1, Y1
+	VMOVDQU        112(R8), Y3
+	VPSRLW         $0x04, Y3, Y4
+	VPAND          Y2, Y3, Y3
+	VPAND          Y2, Y4, Y4
+	VPMADDUBSW     96(R9), Y3, Y5
+	VPADDW         Y5, Y1, Y1
+	VPMADDUBSW     224(R9), Y4, Y5
+	VPADDW         Y5, Y1, Y1
+	VMOVDQU        ones16<>+0(SB), Y5
+	VPMADDWD       Y5, Y1, Y1
+	VBROADCASTI128 (R8), Y4
+	VCVTPH2PS      (R8), X3
+	VPSHUFB        sixBitShuffle<>+0(SB), Y4, Y2
+	VPSRLVD        sixBitShift<>+0(SB), Y2, Y2
+	VPAND          mask63<>+0(SB), Y2, Y2
+	VCVTDQ2PS      Y2, Y2
+	VPSHUFB        sixBitShuffle<>+32(SB), Y4, Y4
+	VPSRLVD        sixBitShift<>+0(SB), Y4, Y4
+	VPAND          mask63<>+0(SB), Y4, Y4
+	VCVTDQ2PS      Y4, Y4
+	VBROADCASTSS   X3, Y5
+	VMULPS         Y5, Y2, Y2
+	VMOVSHDUP      X3, X3
+	VBROADCASTSS   X3, Y3
+	VMULPS         Y3, Y4, Y4
+	VMULPS         256(R9), Y2, Y3
+	VCVTDQ2PS      Y1, Y1
+	VFMADD231PS    Y1, Y3, Y0
+	VFNMADD231PS   288(R9), Y4, Y0
+	ADDQ           $0x00000090, R8
+	ADDQ           $0x000001c0, R9
+	DECQ           R10
+	JNZ            super
+	VHADDPS        Y0, Y0, Y0
+	VHADDPS        Y0, Y0, Y0
+	VEXTRACTF128   $0x01, Y0, X1
+	VADDPS         X1, X0, X1
+	VMOVSS         X1, (AX)
+	ADDQ           $0x04, AX
+	ADDQ           $0x04, R11
+	DECQ           DI
+	JNZ            row
+	VZEROUPPER
+	RET
+
 // func tileQ80AVX22x2(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr)
 // Requires: AVX, AVX2, F16C, FMA3
 TEXT ·tileQ80AVX22x2(SB), NOSPLIT, $0-56
-	MOVQ    out+0(FP), AX
-	MOVQ    outStride+8(FP), CX
-	MOVQ    w+16(FP), DX
-	MOVQ    rowBytes+24(FP), BX
-	MOVQ    x+32(FP), SI
-	MOVQ    xStride+40(FP), DI
-	MOVQ    n+48(FP), R8
-	VPXOR   Y0, Y0, Y0
-	VPXOR   Y1, Y1, Y1
-	VPXOR   Y2, Y2, Y2
-	VPXOR   Y3, Y3, Y3
-	VMOVDQU ones16<>+0(SB), Y8
+	MOVQ  out+0(FP), AX
+	MOVQ  outStride+8(FP), CX
+	MOVQ  w+16(FP), DX
+	MOVQ  rowBytes+24(FP), BX
+	MOVQ  x+32(FP), SI
+	MOVQ  xStride+40(FP), DI
+	MOVQ  n+48(FP), R8
+	VPXOR Y0, Y0, Y0
+	VPXOR Y1, Y1, Y1
+	VPXOR Y2, Y2, Y2
+	VPXOR Y3, Y3, Y3
 
-loop:
+super:
+	VMOVDQU      ones16<>+0(SB), Y8
 	VMOVDQU      16(DX), Y9
 	VPABSB       Y9, Y10
 	VMOVDQU      (SI), Y11
@@ -1542,24 +1554,24 @@ loop:
 	VPMADDUBSW   Y11, Y10, Y11
 	VPMADDWD     Y8, Y11, Y11
 	VPADDD       Y11, Y7, Y7
-	VCVTPH2PS    (DX), Y9
-	VMULPS       256(SI), Y9, Y10
+	VCVTPH2PS    (DX), Y8
+	VMULPS       256(SI), Y8, Y9
 	VCVTDQ2PS    Y4, Y4
-	VFMADD231PS  Y4, Y10, Y0
-	VMULPS       256(SI)(DI*1), Y9, Y10
+	VFMADD231PS  Y4, Y9, Y0
+	VMULPS       256(SI)(DI*1), Y8, Y9
 	VCVTDQ2PS    Y5, Y5
-	VFMADD231PS  Y5, Y10, Y1
-	VCVTPH2PS    (DX)(BX*1), Y9
-	VMULPS       256(SI), Y9, Y10
+	VFMADD231PS  Y5, Y9, Y1
+	VCVTPH2PS    (DX)(BX*1), Y8
+	VMULPS       256(SI), Y8, Y9
 	VCVTDQ2PS    Y6, Y6
-	VFMADD231PS  Y6, Y10, Y2
-	VMULPS       256(SI)(DI*1), Y9, Y10
+	VFMADD231PS  Y6, Y9, Y2
+	VMULPS       256(SI)(DI*1), Y8, Y9
 	VCVTDQ2PS    Y7, Y7
-	VFMADD231PS  Y7, Y10, Y3
+	VFMADD231PS  Y7, Y9, Y3
 	ADDQ         $0x00000110, DX
 	ADDQ         $0x000001c0, SI
 	DECQ         R8
-	JNZ          loop
+	JNZ          super
 	VMOVUPS      Y0, Y4
 	VMOVUPS      Y2, Y5
 	VHADDPS      Y5, Y4, Y4
@@ -1578,9 +1590,718 @@ loop:
 	VZEROUPPER
 	RET
 
+// func streamQ80AVX2(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
+// Requires: AVX, AVX2, F16C, FMA3
+TEXT ·streamQ80AVX2(SB), NOSPLIT, $0-48
+	MOVQ out+0(FP), AX
+	MOVQ w+8(FP), CX
+	MOVQ rowBytes+16(FP), DX
+	MOVQ x+24(FP), BX
+	MOVQ n+32(FP), SI
+	MOVQ rows+40(FP), DI
+
+row:
+	MOVQ   CX, R8
+	ADDQ   DX, CX
+	MOVQ   BX, R9
+	MOVQ   SI, R10
+	VXORPS X0, X0, X0
+
+super:
+	VMOVDQU      ones16<>+0(SB), Y2
+	VMOVDQU      16(R8), Y3
+	VPABSB       Y3, Y4
+	VMOVDQU      (R9), Y5
+	VPSIGNB      Y3, Y5, Y5
+	VPMADDUBSW   Y5, Y4, Y5
+	VPMADDWD     Y2, Y5, Y1
+	VMOVDQU      48(R8), Y3
+	VPABSB       Y3, Y4
+	VMOVDQU      32(R9), Y5
+	VPSIGNB      Y3, Y5, Y5
+	VPMADDUBSW   Y5, Y4, Y5
+	VPMADDWD     Y2, Y5, Y5
+	VPADDD       Y5, Y1, Y1
+	VMOVDQU      80(R8), Y3
+	VPABSB       Y3, Y4
+	VMOVDQU      64(R9), Y5
+	VPSIGNB      Y3, Y5, Y5
+	VPMADDUBSW   Y5, Y4, Y5
+	VPMADDWD     Y2, Y5, Y5
+	VPADDD       Y5, Y1, Y1
+	VMOVDQU      112(R8), Y3
+	VPABSB       Y3, Y4
+	VMOVDQU      96(R9), Y5
+	VPSIGNB      Y3, Y5, Y5
+	VPMADDUBSW   Y5, Y4, Y5
+	VPMADDWD     Y2, Y5, Y5
+	VPADDD       Y5, Y1, Y1
+	VMOVDQU      144(R8), Y3
+	VPABSB       Y3, Y4
+	VMOVDQU      128(R9), Y5
+	VPSIGNB      Y3, Y5, Y5
+	VPMADDUBSW   Y5, Y4, Y5
+	VPMADDWD     Y2, Y5, Y5
+	VPADDD       Y5, Y1, Y1
+	VMOVDQU      176(R8), Y3
+	VPABSB       Y3, Y4
+	VMOVDQU      160(R9), Y5
+	VPSIGNB      Y3, Y5, Y5
+	VPMADDUBSW   Y5, Y4, Y5
+	VPMADDWD     Y2, Y5, Y5
+	VPADDD       Y5, Y1, Y1
+	VMOVDQU      208(R8), Y3
+	VPABSB       Y3, Y4
+	VMOVDQU      192(R9), Y5
+	VPSIGNB      Y3, Y5, Y5
+	VPMADDUBSW   Y5, Y4, Y5
+	VPMADDWD     Y2, Y5, Y5
+	VPADDD       Y5, Y1, Y1
+	VMOVDQU      240(R8), Y3
+	VPABSB       Y3, Y4
+	VMOVDQU      224(R9), Y5
+	VPSIGNB      Y3, Y5, Y5
+	VPMADDUBSW   Y5, Y4, Y5
+	VPMADDWD     Y2, Y5, Y5
+	VPADDD       Y5, Y1, Y1
+	VCVTPH2PS    (R8), Y2
+	VMULPS       256(R9), Y2, Y3
+	VCVTDQ2PS    Y1, Y1
+	VFMADD231PS  Y1, Y3, Y0
+	ADDQ         $0x00000110, R8
+	ADDQ         $0x000001c0, R9
+	DECQ         R10
+	JNZ          super
+	VHADDPS      Y0, Y0, Y0
+	VHADDPS      Y0, Y0, Y0
+	VEXTRACTF128 $0x01, Y0, X1
+	VADDPS       X1, X0, X1
+	VMOVSS       X1, (AX)
+	ADDQ         $0x04, AX
+	DECQ         DI
+	JNZ          row
+	VZEROUPPER
+	RET
+
+// func scatterQ80AVX2(out *float32, w *byte, rowBytes uintptr, index *int32, x *byte, n uintptr, rows uintptr)
+// Requires: AVX, AVX2, F16C, FMA3, MMX+
+TEXT ·scatterQ80AVX2(SB), NOSPLIT, $0-56
+	MOVQ    out+0(FP), AX
+	MOVQ    w+8(FP), CX
+	MOVQ    rowBytes+16(FP), DX
+	MOVQ    x+32(FP), BX
+	MOVQ    n+40(FP), SI
+	MOVQ    rows+48(FP), DI
+	MOVQ    index+24(FP), R11
+	MOVLQSX (R11), R12
+	IMULQ   DX, R12
+	ADDQ    CX, R12
+
+row:
+	MOVQ    R12, R8
+	CMPQ    DI, $0x01
+	JEQ     last
+	MOVLQSX 4(R11), R12
+	IMULQ   DX, R12
+	ADDQ    CX, R12
+
+last:
+	MOVQ   R12, R13
+	MOVQ   BX, R9
+	MOVQ   SI, R10
+	VXORPS X0, X0, X0
+
+super:
+	PREFETCHT0   (R13)
+	PREFETCHT0   64(R13)
+	PREFETCHT0   128(R13)
+	PREFETCHT0   192(R13)
+	PREFETCHT0   256(R13)
+	ADDQ         $0x00000110, R13
+	VMOVDQU      ones16<>+0(SB), Y2
+	VMOVDQU      16(R8), Y3
+	VPABSB       Y3, Y4
+	VMOVDQU      (R9), Y5
+	VPSIGNB      Y3, Y5, Y5
+	VPMADDUBSW   Y5, Y4, Y5
+	VPMADDWD     Y2, Y5, Y1
+	VMOVDQU      48(R8), Y3
+	VPABSB       Y3, Y4
+	VMOVDQU      32(R9), Y5
+	VPSIGNB      Y3, Y5, Y5
+	VPMADDUBSW   Y5, Y4, Y5
+	VPMADDWD     Y2, Y5, Y5
+	VPADDD       Y5, Y1, Y1
+	VMOVDQU      80(R8), Y3
+	VPABSB       Y3, Y4
+	VMOVDQU      64(R9), Y5
+	VPSIGNB      Y3, Y5, Y5
+	VPMADDUBSW   Y5, Y4, Y5
+	VPMADDWD     Y2, Y5, Y5
+	VPADDD       Y5, Y1, Y1
+	VMOVDQU      112(R8), Y3
+	VPABSB       Y3, Y4
+	VMOVDQU      96(R9), Y5
+	VPSIGNB      Y3, Y5, Y5
+	VPMADDUBSW   Y5, Y4, Y5
+	VPMADDWD     Y2, Y5, Y5
+	VPADDD       Y5, Y1, Y1
+	VMOVDQU      144(R8), Y3
+	VPABSB       Y3, Y4
+	VMOVDQU      128(R9), Y5
+	VPSIGNB      Y3, Y5, Y5
+	VPMADDUBSW   Y5, Y4, Y5
+	VPMADDWD     Y2, Y5, Y5
+	VPADDD       Y5, Y1, Y1
+	VMOVDQU      176(R8), Y3
+	VPABSB       Y3, Y4
+	VMOVDQU      160(R9), Y5
+	VPSIGNB      Y3, Y5, Y5
+	VPMADDUBSW   Y5, Y4, Y5
+	VPMADDWD     Y2, Y5, Y5
+	VPADDD       Y5, Y1, Y1
+	VMOVDQU      208(R8), Y3
+	VPABSB       Y3, Y4
+	VMOVDQU      192(R9), Y5
+	VPSIGNB      Y3, Y5, Y5
+	VPMADDUBSW   Y5, Y4, Y5
+	VPMADDWD     Y2, Y5, Y5
+	VPADDD       Y5, Y1, Y1
+	VMOVDQU      240(R8), Y3
+	VPABSB       Y3, Y4
+	VMOVDQU      224(R9), Y5
+	VPSIGNB      Y3, Y5, Y5
+	VPMADDUBSW   Y5, Y4, Y5
+	VPMADDWD     Y2, Y5, Y5
+	VPADDD       Y5, Y1, Y1
+	VCVTPH2PS    (R8), Y2
+	VMULPS       256(R9), Y2, Y3
+	VCVTDQ2PS    Y1, Y1
+	VFMADD231PS  Y1, Y3, Y0
+	ADDQ         $0x00000110, R8
+	ADDQ         $0x000001c0, R9
+	DECQ         R10
+	JNZ          super
+	VHADDPS      Y0, Y0, Y0
+	VHADDPS      Y0, Y0, Y0
+	VEXTRACTF128 $0x01, Y0, X1
+	VADDPS       X1, X0, X1
+	VMOVSS       X1, (AX)
+	ADDQ         $0x04, AX
+	ADDQ         $0x04, R11
+	DECQ         DI
+	JNZ          row
+	VZEROUPPER
+	RET
+
 // func tileQ6KAVX22x2(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr)
 // Requires: AVX, AVX2, F16C, FMA3
 TEXT ·tileQ6KAVX22x2(SB), NOSPLIT, $0-56
+	MOVQ  out+0(FP), AX
+	MOVQ  outStride+8(FP), CX
+	MOVQ  w+16(FP), DX
+	MOVQ  rowBytes+24(FP), BX
+	MOVQ  x+32(FP), SI
+	MOVQ  xStride+40(FP), DI
+	MOVQ  n+48(FP), R8
+	VPXOR Y0, Y0, Y0
+	VPXOR Y1, Y1, Y1
+	VPXOR Y2, Y2, Y2
+	VPXOR Y3, Y3, Y3
+
+super:
+	VPMOVSXBW    (DX), Y12
+	VPMADDWD     416(SI), Y12, Y4
+	VPSLLD       $0x05, Y4, Y4
+	VPMADDWD     416(SI)(DI*1), Y12, Y5
+	VPSLLD       $0x05, Y5, Y5
+	VMOVDQU      16(DX), Y8
+	VPAND        mask0f<>+0(SB), Y8, Y8
+	VMOVDQU      144(DX), Y10
+	VPSLLW       $0x04, Y10, Y10
+	VPAND        mask30<>+0(SB), Y10, Y10
+	VPOR         Y10, Y8, Y8
+	VMOVDQU      48(DX), Y9
+	VPAND        mask0f<>+0(SB), Y9, Y9
+	VMOVDQU      176(DX), Y10
+	VPSLLW       $0x04, Y10, Y10
+	VPAND        mask30<>+0(SB), Y10, Y10
+	VPOR         Y10, Y9, Y9
+	VPSHUFB      lowWords<>+0(SB), Y12, Y12
+	VPMADDUBSW   (SI), Y8, Y10
+	VPMADDUBSW   32(SI), Y9, Y11
+	VPADDW       Y11, Y10, Y10
+	VPMADDWD     Y12, Y10, Y10
+	VPSUBD       Y10, Y4, Y4
+	VPMADDUBSW   (SI)(DI*1), Y8, Y10
+	VPMADDUBSW   32(SI)(DI*1), Y9, Y11
+	VPADDW       Y11, Y10, Y10
+	VPMADDWD     Y12, Y10, Y10
+	VPSUBD       Y10, Y5, Y5
+	VMOVDQU      80(DX), Y8
+	VPAND        mask0f<>+0(SB), Y8, Y8
+	VMOVDQU      144(DX), Y10
+	VPSLLW       $0x02, Y10, Y10
+	VPAND        mask30<>+0(SB), Y10, Y10
+	VPOR         Y10, Y8, Y8
+	VMOVDQU      112(DX), Y9
+	VPAND        mask0f<>+0(SB), Y9, Y9
+	VMOVDQU      176(DX), Y10
+	VPSLLW       $0x02, Y10, Y10
+	VPAND        mask30<>+0(SB), Y10, Y10
+	VPOR         Y10, Y9, Y9
+	VPMADDUBSW   64(SI), Y8, Y10
+	VPMADDUBSW   96(SI), Y9, Y11
+	VPADDW       Y11, Y10, Y10
+	VPMADDWD     Y12, Y10, Y10
+	VPSUBD       Y10, Y4, Y4
+	VPMADDUBSW   64(SI)(DI*1), Y8, Y10
+	VPMADDUBSW   96(SI)(DI*1), Y9, Y11
+	VPADDW       Y11, Y10, Y10
+	VPMADDWD     Y12, Y10, Y10
+	VPSUBD       Y10, Y5, Y5
+	VMOVDQU      16(DX), Y8
+	VPSRLW       $0x04, Y8, Y8
+	VPAND        mask0f<>+0(SB), Y8, Y8
+	VMOVDQU      144(DX), Y10
+	VPAND        mask30<>+0(SB), Y10, Y10
+	VPOR         Y10, Y8, Y8
+	VMOVDQU      48(DX), Y9
+	VPSRLW       $0x04, Y9, Y9
+	VPAND        mask0f<>+0(SB), Y9, Y9
+	VMOVDQU      176(DX), Y10
+	VPAND        mask30<>+0(SB), Y10, Y10
+	VPOR         Y10, Y9, Y9
+	VPMOVSXBW    (DX), Y12
+	VPSHUFB      highWords<>+0(SB), Y12, Y12
+	VPMADDUBSW   128(SI), Y8, Y10
+	VPMADDUBSW   160(SI), Y9, Y11
+	VPADDW       Y11, Y10, Y10
+	VPMADDWD     Y12, Y10, Y10
+	VPSUBD       Y10, Y4, Y4
+	VPMADDUBSW   128(SI)(DI*1), Y8, Y10
+	VPMADDUBSW   160(SI)(DI*1), Y9, Y11
+	VPADDW       Y11, Y10, Y10
+	VPMADDWD     Y12, Y10, Y10
+	VPSUBD       Y10, Y5, Y5
+	VMOVDQU      80(DX), Y8
+	VPSRLW       $0x04, Y8, Y8
+	VPAND        mask0f<>+0(SB), Y8, Y8
+	VMOVDQU      144(DX), Y10
+	VPSRLW       $0x02, Y10, Y10
+	VPAND        mask30<>+0(SB), Y10, Y10
+	VPOR         Y10, Y8, Y8
+	VMOVDQU      112(DX), Y9
+	VPSRLW       $0x04, Y9, Y9
+	VPAND        mask0f<>+0(SB), Y9, Y9
+	VMOVDQU      176(DX), Y10
+	VPSRLW       $0x02, Y10, Y10
+	VPAND        mask30<>+0(SB), Y10, Y10
+	VPOR         Y10, Y9, Y9
+	VPMADDUBSW   192(SI), Y8, Y10
+	VPMADDUBSW   224(SI), Y9, Y11
+	VPADDW       Y11, Y10, Y10
+	VPMADDWD     Y12, Y10, Y10
+	VPSUBD       Y10, Y4, Y4
+	VPMADDUBSW   192(SI)(DI*1), Y8, Y10
+	VPMADDUBSW   224(SI)(DI*1), Y9, Y11
+	VPADDW       Y11, Y10, Y10
+	VPMADDWD     Y12, Y10, Y10
+	VPSUBD       Y10, Y5, Y5
+	VPXOR        Y11, Y11, Y11
+	VPSUBD       Y4, Y11, Y4
+	VPSUBD       Y5, Y11, Y5
+	VPMOVSXBW    (DX)(BX*1), Y12
+	VPMADDWD     416(SI), Y12, Y6
+	VPSLLD       $0x05, Y6, Y6
+	VPMADDWD     416(SI)(DI*1), Y12, Y7
+	VPSLLD       $0x05, Y7, Y7
+	VMOVDQU      16(DX)(BX*1), Y8
+	VPAND        mask0f<>+0(SB), Y8, Y8
+	VMOVDQU      144(DX)(BX*1), Y10
+	VPSLLW       $0x04, Y10, Y10
+	VPAND        mask30<>+0(SB), Y10, Y10
+	VPOR         Y10, Y8, Y8
+	VMOVDQU      48(DX)(BX*1), Y9
+	VPAND        mask0f<>+0(SB), Y9, Y9
+	VMOVDQU      176(DX)(BX*1), Y10
+	VPSLLW       $0x04, Y10, Y10
+	VPAND        mask30<>+0(SB), Y10, Y10
+	VPOR         Y10, Y9, Y9
+	VPSHUFB      lowWords<>+0(SB), Y12, Y12
+	VPMADDUBSW   (SI), Y8, Y10
+	VPMADDUBSW   32(SI), Y9, Y11
+	VPADDW       Y11, Y10, Y10
+	VPMADDWD     Y12, Y10, Y10
+	VPSUBD       Y10, Y6, Y6
+	VPMADDUBSW   (SI)(DI*1), Y8, Y10
+	VPMADDUBSW   32(SI)(DI*1), Y9, Y11
+	VPADDW       Y11, Y10, Y10
+	VPMADDWD     Y12, Y10, Y10
+	VPSUBD       Y10, Y7, Y7
+	VMOVDQU      80(DX)(BX*1), Y8
+	VPAND        mask0f<>+0(SB), Y8, Y8
+	VMOVDQU      144(DX)(BX*1), Y10
+	VPSLLW       $0x02, Y10, Y10
+	VPAND        mask30<>+0(SB), Y10, Y10
+	VPOR         Y10, Y8, Y8
+	VMOVDQU      112(DX)(BX*1), Y9
+	VPAND        mask0f<>+0(SB), Y9, Y9
+	VMOVDQU      176(DX)(BX*1), Y10
+	VPSLLW       $0x02, Y10, Y10
+	VPAND        mask30<>+0(SB), Y10, Y10
+	VPOR         Y10, Y9, Y9
+	VPMADDUBSW   64(SI), Y8, Y10
+	VPMADDUBSW   96(SI), Y9, Y11
+	VPADDW       Y11, Y10, Y10
+	VPMADDWD     Y12, Y10, Y10
+	VPSUBD       Y10, Y6, Y6
+	VPMADDUBSW   64(SI)(DI*1), Y8, Y10
+	VPMADDUBSW   96(SI)(DI*1), Y9, Y11
+	VPADDW       Y11, Y10, Y10
+	VPMADDWD     Y12, Y10, Y10
+	VPSUBD       Y10, Y7, Y7
+	VMOVDQU      16(DX)(BX*1), Y8
+	VPSRLW       $0x04, Y8, Y8
+	VPAND        mask0f<>+0(SB), Y8, Y8
+	VMOVDQU      144(DX)(BX*1), Y10
+	VPAND        mask30<>+0(SB), Y10, Y10
+	VPOR         Y10, Y8, Y8
+	VMOVDQU      48(DX)(BX*1), Y9
+	VPSRLW       $0x04, Y9, Y9
+	VPAND        mask0f<>+0(SB), Y9, Y9
+	VMOVDQU      176(DX)(BX*1), Y10
+	VPAND        mask30<>+0(SB), Y10, Y10
+	VPOR         Y10, Y9, Y9
+	VPMOVSXBW    (DX)(BX*1), Y12
+	VPSHUFB      highWords<>+0(SB), Y12, Y12
+	VPMADDUBSW   128(SI), Y8, Y10
+	VPMADDUBSW   160(SI), Y9, Y11
+	VPADDW       Y11, Y10, Y10
+	VPMADDWD     Y12, Y10, Y10
+	VPSUBD       Y10, Y6, Y6
+	VPMADDUBSW   128(SI)(DI*1), Y8, Y10
+	VPMADDUBSW   160(SI)(DI*1), Y9, Y11
+	VPADDW       Y11, Y10, Y10
+	VPMADDWD     Y12, Y10, Y10
+	VPSUBD       Y10, Y7, Y7
+	VMOVDQU      80(DX)(BX*1), Y8
+	VPSRLW       $0x04, Y8, Y8
+	VPAND        mask0f<>+0(SB), Y8, Y8
+	VMOVDQU      144(DX)(BX*1), Y10
+	VPSRLW       $0x02, Y10, Y10
+	VPAND        mask30<>+0(SB), Y10, Y10
+	VPOR         Y10, Y8, Y8
+	VMOVDQU      112(DX)(BX*1), Y9
+	VPSRLW       $0x04, Y9, Y9
+	VPAND        mask0f<>+0(SB), Y9, Y9
+	VMOVDQU      176(DX)(BX*1), Y10
+	VPSRLW       $0x02, Y10, Y10
+	VPAND        mask30<>+0(SB), Y10, Y10
+	VPOR         Y10, Y9, Y9
+	VPMADDUBSW   192(SI), Y8, Y10
+	VPMADDUBSW   224(SI), Y9, Y11
+	VPADDW       Y11, Y10, Y10
+	VPMADDWD     Y12, Y10, Y10
+	VPSUBD       Y10, Y6, Y6
+	VPMADDUBSW   192(SI)(DI*1), Y8, Y10
+	VPMADDUBSW   224(SI)(DI*1), Y9, Y11
+	VPADDW       Y11, Y10, Y10
+	VPMADDWD     Y12, Y10, Y10
+	VPSUBD       Y10, Y7, Y7
+	VPXOR        Y11, Y11, Y11
+	VPSUBD       Y6, Y11, Y6
+	VPSUBD       Y7, Y11, Y7
+	VPBROADCASTW 208(DX), X8
+	VCVTPH2PS    X8, Y8
+	VMULPS       256(SI), Y8, Y9
+	VCVTDQ2PS    Y4, Y4
+	VFMADD231PS  Y4, Y9, Y0
+	VMULPS       256(SI)(DI*1), Y8, Y9
+	VCVTDQ2PS    Y5, Y5
+	VFMADD231PS  Y5, Y9, Y1
+	VPBROADCASTW 208(DX)(BX*1), X8
+	VCVTPH2PS    X8, Y8
+	VMULPS       256(SI), Y8, Y9
+	VCVTDQ2PS    Y6, Y6
+	VFMADD231PS  Y6, Y9, Y2
+	VMULPS       256(SI)(DI*1), Y8, Y9
+	VCVTDQ2PS    Y7, Y7
+	VFMADD231PS  Y7, Y9, Y3
+	ADDQ         $0x000000d2, DX
+	ADDQ         $0x000001c0, SI
+	DECQ         R8
+	JNZ          super
+	VMOVUPS      Y0, Y4
+	VMOVUPS      Y2, Y5
+	VHADDPS      Y5, Y4, Y4
+	VHADDPS      Y4, Y4, Y4
+	VEXTRACTF128 $0x01, Y4, X6
+	VADDPS       X6, X4, X6
+	VMOVQ        X6, (AX)
+	ADDQ         CX, AX
+	VMOVUPS      Y1, Y4
+	VMOVUPS      Y3, Y5
+	VHADDPS      Y5, Y4, Y4
+	VHADDPS      Y4, Y4, Y4
+	VEXTRACTF128 $0x01, Y4, X6
+	VADDPS       X6, X4, X6
+	VMOVQ        X6, (AX)
+	VZEROUPPER
+	RET
+
+// func streamQ6KAVX2(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
+// Requires: AVX, AVX2, F16C, FMA3
+TEXT ·streamQ6KAVX2(SB), NOSPLIT, $0-48
+	MOVQ out+0(FP), AX
+	MOVQ w+8(FP), CX
+	MOVQ rowBytes+16(FP), DX
+	MOVQ x+24(FP), BX
+	MOVQ n+32(FP), SI
+	MOVQ rows+40(FP), DI
+
+row:
+	MOVQ   CX, R8
+	ADDQ   DX, CX
+	MOVQ   BX, R9
+	MOVQ   SI, R10
+	VXORPS X0, X0, X0
+
+super:
+	VPMOVSXBW    (R8), Y6
+	VPMADDWD     416(R9), Y6, Y1
+	VPSLLD       $0x05, Y1, Y1
+	VMOVDQU      16(R8), Y2
+	VPAND        mask0f<>+0(SB), Y2, Y2
+	VMOVDQU      144(R8), Y4
+	VPSLLW       $0x04, Y4, Y4
+	VPAND        mask30<>+0(SB), Y4, Y4
+	VPOR         Y4, Y2, Y2
+	VMOVDQU      48(R8), Y3
+	VPAND        mask0f<>+0(SB), Y3, Y3
+	VMOVDQU      176(R8), Y4
+	VPSLLW       $0x04, Y4, Y4
+	VPAND        mask30<>+0(SB), Y4, Y4
+	VPOR         Y4, Y3, Y3
+	VPSHUFB      lowWords<>+0(SB), Y6, Y6
+	VPMADDUBSW   (R9), Y2, Y4
+	VPMADDUBSW   32(R9), Y3, Y5
+	VPADDW       Y5, Y4, Y4
+	VPMADDWD     Y6, Y4, Y4
+	VPSUBD       Y4, Y1, Y1
+	VMOVDQU      80(R8), Y2
+	VPAND        mask0f<>+0(SB), Y2, Y2
+	VMOVDQU      144(R8), Y4
+	VPSLLW       $0x02, Y4, Y4
+	VPAND        mask30<>+0(SB), Y4, Y4
+	VPOR         Y4, Y2, Y2
+	VMOVDQU      112(R8), Y3
+	VPAND        mask0f<>+0(SB), Y3, Y3
+	VMOVDQU      176(R8), Y4
+	VPSLLW       $0x02, Y4, Y4
+	VPAND        mask30<>+0(SB), Y4, Y4
+	VPOR         Y4, Y3, Y3
+	VPMADDUBSW   64(R9), Y2, Y4
+	VPMADDUBSW   96(R9), Y3, Y5
+	VPADDW       Y5, Y4, Y4
+	VPMADDWD     Y6, Y4, Y4
+	VPSUBD       Y4, Y1, Y1
+	VMOVDQU      16(R8), Y2
+	VPSRLW       $0x04, Y2, Y2
+	VPAND        mask0f<>+0(SB), Y2, Y2
+	VMOVDQU      144(R8), Y4
+	VPAND        mask30<>+0(SB), Y4, Y4
+	VPOR         Y4, Y2, Y2
+	VMOVDQU      48(R8), Y3
+	VPSRLW       $0x04, Y3, Y3
+	VPAND        mask0f<>+0(SB), Y3, Y3
+	VMOVDQU      176(R8), Y4
+	VPAND        mask30<>+0(SB), Y4, Y4
+	VPOR         Y4, Y3, Y3
+	VPMOVSXBW    (R8), Y6
+	VPSHUFB      highWords<>+0(SB), Y6, Y6
+	VPMADDUBSW   128(R9), Y2, Y4
+	VPMADDUBSW   160(R9), Y3, Y5
+	VPADDW       Y5, Y4, Y4
+	VPMADDWD     Y6, Y4, Y4
+	VPSUBD       Y4, Y1, Y1
+	VMOVDQU      80(R8), Y2
+	VPSRLW       $0x04, Y2, Y2
+	VPAND        mask0f<>+0(SB), Y2, Y2
+	VMOVDQU      144(R8), Y4
+	VPSRLW       $0x02, Y4, Y4
+	VPAND        mask30<>+0(SB), Y4, Y4
+	VPOR         Y4, Y2, Y2
+	VMOVDQU      112(R8), Y3
+	VPSRLW       $0x04, Y3, Y3
+	VPAND        mask0f<>+0(SB), Y3, Y3
+	VMOVDQU      176(R8), Y4
+	VPSRLW       $0x02, Y4, Y4
+	VPAND        mask30<>+0(SB), Y4, Y4
+	VPOR         Y4, Y3, Y3
+	VPMADDUBSW   192(R9), Y2, Y4
+	VPMADDUBSW   224(R9), Y3, Y5
+	VPADDW       Y5, Y4, Y4
+	VPMADDWD     Y6, Y4, Y4
+	VPSUBD       Y4, Y1, Y1
+	VPXOR        Y5, Y5, Y5
+	VPSUBD       Y1, Y5, Y1
+	VPBROADCASTW 208(R8), X2
+	VCVTPH2PS    X2, Y2
+	VMULPS       256(R9), Y2, Y3
+	VCVTDQ2PS    Y1, Y1
+	VFMADD231PS  Y1, Y3, Y0
+	ADDQ         $0x000000d2, R8
+	ADDQ         $0x000001c0, R9
+	DECQ         R10
+	JNZ          super
+	VHADDPS      Y0, Y0, Y0
+	VHADDPS      Y0, Y0, Y0
+	VEXTRACTF128 $0x01, Y0, X1
+	VADDPS       X1, X0, X1
+	VMOVSS       X1, (AX)
+	ADDQ         $0x04, AX
+	DECQ         DI
+	JNZ          row
+	VZEROUPPER
+	RET
+
+// func scatterQ6KAVX2(out *float32, w *byte, rowBytes uintptr, index *int32, x *byte, n uintptr, rows uintptr)
+// Requires: AVX, AVX2, F16C, FMA3, MMX+
+TEXT ·scatterQ6KAVX2(SB), NOSPLIT, $0-56
+	MOVQ    out+0(FP), AX
+	MOVQ    w+8(FP), CX
+	MOVQ    rowBytes+16(FP), DX
+	MOVQ    x+32(FP), BX
+	MOVQ    n+40(FP), SI
+	MOVQ    rows+48(FP), DI
+	MOVQ    index+24(FP), R11
+	MOVLQSX (R11), R12
+	IMULQ   DX, R12
+	ADDQ    CX, R12
+
+row:
+	MOVQ    R12, R8
+	CMPQ    DI, $0x01
+	JEQ     last
+	MOVLQSX 4(R11), R12
+	IMULQ   DX, R12
+	ADDQ    CX, R12
+
+last:
+	MOVQ   R12, R13
+	MOVQ   BX, R9
+	MOVQ   SI, R10
+	VXORPS X0, X0, X0
+
+super:
+	PREFETCHT0   (R13)
+	PREFETCHT0   64(R13)
+	PREFETCHT0   128(R13)
+	PREFETCHT0   192(R13)
+	ADDQ         $0x000000d2, R13
+	VPMOVSXBW    (R8), Y6
+	VPMADDWD     416(R9), Y6, Y1
+	VPSLLD       $0x05, Y1, Y1
+	VMOVDQU      16(R8), Y2
+	VPAND        mask0f<>+0(SB), Y2, Y2
+	VMOVDQU      144(R8), Y4
+	VPSLLW       $0x04, Y4, Y4
+	VPAND        mask30<>+0(SB), Y4, Y4
+	VPOR         Y4, Y2, Y2
+	VMOVDQU      48(R8), Y3
+	VPAND        mask0f<>+0(SB), Y3, Y3
+	VMOVDQU      176(R8), Y4
+	VPSLLW       $0x04, Y4, Y4
+	VPAND        mask30<>+0(SB), Y4, Y4
+	VPOR         Y4, Y3, Y3
+	VPSHUFB      lowWords<>+0(SB), Y6, Y6
+	VPMADDUBSW   (R9), Y2, Y4
+	VPMADDUBSW   32(R9), Y3, Y5
+	VPADDW       Y5, Y4, Y4
+	VPMADDWD     Y6, Y4, Y4
+	VPSUBD       Y4, Y1, Y1
+	VMOVDQU      80(R8), Y2
+	VPAND        mask0f<>+0(SB), Y2, Y2
+	VMOVDQU      144(R8), Y4
+	VPSLLW       $0x02, Y4, Y4
+	VPAND        mask30<>+0(SB), Y4, Y4
+	VPOR         Y4, Y2, Y2
+	VMOVDQU      112(R8), Y3
+	VPAND        mask0f<>+0(SB), Y3, Y3
+	VMOVDQU      176(R8), Y4
+	VPSLLW       $0x02, Y4, Y4
+	VPAND        mask30<>+0(SB), Y4, Y4
+	VPOR         Y4, Y3, Y3
+	VPMADDUBSW   64(R9), Y2, Y4
+	VPMADDUBSW   96(R9), Y3, Y5
+	VPADDW       Y5, Y4, Y4
+	VPMADDWD     Y6, Y4, Y4
+	VPSUBD       Y4, Y1, Y1
+	VMOVDQU      16(R8), Y2
+	VPSRLW       $0x04, Y2, Y2
+	VPAND        mask0f<>+0(SB), Y2, Y2
+	VMOVDQU      144(R8), Y4
+	VPAND        mask30<>+0(SB), Y4, Y4
+	VPOR         Y4, Y2, Y2
+	VMOVDQU      48(R8), Y3
+	VPSRLW       $0x04, Y3, Y3
+	VPAND        mask0f<>+0(SB), Y3, Y3
+	VMOVDQU      176(R8), Y4
+	VPAND        mask30<>+0(SB), Y4, Y4
+	VPOR         Y4, Y3, Y3
+	VPMOVSXBW    (R8), Y6
+	VPSHUFB      highWords<>+0(SB), Y6, Y6
+	VPMADDUBSW   128(R9), Y2, Y4
+	VPMADDUBSW   160(R9), Y3, Y5
+	VPADDW       Y5, Y4, Y4
+	VPMADDWD     Y6, Y4, Y4
+	VPSUBD       Y4, Y1, Y1
+	VMOVDQU      80(R8), Y2
+	VPSRLW       $0x04, Y2, Y2
+	VPAND        mask0f<>+0(SB), Y2, Y2
+	VMOVDQU      144(R8), Y4
+	VPSRLW       $0x02, Y4, Y4
+	VPAND        mask30<>+0(SB), Y4, Y4
+	VPOR         Y4, Y2, Y2
+	VMOVDQU      112(R8), Y3
+	VPSRLW       $0x04, Y3, Y3
+	VPAND        mask0f<>+0(SB), Y3, Y3
+	VMOVDQU      176(R8), Y4
+	VPSRLW       $0x02, Y4, Y4
+	VPAND        mask30<>+0(SB), Y4, Y4
+	VPOR         Y4, Y3, Y3
+	VPMADDUBSW   192(R9), Y2, Y4
+	VPMADDUBSW   224(R9), Y3, Y5
+	VPADDW       Y5, Y4, Y4
+	VPMADDWD     Y6, Y4, Y4
+	VPSUBD       Y4, Y1, Y1
+	VPXOR        Y5, Y5, Y5
+	VPSUBD       Y1, Y5, Y1
+	VPBROADCASTW 208(R8), X2
+	VCVTPH2PS    X2, Y2
+	VMULPS       256(R9), Y2, Y3
+	VCVTDQ2PS    Y1, Y1
+	VFMADD231PS  Y1, Y3, Y0
+	ADDQ         $0x000000d2, R8
+	ADDQ         $0x000001c0, R9
+	DECQ         R10
+	JNZ          super
+	VHADDPS      Y0, Y0, Y0
+	VHADDPS      Y0, Y0, Y0
+	VEXTRACTF128 $0x01, Y0, X1
+	VADDPS       X1, X0, X1
+	VMOVSS       X1, (AX)
+	ADDQ         $0x04, AX
+	ADDQ         $0x04, R11
+	DECQ         DI
+	JNZ          row
+	VZEROUPPER
+	RET
+
+// func tileQ40VNNI4x4(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr)
+// Requires: AVX, AVX2, AVX512F, AVX512VL, AVX512VNNI, F16C, FMA3
+TEXT ·tileQ40VNNI4x4(SB), NOSPLIT, $512-56
 	MOVQ    out+0(FP), AX
 	MOVQ    outStride+8(FP), CX
 	MOVQ    w+16(FP), DX
@@ -1588,621 +2309,340 @@ TEXT ·tileQ6KAVX22x2(SB), NOSPLIT, $0-56
 	MOVQ    x+32(FP), SI
 	MOVQ    xStride+40(FP), DI
 	MOVQ    n+48(FP), R8
-	VPXOR   Y0, Y0, Y0
-	VPXOR   Y1, Y1, Y1
-	VPXOR   Y2, Y2, Y2
-	VPXOR   Y3, Y3, Y3
-	VMOVDQU mask0f<>+0(SB), Y4
-	VMOVDQU mask30<>+0(SB), Y5
-	VMOVDQU ones16<>+0(SB), Y6
+	LEAQ    (BX)(BX*2), R9
+	LEAQ    (DI)(DI*2), R10
+	VPXORD  Y0, Y0, Y0
+	VMOVUPS Y0, (SP)
+	VMOVUPS Y0, 32(SP)
+	VMOVUPS Y0, 64(SP)
+	VMOVUPS Y0, 96(SP)
+	VMOVUPS Y0, 128(SP)
+	VMOVUPS Y0, 160(SP)
+	VMOVUPS Y0, 192(SP)
+	VMOVUPS Y0, 224(SP)
+	VMOVUPS Y0, 256(SP)
+	VMOVUPS Y0, 288(SP)
+	VMOVUPS Y0, 320(SP)
+	VMOVUPS Y0, 352(SP)
+	VMOVUPS Y0, 384(SP)
+	VMOVUPS Y0, 416(SP)
+	VMOVUPS Y0, 448(SP)
+	VMOVUPS Y0, 480(SP)
 
-loop:
-	VMOVDQU      16(DX), Y11
-	VPAND        Y4, Y11, Y11
-	VMOVDQU      144(DX), Y12
-	VPSLLW       $0x04, Y12, Y12
-	VPAND        Y5, Y12, Y12
-	VPOR         Y12, Y11, Y11
-	VPMADDUBSW   (SI), Y11, Y12
-	VPMADDWD     Y6, Y12, Y7
-	VPMADDUBSW   (SI)(DI*1), Y11, Y12
-	VPMADDWD     Y6, Y12, Y8
-	VMOVDQU      16(DX)(BX*1), Y11
-	VPAND        Y4, Y11, Y11
-	VMOVDQU      144(DX)(BX*1), Y12
-	VPSLLW       $0x04, Y12, Y12
-	VPAND        Y5, Y12, Y12
-	VPOR         Y12, Y11, Y11
-	VPMADDUBSW   (SI), Y11, Y12
-	VPMADDWD     Y6, Y12, Y9
-	VPMADDUBSW   (SI)(DI*1), Y11, Y12
-	VPMADDWD     Y6, Y12, Y10
-	VMOVDQU      48(DX), Y11
-	VPAND        Y4, Y11, Y11
-	VMOVDQU      144(DX), Y12
-	VPSLLW       $0x02, Y12, Y12
-	VPAND        Y5, Y12, Y12
-	VPOR         Y12, Y11, Y11
-	VPMADDUBSW   32(SI), Y11, Y12
-	VPMADDWD     Y6, Y12, Y12
-	VPADDD       Y12, Y7, Y7
-	VPMADDUBSW   32(SI)(DI*1), Y11, Y12
-	VPMADDWD     Y6, Y12, Y12
-	VPADDD       Y12, Y8, Y8
-	VMOVDQU      48(DX)(BX*1), Y11
-	VPAND        Y4, Y11, Y11
-	VMOVDQU      144(DX)(BX*1), Y12
-	VPSLLW       $0x02, Y12, Y12
-	VPAND        Y5, Y12, Y12
-	VPOR         Y12, Y11, Y11
-	VPMADDUBSW   32(SI), Y11, Y12
-	VPMADDWD     Y6, Y12, Y12
-	VPADDD       Y12, Y9, Y9
-	VPMADDUBSW   32(SI)(DI*1), Y11, Y12
-	VPMADDWD     Y6, Y12, Y12
-	VPADDD       Y12, Y10, Y10
-	VMOVDQU      80(DX), Y11
-	VPAND        Y4, Y11, Y11
-	VMOVDQU      144(DX), Y12
-	VPAND        Y5, Y12, Y12
-	VPOR         Y12, Y11, Y11
-	VPMADDUBSW   64(SI), Y11, Y12
-	VPMADDWD     Y6, Y12, Y12
-	VPADDD       Y12, Y7, Y7
-	VPMADDUBSW   64(SI)(DI*1), Y11, Y12
-	VPMADDWD     Y6, Y12, Y12
-	VPADDD       Y12, Y8, Y8
-	VMOVDQU      80(DX)(BX*1), Y11
-	VPAND        Y4, Y11, Y11
-	VMOVDQU      144(DX)(BX*1), Y12
-	VPAND        Y5, Y12, Y12
-	VPOR         Y12, Y11, Y11
-	VPMADDUBSW   64(SI), Y11, Y12
-	VPMADDWD     Y6, Y12, Y12
-	VPADDD       Y12, Y9, Y9
-	VPMADDUBSW   64(SI)(DI*1), Y11, Y12
-	VPMADDWD     Y6, Y12, Y12
-	VPADDD       Y12, Y10, Y10
-	VMOVDQU      112(DX), Y11
-	VPAND        Y4, Y11, Y11
-	VMOVDQU      144(DX), Y12
-	VPSRLW       $0x02, Y12, Y12
-	VPAND        Y5, Y12, Y12
-	VPOR         Y12, Y11, Y11
-	VPMADDUBSW   96(SI), Y11, Y12
-	VPMADDWD     Y6, Y12, Y12
-	VPADDD       Y12, Y7, Y7
-	VPMADDUBSW   96(SI)(DI*1), Y11, Y12
-	VPMADDWD     Y6, Y12, Y12
-	VPADDD       Y12, Y8, Y8
-	VMOVDQU      112(DX)(BX*1), Y11
-	VPAND        Y4, Y11, Y11
-	VMOVDQU      144(DX)(BX*1), Y12
-	VPSRLW       $0x02, Y12, Y12
-	VPAND        Y5, Y12, Y12
-	VPOR         Y12, Y11, Y11
-	VPMADDUBSW   96(SI), Y11, Y12
-	VPMADDWD     Y6, Y12, Y12
-	VPADDD       Y12, Y9, Y9
-	VPMADDUBSW   96(SI)(DI*1), Y11, Y12
-	VPMADDWD     Y6, Y12, Y12
-	VPADDD       Y12, Y10, Y10
-	VPADDD       352(SI), Y7, Y7
-	VPADDD       352(SI)(DI*1), Y8, Y8
-	VPADDD       352(SI), Y9, Y9
-	VPADDD       352(SI)(DI*1), Y10, Y10
-	VPBROADCASTW 208(DX), X12
-	VCVTPH2PS    X12, Y12
-	VPMOVSXBD    (DX), Y11
-	VCVTDQ2PS    Y11, Y11
-	VMULPS       Y12, Y11, Y11
-	VMULPS       256(SI), Y11, Y12
-	VCVTDQ2PS    Y7, Y7
-	VFMADD231PS  Y7, Y12, Y0
-	VMULPS       256(SI)(DI*1), Y11, Y12
-	VCVTDQ2PS    Y8, Y8
-	VFMADD231PS  Y8, Y12, Y1
-	VPBROADCASTW 208(DX)(BX*1), X12
-	VCVTPH2PS    X12, Y12
-	VPMOVSXBD    (DX)(BX*1), Y11
-	VCVTDQ2PS    Y11, Y11
-	VMULPS       Y12, Y11, Y11
-	VMULPS       256(SI), Y11, Y12
-	VCVTDQ2PS    Y9, Y9
-	VFMADD231PS  Y9, Y12, Y2
-	VMULPS       256(SI)(DI*1), Y11, Y12
-	VCVTDQ2PS    Y10, Y10
-	VFMADD231PS  Y10, Y12, Y3
-	VMOVDQU      16(DX), Y11
-	VPSRLW       $0x04, Y11, Y11
-	VPAND        Y4, Y11, Y11
-	VMOVDQU      176(DX), Y12
-	VPSLLW       $0x04, Y12, Y12
-	VPAND        Y5, Y12, Y12
-	VPOR         Y12, Y11, Y11
-	VPMADDUBSW   128(SI), Y11, Y12
-	VPMADDWD     Y6, Y12, Y7
-	VPMADDUBSW   128(SI)(DI*1), Y11, Y12
-	VPMADDWD     Y6, Y12, Y8
-	VMOVDQU      16(DX)(BX*1), Y11
-	VPSRLW       $0x04, Y11, Y11
-	VPAND        Y4, Y11, Y11
-	VMOVDQU      176(DX)(BX*1), Y12
-	VPSLLW       $0x04, Y12, Y12
-	VPAND        Y5, Y12, Y12
-	VPOR         Y12, Y11, Y11
-	VPMADDUBSW   128(SI), Y11, Y12
-	VPMADDWD     Y6, Y12, Y9
-	VPMADDUBSW   128(SI)(DI*1), Y11, Y12
-	VPMADDWD     Y6, Y12, Y10
-	VMOVDQU      48(DX), Y11
-	VPSRLW       $0x04, Y11, Y11
-	VPAND        Y4, Y11, Y11
-	VMOVDQU      176(DX), Y12
-	VPSLLW       $0x02, Y12, Y12
-	VPAND        Y5, Y12, Y12
-	VPOR         Y12, Y11, Y11
-	VPMADDUBSW   160(SI), Y11, Y12
-	VPMADDWD     Y6, Y12, Y12
-	VPADDD       Y12, Y7, Y7
-	VPMADDUBSW   160(SI)(DI*1), Y11, Y12
-	VPMADDWD     Y6, Y12, Y12
-	VPADDD       Y12, Y8, Y8
-	VMOVDQU      48(DX)(BX*1), Y11
-	VPSRLW       $0x04, Y11, Y11
-	VPAND        Y4, Y11, Y11
-	VMOVDQU      176(DX)(BX*1), Y12
-	VPSLLW       $0x02, Y12, Y12
-	VPAND        Y5, Y12, Y12
-	VPOR         Y12, Y11, Y11
-	VPMADDUBSW   160(SI), Y11, Y12
-	VPMADDWD     Y6, Y12, Y12
-	VPADDD       Y12, Y9, Y9
-	VPMADDUBSW   160(SI)(DI*1), Y11, Y12
-	VPMADDWD     Y6, Y12, Y12
-	VPADDD       Y12, Y10, Y10
-	VMOVDQU      80(DX), Y11
-	VPSRLW       $0x04, Y11, Y11
-	VPAND        Y4, Y11, Y11
-	VMOVDQU      176(DX), Y12
-	VPAND        Y5, Y12, Y12
-	VPOR         Y12, Y11, Y11
-	VPMADDUBSW   192(SI), Y11, Y12
-	VPMADDWD     Y6, Y12, Y12
-	VPADDD       Y12, Y7, Y7
-	VPMADDUBSW   192(SI)(DI*1), Y11, Y12
-	VPMADDWD     Y6, Y12, Y12
-	VPADDD       Y12, Y8, Y8
-	VMOVDQU      80(DX)(BX*1), Y11
-	VPSRLW       $0x04, Y11, Y11
-	VPAND        Y4, Y11, Y11
-	VMOVDQU      176(DX)(BX*1), Y12
-	VPAND        Y5, Y12, Y12
-	VPOR         Y12, Y11, Y11
-	VPMADDUBSW   192(SI), Y11, Y12
-	VPMADDWD     Y6, Y12, Y12
-	VPADDD       Y12, Y9, Y9
-	VPMADDUBSW   192(SI)(DI*1), Y11, Y12
-	VPMADDWD     Y6, Y12, Y12
-	VPADDD       Y12, Y10, Y10
-	VMOVDQU      112(DX), Y11
-	VPSRLW       $0x04, Y11, Y11
-	VPAND        Y4, Y11, Y11
-	VMOVDQU      176(DX), Y12
-	VPSRLW       $0x02, Y12, Y12
-	VPAND        Y5, Y12, Y12
-	VPOR         Y12, Y11, Y11
-	VPMADDUBSW   224(SI), Y11, Y12
-	VPMADDWD     Y6, Y12, Y12
-	VPADDD       Y12, Y7, Y7
-	VPMADDUBSW   224(SI)(DI*1), Y11, Y12
-	VPMADDWD     Y6, Y12, Y12
-	VPADDD       Y12, Y8, Y8
-	VMOVDQU      112(DX)(BX*1), Y11
-	VPSRLW       $0x04, Y11, Y11
-	VPAND        Y4, Y11, Y11
-	VMOVDQU      176(DX)(BX*1), Y12
-	VPSRLW       $0x02, Y12, Y12
-	VPAND        Y5, Y12, Y12
-	VPOR         Y12, Y11, Y11
-	VPMADDUBSW   224(SI), Y11, Y12
-	VPMADDWD     Y6, Y12, Y12
-	VPADDD       Y12, Y9, Y9
-	VPMADDUBSW   224(SI)(DI*1), Y11, Y12
-	VPMADDWD     Y6, Y12, Y12
-	VPADDD       Y12, Y10, Y10
-	VPADDD       384(SI), Y7, Y7
-	VPADDD       384(SI)(DI*1), Y8, Y8
-	VPADDD       384(SI), Y9, Y9
-	VPADDD       384(SI)(DI*1), Y10, Y10
-	VPBROADCASTW 208(DX), X12
-	VCVTPH2PS    X12, Y12
-	VPMOVSXBD    8(DX), Y11
-	VCVTDQ2PS    Y11, Y11
-	VMULPS       Y12, Y11, Y11
-	VMULPS       256(SI), Y11, Y12
-	VCVTDQ2PS    Y7, Y7
-	VFMADD231PS  Y7, Y12, Y0
-	VMULPS       256(SI)(DI*1), Y11, Y12
-	VCVTDQ2PS    Y8, Y8
-	VFMADD231PS  Y8, Y12, Y1
-	VPBROADCASTW 208(DX)(BX*1), X12
-	VCVTPH2PS    X12, Y12
-	VPMOVSXBD    8(DX)(BX*1), Y11
-	VCVTDQ2PS    Y11, Y11
-	VMULPS       Y12, Y11, Y11
-	VMULPS       256(SI), Y11, Y12
-	VCVTDQ2PS    Y9, Y9
-	VFMADD231PS  Y9, Y12, Y2
-	VMULPS       256(SI)(DI*1), Y11, Y12
-	VCVTDQ2PS    Y10, Y10
-	VFMADD231PS  Y10, Y12, Y3
-	ADDQ         $0x000000d2, DX
-	ADDQ         $0x000001c0, SI
-	DECQ         R8
-	JNZ          loop
-	VMOVUPS      Y0, Y4
-	VMOVUPS      Y2, Y5
-	VHADDPS      Y5, Y4, Y4
-	VHADDPS      Y4, Y4, Y4
-	VEXTRACTF128 $0x01, Y4, X6
-	VADDPS       X6, X4, X6
-	VMOVQ        X6, (AX)
-	ADDQ         CX, AX
-	VMOVUPS      Y1, Y4
-	VMOVUPS      Y3, Y5
-	VHADDPS      Y5, Y4, Y4
-	VHADDPS      Y4, Y4, Y4
-	VEXTRACTF128 $0x01, Y4, X6
-	VADDPS       X6, X4, X6
-	VMOVQ        X6, (AX)
-	VZEROUPPER
-	RET
-
-// func tileQ40VNNI4x4(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr)
-// Requires: AVX, AVX2, AVX512F, AVX512VL, AVX512VNNI, F16C, FMA3
-TEXT ·tileQ40VNNI4x4(SB), NOSPLIT, $512-56
-	MOVQ      out+0(FP), AX
-	MOVQ      outStride+8(FP), CX
-	MOVQ      w+16(FP), DX
-	MOVQ      rowBytes+24(FP), BX
-	MOVQ      x+32(FP), SI
-	MOVQ      xStride+40(FP), DI
-	MOVQ      n+48(FP), R8
-	LEAQ      (BX)(BX*2), R9
-	LEAQ      (DI)(DI*2), R10
-	VPXORD    Y0, Y0, Y0
-	VMOVUPS   Y0, (SP)
-	VMOVUPS   Y0, 32(SP)
-	VMOVUPS   Y0, 64(SP)
-	VMOVUPS   Y0, 96(SP)
-	VMOVUPS   Y0, 128(SP)
-	VMOVUPS   Y0, 160(SP)
-	VMOVUPS   Y0, 192(SP)
-	VMOVUPS   Y0, 224(SP)
-	VMOVUPS   Y0, 256(SP)
-	VMOVUPS   Y0, 288(SP)
-	VMOVUPS   Y0, 320(SP)
-	VMOVUPS   Y0, 352(SP)
-	VMOVUPS   Y0, 384(SP)
-	VMOVUPS   Y0, 416(SP)
-	VMOVUPS   Y0, 448(SP)
-	VMOVUPS   Y0, 480(SP)
-	VMOVDQU32 mask0f<>+0(SB), Y0
-
-loop:
-	VMOVDQU32    320(SI), Y1
-	VMOVDQU32    320(SI), Y5
-	VMOVDQU32    320(SI), Y9
-	VMOVDQU32    320(SI), Y13
-	VMOVDQU32    320(SI)(DI*1), Y2
-	VMOVDQU32    320(SI)(DI*1), Y6
-	VMOVDQU32    320(SI)(DI*1), Y10
-	VMOVDQU32    320(SI)(DI*1), Y14
-	VMOVDQU32    320(SI)(DI*2), Y3
-	VMOVDQU32    320(SI)(DI*2), Y7
-	VMOVDQU32    320(SI)(DI*2), Y11
-	VMOVDQU32    320(SI)(DI*2), Y15
-	VMOVDQU32    320(SI)(R10*1), Y4
-	VMOVDQU32    320(SI)(R10*1), Y8
-	VMOVDQU32    320(SI)(R10*1), Y12
-	VMOVDQU32    320(SI)(R10*1), Y16
+super:
+	VMOVDQU32    320(SI), Y0
+	VMOVDQU32    320(SI), Y4
+	VMOVDQU32    320(SI), Y8
+	VMOVDQU32    320(SI), Y12
+	VMOVDQU32    320(SI)(DI*1), Y1
+	VMOVDQU32    320(SI)(DI*1), Y5
+	VMOVDQU32    320(SI)(DI*1), Y9
+	VMOVDQU32    320(SI)(DI*1), Y13
+	VMOVDQU32    320(SI)(DI*2), Y2
+	VMOVDQU32    320(SI)(DI*2), Y6
+	VMOVDQU32    320(SI)(DI*2), Y10
+	VMOVDQU32    320(SI)(DI*2), Y14
+	VMOVDQU32    320(SI)(R10*1), Y3
+	VMOVDQU32    320(SI)(R10*1), Y7
+	VMOVDQU32    320(SI)(R10*1), Y11
+	VMOVDQU32    320(SI)(R10*1), Y15
+	VMOVDQU32    mask0f<>+0(SB), Y16
 	VMOVDQU32    16(DX), Y17
-	VPSRLW       $0x04, Y17, Y18
-	VPANDD       Y0, Y17, Y17
-	VPANDD       Y0, Y18, Y18
-	VMOVDQU32    16(DX)(BX*1), Y19
-	VPSRLW       $0x04, Y19, Y20
-	VPANDD       Y0, Y19, Y19
-	VPANDD       Y0, Y20, Y20
-	VMOVDQU32    16(DX)(BX*2), Y21
-	VPSRLW       $0x04, Y21, Y22
-	VPANDD       Y0, Y21, Y21
-	VPANDD       Y0, Y22, Y22
-	VMOVDQU32    16(DX)(R9*1), Y23
-	VPSRLW       $0x04, Y23, Y24
-	VPANDD       Y0, Y23, Y23
-	VPANDD       Y0, Y24, Y24
+	VPSRLW       $0x04, Y17, Y21
+	VPANDD       Y16, Y17, Y17
+	VPANDD       Y16, Y21, Y21
+	VMOVDQU32    16(DX)(BX*1), Y18
+	VPSRLW       $0x04, Y18, Y22
+	VPANDD       Y16, Y18, Y18
+	VPANDD       Y16, Y22, Y22
+	VMOVDQU32    16(DX)(BX*2), Y19
+	VPSRLW       $0x04, Y19, Y23
+	VPANDD       Y16, Y19, Y19
+	VPANDD       Y16, Y23, Y23
+	VMOVDQU32    16(DX)(R9*1), Y20
+	VPSRLW       $0x04, Y20, Y24
+	VPANDD       Y16, Y20, Y20
+	VPANDD       Y16, Y24, Y24
 	VMOVDQU32    (SI), Y25
 	VMOVDQU32    128(SI), Y26
-	VPDPBUSD     Y25, Y17, Y1
-	VPDPBUSD     Y25, Y19, Y5
-	VPDPBUSD     Y25, Y21, Y9
-	VPDPBUSD     Y25, Y23, Y13
-	VPDPBUSD     Y26, Y18, Y1
-	VPDPBUSD     Y26, Y20, Y5
-	VPDPBUSD     Y26, Y22, Y9
-	VPDPBUSD     Y26, Y24, Y13
+	VPDPBUSD     Y25, Y17, Y0
+	VPDPBUSD     Y25, Y18, Y4
+	VPDPBUSD     Y25, Y19, Y8
+	VPDPBUSD     Y25, Y20, Y12
+	VPDPBUSD     Y26, Y21, Y0
+	VPDPBUSD     Y26, Y22, Y4
+	VPDPBUSD     Y26, Y23, Y8
+	VPDPBUSD     Y26, Y24, Y12
 	VMOVDQU32    (SI)(DI*1), Y25
 	VMOVDQU32    128(SI)(DI*1), Y26
-	VPDPBUSD     Y25, Y17, Y2
-	VPDPBUSD     Y25, Y19, Y6
-	VPDPBUSD     Y25, Y21, Y10
-	VPDPBUSD     Y25, Y23, Y14
-	VPDPBUSD     Y26, Y18, Y2
-	VPDPBUSD     Y26, Y20, Y6
-	VPDPBUSD     Y26, Y22, Y10
-	VPDPBUSD     Y26, Y24, Y14
+	VPDPBUSD     Y25, Y17, Y1
+	VPDPBUSD     Y25, Y18, Y5
+	VPDPBUSD     Y25, Y19, Y9
+	VPDPBUSD     Y25, Y20, Y13
+	VPDPBUSD     Y26, Y21, Y1
+	VPDPBUSD     Y26, Y22, Y5
+	VPDPBUSD     Y26, Y23, Y9
+	VPDPBUSD     Y26, Y24, Y13
 	VMOVDQU32    (SI)(DI*2), Y25
 	VMOVDQU32    128(SI)(DI*2), Y26
-	VPDPBUSD     Y25, Y17, Y3
-	VPDPBUSD     Y25, Y19, Y7
-	VPDPBUSD     Y25, Y21, Y11
-	VPDPBUSD     Y25, Y23, Y15
-	VPDPBUSD     Y26, Y18, Y3
-	VPDPBUSD     Y26, Y20, Y7
-	VPDPBUSD     Y26, Y22, Y11
-	VPDPBUSD     Y26, Y24, Y15
+	VPDPBUSD     Y25, Y17, Y2
+	VPDPBUSD     Y25, Y18, Y6
+	VPDPBUSD     Y25, Y19, Y10
+	VPDPBUSD     Y25, Y20, Y14
+	VPDPBUSD     Y26, Y21, Y2
+	VPDPBUSD     Y26, Y22, Y6
+	VPDPBUSD     Y26, Y23, Y10
+	VPDPBUSD     Y26, Y24, Y14
 	VMOVDQU32    (SI)(R10*1), Y25
 	VMOVDQU32    128(SI)(R10*1), Y26
-	VPDPBUSD     Y25, Y17, Y4
-	VPDPBUSD     Y25, Y19, Y8
-	VPDPBUSD     Y25, Y21, Y12
-	VPDPBUSD     Y25, Y23, Y16
-	VPDPBUSD     Y26, Y18, Y4
-	VPDPBUSD     Y26, Y20, Y8
-	VPDPBUSD     Y26, Y22, Y12
-	VPDPBUSD     Y26, Y24, Y16
+	VPDPBUSD     Y25, Y17, Y3
+	VPDPBUSD     Y25, Y18, Y7
+	VPDPBUSD     Y25, Y19, Y11
+	VPDPBUSD     Y25, Y20, Y15
+	VPDPBUSD     Y26, Y21, Y3
+	VPDPBUSD     Y26, Y22, Y7
+	VPDPBUSD     Y26, Y23, Y11
+	VPDPBUSD     Y26, Y24, Y15
 	VMOVDQU32    48(DX), Y17
-	VPSRLW       $0x04, Y17, Y18
-	VPANDD       Y0, Y17, Y17
-	VPANDD       Y0, Y18, Y18
-	VMOVDQU32    48(DX)(BX*1), Y19
-	VPSRLW       $0x04, Y19, Y20
-	VPANDD       Y0, Y19, Y19
-	VPANDD       Y0, Y20, Y20
-	VMOVDQU32    48(DX)(BX*2), Y21
-	VPSRLW       $0x04, Y21, Y22
-	VPANDD       Y0, Y21, Y21
-	VPANDD       Y0, Y22, Y22
-	VMOVDQU32    48(DX)(R9*1), Y23
-	VPSRLW       $0x04, Y23, Y24
-	VPANDD       Y0, Y23, Y23
-	VPANDD       Y0, Y24, Y24
+	VPSRLW       $0x04, Y17, Y21
+	VPANDD       Y16, Y17, Y17
+	VPANDD       Y16, Y21, Y21
+	VMOVDQU32    48(DX)(BX*1), Y18
+	VPSRLW       $0x04, Y18, Y22
+	VPANDD       Y16, Y18, Y18
+	VPANDD       Y16, Y22, Y22
+	VMOVDQU32    48(DX)(BX*2), Y19
+	VPSRLW       $0x04, Y19, Y23
+	VPANDD       Y16, Y19, Y19
+	VPANDD       Y16, Y23, Y23
+	VMOVDQU32    48(DX)(R9*1), Y20
+	VPSRLW       $0x04, Y20, Y24
+	VPANDD       Y16, Y20, Y20
+	VPANDD       Y16, Y24, Y24
 	VMOVDQU32    32(SI), Y25
 	VMOVDQU32    160(SI), Y26
-	VPDPBUSD     Y25, Y17, Y1
-	VPDPBUSD     Y25, Y19, Y5
-	VPDPBUSD     Y25, Y21, Y9
-	VPDPBUSD     Y25, Y23, Y13
-	VPDPBUSD     Y26, Y18, Y1
-	VPDPBUSD     Y26, Y20, Y5
-	VPDPBUSD     Y26, Y22, Y9
-	VPDPBUSD     Y26, Y24, Y13
+	VPDPBUSD     Y25, Y17, Y0
+	VPDPBUSD     Y25, Y18, Y4
+	VPDPBUSD     Y25, Y19, Y8
+	VPDPBUSD     Y25, Y20, Y12
+	VPDPBUSD     Y26, Y21, Y0
+	VPDPBUSD     Y26, Y22, Y4
+	VPDPBUSD     Y26, Y23, Y8
+	VPDPBUSD     Y26, Y24, Y12
 	VMOVDQU32    32(SI)(DI*1), Y25
 	VMOVDQU32    160(SI)(DI*1), Y26
-	VPDPBUSD     Y25, Y17, Y2
-	VPDPBUSD     Y25, Y19, Y6
-	VPDPBUSD     Y25, Y21, Y10
-	VPDPBUSD     Y25, Y23, Y14
-	VPDPBUSD     Y26, Y18, Y2
-	VPDPBUSD     Y26, Y20, Y6
-	VPDPBUSD     Y26, Y22, Y10
-	VPDPBUSD     Y26, Y24, Y14
+	VPDPBUSD     Y25, Y17, Y1
+	VPDPBUSD     Y25, Y18, Y5
+	VPDPBUSD     Y25, Y19, Y9
+	VPDPBUSD     Y25, Y20, Y13
+	VPDPBUSD     Y26, Y21, Y1
+	VPDPBUSD     Y26, Y22, Y5
+	VPDPBUSD     Y26, Y23, Y9
+	VPDPBUSD     Y26, Y24, Y13
 	VMOVDQU32    32(SI)(DI*2), Y25
 	VMOVDQU32    160(SI)(DI*2), Y26
-	VPDPBUSD     Y25, Y17, Y3
-	VPDPBUSD     Y25, Y19, Y7
-	VPDPBUSD     Y25, Y21, Y11
-	VPDPBUSD     Y25, Y23, Y15
-	VPDPBUSD     Y26, Y18, Y3
-	VPDPBUSD     Y26, Y20, Y7
-	VPDPBUSD     Y26, Y22, Y11
-	VPDPBUSD     Y26, Y24, Y15
+	VPDPBUSD     Y25, Y17, Y2
+	VPDPBUSD     Y25, Y18, Y6
+	VPDPBUSD     Y25, Y19, Y10
+	VPDPBUSD     Y25, Y20, Y14
+	VPDPBUSD     Y26, Y21, Y2
+	VPDPBUSD     Y26, Y22, Y6
+	VPDPBUSD     Y26, Y23, Y10
+	VPDPBUSD     Y26, Y24, Y14
 	VMOVDQU32    32(SI)(R10*1), Y25
 	VMOVDQU32    160(SI)(R10*1), Y26
-	VPDPBUSD     Y25, Y17, Y4
-	VPDPBUSD     Y25, Y19, Y8
-	VPDPBUSD     Y25, Y21, Y12
-	VPDPBUSD     Y25, Y23, Y16
-	VPDPBUSD     Y26, Y18, Y4
-	VPDPBUSD     Y26, Y20, Y8
-	VPDPBUSD     Y26, Y22, Y12
-	VPDPBUSD     Y26, Y24, Y16
+	VPDPBUSD     Y25, Y17, Y3
+	VPDPBUSD     Y25, Y18, Y7
+	VPDPBUSD     Y25, Y19, Y11
+	VPDPBUSD     Y25, Y20, Y15
+	VPDPBUSD     Y26, Y21, Y3
+	VPDPBUSD     Y26, Y22, Y7
+	VPDPBUSD     Y26, Y23, Y11
+	VPDPBUSD     Y26, Y24, Y15
 	VMOVDQU32    80(DX), Y17
-	VPSRLW       $0x04, Y17, Y18
-	VPANDD       Y0, Y17, Y17
-	VPANDD       Y0, Y18, Y18
-	VMOVDQU32    80(DX)(BX*1), Y19
-	VPSRLW       $0x04, Y19, Y20
-	VPANDD       Y0, Y19, Y19
-	VPANDD       Y0, Y20, Y20
-	VMOVDQU32    80(DX)(BX*2), Y21
-	VPSRLW       $0x04, Y21, Y22
-	VPANDD       Y0, Y21, Y21
-	VPANDD       Y0, Y22, Y22
-	VMOVDQU32    80(DX)(R9*1), Y23
-	VPSRLW       $0x04, Y23, Y24
-	VPANDD       Y0, Y23, Y23
-	VPANDD       Y0, Y24, Y24
+	VPSRLW       $0x04, Y17, Y21
+	VPANDD       Y16, Y17, Y17
+	VPANDD       Y16, Y21, Y21
+	VMOVDQU32    80(DX)(BX*1), Y18
+	VPSRLW       $0x04, Y18, Y22
+	VPANDD       Y16, Y18, Y18
+	VPANDD       Y16, Y22, Y22
+	VMOVDQU32    80(DX)(BX*2), Y19
+	VPSRLW       $0x04, Y19, Y23
+	VPANDD       Y16, Y19, Y19
+	VPANDD       Y16, Y23, Y23
+	VMOVDQU32    80(DX)(R9*1), Y20
+	VPSRLW       $0x04, Y20, Y24
+	VPANDD       Y16, Y20, Y20
+	VPANDD       Y16, Y24, Y24
 	VMOVDQU32    64(SI), Y25
 	VMOVDQU32    192(SI), Y26
-	VPDPBUSD     Y25, Y17, Y1
-	VPDPBUSD     Y25, Y19, Y5
-	VPDPBUSD     Y25, Y21, Y9
-	VPDPBUSD     Y25, Y23, Y13
-	VPDPBUSD     Y26, Y18, Y1
-	VPDPBUSD     Y26, Y20, Y5
-	VPDPBUSD     Y26, Y22, Y9
-	VPDPBUSD     Y26, Y24, Y13
+	VPDPBUSD     Y25, Y17, Y0
+	VPDPBUSD     Y25, Y18, Y4
+	VPDPBUSD     Y25, Y19, Y8
+	VPDPBUSD     Y25, Y20, Y12
+	VPDPBUSD     Y26, Y21, Y0
+	VPDPBUSD     Y26, Y22, Y4
+	VPDPBUSD     Y26, Y23, Y8
+	VPDPBUSD     Y26, Y24, Y12
 	VMOVDQU32    64(SI)(DI*1), Y25
 	VMOVDQU32    192(SI)(DI*1), Y26
-	VPDPBUSD     Y25, Y17, Y2
-	VPDPBUSD     Y25, Y19, Y6
-	VPDPBUSD     Y25, Y21, Y10
-	VPDPBUSD     Y25, Y23, Y14
-	VPDPBUSD     Y26, Y18, Y2
-	VPDPBUSD     Y26, Y20, Y6
-	VPDPBUSD     Y26, Y22, Y10
-	VPDPBUSD     Y26, Y24, Y14
+	VPDPBUSD     Y25, Y17, Y1
+	VPDPBUSD     Y25, Y18, Y5
+	VPDPBUSD     Y25, Y19, Y9
+	VPDPBUSD     Y25, Y20, Y13
+	VPDPBUSD     Y26, Y21, Y1
+	VPDPBUSD     Y26, Y22, Y5
+	VPDPBUSD     Y26, Y23, Y9
+	VPDPBUSD     Y26, Y24, Y13
 	VMOVDQU32    64(SI)(DI*2), Y25
 	VMOVDQU32    192(SI)(DI*2), Y26
-	VPDPBUSD     Y25, Y17, Y3
-	VPDPBUSD     Y25, Y19, Y7
-	VPDPBUSD     Y25, Y21, Y11
-	VPDPBUSD     Y25, Y23, Y15
-	VPDPBUSD     Y26, Y18, Y3
-	VPDPBUSD     Y26, Y20, Y7
-	VPDPBUSD     Y26, Y22, Y11
-	VPDPBUSD     Y26, Y24, Y15
+	VPDPBUSD     Y25, Y17, Y2
+	VPDPBUSD     Y25, Y18, Y6
+	VPDPBUSD     Y25, Y19, Y10
+	VPDPBUSD     Y25, Y20, Y14
+	VPDPBUSD     Y26, Y21, Y2
+	VPDPBUSD     Y26, Y22, Y6
+	VPDPBUSD     Y26, Y23, Y10
+	VPDPBUSD     Y26, Y24, Y14
 	VMOVDQU32    64(SI)(R10*1), Y25
 	VMOVDQU32    192(SI)(R10*1), Y26
-	VPDPBUSD     Y25, Y17, Y4
-	VPDPBUSD     Y25, Y19, Y8
-	VPDPBUSD     Y25, Y21, Y12
-	VPDPBUSD     Y25, Y23, Y16
-	VPDPBUSD     Y26, Y18, Y4
-	VPDPBUSD     Y26, Y20, Y8
-	VPDPBUSD     Y26, Y22, Y12
-	VPDPBUSD     Y26, Y24, Y16
+	VPDPBUSD     Y25, Y17, Y3
+	VPDPBUSD     Y25, Y18, Y7
+	VPDPBUSD     Y25, Y19, Y11
+	VPDPBUSD     Y25, Y20, Y15
+	VPDPBUSD     Y26, Y21, Y3
+	VPDPBUSD     Y26, Y22, Y7
+	VPDPBUSD     Y26, Y23, Y11
+	VPDPBUSD     Y26, Y24, Y15
 	VMOVDQU32    112(DX), Y17
-	VPSRLW       $0x04, Y17, Y18
-	VPANDD       Y0, Y17, Y17
-	VPANDD       Y0, Y18, Y18
-	VMOVDQU32    112(DX)(BX*1), Y19
-	VPSRLW       $0x04, Y19, Y20
-	VPANDD       Y0, Y19, Y19
-	VPANDD       Y0, Y20, Y20
-	VMOVDQU32    112(DX)(BX*2), Y21
-	VPSRLW       $0x04, Y21, Y22
-	VPANDD       Y0, Y21, Y21
-	VPANDD       Y0, Y22, Y22
-	VMOVDQU32    112(DX)(R9*1), Y23
-	VPSRLW       $0x04, Y23, Y24
-	VPANDD       Y0, Y23, Y23
-	VPANDD       Y0, Y24, Y24
+	VPSRLW       $0x04, Y17, Y21
+	VPANDD       Y16, Y17, Y17
+	VPANDD       Y16, Y21, Y21
+	VMOVDQU32    112(DX)(BX*1), Y18
+	VPSRLW       $0x04, Y18, Y22
+	VPANDD       Y16, Y18, Y18
+	VPANDD       Y16, Y22, Y22
+	VMOVDQU32    112(DX)(BX*2), Y19
+	VPSRLW       $0x04, Y19, Y23
+	VPANDD       Y16, Y19, Y19
+	VPANDD       Y16, Y23, Y23
+	VMOVDQU32    112(DX)(R9*1), Y20
+	VPSRLW       $0x04, Y20, Y24
+	VPANDD       Y16, Y20, Y20
+	VPANDD       Y16, Y24, Y24
 	VMOVDQU32    96(SI), Y25
 	VMOVDQU32    224(SI), Y26
-	VPDPBUSD     Y25, Y17, Y1
-	VPDPBUSD     Y25, Y19, Y5
-	VPDPBUSD     Y25, Y21, Y9
-	VPDPBUSD     Y25, Y23, Y13
-	VPDPBUSD     Y26, Y18, Y1
-	VPDPBUSD     Y26, Y20, Y5
-	VPDPBUSD     Y26, Y22, Y9
-	VPDPBUSD     Y26, Y24, Y13
+	VPDPBUSD     Y25, Y17, Y0
+	VPDPBUSD     Y25, Y18, Y4
+	VPDPBUSD     Y25, Y19, Y8
+	VPDPBUSD     Y25, Y20, Y12
+	VPDPBUSD     Y26, Y21, Y0
+	VPDPBUSD     Y26, Y22, Y4
+	VPDPBUSD     Y26, Y23, Y8
+	VPDPBUSD     Y26, Y24, Y12
 	VMOVDQU32    96(SI)(DI*1), Y25
 	VMOVDQU32    224(SI)(DI*1), Y26
-	VPDPBUSD     Y25, Y17, Y2
-	VPDPBUSD     Y25, Y19, Y6
-	VPDPBUSD     Y25, Y21, Y10
-	VPDPBUSD     Y25, Y23, Y14
-	VPDPBUSD     Y26, Y18, Y2
-	VPDPBUSD     Y26, Y20, Y6
-	VPDPBUSD     Y26, Y22, Y10
-	VPDPBUSD     Y26, Y24, Y14
+	VPDPBUSD     Y25, Y17, Y1
+	VPDPBUSD     Y25, Y18, Y5
+	VPDPBUSD     Y25, Y19, Y9
+	VPDPBUSD     Y25, Y20, Y13
+	VPDPBUSD     Y26, Y21, Y1
+	VPDPBUSD     Y26, Y22, Y5
+	VPDPBUSD     Y26, Y23, Y9
+	VPDPBUSD     Y26, Y24, Y13
 	VMOVDQU32    96(SI)(DI*2), Y25
 	VMOVDQU32    224(SI)(DI*2), Y26
-	VPDPBUSD     Y25, Y17, Y3
-	VPDPBUSD     Y25, Y19, Y7
-	VPDPBUSD     Y25, Y21, Y11
-	VPDPBUSD     Y25, Y23, Y15
-	VPDPBUSD     Y26, Y18, Y3
-	VPDPBUSD     Y26, Y20, Y7
-	VPDPBUSD     Y26, Y22, Y11
-	VPDPBUSD     Y26, Y24, Y15
+	VPDPBUSD     Y25, Y17, Y2
+	VPDPBUSD     Y25, Y18, Y6
+	VPDPBUSD     Y25, Y19, Y10
+	VPDPBUSD     Y25, Y20, Y14
+	VPDPBUSD     Y26, Y21, Y2
+	VPDPBUSD     Y26, Y22, Y6
+	VPDPBUSD     Y26, Y23, Y10
+	VPDPBUSD     Y26, Y24, Y14
 	VMOVDQU32    96(SI)(R10*1), Y25
 	VMOVDQU32    224(SI)(R10*1), Y26
-	VPDPBUSD     Y25, Y17, Y4
-	VPDPBUSD     Y25, Y19, Y8
-	VPDPBUSD     Y25, Y21, Y12
-	VPDPBUSD     Y25, Y23, Y16
-	VPDPBUSD     Y26, Y18, Y4
-	VPDPBUSD     Y26, Y20, Y8
-	VPDPBUSD     Y26, Y22, Y12
-	VPDPBUSD     Y26, Y24, Y16
-	VCVTPH2PS    (DX), Y17
-	VMULPS       256(SI), Y17, Y18
+	VPDPBUSD     Y25, Y17, Y3
+	VPDPBUSD     Y25, Y18, Y7
+	VPDPBUSD     Y25, Y19, Y11
+	VPDPBUSD     Y25, Y20, Y15
+	VPDPBUSD     Y26, Y21, Y3
+	VPDPBUSD     Y26, Y22, Y7
+	VPDPBUSD     Y26, Y23, Y11
+	VPDPBUSD     Y26, Y24, Y15
+	VCVTPH2PS    (DX), Y16
+	VMULPS       256(SI), Y16, Y17
+	VCVTDQ2PS    Y0, Y0
+	VFMADD213PS  (SP), Y0, Y17
+	VMOVUPS      Y17, (SP)
+	VMULPS       256(SI)(DI*1), Y16, Y17
 	VCVTDQ2PS    Y1, Y1
-	VFMADD213PS  (SP), Y1, Y18
-	VMOVUPS      Y18, (SP)
-	VMULPS       256(SI)(DI*1), Y17, Y18
+	VFMADD213PS  32(SP), Y1, Y17
+	VMOVUPS      Y17, 32(SP)
+	VMULPS       256(SI)(DI*2), Y16, Y17
 	VCVTDQ2PS    Y2, Y2
-	VFMADD213PS  32(SP), Y2, Y18
-	VMOVUPS      Y18, 32(SP)
-	VMULPS       256(SI)(DI*2), Y17, Y18
+	VFMADD213PS  64(SP), Y2, Y17
+	VMOVUPS      Y17, 64(SP)
+	VMULPS       256(SI)(R10*1), Y16, Y17
 	VCVTDQ2PS    Y3, Y3
-	VFMADD213PS  64(SP), Y3, Y18
-	VMOVUPS      Y18, 64(SP)
-	VMULPS       256(SI)(R10*1), Y17, Y18
+	VFMADD213PS  96(SP), Y3, Y17
+	VMOVUPS      Y17, 96(SP)
+	VCVTPH2PS    (DX)(BX*1), Y16
+	VMULPS       256(SI), Y16, Y17
 	VCVTDQ2PS    Y4, Y4
-	VFMADD213PS  96(SP), Y4, Y18
-	VMOVUPS      Y18, 96(SP)
-	VCVTPH2PS    (DX)(BX*1), Y17
-	VMULPS       256(SI), Y17, Y18
+	VFMADD213PS  128(SP), Y4, Y17
+	VMOVUPS      Y17, 128(SP)
+	VMULPS       256(SI)(DI*1), Y16, Y17
 	VCVTDQ2PS    Y5, Y5
-	VFMADD213PS  128(SP), Y5, Y18
-	VMOVUPS      Y18, 128(SP)
-	VMULPS       256(SI)(DI*1), Y17, Y18
+	VFMADD213PS  160(SP), Y5, Y17
+	VMOVUPS      Y17, 160(SP)
+	VMULPS       256(SI)(DI*2), Y16, Y17
 	VCVTDQ2PS    Y6, Y6
-	VFMADD213PS  160(SP), Y6, Y18
-	VMOVUPS      Y18, 160(SP)
-	VMULPS       256(SI)(DI*2), Y17, Y18
+	VFMADD213PS  192(SP), Y6, Y17
+	VMOVUPS      Y17, 192(SP)
+	VMULPS       256(SI)(R10*1), Y16, Y17
 	VCVTDQ2PS    Y7, Y7
-	VFMADD213PS  192(SP), Y7, Y18
-	VMOVUPS      Y18, 192(SP)
-	VMULPS       256(SI)(R10*1), Y17, Y18
+	VFMADD213PS  224(SP), Y7, Y17
+	VMOVUPS      Y17, 224(SP)
+	VCVTPH2PS    (DX)(BX*2), Y16
+	VMULPS       256(SI), Y16, Y17
 	VCVTDQ2PS    Y8, Y8
-	VFMADD213PS  224(SP), Y8, Y18
-	VMOVUPS      Y18, 224(SP)
-	VCVTPH2PS    (DX)(BX*2), Y17
-	VMULPS       256(SI), Y17, Y18
+	VFMADD213PS  256(SP), Y8, Y17
+	VMOVUPS      Y17, 256(SP)
+	VMULPS       256(SI)(DI*1), Y16, Y17
 	VCVTDQ2PS    Y9, Y9
-	VFMADD213PS  256(SP), Y9, Y18
-	VMOVUPS      Y18, 256(SP)
-	VMULPS       256(SI)(DI*1), Y17, Y18
+	VFMADD213PS  288(SP), Y9, Y17
+	VMOVUPS      Y17, 288(SP)
+	VMULPS       256(SI)(DI*2), Y16, Y17
 	VCVTDQ2PS    Y10, Y10
-	VFMADD213PS  288(SP), Y10, Y18
-	VMOVUPS      Y18, 288(SP)
-	VMULPS       256(SI)(DI*2), Y17, Y18
+	VFMADD213PS  320(SP), Y10, Y17
+	VMOVUPS      Y17, 320(SP)
+	VMULPS       256(SI)(R10*1), Y16, Y17
 	VCVTDQ2PS    Y11, Y11
-	VFMADD213PS  320(SP), Y11, Y18
-	VMOVUPS      Y18, 320(SP)
-	VMULPS       256(SI)(R10*1), Y17, Y18
+	VFMADD213PS  352(SP), Y11, Y17
+	VMOVUPS      Y17, 352(SP)
+	VCVTPH2PS    (DX)(R9*1), Y16
+	VMULPS       256(SI), Y16, Y17
 	VCVTDQ2PS    Y12, Y12
-	VFMADD213PS  352(SP), Y12, Y18
-	VMOVUPS      Y18, 352(SP)
-	VCVTPH2PS    (DX)(R9*1), Y17
-	VMULPS       256(SI), Y17, Y18
+	VFMADD213PS  384(SP), Y12, Y17
+	VMOVUPS      Y17, 384(SP)
+	VMULPS       256(SI)(DI*1), Y16, Y17
 	VCVTDQ2PS    Y13, Y13
-	VFMADD213PS  384(SP), Y13, Y18
-	VMOVUPS      Y18, 384(SP)
-	VMULPS       256(SI)(DI*1), Y17, Y18
+	VFMADD213PS  416(SP), Y13, Y17
+	VMOVUPS      Y17, 416(SP)
+	VMULPS       256(SI)(DI*2), Y16, Y17
 	VCVTDQ2PS    Y14, Y14
-	VFMADD213PS  416(SP), Y14, Y18
-	VMOVUPS      Y18, 416(SP)
-	VMULPS       256(SI)(DI*2), Y17, Y18
+	VFMADD213PS  448(SP), Y14, Y17
+	VMOVUPS      Y17, 448(SP)
+	VMULPS       256(SI)(R10*1), Y16, Y17
 	VCVTDQ2PS    Y15, Y15
-	VFMADD213PS  448(SP), Y15, Y18
-	VMOVUPS      Y18, 448(SP)
-	VMULPS       256(SI)(R10*1), Y17, Y18
-	VCVTDQ2PS    Y16, Y16
-	VFMADD213PS  480(SP), Y16, Y18
-	VMOVUPS      Y18, 480(SP)
+	VFMADD213PS  480(SP), Y15, Y17
+	VMOVUPS      Y17, 480(SP)
 	ADDQ         $0x00000090, DX
 	ADDQ         $0x000001c0, SI
 	DECQ         R8
-	JNZ          loop
+	JNZ          super
 	VMOVUPS      (SP), Y0
 	VMOVUPS      128(SP), Y1
 	VMOVUPS      256(SP), Y2
@@ -2249,38 +2689,163 @@ loop:
 	VZEROUPPER
 	RET
 
-// func tileQ4KVNNI4x4(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr)
-// Requires: AVX, AVX2, AVX512F, AVX512VL, AVX512VNNI, F16C, FMA3
-TEXT ·tileQ4KVNNI4x4(SB), NOSPLIT, $512-56
+// func streamQ40VNNI(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
+// Requires: AVX, AVX2, AVX512BW, AVX512F, AVX512VL, AVX512VNNI, F16C, FMA3
+TEXT ·streamQ40VNNI(SB), NOSPLIT, $0-48
 	MOVQ      out+0(FP), AX
-	MOVQ      outStride+8(FP), CX
-	MOVQ      w+16(FP), DX
-	MOVQ      rowBytes+24(FP), BX
-	MOVQ      x+32(FP), SI
-	MOVQ      xStride+40(FP), DI
-	MOVQ      n+48(FP), R8
-	LEAQ      (BX)(BX*2), R9
-	LEAQ      (DI)(DI*2), R10
-	VPXORD    Y0, Y0, Y0
-	VMOVUPS   Y0, (SP)
-	VMOVUPS   Y0, 32(SP)
-	VMOVUPS   Y0, 64(SP)
-	VMOVUPS   Y0, 96(SP)
-	VMOVUPS   Y0, 128(SP)
-	VMOVUPS   Y0, 160(SP)
-	VMOVUPS   Y0, 192(SP)
-	VMOVUPS   Y0, 224(SP)
-	VMOVUPS   Y0, 256(SP)
-	VMOVUPS   Y0, 288(SP)
-	VMOVUPS   Y0, 320(SP)
-	VMOVUPS   Y0, 352(SP)
-	VMOVUPS   Y0, 384(SP)
-	VMOVUPS   Y0, 416(SP)
-	VMOVUPS   Y0, 448(SP)
-	VMOVUPS   Y0, 480(SP)
-	VMOVDQU32 mask0f<>+0(SB), Y0
+	MOVQ      w+8(FP), CX
+	MOVQ      rowBytes+16(FP), DX
+	MOVQ      x+24(FP), BX
+	MOVQ      n+32(FP), SI
+	MOVQ      rows+40(FP), DI
+	VMOVDQU32 mask0f<>+0(SB), Z7
 
-loop:
+row:
+	MOVQ   CX, R8
+	ADDQ   DX, CX
+	MOVQ   BX, R9
+	MOVQ   SI, R10
+	VXORPS X0, X0, X0
+
+super:
+	VMOVDQU32     320(R9), Y1
+	VMOVDQU32     16(R8), Z5
+	VPSRLW        $0x04, Z5, Z6
+	VPANDD        Z7, Z5, Z5
+	VPANDD        Z7, Z6, Z6
+	VPDPBUSD      (R9), Z5, Z1
+	VPDPBUSD      128(R9), Z6, Z1
+	VMOVDQU32     80(R8), Z5
+	VPSRLW        $0x04, Z5, Z6
+	VPANDD        Z7, Z5, Z5
+	VPANDD        Z7, Z6, Z6
+	VPDPBUSD      64(R9), Z5, Z1
+	VPDPBUSD      192(R9), Z6, Z1
+	VEXTRACTI64X4 $0x01, Z1, Y5
+	VPADDD        Y5, Y1, Y1
+	VCVTPH2PS     (R8), Y2
+	VMULPS        256(R9), Y2, Y3
+	VCVTDQ2PS     Y1, Y1
+	VFMADD231PS   Y1, Y3, Y0
+	ADDQ          $0x00000090, R8
+	ADDQ          $0x000001c0, R9
+	DECQ          R10
+	JNZ           super
+	VHADDPS       Y0, Y0, Y0
+	VHADDPS       Y0, Y0, Y0
+	VEXTRACTF128  $0x01, Y0, X1
+	VADDPS        X1, X0, X1
+	VMOVSS        X1, (AX)
+	ADDQ          $0x04, AX
+	DECQ          DI
+	JNZ           row
+	VZEROUPPER
+	RET
+
+// func scatterQ40VNNI(out *float32, w *byte, rowBytes uintptr, index *int32, x *byte, n uintptr, rows uintptr)
+// Requires: AVX, AVX2, AVX512BW, AVX512F, AVX512VL, AVX512VNNI, F16C, FMA3, MMX+
+TEXT ·scatterQ40VNNI(SB), NOSPLIT, $0-56
+	MOVQ      out+0(FP), AX
+	MOVQ      w+8(FP), CX
+	MOVQ      rowBytes+16(FP), DX
+	MOVQ      x+32(FP), BX
+	MOVQ      n+40(FP), SI
+	MOVQ      rows+48(FP), DI
+	MOVQ      index+24(FP), R11
+	MOVLQSX   (R11), R12
+	IMULQ     DX, R12
+	ADDQ      CX, R12
+	VMOVDQU32 mask0f<>+0(SB), Z7
+
+row:
+	MOVQ    R12, R8
+	CMPQ    DI, $0x01
+	JEQ     last
+	MOVLQSX 4(R11), R12
+	IMULQ   DX, R12
+	ADDQ    CX, R12
+
+last:
+	MOVQ   R12, R13
+	MOVQ   BX, R9
+	MOVQ   SI, R10
+	VXORPS X0, X0, X0
+
+super:
+	PREFETCHT0    (R13)
+	PREFETCHT0    64(R13)
+	PREFETCHT0    128(R13)
+	ADDQ          $0x00000090, R13
+	VMOVDQU32     320(R9), Y1
+	VMOVDQU32     16(R8), Z5
+	VPSRLW        $0x04, Z5, Z6
+	VPANDD        Z7, Z5, Z5
+	VPANDD        Z7, Z6, Z6
+	VPDPBUSD      (R9), Z5, Z1
+	VPDPBUSD      128(R9), Z6, Z1
+	VMOVDQU32     80(R8), Z5
+	VPSRLW        $0x04, Z5, Z6
+	VPANDD        Z7, Z5, Z5
+	VPANDD        Z7, Z6, Z6
+	VPDPBUSD      64(R9), Z5, Z1
+	VPDPBUSD      192(R9), Z6, Z1
+	VEXTRACTI64X4 $0x01, Z1, Y5
+	VPADDD        Y5, Y1, Y1
+	VCVTPH2PS     (R8), Y2
+	VMULPS        256(R9), Y2, Y3
+	VCVTDQ2PS     Y1, Y1
+	VFMADD231PS   Y1, Y3, Y0
+	ADDQ          $0x00000090, R8
+	ADDQ          $0x000001c0, R9
+	DECQ          R10
+	JNZ           super
+	VHADDPS       Y0, Y0, Y0
+	VHADDPS       Y0, Y0, Y0
+	VEXTRACTF128  $0x01, Y0, X1
+	VADDPS        X1, X0, X1
+	VMOVSS        X1, (AX)
+	ADDQ          $0x04, AX
+	ADDQ          $0x04, R11
+	DECQ          DI
+	JNZ           row
+	VZEROUPPER
+	RET
+
+// func tileQ4KVNNI4x4(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr)
+// Requires: AVX, AVX2, AVX512BW, AVX512F, AVX512VL, AVX512VNNI, F16C, FMA3
+TEXT ·tileQ4KVNNI4x4(SB), NOSPLIT, $512-56
+	MOVQ    out+0(FP), AX
+	MOVQ    outStride+8(FP), CX
+	MOVQ    w+16(FP), DX
+	MOVQ    rowBytes+24(FP), BX
+	MOVQ    x+32(FP), SI
+	MOVQ    xStride+40(FP), DI
+	MOVQ    n+48(FP), R8
+	LEAQ    (BX)(BX*2), R9
+	LEAQ    (DI)(DI*2), R10
+	VPXORD  Y0, Y0, Y0
+	VMOVUPS Y0, (SP)
+	VMOVUPS Y0, 32(SP)
+	VMOVUPS Y0, 64(SP)
+	VMOVUPS Y0, 96(SP)
+	VMOVUPS Y0, 128(SP)
+	VMOVUPS Y0, 160(SP)
+	VMOVUPS Y0, 192(SP)
+	VMOVUPS Y0, 224(SP)
+	VMOVUPS Y0, 256(SP)
+	VMOVUPS Y0, 288(SP)
+	VMOVUPS Y0, 320(SP)
+	VMOVUPS Y0, 352(SP)
+	VMOVUPS Y0, 384(SP)
+	VMOVUPS Y0, 416(SP)
+	VMOVUPS Y0, 448(SP)
+	VMOVUPS Y0, 480(SP)
+
+super:
+	VPXORD          Y0, Y0, Y0
+	VPXORD          Y4, Y4, Y4
+	VPXORD          Y8, Y8, Y8
+	VPXORD          Y12, Y12, Y12
 	VPXORD          Y1, Y1, Y1
 	VPXORD          Y5, Y5, Y5
 	VPXORD          Y9, Y9, Y9
@@ -2293,414 +2858,355 @@ loop:
 	VPXORD          Y7, Y7, Y7
 	VPXORD          Y11, Y11, Y11
 	VPXORD          Y15, Y15, Y15
-	VPXORD          Y4, Y4, Y4
-	VPXORD          Y8, Y8, Y8
-	VPXORD          Y12, Y12, Y12
-	VPXORD          Y16, Y16, Y16
+	VMOVDQU32       mask0f<>+0(SB), Y16
 	VMOVDQU32       16(DX), Y17
-	VPSRLW          $0x04, Y17, Y18
-	VPANDD          Y0, Y17, Y17
-	VPANDD          Y0, Y18, Y18
-	VMOVDQU32       16(DX)(BX*1), Y19
-	VPSRLW          $0x04, Y19, Y20
-	VPANDD          Y0, Y19, Y19
-	VPANDD          Y0, Y20, Y20
-	VMOVDQU32       16(DX)(BX*2), Y21
-	VPSRLW          $0x04, Y21, Y22
-	VPANDD          Y0, Y21, Y21
-	VPANDD          Y0, Y22, Y22
-	VMOVDQU32       16(DX)(R9*1), Y23
-	VPSRLW          $0x04, Y23, Y24
-	VPANDD          Y0, Y23, Y23
-	VPANDD          Y0, Y24, Y24
+	VPSRLW          $0x04, Y17, Y21
+	VPANDD          Y16, Y17, Y17
+	VPANDD          Y16, Y21, Y21
+	VMOVDQU32       16(DX)(BX*1), Y18
+	VPSRLW          $0x04, Y18, Y22
+	VPANDD          Y16, Y18, Y18
+	VPANDD          Y16, Y22, Y22
+	VMOVDQU32       16(DX)(BX*2), Y19
+	VPSRLW          $0x04, Y19, Y23
+	VPANDD          Y16, Y19, Y19
+	VPANDD          Y16, Y23, Y23
+	VMOVDQU32       16(DX)(R9*1), Y20
+	VPSRLW          $0x04, Y20, Y24
+	VPANDD          Y16, Y20, Y20
+	VPANDD          Y16, Y24, Y24
 	VMOVDQU32       (SI), Y25
 	VMOVDQU32       128(SI), Y26
-	VPDPBUSD        Y25, Y17, Y1
-	VPDPBUSD        Y25, Y19, Y5
-	VPDPBUSD        Y25, Y21, Y9
-	VPDPBUSD        Y25, Y23, Y13
-	VPDPBUSD        Y26, Y18, Y1
-	VPDPBUSD        Y26, Y20, Y5
-	VPDPBUSD        Y26, Y22, Y9
-	VPDPBUSD        Y26, Y24, Y13
+	VPDPBUSD        Y25, Y17, Y0
+	VPDPBUSD        Y25, Y18, Y4
+	VPDPBUSD        Y25, Y19, Y8
+	VPDPBUSD        Y25, Y20, Y12
+	VPDPBUSD        Y26, Y21, Y0
+	VPDPBUSD        Y26, Y22, Y4
+	VPDPBUSD        Y26, Y23, Y8
+	VPDPBUSD        Y26, Y24, Y12
 	VMOVDQU32       (SI)(DI*1), Y25
 	VMOVDQU32       128(SI)(DI*1), Y26
-	VPDPBUSD        Y25, Y17, Y2
-	VPDPBUSD        Y25, Y19, Y6
-	VPDPBUSD        Y25, Y21, Y10
-	VPDPBUSD        Y25, Y23, Y14
-	VPDPBUSD        Y26, Y18, Y2
-	VPDPBUSD        Y26, Y20, Y6
-	VPDPBUSD        Y26, Y22, Y10
-	VPDPBUSD        Y26, Y24, Y14
+	VPDPBUSD        Y25, Y17, Y1
+	VPDPBUSD        Y25, Y18, Y5
+	VPDPBUSD        Y25, Y19, Y9
+	VPDPBUSD        Y25, Y20, Y13
+	VPDPBUSD        Y26, Y21, Y1
+	VPDPBUSD        Y26, Y22, Y5
+	VPDPBUSD        Y26, Y23, Y9
+	VPDPBUSD        Y26, Y24, Y13
 	VMOVDQU32       (SI)(DI*2), Y25
 	VMOVDQU32       128(SI)(DI*2), Y26
-	VPDPBUSD        Y25, Y17, Y3
-	VPDPBUSD        Y25, Y19, Y7
-	VPDPBUSD        Y25, Y21, Y11
-	VPDPBUSD        Y25, Y23, Y15
-	VPDPBUSD        Y26, Y18, Y3
-	VPDPBUSD        Y26, Y20, Y7
-	VPDPBUSD        Y26, Y22, Y11
-	VPDPBUSD        Y26, Y24, Y15
+	VPDPBUSD        Y25, Y17, Y2
+	VPDPBUSD        Y25, Y18, Y6
+	VPDPBUSD        Y25, Y19, Y10
+	VPDPBUSD        Y25, Y20, Y14
+	VPDPBUSD        Y26, Y21, Y2
+	VPDPBUSD        Y26, Y22, Y6
+	VPDPBUSD        Y26, Y23, Y10
+	VPDPBUSD        Y26, Y24, Y14
 	VMOVDQU32       (SI)(R10*1), Y25
 	VMOVDQU32       128(SI)(R10*1), Y26
-	VPDPBUSD        Y25, Y17, Y4
-	VPDPBUSD        Y25, Y19, Y8
-	VPDPBUSD        Y25, Y21, Y12
-	VPDPBUSD        Y25, Y23, Y16
-	VPDPBUSD        Y26, Y18, Y4
-	VPDPBUSD        Y26, Y20, Y8
-	VPDPBUSD        Y26, Y22, Y12
-	VPDPBUSD        Y26, Y24, Y16
+	VPDPBUSD        Y25, Y17, Y3
+	VPDPBUSD        Y25, Y18, Y7
+	VPDPBUSD        Y25, Y19, Y11
+	VPDPBUSD        Y25, Y20, Y15
+	VPDPBUSD        Y26, Y21, Y3
+	VPDPBUSD        Y26, Y22, Y7
+	VPDPBUSD        Y26, Y23, Y11
+	VPDPBUSD        Y26, Y24, Y15
 	VMOVDQU32       48(DX), Y17
-	VPSRLW          $0x04, Y17, Y18
-	VPANDD          Y0, Y17, Y17
-	VPANDD          Y0, Y18, Y18
-	VMOVDQU32       48(DX)(BX*1), Y19
-	VPSRLW          $0x04, Y19, Y20
-	VPANDD          Y0, Y19, Y19
-	VPANDD          Y0, Y20, Y20
-	VMOVDQU32       48(DX)(BX*2), Y21
-	VPSRLW          $0x04, Y21, Y22
-	VPANDD          Y0, Y21, Y21
-	VPANDD          Y0, Y22, Y22
-	VMOVDQU32       48(DX)(R9*1), Y23
-	VPSRLW          $0x04, Y23, Y24
-	VPANDD          Y0, Y23, Y23
-	VPANDD          Y0, Y24, Y24
+	VPSRLW          $0x04, Y17, Y21
+	VPANDD          Y16, Y17, Y17
+	VPANDD          Y16, Y21, Y21
+	VMOVDQU32       48(DX)(BX*1), Y18
+	VPSRLW          $0x04, Y18, Y22
+	VPANDD          Y16, Y18, Y18
+	VPANDD          Y16, Y22, Y22
+	VMOVDQU32       48(DX)(BX*2), Y19
+	VPSRLW          $0x04, Y19, Y23
+	VPANDD          Y16, Y19, Y19
+	VPANDD          Y16, Y23, Y23
+	VMOVDQU32       48(DX)(R9*1), Y20
+	VPSRLW          $0x04, Y20, Y24
+	VPANDD          Y16, Y20, Y20
+	VPANDD          Y16, Y24, Y24
 	VMOVDQU32       32(SI), Y25
 	VMOVDQU32       160(SI), Y26
-	VPDPBUSD        Y25, Y17, Y1
-	VPDPBUSD        Y25, Y19, Y5
-	VPDPBUSD        Y25, Y21, Y9
-	VPDPBUSD        Y25, Y23, Y13
-	VPDPBUSD        Y26, Y18, Y1
-	VPDPBUSD        Y26, Y20, Y5
-	VPDPBUSD        Y26, Y22, Y9
-	VPDPBUSD        Y26, Y24, Y13
+	VPDPBUSD        Y25, Y17, Y0
+	VPDPBUSD        Y25, Y18, Y4
+	VPDPBUSD        Y25, Y19, Y8
+	VPDPBUSD        Y25, Y20, Y12
+	VPDPBUSD        Y26, Y21, Y0
+	VPDPBUSD        Y26, Y22, Y4
+	VPDPBUSD        Y26, Y23, Y8
+	VPDPBUSD        Y26, Y24, Y12
 	VMOVDQU32       32(SI)(DI*1), Y25
 	VMOVDQU32       160(SI)(DI*1), Y26
-	VPDPBUSD        Y25, Y17, Y2
-	VPDPBUSD        Y25, Y19, Y6
-	VPDPBUSD        Y25, Y21, Y10
-	VPDPBUSD        Y25, Y23, Y14
-	VPDPBUSD        Y26, Y18, Y2
-	VPDPBUSD        Y26, Y20, Y6
-	VPDPBUSD        Y26, Y22, Y10
-	VPDPBUSD        Y26, Y24, Y14
+	VPDPBUSD        Y25, Y17, Y1
+	VPDPBUSD        Y25, Y18, Y5
+	VPDPBUSD        Y25, Y19, Y9
+	VPDPBUSD        Y25, Y20, Y13
+	VPDPBUSD        Y26, Y21, Y1
+	VPDPBUSD        Y26, Y22, Y5
+	VPDPBUSD        Y26, Y23, Y9
+	VPDPBUSD        Y26, Y24, Y13
 	VMOVDQU32       32(SI)(DI*2), Y25
 	VMOVDQU32       160(SI)(DI*2), Y26
-	VPDPBUSD        Y25, Y17, Y3
-	VPDPBUSD        Y25, Y19, Y7
-	VPDPBUSD        Y25, Y21, Y11
-	VPDPBUSD        Y25, Y23, Y15
-	VPDPBUSD        Y26, Y18, Y3
-	VPDPBUSD        Y26, Y20, Y7
-	VPDPBUSD        Y26, Y22, Y11
-	VPDPBUSD        Y26, Y24, Y15
+	VPDPBUSD        Y25, Y17, Y2
+	VPDPBUSD        Y25, Y18, Y6
+	VPDPBUSD        Y25, Y19, Y10
+	VPDPBUSD        Y25, Y20, Y14
+	VPDPBUSD        Y26, Y21, Y2
+	VPDPBUSD        Y26, Y22, Y6
+	VPDPBUSD        Y26, Y23, Y10
+	VPDPBUSD        Y26, Y24, Y14
 	VMOVDQU32       32(SI)(R10*1), Y25
 	VMOVDQU32       160(SI)(R10*1), Y26
-	VPDPBUSD        Y25, Y17, Y4
-	VPDPBUSD        Y25, Y19, Y8
-	VPDPBUSD        Y25, Y21, Y12
-	VPDPBUSD        Y25, Y23, Y16
-	VPDPBUSD        Y26, Y18, Y4
-	VPDPBUSD        Y26, Y20, Y8
-	VPDPBUSD        Y26, Y22, Y12
-	VPDPBUSD        Y26, Y24, Y16
+	VPDPBUSD        Y25, Y17, Y3
+	VPDPBUSD        Y25, Y18, Y7
+	VPDPBUSD        Y25, Y19, Y11
+	VPDPBUSD        Y25, Y20, Y15
+	VPDPBUSD        Y26, Y21, Y3
+	VPDPBUSD        Y26, Y22, Y7
+	VPDPBUSD        Y26, Y23, Y11
+	VPDPBUSD        Y26, Y24, Y15
 	VMOVDQU32       80(DX), Y17
-	VPSRLW          $0x04, Y17, Y18
-	VPANDD          Y0, Y17, Y17
-	VPANDD          Y0, Y18, Y18
-	VMOVDQU32       80(DX)(BX*1), Y19
-	VPSRLW          $0x04, Y19, Y20
-	VPANDD          Y0, Y19, Y19
-	VPANDD          Y0, Y20, Y20
-	VMOVDQU32       80(DX)(BX*2), Y21
-	VPSRLW          $0x04, Y21, Y22
-	VPANDD          Y0, Y21, Y21
-	VPANDD          Y0, Y22, Y22
-	VMOVDQU32       80(DX)(R9*1), Y23
-	VPSRLW          $0x04, Y23, Y24
-	VPANDD          Y0, Y23, Y23
-	VPANDD          Y0, Y24, Y24
+	VPSRLW          $0x04, Y17, Y21
+	VPANDD          Y16, Y17, Y17
+	VPANDD          Y16, Y21, Y21
+	VMOVDQU32       80(DX)(BX*1), Y18
+	VPSRLW          $0x04, Y18, Y22
+	VPANDD          Y16, Y18, Y18
+	VPANDD          Y16, Y22, Y22
+	VMOVDQU32       80(DX)(BX*2), Y19
+	VPSRLW          $0x04, Y19, Y23
+	VPANDD          Y16, Y19, Y19
+	VPANDD          Y16, Y23, Y23
+	VMOVDQU32       80(DX)(R9*1), Y20
+	VPSRLW          $0x04, Y20, Y24
+	VPANDD          Y16, Y20, Y20
+	VPANDD          Y16, Y24, Y24
 	VMOVDQU32       64(SI), Y25
 	VMOVDQU32       192(SI), Y26
-	VPDPBUSD        Y25, Y17, Y1
-	VPDPBUSD        Y25, Y19, Y5
-	VPDPBUSD        Y25, Y21, Y9
-	VPDPBUSD        Y25, Y23, Y13
-	VPDPBUSD        Y26, Y18, Y1
-	VPDPBUSD        Y26, Y20, Y5
-	VPDPBUSD        Y26, Y22, Y9
-	VPDPBUSD        Y26, Y24, Y13
+	VPDPBUSD        Y25, Y17, Y0
+	VPDPBUSD        Y25, Y18, Y4
+	VPDPBUSD        Y25, Y19, Y8
+	VPDPBUSD        Y25, Y20, Y12
+	VPDPBUSD        Y26, Y21, Y0
+	VPDPBUSD        Y26, Y22, Y4
+	VPDPBUSD        Y26, Y23, Y8
+	VPDPBUSD        Y26, Y24, Y12
 	VMOVDQU32       64(SI)(DI*1), Y25
 	VMOVDQU32       192(SI)(DI*1), Y26
-	VPDPBUSD        Y25, Y17, Y2
-	VPDPBUSD        Y25, Y19, Y6
-	VPDPBUSD        Y25, Y21, Y10
-	VPDPBUSD        Y25, Y23, Y14
-	VPDPBUSD        Y26, Y18, Y2
-	VPDPBUSD        Y26, Y20, Y6
-	VPDPBUSD        Y26, Y22, Y10
-	VPDPBUSD        Y26, Y24, Y14
+	VPDPBUSD        Y25, Y17, Y1
+	VPDPBUSD        Y25, Y18, Y5
+	VPDPBUSD        Y25, Y19, Y9
+	VPDPBUSD        Y25, Y20, Y13
+	VPDPBUSD        Y26, Y21, Y1
+	VPDPBUSD        Y26, Y22, Y5
+	VPDPBUSD        Y26, Y23, Y9
+	VPDPBUSD        Y26, Y24, Y13
 	VMOVDQU32       64(SI)(DI*2), Y25
 	VMOVDQU32       192(SI)(DI*2), Y26
-	VPDPBUSD        Y25, Y17, Y3
-	VPDPBUSD        Y25, Y19, Y7
-	VPDPBUSD        Y25, Y21, Y11
-	VPDPBUSD        Y25, Y23, Y15
-	VPDPBUSD        Y26, Y18, Y3
-	VPDPBUSD        Y26, Y20, Y7
-	VPDPBUSD        Y26, Y22, Y11
-	VPDPBUSD        Y26, Y24, Y15
+	VPDPBUSD        Y25, Y17, Y2
+	VPDPBUSD        Y25, Y18, Y6
+	VPDPBUSD        Y25, Y19, Y10
+	VPDPBUSD        Y25, Y20, Y14
+	VPDPBUSD        Y26, Y21, Y2
+	VPDPBUSD        Y26, Y22, Y6
+	VPDPBUSD        Y26, Y23, Y10
+	VPDPBUSD        Y26, Y24, Y14
 	VMOVDQU32       64(SI)(R10*1), Y25
 	VMOVDQU32       192(SI)(R10*1), Y26
-	VPDPBUSD        Y25, Y17, Y4
-	VPDPBUSD        Y25, Y19, Y8
-	VPDPBUSD        Y25, Y21, Y12
-	VPDPBUSD        Y25, Y23, Y16
-	VPDPBUSD        Y26, Y18, Y4
-	VPDPBUSD        Y26, Y20, Y8
-	VPDPBUSD        Y26, Y22, Y12
-	VPDPBUSD        Y26, Y24, Y16
+	VPDPBUSD        Y25, Y17, Y3
+	VPDPBUSD        Y25, Y18, Y7
+	VPDPBUSD        Y25, Y19, Y11
+	VPDPBUSD        Y25, Y20, Y15
+	VPDPBUSD        Y26, Y21, Y3
+	VPDPBUSD        Y26, Y22, Y7
+	VPDPBUSD        Y26, Y23, Y11
+	VPDPBUSD        Y26, Y24, Y15
 	VMOVDQU32       112(DX), Y17
-	VPSRLW          $0x04, Y17, Y18
-	VPANDD          Y0, Y17, Y17
-	VPANDD          Y0, Y18, Y18
-	VMOVDQU32       112(DX)(BX*1), Y19
-	VPSRLW          $0x04, Y19, Y20
-	VPANDD          Y0, Y19, Y19
-	VPANDD          Y0, Y20, Y20
-	VMOVDQU32       112(DX)(BX*2), Y21
-	VPSRLW          $0x04, Y21, Y22
-	VPANDD          Y0, Y21, Y21
-	VPANDD          Y0, Y22, Y22
-	VMOVDQU32       112(DX)(R9*1), Y23
-	VPSRLW          $0x04, Y23, Y24
-	VPANDD          Y0, Y23, Y23
-	VPANDD          Y0, Y24, Y24
+	VPSRLW          $0x04, Y17, Y21
+	VPANDD          Y16, Y17, Y17
+	VPANDD          Y16, Y21, Y21
+	VMOVDQU32       112(DX)(BX*1), Y18
+	VPSRLW          $0x04, Y18, Y22
+	VPANDD          Y16, Y18, Y18
+	VPANDD          Y16, Y22, Y22
+	VMOVDQU32       112(DX)(BX*2), Y19
+	VPSRLW          $0x04, Y19, Y23
+	VPANDD          Y16, Y19, Y19
+	VPANDD          Y16, Y23, Y23
+	VMOVDQU32       112(DX)(R9*1), Y20
+	VPSRLW          $0x04, Y20, Y24
+	VPANDD          Y16, Y20, Y20
+	VPANDD          Y16, Y24, Y24
 	VMOVDQU32       96(SI), Y25
 	VMOVDQU32       224(SI), Y26
-	VPDPBUSD        Y25, Y17, Y1
-	VPDPBUSD        Y25, Y19, Y5
-	VPDPBUSD        Y25, Y21, Y9
-	VPDPBUSD        Y25, Y23, Y13
-	VPDPBUSD        Y26, Y18, Y1
-	VPDPBUSD        Y26, Y20, Y5
-	VPDPBUSD        Y26, Y22, Y9
-	VPDPBUSD        Y26, Y24, Y13
+	VPDPBUSD        Y25, Y17, Y0
+	VPDPBUSD        Y25, Y18, Y4
+	VPDPBUSD        Y25, Y19, Y8
+	VPDPBUSD        Y25, Y20, Y12
+	VPDPBUSD        Y26, Y21, Y0
+	VPDPBUSD        Y26, Y22, Y4
+	VPDPBUSD        Y26, Y23, Y8
+	VPDPBUSD        Y26, Y24, Y12
 	VMOVDQU32       96(SI)(DI*1), Y25
 	VMOVDQU32       224(SI)(DI*1), Y26
-	VPDPBUSD        Y25, Y17, Y2
-	VPDPBUSD        Y25, Y19, Y6
-	VPDPBUSD        Y25, Y21, Y10
-	VPDPBUSD        Y25, Y23, Y14
-	VPDPBUSD        Y26, Y18, Y2
-	VPDPBUSD        Y26, Y20, Y6
-	VPDPBUSD        Y26, Y22, Y10
-	VPDPBUSD        Y26, Y24, Y14
+	VPDPBUSD        Y25, Y17, Y1
+	VPDPBUSD        Y25, Y18, Y5
+	VPDPBUSD        Y25, Y19, Y9
+	VPDPBUSD        Y25, Y20, Y13
+	VPDPBUSD        Y26, Y21, Y1
+	VPDPBUSD        Y26, Y22, Y5
+	VPDPBUSD        Y26, Y23, Y9
+	VPDPBUSD        Y26, Y24, Y13
 	VMOVDQU32       96(SI)(DI*2), Y25
 	VMOVDQU32       224(SI)(DI*2), Y26
-	VPDPBUSD        Y25, Y17, Y3
-	VPDPBUSD        Y25, Y19, Y7
-	VPDPBUSD        Y25, Y21, Y11
-	VPDPBUSD        Y25, Y23, Y15
-	VPDPBUSD        Y26, Y18, Y3
-	VPDPBUSD        Y26, Y20, Y7
-	VPDPBUSD        Y26, Y22, Y11
-	VPDPBUSD        Y26, Y24, Y15
+	VPDPBUSD        Y25, Y17, Y2
+	VPDPBUSD        Y25, Y18, Y6
+	VPDPBUSD        Y25, Y19, Y10
+	VPDPBUSD        Y25, Y20, Y14
+	VPDPBUSD        Y26, Y21, Y2
+	VPDPBUSD        Y26, Y22, Y6
+	VPDPBUSD        Y26, Y23, Y10
+	VPDPBUSD        Y26, Y24, Y14
 	VMOVDQU32       96(SI)(R10*1), Y25
 	VMOVDQU32       224(SI)(R10*1), Y26
-	VPDPBUSD        Y25, Y17, Y4
-	VPDPBUSD        Y25, Y19, Y8
-	VPDPBUSD        Y25, Y21, Y12
-	VPDPBUSD        Y25, Y23, Y16
-	VPDPBUSD        Y26, Y18, Y4
-	VPDPBUSD        Y26, Y20, Y8
-	VPDPBUSD        Y26, Y22, Y12
-	VPDPBUSD        Y26, Y24, Y16
-	VBROADCASTI32X4 (DX), Y17
-	VPSHUFB         shufScale<>+0(SB), Y17, Y17
-	VPSRLVD         shiftScale<>+0(SB), Y17, Y17
-	VPANDD          mask63<>+0(SB), Y17, Y17
-	VCVTDQ2PS       Y17, Y17
-	VPBROADCASTW    (DX), X18
-	VCVTPH2PS       X18, Y18
-	VMULPS          Y18, Y17, Y17
-	VBROADCASTI32X4 (DX), Y19
-	VPSHUFB         shufMin<>+0(SB), Y19, Y19
-	VPSRLVD         shiftScale<>+0(SB), Y19, Y19
-	VPANDD          mask63<>+0(SB), Y19, Y19
-	VCVTDQ2PS       Y19, Y19
-	VPBROADCASTW    2(DX), X18
-	VCVTPH2PS       X18, Y18
-	VMULPS          Y18, Y19, Y19
-	VMULPS          256(SI), Y17, Y18
+	VPDPBUSD        Y25, Y17, Y3
+	VPDPBUSD        Y25, Y18, Y7
+	VPDPBUSD        Y25, Y19, Y11
+	VPDPBUSD        Y25, Y20, Y15
+	VPDPBUSD        Y26, Y21, Y3
+	VPDPBUSD        Y26, Y22, Y7
+	VPDPBUSD        Y26, Y23, Y11
+	VPDPBUSD        Y26, Y24, Y15
+	VBROADCASTI32X4 (DX), Z16
+	VPSHUFB         sixBitShuffle<>+0(SB), Z16, Z16
+	VPSRLVD         sixBitShift<>+0(SB), Z16, Z16
+	VPANDD          mask63<>+0(SB), Z16, Z16
+	VCVTDQ2PS       Z16, Z16
+	VCVTPH2PS       (DX), X17
+	VMOVDQU32       superPair<>+0(SB), Z18
+	VPERMPS         Z17, Z18, Z17
+	VMULPS          Z17, Z16, Z16
+	VEXTRACTF64X4   $0x01, Z16, Y18
+	VMULPS          256(SI), Y16, Y17
+	VCVTDQ2PS       Y0, Y0
+	VFMADD213PS     (SP), Y0, Y17
+	VFNMADD231PS    288(SI), Y18, Y17
+	VMOVUPS         Y17, (SP)
+	VMULPS          256(SI)(DI*1), Y16, Y17
 	VCVTDQ2PS       Y1, Y1
-	VFMADD213PS     (SP), Y1, Y18
-	VMOVUPS         Y18, (SP)
-	VMOVUPS         (SP), Y18
-	VFNMADD231PS    288(SI), Y19, Y18
-	VMOVUPS         Y18, (SP)
-	VMULPS          256(SI)(DI*1), Y17, Y18
+	VFMADD213PS     32(SP), Y1, Y17
+	VFNMADD231PS    288(SI)(DI*1), Y18, Y17
+	VMOVUPS         Y17, 32(SP)
+	VMULPS          256(SI)(DI*2), Y16, Y17
 	VCVTDQ2PS       Y2, Y2
-	VFMADD213PS     32(SP), Y2, Y18
-	VMOVUPS         Y18, 32(SP)
-	VMOVUPS         32(SP), Y18
-	VFNMADD231PS    288(SI)(DI*1), Y19, Y18
-	VMOVUPS         Y18, 32(SP)
-	VMULPS          256(SI)(DI*2), Y17, Y18
+	VFMADD213PS     64(SP), Y2, Y17
+	VFNMADD231PS    288(SI)(DI*2), Y18, Y17
+	VMOVUPS         Y17, 64(SP)
+	VMULPS          256(SI)(R10*1), Y16, Y17
 	VCVTDQ2PS       Y3, Y3
-	VFMADD213PS     64(SP), Y3, Y18
-	VMOVUPS         Y18, 64(SP)
-	VMOVUPS         64(SP), Y18
-	VFNMADD231PS    288(SI)(DI*2), Y19, Y18
-	VMOVUPS         Y18, 64(SP)
-	VMULPS          256(SI)(R10*1), Y17, Y18
+	VFMADD213PS     96(SP), Y3, Y17
+	VFNMADD231PS    288(SI)(R10*1), Y18, Y17
+	VMOVUPS         Y17, 96(SP)
+	VBROADCASTI32X4 (DX)(BX*1), Z16
+	VPSHUFB         sixBitShuffle<>+0(SB), Z16, Z16
+	VPSRLVD         sixBitShift<>+0(SB), Z16, Z16
+	VPANDD          mask63<>+0(SB), Z16, Z16
+	VCVTDQ2PS       Z16, Z16
+	VCVTPH2PS       (DX)(BX*1), X17
+	VMOVDQU32       superPair<>+0(SB), Z18
+	VPERMPS         Z17, Z18, Z17
+	VMULPS          Z17, Z16, Z16
+	VEXTRACTF64X4   $0x01, Z16, Y18
+	VMULPS          256(SI), Y16, Y17
 	VCVTDQ2PS       Y4, Y4
-	VFMADD213PS     96(SP), Y4, Y18
-	VMOVUPS         Y18, 96(SP)
-	VMOVUPS         96(SP), Y18
-	VFNMADD231PS    288(SI)(R10*1), Y19, Y18
-	VMOVUPS         Y18, 96(SP)
-	VBROADCASTI32X4 (DX)(BX*1), Y17
-	VPSHUFB         shufScale<>+0(SB), Y17, Y17
-	VPSRLVD         shiftScale<>+0(SB), Y17, Y17
-	VPANDD          mask63<>+0(SB), Y17, Y17
-	VCVTDQ2PS       Y17, Y17
-	VPBROADCASTW    (DX)(BX*1), X18
-	VCVTPH2PS       X18, Y18
-	VMULPS          Y18, Y17, Y17
-	VBROADCASTI32X4 (DX)(BX*1), Y19
-	VPSHUFB         shufMin<>+0(SB), Y19, Y19
-	VPSRLVD         shiftScale<>+0(SB), Y19, Y19
-	VPANDD          mask63<>+0(SB), Y19, Y19
-	VCVTDQ2PS       Y19, Y19
-	VPBROADCASTW    2(DX)(BX*1), X18
-	VCVTPH2PS       X18, Y18
-	VMULPS          Y18, Y19, Y19
-	VMULPS          256(SI), Y17, Y18
+	VFMADD213PS     128(SP), Y4, Y17
+	VFNMADD231PS    288(SI), Y18, Y17
+	VMOVUPS         Y17, 128(SP)
+	VMULPS          256(SI)(DI*1), Y16, Y17
 	VCVTDQ2PS       Y5, Y5
-	VFMADD213PS     128(SP), Y5, Y18
-	VMOVUPS         Y18, 128(SP)
-	VMOVUPS         128(SP), Y18
-	VFNMADD231PS    288(SI), Y19, Y18
-	VMOVUPS         Y18, 128(SP)
-	VMULPS          256(SI)(DI*1), Y17, Y18
+	VFMADD213PS     160(SP), Y5, Y17
+	VFNMADD231PS    288(SI)(DI*1), Y18, Y17
+	VMOVUPS         Y17, 160(SP)
+	VMULPS          256(SI)(DI*2), Y16, Y17
 	VCVTDQ2PS       Y6, Y6
-	VFMADD213PS     160(SP), Y6, Y18
-	VMOVUPS         Y18, 160(SP)
-	VMOVUPS         160(SP), Y18
-	VFNMADD231PS    288(SI)(DI*1), Y19, Y18
-	VMOVUPS         Y18, 160(SP)
-	VMULPS          256(SI)(DI*2), Y17, Y18
+	VFMADD213PS     192(SP), Y6, Y17
+	VFNMADD231PS    288(SI)(DI*2), Y18, Y17
+	VMOVUPS         Y17, 192(SP)
+	VMULPS          256(SI)(R10*1), Y16, Y17
 	VCVTDQ2PS       Y7, Y7
-	VFMADD213PS     192(SP), Y7, Y18
-	VMOVUPS         Y18, 192(SP)
-	VMOVUPS         192(SP), Y18
-	VFNMADD231PS    288(SI)(DI*2), Y19, Y18
-	VMOVUPS         Y18, 192(SP)
-	VMULPS          256(SI)(R10*1), Y17, Y18
+	VFMADD213PS     224(SP), Y7, Y17
+	VFNMADD231PS    288(SI)(R10*1), Y18, Y17
+	VMOVUPS         Y17, 224(SP)
+	VBROADCASTI32X4 (DX)(BX*2), Z16
+	VPSHUFB         sixBitShuffle<>+0(SB), Z16, Z16
+	VPSRLVD         sixBitShift<>+0(SB), Z16, Z16
+	VPANDD          mask63<>+0(SB), Z16, Z16
+	VCVTDQ2PS       Z16, Z16
+	VCVTPH2PS       (DX)(BX*2), X17
+	VMOVDQU32       superPair<>+0(SB), Z18
+	VPERMPS         Z17, Z18, Z17
+	VMULPS          Z17, Z16, Z16
+	VEXTRACTF64X4   $0x01, Z16, Y18
+	VMULPS          256(SI), Y16, Y17
 	VCVTDQ2PS       Y8, Y8
-	VFMADD213PS     224(SP), Y8, Y18
-	VMOVUPS         Y18, 224(SP)
-	VMOVUPS         224(SP), Y18
-	VFNMADD231PS    288(SI)(R10*1), Y19, Y18
-	VMOVUPS         Y18, 224(SP)
-	VBROADCASTI32X4 (DX)(BX*2), Y17
-	VPSHUFB         shufScale<>+0(SB), Y17, Y17
-	VPSRLVD         shiftScale<>+0(SB), Y17, Y17
-	VPANDD          mask63<>+0(SB), Y17, Y17
-	VCVTDQ2PS       Y17, Y17
-	VPBROADCASTW    (DX)(BX*2), X18
-	VCVTPH2PS       X18, Y18
-	VMULPS          Y18, Y17, Y17
-	VBROADCASTI32X4 (DX)(BX*2), Y19
-	VPSHUFB         shufMin<>+0(SB), Y19, Y19
-	VPSRLVD         shiftScale<>+0(SB), Y19, Y19
-	VPANDD          mask63<>+0(SB), Y19, Y19
-	VCVTDQ2PS       Y19, Y19
-	VPBROADCASTW    2(DX)(BX*2), X18
-	VCVTPH2PS       X18, Y18
-	VMULPS          Y18, Y19, Y19
-	VMULPS          256(SI), Y17, Y18
+	VFMADD213PS     256(SP), Y8, Y17
+	VFNMADD231PS    288(SI), Y18, Y17
+	VMOVUPS         Y17, 256(SP)
+	VMULPS          256(SI)(DI*1), Y16, Y17
 	VCVTDQ2PS       Y9, Y9
-	VFMADD213PS     256(SP), Y9, Y18
-	VMOVUPS         Y18, 256(SP)
-	VMOVUPS         256(SP), Y18
-	VFNMADD231PS    288(SI), Y19, Y18
-	VMOVUPS         Y18, 256(SP)
-	VMULPS          256(SI)(DI*1), Y17, Y18
+	VFMADD213PS     288(SP), Y9, Y17
+	VFNMADD231PS    288(SI)(DI*1), Y18, Y17
+	VMOVUPS         Y17, 288(SP)
+	VMULPS          256(SI)(DI*2), Y16, Y17
 	VCVTDQ2PS       Y10, Y10
-	VFMADD213PS     288(SP), Y10, Y18
-	VMOVUPS         Y18, 288(SP)
-	VMOVUPS         288(SP), Y18
-	VFNMADD231PS    288(SI)(DI*1), Y19, Y18
-	VMOVUPS         Y18, 288(SP)
-	VMULPS          256(SI)(DI*2), Y17, Y18
+	VFMADD213PS     320(SP), Y10, Y17
+	VFNMADD231PS    288(SI)(DI*2), Y18, Y17
+	VMOVUPS         Y17, 320(SP)
+	VMULPS          256(SI)(R10*1), Y16, Y17
 	VCVTDQ2PS       Y11, Y11
-	VFMADD213PS     320(SP), Y11, Y18
-	VMOVUPS         Y18, 320(SP)
-	VMOVUPS         320(SP), Y18
-	VFNMADD231PS    288(SI)(DI*2), Y19, Y18
-	VMOVUPS         Y18, 320(SP)
-	VMULPS          256(SI)(R10*1), Y17, Y18
+	VFMADD213PS     352(SP), Y11, Y17
+	VFNMADD231PS    288(SI)(R10*1), Y18, Y17
+	VMOVUPS         Y17, 352(SP)
+	VBROADCASTI32X4 (DX)(R9*1), Z16
+	VPSHUFB         sixBitShuffle<>+0(SB), Z16, Z16
+	VPSRLVD         sixBitShift<>+0(SB), Z16, Z16
+	VPANDD          mask63<>+0(SB), Z16, Z16
+	VCVTDQ2PS       Z16, Z16
+	VCVTPH2PS       (DX)(R9*1), X17
+	VMOVDQU32       superPair<>+0(SB), Z18
+	VPERMPS         Z17, Z18, Z17
+	VMULPS          Z17, Z16, Z16
+	VEXTRACTF64X4   $0x01, Z16, Y18
+	VMULPS          256(SI), Y16, Y17
 	VCVTDQ2PS       Y12, Y12
-	VFMADD213PS     352(SP), Y12, Y18
-	VMOVUPS         Y18, 352(SP)
-	VMOVUPS         352(SP), Y18
-	VFNMADD231PS    288(SI)(R10*1), Y19, Y18
-	VMOVUPS         Y18, 352(SP)
-	VBROADCASTI32X4 (DX)(R9*1), Y17
-	VPSHUFB         shufScale<>+0(SB), Y17, Y17
-	VPSRLVD         shiftScale<>+0(SB), Y17, Y17
-	VPANDD          mask63<>+0(SB), Y17, Y17
-	VCVTDQ2PS       Y17, Y17
-	VPBROADCASTW    (DX)(R9*1), X18
-	VCVTPH2PS       X18, Y18
-	VMULPS          Y18, Y17, Y17
-	VBROADCASTI32X4 (DX)(R9*1), Y19
-	VPSHUFB         shufMin<>+0(SB), Y19, Y19
-	VPSRLVD         shiftScale<>+0(SB), Y19, Y19
-	VPANDD          mask63<>+0(SB), Y19, Y19
-	VCVTDQ2PS       Y19, Y19
-	VPBROADCASTW    2(DX)(R9*1), X18
-	VCVTPH2PS       X18, Y18
-	VMULPS          Y18, Y19, Y19
-	VMULPS          256(SI), Y17, Y18
+	VFMADD213PS     384(SP), Y12, Y17
+	VFNMADD231PS    288(SI), Y18, Y17
+	VMOVUPS         Y17, 384(SP)
+	VMULPS          256(SI)(DI*1), Y16, Y17
 	VCVTDQ2PS       Y13, Y13
-	VFMADD213PS     384(SP), Y13, Y18
-	VMOVUPS         Y18, 384(SP)
-	VMOVUPS         384(SP), Y18
-	VFNMADD231PS    288(SI), Y19, Y18
-	VMOVUPS         Y18, 384(SP)
-	VMULPS          256(SI)(DI*1), Y17, Y18
+	VFMADD213PS     416(SP), Y13, Y17
+	VFNMADD231PS    288(SI)(DI*1), Y18, Y17
+	VMOVUPS         Y17, 416(SP)
+	VMULPS          256(SI)(DI*2), Y16, Y17
 	VCVTDQ2PS       Y14, Y14
-	VFMADD213PS     416(SP), Y14, Y18
-	VMOVUPS         Y18, 416(SP)
-	VMOVUPS         416(SP), Y18
-	VFNMADD231PS    288(SI)(DI*1), Y19, Y18
-	VMOVUPS         Y18, 416(SP)
-	VMULPS          256(SI)(DI*2), Y17, Y18
+	VFMADD213PS     448(SP), Y14, Y17
+	VFNMADD231PS    288(SI)(DI*2), Y18, Y17
+	VMOVUPS         Y17, 448(SP)
+	VMULPS          256(SI)(R10*1), Y16, Y17
 	VCVTDQ2PS       Y15, Y15
-	VFMADD213PS     448(SP), Y15, Y18
-	VMOVUPS         Y18, 448(SP)
-	VMOVUPS         448(SP), Y18
-	VFNMADD231PS    288(SI)(DI*2), Y19, Y18
-	VMOVUPS         Y18, 448(SP)
-	VMULPS          256(SI)(R10*1), Y17, Y18
-	VCVTDQ2PS       Y16, Y16
-	VFMADD213PS     480(SP), Y16, Y18
-	VMOVUPS         Y18, 480(SP)
-	VMOVUPS         480(SP), Y18
-	VFNMADD231PS    288(SI)(R10*1), Y19, Y18
-	VMOVUPS         Y18, 480(SP)
+	VFMADD213PS     480(SP), Y15, Y17
+	VFNMADD231PS    288(SI)(R10*1), Y18, Y17
+	VMOVUPS         Y17, 480(SP)
 	ADDQ            $0x00000090, DX
 	ADDQ            $0x000001c0, SI
 	DECQ            R8
-	JNZ             loop
+	JNZ             super
 	VMOVUPS         (SP), Y0
 	VMOVUPS         128(SP), Y1
 	VMOVUPS         256(SP), Y2
@@ -2747,318 +3253,466 @@ loop:
 	VZEROUPPER
 	RET
 
+// func streamQ4KVNNI(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
+// Requires: AVX, AVX2, AVX512BW, AVX512F, AVX512VL, AVX512VNNI, F16C, FMA3
+TEXT ·streamQ4KVNNI(SB), NOSPLIT, $0-48
+	MOVQ      out+0(FP), AX
+	MOVQ      w+8(FP), CX
+	MOVQ      rowBytes+16(FP), DX
+	MOVQ      x+24(FP), BX
+	MOVQ      n+32(FP), SI
+	MOVQ      rows+40(FP), DI
+	VMOVDQU32 mask0f<>+0(SB), Z7
+	VMOVDQU32 sixBitShuffle<>+0(SB), Z8
+	VMOVDQU32 sixBitShift<>+0(SB), Z9
+	VMOVDQU32 mask63<>+0(SB), Z10
+	VMOVDQU32 superPair<>+0(SB), Z11
+
+row:
+	MOVQ   CX, R8
+	ADDQ   DX, CX
+	MOVQ   BX, R9
+	MOVQ   SI, R10
+	VXORPS X0, X0, X0
+
+super:
+	VPXORD          Y1, Y1, Y1
+	VMOVDQU32       16(R8), Z5
+	VPSRLW          $0x04, Z5, Z6
+	VPANDD          Z7, Z5, Z5
+	VPANDD          Z7, Z6, Z6
+	VPDPBUSD        (R9), Z5, Z1
+	VPDPBUSD        128(R9), Z6, Z1
+	VMOVDQU32       80(R8), Z5
+	VPSRLW          $0x04, Z5, Z6
+	VPANDD          Z7, Z5, Z5
+	VPANDD          Z7, Z6, Z6
+	VPDPBUSD        64(R9), Z5, Z1
+	VPDPBUSD        192(R9), Z6, Z1
+	VEXTRACTI64X4   $0x01, Z1, Y5
+	VPADDD          Y5, Y1, Y1
+	VBROADCASTI32X4 (R8), Z2
+	VPSHUFB         Z8, Z2, Z2
+	VPSRLVD         Z9, Z2, Z2
+	VPANDD          Z10, Z2, Z2
+	VCVTDQ2PS       Z2, Z2
+	VCVTPH2PS       (R8), X3
+	VPERMPS         Z3, Z11, Z3
+	VMULPS          Z3, Z2, Z2
+	VEXTRACTF64X4   $0x01, Z2, Y4
+	VMULPS          256(R9), Y2, Y3
+	VCVTDQ2PS       Y1, Y1
+	VFMADD231PS     Y1, Y3, Y0
+	VFNMADD231PS    288(R9), Y4, Y0
+	ADDQ            $0x00000090, R8
+	ADDQ            $0x000001c0, R9
+	DECQ            R10
+	JNZ             super
+	VHADDPS         Y0, Y0, Y0
+	VHADDPS         Y0, Y0, Y0
+	VEXTRACTF128    $0x01, Y0, X1
+	VADDPS          X1, X0, X1
+	VMOVSS          X1, (AX)
+	ADDQ            $0x04, AX
+	DECQ            DI
+	JNZ             row
+	VZEROUPPER
+	RET
+
+// func scatterQ4KVNNI(out *float32, w *byte, rowBytes uintptr, index *int32, x *byte, n uintptr, rows uintptr)
+// Requires: AVX, AVX2, AVX512BW, AVX512F, AVX512VL, AVX512VNNI, F16C, FMA3, MMX+
+TEXT ·scatterQ4KVNNI(SB), NOSPLIT, $0-56
+	MOVQ      out+0(FP), AX
+	MOVQ      w+8(FP), CX
+	MOVQ      rowBytes+16(FP), DX
+	MOVQ      x+32(FP), BX
+	MOVQ      n+40(FP), SI
+	MOVQ      rows+48(FP), DI
+	MOVQ      index+24(FP), R11
+	MOVLQSX   (R11), R12
+	IMULQ     DX, R12
+	ADDQ      CX, R12
+	VMOVDQU32 mask0f<>+0(SB), Z7
+	VMOVDQU32 sixBitShuffle<>+0(SB), Z8
+	VMOVDQU32 sixBitShift<>+0(SB), Z9
+	VMOVDQU32 mask63<>+0(SB), Z10
+	VMOVDQU32 superPair<>+0(SB), Z11
+
+row:
+	MOVQ    R12, R8
+	CMPQ    DI, $0x01
+	JEQ     last
+	MOVLQSX 4(R11), R12
+	IMULQ   DX, R12
+	ADDQ    CX, R12
+
+last:
+	MOVQ   R12, R13
+	MOVQ   BX, R9
+	MOVQ   SI, R10
+	VXORPS X0, X0, X0
+
+super:
+	PREFETCHT0      (R13)
+	PREFETCHT0      64(R13)
+	PREFETCHT0      128(R13)
+	ADDQ            $0x00000090, R13
+	VPXORD          Y1, Y1, Y1
+	VMOVDQU32       16(R8), Z5
+	VPSRLW          $0x04, Z5, Z6
+	VPANDD          Z7, Z5, Z5
+	VPANDD          Z7, Z6, Z6
+	VPDPBUSD        (R9), Z5, Z1
+	VPDPBUSD        128(R9), Z6, Z1
+	VMOVDQU32       80(R8), Z5
+	VPSRLW          $0x04, Z5, Z6
+	VPANDD          Z7, Z5, Z5
+	VPANDD          Z7, Z6, Z6
+	VPDPBUSD        64(R9), Z5, Z1
+	VPDPBUSD        192(R9), Z6, Z1
+	VEXTRACTI64X4   $0x01, Z1, Y5
+	VPADDD          Y5, Y1, Y1
+	VBROADCASTI32X4 (R8), Z2
+	VPSHUFB         Z8, Z2, Z2
+	VPSRLVD         Z9, Z2, Z2
+	VPANDD          Z10, Z2, Z2
+	VCVTDQ2PS       Z2, Z2
+	VCVTPH2PS       (R8), X3
+	VPERMPS         Z3, Z11, Z3
+	VMULPS          Z3, Z2, Z2
+	VEXTRACTF64X4   $0x01, Z2, Y4
+	VMULPS          256(R9), Y2, Y3
+	VCVTDQ2PS       Y1, Y1
+	VFMADD231PS     Y1, Y3, Y0
+	VFNMADD231PS    288(R9), Y4, Y0
+	ADDQ            $0x00000090, R8
+	ADDQ            $0x000001c0, R9
+	DECQ            R10
+	JNZ             super
+	VHADDPS         Y0, Y0, Y0
+	VHADDPS         Y0, Y0, Y0
+	VEXTRACTF128    $0x01, Y0, X1
+	VADDPS          X1, X0, X1
+	VMOVSS          X1, (AX)
+	ADDQ            $0x04, AX
+	ADDQ            $0x04, R11
+	DECQ            DI
+	JNZ             row
+	VZEROUPPER
+	RET
+
 // func tileQ80VNNI4x4(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr)
 // Requires: AVX, AVX512F, AVX512VL, AVX512VNNI, F16C, FMA3
 TEXT ·tileQ80VNNI4x4(SB), NOSPLIT, $512-56
-	MOVQ      out+0(FP), AX
-	MOVQ      outStride+8(FP), CX
-	MOVQ      w+16(FP), DX
-	MOVQ      rowBytes+24(FP), BX
-	MOVQ      x+32(FP), SI
-	MOVQ      xStride+40(FP), DI
-	MOVQ      n+48(FP), R8
-	LEAQ      (BX)(BX*2), R9
-	LEAQ      (DI)(DI*2), R10
-	VPXORD    Y0, Y0, Y0
-	VMOVUPS   Y0, (SP)
-	VMOVUPS   Y0, 32(SP)
-	VMOVUPS   Y0, 64(SP)
-	VMOVUPS   Y0, 96(SP)
-	VMOVUPS   Y0, 128(SP)
-	VMOVUPS   Y0, 160(SP)
-	VMOVUPS   Y0, 192(SP)
-	VMOVUPS   Y0, 224(SP)
-	VMOVUPS   Y0, 256(SP)
-	VMOVUPS   Y0, 288(SP)
-	VMOVUPS   Y0, 320(SP)
-	VMOVUPS   Y0, 352(SP)
-	VMOVUPS   Y0, 384(SP)
-	VMOVUPS   Y0, 416(SP)
-	VMOVUPS   Y0, 448(SP)
-	VMOVUPS   Y0, 480(SP)
-	VMOVDQU32 x80<>+0(SB), Y16
+	MOVQ    out+0(FP), AX
+	MOVQ    outStride+8(FP), CX
+	MOVQ    w+16(FP), DX
+	MOVQ    rowBytes+24(FP), BX
+	MOVQ    x+32(FP), SI
+	MOVQ    xStride+40(FP), DI
+	MOVQ    n+48(FP), R8
+	LEAQ    (BX)(BX*2), R9
+	LEAQ    (DI)(DI*2), R10
+	VPXORD  Y0, Y0, Y0
+	VMOVUPS Y0, (SP)
+	VMOVUPS Y0, 32(SP)
+	VMOVUPS Y0, 64(SP)
+	VMOVUPS Y0, 96(SP)
+	VMOVUPS Y0, 128(SP)
+	VMOVUPS Y0, 160(SP)
+	VMOVUPS Y0, 192(SP)
+	VMOVUPS Y0, 224(SP)
+	VMOVUPS Y0, 256(SP)
+	VMOVUPS Y0, 288(SP)
+	VMOVUPS Y0, 320(SP)
+	VMOVUPS Y0, 352(SP)
+	VMOVUPS Y0, 384(SP)
+	VMOVUPS Y0, 416(SP)
+	VMOVUPS Y0, 448(SP)
+	VMOVUPS Y0, 480(SP)
 
-loop:
-	VMOVDQU32    416(SI), Y0
-	VMOVDQU32    416(SI), Y4
-	VMOVDQU32    416(SI), Y8
-	VMOVDQU32    416(SI), Y12
-	VMOVDQU32    416(SI)(DI*1), Y1
-	VMOVDQU32    416(SI)(DI*1), Y5
-	VMOVDQU32    416(SI)(DI*1), Y9
-	VMOVDQU32    416(SI)(DI*1), Y13
-	VMOVDQU32    416(SI)(DI*2), Y2
-	VMOVDQU32    416(SI)(DI*2), Y6
-	VMOVDQU32    416(SI)(DI*2), Y10
-	VMOVDQU32    416(SI)(DI*2), Y14
-	VMOVDQU32    416(SI)(R10*1), Y3
-	VMOVDQU32    416(SI)(R10*1), Y7
-	VMOVDQU32    416(SI)(R10*1), Y11
-	VMOVDQU32    416(SI)(R10*1), Y15
-	VPXORD       16(DX), Y16, Y17
-	VPXORD       16(DX)(BX*1), Y16, Y18
-	VPXORD       16(DX)(BX*2), Y16, Y19
-	VPXORD       16(DX)(R9*1), Y16, Y20
-	VMOVDQU32    (SI), Y21
-	VPDPBUSD     Y21, Y17, Y0
-	VPDPBUSD     Y21, Y18, Y4
-	VPDPBUSD     Y21, Y19, Y8
-	VPDPBUSD     Y21, Y20, Y12
-	VMOVDQU32    (SI)(DI*1), Y21
-	VPDPBUSD     Y21, Y17, Y1
-	VPDPBUSD     Y21, Y18, Y5
-	VPDPBUSD     Y21, Y19, Y9
-	VPDPBUSD     Y21, Y20, Y13
-	VMOVDQU32    (SI)(DI*2), Y21
-	VPDPBUSD     Y21, Y17, Y2
-	VPDPBUSD     Y21, Y18, Y6
-	VPDPBUSD     Y21, Y19, Y10
-	VPDPBUSD     Y21, Y20, Y14
-	VMOVDQU32    (SI)(R10*1), Y21
-	VPDPBUSD     Y21, Y17, Y3
-	VPDPBUSD     Y21, Y18, Y7
-	VPDPBUSD     Y21, Y19, Y11
-	VPDPBUSD     Y21, Y20, Y15
-	VPXORD       48(DX), Y16, Y17
-	VPXORD       48(DX)(BX*1), Y16, Y18
-	VPXORD       48(DX)(BX*2), Y16, Y19
-	VPXORD       48(DX)(R9*1), Y16, Y20
-	VMOVDQU32    32(SI), Y21
-	VPDPBUSD     Y21, Y17, Y0
-	VPDPBUSD     Y21, Y18, Y4
-	VPDPBUSD     Y21, Y19, Y8
-	VPDPBUSD     Y21, Y20, Y12
-	VMOVDQU32    32(SI)(DI*1), Y21
-	VPDPBUSD     Y21, Y17, Y1
-	VPDPBUSD     Y21, Y18, Y5
-	VPDPBUSD     Y21, Y19, Y9
-	VPDPBUSD     Y21, Y20, Y13
-	VMOVDQU32    32(SI)(DI*2), Y21
-	VPDPBUSD     Y21, Y17, Y2
-	VPDPBUSD     Y21, Y18, Y6
-	VPDPBUSD     Y21, Y19, Y10
-	VPDPBUSD     Y21, Y20, Y14
-	VMOVDQU32    32(SI)(R10*1), Y21
-	VPDPBUSD     Y21, Y17, Y3
-	VPDPBUSD     Y21, Y18, Y7
-	VPDPBUSD     Y21, Y19, Y11
-	VPDPBUSD     Y21, Y20, Y15
-	VPXORD       80(DX), Y16, Y17
-	VPXORD       80(DX)(BX*1), Y16, Y18
-	VPXORD       80(DX)(BX*2), Y16, Y19
-	VPXORD       80(DX)(R9*1), Y16, Y20
-	VMOVDQU32    64(SI), Y21
-	VPDPBUSD     Y21, Y17, Y0
-	VPDPBUSD     Y21, Y18, Y4
-	VPDPBUSD     Y21, Y19, Y8
-	VPDPBUSD     Y21, Y20, Y12
-	VMOVDQU32    64(SI)(DI*1), Y21
-	VPDPBUSD     Y21, Y17, Y1
-	VPDPBUSD     Y21, Y18, Y5
-	VPDPBUSD     Y21, Y19, Y9
-	VPDPBUSD     Y21, Y20, Y13
-	VMOVDQU32    64(SI)(DI*2), Y21
-	VPDPBUSD     Y21, Y17, Y2
-	VPDPBUSD     Y21, Y18, Y6
-	VPDPBUSD     Y21, Y19, Y10
-	VPDPBUSD     Y21, Y20, Y14
-	VMOVDQU32    64(SI)(R10*1), Y21
-	VPDPBUSD     Y21, Y17, Y3
-	VPDPBUSD     Y21, Y18, Y7
-	VPDPBUSD     Y21, Y19, Y11
-	VPDPBUSD     Y21, Y20, Y15
-	VPXORD       112(DX), Y16, Y17
-	VPXORD       112(DX)(BX*1), Y16, Y18
-	VPXORD       112(DX)(BX*2), Y16, Y19
-	VPXORD       112(DX)(R9*1), Y16, Y20
-	VMOVDQU32    96(SI), Y21
-	VPDPBUSD     Y21, Y17, Y0
-	VPDPBUSD     Y21, Y18, Y4
-	VPDPBUSD     Y21, Y19, Y8
-	VPDPBUSD     Y21, Y20, Y12
-	VMOVDQU32    96(SI)(DI*1), Y21
-	VPDPBUSD     Y21, Y17, Y1
-	VPDPBUSD     Y21, Y18, Y5
-	VPDPBUSD     Y21, Y19, Y9
-	VPDPBUSD     Y21, Y20, Y13
-	VMOVDQU32    96(SI)(DI*2), Y21
-	VPDPBUSD     Y21, Y17, Y2
-	VPDPBUSD     Y21, Y18, Y6
-	VPDPBUSD     Y21, Y19, Y10
-	VPDPBUSD     Y21, Y20, Y14
-	VMOVDQU32    96(SI)(R10*1), Y21
-	VPDPBUSD     Y21, Y17, Y3
-	VPDPBUSD     Y21, Y18, Y7
-	VPDPBUSD     Y21, Y19, Y11
-	VPDPBUSD     Y21, Y20, Y15
-	VPXORD       144(DX), Y16, Y17
-	VPXORD       144(DX)(BX*1), Y16, Y18
-	VPXORD       144(DX)(BX*2), Y16, Y19
-	VPXORD       144(DX)(R9*1), Y16, Y20
-	VMOVDQU32    128(SI), Y21
-	VPDPBUSD     Y21, Y17, Y0
-	VPDPBUSD     Y21, Y18, Y4
-	VPDPBUSD     Y21, Y19, Y8
-	VPDPBUSD     Y21, Y20, Y12
-	VMOVDQU32    128(SI)(DI*1), Y21
-	VPDPBUSD     Y21, Y17, Y1
-	VPDPBUSD     Y21, Y18, Y5
-	VPDPBUSD     Y21, Y19, Y9
-	VPDPBUSD     Y21, Y20, Y13
-	VMOVDQU32    128(SI)(DI*2), Y21
-	VPDPBUSD     Y21, Y17, Y2
-	VPDPBUSD     Y21, Y18, Y6
-	VPDPBUSD     Y21, Y19, Y10
-	VPDPBUSD     Y21, Y20, Y14
-	VMOVDQU32    128(SI)(R10*1), Y21
-	VPDPBUSD     Y21, Y17, Y3
-	VPDPBUSD     Y21, Y18, Y7
-	VPDPBUSD     Y21, Y19, Y11
-	VPDPBUSD     Y21, Y20, Y15
-	VPXORD       176(DX), Y16, Y17
-	VPXORD       176(DX)(BX*1), Y16, Y18
-	VPXORD       176(DX)(BX*2), Y16, Y19
-	VPXORD       176(DX)(R9*1), Y16, Y20
-	VMOVDQU32    160(SI), Y21
-	VPDPBUSD     Y21, Y17, Y0
-	VPDPBUSD     Y21, Y18, Y4
-	VPDPBUSD     Y21, Y19, Y8
-	VPDPBUSD     Y21, Y20, Y12
-	VMOVDQU32    160(SI)(DI*1), Y21
-	VPDPBUSD     Y21, Y17, Y1
-	VPDPBUSD     Y21, Y18, Y5
-	VPDPBUSD     Y21, Y19, Y9
-	VPDPBUSD     Y21, Y20, Y13
-	VMOVDQU32    160(SI)(DI*2), Y21
-	VPDPBUSD     Y21, Y17, Y2
-	VPDPBUSD     Y21, Y18, Y6
-	VPDPBUSD     Y21, Y19, Y10
-	VPDPBUSD     Y21, Y20, Y14
-	VMOVDQU32    160(SI)(R10*1), Y21
-	VPDPBUSD     Y21, Y17, Y3
-	VPDPBUSD     Y21, Y18, Y7
-	VPDPBUSD     Y21, Y19, Y11
-	VPDPBUSD     Y21, Y20, Y15
-	VPXORD       208(DX), Y16, Y17
-	VPXORD       208(DX)(BX*1), Y16, Y18
-	VPXORD       208(DX)(BX*2), Y16, Y19
-	VPXORD       208(DX)(R9*1), Y16, Y20
-	VMOVDQU32    192(SI), Y21
-	VPDPBUSD     Y21, Y17, Y0
-	VPDPBUSD     Y21, Y18, Y4
-	VPDPBUSD     Y21, Y19, Y8
-	VPDPBUSD     Y21, Y20, Y12
-	VMOVDQU32    192(SI)(DI*1), Y21
-	VPDPBUSD     Y21, Y17, Y1
-	VPDPBUSD     Y21, Y18, Y5
-	VPDPBUSD     Y21, Y19, Y9
-	VPDPBUSD     Y21, Y20, Y13
-	VMOVDQU32    192(SI)(DI*2), Y21
-	VPDPBUSD     Y21, Y17, Y2
-	VPDPBUSD     Y21, Y18, Y6
-	VPDPBUSD     Y21, Y19, Y10
-	VPDPBUSD     Y21, Y20, Y14
-	VMOVDQU32    192(SI)(R10*1), Y21
-	VPDPBUSD     Y21, Y17, Y3
-	VPDPBUSD     Y21, Y18, Y7
-	VPDPBUSD     Y21, Y19, Y11
-	VPDPBUSD     Y21, Y20, Y15
-	VPXORD       240(DX), Y16, Y17
-	VPXORD       240(DX)(BX*1), Y16, Y18
-	VPXORD       240(DX)(BX*2), Y16, Y19
-	VPXORD       240(DX)(R9*1), Y16, Y20
-	VMOVDQU32    224(SI), Y21
-	VPDPBUSD     Y21, Y17, Y0
-	VPDPBUSD     Y21, Y18, Y4
-	VPDPBUSD     Y21, Y19, Y8
-	VPDPBUSD     Y21, Y20, Y12
-	VMOVDQU32    224(SI)(DI*1), Y21
-	VPDPBUSD     Y21, Y17, Y1
-	VPDPBUSD     Y21, Y18, Y5
-	VPDPBUSD     Y21, Y19, Y9
-	VPDPBUSD     Y21, Y20, Y13
-	VMOVDQU32    224(SI)(DI*2), Y21
-	VPDPBUSD     Y21, Y17, Y2
-	VPDPBUSD     Y21, Y18, Y6
-	VPDPBUSD     Y21, Y19, Y10
-	VPDPBUSD     Y21, Y20, Y14
-	VMOVDQU32    224(SI)(R10*1), Y21
-	VPDPBUSD     Y21, Y17, Y3
-	VPDPBUSD     Y21, Y18, Y7
-	VPDPBUSD     Y21, Y19, Y11
-	VPDPBUSD     Y21, Y20, Y15
-	VCVTPH2PS    (DX), Y17
-	VMULPS       256(SI), Y17, Y18
+super:
+	VMOVDQU32    x80<>+0(SB), Y16
+	VPSLLD       $0x04, 320(SI), Y0
+	VMOVDQA32    Y0, Y4
+	VMOVDQA32    Y0, Y8
+	VMOVDQA32    Y0, Y12
+	VPSLLD       $0x04, 320(SI)(DI*1), Y1
+	VMOVDQA32    Y1, Y5
+	VMOVDQA32    Y1, Y9
+	VMOVDQA32    Y1, Y13
+	VPSLLD       $0x04, 320(SI)(DI*2), Y2
+	VMOVDQA32    Y2, Y6
+	VMOVDQA32    Y2, Y10
+	VMOVDQA32    Y2, Y14
+	VPSLLD       $0x04, 320(SI)(R10*1), Y3
+	VMOVDQA32    Y3, Y7
+	VMOVDQA32    Y3, Y11
+	VMOVDQA32    Y3, Y15
+	VPXORD       16(DX), Y16, Y18
+	VPXORD       16(DX)(BX*1), Y16, Y19
+	VPXORD       16(DX)(BX*2), Y16, Y20
+	VPXORD       16(DX)(R9*1), Y16, Y21
+	VMOVDQU32    (SI), Y17
+	VPDPBUSD     Y17, Y18, Y0
+	VPDPBUSD     Y17, Y19, Y4
+	VPDPBUSD     Y17, Y20, Y8
+	VPDPBUSD     Y17, Y21, Y12
+	VMOVDQU32    (SI)(DI*1), Y17
+	VPDPBUSD     Y17, Y18, Y1
+	VPDPBUSD     Y17, Y19, Y5
+	VPDPBUSD     Y17, Y20, Y9
+	VPDPBUSD     Y17, Y21, Y13
+	VMOVDQU32    (SI)(DI*2), Y17
+	VPDPBUSD     Y17, Y18, Y2
+	VPDPBUSD     Y17, Y19, Y6
+	VPDPBUSD     Y17, Y20, Y10
+	VPDPBUSD     Y17, Y21, Y14
+	VMOVDQU32    (SI)(R10*1), Y17
+	VPDPBUSD     Y17, Y18, Y3
+	VPDPBUSD     Y17, Y19, Y7
+	VPDPBUSD     Y17, Y20, Y11
+	VPDPBUSD     Y17, Y21, Y15
+	VPXORD       48(DX), Y16, Y18
+	VPXORD       48(DX)(BX*1), Y16, Y19
+	VPXORD       48(DX)(BX*2), Y16, Y20
+	VPXORD       48(DX)(R9*1), Y16, Y21
+	VMOVDQU32    32(SI), Y17
+	VPDPBUSD     Y17, Y18, Y0
+	VPDPBUSD     Y17, Y19, Y4
+	VPDPBUSD     Y17, Y20, Y8
+	VPDPBUSD     Y17, Y21, Y12
+	VMOVDQU32    32(SI)(DI*1), Y17
+	VPDPBUSD     Y17, Y18, Y1
+	VPDPBUSD     Y17, Y19, Y5
+	VPDPBUSD     Y17, Y20, Y9
+	VPDPBUSD     Y17, Y21, Y13
+	VMOVDQU32    32(SI)(DI*2), Y17
+	VPDPBUSD     Y17, Y18, Y2
+	VPDPBUSD     Y17, Y19, Y6
+	VPDPBUSD     Y17, Y20, Y10
+	VPDPBUSD     Y17, Y21, Y14
+	VMOVDQU32    32(SI)(R10*1), Y17
+	VPDPBUSD     Y17, Y18, Y3
+	VPDPBUSD     Y17, Y19, Y7
+	VPDPBUSD     Y17, Y20, Y11
+	VPDPBUSD     Y17, Y21, Y15
+	VPXORD       80(DX), Y16, Y18
+	VPXORD       80(DX)(BX*1), Y16, Y19
+	VPXORD       80(DX)(BX*2), Y16, Y20
+	VPXORD       80(DX)(R9*1), Y16, Y21
+	VMOVDQU32    64(SI), Y17
+	VPDPBUSD     Y17, Y18, Y0
+	VPDPBUSD     Y17, Y19, Y4
+	VPDPBUSD     Y17, Y20, Y8
+	VPDPBUSD     Y17, Y21, Y12
+	VMOVDQU32    64(SI)(DI*1), Y17
+	VPDPBUSD     Y17, Y18, Y1
+	VPDPBUSD     Y17, Y19, Y5
+	VPDPBUSD     Y17, Y20, Y9
+	VPDPBUSD     Y17, Y21, Y13
+	VMOVDQU32    64(SI)(DI*2), Y17
+	VPDPBUSD     Y17, Y18, Y2
+	VPDPBUSD     Y17, Y19, Y6
+	VPDPBUSD     Y17, Y20, Y10
+	VPDPBUSD     Y17, Y21, Y14
+	VMOVDQU32    64(SI)(R10*1), Y17
+	VPDPBUSD     Y17, Y18, Y3
+	VPDPBUSD     Y17, Y19, Y7
+	VPDPBUSD     Y17, Y20, Y11
+	VPDPBUSD     Y17, Y21, Y15
+	VPXORD       112(DX), Y16, Y18
+	VPXORD       112(DX)(BX*1), Y16, Y19
+	VPXORD       112(DX)(BX*2), Y16, Y20
+	VPXORD       112(DX)(R9*1), Y16, Y21
+	VMOVDQU32    96(SI), Y17
+	VPDPBUSD     Y17, Y18, Y0
+	VPDPBUSD     Y17, Y19, Y4
+	VPDPBUSD     Y17, Y20, Y8
+	VPDPBUSD     Y17, Y21, Y12
+	VMOVDQU32    96(SI)(DI*1), Y17
+	VPDPBUSD     Y17, Y18, Y1
+	VPDPBUSD     Y17, Y19, Y5
+	VPDPBUSD     Y17, Y20, Y9
+	VPDPBUSD     Y17, Y21, Y13
+	VMOVDQU32    96(SI)(DI*2), Y17
+	VPDPBUSD     Y17, Y18, Y2
+	VPDPBUSD     Y17, Y19, Y6
+	VPDPBUSD     Y17, Y20, Y10
+	VPDPBUSD     Y17, Y21, Y14
+	VMOVDQU32    96(SI)(R10*1), Y17
+	VPDPBUSD     Y17, Y18, Y3
+	VPDPBUSD     Y17, Y19, Y7
+	VPDPBUSD     Y17, Y20, Y11
+	VPDPBUSD     Y17, Y21, Y15
+	VPXORD       144(DX), Y16, Y18
+	VPXORD       144(DX)(BX*1), Y16, Y19
+	VPXORD       144(DX)(BX*2), Y16, Y20
+	VPXORD       144(DX)(R9*1), Y16, Y21
+	VMOVDQU32    128(SI), Y17
+	VPDPBUSD     Y17, Y18, Y0
+	VPDPBUSD     Y17, Y19, Y4
+	VPDPBUSD     Y17, Y20, Y8
+	VPDPBUSD     Y17, Y21, Y12
+	VMOVDQU32    128(SI)(DI*1), Y17
+	VPDPBUSD     Y17, Y18, Y1
+	VPDPBUSD     Y17, Y19, Y5
+	VPDPBUSD     Y17, Y20, Y9
+	VPDPBUSD     Y17, Y21, Y13
+	VMOVDQU32    128(SI)(DI*2), Y17
+	VPDPBUSD     Y17, Y18, Y2
+	VPDPBUSD     Y17, Y19, Y6
+	VPDPBUSD     Y17, Y20, Y10
+	VPDPBUSD     Y17, Y21, Y14
+	VMOVDQU32    128(SI)(R10*1), Y17
+	VPDPBUSD     Y17, Y18, Y3
+	VPDPBUSD     Y17, Y19, Y7
+	VPDPBUSD     Y17, Y20, Y11
+	VPDPBUSD     Y17, Y21, Y15
+	VPXORD       176(DX), Y16, Y18
+	VPXORD       176(DX)(BX*1), Y16, Y19
+	VPXORD       176(DX)(BX*2), Y16, Y20
+	VPXORD       176(DX)(R9*1), Y16, Y21
+	VMOVDQU32    160(SI), Y17
+	VPDPBUSD     Y17, Y18, Y0
+	VPDPBUSD     Y17, Y19, Y4
+	VPDPBUSD     Y17, Y20, Y8
+	VPDPBUSD     Y17, Y21, Y12
+	VMOVDQU32    160(SI)(DI*1), Y17
+	VPDPBUSD     Y17, Y18, Y1
+	VPDPBUSD     Y17, Y19, Y5
+	VPDPBUSD     Y17, Y20, Y9
+	VPDPBUSD     Y17, Y21, Y13
+	VMOVDQU32    160(SI)(DI*2), Y17
+	VPDPBUSD     Y17, Y18, Y2
+	VPDPBUSD     Y17, Y19, Y6
+	VPDPBUSD     Y17, Y20, Y10
+	VPDPBUSD     Y17, Y21, Y14
+	VMOVDQU32    160(SI)(R10*1), Y17
+	VPDPBUSD     Y17, Y18, Y3
+	VPDPBUSD     Y17, Y19, Y7
+	VPDPBUSD     Y17, Y20, Y11
+	VPDPBUSD     Y17, Y21, Y15
+	VPXORD       208(DX), Y16, Y18
+	VPXORD       208(DX)(BX*1), Y16, Y19
+	VPXORD       208(DX)(BX*2), Y16, Y20
+	VPXORD       208(DX)(R9*1), Y16, Y21
+	VMOVDQU32    192(SI), Y17
+	VPDPBUSD     Y17, Y18, Y0
+	VPDPBUSD     Y17, Y19, Y4
+	VPDPBUSD     Y17, Y20, Y8
+	VPDPBUSD     Y17, Y21, Y12
+	VMOVDQU32    192(SI)(DI*1), Y17
+	VPDPBUSD     Y17, Y18, Y1
+	VPDPBUSD     Y17, Y19, Y5
+	VPDPBUSD     Y17, Y20, Y9
+	VPDPBUSD     Y17, Y21, Y13
+	VMOVDQU32    192(SI)(DI*2), Y17
+	VPDPBUSD     Y17, Y18, Y2
+	VPDPBUSD     Y17, Y19, Y6
+	VPDPBUSD     Y17, Y20, Y10
+	VPDPBUSD     Y17, Y21, Y14
+	VMOVDQU32    192(SI)(R10*1), Y17
+	VPDPBUSD     Y17, Y18, Y3
+	VPDPBUSD     Y17, Y19, Y7
+	VPDPBUSD     Y17, Y20, Y11
+	VPDPBUSD     Y17, Y21, Y15
+	VPXORD       240(DX), Y16, Y18
+	VPXORD       240(DX)(BX*1), Y16, Y19
+	VPXORD       240(DX)(BX*2), Y16, Y20
+	VPXORD       240(DX)(R9*1), Y16, Y21
+	VMOVDQU32    224(SI), Y17
+	VPDPBUSD     Y17, Y18, Y0
+	VPDPBUSD     Y17, Y19, Y4
+	VPDPBUSD     Y17, Y20, Y8
+	VPDPBUSD     Y17, Y21, Y12
+	VMOVDQU32    224(SI)(DI*1), Y17
+	VPDPBUSD     Y17, Y18, Y1
+	VPDPBUSD     Y17, Y19, Y5
+	VPDPBUSD     Y17, Y20, Y9
+	VPDPBUSD     Y17, Y21, Y13
+	VMOVDQU32    224(SI)(DI*2), Y17
+	VPDPBUSD     Y17, Y18, Y2
+	VPDPBUSD     Y17, Y19, Y6
+	VPDPBUSD     Y17, Y20, Y10
+	VPDPBUSD     Y17, Y21, Y14
+	VMOVDQU32    224(SI)(R10*1), Y17
+	VPDPBUSD     Y17, Y18, Y3
+	VPDPBUSD     Y17, Y19, Y7
+	VPDPBUSD     Y17, Y20, Y11
+	VPDPBUSD     Y17, Y21, Y15
+	VCVTPH2PS    (DX), Y16
+	VMULPS       256(SI), Y16, Y17
 	VCVTDQ2PS    Y0, Y0
-	VFMADD213PS  (SP), Y0, Y18
-	VMOVUPS      Y18, (SP)
-	VMULPS       256(SI)(DI*1), Y17, Y18
+	VFMADD213PS  (SP), Y0, Y17
+	VMOVUPS      Y17, (SP)
+	VMULPS       256(SI)(DI*1), Y16, Y17
 	VCVTDQ2PS    Y1, Y1
-	VFMADD213PS  32(SP), Y1, Y18
-	VMOVUPS      Y18, 32(SP)
-	VMULPS       256(SI)(DI*2), Y17, Y18
+	VFMADD213PS  32(SP), Y1, Y17
+	VMOVUPS      Y17, 32(SP)
+	VMULPS       256(SI)(DI*2), Y16, Y17
 	VCVTDQ2PS    Y2, Y2
-	VFMADD213PS  64(SP), Y2, Y18
-	VMOVUPS      Y18, 64(SP)
-	VMULPS       256(SI)(R10*1), Y17, Y18
+	VFMADD213PS  64(SP), Y2, Y17
+	VMOVUPS      Y17, 64(SP)
+	VMULPS       256(SI)(R10*1), Y16, Y17
 	VCVTDQ2PS    Y3, Y3
-	VFMADD213PS  96(SP), Y3, Y18
-	VMOVUPS      Y18, 96(SP)
-	VCVTPH2PS    (DX)(BX*1), Y17
-	VMULPS       256(SI), Y17, Y18
+	VFMADD213PS  96(SP), Y3, Y17
+	VMOVUPS      Y17, 96(SP)
+	VCVTPH2PS    (DX)(BX*1), Y16
+	VMULPS       256(SI), Y16, Y17
 	VCVTDQ2PS    Y4, Y4
-	VFMADD213PS  128(SP), Y4, Y18
-	VMOVUPS      Y18, 128(SP)
-	VMULPS       256(SI)(DI*1), Y17, Y18
+	VFMADD213PS  128(SP), Y4, Y17
+	VMOVUPS      Y17, 128(SP)
+	VMULPS       256(SI)(DI*1), Y16, Y17
 	VCVTDQ2PS    Y5, Y5
-	VFMADD213PS  160(SP), Y5, Y18
-	VMOVUPS      Y18, 160(SP)
-	VMULPS       256(SI)(DI*2), Y17, Y18
+	VFMADD213PS  160(SP), Y5, Y17
+	VMOVUPS      Y17, 160(SP)
+	VMULPS       256(SI)(DI*2), Y16, Y17
 	VCVTDQ2PS    Y6, Y6
-	VFMADD213PS  192(SP), Y6, Y18
-	VMOVUPS      Y18, 192(SP)
-	VMULPS       256(SI)(R10*1), Y17, Y18
+	VFMADD213PS  192(SP), Y6, Y17
+	VMOVUPS      Y17, 192(SP)
+	VMULPS       256(SI)(R10*1), Y16, Y17
 	VCVTDQ2PS    Y7, Y7
-	VFMADD213PS  224(SP), Y7, Y18
-	VMOVUPS      Y18, 224(SP)
-	VCVTPH2PS    (DX)(BX*2), Y17
-	VMULPS       256(SI), Y17, Y18
+	VFMADD213PS  224(SP), Y7, Y17
+	VMOVUPS      Y17, 224(SP)
+	VCVTPH2PS    (DX)(BX*2), Y16
+	VMULPS       256(SI), Y16, Y17
 	VCVTDQ2PS    Y8, Y8
-	VFMADD213PS  256(SP), Y8, Y18
-	VMOVUPS      Y18, 256(SP)
-	VMULPS       256(SI)(DI*1), Y17, Y18
+	VFMADD213PS  256(SP), Y8, Y17
+	VMOVUPS      Y17, 256(SP)
+	VMULPS       256(SI)(DI*1), Y16, Y17
 	VCVTDQ2PS    Y9, Y9
-	VFMADD213PS  288(SP), Y9, Y18
-	VMOVUPS      Y18, 288(SP)
-	VMULPS       256(SI)(DI*2), Y17, Y18
+	VFMADD213PS  288(SP), Y9, Y17
+	VMOVUPS      Y17, 288(SP)
+	VMULPS       256(SI)(DI*2), Y16, Y17
 	VCVTDQ2PS    Y10, Y10
-	VFMADD213PS  320(SP), Y10, Y18
-	VMOVUPS      Y18, 320(SP)
-	VMULPS       256(SI)(R10*1), Y17, Y18
+	VFMADD213PS  320(SP), Y10, Y17
+	VMOVUPS      Y17, 320(SP)
+	VMULPS       256(SI)(R10*1), Y16, Y17
 	VCVTDQ2PS    Y11, Y11
-	VFMADD213PS  352(SP), Y11, Y18
-	VMOVUPS      Y18, 352(SP)
-	VCVTPH2PS    (DX)(R9*1), Y17
-	VMULPS       256(SI), Y17, Y18
+	VFMADD213PS  352(SP), Y11, Y17
+	VMOVUPS      Y17, 352(SP)
+	VCVTPH2PS    (DX)(R9*1), Y16
+	VMULPS       256(SI), Y16, Y17
 	VCVTDQ2PS    Y12, Y12
-	VFMADD213PS  384(SP), Y12, Y18
-	VMOVUPS      Y18, 384(SP)
-	VMULPS       256(SI)(DI*1), Y17, Y18
+	VFMADD213PS  384(SP), Y12, Y17
+	VMOVUPS      Y17, 384(SP)
+	VMULPS       256(SI)(DI*1), Y16, Y17
 	VCVTDQ2PS    Y13, Y13
-	VFMADD213PS  416(SP), Y13, Y18
-	VMOVUPS      Y18, 416(SP)
-	VMULPS       256(SI)(DI*2), Y17, Y18
+	VFMADD213PS  416(SP), Y13, Y17
+	VMOVUPS      Y17, 416(SP)
+	VMULPS       256(SI)(DI*2), Y16, Y17
 	VCVTDQ2PS    Y14, Y14
-	VFMADD213PS  448(SP), Y14, Y18
-	VMOVUPS      Y18, 448(SP)
-	VMULPS       256(SI)(R10*1), Y17, Y18
+	VFMADD213PS  448(SP), Y14, Y17
+	VMOVUPS      Y17, 448(SP)
+	VMULPS       256(SI)(R10*1), Y16, Y17
 	VCVTDQ2PS    Y15, Y15
-	VFMADD213PS  480(SP), Y15, Y18
-	VMOVUPS      Y18, 480(SP)
+	VFMADD213PS  480(SP), Y15, Y17
+	VMOVUPS      Y17, 480(SP)
 	ADDQ         $0x00000110, DX
 	ADDQ         $0x000001c0, SI
 	DECQ         R8
-	JNZ          loop
+	JNZ          super
 	VMOVUPS      (SP), Y0
 	VMOVUPS      128(SP), Y1
 	VMOVUPS      256(SP), Y2
@@ -3105,603 +3759,623 @@ loop:
 	VZEROUPPER
 	RET
 
+// func streamQ80VNNI(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
+// Requires: AVX, AVX2, AVX512F, AVX512VL, AVX512VNNI, F16C, FMA3
+TEXT ·streamQ80VNNI(SB), NOSPLIT, $0-48
+	MOVQ      out+0(FP), AX
+	MOVQ      w+8(FP), CX
+	MOVQ      rowBytes+16(FP), DX
+	MOVQ      x+24(FP), BX
+	MOVQ      n+32(FP), SI
+	MOVQ      rows+40(FP), DI
+	VMOVDQU32 x80<>+0(SB), Z7
+
+row:
+	MOVQ   CX, R8
+	ADDQ   DX, CX
+	MOVQ   BX, R9
+	MOVQ   SI, R10
+	VXORPS X0, X0, X0
+
+super:
+	VPSLLD        $0x04, 320(R9), Y1
+	VPXORD        16(R8), Z7, Z5
+	VPDPBUSD      (R9), Z5, Z1
+	VPXORD        80(R8), Z7, Z5
+	VPDPBUSD      64(R9), Z5, Z1
+	VPXORD        144(R8), Z7, Z5
+	VPDPBUSD      128(R9), Z5, Z1
+	VPXORD        208(R8), Z7, Z5
+	VPDPBUSD      192(R9), Z5, Z1
+	VEXTRACTI64X4 $0x01, Z1, Y5
+	VPADDD        Y5, Y1, Y1
+	VCVTPH2PS     (R8), Y2
+	VMULPS        256(R9), Y2, Y3
+	VCVTDQ2PS     Y1, Y1
+	VFMADD231PS   Y1, Y3, Y0
+	ADDQ          $0x00000110, R8
+	ADDQ          $0x000001c0, R9
+	DECQ          R10
+	JNZ           super
+	VHADDPS       Y0, Y0, Y0
+	VHADDPS       Y0, Y0, Y0
+	VEXTRACTF128  $0x01, Y0, X1
+	VADDPS        X1, X0, X1
+	VMOVSS        X1, (AX)
+	ADDQ          $0x04, AX
+	DECQ          DI
+	JNZ           row
+	VZEROUPPER
+	RET
+
+// func scatterQ80VNNI(out *float32, w *byte, rowBytes uintptr, index *int32, x *byte, n uintptr, rows uintptr)
+// Requires: AVX, AVX2, AVX512F, AVX512VL, AVX512VNNI, F16C, FMA3, MMX+
+TEXT ·scatterQ80VNNI(SB), NOSPLIT, $0-56
+	MOVQ      out+0(FP), AX
+	MOVQ      w+8(FP), CX
+	MOVQ      rowBytes+16(FP), DX
+	MOVQ      x+32(FP), BX
+	MOVQ      n+40(FP), SI
+	MOVQ      rows+48(FP), DI
+	MOVQ      index+24(FP), R11
+	MOVLQSX   (R11), R12
+	IMULQ     DX, R12
+	ADDQ      CX, R12
+	VMOVDQU32 x80<>+0(SB), Z7
+
+row:
+	MOVQ    R12, R8
+	CMPQ    DI, $0x01
+	JEQ     last
+	MOVLQSX 4(R11), R12
+	IMULQ   DX, R12
+	ADDQ    CX, R12
+
+last:
+	MOVQ   R12, R13
+	MOVQ   BX, R9
+	MOVQ   SI, R10
+	VXORPS X0, X0, X0
+
+super:
+	PREFETCHT0    (R13)
+	PREFETCHT0    64(R13)
+	PREFETCHT0    128(R13)
+	PREFETCHT0    192(R13)
+	PREFETCHT0    256(R13)
+	ADDQ          $0x00000110, R13
+	VPSLLD        $0x04, 320(R9), Y1
+	VPXORD        16(R8), Z7, Z5
+	VPDPBUSD      (R9), Z5, Z1
+	VPXORD        80(R8), Z7, Z5
+	VPDPBUSD      64(R9), Z5, Z1
+	VPXORD        144(R8), Z7, Z5
+	VPDPBUSD      128(R9), Z5, Z1
+	VPXORD        208(R8), Z7, Z5
+	VPDPBUSD      192(R9), Z5, Z1
+	VEXTRACTI64X4 $0x01, Z1, Y5
+	VPADDD        Y5, Y1, Y1
+	VCVTPH2PS     (R8), Y2
+	VMULPS        256(R9), Y2, Y3
+	VCVTDQ2PS     Y1, Y1
+	VFMADD231PS   Y1, Y3, Y0
+	ADDQ          $0x00000110, R8
+	ADDQ          $0x000001c0, R9
+	DECQ          R10
+	JNZ           super
+	VHADDPS       Y0, Y0, Y0
+	VHADDPS       Y0, Y0, Y0
+	VEXTRACTF128  $0x01, Y0, X1
+	VADDPS        X1, X0, X1
+	VMOVSS        X1, (AX)
+	ADDQ          $0x04, AX
+	ADDQ          $0x04, R11
+	DECQ          DI
+	JNZ           row
+	VZEROUPPER
+	RET
+
 // func tileQ6KVNNI4x4(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr)
 // Requires: AVX, AVX2, AVX512F, AVX512VL, AVX512VNNI, F16C, FMA3
 TEXT ·tileQ6KVNNI4x4(SB), NOSPLIT, $512-56
-	MOVQ      out+0(FP), AX
-	MOVQ      outStride+8(FP), CX
-	MOVQ      w+16(FP), DX
-	MOVQ      rowBytes+24(FP), BX
-	MOVQ      x+32(FP), SI
-	MOVQ      xStride+40(FP), DI
-	MOVQ      n+48(FP), R8
-	LEAQ      (BX)(BX*2), R9
-	LEAQ      (DI)(DI*2), R10
-	VPXORD    Y0, Y0, Y0
-	VMOVUPS   Y0, (SP)
-	VMOVUPS   Y0, 32(SP)
-	VMOVUPS   Y0, 64(SP)
-	VMOVUPS   Y0, 96(SP)
-	VMOVUPS   Y0, 128(SP)
-	VMOVUPS   Y0, 160(SP)
-	VMOVUPS   Y0, 192(SP)
-	VMOVUPS   Y0, 224(SP)
-	VMOVUPS   Y0, 256(SP)
-	VMOVUPS   Y0, 288(SP)
-	VMOVUPS   Y0, 320(SP)
-	VMOVUPS   Y0, 352(SP)
-	VMOVUPS   Y0, 384(SP)
-	VMOVUPS   Y0, 416(SP)
-	VMOVUPS   Y0, 448(SP)
-	VMOVUPS   Y0, 480(SP)
-	VMOVDQU32 mask0f<>+0(SB), Y0
-	VMOVDQU32 mask30<>+0(SB), Y1
+	MOVQ    out+0(FP), AX
+	MOVQ    outStride+8(FP), CX
+	MOVQ    w+16(FP), DX
+	MOVQ    rowBytes+24(FP), BX
+	MOVQ    x+32(FP), SI
+	MOVQ    xStride+40(FP), DI
+	MOVQ    n+48(FP), R8
+	LEAQ    (BX)(BX*2), R9
+	LEAQ    (DI)(DI*2), R10
+	VPXORD  Y0, Y0, Y0
+	VMOVUPS Y0, (SP)
+	VMOVUPS Y0, 32(SP)
+	VMOVUPS Y0, 64(SP)
+	VMOVUPS Y0, 96(SP)
+	VMOVUPS Y0, 128(SP)
+	VMOVUPS Y0, 160(SP)
+	VMOVUPS Y0, 192(SP)
+	VMOVUPS Y0, 224(SP)
+	VMOVUPS Y0, 256(SP)
+	VMOVUPS Y0, 288(SP)
+	VMOVUPS Y0, 320(SP)
+	VMOVUPS Y0, 352(SP)
+	VMOVUPS Y0, 384(SP)
+	VMOVUPS Y0, 416(SP)
+	VMOVUPS Y0, 448(SP)
+	VMOVUPS Y0, 480(SP)
 
-loop:
-	VMOVDQU32    352(SI), Y2
-	VMOVDQU32    352(SI), Y6
-	VMOVDQU32    352(SI), Y10
-	VMOVDQU32    352(SI), Y14
-	VMOVDQU32    352(SI)(DI*1), Y3
-	VMOVDQU32    352(SI)(DI*1), Y7
-	VMOVDQU32    352(SI)(DI*1), Y11
-	VMOVDQU32    352(SI)(DI*1), Y15
-	VMOVDQU32    352(SI)(DI*2), Y4
-	VMOVDQU32    352(SI)(DI*2), Y8
-	VMOVDQU32    352(SI)(DI*2), Y12
-	VMOVDQU32    352(SI)(DI*2), Y16
-	VMOVDQU32    352(SI)(R10*1), Y5
-	VMOVDQU32    352(SI)(R10*1), Y9
-	VMOVDQU32    352(SI)(R10*1), Y13
-	VMOVDQU32    352(SI)(R10*1), Y17
-	VMOVDQU32    16(DX), Y18
-	VPANDD       Y0, Y18, Y18
-	VMOVDQU32    144(DX), Y22
-	VPSLLW       $0x04, Y22, Y22
-	VPANDD       Y1, Y22, Y22
-	VPORD        Y22, Y18, Y18
-	VMOVDQU32    16(DX)(BX*1), Y19
-	VPANDD       Y0, Y19, Y19
-	VMOVDQU32    144(DX)(BX*1), Y22
-	VPSLLW       $0x04, Y22, Y22
-	VPANDD       Y1, Y22, Y22
-	VPORD        Y22, Y19, Y19
-	VMOVDQU32    16(DX)(BX*2), Y20
-	VPANDD       Y0, Y20, Y20
-	VMOVDQU32    144(DX)(BX*2), Y22
-	VPSLLW       $0x04, Y22, Y22
-	VPANDD       Y1, Y22, Y22
-	VPORD        Y22, Y20, Y20
-	VMOVDQU32    16(DX)(R9*1), Y21
-	VPANDD       Y0, Y21, Y21
-	VMOVDQU32    144(DX)(R9*1), Y22
-	VPSLLW       $0x04, Y22, Y22
-	VPANDD       Y1, Y22, Y22
-	VPORD        Y22, Y21, Y21
-	VMOVDQU32    (SI), Y22
-	VPDPBUSD     Y22, Y18, Y2
-	VPDPBUSD     Y22, Y19, Y6
-	VPDPBUSD     Y22, Y20, Y10
-	VPDPBUSD     Y22, Y21, Y14
-	VMOVDQU32    (SI)(DI*1), Y22
-	VPDPBUSD     Y22, Y18, Y3
-	VPDPBUSD     Y22, Y19, Y7
-	VPDPBUSD     Y22, Y20, Y11
-	VPDPBUSD     Y22, Y21, Y15
-	VMOVDQU32    (SI)(DI*2), Y22
-	VPDPBUSD     Y22, Y18, Y4
-	VPDPBUSD     Y22, Y19, Y8
-	VPDPBUSD     Y22, Y20, Y12
-	VPDPBUSD     Y22, Y21, Y16
-	VMOVDQU32    (SI)(R10*1), Y22
-	VPDPBUSD     Y22, Y18, Y5
-	VPDPBUSD     Y22, Y19, Y9
-	VPDPBUSD     Y22, Y20, Y13
-	VPDPBUSD     Y22, Y21, Y17
-	VMOVDQU32    48(DX), Y18
-	VPANDD       Y0, Y18, Y18
-	VMOVDQU32    144(DX), Y22
-	VPSLLW       $0x02, Y22, Y22
-	VPANDD       Y1, Y22, Y22
-	VPORD        Y22, Y18, Y18
-	VMOVDQU32    48(DX)(BX*1), Y19
-	VPANDD       Y0, Y19, Y19
-	VMOVDQU32    144(DX)(BX*1), Y22
-	VPSLLW       $0x02, Y22, Y22
-	VPANDD       Y1, Y22, Y22
-	VPORD        Y22, Y19, Y19
-	VMOVDQU32    48(DX)(BX*2), Y20
-	VPANDD       Y0, Y20, Y20
-	VMOVDQU32    144(DX)(BX*2), Y22
-	VPSLLW       $0x02, Y22, Y22
-	VPANDD       Y1, Y22, Y22
-	VPORD        Y22, Y20, Y20
-	VMOVDQU32    48(DX)(R9*1), Y21
-	VPANDD       Y0, Y21, Y21
-	VMOVDQU32    144(DX)(R9*1), Y22
-	VPSLLW       $0x02, Y22, Y22
-	VPANDD       Y1, Y22, Y22
-	VPORD        Y22, Y21, Y21
-	VMOVDQU32    32(SI), Y22
-	VPDPBUSD     Y22, Y18, Y2
-	VPDPBUSD     Y22, Y19, Y6
-	VPDPBUSD     Y22, Y20, Y10
-	VPDPBUSD     Y22, Y21, Y14
-	VMOVDQU32    32(SI)(DI*1), Y22
-	VPDPBUSD     Y22, Y18, Y3
-	VPDPBUSD     Y22, Y19, Y7
-	VPDPBUSD     Y22, Y20, Y11
-	VPDPBUSD     Y22, Y21, Y15
-	VMOVDQU32    32(SI)(DI*2), Y22
-	VPDPBUSD     Y22, Y18, Y4
-	VPDPBUSD     Y22, Y19, Y8
-	VPDPBUSD     Y22, Y20, Y12
-	VPDPBUSD     Y22, Y21, Y16
-	VMOVDQU32    32(SI)(R10*1), Y22
-	VPDPBUSD     Y22, Y18, Y5
-	VPDPBUSD     Y22, Y19, Y9
-	VPDPBUSD     Y22, Y20, Y13
-	VPDPBUSD     Y22, Y21, Y17
-	VMOVDQU32    80(DX), Y18
-	VPANDD       Y0, Y18, Y18
-	VMOVDQU32    144(DX), Y22
-	VPANDD       Y1, Y22, Y22
-	VPORD        Y22, Y18, Y18
-	VMOVDQU32    80(DX)(BX*1), Y19
-	VPANDD       Y0, Y19, Y19
-	VMOVDQU32    144(DX)(BX*1), Y22
-	VPANDD       Y1, Y22, Y22
-	VPORD        Y22, Y19, Y19
-	VMOVDQU32    80(DX)(BX*2), Y20
-	VPANDD       Y0, Y20, Y20
-	VMOVDQU32    144(DX)(BX*2), Y22
-	VPANDD       Y1, Y22, Y22
-	VPORD        Y22, Y20, Y20
-	VMOVDQU32    80(DX)(R9*1), Y21
-	VPANDD       Y0, Y21, Y21
-	VMOVDQU32    144(DX)(R9*1), Y22
-	VPANDD       Y1, Y22, Y22
-	VPORD        Y22, Y21, Y21
-	VMOVDQU32    64(SI), Y22
-	VPDPBUSD     Y22, Y18, Y2
-	VPDPBUSD     Y22, Y19, Y6
-	VPDPBUSD     Y22, Y20, Y10
-	VPDPBUSD     Y22, Y21, Y14
-	VMOVDQU32    64(SI)(DI*1), Y22
-	VPDPBUSD     Y22, Y18, Y3
-	VPDPBUSD     Y22, Y19, Y7
-	VPDPBUSD     Y22, Y20, Y11
-	VPDPBUSD     Y22, Y21, Y15
-	VMOVDQU32    64(SI)(DI*2), Y22
-	VPDPBUSD     Y22, Y18, Y4
-	VPDPBUSD     Y22, Y19, Y8
-	VPDPBUSD     Y22, Y20, Y12
-	VPDPBUSD     Y22, Y21, Y16
-	VMOVDQU32    64(SI)(R10*1), Y22
-	VPDPBUSD     Y22, Y18, Y5
-	VPDPBUSD     Y22, Y19, Y9
-	VPDPBUSD     Y22, Y20, Y13
-	VPDPBUSD     Y22, Y21, Y17
-	VMOVDQU32    112(DX), Y18
-	VPANDD       Y0, Y18, Y18
-	VMOVDQU32    144(DX), Y22
-	VPSRLW       $0x02, Y22, Y22
-	VPANDD       Y1, Y22, Y22
-	VPORD        Y22, Y18, Y18
-	VMOVDQU32    112(DX)(BX*1), Y19
-	VPANDD       Y0, Y19, Y19
-	VMOVDQU32    144(DX)(BX*1), Y22
-	VPSRLW       $0x02, Y22, Y22
-	VPANDD       Y1, Y22, Y22
-	VPORD        Y22, Y19, Y19
-	VMOVDQU32    112(DX)(BX*2), Y20
-	VPANDD       Y0, Y20, Y20
-	VMOVDQU32    144(DX)(BX*2), Y22
-	VPSRLW       $0x02, Y22, Y22
-	VPANDD       Y1, Y22, Y22
-	VPORD        Y22, Y20, Y20
-	VMOVDQU32    112(DX)(R9*1), Y21
-	VPANDD       Y0, Y21, Y21
-	VMOVDQU32    144(DX)(R9*1), Y22
-	VPSRLW       $0x02, Y22, Y22
-	VPANDD       Y1, Y22, Y22
-	VPORD        Y22, Y21, Y21
-	VMOVDQU32    96(SI), Y22
-	VPDPBUSD     Y22, Y18, Y2
-	VPDPBUSD     Y22, Y19, Y6
-	VPDPBUSD     Y22, Y20, Y10
-	VPDPBUSD     Y22, Y21, Y14
-	VMOVDQU32    96(SI)(DI*1), Y22
-	VPDPBUSD     Y22, Y18, Y3
-	VPDPBUSD     Y22, Y19, Y7
-	VPDPBUSD     Y22, Y20, Y11
-	VPDPBUSD     Y22, Y21, Y15
-	VMOVDQU32    96(SI)(DI*2), Y22
-	VPDPBUSD     Y22, Y18, Y4
-	VPDPBUSD     Y22, Y19, Y8
-	VPDPBUSD     Y22, Y20, Y12
-	VPDPBUSD     Y22, Y21, Y16
-	VMOVDQU32    96(SI)(R10*1), Y22
-	VPDPBUSD     Y22, Y18, Y5
-	VPDPBUSD     Y22, Y19, Y9
-	VPDPBUSD     Y22, Y20, Y13
-	VPDPBUSD     Y22, Y21, Y17
-	VPBROADCASTW 208(DX), X19
-	VCVTPH2PS    X19, Y19
-	VPMOVSXBD    (DX), Y18
-	VCVTDQ2PS    Y18, Y18
-	VMULPS       Y19, Y18, Y18
-	VMULPS       256(SI), Y18, Y19
+super:
+	VMOVDQU32    mask0f<>+0(SB), Y20
+	VMOVDQU32    mask30<>+0(SB), Y21
+	VMOVDQU32    16(DX), Y24
+	VPANDD       Y20, Y24, Y24
+	VMOVDQU32    144(DX), Y23
+	VPSLLW       $0x04, Y23, Y23
+	VPTERNLOGD   $0xf8, Y21, Y23, Y24
+	VMOVDQU32    48(DX), Y25
+	VPANDD       Y20, Y25, Y25
+	VMOVDQU32    176(DX), Y23
+	VPSLLW       $0x04, Y23, Y23
+	VPTERNLOGD   $0xf8, Y21, Y23, Y25
+	VMOVDQU32    80(DX), Y26
+	VPANDD       Y20, Y26, Y26
+	VMOVDQU32    144(DX), Y23
+	VPSLLW       $0x02, Y23, Y23
+	VPTERNLOGD   $0xf8, Y21, Y23, Y26
+	VMOVDQU32    112(DX), Y27
+	VPANDD       Y20, Y27, Y27
+	VMOVDQU32    176(DX), Y23
+	VPSLLW       $0x02, Y23, Y23
+	VPTERNLOGD   $0xf8, Y21, Y23, Y27
+	VMOVDQU32    352(SI), Y0
+	VPDPBUSD     (SI), Y24, Y0
+	VPDPBUSD     32(SI), Y25, Y0
+	VPDPBUSD     64(SI), Y26, Y0
+	VPDPBUSD     96(SI), Y27, Y0
+	VMOVDQU32    352(SI)(DI*1), Y1
+	VPDPBUSD     (SI)(DI*1), Y24, Y1
+	VPDPBUSD     32(SI)(DI*1), Y25, Y1
+	VPDPBUSD     64(SI)(DI*1), Y26, Y1
+	VPDPBUSD     96(SI)(DI*1), Y27, Y1
+	VMOVDQU32    352(SI)(DI*2), Y2
+	VPDPBUSD     (SI)(DI*2), Y24, Y2
+	VPDPBUSD     32(SI)(DI*2), Y25, Y2
+	VPDPBUSD     64(SI)(DI*2), Y26, Y2
+	VPDPBUSD     96(SI)(DI*2), Y27, Y2
+	VMOVDQU32    352(SI)(R10*1), Y3
+	VPDPBUSD     (SI)(R10*1), Y24, Y3
+	VPDPBUSD     32(SI)(R10*1), Y25, Y3
+	VPDPBUSD     64(SI)(R10*1), Y26, Y3
+	VPDPBUSD     96(SI)(R10*1), Y27, Y3
+	VMOVDQU32    16(DX), Y24
+	VPSRLW       $0x04, Y24, Y24
+	VPANDD       Y20, Y24, Y24
+	VMOVDQU32    144(DX), Y23
+	VPTERNLOGD   $0xf8, Y21, Y23, Y24
+	VMOVDQU32    48(DX), Y25
+	VPSRLW       $0x04, Y25, Y25
+	VPANDD       Y20, Y25, Y25
+	VMOVDQU32    176(DX), Y23
+	VPTERNLOGD   $0xf8, Y21, Y23, Y25
+	VMOVDQU32    80(DX), Y26
+	VPSRLW       $0x04, Y26, Y26
+	VPANDD       Y20, Y26, Y26
+	VMOVDQU32    144(DX), Y23
+	VPSRLW       $0x02, Y23, Y23
+	VPTERNLOGD   $0xf8, Y21, Y23, Y26
+	VMOVDQU32    112(DX), Y27
+	VPSRLW       $0x04, Y27, Y27
+	VPANDD       Y20, Y27, Y27
+	VMOVDQU32    176(DX), Y23
+	VPSRLW       $0x02, Y23, Y23
+	VPTERNLOGD   $0xf8, Y21, Y23, Y27
+	VMOVDQU32    384(SI), Y16
+	VPDPBUSD     128(SI), Y24, Y16
+	VPDPBUSD     160(SI), Y25, Y16
+	VPDPBUSD     192(SI), Y26, Y16
+	VPDPBUSD     224(SI), Y27, Y16
+	VMOVDQU32    384(SI)(DI*1), Y17
+	VPDPBUSD     128(SI)(DI*1), Y24, Y17
+	VPDPBUSD     160(SI)(DI*1), Y25, Y17
+	VPDPBUSD     192(SI)(DI*1), Y26, Y17
+	VPDPBUSD     224(SI)(DI*1), Y27, Y17
+	VMOVDQU32    384(SI)(DI*2), Y18
+	VPDPBUSD     128(SI)(DI*2), Y24, Y18
+	VPDPBUSD     160(SI)(DI*2), Y25, Y18
+	VPDPBUSD     192(SI)(DI*2), Y26, Y18
+	VPDPBUSD     224(SI)(DI*2), Y27, Y18
+	VMOVDQU32    384(SI)(R10*1), Y19
+	VPDPBUSD     128(SI)(R10*1), Y24, Y19
+	VPDPBUSD     160(SI)(R10*1), Y25, Y19
+	VPDPBUSD     192(SI)(R10*1), Y26, Y19
+	VPDPBUSD     224(SI)(R10*1), Y27, Y19
+	VPMOVSXBW    (DX), Y22
+	VPSLLD       $0x10, Y22, Y23
+	VPSRAD       $0x10, Y23, Y23
+	VPSRAD       $0x10, Y22, Y22
+	VPMULLD      Y23, Y0, Y0
+	VPMULLD      Y22, Y16, Y16
+	VPADDD       Y16, Y0, Y0
+	VPMULLD      Y23, Y1, Y1
+	VPMULLD      Y22, Y17, Y17
+	VPADDD       Y17, Y1, Y1
+	VPMULLD      Y23, Y2, Y2
+	VPMULLD      Y22, Y18, Y18
+	VPADDD       Y18, Y2, Y2
+	VPMULLD      Y23, Y3, Y3
+	VPMULLD      Y22, Y19, Y19
+	VPADDD       Y19, Y3, Y3
+	VMOVDQU32    16(DX)(BX*1), Y24
+	VPANDD       Y20, Y24, Y24
+	VMOVDQU32    144(DX)(BX*1), Y23
+	VPSLLW       $0x04, Y23, Y23
+	VPTERNLOGD   $0xf8, Y21, Y23, Y24
+	VMOVDQU32    48(DX)(BX*1), Y25
+	VPANDD       Y20, Y25, Y25
+	VMOVDQU32    176(DX)(BX*1), Y23
+	VPSLLW       $0x04, Y23, Y23
+	VPTERNLOGD   $0xf8, Y21, Y23, Y25
+	VMOVDQU32    80(DX)(BX*1), Y26
+	VPANDD       Y20, Y26, Y26
+	VMOVDQU32    144(DX)(BX*1), Y23
+	VPSLLW       $0x02, Y23, Y23
+	VPTERNLOGD   $0xf8, Y21, Y23, Y26
+	VMOVDQU32    112(DX)(BX*1), Y27
+	VPANDD       Y20, Y27, Y27
+	VMOVDQU32    176(DX)(BX*1), Y23
+	VPSLLW       $0x02, Y23, Y23
+	VPTERNLOGD   $0xf8, Y21, Y23, Y27
+	VMOVDQU32    352(SI), Y4
+	VPDPBUSD     (SI), Y24, Y4
+	VPDPBUSD     32(SI), Y25, Y4
+	VPDPBUSD     64(SI), Y26, Y4
+	VPDPBUSD     96(SI), Y27, Y4
+	VMOVDQU32    352(SI)(DI*1), Y5
+	VPDPBUSD     (SI)(DI*1), Y24, Y5
+	VPDPBUSD     32(SI)(DI*1), Y25, Y5
+	VPDPBUSD     64(SI)(DI*1), Y26, Y5
+	VPDPBUSD     96(SI)(DI*1), Y27, Y5
+	VMOVDQU32    352(SI)(DI*2), Y6
+	VPDPBUSD     (SI)(DI*2), Y24, Y6
+	VPDPBUSD     32(SI)(DI*2), Y25, Y6
+	VPDPBUSD     64(SI)(DI*2), Y26, Y6
+	VPDPBUSD     96(SI)(DI*2), Y27, Y6
+	VMOVDQU32    352(SI)(R10*1), Y7
+	VPDPBUSD     (SI)(R10*1), Y24, Y7
+	VPDPBUSD     32(SI)(R10*1), Y25, Y7
+	VPDPBUSD     64(SI)(R10*1), Y26, Y7
+	VPDPBUSD     96(SI)(R10*1), Y27, Y7
+	VMOVDQU32    16(DX)(BX*1), Y24
+	VPSRLW       $0x04, Y24, Y24
+	VPANDD       Y20, Y24, Y24
+	VMOVDQU32    144(DX)(BX*1), Y23
+	VPTERNLOGD   $0xf8, Y21, Y23, Y24
+	VMOVDQU32    48(DX)(BX*1), Y25
+	VPSRLW       $0x04, Y25, Y25
+	VPANDD       Y20, Y25, Y25
+	VMOVDQU32    176(DX)(BX*1), Y23
+	VPTERNLOGD   $0xf8, Y21, Y23, Y25
+	VMOVDQU32    80(DX)(BX*1), Y26
+	VPSRLW       $0x04, Y26, Y26
+	VPANDD       Y20, Y26, Y26
+	VMOVDQU32    144(DX)(BX*1), Y23
+	VPSRLW       $0x02, Y23, Y23
+	VPTERNLOGD   $0xf8, Y21, Y23, Y26
+	VMOVDQU32    112(DX)(BX*1), Y27
+	VPSRLW       $0x04, Y27, Y27
+	VPANDD       Y20, Y27, Y27
+	VMOVDQU32    176(DX)(BX*1), Y23
+	VPSRLW       $0x02, Y23, Y23
+	VPTERNLOGD   $0xf8, Y21, Y23, Y27
+	VMOVDQU32    384(SI), Y16
+	VPDPBUSD     128(SI), Y24, Y16
+	VPDPBUSD     160(SI), Y25, Y16
+	VPDPBUSD     192(SI), Y26, Y16
+	VPDPBUSD     224(SI), Y27, Y16
+	VMOVDQU32    384(SI)(DI*1), Y17
+	VPDPBUSD     128(SI)(DI*1), Y24, Y17
+	VPDPBUSD     160(SI)(DI*1), Y25, Y17
+	VPDPBUSD     192(SI)(DI*1), Y26, Y17
+	VPDPBUSD     224(SI)(DI*1), Y27, Y17
+	VMOVDQU32    384(SI)(DI*2), Y18
+	VPDPBUSD     128(SI)(DI*2), Y24, Y18
+	VPDPBUSD     160(SI)(DI*2), Y25, Y18
+	VPDPBUSD     192(SI)(DI*2), Y26, Y18
+	VPDPBUSD     224(SI)(DI*2), Y27, Y18
+	VMOVDQU32    384(SI)(R10*1), Y19
+	VPDPBUSD     128(SI)(R10*1), Y24, Y19
+	VPDPBUSD     160(SI)(R10*1), Y25, Y19
+	VPDPBUSD     192(SI)(R10*1), Y26, Y19
+	VPDPBUSD     224(SI)(R10*1), Y27, Y19
+	VPMOVSXBW    (DX)(BX*1), Y22
+	VPSLLD       $0x10, Y22, Y23
+	VPSRAD       $0x10, Y23, Y23
+	VPSRAD       $0x10, Y22, Y22
+	VPMULLD      Y23, Y4, Y4
+	VPMULLD      Y22, Y16, Y16
+	VPADDD       Y16, Y4, Y4
+	VPMULLD      Y23, Y5, Y5
+	VPMULLD      Y22, Y17, Y17
+	VPADDD       Y17, Y5, Y5
+	VPMULLD      Y23, Y6, Y6
+	VPMULLD      Y22, Y18, Y18
+	VPADDD       Y18, Y6, Y6
+	VPMULLD      Y23, Y7, Y7
+	VPMULLD      Y22, Y19, Y19
+	VPADDD       Y19, Y7, Y7
+	VMOVDQU32    16(DX)(BX*2), Y24
+	VPANDD       Y20, Y24, Y24
+	VMOVDQU32    144(DX)(BX*2), Y23
+	VPSLLW       $0x04, Y23, Y23
+	VPTERNLOGD   $0xf8, Y21, Y23, Y24
+	VMOVDQU32    48(DX)(BX*2), Y25
+	VPANDD       Y20, Y25, Y25
+	VMOVDQU32    176(DX)(BX*2), Y23
+	VPSLLW       $0x04, Y23, Y23
+	VPTERNLOGD   $0xf8, Y21, Y23, Y25
+	VMOVDQU32    80(DX)(BX*2), Y26
+	VPANDD       Y20, Y26, Y26
+	VMOVDQU32    144(DX)(BX*2), Y23
+	VPSLLW       $0x02, Y23, Y23
+	VPTERNLOGD   $0xf8, Y21, Y23, Y26
+	VMOVDQU32    112(DX)(BX*2), Y27
+	VPANDD       Y20, Y27, Y27
+	VMOVDQU32    176(DX)(BX*2), Y23
+	VPSLLW       $0x02, Y23, Y23
+	VPTERNLOGD   $0xf8, Y21, Y23, Y27
+	VMOVDQU32    352(SI), Y8
+	VPDPBUSD     (SI), Y24, Y8
+	VPDPBUSD     32(SI), Y25, Y8
+	VPDPBUSD     64(SI), Y26, Y8
+	VPDPBUSD     96(SI), Y27, Y8
+	VMOVDQU32    352(SI)(DI*1), Y9
+	VPDPBUSD     (SI)(DI*1), Y24, Y9
+	VPDPBUSD     32(SI)(DI*1), Y25, Y9
+	VPDPBUSD     64(SI)(DI*1), Y26, Y9
+	VPDPBUSD     96(SI)(DI*1), Y27, Y9
+	VMOVDQU32    352(SI)(DI*2), Y10
+	VPDPBUSD     (SI)(DI*2), Y24, Y10
+	VPDPBUSD     32(SI)(DI*2), Y25, Y10
+	VPDPBUSD     64(SI)(DI*2), Y26, Y10
+	VPDPBUSD     96(SI)(DI*2), Y27, Y10
+	VMOVDQU32    352(SI)(R10*1), Y11
+	VPDPBUSD     (SI)(R10*1), Y24, Y11
+	VPDPBUSD     32(SI)(R10*1), Y25, Y11
+	VPDPBUSD     64(SI)(R10*1), Y26, Y11
+	VPDPBUSD     96(SI)(R10*1), Y27, Y11
+	VMOVDQU32    16(DX)(BX*2), Y24
+	VPSRLW       $0x04, Y24, Y24
+	VPANDD       Y20, Y24, Y24
+	VMOVDQU32    144(DX)(BX*2), Y23
+	VPTERNLOGD   $0xf8, Y21, Y23, Y24
+	VMOVDQU32    48(DX)(BX*2), Y25
+	VPSRLW       $0x04, Y25, Y25
+	VPANDD       Y20, Y25, Y25
+	VMOVDQU32    176(DX)(BX*2), Y23
+	VPTERNLOGD   $0xf8, Y21, Y23, Y25
+	VMOVDQU32    80(DX)(BX*2), Y26
+	VPSRLW       $0x04, Y26, Y26
+	VPANDD       Y20, Y26, Y26
+	VMOVDQU32    144(DX)(BX*2), Y23
+	VPSRLW       $0x02, Y23, Y23
+	VPTERNLOGD   $0xf8, Y21, Y23, Y26
+	VMOVDQU32    112(DX)(BX*2), Y27
+	VPSRLW       $0x04, Y27, Y27
+	VPANDD       Y20, Y27, Y27
+	VMOVDQU32    176(DX)(BX*2), Y23
+	VPSRLW       $0x02, Y23, Y23
+	VPTERNLOGD   $0xf8, Y21, Y23, Y27
+	VMOVDQU32    384(SI), Y16
+	VPDPBUSD     128(SI), Y24, Y16
+	VPDPBUSD     160(SI), Y25, Y16
+	VPDPBUSD     192(SI), Y26, Y16
+	VPDPBUSD     224(SI), Y27, Y16
+	VMOVDQU32    384(SI)(DI*1), Y17
+	VPDPBUSD     128(SI)(DI*1), Y24, Y17
+	VPDPBUSD     160(SI)(DI*1), Y25, Y17
+	VPDPBUSD     192(SI)(DI*1), Y26, Y17
+	VPDPBUSD     224(SI)(DI*1), Y27, Y17
+	VMOVDQU32    384(SI)(DI*2), Y18
+	VPDPBUSD     128(SI)(DI*2), Y24, Y18
+	VPDPBUSD     160(SI)(DI*2), Y25, Y18
+	VPDPBUSD     192(SI)(DI*2), Y26, Y18
+	VPDPBUSD     224(SI)(DI*2), Y27, Y18
+	VMOVDQU32    384(SI)(R10*1), Y19
+	VPDPBUSD     128(SI)(R10*1), Y24, Y19
+	VPDPBUSD     160(SI)(R10*1), Y25, Y19
+	VPDPBUSD     192(SI)(R10*1), Y26, Y19
+	VPDPBUSD     224(SI)(R10*1), Y27, Y19
+	VPMOVSXBW    (DX)(BX*2), Y22
+	VPSLLD       $0x10, Y22, Y23
+	VPSRAD       $0x10, Y23, Y23
+	VPSRAD       $0x10, Y22, Y22
+	VPMULLD      Y23, Y8, Y8
+	VPMULLD      Y22, Y16, Y16
+	VPADDD       Y16, Y8, Y8
+	VPMULLD      Y23, Y9, Y9
+	VPMULLD      Y22, Y17, Y17
+	VPADDD       Y17, Y9, Y9
+	VPMULLD      Y23, Y10, Y10
+	VPMULLD      Y22, Y18, Y18
+	VPADDD       Y18, Y10, Y10
+	VPMULLD      Y23, Y11, Y11
+	VPMULLD      Y22, Y19, Y19
+	VPADDD       Y19, Y11, Y11
+	VMOVDQU32    16(DX)(R9*1), Y24
+	VPANDD       Y20, Y24, Y24
+	VMOVDQU32    144(DX)(R9*1), Y23
+	VPSLLW       $0x04, Y23, Y23
+	VPTERNLOGD   $0xf8, Y21, Y23, Y24
+	VMOVDQU32    48(DX)(R9*1), Y25
+	VPANDD       Y20, Y25, Y25
+	VMOVDQU32    176(DX)(R9*1), Y23
+	VPSLLW       $0x04, Y23, Y23
+	VPTERNLOGD   $0xf8, Y21, Y23, Y25
+	VMOVDQU32    80(DX)(R9*1), Y26
+	VPANDD       Y20, Y26, Y26
+	VMOVDQU32    144(DX)(R9*1), Y23
+	VPSLLW       $0x02, Y23, Y23
+	VPTERNLOGD   $0xf8, Y21, Y23, Y26
+	VMOVDQU32    112(DX)(R9*1), Y27
+	VPANDD       Y20, Y27, Y27
+	VMOVDQU32    176(DX)(R9*1), Y23
+	VPSLLW       $0x02, Y23, Y23
+	VPTERNLOGD   $0xf8, Y21, Y23, Y27
+	VMOVDQU32    352(SI), Y12
+	VPDPBUSD     (SI), Y24, Y12
+	VPDPBUSD     32(SI), Y25, Y12
+	VPDPBUSD     64(SI), Y26, Y12
+	VPDPBUSD     96(SI), Y27, Y12
+	VMOVDQU32    352(SI)(DI*1), Y13
+	VPDPBUSD     (SI)(DI*1), Y24, Y13
+	VPDPBUSD     32(SI)(DI*1), Y25, Y13
+	VPDPBUSD     64(SI)(DI*1), Y26, Y13
+	VPDPBUSD     96(SI)(DI*1), Y27, Y13
+	VMOVDQU32    352(SI)(DI*2), Y14
+	VPDPBUSD     (SI)(DI*2), Y24, Y14
+	VPDPBUSD     32(SI)(DI*2), Y25, Y14
+	VPDPBUSD     64(SI)(DI*2), Y26, Y14
+	VPDPBUSD     96(SI)(DI*2), Y27, Y14
+	VMOVDQU32    352(SI)(R10*1), Y15
+	VPDPBUSD     (SI)(R10*1), Y24, Y15
+	VPDPBUSD     32(SI)(R10*1), Y25, Y15
+	VPDPBUSD     64(SI)(R10*1), Y26, Y15
+	VPDPBUSD     96(SI)(R10*1), Y27, Y15
+	VMOVDQU32    16(DX)(R9*1), Y24
+	VPSRLW       $0x04, Y24, Y24
+	VPANDD       Y20, Y24, Y24
+	VMOVDQU32    144(DX)(R9*1), Y23
+	VPTERNLOGD   $0xf8, Y21, Y23, Y24
+	VMOVDQU32    48(DX)(R9*1), Y25
+	VPSRLW       $0x04, Y25, Y25
+	VPANDD       Y20, Y25, Y25
+	VMOVDQU32    176(DX)(R9*1), Y23
+	VPTERNLOGD   $0xf8, Y21, Y23, Y25
+	VMOVDQU32    80(DX)(R9*1), Y26
+	VPSRLW       $0x04, Y26, Y26
+	VPANDD       Y20, Y26, Y26
+	VMOVDQU32    144(DX)(R9*1), Y23
+	VPSRLW       $0x02, Y23, Y23
+	VPTERNLOGD   $0xf8, Y21, Y23, Y26
+	VMOVDQU32    112(DX)(R9*1), Y27
+	VPSRLW       $0x04, Y27, Y27
+	VPANDD       Y20, Y27, Y27
+	VMOVDQU32    176(DX)(R9*1), Y23
+	VPSRLW       $0x02, Y23, Y23
+	VPTERNLOGD   $0xf8, Y21, Y23, Y27
+	VMOVDQU32    384(SI), Y16
+	VPDPBUSD     128(SI), Y24, Y16
+	VPDPBUSD     160(SI), Y25, Y16
+	VPDPBUSD     192(SI), Y26, Y16
+	VPDPBUSD     224(SI), Y27, Y16
+	VMOVDQU32    384(SI)(DI*1), Y17
+	VPDPBUSD     128(SI)(DI*1), Y24, Y17
+	VPDPBUSD     160(SI)(DI*1), Y25, Y17
+	VPDPBUSD     192(SI)(DI*1), Y26, Y17
+	VPDPBUSD     224(SI)(DI*1), Y27, Y17
+	VMOVDQU32    384(SI)(DI*2), Y18
+	VPDPBUSD     128(SI)(DI*2), Y24, Y18
+	VPDPBUSD     160(SI)(DI*2), Y25, Y18
+	VPDPBUSD     192(SI)(DI*2), Y26, Y18
+	VPDPBUSD     224(SI)(DI*2), Y27, Y18
+	VMOVDQU32    384(SI)(R10*1), Y19
+	VPDPBUSD     128(SI)(R10*1), Y24, Y19
+	VPDPBUSD     160(SI)(R10*1), Y25, Y19
+	VPDPBUSD     192(SI)(R10*1), Y26, Y19
+	VPDPBUSD     224(SI)(R10*1), Y27, Y19
+	VPMOVSXBW    (DX)(R9*1), Y22
+	VPSLLD       $0x10, Y22, Y23
+	VPSRAD       $0x10, Y23, Y23
+	VPSRAD       $0x10, Y22, Y22
+	VPMULLD      Y23, Y12, Y12
+	VPMULLD      Y22, Y16, Y16
+	VPADDD       Y16, Y12, Y12
+	VPMULLD      Y23, Y13, Y13
+	VPMULLD      Y22, Y17, Y17
+	VPADDD       Y17, Y13, Y13
+	VPMULLD      Y23, Y14, Y14
+	VPMULLD      Y22, Y18, Y18
+	VPADDD       Y18, Y14, Y14
+	VPMULLD      Y23, Y15, Y15
+	VPMULLD      Y22, Y19, Y19
+	VPADDD       Y19, Y15, Y15
+	VPBROADCASTW 208(DX), X16
+	VCVTPH2PS    X16, Y16
+	VMULPS       256(SI), Y16, Y17
+	VCVTDQ2PS    Y0, Y0
+	VFMADD213PS  (SP), Y0, Y17
+	VMOVUPS      Y17, (SP)
+	VMULPS       256(SI)(DI*1), Y16, Y17
+	VCVTDQ2PS    Y1, Y1
+	VFMADD213PS  32(SP), Y1, Y17
+	VMOVUPS      Y17, 32(SP)
+	VMULPS       256(SI)(DI*2), Y16, Y17
 	VCVTDQ2PS    Y2, Y2
-	VFMADD213PS  (SP), Y2, Y19
-	VMOVUPS      Y19, (SP)
-	VMULPS       256(SI)(DI*1), Y18, Y19
+	VFMADD213PS  64(SP), Y2, Y17
+	VMOVUPS      Y17, 64(SP)
+	VMULPS       256(SI)(R10*1), Y16, Y17
 	VCVTDQ2PS    Y3, Y3
-	VFMADD213PS  32(SP), Y3, Y19
-	VMOVUPS      Y19, 32(SP)
-	VMULPS       256(SI)(DI*2), Y18, Y19
+	VFMADD213PS  96(SP), Y3, Y17
+	VMOVUPS      Y17, 96(SP)
+	VPBROADCASTW 208(DX)(BX*1), X16
+	VCVTPH2PS    X16, Y16
+	VMULPS       256(SI), Y16, Y17
 	VCVTDQ2PS    Y4, Y4
-	VFMADD213PS  64(SP), Y4, Y19
-	VMOVUPS      Y19, 64(SP)
-	VMULPS       256(SI)(R10*1), Y18, Y19
+	VFMADD213PS  128(SP), Y4, Y17
+	VMOVUPS      Y17, 128(SP)
+	VMULPS       256(SI)(DI*1), Y16, Y17
 	VCVTDQ2PS    Y5, Y5
-	VFMADD213PS  96(SP), Y5, Y19
-	VMOVUPS      Y19, 96(SP)
-	VPBROADCASTW 208(DX)(BX*1), X19
-	VCVTPH2PS    X19, Y19
-	VPMOVSXBD    (DX)(BX*1), Y18
-	VCVTDQ2PS    Y18, Y18
-	VMULPS       Y19, Y18, Y18
-	VMULPS       256(SI), Y18, Y19
+	VFMADD213PS  160(SP), Y5, Y17
+	VMOVUPS      Y17, 160(SP)
+	VMULPS       256(SI)(DI*2), Y16, Y17
 	VCVTDQ2PS    Y6, Y6
-	VFMADD213PS  128(SP), Y6, Y19
-	VMOVUPS      Y19, 128(SP)
-	VMULPS       256(SI)(DI*1), Y18, Y19
+	VFMADD213PS  192(SP), Y6, Y17
+	VMOVUPS      Y17, 192(SP)
+	VMULPS       256(SI)(R10*1), Y16, Y17
 	VCVTDQ2PS    Y7, Y7
-	VFMADD213PS  160(SP), Y7, Y19
-	VMOVUPS      Y19, 160(SP)
-	VMULPS       256(SI)(DI*2), Y18, Y19
+	VFMADD213PS  224(SP), Y7, Y17
+	VMOVUPS      Y17, 224(SP)
+	VPBROADCASTW 208(DX)(BX*2), X16
+	VCVTPH2PS    X16, Y16
+	VMULPS       256(SI), Y16, Y17
 	VCVTDQ2PS    Y8, Y8
-	VFMADD213PS  192(SP), Y8, Y19
-	VMOVUPS      Y19, 192(SP)
-	VMULPS       256(SI)(R10*1), Y18, Y19
+	VFMADD213PS  256(SP), Y8, Y17
+	VMOVUPS      Y17, 256(SP)
+	VMULPS       256(SI)(DI*1), Y16, Y17
 	VCVTDQ2PS    Y9, Y9
-	VFMADD213PS  224(SP), Y9, Y19
-	VMOVUPS      Y19, 224(SP)
-	VPBROADCASTW 208(DX)(BX*2), X19
-	VCVTPH2PS    X19, Y19
-	VPMOVSXBD    (DX)(BX*2), Y18
-	VCVTDQ2PS    Y18, Y18
-	VMULPS       Y19, Y18, Y18
-	VMULPS       256(SI), Y18, Y19
+	VFMADD213PS  288(SP), Y9, Y17
+	VMOVUPS      Y17, 288(SP)
+	VMULPS       256(SI)(DI*2), Y16, Y17
 	VCVTDQ2PS    Y10, Y10
-	VFMADD213PS  256(SP), Y10, Y19
-	VMOVUPS      Y19, 256(SP)
-	VMULPS       256(SI)(DI*1), Y18, Y19
+	VFMADD213PS  320(SP), Y10, Y17
+	VMOVUPS      Y17, 320(SP)
+	VMULPS       256(SI)(R10*1), Y16, Y17
 	VCVTDQ2PS    Y11, Y11
-	VFMADD213PS  288(SP), Y11, Y19
-	VMOVUPS      Y19, 288(SP)
-	VMULPS       256(SI)(DI*2), Y18, Y19
+	VFMADD213PS  352(SP), Y11, Y17
+	VMOVUPS      Y17, 352(SP)
+	VPBROADCASTW 208(DX)(R9*1), X16
+	VCVTPH2PS    X16, Y16
+	VMULPS       256(SI), Y16, Y17
 	VCVTDQ2PS    Y12, Y12
-	VFMADD213PS  320(SP), Y12, Y19
-	VMOVUPS      Y19, 320(SP)
-	VMULPS       256(SI)(R10*1), Y18, Y19
+	VFMADD213PS  384(SP), Y12, Y17
+	VMOVUPS      Y17, 384(SP)
+	VMULPS       256(SI)(DI*1), Y16, Y17
 	VCVTDQ2PS    Y13, Y13
-	VFMADD213PS  352(SP), Y13, Y19
-	VMOVUPS      Y19, 352(SP)
-	VPBROADCASTW 208(DX)(R9*1), X19
-	VCVTPH2PS    X19, Y19
-	VPMOVSXBD    (DX)(R9*1), Y18
-	VCVTDQ2PS    Y18, Y18
-	VMULPS       Y19, Y18, Y18
-	VMULPS       256(SI), Y18, Y19
+	VFMADD213PS  416(SP), Y13, Y17
+	VMOVUPS      Y17, 416(SP)
+	VMULPS       256(SI)(DI*2), Y16, Y17
 	VCVTDQ2PS    Y14, Y14
-	VFMADD213PS  384(SP), Y14, Y19
-	VMOVUPS      Y19, 384(SP)
-	VMULPS       256(SI)(DI*1), Y18, Y19
+	VFMADD213PS  448(SP), Y14, Y17
+	VMOVUPS      Y17, 448(SP)
+	VMULPS       256(SI)(R10*1), Y16, Y17
 	VCVTDQ2PS    Y15, Y15
-	VFMADD213PS  416(SP), Y15, Y19
-	VMOVUPS      Y19, 416(SP)
-	VMULPS       256(SI)(DI*2), Y18, Y19
-	VCVTDQ2PS    Y16, Y16
-	VFMADD213PS  448(SP), Y16, Y19
-	VMOVUPS      Y19, 448(SP)
-	VMULPS       256(SI)(R10*1), Y18, Y19
-	VCVTDQ2PS    Y17, Y17
-	VFMADD213PS  480(SP), Y17, Y19
-	VMOVUPS      Y19, 480(SP)
-	VMOVDQU32    384(SI), Y2
-	VMOVDQU32    384(SI), Y6
-	VMOVDQU32    384(SI), Y10
-	VMOVDQU32    384(SI), Y14
-	VMOVDQU32    384(SI)(DI*1), Y3
-	VMOVDQU32    384(SI)(DI*1), Y7
-	VMOVDQU32    384(SI)(DI*1), Y11
-	VMOVDQU32    384(SI)(DI*1), Y15
-	VMOVDQU32    384(SI)(DI*2), Y4
-	VMOVDQU32    384(SI)(DI*2), Y8
-	VMOVDQU32    384(SI)(DI*2), Y12
-	VMOVDQU32    384(SI)(DI*2), Y16
-	VMOVDQU32    384(SI)(R10*1), Y5
-	VMOVDQU32    384(SI)(R10*1), Y9
-	VMOVDQU32    384(SI)(R10*1), Y13
-	VMOVDQU32    384(SI)(R10*1), Y17
-	VMOVDQU32    16(DX), Y18
-	VPSRLW       $0x04, Y18, Y18
-	VPANDD       Y0, Y18, Y18
-	VMOVDQU32    176(DX), Y22
-	VPSLLW       $0x04, Y22, Y22
-	VPANDD       Y1, Y22, Y22
-	VPORD        Y22, Y18, Y18
-	VMOVDQU32    16(DX)(BX*1), Y19
-	VPSRLW       $0x04, Y19, Y19
-	VPANDD       Y0, Y19, Y19
-	VMOVDQU32    176(DX)(BX*1), Y22
-	VPSLLW       $0x04, Y22, Y22
-	VPANDD       Y1, Y22, Y22
-	VPORD        Y22, Y19, Y19
-	VMOVDQU32    16(DX)(BX*2), Y20
-	VPSRLW       $0x04, Y20, Y20
-	VPANDD       Y0, Y20, Y20
-	VMOVDQU32    176(DX)(BX*2), Y22
-	VPSLLW       $0x04, Y22, Y22
-	VPANDD       Y1, Y22, Y22
-	VPORD        Y22, Y20, Y20
-	VMOVDQU32    16(DX)(R9*1), Y21
-	VPSRLW       $0x04, Y21, Y21
-	VPANDD       Y0, Y21, Y21
-	VMOVDQU32    176(DX)(R9*1), Y22
-	VPSLLW       $0x04, Y22, Y22
-	VPANDD       Y1, Y22, Y22
-	VPORD        Y22, Y21, Y21
-	VMOVDQU32    128(SI), Y22
-	VPDPBUSD     Y22, Y18, Y2
-	VPDPBUSD     Y22, Y19, Y6
-	VPDPBUSD     Y22, Y20, Y10
-	VPDPBUSD     Y22, Y21, Y14
-	VMOVDQU32    128(SI)(DI*1), Y22
-	VPDPBUSD     Y22, Y18, Y3
-	VPDPBUSD     Y22, Y19, Y7
-	VPDPBUSD     Y22, Y20, Y11
-	VPDPBUSD     Y22, Y21, Y15
-	VMOVDQU32    128(SI)(DI*2), Y22
-	VPDPBUSD     Y22, Y18, Y4
-	VPDPBUSD     Y22, Y19, Y8
-	VPDPBUSD     Y22, Y20, Y12
-	VPDPBUSD     Y22, Y21, Y16
-	VMOVDQU32    128(SI)(R10*1), Y22
-	VPDPBUSD     Y22, Y18, Y5
-	VPDPBUSD     Y22, Y19, Y9
-	VPDPBUSD     Y22, Y20, Y13
-	VPDPBUSD     Y22, Y21, Y17
-	VMOVDQU32    48(DX), Y18
-	VPSRLW       $0x04, Y18, Y18
-	VPANDD       Y0, Y18, Y18
-	VMOVDQU32    176(DX), Y22
-	VPSLLW       $0x02, Y22, Y22
-	VPANDD       Y1, Y22, Y22
-	VPORD        Y22, Y18, Y18
-	VMOVDQU32    48(DX)(BX*1), Y19
-	VPSRLW       $0x04, Y19, Y19
-	VPANDD       Y0, Y19, Y19
-	VMOVDQU32    176(DX)(BX*1), Y22
-	VPSLLW       $0x02, Y22, Y22
-	VPANDD       Y1, Y22, Y22
-	VPORD        Y22, Y19, Y19
-	VMOVDQU32    48(DX)(BX*2), Y20
-	VPSRLW       $0x04, Y20, Y20
-	VPANDD       Y0, Y20, Y20
-	VMOVDQU32    176(DX)(BX*2), Y22
-	VPSLLW       $0x02, Y22, Y22
-	VPANDD       Y1, Y22, Y22
-	VPORD        Y22, Y20, Y20
-	VMOVDQU32    48(DX)(R9*1), Y21
-	VPSRLW       $0x04, Y21, Y21
-	VPANDD       Y0, Y21, Y21
-	VMOVDQU32    176(DX)(R9*1), Y22
-	VPSLLW       $0x02, Y22, Y22
-	VPANDD       Y1, Y22, Y22
-	VPORD        Y22, Y21, Y21
-	VMOVDQU32    160(SI), Y22
-	VPDPBUSD     Y22, Y18, Y2
-	VPDPBUSD     Y22, Y19, Y6
-	VPDPBUSD     Y22, Y20, Y10
-	VPDPBUSD     Y22, Y21, Y14
-	VMOVDQU32    160(SI)(DI*1), Y22
-	VPDPBUSD     Y22, Y18, Y3
-	VPDPBUSD     Y22, Y19, Y7
-	VPDPBUSD     Y22, Y20, Y11
-	VPDPBUSD     Y22, Y21, Y15
-	VMOVDQU32    160(SI)(DI*2), Y22
-	VPDPBUSD     Y22, Y18, Y4
-	VPDPBUSD     Y22, Y19, Y8
-	VPDPBUSD     Y22, Y20, Y12
-	VPDPBUSD     Y22, Y21, Y16
-	VMOVDQU32    160(SI)(R10*1), Y22
-	VPDPBUSD     Y22, Y18, Y5
-	VPDPBUSD     Y22, Y19, Y9
-	VPDPBUSD     Y22, Y20, Y13
-	VPDPBUSD     Y22, Y21, Y17
-	VMOVDQU32    80(DX), Y18
-	VPSRLW       $0x04, Y18, Y18
-	VPANDD       Y0, Y18, Y18
-	VMOVDQU32    176(DX), Y22
-	VPANDD       Y1, Y22, Y22
-	VPORD        Y22, Y18, Y18
-	VMOVDQU32    80(DX)(BX*1), Y19
-	VPSRLW       $0x04, Y19, Y19
-	VPANDD       Y0, Y19, Y19
-	VMOVDQU32    176(DX)(BX*1), Y22
-	VPANDD       Y1, Y22, Y22
-	VPORD        Y22, Y19, Y19
-	VMOVDQU32    80(DX)(BX*2), Y20
-	VPSRLW       $0x04, Y20, Y20
-	VPANDD       Y0, Y20, Y20
-	VMOVDQU32    176(DX)(BX*2), Y22
-	VPANDD       Y1, Y22, Y22
-	VPORD        Y22, Y20, Y20
-	VMOVDQU32    80(DX)(R9*1), Y21
-	VPSRLW       $0x04, Y21, Y21
-	VPANDD       Y0, Y21, Y21
-	VMOVDQU32    176(DX)(R9*1), Y22
-	VPANDD       Y1, Y22, Y22
-	VPORD        Y22, Y21, Y21
-	VMOVDQU32    192(SI), Y22
-	VPDPBUSD     Y22, Y18, Y2
-	VPDPBUSD     Y22, Y19, Y6
-	VPDPBUSD     Y22, Y20, Y10
-	VPDPBUSD     Y22, Y21, Y14
-	VMOVDQU32    192(SI)(DI*1), Y22
-	VPDPBUSD     Y22, Y18, Y3
-	VPDPBUSD     Y22, Y19, Y7
-	VPDPBUSD     Y22, Y20, Y11
-	VPDPBUSD     Y22, Y21, Y15
-	VMOVDQU32    192(SI)(DI*2), Y22
-	VPDPBUSD     Y22, Y18, Y4
-	VPDPBUSD     Y22, Y19, Y8
-	VPDPBUSD     Y22, Y20, Y12
-	VPDPBUSD     Y22, Y21, Y16
-	VMOVDQU32    192(SI)(R10*1), Y22
-	VPDPBUSD     Y22, Y18, Y5
-	VPDPBUSD     Y22, Y19, Y9
-	VPDPBUSD     Y22, Y20, Y13
-	VPDPBUSD     Y22, Y21, Y17
-	VMOVDQU32    112(DX), Y18
-	VPSRLW       $0x04, Y18, Y18
-	VPANDD       Y0, Y18, Y18
-	VMOVDQU32    176(DX), Y22
-	VPSRLW       $0x02, Y22, Y22
-	VPANDD       Y1, Y22, Y22
-	VPORD        Y22, Y18, Y18
-	VMOVDQU32    112(DX)(BX*1), Y19
-	VPSRLW       $0x04, Y19, Y19
-	VPANDD       Y0, Y19, Y19
-	VMOVDQU32    176(DX)(BX*1), Y22
-	VPSRLW       $0x02, Y22, Y22
-	VPANDD       Y1, Y22, Y22
-	VPORD        Y22, Y19, Y19
-	VMOVDQU32    112(DX)(BX*2), Y20
-	VPSRLW       $0x04, Y20, Y20
-	VPANDD       Y0, Y20, Y20
-	VMOVDQU32    176(DX)(BX*2), Y22
-	VPSRLW       $0x02, Y22, Y22
-	VPANDD       Y1, Y22, Y22
-	VPORD        Y22, Y20, Y20
-	VMOVDQU32    112(DX)(R9*1), Y21
-	VPSRLW       $0x04, Y21, Y21
-	VPANDD       Y0, Y21, Y21
-	VMOVDQU32    176(DX)(R9*1), Y22
-	VPSRLW       $0x02, Y22, Y22
-	VPANDD       Y1, Y22, Y22
-	VPORD        Y22, Y21, Y21
-	VMOVDQU32    224(SI), Y22
-	VPDPBUSD     Y22, Y18, Y2
-	VPDPBUSD     Y22, Y19, Y6
-	VPDPBUSD     Y22, Y20, Y10
-	VPDPBUSD     Y22, Y21, Y14
-	VMOVDQU32    224(SI)(DI*1), Y22
-	VPDPBUSD     Y22, Y18, Y3
-	VPDPBUSD     Y22, Y19, Y7
-	VPDPBUSD     Y22, Y20, Y11
-	VPDPBUSD     Y22, Y21, Y15
-	VMOVDQU32    224(SI)(DI*2), Y22
-	VPDPBUSD     Y22, Y18, Y4
-	VPDPBUSD     Y22, Y19, Y8
-	VPDPBUSD     Y22, Y20, Y12
-	VPDPBUSD     Y22, Y21, Y16
-	VMOVDQU32    224(SI)(R10*1), Y22
-	VPDPBUSD     Y22, Y18, Y5
-	VPDPBUSD     Y22, Y19, Y9
-	VPDPBUSD     Y22, Y20, Y13
-	VPDPBUSD     Y22, Y21, Y17
-	VPBROADCASTW 208(DX), X19
-	VCVTPH2PS    X19, Y19
-	VPMOVSXBD    8(DX), Y18
-	VCVTDQ2PS    Y18, Y18
-	VMULPS       Y19, Y18, Y18
-	VMULPS       256(SI), Y18, Y19
-	VCVTDQ2PS    Y2, Y2
-	VFMADD213PS  (SP), Y2, Y19
-	VMOVUPS      Y19, (SP)
-	VMULPS       256(SI)(DI*1), Y18, Y19
-	VCVTDQ2PS    Y3, Y3
-	VFMADD213PS  32(SP), Y3, Y19
-	VMOVUPS      Y19, 32(SP)
-	VMULPS       256(SI)(DI*2), Y18, Y19
-	VCVTDQ2PS    Y4, Y4
-	VFMADD213PS  64(SP), Y4, Y19
-	VMOVUPS      Y19, 64(SP)
-	VMULPS       256(SI)(R10*1), Y18, Y19
-	VCVTDQ2PS    Y5, Y5
-	VFMADD213PS  96(SP), Y5, Y19
-	VMOVUPS      Y19, 96(SP)
-	VPBROADCASTW 208(DX)(BX*1), X19
-	VCVTPH2PS    X19, Y19
-	VPMOVSXBD    8(DX)(BX*1), Y18
-	VCVTDQ2PS    Y18, Y18
-	VMULPS       Y19, Y18, Y18
-	VMULPS       256(SI), Y18, Y19
-	VCVTDQ2PS    Y6, Y6
-	VFMADD213PS  128(SP), Y6, Y19
-	VMOVUPS      Y19, 128(SP)
-	VMULPS       256(SI)(DI*1), Y18, Y19
-	VCVTDQ2PS    Y7, Y7
-	VFMADD213PS  160(SP), Y7, Y19
-	VMOVUPS      Y19, 160(SP)
-	VMULPS       256(SI)(DI*2), Y18, Y19
-	VCVTDQ2PS    Y8, Y8
-	VFMADD213PS  192(SP), Y8, Y19
-	VMOVUPS      Y19, 192(SP)
-	VMULPS       256(SI)(R10*1), Y18, Y19
-	VCVTDQ2PS    Y9, Y9
-	VFMADD213PS  224(SP), Y9, Y19
-	VMOVUPS      Y19, 224(SP)
-	VPBROADCASTW 208(DX)(BX*2), X19
-	VCVTPH2PS    X19, Y19
-	VPMOVSXBD    8(DX)(BX*2), Y18
-	VCVTDQ2PS    Y18, Y18
-	VMULPS       Y19, Y18, Y18
-	VMULPS       256(SI), Y18, Y19
-	VCVTDQ2PS    Y10, Y10
-	VFMADD213PS  256(SP), Y10, Y19
-	VMOVUPS      Y19, 256(SP)
-	VMULPS       256(SI)(DI*1), Y18, Y19
-	VCVTDQ2PS    Y11, Y11
-	VFMADD213PS  288(SP), Y11, Y19
-	VMOVUPS      Y19, 288(SP)
-	VMULPS       256(SI)(DI*2), Y18, Y19
-	VCVTDQ2PS    Y12, Y12
-	VFMADD213PS  320(SP), Y12, Y19
-	VMOVUPS      Y19, 320(SP)
-	VMULPS       256(SI)(R10*1), Y18, Y19
-	VCVTDQ2PS    Y13, Y13
-	VFMADD213PS  352(SP), Y13, Y19
-	VMOVUPS      Y19, 352(SP)
-	VPBROADCASTW 208(DX)(R9*1), X19
-	VCVTPH2PS    X19, Y19
-	VPMOVSXBD    8(DX)(R9*1), Y18
-	VCVTDQ2PS    Y18, Y18
-	VMULPS       Y19, Y18, Y18
-	VMULPS       256(SI), Y18, Y19
-	VCVTDQ2PS    Y14, Y14
-	VFMADD213PS  384(SP), Y14, Y19
-	VMOVUPS      Y19, 384(SP)
-	VMULPS       256(SI)(DI*1), Y18, Y19
-	VCVTDQ2PS    Y15, Y15
-	VFMADD213PS  416(SP), Y15, Y19
-	VMOVUPS      Y19, 416(SP)
-	VMULPS       256(SI)(DI*2), Y18, Y19
-	VCVTDQ2PS    Y16, Y16
-	VFMADD213PS  448(SP), Y16, Y19
-	VMOVUPS      Y19, 448(SP)
-	VMULPS       256(SI)(R10*1), Y18, Y19
-	VCVTDQ2PS    Y17, Y17
-	VFMADD213PS  480(SP), Y17, Y19
-	VMOVUPS      Y19, 480(SP)
+	VFMADD213PS  480(SP), Y15, Y17
+	VMOVUPS      Y17, 480(SP)
 	ADDQ         $0x000000d2, DX
 	ADDQ         $0x000001c0, SI
 	DECQ         R8
-	JNZ          loop
+	JNZ          super
 	VMOVUPS      (SP), Y0
 	VMOVUPS      128(SP), Y1
 	VMOVUPS      256(SP), Y2
@@ -3745,6 +4419,169 @@ loop:
 	VEXTRACTF128 $0x01, Y0, X4
 	VADDPS       X4, X0, X4
 	VMOVUPS      X4, (AX)
+	VZEROUPPER
+	RET
+
+// func streamQ6KVNNI(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
+// Requires: AVX, AVX2, AVX512BW, AVX512F, AVX512VL, AVX512VNNI, F16C, FMA3
+TEXT ·streamQ6KVNNI(SB), NOSPLIT, $0-48
+	MOVQ      out+0(FP), AX
+	MOVQ      w+8(FP), CX
+	MOVQ      rowBytes+16(FP), DX
+	MOVQ      x+24(FP), BX
+	MOVQ      n+32(FP), SI
+	MOVQ      rows+40(FP), DI
+	VMOVDQU32 mask0f<>+0(SB), Z7
+	VMOVDQU32 mask30<>+0(SB), Z8
+
+row:
+	MOVQ   CX, R8
+	ADDQ   DX, CX
+	MOVQ   BX, R9
+	MOVQ   SI, R10
+	VXORPS X0, X0, X0
+
+super:
+	VMOVDQU32     352(R9), Y1
+	VMOVDQU32     384(R9), Y4
+	VMOVDQU32     144(R8), Z9
+	VMOVDQU32     16(R8), Z5
+	VPSRLW        $0x04, Z5, Z6
+	VPANDD        Z7, Z5, Z5
+	VPANDD        Z7, Z6, Z6
+	VPSLLW        $0x04, Z9, Z10
+	VPTERNLOGD    $0xf8, Z8, Z10, Z5
+	VPDPBUSD      (R9), Z5, Z1
+	VPTERNLOGD    $0xf8, Z8, Z9, Z6
+	VPDPBUSD      128(R9), Z6, Z4
+	VMOVDQU32     80(R8), Z5
+	VPSRLW        $0x04, Z5, Z6
+	VPANDD        Z7, Z5, Z5
+	VPANDD        Z7, Z6, Z6
+	VPSLLW        $0x02, Z9, Z10
+	VPTERNLOGD    $0xf8, Z8, Z10, Z5
+	VPDPBUSD      64(R9), Z5, Z1
+	VPSRLW        $0x02, Z9, Z10
+	VPTERNLOGD    $0xf8, Z8, Z10, Z6
+	VPDPBUSD      192(R9), Z6, Z4
+	VEXTRACTI64X4 $0x01, Z1, Y5
+	VEXTRACTI64X4 $0x01, Z4, Y6
+	VPADDD        Y5, Y1, Y1
+	VPADDD        Y6, Y4, Y4
+	VPMOVSXBW     (R8), Y5
+	VPSLLD        $0x10, Y5, Y6
+	VPSRAD        $0x10, Y6, Y6
+	VPSRAD        $0x10, Y5, Y5
+	VPMULLD       Y6, Y1, Y1
+	VPMULLD       Y5, Y4, Y4
+	VPADDD        Y4, Y1, Y1
+	VPBROADCASTW  208(R8), X2
+	VCVTPH2PS     X2, Y2
+	VMULPS        256(R9), Y2, Y3
+	VCVTDQ2PS     Y1, Y1
+	VFMADD231PS   Y1, Y3, Y0
+	ADDQ          $0x000000d2, R8
+	ADDQ          $0x000001c0, R9
+	DECQ          R10
+	JNZ           super
+	VHADDPS       Y0, Y0, Y0
+	VHADDPS       Y0, Y0, Y0
+	VEXTRACTF128  $0x01, Y0, X1
+	VADDPS        X1, X0, X1
+	VMOVSS        X1, (AX)
+	ADDQ          $0x04, AX
+	DECQ          DI
+	JNZ           row
+	VZEROUPPER
+	RET
+
+// func scatterQ6KVNNI(out *float32, w *byte, rowBytes uintptr, index *int32, x *byte, n uintptr, rows uintptr)
+// Requires: AVX, AVX2, AVX512BW, AVX512F, AVX512VL, AVX512VNNI, F16C, FMA3, MMX+
+TEXT ·scatterQ6KVNNI(SB), NOSPLIT, $0-56
+	MOVQ      out+0(FP), AX
+	MOVQ      w+8(FP), CX
+	MOVQ      rowBytes+16(FP), DX
+	MOVQ      x+32(FP), BX
+	MOVQ      n+40(FP), SI
+	MOVQ      rows+48(FP), DI
+	MOVQ      index+24(FP), R11
+	MOVLQSX   (R11), R12
+	IMULQ     DX, R12
+	ADDQ      CX, R12
+	VMOVDQU32 mask0f<>+0(SB), Z7
+	VMOVDQU32 mask30<>+0(SB), Z8
+
+row:
+	MOVQ    R12, R8
+	CMPQ    DI, $0x01
+	JEQ     last
+	MOVLQSX 4(R11), R12
+	IMULQ   DX, R12
+	ADDQ    CX, R12
+
+last:
+	MOVQ   R12, R13
+	MOVQ   BX, R9
+	MOVQ   SI, R10
+	VXORPS X0, X0, X0
+
+super:
+	PREFETCHT0    (R13)
+	PREFETCHT0    64(R13)
+	PREFETCHT0    128(R13)
+	PREFETCHT0    192(R13)
+	ADDQ          $0x000000d2, R13
+	VMOVDQU32     352(R9), Y1
+	VMOVDQU32     384(R9), Y4
+	VMOVDQU32     144(R8), Z9
+	VMOVDQU32     16(R8), Z5
+	VPSRLW        $0x04, Z5, Z6
+	VPANDD        Z7, Z5, Z5
+	VPANDD        Z7, Z6, Z6
+	VPSLLW        $0x04, Z9, Z10
+	VPTERNLOGD    $0xf8, Z8, Z10, Z5
+	VPDPBUSD      (R9), Z5, Z1
+	VPTERNLOGD    $0xf8, Z8, Z9, Z6
+	VPDPBUSD      128(R9), Z6, Z4
+	VMOVDQU32     80(R8), Z5
+	VPSRLW        $0x04, Z5, Z6
+	VPANDD        Z7, Z5, Z5
+	VPANDD        Z7, Z6, Z6
+	VPSLLW        $0x02, Z9, Z10
+	VPTERNLOGD    $0xf8, Z8, Z10, Z5
+	VPDPBUSD      64(R9), Z5, Z1
+	VPSRLW        $0x02, Z9, Z10
+	VPTERNLOGD    $0xf8, Z8, Z10, Z6
+	VPDPBUSD      192(R9), Z6, Z4
+	VEXTRACTI64X4 $0x01, Z1, Y5
+	VEXTRACTI64X4 $0x01, Z4, Y6
+	VPADDD        Y5, Y1, Y1
+	VPADDD        Y6, Y4, Y4
+	VPMOVSXBW     (R8), Y5
+	VPSLLD        $0x10, Y5, Y6
+	VPSRAD        $0x10, Y6, Y6
+	VPSRAD        $0x10, Y5, Y5
+	VPMULLD       Y6, Y1, Y1
+	VPMULLD       Y5, Y4, Y4
+	VPADDD        Y4, Y1, Y1
+	VPBROADCASTW  208(R8), X2
+	VCVTPH2PS     X2, Y2
+	VMULPS        256(R9), Y2, Y3
+	VCVTDQ2PS     Y1, Y1
+	VFMADD231PS   Y1, Y3, Y0
+	ADDQ          $0x000000d2, R8
+	ADDQ          $0x000001c0, R9
+	DECQ          R10
+	JNZ           super
+	VHADDPS       Y0, Y0, Y0
+	VHADDPS       Y0, Y0, Y0
+	VEXTRACTF128  $0x01, Y0, X1
+	VADDPS        X1, X0, X1
+	VMOVSS        X1, (AX)
+	ADDQ          $0x04, AX
+	ADDQ          $0x04, R11
+	DECQ          DI
+	JNZ           row
 	VZEROUPPER
 	RET
 
@@ -4581,6 +5418,11 @@ block:
 	VCVTSI2SSL   R9, X6, X6
 	VMULSS       X7, X6, X6
 	VMOVSS       X6, 288(SI)
+	MOVL         R8, R10
+	SHLL         $0x10, R10
+	MOVWLZX      DI, R11
+	ORL          R11, R10
+	MOVL         R10, 416(SI)
 	NEGL         DI
 	SHLL         $0x05, DI
 	MOVL         DI, 352(SI)
@@ -4590,8 +5432,6 @@ block:
 	NEGL         R9
 	SHLL         $0x03, R9
 	MOVL         R9, 320(SI)
-	SHLL         $0x04, R9
-	MOVL         R9, 416(SI)
 	VPACKSSDW    Y3, Y2, Y2
 	VPACKSSDW    Y5, Y4, Y4
 	VPACKSSWB    Y4, Y2, Y2

@@ -8,29 +8,24 @@ import (
 )
 
 // dotGeneric is the product of one packed row and one row of quantised activations, n superblocks each: the
-// definition of every quantised tile. Lane j accumulates block j; lanes are summed pairwise at the end.
+// definition of every quantised tile. Lane j accumulates block j, whose integer sum is exact; lanes are summed
+// pairwise at the end.
 func dotGeneric(t quant.Type, row, act []byte, n int) float32 {
 	var acc [8]float32
-	var q [quant.QKK]int32
-	var scale, min [16]float32
+	var w superblock
 	for s := range n {
-		superQuants(t, &q, &scale, &min, row[s*superBytes(t):])
+		w.read(t, row, s)
 		x := act[s*ActBytes:][:ActBytes]
 		f32 := (*[ActBytes / 4]float32)(unsafe.Pointer(unsafe.SliceData(x)))
 		for j := range 8 {
 			var sum [2]int32
 			for i := range 32 {
-				sum[i/16] += q[32*j+i] * int32(int8(x[i/4*32+j*4+i%4]))
+				sum[i/16] += w.q[32*j+i] * int32(int8(x[i/4*32+j*4+i%4]))
 			}
-			d := f32[offScale/4+j]
-			if t == quant.Q6_K {
-				acc[j] = fma(float32(sum[0]), scale[2*j]*d, acc[j])
-				acc[j] = fma(float32(sum[1]), scale[2*j+1]*d, acc[j])
-				continue
-			}
-			acc[j] = fma(float32(sum[0]+sum[1]), scale[2*j]*d, acc[j])
+			isum := sum[0]*w.half[2*j] + sum[1]*w.half[2*j+1]
+			acc[j] = fma(float32(isum), w.scale[j]*f32[offScale/4+j], acc[j])
 			if t == quant.Q4_K {
-				acc[j] = fma(-min[2*j], f32[offDSum/4+j], acc[j])
+				acc[j] = fma(-w.min[j], f32[offDSum/4+j], acc[j])
 			}
 		}
 	}

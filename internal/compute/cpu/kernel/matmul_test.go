@@ -132,20 +132,38 @@ func checkDefinition(t *testing.T, p problem, typ quant.Type, token, row int, go
 	}
 }
 
-// TestBatchInvariance: an output element has the same bits alone and in any batch.
+// TestBatchInvariance: an output element has the same bits alone, in any batch, and among scattered rows.
 func TestBatchInvariance(t *testing.T) {
 	rng := rand.New(rand.NewPCG(5, 0))
+	index := []int32{10, 0, 3, 3, 9, 7, 1}
 	for _, k := range Variants() {
 		for _, typ := range Types() {
-			p := newProblem(rng, typ, 11, 768, 10)
-			all := p.multiply(t, k, typ)
-			x, stride := p.activations(k, typ)
-			rb := RowBytes(typ, p.cols)
-			for i := range p.tokens {
-				for r := range p.rows {
-					got := k.Dot(typ, p.packed[r*rb:][:rb], p.cols, unsafe.Add(x, i*stride))
-					if math.Float32bits(got) != math.Float32bits(all[i*p.rows+r]) {
-						t.Fatalf("%s %s: row %d, token %d is %x alone and %x in a batch", k.Name, typ, r, i, got, all[i*p.rows+r])
+			for _, cols := range []int{768, 2304, 2304 + 32, 33} {
+				if cols%typ.BlockElems() != 0 {
+					continue
+				}
+				p := newProblem(rng, typ, 11, cols, 10)
+				all := p.multiply(t, k, typ)
+				x, stride := p.activations(k, typ)
+				rb := RowBytes(typ, p.cols)
+				for i := range p.tokens {
+					at := unsafe.Add(x, i*stride)
+					for r := range p.rows {
+						got := k.Dot(typ, p.packed[r*rb:][:rb], p.cols, at)
+						if math.Float32bits(got) != math.Float32bits(all[i*p.rows+r]) {
+							t.Fatalf("%s %s: row %d, token %d is %x alone and %x in a batch", k.Name, typ, r, i, got, all[i*p.rows+r])
+						}
+					}
+					out := make([]float32, len(index)+1)
+					out[len(index)] = -12345
+					k.DotRows(typ, out, p.packed, index, p.cols, at)
+					for j, r := range index {
+						if math.Float32bits(out[j]) != math.Float32bits(all[i*p.rows+int(r)]) {
+							t.Fatalf("%s %s: row %d, token %d is %x by index and %x in a batch", k.Name, typ, r, i, out[j], all[i*p.rows+int(r)])
+						}
+					}
+					if out[len(index)] != -12345 {
+						t.Fatalf("%s %s: DotRows wrote outside its output", k.Name, typ)
 					}
 				}
 			}

@@ -1,0 +1,290 @@
+package main
+
+import (
+	. "github.com/mmcloughlin/avo/build"
+	. "github.com/mmcloughlin/avo/operand"
+	"github.com/mmcloughlin/avo/reg"
+)
+
+// nibbles loads quant vector v of row r and splits it: lo holds group v, hi group v+4.
+func (k *tile) nibbles(r, v int, lo, hi, mask reg.VecPhysical) {
+	k.load(k.row(r, offQuants+32*v), lo)
+	VPSRLW(U8(4), lo, hi)
+	k.and(mask, lo, lo)
+	k.and(mask, hi, hi)
+}
+
+func (k *tile) fourBitVNNI(isum []reg.VecPhysical) {
+	for t := range k.t {
+		for r := range k.r {
+			if k.typ == "Q4_0" {
+				k.load(k.act(t, offNeg8), isum[r*k.t+t])
+			} else {
+				k.zero(isum[r*k.t+t])
+			}
+		}
+	}
+	mask := k.vec()
+	k.load(constant("mask0f"), mask)
+	lo, hi := k.vecs(k.r), k.vecs(k.r)
+	x0, x1 := k.vec(), k.vec()
+	for v := range 4 {
+		for r := range lo {
+			k.nibbles(r, v, lo[r], hi[r], mask)
+		}
+		for t := range k.t {
+			k.load(k.act(t, 32*v), x0)
+			k.load(k.act(t, 32*(v+4)), x1)
+			for r := range lo {
+				VPDPBUSD(x0, lo[r], isum[r*k.t+t])
+			}
+			for r := range lo {
+				VPDPBUSD(x1, hi[r], isum[r*k.t+t])
+			}
+		}
+	}
+}
+
+// fourBitAVX2 adds eight products of 15·127·2 in 16 bits, which holds 8.6.
+func (k *tile) fourBitAVX2(isum []reg.VecPhysical) {
+	mask, lo, hi, p := k.vec(), k.vec(), k.vec(), k.vec()
+	k.load(constant("mask0f"), mask)
+	for v := range 4 {
+		for r := range k.r {
+			k.nibbles(r, v, lo, hi, mask)
+			for t := range k.t {
+				acc := isum[r*k.t+t]
+				if v == 0 {
+					VPMADDUBSW(k.act(t, 0), lo, acc)
+				} else {
+					VPMADDUBSW(k.act(t, 32*v), lo, p)
+					VPADDW(p, acc, acc)
+				}
+				VPMADDUBSW(k.act(t, 32*(v+4)), hi, p)
+				VPADDW(p, acc, acc)
+			}
+		}
+	}
+	VMOVDQU(constant("ones16"), p)
+	for r := range k.r {
+		for t := range k.t {
+			acc := isum[r*k.t+t]
+			VPMADDWD(p, acc, acc)
+			if k.typ == "Q4_0" {
+				VPADDD(k.act(t, offNeg8), acc, acc)
+			}
+		}
+	}
+}
+
+// q4kScales leaves d·scale in dw and dmin·min in m, lane j for sub-block j.
+func (k *tile) q4kScales(r int, dw, m, tmp reg.VecPhysical) {
+	if k.vnni() {
+		k.q4kScalesZ(k.row(r, 0), dw, m, tmp, nil)
+		return
+	}
+	VBROADCASTI128(k.row(r, 0), m)
+	VCVTPH2PS(k.row(r, 0), tmp.AsX())
+	field := func(at int, dst reg.VecPhysical) {
+		VPSHUFB(constant("sixBitShuffle").Offset(at), m, dst)
+		VPSRLVD(constant("sixBitShift"), dst, dst)
+		VPAND(constant("mask63"), dst, dst)
+		VCVTDQ2PS(dst, dst)
+	}
+	field(0, dw)
+	field(32, m)
+	super := k.vec()
+	VBROADCASTSS(tmp.AsX(), super)
+	VMULPS(super, dw, dw)
+	VMOVSHDUP(tmp.AsX(), tmp.AsX())
+	VBROADCASTSS(tmp.AsX(), tmp)
+	VMULPS(tmp, m, m)
+	k.next--
+}
+
+// q4kConstants are the four vectors that unpack a Q4_K header, in registers where there are enough.
+type q4kConstants [4]Op
+
+func q4kMemory() *q4kConstants {
+	return &q4kConstants{constant("sixBitShuffle"), constant("sixBitShift"), constant("mask63"), constant("superPair")}
+}
+
+// q4kScalesZ unpacks scales and minima side by side in one 512-bit vector.
+func (k *tile) q4kScalesZ(header Mem, dw, m, tmp reg.VecPhysical, c *q4kConstants) {
+	if c == nil {
+		c = q4kMemory()
+	}
+	d, t := dw.AsZ(), tmp.AsZ()
+	VBROADCASTI32X4(header, d)
+	VPSHUFB(c[0], d, d)
+	VPSRLVD(c[1], d, d)
+	VPANDD(c[2], d, d)
+	VCVTDQ2PS(d, d)
+	VCVTPH2PS(header, tmp.AsX())
+	if idx, ok := c[3].(reg.VecPhysical); ok {
+		VPERMPS(t, idx, t)
+	} else {
+		VMOVDQU32(c[3], m.AsZ())
+		VPERMPS(t, m.AsZ(), t)
+	}
+	VMULPS(t, d, d)
+	VEXTRACTF64X4(U8(1), d, m)
+}
+
+func (k *tile) eightBitVNNI(isum []reg.VecPhysical) {
+	flip, x, w := k.vec(), k.vec(), k.vecs(k.r)
+	k.load(constant("x80"), flip)
+	for t := range k.t {
+		VPSLLD(U8(4), k.act(t, offNeg8), isum[t])
+		for r := 1; r < k.r; r++ {
+			VMOVDQA32(isum[t], isum[r*k.t+t])
+		}
+	}
+	for v := range 8 {
+		for r := range w {
+			VPXORD(k.row(r, offQuants+32*v), flip, w[r])
+		}
+		for t := range k.t {
+			k.load(k.act(t, 32*v), x)
+			for r := range w {
+				VPDPBUSD(x, w[r], isum[r*k.t+t])
+			}
+		}
+	}
+}
+
+func (k *tile) eightBitAVX2(isum []reg.VecPhysical) {
+	ones, w, a, p := k.vec(), k.vec(), k.vec(), k.vec()
+	VMOVDQU(constant("ones16"), ones)
+	for v := range 8 {
+		for r := range k.r {
+			VMOVDQU(k.row(r, offQuants+32*v), w)
+			VPABSB(w, a)
+			for t := range k.t {
+				acc := isum[r*k.t+t]
+				VMOVDQU(k.act(t, 32*v), p)
+				VPSIGNB(w, p, p)
+				VPMADDUBSW(p, a, p)
+				if v == 0 {
+					VPMADDWD(ones, p, acc)
+					continue
+				}
+				VPMADDWD(ones, p, p)
+				VPADDD(p, acc, acc)
+			}
+		}
+	}
+}
+
+// highBits leaves in h the two upper bits of group v of row r in place, among other bits.
+func (k *tile) highBits(r, v int, h reg.VecPhysical) {
+	k.load(k.row(r, offHigh+32*(v%2)), h)
+	switch v / 2 {
+	case 0:
+		VPSLLW(U8(4), h, h)
+	case 1:
+		VPSLLW(U8(2), h, h)
+	case 3:
+		VPSRLW(U8(2), h, h)
+	}
+}
+
+// Truth tables of VPTERNLOG, whose index is 4·dst + 2·src + last.
+const (
+	orAnd = 0xf8 // dst | src & last
+)
+
+// sixBitVNNI leaves scale·Σ of both halves, exact in 32 bits (64·127·16·128·2 < 2^26), in isum.
+func (k *tile) sixBitVNNI(isum []reg.VecPhysical) {
+	second := k.vecs(k.t)
+	mask, high, x, p := k.vec(), k.vec(), k.vec(), k.vec()
+	w := k.vecs(4)
+	k.load(constant("mask0f"), mask)
+	k.load(constant("mask30"), high)
+	for r := range k.r {
+		for half := range 2 {
+			sum := second
+			if half == 0 {
+				sum = isum[r*k.t:][:k.t]
+			}
+			for v := range w {
+				k.load(k.row(r, offQuants+32*v), w[v])
+				if half == 1 {
+					VPSRLW(U8(4), w[v], w[v])
+				}
+				VPANDD(mask, w[v], w[v])
+				k.highBits(r, 4*half+v, p)
+				VPTERNLOGD(U8(orAnd), high, p, w[v])
+			}
+			for t := range k.t {
+				k.load(k.act(t, offLo32+32*half), sum[t])
+				for v := range w {
+					VPDPBUSD(k.act(t, 32*(4*half+v)), w[v], sum[t])
+				}
+			}
+		}
+		VPMOVSXBW(k.row(r, 0), x)
+		VPSLLD(U8(16), x, p)
+		VPSRAD(U8(16), p, p)
+		VPSRAD(U8(16), x, x)
+		for t := range k.t {
+			first := isum[r*k.t+t]
+			VPMULLD(p, first, first)
+			VPMULLD(x, second[t], second[t])
+			VPADDD(second[t], first, first)
+		}
+	}
+}
+
+// sixBitAVX2 leaves the same in isum. Two products of 63·127·2 fit 16 bits; VPMADDWD by the scale widens and scales at once.
+func (k *tile) sixBitAVX2(isum []reg.VecPhysical) {
+	w, w2, p, q, sc := k.vec(), k.vec(), k.vec(), k.vec(), k.vec()
+	six := func(r, v int, w reg.VecPhysical) {
+		k.load(k.row(r, offQuants+32*(v%4)), w)
+		if v >= 4 {
+			VPSRLW(U8(4), w, w)
+		}
+		VPAND(constant("mask0f"), w, w)
+		k.highBits(r, v, p)
+		VPAND(constant("mask30"), p, p)
+		VPOR(p, w, w)
+	}
+	for r := range k.r {
+		for t := range k.t {
+			if t == 0 {
+				VPMOVSXBW(k.row(r, 0), sc)
+			}
+			acc := isum[r*k.t+t]
+			VPMADDWD(k.act(t, offPairs), sc, acc)
+			VPSLLD(U8(5), acc, acc)
+		}
+		// acc = 32·Σ; the sums are subtracted from it and its sign turned at the end.
+		for v := 0; v < 8; v += 2 {
+			six(r, v, w)
+			six(r, v+1, w2)
+			words := "lowWords"
+			if v >= 4 {
+				words = "highWords"
+			}
+			if v%4 == 0 {
+				if v == 4 {
+					VPMOVSXBW(k.row(r, 0), sc)
+				}
+				VPSHUFB(constant(words), sc, sc)
+			}
+			for t := range k.t {
+				acc := isum[r*k.t+t]
+				VPMADDUBSW(k.act(t, 32*v), w, p)
+				VPMADDUBSW(k.act(t, 32*(v+1)), w2, q)
+				VPADDW(q, p, p)
+				VPMADDWD(sc, p, p)
+				VPSUBD(p, acc, acc)
+			}
+		}
+		zero := q
+		VPXOR(zero, zero, zero)
+		for t := range k.t {
+			VPSUBD(isum[r*k.t+t], zero, isum[r*k.t+t])
+		}
+	}
+}

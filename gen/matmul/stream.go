@@ -1,0 +1,188 @@
+package main
+
+import (
+	"fmt"
+	"strings"
+
+	. "github.com/mmcloughlin/avo/build"
+	. "github.com/mmcloughlin/avo/operand"
+	"github.com/mmcloughlin/avo/reg"
+)
+
+// stream emits one token's products with many rows, one row after the other, so that memory is read strictly in
+// sequence: the hardware prefetcher then beats any order of tiles. Scattered rows, chosen by index, are prefetched a
+// row ahead.
+func stream(isa, typ string, scattered bool) {
+	k := &tile{isa: isa, typ: typ, r: 1, t: 1}
+	name, signature, what := "stream", "func(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)", "consecutive rows"
+	if scattered {
+		name, signature = "scatter", "func(out *float32, w *byte, rowBytes uintptr, index *int32, x *byte, n uintptr, rows uintptr)"
+		what = "rows chosen by index"
+	}
+	name += strings.ReplaceAll(typ, "_", "") + isa
+	TEXT(name, NOSPLIT, signature)
+	Doc(fmt.Sprintf("%s computes one token's products with %s of %s. Scalar twin: tileGeneric in matmul_generic.go.", name, what, typ))
+	out, w, rowBytes := Load(Param("out"), GP64()), Load(Param("w"), GP64()), Load(Param("rowBytes"), GP64())
+	x, n, rows := Load(Param("x"), GP64()), Load(Param("n"), GP64()), Load(Param("rows"), GP64())
+	k.wp, k.xp, k.n = GP64(), GP64(), GP64()
+	acc := k.vec()
+	k.facc = []Op{acc}
+	var index, next, ahead reg.Register
+	if scattered {
+		index, next, ahead = Load(Param("index"), GP64()), GP64(), GP64()
+		scatteredRow(next, w, rowBytes, index, 0)
+	}
+	isum := k.vec()
+	var body func()
+	if k.vnni() {
+		body = k.superblockZ(isum)
+	} else {
+		body = func() { k.superblock([]reg.VecPhysical{isum}) }
+	}
+	Label("row")
+	if scattered {
+		MOVQ(next, k.wp)
+		CMPQ(rows, U8(1))
+		JEQ(LabelRef("last"))
+		scatteredRow(next, w, rowBytes, index, 4)
+		Label("last")
+		MOVQ(next, ahead)
+	} else {
+		MOVQ(w, k.wp)
+		ADDQ(rowBytes, w)
+	}
+	MOVQ(x, k.xp)
+	MOVQ(n, k.n)
+	VXORPS(acc.AsX(), acc.AsX(), acc.AsX())
+	k.supers(func() {
+		if scattered {
+			k.fetch(ahead)
+		}
+		body()
+	})
+	horizontal([]reg.VecPhysical{acc}, isum.AsX())
+	VMOVSS(isum.AsX(), Mem{Base: out})
+	ADDQ(U8(4), out)
+	if scattered {
+		ADDQ(U8(4), index)
+	}
+	DECQ(rows)
+	JNZ(LabelRef("row"))
+	VZEROUPPER()
+	RET()
+}
+
+// scatteredRow points dst at the row whose number is disp bytes behind index.
+func scatteredRow(dst, w, rowBytes, index reg.Register, disp int) {
+	MOVLQSX(Mem{Base: index, Disp: disp}, dst)
+	IMULQ(rowBytes, dst)
+	ADDQ(w, dst)
+}
+
+// fetch prefetches as much of the next row as a superblock takes.
+func (k *tile) fetch(ahead reg.Register) {
+	bytes := superBytes(k.typ)
+	for b := 0; b < bytes; b += 64 {
+		PREFETCHT0(Mem{Base: ahead, Disp: b})
+	}
+	ADDQ(U32(uint32(bytes)), ahead)
+}
+
+// superblockZ adds one superblock of one row and token with 512-bit vectors: each holds two groups, whose sums are
+// added at the end.
+func (k *tile) superblockZ(isum reg.VecPhysical) func() {
+	dw, s, m, lo, hi, mask := k.vec(), k.vec(), k.vec(), k.vec(), k.vec(), k.vec()
+	finish := func() {
+		VEXTRACTI64X4(U8(1), isum.AsZ(), lo)
+		VPADDD(lo, isum, isum)
+	}
+	switch k.typ {
+	case "Q8_0":
+		VMOVDQU32(constant("x80"), mask.AsZ())
+		return func() {
+			VPSLLD(U8(4), k.act(0, offNeg8), isum)
+			for v := 0; v < 4; v++ {
+				VPXORD(k.row(0, offQuants+64*v), mask.AsZ(), lo.AsZ())
+				VPDPBUSD(k.act(0, 64*v), lo.AsZ(), isum.AsZ())
+			}
+			finish()
+			k.scales(0, dw, nil, s)
+			k.accumulate(0, 0, isum, dw, nil, s)
+		}
+	case "Q6_K":
+		return k.sixBitZ(isum, dw, s, m, lo, hi, mask)
+	}
+	VMOVDQU32(constant("mask0f"), mask.AsZ())
+	var c *q4kConstants
+	if k.typ == "Q4_K" {
+		c = q4kMemory()
+		for i := range c {
+			v := k.vec().AsZ().(reg.VecPhysical)
+			VMOVDQU32(c[i], v)
+			c[i] = v
+		}
+	}
+	return func() {
+		if k.typ == "Q4_0" {
+			VMOVDQU32(k.act(0, offNeg8), isum)
+		} else {
+			VPXORD(isum, isum, isum)
+		}
+		for v := range 2 {
+			VMOVDQU32(k.row(0, offQuants+64*v), lo.AsZ())
+			VPSRLW(U8(4), lo.AsZ(), hi.AsZ())
+			VPANDD(mask.AsZ(), lo.AsZ(), lo.AsZ())
+			VPANDD(mask.AsZ(), hi.AsZ(), hi.AsZ())
+			VPDPBUSD(k.act(0, 64*v), lo.AsZ(), isum.AsZ())
+			VPDPBUSD(k.act(0, 128+64*v), hi.AsZ(), isum.AsZ())
+		}
+		finish()
+		if k.typ == "Q4_K" {
+			k.q4kScalesZ(k.row(0, 0), dw, m, s, c)
+			k.accumulate(0, 0, isum, dw, m, s)
+			return
+		}
+		k.scales(0, dw, nil, s)
+		k.accumulate(0, 0, isum, dw, nil, s)
+	}
+}
+
+func (k *tile) sixBitZ(isum, dw, s, second, lo, hi, mask reg.VecPhysical) func() {
+	high, h, h2 := k.vec(), k.vec(), k.vec()
+	VMOVDQU32(constant("mask0f"), mask.AsZ())
+	VMOVDQU32(constant("mask30"), high.AsZ())
+	return func() {
+		VMOVDQU32(k.act(0, offLo32), isum)
+		VMOVDQU32(k.act(0, offHi32), second)
+		VMOVDQU32(k.row(0, offHigh), h.AsZ())
+		for v := range 2 {
+			VMOVDQU32(k.row(0, offQuants+64*v), lo.AsZ())
+			VPSRLW(U8(4), lo.AsZ(), hi.AsZ())
+			VPANDD(mask.AsZ(), lo.AsZ(), lo.AsZ())
+			VPANDD(mask.AsZ(), hi.AsZ(), hi.AsZ())
+			VPSLLW(U8(byte(4-2*v)), h.AsZ(), h2.AsZ())
+			VPTERNLOGD(U8(orAnd), high.AsZ(), h2.AsZ(), lo.AsZ())
+			VPDPBUSD(k.act(0, 64*v), lo.AsZ(), isum.AsZ())
+			if v == 0 {
+				VPTERNLOGD(U8(orAnd), high.AsZ(), h.AsZ(), hi.AsZ())
+			} else {
+				VPSRLW(U8(2), h.AsZ(), h2.AsZ())
+				VPTERNLOGD(U8(orAnd), high.AsZ(), h2.AsZ(), hi.AsZ())
+			}
+			VPDPBUSD(k.act(0, 128+64*v), hi.AsZ(), second.AsZ())
+		}
+		VEXTRACTI64X4(U8(1), isum.AsZ(), lo)
+		VEXTRACTI64X4(U8(1), second.AsZ(), hi)
+		VPADDD(lo, isum, isum)
+		VPADDD(hi, second, second)
+		VPMOVSXBW(k.row(0, 0), lo)
+		VPSLLD(U8(16), lo, hi)
+		VPSRAD(U8(16), hi, hi)
+		VPSRAD(U8(16), lo, lo)
+		VPMULLD(hi, isum, isum)
+		VPMULLD(lo, second, second)
+		VPADDD(second, isum, isum)
+		k.scales(0, dw, nil, s)
+		k.accumulate(0, 0, isum, dw, nil, s)
+	}
+}

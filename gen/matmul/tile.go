@@ -1,0 +1,274 @@
+package main
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	. "github.com/mmcloughlin/avo/build"
+	. "github.com/mmcloughlin/avo/operand"
+	"github.com/mmcloughlin/avo/reg"
+)
+
+type tile struct {
+	isa  string // "AVX2" or "VNNI"
+	typ  string
+	r, t int
+	next int // vector registers handed out
+
+	out, outStride reg.Register
+	wp             reg.Register // superblock of row 0
+	rb, rb3        reg.Register // row stride and 3×
+	xp, xs, xs3    reg.Register // activations of token 0, stride and 3×
+	n              reg.Register
+	facc           []Op // [r*T+t], registers or stack
+	inMemory       bool
+}
+
+var ymm = []reg.VecPhysical{
+	reg.Y0, reg.Y1, reg.Y2, reg.Y3, reg.Y4, reg.Y5, reg.Y6, reg.Y7, reg.Y8, reg.Y9, reg.Y10, reg.Y11, reg.Y12, reg.Y13, reg.Y14, reg.Y15,
+	reg.Y16, reg.Y17, reg.Y18, reg.Y19, reg.Y20, reg.Y21, reg.Y22, reg.Y23, reg.Y24, reg.Y25, reg.Y26, reg.Y27, reg.Y28, reg.Y29, reg.Y30, reg.Y31,
+}
+
+func (k *tile) vnni() bool { return k.isa == "VNNI" }
+
+func (k *tile) vec() reg.VecPhysical {
+	limit := 16
+	if k.vnni() {
+		limit = 32
+	}
+	if k.next == limit {
+		panic(fmt.Sprintf("%s %s %dx%d needs more than %d vector registers", k.isa, k.typ, k.r, k.t, limit))
+	}
+	k.next++
+	return ymm[k.next-1]
+}
+
+func (k *tile) vecs(n int) []reg.VecPhysical {
+	v := make([]reg.VecPhysical, n)
+	for i := range v {
+		v[i] = k.vec()
+	}
+	return v
+}
+
+// EVEX forms have their own mnemonics for what is untyped in VEX.
+func (k *tile) and(a, b, d Op) {
+	if k.vnni() {
+		VPANDD(a, b, d)
+	} else {
+		VPAND(a, b, d)
+	}
+}
+
+func (k *tile) load(m, d Op) {
+	if k.vnni() {
+		VMOVDQU32(m, d)
+	} else {
+		VMOVDQU(m, d)
+	}
+}
+
+func (k *tile) zero(d Op) {
+	if k.vnni() {
+		VPXORD(d, d, d)
+	} else {
+		VPXOR(d, d, d)
+	}
+}
+
+// row addresses byte disp of the current superblock of weight row r.
+func (k *tile) row(r, disp int) Mem { return strided(k.wp, k.rb, k.rb3, r, disp) }
+
+// act addresses byte disp of the current superblock of token t.
+func (k *tile) act(t, disp int) Mem { return strided(k.xp, k.xs, k.xs3, t, disp) }
+
+func strided(p, s, s3 reg.Register, i, disp int) Mem {
+	m := Mem{Base: p, Disp: disp}
+	switch i {
+	case 1:
+		m.Index, m.Scale = s, 1
+	case 2:
+		m.Index, m.Scale = s, 2
+	case 3:
+		m.Index, m.Scale = s3, 1
+	}
+	return m
+}
+
+func (k *tile) prologue(float bool) {
+	name := fmt.Sprintf("tile%s%s%dx%d", strings.ReplaceAll(k.typ, "_", ""), k.isa, k.r, k.t)
+	TEXT(name, NOSPLIT, "func(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr)")
+	Doc(fmt.Sprintf("%s computes out[t][r] of %d %s rows and %d tokens. Scalar twin: tileGeneric in matmul_generic.go.", name, k.r, k.typ, k.t))
+	k.inMemory = k.r*k.t > 8 && !float
+	var frame Mem
+	if k.inMemory {
+		frame = AllocLocal(k.r * k.t * 32)
+	}
+	k.out, k.outStride = Load(Param("out"), GP64()), Load(Param("outStride"), GP64())
+	k.wp, k.rb = Load(Param("w"), GP64()), Load(Param("rowBytes"), GP64())
+	k.xp, k.xs = Load(Param("x"), GP64()), Load(Param("xStride"), GP64())
+	k.n = Load(Param("n"), GP64())
+	if k.r > 3 {
+		k.rb3 = GP64()
+		LEAQ(Mem{Base: k.rb, Index: k.rb, Scale: 2}, k.rb3)
+	}
+	if k.t > 3 {
+		k.xs3 = GP64()
+		LEAQ(Mem{Base: k.xs, Index: k.xs, Scale: 2}, k.xs3)
+	}
+	k.facc = make([]Op, k.r*k.t)
+	for i := range k.facc {
+		if k.inMemory {
+			k.facc[i] = frame.Offset(i * 32)
+		} else {
+			k.facc[i] = k.vec()
+			k.zero(k.facc[i])
+		}
+	}
+	if k.inMemory {
+		z := ymm[k.next]
+		k.zero(z)
+		for _, m := range k.facc {
+			VMOVUPS(z, m)
+		}
+	}
+}
+
+// emit writes the tile of a quantised type.
+func (k *tile) emit() {
+	k.prologue(false)
+	isum := k.vecs(k.r * k.t)
+	k.supers(func() { k.superblock(isum) })
+	k.epilogue()
+}
+
+// supers walks n superblocks of the weights and the activations.
+func (k *tile) supers(body func()) {
+	Label("super")
+	body()
+	ADDQ(U32(uint32(superBytes(k.typ))), k.wp)
+	ADDQ(U32(actBytes), k.xp)
+	DECQ(k.n)
+	JNZ(LabelRef("super"))
+}
+
+// superblock adds one superblock to every accumulator.
+func (k *tile) superblock(isum []reg.VecPhysical) {
+	mark := k.next
+	switch {
+	case k.typ == "Q8_0" && k.vnni():
+		k.eightBitVNNI(isum)
+	case k.typ == "Q8_0":
+		k.eightBitAVX2(isum)
+	case k.typ == "Q6_K" && k.vnni():
+		k.sixBitVNNI(isum)
+	case k.typ == "Q6_K":
+		k.sixBitAVX2(isum)
+	case k.vnni():
+		k.fourBitVNNI(isum)
+	default:
+		k.fourBitAVX2(isum)
+	}
+	k.next = mark
+	dw, s, m := k.vec(), k.vec(), reg.VecPhysical(nil)
+	if k.typ == "Q4_K" {
+		m = k.vec()
+	}
+	for r := range k.r {
+		k.scales(r, dw, m, s)
+		for t := range k.t {
+			k.accumulate(r, t, isum[r*k.t+t], dw, m, s)
+		}
+	}
+	k.next = mark
+}
+
+// scales leaves the scales of row r's blocks in dw, and of Q4_K the minima in m.
+func (k *tile) scales(r int, dw, m, tmp reg.VecPhysical) {
+	switch k.typ {
+	case "Q4_K":
+		k.q4kScales(r, dw, m, tmp)
+	case "Q6_K":
+		VPBROADCASTW(k.row(r, offSuper), dw.AsX())
+		VCVTPH2PS(dw.AsX(), dw)
+	default:
+		VCVTPH2PS(k.row(r, 0), dw)
+	}
+}
+
+// accumulate adds isum·dw·dx, less m·Σx, to the float accumulator of (r, t). It overwrites isum and s.
+func (k *tile) accumulate(r, t int, isum, dw, m, s reg.VecPhysical) {
+	VMULPS(k.act(t, offScale), dw, s)
+	VCVTDQ2PS(isum, isum)
+	acc := k.facc[r*k.t+t]
+	if !k.inMemory {
+		VFMADD231PS(isum, s, acc)
+		if m != nil {
+			VFNMADD231PS(k.act(t, offDSum), m, acc)
+		}
+		return
+	}
+	VFMADD213PS(acc, isum, s) // s = s·isum + acc
+	if m != nil {
+		VFNMADD231PS(k.act(t, offDSum), m, s)
+	}
+	VMOVUPS(s, acc)
+}
+
+// epilogue sums lanes as ((0+1)+(2+3))+((4+5)+(6+7)) and stores the tile. Everything but the accumulators is dead
+// here; the horizontal adds exist in VEX form only, so they work in registers below 16.
+func (k *tile) epilogue() {
+	var free []reg.VecPhysical
+	for _, y := range ymm[:16] {
+		if !slices.ContainsFunc(k.facc, func(o Op) bool { return o == Op(y) }) {
+			free = append(free, y)
+		}
+	}
+	for t := range k.t {
+		a := free[:k.r]
+		for r := range a {
+			VMOVUPS(k.facc[r*k.t+t], a[r])
+		}
+		sum := free[k.r].AsX()
+		horizontal(a, sum)
+		switch k.r {
+		case 4:
+			VMOVUPS(sum, Mem{Base: k.out})
+		case 3:
+			VMOVQ(sum, Mem{Base: k.out})
+			VEXTRACTPS(U8(2), sum, Mem{Base: k.out, Disp: 8})
+		case 2:
+			VMOVQ(sum, Mem{Base: k.out})
+		default:
+			VMOVSS(sum, Mem{Base: k.out})
+		}
+		if t+1 < k.t {
+			ADDQ(k.outStride, k.out)
+		}
+	}
+	VZEROUPPER()
+	RET()
+}
+
+// horizontal leaves the lane sums of one to four vectors in the lanes of sum.
+func horizontal(a []reg.VecPhysical, sum reg.Register) {
+	switch len(a) {
+	case 4:
+		VHADDPS(a[1], a[0], a[0])
+		VHADDPS(a[3], a[2], a[2])
+		VHADDPS(a[2], a[0], a[0])
+	case 3:
+		VHADDPS(a[1], a[0], a[0])
+		VHADDPS(a[2], a[2], a[2])
+		VHADDPS(a[2], a[0], a[0])
+	case 2:
+		VHADDPS(a[1], a[0], a[0])
+		VHADDPS(a[0], a[0], a[0])
+	default:
+		VHADDPS(a[0], a[0], a[0])
+		VHADDPS(a[0], a[0], a[0])
+	}
+	VEXTRACTF128(U8(1), a[0], sum)
+	VADDPS(sum, a[0].AsX(), sum)
+}

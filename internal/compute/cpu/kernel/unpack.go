@@ -1,0 +1,78 @@
+package kernel
+
+import (
+	"encoding/binary"
+
+	"github.com/powerinfer-go/powerinfer/internal/quant"
+)
+
+// UnpackRow decodes a packed row of len(dst) elements.
+func UnpackRow(t quant.Type, dst []float32, src []byte) {
+	if !Quantised(t) {
+		quant.Decode(t, dst, src)
+		return
+	}
+	var w superblock
+	for s := range Super(len(dst)) {
+		w.read(t, src, s)
+		part := dst[s*quant.QKK:]
+		for i := range min(len(part), quant.QKK) {
+			part[i] = w.scale[i/32]*float32(w.half[i/16])*float32(w.q[i]) - w.min[i/32]
+		}
+	}
+}
+
+// superblock is one superblock of a packed row in plain numbers: element i of block j is
+// scale[j]·half[2j+i/16]·q[32j+i] − min[j].
+type superblock struct {
+	q          [quant.QKK]int32 // offset removed
+	half       [16]int32        // Q6_K's scales of half-blocks; otherwise 1
+	scale, min [8]float32
+}
+
+// read unpacks superblock s of a row.
+func (w *superblock) read(t quant.Type, row []byte, s int) {
+	size := superBytes(t)
+	b := row[s*size:][:size]
+	w.scales(t, b)
+	quants := b[offQuants:]
+	for j := range 8 {
+		for i := range 32 {
+			at, v := j*4+i%4, i/4
+			if t == quant.Q8_0 {
+				w.q[32*j+i] = int32(int8(quants[32*v+at]))
+				continue
+			}
+			x := int32(quants[32*(v%4)+at] >> (v / 4 * 4) & 15)
+			switch t {
+			case quant.Q4_0:
+				x -= 8
+			case quant.Q6_K:
+				x |= int32(quants[128+32*(v%2)+at]>>(v/2*2)&3) << 4
+				x -= 32
+			}
+			w.q[32*j+i] = x
+		}
+	}
+}
+
+func (w *superblock) scales(t quant.Type, b []byte) {
+	f16 := func(b []byte) float32 { return quant.F32FromF16(binary.LittleEndian.Uint16(b)) }
+	field := func(at, j int) float32 {
+		var six [8]byte
+		copy(six[:6], b[at:])
+		return float32(binary.LittleEndian.Uint64(six[:]) >> (6 * j) & 63)
+	}
+	for j := range 8 {
+		w.min[j], w.half[2*j], w.half[2*j+1] = 0, 1, 1
+		switch t {
+		case quant.Q4_K:
+			w.scale[j], w.min[j] = f16(b)*field(4, j), f16(b[2:])*field(10, j)
+		case quant.Q6_K:
+			w.scale[j] = f16(b[offSuper:])
+			w.half[2*j], w.half[2*j+1] = int32(int8(b[2*j])), int32(int8(b[2*j+1]))
+		default:
+			w.scale[j] = f16(b[2*j:])
+		}
+	}
+}
