@@ -23,10 +23,6 @@ func hostile() map[string]struct {
 		return start(3, 1, 0).tensor("w", kind, offset, shape...).data(32, 4096)
 	}
 	aligned := func(a uint32) raw { return start(3, 0, 1).key("general.alignment", kindUint32).u32(a) }
-	deep := one(kindArray)
-	for range maxDepth + 1 {
-		deep = deep.u32(kindArray).u64(1)
-	}
 	swapped := append(raw("GGUF"), 0, 0, 0, 3)
 	return map[string]entry{
 		"empty":                   {raw{}, "offset 0: the file ends inside the magic"},
@@ -52,9 +48,10 @@ func hostile() map[string]struct {
 		"string not UTF-8":        {one(kindString).text("a\xc3("), `key "k" is not UTF-8`},
 		"array element type":      {one(kindArray).u32(99).u64(0), `key "k" is an array of type 99`},
 		"array length":            {one(kindArray).u32(kindUint64).u64(1<<61).data(1, 64), `key "k": a count of 2305843009213693952`},
+		"array length by size":    {one(kindArray).u32(kindUint64).u64(2).u64(0), `key "k": a count of 2 is more than the 8 bytes left`},
 		"array of strings cut":    {one(kindArray).u32(kindString).u64(2).text("abcdefgh"), `key "k"`},
 		"array string not UTF-8":  {one(kindArray).u32(kindString).u64(1).text("\xff"), `key "k" is not UTF-8`},
-		"arrays too deep":         {deep.data(1, 64), "nests arrays more than 4 deep"},
+		"arrays too deep":         {nested(maxDepth + 1), "nests arrays more than 4 deep"},
 		"alignment 0":             {aligned(0), `key "general.alignment": 0 is not a power of two`},
 		"alignment 48":            {aligned(48), `48 is not a power of two`},
 		"alignment 2^31":          {aligned(1 << 31), `2147483648 is not a power of two up to`},
@@ -70,6 +67,7 @@ func hostile() map[string]struct {
 		"negative dimension":      {tensor(0, 0, math.MaxUint64), `tensor "w": dimension 0 is 18446744073709551615`},
 		"product overflow":        {tensor(0, 0, 1<<40, 1<<40), `tensor "w": shape [1099511627776 1099511627776] has too many elements`},
 		"product wraps to small":  {tensor(0, 0, 1<<32, 1<<32, 1), "has too many elements"},
+		"bytes wrap to zero":      {tensor(0, 0, 1<<31, 1<<31), "has too many elements"},
 		"bytes overflow":          {tensor(0, 0, 1<<60+1), `dimension 0 is`},
 		"foreign type":            {tensor(6, 0, 32), `tensor "w": type Q5_0 is not supported; supported are F32, F16, BF16, Q4_0, Q8_0, Q4_K, Q6_K`},
 		"unknown type":            {tensor(77, 0, 32), "type type 77 is not supported"},
@@ -83,6 +81,21 @@ func hostile() map[string]struct {
 		"data absent":             {start(3, 1, 0).tensor("w", 0, 0, 1), "reach beyond the file's end"},
 		"overlap":                 {start(3, 2, 0).tensor("a", 0, 0, 16).tensor("b", 0, 32, 1).data(32, 64), `tensor "b" overlaps tensor "a"`},
 		"same place":              {start(3, 2, 0).tensor("a", 0, 0, 1).tensor("b", 0, 0, 1).data(32, 64), `tensor "b" overlaps tensor "a"`},
+	}
+}
+
+// nested is a file whose one key has arrays in arrays, depth levels of them.
+func nested(depth int) raw {
+	b := start(3, 0, 1).key("k", kindArray)
+	for range depth - 1 {
+		b = b.u32(kindArray).u64(1)
+	}
+	return b.u32(kindUint8).u64(0)
+}
+
+func TestDepthAllowed(t *testing.T) {
+	if _, err := Parse("x", nested(maxDepth)); err != nil {
+		t.Error(err)
 	}
 }
 

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -57,6 +58,19 @@ func TestDontNeed(t *testing.T) {
 		if !bytes.Equal(f.Tensor(name).Data, data) {
 			t.Errorf("tensor %q changed", name)
 		}
+	}
+}
+
+// TestPopulateSteps: progress grows step by step to the sum of all mappings.
+func TestPopulateSteps(t *testing.T) {
+	f := &File{mappings: [][]byte{make([]byte, populateStep+1), make([]byte, 5)}} // never unmapped
+	var seen []int64
+	if err := f.Populate(func(done, total int64) { seen = append(seen, done, total) }); err != nil {
+		t.Fatal(err)
+	}
+	const all = populateStep + 6
+	if want := []int64{populateStep, all, populateStep + 1, all, all, all}; !slices.Equal(seen, want) {
+		t.Errorf("progress was %v, want %v", seen, want)
 	}
 }
 

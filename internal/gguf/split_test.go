@@ -63,6 +63,12 @@ func TestSplitRefuses(t *testing.T) {
 			part(t, dir, 0, 2, "GGUF", "a", splitKeys(0, 2, 2)...)
 			return part(t, dir, 1, 2, "GGUF", "b", splitKeys(1, 2, 2)...)
 		}, "this is part 00002 of 2; open the first: "},
+		"the second part that says it is the first": {func(dir string) string {
+			return part(t, dir, 1, 2, "GGUF", "b", splitKeys(0, 2, 2)...)
+		}, "this is part 00002 of 2; open the first: "},
+		"a first part that says it is the second": {func(dir string) string {
+			return part(t, dir, 0, 2, "GGUF", "a", splitKeys(1, 2, 2)...)
+		}, "; open the first: "},
 		"a name without numbers": {func(dir string) string {
 			p := part(t, dir, 0, 2, "GGUF", "a", splitKeys(0, 2, 2)...)
 			q := filepath.Join(dir, "m.gguf")

@@ -114,6 +114,7 @@ func TestCreate(t *testing.T) {
 // TestCreateRefuses: what Parse would refuse is not written, and an older file stays as it was, alone.
 func TestCreateRefuses(t *testing.T) {
 	f32 := func(shape ...int) []Source { return []Source{bytesOf("w", quant.F32, shape, make([]byte, 16))} }
+	vast := f32(1 << 59)[0] // 2^61 bytes: four pass what a file's offsets can say
 	broken := errors.New("the disk of the source broke")
 	for name, c := range map[string]struct {
 		magic   string
@@ -135,6 +136,7 @@ func TestCreateRefuses(t *testing.T) {
 		"five dimensions":    {"GGUF", nil, f32(1, 1, 1, 1, 1), `tensor "w": 5 dimensions`},
 		"negative":           {"GGUF", nil, f32(-4), `tensor "w": shape [-4]`},
 		"huge":               {"GGUF", nil, f32(1<<40, 1<<40), "too many elements"},
+		"vast":               {"GGUF", nil, []Source{{"a", 0, vast.Shape, vast.Write}, {"b", 0, vast.Shape, vast.Write}, {"c", 0, vast.Shape, vast.Write}, {"d", 0, vast.Shape, vast.Write}}, "the file would be too large"},
 		"half a block":       {"GGUF", nil, []Source{bytesOf("w", quant.Q4_0, []int{16}, nil)}, "whole blocks of 32"},
 		"foreign type":       {"GGUF", nil, []Source{bytesOf("w", 6, []int{32}, nil)}, "type Q5_0 is not supported"},
 		"duplicate tensor":   {"GGUF", nil, append(f32(4), f32(4)...), `tensor "w": the name occurs twice`},

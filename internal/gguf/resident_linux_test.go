@@ -1,0 +1,63 @@
+package gguf
+
+import (
+	"bufio"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/powerinfer-go/powerinfer/internal/quant"
+)
+
+// resident is how many bytes of the mapping of path lie in this process's memory, by the kernel's account.
+func resident(t *testing.T, path string) int {
+	t.Helper()
+	maps, err := os.Open("/proc/self/smaps")
+	if err != nil {
+		t.Skip(err)
+	}
+	defer maps.Close()
+	kib, inside := 0, false
+	lines := bufio.NewScanner(maps)
+	for lines.Scan() {
+		field := strings.Fields(lines.Text())
+		if !strings.HasSuffix(field[0], ":") { // the line that begins a mapping
+			inside = strings.HasSuffix(lines.Text(), path)
+		} else if field[0] == "Rss:" && inside {
+			n, _ := strconv.Atoi(field[1])
+			kib += n
+		}
+	}
+	return kib << 10
+}
+
+// TestResident: Populate brings all of the file in, DontNeed lets a tensor's whole pages go and keeps its neighbours.
+func TestResident(t *testing.T) {
+	const mib = 1 << 20
+	path := filepath.Join(t.TempDir(), "m.gguf")
+	in := []Source{
+		bytesOf("kept", quant.F32, []int{mib / 4}, make([]byte, mib)),
+		bytesOf("dropped", quant.F32, []int{mib}, make([]byte, 4*mib)),
+	}
+	if err := Create(path, "GGUF", nil, in, nil); err != nil {
+		t.Fatal(err)
+	}
+	f, err := Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	if err := f.Populate(nil); err != nil {
+		t.Fatal(err)
+	}
+	const page = 64 << 10 // at most, on any Linux
+	if got := resident(t, path); got < 5*mib {
+		t.Errorf("%d bytes resident after Populate, of more than %d", got, 5*mib)
+	}
+	f.DontNeed(f.Tensor("dropped"))
+	if got := resident(t, path); got < mib || got > mib+2*page {
+		t.Errorf("%d bytes resident after 4 of 5 MiB were dropped", got)
+	}
+}
