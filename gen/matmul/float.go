@@ -13,7 +13,7 @@ func (k *tile) float() {
 		w[r] = k.vec()
 	}
 	x := k.vec()
-	k.prologue(true)
+	k.prologue("tile")
 	size := 2
 	if k.typ == "F32" {
 		size = 4
@@ -41,7 +41,7 @@ func (k *tile) float() {
 	ADDQ(U8(32), k.xp)
 	DECQ(k.n)
 	JNZ(LabelRef("loop"))
-	k.epilogue()
+	k.finish()
 }
 
 // prefetch asks for the same place of the rows that the next tile of a decoded token reads. Past the weights' end the

@@ -28,6 +28,22 @@ const (
 	offSuper  = 208 // Q6_K's d
 )
 
+// Offsets into a superblock of a panel.
+const (
+	panelScale  = 0   // 8 × f32
+	panelMin    = 32  // Q4_K: 8 × f32; Q6_K: the 16 scales of half-blocks as i16, of AVX2 those of first halves twice
+	panelQuants = 64  // 8 × 32 bytes as activations, unsigned
+	panelHigh   = 320 // AVX2's Q6_K: the scales of second halves twice
+)
+
+// panelBytes is the size of a panel's superblock; kernel/kernels_amd64.go holds the same.
+func panelBytes(isa, typ string) int {
+	if isa == "AVX2" && typ == "Q6_K" {
+		return 352
+	}
+	return 320
+}
+
 func superBytes(typ string) int {
 	return map[string]int{"Q4_0": 144, "Q4_K": 144, "Q8_0": 272, "Q6_K": 210}[typ]
 }
@@ -100,9 +116,24 @@ func main() {
 	for _, isa := range []string{"AVX2", "VNNI"} {
 		size := map[string][2]int{"AVX2": {2, 2}, "VNNI": {4, 4}}[isa]
 		for _, typ := range quantised {
-			(&tile{isa: isa, typ: typ, r: size[0], t: size[1]}).emit()
+			r := size[0]
+			if isa == "VNNI" && typ == "Q6_K" {
+				r = 2
+			}
+			(&tile{isa: isa, typ: typ, r: r, t: size[1]}).emit()
 			stream(isa, typ, false)
 			stream(isa, typ, true)
+			switch {
+			case isa == "VNNI":
+				(&panel{tile{isa: isa, typ: typ, r: 4, t: 4}}).emit()
+			case typ == "Q8_0": // its signs need the packed row's own tile
+				continue
+			default:
+				(&panel{tile{isa: isa, typ: typ, r: 2, t: 3}}).emit()
+			}
+			if isa == "AVX2" || typ == "Q8_0" || typ == "Q6_K" {
+				expand(isa, typ)
+			}
 		}
 	}
 	floats := map[string][][2]int{"AVX2": {{1, 1}, {4, 1}, {2, 4}}, "VNNI": {{4, 4}}}

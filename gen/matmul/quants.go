@@ -80,7 +80,7 @@ func (k *tile) fourBitAVX2(isum []reg.VecPhysical) {
 // q4kScales leaves d·scale in dw and dmin·min in m, lane j for sub-block j.
 func (k *tile) q4kScales(r int, dw, m, tmp reg.VecPhysical) {
 	if k.vnni() {
-		k.q4kScalesZ(k.row(r, 0), dw, m, tmp, nil)
+		k.q4kScalesZ(r, dw, m, tmp, nil)
 		return
 	}
 	VBROADCASTI128(k.row(r, 0), m)
@@ -110,25 +110,28 @@ func q4kMemory() *q4kConstants {
 }
 
 // q4kScalesZ unpacks scales and minima side by side in one 512-bit vector.
-func (k *tile) q4kScalesZ(header Mem, dw, m, tmp reg.VecPhysical, c *q4kConstants) {
+func (k *tile) q4kScalesZ(r int, dw, m, tmp reg.VecPhysical, c *q4kConstants) {
 	if c == nil {
 		c = q4kMemory()
 	}
-	d, t := dw.AsZ(), tmp.AsZ()
-	VBROADCASTI32X4(header, d)
-	VPSHUFB(c[0], d, d)
-	VPSRLVD(c[1], d, d)
-	VPANDD(c[2], d, d)
-	VCVTDQ2PS(d, d)
-	VCVTPH2PS(header, tmp.AsX())
-	if idx, ok := c[3].(reg.VecPhysical); ok {
-		VPERMPS(t, idx, t)
+	k.q4kRowZ(r, dw.AsZ().(reg.VecPhysical), tmp.AsZ().(reg.VecPhysical), m.AsZ().(reg.VecPhysical), c)
+	VEXTRACTF64X4(U8(1), dw.AsZ(), m)
+}
+
+func (k *tile) q4kRowZ(r int, dst, t, index reg.VecPhysical, c *q4kConstants) {
+	VBROADCASTI32X4(k.row(r, 0), dst)
+	VPSHUFB(c[0], dst, dst)
+	VPSRLVD(c[1], dst, dst)
+	VPANDD(c[2], dst, dst)
+	VCVTDQ2PS(dst, dst)
+	VCVTPH2PS(k.row(r, 0), t.AsX())
+	if r, ok := c[3].(reg.VecPhysical); ok {
+		index = r
 	} else {
-		VMOVDQU32(c[3], m.AsZ())
-		VPERMPS(t, m.AsZ(), t)
+		VMOVDQU32(c[3], index)
 	}
-	VMULPS(t, d, d)
-	VEXTRACTF64X4(U8(1), d, m)
+	VPERMPS(t, index, t)
+	VMULPS(t, dst, dst)
 }
 
 func (k *tile) eightBitVNNI(isum []reg.VecPhysical) {
@@ -196,42 +199,44 @@ const (
 
 // sixBitVNNI leaves scale·Σ of both halves, exact in 32 bits (64·127·16·128·2 < 2^26), in isum.
 func (k *tile) sixBitVNNI(isum []reg.VecPhysical) {
-	second := k.vecs(k.t)
-	mask, high, x, p := k.vec(), k.vec(), k.vec(), k.vec()
-	w := k.vecs(4)
+	second := k.vecs(k.r * k.t)
+	mask, high, x0, x1 := k.vec(), k.vec(), k.vec(), k.vec()
+	lo, hi := k.vecs(k.r), k.vecs(k.r)
 	k.load(constant("mask0f"), mask)
 	k.load(constant("mask30"), high)
-	for r := range k.r {
-		for half := range 2 {
-			sum := second
-			if half == 0 {
-				sum = isum[r*k.t:][:k.t]
-			}
-			for v := range w {
-				k.load(k.row(r, offQuants+32*v), w[v])
-				if half == 1 {
-					VPSRLW(U8(4), w[v], w[v])
-				}
-				VPANDD(mask, w[v], w[v])
-				k.highBits(r, 4*half+v, p)
-				VPTERNLOGD(U8(orAnd), high, p, w[v])
-			}
-			for t := range k.t {
-				k.load(k.act(t, offLo32+32*half), sum[t])
-				for v := range w {
-					VPDPBUSD(k.act(t, 32*(4*half+v)), w[v], sum[t])
-				}
+	for t := range k.t {
+		for r := range k.r {
+			k.load(k.act(t, offLo32), isum[r*k.t+t])
+			k.load(k.act(t, offHi32), second[r*k.t+t])
+		}
+	}
+	for v := range 4 {
+		for r := range k.r {
+			k.nibbles(r, v, lo[r], hi[r], mask)
+			k.highBits(r, v, x0)
+			VPTERNLOGD(U8(orAnd), high, x0, lo[r])
+			k.highBits(r, v+4, x1)
+			VPTERNLOGD(U8(orAnd), high, x1, hi[r])
+		}
+		for t := range k.t {
+			k.load(k.act(t, 32*v), x0)
+			k.load(k.act(t, 32*(v+4)), x1)
+			for r := range k.r {
+				VPDPBUSD(x0, lo[r], isum[r*k.t+t])
+				VPDPBUSD(x1, hi[r], second[r*k.t+t])
 			}
 		}
-		VPMOVSXBW(k.row(r, 0), x)
-		VPSLLD(U8(16), x, p)
-		VPSRAD(U8(16), p, p)
-		VPSRAD(U8(16), x, x)
+	}
+	for r := range k.r {
+		VPMOVSXBW(k.row(r, 0), x0)
+		VPSLLD(U8(16), x0, x1)
+		VPSRAD(U8(16), x1, x1)
+		VPSRAD(U8(16), x0, x0)
 		for t := range k.t {
-			first := isum[r*k.t+t]
-			VPMULLD(p, first, first)
-			VPMULLD(x, second[t], second[t])
-			VPADDD(second[t], first, first)
+			i := r*k.t + t
+			VPMULLD(x1, isum[i], isum[i])
+			VPMULLD(x0, second[i], second[i])
+			VPADDD(second[i], isum[i], isum[i])
 		}
 	}
 }

@@ -54,7 +54,7 @@ func stream(isa, typ string, scattered bool) {
 	MOVQ(x, k.xp)
 	MOVQ(n, k.n)
 	VXORPS(acc.AsX(), acc.AsX(), acc.AsX())
-	k.supers(func() {
+	k.supers(superBytes(typ), func() {
 		if scattered {
 			k.fetch(ahead)
 		}
@@ -138,7 +138,7 @@ func (k *tile) superblockZ(isum reg.VecPhysical) func() {
 		}
 		finish()
 		if k.typ == "Q4_K" {
-			k.q4kScalesZ(k.row(0, 0), dw, m, s, c)
+			k.q4kScalesZ(0, dw, m, s, c)
 			k.accumulate(0, 0, isum, dw, m, s)
 			return
 		}

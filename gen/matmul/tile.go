@@ -21,8 +21,9 @@ type tile struct {
 	rb, rb3        reg.Register // row stride and 3×
 	xp, xs, xs3    reg.Register // activations of token 0, stride and 3×
 	n              reg.Register
+	acc, part      reg.Register
 	facc           []Op // [r*T+t], registers or stack
-	inMemory       bool
+	memory         bool // accumulators stay in acc
 }
 
 var ymm = []reg.VecPhysical{
@@ -96,15 +97,16 @@ func strided(p, s, s3 reg.Register, i, disp int) Mem {
 	return m
 }
 
-func (k *tile) prologue(float bool) {
-	name := fmt.Sprintf("tile%s%s%dx%d", strings.ReplaceAll(k.typ, "_", ""), k.isa, k.r, k.t)
-	TEXT(name, NOSPLIT, "func(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr)")
-	Doc(fmt.Sprintf("%s computes out[t][r] of %d %s rows and %d tokens. Scalar twin: tileGeneric in matmul_generic.go.", name, k.r, k.typ, k.t))
-	k.inMemory = k.r*k.t > 8 && !float
-	var frame Mem
-	if k.inMemory {
-		frame = AllocLocal(k.r * k.t * 32)
+// prologue loads the parameters and the accumulators. Tiles of several tokens may be called for a part of the
+// columns: acc keeps the accumulators between the parts.
+func (k *tile) prologue(kind string) {
+	name := fmt.Sprintf("%s%s%s%dx%d", kind, strings.ReplaceAll(k.typ, "_", ""), k.isa, k.r, k.t)
+	signature := "func(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr)"
+	if k.t > 1 {
+		signature = strings.TrimSuffix(signature, ")") + ", acc *float32, part uintptr)"
 	}
+	TEXT(name, NOSPLIT, signature)
+	Doc(fmt.Sprintf("%s computes out[t][r] of %d %s rows and %d tokens. Scalar twin: tileGeneric in matmul_generic.go.", name, k.r, k.typ, k.t))
 	k.out, k.outStride = Load(Param("out"), GP64()), Load(Param("outStride"), GP64())
 	k.wp, k.rb = Load(Param("w"), GP64()), Load(Param("rowBytes"), GP64())
 	k.xp, k.xs = Load(Param("x"), GP64()), Load(Param("xStride"), GP64())
@@ -117,37 +119,76 @@ func (k *tile) prologue(float bool) {
 		k.xs3 = GP64()
 		LEAQ(Mem{Base: k.xs, Index: k.xs, Scale: 2}, k.xs3)
 	}
+	k.accumulators()
+}
+
+// Bits of a tile's parameter part; kernel/matmul.go holds the same.
+const (
+	firstPart = 1
+	lastPart  = 2
+)
+
+func (k *tile) accumulators() {
 	k.facc = make([]Op, k.r*k.t)
 	for i := range k.facc {
-		if k.inMemory {
-			k.facc[i] = frame.Offset(i * 32)
-		} else {
-			k.facc[i] = k.vec()
-			k.zero(k.facc[i])
-		}
+		k.facc[i] = k.vec()
+		k.zero(k.facc[i])
 	}
-	if k.inMemory {
-		z := ymm[k.next]
-		k.zero(z)
+	if k.t == 1 {
+		return
+	}
+	k.acc, k.part = Load(Param("acc"), GP64()), Load(Param("part"), GP64())
+	TESTQ(U32(firstPart), k.part)
+	if k.memory {
+		z := k.facc[0]
+		k.next -= len(k.facc)
+		for i := range k.facc {
+			k.facc[i] = Mem{Base: k.acc, Disp: 32 * i}
+		}
+		JEQ(LabelRef("begin"))
 		for _, m := range k.facc {
 			VMOVUPS(z, m)
 		}
+	} else {
+		JNE(LabelRef("begin"))
+		for i, v := range k.facc {
+			VMOVUPS(Mem{Base: k.acc, Disp: 32 * i}, v)
+		}
 	}
+	Label("begin")
+}
+
+// finish keeps the accumulators for the next part or sums them up.
+func (k *tile) finish() {
+	if k.t > 1 {
+		TESTQ(U32(lastPart), k.part)
+		JNE(LabelRef("sum"))
+		if !k.memory {
+			for i, v := range k.facc {
+				VMOVUPS(v, Mem{Base: k.acc, Disp: 32 * i})
+			}
+		}
+		VZEROUPPER()
+		RET()
+		Label("sum")
+	}
+	k.epilogue()
 }
 
 // emit writes the tile of a quantised type.
 func (k *tile) emit() {
-	k.prologue(false)
+	k.memory = k.r*k.t > 8
+	k.prologue("tile")
 	isum := k.vecs(k.r * k.t)
-	k.supers(func() { k.superblock(isum) })
-	k.epilogue()
+	k.supers(superBytes(k.typ), func() { k.superblock(isum) })
+	k.finish()
 }
 
 // supers walks n superblocks of the weights and the activations.
-func (k *tile) supers(body func()) {
+func (k *tile) supers(bytes int, body func()) {
 	Label("super")
 	body()
-	ADDQ(U32(uint32(superBytes(k.typ))), k.wp)
+	ADDQ(U32(uint32(bytes)), k.wp)
 	ADDQ(U32(actBytes), k.xp)
 	DECQ(k.n)
 	JNZ(LabelRef("super"))
@@ -202,7 +243,7 @@ func (k *tile) accumulate(r, t int, isum, dw, m, s reg.VecPhysical) {
 	VMULPS(k.act(t, offScale), dw, s)
 	VCVTDQ2PS(isum, isum)
 	acc := k.facc[r*k.t+t]
-	if !k.inMemory {
+	if !k.memory {
 		VFMADD231PS(isum, s, acc)
 		if m != nil {
 			VFNMADD231PS(k.act(t, offDSum), m, acc)

@@ -8,6 +8,7 @@ package kernel
 import (
 	"fmt"
 	"strings"
+	"sync"
 
 	"github.com/powerinfer-go/powerinfer/internal/quant"
 )
@@ -18,6 +19,8 @@ type Kernels struct {
 	Vector
 	types  [32]tiles     // by quant.Type
 	adders [32]rowAdders // by quant.Type
+	// scratch holds blockScratch of finished calls.
+	scratch sync.Pool
 	// Quantize writes x as superblocks of quantised activations to dst [ActRow(len(x))].
 	Quantize func(dst []byte, x []float32)
 }

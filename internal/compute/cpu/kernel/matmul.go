@@ -18,9 +18,11 @@ type tiles struct {
 	one     tile // 1 row, 1 token; nil where there is a stream
 	rows    tile // nRows rows, 1 token; nil where there is none
 	nRows   int
-	block   tile // bRows rows, bTokens tokens; nil where there is none
-	bRows   int
-	bTokens int
+	block   block // some rows and tokens of packed weights
+	panel   block // some rows and tokens of a panel
+	expand  func(dst, w *byte, n uintptr)
+	// The size of a panel's superblock.
+	panelSuper int
 }
 
 // MatMul computes out[t·outStride+r] for weights w [rows, cols], packed and contiguous, and tokens rows of x.
@@ -36,8 +38,10 @@ func (k *Kernels) MatMul(t quant.Type, out []float32, outStride int, w []byte, r
 		for i := range tokens {
 			clear(out[i*outStride:][:rows])
 		}
-	} else if tokens >= c.m.bTokens && c.m.block != nil && rows >= c.m.bRows {
-		c.blocks(rows, tokens)
+	} else if c.m.block.tile != nil && tokens >= c.m.block.tokens && rows >= c.m.block.rows {
+		s := k.scratch.Get().(*blockScratch)
+		c.blocks(s, rows, tokens)
+		k.scratch.Put(s)
 	} else {
 		for i := range tokens {
 			c.column(0, rows, i)
@@ -96,15 +100,20 @@ type call struct {
 	xStride   int
 	n         int // superblocks, or groups of eight elements
 	tail      int // elements of float rows behind the last group
+	// Bytes of weights and of activations in a step of n, and the steps that are computed at a time for many tokens.
+	step, xStep, part int
 }
 
 func (k *Kernels) call(t quant.Type, out []float32, outStride int, w []byte, cols int, x unsafe.Pointer, xStride int) call {
 	c := call{
 		m: &k.types[t], out: out, outStride: outStride, w: unsafe.Pointer(unsafe.SliceData(w)), rowBytes: RowBytes(t, cols),
-		x: x, xStride: xStride, n: Super(cols),
+		x: x, xStride: xStride, n: Super(cols), xStep: ActBytes, part: partSupers,
 	}
 	if !Quantised(t) {
 		c.n, c.tail = cols/8, cols%8
+		c.step, c.xStep, c.part = t.RowBytes(8), 32, partGroups
+	} else {
+		c.step = superBytes(t)
 	}
 	return c
 }
@@ -135,25 +144,6 @@ func (c *call) column(r, end, t int) {
 	}
 	for ; r < end; r++ {
 		c.run(c.m.one, r, t)
-	}
-}
-
-// blocks walks token tiles outermost: their activations stay in L1 while weight rows come from L2.
-func (c *call) blocks(rows, tokens int) {
-	whole := rows / c.m.bRows * c.m.bRows
-	t := 0
-	for ; t+c.m.bTokens <= tokens; t += c.m.bTokens {
-		for r := 0; r < whole; r += c.m.bRows {
-			c.run(c.m.block, r, t)
-		}
-		if whole < rows {
-			for i := range c.m.bTokens {
-				c.column(whole, rows, t+i)
-			}
-		}
-	}
-	for ; t < tokens; t++ {
-		c.column(0, rows, t)
 	}
 }
 

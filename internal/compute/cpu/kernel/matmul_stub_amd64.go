@@ -3,7 +3,7 @@
 package kernel
 
 // tileQ40AVX22x2 computes out[t][r] of 2 Q4_0 rows and 2 tokens. Scalar twin: tileGeneric in matmul_generic.go.
-func tileQ40AVX22x2(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr)
+func tileQ40AVX22x2(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
 
 // streamQ40AVX2 computes one token's products with consecutive rows of Q4_0. Scalar twin: tileGeneric in matmul_generic.go.
 func streamQ40AVX2(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
@@ -11,8 +11,14 @@ func streamQ40AVX2(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, 
 // scatterQ40AVX2 computes one token's products with rows chosen by index of Q4_0. Scalar twin: tileGeneric in matmul_generic.go.
 func scatterQ40AVX2(out *float32, w *byte, rowBytes uintptr, index *int32, x *byte, n uintptr, rows uintptr)
 
+// panelQ40AVX22x3 computes out[t][r] of 2 Q4_0 rows and 3 tokens. Scalar twin: tileGeneric in matmul_generic.go.
+func panelQ40AVX22x3(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
+
+// expandQ40AVX2 writes n superblocks of a packed Q4_0 row as a panel's. Scalar twin: superblock in unpack.go.
+func expandQ40AVX2(dst *byte, w *byte, n uintptr)
+
 // tileQ4KAVX22x2 computes out[t][r] of 2 Q4_K rows and 2 tokens. Scalar twin: tileGeneric in matmul_generic.go.
-func tileQ4KAVX22x2(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr)
+func tileQ4KAVX22x2(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
 
 // streamQ4KAVX2 computes one token's products with consecutive rows of Q4_K. Scalar twin: tileGeneric in matmul_generic.go.
 func streamQ4KAVX2(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
@@ -20,8 +26,14 @@ func streamQ4KAVX2(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, 
 // scatterQ4KAVX2 computes one token's products with rows chosen by index of Q4_K. Scalar twin: tileGeneric in matmul_generic.go.
 func scatterQ4KAVX2(out *float32, w *byte, rowBytes uintptr, index *int32, x *byte, n uintptr, rows uintptr)
 
+// panelQ4KAVX22x3 computes out[t][r] of 2 Q4_K rows and 3 tokens. Scalar twin: tileGeneric in matmul_generic.go.
+func panelQ4KAVX22x3(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
+
+// expandQ4KAVX2 writes n superblocks of a packed Q4_K row as a panel's. Scalar twin: superblock in unpack.go.
+func expandQ4KAVX2(dst *byte, w *byte, n uintptr)
+
 // tileQ80AVX22x2 computes out[t][r] of 2 Q8_0 rows and 2 tokens. Scalar twin: tileGeneric in matmul_generic.go.
-func tileQ80AVX22x2(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr)
+func tileQ80AVX22x2(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
 
 // streamQ80AVX2 computes one token's products with consecutive rows of Q8_0. Scalar twin: tileGeneric in matmul_generic.go.
 func streamQ80AVX2(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
@@ -30,7 +42,7 @@ func streamQ80AVX2(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, 
 func scatterQ80AVX2(out *float32, w *byte, rowBytes uintptr, index *int32, x *byte, n uintptr, rows uintptr)
 
 // tileQ6KAVX22x2 computes out[t][r] of 2 Q6_K rows and 2 tokens. Scalar twin: tileGeneric in matmul_generic.go.
-func tileQ6KAVX22x2(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr)
+func tileQ6KAVX22x2(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
 
 // streamQ6KAVX2 computes one token's products with consecutive rows of Q6_K. Scalar twin: tileGeneric in matmul_generic.go.
 func streamQ6KAVX2(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
@@ -38,8 +50,14 @@ func streamQ6KAVX2(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, 
 // scatterQ6KAVX2 computes one token's products with rows chosen by index of Q6_K. Scalar twin: tileGeneric in matmul_generic.go.
 func scatterQ6KAVX2(out *float32, w *byte, rowBytes uintptr, index *int32, x *byte, n uintptr, rows uintptr)
 
+// panelQ6KAVX22x3 computes out[t][r] of 2 Q6_K rows and 3 tokens. Scalar twin: tileGeneric in matmul_generic.go.
+func panelQ6KAVX22x3(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
+
+// expandQ6KAVX2 writes n superblocks of a packed Q6_K row as a panel's. Scalar twin: superblock in unpack.go.
+func expandQ6KAVX2(dst *byte, w *byte, n uintptr)
+
 // tileQ40VNNI4x4 computes out[t][r] of 4 Q4_0 rows and 4 tokens. Scalar twin: tileGeneric in matmul_generic.go.
-func tileQ40VNNI4x4(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr)
+func tileQ40VNNI4x4(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
 
 // streamQ40VNNI computes one token's products with consecutive rows of Q4_0. Scalar twin: tileGeneric in matmul_generic.go.
 func streamQ40VNNI(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
@@ -47,8 +65,11 @@ func streamQ40VNNI(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, 
 // scatterQ40VNNI computes one token's products with rows chosen by index of Q4_0. Scalar twin: tileGeneric in matmul_generic.go.
 func scatterQ40VNNI(out *float32, w *byte, rowBytes uintptr, index *int32, x *byte, n uintptr, rows uintptr)
 
+// panelQ40VNNI4x4 computes out[t][r] of 4 Q4_0 rows and 4 tokens. Scalar twin: tileGeneric in matmul_generic.go.
+func panelQ40VNNI4x4(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
+
 // tileQ4KVNNI4x4 computes out[t][r] of 4 Q4_K rows and 4 tokens. Scalar twin: tileGeneric in matmul_generic.go.
-func tileQ4KVNNI4x4(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr)
+func tileQ4KVNNI4x4(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
 
 // streamQ4KVNNI computes one token's products with consecutive rows of Q4_K. Scalar twin: tileGeneric in matmul_generic.go.
 func streamQ4KVNNI(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
@@ -56,8 +77,11 @@ func streamQ4KVNNI(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, 
 // scatterQ4KVNNI computes one token's products with rows chosen by index of Q4_K. Scalar twin: tileGeneric in matmul_generic.go.
 func scatterQ4KVNNI(out *float32, w *byte, rowBytes uintptr, index *int32, x *byte, n uintptr, rows uintptr)
 
+// panelQ4KVNNI4x4 computes out[t][r] of 4 Q4_K rows and 4 tokens. Scalar twin: tileGeneric in matmul_generic.go.
+func panelQ4KVNNI4x4(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
+
 // tileQ80VNNI4x4 computes out[t][r] of 4 Q8_0 rows and 4 tokens. Scalar twin: tileGeneric in matmul_generic.go.
-func tileQ80VNNI4x4(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr)
+func tileQ80VNNI4x4(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
 
 // streamQ80VNNI computes one token's products with consecutive rows of Q8_0. Scalar twin: tileGeneric in matmul_generic.go.
 func streamQ80VNNI(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
@@ -65,14 +89,26 @@ func streamQ80VNNI(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, 
 // scatterQ80VNNI computes one token's products with rows chosen by index of Q8_0. Scalar twin: tileGeneric in matmul_generic.go.
 func scatterQ80VNNI(out *float32, w *byte, rowBytes uintptr, index *int32, x *byte, n uintptr, rows uintptr)
 
-// tileQ6KVNNI4x4 computes out[t][r] of 4 Q6_K rows and 4 tokens. Scalar twin: tileGeneric in matmul_generic.go.
-func tileQ6KVNNI4x4(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr)
+// panelQ80VNNI4x4 computes out[t][r] of 4 Q8_0 rows and 4 tokens. Scalar twin: tileGeneric in matmul_generic.go.
+func panelQ80VNNI4x4(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
+
+// expandQ80VNNI writes n superblocks of a packed Q8_0 row as a panel's. Scalar twin: superblock in unpack.go.
+func expandQ80VNNI(dst *byte, w *byte, n uintptr)
+
+// tileQ6KVNNI2x4 computes out[t][r] of 2 Q6_K rows and 4 tokens. Scalar twin: tileGeneric in matmul_generic.go.
+func tileQ6KVNNI2x4(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
 
 // streamQ6KVNNI computes one token's products with consecutive rows of Q6_K. Scalar twin: tileGeneric in matmul_generic.go.
 func streamQ6KVNNI(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
 
 // scatterQ6KVNNI computes one token's products with rows chosen by index of Q6_K. Scalar twin: tileGeneric in matmul_generic.go.
 func scatterQ6KVNNI(out *float32, w *byte, rowBytes uintptr, index *int32, x *byte, n uintptr, rows uintptr)
+
+// panelQ6KVNNI4x4 computes out[t][r] of 4 Q6_K rows and 4 tokens. Scalar twin: tileGeneric in matmul_generic.go.
+func panelQ6KVNNI4x4(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
+
+// expandQ6KVNNI writes n superblocks of a packed Q6_K row as a panel's. Scalar twin: superblock in unpack.go.
+func expandQ6KVNNI(dst *byte, w *byte, n uintptr)
 
 // tileF32AVX21x1 computes out[t][r] of 1 F32 rows and 1 tokens. Scalar twin: tileGeneric in matmul_generic.go.
 func tileF32AVX21x1(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr)
@@ -93,22 +129,22 @@ func tileF16AVX24x1(out *float32, outStride uintptr, w *byte, rowBytes uintptr, 
 func tileBF16AVX24x1(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr)
 
 // tileF32AVX22x4 computes out[t][r] of 2 F32 rows and 4 tokens. Scalar twin: tileGeneric in matmul_generic.go.
-func tileF32AVX22x4(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr)
+func tileF32AVX22x4(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
 
 // tileF16AVX22x4 computes out[t][r] of 2 F16 rows and 4 tokens. Scalar twin: tileGeneric in matmul_generic.go.
-func tileF16AVX22x4(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr)
+func tileF16AVX22x4(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
 
 // tileBF16AVX22x4 computes out[t][r] of 2 BF16 rows and 4 tokens. Scalar twin: tileGeneric in matmul_generic.go.
-func tileBF16AVX22x4(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr)
+func tileBF16AVX22x4(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
 
 // tileF32VNNI4x4 computes out[t][r] of 4 F32 rows and 4 tokens. Scalar twin: tileGeneric in matmul_generic.go.
-func tileF32VNNI4x4(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr)
+func tileF32VNNI4x4(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
 
 // tileF16VNNI4x4 computes out[t][r] of 4 F16 rows and 4 tokens. Scalar twin: tileGeneric in matmul_generic.go.
-func tileF16VNNI4x4(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr)
+func tileF16VNNI4x4(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
 
 // tileBF16VNNI4x4 computes out[t][r] of 4 BF16 rows and 4 tokens. Scalar twin: tileGeneric in matmul_generic.go.
-func tileBF16VNNI4x4(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr)
+func tileBF16VNNI4x4(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
 
 // quantizeAVX2 quantises n superblocks of activations. Scalar twin: quantizeSuper in acts.go.
 func quantizeAVX2(dst *byte, x *float32, n uintptr)

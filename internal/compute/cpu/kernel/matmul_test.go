@@ -142,7 +142,7 @@ func TestBatchInvariance(t *testing.T) {
 				if cols%typ.BlockElems() != 0 {
 					continue
 				}
-				p := newProblem(rng, typ, 11, cols, 10)
+				p := newProblem(rng, typ, 11, cols, 19)
 				all := p.multiply(t, k, typ)
 				x, stride := p.activations(k, typ)
 				rb := RowBytes(typ, p.cols)

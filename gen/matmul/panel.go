@@ -1,0 +1,236 @@
+package main
+
+import (
+	"fmt"
+	"strings"
+
+	. "github.com/mmcloughlin/avo/build"
+	. "github.com/mmcloughlin/avo/operand"
+	"github.com/mmcloughlin/avo/reg"
+)
+
+// panel is a tile over rows that were expanded to bytes and float scales, which pays from about sixteen tokens on.
+type panel struct{ tile }
+
+func (k *panel) emit() {
+	k.memory = k.r*k.t > 8 && k.vnni()
+	k.prologue("panel")
+	isum := k.vecs(k.r * k.t)
+	k.supers(panelBytes(k.isa, k.typ), func() {
+		mark := k.next
+		switch {
+		case k.typ == "Q6_K" && k.vnni():
+			for r := 0; r < k.r; r += 2 {
+				k.halvesVNNI(r, isum[r*k.t:])
+				k.next = mark
+			}
+		case k.typ == "Q6_K":
+			k.halvesAVX2(isum)
+		case k.vnni():
+			k.sumsVNNI(isum)
+		default:
+			k.sumsAVX2(isum)
+		}
+		k.next = mark
+		k.accumulatePanel(isum)
+		k.next = mark
+	})
+	k.finish()
+}
+
+func (k *panel) sumsVNNI(isum []reg.VecPhysical) {
+	for i, s := range isum {
+		switch r, t := i/k.t, i%k.t; {
+		case k.typ == "Q4_K":
+			k.zero(s)
+		case r > 0:
+			VMOVDQA32(isum[t], s)
+		case k.typ == "Q8_0":
+			VPSLLD(U8(4), k.act(t, offNeg8), s)
+		default:
+			k.load(k.act(t, offNeg8), s)
+		}
+	}
+	w, x := k.vecs(k.r), k.vec()
+	for v := range 8 {
+		for r := range w {
+			k.load(k.row(r, panelQuants+32*v), w[r])
+		}
+		for t := range k.t {
+			k.load(k.act(t, 32*v), x)
+			for r := range w {
+				VPDPBUSD(x, w[r], isum[r*k.t+t])
+			}
+		}
+	}
+}
+
+// sumsAVX2 adds eight products of 15·127·2 in 16 bits, which holds 8.6.
+func (k *panel) sumsAVX2(isum []reg.VecPhysical) {
+	w, x, p := k.vecs(k.r), k.vec(), k.vec()
+	for v := range 8 {
+		for r := range w {
+			VMOVDQU(k.row(r, panelQuants+32*v), w[r])
+		}
+		for t := range k.t {
+			VMOVDQU(k.act(t, 32*v), x)
+			for r := range w {
+				s := isum[r*k.t+t]
+				if v == 0 {
+					VPMADDUBSW(x, w[r], s)
+					continue
+				}
+				VPMADDUBSW(x, w[r], p)
+				VPADDW(p, s, s)
+			}
+		}
+	}
+	for i, s := range isum {
+		VPMADDWD(constant("ones16"), s, s)
+		if k.typ == "Q4_0" {
+			VPADDD(k.act(i%k.t, offNeg8), s, s)
+		}
+	}
+}
+
+// halvesAVX2 leaves scale·Σ of both halves in isum. Two products of 63·127·2 fit 16 bits; VPMADDWD by the scale widens
+// and scales at once.
+func (k *panel) halvesAVX2(isum []reg.VecPhysical) {
+	w0, w1, p, q := k.vec(), k.vec(), k.vec(), k.vec()
+	for r := range k.r {
+		VMOVDQU(k.row(r, panelMin), w0)
+		VPBLENDW(U8(0xaa), k.row(r, panelHigh), w0, w0)
+		for t := range k.t {
+			VPMADDWD(k.act(t, offPairs), w0, isum[r*k.t+t])
+			VPSLLD(U8(5), isum[r*k.t+t], isum[r*k.t+t])
+		}
+		// The sums are subtracted from 32·Σ and the sign turned at the end.
+		for v := 0; v < 8; v += 2 {
+			VMOVDQU(k.row(r, panelQuants+32*v), w0)
+			VMOVDQU(k.row(r, panelQuants+32*(v+1)), w1)
+			scale := panelMin
+			if v >= 4 {
+				scale = panelHigh
+			}
+			for t := range k.t {
+				VPMADDUBSW(k.act(t, 32*v), w0, p)
+				VPMADDUBSW(k.act(t, 32*(v+1)), w1, q)
+				VPADDW(q, p, p)
+				VPMADDWD(k.row(r, scale), p, p)
+				VPSUBD(p, isum[r*k.t+t], isum[r*k.t+t])
+			}
+		}
+	}
+	VPXOR(p, p, p)
+	for _, s := range isum {
+		VPSUBD(s, p, s)
+	}
+}
+
+// halvesVNNI leaves scale·Σ of rows r and r+1 in isum: exact in 32 bits (64·127·16·128·2 < 2^26).
+func (k *panel) halvesVNNI(r int, isum []reg.VecPhysical) {
+	second := k.vecs(2 * k.t)
+	w := k.vecs(4)
+	x0, x1 := k.vec(), k.vec()
+	for t := range k.t {
+		for i := range 2 {
+			k.load(k.act(t, offLo32), isum[i*k.t+t])
+			k.load(k.act(t, offHi32), second[i*k.t+t])
+		}
+	}
+	for v := range 4 {
+		for i := range 2 {
+			k.load(k.row(r+i, panelQuants+32*v), w[2*i])
+			k.load(k.row(r+i, panelQuants+32*(v+4)), w[2*i+1])
+		}
+		for t := range k.t {
+			k.load(k.act(t, 32*v), x0)
+			k.load(k.act(t, 32*(v+4)), x1)
+			for i := range 2 {
+				VPDPBUSD(x0, w[2*i], isum[i*k.t+t])
+				VPDPBUSD(x1, w[2*i+1], second[i*k.t+t])
+			}
+		}
+	}
+	for i := range 2 {
+		k.load(k.row(r+i, panelMin), x0)
+		VPSLLD(U8(16), x0, x1)
+		VPSRAD(U8(16), x1, x1)
+		VPSRAD(U8(16), x0, x0)
+		for t := range k.t {
+			s := isum[i*k.t+t]
+			VPMULLD(x1, s, s)
+			VPMULLD(x0, second[i*k.t+t], second[i*k.t+t])
+			VPADDD(second[i*k.t+t], s, s)
+		}
+	}
+}
+
+func (k *panel) accumulatePanel(isum []reg.VecPhysical) {
+	dw, s, m := k.vec(), k.vec(), reg.VecPhysical(nil)
+	if k.typ == "Q4_K" {
+		m = k.vec()
+	}
+	for r := range k.r {
+		k.load(k.row(r, panelScale), dw)
+		if m != nil {
+			k.load(k.row(r, panelMin), m)
+		}
+		for t := range k.t {
+			k.accumulate(r, t, isum[r*k.t+t], dw, m, s)
+		}
+	}
+}
+
+// expand emits what turns n superblocks of a row into a panel's row.
+func expand(isa, typ string) {
+	name := "expand" + strings.ReplaceAll(typ, "_", "") + isa
+	TEXT(name, NOSPLIT, "func(dst *byte, w *byte, n uintptr)")
+	Doc(fmt.Sprintf("%s writes n superblocks of a packed %s row as a panel's. Scalar twin: superblock in unpack.go.", name, typ))
+	k := &tile{isa: "AVX2", typ: typ, r: 1, t: 1}
+	dst := Load(Param("dst"), GP64())
+	k.wp, k.n = Load(Param("w"), GP64()), Load(Param("n"), GP64())
+	dw, m, t, lo, hi, h := k.vec(), k.vec(), k.vec(), k.vec(), k.vec(), k.vec()
+	at := func(disp int) Mem { return Mem{Base: dst, Disp: disp} }
+	Label("super")
+	k.scales(0, dw, m, t)
+	VMOVUPS(dw, at(panelScale))
+	if typ == "Q6_K" {
+		VPMOVSXBW(k.row(0, 0), m)
+	}
+	if typ == "Q6_K" && isa == "AVX2" {
+		VPSHUFB(constant("highWords"), m, t)
+		VMOVDQU(t, at(panelHigh))
+		VPSHUFB(constant("lowWords"), m, m)
+	}
+	if typ == "Q4_K" || typ == "Q6_K" {
+		VMOVUPS(m, at(panelMin))
+	}
+	for v := range 4 {
+		if typ == "Q8_0" {
+			for i := range 2 {
+				VMOVDQU(k.row(0, offQuants+32*(2*v+i)), lo)
+				VPXOR(constant("x80"), lo, lo)
+				VMOVDQU(lo, at(panelQuants+32*(2*v+i)))
+			}
+			continue
+		}
+		VMOVDQU(k.row(0, offQuants+32*v), lo)
+		VPSRLW(U8(4), lo, hi)
+		for half, w := range []reg.VecPhysical{lo, hi} {
+			VPAND(constant("mask0f"), w, w)
+			if typ == "Q6_K" {
+				k.highBits(0, v+4*half, h)
+				VPAND(constant("mask30"), h, h)
+				VPOR(h, w, w)
+			}
+			VMOVDQU(w, at(panelQuants+32*(v+4*half)))
+		}
+	}
+	ADDQ(U32(uint32(superBytes(typ))), k.wp)
+	ADDQ(U32(uint32(panelBytes(isa, typ))), dst)
+	DECQ(k.n)
+	JNZ(LabelRef("super"))
+	VZEROUPPER()
+	RET()
+}
