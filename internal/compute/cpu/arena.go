@@ -24,11 +24,19 @@ func (a *arena) bytes(n int) ([]byte, error) {
 	if n < 0 {
 		return nil, errors.New("more memory than addresses")
 	}
-	m, err := mapAnonymous(n)
+	size := n
+	if n >= pageAlign { // room to begin on a huge page; what is not touched costs nothing
+		size = (n+pageAlign-1)/pageAlign*pageAlign + pageAlign
+	}
+	m, err := mapAnonymous(size)
 	if err != nil {
 		return nil, fmt.Errorf("%d MiB of memory: %w", n>>20, err)
 	}
 	a.mappings = append(a.mappings, m)
+	if n >= pageAlign {
+		m = m[int(-uintptr(unsafe.Pointer(unsafe.SliceData(m)))%pageAlign):]
+	}
+	m = m[:n]
 	if a.lock {
 		if err := lockMemory(m); err != nil {
 			return nil, fmt.Errorf("--mlock: %d MiB: %w; raise the limit (ulimit -l) or leave --mlock out", n>>20, err)

@@ -5,9 +5,6 @@ package cpu
 import "golang.org/x/sys/unix"
 
 func mapAnonymous(n int) ([]byte, error) {
-	if n >= pageAlign {
-		n = (n + pageAlign - 1) / pageAlign * pageAlign
-	}
 	m, err := unix.Mmap(-1, 0, n, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_ANON|unix.MAP_PRIVATE)
 	if err != nil {
 		return nil, err
