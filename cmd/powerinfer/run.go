@@ -71,6 +71,9 @@ func run(ctx context.Context, c *cli.Command) error {
 	if len(ids) == 0 {
 		return fmt.Errorf("the prompt is empty and the model has no token to begin with; give -p or -f")
 	}
+	if len(ids) > e.Context() {
+		return fmt.Errorf("the prompt has %d tokens, more than the context of %d; raise it with -c or shorten the prompt", len(ids), e.Context())
+	}
 	out := bufio.NewWriter(os.Stdout)
 	defer out.Flush()
 	if !c.Bool("no-display-prompt") {
