@@ -1,8 +1,7 @@
 // Package compute is what a model needs of a processor: weights and activations
 // that live on a device, and the verbs that a forward pass is written in.
 //
-// compute/ref defines every verb in plain Go; compute/devicetest holds the other
-// devices to that definition. Activations are float32, row-major, one row per
+// The comment of each verb is its definition. Activations are float32, row-major, one row per
 // token. A verb works on all rows of the tensors it is given; all tensors of one
 // call have the same number of rows unless the verb says otherwise.
 package compute
