@@ -1,6 +1,8 @@
 package main
 
 import (
+	"fmt"
+
 	. "github.com/mmcloughlin/avo/build"
 	. "github.com/mmcloughlin/avo/operand"
 	"github.com/mmcloughlin/avo/reg"
@@ -14,22 +16,11 @@ func (k *tile) float() {
 	}
 	x := k.vec()
 	k.prologue("tile")
-	size := 2
-	if k.typ == "F32" {
-		size = 4
-	}
+	size := k.floatBytes()
 	Label("loop")
 	k.prefetch()
 	for r := range w {
-		switch k.typ {
-		case "F32":
-			VMOVUPS(k.row(r, 0), w[r])
-		case "F16":
-			VCVTPH2PS(k.row(r, 0), w[r])
-		case "BF16":
-			VPMOVZXWD(k.row(r, 0), w[r])
-			VPSLLD(U8(16), w[r], w[r])
-		}
+		k.widen(k.row(r, 0), w[r])
 	}
 	for t := 0; t < k.t; t++ {
 		VMOVUPS(k.act(t, 0), x)
@@ -54,5 +45,99 @@ func (k *tile) prefetch() {
 	LEAQ(Mem{Base: k.wp, Index: k.rb, Scale: 4}, ahead)
 	for r := range k.r {
 		PREFETCHT1(strided(ahead, k.rb, k.rb3, r, 0))
+	}
+}
+
+// scatterFloats emits one token's products with rows chosen by index, four at a time so that four sums are in flight,
+// while the next four rows are prefetched. The number of rows is a multiple of four.
+func scatterFloats(typ string) {
+	k := &tile{isa: "AVX2", typ: typ, r: 4, t: 1}
+	name := "scatter" + typ + "AVX2"
+	TEXT(name, NOSPLIT, "func(out *float32, w *byte, rowBytes uintptr, index *int32, x *byte, n uintptr, rows uintptr)")
+	Doc(fmt.Sprintf("%s computes one token's products with %s rows chosen by index, four at a time. Scalar twin: tileGeneric in matmul_generic.go.", name, typ))
+	next := AllocLocal(4 * 8)
+	out, index := Load(Param("out"), GP64()), Load(Param("index"), GP64())
+	x, rows := Load(Param("x"), GP64()), Load(Param("rows"), GP64())
+	row := []reg.GPVirtual{GP64(), GP64(), GP64(), GP64()}
+	off, left, ahead := GP64(), GP64(), GP64()
+	acc, w, xv := k.vecs(4), k.vecs(4), k.vec()
+	Label("quad")
+	base, rowBytes := Load(Param("w"), GP64()), Load(Param("rowBytes"), GP64())
+	for i, r := range row {
+		scatteredRow(r, base, rowBytes, index, 4*i)
+		MOVQ(r, next.Offset(8*i))
+		VXORPS(acc[i], acc[i], acc[i])
+	}
+	CMPQ(rows, U8(4))
+	JEQ(LabelRef("last"))
+	for i := range row {
+		scatteredRow(ahead, base, rowBytes, index, 16+4*i)
+		MOVQ(ahead, next.Offset(8*i))
+	}
+	Label("last")
+	XORQ(off, off)
+	Load(Param("n"), left)
+	size, scale := k.floatBytes(), uint8(2)
+	if typ == "F32" {
+		scale = 1
+	}
+	step := func(u int) {
+		VMOVUPS(Mem{Base: x, Index: off, Scale: scale, Disp: 32 * u}, xv)
+		for i := range row {
+			k.widen(Mem{Base: row[i], Index: off, Scale: 1, Disp: 8 * size * u}, w[i])
+			VFMADD231PS(xv, w[i], acc[i])
+		}
+	}
+	const unrolled = 4
+	Label("groups")
+	CMPQ(left, U8(unrolled))
+	JLT(LabelRef("single"))
+	for i := range row {
+		MOVQ(next.Offset(8*i), ahead)
+		for b := 0; b < unrolled*8*size; b += 64 {
+			PREFETCHT1(Mem{Base: ahead, Index: off, Scale: 1, Disp: b})
+		}
+	}
+	for u := range unrolled {
+		step(u)
+	}
+	ADDQ(U32(uint32(unrolled*8*size)), off)
+	SUBQ(U8(unrolled), left)
+	JMP(LabelRef("groups"))
+	Label("single")
+	TESTQ(left, left)
+	JEQ(LabelRef("sum"))
+	step(0)
+	ADDQ(U8(byte(8*size)), off)
+	DECQ(left)
+	JMP(LabelRef("single"))
+	Label("sum")
+	horizontal(acc, xv.AsX())
+	VMOVUPS(xv.AsX(), Mem{Base: out})
+	ADDQ(U8(16), out)
+	ADDQ(U8(16), index)
+	SUBQ(U8(4), rows)
+	JNZ(LabelRef("quad"))
+	VZEROUPPER()
+	RET()
+}
+
+func (k *tile) floatBytes() int {
+	if k.typ == "F32" {
+		return 4
+	}
+	return 2
+}
+
+// widen loads eight weights as float32.
+func (k *tile) widen(m Mem, w reg.VecPhysical) {
+	switch k.typ {
+	case "F32":
+		VMOVUPS(m, w)
+	case "F16":
+		VCVTPH2PS(m, w)
+	case "BF16":
+		VPMOVZXWD(m, w)
+		VPSLLD(U8(16), w, w)
 	}
 }

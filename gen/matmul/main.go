@@ -32,14 +32,17 @@ const (
 const (
 	panelScale  = 0   // 8 × f32
 	panelMin    = 32  // Q4_K: 8 × f32; Q6_K: the 16 scales of half-blocks as i16, of AVX2 those of first halves twice
-	panelQuants = 64  // 8 × 32 bytes as activations, unsigned
+	panelQuants = 64  // 8 × 32 bytes as activations, unsigned; of AVX2's Q8_0 8 × 32 low nibbles and 32 high ones
 	panelHigh   = 320 // AVX2's Q6_K: the scales of second halves twice
 )
 
 // panelBytes is the size of a panel's superblock; kernel/kernels_amd64.go holds the same.
 func panelBytes(isa, typ string) int {
-	if isa == "AVX2" && typ == "Q6_K" {
+	switch {
+	case isa == "AVX2" && typ == "Q6_K":
 		return 352
+	case isa == "AVX2" && typ == "Q8_0":
+		return 576
 	}
 	return 320
 }
@@ -121,14 +124,13 @@ func main() {
 				r = 2
 			}
 			(&tile{isa: isa, typ: typ, r: r, t: size[1]}).emit()
-			stream(isa, typ, false)
+			if isa != "VNNI" || typ != "Q4_0" { // kernel/kernels_amd64.go says why
+				stream(isa, typ, false)
+			}
 			stream(isa, typ, true)
-			switch {
-			case isa == "VNNI":
+			if isa == "VNNI" {
 				(&panel{tile{isa: isa, typ: typ, r: 4, t: 4}}).emit()
-			case typ == "Q8_0": // its signs need the packed row's own tile
-				continue
-			default:
+			} else {
 				(&panel{tile{isa: isa, typ: typ, r: 2, t: 3}}).emit()
 			}
 			if isa == "AVX2" || typ == "Q8_0" || typ == "Q6_K" {
@@ -143,6 +145,9 @@ func main() {
 				(&tile{isa: isa, typ: typ, r: rt[0], t: rt[1]}).float()
 			}
 		}
+	}
+	for _, typ := range []string{"F32", "F16", "BF16"} {
+		scatterFloats(typ)
 	}
 	quantize()
 	Generate()

@@ -13,7 +13,7 @@ import (
 type panel struct{ tile }
 
 func (k *panel) emit() {
-	k.memory = k.r*k.t > 8 && k.vnni()
+	k.memory = k.r*k.t > 8 && k.vnni() || k.nibblePairs()
 	k.prologue("panel")
 	isum := k.vecs(k.r * k.t)
 	k.supers(panelBytes(k.isa, k.typ), func() {
@@ -26,6 +26,8 @@ func (k *panel) emit() {
 			}
 		case k.typ == "Q6_K":
 			k.halvesAVX2(isum)
+		case k.nibblePairs():
+			k.sumsNibblePairs(isum)
 		case k.vnni():
 			k.sumsVNNI(isum)
 		default:
@@ -90,6 +92,41 @@ func (k *panel) sumsAVX2(isum []reg.VecPhysical) {
 		if k.typ == "Q4_0" {
 			VPADDD(k.act(i%k.t, offNeg8), s, s)
 		}
+	}
+}
+
+// nibblePairs reports whether bytes are expanded to two nibbles each. AVX2 has few units for products, and those of
+// nibbles may be added in 16 bits where those of bytes have to be widened one by one.
+func (k *panel) nibblePairs() bool { return k.typ == "Q8_0" && !k.vnni() }
+
+// sumsNibblePairs adds (16·high + low − 128)·x.
+func (k *panel) sumsNibblePairs(isum []reg.VecPhysical) {
+	high, lo, hi, x, p := k.vecs(len(isum)), k.vec(), k.vec(), k.vec(), k.vec()
+	for v := range 8 {
+		for r := range k.r {
+			VMOVDQU(k.row(r, panelQuants+64*v), lo)
+			VMOVDQU(k.row(r, panelQuants+64*v+32), hi)
+			for t := range k.t {
+				i := r*k.t + t
+				VMOVDQU(k.act(t, 32*v), x)
+				if v == 0 {
+					VPMADDUBSW(x, lo, isum[i])
+					VPMADDUBSW(x, hi, high[i])
+					continue
+				}
+				VPMADDUBSW(x, lo, p)
+				VPADDW(p, isum[i], isum[i])
+				VPMADDUBSW(x, hi, p)
+				VPADDW(p, high[i], high[i])
+			}
+		}
+	}
+	for i, s := range isum {
+		VPMADDWD(constant("ones16"), s, s)
+		VPMADDWD(constant("ones16"), high[i], high[i])
+		VPADDD(k.act(i%k.t, offNeg8), high[i], high[i])
+		VPSLLD(U8(4), high[i], high[i])
+		VPADDD(high[i], s, s)
 	}
 }
 
@@ -211,7 +248,15 @@ func expand(isa, typ string) {
 			for i := range 2 {
 				VMOVDQU(k.row(0, offQuants+32*(2*v+i)), lo)
 				VPXOR(constant("x80"), lo, lo)
-				VMOVDQU(lo, at(panelQuants+32*(2*v+i)))
+				if isa == "VNNI" {
+					VMOVDQU(lo, at(panelQuants+32*(2*v+i)))
+					continue
+				}
+				VPSRLW(U8(4), lo, hi)
+				VPAND(constant("mask0f"), lo, lo)
+				VPAND(constant("mask0f"), hi, hi)
+				VMOVDQU(lo, at(panelQuants+64*(2*v+i)))
+				VMOVDQU(hi, at(panelQuants+64*(2*v+i)+32))
 			}
 			continue
 		}

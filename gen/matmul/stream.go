@@ -27,10 +27,9 @@ func stream(isa, typ string, scattered bool) {
 	k.wp, k.xp, k.n = GP64(), GP64(), GP64()
 	acc := k.vec()
 	k.facc = []Op{acc}
-	var index, next, ahead reg.Register
+	var index, ahead reg.Register
 	if scattered {
-		index, next, ahead = Load(Param("index"), GP64()), GP64(), GP64()
-		scatteredRow(next, w, rowBytes, index, 0)
+		index, ahead = Load(Param("index"), GP64()), GP64()
 	}
 	isum := k.vec()
 	var body func()
@@ -41,12 +40,12 @@ func stream(isa, typ string, scattered bool) {
 	}
 	Label("row")
 	if scattered {
-		MOVQ(next, k.wp)
-		CMPQ(rows, U8(1))
-		JEQ(LabelRef("last"))
-		scatteredRow(next, w, rowBytes, index, 4)
+		scatteredRow(k.wp, w, rowBytes, index, 0)
+		MOVQ(k.wp, ahead)
+		CMPQ(rows, U8(rowsAhead))
+		JLE(LabelRef("last"))
+		scatteredRow(ahead, w, rowBytes, index, 4*rowsAhead)
 		Label("last")
-		MOVQ(next, ahead)
 	} else {
 		MOVQ(w, k.wp)
 		ADDQ(rowBytes, w)
@@ -72,6 +71,9 @@ func stream(isa, typ string, scattered bool) {
 	RET()
 }
 
+// rowsAhead is how many scattered rows ahead memory is asked for: what takes longer to compute than to arrive.
+const rowsAhead = 4
+
 // scatteredRow points dst at the row whose number is disp bytes behind index.
 func scatteredRow(dst, w, rowBytes, index reg.Register, disp int) {
 	MOVLQSX(Mem{Base: index, Disp: disp}, dst)
@@ -79,11 +81,11 @@ func scatteredRow(dst, w, rowBytes, index reg.Register, disp int) {
 	ADDQ(w, dst)
 }
 
-// fetch prefetches as much of the next row as a superblock takes.
+// fetch prefetches as much of a row ahead as a superblock takes.
 func (k *tile) fetch(ahead reg.Register) {
 	bytes := superBytes(k.typ)
 	for b := 0; b < bytes; b += 64 {
-		PREFETCHT0(Mem{Base: ahead, Disp: b})
+		PREFETCHT1(Mem{Base: ahead, Disp: b})
 	}
 	ADDQ(U32(uint32(bytes)), ahead)
 }

@@ -28,6 +28,32 @@ func BenchmarkDecode(b *testing.B) {
 	}
 }
 
+// BenchmarkScattered computes every eighth row, as for the neurons that a token needs, out of weights far beyond the
+// caches; MB/s is bytes of the rows computed.
+func BenchmarkScattered(b *testing.B) {
+	const cols, bytes, stride = 4096, 256 << 20, 8
+	for _, k := range platform() {
+		for _, typ := range []quant.Type{quant.Q4_0, quant.Q8_0, quant.Q4_K, quant.Q6_K, quant.F16} {
+			b.Run(fmt.Sprintf("%s/%s", k.Name, typ), func(b *testing.B) {
+				rows := bytes / RowBytes(typ, cols)
+				w := bigWeights(b, rows*RowBytes(typ, cols))
+				p := problem{rows: rows, cols: cols, tokens: 1, x: make([]float32, cols), packed: w}
+				x, _ := p.activations(k, typ)
+				rng := newRand(b)
+				var index []int32
+				for r := 0; r+stride <= rows; r += stride {
+					index = append(index, int32(r+rng.IntN(stride)))
+				}
+				out := make([]float32, len(index))
+				b.SetBytes(int64(len(index) * RowBytes(typ, cols)))
+				for b.Loop() {
+					k.DotRows(typ, out, w, index, cols, x)
+				}
+			})
+		}
+	}
+}
+
 // bigWeights is n bytes in huge pages, as the device holds weights.
 func bigWeights(b *testing.B, n int) []byte {
 	m, err := unix.Mmap(-1, 0, n, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_ANON|unix.MAP_PRIVATE)

@@ -15,12 +15,15 @@ type tiles struct {
 	// One token: stream takes consecutive rows, scatter rows chosen by index; nil where there are none.
 	stream  func(out *float32, w *byte, rowBytes uintptr, x *byte, n, rows uintptr)
 	scatter func(out *float32, w *byte, rowBytes uintptr, index *int32, x *byte, n, rows uintptr)
-	one     tile // 1 row, 1 token; nil where there is a stream
-	rows    tile // nRows rows, 1 token; nil where there is none
-	nRows   int
-	block   block // some rows and tokens of packed weights
-	panel   block // some rows and tokens of a panel
-	expand  func(dst, w *byte, n uintptr)
+	// scatter's number of rows is a multiple of scatterRows, unless that is 0.
+	scatterRows int
+
+	one    tile // 1 row, 1 token; nil where there are stream and scatter
+	rows   tile // nRows rows, 1 token; nil where there is none
+	nRows  int
+	block  block // some rows and tokens of packed weights
+	panel  block // some rows and tokens of a panel
+	expand func(dst, w *byte, n uintptr)
 	// The size of a panel's superblock.
 	panelSuper int
 }
@@ -62,21 +65,24 @@ func (k *Kernels) DotRows(t quant.Type, out []float32, w []byte, index []int32, 
 	for _, r := range index {
 		_ = w[int(r)*c.rowBytes:][:c.rowBytes]
 	}
-	if c.m.scatter != nil {
-		for i := 0; i < len(index); {
-			n := min(len(index)-i, c.rowsPerCall())
-			c.m.scatter(&out[i], (*byte)(c.w), uintptr(c.rowBytes), &index[i], (*byte)(x), uintptr(c.n), uintptr(n))
-			i += n
+	done := 0
+	if c.m.scatter != nil && c.n > 0 {
+		unit := max(1, c.m.scatterRows)
+		whole := len(index) / unit * unit
+		for done < whole {
+			n := min(whole-done, max(unit, c.rowsPerCall()/unit*unit))
+			c.m.scatter(&out[done], (*byte)(c.w), uintptr(c.rowBytes), &index[done], (*byte)(x), uintptr(c.n), uintptr(n))
+			done += n
 		}
-		return
 	}
-	for i, r := range index {
-		if c.n == 0 {
-			out[i] = 0
-		} else {
-			c.m.one(&out[i], 0, (*byte)(unsafe.Add(c.w, int(r)*c.rowBytes)), uintptr(c.rowBytes), (*byte)(x), 0, uintptr(c.n))
+	for i := done; i < len(index); i++ {
+		out[i] = 0
+		if c.n > 0 {
+			c.m.one(&out[i], 0, (*byte)(unsafe.Add(c.w, int(index[i])*c.rowBytes)), uintptr(c.rowBytes), (*byte)(x), 0, uintptr(c.n))
 		}
-		if c.tail > 0 {
+	}
+	if c.tail > 0 {
+		for i, r := range index {
 			c.addTail(t, int(r), i, cols, 1)
 		}
 	}

@@ -41,6 +41,12 @@ func streamQ80AVX2(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, 
 // scatterQ80AVX2 computes one token's products with rows chosen by index of Q8_0. Scalar twin: tileGeneric in matmul_generic.go.
 func scatterQ80AVX2(out *float32, w *byte, rowBytes uintptr, index *int32, x *byte, n uintptr, rows uintptr)
 
+// panelQ80AVX22x3 computes out[t][r] of 2 Q8_0 rows and 3 tokens. Scalar twin: tileGeneric in matmul_generic.go.
+func panelQ80AVX22x3(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
+
+// expandQ80AVX2 writes n superblocks of a packed Q8_0 row as a panel's. Scalar twin: superblock in unpack.go.
+func expandQ80AVX2(dst *byte, w *byte, n uintptr)
+
 // tileQ6KAVX22x2 computes out[t][r] of 2 Q6_K rows and 2 tokens. Scalar twin: tileGeneric in matmul_generic.go.
 func tileQ6KAVX22x2(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
 
@@ -58,9 +64,6 @@ func expandQ6KAVX2(dst *byte, w *byte, n uintptr)
 
 // tileQ40VNNI4x4 computes out[t][r] of 4 Q4_0 rows and 4 tokens. Scalar twin: tileGeneric in matmul_generic.go.
 func tileQ40VNNI4x4(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
-
-// streamQ40VNNI computes one token's products with consecutive rows of Q4_0. Scalar twin: tileGeneric in matmul_generic.go.
-func streamQ40VNNI(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
 
 // scatterQ40VNNI computes one token's products with rows chosen by index of Q4_0. Scalar twin: tileGeneric in matmul_generic.go.
 func scatterQ40VNNI(out *float32, w *byte, rowBytes uintptr, index *int32, x *byte, n uintptr, rows uintptr)
@@ -145,6 +148,15 @@ func tileF16VNNI4x4(out *float32, outStride uintptr, w *byte, rowBytes uintptr, 
 
 // tileBF16VNNI4x4 computes out[t][r] of 4 BF16 rows and 4 tokens. Scalar twin: tileGeneric in matmul_generic.go.
 func tileBF16VNNI4x4(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
+
+// scatterF32AVX2 computes one token's products with F32 rows chosen by index, four at a time. Scalar twin: tileGeneric in matmul_generic.go.
+func scatterF32AVX2(out *float32, w *byte, rowBytes uintptr, index *int32, x *byte, n uintptr, rows uintptr)
+
+// scatterF16AVX2 computes one token's products with F16 rows chosen by index, four at a time. Scalar twin: tileGeneric in matmul_generic.go.
+func scatterF16AVX2(out *float32, w *byte, rowBytes uintptr, index *int32, x *byte, n uintptr, rows uintptr)
+
+// scatterBF16AVX2 computes one token's products with BF16 rows chosen by index, four at a time. Scalar twin: tileGeneric in matmul_generic.go.
+func scatterBF16AVX2(out *float32, w *byte, rowBytes uintptr, index *int32, x *byte, n uintptr, rows uintptr)
 
 // quantizeAVX2 quantises n superblocks of activations. Scalar twin: quantizeSuper in acts.go.
 func quantizeAVX2(dst *byte, x *float32, n uintptr)

@@ -171,6 +171,23 @@ func TestBatchInvariance(t *testing.T) {
 	}
 }
 
+// TestMatMulAllocatesNothing: products are in every token's loop. A pool may be emptied by the collector, hence the average.
+func TestMatMulAllocatesNothing(t *testing.T) {
+	rng := rand.New(rand.NewPCG(21, 0))
+	for _, k := range platform() {
+		for _, typ := range Types() {
+			p := newProblem(rng, typ, 8, 512, 20)
+			x, stride := p.activations(k, typ)
+			out := make([]float32, p.rows*p.tokens)
+			for _, tokens := range []int{1, 5, 20} {
+				if n := testing.AllocsPerRun(100, func() { k.MatMul(typ, out, p.rows, p.packed, p.rows, p.cols, x, stride, tokens) }); n >= 1 {
+					t.Errorf("%s %s with %d tokens: %g allocations", k.Name, typ, tokens, n)
+				}
+			}
+		}
+	}
+}
+
 // TestQuantize: every variant gives the bytes of the definition, zero blocks, ties and padding included.
 func TestQuantize(t *testing.T) {
 	const seed = 9

@@ -19,7 +19,7 @@ const (
 // stays in the second-level cache while all tokens pass over it. Products have the same bits as of packed rows.
 const (
 	panelTokens = 16        // from so many tokens on
-	panelSize   = 256 << 10 // bytes
+	panelSize   = 384 << 10 // bytes
 )
 
 // blockRows bounds the rows that a token tile's activations meet before the next part of the columns.
