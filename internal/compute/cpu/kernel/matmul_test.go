@@ -273,9 +273,13 @@ func TestExtremes(t *testing.T) {
 						raw[b+208], raw[b+209] = 0x00, 0x3c
 					}
 				}
-				p := problem{rows: 1, cols: 512, tokens: 1, dense: make([]float32, 512), x: make([]float32, 512), packed: make([]byte, RowBytes(typ, 512))}
+				const rows, tokens, cols = 5, 18, 512 // one row and panels alike
+				size := RowBytes(typ, cols)
+				p := problem{rows: rows, cols: cols, tokens: tokens, dense: make([]float32, cols), x: make([]float32, tokens*cols), packed: make([]byte, rows*size)}
 				quant.Decode(typ, p.dense, raw)
-				PackRow(typ, p.packed, raw, 512)
+				for r := range rows {
+					PackRow(typ, p.packed[r*size:][:size], raw, cols)
+				}
 				for i := range p.x {
 					p.x[i] = sign * 127
 				}
@@ -284,8 +288,10 @@ func TestExtremes(t *testing.T) {
 					want += float64(w) * float64(p.x[i])
 				}
 				for _, k := range Variants() {
-					if got := p.multiply(t, k, typ)[0]; math.Abs(float64(got)-want) > 1e-5*math.Abs(want) {
-						t.Errorf("%s %s fill %#x sign %g: %g, want %g", k.Name, typ, fill, sign, got, want)
+					for i, got := range p.multiply(t, k, typ) {
+						if math.Abs(float64(got)-want) > 1e-5*math.Abs(want) {
+							t.Fatalf("%s %s fill %#x sign %g output %d: %g, want %g", k.Name, typ, fill, sign, i, got, want)
+						}
 					}
 				}
 			}
