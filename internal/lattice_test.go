@@ -22,6 +22,7 @@ var floors = []struct{ pkg, imports string }{
 	{"internal/tokenizer", ""},
 	{"internal/sample", ""},
 	{"internal/hw", ""},
+	{"internal/neuron", ""},
 	{"internal/testenv", ""},
 	{"demo", ""},
 	{"internal/gguf", "internal/quant"},
