@@ -149,6 +149,7 @@ func main() {
 	for _, typ := range []string{"F32", "F16", "BF16"} {
 		scatterFloats(typ)
 	}
+	bfloats()
 	quantize()
 	Generate()
 }

@@ -24,6 +24,7 @@ type tile struct {
 	acc, part      reg.Register
 	facc           []Op // [r*T+t], registers or stack
 	memory         bool // accumulators stay in acc
+	wide           bool // vectors are 512-bit ones
 }
 
 var ymm = []reg.VecPhysical{
@@ -31,7 +32,8 @@ var ymm = []reg.VecPhysical{
 	reg.Y16, reg.Y17, reg.Y18, reg.Y19, reg.Y20, reg.Y21, reg.Y22, reg.Y23, reg.Y24, reg.Y25, reg.Y26, reg.Y27, reg.Y28, reg.Y29, reg.Y30, reg.Y31,
 }
 
-func (k *tile) vnni() bool { return k.isa == "VNNI" }
+// vnni reports whether there are 32 registers and their EVEX forms.
+func (k *tile) vnni() bool { return k.isa != "AVX2" }
 
 func (k *tile) vec() reg.VecPhysical {
 	limit := 16
@@ -42,7 +44,18 @@ func (k *tile) vec() reg.VecPhysical {
 		panic(fmt.Sprintf("%s %s %dx%d needs more than %d vector registers", k.isa, k.typ, k.r, k.t, limit))
 	}
 	k.next++
+	if k.wide {
+		return ymm[k.next-1].AsZ().(reg.VecPhysical)
+	}
 	return ymm[k.next-1]
+}
+
+// vecBytes is the size of an accumulator.
+func (k *tile) vecBytes() int {
+	if k.wide {
+		return 64
+	}
+	return 32
 }
 
 func (k *tile) vecs(n int) []reg.VecPhysical {
@@ -143,7 +156,7 @@ func (k *tile) accumulators() {
 		z := k.facc[0]
 		k.next -= len(k.facc)
 		for i := range k.facc {
-			k.facc[i] = Mem{Base: k.acc, Disp: 32 * i}
+			k.facc[i] = Mem{Base: k.acc, Disp: k.vecBytes() * i}
 		}
 		JEQ(LabelRef("begin"))
 		for _, m := range k.facc {
@@ -152,7 +165,7 @@ func (k *tile) accumulators() {
 	} else {
 		JNE(LabelRef("begin"))
 		for i, v := range k.facc {
-			VMOVUPS(Mem{Base: k.acc, Disp: 32 * i}, v)
+			VMOVUPS(Mem{Base: k.acc, Disp: k.vecBytes() * i}, v)
 		}
 	}
 	Label("begin")
@@ -165,12 +178,15 @@ func (k *tile) finish() {
 		JNE(LabelRef("sum"))
 		if !k.memory {
 			for i, v := range k.facc {
-				VMOVUPS(v, Mem{Base: k.acc, Disp: 32 * i})
+				VMOVUPS(v, Mem{Base: k.acc, Disp: k.vecBytes() * i})
 			}
 		}
 		VZEROUPPER()
 		RET()
 		Label("sum")
+	}
+	if k.wide {
+		k.fold()
 	}
 	k.epilogue()
 }

@@ -26,14 +26,11 @@ type matmul struct {
 	d       *Device
 	chunkFn func(chunk, worker int)
 
-	p       compute.Products
-	chunks  [len(compute.Products{})]int // chunks of each product
-	rows    [len(compute.Products{})]int // rows of a chunk
-	x       unsafe.Pointer               // float32 rows
-	xStride int
-	acts    unsafe.Pointer // quantised rows, where a product needs them
-	stride  int
-	tokens  int
+	p      compute.Products
+	chunks [len(compute.Products{})]int // chunks of each product
+	rows   [len(compute.Products{})]int // rows of a chunk
+	x      operand
+	tokens int
 }
 
 func (m *matmul) init(d *Device) {
@@ -48,8 +45,8 @@ func (d *Device) MatMul(x compute.Tensor, p compute.Products) {
 	}
 	m := &d.mm
 	m.p, m.tokens = p, x.Rows
-	m.x, m.xStride = unsafe.Pointer(unsafe.SliceData(floats(x))), x.Cols*4
-	total, quantised := 0, false
+	m.x = operand{}
+	total := 0
 	for i := range p {
 		m.chunks[i] = 0
 		w := p[i].W
@@ -59,14 +56,10 @@ func (d *Device) MatMul(x compute.Tensor, p compute.Products) {
 		if w.Cols != x.Cols || p[i].Out.Cols != w.Rows || p[i].Out.Rows != x.Rows {
 			panic("cpu: MatMul of shapes that do not fit: " + w.Name)
 		}
-		quantised = quantised || kernel.Quantised(w.Type)
+		m.x.form(d, x, w)
 		m.rows[i] = chunkRows(w.Rows, kernel.RowBytes(w.Type, w.Cols), x.Rows, d.pool.Threads())
 		m.chunks[i] = (w.Rows + m.rows[i] - 1) / m.rows[i]
 		total += m.chunks[i]
-	}
-	if quantised {
-		acts, stride := d.quantize(x)
-		m.acts, m.stride = unsafe.Pointer(unsafe.SliceData(acts)), stride
 	}
 	d.pool.Run(total, m.chunkFn)
 	m.p = compute.Products{}
@@ -99,10 +92,7 @@ func (m *matmul) chunk(chunk, worker int) {
 
 // product computes rows [r, end) of one product, bias included, for all tokens.
 func (d *Device) product(p *compute.Product, r, end int, m *matmul, worker int) {
-	x, stride := m.x, m.xStride
-	if kernel.Quantised(p.W.Type) {
-		x, stride = m.acts, m.stride
-	}
+	x, stride := m.x.of(d, p.W, 0)
 	out := floats(p.Out)[r:]
 	rows := packedRows(p.W, r, end, &d.worker(worker).packed)
 	d.k.MatMul(p.W.Type, out, p.W.Rows, rows, end-r, p.W.Cols, x, stride, m.tokens)

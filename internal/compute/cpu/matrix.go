@@ -2,6 +2,7 @@ package cpu
 
 import (
 	"fmt"
+	"unsafe"
 
 	"github.com/powerinfer-go/powerinfer/internal/compute"
 	"github.com/powerinfer-go/powerinfer/internal/compute/cpu/kernel"
@@ -85,7 +86,7 @@ func grown[T any](s *[]T, n int) []T {
 
 // scratch is memory that verbs use while they run. Workers have their own.
 type scratch struct {
-	acts    []byte // quantised activations of the MatMul in progress
+	acts    [kernel.Forms][]byte // activations of the verb in progress, by form
 	workers []workerScratch
 }
 
@@ -100,11 +101,32 @@ type workerScratch struct {
 
 func (d *Device) worker(i int) *workerScratch { return &d.scratch.workers[i] }
 
-// activations returns x as w's kernels want it: float32 rows, or rows quantised to int8. stride in bytes.
-func (d *Device) quantize(x compute.Tensor) (acts []byte, stride int) {
-	stride = kernel.ActRow(x.Cols)
-	acts = grown(&d.scratch.acts, x.Rows*stride+cacheLine)
+// operand is a step's activations as products take them, in every form that was asked for.
+type operand struct {
+	at     [kernel.Forms]unsafe.Pointer // by kernel.Form
+	stride [kernel.Forms]int            // bytes from row to row
+}
+
+// form adds x in the form of w, unless it is there.
+func (o *operand) form(d *Device, x compute.Tensor, w *compute.Matrix) {
+	f := d.k.Form(w.Type)
+	if o.at[f] != nil {
+		return
+	}
+	stride := f.ActRow(x.Cols)
+	o.stride[f] = stride
+	if f == kernel.Floats {
+		o.at[f] = unsafe.Pointer(unsafe.SliceData(floats(x)))
+		return
+	}
+	acts := grown(&d.scratch.acts[f], x.Rows*stride+cacheLine)
 	acts = acts[aligned(acts):][:x.Rows*stride]
-	d.rows.run(rowwiseArgs{verb: quantizeRows, x: floats(x), cols: x.Cols, acts: acts}, x.Rows)
-	return acts, stride
+	d.rows.run(rowwiseArgs{verb: convertRows, x: floats(x), cols: x.Cols, acts: acts, form: f}, x.Rows)
+	o.at[f] = unsafe.Pointer(unsafe.SliceData(acts))
+}
+
+// of is row token of the activations for w, and the distance to the next.
+func (o *operand) of(d *Device, w *compute.Matrix, token int) (unsafe.Pointer, int) {
+	f := d.k.Form(w.Type)
+	return unsafe.Add(o.at[f], token*o.stride[f]), o.stride[f]
 }

@@ -14,7 +14,7 @@ const (
 	addRows
 	activateRows
 	rotateRows
-	quantizeRows
+	convertRows
 	storeRows
 )
 
@@ -29,7 +29,8 @@ type rowwiseArgs struct {
 	act     compute.Activation
 	headDim int
 	rope    *compute.Rope
-	acts    []byte // [n, ActRow(cols)]
+	acts    []byte // [n, form.ActRow(cols)]
+	form    kernel.Form
 	store   cacheSlot
 }
 
@@ -84,9 +85,9 @@ func (r *rowwise) row(i int) {
 	case rotateRows:
 		cos, sin := r.d.turns.at(i)
 		v.Rotate(cut(a.x), a.headDim, cos, sin, a.rope.Style)
-	case quantizeRows:
-		n := kernel.ActRow(a.cols)
-		r.d.k.Quantize(a.acts[i*n:(i+1)*n], cut(a.x))
+	case convertRows:
+		n := a.form.ActRow(a.cols)
+		v.Convert(a.form, a.acts[i*n:(i+1)*n], cut(a.x))
 	case storeRows:
 		r.d.store(&a.store, i, cut(a.x), cut(a.up))
 	}

@@ -1,8 +1,6 @@
 package cpu
 
 import (
-	"unsafe"
-
 	"github.com/powerinfer-go/powerinfer/internal/compute"
 	"github.com/powerinfer-go/powerinfer/internal/compute/cpu/kernel"
 )
@@ -37,10 +35,7 @@ type sparseFFN struct {
 	logits    compute.Tensor
 	w         compute.SparseWeights
 	out       compute.Tensor
-	x         unsafe.Pointer // float32 rows
-	xStride   int
-	acts      unsafe.Pointer // quantised rows, where gate or up need them
-	stride    int
+	x         operand
 	dense     bool      // hidden holds act(gate)·up for every neuron of every token
 	hidden    []float32 // [tokens, n_ff]
 	up        []float32 // [tokens, n_ff]
@@ -79,16 +74,18 @@ func (f *sparseFFN) choose(token, _ int) {
 func (d *Device) SparseFFN(out, x compute.Tensor, s compute.Set, w compute.SparseWeights) {
 	f := &d.sparse
 	f.s, f.n, f.w, f.out = s.Mem.(*set), s.N, w, out
-	f.x, f.xStride = unsafe.Pointer(unsafe.SliceData(floats(x))), x.Cols*4
+	f.x = operand{}
 	f.hidden = grown(&f.hidden, x.Rows*f.n)
 	f.up = grown(&f.up, x.Rows*f.n)
 	f.sums = grown(&f.sums, x.Rows*sparseChunks*w.Down.Cols)
 	f.dense = x.Rows > 1
 	if f.dense {
 		f.everyNeuron(x)
-	} else if kernel.Quantised(w.Up.Type) || w.Gate != nil && kernel.Quantised(w.Gate.Type) {
-		acts, stride := d.quantize(x)
-		f.acts, f.stride = unsafe.Pointer(unsafe.SliceData(acts)), stride
+	} else {
+		f.x.form(d, x, w.Up)
+		if w.Gate != nil {
+			f.x.form(d, x, w.Gate)
+		}
 	}
 	d.pool.Run(x.Rows*sparseChunks, f.chunkFn)
 	d.pool.Run(x.Rows, f.sumFn)
@@ -176,10 +173,8 @@ func fat(a compute.Activation) float32 {
 
 func (f *sparseFFN) dot(w *compute.Matrix, neuron, token, worker int) float32 {
 	row := packedRows(w, neuron, neuron+1, &f.d.worker(worker).packed)
-	if kernel.Quantised(w.Type) {
-		return f.d.k.Dot(w.Type, row, w.Cols, unsafe.Add(f.acts, token*f.stride))
-	}
-	return f.d.k.Dot(w.Type, row, w.Cols, unsafe.Add(f.x, token*f.xStride))
+	at, _ := f.x.of(f.d, w, token)
+	return f.d.k.Dot(w.Type, row, w.Cols, at)
 }
 
 // sum adds one token's chunks in order.

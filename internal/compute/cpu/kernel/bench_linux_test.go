@@ -12,7 +12,7 @@ import (
 func BenchmarkDecode(b *testing.B) {
 	const cols, bytes = 4096, 256 << 20
 	for _, k := range platform() {
-		for _, typ := range []quant.Type{quant.Q4_0, quant.Q8_0, quant.Q4_K, quant.Q6_K, quant.F16} {
+		for _, typ := range []quant.Type{quant.Q4_0, quant.Q8_0, quant.Q4_K, quant.Q6_K, quant.F16, quant.BF16} {
 			b.Run(fmt.Sprintf("%s/%s", k.Name, typ), func(b *testing.B) {
 				rows := bytes / RowBytes(typ, cols)
 				w := bigWeights(b, rows*RowBytes(typ, cols))
@@ -33,7 +33,7 @@ func BenchmarkDecode(b *testing.B) {
 func BenchmarkScattered(b *testing.B) {
 	const cols, bytes, stride = 4096, 256 << 20, 8
 	for _, k := range platform() {
-		for _, typ := range []quant.Type{quant.Q4_0, quant.Q8_0, quant.Q4_K, quant.Q6_K, quant.F16} {
+		for _, typ := range []quant.Type{quant.Q4_0, quant.Q8_0, quant.Q4_K, quant.Q6_K, quant.F16, quant.BF16} {
 			b.Run(fmt.Sprintf("%s/%s", k.Name, typ), func(b *testing.B) {
 				rows := bytes / RowBytes(typ, cols)
 				w := bigWeights(b, rows*RowBytes(typ, cols))
@@ -72,7 +72,7 @@ func bigWeights(b *testing.B, n int) []byte {
 func BenchmarkPrompt(b *testing.B) {
 	const cols, rows, tokens = 4096, 64, 512
 	for _, k := range platform() {
-		for _, typ := range []quant.Type{quant.Q4_0, quant.Q8_0, quant.Q4_K, quant.Q6_K, quant.F16} {
+		for _, typ := range []quant.Type{quant.Q4_0, quant.Q8_0, quant.Q4_K, quant.Q6_K, quant.F16, quant.BF16} {
 			b.Run(fmt.Sprintf("%s/%s", k.Name, typ), func(b *testing.B) {
 				p := problem{rows: rows, cols: cols, tokens: tokens, x: make([]float32, cols*tokens), packed: make([]byte, rows*RowBytes(typ, cols))}
 				x, stride := p.activations(k, typ)

@@ -16,6 +16,9 @@ func platform() []*Kernels {
 	sets := []*Kernels{avx2()}
 	if cpu.X86.HasAVX512F && cpu.X86.HasAVX512BW && cpu.X86.HasAVX512DQ && cpu.X86.HasAVX512VL && cpu.X86.HasAVX512VNNI {
 		sets = append([]*Kernels{vnni()}, sets...)
+		if cpu.X86.HasAVX512BF16 {
+			sets = append([]*Kernels{bf16()}, sets...)
+		}
 	}
 	return sets
 }
@@ -59,6 +62,36 @@ func vnni() *Kernels {
 		k.types[t].block = f
 	}
 	return k
+}
+
+// bf16 is for processors with AVX512_BF16 too, Zen 4 and Cooper Lake the first of them.
+func bf16() *Kernels {
+	k := vnni()
+	k.Name, k.bfloat, k.round = "AVX-512 BF16", true, roundRowBF16
+	k.types[quant.F16] = tiles{
+		stream: streamF16BF16, scatter: scatterF16BF16, scatterRows: 4, one: tileF16BF161x1,
+		block: block{4, 4, tileF16BF164x4}, panel: block{4, 4, tileBF16BF164x4}, expand: expandF16BF16, panelSuper: 64,
+	}
+	k.types[quant.BF16] = tiles{
+		stream: streamBF16BF16, scatter: scatterBF16BF16, scatterRows: 4, one: tileBF16BF161x1,
+		block: block{4, 4, tileBF16BF164x4}, panel: block{4, 4, tileBF16BF164x4}, expand: expandBF16BF16, panelSuper: 64,
+	}
+	return k
+}
+
+// roundRowBF16 pads the last group with zeros.
+func roundRowBF16(dst []byte, x []float32) {
+	_ = dst[:bf16Acts(len(x))]
+	whole := len(x) / bf16Group
+	if whole > 0 {
+		roundBF16(&dst[0], &x[0], uintptr(whole))
+	}
+	clear(dst[whole*bf16Group*2:])
+	if rest := x[whole*bf16Group:]; len(rest) > 0 {
+		var group [bf16Group]float32
+		copy(group[:], rest)
+		roundBF16(&dst[whole*bf16Group*2], &group[0], 1)
+	}
 }
 
 // quantizeRowAVX2 pads the last superblock with zeros.

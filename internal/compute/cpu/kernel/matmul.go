@@ -1,6 +1,7 @@
 package kernel
 
 import (
+	"math"
 	"unsafe"
 
 	"github.com/powerinfer-go/powerinfer/internal/quant"
@@ -29,7 +30,7 @@ type tiles struct {
 }
 
 // MatMul computes out[t·outStride+r] for weights w [rows, cols], packed and contiguous, and tokens rows of x.
-// For quantised types x points to quantised activations, xStride [bytes] apart, else to float32 rows.
+// x points to activations in the form of t, rows xStride [bytes] apart.
 func (k *Kernels) MatMul(t quant.Type, out []float32, outStride int, w []byte, rows, cols int, x unsafe.Pointer, xStride, tokens int) {
 	if rows == 0 || tokens == 0 {
 		return
@@ -108,18 +109,23 @@ type call struct {
 	tail      int // elements of float rows behind the last group
 	// Bytes of weights and of activations in a step of n, and the steps that are computed at a time for many tokens.
 	step, xStep, part int
+	form              Form
 }
 
 func (k *Kernels) call(t quant.Type, out []float32, outStride int, w []byte, cols int, x unsafe.Pointer, xStride int) call {
 	c := call{
 		m: &k.types[t], out: out, outStride: outStride, w: unsafe.Pointer(unsafe.SliceData(w)), rowBytes: RowBytes(t, cols),
-		x: x, xStride: xStride, n: Super(cols), xStep: ActBytes, part: partSupers,
+		x: x, xStride: xStride, form: k.Form(t),
 	}
-	if !Quantised(t) {
+	switch c.form {
+	case Int8:
+		c.n, c.step, c.xStep, c.part = Super(cols), superBytes(t), ActBytes, partSupers
+	case BFloats:
+		c.n, c.tail = cols/bf16Group, cols%bf16Group
+		c.step, c.xStep, c.part = 2*bf16Group, 2*bf16Group, partBFloats/bf16Group
+	default:
 		c.n, c.tail = cols/8, cols%8
-		c.step, c.xStep, c.part = t.RowBytes(8), 32, partGroups
-	} else {
-		c.step = superBytes(t)
+		c.step, c.xStep, c.part = t.RowBytes(8), 32, partFloats/8
 	}
 	return c
 }
@@ -155,15 +161,32 @@ func (c *call) column(r, end, t int) {
 
 // addTail adds the last elements of float row r, in order, after the lanes were summed, to output at of every token.
 func (c *call) addTail(t quant.Type, r, at, cols, tokens int) {
-	var w [8]float32
+	var wMem, xMem [bf16Group]float32
+	w := wMem[:c.tail]
 	row := unsafe.Slice((*byte)(unsafe.Add(c.w, r*c.rowBytes)), c.rowBytes)
-	quant.Decode(t, w[:c.tail], row[t.RowBytes(cols-c.tail):])
-	for i := range tokens {
-		x := unsafe.Slice((*float32)(unsafe.Add(c.x, i*c.xStride)), cols)
-		acc := c.out[i*c.outStride+at]
-		for j, v := range x[cols-c.tail:] {
-			acc = fma(w[j], v, acc)
+	from := cols - c.tail
+	if c.form == BFloats {
+		for i := range w {
+			w[i] = bf16Weight(t, row, from+i)
 		}
-		c.out[i*c.outStride+at] = acc
+	} else {
+		quant.Decode(t, w, row[t.RowBytes(from):])
 	}
+	for i := range tokens {
+		at := &c.out[i*c.outStride+at]
+		for j, v := range c.tailOf(unsafe.Add(c.x, i*c.xStride), from, xMem[:c.tail]) {
+			*at = fma(w[j], v, *at)
+		}
+	}
+}
+
+// tailOf is a row of activations from element from on; buf is free.
+func (c *call) tailOf(x unsafe.Pointer, from int, buf []float32) []float32 {
+	if c.form == Floats {
+		return unsafe.Slice((*float32)(x), from+len(buf))[from:]
+	}
+	for i, v := range unsafe.Slice((*uint16)(x), from+len(buf))[from:] {
+		buf[i] = flushed(math.Float32frombits(uint32(v) << 16))
+	}
+	return buf
 }

@@ -9004,6 +9004,935 @@ sum:
 	VZEROUPPER
 	RET
 
+// func tileF16BF161x1(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr)
+// Requires: AVX, AVX512F
+TEXT ·tileF16BF161x1(SB), NOSPLIT, $0-56
+	MOVQ   out+0(FP), AX
+	MOVQ   outStride+8(FP), CX
+	MOVQ   w+16(FP), CX
+	MOVQ   rowBytes+24(FP), DX
+	MOVQ   x+32(FP), DX
+	MOVQ   xStride+40(FP), BX
+	MOVQ   n+48(FP), BX
+	VPXORD Z31, Z31, Z31
+
+loop:
+	VCVTPH2PS (CX), Z2
+	VCVTPH2PS 32(CX), Z3
+
+	// VCVTNE2PS2BF16 Z2, Z3, Z0
+	LONG      $0x4867f262
+	WORD      $0xc272
+	VMOVDQU32 (DX), Z1
+
+	// VDPBF16PS Z1, Z0, Z31
+	LONG          $0x487e6262
+	WORD          $0xf952
+	ADDQ          $0x40, CX
+	ADDQ          $0x40, DX
+	DECQ          BX
+	JNZ           loop
+	VEXTRACTF64X4 $0x01, Z31, Y0
+	VADDPS        Y0, Y31, Y31
+	VMOVUPS       Y31, Y0
+	VHADDPS       Y0, Y0, Y0
+	VHADDPS       Y0, Y0, Y0
+	VEXTRACTF128  $0x01, Y0, X1
+	VADDPS        X1, X0, X1
+	VMOVSS        X1, (AX)
+	VZEROUPPER
+	RET
+
+// func tileF16BF164x4(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
+// Requires: AVX, AVX512F
+TEXT ·tileF16BF164x4(SB), NOSPLIT, $0-72
+	MOVQ    out+0(FP), AX
+	MOVQ    outStride+8(FP), CX
+	MOVQ    w+16(FP), DX
+	MOVQ    rowBytes+24(FP), BX
+	MOVQ    x+32(FP), SI
+	MOVQ    xStride+40(FP), DI
+	MOVQ    n+48(FP), R8
+	LEAQ    (BX)(BX*2), R9
+	LEAQ    (DI)(DI*2), R10
+	VPXORD  Z16, Z16, Z16
+	VPXORD  Z17, Z17, Z17
+	VPXORD  Z18, Z18, Z18
+	VPXORD  Z19, Z19, Z19
+	VPXORD  Z20, Z20, Z20
+	VPXORD  Z21, Z21, Z21
+	VPXORD  Z22, Z22, Z22
+	VPXORD  Z23, Z23, Z23
+	VPXORD  Z24, Z24, Z24
+	VPXORD  Z25, Z25, Z25
+	VPXORD  Z26, Z26, Z26
+	VPXORD  Z27, Z27, Z27
+	VPXORD  Z28, Z28, Z28
+	VPXORD  Z29, Z29, Z29
+	VPXORD  Z30, Z30, Z30
+	VPXORD  Z31, Z31, Z31
+	MOVQ    acc+56(FP), R11
+	MOVQ    part+64(FP), R12
+	TESTQ   $0x00000001, R12
+	JNE     begin
+	VMOVUPS (R11), Z16
+	VMOVUPS 64(R11), Z17
+	VMOVUPS 128(R11), Z18
+	VMOVUPS 192(R11), Z19
+	VMOVUPS 256(R11), Z20
+	VMOVUPS 320(R11), Z21
+	VMOVUPS 384(R11), Z22
+	VMOVUPS 448(R11), Z23
+	VMOVUPS 512(R11), Z24
+	VMOVUPS 576(R11), Z25
+	VMOVUPS 640(R11), Z26
+	VMOVUPS 704(R11), Z27
+	VMOVUPS 768(R11), Z28
+	VMOVUPS 832(R11), Z29
+	VMOVUPS 896(R11), Z30
+	VMOVUPS 960(R11), Z31
+
+begin:
+loop:
+	VCVTPH2PS (DX), Z5
+	VCVTPH2PS 32(DX), Z6
+
+	// VCVTNE2PS2BF16 Z5, Z6, Z0
+	LONG      $0x484ff262
+	WORD      $0xc572
+	VCVTPH2PS (DX)(BX*1), Z5
+	VCVTPH2PS 32(DX)(BX*1), Z6
+
+	// VCVTNE2PS2BF16 Z5, Z6, Z1
+	LONG      $0x484ff262
+	WORD      $0xcd72
+	VCVTPH2PS (DX)(BX*2), Z5
+	VCVTPH2PS 32(DX)(BX*2), Z6
+
+	// VCVTNE2PS2BF16 Z5, Z6, Z2
+	LONG      $0x484ff262
+	WORD      $0xd572
+	VCVTPH2PS (DX)(R9*1), Z5
+	VCVTPH2PS 32(DX)(R9*1), Z6
+
+	// VCVTNE2PS2BF16 Z5, Z6, Z3
+	LONG      $0x484ff262
+	WORD      $0xdd72
+	VMOVDQU32 (SI), Z4
+
+	// VDPBF16PS Z4, Z0, Z16
+	LONG $0x487ee262
+	WORD $0xc452
+
+	// VDPBF16PS Z4, Z1, Z20
+	LONG $0x4876e262
+	WORD $0xe452
+
+	// VDPBF16PS Z4, Z2, Z24
+	LONG $0x486e6262
+	WORD $0xc452
+
+	// VDPBF16PS Z4, Z3, Z28
+	LONG      $0x48666262
+	WORD      $0xe452
+	VMOVDQU32 (SI)(DI*1), Z4
+
+	// VDPBF16PS Z4, Z0, Z17
+	LONG $0x487ee262
+	WORD $0xcc52
+
+	// VDPBF16PS Z4, Z1, Z21
+	LONG $0x4876e262
+	WORD $0xec52
+
+	// VDPBF16PS Z4, Z2, Z25
+	LONG $0x486e6262
+	WORD $0xcc52
+
+	// VDPBF16PS Z4, Z3, Z29
+	LONG      $0x48666262
+	WORD      $0xec52
+	VMOVDQU32 (SI)(DI*2), Z4
+
+	// VDPBF16PS Z4, Z0, Z18
+	LONG $0x487ee262
+	WORD $0xd452
+
+	// VDPBF16PS Z4, Z1, Z22
+	LONG $0x4876e262
+	WORD $0xf452
+
+	// VDPBF16PS Z4, Z2, Z26
+	LONG $0x486e6262
+	WORD $0xd452
+
+	// VDPBF16PS Z4, Z3, Z30
+	LONG      $0x48666262
+	WORD      $0xf452
+	VMOVDQU32 (SI)(R10*1), Z4
+
+	// VDPBF16PS Z4, Z0, Z19
+	LONG $0x487ee262
+	WORD $0xdc52
+
+	// VDPBF16PS Z4, Z1, Z23
+	LONG $0x4876e262
+	WORD $0xfc52
+
+	// VDPBF16PS Z4, Z2, Z27
+	LONG $0x486e6262
+	WORD $0xdc52
+
+	// VDPBF16PS Z4, Z3, Z31
+	LONG    $0x48666262
+	WORD    $0xfc52
+	ADDQ    $0x40, DX
+	ADDQ    $0x40, SI
+	DECQ    R8
+	JNZ     loop
+	TESTQ   $0x00000002, R12
+	JNE     sum
+	VMOVUPS Z16, (R11)
+	VMOVUPS Z17, 64(R11)
+	VMOVUPS Z18, 128(R11)
+	VMOVUPS Z19, 192(R11)
+	VMOVUPS Z20, 256(R11)
+	VMOVUPS Z21, 320(R11)
+	VMOVUPS Z22, 384(R11)
+	VMOVUPS Z23, 448(R11)
+	VMOVUPS Z24, 512(R11)
+	VMOVUPS Z25, 576(R11)
+	VMOVUPS Z26, 640(R11)
+	VMOVUPS Z27, 704(R11)
+	VMOVUPS Z28, 768(R11)
+	VMOVUPS Z29, 832(R11)
+	VMOVUPS Z30, 896(R11)
+	VMOVUPS Z31, 960(R11)
+	VZEROUPPER
+	RET
+
+sum:
+	VEXTRACTF64X4 $0x01, Z16, Y0
+	VADDPS        Y0, Y16, Y16
+	VEXTRACTF64X4 $0x01, Z17, Y0
+	VADDPS        Y0, Y17, Y17
+	VEXTRACTF64X4 $0x01, Z18, Y0
+	VADDPS        Y0, Y18, Y18
+	VEXTRACTF64X4 $0x01, Z19, Y0
+	VADDPS        Y0, Y19, Y19
+	VEXTRACTF64X4 $0x01, Z20, Y0
+	VADDPS        Y0, Y20, Y20
+	VEXTRACTF64X4 $0x01, Z21, Y0
+	VADDPS        Y0, Y21, Y21
+	VEXTRACTF64X4 $0x01, Z22, Y0
+	VADDPS        Y0, Y22, Y22
+	VEXTRACTF64X4 $0x01, Z23, Y0
+	VADDPS        Y0, Y23, Y23
+	VEXTRACTF64X4 $0x01, Z24, Y0
+	VADDPS        Y0, Y24, Y24
+	VEXTRACTF64X4 $0x01, Z25, Y0
+	VADDPS        Y0, Y25, Y25
+	VEXTRACTF64X4 $0x01, Z26, Y0
+	VADDPS        Y0, Y26, Y26
+	VEXTRACTF64X4 $0x01, Z27, Y0
+	VADDPS        Y0, Y27, Y27
+	VEXTRACTF64X4 $0x01, Z28, Y0
+	VADDPS        Y0, Y28, Y28
+	VEXTRACTF64X4 $0x01, Z29, Y0
+	VADDPS        Y0, Y29, Y29
+	VEXTRACTF64X4 $0x01, Z30, Y0
+	VADDPS        Y0, Y30, Y30
+	VEXTRACTF64X4 $0x01, Z31, Y0
+	VADDPS        Y0, Y31, Y31
+	VMOVUPS       Y16, Y0
+	VMOVUPS       Y20, Y1
+	VMOVUPS       Y24, Y2
+	VMOVUPS       Y28, Y3
+	VHADDPS       Y1, Y0, Y0
+	VHADDPS       Y3, Y2, Y2
+	VHADDPS       Y2, Y0, Y0
+	VEXTRACTF128  $0x01, Y0, X4
+	VADDPS        X4, X0, X4
+	VMOVUPS       X4, (AX)
+	ADDQ          CX, AX
+	VMOVUPS       Y17, Y0
+	VMOVUPS       Y21, Y1
+	VMOVUPS       Y25, Y2
+	VMOVUPS       Y29, Y3
+	VHADDPS       Y1, Y0, Y0
+	VHADDPS       Y3, Y2, Y2
+	VHADDPS       Y2, Y0, Y0
+	VEXTRACTF128  $0x01, Y0, X4
+	VADDPS        X4, X0, X4
+	VMOVUPS       X4, (AX)
+	ADDQ          CX, AX
+	VMOVUPS       Y18, Y0
+	VMOVUPS       Y22, Y1
+	VMOVUPS       Y26, Y2
+	VMOVUPS       Y30, Y3
+	VHADDPS       Y1, Y0, Y0
+	VHADDPS       Y3, Y2, Y2
+	VHADDPS       Y2, Y0, Y0
+	VEXTRACTF128  $0x01, Y0, X4
+	VADDPS        X4, X0, X4
+	VMOVUPS       X4, (AX)
+	ADDQ          CX, AX
+	VMOVUPS       Y19, Y0
+	VMOVUPS       Y23, Y1
+	VMOVUPS       Y27, Y2
+	VMOVUPS       Y31, Y3
+	VHADDPS       Y1, Y0, Y0
+	VHADDPS       Y3, Y2, Y2
+	VHADDPS       Y2, Y0, Y0
+	VEXTRACTF128  $0x01, Y0, X4
+	VADDPS        X4, X0, X4
+	VMOVUPS       X4, (AX)
+	VZEROUPPER
+	RET
+
+// func scatterF16BF16(out *float32, w *byte, rowBytes uintptr, index *int32, x *byte, n uintptr, rows uintptr)
+// Requires: AVX, AVX512F, MMX+
+TEXT ·scatterF16BF16(SB), NOSPLIT, $32-56
+	MOVQ out+0(FP), AX
+	MOVQ index+24(FP), CX
+	MOVQ x+32(FP), DX
+	MOVQ rows+48(FP), BX
+
+quad:
+	MOVQ    w+8(FP), R10
+	MOVQ    rowBytes+16(FP), R11
+	MOVLQSX (CX), SI
+	IMULQ   R11, SI
+	ADDQ    R10, SI
+	MOVQ    SI, (SP)
+	VPXORD  Z0, Z0, Z0
+	MOVLQSX 4(CX), DI
+	IMULQ   R11, DI
+	ADDQ    R10, DI
+	MOVQ    DI, 8(SP)
+	VPXORD  Z1, Z1, Z1
+	MOVLQSX 8(CX), R8
+	IMULQ   R11, R8
+	ADDQ    R10, R8
+	MOVQ    R8, 16(SP)
+	VPXORD  Z2, Z2, Z2
+	MOVLQSX 12(CX), R9
+	IMULQ   R11, R9
+	ADDQ    R10, R9
+	MOVQ    R9, 24(SP)
+	VPXORD  Z3, Z3, Z3
+	CMPQ    BX, $0x04
+	JEQ     last
+	MOVLQSX 16(CX), R12
+	IMULQ   R11, R12
+	ADDQ    R10, R12
+	MOVQ    R12, (SP)
+	MOVLQSX 20(CX), R12
+	IMULQ   R11, R12
+	ADDQ    R10, R12
+	MOVQ    R12, 8(SP)
+	MOVLQSX 24(CX), R12
+	IMULQ   R11, R12
+	ADDQ    R10, R12
+	MOVQ    R12, 16(SP)
+	MOVLQSX 28(CX), R12
+	IMULQ   R11, R12
+	ADDQ    R10, R12
+	MOVQ    R12, 24(SP)
+
+last:
+	XORQ R10, R10
+	MOVQ n+40(FP), R11
+
+groups:
+	VMOVDQU32  (DX)(R10*1), Z5
+	MOVQ       (SP), R12
+	PREFETCHT1 (R12)(R10*1)
+	VCVTPH2PS  (SI)(R10*1), Z6
+	VCVTPH2PS  32(SI)(R10*1), Z7
+
+	// VCVTNE2PS2BF16 Z6, Z7, Z4
+	LONG $0x4847f262
+	WORD $0xe672
+
+	// VDPBF16PS Z5, Z4, Z0
+	LONG       $0x485ef262
+	WORD       $0xc552
+	MOVQ       8(SP), R12
+	PREFETCHT1 (R12)(R10*1)
+	VCVTPH2PS  (DI)(R10*1), Z6
+	VCVTPH2PS  32(DI)(R10*1), Z7
+
+	// VCVTNE2PS2BF16 Z6, Z7, Z4
+	LONG $0x4847f262
+	WORD $0xe672
+
+	// VDPBF16PS Z5, Z4, Z1
+	LONG       $0x485ef262
+	WORD       $0xcd52
+	MOVQ       16(SP), R12
+	PREFETCHT1 (R12)(R10*1)
+	VCVTPH2PS  (R8)(R10*1), Z6
+	VCVTPH2PS  32(R8)(R10*1), Z7
+
+	// VCVTNE2PS2BF16 Z6, Z7, Z4
+	LONG $0x4847f262
+	WORD $0xe672
+
+	// VDPBF16PS Z5, Z4, Z2
+	LONG       $0x485ef262
+	WORD       $0xd552
+	MOVQ       24(SP), R12
+	PREFETCHT1 (R12)(R10*1)
+	VCVTPH2PS  (R9)(R10*1), Z6
+	VCVTPH2PS  32(R9)(R10*1), Z7
+
+	// VCVTNE2PS2BF16 Z6, Z7, Z4
+	LONG $0x4847f262
+	WORD $0xe672
+
+	// VDPBF16PS Z5, Z4, Z3
+	LONG          $0x485ef262
+	WORD          $0xdd52
+	ADDQ          $0x40, R10
+	DECQ          R11
+	JNZ           groups
+	VEXTRACTF64X4 $0x01, Z0, Y5
+	VADDPS        Y5, Y0, Y0
+	VEXTRACTF64X4 $0x01, Z1, Y5
+	VADDPS        Y5, Y1, Y1
+	VEXTRACTF64X4 $0x01, Z2, Y5
+	VADDPS        Y5, Y2, Y2
+	VEXTRACTF64X4 $0x01, Z3, Y5
+	VADDPS        Y5, Y3, Y3
+	VHADDPS       Y1, Y0, Y0
+	VHADDPS       Y3, Y2, Y2
+	VHADDPS       Y2, Y0, Y0
+	VEXTRACTF128  $0x01, Y0, X5
+	VADDPS        X5, X0, X5
+	VMOVUPS       X5, (AX)
+	ADDQ          $0x10, AX
+	ADDQ          $0x10, CX
+	SUBQ          $0x04, BX
+	JNZ           quad
+	VZEROUPPER
+	RET
+
+// func streamF16BF16(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
+// Requires: AVX, AVX512F
+TEXT ·streamF16BF16(SB), NOSPLIT, $0-48
+	MOVQ out+0(FP), AX
+	MOVQ w+8(FP), CX
+	MOVQ rowBytes+16(FP), DX
+	MOVQ x+24(FP), BX
+	MOVQ n+32(FP), SI
+	MOVQ rows+40(FP), DI
+
+row:
+	MOVQ   CX, R8
+	ADDQ   DX, CX
+	XORQ   R9, R9
+	MOVQ   SI, R10
+	VPXORD Z0, Z0, Z0
+
+group:
+	VMOVDQU32 (BX)(R9*1), Z2
+	VCVTPH2PS (R8)(R9*1), Z3
+	VCVTPH2PS 32(R8)(R9*1), Z4
+
+	// VCVTNE2PS2BF16 Z3, Z4, Z1
+	LONG $0x485ff262
+	WORD $0xcb72
+
+	// VDPBF16PS Z2, Z1, Z0
+	LONG          $0x4876f262
+	WORD          $0xc252
+	ADDQ          $0x40, R9
+	DECQ          R10
+	JNZ           group
+	VEXTRACTF64X4 $0x01, Z0, Y2
+	VADDPS        Y2, Y0, Y0
+	VHADDPS       Y0, Y0, Y0
+	VHADDPS       Y0, Y0, Y0
+	VEXTRACTF128  $0x01, Y0, X2
+	VADDPS        X2, X0, X2
+	VMOVSS        X2, (AX)
+	ADDQ          $0x04, AX
+	DECQ          DI
+	JNZ           row
+	VZEROUPPER
+	RET
+
+// func expandF16BF16(dst *byte, w *byte, n uintptr)
+// Requires: AVX, AVX512F
+TEXT ·expandF16BF16(SB), NOSPLIT, $0-24
+	MOVQ dst+0(FP), AX
+	MOVQ w+8(FP), CX
+	MOVQ n+16(FP), DX
+
+group:
+	VCVTPH2PS (CX), Z1
+	VCVTPH2PS 32(CX), Z2
+
+	// VCVTNE2PS2BF16 Z1, Z2, Z0
+	LONG      $0x486ff262
+	WORD      $0xc172
+	VMOVDQU32 Z0, (AX)
+	ADDQ      $0x40, CX
+	ADDQ      $0x40, AX
+	DECQ      DX
+	JNZ       group
+	VZEROUPPER
+	RET
+
+// func tileBF16BF161x1(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr)
+// Requires: AVX, AVX512F
+TEXT ·tileBF16BF161x1(SB), NOSPLIT, $0-56
+	MOVQ   out+0(FP), AX
+	MOVQ   outStride+8(FP), CX
+	MOVQ   w+16(FP), CX
+	MOVQ   rowBytes+24(FP), DX
+	MOVQ   x+32(FP), DX
+	MOVQ   xStride+40(FP), BX
+	MOVQ   n+48(FP), BX
+	VPXORD Z31, Z31, Z31
+
+loop:
+	VMOVDQU32 (CX), Z0
+	VMOVDQU32 (DX), Z1
+
+	// VDPBF16PS Z1, Z0, Z31
+	LONG          $0x487e6262
+	WORD          $0xf952
+	ADDQ          $0x40, CX
+	ADDQ          $0x40, DX
+	DECQ          BX
+	JNZ           loop
+	VEXTRACTF64X4 $0x01, Z31, Y0
+	VADDPS        Y0, Y31, Y31
+	VMOVUPS       Y31, Y0
+	VHADDPS       Y0, Y0, Y0
+	VHADDPS       Y0, Y0, Y0
+	VEXTRACTF128  $0x01, Y0, X1
+	VADDPS        X1, X0, X1
+	VMOVSS        X1, (AX)
+	VZEROUPPER
+	RET
+
+// func tileBF16BF164x4(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
+// Requires: AVX, AVX512F
+TEXT ·tileBF16BF164x4(SB), NOSPLIT, $0-72
+	MOVQ    out+0(FP), AX
+	MOVQ    outStride+8(FP), CX
+	MOVQ    w+16(FP), DX
+	MOVQ    rowBytes+24(FP), BX
+	MOVQ    x+32(FP), SI
+	MOVQ    xStride+40(FP), DI
+	MOVQ    n+48(FP), R8
+	LEAQ    (BX)(BX*2), R9
+	LEAQ    (DI)(DI*2), R10
+	VPXORD  Z16, Z16, Z16
+	VPXORD  Z17, Z17, Z17
+	VPXORD  Z18, Z18, Z18
+	VPXORD  Z19, Z19, Z19
+	VPXORD  Z20, Z20, Z20
+	VPXORD  Z21, Z21, Z21
+	VPXORD  Z22, Z22, Z22
+	VPXORD  Z23, Z23, Z23
+	VPXORD  Z24, Z24, Z24
+	VPXORD  Z25, Z25, Z25
+	VPXORD  Z26, Z26, Z26
+	VPXORD  Z27, Z27, Z27
+	VPXORD  Z28, Z28, Z28
+	VPXORD  Z29, Z29, Z29
+	VPXORD  Z30, Z30, Z30
+	VPXORD  Z31, Z31, Z31
+	MOVQ    acc+56(FP), R11
+	MOVQ    part+64(FP), R12
+	TESTQ   $0x00000001, R12
+	JNE     begin
+	VMOVUPS (R11), Z16
+	VMOVUPS 64(R11), Z17
+	VMOVUPS 128(R11), Z18
+	VMOVUPS 192(R11), Z19
+	VMOVUPS 256(R11), Z20
+	VMOVUPS 320(R11), Z21
+	VMOVUPS 384(R11), Z22
+	VMOVUPS 448(R11), Z23
+	VMOVUPS 512(R11), Z24
+	VMOVUPS 576(R11), Z25
+	VMOVUPS 640(R11), Z26
+	VMOVUPS 704(R11), Z27
+	VMOVUPS 768(R11), Z28
+	VMOVUPS 832(R11), Z29
+	VMOVUPS 896(R11), Z30
+	VMOVUPS 960(R11), Z31
+
+begin:
+loop:
+	VMOVDQU32 (DX), Z0
+	VMOVDQU32 (DX)(BX*1), Z1
+	VMOVDQU32 (DX)(BX*2), Z2
+	VMOVDQU32 (DX)(R9*1), Z3
+	VMOVDQU32 (SI), Z4
+
+	// VDPBF16PS Z4, Z0, Z16
+	LONG $0x487ee262
+	WORD $0xc452
+
+	// VDPBF16PS Z4, Z1, Z20
+	LONG $0x4876e262
+	WORD $0xe452
+
+	// VDPBF16PS Z4, Z2, Z24
+	LONG $0x486e6262
+	WORD $0xc452
+
+	// VDPBF16PS Z4, Z3, Z28
+	LONG      $0x48666262
+	WORD      $0xe452
+	VMOVDQU32 (SI)(DI*1), Z4
+
+	// VDPBF16PS Z4, Z0, Z17
+	LONG $0x487ee262
+	WORD $0xcc52
+
+	// VDPBF16PS Z4, Z1, Z21
+	LONG $0x4876e262
+	WORD $0xec52
+
+	// VDPBF16PS Z4, Z2, Z25
+	LONG $0x486e6262
+	WORD $0xcc52
+
+	// VDPBF16PS Z4, Z3, Z29
+	LONG      $0x48666262
+	WORD      $0xec52
+	VMOVDQU32 (SI)(DI*2), Z4
+
+	// VDPBF16PS Z4, Z0, Z18
+	LONG $0x487ee262
+	WORD $0xd452
+
+	// VDPBF16PS Z4, Z1, Z22
+	LONG $0x4876e262
+	WORD $0xf452
+
+	// VDPBF16PS Z4, Z2, Z26
+	LONG $0x486e6262
+	WORD $0xd452
+
+	// VDPBF16PS Z4, Z3, Z30
+	LONG      $0x48666262
+	WORD      $0xf452
+	VMOVDQU32 (SI)(R10*1), Z4
+
+	// VDPBF16PS Z4, Z0, Z19
+	LONG $0x487ee262
+	WORD $0xdc52
+
+	// VDPBF16PS Z4, Z1, Z23
+	LONG $0x4876e262
+	WORD $0xfc52
+
+	// VDPBF16PS Z4, Z2, Z27
+	LONG $0x486e6262
+	WORD $0xdc52
+
+	// VDPBF16PS Z4, Z3, Z31
+	LONG    $0x48666262
+	WORD    $0xfc52
+	ADDQ    $0x40, DX
+	ADDQ    $0x40, SI
+	DECQ    R8
+	JNZ     loop
+	TESTQ   $0x00000002, R12
+	JNE     sum
+	VMOVUPS Z16, (R11)
+	VMOVUPS Z17, 64(R11)
+	VMOVUPS Z18, 128(R11)
+	VMOVUPS Z19, 192(R11)
+	VMOVUPS Z20, 256(R11)
+	VMOVUPS Z21, 320(R11)
+	VMOVUPS Z22, 384(R11)
+	VMOVUPS Z23, 448(R11)
+	VMOVUPS Z24, 512(R11)
+	VMOVUPS Z25, 576(R11)
+	VMOVUPS Z26, 640(R11)
+	VMOVUPS Z27, 704(R11)
+	VMOVUPS Z28, 768(R11)
+	VMOVUPS Z29, 832(R11)
+	VMOVUPS Z30, 896(R11)
+	VMOVUPS Z31, 960(R11)
+	VZEROUPPER
+	RET
+
+sum:
+	VEXTRACTF64X4 $0x01, Z16, Y0
+	VADDPS        Y0, Y16, Y16
+	VEXTRACTF64X4 $0x01, Z17, Y0
+	VADDPS        Y0, Y17, Y17
+	VEXTRACTF64X4 $0x01, Z18, Y0
+	VADDPS        Y0, Y18, Y18
+	VEXTRACTF64X4 $0x01, Z19, Y0
+	VADDPS        Y0, Y19, Y19
+	VEXTRACTF64X4 $0x01, Z20, Y0
+	VADDPS        Y0, Y20, Y20
+	VEXTRACTF64X4 $0x01, Z21, Y0
+	VADDPS        Y0, Y21, Y21
+	VEXTRACTF64X4 $0x01, Z22, Y0
+	VADDPS        Y0, Y22, Y22
+	VEXTRACTF64X4 $0x01, Z23, Y0
+	VADDPS        Y0, Y23, Y23
+	VEXTRACTF64X4 $0x01, Z24, Y0
+	VADDPS        Y0, Y24, Y24
+	VEXTRACTF64X4 $0x01, Z25, Y0
+	VADDPS        Y0, Y25, Y25
+	VEXTRACTF64X4 $0x01, Z26, Y0
+	VADDPS        Y0, Y26, Y26
+	VEXTRACTF64X4 $0x01, Z27, Y0
+	VADDPS        Y0, Y27, Y27
+	VEXTRACTF64X4 $0x01, Z28, Y0
+	VADDPS        Y0, Y28, Y28
+	VEXTRACTF64X4 $0x01, Z29, Y0
+	VADDPS        Y0, Y29, Y29
+	VEXTRACTF64X4 $0x01, Z30, Y0
+	VADDPS        Y0, Y30, Y30
+	VEXTRACTF64X4 $0x01, Z31, Y0
+	VADDPS        Y0, Y31, Y31
+	VMOVUPS       Y16, Y0
+	VMOVUPS       Y20, Y1
+	VMOVUPS       Y24, Y2
+	VMOVUPS       Y28, Y3
+	VHADDPS       Y1, Y0, Y0
+	VHADDPS       Y3, Y2, Y2
+	VHADDPS       Y2, Y0, Y0
+	VEXTRACTF128  $0x01, Y0, X4
+	VADDPS        X4, X0, X4
+	VMOVUPS       X4, (AX)
+	ADDQ          CX, AX
+	VMOVUPS       Y17, Y0
+	VMOVUPS       Y21, Y1
+	VMOVUPS       Y25, Y2
+	VMOVUPS       Y29, Y3
+	VHADDPS       Y1, Y0, Y0
+	VHADDPS       Y3, Y2, Y2
+	VHADDPS       Y2, Y0, Y0
+	VEXTRACTF128  $0x01, Y0, X4
+	VADDPS        X4, X0, X4
+	VMOVUPS       X4, (AX)
+	ADDQ          CX, AX
+	VMOVUPS       Y18, Y0
+	VMOVUPS       Y22, Y1
+	VMOVUPS       Y26, Y2
+	VMOVUPS       Y30, Y3
+	VHADDPS       Y1, Y0, Y0
+	VHADDPS       Y3, Y2, Y2
+	VHADDPS       Y2, Y0, Y0
+	VEXTRACTF128  $0x01, Y0, X4
+	VADDPS        X4, X0, X4
+	VMOVUPS       X4, (AX)
+	ADDQ          CX, AX
+	VMOVUPS       Y19, Y0
+	VMOVUPS       Y23, Y1
+	VMOVUPS       Y27, Y2
+	VMOVUPS       Y31, Y3
+	VHADDPS       Y1, Y0, Y0
+	VHADDPS       Y3, Y2, Y2
+	VHADDPS       Y2, Y0, Y0
+	VEXTRACTF128  $0x01, Y0, X4
+	VADDPS        X4, X0, X4
+	VMOVUPS       X4, (AX)
+	VZEROUPPER
+	RET
+
+// func scatterBF16BF16(out *float32, w *byte, rowBytes uintptr, index *int32, x *byte, n uintptr, rows uintptr)
+// Requires: AVX, AVX512F, MMX+
+TEXT ·scatterBF16BF16(SB), NOSPLIT, $32-56
+	MOVQ out+0(FP), AX
+	MOVQ index+24(FP), CX
+	MOVQ x+32(FP), DX
+	MOVQ rows+48(FP), BX
+
+quad:
+	MOVQ    w+8(FP), R10
+	MOVQ    rowBytes+16(FP), R11
+	MOVLQSX (CX), SI
+	IMULQ   R11, SI
+	ADDQ    R10, SI
+	MOVQ    SI, (SP)
+	VPXORD  Z0, Z0, Z0
+	MOVLQSX 4(CX), DI
+	IMULQ   R11, DI
+	ADDQ    R10, DI
+	MOVQ    DI, 8(SP)
+	VPXORD  Z1, Z1, Z1
+	MOVLQSX 8(CX), R8
+	IMULQ   R11, R8
+	ADDQ    R10, R8
+	MOVQ    R8, 16(SP)
+	VPXORD  Z2, Z2, Z2
+	MOVLQSX 12(CX), R9
+	IMULQ   R11, R9
+	ADDQ    R10, R9
+	MOVQ    R9, 24(SP)
+	VPXORD  Z3, Z3, Z3
+	CMPQ    BX, $0x04
+	JEQ     last
+	MOVLQSX 16(CX), R12
+	IMULQ   R11, R12
+	ADDQ    R10, R12
+	MOVQ    R12, (SP)
+	MOVLQSX 20(CX), R12
+	IMULQ   R11, R12
+	ADDQ    R10, R12
+	MOVQ    R12, 8(SP)
+	MOVLQSX 24(CX), R12
+	IMULQ   R11, R12
+	ADDQ    R10, R12
+	MOVQ    R12, 16(SP)
+	MOVLQSX 28(CX), R12
+	IMULQ   R11, R12
+	ADDQ    R10, R12
+	MOVQ    R12, 24(SP)
+
+last:
+	XORQ R10, R10
+	MOVQ n+40(FP), R11
+
+groups:
+	VMOVDQU32  (DX)(R10*1), Z5
+	MOVQ       (SP), R12
+	PREFETCHT1 (R12)(R10*1)
+	VMOVDQU32  (SI)(R10*1), Z4
+
+	// VDPBF16PS Z5, Z4, Z0
+	LONG       $0x485ef262
+	WORD       $0xc552
+	MOVQ       8(SP), R12
+	PREFETCHT1 (R12)(R10*1)
+	VMOVDQU32  (DI)(R10*1), Z4
+
+	// VDPBF16PS Z5, Z4, Z1
+	LONG       $0x485ef262
+	WORD       $0xcd52
+	MOVQ       16(SP), R12
+	PREFETCHT1 (R12)(R10*1)
+	VMOVDQU32  (R8)(R10*1), Z4
+
+	// VDPBF16PS Z5, Z4, Z2
+	LONG       $0x485ef262
+	WORD       $0xd552
+	MOVQ       24(SP), R12
+	PREFETCHT1 (R12)(R10*1)
+	VMOVDQU32  (R9)(R10*1), Z4
+
+	// VDPBF16PS Z5, Z4, Z3
+	LONG          $0x485ef262
+	WORD          $0xdd52
+	ADDQ          $0x40, R10
+	DECQ          R11
+	JNZ           groups
+	VEXTRACTF64X4 $0x01, Z0, Y5
+	VADDPS        Y5, Y0, Y0
+	VEXTRACTF64X4 $0x01, Z1, Y5
+	VADDPS        Y5, Y1, Y1
+	VEXTRACTF64X4 $0x01, Z2, Y5
+	VADDPS        Y5, Y2, Y2
+	VEXTRACTF64X4 $0x01, Z3, Y5
+	VADDPS        Y5, Y3, Y3
+	VHADDPS       Y1, Y0, Y0
+	VHADDPS       Y3, Y2, Y2
+	VHADDPS       Y2, Y0, Y0
+	VEXTRACTF128  $0x01, Y0, X5
+	VADDPS        X5, X0, X5
+	VMOVUPS       X5, (AX)
+	ADDQ          $0x10, AX
+	ADDQ          $0x10, CX
+	SUBQ          $0x04, BX
+	JNZ           quad
+	VZEROUPPER
+	RET
+
+// func streamBF16BF16(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
+// Requires: AVX, AVX512F
+TEXT ·streamBF16BF16(SB), NOSPLIT, $0-48
+	MOVQ out+0(FP), AX
+	MOVQ w+8(FP), CX
+	MOVQ rowBytes+16(FP), DX
+	MOVQ x+24(FP), BX
+	MOVQ n+32(FP), SI
+	MOVQ rows+40(FP), DI
+
+row:
+	MOVQ   CX, R8
+	ADDQ   DX, CX
+	XORQ   R9, R9
+	MOVQ   SI, R10
+	VPXORD Z0, Z0, Z0
+
+group:
+	VMOVDQU32 (BX)(R9*1), Z2
+	VMOVDQU32 (R8)(R9*1), Z1
+
+	// VDPBF16PS Z2, Z1, Z0
+	LONG          $0x4876f262
+	WORD          $0xc252
+	ADDQ          $0x40, R9
+	DECQ          R10
+	JNZ           group
+	VEXTRACTF64X4 $0x01, Z0, Y2
+	VADDPS        Y2, Y0, Y0
+	VHADDPS       Y0, Y0, Y0
+	VHADDPS       Y0, Y0, Y0
+	VEXTRACTF128  $0x01, Y0, X2
+	VADDPS        X2, X0, X2
+	VMOVSS        X2, (AX)
+	ADDQ          $0x04, AX
+	DECQ          DI
+	JNZ           row
+	VZEROUPPER
+	RET
+
+// func expandBF16BF16(dst *byte, w *byte, n uintptr)
+// Requires: AVX, AVX512F
+TEXT ·expandBF16BF16(SB), NOSPLIT, $0-24
+	MOVQ dst+0(FP), AX
+	MOVQ w+8(FP), CX
+	MOVQ n+16(FP), DX
+
+group:
+	VMOVDQU32 (CX), Z0
+	VMOVDQU32 Z0, (AX)
+	ADDQ      $0x40, CX
+	ADDQ      $0x40, AX
+	DECQ      DX
+	JNZ       group
+	VZEROUPPER
+	RET
+
+// func roundBF16(dst *byte, x *float32, n uintptr)
+// Requires: AVX, AVX512F
+TEXT ·roundBF16(SB), NOSPLIT, $0-24
+	MOVQ dst+0(FP), AX
+	MOVQ x+8(FP), CX
+	MOVQ n+16(FP), DX
+
+group:
+	VMOVUPS (CX), Z0
+	VMOVUPS 64(CX), Z1
+
+	// VCVTNE2PS2BF16 Z0, Z1, Z0
+	LONG      $0x4877f262
+	WORD      $0xc072
+	VMOVDQU32 Z0, (AX)
+	ADDQ      $0x00000080, CX
+	ADDQ      $0x40, AX
+	DECQ      DX
+	JNZ       group
+	VZEROUPPER
+	RET
+
 // func quantizeAVX2(dst *byte, x *float32, n uintptr)
 // Requires: AVX, AVX2
 TEXT ·quantizeAVX2(SB), NOSPLIT, $0-24

@@ -158,5 +158,38 @@ func scatterF16AVX2(out *float32, w *byte, rowBytes uintptr, index *int32, x *by
 // scatterBF16AVX2 computes one token's products with BF16 rows chosen by index, four at a time. Scalar twin: tileGeneric in matmul_generic.go.
 func scatterBF16AVX2(out *float32, w *byte, rowBytes uintptr, index *int32, x *byte, n uintptr, rows uintptr)
 
+// tileF16BF161x1 computes out[t][r] of 1 F16 rows and 1 tokens. Scalar twin: tileGeneric in matmul_generic.go.
+func tileF16BF161x1(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr)
+
+// tileF16BF164x4 computes out[t][r] of 4 F16 rows and 4 tokens. Scalar twin: tileGeneric in matmul_generic.go.
+func tileF16BF164x4(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
+
+// scatterF16BF16 computes one token's products with F16 rows chosen by index, four at a time. Scalar twin: dotBF16Generic in bfloat.go.
+func scatterF16BF16(out *float32, w *byte, rowBytes uintptr, index *int32, x *byte, n uintptr, rows uintptr)
+
+// streamF16BF16 computes one token's products with consecutive rows of F16. Scalar twin: dotBF16Generic in bfloat.go.
+func streamF16BF16(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
+
+// expandF16BF16 writes n groups of 32 F16 weights as BF16. Scalar twin: bf16Weight in bfloat.go.
+func expandF16BF16(dst *byte, w *byte, n uintptr)
+
+// tileBF16BF161x1 computes out[t][r] of 1 BF16 rows and 1 tokens. Scalar twin: tileGeneric in matmul_generic.go.
+func tileBF16BF161x1(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr)
+
+// tileBF16BF164x4 computes out[t][r] of 4 BF16 rows and 4 tokens. Scalar twin: tileGeneric in matmul_generic.go.
+func tileBF16BF164x4(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
+
+// scatterBF16BF16 computes one token's products with BF16 rows chosen by index, four at a time. Scalar twin: dotBF16Generic in bfloat.go.
+func scatterBF16BF16(out *float32, w *byte, rowBytes uintptr, index *int32, x *byte, n uintptr, rows uintptr)
+
+// streamBF16BF16 computes one token's products with consecutive rows of BF16. Scalar twin: dotBF16Generic in bfloat.go.
+func streamBF16BF16(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
+
+// expandBF16BF16 writes n groups of 32 BF16 weights as BF16. Scalar twin: bf16Weight in bfloat.go.
+func expandBF16BF16(dst *byte, w *byte, n uintptr)
+
+// roundBF16 rounds n groups of 32 float32 to BF16. Scalar twin: roundBF16Generic in bfloat.go.
+func roundBF16(dst *byte, x *float32, n uintptr)
+
 // quantizeAVX2 quantises n superblocks of activations. Scalar twin: quantizeSuper in acts.go.
 func quantizeAVX2(dst *byte, x *float32, n uintptr)

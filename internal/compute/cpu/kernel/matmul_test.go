@@ -16,6 +16,9 @@ const fmaTolerance = 2e-6
 // actTolerance is the share of Σ|w|·max|x| that rounding activations to int8 may cost: half a step of 1/127.
 const actTolerance = 0.5 / 127
 
+// bf16Tolerance is the share of Σ|w|·max|x| that rounding both factors to eight bits may cost.
+const bf16Tolerance = 2.0 / 256
+
 // canary surrounds every written buffer.
 const canary = 8
 
@@ -63,14 +66,16 @@ func (p problem) multiply(t *testing.T, k *Kernels, typ quant.Type) []float32 {
 }
 
 func (p problem) activations(k *Kernels, typ quant.Type) (unsafe.Pointer, int) {
-	if !Quantised(typ) {
+	form := k.Form(typ)
+	if form == Floats {
 		return unsafe.Pointer(unsafe.SliceData(p.x)), p.cols * 4
 	}
-	acts := make([]byte, p.tokens*ActRow(p.cols))
+	stride := form.ActRow(p.cols)
+	acts := make([]byte, p.tokens*stride)
 	for i := range p.tokens {
-		k.Quantize(acts[i*ActRow(p.cols):][:ActRow(p.cols)], p.x[i*p.cols:][:p.cols])
+		k.Convert(form, acts[i*stride:][:stride], p.x[i*p.cols:][:p.cols])
 	}
-	return unsafe.Pointer(unsafe.SliceData(acts)), ActRow(p.cols)
+	return unsafe.Pointer(unsafe.SliceData(acts)), stride
 }
 
 func TestUnpackIsDecode(t *testing.T) {
@@ -95,14 +100,13 @@ func TestMatMul(t *testing.T) {
 		for _, s := range [][3]int{{1, 256, 1}, {4, 256, 4}, {5, 512, 5}, {9, 768, 9}, {3, 2048, 2}, {13, 320, 7}, {8, 192, 3}, {2, 33, 2}, {7, 4544, 6}} {
 			cols := (s[1] + typ.BlockElems() - 1) / typ.BlockElems() * typ.BlockElems()
 			p := newProblem(rng, typ, s[0], cols, s[2])
-			want := p.multiply(t, generic(), typ)
-			for i := range p.tokens {
-				for r := range p.rows {
-					checkDefinition(t, p, typ, i, r, want[i*p.rows+r])
+			for _, k := range Variants() {
+				got, want := p.multiply(t, k, typ), p.multiply(t, twin(k), typ)
+				for i := range p.tokens {
+					for r := range p.rows {
+						checkDefinition(t, p, k, typ, i, r, got[i*p.rows+r])
+					}
 				}
-			}
-			for _, k := range platform() {
-				got := p.multiply(t, k, typ)
 				for i, v := range got {
 					if e := math.Abs(float64(v - want[i])); !(e <= fmaTolerance*float64(cols)) {
 						t.Errorf("seed %d: %s %s %v output %d: %g, generic has %g", seed, k.Name, typ, s, i, v, want[i])
@@ -114,7 +118,21 @@ func TestMatMul(t *testing.T) {
 	}
 }
 
-func checkDefinition(t *testing.T, p problem, typ quant.Type, token, row int, got float32) {
+// twin is the definition of k's products.
+func twin(k *Kernels) *Kernels {
+	g := generic()
+	if k.bfloat {
+		g.bfloat, g.round = true, roundBF16Generic
+		for _, typ := range []quant.Type{quant.F16, quant.BF16} {
+			g.types[typ] = tiles{one: func(out *float32, _ uintptr, w *byte, rowBytes uintptr, x *byte, _, n uintptr) {
+				*out = dotBF16Generic(typ, unsafe.Slice(w, rowBytes), unsafe.Slice((*uint16)(unsafe.Pointer(x)), n*bf16Group), int(n))
+			}}
+		}
+	}
+	return g
+}
+
+func checkDefinition(t *testing.T, p problem, k *Kernels, typ quant.Type, token, row int, got float32) {
 	t.Helper()
 	var want, mass, top float64
 	for c := range p.cols {
@@ -124,11 +142,14 @@ func checkDefinition(t *testing.T, p problem, typ quant.Type, token, row int, go
 		top = max(top, math.Abs(x))
 	}
 	tol := fmaTolerance * mass * top
-	if Quantised(typ) {
+	switch k.Form(typ) {
+	case Int8:
 		tol += actTolerance * mass * top
+	case BFloats:
+		tol += bf16Tolerance * mass * top
 	}
 	if math.Abs(want-float64(got)) > tol {
-		t.Fatalf("%s %dx%d token %d row %d: %g, the definition gives %g ± %g", typ, p.rows, p.cols, token, row, got, want, tol)
+		t.Fatalf("%s %s %dx%d token %d row %d: %g, the definition gives %g ± %g", k.Name, typ, p.rows, p.cols, token, row, got, want, tol)
 	}
 }
 
@@ -184,6 +205,27 @@ func TestMatMulAllocatesNothing(t *testing.T) {
 					t.Errorf("%s %s with %d tokens: %g allocations", k.Name, typ, tokens, n)
 				}
 			}
+		}
+	}
+}
+
+// TestRoundBF16: the instruction gives the bits of the definition, ties, denormals, infinities and padding included.
+func TestRoundBF16(t *testing.T) {
+	rng := newRand(t)
+	x := []float32{0, 1, -1, 0x1.01p0, 0x1.03p0, 0x1.018p0, -0x1.01p0, 1e-40, -1e-40, 0x1p-126, 3.4e38, float32(math.Inf(1)), float32(math.Inf(-1))}
+	for len(x) < 77 {
+		x = append(x, math.Float32frombits(rng.Uint32()&0xbfffffff))
+	}
+	want := make([]byte, bf16Acts(len(x))+canary)
+	roundBF16Generic(want[:bf16Acts(len(x))], x)
+	for _, k := range platform() {
+		if !k.bfloat {
+			continue
+		}
+		got := make([]byte, bf16Acts(len(x))+canary)
+		k.round(got[:bf16Acts(len(x))], x)
+		if !slices.Equal(got, want) {
+			t.Errorf("%s rounds %v to % x, not % x", k.Name, x, got, want)
 		}
 	}
 }
