@@ -1,0 +1,94 @@
+// Package ref is the scalar device: it defines every verb of package compute, for other devices to be compared with.
+//
+// Weights are decoded row by row, sums run in float64 from the first term to the last, and a verb's results are rounded
+// to float32 once, at its end. Nothing is fast, and nothing is shared with another device but the formats of package quant.
+package ref
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/powerinfer-go/powerinfer/internal/compute"
+	"github.com/powerinfer-go/powerinfer/internal/quant"
+)
+
+// Device implements compute.Device and compute.Verbs. One goroutine uses it at a time.
+type Device struct {
+	p *compute.Params // of the segment in progress
+}
+
+// New opens the device.
+func New() *Device { return &Device{} }
+
+// Name says what computes.
+func (d *Device) Name() string { return "scalar reference" }
+
+// Close does nothing: memory is the garbage collector's.
+func (d *Device) Close() error { return nil }
+
+// Run computes body at once.
+func (d *Device) Run(_ compute.Segment, p *compute.Params, body func(compute.Verbs)) error {
+	d.p = p
+	body(d)
+	d.p = nil
+	return nil
+}
+
+// memory is what a tensor is a view of.
+type memory struct{ data []float32 }
+
+// Tensor allocates an activation [rows, cols].
+func (d *Device) Tensor(rows, cols int) (compute.Tensor, error) {
+	return compute.Tensor{Rows: rows, Cols: cols, Mem: &memory{make([]float32, rows*cols)}}, nil
+}
+
+// Read returns row i of t.
+func (d *Device) Read(t compute.Tensor, i int) []float32 { return row(t, i) }
+
+func row(t compute.Tensor, i int) []float32 {
+	return t.Mem.(*memory).data[i*t.Cols:][:t.Cols]
+}
+
+// Matrix keeps a copy of src in the file's layout.
+func (d *Device) Matrix(src compute.Source, _ compute.Use) (*compute.Matrix, error) {
+	if err := check(src, src.Rows); err != nil {
+		return nil, err
+	}
+	return &compute.Matrix{Name: src.Name, Type: src.Type, Rows: src.Rows, Cols: src.Cols, Mem: slices.Clone(src.Data)}, nil
+}
+
+// Vector decodes src.
+func (d *Device) Vector(src compute.Source) (*compute.Vector, error) {
+	if err := check(src, 1); err != nil {
+		return nil, err
+	}
+	v := make([]float32, src.Cols)
+	quant.Decode(src.Type, v, src.Data)
+	return &compute.Vector{Name: src.Name, Len: src.Cols, Mem: v}, nil
+}
+
+func check(src compute.Source, rows int) error {
+	if !src.Type.Known() {
+		return fmt.Errorf("tensor %q: %s cannot be computed with; these can: %s", src.Name, src.Type, quant.Supported())
+	}
+	if rows < 1 || src.Cols < 1 || src.Cols%src.Type.BlockElems() != 0 || len(src.Data) != rows*src.Type.RowBytes(src.Cols) {
+		return fmt.Errorf("tensor %q: %d bytes do not hold %d rows of %d elements of %s", src.Name, len(src.Data), rows, src.Cols, src.Type)
+	}
+	return nil
+}
+
+// weights is row r of m. [m.Cols]
+func weights(m *compute.Matrix, r int) []float32 {
+	size := m.Type.RowBytes(m.Cols)
+	w := make([]float32, m.Cols)
+	quant.Decode(m.Type, w, m.Mem.([]byte)[r*size:][:size])
+	return w
+}
+
+// elements is v, or nil where there is none. [v.Len]
+func elements(v *compute.Vector) []float32 {
+	if v == nil {
+		return nil
+	}
+	return v.Mem.([]float32)
+}

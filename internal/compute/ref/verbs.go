@@ -1,0 +1,166 @@
+package ref
+
+import (
+	"math"
+
+	"github.com/powerinfer-go/powerinfer/internal/compute"
+)
+
+// Embed looks up each token's row.
+func (d *Device) Embed(dst compute.Tensor, table *compute.Matrix) {
+	for t := range dst.Rows {
+		copy(row(dst, t), weights(table, int(d.p.Tokens[t])))
+	}
+}
+
+// AddPosition adds each position's row.
+func (d *Device) AddPosition(x compute.Tensor, table *compute.Matrix, offset int) {
+	for t := range x.Rows {
+		w := weights(table, int(d.p.Pos[t])+offset)
+		for i := range row(x, t) {
+			row(x, t)[i] += w[i]
+		}
+	}
+}
+
+// RMSNorm divides by the root of the mean square.
+func (d *Device) RMSNorm(dst, x compute.Tensor, w *compute.Vector, eps float32) {
+	for t := range x.Rows {
+		in, out := row(x, t), row(dst, t)
+		sum := 0.0
+		for _, v := range in {
+			sum += float64(v) * float64(v)
+		}
+		root := math.Sqrt(sum/float64(x.Cols) + float64(eps))
+		for i, v := range in {
+			out[i] = float32(float64(v) / root * float64(elements(w)[i]))
+		}
+	}
+}
+
+// LayerNorm divides by the standard deviation from the mean.
+func (d *Device) LayerNorm(dst, x compute.Tensor, w, b *compute.Vector, eps float32) {
+	for t := range x.Rows {
+		in, out := row(x, t), row(dst, t)
+		mean, variance := 0.0, 0.0
+		for _, v := range in {
+			mean += float64(v) / float64(x.Cols)
+		}
+		for _, v := range in {
+			variance += (float64(v) - mean) * (float64(v) - mean) / float64(x.Cols)
+		}
+		root := math.Sqrt(variance + float64(eps))
+		for i, v := range in {
+			y := (float64(v) - mean) / root * float64(elements(w)[i])
+			if b != nil {
+				y += float64(elements(b)[i])
+			}
+			out[i] = float32(y)
+		}
+	}
+}
+
+func dot(w, x []float32) float64 {
+	sum := 0.0
+	for i := range w {
+		sum += float64(w[i]) * float64(x[i])
+	}
+	return sum
+}
+
+// MatMul computes every product of x.
+func (d *Device) MatMul(x compute.Tensor, products compute.Products) {
+	for _, p := range products {
+		if p.W == nil {
+			break
+		}
+		if p.W.Cols != x.Cols || p.Out.Cols != p.W.Rows || p.Out.Rows != x.Rows {
+			panic("ref: MatMul of shapes that do not fit: " + p.W.Name)
+		}
+		for r := range p.W.Rows {
+			w := weights(p.W, r)
+			for t := range x.Rows {
+				y := dot(w, row(x, t))
+				if p.Bias != nil {
+					y += float64(elements(p.Bias)[r])
+				}
+				row(p.Out, t)[r] = float32(y)
+			}
+		}
+	}
+}
+
+// RoPE turns the i-th pair of every head by Pos·Freqs[i].
+func (d *Device) RoPE(x compute.Tensor, headDim int, r *compute.Rope) {
+	for t := range x.Rows {
+		for head := row(x, t); len(head) > 0; head = head[headDim:] {
+			for i, freq := range r.Freqs {
+				a, b := 2*i, 2*i+1
+				if r.Style == compute.Halves {
+					a, b = i, i+r.Dims/2
+				}
+				sin, cos := math.Sincos(float64(d.p.Pos[t]) * freq)
+				xa, xb := float64(head[a]), float64(head[b])
+				head[a] = float32(r.Scale * (xa*cos - xb*sin))
+				head[b] = float32(r.Scale * (xa*sin + xb*cos))
+			}
+		}
+	}
+}
+
+// Add adds x to dst.
+func (d *Device) Add(dst, x compute.Tensor) {
+	for t := range x.Rows {
+		for i, v := range row(x, t) {
+			row(dst, t)[i] += v
+		}
+	}
+}
+
+// Activate computes act(gate)·up.
+func (d *Device) Activate(dst, gate, up compute.Tensor, act compute.Activation) {
+	for t := range gate.Rows {
+		for i, g := range row(gate, t) {
+			y := activation(act, float64(g))
+			if up.Mem != nil {
+				y *= factor(act, float64(row(up, t)[i]))
+			}
+			row(dst, t)[i] = float32(y)
+		}
+	}
+}
+
+// Gather copies the rows whose logits are wanted.
+func (d *Device) Gather(dst, x compute.Tensor) {
+	for i, r := range d.p.Out {
+		copy(row(dst, i), row(x, int(r)))
+	}
+}
+
+// activation is act(g), before it is multiplied by factor(u).
+func activation(act compute.Activation, g float64) float64 {
+	switch act.Kind {
+	case compute.SiLU:
+		return g / (1 + math.Exp(-g))
+	case compute.GELU:
+		return 0.5 * g * (1 + math.Tanh(math.Sqrt(2/math.Pi)*(g+0.044715*g*g*g)))
+	case compute.ReLU, compute.DReLU:
+		return max(g, 0)
+	case compute.FATReLU:
+		if g > float64(act.Threshold) {
+			return g
+		}
+		return 0
+	case compute.ReLU2:
+		return max(g, 0) * max(g, 0)
+	}
+	panic("ref: unknown activation")
+}
+
+// factor is what a gated layer multiplies by: u, or its positive part in dReLU.
+func factor(act compute.Activation, u float64) float64 {
+	if act.Kind == compute.DReLU {
+		return max(u, 0)
+	}
+	return u
+}
