@@ -27,6 +27,7 @@ var floors = []struct{ pkg, imports string }{
 	{"demo", ""},
 	{"internal/gguf", "internal/quant"},
 	{"internal/compute", "internal/quant"},
+	{"internal/prepared", "internal/gguf internal/neuron"},
 	{"internal/compute/ref", "internal/compute internal/quant"},
 	{"internal/compute/cpu/pool", ""},
 	{"internal/compute/cpu/kernel", "internal/compute internal/quant"},
