@@ -39,7 +39,7 @@ var floors = []struct{ pkg, imports string }{
 	{"internal/eval", "internal/engine"},
 	{"internal/bench", "internal/engine internal/gguf"},
 	{"bench/compare", ""},
-	{"cmd/powerinfer", "demo internal/bench internal/convert internal/engine internal/eval internal/gguf internal/hw internal/model internal/quant internal/sample"},
+	{"cmd/powerinfer", "demo internal/bench internal/compute internal/convert internal/engine internal/eval internal/gguf internal/hw internal/model internal/sample internal/tokenizer"},
 }
 
 func TestImportsPointDownward(t *testing.T) {

@@ -18,20 +18,20 @@ import (
 )
 
 func benchCommand() *cli.Command {
-	list := " (a list: 1,2,4)"
+	list := "; or a list: 16,32"
 	return &cli.Command{
 		Name: "bench", Usage: "time prompts and generation, with llama-bench's columns",
 		Flags: append(modelFlags(),
-			&cli.StringFlag{Name: "n-prompt", Aliases: []string{"p"}, Value: "512", Usage: "prompt tokens" + list},
-			&cli.StringFlag{Name: "n-gen", Aliases: []string{"n"}, Value: "128", Usage: "tokens to generate" + list},
-			&cli.StringFlag{Name: "n-depth", Aliases: []string{"d"}, Value: "0", Usage: "tokens already in the context" + list},
-			&cli.StringFlag{Name: "threads", Aliases: []string{"t"}, Usage: "threads; default: idle physical cores" + list},
+			&cli.StringSliceFlag{Name: "n-prompt", Aliases: []string{"p"}, Value: []string{"512"}, Usage: "`N` prompt tokens" + list},
+			&cli.StringSliceFlag{Name: "n-gen", Aliases: []string{"n"}, Value: []string{"128"}, Usage: "`N` tokens to generate" + list},
+			&cli.StringSliceFlag{Name: "n-depth", Aliases: []string{"d"}, Value: []string{"0"}, Usage: "`N` tokens already in the context" + list},
+			&cli.StringSliceFlag{Name: "threads", Aliases: []string{"t"}, Usage: "`N` threads, default idle physical cores; or a list: 1,2,4", Sources: env("THREADS")},
 			&cli.IntFlag{Name: "batch-size", Aliases: []string{"b"}, Value: 2048, Usage: "tokens of a prompt handed in at a time"},
 			&cli.IntFlag{Name: "ubatch-size", Aliases: []string{"ub"}, Value: 512, Usage: "tokens computed at a time"},
 			&cli.IntFlag{Name: "repetitions", Aliases: []string{"r"}, Value: 5, Usage: "counted runs of each test"},
-			&cli.StringFlag{Name: "output", Aliases: []string{"o"}, Value: "md", Usage: "md, csv, json or jsonl"},
-			&cli.BoolFlag{Name: "no-repack", Aliases: []string{"nr"}, Usage: "compute on the mapped file"},
-			&cli.StringFlag{Name: "activation", Usage: "override the feed-forward activation"},
+			&cli.StringFlag{Name: "output", Aliases: []string{"o"}, Value: "md", Usage: "`FORMAT`: md, csv, json or jsonl"},
+			&cli.BoolFlag{Name: "no-repack", Aliases: []string{"nr"}, Usage: "compute on the mapped file instead of repacking it into memory"},
+			&cli.StringFlag{Name: "activation", Usage: "override the file's activation: `NAME` is silu, gelu, relu, fatrelu[:threshold], drelu or relu2"},
 		),
 		Action: benchModel,
 	}
@@ -52,10 +52,12 @@ func benchModel(ctx context.Context, c *cli.Command) error {
 	if err != nil {
 		return err
 	}
-	reps := c.Int("repetitions")
-	if reps < 1 {
-		return fmt.Errorf("-r %d: at least one run is needed", reps)
+	for _, name := range []string{"batch-size", "ubatch-size", "repetitions"} {
+		if v := c.Int(name); v < 1 || v > 1<<20 {
+			return fmt.Errorf("--%s %d is not a number from 1 to %d", name, v, 1<<20)
+		}
 	}
+	reps := c.Int("repetitions")
 	w, err := bench.NewWriter(os.Stdout, c.String("output"))
 	if err != nil {
 		return err
@@ -83,7 +85,7 @@ func benchThreads(ctx context.Context, c *cli.Command, f *gguf.File, threads int
 		o.Context = max(o.Context, t.Tokens())
 	}
 	bar := newProgress("loading", unitBytes)
-	o.Progress = bar.set
+	o.Progress = untilCancelled(ctx, bar.set)
 	e, err := engine.Open(f, o)
 	bar.finish()
 	if err != nil {
@@ -136,13 +138,14 @@ func benchTests(c *cli.Command) ([]bench.Test, error) {
 	return tests, nil
 }
 
-// intList reads a flag of comma-separated integers, each at least least.
+// intList reads a flag of comma-separated integers, each at least least; the flag may be repeated.
 func intList(c *cli.Command, name string, least int) ([]int, error) {
 	var out []int
-	for _, s := range strings.Split(c.String(name), ",") {
+	text := strings.Join(c.StringSlice(name), ",")
+	for _, s := range strings.Split(text, ",") {
 		v, err := strconv.Atoi(strings.TrimSpace(s))
 		if err != nil || v < least || v > 1<<24 {
-			return nil, fmt.Errorf("--%s %q is not a list of integers from %d", name, c.String(name), least)
+			return nil, fmt.Errorf("--%s %q is not a list of integers from %d", name, text, least)
 		}
 		out = append(out, v)
 	}

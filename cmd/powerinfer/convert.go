@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
@@ -11,28 +12,27 @@ import (
 	"github.com/urfave/cli/v3"
 
 	"github.com/powerinfer-go/powerinfer/internal/convert"
-	"github.com/powerinfer-go/powerinfer/internal/quant"
 )
 
 func convertCommand() *cli.Command {
 	return &cli.Command{
 		Name: "convert", Usage: "turn a Hugging Face folder into a GGUF file", ArgsUsage: "FOLDER",
 		Flags: []cli.Flag{
-			&cli.StringFlag{Name: "outfile", Usage: "GGUF `FILE` to write; default: FOLDER's name, type and .gguf"},
-			&cli.StringFlag{Name: "outtype", Value: "f16", Usage: "f32, f16, bf16, q8_0 or q4_0"},
+			&cli.StringFlag{Name: "outfile", Usage: "GGUF `FILE` to write; default: FOLDER-TYPE.gguf here"},
+			&cli.StringFlag{Name: "outtype", Value: "f16", Usage: "`TYPE` of the matrices: " + convert.OutTypes},
+			&cli.StringFlag{Name: "model-name", Usage: "`NAME` to write as general.name; default: config.json's, else FOLDER's"},
 		},
 		Action: convertModel,
 	}
 }
 
-func convertModel(_ context.Context, c *cli.Command) error {
+func convertModel(ctx context.Context, c *cli.Command) error {
 	if c.NArg() != 1 {
 		return errors.New("give one Hugging Face folder: powerinfer convert FOLDER --outfile FILE")
 	}
-	name := strings.ToLower(c.String("outtype"))
-	typ, ok := map[string]quant.Type{"f32": quant.F32, "f16": quant.F16, "bf16": quant.BF16, "q8_0": quant.Q8_0, "q4_0": quant.Q4_0}[name]
-	if !ok {
-		return fmt.Errorf("--outtype %q is not one of f32, f16, bf16, q8_0, q4_0", name)
+	typ, err := convert.ParseOutType(c.String("outtype"))
+	if err != nil {
+		return fmt.Errorf("--outtype: %w", err)
 	}
 	dir := c.Args().First()
 	out := c.String("outfile")
@@ -41,11 +41,14 @@ func convertModel(_ context.Context, c *cli.Command) error {
 		if err != nil {
 			return err
 		}
-		out = fmt.Sprintf("%s-%s.gguf", filepath.Base(abs), name)
+		out = fmt.Sprintf("%s-%s.gguf", filepath.Base(abs), strings.ToLower(c.String("outtype")))
+	}
+	if err := replaceable(out); err != nil {
+		return err
 	}
 	bar := newProgress("converting", unitBytes)
-	err := convert.HuggingFace(dir, out, convert.Options{
-		OutType: typ, Progress: bar.set,
+	err = convert.HuggingFace(dir, out, convert.Options{
+		OutType: typ, Name: c.String("model-name"), Progress: untilCancelled(ctx, bar.set),
 		Notes: func(s string) { fmt.Fprintln(os.Stderr, "note:", s) },
 	})
 	bar.finish()
@@ -54,4 +57,24 @@ func convertModel(_ context.Context, c *cli.Command) error {
 	}
 	fmt.Fprintln(os.Stderr, "wrote", out)
 	return nil
+}
+
+// replaceable refuses what a file must not be renamed over (root could replace a device), and folders that do not take
+// files, before the work is done.
+func replaceable(path string) error {
+	switch info, err := os.Stat(path); {
+	case err == nil && info.IsDir():
+		return fmt.Errorf("%s is a folder; name a file in it", path)
+	case err == nil && !info.Mode().IsRegular():
+		return fmt.Errorf("%s is not a regular file; a model is not written to it", path)
+	}
+	probe, err := os.CreateTemp(filepath.Dir(path), ".powerinfer.*")
+	if err != nil {
+		var cause *fs.PathError
+		if errors.As(err, &cause) {
+			err = cause.Err
+		}
+		return fmt.Errorf("%s cannot be written: %w", path, err)
+	}
+	return errors.Join(probe.Close(), os.Remove(probe.Name()))
 }

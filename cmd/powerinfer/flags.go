@@ -1,7 +1,9 @@
 package main
 
 import (
+	"context"
 	"fmt"
+	"io"
 	"os"
 	"strings"
 
@@ -18,7 +20,7 @@ func env(name string) cli.ValueSourceChain { return cli.EnvVars("LLAMA_ARG_" + n
 func modelFlags() []cli.Flag {
 	return []cli.Flag{
 		&cli.StringFlag{Name: "model", Aliases: []string{"m"}, Usage: "GGUF `FILE`; without it the embedded demo model", Sources: env("MODEL")},
-		&cli.StringSliceFlag{Name: "override-kv", Usage: "replace a metadata key: `KEY=int|float|bool|str:VALUE`; may be repeated"},
+		&cli.StringSliceFlag{Name: "override-kv", Usage: "replace a metadata key: `KEY=TYPE:VALUE`, TYPE int, float, bool or str; may be repeated"},
 	}
 }
 
@@ -32,7 +34,7 @@ func engineFlags() []cli.Flag {
 		&cli.IntFlag{Name: "threads-batch", Aliases: []string{"tb"}, Usage: "threads for prompts; default: as --threads", Sources: env("THREADS_BATCH")},
 		&cli.BoolFlag{Name: "no-repack", Aliases: []string{"nr"}, Usage: "compute on the mapped file instead of repacking it into memory", Sources: env("NO_REPACK")},
 		&cli.BoolFlag{Name: "mlock", Usage: "keep weights out of swap", Sources: env("MLOCK")},
-		&cli.StringFlag{Name: "activation", Usage: "override the feed-forward `NAME`: silu, gelu, relu, fatrelu[:threshold], drelu, relu2"},
+		&cli.StringFlag{Name: "activation", Usage: "override the file's activation: `NAME` is silu, gelu, relu, fatrelu[:threshold], drelu or relu2"},
 		&cli.Float32Flag{Name: "sparse-threshold", Usage: "logit from which a predicted neuron is computed; default: the file's", Sources: cli.EnvVars("LLAMA_SPARSE_PRED_THRESHOLD")},
 	)
 }
@@ -73,7 +75,7 @@ func engineOptions(c *cli.Command) (engine.Options, error) {
 	}
 	for _, name := range []string{"ctx-size", "batch-size", "ubatch-size", "threads", "threads-batch"} {
 		if v := c.Int(name); v < 0 || v > 1<<30 {
-			return o, fmt.Errorf("--%s %d is not a sensible number", name, v)
+			return o, fmt.Errorf("--%s %d is not a number from 0 to %d", name, v, 1<<30)
 		}
 	}
 	if c.IsSet("sparse-threshold") {
@@ -84,7 +86,7 @@ func engineOptions(c *cli.Command) (engine.Options, error) {
 }
 
 // openEngine opens model and engine with a progress bar. The returned function closes both.
-func openEngine(c *cli.Command, adjust func(*engine.Options, *gguf.File) error) (*engine.Engine, func(), error) {
+func openEngine(ctx context.Context, c *cli.Command, adjust func(*engine.Options, *gguf.File) error) (*engine.Engine, func(), error) {
 	o, err := engineOptions(c)
 	if err != nil {
 		return nil, nil, err
@@ -100,7 +102,7 @@ func openEngine(c *cli.Command, adjust func(*engine.Options, *gguf.File) error) 
 		}
 	}
 	bar := newProgress("loading", unitBytes)
-	o.Progress = bar.set
+	o.Progress = untilCancelled(ctx, bar.set)
 	e, err := engine.Open(f, o)
 	bar.finish()
 	if err != nil {
@@ -122,11 +124,12 @@ func readText(c *cli.Command) (string, error) {
 	var data []byte
 	var err error
 	if file == "-" {
-		data, err = readAll(os.Stdin)
+		data, err = io.ReadAll(os.Stdin)
 	} else {
 		data, err = os.ReadFile(file)
 	}
-	return string(data), err
+	// llama.cpp drops one newline, with which editors end a file
+	return strings.TrimSuffix(string(data), "\n"), err
 }
 
 // unescape turns \n, \t and their like in -p into the characters they stand for, as llama.cpp does by default.

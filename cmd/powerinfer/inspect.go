@@ -24,7 +24,7 @@ func inspectCommand() *cli.Command {
 		Flags:     append(modelFlags(), &cli.BoolFlag{Name: "json", Usage: "print everything as one JSON object"}),
 		Action: func(_ context.Context, c *cli.Command) error {
 			if c.NArg() > 1 || c.NArg() == 1 && c.IsSet("model") {
-				return fmt.Errorf("%w %q; inspect reads one file", errArguments, c.Args().Get(c.NArg()-1))
+				return fmt.Errorf("unexpected argument %q; inspect reads one file", c.Args().Get(c.NArg()-1))
 			}
 			if c.NArg() == 1 {
 				if err := c.Set("model", c.Args().First()); err != nil {

@@ -7,19 +7,75 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
+	"regexp"
+	"runtime"
+	"slices"
 	"strings"
+	"time"
 
 	"github.com/urfave/cli/v3"
 )
 
-func main() {
+func main() { os.Exit(execute(os.Args)) }
+
+// Exit statuses, the shell's for an interrupt.
+const (
+	statusError       = 1
+	statusInterrupted = 130
+)
+
+// grace is how long an interrupted command may take to end by itself: a step on a large model can take longer.
+const grace = time.Second
+
+// errInterrupted ends a command that was interrupted; its user knows.
+var errInterrupted = errors.New("interrupted")
+
+// execute runs the command line and returns the exit status. A first interrupt cancels the command's context, which
+// ends a generation between two tokens; a second one ends the process at once.
+func execute(args []string) int {
+	cli.HelpPrinter = printHelp
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
-	if err := command().Run(ctx, os.Args); err != nil {
-		fmt.Fprintln(os.Stderr, "powerinfer:", oneLine(err))
-		os.Exit(1)
+	done := make(chan error, 1)
+	go func() {
+		err := errInterrupted // stays where untilCancelled ended the goroutine
+		defer func() { done <- err }()
+		err = command().Run(ctx, withCommand(args))
+	}()
+	var err error
+	select {
+	case err = <-done:
+	case <-ctx.Done():
+		stop()
+		select {
+		case err = <-done:
+		case <-time.After(grace):
+			err = errInterrupted
+		}
+	}
+	switch {
+	case err == nil:
+		return 0
+	case errors.Is(err, errInterrupted), errors.Is(err, context.Canceled):
+		return statusInterrupted
+	}
+	fmt.Fprintln(os.Stderr, "powerinfer:", oneLine(err))
+	return statusError
+}
+
+// untilCancelled is a progress callback that ends its goroutine once ctx has ended. What lies between has no context of
+// its own, and its deferred calls still run: a half-written file is removed.
+func untilCancelled(ctx context.Context, set func(done, total int64)) func(done, total int64) {
+	return func(done, total int64) {
+		if ctx.Err() != nil {
+			runtime.Goexit()
+		}
+		set(done, total)
 	}
 }
+
+// strconvNoise is what strconv puts before the cause, repeating the value.
+var strconvNoise = regexp.MustCompile(`strconv\.\w+: parsing "(?:[^"\\]|\\.)*": `)
 
 // oneLine keeps an error to one line, whatever a library or a file's name put into it.
 func oneLine(err error) string {
@@ -28,23 +84,36 @@ func oneLine(err error) string {
 			return ' '
 		}
 		return r
-	}, err.Error())
+	}, strconvNoise.ReplaceAllString(err.Error(), ""))
 }
 
-// command is the whole command line. A bare `powerinfer -m … -p …` means run.
+// withCommand makes a bare `powerinfer -m … -p …` mean run.
+func withCommand(args []string) []string {
+	if len(args) < 2 || !strings.HasPrefix(args[1], "-") {
+		return args
+	}
+	switch strings.TrimLeft(args[1], "-") {
+	case "h", "help", "generate-shell-completion":
+		return args
+	case "version":
+		return []string{args[0], "version"}
+	}
+	return slices.Insert(slices.Clone(args), 1, "run")
+}
+
+// command is the whole command line.
 func command() *cli.Command {
 	root := &cli.Command{
-		Name:                      "powerinfer",
-		Usage:                     "local inference for language models larger than the graphics card",
-		Description:               "Flags are llama.cpp's, with one dash or two; LLAMA_ARG_* variables are read too.\nWithout -m the embedded demo model runs: powerinfer run -p \"Once upon a time\"",
-		Flags:                     runFlags(),
-		Action:                    bareRun,
-		EnableShellCompletion:     true,
-		DisableSliceFlagSeparator: true,
-		Version:                   version(),
-		HideVersion:               true,
-		ExitErrHandler:            func(context.Context, *cli.Command, error) {},
-		OnUsageError:              usageError,
+		Name:  "powerinfer",
+		Usage: "local inference for language models larger than the graphics card",
+		Description: "Flags are llama.cpp's, with one dash or two; LLAMA_ARG_* variables are read too.\n" +
+			"powerinfer -m model.gguf -p \"…\" means powerinfer run; its flags: powerinfer run --help.\n" +
+			"Without -m the embedded demo model runs: powerinfer run -p \"Once upon a time\"",
+		Action:                help,
+		EnableShellCompletion: true,
+		HideVersion:           true,
+		ExitErrHandler:        func(context.Context, *cli.Command, error) {},
+		OnUsageError:          usageError,
 		Commands: []*cli.Command{
 			runCommand(), tokenizeCommand(), inspectCommand(), perplexityCommand(),
 			benchCommand(), convertCommand(), versionCommand(),
@@ -57,28 +126,39 @@ func command() *cli.Command {
 	return root
 }
 
-// usageError keeps a mistyped flag to one line instead of a page of help.
+// usageError keeps a mistyped flag to one line instead of a page of help, and names the nearest flag.
 func usageError(_ context.Context, c *cli.Command, err error, _ bool) error {
+	if name, ok := strings.CutPrefix(err.Error(), "flag provided but not defined: -"); ok {
+		err = fmt.Errorf("unknown flag --%s%s", name, didYouMean(cli.SuggestFlag(c.Flags, name, false)))
+	}
 	return fmt.Errorf("%w; see %s --help", err, c.FullName())
 }
 
-// bareRun is the root's action: run with flags, help without.
-func bareRun(ctx context.Context, c *cli.Command) error {
-	if c.Args().Present() {
-		return fmt.Errorf("unknown command %q; see powerinfer --help", c.Args().First())
+func didYouMean(suggestion string) string {
+	if suggestion == "" {
+		return ""
 	}
-	if c.NumFlags() == 0 {
-		return cli.ShowAppHelp(c)
-	}
-	return run(ctx, c)
+	return ", did you mean " + suggestion + "?"
 }
 
-var errArguments = errors.New("unexpected argument")
+// help is the root's action: what is left when no command was named.
+func help(_ context.Context, c *cli.Command) error {
+	if name := c.Args().First(); name != "" {
+		return fmt.Errorf("unknown command %q%s; see powerinfer --help", name, didYouMean(cli.SuggestCommand(c.Commands, name)))
+	}
+	return cli.ShowRootCommandHelp(c)
+}
 
 // noArguments refuses stray words, which are mostly prompts without -p.
 func noArguments(c *cli.Command) error {
-	if c.Args().Present() {
-		return fmt.Errorf("%w %q; a prompt goes behind -p", errArguments, c.Args().First())
+	if !c.Args().Present() {
+		return nil
 	}
-	return nil
+	hint := ""
+	for _, f := range c.Flags {
+		if f.Names()[0] == "prompt" {
+			hint = "; a prompt goes behind -p"
+		}
+	}
+	return fmt.Errorf("unexpected argument %q%s", c.Args().First(), hint)
 }

@@ -52,10 +52,13 @@ func perplexity(ctx context.Context, c *cli.Command) error {
 	if n := c.Int("ctx-size"); n > 0 {
 		window = n
 	}
+	if stride > window {
+		return fmt.Errorf("--ppl-stride %d is longer than the context of %d", stride, window)
+	}
 	if stride > 0 {
 		window += stride / 2 // as llama.cpp does
 	}
-	e, closeAll, err := openEngine(c, func(o *engine.Options, _ *gguf.File) error {
+	e, closeAll, err := openEngine(ctx, c, func(o *engine.Options, _ *gguf.File) error {
 		o.Context, o.Outputs = window, perplexityOutputs
 		return nil
 	})
@@ -70,24 +73,20 @@ func perplexity(ctx context.Context, c *cli.Command) error {
 	p := eval.Perplexity{
 		Tokens: tok.Encode(text, true, false), Context: window, Chunks: c.Int("chunks"), Stride: stride,
 		BOS: -1,
-		Chunk: func(done, total int, ppl float64) {
-			fmt.Printf("[%d]%.4f,", done, ppl)
-		},
 	}
 	if tok.AddsBOS() {
 		p.BOS = tok.BOS()
 	}
 	bar := newProgress("perplexity", unitRuns)
-	show := p.Chunk
 	p.Chunk = func(done, total int, ppl float64) {
 		bar.set(int64(done), int64(total))
-		show(done, total, ppl)
+		fmt.Printf("[%d]%.4f,", done, ppl)
 	}
 	est, err := p.Run(ctx, e)
 	bar.finish()
 	if err != nil {
 		return err
 	}
-	fmt.Printf("\nFinal estimate: PPL = %.4f +/- %.5f\n", est.PPL, est.Error)
-	return nil
+	_, err = fmt.Printf("\nFinal estimate: PPL = %.4f +/- %.5f\n", est.PPL, est.Error)
+	return err
 }

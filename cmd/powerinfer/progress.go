@@ -11,8 +11,6 @@ import (
 	"golang.org/x/term"
 )
 
-func readAll(r io.Reader) ([]byte, error) { return io.ReadAll(r) }
-
 // unit is what a progress bar counts.
 type unit int
 
@@ -22,51 +20,74 @@ const (
 	unitRuns
 )
 
-// patience is how long a task may take before anything is shown, and how far plain lines lie apart.
+// patience is how long a task may take before anything is shown, and lineEvery how far plain lines lie apart.
 const (
 	patience  = 2 * time.Second
 	lineEvery = 5 * time.Second
 )
 
-// progress shows a task on standard error once it has run longer than patience:
-// a bar with rate and time left on a terminal, plain lines elsewhere.
+// progress shows a task once it has run longer than patience: a bar with rate and time left on a terminal, plain lines
+// elsewhere.
 type progress struct {
 	mu       sync.Mutex
 	what     string
 	unit     unit
+	out      io.Writer
+	now      func() time.Time
 	begin    time.Time
 	lastLine time.Time
-	tty      bool
-	bar      *progressbar.ProgressBar
+	total    int64
+	bar      *progressbar.ProgressBar // where out is a terminal that moves its cursor; writes through late
 }
 
+// late drops what is written before p has run for patience: a bar must know when its task began to tell its rate.
+type late struct{ p *progress }
+
+func (l late) Write(b []byte) (int, error) {
+	if l.p.now().Sub(l.p.begin) < patience {
+		return len(b), nil
+	}
+	return l.p.out.Write(b)
+}
+
+// newProgress shows what on standard error.
 func newProgress(what string, u unit) *progress {
-	return &progress{what: what, unit: u, begin: time.Now(), tty: term.IsTerminal(int(os.Stderr.Fd()))}
+	tty := term.IsTerminal(int(os.Stderr.Fd())) && os.Getenv("TERM") != "dumb"
+	return startProgress(what, u, os.Stderr, tty, time.Now)
+}
+
+func startProgress(what string, u unit, out io.Writer, tty bool, now func() time.Time) *progress {
+	p := &progress{what: what, unit: u, out: out, now: now, begin: now()}
+	if tty {
+		p.bar = p.newBar()
+	}
+	return p
 }
 
 // set tells how much is done.
 func (p *progress) set(done, total int64) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	now := time.Now()
-	elapsed := now.Sub(p.begin)
-	if elapsed < patience {
+	if done <= 0 || total <= 0 {
 		return
 	}
-	if p.tty {
-		if p.bar == nil {
-			p.bar = p.newBar(total)
+	if p.bar != nil {
+		if p.total != total {
+			p.total = total
+			p.bar.ChangeMax64(total)
 		}
 		_ = p.bar.Set64(done)
 		return
 	}
-	if now.Sub(p.lastLine) < lineEvery || done == 0 {
+	now := p.now()
+	elapsed := now.Sub(p.begin)
+	if elapsed < patience || now.Sub(p.lastLine) < lineEvery {
 		return
 	}
 	p.lastLine = now
 	left := time.Duration(float64(elapsed) * float64(total-done) / float64(done)).Round(time.Second)
 	rate := float64(done) / elapsed.Seconds()
-	fmt.Fprintf(os.Stderr, "%s: %d %% (%s, %s left)\n", p.what, 100*done/max(total, 1), p.unit.rate(rate), left)
+	fmt.Fprintf(p.out, "%s: %d %% (%s, %s left)\n", p.what, 100*done/total, p.unit.rate(rate), left)
 }
 
 func (u unit) rate(perSecond float64) string {
@@ -79,12 +100,12 @@ func (u unit) rate(perSecond float64) string {
 	return fmt.Sprintf("%.2f/s", perSecond)
 }
 
-func (p *progress) newBar(total int64) *progressbar.ProgressBar {
+// newBar has no colours, so that NO_COLOR holds whatever it is.
+func (p *progress) newBar() *progressbar.ProgressBar {
 	o := []progressbar.Option{
-		progressbar.OptionSetWriter(os.Stderr), progressbar.OptionSetDescription(p.what),
+		progressbar.OptionSetWriter(late{p}), progressbar.OptionSetDescription(p.what),
 		progressbar.OptionSetPredictTime(true), progressbar.OptionShowCount(), progressbar.OptionShowIts(),
 		progressbar.OptionSetWidth(30), progressbar.OptionThrottle(100 * time.Millisecond), progressbar.OptionClearOnFinish(),
-		progressbar.OptionEnableColorCodes(os.Getenv("NO_COLOR") == ""),
 	}
 	switch p.unit {
 	case unitBytes:
@@ -92,14 +113,14 @@ func (p *progress) newBar(total int64) *progressbar.ProgressBar {
 	case unitTokens:
 		o = append(o, progressbar.OptionSetItsString("tokens"))
 	}
-	return progressbar.NewOptions64(total, o...)
+	return progressbar.NewOptions64(1, o...)
 }
 
 // finish clears the bar.
 func (p *progress) finish() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.bar != nil {
+	if p.bar != nil && p.total > 0 {
 		_ = p.bar.Finish()
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"strconv"
 	"strings"
@@ -79,7 +80,7 @@ func tokenizeText(c *cli.Command) (string, error) {
 		return "", errors.New("give the text by exactly one of -p, -f and --stdin")
 	}
 	if c.Bool("stdin") {
-		data, err := readAll(os.Stdin)
+		data, err := io.ReadAll(os.Stdin)
 		return string(data), err
 	}
 	return readText(c)
