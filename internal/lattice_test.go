@@ -38,6 +38,8 @@ var floors = []struct{ pkg, imports string }{
 	{"internal/convert", "internal/gguf internal/quant internal/tokenizer"},
 	{"internal/eval", "internal/engine"},
 	{"internal/bench", "internal/engine internal/gguf"},
+	{"internal/synth", "internal/gguf internal/quant internal/tokenizer"},
+	{"bench/synth", "internal/quant internal/synth"},
 	{"bench/compare", ""},
 	{"cmd/powerinfer", "demo internal/bench internal/compute internal/convert internal/engine internal/eval internal/gguf internal/hw internal/model internal/sample internal/tokenizer"},
 }

@@ -1,0 +1,170 @@
+// Package synth writes GGUF models of any shape with random weights whose feed-forward layers are as sparse as asked.
+//
+// The residual stream is made to lie in a fixed direction m̂ (the "mean" that trained models have too) and a subspace of
+// a few dimensions. A gate row reads the subspace along a random direction and m̂ with an offset, so that on any
+// input the gate is N(offset, 1) over neurons: the offset sets how often a neuron is active, and which are active depends on
+// the input and is predictable at the subspace's rank. Attention and down projections write into the subspace only, with
+// a known energy, so that the share of m̂ is known at every depth. Nothing is trained: generated text is noise.
+package synth
+
+import (
+	"fmt"
+
+	"github.com/powerinfer-go/powerinfer/internal/gguf"
+	"github.com/powerinfer-go/powerinfer/internal/quant"
+)
+
+// Spec describes a model. Zero values take the defaults that their comments name; Arch, Layers, Embd, FF and Heads have none.
+type Spec struct {
+	Arch       string     `json:"arch"`            // llama, qwen2, qwen3, bamboo, falcon, opt
+	Magic      string     `json:"magic,omitempty"` // "GGUF"; "PWRI": the original PowerInfer's form, with predictors
+	Layers     int        `json:"layers"`
+	Embd       int        `json:"embd"` // n_embd, a multiple of 32
+	FF         int        `json:"ff"`   // n_ff, a multiple of 32
+	Heads      int        `json:"heads"`
+	KVHeads    int        `json:"kv_heads,omitempty"` // Heads
+	HeadDim    int        `json:"head_dim,omitempty"` // Embd/Heads
+	Vocab      int        `json:"vocab,omitempty"`    // 512
+	Context    int        `json:"context,omitempty"`  // 4096; 2048 for opt and falcon
+	Type       quant.Type `json:"type"`               // of the matrices; norms and biases are F32
+	Tied       bool       `json:"tied,omitempty"`     // no output.weight: the head is the embedding; always so in opt
+	AttnNorm2  bool       `json:"attn_norm_2,omitempty"`
+	Transposed bool       `json:"transposed,omitempty"` // ffn_down_t, one row a neuron, instead of ffn_down; always so in PWRI files
+
+	// Activation is relu, fatrelu, drelu, relu2, silu or gelu, as in the key powerinfer.activation; default relu, drelu for bamboo.
+	Activation string `json:"activation,omitempty"`
+	// Sparsity is the share of (token, neuron) pairs whose activation is exactly zero, in [0, 0.999]. 0 leaves gates without
+	// an offset: half of them are positive. Meaningful for the ReLU family only.
+	Sparsity float64 `json:"sparsity,omitempty"`
+	// PowerLaw is s in P(active) ∝ rank^-s, cut off at alwaysOn. 0: all neurons alike.
+	PowerLaw float64 `json:"power_law,omitempty"`
+	Seed     uint64  `json:"seed"`
+	// Rank of the predictors in PWRI files; default and exact but for rounding: twice the subspace's dimension and one,
+	// rounded up to 32. A smaller one sees part of the subspace.
+	Rank int `json:"rank,omitempty"`
+
+	RopeFactors []float32 `json:"rope_factors,omitempty"` // rope_freqs.weight [HeadDim/2], as in Llama 3
+	Keys        []gguf.KV `json:"-"`                      // further metadata, such as rope scaling
+}
+
+// architectures tells the families apart.
+type family struct {
+	gated     bool
+	layerNorm bool   // norms have biases, else RMSNorm
+	original  bool   // the original PowerInfer runs it
+	act       string // default activation
+	context   int
+}
+
+func families() map[string]family {
+	return map[string]family{
+		"llama":  {gated: true, original: true, act: "relu", context: 4096},
+		"qwen2":  {gated: true, act: "relu", context: 4096},
+		"qwen3":  {gated: true, act: "relu", context: 4096},
+		"bamboo": {gated: true, original: true, act: "drelu", context: 4096},
+		"falcon": {layerNorm: true, original: true, act: "relu", context: 2048},
+		"opt":    {layerNorm: true, original: true, act: "relu", context: 2048},
+	}
+}
+
+// complete fills defaults in and refuses what cannot be made.
+func (s Spec) complete() (Spec, error) {
+	fam, ok := families()[s.Arch]
+	if !ok {
+		return s, fmt.Errorf("architecture %q: only bamboo, falcon, llama, opt, qwen2 and qwen3 can be made", s.Arch)
+	}
+	for _, v := range []struct {
+		name string
+		n    int
+	}{{"layers", s.Layers}, {"width", s.Embd}, {"neurons", s.FF}, {"heads", s.Heads}} {
+		if v.n < 1 || v.n > 1<<20 {
+			return s, fmt.Errorf("%d %s: give 1 to %d", v.n, v.name, 1<<20)
+		}
+	}
+	def := func(p *int, v int) {
+		if *p == 0 {
+			*p = v
+		}
+	}
+	def(&s.KVHeads, s.Heads)
+	def(&s.HeadDim, s.Embd/s.Heads)
+	def(&s.Vocab, 512)
+	def(&s.Context, fam.context)
+	if s.Magic == "" {
+		s.Magic = "GGUF"
+	}
+	if s.Activation == "" {
+		s.Activation = fam.act
+	}
+	s.Tied = s.Tied || s.Arch == "opt"
+	if s.Magic == "PWRI" {
+		s.Transposed = true
+		def(&s.Rank, (2*newSpace(s.Embd).k+1+31)/32*32)
+	}
+	return s, s.check(fam)
+}
+
+func (s Spec) check(fam family) error {
+	act, ok := activations()[s.Activation]
+	switch {
+	case s.Embd%32 != 0 || s.FF%32 != 0:
+		return fmt.Errorf("width %d and neurons %d must be multiples of 32", s.Embd, s.FF)
+	case s.KVHeads < 1 || s.Heads%s.KVHeads != 0:
+		return fmt.Errorf("%d heads do not share %d KV heads evenly", s.Heads, s.KVHeads)
+	case s.HeadDim < 8 || s.HeadDim%8 != 0 || s.HeadDim > 512:
+		return fmt.Errorf("heads of %d elements: give a multiple of 8 up to 512", s.HeadDim)
+	case s.Vocab < leastVocab || s.Vocab > mostVocab:
+		return fmt.Errorf("a vocabulary of %d: give %d to %d", s.Vocab, leastVocab, mostVocab)
+	case s.Context < 1 || s.Context > 1<<30:
+		return fmt.Errorf("a context of %d positions: give at least 1", s.Context)
+	case !ok:
+		return fmt.Errorf("activation %q is not one of relu, fatrelu, drelu, relu2, silu, gelu", s.Activation)
+	case act.gated && !fam.gated:
+		return fmt.Errorf("activation %s needs a gate, which %s has not", s.Activation, s.Arch)
+	case !(s.Sparsity >= 0 && s.Sparsity <= 0.999) || !(s.PowerLaw >= 0 && s.PowerLaw <= 10):
+		return fmt.Errorf("sparsity %g and power law %g: give 0 to 0.999 and 0 to 10", s.Sparsity, s.PowerLaw)
+	case s.Sparsity > 0 && s.Sparsity < 1-alwaysOn:
+		return fmt.Errorf("sparsity %g: give 0 or at least %.3g", s.Sparsity, 1-alwaysOn)
+	case s.Sparsity > 0 && !act.sparse:
+		return fmt.Errorf("activation %s is never zero: give a sparsity of 0", s.Activation)
+	case s.Magic != "GGUF" && s.Magic != "PWRI":
+		return fmt.Errorf("magic %q is neither GGUF nor PWRI", s.Magic)
+	case s.RopeFactors != nil && len(s.RopeFactors) != s.HeadDim/2:
+		return fmt.Errorf("%d rope factors for heads of %d elements: give half as many", len(s.RopeFactors), s.HeadDim)
+	case s.AttnNorm2 && s.Arch != "falcon":
+		return fmt.Errorf("attn_norm_2 is falcon's, not %s's", s.Arch)
+	case s.Arch == "falcon" && s.Tied && s.Magic == "PWRI", s.Arch != "opt" && s.Tied && s.Magic == "PWRI":
+		return fmt.Errorf("the original PowerInfer needs an output.weight in %s files", s.Arch)
+	}
+	return s.checkTypes(fam)
+}
+
+// checkTypes holds the original's limits and the types' block sizes.
+func (s Spec) checkTypes(fam family) error {
+	if _, ok := fileTypes()[s.Type]; !ok {
+		return fmt.Errorf("type %s cannot be written; F32, F16, BF16, Q8_0, Q4_0, Q4_K and Q6_K can", s.Type)
+	}
+	cols := []int{s.Embd, s.Heads * s.HeadDim, s.FF}
+	if s.Magic == "PWRI" {
+		if !fam.original || s.Type != quant.F16 && s.Type != quant.Q4_0 {
+			return fmt.Errorf("the original PowerInfer runs bamboo, falcon, llama and opt in F16 or Q4_0, not %s in %s", s.Arch, s.Type)
+		}
+		if s.Rank < 1 || s.Rank > 1<<20 {
+			return fmt.Errorf("a predictor rank of %d: give at least 1", s.Rank)
+		}
+		cols = append(cols, s.Rank)
+	}
+	for _, n := range cols {
+		if n%s.Type.BlockElems() != 0 {
+			return fmt.Errorf("rows of %d elements do not fill %s's blocks of %d", n, s.Type, s.Type.BlockElems())
+		}
+	}
+	return nil
+}
+
+// fileTypes gives general.file_type by the matrices' type; the numbers are llama.cpp's.
+func fileTypes() map[quant.Type]uint32 {
+	return map[quant.Type]uint32{
+		quant.F32: 0, quant.F16: 1, quant.Q4_0: 2, quant.Q8_0: 7, quant.Q4_K: 14, quant.Q6_K: 18, quant.BF16: 32,
+	}
+}

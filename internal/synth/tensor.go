@@ -1,0 +1,289 @@
+package synth
+
+import (
+	"fmt"
+	"math"
+	"strings"
+	"sync"
+
+	"github.com/powerinfer-go/powerinfer/internal/gguf"
+	"github.com/powerinfer-go/powerinfer/internal/quant"
+)
+
+// rowNoise is the deviation of what keeps weights from being of exactly low rank, against the weights' own.
+const rowNoise = 0.1
+
+// fill writes row i of a matrix. It is called from several goroutines; scratch [space.k] is the caller's own.
+type fill func(i int, row, scratch []float32)
+
+// model lists a file's tensors.
+type model struct {
+	Spec
+	family
+	space space
+	law   law
+	key   key
+	out   []gguf.Source
+}
+
+func newModel(s Spec) *model {
+	fam := families()[s.Arch]
+	return &model{Spec: s, family: fam, space: newSpace(s.Embd), law: newLaw(s, fam.gated), key: key(mix(s.Seed + golden))}
+}
+
+// stream is a tensor's random numbers, the same in both orientations.
+func (m *model) stream(name string) key {
+	return m.key.named(strings.Replace(name, "ffn_down_t.", "ffn_down.", 1))
+}
+
+// matrix lists a tensor [rows, cols] of the model's type.
+func (m *model) matrix(name string, rows, cols int, f fill) {
+	m.out = append(m.out, source(name, m.Type, rows, cols, m.space.k, f))
+}
+
+// vector lists a tensor [n] of F32: v(i) for each element.
+func (m *model) vector(name string, n int, v func(i int) float32) {
+	src := source(name, quant.F32, 1, n, m.space.k, func(_ int, row, _ []float32) {
+		for i := range row {
+			row[i] = v(i)
+		}
+	})
+	src.Shape = []int{n}
+	m.out = append(m.out, src)
+}
+
+// random lists a vector of the given mean and deviation.
+func (m *model) random(name string, n int, mean, deviation float32) {
+	k := m.stream(name)
+	m.vector(name, n, func(i int) float32 { return mean + float32(deviation*k.normal(i)) })
+}
+
+// norm lists a norm's weight, and its bias where the family has one.
+func (m *model) norm(name string) {
+	m.random(name+".weight", m.Embd, 1, 0.02)
+	if m.layerNorm {
+		m.random(name+".bias", m.Embd, 0, 0.02)
+	}
+}
+
+// reader lists a matrix [rows, n_embd] whose products with a normed residual of energy e in the subspace have the
+// deviation given and the mean offset(row); offset may be nil.
+func (m *model) reader(name string, rows int, e, deviation float64, offset func(row int) float32) {
+	k := m.stream(name)
+	noise, coefs := k.sub(0), k.sub(1)
+	amplitude, mean := m.space.normed(e)
+	scale, perOffset := float32(deviation/amplitude), float32(1/mean)
+	jitter := float32(rowNoise * deviation / amplitude / math.Sqrt(float64(m.space.g)))
+	m.matrix(name, rows, m.Embd, func(i int, row, c []float32) {
+		own := coefs.sub(i)
+		for j := range c {
+			c[j] = float32(scale * own.normal(j))
+		}
+		shift := float32(0)
+		if offset != nil {
+			shift = float32(offset(i) * perOffset)
+		}
+		m.space.vector(row, c, shift)
+		addNoise(row, noise, i*m.Embd, jitter)
+	})
+}
+
+func addNoise(row []float32, k key, at int, deviation float32) {
+	for e := range row {
+		row[e] += float32(deviation * k.normal(at+e))
+	}
+}
+
+// points lists a table [rows, n_embd] of random points of the given energy in the subspace, and mean along m̂: embeddings.
+func (m *model) points(name string, rows int, e, mean float64) {
+	k := m.stream(name)
+	noise, coefs := k.sub(0), k.sub(1)
+	n := float64(m.Embd)
+	jitter := float32(rowNoise * math.Sqrt(e))
+	m.matrix(name, rows, m.Embd, func(i int, row, c []float32) {
+		own := coefs.sub(i)
+		var square float64
+		for j := range c {
+			c[j] = own.normal(j)
+			square += float64(float64(c[j]) * float64(c[j]))
+		}
+		scale := float32(math.Sqrt(n * e / square))
+		for j := range c {
+			c[j] *= scale
+		}
+		m.space.vector(row, c, float32(math.Sqrt(n*mean)))
+		addNoise(row, noise, i*m.Embd, jitter)
+	})
+}
+
+// writer lists a matrix [n_embd, cols] that maps into the subspace: column i is weight(i) times the sum of
+// random coefficients times directions, the same for columns of the same source(i). Transposed, it is a matrix [cols, n_embd]
+// of the same elements.
+func (m *model) writer(name string, cols int, transposed bool, origin func(col int) int, weight func(col int) float32) {
+	k := m.stream(name)
+	noise, coefs := k.sub(0), k.sub(1)
+	a := float32(1 / math.Sqrt(float64(m.space.g)))
+	element := func(e, col int) float32 {
+		s, _ := m.space.signs(e)
+		v := coefs.normal(e%m.space.k*cols + origin(col))
+		return float32(float32(a*weight(col)) * (float32(s*v) + float32(rowNoise*noise.normal(e*cols+col))))
+	}
+	if transposed {
+		m.matrix(name, cols, m.Embd, func(i int, row, _ []float32) {
+			for e := range row {
+				row[e] = element(e, i)
+			}
+		})
+		return
+	}
+	m.matrix(name, m.Embd, cols, func(e int, row, _ []float32) {
+		for i := range row {
+			row[i] = element(e, i)
+		}
+	})
+}
+
+// tensors lists the whole model in the order in which it is written.
+func (m *model) tensors() []gguf.Source {
+	m.points("token_embd.weight", m.Vocab, embedEnergy, meanEnergy)
+	if m.Arch == "opt" {
+		m.points("position_embd.weight", m.Context+2, positionEnergy, 0)
+	}
+	m.head()
+	if m.RopeFactors != nil {
+		m.vector("rope_freqs.weight", len(m.RopeFactors), func(i int) float32 { return m.RopeFactors[i] })
+	}
+	for i := range m.Layers {
+		m.attention(i)
+		m.feedForward(i)
+	}
+	return m.out
+}
+
+// logitDeviation is that of the logits over the vocabulary: text that is sampled at temperature 1 varies.
+const logitDeviation = 2
+
+// head lists the final norm and output.weight. A tied head would answer each token with itself: the final norm turns
+// every other direction round, and sets the logits' size.
+func (m *model) head() {
+	e := m.energy(float64(m.Layers))
+	if !m.Tied {
+		m.norm("output_norm")
+		m.reader("output.weight", m.Vocab, e, logitDeviation, nil)
+		return
+	}
+	amplitude, _ := m.space.normed(e)
+	size := float32(logitDeviation * math.Sqrt(float64(m.space.k)/(float64(m.Embd)*embedEnergy)) / amplitude)
+	k := m.stream("output_norm.weight")
+	m.vector("output_norm.weight", m.Embd, func(i int) float32 {
+		turn := 1 - float32(i%m.space.k%2*2)
+		return float32(size*turn) * (1 + float32(0.02*k.normal(i)))
+	})
+	if m.layerNorm {
+		m.random("output_norm.bias", m.Embd, 0, 0.02*size)
+	}
+}
+
+// attention lists one block's attention: scores have a deviation of 2, so that few positions weigh much.
+func (m *model) attention(layer int) {
+	name := func(s string) string { return fmt.Sprintf("blk.%d.%s", layer, s) }
+	e := m.energy(float64(layer))
+	q, kv := m.Heads*m.HeadDim, m.KVHeads*m.HeadDim
+	m.norm(name("attn_norm"))
+	if m.AttnNorm2 {
+		m.norm(name("attn_norm_2"))
+	}
+	if m.Arch == "falcon" {
+		m.reader(name("attn_qkv.weight"), q+2*kv, e, math.Sqrt2, nil)
+	} else {
+		m.reader(name("attn_q.weight"), q, e, 2, nil)
+		m.reader(name("attn_k.weight"), kv, e, 1, nil)
+		m.reader(name("attn_v.weight"), kv, e, 1, nil)
+	}
+	if m.Arch == "opt" || m.Arch == "qwen2" {
+		m.random(name("attn_q.bias"), q, 0, 0.1)
+		m.random(name("attn_k.bias"), kv, 0, 0.1)
+		m.random(name("attn_v.bias"), kv, 0, 0.1)
+	}
+	if m.Arch == "qwen3" {
+		m.random(name("attn_q_norm.weight"), m.HeadDim, 2, 0.1)
+		m.random(name("attn_k_norm.weight"), m.HeadDim, 1, 0.1)
+	}
+	// The weights of a softmax over such scores have squares that sum to about a half.
+	const kept = 0.5
+	added := growth * attentionShare / float64(m.Layers) * float64(m.Embd)
+	if m.Arch == "falcon" {
+		added /= 2 // values have twice the energy
+	}
+	weight := float32(math.Sqrt(added / (kept * float64(q) * float64(m.space.k))))
+	m.writer(name("attn_output.weight"), q, false, func(i int) int { return i }, func(int) float32 { return weight })
+	if m.Arch == "opt" {
+		m.random(name("attn_output.bias"), m.Embd, 0, 0.02)
+	}
+}
+
+// neurons is the order of one layer's neurons: their rank by frequency.
+type neurons struct {
+	once sync.Once
+	rank []int32 // [n_ff]
+	m    *model
+	key  key
+}
+
+func (n *neurons) of(i int) int {
+	n.once.Do(func() { n.rank = n.key.permutation(n.m.FF) })
+	return int(n.rank[i])
+}
+
+func (n *neurons) offset(i int) float32 { return n.m.law.offset[n.of(i)/2] }
+
+// feedForward lists one block's feed-forward layer, and its predictor in an original PowerInfer file.
+func (m *model) feedForward(layer int) {
+	name := func(s string) string { return fmt.Sprintf("blk.%d.%s", layer, s) }
+	e := m.energy(float64(layer) + attentionShare)
+	if m.Arch == "falcon" { // reads the block's input
+		e = m.energy(float64(layer))
+	}
+	n := &neurons{m: m, key: m.stream(name("neurons"))}
+	if m.Arch != "falcon" {
+		m.norm(name("ffn_norm"))
+	}
+	both := m.Activation == "drelu"
+	sign := name("ffn_up.weight") // of the matrix whose sign decides
+	if m.gated {
+		sign = name("ffn_gate.weight")
+		m.reader(sign, m.FF, e, 1, n.offset)
+	}
+	switch {
+	case m.Arch == "opt":
+		m.reader(name("ffn_up.weight"), m.FF, e, 1, nil)
+		m.vector(name("ffn_up.bias"), m.FF, n.offset)
+	case both || !m.gated:
+		m.reader(name("ffn_up.weight"), m.FF, e, 1, n.offset)
+	default:
+		m.reader(name("ffn_up.weight"), m.FF, e, 1, nil)
+	}
+	down := name("ffn_down")
+	if m.Transposed {
+		down = name("ffn_down_t")
+	}
+	m.down(down, n)
+	if m.Arch == "opt" {
+		m.random(down+".bias", m.Embd, 0, 0.02)
+	}
+	if m.Magic == "PWRI" {
+		m.predictor(layer, e, sign, n)
+	}
+}
+
+// down lists the down projection, which adds what growth leaves to the feed-forward layer.
+func (m *model) down(name string, n *neurons) {
+	added := growth * (1 - attentionShare) / float64(m.Layers) * float64(m.Embd)
+	scale := float32(math.Sqrt(added / float64(m.space.k)))
+	origin := func(i int) int { return n.of(i) / 2 }
+	m.writer(name+".weight", m.FF, m.Transposed, origin, func(i int) float32 {
+		rank := n.of(i)
+		opposite := 1 - float32(rank%2*2)
+		return float32(scale*m.law.weight[rank/2]) * opposite
+	})
+}

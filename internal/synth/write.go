@@ -1,0 +1,108 @@
+package synth
+
+import (
+	"fmt"
+	"io"
+	"runtime"
+	"sync"
+
+	"github.com/powerinfer-go/powerinfer/internal/gguf"
+	"github.com/powerinfer-go/powerinfer/internal/quant"
+)
+
+// Write makes the model that s describes and writes it to path, which appears only when it is complete. The same Spec
+// gives the same bytes, whatever the number of threads. Memory holds a few rows at a time. progress may be nil; it is
+// told bytes of weights.
+func Write(path string, s Spec, progress func(done, total int64)) error {
+	s, err := s.complete()
+	if err != nil {
+		return fmt.Errorf("synthetic model: %w", err)
+	}
+	m := newModel(s)
+	return gguf.Create(path, s.Magic, m.keys(), m.tensors(), progress)
+}
+
+// keys are the file's metadata.
+func (m *model) keys() []gguf.KV {
+	a := func(s string) string { return m.Arch + "." + s }
+	keys := []gguf.KV{
+		{Key: "general.architecture", Value: m.Arch},
+		{Key: "general.type", Value: "model"},
+		{Key: "general.name", Value: fmt.Sprintf("synthetic %s %d x (%d, %d)", m.Arch, m.Layers, m.Embd, m.FF)},
+		{Key: "general.description", Value: fmt.Sprintf("random weights: seed %d, sparsity %g, power law %g", m.Seed, m.Sparsity, m.PowerLaw)},
+		{Key: "general.file_type", Value: fileTypes()[m.Type]},
+		{Key: "general.quantization_version", Value: uint32(2)},
+		{Key: a("context_length"), Value: uint32(m.Context)},
+		{Key: a("embedding_length"), Value: uint32(m.Embd)},
+		{Key: a("block_count"), Value: uint32(m.Layers)},
+		{Key: a("feed_forward_length"), Value: uint32(m.FF)},
+		{Key: a("attention.head_count"), Value: uint32(m.Heads)},
+		{Key: a("attention.head_count_kv"), Value: uint32(m.KVHeads)},
+		{Key: "powerinfer.activation", Value: m.Activation},
+	}
+	eps := "attention.layer_norm_rms_epsilon"
+	if m.layerNorm {
+		eps = "attention.layer_norm_epsilon"
+	}
+	keys = append(keys, gguf.KV{Key: a(eps), Value: float32(1e-5)})
+	if m.Arch != "opt" {
+		keys = append(keys,
+			gguf.KV{Key: a("rope.freq_base"), Value: float32(10000)},
+			gguf.KV{Key: a("rope.dimension_count"), Value: uint32(m.HeadDim)})
+	}
+	if m.HeadDim*m.Heads != m.Embd || m.Arch == "qwen3" {
+		keys = append(keys,
+			gguf.KV{Key: a("attention.key_length"), Value: uint32(m.HeadDim)},
+			gguf.KV{Key: a("attention.value_length"), Value: uint32(m.HeadDim)})
+	}
+	if m.Magic == "PWRI" {
+		keys = append(keys, gguf.KV{Key: "powerinfer.sparse_threshold", Value: float32(0)})
+	}
+	keys = append(keys, m.Keys...)
+	return append(keys, vocabulary(m.Vocab)...)
+}
+
+// batchElements is about how many elements a goroutine makes at a time.
+const batchElements = 1 << 17
+
+// source is a tensor whose rows are made by all processors and written in order.
+func source(name string, t quant.Type, rows, cols, k int, f fill) gguf.Source {
+	return gguf.Source{Name: name, Type: t, Shape: []int{cols, rows}, Write: func(w io.Writer) error {
+		each := max(1, batchElements/cols)
+		workers := min(runtime.GOMAXPROCS(0), (rows+each-1)/each)
+		batches := make([]batch, workers)
+		for i := range batches {
+			batches[i] = batch{row: make([]float32, cols), scratch: make([]float32, k), bytes: make([]byte, 0, each*t.RowBytes(cols))}
+		}
+		for at := 0; at < rows; {
+			var group sync.WaitGroup
+			for i := range batches {
+				from, to := min(rows, at+i*each), min(rows, at+(i+1)*each)
+				group.Go(func() { batches[i].encode(t, from, to, f) })
+			}
+			group.Wait()
+			for i := range batches {
+				if _, err := w.Write(batches[i].bytes); err != nil {
+					return err
+				}
+			}
+			at += workers * each
+		}
+		return nil
+	}}
+}
+
+// batch is one goroutine's rows.
+type batch struct {
+	row, scratch []float32
+	bytes        []byte
+}
+
+func (b *batch) encode(t quant.Type, from, to int, f fill) {
+	size := t.RowBytes(len(b.row))
+	b.bytes = b.bytes[:(to-from)*size]
+	for i := from; i < to; i++ {
+		f(i, b.row, b.scratch)
+		quant.Encode(t, b.bytes[(i-from)*size:][:size], b.row)
+	}
+}
