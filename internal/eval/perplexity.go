@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"slices"
 
 	"github.com/powerinfer-go/powerinfer/internal/engine"
 )
@@ -17,6 +18,8 @@ type Perplexity struct {
 	Chunks  int     // at most this many; negative: all
 	Stride  int     // > 0: strided windows instead of disjoint chunks
 	BOS     int32   // replaces each chunk's first token; -1: none
+	// Base, if not empty, is the path where the log-probabilities of every prediction are saved, for KLDivergence.
+	Base string
 	// Chunk, if set, is told the running estimate after each chunk.
 	Chunk func(done, total int, ppl float64)
 }
@@ -27,10 +30,15 @@ type Estimate struct {
 	Count      int // predicted tokens
 }
 
-// window is the part of the text evaluated at once: predictions of tokens[start+first+1 : start+end].
+// leastContext is the least window in whose second half a token has both a context and a successor.
+const leastContext = 3
+
+var errNoChunk = errors.New("no chunk to evaluate: raise --chunks")
+
+// windows is how many windows there are, their step, and the first token of each whose prediction counts.
 func (p *Perplexity) windows() (count, step, first int, err error) {
-	if p.Context < 2 {
-		return 0, 0, 0, fmt.Errorf("a context of %d tokens predicts nothing; give at least -c 2", p.Context)
+	if p.Context < leastContext {
+		return 0, 0, 0, fmt.Errorf("a context of %d tokens predicts nothing; give at least -c %d", p.Context, leastContext)
 	}
 	if p.Stride > 0 {
 		if len(p.Tokens) < p.Context {
@@ -57,34 +65,44 @@ func (p *Perplexity) Run(ctx context.Context, e *engine.Engine) (Estimate, error
 		count = min(count, p.Chunks)
 	}
 	if count == 0 {
-		return Estimate{}, errors.New("no chunk to evaluate: raise --chunks")
+		return Estimate{}, errNoChunk
+	}
+	save, err := p.createBase(e, count)
+	if err != nil {
+		return Estimate{}, err
+	}
+	if save != nil {
+		defer save.abort()
 	}
 	var nll, nll2 float64
 	n := 0
-	chunk := make([]int32, p.Context)
 	for c := range count {
 		if err := ctx.Err(); err != nil {
 			return Estimate{}, err
 		}
-		copy(chunk, p.Tokens[c*step:])
-		next := p.Tokens[c*step+1 : c*step+p.Context]
-		if p.BOS >= 0 {
-			chunk[0] = p.BOS
-		}
-		s := e.NewSequence()
-		err := e.Evaluate(s, chunk, func(i int) bool { return i >= first && i < p.Context-1 },
-			func(i int, logits []float32) {
-				v := logSumExp(logits) - float64(logits[next[i]])
-				nll += v
-				nll2 += v * v
-				n++
-			})
-		e.Release(s)
+		var saveErr error
+		err := evaluateChunk(e, p.Tokens[c*step:][:p.Context], p.BOS, first, func(logits []float32, next int32) {
+			v := logSumExp(logits) - float64(logits[next])
+			nll += v
+			nll2 += v * v
+			n++
+			if save != nil && saveErr == nil {
+				saveErr = save.add(logits)
+			}
+		})
 		if err != nil {
 			return Estimate{}, err
 		}
+		if saveErr != nil {
+			return Estimate{}, fmt.Errorf("writing %s: %w", p.Base, saveErr)
+		}
 		if p.Chunk != nil {
 			p.Chunk(c+1, count, math.Exp(nll/float64(n)))
+		}
+	}
+	if save != nil {
+		if err := save.commit(); err != nil {
+			return Estimate{}, err
 		}
 	}
 	mean := nll / float64(n)
@@ -93,6 +111,30 @@ func (p *Perplexity) Run(ctx context.Context, e *engine.Engine) (Estimate, error
 		est.Error = math.Sqrt(variance/float64(n-1)) * est.PPL
 	}
 	return est, nil
+}
+
+// createBase begins the file p.Base, if there is to be one, for the first count chunks.
+func (p *Perplexity) createBase(e *engine.Engine, count int) (*baseWriter, error) {
+	if p.Base == "" {
+		return nil, nil
+	}
+	if p.Stride > 0 {
+		return nil, fmt.Errorf("%s: log-probabilities are saved of disjoint windows only; leave --ppl-stride out", p.Base)
+	}
+	return createBase(p.Base, p.Context, e.Config().Vocab, p.Tokens[:count*p.Context])
+}
+
+// evaluateChunk evaluates tokens in a sequence of its own, the first replaced by bos unless that is negative. each is given
+// the logits [n_vocab] of every token from first on that has a successor, in order, and that successor.
+func evaluateChunk(e *engine.Engine, tokens []int32, bos int32, first int, each func(logits []float32, next int32)) error {
+	chunk := slices.Clone(tokens)
+	if bos >= 0 {
+		chunk[0] = bos
+	}
+	s := e.NewSequence()
+	defer e.Release(s)
+	return e.Evaluate(s, chunk, func(i int) bool { return i >= first && i < len(chunk)-1 },
+		func(i int, logits []float32) { each(logits, tokens[i+1]) })
 }
 
 // logSumExp is log Σ exp(x), shifted by the maximum so that nothing overflows.
