@@ -24,10 +24,11 @@ type ropeConfig struct {
 func readRope(m *metadata, c *Config, style compute.RopeStyle) ropeConfig {
 	key := func(s string) string { return c.Arch + ".rope." + s }
 	r := ropeConfig{
-		Style:   style,
-		Dims:    m.count(key("dimension_count"), c.HeadDim, maxWidth),
-		Base:    m.float(key("freq_base"), 10000),
-		Scaling: m.text(key("scaling.type"), "none"),
+		Style: style,
+		Dims:  m.count(key("dimension_count"), c.HeadDim, maxWidth),
+		Base:  m.float(key("freq_base"), 10000),
+		// A factor without a type is linear's, as files from before YaRN have it; with type none it is not applied.
+		Scaling: m.text(key("scaling.type"), "linear"),
 		// rope.scale_linear is the older name of linear's factor.
 		Factor:     m.float(key("scaling.factor"), m.float(key("scale_linear"), 1)),
 		Context:    m.count(key("scaling.original_context_length"), c.Context, 1<<30),
@@ -44,9 +45,6 @@ func readRope(m *metadata, c *Config, style compute.RopeStyle) ropeConfig {
 	}
 	if r.Factor == 0 {
 		r.Factor = 1
-	}
-	if r.Scaling == "none" && r.Factor != 1 {
-		r.Scaling = "linear"
 	}
 	return r
 }

@@ -26,7 +26,7 @@ type Spec struct {
 	HeadDim    int        `json:"head_dim,omitempty"` // Embd/Heads
 	Vocab      int        `json:"vocab,omitempty"`    // 512
 	Context    int        `json:"context,omitempty"`  // 4096; 2048 for opt and falcon
-	Type       quant.Type `json:"type"`               // of the matrices; norms and biases are F32
+	Type       quant.Type `json:"-"`                  // of the matrices; norms and biases are F32
 	Tied       bool       `json:"tied,omitempty"`     // no output.weight: the head is the embedding; always so in opt
 	AttnNorm2  bool       `json:"attn_norm_2,omitempty"`
 	Transposed bool       `json:"transposed,omitempty"` // ffn_down_t, one row a neuron, instead of ffn_down; always so in PWRI files
