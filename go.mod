@@ -4,6 +4,7 @@ go 1.26.0
 
 require (
 	github.com/klauspost/cpuid/v2 v2.4.2
+	github.com/rogpeppe/go-internal v1.16.0
 	github.com/schollz/progressbar/v3 v3.19.1
 	github.com/urfave/cli/v3 v3.14.0
 	golang.org/x/sys v0.49.0
@@ -14,4 +15,6 @@ require (
 require (
 	github.com/mitchellh/colorstring v0.0.0-20190213212951-d06e56a500db // indirect
 	github.com/rivo/uniseg v0.4.7 // indirect
+	golang.org/x/image v0.47.0 // indirect
+	golang.org/x/tools v0.26.0 // indirect
 )

@@ -26,6 +26,9 @@ const (
 	lineEvery = 5 * time.Second
 )
 
+// barThrottle is how far two states of a bar lie apart.
+const barThrottle = 100 * time.Millisecond
+
 // progress shows a task once it has run longer than patience: a bar with rate and time left on a terminal, plain lines
 // elsewhere.
 type progress struct {
@@ -105,7 +108,7 @@ func (p *progress) newBar() *progressbar.ProgressBar {
 	o := []progressbar.Option{
 		progressbar.OptionSetWriter(late{p}), progressbar.OptionSetDescription(p.what),
 		progressbar.OptionSetPredictTime(true), progressbar.OptionShowCount(), progressbar.OptionShowIts(),
-		progressbar.OptionSetWidth(30), progressbar.OptionThrottle(100 * time.Millisecond), progressbar.OptionClearOnFinish(),
+		progressbar.OptionSetWidth(30), progressbar.OptionThrottle(barThrottle), progressbar.OptionClearOnFinish(),
 	}
 	switch p.unit {
 	case unitBytes:

@@ -79,9 +79,15 @@ func tokenizeText(c *cli.Command) (string, error) {
 	if given != 1 {
 		return "", errors.New("give the text by exactly one of -p, -f and --stdin")
 	}
-	if c.Bool("stdin") {
-		data, err := io.ReadAll(os.Stdin)
-		return string(data), err
+	var data []byte
+	var err error
+	switch {
+	case c.Bool("stdin") || c.String("file") == "-":
+		data, err = io.ReadAll(os.Stdin)
+	case c.IsSet("file"):
+		data, err = os.ReadFile(c.String("file"))
+	default:
+		return unescape(c), nil
 	}
-	return readText(c)
+	return string(data), err
 }

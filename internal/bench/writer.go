@@ -65,6 +65,7 @@ type Row struct {
 // record is a Row in llama-bench's JSON and CSV fields; those of other back ends are left out.
 type record struct {
 	Commit   string    `json:"build_commit"`
+	Number   int       `json:"build_number"` // none here; readers of llama-bench's files expect the field
 	CPU      string    `json:"cpu_info"`
 	GPU      string    `json:"gpu_info"`
 	Backends string    `json:"backends"`
@@ -79,6 +80,7 @@ type record struct {
 	TypeV    string    `json:"type_v"`
 	GPULayer int       `json:"n_gpu_layers"`
 	MMap     bool      `json:"use_mmap"`
+	Repack   bool      `json:"repack"`
 	Prompt   int       `json:"n_prompt"`
 	Gen      int       `json:"n_gen"`
 	Depth    int       `json:"n_depth"`
@@ -100,7 +102,7 @@ func (r Row) record() record {
 	avgTS, sdTS, each := r.Rate(r.Samples)
 	return record{
 		Commit: r.Commit, CPU: r.CPU, Backends: "CPU", File: r.File, Type: r.Model.Type, Bytes: r.Model.Bytes, Params: r.Model.Params,
-		Batch: r.Batch, UBatch: r.UBatch, Threads: r.Threads, TypeK: "f16", TypeV: "f16", MMap: r.NoRepack,
+		Batch: r.Batch, UBatch: r.UBatch, Threads: r.Threads, TypeK: "f16", TypeV: "f16", MMap: r.NoRepack, Repack: !r.NoRepack,
 		Prompt: r.Prompt, Gen: r.Gen, Depth: r.Depth, Time: r.Time.Format(time.RFC3339),
 		AvgNS: int64(avgNS), StddevNS: int64(sdNS), AvgTS: avgTS, StddevTS: sdTS, SampleNS: r.Samples, SampleTS: each,
 	}

@@ -1,0 +1,77 @@
+package main
+
+import (
+	"bytes"
+	"strings"
+	"testing"
+	"time"
+)
+
+// clock is a time that tests set.
+type clock struct{ t time.Time }
+
+func (c *clock) now() time.Time       { return c.t }
+func (c *clock) pass(d time.Duration) { c.t = c.t.Add(d) }
+
+func TestProgressLines(t *testing.T) {
+	var out bytes.Buffer
+	c := &clock{time.Unix(1000, 0)}
+	p := startProgress("loading", unitBytes, &out, false, c.now)
+	p.set(100e6, 1000e6)
+	c.pass(patience - time.Millisecond)
+	p.set(200e6, 1000e6)
+	if out.Len() > 0 {
+		t.Fatalf("a task of less than %s shows %q", patience, out.String())
+	}
+	c.pass(3*time.Second + time.Millisecond) // five seconds since the beginning
+	p.set(0, 1000e6)
+	p.set(0, 0)
+	p.set(250e6, 1000e6)
+	c.pass(lineEvery - time.Millisecond)
+	p.set(300e6, 1000e6)
+	c.pass(time.Millisecond) // ten
+	p.set(1000e6, 1000e6)
+	p.finish()
+	want := "loading: 25 % (50 MB/s, 15s left)\nloading: 100 % (100 MB/s, 0s left)\n"
+	if out.String() != want {
+		t.Errorf("got %q, want %q", out.String(), want)
+	}
+}
+
+func TestProgressUnits(t *testing.T) {
+	for u, want := range map[unit]string{unitBytes: "2 MB/s", unitTokens: "2000000.0 tokens/s", unitRuns: "2000000.00/s"} {
+		if got := u.rate(2e6); got != want {
+			t.Errorf("unit %d: %q, want %q", u, got, want)
+		}
+	}
+}
+
+func TestProgressBar(t *testing.T) {
+	t.Setenv("NO_COLOR", "1")
+	var out bytes.Buffer
+	c := &clock{time.Now()}
+	p := startProgress("reading the prompt", unitTokens, &out, true, c.now)
+	p.set(512, 4096)
+	p.finish()
+	if out.Len() > 0 {
+		t.Fatalf("a short task shows %q", out.String())
+	}
+	p = startProgress("reading the prompt", unitTokens, &out, true, c.now)
+	p.set(512, 4096)
+	c.pass(patience)
+	time.Sleep(barThrottle) // the bar has its own clock
+	p.set(1024, 4096)
+	shown := out.String()
+	p.finish()
+	for _, want := range []string{"reading the prompt", "25%", "1024/4096", "tokens/s"} {
+		if !strings.Contains(shown, want) {
+			t.Errorf("the bar lacks %q: %q", want, shown)
+		}
+	}
+	if strings.Contains(out.String(), "\x1b[3") || strings.Contains(out.String(), "\n") {
+		t.Errorf("a bar with colours or lines: %q", out.String())
+	}
+	if !strings.HasSuffix(out.String(), "\r") {
+		t.Errorf("the line is not cleared: %q", out.String())
+	}
+}

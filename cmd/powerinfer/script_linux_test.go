@@ -1,0 +1,39 @@
+package main
+
+import (
+	"os"
+	"os/exec"
+	"runtime"
+	"strings"
+
+	"github.com/rogpeppe/go-internal/testscript"
+	"golang.org/x/sys/unix"
+)
+
+func init() { systemCommands["unlocked"] = unlocked }
+
+// unlocked runs powerinfer where no memory may be locked and leaves its standard error in the file err:
+// unlocked ARGS...
+func unlocked(ts *testscript.TestScript, _ bool, args []string) {
+	path, err := exec.LookPath("powerinfer")
+	ts.Check(err)
+	type result struct {
+		stderr string
+		status int
+	}
+	done := make(chan result)
+	go func() {
+		runtime.LockOSThread() // for good: the thread ends with the goroutine, and its missing capability with it
+		_ = unix.Prctl(unix.PR_CAPBSET_DROP, unix.CAP_IPC_LOCK, 0, 0, 0)
+		var text strings.Builder
+		cmd := exec.Command("sh", append([]string{"-c", `ulimit -l 0 && exec "$0" "$@"`, path}, args...)...)
+		cmd.Stderr, cmd.Env = &text, os.Environ()
+		_ = cmd.Run()
+		done <- result{text.String(), cmd.ProcessState.ExitCode()}
+	}()
+	r := <-done
+	if r.status != statusError {
+		ts.Fatalf("exit status %d: %s", r.status, r.stderr)
+	}
+	save(ts, "err", []byte(r.stderr))
+}

@@ -1,0 +1,196 @@
+package main
+
+import (
+	"bytes"
+	"encoding/binary"
+	"encoding/json"
+	"errors"
+	"io"
+	"math"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+	"unicode/utf8"
+
+	"github.com/rogpeppe/go-internal/testscript"
+
+	"github.com/powerinfer-go/powerinfer/demo"
+	"github.com/powerinfer-go/powerinfer/internal/gguf"
+	"github.com/powerinfer-go/powerinfer/internal/quant"
+	"github.com/powerinfer-go/powerinfer/internal/testenv"
+)
+
+func TestMain(m *testing.M) {
+	testscript.Main(m, map[string]func(){"powerinfer": main})
+}
+
+// TestScripts runs every command as its user does, on the embedded model.
+func TestScripts(t *testing.T) {
+	runScripts(t, "testdata/script", func(*testscript.Env) {})
+}
+
+// TestSharedScripts needs the shared data: a Hugging Face folder, vocabularies.
+func TestSharedScripts(t *testing.T) {
+	hf, vocab := testenv.Shared(t, "demo-model/hf"), testenv.Shared(t, "vocab")
+	runScripts(t, "testdata/script/shared", func(e *testscript.Env) {
+		e.Setenv("HF", hf)
+		e.Setenv("VOCAB", vocab)
+	})
+}
+
+func runScripts(t *testing.T, dir string, setup func(*testscript.Env)) {
+	cmds := map[string]func(*testscript.TestScript, bool, []string){
+		"refuse": refuse, "figure": figure, "json": validJSON, "width": width, "greedy": greedy,
+		"model": writeModel, "truncate": truncate, "huge": hugeTensor,
+	}
+	for name, f := range systemCommands {
+		cmds[name] = f
+	}
+	testscript.Run(t, testscript.Params{
+		Dir: dir, RequireExplicitExec: true, Cmds: cmds,
+		Setup: func(e *testscript.Env) error { setup(e); return nil },
+	})
+}
+
+// refuse runs powerinfer with args and holds it to one line on standard error that matches pattern, nothing on standard
+// output and exit status 1: refuse PATTERN ARGS...
+func refuse(ts *testscript.TestScript, _ bool, args []string) {
+	err := ts.Exec("powerinfer", args[1:]...)
+	line, rest, _ := strings.Cut(ts.ReadFile("stderr"), "\n")
+	var exit *exec.ExitError
+	switch {
+	case !errors.As(err, &exit) || exit.ExitCode() != statusError:
+		ts.Fatalf("ended with %v, not with exit status %d", err, statusError)
+	case !regexp.MustCompile(args[0]).MatchString(line):
+		ts.Fatalf("%q does not match %q", line, args[0])
+	case !strings.HasPrefix(line, "powerinfer: ") || rest != "":
+		ts.Fatalf("not one line that begins with the program's name: %q", line+"\n"+rest)
+	case ts.ReadFile("stdout") != "":
+		ts.Fatalf("standard output holds %q", ts.ReadFile("stdout"))
+	}
+}
+
+// figure compares the number that pattern's group finds in the last output: figure PATTERN WANT RELATIVE-TOLERANCE
+func figure(ts *testscript.TestScript, _ bool, args []string) {
+	m := regexp.MustCompile(args[0]).FindStringSubmatch(ts.ReadFile("stdout"))
+	if m == nil {
+		ts.Fatalf("no match of %q in %q", args[0], ts.ReadFile("stdout"))
+	}
+	var v [3]float64
+	for i, s := range []string{m[1], args[1], args[2]} {
+		var err error
+		v[i], err = strconv.ParseFloat(s, 64)
+		ts.Check(err)
+	}
+	if !(math.Abs(v[0]-v[1]) <= v[2]*math.Abs(v[1])) {
+		ts.Fatalf("%g is not within %g of %g", v[0], v[2]*v[1], v[1])
+	}
+}
+
+// validJSON holds a file to JSON: json FILE, or json -lines FILE for a value a line.
+func validJSON(ts *testscript.TestScript, _ bool, args []string) {
+	texts := []string{ts.ReadFile(args[len(args)-1])}
+	if args[0] == "-lines" {
+		texts = strings.Split(strings.TrimSpace(texts[0]), "\n")
+	}
+	for _, s := range texts {
+		if !json.Valid([]byte(s)) {
+			ts.Fatalf("not JSON: %q", s)
+		}
+	}
+}
+
+// width holds a file's lines to a number of characters: width FILE N
+func width(ts *testscript.TestScript, _ bool, args []string) {
+	most, err := strconv.Atoi(args[1])
+	ts.Check(err)
+	for line := range strings.Lines(ts.ReadFile(args[0])) {
+		if n := utf8.RuneCountInString(strings.TrimRight(line, "\n")); n > most {
+			ts.Fatalf("%d characters: %q", n, line)
+		}
+	}
+}
+
+// greedy holds the last output to the reference's continuation, which other code computed: greedy REFERENCE
+func greedy(ts *testscript.TestScript, _ bool, args []string) {
+	var ref struct {
+		Greedy struct{ Text string }
+	}
+	ts.Check(json.Unmarshal([]byte(ts.ReadFile(args[0])), &ref))
+	if got := ts.ReadFile("stdout"); got != ref.Greedy.Text+"\n" {
+		ts.Fatalf("got  %q\nwant %q", got, ref.Greedy.Text+"\n")
+	}
+}
+
+// writeModel writes the embedded model: model FILE
+func writeModel(ts *testscript.TestScript, _ bool, args []string) {
+	ts.Check(os.WriteFile(ts.MkAbs(args[0]), demo.Model(), 0o644))
+}
+
+// truncate cuts or lengthens a file: truncate FILE SIZE
+func truncate(ts *testscript.TestScript, _ bool, args []string) {
+	n, err := strconv.ParseInt(args[1], 10, 64)
+	ts.Check(err)
+	ts.Check(os.Truncate(ts.MkAbs(args[0]), n))
+}
+
+// hugeTensor writes the embedded model with a tensor more, of GIB gibibytes that are a hole in the file: huge FILE GIB
+func hugeTensor(ts *testscript.TestScript, _ bool, args []string) {
+	gib, err := strconv.ParseUint(args[1], 10, 32)
+	ts.Check(err)
+	f, err := gguf.Parse(demo.Name, demo.Model())
+	ts.Check(err)
+	source := func(name string, typ quant.Type, shape []int, data []byte) gguf.Source {
+		return gguf.Source{Name: name, Type: typ, Shape: shape, Write: func(w io.Writer) error { _, err := w.Write(data); return err }}
+	}
+	var tensors []gguf.Source
+	for _, t := range f.Tensors {
+		tensors = append(tensors, source(t.Name, t.Type, t.Shape, t.Data))
+	}
+	const name = "extra.weight"
+	tensors = append(tensors, source(name, quant.F32, []int{1}, make([]byte, 4)))
+	path := ts.MkAbs(args[0])
+	ts.Check(gguf.Create(path, f.Magic, f.Keys, tensors, nil))
+	data, err := os.ReadFile(path)
+	ts.Check(err)
+	at := bytes.Index(data, []byte(name)) + len(name) + 4 // behind the number of dimensions
+	binary.LittleEndian.PutUint64(data[at:], gib<<28)
+	ts.Check(os.WriteFile(path, data, 0o644))
+	ts.Check(os.Truncate(path, int64(len(data))+int64(gib<<30)))
+}
+
+// processLimit is when a process under test is taken for hung.
+const processLimit = 30 * time.Second
+
+// process is a powerinfer that a script's command watches while it runs.
+type process struct {
+	*exec.Cmd
+	out, err io.ReadCloser
+}
+
+// start runs powerinfer in the script's folder with pipes for its output.
+func start(ts *testscript.TestScript, args []string) process {
+	path, err := exec.LookPath("powerinfer")
+	ts.Check(err)
+	p := process{Cmd: exec.Command(path, args...)}
+	p.Dir = ts.Getenv("WORK")
+	p.Env = []string{"PATH=" + ts.Getenv("PATH")}
+	p.out, err = p.StdoutPipe()
+	ts.Check(err)
+	p.err, err = p.StderrPipe()
+	ts.Check(err)
+	ts.Check(p.Start())
+	timer := time.AfterFunc(processLimit, func() { _ = p.Process.Kill() })
+	ts.Defer(func() { timer.Stop() })
+	return p
+}
+
+// save leaves a text for a script's grep.
+func save(ts *testscript.TestScript, name string, text []byte) {
+	ts.Check(os.WriteFile(filepath.Join(ts.Getenv("WORK"), name), text, 0o644))
+}

@@ -1,0 +1,73 @@
+//go:build unix
+
+package main
+
+import (
+	"io"
+	"os"
+	"strconv"
+	"syscall"
+
+	"github.com/rogpeppe/go-internal/testscript"
+)
+
+// systemCommands are script commands that not every system has; [unix] guards them.
+var systemCommands = map[string]func(*testscript.TestScript, bool, []string){
+	"fifo": fifo, "interrupt": interrupt, "head": head,
+}
+
+// fifo makes a named pipe: fifo NAME
+func fifo(ts *testscript.TestScript, _ bool, args []string) {
+	ts.Check(syscall.Mkfifo(ts.MkAbs(args[0]), 0o600))
+}
+
+// interrupt runs powerinfer, sends it an interrupt once it has written to the stream, holds it to exit status 130, and
+// leaves what it wrote in the files out and err: interrupt stdout|stderr ARGS...
+func interrupt(ts *testscript.TestScript, _ bool, args []string) {
+	p := start(ts, args[1:])
+	watched, other := p.out, p.err
+	if args[0] == "stderr" {
+		watched, other = p.err, p.out
+	}
+	first := make([]byte, 1)
+	_, err := io.ReadFull(watched, first)
+	ts.Check(err)
+	ts.Check(p.Process.Signal(os.Interrupt))
+	rest := make(chan []byte)
+	go func() {
+		b, _ := io.ReadAll(other)
+		rest <- b
+	}()
+	seen, err := io.ReadAll(watched)
+	ts.Check(err)
+	texts := [][]byte{append(first, seen...), <-rest}
+	_ = p.Wait()
+	if got := p.ProcessState.ExitCode(); got != statusInterrupted {
+		ts.Fatalf("exit status %d, not %d: %s", got, statusInterrupted, texts)
+	}
+	if args[0] == "stderr" {
+		texts[0], texts[1] = texts[1], texts[0]
+	}
+	save(ts, "out", texts[0])
+	save(ts, "err", texts[1])
+}
+
+// head runs powerinfer, reads N bytes of its output and closes the pipe; the process must end by itself and quietly:
+// head N ARGS...
+func head(ts *testscript.TestScript, _ bool, args []string) {
+	n, err := strconv.Atoi(args[0])
+	ts.Check(err)
+	p := start(ts, args[1:])
+	_, err = io.ReadFull(p.out, make([]byte, n))
+	ts.Check(err)
+	ts.Check(p.out.Close())
+	said, err := io.ReadAll(p.err)
+	ts.Check(err)
+	_ = p.Wait()
+	if status, ok := p.ProcessState.Sys().(syscall.WaitStatus); !ok || status.Signaled() && status.Signal() != syscall.SIGPIPE {
+		ts.Fatalf("ended by %v", p.ProcessState)
+	}
+	if len(said) > 0 {
+		ts.Fatalf("standard error holds %q", said)
+	}
+}
