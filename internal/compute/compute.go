@@ -51,6 +51,7 @@ type Source struct {
 	Rows, Cols int
 	Data       []byte
 	Pinned     bool
+	Order      []int32 // neuron i of a matrix for Rows or Columns is the source's Order[i]; nil keeps the source's order
 }
 
 // Use says what a weight is for, so that the device can choose its layout.
@@ -58,9 +59,10 @@ type Use int
 
 // The uses of a matrix.
 const (
-	Dense Use = iota // every row is read for every token
-	Embed            // single rows are looked up (and every row multiplied if the head is tied)
-	Rows             // rows are neurons: any subset may be read
+	Dense   Use = iota // every row is read for every token
+	Embed              // single rows are looked up (and every row multiplied if the head is tied)
+	Rows               // rows are neurons: any subset may be read
+	Columns            // columns are neurons: any subset may be read
 )
 
 // Activation is the nonlinearity of a feed-forward layer.
@@ -131,7 +133,7 @@ type Cache struct {
 	Mem any // the device's own handle
 }
 
-// Set holds, for each of Rows tokens, which of N neurons are computed.
+// Set holds, for each of Rows tokens, which of N neurons are computed. With a nil Mem it is all of them.
 type Set struct {
 	Rows, N int
 	Mem     any // the device's own handle
@@ -207,20 +209,32 @@ type Verbs interface {
 	// Gather copies row Out[i] of x to row i of dst [n_out, cols].
 	Gather(dst, x Tensor)
 
-	// Predict: s = {i : logits[i] >= Threshold} with logits = fc2·relu(fc1·x). fc1 [rank, cols], fc2 [n_ff, rank];
-	// hidden [n, rank] and logits [n, n_ff] are scratch.
+	// Predict: s = {i < always} ∪ {always+i : logits[i] >= Threshold} with logits = fc2·relu(fc1·x) and always = s.N − fc2.Rows.
+	// fc1 [rank, cols], fc2 [n_ff − always, rank]; hidden [n, rank] and logits [n, n_ff − always] are scratch.
 	Predict(s Set, x, hidden, logits Tensor, fc1, fc2 *Matrix)
 	// SparseFFN: out = Σ_{i∈s} a_i·down[i], a_i = act(gate[i]·x)·(up[i]·x), or act(up[i]·x+upBias[i]) where gate is nil; plus downBias.
-	// gate, up [n_ff, cols]; down [n_ff, cols] (one row per neuron); out [n, cols].
+	// gate, up [n_ff, cols]; out [n, cols]. A neuron outside a token's set adds nothing, whichever way the device computes.
 	SparseFFN(out, x Tensor, s Set, f SparseWeights)
+
+	// Host ends what a device may have queued and calls f, which may Read tensors: for observers, not for the token's path.
+	Host(f func())
 }
 
 // SparseWeights are the weights of a feed-forward layer by neuron.
 type SparseWeights struct {
 	Gate     *Matrix // [n_ff, n_embd] or nil
 	Up       *Matrix // [n_ff, n_embd]
-	Down     *Matrix // [n_ff, n_embd], row i is neuron i's down column
+	Down     *Matrix // [n_ff, n_embd], row i is neuron i's down column; or [n_embd, n_ff], taken in for Columns
 	UpBias   *Vector // [n_ff] or nil
 	DownBias *Vector // [n_embd] or nil
 	Act      Activation
+	Count    *NeuronCount // counts what was computed, or nil
+}
+
+// NeuronCount counts (token, neuron) pairs of one layer. The device adds to it when a segment has run.
+type NeuronCount struct {
+	Tokens    int64 // tokens that passed
+	Predicted int64 // neurons in the sets
+	Gated     int64 // of those, the ones whose act(gate), in ungated layers act(up), was not zero
+	Active    int64 // of those, the ones whose a_i was not zero
 }

@@ -92,6 +92,9 @@ func (d *Device) Run(_ compute.Segment, p *compute.Params, body func(compute.Ver
 	return nil
 }
 
+// Host calls f at once: nothing is queued.
+func (d *Device) Host(f func()) { f() }
+
 // buffer is a tensor's memory. [rows·cols]
 type buffer struct{ data []float32 }
 

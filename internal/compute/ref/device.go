@@ -34,6 +34,9 @@ func (d *Device) Run(_ compute.Segment, p *compute.Params, body func(compute.Ver
 	return nil
 }
 
+// Host calls f at once.
+func (d *Device) Host(f func()) { f() }
+
 // memory is what a tensor is a view of.
 type memory struct{ data []float32 }
 
@@ -49,12 +52,28 @@ func row(t compute.Tensor, i int) []float32 {
 	return t.Mem.(*memory).data[i*t.Cols:][:t.Cols]
 }
 
+// weight is a copy of a source in the file's layout.
+type weight struct {
+	data  []byte
+	use   compute.Use
+	order []int32 // neuron i is the source's order[i]; nil: i
+}
+
+// neuron is the source's number of neuron i.
+func (m *weight) neuron(i int) int {
+	if m.order == nil {
+		return i
+	}
+	return int(m.order[i])
+}
+
 // Matrix keeps a copy of src in the file's layout.
-func (d *Device) Matrix(src compute.Source, _ compute.Use) (*compute.Matrix, error) {
+func (d *Device) Matrix(src compute.Source, use compute.Use) (*compute.Matrix, error) {
 	if err := check(src, src.Rows); err != nil {
 		return nil, err
 	}
-	return &compute.Matrix{Name: src.Name, Type: src.Type, Rows: src.Rows, Cols: src.Cols, Mem: slices.Clone(src.Data)}, nil
+	m := &weight{data: slices.Clone(src.Data), use: use, order: slices.Clone(src.Order)}
+	return &compute.Matrix{Name: src.Name, Type: src.Type, Rows: src.Rows, Cols: src.Cols, Mem: m}, nil
 }
 
 // Vector decodes src.
@@ -79,10 +98,34 @@ func check(src compute.Source, rows int) error {
 
 // weights is row r of m. [m.Cols]
 func weights(m *compute.Matrix, r int) []float32 {
+	mem := m.Mem.(*weight)
+	if mem.use == compute.Rows {
+		r = mem.neuron(r)
+	}
 	size := m.Type.RowBytes(m.Cols)
 	w := make([]float32, m.Cols)
-	quant.Decode(m.Type, w, m.Mem.([]byte)[r*size:][:size])
+	quant.Decode(m.Type, w, mem.data[r*size:][:size])
 	return w
+}
+
+// neurons are the down columns of m [neuron][n_embd], whether they are its rows or its columns.
+func neurons(m *compute.Matrix) [][]float32 {
+	mem := m.Mem.(*weight)
+	rows := make([][]float32, m.Rows)
+	for r := range rows {
+		rows[r] = weights(m, r)
+	}
+	if mem.use != compute.Columns {
+		return rows
+	}
+	columns := make([][]float32, m.Cols)
+	for i := range columns {
+		columns[i] = make([]float32, m.Rows)
+		for r := range rows {
+			columns[i][r] = rows[r][mem.neuron(i)]
+		}
+	}
+	return columns
 }
 
 // elements is v, or nil where there is none. [v.Len]

@@ -14,31 +14,39 @@ func (d *Device) Set(rows, n int) (compute.Set, error) {
 	return compute.Set{Rows: rows, N: n, Mem: s}, nil
 }
 
-// Predict chooses the neurons whose logit reaches the threshold.
+// Predict chooses the neurons that are always on and those whose logit reaches the threshold.
 func (d *Device) Predict(s compute.Set, x, hidden, logits compute.Tensor, fc1, fc2 *compute.Matrix) {
 	d.MatMul(x, compute.Products{{Out: hidden, W: fc1}})
 	d.Activate(hidden, hidden, compute.Tensor{}, compute.Activation{Kind: compute.ReLU})
 	d.MatMul(hidden, compute.Products{{Out: logits, W: fc2}})
+	always := s.N - fc2.Rows
 	for t := range s.Rows {
+		in := s.Mem.(*set).in[t]
+		for i := range always {
+			in[i] = true
+		}
 		for i, logit := range row(logits, t) {
-			s.Mem.(*set).in[t][i] = logit >= d.p.Threshold
+			in[always+i] = logit >= d.p.Threshold
 		}
 	}
 }
 
 // SparseFFN adds up the neurons of each token's set.
 func (d *Device) SparseFFN(out, x compute.Tensor, s compute.Set, f compute.SparseWeights) {
+	if f.Count != nil {
+		f.Count.Tokens += int64(x.Rows)
+	}
 	sums := make([][]float64, x.Rows)
 	for t := range sums {
 		sums[t] = make([]float64, out.Cols)
 	}
-	for i := range f.Up.Rows {
-		down := weights(f.Down, i)
+	for i, down := range neurons(f.Down) {
 		for t := range x.Rows {
-			if !s.Mem.(*set).in[t][i] {
+			if s.Mem != nil && !s.Mem.(*set).in[t][i] {
 				continue
 			}
-			a := neuron(f, i, row(x, t))
+			gate, a := neuron(f, i, row(x, t))
+			count(f.Count, gate, a)
 			for j, w := range down {
 				sums[t][j] += a * float64(w)
 			}
@@ -54,14 +62,30 @@ func (d *Device) SparseFFN(out, x compute.Tensor, s compute.Set, f compute.Spars
 	}
 }
 
-// neuron is a_i of input x.
-func neuron(f compute.SparseWeights, i int, x []float32) float64 {
+// neuron is neuron i's act(gate) and its a_i, for input x.
+func neuron(f compute.SparseWeights, i int, x []float32) (gate, a float64) {
 	u := dot(weights(f.Up, i), x)
 	if f.UpBias != nil {
 		u += float64(elements(f.UpBias)[i])
 	}
 	if f.Gate == nil {
-		return activation(f.Act, u)
+		a = activation(f.Act, u)
+		return a, a
 	}
-	return activation(f.Act, dot(weights(f.Gate, i), x)) * factor(f.Act, u)
+	gate = activation(f.Act, dot(weights(f.Gate, i), x))
+	return gate, gate * factor(f.Act, u)
+}
+
+// count adds one neuron of one token.
+func count(c *compute.NeuronCount, gate, a float64) {
+	if c == nil {
+		return
+	}
+	c.Predicted++
+	if gate != 0 {
+		c.Gated++
+	}
+	if a != 0 {
+		c.Active++
+	}
 }
