@@ -41,12 +41,16 @@ func (d *Device) SparseFFN(out, x compute.Tensor, s compute.Set, f compute.Spars
 		sums[t] = make([]float64, out.Cols)
 	}
 	for i, down := range neurons(f.Down) {
+		up, gate := weights(f.Up, i), []float32(nil)
+		if f.Gate != nil {
+			gate = weights(f.Gate, i)
+		}
 		for t := range x.Rows {
 			if s.Mem != nil && !s.Mem.(*set).in[t][i] {
 				continue
 			}
-			gate, a := neuron(f, i, row(x, t))
-			count(f.Count, gate, a)
+			g, a := neuron(f, i, gate, up, row(x, t))
+			count(f.Count, g, a)
 			for j, w := range down {
 				sums[t][j] += a * float64(w)
 			}
@@ -62,18 +66,18 @@ func (d *Device) SparseFFN(out, x compute.Tensor, s compute.Set, f compute.Spars
 	}
 }
 
-// neuron is neuron i's act(gate) and its a_i, for input x.
-func neuron(f compute.SparseWeights, i int, x []float32) (gate, a float64) {
-	u := dot(weights(f.Up, i), x)
+// neuron is neuron i's act(gate) and its a_i, for its weights and input x. gate is nil in ungated layers.
+func neuron(f compute.SparseWeights, i int, gate, up, x []float32) (g, a float64) {
+	u := dot(up, x)
 	if f.UpBias != nil {
 		u += float64(elements(f.UpBias)[i])
 	}
-	if f.Gate == nil {
+	if gate == nil {
 		a = activation(f.Act, u)
 		return a, a
 	}
-	gate = activation(f.Act, dot(weights(f.Gate, i), x))
-	return gate, gate * factor(f.Act, u)
+	g = activation(f.Act, dot(gate, x))
+	return g, g * factor(f.Act, u)
 }
 
 // count adds one neuron of one token.

@@ -28,7 +28,7 @@ func source(rows, cols int, values ...float32) compute.Source {
 	return compute.Source{Name: "w", Type: quant.F32, Rows: rows, Cols: cols, Data: data}
 }
 
-func matrix(t *testing.T, rows, cols int, values ...float32) *compute.Matrix {
+func dense(t *testing.T, rows, cols int, values ...float32) *compute.Matrix {
 	t.Helper()
 	m, err := New().Matrix(source(rows, cols, values...), compute.Dense)
 	if err != nil {
@@ -63,8 +63,8 @@ func TestMatMul(t *testing.T) {
 	x, out, biased := tensor(2, 2, 1, 2, 3, 4), tensor(2, 3), tensor(2, 1)
 	run(compute.Params{}, func(v compute.Verbs) {
 		v.MatMul(x, compute.Products{
-			{Out: out, W: matrix(t, 3, 2, 1, 0, 0, 1, 10, -1)},
-			{Out: biased, W: matrix(t, 1, 2, 1, 1), Bias: vector(t, 100)},
+			{Out: out, W: dense(t, 3, 2, 1, 0, 0, 1, 10, -1)},
+			{Out: biased, W: dense(t, 1, 2, 1, 1), Bias: vector(t, 100)},
 		})
 	})
 	expect(t, "product", out, 1, 2, 8, 3, 4, 26)
@@ -143,7 +143,7 @@ func TestActivate(t *testing.T) {
 }
 
 func TestRows(t *testing.T) {
-	table := matrix(t, 3, 2, 1, 2, 3, 4, 5, 6)
+	table := dense(t, 3, 2, 1, 2, 3, 4, 5, 6)
 	x, out := tensor(2, 2), tensor(3, 2)
 	p := compute.Params{Tokens: []int32{2, 0}, Pos: []int32{0, 1}, Out: []int32{1, 0, 1}}
 	run(p, func(v compute.Verbs) {
@@ -195,23 +195,64 @@ func TestNeurons(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	identity := matrix(t, 2, 2, 1, 0, 0, 1)
-	fc2 := matrix(t, 3, 2, 5, 1, 4.5, 5, 4, 6) // token 0 has 5, 4.5, 4; token 1 has 1, 5, 6
+	identity := dense(t, 2, 2, 1, 0, 0, 1)
+	fc2 := dense(t, 3, 2, 5, 1, 4.5, 5, 4, 6) // token 0 has 5, 4.5, 4; token 1 has 1, 5, 6
 	f := compute.SparseWeights{
-		Gate: matrix(t, 3, 2, 1, 0, -1, 0, 0, 1), // token 0: 1, -1, 1; token 1: 1, -1, 2
-		Up:   matrix(t, 3, 2, 0, 1, 1, 1, 2, 1),  // token 0: 1, 2, 3; token 1: 2, 3, 4
-		Down: matrix(t, 3, 2, 1, 10, 100, 1000, 2, 20),
+		Gate: dense(t, 3, 2, 1, 0, -1, 0, 0, 1), // token 0: 1, -1, 1; token 1: 1, -1, 2
+		Up:   dense(t, 3, 2, 0, 1, 1, 1, 2, 1),  // token 0: 1, 2, 3; token 1: 2, 3, 4
+		Down: dense(t, 3, 2, 1, 10, 100, 1000, 2, 20),
 		Act:  compute.Activation{Kind: compute.ReLU},
 	}
+	var count compute.NeuronCount
+	f.Count = &count
 	p := compute.Params{Threshold: 4.5}
 	run(p, func(v compute.Verbs) {
 		v.Predict(s, x, hidden, logits, identity, fc2)
 		v.SparseFFN(out, h, s, f)
 	})
 	expect(t, "gated", out, 1, 10, 16, 160) // token 0: neurons 0 and 1 (whose gate is closed); token 1: 1 and 2
-	f.Gate, f.UpBias, f.DownBias = nil, vector(t, -0.5, 0, 0), vector(t, 1000, 0)
+	if want := (compute.NeuronCount{Tokens: 2, Predicted: 4, Gated: 2, Active: 2}); count != want {
+		t.Errorf("counted %+v, want %+v", count, want)
+	}
+	f.Count, f.Gate, f.UpBias, f.DownBias = nil, nil, vector(t, -0.5, 0, 0), vector(t, 1000, 0)
 	run(p, func(v compute.Verbs) { v.SparseFFN(out, h, s, f) })
 	expect(t, "ungated", out, 1000+0.5+200, 5+2000, 1000+300+8, 3000+80)
+	run(p, func(v compute.Verbs) { v.SparseFFN(out, h, compute.Set{Rows: 2, N: 3}, f) })
+	expect(t, "all neurons", out, 1000+0.5+200+6, 5+2000+60, 1000+1.5+300+8, 15+3000+80)
+
+	// The first neuron is always on, the third never: fc2's rows are those of the second and third.
+	p.Threshold = 4.75
+	run(p, func(v compute.Verbs) {
+		v.Predict(s, x, hidden, tensor(2, 2), identity, dense(t, 2, 2, 5, 1, 4.5, 4.5))
+		v.SparseFFN(out, h, s, f)
+	})
+	expect(t, "always on", out, 1000+0.5+200, 5+2000, 1000+1.5, 15)
+}
+
+func TestOrder(t *testing.T) {
+	// Hottest first is 2, 0, 1: by rows, and by columns of an untransposed down projection.
+	load := func(use compute.Use, rows, cols int, values ...float32) *compute.Matrix {
+		src := source(rows, cols, values...)
+		src.Order = []int32{2, 0, 1}
+		m, err := New().Matrix(src, use)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return m
+	}
+	x, product, out := tensor(1, 2, 1, 1), tensor(1, 3), tensor(1, 2)
+	up := load(compute.Rows, 3, 2, 1, 0, 2, 0, 3, 0)
+	run(compute.Params{}, func(v compute.Verbs) { v.MatMul(x, compute.Products{{Out: product, W: up}}) })
+	expect(t, "rows", product, 3, 1, 2)
+	for _, down := range []*compute.Matrix{
+		load(compute.Rows, 3, 2, 1, 10, 2, 20, 3, 30),
+		load(compute.Columns, 2, 3, 1, 2, 3, 10, 20, 30),
+	} {
+		run(compute.Params{}, func(v compute.Verbs) {
+			v.SparseFFN(out, x, compute.Set{Rows: 1, N: 3}, compute.SparseWeights{Up: up, Down: down, Act: compute.Activation{Kind: compute.ReLU}})
+		})
+		expect(t, "down", out, 1+4+9, 10+40+90)
+	}
 }
 
 func TestRefusals(t *testing.T) {
