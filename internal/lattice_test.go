@@ -27,6 +27,7 @@ var floors = []struct{ pkg, imports string }{
 	{"demo", ""},
 	{"internal/gguf", "internal/quant"},
 	{"internal/compute", "internal/quant"},
+	{"internal/portrait", "internal/neuron"},
 	{"internal/prepared", "internal/gguf internal/neuron"},
 	{"internal/compute/ref", "internal/compute internal/quant"},
 	{"internal/compute/cpu/pool", ""},
@@ -40,7 +41,7 @@ var floors = []struct{ pkg, imports string }{
 	{"internal/bench", "internal/engine internal/gguf"},
 	{"internal/synth", "internal/gguf internal/quant internal/tokenizer"},
 	{"bench/synth", "internal/quant internal/synth"},
-	{"bench/compare", ""},
+	{"bench/compare", "internal/bench"},
 	{"cmd/powerinfer", "demo internal/bench internal/compute internal/convert internal/engine internal/eval internal/gguf internal/hw internal/model internal/sample internal/tokenizer"},
 }
 
