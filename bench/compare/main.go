@@ -1,5 +1,6 @@
 // Command compare times this engine and others side by side: every round runs each of them once, in turn, so that a
-// machine's drift meets all alike. It prints medians, spread and ratios as a Markdown table.
+// machine's drift meets all alike. It prints medians, spread and ratios as a Markdown table, and what share of the read
+// bandwidth, measured in the same rounds, decoding used.
 //
 //	go run ./bench/compare --ours ./powerinfer --peer llama.cpp=/path/llama-bench --peer "ik -rtr=/path/llama-bench -rtr 1" \
 //	    --model a.gguf --model b.gguf -t 1,2,4 -p 512 -n 64 --rounds 3
@@ -8,7 +9,6 @@ package main
 import (
 	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
@@ -16,6 +16,7 @@ import (
 	"os/signal"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/urfave/cli/v3"
@@ -61,40 +62,34 @@ func engines(ours string, peers []string) ([]engine, error) {
 	return list, nil
 }
 
-// test is what one figure was measured on.
-type test struct {
-	threads, prompt, gen int
-}
-
-func (t test) String() string {
-	if t.prompt > 0 {
-		return fmt.Sprintf("pp%d, %d threads", t.prompt, t.threads)
-	}
-	return fmt.Sprintf("tg%d, %d threads", t.gen, t.threads)
-}
-
-// results are tokens per second by test and engine, one a round.
-type results map[test]map[string][]float64
-
 func compare(ctx context.Context, c *cli.Command) error {
 	list, err := engines(c.String("ours"), c.StringSlice("peer"))
 	if err != nil {
 		return err
 	}
+	threads, err := threadCounts(c.String("threads"))
+	if err != nil {
+		return err
+	}
 	for _, model := range c.StringSlice("model") {
-		got := results{}
+		info, err := os.Stat(model)
+		if err != nil {
+			return err
+		}
+		got, read := results{}, bandwidths{}
 		for round := range c.Int("rounds") {
+			say := func(what string) {
+				fmt.Fprintf(os.Stderr, "%s round %d/%d: %s\n", filepath.Base(model), round+1, c.Int("rounds"), what)
+			}
+			say("read bandwidth")
+			if err := read.measure(ctx, threads); err != nil {
+				return err
+			}
 			for _, e := range list {
-				fmt.Fprintf(os.Stderr, "%s round %d/%d: %s\n", filepath.Base(model), round+1, c.Int("rounds"), e.name)
-				args := append(slices.Clone(e.args[1:]), "-m", model, "-p", c.String("n-prompt"), "-n", c.String("n-gen"),
-					"-t", c.String("threads"), "-r", "1", "-o", "json")
-				out, err := exec.CommandContext(ctx, e.args[0], args...).Output()
+				say(e.name)
+				out, err := e.run(ctx, "-m", model, "-p", c.String("n-prompt"), "-n", c.String("n-gen"), "-t", c.String("threads"), "-r", "1", "-o", "json")
 				if err != nil {
-					var exit *exec.ExitError
-					if errors.As(err, &exit) {
-						err = fmt.Errorf("%w: %s", err, bytes.TrimSpace(exit.Stderr))
-					}
-					return fmt.Errorf("%s: %w", e.name, err)
+					return err
 				}
 				if err := got.add(e.name, out); err != nil {
 					return fmt.Errorf("%s: %w", e.name, err)
@@ -102,82 +97,33 @@ func compare(ctx context.Context, c *cli.Command) error {
 			}
 		}
 		fmt.Println(table(filepath.Base(model), list, got))
+		fmt.Println(shares(info.Size(), list, got, read))
 	}
 	return nil
 }
 
-// add reads llama-bench's JSON: an array of rows.
-func (r results) add(engine string, out []byte) error {
-	var rows []struct {
-		Threads int     `json:"n_threads"`
-		Prompt  int     `json:"n_prompt"`
-		Gen     int     `json:"n_gen"`
-		Rate    float64 `json:"avg_ts"`
+// run is the engine's standard output.
+func (e engine) run(ctx context.Context, args ...string) ([]byte, error) {
+	out, err := exec.CommandContext(ctx, e.args[0], append(slices.Clone(e.args[1:]), args...)...).Output()
+	var exit *exec.ExitError
+	if errors.As(err, &exit) {
+		err = fmt.Errorf("%w: %s", err, bytes.TrimSpace(exit.Stderr))
 	}
-	if err := json.Unmarshal(out, &rows); err != nil {
-		return fmt.Errorf("no JSON of llama-bench's form: %w", err)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", e.name, err)
 	}
-	if len(rows) == 0 {
-		return errors.New("no test was run")
-	}
-	for _, row := range rows {
-		t := test{row.Threads, row.Prompt, row.Gen}
-		if r[t] == nil {
-			r[t] = map[string][]float64{}
-		}
-		r[t][engine] = append(r[t][engine], row.Rate)
-	}
-	return nil
+	return out, nil
 }
 
-// table prints medians with their range and, per peer, our median over its.
-func table(model string, list []engine, r results) string {
-	var b strings.Builder
-	fmt.Fprintf(&b, "### %s\n\n| test |", model)
-	for _, e := range list {
-		fmt.Fprintf(&b, " %s |", e.name)
-	}
-	for _, e := range list[1:] {
-		fmt.Fprintf(&b, " ours / %s |", e.name)
-	}
-	b.WriteString("\n|---|" + strings.Repeat("---|", 2*len(list)-1) + "\n")
-	tests := make([]test, 0, len(r))
-	for t := range r {
-		tests = append(tests, t)
-	}
-	slices.SortFunc(tests, func(a, b test) int {
-		if d := b.prompt - a.prompt; d != 0 {
-			return d
+// threadCounts reads a list such as 1,2,4.
+func threadCounts(list string) ([]int, error) {
+	var out []int
+	for _, s := range strings.Split(list, ",") {
+		n, err := strconv.Atoi(strings.TrimSpace(s))
+		if err != nil || n < 1 {
+			return nil, fmt.Errorf("--threads %q is not a list of integers from 1", list)
 		}
-		return a.threads - b.threads
-	})
-	for _, t := range tests {
-		fmt.Fprintf(&b, "| %s |", t)
-		for _, e := range list {
-			v := r[t][e.name]
-			if len(v) == 0 {
-				b.WriteString(" - |")
-				continue
-			}
-			fmt.Fprintf(&b, " %.1f (%.1f–%.1f) |", median(v), slices.Min(v), slices.Max(v))
-		}
-		for _, e := range list[1:] {
-			if len(r[t][e.name]) == 0 {
-				b.WriteString(" - |")
-				continue
-			}
-			fmt.Fprintf(&b, " %.2f |", median(r[t]["ours"])/median(r[t][e.name]))
-		}
-		b.WriteString("\n")
+		out = append(out, n)
 	}
-	return b.String()
-}
-
-func median(x []float64) float64 {
-	s := slices.Sorted(slices.Values(x))
-	n := len(s)
-	if n == 0 {
-		return 0
-	}
-	return (s[(n-1)/2] + s[n/2]) / 2
+	return out, nil
 }

@@ -1,34 +1,142 @@
 package main
 
 import (
+	"context"
+	"math"
+	"os"
+	"path/filepath"
+	"runtime"
 	"strings"
 	"testing"
 )
 
-func TestTable(t *testing.T) {
-	list, err := engines("./pi", []string{"peer -x=/bin/peer -x 1"})
-	if err != nil || list[1].name != "peer -x" || len(list[1].args) != 3 {
-		t.Fatalf("engines: %v, %v", list, err)
-	}
+// llamaBench is what llama-bench prints, with fields that are not read here.
+const llamaBench = `[
+  {"build_commit": "8cf427ff", "build_number": 5163, "model_size": 4677120000, "n_threads": 2, "n_prompt": 512, "n_gen": 0, "n_depth": 0,
+   "avg_ns": 72135640, "avg_ts": 7100.002165, "stddev_ts": 140.34, "samples_ns": [74601900, 71632900], "samples_ts": [6863.1, 7147.55]},
+  {"build_commit": "8cf427ff", "build_number": 5163, "model_size": 4677120000, "n_threads": 2, "n_prompt": 0, "n_gen": 128, "n_depth": 64,
+   "avg_ns": 1076767880, "avg_ts": 118.881588, "samples_ts": [119.03, 120.178]}
+]`
+
+func TestAdd(t *testing.T) {
 	r := results{}
-	for _, rate := range []string{"10", "30", "20"} {
-		for _, e := range []string{"ours", "peer -x"} {
-			if e != "ours" {
-				rate += "0"
-			}
-			if err := r.add(e, []byte(`[{"n_threads":2,"n_prompt":0,"n_gen":8,"avg_ts":`+rate+`}]`)); err != nil {
-				t.Fatal(err)
-			}
+	for range 2 {
+		if err := r.add("peer", []byte(llamaBench)); err != nil {
+			t.Fatal(err)
 		}
 	}
-	got := table("m.gguf", list, r)
-	if want := "| tg8, 2 threads | 20.0 (10.0–30.0) | 200.0 (100.0–300.0) | 0.10 |"; !strings.Contains(got, want) {
-		t.Errorf("the table lacks %q:\n%s", want, got)
+	want := map[test]float64{{threads: 2, prompt: 512}: 7100.002165, {threads: 2, gen: 128, depth: 64}: 118.881588}
+	for k, v := range want {
+		if got := r[k]["peer"]; len(got) != 2 || got[0] != v || got[1] != v {
+			t.Errorf("%v: %v, want %g twice", k, got, v)
+		}
 	}
-	if err := r.add("ours", []byte("[]")); err == nil {
-		t.Error("an empty result is accepted")
+	if len(r) != len(want) {
+		t.Errorf("%d tests, want %d: %v", len(r), len(want), r)
 	}
-	if _, err := engines("x", []string{"nameless"}); err == nil {
-		t.Error("a peer without a command is accepted")
+	// Rows that older versions print have no depth.
+	if err := r.add("ik", []byte(`[{"n_threads": 1, "n_prompt": 0, "n_gen": 32, "avg_ts": 9.5}]`)); err != nil || r[test{threads: 1, gen: 32}]["ik"][0] != 9.5 {
+		t.Errorf("a row without depth: %v, %v", r, err)
+	}
+	for _, bad := range []string{"", "[]", "{}", "| model |", "[{]"} {
+		if err := r.add("peer", []byte(bad)); err == nil {
+			t.Errorf("%q is accepted", bad)
+		}
+	}
+}
+
+func TestMedian(t *testing.T) {
+	for _, c := range []struct {
+		x    []float64
+		want float64
+	}{{[]float64{3}, 3}, {[]float64{9, 1, 5}, 5}, {[]float64{4, 1, 3, 100}, 3.5}, {nil, 0}} {
+		if got := median(c.x); got != c.want {
+			t.Errorf("median(%v) = %g, want %g", c.x, got, c.want)
+		}
+	}
+}
+
+func TestTable(t *testing.T) {
+	list := []engine{{name: "ours"}, {name: "peer -x"}, {name: "absent"}}
+	r := results{
+		{threads: 2, gen: 8}:              {"ours": {10, 30, 20}, "peer -x": {100, 300, 200}},
+		{threads: 1, gen: 8}:              {"ours": {5}, "peer -x": {4}},
+		{threads: 1, prompt: 16}:          {"ours": {50}, "peer -x": {40}, "absent": {100}},
+		{threads: 1, gen: 8, depth: 4096}: {"ours": {3}, "peer -x": {3}},
+	}
+	want := `### m.gguf
+
+| test | ours | peer -x | absent | ours / peer -x | ours / absent |
+|---|---|---|---|---|---|
+| pp16, 1 thread | 50.0 (50.0–50.0) | 40.0 (40.0–40.0) | 100.0 (100.0–100.0) | 1.25 | 0.50 |
+| tg8, 1 thread | 5.0 (5.0–5.0) | 4.0 (4.0–4.0) | - | 1.25 | - |
+| tg8, 2 threads | 20.0 (10.0–30.0) | 200.0 (100.0–300.0) | - | 0.10 | - |
+| tg8 @ d4096, 1 thread | 3.0 (3.0–3.0) | 3.0 (3.0–3.0) | - | 1.00 | - |
+`
+	if got := table("m.gguf", list, r); got != want {
+		t.Errorf("got:\n%s\nwant:\n%s", got, want)
+	}
+}
+
+func TestShares(t *testing.T) {
+	// 4 GB ten times a second over 50 GB/s.
+	if got := share(4e9, 10, 50e9); math.Abs(got-0.8) > 1e-12 {
+		t.Errorf("share = %g, want 0.8", got)
+	}
+	list := []engine{{name: "ours"}, {name: "peer"}}
+	r := results{
+		{threads: 2, gen: 8}:     {"ours": {9, 10, 11}, "peer": {5}},
+		{threads: 2, prompt: 16}: {"ours": {100}, "peer": {100}},
+		{threads: 4, gen: 8}:     {"ours": {10}},
+	}
+	got := shares(4e9, list, r, bandwidths{2: {60e9, 40e9, 50e9}, 4: {80e9}})
+	want := `Share of the read bandwidth, with 4.00 GB of weights read a token:
+
+| test | GB/s | ours | peer |
+|---|---|---|---|
+| tg8, 2 threads | 50.0 (40.0–60.0) | 80 % | 40 % |
+| tg8, 4 threads | 80.0 (80.0–80.0) | 50 % | - |
+`
+	if got != want {
+		t.Errorf("got:\n%s\nwant:\n%s", got, want)
+	}
+}
+
+func TestFlags(t *testing.T) {
+	list, err := engines("./pi", []string{"peer -x=/bin/peer -x 1"})
+	if err != nil || len(list) != 2 || list[0].args[1] != "bench" || list[1].name != "peer -x" || strings.Join(list[1].args, " ") != "/bin/peer -x 1" {
+		t.Errorf("engines: %v, %v", list, err)
+	}
+	for _, bad := range []string{"nameless", "=/bin/peer", ""} {
+		if _, err := engines("x", []string{bad}); err == nil {
+			t.Errorf("peer %q is accepted", bad)
+		}
+	}
+	if got, err := threadCounts("1, 2,4"); err != nil || len(got) != 3 || got[2] != 4 {
+		t.Errorf("threadCounts: %v, %v", got, err)
+	}
+	for _, bad := range []string{"", "0", "1,", "a"} {
+		if _, err := threadCounts(bad); err == nil {
+			t.Errorf("threads %q are accepted", bad)
+		}
+	}
+}
+
+// What a peer says when it fails is in the error.
+func TestRun(t *testing.T) {
+	if runtime.GOOS == "windows" {
+		t.Skip("a shell script stands for the peer")
+	}
+	script := filepath.Join(t.TempDir(), "peer")
+	text := "#!/bin/sh\n[ \"$2\" = good ] && { echo \"$@\"; exit; }\necho 'no such model' >&2\nexit 1\n"
+	if err := os.WriteFile(script, []byte(text), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	e := engine{"peer", []string{script, "bench"}}
+	if out, err := e.run(context.Background(), "good", "-t", "1"); err != nil || string(out) != "bench good -t 1\n" {
+		t.Errorf("%q, %v", out, err)
+	}
+	if _, err := e.run(context.Background(), "bad"); err == nil || !strings.Contains(err.Error(), "peer: ") || !strings.Contains(err.Error(), "no such model") {
+		t.Errorf("a failing peer: %v", err)
 	}
 }

@@ -1,0 +1,153 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/powerinfer-go/powerinfer/internal/bench"
+)
+
+// test is what one figure was measured on.
+type test struct {
+	threads, prompt, gen, depth int
+}
+
+func (t test) String() string {
+	name := bench.Test{Prompt: t.prompt, Gen: t.gen, Depth: t.depth}.Name()
+	if t.threads == 1 {
+		return name + ", 1 thread"
+	}
+	return fmt.Sprintf("%s, %d threads", name, t.threads)
+}
+
+// results are tokens per second by test and engine, one a round.
+type results map[test]map[string][]float64
+
+// add reads llama-bench's JSON: an array of rows.
+func (r results) add(engine string, out []byte) error {
+	var rows []struct {
+		Threads int     `json:"n_threads"`
+		Prompt  int     `json:"n_prompt"`
+		Gen     int     `json:"n_gen"`
+		Depth   int     `json:"n_depth"`
+		Rate    float64 `json:"avg_ts"`
+	}
+	if err := json.Unmarshal(out, &rows); err != nil {
+		return fmt.Errorf("no JSON of llama-bench's form: %w", err)
+	}
+	if len(rows) == 0 {
+		return errors.New("no test was run")
+	}
+	for _, row := range rows {
+		t := test{row.Threads, row.Prompt, row.Gen, row.Depth}
+		if r[t] == nil {
+			r[t] = map[string][]float64{}
+		}
+		r[t][engine] = append(r[t][engine], row.Rate)
+	}
+	return nil
+}
+
+// tests are those with results: prompts first, then by depth and threads.
+func (r results) tests() []test {
+	return slices.SortedFunc(maps.Keys(r), func(a, b test) int {
+		return cmp.Or(b.prompt-a.prompt, a.gen-b.gen, a.depth-b.depth, a.threads-b.threads)
+	})
+}
+
+// table prints medians with their range and, per peer, our median over its.
+func table(model string, list []engine, r results) string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "### %s\n\n| test |", model)
+	for _, e := range list {
+		fmt.Fprintf(&b, " %s |", e.name)
+	}
+	for _, e := range list[1:] {
+		fmt.Fprintf(&b, " ours / %s |", e.name)
+	}
+	b.WriteString("\n|---|" + strings.Repeat("---|", 2*len(list)-1) + "\n")
+	for _, t := range r.tests() {
+		fmt.Fprintf(&b, "| %s |", t)
+		for _, e := range list {
+			v := r[t][e.name]
+			if len(v) == 0 {
+				b.WriteString(" - |")
+				continue
+			}
+			fmt.Fprintf(&b, " %.1f (%.1f–%.1f) |", median(v), slices.Min(v), slices.Max(v))
+		}
+		for _, e := range list[1:] {
+			if len(r[t][e.name]) == 0 {
+				b.WriteString(" - |")
+				continue
+			}
+			fmt.Fprintf(&b, " %.2f |", median(r[t]["ours"])/median(r[t][e.name]))
+		}
+		b.WriteString("\n")
+	}
+	return b.String()
+}
+
+func median(x []float64) float64 {
+	s := slices.Sorted(slices.Values(x))
+	n := len(s)
+	if n == 0 {
+		return 0
+	}
+	return (s[(n-1)/2] + s[n/2]) / 2
+}
+
+// bandwidths are bytes a second that memory gave, by threads, one a round.
+type bandwidths map[int][]float64
+
+func (b bandwidths) measure(ctx context.Context, threads []int) error {
+	for _, n := range threads {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		v, err := bench.ReadBandwidth(n)
+		if err != nil {
+			return err
+		}
+		b[n] = append(b[n], v)
+	}
+	return nil
+}
+
+// shares prints what part of the read bandwidth each engine's decoding used: a token reads all weights once, so it is
+// bytes of weights times tokens a second over bytes a second, medians each.
+func shares(weights int64, list []engine, r results, b bandwidths) string {
+	var s strings.Builder
+	fmt.Fprintf(&s, "Share of the read bandwidth, with %.2f GB of weights read a token:\n\n| test | GB/s |", float64(weights)/1e9)
+	for _, e := range list {
+		fmt.Fprintf(&s, " %s |", e.name)
+	}
+	s.WriteString("\n|---|---|" + strings.Repeat("---|", len(list)) + "\n")
+	for _, t := range r.tests() {
+		read := b[t.threads]
+		if t.prompt > 0 || len(read) == 0 {
+			continue
+		}
+		fmt.Fprintf(&s, "| %s | %.1f (%.1f–%.1f) |", t, median(read)/1e9, slices.Min(read)/1e9, slices.Max(read)/1e9)
+		for _, e := range list {
+			if len(r[t][e.name]) == 0 {
+				s.WriteString(" - |")
+				continue
+			}
+			fmt.Fprintf(&s, " %.0f %% |", 100*share(weights, median(r[t][e.name]), median(read)))
+		}
+		s.WriteString("\n")
+	}
+	return s.String()
+}
+
+// share is the part of bandwidth [bytes/s] that reading weights [bytes] rate times a second takes.
+func share(weights int64, rate, bandwidth float64) float64 {
+	return float64(weights) * rate / bandwidth
+}

@@ -1,0 +1,53 @@
+// Command read writes internal/bench/read_amd64.s: loads as fast as a core can issue them, to measure what memory gives.
+// The scalar twin is sumGeneric in bandwidth.go.
+package main
+
+import (
+	. "github.com/mmcloughlin/avo/build"
+	. "github.com/mmcloughlin/avo/operand"
+	"github.com/mmcloughlin/avo/reg"
+)
+
+const (
+	block = 512  // bytes a step
+	ahead = 4096 // bytes between a load and its prefetch
+)
+
+func main() {
+	TEXT("sumAVX2", NOSPLIT, "func(p *byte, blocks uintptr) uint64")
+	Doc("sumAVX2 adds up the blocks*512 bytes at p as little-endian 64-bit words. Scalar twin: sumGeneric in bandwidth.go.")
+	p, n := Load(Param("p"), GP64()), Load(Param("blocks"), GP64())
+	var acc [8]reg.VecVirtual
+	for i := range acc {
+		acc[i] = YMM()
+		VPXOR(acc[i], acc[i], acc[i])
+	}
+	Label("loop")
+	for at := 0; at < block; at += 64 {
+		PREFETCHNTA(Mem{Base: p, Disp: at + ahead})
+	}
+	for i := 0; i < block/32; i++ {
+		a := acc[i%len(acc)]
+		VPADDQ(Mem{Base: p, Disp: 32 * i}, a, a)
+	}
+	ADDQ(U32(block), p)
+	DECQ(n)
+	JNZ(LabelRef("loop"))
+	for i := len(acc) / 2; i > 0; i /= 2 {
+		for j := range i {
+			VPADDQ(acc[j+i], acc[j], acc[j])
+		}
+	}
+	half := XMM()
+	VEXTRACTI128(U8(1), acc[0], half)
+	VPADDQ(half, acc[0].AsX(), half)
+	other := XMM()
+	VPSHUFD(U8(0x4e), half, other)
+	VPADDQ(other, half, half)
+	sum := GP64()
+	VMOVQ(half, sum)
+	VZEROUPPER()
+	Store(sum, ReturnIndex(0))
+	RET()
+	Generate()
+}

@@ -1,0 +1,86 @@
+package bench
+
+import (
+	"encoding/binary"
+	"fmt"
+	"runtime"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+const (
+	readBytes  = 512 << 20 // far beyond any cache
+	readChunk  = 1 << 20   // claimed at a time, so that a thread that lost its core delays nothing
+	readBlock  = 512       // what sum takes bytes in multiples of
+	readPasses = 7
+)
+
+// ReadBandwidth is what memory gives to threads that read a buffer far beyond the caches from front to back, each its own
+// parts, in bytes per second: the fastest of a few passes, so that a neighbour on the machine lowers it least. Decoding
+// cannot read its weights faster.
+func ReadBandwidth(threads int) (float64, error) {
+	if threads < 1 || threads > 512 {
+		return 0, fmt.Errorf("%d threads: give 1 to 512", threads)
+	}
+	buf, release, err := buffer(readBytes)
+	if err != nil {
+		return 0, fmt.Errorf("%d MiB to measure the bandwidth with: %w", readBytes>>20, err)
+	}
+	defer release()
+	for i := range buf { // pages that nothing was written to are all the same one
+		buf[i] = byte(i)
+	}
+	best := time.Duration(0)
+	var check uint64
+	for pass := range readPasses {
+		took, sum := readOnce(buf, threads)
+		if pass > 0 && sum != check {
+			return 0, fmt.Errorf("a second read of the same memory differs")
+		}
+		check = sum
+		if best == 0 || took < best {
+			best = took
+		}
+	}
+	return float64(len(buf)) / best.Seconds(), nil
+}
+
+// readOnce reads buf once with all threads. The sum of its words keeps the reads from being idle.
+func readOnce(buf []byte, threads int) (time.Duration, uint64) {
+	var next atomic.Int64
+	var sum atomic.Uint64
+	var ready, done sync.WaitGroup
+	start := make(chan struct{})
+	for range threads {
+		ready.Add(1)
+		done.Go(func() {
+			runtime.LockOSThread()
+			ready.Done()
+			<-start
+			var s uint64
+			for {
+				at := int(next.Add(readChunk)) - readChunk
+				if at >= len(buf) {
+					break
+				}
+				s += sumWords(buf[at:min(at+readChunk, len(buf))])
+			}
+			sum.Add(s)
+		})
+	}
+	ready.Wait()
+	begin := time.Now()
+	close(start)
+	done.Wait()
+	return time.Since(begin), sum.Load()
+}
+
+// sumGeneric adds up b as little-endian 64-bit words; its length is a multiple of readBlock.
+func sumGeneric(b []byte) uint64 {
+	var s uint64
+	for ; len(b) >= 8; b = b[8:] {
+		s += binary.LittleEndian.Uint64(b)
+	}
+	return s
+}

@@ -1,0 +1,12 @@
+package bench
+
+import "golang.org/x/sys/cpu"
+
+//go:generate go -C ../../gen run ./read -out ../internal/bench/read_amd64.s -stubs ../internal/bench/read_stub_amd64.go -pkg bench
+
+func sumWords(b []byte) uint64 {
+	if !cpu.X86.HasAVX2 || len(b) < readBlock {
+		return sumGeneric(b)
+	}
+	return sumAVX2(&b[0], uintptr(len(b)/readBlock))
+}

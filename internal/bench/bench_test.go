@@ -1,0 +1,246 @@
+package bench
+
+import (
+	"bytes"
+	"context"
+	"encoding/csv"
+	"encoding/json"
+	"errors"
+	"math"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/powerinfer-go/powerinfer/demo"
+	"github.com/powerinfer-go/powerinfer/internal/engine"
+	"github.com/powerinfer-go/powerinfer/internal/gguf"
+)
+
+func near(a, b float64) bool { return math.Abs(a-b) <= 1e-12*math.Abs(b) }
+
+func TestMeanSD(t *testing.T) {
+	for _, c := range []struct {
+		x        []float64
+		mean, sd float64
+	}{
+		{nil, 0, 0},
+		{[]float64{7}, 7, 0},
+		{[]float64{2, 4, 4, 4, 5, 5, 7, 9}, 5, math.Sqrt(32.0 / 7)}, // squares of the deviations sum to 32
+	} {
+		if mean, sd := MeanSD(c.x); !near(mean, c.mean) || !near(sd, c.sd) {
+			t.Errorf("MeanSD(%v) = %g, %g, want %g, %g", c.x, mean, sd, c.mean, c.sd)
+		}
+	}
+}
+
+// The mean of the rates is not the rate of the mean: llama-bench gives the former.
+func TestRate(t *testing.T) {
+	mean, sd, each := Test{Prompt: 30, Gen: 10, Depth: 99}.Rate([]int64{1e9, 4e9})
+	if !slices.Equal(each, []float64{40, 10}) || mean != 25 || !near(sd, math.Sqrt(450)) {
+		t.Errorf("%g ± %g, %v", mean, sd, each)
+	}
+}
+
+func TestNames(t *testing.T) {
+	for want, test := range map[string]Test{
+		"pp512": {Prompt: 512}, "tg128": {Gen: 128}, "pp512+tg128": {Prompt: 512, Gen: 128},
+		"pp512 @ d64": {Prompt: 512, Depth: 64}, "tg128 @ d64": {Gen: 128, Depth: 64},
+	} {
+		if got := test.Name(); got != want {
+			t.Errorf("%+v is named %q, want %q", test, got, want)
+		}
+	}
+	if got := (Test{1, 2, 4}).Tokens(); got != 7 {
+		t.Errorf("a context of %d tokens", got)
+	}
+}
+
+// llamaBenchFields are llama-bench's, in its order, from its documentation (tools/llama-bench/README.md), without those of
+// devices and options that do not exist here.
+var llamaBenchFields = []string{
+	"build_commit", "build_number", "cpu_info", "gpu_info", "backends", "model_filename", "model_type", "model_size", "model_n_params",
+	"n_batch", "n_ubatch", "n_threads", "type_k", "type_v", "n_gpu_layers", "use_mmap", "repack", "n_prompt", "n_gen", "n_depth", "test_time",
+	"avg_ns", "stddev_ns", "avg_ts", "stddev_ts",
+}
+
+func row(name string) Row {
+	return Row{
+		Test: Test{Gen: 10}, Samples: []int64{1e9, 2e9}, Threads: 3, Batch: 2048, UBatch: 512, Commit: "abc", CPU: `CPU "X", 3 GHz`, File: name,
+		Model: Model{Type: "llama 6.7B Q4_0", Bytes: 3825065984, Params: 6738415616}, Time: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC),
+	}
+}
+
+func write(t *testing.T, format string, rows ...Row) string {
+	t.Helper()
+	var out bytes.Buffer
+	w, err := NewWriter(&out, format)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, r := range rows {
+		if err := w.Write(r); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := w.Close(); err != nil {
+		t.Fatal(err)
+	}
+	return out.String()
+}
+
+func TestJSON(t *testing.T) {
+	var rows []map[string]any
+	text := write(t, "json", row("a"), row("b"))
+	if err := json.Unmarshal([]byte(text), &rows); err != nil || len(rows) != 2 {
+		t.Fatalf("%v in %s", err, text)
+	}
+	want := map[string]any{
+		"build_commit": "abc", "model_filename": "a", "model_type": "llama 6.7B Q4_0", "model_size": 3825065984.0, "model_n_params": 6738415616.0,
+		"n_threads": 3.0, "n_prompt": 0.0, "n_gen": 10.0, "n_depth": 0.0, "test_time": "2026-01-02T03:04:05Z", "use_mmap": false, "repack": true,
+		"avg_ns": 1.5e9, "stddev_ns": math.Floor(math.Sqrt(0.5) * 1e9), "avg_ts": 7.5, "samples_ns": []any{1e9, 2e9}, "samples_ts": []any{10.0, 5.0},
+	}
+	for k, v := range want {
+		if !reflect.DeepEqual(rows[0][k], v) {
+			t.Errorf("%s is %v, want %v", k, rows[0][k], v)
+		}
+	}
+	if len(rows[0]) != len(llamaBenchFields)+2 {
+		t.Errorf("%d fields, want %d and two lists of samples", len(rows[0]), len(llamaBenchFields))
+	}
+	for _, f := range llamaBenchFields {
+		if _, ok := rows[0][f]; !ok {
+			t.Errorf("no field %s", f)
+		}
+	}
+	if got := write(t, "json"); strings.Join(strings.Fields(got), "") != "[]" {
+		t.Errorf("no rows are %q", got)
+	}
+	lines := strings.Split(strings.TrimSpace(write(t, "jsonl", row("a"), row("b"))), "\n")
+	for i, line := range lines {
+		var one map[string]any
+		if err := json.Unmarshal([]byte(line), &one); err != nil || one["model_filename"] != rows[i]["model_filename"] {
+			t.Errorf("line %d: %v in %s", i, err, line)
+		}
+	}
+	if len(lines) != 2 {
+		t.Errorf("%d lines for two rows", len(lines))
+	}
+}
+
+func TestCSV(t *testing.T) {
+	r := csv.NewReader(strings.NewReader(write(t, "csv", row("a,b"), row("c"))))
+	table, err := r.ReadAll()
+	if err != nil || len(table) != 3 {
+		t.Fatalf("%v: %v", table, err)
+	}
+	if !slices.Equal(table[0], llamaBenchFields) {
+		t.Errorf("columns %v, want %v", table[0], llamaBenchFields)
+	}
+	if at := slices.Index(table[0], "model_filename"); table[1][at] != "a,b" || table[2][at] != "c" {
+		t.Errorf("file names of %v", table)
+	}
+	if at := slices.Index(table[0], "cpu_info"); table[1][at] != `CPU "X", 3 GHz` {
+		t.Errorf("%q", table[1][at])
+	}
+}
+
+func TestMarkdown(t *testing.T) {
+	want := `| model                          |       size |     params | backend    | threads |            test |                  t/s |
+| ------------------------------ | ---------: | ---------: | ---------- | ------: | --------------: | -------------------: |
+| llama 6.7B Q4_0                |   3.56 GiB |      6.7 B | CPU        |       3 |            tg10 |          7.50 ± 3.54 |
+| llama 6.7B Q4_0                |   3.56 GiB |      6.7 B | CPU        |       3 |            tg10 |          7.50 ± 3.54 |
+`
+	if got := write(t, "md", row("a"), row("b")); got != want {
+		t.Errorf("got:\n%s\nwant:\n%s", got, want)
+	}
+}
+
+// failing is a disk that is full.
+type failing struct{}
+
+var errFull = errors.New("no space left")
+
+func (failing) Write([]byte) (int, error) { return 0, errFull }
+
+func TestWriterRefusals(t *testing.T) {
+	if _, err := NewWriter(failing{}, "xml"); err == nil || !strings.Contains(err.Error(), "md, csv, json, jsonl") {
+		t.Errorf("format xml: %v", err)
+	}
+	for _, format := range []string{"md", "csv", "json", "jsonl"} {
+		w, err := NewWriter(failing{}, format)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := w.Write(row("a")); !errors.Is(err, errFull) {
+			t.Errorf("%s on a full disk: %v", format, err)
+		}
+	}
+}
+
+func openDemo(t *testing.T) (*gguf.File, *engine.Engine) {
+	t.Helper()
+	f, err := gguf.Parse(demo.Name, demo.Model())
+	if err != nil {
+		t.Fatal(err)
+	}
+	e, err := engine.Open(f, engine.Options{Context: 64, Threads: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { e.Close() })
+	return f, e
+}
+
+func TestDescribe(t *testing.T) {
+	f, _ := openDemo(t)
+	m := Describe(f)
+	var bytes, params int64
+	for _, x := range f.Tensors {
+		bytes += int64(len(x.Data))
+		n := int64(1)
+		for _, d := range x.Shape {
+			n *= int64(d)
+		}
+		params += n
+	}
+	if m.Bytes != bytes || m.Params != params || m.Type != "llama 4.1M F16" {
+		t.Errorf("%+v, want %d bytes and %d parameters", m, bytes, params)
+	}
+	for n, want := range map[int64]string{6738415616: "6.7B", 1e9: "1.0B", 4106688: "4.1M"} {
+		if got := size(n); got != want {
+			t.Errorf("size(%d) = %q, want %q", n, got, want)
+		}
+	}
+}
+
+// Every counted run is timed, none of the context stays taken, and a cancelled one ends.
+func TestRun(t *testing.T) {
+	_, e := openDemo(t)
+	for _, test := range []Test{{Prompt: 64}, {Gen: 20}, {Gen: 8, Depth: 50}, {Prompt: 30, Gen: 30}} {
+		calls := 0
+		samples, err := Run(context.Background(), e, test, 3, func(done, total int) {
+			calls++
+			if done != calls || total != 4 { // the warm-up is one more
+				t.Errorf("%s: progress %d/%d after %d calls", test.Name(), done, total, calls)
+			}
+		})
+		if err != nil || len(samples) != 3 || calls != 4 || slices.Min(samples) <= 0 {
+			t.Errorf("%s: %v after %d runs, %v", test.Name(), samples, calls, err)
+		}
+	}
+	var full *engine.ErrContextFull
+	if _, err := Run(context.Background(), e, Test{Prompt: 65}, 1, nil); !errors.As(err, &full) {
+		t.Errorf("more than the context: %v", err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	samples, err := Run(ctx, e, Test{Gen: 4}, 100, func(done, _ int) {
+		if done == 3 {
+			cancel()
+		}
+	})
+	if !errors.Is(err, context.Canceled) || len(samples) != 2 {
+		t.Errorf("cancelled after two counted runs: %d samples, %v", len(samples), err)
+	}
+}

@@ -1,0 +1,13 @@
+package bench
+
+import "golang.org/x/sys/unix"
+
+// buffer is n bytes in huge pages, as the device holds weights: reading is then not bound by the TLB.
+func buffer(n int) (b []byte, release func(), err error) {
+	b, err = unix.Mmap(-1, 0, n, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_ANON|unix.MAP_PRIVATE)
+	if err != nil {
+		return nil, nil, err
+	}
+	_ = unix.Madvise(b, unix.MADV_HUGEPAGE)
+	return b, func() { _ = unix.Munmap(b) }, nil
+}
