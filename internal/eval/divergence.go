@@ -114,8 +114,8 @@ type divergenceSums struct {
 	klds, deltas []float32 // in the text's order
 }
 
-// least is the log-probability below which the base's tokens are left out of the divergence: they are stored too coarsely.
-const least = -floor
+// leastLog is the log-probability below which the base's tokens are left out of the divergence: they are stored too coarsely.
+const leastLog = -floor
 
 // add compares one prediction: logits of Q and log-probabilities of P [n_vocab]; next is the token that follows.
 func (s *divergenceSums) add(logits, base []float32, next int) {
@@ -128,7 +128,7 @@ func (s *divergenceSums) add(logits, base []float32, next int) {
 		if p > base[baseTop] {
 			baseTop = i
 		}
-		if p > least {
+		if p > leastLog {
 			kld += math.Exp(float64(p)) * (float64(p) - float64(logits[i]) + z)
 		}
 	}
@@ -203,44 +203,64 @@ func (d Divergence) Line(chunk int) string {
 // Report writes the closing figures in llama.cpp's layout, so that what reads its output reads ours.
 func (d Divergence) Report(w io.Writer) error {
 	var err error
-	print := func(format string, args ...any) {
+	line := func(format string, args ...any) {
 		if err == nil {
 			_, err = fmt.Fprintf(w, format+"\n", args...)
 		}
 	}
-	figure := func(name string, f Figure) { print("%-30s: %10.6f ± %10.6f", name, f.Value, f.Error) }
-	print("====== Perplexity statistics ======")
+	figure := func(name string, f Figure) { line("%-30s: %10.6f ± %10.6f", name, f.Value, f.Error) }
+	line("====== Perplexity statistics ======")
 	figure("Mean PPL(Q)", d.PPL)
 	figure("Mean PPL(base)", d.BasePPL)
-	print("Cor(ln(PPL(Q)), ln(PPL(base))): %6.2f%%", 100*d.Correlation)
+	line("Cor(ln(PPL(Q)), ln(PPL(base))): %6.2f%%", 100*d.Correlation)
 	figure("Mean ln(PPL(Q)/PPL(base))", d.LogRatio)
 	figure("Mean PPL(Q)/PPL(base)", d.Ratio)
 	figure("Mean PPL(Q)-PPL(base)", d.Difference)
 
-	print("\n====== KL divergence statistics ======")
-	print("Mean    KLD: %10.6f ± %10.6f", d.KLD.Value, d.KLD.Error)
+	line("\n====== KL divergence statistics ======")
+	line("Mean    KLD: %10.6f ± %10.6f", d.KLD.Value, d.KLD.Error)
 	for _, p := range []struct {
 		name     string
 		fraction float64
 	}{
-		{"Maximum", 1}, {"99.9%  ", 0.999}, {"99.0%  ", 0.99}, {"95.0%  ", 0.95}, {"90.0%  ", 0.9}, {"Median ", 0.5},
-		{"10.0%  ", 0.1}, {" 5.0%  ", 0.05}, {" 1.0%  ", 0.01}, {" 0.1%  ", 0.001}, {"Minimum", 0},
+		{"Maximum", 1},
+		{"99.9%  ", 0.999},
+		{"99.0%  ", 0.99},
+		{"95.0%  ", 0.95},
+		{"90.0%  ", 0.9},
+		{"Median ", 0.5},
+		{"10.0%  ", 0.1},
+		{" 5.0%  ", 0.05},
+		{" 1.0%  ", 0.01},
+		{" 0.1%  ", 0.001},
+		{"Minimum", 0},
 	} {
-		print("%s KLD: %10.6f", p.name, Percentile(d.KLDs, p.fraction))
+		line("%s KLD: %10.6f", p.name, Percentile(d.KLDs, p.fraction))
 	}
 
-	print("\n====== Token probability statistics ======")
-	print("Mean    Δp: %6.3f ± %5.3f %%", 100*d.DeltaP.Value, 100*d.DeltaP.Error)
+	line("\n====== Token probability statistics ======")
+	line("Mean    Δp: %6.3f ± %5.3f %%", 100*d.DeltaP.Value, 100*d.DeltaP.Error)
 	for _, p := range []struct {
 		name     string
 		fraction float64
 	}{
-		{"Maximum", 1}, {"99.9%  ", 0.999}, {"99.0%  ", 0.99}, {"95.0%  ", 0.95}, {"90.0%  ", 0.9}, {"75.0%  ", 0.75}, {"Median ", 0.5},
-		{"25.0%  ", 0.25}, {"10.0%  ", 0.1}, {" 5.0%  ", 0.05}, {" 1.0%  ", 0.01}, {" 0.1%  ", 0.001}, {"Minimum", 0},
+		{"Maximum", 1},
+		{"99.9%  ", 0.999},
+		{"99.0%  ", 0.99},
+		{"95.0%  ", 0.95},
+		{"90.0%  ", 0.9},
+		{"75.0%  ", 0.75},
+		{"Median ", 0.5},
+		{"25.0%  ", 0.25},
+		{"10.0%  ", 0.1},
+		{" 5.0%  ", 0.05},
+		{" 1.0%  ", 0.01},
+		{" 0.1%  ", 0.001},
+		{"Minimum", 0},
 	} {
-		print("%s Δp: %6.3f%%", p.name, 100*Percentile(d.DeltaPs, p.fraction))
+		line("%s Δp: %6.3f%%", p.name, 100*Percentile(d.DeltaPs, p.fraction))
 	}
-	print("RMS Δp    : %6.3f ± %5.3f %%", 100*d.RMSDeltaP.Value, 100*d.RMSDeltaP.Error)
-	print("Same top p: %6.3f ± %5.3f %%", 100*d.SameTop.Value, 100*d.SameTop.Error)
+	line("RMS Δp    : %6.3f ± %5.3f %%", 100*d.RMSDeltaP.Value, 100*d.RMSDeltaP.Error)
+	line("Same top p: %6.3f ± %5.3f %%", 100*d.SameTop.Value, 100*d.SameTop.Error)
 	return err
 }

@@ -65,9 +65,6 @@ func newFrame(height float64, x, y axis) frame {
 	return frame{marginLeft, marginTop, chartWidth - marginLeft - marginRight, height, x, y}
 }
 
-// total is the height of the whole chart.
-func (f frame) total() float64 { return f.top + f.height + marginFoot }
-
 func (f frame) point(x, y float64) point {
 	return point{f.left + f.width*f.x.at(x), f.top + f.height*(1-f.y.at(y))}
 }

@@ -198,7 +198,7 @@ func TestHostileKeys(t *testing.T) {
 		if at < 0 {
 			t.Fatalf("%s: %s is not written", name, c.key)
 		}
-		if c.value == (any)(drop{}) {
+		if c.value == any(drop{}) {
 			keys = slices.Delete(keys, at, at+1)
 		} else {
 			keys[at].Value = c.value
