@@ -30,6 +30,7 @@ var floors = []struct{ pkg, imports string }{
 	{"internal/portrait", "internal/neuron"},
 	{"internal/prepared", "internal/gguf internal/neuron"},
 	{"internal/compute/ref", "internal/compute internal/quant"},
+	{"internal/compute/devicetest", "internal/compute internal/compute/ref internal/quant"},
 	{"internal/compute/cpu/pool", ""},
 	{"internal/compute/cpu/kernel", "internal/compute internal/quant"},
 	{"internal/compute/cpu/gemm", "internal/compute/cpu/pool"},

@@ -1,0 +1,222 @@
+package devicetest
+
+import (
+	"fmt"
+	"math"
+
+	"github.com/powerinfer-go/powerinfer/internal/compute"
+)
+
+// token is one token's place in the sequences.
+type token struct {
+	seq int32
+	pos int32
+}
+
+// span are the places of n tokens of a sequence from position from on.
+func span(seq int32, from, n int) (p []token) {
+	for i := range n {
+		p = append(p, token{seq, int32(from + i)})
+	}
+	return p
+}
+
+// heads is the shape of attention.
+type heads struct{ dim, kv, group int }
+
+func (h heads) String() string {
+	return fmt.Sprintf("heads of %d, %d×%d", h.dim, h.kv, h.group)
+}
+
+// conversations are two sequences that share their first page, on pages out of order. Long enough for both: 1153 and 200 positions.
+func conversations() [][]int32 {
+	return [][]int32{{4, 2, 7, 0, 9, 12, 1, 19, 3, 5, 6, 8, 10, 11, 13, 14, 15, 16, 17}, {4, 18, 20, 21}}
+}
+
+const (
+	attentionPages = 22
+	longest        = 1153 // of sequence 0
+	shorter        = 200  // of sequence 1
+)
+
+func attentionScripts() (all []script) {
+	add := func(name string, h heads, places []token) {
+		all = append(all, script{name: "Attention/" + name, tokens: len(places), play: func(s *stage) { playAttention(s, h, places, 1) }})
+	}
+	shapes := []heads{{16, 1, 1}, {64, 2, 1}, {64, 1, 8}, {80, 2, 3}, {96, 3, 2}, {128, 2, 4}, {64, 1, 5}, {128, 1, 7}, {64, 2, 6}, {20, 2, 2}}
+	mixed := append(append(span(0, 62, 5), span(1, 60, 9)...), append(span(0, 255, 3), span(1, 127, 3)...)...)
+	for _, h := range shapes {
+		at := func(what string) string { return fmt.Sprintf("%s/%s", h, what) }
+		var lone []token // as every position is in one of its companies
+		for _, p := range []int32{0, 1, 63, 64, 65, 127, 255, 256, 257, 639, longest - 1} {
+			lone = append(lone, token{0, p})
+		}
+		add(at("positions"), h, lone)
+		add(at("two sequences, a token each"), h, []token{{0, 300}, {1, 70}})
+		add(at("eight tokens"), h, span(0, 60, 8))
+		add(at("nine tokens"), h, span(0, 250, 9))
+		add(at("a prompt"), h, span(0, 0, 33))
+		add(at("mixed"), h, mixed)
+		add(at("backwards"), h, []token{{1, 130}, {0, 64}, {0, 63}, {1, 3}, {0, 200}, {1, 64}, {0, 0}, {1, 199}, {0, 512}, {0, 5}})
+	}
+	add("prompts/130 tokens", heads{64, 2, 4}, span(0, 190, 130))
+	add("prompts/130 tokens, long", heads{32, 1, 3}, span(0, longest-130, 130))
+	return append(all, peakedScript(), storeScript(), copyPageScript())
+}
+
+// conversation is a cache with what both sequences hold in its layer. It is made once for a device, and scripts leave it as it was.
+type conversation struct {
+	cache *compute.Cache
+	k, v  [2][]float32 // of a sequence [positions, kv_heads·head_dim]
+}
+
+const conversationLayer = 1 // of two
+
+func (s *stage) conversation(h heads) *conversation {
+	if c, ok := s.dev.prepared[h.String()].(*conversation); ok {
+		return c
+	}
+	cache, err := s.dev.Cache(compute.CacheSpec{Layers: 2, KVHeads: h.kv, HeadDim: h.dim, Pages: attentionPages})
+	s.must(err)
+	c := &conversation{cache: cache}
+	n := h.kv * h.dim
+	rng := s.rng
+	s.rng = numbers(h.String())
+	defer func() { s.rng = rng }()
+
+	// Everything is NaN at first, because a device may read only what a token attends to.
+	nan := make([]float32, cache.Pages*compute.PagePositions*n)
+	for i := range nan {
+		nan[i] = float32(math.NaN())
+	}
+	s.store(cache, conversationLayer, [][]int32{everyone(cache.Pages)}, token{0, 0}, nan, nan)
+	for seq, length := range []int{longest, shorter} {
+		c.k[seq], c.v[seq] = s.normal(length*n), s.normal(length*n)
+		from := 0
+		if seq == 1 { // the shared page holds the first sequence's
+			from = compute.PagePositions
+			copy(c.k[1], c.k[0][:from*n])
+			copy(c.v[1], c.v[0][:from*n])
+		}
+		s.store(cache, conversationLayer, conversations(), token{int32(seq), int32(from)}, c.k[seq][from*n:], c.v[seq][from*n:])
+	}
+	s.dev.prepared[h.String()] = c
+	return c
+}
+
+// store writes k, v [positions, kv_heads·head_dim] from a place on, outside the script's own steps.
+func (s *stage) store(c *compute.Cache, layer int, pages [][]int32, from token, k, v []float32) {
+	s.t.Helper()
+	n := c.KVHeads * c.HeadDim
+	rows := len(k) / n
+	tensor := func(x []float32) compute.Tensor {
+		t, err := s.dev.Tensor(rows, n)
+		s.must(err)
+		table := s.table(rows, n, x)
+		p := compute.Params{Tokens: everyone(rows)}
+		s.must(s.dev.Run(compute.Segment{Name: "place", Rows: rows}, &p, func(v compute.Verbs) { v.Embed(t, table) }))
+		return t
+	}
+	tk, tv := tensor(k), tensor(v)
+	p := compute.Params{Pages: pages, Tokens: everyone(rows)}
+	for i := range rows {
+		p.Seq = append(p.Seq, from.seq)
+		p.Pos = append(p.Pos, from.pos+int32(i))
+	}
+	s.must(s.dev.Run(compute.Segment{Name: "store", Rows: rows}, &p, func(v compute.Verbs) { v.StoreKV(c, layer, tk, tv) }))
+}
+
+// playAttention stores and attends in one step, as a model does. What other tokens of the sequences stored lies there already.
+func playAttention(s *stage, h heads, places []token, sharpness float32) {
+	c := s.conversation(h)
+	n := h.kv * h.dim
+	var k, v []float32
+	for _, p := range places {
+		s.params.Seq = append(s.params.Seq, p.seq)
+		s.params.Pos = append(s.params.Pos, p.pos)
+		k = append(k, c.k[p.seq][int(p.pos)*n:][:n]...)
+		v = append(v, c.v[p.seq][int(p.pos)*n:][:n]...)
+	}
+	s.params.Pages = conversations()
+	queries := s.normal(s.all * n * h.group)
+	for i := range queries {
+		queries[i] *= sharpness
+	}
+	q, tk, tv := s.input(n*h.group, queries), s.input(n, k), s.input(n, v)
+	out := s.output(n * h.group)
+	s.run(func(verbs compute.Verbs) {
+		verbs.StoreKV(c.cache, conversationLayer, tk, tv)
+		verbs.Attention(out, q, c.cache, conversationLayer, float32(1/math.Sqrt(float64(h.dim))))
+	})
+	tolerance := attentionTolerance
+	if sharpness > 1 {
+		tolerance = peakedTolerance
+	}
+	s.keep("attention", out, ofRow(tolerance))
+}
+
+// peakedScript: scores lie hundreds apart, so that only a subtracted maximum keeps the exponentials finite.
+func peakedScript() script {
+	places := append(span(0, 250, 10), token{0, 1100}, token{1, 199})
+	return script{name: "Attention/peaked", tokens: len(places), play: func(s *stage) { playAttention(s, heads{64, 2, 3}, places, 200) }}
+}
+
+// storeScript: a token that sees only itself gets its own value back, rounded to a half.
+func storeScript() script {
+	return script{name: "StoreKV/halves", tokens: 5, play: func(s *stage) {
+		const kv, dim = 2, 16
+		c, err := s.dev.Cache(compute.CacheSpec{Layers: 2, KVHeads: kv, HeadDim: dim, Pages: 6})
+		s.must(err)
+		v := s.normal(s.all * kv * dim)
+		hostile := []float32{0, 1, 65504, -65504, 65519, 2049, 2051, 6.1e-5, 6.0e-8, 3.0e-8, 2.9e-8, -4.5e-8, 1e-20, 1.00048828125, 1.00146484375}
+		for i := range v {
+			if i%2 == 0 {
+				v[i] = hostile[i/2%len(hostile)]
+			}
+		}
+		for t := range s.all {
+			s.params.Seq = append(s.params.Seq, int32(t))
+			s.params.Pos = append(s.params.Pos, 0)
+			s.params.Pages = append(s.params.Pages, []int32{int32(5 - t)})
+		}
+		// In the first layer keys and values change places: layers must not meet.
+		k := s.normal(s.all * kv * dim)
+		tk, tv, q := s.input(kv*dim, k), s.input(kv*dim, v), s.input(kv*dim, k)
+		first, second := s.output(kv*dim), s.output(kv*dim)
+		s.run(func(verbs compute.Verbs) {
+			verbs.StoreKV(c, 1, tk, tv)
+			verbs.StoreKV(c, 0, tv, tk)
+			verbs.Attention(second, q, c, 1, 0.25)
+			verbs.Attention(first, q, c, 0, 0)
+		})
+		s.keep("value in layer 0", first, exact)
+		s.keep("value in layer 1", second, exact)
+	}}
+}
+
+// copyPageScript: a page is copied in every layer, and afterwards either is written without the other.
+func copyPageScript() script {
+	h := heads{dim: 64, kv: 2, group: 2}
+	n := h.kv * h.dim
+	return script{name: "CopyPage/all layers", tokens: 2, play: func(s *stage) {
+		c, err := s.dev.Cache(compute.CacheSpec{Layers: 3, KVHeads: h.kv, HeadDim: h.dim, Pages: 5})
+		s.must(err)
+		pages := [][]int32{{3, 1}, {3, 4}} // the second sequence's own copy of page 1 is page 4
+		for layer := range c.Layers {
+			s.store(c, layer, pages, token{0, 0}, s.normal(100*n), s.normal(100*n))
+		}
+		s.dev.CopyPage(c, 4, 1)
+		for layer := range c.Layers {
+			s.store(c, layer, pages, token{1, 100}, s.normal(n), s.normal(n))
+			s.store(c, layer, pages, token{0, 99}, s.normal(n), s.normal(n))
+		}
+		s.store(c, 1, pages, token{0, 100}, s.normal(n), s.normal(n))
+		s.params.Pages, s.params.Seq, s.params.Pos = pages, []int32{0, 1}, []int32{99, 100}
+		q := s.input(n*h.group, s.normal(s.all*n*h.group))
+		for layer := range c.Layers {
+			out := s.output(n * h.group)
+			s.run(func(v compute.Verbs) { v.Attention(out, q, c, layer, 0.125) })
+			s.keep(fmt.Sprintf("layer %d", layer), out, ofRow(attentionTolerance))
+		}
+	}}
+}

@@ -1,0 +1,281 @@
+package devicetest
+
+import (
+	"fmt"
+	"math"
+
+	"github.com/powerinfer-go/powerinfer/internal/compute"
+	"github.com/powerinfer-go/powerinfer/internal/quant"
+)
+
+// choose gives every token of the step the neurons that want(token, neuron) names, by a predictor that says just that: token t's
+// input is a one in column t, and fc2's column t its neurons.
+func choose(s *stage, neurons int, want func(token, neuron int) bool) compute.Set {
+	set, err := s.dev.Set(len(s.step)+guardRows, neurons)
+	s.must(err)
+	set = set.First(len(s.step))
+	predict(s, set, 0, want)
+	return set
+}
+
+// predict fills set with its first neurons, always, and those behind that want names.
+func predict(s *stage, set compute.Set, always int, want func(token, neuron int) bool) {
+	n, rows := s.all, set.N-always
+	x, fc1, fc2 := make([]float32, n*n), make([]float32, n*n), make([]float32, rows*n)
+	for t := range n {
+		x[t*n+t], fc1[t*n+t] = 1, 1
+		for i := range rows {
+			fc2[i*n+t] = -1
+			if want(t, always+i) {
+				fc2[i*n+t] = 1
+			}
+		}
+	}
+	w1, w2 := s.matrix(quant.F32, n, n, fc1, compute.Dense), s.matrix(quant.F32, rows, n, fc2, compute.Dense)
+	in, hidden, logits := s.input(n, x), s.output(n), s.output(rows)
+	threshold := s.params.Threshold
+	s.params.Threshold = 0.5
+	s.run(func(v compute.Verbs) { v.Predict(set, in, hidden, logits, w1.Matrix, w2.Matrix) })
+	s.params.Threshold = threshold
+}
+
+// members keeps which neurons are in the set: each is 1 whatever its input, and owns an output. Sets are the device's own, and
+// can be seen in no other way.
+func members(s *stage, label string, set compute.Set) {
+	ones, identity := make([]float32, set.N), make([]float32, set.N*set.N)
+	for i := range ones {
+		ones[i], identity[i*set.N+i] = 1, 1
+	}
+	out := s.place(set.Rows, set.N, nil, false)
+	x := s.place(set.Rows, 8, func(int) []float32 { return make([]float32, 8) }, true)
+	f := compute.SparseWeights{
+		Up: s.matrix(quant.F32, set.N, 8, make([]float32, set.N*8), compute.Rows).Matrix, UpBias: s.vector(ones),
+		Down: s.matrix(quant.F32, set.N, set.N, identity, compute.Rows).Matrix,
+		Act:  compute.Activation{Kind: compute.ReLU},
+	}
+	p := s.params
+	p.Tokens = everyone(set.Rows)
+	s.must(s.dev.Run(compute.Segment{Name: "members", Rows: set.Rows}, &p, func(v compute.Verbs) { v.SparseFFN(out, x, set, f) }))
+	s.keep(label, out, exact)
+}
+
+func predictScripts() (all []script) {
+	for _, typ := range types() {
+		cols := max(96, typ.BlockElems())
+		for _, neurons := range []int{1, 17, 100} {
+			for _, n := range []int{1, 5, 33} {
+				all = append(all, script{
+					name: fmt.Sprintf("Predict/%s/%d neurons/%d tokens", typ, neurons, n), tokens: n,
+					play: func(s *stage) { playPredict(s, typ, cols, neurons) },
+				})
+			}
+		}
+	}
+	for _, threshold := range []float32{3, 2.9999998, 3.0000002, -3, 0, float32(math.Copysign(0, -1)), float32(math.Inf(1)), float32(math.Inf(-1)), -1e9} {
+		all = append(all, script{name: fmt.Sprintf("Predict/thresholds/%g", threshold), tokens: 4, play: func(s *stage) { playThreshold(s, threshold) }})
+	}
+	for _, always := range []int{1, 13, 39} {
+		all = append(all, script{name: fmt.Sprintf("Predict/always on/%d", always), tokens: 5, play: func(s *stage) { playAlways(s, always) }})
+	}
+	return append(all, script{name: "Predict/again", tokens: 5, whole: true, play: playSetViews})
+}
+
+// playPredict has logits that lie far from the threshold on either side, so that no rounding changes a set. Token t
+// excites quarter t%4 of the hidden layer; the others are shut by ReLU.
+func playPredict(s *stage, typ quant.Type, cols, neurons int) {
+	rank := cols
+	quarter := func(i, n int) int { return i * 4 / n }
+	x, fc1, fc2 := s.normal(s.all*cols), s.normal(rank*cols), s.normal(neurons*rank)
+	positive := func(v float32) float32 { return float32(math.Abs(float64(v))) + 0.5 }
+	for i := range x {
+		x[i] = positive(x[i])
+		if quarter(i%cols, cols) != i/cols%4 {
+			x[i] = 0
+		}
+	}
+	for i := range fc1 {
+		fc1[i] = positive(fc1[i])
+		if quarter(i%cols, cols) != quarter(i/cols, rank) {
+			fc1[i] *= -1
+		}
+	}
+	signs := make([]float32, neurons*4)
+	for i := range signs {
+		signs[i] = float32(2*s.rng.IntN(2) - 1)
+	}
+	for i := range fc2 {
+		fc2[i] = positive(fc2[i]) * signs[i/rank*4+quarter(i%rank, rank)]
+	}
+	w1, w2 := s.matrix(typ, rank, cols, fc1, compute.Dense), s.matrix(typ, neurons, rank, fc2, compute.Dense)
+	set, err := s.dev.Set(len(s.step), neurons)
+	s.must(err)
+	in, hidden, logits := s.input(cols, x), s.output(rank), s.output(neurons)
+	s.run(func(v compute.Verbs) { v.Predict(set, in, hidden, logits, w1.Matrix, w2.Matrix) })
+	members(s, "set", set)
+}
+
+// playThreshold has logits that are small integers: a logit equal to the threshold is in.
+func playThreshold(s *stage, threshold float32) {
+	const neurons = 9
+	identity, fc2 := make([]float32, 16), make([]float32, neurons*4)
+	for i := range 4 {
+		identity[5*i] = 1
+	}
+	for i := range fc2 {
+		fc2[i] = float32(i/4 - 4) // neuron i's logit is i-4 for every token
+	}
+	w1, w2 := s.matrix(quant.F32, 4, 4, identity, compute.Dense), s.matrix(quant.F32, neurons, 4, fc2, compute.Dense)
+	set, err := s.dev.Set(len(s.step), neurons)
+	s.must(err)
+	in, hidden, logits := s.input(4, identity), s.output(4), s.output(neurons)
+	s.params.Threshold = threshold
+	s.run(func(v compute.Verbs) { v.Predict(set, in, hidden, logits, w1.Matrix, w2.Matrix) })
+	members(s, "set", set)
+}
+
+// playAlways predicts all but the first neurons, which are in every set.
+func playAlways(s *stage, always int) {
+	const neurons = 40
+	set, err := s.dev.Set(len(s.step), neurons)
+	s.must(err)
+	predict(s, set, always, func(token, neuron int) bool { return (neuron+token)%3 == 0 })
+	members(s, "set", set)
+}
+
+// playSetViews predicts twice into one set, the second time for its first tokens only.
+func playSetViews(s *stage) {
+	const neurons = 40
+	set, err := s.dev.Set(s.all, neurons)
+	s.must(err)
+	predict(s, set, 0, func(int, int) bool { return true })
+	members(s, "all", set)
+	full, step := s.step, s.step[:2]
+	s.step = step
+	predict(s, set.First(2), 0, func(_, neuron int) bool { return neuron == 7 })
+	s.step = full
+	members(s, "two tokens have one neuron, the others all", set)
+	predict(s, set, 0, func(int, int) bool { return false })
+	members(s, "none", set)
+}
+
+// sparseCase is one SparseFFN.
+type sparseCase struct {
+	gate, up, down quant.Type
+	embd, ff       int
+	gated, biased  bool
+	act            compute.Activation
+	normal         bool                         // operands that int8 and bfloat16 only approximate
+	members        func(token, neuron int) bool // nil: all, by a set without memory
+	columns        bool                         // down is [n_embd, n_ff], as in plain files
+	ordered        bool                         // neurons are taken in another order than they are stored
+}
+
+// sets are subsets of neurons; every token has its own.
+func sets() map[string]func(token, neuron int) bool {
+	return map[string]func(token, neuron int) bool{
+		"none":      func(_, _ int) bool { return false },
+		"all":       func(_, _ int) bool { return true },
+		"the first": func(_, i int) bool { return i == 0 },
+		"one":       func(t, i int) bool { return i == 5+t },
+		"a tenth":   func(t, i int) bool { return (i*7+t*3)%10 == 0 },
+		"most":      func(t, i int) bool { return (i+t)%10 != 0 },
+		"odd ones":  func(t, i int) bool { return t%2 == 0 && i%3 == 0 },
+	}
+}
+
+func sparseScripts() (all []script) {
+	relu := compute.Activation{Kind: compute.ReLU}
+	add := func(name string, n int, c sparseCase) {
+		all = append(all, script{name: fmt.Sprintf("SparseFFN/%s/%d tokens", name, n), tokens: n, play: func(s *stage) { playSparse(s, c) }})
+	}
+	same := func(t quant.Type, c sparseCase) sparseCase {
+		c.gate, c.up, c.down = t, t, t
+		return c
+	}
+	by := sets()
+	for _, n := range []int{1, 5, 33} {
+		for _, typ := range types() {
+			for i, embd := range columns(typ)[1:] {
+				ff := []int{17, 100, 300, 33}[i]
+				add(fmt.Sprintf("%s/%d×%d gated", typ, ff, embd), n, same(typ, sparseCase{embd: embd, ff: ff, gated: true, act: relu, members: by["a tenth"]}))
+				add(fmt.Sprintf("%s/%d×%d ungated", typ, ff, embd), n, same(typ, sparseCase{embd: embd, ff: ff, biased: true, act: relu, members: by["most"]}))
+			}
+			embd := columns(typ)[1]
+			add(fmt.Sprintf("%s/normal", typ), n, same(typ, sparseCase{embd: embd, ff: 100, gated: true, act: relu, normal: true, members: by["most"]}))
+			add(fmt.Sprintf("%s/all neurons, gated", typ), n, same(typ, sparseCase{embd: embd, ff: 100, gated: true, act: relu}))
+			add(fmt.Sprintf("%s/all neurons, ungated", typ), n, same(typ, sparseCase{embd: embd, ff: 100, biased: true, act: relu}))
+			add(fmt.Sprintf("%s/ordered", typ), n, same(typ, sparseCase{embd: embd, ff: 100, gated: true, act: relu, members: by["odd ones"], ordered: true}))
+			ff := max(96, typ.BlockElems())
+			for _, ordered := range []bool{false, true} {
+				add(fmt.Sprintf("%s/columns, ordered %t", typ, ordered), n, same(typ, sparseCase{embd: embd, ff: ff, gated: true, act: relu, members: by["a tenth"], columns: true, ordered: ordered}))
+				add(fmt.Sprintf("%s/columns, all neurons, ordered %t", typ, ordered), n, same(typ, sparseCase{embd: embd, ff: ff, biased: true, act: relu, columns: true, ordered: ordered}))
+			}
+		}
+		for _, name := range []string{"none", "all", "the first", "one", "a tenth", "most", "odd ones"} {
+			for _, typ := range []quant.Type{quant.F16, quant.Q4_0} {
+				for _, gated := range []bool{true, false} {
+					add(fmt.Sprintf("sets/%s %s, gated %t", name, typ, gated), n, same(typ, sparseCase{embd: 96, ff: 100, gated: gated, biased: true, act: relu, members: by[name]}))
+				}
+			}
+		}
+		for _, act := range activations() {
+			for _, gated := range []bool{true, false} {
+				add(fmt.Sprintf("activations/%s, gated %t", named(act), gated), n, same(quant.Q8_0, sparseCase{embd: 64, ff: 100, gated: gated, biased: true, act: act, members: by["most"]}))
+				add(fmt.Sprintf("activations/%s, gated %t, all", named(act), gated), n, same(quant.F32, sparseCase{embd: 64, ff: 100, gated: gated, biased: true, act: act}))
+			}
+		}
+		add("mixed/K and float", n, sparseCase{gate: quant.Q4_K, up: quant.F32, down: quant.Q6_K, embd: 256, ff: 33, gated: true, act: relu, members: by["most"]})
+		add("mixed/float and blocks", n, sparseCase{gate: quant.F16, up: quant.Q4_0, down: quant.BF16, embd: 288, ff: 33, gated: true, biased: true, act: relu, members: by["most"]})
+		add("mixed/columns", n, sparseCase{gate: quant.Q8_0, up: quant.Q4_0, down: quant.Q6_K, embd: 96, ff: 256, gated: true, act: relu, members: by["most"], columns: true})
+	}
+	return all
+}
+
+func playSparse(s *stage, c sparseCase) {
+	set := compute.Set{Rows: len(s.step), N: c.ff}
+	if c.members != nil {
+		set = choose(s, c.ff, c.members)
+	}
+	var order []int32
+	if c.ordered {
+		for _, i := range s.rng.Perm(c.ff) {
+			order = append(order, int32(i))
+		}
+	}
+	matrix := func(typ quant.Type, rows, cols int, use compute.Use) *compute.Matrix {
+		values := s.normal
+		if !c.normal {
+			values = func(n int) []float32 { return s.sharp(typ, n) }
+		}
+		return s.ordered(typ, rows, cols, values(rows*cols), use, order).Matrix
+	}
+	var count compute.NeuronCount
+	f := compute.SparseWeights{Up: matrix(c.up, c.ff, c.embd, compute.Rows), Act: c.act, Count: &count}
+	if c.columns {
+		f.Down = matrix(c.down, c.embd, c.ff, compute.Columns)
+	} else {
+		f.Down = matrix(c.down, c.ff, c.embd, compute.Rows)
+	}
+	if c.gated {
+		f.Gate = matrix(c.gate, c.ff, c.embd, compute.Rows)
+	}
+	if c.biased {
+		f.DownBias = s.vector(s.normal(c.embd))
+		if !c.gated {
+			f.UpBias = s.vector(s.normal(c.ff))
+		}
+	}
+	values, tolerance := s.eights(s.all, c.embd), ffnTolerance
+	if c.normal {
+		values = s.normal(s.all * c.embd)
+	}
+	if c.normal && c.up != quant.F32 || c.columns && c.down != quant.F32 {
+		tolerance = roundedFFNTolerance
+	}
+	x, out := s.input(c.embd, values), s.output(c.embd)
+	s.run(func(v compute.Verbs) { v.SparseFFN(out, x, set, f) })
+	s.keep("output", out, ofRow(tolerance))
+	if c.act.Sparse() && !c.normal {
+		s.keepTotal("count of tokens, predicted, gated and active neurons", []float32{float32(count.Tokens), float32(count.Predicted), float32(count.Gated), float32(count.Active)}, exact)
+	}
+}

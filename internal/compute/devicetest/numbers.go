@@ -1,0 +1,258 @@
+package devicetest
+
+import (
+	"math"
+
+	"github.com/powerinfer-go/powerinfer/internal/compute"
+	"github.com/powerinfer-go/powerinfer/internal/quant"
+)
+
+// bound writes by how much each element may differ from row number r of the scalar device, which is want.
+type bound func(bounds []float64, want []float32, r int)
+
+// The tolerances, each with its reason.
+const (
+	// sumTolerance is the share of Σ|w||x| that the order and rounding of float32 sums may cost: a few ulps per step, of
+	// which random signs leave the root.
+	sumTolerance = 2e-6
+	// roundingSigmas is how many standard deviations of rounding its operands are allowed to a product: activations to int8 in
+	// blocks of 32 for quantised types, both operands to bfloat16 for F16 and BF16. One in some hundred million normal numbers lies beyond.
+	roundingSigmas = 6
+	// bfloatBits are the bits of the significand of bfloat16, which processors may multiply F16 and BF16 weights in.
+	bfloatBits = 8
+	// ffnTolerance is the share of an output row's largest magnitude that float32 rounding may cost a feed-forward layer
+	// by neuron: gate, up and down are three sums after each other.
+	ffnTolerance = 2e-5
+	// roundedFFNTolerance is the same where activations are rounded to int8: some 0.7 % for each of gate, up and down, and the few
+	// largest of many outputs lie four deviations out. bfloat16 costs half of that.
+	roundedFFNTolerance = 0.06
+	// normTolerance is some ulps of each of a norm's terms: the scale is rounded once, and two products.
+	normTolerance = 4e-7
+	// smoothTolerance is some ulps of the input of SiLU or GELU times up: their results are smaller, the exponential's
+	// rounding is not.
+	smoothTolerance = 5e-7
+	// pieceTolerance is two roundings of the result of a piecewise activation.
+	pieceTolerance = 2.5e-7
+	// turnTolerance is the share of a pair's length that rounded sines, cosines and products may cost.
+	turnTolerance = 4e-7
+	// attentionTolerance is the share of a row's largest magnitude that float32 scores and sums over halves may cost.
+	attentionTolerance = 2e-5
+	// peakedTolerance is the same where scores lie hundreds apart: their rounding, relative, is absolute in the exponent.
+	peakedTolerance = 1e-3
+	// tiny is taken as zero: blocks whose scale's inverse overflows are not worth exactness.
+	tiny = 1e-28
+)
+
+// exact: the result is one number, rounded once.
+func exact(bounds []float64, _ []float32, _ int) { clear(bounds) }
+
+// element is a share of the wanted element.
+func element(share float64) bound {
+	return func(bounds []float64, want []float32, _ int) {
+		for c, v := range want {
+			bounds[c] = share * math.Abs(float64(v))
+		}
+	}
+}
+
+// ofRow is a share of the wanted row's largest magnitude.
+func ofRow(share float64) bound {
+	return func(bounds []float64, want []float32, _ int) {
+		top := 0.0
+		for _, v := range want {
+			top = max(top, math.Abs(float64(v)))
+		}
+		for c := range bounds {
+			bounds[c] = share * top
+		}
+	}
+}
+
+// product bounds x·Wᵀ + bias. x [n, w.Cols]
+func product(w weight, x, bias []float32) bound {
+	xSteps, wSteps := make([]float64, w.Cols), make([]float64, w.Cols) // between the numbers that operands are rounded to
+	return func(bounds []float64, _ []float32, t int) {
+		row := x[t*w.Cols:][:w.Cols]
+		switch {
+		case quantised(w.Type):
+			act8Steps(xSteps, row)
+		case half(w.Type):
+			bfloatSteps(xSteps, row)
+		}
+		for r := range bounds {
+			weights := w.values[r*w.Cols:][:w.Cols]
+			if half(w.Type) {
+				bfloatSteps(wSteps, weights)
+			}
+			mass, variance := 0.0, 0.0
+			for c, v := range weights {
+				mass += math.Abs(float64(v) * float64(row[c]))
+				byX, byW := float64(v)*xSteps[c], float64(row[c])*wSteps[c]
+				variance += (byX*byX + byW*byW) / 12
+			}
+			if bias != nil {
+				mass += math.Abs(float64(bias[r]))
+			}
+			bounds[r] = sumTolerance*mass + roundingSigmas*math.Sqrt(variance) + tiny
+		}
+	}
+}
+
+// bfloatSteps are the distances of the bfloat16 numbers that elements of x are rounded to, or 0 where an element is one.
+func bfloatSteps(steps []float64, x []float32) {
+	for i, v := range x {
+		steps[i] = 0
+		if quant.F32FromBF16(quant.BF16FromF32(v)) != v {
+			_, exp := math.Frexp(float64(v))
+			steps[i] = math.Ldexp(1, exp-bfloatBits)
+		}
+	}
+}
+
+// act8Steps are the distances of the int8 numbers that elements of x are rounded to, or 0 where a block of x is exact.
+func act8Steps(steps []float64, x []float32) {
+	for at := 0; at < len(x); at += quant.QK {
+		block := x[at:min(len(x), at+quant.QK)]
+		top := 0.0
+		for _, v := range block {
+			top = max(top, math.Abs(float64(v)))
+		}
+		step, fits := top/127, true
+		for _, v := range block {
+			fits = fits && math.Mod(float64(v), step) == 0
+		}
+		if fits {
+			step = 0
+		}
+		for i := range block {
+			steps[at+i] = step
+		}
+	}
+}
+
+// types are the types that matrices may have.
+func types() []quant.Type {
+	return []quant.Type{quant.F32, quant.F16, quant.BF16, quant.Q4_0, quant.Q8_0, quant.Q4_K, quant.Q6_K}
+}
+
+func quantised(t quant.Type) bool { return t.BlockElems() > 1 }
+
+func half(t quant.Type) bool { return t == quant.F16 || t == quant.BF16 }
+
+// columns are row lengths that type t can have and kernels may stumble over.
+func columns(t quant.Type) []int {
+	switch t.BlockElems() {
+	case 1:
+		return []int{1, 7, 32, 77, 352}
+	case quant.QK:
+		return []int{32, 96, 256, 288, 352}
+	}
+	return []int{256, 512, 768}
+}
+
+// normal are normal numbers.
+func (s *stage) normal(n int) []float32 {
+	x := make([]float32, n)
+	for i := range x {
+		x[i] = float32(s.rng.NormFloat64())
+	}
+	return x
+}
+
+// sharp are normal numbers for weights of type t, which bfloat16 holds exactly where t is a half: what is wrong with a product
+// of them and of eights is not the rounding of operands.
+func (s *stage) sharp(t quant.Type, n int) []float32 {
+	w := s.normal(n)
+	if half(t) {
+		for i, v := range w {
+			w[i] = quant.F32FromBF16(quant.BF16FromF32(v))
+		}
+	}
+	return w
+}
+
+// eights are rows of numbers that int8 with a scale per 32 elements, or per any more of a row, holds exactly: what is wrong with a
+// quantised product of them is not the rounding of activations. [n, cols]
+func (s *stage) eights(n, cols int) []float32 {
+	x := make([]float32, n*cols)
+	for i := range x {
+		q := s.rng.IntN(255) - 127
+		if i%cols%quant.QK == 0 {
+			q = 127 - 254*s.rng.IntN(2)
+		}
+		x[i] = float32(q) / 64
+	}
+	return x
+}
+
+// hostileRows are weights [rows, cols] that scales stumble over.
+func (s *stage) hostileRows(rows, cols int) []float32 {
+	w := s.normal(rows * cols)
+	for i := range w {
+		r, c := i/cols, i%cols
+		switch r % 6 {
+		case 1: // nothing
+			w[i] = 0
+		case 2: // blocks of nothing
+			w[i] *= float32(c / quant.QK % 2)
+		case 3: // near the largest half
+			w[i] *= 1e4
+		case 4: // scales are subnormal halves
+			w[i] *= 5e-6
+		case 5: // one element sets the scale
+			w[i] *= 1e-2
+			if c%quant.QK == 3 {
+				w[i] = 1e4
+			}
+		}
+	}
+	return w
+}
+
+// hostileTokens are activations [n, cols] that scales stumble over.
+func (s *stage) hostileTokens(n, cols int) []float32 {
+	x := s.normal(n * cols)
+	for i := range x {
+		t, c := i/cols, i%cols
+		switch t % 7 {
+		case 1:
+			x[i] = 0
+		case 2:
+			x[i] *= float32(c / quant.QK % 2)
+		case 3:
+			x[i] *= 1e6
+		case 4:
+			x[i] *= 1e-30
+		case 5:
+			x[i] *= 1e-2
+			if c%quant.QK == 30 {
+				x[i] = -1e5
+			}
+		case 6: // the inverse of the block's scale overflows
+			x[i] *= 1e-39
+		}
+	}
+	return x
+}
+
+// activations are all nonlinearities.
+func activations() []compute.Activation {
+	return []compute.Activation{
+		{Kind: compute.SiLU},
+		{Kind: compute.GELU},
+		{Kind: compute.ReLU},
+		{Kind: compute.FATReLU, Threshold: 0.01},
+		{Kind: compute.FATReLU, Threshold: -0.5},
+		{Kind: compute.DReLU},
+		{Kind: compute.ReLU2},
+	}
+}
+
+// named is act's name for a script.
+func named(act compute.Activation) string {
+	names := map[compute.Nonlinearity]string{compute.SiLU: "SiLU", compute.GELU: "GELU", compute.ReLU: "ReLU", compute.FATReLU: "FATReLU", compute.DReLU: "dReLU", compute.ReLU2: "ReLU2"}
+	if act.Threshold < 0 {
+		return names[act.Kind] + " below zero"
+	}
+	return names[act.Kind]
+}

@@ -1,0 +1,260 @@
+package devicetest
+
+import (
+	"fmt"
+	"math"
+	"slices"
+
+	"github.com/powerinfer-go/powerinfer/internal/compute"
+)
+
+// rowScripts are the verbs that treat every token alone, but for MatMul.
+func rowScripts() []script {
+	return slices.Concat(lookupScripts(), normScripts(), activateScripts(), addScripts(), hostScripts())
+}
+
+func lookupScripts() (all []script) {
+	const rows = 11
+	for _, typ := range types() {
+		for _, cols := range columns(typ) {
+			all = append(all, script{name: fmt.Sprintf("Embed/%s/%d columns", typ, cols), tokens: 12, play: func(s *stage) {
+				table := s.matrix(typ, rows, cols, s.hostileRows(rows, cols), compute.Embed)
+				s.params.Tokens = []int32{10, 0, 3, 3, 9, 1, 2, 4, 5, 6, 7, 8}
+				out := s.output(cols)
+				s.run(func(v compute.Verbs) { v.Embed(out, table.Matrix) })
+				s.keep("row", out, exact)
+			}}, script{name: fmt.Sprintf("AddPosition/%s/%d columns", typ, cols), tokens: 5, play: func(s *stage) {
+				table := s.matrix(typ, rows, cols, s.hostileRows(rows, cols), compute.Embed)
+				s.params.Pos = []int32{0, 8, 3, 3, 1}
+				x, y := s.inOut(cols, s.normal(s.all*cols)), s.inOut(cols, s.normal(s.all*cols))
+				s.run(func(v compute.Verbs) {
+					v.AddPosition(x, table.Matrix, 2)
+					v.AddPosition(y, table.Matrix, 0)
+				})
+				s.keep("offset 2", x, exact)
+				s.keep("offset 0", y, exact)
+			}})
+		}
+	}
+	for i, rows := range [][]int32{{6}, {0, 0, 3}, {5, 1, 1, 0, 6, 6, 2, 3, 4}, {0, 1, 2, 3, 4, 5, 6}, {}} {
+		all = append(all, script{name: fmt.Sprintf("Gather/rows %v", rows), tokens: 7, whole: true, play: func(s *stage) {
+			cols := 33 + i
+			s.params.Out = rows
+			x := s.input(cols, s.normal(s.all*cols))
+			out := s.place(len(rows), cols, nil, false)
+			s.run(func(v compute.Verbs) { v.Gather(out, x) })
+			s.keep("row", out, exact)
+		}})
+	}
+	return all
+}
+
+// uneven are rows of very different magnitude, one of them zero. [n, cols]
+func (s *stage) uneven(n, cols int) []float32 {
+	x := s.normal(n * cols)
+	for i := range x {
+		x[i] *= []float32{1, 100, 1e-3, 0, 1e10}[i/cols%5]
+	}
+	return x
+}
+
+func normScripts() (all []script) {
+	for _, cols := range []int{1, 7, 32, 77, 96, 1000, 4096} {
+		for _, n := range []int{1, 6, 33} {
+			for _, inPlace := range []bool{false, true} {
+				add := func(verb string, offset float32, play func(v compute.Verbs, dst, x compute.Tensor, w, b *compute.Vector), wanted func(x, w, b []float32) bound) {
+					all = append(all, script{name: fmt.Sprintf("%s/%d columns/%d tokens/in place %t", verb, cols, n, inPlace), tokens: n, play: func(s *stage) {
+						values := s.uneven(s.all, cols)
+						for i := range values {
+							values[i] += offset
+						}
+						w, b := s.normal(cols), s.normal(cols)
+						x, weight, bias := s.inOut(cols, values), s.vector(w), s.vector(b)
+						dst := x
+						if !inPlace {
+							dst = s.output(cols)
+						}
+						s.run(func(v compute.Verbs) { play(v, dst, x, weight, bias) })
+						s.keep("normed", dst, wanted(values, w, b))
+					}})
+				}
+				const eps = 1e-5
+				add("RMSNorm", 0, func(v compute.Verbs, dst, x compute.Tensor, w, _ *compute.Vector) { v.RMSNorm(dst, x, w, eps) },
+					func(_, _, _ []float32) bound { return element(normTolerance) })
+				add("LayerNorm", 5, func(v compute.Verbs, dst, x compute.Tensor, w, b *compute.Vector) { v.LayerNorm(dst, x, w, b, eps) },
+					func(x, w, b []float32) bound { return layerNorm(x, w, b, eps) })
+				add("LayerNorm without bias", -5, func(v compute.Verbs, dst, x compute.Tensor, w, _ *compute.Vector) { v.LayerNorm(dst, x, w, nil, eps) },
+					func(x, w, _ []float32) bound { return layerNorm(x, w, nil, eps) })
+			}
+		}
+	}
+	return append(all, script{name: "RMSNorm/heads", tokens: 5, play: func(s *stage) {
+		const heads, headDim = 6, 16
+		x := s.inOut(heads*headDim, s.uneven(s.all, heads*headDim))
+		w := s.vector(s.normal(headDim))
+		s.run(func(v compute.Verbs) { v.RMSNorm(x.Split(headDim), x.Split(headDim), w, 1e-6) })
+		s.keep("heads", x, element(normTolerance))
+	}})
+}
+
+// layerNorm bounds by the terms before they cancel: x and the mean, over the deviation, and the bias.
+func layerNorm(x, w, b []float32, eps float64) bound {
+	return func(bounds []float64, _ []float32, r int) {
+		row := x[r*len(w):][:len(w)]
+		mean, square := 0.0, 0.0
+		for _, v := range row {
+			mean += float64(v) / float64(len(w))
+			square += float64(v) * float64(v) / float64(len(w))
+		}
+		root := math.Sqrt(max(0, square-mean*mean) + eps)
+		for c := range bounds {
+			bounds[c] = normTolerance * (math.Abs(float64(row[c])) + math.Abs(mean)) * math.Abs(float64(w[c])) / root
+			if b != nil {
+				bounds[c] += normTolerance * math.Abs(float64(b[c]))
+			}
+		}
+	}
+}
+
+func activateScripts() (all []script) {
+	for _, act := range activations() {
+		for _, cols := range []int{1, 7, 96, 352} {
+			for _, n := range []int{1, 5, 130} {
+				for _, how := range []string{"gated", "gated in place", "ungated", "ungated in place"} {
+					all = append(all, script{name: fmt.Sprintf("Activate/%s/%d columns/%d tokens/%s", named(act), cols, n, how), tokens: n, play: func(s *stage) {
+						playActivate(s, act, cols, how == "gated" || how == "gated in place", how == "gated in place" || how == "ungated in place")
+					}})
+				}
+			}
+		}
+	}
+	return all
+}
+
+// edges are gates that activations change their form at, or overflow.
+func edges() []float32 {
+	return []float32{0, 0.01, 0.010000001, -0.5, -0.49999997, 1e-30, -1e-30, 20, -20, 80, -80, 88.5, -88.5, 104, -104, 1e4, -1e4, 1e15, -1e15}
+}
+
+func playActivate(s *stage, act compute.Activation, cols int, gated, inPlace bool) {
+	g, u := s.normal(s.all*cols), s.normal(s.all*cols)
+	for i := range g {
+		if e := edges(); i%3 == 1 {
+			g[i] = e[i/3%len(e)]
+		}
+	}
+	gate := s.inOut(cols, g)
+	dst := gate
+	if !inPlace {
+		dst = s.output(cols)
+	}
+	var up compute.Tensor
+	if gated {
+		up = s.input(cols, u)
+	}
+	s.run(func(v compute.Verbs) { v.Activate(dst, gate, up, act) })
+	b := element(pieceTolerance)
+	if !act.Sparse() {
+		b = func(bounds []float64, _ []float32, r int) {
+			for c := range bounds {
+				bounds[c] = smoothTolerance * math.Abs(float64(g[r*cols+c]))
+				if gated {
+					bounds[c] *= math.Abs(float64(u[r*cols+c]))
+				}
+			}
+		}
+	}
+	s.keep("activated", dst, b)
+}
+
+func addScripts() (all []script) {
+	for _, cols := range []int{1, 7, 33, 4096} {
+		for _, n := range []int{1, 3, 33} {
+			all = append(all, script{name: fmt.Sprintf("Add/%d columns/%d tokens", cols, n), tokens: n, play: func(s *stage) {
+				dst, x := s.inOut(cols, s.uneven(s.all, cols)), s.input(cols, s.normal(s.all*cols))
+				s.run(func(v compute.Verbs) { v.Add(dst, x) })
+				s.keep("sum", dst, exact)
+			}})
+		}
+	}
+	return all
+}
+
+// hostScripts: an observer sees what the verbs before it wrote, once, and not what those behind it write.
+func hostScripts() []script {
+	return []script{{name: "Host/between verbs", tokens: 5, play: func(s *stage) {
+		const cols = 40
+		x, y := s.inOut(cols, s.normal(s.all*cols)), s.input(cols, s.normal(s.all*cols))
+		calls, seen := 0, output{label: "seen", bound: exact}
+		s.run(func(v compute.Verbs) {
+			v.Add(x, y)
+			v.Host(func() {
+				calls++
+				for i := range x.Rows {
+					seen.rows = append(seen.rows, slices.Clone(s.dev.Read(x, i)))
+				}
+			})
+			v.Add(x, y)
+		})
+		s.kept = append(s.kept, seen)
+		s.keep("in the end", x, exact)
+		s.keepTotal("calls", []float32{float32(calls)}, exact)
+	}}}
+}
+
+func ropeScripts() (all []script) {
+	for _, style := range []compute.RopeStyle{compute.Interleaved, compute.Halves} {
+		for _, h := range []struct{ headDim, dims, heads int }{{16, 16, 1}, {64, 64, 8}, {64, 32, 3}, {80, 80, 2}, {80, 20, 5}, {96, 96, 1}, {128, 128, 4}, {128, 64, 1}, {6, 2, 3}} {
+			for _, n := range []int{1, 7, 130} {
+				name := fmt.Sprintf("RoPE/%s/%d heads of %d, %d turned/%d tokens", []string{"interleaved", "halves"}[style], h.heads, h.headDim, h.dims, n)
+				all = append(all, script{name: name, tokens: n, play: func(s *stage) { playRoPE(s, style, h.headDim, h.dims, h.heads) }})
+			}
+		}
+	}
+	return all
+}
+
+// playRoPE turns by two ropes in one step, and by the first again in a second step at other positions: a device may
+// keep a step's sines, and only a step's.
+func playRoPE(s *stage, style compute.RopeStyle, headDim, dims, heads int) {
+	first, second := compute.Rope{Style: style, Dims: dims, Scale: 1}, compute.Rope{Style: style, Dims: dims, Scale: 1.25}
+	for i := range dims / 2 {
+		first.Freqs = append(first.Freqs, math.Pow(10000, -2*float64(i)/float64(dims)))
+		second.Freqs = append(second.Freqs, math.Pow(500000, -2*float64(i)/float64(dims))/8)
+	}
+	at, later := make([]int32, s.all), make([]int32, s.all)
+	for i := range at {
+		at[i] = []int32{0, 1, 5, 63, 64, 4095, 131071}[i%7] + int32(i/7)
+		later[i] = at[i] + 3
+	}
+	cols := heads * headDim
+	var values [4][]float32
+	var x [4]compute.Tensor
+	for i := range x {
+		values[i] = s.normal(s.all * cols)
+		x[i] = s.inOut(cols, values[i])
+	}
+	s.params.Pos = at
+	s.run(func(v compute.Verbs) {
+		v.RoPE(x[0], headDim, &first)
+		v.RoPE(x[1], headDim, &second)
+		v.RoPE(x[2], headDim, &first)
+	})
+	s.params.Pos = later
+	s.run(func(v compute.Verbs) { v.RoPE(x[3], headDim, &first) })
+	for i := range x {
+		s.keep(fmt.Sprintf("turn %d", i), x[i], func(bounds []float64, _ []float32, r int) {
+			for c := range bounds {
+				head, at := values[i][r*cols+c/headDim*headDim:][:headDim], c%headDim
+				pair := at ^ 1
+				if style == compute.Halves {
+					pair = (at + dims/2) % dims
+				}
+				bounds[c] = 0
+				if at < dims {
+					bounds[c] = turnTolerance * math.Hypot(float64(head[at]), float64(head[pair]))
+				}
+			}
+		})
+	}
+}

@@ -1,0 +1,234 @@
+package devicetest
+
+import (
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"slices"
+	"testing"
+
+	"github.com/powerinfer-go/powerinfer/internal/compute"
+	"github.com/powerinfer-go/powerinfer/internal/quant"
+)
+
+// stage is one playing of a script on one device.
+type stage struct {
+	t   testing.TB
+	dev subject
+	rng *rand.Rand
+	*material
+	name   string
+	all    int     // tokens of the script
+	step   []int32 // those of them that are in this playing's step
+	pinned bool    // weights stay where they are mapped
+
+	// params are those of all tokens; run cuts them to the step. Tokens may be nil: 0, 1, 2…
+	params compute.Params
+	placed []placed
+	kept   []output
+}
+
+// output is a tensor's rows after the script.
+type output struct {
+	label string
+	rows  [][]float32
+	bound bound
+	total bool // over all tokens: there is no row for each
+}
+
+// material is what the playings of a script share: encoding is slower than anything else they do.
+type material struct {
+	encoded []encoded
+	next    int
+}
+
+type encoded struct {
+	data   []byte
+	values []float32
+}
+
+func (m *material) rewind() { m.next = 0 }
+
+// encode is values [rows, cols] as typ, and what that decodes to.
+func (m *material) encode(typ quant.Type, rows, cols int, values []float32) encoded {
+	if m.next == len(m.encoded) {
+		size := typ.RowBytes(cols)
+		e := encoded{make([]byte, rows*size), make([]float32, rows*cols)}
+		for r := range rows {
+			quant.Encode(typ, e.data[r*size:][:size], values[r*cols:][:cols])
+			quant.Decode(typ, e.values[r*cols:][:cols], e.data[r*size:][:size])
+		}
+		m.encoded = append(m.encoded, e)
+	}
+	m.next++
+	return m.encoded[m.next-1]
+}
+
+// placed is a tensor whose contents are known: rows that no verb may write.
+type placed struct {
+	t     compute.Tensor // guard rows included
+	rows  int            // of them a script's own
+	data  []float32
+	input bool // the script's own rows must stay as they are, too
+}
+
+// Every tensor has guardRows more than its script works on, filled with canary: a view's end is where verbs stop writing.
+const (
+	guardRows = 4
+	canary    = -12345
+)
+
+func (s *stage) must(err error) {
+	s.t.Helper()
+	if err != nil {
+		s.t.Fatalf("%s: %s: %v", s.dev.Name(), s.name, err)
+	}
+}
+
+// weight is a matrix and what its device must take its elements for.
+type weight struct {
+	*compute.Matrix
+	values []float32 // decoded [Rows, Cols]
+}
+
+// matrix encodes values [rows, cols] as typ. A script makes the same matrices in all its playings.
+func (s *stage) matrix(typ quant.Type, rows, cols int, values []float32, use compute.Use) weight {
+	s.t.Helper()
+	return s.ordered(typ, rows, cols, values, use, nil)
+}
+
+// ordered is a matrix whose neurons are taken in another order.
+func (s *stage) ordered(typ quant.Type, rows, cols int, values []float32, use compute.Use, order []int32) weight {
+	s.t.Helper()
+	e := s.encode(typ, rows, cols, values)
+	src := compute.Source{Name: s.name, Type: typ, Rows: rows, Cols: cols, Data: e.data, Pinned: s.pinned, Order: order}
+	if !s.pinned {
+		src.Data = slices.Clone(e.data)
+	}
+	m, err := s.dev.Matrix(src, use)
+	s.must(err)
+	if !s.pinned {
+		clear(src.Data) // it was borrowed
+	}
+	return weight{m, e.values}
+}
+
+// table is an F32 matrix of one playing.
+func (s *stage) table(rows, cols int, values []float32) *compute.Matrix {
+	s.t.Helper()
+	data := make([]byte, 4*len(values))
+	quant.Encode(quant.F32, data, values)
+	m, err := s.dev.Matrix(compute.Source{Name: s.name, Type: quant.F32, Rows: rows, Cols: cols, Data: data}, compute.Embed)
+	s.must(err)
+	return m
+}
+
+// vector is an F32 weight.
+func (s *stage) vector(values []float32) *compute.Vector {
+	s.t.Helper()
+	data := make([]byte, 4*len(values))
+	quant.Encode(quant.F32, data, values)
+	v, err := s.dev.Vector(compute.Source{Name: s.name, Type: quant.F32, Rows: 1, Cols: len(values), Data: data})
+	s.must(err)
+	clear(data)
+	return v
+}
+
+// place makes a tensor of n rows and writes them, by the one verb that takes numbers from outside: Embed from an F32 table.
+func (s *stage) place(n, cols int, row func(i int) []float32, input bool) compute.Tensor {
+	s.t.Helper()
+	data := make([]float32, (n+guardRows)*cols)
+	for i := range data {
+		data[i] = canary
+	}
+	for i := range n {
+		if row != nil {
+			copy(data[i*cols:][:cols], row(i))
+		}
+	}
+	full, err := s.dev.Tensor(n+guardRows, cols)
+	s.must(err)
+	table := s.table(full.Rows, cols, data)
+	p := compute.Params{Tokens: everyone(full.Rows)}
+	s.must(s.dev.Run(compute.Segment{Name: "place", Rows: full.Rows}, &p, func(v compute.Verbs) { v.Embed(full, table) }))
+	s.placed = append(s.placed, placed{full, n, data, input})
+	return full.First(n)
+}
+
+// input is a tensor with the step's rows of values [all, cols].
+func (s *stage) input(cols int, values []float32) compute.Tensor {
+	s.t.Helper()
+	return s.place(len(s.step), cols, func(i int) []float32 { return values[int(s.step[i])*cols:][:cols] }, true)
+}
+
+// inOut is an input that the script's verbs change.
+func (s *stage) inOut(cols int, values []float32) compute.Tensor {
+	s.t.Helper()
+	x := s.input(cols, values)
+	s.placed[len(s.placed)-1].input = false
+	return x
+}
+
+// output is a tensor with a row for each of the step's tokens.
+func (s *stage) output(cols int) compute.Tensor {
+	s.t.Helper()
+	return s.place(len(s.step), cols, nil, false)
+}
+
+// run runs body with the step's params.
+func (s *stage) run(body func(compute.Verbs)) {
+	s.t.Helper()
+	p := s.params
+	p.Tokens, p.Pos, p.Seq = s.cut(p.Tokens), s.cut(p.Pos), s.cut(p.Seq)
+	if p.Tokens == nil {
+		p.Tokens = slices.Clone(s.step)
+	}
+	s.must(s.dev.Run(compute.Segment{Name: s.name, Rows: len(s.step), Out: len(p.Out)}, &p, body))
+}
+
+// cut is the step's part of a slice over all tokens.
+func (s *stage) cut(of []int32) []int32 {
+	if of == nil {
+		return nil
+	}
+	cut := make([]int32, len(s.step))
+	for i, t := range s.step {
+		cut[i] = of[t]
+	}
+	return cut
+}
+
+// keep remembers t's rows.
+func (s *stage) keep(label string, t compute.Tensor, b bound) {
+	o := output{label: label, bound: b}
+	for i := range t.Rows {
+		o.rows = append(o.rows, slices.Clone(s.dev.Read(t, i)))
+	}
+	s.kept = append(s.kept, o)
+}
+
+// keepTotal remembers numbers over all tokens.
+func (s *stage) keepTotal(label string, row []float32, b bound) {
+	s.kept = append(s.kept, output{label: label, rows: [][]float32{row}, bound: b, total: true})
+}
+
+// untouched says what was written that should not have been.
+func (s *stage) untouched() error {
+	for _, p := range s.placed {
+		from := p.rows
+		if p.input {
+			from = 0
+		}
+		for r := from; r < p.t.Rows; r++ {
+			for c, v := range s.dev.Read(p.t, r) {
+				if want := p.data[r*p.t.Cols+c]; math.Float32bits(v) != math.Float32bits(want) {
+					if r >= p.rows {
+						return fmt.Errorf("row %d column %d, behind a tensor of %d×%d, was overwritten with %g", r, c, p.rows, p.t.Cols, v)
+					}
+					return fmt.Errorf("input row %d column %d was %g and became %g", r, c, want, v)
+				}
+			}
+		}
+	}
+	return nil
+}
