@@ -265,6 +265,7 @@ func TestFiguresByDefinition(t *testing.T) {
 	var sums divergenceSums
 	row := make([]float32, vocab)
 	var kld, nllP, nllQ, square float64
+	var ratios, squares []float32 // a prediction each
 	same := 0
 	for i := range n {
 		next := int(tokens[i%vocab])
@@ -278,7 +279,9 @@ func TestFiguresByDefinition(t *testing.T) {
 		}
 		nllP -= lp[next] / float64(n)
 		nllQ -= lq[next] / float64(n)
-		square += math.Pow(math.Exp(lq[next])-math.Exp(lp[next]), 2) / float64(n)
+		delta := math.Exp(lq[next]) - math.Exp(lp[next])
+		square += delta * delta / float64(n)
+		ratios, squares = append(ratios, float32(lp[next]-lq[next])), append(squares, float32(delta*delta))
 		if slices.Index(lp, slices.Max(lp)) == slices.Index(lq, slices.Max(lq)) {
 			same++
 		}
@@ -296,6 +299,9 @@ func TestFiguresByDefinition(t *testing.T) {
 		"PPL by Q":  {d.Difference.Value, math.Exp(nllQ) - math.Exp(nllP), 100 * halfStep},
 		"positive":  {math.Min(d.KLD.Value, 0), 0, 0},
 		"KLD error": {d.KLD.Error, deviation(sums.klds), 1e-6},
+		// The error of a difference of means over the same tokens is that of the mean of differences.
+		"ratio error": {d.LogRatio.Error, deviation(ratios), halfStep},
+		"RMS error":   {d.RMSDeltaP.Error, deviation(squares) / (2 * math.Sqrt(square)), halfStep},
 	} {
 		if !(math.Abs(v.got-v.want) <= v.tolerance) {
 			t.Errorf("seed %d: %s is %g, want %g ± %g", seed, name, v.got, v.want, v.tolerance)
@@ -405,6 +411,9 @@ func TestDemoAgainstItself(t *testing.T) {
 		return d
 	}
 	d := run(e)
+	if !slices.IsSorted(d.KLDs) || !slices.IsSorted(d.DeltaPs) || len(d.KLDs) != d.Count {
+		t.Error("values for percentiles are not sorted")
+	}
 	if d.Count != est.Count || math.Abs(d.PPL.Value-est.PPL) > 1e-9*est.PPL || math.Abs(d.PPL.Error-est.Error) > 1e-6*est.PPL {
 		t.Errorf("%+v beside perplexity %+v", d, est)
 	}

@@ -43,6 +43,9 @@ func TestSmallByHand(t *testing.T) {
 	if got := s.Shares(0, 0, 0.5, 0.51, 0.8, 0.9, 0.99, 1); !slices.Equal(got, []float64{0, 0.25, 0.5, 0.5, 0.75, 1, 1}) {
 		t.Errorf("shares %v", got)
 	}
+	if got := s.Share(0, 1.5); got != 1 {
+		t.Errorf("more than everything: %g", got)
+	}
 	if got := s.Share(1, 0.5); got != 0 {
 		t.Errorf("share of a dead layer %g", got)
 	}
@@ -78,6 +81,22 @@ func TestOrderIsStable(t *testing.T) {
 	}
 	if !slices.Equal(p.Layers[0], []uint32{9, 9, 4, 4, 4, 0}) || !p.Order().Identity() {
 		t.Errorf("permuted %v, its order %v", p.Layers[0], p.Order())
+	}
+}
+
+// Many equal counts, where an unstable sort shows.
+func TestOrderOfTies(t *testing.T) {
+	s := New(1, 500)
+	s.Tokens = 3
+	for i := range s.Layers[0] {
+		s.Layers[0][i] = uint32(i % 3)
+	}
+	o := s.Order()[0]
+	for at := 1; at < len(o); at++ {
+		hot, next := s.Layers[0][o[at-1]], s.Layers[0][o[at]]
+		if hot < next || hot == next && o[at-1] > o[at] {
+			t.Fatalf("place %d: neuron %d (%d) before neuron %d (%d)", at, o[at-1], hot, o[at], next)
+		}
 	}
 }
 

@@ -208,7 +208,7 @@ func TestReportIsSelfContainedAndEscapes(t *testing.T) {
 			t.Errorf("the page mentions %s", m)
 		}
 	}
-	for _, want := range []string{"default-src 'none'", "prefers-color-scheme: dark", "64", "3.0 MiB", `--share:0.99"`, "&lt;script&gt;alert(1)"} {
+	for _, want := range []string{"default-src 'none'", "prefers-color-scheme: dark", "64", "3.0 MiB", `stroke-width="1" stroke-linejoin="round" class="stroke-grid"`, `stroke="` + hex(depth(1, 3).color) + `"`, `--share:0.99"`, "&lt;script&gt;alert(1)"} {
 		if !strings.Contains(page, want) {
 			t.Errorf("%q is not in the page", want)
 		}

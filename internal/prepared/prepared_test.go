@@ -154,6 +154,7 @@ func TestHostileKeys(t *testing.T) {
 		"too many modes":          {keyMode, []string{"exact", "exact", "exact"}, "3 elements for 2 layers"},
 		"too few ranks":           {keyRank, []uint32{64}, "1 elements for 2 layers"},
 		"odd rank":                {keyRank, []uint32{65, 0}, "element 0: 65 is not a multiple of 32"},
+		"rank of 48":              {keyRank, []uint32{48, 0}, "element 0: 48 is not a multiple of 32"},
 		"no rank":                 {keyRank, []uint32{0, 0}, "element 0: 0 is not a multiple of 32"},
 		"negative rank":           {keyRank, []int32{-32, 0}, "element 0: -32 is not a multiple of 32"},
 		"huge rank":               {keyRank, []uint32{1 << 20, 0}, "element 0: 1048576 is not"},
