@@ -2,6 +2,7 @@ package bench
 
 import (
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"runtime"
 	"sync"
@@ -10,14 +11,14 @@ import (
 )
 
 const (
-	readBytes  = 512 << 20 // far beyond any cache
-	readChunk  = 1 << 20   // claimed at a time, so that a thread that lost its core delays nothing
-	readBlock  = 512       // what sum takes bytes in multiples of
-	readPasses = 7
+	readBytes = 512 << 20              // far beyond any cache
+	readChunk = 1 << 20                // claimed at a time, so that a thread that lost its core delays nothing
+	readBlock = 512                    // what sumAVX2 takes bytes in multiples of
+	readTime  = 500 * time.Millisecond // of passes: longer than a neighbour's turn on a core
 )
 
 // ReadBandwidth is what memory gives to threads that read a buffer far beyond the caches from front to back, each its own
-// parts, in bytes per second: the fastest of a few passes, so that a neighbour on the machine lowers it least. Decoding
+// parts, in bytes per second: the fastest pass of half a second, so that a neighbour on the machine lowers it least. Decoding
 // cannot read its weights faster.
 func ReadBandwidth(threads int) (float64, error) {
 	if threads < 1 || threads > 512 {
@@ -31,17 +32,14 @@ func ReadBandwidth(threads int) (float64, error) {
 	for i := range buf { // pages that nothing was written to are all the same one
 		buf[i] = byte(i)
 	}
-	best := time.Duration(0)
-	var check uint64
-	for pass := range readPasses {
+	best, check := readOnce(buf, threads)
+	for total := best; total < readTime; {
 		took, sum := readOnce(buf, threads)
-		if pass > 0 && sum != check {
-			return 0, fmt.Errorf("a second read of the same memory differs")
+		if sum != check {
+			return 0, errors.New("a second read of the same memory differs")
 		}
-		check = sum
-		if best == 0 || took < best {
-			best = took
-		}
+		best = min(best, took)
+		total += took
 	}
 	return float64(len(buf)) / best.Seconds(), nil
 }
