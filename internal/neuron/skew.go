@@ -57,14 +57,16 @@ type PowerLaw struct {
 
 // Bounds on what is fitted.
 const (
-	leastSpan   = 10   // the range spans at least this factor of ranks: a decade
+	leastLive   = 10   // neurons that were ever active
+	leastSpan   = 4    // the range spans at least this factor of ranks: at 50 % sparsity a plateau takes a fifth of them
 	candidates  = 24   // first ranks tried, spaced by equal factors
+	asGood      = 1.2  // a longer range is preferred whose KS distance is within this factor of the least
 	maxExponent = 32.0 // beyond it, the first rank has everything
 )
 
 // Fit estimates the exponent by maximum likelihood, taking each activation as a draw of a rank from the power law on the
 // bounded range From…To. To is the last neuron ever active. Frequencies cannot exceed 1, so the hottest neurons may lie
-// on a plateau: From is chosen among ranks that leave at least a decade as the one of least KS distance.
+// on a plateau: From is the first rank whose KS distance is about the least, among those that leave a range long enough.
 //
 // Sources: Clauset, Shalizi, Newman, "Power-law distributions in empirical data" (2009), for likelihood and KS choice of
 // the cut in place of least squares on logarithms; Hanel et al., "Fitting power-laws in empirical data with estimators
@@ -75,29 +77,32 @@ func (s *Stats) Fit(layer int) PowerLaw {
 	for last > 0 && ranked[last-1] == 0 {
 		last--
 	}
-	if last < leastSpan {
+	if last < leastLive {
 		return PowerLaw{}
 	}
 	logs := make([]float64, last)
 	for i := range logs {
 		logs[i] = math.Log(float64(i + 1))
 	}
-	best := PowerLaw{KS: 2}
-	tried := 0
+	var fits []PowerLaw
+	least := 1.0
 	for c := range candidates {
 		from := int(math.Pow(float64(last)/leastSpan, float64(c)/(candidates-1)))
-		if from == tried {
+		if len(fits) > 0 && fits[len(fits)-1].From == from {
 			continue
 		}
-		tried = from
 		p := PowerLaw{From: from, To: last}
 		p.Exponent = likeliest(ranked[from-1:last], logs[from-1:last])
 		p.KS = distance(ranked[from-1:last], logs[from-1:last], p.Exponent)
-		if p.KS < best.KS {
-			best = p
+		fits = append(fits, p)
+		least = min(least, p.KS)
+	}
+	for _, p := range fits {
+		if p.KS <= least*asGood {
+			return p
 		}
 	}
-	return best
+	panic("no fit is the best") // least is one of them
 }
 
 // likeliest solves E[ln rank] under rank^−s for the observed mean by Newton's method on the convex log-partition
