@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -13,8 +14,6 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/engine"
 	"github.com/powerinfer-go/powerinfer/internal/gguf"
 )
-
-func env(name string) cli.ValueSourceChain { return cli.EnvVars("LLAMA_ARG_" + name) }
 
 // modelFlags choose a model and what is done to its metadata.
 func modelFlags() []cli.Flag {
@@ -35,7 +34,7 @@ func engineFlags() []cli.Flag {
 		&cli.BoolFlag{Name: "no-repack", Aliases: []string{"nr"}, Usage: "compute on the mapped file instead of repacking it into memory", Sources: env("NO_REPACK")},
 		&cli.BoolFlag{Name: "mlock", Usage: "keep weights out of swap", Sources: env("MLOCK")},
 		&cli.StringFlag{Name: "activation", Usage: "override the file's activation: `NAME` is silu, gelu, relu, fatrelu[:threshold], drelu or relu2"},
-		&cli.Float32Flag{Name: "sparse-threshold", Usage: "logit from which a predicted neuron is computed; default: the file's", Sources: cli.EnvVars("LLAMA_SPARSE_PRED_THRESHOLD")},
+		&cli.Float32Flag{Name: "sparse-threshold", Usage: "logit from which a predicted neuron is computed; default: the file's", Sources: cli.NewValueSourceChain(variable("LLAMA_SPARSE_PRED_THRESHOLD"))},
 	)
 }
 
@@ -43,9 +42,12 @@ func engineFlags() []cli.Flag {
 func openModel(c *cli.Command) (*gguf.File, error) {
 	var f *gguf.File
 	var err error
-	if path := c.String("model"); path != "" {
+	switch path := c.String("model"); {
+	case path != "":
 		f, err = gguf.Open(path)
-	} else {
+	case c.IsSet("model"): // mostly a shell variable that was meant to hold a name
+		err = errors.New("-m names no file; leave it out for the embedded model")
+	default:
 		f, err = gguf.Parse(demo.Name, demo.Model())
 	}
 	if err != nil {
@@ -54,7 +56,7 @@ func openModel(c *cli.Command) (*gguf.File, error) {
 	for _, o := range c.StringSlice("override-kv") {
 		key, rest, ok1 := strings.Cut(o, "=")
 		typ, value, ok2 := strings.Cut(rest, ":")
-		if !ok1 || !ok2 {
+		if !ok1 || !ok2 || key == "" {
 			f.Close()
 			return nil, fmt.Errorf("--override-kv %q is not KEY=TYPE:VALUE with a type of int, float, bool or str", o)
 		}
@@ -80,6 +82,9 @@ func engineOptions(c *cli.Command) (engine.Options, error) {
 	}
 	if c.IsSet("sparse-threshold") {
 		t := c.Float32("sparse-threshold")
+		if t != t {
+			return o, errors.New("--sparse-threshold: NaN is no threshold")
+		}
 		o.Threshold = &t
 	}
 	return o, nil
@@ -119,7 +124,7 @@ func readText(c *cli.Command) (string, error) {
 		return unescape(c), nil
 	}
 	if c.IsSet("prompt") {
-		return "", fmt.Errorf("-p and -f both name a prompt; give one")
+		return "", errors.New("-p and -f both name a prompt; give one")
 	}
 	var data []byte
 	var err error
