@@ -35,6 +35,7 @@ var floors = []struct{ pkg, imports string }{
 	{"internal/compute/cpu/kernel", "internal/compute internal/quant"},
 	{"internal/compute/cpu/gemm", "internal/compute/cpu/pool"},
 	{"internal/compute/cpu", "internal/compute internal/compute/cpu/kernel internal/compute/cpu/pool internal/quant"},
+	{"internal/train", "internal/compute/cpu/gemm internal/compute/cpu/kernel internal/compute/cpu/pool internal/quant"},
 	{"internal/model", "internal/compute internal/gguf internal/quant internal/tokenizer"},
 	{"internal/engine", "internal/compute internal/compute/cpu internal/gguf internal/hw internal/model internal/sample internal/tokenizer"},
 	{"internal/convert", "internal/gguf internal/quant internal/tokenizer"},
