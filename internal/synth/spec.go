@@ -47,23 +47,24 @@ type Spec struct {
 	Keys        []gguf.KV `json:"-"`                      // further metadata, such as rope scaling
 }
 
-// architectures tells the families apart.
+// family is what the architectures differ in.
 type family struct {
 	gated     bool
 	layerNorm bool   // norms have biases, else RMSNorm
 	original  bool   // the original PowerInfer runs it
 	act       string // default activation
+	stock     string // what a GGUF file means without the key powerinfer.activation; a PWRI file means act
 	context   int
 }
 
 func families() map[string]family {
 	return map[string]family{
-		"llama":  {gated: true, original: true, act: "relu", context: 4096},
-		"qwen2":  {gated: true, act: "relu", context: 4096},
-		"qwen3":  {gated: true, act: "relu", context: 4096},
-		"bamboo": {gated: true, original: true, act: "drelu", context: 4096},
-		"falcon": {layerNorm: true, original: true, act: "relu", context: 2048},
-		"opt":    {layerNorm: true, original: true, act: "relu", context: 2048},
+		"llama":  {gated: true, original: true, act: "relu", stock: "silu", context: 4096},
+		"qwen2":  {gated: true, act: "relu", stock: "silu", context: 4096},
+		"qwen3":  {gated: true, act: "relu", stock: "silu", context: 4096},
+		"bamboo": {gated: true, original: true, act: "drelu", stock: "drelu", context: 4096},
+		"falcon": {layerNorm: true, original: true, act: "relu", stock: "gelu", context: 2048},
+		"opt":    {layerNorm: true, original: true, act: "relu", stock: "relu", context: 2048},
 	}
 }
 
@@ -102,6 +103,14 @@ func (s Spec) complete() (Spec, error) {
 		def(&s.Rank, (2*newSpace(s.Embd).k+1+31)/32*32)
 	}
 	return s, s.check(fam)
+}
+
+// Check says whether Write would accept s.
+func (s Spec) Check() error {
+	if _, err := s.complete(); err != nil {
+		return fmt.Errorf("synthetic model: %w", err)
+	}
+	return nil
 }
 
 func (s Spec) check(fam family) error {

@@ -38,7 +38,13 @@ func (m *model) keys() []gguf.KV {
 		{Key: a("feed_forward_length"), Value: uint32(m.FF)},
 		{Key: a("attention.head_count"), Value: uint32(m.Heads)},
 		{Key: a("attention.head_count_kv"), Value: uint32(m.KVHeads)},
-		{Key: "powerinfer.activation", Value: m.Activation},
+	}
+	implied := m.stock
+	if m.Magic == "PWRI" {
+		implied = m.act
+	}
+	if m.Activation != implied {
+		keys = append(keys, gguf.KV{Key: "powerinfer.activation", Value: m.Activation})
 	}
 	eps := "attention.layer_norm_rms_epsilon"
 	if m.layerNorm {
