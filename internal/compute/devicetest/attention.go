@@ -3,6 +3,7 @@ package devicetest
 import (
 	"fmt"
 	"math"
+	"strings"
 
 	"github.com/powerinfer-go/powerinfer/internal/compute"
 )
@@ -39,19 +40,22 @@ const (
 	shorter        = 200  // of sequence 1
 )
 
+// lonely names scripts whose every token is also played alone.
+const lonely = "positions alone"
+
 func attentionScripts() (all []script) {
 	add := func(name string, h heads, places []token) {
-		all = append(all, script{name: "Attention/" + name, tokens: len(places), play: func(s *stage) { playAttention(s, h, places, 1) }})
+		all = append(all, script{name: "Attention/" + name, tokens: len(places), each: strings.HasSuffix(name, lonely), play: func(s *stage) { playAttention(s, h, places, 1) }})
 	}
 	shapes := []heads{{16, 1, 1}, {64, 2, 1}, {64, 1, 8}, {80, 2, 3}, {96, 3, 2}, {128, 2, 4}, {64, 1, 5}, {128, 1, 7}, {64, 2, 6}, {20, 2, 2}}
 	mixed := append(append(span(0, 62, 5), span(1, 60, 9)...), append(span(0, 255, 3), span(1, 127, 3)...)...)
 	for _, h := range shapes {
 		at := func(what string) string { return fmt.Sprintf("%s/%s", h, what) }
-		var lone []token // as every position is in one of its companies
+		var lone []token
 		for _, p := range []int32{0, 1, 63, 64, 65, 127, 255, 256, 257, 639, longest - 1} {
 			lone = append(lone, token{0, p})
 		}
-		add(at("positions"), h, lone)
+		add(at(lonely), h, lone)
 		add(at("two sequences, a token each"), h, []token{{0, 300}, {1, 70}})
 		add(at("eight tokens"), h, span(0, 60, 8))
 		add(at("nine tokens"), h, span(0, 250, 9))
@@ -80,9 +84,7 @@ func (s *stage) conversation(h heads) *conversation {
 	s.must(err)
 	c := &conversation{cache: cache}
 	n := h.kv * h.dim
-	rng := s.rng
-	s.rng = numbers(h.String())
-	defer func() { s.rng = rng }()
+	own := material{rng: numbers(h.String())}
 
 	// Everything is NaN at first, because a device may read only what a token attends to.
 	nan := make([]float32, cache.Pages*compute.PagePositions*n)
@@ -91,7 +93,7 @@ func (s *stage) conversation(h heads) *conversation {
 	}
 	s.store(cache, conversationLayer, [][]int32{everyone(cache.Pages)}, token{0, 0}, nan, nan)
 	for seq, length := range []int{longest, shorter} {
-		c.k[seq], c.v[seq] = s.normal(length*n), s.normal(length*n)
+		c.k[seq], c.v[seq] = own.normal(length*n), own.normal(length*n)
 		from := 0
 		if seq == 1 { // the shared page holds the first sequence's
 			from = compute.PagePositions

@@ -6,6 +6,7 @@
 package devicetest
 
 import (
+	"errors"
 	"fmt"
 	"hash/fnv"
 	"math"
@@ -26,6 +27,7 @@ type script struct {
 	name   string // verb/…; the first two parts name its group
 	tokens int    // of the step
 	whole  bool   // its rows are not tokens: it cannot be played with some of them
+	each   bool   // every token is also played alone
 	play   func(s *stage)
 }
 
@@ -39,71 +41,45 @@ func scripts() []script {
 }
 
 // groups are the scripts by their verb and first variant. A group is played on one device, so that what a verb leaves
-// behind meets the next one.
+// behind meets the next one. Short tests play every eighth script of a group.
 func groups() (names []string, by map[string][]script) {
 	by = map[string][]script{}
+	count := map[string]int{}
 	for _, sc := range scripts() {
 		g := sc.group()
-		if by[g] == nil {
+		if count[g] == 0 {
 			names = append(names, g)
 		}
-		by[g] = append(by[g], sc)
+		if count[g]%8 == 0 || !testing.Short() {
+			by[g] = append(by[g], sc)
+		}
+		count[g]++
 	}
 	return names, by
 }
 
-// Run holds the devices that each open returns to the scalar one. Run closes them.
-func Run(t *testing.T, opens ...func(t *testing.T) compute.Device) {
+// Family are devices, each opened by a function, that must agree to the byte: they differ in their number of threads, say.
+type Family []func(t *testing.T) compute.Device
+
+// Run holds the first of every family to the scalar device, and the others to the first. Run closes what it opens.
+func Run(t *testing.T, families ...Family) {
 	names, by := groups()
 	for _, name := range names {
 		t.Run(name, func(t *testing.T) {
 			reference := subject{ref.New(), map[string]any{}}
-			devices := opened(t, opens)
+			devices := opened(t, families)
 			for _, sc := range by[name] {
-				m := &material{}
-				want, err := sc.on(t, reference, m, everyone(sc.tokens), false)
-				if err != nil {
-					t.Fatalf("%s on the scalar device: %v", sc.name, err)
-				}
-				for _, dev := range devices {
-					if err := sc.verify(t, dev, m, want); err != nil {
-						t.Errorf("%s, seed %d: %s: %v", dev.Name(), seed, sc.name, err)
-					}
+				if err := sc.verify(t, reference, devices); err != nil {
+					t.Errorf("%s, seed %d: %v", sc.name, seed, err)
 				}
 			}
 		})
 	}
 	t.Run("Refusals", func(t *testing.T) {
-		for _, dev := range opened(t, opens) {
-			refusals(t, dev)
+		for _, family := range opened(t, families) {
+			refusals(t, family[0])
 		}
 	})
-}
-
-// Same holds the devices that each open returns to the same bytes as the first: ones that differ only in their threads, say.
-func Same(t *testing.T, opens ...func(t *testing.T) compute.Device) {
-	names, by := groups()
-	for _, name := range names {
-		t.Run(name, func(t *testing.T) {
-			devices := opened(t, opens)
-			for _, sc := range by[name] {
-				m, all := &material{}, everyone(sc.tokens)
-				want, err := sc.on(t, devices[0], m, all, false)
-				for _, dev := range devices[1:] {
-					var got []output
-					if err == nil {
-						got, err = sc.on(t, dev, m, all, false)
-					}
-					if err == nil {
-						err = sc.sameBytes(got, want, all)
-					}
-					if err != nil {
-						t.Errorf("%s is not as %s, seed %d: %s: %v", dev.Name(), devices[0].Name(), seed, sc.name, err)
-					}
-				}
-			}
-		})
-	}
 }
 
 // subject is a device and what scripts prepared on it for those that follow.
@@ -112,47 +88,70 @@ type subject struct {
 	prepared map[string]any
 }
 
-func opened(t *testing.T, opens []func(t *testing.T) compute.Device) (all []subject) {
+func opened(t *testing.T, families []Family) (all [][]subject) {
 	t.Helper()
-	for _, open := range opens {
-		dev := open(t)
-		t.Cleanup(func() {
-			if err := dev.Close(); err != nil {
-				t.Error(err)
-			}
-		})
-		all = append(all, subject{dev, map[string]any{}})
+	for _, f := range families {
+		var devices []subject
+		for _, open := range f {
+			dev := open(t)
+			t.Cleanup(func() {
+				if err := dev.Close(); err != nil {
+					t.Error(err)
+				}
+			})
+			devices = append(devices, subject{dev, map[string]any{}})
+		}
+		all = append(all, devices)
 	}
 	return all
 }
 
-// verify plays sc in all its ways.
-func (sc *script) verify(t testing.TB, dev subject, m *material, want []output) error {
+// verify plays sc on the scalar device and, in all ways, on every family.
+func (sc *script) verify(t testing.TB, reference subject, families [][]subject) error {
 	t.Helper()
-	all := everyone(sc.tokens)
-	got, err := sc.on(t, dev, m, all, false)
+	m := &material{rng: numbers(sc.name)}
+	want, err := sc.on(t, reference, m, everyone(sc.tokens), false)
 	if err != nil {
-		return err
+		return fmt.Errorf("the scalar device: %w", err)
 	}
-	if err := compare(got, want); err != nil {
-		return err
-	}
-	pinned, err := sc.on(t, dev, m, all, true)
-	if err == nil {
-		err = sc.sameBytes(pinned, got, all)
-	}
-	if err != nil {
-		return fmt.Errorf("with pinned weights: %w", err)
-	}
-	if sc.whole {
-		return nil
-	}
-	for _, some := range companies(sc.tokens) {
-		less, err := sc.on(t, dev, m, some, false)
+	bounds := boundsOf(want)
+	var failed []error
+	for _, family := range families {
+		got, err := sc.on(t, family[0], m, everyone(sc.tokens), false)
 		if err == nil {
-			err = sc.sameBytes(less, got, some)
+			err = compare(got, want, bounds)
+		}
+		if err == nil {
+			err = sc.repeat(t, family, m, got)
 		}
 		if err != nil {
+			failed = append(failed, fmt.Errorf("%s: %w", family[0].Name(), err))
+		}
+	}
+	return errors.Join(failed...)
+}
+
+// repeat holds all that must give the same bytes to got, which the first of family gave.
+func (sc *script) repeat(t testing.TB, family []subject, m *material, got []output) error {
+	t.Helper()
+	again := func(dev subject, step []int32, pinned bool) error {
+		less, err := sc.on(t, dev, m, step, pinned)
+		if err != nil {
+			return err
+		}
+		return sc.sameBytes(less, got, step)
+	}
+	all := everyone(sc.tokens)
+	if err := again(family[0], all, true); err != nil {
+		return fmt.Errorf("with pinned weights: %w", err)
+	}
+	for _, twin := range family[1:] {
+		if err := again(twin, all, false); err != nil {
+			return fmt.Errorf("%s: %w", twin.Name(), err)
+		}
+	}
+	for _, some := range sc.companies() {
+		if err := again(family[0], some, false); err != nil {
 			return fmt.Errorf("a step of tokens %v of %d: %w", some, sc.tokens, err)
 		}
 	}
@@ -167,16 +166,21 @@ func everyone(n int) []int32 {
 	return all
 }
 
-// companies are steps with only some of n tokens: each alone of a few, one of many; two apart; the first nine.
-func companies(n int) (c [][]int32) {
+// companies are steps with only some of the tokens: one alone, two apart, the first nine.
+func (sc *script) companies() (c [][]int32) {
+	n := sc.tokens
+	if sc.whole || n == 1 {
+		return nil
+	}
+	c = append(c, []int32{int32(n - 1)})
 	if n > 2 {
 		c = append(c, []int32{0, int32(n / 2)})
 	}
-	if n > 12 {
-		return append(c, []int32{int32(n - 1)}, everyone(9))
+	if n > 9 {
+		c = append(c, everyone(9))
 	}
-	for i := range n {
-		if n > 1 {
+	for i := range n - 1 {
+		if sc.each {
 			c = append(c, []int32{int32(i)})
 		}
 	}
@@ -187,7 +191,7 @@ func companies(n int) (c [][]int32) {
 func (sc *script) on(t testing.TB, dev subject, m *material, step []int32, pinned bool) ([]output, error) {
 	t.Helper()
 	m.rewind()
-	s := &stage{t: t, dev: dev, rng: numbers(sc.name), material: m, name: sc.name, all: sc.tokens, step: step, pinned: pinned}
+	s := &stage{t: t, dev: dev, material: m, name: sc.name, all: sc.tokens, step: step, pinned: pinned}
 	sc.play(s)
 	return s.kept, s.untouched()
 }
@@ -199,16 +203,27 @@ func numbers(name string) *rand.Rand {
 	return rand.New(rand.NewPCG(seed, h.Sum64()))
 }
 
-// compare holds got to want within each output's bounds.
-func compare(got, want []output) error {
+// boundsOf are by how much others may differ from what the scalar device gave. [output][row][column]
+func boundsOf(want []output) [][][]float64 {
+	all := make([][][]float64, len(want))
 	for i, w := range want {
 		for r, row := range w.rows {
 			bounds := make([]float64, len(row))
 			w.bound(bounds, row, r)
+			all[i] = append(all[i], bounds)
+		}
+	}
+	return all
+}
+
+// compare holds got to want within bounds.
+func compare(got, want []output, bounds [][][]float64) error {
+	for i, w := range want {
+		for r, row := range w.rows {
 			for c, v := range row {
 				g := got[i].rows[r][c]
-				if e := math.Abs(float64(g) - float64(v)); !(e <= bounds[c]) {
-					return fmt.Errorf("%s row %d column %d of %d×%d is %g, want %g within %.3g", w.label, r, c, len(w.rows), len(row), g, v, bounds[c])
+				if e := math.Abs(float64(g) - float64(v)); !(e <= bounds[i][r][c]) {
+					return fmt.Errorf("%s row %d column %d of %d×%d is %g, want %g within %.3g", w.label, r, c, len(w.rows), len(row), g, v, bounds[i][r][c])
 				}
 			}
 		}

@@ -15,7 +15,6 @@ import (
 type stage struct {
 	t   testing.TB
 	dev subject
-	rng *rand.Rand
 	*material
 	name   string
 	all    int     // tokens of the script
@@ -36,10 +35,14 @@ type output struct {
 	total bool // over all tokens: there is no row for each
 }
 
-// material is what the playings of a script share: encoding is slower than anything else they do.
+// material is what the playings of a script share: its numbers in the order they are asked for, and what they are
+// encoded to. To make them is slower than anything else.
 type material struct {
-	encoded []encoded
-	next    int
+	rng      *rand.Rand
+	drawn    [][]float32
+	encoded  []encoded
+	nDrawn   int // in this playing
+	nEncoded int
 }
 
 type encoded struct {
@@ -47,11 +50,24 @@ type encoded struct {
 	values []float32
 }
 
-func (m *material) rewind() { m.next = 0 }
+func (m *material) rewind() { m.nDrawn, m.nEncoded = 0, 0 }
+
+// normal are normal numbers, the caller's to change.
+func (m *material) normal(n int) []float32 {
+	if m.nDrawn == len(m.drawn) {
+		x := make([]float32, n)
+		for i := range x {
+			x[i] = float32(m.rng.NormFloat64())
+		}
+		m.drawn = append(m.drawn, x)
+	}
+	m.nDrawn++
+	return slices.Clone(m.drawn[m.nDrawn-1])
+}
 
 // encode is values [rows, cols] as typ, and what that decodes to.
 func (m *material) encode(typ quant.Type, rows, cols int, values []float32) encoded {
-	if m.next == len(m.encoded) {
+	if m.nEncoded == len(m.encoded) {
 		size := typ.RowBytes(cols)
 		e := encoded{make([]byte, rows*size), make([]float32, rows*cols)}
 		for r := range rows {
@@ -60,8 +76,8 @@ func (m *material) encode(typ quant.Type, rows, cols int, values []float32) enco
 		}
 		m.encoded = append(m.encoded, e)
 	}
-	m.next++
-	return m.encoded[m.next-1]
+	m.nEncoded++
+	return m.encoded[m.nEncoded-1]
 }
 
 // placed is a tensor whose contents are known: rows that no verb may write.
@@ -113,12 +129,12 @@ func (s *stage) ordered(typ quant.Type, rows, cols int, values []float32, use co
 	return weight{m, e.values}
 }
 
-// table is an F32 matrix of one playing.
+// table is an F32 matrix of one playing, where it lies.
 func (s *stage) table(rows, cols int, values []float32) *compute.Matrix {
 	s.t.Helper()
 	data := make([]byte, 4*len(values))
 	quant.Encode(quant.F32, data, values)
-	m, err := s.dev.Matrix(compute.Source{Name: s.name, Type: quant.F32, Rows: rows, Cols: cols, Data: data}, compute.Embed)
+	m, err := s.dev.Matrix(compute.Source{Name: s.name, Type: quant.F32, Rows: rows, Cols: cols, Data: data, Pinned: true}, compute.Embed)
 	s.must(err)
 	return m
 }
