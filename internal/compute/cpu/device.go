@@ -118,7 +118,7 @@ func (d *Device) Read(t compute.Tensor, i int) []float32 { return row(t, i) }
 
 // Vector takes a one-dimensional weight in.
 func (d *Device) Vector(src compute.Source) (*compute.Vector, error) {
-	if len(src.Data) != src.Type.RowBytes(src.Cols) {
+	if !src.Type.Known() || src.Cols < 1 || src.Cols%src.Type.BlockElems() != 0 || len(src.Data) != src.Type.RowBytes(src.Cols) {
 		return nil, fmt.Errorf("tensor %q: %d bytes do not hold %d elements of %s", src.Name, len(src.Data), src.Cols, src.Type)
 	}
 	v, err := d.mem.floats(src.Cols)
