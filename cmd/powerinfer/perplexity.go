@@ -4,9 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
+	"strings"
 
 	"github.com/urfave/cli/v3"
+	"golang.org/x/term"
 
 	"github.com/powerinfer-go/powerinfer/internal/engine"
 	"github.com/powerinfer-go/powerinfer/internal/eval"
@@ -78,15 +81,19 @@ func perplexity(ctx context.Context, c *cli.Command) error {
 		p.BOS = tok.BOS()
 	}
 	bar := newProgress("perplexity", unitRuns)
+	running, kept := io.Writer(os.Stdout), &strings.Builder{}
+	if term.IsTerminal(int(os.Stdout.Fd())) {
+		running = kept // on a terminal the bar has the line until it is done
+	}
 	p.Chunk = func(done, total int, ppl float64) {
 		bar.set(int64(done), int64(total))
-		fmt.Printf("[%d]%.4f,", done, ppl)
+		fmt.Fprintf(running, "[%d]%.4f,", done, ppl)
 	}
 	est, err := p.Run(ctx, e)
 	bar.finish()
 	if err != nil {
 		return err
 	}
-	_, err = fmt.Printf("\nFinal estimate: PPL = %.4f +/- %.5f\n", est.PPL, est.Error)
+	_, err = fmt.Printf("%s\nFinal estimate: PPL = %.4f +/- %.5f\n", kept, est.PPL, est.Error)
 	return err
 }

@@ -115,6 +115,8 @@ func (p *progress) newBar() *progressbar.ProgressBar {
 		o = append(o, progressbar.OptionShowBytes(true))
 	case unitTokens:
 		o = append(o, progressbar.OptionSetItsString("tokens"))
+	case unitRuns:
+		o = append(o, progressbar.OptionSetItsString("runs"))
 	}
 	return progressbar.NewOptions64(1, o...)
 }
