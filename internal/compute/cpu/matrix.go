@@ -11,10 +11,21 @@ import (
 
 // matrix is a weight as the device holds it.
 type matrix struct {
-	data     []byte // rows of rowBytes, in the arena or in the mapped file
+	data     []byte // rows of rowBytes, in the arena or in the mapped file; or groups
 	rowBytes int
 	packed   bool // in the kernels' layout; otherwise rows are packed into scratch as they are needed
+	layout   layout
 }
+
+// layout says what the rows in memory are.
+type layout int
+
+// The layouts.
+const (
+	plain   layout = iota // the matrix's rows
+	neurons               // neurons: rows taken in for Rows, or columns taken in for Columns
+	groups                // groups of 32 columns, which share scales: kernel.PackGroup
+)
 
 func mem(m *compute.Matrix) *matrix { return m.Mem.(*matrix) }
 
@@ -22,30 +33,96 @@ func mem(m *compute.Matrix) *matrix { return m.Mem.(*matrix) }
 const packRows = 64
 
 // Matrix repacks src into the arena, or keeps it where it is mapped if it is pinned.
-func (d *Device) Matrix(src compute.Source, _ compute.Use) (*compute.Matrix, error) {
+func (d *Device) Matrix(src compute.Source, use compute.Use) (*compute.Matrix, error) {
+	if !src.Type.Known() || src.Type == quant.I32 {
+		return nil, fmt.Errorf("tensor %q: a matrix of type %s cannot be computed with; these can: %s", src.Name, src.Type, quant.Supported())
+	}
 	fileRow := src.Type.RowBytes(src.Cols)
 	if src.Rows < 1 || src.Cols < 1 || src.Cols%src.Type.BlockElems() != 0 || len(src.Data) != src.Rows*fileRow {
 		return nil, fmt.Errorf("tensor %q: %d bytes do not hold %d rows of %d elements of %s", src.Name, len(src.Data), src.Rows, src.Cols, src.Type)
 	}
-	if src.Type == quant.I32 {
-		return nil, fmt.Errorf("tensor %q: a matrix of type %s cannot be computed with", src.Name, src.Type)
-	}
 	m := &matrix{rowBytes: kernel.RowBytes(src.Type, src.Cols), packed: true}
 	out := &compute.Matrix{Name: src.Name, Type: src.Type, Rows: src.Rows, Cols: src.Cols, Mem: m}
-	if src.Pinned {
-		m.data, m.rowBytes, m.packed = src.Data, fileRow, !kernel.Quantised(src.Type)
-		return out, nil
+	if use == compute.Rows {
+		m.layout = neurons
 	}
 	var err error
-	if m.data, err = d.mem.bytes(src.Rows * m.rowBytes); err != nil {
+	switch {
+	case src.Pinned && src.Order == nil:
+		m.data, m.rowBytes, m.packed = src.Data, fileRow, !kernel.Quantised(src.Type)
+	case use == compute.Columns && !kernel.Quantised(src.Type):
+		err = d.transpose(m, src)
+	case use == compute.Columns && kernel.Grouped(src.Type) && src.Order == nil:
+		err = d.packGroups(m, src)
+	case use == compute.Columns && src.Order != nil:
+		return nil, fmt.Errorf("tensor %q: columns of %s share scales and cannot be reordered", src.Name, src.Type)
+	default:
+		err = d.packRows(m, src)
+	}
+	if err != nil {
 		return nil, fmt.Errorf("tensor %q: %w", src.Name, err)
 	}
+	return out, nil
+}
+
+// packRows fills m with src's rows, in the order asked for.
+func (d *Device) packRows(m *matrix, src compute.Source) error {
+	var err error
+	if m.data, err = d.mem.bytes(src.Rows * m.rowBytes); err != nil {
+		return err
+	}
+	fileRow := src.Type.RowBytes(src.Cols)
 	d.batch.Run((src.Rows+packRows-1)/packRows, func(chunk, _ int) {
 		for r := chunk * packRows; r < min(src.Rows, (chunk+1)*packRows); r++ {
-			kernel.PackRow(src.Type, m.data[r*m.rowBytes:][:m.rowBytes], src.Data[r*fileRow:][:fileRow], src.Cols)
+			from := r
+			if src.Order != nil {
+				from = int(src.Order[r])
+			}
+			kernel.PackRow(src.Type, m.data[r*m.rowBytes:][:m.rowBytes], src.Data[from*fileRow:][:fileRow], src.Cols)
 		}
 	})
-	return out, nil
+	return nil
+}
+
+// transpose fills m with src's columns, in the order asked for, as rows.
+func (d *Device) transpose(m *matrix, src compute.Source) error {
+	size := src.Type.RowBytes(1)
+	m.layout, m.rowBytes = neurons, src.Rows*size
+	var err error
+	if m.data, err = d.mem.bytes(src.Cols * m.rowBytes); err != nil {
+		return err
+	}
+	fileRow := src.Cols * size
+	d.batch.Run((src.Cols+packRows-1)/packRows, func(chunk, _ int) {
+		end := min(src.Cols, (chunk+1)*packRows)
+		for r := range src.Rows { // a chunk reads whole cache lines of every row
+			for n := chunk * packRows; n < end; n++ {
+				from := n
+				if src.Order != nil {
+					from = int(src.Order[n])
+				}
+				copy(m.data[n*m.rowBytes+r*size:][:size], src.Data[r*fileRow+from*size:])
+			}
+		}
+	})
+	return nil
+}
+
+// packGroups fills m with groups of src's columns.
+func (d *Device) packGroups(m *matrix, src compute.Source) error {
+	m.layout, m.rowBytes = groups, kernel.GroupBytes(src.Type, src.Rows)
+	count := src.Cols / kernel.GroupNeurons
+	var err error
+	if m.data, err = d.mem.bytes(count * m.rowBytes); err != nil {
+		return err
+	}
+	fileRow := src.Type.RowBytes(src.Cols)
+	d.batch.Run(count, func(g, _ int) {
+		for s := range kernel.Super(src.Rows) {
+			kernel.PackGroup(src.Type, m.data[g*m.rowBytes:][:m.rowBytes], src.Data, src.Rows, fileRow, g, s)
+		}
+	})
+	return nil
 }
 
 // packedRows returns rows [r, end) of w in the kernels' layout, in scratch where they are not stored so.
@@ -91,12 +168,16 @@ type scratch struct {
 }
 
 type workerScratch struct {
-	packed []byte    // rows packed on the fly
-	floats []float32 // a row, or a chunk's queries and partial sums
-	sum    kernel.RowSum
-	rows   [5][]byte // down rows packed on the fly
-	turn   int       // the last of rows in use
-	_      [64]byte  // workers write side by side
+	packed  []byte    // rows packed on the fly
+	floats  []float32 // a row, or a chunk's queries and partial sums
+	neurons []int32   // a list
+	sum     kernel.RowSum
+	groups  kernel.GroupSum
+	rows    [kernel.RowsHeld][]byte // down rows packed on the fly
+	turn    int                     // the last of rows in use
+	panel   []byte                  // a prompt's down columns, see panel
+	block   [][superblock]float32   // neurons on their way into it
+	_       [64]byte                // workers write side by side
 }
 
 func (d *Device) worker(i int) *workerScratch { return &d.scratch.workers[i] }

@@ -1,132 +1,390 @@
 package cpu
 
 import (
+	"sync/atomic"
+
 	"github.com/powerinfer-go/powerinfer/internal/compute"
 	"github.com/powerinfer-go/powerinfer/internal/compute/cpu/kernel"
 )
 
 // set lists every token's neurons in ascending order.
 type set struct {
-	active []int32 // [rows, n]
-	count  []int   // [rows]
+	active []int32 // [rows, stride]
+	stride int
+	count  []int // [rows]
 }
 
-func (s *set) token(i, n int) []int32 { return s.active[i*n:][:s.count[i]] }
+func newSet(rows, n int) *set {
+	stride := n + kernel.ChooseSlack
+	return &set{active: make([]int32, rows*stride), stride: stride, count: make([]int, rows)}
+}
+
+// token lists token i's neurons.
+func (s *set) token(i int) []int32 { return s.active[i*s.stride:][:s.count[i]] }
+
+// room is the memory of token i's list, emptied.
+func (s *set) room(i int) []int32 { return s.active[i*s.stride:][:0:s.stride] }
 
 // Set allocates a set of n neurons for each of rows tokens.
 func (d *Device) Set(rows, n int) (compute.Set, error) {
-	return compute.Set{Rows: rows, N: n, Mem: &set{active: make([]int32, rows*n), count: make([]int, rows)}}, nil
+	return compute.Set{Rows: rows, N: n, Mem: newSet(rows, n)}, nil
 }
 
-// sparseChunks is into how many chunks a token's set is cut; each sums its neurons alone and chunks are added in
-// order, so an output's bytes depend on the set only.
-const sparseChunks = 16
+// fewSparse is up to how many tokens a batch is computed token by token, neuron by neuron, in the bytes of one token alone. Longer
+// ones go through matrix products: their sets' union is most of the layer.
+const fewSparse = 8
 
-// sparseFFN is the state of one Predict or SparseFFN.
+// sparseChunks bounds the chunks that a token's neurons are cut into, chunkNeurons from below their size. Each sums its
+// neurons alone and chunks are added in order, so an output's bytes depend on the set only.
+const (
+	sparseChunks = 16
+	chunkNeurons = 16
+)
+
+// sparseFFN is the state of one Predict or SparseFFN. Methods that run on the pool are values made once, so that a call allocates nothing.
 type sparseFFN struct {
-	d        *Device
-	selectFn func(chunk, worker int)
-	chunkFn  func(chunk, worker int)
-	sumFn    func(chunk, worker int)
+	d                                      *Device
+	predictFn, chooseFn, chunkFn, sumFn    func(chunk, worker int)
+	activateFn, uniteFn, gatherFn, panelFn func(chunk, worker int)
 
+	// Predict
 	s         *set
-	n         int // neurons of a layer
+	always    int
 	threshold float32
 	logits    compute.Tensor
-	w         compute.SparseWeights
-	out       compute.Tensor
-	x         operand
-	dense     bool      // hidden holds act(gate)·up for every neuron of every token
-	hidden    []float32 // [tokens, n_ff]
-	up        []float32 // [tokens, n_ff]
-	sums      []float32 // [tokens, sparseChunks, n_embd]
+
+	// SparseFFN
+	w      compute.SparseWeights
+	n      int // neurons of the layer
+	tokens int
+	out    compute.Tensor // [tokens, n_embd]
+	x      operand
+	all    bool      // the set is every neuron
+	gated  bool      // hidden holds the gates, in ungated layers the ups, of all neurons, and list those that are not zero
+	upped  bool      // up holds all neurons' ups
+	hidden []float32 // [tokens, n_ff] gates, or a_i
+	up     []float32 // [tokens, n_ff]
+	a      []float32 // [tokens, n_ff] a_i, or zero, where down is a plain matrix
+	list   *set      // of the neurons to compute
+	open   *set      // memory of such a list
+	sums   []float32 // [tokens, sparseChunks, sumLen]
+	sumLen int
+	counts [2]atomic.Int64 // gated, active
+	views  [2]buffer
+	batch  batch
 }
 
 func (f *sparseFFN) init(d *Device) {
 	f.d = d
-	f.selectFn, f.chunkFn, f.sumFn = f.choose, f.chunk, f.sum
+	f.predictFn, f.chooseFn, f.chunkFn, f.sumFn = f.predict, f.choose, f.chunk, f.sum
+	f.activateFn, f.uniteFn, f.gatherFn, f.panelFn = f.activate, f.unite, f.gather, f.panel
 }
 
-// Predict chooses the neurons whose logit reaches the threshold.
+// Predict chooses the neurons that are always on and those whose logit reaches the threshold.
 func (d *Device) Predict(s compute.Set, x, hidden, logits compute.Tensor, fc1, fc2 *compute.Matrix) {
 	d.MatMul(x, compute.Products{{Out: hidden, W: fc1}})
 	d.Activate(hidden, hidden, compute.Tensor{}, compute.Activation{Kind: compute.ReLU})
 	d.MatMul(hidden, compute.Products{{Out: logits, W: fc2}})
 	f := &d.sparse
-	f.s, f.n, f.logits, f.threshold = s.Mem.(*set), s.N, logits, d.p.Threshold
-	d.pool.Run(s.Rows, f.selectFn)
+	f.s, f.always, f.logits, f.threshold = s.Mem.(*set), s.N-fc2.Rows, logits, d.p.Threshold
+	d.pool.Run(s.Rows, f.predictFn)
+}
+
+func (f *sparseFFN) predict(token, _ int) {
+	list := f.s.room(token)
+	for i := range f.always {
+		list = append(list, int32(i))
+	}
+	f.s.count[token] = len(f.d.k.Choose(list, row(f.logits, token), int32(f.always), f.threshold, true))
+}
+
+// SparseFFN computes only the neurons of s: gate rows, up rows where the activation is not zero, the down columns of
+// neurons whose product is not.
+func (d *Device) SparseFFN(out, x compute.Tensor, s compute.Set, w compute.SparseWeights) {
+	if x.Rows == 0 {
+		return
+	}
+	f := &d.sparse
+	f.begin(out, x, s, w)
+	if x.Rows > fewSparse {
+		f.everyNeuron(x)
+	} else {
+		f.someNeurons(x)
+	}
+	if c := w.Count; c != nil {
+		c.Tokens += int64(x.Rows)
+		c.Predicted += f.predicted()
+		c.Gated += f.counts[0].Load()
+		c.Active += f.counts[1].Load()
+	}
+}
+
+func (f *sparseFFN) begin(out, x compute.Tensor, s compute.Set, w compute.SparseWeights) {
+	f.w, f.out, f.n, f.tokens = w, out, w.Up.Rows, x.Rows
+	f.all = s.Mem == nil
+	f.gated, f.upped = false, false
+	if !f.all {
+		f.s = s.Mem.(*set)
+	}
+	f.hidden = grown(&f.hidden, x.Rows*f.n)
+	f.x = operand{}
+	f.counts[0].Store(0)
+	f.counts[1].Store(0)
+}
+
+// predicted counts the neurons of the sets.
+func (f *sparseFFN) predicted() int64 {
+	if f.all {
+		return int64(f.tokens) * int64(f.n)
+	}
+	n := 0
+	for t := range f.tokens {
+		n += f.s.count[t]
+	}
+	return int64(n)
+}
+
+// bound is what a gate must be above for its activation not to be zero; ok is false where no gate's is.
+func bound(a compute.Activation) (b float32, ok bool) {
+	switch a.Kind {
+	case compute.ReLU, compute.DReLU, compute.ReLU2:
+		return 0, true
+	case compute.FATReLU: // of any threshold, also one below zero
+		return a.Threshold, true
+	}
+	return 0, false
+}
+
+// most reports whether so many of n neurons are asked for that reading all rows in their order is faster than picking them:
+// rows one behind the other stream at full bandwidth.
+func most(count, n int) bool { return 20*count >= 9*n }
+
+// someNeurons computes a few tokens neuron by neuron.
+func (f *sparseFFN) someNeurons(x compute.Tensor) {
+	f.x.form(f.d, x, f.w.Up)
+	if f.w.Gate != nil {
+		f.x.form(f.d, x, f.w.Gate)
+	}
+	f.list = f.s
+	asked := 0
+	if !f.all {
+		for t := range f.tokens {
+			asked = max(asked, f.s.count[t])
+		}
+	}
+	first := f.w.Gate
+	var bias *compute.Vector
+	if first == nil {
+		first, bias = f.w.Up, f.w.UpBias
+	}
+	if f.all || most(asked, f.n) {
+		f.d.MatMul(x, compute.Products{{Out: f.view(&f.views[0], f.hidden), W: first, Bias: bias}})
+		f.gated = true
+		f.chooseOpen()
+	}
+	if f.w.Gate != nil && f.gated {
+		open := 0
+		for t := range f.tokens {
+			open = max(open, f.list.count[t])
+		}
+		if most(open, f.n) {
+			f.allUps(x)
+		}
+	}
+	f.sumLen = kernel.Sums(f.out.Cols)
+	f.sums = grown(&f.sums, f.tokens*sparseChunks*f.sumLen)
+	if mem(f.w.Down).layout == plain {
+		f.a = grown(&f.a, f.tokens*f.n)
+		clear(f.a)
+	}
+	f.d.pool.Run(sparseChunks, f.chunkFn)
+	if mem(f.w.Down).layout == plain {
+		f.d.MatMul(f.view(&f.views[0], f.a), compute.Products{{Out: f.out, W: f.w.Down, Bias: f.w.DownBias}})
+		return
+	}
+	f.d.pool.Run(f.tokens*kernel.Super(f.out.Cols), f.sumFn)
+}
+
+// view is a tensor over scratch: in a buffer of f's own, so that a call allocates nothing.
+func (f *sparseFFN) view(b *buffer, data []float32) compute.Tensor {
+	b.data = data
+	return compute.Tensor{Rows: f.tokens, Cols: f.n, Mem: b}
+}
+
+// chooseOpen leaves in list the neurons of the set whose gates, which are known, are not zero.
+func (f *sparseFFN) chooseOpen() {
+	if f.open == nil || f.open.stride < f.n+kernel.ChooseSlack {
+		f.open = newSet(fewSparse, f.n)
+	}
+	f.list = f.open
+	f.d.pool.Run(f.tokens, f.chooseFn)
 }
 
 func (f *sparseFFN) choose(token, _ int) {
-	active := f.s.active[token*f.n:][:f.n]
+	gates := f.hidden[token*f.n:][:f.n]
+	list := f.list.room(token)
+	b, sparse := bound(f.w.Act)
+	switch {
+	case f.all && sparse:
+		list = f.d.k.Choose(list, gates, 0, b, false)
+	case f.all:
+		for i := range gates {
+			list = append(list, int32(i))
+		}
+	default:
+		for _, i := range f.s.token(token) {
+			if !sparse || gates[i] > b {
+				list = append(list, i)
+			}
+		}
+	}
+	f.list.count[token] = len(list)
+}
+
+// allUps fills up by one matrix product.
+func (f *sparseFFN) allUps(x compute.Tensor) {
+	f.up = grown(&f.up, f.tokens*f.n)
+	f.d.MatMul(x, compute.Products{{Out: f.view(&f.views[1], f.up), W: f.w.Up, Bias: f.w.UpBias}})
+	f.upped = true
+}
+
+// part is chunk i's part of token t's list.
+func (f *sparseFFN) part(t, i int) []int32 {
+	list := f.list.token(t)
+	chunks := min(sparseChunks, max(1, len(list)/chunkNeurons))
+	if i >= chunks {
+		return nil
+	}
+	return list[len(list)*i/chunks : len(list)*(i+1)/chunks]
+}
+
+// chunk computes and sums a part of every token's neurons: rows that several tokens need are still in the cache for the next.
+func (f *sparseFFN) chunk(i, worker int) {
+	w := f.d.worker(worker)
+	for t := range f.tokens {
+		list := f.part(t, i)
+		sum := f.sums[(t*sparseChunks+i)*f.sumLen:][:f.sumLen]
+		if len(list) == 0 && i > 0 {
+			continue // the sum of a token leaves this chunk out
+		}
+		clear(sum)
+		list, a := f.neurons(t, list, w)
+		f.down(t, list, a, sum, w)
+		f.counts[0].Add(int64(len(list)))
+		f.counts[1].Add(int64(nonZero(a)))
+	}
+}
+
+func nonZero(a []float32) int {
 	n := 0
-	for i, v := range row(f.logits, token) {
-		if v >= f.threshold {
-			active[n] = int32(i)
+	for _, v := range a {
+		if v != 0 {
 			n++
 		}
 	}
-	f.s.count[token] = n
+	return n
 }
 
-// SparseFFN computes only the neurons of s: gate rows, up rows where the activation is not zero, down rows where
-// the product is not. A batch computes gate and up rows of all neurons once for all its tokens; products are the same bytes.
-func (d *Device) SparseFFN(out, x compute.Tensor, s compute.Set, w compute.SparseWeights) {
-	f := &d.sparse
-	f.s, f.n, f.w, f.out = s.Mem.(*set), s.N, w, out
-	f.x = operand{}
-	f.hidden = grown(&f.hidden, x.Rows*f.n)
-	f.up = grown(&f.up, x.Rows*f.n)
-	f.sums = grown(&f.sums, x.Rows*sparseChunks*w.Down.Cols)
-	f.dense = x.Rows > 1
-	if f.dense {
-		f.everyNeuron(x)
+// neurons computes a_i of the listed neurons of one token: of those whose act(gate) is not zero, which it returns.
+func (f *sparseFFN) neurons(t int, list []int32, w *workerScratch) ([]int32, []float32) {
+	gate := grown(&w.floats, 2*len(list))
+	gate, up := gate[:len(list)], gate[len(list):]
+	hidden := f.hidden[t*f.n:][:f.n]
+	if f.gated {
+		for i, n := range list {
+			gate[i] = hidden[n]
+		}
+	} else if f.w.Gate != nil {
+		f.dots(gate, f.w.Gate, nil, t, list, w)
+		list, gate = f.keepOpen(list, gate, w)
+		up = up[:len(list)]
 	} else {
-		f.x.form(d, x, w.Up)
-		if w.Gate != nil {
-			f.x.form(d, x, w.Gate)
+		f.dots(gate, f.w.Up, f.w.UpBias, t, list, w)
+		list, gate = f.keepOpen(list, gate, w)
+	}
+	switch {
+	case f.w.Gate == nil:
+		up = nil
+	case f.upped:
+		for i, n := range list {
+			up[i] = f.up[t*f.n+int(n)]
+		}
+	default:
+		f.dots(up, f.w.Up, f.w.UpBias, t, list, w)
+	}
+	f.d.k.Activate(gate, gate, up, f.w.Act)
+	return list, gate
+}
+
+// dots computes rows of m, chosen by index, times token t's activations.
+func (f *sparseFFN) dots(out []float32, m *compute.Matrix, bias *compute.Vector, t int, list []int32, w *workerScratch) {
+	x, _ := f.x.of(f.d, m, t)
+	if mem(m).packed {
+		f.d.k.DotRows(m.Type, out, mem(m).data, list, m.Cols, x)
+	} else {
+		for i, n := range list {
+			out[i] = f.d.k.Dot(m.Type, packedRows(m, int(n), int(n)+1, &w.packed), m.Cols, x)
 		}
 	}
-	d.pool.Run(x.Rows*sparseChunks, f.chunkFn)
-	d.pool.Run(x.Rows, f.sumFn)
+	if bias != nil {
+		b := vector(bias)
+		for i, n := range list {
+			out[i] += b[n]
+		}
+	}
 }
 
-// everyNeuron fills hidden for a batch by matrix products.
-func (f *sparseFFN) everyNeuron(x compute.Tensor) {
-	hidden := compute.Tensor{Rows: x.Rows, Cols: f.n, Mem: &buffer{f.hidden}}
-	if f.w.Gate == nil {
-		f.d.MatMul(x, compute.Products{{Out: hidden, W: f.w.Up, Bias: f.w.UpBias}})
-		f.d.Activate(hidden, hidden, compute.Tensor{}, f.w.Act)
+// keepOpen keeps the neurons whose activation is not zero.
+func (f *sparseFFN) keepOpen(list []int32, gate []float32, w *workerScratch) ([]int32, []float32) {
+	b, sparse := bound(f.w.Act)
+	if !sparse {
+		return list, gate
+	}
+	kept := grown(&w.neurons, len(list))[:0]
+	for i, g := range gate {
+		if g > b {
+			gate[len(kept)] = g
+			kept = append(kept, list[i])
+		}
+	}
+	return kept, gate[:len(kept)]
+}
+
+// down adds a_i times the down column of every listed neuron to sum.
+func (f *sparseFFN) down(t int, list []int32, a, sum []float32, w *workerScratch) {
+	m := mem(f.w.Down)
+	switch m.layout {
+	case plain:
+		for i, n := range list {
+			f.a[t*f.n+int(n)] = a[i]
+		}
+		return
+	case groups:
+		hidden := f.hidden[t*f.n:][:f.n]
+		for i, n := range list {
+			hidden[n] = a[i]
+		}
+		w.groups.Begin(f.d.k, f.w.Down.Type, m.data, f.w.Down.Rows, sum)
+		for len(list) > 0 {
+			n := 1
+			for n < len(list) && list[n]/kernel.GroupNeurons == list[0]/kernel.GroupNeurons {
+				n++
+			}
+			w.groups.Add(list[:n], hidden, list[n:])
+			list = list[n:]
+		}
 		return
 	}
-	up := compute.Tensor{Rows: x.Rows, Cols: f.n, Mem: &buffer{f.up}}
-	f.d.MatMul(x, compute.Products{{Out: hidden, W: f.w.Gate}, {Out: up, W: f.w.Up, Bias: f.w.UpBias}})
-	f.d.Activate(hidden, hidden, up, f.w.Act)
-}
-
-// chunk sums a part of one token's neurons.
-func (f *sparseFFN) chunk(i, worker int) {
-	token, part := i/sparseChunks, i%sparseChunks
-	active := f.s.token(token, f.n)
-	active = active[len(active)*part/sparseChunks : len(active)*(part+1)/sparseChunks]
-	cols := f.w.Down.Cols
-	if !f.dense {
-		f.neurons(token, active, worker)
-	}
-	w := f.d.worker(worker)
-	floats := grown(&w.floats, kernel.SumLen(cols)+cols)
-	w.sum.Begin(f.d.k, f.w.Down.Type, cols, floats, floats[kernel.SumLen(cols):])
-	hidden := f.hidden[token*f.n:][:f.n]
-	for _, n := range active {
-		if a := hidden[n]; a != 0 {
-			w.sum.Add(f.downRow(int(n), w), a)
+	w.sum.Begin(f.d.k, f.w.Down.Type, f.out.Cols, sum)
+	for i, n := range list {
+		if a[i] != 0 {
+			w.sum.Add(f.downRow(int(n), w), a[i])
 		}
 	}
-	w.sum.Finish(f.sums[i*cols:][:cols])
+	w.sum.Finish()
 }
 
-// downRow is neuron n's row in the kernels' layout. A sum holds up to four rows back, so that rows packed on the fly
-// take turns in five places.
+// downRow is neuron n's row in the kernels' layout. A sum holds rows back, so that rows packed on the fly take turns.
 func (f *sparseFFN) downRow(n int, w *workerScratch) []byte {
 	m := mem(f.w.Down)
 	if m.packed {
@@ -136,57 +394,21 @@ func (f *sparseFFN) downRow(n int, w *workerScratch) []byte {
 	return packedRows(f.w.Down, n, n+1, &w.rows[w.turn])
 }
 
-// neurons computes act(gate)·up of the active neurons of one token.
-func (f *sparseFFN) neurons(token int, active []int32, worker int) {
-	hidden := f.hidden[token*f.n:][:f.n]
-	for _, n := range active {
-		i := int(n)
-		if f.w.Gate == nil {
-			hidden[i] = f.dot(f.w.Up, i, token, worker)
-			if f.w.UpBias != nil {
-				hidden[i] += vector(f.w.UpBias)[i]
-			}
-			f.d.k.Activate(hidden[i:i+1], hidden[i:i+1], nil, f.w.Act)
-			continue
+// sum adds one superblock of one token's chunks in their order.
+func (f *sparseFFN) sum(i, _ int) {
+	blocks := kernel.Super(f.out.Cols)
+	t, s := i/blocks, i%blocks
+	first := s * superblock
+	total := f.sums[t*sparseChunks*f.sumLen+first:][:superblock]
+	for c := 1; c < sparseChunks; c++ {
+		if len(f.part(t, c)) == 0 {
+			break
 		}
-		gate := f.dot(f.w.Gate, i, token, worker)
-		if f.w.Act.Sparse() && gate <= max(0, f.w.Act.Threshold*fat(f.w.Act)) {
-			hidden[i] = 0
-			continue
-		}
-		f.up[i] = f.dot(f.w.Up, i, token, worker)
-		if f.w.UpBias != nil {
-			f.up[i] += vector(f.w.UpBias)[i]
-		}
-		hidden[i] = gate
-		f.d.k.Activate(hidden[i:i+1], hidden[i:i+1], f.up[i:i+1], f.w.Act)
+		f.d.k.Add(total, f.sums[(t*sparseChunks+c)*f.sumLen+first:][:superblock])
 	}
-}
-
-// fat is 1 for FATReLU, the only activation with a threshold of its own.
-func fat(a compute.Activation) float32 {
-	if a.Kind == compute.FATReLU {
-		return 1
-	}
-	return 0
-}
-
-func (f *sparseFFN) dot(w *compute.Matrix, neuron, token, worker int) float32 {
-	row := packedRows(w, neuron, neuron+1, &f.d.worker(worker).packed)
-	at, _ := f.x.of(f.d, w, token)
-	return f.d.k.Dot(w.Type, row, w.Cols, at)
-}
-
-// sum adds one token's chunks in order.
-func (f *sparseFFN) sum(token, _ int) {
-	out := row(f.out, token)
-	cols := len(out)
-	if bias := vector(f.w.DownBias); bias != nil {
-		copy(out, bias)
-	} else {
-		clear(out)
-	}
-	for c := range sparseChunks {
-		f.d.k.Add(out, f.sums[(token*sparseChunks+c)*cols:][:cols])
+	out := row(f.out, t)[first:min(f.out.Cols, first+superblock)]
+	kernel.Ordered(f.w.Down.Type, out, total)
+	if f.w.DownBias != nil {
+		f.d.k.Add(out, vector(f.w.DownBias)[first:][:len(out)])
 	}
 }

@@ -2,1712 +2,4612 @@
 
 #include "textflag.h"
 
-DATA eights<>+0(SB)/4, $0x88888888
-GLOBL eights<>(SB), RODATA|NOPTR, $4
+DATA absolute<>+0(SB)/4, $0x7fffffff
+DATA absolute<>+4(SB)/4, $0x7fffffff
+DATA absolute<>+8(SB)/4, $0x7fffffff
+DATA absolute<>+12(SB)/4, $0x7fffffff
+DATA absolute<>+16(SB)/4, $0x7fffffff
+DATA absolute<>+20(SB)/4, $0x7fffffff
+DATA absolute<>+24(SB)/4, $0x7fffffff
+DATA absolute<>+28(SB)/4, $0x7fffffff
+GLOBL absolute<>(SB), RODATA|NOPTR, $32
 
-// func addRowsQ40x1(sum *float32, rows *[1]*byte, coef *[1]float32, n uintptr)
-// Requires: AVX, AVX2, F16C, FMA3
-TEXT ·addRowsQ40x1(SB), NOSPLIT, $0-32
-	MOVQ         sum+0(FP), AX
-	MOVQ         rows+8(FP), CX
-	MOVQ         coef+16(FP), DX
-	MOVQ         n+24(FP), BX
-	MOVQ         (CX), CX
-	VBROADCASTSS (DX), Y0
+DATA least<>+0(SB)/4, $0x0d800000
+DATA least<>+4(SB)/4, $0x0d800000
+DATA least<>+8(SB)/4, $0x0d800000
+DATA least<>+12(SB)/4, $0x0d800000
+DATA least<>+16(SB)/4, $0x0d800000
+DATA least<>+20(SB)/4, $0x0d800000
+DATA least<>+24(SB)/4, $0x0d800000
+DATA least<>+28(SB)/4, $0x0d800000
+GLOBL least<>(SB), RODATA|NOPTR, $32
 
-loop:
-	VPBROADCASTD eights<>+0(SB), Y1
-	VCVTPH2PS    (CX), Y2
-	VMULPS       Y0, Y2, Y2
-	VPXOR        16(CX), Y1, Y3
-	VMOVUPS      (AX), Y4
-	VPSLLD       $0x1c, Y3, Y5
-	VPSRAD       $0x1c, Y5, Y5
-	VCVTDQ2PS    Y5, Y5
-	VFMADD231PS  Y5, Y2, Y4
-	VMOVUPS      Y4, (AX)
-	VMOVUPS      512(AX), Y4
-	VPSLLD       $0x18, Y3, Y5
-	VPSRAD       $0x1c, Y5, Y5
-	VCVTDQ2PS    Y5, Y5
-	VFMADD231PS  Y5, Y2, Y4
-	VMOVUPS      Y4, 512(AX)
-	VMOVUPS      32(AX), Y4
-	VPSLLD       $0x14, Y3, Y5
-	VPSRAD       $0x1c, Y5, Y5
-	VCVTDQ2PS    Y5, Y5
-	VFMADD231PS  Y5, Y2, Y4
-	VMOVUPS      Y4, 32(AX)
-	VMOVUPS      544(AX), Y4
-	VPSLLD       $0x10, Y3, Y5
-	VPSRAD       $0x1c, Y5, Y5
-	VCVTDQ2PS    Y5, Y5
-	VFMADD231PS  Y5, Y2, Y4
-	VMOVUPS      Y4, 544(AX)
-	VMOVUPS      64(AX), Y4
-	VPSLLD       $0x0c, Y3, Y5
-	VPSRAD       $0x1c, Y5, Y5
-	VCVTDQ2PS    Y5, Y5
-	VFMADD231PS  Y5, Y2, Y4
-	VMOVUPS      Y4, 64(AX)
-	VMOVUPS      576(AX), Y4
-	VPSLLD       $0x08, Y3, Y5
-	VPSRAD       $0x1c, Y5, Y5
-	VCVTDQ2PS    Y5, Y5
-	VFMADD231PS  Y5, Y2, Y4
-	VMOVUPS      Y4, 576(AX)
-	VMOVUPS      96(AX), Y4
-	VPSLLD       $0x04, Y3, Y5
-	VPSRAD       $0x1c, Y5, Y5
-	VCVTDQ2PS    Y5, Y5
-	VFMADD231PS  Y5, Y2, Y4
-	VMOVUPS      Y4, 96(AX)
-	VMOVUPS      608(AX), Y4
-	VPSRAD       $0x1c, Y3, Y3
-	VCVTDQ2PS    Y3, Y3
-	VFMADD231PS  Y3, Y2, Y4
-	VMOVUPS      Y4, 608(AX)
-	VPXOR        48(CX), Y1, Y3
-	VMOVUPS      128(AX), Y4
-	VPSLLD       $0x1c, Y3, Y5
-	VPSRAD       $0x1c, Y5, Y5
-	VCVTDQ2PS    Y5, Y5
-	VFMADD231PS  Y5, Y2, Y4
-	VMOVUPS      Y4, 128(AX)
-	VMOVUPS      640(AX), Y4
-	VPSLLD       $0x18, Y3, Y5
-	VPSRAD       $0x1c, Y5, Y5
-	VCVTDQ2PS    Y5, Y5
-	VFMADD231PS  Y5, Y2, Y4
-	VMOVUPS      Y4, 640(AX)
-	VMOVUPS      160(AX), Y4
-	VPSLLD       $0x14, Y3, Y5
-	VPSRAD       $0x1c, Y5, Y5
-	VCVTDQ2PS    Y5, Y5
-	VFMADD231PS  Y5, Y2, Y4
-	VMOVUPS      Y4, 160(AX)
-	VMOVUPS      672(AX), Y4
-	VPSLLD       $0x10, Y3, Y5
-	VPSRAD       $0x1c, Y5, Y5
-	VCVTDQ2PS    Y5, Y5
-	VFMADD231PS  Y5, Y2, Y4
-	VMOVUPS      Y4, 672(AX)
-	VMOVUPS      192(AX), Y4
-	VPSLLD       $0x0c, Y3, Y5
-	VPSRAD       $0x1c, Y5, Y5
-	VCVTDQ2PS    Y5, Y5
-	VFMADD231PS  Y5, Y2, Y4
-	VMOVUPS      Y4, 192(AX)
-	VMOVUPS      704(AX), Y4
-	VPSLLD       $0x08, Y3, Y5
-	VPSRAD       $0x1c, Y5, Y5
-	VCVTDQ2PS    Y5, Y5
-	VFMADD231PS  Y5, Y2, Y4
-	VMOVUPS      Y4, 704(AX)
-	VMOVUPS      224(AX), Y4
-	VPSLLD       $0x04, Y3, Y5
-	VPSRAD       $0x1c, Y5, Y5
-	VCVTDQ2PS    Y5, Y5
-	VFMADD231PS  Y5, Y2, Y4
-	VMOVUPS      Y4, 224(AX)
-	VMOVUPS      736(AX), Y4
-	VPSRAD       $0x1c, Y3, Y3
-	VCVTDQ2PS    Y3, Y3
-	VFMADD231PS  Y3, Y2, Y4
-	VMOVUPS      Y4, 736(AX)
-	VPXOR        80(CX), Y1, Y3
-	VMOVUPS      256(AX), Y4
-	VPSLLD       $0x1c, Y3, Y5
-	VPSRAD       $0x1c, Y5, Y5
-	VCVTDQ2PS    Y5, Y5
-	VFMADD231PS  Y5, Y2, Y4
-	VMOVUPS      Y4, 256(AX)
-	VMOVUPS      768(AX), Y4
-	VPSLLD       $0x18, Y3, Y5
-	VPSRAD       $0x1c, Y5, Y5
-	VCVTDQ2PS    Y5, Y5
-	VFMADD231PS  Y5, Y2, Y4
-	VMOVUPS      Y4, 768(AX)
-	VMOVUPS      288(AX), Y4
-	VPSLLD       $0x14, Y3, Y5
-	VPSRAD       $0x1c, Y5, Y5
-	VCVTDQ2PS    Y5, Y5
-	VFMADD231PS  Y5, Y2, Y4
-	VMOVUPS      Y4, 288(AX)
-	VMOVUPS      800(AX), Y4
-	VPSLLD       $0x10, Y3, Y5
-	VPSRAD       $0x1c, Y5, Y5
-	VCVTDQ2PS    Y5, Y5
-	VFMADD231PS  Y5, Y2, Y4
-	VMOVUPS      Y4, 800(AX)
-	VMOVUPS      320(AX), Y4
-	VPSLLD       $0x0c, Y3, Y5
-	VPSRAD       $0x1c, Y5, Y5
-	VCVTDQ2PS    Y5, Y5
-	VFMADD231PS  Y5, Y2, Y4
-	VMOVUPS      Y4, 320(AX)
-	VMOVUPS      832(AX), Y4
-	VPSLLD       $0x08, Y3, Y5
-	VPSRAD       $0x1c, Y5, Y5
-	VCVTDQ2PS    Y5, Y5
-	VFMADD231PS  Y5, Y2, Y4
-	VMOVUPS      Y4, 832(AX)
-	VMOVUPS      352(AX), Y4
-	VPSLLD       $0x04, Y3, Y5
-	VPSRAD       $0x1c, Y5, Y5
-	VCVTDQ2PS    Y5, Y5
-	VFMADD231PS  Y5, Y2, Y4
-	VMOVUPS      Y4, 352(AX)
-	VMOVUPS      864(AX), Y4
-	VPSRAD       $0x1c, Y3, Y3
-	VCVTDQ2PS    Y3, Y3
-	VFMADD231PS  Y3, Y2, Y4
-	VMOVUPS      Y4, 864(AX)
-	VPXOR        112(CX), Y1, Y3
-	VMOVUPS      384(AX), Y1
-	VPSLLD       $0x1c, Y3, Y4
-	VPSRAD       $0x1c, Y4, Y4
-	VCVTDQ2PS    Y4, Y4
-	VFMADD231PS  Y4, Y2, Y1
-	VMOVUPS      Y1, 384(AX)
-	VMOVUPS      896(AX), Y1
-	VPSLLD       $0x18, Y3, Y4
-	VPSRAD       $0x1c, Y4, Y4
-	VCVTDQ2PS    Y4, Y4
-	VFMADD231PS  Y4, Y2, Y1
-	VMOVUPS      Y1, 896(AX)
-	VMOVUPS      416(AX), Y1
-	VPSLLD       $0x14, Y3, Y4
-	VPSRAD       $0x1c, Y4, Y4
-	VCVTDQ2PS    Y4, Y4
-	VFMADD231PS  Y4, Y2, Y1
-	VMOVUPS      Y1, 416(AX)
-	VMOVUPS      928(AX), Y1
-	VPSLLD       $0x10, Y3, Y4
-	VPSRAD       $0x1c, Y4, Y4
-	VCVTDQ2PS    Y4, Y4
-	VFMADD231PS  Y4, Y2, Y1
-	VMOVUPS      Y1, 928(AX)
-	VMOVUPS      448(AX), Y1
-	VPSLLD       $0x0c, Y3, Y4
-	VPSRAD       $0x1c, Y4, Y4
-	VCVTDQ2PS    Y4, Y4
-	VFMADD231PS  Y4, Y2, Y1
-	VMOVUPS      Y1, 448(AX)
-	VMOVUPS      960(AX), Y1
-	VPSLLD       $0x08, Y3, Y4
-	VPSRAD       $0x1c, Y4, Y4
-	VCVTDQ2PS    Y4, Y4
-	VFMADD231PS  Y4, Y2, Y1
-	VMOVUPS      Y1, 960(AX)
-	VMOVUPS      480(AX), Y1
-	VPSLLD       $0x04, Y3, Y4
-	VPSRAD       $0x1c, Y4, Y4
-	VCVTDQ2PS    Y4, Y4
-	VFMADD231PS  Y4, Y2, Y1
-	VMOVUPS      Y1, 480(AX)
-	VMOVUPS      992(AX), Y1
-	VPSRAD       $0x1c, Y3, Y3
-	VCVTDQ2PS    Y3, Y3
-	VFMADD231PS  Y3, Y2, Y1
-	VMOVUPS      Y1, 992(AX)
-	ADDQ         $0x00000090, CX
-	ADDQ         $0x00000400, AX
-	DECQ         BX
-	JNZ          loop
-	VZEROUPPER
-	RET
+DATA f127<>+0(SB)/4, $0x42fe0000
+DATA f127<>+4(SB)/4, $0x42fe0000
+DATA f127<>+8(SB)/4, $0x42fe0000
+DATA f127<>+12(SB)/4, $0x42fe0000
+DATA f127<>+16(SB)/4, $0x42fe0000
+DATA f127<>+20(SB)/4, $0x42fe0000
+DATA f127<>+24(SB)/4, $0x42fe0000
+DATA f127<>+28(SB)/4, $0x42fe0000
+GLOBL f127<>(SB), RODATA|NOPTR, $32
 
-// func addRowsQ80x1(sum *float32, rows *[1]*byte, coef *[1]float32, n uintptr)
-// Requires: AVX, AVX2, F16C, FMA3
-TEXT ·addRowsQ80x1(SB), NOSPLIT, $0-32
-	MOVQ         sum+0(FP), AX
-	MOVQ         rows+8(FP), CX
-	MOVQ         coef+16(FP), DX
-	MOVQ         n+24(FP), BX
-	MOVQ         (CX), CX
-	VBROADCASTSS (DX), Y0
+DATA inverse127<>+0(SB)/4, $0x3c010204
+DATA inverse127<>+4(SB)/4, $0x3c010204
+DATA inverse127<>+8(SB)/4, $0x3c010204
+DATA inverse127<>+12(SB)/4, $0x3c010204
+DATA inverse127<>+16(SB)/4, $0x3c010204
+DATA inverse127<>+20(SB)/4, $0x3c010204
+DATA inverse127<>+24(SB)/4, $0x3c010204
+DATA inverse127<>+28(SB)/4, $0x3c010204
+GLOBL inverse127<>(SB), RODATA|NOPTR, $32
 
-loop:
-	VCVTPH2PS   (CX), Y1
-	VMULPS      Y0, Y1, Y1
-	VMOVDQU     16(CX), Y2
-	VMOVUPS     (AX), Y3
-	VPSLLD      $0x18, Y2, Y4
-	VPSRAD      $0x18, Y4, Y4
-	VCVTDQ2PS   Y4, Y4
-	VFMADD231PS Y4, Y1, Y3
-	VMOVUPS     Y3, (AX)
-	VMOVUPS     32(AX), Y3
-	VPSLLD      $0x10, Y2, Y4
-	VPSRAD      $0x18, Y4, Y4
-	VCVTDQ2PS   Y4, Y4
-	VFMADD231PS Y4, Y1, Y3
-	VMOVUPS     Y3, 32(AX)
-	VMOVUPS     64(AX), Y3
-	VPSLLD      $0x08, Y2, Y4
-	VPSRAD      $0x18, Y4, Y4
-	VCVTDQ2PS   Y4, Y4
-	VFMADD231PS Y4, Y1, Y3
-	VMOVUPS     Y3, 64(AX)
-	VMOVUPS     96(AX), Y3
-	VPSRAD      $0x18, Y2, Y2
-	VCVTDQ2PS   Y2, Y2
-	VFMADD231PS Y2, Y1, Y3
-	VMOVUPS     Y3, 96(AX)
-	VMOVDQU     48(CX), Y2
-	VMOVUPS     128(AX), Y3
-	VPSLLD      $0x18, Y2, Y4
-	VPSRAD      $0x18, Y4, Y4
-	VCVTDQ2PS   Y4, Y4
-	VFMADD231PS Y4, Y1, Y3
-	VMOVUPS     Y3, 128(AX)
-	VMOVUPS     160(AX), Y3
-	VPSLLD      $0x10, Y2, Y4
-	VPSRAD      $0x18, Y4, Y4
-	VCVTDQ2PS   Y4, Y4
-	VFMADD231PS Y4, Y1, Y3
-	VMOVUPS     Y3, 160(AX)
-	VMOVUPS     192(AX), Y3
-	VPSLLD      $0x08, Y2, Y4
-	VPSRAD      $0x18, Y4, Y4
-	VCVTDQ2PS   Y4, Y4
-	VFMADD231PS Y4, Y1, Y3
-	VMOVUPS     Y3, 192(AX)
-	VMOVUPS     224(AX), Y3
-	VPSRAD      $0x18, Y2, Y2
-	VCVTDQ2PS   Y2, Y2
-	VFMADD231PS Y2, Y1, Y3
-	VMOVUPS     Y3, 224(AX)
-	VMOVDQU     80(CX), Y2
-	VMOVUPS     256(AX), Y3
-	VPSLLD      $0x18, Y2, Y4
-	VPSRAD      $0x18, Y4, Y4
-	VCVTDQ2PS   Y4, Y4
-	VFMADD231PS Y4, Y1, Y3
-	VMOVUPS     Y3, 256(AX)
-	VMOVUPS     288(AX), Y3
-	VPSLLD      $0x10, Y2, Y4
-	VPSRAD      $0x18, Y4, Y4
-	VCVTDQ2PS   Y4, Y4
-	VFMADD231PS Y4, Y1, Y3
-	VMOVUPS     Y3, 288(AX)
-	VMOVUPS     320(AX), Y3
-	VPSLLD      $0x08, Y2, Y4
-	VPSRAD      $0x18, Y4, Y4
-	VCVTDQ2PS   Y4, Y4
-	VFMADD231PS Y4, Y1, Y3
-	VMOVUPS     Y3, 320(AX)
-	VMOVUPS     352(AX), Y3
-	VPSRAD      $0x18, Y2, Y2
-	VCVTDQ2PS   Y2, Y2
-	VFMADD231PS Y2, Y1, Y3
-	VMOVUPS     Y3, 352(AX)
-	VMOVDQU     112(CX), Y2
-	VMOVUPS     384(AX), Y3
-	VPSLLD      $0x18, Y2, Y4
-	VPSRAD      $0x18, Y4, Y4
-	VCVTDQ2PS   Y4, Y4
-	VFMADD231PS Y4, Y1, Y3
-	VMOVUPS     Y3, 384(AX)
-	VMOVUPS     416(AX), Y3
-	VPSLLD      $0x10, Y2, Y4
-	VPSRAD      $0x18, Y4, Y4
-	VCVTDQ2PS   Y4, Y4
-	VFMADD231PS Y4, Y1, Y3
-	VMOVUPS     Y3, 416(AX)
-	VMOVUPS     448(AX), Y3
-	VPSLLD      $0x08, Y2, Y4
-	VPSRAD      $0x18, Y4, Y4
-	VCVTDQ2PS   Y4, Y4
-	VFMADD231PS Y4, Y1, Y3
-	VMOVUPS     Y3, 448(AX)
-	VMOVUPS     480(AX), Y3
-	VPSRAD      $0x18, Y2, Y2
-	VCVTDQ2PS   Y2, Y2
-	VFMADD231PS Y2, Y1, Y3
-	VMOVUPS     Y3, 480(AX)
-	VMOVDQU     144(CX), Y2
-	VMOVUPS     512(AX), Y3
-	VPSLLD      $0x18, Y2, Y4
-	VPSRAD      $0x18, Y4, Y4
-	VCVTDQ2PS   Y4, Y4
-	VFMADD231PS Y4, Y1, Y3
-	VMOVUPS     Y3, 512(AX)
-	VMOVUPS     544(AX), Y3
-	VPSLLD      $0x10, Y2, Y4
-	VPSRAD      $0x18, Y4, Y4
-	VCVTDQ2PS   Y4, Y4
-	VFMADD231PS Y4, Y1, Y3
-	VMOVUPS     Y3, 544(AX)
-	VMOVUPS     576(AX), Y3
-	VPSLLD      $0x08, Y2, Y4
-	VPSRAD      $0x18, Y4, Y4
-	VCVTDQ2PS   Y4, Y4
-	VFMADD231PS Y4, Y1, Y3
-	VMOVUPS     Y3, 576(AX)
-	VMOVUPS     608(AX), Y3
-	VPSRAD      $0x18, Y2, Y2
-	VCVTDQ2PS   Y2, Y2
-	VFMADD231PS Y2, Y1, Y3
-	VMOVUPS     Y3, 608(AX)
-	VMOVDQU     176(CX), Y2
-	VMOVUPS     640(AX), Y3
-	VPSLLD      $0x18, Y2, Y4
-	VPSRAD      $0x18, Y4, Y4
-	VCVTDQ2PS   Y4, Y4
-	VFMADD231PS Y4, Y1, Y3
-	VMOVUPS     Y3, 640(AX)
-	VMOVUPS     672(AX), Y3
-	VPSLLD      $0x10, Y2, Y4
-	VPSRAD      $0x18, Y4, Y4
-	VCVTDQ2PS   Y4, Y4
-	VFMADD231PS Y4, Y1, Y3
-	VMOVUPS     Y3, 672(AX)
-	VMOVUPS     704(AX), Y3
-	VPSLLD      $0x08, Y2, Y4
-	VPSRAD      $0x18, Y4, Y4
-	VCVTDQ2PS   Y4, Y4
-	VFMADD231PS Y4, Y1, Y3
-	VMOVUPS     Y3, 704(AX)
-	VMOVUPS     736(AX), Y3
-	VPSRAD      $0x18, Y2, Y2
-	VCVTDQ2PS   Y2, Y2
-	VFMADD231PS Y2, Y1, Y3
-	VMOVUPS     Y3, 736(AX)
-	VMOVDQU     208(CX), Y2
-	VMOVUPS     768(AX), Y3
-	VPSLLD      $0x18, Y2, Y4
-	VPSRAD      $0x18, Y4, Y4
-	VCVTDQ2PS   Y4, Y4
-	VFMADD231PS Y4, Y1, Y3
-	VMOVUPS     Y3, 768(AX)
-	VMOVUPS     800(AX), Y3
-	VPSLLD      $0x10, Y2, Y4
-	VPSRAD      $0x18, Y4, Y4
-	VCVTDQ2PS   Y4, Y4
-	VFMADD231PS Y4, Y1, Y3
-	VMOVUPS     Y3, 800(AX)
-	VMOVUPS     832(AX), Y3
-	VPSLLD      $0x08, Y2, Y4
-	VPSRAD      $0x18, Y4, Y4
-	VCVTDQ2PS   Y4, Y4
-	VFMADD231PS Y4, Y1, Y3
-	VMOVUPS     Y3, 832(AX)
-	VMOVUPS     864(AX), Y3
-	VPSRAD      $0x18, Y2, Y2
-	VCVTDQ2PS   Y2, Y2
-	VFMADD231PS Y2, Y1, Y3
-	VMOVUPS     Y3, 864(AX)
-	VMOVDQU     240(CX), Y2
-	VMOVUPS     896(AX), Y3
-	VPSLLD      $0x18, Y2, Y4
-	VPSRAD      $0x18, Y4, Y4
-	VCVTDQ2PS   Y4, Y4
-	VFMADD231PS Y4, Y1, Y3
-	VMOVUPS     Y3, 896(AX)
-	VMOVUPS     928(AX), Y3
-	VPSLLD      $0x10, Y2, Y4
-	VPSRAD      $0x18, Y4, Y4
-	VCVTDQ2PS   Y4, Y4
-	VFMADD231PS Y4, Y1, Y3
-	VMOVUPS     Y3, 928(AX)
-	VMOVUPS     960(AX), Y3
-	VPSLLD      $0x08, Y2, Y4
-	VPSRAD      $0x18, Y4, Y4
-	VCVTDQ2PS   Y4, Y4
-	VFMADD231PS Y4, Y1, Y3
-	VMOVUPS     Y3, 960(AX)
-	VMOVUPS     992(AX), Y3
-	VPSRAD      $0x18, Y2, Y2
-	VCVTDQ2PS   Y2, Y2
-	VFMADD231PS Y2, Y1, Y3
-	VMOVUPS     Y3, 992(AX)
-	ADDQ        $0x00000110, CX
-	ADDQ        $0x00000400, AX
-	DECQ        BX
-	JNZ         loop
-	VZEROUPPER
-	RET
+DATA lowByte<>+0(SB)/4, $0x000000ff
+DATA lowByte<>+4(SB)/4, $0x000000ff
+DATA lowByte<>+8(SB)/4, $0x000000ff
+DATA lowByte<>+12(SB)/4, $0x000000ff
+DATA lowByte<>+16(SB)/4, $0x000000ff
+DATA lowByte<>+20(SB)/4, $0x000000ff
+DATA lowByte<>+24(SB)/4, $0x000000ff
+DATA lowByte<>+28(SB)/4, $0x000000ff
+GLOBL lowByte<>(SB), RODATA|NOPTR, $32
 
-// func addRowsF16x1(sum *float32, rows *[1]*byte, coef *[1]float32, n uintptr)
-// Requires: AVX, F16C, FMA3
-TEXT ·addRowsF16x1(SB), NOSPLIT, $0-32
-	MOVQ         sum+0(FP), AX
-	MOVQ         rows+8(FP), CX
-	MOVQ         coef+16(FP), DX
-	MOVQ         n+24(FP), BX
-	MOVQ         (CX), CX
-	VBROADCASTSS (DX), Y0
+DATA lowNibble<>+0(SB)/4, $0x0f0f0f0f
+DATA lowNibble<>+4(SB)/4, $0x0f0f0f0f
+DATA lowNibble<>+8(SB)/4, $0x0f0f0f0f
+DATA lowNibble<>+12(SB)/4, $0x0f0f0f0f
+DATA lowNibble<>+16(SB)/4, $0x0f0f0f0f
+DATA lowNibble<>+20(SB)/4, $0x0f0f0f0f
+DATA lowNibble<>+24(SB)/4, $0x0f0f0f0f
+DATA lowNibble<>+28(SB)/4, $0x0f0f0f0f
+GLOBL lowNibble<>(SB), RODATA|NOPTR, $32
 
-loop:
-	VMOVUPS     (AX), Y1
-	VCVTPH2PS   (CX), Y2
-	VFMADD231PS Y2, Y0, Y1
-	VMOVUPS     Y1, (AX)
-	ADDQ        $0x00000010, CX
-	ADDQ        $0x00000020, AX
-	DECQ        BX
-	JNZ         loop
-	VZEROUPPER
-	RET
+DATA sign<>+0(SB)/4, $0x80808080
+DATA sign<>+4(SB)/4, $0x80808080
+DATA sign<>+8(SB)/4, $0x80808080
+DATA sign<>+12(SB)/4, $0x80808080
+DATA sign<>+16(SB)/4, $0x80808080
+DATA sign<>+20(SB)/4, $0x80808080
+DATA sign<>+24(SB)/4, $0x80808080
+DATA sign<>+28(SB)/4, $0x80808080
+GLOBL sign<>(SB), RODATA|NOPTR, $32
 
-// func addRowsQ40x4(sum *float32, rows *[4]*byte, coef *[4]float32, n uintptr)
-// Requires: AVX, AVX2, F16C, FMA3
-TEXT ·addRowsQ40x4(SB), NOSPLIT, $0-32
-	MOVQ         sum+0(FP), AX
-	MOVQ         rows+8(FP), CX
-	MOVQ         coef+16(FP), DX
-	MOVQ         n+24(FP), BX
-	MOVQ         (CX), SI
-	VBROADCASTSS (DX), Y0
-	MOVQ         8(CX), DI
-	VBROADCASTSS 4(DX), Y1
-	MOVQ         16(CX), R8
-	VBROADCASTSS 8(DX), Y2
-	MOVQ         24(CX), CX
-	VBROADCASTSS 12(DX), Y3
+DATA places<>+0(SB)/4, $0x00000000
+DATA places<>+4(SB)/4, $0x00000001
+DATA places<>+8(SB)/4, $0x00000002
+DATA places<>+12(SB)/4, $0x00000003
+DATA places<>+16(SB)/4, $0x00000004
+DATA places<>+20(SB)/4, $0x00000005
+DATA places<>+24(SB)/4, $0x00000006
+DATA places<>+28(SB)/4, $0x00000007
+GLOBL places<>(SB), RODATA|NOPTR, $32
 
-loop:
-	VPBROADCASTD eights<>+0(SB), Y4
-	VCVTPH2PS    (SI), Y5
-	VMULPS       Y0, Y5, Y5
-	VCVTPH2PS    (DI), Y6
-	VMULPS       Y1, Y6, Y6
-	VCVTPH2PS    (R8), Y7
-	VMULPS       Y2, Y7, Y7
-	VCVTPH2PS    (CX), Y8
-	VMULPS       Y3, Y8, Y8
-	VPXOR        16(SI), Y4, Y9
-	VPXOR        16(DI), Y4, Y10
-	VPXOR        16(R8), Y4, Y11
-	VPXOR        16(CX), Y4, Y12
-	VMOVUPS      (AX), Y13
-	VPSLLD       $0x1c, Y9, Y14
-	VPSRAD       $0x1c, Y14, Y14
-	VCVTDQ2PS    Y14, Y14
-	VFMADD231PS  Y14, Y5, Y13
-	VPSLLD       $0x1c, Y10, Y14
-	VPSRAD       $0x1c, Y14, Y14
-	VCVTDQ2PS    Y14, Y14
-	VFMADD231PS  Y14, Y6, Y13
-	VPSLLD       $0x1c, Y11, Y14
-	VPSRAD       $0x1c, Y14, Y14
-	VCVTDQ2PS    Y14, Y14
-	VFMADD231PS  Y14, Y7, Y13
-	VPSLLD       $0x1c, Y12, Y14
-	VPSRAD       $0x1c, Y14, Y14
-	VCVTDQ2PS    Y14, Y14
-	VFMADD231PS  Y14, Y8, Y13
-	VMOVUPS      Y13, (AX)
-	VMOVUPS      512(AX), Y13
-	VPSLLD       $0x18, Y9, Y14
-	VPSRAD       $0x1c, Y14, Y14
-	VCVTDQ2PS    Y14, Y14
-	VFMADD231PS  Y14, Y5, Y13
-	VPSLLD       $0x18, Y10, Y14
-	VPSRAD       $0x1c, Y14, Y14
-	VCVTDQ2PS    Y14, Y14
-	VFMADD231PS  Y14, Y6, Y13
-	VPSLLD       $0x18, Y11, Y14
-	VPSRAD       $0x1c, Y14, Y14
-	VCVTDQ2PS    Y14, Y14
-	VFMADD231PS  Y14, Y7, Y13
-	VPSLLD       $0x18, Y12, Y14
-	VPSRAD       $0x1c, Y14, Y14
-	VCVTDQ2PS    Y14, Y14
-	VFMADD231PS  Y14, Y8, Y13
-	VMOVUPS      Y13, 512(AX)
-	VMOVUPS      32(AX), Y13
-	VPSLLD       $0x14, Y9, Y14
-	VPSRAD       $0x1c, Y14, Y14
-	VCVTDQ2PS    Y14, Y14
-	VFMADD231PS  Y14, Y5, Y13
-	VPSLLD       $0x14, Y10, Y14
-	VPSRAD       $0x1c, Y14, Y14
-	VCVTDQ2PS    Y14, Y14
-	VFMADD231PS  Y14, Y6, Y13
-	VPSLLD       $0x14, Y11, Y14
-	VPSRAD       $0x1c, Y14, Y14
-	VCVTDQ2PS    Y14, Y14
-	VFMADD231PS  Y14, Y7, Y13
-	VPSLLD       $0x14, Y12, Y14
-	VPSRAD       $0x1c, Y14, Y14
-	VCVTDQ2PS    Y14, Y14
-	VFMADD231PS  Y14, Y8, Y13
-	VMOVUPS      Y13, 32(AX)
-	VMOVUPS      544(AX), Y13
-	VPSLLD       $0x10, Y9, Y14
-	VPSRAD       $0x1c, Y14, Y14
-	VCVTDQ2PS    Y14, Y14
-	VFMADD231PS  Y14, Y5, Y13
-	VPSLLD       $0x10, Y10, Y14
-	VPSRAD       $0x1c, Y14, Y14
-	VCVTDQ2PS    Y14, Y14
-	VFMADD231PS  Y14, Y6, Y13
-	VPSLLD       $0x10, Y11, Y14
-	VPSRAD       $0x1c, Y14, Y14
-	VCVTDQ2PS    Y14, Y14
-	VFMADD231PS  Y14, Y7, Y13
-	VPSLLD       $0x10, Y12, Y14
-	VPSRAD       $0x1c, Y14, Y14
-	VCVTDQ2PS    Y14, Y14
-	VFMADD231PS  Y14, Y8, Y13
-	VMOVUPS      Y13, 544(AX)
-	VMOVUPS      64(AX), Y13
-	VPSLLD       $0x0c, Y9, Y14
-	VPSRAD       $0x1c, Y14, Y14
-	VCVTDQ2PS    Y14, Y14
-	VFMADD231PS  Y14, Y5, Y13
-	VPSLLD       $0x0c, Y10, Y14
-	VPSRAD       $0x1c, Y14, Y14
-	VCVTDQ2PS    Y14, Y14
-	VFMADD231PS  Y14, Y6, Y13
-	VPSLLD       $0x0c, Y11, Y14
-	VPSRAD       $0x1c, Y14, Y14
-	VCVTDQ2PS    Y14, Y14
-	VFMADD231PS  Y14, Y7, Y13
-	VPSLLD       $0x0c, Y12, Y14
-	VPSRAD       $0x1c, Y14, Y14
-	VCVTDQ2PS    Y14, Y14
-	VFMADD231PS  Y14, Y8, Y13
-	VMOVUPS      Y13, 64(AX)
-	VMOVUPS      576(AX), Y13
-	VPSLLD       $0x08, Y9, Y14
-	VPSRAD       $0x1c, Y14, Y14
-	VCVTDQ2PS    Y14, Y14
-	VFMADD231PS  Y14, Y5, Y13
-	VPSLLD       $0x08, Y10, Y14
-	VPSRAD       $0x1c, Y14, Y14
-	VCVTDQ2PS    Y14, Y14
-	VFMADD231PS  Y14, Y6, Y13
-	VPSLLD       $0x08, Y11, Y14
-	VPSRAD       $0x1c, Y14, Y14
-	VCVTDQ2PS    Y14, Y14
-	VFMADD231PS  Y14, Y7, Y13
-	VPSLLD       $0x08, Y12, Y14
-	VPSRAD       $0x1c, Y14, Y14
-	VCVTDQ2PS    Y14, Y14
-	VFMADD231PS  Y14, Y8, Y13
-	VMOVUPS      Y13, 576(AX)
-	VMOVUPS      96(AX), Y13
-	VPSLLD       $0x04, Y9, Y14
-	VPSRAD       $0x1c, Y14, Y14
-	VCVTDQ2PS    Y14, Y14
-	VFMADD231PS  Y14, Y5, Y13
-	VPSLLD       $0x04, Y10, Y14
-	VPSRAD       $0x1c, Y14, Y14
-	VCVTDQ2PS    Y14, Y14
-	VFMADD231PS  Y14, Y6, Y13
-	VPSLLD       $0x04, Y11, Y14
-	VPSRAD       $0x1c, Y14, Y14
-	VCVTDQ2PS    Y14, Y14
-	VFMADD231PS  Y14, Y7, Y13
-	VPSLLD       $0x04, Y12, Y14
-	VPSRAD       $0x1c, Y14, Y14
-	VCVTDQ2PS    Y14, Y14
-	VFMADD231PS  Y14, Y8, Y13
-	VMOVUPS      Y13, 96(AX)
-	VMOVUPS      608(AX), Y13
-	VPSRAD       $0x1c, Y9, Y9
-	VCVTDQ2PS    Y9, Y9
-	VFMADD231PS  Y9, Y5, Y13
-	VPSRAD       $0x1c, Y10, Y9
-	VCVTDQ2PS    Y9, Y9
-	VFMADD231PS  Y9, Y6, Y13
-	VPSRAD       $0x1c, Y11, Y9
-	VCVTDQ2PS    Y9, Y9
-	VFMADD231PS  Y9, Y7, Y13
-	VPSRAD       $0x1c, Y12, Y9
-	VCVTDQ2PS    Y9, Y9
-	VFMADD231PS  Y9, Y8, Y13
-	VMOVUPS      Y13, 608(AX)
-	VPXOR        48(SI), Y4, Y9
-	VPXOR        48(DI), Y4, Y10
-	VPXOR        48(R8), Y4, Y11
-	VPXOR        48(CX), Y4, Y12
-	VMOVUPS      128(AX), Y13
-	VPSLLD       $0x1c, Y9, Y14
-	VPSRAD       $0x1c, Y14, Y14
-	VCVTDQ2PS    Y14, Y14
-	VFMADD231PS  Y14, Y5, Y13
-	VPSLLD       $0x1c, Y10, Y14
-	VPSRAD       $0x1c, Y14, Y14
-	VCVTDQ2PS    Y14, Y14
-	VFMADD231PS  Y14, Y6, Y13
-	VPSLLD       $0x1c, Y11, Y14
-	VPSRAD       $0x1c, Y14, Y14
-	VCVTDQ2PS    Y14, Y14
-	VFMADD231PS  Y14, Y7, Y13
-	VPSLLD       $0x1c, Y12, Y14
-	VPSRAD       $0x1c, Y14, Y14
-	VCVTDQ2PS    Y14, Y14
-	VFMADD231PS  Y14, Y8, Y13
-	VMOVUPS      Y13, 128(AX)
-	VMOVUPS      640(AX), Y13
-	VPSLLD       $0x18, Y9, Y14
-	VPSRAD       $0x1c, Y14, Y14
-	VCVTDQ2PS    Y14, Y14
-	VFMADD231PS  Y14, Y5, Y13
-	VPSLLD       $0x18, Y10, Y14
-	VPSRAD       $0x1c, Y14, Y14
-	VCVTDQ2PS    Y14, Y14
-	VFMADD231PS  Y14, Y6, Y13
-	VPSLLD       $0x18, Y11, Y14
-	VPSRAD       $0x1c, Y14, Y14
-	VCVTDQ2PS    Y14, Y14
-	VFMADD231PS  Y14, Y7, Y13
-	VPSLLD       $0x18, Y12, Y14
-	VPSRAD       $0x1c, Y14, Y14
-	VCVTDQ2PS    Y14, Y14
-	VFMADD231PS  Y14, Y8, Y13
-	VMOVUPS      Y13, 640(AX)
-	VMOVUPS      160(AX), Y13
-	VPSLLD       $0x14, Y9, Y14
-	VPSRAD       $0x1c, Y14, Y14
-	VCVTDQ2PS    Y14, Y14
-	VFMADD231PS  Y14, Y5, Y13
-	VPSLLD       $0x14, Y10, Y14
-	VPSRAD       $0x1c, Y14, Y14
-	VCVTDQ2PS    Y14, Y14
-	VFMADD231PS  Y14, Y6, Y13
-	VPSLLD       $0x14, Y11, Y14
-	VPSRAD       $0x1c, Y14, Y14
-	VCVTDQ2PS    Y14, Y14
-	VFMADD231PS  Y14, Y7, Y13
-	VPSLLD       $0x14, Y12, Y14
-	VPSRAD       $0x1c, Y14, Y14
-	VCVTDQ2PS    Y14, Y14
-	VFMADD231PS  Y14, Y8, Y13
-	VMOVUPS      Y13, 160(AX)
-	VMOVUPS      672(AX), Y13
-	VPSLLD       $0x10, Y9, Y14
-	VPSRAD       $0x1c, Y14, Y14
-	VCVTDQ2PS    Y14, Y14
-	VFMADD231PS  Y14, Y5, Y13
-	VPSLLD       $0x10, Y10, Y14
-	VPSRAD       $0x1c, Y14, Y14
-	VCVTDQ2PS    Y14, Y14
-	VFMADD231PS  Y14, Y6, Y13
-	VPSLLD       $0x10, Y11, Y14
-	VPSRAD       $0x1c, Y14, Y14
-	VCVTDQ2PS    Y14, Y14
-	VFMADD231PS  Y14, Y7, Y13
-	VPSLLD       $0x10, Y12, Y14
-	VPSRAD       $0x1c, Y14, Y14
-	VCVTDQ2PS    Y14, Y14
-	VFMADD231PS  Y14, Y8, Y13
-	VMOVUPS      Y13, 672(AX)
-	VMOVUPS      192(AX), Y13
-	VPSLLD       $0x0c, Y9, Y14
-	VPSRAD       $0x1c, Y14, Y14
-	VCVTDQ2PS    Y14, Y14
-	VFMADD231PS  Y14, Y5, Y13
-	VPSLLD       $0x0c, Y10, Y14
-	VPSRAD       $0x1c, Y14, Y14
-	VCVTDQ2PS    Y14, Y14
-	VFMADD231PS  Y14, Y6, Y13
-	VPSLLD       $0x0c, Y11, Y14
-	VPSRAD       $0x1c, Y14, Y14
-	VCVTDQ2PS    Y14, Y14
-	VFMADD231PS  Y14, Y7, Y13
-	VPSLLD       $0x0c, Y12, Y14
-	VPSRAD       $0x1c, Y14, Y14
-	VCVTDQ2PS    Y14, Y14
-	VFMADD231PS  Y14, Y8, Y13
-	VMOVUPS      Y13, 192(AX)
-	VMOVUPS      704(AX), Y13
-	VPSLLD       $0x08, Y9, Y14
-	VPSRAD       $0x1c, Y14, Y14
-	VCVTDQ2PS    Y14, Y14
-	VFMADD231PS  Y14, Y5, Y13
-	VPSLLD       $0x08, Y10, Y14
-	VPSRAD       $0x1c, Y14, Y14
-	VCVTDQ2PS    Y14, Y14
-	VFMADD231PS  Y14, Y6, Y13
-	VPSLLD       $0x08, Y11, Y14
-	VPSRAD       $0x1c, Y14, Y14
-	VCVTDQ2PS    Y14, Y14
-	VFMADD231PS  Y14, Y7, Y13
-	VPSLLD       $0x08, Y12, Y14
-	VPSRAD       $0x1c, Y14, Y14
-	VCVTDQ2PS    Y14, Y14
-	VFMADD231PS  Y14, Y8, Y13
-	VMOVUPS      Y13, 704(AX)
-	VMOVUPS      224(AX), Y13
-	VPSLLD       $0x04, Y9, Y14
-	VPSRAD       $0x1c, Y14, Y14
-	VCVTDQ2PS    Y14, Y14
-	VFMADD231PS  Y14, Y5, Y13
-	VPSLLD       $0x04, Y10, Y14
-	VPSRAD       $0x1c, Y14, Y14
-	VCVTDQ2PS    Y14, Y14
-	VFMADD231PS  Y14, Y6, Y13
-	VPSLLD       $0x04, Y11, Y14
-	VPSRAD       $0x1c, Y14, Y14
-	VCVTDQ2PS    Y14, Y14
-	VFMADD231PS  Y14, Y7, Y13
-	VPSLLD       $0x04, Y12, Y14
-	VPSRAD       $0x1c, Y14, Y14
-	VCVTDQ2PS    Y14, Y14
-	VFMADD231PS  Y14, Y8, Y13
-	VMOVUPS      Y13, 224(AX)
-	VMOVUPS      736(AX), Y13
-	VPSRAD       $0x1c, Y9, Y9
-	VCVTDQ2PS    Y9, Y9
-	VFMADD231PS  Y9, Y5, Y13
-	VPSRAD       $0x1c, Y10, Y9
-	VCVTDQ2PS    Y9, Y9
-	VFMADD231PS  Y9, Y6, Y13
-	VPSRAD       $0x1c, Y11, Y9
-	VCVTDQ2PS    Y9, Y9
-	VFMADD231PS  Y9, Y7, Y13
-	VPSRAD       $0x1c, Y12, Y9
-	VCVTDQ2PS    Y9, Y9
-	VFMADD231PS  Y9, Y8, Y13
-	VMOVUPS      Y13, 736(AX)
-	VPXOR        80(SI), Y4, Y9
-	VPXOR        80(DI), Y4, Y10
-	VPXOR        80(R8), Y4, Y11
-	VPXOR        80(CX), Y4, Y12
-	VMOVUPS      256(AX), Y13
-	VPSLLD       $0x1c, Y9, Y14
-	VPSRAD       $0x1c, Y14, Y14
-	VCVTDQ2PS    Y14, Y14
-	VFMADD231PS  Y14, Y5, Y13
-	VPSLLD       $0x1c, Y10, Y14
-	VPSRAD       $0x1c, Y14, Y14
-	VCVTDQ2PS    Y14, Y14
-	VFMADD231PS  Y14, Y6, Y13
-	VPSLLD       $0x1c, Y11, Y14
-	VPSRAD       $0x1c, Y14, Y14
-	VCVTDQ2PS    Y14, Y14
-	VFMADD231PS  Y14, Y7, Y13
-	VPSLLD       $0x1c, Y12, Y14
-	VPSRAD       $0x1c, Y14, Y14
-	VCVTDQ2PS    Y14, Y14
-	VFMADD231PS  Y14, Y8, Y13
-	VMOVUPS      Y13, 256(AX)
-	VMOVUPS      768(AX), Y13
-	VPSLLD       $0x18, Y9, Y14
-	VPSRAD       $0x1c, Y14, Y14
-	VCVTDQ2PS    Y14, Y14
-	VFMADD231PS  Y14, Y5, Y13
-	VPSLLD       $0x18, Y10, Y14
-	VPSRAD       $0x1c, Y14, Y14
-	VCVTDQ2PS    Y14, Y14
-	VFMADD231PS  Y14, Y6, Y13
-	VPSLLD       $0x18, Y11, Y14
-	VPSRAD       $0x1c, Y14, Y14
-	VCVTDQ2PS    Y14, Y14
-	VFMADD231PS  Y14, Y7, Y13
-	VPSLLD       $0x18, Y12, Y14
-	VPSRAD       $0x1c, Y14, Y14
-	VCVTDQ2PS    Y14, Y14
-	VFMADD231PS  Y14, Y8, Y13
-	VMOVUPS      Y13, 768(AX)
-	VMOVUPS      288(AX), Y13
-	VPSLLD       $0x14, Y9, Y14
-	VPSRAD       $0x1c, Y14, Y14
-	VCVTDQ2PS    Y14, Y14
-	VFMADD231PS  Y14, Y5, Y13
-	VPSLLD       $0x14, Y10, Y14
-	VPSRAD       $0x1c, Y14, Y14
-	VCVTDQ2PS    Y14, Y14
-	VFMADD231PS  Y14, Y6, Y13
-	VPSLLD       $0x14, Y11, Y14
-	VPSRAD       $0x1c, Y14, Y14
-	VCVTDQ2PS    Y14, Y14
-	VFMADD231PS  Y14, Y7, Y13
-	VPSLLD       $0x14, Y12, Y14
-	VPSRAD       $0x1c, Y14, Y14
-	VCVTDQ2PS    Y14, Y14
-	VFMADD231PS  Y14, Y8, Y13
-	VMOVUPS      Y13, 288(AX)
-	VMOVUPS      800(AX), Y13
-	VPSLLD       $0x10, Y9, Y14
-	VPSRAD       $0x1c, Y14, Y14
-	VCVTDQ2PS    Y14, Y14
-	VFMADD231PS  Y14, Y5, Y13
-	VPSLLD       $0x10, Y10, Y14
-	VPSRAD       $0x1c, Y14, Y14
-	VCVTDQ2PS    Y14, Y14
-	VFMADD231PS  Y14, Y6, Y13
-	VPSLLD       $0x10, Y11, Y14
-	VPSRAD       $0x1c, Y14, Y14
-	VCVTDQ2PS    Y14, Y14
-	VFMADD231PS  Y14, Y7, Y13
-	VPSLLD       $0x10, Y12, Y14
-	VPSRAD       $0x1c, Y14, Y14
-	VCVTDQ2PS    Y14, Y14
-	VFMADD231PS  Y14, Y8, Y13
-	VMOVUPS      Y13, 800(AX)
-	VMOVUPS      320(AX), Y13
-	VPSLLD       $0x0c, Y9, Y14
-	VPSRAD       $0x1c, Y14, Y14
-	VCVTDQ2PS    Y14, Y14
-	VFMADD231PS  Y14, Y5, Y13
-	VPSLLD       $0x0c, Y10, Y14
-	VPSRAD       $0x1c, Y14, Y14
-	VCVTDQ2PS    Y14, Y14
-	VFMADD231PS  Y14, Y6, Y13
-	VPSLLD       $0x0c, Y11, Y14
-	VPSRAD       $0x1c, Y14, Y14
-	VCVTDQ2PS    Y14, Y14
-	VFMADD231PS  Y14, Y7, Y13
-	VPSLLD       $0x0c, Y12, Y14
-	VPSRAD       $0x1c, Y14, Y14
-	VCVTDQ2PS    Y14, Y14
-	VFMADD231PS  Y14, Y8, Y13
-	VMOVUPS      Y13, 320(AX)
-	VMOVUPS      832(AX), Y13
-	VPSLLD       $0x08, Y9, Y14
-	VPSRAD       $0x1c, Y14, Y14
-	VCVTDQ2PS    Y14, Y14
-	VFMADD231PS  Y14, Y5, Y13
-	VPSLLD       $0x08, Y10, Y14
-	VPSRAD       $0x1c, Y14, Y14
-	VCVTDQ2PS    Y14, Y14
-	VFMADD231PS  Y14, Y6, Y13
-	VPSLLD       $0x08, Y11, Y14
-	VPSRAD       $0x1c, Y14, Y14
-	VCVTDQ2PS    Y14, Y14
-	VFMADD231PS  Y14, Y7, Y13
-	VPSLLD       $0x08, Y12, Y14
-	VPSRAD       $0x1c, Y14, Y14
-	VCVTDQ2PS    Y14, Y14
-	VFMADD231PS  Y14, Y8, Y13
-	VMOVUPS      Y13, 832(AX)
-	VMOVUPS      352(AX), Y13
-	VPSLLD       $0x04, Y9, Y14
-	VPSRAD       $0x1c, Y14, Y14
-	VCVTDQ2PS    Y14, Y14
-	VFMADD231PS  Y14, Y5, Y13
-	VPSLLD       $0x04, Y10, Y14
-	VPSRAD       $0x1c, Y14, Y14
-	VCVTDQ2PS    Y14, Y14
-	VFMADD231PS  Y14, Y6, Y13
-	VPSLLD       $0x04, Y11, Y14
-	VPSRAD       $0x1c, Y14, Y14
-	VCVTDQ2PS    Y14, Y14
-	VFMADD231PS  Y14, Y7, Y13
-	VPSLLD       $0x04, Y12, Y14
-	VPSRAD       $0x1c, Y14, Y14
-	VCVTDQ2PS    Y14, Y14
-	VFMADD231PS  Y14, Y8, Y13
-	VMOVUPS      Y13, 352(AX)
-	VMOVUPS      864(AX), Y13
-	VPSRAD       $0x1c, Y9, Y9
-	VCVTDQ2PS    Y9, Y9
-	VFMADD231PS  Y9, Y5, Y13
-	VPSRAD       $0x1c, Y10, Y9
-	VCVTDQ2PS    Y9, Y9
-	VFMADD231PS  Y9, Y6, Y13
-	VPSRAD       $0x1c, Y11, Y9
-	VCVTDQ2PS    Y9, Y9
-	VFMADD231PS  Y9, Y7, Y13
-	VPSRAD       $0x1c, Y12, Y9
-	VCVTDQ2PS    Y9, Y9
-	VFMADD231PS  Y9, Y8, Y13
-	VMOVUPS      Y13, 864(AX)
-	VPXOR        112(SI), Y4, Y9
-	VPXOR        112(DI), Y4, Y10
-	VPXOR        112(R8), Y4, Y11
-	VPXOR        112(CX), Y4, Y12
-	VMOVUPS      384(AX), Y4
-	VPSLLD       $0x1c, Y9, Y13
-	VPSRAD       $0x1c, Y13, Y13
-	VCVTDQ2PS    Y13, Y13
-	VFMADD231PS  Y13, Y5, Y4
-	VPSLLD       $0x1c, Y10, Y13
-	VPSRAD       $0x1c, Y13, Y13
-	VCVTDQ2PS    Y13, Y13
-	VFMADD231PS  Y13, Y6, Y4
-	VPSLLD       $0x1c, Y11, Y13
-	VPSRAD       $0x1c, Y13, Y13
-	VCVTDQ2PS    Y13, Y13
-	VFMADD231PS  Y13, Y7, Y4
-	VPSLLD       $0x1c, Y12, Y13
-	VPSRAD       $0x1c, Y13, Y13
-	VCVTDQ2PS    Y13, Y13
-	VFMADD231PS  Y13, Y8, Y4
-	VMOVUPS      Y4, 384(AX)
-	VMOVUPS      896(AX), Y4
-	VPSLLD       $0x18, Y9, Y13
-	VPSRAD       $0x1c, Y13, Y13
-	VCVTDQ2PS    Y13, Y13
-	VFMADD231PS  Y13, Y5, Y4
-	VPSLLD       $0x18, Y10, Y13
-	VPSRAD       $0x1c, Y13, Y13
-	VCVTDQ2PS    Y13, Y13
-	VFMADD231PS  Y13, Y6, Y4
-	VPSLLD       $0x18, Y11, Y13
-	VPSRAD       $0x1c, Y13, Y13
-	VCVTDQ2PS    Y13, Y13
-	VFMADD231PS  Y13, Y7, Y4
-	VPSLLD       $0x18, Y12, Y13
-	VPSRAD       $0x1c, Y13, Y13
-	VCVTDQ2PS    Y13, Y13
-	VFMADD231PS  Y13, Y8, Y4
-	VMOVUPS      Y4, 896(AX)
-	VMOVUPS      416(AX), Y4
-	VPSLLD       $0x14, Y9, Y13
-	VPSRAD       $0x1c, Y13, Y13
-	VCVTDQ2PS    Y13, Y13
-	VFMADD231PS  Y13, Y5, Y4
-	VPSLLD       $0x14, Y10, Y13
-	VPSRAD       $0x1c, Y13, Y13
-	VCVTDQ2PS    Y13, Y13
-	VFMADD231PS  Y13, Y6, Y4
-	VPSLLD       $0x14, Y11, Y13
-	VPSRAD       $0x1c, Y13, Y13
-	VCVTDQ2PS    Y13, Y13
-	VFMADD231PS  Y13, Y7, Y4
-	VPSLLD       $0x14, Y12, Y13
-	VPSRAD       $0x1c, Y13, Y13
-	VCVTDQ2PS    Y13, Y13
-	VFMADD231PS  Y13, Y8, Y4
-	VMOVUPS      Y4, 416(AX)
-	VMOVUPS      928(AX), Y4
-	VPSLLD       $0x10, Y9, Y13
-	VPSRAD       $0x1c, Y13, Y13
-	VCVTDQ2PS    Y13, Y13
-	VFMADD231PS  Y13, Y5, Y4
-	VPSLLD       $0x10, Y10, Y13
-	VPSRAD       $0x1c, Y13, Y13
-	VCVTDQ2PS    Y13, Y13
-	VFMADD231PS  Y13, Y6, Y4
-	VPSLLD       $0x10, Y11, Y13
-	VPSRAD       $0x1c, Y13, Y13
-	VCVTDQ2PS    Y13, Y13
-	VFMADD231PS  Y13, Y7, Y4
-	VPSLLD       $0x10, Y12, Y13
-	VPSRAD       $0x1c, Y13, Y13
-	VCVTDQ2PS    Y13, Y13
-	VFMADD231PS  Y13, Y8, Y4
-	VMOVUPS      Y4, 928(AX)
-	VMOVUPS      448(AX), Y4
-	VPSLLD       $0x0c, Y9, Y13
-	VPSRAD       $0x1c, Y13, Y13
-	VCVTDQ2PS    Y13, Y13
-	VFMADD231PS  Y13, Y5, Y4
-	VPSLLD       $0x0c, Y10, Y13
-	VPSRAD       $0x1c, Y13, Y13
-	VCVTDQ2PS    Y13, Y13
-	VFMADD231PS  Y13, Y6, Y4
-	VPSLLD       $0x0c, Y11, Y13
-	VPSRAD       $0x1c, Y13, Y13
-	VCVTDQ2PS    Y13, Y13
-	VFMADD231PS  Y13, Y7, Y4
-	VPSLLD       $0x0c, Y12, Y13
-	VPSRAD       $0x1c, Y13, Y13
-	VCVTDQ2PS    Y13, Y13
-	VFMADD231PS  Y13, Y8, Y4
-	VMOVUPS      Y4, 448(AX)
-	VMOVUPS      960(AX), Y4
-	VPSLLD       $0x08, Y9, Y13
-	VPSRAD       $0x1c, Y13, Y13
-	VCVTDQ2PS    Y13, Y13
-	VFMADD231PS  Y13, Y5, Y4
-	VPSLLD       $0x08, Y10, Y13
-	VPSRAD       $0x1c, Y13, Y13
-	VCVTDQ2PS    Y13, Y13
-	VFMADD231PS  Y13, Y6, Y4
-	VPSLLD       $0x08, Y11, Y13
-	VPSRAD       $0x1c, Y13, Y13
-	VCVTDQ2PS    Y13, Y13
-	VFMADD231PS  Y13, Y7, Y4
-	VPSLLD       $0x08, Y12, Y13
-	VPSRAD       $0x1c, Y13, Y13
-	VCVTDQ2PS    Y13, Y13
-	VFMADD231PS  Y13, Y8, Y4
-	VMOVUPS      Y4, 960(AX)
-	VMOVUPS      480(AX), Y4
-	VPSLLD       $0x04, Y9, Y13
-	VPSRAD       $0x1c, Y13, Y13
-	VCVTDQ2PS    Y13, Y13
-	VFMADD231PS  Y13, Y5, Y4
-	VPSLLD       $0x04, Y10, Y13
-	VPSRAD       $0x1c, Y13, Y13
-	VCVTDQ2PS    Y13, Y13
-	VFMADD231PS  Y13, Y6, Y4
-	VPSLLD       $0x04, Y11, Y13
-	VPSRAD       $0x1c, Y13, Y13
-	VCVTDQ2PS    Y13, Y13
-	VFMADD231PS  Y13, Y7, Y4
-	VPSLLD       $0x04, Y12, Y13
-	VPSRAD       $0x1c, Y13, Y13
-	VCVTDQ2PS    Y13, Y13
-	VFMADD231PS  Y13, Y8, Y4
-	VMOVUPS      Y4, 480(AX)
-	VMOVUPS      992(AX), Y4
-	VPSRAD       $0x1c, Y9, Y9
-	VCVTDQ2PS    Y9, Y9
-	VFMADD231PS  Y9, Y5, Y4
-	VPSRAD       $0x1c, Y10, Y9
-	VCVTDQ2PS    Y9, Y9
-	VFMADD231PS  Y9, Y6, Y4
-	VPSRAD       $0x1c, Y11, Y9
-	VCVTDQ2PS    Y9, Y9
-	VFMADD231PS  Y9, Y7, Y4
-	VPSRAD       $0x1c, Y12, Y9
-	VCVTDQ2PS    Y9, Y9
-	VFMADD231PS  Y9, Y8, Y4
-	VMOVUPS      Y4, 992(AX)
-	ADDQ         $0x00000090, SI
-	ADDQ         $0x00000090, DI
+DATA eights<>+0(SB)/4, $0x00000008
+DATA eights<>+4(SB)/4, $0x00000008
+DATA eights<>+8(SB)/4, $0x00000008
+DATA eights<>+12(SB)/4, $0x00000008
+DATA eights<>+16(SB)/4, $0x00000008
+DATA eights<>+20(SB)/4, $0x00000008
+DATA eights<>+24(SB)/4, $0x00000008
+DATA eights<>+28(SB)/4, $0x00000008
+GLOBL eights<>(SB), RODATA|NOPTR, $32
+
+DATA blocks00<>+0(SB)/4, $0x00000000
+DATA blocks00<>+4(SB)/4, $0x00000000
+DATA blocks00<>+8(SB)/4, $0x00000000
+DATA blocks00<>+12(SB)/4, $0x00000000
+DATA blocks00<>+16(SB)/4, $0x00000001
+DATA blocks00<>+20(SB)/4, $0x00000001
+DATA blocks00<>+24(SB)/4, $0x00000001
+DATA blocks00<>+28(SB)/4, $0x00000001
+GLOBL blocks00<>(SB), RODATA|NOPTR, $32
+
+DATA blocks01<>+0(SB)/4, $0x00000004
+DATA blocks01<>+4(SB)/4, $0x00000004
+DATA blocks01<>+8(SB)/4, $0x00000004
+DATA blocks01<>+12(SB)/4, $0x00000004
+DATA blocks01<>+16(SB)/4, $0x00000005
+DATA blocks01<>+20(SB)/4, $0x00000005
+DATA blocks01<>+24(SB)/4, $0x00000005
+DATA blocks01<>+28(SB)/4, $0x00000005
+GLOBL blocks01<>(SB), RODATA|NOPTR, $32
+
+DATA blocks10<>+0(SB)/4, $0x00000002
+DATA blocks10<>+4(SB)/4, $0x00000002
+DATA blocks10<>+8(SB)/4, $0x00000002
+DATA blocks10<>+12(SB)/4, $0x00000002
+DATA blocks10<>+16(SB)/4, $0x00000003
+DATA blocks10<>+20(SB)/4, $0x00000003
+DATA blocks10<>+24(SB)/4, $0x00000003
+DATA blocks10<>+28(SB)/4, $0x00000003
+GLOBL blocks10<>(SB), RODATA|NOPTR, $32
+
+DATA blocks11<>+0(SB)/4, $0x00000006
+DATA blocks11<>+4(SB)/4, $0x00000006
+DATA blocks11<>+8(SB)/4, $0x00000006
+DATA blocks11<>+12(SB)/4, $0x00000006
+DATA blocks11<>+16(SB)/4, $0x00000007
+DATA blocks11<>+20(SB)/4, $0x00000007
+DATA blocks11<>+24(SB)/4, $0x00000007
+DATA blocks11<>+28(SB)/4, $0x00000007
+GLOBL blocks11<>(SB), RODATA|NOPTR, $32
+
+DATA compress<>+0(SB)/1, $0x00
+DATA compress<>+1(SB)/1, $0x00
+DATA compress<>+2(SB)/1, $0x00
+DATA compress<>+3(SB)/1, $0x00
+DATA compress<>+4(SB)/1, $0x00
+DATA compress<>+5(SB)/1, $0x00
+DATA compress<>+6(SB)/1, $0x00
+DATA compress<>+7(SB)/1, $0x00
+DATA compress<>+8(SB)/1, $0x00
+DATA compress<>+9(SB)/1, $0x00
+DATA compress<>+10(SB)/1, $0x00
+DATA compress<>+11(SB)/1, $0x00
+DATA compress<>+12(SB)/1, $0x00
+DATA compress<>+13(SB)/1, $0x00
+DATA compress<>+14(SB)/1, $0x00
+DATA compress<>+15(SB)/1, $0x00
+DATA compress<>+16(SB)/1, $0x01
+DATA compress<>+17(SB)/1, $0x00
+DATA compress<>+18(SB)/1, $0x00
+DATA compress<>+19(SB)/1, $0x00
+DATA compress<>+20(SB)/1, $0x00
+DATA compress<>+21(SB)/1, $0x00
+DATA compress<>+22(SB)/1, $0x00
+DATA compress<>+23(SB)/1, $0x00
+DATA compress<>+24(SB)/1, $0x00
+DATA compress<>+25(SB)/1, $0x01
+DATA compress<>+26(SB)/1, $0x00
+DATA compress<>+27(SB)/1, $0x00
+DATA compress<>+28(SB)/1, $0x00
+DATA compress<>+29(SB)/1, $0x00
+DATA compress<>+30(SB)/1, $0x00
+DATA compress<>+31(SB)/1, $0x00
+DATA compress<>+32(SB)/1, $0x02
+DATA compress<>+33(SB)/1, $0x00
+DATA compress<>+34(SB)/1, $0x00
+DATA compress<>+35(SB)/1, $0x00
+DATA compress<>+36(SB)/1, $0x00
+DATA compress<>+37(SB)/1, $0x00
+DATA compress<>+38(SB)/1, $0x00
+DATA compress<>+39(SB)/1, $0x00
+DATA compress<>+40(SB)/1, $0x00
+DATA compress<>+41(SB)/1, $0x02
+DATA compress<>+42(SB)/1, $0x00
+DATA compress<>+43(SB)/1, $0x00
+DATA compress<>+44(SB)/1, $0x00
+DATA compress<>+45(SB)/1, $0x00
+DATA compress<>+46(SB)/1, $0x00
+DATA compress<>+47(SB)/1, $0x00
+DATA compress<>+48(SB)/1, $0x01
+DATA compress<>+49(SB)/1, $0x02
+DATA compress<>+50(SB)/1, $0x00
+DATA compress<>+51(SB)/1, $0x00
+DATA compress<>+52(SB)/1, $0x00
+DATA compress<>+53(SB)/1, $0x00
+DATA compress<>+54(SB)/1, $0x00
+DATA compress<>+55(SB)/1, $0x00
+DATA compress<>+56(SB)/1, $0x00
+DATA compress<>+57(SB)/1, $0x01
+DATA compress<>+58(SB)/1, $0x02
+DATA compress<>+59(SB)/1, $0x00
+DATA compress<>+60(SB)/1, $0x00
+DATA compress<>+61(SB)/1, $0x00
+DATA compress<>+62(SB)/1, $0x00
+DATA compress<>+63(SB)/1, $0x00
+DATA compress<>+64(SB)/1, $0x03
+DATA compress<>+65(SB)/1, $0x00
+DATA compress<>+66(SB)/1, $0x00
+DATA compress<>+67(SB)/1, $0x00
+DATA compress<>+68(SB)/1, $0x00
+DATA compress<>+69(SB)/1, $0x00
+DATA compress<>+70(SB)/1, $0x00
+DATA compress<>+71(SB)/1, $0x00
+DATA compress<>+72(SB)/1, $0x00
+DATA compress<>+73(SB)/1, $0x03
+DATA compress<>+74(SB)/1, $0x00
+DATA compress<>+75(SB)/1, $0x00
+DATA compress<>+76(SB)/1, $0x00
+DATA compress<>+77(SB)/1, $0x00
+DATA compress<>+78(SB)/1, $0x00
+DATA compress<>+79(SB)/1, $0x00
+DATA compress<>+80(SB)/1, $0x01
+DATA compress<>+81(SB)/1, $0x03
+DATA compress<>+82(SB)/1, $0x00
+DATA compress<>+83(SB)/1, $0x00
+DATA compress<>+84(SB)/1, $0x00
+DATA compress<>+85(SB)/1, $0x00
+DATA compress<>+86(SB)/1, $0x00
+DATA compress<>+87(SB)/1, $0x00
+DATA compress<>+88(SB)/1, $0x00
+DATA compress<>+89(SB)/1, $0x01
+DATA compress<>+90(SB)/1, $0x03
+DATA compress<>+91(SB)/1, $0x00
+DATA compress<>+92(SB)/1, $0x00
+DATA compress<>+93(SB)/1, $0x00
+DATA compress<>+94(SB)/1, $0x00
+DATA compress<>+95(SB)/1, $0x00
+DATA compress<>+96(SB)/1, $0x02
+DATA compress<>+97(SB)/1, $0x03
+DATA compress<>+98(SB)/1, $0x00
+DATA compress<>+99(SB)/1, $0x00
+DATA compress<>+100(SB)/1, $0x00
+DATA compress<>+101(SB)/1, $0x00
+DATA compress<>+102(SB)/1, $0x00
+DATA compress<>+103(SB)/1, $0x00
+DATA compress<>+104(SB)/1, $0x00
+DATA compress<>+105(SB)/1, $0x02
+DATA compress<>+106(SB)/1, $0x03
+DATA compress<>+107(SB)/1, $0x00
+DATA compress<>+108(SB)/1, $0x00
+DATA compress<>+109(SB)/1, $0x00
+DATA compress<>+110(SB)/1, $0x00
+DATA compress<>+111(SB)/1, $0x00
+DATA compress<>+112(SB)/1, $0x01
+DATA compress<>+113(SB)/1, $0x02
+DATA compress<>+114(SB)/1, $0x03
+DATA compress<>+115(SB)/1, $0x00
+DATA compress<>+116(SB)/1, $0x00
+DATA compress<>+117(SB)/1, $0x00
+DATA compress<>+118(SB)/1, $0x00
+DATA compress<>+119(SB)/1, $0x00
+DATA compress<>+120(SB)/1, $0x00
+DATA compress<>+121(SB)/1, $0x01
+DATA compress<>+122(SB)/1, $0x02
+DATA compress<>+123(SB)/1, $0x03
+DATA compress<>+124(SB)/1, $0x00
+DATA compress<>+125(SB)/1, $0x00
+DATA compress<>+126(SB)/1, $0x00
+DATA compress<>+127(SB)/1, $0x00
+DATA compress<>+128(SB)/1, $0x04
+DATA compress<>+129(SB)/1, $0x00
+DATA compress<>+130(SB)/1, $0x00
+DATA compress<>+131(SB)/1, $0x00
+DATA compress<>+132(SB)/1, $0x00
+DATA compress<>+133(SB)/1, $0x00
+DATA compress<>+134(SB)/1, $0x00
+DATA compress<>+135(SB)/1, $0x00
+DATA compress<>+136(SB)/1, $0x00
+DATA compress<>+137(SB)/1, $0x04
+DATA compress<>+138(SB)/1, $0x00
+DATA compress<>+139(SB)/1, $0x00
+DATA compress<>+140(SB)/1, $0x00
+DATA compress<>+141(SB)/1, $0x00
+DATA compress<>+142(SB)/1, $0x00
+DATA compress<>+143(SB)/1, $0x00
+DATA compress<>+144(SB)/1, $0x01
+DATA compress<>+145(SB)/1, $0x04
+DATA compress<>+146(SB)/1, $0x00
+DATA compress<>+147(SB)/1, $0x00
+DATA compress<>+148(SB)/1, $0x00
+DATA compress<>+149(SB)/1, $0x00
+DATA compress<>+150(SB)/1, $0x00
+DATA compress<>+151(SB)/1, $0x00
+DATA compress<>+152(SB)/1, $0x00
+DATA compress<>+153(SB)/1, $0x01
+DATA compress<>+154(SB)/1, $0x04
+DATA compress<>+155(SB)/1, $0x00
+DATA compress<>+156(SB)/1, $0x00
+DATA compress<>+157(SB)/1, $0x00
+DATA compress<>+158(SB)/1, $0x00
+DATA compress<>+159(SB)/1, $0x00
+DATA compress<>+160(SB)/1, $0x02
+DATA compress<>+161(SB)/1, $0x04
+DATA compress<>+162(SB)/1, $0x00
+DATA compress<>+163(SB)/1, $0x00
+DATA compress<>+164(SB)/1, $0x00
+DATA compress<>+165(SB)/1, $0x00
+DATA compress<>+166(SB)/1, $0x00
+DATA compress<>+167(SB)/1, $0x00
+DATA compress<>+168(SB)/1, $0x00
+DATA compress<>+169(SB)/1, $0x02
+DATA compress<>+170(SB)/1, $0x04
+DATA compress<>+171(SB)/1, $0x00
+DATA compress<>+172(SB)/1, $0x00
+DATA compress<>+173(SB)/1, $0x00
+DATA compress<>+174(SB)/1, $0x00
+DATA compress<>+175(SB)/1, $0x00
+DATA compress<>+176(SB)/1, $0x01
+DATA compress<>+177(SB)/1, $0x02
+DATA compress<>+178(SB)/1, $0x04
+DATA compress<>+179(SB)/1, $0x00
+DATA compress<>+180(SB)/1, $0x00
+DATA compress<>+181(SB)/1, $0x00
+DATA compress<>+182(SB)/1, $0x00
+DATA compress<>+183(SB)/1, $0x00
+DATA compress<>+184(SB)/1, $0x00
+DATA compress<>+185(SB)/1, $0x01
+DATA compress<>+186(SB)/1, $0x02
+DATA compress<>+187(SB)/1, $0x04
+DATA compress<>+188(SB)/1, $0x00
+DATA compress<>+189(SB)/1, $0x00
+DATA compress<>+190(SB)/1, $0x00
+DATA compress<>+191(SB)/1, $0x00
+DATA compress<>+192(SB)/1, $0x03
+DATA compress<>+193(SB)/1, $0x04
+DATA compress<>+194(SB)/1, $0x00
+DATA compress<>+195(SB)/1, $0x00
+DATA compress<>+196(SB)/1, $0x00
+DATA compress<>+197(SB)/1, $0x00
+DATA compress<>+198(SB)/1, $0x00
+DATA compress<>+199(SB)/1, $0x00
+DATA compress<>+200(SB)/1, $0x00
+DATA compress<>+201(SB)/1, $0x03
+DATA compress<>+202(SB)/1, $0x04
+DATA compress<>+203(SB)/1, $0x00
+DATA compress<>+204(SB)/1, $0x00
+DATA compress<>+205(SB)/1, $0x00
+DATA compress<>+206(SB)/1, $0x00
+DATA compress<>+207(SB)/1, $0x00
+DATA compress<>+208(SB)/1, $0x01
+DATA compress<>+209(SB)/1, $0x03
+DATA compress<>+210(SB)/1, $0x04
+DATA compress<>+211(SB)/1, $0x00
+DATA compress<>+212(SB)/1, $0x00
+DATA compress<>+213(SB)/1, $0x00
+DATA compress<>+214(SB)/1, $0x00
+DATA compress<>+215(SB)/1, $0x00
+DATA compress<>+216(SB)/1, $0x00
+DATA compress<>+217(SB)/1, $0x01
+DATA compress<>+218(SB)/1, $0x03
+DATA compress<>+219(SB)/1, $0x04
+DATA compress<>+220(SB)/1, $0x00
+DATA compress<>+221(SB)/1, $0x00
+DATA compress<>+222(SB)/1, $0x00
+DATA compress<>+223(SB)/1, $0x00
+DATA compress<>+224(SB)/1, $0x02
+DATA compress<>+225(SB)/1, $0x03
+DATA compress<>+226(SB)/1, $0x04
+DATA compress<>+227(SB)/1, $0x00
+DATA compress<>+228(SB)/1, $0x00
+DATA compress<>+229(SB)/1, $0x00
+DATA compress<>+230(SB)/1, $0x00
+DATA compress<>+231(SB)/1, $0x00
+DATA compress<>+232(SB)/1, $0x00
+DATA compress<>+233(SB)/1, $0x02
+DATA compress<>+234(SB)/1, $0x03
+DATA compress<>+235(SB)/1, $0x04
+DATA compress<>+236(SB)/1, $0x00
+DATA compress<>+237(SB)/1, $0x00
+DATA compress<>+238(SB)/1, $0x00
+DATA compress<>+239(SB)/1, $0x00
+DATA compress<>+240(SB)/1, $0x01
+DATA compress<>+241(SB)/1, $0x02
+DATA compress<>+242(SB)/1, $0x03
+DATA compress<>+243(SB)/1, $0x04
+DATA compress<>+244(SB)/1, $0x00
+DATA compress<>+245(SB)/1, $0x00
+DATA compress<>+246(SB)/1, $0x00
+DATA compress<>+247(SB)/1, $0x00
+DATA compress<>+248(SB)/1, $0x00
+DATA compress<>+249(SB)/1, $0x01
+DATA compress<>+250(SB)/1, $0x02
+DATA compress<>+251(SB)/1, $0x03
+DATA compress<>+252(SB)/1, $0x04
+DATA compress<>+253(SB)/1, $0x00
+DATA compress<>+254(SB)/1, $0x00
+DATA compress<>+255(SB)/1, $0x00
+DATA compress<>+256(SB)/1, $0x05
+DATA compress<>+257(SB)/1, $0x00
+DATA compress<>+258(SB)/1, $0x00
+DATA compress<>+259(SB)/1, $0x00
+DATA compress<>+260(SB)/1, $0x00
+DATA compress<>+261(SB)/1, $0x00
+DATA compress<>+262(SB)/1, $0x00
+DATA compress<>+263(SB)/1, $0x00
+DATA compress<>+264(SB)/1, $0x00
+DATA compress<>+265(SB)/1, $0x05
+DATA compress<>+266(SB)/1, $0x00
+DATA compress<>+267(SB)/1, $0x00
+DATA compress<>+268(SB)/1, $0x00
+DATA compress<>+269(SB)/1, $0x00
+DATA compress<>+270(SB)/1, $0x00
+DATA compress<>+271(SB)/1, $0x00
+DATA compress<>+272(SB)/1, $0x01
+DATA compress<>+273(SB)/1, $0x05
+DATA compress<>+274(SB)/1, $0x00
+DATA compress<>+275(SB)/1, $0x00
+DATA compress<>+276(SB)/1, $0x00
+DATA compress<>+277(SB)/1, $0x00
+DATA compress<>+278(SB)/1, $0x00
+DATA compress<>+279(SB)/1, $0x00
+DATA compress<>+280(SB)/1, $0x00
+DATA compress<>+281(SB)/1, $0x01
+DATA compress<>+282(SB)/1, $0x05
+DATA compress<>+283(SB)/1, $0x00
+DATA compress<>+284(SB)/1, $0x00
+DATA compress<>+285(SB)/1, $0x00
+DATA compress<>+286(SB)/1, $0x00
+DATA compress<>+287(SB)/1, $0x00
+DATA compress<>+288(SB)/1, $0x02
+DATA compress<>+289(SB)/1, $0x05
+DATA compress<>+290(SB)/1, $0x00
+DATA compress<>+291(SB)/1, $0x00
+DATA compress<>+292(SB)/1, $0x00
+DATA compress<>+293(SB)/1, $0x00
+DATA compress<>+294(SB)/1, $0x00
+DATA compress<>+295(SB)/1, $0x00
+DATA compress<>+296(SB)/1, $0x00
+DATA compress<>+297(SB)/1, $0x02
+DATA compress<>+298(SB)/1, $0x05
+DATA compress<>+299(SB)/1, $0x00
+DATA compress<>+300(SB)/1, $0x00
+DATA compress<>+301(SB)/1, $0x00
+DATA compress<>+302(SB)/1, $0x00
+DATA compress<>+303(SB)/1, $0x00
+DATA compress<>+304(SB)/1, $0x01
+DATA compress<>+305(SB)/1, $0x02
+DATA compress<>+306(SB)/1, $0x05
+DATA compress<>+307(SB)/1, $0x00
+DATA compress<>+308(SB)/1, $0x00
+DATA compress<>+309(SB)/1, $0x00
+DATA compress<>+310(SB)/1, $0x00
+DATA compress<>+311(SB)/1, $0x00
+DATA compress<>+312(SB)/1, $0x00
+DATA compress<>+313(SB)/1, $0x01
+DATA compress<>+314(SB)/1, $0x02
+DATA compress<>+315(SB)/1, $0x05
+DATA compress<>+316(SB)/1, $0x00
+DATA compress<>+317(SB)/1, $0x00
+DATA compress<>+318(SB)/1, $0x00
+DATA compress<>+319(SB)/1, $0x00
+DATA compress<>+320(SB)/1, $0x03
+DATA compress<>+321(SB)/1, $0x05
+DATA compress<>+322(SB)/1, $0x00
+DATA compress<>+323(SB)/1, $0x00
+DATA compress<>+324(SB)/1, $0x00
+DATA compress<>+325(SB)/1, $0x00
+DATA compress<>+326(SB)/1, $0x00
+DATA compress<>+327(SB)/1, $0x00
+DATA compress<>+328(SB)/1, $0x00
+DATA compress<>+329(SB)/1, $0x03
+DATA compress<>+330(SB)/1, $0x05
+DATA compress<>+331(SB)/1, $0x00
+DATA compress<>+332(SB)/1, $0x00
+DATA compress<>+333(SB)/1, $0x00
+DATA compress<>+334(SB)/1, $0x00
+DATA compress<>+335(SB)/1, $0x00
+DATA compress<>+336(SB)/1, $0x01
+DATA compress<>+337(SB)/1, $0x03
+DATA compress<>+338(SB)/1, $0x05
+DATA compress<>+339(SB)/1, $0x00
+DATA compress<>+340(SB)/1, $0x00
+DATA compress<>+341(SB)/1, $0x00
+DATA compress<>+342(SB)/1, $0x00
+DATA compress<>+343(SB)/1, $0x00
+DATA compress<>+344(SB)/1, $0x00
+DATA compress<>+345(SB)/1, $0x01
+DATA compress<>+346(SB)/1, $0x03
+DATA compress<>+347(SB)/1, $0x05
+DATA compress<>+348(SB)/1, $0x00
+DATA compress<>+349(SB)/1, $0x00
+DATA compress<>+350(SB)/1, $0x00
+DATA compress<>+351(SB)/1, $0x00
+DATA compress<>+352(SB)/1, $0x02
+DATA compress<>+353(SB)/1, $0x03
+DATA compress<>+354(SB)/1, $0x05
+DATA compress<>+355(SB)/1, $0x00
+DATA compress<>+356(SB)/1, $0x00
+DATA compress<>+357(SB)/1, $0x00
+DATA compress<>+358(SB)/1, $0x00
+DATA compress<>+359(SB)/1, $0x00
+DATA compress<>+360(SB)/1, $0x00
+DATA compress<>+361(SB)/1, $0x02
+DATA compress<>+362(SB)/1, $0x03
+DATA compress<>+363(SB)/1, $0x05
+DATA compress<>+364(SB)/1, $0x00
+DATA compress<>+365(SB)/1, $0x00
+DATA compress<>+366(SB)/1, $0x00
+DATA compress<>+367(SB)/1, $0x00
+DATA compress<>+368(SB)/1, $0x01
+DATA compress<>+369(SB)/1, $0x02
+DATA compress<>+370(SB)/1, $0x03
+DATA compress<>+371(SB)/1, $0x05
+DATA compress<>+372(SB)/1, $0x00
+DATA compress<>+373(SB)/1, $0x00
+DATA compress<>+374(SB)/1, $0x00
+DATA compress<>+375(SB)/1, $0x00
+DATA compress<>+376(SB)/1, $0x00
+DATA compress<>+377(SB)/1, $0x01
+DATA compress<>+378(SB)/1, $0x02
+DATA compress<>+379(SB)/1, $0x03
+DATA compress<>+380(SB)/1, $0x05
+DATA compress<>+381(SB)/1, $0x00
+DATA compress<>+382(SB)/1, $0x00
+DATA compress<>+383(SB)/1, $0x00
+DATA compress<>+384(SB)/1, $0x04
+DATA compress<>+385(SB)/1, $0x05
+DATA compress<>+386(SB)/1, $0x00
+DATA compress<>+387(SB)/1, $0x00
+DATA compress<>+388(SB)/1, $0x00
+DATA compress<>+389(SB)/1, $0x00
+DATA compress<>+390(SB)/1, $0x00
+DATA compress<>+391(SB)/1, $0x00
+DATA compress<>+392(SB)/1, $0x00
+DATA compress<>+393(SB)/1, $0x04
+DATA compress<>+394(SB)/1, $0x05
+DATA compress<>+395(SB)/1, $0x00
+DATA compress<>+396(SB)/1, $0x00
+DATA compress<>+397(SB)/1, $0x00
+DATA compress<>+398(SB)/1, $0x00
+DATA compress<>+399(SB)/1, $0x00
+DATA compress<>+400(SB)/1, $0x01
+DATA compress<>+401(SB)/1, $0x04
+DATA compress<>+402(SB)/1, $0x05
+DATA compress<>+403(SB)/1, $0x00
+DATA compress<>+404(SB)/1, $0x00
+DATA compress<>+405(SB)/1, $0x00
+DATA compress<>+406(SB)/1, $0x00
+DATA compress<>+407(SB)/1, $0x00
+DATA compress<>+408(SB)/1, $0x00
+DATA compress<>+409(SB)/1, $0x01
+DATA compress<>+410(SB)/1, $0x04
+DATA compress<>+411(SB)/1, $0x05
+DATA compress<>+412(SB)/1, $0x00
+DATA compress<>+413(SB)/1, $0x00
+DATA compress<>+414(SB)/1, $0x00
+DATA compress<>+415(SB)/1, $0x00
+DATA compress<>+416(SB)/1, $0x02
+DATA compress<>+417(SB)/1, $0x04
+DATA compress<>+418(SB)/1, $0x05
+DATA compress<>+419(SB)/1, $0x00
+DATA compress<>+420(SB)/1, $0x00
+DATA compress<>+421(SB)/1, $0x00
+DATA compress<>+422(SB)/1, $0x00
+DATA compress<>+423(SB)/1, $0x00
+DATA compress<>+424(SB)/1, $0x00
+DATA compress<>+425(SB)/1, $0x02
+DATA compress<>+426(SB)/1, $0x04
+DATA compress<>+427(SB)/1, $0x05
+DATA compress<>+428(SB)/1, $0x00
+DATA compress<>+429(SB)/1, $0x00
+DATA compress<>+430(SB)/1, $0x00
+DATA compress<>+431(SB)/1, $0x00
+DATA compress<>+432(SB)/1, $0x01
+DATA compress<>+433(SB)/1, $0x02
+DATA compress<>+434(SB)/1, $0x04
+DATA compress<>+435(SB)/1, $0x05
+DATA compress<>+436(SB)/1, $0x00
+DATA compress<>+437(SB)/1, $0x00
+DATA compress<>+438(SB)/1, $0x00
+DATA compress<>+439(SB)/1, $0x00
+DATA compress<>+440(SB)/1, $0x00
+DATA compress<>+441(SB)/1, $0x01
+DATA compress<>+442(SB)/1, $0x02
+DATA compress<>+443(SB)/1, $0x04
+DATA compress<>+444(SB)/1, $0x05
+DATA compress<>+445(SB)/1, $0x00
+DATA compress<>+446(SB)/1, $0x00
+DATA compress<>+447(SB)/1, $0x00
+DATA compress<>+448(SB)/1, $0x03
+DATA compress<>+449(SB)/1, $0x04
+DATA compress<>+450(SB)/1, $0x05
+DATA compress<>+451(SB)/1, $0x00
+DATA compress<>+452(SB)/1, $0x00
+DATA compress<>+453(SB)/1, $0x00
+DATA compress<>+454(SB)/1, $0x00
+DATA compress<>+455(SB)/1, $0x00
+DATA compress<>+456(SB)/1, $0x00
+DATA compress<>+457(SB)/1, $0x03
+DATA compress<>+458(SB)/1, $0x04
+DATA compress<>+459(SB)/1, $0x05
+DATA compress<>+460(SB)/1, $0x00
+DATA compress<>+461(SB)/1, $0x00
+DATA compress<>+462(SB)/1, $0x00
+DATA compress<>+463(SB)/1, $0x00
+DATA compress<>+464(SB)/1, $0x01
+DATA compress<>+465(SB)/1, $0x03
+DATA compress<>+466(SB)/1, $0x04
+DATA compress<>+467(SB)/1, $0x05
+DATA compress<>+468(SB)/1, $0x00
+DATA compress<>+469(SB)/1, $0x00
+DATA compress<>+470(SB)/1, $0x00
+DATA compress<>+471(SB)/1, $0x00
+DATA compress<>+472(SB)/1, $0x00
+DATA compress<>+473(SB)/1, $0x01
+DATA compress<>+474(SB)/1, $0x03
+DATA compress<>+475(SB)/1, $0x04
+DATA compress<>+476(SB)/1, $0x05
+DATA compress<>+477(SB)/1, $0x00
+DATA compress<>+478(SB)/1, $0x00
+DATA compress<>+479(SB)/1, $0x00
+DATA compress<>+480(SB)/1, $0x02
+DATA compress<>+481(SB)/1, $0x03
+DATA compress<>+482(SB)/1, $0x04
+DATA compress<>+483(SB)/1, $0x05
+DATA compress<>+484(SB)/1, $0x00
+DATA compress<>+485(SB)/1, $0x00
+DATA compress<>+486(SB)/1, $0x00
+DATA compress<>+487(SB)/1, $0x00
+DATA compress<>+488(SB)/1, $0x00
+DATA compress<>+489(SB)/1, $0x02
+DATA compress<>+490(SB)/1, $0x03
+DATA compress<>+491(SB)/1, $0x04
+DATA compress<>+492(SB)/1, $0x05
+DATA compress<>+493(SB)/1, $0x00
+DATA compress<>+494(SB)/1, $0x00
+DATA compress<>+495(SB)/1, $0x00
+DATA compress<>+496(SB)/1, $0x01
+DATA compress<>+497(SB)/1, $0x02
+DATA compress<>+498(SB)/1, $0x03
+DATA compress<>+499(SB)/1, $0x04
+DATA compress<>+500(SB)/1, $0x05
+DATA compress<>+501(SB)/1, $0x00
+DATA compress<>+502(SB)/1, $0x00
+DATA compress<>+503(SB)/1, $0x00
+DATA compress<>+504(SB)/1, $0x00
+DATA compress<>+505(SB)/1, $0x01
+DATA compress<>+506(SB)/1, $0x02
+DATA compress<>+507(SB)/1, $0x03
+DATA compress<>+508(SB)/1, $0x04
+DATA compress<>+509(SB)/1, $0x05
+DATA compress<>+510(SB)/1, $0x00
+DATA compress<>+511(SB)/1, $0x00
+DATA compress<>+512(SB)/1, $0x06
+DATA compress<>+513(SB)/1, $0x00
+DATA compress<>+514(SB)/1, $0x00
+DATA compress<>+515(SB)/1, $0x00
+DATA compress<>+516(SB)/1, $0x00
+DATA compress<>+517(SB)/1, $0x00
+DATA compress<>+518(SB)/1, $0x00
+DATA compress<>+519(SB)/1, $0x00
+DATA compress<>+520(SB)/1, $0x00
+DATA compress<>+521(SB)/1, $0x06
+DATA compress<>+522(SB)/1, $0x00
+DATA compress<>+523(SB)/1, $0x00
+DATA compress<>+524(SB)/1, $0x00
+DATA compress<>+525(SB)/1, $0x00
+DATA compress<>+526(SB)/1, $0x00
+DATA compress<>+527(SB)/1, $0x00
+DATA compress<>+528(SB)/1, $0x01
+DATA compress<>+529(SB)/1, $0x06
+DATA compress<>+530(SB)/1, $0x00
+DATA compress<>+531(SB)/1, $0x00
+DATA compress<>+532(SB)/1, $0x00
+DATA compress<>+533(SB)/1, $0x00
+DATA compress<>+534(SB)/1, $0x00
+DATA compress<>+535(SB)/1, $0x00
+DATA compress<>+536(SB)/1, $0x00
+DATA compress<>+537(SB)/1, $0x01
+DATA compress<>+538(SB)/1, $0x06
+DATA compress<>+539(SB)/1, $0x00
+DATA compress<>+540(SB)/1, $0x00
+DATA compress<>+541(SB)/1, $0x00
+DATA compress<>+542(SB)/1, $0x00
+DATA compress<>+543(SB)/1, $0x00
+DATA compress<>+544(SB)/1, $0x02
+DATA compress<>+545(SB)/1, $0x06
+DATA compress<>+546(SB)/1, $0x00
+DATA compress<>+547(SB)/1, $0x00
+DATA compress<>+548(SB)/1, $0x00
+DATA compress<>+549(SB)/1, $0x00
+DATA compress<>+550(SB)/1, $0x00
+DATA compress<>+551(SB)/1, $0x00
+DATA compress<>+552(SB)/1, $0x00
+DATA compress<>+553(SB)/1, $0x02
+DATA compress<>+554(SB)/1, $0x06
+DATA compress<>+555(SB)/1, $0x00
+DATA compress<>+556(SB)/1, $0x00
+DATA compress<>+557(SB)/1, $0x00
+DATA compress<>+558(SB)/1, $0x00
+DATA compress<>+559(SB)/1, $0x00
+DATA compress<>+560(SB)/1, $0x01
+DATA compress<>+561(SB)/1, $0x02
+DATA compress<>+562(SB)/1, $0x06
+DATA compress<>+563(SB)/1, $0x00
+DATA compress<>+564(SB)/1, $0x00
+DATA compress<>+565(SB)/1, $0x00
+DATA compress<>+566(SB)/1, $0x00
+DATA compress<>+567(SB)/1, $0x00
+DATA compress<>+568(SB)/1, $0x00
+DATA compress<>+569(SB)/1, $0x01
+DATA compress<>+570(SB)/1, $0x02
+DATA compress<>+571(SB)/1, $0x06
+DATA compress<>+572(SB)/1, $0x00
+DATA compress<>+573(SB)/1, $0x00
+DATA compress<>+574(SB)/1, $0x00
+DATA compress<>+575(SB)/1, $0x00
+DATA compress<>+576(SB)/1, $0x03
+DATA compress<>+577(SB)/1, $0x06
+DATA compress<>+578(SB)/1, $0x00
+DATA compress<>+579(SB)/1, $0x00
+DATA compress<>+580(SB)/1, $0x00
+DATA compress<>+581(SB)/1, $0x00
+DATA compress<>+582(SB)/1, $0x00
+DATA compress<>+583(SB)/1, $0x00
+DATA compress<>+584(SB)/1, $0x00
+DATA compress<>+585(SB)/1, $0x03
+DATA compress<>+586(SB)/1, $0x06
+DATA compress<>+587(SB)/1, $0x00
+DATA compress<>+588(SB)/1, $0x00
+DATA compress<>+589(SB)/1, $0x00
+DATA compress<>+590(SB)/1, $0x00
+DATA compress<>+591(SB)/1, $0x00
+DATA compress<>+592(SB)/1, $0x01
+DATA compress<>+593(SB)/1, $0x03
+DATA compress<>+594(SB)/1, $0x06
+DATA compress<>+595(SB)/1, $0x00
+DATA compress<>+596(SB)/1, $0x00
+DATA compress<>+597(SB)/1, $0x00
+DATA compress<>+598(SB)/1, $0x00
+DATA compress<>+599(SB)/1, $0x00
+DATA compress<>+600(SB)/1, $0x00
+DATA compress<>+601(SB)/1, $0x01
+DATA compress<>+602(SB)/1, $0x03
+DATA compress<>+603(SB)/1, $0x06
+DATA compress<>+604(SB)/1, $0x00
+DATA compress<>+605(SB)/1, $0x00
+DATA compress<>+606(SB)/1, $0x00
+DATA compress<>+607(SB)/1, $0x00
+DATA compress<>+608(SB)/1, $0x02
+DATA compress<>+609(SB)/1, $0x03
+DATA compress<>+610(SB)/1, $0x06
+DATA compress<>+611(SB)/1, $0x00
+DATA compress<>+612(SB)/1, $0x00
+DATA compress<>+613(SB)/1, $0x00
+DATA compress<>+614(SB)/1, $0x00
+DATA compress<>+615(SB)/1, $0x00
+DATA compress<>+616(SB)/1, $0x00
+DATA compress<>+617(SB)/1, $0x02
+DATA compress<>+618(SB)/1, $0x03
+DATA compress<>+619(SB)/1, $0x06
+DATA compress<>+620(SB)/1, $0x00
+DATA compress<>+621(SB)/1, $0x00
+DATA compress<>+622(SB)/1, $0x00
+DATA compress<>+623(SB)/1, $0x00
+DATA compress<>+624(SB)/1, $0x01
+DATA compress<>+625(SB)/1, $0x02
+DATA compress<>+626(SB)/1, $0x03
+DATA compress<>+627(SB)/1, $0x06
+DATA compress<>+628(SB)/1, $0x00
+DATA compress<>+629(SB)/1, $0x00
+DATA compress<>+630(SB)/1, $0x00
+DATA compress<>+631(SB)/1, $0x00
+DATA compress<>+632(SB)/1, $0x00
+DATA compress<>+633(SB)/1, $0x01
+DATA compress<>+634(SB)/1, $0x02
+DATA compress<>+635(SB)/1, $0x03
+DATA compress<>+636(SB)/1, $0x06
+DATA compress<>+637(SB)/1, $0x00
+DATA compress<>+638(SB)/1, $0x00
+DATA compress<>+639(SB)/1, $0x00
+DATA compress<>+640(SB)/1, $0x04
+DATA compress<>+641(SB)/1, $0x06
+DATA compress<>+642(SB)/1, $0x00
+DATA compress<>+643(SB)/1, $0x00
+DATA compress<>+644(SB)/1, $0x00
+DATA compress<>+645(SB)/1, $0x00
+DATA compress<>+646(SB)/1, $0x00
+DATA compress<>+647(SB)/1, $0x00
+DATA compress<>+648(SB)/1, $0x00
+DATA compress<>+649(SB)/1, $0x04
+DATA compress<>+650(SB)/1, $0x06
+DATA compress<>+651(SB)/1, $0x00
+DATA compress<>+652(SB)/1, $0x00
+DATA compress<>+653(SB)/1, $0x00
+DATA compress<>+654(SB)/1, $0x00
+DATA compress<>+655(SB)/1, $0x00
+DATA compress<>+656(SB)/1, $0x01
+DATA compress<>+657(SB)/1, $0x04
+DATA compress<>+658(SB)/1, $0x06
+DATA compress<>+659(SB)/1, $0x00
+DATA compress<>+660(SB)/1, $0x00
+DATA compress<>+661(SB)/1, $0x00
+DATA compress<>+662(SB)/1, $0x00
+DATA compress<>+663(SB)/1, $0x00
+DATA compress<>+664(SB)/1, $0x00
+DATA compress<>+665(SB)/1, $0x01
+DATA compress<>+666(SB)/1, $0x04
+DATA compress<>+667(SB)/1, $0x06
+DATA compress<>+668(SB)/1, $0x00
+DATA compress<>+669(SB)/1, $0x00
+DATA compress<>+670(SB)/1, $0x00
+DATA compress<>+671(SB)/1, $0x00
+DATA compress<>+672(SB)/1, $0x02
+DATA compress<>+673(SB)/1, $0x04
+DATA compress<>+674(SB)/1, $0x06
+DATA compress<>+675(SB)/1, $0x00
+DATA compress<>+676(SB)/1, $0x00
+DATA compress<>+677(SB)/1, $0x00
+DATA compress<>+678(SB)/1, $0x00
+DATA compress<>+679(SB)/1, $0x00
+DATA compress<>+680(SB)/1, $0x00
+DATA compress<>+681(SB)/1, $0x02
+DATA compress<>+682(SB)/1, $0x04
+DATA compress<>+683(SB)/1, $0x06
+DATA compress<>+684(SB)/1, $0x00
+DATA compress<>+685(SB)/1, $0x00
+DATA compress<>+686(SB)/1, $0x00
+DATA compress<>+687(SB)/1, $0x00
+DATA compress<>+688(SB)/1, $0x01
+DATA compress<>+689(SB)/1, $0x02
+DATA compress<>+690(SB)/1, $0x04
+DATA compress<>+691(SB)/1, $0x06
+DATA compress<>+692(SB)/1, $0x00
+DATA compress<>+693(SB)/1, $0x00
+DATA compress<>+694(SB)/1, $0x00
+DATA compress<>+695(SB)/1, $0x00
+DATA compress<>+696(SB)/1, $0x00
+DATA compress<>+697(SB)/1, $0x01
+DATA compress<>+698(SB)/1, $0x02
+DATA compress<>+699(SB)/1, $0x04
+DATA compress<>+700(SB)/1, $0x06
+DATA compress<>+701(SB)/1, $0x00
+DATA compress<>+702(SB)/1, $0x00
+DATA compress<>+703(SB)/1, $0x00
+DATA compress<>+704(SB)/1, $0x03
+DATA compress<>+705(SB)/1, $0x04
+DATA compress<>+706(SB)/1, $0x06
+DATA compress<>+707(SB)/1, $0x00
+DATA compress<>+708(SB)/1, $0x00
+DATA compress<>+709(SB)/1, $0x00
+DATA compress<>+710(SB)/1, $0x00
+DATA compress<>+711(SB)/1, $0x00
+DATA compress<>+712(SB)/1, $0x00
+DATA compress<>+713(SB)/1, $0x03
+DATA compress<>+714(SB)/1, $0x04
+DATA compress<>+715(SB)/1, $0x06
+DATA compress<>+716(SB)/1, $0x00
+DATA compress<>+717(SB)/1, $0x00
+DATA compress<>+718(SB)/1, $0x00
+DATA compress<>+719(SB)/1, $0x00
+DATA compress<>+720(SB)/1, $0x01
+DATA compress<>+721(SB)/1, $0x03
+DATA compress<>+722(SB)/1, $0x04
+DATA compress<>+723(SB)/1, $0x06
+DATA compress<>+724(SB)/1, $0x00
+DATA compress<>+725(SB)/1, $0x00
+DATA compress<>+726(SB)/1, $0x00
+DATA compress<>+727(SB)/1, $0x00
+DATA compress<>+728(SB)/1, $0x00
+DATA compress<>+729(SB)/1, $0x01
+DATA compress<>+730(SB)/1, $0x03
+DATA compress<>+731(SB)/1, $0x04
+DATA compress<>+732(SB)/1, $0x06
+DATA compress<>+733(SB)/1, $0x00
+DATA compress<>+734(SB)/1, $0x00
+DATA compress<>+735(SB)/1, $0x00
+DATA compress<>+736(SB)/1, $0x02
+DATA compress<>+737(SB)/1, $0x03
+DATA compress<>+738(SB)/1, $0x04
+DATA compress<>+739(SB)/1, $0x06
+DATA compress<>+740(SB)/1, $0x00
+DATA compress<>+741(SB)/1, $0x00
+DATA compress<>+742(SB)/1, $0x00
+DATA compress<>+743(SB)/1, $0x00
+DATA compress<>+744(SB)/1, $0x00
+DATA compress<>+745(SB)/1, $0x02
+DATA compress<>+746(SB)/1, $0x03
+DATA compress<>+747(SB)/1, $0x04
+DATA compress<>+748(SB)/1, $0x06
+DATA compress<>+749(SB)/1, $0x00
+DATA compress<>+750(SB)/1, $0x00
+DATA compress<>+751(SB)/1, $0x00
+DATA compress<>+752(SB)/1, $0x01
+DATA compress<>+753(SB)/1, $0x02
+DATA compress<>+754(SB)/1, $0x03
+DATA compress<>+755(SB)/1, $0x04
+DATA compress<>+756(SB)/1, $0x06
+DATA compress<>+757(SB)/1, $0x00
+DATA compress<>+758(SB)/1, $0x00
+DATA compress<>+759(SB)/1, $0x00
+DATA compress<>+760(SB)/1, $0x00
+DATA compress<>+761(SB)/1, $0x01
+DATA compress<>+762(SB)/1, $0x02
+DATA compress<>+763(SB)/1, $0x03
+DATA compress<>+764(SB)/1, $0x04
+DATA compress<>+765(SB)/1, $0x06
+DATA compress<>+766(SB)/1, $0x00
+DATA compress<>+767(SB)/1, $0x00
+DATA compress<>+768(SB)/1, $0x05
+DATA compress<>+769(SB)/1, $0x06
+DATA compress<>+770(SB)/1, $0x00
+DATA compress<>+771(SB)/1, $0x00
+DATA compress<>+772(SB)/1, $0x00
+DATA compress<>+773(SB)/1, $0x00
+DATA compress<>+774(SB)/1, $0x00
+DATA compress<>+775(SB)/1, $0x00
+DATA compress<>+776(SB)/1, $0x00
+DATA compress<>+777(SB)/1, $0x05
+DATA compress<>+778(SB)/1, $0x06
+DATA compress<>+779(SB)/1, $0x00
+DATA compress<>+780(SB)/1, $0x00
+DATA compress<>+781(SB)/1, $0x00
+DATA compress<>+782(SB)/1, $0x00
+DATA compress<>+783(SB)/1, $0x00
+DATA compress<>+784(SB)/1, $0x01
+DATA compress<>+785(SB)/1, $0x05
+DATA compress<>+786(SB)/1, $0x06
+DATA compress<>+787(SB)/1, $0x00
+DATA compress<>+788(SB)/1, $0x00
+DATA compress<>+789(SB)/1, $0x00
+DATA compress<>+790(SB)/1, $0x00
+DATA compress<>+791(SB)/1, $0x00
+DATA compress<>+792(SB)/1, $0x00
+DATA compress<>+793(SB)/1, $0x01
+DATA compress<>+794(SB)/1, $0x05
+DATA compress<>+795(SB)/1, $0x06
+DATA compress<>+796(SB)/1, $0x00
+DATA compress<>+797(SB)/1, $0x00
+DATA compress<>+798(SB)/1, $0x00
+DATA compress<>+799(SB)/1, $0x00
+DATA compress<>+800(SB)/1, $0x02
+DATA compress<>+801(SB)/1, $0x05
+DATA compress<>+802(SB)/1, $0x06
+DATA compress<>+803(SB)/1, $0x00
+DATA compress<>+804(SB)/1, $0x00
+DATA compress<>+805(SB)/1, $0x00
+DATA compress<>+806(SB)/1, $0x00
+DATA compress<>+807(SB)/1, $0x00
+DATA compress<>+808(SB)/1, $0x00
+DATA compress<>+809(SB)/1, $0x02
+DATA compress<>+810(SB)/1, $0x05
+DATA compress<>+811(SB)/1, $0x06
+DATA compress<>+812(SB)/1, $0x00
+DATA compress<>+813(SB)/1, $0x00
+DATA compress<>+814(SB)/1, $0x00
+DATA compress<>+815(SB)/1, $0x00
+DATA compress<>+816(SB)/1, $0x01
+DATA compress<>+817(SB)/1, $0x02
+DATA compress<>+818(SB)/1, $0x05
+DATA compress<>+819(SB)/1, $0x06
+DATA compress<>+820(SB)/1, $0x00
+DATA compress<>+821(SB)/1, $0x00
+DATA compress<>+822(SB)/1, $0x00
+DATA compress<>+823(SB)/1, $0x00
+DATA compress<>+824(SB)/1, $0x00
+DATA compress<>+825(SB)/1, $0x01
+DATA compress<>+826(SB)/1, $0x02
+DATA compress<>+827(SB)/1, $0x05
+DATA compress<>+828(SB)/1, $0x06
+DATA compress<>+829(SB)/1, $0x00
+DATA compress<>+830(SB)/1, $0x00
+DATA compress<>+831(SB)/1, $0x00
+DATA compress<>+832(SB)/1, $0x03
+DATA compress<>+833(SB)/1, $0x05
+DATA compress<>+834(SB)/1, $0x06
+DATA compress<>+835(SB)/1, $0x00
+DATA compress<>+836(SB)/1, $0x00
+DATA compress<>+837(SB)/1, $0x00
+DATA compress<>+838(SB)/1, $0x00
+DATA compress<>+839(SB)/1, $0x00
+DATA compress<>+840(SB)/1, $0x00
+DATA compress<>+841(SB)/1, $0x03
+DATA compress<>+842(SB)/1, $0x05
+DATA compress<>+843(SB)/1, $0x06
+DATA compress<>+844(SB)/1, $0x00
+DATA compress<>+845(SB)/1, $0x00
+DATA compress<>+846(SB)/1, $0x00
+DATA compress<>+847(SB)/1, $0x00
+DATA compress<>+848(SB)/1, $0x01
+DATA compress<>+849(SB)/1, $0x03
+DATA compress<>+850(SB)/1, $0x05
+DATA compress<>+851(SB)/1, $0x06
+DATA compress<>+852(SB)/1, $0x00
+DATA compress<>+853(SB)/1, $0x00
+DATA compress<>+854(SB)/1, $0x00
+DATA compress<>+855(SB)/1, $0x00
+DATA compress<>+856(SB)/1, $0x00
+DATA compress<>+857(SB)/1, $0x01
+DATA compress<>+858(SB)/1, $0x03
+DATA compress<>+859(SB)/1, $0x05
+DATA compress<>+860(SB)/1, $0x06
+DATA compress<>+861(SB)/1, $0x00
+DATA compress<>+862(SB)/1, $0x00
+DATA compress<>+863(SB)/1, $0x00
+DATA compress<>+864(SB)/1, $0x02
+DATA compress<>+865(SB)/1, $0x03
+DATA compress<>+866(SB)/1, $0x05
+DATA compress<>+867(SB)/1, $0x06
+DATA compress<>+868(SB)/1, $0x00
+DATA compress<>+869(SB)/1, $0x00
+DATA compress<>+870(SB)/1, $0x00
+DATA compress<>+871(SB)/1, $0x00
+DATA compress<>+872(SB)/1, $0x00
+DATA compress<>+873(SB)/1, $0x02
+DATA compress<>+874(SB)/1, $0x03
+DATA compress<>+875(SB)/1, $0x05
+DATA compress<>+876(SB)/1, $0x06
+DATA compress<>+877(SB)/1, $0x00
+DATA compress<>+878(SB)/1, $0x00
+DATA compress<>+879(SB)/1, $0x00
+DATA compress<>+880(SB)/1, $0x01
+DATA compress<>+881(SB)/1, $0x02
+DATA compress<>+882(SB)/1, $0x03
+DATA compress<>+883(SB)/1, $0x05
+DATA compress<>+884(SB)/1, $0x06
+DATA compress<>+885(SB)/1, $0x00
+DATA compress<>+886(SB)/1, $0x00
+DATA compress<>+887(SB)/1, $0x00
+DATA compress<>+888(SB)/1, $0x00
+DATA compress<>+889(SB)/1, $0x01
+DATA compress<>+890(SB)/1, $0x02
+DATA compress<>+891(SB)/1, $0x03
+DATA compress<>+892(SB)/1, $0x05
+DATA compress<>+893(SB)/1, $0x06
+DATA compress<>+894(SB)/1, $0x00
+DATA compress<>+895(SB)/1, $0x00
+DATA compress<>+896(SB)/1, $0x04
+DATA compress<>+897(SB)/1, $0x05
+DATA compress<>+898(SB)/1, $0x06
+DATA compress<>+899(SB)/1, $0x00
+DATA compress<>+900(SB)/1, $0x00
+DATA compress<>+901(SB)/1, $0x00
+DATA compress<>+902(SB)/1, $0x00
+DATA compress<>+903(SB)/1, $0x00
+DATA compress<>+904(SB)/1, $0x00
+DATA compress<>+905(SB)/1, $0x04
+DATA compress<>+906(SB)/1, $0x05
+DATA compress<>+907(SB)/1, $0x06
+DATA compress<>+908(SB)/1, $0x00
+DATA compress<>+909(SB)/1, $0x00
+DATA compress<>+910(SB)/1, $0x00
+DATA compress<>+911(SB)/1, $0x00
+DATA compress<>+912(SB)/1, $0x01
+DATA compress<>+913(SB)/1, $0x04
+DATA compress<>+914(SB)/1, $0x05
+DATA compress<>+915(SB)/1, $0x06
+DATA compress<>+916(SB)/1, $0x00
+DATA compress<>+917(SB)/1, $0x00
+DATA compress<>+918(SB)/1, $0x00
+DATA compress<>+919(SB)/1, $0x00
+DATA compress<>+920(SB)/1, $0x00
+DATA compress<>+921(SB)/1, $0x01
+DATA compress<>+922(SB)/1, $0x04
+DATA compress<>+923(SB)/1, $0x05
+DATA compress<>+924(SB)/1, $0x06
+DATA compress<>+925(SB)/1, $0x00
+DATA compress<>+926(SB)/1, $0x00
+DATA compress<>+927(SB)/1, $0x00
+DATA compress<>+928(SB)/1, $0x02
+DATA compress<>+929(SB)/1, $0x04
+DATA compress<>+930(SB)/1, $0x05
+DATA compress<>+931(SB)/1, $0x06
+DATA compress<>+932(SB)/1, $0x00
+DATA compress<>+933(SB)/1, $0x00
+DATA compress<>+934(SB)/1, $0x00
+DATA compress<>+935(SB)/1, $0x00
+DATA compress<>+936(SB)/1, $0x00
+DATA compress<>+937(SB)/1, $0x02
+DATA compress<>+938(SB)/1, $0x04
+DATA compress<>+939(SB)/1, $0x05
+DATA compress<>+940(SB)/1, $0x06
+DATA compress<>+941(SB)/1, $0x00
+DATA compress<>+942(SB)/1, $0x00
+DATA compress<>+943(SB)/1, $0x00
+DATA compress<>+944(SB)/1, $0x01
+DATA compress<>+945(SB)/1, $0x02
+DATA compress<>+946(SB)/1, $0x04
+DATA compress<>+947(SB)/1, $0x05
+DATA compress<>+948(SB)/1, $0x06
+DATA compress<>+949(SB)/1, $0x00
+DATA compress<>+950(SB)/1, $0x00
+DATA compress<>+951(SB)/1, $0x00
+DATA compress<>+952(SB)/1, $0x00
+DATA compress<>+953(SB)/1, $0x01
+DATA compress<>+954(SB)/1, $0x02
+DATA compress<>+955(SB)/1, $0x04
+DATA compress<>+956(SB)/1, $0x05
+DATA compress<>+957(SB)/1, $0x06
+DATA compress<>+958(SB)/1, $0x00
+DATA compress<>+959(SB)/1, $0x00
+DATA compress<>+960(SB)/1, $0x03
+DATA compress<>+961(SB)/1, $0x04
+DATA compress<>+962(SB)/1, $0x05
+DATA compress<>+963(SB)/1, $0x06
+DATA compress<>+964(SB)/1, $0x00
+DATA compress<>+965(SB)/1, $0x00
+DATA compress<>+966(SB)/1, $0x00
+DATA compress<>+967(SB)/1, $0x00
+DATA compress<>+968(SB)/1, $0x00
+DATA compress<>+969(SB)/1, $0x03
+DATA compress<>+970(SB)/1, $0x04
+DATA compress<>+971(SB)/1, $0x05
+DATA compress<>+972(SB)/1, $0x06
+DATA compress<>+973(SB)/1, $0x00
+DATA compress<>+974(SB)/1, $0x00
+DATA compress<>+975(SB)/1, $0x00
+DATA compress<>+976(SB)/1, $0x01
+DATA compress<>+977(SB)/1, $0x03
+DATA compress<>+978(SB)/1, $0x04
+DATA compress<>+979(SB)/1, $0x05
+DATA compress<>+980(SB)/1, $0x06
+DATA compress<>+981(SB)/1, $0x00
+DATA compress<>+982(SB)/1, $0x00
+DATA compress<>+983(SB)/1, $0x00
+DATA compress<>+984(SB)/1, $0x00
+DATA compress<>+985(SB)/1, $0x01
+DATA compress<>+986(SB)/1, $0x03
+DATA compress<>+987(SB)/1, $0x04
+DATA compress<>+988(SB)/1, $0x05
+DATA compress<>+989(SB)/1, $0x06
+DATA compress<>+990(SB)/1, $0x00
+DATA compress<>+991(SB)/1, $0x00
+DATA compress<>+992(SB)/1, $0x02
+DATA compress<>+993(SB)/1, $0x03
+DATA compress<>+994(SB)/1, $0x04
+DATA compress<>+995(SB)/1, $0x05
+DATA compress<>+996(SB)/1, $0x06
+DATA compress<>+997(SB)/1, $0x00
+DATA compress<>+998(SB)/1, $0x00
+DATA compress<>+999(SB)/1, $0x00
+DATA compress<>+1000(SB)/1, $0x00
+DATA compress<>+1001(SB)/1, $0x02
+DATA compress<>+1002(SB)/1, $0x03
+DATA compress<>+1003(SB)/1, $0x04
+DATA compress<>+1004(SB)/1, $0x05
+DATA compress<>+1005(SB)/1, $0x06
+DATA compress<>+1006(SB)/1, $0x00
+DATA compress<>+1007(SB)/1, $0x00
+DATA compress<>+1008(SB)/1, $0x01
+DATA compress<>+1009(SB)/1, $0x02
+DATA compress<>+1010(SB)/1, $0x03
+DATA compress<>+1011(SB)/1, $0x04
+DATA compress<>+1012(SB)/1, $0x05
+DATA compress<>+1013(SB)/1, $0x06
+DATA compress<>+1014(SB)/1, $0x00
+DATA compress<>+1015(SB)/1, $0x00
+DATA compress<>+1016(SB)/1, $0x00
+DATA compress<>+1017(SB)/1, $0x01
+DATA compress<>+1018(SB)/1, $0x02
+DATA compress<>+1019(SB)/1, $0x03
+DATA compress<>+1020(SB)/1, $0x04
+DATA compress<>+1021(SB)/1, $0x05
+DATA compress<>+1022(SB)/1, $0x06
+DATA compress<>+1023(SB)/1, $0x00
+DATA compress<>+1024(SB)/1, $0x07
+DATA compress<>+1025(SB)/1, $0x00
+DATA compress<>+1026(SB)/1, $0x00
+DATA compress<>+1027(SB)/1, $0x00
+DATA compress<>+1028(SB)/1, $0x00
+DATA compress<>+1029(SB)/1, $0x00
+DATA compress<>+1030(SB)/1, $0x00
+DATA compress<>+1031(SB)/1, $0x00
+DATA compress<>+1032(SB)/1, $0x00
+DATA compress<>+1033(SB)/1, $0x07
+DATA compress<>+1034(SB)/1, $0x00
+DATA compress<>+1035(SB)/1, $0x00
+DATA compress<>+1036(SB)/1, $0x00
+DATA compress<>+1037(SB)/1, $0x00
+DATA compress<>+1038(SB)/1, $0x00
+DATA compress<>+1039(SB)/1, $0x00
+DATA compress<>+1040(SB)/1, $0x01
+DATA compress<>+1041(SB)/1, $0x07
+DATA compress<>+1042(SB)/1, $0x00
+DATA compress<>+1043(SB)/1, $0x00
+DATA compress<>+1044(SB)/1, $0x00
+DATA compress<>+1045(SB)/1, $0x00
+DATA compress<>+1046(SB)/1, $0x00
+DATA compress<>+1047(SB)/1, $0x00
+DATA compress<>+1048(SB)/1, $0x00
+DATA compress<>+1049(SB)/1, $0x01
+DATA compress<>+1050(SB)/1, $0x07
+DATA compress<>+1051(SB)/1, $0x00
+DATA compress<>+1052(SB)/1, $0x00
+DATA compress<>+1053(SB)/1, $0x00
+DATA compress<>+1054(SB)/1, $0x00
+DATA compress<>+1055(SB)/1, $0x00
+DATA compress<>+1056(SB)/1, $0x02
+DATA compress<>+1057(SB)/1, $0x07
+DATA compress<>+1058(SB)/1, $0x00
+DATA compress<>+1059(SB)/1, $0x00
+DATA compress<>+1060(SB)/1, $0x00
+DATA compress<>+1061(SB)/1, $0x00
+DATA compress<>+1062(SB)/1, $0x00
+DATA compress<>+1063(SB)/1, $0x00
+DATA compress<>+1064(SB)/1, $0x00
+DATA compress<>+1065(SB)/1, $0x02
+DATA compress<>+1066(SB)/1, $0x07
+DATA compress<>+1067(SB)/1, $0x00
+DATA compress<>+1068(SB)/1, $0x00
+DATA compress<>+1069(SB)/1, $0x00
+DATA compress<>+1070(SB)/1, $0x00
+DATA compress<>+1071(SB)/1, $0x00
+DATA compress<>+1072(SB)/1, $0x01
+DATA compress<>+1073(SB)/1, $0x02
+DATA compress<>+1074(SB)/1, $0x07
+DATA compress<>+1075(SB)/1, $0x00
+DATA compress<>+1076(SB)/1, $0x00
+DATA compress<>+1077(SB)/1, $0x00
+DATA compress<>+1078(SB)/1, $0x00
+DATA compress<>+1079(SB)/1, $0x00
+DATA compress<>+1080(SB)/1, $0x00
+DATA compress<>+1081(SB)/1, $0x01
+DATA compress<>+1082(SB)/1, $0x02
+DATA compress<>+1083(SB)/1, $0x07
+DATA compress<>+1084(SB)/1, $0x00
+DATA compress<>+1085(SB)/1, $0x00
+DATA compress<>+1086(SB)/1, $0x00
+DATA compress<>+1087(SB)/1, $0x00
+DATA compress<>+1088(SB)/1, $0x03
+DATA compress<>+1089(SB)/1, $0x07
+DATA compress<>+1090(SB)/1, $0x00
+DATA compress<>+1091(SB)/1, $0x00
+DATA compress<>+1092(SB)/1, $0x00
+DATA compress<>+1093(SB)/1, $0x00
+DATA compress<>+1094(SB)/1, $0x00
+DATA compress<>+1095(SB)/1, $0x00
+DATA compress<>+1096(SB)/1, $0x00
+DATA compress<>+1097(SB)/1, $0x03
+DATA compress<>+1098(SB)/1, $0x07
+DATA compress<>+1099(SB)/1, $0x00
+DATA compress<>+1100(SB)/1, $0x00
+DATA compress<>+1101(SB)/1, $0x00
+DATA compress<>+1102(SB)/1, $0x00
+DATA compress<>+1103(SB)/1, $0x00
+DATA compress<>+1104(SB)/1, $0x01
+DATA compress<>+1105(SB)/1, $0x03
+DATA compress<>+1106(SB)/1, $0x07
+DATA compress<>+1107(SB)/1, $0x00
+DATA compress<>+1108(SB)/1, $0x00
+DATA compress<>+1109(SB)/1, $0x00
+DATA compress<>+1110(SB)/1, $0x00
+DATA compress<>+1111(SB)/1, $0x00
+DATA compress<>+1112(SB)/1, $0x00
+DATA compress<>+1113(SB)/1, $0x01
+DATA compress<>+1114(SB)/1, $0x03
+DATA compress<>+1115(SB)/1, $0x07
+DATA compress<>+1116(SB)/1, $0x00
+DATA compress<>+1117(SB)/1, $0x00
+DATA compress<>+1118(SB)/1, $0x00
+DATA compress<>+1119(SB)/1, $0x00
+DATA compress<>+1120(SB)/1, $0x02
+DATA compress<>+1121(SB)/1, $0x03
+DATA compress<>+1122(SB)/1, $0x07
+DATA compress<>+1123(SB)/1, $0x00
+DATA compress<>+1124(SB)/1, $0x00
+DATA compress<>+1125(SB)/1, $0x00
+DATA compress<>+1126(SB)/1, $0x00
+DATA compress<>+1127(SB)/1, $0x00
+DATA compress<>+1128(SB)/1, $0x00
+DATA compress<>+1129(SB)/1, $0x02
+DATA compress<>+1130(SB)/1, $0x03
+DATA compress<>+1131(SB)/1, $0x07
+DATA compress<>+1132(SB)/1, $0x00
+DATA compress<>+1133(SB)/1, $0x00
+DATA compress<>+1134(SB)/1, $0x00
+DATA compress<>+1135(SB)/1, $0x00
+DATA compress<>+1136(SB)/1, $0x01
+DATA compress<>+1137(SB)/1, $0x02
+DATA compress<>+1138(SB)/1, $0x03
+DATA compress<>+1139(SB)/1, $0x07
+DATA compress<>+1140(SB)/1, $0x00
+DATA compress<>+1141(SB)/1, $0x00
+DATA compress<>+1142(SB)/1, $0x00
+DATA compress<>+1143(SB)/1, $0x00
+DATA compress<>+1144(SB)/1, $0x00
+DATA compress<>+1145(SB)/1, $0x01
+DATA compress<>+1146(SB)/1, $0x02
+DATA compress<>+1147(SB)/1, $0x03
+DATA compress<>+1148(SB)/1, $0x07
+DATA compress<>+1149(SB)/1, $0x00
+DATA compress<>+1150(SB)/1, $0x00
+DATA compress<>+1151(SB)/1, $0x00
+DATA compress<>+1152(SB)/1, $0x04
+DATA compress<>+1153(SB)/1, $0x07
+DATA compress<>+1154(SB)/1, $0x00
+DATA compress<>+1155(SB)/1, $0x00
+DATA compress<>+1156(SB)/1, $0x00
+DATA compress<>+1157(SB)/1, $0x00
+DATA compress<>+1158(SB)/1, $0x00
+DATA compress<>+1159(SB)/1, $0x00
+DATA compress<>+1160(SB)/1, $0x00
+DATA compress<>+1161(SB)/1, $0x04
+DATA compress<>+1162(SB)/1, $0x07
+DATA compress<>+1163(SB)/1, $0x00
+DATA compress<>+1164(SB)/1, $0x00
+DATA compress<>+1165(SB)/1, $0x00
+DATA compress<>+1166(SB)/1, $0x00
+DATA compress<>+1167(SB)/1, $0x00
+DATA compress<>+1168(SB)/1, $0x01
+DATA compress<>+1169(SB)/1, $0x04
+DATA compress<>+1170(SB)/1, $0x07
+DATA compress<>+1171(SB)/1, $0x00
+DATA compress<>+1172(SB)/1, $0x00
+DATA compress<>+1173(SB)/1, $0x00
+DATA compress<>+1174(SB)/1, $0x00
+DATA compress<>+1175(SB)/1, $0x00
+DATA compress<>+1176(SB)/1, $0x00
+DATA compress<>+1177(SB)/1, $0x01
+DATA compress<>+1178(SB)/1, $0x04
+DATA compress<>+1179(SB)/1, $0x07
+DATA compress<>+1180(SB)/1, $0x00
+DATA compress<>+1181(SB)/1, $0x00
+DATA compress<>+1182(SB)/1, $0x00
+DATA compress<>+1183(SB)/1, $0x00
+DATA compress<>+1184(SB)/1, $0x02
+DATA compress<>+1185(SB)/1, $0x04
+DATA compress<>+1186(SB)/1, $0x07
+DATA compress<>+1187(SB)/1, $0x00
+DATA compress<>+1188(SB)/1, $0x00
+DATA compress<>+1189(SB)/1, $0x00
+DATA compress<>+1190(SB)/1, $0x00
+DATA compress<>+1191(SB)/1, $0x00
+DATA compress<>+1192(SB)/1, $0x00
+DATA compress<>+1193(SB)/1, $0x02
+DATA compress<>+1194(SB)/1, $0x04
+DATA compress<>+1195(SB)/1, $0x07
+DATA compress<>+1196(SB)/1, $0x00
+DATA compress<>+1197(SB)/1, $0x00
+DATA compress<>+1198(SB)/1, $0x00
+DATA compress<>+1199(SB)/1, $0x00
+DATA compress<>+1200(SB)/1, $0x01
+DATA compress<>+1201(SB)/1, $0x02
+DATA compress<>+1202(SB)/1, $0x04
+DATA compress<>+1203(SB)/1, $0x07
+DATA compress<>+1204(SB)/1, $0x00
+DATA compress<>+1205(SB)/1, $0x00
+DATA compress<>+1206(SB)/1, $0x00
+DATA compress<>+1207(SB)/1, $0x00
+DATA compress<>+1208(SB)/1, $0x00
+DATA compress<>+1209(SB)/1, $0x01
+DATA compress<>+1210(SB)/1, $0x02
+DATA compress<>+1211(SB)/1, $0x04
+DATA compress<>+1212(SB)/1, $0x07
+DATA compress<>+1213(SB)/1, $0x00
+DATA compress<>+1214(SB)/1, $0x00
+DATA compress<>+1215(SB)/1, $0x00
+DATA compress<>+1216(SB)/1, $0x03
+DATA compress<>+1217(SB)/1, $0x04
+DATA compress<>+1218(SB)/1, $0x07
+DATA compress<>+1219(SB)/1, $0x00
+DATA compress<>+1220(SB)/1, $0x00
+DATA compress<>+1221(SB)/1, $0x00
+DATA compress<>+1222(SB)/1, $0x00
+DATA compress<>+1223(SB)/1, $0x00
+DATA compress<>+1224(SB)/1, $0x00
+DATA compress<>+1225(SB)/1, $0x03
+DATA compress<>+1226(SB)/1, $0x04
+DATA compress<>+1227(SB)/1, $0x07
+DATA compress<>+1228(SB)/1, $0x00
+DATA compress<>+1229(SB)/1, $0x00
+DATA compress<>+1230(SB)/1, $0x00
+DATA compress<>+1231(SB)/1, $0x00
+DATA compress<>+1232(SB)/1, $0x01
+DATA compress<>+1233(SB)/1, $0x03
+DATA compress<>+1234(SB)/1, $0x04
+DATA compress<>+1235(SB)/1, $0x07
+DATA compress<>+1236(SB)/1, $0x00
+DATA compress<>+1237(SB)/1, $0x00
+DATA compress<>+1238(SB)/1, $0x00
+DATA compress<>+1239(SB)/1, $0x00
+DATA compress<>+1240(SB)/1, $0x00
+DATA compress<>+1241(SB)/1, $0x01
+DATA compress<>+1242(SB)/1, $0x03
+DATA compress<>+1243(SB)/1, $0x04
+DATA compress<>+1244(SB)/1, $0x07
+DATA compress<>+1245(SB)/1, $0x00
+DATA compress<>+1246(SB)/1, $0x00
+DATA compress<>+1247(SB)/1, $0x00
+DATA compress<>+1248(SB)/1, $0x02
+DATA compress<>+1249(SB)/1, $0x03
+DATA compress<>+1250(SB)/1, $0x04
+DATA compress<>+1251(SB)/1, $0x07
+DATA compress<>+1252(SB)/1, $0x00
+DATA compress<>+1253(SB)/1, $0x00
+DATA compress<>+1254(SB)/1, $0x00
+DATA compress<>+1255(SB)/1, $0x00
+DATA compress<>+1256(SB)/1, $0x00
+DATA compress<>+1257(SB)/1, $0x02
+DATA compress<>+1258(SB)/1, $0x03
+DATA compress<>+1259(SB)/1, $0x04
+DATA compress<>+1260(SB)/1, $0x07
+DATA compress<>+1261(SB)/1, $0x00
+DATA compress<>+1262(SB)/1, $0x00
+DATA compress<>+1263(SB)/1, $0x00
+DATA compress<>+1264(SB)/1, $0x01
+DATA compress<>+1265(SB)/1, $0x02
+DATA compress<>+1266(SB)/1, $0x03
+DATA compress<>+1267(SB)/1, $0x04
+DATA compress<>+1268(SB)/1, $0x07
+DATA compress<>+1269(SB)/1, $0x00
+DATA compress<>+1270(SB)/1, $0x00
+DATA compress<>+1271(SB)/1, $0x00
+DATA compress<>+1272(SB)/1, $0x00
+DATA compress<>+1273(SB)/1, $0x01
+DATA compress<>+1274(SB)/1, $0x02
+DATA compress<>+1275(SB)/1, $0x03
+DATA compress<>+1276(SB)/1, $0x04
+DATA compress<>+1277(SB)/1, $0x07
+DATA compress<>+1278(SB)/1, $0x00
+DATA compress<>+1279(SB)/1, $0x00
+DATA compress<>+1280(SB)/1, $0x05
+DATA compress<>+1281(SB)/1, $0x07
+DATA compress<>+1282(SB)/1, $0x00
+DATA compress<>+1283(SB)/1, $0x00
+DATA compress<>+1284(SB)/1, $0x00
+DATA compress<>+1285(SB)/1, $0x00
+DATA compress<>+1286(SB)/1, $0x00
+DATA compress<>+1287(SB)/1, $0x00
+DATA compress<>+1288(SB)/1, $0x00
+DATA compress<>+1289(SB)/1, $0x05
+DATA compress<>+1290(SB)/1, $0x07
+DATA compress<>+1291(SB)/1, $0x00
+DATA compress<>+1292(SB)/1, $0x00
+DATA compress<>+1293(SB)/1, $0x00
+DATA compress<>+1294(SB)/1, $0x00
+DATA compress<>+1295(SB)/1, $0x00
+DATA compress<>+1296(SB)/1, $0x01
+DATA compress<>+1297(SB)/1, $0x05
+DATA compress<>+1298(SB)/1, $0x07
+DATA compress<>+1299(SB)/1, $0x00
+DATA compress<>+1300(SB)/1, $0x00
+DATA compress<>+1301(SB)/1, $0x00
+DATA compress<>+1302(SB)/1, $0x00
+DATA compress<>+1303(SB)/1, $0x00
+DATA compress<>+1304(SB)/1, $0x00
+DATA compress<>+1305(SB)/1, $0x01
+DATA compress<>+1306(SB)/1, $0x05
+DATA compress<>+1307(SB)/1, $0x07
+DATA compress<>+1308(SB)/1, $0x00
+DATA compress<>+1309(SB)/1, $0x00
+DATA compress<>+1310(SB)/1, $0x00
+DATA compress<>+1311(SB)/1, $0x00
+DATA compress<>+1312(SB)/1, $0x02
+DATA compress<>+1313(SB)/1, $0x05
+DATA compress<>+1314(SB)/1, $0x07
+DATA compress<>+1315(SB)/1, $0x00
+DATA compress<>+1316(SB)/1, $0x00
+DATA compress<>+1317(SB)/1, $0x00
+DATA compress<>+1318(SB)/1, $0x00
+DATA compress<>+1319(SB)/1, $0x00
+DATA compress<>+1320(SB)/1, $0x00
+DATA compress<>+1321(SB)/1, $0x02
+DATA compress<>+1322(SB)/1, $0x05
+DATA compress<>+1323(SB)/1, $0x07
+DATA compress<>+1324(SB)/1, $0x00
+DATA compress<>+1325(SB)/1, $0x00
+DATA compress<>+1326(SB)/1, $0x00
+DATA compress<>+1327(SB)/1, $0x00
+DATA compress<>+1328(SB)/1, $0x01
+DATA compress<>+1329(SB)/1, $0x02
+DATA compress<>+1330(SB)/1, $0x05
+DATA compress<>+1331(SB)/1, $0x07
+DATA compress<>+1332(SB)/1, $0x00
+DATA compress<>+1333(SB)/1, $0x00
+DATA compress<>+1334(SB)/1, $0x00
+DATA compress<>+1335(SB)/1, $0x00
+DATA compress<>+1336(SB)/1, $0x00
+DATA compress<>+1337(SB)/1, $0x01
+DATA compress<>+1338(SB)/1, $0x02
+DATA compress<>+1339(SB)/1, $0x05
+DATA compress<>+1340(SB)/1, $0x07
+DATA compress<>+1341(SB)/1, $0x00
+DATA compress<>+1342(SB)/1, $0x00
+DATA compress<>+1343(SB)/1, $0x00
+DATA compress<>+1344(SB)/1, $0x03
+DATA compress<>+1345(SB)/1, $0x05
+DATA compress<>+1346(SB)/1, $0x07
+DATA compress<>+1347(SB)/1, $0x00
+DATA compress<>+1348(SB)/1, $0x00
+DATA compress<>+1349(SB)/1, $0x00
+DATA compress<>+1350(SB)/1, $0x00
+DATA compress<>+1351(SB)/1, $0x00
+DATA compress<>+1352(SB)/1, $0x00
+DATA compress<>+1353(SB)/1, $0x03
+DATA compress<>+1354(SB)/1, $0x05
+DATA compress<>+1355(SB)/1, $0x07
+DATA compress<>+1356(SB)/1, $0x00
+DATA compress<>+1357(SB)/1, $0x00
+DATA compress<>+1358(SB)/1, $0x00
+DATA compress<>+1359(SB)/1, $0x00
+DATA compress<>+1360(SB)/1, $0x01
+DATA compress<>+1361(SB)/1, $0x03
+DATA compress<>+1362(SB)/1, $0x05
+DATA compress<>+1363(SB)/1, $0x07
+DATA compress<>+1364(SB)/1, $0x00
+DATA compress<>+1365(SB)/1, $0x00
+DATA compress<>+1366(SB)/1, $0x00
+DATA compress<>+1367(SB)/1, $0x00
+DATA compress<>+1368(SB)/1, $0x00
+DATA compress<>+1369(SB)/1, $0x01
+DATA compress<>+1370(SB)/1, $0x03
+DATA compress<>+1371(SB)/1, $0x05
+DATA compress<>+1372(SB)/1, $0x07
+DATA compress<>+1373(SB)/1, $0x00
+DATA compress<>+1374(SB)/1, $0x00
+DATA compress<>+1375(SB)/1, $0x00
+DATA compress<>+1376(SB)/1, $0x02
+DATA compress<>+1377(SB)/1, $0x03
+DATA compress<>+1378(SB)/1, $0x05
+DATA compress<>+1379(SB)/1, $0x07
+DATA compress<>+1380(SB)/1, $0x00
+DATA compress<>+1381(SB)/1, $0x00
+DATA compress<>+1382(SB)/1, $0x00
+DATA compress<>+1383(SB)/1, $0x00
+DATA compress<>+1384(SB)/1, $0x00
+DATA compress<>+1385(SB)/1, $0x02
+DATA compress<>+1386(SB)/1, $0x03
+DATA compress<>+1387(SB)/1, $0x05
+DATA compress<>+1388(SB)/1, $0x07
+DATA compress<>+1389(SB)/1, $0x00
+DATA compress<>+1390(SB)/1, $0x00
+DATA compress<>+1391(SB)/1, $0x00
+DATA compress<>+1392(SB)/1, $0x01
+DATA compress<>+1393(SB)/1, $0x02
+DATA compress<>+1394(SB)/1, $0x03
+DATA compress<>+1395(SB)/1, $0x05
+DATA compress<>+1396(SB)/1, $0x07
+DATA compress<>+1397(SB)/1, $0x00
+DATA compress<>+1398(SB)/1, $0x00
+DATA compress<>+1399(SB)/1, $0x00
+DATA compress<>+1400(SB)/1, $0x00
+DATA compress<>+1401(SB)/1, $0x01
+DATA compress<>+1402(SB)/1, $0x02
+DATA compress<>+1403(SB)/1, $0x03
+DATA compress<>+1404(SB)/1, $0x05
+DATA compress<>+1405(SB)/1, $0x07
+DATA compress<>+1406(SB)/1, $0x00
+DATA compress<>+1407(SB)/1, $0x00
+DATA compress<>+1408(SB)/1, $0x04
+DATA compress<>+1409(SB)/1, $0x05
+DATA compress<>+1410(SB)/1, $0x07
+DATA compress<>+1411(SB)/1, $0x00
+DATA compress<>+1412(SB)/1, $0x00
+DATA compress<>+1413(SB)/1, $0x00
+DATA compress<>+1414(SB)/1, $0x00
+DATA compress<>+1415(SB)/1, $0x00
+DATA compress<>+1416(SB)/1, $0x00
+DATA compress<>+1417(SB)/1, $0x04
+DATA compress<>+1418(SB)/1, $0x05
+DATA compress<>+1419(SB)/1, $0x07
+DATA compress<>+1420(SB)/1, $0x00
+DATA compress<>+1421(SB)/1, $0x00
+DATA compress<>+1422(SB)/1, $0x00
+DATA compress<>+1423(SB)/1, $0x00
+DATA compress<>+1424(SB)/1, $0x01
+DATA compress<>+1425(SB)/1, $0x04
+DATA compress<>+1426(SB)/1, $0x05
+DATA compress<>+1427(SB)/1, $0x07
+DATA compress<>+1428(SB)/1, $0x00
+DATA compress<>+1429(SB)/1, $0x00
+DATA compress<>+1430(SB)/1, $0x00
+DATA compress<>+1431(SB)/1, $0x00
+DATA compress<>+1432(SB)/1, $0x00
+DATA compress<>+1433(SB)/1, $0x01
+DATA compress<>+1434(SB)/1, $0x04
+DATA compress<>+1435(SB)/1, $0x05
+DATA compress<>+1436(SB)/1, $0x07
+DATA compress<>+1437(SB)/1, $0x00
+DATA compress<>+1438(SB)/1, $0x00
+DATA compress<>+1439(SB)/1, $0x00
+DATA compress<>+1440(SB)/1, $0x02
+DATA compress<>+1441(SB)/1, $0x04
+DATA compress<>+1442(SB)/1, $0x05
+DATA compress<>+1443(SB)/1, $0x07
+DATA compress<>+1444(SB)/1, $0x00
+DATA compress<>+1445(SB)/1, $0x00
+DATA compress<>+1446(SB)/1, $0x00
+DATA compress<>+1447(SB)/1, $0x00
+DATA compress<>+1448(SB)/1, $0x00
+DATA compress<>+1449(SB)/1, $0x02
+DATA compress<>+1450(SB)/1, $0x04
+DATA compress<>+1451(SB)/1, $0x05
+DATA compress<>+1452(SB)/1, $0x07
+DATA compress<>+1453(SB)/1, $0x00
+DATA compress<>+1454(SB)/1, $0x00
+DATA compress<>+1455(SB)/1, $0x00
+DATA compress<>+1456(SB)/1, $0x01
+DATA compress<>+1457(SB)/1, $0x02
+DATA compress<>+1458(SB)/1, $0x04
+DATA compress<>+1459(SB)/1, $0x05
+DATA compress<>+1460(SB)/1, $0x07
+DATA compress<>+1461(SB)/1, $0x00
+DATA compress<>+1462(SB)/1, $0x00
+DATA compress<>+1463(SB)/1, $0x00
+DATA compress<>+1464(SB)/1, $0x00
+DATA compress<>+1465(SB)/1, $0x01
+DATA compress<>+1466(SB)/1, $0x02
+DATA compress<>+1467(SB)/1, $0x04
+DATA compress<>+1468(SB)/1, $0x05
+DATA compress<>+1469(SB)/1, $0x07
+DATA compress<>+1470(SB)/1, $0x00
+DATA compress<>+1471(SB)/1, $0x00
+DATA compress<>+1472(SB)/1, $0x03
+DATA compress<>+1473(SB)/1, $0x04
+DATA compress<>+1474(SB)/1, $0x05
+DATA compress<>+1475(SB)/1, $0x07
+DATA compress<>+1476(SB)/1, $0x00
+DATA compress<>+1477(SB)/1, $0x00
+DATA compress<>+1478(SB)/1, $0x00
+DATA compress<>+1479(SB)/1, $0x00
+DATA compress<>+1480(SB)/1, $0x00
+DATA compress<>+1481(SB)/1, $0x03
+DATA compress<>+1482(SB)/1, $0x04
+DATA compress<>+1483(SB)/1, $0x05
+DATA compress<>+1484(SB)/1, $0x07
+DATA compress<>+1485(SB)/1, $0x00
+DATA compress<>+1486(SB)/1, $0x00
+DATA compress<>+1487(SB)/1, $0x00
+DATA compress<>+1488(SB)/1, $0x01
+DATA compress<>+1489(SB)/1, $0x03
+DATA compress<>+1490(SB)/1, $0x04
+DATA compress<>+1491(SB)/1, $0x05
+DATA compress<>+1492(SB)/1, $0x07
+DATA compress<>+1493(SB)/1, $0x00
+DATA compress<>+1494(SB)/1, $0x00
+DATA compress<>+1495(SB)/1, $0x00
+DATA compress<>+1496(SB)/1, $0x00
+DATA compress<>+1497(SB)/1, $0x01
+DATA compress<>+1498(SB)/1, $0x03
+DATA compress<>+1499(SB)/1, $0x04
+DATA compress<>+1500(SB)/1, $0x05
+DATA compress<>+1501(SB)/1, $0x07
+DATA compress<>+1502(SB)/1, $0x00
+DATA compress<>+1503(SB)/1, $0x00
+DATA compress<>+1504(SB)/1, $0x02
+DATA compress<>+1505(SB)/1, $0x03
+DATA compress<>+1506(SB)/1, $0x04
+DATA compress<>+1507(SB)/1, $0x05
+DATA compress<>+1508(SB)/1, $0x07
+DATA compress<>+1509(SB)/1, $0x00
+DATA compress<>+1510(SB)/1, $0x00
+DATA compress<>+1511(SB)/1, $0x00
+DATA compress<>+1512(SB)/1, $0x00
+DATA compress<>+1513(SB)/1, $0x02
+DATA compress<>+1514(SB)/1, $0x03
+DATA compress<>+1515(SB)/1, $0x04
+DATA compress<>+1516(SB)/1, $0x05
+DATA compress<>+1517(SB)/1, $0x07
+DATA compress<>+1518(SB)/1, $0x00
+DATA compress<>+1519(SB)/1, $0x00
+DATA compress<>+1520(SB)/1, $0x01
+DATA compress<>+1521(SB)/1, $0x02
+DATA compress<>+1522(SB)/1, $0x03
+DATA compress<>+1523(SB)/1, $0x04
+DATA compress<>+1524(SB)/1, $0x05
+DATA compress<>+1525(SB)/1, $0x07
+DATA compress<>+1526(SB)/1, $0x00
+DATA compress<>+1527(SB)/1, $0x00
+DATA compress<>+1528(SB)/1, $0x00
+DATA compress<>+1529(SB)/1, $0x01
+DATA compress<>+1530(SB)/1, $0x02
+DATA compress<>+1531(SB)/1, $0x03
+DATA compress<>+1532(SB)/1, $0x04
+DATA compress<>+1533(SB)/1, $0x05
+DATA compress<>+1534(SB)/1, $0x07
+DATA compress<>+1535(SB)/1, $0x00
+DATA compress<>+1536(SB)/1, $0x06
+DATA compress<>+1537(SB)/1, $0x07
+DATA compress<>+1538(SB)/1, $0x00
+DATA compress<>+1539(SB)/1, $0x00
+DATA compress<>+1540(SB)/1, $0x00
+DATA compress<>+1541(SB)/1, $0x00
+DATA compress<>+1542(SB)/1, $0x00
+DATA compress<>+1543(SB)/1, $0x00
+DATA compress<>+1544(SB)/1, $0x00
+DATA compress<>+1545(SB)/1, $0x06
+DATA compress<>+1546(SB)/1, $0x07
+DATA compress<>+1547(SB)/1, $0x00
+DATA compress<>+1548(SB)/1, $0x00
+DATA compress<>+1549(SB)/1, $0x00
+DATA compress<>+1550(SB)/1, $0x00
+DATA compress<>+1551(SB)/1, $0x00
+DATA compress<>+1552(SB)/1, $0x01
+DATA compress<>+1553(SB)/1, $0x06
+DATA compress<>+1554(SB)/1, $0x07
+DATA compress<>+1555(SB)/1, $0x00
+DATA compress<>+1556(SB)/1, $0x00
+DATA compress<>+1557(SB)/1, $0x00
+DATA compress<>+1558(SB)/1, $0x00
+DATA compress<>+1559(SB)/1, $0x00
+DATA compress<>+1560(SB)/1, $0x00
+DATA compress<>+1561(SB)/1, $0x01
+DATA compress<>+1562(SB)/1, $0x06
+DATA compress<>+1563(SB)/1, $0x07
+DATA compress<>+1564(SB)/1, $0x00
+DATA compress<>+1565(SB)/1, $0x00
+DATA compress<>+1566(SB)/1, $0x00
+DATA compress<>+1567(SB)/1, $0x00
+DATA compress<>+1568(SB)/1, $0x02
+DATA compress<>+1569(SB)/1, $0x06
+DATA compress<>+1570(SB)/1, $0x07
+DATA compress<>+1571(SB)/1, $0x00
+DATA compress<>+1572(SB)/1, $0x00
+DATA compress<>+1573(SB)/1, $0x00
+DATA compress<>+1574(SB)/1, $0x00
+DATA compress<>+1575(SB)/1, $0x00
+DATA compress<>+1576(SB)/1, $0x00
+DATA compress<>+1577(SB)/1, $0x02
+DATA compress<>+1578(SB)/1, $0x06
+DATA compress<>+1579(SB)/1, $0x07
+DATA compress<>+1580(SB)/1, $0x00
+DATA compress<>+1581(SB)/1, $0x00
+DATA compress<>+1582(SB)/1, $0x00
+DATA compress<>+1583(SB)/1, $0x00
+DATA compress<>+1584(SB)/1, $0x01
+DATA compress<>+1585(SB)/1, $0x02
+DATA compress<>+1586(SB)/1, $0x06
+DATA compress<>+1587(SB)/1, $0x07
+DATA compress<>+1588(SB)/1, $0x00
+DATA compress<>+1589(SB)/1, $0x00
+DATA compress<>+1590(SB)/1, $0x00
+DATA compress<>+1591(SB)/1, $0x00
+DATA compress<>+1592(SB)/1, $0x00
+DATA compress<>+1593(SB)/1, $0x01
+DATA compress<>+1594(SB)/1, $0x02
+DATA compress<>+1595(SB)/1, $0x06
+DATA compress<>+1596(SB)/1, $0x07
+DATA compress<>+1597(SB)/1, $0x00
+DATA compress<>+1598(SB)/1, $0x00
+DATA compress<>+1599(SB)/1, $0x00
+DATA compress<>+1600(SB)/1, $0x03
+DATA compress<>+1601(SB)/1, $0x06
+DATA compress<>+1602(SB)/1, $0x07
+DATA compress<>+1603(SB)/1, $0x00
+DATA compress<>+1604(SB)/1, $0x00
+DATA compress<>+1605(SB)/1, $0x00
+DATA compress<>+1606(SB)/1, $0x00
+DATA compress<>+1607(SB)/1, $0x00
+DATA compress<>+1608(SB)/1, $0x00
+DATA compress<>+1609(SB)/1, $0x03
+DATA compress<>+1610(SB)/1, $0x06
+DATA compress<>+1611(SB)/1, $0x07
+DATA compress<>+1612(SB)/1, $0x00
+DATA compress<>+1613(SB)/1, $0x00
+DATA compress<>+1614(SB)/1, $0x00
+DATA compress<>+1615(SB)/1, $0x00
+DATA compress<>+1616(SB)/1, $0x01
+DATA compress<>+1617(SB)/1, $0x03
+DATA compress<>+1618(SB)/1, $0x06
+DATA compress<>+1619(SB)/1, $0x07
+DATA compress<>+1620(SB)/1, $0x00
+DATA compress<>+1621(SB)/1, $0x00
+DATA compress<>+1622(SB)/1, $0x00
+DATA compress<>+1623(SB)/1, $0x00
+DATA compress<>+1624(SB)/1, $0x00
+DATA compress<>+1625(SB)/1, $0x01
+DATA compress<>+1626(SB)/1, $0x03
+DATA compress<>+1627(SB)/1, $0x06
+DATA compress<>+1628(SB)/1, $0x07
+DATA compress<>+1629(SB)/1, $0x00
+DATA compress<>+1630(SB)/1, $0x00
+DATA compress<>+1631(SB)/1, $0x00
+DATA compress<>+1632(SB)/1, $0x02
+DATA compress<>+1633(SB)/1, $0x03
+DATA compress<>+1634(SB)/1, $0x06
+DATA compress<>+1635(SB)/1, $0x07
+DATA compress<>+1636(SB)/1, $0x00
+DATA compress<>+1637(SB)/1, $0x00
+DATA compress<>+1638(SB)/1, $0x00
+DATA compress<>+1639(SB)/1, $0x00
+DATA compress<>+1640(SB)/1, $0x00
+DATA compress<>+1641(SB)/1, $0x02
+DATA compress<>+1642(SB)/1, $0x03
+DATA compress<>+1643(SB)/1, $0x06
+DATA compress<>+1644(SB)/1, $0x07
+DATA compress<>+1645(SB)/1, $0x00
+DATA compress<>+1646(SB)/1, $0x00
+DATA compress<>+1647(SB)/1, $0x00
+DATA compress<>+1648(SB)/1, $0x01
+DATA compress<>+1649(SB)/1, $0x02
+DATA compress<>+1650(SB)/1, $0x03
+DATA compress<>+1651(SB)/1, $0x06
+DATA compress<>+1652(SB)/1, $0x07
+DATA compress<>+1653(SB)/1, $0x00
+DATA compress<>+1654(SB)/1, $0x00
+DATA compress<>+1655(SB)/1, $0x00
+DATA compress<>+1656(SB)/1, $0x00
+DATA compress<>+1657(SB)/1, $0x01
+DATA compress<>+1658(SB)/1, $0x02
+DATA compress<>+1659(SB)/1, $0x03
+DATA compress<>+1660(SB)/1, $0x06
+DATA compress<>+1661(SB)/1, $0x07
+DATA compress<>+1662(SB)/1, $0x00
+DATA compress<>+1663(SB)/1, $0x00
+DATA compress<>+1664(SB)/1, $0x04
+DATA compress<>+1665(SB)/1, $0x06
+DATA compress<>+1666(SB)/1, $0x07
+DATA compress<>+1667(SB)/1, $0x00
+DATA compress<>+1668(SB)/1, $0x00
+DATA compress<>+1669(SB)/1, $0x00
+DATA compress<>+1670(SB)/1, $0x00
+DATA compress<>+1671(SB)/1, $0x00
+DATA compress<>+1672(SB)/1, $0x00
+DATA compress<>+1673(SB)/1, $0x04
+DATA compress<>+1674(SB)/1, $0x06
+DATA compress<>+1675(SB)/1, $0x07
+DATA compress<>+1676(SB)/1, $0x00
+DATA compress<>+1677(SB)/1, $0x00
+DATA compress<>+1678(SB)/1, $0x00
+DATA compress<>+1679(SB)/1, $0x00
+DATA compress<>+1680(SB)/1, $0x01
+DATA compress<>+1681(SB)/1, $0x04
+DATA compress<>+1682(SB)/1, $0x06
+DATA compress<>+1683(SB)/1, $0x07
+DATA compress<>+1684(SB)/1, $0x00
+DATA compress<>+1685(SB)/1, $0x00
+DATA compress<>+1686(SB)/1, $0x00
+DATA compress<>+1687(SB)/1, $0x00
+DATA compress<>+1688(SB)/1, $0x00
+DATA compress<>+1689(SB)/1, $0x01
+DATA compress<>+1690(SB)/1, $0x04
+DATA compress<>+1691(SB)/1, $0x06
+DATA compress<>+1692(SB)/1, $0x07
+DATA compress<>+1693(SB)/1, $0x00
+DATA compress<>+1694(SB)/1, $0x00
+DATA compress<>+1695(SB)/1, $0x00
+DATA compress<>+1696(SB)/1, $0x02
+DATA compress<>+1697(SB)/1, $0x04
+DATA compress<>+1698(SB)/1, $0x06
+DATA compress<>+1699(SB)/1, $0x07
+DATA compress<>+1700(SB)/1, $0x00
+DATA compress<>+1701(SB)/1, $0x00
+DATA compress<>+1702(SB)/1, $0x00
+DATA compress<>+1703(SB)/1, $0x00
+DATA compress<>+1704(SB)/1, $0x00
+DATA compress<>+1705(SB)/1, $0x02
+DATA compress<>+1706(SB)/1, $0x04
+DATA compress<>+1707(SB)/1, $0x06
+DATA compress<>+1708(SB)/1, $0x07
+DATA compress<>+1709(SB)/1, $0x00
+DATA compress<>+1710(SB)/1, $0x00
+DATA compress<>+1711(SB)/1, $0x00
+DATA compress<>+1712(SB)/1, $0x01
+DATA compress<>+1713(SB)/1, $0x02
+DATA compress<>+1714(SB)/1, $0x04
+DATA compress<>+1715(SB)/1, $0x06
+DATA compress<>+1716(SB)/1, $0x07
+DATA compress<>+1717(SB)/1, $0x00
+DATA compress<>+1718(SB)/1, $0x00
+DATA compress<>+1719(SB)/1, $0x00
+DATA compress<>+1720(SB)/1, $0x00
+DATA compress<>+1721(SB)/1, $0x01
+DATA compress<>+1722(SB)/1, $0x02
+DATA compress<>+1723(SB)/1, $0x04
+DATA compress<>+1724(SB)/1, $0x06
+DATA compress<>+1725(SB)/1, $0x07
+DATA compress<>+1726(SB)/1, $0x00
+DATA compress<>+1727(SB)/1, $0x00
+DATA compress<>+1728(SB)/1, $0x03
+DATA compress<>+1729(SB)/1, $0x04
+DATA compress<>+1730(SB)/1, $0x06
+DATA compress<>+1731(SB)/1, $0x07
+DATA compress<>+1732(SB)/1, $0x00
+DATA compress<>+1733(SB)/1, $0x00
+DATA compress<>+1734(SB)/1, $0x00
+DATA compress<>+1735(SB)/1, $0x00
+DATA compress<>+1736(SB)/1, $0x00
+DATA compress<>+1737(SB)/1, $0x03
+DATA compress<>+1738(SB)/1, $0x04
+DATA compress<>+1739(SB)/1, $0x06
+DATA compress<>+1740(SB)/1, $0x07
+DATA compress<>+1741(SB)/1, $0x00
+DATA compress<>+1742(SB)/1, $0x00
+DATA compress<>+1743(SB)/1, $0x00
+DATA compress<>+1744(SB)/1, $0x01
+DATA compress<>+1745(SB)/1, $0x03
+DATA compress<>+1746(SB)/1, $0x04
+DATA compress<>+1747(SB)/1, $0x06
+DATA compress<>+1748(SB)/1, $0x07
+DATA compress<>+1749(SB)/1, $0x00
+DATA compress<>+1750(SB)/1, $0x00
+DATA compress<>+1751(SB)/1, $0x00
+DATA compress<>+1752(SB)/1, $0x00
+DATA compress<>+1753(SB)/1, $0x01
+DATA compress<>+1754(SB)/1, $0x03
+DATA compress<>+1755(SB)/1, $0x04
+DATA compress<>+1756(SB)/1, $0x06
+DATA compress<>+1757(SB)/1, $0x07
+DATA compress<>+1758(SB)/1, $0x00
+DATA compress<>+1759(SB)/1, $0x00
+DATA compress<>+1760(SB)/1, $0x02
+DATA compress<>+1761(SB)/1, $0x03
+DATA compress<>+1762(SB)/1, $0x04
+DATA compress<>+1763(SB)/1, $0x06
+DATA compress<>+1764(SB)/1, $0x07
+DATA compress<>+1765(SB)/1, $0x00
+DATA compress<>+1766(SB)/1, $0x00
+DATA compress<>+1767(SB)/1, $0x00
+DATA compress<>+1768(SB)/1, $0x00
+DATA compress<>+1769(SB)/1, $0x02
+DATA compress<>+1770(SB)/1, $0x03
+DATA compress<>+1771(SB)/1, $0x04
+DATA compress<>+1772(SB)/1, $0x06
+DATA compress<>+1773(SB)/1, $0x07
+DATA compress<>+1774(SB)/1, $0x00
+DATA compress<>+1775(SB)/1, $0x00
+DATA compress<>+1776(SB)/1, $0x01
+DATA compress<>+1777(SB)/1, $0x02
+DATA compress<>+1778(SB)/1, $0x03
+DATA compress<>+1779(SB)/1, $0x04
+DATA compress<>+1780(SB)/1, $0x06
+DATA compress<>+1781(SB)/1, $0x07
+DATA compress<>+1782(SB)/1, $0x00
+DATA compress<>+1783(SB)/1, $0x00
+DATA compress<>+1784(SB)/1, $0x00
+DATA compress<>+1785(SB)/1, $0x01
+DATA compress<>+1786(SB)/1, $0x02
+DATA compress<>+1787(SB)/1, $0x03
+DATA compress<>+1788(SB)/1, $0x04
+DATA compress<>+1789(SB)/1, $0x06
+DATA compress<>+1790(SB)/1, $0x07
+DATA compress<>+1791(SB)/1, $0x00
+DATA compress<>+1792(SB)/1, $0x05
+DATA compress<>+1793(SB)/1, $0x06
+DATA compress<>+1794(SB)/1, $0x07
+DATA compress<>+1795(SB)/1, $0x00
+DATA compress<>+1796(SB)/1, $0x00
+DATA compress<>+1797(SB)/1, $0x00
+DATA compress<>+1798(SB)/1, $0x00
+DATA compress<>+1799(SB)/1, $0x00
+DATA compress<>+1800(SB)/1, $0x00
+DATA compress<>+1801(SB)/1, $0x05
+DATA compress<>+1802(SB)/1, $0x06
+DATA compress<>+1803(SB)/1, $0x07
+DATA compress<>+1804(SB)/1, $0x00
+DATA compress<>+1805(SB)/1, $0x00
+DATA compress<>+1806(SB)/1, $0x00
+DATA compress<>+1807(SB)/1, $0x00
+DATA compress<>+1808(SB)/1, $0x01
+DATA compress<>+1809(SB)/1, $0x05
+DATA compress<>+1810(SB)/1, $0x06
+DATA compress<>+1811(SB)/1, $0x07
+DATA compress<>+1812(SB)/1, $0x00
+DATA compress<>+1813(SB)/1, $0x00
+DATA compress<>+1814(SB)/1, $0x00
+DATA compress<>+1815(SB)/1, $0x00
+DATA compress<>+1816(SB)/1, $0x00
+DATA compress<>+1817(SB)/1, $0x01
+DATA compress<>+1818(SB)/1, $0x05
+DATA compress<>+1819(SB)/1, $0x06
+DATA compress<>+1820(SB)/1, $0x07
+DATA compress<>+1821(SB)/1, $0x00
+DATA compress<>+1822(SB)/1, $0x00
+DATA compress<>+1823(SB)/1, $0x00
+DATA compress<>+1824(SB)/1, $0x02
+DATA compress<>+1825(SB)/1, $0x05
+DATA compress<>+1826(SB)/1, $0x06
+DATA compress<>+1827(SB)/1, $0x07
+DATA compress<>+1828(SB)/1, $0x00
+DATA compress<>+1829(SB)/1, $0x00
+DATA compress<>+1830(SB)/1, $0x00
+DATA compress<>+1831(SB)/1, $0x00
+DATA compress<>+1832(SB)/1, $0x00
+DATA compress<>+1833(SB)/1, $0x02
+DATA compress<>+1834(SB)/1, $0x05
+DATA compress<>+1835(SB)/1, $0x06
+DATA compress<>+1836(SB)/1, $0x07
+DATA compress<>+1837(SB)/1, $0x00
+DATA compress<>+1838(SB)/1, $0x00
+DATA compress<>+1839(SB)/1, $0x00
+DATA compress<>+1840(SB)/1, $0x01
+DATA compress<>+1841(SB)/1, $0x02
+DATA compress<>+1842(SB)/1, $0x05
+DATA compress<>+1843(SB)/1, $0x06
+DATA compress<>+1844(SB)/1, $0x07
+DATA compress<>+1845(SB)/1, $0x00
+DATA compress<>+1846(SB)/1, $0x00
+DATA compress<>+1847(SB)/1, $0x00
+DATA compress<>+1848(SB)/1, $0x00
+DATA compress<>+1849(SB)/1, $0x01
+DATA compress<>+1850(SB)/1, $0x02
+DATA compress<>+1851(SB)/1, $0x05
+DATA compress<>+1852(SB)/1, $0x06
+DATA compress<>+1853(SB)/1, $0x07
+DATA compress<>+1854(SB)/1, $0x00
+DATA compress<>+1855(SB)/1, $0x00
+DATA compress<>+1856(SB)/1, $0x03
+DATA compress<>+1857(SB)/1, $0x05
+DATA compress<>+1858(SB)/1, $0x06
+DATA compress<>+1859(SB)/1, $0x07
+DATA compress<>+1860(SB)/1, $0x00
+DATA compress<>+1861(SB)/1, $0x00
+DATA compress<>+1862(SB)/1, $0x00
+DATA compress<>+1863(SB)/1, $0x00
+DATA compress<>+1864(SB)/1, $0x00
+DATA compress<>+1865(SB)/1, $0x03
+DATA compress<>+1866(SB)/1, $0x05
+DATA compress<>+1867(SB)/1, $0x06
+DATA compress<>+1868(SB)/1, $0x07
+DATA compress<>+1869(SB)/1, $0x00
+DATA compress<>+1870(SB)/1, $0x00
+DATA compress<>+1871(SB)/1, $0x00
+DATA compress<>+1872(SB)/1, $0x01
+DATA compress<>+1873(SB)/1, $0x03
+DATA compress<>+1874(SB)/1, $0x05
+DATA compress<>+1875(SB)/1, $0x06
+DATA compress<>+1876(SB)/1, $0x07
+DATA compress<>+1877(SB)/1, $0x00
+DATA compress<>+1878(SB)/1, $0x00
+DATA compress<>+1879(SB)/1, $0x00
+DATA compress<>+1880(SB)/1, $0x00
+DATA compress<>+1881(SB)/1, $0x01
+DATA compress<>+1882(SB)/1, $0x03
+DATA compress<>+1883(SB)/1, $0x05
+DATA compress<>+1884(SB)/1, $0x06
+DATA compress<>+1885(SB)/1, $0x07
+DATA compress<>+1886(SB)/1, $0x00
+DATA compress<>+1887(SB)/1, $0x00
+DATA compress<>+1888(SB)/1, $0x02
+DATA compress<>+1889(SB)/1, $0x03
+DATA compress<>+1890(SB)/1, $0x05
+DATA compress<>+1891(SB)/1, $0x06
+DATA compress<>+1892(SB)/1, $0x07
+DATA compress<>+1893(SB)/1, $0x00
+DATA compress<>+1894(SB)/1, $0x00
+DATA compress<>+1895(SB)/1, $0x00
+DATA compress<>+1896(SB)/1, $0x00
+DATA compress<>+1897(SB)/1, $0x02
+DATA compress<>+1898(SB)/1, $0x03
+DATA compress<>+1899(SB)/1, $0x05
+DATA compress<>+1900(SB)/1, $0x06
+DATA compress<>+1901(SB)/1, $0x07
+DATA compress<>+1902(SB)/1, $0x00
+DATA compress<>+1903(SB)/1, $0x00
+DATA compress<>+1904(SB)/1, $0x01
+DATA compress<>+1905(SB)/1, $0x02
+DATA compress<>+1906(SB)/1, $0x03
+DATA compress<>+1907(SB)/1, $0x05
+DATA compress<>+1908(SB)/1, $0x06
+DATA compress<>+1909(SB)/1, $0x07
+DATA compress<>+1910(SB)/1, $0x00
+DATA compress<>+1911(SB)/1, $0x00
+DATA compress<>+1912(SB)/1, $0x00
+DATA compress<>+1913(SB)/1, $0x01
+DATA compress<>+1914(SB)/1, $0x02
+DATA compress<>+1915(SB)/1, $0x03
+DATA compress<>+1916(SB)/1, $0x05
+DATA compress<>+1917(SB)/1, $0x06
+DATA compress<>+1918(SB)/1, $0x07
+DATA compress<>+1919(SB)/1, $0x00
+DATA compress<>+1920(SB)/1, $0x04
+DATA compress<>+1921(SB)/1, $0x05
+DATA compress<>+1922(SB)/1, $0x06
+DATA compress<>+1923(SB)/1, $0x07
+DATA compress<>+1924(SB)/1, $0x00
+DATA compress<>+1925(SB)/1, $0x00
+DATA compress<>+1926(SB)/1, $0x00
+DATA compress<>+1927(SB)/1, $0x00
+DATA compress<>+1928(SB)/1, $0x00
+DATA compress<>+1929(SB)/1, $0x04
+DATA compress<>+1930(SB)/1, $0x05
+DATA compress<>+1931(SB)/1, $0x06
+DATA compress<>+1932(SB)/1, $0x07
+DATA compress<>+1933(SB)/1, $0x00
+DATA compress<>+1934(SB)/1, $0x00
+DATA compress<>+1935(SB)/1, $0x00
+DATA compress<>+1936(SB)/1, $0x01
+DATA compress<>+1937(SB)/1, $0x04
+DATA compress<>+1938(SB)/1, $0x05
+DATA compress<>+1939(SB)/1, $0x06
+DATA compress<>+1940(SB)/1, $0x07
+DATA compress<>+1941(SB)/1, $0x00
+DATA compress<>+1942(SB)/1, $0x00
+DATA compress<>+1943(SB)/1, $0x00
+DATA compress<>+1944(SB)/1, $0x00
+DATA compress<>+1945(SB)/1, $0x01
+DATA compress<>+1946(SB)/1, $0x04
+DATA compress<>+1947(SB)/1, $0x05
+DATA compress<>+1948(SB)/1, $0x06
+DATA compress<>+1949(SB)/1, $0x07
+DATA compress<>+1950(SB)/1, $0x00
+DATA compress<>+1951(SB)/1, $0x00
+DATA compress<>+1952(SB)/1, $0x02
+DATA compress<>+1953(SB)/1, $0x04
+DATA compress<>+1954(SB)/1, $0x05
+DATA compress<>+1955(SB)/1, $0x06
+DATA compress<>+1956(SB)/1, $0x07
+DATA compress<>+1957(SB)/1, $0x00
+DATA compress<>+1958(SB)/1, $0x00
+DATA compress<>+1959(SB)/1, $0x00
+DATA compress<>+1960(SB)/1, $0x00
+DATA compress<>+1961(SB)/1, $0x02
+DATA compress<>+1962(SB)/1, $0x04
+DATA compress<>+1963(SB)/1, $0x05
+DATA compress<>+1964(SB)/1, $0x06
+DATA compress<>+1965(SB)/1, $0x07
+DATA compress<>+1966(SB)/1, $0x00
+DATA compress<>+1967(SB)/1, $0x00
+DATA compress<>+1968(SB)/1, $0x01
+DATA compress<>+1969(SB)/1, $0x02
+DATA compress<>+1970(SB)/1, $0x04
+DATA compress<>+1971(SB)/1, $0x05
+DATA compress<>+1972(SB)/1, $0x06
+DATA compress<>+1973(SB)/1, $0x07
+DATA compress<>+1974(SB)/1, $0x00
+DATA compress<>+1975(SB)/1, $0x00
+DATA compress<>+1976(SB)/1, $0x00
+DATA compress<>+1977(SB)/1, $0x01
+DATA compress<>+1978(SB)/1, $0x02
+DATA compress<>+1979(SB)/1, $0x04
+DATA compress<>+1980(SB)/1, $0x05
+DATA compress<>+1981(SB)/1, $0x06
+DATA compress<>+1982(SB)/1, $0x07
+DATA compress<>+1983(SB)/1, $0x00
+DATA compress<>+1984(SB)/1, $0x03
+DATA compress<>+1985(SB)/1, $0x04
+DATA compress<>+1986(SB)/1, $0x05
+DATA compress<>+1987(SB)/1, $0x06
+DATA compress<>+1988(SB)/1, $0x07
+DATA compress<>+1989(SB)/1, $0x00
+DATA compress<>+1990(SB)/1, $0x00
+DATA compress<>+1991(SB)/1, $0x00
+DATA compress<>+1992(SB)/1, $0x00
+DATA compress<>+1993(SB)/1, $0x03
+DATA compress<>+1994(SB)/1, $0x04
+DATA compress<>+1995(SB)/1, $0x05
+DATA compress<>+1996(SB)/1, $0x06
+DATA compress<>+1997(SB)/1, $0x07
+DATA compress<>+1998(SB)/1, $0x00
+DATA compress<>+1999(SB)/1, $0x00
+DATA compress<>+2000(SB)/1, $0x01
+DATA compress<>+2001(SB)/1, $0x03
+DATA compress<>+2002(SB)/1, $0x04
+DATA compress<>+2003(SB)/1, $0x05
+DATA compress<>+2004(SB)/1, $0x06
+DATA compress<>+2005(SB)/1, $0x07
+DATA compress<>+2006(SB)/1, $0x00
+DATA compress<>+2007(SB)/1, $0x00
+DATA compress<>+2008(SB)/1, $0x00
+DATA compress<>+2009(SB)/1, $0x01
+DATA compress<>+2010(SB)/1, $0x03
+DATA compress<>+2011(SB)/1, $0x04
+DATA compress<>+2012(SB)/1, $0x05
+DATA compress<>+2013(SB)/1, $0x06
+DATA compress<>+2014(SB)/1, $0x07
+DATA compress<>+2015(SB)/1, $0x00
+DATA compress<>+2016(SB)/1, $0x02
+DATA compress<>+2017(SB)/1, $0x03
+DATA compress<>+2018(SB)/1, $0x04
+DATA compress<>+2019(SB)/1, $0x05
+DATA compress<>+2020(SB)/1, $0x06
+DATA compress<>+2021(SB)/1, $0x07
+DATA compress<>+2022(SB)/1, $0x00
+DATA compress<>+2023(SB)/1, $0x00
+DATA compress<>+2024(SB)/1, $0x00
+DATA compress<>+2025(SB)/1, $0x02
+DATA compress<>+2026(SB)/1, $0x03
+DATA compress<>+2027(SB)/1, $0x04
+DATA compress<>+2028(SB)/1, $0x05
+DATA compress<>+2029(SB)/1, $0x06
+DATA compress<>+2030(SB)/1, $0x07
+DATA compress<>+2031(SB)/1, $0x00
+DATA compress<>+2032(SB)/1, $0x01
+DATA compress<>+2033(SB)/1, $0x02
+DATA compress<>+2034(SB)/1, $0x03
+DATA compress<>+2035(SB)/1, $0x04
+DATA compress<>+2036(SB)/1, $0x05
+DATA compress<>+2037(SB)/1, $0x06
+DATA compress<>+2038(SB)/1, $0x07
+DATA compress<>+2039(SB)/1, $0x00
+DATA compress<>+2040(SB)/1, $0x00
+DATA compress<>+2041(SB)/1, $0x01
+DATA compress<>+2042(SB)/1, $0x02
+DATA compress<>+2043(SB)/1, $0x03
+DATA compress<>+2044(SB)/1, $0x04
+DATA compress<>+2045(SB)/1, $0x05
+DATA compress<>+2046(SB)/1, $0x06
+DATA compress<>+2047(SB)/1, $0x07
+GLOBL compress<>(SB), RODATA|NOPTR, $2048
+
+// func addRowsQ40(sum *float32, rows *[16]*byte, coef *[16]float32, pairs uintptr, n uintptr, next *[16]*byte)
+// Requires: AVX, AVX2, F16C, FMA3, MMX+
+TEXT ·addRowsQ40(SB), NOSPLIT, $704-48
+	MOVQ sum+0(FP), AX
+	MOVQ rows+8(FP), CX
+	MOVQ next+40(FP), DX
+	MOVQ coef+16(FP), BX
+	MOVQ pairs+24(FP), SI
+	MOVQ n+32(FP), DI
+	XORQ R8, R8
+
+super:
+	MOVQ SI, R9
+	MOVQ DX, R10
+
+fetch:
+	MOVQ       (R10), R11
+	PREFETCHT1 (R11)(R8*1)
+	PREFETCHT1 64(R11)(R8*1)
+	PREFETCHT1 128(R11)(R8*1)
+	MOVQ       8(R10), R11
+	PREFETCHT1 (R11)(R8*1)
+	PREFETCHT1 64(R11)(R8*1)
+	PREFETCHT1 128(R11)(R8*1)
+	ADDQ       $0x10, R10
+	DECQ       R9
+	JNZ        fetch
+	MOVQ       SI, R9
+	MOVQ       CX, R10
+	MOVQ       BX, R11
+	VPXOR      Y0, Y0, Y0
+	VMOVUPS    absolute<>+0(SB), Y4
+
+product:
+	MOVQ         (R10), R12
+	VCVTPH2PS    (R12)(R8*1), Y2
+	VBROADCASTSS (R11), Y3
+	VMULPS       Y2, Y3, Y2
+	VANDPS       Y4, Y2, Y2
+	VMAXPS       Y2, Y0, Y0
+	MOVQ         8(R10), R12
+	VCVTPH2PS    (R12)(R8*1), Y2
+	VBROADCASTSS 4(R11), Y3
+	VMULPS       Y2, Y3, Y2
+	VANDPS       Y4, Y2, Y2
+	VMAXPS       Y2, Y0, Y0
+	ADDQ         $0x10, R10
+	ADDQ         $0x08, R11
+	DECQ         R9
+	JNZ          product
+	VCMPPS       $0x1d, least<>+0(SB), Y0, Y2
+	VMOVUPS      f127<>+0(SB), Y1
+	VDIVPS       Y0, Y1, Y1
+	VANDPS       Y2, Y1, Y1
+	VMULPS       inverse127<>+0(SB), Y0, Y0
+	VANDPS       Y2, Y0, Y0
+	VMOVDQU      blocks00<>+0(SB), Y2
+	VPERMPS      Y0, Y2, Y3
+	VMOVUPS      Y3, 576(SP)
+	VMOVDQU      blocks01<>+0(SB), Y2
+	VPERMPS      Y0, Y2, Y3
+	VMOVUPS      Y3, 608(SP)
+	VMOVDQU      blocks10<>+0(SB), Y2
+	VPERMPS      Y0, Y2, Y3
+	VMOVUPS      Y3, 640(SP)
+	VMOVDQU      blocks11<>+0(SB), Y2
+	VPERMPS      Y0, Y2, Y3
+	VMOVUPS      Y3, 672(SP)
+	MOVQ         SI, R9
+	MOVQ         CX, R10
+	MOVQ         BX, R11
+	LEAQ         (SP), R12
+	VPXOR        Y0, Y0, Y0
+	VMOVDQU      lowByte<>+0(SB), Y4
+
+pair:
+	MOVQ         (R10), R13
+	VCVTPH2PS    (R13)(R8*1), Y2
+	VBROADCASTSS (R11), Y5
+	VMULPS       Y2, Y5, Y2
+	VMULPS       Y2, Y1, Y2
+	VCVTPS2DQ    Y2, Y2
+	VPADDD       Y2, Y0, Y0
+	VPAND        Y4, Y2, Y2
+	MOVQ         8(R10), R13
+	VCVTPH2PS    (R13)(R8*1), Y3
+	VBROADCASTSS 4(R11), Y5
+	VMULPS       Y3, Y5, Y3
+	VMULPS       Y3, Y1, Y3
+	VCVTPS2DQ    Y3, Y3
+	VPADDD       Y3, Y0, Y0
+	VPAND        Y4, Y3, Y3
+	VPSLLD       $0x08, Y3, Y3
+	VPOR         Y3, Y2, Y2
+	VPSLLD       $0x10, Y2, Y5
+	VPOR         Y5, Y2, Y2
+	VPUNPCKLDQ   Y2, Y2, Y5
+	VMOVDQU      Y5, (R12)
+	VPUNPCKHDQ   Y2, Y2, Y5
+	VMOVDQU      Y5, 32(R12)
+	ADDQ         $0x10, R10
+	ADDQ         $0x08, R11
+	ADDQ         $0x40, R12
+	DECQ         R9
+	JNZ          pair
+	VPSLLD       $0x03, Y0, Y0
+	VPXOR        Y2, Y2, Y2
+	VPSUBD       Y0, Y2, Y0
+	VPSLLD       $0x10, Y0, Y5
+	VPSRLD       $0x10, Y5, Y2
+	VPOR         Y2, Y5, Y2
+	VPUNPCKLDQ   Y2, Y2, Y5
+	VMOVDQU      Y5, 512(SP)
+	VPUNPCKHDQ   Y2, Y2, Y5
+	VMOVDQU      Y5, 544(SP)
+	VMOVDQU      512(SP), Y8
+	VMOVDQU      544(SP), Y9
+	VMOVDQU      512(SP), Y10
+	VMOVDQU      544(SP), Y11
+	VMOVDQU      512(SP), Y12
+	VMOVDQU      544(SP), Y13
+	VMOVDQU      512(SP), Y14
+	VMOVDQU      544(SP), Y15
+	VMOVDQU      lowNibble<>+0(SB), Y7
+	MOVQ         SI, R9
+	MOVQ         CX, R10
+	LEAQ         (SP), R11
+
+pass0:
+	MOVQ         (R10), R12
+	MOVQ         8(R10), R13
+	VMOVDQU      16(R12)(R8*1), Y0
+	VMOVDQU      16(R13)(R8*1), Y1
+	VPAND        Y7, Y0, Y2
+	VPAND        Y7, Y1, Y3
+	VPUNPCKLBW   Y3, Y2, Y4
+	VPMADDUBSW   (R11), Y4, Y4
+	VPADDW       Y4, Y8, Y8
+	VPUNPCKHBW   Y3, Y2, Y4
+	VPMADDUBSW   32(R11), Y4, Y4
+	VPADDW       Y4, Y9, Y9
+	VPSRLW       $0x04, Y0, Y0
+	VPSRLW       $0x04, Y1, Y1
+	VPAND        Y7, Y0, Y2
+	VPAND        Y7, Y1, Y3
+	VPUNPCKLBW   Y3, Y2, Y4
+	VPMADDUBSW   (R11), Y4, Y4
+	VPADDW       Y4, Y10, Y10
+	VPUNPCKHBW   Y3, Y2, Y4
+	VPMADDUBSW   32(R11), Y4, Y4
+	VPADDW       Y4, Y11, Y11
+	VMOVDQU      48(R12)(R8*1), Y0
+	VMOVDQU      48(R13)(R8*1), Y1
+	VPAND        Y7, Y0, Y2
+	VPAND        Y7, Y1, Y3
+	VPUNPCKLBW   Y3, Y2, Y4
+	VPMADDUBSW   (R11), Y4, Y4
+	VPADDW       Y4, Y12, Y12
+	VPUNPCKHBW   Y3, Y2, Y4
+	VPMADDUBSW   32(R11), Y4, Y4
+	VPADDW       Y4, Y13, Y13
+	VPSRLW       $0x04, Y0, Y0
+	VPSRLW       $0x04, Y1, Y1
+	VPAND        Y7, Y0, Y2
+	VPAND        Y7, Y1, Y3
+	VPUNPCKLBW   Y3, Y2, Y4
+	VPMADDUBSW   (R11), Y4, Y4
+	VPADDW       Y4, Y14, Y14
+	VPUNPCKHBW   Y3, Y2, Y4
+	VPMADDUBSW   32(R11), Y4, Y4
+	VPADDW       Y4, Y15, Y15
+	ADDQ         $0x10, R10
+	ADDQ         $0x40, R11
+	DECQ         R9
+	JNZ          pass0
+	VPMOVSXWD    X8, Y0
+	VCVTDQ2PS    Y0, Y0
+	VMOVUPS      576(SP), Y2
+	VFMADD213PS  (AX), Y2, Y0
+	VMOVUPS      Y0, (AX)
+	VPMOVSXWD    X10, Y0
+	VCVTDQ2PS    Y0, Y0
+	VMOVUPS      576(SP), Y2
+	VFMADD213PS  512(AX), Y2, Y0
+	VMOVUPS      Y0, 512(AX)
+	VEXTRACTI128 $0x01, Y8, X0
+	VPMOVSXWD    X0, Y0
+	VCVTDQ2PS    Y0, Y0
+	VMOVUPS      608(SP), Y2
+	VFMADD213PS  32(AX), Y2, Y0
+	VMOVUPS      Y0, 32(AX)
+	VEXTRACTI128 $0x01, Y10, X0
+	VPMOVSXWD    X0, Y0
+	VCVTDQ2PS    Y0, Y0
+	VMOVUPS      608(SP), Y2
+	VFMADD213PS  544(AX), Y2, Y0
+	VMOVUPS      Y0, 544(AX)
+	VPMOVSXWD    X9, Y0
+	VCVTDQ2PS    Y0, Y0
+	VMOVUPS      640(SP), Y2
+	VFMADD213PS  64(AX), Y2, Y0
+	VMOVUPS      Y0, 64(AX)
+	VPMOVSXWD    X11, Y0
+	VCVTDQ2PS    Y0, Y0
+	VMOVUPS      640(SP), Y2
+	VFMADD213PS  576(AX), Y2, Y0
+	VMOVUPS      Y0, 576(AX)
+	VEXTRACTI128 $0x01, Y9, X0
+	VPMOVSXWD    X0, Y0
+	VCVTDQ2PS    Y0, Y0
+	VMOVUPS      672(SP), Y2
+	VFMADD213PS  96(AX), Y2, Y0
+	VMOVUPS      Y0, 96(AX)
+	VEXTRACTI128 $0x01, Y11, X0
+	VPMOVSXWD    X0, Y0
+	VCVTDQ2PS    Y0, Y0
+	VMOVUPS      672(SP), Y2
+	VFMADD213PS  608(AX), Y2, Y0
+	VMOVUPS      Y0, 608(AX)
+	VPMOVSXWD    X12, Y0
+	VCVTDQ2PS    Y0, Y0
+	VMOVUPS      576(SP), Y2
+	VFMADD213PS  128(AX), Y2, Y0
+	VMOVUPS      Y0, 128(AX)
+	VPMOVSXWD    X14, Y0
+	VCVTDQ2PS    Y0, Y0
+	VMOVUPS      576(SP), Y2
+	VFMADD213PS  640(AX), Y2, Y0
+	VMOVUPS      Y0, 640(AX)
+	VEXTRACTI128 $0x01, Y12, X0
+	VPMOVSXWD    X0, Y0
+	VCVTDQ2PS    Y0, Y0
+	VMOVUPS      608(SP), Y2
+	VFMADD213PS  160(AX), Y2, Y0
+	VMOVUPS      Y0, 160(AX)
+	VEXTRACTI128 $0x01, Y14, X0
+	VPMOVSXWD    X0, Y0
+	VCVTDQ2PS    Y0, Y0
+	VMOVUPS      608(SP), Y2
+	VFMADD213PS  672(AX), Y2, Y0
+	VMOVUPS      Y0, 672(AX)
+	VPMOVSXWD    X13, Y0
+	VCVTDQ2PS    Y0, Y0
+	VMOVUPS      640(SP), Y2
+	VFMADD213PS  192(AX), Y2, Y0
+	VMOVUPS      Y0, 192(AX)
+	VPMOVSXWD    X15, Y0
+	VCVTDQ2PS    Y0, Y0
+	VMOVUPS      640(SP), Y2
+	VFMADD213PS  704(AX), Y2, Y0
+	VMOVUPS      Y0, 704(AX)
+	VEXTRACTI128 $0x01, Y13, X0
+	VPMOVSXWD    X0, Y0
+	VCVTDQ2PS    Y0, Y0
+	VMOVUPS      672(SP), Y2
+	VFMADD213PS  224(AX), Y2, Y0
+	VMOVUPS      Y0, 224(AX)
+	VEXTRACTI128 $0x01, Y15, X0
+	VPMOVSXWD    X0, Y0
+	VCVTDQ2PS    Y0, Y0
+	VMOVUPS      672(SP), Y2
+	VFMADD213PS  736(AX), Y2, Y0
+	VMOVUPS      Y0, 736(AX)
+	VMOVDQU      512(SP), Y8
+	VMOVDQU      544(SP), Y9
+	VMOVDQU      512(SP), Y10
+	VMOVDQU      544(SP), Y11
+	VMOVDQU      512(SP), Y12
+	VMOVDQU      544(SP), Y13
+	VMOVDQU      512(SP), Y14
+	VMOVDQU      544(SP), Y15
+	VMOVDQU      lowNibble<>+0(SB), Y7
+	MOVQ         SI, R9
+	MOVQ         CX, R10
+	LEAQ         (SP), R11
+
+pass2:
+	MOVQ         (R10), R12
+	MOVQ         8(R10), R13
+	VMOVDQU      80(R12)(R8*1), Y0
+	VMOVDQU      80(R13)(R8*1), Y1
+	VPAND        Y7, Y0, Y2
+	VPAND        Y7, Y1, Y3
+	VPUNPCKLBW   Y3, Y2, Y4
+	VPMADDUBSW   (R11), Y4, Y4
+	VPADDW       Y4, Y8, Y8
+	VPUNPCKHBW   Y3, Y2, Y4
+	VPMADDUBSW   32(R11), Y4, Y4
+	VPADDW       Y4, Y9, Y9
+	VPSRLW       $0x04, Y0, Y0
+	VPSRLW       $0x04, Y1, Y1
+	VPAND        Y7, Y0, Y2
+	VPAND        Y7, Y1, Y3
+	VPUNPCKLBW   Y3, Y2, Y4
+	VPMADDUBSW   (R11), Y4, Y4
+	VPADDW       Y4, Y10, Y10
+	VPUNPCKHBW   Y3, Y2, Y4
+	VPMADDUBSW   32(R11), Y4, Y4
+	VPADDW       Y4, Y11, Y11
+	VMOVDQU      112(R12)(R8*1), Y0
+	VMOVDQU      112(R13)(R8*1), Y1
+	VPAND        Y7, Y0, Y2
+	VPAND        Y7, Y1, Y3
+	VPUNPCKLBW   Y3, Y2, Y4
+	VPMADDUBSW   (R11), Y4, Y4
+	VPADDW       Y4, Y12, Y12
+	VPUNPCKHBW   Y3, Y2, Y4
+	VPMADDUBSW   32(R11), Y4, Y4
+	VPADDW       Y4, Y13, Y13
+	VPSRLW       $0x04, Y0, Y0
+	VPSRLW       $0x04, Y1, Y1
+	VPAND        Y7, Y0, Y2
+	VPAND        Y7, Y1, Y3
+	VPUNPCKLBW   Y3, Y2, Y4
+	VPMADDUBSW   (R11), Y4, Y4
+	VPADDW       Y4, Y14, Y14
+	VPUNPCKHBW   Y3, Y2, Y4
+	VPMADDUBSW   32(R11), Y4, Y4
+	VPADDW       Y4, Y15, Y15
+	ADDQ         $0x10, R10
+	ADDQ         $0x40, R11
+	DECQ         R9
+	JNZ          pass2
+	VPMOVSXWD    X8, Y0
+	VCVTDQ2PS    Y0, Y0
+	VMOVUPS      576(SP), Y2
+	VFMADD213PS  256(AX), Y2, Y0
+	VMOVUPS      Y0, 256(AX)
+	VPMOVSXWD    X10, Y0
+	VCVTDQ2PS    Y0, Y0
+	VMOVUPS      576(SP), Y2
+	VFMADD213PS  768(AX), Y2, Y0
+	VMOVUPS      Y0, 768(AX)
+	VEXTRACTI128 $0x01, Y8, X0
+	VPMOVSXWD    X0, Y0
+	VCVTDQ2PS    Y0, Y0
+	VMOVUPS      608(SP), Y2
+	VFMADD213PS  288(AX), Y2, Y0
+	VMOVUPS      Y0, 288(AX)
+	VEXTRACTI128 $0x01, Y10, X0
+	VPMOVSXWD    X0, Y0
+	VCVTDQ2PS    Y0, Y0
+	VMOVUPS      608(SP), Y2
+	VFMADD213PS  800(AX), Y2, Y0
+	VMOVUPS      Y0, 800(AX)
+	VPMOVSXWD    X9, Y0
+	VCVTDQ2PS    Y0, Y0
+	VMOVUPS      640(SP), Y2
+	VFMADD213PS  320(AX), Y2, Y0
+	VMOVUPS      Y0, 320(AX)
+	VPMOVSXWD    X11, Y0
+	VCVTDQ2PS    Y0, Y0
+	VMOVUPS      640(SP), Y2
+	VFMADD213PS  832(AX), Y2, Y0
+	VMOVUPS      Y0, 832(AX)
+	VEXTRACTI128 $0x01, Y9, X0
+	VPMOVSXWD    X0, Y0
+	VCVTDQ2PS    Y0, Y0
+	VMOVUPS      672(SP), Y2
+	VFMADD213PS  352(AX), Y2, Y0
+	VMOVUPS      Y0, 352(AX)
+	VEXTRACTI128 $0x01, Y11, X0
+	VPMOVSXWD    X0, Y0
+	VCVTDQ2PS    Y0, Y0
+	VMOVUPS      672(SP), Y2
+	VFMADD213PS  864(AX), Y2, Y0
+	VMOVUPS      Y0, 864(AX)
+	VPMOVSXWD    X12, Y0
+	VCVTDQ2PS    Y0, Y0
+	VMOVUPS      576(SP), Y2
+	VFMADD213PS  384(AX), Y2, Y0
+	VMOVUPS      Y0, 384(AX)
+	VPMOVSXWD    X14, Y0
+	VCVTDQ2PS    Y0, Y0
+	VMOVUPS      576(SP), Y2
+	VFMADD213PS  896(AX), Y2, Y0
+	VMOVUPS      Y0, 896(AX)
+	VEXTRACTI128 $0x01, Y12, X0
+	VPMOVSXWD    X0, Y0
+	VCVTDQ2PS    Y0, Y0
+	VMOVUPS      608(SP), Y2
+	VFMADD213PS  416(AX), Y2, Y0
+	VMOVUPS      Y0, 416(AX)
+	VEXTRACTI128 $0x01, Y14, X0
+	VPMOVSXWD    X0, Y0
+	VCVTDQ2PS    Y0, Y0
+	VMOVUPS      608(SP), Y2
+	VFMADD213PS  928(AX), Y2, Y0
+	VMOVUPS      Y0, 928(AX)
+	VPMOVSXWD    X13, Y0
+	VCVTDQ2PS    Y0, Y0
+	VMOVUPS      640(SP), Y2
+	VFMADD213PS  448(AX), Y2, Y0
+	VMOVUPS      Y0, 448(AX)
+	VPMOVSXWD    X15, Y0
+	VCVTDQ2PS    Y0, Y0
+	VMOVUPS      640(SP), Y2
+	VFMADD213PS  960(AX), Y2, Y0
+	VMOVUPS      Y0, 960(AX)
+	VEXTRACTI128 $0x01, Y13, X0
+	VPMOVSXWD    X0, Y0
+	VCVTDQ2PS    Y0, Y0
+	VMOVUPS      672(SP), Y2
+	VFMADD213PS  480(AX), Y2, Y0
+	VMOVUPS      Y0, 480(AX)
+	VEXTRACTI128 $0x01, Y15, X0
+	VPMOVSXWD    X0, Y0
+	VCVTDQ2PS    Y0, Y0
+	VMOVUPS      672(SP), Y2
+	VFMADD213PS  992(AX), Y2, Y0
+	VMOVUPS      Y0, 992(AX)
 	ADDQ         $0x00000090, R8
-	ADDQ         $0x00000090, CX
 	ADDQ         $0x00000400, AX
-	DECQ         BX
-	JNZ          loop
+	DECQ         DI
+	JNZ          super
 	VZEROUPPER
 	RET
 
-// func addRowsQ80x4(sum *float32, rows *[4]*byte, coef *[4]float32, n uintptr)
-// Requires: AVX, AVX2, F16C, FMA3
-TEXT ·addRowsQ80x4(SB), NOSPLIT, $0-32
+// func addGroupQ40(sum *float32, rows *[16]*byte, coef *[16]int8, pairs uintptr, n uintptr, next *[16]*byte, scales *byte, scale float32)
+// Requires: AVX, AVX2, F16C, FMA3, MMX+
+TEXT ·addGroupQ40(SB), NOSPLIT, $320-60
+	MOVQ sum+0(FP), AX
+	MOVQ rows+8(FP), CX
+	MOVQ next+40(FP), DX
+	MOVQ coef+16(FP), BX
+	MOVQ pairs+24(FP), SI
+	MOVQ n+32(FP), DI
+	XORQ R8, R8
+	MOVQ scales+48(FP), R9
+	MOVQ SI, R10
+	LEAQ (SP), R11
+	XORQ R13, R13
+
+pair:
+	MOVWLZX      (BX), R12
+	VMOVD        R12, X0
+	VPBROADCASTW X0, Y0
+	VMOVDQU      Y0, (R11)
+	MOVBQSX      (BX), R12
+	ADDQ         R12, R13
+	MOVBQSX      1(BX), R12
+	ADDQ         R12, R13
+	ADDQ         $0x02, BX
+	ADDQ         $0x20, R11
+	DECQ         R10
+	JNZ          pair
+	SHLQ         $0x03, R13
+	NEGQ         R13
+	VMOVD        R13, X0
+	VPBROADCASTW X0, Y0
+	VMOVDQU      Y0, 256(SP)
+	VMOVDQU      Y0, 288(SP)
+
+super:
+	MOVQ SI, BX
+	MOVQ DX, R10
+
+fetch:
+	MOVQ       (R10), R11
+	PREFETCHT1 (R11)(R8*1)
+	PREFETCHT1 64(R11)(R8*1)
+	MOVQ       8(R10), R11
+	PREFETCHT1 (R11)(R8*1)
+	PREFETCHT1 64(R11)(R8*1)
+	ADDQ       $0x10, R10
+	DECQ       BX
+	JNZ        fetch
+	VMOVDQU    256(SP), Y8
+	VMOVDQU    288(SP), Y9
+	VMOVDQU    256(SP), Y10
+	VMOVDQU    288(SP), Y11
+	VMOVDQU    256(SP), Y12
+	VMOVDQU    288(SP), Y13
+	VMOVDQU    256(SP), Y14
+	VMOVDQU    288(SP), Y15
+	VMOVDQU    lowNibble<>+0(SB), Y7
+	MOVQ       SI, BX
+	MOVQ       CX, R10
+	LEAQ       (SP), R11
+
+pass0:
+	MOVQ         (R10), R12
+	MOVQ         8(R10), R13
+	VMOVDQU      (R12)(R8*1), Y0
+	VMOVDQU      (R13)(R8*1), Y1
+	VPAND        Y7, Y0, Y2
+	VPAND        Y7, Y1, Y3
+	VPUNPCKLBW   Y3, Y2, Y4
+	VPMADDUBSW   (R11), Y4, Y4
+	VPADDW       Y4, Y8, Y8
+	VPUNPCKHBW   Y3, Y2, Y4
+	VPMADDUBSW   (R11), Y4, Y4
+	VPADDW       Y4, Y9, Y9
+	VPSRLW       $0x04, Y0, Y0
+	VPSRLW       $0x04, Y1, Y1
+	VPAND        Y7, Y0, Y2
+	VPAND        Y7, Y1, Y3
+	VPUNPCKLBW   Y3, Y2, Y4
+	VPMADDUBSW   (R11), Y4, Y4
+	VPADDW       Y4, Y10, Y10
+	VPUNPCKHBW   Y3, Y2, Y4
+	VPMADDUBSW   (R11), Y4, Y4
+	VPADDW       Y4, Y11, Y11
+	VMOVDQU      32(R12)(R8*1), Y0
+	VMOVDQU      32(R13)(R8*1), Y1
+	VPAND        Y7, Y0, Y2
+	VPAND        Y7, Y1, Y3
+	VPUNPCKLBW   Y3, Y2, Y4
+	VPMADDUBSW   (R11), Y4, Y4
+	VPADDW       Y4, Y12, Y12
+	VPUNPCKHBW   Y3, Y2, Y4
+	VPMADDUBSW   (R11), Y4, Y4
+	VPADDW       Y4, Y13, Y13
+	VPSRLW       $0x04, Y0, Y0
+	VPSRLW       $0x04, Y1, Y1
+	VPAND        Y7, Y0, Y2
+	VPAND        Y7, Y1, Y3
+	VPUNPCKLBW   Y3, Y2, Y4
+	VPMADDUBSW   (R11), Y4, Y4
+	VPADDW       Y4, Y14, Y14
+	VPUNPCKHBW   Y3, Y2, Y4
+	VPMADDUBSW   (R11), Y4, Y4
+	VPADDW       Y4, Y15, Y15
+	ADDQ         $0x10, R10
+	ADDQ         $0x20, R11
+	DECQ         BX
+	JNZ          pass0
+	VBROADCASTSS scale+56(FP), Y7
+	VPMOVSXWD    X8, Y0
+	VCVTDQ2PS    Y0, Y0
+	VCVTPH2PS    (R9), Y2
+	VMULPS       Y2, Y7, Y2
+	VFMADD213PS  (AX), Y2, Y0
+	VMOVUPS      Y0, (AX)
+	VPMOVSXWD    X10, Y0
+	VCVTDQ2PS    Y0, Y0
+	VCVTPH2PS    256(R9), Y2
+	VMULPS       Y2, Y7, Y2
+	VFMADD213PS  512(AX), Y2, Y0
+	VMOVUPS      Y0, 512(AX)
+	VEXTRACTI128 $0x01, Y8, X0
+	VPMOVSXWD    X0, Y0
+	VCVTDQ2PS    Y0, Y0
+	VCVTPH2PS    16(R9), Y2
+	VMULPS       Y2, Y7, Y2
+	VFMADD213PS  32(AX), Y2, Y0
+	VMOVUPS      Y0, 32(AX)
+	VEXTRACTI128 $0x01, Y10, X0
+	VPMOVSXWD    X0, Y0
+	VCVTDQ2PS    Y0, Y0
+	VCVTPH2PS    272(R9), Y2
+	VMULPS       Y2, Y7, Y2
+	VFMADD213PS  544(AX), Y2, Y0
+	VMOVUPS      Y0, 544(AX)
+	VPMOVSXWD    X9, Y0
+	VCVTDQ2PS    Y0, Y0
+	VCVTPH2PS    32(R9), Y2
+	VMULPS       Y2, Y7, Y2
+	VFMADD213PS  64(AX), Y2, Y0
+	VMOVUPS      Y0, 64(AX)
+	VPMOVSXWD    X11, Y0
+	VCVTDQ2PS    Y0, Y0
+	VCVTPH2PS    288(R9), Y2
+	VMULPS       Y2, Y7, Y2
+	VFMADD213PS  576(AX), Y2, Y0
+	VMOVUPS      Y0, 576(AX)
+	VEXTRACTI128 $0x01, Y9, X0
+	VPMOVSXWD    X0, Y0
+	VCVTDQ2PS    Y0, Y0
+	VCVTPH2PS    48(R9), Y2
+	VMULPS       Y2, Y7, Y2
+	VFMADD213PS  96(AX), Y2, Y0
+	VMOVUPS      Y0, 96(AX)
+	VEXTRACTI128 $0x01, Y11, X0
+	VPMOVSXWD    X0, Y0
+	VCVTDQ2PS    Y0, Y0
+	VCVTPH2PS    304(R9), Y2
+	VMULPS       Y2, Y7, Y2
+	VFMADD213PS  608(AX), Y2, Y0
+	VMOVUPS      Y0, 608(AX)
+	VPMOVSXWD    X12, Y0
+	VCVTDQ2PS    Y0, Y0
+	VCVTPH2PS    64(R9), Y2
+	VMULPS       Y2, Y7, Y2
+	VFMADD213PS  128(AX), Y2, Y0
+	VMOVUPS      Y0, 128(AX)
+	VPMOVSXWD    X14, Y0
+	VCVTDQ2PS    Y0, Y0
+	VCVTPH2PS    320(R9), Y2
+	VMULPS       Y2, Y7, Y2
+	VFMADD213PS  640(AX), Y2, Y0
+	VMOVUPS      Y0, 640(AX)
+	VEXTRACTI128 $0x01, Y12, X0
+	VPMOVSXWD    X0, Y0
+	VCVTDQ2PS    Y0, Y0
+	VCVTPH2PS    80(R9), Y2
+	VMULPS       Y2, Y7, Y2
+	VFMADD213PS  160(AX), Y2, Y0
+	VMOVUPS      Y0, 160(AX)
+	VEXTRACTI128 $0x01, Y14, X0
+	VPMOVSXWD    X0, Y0
+	VCVTDQ2PS    Y0, Y0
+	VCVTPH2PS    336(R9), Y2
+	VMULPS       Y2, Y7, Y2
+	VFMADD213PS  672(AX), Y2, Y0
+	VMOVUPS      Y0, 672(AX)
+	VPMOVSXWD    X13, Y0
+	VCVTDQ2PS    Y0, Y0
+	VCVTPH2PS    96(R9), Y2
+	VMULPS       Y2, Y7, Y2
+	VFMADD213PS  192(AX), Y2, Y0
+	VMOVUPS      Y0, 192(AX)
+	VPMOVSXWD    X15, Y0
+	VCVTDQ2PS    Y0, Y0
+	VCVTPH2PS    352(R9), Y2
+	VMULPS       Y2, Y7, Y2
+	VFMADD213PS  704(AX), Y2, Y0
+	VMOVUPS      Y0, 704(AX)
+	VEXTRACTI128 $0x01, Y13, X0
+	VPMOVSXWD    X0, Y0
+	VCVTDQ2PS    Y0, Y0
+	VCVTPH2PS    112(R9), Y2
+	VMULPS       Y2, Y7, Y2
+	VFMADD213PS  224(AX), Y2, Y0
+	VMOVUPS      Y0, 224(AX)
+	VEXTRACTI128 $0x01, Y15, X0
+	VPMOVSXWD    X0, Y0
+	VCVTDQ2PS    Y0, Y0
+	VCVTPH2PS    368(R9), Y2
+	VMULPS       Y2, Y7, Y2
+	VFMADD213PS  736(AX), Y2, Y0
+	VMOVUPS      Y0, 736(AX)
+	VMOVDQU      256(SP), Y8
+	VMOVDQU      288(SP), Y9
+	VMOVDQU      256(SP), Y10
+	VMOVDQU      288(SP), Y11
+	VMOVDQU      256(SP), Y12
+	VMOVDQU      288(SP), Y13
+	VMOVDQU      256(SP), Y14
+	VMOVDQU      288(SP), Y15
+	VMOVDQU      lowNibble<>+0(SB), Y7
+	MOVQ         SI, BX
+	MOVQ         CX, R10
+	LEAQ         (SP), R11
+
+pass2:
+	MOVQ         (R10), R12
+	MOVQ         8(R10), R13
+	VMOVDQU      64(R12)(R8*1), Y0
+	VMOVDQU      64(R13)(R8*1), Y1
+	VPAND        Y7, Y0, Y2
+	VPAND        Y7, Y1, Y3
+	VPUNPCKLBW   Y3, Y2, Y4
+	VPMADDUBSW   (R11), Y4, Y4
+	VPADDW       Y4, Y8, Y8
+	VPUNPCKHBW   Y3, Y2, Y4
+	VPMADDUBSW   (R11), Y4, Y4
+	VPADDW       Y4, Y9, Y9
+	VPSRLW       $0x04, Y0, Y0
+	VPSRLW       $0x04, Y1, Y1
+	VPAND        Y7, Y0, Y2
+	VPAND        Y7, Y1, Y3
+	VPUNPCKLBW   Y3, Y2, Y4
+	VPMADDUBSW   (R11), Y4, Y4
+	VPADDW       Y4, Y10, Y10
+	VPUNPCKHBW   Y3, Y2, Y4
+	VPMADDUBSW   (R11), Y4, Y4
+	VPADDW       Y4, Y11, Y11
+	VMOVDQU      96(R12)(R8*1), Y0
+	VMOVDQU      96(R13)(R8*1), Y1
+	VPAND        Y7, Y0, Y2
+	VPAND        Y7, Y1, Y3
+	VPUNPCKLBW   Y3, Y2, Y4
+	VPMADDUBSW   (R11), Y4, Y4
+	VPADDW       Y4, Y12, Y12
+	VPUNPCKHBW   Y3, Y2, Y4
+	VPMADDUBSW   (R11), Y4, Y4
+	VPADDW       Y4, Y13, Y13
+	VPSRLW       $0x04, Y0, Y0
+	VPSRLW       $0x04, Y1, Y1
+	VPAND        Y7, Y0, Y2
+	VPAND        Y7, Y1, Y3
+	VPUNPCKLBW   Y3, Y2, Y4
+	VPMADDUBSW   (R11), Y4, Y4
+	VPADDW       Y4, Y14, Y14
+	VPUNPCKHBW   Y3, Y2, Y4
+	VPMADDUBSW   (R11), Y4, Y4
+	VPADDW       Y4, Y15, Y15
+	ADDQ         $0x10, R10
+	ADDQ         $0x20, R11
+	DECQ         BX
+	JNZ          pass2
+	VBROADCASTSS scale+56(FP), Y7
+	VPMOVSXWD    X8, Y0
+	VCVTDQ2PS    Y0, Y0
+	VCVTPH2PS    128(R9), Y2
+	VMULPS       Y2, Y7, Y2
+	VFMADD213PS  256(AX), Y2, Y0
+	VMOVUPS      Y0, 256(AX)
+	VPMOVSXWD    X10, Y0
+	VCVTDQ2PS    Y0, Y0
+	VCVTPH2PS    384(R9), Y2
+	VMULPS       Y2, Y7, Y2
+	VFMADD213PS  768(AX), Y2, Y0
+	VMOVUPS      Y0, 768(AX)
+	VEXTRACTI128 $0x01, Y8, X0
+	VPMOVSXWD    X0, Y0
+	VCVTDQ2PS    Y0, Y0
+	VCVTPH2PS    144(R9), Y2
+	VMULPS       Y2, Y7, Y2
+	VFMADD213PS  288(AX), Y2, Y0
+	VMOVUPS      Y0, 288(AX)
+	VEXTRACTI128 $0x01, Y10, X0
+	VPMOVSXWD    X0, Y0
+	VCVTDQ2PS    Y0, Y0
+	VCVTPH2PS    400(R9), Y2
+	VMULPS       Y2, Y7, Y2
+	VFMADD213PS  800(AX), Y2, Y0
+	VMOVUPS      Y0, 800(AX)
+	VPMOVSXWD    X9, Y0
+	VCVTDQ2PS    Y0, Y0
+	VCVTPH2PS    160(R9), Y2
+	VMULPS       Y2, Y7, Y2
+	VFMADD213PS  320(AX), Y2, Y0
+	VMOVUPS      Y0, 320(AX)
+	VPMOVSXWD    X11, Y0
+	VCVTDQ2PS    Y0, Y0
+	VCVTPH2PS    416(R9), Y2
+	VMULPS       Y2, Y7, Y2
+	VFMADD213PS  832(AX), Y2, Y0
+	VMOVUPS      Y0, 832(AX)
+	VEXTRACTI128 $0x01, Y9, X0
+	VPMOVSXWD    X0, Y0
+	VCVTDQ2PS    Y0, Y0
+	VCVTPH2PS    176(R9), Y2
+	VMULPS       Y2, Y7, Y2
+	VFMADD213PS  352(AX), Y2, Y0
+	VMOVUPS      Y0, 352(AX)
+	VEXTRACTI128 $0x01, Y11, X0
+	VPMOVSXWD    X0, Y0
+	VCVTDQ2PS    Y0, Y0
+	VCVTPH2PS    432(R9), Y2
+	VMULPS       Y2, Y7, Y2
+	VFMADD213PS  864(AX), Y2, Y0
+	VMOVUPS      Y0, 864(AX)
+	VPMOVSXWD    X12, Y0
+	VCVTDQ2PS    Y0, Y0
+	VCVTPH2PS    192(R9), Y2
+	VMULPS       Y2, Y7, Y2
+	VFMADD213PS  384(AX), Y2, Y0
+	VMOVUPS      Y0, 384(AX)
+	VPMOVSXWD    X14, Y0
+	VCVTDQ2PS    Y0, Y0
+	VCVTPH2PS    448(R9), Y2
+	VMULPS       Y2, Y7, Y2
+	VFMADD213PS  896(AX), Y2, Y0
+	VMOVUPS      Y0, 896(AX)
+	VEXTRACTI128 $0x01, Y12, X0
+	VPMOVSXWD    X0, Y0
+	VCVTDQ2PS    Y0, Y0
+	VCVTPH2PS    208(R9), Y2
+	VMULPS       Y2, Y7, Y2
+	VFMADD213PS  416(AX), Y2, Y0
+	VMOVUPS      Y0, 416(AX)
+	VEXTRACTI128 $0x01, Y14, X0
+	VPMOVSXWD    X0, Y0
+	VCVTDQ2PS    Y0, Y0
+	VCVTPH2PS    464(R9), Y2
+	VMULPS       Y2, Y7, Y2
+	VFMADD213PS  928(AX), Y2, Y0
+	VMOVUPS      Y0, 928(AX)
+	VPMOVSXWD    X13, Y0
+	VCVTDQ2PS    Y0, Y0
+	VCVTPH2PS    224(R9), Y2
+	VMULPS       Y2, Y7, Y2
+	VFMADD213PS  448(AX), Y2, Y0
+	VMOVUPS      Y0, 448(AX)
+	VPMOVSXWD    X15, Y0
+	VCVTDQ2PS    Y0, Y0
+	VCVTPH2PS    480(R9), Y2
+	VMULPS       Y2, Y7, Y2
+	VFMADD213PS  960(AX), Y2, Y0
+	VMOVUPS      Y0, 960(AX)
+	VEXTRACTI128 $0x01, Y13, X0
+	VPMOVSXWD    X0, Y0
+	VCVTDQ2PS    Y0, Y0
+	VCVTPH2PS    240(R9), Y2
+	VMULPS       Y2, Y7, Y2
+	VFMADD213PS  480(AX), Y2, Y0
+	VMOVUPS      Y0, 480(AX)
+	VEXTRACTI128 $0x01, Y15, X0
+	VPMOVSXWD    X0, Y0
+	VCVTDQ2PS    Y0, Y0
+	VCVTPH2PS    496(R9), Y2
+	VMULPS       Y2, Y7, Y2
+	VFMADD213PS  992(AX), Y2, Y0
+	VMOVUPS      Y0, 992(AX)
+	ADDQ         $0x00000080, R8
+	ADDQ         $0x00000400, AX
+	ADDQ         $0x00000200, R9
+	DECQ         DI
+	JNZ          super
+	VZEROUPPER
+	RET
+
+// func addRowsQ80(sum *float32, rows *[16]*byte, coef *[16]float32, pairs uintptr, n uintptr, next *[16]*byte)
+// Requires: AVX, AVX2, F16C, FMA3, MMX+
+TEXT ·addRowsQ80(SB), NOSPLIT, $704-48
+	MOVQ sum+0(FP), AX
+	MOVQ rows+8(FP), CX
+	MOVQ next+40(FP), DX
+	MOVQ coef+16(FP), BX
+	MOVQ pairs+24(FP), SI
+	MOVQ n+32(FP), DI
+	XORQ R8, R8
+
+super:
+	MOVQ SI, R9
+	MOVQ DX, R10
+
+fetch:
+	MOVQ       (R10), R11
+	PREFETCHT1 (R11)(R8*1)
+	PREFETCHT1 64(R11)(R8*1)
+	PREFETCHT1 128(R11)(R8*1)
+	PREFETCHT1 192(R11)(R8*1)
+	PREFETCHT1 256(R11)(R8*1)
+	MOVQ       8(R10), R11
+	PREFETCHT1 (R11)(R8*1)
+	PREFETCHT1 64(R11)(R8*1)
+	PREFETCHT1 128(R11)(R8*1)
+	PREFETCHT1 192(R11)(R8*1)
+	PREFETCHT1 256(R11)(R8*1)
+	ADDQ       $0x10, R10
+	DECQ       R9
+	JNZ        fetch
+	MOVQ       SI, R9
+	MOVQ       CX, R10
+	MOVQ       BX, R11
+	VPXOR      Y0, Y0, Y0
+	VMOVUPS    absolute<>+0(SB), Y4
+
+product:
+	MOVQ         (R10), R12
+	VCVTPH2PS    (R12)(R8*1), Y2
+	VBROADCASTSS (R11), Y3
+	VMULPS       Y2, Y3, Y2
+	VANDPS       Y4, Y2, Y2
+	VMAXPS       Y2, Y0, Y0
+	MOVQ         8(R10), R12
+	VCVTPH2PS    (R12)(R8*1), Y2
+	VBROADCASTSS 4(R11), Y3
+	VMULPS       Y2, Y3, Y2
+	VANDPS       Y4, Y2, Y2
+	VMAXPS       Y2, Y0, Y0
+	ADDQ         $0x10, R10
+	ADDQ         $0x08, R11
+	DECQ         R9
+	JNZ          product
+	VCMPPS       $0x1d, least<>+0(SB), Y0, Y2
+	VMOVUPS      f127<>+0(SB), Y1
+	VDIVPS       Y0, Y1, Y1
+	VANDPS       Y2, Y1, Y1
+	VMULPS       inverse127<>+0(SB), Y0, Y0
+	VANDPS       Y2, Y0, Y0
+	VMOVDQU      blocks00<>+0(SB), Y2
+	VPERMPS      Y0, Y2, Y3
+	VMOVUPS      Y3, 576(SP)
+	VMOVDQU      blocks01<>+0(SB), Y2
+	VPERMPS      Y0, Y2, Y3
+	VMOVUPS      Y3, 608(SP)
+	VMOVDQU      blocks10<>+0(SB), Y2
+	VPERMPS      Y0, Y2, Y3
+	VMOVUPS      Y3, 640(SP)
+	VMOVDQU      blocks11<>+0(SB), Y2
+	VPERMPS      Y0, Y2, Y3
+	VMOVUPS      Y3, 672(SP)
+	MOVQ         SI, R9
+	MOVQ         CX, R10
+	MOVQ         BX, R11
+	LEAQ         (SP), R12
+	VPXOR        Y0, Y0, Y0
+	VMOVDQU      lowByte<>+0(SB), Y4
+
+pair:
+	MOVQ         (R10), R13
+	VCVTPH2PS    (R13)(R8*1), Y2
+	VBROADCASTSS (R11), Y5
+	VMULPS       Y2, Y5, Y2
+	VMULPS       Y2, Y1, Y2
+	VCVTPS2DQ    Y2, Y2
+	VPADDD       Y2, Y0, Y0
+	VPAND        Y4, Y2, Y2
+	MOVQ         8(R10), R13
+	VCVTPH2PS    (R13)(R8*1), Y3
+	VBROADCASTSS 4(R11), Y5
+	VMULPS       Y3, Y5, Y3
+	VMULPS       Y3, Y1, Y3
+	VCVTPS2DQ    Y3, Y3
+	VPADDD       Y3, Y0, Y0
+	VPAND        Y4, Y3, Y3
+	VPSLLD       $0x08, Y3, Y3
+	VPOR         Y3, Y2, Y2
+	VPSLLD       $0x10, Y2, Y5
+	VPOR         Y5, Y2, Y2
+	VPUNPCKLDQ   Y2, Y2, Y5
+	VMOVDQU      Y5, (R12)
+	VPUNPCKHDQ   Y2, Y2, Y5
+	VMOVDQU      Y5, 32(R12)
+	ADDQ         $0x10, R10
+	ADDQ         $0x08, R11
+	ADDQ         $0x40, R12
+	DECQ         R9
+	JNZ          pair
+	VPSLLD       $0x03, Y0, Y0
+	VPXOR        Y2, Y2, Y2
+	VPSUBD       Y0, Y2, Y0
+	VPSLLD       $0x10, Y0, Y5
+	VPSRLD       $0x10, Y5, Y2
+	VPOR         Y2, Y5, Y2
+	VPUNPCKLDQ   Y2, Y2, Y5
+	VMOVDQU      Y5, 512(SP)
+	VPUNPCKHDQ   Y2, Y2, Y5
+	VMOVDQU      Y5, 544(SP)
+	VPXOR        Y8, Y8, Y8
+	VPXOR        Y9, Y9, Y9
+	VMOVDQU      512(SP), Y10
+	VMOVDQU      544(SP), Y11
+	VPXOR        Y12, Y12, Y12
+	VPXOR        Y13, Y13, Y13
+	VMOVDQU      512(SP), Y14
+	VMOVDQU      544(SP), Y15
+	VMOVDQU      lowNibble<>+0(SB), Y7
+	VMOVDQU      sign<>+0(SB), Y6
+	MOVQ         SI, R9
+	MOVQ         CX, R10
+	LEAQ         (SP), R11
+
+pass0:
+	MOVQ         (R10), R12
+	MOVQ         8(R10), R13
+	VMOVDQU      16(R12)(R8*1), Y0
+	VMOVDQU      16(R13)(R8*1), Y1
+	VPXOR        Y6, Y0, Y0
+	VPXOR        Y6, Y1, Y1
+	VPAND        Y7, Y0, Y2
+	VPAND        Y7, Y1, Y3
+	VPUNPCKLBW   Y3, Y2, Y4
+	VPMADDUBSW   (R11), Y4, Y4
+	VPADDW       Y4, Y8, Y8
+	VPUNPCKHBW   Y3, Y2, Y4
+	VPMADDUBSW   32(R11), Y4, Y4
+	VPADDW       Y4, Y9, Y9
+	VPSRLW       $0x04, Y0, Y0
+	VPSRLW       $0x04, Y1, Y1
+	VPAND        Y7, Y0, Y2
+	VPAND        Y7, Y1, Y3
+	VPUNPCKLBW   Y3, Y2, Y4
+	VPMADDUBSW   (R11), Y4, Y4
+	VPADDW       Y4, Y10, Y10
+	VPUNPCKHBW   Y3, Y2, Y4
+	VPMADDUBSW   32(R11), Y4, Y4
+	VPADDW       Y4, Y11, Y11
+	VMOVDQU      48(R12)(R8*1), Y0
+	VMOVDQU      48(R13)(R8*1), Y1
+	VPXOR        Y6, Y0, Y0
+	VPXOR        Y6, Y1, Y1
+	VPAND        Y7, Y0, Y2
+	VPAND        Y7, Y1, Y3
+	VPUNPCKLBW   Y3, Y2, Y4
+	VPMADDUBSW   (R11), Y4, Y4
+	VPADDW       Y4, Y12, Y12
+	VPUNPCKHBW   Y3, Y2, Y4
+	VPMADDUBSW   32(R11), Y4, Y4
+	VPADDW       Y4, Y13, Y13
+	VPSRLW       $0x04, Y0, Y0
+	VPSRLW       $0x04, Y1, Y1
+	VPAND        Y7, Y0, Y2
+	VPAND        Y7, Y1, Y3
+	VPUNPCKLBW   Y3, Y2, Y4
+	VPMADDUBSW   (R11), Y4, Y4
+	VPADDW       Y4, Y14, Y14
+	VPUNPCKHBW   Y3, Y2, Y4
+	VPMADDUBSW   32(R11), Y4, Y4
+	VPADDW       Y4, Y15, Y15
+	ADDQ         $0x10, R10
+	ADDQ         $0x40, R11
+	DECQ         R9
+	JNZ          pass0
+	VPMOVSXWD    X10, Y0
+	VPSLLD       $0x04, Y0, Y0
+	VPMOVSXWD    X8, Y1
+	VPADDD       Y1, Y0, Y0
+	VCVTDQ2PS    Y0, Y0
+	VMOVUPS      576(SP), Y2
+	VFMADD213PS  (AX), Y2, Y0
+	VMOVUPS      Y0, (AX)
+	VEXTRACTI128 $0x01, Y10, X0
+	VPMOVSXWD    X0, Y0
+	VPSLLD       $0x04, Y0, Y0
+	VEXTRACTI128 $0x01, Y8, X1
+	VPMOVSXWD    X1, Y1
+	VPADDD       Y1, Y0, Y0
+	VCVTDQ2PS    Y0, Y0
+	VMOVUPS      608(SP), Y2
+	VFMADD213PS  32(AX), Y2, Y0
+	VMOVUPS      Y0, 32(AX)
+	VPMOVSXWD    X11, Y0
+	VPSLLD       $0x04, Y0, Y0
+	VPMOVSXWD    X9, Y1
+	VPADDD       Y1, Y0, Y0
+	VCVTDQ2PS    Y0, Y0
+	VMOVUPS      640(SP), Y2
+	VFMADD213PS  64(AX), Y2, Y0
+	VMOVUPS      Y0, 64(AX)
+	VEXTRACTI128 $0x01, Y11, X0
+	VPMOVSXWD    X0, Y0
+	VPSLLD       $0x04, Y0, Y0
+	VEXTRACTI128 $0x01, Y9, X1
+	VPMOVSXWD    X1, Y1
+	VPADDD       Y1, Y0, Y0
+	VCVTDQ2PS    Y0, Y0
+	VMOVUPS      672(SP), Y2
+	VFMADD213PS  96(AX), Y2, Y0
+	VMOVUPS      Y0, 96(AX)
+	VPMOVSXWD    X14, Y0
+	VPSLLD       $0x04, Y0, Y0
+	VPMOVSXWD    X12, Y1
+	VPADDD       Y1, Y0, Y0
+	VCVTDQ2PS    Y0, Y0
+	VMOVUPS      576(SP), Y2
+	VFMADD213PS  128(AX), Y2, Y0
+	VMOVUPS      Y0, 128(AX)
+	VEXTRACTI128 $0x01, Y14, X0
+	VPMOVSXWD    X0, Y0
+	VPSLLD       $0x04, Y0, Y0
+	VEXTRACTI128 $0x01, Y12, X1
+	VPMOVSXWD    X1, Y1
+	VPADDD       Y1, Y0, Y0
+	VCVTDQ2PS    Y0, Y0
+	VMOVUPS      608(SP), Y2
+	VFMADD213PS  160(AX), Y2, Y0
+	VMOVUPS      Y0, 160(AX)
+	VPMOVSXWD    X15, Y0
+	VPSLLD       $0x04, Y0, Y0
+	VPMOVSXWD    X13, Y1
+	VPADDD       Y1, Y0, Y0
+	VCVTDQ2PS    Y0, Y0
+	VMOVUPS      640(SP), Y2
+	VFMADD213PS  192(AX), Y2, Y0
+	VMOVUPS      Y0, 192(AX)
+	VEXTRACTI128 $0x01, Y15, X0
+	VPMOVSXWD    X0, Y0
+	VPSLLD       $0x04, Y0, Y0
+	VEXTRACTI128 $0x01, Y13, X1
+	VPMOVSXWD    X1, Y1
+	VPADDD       Y1, Y0, Y0
+	VCVTDQ2PS    Y0, Y0
+	VMOVUPS      672(SP), Y2
+	VFMADD213PS  224(AX), Y2, Y0
+	VMOVUPS      Y0, 224(AX)
+	VPXOR        Y8, Y8, Y8
+	VPXOR        Y9, Y9, Y9
+	VMOVDQU      512(SP), Y10
+	VMOVDQU      544(SP), Y11
+	VPXOR        Y12, Y12, Y12
+	VPXOR        Y13, Y13, Y13
+	VMOVDQU      512(SP), Y14
+	VMOVDQU      544(SP), Y15
+	VMOVDQU      lowNibble<>+0(SB), Y7
+	VMOVDQU      sign<>+0(SB), Y6
+	MOVQ         SI, R9
+	MOVQ         CX, R10
+	LEAQ         (SP), R11
+
+pass2:
+	MOVQ         (R10), R12
+	MOVQ         8(R10), R13
+	VMOVDQU      80(R12)(R8*1), Y0
+	VMOVDQU      80(R13)(R8*1), Y1
+	VPXOR        Y6, Y0, Y0
+	VPXOR        Y6, Y1, Y1
+	VPAND        Y7, Y0, Y2
+	VPAND        Y7, Y1, Y3
+	VPUNPCKLBW   Y3, Y2, Y4
+	VPMADDUBSW   (R11), Y4, Y4
+	VPADDW       Y4, Y8, Y8
+	VPUNPCKHBW   Y3, Y2, Y4
+	VPMADDUBSW   32(R11), Y4, Y4
+	VPADDW       Y4, Y9, Y9
+	VPSRLW       $0x04, Y0, Y0
+	VPSRLW       $0x04, Y1, Y1
+	VPAND        Y7, Y0, Y2
+	VPAND        Y7, Y1, Y3
+	VPUNPCKLBW   Y3, Y2, Y4
+	VPMADDUBSW   (R11), Y4, Y4
+	VPADDW       Y4, Y10, Y10
+	VPUNPCKHBW   Y3, Y2, Y4
+	VPMADDUBSW   32(R11), Y4, Y4
+	VPADDW       Y4, Y11, Y11
+	VMOVDQU      112(R12)(R8*1), Y0
+	VMOVDQU      112(R13)(R8*1), Y1
+	VPXOR        Y6, Y0, Y0
+	VPXOR        Y6, Y1, Y1
+	VPAND        Y7, Y0, Y2
+	VPAND        Y7, Y1, Y3
+	VPUNPCKLBW   Y3, Y2, Y4
+	VPMADDUBSW   (R11), Y4, Y4
+	VPADDW       Y4, Y12, Y12
+	VPUNPCKHBW   Y3, Y2, Y4
+	VPMADDUBSW   32(R11), Y4, Y4
+	VPADDW       Y4, Y13, Y13
+	VPSRLW       $0x04, Y0, Y0
+	VPSRLW       $0x04, Y1, Y1
+	VPAND        Y7, Y0, Y2
+	VPAND        Y7, Y1, Y3
+	VPUNPCKLBW   Y3, Y2, Y4
+	VPMADDUBSW   (R11), Y4, Y4
+	VPADDW       Y4, Y14, Y14
+	VPUNPCKHBW   Y3, Y2, Y4
+	VPMADDUBSW   32(R11), Y4, Y4
+	VPADDW       Y4, Y15, Y15
+	ADDQ         $0x10, R10
+	ADDQ         $0x40, R11
+	DECQ         R9
+	JNZ          pass2
+	VPMOVSXWD    X10, Y0
+	VPSLLD       $0x04, Y0, Y0
+	VPMOVSXWD    X8, Y1
+	VPADDD       Y1, Y0, Y0
+	VCVTDQ2PS    Y0, Y0
+	VMOVUPS      576(SP), Y2
+	VFMADD213PS  256(AX), Y2, Y0
+	VMOVUPS      Y0, 256(AX)
+	VEXTRACTI128 $0x01, Y10, X0
+	VPMOVSXWD    X0, Y0
+	VPSLLD       $0x04, Y0, Y0
+	VEXTRACTI128 $0x01, Y8, X1
+	VPMOVSXWD    X1, Y1
+	VPADDD       Y1, Y0, Y0
+	VCVTDQ2PS    Y0, Y0
+	VMOVUPS      608(SP), Y2
+	VFMADD213PS  288(AX), Y2, Y0
+	VMOVUPS      Y0, 288(AX)
+	VPMOVSXWD    X11, Y0
+	VPSLLD       $0x04, Y0, Y0
+	VPMOVSXWD    X9, Y1
+	VPADDD       Y1, Y0, Y0
+	VCVTDQ2PS    Y0, Y0
+	VMOVUPS      640(SP), Y2
+	VFMADD213PS  320(AX), Y2, Y0
+	VMOVUPS      Y0, 320(AX)
+	VEXTRACTI128 $0x01, Y11, X0
+	VPMOVSXWD    X0, Y0
+	VPSLLD       $0x04, Y0, Y0
+	VEXTRACTI128 $0x01, Y9, X1
+	VPMOVSXWD    X1, Y1
+	VPADDD       Y1, Y0, Y0
+	VCVTDQ2PS    Y0, Y0
+	VMOVUPS      672(SP), Y2
+	VFMADD213PS  352(AX), Y2, Y0
+	VMOVUPS      Y0, 352(AX)
+	VPMOVSXWD    X14, Y0
+	VPSLLD       $0x04, Y0, Y0
+	VPMOVSXWD    X12, Y1
+	VPADDD       Y1, Y0, Y0
+	VCVTDQ2PS    Y0, Y0
+	VMOVUPS      576(SP), Y2
+	VFMADD213PS  384(AX), Y2, Y0
+	VMOVUPS      Y0, 384(AX)
+	VEXTRACTI128 $0x01, Y14, X0
+	VPMOVSXWD    X0, Y0
+	VPSLLD       $0x04, Y0, Y0
+	VEXTRACTI128 $0x01, Y12, X1
+	VPMOVSXWD    X1, Y1
+	VPADDD       Y1, Y0, Y0
+	VCVTDQ2PS    Y0, Y0
+	VMOVUPS      608(SP), Y2
+	VFMADD213PS  416(AX), Y2, Y0
+	VMOVUPS      Y0, 416(AX)
+	VPMOVSXWD    X15, Y0
+	VPSLLD       $0x04, Y0, Y0
+	VPMOVSXWD    X13, Y1
+	VPADDD       Y1, Y0, Y0
+	VCVTDQ2PS    Y0, Y0
+	VMOVUPS      640(SP), Y2
+	VFMADD213PS  448(AX), Y2, Y0
+	VMOVUPS      Y0, 448(AX)
+	VEXTRACTI128 $0x01, Y15, X0
+	VPMOVSXWD    X0, Y0
+	VPSLLD       $0x04, Y0, Y0
+	VEXTRACTI128 $0x01, Y13, X1
+	VPMOVSXWD    X1, Y1
+	VPADDD       Y1, Y0, Y0
+	VCVTDQ2PS    Y0, Y0
+	VMOVUPS      672(SP), Y2
+	VFMADD213PS  480(AX), Y2, Y0
+	VMOVUPS      Y0, 480(AX)
+	VPXOR        Y8, Y8, Y8
+	VPXOR        Y9, Y9, Y9
+	VMOVDQU      512(SP), Y10
+	VMOVDQU      544(SP), Y11
+	VPXOR        Y12, Y12, Y12
+	VPXOR        Y13, Y13, Y13
+	VMOVDQU      512(SP), Y14
+	VMOVDQU      544(SP), Y15
+	VMOVDQU      lowNibble<>+0(SB), Y7
+	VMOVDQU      sign<>+0(SB), Y6
+	MOVQ         SI, R9
+	MOVQ         CX, R10
+	LEAQ         (SP), R11
+
+pass4:
+	MOVQ         (R10), R12
+	MOVQ         8(R10), R13
+	VMOVDQU      144(R12)(R8*1), Y0
+	VMOVDQU      144(R13)(R8*1), Y1
+	VPXOR        Y6, Y0, Y0
+	VPXOR        Y6, Y1, Y1
+	VPAND        Y7, Y0, Y2
+	VPAND        Y7, Y1, Y3
+	VPUNPCKLBW   Y3, Y2, Y4
+	VPMADDUBSW   (R11), Y4, Y4
+	VPADDW       Y4, Y8, Y8
+	VPUNPCKHBW   Y3, Y2, Y4
+	VPMADDUBSW   32(R11), Y4, Y4
+	VPADDW       Y4, Y9, Y9
+	VPSRLW       $0x04, Y0, Y0
+	VPSRLW       $0x04, Y1, Y1
+	VPAND        Y7, Y0, Y2
+	VPAND        Y7, Y1, Y3
+	VPUNPCKLBW   Y3, Y2, Y4
+	VPMADDUBSW   (R11), Y4, Y4
+	VPADDW       Y4, Y10, Y10
+	VPUNPCKHBW   Y3, Y2, Y4
+	VPMADDUBSW   32(R11), Y4, Y4
+	VPADDW       Y4, Y11, Y11
+	VMOVDQU      176(R12)(R8*1), Y0
+	VMOVDQU      176(R13)(R8*1), Y1
+	VPXOR        Y6, Y0, Y0
+	VPXOR        Y6, Y1, Y1
+	VPAND        Y7, Y0, Y2
+	VPAND        Y7, Y1, Y3
+	VPUNPCKLBW   Y3, Y2, Y4
+	VPMADDUBSW   (R11), Y4, Y4
+	VPADDW       Y4, Y12, Y12
+	VPUNPCKHBW   Y3, Y2, Y4
+	VPMADDUBSW   32(R11), Y4, Y4
+	VPADDW       Y4, Y13, Y13
+	VPSRLW       $0x04, Y0, Y0
+	VPSRLW       $0x04, Y1, Y1
+	VPAND        Y7, Y0, Y2
+	VPAND        Y7, Y1, Y3
+	VPUNPCKLBW   Y3, Y2, Y4
+	VPMADDUBSW   (R11), Y4, Y4
+	VPADDW       Y4, Y14, Y14
+	VPUNPCKHBW   Y3, Y2, Y4
+	VPMADDUBSW   32(R11), Y4, Y4
+	VPADDW       Y4, Y15, Y15
+	ADDQ         $0x10, R10
+	ADDQ         $0x40, R11
+	DECQ         R9
+	JNZ          pass4
+	VPMOVSXWD    X10, Y0
+	VPSLLD       $0x04, Y0, Y0
+	VPMOVSXWD    X8, Y1
+	VPADDD       Y1, Y0, Y0
+	VCVTDQ2PS    Y0, Y0
+	VMOVUPS      576(SP), Y2
+	VFMADD213PS  512(AX), Y2, Y0
+	VMOVUPS      Y0, 512(AX)
+	VEXTRACTI128 $0x01, Y10, X0
+	VPMOVSXWD    X0, Y0
+	VPSLLD       $0x04, Y0, Y0
+	VEXTRACTI128 $0x01, Y8, X1
+	VPMOVSXWD    X1, Y1
+	VPADDD       Y1, Y0, Y0
+	VCVTDQ2PS    Y0, Y0
+	VMOVUPS      608(SP), Y2
+	VFMADD213PS  544(AX), Y2, Y0
+	VMOVUPS      Y0, 544(AX)
+	VPMOVSXWD    X11, Y0
+	VPSLLD       $0x04, Y0, Y0
+	VPMOVSXWD    X9, Y1
+	VPADDD       Y1, Y0, Y0
+	VCVTDQ2PS    Y0, Y0
+	VMOVUPS      640(SP), Y2
+	VFMADD213PS  576(AX), Y2, Y0
+	VMOVUPS      Y0, 576(AX)
+	VEXTRACTI128 $0x01, Y11, X0
+	VPMOVSXWD    X0, Y0
+	VPSLLD       $0x04, Y0, Y0
+	VEXTRACTI128 $0x01, Y9, X1
+	VPMOVSXWD    X1, Y1
+	VPADDD       Y1, Y0, Y0
+	VCVTDQ2PS    Y0, Y0
+	VMOVUPS      672(SP), Y2
+	VFMADD213PS  608(AX), Y2, Y0
+	VMOVUPS      Y0, 608(AX)
+	VPMOVSXWD    X14, Y0
+	VPSLLD       $0x04, Y0, Y0
+	VPMOVSXWD    X12, Y1
+	VPADDD       Y1, Y0, Y0
+	VCVTDQ2PS    Y0, Y0
+	VMOVUPS      576(SP), Y2
+	VFMADD213PS  640(AX), Y2, Y0
+	VMOVUPS      Y0, 640(AX)
+	VEXTRACTI128 $0x01, Y14, X0
+	VPMOVSXWD    X0, Y0
+	VPSLLD       $0x04, Y0, Y0
+	VEXTRACTI128 $0x01, Y12, X1
+	VPMOVSXWD    X1, Y1
+	VPADDD       Y1, Y0, Y0
+	VCVTDQ2PS    Y0, Y0
+	VMOVUPS      608(SP), Y2
+	VFMADD213PS  672(AX), Y2, Y0
+	VMOVUPS      Y0, 672(AX)
+	VPMOVSXWD    X15, Y0
+	VPSLLD       $0x04, Y0, Y0
+	VPMOVSXWD    X13, Y1
+	VPADDD       Y1, Y0, Y0
+	VCVTDQ2PS    Y0, Y0
+	VMOVUPS      640(SP), Y2
+	VFMADD213PS  704(AX), Y2, Y0
+	VMOVUPS      Y0, 704(AX)
+	VEXTRACTI128 $0x01, Y15, X0
+	VPMOVSXWD    X0, Y0
+	VPSLLD       $0x04, Y0, Y0
+	VEXTRACTI128 $0x01, Y13, X1
+	VPMOVSXWD    X1, Y1
+	VPADDD       Y1, Y0, Y0
+	VCVTDQ2PS    Y0, Y0
+	VMOVUPS      672(SP), Y2
+	VFMADD213PS  736(AX), Y2, Y0
+	VMOVUPS      Y0, 736(AX)
+	VPXOR        Y8, Y8, Y8
+	VPXOR        Y9, Y9, Y9
+	VMOVDQU      512(SP), Y10
+	VMOVDQU      544(SP), Y11
+	VPXOR        Y12, Y12, Y12
+	VPXOR        Y13, Y13, Y13
+	VMOVDQU      512(SP), Y14
+	VMOVDQU      544(SP), Y15
+	VMOVDQU      lowNibble<>+0(SB), Y7
+	VMOVDQU      sign<>+0(SB), Y6
+	MOVQ         SI, R9
+	MOVQ         CX, R10
+	LEAQ         (SP), R11
+
+pass6:
+	MOVQ         (R10), R12
+	MOVQ         8(R10), R13
+	VMOVDQU      208(R12)(R8*1), Y0
+	VMOVDQU      208(R13)(R8*1), Y1
+	VPXOR        Y6, Y0, Y0
+	VPXOR        Y6, Y1, Y1
+	VPAND        Y7, Y0, Y2
+	VPAND        Y7, Y1, Y3
+	VPUNPCKLBW   Y3, Y2, Y4
+	VPMADDUBSW   (R11), Y4, Y4
+	VPADDW       Y4, Y8, Y8
+	VPUNPCKHBW   Y3, Y2, Y4
+	VPMADDUBSW   32(R11), Y4, Y4
+	VPADDW       Y4, Y9, Y9
+	VPSRLW       $0x04, Y0, Y0
+	VPSRLW       $0x04, Y1, Y1
+	VPAND        Y7, Y0, Y2
+	VPAND        Y7, Y1, Y3
+	VPUNPCKLBW   Y3, Y2, Y4
+	VPMADDUBSW   (R11), Y4, Y4
+	VPADDW       Y4, Y10, Y10
+	VPUNPCKHBW   Y3, Y2, Y4
+	VPMADDUBSW   32(R11), Y4, Y4
+	VPADDW       Y4, Y11, Y11
+	VMOVDQU      240(R12)(R8*1), Y0
+	VMOVDQU      240(R13)(R8*1), Y1
+	VPXOR        Y6, Y0, Y0
+	VPXOR        Y6, Y1, Y1
+	VPAND        Y7, Y0, Y2
+	VPAND        Y7, Y1, Y3
+	VPUNPCKLBW   Y3, Y2, Y4
+	VPMADDUBSW   (R11), Y4, Y4
+	VPADDW       Y4, Y12, Y12
+	VPUNPCKHBW   Y3, Y2, Y4
+	VPMADDUBSW   32(R11), Y4, Y4
+	VPADDW       Y4, Y13, Y13
+	VPSRLW       $0x04, Y0, Y0
+	VPSRLW       $0x04, Y1, Y1
+	VPAND        Y7, Y0, Y2
+	VPAND        Y7, Y1, Y3
+	VPUNPCKLBW   Y3, Y2, Y4
+	VPMADDUBSW   (R11), Y4, Y4
+	VPADDW       Y4, Y14, Y14
+	VPUNPCKHBW   Y3, Y2, Y4
+	VPMADDUBSW   32(R11), Y4, Y4
+	VPADDW       Y4, Y15, Y15
+	ADDQ         $0x10, R10
+	ADDQ         $0x40, R11
+	DECQ         R9
+	JNZ          pass6
+	VPMOVSXWD    X10, Y0
+	VPSLLD       $0x04, Y0, Y0
+	VPMOVSXWD    X8, Y1
+	VPADDD       Y1, Y0, Y0
+	VCVTDQ2PS    Y0, Y0
+	VMOVUPS      576(SP), Y2
+	VFMADD213PS  768(AX), Y2, Y0
+	VMOVUPS      Y0, 768(AX)
+	VEXTRACTI128 $0x01, Y10, X0
+	VPMOVSXWD    X0, Y0
+	VPSLLD       $0x04, Y0, Y0
+	VEXTRACTI128 $0x01, Y8, X1
+	VPMOVSXWD    X1, Y1
+	VPADDD       Y1, Y0, Y0
+	VCVTDQ2PS    Y0, Y0
+	VMOVUPS      608(SP), Y2
+	VFMADD213PS  800(AX), Y2, Y0
+	VMOVUPS      Y0, 800(AX)
+	VPMOVSXWD    X11, Y0
+	VPSLLD       $0x04, Y0, Y0
+	VPMOVSXWD    X9, Y1
+	VPADDD       Y1, Y0, Y0
+	VCVTDQ2PS    Y0, Y0
+	VMOVUPS      640(SP), Y2
+	VFMADD213PS  832(AX), Y2, Y0
+	VMOVUPS      Y0, 832(AX)
+	VEXTRACTI128 $0x01, Y11, X0
+	VPMOVSXWD    X0, Y0
+	VPSLLD       $0x04, Y0, Y0
+	VEXTRACTI128 $0x01, Y9, X1
+	VPMOVSXWD    X1, Y1
+	VPADDD       Y1, Y0, Y0
+	VCVTDQ2PS    Y0, Y0
+	VMOVUPS      672(SP), Y2
+	VFMADD213PS  864(AX), Y2, Y0
+	VMOVUPS      Y0, 864(AX)
+	VPMOVSXWD    X14, Y0
+	VPSLLD       $0x04, Y0, Y0
+	VPMOVSXWD    X12, Y1
+	VPADDD       Y1, Y0, Y0
+	VCVTDQ2PS    Y0, Y0
+	VMOVUPS      576(SP), Y2
+	VFMADD213PS  896(AX), Y2, Y0
+	VMOVUPS      Y0, 896(AX)
+	VEXTRACTI128 $0x01, Y14, X0
+	VPMOVSXWD    X0, Y0
+	VPSLLD       $0x04, Y0, Y0
+	VEXTRACTI128 $0x01, Y12, X1
+	VPMOVSXWD    X1, Y1
+	VPADDD       Y1, Y0, Y0
+	VCVTDQ2PS    Y0, Y0
+	VMOVUPS      608(SP), Y2
+	VFMADD213PS  928(AX), Y2, Y0
+	VMOVUPS      Y0, 928(AX)
+	VPMOVSXWD    X15, Y0
+	VPSLLD       $0x04, Y0, Y0
+	VPMOVSXWD    X13, Y1
+	VPADDD       Y1, Y0, Y0
+	VCVTDQ2PS    Y0, Y0
+	VMOVUPS      640(SP), Y2
+	VFMADD213PS  960(AX), Y2, Y0
+	VMOVUPS      Y0, 960(AX)
+	VEXTRACTI128 $0x01, Y15, X0
+	VPMOVSXWD    X0, Y0
+	VPSLLD       $0x04, Y0, Y0
+	VEXTRACTI128 $0x01, Y13, X1
+	VPMOVSXWD    X1, Y1
+	VPADDD       Y1, Y0, Y0
+	VCVTDQ2PS    Y0, Y0
+	VMOVUPS      672(SP), Y2
+	VFMADD213PS  992(AX), Y2, Y0
+	VMOVUPS      Y0, 992(AX)
+	ADDQ         $0x00000110, R8
+	ADDQ         $0x00000400, AX
+	DECQ         DI
+	JNZ          super
+	VZEROUPPER
+	RET
+
+// func addGroupQ80(sum *float32, rows *[16]*byte, coef *[16]int8, pairs uintptr, n uintptr, next *[16]*byte, scales *byte, scale float32)
+// Requires: AVX, AVX2, F16C, FMA3, MMX+
+TEXT ·addGroupQ80(SB), NOSPLIT, $320-60
+	MOVQ sum+0(FP), AX
+	MOVQ rows+8(FP), CX
+	MOVQ next+40(FP), DX
+	MOVQ coef+16(FP), BX
+	MOVQ pairs+24(FP), SI
+	MOVQ n+32(FP), DI
+	XORQ R8, R8
+	MOVQ scales+48(FP), R9
+	MOVQ SI, R10
+	LEAQ (SP), R11
+	XORQ R13, R13
+
+pair:
+	MOVWLZX      (BX), R12
+	VMOVD        R12, X0
+	VPBROADCASTW X0, Y0
+	VMOVDQU      Y0, (R11)
+	MOVBQSX      (BX), R12
+	ADDQ         R12, R13
+	MOVBQSX      1(BX), R12
+	ADDQ         R12, R13
+	ADDQ         $0x02, BX
+	ADDQ         $0x20, R11
+	DECQ         R10
+	JNZ          pair
+	SHLQ         $0x03, R13
+	NEGQ         R13
+	VMOVD        R13, X0
+	VPBROADCASTW X0, Y0
+	VMOVDQU      Y0, 256(SP)
+	VMOVDQU      Y0, 288(SP)
+
+super:
+	MOVQ SI, BX
+	MOVQ DX, R10
+
+fetch:
+	MOVQ       (R10), R11
+	PREFETCHT1 (R11)(R8*1)
+	PREFETCHT1 64(R11)(R8*1)
+	PREFETCHT1 128(R11)(R8*1)
+	PREFETCHT1 192(R11)(R8*1)
+	MOVQ       8(R10), R11
+	PREFETCHT1 (R11)(R8*1)
+	PREFETCHT1 64(R11)(R8*1)
+	PREFETCHT1 128(R11)(R8*1)
+	PREFETCHT1 192(R11)(R8*1)
+	ADDQ       $0x10, R10
+	DECQ       BX
+	JNZ        fetch
+	VPXOR      Y8, Y8, Y8
+	VPXOR      Y9, Y9, Y9
+	VMOVDQU    256(SP), Y10
+	VMOVDQU    288(SP), Y11
+	VPXOR      Y12, Y12, Y12
+	VPXOR      Y13, Y13, Y13
+	VMOVDQU    256(SP), Y14
+	VMOVDQU    288(SP), Y15
+	VMOVDQU    lowNibble<>+0(SB), Y7
+	VMOVDQU    sign<>+0(SB), Y6
+	MOVQ       SI, BX
+	MOVQ       CX, R10
+	LEAQ       (SP), R11
+
+pass0:
+	MOVQ         (R10), R12
+	MOVQ         8(R10), R13
+	VMOVDQU      (R12)(R8*1), Y0
+	VMOVDQU      (R13)(R8*1), Y1
+	VPXOR        Y6, Y0, Y0
+	VPXOR        Y6, Y1, Y1
+	VPAND        Y7, Y0, Y2
+	VPAND        Y7, Y1, Y3
+	VPUNPCKLBW   Y3, Y2, Y4
+	VPMADDUBSW   (R11), Y4, Y4
+	VPADDW       Y4, Y8, Y8
+	VPUNPCKHBW   Y3, Y2, Y4
+	VPMADDUBSW   (R11), Y4, Y4
+	VPADDW       Y4, Y9, Y9
+	VPSRLW       $0x04, Y0, Y0
+	VPSRLW       $0x04, Y1, Y1
+	VPAND        Y7, Y0, Y2
+	VPAND        Y7, Y1, Y3
+	VPUNPCKLBW   Y3, Y2, Y4
+	VPMADDUBSW   (R11), Y4, Y4
+	VPADDW       Y4, Y10, Y10
+	VPUNPCKHBW   Y3, Y2, Y4
+	VPMADDUBSW   (R11), Y4, Y4
+	VPADDW       Y4, Y11, Y11
+	VMOVDQU      32(R12)(R8*1), Y0
+	VMOVDQU      32(R13)(R8*1), Y1
+	VPXOR        Y6, Y0, Y0
+	VPXOR        Y6, Y1, Y1
+	VPAND        Y7, Y0, Y2
+	VPAND        Y7, Y1, Y3
+	VPUNPCKLBW   Y3, Y2, Y4
+	VPMADDUBSW   (R11), Y4, Y4
+	VPADDW       Y4, Y12, Y12
+	VPUNPCKHBW   Y3, Y2, Y4
+	VPMADDUBSW   (R11), Y4, Y4
+	VPADDW       Y4, Y13, Y13
+	VPSRLW       $0x04, Y0, Y0
+	VPSRLW       $0x04, Y1, Y1
+	VPAND        Y7, Y0, Y2
+	VPAND        Y7, Y1, Y3
+	VPUNPCKLBW   Y3, Y2, Y4
+	VPMADDUBSW   (R11), Y4, Y4
+	VPADDW       Y4, Y14, Y14
+	VPUNPCKHBW   Y3, Y2, Y4
+	VPMADDUBSW   (R11), Y4, Y4
+	VPADDW       Y4, Y15, Y15
+	ADDQ         $0x10, R10
+	ADDQ         $0x20, R11
+	DECQ         BX
+	JNZ          pass0
+	VBROADCASTSS scale+56(FP), Y7
+	VPMOVSXWD    X10, Y0
+	VPSLLD       $0x04, Y0, Y0
+	VPMOVSXWD    X8, Y1
+	VPADDD       Y1, Y0, Y0
+	VCVTDQ2PS    Y0, Y0
+	VCVTPH2PS    (R9), Y2
+	VMULPS       Y2, Y7, Y2
+	VFMADD213PS  (AX), Y2, Y0
+	VMOVUPS      Y0, (AX)
+	VEXTRACTI128 $0x01, Y10, X0
+	VPMOVSXWD    X0, Y0
+	VPSLLD       $0x04, Y0, Y0
+	VEXTRACTI128 $0x01, Y8, X1
+	VPMOVSXWD    X1, Y1
+	VPADDD       Y1, Y0, Y0
+	VCVTDQ2PS    Y0, Y0
+	VCVTPH2PS    16(R9), Y2
+	VMULPS       Y2, Y7, Y2
+	VFMADD213PS  32(AX), Y2, Y0
+	VMOVUPS      Y0, 32(AX)
+	VPMOVSXWD    X11, Y0
+	VPSLLD       $0x04, Y0, Y0
+	VPMOVSXWD    X9, Y1
+	VPADDD       Y1, Y0, Y0
+	VCVTDQ2PS    Y0, Y0
+	VCVTPH2PS    32(R9), Y2
+	VMULPS       Y2, Y7, Y2
+	VFMADD213PS  64(AX), Y2, Y0
+	VMOVUPS      Y0, 64(AX)
+	VEXTRACTI128 $0x01, Y11, X0
+	VPMOVSXWD    X0, Y0
+	VPSLLD       $0x04, Y0, Y0
+	VEXTRACTI128 $0x01, Y9, X1
+	VPMOVSXWD    X1, Y1
+	VPADDD       Y1, Y0, Y0
+	VCVTDQ2PS    Y0, Y0
+	VCVTPH2PS    48(R9), Y2
+	VMULPS       Y2, Y7, Y2
+	VFMADD213PS  96(AX), Y2, Y0
+	VMOVUPS      Y0, 96(AX)
+	VPMOVSXWD    X14, Y0
+	VPSLLD       $0x04, Y0, Y0
+	VPMOVSXWD    X12, Y1
+	VPADDD       Y1, Y0, Y0
+	VCVTDQ2PS    Y0, Y0
+	VCVTPH2PS    64(R9), Y2
+	VMULPS       Y2, Y7, Y2
+	VFMADD213PS  128(AX), Y2, Y0
+	VMOVUPS      Y0, 128(AX)
+	VEXTRACTI128 $0x01, Y14, X0
+	VPMOVSXWD    X0, Y0
+	VPSLLD       $0x04, Y0, Y0
+	VEXTRACTI128 $0x01, Y12, X1
+	VPMOVSXWD    X1, Y1
+	VPADDD       Y1, Y0, Y0
+	VCVTDQ2PS    Y0, Y0
+	VCVTPH2PS    80(R9), Y2
+	VMULPS       Y2, Y7, Y2
+	VFMADD213PS  160(AX), Y2, Y0
+	VMOVUPS      Y0, 160(AX)
+	VPMOVSXWD    X15, Y0
+	VPSLLD       $0x04, Y0, Y0
+	VPMOVSXWD    X13, Y1
+	VPADDD       Y1, Y0, Y0
+	VCVTDQ2PS    Y0, Y0
+	VCVTPH2PS    96(R9), Y2
+	VMULPS       Y2, Y7, Y2
+	VFMADD213PS  192(AX), Y2, Y0
+	VMOVUPS      Y0, 192(AX)
+	VEXTRACTI128 $0x01, Y15, X0
+	VPMOVSXWD    X0, Y0
+	VPSLLD       $0x04, Y0, Y0
+	VEXTRACTI128 $0x01, Y13, X1
+	VPMOVSXWD    X1, Y1
+	VPADDD       Y1, Y0, Y0
+	VCVTDQ2PS    Y0, Y0
+	VCVTPH2PS    112(R9), Y2
+	VMULPS       Y2, Y7, Y2
+	VFMADD213PS  224(AX), Y2, Y0
+	VMOVUPS      Y0, 224(AX)
+	VPXOR        Y8, Y8, Y8
+	VPXOR        Y9, Y9, Y9
+	VMOVDQU      256(SP), Y10
+	VMOVDQU      288(SP), Y11
+	VPXOR        Y12, Y12, Y12
+	VPXOR        Y13, Y13, Y13
+	VMOVDQU      256(SP), Y14
+	VMOVDQU      288(SP), Y15
+	VMOVDQU      lowNibble<>+0(SB), Y7
+	VMOVDQU      sign<>+0(SB), Y6
+	MOVQ         SI, BX
+	MOVQ         CX, R10
+	LEAQ         (SP), R11
+
+pass2:
+	MOVQ         (R10), R12
+	MOVQ         8(R10), R13
+	VMOVDQU      64(R12)(R8*1), Y0
+	VMOVDQU      64(R13)(R8*1), Y1
+	VPXOR        Y6, Y0, Y0
+	VPXOR        Y6, Y1, Y1
+	VPAND        Y7, Y0, Y2
+	VPAND        Y7, Y1, Y3
+	VPUNPCKLBW   Y3, Y2, Y4
+	VPMADDUBSW   (R11), Y4, Y4
+	VPADDW       Y4, Y8, Y8
+	VPUNPCKHBW   Y3, Y2, Y4
+	VPMADDUBSW   (R11), Y4, Y4
+	VPADDW       Y4, Y9, Y9
+	VPSRLW       $0x04, Y0, Y0
+	VPSRLW       $0x04, Y1, Y1
+	VPAND        Y7, Y0, Y2
+	VPAND        Y7, Y1, Y3
+	VPUNPCKLBW   Y3, Y2, Y4
+	VPMADDUBSW   (R11), Y4, Y4
+	VPADDW       Y4, Y10, Y10
+	VPUNPCKHBW   Y3, Y2, Y4
+	VPMADDUBSW   (R11), Y4, Y4
+	VPADDW       Y4, Y11, Y11
+	VMOVDQU      96(R12)(R8*1), Y0
+	VMOVDQU      96(R13)(R8*1), Y1
+	VPXOR        Y6, Y0, Y0
+	VPXOR        Y6, Y1, Y1
+	VPAND        Y7, Y0, Y2
+	VPAND        Y7, Y1, Y3
+	VPUNPCKLBW   Y3, Y2, Y4
+	VPMADDUBSW   (R11), Y4, Y4
+	VPADDW       Y4, Y12, Y12
+	VPUNPCKHBW   Y3, Y2, Y4
+	VPMADDUBSW   (R11), Y4, Y4
+	VPADDW       Y4, Y13, Y13
+	VPSRLW       $0x04, Y0, Y0
+	VPSRLW       $0x04, Y1, Y1
+	VPAND        Y7, Y0, Y2
+	VPAND        Y7, Y1, Y3
+	VPUNPCKLBW   Y3, Y2, Y4
+	VPMADDUBSW   (R11), Y4, Y4
+	VPADDW       Y4, Y14, Y14
+	VPUNPCKHBW   Y3, Y2, Y4
+	VPMADDUBSW   (R11), Y4, Y4
+	VPADDW       Y4, Y15, Y15
+	ADDQ         $0x10, R10
+	ADDQ         $0x20, R11
+	DECQ         BX
+	JNZ          pass2
+	VBROADCASTSS scale+56(FP), Y7
+	VPMOVSXWD    X10, Y0
+	VPSLLD       $0x04, Y0, Y0
+	VPMOVSXWD    X8, Y1
+	VPADDD       Y1, Y0, Y0
+	VCVTDQ2PS    Y0, Y0
+	VCVTPH2PS    128(R9), Y2
+	VMULPS       Y2, Y7, Y2
+	VFMADD213PS  256(AX), Y2, Y0
+	VMOVUPS      Y0, 256(AX)
+	VEXTRACTI128 $0x01, Y10, X0
+	VPMOVSXWD    X0, Y0
+	VPSLLD       $0x04, Y0, Y0
+	VEXTRACTI128 $0x01, Y8, X1
+	VPMOVSXWD    X1, Y1
+	VPADDD       Y1, Y0, Y0
+	VCVTDQ2PS    Y0, Y0
+	VCVTPH2PS    144(R9), Y2
+	VMULPS       Y2, Y7, Y2
+	VFMADD213PS  288(AX), Y2, Y0
+	VMOVUPS      Y0, 288(AX)
+	VPMOVSXWD    X11, Y0
+	VPSLLD       $0x04, Y0, Y0
+	VPMOVSXWD    X9, Y1
+	VPADDD       Y1, Y0, Y0
+	VCVTDQ2PS    Y0, Y0
+	VCVTPH2PS    160(R9), Y2
+	VMULPS       Y2, Y7, Y2
+	VFMADD213PS  320(AX), Y2, Y0
+	VMOVUPS      Y0, 320(AX)
+	VEXTRACTI128 $0x01, Y11, X0
+	VPMOVSXWD    X0, Y0
+	VPSLLD       $0x04, Y0, Y0
+	VEXTRACTI128 $0x01, Y9, X1
+	VPMOVSXWD    X1, Y1
+	VPADDD       Y1, Y0, Y0
+	VCVTDQ2PS    Y0, Y0
+	VCVTPH2PS    176(R9), Y2
+	VMULPS       Y2, Y7, Y2
+	VFMADD213PS  352(AX), Y2, Y0
+	VMOVUPS      Y0, 352(AX)
+	VPMOVSXWD    X14, Y0
+	VPSLLD       $0x04, Y0, Y0
+	VPMOVSXWD    X12, Y1
+	VPADDD       Y1, Y0, Y0
+	VCVTDQ2PS    Y0, Y0
+	VCVTPH2PS    192(R9), Y2
+	VMULPS       Y2, Y7, Y2
+	VFMADD213PS  384(AX), Y2, Y0
+	VMOVUPS      Y0, 384(AX)
+	VEXTRACTI128 $0x01, Y14, X0
+	VPMOVSXWD    X0, Y0
+	VPSLLD       $0x04, Y0, Y0
+	VEXTRACTI128 $0x01, Y12, X1
+	VPMOVSXWD    X1, Y1
+	VPADDD       Y1, Y0, Y0
+	VCVTDQ2PS    Y0, Y0
+	VCVTPH2PS    208(R9), Y2
+	VMULPS       Y2, Y7, Y2
+	VFMADD213PS  416(AX), Y2, Y0
+	VMOVUPS      Y0, 416(AX)
+	VPMOVSXWD    X15, Y0
+	VPSLLD       $0x04, Y0, Y0
+	VPMOVSXWD    X13, Y1
+	VPADDD       Y1, Y0, Y0
+	VCVTDQ2PS    Y0, Y0
+	VCVTPH2PS    224(R9), Y2
+	VMULPS       Y2, Y7, Y2
+	VFMADD213PS  448(AX), Y2, Y0
+	VMOVUPS      Y0, 448(AX)
+	VEXTRACTI128 $0x01, Y15, X0
+	VPMOVSXWD    X0, Y0
+	VPSLLD       $0x04, Y0, Y0
+	VEXTRACTI128 $0x01, Y13, X1
+	VPMOVSXWD    X1, Y1
+	VPADDD       Y1, Y0, Y0
+	VCVTDQ2PS    Y0, Y0
+	VCVTPH2PS    240(R9), Y2
+	VMULPS       Y2, Y7, Y2
+	VFMADD213PS  480(AX), Y2, Y0
+	VMOVUPS      Y0, 480(AX)
+	VPXOR        Y8, Y8, Y8
+	VPXOR        Y9, Y9, Y9
+	VMOVDQU      256(SP), Y10
+	VMOVDQU      288(SP), Y11
+	VPXOR        Y12, Y12, Y12
+	VPXOR        Y13, Y13, Y13
+	VMOVDQU      256(SP), Y14
+	VMOVDQU      288(SP), Y15
+	VMOVDQU      lowNibble<>+0(SB), Y7
+	VMOVDQU      sign<>+0(SB), Y6
+	MOVQ         SI, BX
+	MOVQ         CX, R10
+	LEAQ         (SP), R11
+
+pass4:
+	MOVQ         (R10), R12
+	MOVQ         8(R10), R13
+	VMOVDQU      128(R12)(R8*1), Y0
+	VMOVDQU      128(R13)(R8*1), Y1
+	VPXOR        Y6, Y0, Y0
+	VPXOR        Y6, Y1, Y1
+	VPAND        Y7, Y0, Y2
+	VPAND        Y7, Y1, Y3
+	VPUNPCKLBW   Y3, Y2, Y4
+	VPMADDUBSW   (R11), Y4, Y4
+	VPADDW       Y4, Y8, Y8
+	VPUNPCKHBW   Y3, Y2, Y4
+	VPMADDUBSW   (R11), Y4, Y4
+	VPADDW       Y4, Y9, Y9
+	VPSRLW       $0x04, Y0, Y0
+	VPSRLW       $0x04, Y1, Y1
+	VPAND        Y7, Y0, Y2
+	VPAND        Y7, Y1, Y3
+	VPUNPCKLBW   Y3, Y2, Y4
+	VPMADDUBSW   (R11), Y4, Y4
+	VPADDW       Y4, Y10, Y10
+	VPUNPCKHBW   Y3, Y2, Y4
+	VPMADDUBSW   (R11), Y4, Y4
+	VPADDW       Y4, Y11, Y11
+	VMOVDQU      160(R12)(R8*1), Y0
+	VMOVDQU      160(R13)(R8*1), Y1
+	VPXOR        Y6, Y0, Y0
+	VPXOR        Y6, Y1, Y1
+	VPAND        Y7, Y0, Y2
+	VPAND        Y7, Y1, Y3
+	VPUNPCKLBW   Y3, Y2, Y4
+	VPMADDUBSW   (R11), Y4, Y4
+	VPADDW       Y4, Y12, Y12
+	VPUNPCKHBW   Y3, Y2, Y4
+	VPMADDUBSW   (R11), Y4, Y4
+	VPADDW       Y4, Y13, Y13
+	VPSRLW       $0x04, Y0, Y0
+	VPSRLW       $0x04, Y1, Y1
+	VPAND        Y7, Y0, Y2
+	VPAND        Y7, Y1, Y3
+	VPUNPCKLBW   Y3, Y2, Y4
+	VPMADDUBSW   (R11), Y4, Y4
+	VPADDW       Y4, Y14, Y14
+	VPUNPCKHBW   Y3, Y2, Y4
+	VPMADDUBSW   (R11), Y4, Y4
+	VPADDW       Y4, Y15, Y15
+	ADDQ         $0x10, R10
+	ADDQ         $0x20, R11
+	DECQ         BX
+	JNZ          pass4
+	VBROADCASTSS scale+56(FP), Y7
+	VPMOVSXWD    X10, Y0
+	VPSLLD       $0x04, Y0, Y0
+	VPMOVSXWD    X8, Y1
+	VPADDD       Y1, Y0, Y0
+	VCVTDQ2PS    Y0, Y0
+	VCVTPH2PS    256(R9), Y2
+	VMULPS       Y2, Y7, Y2
+	VFMADD213PS  512(AX), Y2, Y0
+	VMOVUPS      Y0, 512(AX)
+	VEXTRACTI128 $0x01, Y10, X0
+	VPMOVSXWD    X0, Y0
+	VPSLLD       $0x04, Y0, Y0
+	VEXTRACTI128 $0x01, Y8, X1
+	VPMOVSXWD    X1, Y1
+	VPADDD       Y1, Y0, Y0
+	VCVTDQ2PS    Y0, Y0
+	VCVTPH2PS    272(R9), Y2
+	VMULPS       Y2, Y7, Y2
+	VFMADD213PS  544(AX), Y2, Y0
+	VMOVUPS      Y0, 544(AX)
+	VPMOVSXWD    X11, Y0
+	VPSLLD       $0x04, Y0, Y0
+	VPMOVSXWD    X9, Y1
+	VPADDD       Y1, Y0, Y0
+	VCVTDQ2PS    Y0, Y0
+	VCVTPH2PS    288(R9), Y2
+	VMULPS       Y2, Y7, Y2
+	VFMADD213PS  576(AX), Y2, Y0
+	VMOVUPS      Y0, 576(AX)
+	VEXTRACTI128 $0x01, Y11, X0
+	VPMOVSXWD    X0, Y0
+	VPSLLD       $0x04, Y0, Y0
+	VEXTRACTI128 $0x01, Y9, X1
+	VPMOVSXWD    X1, Y1
+	VPADDD       Y1, Y0, Y0
+	VCVTDQ2PS    Y0, Y0
+	VCVTPH2PS    304(R9), Y2
+	VMULPS       Y2, Y7, Y2
+	VFMADD213PS  608(AX), Y2, Y0
+	VMOVUPS      Y0, 608(AX)
+	VPMOVSXWD    X14, Y0
+	VPSLLD       $0x04, Y0, Y0
+	VPMOVSXWD    X12, Y1
+	VPADDD       Y1, Y0, Y0
+	VCVTDQ2PS    Y0, Y0
+	VCVTPH2PS    320(R9), Y2
+	VMULPS       Y2, Y7, Y2
+	VFMADD213PS  640(AX), Y2, Y0
+	VMOVUPS      Y0, 640(AX)
+	VEXTRACTI128 $0x01, Y14, X0
+	VPMOVSXWD    X0, Y0
+	VPSLLD       $0x04, Y0, Y0
+	VEXTRACTI128 $0x01, Y12, X1
+	VPMOVSXWD    X1, Y1
+	VPADDD       Y1, Y0, Y0
+	VCVTDQ2PS    Y0, Y0
+	VCVTPH2PS    336(R9), Y2
+	VMULPS       Y2, Y7, Y2
+	VFMADD213PS  672(AX), Y2, Y0
+	VMOVUPS      Y0, 672(AX)
+	VPMOVSXWD    X15, Y0
+	VPSLLD       $0x04, Y0, Y0
+	VPMOVSXWD    X13, Y1
+	VPADDD       Y1, Y0, Y0
+	VCVTDQ2PS    Y0, Y0
+	VCVTPH2PS    352(R9), Y2
+	VMULPS       Y2, Y7, Y2
+	VFMADD213PS  704(AX), Y2, Y0
+	VMOVUPS      Y0, 704(AX)
+	VEXTRACTI128 $0x01, Y15, X0
+	VPMOVSXWD    X0, Y0
+	VPSLLD       $0x04, Y0, Y0
+	VEXTRACTI128 $0x01, Y13, X1
+	VPMOVSXWD    X1, Y1
+	VPADDD       Y1, Y0, Y0
+	VCVTDQ2PS    Y0, Y0
+	VCVTPH2PS    368(R9), Y2
+	VMULPS       Y2, Y7, Y2
+	VFMADD213PS  736(AX), Y2, Y0
+	VMOVUPS      Y0, 736(AX)
+	VPXOR        Y8, Y8, Y8
+	VPXOR        Y9, Y9, Y9
+	VMOVDQU      256(SP), Y10
+	VMOVDQU      288(SP), Y11
+	VPXOR        Y12, Y12, Y12
+	VPXOR        Y13, Y13, Y13
+	VMOVDQU      256(SP), Y14
+	VMOVDQU      288(SP), Y15
+	VMOVDQU      lowNibble<>+0(SB), Y7
+	VMOVDQU      sign<>+0(SB), Y6
+	MOVQ         SI, BX
+	MOVQ         CX, R10
+	LEAQ         (SP), R11
+
+pass6:
+	MOVQ         (R10), R12
+	MOVQ         8(R10), R13
+	VMOVDQU      192(R12)(R8*1), Y0
+	VMOVDQU      192(R13)(R8*1), Y1
+	VPXOR        Y6, Y0, Y0
+	VPXOR        Y6, Y1, Y1
+	VPAND        Y7, Y0, Y2
+	VPAND        Y7, Y1, Y3
+	VPUNPCKLBW   Y3, Y2, Y4
+	VPMADDUBSW   (R11), Y4, Y4
+	VPADDW       Y4, Y8, Y8
+	VPUNPCKHBW   Y3, Y2, Y4
+	VPMADDUBSW   (R11), Y4, Y4
+	VPADDW       Y4, Y9, Y9
+	VPSRLW       $0x04, Y0, Y0
+	VPSRLW       $0x04, Y1, Y1
+	VPAND        Y7, Y0, Y2
+	VPAND        Y7, Y1, Y3
+	VPUNPCKLBW   Y3, Y2, Y4
+	VPMADDUBSW   (R11), Y4, Y4
+	VPADDW       Y4, Y10, Y10
+	VPUNPCKHBW   Y3, Y2, Y4
+	VPMADDUBSW   (R11), Y4, Y4
+	VPADDW       Y4, Y11, Y11
+	VMOVDQU      224(R12)(R8*1), Y0
+	VMOVDQU      224(R13)(R8*1), Y1
+	VPXOR        Y6, Y0, Y0
+	VPXOR        Y6, Y1, Y1
+	VPAND        Y7, Y0, Y2
+	VPAND        Y7, Y1, Y3
+	VPUNPCKLBW   Y3, Y2, Y4
+	VPMADDUBSW   (R11), Y4, Y4
+	VPADDW       Y4, Y12, Y12
+	VPUNPCKHBW   Y3, Y2, Y4
+	VPMADDUBSW   (R11), Y4, Y4
+	VPADDW       Y4, Y13, Y13
+	VPSRLW       $0x04, Y0, Y0
+	VPSRLW       $0x04, Y1, Y1
+	VPAND        Y7, Y0, Y2
+	VPAND        Y7, Y1, Y3
+	VPUNPCKLBW   Y3, Y2, Y4
+	VPMADDUBSW   (R11), Y4, Y4
+	VPADDW       Y4, Y14, Y14
+	VPUNPCKHBW   Y3, Y2, Y4
+	VPMADDUBSW   (R11), Y4, Y4
+	VPADDW       Y4, Y15, Y15
+	ADDQ         $0x10, R10
+	ADDQ         $0x20, R11
+	DECQ         BX
+	JNZ          pass6
+	VBROADCASTSS scale+56(FP), Y7
+	VPMOVSXWD    X10, Y0
+	VPSLLD       $0x04, Y0, Y0
+	VPMOVSXWD    X8, Y1
+	VPADDD       Y1, Y0, Y0
+	VCVTDQ2PS    Y0, Y0
+	VCVTPH2PS    384(R9), Y2
+	VMULPS       Y2, Y7, Y2
+	VFMADD213PS  768(AX), Y2, Y0
+	VMOVUPS      Y0, 768(AX)
+	VEXTRACTI128 $0x01, Y10, X0
+	VPMOVSXWD    X0, Y0
+	VPSLLD       $0x04, Y0, Y0
+	VEXTRACTI128 $0x01, Y8, X1
+	VPMOVSXWD    X1, Y1
+	VPADDD       Y1, Y0, Y0
+	VCVTDQ2PS    Y0, Y0
+	VCVTPH2PS    400(R9), Y2
+	VMULPS       Y2, Y7, Y2
+	VFMADD213PS  800(AX), Y2, Y0
+	VMOVUPS      Y0, 800(AX)
+	VPMOVSXWD    X11, Y0
+	VPSLLD       $0x04, Y0, Y0
+	VPMOVSXWD    X9, Y1
+	VPADDD       Y1, Y0, Y0
+	VCVTDQ2PS    Y0, Y0
+	VCVTPH2PS    416(R9), Y2
+	VMULPS       Y2, Y7, Y2
+	VFMADD213PS  832(AX), Y2, Y0
+	VMOVUPS      Y0, 832(AX)
+	VEXTRACTI128 $0x01, Y11, X0
+	VPMOVSXWD    X0, Y0
+	VPSLLD       $0x04, Y0, Y0
+	VEXTRACTI128 $0x01, Y9, X1
+	VPMOVSXWD    X1, Y1
+	VPADDD       Y1, Y0, Y0
+	VCVTDQ2PS    Y0, Y0
+	VCVTPH2PS    432(R9), Y2
+	VMULPS       Y2, Y7, Y2
+	VFMADD213PS  864(AX), Y2, Y0
+	VMOVUPS      Y0, 864(AX)
+	VPMOVSXWD    X14, Y0
+	VPSLLD       $0x04, Y0, Y0
+	VPMOVSXWD    X12, Y1
+	VPADDD       Y1, Y0, Y0
+	VCVTDQ2PS    Y0, Y0
+	VCVTPH2PS    448(R9), Y2
+	VMULPS       Y2, Y7, Y2
+	VFMADD213PS  896(AX), Y2, Y0
+	VMOVUPS      Y0, 896(AX)
+	VEXTRACTI128 $0x01, Y14, X0
+	VPMOVSXWD    X0, Y0
+	VPSLLD       $0x04, Y0, Y0
+	VEXTRACTI128 $0x01, Y12, X1
+	VPMOVSXWD    X1, Y1
+	VPADDD       Y1, Y0, Y0
+	VCVTDQ2PS    Y0, Y0
+	VCVTPH2PS    464(R9), Y2
+	VMULPS       Y2, Y7, Y2
+	VFMADD213PS  928(AX), Y2, Y0
+	VMOVUPS      Y0, 928(AX)
+	VPMOVSXWD    X15, Y0
+	VPSLLD       $0x04, Y0, Y0
+	VPMOVSXWD    X13, Y1
+	VPADDD       Y1, Y0, Y0
+	VCVTDQ2PS    Y0, Y0
+	VCVTPH2PS    480(R9), Y2
+	VMULPS       Y2, Y7, Y2
+	VFMADD213PS  960(AX), Y2, Y0
+	VMOVUPS      Y0, 960(AX)
+	VEXTRACTI128 $0x01, Y15, X0
+	VPMOVSXWD    X0, Y0
+	VPSLLD       $0x04, Y0, Y0
+	VEXTRACTI128 $0x01, Y13, X1
+	VPMOVSXWD    X1, Y1
+	VPADDD       Y1, Y0, Y0
+	VCVTDQ2PS    Y0, Y0
+	VCVTPH2PS    496(R9), Y2
+	VMULPS       Y2, Y7, Y2
+	VFMADD213PS  992(AX), Y2, Y0
+	VMOVUPS      Y0, 992(AX)
+	ADDQ         $0x00000100, R8
+	ADDQ         $0x00000400, AX
+	ADDQ         $0x00000200, R9
+	DECQ         DI
+	JNZ          super
+	VZEROUPPER
+	RET
+
+// func addRowsF32(sum *float32, rows *[4]*byte, coef *[4]float32, n uintptr, next *[4]*byte)
+// Requires: AVX, FMA3, MMX+
+TEXT ·addRowsF32(SB), NOSPLIT, $0-40
 	MOVQ         sum+0(FP), AX
-	MOVQ         rows+8(FP), CX
-	MOVQ         coef+16(FP), DX
-	MOVQ         n+24(FP), BX
-	MOVQ         (CX), SI
-	VBROADCASTSS (DX), Y0
-	MOVQ         8(CX), DI
-	VBROADCASTSS 4(DX), Y1
-	MOVQ         16(CX), R8
-	VBROADCASTSS 8(DX), Y2
-	MOVQ         24(CX), CX
-	VBROADCASTSS 12(DX), Y3
+	MOVQ         n+24(FP), CX
+	MOVQ         rows+8(FP), DX
+	MOVQ         coef+16(FP), BX
+	MOVQ         next+32(FP), SI
+	MOVQ         (DX), DI
+	MOVQ         (SI), R8
+	SUBQ         DI, R8
+	VBROADCASTSS (BX), Y0
+	MOVQ         8(DX), R9
+	MOVQ         8(SI), R10
+	SUBQ         R9, R10
+	VBROADCASTSS 4(BX), Y1
+	MOVQ         16(DX), R11
+	MOVQ         16(SI), R12
+	SUBQ         R11, R12
+	VBROADCASTSS 8(BX), Y2
+	MOVQ         24(DX), DX
+	MOVQ         24(SI), SI
+	SUBQ         DX, SI
+	VBROADCASTSS 12(BX), Y3
 
 loop:
-	VCVTPH2PS   (SI), Y4
-	VMULPS      Y0, Y4, Y4
-	VCVTPH2PS   (DI), Y5
-	VMULPS      Y1, Y5, Y5
-	VCVTPH2PS   (R8), Y6
-	VMULPS      Y2, Y6, Y6
-	VCVTPH2PS   (CX), Y7
-	VMULPS      Y3, Y7, Y7
-	VMOVDQU     16(SI), Y8
-	VMOVDQU     16(DI), Y9
-	VMOVDQU     16(R8), Y10
-	VMOVDQU     16(CX), Y11
-	VMOVUPS     (AX), Y12
-	VPSLLD      $0x18, Y8, Y13
-	VPSRAD      $0x18, Y13, Y13
-	VCVTDQ2PS   Y13, Y13
-	VFMADD231PS Y13, Y4, Y12
-	VPSLLD      $0x18, Y9, Y13
-	VPSRAD      $0x18, Y13, Y13
-	VCVTDQ2PS   Y13, Y13
-	VFMADD231PS Y13, Y5, Y12
-	VPSLLD      $0x18, Y10, Y13
-	VPSRAD      $0x18, Y13, Y13
-	VCVTDQ2PS   Y13, Y13
-	VFMADD231PS Y13, Y6, Y12
-	VPSLLD      $0x18, Y11, Y13
-	VPSRAD      $0x18, Y13, Y13
-	VCVTDQ2PS   Y13, Y13
-	VFMADD231PS Y13, Y7, Y12
-	VMOVUPS     Y12, (AX)
-	VMOVUPS     32(AX), Y12
-	VPSLLD      $0x10, Y8, Y13
-	VPSRAD      $0x18, Y13, Y13
-	VCVTDQ2PS   Y13, Y13
-	VFMADD231PS Y13, Y4, Y12
-	VPSLLD      $0x10, Y9, Y13
-	VPSRAD      $0x18, Y13, Y13
-	VCVTDQ2PS   Y13, Y13
-	VFMADD231PS Y13, Y5, Y12
-	VPSLLD      $0x10, Y10, Y13
-	VPSRAD      $0x18, Y13, Y13
-	VCVTDQ2PS   Y13, Y13
-	VFMADD231PS Y13, Y6, Y12
-	VPSLLD      $0x10, Y11, Y13
-	VPSRAD      $0x18, Y13, Y13
-	VCVTDQ2PS   Y13, Y13
-	VFMADD231PS Y13, Y7, Y12
-	VMOVUPS     Y12, 32(AX)
-	VMOVUPS     64(AX), Y12
-	VPSLLD      $0x08, Y8, Y13
-	VPSRAD      $0x18, Y13, Y13
-	VCVTDQ2PS   Y13, Y13
-	VFMADD231PS Y13, Y4, Y12
-	VPSLLD      $0x08, Y9, Y13
-	VPSRAD      $0x18, Y13, Y13
-	VCVTDQ2PS   Y13, Y13
-	VFMADD231PS Y13, Y5, Y12
-	VPSLLD      $0x08, Y10, Y13
-	VPSRAD      $0x18, Y13, Y13
-	VCVTDQ2PS   Y13, Y13
-	VFMADD231PS Y13, Y6, Y12
-	VPSLLD      $0x08, Y11, Y13
-	VPSRAD      $0x18, Y13, Y13
-	VCVTDQ2PS   Y13, Y13
-	VFMADD231PS Y13, Y7, Y12
-	VMOVUPS     Y12, 64(AX)
-	VMOVUPS     96(AX), Y12
-	VPSRAD      $0x18, Y8, Y8
-	VCVTDQ2PS   Y8, Y8
-	VFMADD231PS Y8, Y4, Y12
-	VPSRAD      $0x18, Y9, Y8
-	VCVTDQ2PS   Y8, Y8
-	VFMADD231PS Y8, Y5, Y12
-	VPSRAD      $0x18, Y10, Y8
-	VCVTDQ2PS   Y8, Y8
-	VFMADD231PS Y8, Y6, Y12
-	VPSRAD      $0x18, Y11, Y8
-	VCVTDQ2PS   Y8, Y8
-	VFMADD231PS Y8, Y7, Y12
-	VMOVUPS     Y12, 96(AX)
-	VMOVDQU     48(SI), Y8
-	VMOVDQU     48(DI), Y9
-	VMOVDQU     48(R8), Y10
-	VMOVDQU     48(CX), Y11
-	VMOVUPS     128(AX), Y12
-	VPSLLD      $0x18, Y8, Y13
-	VPSRAD      $0x18, Y13, Y13
-	VCVTDQ2PS   Y13, Y13
-	VFMADD231PS Y13, Y4, Y12
-	VPSLLD      $0x18, Y9, Y13
-	VPSRAD      $0x18, Y13, Y13
-	VCVTDQ2PS   Y13, Y13
-	VFMADD231PS Y13, Y5, Y12
-	VPSLLD      $0x18, Y10, Y13
-	VPSRAD      $0x18, Y13, Y13
-	VCVTDQ2PS   Y13, Y13
-	VFMADD231PS Y13, Y6, Y12
-	VPSLLD      $0x18, Y11, Y13
-	VPSRAD      $0x18, Y13, Y13
-	VCVTDQ2PS   Y13, Y13
-	VFMADD231PS Y13, Y7, Y12
-	VMOVUPS     Y12, 128(AX)
-	VMOVUPS     160(AX), Y12
-	VPSLLD      $0x10, Y8, Y13
-	VPSRAD      $0x18, Y13, Y13
-	VCVTDQ2PS   Y13, Y13
-	VFMADD231PS Y13, Y4, Y12
-	VPSLLD      $0x10, Y9, Y13
-	VPSRAD      $0x18, Y13, Y13
-	VCVTDQ2PS   Y13, Y13
-	VFMADD231PS Y13, Y5, Y12
-	VPSLLD      $0x10, Y10, Y13
-	VPSRAD      $0x18, Y13, Y13
-	VCVTDQ2PS   Y13, Y13
-	VFMADD231PS Y13, Y6, Y12
-	VPSLLD      $0x10, Y11, Y13
-	VPSRAD      $0x18, Y13, Y13
-	VCVTDQ2PS   Y13, Y13
-	VFMADD231PS Y13, Y7, Y12
-	VMOVUPS     Y12, 160(AX)
-	VMOVUPS     192(AX), Y12
-	VPSLLD      $0x08, Y8, Y13
-	VPSRAD      $0x18, Y13, Y13
-	VCVTDQ2PS   Y13, Y13
-	VFMADD231PS Y13, Y4, Y12
-	VPSLLD      $0x08, Y9, Y13
-	VPSRAD      $0x18, Y13, Y13
-	VCVTDQ2PS   Y13, Y13
-	VFMADD231PS Y13, Y5, Y12
-	VPSLLD      $0x08, Y10, Y13
-	VPSRAD      $0x18, Y13, Y13
-	VCVTDQ2PS   Y13, Y13
-	VFMADD231PS Y13, Y6, Y12
-	VPSLLD      $0x08, Y11, Y13
-	VPSRAD      $0x18, Y13, Y13
-	VCVTDQ2PS   Y13, Y13
-	VFMADD231PS Y13, Y7, Y12
-	VMOVUPS     Y12, 192(AX)
-	VMOVUPS     224(AX), Y12
-	VPSRAD      $0x18, Y8, Y8
-	VCVTDQ2PS   Y8, Y8
-	VFMADD231PS Y8, Y4, Y12
-	VPSRAD      $0x18, Y9, Y8
-	VCVTDQ2PS   Y8, Y8
-	VFMADD231PS Y8, Y5, Y12
-	VPSRAD      $0x18, Y10, Y8
-	VCVTDQ2PS   Y8, Y8
-	VFMADD231PS Y8, Y6, Y12
-	VPSRAD      $0x18, Y11, Y8
-	VCVTDQ2PS   Y8, Y8
-	VFMADD231PS Y8, Y7, Y12
-	VMOVUPS     Y12, 224(AX)
-	VMOVDQU     80(SI), Y8
-	VMOVDQU     80(DI), Y9
-	VMOVDQU     80(R8), Y10
-	VMOVDQU     80(CX), Y11
-	VMOVUPS     256(AX), Y12
-	VPSLLD      $0x18, Y8, Y13
-	VPSRAD      $0x18, Y13, Y13
-	VCVTDQ2PS   Y13, Y13
-	VFMADD231PS Y13, Y4, Y12
-	VPSLLD      $0x18, Y9, Y13
-	VPSRAD      $0x18, Y13, Y13
-	VCVTDQ2PS   Y13, Y13
-	VFMADD231PS Y13, Y5, Y12
-	VPSLLD      $0x18, Y10, Y13
-	VPSRAD      $0x18, Y13, Y13
-	VCVTDQ2PS   Y13, Y13
-	VFMADD231PS Y13, Y6, Y12
-	VPSLLD      $0x18, Y11, Y13
-	VPSRAD      $0x18, Y13, Y13
-	VCVTDQ2PS   Y13, Y13
-	VFMADD231PS Y13, Y7, Y12
-	VMOVUPS     Y12, 256(AX)
-	VMOVUPS     288(AX), Y12
-	VPSLLD      $0x10, Y8, Y13
-	VPSRAD      $0x18, Y13, Y13
-	VCVTDQ2PS   Y13, Y13
-	VFMADD231PS Y13, Y4, Y12
-	VPSLLD      $0x10, Y9, Y13
-	VPSRAD      $0x18, Y13, Y13
-	VCVTDQ2PS   Y13, Y13
-	VFMADD231PS Y13, Y5, Y12
-	VPSLLD      $0x10, Y10, Y13
-	VPSRAD      $0x18, Y13, Y13
-	VCVTDQ2PS   Y13, Y13
-	VFMADD231PS Y13, Y6, Y12
-	VPSLLD      $0x10, Y11, Y13
-	VPSRAD      $0x18, Y13, Y13
-	VCVTDQ2PS   Y13, Y13
-	VFMADD231PS Y13, Y7, Y12
-	VMOVUPS     Y12, 288(AX)
-	VMOVUPS     320(AX), Y12
-	VPSLLD      $0x08, Y8, Y13
-	VPSRAD      $0x18, Y13, Y13
-	VCVTDQ2PS   Y13, Y13
-	VFMADD231PS Y13, Y4, Y12
-	VPSLLD      $0x08, Y9, Y13
-	VPSRAD      $0x18, Y13, Y13
-	VCVTDQ2PS   Y13, Y13
-	VFMADD231PS Y13, Y5, Y12
-	VPSLLD      $0x08, Y10, Y13
-	VPSRAD      $0x18, Y13, Y13
-	VCVTDQ2PS   Y13, Y13
-	VFMADD231PS Y13, Y6, Y12
-	VPSLLD      $0x08, Y11, Y13
-	VPSRAD      $0x18, Y13, Y13
-	VCVTDQ2PS   Y13, Y13
-	VFMADD231PS Y13, Y7, Y12
-	VMOVUPS     Y12, 320(AX)
-	VMOVUPS     352(AX), Y12
-	VPSRAD      $0x18, Y8, Y8
-	VCVTDQ2PS   Y8, Y8
-	VFMADD231PS Y8, Y4, Y12
-	VPSRAD      $0x18, Y9, Y8
-	VCVTDQ2PS   Y8, Y8
-	VFMADD231PS Y8, Y5, Y12
-	VPSRAD      $0x18, Y10, Y8
-	VCVTDQ2PS   Y8, Y8
-	VFMADD231PS Y8, Y6, Y12
-	VPSRAD      $0x18, Y11, Y8
-	VCVTDQ2PS   Y8, Y8
-	VFMADD231PS Y8, Y7, Y12
-	VMOVUPS     Y12, 352(AX)
-	VMOVDQU     112(SI), Y8
-	VMOVDQU     112(DI), Y9
-	VMOVDQU     112(R8), Y10
-	VMOVDQU     112(CX), Y11
-	VMOVUPS     384(AX), Y12
-	VPSLLD      $0x18, Y8, Y13
-	VPSRAD      $0x18, Y13, Y13
-	VCVTDQ2PS   Y13, Y13
-	VFMADD231PS Y13, Y4, Y12
-	VPSLLD      $0x18, Y9, Y13
-	VPSRAD      $0x18, Y13, Y13
-	VCVTDQ2PS   Y13, Y13
-	VFMADD231PS Y13, Y5, Y12
-	VPSLLD      $0x18, Y10, Y13
-	VPSRAD      $0x18, Y13, Y13
-	VCVTDQ2PS   Y13, Y13
-	VFMADD231PS Y13, Y6, Y12
-	VPSLLD      $0x18, Y11, Y13
-	VPSRAD      $0x18, Y13, Y13
-	VCVTDQ2PS   Y13, Y13
-	VFMADD231PS Y13, Y7, Y12
-	VMOVUPS     Y12, 384(AX)
-	VMOVUPS     416(AX), Y12
-	VPSLLD      $0x10, Y8, Y13
-	VPSRAD      $0x18, Y13, Y13
-	VCVTDQ2PS   Y13, Y13
-	VFMADD231PS Y13, Y4, Y12
-	VPSLLD      $0x10, Y9, Y13
-	VPSRAD      $0x18, Y13, Y13
-	VCVTDQ2PS   Y13, Y13
-	VFMADD231PS Y13, Y5, Y12
-	VPSLLD      $0x10, Y10, Y13
-	VPSRAD      $0x18, Y13, Y13
-	VCVTDQ2PS   Y13, Y13
-	VFMADD231PS Y13, Y6, Y12
-	VPSLLD      $0x10, Y11, Y13
-	VPSRAD      $0x18, Y13, Y13
-	VCVTDQ2PS   Y13, Y13
-	VFMADD231PS Y13, Y7, Y12
-	VMOVUPS     Y12, 416(AX)
-	VMOVUPS     448(AX), Y12
-	VPSLLD      $0x08, Y8, Y13
-	VPSRAD      $0x18, Y13, Y13
-	VCVTDQ2PS   Y13, Y13
-	VFMADD231PS Y13, Y4, Y12
-	VPSLLD      $0x08, Y9, Y13
-	VPSRAD      $0x18, Y13, Y13
-	VCVTDQ2PS   Y13, Y13
-	VFMADD231PS Y13, Y5, Y12
-	VPSLLD      $0x08, Y10, Y13
-	VPSRAD      $0x18, Y13, Y13
-	VCVTDQ2PS   Y13, Y13
-	VFMADD231PS Y13, Y6, Y12
-	VPSLLD      $0x08, Y11, Y13
-	VPSRAD      $0x18, Y13, Y13
-	VCVTDQ2PS   Y13, Y13
-	VFMADD231PS Y13, Y7, Y12
-	VMOVUPS     Y12, 448(AX)
-	VMOVUPS     480(AX), Y12
-	VPSRAD      $0x18, Y8, Y8
-	VCVTDQ2PS   Y8, Y8
-	VFMADD231PS Y8, Y4, Y12
-	VPSRAD      $0x18, Y9, Y8
-	VCVTDQ2PS   Y8, Y8
-	VFMADD231PS Y8, Y5, Y12
-	VPSRAD      $0x18, Y10, Y8
-	VCVTDQ2PS   Y8, Y8
-	VFMADD231PS Y8, Y6, Y12
-	VPSRAD      $0x18, Y11, Y8
-	VCVTDQ2PS   Y8, Y8
-	VFMADD231PS Y8, Y7, Y12
-	VMOVUPS     Y12, 480(AX)
-	VMOVDQU     144(SI), Y8
-	VMOVDQU     144(DI), Y9
-	VMOVDQU     144(R8), Y10
-	VMOVDQU     144(CX), Y11
-	VMOVUPS     512(AX), Y12
-	VPSLLD      $0x18, Y8, Y13
-	VPSRAD      $0x18, Y13, Y13
-	VCVTDQ2PS   Y13, Y13
-	VFMADD231PS Y13, Y4, Y12
-	VPSLLD      $0x18, Y9, Y13
-	VPSRAD      $0x18, Y13, Y13
-	VCVTDQ2PS   Y13, Y13
-	VFMADD231PS Y13, Y5, Y12
-	VPSLLD      $0x18, Y10, Y13
-	VPSRAD      $0x18, Y13, Y13
-	VCVTDQ2PS   Y13, Y13
-	VFMADD231PS Y13, Y6, Y12
-	VPSLLD      $0x18, Y11, Y13
-	VPSRAD      $0x18, Y13, Y13
-	VCVTDQ2PS   Y13, Y13
-	VFMADD231PS Y13, Y7, Y12
-	VMOVUPS     Y12, 512(AX)
-	VMOVUPS     544(AX), Y12
-	VPSLLD      $0x10, Y8, Y13
-	VPSRAD      $0x18, Y13, Y13
-	VCVTDQ2PS   Y13, Y13
-	VFMADD231PS Y13, Y4, Y12
-	VPSLLD      $0x10, Y9, Y13
-	VPSRAD      $0x18, Y13, Y13
-	VCVTDQ2PS   Y13, Y13
-	VFMADD231PS Y13, Y5, Y12
-	VPSLLD      $0x10, Y10, Y13
-	VPSRAD      $0x18, Y13, Y13
-	VCVTDQ2PS   Y13, Y13
-	VFMADD231PS Y13, Y6, Y12
-	VPSLLD      $0x10, Y11, Y13
-	VPSRAD      $0x18, Y13, Y13
-	VCVTDQ2PS   Y13, Y13
-	VFMADD231PS Y13, Y7, Y12
-	VMOVUPS     Y12, 544(AX)
-	VMOVUPS     576(AX), Y12
-	VPSLLD      $0x08, Y8, Y13
-	VPSRAD      $0x18, Y13, Y13
-	VCVTDQ2PS   Y13, Y13
-	VFMADD231PS Y13, Y4, Y12
-	VPSLLD      $0x08, Y9, Y13
-	VPSRAD      $0x18, Y13, Y13
-	VCVTDQ2PS   Y13, Y13
-	VFMADD231PS Y13, Y5, Y12
-	VPSLLD      $0x08, Y10, Y13
-	VPSRAD      $0x18, Y13, Y13
-	VCVTDQ2PS   Y13, Y13
-	VFMADD231PS Y13, Y6, Y12
-	VPSLLD      $0x08, Y11, Y13
-	VPSRAD      $0x18, Y13, Y13
-	VCVTDQ2PS   Y13, Y13
-	VFMADD231PS Y13, Y7, Y12
-	VMOVUPS     Y12, 576(AX)
-	VMOVUPS     608(AX), Y12
-	VPSRAD      $0x18, Y8, Y8
-	VCVTDQ2PS   Y8, Y8
-	VFMADD231PS Y8, Y4, Y12
-	VPSRAD      $0x18, Y9, Y8
-	VCVTDQ2PS   Y8, Y8
-	VFMADD231PS Y8, Y5, Y12
-	VPSRAD      $0x18, Y10, Y8
-	VCVTDQ2PS   Y8, Y8
-	VFMADD231PS Y8, Y6, Y12
-	VPSRAD      $0x18, Y11, Y8
-	VCVTDQ2PS   Y8, Y8
-	VFMADD231PS Y8, Y7, Y12
-	VMOVUPS     Y12, 608(AX)
-	VMOVDQU     176(SI), Y8
-	VMOVDQU     176(DI), Y9
-	VMOVDQU     176(R8), Y10
-	VMOVDQU     176(CX), Y11
-	VMOVUPS     640(AX), Y12
-	VPSLLD      $0x18, Y8, Y13
-	VPSRAD      $0x18, Y13, Y13
-	VCVTDQ2PS   Y13, Y13
-	VFMADD231PS Y13, Y4, Y12
-	VPSLLD      $0x18, Y9, Y13
-	VPSRAD      $0x18, Y13, Y13
-	VCVTDQ2PS   Y13, Y13
-	VFMADD231PS Y13, Y5, Y12
-	VPSLLD      $0x18, Y10, Y13
-	VPSRAD      $0x18, Y13, Y13
-	VCVTDQ2PS   Y13, Y13
-	VFMADD231PS Y13, Y6, Y12
-	VPSLLD      $0x18, Y11, Y13
-	VPSRAD      $0x18, Y13, Y13
-	VCVTDQ2PS   Y13, Y13
-	VFMADD231PS Y13, Y7, Y12
-	VMOVUPS     Y12, 640(AX)
-	VMOVUPS     672(AX), Y12
-	VPSLLD      $0x10, Y8, Y13
-	VPSRAD      $0x18, Y13, Y13
-	VCVTDQ2PS   Y13, Y13
-	VFMADD231PS Y13, Y4, Y12
-	VPSLLD      $0x10, Y9, Y13
-	VPSRAD      $0x18, Y13, Y13
-	VCVTDQ2PS   Y13, Y13
-	VFMADD231PS Y13, Y5, Y12
-	VPSLLD      $0x10, Y10, Y13
-	VPSRAD      $0x18, Y13, Y13
-	VCVTDQ2PS   Y13, Y13
-	VFMADD231PS Y13, Y6, Y12
-	VPSLLD      $0x10, Y11, Y13
-	VPSRAD      $0x18, Y13, Y13
-	VCVTDQ2PS   Y13, Y13
-	VFMADD231PS Y13, Y7, Y12
-	VMOVUPS     Y12, 672(AX)
-	VMOVUPS     704(AX), Y12
-	VPSLLD      $0x08, Y8, Y13
-	VPSRAD      $0x18, Y13, Y13
-	VCVTDQ2PS   Y13, Y13
-	VFMADD231PS Y13, Y4, Y12
-	VPSLLD      $0x08, Y9, Y13
-	VPSRAD      $0x18, Y13, Y13
-	VCVTDQ2PS   Y13, Y13
-	VFMADD231PS Y13, Y5, Y12
-	VPSLLD      $0x08, Y10, Y13
-	VPSRAD      $0x18, Y13, Y13
-	VCVTDQ2PS   Y13, Y13
-	VFMADD231PS Y13, Y6, Y12
-	VPSLLD      $0x08, Y11, Y13
-	VPSRAD      $0x18, Y13, Y13
-	VCVTDQ2PS   Y13, Y13
-	VFMADD231PS Y13, Y7, Y12
-	VMOVUPS     Y12, 704(AX)
-	VMOVUPS     736(AX), Y12
-	VPSRAD      $0x18, Y8, Y8
-	VCVTDQ2PS   Y8, Y8
-	VFMADD231PS Y8, Y4, Y12
-	VPSRAD      $0x18, Y9, Y8
-	VCVTDQ2PS   Y8, Y8
-	VFMADD231PS Y8, Y5, Y12
-	VPSRAD      $0x18, Y10, Y8
-	VCVTDQ2PS   Y8, Y8
-	VFMADD231PS Y8, Y6, Y12
-	VPSRAD      $0x18, Y11, Y8
-	VCVTDQ2PS   Y8, Y8
-	VFMADD231PS Y8, Y7, Y12
-	VMOVUPS     Y12, 736(AX)
-	VMOVDQU     208(SI), Y8
-	VMOVDQU     208(DI), Y9
-	VMOVDQU     208(R8), Y10
-	VMOVDQU     208(CX), Y11
-	VMOVUPS     768(AX), Y12
-	VPSLLD      $0x18, Y8, Y13
-	VPSRAD      $0x18, Y13, Y13
-	VCVTDQ2PS   Y13, Y13
-	VFMADD231PS Y13, Y4, Y12
-	VPSLLD      $0x18, Y9, Y13
-	VPSRAD      $0x18, Y13, Y13
-	VCVTDQ2PS   Y13, Y13
-	VFMADD231PS Y13, Y5, Y12
-	VPSLLD      $0x18, Y10, Y13
-	VPSRAD      $0x18, Y13, Y13
-	VCVTDQ2PS   Y13, Y13
-	VFMADD231PS Y13, Y6, Y12
-	VPSLLD      $0x18, Y11, Y13
-	VPSRAD      $0x18, Y13, Y13
-	VCVTDQ2PS   Y13, Y13
-	VFMADD231PS Y13, Y7, Y12
-	VMOVUPS     Y12, 768(AX)
-	VMOVUPS     800(AX), Y12
-	VPSLLD      $0x10, Y8, Y13
-	VPSRAD      $0x18, Y13, Y13
-	VCVTDQ2PS   Y13, Y13
-	VFMADD231PS Y13, Y4, Y12
-	VPSLLD      $0x10, Y9, Y13
-	VPSRAD      $0x18, Y13, Y13
-	VCVTDQ2PS   Y13, Y13
-	VFMADD231PS Y13, Y5, Y12
-	VPSLLD      $0x10, Y10, Y13
-	VPSRAD      $0x18, Y13, Y13
-	VCVTDQ2PS   Y13, Y13
-	VFMADD231PS Y13, Y6, Y12
-	VPSLLD      $0x10, Y11, Y13
-	VPSRAD      $0x18, Y13, Y13
-	VCVTDQ2PS   Y13, Y13
-	VFMADD231PS Y13, Y7, Y12
-	VMOVUPS     Y12, 800(AX)
-	VMOVUPS     832(AX), Y12
-	VPSLLD      $0x08, Y8, Y13
-	VPSRAD      $0x18, Y13, Y13
-	VCVTDQ2PS   Y13, Y13
-	VFMADD231PS Y13, Y4, Y12
-	VPSLLD      $0x08, Y9, Y13
-	VPSRAD      $0x18, Y13, Y13
-	VCVTDQ2PS   Y13, Y13
-	VFMADD231PS Y13, Y5, Y12
-	VPSLLD      $0x08, Y10, Y13
-	VPSRAD      $0x18, Y13, Y13
-	VCVTDQ2PS   Y13, Y13
-	VFMADD231PS Y13, Y6, Y12
-	VPSLLD      $0x08, Y11, Y13
-	VPSRAD      $0x18, Y13, Y13
-	VCVTDQ2PS   Y13, Y13
-	VFMADD231PS Y13, Y7, Y12
-	VMOVUPS     Y12, 832(AX)
-	VMOVUPS     864(AX), Y12
-	VPSRAD      $0x18, Y8, Y8
-	VCVTDQ2PS   Y8, Y8
-	VFMADD231PS Y8, Y4, Y12
-	VPSRAD      $0x18, Y9, Y8
-	VCVTDQ2PS   Y8, Y8
-	VFMADD231PS Y8, Y5, Y12
-	VPSRAD      $0x18, Y10, Y8
-	VCVTDQ2PS   Y8, Y8
-	VFMADD231PS Y8, Y6, Y12
-	VPSRAD      $0x18, Y11, Y8
-	VCVTDQ2PS   Y8, Y8
-	VFMADD231PS Y8, Y7, Y12
-	VMOVUPS     Y12, 864(AX)
-	VMOVDQU     240(SI), Y8
-	VMOVDQU     240(DI), Y9
-	VMOVDQU     240(R8), Y10
-	VMOVDQU     240(CX), Y11
-	VMOVUPS     896(AX), Y12
-	VPSLLD      $0x18, Y8, Y13
-	VPSRAD      $0x18, Y13, Y13
-	VCVTDQ2PS   Y13, Y13
-	VFMADD231PS Y13, Y4, Y12
-	VPSLLD      $0x18, Y9, Y13
-	VPSRAD      $0x18, Y13, Y13
-	VCVTDQ2PS   Y13, Y13
-	VFMADD231PS Y13, Y5, Y12
-	VPSLLD      $0x18, Y10, Y13
-	VPSRAD      $0x18, Y13, Y13
-	VCVTDQ2PS   Y13, Y13
-	VFMADD231PS Y13, Y6, Y12
-	VPSLLD      $0x18, Y11, Y13
-	VPSRAD      $0x18, Y13, Y13
-	VCVTDQ2PS   Y13, Y13
-	VFMADD231PS Y13, Y7, Y12
-	VMOVUPS     Y12, 896(AX)
-	VMOVUPS     928(AX), Y12
-	VPSLLD      $0x10, Y8, Y13
-	VPSRAD      $0x18, Y13, Y13
-	VCVTDQ2PS   Y13, Y13
-	VFMADD231PS Y13, Y4, Y12
-	VPSLLD      $0x10, Y9, Y13
-	VPSRAD      $0x18, Y13, Y13
-	VCVTDQ2PS   Y13, Y13
-	VFMADD231PS Y13, Y5, Y12
-	VPSLLD      $0x10, Y10, Y13
-	VPSRAD      $0x18, Y13, Y13
-	VCVTDQ2PS   Y13, Y13
-	VFMADD231PS Y13, Y6, Y12
-	VPSLLD      $0x10, Y11, Y13
-	VPSRAD      $0x18, Y13, Y13
-	VCVTDQ2PS   Y13, Y13
-	VFMADD231PS Y13, Y7, Y12
-	VMOVUPS     Y12, 928(AX)
-	VMOVUPS     960(AX), Y12
-	VPSLLD      $0x08, Y8, Y13
-	VPSRAD      $0x18, Y13, Y13
-	VCVTDQ2PS   Y13, Y13
-	VFMADD231PS Y13, Y4, Y12
-	VPSLLD      $0x08, Y9, Y13
-	VPSRAD      $0x18, Y13, Y13
-	VCVTDQ2PS   Y13, Y13
-	VFMADD231PS Y13, Y5, Y12
-	VPSLLD      $0x08, Y10, Y13
-	VPSRAD      $0x18, Y13, Y13
-	VCVTDQ2PS   Y13, Y13
-	VFMADD231PS Y13, Y6, Y12
-	VPSLLD      $0x08, Y11, Y13
-	VPSRAD      $0x18, Y13, Y13
-	VCVTDQ2PS   Y13, Y13
-	VFMADD231PS Y13, Y7, Y12
-	VMOVUPS     Y12, 960(AX)
-	VMOVUPS     992(AX), Y12
-	VPSRAD      $0x18, Y8, Y8
-	VCVTDQ2PS   Y8, Y8
-	VFMADD231PS Y8, Y4, Y12
-	VPSRAD      $0x18, Y9, Y8
-	VCVTDQ2PS   Y8, Y8
-	VFMADD231PS Y8, Y5, Y12
-	VPSRAD      $0x18, Y10, Y8
-	VCVTDQ2PS   Y8, Y8
-	VFMADD231PS Y8, Y6, Y12
-	VPSRAD      $0x18, Y11, Y8
-	VCVTDQ2PS   Y8, Y8
-	VFMADD231PS Y8, Y7, Y12
-	VMOVUPS     Y12, 992(AX)
-	ADDQ        $0x00000110, SI
-	ADDQ        $0x00000110, DI
-	ADDQ        $0x00000110, R8
-	ADDQ        $0x00000110, CX
-	ADDQ        $0x00000400, AX
-	DECQ        BX
+	PREFETCHT1  (DI)(R8*1)
+	PREFETCHT1  64(DI)(R8*1)
+	PREFETCHT1  (R9)(R10*1)
+	PREFETCHT1  64(R9)(R10*1)
+	PREFETCHT1  (R11)(R12*1)
+	PREFETCHT1  64(R11)(R12*1)
+	PREFETCHT1  (DX)(SI*1)
+	PREFETCHT1  64(DX)(SI*1)
+	VMOVUPS     (AX), Y4
+	VFMADD231PS (DI), Y0, Y4
+	VFMADD231PS (R9), Y1, Y4
+	VFMADD231PS (R11), Y2, Y4
+	VFMADD231PS (DX), Y3, Y4
+	VMOVUPS     Y4, (AX)
+	VMOVUPS     32(AX), Y4
+	VFMADD231PS 32(DI), Y0, Y4
+	VFMADD231PS 32(R9), Y1, Y4
+	VFMADD231PS 32(R11), Y2, Y4
+	VFMADD231PS 32(DX), Y3, Y4
+	VMOVUPS     Y4, 32(AX)
+	VMOVUPS     64(AX), Y4
+	VFMADD231PS 64(DI), Y0, Y4
+	VFMADD231PS 64(R9), Y1, Y4
+	VFMADD231PS 64(R11), Y2, Y4
+	VFMADD231PS 64(DX), Y3, Y4
+	VMOVUPS     Y4, 64(AX)
+	VMOVUPS     96(AX), Y4
+	VFMADD231PS 96(DI), Y0, Y4
+	VFMADD231PS 96(R9), Y1, Y4
+	VFMADD231PS 96(R11), Y2, Y4
+	VFMADD231PS 96(DX), Y3, Y4
+	VMOVUPS     Y4, 96(AX)
+	ADDQ        $0x00000080, DI
+	ADDQ        $0x00000080, R9
+	ADDQ        $0x00000080, R11
+	ADDQ        $0x00000080, DX
+	ADDQ        $0x00000080, AX
+	DECQ        CX
 	JNZ         loop
 	VZEROUPPER
 	RET
 
-// func addRowsF16x4(sum *float32, rows *[4]*byte, coef *[4]float32, n uintptr)
-// Requires: AVX, F16C, FMA3
-TEXT ·addRowsF16x4(SB), NOSPLIT, $0-32
+// func addRowsF16(sum *float32, rows *[4]*byte, coef *[4]float32, n uintptr, next *[4]*byte)
+// Requires: AVX, F16C, FMA3, MMX+
+TEXT ·addRowsF16(SB), NOSPLIT, $0-40
 	MOVQ         sum+0(FP), AX
-	MOVQ         rows+8(FP), CX
-	MOVQ         coef+16(FP), DX
-	MOVQ         n+24(FP), BX
-	MOVQ         (CX), SI
-	VBROADCASTSS (DX), Y0
-	MOVQ         8(CX), DI
-	VBROADCASTSS 4(DX), Y1
-	MOVQ         16(CX), R8
-	VBROADCASTSS 8(DX), Y2
-	MOVQ         24(CX), CX
-	VBROADCASTSS 12(DX), Y3
+	MOVQ         n+24(FP), CX
+	MOVQ         rows+8(FP), DX
+	MOVQ         coef+16(FP), BX
+	MOVQ         next+32(FP), SI
+	MOVQ         (DX), DI
+	MOVQ         (SI), R8
+	SUBQ         DI, R8
+	VBROADCASTSS (BX), Y0
+	MOVQ         8(DX), R9
+	MOVQ         8(SI), R10
+	SUBQ         R9, R10
+	VBROADCASTSS 4(BX), Y1
+	MOVQ         16(DX), R11
+	MOVQ         16(SI), R12
+	SUBQ         R11, R12
+	VBROADCASTSS 8(BX), Y2
+	MOVQ         24(DX), DX
+	MOVQ         24(SI), SI
+	SUBQ         DX, SI
+	VBROADCASTSS 12(BX), Y3
 
 loop:
+	PREFETCHT1  (DI)(R8*1)
+	PREFETCHT1  (R9)(R10*1)
+	PREFETCHT1  (R11)(R12*1)
+	PREFETCHT1  (DX)(SI*1)
 	VMOVUPS     (AX), Y4
-	VCVTPH2PS   (SI), Y5
-	VFMADD231PS Y5, Y0, Y4
 	VCVTPH2PS   (DI), Y5
+	VFMADD231PS Y5, Y0, Y4
+	VCVTPH2PS   (R9), Y5
 	VFMADD231PS Y5, Y1, Y4
-	VCVTPH2PS   (R8), Y5
+	VCVTPH2PS   (R11), Y5
 	VFMADD231PS Y5, Y2, Y4
-	VCVTPH2PS   (CX), Y5
+	VCVTPH2PS   (DX), Y5
 	VFMADD231PS Y5, Y3, Y4
 	VMOVUPS     Y4, (AX)
-	ADDQ        $0x00000010, SI
-	ADDQ        $0x00000010, DI
-	ADDQ        $0x00000010, R8
-	ADDQ        $0x00000010, CX
-	ADDQ        $0x00000020, AX
-	DECQ        BX
+	VMOVUPS     32(AX), Y4
+	VCVTPH2PS   16(DI), Y5
+	VFMADD231PS Y5, Y0, Y4
+	VCVTPH2PS   16(R9), Y5
+	VFMADD231PS Y5, Y1, Y4
+	VCVTPH2PS   16(R11), Y5
+	VFMADD231PS Y5, Y2, Y4
+	VCVTPH2PS   16(DX), Y5
+	VFMADD231PS Y5, Y3, Y4
+	VMOVUPS     Y4, 32(AX)
+	VMOVUPS     64(AX), Y4
+	VCVTPH2PS   32(DI), Y5
+	VFMADD231PS Y5, Y0, Y4
+	VCVTPH2PS   32(R9), Y5
+	VFMADD231PS Y5, Y1, Y4
+	VCVTPH2PS   32(R11), Y5
+	VFMADD231PS Y5, Y2, Y4
+	VCVTPH2PS   32(DX), Y5
+	VFMADD231PS Y5, Y3, Y4
+	VMOVUPS     Y4, 64(AX)
+	VMOVUPS     96(AX), Y4
+	VCVTPH2PS   48(DI), Y5
+	VFMADD231PS Y5, Y0, Y4
+	VCVTPH2PS   48(R9), Y5
+	VFMADD231PS Y5, Y1, Y4
+	VCVTPH2PS   48(R11), Y5
+	VFMADD231PS Y5, Y2, Y4
+	VCVTPH2PS   48(DX), Y5
+	VFMADD231PS Y5, Y3, Y4
+	VMOVUPS     Y4, 96(AX)
+	ADDQ        $0x00000040, DI
+	ADDQ        $0x00000040, R9
+	ADDQ        $0x00000040, R11
+	ADDQ        $0x00000040, DX
+	ADDQ        $0x00000080, AX
+	DECQ        CX
 	JNZ         loop
+	VZEROUPPER
+	RET
+
+// func addRowsBF16(sum *float32, rows *[4]*byte, coef *[4]float32, n uintptr, next *[4]*byte)
+// Requires: AVX, AVX2, FMA3, MMX+
+TEXT ·addRowsBF16(SB), NOSPLIT, $0-40
+	MOVQ         sum+0(FP), AX
+	MOVQ         n+24(FP), CX
+	MOVQ         rows+8(FP), DX
+	MOVQ         coef+16(FP), BX
+	MOVQ         next+32(FP), SI
+	MOVQ         (DX), DI
+	MOVQ         (SI), R8
+	SUBQ         DI, R8
+	VBROADCASTSS (BX), Y0
+	MOVQ         8(DX), R9
+	MOVQ         8(SI), R10
+	SUBQ         R9, R10
+	VBROADCASTSS 4(BX), Y1
+	MOVQ         16(DX), R11
+	MOVQ         16(SI), R12
+	SUBQ         R11, R12
+	VBROADCASTSS 8(BX), Y2
+	MOVQ         24(DX), DX
+	MOVQ         24(SI), SI
+	SUBQ         DX, SI
+	VBROADCASTSS 12(BX), Y3
+
+loop:
+	PREFETCHT1  (DI)(R8*1)
+	PREFETCHT1  (R9)(R10*1)
+	PREFETCHT1  (R11)(R12*1)
+	PREFETCHT1  (DX)(SI*1)
+	VMOVUPS     (AX), Y4
+	VPMOVZXWD   (DI), Y5
+	VPSLLD      $0x10, Y5, Y5
+	VFMADD231PS Y5, Y0, Y4
+	VPMOVZXWD   (R9), Y5
+	VPSLLD      $0x10, Y5, Y5
+	VFMADD231PS Y5, Y1, Y4
+	VPMOVZXWD   (R11), Y5
+	VPSLLD      $0x10, Y5, Y5
+	VFMADD231PS Y5, Y2, Y4
+	VPMOVZXWD   (DX), Y5
+	VPSLLD      $0x10, Y5, Y5
+	VFMADD231PS Y5, Y3, Y4
+	VMOVUPS     Y4, (AX)
+	VMOVUPS     32(AX), Y4
+	VPMOVZXWD   16(DI), Y5
+	VPSLLD      $0x10, Y5, Y5
+	VFMADD231PS Y5, Y0, Y4
+	VPMOVZXWD   16(R9), Y5
+	VPSLLD      $0x10, Y5, Y5
+	VFMADD231PS Y5, Y1, Y4
+	VPMOVZXWD   16(R11), Y5
+	VPSLLD      $0x10, Y5, Y5
+	VFMADD231PS Y5, Y2, Y4
+	VPMOVZXWD   16(DX), Y5
+	VPSLLD      $0x10, Y5, Y5
+	VFMADD231PS Y5, Y3, Y4
+	VMOVUPS     Y4, 32(AX)
+	VMOVUPS     64(AX), Y4
+	VPMOVZXWD   32(DI), Y5
+	VPSLLD      $0x10, Y5, Y5
+	VFMADD231PS Y5, Y0, Y4
+	VPMOVZXWD   32(R9), Y5
+	VPSLLD      $0x10, Y5, Y5
+	VFMADD231PS Y5, Y1, Y4
+	VPMOVZXWD   32(R11), Y5
+	VPSLLD      $0x10, Y5, Y5
+	VFMADD231PS Y5, Y2, Y4
+	VPMOVZXWD   32(DX), Y5
+	VPSLLD      $0x10, Y5, Y5
+	VFMADD231PS Y5, Y3, Y4
+	VMOVUPS     Y4, 64(AX)
+	VMOVUPS     96(AX), Y4
+	VPMOVZXWD   48(DI), Y5
+	VPSLLD      $0x10, Y5, Y5
+	VFMADD231PS Y5, Y0, Y4
+	VPMOVZXWD   48(R9), Y5
+	VPSLLD      $0x10, Y5, Y5
+	VFMADD231PS Y5, Y1, Y4
+	VPMOVZXWD   48(R11), Y5
+	VPSLLD      $0x10, Y5, Y5
+	VFMADD231PS Y5, Y2, Y4
+	VPMOVZXWD   48(DX), Y5
+	VPSLLD      $0x10, Y5, Y5
+	VFMADD231PS Y5, Y3, Y4
+	VMOVUPS     Y4, 96(AX)
+	ADDQ        $0x00000040, DI
+	ADDQ        $0x00000040, R9
+	ADDQ        $0x00000040, R11
+	ADDQ        $0x00000040, DX
+	ADDQ        $0x00000080, AX
+	DECQ        CX
+	JNZ         loop
+	VZEROUPPER
+	RET
+
+// func chooseAbove(dst *int32, x *float32, n uintptr, bound float32) uintptr
+// Requires: AVX, AVX2, POPCNT
+TEXT ·chooseAbove(SB), NOSPLIT, $0-40
+	MOVQ         dst+0(FP), AX
+	MOVQ         x+8(FP), CX
+	MOVQ         n+16(FP), DX
+	VBROADCASTSS bound+24(FP), Y0
+	VMOVDQU      places<>+0(SB), Y2
+	VMOVDQU      eights<>+0(SB), Y3
+	LEAQ         compress<>+0(SB), BX
+
+loop:
+	VMOVUPS   (CX), Y1
+	VCMPPS    $0x1e, Y0, Y1, Y1
+	VMOVMSKPS Y1, SI
+	VPMOVZXBD (BX)(SI*8), Y1
+	VPERMD    Y2, Y1, Y1
+	VMOVDQU   Y1, (AX)
+	POPCNTQ   SI, SI
+	LEAQ      (AX)(SI*4), AX
+	VPADDD    Y3, Y2, Y2
+	ADDQ      $0x20, CX
+	DECQ      DX
+	JNZ       loop
+	MOVQ      dst+0(FP), CX
+	SUBQ      CX, AX
+	SHRQ      $0x02, AX
+	MOVQ      AX, ret+32(FP)
+	VZEROUPPER
+	RET
+
+// func chooseAtLeast(dst *int32, x *float32, n uintptr, bound float32) uintptr
+// Requires: AVX, AVX2, POPCNT
+TEXT ·chooseAtLeast(SB), NOSPLIT, $0-40
+	MOVQ         dst+0(FP), AX
+	MOVQ         x+8(FP), CX
+	MOVQ         n+16(FP), DX
+	VBROADCASTSS bound+24(FP), Y0
+	VMOVDQU      places<>+0(SB), Y2
+	VMOVDQU      eights<>+0(SB), Y3
+	LEAQ         compress<>+0(SB), BX
+
+loop:
+	VMOVUPS   (CX), Y1
+	VCMPPS    $0x1d, Y0, Y1, Y1
+	VMOVMSKPS Y1, SI
+	VPMOVZXBD (BX)(SI*8), Y1
+	VPERMD    Y2, Y1, Y1
+	VMOVDQU   Y1, (AX)
+	POPCNTQ   SI, SI
+	LEAQ      (AX)(SI*4), AX
+	VPADDD    Y3, Y2, Y2
+	ADDQ      $0x20, CX
+	DECQ      DX
+	JNZ       loop
+	MOVQ      dst+0(FP), CX
+	SUBQ      CX, AX
+	SHRQ      $0x02, AX
+	MOVQ      AX, ret+32(FP)
 	VZEROUPPER
 	RET

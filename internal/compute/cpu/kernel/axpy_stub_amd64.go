@@ -2,20 +2,29 @@
 
 package kernel
 
-// addRowsQ40x1 adds 1 scaled rows of Q4_0 to sum. Scalar twin: addRowGeneric in axpy.go.
-func addRowsQ40x1(sum *float32, rows *[1]*byte, coef *[1]float32, n uintptr)
+// addRowsQ40 adds pairs of weighted rows of Q4_0 to sum. Scalar twin: addRowsGeneric in axpy.go.
+func addRowsQ40(sum *float32, rows *[16]*byte, coef *[16]float32, pairs uintptr, n uintptr, next *[16]*byte)
 
-// addRowsQ80x1 adds 1 scaled rows of Q8_0 to sum. Scalar twin: addRowGeneric in axpy.go.
-func addRowsQ80x1(sum *float32, rows *[1]*byte, coef *[1]float32, n uintptr)
+// addGroupQ40 adds pairs of weighted Q4_0 rows of one group to sum. Scalar twin: addGroupGeneric in axpy.go.
+func addGroupQ40(sum *float32, rows *[16]*byte, coef *[16]int8, pairs uintptr, n uintptr, next *[16]*byte, scales *byte, scale float32)
 
-// addRowsF16x1 adds 1 scaled rows of F16 to sum. Scalar twin: addRowGeneric in axpy.go.
-func addRowsF16x1(sum *float32, rows *[1]*byte, coef *[1]float32, n uintptr)
+// addRowsQ80 adds pairs of weighted rows of Q8_0 to sum. Scalar twin: addRowsGeneric in axpy.go.
+func addRowsQ80(sum *float32, rows *[16]*byte, coef *[16]float32, pairs uintptr, n uintptr, next *[16]*byte)
 
-// addRowsQ40x4 adds 4 scaled rows of Q4_0 to sum. Scalar twin: addRowGeneric in axpy.go.
-func addRowsQ40x4(sum *float32, rows *[4]*byte, coef *[4]float32, n uintptr)
+// addGroupQ80 adds pairs of weighted Q8_0 rows of one group to sum. Scalar twin: addGroupGeneric in axpy.go.
+func addGroupQ80(sum *float32, rows *[16]*byte, coef *[16]int8, pairs uintptr, n uintptr, next *[16]*byte, scales *byte, scale float32)
 
-// addRowsQ80x4 adds 4 scaled rows of Q8_0 to sum. Scalar twin: addRowGeneric in axpy.go.
-func addRowsQ80x4(sum *float32, rows *[4]*byte, coef *[4]float32, n uintptr)
+// addRowsF32 adds four weighted rows of F32 to sum. Scalar twin: addFloatsGeneric in axpy.go.
+func addRowsF32(sum *float32, rows *[4]*byte, coef *[4]float32, n uintptr, next *[4]*byte)
 
-// addRowsF16x4 adds 4 scaled rows of F16 to sum. Scalar twin: addRowGeneric in axpy.go.
-func addRowsF16x4(sum *float32, rows *[4]*byte, coef *[4]float32, n uintptr)
+// addRowsF16 adds four weighted rows of F16 to sum. Scalar twin: addFloatsGeneric in axpy.go.
+func addRowsF16(sum *float32, rows *[4]*byte, coef *[4]float32, n uintptr, next *[4]*byte)
+
+// addRowsBF16 adds four weighted rows of BF16 to sum. Scalar twin: addFloatsGeneric in axpy.go.
+func addRowsBF16(sum *float32, rows *[4]*byte, coef *[4]float32, n uintptr, next *[4]*byte)
+
+// chooseAbove writes the places of n groups of eight floats that are above bound. Scalar twin: chooseGeneric in choose.go.
+func chooseAbove(dst *int32, x *float32, n uintptr, bound float32) uintptr
+
+// chooseAtLeast writes the places of n groups of eight floats that are at least bound. Scalar twin: chooseGeneric in choose.go.
+func chooseAtLeast(dst *int32, x *float32, n uintptr, bound float32) uintptr

@@ -85,3 +85,32 @@ func BenchmarkPrompt(b *testing.B) {
 		}
 	}
 }
+
+// BenchmarkRowSum adds every eighth row, as the down projection of active neurons does, out of weights far beyond the
+// caches; MB/s is bytes of the rows added.
+func BenchmarkRowSum(b *testing.B) {
+	const cols, bytes, stride = 4096, 256 << 20, 8
+	k := Variants()[0]
+	for _, typ := range []quant.Type{quant.Q4_0, quant.Q8_0, quant.F16, quant.BF16} {
+		b.Run(typ.String(), func(b *testing.B) {
+			rowBytes := RowBytes(typ, cols)
+			rows := bytes / rowBytes
+			w := bigWeights(b, rows*rowBytes)
+			rng := newRand(b)
+			var index []int
+			for r := 0; r+stride <= rows; r += stride {
+				index = append(index, r+rng.IntN(stride))
+			}
+			sum := make([]float32, Sums(cols))
+			var s RowSum
+			b.SetBytes(int64(len(index) * rowBytes))
+			for b.Loop() {
+				s.Begin(k, typ, cols, sum)
+				for _, r := range index {
+					s.Add(w[r*rowBytes:][:rowBytes], 0.5)
+				}
+				s.Finish()
+			}
+		})
+	}
+}

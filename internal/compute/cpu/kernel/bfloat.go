@@ -112,3 +112,11 @@ func (k *Kernels) Convert(f Form, dst []byte, x []float32) {
 	}
 	k.Quantize(dst, x)
 }
+
+// PanelType is the float type whose products are fastest: of what is unpacked only to be multiplied.
+func (k *Kernels) PanelType() quant.Type {
+	if k.bfloat {
+		return quant.BF16
+	}
+	return quant.F32
+}

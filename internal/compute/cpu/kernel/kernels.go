@@ -17,8 +17,9 @@ import (
 type Kernels struct {
 	Name string
 	Vector
-	types  [32]tiles     // by quant.Type
-	adders [32]rowAdders // by quant.Type
+	types  [32]tiles  // by quant.Type
+	adders [32]adders // by quant.Type
+	choose [2]chooser // above, at least
 	// scratch holds blockScratch of finished calls.
 	scratch sync.Pool
 	// Quantize writes x as superblocks of quantised activations to dst [ActRow(len(x))].

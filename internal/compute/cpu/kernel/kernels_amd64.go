@@ -42,9 +42,12 @@ func avx2() *Kernels {
 	k.types[quant.F32] = tiles{scatter: scatterF32AVX2, scatterRows: 4, one: tileF32AVX21x1, rows: tileF32AVX24x1, nRows: 4, block: block{2, 4, tileF32AVX22x4}}
 	k.types[quant.F16] = tiles{scatter: scatterF16AVX2, scatterRows: 4, one: tileF16AVX21x1, rows: tileF16AVX24x1, nRows: 4, block: block{2, 4, tileF16AVX22x4}}
 	k.types[quant.BF16] = tiles{scatter: scatterBF16AVX2, scatterRows: 4, one: tileBF16AVX21x1, rows: tileBF16AVX24x1, nRows: 4, block: block{2, 4, tileBF16AVX22x4}}
-	k.adders[quant.Q4_0] = rowAdders{one: addRowsQ40x1, four: addRowsQ40x4, lanes: true}
-	k.adders[quant.Q8_0] = rowAdders{one: addRowsQ80x1, four: addRowsQ80x4, lanes: true}
-	k.adders[quant.F16] = rowAdders{one: addRowsF16x1, four: addRowsF16x4}
+	k.adders[quant.Q4_0] = adders{rows: addRowsQ40, group: addGroupQ40}
+	k.adders[quant.Q8_0] = adders{rows: addRowsQ80, group: addGroupQ80}
+	k.adders[quant.F32] = adders{floats: addRowsF32}
+	k.adders[quant.F16] = adders{floats: addRowsF16}
+	k.adders[quant.BF16] = adders{floats: addRowsBF16}
+	k.choose = [2]chooser{chooseAbove, chooseAtLeast}
 	return k
 }
 

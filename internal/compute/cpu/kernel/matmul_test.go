@@ -257,45 +257,6 @@ func TestQuantize(t *testing.T) {
 	}
 }
 
-// TestRowSum: every variant adds rows as the definition does, in their order, whatever their number.
-func TestRowSum(t *testing.T) {
-	const seed = 13
-	rng := rand.New(rand.NewPCG(seed, 0))
-	for _, typ := range Types() {
-		for _, cols := range []int{256, 768, 4608} {
-			p := newProblem(rng, typ, 7, cols, 1)
-			for rows := range 8 {
-				want := make([]float64, cols)
-				for _, k := range Variants() {
-					mem := make([]float32, SumLen(cols)+cols+canary)
-					got := make([]float32, cols+canary)
-					var s RowSum
-					s.Begin(k, typ, cols, mem, mem[SumLen(cols):])
-					clear(want)
-					for r := range rows {
-						c := float32(r) - 2.5
-						s.Add(p.packed[r*RowBytes(typ, cols):][:RowBytes(typ, cols)], c)
-						for i := range want {
-							want[i] += float64(c) * float64(p.dense[r*cols+i])
-						}
-					}
-					s.Finish(got[:cols])
-					for i := range want {
-						if math.Abs(float64(got[i])-want[i]) > 1e-4 {
-							t.Fatalf("seed %d: %s %s %d rows of %d: element %d is %g, want %g", seed, k.Name, typ, rows, cols, i, got[i], want[i])
-						}
-					}
-					for i := range canary {
-						if got[cols+i] != 0 || mem[SumLen(cols)+cols+i] != 0 {
-							t.Fatalf("%s %s wrote outside its output", k.Name, typ)
-						}
-					}
-				}
-			}
-		}
-	}
-}
-
 // TestExtremes: the largest quants on both sides overflow no intermediate sum.
 func TestExtremes(t *testing.T) {
 	for _, typ := range []quant.Type{quant.Q4_0, quant.Q8_0, quant.Q4_K, quant.Q6_K} {

@@ -12,13 +12,21 @@ func UnpackRow(t quant.Type, dst []float32, src []byte) {
 		quant.Decode(t, dst, src)
 		return
 	}
-	var w superblock
 	for s := range Super(len(dst)) {
-		w.read(t, src, s)
-		part := dst[s*quant.QKK:]
-		for i := range min(len(part), quant.QKK) {
-			part[i] = w.scale[i/32]*float32(w.half[i/16])*float32(w.q[i]) - w.min[i/32]
-		}
+		unpackSuper(t, dst[s*quant.QKK:min(len(dst), (s+1)*quant.QKK)], src, s)
+	}
+}
+
+// unpackSuper decodes elements 256·s… of a packed row.
+func unpackSuper(t quant.Type, dst []float32, src []byte, s int) {
+	if !Quantised(t) {
+		quant.Decode(t, dst, src[t.RowBytes(s*quant.QKK):t.RowBytes(s*quant.QKK+len(dst))])
+		return
+	}
+	var w superblock
+	w.read(t, src, s)
+	for i := range dst {
+		dst[i] = w.scale[i/32]*float32(w.half[i/16])*float32(w.q[i]) - w.min[i/32]
 	}
 }
 
