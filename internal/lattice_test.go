@@ -27,6 +27,7 @@ var floors = []struct{ pkg, imports string }{
 	{"demo", ""},
 	{"internal/gguf", "internal/quant"},
 	{"internal/compute", "internal/quant"},
+	{"internal/placement", ""},
 	{"internal/portrait", "internal/neuron"},
 	{"internal/prepared", "internal/gguf internal/neuron"},
 	{"internal/compute/ref", "internal/compute internal/quant"},
@@ -35,6 +36,7 @@ var floors = []struct{ pkg, imports string }{
 	{"internal/compute/cpu/kernel", "internal/compute internal/quant"},
 	{"internal/compute/cpu/gemm", "internal/compute/cpu/pool"},
 	{"internal/compute/cpu", "internal/compute internal/compute/cpu/kernel internal/compute/cpu/pool internal/quant"},
+	{"internal/measure", "internal/hw"},
 	{"internal/train", "internal/compute/cpu/gemm internal/compute/cpu/kernel internal/compute/cpu/pool internal/quant"},
 	{"internal/model", "internal/compute internal/gguf internal/quant internal/tokenizer"},
 	{"internal/engine", "internal/compute internal/compute/cpu internal/gguf internal/hw internal/model internal/sample internal/tokenizer"},
@@ -43,7 +45,7 @@ var floors = []struct{ pkg, imports string }{
 	{"internal/bench", "internal/engine internal/gguf"},
 	{"internal/synth", "internal/gguf internal/quant internal/tokenizer"},
 	{"bench/synth", "internal/quant internal/synth"},
-	{"bench/compare", "internal/bench"},
+	{"bench/compare", "internal/bench internal/measure"},
 	{"cmd/powerinfer", "demo internal/bench internal/compute internal/convert internal/engine internal/eval internal/gguf internal/hw internal/model internal/sample internal/tokenizer"},
 }
 

@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"github.com/powerinfer-go/powerinfer/internal/bench"
+	"github.com/powerinfer-go/powerinfer/internal/measure"
 )
 
 // test is what one figure was measured on.
@@ -111,7 +112,7 @@ func (b bandwidths) measure(ctx context.Context, threads []int) error {
 		if err := ctx.Err(); err != nil {
 			return err
 		}
-		v, err := bench.ReadBandwidth(n)
+		v, err := measure.ReadBandwidth(n)
 		if err != nil {
 			return err
 		}

@@ -1,4 +1,4 @@
-// Command read writes internal/bench/read_amd64.s: loads as fast as a core can issue them, to measure what memory gives.
+// Command read writes internal/measure/read_amd64.s: loads as fast as a core can issue them, to measure what memory gives.
 // The scalar twin is sumGeneric in bandwidth.go.
 package main
 

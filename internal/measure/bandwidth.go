@@ -1,4 +1,6 @@
-package bench
+// Package measure says how fast the machine moves bytes: memory, graphics cards, and the way between them. Bytes per second and
+// seconds throughout.
+package measure
 
 import (
 	"encoding/binary"

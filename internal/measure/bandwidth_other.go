@@ -1,5 +1,5 @@
 //go:build !amd64
 
-package bench
+package measure
 
 func sumWords(b []byte) uint64 { return sumGeneric(b) }
