@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
@@ -12,6 +11,7 @@ import (
 	"github.com/urfave/cli/v3"
 
 	"github.com/powerinfer-go/powerinfer/internal/convert"
+	"github.com/powerinfer-go/powerinfer/internal/outfile"
 )
 
 func convertCommand() *cli.Command {
@@ -43,7 +43,7 @@ func convertModel(ctx context.Context, c *cli.Command) error {
 		}
 		out = fmt.Sprintf("%s-%s.gguf", filepath.Base(abs), strings.ToLower(c.String("outtype")))
 	}
-	if err := replaceable(out); err != nil {
+	if err := outfile.Check(out); err != nil {
 		return err
 	}
 	bar := newProgress("converting", unitBytes)
@@ -57,24 +57,4 @@ func convertModel(ctx context.Context, c *cli.Command) error {
 	}
 	fmt.Fprintln(os.Stderr, "wrote", out)
 	return nil
-}
-
-// replaceable refuses what a file must not be renamed over (root could replace a device), and folders that do not take
-// files, before the work is done.
-func replaceable(path string) error {
-	switch info, err := os.Stat(path); {
-	case err == nil && info.IsDir():
-		return fmt.Errorf("%s is a folder; name a file in it", path)
-	case err == nil && !info.Mode().IsRegular():
-		return fmt.Errorf("%s is not a regular file; a model is not written to it", path)
-	}
-	probe, err := os.CreateTemp(filepath.Dir(path), ".powerinfer.*")
-	if err != nil {
-		var cause *fs.PathError
-		if errors.As(err, &cause) {
-			err = cause.Err
-		}
-		return fmt.Errorf("%s cannot be written: %w", path, err)
-	}
-	return errors.Join(probe.Close(), os.Remove(probe.Name()))
 }

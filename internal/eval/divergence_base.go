@@ -8,7 +8,8 @@ import (
 	"io"
 	"math"
 	"os"
-	"path/filepath"
+
+	"github.com/powerinfer-go/powerinfer/internal/outfile"
 )
 
 // Base is a file of a model's log-probabilities over a text, in the form of llama.cpp's --kl-divergence-base; it is read
@@ -130,21 +131,21 @@ func finite(v float32) bool { return !math.IsNaN(float64(v)) && !math.IsInf(floa
 // Close closes the file.
 func (b *Base) Close() error { return b.file.Close() }
 
-// baseWriter writes a Base to a temporary name beside path; commit renames it.
+// baseWriter writes a Base that appears under its name when it is committed.
 type baseWriter struct {
 	path string
-	tmp  *os.File
+	file *outfile.File
 	w    *bufio.Writer
 	raw  []byte // one row
 }
 
 // createBase begins a file; tokens [chunks·context].
 func createBase(path string, context, vocab int, tokens []int32) (*baseWriter, error) {
-	tmp, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+".*")
+	f, err := outfile.Create(path)
 	if err != nil {
 		return nil, err
 	}
-	b := &baseWriter{path: path, tmp: tmp, w: bufio.NewWriterSize(tmp, 1<<20), raw: make([]byte, rowBytes(vocab))}
+	b := &baseWriter{path: path, file: f, w: bufio.NewWriterSize(f, 1<<20), raw: make([]byte, rowBytes(vocab))}
 	head := []byte(baseMagic)
 	for _, v := range []int{context, vocab, len(tokens) / context} {
 		head = binary.LittleEndian.AppendUint32(head, uint32(v))
@@ -186,28 +187,11 @@ func (b *baseWriter) add(logits []float32) error {
 
 // commit completes the file under its name.
 func (b *baseWriter) commit() error {
-	err := b.w.Flush()
-	if err == nil {
-		err = b.tmp.Chmod(0o644)
-	}
-	if err == nil {
-		err = b.tmp.Sync()
-	}
-	if e := b.tmp.Close(); err == nil {
-		err = e
-	}
-	if err == nil {
-		err = os.Rename(b.tmp.Name(), b.path)
-	}
-	if err != nil {
-		os.Remove(b.tmp.Name())
+	if err := b.w.Flush(); err != nil {
 		return fmt.Errorf("writing %s: %w", b.path, err)
 	}
-	return nil
+	return b.file.Commit()
 }
 
 // abort drops what was written; after commit it does nothing.
-func (b *baseWriter) abort() {
-	b.tmp.Close()
-	os.Remove(b.tmp.Name())
-}
+func (b *baseWriter) abort() { b.file.Abort() }

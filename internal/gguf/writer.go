@@ -6,10 +6,9 @@ import (
 	"fmt"
 	"io"
 	"math"
-	"os"
-	"path/filepath"
 	"reflect"
 
+	"github.com/powerinfer-go/powerinfer/internal/outfile"
 	"github.com/powerinfer-go/powerinfer/internal/quant"
 )
 
@@ -21,32 +20,13 @@ type Source struct {
 	Write func(w io.Writer) error
 }
 
-// Create writes a version 3 file, aligned as the key general.alignment says, to a temporary name beside path and
-// renames it when it is complete, so that a crash leaves an older file as it was. Keys or tensors that Parse would
-// refuse are an error. progress may be nil; it is told bytes of tensor data.
+// Create writes a version 3 file, aligned as the key general.alignment says; it appears under its name when it is
+// complete, and what outfile.Create refuses is refused before anything is written. Keys or tensors that Parse would refuse
+// are an error. progress may be nil; it is told bytes of tensor data.
 func Create(path, magic string, keys []KV, tensors []Source, progress func(done, total int64)) error {
-	tmp, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+".*")
-	if err != nil {
-		return err
-	}
-	defer os.Remove(tmp.Name()) // gone already where all went well
-	err = write(tmp, magic, keys, tensors, progress)
-	if err == nil {
-		err = tmp.Chmod(0o644)
-	}
-	if err == nil {
-		err = tmp.Sync()
-	}
-	if e := tmp.Close(); err == nil {
-		err = e
-	}
-	if err == nil {
-		err = os.Rename(tmp.Name(), path)
-	}
-	if err != nil {
-		return fmt.Errorf("writing %s: %w", path, err)
-	}
-	return nil
+	return outfile.Write(path, func(f *outfile.File) error {
+		return write(f, magic, keys, tensors, progress)
+	})
 }
 
 // counter counts what passes through it.
