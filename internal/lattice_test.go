@@ -30,7 +30,7 @@ var floors = []struct{ pkg, imports string }{
 	{"internal/compute", "internal/quant"},
 	{"internal/placement", ""},
 	{"internal/portrait", "internal/neuron"},
-	{"internal/prepared", "internal/gguf internal/neuron"},
+	{"internal/prepared", "internal/gguf internal/neuron internal/quant"},
 	{"internal/compute/ref", "internal/compute internal/quant"},
 	{"internal/compute/devicetest", "internal/compute internal/compute/ref internal/quant"},
 	{"internal/compute/cpu/pool", ""},

@@ -27,8 +27,8 @@ func sample() Info {
 	}
 }
 
-// model are the keys of the model itself that Read needs.
-func model() []gguf.KV {
+// modelKeys are the keys of the model itself that Read needs.
+func modelKeys() []gguf.KV {
 	return []gguf.KV{
 		{Key: "general.architecture", Value: "llama"},
 		{Key: "llama.block_count", Value: uint32(2)},
@@ -68,7 +68,7 @@ func TestRoundTrip(t *testing.T) {
 		if err != nil {
 			t.Fatalf("%s: %v", name, err)
 		}
-		got, ok, err := Read(write(t, append(model(), keys...)))
+		got, ok, err := Read(write(t, append(modelKeys(), keys...)))
 		if err != nil || !ok || !reflect.DeepEqual(got, want) {
 			t.Errorf("%s: %v %v\n got %+v\nwant %+v", name, ok, err, got, want)
 		}
@@ -76,7 +76,7 @@ func TestRoundTrip(t *testing.T) {
 }
 
 func TestPlainFileIsNotPrepared(t *testing.T) {
-	f := write(t, append(model(), gguf.KV{Key: "powerinfer.activation", Value: "relu"}))
+	f := write(t, append(modelKeys(), gguf.KV{Key: "powerinfer.activation", Value: "relu"}))
 	if _, ok, err := Read(f); ok || err != nil {
 		t.Errorf("a converted file: %v %v", ok, err)
 	}
@@ -90,7 +90,7 @@ func TestDefaults(t *testing.T) {
 		t.Fatal(err)
 	}
 	keys = slices.DeleteFunc(keys, func(kv gguf.KV) bool { return kv.Key == keyInput || kv.Key == keyThreshold })
-	got, _, err := Read(write(t, append(model(), keys...)))
+	got, _, err := Read(write(t, append(modelKeys(), keys...)))
 	if err != nil || got.Input != Residual || got.Threshold != 0 {
 		t.Errorf("%v, input %q, threshold %g", err, got.Input, got.Threshold)
 	}
@@ -194,7 +194,7 @@ func TestHostileKeys(t *testing.T) {
 		t.Fatal(err)
 	}
 	for name, c := range cases {
-		keys := append(model(), good...)
+		keys := append(modelKeys(), good...)
 		at := slices.IndexFunc(keys, func(kv gguf.KV) bool { return kv.Key == c.key })
 		if at < 0 {
 			t.Fatalf("%s: %s is not written", name, c.key)

@@ -1,0 +1,199 @@
+package prepared
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"strings"
+
+	"github.com/powerinfer-go/powerinfer/internal/gguf"
+	"github.com/powerinfer-go/powerinfer/internal/neuron"
+	"github.com/powerinfer-go/powerinfer/internal/quant"
+)
+
+// Predictor says which neurons of a layer a token needs: logits = fc2·relu(fc1·x).
+type Predictor struct {
+	Rank int
+	FC1  []float32 // [rank, n_embd]
+	FC2  []float32 // [n_ff − always_on, rank], rows in the new order
+}
+
+// Plan is what turns a model into a prepared file.
+type Plan struct {
+	Info          Info         // what the keys will say; its layers decide which predictors there are
+	Order         neuron.Order // [layer][n_ff]; nil: neurons already lie hottest first
+	Predictors    []Predictor  // [layer]; the zero value where the layer runs exact
+	PredictorType quant.Type   // of fc1 and fc2: F32, F16, BF16, Q8_0 or Q4_0
+}
+
+// Write writes src as a prepared file to path, which appears only when it is complete. Neurons are put in p's order:
+// gate and up rows as they are stored, whatever their type, and the down projection transposed, exactly in float types; in Q4_0 and
+// Q8_0 it is quantised again, and other types become Q8_0. All other tensors and keys are copied. The same src and p give
+// the same bytes. Memory holds one tensor beside src's mapping. Errors are one line and name layer, tensor or key.
+// progress may be nil; it is told bytes of weights.
+func Write(path string, src *gguf.File, p Plan, progress func(done, total int64)) error {
+	m, err := readModel(src)
+	if err != nil {
+		return err
+	}
+	if err := p.check(m); err != nil {
+		return fmt.Errorf("preparing %s: %w", src.Path, err)
+	}
+	info, err := p.Info.Keys()
+	if err != nil {
+		return fmt.Errorf("preparing %s: %w", src.Path, err)
+	}
+	tensors, err := m.prepare(p)
+	if err != nil {
+		return err
+	}
+	return gguf.Create(path, "GGUF", append(m.keys(), info...), tensors, progress)
+}
+
+// SetInfo replaces the keys of the prepared file at path: what was measured, after it was written. The layers' modes,
+// ranks and always-on neurons are those of its tensors and must stay. The file is rewritten, and renamed when complete.
+func SetInfo(path string, info Info, progress func(done, total int64)) error {
+	f, err := gguf.Open(path)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	old, ok, err := Read(f)
+	if err != nil {
+		return err
+	}
+	if !ok {
+		return fmt.Errorf("%s is not a prepared file: it has no key %q", path, keyVersion)
+	}
+	if len(info.Layers) != len(old.Layers) {
+		return fmt.Errorf("%s: keys of %d layers for a file of %d", path, len(info.Layers), len(old.Layers))
+	}
+	for l, y := range info.Layers {
+		if o := old.Layers[l]; y.Mode != o.Mode || y.Rank != o.Rank || y.AlwaysOn != o.AlwaysOn || len(y.Frequency) != len(o.Frequency) {
+			return fmt.Errorf("%s: layer %d: the new keys do not describe the file's predictor", path, l)
+		}
+	}
+	keys, err := info.Keys()
+	if err != nil {
+		return fmt.Errorf("%s: %w", path, err)
+	}
+	m := &model{f: f}
+	var tensors []gguf.Source
+	for _, t := range f.Tensors {
+		tensors = append(tensors, copied(t))
+	}
+	return gguf.Create(path, f.Magic, append(m.keys(), keys...), tensors, progress)
+}
+
+// model is a file whose neurons are to be moved.
+type model struct {
+	f                *gguf.File
+	arch             string
+	layers, embd, ff int
+}
+
+func readModel(f *gguf.File) (*model, error) {
+	r := &reader{f: f}
+	m := &model{f: f, arch: value(r, f.String, "general.architecture")}
+	m.layers = r.count(m.arch+".block_count", maxLayers)
+	m.embd = r.count(m.arch+".embedding_length", maxWidth)
+	m.ff = r.count(m.arch+".feed_forward_length", maxWidth)
+	return m, r.err
+}
+
+// keys are the file's own, without those that a prepared file has anew and those of a split file.
+func (m *model) keys() []gguf.KV {
+	var out []gguf.KV
+	for _, kv := range m.f.Keys {
+		if !strings.HasPrefix(kv.Key, "powerinfer.") && !strings.HasPrefix(kv.Key, "split.") {
+			out = append(out, kv)
+		}
+	}
+	return out
+}
+
+// check holds p against the model: a plan of another model, or one that contradicts itself, is an error.
+func (p *Plan) check(m *model) error {
+	if len(p.Info.Layers) != m.layers {
+		return fmt.Errorf("keys of %d layers for a model of %d", len(p.Info.Layers), m.layers)
+	}
+	if err := p.Info.check(m.ff); err != nil {
+		return err
+	}
+	if p.Order != nil {
+		widths := make([]int, m.layers)
+		for l := range widths {
+			widths[l] = m.ff
+		}
+		if err := p.Order.Check(widths); err != nil {
+			return err
+		}
+	}
+	if len(p.Predictors) != m.layers {
+		return fmt.Errorf("%d predictors for %d layers", len(p.Predictors), m.layers)
+	}
+	switch p.PredictorType {
+	case quant.F32, quant.F16, quant.BF16:
+	case quant.Q8_0, quant.Q4_0:
+		if m.embd%quant.QK != 0 {
+			return fmt.Errorf("predictors of %s need a width that is a multiple of %d, not %d", p.PredictorType, quant.QK, m.embd)
+		}
+	default:
+		return fmt.Errorf("predictors of type %s are not written; F32, F16, BF16, Q8_0 and Q4_0 are", p.PredictorType)
+	}
+	for l := range p.Predictors {
+		if err := p.Predictors[l].check(&p.Info.Layers[l], m, p.PredictorType); err != nil {
+			return fmt.Errorf("layer %d: %w", l, err)
+		}
+	}
+	return nil
+}
+
+func (q *Predictor) check(y *Layer, m *model, t quant.Type) error {
+	if y.Mode == Exact {
+		if q.Rank != 0 || q.FC1 != nil || q.FC2 != nil {
+			return errors.New("a predictor for a layer that runs exact")
+		}
+		return nil
+	}
+	if q.Rank != y.Rank {
+		return fmt.Errorf("a predictor of rank %d where the keys say %d", q.Rank, y.Rank)
+	}
+	if n := m.ff - y.AlwaysOn; len(q.FC1) != q.Rank*m.embd || len(q.FC2) != n*q.Rank {
+		return fmt.Errorf("a predictor of %d and %d weights; rank %d, width %d and %d predicted neurons make it %d and %d",
+			len(q.FC1), len(q.FC2), q.Rank, m.embd, n, q.Rank*m.embd, n*q.Rank)
+	}
+	for _, w := range [][]float32{q.FC1, q.FC2} {
+		if err := fits(w, t); err != nil {
+			return fmt.Errorf("predictor: %w", err)
+		}
+	}
+	return nil
+}
+
+// fits is an error where t cannot hold one of the values.
+func fits(x []float32, t quant.Type) error {
+	limit := limit(t)
+	for _, v := range x {
+		if !(v >= -limit && v <= limit) {
+			return fmt.Errorf("a weight of %g cannot be stored as %s", v, t)
+		}
+	}
+	return nil
+}
+
+// limit is the largest magnitude that t is sure to hold.
+func limit(t quant.Type) float32 {
+	const half = 65504 // F16, and the scales of blocks
+	switch t {
+	case quant.F16:
+		return half
+	case quant.Q4_0:
+		return 8 * half
+	case quant.Q8_0:
+		return 127 * half
+	case quant.BF16:
+		return 0x1.fep127
+	}
+	return math.MaxFloat32
+}
