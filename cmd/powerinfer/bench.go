@@ -31,6 +31,7 @@ func benchCommand() *cli.Command {
 			&cli.IntFlag{Name: "repetitions", Aliases: []string{"r"}, Value: 5, Usage: "counted runs of each test"},
 			&cli.StringFlag{Name: "output", Aliases: []string{"o"}, Value: "md", Usage: "`FORMAT`: md, csv, json or jsonl"},
 			&cli.BoolFlag{Name: "no-repack", Aliases: []string{"nr"}, Usage: "compute on the mapped file instead of repacking it into memory"},
+			sparseFlag(),
 			&cli.StringFlag{Name: "activation", Usage: "override the file's activation: `NAME` is silu, gelu, relu, fatrelu[:threshold], drelu or relu2"},
 		),
 		Action: benchModel,
@@ -80,6 +81,10 @@ func benchThreads(ctx context.Context, c *cli.Command, f *gguf.File, threads int
 	o := engine.Options{
 		Threads: threads, Batch: c.Int("batch-size"), UBatch: c.Int("ubatch-size"),
 		NoRepack: c.Bool("no-repack"), Activation: c.String("activation"),
+	}
+	var err error
+	if o.Sparse, err = sparseMode(c); err != nil {
+		return err
 	}
 	for _, t := range tests {
 		o.Context = max(o.Context, t.Tokens())

@@ -13,6 +13,7 @@ import (
 	"github.com/powerinfer-go/powerinfer/demo"
 	"github.com/powerinfer-go/powerinfer/internal/engine"
 	"github.com/powerinfer-go/powerinfer/internal/gguf"
+	"github.com/powerinfer-go/powerinfer/internal/model"
 )
 
 // modelFlags choose a model and what is done to its metadata.
@@ -34,8 +35,21 @@ func engineFlags() []cli.Flag {
 		&cli.BoolFlag{Name: "no-repack", Aliases: []string{"nr"}, Usage: "compute on the mapped file instead of repacking it into memory", Sources: env("NO_REPACK")},
 		&cli.BoolFlag{Name: "mlock", Usage: "keep weights out of swap", Sources: env("MLOCK")},
 		&cli.StringFlag{Name: "activation", Usage: "override the file's activation: `NAME` is silu, gelu, relu, fatrelu[:threshold], drelu or relu2"},
+		sparseFlag(),
 		&cli.Float32Flag{Name: "sparse-threshold", Usage: "logit from which a predicted neuron is computed; default: the file's", Sources: cli.NewValueSourceChain(variable("LLAMA_SPARSE_PRED_THRESHOLD"))},
 	)
+}
+
+func sparseFlag() cli.Flag {
+	return &cli.StringFlag{Name: "sparse", Value: "auto", Usage: "neurons of feed-forward layers to compute: `MODE` auto, off (all), exact (those not zero) or predict (those predicted)", Sources: env("SPARSE")}
+}
+
+func sparseMode(c *cli.Command) (model.SparseMode, error) {
+	m, err := model.ParseSparseMode(c.String("sparse"))
+	if err != nil {
+		return m, fmt.Errorf("--sparse: %w", err)
+	}
+	return m, nil
 }
 
 // openModel opens the file that -m names, or the embedded model, and applies --override-kv.
@@ -79,6 +93,10 @@ func engineOptions(c *cli.Command) (engine.Options, error) {
 		if v := c.Int(name); v < 0 || v > 1<<30 {
 			return o, fmt.Errorf("--%s %d is not a number from 0 to %d", name, v, 1<<30)
 		}
+	}
+	var err error
+	if o.Sparse, err = sparseMode(c); err != nil {
+		return o, err
 	}
 	if c.IsSet("sparse-threshold") {
 		t := c.Float32("sparse-threshold")

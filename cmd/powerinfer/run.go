@@ -113,6 +113,9 @@ func run(ctx context.Context, c *cli.Command) error {
 			return err
 		}
 	}
+	if c.Bool("verbose") {
+		neurons(res.Neurons)
+	}
 	closing(res, loadTime)
 	if cancelled {
 		return errInterrupted

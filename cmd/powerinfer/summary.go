@@ -3,11 +3,13 @@ package main
 import (
 	"fmt"
 	"os"
+	"text/tabwriter"
 	"time"
 
 	"github.com/powerinfer-go/powerinfer/internal/bench"
 	"github.com/powerinfer-go/powerinfer/internal/compute"
 	"github.com/powerinfer-go/powerinfer/internal/engine"
+	"github.com/powerinfer-go/powerinfer/internal/model"
 	"github.com/powerinfer-go/powerinfer/internal/sample"
 )
 
@@ -19,8 +21,11 @@ func describe(e *engine.Engine, file bench.Model, o sample.Options) {
 		c.Name, file.Type, mib(file.Bytes), c.Layers, c.Embd, c.FF, c.Heads, c.KVHeads, c.HeadDim, c.Vocab)
 	pages := (e.Context() + compute.PagePositions - 1) / compute.PagePositions
 	fmt.Fprintf(os.Stderr, "context %d of %d tokens, KV cache %.1f MiB; %s\n", e.Context(), c.Context, mib(c.CacheSpec(pages).Bytes()), e.Device())
-	if c.Predicted {
-		fmt.Fprintf(os.Stderr, "neurons predicted at threshold %g\n", c.Threshold)
+	switch c.Sparse {
+	case model.Predict:
+		fmt.Fprintf(os.Stderr, "sparse: predict, from a logit of %g\n", c.Threshold)
+	default:
+		fmt.Fprintf(os.Stderr, "sparse: %s, activation %s\n", c.Sparse, c.Act.Kind)
 	}
 	if o.Temperature <= 0 {
 		fmt.Fprintln(os.Stderr, "sampler: the likeliest token")
@@ -28,6 +33,34 @@ func describe(e *engine.Engine, file bench.Model, o sample.Options) {
 	}
 	fmt.Fprintf(os.Stderr, "sampler: seed %d, temperature %g, top-k %d, top-p %g, min-p %g, repeat penalty %g over %d tokens\n",
 		o.Seed, o.Temperature, o.TopK, o.TopP, o.MinP, o.RepeatPenalty, o.RepeatLastN)
+}
+
+// neurons says, layer by layer, which share of the neurons the generated tokens needed and what was read for them.
+func neurons(use []model.NeuronUse) {
+	share := func(n, of int64) float64 { return 100 * float64(n) / float64(max(1, of)) }
+	var sum model.NeuronUse
+	w := tabwriter.NewWriter(os.Stderr, 0, 0, 2, ' ', tabwriter.AlignRight)
+	fmt.Fprintln(w, "layer\tmode\tpredicted\tactive\tMiB/token\tof dense\t")
+	for l, u := range use {
+		if u.Steps == 0 {
+			continue
+		}
+		of := u.Tokens * int64(u.Neurons)
+		fmt.Fprintf(w, "%d\t%s\t%.1f %%\t%.1f %%\t%.2f\t%.0f %%\t\n", l, u.Mode, share(u.Predicted, of), share(u.Active, of),
+			float64(u.Bytes)/float64(u.Steps)/(1<<20), share(u.Bytes, u.Steps*u.Dense))
+		sum.Predicted += u.Predicted
+		sum.Active += u.Active
+		sum.Tokens += of
+		sum.Bytes += u.Bytes
+		sum.Dense += u.Steps * u.Dense
+		sum.Steps = u.Steps
+	}
+	if sum.Steps == 0 {
+		return
+	}
+	fmt.Fprintf(w, "all\t\t%.1f %%\t%.1f %%\t%.2f\t%.0f %%\t\n", share(sum.Predicted, sum.Tokens), share(sum.Active, sum.Tokens),
+		float64(sum.Bytes)/float64(sum.Steps)/(1<<20), share(sum.Bytes, sum.Dense))
+	w.Flush()
 }
 
 // closing prints what the generation took.

@@ -84,6 +84,10 @@ const (
 	ReLU2                       // max(g,0)²·u
 )
 
+func (n Nonlinearity) String() string {
+	return [...]string{"silu", "gelu", "relu", "fatrelu", "drelu", "relu2"}[n]
+}
+
 // Sparse reports whether the activation is exactly zero for part of its inputs.
 func (a Activation) Sparse() bool { return a.Kind >= ReLU }
 
@@ -231,10 +235,12 @@ type SparseWeights struct {
 	Count    *NeuronCount // counts what was computed, or nil
 }
 
-// NeuronCount counts (token, neuron) pairs of one layer. The device adds to it when a segment has run.
+// NeuronCount counts (token, neuron) pairs of one layer, and what they cost. The device adds to it when a segment has run.
 type NeuronCount struct {
+	Steps     int64 // calls
 	Tokens    int64 // tokens that passed
 	Predicted int64 // neurons in the sets
 	Gated     int64 // of those, the ones whose act(gate), in ungated layers act(up), was not zero
 	Active    int64 // of those, the ones whose a_i was not zero
+	Bytes     int64 // of weights that were read for them
 }

@@ -27,6 +27,9 @@ type Options struct {
 	Lock         bool     // keep weights out of swap (mlock)
 	Activation   string   // overrides the file's
 	Threshold    *float32 // overrides the file's sparse threshold
+	Sparse       model.SparseMode
+	Order        [][]int32      // [layers][n_ff] of neurons at load; nil keeps the file's
+	Observer     model.Observer // sees feed-forward layers, which are then dense; may be nil
 	Progress     func(done, total int64)
 }
 
@@ -77,6 +80,7 @@ func Open(f *gguf.File, o Options) (*Engine, error) {
 	}
 	e.model, err = model.Load(f, e.dev, model.Options{
 		Activation: o.Activation, Threshold: o.Threshold, Batch: e.ubatch, Outputs: e.outputs,
+		Sparse: o.Sparse, Order: o.Order, Observer: o.Observer,
 		Cache: compute.CacheSpec{Pages: nPages}, Pinned: o.NoRepack, Progress: o.Progress,
 	})
 	if err != nil {
@@ -136,6 +140,13 @@ func (e *Engine) Config() model.Config { return e.model.Config }
 
 // Tokenizer is the model's tokenizer.
 func (e *Engine) Tokenizer() *tokenizer.Tokenizer { return e.tok }
+
+// Neurons is what each feed-forward layer has computed since the engine was opened. [layers]
+func (e *Engine) Neurons() []model.NeuronUse {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.model.Neurons()
+}
 
 // Context is the number of tokens that the KV cache holds.
 func (e *Engine) Context() int { return e.context }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/powerinfer-go/powerinfer/internal/model"
 	"github.com/powerinfer-go/powerinfer/internal/sample"
 )
 
@@ -41,6 +42,7 @@ type Result struct {
 	PromptTime   time.Duration
 	Tokens       int // tokens generated
 	Time         time.Duration
+	Neurons      []model.NeuronUse // [layers] what the generated tokens' steps computed
 }
 
 // Generate evaluates the prompt and samples until something stops it. Cancelling ctx stops it
@@ -68,9 +70,14 @@ func (e *Engine) Generate(ctx context.Context, r Request) (Result, error) {
 		return res, err
 	}
 	res.PromptTime = time.Since(begin)
+	before := e.Neurons()
 	begin = time.Now()
 	err := g.loop(ctx, &r, &res)
 	res.Time = time.Since(begin)
+	res.Neurons = e.Neurons()
+	for l := range res.Neurons {
+		res.Neurons[l] = res.Neurons[l].Since(before[l])
+	}
 	return res, err
 }
 

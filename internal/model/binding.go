@@ -75,11 +75,22 @@ func (b *binder) loaded(t *gguf.Tensor, copied bool) {
 
 // matrix binds name as [rows, cols].
 func (b *binder) matrix(name string, rows, cols int, use compute.Use) *compute.Matrix {
-	parts := b.slices(name, cols, use, rows)
-	if parts == nil {
+	return b.neurons(name, rows, cols, use, nil)
+}
+
+// neurons binds name as [rows, cols], its neurons in the order given; nil keeps the file's.
+func (b *binder) neurons(name string, rows, cols int, use compute.Use, order []int32) *compute.Matrix {
+	t := b.take(name, cols, rows)
+	if t == nil {
 		return nil
 	}
-	return parts[0]
+	m, err := b.dev.Matrix(compute.Source{Name: name, Type: t.Type, Rows: rows, Cols: cols, Data: t.Data, Pinned: b.pinned, Order: order}, use)
+	if err != nil {
+		b.fail("%v", err)
+		return nil
+	}
+	b.loaded(t, !b.pinned)
+	return m
 }
 
 // slices binds consecutive row ranges of one tensor as matrices of their own (a fused q, k, v).
@@ -125,6 +136,33 @@ func (b *binder) vector(name string, n int) *compute.Vector {
 		return nil
 	}
 	return parts[0]
+}
+
+// neuronVector binds name as [n], its neurons in the order given; nil keeps the file's.
+func (b *binder) neuronVector(name string, n int, order []int32) *compute.Vector {
+	if order == nil {
+		return b.vector(name, n)
+	}
+	t := b.take(name, n, 1)
+	if t == nil {
+		return nil
+	}
+	if t.Type.BlockElems() != 1 {
+		b.fail("tensor %q: a vector of type %s is not supported", name, t.Type)
+		return nil
+	}
+	size := t.Type.RowBytes(1)
+	sorted := make([]byte, 0, len(t.Data))
+	for _, from := range order {
+		sorted = append(sorted, t.Data[int(from)*size:][:size]...)
+	}
+	v, err := b.dev.Vector(compute.Source{Name: name, Type: t.Type, Rows: 1, Cols: n, Data: sorted})
+	if err != nil {
+		b.fail("%v", err)
+		return nil
+	}
+	b.loaded(t, false)
+	return v
 }
 
 func (b *binder) optionalVector(name string, n int) *compute.Vector {

@@ -6,24 +6,29 @@ import (
 
 	"github.com/powerinfer-go/powerinfer/internal/compute"
 	"github.com/powerinfer-go/powerinfer/internal/gguf"
+	"github.com/powerinfer-go/powerinfer/internal/prepared"
 )
 
 // Config is a model's hyperparameters, read from the file's metadata.
 type Config struct {
-	Arch      string // general.architecture
-	Name      string // general.name
-	Context   int    // positions the model was trained for
-	Embd      int    // width of the residual stream
-	Layers    int
-	FF        int // neurons of a feed-forward layer
-	Heads     int
-	KVHeads   int
-	HeadDim   int
-	Vocab     int     // rows of the token embedding
-	Eps       float32 // of the norms
-	Rope      ropeConfig
-	Act       compute.Activation
-	Predicted bool // the file carries predictors and is run by them: an original PowerInfer file
+	Arch    string // general.architecture
+	Name    string // general.name
+	Context int    // positions the model was trained for
+	Embd    int    // width of the residual stream
+	Layers  int
+	FF      int // neurons of a feed-forward layer
+	Heads   int
+	KVHeads int
+	HeadDim int
+	Vocab   int     // rows of the token embedding
+	Eps     float32 // of the norms
+	Rope    ropeConfig
+	Act     compute.Activation
+	// Predictors says that the file carries predictors: it is an original PowerInfer file or a prepared one.
+	Predictors bool
+	Transposed bool           // down projections are stored one row per neuron
+	Prepared   *prepared.Info // of a prepared file
+	Sparse     SparseMode     // Auto until the model is loaded
 	// Threshold is the file's powerinfer.sparse_threshold; a predicted neuron's logit is at least this.
 	Threshold float32
 }
@@ -147,8 +152,8 @@ func ReadConfig(f *gguf.File, activation string) (Config, error) {
 	}
 	c.Rope = readRope(m, &c, fam.style)
 	c.Threshold = float32(m.float("powerinfer.sparse_threshold", 0))
-	c.Predicted = f.Magic == "PWRI"
-	if c.Predicted && !fam.sparse {
+	original := f.Magic == "PWRI"
+	if original && !fam.sparse {
 		m.fail("original PowerInfer files of architecture %q do not exist; supported are bamboo, falcon, llama, opt", c.Arch)
 	}
 	if m.err != nil {
@@ -163,7 +168,14 @@ func ReadConfig(f *gguf.File, activation string) (Config, error) {
 	}
 	c.Vocab = embd.Rows()
 	var err error
-	c.Act, err = readActivation(m, fam, c.Predicted, activation)
+	if c.Act, err = readActivation(m, fam, original, activation); err != nil {
+		return c, err
+	}
+	info, ok, err := prepared.Read(f)
+	if ok {
+		c.Prepared = &info
+	}
+	c.Predictors, c.Transposed = original || ok, original || ok
 	return c, err
 }
 
@@ -184,14 +196,13 @@ func readActivation(m *metadata, fam family, predicted bool, override string) (c
 		return act, nil
 	}
 	kind, threshold, hasThreshold := strings.Cut(strings.ToLower(name), ":")
-	k, ok := map[string]compute.Nonlinearity{
-		"silu": compute.SiLU, "gelu": compute.GELU, "relu": compute.ReLU,
-		"fatrelu": compute.FATReLU, "drelu": compute.DReLU, "relu2": compute.ReLU2,
-	}[kind]
-	if !ok {
+	act.Kind = compute.SiLU
+	for act.Kind <= compute.ReLU2 && act.Kind.String() != kind {
+		act.Kind++
+	}
+	if act.Kind > compute.ReLU2 {
 		return act, fmt.Errorf("%s: activation %q is not supported; supported are silu, gelu, relu, fatrelu[:threshold], drelu, relu2", m.f.Path, name)
 	}
-	act.Kind = k
 	if hasThreshold {
 		if _, err := fmt.Sscanf(threshold, "%g", &act.Threshold); err != nil {
 			return act, fmt.Errorf("%s: activation %q: %q is not a number", m.f.Path, name, threshold)

@@ -51,7 +51,6 @@ func (m *Model) falconBlock(v compute.Verbs, l *layer, i int) {
 	v.StoreKV(m.cache, i, s.k, s.v)
 	v.Attention(s.attn, s.q, m.cache, i, m.scale)
 
-	l.ffn.predict(v, s, s.x)
 	if l.attnNorm2.w != nil {
 		v.LayerNorm(s.h, s.x, l.attnNorm.w, l.attnNorm.b, m.Eps)
 	}

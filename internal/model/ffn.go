@@ -4,79 +4,113 @@ import (
 	"fmt"
 
 	"github.com/powerinfer-go/powerinfer/internal/compute"
+	"github.com/powerinfer-go/powerinfer/internal/prepared"
 )
 
-// ffn is a feed-forward layer: dense, or by neuron where the file has predictors.
+// ffn is a feed-forward layer: dense, or by neuron.
 type ffn struct {
+	mode     SparseMode
 	gate     *compute.Matrix // [n_ff, n_embd], nil in ungated families
 	up       *compute.Matrix // [n_ff, n_embd]
-	down     *compute.Matrix // [n_embd, n_ff]; dense only
-	downT    *compute.Matrix // [n_ff, n_embd], one row per neuron; by neuron only
+	down     *compute.Matrix // [n_embd, n_ff]; [n_ff, n_embd], one row per neuron, in files that hold it so
+	byNeuron bool            // computed by SparseFFN
 	upBias   *compute.Vector // [n_ff] or nil
 	downBias *compute.Vector // [n_embd] or nil
 	act      compute.Activation
-	fc1      *compute.Matrix // [rank, n_embd] or nil
-	fc2      *compute.Matrix // [n_ff, rank] or nil
+	fc1      *compute.Matrix // [rank, n_embd], mode predict only
+	fc2      *compute.Matrix // [n_ff - always on, rank], mode predict only
+	normed   bool            // the predictor reads what comes out of the norm, not the residual before it
+	count    compute.NeuronCount
+	observe  func(compute.Verbs, *buffers) // tells an Observer, or nil
 }
 
 func (f *ffn) bind(b *binder, m *Model, layer int) {
 	name := func(s string) string { return fmt.Sprintf("blk.%d.%s", layer, s) }
 	gated := m.Arch != "falcon" && m.Arch != "opt"
-	f.act = m.Act
-	use := compute.Dense
-	if m.Predicted {
-		use = compute.Rows
+	f.act, f.mode = m.Act, m.ofLayer(layer)
+	f.byNeuron = f.mode != Off || m.Transposed
+	rows, columns := compute.Dense, compute.Dense
+	if f.byNeuron {
+		rows, columns = compute.Rows, compute.Columns
 	}
+	order := m.order(b, layer)
 	if gated {
-		f.gate = b.matrix(name("ffn_gate.weight"), m.FF, m.Embd, use)
+		f.gate = b.neurons(name("ffn_gate.weight"), m.FF, m.Embd, rows, order)
 	}
-	f.up = b.matrix(name("ffn_up.weight"), m.FF, m.Embd, use)
+	f.up = b.neurons(name("ffn_up.weight"), m.FF, m.Embd, rows, order)
 	if m.Arch == "opt" {
-		f.upBias = b.vector(name("ffn_up.bias"), m.FF)
+		f.upBias = b.neuronVector(name("ffn_up.bias"), m.FF, order)
 	}
-	if !m.Predicted {
-		f.down = b.matrix(name("ffn_down.weight"), m.Embd, m.FF, compute.Dense)
-		if m.Arch == "opt" {
-			f.downBias = b.vector(name("ffn_down.bias"), m.Embd)
-		}
+	down := "ffn_down"
+	if m.Transposed {
+		down = "ffn_down_t"
+		f.down = b.neurons(name("ffn_down_t.weight"), m.FF, m.Embd, compute.Rows, order)
+	} else {
+		f.down = b.neurons(name("ffn_down.weight"), m.Embd, m.FF, columns, order)
+	}
+	if m.Arch == "opt" {
+		f.downBias = b.vector(name(down+".bias"), m.Embd)
+	}
+	if m.Predictors {
+		f.bindPredictor(b, m, layer, order)
+	}
+}
+
+// bindPredictor takes the layer's predictor in, or leaves it in the file where the mode does not use it.
+func (f *ffn) bindPredictor(b *binder, m *Model, layer int, order []int32) {
+	fc1, fc2 := fmt.Sprintf("blk.%d.fc1.weight", layer), fmt.Sprintf("blk.%d.fc2.weight", layer)
+	if f.mode != Predict {
+		b.ignore(fc1)
+		b.ignore(fc2)
 		return
 	}
-	f.downT = b.matrix(name("ffn_down_t.weight"), m.FF, m.Embd, compute.Rows)
-	if m.Arch == "opt" {
-		f.downBias = b.vector(name("ffn_down_t.bias"), m.Embd)
-	}
-	rank := m.Embd // only to name the tensor if it is missing
-	if t := b.f.Tensor(name("fc1.weight")); t != nil {
+	rank, always := m.Embd, 0 // the rank only names the tensor if it is missing
+	if m.Prepared != nil {
+		rank, always = m.Prepared.Layers[layer].Rank, m.Prepared.Layers[layer].AlwaysOn
+		f.normed = m.Prepared.Input == prepared.Normed
+	} else if t := b.f.Tensor(fc1); t != nil {
 		rank = t.Rows()
 	}
-	f.fc1 = b.matrix(name("fc1.weight"), rank, m.Embd, compute.Dense)
-	f.fc2 = b.matrix(name("fc2.weight"), m.FF, rank, compute.Dense)
+	f.fc1 = b.matrix(fc1, rank, m.Embd, compute.Dense)
+	f.fc2 = b.neurons(fc2, m.FF-always, rank, compute.Dense, order)
 }
 
-// predict chooses the active neurons from x [n, n_embd], the residual as the predictor was trained on it.
-func (f *ffn) predict(v compute.Verbs, s *buffers, x compute.Tensor) {
-	if f.fc1 == nil {
-		return
-	}
-	hidden := s.hidden
-	hidden.Cols = f.fc1.Rows
-	v.Predict(s.set, x, hidden, s.gate, f.fc1, f.fc2)
-}
-
-// forward computes s.ffnOut from the normed input s.h.
+// forward computes s.ffnOut from the normed input s.h; s.x is the residual before the norm.
 func (f *ffn) forward(v compute.Verbs, s *buffers) {
-	if f.fc1 != nil {
-		v.SparseFFN(s.ffnOut, s.h, s.set, compute.SparseWeights{
-			Gate: f.gate, Up: f.up, Down: f.downT, UpBias: f.upBias, DownBias: f.downBias, Act: f.act,
-		})
+	if !f.byNeuron {
+		f.dense(v, s)
 		return
 	}
+	set := compute.Set{Rows: s.h.Rows, N: f.up.Rows}
+	if f.fc1 != nil {
+		set = s.set
+		f.predict(v, s)
+	}
+	v.SparseFFN(s.ffnOut, s.h, set, compute.SparseWeights{
+		Gate: f.gate, Up: f.up, Down: f.down, UpBias: f.upBias, DownBias: f.downBias, Act: f.act, Count: &f.count,
+	})
+}
+
+// predict chooses the neurons to compute.
+func (f *ffn) predict(v compute.Verbs, s *buffers) {
+	x, hidden, logits := s.x, s.hidden, s.gate
+	if f.normed {
+		x = s.h
+	}
+	hidden.Cols, logits.Cols = f.fc1.Rows, f.fc2.Rows
+	v.Predict(s.set, x, hidden, logits, f.fc1, f.fc2)
+}
+
+func (f *ffn) dense(v compute.Verbs, s *buffers) {
 	if f.gate != nil {
 		v.MatMul(s.h, compute.Products{{Out: s.gate, W: f.gate}, {Out: s.up, W: f.up}})
 		v.Activate(s.gate, s.gate, s.up, f.act)
 	} else {
 		v.MatMul(s.h, compute.Products{{Out: s.gate, W: f.up, Bias: f.upBias}})
 		v.Activate(s.gate, s.gate, compute.Tensor{}, f.act)
+	}
+	if f.observe != nil {
+		f.observe(v, s)
 	}
 	v.MatMul(s.gate, compute.Products{{Out: s.ffnOut, W: f.down, Bias: f.downBias}})
 }

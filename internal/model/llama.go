@@ -61,7 +61,6 @@ func (m *Model) llamaBlock(v compute.Verbs, l *layer, i int) {
 	v.MatMul(s.attn, compute.Products{{Out: s.h, W: l.wo, Bias: l.bo}})
 	v.Add(s.x, s.h)
 
-	l.ffn.predict(v, s, s.x)
 	v.RMSNorm(s.h, s.x, l.ffnNorm.w, m.Eps)
 	l.ffn.forward(v, s)
 	v.Add(s.x, s.ffnOut)

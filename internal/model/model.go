@@ -15,6 +15,9 @@ import (
 type Options struct {
 	Activation string                  // overrides the file's; empty keeps it
 	Threshold  *float32                // overrides the file's sparse threshold
+	Sparse     SparseMode              // how feed-forward layers are computed
+	Order      [][]int32               // [layers][n_ff]: a layer's neuron i is the file's Order[layer][i]; nil keeps the file's order
+	Observer   Observer                // sees dense feed-forward layers, which it asks for; may be nil
 	Batch      int                     // tokens of the largest step (llama.cpp's ubatch)
 	Outputs    int                     // rows of logits of the largest step
 	Cache      compute.CacheSpec       // only Pages is read; the rest follows from the file
@@ -26,6 +29,7 @@ type Options struct {
 type Model struct {
 	Config
 	dev    compute.Device
+	orders [][]int32 // Options.Order
 	block  func(*Model, compute.Verbs, *layer, int)
 	embd   *compute.Matrix // [n_vocab, n_embd]
 	pos    *compute.Matrix // [n_ctx+2, n_embd], OPT only
@@ -35,10 +39,11 @@ type Model struct {
 	rope   *compute.Rope
 	scale  float32 // of attention scores: 1/√head_dim
 
-	cache *compute.Cache
-	buf   buffers
-	step  buffers // buf, cut to the step in progress
-	body  func(compute.Verbs)
+	cache  *compute.Cache
+	buf    buffers
+	step   buffers         // buf, cut to the step in progress
+	params *compute.Params // of the step in progress
+	body   func(compute.Verbs)
 }
 
 // norm is RMSNorm where b is absent and the family says so, else LayerNorm.
@@ -66,7 +71,8 @@ type buffers struct {
 	x, h, attn compute.Tensor // [n, n_embd], [n, n_embd], [n, heads·head_dim]
 	ffnOut     compute.Tensor // [n, n_embd]
 	q, k, v    compute.Tensor // [n, heads·head_dim], [n, kv_heads·head_dim] twice
-	gate, up   compute.Tensor // [n, n_ff]
+	gate       compute.Tensor // [n, n_ff] in dense layers, and a predictor's logits
+	up         compute.Tensor // [n, n_ff] in dense gated layers
 	hidden     compute.Tensor // [n, largest predictor rank]
 	set        compute.Set    // [n] of n_ff
 	last       compute.Tensor // [n_out, n_embd]
@@ -82,7 +88,13 @@ func Load(f *gguf.File, dev compute.Device, o Options) (*Model, error) {
 	if o.Threshold != nil {
 		c.Threshold = *o.Threshold
 	}
+	if c.Sparse, err = c.resolve(o.mode()); err != nil {
+		return nil, fmt.Errorf("%s: %w", f.Path, err)
+	}
 	m := &Model{Config: c, dev: dev, scale: float32(1 / math.Sqrt(float64(c.HeadDim)))}
+	if err := m.takeOrder(f, o.Order); err != nil {
+		return nil, err
+	}
 	b := newBinder(f, dev, o.Pinned, o.Progress)
 	fam := families()[c.Arch]
 	m.block = fam.block
@@ -102,7 +114,18 @@ func Load(f *gguf.File, dev compute.Device, o Options) (*Model, error) {
 		return nil, err
 	}
 	m.body = m.forward
+	if o.Observer != nil {
+		return m, m.observe(o.Observer)
+	}
 	return m, nil
+}
+
+// mode is the sparse mode asked for: an observer wants to see every neuron.
+func (o *Options) mode() SparseMode {
+	if o.Observer != nil {
+		return Off
+	}
+	return o.Sparse
 }
 
 // CacheSpec is the shape of a KV cache of the given number of pages.
@@ -145,13 +168,20 @@ func (m *Model) newBuffers(n, outputs int) (buffers, error) {
 	b.x, b.h, b.ffnOut = tensor(n, m.Embd), tensor(n, m.Embd), tensor(n, m.Embd)
 	b.q, b.attn = tensor(n, m.Heads*m.HeadDim), tensor(n, m.Heads*m.HeadDim)
 	b.k, b.v = tensor(n, m.KVHeads*m.HeadDim), tensor(n, m.KVHeads*m.HeadDim)
-	b.gate, b.up = tensor(n, m.FF), tensor(n, m.FF)
 	b.last, b.logits = tensor(outputs, m.Embd), tensor(outputs, m.Vocab)
-	rank := 0
+	rank, dense, gated := 0, false, false
 	for i := range m.layers {
-		if fc1 := m.layers[i].ffn.fc1; fc1 != nil {
-			rank = max(rank, fc1.Rows)
+		f := &m.layers[i].ffn
+		dense, gated = dense || !f.byNeuron, gated || !f.byNeuron && f.gate != nil
+		if f.fc1 != nil {
+			rank = max(rank, f.fc1.Rows)
 		}
+	}
+	if dense || rank > 0 {
+		b.gate = tensor(n, m.FF)
+	}
+	if gated {
+		b.up = tensor(n, m.FF)
 	}
 	if rank > 0 {
 		b.hidden = tensor(n, rank)
@@ -177,7 +207,7 @@ func (m *Model) Forward(p *compute.Params) error {
 	if n == 0 || n > m.buf.x.Rows || nOut > m.buf.logits.Rows {
 		return fmt.Errorf("a step of %d tokens and %d outputs does not fit buffers of %d and %d", n, nOut, m.buf.x.Rows, m.buf.logits.Rows)
 	}
-	p.Threshold = m.Threshold
+	p.Threshold, m.params = m.Threshold, p
 	m.step = m.buf.first(n, nOut)
 	return m.dev.Run(compute.Segment{Name: "forward", Rows: n, Out: nOut}, p, m.body)
 }

@@ -70,7 +70,6 @@ func (m *Model) optBlock(v compute.Verbs, l *layer, i int) {
 	v.MatMul(s.attn, compute.Products{{Out: s.h, W: l.wo, Bias: l.bo}})
 	v.Add(s.x, s.h)
 
-	l.ffn.predict(v, s, s.x)
 	v.LayerNorm(s.h, s.x, l.ffnNorm.w, l.ffnNorm.b, m.Eps)
 	l.ffn.forward(v, s)
 	v.Add(s.x, s.ffnOut)

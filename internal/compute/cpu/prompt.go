@@ -37,6 +37,7 @@ func (f *sparseFFN) everyNeuron(x compute.Tensor) {
 		f.up = grown(&f.up, f.tokens*f.n)
 		f.d.MatMul(x, compute.Products{{Out: hidden, W: f.w.Gate}, {Out: f.view(&f.views[1], f.up), W: f.w.Up, Bias: f.w.UpBias}})
 	}
+	f.gated, f.upped = true, true
 	f.d.pool.Run(f.tokens, f.activateFn)
 	if mem(f.w.Down).layout == plain {
 		f.d.MatMul(hidden, compute.Products{{Out: f.out, W: f.w.Down, Bias: f.w.DownBias}})
@@ -52,7 +53,7 @@ func (f *sparseFFN) everyNeuron(x compute.Tensor) {
 		b.buf.data = b.a
 		a = compute.Tensor{Rows: f.tokens, Cols: len(b.neurons), Mem: &b.buf}
 	}
-	b.panel = compute.Matrix{Type: f.d.k.PanelType(), Rows: superblock, Cols: len(b.neurons)}
+	b.panel = compute.Matrix{Type: f.d.k.PanelType(f.w.Down.Type), Rows: superblock, Cols: len(b.neurons)}
 	b.x = operand{}
 	b.x.form(f.d, a, &b.panel)
 	f.d.pool.Run(kernel.Super(f.out.Cols), f.panelFn)
@@ -83,16 +84,23 @@ func (f *sparseFFN) activate(t, _ int) {
 // countOpen counts the neurons of the set whose activation is not zero.
 func (f *sparseFFN) countOpen(t int, gate []float32) int {
 	b, sparse := bound(f.w.Act)
-	if !sparse || b < 0 {
-		if f.all {
-			return f.n
-		}
-		return f.s.count[t]
-	}
 	n := 0
-	for _, g := range gate {
-		if g > b {
-			n++
+	switch {
+	case !sparse && f.all:
+		return f.n
+	case !sparse:
+		return f.s.count[t]
+	case f.all || b >= 0: // outside the set gates are zero
+		for _, g := range gate {
+			if g > b {
+				n++
+			}
+		}
+	default:
+		for _, i := range f.s.token(t) {
+			if gate[i] > b {
+				n++
+			}
 		}
 	}
 	return n

@@ -5,6 +5,7 @@ import (
 
 	"github.com/powerinfer-go/powerinfer/internal/compute"
 	"github.com/powerinfer-go/powerinfer/internal/compute/cpu/kernel"
+	"github.com/powerinfer-go/powerinfer/internal/quant"
 )
 
 // set lists every token's neurons in ascending order.
@@ -69,7 +70,7 @@ type sparseFFN struct {
 	open   *set      // memory of such a list
 	sums   []float32 // [tokens, sparseChunks, sumLen]
 	sumLen int
-	counts [2]atomic.Int64 // gated, active
+	counts [3]atomic.Int64 // gated, active, groups of columns read
 	views  [2]buffer
 	batch  batch
 }
@@ -112,12 +113,44 @@ func (d *Device) SparseFFN(out, x compute.Tensor, s compute.Set, w compute.Spars
 		f.someNeurons(x)
 	}
 	if c := w.Count; c != nil {
+		c.Steps++
 		c.Tokens += int64(x.Rows)
 		c.Predicted += f.predicted()
 		c.Gated += f.counts[0].Load()
 		c.Active += f.counts[1].Load()
+		c.Bytes += f.bytes()
 	}
 }
+
+// bytes is what was read of the weights.
+func (f *sparseFFN) bytes() int64 {
+	first, total := f.w.Gate, int64(0)
+	if first == nil {
+		first = f.w.Up
+	} else if f.upped {
+		total += rowsBytes(f.w.Up, int64(f.n))
+	} else {
+		total += rowsBytes(f.w.Up, f.counts[0].Load())
+	}
+	if f.gated {
+		total += rowsBytes(first, int64(f.n))
+	} else {
+		total += rowsBytes(first, f.predicted())
+	}
+	down := mem(f.w.Down)
+	switch {
+	case down.layout == plain, f.tokens > fewSparse && len(f.batch.neurons) == f.n:
+		return total + int64(len(down.data))
+	case f.tokens > fewSparse:
+		return total + int64(len(down.data))*int64(len(f.batch.neurons))/int64(f.n)
+	case down.layout == groups:
+		scales := int64(kernel.Super(f.w.Down.Rows) * quant.QKK * 2)
+		return total + f.counts[2].Load()*scales + f.counts[1].Load()*(int64(down.rowBytes)-scales)/kernel.GroupNeurons
+	}
+	return total + rowsBytes(f.w.Down, f.counts[1].Load())
+}
+
+func rowsBytes(w *compute.Matrix, n int64) int64 { return n * int64(mem(w).rowBytes) }
 
 func (f *sparseFFN) begin(out, x compute.Tensor, s compute.Set, w compute.SparseWeights) {
 	f.w, f.out, f.n, f.tokens = w, out, w.Up.Rows, x.Rows
@@ -128,8 +161,9 @@ func (f *sparseFFN) begin(out, x compute.Tensor, s compute.Set, w compute.Sparse
 	}
 	f.hidden = grown(&f.hidden, x.Rows*f.n)
 	f.x = operand{}
-	f.counts[0].Store(0)
-	f.counts[1].Store(0)
+	for i := range f.counts {
+		f.counts[i].Store(0)
+	}
 }
 
 // predicted counts the neurons of the sets.
@@ -372,6 +406,7 @@ func (f *sparseFFN) down(t int, list []int32, a, sum []float32, w *workerScratch
 			}
 			w.groups.Add(list[:n], hidden, list[n:])
 			list = list[n:]
+			f.counts[2].Add(1)
 		}
 		return
 	}

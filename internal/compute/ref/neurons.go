@@ -34,6 +34,7 @@ func (d *Device) Predict(s compute.Set, x, hidden, logits compute.Tensor, fc1, f
 // SparseFFN adds up the neurons of each token's set.
 func (d *Device) SparseFFN(out, x compute.Tensor, s compute.Set, f compute.SparseWeights) {
 	if f.Count != nil {
+		f.Count.Steps++
 		f.Count.Tokens += int64(x.Rows)
 	}
 	sums := make([][]float64, x.Rows)
@@ -50,7 +51,7 @@ func (d *Device) SparseFFN(out, x compute.Tensor, s compute.Set, f compute.Spars
 				continue
 			}
 			g, a := neuron(f, i, gate, up, row(x, t))
-			count(f.Count, g, a)
+			count(f, g, a)
 			for j, w := range down {
 				sums[t][j] += a * float64(w)
 			}
@@ -73,23 +74,34 @@ func neuron(f compute.SparseWeights, i int, gate, up, x []float32) (g, a float64
 		u += float64(elements(f.UpBias)[i])
 	}
 	if gate == nil {
-		a = activation(f.Act, u)
+		a = Activation(f.Act, u)
 		return a, a
 	}
-	g = activation(f.Act, dot(gate, x))
-	return g, g * factor(f.Act, u)
+	g = Activation(f.Act, dot(gate, x))
+	return g, g * Factor(f.Act, u)
 }
 
-// count adds one neuron of one token.
-func count(c *compute.NeuronCount, gate, a float64) {
+// count adds one neuron of one token: its gate row is read, its up row if act(gate) is not zero, its down row if a_i is not.
+func count(f compute.SparseWeights, gate, a float64) {
+	c := f.Count
 	if c == nil {
 		return
 	}
+	row := int64(f.Up.Type.RowBytes(f.Up.Cols))
 	c.Predicted++
+	if f.Gate != nil {
+		c.Bytes += int64(f.Gate.Type.RowBytes(f.Gate.Cols))
+	} else {
+		c.Bytes += row
+	}
 	if gate != 0 {
 		c.Gated++
+		if f.Gate != nil {
+			c.Bytes += row
+		}
 	}
 	if a != 0 {
 		c.Active++
+		c.Bytes += int64(f.Down.Rows) * int64(f.Down.Type.RowBytes(f.Down.Cols)) / int64(f.Up.Rows)
 	}
 }

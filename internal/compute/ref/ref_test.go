@@ -211,7 +211,7 @@ func TestNeurons(t *testing.T) {
 		v.SparseFFN(out, h, s, f)
 	})
 	expect(t, "gated", out, 1, 10, 16, 160) // token 0: neurons 0 and 1 (whose gate is closed); token 1: 1 and 2
-	if want := (compute.NeuronCount{Tokens: 2, Predicted: 4, Gated: 2, Active: 2}); count != want {
+	if want := (compute.NeuronCount{Steps: 1, Tokens: 2, Predicted: 4, Gated: 2, Active: 2, Bytes: (4 + 2 + 2) * 8}); count != want {
 		t.Errorf("counted %+v, want %+v", count, want)
 	}
 	f.Count, f.Gate, f.UpBias, f.DownBias = nil, nil, vector(t, -0.5, 0, 0), vector(t, 1000, 0)

@@ -121,9 +121,9 @@ func (d *Device) Add(dst, x compute.Tensor) {
 func (d *Device) Activate(dst, gate, up compute.Tensor, act compute.Activation) {
 	for t := range gate.Rows {
 		for i, g := range row(gate, t) {
-			y := activation(act, float64(g))
+			y := Activation(act, float64(g))
 			if up.Mem != nil {
-				y *= factor(act, float64(row(up, t)[i]))
+				y *= Factor(act, float64(row(up, t)[i]))
 			}
 			row(dst, t)[i] = float32(y)
 		}
@@ -137,8 +137,8 @@ func (d *Device) Gather(dst, x compute.Tensor) {
 	}
 }
 
-// activation is act(g), before it is multiplied by factor(u).
-func activation(act compute.Activation, g float64) float64 {
+// Activation is act(g), before it is multiplied by Factor(u).
+func Activation(act compute.Activation, g float64) float64 {
 	switch act.Kind {
 	case compute.SiLU:
 		return g / (1 + math.Exp(-g))
@@ -157,8 +157,8 @@ func activation(act compute.Activation, g float64) float64 {
 	panic("ref: unknown activation")
 }
 
-// factor is what a gated layer multiplies by: u, or its positive part in dReLU.
-func factor(act compute.Activation, u float64) float64 {
+// Factor is what a gated layer multiplies by: u, or its positive part in dReLU.
+func Factor(act compute.Activation, u float64) float64 {
 	if act.Kind == compute.DReLU {
 		return max(u, 0)
 	}

@@ -1,0 +1,182 @@
+package model
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/powerinfer-go/powerinfer/internal/compute"
+	"github.com/powerinfer-go/powerinfer/internal/gguf"
+	"github.com/powerinfer-go/powerinfer/internal/prepared"
+)
+
+// SparseMode says how a model's feed-forward layers are computed.
+type SparseMode int
+
+// The modes. Auto is Predict where that is the file's meaning (an original PowerInfer file) or its measured divergence from dense is
+// small, else Exact where the activation leaves neurons at zero, else Off.
+const (
+	Auto    SparseMode = iota
+	Off                // every neuron, by dense products
+	Exact              // gates first, then only the neurons whose activation is not zero: the dense result
+	Predict            // only the neurons that the file's predictors choose, of these only the ones that are not zero
+)
+
+var sparseModes = [...]string{"auto", "off", "exact", "predict"}
+
+func (s SparseMode) String() string { return sparseModes[s] }
+
+// ParseSparseMode reads a mode's name.
+func ParseSparseMode(name string) (SparseMode, error) {
+	for i, n := range sparseModes {
+		if n == name {
+			return SparseMode(i), nil
+		}
+	}
+	return 0, fmt.Errorf("mode %q is none of %s", name, strings.Join(sparseModes[:], ", "))
+}
+
+// AutoDivergence is the mean KL divergence from dense, in nats a token, up to which Auto trusts a file's predictors.
+const AutoDivergence = 0.01
+
+// resolve turns Auto into the mode to run c in, or says why the mode asked for is not possible.
+func (c *Config) resolve(asked SparseMode) (SparseMode, error) {
+	switch asked {
+	case Exact:
+		if !c.Act.Sparse() {
+			return Off, fmt.Errorf("mode exact skips neurons that are exactly zero, and activation %s leaves none; use --sparse off", c.Act.Kind)
+		}
+	case Predict:
+		if !c.Predictors {
+			return Off, fmt.Errorf("mode predict needs predictors, and the file has none; make them with: powerinfer prepare, or use --sparse exact")
+		}
+	case Auto:
+		return c.auto(), nil
+	}
+	return asked, nil
+}
+
+func (c *Config) auto() SparseMode {
+	switch {
+	case c.Predictors && (c.Prepared == nil || c.Prepared.Quality != nil && c.Prepared.Quality.KLDivergence <= AutoDivergence):
+		return Predict
+	case c.Act.Sparse():
+		return Exact
+	}
+	return Off
+}
+
+// ofLayer is the mode that layer l runs in: a prepared file's predictors may not pay in every layer.
+func (c *Config) ofLayer(l int) SparseMode {
+	if c.Sparse == Predict && c.Prepared != nil && c.Prepared.Layers[l].Mode == prepared.Exact {
+		return Exact
+	}
+	return c.Sparse
+}
+
+// NeuronUse is what a feed-forward layer has computed since the model was loaded, or in a part of that time.
+type NeuronUse struct {
+	compute.NeuronCount            // zero in mode off, which does not look at single neurons
+	Mode                SparseMode // of the layer
+	Neurons             int        // n_ff
+	Dense               int64      // bytes of gate, up and down
+}
+
+// Since is u less an earlier state of the same layer.
+func (u NeuronUse) Since(then NeuronUse) NeuronUse {
+	u.Steps -= then.Steps
+	u.Tokens -= then.Tokens
+	u.Predicted -= then.Predicted
+	u.Gated -= then.Gated
+	u.Active -= then.Active
+	u.Bytes -= then.Bytes
+	return u
+}
+
+// Neurons is what each layer has computed since the model was loaded. [layers]
+func (m *Model) Neurons() []NeuronUse {
+	use := make([]NeuronUse, len(m.layers))
+	for i := range m.layers {
+		f := &m.layers[i].ffn
+		use[i] = NeuronUse{NeuronCount: f.count, Mode: f.mode, Neurons: m.FF}
+		for _, w := range []*compute.Matrix{f.gate, f.up, f.down} {
+			use[i].Dense += bytes(w)
+		}
+		use[i].Bytes += f.count.Steps * (bytes(f.fc1) + bytes(f.fc2))
+	}
+	return use
+}
+
+// bytes is what reading all of w takes.
+func bytes(w *compute.Matrix) int64 {
+	if w == nil {
+		return 0
+	}
+	return int64(w.Rows) * int64(w.Type.RowBytes(w.Cols))
+}
+
+// Observer sees every feed-forward layer of dense steps, in the order of layers.
+type Observer interface {
+	FeedForward(layer int, s FFNStep)
+}
+
+// FFNStep is one layer's share of a step. Its functions return what belongs to token i of the step, valid during the call.
+type FFNStep struct {
+	Params      *compute.Params
+	Residual    func(i int) []float32 // [n_embd] before the layer's norm; falcon: the block's input
+	Normed      func(i int) []float32 // [n_embd] after it
+	Activations func(i int) []float32 // [n_ff] a_i
+}
+
+// observe makes every dense layer tell o.
+func (m *Model) observe(o Observer) error {
+	for i := range m.layers {
+		f := &m.layers[i].ffn
+		if f.byNeuron {
+			return fmt.Errorf("only a dense model can be observed: not a prepared or original PowerInfer file, and with --sparse off")
+		}
+		f.observe = func(v compute.Verbs, s *buffers) {
+			read := func(t compute.Tensor) func(i int) []float32 {
+				return func(i int) []float32 { return m.dev.Read(t, i) }
+			}
+			step := FFNStep{Params: m.params, Residual: read(s.x), Normed: read(s.h), Activations: read(s.gate)}
+			v.Host(func() { o.FeedForward(i, step) })
+		}
+	}
+	return nil
+}
+
+// takeOrder checks that every layer's order is a permutation of its neurons.
+func (m *Model) takeOrder(f *gguf.File, orders [][]int32) error {
+	if orders == nil {
+		return nil
+	}
+	if len(orders) != m.Layers {
+		return fmt.Errorf("%s: an order of the neurons of %d layers is not for this model of %d", f.Path, len(orders), m.Layers)
+	}
+	for l, order := range orders {
+		seen := make([]bool, m.FF)
+		for _, n := range order {
+			if n < 0 || int(n) >= m.FF || seen[n] {
+				return fmt.Errorf("%s: the order of layer %d's neurons does not name each of %d once", f.Path, l, m.FF)
+			}
+			seen[n] = true
+		}
+		if len(order) != m.FF {
+			return fmt.Errorf("%s: the order of layer %d's neurons has %d of %d", f.Path, l, len(order), m.FF)
+		}
+	}
+	m.orders = orders
+	return nil
+}
+
+// order is how layer l's neurons are sorted, or nil. Columns that share scales in blocks stay where they are, and so do the
+// rows that belong to them.
+func (m *Model) order(b *binder, l int) []int32 {
+	if m.orders == nil {
+		return nil
+	}
+	if t := b.f.Tensor(fmt.Sprintf("blk.%d.ffn_down.weight", l)); t != nil && t.Type.BlockElems() > 1 {
+		return nil
+	}
+	return m.orders[l]
+}
