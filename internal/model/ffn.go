@@ -34,6 +34,9 @@ func (f *ffn) bind(b *binder, m *Model, layer int) {
 		rows, columns = compute.Rows, compute.Columns
 	}
 	order := m.order(b, layer)
+	if !f.byNeuron {
+		order = nil // it makes no difference to a dense layer
+	}
 	if gated {
 		f.gate = b.neurons(name("ffn_gate.weight"), m.FF, m.Embd, rows, order)
 	}

@@ -1,0 +1,240 @@
+package model_test
+
+import (
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/powerinfer-go/powerinfer/internal/compute"
+	"github.com/powerinfer-go/powerinfer/internal/compute/cpu"
+	"github.com/powerinfer-go/powerinfer/internal/gguf"
+	"github.com/powerinfer-go/powerinfer/internal/model"
+	"github.com/powerinfer-go/powerinfer/internal/quant"
+	"github.com/powerinfer-go/powerinfer/internal/synth"
+)
+
+// synthetic is a small sparse model.
+func synthetic(t *testing.T, s synth.Spec) *gguf.File {
+	t.Helper()
+	s.Layers, s.Embd, s.FF, s.Heads, s.Sparsity, s.PowerLaw, s.Seed = 2, 256, 1024, 4, 0.9, 1, 11
+	path := filepath.Join(t.TempDir(), "model.gguf")
+	if err := synth.Write(path, s, nil); err != nil {
+		t.Fatal(err)
+	}
+	data, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	f, err := gguf.Parse(path, data)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return f
+}
+
+// loadMode loads f with kernels whose floats are exact floats.
+func loadMode(t *testing.T, f *gguf.File, o model.Options) *model.Model {
+	t.Helper()
+	dev, err := cpu.New(cpu.Options{Threads: 2, Kernels: "generic"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { dev.Close() })
+	o.Batch, o.Outputs, o.Cache = 32, 32, compute.CacheSpec{Pages: 8}
+	m, err := model.Load(f, dev, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return m
+}
+
+// apart is the largest difference of a logit, as a share of the largest logit.
+func apart(a, b [][]float32) float64 {
+	worst, largest := 0.0, 0.0
+	for i := range a {
+		for j := range a[i] {
+			worst = max(worst, math.Abs(float64(a[i][j]-b[i][j])))
+			largest = max(largest, math.Abs(float64(b[i][j])))
+		}
+	}
+	return worst / largest
+}
+
+// Tolerances of logits between two ways to compute the same.
+const (
+	reordered = 1e-4 // the same sums in another order, in float32, keys and values rounded to halves
+	rounded   = 3e-2 // beside that, activations, or coefficients of neurons, rounded to eight bits in blocks
+)
+
+var sparseTokens = []int32{1, 40, 300, 17, 99, 261, 5, 500, 33, 78, 431, 12, 350, 7, 222, 80, 3, 41, 301, 18}
+
+// TestExactIsDense: reading only the neurons that are not zero changes nothing but the order of sums, token by token and as a prompt.
+func TestExactIsDense(t *testing.T) {
+	for _, c := range []struct {
+		spec  synth.Spec
+		limit float64
+	}{
+		{synth.Spec{Arch: "llama", Type: quant.F32}, reordered},
+		{synth.Spec{Arch: "llama", Type: quant.F16, Activation: "fatrelu"}, reordered},
+		{synth.Spec{Arch: "bamboo", Type: quant.F16}, reordered},
+		{synth.Spec{Arch: "falcon", Type: quant.F16}, reordered},
+		{synth.Spec{Arch: "opt", Type: quant.F32}, reordered},
+		{synth.Spec{Arch: "llama", Type: quant.Q4_0}, rounded},
+		{synth.Spec{Arch: "qwen3", Type: quant.Q8_0}, rounded},
+	} {
+		t.Run(fmt.Sprintf("%s %s %s", c.spec.Arch, c.spec.Type, c.spec.Activation), func(t *testing.T) {
+			f := synthetic(t, c.spec)
+			want := evaluate(t, loadMode(t, f, model.Options{Sparse: model.Off}), sparseTokens, 20)
+			m := loadMode(t, f, model.Options{Sparse: model.Exact})
+			for _, steps := range [][]int{{20}, {7, 1}} {
+				if d := apart(evaluate(t, m, sparseTokens, steps...), want); !(d <= c.limit) {
+					t.Errorf("in steps of %d: a logit differs by %.2g of the largest, more than %g", steps, d, c.limit)
+				}
+			}
+			for l, u := range m.Neurons() {
+				if u.Mode != model.Exact || u.Tokens != 2*int64(len(sparseTokens)) || u.Active == 0 || u.Active > u.Tokens*int64(u.Neurons)/4 {
+					t.Errorf("layer %d: %+v of a model that is nine tenths zero", l, u)
+				}
+			}
+		})
+	}
+}
+
+// TestOrder: neurons in another order are the same model.
+func TestOrder(t *testing.T) {
+	random := rand.New(rand.NewPCG(3, 4))
+	for _, c := range []struct {
+		spec synth.Spec
+		mode model.SparseMode
+	}{
+		{synth.Spec{Arch: "llama", Type: quant.F32}, model.Off},
+		{synth.Spec{Arch: "llama", Type: quant.F16}, model.Exact},
+		{synth.Spec{Arch: "opt", Type: quant.F32}, model.Exact},
+		{synth.Spec{Arch: "llama", Type: quant.F16, Magic: "PWRI"}, model.Predict},
+		{synth.Spec{Arch: "opt", Type: quant.F16, Magic: "PWRI"}, model.Predict},
+		{synth.Spec{Arch: "llama", Type: quant.Q4_0}, model.Exact}, // keeps its order, for columns share scales
+		{synth.Spec{Arch: "llama", Type: quant.Q4_0, Magic: "PWRI"}, model.Predict},
+	} {
+		t.Run(fmt.Sprintf("%s %s %s", c.spec.Arch, c.spec.Type, c.mode), func(t *testing.T) {
+			f := synthetic(t, c.spec)
+			limit := reordered
+			if c.spec.Type == quant.Q4_0 {
+				limit = rounded
+			}
+			want := evaluate(t, loadMode(t, f, model.Options{Sparse: c.mode}), sparseTokens, 12, 1)
+			var orders [][]int32
+			for range 2 {
+				var order []int32
+				for _, n := range random.Perm(1024) {
+					order = append(order, int32(n))
+				}
+				orders = append(orders, order)
+			}
+			got := evaluate(t, loadMode(t, f, model.Options{Sparse: c.mode, Order: orders}), sparseTokens, 12, 1)
+			if d := apart(got, want); !(d <= limit) {
+				t.Errorf("a logit differs by %.2g of the largest, more than %g", d, limit)
+			}
+		})
+	}
+}
+
+// TestAuto: what a file is decides how it is run, and what it cannot do is said.
+func TestAuto(t *testing.T) {
+	for _, c := range []struct {
+		spec  synth.Spec
+		asked model.SparseMode
+		want  model.SparseMode
+		err   string
+	}{
+		{synth.Spec{Arch: "llama", Type: quant.F16}, model.Auto, model.Exact, ""},
+		{synth.Spec{Arch: "llama", Type: quant.F16, Magic: "PWRI"}, model.Auto, model.Predict, ""},
+		{synth.Spec{Arch: "llama", Type: quant.F16, Magic: "PWRI"}, model.Exact, model.Exact, ""},
+		{synth.Spec{Arch: "llama", Type: quant.F16}, model.Predict, 0, "powerinfer prepare"},
+	} {
+		f := synthetic(t, c.spec)
+		dev, err := cpu.New(cpu.Options{Threads: 1})
+		if err != nil {
+			t.Fatal(err)
+		}
+		m, err := model.Load(f, dev, model.Options{Sparse: c.asked, Batch: 1, Outputs: 1, Cache: compute.CacheSpec{Pages: 1}})
+		switch {
+		case c.err == "" && (err != nil || m.Sparse != c.want):
+			t.Errorf("%s %s asked for %s: %v, %v", c.spec.Arch, c.spec.Magic, c.asked, m, err)
+		case c.err != "" && (err == nil || !strings.Contains(err.Error(), c.err)):
+			t.Errorf("%s %s asked for %s: %v", c.spec.Arch, c.spec.Magic, c.asked, err)
+		}
+		if c.asked == model.Auto && c.want == model.Exact { // the same file with a smooth activation has nothing to skip
+			if m, err = model.Load(f, dev, model.Options{Activation: "silu", Batch: 1, Outputs: 1, Cache: compute.CacheSpec{Pages: 1}}); err != nil || m.Sparse != model.Off {
+				t.Errorf("silu: %v, %v", m, err)
+			}
+			if _, err = model.Load(f, dev, model.Options{Activation: "silu", Sparse: model.Exact}); err == nil || !strings.Contains(err.Error(), "silu leaves none") {
+				t.Errorf("silu in exact: %v", err)
+			}
+		}
+		dev.Close()
+	}
+}
+
+// observer keeps what it is shown of one layer.
+type observer struct {
+	layer                         int
+	normed, residual, activations [][]float32
+}
+
+func (o *observer) FeedForward(layer int, s model.FFNStep) {
+	if layer != o.layer {
+		return
+	}
+	for i := range s.Params.Tokens {
+		o.normed = append(o.normed, append([]float32(nil), s.Normed(i)...))
+		o.residual = append(o.residual, append([]float32(nil), s.Residual(i)...))
+		o.activations = append(o.activations, append([]float32(nil), s.Activations(i)...))
+	}
+}
+
+// TestObserver: what an observer sees of a layer is the layer's definition, worked out from the file.
+func TestObserver(t *testing.T) {
+	f := synthetic(t, synth.Spec{Arch: "llama", Type: quant.F32})
+	o := &observer{layer: 1}
+	m := loadMode(t, f, model.Options{Sparse: model.Exact, Observer: o})
+	logits := evaluate(t, m, sparseTokens, 16, 1)
+	plain := evaluate(t, loadMode(t, f, model.Options{Sparse: model.Off}), sparseTokens, 16, 1)
+	if d := apart(logits, plain); d != 0 {
+		t.Errorf("observing changes a logit by %g of the largest", d)
+	}
+	weights := func(name string) []float32 {
+		tensor := f.Tensor(name)
+		out := make([]float32, tensor.Rows()*tensor.Shape[0])
+		quant.Decode(tensor.Type, out, tensor.Data)
+		return out
+	}
+	norm, gate, up := weights("blk.1.ffn_norm.weight"), weights("blk.1.ffn_gate.weight"), weights("blk.1.ffn_up.weight")
+	if len(o.normed) != len(sparseTokens) {
+		t.Fatalf("%d tokens seen of %d", len(o.normed), len(sparseTokens))
+	}
+	dot := func(w, x []float32) float64 {
+		sum := 0.0
+		for i := range x {
+			sum += float64(w[i]) * float64(x[i])
+		}
+		return sum
+	}
+	for i, x := range o.residual {
+		scale := 1 / math.Sqrt(dot(x, x)/256+float64(m.Eps))
+		for j, v := range x {
+			if want := float64(v) * scale * float64(norm[j]); math.Abs(want-float64(o.normed[i][j])) > 1e-5*math.Max(1, math.Abs(want)) {
+				t.Fatalf("token %d: normed input %d is %g, want %g", i, j, o.normed[i][j], want)
+			}
+		}
+		for n, a := range o.activations[i] {
+			want := max(0, dot(gate[n*256:][:256], o.normed[i])) * dot(up[n*256:][:256], o.normed[i])
+			if math.Abs(want-float64(a)) > 1e-4*math.Max(1, math.Abs(want)) {
+				t.Fatalf("token %d: neuron %d is %g, want %g", i, n, a, want)
+			}
+		}
+	}
+}
