@@ -36,6 +36,9 @@ func fileTypes() map[quant.Type]uint32 {
 	return map[quant.Type]uint32{quant.F32: 0, quant.F16: 1, quant.Q4_0: 2, quant.Q8_0: 7, quant.BF16: 32}
 }
 
+// quantizationVersion is that of the block layouts, as llama.cpp counts them.
+const quantizationVersion = 2
+
 // HuggingFace converts the model in folder dir to the GGUF file outfile, which appears only when it is complete.
 // The same folder and options give the same bytes. Errors name the file and the key, tensor or offset.
 func HuggingFace(dir, outfile string, o Options) error {
@@ -80,7 +83,7 @@ func HuggingFace(dir, outfile string, o Options) error {
 		{Key: "general.type", Value: "model"},
 		{Key: "general.name", Value: o.name(dir, c)},
 		{Key: "general.file_type", Value: fileType},
-		{Key: "general.quantization_version", Value: uint32(2)},
+		{Key: "general.quantization_version", Value: uint32(quantizationVersion)},
 	}, sizes...)
 	keys = append(keys, v.keys()...)
 	return gguf.Create(outfile, "GGUF", keys, sources(p.tensors, o), o.Progress)

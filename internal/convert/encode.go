@@ -92,10 +92,16 @@ func (l *lane) encode(t *tensor, typ quant.Type, rowLen, from, to int) error {
 	n := (to - from) * rowLen
 	l.floats = resize(l.floats, n)
 	l.out = resize(l.out, typ.RowBytes(rowLen)*(to-from))
-	if t.from == nil {
+	switch {
+	case t.mapped != nil:
+		bytes := t.mapped.Type.RowBytes(rowLen)
+		quant.Decode(t.mapped.Type, l.floats, t.mapped.Data[from*bytes:to*bytes])
+	case t.from == nil:
 		copy(l.floats, t.values[from*rowLen:])
-	} else if err := l.read(t, rowLen, from, to); err != nil {
-		return err
+	default:
+		if err := l.read(t, rowLen, from, to); err != nil {
+			return err
+		}
 	}
 	if err := t.check(l.floats, typ); err != nil {
 		return err
@@ -131,25 +137,45 @@ func (l *lane) read(t *tensor, rowLen, from, to int) error {
 	return nil
 }
 
+// limit is the first magnitude that typ cannot hold. Blocks hold their scale, the largest magnitude over a fixed step, in F16.
+func limit(typ quant.Type) float64 {
+	switch typ {
+	case quant.F16:
+		return maxHalf
+	case quant.Q4_0:
+		return 8 * maxHalf
+	case quant.Q8_0:
+		return 127 * maxHalf
+	case quant.BF16:
+		return 0x1.ffp127
+	}
+	return math.Inf(1)
+}
+
 // check refuses weights that the output type cannot hold.
 func (t *tensor) check(x []float32, typ quant.Type) error {
-	limit := math.MaxFloat32
-	if typ == quant.F16 {
-		limit = math.Nextafter(maxHalf, 0)
-	}
+	limit := limit(typ)
 	for _, v := range x {
-		if a := math.Abs(float64(v)); !(a <= limit) {
+		if a := math.Abs(float64(v)); !(a < limit) {
 			name, at := t.name, ""
 			if t.from != nil {
 				name, at = t.from.name, fmt.Sprintf("%s: offset %d: ", t.from.file.path, t.from.offset)
 			}
 			if math.IsNaN(a) || math.IsInf(a, 0) {
-				return fmt.Errorf("%stensor %q holds %g; the checkpoint is damaged", at, name, v)
+				return fmt.Errorf("%stensor %q holds %g; the model is damaged", at, name, v)
 			}
-			return fmt.Errorf("%stensor %q holds %g, beyond F16; choose --outtype bf16 or f32", at, name, v)
+			return fmt.Errorf("%stensor %q holds %g, beyond %s; choose %s", at, name, v, typ, wider(typ))
 		}
 	}
 	return nil
+}
+
+// wider names the output types that hold what typ cannot.
+func wider(typ quant.Type) string {
+	if typ == quant.BF16 {
+		return "f32"
+	}
+	return "bf16 or f32"
 }
 
 func resize[T any](s []T, n int) []T {

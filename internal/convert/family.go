@@ -51,9 +51,10 @@ type tensor struct {
 	from  *stored // where its elements lie, or nil
 	// row gives the source row of an output row; nil is the identity.
 	row    func(int) int
-	values []float32 // computed elements, where from is nil
-	plain  bool      // stays F32 whatever the output type: vectors, learned positions
-	head   bool      // the matrix that gives the logits
+	values []float32    // computed elements, where from is nil
+	mapped *gguf.Tensor // a GGUF file's elements, where from is nil
+	plain  bool         // stays F32 whatever the output type: vectors, learned positions
+	head   bool         // the matrix that gives the logits
 }
 
 // plan collects the output's tensors and keeps the first error.

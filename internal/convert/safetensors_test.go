@@ -150,14 +150,14 @@ func TestBadFolders(t *testing.T) {
 		{"misshapen", edit(func(f *folder) { f.random("F32", "model.norm.weight", 4, 16) }), nil, `tensor "model.norm.weight" has shape [4 16], config.json makes it [64]`},
 		{"not finite", edit(func(f *folder) {
 			f.tensors["model.norm.weight"] = fixture{"F32", []int{tinyEmbd}, append(make([]float32, tinyEmbd-1), quant.F32FromF16(0x7c00))}
-		}), nil, `tensor "model.norm.weight" holds +Inf; the checkpoint is damaged`},
+		}), nil, `tensor "model.norm.weight" holds +Inf; the model is damaged`},
 		{"beyond F16", edit(func(f *folder) {
 			f.tensors["lm_head.weight"].values[5] = 1
 			x := f.tensors["lm_head.weight"]
 			x.dtype = "F32"
 			x.values[5] = 70000
 			f.tensors["lm_head.weight"] = x
-		}), nil, `tensor "lm_head.weight" holds 70000, beyond F16; choose --outtype bf16 or f32`},
+		}), nil, `tensor "lm_head.weight" holds 70000, beyond F16; choose bf16 or f32`},
 		{"no weights", edit(func(*folder) {}), func(t *testing.T, f *folder) { remove(t, f, "model.safetensors") }, `no model.safetensors and no model.safetensors.index.json in it; name a Hugging Face model folder`},
 		{"pytorch", edit(func(*folder) {}), func(t *testing.T, f *folder) {
 			remove(t, f, "model.safetensors")

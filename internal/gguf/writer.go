@@ -29,10 +29,12 @@ func Create(path, magic string, keys []KV, tensors []Source, progress func(done,
 	})
 }
 
-// counter counts what passes through it.
+// counter counts what passes through it, and what of that are tensors.
 type counter struct {
-	w io.Writer
-	n int64
+	w           io.Writer
+	n           int64
+	done, total int64 // bytes of tensor data
+	progress    func(done, total int64)
 }
 
 func (c *counter) Write(b []byte) (int, error) {
@@ -41,17 +43,28 @@ func (c *counter) Write(b []byte) (int, error) {
 	return n, err
 }
 
+// data is what a tensor is written to: progress is told of every piece, for a tensor may be gigabytes.
+type data struct{ *counter }
+
+func (d data) Write(b []byte) (int, error) {
+	n, err := d.counter.Write(b)
+	d.done += int64(n)
+	if d.progress != nil {
+		d.progress(min(d.done, d.total), d.total)
+	}
+	return n, err
+}
+
 func write(w io.Writer, magic string, keys []KV, tensors []Source, progress func(done, total int64)) error {
 	head, alignment, err := encodeHeader(magic, keys, tensors)
 	if err != nil {
 		return err
 	}
-	var done, total int64
-	for i := range tensors {
-		total += int64(tensors[i].bytes())
-	}
 	buf := bufio.NewWriterSize(w, 1<<20)
-	c := &counter{w: buf}
+	c := &counter{w: buf, progress: progress}
+	for i := range tensors {
+		c.total += int64(tensors[i].bytes())
+	}
 	if _, err := c.Write(head); err != nil {
 		return err
 	}
@@ -61,15 +74,11 @@ func write(w io.Writer, magic string, keys []KV, tensors []Source, progress func
 			return err
 		}
 		before, size := c.n, int64(t.bytes())
-		if err := t.Write(c); err != nil {
+		if err := t.Write(data{c}); err != nil {
 			return fmt.Errorf("tensor %q: %w", t.Name, err)
 		}
 		if c.n-before != size {
 			return fmt.Errorf("tensor %q: %d bytes were written, not %d", t.Name, c.n-before, size)
-		}
-		done += size
-		if progress != nil {
-			progress(done, total)
 		}
 	}
 	if _, err := c.Write(make([]byte, pad(c.n, alignment)-c.n)); err != nil {

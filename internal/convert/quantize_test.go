@@ -1,0 +1,223 @@
+package convert
+
+import (
+	"bytes"
+	"io"
+	"math"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/powerinfer-go/powerinfer/internal/gguf"
+	"github.com/powerinfer-go/powerinfer/internal/quant"
+)
+
+// written makes a GGUF file of tensors and keys and opens it.
+func written(t *testing.T, magic string, keys []gguf.KV, tensors ...gguf.Source) *gguf.File {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "in.gguf")
+	if err := gguf.Create(path, magic, keys, tensors, nil); err != nil {
+		t.Fatal(err)
+	}
+	return opened(t, path)
+}
+
+func opened(t *testing.T, path string) *gguf.File {
+	t.Helper()
+	f, err := gguf.Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { f.Close() })
+	return f
+}
+
+// encoded is a tensor of given values.
+func encoded(name string, typ quant.Type, shape []int, x []float32) gguf.Source {
+	b := make([]byte, typ.RowBytes(len(x)))
+	quant.Encode(typ, b, x)
+	return gguf.Source{Name: name, Type: typ, Shape: shape, Write: func(w io.Writer) error { _, err := w.Write(b); return err }}
+}
+
+func random(rng *rand.Rand, n int) []float32 {
+	x := make([]float32, n)
+	for i := range x {
+		x[i] = float32(rng.NormFloat64())
+	}
+	return x
+}
+
+// quantized is f in another type.
+func quantized(t *testing.T, f *gguf.File, q Quantization) *gguf.File {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "out.gguf")
+	if err := Quantize(f, path, q); err != nil {
+		t.Fatal(err)
+	}
+	return opened(t, path)
+}
+
+// Quantising an F32 conversion gives the very file that converting to the type gives.
+func TestQuantizeIsConversion(t *testing.T) {
+	for _, tied := range []bool{false, true} {
+		f := tinyLlama(t, "LlamaForCausalLM", map[string]any{"tie_word_embeddings": tied, "attention_bias": true})
+		f.save(t, 1, tinyVocab)
+		convert := func(typ quant.Type) string {
+			path := filepath.Join(t.TempDir(), "c.gguf")
+			if err := HuggingFace(f.dir, path, Options{OutType: typ, Name: "tiny"}); err != nil {
+				t.Fatal(err)
+			}
+			return path
+		}
+		source := opened(t, convert(quant.F32))
+		for typ := range fileTypes() {
+			want, err := os.ReadFile(convert(typ))
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, threads := range []int{0, 1, 3} {
+				got, err := os.ReadFile(quantized(t, source, Quantization{Type: typ, Threads: threads}).Path)
+				if err != nil || !bytes.Equal(got, want) {
+					t.Errorf("%s, tied %v, %d threads: %d bytes are not the %d of the conversion (%v)", typ, tied, threads, len(got), len(want), err)
+				}
+			}
+		}
+	}
+}
+
+// What a prepared file holds beside its matrices comes out as it went in, whatever it is.
+func TestQuantizeKeepsTheRest(t *testing.T) {
+	seed := rand.Uint64()
+	t.Logf("seed %d", seed)
+	rng := rand.New(rand.NewPCG(seed, 0))
+	keys := []gguf.KV{
+		{Key: "general.architecture", Value: "llama"},
+		{Key: "general.file_type", Value: uint32(1)},
+		{Key: "powerinfer.version", Value: uint32(1)},
+		{Key: "powerinfer.frequency.0", Value: []float32{0.9, 0.5}},
+		{Key: "split.count", Value: uint16(1)},
+		{Key: "powerinfer.layer.mode", Value: []string{"predict"}},
+	}
+	x := random(rng, 96*40)
+	small := func(name string, shape ...int) gguf.Source {
+		n := 1
+		for _, d := range shape {
+			n *= d
+		}
+		return encoded(name, quant.F32, shape, x[:n])
+	}
+	matrix := func(name string, cols, rows int) gguf.Source {
+		return encoded(name, quant.F16, []int{cols, rows}, x[:cols*rows])
+	}
+	f := written(t, "PWRI", keys,
+		matrix("token_embd.weight", 64, 40), matrix("output.weight", 64, 40), matrix("blk.0.fc1.weight", 64, 32), matrix("blk.0.fc2.weight", 32, 40),
+		matrix("blk.0.ffn_down_t.weight", 64, 40), matrix("blk.0.odd.weight", 40, 3), matrix("position_embd.weight", 64, 5),
+		encoded("blk.0.ffn_up_exps.weight", quant.BF16, []int{32, 4, 3}, x[:32*4*3]),
+		small("blk.0.ffn_gate_inp.weight", 64, 4), small("blk.0.attn_q_norm.weight", 32, 2), small("blk.0.ffn_up.bias", 40), small("output_norm.weight", 64))
+	var notes []string
+	var done, total int64
+	out := quantized(t, f, Quantization{
+		Type: quant.Q4_0, Notes: func(s string) { notes = append(notes, s) }, Progress: func(d, n int64) { done, total = d, n },
+	})
+	if out.Magic != "PWRI" || len(out.Tensors) != len(f.Tensors) || done != total || total == 0 {
+		t.Errorf("magic %s, %d tensors, progress %d of %d", out.Magic, len(out.Tensors), done, total)
+	}
+	want := slices.Clone(keys)
+	want[1].Value = uint32(2)
+	want = append(slices.Delete(want, 4, 5), gguf.KV{Key: "general.quantization_version", Value: uint32(2)})
+	if !reflect.DeepEqual(out.Keys, want) {
+		t.Errorf("keys became %v, want %v", out.Keys, want)
+	}
+	if len(notes) != 2 || !strings.Contains(notes[0], "output.weight") || !strings.Contains(notes[1], "blk.0.odd.weight: rows of 40") {
+		t.Errorf("notes: %q", notes)
+	}
+	for i, m := range f.Tensors {
+		got := out.Tensors[i]
+		types := map[string]quant.Type{
+			"output.weight": quant.Q8_0, "blk.0.odd.weight": m.Type, "position_embd.weight": m.Type, "blk.0.ffn_gate_inp.weight": m.Type,
+			"blk.0.attn_q_norm.weight": m.Type, "blk.0.ffn_up.bias": m.Type, "output_norm.weight": m.Type,
+		}
+		typ, special := types[m.Name]
+		if !special {
+			typ = quant.Q4_0
+		}
+		data := m.Data
+		if typ != m.Type {
+			floats := make([]float32, m.Elems())
+			quant.Decode(m.Type, floats, m.Data)
+			data = make([]byte, typ.RowBytes(len(floats)))
+			quant.Encode(typ, data, floats)
+		}
+		if got.Name != m.Name || got.Type != typ || !slices.Equal(got.Shape, m.Shape) || !bytes.Equal(got.Data, data) {
+			t.Errorf("%s %s %v became %s %s %v, or its bytes are wrong; want %s", m.Name, m.Type, m.Shape, got.Name, got.Type, got.Shape, typ)
+		}
+	}
+	if pure := quantized(t, f, Quantization{Type: quant.Q4_0, Pure: true}); pure.Tensor("output.weight").Type != quant.Q4_0 {
+		t.Error("--pure leaves the head in another type")
+	}
+}
+
+func TestQuantizeRefusals(t *testing.T) {
+	x := make([]float32, 64)
+	q8 := written(t, "GGUF", nil, encoded("a.weight", quant.Q8_0, []int{32, 2}, x))
+	bad := func(v float32) *gguf.File {
+		y := slices.Clone(x)
+		y[40] = v
+		return written(t, "GGUF", nil, encoded("a.weight", quant.F32, []int{32, 2}, y))
+	}
+	for name, c := range map[string]struct {
+		f    *gguf.File
+		q    Quantization
+		want string
+	}{
+		"quantised":  {q8, Quantization{Type: quant.Q4_0}, `tensor "a.weight" is Q8_0 already, .*`},
+		"to floats":  {q8, Quantization{Type: quant.F32}, "give --allow-requantize"},
+		"type":       {q8, Quantization{Type: quant.Q6_K}, "output type Q6_K is not supported; supported are f32, f16"},
+		"no tensors": {written(t, "GGUF", nil), Quantization{Type: quant.F16}, "no tensors"},
+		"NaN":        {bad(float32(math.NaN())), Quantization{Type: quant.Q8_0}, `"a.weight" holds NaN; the model is damaged`},
+		"infinity":   {bad(float32(math.Inf(-1))), Quantization{Type: quant.BF16}, `"a.weight" holds -Inf; the model is damaged`},
+		"F16":        {bad(65520), Quantization{Type: quant.F16}, `holds 65520, beyond F16; choose bf16 or f32`},
+		"Q4_0":       {bad(-1e6), Quantization{Type: quant.Q4_0}, `holds -1e+06, beyond Q4_0; choose bf16 or f32`},
+		"Q8_0":       {bad(1e7), Quantization{Type: quant.Q8_0}, `holds 1e+07, beyond Q8_0; choose bf16 or f32`},
+		"BF16":       {bad(math.MaxFloat32), Quantization{Type: quant.BF16}, `beyond BF16; choose f32`},
+		"threads":    {q8, Quantization{Type: quant.Q8_0, Threads: -1}, "negative"},
+	} {
+		path := filepath.Join(t.TempDir(), "out.gguf")
+		err := Quantize(c.f, path, c.q)
+		if err == nil || !strings.Contains(err.Error(), strings.TrimSuffix(c.want, ".*")) || strings.Contains(err.Error(), "\n") {
+			t.Errorf("%s: %v, want %q", name, err, c.want)
+		}
+		if left, _ := os.ReadDir(filepath.Dir(path)); len(left) != 0 {
+			t.Errorf("%s: %v is left behind", name, left)
+		}
+	}
+	again := quantized(t, q8, Quantization{Type: quant.F16, Requantize: true})
+	if m := again.Tensor("a.weight"); m.Type != quant.F16 || !bytes.Equal(m.Data, make([]byte, 2*64)) {
+		t.Errorf("requantised to %s", m.Type)
+	}
+	if same := quantized(t, q8, Quantization{Type: quant.Q8_0}); !bytes.Equal(same.Tensors[0].Data, q8.Tensors[0].Data) {
+		t.Error("a file of the type is not copied")
+	}
+}
+
+// The largest magnitudes that a type takes come out finite.
+func TestLimits(t *testing.T) {
+	for _, typ := range []quant.Type{quant.F16, quant.BF16, quant.Q8_0, quant.Q4_0} {
+		x := make([]float32, 32)
+		x[3] = math.Nextafter32(float32(limit(typ)), 0)
+		for _, v := range []float32{1, -1} {
+			x[3] *= v
+			b := make([]byte, typ.RowBytes(32))
+			quant.Encode(typ, b, x)
+			y := make([]float32, 32)
+			quant.Decode(typ, y, b)
+			if math.IsInf(float64(y[3]), 0) || math.IsNaN(float64(y[0])) || (y[3] < 0) != (x[3] < 0) {
+				t.Errorf("%s: %g became %g", typ, x[3], y[3])
+			}
+		}
+	}
+}
