@@ -1,6 +1,7 @@
 package devicetest
 
 import (
+	"slices"
 	"strings"
 	"testing"
 
@@ -103,6 +104,17 @@ func (f onlyFirstLayer) CopyPage(c *compute.Cache, to, from int32) {
 	f.Device.CopyPage(&one, to, from)
 }
 
+// lastNeuronLost takes the last row of neurons in as zeros.
+type lastNeuronLost struct{ compute.Device }
+
+func (f lastNeuronLost) Matrix(src compute.Source, use compute.Use) (*compute.Matrix, error) {
+	if use == compute.Rows && src.Order == nil {
+		src.Data = slices.Clone(src.Data)
+		clear(src.Data[len(src.Data)-len(src.Data)/src.Rows:])
+	}
+	return f.Device.Matrix(src, use)
+}
+
 // TestFaults: the suite finds what it is there to find.
 func TestFaults(t *testing.T) {
 	verbs := func(wrong func(compute.Verbs, *compute.Params) compute.Verbs) compute.Device {
@@ -121,14 +133,15 @@ func TestFaults(t *testing.T) {
 		{"a set too large", "SparseFFN/sets", verbs(func(v compute.Verbs, _ *compute.Params) compute.Verbs { return alwaysAll{v} }), "output"},
 		{"a logit at the threshold left out", "Predict/thresholds", verbs(func(v compute.Verbs, p *compute.Params) compute.Verbs { return aboveOnly{v, p} }), "set"},
 		{"a position unseen", "Attention/heads of 64, 2×1", verbs(func(v compute.Verbs, p *compute.Params) compute.Verbs { return onePositionLess{v, p} }), "attention"},
-		{"an observer called twice", "Host/between verbs", verbs(func(v compute.Verbs, _ *compute.Params) compute.Verbs { return hostTwice{v} }), "calls"},
+		{"an observer called twice", "Host/between verbs", verbs(func(v compute.Verbs, _ *compute.Params) compute.Verbs { return hostTwice{v} }), "seen has 10 rows, want 5"},
+		{"a neuron lost", "SparseFFN/Q4_K", lastNeuronLost{ref.New()}, "33 tokens: scalar reference: output"},
 		{"one layer copied", "CopyPage/all layers", onlyFirstLayer{ref.New()}, "layer 1"},
 	} {
 		_, by := groups()
 		found := false
 		for _, sc := range by[c.group] {
 			err := sc.verify(t, subject{ref.New(), map[string]any{}}, [][]subject{{{c.dev, map[string]any{}}}})
-			found = found || err != nil && strings.Contains(err.Error(), c.fault)
+			found = found || err != nil && strings.Contains(sc.name+": "+err.Error(), c.fault)
 		}
 		if !found {
 			t.Errorf("%s: none of %d scripts of %s says so", c.name, len(by[c.group]), c.group)

@@ -185,7 +185,7 @@ func sets() map[string]func(token, neuron int) bool {
 func sparseScripts() (all []script) {
 	relu := compute.Activation{Kind: compute.ReLU}
 	add := func(name string, n int, c sparseCase) {
-		all = append(all, script{name: fmt.Sprintf("SparseFFN/%s/%d tokens", name, n), tokens: n, play: func(s *stage) { playSparse(s, c) }})
+		all = append(all, script{name: fmt.Sprintf("SparseFFN/%s/%d tokens", name, n), tokens: n, rough: true, pinnedApart: c.columns, play: func(s *stage) { playSparse(s, c) }})
 	}
 	same := func(t quant.Type, c sparseCase) sparseCase {
 		c.gate, c.up, c.down = t, t, t
@@ -244,39 +244,41 @@ func playSparse(s *stage, c sparseCase) {
 		order = everyone(c.ff)
 		slices.SortFunc(order, func(a, b int32) int { return cmp.Compare(by[a], by[b]) })
 	}
-	matrix := func(typ quant.Type, rows, cols int, use compute.Use) *compute.Matrix {
+	matrix := func(typ quant.Type, rows, cols int, use compute.Use) weight {
 		values := s.normal
 		if !c.normal {
 			values = func(n int) []float32 { return s.sharp(typ, n) }
 		}
-		return s.ordered(typ, rows, cols, values(rows*cols), use, order).Matrix
+		return s.ordered(typ, rows, cols, values(rows*cols), use, order)
 	}
 	var count compute.NeuronCount
-	f := compute.SparseWeights{Up: matrix(c.up, c.ff, c.embd, compute.Rows), Act: c.act, Count: &count}
+	l := layer{sparseCase: c, order: order, upW: matrix(c.up, c.ff, c.embd, compute.Rows), rounded: s.all > few && c.down != quant.F32 || c.columns && half(c.down)}
+	f := compute.SparseWeights{Up: l.upW.Matrix, Act: c.act, Count: &count}
 	if c.columns {
-		f.Down = matrix(c.down, c.embd, c.ff, compute.Columns)
+		l.downW = matrix(c.down, c.embd, c.ff, compute.Columns)
 	} else {
-		f.Down = matrix(c.down, c.ff, c.embd, compute.Rows)
+		l.downW = matrix(c.down, c.ff, c.embd, compute.Rows)
 	}
+	f.Down = l.downW.Matrix
 	if c.gated {
-		f.Gate = matrix(c.gate, c.ff, c.embd, compute.Rows)
+		l.gateW = matrix(c.gate, c.ff, c.embd, compute.Rows)
+		f.Gate = l.gateW.Matrix
 	}
 	if c.biased {
-		f.DownBias = s.vector(s.normal(c.embd))
+		l.downBias = s.normal(c.embd)
+		f.DownBias = s.vector(l.downBias)
 		if !c.gated {
-			f.UpBias = s.vector(s.normal(c.ff))
+			l.upBias = s.normal(c.ff)
+			f.UpBias = s.vector(l.upBias)
 		}
 	}
-	values, tolerance := s.eights(s.all, c.embd), ffnTolerance
+	l.x = s.eights(s.all, c.embd)
 	if c.normal {
-		values = s.normal(s.all * c.embd)
+		l.x = s.normal(s.all * c.embd)
 	}
-	if c.normal && c.up != quant.F32 || c.columns && c.down != quant.F32 {
-		tolerance = roundedFFNTolerance
-	}
-	x, out := s.input(c.embd, values), s.output(c.embd)
+	x, out := s.input(c.embd, l.x), s.output(c.embd)
 	s.run(func(v compute.Verbs) { v.SparseFFN(out, x, set, f) })
-	s.keep("output", out, ofRow(tolerance))
+	s.keep("output", out, l.bound)
 	if c.act.Sparse() && !c.normal {
 		s.keepTotal("count of tokens, predicted, gated and active neurons", []float32{float32(count.Tokens), float32(count.Predicted), float32(count.Gated), float32(count.Active)}, exact)
 	}

@@ -18,14 +18,10 @@ const (
 	// roundingSigmas is how many standard deviations of rounding its operands are allowed to a product: activations to int8 in
 	// blocks of 32 for quantised types, both operands to bfloat16 for F16 and BF16. One in some hundred million normal numbers lies beyond.
 	roundingSigmas = 6
+	// uniform is the square of a step over the variance of numbers spread evenly over it.
+	uniform = 12
 	// bfloatBits are the bits of the significand of bfloat16, which processors may multiply F16 and BF16 weights in.
 	bfloatBits = 8
-	// ffnTolerance is the share of an output row's largest magnitude that float32 rounding may cost a feed-forward layer
-	// by neuron: gate, up and down are three sums after each other, and the terms of the first two may nearly cancel.
-	ffnTolerance = 1e-4
-	// roundedFFNTolerance is the same where activations are rounded to int8: some 0.7 % for each of gate, up and down, and the few
-	// largest of many outputs lie four deviations out. bfloat16 costs half of that.
-	roundedFFNTolerance = 0.06
 	// normTolerance is some ulps of each of a norm's terms: the scale is rounded once, and two products.
 	normTolerance = 4e-7
 	// smoothTolerance is some ulps of the input of SiLU or GELU times up: their results are smaller, the exponential's
@@ -68,28 +64,51 @@ func ofRow(share float64) bound {
 	}
 }
 
+// rounding is what one token's products with the rows of w lose to float32, and to the rounding of their operands.
+type rounding struct {
+	w              weight
+	x              []float32 // [w.Cols]
+	xSteps, wSteps []float64 // [w.Cols] between the numbers that operands are rounded to
+}
+
+func newRounding(w weight) *rounding {
+	return &rounding{w: w, xSteps: make([]float64, w.Cols), wSteps: make([]float64, w.Cols)}
+}
+
+// token goes on to another token, x [w.Cols].
+func (r *rounding) token(x []float32) {
+	r.x = x
+	switch {
+	case quantised(r.w.Type):
+		act8Steps(r.xSteps, x)
+	case half(r.w.Type):
+		bfloatSteps(r.xSteps, x)
+	}
+}
+
+// row is the product with row i of w, its Σ|w||x|, and the variance that rounded operands give it.
+func (r *rounding) row(i int) (y, mass, variance float64) {
+	weights := r.w.values[i*r.w.Cols:][:r.w.Cols]
+	if half(r.w.Type) {
+		bfloatSteps(r.wSteps, weights)
+	}
+	for c, v := range weights {
+		w, x := float64(v), float64(r.x[c])
+		y += w * x
+		mass += math.Abs(w * x)
+		byX, byW := w*r.xSteps[c], x*r.wSteps[c]
+		variance += (byX*byX + byW*byW) / uniform
+	}
+	return y, mass, variance
+}
+
 // product bounds x·Wᵀ + bias. x [n, w.Cols]
 func product(w weight, x, bias []float32) bound {
-	xSteps, wSteps := make([]float64, w.Cols), make([]float64, w.Cols) // between the numbers that operands are rounded to
+	round := newRounding(w)
 	return func(bounds []float64, _ []float32, t int) {
-		row := x[t*w.Cols:][:w.Cols]
-		switch {
-		case quantised(w.Type):
-			act8Steps(xSteps, row)
-		case half(w.Type):
-			bfloatSteps(xSteps, row)
-		}
+		round.token(x[t*w.Cols:][:w.Cols])
 		for r := range bounds {
-			weights := w.values[r*w.Cols:][:w.Cols]
-			if half(w.Type) {
-				bfloatSteps(wSteps, weights)
-			}
-			mass, variance := 0.0, 0.0
-			for c, v := range weights {
-				mass += math.Abs(float64(v) * float64(row[c]))
-				byX, byW := float64(v)*xSteps[c], float64(row[c])*wSteps[c]
-				variance += (byX*byX + byW*byW) / 12
-			}
+			_, mass, variance := round.row(r)
 			if bias != nil {
 				mass += math.Abs(float64(bias[r]))
 			}
