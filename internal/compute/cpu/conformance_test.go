@@ -1,0 +1,31 @@
+package cpu_test
+
+import (
+	"testing"
+
+	"github.com/powerinfer-go/powerinfer/internal/compute"
+	"github.com/powerinfer-go/powerinfer/internal/compute/cpu"
+	"github.com/powerinfer-go/powerinfer/internal/compute/cpu/kernel"
+	"github.com/powerinfer-go/powerinfer/internal/compute/devicetest"
+)
+
+func opens(kernels string, threads, batch int) func(t *testing.T) compute.Device {
+	return func(t *testing.T) compute.Device {
+		t.Helper()
+		d, err := cpu.New(cpu.Options{Threads: threads, ThreadsBatch: batch, Kernels: kernels})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return d
+	}
+}
+
+// TestConformance holds every set of kernels that this machine runs to the scalar device, and every number of threads to the same
+// bytes. Steps of one token have other threads than longer ones, as users have it.
+func TestConformance(t *testing.T) {
+	var all []devicetest.Family
+	for _, k := range kernel.Variants() {
+		all = append(all, devicetest.Family{opens(k.Name, 2, 4), opens(k.Name, 1, 1)})
+	}
+	devicetest.Run(t, all...)
+}
