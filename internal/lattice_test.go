@@ -47,7 +47,7 @@ var floors = []struct{ pkg, imports string }{
 	{"internal/synth", "internal/gguf internal/quant internal/tokenizer"},
 	{"bench/synth", "internal/quant internal/synth"},
 	{"bench/compare", "internal/bench internal/measure"},
-	{"cmd/powerinfer", "demo internal/bench internal/compute internal/convert internal/engine internal/eval internal/gguf internal/hw internal/model internal/outfile internal/sample internal/tokenizer"},
+	{"cmd/powerinfer", "demo internal/bench internal/compute internal/convert internal/engine internal/eval internal/gguf internal/hw internal/model internal/neuron internal/outfile internal/portrait internal/prepared internal/sample internal/tokenizer"},
 }
 
 func TestImportsPointDownward(t *testing.T) {

@@ -116,7 +116,7 @@ func command() *cli.Command {
 		OnUsageError:          usageError,
 		Commands: []*cli.Command{
 			runCommand(), tokenizeCommand(), inspectCommand(), perplexityCommand(),
-			benchCommand(), convertCommand(), versionCommand(),
+			benchCommand(), convertCommand(), quantizeCommand(), versionCommand(),
 		},
 	}
 	for _, c := range root.Commands {

@@ -14,6 +14,7 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/engine"
 	"github.com/powerinfer-go/powerinfer/internal/eval"
 	"github.com/powerinfer-go/powerinfer/internal/gguf"
+	"github.com/powerinfer-go/powerinfer/internal/outfile"
 )
 
 // perplexityContext is llama.cpp's window where -c is not given.
@@ -25,27 +26,43 @@ const perplexityOutputs = 128
 func perplexityCommand() *cli.Command {
 	return &cli.Command{
 		Name: "perplexity", Usage: "measure how well a model predicts a text, by llama.cpp's method",
+		Description: "To compare a model with another: save the other's predictions with --kl-divergence-base FILE,\n" +
+			"then give --kl-divergence --kl-divergence-base FILE with this one. FILE has llama.cpp's form.",
 		Flags: append(engineFlags(),
 			&cli.StringFlag{Name: "file", Aliases: []string{"f"}, Usage: "text `FILE`; - is standard input"},
 			&cli.StringFlag{Name: "prompt", Aliases: []string{"p"}, Usage: "the `TEXT` itself"},
 			&cli.BoolFlag{Name: "no-escape", Usage: `take \n, \t and the like in -p literally`},
 			&cli.IntFlag{Name: "chunks", Value: -1, Usage: "windows to evaluate; -1: all"},
 			&cli.IntFlag{Name: "ppl-stride", Usage: "step of overlapping windows; 0: disjoint ones"},
+			&cli.StringFlag{Name: "kl-divergence-base", Aliases: []string{"save-all-logits"}, Usage: "save the model's predictions to `FILE`; with --kl-divergence read them from it"},
+			&cli.BoolFlag{Name: "kl-divergence", Usage: "measure how far the predictions are from those in --kl-divergence-base; no text is needed"},
 		),
-		Action: perplexity,
+		Action: func(ctx context.Context, c *cli.Command) error {
+			if err := noArguments(c); err != nil {
+				return err
+			}
+			if c.Bool("kl-divergence") {
+				return divergence(ctx, c)
+			}
+			return perplexity(ctx, c)
+		},
 	}
 }
 
 func perplexity(ctx context.Context, c *cli.Command) error {
-	if err := noArguments(c); err != nil {
-		return err
-	}
 	if !c.IsSet("file") && !c.IsSet("prompt") {
 		return errors.New("give a text with -f FILE")
 	}
-	stride := c.Int("ppl-stride")
-	if stride < 0 {
+	stride, base := c.Int("ppl-stride"), c.String("kl-divergence-base")
+	switch {
+	case stride < 0:
 		return fmt.Errorf("--ppl-stride %d is negative", stride)
+	case stride > 0 && base != "":
+		return errors.New("predictions are saved of disjoint windows only; leave --ppl-stride out")
+	case c.IsSet("kl-divergence-base"):
+		if err := outfile.Check(base); err != nil {
+			return err
+		}
 	}
 	text, err := readText(c)
 	if err != nil {
@@ -61,30 +78,16 @@ func perplexity(ctx context.Context, c *cli.Command) error {
 	if stride > 0 {
 		window += stride / 2 // as llama.cpp does
 	}
-	e, closeAll, err := openEngine(ctx, c, func(o *engine.Options, _ *gguf.File) error {
-		o.Context, o.Outputs = window, perplexityOutputs
-		return nil
-	})
+	e, closeAll, err := openWindow(ctx, c, window)
 	if err != nil {
 		return err
 	}
 	defer closeAll()
-	if limit := e.Config().Context; window > limit {
-		fmt.Fprintf(os.Stderr, "note: the model was trained for %d tokens, fewer than the window of %d\n", limit, window)
-	}
-	tok := e.Tokenizer()
 	p := eval.Perplexity{
-		Tokens: tok.Encode(text, true, false), Context: window, Chunks: c.Int("chunks"), Stride: stride,
-		BOS: -1,
+		Tokens: e.Tokenizer().Encode(text, true, false), Context: window, Chunks: c.Int("chunks"), Stride: stride,
+		BOS: leader(e), Base: base,
 	}
-	if tok.AddsBOS() {
-		p.BOS = tok.BOS()
-	}
-	bar := newProgress("perplexity", unitRuns)
-	running, kept := io.Writer(os.Stdout), &strings.Builder{}
-	if term.IsTerminal(int(os.Stdout.Fd())) {
-		running = kept // on a terminal the bar has the line until it is done
-	}
+	bar, running := newProgress("perplexity", unitRuns), newRunning()
 	p.Chunk = func(done, total int, ppl float64) {
 		bar.set(int64(done), int64(total))
 		fmt.Fprintf(running, "[%d]%.4f,", done, ppl)
@@ -94,6 +97,89 @@ func perplexity(ctx context.Context, c *cli.Command) error {
 	if err != nil {
 		return err
 	}
-	_, err = fmt.Printf("%s\nFinal estimate: PPL = %.4f +/- %.5f\n", kept, est.PPL, est.Error)
+	_, err = fmt.Printf("%s\nFinal estimate: PPL = %.4f +/- %.5f\n", running.kept.String(), est.PPL, est.Error)
 	return err
+}
+
+// divergence compares the model's predictions with saved ones, whose text and context are theirs.
+func divergence(ctx context.Context, c *cli.Command) error {
+	path := c.String("kl-divergence-base")
+	switch {
+	case path == "":
+		return errors.New("name the saved predictions: --kl-divergence-base FILE; without --kl-divergence it saves them")
+	case c.IsSet("ppl-stride"):
+		return errors.New("predictions are saved of disjoint windows; leave --ppl-stride out")
+	}
+	base, err := eval.OpenBase(path)
+	if err != nil {
+		return err
+	}
+	defer base.Close()
+	if n := c.Int("ctx-size"); n != 0 && n != base.Context {
+		return fmt.Errorf("%s was saved at a context of %d tokens, not %d; leave -c out", path, base.Context, n)
+	}
+	if c.IsSet("file") || c.IsSet("prompt") {
+		fmt.Fprintf(os.Stderr, "note: the text is that of %s\n", path)
+	}
+	e, closeAll, err := openWindow(ctx, c, base.Context)
+	if err != nil {
+		return err
+	}
+	defer closeAll()
+	bar, running := newProgress("KL divergence", unitRuns), newRunning()
+	k := eval.KLDivergence{Base: base, Chunks: c.Int("chunks"), BOS: leader(e)}
+	k.Chunk = func(done, total int, d eval.Divergence) {
+		bar.set(int64(done), int64(total))
+		if done == 1 {
+			fmt.Fprintln(running, eval.DivergenceHeader)
+		}
+		fmt.Fprintln(running, d.Line(done))
+	}
+	d, err := k.Run(ctx, e)
+	bar.finish()
+	if err != nil {
+		return err
+	}
+	if _, err := fmt.Println(running.kept.String()); err != nil {
+		return err
+	}
+	return d.Report(os.Stdout)
+}
+
+// openWindow opens the engine for windows of so many tokens.
+func openWindow(ctx context.Context, c *cli.Command, window int) (*engine.Engine, func(), error) {
+	e, closeAll, err := openEngine(ctx, c, func(o *engine.Options, _ *gguf.File) error {
+		o.Context, o.Outputs = window, perplexityOutputs
+		return nil
+	})
+	if err != nil {
+		return nil, nil, err
+	}
+	if limit := e.Config().Context; window > limit {
+		fmt.Fprintf(os.Stderr, "note: the model was trained for %d tokens, fewer than the window of %d\n", limit, window)
+	}
+	return e, closeAll, nil
+}
+
+// leader is the token that begins every window; -1: none.
+func leader(e *engine.Engine) int32 {
+	if tok := e.Tokenizer(); tok.AddsBOS() {
+		return tok.BOS()
+	}
+	return -1
+}
+
+// running is where figures are written as they come: standard output, but where that is a terminal, the bar has the line
+// until it is done, and they are kept.
+type running struct {
+	io.Writer
+	kept *strings.Builder
+}
+
+func newRunning() running {
+	r := running{os.Stdout, &strings.Builder{}}
+	if term.IsTerminal(int(os.Stdout.Fd())) {
+		r.Writer = r.kept
+	}
+	return r
 }
