@@ -19,7 +19,7 @@ import (
 func quantizeCommand() *cli.Command {
 	return &cli.Command{
 		Name: "quantize", Usage: "write a GGUF file's matrices in another type", ArgsUsage: "IN OUT TYPE [THREADS]",
-		Description: "TYPE is one of " + convert.OutTypes + ". Vectors, metadata and what prepared files hold stay as they are.",
+		Description: "TYPE is one of " + convert.OutTypes + ".\nVectors, metadata and what prepared files hold stay as they are.",
 		Flags: []cli.Flag{
 			&cli.BoolFlag{Name: "allow-requantize", Usage: "decode matrices that are quantised already; quality is lost twice"},
 			&cli.BoolFlag{Name: "pure", Usage: "the output matrix is of TYPE, too; else it is Q8_0 where TYPE is q4_0"},
