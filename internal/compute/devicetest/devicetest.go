@@ -48,8 +48,8 @@ func scripts() []script {
 }
 
 // groups are the scripts by their verb and first variant. A group is played on one device, so that what a verb leaves
-// behind meets the next one. Short tests play every eighth script of a group.
-func groups() (names []string, by map[string][]script) {
+// behind meets the next one. Of a group's scripts one in so many is taken.
+func groups(oneIn int) (names []string, by map[string][]script) {
 	by = map[string][]script{}
 	count := map[string]int{}
 	for _, sc := range scripts() {
@@ -57,7 +57,7 @@ func groups() (names []string, by map[string][]script) {
 		if count[g] == 0 {
 			names = append(names, g)
 		}
-		if count[g]%8 == 0 || !testing.Short() {
+		if count[g]%oneIn == 0 {
 			by[g] = append(by[g], sc)
 		}
 		count[g]++
@@ -68,9 +68,20 @@ func groups() (names []string, by map[string][]script) {
 // Family are devices, each opened by a function, that must agree to the byte: they differ in their number of threads, say.
 type Family []func(t *testing.T) compute.Device
 
-// Run holds the first of every family to the scalar device, and the others to the first. Run closes what it opens.
+// Run holds the first of every family to the scalar device, and the others to the first. Run closes what it opens. Short tests
+// play every eighth script.
 func Run(t *testing.T, families ...Family) {
-	names, by := groups()
+	t.Helper()
+	oneIn := 1
+	if testing.Short() {
+		oneIn = 8
+	}
+	run(t, oneIn, families...)
+}
+
+func run(t *testing.T, oneIn int, families ...Family) {
+	t.Helper()
+	names, by := groups(oneIn)
 	for _, name := range names {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

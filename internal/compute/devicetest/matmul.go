@@ -30,13 +30,15 @@ func matMulScripts() (all []script) {
 	for _, typ := range types() {
 		one := func(rows int, bias bool) factor { return factor{typ, rows, bias} }
 		for _, cols := range columns(typ) {
-			for _, n := range []int{1, 2, 3, 7, 33, 130} {
-				name := func(what string) string { return fmt.Sprintf("%s/%d columns/%d tokens/%s", typ, cols, n, what) }
-				if n <= 33 {
-					add(name("one product"), n, cols, eightBit, one(1, false))
-					add(name("two"), n, cols, eightBit, one(3, true), one(5, false))
-				}
-				add(name("three"), n, cols, eightBit, one(17, false), one(100, true), one(1, true))
+			name := func(n int, what string) string { return fmt.Sprintf("%s/%d columns/%d tokens/%s", typ, cols, n, what) }
+			for _, n := range []int{1, 7} {
+				add(name(n, "one product"), n, cols, eightBit, one(1, false))
+			}
+			for _, n := range []int{2, 3} {
+				add(name(n, "two"), n, cols, eightBit, one(3, true), one(5, false))
+			}
+			for _, n := range []int{1, 5, 33} {
+				add(name(n, "three"), n, cols, eightBit, one(17, false), one(100, true), one(1, true))
 			}
 			add(fmt.Sprintf("%s/%d columns/normal", typ, cols), 7, cols, gaussian, one(33, true))
 			add(fmt.Sprintf("%s/%d columns/hostile", typ, cols), 35, cols, hostile, one(30, false))
@@ -44,6 +46,7 @@ func matMulScripts() (all []script) {
 		add(fmt.Sprintf("%s/4096 columns/1 token", typ), 1, 4096, eightBit, one(17, true))
 		add(fmt.Sprintf("%s/4096 columns/7 tokens", typ), 7, 4096, eightBit, one(17, true))
 		add(fmt.Sprintf("%s/many rows", typ), 33, 512, eightBit, one(601, false))
+		add(fmt.Sprintf("%s/many tokens", typ), 130, 256, eightBit, one(17, false), one(100, true), one(1, true))
 	}
 	for _, n := range []int{1, 5, 33} {
 		add(fmt.Sprintf("mixed/%d tokens/K and float", n), n, 512, eightBit, factor{quant.Q4_K, 17, true}, factor{quant.F32, 5, false}, factor{quant.Q6_K, 100, false})
