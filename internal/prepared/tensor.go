@@ -135,15 +135,71 @@ const band = quant.QK
 // transposed is t [n_ff, n_embd] with columns as rows, row i being column order[i]. [n_embd, n_ff]
 func transposed(name string, t *gguf.Tensor, order []int32) gguf.Source {
 	ff, embd := t.Shape[0], t.Shape[1]
-	typ := transposedType(t.Type, embd)
+	size := t.Type.RowBytes(ff)
+	return Transposed(name, transposedType(t.Type, embd), ff, embd, order, func(first int, rows []float32) error {
+		quant.Decode(t.Type, rows, t.Data[first*size:][:len(rows)/ff*size])
+		return nil
+	})
+}
+
+// Transposed is a matrix [embd, ff] whose row i is column order[i] of a matrix [ff, embd]; nil order: column i. read fills
+// whole rows of that matrix, from row first on; it is called from several goroutines. Memory holds the result while it is written.
+func Transposed(name string, typ quant.Type, ff, embd int, order []int32, read func(first int, rows []float32) error) gguf.Source {
+	if order == nil {
+		order = identity(ff)
+	}
 	return gguf.Source{Name: name, Type: typ, Shape: []int{embd, ff}, Write: func(w io.Writer) error {
-		out := make([]byte, ff*typ.RowBytes(embd))
-		if err := transpose(out, typ, t, order); err != nil {
+		size := typ.RowBytes(embd)
+		out := make([]byte, ff*size)
+		err := share((embd+band-1)/band, func() func(int) error {
+			rows, column := make([]float32, band*ff), make([]float32, band)
+			return func(b int) error {
+				first := b * band
+				n := min(band, embd-first)
+				if err := read(first, rows[:n*ff]); err != nil {
+					return err
+				}
+				if err := fits(rows[:n*ff], typ); err != nil {
+					return err
+				}
+				from, to := typ.RowBytes(first), typ.RowBytes(first+n)
+				for i, c := range order {
+					for j := range n {
+						column[j] = rows[j*ff+int(c)]
+					}
+					quant.Encode(typ, out[i*size+from:i*size+to], column[:n])
+				}
+				return nil
+			}
+		})
+		if err != nil {
 			return err
 		}
-		_, err := w.Write(out)
+		_, err = w.Write(out)
 		return err
 	}}
+}
+
+// share lets all processors take numbers in [0, n), each with a worker of its own, and reports the error of the lowest number.
+func share(n int, worker func() func(i int) error) error {
+	errs := make([]error, n)
+	var next atomic.Int64
+	var group sync.WaitGroup
+	for range min(n, runtime.GOMAXPROCS(0)) {
+		group.Go(func() {
+			work := worker()
+			for i := int(next.Add(1)) - 1; i < n; i = int(next.Add(1)) - 1 {
+				errs[i] = work(i)
+			}
+		})
+	}
+	group.Wait()
+	for _, err := range errs {
+		if err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // transposedType is the type of rows of n elements that were columns of type t: blocks of 32 divide any usual width, larger
@@ -158,43 +214,6 @@ func transposedType(t quant.Type, n int) quant.Type {
 		return t
 	}
 	return quant.Q8_0
-}
-
-// transpose fills dst, which holds all of t's columns as rows of type typ. All processors share in bands of t's rows.
-func transpose(dst []byte, typ quant.Type, t *gguf.Tensor, order []int32) error {
-	ff, embd := t.Shape[0], t.Shape[1]
-	inBytes, outBytes := t.Type.RowBytes(ff), typ.RowBytes(embd)
-	bands := (embd + band - 1) / band
-	errs := make([]error, bands)
-	var next atomic.Int64
-	var group sync.WaitGroup
-	for range min(bands, runtime.GOMAXPROCS(0)) {
-		group.Go(func() {
-			rows, column := make([]float32, band*ff), make([]float32, band)
-			for b := int(next.Add(1)) - 1; b < bands; b = int(next.Add(1)) - 1 {
-				first := b * band
-				n := min(band, embd-first)
-				quant.Decode(t.Type, rows[:n*ff], t.Data[first*inBytes:(first+n)*inBytes])
-				if errs[b] = fits(rows[:n*ff], typ); errs[b] != nil {
-					continue
-				}
-				from, to := typ.RowBytes(first), typ.RowBytes(first+n)
-				for i, c := range order {
-					for j := range n {
-						column[j] = rows[j*ff+int(c)]
-					}
-					quant.Encode(typ, dst[i*outBytes+from:i*outBytes+to], column[:n])
-				}
-			}
-		})
-	}
-	group.Wait()
-	for _, err := range errs {
-		if err != nil {
-			return err
-		}
-	}
-	return nil
 }
 
 // tensors are the predictor's, none where the layer has none.

@@ -1,0 +1,184 @@
+package prepared
+
+import (
+	"fmt"
+	"io"
+
+	"github.com/powerinfer-go/powerinfer/internal/gguf"
+	"github.com/powerinfer-go/powerinfer/internal/quant"
+)
+
+// WriteOriginal writes the prepared file src to path so that the original PowerInfer loads it. Neurons keep their order and every
+// token its set: always-on neurons get rows of zeros in fc2 (logit 0 is at least the threshold 0), layers in exact a predictor of
+// zeros, and predictors that read the normed residual are folded: fc1's columns times the weight of the RMSNorm differ from
+// fc1 of the normed residual by a positive factor, which moves no logit over zero. What the original cannot run or express is
+// an error that says so. progress may be nil.
+func WriteOriginal(path string, src *gguf.File, progress func(done, total int64)) error {
+	info, ok, err := Read(src)
+	if err != nil {
+		return err
+	}
+	if !ok {
+		return fmt.Errorf("%s is not a prepared file: it has no key %q", src.Path, keyVersion)
+	}
+	m, err := readModel(src)
+	if err != nil {
+		return err
+	}
+	if err := info.original(m.arch); err != nil {
+		return fmt.Errorf("%s: %w", src.Path, err)
+	}
+	var tensors []gguf.Source
+	for _, t := range src.Tensors {
+		tensors = append(tensors, retyped(t, originalType(t)))
+	}
+	index := map[string]int{}
+	for i := range tensors {
+		index[tensors[i].Name] = i
+	}
+	for l := range info.Layers {
+		if tensors, err = m.expand(tensors, index, l, &info); err != nil {
+			return err
+		}
+		info.Layers[l].AlwaysOn = 0
+	}
+	info.Input = Residual
+	keys, err := info.Keys()
+	if err != nil {
+		return fmt.Errorf("%s: %w", src.Path, err)
+	}
+	return CreateOriginal(path, append(m.keys(), keys...), tensors, progress)
+}
+
+// original is an error where the original cannot do what the keys say.
+func (i *Info) original(arch string) error {
+	acts := map[string]string{"llama": "relu", "bamboo": "drelu", "falcon": "relu", "opt": "relu"}
+	switch {
+	case acts[arch] == "":
+		return fmt.Errorf("architecture %q: the original PowerInfer runs bamboo, falcon, llama and opt only", arch)
+	case i.Activation != acts[arch]:
+		return bad(keyActivation, "the original PowerInfer runs %s with %s, not %s", arch, acts[arch], i.Activation)
+	case i.Threshold != 0:
+		return bad(keyThreshold, "the original's form needs predictors for a threshold of 0, not %g", i.Threshold)
+	case i.Input == Normed && (arch == "falcon" || arch == "opt"):
+		return bad(keyInput, "the original's predictors read the residual, and those of a LayerNorm's output cannot be rewritten; prepare %s with predictors of the residual", arch)
+	}
+	return nil
+}
+
+// originalType is the type of t in the original's form: it runs feed-forward weights in F16 and Q4_0 only, and knows no BF16.
+func originalType(t *gguf.Tensor) quant.Type {
+	switch {
+	case len(t.Shape) == 1:
+		return quant.F32
+	case t.Type == quant.BF16, isNeurons(t.Name) && t.Type != quant.Q4_0:
+		return quant.F16
+	}
+	return t.Type
+}
+
+// expand gives layer l the predictor that the original expects. index finds tensors by name.
+func (m *model) expand(tensors []gguf.Source, index map[string]int, l int, info *Info) ([]gguf.Source, error) {
+	name := func(s string) string { return fmt.Sprintf("blk.%d.%s", l, s) }
+	y := &info.Layers[l]
+	if y.Mode == Exact {
+		return append(tensors,
+			zeros(name("fc1.weight"), quant.F16, m.embd, RankStep),
+			zeros(name("fc2.weight"), quant.F16, RankStep, m.ff)), nil
+	}
+	fc1, fc2 := m.f.Tensor(name("fc1.weight")), m.f.Tensor(name("fc2.weight"))
+	if fc1 == nil || fc2 == nil {
+		return nil, fmt.Errorf("%s: layer %d: mode %q, but fc1.weight or fc2.weight is missing", m.f.Path, l, Predict)
+	}
+	if err := shaped(m.f, fc1, m.embd, y.Rank); err != nil {
+		return nil, err
+	}
+	if err := shaped(m.f, fc2, y.Rank, m.ff-y.AlwaysOn); err != nil {
+		return nil, err
+	}
+	if info.Input == Normed {
+		norm := m.f.Tensor(name("ffn_norm.weight"))
+		if norm == nil {
+			return nil, fmt.Errorf("%s: tensor %q is missing", m.f.Path, name("ffn_norm.weight"))
+		}
+		if err := shaped(m.f, norm, m.embd); err != nil {
+			return nil, err
+		}
+		tensors[index[fc1.Name]] = folded(fc1, norm)
+	}
+	full := tensors[index[fc2.Name]]
+	first, rest := zeros(full.Name, full.Type, y.Rank, y.AlwaysOn), full.Write
+	full.Shape = []int{y.Rank, m.ff}
+	full.Write = func(w io.Writer) error {
+		if err := first.Write(w); err != nil {
+			return err
+		}
+		return rest(w)
+	}
+	tensors[index[fc2.Name]] = full
+	return tensors, nil
+}
+
+// zeros is a matrix of zeros [rows, cols].
+func zeros(name string, t quant.Type, cols, rows int) gguf.Source {
+	return encoded(name, t, cols, make([]float32, rows*cols))
+}
+
+// retyped is t as typ; unchanged where that is its type.
+func retyped(t *gguf.Tensor, typ quant.Type) gguf.Source {
+	if t.Type == typ {
+		return copied(t)
+	}
+	return mapped(t, typ, func([]float32) {})
+}
+
+// folded is fc1 with its columns times the norm's weights. A quantised fc1 becomes F16: its blocks would lose what
+// the norm's weights differ in.
+func folded(fc1, norm *gguf.Tensor) gguf.Source {
+	w := make([]float32, norm.Elems())
+	quant.Decode(norm.Type, w, norm.Data)
+	typ := fc1.Type
+	if typ != quant.F32 {
+		typ = quant.F16
+	}
+	return mapped(fc1, typ, func(row []float32) {
+		for i := range row {
+			row[i] *= w[i]
+		}
+	})
+}
+
+// batch is about how many elements of a tensor are decoded at a time by each processor.
+const batch = 1 << 18
+
+// mapped is t as typ, each of its rows changed by f. Memory holds the result while it is written.
+func mapped(t *gguf.Tensor, typ quant.Type, f func(row []float32)) gguf.Source {
+	cols, rows := t.Shape[0], t.Rows()
+	return gguf.Source{Name: t.Name, Type: typ, Shape: t.Shape, Write: func(w io.Writer) error {
+		in, size := t.Type.RowBytes(cols), typ.RowBytes(cols)
+		out := make([]byte, rows*size)
+		each := max(1, batch/cols)
+		err := share((rows+each-1)/each, func() func(int) error {
+			x := make([]float32, each*cols)
+			return func(i int) error {
+				first := i * each
+				last := min(rows, first+each)
+				x := x[:(last-first)*cols]
+				quant.Decode(t.Type, x, t.Data[first*in:last*in])
+				for r := range last - first {
+					f(x[r*cols:][:cols])
+				}
+				if err := fits(x, typ); err != nil {
+					return err
+				}
+				quant.Encode(typ, out[first*size:last*size], x)
+				return nil
+			}
+		})
+		if err != nil {
+			return err
+		}
+		_, err = w.Write(out)
+		return err
+	}}
+}
