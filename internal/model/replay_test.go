@@ -1,0 +1,46 @@
+package model_test
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+
+	"github.com/powerinfer-go/powerinfer/internal/compute/cpu"
+	"github.com/powerinfer-go/powerinfer/internal/compute/devicetest"
+	"github.com/powerinfer-go/powerinfer/internal/gguf"
+	"github.com/powerinfer-go/powerinfer/internal/model"
+	"github.com/powerinfer-go/powerinfer/internal/quant"
+	"github.com/powerinfer-go/powerinfer/internal/synth"
+)
+
+// TestReplay: a forward pass of the same shape calls the same verbs whatever tokens, positions and activations are, in every
+// family and mode, so that a device may record it once.
+func TestReplay(t *testing.T) {
+	_, demo := loadReference(t)
+	replay := func(name string, f *gguf.File, mode model.SparseMode) {
+		t.Run(fmt.Sprintf("%s/%s", name, mode), func(t *testing.T) {
+			dev, err := cpu.New(cpu.Options{Threads: 1})
+			if err != nil {
+				t.Fatal(err)
+			}
+			m := loadOn(t, f, devicetest.Replay(dev), mode)
+			other := slices.Clone(sparseTokens)
+			slices.Reverse(other)
+			steps := []int{3, 1, 1, 9, 1} // decoding goes on at other positions
+			first := evaluate(t, m, sparseTokens, steps...)
+			if second := evaluate(t, m, other, steps...); differ(first, second) != 0 {
+				t.Error("other tokens have the same logits")
+			}
+		})
+	}
+	replay("demo", demo, model.Off)
+	replay("demo", demo, model.Exact)
+	for _, arch := range []string{"llama", "qwen2", "qwen3", "bamboo", "falcon", "opt"} {
+		f := synthetic(t, synth.Spec{Arch: arch, Type: quant.Q8_0})
+		replay(arch, f, model.Off)
+		replay(arch, f, model.Exact)
+	}
+	for _, arch := range []string{"llama", "bamboo", "falcon", "opt"} {
+		replay(arch+" with predictors", synthetic(t, synth.Spec{Arch: arch, Type: quant.F16, Magic: "PWRI"}), model.Predict)
+	}
+}
