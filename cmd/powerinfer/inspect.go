@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"math"
 	"os"
@@ -19,9 +20,13 @@ import (
 
 func inspectCommand() *cli.Command {
 	return &cli.Command{
-		Name: "inspect", Usage: "print a file's metadata, tensors, types and sizes",
+		Name: "inspect", Usage: "print a file's metadata, tensors, types and sizes, or its neurons",
 		ArgsUsage: "[FILE]",
-		Flags:     append(modelFlags(), &cli.BoolFlag{Name: "json", Usage: "print everything as one JSON object"}),
+		Flags: append(modelFlags(),
+			&cli.BoolFlag{Name: "json", Usage: "print everything as one JSON object"},
+			&cli.BoolFlag{Name: "neurons", Usage: "print how often a prepared model's neurons are active, and its predictors"},
+			&cli.StringFlag{Name: "report", Usage: "the same as a page and pictures: report.html, curves.png, ranks.png, map.png in `FOLDER`"},
+		),
 		Action: func(_ context.Context, c *cli.Command) error {
 			if c.NArg() > 1 || c.NArg() == 1 && c.IsSet("model") {
 				return fmt.Errorf("unexpected argument %q; inspect reads one file", c.Args().Get(c.NArg()-1))
@@ -31,11 +36,17 @@ func inspectCommand() *cli.Command {
 					return err
 				}
 			}
+			if c.IsSet("report") && c.String("report") == "" {
+				return errors.New("--report names no folder")
+			}
 			f, err := openModel(c)
 			if err != nil {
 				return err
 			}
 			defer f.Close()
+			if c.Bool("neurons") || c.IsSet("report") {
+				return inspectNeurons(f, c.String("report"), c.Bool("json"))
+			}
 			if c.Bool("json") {
 				return inspectJSON(f)
 			}

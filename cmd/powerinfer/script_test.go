@@ -21,6 +21,7 @@ import (
 
 	"github.com/powerinfer-go/powerinfer/demo"
 	"github.com/powerinfer-go/powerinfer/internal/gguf"
+	"github.com/powerinfer-go/powerinfer/internal/prepared"
 	"github.com/powerinfer-go/powerinfer/internal/quant"
 	"github.com/powerinfer-go/powerinfer/internal/testenv"
 )
@@ -46,7 +47,7 @@ func TestSharedScripts(t *testing.T) {
 func runScripts(t *testing.T, dir string, setup func(*testscript.Env)) {
 	cmds := map[string]func(*testscript.TestScript, bool, []string){
 		"refuse": refuse, "figure": figure, "json": validJSON, "width": width, "greedy": greedy,
-		"model": writeModel, "truncate": truncate, "huge": hugeTensor,
+		"model": writeModel, "prepared": writePrepared, "truncate": truncate, "huge": hugeTensor,
 	}
 	for name, f := range systemCommands {
 		cmds[name] = f
@@ -130,6 +131,39 @@ func greedy(ts *testscript.TestScript, _ bool, args []string) {
 // writeModel writes the embedded model: model FILE
 func writeModel(ts *testscript.TestScript, _ bool, args []string) {
 	ts.Check(os.WriteFile(ts.MkAbs(args[0]), demo.Model(), 0o644))
+}
+
+// writePrepared writes the embedded model as a prepared file: a power law, layer 0 by a predictor of zeros, the others
+// exact, figures as if they had been measured: prepared FILE
+func writePrepared(ts *testscript.TestScript, _ bool, args []string) {
+	f, err := gguf.Parse(demo.Name, demo.Model())
+	ts.Check(err)
+	layers, _, err := f.Uint("llama.block_count")
+	ts.Check(err)
+	width, _, err := f.Uint("llama.feed_forward_length")
+	ts.Check(err)
+	embd, _, err := f.Uint("llama.embedding_length")
+	ts.Check(err)
+	text := prepared.Text{SHA256: strings.Repeat("0123456789abcdef", 4), Tokens: 1000}
+	p := prepared.Plan{
+		Info: prepared.Info{
+			Activation: "relu", Input: prepared.Residual, Calibration: text, HeldOut: text,
+			Quality: &prepared.Quality{KLDivergence: 0.004, PerplexityDense: 12, PerplexityPredict: 12.5},
+		},
+		Predictors: make([]prepared.Predictor, layers), PredictorType: quant.F16,
+	}
+	for range layers {
+		y := prepared.Layer{Mode: prepared.Exact, Recall: 1, Found: 1, Precision: 1, Accuracy: 1}
+		for n := range width {
+			y.Frequency = append(y.Frequency, float32(math.Pow(float64(n+1), -0.8)))
+		}
+		p.Info.Layers = append(p.Info.Layers, y)
+	}
+	const rank, always = prepared.RankStep, 2
+	y := &p.Info.Layers[0]
+	y.Mode, y.Rank, y.AlwaysOn, y.Recall, y.Found, y.Precision = prepared.Predict, rank, always, 0.99, 0.75, 0.5
+	p.Predictors[0] = prepared.Predictor{Rank: rank, FC1: make([]float32, rank*embd), FC2: make([]float32, (width-always)*rank)}
+	ts.Check(prepared.Write(ts.MkAbs(args[0]), f, p, nil))
 }
 
 // truncate cuts or lengthens a file: truncate FILE SIZE

@@ -50,9 +50,10 @@ func (s *Stats) Shares(layer int, qs ...float64) []float64 {
 
 // PowerLaw is a fit of frequency ∝ rank^−Exponent to a layer's neurons of ranks From…To, hottest is rank 1.
 type PowerLaw struct {
-	Exponent float64 // 0: all neurons are equally hot
-	KS       float64 // Kolmogorov-Smirnov distance: largest gap of the cumulative share of activations within the range, 0…1
-	From, To int     // ranks fitted; 0, 0: too little was active for a fit
+	Exponent float64 `json:"exponent"` // 0: all neurons are equally hot
+	KS       float64 `json:"ks"`       // Kolmogorov-Smirnov distance: largest gap of the cumulative share of activations within the range, 0…1
+	From     int     `json:"from"`     // ranks fitted, From to To; 0, 0: too little was active for a fit
+	To       int     `json:"to"`
 }
 
 // Bounds on what is fitted.

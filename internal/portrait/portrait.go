@@ -4,7 +4,6 @@ package portrait
 
 import (
 	"fmt"
-	"io"
 	"runtime"
 	"slices"
 	"sync"
@@ -22,14 +21,22 @@ type Portrait struct {
 }
 
 // Fact is a line of the report's head. Both come from outside.
-type Fact struct{ Name, Value string }
+type Fact struct {
+	Name  string `json:"name"`
+	Value string `json:"value"`
+}
 
 // Predictor is how a layer is predicted. Shares are 0…1.
 type Predictor struct {
-	Mode                               string // predict or exact
-	Rank, AlwaysOn                     int
-	Recall, Found, Precision, Accuracy float64 // of mass; of count; of the predicted; of all pairs
-	Bytes                              int64   // of the predictor's weights
+	Mode      string  `json:"mode"` // predict or exact
+	Rank      int     `json:"rank"`
+	AlwaysOn  int     `json:"always_on"`
+	Bytes     int64   `json:"bytes"`     // of the predictor's weights
+	Measured  bool    `json:"measured"`  // on held-out text; else the following are nothing
+	Recall    float64 `json:"recall"`    // of activation mass
+	Found     float64 `json:"found"`     // recall of active neurons by count
+	Precision float64 `json:"precision"` // of predicted neurons
+	Accuracy  float64 `json:"accuracy"`  // of all (token, neuron) pairs
 }
 
 // AlwaysOnShare is from which share of tokens on a neuron is counted as always on.
@@ -107,27 +114,6 @@ func (p *Portrait) Overall() Figures {
 		all.Share99 += f.Share99 / n
 	}
 	return all
-}
-
-// Table writes the figures as text, one line a layer.
-func (p *Portrait) Table(w io.Writer) error {
-	_, err := fmt.Fprintf(w, "%5s %8s %9s %8s %8s %8s %8s %9s %6s %9s %6s\n",
-		"layer", "neurons", "sparsity", "for 50%", "for 80%", "for 90%", "for 99%", "exponent", "KS", "always on", "dead")
-	for _, f := range append(slices.Clone(p.Figures), p.Overall()) {
-		if err != nil {
-			return err
-		}
-		name, law, ks := fmt.Sprint(f.Layer), "-", "-"
-		if f.Layer < 0 {
-			name = "all"
-		}
-		if f.Law.To > 0 {
-			law, ks = fmt.Sprintf("%.3f", f.Law.Exponent), fmt.Sprintf("%.3f", f.Law.KS)
-		}
-		_, err = fmt.Fprintf(w, "%5s %8d %8.2f%% %7.2f%% %7.2f%% %7.2f%% %7.2f%% %9s %6s %9d %6d\n", name, f.Neurons, 100*f.Sparsity,
-			100*f.Share50, 100*f.Share80, 100*f.Share90, 100*f.Share99, law, ks, f.AlwaysOn, f.Dead)
-	}
-	return err
 }
 
 // ranked are a layer's frequencies, hottest first.

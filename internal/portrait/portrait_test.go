@@ -185,7 +185,7 @@ func TestReportIsSelfContainedAndEscapes(t *testing.T) {
 	p := portrait(t, evil, sample(3, 200))
 	p.Facts = []Fact{{evil, evil}}
 	for l := range p.Figures {
-		p.Predictors = append(p.Predictors, Predictor{Mode: evil, Rank: 64 + l, Recall: 0.99, Bytes: 3 << 20})
+		p.Predictors = append(p.Predictors, Predictor{Mode: evil, Rank: 64 + l, Measured: l > 0, Recall: 0.99, Bytes: 3 << 20})
 	}
 	var b bytes.Buffer
 	if err := p.Report(&b); err != nil {
