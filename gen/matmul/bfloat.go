@@ -213,6 +213,7 @@ func expandBFloats(typ string) {
 func roundBFloats() {
 	k := &tile{isa: "BF16", wide: true}
 	TEXT("roundBF16", NOSPLIT, "func(dst *byte, x *float32, n uintptr)")
+	Pragma("noescape") // or a row's padded rest would be allocated
 	Doc("roundBF16 rounds n groups of 32 float32 to BF16. Scalar twin: roundBF16Generic in bfloat.go.")
 	dst, x, n := Load(Param("dst"), GP64()), Load(Param("x"), GP64()), Load(Param("n"), GP64())
 	lo, hi := k.vec(), k.vec()

@@ -9,6 +9,7 @@ import (
 // quantize emits the quantiser of n superblocks. Scalar twin: quantizeSuper in acts.go.
 func quantize() {
 	TEXT("quantizeAVX2", NOSPLIT, "func(dst *byte, x *float32, n uintptr)")
+	Pragma("noescape") // or a row's padded rest would be allocated
 	Doc("quantizeAVX2 quantises n superblocks of activations. Scalar twin: quantizeSuper in acts.go.")
 	dst, x, n := Load(Param("dst"), GP64()), Load(Param("x"), GP64()), Load(Param("n"), GP64())
 	limit, abs := XMM(), YMM()

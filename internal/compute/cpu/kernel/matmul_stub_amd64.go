@@ -189,7 +189,11 @@ func streamBF16BF16(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr,
 func expandBF16BF16(dst *byte, w *byte, n uintptr)
 
 // roundBF16 rounds n groups of 32 float32 to BF16. Scalar twin: roundBF16Generic in bfloat.go.
+//
+//go:noescape
 func roundBF16(dst *byte, x *float32, n uintptr)
 
 // quantizeAVX2 quantises n superblocks of activations. Scalar twin: quantizeSuper in acts.go.
+//
+//go:noescape
 func quantizeAVX2(dst *byte, x *float32, n uintptr)
