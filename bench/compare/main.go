@@ -1,9 +1,11 @@
-// Command compare times this engine and others side by side: every round runs each of them once, in turn, so that a
-// machine's drift meets all alike. It prints medians, spread and ratios as a Markdown table, and what share of the read
-// bandwidth, measured in the same rounds, decoding used.
+// Command compare times this engine and others side by side: every round runs each of them once, in turn, and every other
+// round in the opposite order, so that a machine's drift meets all alike. It prints medians and their range as a Markdown
+// table, ratios taken within rounds, and what share of the read bandwidth, measured in the same rounds, decoding used.
 //
 //	go run ./bench/compare --ours ./powerinfer --peer llama.cpp=/path/llama-bench --peer "ik -rtr=/path/llama-bench -rtr 1" \
 //	    --model a.gguf --model b.gguf -t 1,2,4 -p 512 -n 64 --rounds 3
+//
+// A mode of our own is a peer, too: --peer "dense=/path/powerinfer bench --sparse off".
 package main
 
 import (
@@ -85,7 +87,11 @@ func compare(ctx context.Context, c *cli.Command) error {
 			if err := read.measure(ctx, threads); err != nil {
 				return err
 			}
-			for _, e := range list {
+			turns := slices.Clone(list)
+			if round%2 == 1 {
+				slices.Reverse(turns)
+			}
+			for _, e := range turns {
 				say(e.name)
 				out, err := e.run(ctx, "-m", model, "-p", c.String("n-prompt"), "-n", c.String("n-gen"), "-t", c.String("threads"), "-r", "1", "-o", "json")
 				if err != nil {

@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"math"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -59,7 +58,7 @@ func TestMedian(t *testing.T) {
 func TestTable(t *testing.T) {
 	list := []engine{{name: "ours"}, {name: "peer -x"}, {name: "absent"}}
 	r := results{
-		{threads: 2, gen: 8}:              {"ours": {10, 30, 20}, "peer -x": {100, 300, 200}},
+		{threads: 2, gen: 8}:              {"ours": {10, 30, 30}, "peer -x": {20, 5, 30}},
 		{threads: 1, gen: 8}:              {"ours": {5}, "peer -x": {4}},
 		{threads: 1, prompt: 16}:          {"ours": {50}, "peer -x": {40}, "absent": {100}},
 		{threads: 1, gen: 8, depth: 4096}: {"ours": {3}, "peer -x": {3}},
@@ -68,34 +67,45 @@ func TestTable(t *testing.T) {
 
 | test | ours | peer -x | absent | ours / peer -x | ours / absent |
 |---|---|---|---|---|---|
-| pp16, 1 thread | 50.0 (50.0–50.0) | 40.0 (40.0–40.0) | 100.0 (100.0–100.0) | 1.25 | 0.50 |
-| tg8, 1 thread | 5.0 (5.0–5.0) | 4.0 (4.0–4.0) | - | 1.25 | - |
-| tg8, 2 threads | 20.0 (10.0–30.0) | 200.0 (100.0–300.0) | - | 0.10 | - |
-| tg8 @ d4096, 1 thread | 3.0 (3.0–3.0) | 3.0 (3.0–3.0) | - | 1.00 | - |
+| pp16, 1 thread | 50.0 (50.0–50.0) | 40.0 (40.0–40.0) | 100.0 (100.0–100.0) | 1.25 (1.25–1.25) | 0.50 (0.50–0.50) |
+| tg8, 1 thread | 5.0 (5.0–5.0) | 4.0 (4.0–4.0) | - | 1.25 (1.25–1.25) | - |
+| tg8, 2 threads | 30.0 (10.0–30.0) | 20.0 (5.0–30.0) | - | 1.00 (0.50–6.00) | - |
+| tg8 @ d4096, 1 thread | 3.0 (3.0–3.0) | 3.0 (3.0–3.0) | - | 1.00 (1.00–1.00) | - |
 `
 	if got := table("m.gguf", list, r); got != want {
 		t.Errorf("got:\n%s\nwant:\n%s", got, want)
 	}
 }
 
-func TestShares(t *testing.T) {
-	// 4 GB ten times a second over 50 GB/s.
-	if got := share(4e9, 10, 50e9); math.Abs(got-0.8) > 1e-12 {
-		t.Errorf("share = %g, want 0.8", got)
+// A ratio is that of rounds, not of medians: here the machine is twice as fast in the second of three rounds.
+func TestRatiosWithinRounds(t *testing.T) {
+	got := ratios([]float64{10, 22, 9, 7}, []float64{5, 11, 3})
+	if len(got) != 3 || got[0] != 2 || got[1] != 2 || got[2] != 3 {
+		t.Errorf("ratios = %v", got)
 	}
+	if s := spread(got, 2, ""); s != "2.00 (2.00–3.00)" {
+		t.Errorf("spread = %q", s)
+	}
+	if s := spread(ratios(nil, got), 2, ""); s != "-" {
+		t.Errorf("no rounds: %q", s)
+	}
+}
+
+func TestShares(t *testing.T) {
 	list := []engine{{name: "ours"}, {name: "peer"}}
 	r := results{
-		{threads: 2, gen: 8}:     {"ours": {9, 10, 11}, "peer": {5}},
+		{threads: 2, gen: 8}:     {"ours": {9, 10, 10}, "peer": {5}},
 		{threads: 2, prompt: 16}: {"ours": {100}, "peer": {100}},
 		{threads: 4, gen: 8}:     {"ours": {10}},
 	}
-	got := shares(4e9, list, r, bandwidths{2: {60e9, 40e9, 50e9}, 4: {80e9}})
+	// 4 GB nine times a second over 60 GB/s is 60 %, then 40 of 50 and 40 of 40; 20 of 60 for the peer's one round.
+	got := shares(4e9, list, r, bandwidths{2: {60e9, 50e9, 40e9}, 4: {80e9}})
 	want := `Share of the read bandwidth, with 4.00 GB of weights read a token:
 
 | test | GB/s | ours | peer |
 |---|---|---|---|
-| tg8, 2 threads | 50.0 (40.0–60.0) | 80 % | 40 % |
-| tg8, 4 threads | 80.0 (80.0–80.0) | 50 % | - |
+| tg8, 2 threads | 50.0 (40.0–60.0) | 80 % (60–100) | 33 % (33–33) |
+| tg8, 4 threads | 80.0 (80.0–80.0) | 50 % (50–50) | - |
 `
 	if got != want {
 		t.Errorf("got:\n%s\nwant:\n%s", got, want)

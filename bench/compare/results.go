@@ -62,7 +62,7 @@ func (r results) tests() []test {
 	})
 }
 
-// table prints medians with their range and, per peer, our median over its.
+// table prints medians with their range and, per peer, how many times as fast we are.
 func table(model string, list []engine, r results) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "### %s\n\n| test |", model)
@@ -76,23 +76,31 @@ func table(model string, list []engine, r results) string {
 	for _, t := range r.tests() {
 		fmt.Fprintf(&b, "| %s |", t)
 		for _, e := range list {
-			v := r[t][e.name]
-			if len(v) == 0 {
-				b.WriteString(" - |")
-				continue
-			}
-			fmt.Fprintf(&b, " %.1f (%.1f–%.1f) |", median(v), slices.Min(v), slices.Max(v))
+			b.WriteString(" " + spread(r[t][e.name], 1, "") + " |")
 		}
 		for _, e := range list[1:] {
-			if len(r[t][e.name]) == 0 {
-				b.WriteString(" - |")
-				continue
-			}
-			fmt.Fprintf(&b, " %.2f |", median(r[t]["ours"])/median(r[t][e.name]))
+			b.WriteString(" " + spread(ratios(r[t]["ours"], r[t][e.name]), 2, "") + " |")
 		}
 		b.WriteString("\n")
 	}
 	return b.String()
+}
+
+// ratios are a over b round by round: what one round measured saw the machine in one state, and a machine may have several.
+func ratios(a, b []float64) []float64 {
+	out := make([]float64, min(len(a), len(b)))
+	for i := range out {
+		out[i] = a[i] / b[i]
+	}
+	return out
+}
+
+// spread prints the median of x and its range.
+func spread(x []float64, digits int, unit string) string {
+	if len(x) == 0 {
+		return "-"
+	}
+	return fmt.Sprintf("%.*f%s (%.*f–%.*f)", digits, median(x), unit, digits, slices.Min(x), digits, slices.Max(x))
 }
 
 func median(x []float64) float64 {
@@ -122,7 +130,7 @@ func (b bandwidths) measure(ctx context.Context, threads []int) error {
 }
 
 // shares prints what part of the read bandwidth each engine's decoding used: a token reads all weights once, so it is
-// bytes of weights times tokens a second over bytes a second, medians each.
+// bytes of weights times tokens a second over bytes a second, round by round.
 func shares(weights int64, list []engine, r results, b bandwidths) string {
 	var s strings.Builder
 	fmt.Fprintf(&s, "Share of the read bandwidth, with %.2f GB of weights read a token:\n\n| test | GB/s |", float64(weights)/1e9)
@@ -135,20 +143,19 @@ func shares(weights int64, list []engine, r results, b bandwidths) string {
 		if t.prompt > 0 || len(read) == 0 {
 			continue
 		}
-		fmt.Fprintf(&s, "| %s | %.1f (%.1f–%.1f) |", t, median(read)/1e9, slices.Min(read)/1e9, slices.Max(read)/1e9)
+		fmt.Fprintf(&s, "| %s | %s |", t, spread(scaled(read, 1e-9), 1, ""))
 		for _, e := range list {
-			if len(r[t][e.name]) == 0 {
-				s.WriteString(" - |")
-				continue
-			}
-			fmt.Fprintf(&s, " %.0f %% |", 100*share(weights, median(r[t][e.name]), median(read)))
+			s.WriteString(" " + spread(scaled(ratios(r[t][e.name], read), 100*float64(weights)), 0, " %") + " |")
 		}
 		s.WriteString("\n")
 	}
 	return s.String()
 }
 
-// share is the part of bandwidth [bytes/s] that reading weights [bytes] rate times a second takes.
-func share(weights int64, rate, bandwidth float64) float64 {
-	return float64(weights) * rate / bandwidth
+func scaled(x []float64, by float64) []float64 {
+	out := make([]float64, len(x))
+	for i, v := range x {
+		out[i] = v * by
+	}
+	return out
 }
