@@ -1,7 +1,9 @@
 package kernel
 
 import (
+	"fmt"
 	"math"
+	"math/rand/v2"
 	"slices"
 	"testing"
 
@@ -76,35 +78,45 @@ func TestRowSum(t *testing.T) {
 	}
 }
 
+// fileOfColumns is a matrix [outputs, neurons] in file layout, and its decoded columns.
+func fileOfColumns(rng *rand.Rand, typ quant.Type, outputs, neurons int) (file []byte, columns [][]float32) {
+	rowBytes := typ.RowBytes(neurons)
+	file = make([]byte, outputs*rowBytes)
+	columns = make([][]float32, neurons)
+	for i := range columns {
+		columns[i] = make([]float32, outputs)
+	}
+	for r := range outputs {
+		row := normals(rng, neurons)
+		quant.Encode(typ, file[r*rowBytes:][:rowBytes], row)
+		quant.Decode(typ, row, file[r*rowBytes:][:rowBytes])
+		for i, v := range row {
+			columns[i][r] = v
+		}
+	}
+	return file, columns
+}
+
+// packGroups packs a matrix of fileOfColumns.
+func packGroups(typ quant.Type, file []byte, outputs, neurons int) []byte {
+	size, rowBytes := GroupBytes(typ, outputs), typ.RowBytes(neurons)
+	packed := make([]byte, neurons/GroupNeurons*size)
+	for g := range neurons / GroupNeurons {
+		for s := range Super(outputs) {
+			PackGroup(typ, packed[g*size:][:size:size], file, outputs, rowBytes, g, s)
+		}
+	}
+	return packed
+}
+
 // TestGroupSum: columns packed as neurons add up to the product with their weights, in the bytes of the definition.
 func TestGroupSum(t *testing.T) {
 	rng := newRand(t)
 	for _, typ := range []quant.Type{quant.Q4_0, quant.Q8_0} {
 		for _, outputs := range []int{256, 300, 768} {
 			const neurons = 96
-			rowBytes := typ.RowBytes(neurons)
-			file, columns := make([]byte, outputs*rowBytes), make([][]float32, neurons)
-			for i := range columns {
-				columns[i] = make([]float32, outputs)
-			}
-			for r := range outputs {
-				row := make([]float32, neurons)
-				for i := range row {
-					row[i] = float32(rng.NormFloat64())
-				}
-				quant.Encode(typ, file[r*rowBytes:][:rowBytes], row)
-				quant.Decode(typ, row, file[r*rowBytes:][:rowBytes])
-				for i, v := range row {
-					columns[i][r] = v
-				}
-			}
-			size := GroupBytes(typ, outputs)
-			packed := make([]byte, neurons/GroupNeurons*size)
-			for g := range neurons / GroupNeurons {
-				for s := range Super(outputs) {
-					PackGroup(typ, packed[g*size:][:size], file, outputs, rowBytes, g, s)
-				}
-			}
+			file, columns := fileOfColumns(rng, typ, outputs, neurons)
+			packed := packGroups(typ, file, outputs, neurons)
 			for _, list := range [][]int32{{3}, {0, 31}, {5, 40, 41, 95}, {64, 65, 66, 67, 68, 69, 70, 71, 72, 73, 74, 75, 76, 77, 78, 79, 80, 81, 82}} {
 				a := make([]float32, neurons)
 				var rows [][]float32
@@ -141,6 +153,63 @@ func TestGroupSum(t *testing.T) {
 					if slices.ContainsFunc(mem[Sums(outputs):], func(v float32) bool { return v != 0 }) {
 						t.Fatalf("%s %s wrote outside its sum", k.Name, typ)
 					}
+				}
+			}
+		}
+	}
+}
+
+// TestSumExtremes: the largest quants and coefficients, of either sign and all alike, overflow no intermediate sum.
+func TestSumExtremes(t *testing.T) {
+	const cols, rows = 512, 32
+	for _, typ := range []quant.Type{quant.Q4_0, quant.Q8_0} {
+		for _, fill := range []byte{0x00, 0x7f, 0x80, 0x81, 0xff} {
+			raw := make([]byte, typ.RowBytes(cols))
+			for i := range raw {
+				raw[i] = fill
+			}
+			for b := 0; b < len(raw); b += typ.BlockBytes() { // scales of 1
+				raw[b], raw[b+1] = 0x00, 0x3c
+			}
+			decoded, packed := make([]float32, cols), make([]byte, RowBytes(typ, cols))
+			quant.Decode(typ, decoded, raw)
+			PackRow(typ, packed, raw, cols)
+			file := make([]byte, quant.QKK*typ.RowBytes(GroupNeurons)) // a group whose every quant is the same
+			for i := range file {
+				file[i] = fill
+				if at := i % typ.BlockBytes(); at < 2 {
+					file[i] = []byte{0x00, 0x3c}[at]
+				}
+			}
+			group := make([]byte, GroupBytes(typ, quant.QKK))
+			PackGroup(typ, group, file, quant.QKK, typ.RowBytes(GroupNeurons), 0, 0)
+			for _, c := range []float32{127, -127, 1, 3e30} {
+				block := 0.0 // of a neuron each, in the group
+				for _, w := range decoded[:GroupNeurons] {
+					block += float64(c) * float64(w)
+				}
+				for _, k := range Variants() {
+					sum, a := make([]float32, Sums(cols)), make([]float32, GroupNeurons)
+					var s RowSum
+					s.Begin(k, typ, cols, sum)
+					for i := range rows {
+						s.Add(packed, c)
+						a[i] = c
+					}
+					s.Finish()
+					grouped := make([]float32, Sums(quant.QKK))
+					var g GroupSum
+					g.Begin(k, typ, group, quant.QKK, grouped)
+					g.Add([]int32{0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 22, 23, 24, 25, 26, 27, 28, 29, 30, 31}, a, nil)
+					got := make([]float32, cols)
+					Ordered(typ, got, sum)
+					near(t, fmt.Sprintf("%s %s fill %#x, coefficients %g", k.Name, typ, fill, c), got, func(i int) (float64, float64) {
+						want := float64(c) * float64(decoded[i]) * rows
+						return want, math.Abs(want)
+					}, 1e-6)
+					near(t, fmt.Sprintf("%s %s fill %#x, a group with coefficients %g", k.Name, typ, fill, c), grouped, func(int) (float64, float64) {
+						return block, math.Abs(block)
+					}, 1e-6)
 				}
 			}
 		}
