@@ -47,7 +47,8 @@ var floors = []struct{ pkg, imports string }{
 	{"internal/synth", "internal/gguf internal/quant internal/tokenizer"},
 	{"bench/synth", "internal/quant internal/synth"},
 	{"bench/compare", "internal/bench internal/measure"},
-	{"cmd/powerinfer", "demo internal/bench internal/compute internal/convert internal/engine internal/eval internal/gguf internal/hw internal/model internal/neuron internal/outfile internal/portrait internal/prepared internal/sample internal/tokenizer"},
+	{"internal/prepare", "internal/compute internal/compute/cpu internal/compute/cpu/gemm internal/compute/cpu/pool internal/engine internal/eval internal/gguf internal/hw internal/model internal/neuron internal/outfile internal/prepared internal/quant internal/sample internal/tokenizer internal/train"},
+	{"cmd/powerinfer", "demo internal/bench internal/compute internal/convert internal/engine internal/eval internal/gguf internal/hw internal/model internal/neuron internal/outfile internal/portrait internal/prepare internal/prepared internal/quant internal/sample internal/tokenizer"},
 }
 
 func TestImportsPointDownward(t *testing.T) {

@@ -77,18 +77,28 @@ func untilCancelled(ctx context.Context, set func(done, total int64)) func(done,
 // strconvNoise is what strconv puts before the cause, repeating the value.
 var strconvNoise = regexp.MustCompile(`strconv\.\w+: parsing "(?:[^"\\]|\\.)*": `)
 
+// longestError is where an error is cut, in characters: files name things at any length.
+const longestError = 1000
+
 // oneLine keeps an error to one line, whatever a library or a file's name put into it.
 func oneLine(err error) string {
-	return strings.Map(func(r rune) rune {
+	line := []rune(strings.Map(func(r rune) rune {
 		if r < ' ' || r == 0x7f {
 			return ' '
 		}
 		return r
-	}, strconvNoise.ReplaceAllString(err.Error(), ""))
+	}, strconvNoise.ReplaceAllString(err.Error(), "")))
+	if len(line) > longestError {
+		return string(line[:longestError]) + "…"
+	}
+	return string(line)
 }
 
-// withCommand makes a bare `powerinfer -m … -p …` mean run.
+// withCommand makes a bare `powerinfer -m … -p …` mean run, and `help run` mean run --help.
 func withCommand(args []string) []string {
+	if len(args) == 3 && args[1] == "help" && !strings.HasPrefix(args[2], "-") {
+		return []string{args[0], args[2], "--help"}
+	}
 	if len(args) < 2 || !strings.HasPrefix(args[1], "-") {
 		return args
 	}
@@ -116,7 +126,8 @@ func command() *cli.Command {
 		OnUsageError:          usageError,
 		Commands: []*cli.Command{
 			runCommand(), tokenizeCommand(), inspectCommand(), perplexityCommand(),
-			benchCommand(), convertCommand(), quantizeCommand(), versionCommand(),
+			benchCommand(), convertCommand(), quantizeCommand(),
+			profileCommand(), prepareCommand(), versionCommand(),
 		},
 	}
 	for _, c := range root.Commands {

@@ -16,47 +16,25 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/testenv"
 )
 
-// tap is a device that records one feed-forward layer's inputs, the residual before the norm, and its activations.
+// tap records one feed-forward layer's inputs, the residual before the norm, and its activations.
 type tap struct {
-	compute.Device
-	layer, seen int
-	residual    compute.Tensor
-	norms       []float32 // [n_ff] of down's columns
-	document    int32
-	samples     Samples
+	layer    int
+	norms    []float32 // [n_ff] of down's columns
+	document int32
+	samples  Samples
 }
 
-func (t *tap) Run(seg compute.Segment, p *compute.Params, body func(compute.Verbs)) error {
-	return t.Device.Run(seg, p, func(v compute.Verbs) {
-		t.seen = 0
-		body(tapped{v, t})
-	})
-}
-
-// tapped is the verbs of one run.
-type tapped struct {
-	compute.Verbs
-	t *tap
-}
-
-func (v tapped) RMSNorm(dst, x compute.Tensor, w *compute.Vector, eps float32) {
-	v.Verbs.RMSNorm(dst, x, w, eps)
-	v.t.residual = x
-}
-
-func (v tapped) Activate(dst, gate, up compute.Tensor, act compute.Activation) {
-	v.Verbs.Activate(dst, gate, up, act)
-	t := v.t
-	t.seen++
-	if t.seen-1 != t.layer {
+// FeedForward is model.Observer.
+func (t *tap) FeedForward(layer int, step model.FFNStep) {
+	if layer != t.layer {
 		return
 	}
 	s := &t.samples
-	for i := range dst.Rows {
-		for _, e := range t.Read(t.residual, i) {
+	for i := range step.Params.Tokens {
+		for _, e := range step.Residual(i) {
 			s.X = append(s.X, quant.F16FromF32(e))
 		}
-		for j, a := range t.Read(dst, i) {
+		for j, a := range step.Activations(i) {
 			if a != 0 {
 				s.Active = append(s.Active, uint16(j))
 				s.Mass = append(s.Mass, quant.BF16FromF32(float32(math.Abs(float64(a)))*t.norms[j]))
@@ -68,7 +46,7 @@ func (v tapped) Activate(dst, gate, up compute.Tensor, act compute.Activation) {
 }
 
 // demoLayer records one layer of the embedded model on the first tokens of its corpus, and after them fresh ones.
-func demoLayer(t *testing.T, layer, tokens, freshTokens int) (train, fresh *Samples, gateRow func([]float32, int)) {
+func demoLayer(t *testing.T, layer, tokens, freshTokens int) (train, fresh *Samples, gateRow func([]float32, int) float32) {
 	t.Helper()
 	const window = 256
 	f, err := gguf.Open(filepath.Join(testenv.Root(t), "demo", "tales-relu.gguf"))
@@ -81,8 +59,8 @@ func demoLayer(t *testing.T, layer, tokens, freshTokens int) (train, fresh *Samp
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { dev.Close() })
-	d := &tap{Device: dev, layer: layer}
-	m, err := model.Load(f, d, model.Options{Batch: window, Outputs: 1, Cache: compute.CacheSpec{Pages: window / compute.PagePositions}})
+	d := &tap{layer: layer}
+	m, err := model.Load(f, dev, model.Options{Sparse: model.Off, Observer: d, Batch: window, Outputs: 1, Cache: compute.CacheSpec{Pages: window / compute.PagePositions}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -125,11 +103,12 @@ func demoLayer(t *testing.T, layer, tokens, freshTokens int) (train, fresh *Samp
 		s := d.samples
 		return &s
 	}
-	return record(ids[:tokens]), record(ids[tokens : tokens+freshTokens]), func(row []float32, neuron int) {
+	return record(ids[:tokens]), record(ids[tokens : tokens+freshTokens]), func(row []float32, neuron int) float32 {
 		copy(row, gate[neuron*m.Embd:])
 		for i := range row { // the norm's division by the root mean square changes no sign
 			row[i] *= norm[i]
 		}
+		return 0
 	}
 }
 

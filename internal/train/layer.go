@@ -1,7 +1,7 @@
 package train
 
 import (
-	"errors"
+	"fmt"
 
 	"github.com/powerinfer-go/powerinfer/internal/compute/cpu/gemm"
 	"github.com/powerinfer-go/powerinfer/internal/compute/cpu/kernel"
@@ -51,7 +51,7 @@ func newLayer(s *Samples, o *Options) (*layer, error) {
 	}
 	l.count()
 	if l.active == 0 {
-		return nil, errors.New("none of the neurons to be predicted was ever active: there is nothing to learn")
+		return nil, fmt.Errorf("%w: there is nothing to learn", ErrInactive)
 	}
 	l.newBasis(o.Gate)
 	return l, nil

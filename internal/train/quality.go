@@ -169,15 +169,9 @@ func (l *layer) quality(e *evaluation, s float32) Quality {
 		hits += t.hits
 	}
 	all := float64(len(e.samples)) * float64(l.n)
-	share := func(a, b float64) float64 {
-		if b == 0 {
-			return 1
-		}
-		return a / b
-	}
 	wrong := float64(predicted-hits) + float64(e.pairs-hits)
 	return Quality{
-		MassRecall: share(mass, e.total), Recall: share(float64(hits), float64(e.pairs)), Precision: share(float64(hits), float64(predicted)),
+		MassRecall: ratio(mass, e.total), Recall: ratio(float64(hits), float64(e.pairs)), Precision: ratio(float64(hits), float64(predicted)),
 		Accuracy: 1 - wrong/all, PredictedShare: float64(predicted) / all, ActiveShare: float64(e.pairs) / all, Samples: len(e.samples),
 	}
 }

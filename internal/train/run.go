@@ -3,6 +3,7 @@ package train
 import (
 	"context"
 	"errors"
+	"fmt"
 	"math"
 )
 
@@ -68,7 +69,7 @@ func (r *run) epochs(ctx context.Context, train, held []int32, save bool) error 
 	rows := min(batchRows(r.Rank*(r.embd+r.n)), len(train))
 	r.b, r.eval = r.newBatch(rows, r.Rank), r.newEvaluation(held, r.Rank)
 	if r.eval.pairs == 0 {
-		return errors.New("none of the neurons to be predicted is active in the samples held out: more samples are needed")
+		return fmt.Errorf("%w in the samples held out: more samples are needed", ErrInactive)
 	}
 	if r.Epoch == 0 {
 		if err := r.judge(); err != nil {

@@ -29,11 +29,11 @@ type basis struct {
 	n    int
 	unit []float32 // [n_embd] unit·x is nearly 1
 	rows []float32 // [n, n_embd] gate rows over the deviation of their products, without the part along unit; nil without gate rows
-	mean []float32 // [n] what of each row lies along unit
+	mean []float32 // [n] what of each row lies along unit, with its offset
 }
 
 // newBasis measures the inputs. It sets the layer's scale and basis.
-func (l *layer) newBasis(gate func(row []float32, neuron int)) {
+func (l *layer) newBasis(gate func(row []float32, neuron int) (offset float32)) {
 	samples := evenly(l.train, max(1, min(startRows, startFloats/l.embd)))
 	b := &basis{n: len(samples), x: make([]float32, len(samples)*l.embd)}
 	l.scale = ones(l.embd)
@@ -96,7 +96,7 @@ func (l *layer) constantUnit(b *basis) []float32 {
 }
 
 // standardRows fetches the gate's rows, takes what lies along the constant unit out, and divides by the deviation of the rest.
-func (l *layer) standardRows(b *basis, gate func([]float32, int)) {
+func (l *layer) standardRows(b *basis, gate func([]float32, int) float32) {
 	b.rows, b.mean = make([]float32, l.n*l.embd), make([]float32, l.n)
 	n := min(b.n, startScores)
 	x := gemm.New(b.x, n, l.embd)
@@ -106,7 +106,7 @@ func (l *layer) standardRows(b *basis, gate func([]float32, int)) {
 	scores := make([]float32, n*l.n)
 	l.pool.Run(l.n, func(i, _ int) {
 		row := b.rows[i*l.embd:][:l.embd]
-		gate(row, int(l.neurons[i]))
+		b.mean[i] = gate(row, int(l.neurons[i]))
 		for j := range row {
 			row[j] /= l.scale[j]
 		}
@@ -125,7 +125,7 @@ func (l *layer) standardRows(b *basis, gate func([]float32, int)) {
 		}
 		l.vec.AddScaled(row, b.unit, float32(-along))
 		l.vec.Scale(row, row, float32(1/deviation))
-		b.mean[i] = float32(along / deviation)
+		b.mean[i] = float32((along + float64(b.mean[i])) / deviation)
 	})
 }
 

@@ -99,7 +99,10 @@ func (l *synthetic) samples(rng *rand.Rand, n int) *Samples {
 	return s
 }
 
-func (l *synthetic) gateRow(row []float32, neuron int) { copy(row, l.gate[neuron*l.embd:]) }
+func (l *synthetic) gateRow(row []float32, neuron int) float32 {
+	copy(row, l.gate[neuron*l.embd:])
+	return 0
+}
 
 // judgeFresh applies a predictor by its definition, in float64, to samples that training never saw.
 func judgeFresh(p *Predictor, s *Samples, neurons []int32) Quality {

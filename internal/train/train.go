@@ -19,6 +19,9 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/quant"
 )
 
+// ErrInactive is wrapped by the error of a training that finds no active neuron to learn from, or to judge by.
+var ErrInactive = errors.New("none of the neurons to be predicted is active")
+
 // RankStep is what ranks are multiples of.
 const RankStep = 32
 
@@ -38,9 +41,10 @@ type Options struct {
 	// Bytes is what a token reads with a predictor of the given rank that predicts the given share of Neurons: the search
 	// minimises it. Nil: one byte for each weight of fc1, fc2 and the predicted gate rows.
 	Bytes func(rank int, predicted float64) float64
-	// Gate writes the row whose product with the predictor's input decides whether a neuron is active [n_embd]. It is called
-	// from several goroutines, for each of Neurons once. Nil: the start is random, and the result worse.
-	Gate func(row []float32, neuron int)
+	// Gate writes the row [n_embd] whose product with the predictor's input, plus the offset it returns, is positive where
+	// a neuron is active. It is called from several goroutines, for each of Neurons once. Nil: the start is random, and the
+	// result worse.
+	Gate func(row []float32, neuron int) (offset float32)
 	// Progress is told after each trial and each epoch.
 	Progress func(Progress)
 	// Save is given a checkpoint after each trial and each epoch; it may keep the slice.

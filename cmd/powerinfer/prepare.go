@@ -1,0 +1,267 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strconv"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/urfave/cli/v3"
+
+	"github.com/powerinfer-go/powerinfer/internal/gguf"
+	"github.com/powerinfer-go/powerinfer/internal/model"
+	"github.com/powerinfer-go/powerinfer/internal/outfile"
+	"github.com/powerinfer-go/powerinfer/internal/prepare"
+	"github.com/powerinfer-go/powerinfer/internal/prepared"
+	"github.com/powerinfer-go/powerinfer/internal/quant"
+)
+
+// calibrationFlags are those of prepare and profile.
+func calibrationFlags() []cli.Flag {
+	return append(modelFlags(),
+		&cli.StringFlag{Name: "output", Aliases: []string{"o"}, Usage: "`FILE` to write"},
+		&cli.StringSliceFlag{Name: "file", Aliases: []string{"f"}, Usage: "calibration text `FILE`; may be repeated. Documents end at lines of <|endoftext|> or at two empty lines. Without it the model generates text"},
+		&cli.IntFlag{Name: "tokens", Usage: fmt.Sprintf("of calibration text to use at most; default: %d, %d where the model generates it", prepare.DefaultTokens, prepare.DefaultGenerated)},
+		&cli.StringFlag{Name: "activation", Usage: "override the file's activation: `NAME` is relu, fatrelu[:threshold], drelu or relu2"},
+		&cli.StringFlag{Name: "work", Usage: "`FOLDER` for what lies between; default: the output's name and .work"},
+		&cli.BoolFlag{Name: "resume", Usage: "go on with the work folder's run"},
+		&cli.BoolFlag{Name: "keep-work", Usage: "keep the work folder when all went well"},
+		&cli.Uint64Flag{Name: "seed", Aliases: []string{"s"}, Usage: "of generated text and of training"},
+		&cli.IntFlag{Name: "threads", Aliases: []string{"t"}, Usage: "default: idle physical cores; the result does not depend on it", Sources: env("THREADS")},
+	)
+}
+
+func prepareCommand() *cli.Command {
+	return &cli.Command{
+		Name: "prepare", Usage: "order a ReLU model's neurons and train their predictors", ArgsUsage: "[MODEL]",
+		Flags: append(calibrationFlags(),
+			&cli.StringSliceFlag{Name: "eval-file", Usage: "text `FILE` to measure on; may be repeated. Default: documents of -f that are held out"},
+			&cli.StringFlag{Name: "trace-budget", Value: "8G", Usage: "`SIZE` of the samples kept on disk for training"},
+			&cli.Float64Flag{Name: "recall", Value: 0.99, Usage: "share of activation mass that predictors must find"},
+			&cli.Float64Flag{Name: "accuracy", Value: 0.95, Usage: "share of neurons that they must judge right"},
+			&cli.StringFlag{Name: "predictor-type", Usage: "`TYPE` of the predictors: f32, f16, bf16, q8_0 or q4_0; default: the model's, f16 beside quantised matrices"},
+			&cli.BoolFlag{Name: "no-predictors", Usage: "only order the neurons"},
+			&cli.BoolFlag{Name: "allow-requantize", Usage: "accept a quantised model: its down projections are quantised again"},
+			&cli.StringFlag{Name: "format", Value: "prepared", Usage: "prepared, or original: what the original PowerInfer loads"},
+		),
+		Action: prepareModel,
+	}
+}
+
+// predictorTypes are the types that predictors can be stored in.
+func predictorTypes() map[string]quant.Type {
+	return map[string]quant.Type{"f32": quant.F32, "f16": quant.F16, "bf16": quant.BF16, "q8_0": quant.Q8_0, "q4_0": quant.Q4_0}
+}
+
+func prepareModel(ctx context.Context, c *cli.Command) error {
+	o, f, err := calibrationOptions(c)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	if o.TraceBudget, err = parseSize(c.String("trace-budget")); err != nil {
+		return fmt.Errorf("--trace-budget: %w", err)
+	}
+	if name := c.String("predictor-type"); name != "" {
+		if o.PredictorType, o.SetType = predictorTypes()[strings.ToLower(name)]; !o.SetType {
+			return fmt.Errorf("--predictor-type %q is none of f32, f16, bf16, q8_0, q4_0", name)
+		}
+	}
+	switch format := c.String("format"); format {
+	case "prepared", "original":
+		o.Original = format == "original"
+	default:
+		return fmt.Errorf("--format %q is neither prepared nor original", format)
+	}
+	o.EvalFiles, o.Recall, o.Accuracy = c.StringSlice("eval-file"), c.Float64("recall"), c.Float64("accuracy")
+	o.NoPredictors, o.AllowRequantize = c.Bool("no-predictors"), c.Bool("allow-requantize")
+	bars := newBars(ctx, &o)
+	rep, err := prepare.Run(ctx, f, o)
+	bars.finish()
+	if err != nil {
+		return resumable(err, o)
+	}
+	if err := printPrepared(os.Stdout, rep); err != nil {
+		return err
+	}
+	advise(rep, o)
+	fmt.Fprintln(os.Stderr, "wrote", o.Out)
+	return nil
+}
+
+// calibrationOptions reads calibrationFlags and opens the model.
+func calibrationOptions(c *cli.Command) (o prepare.Options, f *gguf.File, err error) {
+	if c.NArg() > 1 || c.NArg() == 1 && c.IsSet("model") {
+		return o, nil, fmt.Errorf("unexpected argument %q; %s reads one model", c.Args().Get(c.NArg()-1), c.Name)
+	}
+	if c.NArg() == 1 {
+		if err := c.Set("model", c.Args().First()); err != nil {
+			return o, nil, err
+		}
+	}
+	o = prepare.Options{
+		Out: c.String("output"), Files: c.StringSlice("file"), Tokens: c.Int("tokens"), Work: c.String("work"), KeepWork: c.Bool("keep-work"),
+		Resume: c.Bool("resume"), Activation: c.String("activation"), Seed: c.Uint64("seed"), Threads: c.Int("threads"),
+	}
+	switch {
+	case o.Out == "":
+		return o, nil, errors.New("give a file to write with -o")
+	case o.Threads < 0 || o.Threads > mostThreads:
+		return o, nil, fmt.Errorf("--threads %d: give 1 to %d", o.Threads, mostThreads)
+	case o.Tokens < 0 || o.Tokens > 1<<30:
+		return o, nil, fmt.Errorf("--tokens %d is not a number from 0 to %d", o.Tokens, 1<<30)
+	}
+	if err := outfile.Check(o.Out); err != nil {
+		return o, nil, err
+	}
+	if f, err = openModel(c); err != nil {
+		return o, nil, err
+	}
+	if sameFile(f.Path, o.Out) {
+		f.Close()
+		return o, nil, fmt.Errorf("%s is both read and written; name another file", o.Out)
+	}
+	return o, f, nil
+}
+
+// parseSize reads 8G, 512M, 100K or a number of bytes.
+func parseSize(s string) (int64, error) {
+	shift := 0
+	digits := strings.TrimSuffix(strings.ToUpper(s), "B")
+	for suffix, n := range map[string]int{"K": 10, "M": 20, "G": 30, "T": 40} {
+		if d, ok := strings.CutSuffix(digits, suffix); ok {
+			digits, shift = d, n
+			break
+		}
+	}
+	n, err := strconv.ParseFloat(digits, 64)
+	if err != nil || !(n > 0) || n*float64(int64(1)<<shift) > 1<<60 {
+		return 0, fmt.Errorf("%q is not a size such as 8G or 512M", s)
+	}
+	return int64(n * float64(int64(1)<<shift)), nil
+}
+
+// resumable adds to an error that interrupted a run how to go on.
+func resumable(err error, o prepare.Options) error {
+	if errors.Is(err, context.Canceled) {
+		fmt.Fprintln(os.Stderr, "interrupted; the same command with --resume goes on")
+	}
+	return err
+}
+
+// bars shows the stages of a run one after the other.
+type bars struct {
+	stage prepare.Stage
+	bar   *progress
+}
+
+// newBars lets o tell of its stages, and end where ctx has ended.
+func newBars(ctx context.Context, o *prepare.Options) *bars {
+	b := &bars{}
+	note := func(format string, args ...any) {
+		b.finish()
+		fmt.Fprintf(os.Stderr, format+"\n", args...)
+	}
+	o.Note = func(format string, args ...any) { note("note: "+format, args...) }
+	o.Estimate = func(stages []prepare.Estimate) {
+		var total time.Duration
+		var list []string
+		for _, s := range stages {
+			total += s.Time
+			list = append(list, fmt.Sprintf("%s %s", s.Stage, roundTime(s.Time)))
+		}
+		note("about %s: %s", roundTime(total), strings.Join(list, ", "))
+	}
+	o.Progress = func(s prepare.Stage, done, total int64) {
+		if s != b.stage {
+			b.finish()
+			u := unitRuns
+			switch s {
+			case prepare.StageLoad, prepare.StageWrite:
+				u = unitBytes
+			case prepare.StageGenerate, prepare.StageProfile:
+				u = unitTokens
+			}
+			b.stage, b.bar = s, newProgress(string(s), u)
+		}
+		b.bar.set(done, total)
+	}
+	o.Layer = func(layer, round int, y *prepare.Layer) {
+		if y.Mode == prepared.Exact {
+			note("layer %d runs exact: %s", layer, y.Why)
+		}
+	}
+	return b
+}
+
+func (b *bars) finish() {
+	if b.bar != nil {
+		b.bar.finish()
+	}
+	b.bar, b.stage = nil, ""
+}
+
+// roundTime is d in steps that a person would use.
+func roundTime(d time.Duration) time.Duration {
+	switch {
+	case d < 10*time.Second:
+		return max(d, time.Second).Round(time.Second)
+	case d < 10*time.Minute:
+		return d.Round(10 * time.Second)
+	}
+	return d.Round(time.Minute)
+}
+
+// printPrepared prints a line for each layer, and what all of them come to.
+func printPrepared(out io.Writer, r *prepare.Report) error {
+	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', tabwriter.AlignRight)
+	fmt.Fprintln(w, "layer\tmode\tactive\talways\trank\trecall\tfound\tprecision\taccuracy\tdense\texact\tpredict\t")
+	percent := func(v float64) string { return fmt.Sprintf("%.2f%%", 100*v) }
+	for l := range r.Layers {
+		y := &r.Layers[l]
+		q := y.HeldOut
+		if q.Samples == 0 {
+			q = y.Learned
+		}
+		fmt.Fprintf(w, "%d\t%s\t%s\t", l, y.Mode, percent(1-r.Stats.Sparsity(l)))
+		if y.Mode == prepared.Exact {
+			fmt.Fprint(w, "-\t-\t-\t-\t-\t-\t")
+		} else {
+			fmt.Fprintf(w, "%d\t%d\t%s\t%s\t%s\t%s\t", y.AlwaysOn, y.Rank, percent(q.MassRecall), percent(q.Recall), percent(q.Precision), percent(q.Accuracy))
+		}
+		fmt.Fprintf(w, "%s\t%s\t%s\t\n", kilobytes(y.Dense), kilobytes(y.Exact), kilobytes(y.Predict))
+	}
+	dense, exact, predict := r.Bytes()
+	fmt.Fprintf(w, "all\t\t%s\t\t\t\t\t\t\t%s\t%s\t%s\t\n", percent(1-r.Stats.Overall()), kilobytes(dense), kilobytes(exact), kilobytes(predict))
+	if err := w.Flush(); err != nil {
+		return err
+	}
+	if q := r.Measured; q != nil {
+		fmt.Fprintf(out, "held out: %d tokens, perplexity %.4f dense, %.4f predicted, KL divergence %.5f ± %.5f, same top token %s\n",
+			q.Tokens, q.PerplexityDense, q.PerplexityPredict, q.KLDivergence, q.Error, percent(q.SameTop))
+		if q.ExactKLDivergence > 0 {
+			fmt.Fprintf(out, "quantised again: KL divergence %.5f of it without predictors\n", q.ExactKLDivergence)
+		}
+	}
+	return nil
+}
+
+// kilobytes is bytes a token as a table shows them.
+func kilobytes(b float64) string { return fmt.Sprintf("%.1f kB", b/1000) }
+
+// advise says what a user should know about the result.
+func advise(r *prepare.Report, o prepare.Options) {
+	note := func(format string, args ...any) { fmt.Fprintf(os.Stderr, "note: "+format+"\n", args...) }
+	switch q := r.Measured; {
+	case o.NoPredictors:
+	case q == nil:
+		note("nothing was measured, since the model's own text says nothing about quality: --sparse auto will run exact; give text with -f or --eval-file")
+	case q.KLDivergence > model.AutoDivergence:
+		note("the KL divergence is above %g: --sparse auto will run exact, --sparse predict runs the predictors", model.AutoDivergence)
+	}
+}

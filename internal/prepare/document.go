@@ -1,0 +1,223 @@
+package prepare
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+
+	"github.com/powerinfer-go/powerinfer/internal/tokenizer"
+)
+
+// document is one text: a tale, an article, a chapter. Text is held out by whole documents.
+type document struct {
+	text   string
+	hash   [sha256.Size]byte // of text
+	tokens []int32           // without BOS
+}
+
+// separators are lines that end a document; two or more empty lines and a form feed do so too.
+var separators = []string{"<|doc|>", "<|endoftext|>", "<|end_of_text|>", "</s>"}
+
+// fewDocuments is how many documents a text must have to be held out by document; one with fewer is cut into parts.
+const fewDocuments = 4
+
+// leastPart is the size of a part in bytes, where documents are too few.
+const leastPart = 4 << 10
+
+// readDocuments reads the documents of some files. Each is kept once, however often it occurs, so that none can be on both
+// sides of a division. cut says that there were too few, and parts of them took their place.
+func readDocuments(paths []string) (docs []document, cut bool, err error) {
+	var texts []string
+	for _, p := range paths {
+		data, err := os.ReadFile(p)
+		if err != nil {
+			return nil, false, err
+		}
+		texts = append(texts, splitDocuments(string(data))...)
+	}
+	if len(texts) < fewDocuments {
+		parts := cutTexts(texts)
+		texts, cut = parts, len(parts) > len(texts)
+	}
+	seen := map[[sha256.Size]byte]bool{}
+	for _, t := range texts {
+		h := sha256.Sum256([]byte(t))
+		if !seen[h] {
+			seen[h] = true
+			docs = append(docs, document{text: t, hash: h})
+		}
+	}
+	return docs, cut, nil
+}
+
+// splitDocuments cuts a file's text at its separators.
+func splitDocuments(text string) []string {
+	var docs []string
+	var b strings.Builder
+	end := func() {
+		if t := strings.TrimSpace(b.String()); t != "" {
+			docs = append(docs, t)
+		}
+		b.Reset()
+	}
+	empty := 0
+	for line := range strings.Lines(text) {
+		switch t := strings.TrimSpace(line); {
+		case slices.Contains(separators, t) || strings.HasPrefix(line, "\f"):
+			end()
+			if !strings.HasPrefix(line, "\f") {
+				continue
+			}
+		case t == "":
+			if empty++; empty == 2 {
+				end()
+			}
+		default:
+			empty = 0
+		}
+		b.WriteString(line)
+	}
+	end()
+	return docs
+}
+
+// cutTexts cuts texts at ends of lines, or else of words, into parts of leastPart and more.
+func cutTexts(texts []string) []string {
+	var parts []string
+	for _, t := range texts {
+		for len(t) >= 2*leastPart {
+			at := leastPart
+			if i := strings.IndexByte(t[at:], '\n'); i >= 0 && i < leastPart {
+				at += i
+			} else if i := strings.IndexByte(t[at:], ' '); i >= 0 && i < leastPart {
+				at += i
+			} else {
+				break
+			}
+			parts, t = append(parts, strings.TrimSpace(t[:at])), strings.TrimSpace(t[at:])
+		}
+		if t != "" {
+			parts = append(parts, t)
+		}
+	}
+	return parts
+}
+
+// byHash sorts documents by their hashes: an order that has nothing to do with their place in the text, and is the same
+// every time.
+func byHash(docs []document) {
+	slices.SortFunc(docs, func(a, b document) int { return bytes.Compare(a.hash[:], b.hash[:]) })
+}
+
+// divide encodes docs and holds documents out until they have wanted tokens or a tenth of all, whichever is less but at
+// least a number; then it takes up to most tokens of others for calibration. Both are spread over the whole text.
+func divide(tok *tokenizer.Tokenizer, docs []document, least, wanted, most int) (calibration, heldOut []document) {
+	byHash(docs)
+	total := encode(tok, docs)
+	heldOut, rest := take(docs, max(min(wanted, total/10), least))
+	calibration, _ = take(rest, most)
+	return calibration, heldOut
+}
+
+// encode tokenises docs and returns their tokens in all.
+func encode(tok *tokenizer.Tokenizer, docs []document) int {
+	total := 0
+	for i := range docs {
+		docs[i].tokens = tok.Encode(docs[i].text, false, false)
+		total += len(docs[i].tokens)
+	}
+	return total
+}
+
+// take is the first documents of n tokens; the last one's are cut, its text is not. n of 0 takes none.
+func take(docs []document, n int) (taken, rest []document) {
+	for i, d := range docs {
+		if n <= 0 {
+			return taken, docs[i:]
+		}
+		d.tokens = d.tokens[:min(n, len(d.tokens))]
+		n -= len(d.tokens)
+		taken = append(taken, d)
+	}
+	return taken, nil
+}
+
+func countTokens(docs []document) int {
+	n := 0
+	for _, d := range docs {
+		n += len(d.tokens)
+	}
+	return n
+}
+
+// hashOf is the SHA-256 of the documents' text in the order of their use, in hexadecimal digits.
+func hashOf(docs []document) string {
+	h := sha256.New()
+	for _, d := range docs {
+		h.Write([]byte(d.text))
+	}
+	return fmt.Sprintf("%x", h.Sum(nil))
+}
+
+// withoutShared drops the documents of docs that others has too.
+func withoutShared(docs, others []document) []document {
+	has := map[[sha256.Size]byte]bool{}
+	for _, d := range others {
+		has[d.hash] = true
+	}
+	return slices.DeleteFunc(slices.Clone(docs), func(d document) bool { return has[d.hash] })
+}
+
+// window is a run of a document's tokens that is evaluated as a sequence of its own.
+type window struct {
+	document int32
+	tokens   []int32
+}
+
+// windows cuts documents into windows of at most size tokens; each begins with bos unless that is negative.
+func windows(docs []document, size int, bos int32) []window {
+	var out []window
+	for i, d := range docs {
+		body := size
+		if bos >= 0 {
+			body--
+		}
+		for part := range slices.Chunk(d.tokens, body) {
+			var w []int32
+			if bos >= 0 {
+				w = append(w, bos)
+			}
+			out = append(out, window{int32(i), append(w, part...)})
+		}
+	}
+	return out
+}
+
+// packs groups windows into steps of at most stepTokens tokens and maxSequences windows, in their order.
+func packs(ws []window) [][]window {
+	var out [][]window
+	begin, tokens := 0, 0
+	for i, w := range ws {
+		if i > begin && (tokens+len(w.tokens) > stepTokens || i-begin == maxSequences) {
+			out = append(out, ws[begin:i])
+			begin, tokens = i, 0
+		}
+		tokens += len(w.tokens)
+	}
+	if begin < len(ws) {
+		out = append(out, ws[begin:])
+	}
+	return out
+}
+
+// tokensOf are the tokens of windows, BOS included.
+func tokensOf(ws []window) int {
+	n := 0
+	for _, w := range ws {
+		n += len(w.tokens)
+	}
+	return n
+}

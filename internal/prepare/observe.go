@@ -1,0 +1,244 @@
+package prepare
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+
+	"github.com/powerinfer-go/powerinfer/internal/model"
+	"github.com/powerinfer-go/powerinfer/internal/prepared"
+	"github.com/powerinfer-go/powerinfer/internal/tokenizer"
+)
+
+// texts are what a run reads.
+type texts struct {
+	calibration, heldOut []document
+	generate             int // tokens that the model generates for calibration; 0: calibration was given
+}
+
+// calibrationTokens is how many there are or will be.
+func (t *texts) calibrationTokens() int { return max(t.generate, countTokens(t.calibration)) }
+
+func (t *texts) calibrated() prepared.Text { return identify(t.calibration) }
+func (t *texts) held() prepared.Text       { return identify(t.heldOut) }
+
+func identify(docs []document) prepared.Text {
+	if len(docs) == 0 {
+		return prepared.Text{}
+	}
+	return prepared.Text{SHA256: hashOf(docs), Tokens: uint64(countTokens(docs))}
+}
+
+// leastHeldOut is what measuring needs: two windows.
+func leastHeldOut(c model.Config) int { return 2 * min(windowTokens, c.Context) }
+
+// readTexts reads, encodes and divides the text that was given.
+func (r *run) readTexts() error {
+	tok, err := model.Tokenizer(r.f)
+	if err != nil {
+		return err
+	}
+	if tok.Size() > r.c.Vocab {
+		return fmt.Errorf("%s: the tokenizer has %d tokens but the embedding %d rows", r.f.Path, tok.Size(), r.c.Vocab)
+	}
+	t := &r.texts
+	if len(r.o.Files) == 0 {
+		t.generate = r.o.Tokens
+		if len(tok.Encode(seeds()[0], false, false)) == 0 {
+			return errNoSeed
+		}
+	} else if err := r.readCalibration(tok); err != nil {
+		return err
+	}
+	if len(r.o.EvalFiles) == 0 || r.o.profileOnly {
+		return nil
+	}
+	docs, _, err := readDocuments(r.o.EvalFiles)
+	if err != nil {
+		return err
+	}
+	unseen := withoutShared(docs, t.calibration)
+	if n := len(docs) - len(unseen); n > 0 {
+		r.o.note("%d of %d documents of the evaluation text are in the calibration text too; they are left out", n, len(docs))
+	}
+	byHash(unseen)
+	if n := encode(tok, unseen); n < leastHeldOut(r.c) {
+		return fmt.Errorf("the evaluation text has %d tokens that calibration has not, and at least %d are needed; give more with --eval-file", n, leastHeldOut(r.c))
+	}
+	t.heldOut, _ = take(unseen, heldOutTokens)
+	return nil
+}
+
+// readCalibration reads the calibration text, and holds documents out unless there is other text for that.
+func (r *run) readCalibration(tok *tokenizer.Tokenizer) error {
+	docs, cut, err := readDocuments(r.o.Files)
+	if err != nil {
+		return err
+	}
+	if cut {
+		r.o.note("the text is cut into %d parts, which stand for documents; mark documents by lines of <|endoftext|> or give several files", len(docs))
+	}
+	t := &r.texts
+	least, wanted := leastHeldOut(r.c), heldOutTokens
+	if len(r.o.EvalFiles) > 0 || r.o.profileOnly {
+		least, wanted = 0, 0
+	}
+	t.calibration, t.heldOut = divide(tok, docs, least, wanted, r.o.Tokens)
+	if n := countTokens(t.calibration); n < LeastTokens {
+		return fmt.Errorf("%d tokens of calibration text are left after holding %d out, and at least %d are needed; give more text with -f, or none for text that the model generates",
+			n, countTokens(t.heldOut), LeastTokens)
+	}
+	return nil
+}
+
+// observer is what profiles: the model is loaded when it is first needed, which in a resumed run may be never.
+type observer struct {
+	*run
+	p   *profiler
+	e   *runner
+	tok *tokenizer.Tokenizer
+}
+
+func (v *observer) runner() (*runner, error) {
+	if v.e != nil {
+		return v.e, nil
+	}
+	var err error
+	v.e, err = newRunner(v.f, v.o, v.p, v.id.Mapped)
+	return v.e, err
+}
+
+// observe generates the calibration text where none was given, and profiles.
+func (r *run) observe(ctx context.Context) error {
+	p, err := newProfiler(r.f, r.c, r.o.Threads)
+	if err != nil {
+		return err
+	}
+	v := &observer{run: r, p: p}
+	defer func() {
+		if v.e != nil {
+			v.e.Close()
+		}
+	}()
+	if v.tok, err = model.Tokenizer(r.f); err != nil {
+		return err
+	}
+	plan, err := v.plan()
+	if err != nil {
+		return err
+	}
+	if r.texts.generate > 0 {
+		p.idle = true
+		g := &generator{load: v.runner, tok: v.tok, seed: r.o.Seed}
+		r.texts.calibration, err = g.generate(ctx, r.w, r.texts.generate, r.o.bytes(StageGenerate))
+		if err != nil {
+			return err
+		}
+		p.idle = false
+	}
+	bos := int32(-1)
+	if v.tok.AddsBOS() {
+		bos = v.tok.BOS()
+	}
+	var steps [roles][][]window
+	for to, docs := range [roles][]document{r.texts.calibration, r.texts.heldOut} {
+		ws := windows(docs, min(windowTokens, r.c.Context), bos)
+		steps[to] = packs(ws)
+		p.plan[to] = sampling{want: plan.want[to], total: tokensOf(ws)}
+	}
+	if r.sampled() {
+		p.traces = &traces{left: plan.budget}
+	}
+	if err := p.profile(ctx, v.runner, r.w, steps, r.o.bytes(StageProfile)); err != nil {
+		return err
+	}
+	r.stats, err = p.stats()
+	return err
+}
+
+// sampled says whether there will be predictors to train.
+func (r *run) sampled() bool { return !r.o.profileOnly && !r.o.NoPredictors }
+
+// samplingPlan is how much is sampled of either text.
+type samplingPlan struct {
+	want   [roles]int
+	budget [roles]int64 // bytes
+}
+
+// heldShare is the part of the trace budget that the text held out gets.
+const heldShare = 8
+
+// traceSlack is how much more than expected the traces may take before they are cut short.
+const traceSlack = 1.25
+
+// plan decides how much is sampled from how sparse the model is on a first step, and tells the estimate. A resumed run
+// keeps its plan.
+func (r *observer) plan() (samplingPlan, error) {
+	plan := samplingPlan{budget: [roles]int64{calibrating: r.o.TraceBudget - r.o.TraceBudget/heldShare, holdingOut: r.o.TraceBudget / heldShare}}
+	b, ok, err := r.w.read(filePlan)
+	if err != nil {
+		return plan, err
+	}
+	if ok {
+		if json.Unmarshal(b, &plan.want) != nil {
+			return plan, r.w.damaged(filePlan)
+		}
+		return plan, nil
+	}
+	e, err := r.runner()
+	if err != nil {
+		return plan, err
+	}
+	bytes, err := r.sampleBytes(e)
+	if err != nil {
+		return plan, err
+	}
+	fit := func(to role, most, tokens int) int {
+		return int(min(float64(most), float64(tokens), float64(plan.budget[to])/(bytes*traceSlack)))
+	}
+	plan.want[calibrating] = fit(calibrating, maxSamples, r.texts.calibrationTokens())
+	plan.want[holdingOut] = fit(holdingOut, maxHeldSamples, countTokens(r.texts.heldOut))
+	if n := plan.want[calibrating]; n < LeastTokens/8 && r.sampled() {
+		return plan, fmt.Errorf("a trace budget of %d MiB holds %d samples of this model, and at least %d are needed; raise --trace-budget to %.0f MiB",
+			r.o.TraceBudget>>20, n, LeastTokens/8, bytes*traceSlack*LeastTokens/8/(1<<20)*heldShare/(heldShare-1)+1)
+	}
+	if r.o.Estimate != nil {
+		est, err := r.estimate(e, plan.want[calibrating])
+		if err != nil {
+			return plan, err
+		}
+		r.o.Estimate(est)
+	}
+	b, err = json.Marshal(plan.want)
+	if err != nil {
+		return plan, err
+	}
+	return plan, r.w.write(filePlan, b)
+}
+
+// sampleBytes is what one token takes in all layers' traces, from the share of active neurons in a step of the seeds.
+func (r *observer) sampleBytes(e *runner) (float64, error) {
+	var ws []window
+	tokens := 0
+	for _, s := range seeds()[:maxSequences] {
+		ids := r.tok.Encode(s, true, false)
+		if n := min(len(ids), stepTokens/maxSequences); n > 0 {
+			ws = append(ws, window{tokens: ids[:n]})
+			tokens += n
+		}
+	}
+	if len(ws) == 0 {
+		return 0, errNoSeed
+	}
+	if err := r.p.step(e, calibrating, ws); err != nil {
+		return 0, err
+	}
+	active := 0
+	for _, counts := range r.p.counts {
+		for _, n := range counts {
+			active += int(n)
+		}
+	}
+	r.p.reset()
+	return float64(r.c.Layers)*float64(recordBytes(r.c.Embd, 0)) + 4*float64(active)/float64(tokens), nil
+}

@@ -1,0 +1,423 @@
+// Package prepare turns a ReLU-family model into a prepared file: it profiles which neurons are active, orders them hottest
+// first, trains a predictor for each layer, writes the file and measures what prediction costs.
+//
+// Everything between is kept in a work folder, so that a run that was killed at any moment can be resumed; its result has the same
+// bytes as that of a run that was not, and does not depend on the number of threads.
+package prepare
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"os"
+
+	"github.com/powerinfer-go/powerinfer/internal/compute"
+	"github.com/powerinfer-go/powerinfer/internal/compute/cpu/pool"
+	"github.com/powerinfer-go/powerinfer/internal/gguf"
+	"github.com/powerinfer-go/powerinfer/internal/hw"
+	"github.com/powerinfer-go/powerinfer/internal/model"
+	"github.com/powerinfer-go/powerinfer/internal/neuron"
+	"github.com/powerinfer-go/powerinfer/internal/outfile"
+	"github.com/powerinfer-go/powerinfer/internal/prepared"
+	"github.com/powerinfer-go/powerinfer/internal/quant"
+)
+
+// Options are the choices of a run. Zero values mean the defaults that their comments name.
+type Options struct {
+	Out       string   // the file to write
+	Files     []string // calibration text; none: the model generates it
+	EvalFiles []string // held-out text; none: documents of Files are held out
+	Tokens    int      // of calibration, at most; DefaultTokens, or DefaultGenerated
+	Work      string   // folder; Out + ".work"
+	KeepWork  bool     // when all went well
+	Resume    bool     // go on with the work folder's run
+
+	TraceBudget     int64      // bytes of samples on disk; DefaultTraceBudget
+	Recall          float64    // target of activation mass; 0.99
+	Accuracy        float64    // target share of right decisions; 0.95
+	PredictorType   quant.Type // of fc1 and fc2, with SetType; else as the model's matrices, F16 for quantised ones
+	SetType         bool
+	NoPredictors    bool   // order only: every layer runs exact
+	Original        bool   // write what the original PowerInfer loads
+	AllowRequantize bool   // of a quantised model's down projections
+	Activation      string // overrides the file's
+	Seed            uint64
+	Threads         int // all idle physical cores
+
+	Estimate func([]Estimate)                     // told before the work starts; may be nil
+	Progress func(s Stage, done, total int64)     // may be nil; bytes, tokens or parts
+	Note     func(format string, args ...any)     // one line for the user; may be nil
+	Layer    func(layer int, round int, y *Layer) // told when a layer is trained; may be nil
+
+	profileOnly bool
+}
+
+// Defaults and bounds.
+const (
+	DefaultTokens      = 128 << 10
+	DefaultGenerated   = 32 << 10
+	DefaultTraceBudget = 8 << 30
+	LeastTokens        = 8 << 10 // of calibration text
+
+	heldOutTokens  = 16 << 10 // wanted
+	maxSamples     = 32 << 10 // to learn from
+	maxHeldSamples = 4 << 10  // to judge by
+	maxRounds      = 3        // of training
+	maxDivergence  = model.AutoDivergence
+)
+
+// resultOptions are the options that a result depends on.
+type resultOptions struct {
+	Tokens           int
+	TraceBudget      int64
+	Recall, Accuracy float64
+	PredictorType    quant.Type
+	NoPredictors     bool
+	ProfileOnly      bool
+	Activation       string
+	Seed             uint64
+}
+
+func (o *Options) result() resultOptions {
+	return resultOptions{o.Tokens, o.TraceBudget, o.Recall, o.Accuracy, o.PredictorType, o.NoPredictors, o.profileOnly, o.Activation, o.Seed}
+}
+
+func (o *Options) progress(s Stage, done, total int64) {
+	if o.Progress != nil {
+		o.Progress(s, done, total)
+	}
+}
+
+func (o *Options) note(format string, args ...any) {
+	if o.Note != nil {
+		o.Note(format, args...)
+	}
+}
+
+// bytes is progress of one stage.
+func (o *Options) bytes(s Stage) func(done, total int64) {
+	return func(done, total int64) { o.progress(s, done, total) }
+}
+
+// Report is what a run did.
+type Report struct {
+	Layers      []Layer
+	Stats       *neuron.Stats // in the model's own order
+	Calibration prepared.Text
+	HeldOut     prepared.Text // zero where nothing was held out
+	Generated   bool          // the model made its calibration text itself
+	Rounds      int           // of training
+	Recall      float64       // target of mass of the last round
+	Measured    *Measured     // nil where nothing was held out
+}
+
+// Bytes are those that a token reads of all feed-forward layers: dense, in exact and in predict.
+func (r *Report) Bytes() (dense, exact, predict float64) {
+	for i := range r.Layers {
+		y := &r.Layers[i]
+		dense, exact, predict = dense+y.Dense, exact+y.Exact, predict+y.Predict
+	}
+	return dense, exact, predict
+}
+
+// run is one preparation.
+type run struct {
+	f         *gguf.File
+	c         model.Config
+	o         *Options
+	w         *work
+	id        identity
+	texts     texts
+	stats     *neuron.Stats
+	order     neuron.Order
+	quantised bool
+}
+
+// Run prepares the model in f. Where ctx ends, it returns ctx's error, and a later call with Resume goes on.
+func Run(ctx context.Context, f *gguf.File, o Options) (*Report, error) {
+	r, err := begin(ctx, f, &o)
+	if err != nil {
+		return nil, err
+	}
+	if err := r.observe(ctx); err != nil {
+		return nil, err
+	}
+	r.order = r.stats.Order()
+	rep := &Report{Stats: r.stats, Calibration: r.texts.calibrated(), HeldOut: r.texts.held(), Generated: r.texts.generate > 0}
+	for n := range maxRounds {
+		t := round{n, 1 - (1-o.Recall)/float64(int(1)<<n)}
+		if err := r.round(ctx, t, rep); err != nil {
+			return nil, err
+		}
+		rep.Rounds, rep.Recall = n+1, t.recall
+		q := rep.Measured
+		if q == nil || q.KLDivergence-q.ExactKLDivergence <= maxDivergence || n == maxRounds-1 {
+			return rep, r.finish()
+		}
+		o.note("the KL divergence is %.4f, above %g: training again for a recall of %.4g", q.KLDivergence, maxDivergence, 1-(1-t.recall)/2)
+	}
+	panic("unreachable")
+}
+
+// Profile counts the activations of the model in f and writes them to o.Out as a statistics file.
+func Profile(ctx context.Context, f *gguf.File, o Options) (*Report, error) {
+	o.profileOnly = true
+	r, err := begin(ctx, f, &o)
+	if err != nil {
+		return nil, err
+	}
+	if err := r.observe(ctx); err != nil {
+		return nil, err
+	}
+	text := r.texts.calibrated()
+	if err := WriteStats(o.Out, f, text.SHA256, r.stats); err != nil {
+		return nil, err
+	}
+	return &Report{Stats: r.stats, Calibration: text, Generated: r.texts.generate > 0}, r.clean()
+}
+
+// begin checks everything that can be checked before the work, and opens the work folder.
+func begin(ctx context.Context, f *gguf.File, o *Options) (*run, error) {
+	r := &run{f: f, o: o}
+	var err error
+	if r.c, err = model.ReadConfig(f, o.Activation); err != nil {
+		return nil, err
+	}
+	if err := o.complete(r); err != nil {
+		return nil, err
+	}
+	if err := r.check(ctx); err != nil {
+		return nil, err
+	}
+	if err := r.readTexts(); err != nil {
+		return nil, err
+	}
+	r.id = identity{
+		Version: workVersion, Model: fingerprint(f), Calibration: r.texts.calibrated().SHA256, HeldOut: r.texts.held().SHA256,
+		Options: o.result(), Mapped: mapped(f),
+	}
+	r.w, r.id, err = openWork(o.Work, r.id, o.Resume)
+	return r, err
+}
+
+// complete fills defaults in.
+func (o *Options) complete(r *run) error {
+	if o.Work == "" {
+		o.Work = o.Out + ".work"
+	}
+	if o.Threads == 0 {
+		o.Threads = hw.DefaultThreads()
+	}
+	if o.TraceBudget == 0 {
+		o.TraceBudget = DefaultTraceBudget
+	}
+	if o.Tokens == 0 {
+		o.Tokens = DefaultTokens
+		if len(o.Files) == 0 {
+			o.Tokens = DefaultGenerated
+		}
+	}
+	if o.Recall == 0 {
+		o.Recall = 0.99
+	}
+	if o.Accuracy == 0 {
+		o.Accuracy = 0.95
+	}
+	if !o.SetType {
+		o.PredictorType = quant.F16
+		if t := r.f.Tensor("blk.0.ffn_up.weight"); t != nil && t.Type.BlockElems() == 1 {
+			o.PredictorType = t.Type
+		}
+	}
+	switch {
+	case o.Tokens < LeastTokens:
+		return fmt.Errorf("%d tokens of calibration: at least %d are needed", o.Tokens, LeastTokens)
+	case !(o.Recall > 0 && o.Recall < 1) || !(o.Accuracy > 0 && o.Accuracy < 1):
+		return fmt.Errorf("recall %g and accuracy %g: give numbers between 0 and 1", o.Recall, o.Accuracy)
+	case r.c.Embd%o.PredictorType.BlockElems() != 0:
+		return fmt.Errorf("predictors of %d inputs cannot be stored in %s: its blocks do not divide the rows", r.c.Embd, o.PredictorType)
+	case o.TraceBudget < 1<<20:
+		return fmt.Errorf("a trace budget of %d bytes is less than a MiB", o.TraceBudget)
+	}
+	return nil
+}
+
+// maxFF is how many neurons traces can name.
+const maxFF = 1 << 16
+
+// check refuses models that cannot be prepared.
+func (r *run) check(ctx context.Context) error {
+	path := r.f.Path
+	switch {
+	case r.c.Prepared != nil:
+		return fmt.Errorf("%s is prepared already; give the model that it was made from", path)
+	case r.c.Transposed:
+		return fmt.Errorf("%s is an original PowerInfer file with predictors; give the model that it was made from", path)
+	case !r.c.Act.Sparse():
+		return r.dense(ctx)
+	case r.c.FF > maxFF:
+		return fmt.Errorf("%s: layers of %d neurons; up to %d can be prepared", path, r.c.FF, maxFF)
+	}
+	for l := range r.c.Layers {
+		t := r.f.Tensor(fmt.Sprintf("blk.%d.ffn_down.weight", l))
+		if t == nil || t.Type.BlockElems() == 1 {
+			continue
+		}
+		r.quantised = true
+		if !r.o.AllowRequantize {
+			return fmt.Errorf("%s: tensor %q is %s, and its transposition must be quantised again; give an F32, F16 or BF16 model, or --allow-requantize", path, t.Name, t.Type)
+		}
+	}
+	return nil
+}
+
+// dense says how near to zero a model's activations are that never are zero.
+func (r *run) dense(ctx context.Context) error {
+	var z nearZero
+	e, err := newRunner(r.f, r.o, &z, mapped(r.f))
+	if err != nil {
+		return err
+	}
+	defer e.Close()
+	tok, err := model.Tokenizer(r.f)
+	if err != nil {
+		return err
+	}
+	for _, s := range seeds() {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		if ids := tok.Encode(s, true, false); len(ids) > 0 {
+			if err := e.run([]window{{0, ids[:min(len(ids), e.window)]}}); err != nil {
+				return err
+			}
+		}
+	}
+	return fmt.Errorf("%s: its activation is %s: %.1f %% of activations are within %g %% of their token's largest, but %w",
+		r.f.Path, r.c.Act.Kind, 100*z.near/max(1, z.all), 100*nearZeroShare, errNoZeros)
+}
+
+// round trains every layer, writes the file and measures it.
+func (r *run) round(ctx context.Context, t round, rep *Report) error {
+	predictors, err := r.train(ctx, t, rep)
+	if err != nil {
+		return err
+	}
+	info, err := r.info(rep)
+	if err != nil {
+		return err
+	}
+	candidate := r.w.path(fileModel)
+	plan := prepared.Plan{Info: info, Order: r.order, Predictors: predictors, PredictorType: r.o.PredictorType}
+	if err := prepared.Write(candidate, r.f, plan, r.o.bytes(StageWrite)); err != nil {
+		return err
+	}
+	if err := ctx.Err(); err != nil || len(r.texts.heldOut) == 0 || r.o.NoPredictors {
+		return err
+	}
+	m := &measurer{f: r.f, w: r.w, o: r.o, text: r.texts.heldOut, mapped: r.id.Mapped}
+	q, err := m.measure(ctx, candidate, t, r.quantised)
+	if err != nil {
+		return err
+	}
+	rep.Measured = &q
+	info.Quality = &prepared.Quality{
+		KLDivergence: float32(q.KLDivergence), PerplexityDense: float32(q.PerplexityDense), PerplexityPredict: float32(q.PerplexityPredict),
+	}
+	return prepared.SetInfo(candidate, info, nil)
+}
+
+// parts is how finely a layer's training is told.
+const parts = 100
+
+func (r *run) train(ctx context.Context, t round, rep *Report) ([]prepared.Predictor, error) {
+	workers := pool.New(r.o.Threads)
+	defer workers.Close()
+	tr := &trainer{f: r.f, c: r.c, w: r.w, o: r.o, stats: r.stats, order: r.order, pool: workers, heldOut: len(r.texts.heldOut) > 0}
+	rep.Layers = make([]Layer, r.c.Layers)
+	predictors := make([]prepared.Predictor, r.c.Layers)
+	for l := range rep.Layers {
+		var err error
+		rep.Layers[l], predictors[l], err = tr.layer(ctx, l, t, func(share float64) {
+			r.o.progress(StageTrain, int64(parts*(float64(l)+share)), int64(parts*r.c.Layers))
+		})
+		if err != nil {
+			return nil, err
+		}
+		if r.o.Layer != nil {
+			r.o.Layer(l, t.number, &rep.Layers[l])
+		}
+	}
+	r.o.progress(StageTrain, int64(parts*r.c.Layers), int64(parts*r.c.Layers))
+	return predictors, nil
+}
+
+// info is what the file's keys will say.
+func (r *run) info(rep *Report) (prepared.Info, error) {
+	info := prepared.Info{
+		Activation: r.c.Act.Kind.String(), Input: prepared.Normed, Calibration: rep.Calibration, HeldOut: rep.HeldOut,
+	}
+	if r.c.Act.Kind == compute.FATReLU {
+		info.ActivationThreshold = r.c.Act.Threshold
+	}
+	sorted, err := r.stats.Permute(r.order)
+	if err != nil {
+		return info, err
+	}
+	for l := range rep.Layers {
+		y := &rep.Layers[l]
+		p := prepared.Layer{Frequency: sorted.Frequencies(l), Mode: y.Mode, Rank: y.Rank, AlwaysOn: y.AlwaysOn}
+		if rep.HeldOut != (prepared.Text{}) {
+			q := y.HeldOut
+			p.Recall, p.Found, p.Precision, p.Accuracy = float32(q.MassRecall), float32(q.Recall), float32(q.Precision), float32(q.Accuracy)
+			if y.Mode == prepared.Exact {
+				p.Recall, p.Found, p.Precision, p.Accuracy = 1, 1, 1, 1
+			}
+		}
+		info.Layers = append(info.Layers, p)
+	}
+	return info, nil
+}
+
+// finish gives the file its name.
+func (r *run) finish() error {
+	from := r.w.path(fileModel)
+	if err := r.place(from); err != nil {
+		return err
+	}
+	return r.clean()
+}
+
+func (r *run) place(from string) error {
+	if r.o.Original {
+		f, err := gguf.Open(from)
+		if err != nil {
+			return err
+		}
+		defer f.Close()
+		return prepared.WriteOriginal(r.o.Out, f, r.o.bytes(StageWrite))
+	}
+	if info, err := os.Lstat(r.o.Out); err != nil || info.Mode().IsRegular() {
+		if os.Rename(from, r.o.Out) == nil {
+			return nil
+		}
+	}
+	// Another file system, or a link whose target is to be replaced.
+	return outfile.Write(r.o.Out, func(to *outfile.File) error {
+		in, err := os.Open(from)
+		if err != nil {
+			return err
+		}
+		defer in.Close()
+		_, err = io.Copy(to, in)
+		return err
+	})
+}
+
+// clean removes the work folder, which holds nothing but what this package wrote.
+func (r *run) clean() error {
+	if r.o.KeepWork {
+		return nil
+	}
+	return os.RemoveAll(r.w.dir)
+}

@@ -1,0 +1,176 @@
+package prepare
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/binary"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"reflect"
+	"strings"
+
+	"github.com/powerinfer-go/powerinfer/internal/gguf"
+)
+
+// work is the folder that a run keeps its state in. Every file appears complete, by renaming, but for traces, which grow and
+// whose valid length is written down elsewhere.
+type work struct{ dir string }
+
+// Files of the work folder.
+const (
+	fileIdentity = "run.json"
+	fileTexts    = "texts"
+	filePlan     = "plan.json"
+	fileProfile  = "profile"
+	fileBase     = "dense.logits"
+	fileModel    = "candidate.gguf"
+)
+
+// identity is everything that a run's result follows from: a run is only resumed as what it was begun.
+type identity struct {
+	Version     int
+	Model       string // SHA-256 over keys, and over shape and beginning of each tensor
+	Calibration string // SHA-256 of the text; empty where the model generates it
+	HeldOut     string
+	Options     resultOptions
+	Mapped      bool // the model is computed on in place
+}
+
+const workVersion = 1
+
+// openWork makes the folder, or with resume goes on with one that is there. The second result is the identity that counts.
+func openWork(dir string, id identity, resume bool) (*work, identity, error) {
+	w := &work{dir}
+	old, ok, err := w.read(fileIdentity)
+	switch {
+	case err != nil:
+		return nil, id, err
+	case ok && !resume:
+		return nil, id, fmt.Errorf("%s holds an earlier run; go on with it by --resume, or remove it", dir)
+	case ok:
+		return w.resume(old, id)
+	}
+	if entries, err := os.ReadDir(dir); err == nil && len(entries) > 0 {
+		return nil, id, fmt.Errorf("%s is not empty and holds no earlier run; name another folder", dir)
+	}
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return nil, id, err
+	}
+	b, err := json.MarshalIndent(id, "", "\t")
+	if err != nil {
+		return nil, id, err
+	}
+	return w, id, w.write(fileIdentity, b)
+}
+
+// resume compares what the folder was made for with what is asked for.
+func (w *work) resume(b []byte, id identity) (*work, identity, error) {
+	var old identity
+	if err := json.Unmarshal(b, &old); err != nil {
+		return nil, id, w.damaged(fileIdentity)
+	}
+	id.Mapped = old.Mapped
+	if old == id {
+		return w, id, nil
+	}
+	var changed []string
+	compare := func(a, b any) {
+		x, y := reflect.ValueOf(a), reflect.ValueOf(b)
+		for i := range x.NumField() {
+			if name := x.Type().Field(i).Name; name != "Options" && !x.Field(i).Equal(y.Field(i)) {
+				changed = append(changed, strings.ToLower(name))
+			}
+		}
+	}
+	compare(old, id)
+	compare(old.Options, id.Options)
+	return nil, id, fmt.Errorf("%s holds a run with another %s; give the same again, or remove it", w.dir, strings.Join(changed, ", "))
+}
+
+func (w *work) path(name string) string { return filepath.Join(w.dir, name) }
+
+func (w *work) damaged(name string) error {
+	return fmt.Errorf("%s is damaged; remove %s and start again", w.path(name), w.dir)
+}
+
+// write writes a file that is either whole or not there.
+func (w *work) write(name string, b []byte) error {
+	tmp := w.path(name) + ".tmp"
+	err := os.WriteFile(tmp, b, 0o644)
+	if err == nil {
+		err = os.Rename(tmp, w.path(name))
+	}
+	return err
+}
+
+func (w *work) read(name string) (b []byte, ok bool, err error) {
+	b, err = os.ReadFile(w.path(name))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, false, nil
+	}
+	return b, err == nil, err
+}
+
+func (w *work) remove(names ...string) {
+	for _, n := range names {
+		os.Remove(w.path(n))
+	}
+}
+
+// beginning is how much of each tensor goes into a model's fingerprint.
+const beginning = 4 << 10
+
+// fingerprint tells models apart without reading all of them.
+func fingerprint(f *gguf.File) string {
+	h := sha256.New()
+	for _, kv := range f.Keys {
+		fmt.Fprintf(h, "%q %T %v\n", kv.Key, kv.Value, kv.Value)
+	}
+	for _, t := range f.Tensors {
+		fmt.Fprintf(h, "%q %v %v\n", t.Name, t.Type, t.Shape)
+		h.Write(t.Data[:min(len(t.Data), beginning)])
+	}
+	return fmt.Sprintf("%x", h.Sum(nil))
+}
+
+// sealed appends the SHA-256 of b, so that damage is noticed.
+func sealed(b []byte) []byte {
+	sum := sha256.Sum256(b)
+	return append(b, sum[:]...)
+}
+
+// unsealed checks and removes it.
+func unsealed(b []byte) ([]byte, bool) {
+	at := len(b) - sha256.Size
+	if at < 0 {
+		return nil, false
+	}
+	sum := sha256.Sum256(b[:at])
+	return b[:at], bytes.Equal(sum[:], b[at:])
+}
+
+// appendFields and readFields are binary's, for values of fixed size.
+func appendFields(b []byte, values ...any) []byte {
+	for _, v := range values {
+		var err error
+		if b, err = binary.Append(b, binary.LittleEndian, v); err != nil {
+			panic(err)
+		}
+	}
+	return b
+}
+
+func readFields(b []byte, values ...any) ([]byte, bool) {
+	for _, v := range values {
+		n, err := binary.Decode(b, binary.LittleEndian, v)
+		if err != nil {
+			return nil, false
+		}
+		b = b[n:]
+	}
+	return b, true
+}
