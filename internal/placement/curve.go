@@ -1,0 +1,37 @@
+package placement
+
+import "sort"
+
+// curve is one layer on one card: what each hot count costs.
+type curve struct {
+	y    *Layer
+	n    int
+	hot  []float64 // [n+1] seconds of the first k units on the card
+	cold []float64 // [n+1] seconds of the first k units in RAM; the units' own times never rise
+	most int       // the hot count beyond which more on the card makes the layer slower
+}
+
+func newCurve(y *Layer, on *Machine, g *GPU) curve {
+	u := &y.Units
+	n := len(u.Sometimes)
+	c := curve{y: y, n: n, hot: make([]float64, n+1), cold: make([]float64, n+1)}
+	for i, b := range u.Sometimes {
+		c.hot[i+1] = c.hot[i] + u.hot(b, g)
+		c.cold[i+1] = c.cold[i] + u.cold(b, on)
+	}
+	c.most = sort.Search(n, func(k int) bool { return c.hot[k] >= c.cold[n]-c.cold[k] })
+	if c.most > 0 && c.units(c.most-1) <= c.units(c.most) {
+		c.most--
+	}
+	return c
+}
+
+// units is the time of all units with k of them on the card.
+func (c *curve) units(k int) float64 { return max(c.hot[k], c.cold[c.n]-c.cold[k]) }
+
+// worth is how many units save at least price seconds a byte on the card; between 1 and most.
+func (c *curve) worth(price float64) int {
+	least := price * float64(c.y.Units.Size)
+	k := sort.Search(c.most, func(i int) bool { return c.units(i)-c.units(i+1) < least })
+	return max(k, 1)
+}

@@ -1,0 +1,132 @@
+package placement
+
+import (
+	"cmp"
+	"slices"
+)
+
+// fleet places a model on all cards of a machine: consecutive layers on each, as a token passes them, the head with the last.
+type fleet struct {
+	m      *Model
+	on     *Machine
+	curves [][]curve // [card][layers+1]
+	solved map[stretch]solution
+	bounds map[stretch]float64
+}
+
+// stretch is layers [from, to) on a card.
+type stretch struct{ gpu, from, to int }
+
+type solution struct {
+	modes   assignment
+	hot     []int
+	seconds float64
+}
+
+func newFleet(m *Model, on *Machine) *fleet {
+	f := &fleet{m: m, on: on, solved: map[stretch]solution{}, bounds: map[stretch]float64{}}
+	for j := range on.GPUs {
+		var list []curve
+		for l := range len(m.Layers) + 1 {
+			list = append(list, newCurve(m.layer(l), on, &on.GPUs[j]))
+		}
+		f.curves = append(f.curves, list)
+	}
+	return f
+}
+
+func (f *fleet) solve(t stretch) solution {
+	if s, ok := f.solved[t]; ok {
+		return s
+	}
+	var s solution
+	s.modes, s.hot, s.seconds = newSolver(f.on, t.gpu, f.curves[t.gpu][t.from:t.to]).solve()
+	f.solved[t] = s
+	return s
+}
+
+// bound is what no placement of the stretch is faster than.
+func (f *fleet) bound(t stretch) float64 {
+	if b, ok := f.bounds[t]; ok {
+		return b
+	}
+	b := newSolver(f.on, t.gpu, f.curves[t.gpu][t.from:t.to]).bound()
+	f.bounds[t] = b
+	return b
+}
+
+// places are the best ones found. [layers+1]
+func (f *fleet) places() []Place {
+	layers := len(f.m.Layers) + 1
+	out := make([]Place, layers)
+	for l := range out {
+		out[l].GPU = RAM
+	}
+	if len(f.on.GPUs) == 0 {
+		return out
+	}
+	borders := f.borders(layers)
+	for j := range f.on.GPUs {
+		t := stretch{j, borders[j], borders[j+1]}
+		s := f.solve(t)
+		for l := t.from; l < t.to; l++ {
+			out[l] = modes[s.modes[l-t.from]].place(&f.curves[j][l], j, s.hot[l-t.from])
+		}
+	}
+	return out
+}
+
+// borders[j] is the first layer of card j: in proportion to the budgets at first, then each in turn where it is best between its
+// neighbours, for as long as that saves time. [cards+1]
+func (f *fleet) borders(layers int) []int {
+	cards := len(f.on.GPUs)
+	b := make([]int, cards+1)
+	b[cards] = layers
+	var all, sum float64
+	for _, g := range f.on.GPUs {
+		all += float64(g.Budget)
+	}
+	for j, g := range f.on.GPUs[:cards-1] {
+		sum += float64(g.Budget)
+		b[j+1] = int(float64(layers) * sum / max(all, 1))
+	}
+	for changed := true; changed; {
+		changed = false
+		for j := 1; j < cards; j++ {
+			if at := f.border(j, b[j-1], b[j], b[j+1]); at != b[j] {
+				b[j], changed = at, true
+			}
+		}
+	}
+	return b
+}
+
+// border is the best first layer of card j where card j-1 begins at from and card j ends before to; now is where it is. Places are
+// solved in the order of their bounds until the next bound is no better than the best one solved.
+func (f *fleet) border(j, from, now, to int) int {
+	type candidate struct {
+		at    int
+		bound float64
+	}
+	var list []candidate
+	for at := from; at <= to; at++ {
+		list = append(list, candidate{at, f.bound(stretch{j - 1, from, at}) + f.bound(stretch{j, at, to})})
+	}
+	slices.SortStableFunc(list, func(a, b candidate) int { return cmp.Compare(a.bound, b.bound) })
+	seconds := func(at int) float64 {
+		return f.solve(stretch{j - 1, from, at}).seconds + f.solve(stretch{j, at, to}).seconds
+	}
+	best := seconds(now)
+	for _, c := range list {
+		if c.bound >= best*(1-nearEnough) {
+			break
+		}
+		if t := seconds(c.at); t < best {
+			now, best = c.at, t
+		}
+	}
+	return now
+}
+
+// nearEnough is the share of a token's time below which no better border is looked for.
+const nearEnough = 1e-3

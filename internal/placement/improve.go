@@ -1,0 +1,149 @@
+package placement
+
+import (
+	"cmp"
+	"math"
+	"slices"
+)
+
+// The search over which layers are touched changes up to this many layers at a time. It ends with the moves that could be part
+// of a better assignment, or with its effort: assignments times layers, so that 80 layers take milliseconds.
+const (
+	mostMoves = 4
+	effort    = 20000
+)
+
+// improve changes the modes of a few layers at a time for as long as that saves time. An assignment that does not fit
+// takes infinitely long, so any that does is better.
+func (s *solver) improve(a assignment, price float64) (assignment, []int, float64) {
+	hot, seconds := s.fill(a)
+	tries := effort / len(s.curves)
+	for {
+		best, bestHot, before := a, hot, seconds
+		moves := s.promising(price, seconds)
+		var try func(b assignment, from, depth int)
+		try = func(b assignment, from, depth int) {
+			for i, m := range moves[:from] {
+				if tries <= 0 {
+					return
+				}
+				old := b[m.layer]
+				if old == m.mode || old != a[m.layer] {
+					continue
+				}
+				b[m.layer] = m.mode
+				tries--
+				if ks, t := s.fill(b); t < seconds {
+					best, bestHot, seconds = slices.Clone(b), ks, t
+				}
+				if depth > 1 {
+					try(b, i, depth-1)
+				}
+				b[m.layer] = old
+			}
+		}
+		// Few changes first: most of what can be had is one move away.
+		for depth := 1; depth <= mostMoves && seconds >= before; depth++ {
+			try(slices.Clone(a), len(moves), depth)
+		}
+		if seconds >= before {
+			return a, hot, seconds
+		}
+		a, hot = best, bestHot
+	}
+}
+
+// fill gives the split layers of a the bytes that its fixed parts leave, where they save most: marginal gains never rise within a
+// layer, so one price divides all units. It returns the hot counts [layers] and the time, infinite where a does not fit.
+func (s *solver) fill(a assignment) (hot []int, seconds float64) {
+	left := s.budget
+	at := 0
+	var split []int
+	for l, m := range a {
+		f := &s.fixed[l][m]
+		seconds += f.seconds + s.moves(at, home(int(m)))
+		at = home(int(m))
+		left -= f.bytes
+		if modes[m].units == some {
+			left -= s.curves[l].y.Units.Size
+			split = append(split, l)
+		}
+	}
+	seconds += s.moves(at, 0)
+	if math.IsInf(seconds, 1) || left < min(s.budget, 0) {
+		return nil, math.Inf(1)
+	}
+	hot = make([]int, len(a))
+	left = s.divide(split, left, hot)
+	s.exchange(split, left, hot, seconds)
+	for _, l := range split {
+		seconds += s.curves[l].units(hot[l])
+	}
+	return hot, seconds
+}
+
+// divide sets the hot counts of the layers of split, which have one unit each already, from left bytes more, and returns what
+// stays.
+func (s *solver) divide(split []int, left int64, hot []int) int64 {
+	more := func(price float64) (n int64) {
+		for _, l := range split {
+			n += s.curves[l].y.Units.Size * int64(s.curves[l].worth(price)-1)
+		}
+		return n
+	}
+	high, low := float64(mostPrice), leastPrice
+	if more(0) <= left {
+		high, low = 0, 0
+	}
+	for range priceSteps {
+		if mid := math.Sqrt(high * low); more(mid) <= left {
+			high = mid
+		} else {
+			low = mid
+		}
+	}
+	left -= more(high)
+	for _, l := range split {
+		c := &s.curves[l]
+		hot[l] = c.worth(high)
+		extra := min(int64(c.worth(low)-hot[l]), left/max(c.y.Units.Size, 1))
+		hot[l] += int(extra)
+		left -= extra * c.y.Units.Size
+	}
+	return left
+}
+
+// coarse is the share of a token's time that one unit must make for exchange to look at single units; 28672 neurons are none.
+const coarse = 1e-5
+
+// exchange gives up to three units of one layer for as many of another as fit, where that saves time: units of several sizes leave
+// bytes that a price does not divide.
+func (s *solver) exchange(split []int, left int64, hot []int, seconds float64) {
+	units := func(l, k int) float64 { return s.curves[l].units(k) }
+	size := func(l int) int64 { return max(s.curves[l].y.Units.Size, 1) }
+	split = slices.DeleteFunc(slices.Clone(split), func(l int) bool { return s.curves[l].cold[1] < coarse*seconds })
+	slices.SortStableFunc(split, func(x, y int) int { return cmp.Compare(s.curves[y].cold[1], s.curves[x].cold[1]) })
+	for changed := true; changed; {
+		changed = false
+		for _, to := range split {
+			for _, from := range split {
+				for give := 0; give < min(4, hot[from]); give++ {
+					if give > 0 && from == to {
+						continue
+					}
+					take := int(min((left+size(from)*int64(give))/size(to), int64(s.curves[to].most-hot[to])))
+					if take <= 0 {
+						continue
+					}
+					loss := units(from, hot[from]-give) - units(from, hot[from])
+					if gain := units(to, hot[to]) - units(to, hot[to]+take); gain > loss+1e-12*seconds {
+						hot[from] -= give
+						hot[to] += take
+						left += size(from)*int64(give) - size(to)*int64(take)
+						changed = true
+					}
+				}
+			}
+		}
+	}
+}

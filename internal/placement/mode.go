@@ -1,0 +1,59 @@
+package placement
+
+// mode is which parts of a layer are on the card; how many units, where it is some, is for the prices to say.
+type mode struct {
+	attention, predictor bool
+	units                amount
+}
+
+type amount int
+
+const (
+	none amount = iota
+	some
+	all
+)
+
+// modes are the ones that can be fastest. A set is predicted where the attention is or where all neurons are: elsewhere a
+// layer would need a second hand-off.
+var modes = [...]mode{
+	{false, false, none}, // all in RAM
+	{false, false, some},
+	{false, false, all},
+	{false, true, all},
+	{true, false, none},
+	{true, true, none},
+	{true, true, some},
+	{true, true, all}, // all on the card
+}
+
+// inRAM and onCard are the modes of a layer that uses one processor.
+const (
+	inRAM  = 0
+	onCard = len(modes) - 1
+)
+
+// possible reports whether the layer can be in the mode: units are split only where there are any.
+func (m mode) possible(c *curve) bool {
+	switch {
+	case m.units == some:
+		return c.most > 0
+	case c.n == 0: // the head
+		return m == modes[inRAM] || m == modes[onCard]
+	}
+	return true
+}
+
+// place is the layer's place in mode m with k units on the card where it is some.
+func (m mode) place(c *curve, gpu, k int) Place {
+	switch m.units {
+	case none:
+		k = 0
+	case all:
+		k = c.n
+	}
+	if m == modes[inRAM] {
+		gpu = RAM
+	}
+	return Place{GPU: gpu, Attention: m.attention, Predictor: m.predictor && c.y.Predictor > 0, Hot: k}
+}

@@ -1,0 +1,138 @@
+// Package placement decides what of a model lies in video memory: pure functions from sizes, frequencies, bandwidths and
+// budgets to a hot count per layer and a side for everything else, by the cost of one decoded token.
+//
+// A layer's units are what can be split: neurons, or experts. They lie hottest first, so that what is hot is a prefix for
+// every budget. docs/placement.md tells the model and the search.
+package placement
+
+import (
+	"fmt"
+	"math"
+
+	"github.com/powerinfer-go/powerinfer/internal/neuron"
+)
+
+// Model is what a token reads, layer by layer.
+type Model struct {
+	Layers []Layer
+	Head   int64 // bytes of the output matrix and its norm, read whole for every token that is sampled
+}
+
+// Layer is one transformer block; all sizes are bytes as they lie in memory.
+type Layer struct {
+	Attention int64 // weights of attention and norms: read whole for every token
+	KV        int64 // keys and values at the planned context: lie with the attention, read whole for every token
+	Predictor int64 // read whole for every token; 0 in exact
+	Units     Units
+}
+
+// Units are the neurons or experts of a layer, all of one size.
+type Units struct {
+	Size      int64     // bytes of one unit
+	Always    int64     // bytes of each unit that are read for every token, in order: gate rows in exact, everything in dense layers
+	Sometimes []float64 // [n] expected bytes of each unit read for a token beyond Always, hottest first: never rises
+}
+
+// Machine is what computes. Bandwidths are bytes per second, times seconds.
+type Machine struct {
+	Stream  float64 // of RAM, read in order
+	Rows    float64 // of RAM, on scattered rows
+	GPUs    []GPU   // in the order in which layers pass them
+	HandOff float64 // activations from RAM to a card and back again, the wait included
+}
+
+// GPU is a graphics card, and how much of it may be used.
+type GPU struct {
+	Name     string
+	Read     float64 // bytes per second of its memory
+	Launch   float64 // seconds of starting the kernels of one layer
+	Budget   int64   // bytes that may be taken in all
+	Overhead int64   // bytes of the budget that go to compute buffers and fragmentation as soon as anything lies there
+}
+
+// RAM is the card's index of a layer that uses none.
+const RAM = -1
+
+// Place says where a layer lies. What is not on the card is in RAM, and is computed there.
+type Place struct {
+	GPU       int  // index of the card that the layer uses, or RAM
+	Attention bool // attention, norms and KV pages are on the card; of the head: its matrix
+	Predictor bool // so is the predictor
+	Hot       int  // units [0, Hot) are
+}
+
+// Check reports what no model can have.
+func (m *Model) Check() error {
+	if len(m.Layers) == 0 {
+		return fmt.Errorf("a model of no layers")
+	}
+	for l := range m.Layers {
+		y := &m.Layers[l]
+		u := &y.Units
+		if y.Attention < 0 || y.KV < 0 || y.Predictor < 0 || u.Size < 0 || u.Always < 0 || u.Always > u.Size || m.Head < 0 {
+			return fmt.Errorf("layer %d: sizes cannot be negative, nor can more of a unit be read than it has", l)
+		}
+		last := math.Inf(1)
+		for i, b := range u.Sometimes {
+			if !(b >= 0 && b <= float64(u.Size-u.Always)*(1+1e-9)) {
+				return fmt.Errorf("layer %d: unit %d reads %g bytes beyond %d of %d", l, i, b, u.Always, u.Size)
+			}
+			if b > last*(1+1e-9) {
+				return fmt.Errorf("layer %d: unit %d is hotter than the one before it; units lie hottest first", l, i)
+			}
+			last = b
+		}
+	}
+	return nil
+}
+
+// Check reports bandwidths that are none.
+func (m *Machine) Check() error {
+	positive := func(v float64) bool { return v > 0 && !math.IsInf(v, 1) }
+	if !positive(m.Stream) || !positive(m.Rows) {
+		return fmt.Errorf("RAM of %g bytes/s in order and %g on rows; both must be positive", m.Stream, m.Rows)
+	}
+	if !(m.HandOff >= 0) || math.IsInf(m.HandOff, 1) {
+		return fmt.Errorf("a hand-off of %g seconds", m.HandOff)
+	}
+	for i, g := range m.GPUs {
+		if !positive(g.Read) || !(g.Launch >= 0) || g.Budget < 0 || g.Overhead < 0 {
+			return fmt.Errorf("card %d: %g bytes/s, %g s of launches, a budget of %d and an overhead of %d bytes", i, g.Read, g.Launch, g.Budget, g.Overhead)
+		}
+	}
+	return nil
+}
+
+// Dense is m as an engine reads it that skips nothing.
+func (m *Model) Dense() Model {
+	d := Model{Head: m.Head}
+	for _, y := range m.Layers {
+		y.Predictor = 0
+		y.Units = Units{Size: y.Units.Size, Always: y.Units.Size, Sometimes: make([]float64, len(y.Units.Sometimes))}
+		d.Layers = append(d.Layers, y)
+	}
+	return d
+}
+
+// Bytes is what the model takes in memory, keys and values included.
+func (m *Model) Bytes() int64 {
+	n := m.Head
+	for l := range m.Layers {
+		n += m.Layers[l].Bytes()
+	}
+	return n
+}
+
+// Bytes is what the layer takes in memory.
+func (y *Layer) Bytes() int64 {
+	return y.Attention + y.KV + y.Predictor + y.Units.Size*int64(len(y.Units.Sometimes))
+}
+
+// Split is the hot count of each layer, whichever card it lies on.
+func (p *Plan) Split() neuron.Split {
+	var s neuron.Split
+	for _, y := range p.Layers[:len(p.Layers)-1] {
+		s = append(s, y.Hot)
+	}
+	return s
+}

@@ -1,0 +1,243 @@
+package placement
+
+import (
+	"math"
+	"math/rand/v2"
+	"slices"
+	"testing"
+	"time"
+)
+
+// token is DESIGN's formula, written out again: the time of a token with every layer where at says.
+func token(m Model, on Machine, at []Place) float64 {
+	var sum float64
+	home := RAM
+	for l, p := range at {
+		var y Layer
+		if l < len(m.Layers) {
+			y = m.Layers[l]
+		} else {
+			y.Attention = m.Head
+		}
+		bandwidth := func(card bool) float64 {
+			if card {
+				return on.GPUs[p.GPU].Read
+			}
+			return on.Stream
+		}
+		dense := float64(y.Attention+y.KV)/bandwidth(p.Attention) + float64(y.Predictor)/bandwidth(p.Predictor)
+		var hot, cold float64
+		for i, b := range y.Units.Sometimes {
+			if i < p.Hot {
+				hot += (float64(y.Units.Always) + b) / on.GPUs[p.GPU].Read
+			} else {
+				cold += math.Min(float64(y.Units.Always)/on.Stream+b/on.Rows, float64(y.Units.Size)/on.Stream)
+			}
+		}
+		usesGPU := p.Attention || p.Hot > 0 || p.Predictor && y.Predictor > 0
+		usesCPU := !p.Attention || p.Hot < len(y.Units.Sometimes)
+		sum += dense + math.Max(hot, cold)
+		if usesGPU {
+			sum += on.GPUs[p.GPU].Launch
+			if usesCPU {
+				sum += on.HandOff
+			}
+		}
+		to := RAM
+		if p.Attention {
+			to = p.GPU
+		}
+		if to != home {
+			sum += on.HandOff / 2
+			if to != RAM && home != RAM {
+				sum += on.HandOff / 2
+			}
+		}
+		home = to
+	}
+	if home != RAM {
+		sum += on.HandOff / 2
+	}
+	return sum
+}
+
+// exhaustive tries every placement there is: attention and predictor anywhere, every hot count, layers on cards in the cards' order.
+func exhaustive(m Model, on Machine) float64 {
+	at := slices.Repeat([]Place{{GPU: RAM}}, len(m.Layers)+1)
+	best := token(m, on, at)
+	left := make([]int64, len(on.GPUs))
+	for j, g := range on.GPUs {
+		left[j] = g.Budget - g.Overhead
+	}
+	var try func(l, card int)
+	try = func(l, card int) {
+		if l == len(at) {
+			best = math.Min(best, token(m, on, at))
+			return
+		}
+		at[l] = Place{GPU: RAM}
+		try(l+1, card)
+		for j := card; j < len(on.GPUs); j++ {
+			for _, p := range layerPlaces(m, l) {
+				p.GPU = j
+				bytes := onCardBytes(m, l, p)
+				if bytes > left[j] {
+					continue
+				}
+				at[l] = p
+				left[j] -= bytes
+				try(l+1, j)
+				left[j] += bytes
+			}
+		}
+	}
+	try(0, 0)
+	return best
+}
+
+// layerPlaces are all places of layer l on a card. Where the set is made neither where the attention is nor where all units
+// are, a second hand-off would be needed, which the formula does not know.
+func layerPlaces(m Model, l int) (list []Place) {
+	if l == len(m.Layers) {
+		return []Place{{Attention: true}}
+	}
+	n := len(m.Layers[l].Units.Sometimes)
+	for k := 0; k <= n; k++ {
+		list = append(list, Place{Attention: true, Predictor: true, Hot: k}, Place{Hot: k})
+	}
+	return append(list, Place{Attention: true}, Place{Predictor: true, Hot: n})
+}
+
+func onCardBytes(m Model, l int, p Place) int64 {
+	if l == len(m.Layers) {
+		return m.Head
+	}
+	y := m.Layers[l]
+	bytes := y.Units.Size * int64(p.Hot)
+	if p.Attention {
+		bytes += y.Attention + y.KV
+	}
+	if p.Predictor {
+		bytes += y.Predictor
+	}
+	return bytes
+}
+
+// small is a random model of a few layers of a few units, in bytes that make hand-offs matter.
+func small(r *rand.Rand, layers, units int) (Model, Machine) {
+	var m Model
+	for range layers {
+		y := Layer{Attention: int64(r.IntN(4000)), KV: int64(r.IntN(2000)), Units: Units{Size: int64(100 + r.IntN(900))}}
+		if r.IntN(2) == 0 {
+			y.Predictor = int64(r.IntN(1500))
+		}
+		if r.IntN(2) == 0 {
+			y.Units.Always = y.Units.Size / 3
+		}
+		top, exponent := r.Float64(), 2*r.Float64()
+		for i := range 1 + r.IntN(units) {
+			f := top * math.Pow(float64(i+1), -exponent)
+			y.Units.Sometimes = append(y.Units.Sometimes, f*float64(y.Units.Size-y.Units.Always))
+		}
+		m.Layers = append(m.Layers, y)
+	}
+	m.Head = int64(r.IntN(5000))
+	on := Machine{Stream: 1e9, Rows: 3e8 + 7e8*r.Float64(), HandOff: 3e-6 * r.Float64() * r.Float64()}
+	on.GPUs = []GPU{{
+		Read: 1e9 * (0.5 + 20*r.Float64()), Launch: 2e-7 * r.Float64(), Overhead: int64(r.IntN(300)),
+		Budget: int64(1.1 * r.Float64() * float64(m.Bytes())),
+	}}
+	return m, on
+}
+
+// nearBest is what the issue allows between the plan and the best placement.
+const nearBest = 0.01
+
+func TestNearExhaustive(t *testing.T) {
+	seed := uint64(time.Now().UnixNano())
+	r := rand.New(rand.NewPCG(seed, 1))
+	worst, exact, tries := 0.0, 0, 0
+	for range 400 {
+		layers := 1 + r.IntN(3)
+		m, on := small(r, layers, []int{0, 40, 9, 5}[layers])
+		p, err := Solve(m, on)
+		if err != nil {
+			t.Fatalf("seed %d: %v", seed, err)
+		}
+		checkPlan(t, seed, m, on, p)
+		best := exhaustive(m, on)
+		gap := p.Seconds/best - 1
+		if gap < -1e-9 {
+			t.Fatalf("seed %d, try %d: %g s is below the best placement's %g", seed, tries, p.Seconds, best)
+		}
+		if gap > nearBest {
+			t.Errorf("seed %d, try %d: %d layers, %.2f %% above the best placement", seed, tries, layers, 100*gap)
+		}
+		worst = max(worst, gap)
+		if gap < 1e-9 {
+			exact++
+		}
+		tries++
+	}
+	t.Logf("seed %d: %d of %d exact, the worst %.3f %% above the best", seed, exact, tries, 100*worst)
+}
+
+// Layers pass the cards in order; borders and splits are searched together.
+func TestTwoCardsNearExhaustive(t *testing.T) {
+	seed := uint64(time.Now().UnixNano())
+	r := rand.New(rand.NewPCG(seed, 2))
+	worst := 0.0
+	for try := range 150 {
+		m, on := small(r, 1+r.IntN(3), 3)
+		second := on.GPUs[0]
+		second.Read *= 0.3 + r.Float64()
+		second.Budget = int64(0.6 * r.Float64() * float64(m.Bytes()))
+		on.GPUs = append(on.GPUs, second)
+		p, err := Solve(m, on)
+		if err != nil {
+			t.Fatalf("seed %d: %v", seed, err)
+		}
+		checkPlan(t, seed, m, on, p)
+		gap := p.Seconds/exhaustive(m, on) - 1
+		if gap < -1e-9 || gap > nearBest {
+			t.Errorf("seed %d, try %d: %.2f %% above the best placement", seed, try, 100*gap)
+		}
+		worst = max(worst, gap)
+	}
+	t.Logf("seed %d: the worst %.3f %% above the best", seed, 100*worst)
+}
+
+// checkPlan holds a plan to the formula and to the budgets.
+func checkPlan(t *testing.T, seed uint64, m Model, on Machine, p Plan) {
+	t.Helper()
+	var at []Place
+	used := make([]int64, len(on.GPUs))
+	var ram int64
+	for l, y := range p.Layers {
+		at = append(at, y.Place)
+		if y.GPU != RAM {
+			used[y.GPU] += y.VRAM
+		} else if y.VRAM != 0 {
+			t.Fatalf("seed %d: layer %d has %d bytes on no card", seed, l, y.VRAM)
+		}
+		ram += y.RAM
+	}
+	if want := token(m, on, at); math.Abs(p.Seconds-want) > 1e-9*want {
+		t.Fatalf("seed %d: a plan of %g s costs %g", seed, p.Seconds, want)
+	}
+	for j, g := range on.GPUs {
+		if used[j] > 0 {
+			used[j] += g.Overhead
+		}
+		if used[j] != p.VRAM[j] || used[j] > g.Budget {
+			t.Fatalf("seed %d: card %d: %d bytes, said to be %d, in a budget of %d", seed, j, used[j], p.VRAM[j], g.Budget)
+		}
+		ram += p.VRAM[j]
+		if used[j] > 0 {
+			ram -= g.Overhead
+		}
+	}
+	if ram != m.Bytes() {
+		t.Fatalf("seed %d: %d bytes lie somewhere, the model has %d", seed, ram, m.Bytes())
+	}
+}

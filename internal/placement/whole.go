@@ -1,0 +1,44 @@
+package placement
+
+import "fmt"
+
+// Whole places the last n layers whole on the cards and the others in RAM, as llama.cpp's -ngl does: one more than there are
+// layers takes the head too, and any higher number means the same. Cards are filled in order; it fails where they are too small.
+func Whole(m Model, on Machine, n int) (Plan, error) {
+	if err := m.Check(); err != nil {
+		return Plan{}, err
+	}
+	n = min(n, len(m.Layers)+1)
+	places := make([]Place, len(m.Layers)+1)
+	for l := range places {
+		places[l].GPU = RAM
+	}
+	first := max(len(m.Layers)-n, 0)
+	last := len(m.Layers)
+	if n > len(m.Layers) {
+		last++
+	}
+	card, left := -1, int64(0)
+	for l := first; l < last; l++ {
+		y := m.layer(l)
+		for y.Bytes() > left {
+			if card++; card >= len(on.GPUs) {
+				return Plan{}, fmt.Errorf("%d layers do not fit: layer %d needs %d bytes more", n, l, y.Bytes())
+			}
+			left = on.GPUs[card].Budget - on.GPUs[card].Overhead
+		}
+		left -= y.Bytes()
+		places[l] = Place{GPU: card, Attention: true, Predictor: y.Predictor > 0, Hot: len(y.Units.Sometimes)}
+	}
+	return Price(&m, &on, places)
+}
+
+// MostWhole is the largest n that Whole can place, and its plan: the best that placing by layers does.
+func MostWhole(m Model, on Machine) (int, Plan, error) {
+	for n := len(m.Layers) + 1; ; n-- {
+		p, err := Whole(m, on, n)
+		if err == nil || n == 0 {
+			return n, p, err
+		}
+	}
+}
