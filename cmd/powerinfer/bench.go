@@ -143,14 +143,17 @@ func benchTests(c *cli.Command) ([]bench.Test, error) {
 	return tests, nil
 }
 
+// mostListed bounds what a test may ask for: more tokens than any context has.
+const mostListed = 1 << 24
+
 // intList reads a flag of comma-separated integers, each at least least; the flag may be repeated.
 func intList(c *cli.Command, name string, least int) ([]int, error) {
 	var out []int
 	text := strings.Join(c.StringSlice(name), ",")
 	for _, s := range strings.Split(text, ",") {
 		v, err := strconv.Atoi(strings.TrimSpace(s))
-		if err != nil || v < least || v > 1<<24 {
-			return nil, fmt.Errorf("--%s %q is not a list of integers from %d", name, text, least)
+		if err != nil || v < least || v > mostListed {
+			return nil, fmt.Errorf("--%s %q is not a list of integers from %d to %d", name, text, least, mostListed)
 		}
 		out = append(out, v)
 	}

@@ -40,7 +40,13 @@ func execute(args []string) int {
 	go func() {
 		err := errInterrupted // stays where untilCancelled ended the goroutine
 		defer func() { done <- err }()
-		err = command().Run(ctx, withCommand(args))
+		root := command()
+		err = root.Run(ctx, withCommand(args))
+		if err != nil {
+			if topic, ok := strings.CutPrefix(err.Error(), "No help topic for '"); ok { // cli's own words
+				err = unknownCommand(root, strings.TrimSuffix(topic, "'"))
+			}
+		}
 	}()
 	var err error
 	select {
@@ -94,11 +100,8 @@ func oneLine(err error) string {
 	return string(line)
 }
 
-// withCommand makes a bare `powerinfer -m … -p …` mean run, and `help run` mean run --help.
+// withCommand makes a bare `powerinfer -m … -p …` mean run.
 func withCommand(args []string) []string {
-	if len(args) == 3 && args[1] == "help" && !strings.HasPrefix(args[2], "-") {
-		return []string{args[0], args[2], "--help"}
-	}
 	if len(args) < 2 || !strings.HasPrefix(args[1], "-") {
 		return args
 	}
@@ -155,9 +158,13 @@ func didYouMean(suggestion string) string {
 // help is the root's action: what is left when no command was named.
 func help(_ context.Context, c *cli.Command) error {
 	if name := c.Args().First(); name != "" {
-		return fmt.Errorf("unknown command %q%s; see powerinfer --help", name, didYouMean(cli.SuggestCommand(c.Commands, name)))
+		return unknownCommand(c, name)
 	}
 	return cli.ShowRootCommandHelp(c)
+}
+
+func unknownCommand(root *cli.Command, name string) error {
+	return fmt.Errorf("unknown command %q%s; see powerinfer --help", name, didYouMean(cli.SuggestCommand(root.Commands, name)))
 }
 
 // noArguments refuses stray words, which are mostly prompts without -p.

@@ -60,6 +60,12 @@ func run(ctx context.Context, c *cli.Command) error {
 	if n := c.Int("n-predict"); n < -2 { // -2 is llama.cpp's other way to say -1
 		return fmt.Errorf("--n-predict %d: give a number of tokens, or -1 for until the text or the context ends", n)
 	}
+	if n := c.Int64("seed"); n < -1 {
+		return fmt.Errorf("--seed %d: give a number from 0, or -1 for a new one each time", n)
+	}
+	if n := c.Int("repeat-last-n"); n < -1 {
+		return fmt.Errorf("--repeat-last-n %d: give a number of tokens, or -1 for the context", n)
+	}
 	prompt, err := readText(c)
 	if err != nil {
 		return err

@@ -51,17 +51,13 @@ func (f *File) resolve() error {
 	if f.path == "" {
 		return errors.New("a file to write has no name")
 	}
-	if _, err := os.Lstat(f.path); errors.Is(err, fs.ErrNotExist) {
+	info, err := os.Stat(f.path)
+	if errors.Is(err, fs.ErrNotExist) {
+		if _, err := os.Lstat(f.path); err == nil {
+			return fmt.Errorf("%s is a symbolic link to nothing; remove it or name another file", f.path)
+		}
 		return nil
 	}
-	target, err := filepath.EvalSymlinks(f.path)
-	if errors.Is(err, fs.ErrNotExist) {
-		return fmt.Errorf("%s is a symbolic link to nothing; remove it or name another file", f.path)
-	}
-	if err != nil {
-		return fmt.Errorf("%s cannot be written: %w", f.path, cause(err))
-	}
-	info, err := os.Stat(target)
 	switch {
 	case err != nil:
 		return fmt.Errorf("%s cannot be written: %w", f.path, cause(err))
@@ -70,7 +66,10 @@ func (f *File) resolve() error {
 	case !info.Mode().IsRegular():
 		return fmt.Errorf("%s is not a regular file and is not replaced; name another file", f.path)
 	}
-	f.target, f.mode = target, info.Mode().Perm()
+	f.mode = info.Mode().Perm()
+	if f.target, err = filepath.EvalSymlinks(f.path); err != nil {
+		return fmt.Errorf("%s cannot be written: %w", f.path, cause(err))
+	}
 	return nil
 }
 
