@@ -42,51 +42,81 @@ const quantizationVersion = 2
 // HuggingFace converts the model in folder dir to the GGUF file outfile, which appears only when it is complete.
 // The same folder and options give the same bytes. Errors name the file and the key, tensor or offset.
 func HuggingFace(dir, outfile string, o Options) error {
+	m, err := openModel(dir, "", &o)
+	if err != nil {
+		return err
+	}
+	defer m.source.Close()
+	return gguf.Create(outfile, "GGUF", m.keys, sources(m.tensors, o), o.Progress)
+}
+
+// model is a folder's model, ready to be written.
+type model struct {
+	arch    string
+	keys    []gguf.KV
+	tensors []*tensor
+	source  *checkpoint // open; to be closed when the tensors are written
+}
+
+// openModel reads what is to be written of the model in folder dir and, unless it is empty, of the predictors in another.
+func openModel(dir, predictors string, o *Options) (*model, error) {
 	fileType, ok := fileTypes()[o.OutType]
 	if !ok {
-		return fmt.Errorf("output type %s is not supported; supported are %s", o.OutType, OutTypes)
+		return nil, fmt.Errorf("output type %s is not supported; supported are %s", o.OutType, OutTypes)
 	}
 	if o.Notes == nil {
 		o.Notes = func(string) {}
 	}
 	c, err := readConfig(dir)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	fam, err := c.family()
 	if err != nil {
-		return err
+		return nil, err
 	}
 	sizes, err := fam.keys(c, fam.arch)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	if c.Window > 0 && c.Window < c.Context && or(c.UseWindow, true) {
 		o.Notes(fmt.Sprintf("%s: the sliding window of %d positions is not applied; every position is attended to", c.path, c.Window))
 	}
-	source, err := openCheckpoint(dir)
-	if err != nil {
-		return err
-	}
-	defer source.Close()
-	p := &plan{family: fam, source: source, used: map[string]bool{}}
-	fam.plan(p, c)
-	if err := p.finish(); err != nil {
-		return err
-	}
-	v, err := readVocabulary(dir, c, o.Notes)
-	if err != nil {
-		return err
-	}
-	keys := append([]gguf.KV{
+	m := &model{arch: fam.arch, keys: append([]gguf.KV{
 		{Key: "general.architecture", Value: fam.arch},
 		{Key: "general.type", Value: "model"},
 		{Key: "general.name", Value: o.name(dir, c)},
 		{Key: "general.file_type", Value: fileType},
-		{Key: "general.quantization_version", Value: uint32(quantizationVersion)},
-	}, sizes...)
-	keys = append(keys, v.keys()...)
-	return gguf.Create(outfile, "GGUF", keys, sources(p.tensors, o), o.Progress)
+		{Key: "general.quantization_version", Value: uint32(2)},
+	}, sizes...)}
+	if m.source, err = openCheckpoint(dir); err != nil {
+		return nil, err
+	}
+	if err := m.plan(fam, c, predictors); err != nil {
+		m.source.Close()
+		return nil, err
+	}
+	v, err := readVocabulary(dir, c, o.Notes)
+	if err != nil {
+		m.source.Close()
+		return nil, err
+	}
+	m.keys = append(m.keys, v.keys()...)
+	return m, nil
+}
+
+// plan lists the tensors to write.
+func (m *model) plan(fam family, c *config, predictors string) error {
+	p := &plan{family: fam, source: m.source, used: map[string]bool{}}
+	fam.plan(p, c)
+	if predictors != "" && p.err == nil {
+		if err := openPredictors(m.source, predictors, c); err != nil {
+			return err
+		}
+		planPredictors(p, c)
+	}
+	m.tensors = p.tensors
+	return p.finish()
 }
 
 func (o Options) name(dir string, c *config) string {

@@ -1,0 +1,82 @@
+package convert
+
+import (
+	"fmt"
+	"math"
+	"os"
+	"path/filepath"
+)
+
+// predictorSource names a layer's predictor tensor beside a checkpoint's own.
+func predictorSource(layer int, name string) string {
+	return fmt.Sprintf("predictor %d %s", layer, name)
+}
+
+// openPredictors adds to source the predictors of folder dir: model_N.pt with fc1.weight [rank, hidden] and fc2.weight [ff, rank]
+// for each layer N, as the original project publishes them. Layers are taken by number.
+func openPredictors(source *checkpoint, dir string, c *config) error {
+	if name := predictorFile(dir, c.Layers); exists(name) {
+		return fmt.Errorf("%s: the model has %d layers, 0 to %d; these predictors are another model's", name, c.Layers, c.Layers-1)
+	}
+	for l := range c.Layers {
+		path := predictorFile(dir, l)
+		t, err := openTorch(path)
+		if err != nil {
+			if os.IsNotExist(err) {
+				return fmt.Errorf("%s is missing; there must be one such file for each of %d layers", path, c.Layers)
+			}
+			return err
+		}
+		source.files = append(source.files, t.file)
+		tensors, err := t.stateDict()
+		if err != nil {
+			return err
+		}
+		fc1, fc2 := tensors["fc1.weight"], tensors["fc2.weight"]
+		if fc1 == nil || fc2 == nil || len(tensors) != 2 {
+			return fmt.Errorf("%s: it holds %d tensors, not fc1.weight and fc2.weight alone", path, len(tensors))
+		}
+		if len(fc1.shape) != 2 || fc1.shape[1] != c.Hidden || len(fc2.shape) != 2 || fc2.shape[0] != c.FF || fc2.shape[1] != fc1.shape[0] {
+			return fmt.Errorf("%s: fc1.weight %v and fc2.weight %v are no predictor of %d neurons from %d inputs, [rank %d] and [%d rank]",
+				path, fc1.shape, fc2.shape, c.FF, c.Hidden, c.Hidden, c.FF)
+		}
+		source.tensors[predictorSource(l, "fc1")] = fc1
+		source.tensors[predictorSource(l, "fc2")] = fc2
+	}
+	return nil
+}
+
+func predictorFile(dir string, layer int) string {
+	return filepath.Join(dir, fmt.Sprintf("model_%d.pt", layer))
+}
+
+// planPredictors lists the tensors that openPredictors has found.
+func planPredictors(p *plan, c *config) {
+	for l := range c.Layers {
+		fc1, fc2 := predictorSource(l, "fc1"), predictorSource(l, "fc2")
+		if p.err != nil {
+			return
+		}
+		rank := p.source.tensors[fc1].shape[0]
+		p.add(fmt.Sprintf("blk.%d.fc1.weight", l), fc1, rank, c.Hidden)
+		p.add(fmt.Sprintf("blk.%d.fc2.weight", l), fc2, c.FF, rank)
+	}
+}
+
+// predictorThreshold is sparse_threshold of the folder's config.json; ok is false where there is none.
+func predictorThreshold(dir string) (threshold float32, ok bool, err error) {
+	path := filepath.Join(dir, "config.json")
+	if !exists(path) {
+		return 0, false, nil
+	}
+	var c struct {
+		Threshold *float64 `json:"sparse_threshold"`
+	}
+	if err := readJSON(path, &c); err != nil || c.Threshold == nil {
+		return 0, false, err
+	}
+	if math.Abs(*c.Threshold) > math.MaxFloat32 {
+		return 0, false, fmt.Errorf("%s: key %q: %g is not a threshold", path, "sparse_threshold", *c.Threshold)
+	}
+	return float32(*c.Threshold), true, nil
+}
