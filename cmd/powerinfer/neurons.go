@@ -12,8 +12,10 @@ import (
 	"strconv"
 
 	"github.com/powerinfer-go/powerinfer/internal/gguf"
+	"github.com/powerinfer-go/powerinfer/internal/neuron"
 	"github.com/powerinfer-go/powerinfer/internal/outfile"
 	"github.com/powerinfer-go/powerinfer/internal/portrait"
+	"github.com/powerinfer-go/powerinfer/internal/prepare"
 	"github.com/powerinfer-go/powerinfer/internal/prepared"
 )
 
@@ -41,24 +43,44 @@ func inspectNeurons(f *gguf.File, report string, asJSON bool) error {
 	return out.Flush()
 }
 
-// portraitOf reads a prepared file's statistics.
+// portraitOf reads the statistics of a prepared file, or of one that profile wrote.
 func portraitOf(f *gguf.File) (*portrait.Portrait, error) {
-	info, ok, err := prepared.Read(f)
-	if err != nil {
-		return nil, err
-	}
-	if !ok {
-		return nil, fmt.Errorf("%s holds no statistics of neurons: powerinfer profile counts them, powerinfer prepare stores them in a model", f.Path)
-	}
 	name, _, err := f.String("general.name")
 	if err != nil || name == "" {
 		name = filepath.Base(f.Path)
 	}
-	p, err := portrait.New(name, info.Stats())
+	info, ok, err := prepared.Read(f)
+	if err != nil {
+		return nil, err
+	}
+	if ok {
+		return preparedPortrait(name, f, &info)
+	}
+	stats, ok, err := prepare.StatsOf(f)
+	if err == nil && !ok {
+		err = fmt.Errorf("%s holds no statistics of neurons: powerinfer profile counts them, powerinfer prepare stores them in a model", f.Path)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return newPortrait(name, f, stats)
+}
+
+func newPortrait(name string, f *gguf.File, s *neuron.Stats) (*portrait.Portrait, error) {
+	p, err := portrait.New(name, s)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", f.Path, err)
 	}
-	p.Facts = facts(&info)
+	return p, nil
+}
+
+// preparedPortrait has predictors and what was measured, too.
+func preparedPortrait(name string, f *gguf.File, info *prepared.Info) (*portrait.Portrait, error) {
+	p, err := newPortrait(name, f, info.Stats())
+	if err != nil {
+		return nil, err
+	}
+	p.Facts = facts(info)
 	for l, y := range info.Layers {
 		q := portrait.Predictor{
 			Mode: string(y.Mode), Rank: y.Rank, AlwaysOn: y.AlwaysOn, Measured: info.HeldOut != prepared.Text{},

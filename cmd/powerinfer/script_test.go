@@ -21,6 +21,8 @@ import (
 
 	"github.com/powerinfer-go/powerinfer/demo"
 	"github.com/powerinfer-go/powerinfer/internal/gguf"
+	"github.com/powerinfer-go/powerinfer/internal/neuron"
+	"github.com/powerinfer-go/powerinfer/internal/prepare"
 	"github.com/powerinfer-go/powerinfer/internal/prepared"
 	"github.com/powerinfer-go/powerinfer/internal/quant"
 	"github.com/powerinfer-go/powerinfer/internal/testenv"
@@ -47,7 +49,7 @@ func TestSharedScripts(t *testing.T) {
 func runScripts(t *testing.T, dir string, setup func(*testscript.Env)) {
 	cmds := map[string]func(*testscript.TestScript, bool, []string){
 		"refuse": refuse, "figure": figure, "json": validJSON, "width": width, "greedy": greedy,
-		"model": writeModel, "prepared": writePrepared, "truncate": truncate, "huge": hugeTensor,
+		"model": writeModel, "prepared": writePrepared, "profiled": writeProfile, "truncate": truncate, "huge": hugeTensor,
 	}
 	for name, f := range systemCommands {
 		cmds[name] = f
@@ -164,6 +166,14 @@ func writePrepared(ts *testscript.TestScript, _ bool, args []string) {
 	y.Mode, y.Rank, y.AlwaysOn, y.Recall, y.Found, y.Precision = prepared.Predict, rank, always, 0.99, 0.75, 0.5
 	p.Predictors[0] = prepared.Predictor{Rank: rank, FC1: make([]float32, rank*embd), FC2: make([]float32, (width-always)*rank)}
 	ts.Check(prepared.Write(ts.MkAbs(args[0]), f, p, nil))
+}
+
+// writeProfile writes what profile would have counted of two layers of three neurons on ten tokens: profiled FILE
+func writeProfile(ts *testscript.TestScript, _ bool, args []string) {
+	f, err := gguf.Parse(demo.Name, demo.Model())
+	ts.Check(err)
+	s := &neuron.Stats{Tokens: 10, Layers: [][]uint32{{1, 10, 4}, {0, 0, 0}}}
+	ts.Check(prepare.WriteStats(ts.MkAbs(args[0]), f, strings.Repeat("0", 64), s))
 }
 
 // truncate cuts or lengthens a file: truncate FILE SIZE
