@@ -1,11 +1,13 @@
 package prepare
 
 import (
+	"context"
+	"math/rand/v2"
 	"time"
 
-	"github.com/powerinfer-go/powerinfer/internal/compute/cpu/gemm"
 	"github.com/powerinfer-go/powerinfer/internal/compute/cpu/pool"
 	"github.com/powerinfer-go/powerinfer/internal/model"
+	"github.com/powerinfer-go/powerinfer/internal/quant"
 	"github.com/powerinfer-go/powerinfer/internal/train"
 )
 
@@ -30,10 +32,11 @@ type Estimate struct {
 
 // What the estimate takes for granted: measured on the embedded and on 7B-shaped models.
 const (
-	trainEfficiency = 0.5   // of the rate of large products
-	searchShare     = 1.0   // of the final training's time
-	writeRate       = 400e6 // bytes/s
-	usualEpochs     = 12
+	writeRate    = 400e6 // bytes/s
+	usualRank    = 3     // of the width, in parts: the mean of those that are tried
+	usualTrials  = 5
+	trialSamples = 3 * 4096 // by a trial's epochs
+	usualEpochs  = 12
 )
 
 // estimate predicts the stages' times from steps that it measures.
@@ -69,7 +72,11 @@ func (r *observer) estimate(e *runner, samples int) ([]Estimate, error) {
 		return out, nil
 	}
 	if !r.o.NoPredictors {
-		add(StageTrain, trainTime(r.c, r.o.Threads, samples))
+		d, err := trainTime(r.c, r.o.Threads, samples)
+		if err != nil {
+			return nil, err
+		}
+		add(StageTrain, d)
 	}
 	var weights float64
 	for _, x := range r.f.Tensors {
@@ -82,24 +89,44 @@ func (r *observer) estimate(e *runner, samples int) ([]Estimate, error) {
 	return out, nil
 }
 
-// trainTime is the time of all layers' trainings, from the rate of a product like theirs.
-func trainTime(c model.Config, threads, samples int) float64 {
+// trainTime is the time of all layers' trainings, from two short ones on noise of a layer's shape: they differ by an epoch.
+func trainTime(c model.Config, threads, samples int) (float64, error) {
 	workers := pool.New(threads)
 	defer workers.Close()
-	mul, err := gemm.NewMultiplier(workers, "")
-	if err != nil {
-		return 0
-	}
-	rank := max(rankStep, c.Embd/6)
-	m, k, n := 512, c.Embd, min(c.FF, 4096)
-	a, b, out := make([]float32, m*k), make([]float32, k*n), make([]float32, m*n)
-	var took time.Duration
-	for range 2 {
+	noise := noiseSamples(c)
+	rank := max(rankStep, c.Embd/usualRank/rankStep*rankStep)
+	var took [2]float64
+	for i := range took {
 		begin := time.Now()
-		mul.Mul(gemm.New(out, m, n), 1, gemm.New(a, m, k), gemm.New(b, k, n), false)
-		took = time.Since(begin)
+		gate := func(row []float32, neuron int) float32 { row[neuron%len(row)] = 1; return 0 }
+		o := train.Options{Rank: rank, Epochs: i + 1, Pool: workers, Gate: gate}
+		if _, _, err := train.Train(context.Background(), noise, o); err != nil {
+			return 0, err
+		}
+		took[i] = float64(time.Since(begin))
 	}
-	rate := 2 * float64(m) * float64(k) * float64(n) / float64(took)
-	work := train.Work(samples, c.Embd, c.FF, rank, usualEpochs)
-	return float64(c.Layers) * work * (1 + searchShare) / (rate * trainEfficiency)
+	epoch := max(0, took[1]-took[0]) / noiseCount // a sample's
+	start := max(0, took[0]-epoch*noiseCount)
+	layer := usualTrials*(start+epoch*trialSamples) + start + epoch*usualEpochs*float64(samples)
+	return float64(c.Layers) * layer, nil
+}
+
+// noiseCount is how many samples the estimate trains on.
+const noiseCount = 1024
+
+func noiseSamples(c model.Config) *train.Samples {
+	s := &train.Samples{Embd: c.Embd, FF: c.FF, Start: []int64{0}}
+	rng := rand.New(rand.NewPCG(0, 0))
+	for i := range noiseCount {
+		for range c.Embd {
+			s.X = append(s.X, quant.F16FromF32(float32(1+rng.NormFloat64())))
+		}
+		for j := range c.FF {
+			if rng.IntN(10) == 0 {
+				s.Active, s.Mass = append(s.Active, uint16(j)), append(s.Mass, quant.BF16FromF32(1))
+			}
+		}
+		s.Start, s.Document = append(s.Start, int64(len(s.Active))), append(s.Document, int32(i/16))
+	}
+	return s
 }

@@ -98,6 +98,8 @@ func (t *trainer) train(ctx context.Context, l int, r round, progress func(share
 	switch {
 	case errors.Is(err, train.ErrInactive):
 		return exact("no activation to learn from was sampled")
+	case errors.Is(err, train.ErrDiverged):
+		return exact("%v", err)
 	case err != nil:
 		return y, prepared.Predictor{}, fmt.Errorf("layer %d: %w", l, err)
 	}

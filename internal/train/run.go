@@ -2,7 +2,6 @@ package train
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"math"
 )
@@ -124,7 +123,7 @@ func (r *run) judge() error {
 		r.w.fc2[i*r.Rank] -= s
 	}
 	if math.IsNaN(float64(rms(r.w.fc2))) || math.IsNaN(float64(rms(r.w.fc1))) {
-		return errors.New("training diverged: the samples hold numbers too large to learn from")
+		return ErrDiverged
 	}
 	if r.Epoch > 0 {
 		r.Positive *= float32(math.Exp(min(max(-float64(s), -steadied), steadied)))

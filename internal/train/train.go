@@ -22,6 +22,10 @@ import (
 // ErrInactive is wrapped by the error of a training that finds no active neuron to learn from, or to judge by.
 var ErrInactive = errors.New("none of the neurons to be predicted is active")
 
+// ErrDiverged is the error of a training whose weights stopped being numbers: the samples hold numbers too large to learn
+// from, or their inputs have no common part that could stand for a bias.
+var ErrDiverged = errors.New("training diverged: the inputs are too large, or have nothing in common")
+
 // RankStep is what ranks are multiples of.
 const RankStep = 32
 
