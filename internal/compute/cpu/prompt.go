@@ -13,9 +13,9 @@ import (
 // superblock is the number of outputs that are summed, and unpacked, at a time.
 const superblock = quant.QKK
 
-// batch is a prompt's way through a layer by neuron: gate and up rows by matrix products for all neurons, those outside a
-// token's set made zero, then the down columns of the neurons that any token needs. These lie one neuron to a row, so each chunk of
-// outputs first turns its part of them into rows of floats, which stay in the cache for all tokens.
+// batch is a prompt's way through a down projection of which much is needed: the neurons that any token needs are multiplied as a
+// matrix. Down lies one neuron to a row, so each chunk of outputs first turns its part of them into rows of floats,
+// which stay in the cache for all tokens.
 type batch struct {
 	used    []bool  // [n_ff] of any token
 	neurons []int32 // the used ones, or all; -1 fills up the last group
@@ -28,25 +28,28 @@ type batch struct {
 // unionShare in 16ths of the layer is from where on the neurons that no token needs are computed too.
 const unionShare = 12
 
-// everyNeuron computes a prompt.
-func (f *sparseFFN) everyNeuron(x compute.Tensor) {
-	hidden := f.view(&f.views[0], f.hidden)
-	if f.w.Gate == nil {
-		f.d.MatMul(x, compute.Products{{Out: hidden, W: f.w.Up, Bias: f.w.UpBias}})
-	} else {
-		f.up = grown(&f.up, f.tokens*f.n)
-		f.d.MatMul(x, compute.Products{{Out: hidden, W: f.w.Gate}, {Out: f.view(&f.views[1], f.up), W: f.w.Up, Bias: f.w.UpBias}})
+// Panels are worth their turning for so many tokens, if so many of their neurons, in 16ths, are open: a product does
+// not skip zeros, but its arithmetic is several times faster than that of sums, of which integers are the faster ones.
+const (
+	panelTokens   = 64
+	panelIntegers = 5
+	panelFloats   = 2
+)
+
+// worthPanels decides on what is known of the tokens. Their bytes are those of sums only to rounding.
+func (f *sparseFFN) worthPanels() bool {
+	share := int64(panelFloats)
+	if t := f.w.Down.Type; t == quant.Q4_0 || t == quant.Q8_0 {
+		share = panelIntegers
 	}
-	f.gated, f.upped = true, true
-	f.d.pool.Run(f.tokens, f.activateFn)
-	if mem(f.w.Down).layout == plain {
-		f.d.MatMul(hidden, compute.Products{{Out: f.out, W: f.w.Down, Bias: f.w.DownBias}})
-		return
-	}
-	b := &f.batch
+	return f.tokens >= panelTokens && 16*f.counts[0].Load() >= share*int64(f.tokens)*int64(f.n)
+}
+
+// panels computes the outputs of a prompt.
+func (f *sparseFFN) panels() {
+	a, b := f.spreadAll(), &f.batch
 	b.used = grown(&b.used, f.n)
 	f.d.pool.Run((f.n+uniteNeurons-1)/uniteNeurons, f.uniteFn)
-	a := hidden
 	if f.listUsed() {
 		b.a = grown(&b.a, f.tokens*len(b.neurons))
 		f.d.pool.Run(f.tokens, f.gatherFn)
@@ -59,63 +62,6 @@ func (f *sparseFFN) everyNeuron(x compute.Tensor) {
 	f.d.pool.Run(kernel.Super(f.out.Cols), f.panelFn)
 }
 
-// activate leaves a_i in hidden, zero for neurons outside the token's set.
-func (f *sparseFFN) activate(t, _ int) {
-	gate := f.hidden[t*f.n:][:f.n]
-	if !f.all {
-		f.mask(t, gate)
-	}
-	if f.w.Count != nil {
-		f.counts[0].Add(int64(f.countOpen(t, gate)))
-	}
-	var up []float32
-	if f.w.Gate != nil {
-		up = f.up[t*f.n:][:f.n]
-	}
-	f.d.k.Activate(gate, gate, up, f.w.Act)
-	if b, sparse := bound(f.w.Act); !f.all && (!sparse || b < 0) { // act(0) may not be zero times up
-		f.mask(t, gate)
-	}
-	if f.w.Count != nil {
-		f.counts[1].Add(int64(nonZero(gate)))
-	}
-}
-
-// countOpen counts the neurons of the set whose activation is not zero.
-func (f *sparseFFN) countOpen(t int, gate []float32) int {
-	b, sparse := bound(f.w.Act)
-	n := 0
-	switch {
-	case !sparse && f.all:
-		return f.n
-	case !sparse:
-		return f.s.count[t]
-	case f.all || b >= 0: // outside the set gates are zero
-		for _, g := range gate {
-			if g > b {
-				n++
-			}
-		}
-	default:
-		for _, i := range f.s.token(t) {
-			if gate[i] > b {
-				n++
-			}
-		}
-	}
-	return n
-}
-
-// mask makes a zero outside token t's set.
-func (f *sparseFFN) mask(t int, a []float32) {
-	at := int32(0)
-	for _, n := range f.s.token(t) {
-		clear(a[at:n])
-		at = n + 1
-	}
-	clear(a[at:])
-}
-
 // uniteNeurons is the number of neurons in a chunk of unite: a cache line of floats and some.
 const uniteNeurons = 256
 
@@ -125,7 +71,7 @@ func (f *sparseFFN) unite(chunk, _ int) {
 	used := f.batch.used[from:to]
 	clear(used)
 	for t := range f.tokens {
-		for i, v := range f.hidden[t*f.n:][from:to] {
+		for i, v := range f.a[t*f.n:][from:to] {
 			if v != 0 {
 				used[i] = true
 			}
@@ -159,7 +105,7 @@ func (f *sparseFFN) listUsed() bool {
 // gather copies the listed neurons' a_i of one token.
 func (f *sparseFFN) gather(t, _ int) {
 	b := &f.batch
-	from, to := f.hidden[t*f.n:][:f.n], b.a[t*len(b.neurons):][:len(b.neurons)]
+	from, to := f.a[t*f.n:][:f.n], b.a[t*len(b.neurons):][:len(b.neurons)]
 	for i, n := range b.neurons {
 		if n < 0 {
 			to[i] = 0

@@ -23,6 +23,15 @@ func newSet(rows, n int) *set {
 // token lists token i's neurons.
 func (s *set) token(i int) []int32 { return s.active[i*s.stride:][:s.count[i]] }
 
+// largest is the length of the longest of the first n lists.
+func (s *set) largest(n int) int {
+	most := 0
+	for _, c := range s.count[:n] {
+		most = max(most, c)
+	}
+	return most
+}
+
 // room is the memory of token i's list, emptied.
 func (s *set) room(i int) []int32 { return s.active[i*s.stride:][:0:s.stride] }
 
@@ -31,22 +40,24 @@ func (d *Device) Set(rows, n int) (compute.Set, error) {
 	return compute.Set{Rows: rows, N: n, Mem: newSet(rows, n)}, nil
 }
 
-// fewSparse is up to how many tokens a batch is computed token by token, neuron by neuron, in the bytes of one token alone. Longer
-// ones go through matrix products: their sets' union is most of the layer.
+// fewSparse is up to how many tokens rows are read for each token by itself. For more, gate and up rows go through matrix products,
+// for together the tokens need most of them; the bytes are the same.
 const fewSparse = 8
 
-// sparseChunks bounds the chunks that a token's neurons are cut into, chunkNeurons from below their size. Each sums its
-// neurons alone and chunks are added in order, so an output's bytes depend on the set only.
+// sparseChunks bounds the chunks that a token's open neurons are cut into, chunkNeurons from below their size. Each is summed
+// alone and chunks are added in order, so an output's bytes depend on the token's neurons only.
 const (
 	sparseChunks = 16
 	chunkNeurons = 16
 )
 
 // sparseFFN is the state of one Predict or SparseFFN. Methods that run on the pool are values made once, so that a call allocates nothing.
+//
+// A neuron of a token's set is open if act(gate), in ungated layers act(up), is not zero.
 type sparseFFN struct {
-	d                                      *Device
-	predictFn, chooseFn, chunkFn, sumFn    func(chunk, worker int)
-	activateFn, uniteFn, gatherFn, panelFn func(chunk, worker int)
+	d                                             *Device
+	predictFn, gateFn, openFn, chunkFn, sumFn     func(chunk, worker int)
+	tokenFn, spreadFn, uniteFn, gatherFn, panelFn func(chunk, worker int)
 
 	// Predict
 	s         *set
@@ -61,24 +72,23 @@ type sparseFFN struct {
 	out    compute.Tensor // [tokens, n_embd]
 	x      operand
 	all    bool      // the set is every neuron
-	gated  bool      // hidden holds the gates, in ungated layers the ups, of all neurons, and list those that are not zero
+	gated  bool      // gates of all neurons were computed, not only those of the set
 	upped  bool      // up holds all neurons' ups
-	hidden []float32 // [tokens, n_ff] gates, or a_i
+	hidden []float32 // [tokens, n_ff] gates, in ungated layers ups, of the set's neurons; or a_i
 	up     []float32 // [tokens, n_ff]
-	a      []float32 // [tokens, n_ff] a_i, or zero, where down is a plain matrix
-	list   *set      // of the neurons to compute
-	open   *set      // memory of such a list
+	open   *set
+	a      []float32 // [tokens, n_ff] a_i, or zero, where down is multiplied as a matrix
 	sums   []float32 // [tokens, sparseChunks, sumLen]
 	sumLen int
-	counts [3]atomic.Int64 // gated, active, groups of columns read
+	counts [3]atomic.Int64 // open, active, groups of columns read
 	views  [2]buffer
 	batch  batch
 }
 
 func (f *sparseFFN) init(d *Device) {
 	f.d = d
-	f.predictFn, f.chooseFn, f.chunkFn, f.sumFn = f.predict, f.choose, f.chunk, f.sum
-	f.activateFn, f.uniteFn, f.gatherFn, f.panelFn = f.activate, f.unite, f.gather, f.panel
+	f.predictFn, f.gateFn, f.openFn, f.chunkFn, f.sumFn = f.predict, f.gate, f.choose, f.chunk, f.sum
+	f.tokenFn, f.spreadFn, f.uniteFn, f.gatherFn, f.panelFn = f.token, f.spread, f.unite, f.gather, f.panel
 }
 
 // Predict chooses the neurons that are always on and those whose logit reaches the threshold.
@@ -99,18 +109,32 @@ func (f *sparseFFN) predict(token, _ int) {
 	f.s.count[token] = len(f.d.k.Choose(list, row(f.logits, token), int32(f.always), f.threshold, true))
 }
 
-// SparseFFN computes only the neurons of s: gate rows, up rows where the activation is not zero, the down columns of
-// neurons whose product is not.
+// SparseFFN computes only the neurons of s: gate rows, up rows of those that are open, the down columns of those whose a_i
+// is not zero.
 func (d *Device) SparseFFN(out, x compute.Tensor, s compute.Set, w compute.SparseWeights) {
 	if x.Rows == 0 {
 		return
 	}
 	f := &d.sparse
 	f.begin(out, x, s, w)
-	if x.Rows > fewSparse {
-		f.everyNeuron(x)
-	} else {
-		f.someNeurons(x)
+	f.gates(x)
+	d.pool.Run(f.tokens, f.openFn)
+	if w.Gate != nil && (f.tokens > fewSparse || most(f.open.largest(f.tokens), f.n)) {
+		f.ups(x)
+	}
+	panels := false
+	switch {
+	case mem(w.Down).layout == plain:
+		f.multiply()
+	case f.worthPanels():
+		panels = true
+		f.panels()
+	case f.tokens > fewSparse:
+		d.pool.Run(f.tokens, f.tokenFn)
+	default:
+		f.sums = grown(&f.sums, f.tokens*sparseChunks*f.sumLen)
+		d.pool.Run(sparseChunks, f.chunkFn)
+		d.pool.Run(f.tokens*kernel.Super(out.Cols), f.sumFn)
 	}
 	if c := w.Count; c != nil {
 		c.Steps++
@@ -118,53 +142,63 @@ func (d *Device) SparseFFN(out, x compute.Tensor, s compute.Set, w compute.Spars
 		c.Predicted += f.predicted()
 		c.Gated += f.counts[0].Load()
 		c.Active += f.counts[1].Load()
-		c.Bytes += f.bytes()
+		c.Bytes += f.bytes(panels)
+	}
+}
+
+func (f *sparseFFN) begin(out, x compute.Tensor, s compute.Set, w compute.SparseWeights) {
+	f.w, f.out, f.n, f.tokens = w, out, w.Up.Rows, x.Rows
+	f.all, f.gated, f.upped = s.Mem == nil, false, false
+	if !f.all {
+		f.s = s.Mem.(*set)
+	}
+	f.hidden = grown(&f.hidden, x.Rows*f.n)
+	if f.open == nil || f.open.stride < f.n+kernel.ChooseSlack || len(f.open.count) < f.tokens {
+		f.open = newSet(f.tokens, f.n)
+	}
+	f.sumLen = kernel.Sums(out.Cols)
+	f.x = operand{}
+	if f.tokens <= fewSparse {
+		f.x.form(f.d, x, w.Up)
+		if w.Gate != nil {
+			f.x.form(f.d, x, w.Gate)
+		}
+	}
+	for i := range f.counts {
+		f.counts[i].Store(0)
 	}
 }
 
 // bytes is what was read of the weights.
-func (f *sparseFFN) bytes() int64 {
+func (f *sparseFFN) bytes(panels bool) int64 {
 	first, total := f.w.Gate, int64(0)
-	if first == nil {
+	switch {
+	case first == nil:
 		first = f.w.Up
-	} else if f.upped {
-		total += rowsBytes(f.w.Up, int64(f.n))
-	} else {
-		total += rowsBytes(f.w.Up, f.counts[0].Load())
+	case f.upped:
+		total = rowsBytes(f.w.Up, int64(f.n))
+	default:
+		total = rowsBytes(f.w.Up, f.counts[0].Load())
 	}
 	if f.gated {
 		total += rowsBytes(first, int64(f.n))
 	} else {
 		total += rowsBytes(first, f.predicted())
 	}
-	down := mem(f.w.Down)
+	down, active := mem(f.w.Down), f.counts[1].Load()
 	switch {
-	case down.layout == plain, f.tokens > fewSparse && len(f.batch.neurons) == f.n:
+	case down.layout == plain:
 		return total + int64(len(down.data))
-	case f.tokens > fewSparse:
+	case panels:
 		return total + int64(len(down.data))*int64(len(f.batch.neurons))/int64(f.n)
 	case down.layout == groups:
 		scales := int64(kernel.Super(f.w.Down.Rows) * quant.QKK * 2)
-		return total + f.counts[2].Load()*scales + f.counts[1].Load()*(int64(down.rowBytes)-scales)/kernel.GroupNeurons
+		return total + f.counts[2].Load()*scales + active*(int64(down.rowBytes)-scales)/kernel.GroupNeurons
 	}
-	return total + rowsBytes(f.w.Down, f.counts[1].Load())
+	return total + active*int64(down.rowBytes)
 }
 
 func rowsBytes(w *compute.Matrix, n int64) int64 { return n * int64(mem(w).rowBytes) }
-
-func (f *sparseFFN) begin(out, x compute.Tensor, s compute.Set, w compute.SparseWeights) {
-	f.w, f.out, f.n, f.tokens = w, out, w.Up.Rows, x.Rows
-	f.all = s.Mem == nil
-	f.gated, f.upped = false, false
-	if !f.all {
-		f.s = s.Mem.(*set)
-	}
-	f.hidden = grown(&f.hidden, x.Rows*f.n)
-	f.x = operand{}
-	for i := range f.counts {
-		f.counts[i].Store(0)
-	}
-}
 
 // predicted counts the neurons of the sets.
 func (f *sparseFFN) predicted() int64 {
@@ -193,70 +227,43 @@ func bound(a compute.Activation) (b float32, ok bool) {
 // rows one behind the other stream at full bandwidth.
 func most(count, n int) bool { return 20*count >= 9*n }
 
-// someNeurons computes a few tokens neuron by neuron.
-func (f *sparseFFN) someNeurons(x compute.Tensor) {
-	f.x.form(f.d, x, f.w.Up)
-	if f.w.Gate != nil {
-		f.x.form(f.d, x, f.w.Gate)
+// gates fills hidden for the neurons of the sets, or for all.
+func (f *sparseFFN) gates(x compute.Tensor) {
+	w, bias := f.w.Gate, (*compute.Vector)(nil)
+	if w == nil {
+		w, bias = f.w.Up, f.w.UpBias
 	}
-	f.list = f.s
-	asked := 0
-	if !f.all {
-		for t := range f.tokens {
-			asked = max(asked, f.s.count[t])
-		}
-	}
-	first := f.w.Gate
-	var bias *compute.Vector
-	if first == nil {
-		first, bias = f.w.Up, f.w.UpBias
-	}
-	if f.all || most(asked, f.n) {
-		f.d.MatMul(x, compute.Products{{Out: f.view(&f.views[0], f.hidden), W: first, Bias: bias}})
-		f.gated = true
-		f.chooseOpen()
-	}
-	if f.w.Gate != nil && f.gated {
-		open := 0
-		for t := range f.tokens {
-			open = max(open, f.list.count[t])
-		}
-		if most(open, f.n) {
-			f.allUps(x)
-		}
-	}
-	f.sumLen = kernel.Sums(f.out.Cols)
-	f.sums = grown(&f.sums, f.tokens*sparseChunks*f.sumLen)
-	if mem(f.w.Down).layout == plain {
-		f.a = grown(&f.a, f.tokens*f.n)
-		clear(f.a)
-	}
-	f.d.pool.Run(sparseChunks, f.chunkFn)
-	if mem(f.w.Down).layout == plain {
-		f.d.MatMul(f.view(&f.views[0], f.a), compute.Products{{Out: f.out, W: f.w.Down, Bias: f.w.DownBias}})
+	if !f.all && f.tokens <= fewSparse && !most(f.s.largest(f.tokens), f.n) {
+		f.d.pool.Run(sparseChunks, f.gateFn)
 		return
 	}
-	f.d.pool.Run(f.tokens*kernel.Super(f.out.Cols), f.sumFn)
+	f.gated = true
+	f.d.MatMul(x, compute.Products{{Out: f.view(&f.views[0], f.hidden), W: w, Bias: bias}})
 }
 
-// view is a tensor over scratch: in a buffer of f's own, so that a call allocates nothing.
-func (f *sparseFFN) view(b *buffer, data []float32) compute.Tensor {
-	b.data = data
-	return compute.Tensor{Rows: f.tokens, Cols: f.n, Mem: b}
-}
-
-// chooseOpen leaves in list the neurons of the set whose gates, which are known, are not zero.
-func (f *sparseFFN) chooseOpen() {
-	if f.open == nil || f.open.stride < f.n+kernel.ChooseSlack {
-		f.open = newSet(fewSparse, f.n)
+// gate computes a part of every token's gates: rows that several tokens need are still in the cache for the next.
+func (f *sparseFFN) gate(i, worker int) {
+	w := f.d.worker(worker)
+	for t := range f.tokens {
+		list := f.s.token(t)
+		list = list[len(list)*i/sparseChunks : len(list)*(i+1)/sparseChunks]
+		out := grown(&w.floats, len(list))
+		if f.w.Gate != nil {
+			f.dots(out, f.w.Gate, nil, t, list, w)
+		} else {
+			f.dots(out, f.w.Up, f.w.UpBias, t, list, w)
+		}
+		hidden := f.hidden[t*f.n:][:f.n]
+		for i, n := range list {
+			hidden[n] = out[i]
+		}
 	}
-	f.list = f.open
-	f.d.pool.Run(f.tokens, f.chooseFn)
 }
 
+// choose lists a token's open neurons.
 func (f *sparseFFN) choose(token, _ int) {
 	gates := f.hidden[token*f.n:][:f.n]
-	list := f.list.room(token)
+	list := f.open.room(token)
 	b, sparse := bound(f.w.Act)
 	switch {
 	case f.all && sparse:
@@ -272,19 +279,26 @@ func (f *sparseFFN) choose(token, _ int) {
 			}
 		}
 	}
-	f.list.count[token] = len(list)
+	f.open.count[token] = len(list)
+	f.counts[0].Add(int64(len(list)))
 }
 
-// allUps fills up by one matrix product.
-func (f *sparseFFN) allUps(x compute.Tensor) {
+// ups fills up by one matrix product.
+func (f *sparseFFN) ups(x compute.Tensor) {
 	f.up = grown(&f.up, f.tokens*f.n)
 	f.d.MatMul(x, compute.Products{{Out: f.view(&f.views[1], f.up), W: f.w.Up, Bias: f.w.UpBias}})
 	f.upped = true
 }
 
-// part is chunk i's part of token t's list.
+// view is a tensor over scratch: in a buffer of f's own, so that a call allocates nothing.
+func (f *sparseFFN) view(b *buffer, data []float32) compute.Tensor {
+	b.data = data
+	return compute.Tensor{Rows: f.tokens, Cols: f.n, Mem: b}
+}
+
+// part is chunk i's part of token t's open neurons.
 func (f *sparseFFN) part(t, i int) []int32 {
-	list := f.list.token(t)
+	list := f.open.token(t)
 	chunks := min(sparseChunks, max(1, len(list)/chunkNeurons))
 	if i >= chunks {
 		return nil
@@ -292,62 +306,88 @@ func (f *sparseFFN) part(t, i int) []int32 {
 	return list[len(list)*i/chunks : len(list)*(i+1)/chunks]
 }
 
-// chunk computes and sums a part of every token's neurons: rows that several tokens need are still in the cache for the next.
+// chunk computes and sums a part of every token's neurons.
 func (f *sparseFFN) chunk(i, worker int) {
 	w := f.d.worker(worker)
 	for t := range f.tokens {
-		list := f.part(t, i)
-		sum := f.sums[(t*sparseChunks+i)*f.sumLen:][:f.sumLen]
-		if len(list) == 0 && i > 0 {
-			continue // the sum of a token leaves this chunk out
+		if list := f.part(t, i); len(list) > 0 || i == 0 {
+			f.sumPart(t, list, f.sums[(t*sparseChunks+i)*f.sumLen:][:f.sumLen], w)
 		}
-		clear(sum)
-		list, a := f.neurons(t, list, w)
-		f.down(t, list, a, sum, w)
-		f.counts[0].Add(int64(len(list)))
-		f.counts[1].Add(int64(nonZero(a)))
 	}
 }
 
-func nonZero(a []float32) int {
-	n := 0
-	for _, v := range a {
-		if v != 0 {
-			n++
-		}
+// sum adds one superblock of one token's chunks in their order.
+func (f *sparseFFN) sum(i, _ int) {
+	blocks := kernel.Super(f.out.Cols)
+	t, s := i/blocks, i%blocks
+	first := s * superblock
+	total := f.sums[t*sparseChunks*f.sumLen+first:][:superblock]
+	for c := 1; c < sparseChunks && len(f.part(t, c)) > 0; c++ {
+		f.d.k.Add(total, f.sums[(t*sparseChunks+c)*f.sumLen+first:][:superblock])
 	}
-	return n
+	out := row(f.out, t)[first:min(f.out.Cols, first+superblock)]
+	f.finish(out, total, first)
 }
 
-// neurons computes a_i of the listed neurons of one token: of those whose act(gate) is not zero, which it returns.
-func (f *sparseFFN) neurons(t int, list []int32, w *workerScratch) ([]int32, []float32) {
-	gate := grown(&w.floats, 2*len(list))
-	gate, up := gate[:len(list)], gate[len(list):]
+// token computes all chunks of one token, one after the other.
+func (f *sparseFFN) token(t, worker int) {
+	w := f.d.worker(worker)
+	sums := grown(&w.sums, 2*f.sumLen)
+	total, next := sums[:f.sumLen], sums[f.sumLen:]
+	f.sumPart(t, f.part(t, 0), total, w)
+	for c := 1; c < sparseChunks; c++ {
+		list := f.part(t, c)
+		if len(list) == 0 {
+			break
+		}
+		f.sumPart(t, list, next, w)
+		f.d.k.Add(total, next)
+	}
+	f.finish(row(f.out, t), total, 0)
+}
+
+// finish writes sums to outputs from first on.
+func (f *sparseFFN) finish(out, total []float32, first int) {
+	kernel.Ordered(f.w.Down.Type, out, total)
+	if f.w.DownBias != nil {
+		f.d.k.Add(out, vector(f.w.DownBias)[first:][:len(out)])
+	}
+}
+
+// sumPart computes the listed open neurons of token t and writes the sum of their down columns.
+func (f *sparseFFN) sumPart(t int, list []int32, sum []float32, w *workerScratch) {
+	clear(sum)
+	f.down(t, list, f.neurons(t, list, w), sum, w)
+}
+
+// neurons computes a_i of the listed open neurons of one token.
+func (f *sparseFFN) neurons(t int, list []int32, w *workerScratch) []float32 {
+	a := grown(&w.floats, 2*len(list))
+	a, up := a[:len(list)], a[len(list):]
 	hidden := f.hidden[t*f.n:][:f.n]
-	if f.gated {
-		for i, n := range list {
-			gate[i] = hidden[n]
-		}
-	} else if f.w.Gate != nil {
-		f.dots(gate, f.w.Gate, nil, t, list, w)
-		list, gate = f.keepOpen(list, gate, w)
-		up = up[:len(list)]
-	} else {
-		f.dots(gate, f.w.Up, f.w.UpBias, t, list, w)
-		list, gate = f.keepOpen(list, gate, w)
+	for i, n := range list {
+		a[i] = hidden[n]
 	}
 	switch {
 	case f.w.Gate == nil:
 		up = nil
 	case f.upped:
+		ups := f.up[t*f.n:][:f.n]
 		for i, n := range list {
-			up[i] = f.up[t*f.n+int(n)]
+			up[i] = ups[n]
 		}
 	default:
 		f.dots(up, f.w.Up, f.w.UpBias, t, list, w)
 	}
-	f.d.k.Activate(gate, gate, up, f.w.Act)
-	return list, gate
+	f.d.k.Activate(a, a, up, f.w.Act)
+	active := 0
+	for _, v := range a {
+		if v != 0 {
+			active++
+		}
+	}
+	f.counts[1].Add(int64(active))
+	return a
 }
 
 // dots computes rows of m, chosen by index, times token t's activations.
@@ -368,32 +408,10 @@ func (f *sparseFFN) dots(out []float32, m *compute.Matrix, bias *compute.Vector,
 	}
 }
 
-// keepOpen keeps the neurons whose activation is not zero.
-func (f *sparseFFN) keepOpen(list []int32, gate []float32, w *workerScratch) ([]int32, []float32) {
-	b, sparse := bound(f.w.Act)
-	if !sparse {
-		return list, gate
-	}
-	kept := grown(&w.neurons, len(list))[:0]
-	for i, g := range gate {
-		if g > b {
-			gate[len(kept)] = g
-			kept = append(kept, list[i])
-		}
-	}
-	return kept, gate[:len(kept)]
-}
-
 // down adds a_i times the down column of every listed neuron to sum.
 func (f *sparseFFN) down(t int, list []int32, a, sum []float32, w *workerScratch) {
 	m := mem(f.w.Down)
-	switch m.layout {
-	case plain:
-		for i, n := range list {
-			f.a[t*f.n+int(n)] = a[i]
-		}
-		return
-	case groups:
+	if m.layout == groups {
 		hidden := f.hidden[t*f.n:][:f.n]
 		for i, n := range list {
 			hidden[n] = a[i]
@@ -429,21 +447,24 @@ func (f *sparseFFN) downRow(n int, w *workerScratch) []byte {
 	return packedRows(f.w.Down, n, n+1, &w.rows[w.turn])
 }
 
-// sum adds one superblock of one token's chunks in their order.
-func (f *sparseFFN) sum(i, _ int) {
-	blocks := kernel.Super(f.out.Cols)
-	t, s := i/blocks, i%blocks
-	first := s * superblock
-	total := f.sums[t*sparseChunks*f.sumLen+first:][:superblock]
-	for c := 1; c < sparseChunks; c++ {
-		if len(f.part(t, c)) == 0 {
-			break
-		}
-		f.d.k.Add(total, f.sums[(t*sparseChunks+c)*f.sumLen+first:][:superblock])
-	}
-	out := row(f.out, t)[first:min(f.out.Cols, first+superblock)]
-	kernel.Ordered(f.w.Down.Type, out, total)
-	if f.w.DownBias != nil {
-		f.d.k.Add(out, vector(f.w.DownBias)[first:][:len(out)])
+// multiply takes the down projection as the plain matrix that it is.
+func (f *sparseFFN) multiply() {
+	f.d.MatMul(f.spreadAll(), compute.Products{{Out: f.out, W: f.w.Down, Bias: f.w.DownBias}})
+}
+
+// spreadAll is a_i of all neurons, zero for those that are not open.
+func (f *sparseFFN) spreadAll() compute.Tensor {
+	f.a = grown(&f.a, f.tokens*f.n)
+	f.d.pool.Run(f.tokens, f.spreadFn)
+	return f.view(&f.views[0], f.a)
+}
+
+func (f *sparseFFN) spread(t, worker int) {
+	w := f.d.worker(worker)
+	list := f.open.token(t)
+	to := f.a[t*f.n:][:f.n]
+	clear(to)
+	for i, v := range f.neurons(t, list, w) {
+		to[list[i]] = v
 	}
 }
