@@ -1,6 +1,6 @@
 # make test runs every test and installs what they need when root or in CI; see scripts/tools.sh.
 
-.PHONY: build test race fuzz lint generate generated demo-model cross
+.PHONY: build test race fuzz lint shaders generate generated demo-model cross
 
 build:
 	CGO_ENABLED=0 go build -o powerinfer ./cmd/powerinfer
@@ -19,6 +19,10 @@ fuzz:
 
 lint:
 	@scripts/lint.sh
+
+# Compute shaders: needs glslangValidator (Debian's glslang-tools). The manifest says what the committed binaries were made from.
+shaders:
+	cd internal/compute/vulkan/shaders && go run ./compile
 
 generate:
 	go generate ./...

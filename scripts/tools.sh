@@ -1,12 +1,18 @@
 #!/usr/bin/env bash
 # Makes sure that what the tests need is there: installs it when root or in CI, otherwise prints the command.
-#   tools.sh test   emulator for the arm64 tests
+#   tools.sh test   emulator for the arm64 tests; Mesa's software Vulkan, its validation layer and the shader compiler for the GPU's tests
 set -euo pipefail
 need=()
 command -v qemu-aarch64 >/dev/null || command -v qemu-aarch64-static >/dev/null || need+=(qemu-user)
+have() { compgen -G "$1" >/dev/null; }
+have '/usr/share/vulkan/icd.d/lvp_icd*.json' || need+=(mesa-vulkan-drivers)
+have '/usr/share/vulkan/explicit_layer.d/VkLayer_khronos_validation.json' || need+=(vulkan-validationlayers)
+have '/usr/lib/*/libvulkan.so.1' || need+=(libvulkan1)
+have /usr/share/vulkan/registry/vk.xml || need+=(libvulkan-dev)
+command -v glslangValidator >/dev/null || need+=(glslang-tools)
 [ ${#need[@]} -eq 0 ] && exit 0
 if ! command -v apt-get >/dev/null; then
-	echo "tests of the arm64 build are skipped without: ${need[*]}" >&2
+	echo "some tests are skipped without: ${need[*]}" >&2
 	exit 0
 fi
 if [ "$(id -u)" = 0 ] || [ -n "${CI:-}" ]; then

@@ -1,0 +1,74 @@
+package vulkan
+
+import (
+	"fmt"
+	"math"
+
+	"github.com/powerinfer-go/powerinfer/internal/compute"
+)
+
+// Shapes of attention.comp, whose constants say the same.
+const (
+	splitPositions   = 256 // positions that are attended to at a time, and invocations of a workgroup
+	attentionQueries = 8   // rows of q of a workgroup
+	maxHeadDim       = 512
+	combineLocal     = 64
+)
+
+// Attention attends with every query head to its sequence's positions up to the token's own. A few tokens have a workgroup for
+// every split of the positions, and their parts are put together by combine.comp; many tokens go through all splits in
+// one workgroup. Both give the same bytes.
+func (r *recorder) Attention(out, q compute.Tensor, c *compute.Cache, layer int, scale float32) {
+	same("Attention", out, q)
+	n, heads := q.Rows, q.Cols/c.HeadDim
+	if q.Cols%c.HeadDim != 0 || heads%c.KVHeads != 0 {
+		panic(fmt.Sprintf("vulkan: Attention of %d columns to %d heads of %d", q.Cols, c.KVHeads, c.HeadDim))
+	}
+	if c.HeadDim > maxHeadDim {
+		r.fail(fmt.Errorf("attention with heads of %d elements: the GPU takes at most %d", c.HeadDim, maxHeadDim))
+	}
+	if n == 0 || r.err != nil {
+		return
+	}
+	r.check(needPlaces(n, c.Pages))
+
+	// No sequence is longer than the cache.
+	maxSplits := ceil(c.Pages*compute.PagePositions, splitPositions)
+	size := 4 * int64(n) * int64(heads) * int64(maxSplits) * int64(c.HeadDim+2)
+	whole := n > fewTokens || size > r.d.maxBinding
+	splits := floats(out) // stands in where there are none
+	if !whole {
+		splits = r.scratch("attention", size)
+	}
+	group := heads / c.KVHeads
+	shared := min(group, attentionQueries) // query heads of a workgroup
+	tokens := 1
+	if whole {
+		tokens = attentionQueries / shared
+	}
+	keys, values := cacheLayer(c, layer)
+	room := []uint32{uint32(r.seg.params.rows), uint32(r.seg.params.out)}
+	attend := call{
+		shader: "attention", local: splitPositions, spec: []uint32{uint32(c.HeadDim), uint32(tokens * shared), uint32(shared), truth(whole)},
+		bind:   []binding{read(floats(q)), read(keys), read(values), write(floats(out)), write(splits), read(r.params())},
+		push:   append([]uint32{uint32(n), uint32(heads), uint32(c.KVHeads), uint32(maxSplits), math.Float32bits(scale)}, room...),
+		groups: [3]int{ceil(n, tokens), c.KVHeads * ceil(group, shared), 1},
+	}
+	if whole {
+		r.dispatch(attend)
+		return
+	}
+	r.dispatchBy(attend, func(p *compute.Params) [3]int {
+		last := int32(0)
+		for _, pos := range p.Pos[:n] {
+			last = max(last, pos)
+		}
+		return [3]int{attend.groups[0], attend.groups[1], int(last)/splitPositions + 1}
+	})
+	r.dispatch(call{
+		shader: "combine", local: combineLocal,
+		bind:   []binding{read(splits), write(floats(out)), read(r.params())},
+		push:   append([]uint32{uint32(heads), uint32(c.HeadDim), uint32(maxSplits)}, room...),
+		groups: [3]int{heads, n, 1},
+	})
+}

@@ -1,0 +1,100 @@
+package vulkan
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/powerinfer-go/powerinfer/internal/compute"
+	"github.com/powerinfer-go/powerinfer/internal/compute/devicetest"
+	"github.com/powerinfer-go/powerinfer/internal/testenv"
+)
+
+// messages collects what the validation layer says. Any of it fails the test.
+type messages struct {
+	sync.Mutex
+	all []string
+}
+
+func (m *messages) add(s string) {
+	m.Lock()
+	defer m.Unlock()
+	m.all = append(m.all, s)
+}
+
+func (m *messages) check(t testing.TB) {
+	t.Helper()
+	m.Lock()
+	defer m.Unlock()
+	if len(m.all) > 0 {
+		t.Errorf("validation: %d messages, the first: %s", len(m.all), m.all[0])
+	}
+	m.all = nil
+}
+
+// software opens lavapipe with the validation layer, or skips the test.
+func software(t testing.TB, o Options) (*Device, *messages) {
+	t.Helper()
+	m := &messages{}
+	o.Device, o.Messages = Software, m.add
+	d, err := Open(o)
+	if errors.Is(err, ErrNone) || err != nil && (strings.Contains(err.Error(), "no device is called") || strings.Contains(err.Error(), "not installed")) {
+		testenv.Missing(t, "vulkan", err.Error())
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return d, m
+}
+
+// lasting is a device of the conformance suite: closed, it only frees its memory and goes back to where it came from, so that its pipelines
+// are compiled once. Every run has a segment of its own, because the suite's segments have other verbs each time.
+type lasting struct {
+	*Device
+	t        testing.TB
+	messages *messages
+	idle     chan *lasting
+	runs     int
+}
+
+func (l *lasting) Run(seg compute.Segment, p *compute.Params, body func(compute.Verbs)) error {
+	l.runs++
+	seg.Name = fmt.Sprintf("%s, run %d", seg.Name, l.runs)
+	return l.Device.Run(seg, p, body)
+}
+
+func (l *lasting) Close() error {
+	l.reset()
+	l.messages.check(l.t)
+	l.idle <- l
+	return l.gpu.lost
+}
+
+// lastingDevices opens n devices and returns what waits for an idle one.
+func lastingDevices(t *testing.T, n int, o Options) func(t *testing.T) compute.Device {
+	t.Helper()
+	idle := make(chan *lasting, n)
+	for range n {
+		d, m := software(t, o)
+		idle <- &lasting{Device: d, messages: m, idle: idle}
+		t.Cleanup(func() {
+			if err := d.Close(); err != nil {
+				t.Error(err)
+			}
+			m.check(t)
+		})
+	}
+	return func(t *testing.T) compute.Device {
+		t.Helper()
+		l := <-idle
+		l.t = t
+		return l
+	}
+}
+
+// TestConformance holds lavapipe to the scalar device.
+func TestConformance(t *testing.T) {
+	devicetest.Run(t, devicetest.Family{lastingDevices(t, 2, Options{})})
+}

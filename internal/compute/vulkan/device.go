@@ -1,0 +1,191 @@
+// Package vulkan is the GPU device: compute shaders on Vulkan, and the very same path on Mesa's lavapipe in tests.
+//
+// A segment's verbs are recorded once, with barriers that follow from what each dispatch says it reads and writes, and are replayed with
+// other params. Sums are in a fixed order on a given device, so results are the same bytes from run to run and in any company.
+package vulkan
+
+import (
+	"fmt"
+
+	"github.com/powerinfer-go/powerinfer/internal/compute"
+	"github.com/powerinfer-go/powerinfer/internal/quant"
+)
+
+// Options are the choices made when the device is opened.
+type Options struct {
+	Device   string        // an index or a part of a name as Devices has them, or Software; empty: the best that is no software
+	Budget   int64         // bytes of device memory that may be in use; 0: all that is free
+	Cache    string        // folder for compiled pipelines; empty: none are kept
+	Messages func(string)  // switches the validation layer on and is told what it finds, on any thread
+	Uploaded func(n int64) // is told of bytes that reached the device; nil: nobody is
+
+	maxBinding int64 // tests make it small
+}
+
+// Device implements compute.Device. One goroutine uses it at a time.
+type Device struct {
+	gpu        *gpu
+	pipelines  *pipelines
+	bindings   *bindings
+	mem        memory
+	maxBinding int64 // bytes that one binding may span
+	stage      stage
+	inputs     exchange
+	results    exchange
+	seen       readback
+	uploaded   func(int64)
+	segments   map[compute.Segment]*segment
+	runs       uint64
+	scratches  map[string]view
+}
+
+// Open opens a device.
+func Open(o Options) (*Device, error) {
+	g, err := openGPU(o.Device, o.Messages)
+	if err != nil {
+		return nil, err
+	}
+	d := &Device{gpu: g, bindings: newBindings(), uploaded: o.Uploaded, segments: map[compute.Segment]*segment{}, scratches: map[string]view{}}
+	d.mem = memory{g: g, budget: g.info.Free}
+	if o.Budget > 0 {
+		d.mem.budget = o.Budget
+	}
+	d.maxBinding = int64(g.limits.MaxStorageBufferRange)
+	if o.maxBinding > 0 {
+		d.maxBinding = min(d.maxBinding, o.maxBinding)
+	}
+	d.reset()
+	if d.pipelines, err = newPipelines(g, o.Cache); err != nil {
+		d.bindings.pin.Unpin()
+		g.destroy()
+		g.instance.vk.Destroy()
+		return nil, err
+	}
+	return d, nil
+}
+
+// Name says what computes.
+func (d *Device) Name() string { return fmt.Sprintf("Vulkan %s", d.gpu.info.Name) }
+
+// Info describes the device.
+func (d *Device) Info() Info { return d.gpu.info }
+
+// Used is how many bytes of device memory are allocated.
+func (d *Device) Used() int64 { return d.mem.used }
+
+// Close frees everything.
+func (d *Device) Close() error {
+	err := d.gpu.lost
+	if err == nil {
+		err = d.gpu.vk.WaitIdle()
+	}
+	d.pipelines.close()
+	d.reset()
+	d.gpu.destroy()
+	d.bindings.pin.Unpin()
+	d.gpu.instance.vk.Destroy()
+	return err
+}
+
+// reset frees what models hold, and keeps the device and its pipelines.
+func (d *Device) reset() {
+	for seg := range d.segments {
+		d.forget(seg)
+	}
+	d.stage.free()
+	d.mem.release()
+	clear(d.scratches)
+	d.inputs, d.results = exchange{memory: &d.mem, purpose: toDevice}, exchange{memory: &d.mem, purpose: toHost}
+	d.seen, d.stage = readback{d: d}, stage{d: d}
+}
+
+// tensor is the memory of a compute.Tensor.
+type tensor struct{ view }
+
+// Tensor allocates an activation [rows, cols] of zeros.
+func (d *Device) Tensor(rows, cols int) (compute.Tensor, error) {
+	size := 4 * int64(rows) * int64(cols)
+	if size > d.maxBinding {
+		return compute.Tensor{}, fmt.Errorf("activations of %d×%d: %s has %s in one tensor at most: take a smaller ubatch", rows, cols, d.gpu.info.Name, mebibytes(d.maxBinding))
+	}
+	v, err := d.zeros(size)
+	if err != nil {
+		return compute.Tensor{}, fmt.Errorf("activations of %d×%d: %w", rows, cols, err)
+	}
+	return compute.Tensor{Rows: rows, Cols: cols, Mem: &tensor{v}}, nil
+}
+
+// alloc is size bytes of device memory, which hold whatever was there before.
+func (d *Device) alloc(size int64) (view, error) { return d.mem.alloc(local, size) }
+
+// zeros is size bytes of zeros.
+func (d *Device) zeros(size int64) (view, error) {
+	v, err := d.alloc(size)
+	if err != nil {
+		return v, err
+	}
+	return v, d.once(func(r *recorder) { r.fill(v, 0) })
+}
+
+// once records with f, submits and waits.
+func (d *Device) once(f func(r *recorder)) error {
+	command, err := d.gpu.vk.AllocateCommandBuffer(d.gpu.pool)
+	if err != nil {
+		return d.gpu.fail(err)
+	}
+	defer d.gpu.vk.FreeCommandBuffer(d.gpu.pool, command)
+	r := &recorder{d: d, seg: &segment{command: command}}
+	if err := r.begin(); err != nil {
+		return err
+	}
+	f(r)
+	if r.fail(r.end()); r.err != nil {
+		return r.err
+	}
+	n, err := d.gpu.submit(command)
+	if err != nil {
+		return err
+	}
+	return d.gpu.wait(n)
+}
+
+// floats is the memory of t's rows.
+func floats(t compute.Tensor) view {
+	return t.Mem.(*tensor).slice(0, 4*int64(t.Rows)*int64(t.Cols))
+}
+
+// Vector takes a one-dimensional weight in.
+func (d *Device) Vector(src compute.Source) (*compute.Vector, error) {
+	if !src.Type.Known() || src.Cols < 1 || src.Cols%src.Type.BlockElems() != 0 || len(src.Data) != src.Type.RowBytes(src.Cols) {
+		return nil, fmt.Errorf("tensor %q: %d bytes do not hold %d elements of %s", src.Name, len(src.Data), src.Cols, src.Type)
+	}
+	data := make([]float32, src.Cols)
+	quant.Decode(src.Type, data, src.Data)
+	v, err := d.alloc(4 * int64(src.Cols))
+	if err == nil {
+		err = d.upload(v, 4, func(dst []byte, first int) { copy(numbers(dst), data[first:]) })
+	}
+	if err != nil {
+		return nil, fmt.Errorf("tensor %q: %w", src.Name, err)
+	}
+	return &compute.Vector{Name: src.Name, Len: src.Cols, Mem: v}, nil
+}
+
+// elements is the memory of v.
+func elements(v *compute.Vector) view { return v.Mem.(view) }
+
+// scratch is memory for what lies between the dispatches of a verb: the same for the same name, and as large as anyone asked for.
+// Recordings that use a smaller one keep it.
+func (r *recorder) scratch(name string, size int64) view {
+	d := r.d
+	v, ok := d.scratches[name]
+	if !ok || v.size < size {
+		var err error
+		if v, err = d.alloc(size); err != nil {
+			r.fail(fmt.Errorf("scratch for %s: %w", name, err))
+			return v
+		}
+		d.scratches[name] = v
+	}
+	return v.slice(0, size)
+}

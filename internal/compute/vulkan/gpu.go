@@ -1,0 +1,194 @@
+package vulkan
+
+import (
+	"errors"
+	"fmt"
+	"runtime"
+	"unsafe"
+
+	"github.com/powerinfer-go/powerinfer/internal/compute/vulkan/vk"
+)
+
+// gpu is an opened device: its queue, the one layout of all pipelines, and the timeline that counts submissions.
+type gpu struct {
+	*physical
+	instance *instance
+	vk       *vk.Device
+	set      vk.DescriptorSetLayout
+	layout   vk.PipelineLayout
+	pool     vk.CommandPool
+	done     vk.Semaphore // timeline: the number of the last submission that has run
+	last     uint64       // number of the last submission
+	lost     error        // a submission failed: nothing can be computed any more
+
+	// What the calls on a token's path read and write, pinned.
+	pin        runtime.Pinner
+	submission *submission
+}
+
+// submission are the structures of vkQueueSubmit and vkWaitSemaphores for one command buffer.
+type submission struct {
+	command  vk.CommandBuffer
+	value    uint64 // signalled, or waited for
+	reached  uint64
+	timeline vk.TimelineSemaphoreSubmitInfo
+	submit   vk.SubmitInfo
+	wait     vk.SemaphoreWaitInfo
+}
+
+// openGPU opens the device that name means.
+func openGPU(name string, messages func(string)) (*gpu, error) {
+	i, err := openInstance(messages)
+	if err != nil {
+		return nil, err
+	}
+	g, err := i.open(name)
+	if err != nil {
+		i.vk.Destroy()
+		return nil, err
+	}
+	return g, nil
+}
+
+func (i *instance) open(name string) (*gpu, error) {
+	all, err := i.physicals()
+	if err != nil {
+		return nil, err
+	}
+	infos := make([]Info, len(all))
+	for k := range all {
+		infos[k] = all[k].info
+	}
+	k, err := choose(infos, name)
+	if err != nil {
+		return nil, err
+	}
+	g := &gpu{physical: &all[k], instance: i}
+	f := &features{}
+	f.enabled(g.physical)
+	unpin := pinned(f)
+	defer unpin()
+	extensions := []string{pushExtension}
+	for _, e := range []string{sizeExtension, dotExtension, budgetExtension, portableSubset} {
+		if g.has(e) {
+			extensions = append(extensions, e)
+		}
+	}
+	if g.vk, err = i.vk.CreateDevice(g.handle, g.family, extensions, &f.two); err != nil {
+		return nil, fmt.Errorf("device %d (%s) cannot be opened: %w", k, g.info.Name, err)
+	}
+	if err := g.create(); err != nil {
+		g.destroy()
+		return nil, fmt.Errorf("device %d (%s): %w", k, g.info.Name, err)
+	}
+	return g, nil
+}
+
+// create makes what every submission needs.
+func (g *gpu) create() error {
+	bindings := make([]vk.DescriptorSetLayoutBinding, maxBindings)
+	for i := range bindings {
+		bindings[i] = vk.DescriptorSetLayoutBinding{Binding: uint32(i), DescriptorType: vk.DescriptorTypeStorageBuffer, DescriptorCount: 1, StageFlags: vk.StageCompute}
+	}
+	push := &vk.PushConstantRange{StageFlags: vk.StageCompute, Size: pushBytes}
+	kind := &vk.SemaphoreTypeCreateInfo{SType: vk.StructureTypeSemaphoreTypeCreateInfo, SemaphoreType: vk.SemaphoreTypeTimeline}
+	defer pinned(&bindings[0], push, kind, &g.set)()
+	var err error
+	if g.set, err = g.vk.CreateDescriptorSetLayout(&vk.DescriptorSetLayoutCreateInfo{
+		SType: vk.StructureTypeDescriptorSetLayoutCreateInfo, Flags: vk.DescriptorLayoutPush,
+		BindingCount: uint32(len(bindings)), PBindings: &bindings[0],
+	}); err != nil {
+		return err
+	}
+	if g.layout, err = g.vk.CreatePipelineLayout(&vk.PipelineLayoutCreateInfo{
+		SType: vk.StructureTypePipelineLayoutCreateInfo, SetLayoutCount: 1, PSetLayouts: &g.set,
+		PushConstantRangeCount: 1, PPushConstantRanges: push,
+	}); err != nil {
+		return err
+	}
+	if g.pool, err = g.vk.CreateCommandPool(&vk.CommandPoolCreateInfo{
+		SType: vk.StructureTypeCommandPoolCreateInfo, Flags: vk.CommandPoolResetBuffers, QueueFamilyIndex: g.family,
+	}); err != nil {
+		return err
+	}
+	if g.done, err = g.vk.CreateSemaphore(&vk.SemaphoreCreateInfo{SType: vk.StructureTypeSemaphoreCreateInfo, PNext: unsafe.Pointer(kind)}); err != nil {
+		return err
+	}
+	s := &submission{}
+	g.submission = s
+	g.pin.Pin(s)
+	g.pin.Pin(&g.done)
+	s.timeline = vk.TimelineSemaphoreSubmitInfo{SType: vk.StructureTypeTimelineSemaphoreSubmitInfo, SignalSemaphoreValueCount: 1, PSignalSemaphoreValues: &s.value}
+	s.submit = vk.SubmitInfo{
+		SType: vk.StructureTypeSubmitInfo, PNext: unsafe.Pointer(&s.timeline), CommandBufferCount: 1, PCommandBuffers: &s.command,
+		SignalSemaphoreCount: 1, PSignalSemaphores: &g.done,
+	}
+	s.wait = vk.SemaphoreWaitInfo{SType: vk.StructureTypeSemaphoreWaitInfo, SemaphoreCount: 1, PSemaphores: &g.done, PValues: &s.value}
+	return nil
+}
+
+// destroy ends the device and the instance. Handles that were not made are zero, which Vulkan takes.
+func (g *gpu) destroy() {
+	if g.vk != nil {
+		_ = g.vk.WaitIdle() // a lost device is destroyed all the same
+		g.vk.DestroySemaphore(g.done)
+		g.vk.DestroyCommandPool(g.pool)
+		g.vk.DestroyPipelineLayout(g.layout)
+		g.vk.DestroyDescriptorSetLayout(g.set)
+		g.vk.Destroy()
+	}
+	g.pin.Unpin()
+}
+
+// submit queues c and returns the number to wait for.
+func (g *gpu) submit(c vk.CommandBuffer) (uint64, error) {
+	if g.lost != nil {
+		return 0, g.lost
+	}
+	g.submission.command, g.submission.value = c, g.last+1
+	if err := g.vk.Submit(&g.submission.submit); err != nil {
+		return 0, g.fail(err)
+	}
+	g.last++
+	return g.last, nil
+}
+
+// Before a thread goes to sleep for the device, it looks polls times whether it is done: a look costs some 200 ns, a wake-up tens of
+// microseconds. Not on a software device, which needs the core itself.
+const polls = 250
+
+// wait returns when submission number n has run.
+func (g *gpu) wait(n uint64) error {
+	if g.lost != nil {
+		return g.lost
+	}
+	s := g.submission
+	if g.info.Kind != CPU {
+		for range polls {
+			if err := g.vk.SemaphoreValue(g.done, &s.reached); err != nil {
+				return g.fail(err)
+			}
+			if s.reached >= n {
+				return nil
+			}
+		}
+	}
+	s.value = n
+	if err := g.vk.WaitSemaphores(&s.wait, ^uint64(0)); err != nil {
+		return g.fail(err)
+	}
+	return nil
+}
+
+// fail remembers that the device is gone.
+func (g *gpu) fail(err error) error {
+	err = fmt.Errorf("device %s: %w", g.info.Name, err)
+	if errors.Is(err, vk.ErrorDeviceLost) {
+		err = fmt.Errorf("%w: %w", ErrLost, err)
+	}
+	g.lost = err
+	return err
+}
+
+// ErrLost is the error of a device that stopped working: what lay in its memory is gone.
+var ErrLost = errors.New("the GPU was lost; its driver's log says why")

@@ -1,0 +1,156 @@
+package vulkan
+
+import (
+	"fmt"
+
+	"github.com/powerinfer-go/powerinfer/internal/compute"
+	"github.com/powerinfer-go/powerinfer/internal/quant"
+)
+
+// fewTokens is up to how many rows of x a product goes by matvec.comp, which reads the weights once for all of them;
+// matmat.comp computes tiles of as many tokens as it computes rows. Both give the same bytes.
+const fewTokens = 8
+
+// Shapes of the shaders' workgroups.
+const (
+	vecLocal = 64 // matvec.comp and rows.comp
+	vecLanes = 32 // invocations that sum a row
+	matLocal = 256
+	matTile  = 64 // rows, and tokens
+	packPart = 4  // elements of an invocation of pack.comp
+)
+
+// vecRows is how many rows of a matrix the lanes of matvec.comp sum at a time: more share the loads of x, fewer leave more
+// invocations.
+func vecRows(tokens int) int {
+	if tokens > 2 {
+		return 2
+	}
+	return 4
+}
+
+// form is how products of a type take activations.
+type form int
+
+// The forms.
+const (
+	eightBit form = iota // int8 with a scale for 32
+	eights               // floats in units of eight
+	sixteens             // and of sixteen
+	forms
+)
+
+func formOf(t quant.Type) form {
+	switch {
+	case quantised(t):
+		return eightBit
+	case t == quant.F32:
+		return eights
+	}
+	return sixteens
+}
+
+// operand is x in the forms that were asked for.
+type operand struct {
+	r    *recorder
+	x    compute.Tensor
+	relu bool // of max(x, 0), then
+	name string
+	made [forms]view
+}
+
+// of is the operand for a matrix of type t, and where its scales begin in pairs of words.
+func (o *operand) of(t quant.Type) (view, uint32) {
+	f, unit := formOf(t), unitElems(t)
+	cols := ceil(o.x.Cols, unit) * unit
+	scales := o.x.Rows * cols / 8
+	if o.made[f].slab != nil {
+		return o.made[f], uint32(scales)
+	}
+	if f != eightBit && cols == o.x.Cols && !o.relu {
+		o.made[f] = floats(o.x)
+		return o.made[f], 0
+	}
+	size, eight := 4*o.x.Rows*cols, uint32(0)
+	if f == eightBit {
+		size, eight = 8*(scales+o.x.Rows*cols/quant.QK), 1
+	}
+	v := o.r.scratch(fmt.Sprintf("%s %d", o.name, f), int64(size))
+	parts := o.x.Rows * cols / packPart
+	o.r.dispatch(call{
+		shader: "pack", local: 256, spec: []uint32{eight, truth(o.relu)},
+		bind:   []binding{read(floats(o.x)), write(v)},
+		push:   []uint32{uint32(o.x.Cols), uint32(cols), uint32(parts), uint32(scales)},
+		groups: grid(ceil(parts, 256)),
+	})
+	o.made[f] = v
+	return v, uint32(scales)
+}
+
+func truth(b bool) uint32 {
+	if b {
+		return 1
+	}
+	return 0
+}
+
+// grid are at least n workgroups, no more than a device must take in one dimension.
+func grid(n int) [3]int {
+	const most = 65535
+	return [3]int{min(n, most), ceil(n, most), 1}
+}
+
+// MatMul computes every product of x.
+func (r *recorder) MatMul(x compute.Tensor, products compute.Products) {
+	o := operand{r: r, x: x, name: "activations"}
+	for i := range products {
+		p := &products[i]
+		if p.W == nil {
+			break
+		}
+		if p.W.Cols != x.Cols || p.Out.Cols != p.W.Rows || p.Out.Rows != x.Rows {
+			panic("vulkan: MatMul of shapes that do not fit: " + p.W.Name)
+		}
+		if x.Rows > 0 {
+			o.of(p.W.Type)
+		}
+	}
+	for i := range products {
+		if products[i].W == nil {
+			break
+		}
+		r.multiply(&o, 0, 0, products[i])
+	}
+}
+
+// multiply computes a product of n of the operand's rows, from first on.
+func (r *recorder) multiply(o *operand, first, n int, p compute.Product) {
+	if n == 0 {
+		return
+	}
+	m := mem(p.W)
+	x, scales := o.of(p.W.Type)
+	for i := range m.parts {
+		part := &m.parts[i]
+		bias := part.memory // stands in where there is none
+		if p.Bias != nil {
+			bias = elements(p.Bias)
+		}
+		c := call{
+			bind: []binding{read(part.memory), read(x), write(floats(p.Out)), read(bias)},
+			push: append(m.push(part), uint32(part.rows), uint32(part.first), uint32(p.Out.Cols), uint32(n), uint32(first), 0, scales, truth(p.Bias != nil)),
+		}
+		if n <= fewTokens {
+			tokens, rows := 1, vecRows(n)
+			for tokens < n {
+				tokens *= 2
+			}
+			c.shader, c.local, c.spec = "matvec", vecLocal, []uint32{uint32(p.W.Type), uint32(rows), uint32(tokens)}
+			c.groups = grid(ceil(part.rows, rows*vecLocal/vecLanes))
+		} else {
+			c.shader, c.local, c.spec = "matmat", matLocal, []uint32{uint32(p.W.Type)}
+			c.groups = [3]int{ceil(part.rows, matTile), ceil(n, matTile), 1}
+		}
+		r.dispatch(c)
+	}
+}

@@ -1,0 +1,280 @@
+package vulkan
+
+import (
+	"encoding/binary"
+	"fmt"
+	"runtime"
+	"sync"
+
+	"github.com/powerinfer-go/powerinfer/internal/compute"
+	"github.com/powerinfer-go/powerinfer/internal/quant"
+)
+
+// matrix is a weight as the device holds it; shaders/weights.glsl reads it.
+type matrix struct {
+	parts  []part
+	layout layout
+	units  int // of a row
+}
+
+// part is some rows in one binding, which may span only so many bytes.
+type part struct {
+	first, rows int
+	memory      view
+	regions     [4]int64 // where they begin, in bytes
+}
+
+// layout says what the rows in memory are.
+type layout int
+
+// The layouts.
+const (
+	plain   layout = iota // the matrix's rows
+	neurons               // neurons: rows taken in for Rows, or columns of floats taken in for Columns
+	groups                // neurons: columns in groups of 32, which share scales
+)
+
+func mem(m *compute.Matrix) *matrix { return m.Mem.(*matrix) }
+
+func quantised(t quant.Type) bool { return t.BlockElems() > 1 }
+
+// unitElems is how many elements of t a unit has.
+func unitElems(t quant.Type) int {
+	if quantised(t) {
+		return quant.QK
+	}
+	return 32 / t.BlockBytes()
+}
+
+// push are the words of Weights in shaders/weights.glsl for a part.
+func (m *matrix) push(p *part) []uint32 {
+	return []uint32{uint32(m.units), uint32(p.regions[1] / 4), uint32(p.regions[2] / 4), uint32(p.regions[3] / 4)}
+}
+
+// region is one array of a matrix: an item for every row, or for every group of rows.
+type region struct {
+	rows int // that an item has
+	size int // bytes of an item
+	pack func(dst, file []byte)
+}
+
+// rowRegions are the regions of a matrix of rows of units, which pack writes from rows in file layout.
+func rowRegions(t quant.Type, units int) []region {
+	blocks := func(bytes, from, to int) func(dst, file []byte) { // bytes from…to of every block
+		return func(dst, file []byte) {
+			for i := range len(dst) / (to - from) {
+				copy(dst[i*(to-from):(i+1)*(to-from)], file[i*bytes+from:])
+			}
+		}
+	}
+	super := units / (quant.QKK / quant.QK)
+	switch t {
+	case quant.Q4_0:
+		return []region{{1, 16 * units, blocks(18, 2, 18)}, {1, 2 * units, blocks(18, 0, 2)}}
+	case quant.Q8_0:
+		return []region{{1, 32 * units, blocks(34, 2, 34)}, {1, 2 * units, blocks(34, 0, 2)}}
+	case quant.Q4_K:
+		return []region{{1, 16 * units, packQ4_K}, {1, 16 * super, blocks(144, 0, 16)}}
+	case quant.Q6_K:
+		return []region{{1, 16 * units, packQ6_K}, {1, 8 * units, packQ6_KHigh}, {1, 16 * super, blocks(210, 192, 208)}, {1, 2 * super, blocks(210, 208, 210)}}
+	}
+	return []region{{1, 32 * units, func(dst, file []byte) { clear(dst[copy(dst, file):]) }}}
+}
+
+// packQ4_K writes every unit's nibbles as Q4_0 has them. In the file, units 2k and 2k+1 are the low and the high nibbles of 32 bytes.
+func packQ4_K(dst, file []byte) {
+	for ; len(file) > 0; dst, file = dst[128:], file[144:] {
+		for k := range 4 {
+			in, even, odd := file[16+32*k:][:32], dst[32*k:][:16], dst[32*k+16:][:16]
+			for i := range 16 {
+				even[i] = in[i]&15 | in[i+16]<<4
+				odd[i] = in[i]>>4 | in[i+16]&^15
+			}
+		}
+	}
+}
+
+// packQ6_K writes every unit's low nibbles as Q4_0 has them.
+func packQ6_K(dst, file []byte) {
+	var q [quant.QKK]uint8
+	for ; len(file) > 0; dst, file = dst[128:], file[210:] {
+		quant.Q6KQuants(&q, file)
+		for j := range 8 {
+			for i := range 16 {
+				dst[16*j+i] = q[32*j+i]&15 | q[32*j+16+i]<<4
+			}
+		}
+	}
+}
+
+// packQ6_KHigh writes every unit's high bits: byte b of word h has those of element 4(2f+h)+b in its bit pair f.
+func packQ6_KHigh(dst, file []byte) {
+	var q [quant.QKK]uint8
+	for ; len(file) > 0; dst, file = dst[64:], file[210:] {
+		quant.Q6KQuants(&q, file)
+		for j := range 8 {
+			for i := range 8 {
+				h, b := i/4, i%4
+				bits := uint8(0)
+				for f := range 4 {
+					bits |= q[32*j+4*(2*f+h)+b] >> 4 << (2 * f)
+				}
+				dst[8*j+i] = bits
+			}
+		}
+	}
+}
+
+// Matrix takes src to the device in the layout of weights.glsl.
+func (d *Device) Matrix(src compute.Source, use compute.Use) (*compute.Matrix, error) {
+	if !src.Type.Known() || src.Type == quant.I32 {
+		return nil, fmt.Errorf("tensor %q: a matrix of type %s cannot be computed with; these can: %s", src.Name, src.Type, quant.Supported())
+	}
+	if src.Rows < 1 || src.Cols < 1 || src.Cols%src.Type.BlockElems() != 0 || len(src.Data) != src.Rows*src.Type.RowBytes(src.Cols) {
+		return nil, fmt.Errorf("tensor %q: %d bytes do not hold %d rows of %d elements of %s", src.Name, len(src.Data), src.Rows, src.Cols, src.Type)
+	}
+	m := &matrix{}
+	rows, regions, fill := src.Rows, []region(nil), fillRows
+	switch {
+	case use == compute.Columns && !quantised(src.Type):
+		m.layout, m.units, rows = neurons, ceil(src.Rows, unitElems(src.Type)), src.Cols
+		regions, fill = rowRegions(src.Type, m.units), fillColumns
+	case use == compute.Columns && src.Order != nil:
+		return nil, fmt.Errorf("tensor %q: columns of %s share scales and cannot be reordered", src.Name, src.Type)
+	case use == compute.Columns && src.Type.BlockElems() == quant.QK:
+		m.layout, m.units, rows = groups, ceil(src.Rows, quant.QK), src.Cols
+		regions, fill = groupRegions(src, m.units), fillGroups
+	default:
+		if use == compute.Rows {
+			m.layout = neurons
+		}
+		m.units = ceil(src.Cols, unitElems(src.Type))
+		regions = rowRegions(src.Type, m.units)
+	}
+	if err := d.take(m, rows, regions, func(r region, dst []byte, first int) { fill(src, r, dst, first) }); err != nil {
+		return nil, fmt.Errorf("tensor %q: %w", src.Name, err)
+	}
+	return &compute.Matrix{Name: src.Name, Type: src.Type, Rows: src.Rows, Cols: src.Cols, Mem: m}, nil
+}
+
+// regionAlign is what regions of a part begin at.
+const regionAlign = 16
+
+// take allocates the parts of m, of rows in all, and uploads them.
+func (d *Device) take(m *matrix, rows int, regions []region, fill func(r region, dst []byte, first int)) error {
+	step, size := 1, int64(0) // rows that stay together, and their bytes
+	for _, r := range regions {
+		step = max(step, r.rows)
+	}
+	for _, r := range regions {
+		size += int64(step / r.rows * r.size)
+	}
+	most := (d.maxBinding - int64(len(regions)*regionAlign)) / size
+	if most < 1 {
+		return fmt.Errorf("a row takes more than the %d bytes that the GPU can bind at once", d.maxBinding)
+	}
+	for first := 0; first < rows; {
+		n := int(min(most*int64(step), int64(rows-first)))
+		p := part{first: first, rows: n}
+		end := int64(0)
+		for i, r := range regions {
+			p.regions[i] = end
+			end = align(end+int64(n/r.rows*r.size), regionAlign)
+		}
+		var err error
+		if p.memory, err = d.alloc(end); err != nil {
+			return err
+		}
+		for i, r := range regions {
+			bytes := int64(n / r.rows * r.size)
+			if err := d.upload(p.memory.slice(p.regions[i], bytes), int64(r.size), func(dst []byte, item int) { fill(r, dst, first/r.rows+item) }); err != nil {
+				return err
+			}
+		}
+		m.parts = append(m.parts, p)
+		first += n
+	}
+	return nil
+}
+
+// inParallel calls f for ranges of n items on all processors.
+func inParallel(n int, f func(from, to int)) {
+	workers := min(n, runtime.GOMAXPROCS(0))
+	var wg sync.WaitGroup
+	for w := range workers {
+		wg.Go(func() { f(n*w/workers, n*(w+1)/workers) })
+	}
+	wg.Wait()
+}
+
+// fillRows writes items first… of a region: one for each row, in the order asked for.
+func fillRows(src compute.Source, r region, dst []byte, first int) {
+	fileRow := src.Type.RowBytes(src.Cols)
+	inParallel(len(dst)/r.size, func(from, to int) {
+		for i := from; i < to; i++ {
+			row := first + i
+			if src.Order != nil {
+				row = int(src.Order[row])
+			}
+			r.pack(dst[i*r.size:][:r.size], src.Data[row*fileRow:][:fileRow])
+		}
+	})
+}
+
+// fillColumns writes columns first… of floats, in the order asked for, as rows.
+func fillColumns(src compute.Source, r region, dst []byte, first int) {
+	size := src.Type.RowBytes(1)
+	fileRow := src.Cols * size
+	inParallel(len(dst)/r.size, func(from, to int) {
+		for i := from; i < to; i++ {
+			clear(dst[i*r.size+src.Rows*size : (i+1)*r.size])
+		}
+		for row := range src.Rows { // whole cache lines of every row
+			for i := from; i < to; i++ {
+				col := first + i
+				if src.Order != nil {
+					col = int(src.Order[col])
+				}
+				copy(dst[i*r.size+row*size:][:size], src.Data[row*fileRow+col*size:])
+			}
+		}
+	})
+}
+
+// groupRegions are quants and scales of columns in groups of 32: a group's neurons as rows of units of outputs, and a
+// half for every output of a group.
+func groupRegions(src compute.Source, units int) []region {
+	block := src.Type.BlockBytes()
+	quants := func(dst, file []byte) { // file is one block of every row
+		size := len(dst) / quant.QK // of a neuron
+		clear(dst)
+		for row := range src.Rows {
+			in := file[row*src.Type.RowBytes(src.Cols):][2:block]
+			unit, at := row/quant.QK, row%quant.QK
+			for n := range quant.QK {
+				if src.Type == quant.Q8_0 {
+					dst[n*size+row] = in[n]
+					continue
+				}
+				q := in[n%16] >> (n / 16 * 4) & 15
+				dst[n*size+16*unit+at%16] |= q << (at / 16 * 4)
+			}
+		}
+	}
+	scales := func(dst, file []byte) {
+		clear(dst)
+		for row := range src.Rows {
+			binary.LittleEndian.PutUint16(dst[2*row:], binary.LittleEndian.Uint16(file[row*src.Type.RowBytes(src.Cols):]))
+		}
+	}
+	return []region{{quant.QK, units * quant.QK * (block - 2), quants}, {quant.QK, units * quant.QK * 2, scales}}
+}
+
+// fillGroups writes groups first… of a region.
+func fillGroups(src compute.Source, r region, dst []byte, first int) {
+	inParallel(len(dst)/r.size, func(from, to int) {
+		for i := from; i < to; i++ {
+			r.pack(dst[i*r.size:][:r.size], src.Data[(first+i)*src.Type.BlockBytes():])
+		}
+	})
+}

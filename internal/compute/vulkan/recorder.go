@@ -1,0 +1,213 @@
+package vulkan
+
+import (
+	"fmt"
+	"runtime"
+
+	"github.com/powerinfer-go/powerinfer/internal/compute"
+	"github.com/powerinfer-go/powerinfer/internal/compute/vulkan/vk"
+)
+
+// call is one dispatch of a shader.
+type call struct {
+	shader string
+	local  int       // invocations of a workgroup; a multiple of the largest subgroup, 64, or less than any barrier needs
+	spec   []uint32  // specialisation constants 2 and on
+	bind   []binding // bindings 0 and on
+	push   []uint32  // push constants; math.Float32bits for floats
+	groups [3]int    // workgroups; none if one is zero
+}
+
+// binding is a view that a shader reads, writes, or both.
+type binding struct {
+	view
+	reads, writes bool
+}
+
+func read(v view) binding   { return binding{v, true, false} }
+func write(v view) binding  { return binding{v, false, true} }
+func update(v view) binding { return binding{v, true, true} }
+
+// recorder writes a segment's verbs to a command buffer. It implements compute.Verbs.
+type recorder struct {
+	d       *Device
+	seg     *segment
+	now     *compute.Params // of the run that records: for Host only
+	live    bool            // Host was called
+	err     error           // the first one
+	hazards hazards
+	bound   vk.Pipeline
+	param   view                   // of the params, once a verb asked for them
+	ropes   map[*compute.Rope]view // of cosines and sines
+}
+
+// bindings are the structures of a push of descriptors, pinned; one set serves every dispatch, because the driver reads them at once.
+type bindings struct {
+	pin    runtime.Pinner
+	infos  [maxBindings]vk.DescriptorBufferInfo
+	writes [maxBindings]vk.WriteDescriptorSet
+	memory vk.MemoryBarrier
+	begin  vk.CommandBufferBeginInfo
+}
+
+func newBindings() *bindings {
+	b := &bindings{
+		memory: vk.MemoryBarrier{SType: vk.StructureTypeMemoryBarrier},
+		begin:  vk.CommandBufferBeginInfo{SType: vk.StructureTypeCommandBufferBeginInfo},
+	}
+	b.pin.Pin(b)
+	for i := range b.writes {
+		b.writes[i] = vk.WriteDescriptorSet{
+			SType: vk.StructureTypeWriteDescriptorSet, DstBinding: uint32(i), DescriptorCount: 1,
+			DescriptorType: vk.DescriptorTypeStorageBuffer, PBufferInfo: &b.infos[i],
+		}
+	}
+	return b
+}
+
+// fail keeps the first error; Run returns it.
+func (r *recorder) fail(err error) {
+	if r.err == nil {
+		r.err = err
+	}
+}
+
+// dispatch records c, behind a barrier if it needs one.
+func (r *recorder) dispatch(c call) {
+	if c.groups[0] == 0 || c.groups[1] == 0 || c.groups[2] == 0 {
+		return
+	}
+	most := r.d.gpu.limits.MaxComputeWorkGroupCount
+	for i, n := range c.groups {
+		if n < 0 || n > int(most[i]) {
+			panic(fmt.Sprintf("vulkan: %s: %v workgroups, and at most %v are possible", c.shader, c.groups, most))
+		}
+	}
+	if r.prepare(c, view{}) {
+		r.d.gpu.vk.CmdDispatch(r.seg.command, uint32(c.groups[0]), uint32(c.groups[1]), uint32(c.groups[2]))
+	}
+}
+
+// dispatchIndirect records c with the workgroups that three uint32 at args will say when it runs.
+func (r *recorder) dispatchIndirect(c call, args view) {
+	if r.prepare(c, args) {
+		r.d.gpu.vk.CmdDispatchIndirect(r.seg.command, args.slab.buffer, uint64(args.at))
+	}
+}
+
+// dispatchBy records c with workgroups that depend on the params.
+func (r *recorder) dispatchBy(c call, groups func(p *compute.Params) [3]int) {
+	args := r.hostData(12, func(p *compute.Params, dst []byte) {
+		w := words(dst)
+		for i, n := range groups(p) {
+			w[i] = uint32(n)
+		}
+	})
+	r.dispatchIndirect(c, args)
+}
+
+// prepare records everything of c but the dispatch itself. args is what an indirect one reads.
+func (r *recorder) prepare(c call, args view) bool {
+	if r.err != nil {
+		return false
+	}
+	g, b := r.d.gpu, r.d.bindings
+	if len(c.bind) > maxBindings || 4*len(c.push) > pushBytes || len(c.spec) > maxSpec {
+		panic("vulkan: " + c.shader + ": too many bindings or constants")
+	}
+	v := variant{shader: c.shader, local: uint32(c.local), specs: len(c.spec)}
+	copy(v.spec[:], c.spec)
+	pipeline, err := r.d.pipelines.get(v)
+	if err != nil {
+		r.fail(err)
+		return false
+	}
+	for i, bound := range c.bind {
+		if bound.size == 0 || bound.size > r.d.maxBinding || bound.at%g.alignment() != 0 {
+			panic(fmt.Sprintf("vulkan: %s: binding %d has %d bytes at %d", c.shader, i, bound.size, bound.at))
+		}
+		b.infos[i] = vk.DescriptorBufferInfo{Buffer: bound.slab.buffer, Offset: uint64(bound.at), Range: uint64(bound.size)}
+	}
+	r.order(c.bind, args)
+	if pipeline != r.bound {
+		g.vk.CmdBindPipeline(r.seg.command, pipeline)
+		r.bound = pipeline
+	}
+	g.vk.CmdPushDescriptors(r.seg.command, g.layout, b.writes[:len(c.bind)])
+	if len(c.push) > 0 {
+		g.vk.CmdPushConstants(r.seg.command, g.layout, c.push)
+	}
+	return true
+}
+
+// copy records a copy of from to to, of the same size.
+func (r *recorder) copy(to, from view) {
+	if r.err != nil || to.size == 0 {
+		return
+	}
+	r.order([]binding{write(to), read(from)}, view{})
+	region := []vk.BufferCopy{{SrcOffset: uint64(from.at), DstOffset: uint64(to.at), Size: uint64(to.size)}}
+	r.d.gpu.vk.CmdCopyBuffer(r.seg.command, from.slab.buffer, to.slab.buffer, region)
+}
+
+// fill records that every word of v becomes word.
+func (r *recorder) fill(v view, word uint32) {
+	if r.err != nil || v.size == 0 {
+		return
+	}
+	r.order([]binding{write(v)}, view{})
+	r.d.gpu.vk.CmdFillBuffer(r.seg.command, v.slab.buffer, uint64(v.at), uint64(v.size), word)
+}
+
+// begin starts the command buffer. What earlier submissions and the host wrote is visible to what follows.
+func (r *recorder) begin() error {
+	if err := r.d.gpu.vk.Begin(r.seg.command, &r.d.bindings.begin); err != nil {
+		return r.d.gpu.fail(err)
+	}
+	r.hazards.clear()
+	r.bound = 0
+	r.barrier(vk.PipelineStageHost, vk.AccessHostWrite, 0, 0)
+	return nil
+}
+
+// end ends the command buffer. What it wrote is visible to the host.
+func (r *recorder) end() error {
+	r.barrier(0, 0, vk.PipelineStageHost, vk.AccessHostRead)
+	if err := r.d.gpu.vk.End(r.seg.command); err != nil {
+		return r.d.gpu.fail(err)
+	}
+	return nil
+}
+
+// The stages that work is done in, and how they touch memory.
+const (
+	workStages = vk.PipelineStageComputeShader | vk.PipelineStageTransfer
+	workReads  = vk.AccessShaderRead | vk.AccessTransferRead | vk.AccessIndirectCommandRead
+	workWrites = vk.AccessShaderWrite | vk.AccessTransferWrite
+)
+
+// barrier orders all work before it, and stages and accesses given besides, before all work behind it, and those given besides.
+func (r *recorder) barrier(fromStages, fromAccess, toStages, toAccess uint32) {
+	m := &r.d.bindings.memory
+	m.SrcAccessMask = workWrites | fromAccess
+	m.DstAccessMask = workReads | workWrites | toAccess
+	r.d.gpu.vk.CmdPipelineBarrier(r.seg.command, workStages|fromStages, workStages|vk.PipelineStageDrawIndirect|toStages, m)
+}
+
+// order records a barrier if what follows touches memory in a way that must wait for what came since the last one.
+func (r *recorder) order(bind []binding, args view) {
+	conflict := args.slab != nil && r.hazards.conflict(read(args))
+	for _, b := range bind {
+		conflict = conflict || r.hazards.conflict(b)
+	}
+	if conflict {
+		r.barrier(0, 0, 0, 0)
+		r.hazards.clear()
+	}
+	if args.slab != nil {
+		r.hazards.add(read(args))
+	}
+	for _, b := range bind {
+		r.hazards.add(b)
+	}
+}

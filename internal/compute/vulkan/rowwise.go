@@ -1,0 +1,192 @@
+package vulkan
+
+import (
+	"fmt"
+	"math"
+
+	"github.com/powerinfer-go/powerinfer/internal/compute"
+)
+
+// elementwise is the workgroup of shaders that treat every element alone.
+const elementwise = 256
+
+// groupsFor are the workgroups for n elements. Shaders go on in strides where there are more than the device can count.
+func (r *recorder) groupsFor(n int) [3]int {
+	return [3]int{min(ceil(n, elementwise), int(r.d.gpu.limits.MaxComputeWorkGroupCount[0])), 1, 1}
+}
+
+// same panics unless a and b have the same shape.
+func same(verb string, a, b compute.Tensor) {
+	if a.Rows != b.Rows || a.Cols != b.Cols {
+		panic(fmt.Sprintf("vulkan: %s of %d×%d and %d×%d", verb, a.Rows, a.Cols, b.Rows, b.Cols))
+	}
+}
+
+// Add adds x to dst.
+func (r *recorder) Add(dst, x compute.Tensor) {
+	same("Add", dst, x)
+	n := dst.Rows * dst.Cols
+	if n == 0 {
+		return
+	}
+	r.dispatch(call{
+		shader: "add", local: elementwise,
+		bind:   []binding{update(floats(dst)), read(floats(x))},
+		push:   []uint32{uint32(n)},
+		groups: r.groupsFor(n),
+	})
+}
+
+// Activate computes act(gate)·up.
+func (r *recorder) Activate(dst, gate, up compute.Tensor, act compute.Activation) {
+	same("Activate", dst, gate)
+	n := gate.Rows * gate.Cols
+	if n == 0 {
+		return
+	}
+	gated, second := uint32(0), gate
+	if up.Mem != nil {
+		same("Activate", gate, up)
+		gated, second = 1, up
+	}
+	r.dispatch(call{
+		shader: "activate", local: elementwise, spec: []uint32{uint32(act.Kind), gated},
+		bind:   inPlace(dst, gate, read(floats(second))),
+		push:   []uint32{uint32(n), math.Float32bits(act.Threshold)},
+		groups: r.groupsFor(n),
+	})
+}
+
+// inPlace are bindings of dst, which may be x, of x, and of more.
+func inPlace(dst, x compute.Tensor, more ...binding) []binding {
+	return append([]binding{update(floats(dst)), read(floats(x))}, more...)
+}
+
+// normLocal is the workgroup of norms: one for each row.
+const normLocal = 256
+
+// RMSNorm divides by the root of the mean square.
+func (r *recorder) RMSNorm(dst, x compute.Tensor, w *compute.Vector, eps float32) {
+	r.norm("rmsnorm", dst, x, w, nil, eps)
+}
+
+// LayerNorm divides by the standard deviation from the mean.
+func (r *recorder) LayerNorm(dst, x compute.Tensor, w, b *compute.Vector, eps float32) {
+	r.norm("layernorm", dst, x, w, b, eps)
+}
+
+func (r *recorder) norm(shader string, dst, x compute.Tensor, w, b *compute.Vector, eps float32) {
+	same(shader, dst, x)
+	if w.Len != x.Cols || b != nil && b.Len != x.Cols {
+		panic(fmt.Sprintf("vulkan: %s of %d columns by %s [%d]", shader, x.Cols, w.Name, w.Len))
+	}
+	if x.Rows == 0 {
+		return
+	}
+	biased, bias := uint32(0), w
+	if b != nil {
+		biased, bias = 1, b
+	}
+	r.dispatch(call{
+		shader: shader, local: normLocal, spec: []uint32{biased},
+		bind:   inPlace(dst, x, read(elements(w)), read(elements(bias))),
+		push:   []uint32{uint32(x.Rows), uint32(x.Cols), math.Float32bits(eps)},
+		groups: [3]int{min(x.Rows, int(r.d.gpu.limits.MaxComputeWorkGroupCount[0])), 1, 1},
+	})
+}
+
+// Embed looks up each token's row.
+func (r *recorder) Embed(dst compute.Tensor, table *compute.Matrix) {
+	r.check(needTokens(dst.Rows, table.Rows))
+	r.lookup("embed", dst, table, 0)
+}
+
+// AddPosition adds each position's row.
+func (r *recorder) AddPosition(x compute.Tensor, table *compute.Matrix, offset int) {
+	r.check(needPositions(x.Rows, offset, table.Rows))
+	r.lookup("addposition", x, table, offset)
+}
+
+// lookup dispatches shader for every part of table: a part serves the rows that it has.
+func (r *recorder) lookup(shader string, dst compute.Tensor, table *compute.Matrix, offset int) {
+	if table.Cols != dst.Cols {
+		panic(fmt.Sprintf("vulkan: %s of %d columns from %s with %d", shader, dst.Cols, table.Name, table.Cols))
+	}
+	if dst.Rows == 0 {
+		return
+	}
+	m := mem(table)
+	slots := dst.Rows * m.units * unitElems(table.Type) / slotElems
+	for i := range m.parts {
+		p := &m.parts[i]
+		r.dispatch(call{
+			shader: shader, local: elementwise, spec: []uint32{uint32(table.Type)},
+			bind:   []binding{update(floats(dst)), read(p.memory), read(r.params())},
+			push:   append([]uint32{uint32(dst.Rows), uint32(dst.Cols), uint32(p.first), uint32(p.rows), uint32(offset), uint32(r.seg.params.rows)}, m.push(p)...),
+			groups: r.groupsFor(slots),
+		})
+	}
+}
+
+// slotElems is how many elements weights.glsl decodes at a time.
+const slotElems = 8
+
+// Gather copies the rows whose logits are wanted.
+func (r *recorder) Gather(dst, x compute.Tensor) {
+	if dst.Cols != x.Cols {
+		panic(fmt.Sprintf("vulkan: Gather of %d columns from %d", dst.Cols, x.Cols))
+	}
+	r.check(needRows(dst.Rows, x.Rows))
+	n := dst.Rows * dst.Cols
+	if n == 0 {
+		return
+	}
+	r.dispatch(call{
+		shader: "gather", local: elementwise,
+		bind:   []binding{write(floats(dst)), read(floats(x)), read(r.params())},
+		push:   []uint32{uint32(n), uint32(dst.Cols), uint32(r.seg.params.rows)},
+		groups: r.groupsFor(n),
+	})
+}
+
+// RoPE turns the pairs of every head. Angles grow with the position far beyond what a shader's sine is good for, so the host computes them
+// once a step.
+func (r *recorder) RoPE(x compute.Tensor, headDim int, rp *compute.Rope) {
+	if headDim < 1 || x.Cols%headDim != 0 || rp.Dims > headDim || len(rp.Freqs) != rp.Dims/2 {
+		panic(fmt.Sprintf("vulkan: RoPE of %d columns in heads of %d, %d turned by %d", x.Cols, headDim, rp.Dims, len(rp.Freqs)))
+	}
+	n := x.Rows * (x.Cols / headDim) * len(rp.Freqs)
+	if n == 0 {
+		return
+	}
+	r.dispatch(call{
+		shader: "rope", local: elementwise, spec: []uint32{uint32(rp.Style)},
+		bind:   []binding{update(floats(x)), read(r.turns(rp, x.Rows))},
+		push:   []uint32{uint32(n), uint32(x.Cols), uint32(headDim), uint32(len(rp.Freqs))},
+		groups: r.groupsFor(n),
+	})
+}
+
+// turns is the memory of rp's cosines and sines for rows tokens.
+func (r *recorder) turns(rp *compute.Rope, rows int) view {
+	if v, ok := r.ropes[rp]; ok && v.size >= 8*int64(rows)*int64(len(rp.Freqs)) {
+		return v
+	}
+	r.check(needPositions(rows, 0, math.MaxInt32))
+	v := r.hostData(8*int64(rows)*int64(len(rp.Freqs)), func(p *compute.Params, dst []byte) {
+		w := numbers(dst)
+		for t := range rows {
+			pos := float64(p.Pos[t])
+			for i, f := range rp.Freqs {
+				sin, cos := math.Sincos(pos * f)
+				at := 2 * (t*len(rp.Freqs) + i)
+				w[at], w[at+1] = float32(rp.Scale*cos), float32(rp.Scale*sin)
+			}
+		}
+	})
+	if r.ropes == nil {
+		r.ropes = map[*compute.Rope]view{}
+	}
+	r.ropes[rp] = v
+	return v
+}

@@ -1,0 +1,204 @@
+package vulkan
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+
+	"github.com/powerinfer-go/powerinfer/internal/compute"
+	"github.com/powerinfer-go/powerinfer/internal/compute/vulkan/vk"
+)
+
+// segment is a recorded stretch of a forward pass, to be submitted again with other params.
+type segment struct {
+	command vk.CommandBuffer
+	checks  []func(*compute.Params) error
+	inputs  []input
+	results []result
+	params  paramsLayout // what the recording has room for
+	used    uint64       // the number of the run that used it last
+}
+
+// input is memory that the host fills before every run.
+type input struct {
+	view
+	fill func(p *compute.Params, dst []byte)
+}
+
+// result is memory that the host clears before every run, and looks at behind it.
+type result struct {
+	view
+	done func(data []byte)
+}
+
+// maxSegments stay recorded; the one that was not used for longest makes room for another.
+const maxSegments = 64
+
+// Run executes body's verbs with p: it records them the first time, and later only writes p and submits. A body that calls Host is
+// not kept: it runs every time.
+func (d *Device) Run(seg compute.Segment, p *compute.Params, body func(compute.Verbs)) error {
+	d.runs++
+	d.seen.restart()
+	s := d.segments[seg]
+	if s != nil && !s.params.holds(p) {
+		d.forget(seg)
+		s = nil
+	}
+	if s == nil {
+		r := &recorder{d: d, now: p, seg: &segment{params: layoutFor(seg, p)}}
+		if err := r.record(body); err != nil {
+			return fmt.Errorf("segment %q: %w", seg.Name, err)
+		}
+		s = r.seg
+		if !r.live {
+			d.keep(seg, s)
+		}
+	}
+	s.used = d.runs
+	if err := d.play(s, p); err != nil {
+		return fmt.Errorf("segment %q: %w", seg.Name, err)
+	}
+	return nil
+}
+
+// record runs body once, writing its verbs to a command buffer.
+func (r *recorder) record(body func(compute.Verbs)) error {
+	d := r.d
+	d.inputs.restart()
+	d.results.restart()
+	var err error
+	if r.seg.command, err = d.gpu.vk.AllocateCommandBuffer(d.gpu.pool); err != nil {
+		return d.gpu.fail(err)
+	}
+	if err = r.begin(); err == nil {
+		body(r)
+		if r.fail(r.end()); r.err == nil {
+			return nil
+		}
+		err = r.err
+	}
+	d.gpu.vk.FreeCommandBuffer(d.gpu.pool, r.seg.command)
+	return err
+}
+
+// Host submits what was recorded, waits for it and calls f. The rest is recorded afresh.
+func (r *recorder) Host(f func()) {
+	r.live = true
+	r.fail(r.end())
+	if r.err == nil {
+		r.fail(r.d.play(r.seg, r.now))
+	}
+	if r.err == nil {
+		f()
+		r.seg.checks, r.seg.inputs, r.seg.results = nil, nil, nil // the inputs lie where they were filled in
+	}
+	r.fail(r.begin())
+}
+
+// play fills s's inputs, submits it, waits, and hands its results out.
+func (d *Device) play(s *segment, p *compute.Params) error {
+	for _, check := range s.checks {
+		if err := check(p); err != nil {
+			return err
+		}
+	}
+	for _, in := range s.inputs {
+		in.fill(p, in.host())
+	}
+	for _, r := range s.results {
+		clear(r.host())
+	}
+	clear(d.seen.rows)
+	n, err := d.gpu.submit(s.command)
+	if err != nil {
+		return err
+	}
+	if err := d.gpu.wait(n); err != nil {
+		return err
+	}
+	for _, r := range s.results {
+		r.done(r.host())
+	}
+	return nil
+}
+
+// keep remembers a recording.
+func (d *Device) keep(seg compute.Segment, s *segment) {
+	if len(d.segments) >= maxSegments {
+		d.forget(slices.MinFunc(slices.Collect(maps.Keys(d.segments)), func(a, b compute.Segment) int {
+			return int(d.segments[a].used) - int(d.segments[b].used)
+		}))
+	}
+	d.segments[seg] = s
+}
+
+// forget frees a recording, which is not running.
+func (d *Device) forget(seg compute.Segment) {
+	d.gpu.vk.FreeCommandBuffer(d.gpu.pool, d.segments[seg].command)
+	delete(d.segments, seg)
+}
+
+// params is the memory of the step's compute.Params, for shaders/params.glsl.
+func (r *recorder) params() view {
+	if r.param.slab == nil {
+		l := r.seg.params
+		r.param = r.hostData(int64(4*l.words()), l.write)
+	}
+	return r.param
+}
+
+// hostData is memory that fill writes before every run.
+func (r *recorder) hostData(size int64, fill func(p *compute.Params, dst []byte)) view {
+	v, err := r.d.inputs.take(size)
+	if err != nil {
+		r.fail(err)
+		return v
+	}
+	r.seg.inputs = append(r.seg.inputs, input{v, fill})
+	return v
+}
+
+// result is memory that is zero before every run, and given to done when the segment has run.
+func (r *recorder) result(size int64, done func(data []byte)) view {
+	v, err := r.d.results.take(size)
+	if err != nil {
+		r.fail(err)
+		return v
+	}
+	r.seg.results = append(r.seg.results, result{v, done})
+	return v
+}
+
+// check has f look at the params before every run.
+func (r *recorder) check(f func(*compute.Params) error) { r.seg.checks = append(r.seg.checks, f) }
+
+// exchange is memory that host and device both see. Segments share it, because only one runs at a time and everything in it is written
+// anew for every run; each recording cuts its parts off from the start.
+type exchange struct {
+	memory  *memory
+	purpose purpose
+	blocks  []view
+	block   int   // in use
+	at      int64 // within it
+}
+
+const exchangeBlock = 256 << 10
+
+func (e *exchange) restart() { e.block, e.at = 0, 0 }
+
+// take cuts off size bytes.
+func (e *exchange) take(size int64) (view, error) {
+	for ; e.block < len(e.blocks); e.block, e.at = e.block+1, 0 {
+		if b := e.blocks[e.block]; size <= b.size-e.at {
+			v := b.slice(e.at, size)
+			e.at = min(b.size, align(e.at+size, e.memory.g.alignment()))
+			return v, nil
+		}
+	}
+	b, err := e.memory.alloc(e.purpose, max(size, exchangeBlock))
+	if err != nil {
+		return view{}, err
+	}
+	e.blocks, e.at = append(e.blocks, b), 0
+	return e.take(size)
+}

@@ -1,0 +1,13 @@
+#version 460
+#extension GL_GOOGLE_include_directive : require
+#include "common.glsl"
+
+// dst += x
+
+layout(set = 0, binding = 0, std430) buffer Dst { float dst[]; };
+layout(set = 0, binding = 1, std430) readonly buffer X { float x[]; };
+layout(push_constant) uniform Push { uint n; } push;
+
+void main() {
+	for (uint i = first(); i < push.n; i += stride()) dst[i] += x[i];
+}

@@ -1,0 +1,51 @@
+#version 460
+#extension GL_GOOGLE_include_directive : require
+#include "common.glsl"
+
+// dst = (x−mean)/√(var+eps) · w + b, a workgroup for each row
+
+layout(constant_id = 2) const bool BIASED = true;
+
+layout(set = 0, binding = 0, std430) buffer Dst { float dst[]; };
+layout(set = 0, binding = 1, std430) readonly buffer X { float x[]; };
+layout(set = 0, binding = 2, std430) readonly buffer W { float w[]; };
+layout(set = 0, binding = 3, std430) readonly buffer B { float b[]; };
+layout(push_constant) uniform Push { uint rows, cols; float eps; } push;
+
+// The mean is what remains of numbers that cancel, so its sum is kept as a number and what rounding took from it.
+shared vec2 sums_[256];
+
+vec2 plus(vec2 a, vec2 b) {
+	precise float s = a.x + b.x;
+	precise float t = s - a.x;
+	precise float lost = (a.x - (s - t)) + (b.x - t);
+	return vec2(s, a.y + b.y + lost);
+}
+
+float groupMean(vec2 v) {
+	uint me = gl_LocalInvocationID.x;
+	sums_[me] = v;
+	barrier();
+	for (uint half_ = gl_WorkGroupSize.x / 2; half_ > 0; half_ /= 2) {
+		if (me < half_) sums_[me] = plus(sums_[me], sums_[me + half_]);
+		barrier();
+	}
+	v = sums_[0];
+	barrier();
+	return (v.x + v.y) / float(push.cols);
+}
+
+void main() {
+	for (uint row = gl_WorkGroupID.x; row < push.rows; row += gl_NumWorkGroups.x) {
+		uint at = row * push.cols;
+		vec2 sum = vec2(0.0);
+		for (uint i = gl_LocalInvocationID.x; i < push.cols; i += gl_WorkGroupSize.x) sum = plus(sum, vec2(x[at + i], 0.0));
+		float mean = groupMean(sum), square = 0.0;
+		for (uint i = gl_LocalInvocationID.x; i < push.cols; i += gl_WorkGroupSize.x) square = fma(x[at + i] - mean, x[at + i] - mean, square);
+		float root = sqrt(groupSum(square) / float(push.cols) + push.eps);
+		for (uint i = gl_LocalInvocationID.x; i < push.cols; i += gl_WorkGroupSize.x) {
+			float y = (x[at + i] - mean) / root * w[i];
+			dst[at + i] = BIASED ? y + b[i] : y;
+		}
+	}
+}

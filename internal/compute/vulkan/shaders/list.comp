@@ -1,0 +1,79 @@
+// A list of neurons for each token, from bits or from values: the gates, in ungated layers the ups, whose activation is not
+// zero. A workgroup makes one token's list; four invocations make a lane's.
+#version 460
+#extension GL_GOOGLE_include_directive : require
+#include "common.glsl"
+#include "neurons.glsl"
+#include "activation.glsl"
+
+layout(constant_id = 2) const bool VALUES = false;
+layout(constant_id = 3) const uint KIND = 0; // compute.Nonlinearity
+layout(constant_id = 4) const bool ACTIVATED = false; // act(value) is picked, not the value
+
+layout(set = 0, binding = 0, std430) readonly buffer Bits { uint bits[]; };        // [tokens, words]
+layout(set = 0, binding = 0, std430) readonly buffer Values { float values[]; };   // [tokens, neurons]
+layout(set = 0, binding = 1, std430) writeonly buffer List { uint list[]; };       // [tokens, neurons]
+layout(set = 0, binding = 2, std430) writeonly buffer Offsets { uint offsets[]; }; // [tokens, OFFSETS]
+layout(set = 0, binding = 3, std430) writeonly buffer Picked { float picked[]; };  // the list's values
+layout(set = 0, binding = 4, std430) buffer Counts { uint counts[]; };
+
+layout(push_constant) uniform Push {
+	uint neurons;
+	uint firstToken; // row of the bits or values that belongs to the first token
+	uint count;      // which of counts the list's length is added to
+	float threshold; // of FATReLU
+} push;
+
+const uint LOCAL = 256, PARTS = LOCAL / NEURON_LANES;
+
+shared uint sums[LOCAL];
+
+uint word(uint token, uint i) {
+	uint row = push.firstToken + token, words = (push.neurons + 31) / 32;
+	if (!VALUES)
+		return bits[row * words + i];
+	uint w = 0;
+	for (uint b = 0; b < min(32, push.neurons - 32 * i); b++)
+		if (activation(KIND, push.threshold, values[row * push.neurons + 32 * i + b]) != 0)
+			w |= 1u << b;
+	return w;
+}
+
+void main() {
+	uint id = gl_LocalInvocationID.x, token = gl_WorkGroupID.x;
+	uint words = (push.neurons + 31) / 32, each = ((words + NEURON_LANES - 1) / NEURON_LANES + PARTS - 1) / PARTS;
+	uint lane = id / PARTS, from = lane + id % PARTS * each * NEURON_LANES;
+	uint to = min(words, from + each * NEURON_LANES);
+	uint n = 0;
+	for (uint i = from; i < to; i += NEURON_LANES)
+		n += bitCount(word(token, i));
+
+	// The sums of all invocations up to each.
+	sums[id] = n;
+	barrier();
+	for (uint reach = 1; reach < LOCAL; reach *= 2) {
+		uint before = id >= reach ? sums[id - reach] : 0;
+		barrier();
+		sums[id] += before;
+		barrier();
+	}
+	uint at = sums[id] - n;
+	if (id % PARTS == 0)
+		offsets[token * OFFSETS + lane] = at;
+	if (id == LOCAL - 1) {
+		offsets[token * OFFSETS + NEURON_LANES] = sums[id];
+		atomicAdd(counts[push.count], sums[id]);
+	}
+
+	for (uint i = from; i < to; i += NEURON_LANES) {
+		for (uint w = word(token, i); w != 0; w &= w - 1) {
+			uint neuron = 32 * i + findLSB(w);
+			list[token * push.neurons + at] = neuron;
+			if (VALUES) {
+				float v = values[(push.firstToken + token) * push.neurons + neuron];
+				picked[token * push.neurons + at] = ACTIVATED ? activation(KIND, push.threshold, v) : v;
+			}
+			at++;
+		}
+	}
+}

@@ -1,0 +1,14 @@
+// A step's compute.Params as params.go lays them out. An includer defines PARAMS, their binding, and has ROWS and OUT, the rows and the
+// logits that the recording has room for, as expressions.
+
+layout(set = 0, binding = PARAMS, std430) readonly buffer Params { uint params[]; };
+
+uint tokens() { return params[0]; }
+float threshold() { return uintBitsToFloat(params[2]); }
+uint token(uint i) { return params[4 + i]; }
+uint position(uint i) { return params[4 + ROWS + i]; }
+uint sequence(uint i) { return params[4 + 2 * ROWS + i]; }
+uint outRow(uint i) { return params[4 + 3 * ROWS + i]; }
+
+// page is page number j of a sequence.
+uint page(uint seq, uint j) { return params[params[4 + 3 * ROWS + OUT + seq] + j]; }

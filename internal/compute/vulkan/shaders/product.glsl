@@ -1,0 +1,104 @@
+// Products of weight rows and activations. An includer defines WEIGHTS and ACTS, their bindings.
+//
+// Order of a sum, in every shader: unit u of a row belongs to lane u mod LANES. A lane adds its units in order, element by
+// element for floats and an exact integer sum at a time for quantised types, and the lanes are added in order.
+
+#include "weights.glsl"
+#include "dot.glsl"
+
+const uint LANES = 32;
+
+// Activations as pack.comp leaves them: rows of units as floats, or as int8 with a scale and the sum of the quants for each unit.
+layout(set = 0, binding = ACTS, std430) readonly buffer ActFloats { vec4 actFloats[]; };
+layout(set = 0, binding = ACTS, std430) readonly buffer ActQuants { ivec4 actQuants[]; };
+layout(set = 0, binding = ACTS, std430) readonly buffer ActScales { uvec2 actScales[]; };
+
+// Unit is one unit of weights, as floats or as bytes.
+struct Unit {
+	float f[16];
+	int q[8];
+	Scale s;
+};
+
+Unit loadUnit(Weights w, uint row, uint u) {
+	Unit r;
+	uint unit = row * w.units + u;
+	if (QUANTISED) {
+		[[unroll]] for (uint k = 0; k < 4; k++) {
+			ivec2 pair = quantsOf(w, unit, k);
+			r.q[k] = pair.x;
+			r.q[k + 4] = pair.y;
+		}
+		r.s = scaleOf(w, unit);
+	} else {
+		[[unroll]] for (uint h = 0; h < UNIT / 8; h++) {
+			float f[8];
+			floatsOf(unit * (UNIT / 8) + h, f);
+			[[unroll]] for (uint i = 0; i < 8; i++)
+				r.f[8 * h + i] = f[i];
+		}
+	}
+	return r;
+}
+
+// Act is one unit of a token's activations.
+struct Act {
+	float f[16];
+	int q[8];
+	float d;
+	int sum; // Σq
+};
+
+// loadAct loads unit u of a row; scales is where they begin, in pairs of words.
+Act loadAct(uint row, uint units, uint scales, uint u) {
+	Act a;
+	uint unit = row * units + u;
+	if (QUANTISED) {
+		ivec4 low = actQuants[2 * unit], high = actQuants[2 * unit + 1];
+		a.q = int[8](low.x, low.y, low.z, low.w, high.x, high.y, high.z, high.w);
+		uvec2 s = actScales[scales + unit];
+		a.d = uintBitsToFloat(s.x);
+		a.sum = int(s.y);
+	} else {
+		[[unroll]] for (uint i = 0; i < UNIT / 4; i++) {
+			vec4 v = actFloats[unit * (UNIT / 4) + i];
+			a.f[4 * i] = v.x;
+			a.f[4 * i + 1] = v.y;
+			a.f[4 * i + 2] = v.z;
+			a.f[4 * i + 3] = v.w;
+		}
+	}
+	return a;
+}
+
+// scaled adds a unit's integer sums of its two halves to sum.
+float scaled(Scale s, float d, int actSum, int low, int high, float sum) {
+	precise float r = sum;
+	precise float scale = s.d * d;
+	if (TYPE == Q4_K) {
+		precise float offset = s.m * d;
+		r = fma(scale, float(s.s0 * (low + high)), r);
+		r = fma(-offset, float(s.s1 * actSum), r);
+	} else if (TYPE == Q6_K) {
+		r = fma(scale, float(s.s0 * low + s.s1 * high), r);
+	} else {
+		r = fma(scale, float(low + high), r);
+	}
+	return r;
+}
+
+// accumulate adds the product of a unit to sum.
+float accumulate(Unit w, Act a, float sum) {
+	if (QUANTISED) {
+		int low = 0, high = 0;
+		[[unroll]] for (uint i = 0; i < 4; i++) {
+			low += dot4(w.q[i], a.q[i]);
+			high += dot4(w.q[i + 4], a.q[i + 4]);
+		}
+		return scaled(w.s, a.d, a.sum, low, high, sum);
+	}
+	precise float r = sum;
+	[[unroll]] for (uint i = 0; i < UNIT; i++)
+		r = fma(w.f[i], a.f[i], r);
+	return r;
+}

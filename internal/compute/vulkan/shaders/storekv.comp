@@ -1,0 +1,32 @@
+#version 460
+#extension GL_GOOGLE_include_directive : require
+#include "common.glsl"
+#include "half.glsl"
+
+// Writes keys and values as halves to the tokens' places; kv.go has the layout.
+
+layout(set = 0, binding = 0, std430) writeonly buffer Keys { uint keys[]; };
+layout(set = 0, binding = 1, std430) writeonly buffer Values { uint values[]; };
+layout(set = 0, binding = 2, std430) readonly buffer K { vec2 k[]; };
+layout(set = 0, binding = 3, std430) readonly buffer V { vec2 v[]; };
+layout(push_constant) uniform Push {
+	uint n, heads;
+	uint pairs; // of a head
+	uint room, outs;
+} push;
+#define PARAMS 4
+#define ROWS push.room
+#define OUT push.outs
+#include "params.glsl"
+
+uint word(vec2 x) { return halfBits(x.x) | halfBits(x.y) << 16; }
+
+void main() {
+	for (uint i = first(); i < push.n; i += stride()) {
+		uint pair = i % push.pairs, head = i / push.pairs % push.heads, t = i / (push.pairs * push.heads);
+		uint pos = position(t), slot = pos % 64;
+		uint at = page(sequence(t), pos / 64) * push.heads + head;
+		keys[(at * push.pairs + pair) * 64 + slot] = word(k[i]);
+		values[(at * 64 + slot) * push.pairs + pair] = word(v[i]);
+	}
+}

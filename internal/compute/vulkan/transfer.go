@@ -1,0 +1,141 @@
+package vulkan
+
+import (
+	"fmt"
+
+	"github.com/powerinfer-go/powerinfer/internal/compute"
+	"github.com/powerinfer-go/powerinfer/internal/compute/vulkan/vk"
+)
+
+// stage is host memory that uploads pass through, in two halves: while one is copied to the device, the other is filled.
+type stage struct {
+	d       *Device
+	halves  [2]view
+	command [2]vk.CommandBuffer
+	running [2]uint64 // number of the half's last submission
+	next    int       // half
+}
+
+// stageHalf is the size of a half: large enough for full transfer bandwidth.
+const stageHalf = 4 << 20
+
+func (s *stage) init() error {
+	if s.halves[0].slab != nil {
+		return nil
+	}
+	for i := range s.halves {
+		var err error
+		if s.halves[i], err = s.d.mem.alloc(staged, stageHalf); err != nil {
+			return err
+		}
+		if s.command[i], err = s.d.gpu.vk.AllocateCommandBuffer(s.d.gpu.pool); err != nil {
+			return s.d.gpu.fail(err)
+		}
+	}
+	return nil
+}
+
+func (s *stage) free() {
+	for _, c := range s.command {
+		if c != 0 {
+			s.d.gpu.vk.FreeCommandBuffer(s.d.gpu.pool, c)
+		}
+	}
+}
+
+// upload streams rows of unit bytes to v: fill writes the rows from first on to dst, as many as fit. It returns when they are there.
+func (d *Device) upload(v view, unit int64, fill func(dst []byte, first int)) error {
+	if err := d.stage.init(); err != nil {
+		return err
+	}
+	if unit > stageHalf {
+		return fmt.Errorf("a row of %s is more than the %s that are uploaded at once", mebibytes(unit), mebibytes(stageHalf))
+	}
+	step := stageHalf / unit * unit
+	for at := int64(0); at < v.size; at += step {
+		size := min(step, v.size-at)
+		if err := d.stage.copy(v.slice(at, size), func(dst []byte) { fill(dst, int(at/unit)) }); err != nil {
+			return err
+		}
+		if d.uploaded != nil {
+			d.uploaded(size)
+		}
+	}
+	return d.gpu.wait(d.gpu.last)
+}
+
+// copy fills a half and queues its copy to v.
+func (s *stage) copy(v view, fill func(dst []byte)) error {
+	i := s.next
+	s.next = 1 - i
+	if err := s.d.gpu.wait(s.running[i]); err != nil {
+		return err
+	}
+	from := s.halves[i].slice(0, v.size)
+	fill(from.host())
+	r := &recorder{d: s.d, seg: &segment{command: s.command[i]}}
+	if err := r.begin(); err != nil {
+		return err
+	}
+	r.copy(v, from)
+	if r.fail(r.end()); r.err != nil {
+		return r.err
+	}
+	var err error
+	s.running[i], err = s.d.gpu.submit(s.command[i])
+	return err
+}
+
+// readback is host memory for what Read returns, until the next Run.
+type readback struct {
+	d     *Device
+	rows  map[place]view
+	bytes exchange
+}
+
+// place is what was read: a whole tensor's memory, or one row of it.
+type place struct {
+	t        *tensor
+	at, size int64
+}
+
+// Tensors of at most readWhole bytes are read as a whole, because the next row is likely to be asked for too.
+const readWhole = 1 << 20
+
+// restart gives up what Read returned.
+func (b *readback) restart() {
+	clear(b.rows)
+	b.bytes.restart()
+}
+
+// Read returns row i of t, valid until the next Run. On a device that was lost they are zeros; Run said so.
+func (d *Device) Read(t compute.Tensor, i int) []float32 {
+	m := t.Mem.(*tensor)
+	row := place{m, 4 * int64(i) * int64(t.Cols), 4 * int64(t.Cols)}
+	all := row
+	if m.size <= readWhole {
+		all = place{m, 0, m.size}
+	}
+	v, ok := d.seen.rows[all]
+	if !ok {
+		var err error
+		if v, err = d.seen.fetch(all); err != nil {
+			return make([]float32, t.Cols)
+		}
+	}
+	return numbers(v.slice(row.at-all.at, row.size).host())
+}
+
+func (b *readback) fetch(p place) (view, error) {
+	if b.rows == nil {
+		b.rows, b.bytes = map[place]view{}, exchange{memory: &b.d.mem, purpose: toHost}
+	}
+	v, err := b.bytes.take(p.size)
+	if err == nil {
+		err = b.d.once(func(r *recorder) { r.copy(v, p.t.slice(p.at, p.size)) })
+	}
+	if err == nil {
+		b.rows[p] = v
+	}
+	return v, err
+}

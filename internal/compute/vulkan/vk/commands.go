@@ -1,0 +1,70 @@
+package vk
+
+import "unsafe"
+
+// The functions that are on a token's path take structures that their caller keeps, pinned, from call to call.
+
+// Begin starts recording c.
+func (d *Device) Begin(c CommandBuffer, info *CommandBufferBeginInfo) error {
+	return result(d.fn.BeginCommandBuffer.call(uintptr(c), uintptr(ptr(info))))
+}
+
+// End ends recording c, and says if anything since Begin failed.
+func (d *Device) End(c CommandBuffer) error {
+	return result(d.fn.EndCommandBuffer.call(uintptr(c)))
+}
+
+// CmdBindPipeline makes p what dispatches run.
+func (d *Device) CmdBindPipeline(c CommandBuffer, p Pipeline) {
+	d.fn.CmdBindPipeline.call(uintptr(c), PipelineBindCompute, uintptr(p))
+}
+
+// CmdPushConstants copies data, which is not empty.
+func (d *Device) CmdPushConstants(c CommandBuffer, l PipelineLayout, data []uint32) {
+	d.fn.CmdPushConstants.call(uintptr(c), uintptr(l), StageCompute, 0, uintptr(4*len(data)), uintptr(ptr(&data[0])))
+}
+
+// CmdPushDescriptors binds writes, which are not empty, in set 0.
+func (d *Device) CmdPushDescriptors(c CommandBuffer, l PipelineLayout, writes []WriteDescriptorSet) {
+	d.fn.CmdPushDescriptorSetKHR.call(uintptr(c), PipelineBindCompute, uintptr(l), 0, uintptr(len(writes)), uintptr(ptr(&writes[0])))
+}
+
+// CmdDispatch runs x·y·z workgroups.
+func (d *Device) CmdDispatch(c CommandBuffer, x, y, z uint32) {
+	d.fn.CmdDispatch.call(uintptr(c), uintptr(x), uintptr(y), uintptr(z))
+}
+
+// CmdDispatchIndirect runs as many workgroups as lie at b.
+func (d *Device) CmdDispatchIndirect(c CommandBuffer, b Buffer, at uint64) {
+	d.fn.CmdDispatchIndirect.call(uintptr(c), uintptr(b), uintptr(at))
+}
+
+// CmdPipelineBarrier is a barrier for all memory.
+func (d *Device) CmdPipelineBarrier(c CommandBuffer, from, to uint32, m *MemoryBarrier) {
+	d.fn.CmdPipelineBarrier.call(uintptr(c), uintptr(from), uintptr(to), 0, 1, uintptr(ptr(m)), 0, 0, 0, 0)
+}
+
+// CmdCopyBuffer copies regions, which are not empty.
+func (d *Device) CmdCopyBuffer(c CommandBuffer, from, to Buffer, regions []BufferCopy) {
+	d.fn.CmdCopyBuffer.call(uintptr(c), uintptr(from), uintptr(to), uintptr(len(regions)), uintptr(ptr(&regions[0])))
+}
+
+// CmdFillBuffer fills a multiple of four bytes with word.
+func (d *Device) CmdFillBuffer(c CommandBuffer, b Buffer, at, size uint64, word uint32) {
+	d.fn.CmdFillBuffer.call(uintptr(c), uintptr(b), uintptr(at), uintptr(size), uintptr(word))
+}
+
+// SemaphoreValue is what a timeline semaphore has reached.
+func (d *Device) SemaphoreValue(s Semaphore, value *uint64) error {
+	return result(d.fn.GetSemaphoreCounterValue.call(d.handle, uintptr(s), uintptr(ptr(value))))
+}
+
+// WaitSemaphores waits for at most so many nanoseconds; Timeout is an error.
+func (d *Device) WaitSemaphores(info *SemaphoreWaitInfo, nanoseconds uint64) error {
+	return result(d.fn.WaitSemaphores.call(d.handle, uintptr(ptr(info)), uintptr(nanoseconds)))
+}
+
+// Submit queues one submission.
+func (d *Device) Submit(info *SubmitInfo) error {
+	return result(d.fn.QueueSubmit.call(uintptr(d.queue), 1, uintptr(unsafe.Pointer(info)), 0))
+}
