@@ -80,11 +80,12 @@ func run(t *testing.T, f *gguf.File, ids []int32, each func(layer int, rows [][]
 	}
 	t.Cleanup(func() { dev.Close() })
 	var d compute.Device = dev
+	mode := model.Auto
 	if each != nil {
-		d = &watched{Device: dev, each: each}
+		d, mode = &watched{Device: dev, each: each}, model.Off
 	}
 	n := len(ids)
-	m, err := model.Load(f, d, model.Options{Batch: n, Outputs: n, Cache: compute.CacheSpec{Pages: 8}})
+	m, err := model.Load(f, d, model.Options{Batch: n, Outputs: n, Cache: compute.CacheSpec{Pages: 8}, Sparse: mode})
 	if err != nil {
 		t.Fatal(err)
 	}
