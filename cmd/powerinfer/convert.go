@@ -11,50 +11,104 @@ import (
 	"github.com/urfave/cli/v3"
 
 	"github.com/powerinfer-go/powerinfer/internal/convert"
+	"github.com/powerinfer-go/powerinfer/internal/gguf"
 	"github.com/powerinfer-go/powerinfer/internal/outfile"
+	"github.com/powerinfer-go/powerinfer/internal/prepared"
 )
 
 func convertCommand() *cli.Command {
 	return &cli.Command{
-		Name: "convert", Usage: "turn a Hugging Face folder into a GGUF file", ArgsUsage: "FOLDER",
+		Name: "convert", Usage: "turn a Hugging Face folder into a GGUF file", ArgsUsage: "FOLDER [PREDICTORS]",
+		Description: `With PREDICTORS, a folder of published predictors (model_0.pt, model_1.pt, ..., config.json),
+the model becomes a file of the original PowerInfer, with the predictors in it. With --format
+original and a prepared file instead of FOLDER, that file is rewritten so that the original
+PowerInfer loads it.`,
 		Flags: []cli.Flag{
-			&cli.StringFlag{Name: "outfile", Usage: "GGUF `FILE` to write; default: FOLDER-TYPE.gguf here"},
-			&cli.StringFlag{Name: "outtype", Value: "f16", Usage: "`TYPE` of the matrices: " + convert.OutTypes},
+			&cli.StringFlag{Name: "outfile", Aliases: []string{"o"}, Usage: "GGUF `FILE` to write; default: FOLDER-TYPE.gguf here"},
+			&cli.StringFlag{Name: "outtype", Value: "f16", Usage: "`TYPE` of the matrices: " + convert.OutTypes + "; with predictors f16 or q4_0"},
 			&cli.StringFlag{Name: "model-name", Usage: "`NAME` to write as general.name; default: config.json's, else FOLDER's"},
+			&cli.StringFlag{Name: "format", Usage: "`FORM` of the file: gguf, or original (default with PREDICTORS)"},
 		},
 		Action: convertModel,
 	}
 }
 
 func convertModel(ctx context.Context, c *cli.Command) error {
-	if c.NArg() != 1 {
+	format := c.String("format")
+	dir, predictors := c.Args().Get(0), c.Args().Get(1)
+	info, err := os.Stat(dir)
+	file := err == nil && !info.IsDir()
+	switch {
+	case c.NArg() < 1 || c.NArg() > 2:
 		return errors.New("give one Hugging Face folder: powerinfer convert FOLDER --outfile FILE")
+	case format != "" && format != "gguf" && format != "original":
+		return fmt.Errorf("--format: %.80q is neither gguf nor original", format)
+	case file && (format != "original" || predictors != ""):
+		return fmt.Errorf("%s is a file; convert takes a Hugging Face folder, or a prepared file and --format original", dir)
+	case file && c.IsSet("outtype"):
+		return errors.New("--outtype: a prepared file keeps its types")
+	case predictors == "" && format == "original" && !file:
+		return errors.New("--format original needs predictors: powerinfer convert FOLDER PREDICTORS, or a prepared file in place of both")
+	case predictors != "" && format == "gguf":
+		return errors.New("predictors are written in the original's form; leave --format out")
 	}
 	typ, err := convert.ParseOutType(c.String("outtype"))
 	if err != nil {
 		return fmt.Errorf("--outtype: %w", err)
 	}
-	dir := c.Args().First()
-	out := c.String("outfile")
-	if out == "" {
-		abs, err := filepath.Abs(dir)
-		if err != nil {
-			return err
-		}
-		out = fmt.Sprintf("%s-%s.gguf", filepath.Base(abs), strings.ToLower(c.String("outtype")))
-	}
-	if err := outfile.Check(out); err != nil {
+	out, err := convertOutfile(c, dir, file, predictors != "")
+	if err != nil {
 		return err
 	}
-	bar := newProgress("converting", unitBytes)
-	err = convert.HuggingFace(dir, out, convert.Options{
-		OutType: typ, Name: c.String("model-name"), Progress: untilCancelled(ctx, bar.set),
+	o := convert.Options{
+		OutType: typ, Name: c.String("model-name"),
 		Notes: func(s string) { fmt.Fprintln(os.Stderr, "note:", s) },
-	})
+	}
+	bar := newProgress("converting", unitBytes)
+	o.Progress = untilCancelled(ctx, bar.set)
+	switch {
+	case file:
+		err = convertPrepared(dir, out, o.Progress)
+	case predictors != "":
+		err = convert.Original(dir, predictors, out, o)
+	default:
+		err = convert.HuggingFace(dir, out, o)
+	}
 	bar.finish()
 	if err != nil {
 		return err
 	}
 	fmt.Fprintln(os.Stderr, "wrote", out)
 	return nil
+}
+
+// convertOutfile is the file to write: --outfile, or a name made of what is converted, here.
+func convertOutfile(c *cli.Command, source string, file, predictors bool) (string, error) {
+	out := c.String("outfile")
+	if out == "" {
+		abs, err := filepath.Abs(source)
+		if err != nil {
+			return "", err
+		}
+		out = filepath.Base(abs) + "-" + strings.ToLower(c.String("outtype"))
+		switch {
+		case file:
+			out = strings.TrimSuffix(filepath.Base(abs), ".gguf") + ".powerinfer.gguf"
+		case predictors:
+			out += ".powerinfer.gguf"
+		default:
+			out += ".gguf"
+		}
+	}
+	return out, outfile.Check(out)
+}
+
+// convertPrepared rewrites a prepared file in the original's form.
+func convertPrepared(path, out string, progress func(done, total int64)) error {
+	f, err := gguf.Open(path)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	return prepared.WriteOriginal(out, f, progress)
 }
