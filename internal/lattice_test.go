@@ -37,7 +37,7 @@ var floors = []struct{ pkg, imports string }{
 	{"internal/compute/cpu/kernel", "internal/compute internal/quant"},
 	{"internal/compute/cpu/gemm", "internal/compute/cpu/pool"},
 	{"internal/compute/cpu", "internal/compute internal/compute/cpu/kernel internal/compute/cpu/pool internal/quant"},
-	{"internal/measure", "internal/hw"},
+	{"internal/measure", "internal/hw internal/outfile"},
 	{"internal/compute/vulkan/vk", ""},
 	{"internal/compute/vulkan/shaders", ""},
 	{"internal/compute/vulkan/shaders/compile", "internal/compute/vulkan/shaders"},

@@ -8,15 +8,12 @@ import (
 	"github.com/mmcloughlin/avo/reg"
 )
 
-const (
-	block = 512  // bytes a step
-	ahead = 4096 // bytes between a load and its prefetch
-)
+const block = 256 // bytes a step
 
 func main() {
-	TEXT("sumAVX2", NOSPLIT, "func(p *byte, blocks uintptr) uint64")
-	Doc("sumAVX2 adds up the blocks*512 bytes at p as little-endian 64-bit words. Scalar twin: sumGeneric in bandwidth.go.")
-	p, n := Load(Param("p"), GP64()), Load(Param("blocks"), GP64())
+	TEXT("sumAVX2", NOSPLIT, "func(p *byte, next, blocks uintptr) uint64")
+	Doc("sumAVX2 adds up the blocks*256 bytes at p as little-endian 64-bit words and asks for as many at next. Scalar twin: sumGeneric in bandwidth.go.")
+	p, next, n := Load(Param("p"), GP64()), Load(Param("next"), GP64()), Load(Param("blocks"), GP64())
 	var acc [8]reg.VecVirtual
 	for i := range acc {
 		acc[i] = YMM()
@@ -24,13 +21,14 @@ func main() {
 	}
 	Label("loop")
 	for at := 0; at < block; at += 64 {
-		PREFETCHNTA(Mem{Base: p, Disp: at + ahead})
+		PREFETCHNTA(Mem{Base: next, Disp: at})
 	}
 	for i := 0; i < block/32; i++ {
 		a := acc[i%len(acc)]
 		VPADDQ(Mem{Base: p, Disp: 32 * i}, a, a)
 	}
 	ADDQ(U32(block), p)
+	ADDQ(U32(block), next)
 	DECQ(n)
 	JNZ(LabelRef("loop"))
 	for i := len(acc) / 2; i > 0; i /= 2 {

@@ -15,7 +15,8 @@ import (
 const (
 	readBytes = 512 << 20              // far beyond any cache
 	readChunk = 1 << 20                // claimed at a time, so that a thread that lost its core delays nothing
-	readBlock = 512                    // what sumAVX2 takes bytes in multiples of
+	readBlock = 256                    // what sumAVX2 takes bytes in multiples of
+	readAhead = 4096                   // bytes between a load and its prefetch
 	readTime  = 500 * time.Millisecond // of passes: longer than a neighbour's turn on a core
 )
 
@@ -26,14 +27,27 @@ func ReadBandwidth(threads int) (float64, error) {
 	if threads < 1 || threads > 512 {
 		return 0, fmt.Errorf("%d threads: give 1 to 512", threads)
 	}
-	buf, release, err := buffer(readBytes)
+	buf, release, err := filled()
 	if err != nil {
-		return 0, fmt.Errorf("%d MiB to measure the bandwidth with: %w", readBytes>>20, err)
+		return 0, err
 	}
 	defer release()
+	return stream(buf, threads)
+}
+
+// filled is a buffer far beyond the caches.
+func filled() (buf []byte, release func(), err error) {
+	buf, release, err = buffer(readBytes)
+	if err != nil {
+		return nil, nil, fmt.Errorf("%d MiB to measure the bandwidth with: %w", readBytes>>20, err)
+	}
 	for i := range buf { // pages that nothing was written to are all the same one
 		buf[i] = byte(i)
 	}
+	return buf, release, nil
+}
+
+func stream(buf []byte, threads int) (float64, error) {
 	best, check := readOnce(buf, threads)
 	for total := best; total < readTime; {
 		took, sum := readOnce(buf, threads)
@@ -48,6 +62,11 @@ func ReadBandwidth(threads int) (float64, error) {
 
 // readOnce reads buf once with all threads. The sum of its words keeps the reads from being idle.
 func readOnce(buf []byte, threads int) (time.Duration, uint64) {
+	return parallel(threads, len(buf), readChunk, func(from, to int) uint64 { return sumWords(buf[from:to]) })
+}
+
+// parallel has all threads claim parts of n items, part at a time, and adds up what sum makes of them.
+func parallel(threads, n, part int, sumOf func(from, to int) uint64) (time.Duration, uint64) {
 	var next atomic.Int64
 	var sum atomic.Uint64
 	var ready, done sync.WaitGroup
@@ -60,11 +79,11 @@ func readOnce(buf []byte, threads int) (time.Duration, uint64) {
 			<-start
 			var s uint64
 			for {
-				at := int(next.Add(readChunk)) - readChunk
-				if at >= len(buf) {
+				at := int(next.Add(int64(part))) - part
+				if at >= n {
 					break
 				}
-				s += sumWords(buf[at:min(at+readChunk, len(buf))])
+				s += sumOf(at, min(at+part, n))
 			}
 			sum.Add(s)
 		})
@@ -76,7 +95,7 @@ func readOnce(buf []byte, threads int) (time.Duration, uint64) {
 	return time.Since(begin), sum.Load()
 }
 
-// sumGeneric adds up b as little-endian 64-bit words; its length is a multiple of readBlock.
+// sumGeneric adds up b as little-endian 64-bit words; its length is a multiple of 8.
 func sumGeneric(b []byte) uint64 {
 	var s uint64
 	for ; len(b) >= 8; b = b[8:] {

@@ -2,11 +2,12 @@
 
 #include "textflag.h"
 
-// func sumAVX2(p *byte, blocks uintptr) uint64
+// func sumAVX2(p *byte, next uintptr, blocks uintptr) uint64
 // Requires: AVX, AVX2, MMX+
-TEXT ·sumAVX2(SB), NOSPLIT, $0-24
+TEXT ·sumAVX2(SB), NOSPLIT, $0-32
 	MOVQ  p+0(FP), AX
-	MOVQ  blocks+8(FP), CX
+	MOVQ  next+8(FP), CX
+	MOVQ  blocks+16(FP), DX
 	VPXOR Y0, Y0, Y0
 	VPXOR Y1, Y1, Y1
 	VPXOR Y2, Y2, Y2
@@ -17,14 +18,10 @@ TEXT ·sumAVX2(SB), NOSPLIT, $0-24
 	VPXOR Y7, Y7, Y7
 
 loop:
-	PREFETCHNTA  4096(AX)
-	PREFETCHNTA  4160(AX)
-	PREFETCHNTA  4224(AX)
-	PREFETCHNTA  4288(AX)
-	PREFETCHNTA  4352(AX)
-	PREFETCHNTA  4416(AX)
-	PREFETCHNTA  4480(AX)
-	PREFETCHNTA  4544(AX)
+	PREFETCHNTA  (CX)
+	PREFETCHNTA  64(CX)
+	PREFETCHNTA  128(CX)
+	PREFETCHNTA  192(CX)
 	VPADDQ       (AX), Y0, Y0
 	VPADDQ       32(AX), Y1, Y1
 	VPADDQ       64(AX), Y2, Y2
@@ -33,16 +30,9 @@ loop:
 	VPADDQ       160(AX), Y5, Y5
 	VPADDQ       192(AX), Y6, Y6
 	VPADDQ       224(AX), Y7, Y7
-	VPADDQ       256(AX), Y0, Y0
-	VPADDQ       288(AX), Y1, Y1
-	VPADDQ       320(AX), Y2, Y2
-	VPADDQ       352(AX), Y3, Y3
-	VPADDQ       384(AX), Y4, Y4
-	VPADDQ       416(AX), Y5, Y5
-	VPADDQ       448(AX), Y6, Y6
-	VPADDQ       480(AX), Y7, Y7
-	ADDQ         $0x00000200, AX
-	DECQ         CX
+	ADDQ         $0x00000100, AX
+	ADDQ         $0x00000100, CX
+	DECQ         DX
 	JNZ          loop
 	VPADDQ       Y4, Y0, Y0
 	VPADDQ       Y5, Y1, Y1
@@ -57,5 +47,5 @@ loop:
 	VPADDQ       X0, X1, X1
 	VMOVQ        X1, AX
 	VZEROUPPER
-	MOVQ         AX, ret+16(FP)
+	MOVQ         AX, ret+24(FP)
 	RET

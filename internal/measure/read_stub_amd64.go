@@ -2,5 +2,5 @@
 
 package measure
 
-// sumAVX2 adds up the blocks*512 bytes at p as little-endian 64-bit words. Scalar twin: sumGeneric in bandwidth.go.
-func sumAVX2(p *byte, blocks uintptr) uint64
+// sumAVX2 adds up the blocks*256 bytes at p as little-endian 64-bit words and asks for as many at next. Scalar twin: sumGeneric in bandwidth.go.
+func sumAVX2(p *byte, next uintptr, blocks uintptr) uint64

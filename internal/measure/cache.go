@@ -1,0 +1,96 @@
+package measure
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+
+	"github.com/powerinfer-go/powerinfer/internal/outfile"
+)
+
+// cacheLimit is what a machine's file can have; a larger one is none.
+const cacheLimit = 1 << 20
+
+// CacheFile is where Cached keeps what was measured.
+func CacheFile() (string, error) {
+	dir, err := os.UserCacheDir()
+	if err != nil {
+		return "", err
+	}
+	return filepath.Join(dir, "powerinfer", "machine.json"), nil
+}
+
+// Cached is what the file at path holds if it was measured on this machine with these cards and drivers; ok is false otherwise.
+func Cached(path string, found []Found) (m Machine, ok bool) {
+	m, err := Read(path)
+	return m, err == nil && m.same(this(found))
+}
+
+// same reports whether m was measured on the machine that now is; memory may differ by what a limit or the kernel takes.
+func (m *Machine) same(now Machine) bool {
+	ids := func(cards []Card) (list []ID) {
+		for _, c := range cards {
+			list = append(list, c.ID)
+		}
+		return list
+	}
+	const slack = 1 << 30
+	return m.CPU == now.CPU && m.Cores == now.Cores && max(m.Memory, now.Memory)-min(m.Memory, now.Memory) < slack &&
+		slices.Equal(ids(m.Cards), ids(now.Cards))
+}
+
+// Read reads a machine's file, one that was written by hand included. Errors are one line that begins with path.
+func Read(path string) (Machine, error) {
+	var m Machine
+	f, err := os.Open(path)
+	if err != nil {
+		var p *fs.PathError
+		if errors.As(err, &p) {
+			err = p.Err
+		}
+		return m, fmt.Errorf("%s: %w", path, err)
+	}
+	defer f.Close()
+	d := json.NewDecoder(io.LimitReader(f, cacheLimit))
+	d.DisallowUnknownFields()
+	if err := d.Decode(&m); err != nil {
+		return Machine{}, fmt.Errorf("%s: %w", path, err)
+	}
+	if err := m.Check(); err != nil {
+		return Machine{}, fmt.Errorf("%s: %w", path, err)
+	}
+	return m, nil
+}
+
+// Write writes the machine's file, with the folder it lies in.
+func (m *Machine) Write(path string) error {
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		return err
+	}
+	return outfile.Write(path, func(f *outfile.File) error {
+		e := json.NewEncoder(f)
+		e.SetIndent("", "  ")
+		return e.Encode(m)
+	})
+}
+
+// Of is the machine as the file at path has it, or else as it is measured now and kept there. A file that cannot be written is no error:
+// the next time takes as long. Without a path nothing is kept.
+func Of(ctx context.Context, path string, found []Found, progress func(done, total int64)) (Machine, error) {
+	if path != "" {
+		if m, ok := Cached(path, found); ok {
+			return m, nil
+		}
+	}
+	m, err := Take(ctx, found, progress)
+	if err == nil && path != "" {
+		_ = m.Write(path)
+	}
+	return m, err
+}

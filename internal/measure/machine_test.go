@@ -1,0 +1,219 @@
+package measure
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+)
+
+// fake is a card of known figures.
+type fake struct {
+	read, up, down, handOff, launch float64
+	err                             error
+	closed                          *int
+}
+
+func (f fake) ReadBandwidth() (float64, error)                  { return f.read, nil }
+func (f fake) TransferBandwidth() (up, down float64, err error) { return f.up, f.down, nil }
+func (f fake) HandOff() (float64, error)                        { return f.handOff, f.err }
+func (f fake) Launch() (float64, error)                         { return f.launch, nil }
+func (f fake) Close() error                                     { *f.closed++; return nil }
+
+func TestCards(t *testing.T) {
+	closed := 0
+	good := fake{read: 9e11, up: 2e10, down: 1e10, handOff: 4e-5, launch: 2e-5, closed: &closed}
+	id := ID{Name: "Test 4090", Driver: "driver 1.2", UUID: "abc", Memory: 24 << 30}
+	open := func(f fake) Found { return Found{ID: id, Open: func() (GPU, error) { return f, nil }} }
+	slow, broken, huge := good, good, good
+	slow.read = 42 // GB/s where bytes/s belong
+	broken.err = errors.New("device lost")
+	huge.handOff = 3
+	for name, c := range map[string]struct {
+		found Found
+		want  Card
+	}{
+		"good":        {open(good), Card{ID: id, Read: 9e11, Upload: 2e10, Download: 1e10, HandOff: 4e-5, Launch: 2e-5}},
+		"wrong unit":  {open(slow), Card{ID: id, Lacks: `card "Test 4090": 42 bytes/s is no bandwidth`}},
+		"lost":        {open(broken), Card{ID: id, Lacks: "device lost"}},
+		"latency":     {open(huge), Card{ID: id, Lacks: `card "Test 4090": 3 s to hand off and 2e-05 s to launch are no latencies`}},
+		"unusable":    {Found{ID: id, Lacks: "no subgroups"}, Card{ID: id, Lacks: "no subgroups"}},
+		"not to open": {Found{ID: id, Open: func() (GPU, error) { return nil, errors.New("in use") }}, Card{ID: id, Lacks: "in use"}},
+	} {
+		got, steps := Card{ID: id}, 0
+		got.take(&c.found, func() { steps++ })
+		if got != c.want || steps > cardSteps || name == "good" && steps != cardSteps {
+			t.Errorf("%s: %+v after %d steps, want %+v", name, got, steps, c.want)
+		}
+	}
+	if closed != 4 {
+		t.Errorf("%d of 4 opened cards were closed", closed)
+	}
+	software := Card{ID: ID{Software: true}, Read: 1e10}
+	if software.Usable() || (&Card{Lacks: "x"}).Usable() || !(&Card{Read: 1e10}).Usable() {
+		t.Error("what may be used")
+	}
+}
+
+func example() Machine {
+	return Machine{
+		CPU: "Test CPU", Cores: 8, Memory: 64 << 30,
+		RAM: []RAM{
+			{1, 21e9, []Rows{{2304, 9e9}, {8192, 14e9}}},
+			{8, 46e9, []Rows{{2304, 30e9}, {8192, 40e9}}},
+			{16, 45e9, nil},
+		},
+		Cards: []Card{{ID: ID{Name: "Test 4090", UUID: "abc"}, Read: 9e11, Upload: 2e10, Download: 1e10, HandOff: 4e-5}},
+	}
+}
+
+func TestBest(t *testing.T) {
+	m := example()
+	best := m.Best()
+	if best.Threads != 8 || best.Row(1) != 30e9 || best.Row(5000) != 30e9 || best.Row(5300) != 40e9 || best.Row(1<<20) != 40e9 || m.RAM[2].Row(9) != 45e9 {
+		t.Errorf("%+v", best)
+	}
+	for cores, want := range map[int][]int{0: {1}, 1: {1}, 2: {1, 2}, 3: {1, 2, 3}, 16: {1, 8, 16}} {
+		if got := threadCounts(cores); !slices.Equal(got, want) {
+			t.Errorf("%d cores: %v", cores, got)
+		}
+	}
+}
+
+// What was measured is found again, on the same machine with the same cards only.
+func TestCache(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "a", "b", "machine.json")
+	m := example()
+	found := []Found{{ID: m.Cards[0].ID}}
+	now := this(found)
+	m.CPU, m.Cores, m.Memory = now.CPU, now.Cores, now.Memory+1
+	if _, ok := Cached(path, found); ok {
+		t.Error("found before it was written")
+	}
+	if err := m.Write(path); err != nil {
+		t.Fatal(err)
+	}
+	got, err := Of(context.Background(), path, found, func(_, _ int64) { t.Error("measured what was kept") })
+	if err != nil || got.Best().Stream != 46e9 || got.Cards[0] != m.Cards[0] {
+		t.Errorf("%+v, %v", got, err)
+	}
+	for name, other := range map[string][]Found{
+		"no card": nil, "another": {{ID: ID{Name: "Test 4090", UUID: "abd"}}}, "driver": {{ID: ID{Name: "Test 4090", UUID: "abc", Driver: "2"}}},
+		"two": {found[0], found[0]},
+	} {
+		if _, ok := Cached(path, other); ok {
+			t.Errorf("%s: taken for the same machine", name)
+		}
+	}
+	for name, change := range map[string]func(*Machine){
+		"cores": func(m *Machine) { m.Cores++ }, "cpu": func(m *Machine) { m.CPU += "x" }, "memory": func(m *Machine) { m.Memory += 1 << 31 },
+	} {
+		c := m
+		change(&c)
+		if err := c.Write(path); err != nil {
+			t.Fatal(err)
+		}
+		if _, ok := Cached(path, found); ok {
+			t.Errorf("%s: taken for the same machine", name)
+		}
+	}
+}
+
+func TestRefusals(t *testing.T) {
+	dir := t.TempDir()
+	for want, text := range map[string]string{
+		"EOF":                                     "",
+		"invalid character":                       "ram",
+		"ram: no bandwidth":                       `{"cpu": "x", "cores": 4}`,
+		"46 bytes/s with 8 threads is no":         `{"ram": [{"threads": 8, "stream": 46}]}`,
+		"1e+10 bytes/s with 0 threads":            `{"ram": [{"stream": 1e10}]}`,
+		"0 bytes/s on rows of 2304 bytes":         `{"ram": [{"threads": 8, "stream": 46e9, "rows": [{"bytes": 2304}]}]}`,
+		`unknown field "strem"`:                   `{"ram": [{"threads": 8, "strem": 46e9}]}`,
+		`card "x": 1 bytes/s is no bandwidth`:     `{"ram": [{"threads": 8, "stream": 46e9}], "cards": [{"name": "x", "read": 1}]}`,
+		`card "x": -1 s to hand off`:              `{"ram": [{"threads": 8, "stream": 46e9}], "cards": [{"name": "x", "read": 1e9, "upload": 1e9, "download": 1e9, "hand_off": -1}]}`,
+		"cannot unmarshal number -1 into":         `{"memory": -1}`,
+		"cannot unmarshal number 1e999 into Go s": `{"ram": [{"threads": 8, "stream": 1e999}]}`,
+	} {
+		path := filepath.Join(dir, "machine.json")
+		if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := Read(path); err == nil || !strings.HasPrefix(err.Error(), path+": ") || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "\n") {
+			t.Errorf("%s: %v, want %q", text, err, want)
+		}
+	}
+	if _, err := Read(filepath.Join(dir, "missing")); err == nil || !strings.Contains(err.Error(), "missing: no such file") {
+		t.Errorf("%v", err)
+	}
+	for _, threads := range []int{0, 513} {
+		if _, err := RowBandwidth(threads, 2304); err == nil {
+			t.Errorf("%d threads are accepted", threads)
+		}
+	}
+	for _, bytes := range []int{0, 63, 2305, 1<<20 + 8} {
+		if _, err := RowBandwidth(1, bytes); err == nil {
+			t.Errorf("rows of %d bytes are accepted", bytes)
+		}
+	}
+}
+
+// Exactly the rows that were picked are read, once each, with any number of threads.
+func TestReadRows(t *testing.T) {
+	seed := uint64(time.Now().UnixNano())
+	rng := rand.New(rand.NewPCG(seed, 0))
+	buf := make([]byte, 1<<20)
+	for i := range buf {
+		buf[i] = byte(rng.Uint32())
+	}
+	for _, bytes := range []int{64, 2304, 2312, 8192} {
+		rows := pick(rng, len(buf)/bytes)
+		if n := len(rows); n < len(buf)/bytes/rowDensity/3 || n > 3*len(buf)/bytes/rowDensity || !slices.IsSorted(rows) {
+			t.Errorf("seed %d: %d of %d rows", seed, n, len(buf)/bytes)
+		}
+		var want uint64
+		for _, r := range rows {
+			want += sumGeneric(buf[int(r)*bytes : (int(r)+1)*bytes])
+		}
+		for _, threads := range []int{1, 3} {
+			if _, got := readRows(buf, rows, bytes, threads); got != want {
+				t.Errorf("seed %d: rows of %d bytes, %d threads: sum %x, want %x", seed, bytes, threads, got, want)
+			}
+		}
+	}
+}
+
+func TestTake(t *testing.T) {
+	ended, cancel := context.WithCancel(context.Background())
+	cancel()
+	if _, err := Take(ended, nil, nil); !errors.Is(err, context.Canceled) {
+		t.Errorf("cancelled: %v", err)
+	}
+	if testing.Short() {
+		t.Skip("reads gigabytes")
+	}
+	closed, last, total := 0, int64(0), int64(0)
+	card := fake{read: 9e11, up: 2e10, down: 1e10, closed: &closed}
+	found := []Found{{ID: ID{Name: "fake"}, Open: func() (GPU, error) { return card, nil }}}
+	path := filepath.Join(t.TempDir(), "machine.json")
+	m, err := Of(context.Background(), path, found, func(d, n int64) {
+		if d != last+1 {
+			t.Errorf("step %d after %d", d, last)
+		}
+		last, total = d, n
+	})
+	if err != nil || last != total || closed != 1 {
+		t.Fatalf("%v after %d of %d steps", err, last, total)
+	}
+	kept, ok := Cached(path, found)
+	if !ok || kept.Best().Stream != m.Best().Stream || kept.Cards[0].Read != 9e11 {
+		t.Errorf("measured %+v, kept %+v", m, kept)
+	}
+	for _, r := range m.RAM {
+		t.Logf("%d threads: %.1f GB/s in order, %.1f on rows of %d, %.1f on rows of %d", r.Threads, r.Stream/1e9, r.Rows[0].Read/1e9, r.Rows[0].Bytes, r.Rows[1].Read/1e9, r.Rows[1].Bytes)
+	}
+}
