@@ -119,12 +119,12 @@ func (r *recorder) MatMul(x compute.Tensor, products compute.Products) {
 		if products[i].W == nil {
 			break
 		}
-		r.multiply(&o, 0, 0, products[i])
+		r.multiply(&o, 0, x.Rows, 0, products[i])
 	}
 }
 
-// multiply computes a product of n of the operand's rows, from first on.
-func (r *recorder) multiply(o *operand, first, n int, p compute.Product) {
+// multiply computes a product of n of the operand's rows, those from first on; to is where the output's begin.
+func (r *recorder) multiply(o *operand, first, n, to int, p compute.Product) {
 	if n == 0 {
 		return
 	}
@@ -138,7 +138,7 @@ func (r *recorder) multiply(o *operand, first, n int, p compute.Product) {
 		}
 		c := call{
 			bind: []binding{read(part.memory), read(x), write(floats(p.Out)), read(bias)},
-			push: append(m.push(part), uint32(part.rows), uint32(part.first), uint32(p.Out.Cols), uint32(n), uint32(first), 0, scales, truth(p.Bias != nil)),
+			push: append(m.push(part), uint32(part.rows), uint32(part.first), uint32(p.Out.Cols), uint32(n), uint32(first), uint32(to), scales, truth(p.Bias != nil)),
 		}
 		if n <= fewTokens {
 			tokens, rows := 1, vecRows(n)

@@ -32,10 +32,9 @@ type identity struct {
 
 // subgroup are the sizes of a device's subgroups.
 type subgroup struct {
-	size        int  // as shaders find it
-	required    bool // size is asked for with every pipeline
-	full        bool // workgroups of whole subgroups can be asked for
-	least, most int  // sizes that can be asked for; 0 if none can
+	size     int  // as shaders find it
+	required bool // there are others, and size is asked for with every pipeline
+	full     bool // workgroups of whole subgroups can be asked for
 }
 
 const (
@@ -184,9 +183,9 @@ func (i *instance) describeFeatures(d *physical, sizes *vk.PhysicalDeviceSubgrou
 	d.dot = f.dot.ShaderIntegerDotProduct == vk.True
 	d.subgroup.size = size
 	d.subgroup.full = f.size.ComputeFullSubgroups == vk.True
-	if f.size.SubgroupSizeControl == vk.True && sizes.RequiredSubgroupSizeStages&vk.StageCompute != 0 {
-		d.subgroup.least, d.subgroup.most, d.subgroup.required = int(sizes.MinSubgroupSize), int(sizes.MaxSubgroupSize), true
-		d.subgroup.size = max(d.subgroup.least, min(d.subgroup.most, preferSubgroup))
+	least, most := int(sizes.MinSubgroupSize), int(sizes.MaxSubgroupSize)
+	if f.size.SubgroupSizeControl == vk.True && sizes.RequiredSubgroupSizeStages&vk.StageCompute != 0 && least < most {
+		d.subgroup.required, d.subgroup.size = true, max(least, min(most, preferSubgroup))
 	}
 	return lacks
 }

@@ -39,7 +39,7 @@ func (r *recorder) Predict(s compute.Set, x, hidden, logits compute.Tensor, fc1,
 	}
 	r.MatMul(x, compute.Products{{Out: hidden, W: fc1}})
 	o := operand{r: r, x: hidden, relu: true, name: "hidden"}
-	r.multiply(&o, 0, 0, compute.Product{Out: logits, W: fc2})
+	r.multiply(&o, 0, x.Rows, 0, compute.Product{Out: logits, W: fc2})
 	words := s.Rows * s.Mem.(*set).words
 	r.dispatch(call{
 		shader: "choose", local: elementwise,

@@ -1,0 +1,236 @@
+package vulkan
+
+import (
+	"math"
+
+	"github.com/powerinfer-go/powerinfer/internal/compute"
+)
+
+// Shapes of the shaders for neurons, whose constants say the same.
+const (
+	neuronLanes = 64  // that a list is ordered by, and that sum its down columns
+	listLocal   = 256 // list.comp: a workgroup for each token
+	downSlots   = 8   // down.comp and downmat.comp: slots of a workgroup
+	// listedGroups bounds the workgroups for a token's list, whose length the host does not know: they go on in strides.
+	listedGroups = 2048
+	// manyTokens are computed at a time where every neuron is, to bound the memory for gates and ups.
+	manyTokens = 128
+)
+
+// sparse is one SparseFFN.
+type sparse struct {
+	r       *recorder
+	w       compute.SparseWeights
+	n       int // neurons
+	out, x  compute.Tensor
+	set     compute.Set
+	all     bool // the set is every neuron
+	listed  bool // computed by lists
+	operand operand
+	counts  view // predicted, gated, active
+
+	// A step's lists, by token.
+	list, offsets view
+	gates, a      compute.Tensor // [tokens, n]: the lists' gates and a_i
+}
+
+// SparseFFN computes a few tokens by lists of neurons: gate rows of the set, up rows where the activation is not zero, the down
+// columns of neurons whose product is not. Many tokens, whose sets' union is most of a layer, go through matrix products in which
+// neurons outside a token's set are zero. Both give the same bytes.
+func (r *recorder) SparseFFN(out, x compute.Tensor, s compute.Set, w compute.SparseWeights) {
+	f := &sparse{r: r, w: w, n: w.Up.Rows, out: out, x: x, set: s, all: s.Mem == nil, operand: operand{r: r, x: x, name: "activations"}}
+	if w.Up.Cols != x.Cols || s.N != f.n || s.Rows != x.Rows || out.Rows != x.Rows || w.Gate != nil && (w.Gate.Rows != f.n || w.Gate.Cols != x.Cols) {
+		panic("vulkan: SparseFFN of shapes that do not fit: " + w.Up.Name)
+	}
+	if x.Rows == 0 {
+		return
+	}
+	// A dense product sums down's columns in one part only.
+	down := mem(w.Down)
+	f.listed = down.layout != plain && (len(down.parts) > 1 || x.Rows <= fewTokens && (!f.all || w.Act.Sparse()))
+	f.count()
+	step, size := f.everyNeuron, manyTokens
+	if f.listed {
+		step, size = f.someNeurons, fewTokens
+	}
+	for first := 0; first < x.Rows; first += size {
+		step(first, min(size, x.Rows-first))
+	}
+}
+
+// count has the segment's counts added to the layer's whenever it has run.
+func (f *sparse) count() {
+	c, tokens := f.w.Count, int64(f.x.Rows)
+	if c == nil {
+		f.counts = f.r.scratch("counts", 12)
+		return
+	}
+	known := int64(0)
+	if f.listed && f.all {
+		known = tokens * int64(f.n)
+	}
+	f.counts = f.r.result(12, func(data []byte) {
+		w := words(data)
+		c.Tokens += tokens
+		c.Predicted += known + int64(w[0])
+		c.Gated += int64(w[1])
+		c.Active += int64(w[2])
+	})
+}
+
+// tensor is scratch for n rows.
+func (f *sparse) tensor(name string, n, cols int) compute.Tensor {
+	return compute.Tensor{Rows: n, Cols: cols, Mem: &tensor{f.r.scratch(name, 4*int64(n)*int64(cols))}}
+}
+
+// someNeurons computes n tokens from first on by lists.
+func (f *sparse) someNeurons(first, n int) {
+	f.list = f.r.scratch("list", 4*int64(n)*int64(f.n))
+	f.offsets = f.r.scratch("offsets", 4*int64(n)*(neuronLanes+1))
+	f.gates, f.a = f.tensor("listed gates", n, f.n), f.tensor("listed neurons", n, f.n)
+	gated := f.w.Gate != nil
+	if !gated {
+		f.gates = f.a
+	}
+	switch {
+	case f.all && gated:
+		values := f.tensor("gates", n, f.n)
+		f.r.multiply(&f.operand, first, n, 0, compute.Product{Out: values, W: f.w.Gate})
+		f.choose(first, n, values, f.gates)
+		f.rows(first, n, f.w.Up, f.w.UpBias, rowsUp)
+	case f.all:
+		values := f.tensor("gates", n, f.n)
+		f.r.multiply(&f.operand, first, n, 0, compute.Product{Out: values, W: f.w.Up, Bias: f.w.UpBias})
+		f.choose(first, n, values, f.a)
+	case gated:
+		f.choose(first, n, compute.Tensor{}, f.gates)
+		f.rows(first, n, f.w.Gate, nil, rowsGate)
+		f.rows(first, n, f.w.Up, f.w.UpBias, rowsUp)
+	default:
+		f.choose(first, n, compute.Tensor{}, f.a)
+		f.rows(first, n, f.w.Up, f.w.UpBias, rowsOnly)
+	}
+	f.down(first, n)
+}
+
+// choose lists the set's neurons, or, where all are in the set, those whose values' activation is not zero; picked are the
+// list's gates, or a_i in ungated layers.
+func (f *sparse) choose(first, n int, values, picked compute.Tensor) {
+	c := call{
+		shader: "list", local: listLocal, spec: []uint32{truth(f.all), uint32(f.w.Act.Kind), truth(f.w.Gate == nil)},
+		groups: [3]int{n, 1, 1},
+	}
+	from, count := read(floats(picked)), uint32(0)
+	if f.all {
+		from, first, count = read(floats(values)), 0, 1
+	} else {
+		from = read(bits(f.set))
+	}
+	c.bind = []binding{from, write(f.list), write(f.offsets), write(floats(picked)), update(f.counts)}
+	c.push = []uint32{uint32(f.n), uint32(first), count, math.Float32bits(f.w.Act.Threshold)}
+	f.r.dispatch(c)
+}
+
+// The steps of rows.comp.
+const (
+	rowsGate uint32 = iota
+	rowsUp
+	rowsOnly
+)
+
+// rows computes the listed rows of m.
+func (f *sparse) rows(first, n int, m *compute.Matrix, bias *compute.Vector, step uint32) {
+	x, scales := f.operand.of(m.Type)
+	to := f.a
+	if step == rowsGate {
+		to = f.gates
+	}
+	w := mem(m)
+	for i := range w.parts {
+		p := &w.parts[i]
+		gates, b := f.list, p.memory // stand in where there are none
+		if step == rowsUp {
+			gates = floats(f.gates)
+		}
+		if bias != nil {
+			b = elements(bias)
+		}
+		f.r.dispatch(call{
+			shader: "rows", local: vecLocal, spec: []uint32{uint32(m.Type), uint32(f.w.Act.Kind), step},
+			bind:   []binding{read(p.memory), read(x), read(f.list), read(f.offsets), read(gates), write(floats(to)), read(b)},
+			push: append(w.push(p), uint32(p.rows), uint32(p.first), uint32(f.n), uint32(first), scales, truth(bias != nil),
+				math.Float32bits(f.w.Act.Threshold)),
+			groups: [3]int{min(listedGroups, ceil(f.n, vecLocal/vecLanes)), n, 1},
+		})
+	}
+}
+
+// down adds the listed neurons' down columns.
+func (f *sparse) down(first, n int) {
+	m := mem(f.w.Down)
+	carry := f.counts // stands in where one part is all
+	slots := m.units * unitElems(f.w.Down.Type) / slotElems
+	if len(m.parts) > 1 {
+		carry = f.r.scratch("carry", 4*slotElems*int64(n)*neuronLanes*int64(slots))
+	}
+	for i := range m.parts {
+		p := &m.parts[i]
+		bias := p.memory // stands in where there is none
+		if f.w.DownBias != nil {
+			bias = elements(f.w.DownBias)
+		}
+		f.r.dispatch(call{
+			shader: "down", local: downSlots * neuronLanes, spec: []uint32{uint32(f.w.Down.Type), truth(m.layout == groups), uint32(f.w.Act.Kind)},
+			bind: []binding{
+				read(p.memory), read(f.list), read(f.offsets), read(floats(f.a)), read(floats(f.gates)), write(floats(f.out)), read(bias),
+				update(f.counts), update(carry),
+			},
+			push: append(m.push(p), uint32(p.rows), uint32(p.first), uint32(f.n), uint32(f.out.Cols), uint32(first), truth(f.w.DownBias != nil),
+				truth(i == 0), truth(i == len(m.parts)-1), truth(!f.all), math.Float32bits(f.w.Act.Threshold)),
+			groups: [3]int{ceil(slots, downSlots), n, 1},
+		})
+	}
+}
+
+// everyNeuron computes n tokens from first on by matrix products.
+func (f *sparse) everyNeuron(first, n int) {
+	gates, ups := f.tensor("gates", n, f.n), compute.Tensor{}
+	kind := []uint32{uint32(f.w.Act.Kind), truth(f.w.Gate != nil), truth(f.all)}
+	if f.w.Gate != nil {
+		ups = f.tensor("ups", n, f.n)
+		f.r.multiply(&f.operand, first, n, 0, compute.Product{Out: gates, W: f.w.Gate})
+		f.r.multiply(&f.operand, first, n, 0, compute.Product{Out: ups, W: f.w.Up, Bias: f.w.UpBias})
+	} else {
+		f.r.multiply(&f.operand, first, n, 0, compute.Product{Out: gates, W: f.w.Up, Bias: f.w.UpBias})
+		ups = f.tensor("ups", 1, 1)
+	}
+	members := f.counts // stands in where all are
+	if !f.all {
+		members = bits(f.set)
+	}
+	f.r.dispatch(call{
+		shader: "mask", local: elementwise, spec: kind,
+		bind:   []binding{update(floats(gates)), read(floats(ups)), read(members), update(f.counts)},
+		push:   []uint32{uint32(n), uint32(f.n), uint32(first), math.Float32bits(f.w.Act.Threshold)},
+		groups: [3]int{min(ceil(n*f.n, elementwise), listedGroups), 1, 1},
+	})
+
+	m := mem(f.w.Down)
+	if m.layout == plain {
+		o := operand{r: f.r, x: gates, name: "neurons"}
+		f.r.multiply(&o, 0, n, first, compute.Product{Out: f.out, W: f.w.Down, Bias: f.w.DownBias})
+		return
+	}
+	p := &m.parts[0]
+	bias := p.memory // stands in where there is none
+	if f.w.DownBias != nil {
+		bias = elements(f.w.DownBias)
+	}
+	slots := m.units * unitElems(f.w.Down.Type) / slotElems
+	f.r.dispatch(call{
+		shader: "downmat", local: matLocal, spec: []uint32{uint32(f.w.Down.Type), truth(m.layout == groups)},
+		bind:   []binding{read(p.memory), read(floats(gates)), write(floats(f.out)), read(bias)},
+		push:   append(m.push(p), uint32(f.n), uint32(f.out.Cols), uint32(n), uint32(first), truth(f.w.DownBias != nil)),
+		groups: [3]int{ceil(slots, downSlots), ceil(n, matTile), 1},
+	})
+}
