@@ -157,7 +157,7 @@ func (f *sparse) rows(first, n int, m *compute.Matrix, bias *compute.Vector, ste
 		}
 		f.r.dispatch(call{
 			shader: "rows", local: vecLocal, spec: []uint32{uint32(m.Type), uint32(f.w.Act.Kind), step},
-			bind:   []binding{read(p.memory), read(x), read(f.list), read(f.offsets), read(gates), write(floats(to)), read(b)},
+			bind: []binding{read(p.memory), read(x), read(f.list), read(f.offsets), read(gates), write(floats(to)), read(b)},
 			push: append(w.push(p), uint32(p.rows), uint32(p.first), uint32(f.n), uint32(first), scales, truth(bias != nil),
 				math.Float32bits(f.w.Act.Threshold)),
 			groups: [3]int{min(listedGroups, ceil(f.n, vecLocal/vecLanes)), n, 1},
