@@ -9,7 +9,9 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/powerinfer-go/powerinfer/demo"
 	"github.com/powerinfer-go/powerinfer/internal/convert"
+	"github.com/powerinfer-go/powerinfer/internal/gguf"
 	"github.com/powerinfer-go/powerinfer/internal/quant"
 	"github.com/powerinfer-go/powerinfer/internal/testenv"
 )
@@ -45,23 +47,42 @@ func TestOneLine(t *testing.T) {
 
 // A cancelled conversion ends its goroutine at the next progress, and its deferred calls leave no file behind.
 func TestUntilCancelled(t *testing.T) {
-	hf := testenv.Shared(t, "demo-model/hf")
-	dir := t.TempDir()
-	ctx, cancel := context.WithCancel(context.Background())
-	returned := false
-	ended := make(chan bool)
-	go func() {
-		defer close(ended)
-		_ = convert.HuggingFace(hf, filepath.Join(dir, "m.gguf"), convert.Options{
-			OutType: quant.F16, Progress: untilCancelled(ctx, func(int64, int64) { cancel() }),
-		})
-		returned = true
-	}()
-	<-ended
-	if returned {
-		t.Error("the conversion ran to its end")
+	f, err := gguf.Parse(demo.Name, demo.Model())
+	if err != nil {
+		t.Fatal(err)
 	}
-	if left, err := os.ReadDir(dir); err != nil || len(left) != 0 {
-		t.Errorf("left behind: %v, %v", left, err)
+	type work func(path string, progress func(done, total int64)) error
+	for name, begin := range map[string]func(*testing.T) work{
+		"convert": func(t *testing.T) work {
+			hf := testenv.Shared(t, "demo-model/hf")
+			return func(path string, progress func(done, total int64)) error {
+				return convert.HuggingFace(hf, path, convert.Options{OutType: quant.F16, Progress: progress})
+			}
+		},
+		"quantize": func(*testing.T) work {
+			return func(path string, progress func(done, total int64)) error {
+				return convert.Quantize(f, path, convert.Quantization{Type: quant.Q8_0, Progress: progress})
+			}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			write := begin(t)
+			dir := t.TempDir()
+			ctx, cancel := context.WithCancel(context.Background())
+			returned := false
+			ended := make(chan bool)
+			go func() {
+				defer close(ended)
+				_ = write(filepath.Join(dir, "m.gguf"), untilCancelled(ctx, func(int64, int64) { cancel() }))
+				returned = true
+			}()
+			<-ended
+			if returned {
+				t.Error("it ran to its end")
+			}
+			if left, err := os.ReadDir(dir); err != nil || len(left) != 0 {
+				t.Errorf("left behind: %v, %v", left, err)
+			}
+		})
 	}
 }
