@@ -29,14 +29,11 @@ type script struct {
 	whole  bool   // its rows are not tokens: it cannot be played with some of them
 	each   bool   // every token is also played alone
 
-	rough       bool // long steps may be computed another way than short ones: see few
+	rough       bool // long steps may be computed another way than short ones: see Promise
+	few         int  // tokens of the longest short step; 0 where steps of any length must agree
 	pinnedApart bool // weights that stay where they are may be multiplied another way
 	play        func(s *stage)
 }
-
-// few is how many tokens a step has at most in which a feed-forward layer by neuron gives every token the bytes of the token alone.
-// Longer steps may go through matrix products over the union of their sets.
-const few = 8
 
 func (sc *script) group() string {
 	parts := strings.SplitN(sc.name, "/", 3)
@@ -68,18 +65,31 @@ func groups(oneIn int) (names []string, by map[string][]script) {
 // Family are devices, each opened by a function, that must agree to the byte: they differ in their number of threads, say.
 type Family []func(t *testing.T) compute.Device
 
-// Run holds the first of every family to the scalar device, and the others to the first. Run closes what it opens. Short tests
-// play every eighth script.
+// Promise is what a device promises beyond the definitions of the verbs.
+type Promise struct {
+	// Few is how many tokens a step has at most in which a feed-forward layer by neuron gives every token the bytes of the token
+	// alone. Longer steps may go through matrix products over the union of their sets.
+	Few int
+}
+
+// Run is Promise.Run for the least that a device may promise.
 func Run(t *testing.T, families ...Family) {
+	t.Helper()
+	Promise{Few: 8}.Run(t, families...)
+}
+
+// Run holds the first of every family to the scalar device, and the others to the first. It closes what it opens. Short tests
+// play every eighth script.
+func (p Promise) Run(t *testing.T, families ...Family) {
 	t.Helper()
 	oneIn := 1
 	if testing.Short() {
 		oneIn = 8
 	}
-	run(t, oneIn, families...)
+	p.run(t, oneIn, families...)
 }
 
-func run(t *testing.T, oneIn int, families ...Family) {
+func (p Promise) run(t *testing.T, oneIn int, families ...Family) {
 	t.Helper()
 	names, by := groups(oneIn)
 	for _, name := range names {
@@ -88,6 +98,9 @@ func run(t *testing.T, oneIn int, families ...Family) {
 			reference := subject{ref.New(), map[string]any{}}
 			devices := opened(t, families)
 			for _, sc := range by[name] {
+				if sc.rough {
+					sc.few = p.Few
+				}
 				if err := sc.verify(t, reference, devices); err != nil {
 					t.Errorf("%s, seed %d: %v", sc.name, seed, err)
 				}
@@ -200,7 +213,7 @@ func everyone(n int) []int32 {
 	return all
 }
 
-// companies are steps with only some of the tokens: one alone, two apart, the first eight, the first nine.
+// companies are steps with only some of the tokens: one alone, two apart, the first nine, and the longest that agrees with them.
 func (sc *script) companies() (c [][]int32) {
 	n := sc.tokens
 	if sc.whole || n == 1 {
@@ -210,11 +223,11 @@ func (sc *script) companies() (c [][]int32) {
 	if n > 2 {
 		c = append(c, []int32{0, int32(n - 1)})
 	}
-	if n > few {
-		c = append(c, everyone(few))
+	if n > 9 {
+		c = append(c, everyone(9))
 	}
-	if n > few+1 {
-		c = append(c, everyone(few+1))
+	if 9 < sc.few && sc.few < n {
+		c = append(c, everyone(sc.few))
 	}
 	for i := range n - 1 {
 		if sc.each {
@@ -228,7 +241,7 @@ func (sc *script) companies() (c [][]int32) {
 func (sc *script) on(t testing.TB, dev subject, m *material, step []int32, pinned bool) ([]output, error) {
 	t.Helper()
 	m.rewind()
-	s := &stage{t: t, dev: dev, material: m, name: sc.name, all: sc.tokens, step: step, pinned: pinned}
+	s := &stage{t: t, dev: dev, material: m, name: sc.name, all: sc.tokens, few: sc.few, step: step, pinned: pinned}
 	sc.play(s)
 	return s.kept, s.untouched()
 }
@@ -292,7 +305,7 @@ func (sc *script) alike(p, q playing) bool {
 	if sc.pinnedApart && p.pinned != q.pinned {
 		return false
 	}
-	return !sc.rough || len(p.step) <= few && len(q.step) <= few || len(p.step) == len(q.step)
+	return sc.few == 0 || len(p.step) <= sc.few && len(q.step) <= sc.few || len(p.step) == len(q.step)
 }
 
 // sameBytes holds p to q where they must agree.

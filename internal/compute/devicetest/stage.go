@@ -18,6 +18,7 @@ type stage struct {
 	*material
 	name   string
 	all    int     // tokens of the script
+	few    int     // see script
 	step   []int32 // those of them that are in this playing's step
 	pinned bool    // weights stay where they are mapped
 
