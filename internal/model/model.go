@@ -88,7 +88,7 @@ func Load(f *gguf.File, dev compute.Device, o Options) (*Model, error) {
 	if o.Threshold != nil {
 		c.Threshold = *o.Threshold
 	}
-	if c.Sparse, err = c.resolve(o.mode()); err != nil {
+	if c.Sparse, err = c.Resolve(o.mode()); err != nil {
 		return nil, fmt.Errorf("%s: %w", f.Path, err)
 	}
 	m := &Model{Config: c, dev: dev, scale: float32(1 / math.Sqrt(float64(c.HeadDim)))}

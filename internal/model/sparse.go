@@ -38,8 +38,8 @@ func ParseSparseMode(name string) (SparseMode, error) {
 // AutoDivergence is the mean KL divergence from dense, in nats a token, up to which Auto trusts a file's predictors.
 const AutoDivergence = 0.01
 
-// resolve turns Auto into the mode to run c in, or says why the mode asked for is not possible.
-func (c *Config) resolve(asked SparseMode) (SparseMode, error) {
+// Resolve turns Auto into the mode to run c in, or says why the mode asked for is not possible.
+func (c *Config) Resolve(asked SparseMode) (SparseMode, error) {
 	switch asked {
 	case Exact:
 		if !c.Act.Sparse() {

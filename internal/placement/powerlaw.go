@@ -9,29 +9,38 @@ import (
 // hottest share q80 of the neurons makes 80 % of the activations: what is assumed of a model whose frequencies are not known.
 // Where no such law has that share, the nearest one is taken. [n]
 func PowerLaw(n int, active, q80 float64) []float32 {
+	logs := make([]float64, n)
+	for i := range logs {
+		logs[i] = math.Log(float64(i + 1))
+	}
 	low, high := 0.0, 4.0 // of the exponent: a larger one concentrates activations on fewer neurons
-	for range 30 {
-		if mid := (low + high) / 2; share80(law(n, active, mid)) > q80 {
+	for range 24 {
+		if mid := (low + high) / 2; share80(law(logs, active, mid)) > q80 {
 			low = mid
 		} else {
 			high = mid
 		}
 	}
-	return law(n, active, (low+high)/2)
+	f := make([]float32, n)
+	for i, v := range law(logs, active, (low+high)/2) {
+		f[i] = float32(v)
+	}
+	return f
 }
 
-// law is the power law of an exponent whose mean is active: the factor c by bisection.
-func law(n int, active, exponent float64) []float32 {
-	shape := make([]float64, n)
-	rest := make([]float64, n+1) // rest[j] is the sum of shape from j on
-	for i := range shape {
-		shape[i] = math.Pow(float64(i+1), -exponent)
+// law is the power law of an exponent whose mean is active: the factor c by bisection. logs[i] is the logarithm of i+1.
+func law(logs []float64, active, exponent float64) []float64 {
+	n := len(logs)
+	f := make([]float64, n)
+	rest := make([]float64, n+1) // rest[j] is the sum of the law from j on, for c = 1
+	for i, v := range logs {
+		f[i] = math.Exp(-exponent * v)
 	}
 	for i := n - 1; i >= 0; i-- {
-		rest[i] = rest[i+1] + shape[i]
+		rest[i] = rest[i+1] + f[i]
 	}
 	sum := func(c float64) float64 {
-		j := sort.Search(n, func(i int) bool { return c*shape[i] < 1 })
+		j := sort.Search(n, func(i int) bool { return c*f[i] < 1 })
 		return float64(j) + c*rest[j]
 	}
 	low, high := 0.0, math.Pow(float64(n), exponent) // at which all are always active
@@ -42,21 +51,20 @@ func law(n int, active, exponent float64) []float32 {
 			high = mid
 		}
 	}
-	f := make([]float32, n)
-	for i, v := range shape {
-		f[i] = float32(min(1, high*v))
+	for i, v := range f {
+		f[i] = min(1, high*v)
 	}
 	return f
 }
 
 // share80 is the share of the neurons, hottest first, that makes 80 % of the activations.
-func share80(f []float32) float64 {
+func share80(f []float64) float64 {
 	var all, sum float64
 	for _, v := range f {
-		all += float64(v)
+		all += v
 	}
 	for i, v := range f {
-		if sum += float64(v); sum >= 0.8*all {
+		if sum += v; sum >= 0.8*all {
 			return float64(i+1) / float64(len(f))
 		}
 	}
