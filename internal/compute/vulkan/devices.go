@@ -15,8 +15,11 @@ import (
 // elsewhere. What it wraps says which.
 var ErrNone = errors.New("no GPU")
 
-// Software is the name under which Mesa's CPU device is asked for.
-const Software = "lavapipe"
+// Names that are no device's own.
+const (
+	None     = "none"     // no device, for Open an error that is ErrNone
+	Software = "lavapipe" // Mesa's CPU device, whatever it calls itself
+)
 
 // Info describes a device of the machine.
 type Info struct {
@@ -112,7 +115,7 @@ func openInstance(messages func(string)) (*instance, error) {
 		return nil, fmt.Errorf("%w: no Vulkan driver is installed", ErrNone)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("Vulkan cannot be started: %w", err)
+		return nil, fmt.Errorf("starting Vulkan: %w", err)
 	}
 	return &instance{i}, nil
 }

@@ -38,6 +38,9 @@ type submission struct {
 
 // openGPU opens the device that name means.
 func openGPU(name string, messages func(string)) (*gpu, error) {
+	if name == None {
+		return nil, fmt.Errorf("%w: none was asked for", ErrNone)
+	}
 	i, err := openInstance(messages)
 	if err != nil {
 		return nil, err

@@ -102,7 +102,7 @@ func (g *gpu) alignment() int64 {
 
 // alloc cuts size bytes of memory for p. What lies there is whatever was there before.
 func (m *memory) alloc(p purpose, size int64) (view, error) {
-	if size < 0 || size > m.g.maxMemory-smallestSlab {
+	if size < 0 || size > m.g.maxMemory {
 		return view{}, fmt.Errorf("%s of memory on %s: one allocation has at most %s", mebibytes(size), m.g.info.Name, mebibytes(m.g.maxMemory))
 	}
 	size = align(max(size, 4), 4)

@@ -182,11 +182,11 @@ func (i *instance) describeFeatures(d *physical, sizes *vk.PhysicalDeviceSubgrou
 	slices.Sort(lacks)
 	d.dot = f.dot.ShaderIntegerDotProduct == vk.True
 	d.subgroup.size = size
-	d.subgroup.full = f.size.ComputeFullSubgroups == vk.True
 	least, most := int(sizes.MinSubgroupSize), int(sizes.MaxSubgroupSize)
 	if f.size.SubgroupSizeControl == vk.True && sizes.RequiredSubgroupSizeStages&vk.StageCompute != 0 && least < most {
 		d.subgroup.required, d.subgroup.size = true, max(least, min(most, preferSubgroup))
 	}
+	d.subgroup.full = f.size.ComputeFullSubgroups == vk.True && (d.subgroup.required || least == most)
 	return lacks
 }
 

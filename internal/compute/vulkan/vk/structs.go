@@ -162,7 +162,7 @@ type PhysicalDeviceDriverProperties struct {
 	PNext                  unsafe.Pointer
 	DriverID               uint32
 	DriverName, DriverInfo [256]byte
-	ConformanceVersion     unsafe.Pointer
+	ConformanceVersion     [4]byte
 }
 
 type PhysicalDeviceSubgroupSizeControlProperties struct {
