@@ -1,9 +1,7 @@
 package convert
 
 import (
-	"errors"
 	"fmt"
-	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
@@ -11,7 +9,8 @@ import (
 	"strings"
 )
 
-// checkpoint is a folder's weights: one safetensors file, or several with an index. Close closes them.
+// checkpoint is a folder's weights: one safetensors file, or several with an index, else the same in PyTorch's form. Close
+// closes them.
 type checkpoint struct {
 	path    string // of the file or index that names the tensors
 	tensors map[string]*stored
@@ -28,12 +27,18 @@ func openCheckpoint(dir string) (_ *checkpoint, err error) {
 	if _, err := os.Stat(c.path); err == nil {
 		return c, c.openShard(c.path)
 	}
-	c.path = filepath.Join(dir, "model.safetensors.index.json")
-	if _, err := os.Stat(c.path); errors.Is(err, fs.ErrNotExist) {
-		if old, _ := filepath.Glob(filepath.Join(dir, "pytorch_model*.bin")); len(old) > 0 {
-			return nil, fmt.Errorf("%s: PyTorch checkpoints are not read; save the model as safetensors", old[0])
+	found := false
+	for _, name := range []string{"model.safetensors.index.json", "pytorch_model.bin", "pytorch_model.bin.index.json"} {
+		c.path = filepath.Join(dir, name)
+		if found = exists(c.path); found {
+			break
 		}
+	}
+	switch {
+	case !found:
 		return nil, fmt.Errorf("%s: no model.safetensors and no model.safetensors.index.json in it; name a Hugging Face model folder", dir)
+	case strings.HasSuffix(c.path, ".bin"):
+		return c, c.openShard(c.path)
 	}
 	var index struct {
 		WeightMap map[string]string `json:"weight_map"`
@@ -68,6 +73,9 @@ func openCheckpoint(dir string) (_ *checkpoint, err error) {
 }
 
 func (c *checkpoint) openShard(path string) error {
+	if strings.HasSuffix(path, ".bin") {
+		return c.openTorch(path)
+	}
 	f, err := os.Open(path)
 	if err != nil {
 		return err
@@ -82,12 +90,37 @@ func (c *checkpoint) openShard(path string) error {
 		return err
 	}
 	for i := range tensors {
-		t := &tensors[i]
-		if other := c.tensors[t.name]; other != nil {
-			return fmt.Errorf("%s: tensor %q is also in %s", path, t.name, other.file.path)
+		if err := c.add(&tensors[i]); err != nil {
+			return err
 		}
-		c.tensors[t.name] = t
 	}
+	return nil
+}
+
+// openTorch adds a state dict that torch.save has written.
+func (c *checkpoint) openTorch(path string) error {
+	t, err := openTorch(path)
+	if err != nil {
+		return err
+	}
+	c.files = append(c.files, t.file)
+	tensors, err := t.stateDict()
+	if err != nil {
+		return err
+	}
+	for _, name := range sortedKeys(tensors) {
+		if err := c.add(tensors[name]); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (c *checkpoint) add(t *stored) error {
+	if other := c.tensors[t.name]; other != nil {
+		return fmt.Errorf("%s: tensor %q is also in %s", t.file.path, t.name, other.file.path)
+	}
+	c.tensors[t.name] = t
 	return nil
 }
 

@@ -1,4 +1,5 @@
-// Package convert writes GGUF files from Hugging Face model folders (config.json, safetensors, tokenizer).
+// Package convert writes GGUF files from Hugging Face model folders (config.json, safetensors or PyTorch weights, tokenizer), alone
+// or joined with published predictors.
 package convert
 
 import (

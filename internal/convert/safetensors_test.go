@@ -162,7 +162,7 @@ func TestBadFolders(t *testing.T) {
 		{"pytorch", edit(func(*folder) {}), func(t *testing.T, f *folder) {
 			remove(t, f, "model.safetensors")
 			f.write(t, "pytorch_model.bin", nil)
-		}, `pytorch_model.bin: PyTorch checkpoints are not read; save the model as safetensors`},
+		}, `pytorch_model.bin: it is no archive of torch.save; it is damaged, download it again`},
 		{"index elsewhere", edit(func(*folder) {}), func(t *testing.T, f *folder) {
 			remove(t, f, "model.safetensors")
 			f.writeJSON(t, "model.safetensors.index.json", map[string]any{"weight_map": map[string]string{"a": "../a.safetensors"}})

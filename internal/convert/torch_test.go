@@ -4,6 +4,8 @@ import (
 	"archive/zip"
 	"bytes"
 	"encoding/binary"
+	"fmt"
+	"maps"
 	"math"
 	"os"
 	"path/filepath"
@@ -92,7 +94,7 @@ func pickleOf(tensors []saved, bare bool) []byte {
 		name("torch._utils", "_rebuild_tensor_v2")
 		b = append(b, "(("...)
 		text("storage")
-		name("torch", map[string]string{"F32": "FloatStorage", "F16": "HalfStorage", "I64": "LongStorage"}[x.dtype])
+		name("torch", map[string]string{"F32": "FloatStorage", "F16": "HalfStorage", "BF16": "BFloat16Storage", "I64": "LongStorage"}[x.dtype])
 		text(string(rune('0' + i)))
 		text("cuda:0")
 		number(n)
@@ -135,6 +137,8 @@ func archiveOf(pickle []byte, method uint16, tensors []saved) []byte {
 				b = binary.LittleEndian.AppendUint32(b, math.Float32bits(float32(v)))
 			case "F16":
 				b = binary.LittleEndian.AppendUint16(b, quant.F16FromF32(float32(v)))
+			case "BF16":
+				b = binary.LittleEndian.AppendUint16(b, quant.BF16FromF32(float32(v)))
 			case "I64":
 				b = binary.LittleEndian.AppendUint64(b, uint64(int64(v)))
 			}
@@ -178,6 +182,48 @@ func TestStateDict(t *testing.T) {
 	}
 	if _, err := f.tensor(); err == nil {
 		t.Error("a state dict was taken for a tensor")
+	}
+}
+
+// A folder in PyTorch's form, in one file or in two with an index, is converted to the same bytes as in safetensors.
+func TestTorchCheckpoint(t *testing.T) {
+	f := tinyLlama(t, "LlamaForCausalLM", nil)
+	f.save(t, 1, tinyVocab)
+	bytesOf := func() []byte {
+		t.Helper()
+		out := filepath.Join(t.TempDir(), "out.gguf")
+		if err := HuggingFace(f.dir, out, Options{OutType: quant.F16, Name: "tiny"}); err != nil {
+			t.Fatal(err)
+		}
+		b, err := os.ReadFile(out)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return b
+	}
+	want := bytesOf()
+	remove(t, f, "model.safetensors")
+	names := slices.Sorted(maps.Keys(f.tensors))
+	shards, index := make([][]saved, 2), map[string]string{}
+	for i, name := range names {
+		x := f.tensors[name]
+		s := saved{name, x.dtype, x.shape, make([]float64, len(x.values))}
+		for j, v := range x.values {
+			s.values[j] = float64(v)
+		}
+		shards[i%2] = append(shards[i%2], s)
+		index[name] = fmt.Sprintf("pytorch_model-%05d-of-00002.bin", i%2+1)
+	}
+	for i, s := range shards {
+		saveTorch(t, filepath.Join(f.dir, fmt.Sprintf("pytorch_model-%05d-of-00002.bin", i+1)), false, s...)
+	}
+	f.writeJSON(t, "pytorch_model.bin.index.json", map[string]any{"weight_map": index})
+	if !bytes.Equal(bytesOf(), want) {
+		t.Error("two files make another model than safetensors")
+	}
+	saveTorch(t, filepath.Join(f.dir, "pytorch_model.bin"), false, slices.Concat(shards...)...)
+	if !bytes.Equal(bytesOf(), want) {
+		t.Error("one file makes another model than safetensors")
 	}
 }
 
