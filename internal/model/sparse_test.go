@@ -87,6 +87,7 @@ func TestExactIsDense(t *testing.T) {
 		{synth.Spec{Arch: "qwen3", Type: quant.Q8_0}, rounded},
 	} {
 		t.Run(fmt.Sprintf("%s %s %s", c.spec.Arch, c.spec.Type, c.spec.Activation), func(t *testing.T) {
+			t.Parallel()
 			f := synthetic(t, c.spec)
 			want := evaluate(t, loadMode(t, f, model.Options{Sparse: model.Off}), sparseTokens, 20)
 			m := loadMode(t, f, model.Options{Sparse: model.Exact})
