@@ -26,6 +26,7 @@ func benchCommand() *cli.Command {
 			&cli.StringSliceFlag{Name: "n-gen", Aliases: []string{"n"}, Value: []string{"128"}, Usage: "`N` tokens to generate" + list},
 			&cli.StringSliceFlag{Name: "n-depth", Aliases: []string{"d"}, Value: []string{"0"}, Usage: "`N` tokens already in the context" + list},
 			&cli.StringSliceFlag{Name: "threads", Aliases: []string{"t"}, Usage: "`N` threads, default idle physical cores; or a list: 1,2,4", Sources: env("THREADS")},
+			&cli.StringFlag{Name: "file", Aliases: []string{"f"}, Usage: "take tokens from the text in `FILE`, which leaves more neurons at zero than random ones; - is standard input"},
 			&cli.IntFlag{Name: "batch-size", Aliases: []string{"b"}, Value: 2048, Usage: "tokens of a prompt handed in at a time"},
 			&cli.IntFlag{Name: "ubatch-size", Aliases: []string{"ub"}, Value: 512, Usage: "tokens computed at a time"},
 			&cli.IntFlag{Name: "repetitions", Aliases: []string{"r"}, Value: 5, Usage: "counted runs of each test"},
@@ -63,13 +64,17 @@ func benchModel(ctx context.Context, c *cli.Command) error {
 	if err != nil {
 		return err
 	}
+	text, err := benchText(c)
+	if err != nil {
+		return err
+	}
 	f, err := openModel(c)
 	if err != nil {
 		return err
 	}
 	defer f.Close()
 	for _, t := range threads {
-		if err := benchThreads(ctx, c, f, t, tests, reps, w); err != nil {
+		if err := benchThreads(ctx, c, f, t, tests, text, reps, w); err != nil {
 			return err
 		}
 	}
@@ -77,7 +82,7 @@ func benchModel(ctx context.Context, c *cli.Command) error {
 }
 
 // benchThreads loads the model for one number of threads and runs every test on it.
-func benchThreads(ctx context.Context, c *cli.Command, f *gguf.File, threads int, tests []bench.Test, reps int, w *bench.Writer) error {
+func benchThreads(ctx context.Context, c *cli.Command, f *gguf.File, threads int, tests []bench.Test, text string, reps int, w *bench.Writer) error {
 	o := engine.Options{
 		Threads: threads, Batch: c.Int("batch-size"), UBatch: c.Int("ubatch-size"),
 		NoRepack: c.Bool("no-repack"), Activation: c.String("activation"),
@@ -97,15 +102,19 @@ func benchThreads(ctx context.Context, c *cli.Command, f *gguf.File, threads int
 		return err
 	}
 	defer e.Close()
+	var tokens []int32
+	if text != "" {
+		tokens = e.Tokenizer().Encode(text, true, false)
+	}
 	for _, t := range tests {
 		bar := newProgress(t.Name(), unitRuns)
-		samples, err := bench.Run(ctx, e, t, reps, func(done, total int) { bar.set(int64(done), int64(total)) })
+		result, err := bench.Run(ctx, e, t, tokens, reps, func(done, total int) { bar.set(int64(done), int64(total)) })
 		bar.finish()
 		if err != nil {
 			return err
 		}
 		row := bench.Row{
-			Test: t, Samples: samples, Threads: threads, Batch: o.Batch, UBatch: o.UBatch, NoRepack: o.NoRepack,
+			Test: t, Result: result, Threads: threads, Batch: o.Batch, UBatch: o.UBatch, NoRepack: o.NoRepack,
 			Commit: commit(), CPU: hw.Detect().Name, File: f.Path, Model: bench.Describe(f), Time: time.Now().UTC(),
 		}
 		if err := w.Write(row); err != nil {
@@ -113,6 +122,18 @@ func benchThreads(ctx context.Context, c *cli.Command, f *gguf.File, threads int
 		}
 	}
 	return nil
+}
+
+// benchText is the text of -f; without the flag there is none.
+func benchText(c *cli.Command) (string, error) {
+	if !c.IsSet("file") {
+		return "", nil
+	}
+	text, err := readFile(c.String("file"))
+	if err == nil && text == "" {
+		err = fmt.Errorf("%s is empty", c.String("file"))
+	}
+	return text, err
 }
 
 // benchTests is llama-bench's cross product: every prompt and every generation length at every depth.

@@ -144,15 +144,19 @@ func readText(c *cli.Command) (string, error) {
 	if c.IsSet("prompt") {
 		return "", errors.New("-p and -f both name a prompt; give one")
 	}
-	var data []byte
-	var err error
-	if file == "-" {
-		data, err = io.ReadAll(os.Stdin)
-	} else {
-		data, err = os.ReadFile(file)
-	}
+	text, err := readFile(file)
 	// llama.cpp drops one newline, with which editors end a file
-	return strings.TrimSuffix(string(data), "\n"), err
+	return strings.TrimSuffix(text, "\n"), err
+}
+
+// readFile is the content of a file; "-" is standard input.
+func readFile(name string) (string, error) {
+	if name == "-" {
+		data, err := io.ReadAll(os.Stdin)
+		return string(data), err
+	}
+	data, err := os.ReadFile(name)
+	return string(data), err
 }
 
 // unescape turns \n, \t and their like in -p into the characters they stand for, as llama.cpp does by default.

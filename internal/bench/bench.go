@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/powerinfer-go/powerinfer/internal/engine"
+	"github.com/powerinfer-go/powerinfer/internal/model"
 )
 
 // Test is one row: a prompt of Prompt tokens, or Gen generated ones, after Depth tokens of context.
@@ -34,50 +35,76 @@ func (t Test) Name() string {
 // Tokens is the context that the test needs.
 func (t Test) Tokens() int { return t.Prompt + t.Gen + t.Depth }
 
-// Run times t reps times after one warm-up; samples are nanoseconds. Token ids are random, as in llama-bench.
-func Run(ctx context.Context, e *engine.Engine, t Test, reps int, progress func(done, total int)) ([]int64, error) {
+// Result is what Run measured: counted runs only, and of these only what was timed.
+type Result struct {
+	Samples []int64 // nanoseconds
+	Neurons Neurons
+}
+
+// Run times t reps times after one warm-up. Tokens are text's, again from its beginning where it ends; an empty one gives
+// random ones, as llama-bench's. Random tokens leave fewer neurons at zero than a text does.
+func Run(ctx context.Context, e *engine.Engine, t Test, text []int32, reps int, progress func(done, total int)) (Result, error) {
 	rng := rand.New(rand.NewPCG(1, 2))
-	vocab := e.Config().Vocab
-	tokens := make([]int32, max(t.Prompt, t.Depth, 1))
+	tokens := make([]int32, t.Tokens())
 	for i := range tokens {
-		tokens[i] = int32(rng.IntN(vocab))
+		if len(text) > 0 {
+			tokens[i] = text[i%len(text)]
+		} else {
+			tokens[i] = int32(rng.IntN(e.Config().Vocab))
+		}
 	}
-	var samples []int64
+	r := Result{Neurons: Neurons{Mode: e.Config().Sparse}}
 	for rep := -1; rep < reps; rep++ {
 		if err := ctx.Err(); err != nil {
-			return samples, err
+			return r, err
 		}
-		s := e.NewSequence()
-		ns, err := once(ctx, e, s, t, tokens, rep < 0)
-		e.Release(s)
+		ns, use, err := once(ctx, e, t, tokens, rep < 0)
 		if err != nil {
-			return samples, err
+			return r, err
 		}
 		if rep >= 0 {
-			samples = append(samples, ns)
+			r.Samples = append(r.Samples, ns)
+			r.Neurons.add(use)
 		}
 		if progress != nil {
 			progress(rep+2, reps+1)
 		}
 	}
-	return samples, nil
+	return r, nil
 }
 
 // warmUp is the tokens generated before the first counted run: pages, clocks and caches settle.
 const warmUp = 4
 
-func once(ctx context.Context, e *engine.Engine, s *engine.Sequence, t Test, tokens []int32, warm bool) (int64, error) {
-	ignore := func(int, []float32) {}
-	last := func(n int) func(int) bool { return func(i int) bool { return i == n-1 } }
+// once runs t in a sequence of its own: nanoseconds, and what its layers computed in them.
+func once(ctx context.Context, e *engine.Engine, t Test, tokens []int32, warm bool) (int64, []model.NeuronUse, error) {
+	s := e.NewSequence()
+	defer e.Release(s)
 	if t.Depth > 0 {
-		if err := e.Evaluate(s, tokens[:t.Depth], nil, ignore); err != nil {
-			return 0, err
+		if err := e.Evaluate(s, tokens[:t.Depth], nil, func(int, []float32) {}); err != nil {
+			return 0, nil, err
 		}
 	}
+	before := e.Neurons()
 	begin := time.Now()
+	if err := t.evaluate(ctx, e, s, tokens[t.Depth:], warm); err != nil {
+		return 0, nil, err
+	}
+	ns := time.Since(begin).Nanoseconds()
+	use := e.Neurons()
+	for l := range use {
+		use[l] = use[l].Since(before[l])
+	}
+	return ns, use, nil
+}
+
+// evaluate is what is timed. tokens [Prompt+Gen]
+func (t Test) evaluate(ctx context.Context, e *engine.Engine, s *engine.Sequence, tokens []int32, warm bool) error {
+	ignore := func(int, []float32) {}
+	last := func(n int) func(int) bool { return func(i int) bool { return i == n-1 } }
 	if t.Prompt > 0 {
 		if err := e.Evaluate(s, tokens[:t.Prompt], last(t.Prompt), ignore); err != nil {
-			return 0, err
+			return err
 		}
 	}
 	gen := t.Gen
@@ -86,13 +113,13 @@ func once(ctx context.Context, e *engine.Engine, s *engine.Sequence, t Test, tok
 	}
 	for i := range gen {
 		if err := ctx.Err(); err != nil {
-			return 0, err
+			return err
 		}
-		if err := e.Evaluate(s, tokens[i%len(tokens):][:1], last(1), ignore); err != nil {
-			return 0, err
+		if err := e.Evaluate(s, tokens[t.Prompt+i:][:1], last(1), ignore); err != nil {
+			return err
 		}
 	}
-	return time.Since(begin).Nanoseconds(), nil
+	return nil
 }
 
 // Rate is the mean and standard deviation of a test's tokens per second over its samples.

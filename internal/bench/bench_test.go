@@ -14,8 +14,10 @@ import (
 	"time"
 
 	"github.com/powerinfer-go/powerinfer/demo"
+	"github.com/powerinfer-go/powerinfer/internal/compute"
 	"github.com/powerinfer-go/powerinfer/internal/engine"
 	"github.com/powerinfer-go/powerinfer/internal/gguf"
+	"github.com/powerinfer-go/powerinfer/internal/model"
 )
 
 func near(a, b float64) bool { return math.Abs(a-b) <= 1e-12*math.Abs(b) }
@@ -65,9 +67,12 @@ var llamaBenchFields = []string{
 	"avg_ns", "stddev_ns", "avg_ts", "stddev_ts",
 }
 
+// ourFields follow llama-bench's.
+var ourFields = []string{"sparse", "predicted_share", "active_share", "ffn_bytes", "ffn_bytes_dense"}
+
 func row(name string) Row {
 	return Row{
-		Test: Test{Gen: 10}, Samples: []int64{1e9, 2e9}, Threads: 3, Batch: 2048, UBatch: 512, Commit: "abc", CPU: `CPU "X", 3 GHz`, File: name,
+		Test: Test{Gen: 10}, Result: Result{Samples: []int64{1e9, 2e9}, Neurons: Neurons{Mode: model.Off}}, Threads: 3, Batch: 2048, UBatch: 512, Commit: "abc", CPU: `CPU "X", 3 GHz`, File: name,
 		Model: Model{Type: "llama 6.7B Q4_0", Bytes: 3825065984, Params: 6738415616}, Time: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC),
 	}
 }
@@ -106,10 +111,11 @@ func TestJSON(t *testing.T) {
 			t.Errorf("%s is %v, want %v", k, rows[0][k], v)
 		}
 	}
-	if len(rows[0]) != len(llamaBenchFields)+2 {
-		t.Errorf("%d fields, want %d and two lists of samples", len(rows[0]), len(llamaBenchFields))
+	fields := slices.Concat(llamaBenchFields, ourFields)
+	if len(rows[0]) != len(fields)+2 {
+		t.Errorf("%d fields, want %d and two lists of samples", len(rows[0]), len(fields))
 	}
-	for _, f := range llamaBenchFields {
+	for _, f := range fields {
 		if _, ok := rows[0][f]; !ok {
 			t.Errorf("no field %s", f)
 		}
@@ -135,8 +141,8 @@ func TestCSV(t *testing.T) {
 	if err != nil || len(table) != 3 {
 		t.Fatalf("%v: %v", table, err)
 	}
-	if !slices.Equal(table[0], llamaBenchFields) {
-		t.Errorf("columns %v, want %v", table[0], llamaBenchFields)
+	if want := slices.Concat(llamaBenchFields, ourFields); !slices.Equal(table[0], want) {
+		t.Errorf("columns %v, want %v", table[0], want)
 	}
 	if at := slices.Index(table[0], "model_filename"); table[1][at] != "a,b" || table[2][at] != "c" {
 		t.Errorf("file names of %v", table)
@@ -153,6 +159,38 @@ func TestMarkdown(t *testing.T) {
 | llama 6.7B Q4_0                |   3.56 GiB |      6.7 B | CPU        |       3 |            tg10 |          7.50 ± 3.54 |
 `
 	if got := write(t, "md", row("a"), row("b")); got != want {
+		t.Errorf("got:\n%s\nwant:\n%s", got, want)
+	}
+}
+
+// Two layers, the second of twice the width and dense, in three steps of two tokens.
+func TestNeurons(t *testing.T) {
+	n := Neurons{Mode: model.Exact}
+	for range 3 {
+		n.add([]model.NeuronUse{
+			{NeuronCount: compute.NeuronCount{Steps: 1, Tokens: 2, Predicted: 100, Active: 10, Bytes: 700}, Neurons: 50, Dense: 1000},
+			{NeuronCount: compute.NeuronCount{Steps: 1, Tokens: 2, Predicted: 20, Active: 20, Bytes: 300}, Neurons: 100, Dense: 3000},
+		})
+	}
+	if want := (Neurons{Mode: model.Exact, Pairs: 900, Predicted: 360, Active: 90, Bytes: 3000, Dense: 12000, Steps: 3}); n != want {
+		t.Errorf("%+v, want %+v", n, want)
+	}
+	r := row("a")
+	r.Neurons = n
+	var got map[string]any
+	if err := json.Unmarshal([]byte(write(t, "jsonl", r)), &got); err != nil {
+		t.Fatal(err)
+	}
+	for k, v := range map[string]any{"sparse": "exact", "predicted_share": 0.4, "active_share": 0.1, "ffn_bytes": 1000.0, "ffn_bytes_dense": 4000.0} {
+		if got[k] != v {
+			t.Errorf("%s is %v, want %v", k, got[k], v)
+		}
+	}
+	want := `| model                          |       size |     params | backend    | threads |  sparse |  active | FFN read |            test |                  t/s |
+| ------------------------------ | ---------: | ---------: | ---------- | ------: | ------: | ------: | -------: | --------------: | -------------------: |
+| llama 6.7B Q4_0                |   3.56 GiB |      6.7 B | CPU        |       3 |   exact |  10.0 % |   25.0 % |            tg10 |          7.50 ± 3.54 |
+`
+	if got := write(t, "md", r); got != want {
 		t.Errorf("got:\n%s\nwant:\n%s", got, want)
 	}
 }
@@ -185,7 +223,7 @@ func openDemo(t *testing.T) (*gguf.File, *engine.Engine) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	e, err := engine.Open(f, engine.Options{Context: 64, Threads: 1})
+	e, err := engine.Open(f, engine.Options{Context: 64, Threads: 1, Sparse: model.Exact})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -220,27 +258,71 @@ func TestRun(t *testing.T) {
 	_, e := openDemo(t)
 	for _, test := range []Test{{Prompt: 64}, {Gen: 20}, {Gen: 8, Depth: 50}, {Prompt: 30, Gen: 30}} {
 		calls := 0
-		samples, err := Run(context.Background(), e, test, 3, func(done, total int) {
+		r, err := Run(context.Background(), e, test, nil, 3, func(done, total int) {
 			calls++
 			if done != calls || total != 4 { // the warm-up is one more
 				t.Errorf("%s: progress %d/%d after %d calls", test.Name(), done, total, calls)
 			}
 		})
-		if err != nil || len(samples) != 3 || calls != 4 || slices.Min(samples) <= 0 {
-			t.Errorf("%s: %v after %d runs, %v", test.Name(), samples, calls, err)
+		if err != nil || len(r.Samples) != 3 || calls != 4 || slices.Min(r.Samples) <= 0 {
+			t.Errorf("%s: %v after %d runs, %v", test.Name(), r.Samples, calls, err)
+		}
+		// Neither the warm-up nor the depth is among the counted steps: a prompt is one, generated tokens are one each.
+		steps := int64(3 * test.Gen)
+		if test.Prompt > 0 {
+			steps += 3
+		}
+		n, c := r.Neurons, e.Config()
+		if n.Mode != model.Exact || n.Steps != steps || n.Pairs != int64(3*(test.Prompt+test.Gen)*c.Layers*c.FF) || n.Active <= 0 || n.Active >= n.Pairs/2 {
+			t.Errorf("%s: %+v, want %d steps", test.Name(), n, steps)
 		}
 	}
 	var full *engine.ErrContextFull
-	if _, err := Run(context.Background(), e, Test{Prompt: 65}, 1, nil); !errors.As(err, &full) {
+	if _, err := Run(context.Background(), e, Test{Prompt: 65}, nil, 1, nil); !errors.As(err, &full) {
 		t.Errorf("more than the context: %v", err)
 	}
 	ctx, cancel := context.WithCancel(context.Background())
-	samples, err := Run(ctx, e, Test{Gen: 4}, 100, func(done, _ int) {
+	r, err := Run(ctx, e, Test{Gen: 4}, nil, 100, func(done, _ int) {
 		if done == 3 {
 			cancel()
 		}
 	})
-	if !errors.Is(err, context.Canceled) || len(samples) != 2 {
-		t.Errorf("cancelled after two counted runs: %d samples, %v", len(samples), err)
+	if !errors.Is(err, context.Canceled) || len(r.Samples) != 2 {
+		t.Errorf("cancelled after two counted runs: %d samples, %v", len(r.Samples), err)
+	}
+}
+
+// A text's tokens are computed in their order, depth first and again from the beginning: what the layers compute tells.
+func TestRunOnText(t *testing.T) {
+	_, e := openDemo(t)
+	text := e.Tokenizer().Encode("Once upon a time there was a king who had three sons.", true, false)
+	long := slices.Concat(text, text, text, text)[:32]
+	before := e.Neurons()
+	s := e.NewSequence()
+	for _, id := range long {
+		if err := e.Evaluate(s, []int32{id}, func(int) bool { return true }, func(int, []float32) {}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	e.Release(s)
+	var want Neurons
+	use := e.Neurons()
+	for l := range use {
+		use[l] = use[l].Since(before[l])
+	}
+	want.add(use)
+	want.Mode = model.Exact
+	r, err := Run(context.Background(), e, Test{Gen: len(long)}, text, 1, nil)
+	if err != nil || r.Neurons != want {
+		t.Errorf("%+v, want %+v (%v)", r.Neurons, want, err)
+	}
+	// With a depth, what is timed is the rest of the same text.
+	first, err := Run(context.Background(), e, Test{Gen: 8}, text, 1, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	rest, err := Run(context.Background(), e, Test{Gen: len(long) - 8, Depth: 8}, text, 1, nil)
+	if got := first.Neurons.Active + rest.Neurons.Active; err != nil || got != want.Active {
+		t.Errorf("8 tokens and the rest: %d active, want %d (%v)", got, want.Active, err)
 	}
 }

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/powerinfer-go/powerinfer/internal/gguf"
+	"github.com/powerinfer-go/powerinfer/internal/model"
 )
 
 // Model is what a row says about the file.
@@ -50,7 +51,7 @@ func size(params int64) string {
 // Row is one timed test.
 type Row struct {
 	Test
-	Samples  []int64 // nanoseconds
+	Result
 	Threads  int
 	Batch    int
 	UBatch   int
@@ -64,31 +65,38 @@ type Row struct {
 
 // record is a Row in llama-bench's JSON and CSV fields; those of other back ends are left out.
 type record struct {
-	Commit   string    `json:"build_commit"`
-	Number   int       `json:"build_number"` // none here; readers of llama-bench's files expect the field
-	CPU      string    `json:"cpu_info"`
-	GPU      string    `json:"gpu_info"`
-	Backends string    `json:"backends"`
-	File     string    `json:"model_filename"`
-	Type     string    `json:"model_type"`
-	Bytes    int64     `json:"model_size"`
-	Params   int64     `json:"model_n_params"`
-	Batch    int       `json:"n_batch"`
-	UBatch   int       `json:"n_ubatch"`
-	Threads  int       `json:"n_threads"`
-	TypeK    string    `json:"type_k"`
-	TypeV    string    `json:"type_v"`
-	GPULayer int       `json:"n_gpu_layers"`
-	MMap     bool      `json:"use_mmap"`
-	Repack   bool      `json:"repack"`
-	Prompt   int       `json:"n_prompt"`
-	Gen      int       `json:"n_gen"`
-	Depth    int       `json:"n_depth"`
-	Time     string    `json:"test_time"`
-	AvgNS    int64     `json:"avg_ns"`
-	StddevNS int64     `json:"stddev_ns"`
-	AvgTS    float64   `json:"avg_ts"`
-	StddevTS float64   `json:"stddev_ts"`
+	Commit   string  `json:"build_commit"`
+	Number   int     `json:"build_number"` // none here; readers of llama-bench's files expect the field
+	CPU      string  `json:"cpu_info"`
+	GPU      string  `json:"gpu_info"`
+	Backends string  `json:"backends"`
+	File     string  `json:"model_filename"`
+	Type     string  `json:"model_type"`
+	Bytes    int64   `json:"model_size"`
+	Params   int64   `json:"model_n_params"`
+	Batch    int     `json:"n_batch"`
+	UBatch   int     `json:"n_ubatch"`
+	Threads  int     `json:"n_threads"`
+	TypeK    string  `json:"type_k"`
+	TypeV    string  `json:"type_v"`
+	GPULayer int     `json:"n_gpu_layers"`
+	MMap     bool    `json:"use_mmap"`
+	Repack   bool    `json:"repack"`
+	Prompt   int     `json:"n_prompt"`
+	Gen      int     `json:"n_gen"`
+	Depth    int     `json:"n_depth"`
+	Time     string  `json:"test_time"`
+	AvgNS    int64   `json:"avg_ns"`
+	StddevNS int64   `json:"stddev_ns"`
+	AvgTS    float64 `json:"avg_ts"`
+	StddevTS float64 `json:"stddev_ts"`
+	// Ours: shares of (token, neuron) pairs, 0…1, and bytes of feed-forward weights a step; zeros in mode off.
+	Sparse    string  `json:"sparse"`
+	Predicted float64 `json:"predicted_share"`
+	Active    float64 `json:"active_share"`
+	FFNBytes  float64 `json:"ffn_bytes"`
+	FFNDense  float64 `json:"ffn_bytes_dense"`
+
 	SampleNS []int64   `json:"samples_ns"`
 	SampleTS []float64 `json:"samples_ts"`
 }
@@ -100,11 +108,14 @@ func (r Row) record() record {
 	}
 	avgNS, sdNS := MeanSD(ns)
 	avgTS, sdTS, each := r.Rate(r.Samples)
+	n := &r.Neurons
 	return record{
 		Commit: r.Commit, CPU: r.CPU, Backends: "CPU", File: r.File, Type: r.Model.Type, Bytes: r.Model.Bytes, Params: r.Model.Params,
 		Batch: r.Batch, UBatch: r.UBatch, Threads: r.Threads, TypeK: "f16", TypeV: "f16", MMap: r.NoRepack, Repack: !r.NoRepack,
 		Prompt: r.Prompt, Gen: r.Gen, Depth: r.Depth, Time: r.Time.Format(time.RFC3339),
 		AvgNS: int64(avgNS), StddevNS: int64(sdNS), AvgTS: avgTS, StddevTS: sdTS, SampleNS: r.Samples, SampleTS: each,
+		Sparse: n.Mode.String(), Predicted: ratio(n.Predicted, n.Pairs), Active: ratio(n.Active, n.Pairs),
+		FFNBytes: ratio(n.Bytes, n.Steps), FFNDense: ratio(n.Dense, n.Steps),
 	}
 }
 
@@ -113,6 +124,7 @@ type Writer struct {
 	out    *bufio.Writer
 	format string
 	rows   int
+	sparse bool // the table has columns for neurons
 }
 
 // NewWriter checks format: md, csv, json or jsonl.
@@ -131,13 +143,7 @@ func (w *Writer) Write(r Row) error {
 	w.rows++
 	switch w.format {
 	case "md":
-		if first {
-			fmt.Fprintln(w.out, "| model                          |       size |     params | backend    | threads |            test |                  t/s |")
-			fmt.Fprintln(w.out, "| ------------------------------ | ---------: | ---------: | ---------- | ------: | --------------: | -------------------: |")
-		}
-		fmt.Fprintf(w.out, "| %-30s | %6.2f GiB | %10s | %-10s | %7d | %15s | %20s |\n", rec.Type, float64(rec.Bytes)/(1<<30),
-			strings.Replace(strings.Replace(size(rec.Params), "B", " B", 1), "M", " M", 1), rec.Backends, rec.Threads, r.Name(),
-			fmt.Sprintf("%.2f ± %.2f", rec.AvgTS, rec.StddevTS))
+		w.markdown(r, rec, first)
 	case "csv":
 		w.csv(rec, first)
 	case "json":
@@ -157,6 +163,27 @@ func (w *Writer) Write(r Row) error {
 		}
 	}
 	return w.out.Flush()
+}
+
+// markdown prints llama-bench's columns, and where neurons are skipped the shares that were active and read. The first
+// row's mode decides, as all rows are of one model.
+func (w *Writer) markdown(r Row, rec record, first bool) {
+	if first {
+		w.sparse = r.Neurons.Mode != model.Off
+		more, rule := "", ""
+		if w.sparse {
+			more, rule = "  sparse |  active | FFN read |", " ------: | ------: | -------: |"
+		}
+		fmt.Fprintln(w.out, "| model                          |       size |     params | backend    | threads |"+more+"            test |                  t/s |")
+		fmt.Fprintln(w.out, "| ------------------------------ | ---------: | ---------: | ---------- | ------: |"+rule+" --------------: | -------------------: |")
+	}
+	more := ""
+	if w.sparse {
+		more = fmt.Sprintf(" %7s | %5.1f %% | %6.1f %% |", rec.Sparse, 100*rec.Active, 100*ratio(r.Neurons.Bytes, r.Neurons.Dense))
+	}
+	fmt.Fprintf(w.out, "| %-30s | %6.2f GiB | %10s | %-10s | %7d |%s %15s | %20s |\n", rec.Type, float64(rec.Bytes)/(1<<30),
+		strings.Replace(strings.Replace(size(rec.Params), "B", " B", 1), "M", " M", 1), rec.Backends, rec.Threads, more, r.Name(),
+		fmt.Sprintf("%.2f ± %.2f", rec.AvgTS, rec.StddevTS))
 }
 
 func (w *Writer) csv(rec record, header bool) {

@@ -1,0 +1,34 @@
+package bench
+
+import "github.com/powerinfer-go/powerinfer/internal/model"
+
+// Neurons is what feed-forward layers computed. In mode off nothing is counted: they compute all.
+type Neurons struct {
+	Mode model.SparseMode // of the model; single layers may run exact in a model that predicts
+	// (token, neuron) pairs of all layers.
+	Pairs, Predicted, Active int64
+	// Bytes of feed-forward weights read, predictors included, and those that reading all of them would have been.
+	Bytes, Dense int64
+	Steps        int64 // of the whole model
+}
+
+func (n *Neurons) add(use []model.NeuronUse) {
+	var steps int64
+	for _, u := range use {
+		n.Pairs += u.Tokens * int64(u.Neurons)
+		n.Predicted += u.Predicted
+		n.Active += u.Active
+		n.Bytes += u.Bytes
+		n.Dense += u.Steps * u.Dense
+		steps = max(steps, u.Steps)
+	}
+	n.Steps += steps
+}
+
+// ratio is a/b, 0 where nothing was counted.
+func ratio(a, b int64) float64 {
+	if b == 0 {
+		return 0
+	}
+	return float64(a) / float64(b)
+}
