@@ -44,7 +44,7 @@ func prepareCommand() *cli.Command {
 			&cli.StringFlag{Name: "trace-budget", Value: "8G", Usage: "`SIZE` of the samples kept on disk for training"},
 			&cli.Float64Flag{Name: "recall", Value: 0.99, Usage: "share of activation mass that predictors must find"},
 			&cli.Float64Flag{Name: "accuracy", Value: 0.95, Usage: "share of neurons that they must judge right"},
-			&cli.StringFlag{Name: "predictor-type", Usage: "`TYPE` of the predictors: f32, f16, bf16, q8_0 or q4_0; default: the model's, f16 beside quantised matrices"},
+			&cli.StringFlag{Name: "predictor-type", Usage: "`TYPE` of the predictors: f32, f16, bf16, q8_0 or q4_0; default: the model's, else q8_0"},
 			&cli.BoolFlag{Name: "no-predictors", Usage: "only order the neurons"},
 			&cli.BoolFlag{Name: "allow-requantize", Usage: "accept a quantised model: its down projections are quantised again"},
 			&cli.StringFlag{Name: "format", Value: "prepared", Usage: "prepared, or original: what the original PowerInfer loads"},

@@ -33,7 +33,8 @@ type Estimate struct {
 // What the estimate takes for granted: measured on the embedded and on 7B-shaped models.
 const (
 	writeRate    = 400e6 // bytes/s
-	usualRank    = 3     // of the width, in parts: the mean of those that are tried
+	usualRank    = 8     // of the width, in parts
+	leastUsual   = 64    // rank
 	usualTrials  = 5
 	trialSamples = 3 * 4096 // by a trial's epochs
 	usualEpochs  = 12
@@ -94,7 +95,7 @@ func trainTime(c model.Config, threads, samples int) (float64, error) {
 	workers := pool.New(threads)
 	defer workers.Close()
 	noise := noiseSamples(c)
-	rank := max(rankStep, c.Embd/usualRank/rankStep*rankStep)
+	rank := max(leastUsual, c.Embd/usualRank/rankStep*rankStep)
 	var took [2]float64
 	for i := range took {
 		begin := time.Now()

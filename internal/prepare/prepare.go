@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 
 	"github.com/powerinfer-go/powerinfer/internal/compute"
 	"github.com/powerinfer-go/powerinfer/internal/compute/cpu/pool"
@@ -35,7 +36,7 @@ type Options struct {
 	TraceBudget     int64      // bytes of samples on disk; DefaultTraceBudget
 	Recall          float64    // target of activation mass; 0.99
 	Accuracy        float64    // target share of right decisions; 0.95
-	PredictorType   quant.Type // of fc1 and fc2, with SetType; else as the model's matrices, F16 for quantised ones
+	PredictorType   quant.Type // of fc1 and fc2, with SetType; else the model's own, Q8_0 where predictors cannot have that
 	SetType         bool
 	NoPredictors    bool   // order only: every layer runs exact
 	Original        bool   // write what the original PowerInfer loads
@@ -224,8 +225,8 @@ func (o *Options) complete(r *run) error {
 		o.Accuracy = 0.95
 	}
 	if !o.SetType {
-		o.PredictorType = quant.F16
-		if t := r.f.Tensor("blk.0.ffn_up.weight"); t != nil && t.Type.BlockElems() == 1 {
+		o.PredictorType = quant.Q8_0
+		if t := r.f.Tensor("blk.0.ffn_up.weight"); t != nil && slices.Contains(predictorTypes, t.Type) {
 			o.PredictorType = t.Type
 		}
 	}
@@ -241,6 +242,9 @@ func (o *Options) complete(r *run) error {
 	}
 	return nil
 }
+
+// predictorTypes are the types that predictors can be stored in.
+var predictorTypes = []quant.Type{quant.F32, quant.F16, quant.BF16, quant.Q8_0, quant.Q4_0}
 
 // maxFF is how many neurons traces can name.
 const maxFF = 1 << 16

@@ -1,0 +1,173 @@
+package prepare
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/powerinfer-go/powerinfer/demo"
+	"github.com/powerinfer-go/powerinfer/internal/gguf"
+	"github.com/powerinfer-go/powerinfer/internal/model"
+	"github.com/powerinfer-go/powerinfer/internal/tokenizer"
+)
+
+func TestSplitDocuments(t *testing.T) {
+	for in, want := range map[string][]string{
+		"":                                  nil,
+		"\n\n \n":                           nil,
+		"one":                               {"one"},
+		"a\nb\n\nc\n":                       {"a\nb\n\nc"},
+		"a\n\n\nb\n\n\n\n\nc":               {"a", "b", "c"},
+		"a\n<|endoftext|>\nb\n<|doc|>\n\nc": {"a", "b", "c"},
+		"a\n</s>\n</s>\nb <|endoftext|> b":  {"a", "b <|endoftext|> b"},
+		"a\n\fb\n\n\fc":                     {"a", "b", "c"},
+	} {
+		if got := splitDocuments(in); !slices.Equal(got, want) {
+			t.Errorf("%q: %q, want %q", in, got, want)
+		}
+	}
+}
+
+func writeFile(t testing.TB, name, text string) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), name)
+	if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+// A document that two files hold is one document; one long text becomes parts that hold all of it and nothing else.
+func TestReadDocuments(t *testing.T) {
+	a := writeFile(t, "a", "x\n</s>\ny\n</s>\nz")
+	b := writeFile(t, "b", "y\n</s>\nw")
+	docs, cut, err := readDocuments([]string{a, b})
+	if err != nil || cut || len(docs) != 4 {
+		t.Fatalf("%d documents, cut %v, %v", len(docs), cut, err)
+	}
+	var lines []string
+	for i := range 2000 {
+		lines = append(lines, fmt.Sprintf("line %d of a text without ends", i))
+	}
+	long := strings.Join(lines, "\n")
+	docs, cut, err = readDocuments([]string{writeFile(t, "long", long)})
+	if err != nil || !cut || len(docs) < fewDocuments {
+		t.Fatalf("%d documents, cut %v, %v", len(docs), cut, err)
+	}
+	var back []string
+	for _, d := range docs {
+		if len(d.text) < leastPart || len(d.text) > 3*leastPart {
+			t.Errorf("a part of %d bytes", len(d.text))
+		}
+		back = append(back, d.text)
+	}
+	if strings.Join(back, "\n") != long {
+		t.Error("the parts are not the text")
+	}
+}
+
+func demoTokenizer(t testing.TB) *tokenizer.Tokenizer {
+	t.Helper()
+	f, err := gguf.Parse(demo.Name, demo.Model())
+	if err != nil {
+		t.Fatal(err)
+	}
+	tok, err := model.Tokenizer(f)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return tok
+}
+
+// No document is on both sides; sizes are as asked; the order of the documents in the text does not matter.
+func TestDivide(t *testing.T) {
+	tok := demoTokenizer(t)
+	seed := rand.Uint64()
+	rng := rand.New(rand.NewPCG(seed, 0))
+	var texts []string
+	for i := range 60 {
+		texts = append(texts, strings.Repeat(fmt.Sprintf("%d and the fox said to the crow ", i), 1+rng.IntN(30)))
+	}
+	read := func() (calibration, held []document) {
+		docs, _, err := readDocuments([]string{writeFile(t, "t", strings.Join(texts, "\n</s>\n"))})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return divide(tok, docs, 100, 300, 2000)
+	}
+	calibration, held := read()
+	if n := countTokens(held); n != 300 {
+		t.Errorf("seed %d: %d tokens held out, not 300", seed, n)
+	}
+	if n := countTokens(calibration); n != 2000 {
+		t.Errorf("seed %d: %d tokens of calibration, not 2000", seed, n)
+	}
+	if len(withoutShared(held, calibration)) != len(held) {
+		t.Errorf("seed %d: a document is on both sides", seed)
+	}
+	rng.Shuffle(len(texts), func(i, j int) { texts[i], texts[j] = texts[j], texts[i] })
+	calibration2, held2 := read()
+	if hashOf(calibration) != hashOf(calibration2) || hashOf(held) != hashOf(held2) {
+		t.Errorf("seed %d: the division depends on the order of documents", seed)
+	}
+}
+
+// Windows hold every token once behind their BOS, and steps hold every window once within a step's bounds.
+func TestWindowsAndPacks(t *testing.T) {
+	seed := rand.Uint64()
+	rng := rand.New(rand.NewPCG(seed, 0))
+	for _, bos := range []int32{-1, 1} {
+		var docs []document
+		next := int32(2)
+		for range 80 {
+			var d document
+			for range 1 + rng.IntN(1500)>>rng.IntN(8) {
+				d.tokens = append(d.tokens, next)
+				next++
+			}
+			docs = append(docs, d)
+		}
+		want := int32(2)
+		for _, ws := range packs(windows(docs, windowTokens, bos)) {
+			if len(ws) > maxSequences || tokensOf(ws) > stepTokens || len(ws) == 0 {
+				t.Fatalf("seed %d: a step of %d windows and %d tokens", seed, len(ws), tokensOf(ws))
+			}
+			for _, w := range ws {
+				body := w.tokens
+				if bos >= 0 {
+					if body[0] != bos {
+						t.Fatalf("seed %d: a window begins with %d", seed, body[0])
+					}
+					body = body[1:]
+				}
+				for _, id := range body {
+					if id != want || !slices.Contains(docs[w.document].tokens, id) {
+						t.Fatalf("seed %d: token %d of document %d, want %d", seed, id, w.document, want)
+					}
+					want++
+				}
+			}
+		}
+		if want != next {
+			t.Fatalf("seed %d: %d of %d tokens are in windows", seed, want, next)
+		}
+	}
+}
+
+func TestSeeds(t *testing.T) {
+	all := seeds()
+	if len(all) < 40 {
+		t.Errorf("%d seed sentences", len(all))
+	}
+	slices.Sort(all)
+	if n := len(slices.Compact(all)); n != len(seeds()) {
+		t.Errorf("%d of %d seed sentences are different", n, len(seeds()))
+	}
+}
+
+func matches(pattern, s string) bool { return regexp.MustCompile(pattern).MatchString(s) }

@@ -1,0 +1,404 @@
+package prepare
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/powerinfer-go/powerinfer/internal/gguf"
+	"github.com/powerinfer-go/powerinfer/internal/prepared"
+	"github.com/powerinfer-go/powerinfer/internal/quant"
+	"github.com/powerinfer-go/powerinfer/internal/synth"
+)
+
+// smallSpec is a model whose predictors pay: a rank of 32 is a quarter of its width.
+func smallSpec() synth.Spec {
+	return synth.Spec{
+		Arch: "llama", Layers: 2, Embd: 128, FF: 384, Heads: 4, Vocab: 512, Context: 256, Type: quant.F16,
+		Activation: "relu", Sparsity: 0.85, PowerLaw: 0.5, Seed: 3,
+	}
+}
+
+func openSmall(t testing.TB, s synth.Spec) *gguf.File {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "small.gguf")
+	if err := synth.Write(path, s, nil); err != nil {
+		t.Fatal(err)
+	}
+	f, err := gguf.Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { f.Close() })
+	return f
+}
+
+// text is some documents of words, always the same.
+func text(documents, words int) string {
+	rng := rand.New(rand.NewPCG(1, 2))
+	syllables := strings.Fields("ba ker thon is e la mur tin o sel ra win")
+	var b strings.Builder
+	for range documents {
+		for range words {
+			for range 1 + rng.IntN(3) {
+				b.WriteString(syllables[rng.IntN(len(syllables))])
+			}
+			b.WriteByte(' ')
+		}
+		b.WriteString("\n<|endoftext|>\n")
+	}
+	return b.String()
+}
+
+// smallOptions prepare a small model in less than a second.
+func smallOptions(t testing.TB) Options {
+	dir := t.TempDir()
+	file := filepath.Join(dir, "text")
+	if err := os.WriteFile(file, []byte(text(40, 150)), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	return Options{Out: filepath.Join(dir, "out.gguf"), Files: []string{file}, Tokens: LeastTokens, Threads: 2, Seed: 5, TraceBudget: 3 << 20}
+}
+
+func readAll(t testing.TB, path string) []byte {
+	t.Helper()
+	b, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return b
+}
+
+// The file that is written says what was done: order, modes, texts, quality.
+func TestRun(t *testing.T) {
+	f, o := openSmall(t, smallSpec()), smallOptions(t)
+	var estimated bool
+	o.Estimate = func(stages []Estimate) {
+		estimated = len(stages) == 4
+		for _, s := range stages {
+			if s.Time <= 0 {
+				t.Errorf("%s is expected to take %s", s.Stage, s.Time)
+			}
+		}
+	}
+	rep, err := Run(context.Background(), f, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !estimated {
+		t.Error("no estimate of four stages")
+	}
+	if _, err := os.Stat(o.Out + ".work"); !os.IsNotExist(err) {
+		t.Errorf("the work folder is left: %v", err)
+	}
+	out, err := gguf.Open(o.Out)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer out.Close()
+	info, ok, err := prepared.Read(out)
+	if err != nil || !ok {
+		t.Fatal(ok, err)
+	}
+	q, m := info.Quality, rep.Measured
+	switch {
+	case info.Calibration.Tokens != LeastTokens || info.HeldOut.Tokens < 512 || info.Calibration.SHA256 == info.HeldOut.SHA256:
+		t.Errorf("texts %+v and %+v", info.Calibration, info.HeldOut)
+	case q == nil || m == nil || q.KLDivergence != float32(m.KLDivergence) || q.KLDivergence > maxDivergence:
+		t.Errorf("quality %+v, measured %+v", q, m)
+	case info.Input != prepared.Normed || info.Activation != "relu":
+		t.Errorf("input %s, activation %s", info.Input, info.Activation)
+	}
+	for l, y := range info.Layers {
+		r := rep.Layers[l]
+		if y.Mode != prepared.Predict || r.Learned.MassRecall < 0.99 || r.Learned.Accuracy < 0.95 || r.Predict >= r.Exact || r.Exact >= r.Dense {
+			t.Errorf("layer %d: %+v", l, r)
+		}
+		if y.Recall < 0.97 || y.Recall != float32(r.HeldOut.MassRecall) {
+			t.Errorf("layer %d: recall of %g on the text held out, reported %g", l, y.Recall, r.HeldOut.MassRecall)
+		}
+		freq := rep.Stats.Frequencies(l)
+		slices.Sort(freq)
+		slices.Reverse(freq)
+		if !slices.Equal(freq, y.Frequency) {
+			t.Errorf("layer %d: frequencies in the file are not those that were counted", l)
+		}
+	}
+}
+
+// Threads change no byte.
+func TestThreads(t *testing.T) {
+	f := openSmall(t, smallSpec())
+	var want []byte
+	for _, threads := range []int{1, 3} {
+		o := smallOptions(t)
+		o.Threads = threads
+		if _, err := Run(context.Background(), f, o); err != nil {
+			t.Fatal(err)
+		}
+		b := readAll(t, o.Out)
+		if want != nil && !bytes.Equal(b, want) {
+			t.Errorf("%d threads write another file", threads)
+		}
+		want = b
+	}
+}
+
+// A run that is stopped at any of its steps, and whose unfinished files are left as a kill leaves them, goes on to the
+// same bytes: with given text and with text that the model generates.
+func TestResume(t *testing.T) {
+	f := openSmall(t, smallSpec())
+	for _, generated := range []bool{false, true} {
+		adjust := func(o Options) Options {
+			if generated {
+				o.Files = nil
+			}
+			return o
+		}
+		o := adjust(smallOptions(t))
+		steps := 0
+		o.Progress = func(s Stage, _, _ int64) {
+			if counted(s) {
+				steps++
+			}
+		}
+		if _, err := Run(context.Background(), f, o); err != nil {
+			t.Fatal(err)
+		}
+		want := readAll(t, o.Out)
+		o = adjust(smallOptions(t))
+		seed := rand.Uint64()
+		rng := rand.New(rand.NewPCG(seed, 0))
+		stops := 0
+		for done := false; !done; stops++ {
+			left := 1 + rng.IntN(steps/2)
+			done = stopAfter(t, f, o, left, rng.IntN(2) == 0)
+			o.Resume = true
+			o.Threads = 1 + rng.IntN(3)
+			if !done {
+				litter(t, o.Out+".work", rng)
+			}
+			if stops > 200 {
+				t.Fatalf("seed %d: no progress", seed)
+			}
+		}
+		if stops < 3 {
+			t.Errorf("seed %d: stopped only %d times", seed, stops)
+		}
+		if !bytes.Equal(readAll(t, o.Out), want) {
+			t.Errorf("generated %v, seed %d: stopped %d times, the file is another", generated, seed, stops)
+		}
+	}
+}
+
+// stopAfter runs until the n-th progress and ends there: by its context, or at once, as untilCancelled does in the
+// command. It reports whether the run came to its end.
+func stopAfter(t *testing.T, f *gguf.File, o Options, n int, atOnce bool) bool {
+	t.Helper()
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	o.Progress = func(s Stage, _, _ int64) {
+		if !counted(s) {
+			return
+		}
+		if n--; n == 0 {
+			cancel()
+			if atOnce {
+				runtime.Goexit()
+			}
+		}
+	}
+	err := errors.New("ended at once")
+	finished := make(chan struct{})
+	go func() {
+		defer close(finished)
+		_, err = Run(ctx, f, o)
+	}()
+	<-finished
+	if err == nil {
+		return true
+	}
+	if n > 0 {
+		t.Fatal(err)
+	}
+	return false
+}
+
+// counted thins the progress of writing out, which is told much more often than that of other stages.
+func counted(s Stage) bool { return s != StageWrite || rand.IntN(200) == 0 }
+
+// litter leaves what a kill leaves: traces longer than the state says, files half written under other names.
+func litter(t *testing.T, dir string, rng *rand.Rand) {
+	t.Helper()
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	profiled := slices.ContainsFunc(entries, func(e os.DirEntry) bool {
+		return strings.HasPrefix(e.Name(), "predictor") || strings.HasPrefix(e.Name(), "checkpoint")
+	})
+	for _, e := range entries {
+		if !profiled && strings.HasSuffix(e.Name(), ".trace") {
+			b := append(readAll(t, filepath.Join(dir, e.Name())), make([]byte, rng.IntN(500))...)
+			if err := os.WriteFile(filepath.Join(dir, e.Name()), b, 0o644); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	for _, name := range []string{fileProfile, fileTexts, fileModel} {
+		if err := os.WriteFile(filepath.Join(dir, name+".tmp"), []byte("half"), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// What a run was begun with is what it must be resumed with, and a folder that is not a run's is left alone.
+func TestWorkFolder(t *testing.T) {
+	f, o := openSmall(t, smallSpec()), smallOptions(t)
+	if stopAfter(t, f, o, 5, false) {
+		t.Fatal("the run was not stopped")
+	}
+	refused := func(want string, o Options, f *gguf.File) {
+		t.Helper()
+		if _, err := Run(context.Background(), f, o); err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "\n") {
+			t.Errorf("%v, want %q", err, want)
+		}
+	}
+	refused("holds an earlier run; go on with it by --resume, or remove it", o, f)
+	o.Resume = true
+	other := o
+	other.Recall, other.Seed = 0.9, 6
+	refused("holds a run with another recall, seed; give the same again", other, f)
+	refused("holds a run with another calibration, heldout, tokens", func() Options {
+		o := o
+		o.Tokens += 100
+		o.Files = append(o.Files, writeFile(t, "more", text(50, 100)[5:]))
+		return o
+	}(), f)
+	s := smallSpec()
+	s.Seed++
+	refused("holds a run with another model", o, openSmall(t, s))
+	if err := os.WriteFile(filepath.Join(o.Out+".work", fileProfile), []byte("damaged"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	refused("is damaged; remove", o, f)
+	o.Work = filepath.Dir(o.Files[0])
+	refused("is not empty and holds no earlier run", o, f)
+}
+
+// What cannot be prepared is said in one line, and nothing is written.
+func TestRefused(t *testing.T) {
+	change := func(f func(*synth.Spec)) synth.Spec {
+		s := smallSpec()
+		f(&s)
+		return s
+	}
+	for name, c := range map[string]struct {
+		spec    synth.Spec
+		options func(*Options)
+		want    string
+	}{
+		"silu":         {change(func(s *synth.Spec) { s.Activation, s.Sparsity, s.PowerLaw = "silu", 0, 0 }), nil, "its activation is silu: [0-9.]+ % of activations are within 1 % of their token's largest"},
+		"quantised":    {change(func(s *synth.Spec) { s.Type = quant.Q8_0 }), nil, `tensor "blk.0.ffn_down.weight" is Q8_0, and its transposition must be quantised again; give`},
+		"original":     {change(func(s *synth.Spec) { s.Magic = "PWRI" }), nil, "is an original PowerInfer file with predictors"},
+		"short text":   {smallSpec(), func(o *Options) { o.Files = []string{writeFile(t, "short", text(9, 100))} }, "tokens of calibration text are left after holding .* out, and at least 8192 are needed"},
+		"short eval":   {smallSpec(), func(o *Options) { o.EvalFiles = []string{writeFile(t, "eval", "some other words")} }, "the evaluation text has .* tokens that calibration has not, and at least 512"},
+		"same eval":    {smallSpec(), func(o *Options) { o.EvalFiles, o.Tokens = o.Files, 1<<20 }, "the evaluation text has"},
+		"few tokens":   {smallSpec(), func(o *Options) { o.Tokens = 100 }, "100 tokens of calibration: at least 8192 are needed"},
+		"no text":      {smallSpec(), func(o *Options) { o.Files = []string{"missing"} }, "missing: no such file"},
+		"recall":       {smallSpec(), func(o *Options) { o.Recall = 2 }, "recall 2 and accuracy 0.95: give numbers between 0 and 1"},
+		"trace budget": {smallSpec(), func(o *Options) { o.TraceBudget = 1 << 20 }, "a trace budget of 1 MiB holds [0-9]+ samples of this model, and at least 1024 are needed; raise"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f, o := openSmall(t, c.spec), smallOptions(t)
+			if c.options != nil {
+				c.options(&o)
+			}
+			_, err := Run(context.Background(), f, o)
+			if err == nil || !matches(c.want, err.Error()) || strings.Contains(err.Error(), "\n") {
+				t.Errorf("%v, want %q", err, c.want)
+			}
+			if _, err := os.Stat(o.Out); !os.IsNotExist(err) {
+				t.Error("a file was written")
+			}
+		})
+	}
+}
+
+// A file that is prepared is not prepared again.
+func TestPreparedTwice(t *testing.T) {
+	f, o := openSmall(t, smallSpec()), smallOptions(t)
+	o.NoPredictors = true
+	rep, err := Run(context.Background(), f, o)
+	if err != nil || rep.Layers[0].Mode != prepared.Exact || rep.Measured != nil {
+		t.Fatalf("%+v, %v", rep, err)
+	}
+	out, err := gguf.Open(o.Out)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer out.Close()
+	o.Out += "2"
+	if _, err := Run(context.Background(), out, o); err == nil || !strings.Contains(err.Error(), "is prepared already") {
+		t.Error(err)
+	}
+}
+
+// Every family and type that the kernels know, with its own activation, biases and norms.
+func TestFamilies(t *testing.T) {
+	for _, c := range []struct {
+		arch, activation string
+		typ              quant.Type
+	}{
+		{"opt", "relu", quant.F32}, {"falcon", "relu", quant.BF16}, {"bamboo", "drelu", quant.F16},
+		{"llama", "fatrelu", quant.F16}, {"qwen2", "relu2", quant.F16}, {"llama", "relu", quant.Q8_0}, {"llama", "relu", quant.Q4_0},
+	} {
+		t.Run(fmt.Sprint(c.arch, " ", c.activation, " ", c.typ), func(t *testing.T) {
+			s := smallSpec()
+			s.Arch, s.Activation, s.Type, s.Layers = c.arch, c.activation, c.typ, 1
+			f, o := openSmall(t, s), smallOptions(t)
+			o.AllowRequantize, o.TraceBudget = true, 12<<20
+			o.Accuracy = 0.93 // few samples, and Q4_0 is coarse for a predictor this small
+			rep, err := Run(context.Background(), f, o)
+			if err != nil {
+				t.Fatal(err)
+			}
+			y := rep.Layers[0]
+			if y.Mode != prepared.Predict || y.HeldOut.MassRecall < 0.97 {
+				t.Errorf("%+v", y)
+			}
+			if q := rep.Measured; q == nil || q.KLDivergence > 0.05 || (q.ExactKLDivergence > 0) != (c.typ.BlockElems() > 1) {
+				t.Errorf("measured %+v", q)
+			}
+		})
+	}
+}
+
+// Profile counts what prepare counts.
+func TestProfile(t *testing.T) {
+	f, o := openSmall(t, smallSpec()), smallOptions(t)
+	rep, err := Profile(context.Background(), f, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, err := ReadStats(o.Out)
+	if err != nil || s.Tokens < LeastTokens {
+		t.Fatalf("%+v, %v", s, err)
+	}
+	for l := range s.Layers {
+		if !slices.Equal(s.Layers[l], rep.Stats.Layers[l]) {
+			t.Error("the file holds other counts")
+		}
+		if sparsity := s.Sparsity(l); sparsity < 0.8 || sparsity > 0.9 {
+			t.Errorf("layer %d: a sparsity of %g where 0.85 was made", l, sparsity)
+		}
+	}
+}
