@@ -1,0 +1,186 @@
+package vulkan
+
+import (
+	"fmt"
+	"math"
+	"os"
+	"path/filepath"
+	"slices"
+	"testing"
+
+	"github.com/powerinfer-go/powerinfer/demo"
+	"github.com/powerinfer-go/powerinfer/internal/compute"
+	"github.com/powerinfer-go/powerinfer/internal/compute/cpu"
+	"github.com/powerinfer-go/powerinfer/internal/gguf"
+	"github.com/powerinfer-go/powerinfer/internal/model"
+	"github.com/powerinfer-go/powerinfer/internal/quant"
+	"github.com/powerinfer-go/powerinfer/internal/synth"
+)
+
+// Tolerances of logits, as shares of the largest one in size.
+const (
+	floatLogits = 1e-3 // keys, values and their rounding: sums of two layers in another order
+	quantLogits = 3e-2 // activations are rounded to eight bits on both sides, at scales of their own
+)
+
+func onCPU(t *testing.T) compute.Device {
+	t.Helper()
+	d, err := cpu.New(cpu.Options{Threads: 2, Kernels: "generic"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { d.Close() })
+	return d
+}
+
+func loadModel(t *testing.T, f *gguf.File, d compute.Device, mode model.SparseMode) *model.Model {
+	t.Helper()
+	m, err := model.Load(f, d, model.Options{Batch: 16, Outputs: 16, Cache: compute.CacheSpec{Pages: 6}, Sparse: mode})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return m
+}
+
+// sequence is where a sequence's next tokens go.
+type sequence struct {
+	m     *model.Model
+	pages []int32
+	at    int
+}
+
+// step evaluates tokens and returns the logits of each.
+func (s *sequence) step(t *testing.T, tokens []int32) (logits [][]float32) {
+	t.Helper()
+	p := compute.Params{Tokens: tokens, Pages: [][]int32{s.pages}, Seq: make([]int32, len(tokens))}
+	for i := range tokens {
+		p.Pos = append(p.Pos, int32(s.at+i))
+		p.Out = append(p.Out, int32(i))
+	}
+	if err := s.m.Forward(&p); err != nil {
+		t.Fatal(err)
+	}
+	s.at += len(tokens)
+	for i := range tokens {
+		logits = append(logits, slices.Clone(s.m.Logits(i)))
+	}
+	return logits
+}
+
+// closeTo reports whether got is want within a share of its largest number in size.
+func closeTo(got, want []float32, share float64) error {
+	top := 0.0
+	for _, v := range want {
+		top = max(top, math.Abs(float64(v)))
+	}
+	for i, v := range want {
+		if e := math.Abs(float64(got[i]) - float64(v)); !(e <= share*top) {
+			return fmt.Errorf("logit %d is %g, want %g within %.3g", i, got[i], v, share*top)
+		}
+	}
+	return nil
+}
+
+// TestModels: every family and mode has the CPU's logits, in prompts and token by token, from recordings that are replayed.
+func TestModels(t *testing.T) {
+	d, messages := software(t, Options{})
+	t.Cleanup(func() {
+		if err := d.Close(); err != nil {
+			t.Error(err)
+		}
+		messages.check(t)
+	})
+	play := func(name string, spec synth.Spec, mode model.SparseMode, tolerance float64) {
+		t.Run(fmt.Sprintf("%s %s/%s", name, spec.Type, mode), func(t *testing.T) {
+			spec.Layers, spec.Embd, spec.FF, spec.Heads, spec.Sparsity, spec.PowerLaw, spec.Seed = 2, 256, 512, 4, 0.9, 1, 11
+			path := filepath.Join(t.TempDir(), "model.gguf")
+			if err := synth.Write(path, spec, nil); err != nil {
+				t.Fatal(err)
+			}
+			f, err := gguf.Open(path)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer f.Close()
+			defer d.reset()
+			pages := []int32{5, 0, 3}
+			here, there := &sequence{loadModel(t, f, d, mode), pages, 0}, &sequence{loadModel(t, f, onCPU(t), mode), pages, 0}
+			for round, n := range []int{3, 1, 1, 9, 1, 3} {
+				tokens := make([]int32, n)
+				for i := range tokens {
+					tokens[i] = int32(7*round + 3*i + 1)
+				}
+				got, want := here.step(t, tokens), there.step(t, tokens)
+				for i := range want {
+					if err := closeTo(got[i], want[i], tolerance); err != nil {
+						t.Fatalf("step %d of %d tokens, token %d: %v", round, n, i, err)
+					}
+				}
+			}
+			if len(d.segments) != 3 {
+				t.Errorf("%d recordings of steps of three shapes", len(d.segments))
+			}
+			messages.check(t)
+		})
+	}
+	for _, arch := range []string{"llama", "qwen3", "bamboo", "falcon", "opt"} {
+		play(arch, synth.Spec{Arch: arch, Type: quant.F32}, model.Off, floatLogits)
+	}
+	play("llama", synth.Spec{Arch: "llama", Type: quant.Q4_0}, model.Off, quantLogits)
+	play("qwen2", synth.Spec{Arch: "qwen2", Type: quant.Q6_K}, model.Off, quantLogits)
+	play("bamboo", synth.Spec{Arch: "bamboo", Type: quant.Q8_0}, model.Exact, quantLogits)
+	for _, arch := range []string{"llama", "falcon", "opt"} {
+		play(arch+" with predictors", synth.Spec{Arch: arch, Type: quant.F16, Magic: "PWRI"}, model.Predict, floatLogits)
+	}
+}
+
+// TestDemoText: the demo says the same on the CPU and here, token by token, as long as its two best tokens lie further apart than
+// rounding reaches.
+func TestDemoText(t *testing.T) {
+	d, messages := software(t, Options{})
+	path := filepath.Join(t.TempDir(), "demo.gguf")
+	if err := os.WriteFile(path, demo.Model(), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	f, err := gguf.Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	pages := []int32{1, 4, 2}
+	here, there := &sequence{loadModel(t, f, d, model.Auto), pages, 0}, &sequence{loadModel(t, f, onCPU(t), model.Auto), pages, 0}
+	tokens := []int32{1, 20, 300, 45}
+	const length = 64
+	for range length {
+		got, want := here.step(t, tokens), there.step(t, tokens)
+		last := len(want) - 1
+		if err := closeTo(got[last], want[last], floatLogits); err != nil {
+			t.Fatal(err)
+		}
+		best, gap := top(want[last])
+		if other, _ := top(got[last]); other != best && float64(gap) > 2*floatLogits*float64(want[last][best]) {
+			t.Fatalf("position %d: token %d, and the CPU says %d with %g to the next", here.at, other, best, gap)
+		}
+		tokens = []int32{int32(best)}
+	}
+	if err := d.Close(); err != nil {
+		t.Error(err)
+	}
+	messages.check(t)
+}
+
+// top is the largest logit's index, and how far it is from the next.
+func top(logits []float32) (best int, gap float32) {
+	for i, v := range logits {
+		if v > logits[best] {
+			best = i
+		}
+	}
+	gap = float32(math.Inf(1))
+	for i, v := range logits {
+		if i != best {
+			gap = min(gap, logits[best]-v)
+		}
+	}
+	return best, gap
+}
