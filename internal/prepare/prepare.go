@@ -144,7 +144,7 @@ func Run(ctx context.Context, f *gguf.File, o Options) (*Report, error) {
 		return nil, err
 	}
 	r.order = r.stats.Order()
-	rep := &Report{Stats: r.stats, Calibration: r.texts.calibrated(), HeldOut: r.texts.held(), Generated: r.texts.generate > 0}
+	rep := &Report{Stats: r.stats, Calibration: r.counted(), HeldOut: r.texts.held(), Generated: r.texts.generate > 0}
 	for n := range maxRounds {
 		t := round{n, 1 - (1-o.Recall)/float64(int(1)<<n)}
 		if err := r.round(ctx, t, rep); err != nil {
@@ -170,11 +170,18 @@ func Profile(ctx context.Context, f *gguf.File, o Options) (*Report, error) {
 	if err := r.observe(ctx); err != nil {
 		return nil, err
 	}
-	text := r.texts.calibrated()
+	text := r.counted()
 	if err := WriteStats(o.Out, f, text.SHA256, r.stats); err != nil {
 		return nil, err
 	}
 	return &Report{Stats: r.stats, Calibration: text, Generated: r.texts.generate > 0}, r.clean()
+}
+
+// counted is the calibration text with the tokens that were counted, BOS of each window among them.
+func (r *run) counted() prepared.Text {
+	t := r.texts.calibrated()
+	t.Tokens = r.stats.Tokens
+	return t
 }
 
 // begin checks everything that can be checked before the work, and opens the work folder.

@@ -110,7 +110,7 @@ func TestRun(t *testing.T) {
 	}
 	q, m := info.Quality, rep.Measured
 	switch {
-	case info.Calibration.Tokens != LeastTokens || info.HeldOut.Tokens < 512 || info.Calibration.SHA256 == info.HeldOut.SHA256:
+	case info.Calibration.Tokens != rep.Stats.Tokens || rep.Stats.Tokens < LeastTokens || info.HeldOut.Tokens < 512 || info.Calibration.SHA256 == info.HeldOut.SHA256:
 		t.Errorf("texts %+v and %+v", info.Calibration, info.HeldOut)
 	case q == nil || m == nil || q.KLDivergence != float32(m.KLDivergence) || q.KLDivergence > maxDivergence:
 		t.Errorf("quality %+v, measured %+v", q, m)
@@ -130,6 +130,12 @@ func TestRun(t *testing.T) {
 		slices.Reverse(freq)
 		if !slices.Equal(freq, y.Frequency) {
 			t.Errorf("layer %d: frequencies in the file are not those that were counted", l)
+		}
+		counts := slices.Clone(rep.Stats.Layers[l])
+		slices.Sort(counts)
+		slices.Reverse(counts)
+		if !slices.Equal(info.Stats().Layers[l], counts) {
+			t.Errorf("layer %d: the file does not give the counts back", l)
 		}
 	}
 }
