@@ -462,6 +462,9 @@ func defineConstants() {
 	define("lowByte", 0xff)
 	define("lowNibble", 0x0f0f0f0f)
 	define("sign", 0x80808080)
+	define("one", 1)
+	define("half", 0x7fff)
+	define("high", 0xffff0000)
 	define("places", 0, 1, 2, 3, 4, 5, 6, 7)
 	define("eights", 8)
 	for u := range uint32(2) {
@@ -495,6 +498,8 @@ func main() {
 	for _, typ := range []string{"F32", "F16", "BF16"} {
 		floats(typ)
 	}
+	turn("Q80")
+	turn("BF16")
 	choose("chooseAbove", "above", 0x1e)
 	choose("chooseAtLeast", "at least", 0x1d)
 	Generate()

@@ -55,9 +55,9 @@ const (
 //
 // A neuron of a token's set is open if act(gate), in ungated layers act(up), is not zero.
 type sparseFFN struct {
-	d                                             *Device
-	predictFn, gateFn, openFn, chunkFn, sumFn     func(chunk, worker int)
-	tokenFn, spreadFn, uniteFn, gatherFn, panelFn func(chunk, worker int)
+	d                                         *Device
+	predictFn, gateFn, openFn, chunkFn, sumFn func(chunk, worker int)
+	tokenFn, spreadFn, panelFn                func(chunk, worker int)
 
 	// Predict
 	s         *set
@@ -82,13 +82,13 @@ type sparseFFN struct {
 	sumLen int
 	counts [3]atomic.Int64 // open, active, groups of columns read
 	views  [2]buffer
-	batch  batch
+	panels panels
 }
 
 func (f *sparseFFN) init(d *Device) {
 	f.d = d
 	f.predictFn, f.gateFn, f.openFn, f.chunkFn, f.sumFn = f.predict, f.gate, f.choose, f.chunk, f.sum
-	f.tokenFn, f.spreadFn, f.uniteFn, f.gatherFn, f.panelFn = f.token, f.spread, f.unite, f.gather, f.panel
+	f.tokenFn, f.spreadFn, f.panelFn = f.token, f.spread, f.panel
 }
 
 // Predict chooses the neurons that are always on and those whose logit reaches the threshold.
@@ -122,13 +122,14 @@ func (d *Device) SparseFFN(out, x compute.Tensor, s compute.Set, w compute.Spars
 	if w.Gate != nil && (f.tokens > fewSparse || most(f.open.largest(f.tokens), f.n)) {
 		f.ups(x)
 	}
-	panels := false
+	whole := false // all of down is read
 	switch {
 	case mem(w.Down).layout == plain:
+		whole = true
 		f.multiply()
 	case f.worthPanels():
-		panels = true
-		f.panels()
+		whole = true
+		f.multiplyPanels()
 	case f.tokens > fewSparse:
 		d.pool.Run(f.tokens, f.tokenFn)
 	default:
@@ -142,7 +143,7 @@ func (d *Device) SparseFFN(out, x compute.Tensor, s compute.Set, w compute.Spars
 		c.Predicted += f.predicted()
 		c.Gated += f.counts[0].Load()
 		c.Active += f.counts[1].Load()
-		c.Bytes += f.bytes(panels)
+		c.Bytes += f.bytes(whole)
 	}
 }
 
@@ -170,7 +171,7 @@ func (f *sparseFFN) begin(out, x compute.Tensor, s compute.Set, w compute.Sparse
 }
 
 // bytes is what was read of the weights.
-func (f *sparseFFN) bytes(panels bool) int64 {
+func (f *sparseFFN) bytes(whole bool) int64 {
 	first, total := f.w.Gate, int64(0)
 	switch {
 	case first == nil:
@@ -187,10 +188,8 @@ func (f *sparseFFN) bytes(panels bool) int64 {
 	}
 	down, active := mem(f.w.Down), f.counts[1].Load()
 	switch {
-	case down.layout == plain:
+	case whole:
 		return total + int64(len(down.data))
-	case panels:
-		return total + int64(len(down.data))*int64(len(f.batch.neurons))/int64(f.n)
 	case down.layout == groups:
 		scales := int64(kernel.Super(f.w.Down.Rows) * quant.QKK * 2)
 		return total + f.counts[2].Load()*scales + active*(int64(down.rowBytes)-scales)/kernel.GroupNeurons

@@ -333,9 +333,8 @@ func addGroupGeneric(t quant.Type, sum []float32, planes []*byte, coef []int8, s
 	quants := superBytes(t) - offQuants
 	for at := range sum {
 		s, p := at/quant.QKK, at%quant.QKK
-		// The inverse of sumPlace.
-		v, u, lane, odd, e := p/32, p/16%2, p/8%2, p/4%2, p%4
-		b := 4*lane + 2*u + odd
+		b, i := sumElement(p)/32, sumElement(p)%32
+		v, e := i/4, i%4
 		var total int32
 		for r, plane := range planes {
 			bytes := unsafe.Slice(plane, (s+1)*quants)[s*quants:]

@@ -72,6 +72,36 @@ DATA sign<>+24(SB)/4, $0x80808080
 DATA sign<>+28(SB)/4, $0x80808080
 GLOBL sign<>(SB), RODATA|NOPTR, $32
 
+DATA one<>+0(SB)/4, $0x00000001
+DATA one<>+4(SB)/4, $0x00000001
+DATA one<>+8(SB)/4, $0x00000001
+DATA one<>+12(SB)/4, $0x00000001
+DATA one<>+16(SB)/4, $0x00000001
+DATA one<>+20(SB)/4, $0x00000001
+DATA one<>+24(SB)/4, $0x00000001
+DATA one<>+28(SB)/4, $0x00000001
+GLOBL one<>(SB), RODATA|NOPTR, $32
+
+DATA half<>+0(SB)/4, $0x00007fff
+DATA half<>+4(SB)/4, $0x00007fff
+DATA half<>+8(SB)/4, $0x00007fff
+DATA half<>+12(SB)/4, $0x00007fff
+DATA half<>+16(SB)/4, $0x00007fff
+DATA half<>+20(SB)/4, $0x00007fff
+DATA half<>+24(SB)/4, $0x00007fff
+DATA half<>+28(SB)/4, $0x00007fff
+GLOBL half<>(SB), RODATA|NOPTR, $32
+
+DATA high<>+0(SB)/4, $0xffff0000
+DATA high<>+4(SB)/4, $0xffff0000
+DATA high<>+8(SB)/4, $0xffff0000
+DATA high<>+12(SB)/4, $0xffff0000
+DATA high<>+16(SB)/4, $0xffff0000
+DATA high<>+20(SB)/4, $0xffff0000
+DATA high<>+24(SB)/4, $0xffff0000
+DATA high<>+28(SB)/4, $0xffff0000
+GLOBL high<>(SB), RODATA|NOPTR, $32
+
 DATA places<>+0(SB)/4, $0x00000000
 DATA places<>+4(SB)/4, $0x00000001
 DATA places<>+8(SB)/4, $0x00000002
@@ -4547,6 +4577,675 @@ loop:
 	ADDQ        $0x00000080, AX
 	DECQ        CX
 	JNZ         loop
+	VZEROUPPER
+	RET
+
+// func turnQ80(lo *byte, hi *byte, stride uintptr, block *float32, scale uintptr)
+// Requires: AVX, AVX2, F16C
+TEXT ·turnQ80(SB), NOSPLIT, $0-40
+	MOVQ         lo+0(FP), AX
+	MOVQ         hi+8(FP), CX
+	MOVQ         stride+16(FP), DX
+	MOVQ         block+24(FP), SI
+	LEAQ         (DX)(DX*2), BX
+	VMOVUPS      absolute<>+0(SB), Y2
+	VMOVUPS      lowByte<>+0(SB), Y3
+	VANDPS       (SI), Y2, Y0
+	VANDPS       1024(SI), Y2, Y4
+	VMAXPS       Y4, Y0, Y0
+	VANDPS       2048(SI), Y2, Y4
+	VMAXPS       Y4, Y0, Y0
+	VANDPS       3072(SI), Y2, Y4
+	VMAXPS       Y4, Y0, Y0
+	VANDPS       4096(SI), Y2, Y4
+	VMAXPS       Y4, Y0, Y0
+	VANDPS       5120(SI), Y2, Y4
+	VMAXPS       Y4, Y0, Y0
+	VANDPS       6144(SI), Y2, Y4
+	VMAXPS       Y4, Y0, Y0
+	VANDPS       7168(SI), Y2, Y4
+	VMAXPS       Y4, Y0, Y0
+	VANDPS       8192(SI), Y2, Y4
+	VMAXPS       Y4, Y0, Y0
+	VANDPS       9216(SI), Y2, Y4
+	VMAXPS       Y4, Y0, Y0
+	VANDPS       10240(SI), Y2, Y4
+	VMAXPS       Y4, Y0, Y0
+	VANDPS       11264(SI), Y2, Y4
+	VMAXPS       Y4, Y0, Y0
+	VANDPS       12288(SI), Y2, Y4
+	VMAXPS       Y4, Y0, Y0
+	VANDPS       13312(SI), Y2, Y4
+	VMAXPS       Y4, Y0, Y0
+	VANDPS       14336(SI), Y2, Y4
+	VMAXPS       Y4, Y0, Y0
+	VANDPS       15360(SI), Y2, Y4
+	VMAXPS       Y4, Y0, Y0
+	VANDPS       16384(SI), Y2, Y4
+	VMAXPS       Y4, Y0, Y0
+	VANDPS       17408(SI), Y2, Y4
+	VMAXPS       Y4, Y0, Y0
+	VANDPS       18432(SI), Y2, Y4
+	VMAXPS       Y4, Y0, Y0
+	VANDPS       19456(SI), Y2, Y4
+	VMAXPS       Y4, Y0, Y0
+	VANDPS       20480(SI), Y2, Y4
+	VMAXPS       Y4, Y0, Y0
+	VANDPS       21504(SI), Y2, Y4
+	VMAXPS       Y4, Y0, Y0
+	VANDPS       22528(SI), Y2, Y4
+	VMAXPS       Y4, Y0, Y0
+	VANDPS       23552(SI), Y2, Y4
+	VMAXPS       Y4, Y0, Y0
+	VANDPS       24576(SI), Y2, Y4
+	VMAXPS       Y4, Y0, Y0
+	VANDPS       25600(SI), Y2, Y4
+	VMAXPS       Y4, Y0, Y0
+	VANDPS       26624(SI), Y2, Y4
+	VMAXPS       Y4, Y0, Y0
+	VANDPS       27648(SI), Y2, Y4
+	VMAXPS       Y4, Y0, Y0
+	VANDPS       28672(SI), Y2, Y4
+	VMAXPS       Y4, Y0, Y0
+	VANDPS       29696(SI), Y2, Y4
+	VMAXPS       Y4, Y0, Y0
+	VANDPS       30720(SI), Y2, Y4
+	VMAXPS       Y4, Y0, Y0
+	VANDPS       31744(SI), Y2, Y4
+	VMAXPS       Y4, Y0, Y0
+	VCMPPS       $0x1d, least<>+0(SB), Y0, Y4
+	VMOVUPS      f127<>+0(SB), Y1
+	VDIVPS       Y0, Y1, Y1
+	VANDPS       Y4, Y1, Y1
+	VMULPS       inverse127<>+0(SB), Y0, Y0
+	VCVTPS2PH    $0x00, Y0, X4
+	MOVQ         scale+32(FP), DI
+	SUBQ         DI, AX
+	SUBQ         DI, CX
+	VPEXTRW      $0x00, X4, (AX)
+	VPEXTRW      $0x01, X4, (AX)(DX*1)
+	VPEXTRW      $0x02, X4, (AX)(DX*2)
+	VPEXTRW      $0x03, X4, (AX)(BX*1)
+	VPEXTRW      $0x04, X4, (CX)
+	VPEXTRW      $0x05, X4, (CX)(DX*1)
+	VPEXTRW      $0x06, X4, (CX)(DX*2)
+	VPEXTRW      $0x07, X4, (CX)(BX*1)
+	ADDQ         DI, AX
+	ADDQ         DI, CX
+	VMULPS       (SI), Y1, Y5
+	VCVTPS2DQ    Y5, Y5
+	VPAND        Y3, Y5, Y5
+	VMULPS       1024(SI), Y1, Y4
+	VCVTPS2DQ    Y4, Y4
+	VPAND        Y3, Y4, Y4
+	VPSLLD       $0x08, Y4, Y4
+	VPOR         Y4, Y5, Y5
+	VMULPS       2048(SI), Y1, Y4
+	VCVTPS2DQ    Y4, Y4
+	VPAND        Y3, Y4, Y4
+	VPSLLD       $0x10, Y4, Y4
+	VPOR         Y4, Y5, Y5
+	VMULPS       3072(SI), Y1, Y4
+	VCVTPS2DQ    Y4, Y4
+	VPSLLD       $0x18, Y4, Y4
+	VPOR         Y4, Y5, Y5
+	VEXTRACTI128 $0x01, Y5, X6
+	VMOVD        X5, (AX)
+	VPEXTRD      $0x01, X5, (AX)(DX*1)
+	VPEXTRD      $0x02, X5, (AX)(DX*2)
+	VPEXTRD      $0x03, X5, (AX)(BX*1)
+	VMOVD        X6, (CX)
+	VPEXTRD      $0x01, X6, (CX)(DX*1)
+	VPEXTRD      $0x02, X6, (CX)(DX*2)
+	VPEXTRD      $0x03, X6, (CX)(BX*1)
+	VMULPS       4096(SI), Y1, Y5
+	VCVTPS2DQ    Y5, Y5
+	VPAND        Y3, Y5, Y5
+	VMULPS       5120(SI), Y1, Y4
+	VCVTPS2DQ    Y4, Y4
+	VPAND        Y3, Y4, Y4
+	VPSLLD       $0x08, Y4, Y4
+	VPOR         Y4, Y5, Y5
+	VMULPS       6144(SI), Y1, Y4
+	VCVTPS2DQ    Y4, Y4
+	VPAND        Y3, Y4, Y4
+	VPSLLD       $0x10, Y4, Y4
+	VPOR         Y4, Y5, Y5
+	VMULPS       7168(SI), Y1, Y4
+	VCVTPS2DQ    Y4, Y4
+	VPSLLD       $0x18, Y4, Y4
+	VPOR         Y4, Y5, Y5
+	VEXTRACTI128 $0x01, Y5, X6
+	VMOVD        X5, 32(AX)
+	VPEXTRD      $0x01, X5, 32(AX)(DX*1)
+	VPEXTRD      $0x02, X5, 32(AX)(DX*2)
+	VPEXTRD      $0x03, X5, 32(AX)(BX*1)
+	VMOVD        X6, 32(CX)
+	VPEXTRD      $0x01, X6, 32(CX)(DX*1)
+	VPEXTRD      $0x02, X6, 32(CX)(DX*2)
+	VPEXTRD      $0x03, X6, 32(CX)(BX*1)
+	VMULPS       8192(SI), Y1, Y5
+	VCVTPS2DQ    Y5, Y5
+	VPAND        Y3, Y5, Y5
+	VMULPS       9216(SI), Y1, Y4
+	VCVTPS2DQ    Y4, Y4
+	VPAND        Y3, Y4, Y4
+	VPSLLD       $0x08, Y4, Y4
+	VPOR         Y4, Y5, Y5
+	VMULPS       10240(SI), Y1, Y4
+	VCVTPS2DQ    Y4, Y4
+	VPAND        Y3, Y4, Y4
+	VPSLLD       $0x10, Y4, Y4
+	VPOR         Y4, Y5, Y5
+	VMULPS       11264(SI), Y1, Y4
+	VCVTPS2DQ    Y4, Y4
+	VPSLLD       $0x18, Y4, Y4
+	VPOR         Y4, Y5, Y5
+	VEXTRACTI128 $0x01, Y5, X6
+	VMOVD        X5, 64(AX)
+	VPEXTRD      $0x01, X5, 64(AX)(DX*1)
+	VPEXTRD      $0x02, X5, 64(AX)(DX*2)
+	VPEXTRD      $0x03, X5, 64(AX)(BX*1)
+	VMOVD        X6, 64(CX)
+	VPEXTRD      $0x01, X6, 64(CX)(DX*1)
+	VPEXTRD      $0x02, X6, 64(CX)(DX*2)
+	VPEXTRD      $0x03, X6, 64(CX)(BX*1)
+	VMULPS       12288(SI), Y1, Y5
+	VCVTPS2DQ    Y5, Y5
+	VPAND        Y3, Y5, Y5
+	VMULPS       13312(SI), Y1, Y4
+	VCVTPS2DQ    Y4, Y4
+	VPAND        Y3, Y4, Y4
+	VPSLLD       $0x08, Y4, Y4
+	VPOR         Y4, Y5, Y5
+	VMULPS       14336(SI), Y1, Y4
+	VCVTPS2DQ    Y4, Y4
+	VPAND        Y3, Y4, Y4
+	VPSLLD       $0x10, Y4, Y4
+	VPOR         Y4, Y5, Y5
+	VMULPS       15360(SI), Y1, Y4
+	VCVTPS2DQ    Y4, Y4
+	VPSLLD       $0x18, Y4, Y4
+	VPOR         Y4, Y5, Y5
+	VEXTRACTI128 $0x01, Y5, X6
+	VMOVD        X5, 96(AX)
+	VPEXTRD      $0x01, X5, 96(AX)(DX*1)
+	VPEXTRD      $0x02, X5, 96(AX)(DX*2)
+	VPEXTRD      $0x03, X5, 96(AX)(BX*1)
+	VMOVD        X6, 96(CX)
+	VPEXTRD      $0x01, X6, 96(CX)(DX*1)
+	VPEXTRD      $0x02, X6, 96(CX)(DX*2)
+	VPEXTRD      $0x03, X6, 96(CX)(BX*1)
+	VMULPS       16384(SI), Y1, Y5
+	VCVTPS2DQ    Y5, Y5
+	VPAND        Y3, Y5, Y5
+	VMULPS       17408(SI), Y1, Y4
+	VCVTPS2DQ    Y4, Y4
+	VPAND        Y3, Y4, Y4
+	VPSLLD       $0x08, Y4, Y4
+	VPOR         Y4, Y5, Y5
+	VMULPS       18432(SI), Y1, Y4
+	VCVTPS2DQ    Y4, Y4
+	VPAND        Y3, Y4, Y4
+	VPSLLD       $0x10, Y4, Y4
+	VPOR         Y4, Y5, Y5
+	VMULPS       19456(SI), Y1, Y4
+	VCVTPS2DQ    Y4, Y4
+	VPSLLD       $0x18, Y4, Y4
+	VPOR         Y4, Y5, Y5
+	VEXTRACTI128 $0x01, Y5, X6
+	VMOVD        X5, 128(AX)
+	VPEXTRD      $0x01, X5, 128(AX)(DX*1)
+	VPEXTRD      $0x02, X5, 128(AX)(DX*2)
+	VPEXTRD      $0x03, X5, 128(AX)(BX*1)
+	VMOVD        X6, 128(CX)
+	VPEXTRD      $0x01, X6, 128(CX)(DX*1)
+	VPEXTRD      $0x02, X6, 128(CX)(DX*2)
+	VPEXTRD      $0x03, X6, 128(CX)(BX*1)
+	VMULPS       20480(SI), Y1, Y5
+	VCVTPS2DQ    Y5, Y5
+	VPAND        Y3, Y5, Y5
+	VMULPS       21504(SI), Y1, Y4
+	VCVTPS2DQ    Y4, Y4
+	VPAND        Y3, Y4, Y4
+	VPSLLD       $0x08, Y4, Y4
+	VPOR         Y4, Y5, Y5
+	VMULPS       22528(SI), Y1, Y4
+	VCVTPS2DQ    Y4, Y4
+	VPAND        Y3, Y4, Y4
+	VPSLLD       $0x10, Y4, Y4
+	VPOR         Y4, Y5, Y5
+	VMULPS       23552(SI), Y1, Y4
+	VCVTPS2DQ    Y4, Y4
+	VPSLLD       $0x18, Y4, Y4
+	VPOR         Y4, Y5, Y5
+	VEXTRACTI128 $0x01, Y5, X6
+	VMOVD        X5, 160(AX)
+	VPEXTRD      $0x01, X5, 160(AX)(DX*1)
+	VPEXTRD      $0x02, X5, 160(AX)(DX*2)
+	VPEXTRD      $0x03, X5, 160(AX)(BX*1)
+	VMOVD        X6, 160(CX)
+	VPEXTRD      $0x01, X6, 160(CX)(DX*1)
+	VPEXTRD      $0x02, X6, 160(CX)(DX*2)
+	VPEXTRD      $0x03, X6, 160(CX)(BX*1)
+	VMULPS       24576(SI), Y1, Y5
+	VCVTPS2DQ    Y5, Y5
+	VPAND        Y3, Y5, Y5
+	VMULPS       25600(SI), Y1, Y4
+	VCVTPS2DQ    Y4, Y4
+	VPAND        Y3, Y4, Y4
+	VPSLLD       $0x08, Y4, Y4
+	VPOR         Y4, Y5, Y5
+	VMULPS       26624(SI), Y1, Y4
+	VCVTPS2DQ    Y4, Y4
+	VPAND        Y3, Y4, Y4
+	VPSLLD       $0x10, Y4, Y4
+	VPOR         Y4, Y5, Y5
+	VMULPS       27648(SI), Y1, Y4
+	VCVTPS2DQ    Y4, Y4
+	VPSLLD       $0x18, Y4, Y4
+	VPOR         Y4, Y5, Y5
+	VEXTRACTI128 $0x01, Y5, X6
+	VMOVD        X5, 192(AX)
+	VPEXTRD      $0x01, X5, 192(AX)(DX*1)
+	VPEXTRD      $0x02, X5, 192(AX)(DX*2)
+	VPEXTRD      $0x03, X5, 192(AX)(BX*1)
+	VMOVD        X6, 192(CX)
+	VPEXTRD      $0x01, X6, 192(CX)(DX*1)
+	VPEXTRD      $0x02, X6, 192(CX)(DX*2)
+	VPEXTRD      $0x03, X6, 192(CX)(BX*1)
+	VMULPS       28672(SI), Y1, Y5
+	VCVTPS2DQ    Y5, Y5
+	VPAND        Y3, Y5, Y5
+	VMULPS       29696(SI), Y1, Y4
+	VCVTPS2DQ    Y4, Y4
+	VPAND        Y3, Y4, Y4
+	VPSLLD       $0x08, Y4, Y4
+	VPOR         Y4, Y5, Y5
+	VMULPS       30720(SI), Y1, Y4
+	VCVTPS2DQ    Y4, Y4
+	VPAND        Y3, Y4, Y4
+	VPSLLD       $0x10, Y4, Y4
+	VPOR         Y4, Y5, Y5
+	VMULPS       31744(SI), Y1, Y4
+	VCVTPS2DQ    Y4, Y4
+	VPSLLD       $0x18, Y4, Y4
+	VPOR         Y4, Y5, Y5
+	VEXTRACTI128 $0x01, Y5, X6
+	VMOVD        X5, 224(AX)
+	VPEXTRD      $0x01, X5, 224(AX)(DX*1)
+	VPEXTRD      $0x02, X5, 224(AX)(DX*2)
+	VPEXTRD      $0x03, X5, 224(AX)(BX*1)
+	VMOVD        X6, 224(CX)
+	VPEXTRD      $0x01, X6, 224(CX)(DX*1)
+	VPEXTRD      $0x02, X6, 224(CX)(DX*2)
+	VPEXTRD      $0x03, X6, 224(CX)(BX*1)
+	VZEROUPPER
+	RET
+
+// func turnBF16(lo *byte, hi *byte, stride uintptr, block *float32, scale uintptr)
+// Requires: AVX, AVX2
+TEXT ·turnBF16(SB), NOSPLIT, $0-40
+	MOVQ         lo+0(FP), AX
+	MOVQ         hi+8(FP), CX
+	MOVQ         stride+16(FP), DX
+	MOVQ         block+24(FP), SI
+	LEAQ         (DX)(DX*2), BX
+	VMOVDQU      one<>+0(SB), Y0
+	VMOVDQU      half<>+0(SB), Y1
+	VMOVDQU      high<>+0(SB), Y2
+	VMOVDQU      (SI), Y3
+	VPSRLD       $0x10, Y3, Y5
+	VPAND        Y0, Y5, Y5
+	VPADDD       Y1, Y5, Y5
+	VPADDD       Y5, Y3, Y3
+	VMOVDQU      1024(SI), Y4
+	VPSRLD       $0x10, Y4, Y5
+	VPAND        Y0, Y5, Y5
+	VPADDD       Y1, Y5, Y5
+	VPADDD       Y5, Y4, Y4
+	VPSRLD       $0x10, Y3, Y3
+	VPAND        Y2, Y4, Y4
+	VPOR         Y4, Y3, Y3
+	VEXTRACTI128 $0x01, Y3, X5
+	VMOVD        X3, (AX)
+	VPEXTRD      $0x01, X3, (AX)(DX*1)
+	VPEXTRD      $0x02, X3, (AX)(DX*2)
+	VPEXTRD      $0x03, X3, (AX)(BX*1)
+	VMOVD        X5, (CX)
+	VPEXTRD      $0x01, X5, (CX)(DX*1)
+	VPEXTRD      $0x02, X5, (CX)(DX*2)
+	VPEXTRD      $0x03, X5, (CX)(BX*1)
+	VMOVDQU      2048(SI), Y3
+	VPSRLD       $0x10, Y3, Y5
+	VPAND        Y0, Y5, Y5
+	VPADDD       Y1, Y5, Y5
+	VPADDD       Y5, Y3, Y3
+	VMOVDQU      3072(SI), Y4
+	VPSRLD       $0x10, Y4, Y5
+	VPAND        Y0, Y5, Y5
+	VPADDD       Y1, Y5, Y5
+	VPADDD       Y5, Y4, Y4
+	VPSRLD       $0x10, Y3, Y3
+	VPAND        Y2, Y4, Y4
+	VPOR         Y4, Y3, Y3
+	VEXTRACTI128 $0x01, Y3, X5
+	VMOVD        X3, 4(AX)
+	VPEXTRD      $0x01, X3, 4(AX)(DX*1)
+	VPEXTRD      $0x02, X3, 4(AX)(DX*2)
+	VPEXTRD      $0x03, X3, 4(AX)(BX*1)
+	VMOVD        X5, 4(CX)
+	VPEXTRD      $0x01, X5, 4(CX)(DX*1)
+	VPEXTRD      $0x02, X5, 4(CX)(DX*2)
+	VPEXTRD      $0x03, X5, 4(CX)(BX*1)
+	VMOVDQU      4096(SI), Y3
+	VPSRLD       $0x10, Y3, Y5
+	VPAND        Y0, Y5, Y5
+	VPADDD       Y1, Y5, Y5
+	VPADDD       Y5, Y3, Y3
+	VMOVDQU      5120(SI), Y4
+	VPSRLD       $0x10, Y4, Y5
+	VPAND        Y0, Y5, Y5
+	VPADDD       Y1, Y5, Y5
+	VPADDD       Y5, Y4, Y4
+	VPSRLD       $0x10, Y3, Y3
+	VPAND        Y2, Y4, Y4
+	VPOR         Y4, Y3, Y3
+	VEXTRACTI128 $0x01, Y3, X5
+	VMOVD        X3, 8(AX)
+	VPEXTRD      $0x01, X3, 8(AX)(DX*1)
+	VPEXTRD      $0x02, X3, 8(AX)(DX*2)
+	VPEXTRD      $0x03, X3, 8(AX)(BX*1)
+	VMOVD        X5, 8(CX)
+	VPEXTRD      $0x01, X5, 8(CX)(DX*1)
+	VPEXTRD      $0x02, X5, 8(CX)(DX*2)
+	VPEXTRD      $0x03, X5, 8(CX)(BX*1)
+	VMOVDQU      6144(SI), Y3
+	VPSRLD       $0x10, Y3, Y5
+	VPAND        Y0, Y5, Y5
+	VPADDD       Y1, Y5, Y5
+	VPADDD       Y5, Y3, Y3
+	VMOVDQU      7168(SI), Y4
+	VPSRLD       $0x10, Y4, Y5
+	VPAND        Y0, Y5, Y5
+	VPADDD       Y1, Y5, Y5
+	VPADDD       Y5, Y4, Y4
+	VPSRLD       $0x10, Y3, Y3
+	VPAND        Y2, Y4, Y4
+	VPOR         Y4, Y3, Y3
+	VEXTRACTI128 $0x01, Y3, X5
+	VMOVD        X3, 12(AX)
+	VPEXTRD      $0x01, X3, 12(AX)(DX*1)
+	VPEXTRD      $0x02, X3, 12(AX)(DX*2)
+	VPEXTRD      $0x03, X3, 12(AX)(BX*1)
+	VMOVD        X5, 12(CX)
+	VPEXTRD      $0x01, X5, 12(CX)(DX*1)
+	VPEXTRD      $0x02, X5, 12(CX)(DX*2)
+	VPEXTRD      $0x03, X5, 12(CX)(BX*1)
+	VMOVDQU      8192(SI), Y3
+	VPSRLD       $0x10, Y3, Y5
+	VPAND        Y0, Y5, Y5
+	VPADDD       Y1, Y5, Y5
+	VPADDD       Y5, Y3, Y3
+	VMOVDQU      9216(SI), Y4
+	VPSRLD       $0x10, Y4, Y5
+	VPAND        Y0, Y5, Y5
+	VPADDD       Y1, Y5, Y5
+	VPADDD       Y5, Y4, Y4
+	VPSRLD       $0x10, Y3, Y3
+	VPAND        Y2, Y4, Y4
+	VPOR         Y4, Y3, Y3
+	VEXTRACTI128 $0x01, Y3, X5
+	VMOVD        X3, 16(AX)
+	VPEXTRD      $0x01, X3, 16(AX)(DX*1)
+	VPEXTRD      $0x02, X3, 16(AX)(DX*2)
+	VPEXTRD      $0x03, X3, 16(AX)(BX*1)
+	VMOVD        X5, 16(CX)
+	VPEXTRD      $0x01, X5, 16(CX)(DX*1)
+	VPEXTRD      $0x02, X5, 16(CX)(DX*2)
+	VPEXTRD      $0x03, X5, 16(CX)(BX*1)
+	VMOVDQU      10240(SI), Y3
+	VPSRLD       $0x10, Y3, Y5
+	VPAND        Y0, Y5, Y5
+	VPADDD       Y1, Y5, Y5
+	VPADDD       Y5, Y3, Y3
+	VMOVDQU      11264(SI), Y4
+	VPSRLD       $0x10, Y4, Y5
+	VPAND        Y0, Y5, Y5
+	VPADDD       Y1, Y5, Y5
+	VPADDD       Y5, Y4, Y4
+	VPSRLD       $0x10, Y3, Y3
+	VPAND        Y2, Y4, Y4
+	VPOR         Y4, Y3, Y3
+	VEXTRACTI128 $0x01, Y3, X5
+	VMOVD        X3, 20(AX)
+	VPEXTRD      $0x01, X3, 20(AX)(DX*1)
+	VPEXTRD      $0x02, X3, 20(AX)(DX*2)
+	VPEXTRD      $0x03, X3, 20(AX)(BX*1)
+	VMOVD        X5, 20(CX)
+	VPEXTRD      $0x01, X5, 20(CX)(DX*1)
+	VPEXTRD      $0x02, X5, 20(CX)(DX*2)
+	VPEXTRD      $0x03, X5, 20(CX)(BX*1)
+	VMOVDQU      12288(SI), Y3
+	VPSRLD       $0x10, Y3, Y5
+	VPAND        Y0, Y5, Y5
+	VPADDD       Y1, Y5, Y5
+	VPADDD       Y5, Y3, Y3
+	VMOVDQU      13312(SI), Y4
+	VPSRLD       $0x10, Y4, Y5
+	VPAND        Y0, Y5, Y5
+	VPADDD       Y1, Y5, Y5
+	VPADDD       Y5, Y4, Y4
+	VPSRLD       $0x10, Y3, Y3
+	VPAND        Y2, Y4, Y4
+	VPOR         Y4, Y3, Y3
+	VEXTRACTI128 $0x01, Y3, X5
+	VMOVD        X3, 24(AX)
+	VPEXTRD      $0x01, X3, 24(AX)(DX*1)
+	VPEXTRD      $0x02, X3, 24(AX)(DX*2)
+	VPEXTRD      $0x03, X3, 24(AX)(BX*1)
+	VMOVD        X5, 24(CX)
+	VPEXTRD      $0x01, X5, 24(CX)(DX*1)
+	VPEXTRD      $0x02, X5, 24(CX)(DX*2)
+	VPEXTRD      $0x03, X5, 24(CX)(BX*1)
+	VMOVDQU      14336(SI), Y3
+	VPSRLD       $0x10, Y3, Y5
+	VPAND        Y0, Y5, Y5
+	VPADDD       Y1, Y5, Y5
+	VPADDD       Y5, Y3, Y3
+	VMOVDQU      15360(SI), Y4
+	VPSRLD       $0x10, Y4, Y5
+	VPAND        Y0, Y5, Y5
+	VPADDD       Y1, Y5, Y5
+	VPADDD       Y5, Y4, Y4
+	VPSRLD       $0x10, Y3, Y3
+	VPAND        Y2, Y4, Y4
+	VPOR         Y4, Y3, Y3
+	VEXTRACTI128 $0x01, Y3, X5
+	VMOVD        X3, 28(AX)
+	VPEXTRD      $0x01, X3, 28(AX)(DX*1)
+	VPEXTRD      $0x02, X3, 28(AX)(DX*2)
+	VPEXTRD      $0x03, X3, 28(AX)(BX*1)
+	VMOVD        X5, 28(CX)
+	VPEXTRD      $0x01, X5, 28(CX)(DX*1)
+	VPEXTRD      $0x02, X5, 28(CX)(DX*2)
+	VPEXTRD      $0x03, X5, 28(CX)(BX*1)
+	VMOVDQU      16384(SI), Y3
+	VPSRLD       $0x10, Y3, Y5
+	VPAND        Y0, Y5, Y5
+	VPADDD       Y1, Y5, Y5
+	VPADDD       Y5, Y3, Y3
+	VMOVDQU      17408(SI), Y4
+	VPSRLD       $0x10, Y4, Y5
+	VPAND        Y0, Y5, Y5
+	VPADDD       Y1, Y5, Y5
+	VPADDD       Y5, Y4, Y4
+	VPSRLD       $0x10, Y3, Y3
+	VPAND        Y2, Y4, Y4
+	VPOR         Y4, Y3, Y3
+	VEXTRACTI128 $0x01, Y3, X5
+	VMOVD        X3, 32(AX)
+	VPEXTRD      $0x01, X3, 32(AX)(DX*1)
+	VPEXTRD      $0x02, X3, 32(AX)(DX*2)
+	VPEXTRD      $0x03, X3, 32(AX)(BX*1)
+	VMOVD        X5, 32(CX)
+	VPEXTRD      $0x01, X5, 32(CX)(DX*1)
+	VPEXTRD      $0x02, X5, 32(CX)(DX*2)
+	VPEXTRD      $0x03, X5, 32(CX)(BX*1)
+	VMOVDQU      18432(SI), Y3
+	VPSRLD       $0x10, Y3, Y5
+	VPAND        Y0, Y5, Y5
+	VPADDD       Y1, Y5, Y5
+	VPADDD       Y5, Y3, Y3
+	VMOVDQU      19456(SI), Y4
+	VPSRLD       $0x10, Y4, Y5
+	VPAND        Y0, Y5, Y5
+	VPADDD       Y1, Y5, Y5
+	VPADDD       Y5, Y4, Y4
+	VPSRLD       $0x10, Y3, Y3
+	VPAND        Y2, Y4, Y4
+	VPOR         Y4, Y3, Y3
+	VEXTRACTI128 $0x01, Y3, X5
+	VMOVD        X3, 36(AX)
+	VPEXTRD      $0x01, X3, 36(AX)(DX*1)
+	VPEXTRD      $0x02, X3, 36(AX)(DX*2)
+	VPEXTRD      $0x03, X3, 36(AX)(BX*1)
+	VMOVD        X5, 36(CX)
+	VPEXTRD      $0x01, X5, 36(CX)(DX*1)
+	VPEXTRD      $0x02, X5, 36(CX)(DX*2)
+	VPEXTRD      $0x03, X5, 36(CX)(BX*1)
+	VMOVDQU      20480(SI), Y3
+	VPSRLD       $0x10, Y3, Y5
+	VPAND        Y0, Y5, Y5
+	VPADDD       Y1, Y5, Y5
+	VPADDD       Y5, Y3, Y3
+	VMOVDQU      21504(SI), Y4
+	VPSRLD       $0x10, Y4, Y5
+	VPAND        Y0, Y5, Y5
+	VPADDD       Y1, Y5, Y5
+	VPADDD       Y5, Y4, Y4
+	VPSRLD       $0x10, Y3, Y3
+	VPAND        Y2, Y4, Y4
+	VPOR         Y4, Y3, Y3
+	VEXTRACTI128 $0x01, Y3, X5
+	VMOVD        X3, 40(AX)
+	VPEXTRD      $0x01, X3, 40(AX)(DX*1)
+	VPEXTRD      $0x02, X3, 40(AX)(DX*2)
+	VPEXTRD      $0x03, X3, 40(AX)(BX*1)
+	VMOVD        X5, 40(CX)
+	VPEXTRD      $0x01, X5, 40(CX)(DX*1)
+	VPEXTRD      $0x02, X5, 40(CX)(DX*2)
+	VPEXTRD      $0x03, X5, 40(CX)(BX*1)
+	VMOVDQU      22528(SI), Y3
+	VPSRLD       $0x10, Y3, Y5
+	VPAND        Y0, Y5, Y5
+	VPADDD       Y1, Y5, Y5
+	VPADDD       Y5, Y3, Y3
+	VMOVDQU      23552(SI), Y4
+	VPSRLD       $0x10, Y4, Y5
+	VPAND        Y0, Y5, Y5
+	VPADDD       Y1, Y5, Y5
+	VPADDD       Y5, Y4, Y4
+	VPSRLD       $0x10, Y3, Y3
+	VPAND        Y2, Y4, Y4
+	VPOR         Y4, Y3, Y3
+	VEXTRACTI128 $0x01, Y3, X5
+	VMOVD        X3, 44(AX)
+	VPEXTRD      $0x01, X3, 44(AX)(DX*1)
+	VPEXTRD      $0x02, X3, 44(AX)(DX*2)
+	VPEXTRD      $0x03, X3, 44(AX)(BX*1)
+	VMOVD        X5, 44(CX)
+	VPEXTRD      $0x01, X5, 44(CX)(DX*1)
+	VPEXTRD      $0x02, X5, 44(CX)(DX*2)
+	VPEXTRD      $0x03, X5, 44(CX)(BX*1)
+	VMOVDQU      24576(SI), Y3
+	VPSRLD       $0x10, Y3, Y5
+	VPAND        Y0, Y5, Y5
+	VPADDD       Y1, Y5, Y5
+	VPADDD       Y5, Y3, Y3
+	VMOVDQU      25600(SI), Y4
+	VPSRLD       $0x10, Y4, Y5
+	VPAND        Y0, Y5, Y5
+	VPADDD       Y1, Y5, Y5
+	VPADDD       Y5, Y4, Y4
+	VPSRLD       $0x10, Y3, Y3
+	VPAND        Y2, Y4, Y4
+	VPOR         Y4, Y3, Y3
+	VEXTRACTI128 $0x01, Y3, X5
+	VMOVD        X3, 48(AX)
+	VPEXTRD      $0x01, X3, 48(AX)(DX*1)
+	VPEXTRD      $0x02, X3, 48(AX)(DX*2)
+	VPEXTRD      $0x03, X3, 48(AX)(BX*1)
+	VMOVD        X5, 48(CX)
+	VPEXTRD      $0x01, X5, 48(CX)(DX*1)
+	VPEXTRD      $0x02, X5, 48(CX)(DX*2)
+	VPEXTRD      $0x03, X5, 48(CX)(BX*1)
+	VMOVDQU      26624(SI), Y3
+	VPSRLD       $0x10, Y3, Y5
+	VPAND        Y0, Y5, Y5
+	VPADDD       Y1, Y5, Y5
+	VPADDD       Y5, Y3, Y3
+	VMOVDQU      27648(SI), Y4
+	VPSRLD       $0x10, Y4, Y5
+	VPAND        Y0, Y5, Y5
+	VPADDD       Y1, Y5, Y5
+	VPADDD       Y5, Y4, Y4
+	VPSRLD       $0x10, Y3, Y3
+	VPAND        Y2, Y4, Y4
+	VPOR         Y4, Y3, Y3
+	VEXTRACTI128 $0x01, Y3, X5
+	VMOVD        X3, 52(AX)
+	VPEXTRD      $0x01, X3, 52(AX)(DX*1)
+	VPEXTRD      $0x02, X3, 52(AX)(DX*2)
+	VPEXTRD      $0x03, X3, 52(AX)(BX*1)
+	VMOVD        X5, 52(CX)
+	VPEXTRD      $0x01, X5, 52(CX)(DX*1)
+	VPEXTRD      $0x02, X5, 52(CX)(DX*2)
+	VPEXTRD      $0x03, X5, 52(CX)(BX*1)
+	VMOVDQU      28672(SI), Y3
+	VPSRLD       $0x10, Y3, Y5
+	VPAND        Y0, Y5, Y5
+	VPADDD       Y1, Y5, Y5
+	VPADDD       Y5, Y3, Y3
+	VMOVDQU      29696(SI), Y4
+	VPSRLD       $0x10, Y4, Y5
+	VPAND        Y0, Y5, Y5
+	VPADDD       Y1, Y5, Y5
+	VPADDD       Y5, Y4, Y4
+	VPSRLD       $0x10, Y3, Y3
+	VPAND        Y2, Y4, Y4
+	VPOR         Y4, Y3, Y3
+	VEXTRACTI128 $0x01, Y3, X5
+	VMOVD        X3, 56(AX)
+	VPEXTRD      $0x01, X3, 56(AX)(DX*1)
+	VPEXTRD      $0x02, X3, 56(AX)(DX*2)
+	VPEXTRD      $0x03, X3, 56(AX)(BX*1)
+	VMOVD        X5, 56(CX)
+	VPEXTRD      $0x01, X5, 56(CX)(DX*1)
+	VPEXTRD      $0x02, X5, 56(CX)(DX*2)
+	VPEXTRD      $0x03, X5, 56(CX)(BX*1)
+	VMOVDQU      30720(SI), Y3
+	VPSRLD       $0x10, Y3, Y5
+	VPAND        Y0, Y5, Y5
+	VPADDD       Y1, Y5, Y5
+	VPADDD       Y5, Y3, Y3
+	VMOVDQU      31744(SI), Y4
+	VPSRLD       $0x10, Y4, Y5
+	VPAND        Y0, Y5, Y5
+	VPADDD       Y1, Y5, Y5
+	VPADDD       Y5, Y4, Y4
+	VPSRLD       $0x10, Y3, Y3
+	VPAND        Y2, Y4, Y4
+	VPOR         Y4, Y3, Y3
+	VEXTRACTI128 $0x01, Y3, X5
+	VMOVD        X3, 60(AX)
+	VPEXTRD      $0x01, X3, 60(AX)(DX*1)
+	VPEXTRD      $0x02, X3, 60(AX)(DX*2)
+	VPEXTRD      $0x03, X3, 60(AX)(BX*1)
+	VMOVD        X5, 60(CX)
+	VPEXTRD      $0x01, X5, 60(CX)(DX*1)
+	VPEXTRD      $0x02, X5, 60(CX)(DX*2)
+	VPEXTRD      $0x03, X5, 60(CX)(BX*1)
 	VZEROUPPER
 	RET
 

@@ -23,6 +23,12 @@ func addRowsF16(sum *float32, rows *[4]*byte, coef *[4]float32, n uintptr, next 
 // addRowsBF16 adds four weighted rows of BF16 to sum. Scalar twin: addFloatsGeneric in axpy.go.
 func addRowsBF16(sum *float32, rows *[4]*byte, coef *[4]float32, n uintptr, next *[4]*byte)
 
+// turnQ80 writes eight outputs of 32 neurons as pieces of eight rows. Scalar twin: turnGeneric in turn.go.
+func turnQ80(lo *byte, hi *byte, stride uintptr, block *float32, scale uintptr)
+
+// turnBF16 writes eight outputs of 32 neurons as pieces of eight rows. Scalar twin: turnGeneric in turn.go.
+func turnBF16(lo *byte, hi *byte, stride uintptr, block *float32, scale uintptr)
+
 // chooseAbove writes the places of n groups of eight floats that are above bound. Scalar twin: chooseGeneric in choose.go.
 func chooseAbove(dst *int32, x *float32, n uintptr, bound float32) uintptr
 

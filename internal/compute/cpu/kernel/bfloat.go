@@ -112,12 +112,3 @@ func (k *Kernels) Convert(f Form, dst []byte, x []float32) {
 	}
 	k.Quantize(dst, x)
 }
-
-// PanelType is the float type whose products are fastest, of weights of type t that are unpacked only to be multiplied. F32
-// keeps all its bits.
-func (k *Kernels) PanelType(t quant.Type) quant.Type {
-	if k.bfloat && t != quant.F32 {
-		return quant.BF16
-	}
-	return quant.F32
-}

@@ -19,6 +19,7 @@ type Kernels struct {
 	Vector
 	types  [32]tiles  // by quant.Type
 	adders [32]adders // by quant.Type
+	turn   [32]turner // by quant.Type of panels
 	choose [2]chooser // above, at least
 	// scratch holds blockScratch of finished calls.
 	scratch sync.Pool

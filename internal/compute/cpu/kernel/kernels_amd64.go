@@ -47,6 +47,7 @@ func avx2() *Kernels {
 	k.adders[quant.F32] = adders{floats: addRowsF32}
 	k.adders[quant.F16] = adders{floats: addRowsF16}
 	k.adders[quant.BF16] = adders{floats: addRowsBF16}
+	k.turn[quant.Q8_0], k.turn[quant.BF16] = turnQ80, turnBF16
 	k.choose = [2]chooser{chooseAbove, chooseAtLeast}
 	return k
 }

@@ -1,0 +1,95 @@
+package kernel
+
+import (
+	"bytes"
+	"math"
+	"testing"
+
+	"github.com/powerinfer-go/powerinfer/internal/quant"
+)
+
+// TestTurn: a panel's rows, unpacked, are the neurons' columns, to half a step of the panel's type, whatever way they were written.
+func TestTurn(t *testing.T) {
+	rng := newRand(t)
+	steps := map[quant.Type]float64{ // half a step, as a share of the largest of 32, and what its scale loses in 11 bits
+		quant.Q8_0: 0.5/127 + 0x1p-11,
+		quant.BF16: 0x1p-8,
+		quant.F32:  0,
+	}
+	for typ, step := range steps {
+		for _, sums := range []quant.Type{quant.Q4_0, quant.F16} {
+			for _, n := range []int{32, 96, 256, 288} {
+				blocks := make([][GroupNeurons][quant.QKK]float32, n/GroupNeurons)
+				for g := range blocks {
+					for i := range blocks[g] {
+						for e := range blocks[g][i] {
+							blocks[g][i][e] = float32(rng.NormFloat64() * math.Exp2(float64(e%12-6)))
+							if e == 77 {
+								blocks[g][i][e] = 0
+							}
+						}
+					}
+				}
+				stride := RowBytes(typ, n)
+				var first []byte
+				for _, k := range Variants() {
+					mem := bytes.Repeat([]byte{0xa5}, quant.QKK*stride+canary)
+					for g := range blocks {
+						k.Turn(typ, mem[:quant.QKK*stride], n, g*GroupNeurons, &blocks[g], sums)
+					}
+					for i, b := range mem[quant.QKK*stride:] {
+						if b != 0xa5 {
+							t.Fatalf("%s %s of %d: byte %d behind the panel was written", k.Name, typ, n, i)
+						}
+					}
+					checkPanel(t, k.Name, typ, mem, n, blocks, sums, step)
+					if first == nil {
+						first = mem
+					}
+					for r := range quant.QKK { // padding behind a row's superblocks is anyone's
+						size := typ.RowBytes(n)
+						if Quantised(typ) {
+							size = (n - 1) / quant.QKK * superBytes(typ)
+						}
+						if !bytes.Equal(mem[r*stride:][:size], first[r*stride:][:size]) {
+							t.Fatalf("%s %s of %d: row %d is another than the first kernels'", k.Name, typ, n, r)
+						}
+					}
+				}
+			}
+		}
+	}
+}
+
+func checkPanel(t *testing.T, name string, typ quant.Type, mem []byte, n int, blocks [][GroupNeurons][quant.QKK]float32, sums quant.Type, step float64) {
+	t.Helper()
+	stride := RowBytes(typ, n)
+	got := make([]float32, (n+quant.QKK-1)/quant.QKK*quant.QKK)
+	for r := range quant.QKK {
+		for s := range len(got) / quant.QKK {
+			to := got[s*quant.QKK:][:quant.QKK]
+			if !Quantised(typ) {
+				to = got[s*quant.QKK : min(n, (s+1)*quant.QKK)]
+			}
+			unpackSuper(typ, to, mem[r*stride:][:stride], s)
+		}
+		for i, v := range got {
+			if i >= n {
+				if v != 0 {
+					t.Fatalf("%s %s of %d: element %d of row %d, which is behind the last, is %g", name, typ, n, i, r, v)
+				}
+				continue
+			}
+			block, e := &blocks[i/GroupNeurons], Place(sums, r)
+			largest := math.Abs(float64(block[i%GroupNeurons][e]))
+			if typ == quant.Q8_0 {
+				for j := range block {
+					largest = max(largest, math.Abs(float64(block[j][e])))
+				}
+			}
+			if want := block[i%GroupNeurons][e]; !(math.Abs(float64(v-want)) <= step*largest) {
+				t.Fatalf("%s %s of %d: element %d of row %d is %g, want %g", name, typ, n, i, r, v, want)
+			}
+		}
+	}
+}
