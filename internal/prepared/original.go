@@ -77,6 +77,13 @@ func originalType(t *gguf.Tensor) quant.Type {
 	return t.Type
 }
 
+// In layers of up to fewNeurons the original skips rows in hundreds where some logits are below -7, whatever the threshold. Such
+// layers' logits are made so small that none is; F32 keeps all their digits, and their signs stay.
+const (
+	fewNeurons  = 1000
+	smallLogits = 0x1p-32
+)
+
 // expand gives layer l the predictor that the original expects. index finds tensors by name.
 func (m *model) expand(tensors []gguf.Source, index map[string]int, l int, info *Info) ([]gguf.Source, error) {
 	name := func(s string) string { return fmt.Sprintf("blk.%d.%s", l, s) }
@@ -107,6 +114,13 @@ func (m *model) expand(tensors []gguf.Source, index map[string]int, l int, info 
 		tensors[index[fc1.Name]] = folded(fc1, norm)
 	}
 	full := tensors[index[fc2.Name]]
+	if m.ff <= fewNeurons {
+		full = mapped(fc2, quant.F32, func(row []float32) {
+			for i := range row {
+				row[i] *= smallLogits
+			}
+		})
+	}
 	first, rest := zeros(full.Name, full.Type, y.Rank, y.AlwaysOn), full.Write
 	full.Shape = []int{y.Rank, m.ff}
 	full.Write = func(w io.Writer) error {
@@ -121,7 +135,16 @@ func (m *model) expand(tensors []gguf.Source, index map[string]int, l int, info 
 
 // zeros is a matrix of zeros [rows, cols].
 func zeros(name string, t quant.Type, cols, rows int) gguf.Source {
-	return encoded(name, t, cols, make([]float32, rows*cols))
+	return gguf.Source{Name: name, Type: t, Shape: []int{cols, rows}, Write: func(w io.Writer) error {
+		row := make([]byte, t.RowBytes(cols))
+		quant.Encode(t, row, make([]float32, cols))
+		for range rows {
+			if _, err := w.Write(row); err != nil {
+				return err
+			}
+		}
+		return nil
+	}}
 }
 
 // retyped is t as typ; unchanged where that is its type.

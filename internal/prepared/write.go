@@ -4,6 +4,8 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"os"
+	"path/filepath"
 	"strings"
 
 	"github.com/powerinfer-go/powerinfer/internal/gguf"
@@ -51,8 +53,24 @@ func Write(path string, src *gguf.File, p Plan, progress func(done, total int64)
 }
 
 // SetInfo replaces the keys of the prepared file at path: what was measured, after it was written. The layers' modes,
-// ranks and always-on neurons are those of its tensors and must stay. The file is rewritten, and renamed when complete.
+// ranks and always-on neurons are those of its tensors and must stay. The file is rewritten, and replaced when that is complete.
 func SetInfo(path string, info Info, progress func(done, total int64)) error {
+	path, err := filepath.EvalSymlinks(path)
+	if err != nil {
+		return err
+	}
+	next := path + ".new"
+	if err := withInfo(next, path, info, progress); err != nil {
+		return err
+	}
+	if err := os.Rename(next, path); err != nil { // only now: some systems do not replace a mapped file
+		return errors.Join(err, os.Remove(next))
+	}
+	return nil
+}
+
+// withInfo writes the prepared file at path to next, with other keys.
+func withInfo(next, path string, info Info, progress func(done, total int64)) error {
 	f, err := gguf.Open(path)
 	if err != nil {
 		return err
@@ -82,7 +100,7 @@ func SetInfo(path string, info Info, progress func(done, total int64)) error {
 	for _, t := range f.Tensors {
 		tensors = append(tensors, copied(t))
 	}
-	return gguf.Create(path, f.Magic, append(m.keys(), keys...), tensors, progress)
+	return gguf.Create(next, f.Magic, append(m.keys(), keys...), tensors, progress)
 }
 
 // model is a file whose neurons are to be moved.

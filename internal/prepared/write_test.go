@@ -433,4 +433,7 @@ func TestSetInfo(t *testing.T) {
 	if !slices.Equal(bytesOf(t, path), before) {
 		t.Error("a refused change changed the file")
 	}
+	if left, _ := filepath.Glob(filepath.Join(dir, "*")); len(left) != 2 {
+		t.Errorf("left behind: %q", left)
+	}
 }
