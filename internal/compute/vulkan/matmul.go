@@ -20,13 +20,16 @@ const (
 	packPart = 4  // elements of an invocation of pack.comp
 )
 
-// vecRows is how many rows of a matrix the lanes of matvec.comp sum at a time: more share the loads of x, fewer leave more
-// invocations.
-func vecRows(tokens int) int {
-	if tokens > 2 {
+// vecRows is how many rows of a matrix the lanes of matvec.comp sum at a time: more share the loads of x, fewer keep more
+// invocations at work.
+func vecRows(rows, tokens int) int {
+	switch {
+	case rows >= 16<<10 && tokens <= 2:
+		return 4
+	case rows >= 2<<10:
 		return 2
 	}
-	return 4
+	return 1
 }
 
 // form is how products of a type take activations.
@@ -141,7 +144,7 @@ func (r *recorder) multiply(o *operand, first, n, to int, p compute.Product) {
 			push: append(m.push(part), uint32(part.rows), uint32(part.first), uint32(p.Out.Cols), uint32(n), uint32(first), uint32(to), scales, truth(p.Bias != nil)),
 		}
 		if n <= fewTokens {
-			tokens, rows := 1, vecRows(n)
+			tokens, rows := 1, vecRows(part.rows, n)
 			for tokens < n {
 				tokens *= 2
 			}

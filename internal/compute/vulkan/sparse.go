@@ -34,12 +34,12 @@ type sparse struct {
 	gates, a      compute.Tensor // [tokens, n]: the lists' gates and a_i
 }
 
-// SparseFFN computes a few tokens by lists of neurons: gate rows of the set, up rows where the activation is not zero, the down
+// SparseFFN computes the neurons of s that w has, which may be the first only of s.N. It computes a few tokens by lists of neurons: gate rows of the set, up rows where the activation is not zero, the down
 // columns of neurons whose product is not. Many tokens, whose sets' union is most of a layer, go through matrix products in which
 // neurons outside a token's set are zero. Both give the same bytes.
 func (r *recorder) SparseFFN(out, x compute.Tensor, s compute.Set, w compute.SparseWeights) {
 	f := &sparse{r: r, w: w, n: w.Up.Rows, out: out, x: x, set: s, all: s.Mem == nil, operand: operand{r: r, x: x, name: "activations"}}
-	if w.Up.Cols != x.Cols || s.N != f.n || s.Rows != x.Rows || out.Rows != x.Rows || w.Gate != nil && (w.Gate.Rows != f.n || w.Gate.Cols != x.Cols) {
+	if w.Up.Cols != x.Cols || s.N < f.n || s.Rows != x.Rows || out.Rows != x.Rows || w.Gate != nil && (w.Gate.Rows != f.n || w.Gate.Cols != x.Cols) {
 		panic("vulkan: SparseFFN of shapes that do not fit: " + w.Up.Name)
 	}
 	if x.Rows == 0 {
@@ -76,6 +76,14 @@ func (f *sparse) count() {
 		c.Gated += int64(w[1])
 		c.Active += int64(w[2])
 	})
+}
+
+// words are those of a row of bits.
+func (f *sparse) words() uint32 {
+	if f.all {
+		return 0
+	}
+	return uint32(f.set.Mem.(*set).words)
 }
 
 // tensor is scratch for n rows.
@@ -127,7 +135,7 @@ func (f *sparse) choose(first, n int, values, picked compute.Tensor) {
 		from = read(bits(f.set))
 	}
 	c.bind = []binding{from, write(f.list), write(f.offsets), write(floats(picked)), update(f.counts)}
-	c.push = []uint32{uint32(f.n), uint32(first), count, math.Float32bits(f.w.Act.Threshold)}
+	c.push = []uint32{uint32(f.n), f.words(), uint32(first), count, math.Float32bits(f.w.Act.Threshold)}
 	f.r.dispatch(c)
 }
 
@@ -211,7 +219,7 @@ func (f *sparse) everyNeuron(first, n int) {
 	f.r.dispatch(call{
 		shader: "mask", local: elementwise, spec: kind,
 		bind:   []binding{update(floats(gates)), read(floats(ups)), read(members), update(f.counts)},
-		push:   []uint32{uint32(n), uint32(f.n), uint32(first), math.Float32bits(f.w.Act.Threshold)},
+		push:   []uint32{uint32(n), uint32(f.n), f.words(), uint32(first), math.Float32bits(f.w.Act.Threshold)},
 		groups: [3]int{min(ceil(n*f.n, elementwise), listedGroups), 1, 1},
 	})
 

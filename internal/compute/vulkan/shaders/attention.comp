@@ -37,13 +37,16 @@ const uint SLICES = LOCAL / PAIRS;   // of the positions, when values are summed
 const uint SLICE = (SPLIT + SLICES - 1) / SLICES;
 const uint EACH = (DIM + LOCAL - 1) / LOCAL; // elements of an output that an invocation keeps
 const uint CHUNKS = 32, CHUNK = SPLIT / CHUNKS; // of a row of scores, when it is reduced
+const uint QUADS = (QUERIES + 3) / 4; // rows of q, four to a vector
+const uint AHEAD = 4; // positions whose values an invocation loads at a time
 
-shared vec2 queries[QUERIES * PAIRS];
-shared float scores[QUERIES * SPLIT];
+shared vec4 queries[PAIRS * 2 * QUADS]; // by element
+shared vec4 scores[SPLIT * QUADS];      // by position
 shared float chunks[QUERIES * CHUNKS];
 shared vec2 slices[SLICES * PAIRS];
 shared Part parts[QUERIES];
 shared int limits[QUERIES]; // the last position that a row attends to; -1 where it takes no part
+shared uint blocks[SPLIT / PAGE]; // where the head's keys or values of the split's pages begin
 
 uint id = gl_LocalInvocationID.x;
 
@@ -54,16 +57,13 @@ uint tokenOf(uint row) { return firstToken + row / HEADS; }
 uint headOf(uint row) { return firstHead + row % HEADS; }
 bool exists(uint row) { return tokenOf(row) < push.tokens && headOf(row) < (kvHead + 1) * (push.heads / push.kvHeads); }
 
-// block is where a page's keys or values of the head begin.
-uint block(uint page) { return (page * push.kvHeads + kvHead) * PAGE * PAIRS; }
-
 // reduce gives chunks their largest score, or their sum, and parts the rows'.
 void reduce(bool sums) {
 	for (uint i = id; i < QUERIES * CHUNKS; i += LOCAL) {
-		uint at = i / CHUNKS * SPLIT + i % CHUNKS;
-		precise float r = scores[at];
+		uint row = i / CHUNKS, at = i % CHUNKS * QUADS + row / 4;
+		precise float r = scores[at][row % 4];
 		for (uint j = 1; j < CHUNK; j++) {
-			float s = scores[at + j * CHUNKS];
+			float s = scores[at + j * CHUNKS * QUADS][row % 4];
 			r = sums ? r + s : max(r, s);
 		}
 		chunks[i] = r;
@@ -87,48 +87,59 @@ const float NOTHING = -3.4e38; // less than any score
 
 // score fills scores with the exponentials of a split's positions, and parts.
 void score(uint sequence, uint from, int last) {
+	if (id < SPLIT / PAGE && int(from + id * PAGE) <= last)
+		blocks[id] = (page(sequence, from / PAGE + id) * push.kvHeads + kvHead) * PAGE * PAIRS;
+	barrier();
 	int position = int(from + id);
-	float s[QUERIES];
-	[[unroll]] for (uint r = 0; r < QUERIES; r++)
-		s[r] = 0;
+	vec4 s[QUADS];
+	[[unroll]] for (uint i = 0; i < QUADS; i++)
+		s[i] = vec4(0);
 	if (position <= last) {
-		uint at = block(page(sequence, uint(position) / PAGE)) + uint(position) % PAGE;
+		uint at = blocks[id / PAGE] + id % PAGE;
 		for (uint j = 0; j < PAIRS; j++) {
 			vec2 key = unpackHalf2x16(k[at + j * PAGE]);
-			[[unroll]] for (uint r = 0; r < QUERIES; r++) {
-				vec2 query = queries[r * PAIRS + j];
-				precise float sum = fma(query.y, key.y, fma(query.x, key.x, s[r]));
-				s[r] = sum;
+			[[unroll]] for (uint i = 0; i < QUADS; i++) {
+				precise vec4 sum = fma(queries[2 * j * QUADS + i], key.xxxx, s[i]);
+				sum = fma(queries[(2 * j + 1) * QUADS + i], key.yyyy, sum);
+				s[i] = sum;
 			}
 		}
 	}
 	[[unroll]] for (uint r = 0; r < QUERIES; r++)
-		scores[r * SPLIT + id] = position <= limits[r] ? s[r] * push.scale : NOTHING;
+		s[r / 4][r % 4] = position <= limits[r] ? s[r / 4][r % 4] * push.scale : NOTHING;
+	[[unroll]] for (uint i = 0; i < QUADS; i++)
+		scores[id * QUADS + i] = s[i];
 	barrier();
 	reduce(false);
-	[[unroll]] for (uint r = 0; r < QUERIES; r++) {
-		uint at = r * SPLIT + id;
-		scores[at] = position <= limits[r] ? exp(scores[at] - parts[r].top) : 0;
-	}
+	[[unroll]] for (uint r = 0; r < QUERIES; r++)
+		s[r / 4][r % 4] = position <= limits[r] ? exp(s[r / 4][r % 4] - parts[r].top) : 0;
+	[[unroll]] for (uint i = 0; i < QUADS; i++)
+		scores[id * QUADS + i] = s[i];
 	barrier();
 	reduce(true);
 }
 
 // values are the sums of a split's values, weighted with scores. An invocation has the pair id%PAIRS of slice id/PAIRS.
-void values(uint sequence, uint from, int last, out vec2 sums[QUERIES]) {
+void values(uint from, int last, out vec4 even[QUADS], out vec4 odd[QUADS]) {
 	uint pair = id % PAIRS, slice = id / PAIRS;
-	[[unroll]] for (uint r = 0; r < QUERIES; r++)
-		sums[r] = vec2(0);
-	if (slice >= SLICES)
-		return;
-	uint end = min(min((slice + 1) * SLICE, SPLIT), uint(last + 1) - from);
-	for (uint i = slice * SLICE; i < end; i++) {
-		uint position = from + i;
-		vec2 value = unpackHalf2x16(v[block(page(sequence, position / PAGE)) + position % PAGE * PAIRS + pair]);
-		[[unroll]] for (uint r = 0; r < QUERIES; r++) {
-			float w = scores[r * SPLIT + i];
-			precise float x = fma(w, value.x, sums[r].x), y = fma(w, value.y, sums[r].y);
-			sums[r] = vec2(x, y);
+	[[unroll]] for (uint i = 0; i < QUADS; i++)
+		even[i] = odd[i] = vec4(0);
+	uint end = slice < SLICES ? min(min((slice + 1) * SLICE, SPLIT), uint(last + 1) - from) : 0;
+	for (uint first = slice * SLICE; first < end; first += AHEAD) {
+		vec2 value[AHEAD];
+		[[unroll]] for (uint j = 0; j < AHEAD; j++) {
+			uint p = min(first + j, end - 1);
+			value[j] = unpackHalf2x16(v[blocks[p / PAGE] + p % PAGE * PAIRS + pair]);
+		}
+		[[unroll]] for (uint j = 0; j < AHEAD; j++) {
+			if (first + j >= end)
+				break;
+			[[unroll]] for (uint i = 0; i < QUADS; i++) {
+				vec4 w = scores[(first + j) * QUADS + i];
+				precise vec4 x = fma(w, value[j].xxxx, even[i]), y = fma(w, value[j].yyyy, odd[i]);
+				even[i] = x;
+				odd[i] = y;
+			}
 		}
 	}
 }
@@ -181,23 +192,23 @@ void attend(uint from, uint end, uint firstSplit) {
 	for (uint split = firstSplit; int(split * SPLIT) <= last; split++) {
 		barrier();
 		score(sequence_, split * SPLIT, last);
-		vec2 sums[QUERIES];
-		values(sequence_, split * SPLIT, last, sums);
+		vec4 even[QUADS], odd[QUADS];
+		values(split * SPLIT, last, even, odd);
 		[[unroll]] for (uint r = 0; r < QUERIES; r++)
-			take(r, sums[r], split);
+			take(r, vec2(even[r / 4][r % 4], odd[r / 4][r % 4]), split);
 		if (!WHOLE)
 			break;
 	}
 }
 
 void main() {
-	uint group = push.heads / push.kvHeads, blocks = (group + HEADS - 1) / HEADS;
-	kvHead = gl_WorkGroupID.y / blocks;
-	firstHead = kvHead * group + gl_WorkGroupID.y % blocks * HEADS;
+	uint group = push.heads / push.kvHeads, tiles = (group + HEADS - 1) / HEADS;
+	kvHead = gl_WorkGroupID.y / tiles;
+	firstHead = kvHead * group + gl_WorkGroupID.y % tiles * HEADS;
 	firstToken = gl_WorkGroupID.x * TOKENS;
-	for (uint i = id; i < QUERIES * PAIRS; i += LOCAL) {
-		uint r = i / PAIRS, at = (tokenOf(r) * push.heads + headOf(r)) * DIM + i % PAIRS * 2;
-		queries[i] = exists(r) ? vec2(q[at], q[at + 1]) : vec2(0);
+	for (uint i = id; i < 4 * QUADS * DIM; i += LOCAL) {
+		uint r = i / DIM, d = i % DIM;
+		queries[d * QUADS + r / 4][r % 4] = r < QUERIES && exists(r) ? q[(tokenOf(r) * push.heads + headOf(r)) * DIM + d] : 0;
 	}
 	[[unroll]] for (uint i = 0; i < QUERIES * EACH; i++)
 		total[i] = 0;

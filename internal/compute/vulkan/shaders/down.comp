@@ -35,7 +35,7 @@ layout(push_constant) uniform Push {
 } push;
 
 const uint SLOTS = 8, LOCAL = SLOTS * NEURON_LANES, OUTPUTS = SLOTS * 8;
-const uint AHEAD = 4; // columns that an invocation loads at a time
+const uint AHEAD = 8; // columns that an invocation loads at a time
 
 shared float parts[NEURON_LANES * OUTPUTS];
 

@@ -18,7 +18,8 @@ layout(set = 0, binding = 3, std430) writeonly buffer Picked { float picked[]; }
 layout(set = 0, binding = 4, std430) buffer Counts { uint counts[]; };
 
 layout(push_constant) uniform Push {
-	uint neurons;
+	uint neurons;    // of the layer; sets may have more
+	uint words;      // of a row of bits
 	uint firstToken; // row of the bits or values that belongs to the first token
 	uint count;      // which of counts the list's length is added to
 	float threshold; // of FATReLU
@@ -26,14 +27,18 @@ layout(push_constant) uniform Push {
 
 const uint LOCAL = 256, PARTS = LOCAL / NEURON_LANES;
 
-shared uint sums[LOCAL];
+const uint KEPT = 8; // words of an invocation that are made once: enough for 65536 neurons
 
+shared uint sums[LOCAL];
+shared uint kept[LOCAL * KEPT];
+
+// word are neurons 32·i… that are listed.
 uint word(uint token, uint i) {
-	uint row = push.firstToken + token, words = (push.neurons + 31) / 32;
+	uint row = push.firstToken + token, some = min(32, push.neurons - 32 * i);
 	if (!VALUES)
-		return bits[row * words + i];
+		return bits[row * push.words + i] & 0xffffffffu >> 32 - some;
 	uint w = 0;
-	for (uint b = 0; b < min(32, push.neurons - 32 * i); b++)
+	for (uint b = 0; b < some; b++)
 		if (activation(KIND, push.threshold, values[row * push.neurons + 32 * i + b]) != 0)
 			w |= 1u << b;
 	return w;
@@ -44,9 +49,13 @@ void main() {
 	uint words = (push.neurons + 31) / 32, each = ((words + NEURON_LANES - 1) / NEURON_LANES + PARTS - 1) / PARTS;
 	uint lane = id / PARTS, from = lane + id % PARTS * each * NEURON_LANES;
 	uint to = min(words, from + each * NEURON_LANES);
-	uint n = 0;
-	for (uint i = from; i < to; i += NEURON_LANES)
-		n += bitCount(word(token, i));
+	uint n = 0, k = 0;
+	for (uint i = from; i < to; i += NEURON_LANES, k++) {
+		uint w = word(token, i);
+		if (k < KEPT)
+			kept[k * LOCAL + id] = w;
+		n += bitCount(w);
+	}
 
 	// The sums of all invocations up to each.
 	sums[id] = n;
@@ -65,8 +74,9 @@ void main() {
 		atomicAdd(counts[push.count], sums[id]);
 	}
 
-	for (uint i = from; i < to; i += NEURON_LANES) {
-		for (uint w = word(token, i); w != 0; w &= w - 1) {
+	k = 0;
+	for (uint i = from; i < to; i += NEURON_LANES, k++) {
+		for (uint w = k < KEPT ? kept[k * LOCAL + id] : word(token, i); w != 0; w &= w - 1) {
 			uint neuron = 32 * i + findLSB(w);
 			list[token * push.neurons + at] = neuron;
 			if (VALUES) {

@@ -15,18 +15,18 @@ layout(set = 0, binding = 3, std430) buffer Counts { uint counts[]; };      // p
 
 layout(push_constant) uniform Push {
 	uint tokens;
-	uint neurons;
+	uint neurons;    // of the layer; sets may have more
+	uint words;      // of a row of bits
 	uint firstToken; // row of the bits that belongs to the first token
 	float threshold; // of FATReLU
 } push;
 
 void main() {
 	uvec3 n = uvec3(0);
-	uint words = (push.neurons + 31) / 32;
 	for (uint i = first(); i < push.tokens * push.neurons; i += stride()) {
 		uint token = push.firstToken + i / push.neurons, neuron = i % push.neurons;
 		float a = 0;
-		if (ALL || (bits[token * words + neuron / 32] >> neuron % 32 & 1) != 0) {
+		if (ALL || (bits[token * push.words + neuron / 32] >> neuron % 32 & 1) != 0) {
 			float gate = activation(KIND, push.threshold, gates[i]);
 			a = GATED ? gate == 0 ? 0 : gate * factor(KIND, ups[i]) : gate;
 			n += uvec3(1, gate != 0 ? 1 : 0, a != 0 ? 1 : 0);

@@ -27,70 +27,60 @@ layout(push_constant) uniform Push { // as in matvec.comp
 // The workgroup is SIDE·SIDE invocations; each has EACH·EACH outputs, SIDE apart.
 const uint SIDE = 16, EACH = 4, TILE = SIDE * EACH;
 
-// Words of a unit in shared memory: element by element of all rows for floats, bytes by four for quantised types.
-const uint DEPTH = QUANTISED ? 8 : UNIT;
+// A unit in shared memory is QUADS of four words, floats or bytes by four; one more keeps rows off each other's banks.
+const uint QUADS = QUANTISED ? 2 : UNIT / 4, PITCH = QUADS + 1;
 
-shared int rowWords[DEPTH * (TILE + 1)];
-shared int tokenWords[DEPTH * (TILE + 1)];
+shared ivec4 rowQuads[TILE * PITCH];
+shared ivec4 tokenQuads[TILE * PITCH];
 shared Scale rowScales[TILE];
 shared vec2 tokenScales[TILE]; // scale, sum
 
-uint at(uint word, uint i) { return word * (TILE + 1) + i; }
-
-// stageRows fills shared memory with unit u of the tile's rows: four invocations for each row.
+// stageRows fills shared memory with unit u of the tile's rows, four invocations for each row.
 void stageRows(uint firstRow, uint u) {
 	uint i = gl_LocalInvocationID.x / 4, k = gl_LocalInvocationID.x % 4;
 	uint unit = min(firstRow + i, push.rows - 1) * push.w.units + u;
 	if (QUANTISED) {
 		ivec2 q = quantsOf(push.w, unit, k);
-		rowWords[at(k, i)] = q.x;
-		rowWords[at(k + 4, i)] = q.y;
+		rowQuads[i * PITCH][k] = q.x;
+		rowQuads[i * PITCH + 1][k] = q.y;
 		if (k == 0)
 			rowScales[i] = scaleOf(push.w, unit);
 	} else if (k < UNIT / 8) {
 		float f[8];
 		floatsOf(unit * (UNIT / 8) + k, f);
-		[[unroll]] for (uint j = 0; j < 8; j++)
-			rowWords[at(8 * k + j, i)] = floatBitsToInt(f[j]);
+		rowQuads[i * PITCH + 2 * k] = floatBitsToInt(vec4(f[0], f[1], f[2], f[3]));
+		rowQuads[i * PITCH + 2 * k + 1] = floatBitsToInt(vec4(f[4], f[5], f[6], f[7]));
 	}
 }
 
+// stageTokens does so with the tokens' activations.
 void stageTokens(uint firstToken, uint u) {
 	uint i = gl_LocalInvocationID.x / 4, k = gl_LocalInvocationID.x % 4;
 	uint unit = (push.firstAct + min(firstToken + i, push.tokens - 1)) * push.w.units + u;
-	if (QUANTISED) {
-		if (k < 2) {
-			ivec4 q = actQuants[2 * unit + k];
-			[[unroll]] for (uint j = 0; j < 4; j++)
-				tokenWords[at(4 * k + j, i)] = q[j];
-		} else if (k == 2) {
-			uvec2 s = actScales[push.actScales + unit];
-			tokenScales[i] = vec2(uintBitsToFloat(s.x), float(int(s.y)));
-		}
-	} else if (k < UNIT / 4) {
-		vec4 v = actFloats[unit * (UNIT / 4) + k];
-		[[unroll]] for (uint j = 0; j < 4; j++)
-			tokenWords[at(4 * k + j, i)] = floatBitsToInt(v[j]);
+	if (k < QUADS)
+		tokenQuads[i * PITCH + k] = QUANTISED ? actQuants[2 * unit + k] : floatBitsToInt(actFloats[unit * QUADS + k]);
+	if (QUANTISED && k == 2) {
+		uvec2 s = actScales[push.actScales + unit];
+		tokenScales[i] = vec2(uintBitsToFloat(s.x), float(int(s.y)));
 	}
 }
+
+int dot16(ivec4 a, ivec4 b) { return dot4(a.x, b.x) + dot4(a.y, b.y) + dot4(a.z, b.z) + dot4(a.w, b.w); }
 
 // multiplyQuants adds the staged unit's products to sums.
 void multiplyQuants(uint x, uint y, inout float sums[EACH * EACH]) {
 	int low[EACH * EACH], high[EACH * EACH];
-	[[unroll]] for (uint i = 0; i < EACH * EACH; i++)
-		low[i] = high[i] = 0;
-	[[unroll]] for (uint k = 0; k < 8; k++) {
-		int w[EACH], a[EACH];
+	[[unroll]] for (uint h = 0; h < 2; h++) {
+		ivec4 w[EACH], a[EACH];
 		[[unroll]] for (uint i = 0; i < EACH; i++) {
-			w[i] = rowWords[at(k, x + i * SIDE)];
-			a[i] = tokenWords[at(k, y + i * SIDE)];
+			w[i] = rowQuads[(x + i * SIDE) * PITCH + h];
+			a[i] = tokenQuads[(y + i * SIDE) * PITCH + h];
 		}
-		[[unroll]] for (uint t = 0; t < EACH; t++)
-			[[unroll]] for (uint r = 0; r < EACH; r++)
-				if (k < 4)
-					low[t * EACH + r] += dot4(w[r], a[t]);
-				else
-					high[t * EACH + r] += dot4(w[r], a[t]);
+		[[unroll]] for (uint i = 0; i < EACH * EACH; i++)
+			if (h == 0)
+				low[i] = dot16(w[i % EACH], a[i / EACH]);
+			else
+				high[i] = dot16(w[i % EACH], a[i / EACH]);
 	}
 	[[unroll]] for (uint r = 0; r < EACH; r++) {
 		Scale s = rowScales[x + r * SIDE];
@@ -103,16 +93,16 @@ void multiplyQuants(uint x, uint y, inout float sums[EACH * EACH]) {
 }
 
 void multiplyFloats(uint x, uint y, inout float sums[EACH * EACH]) {
-	[[unroll]] for (uint k = 0; k < DEPTH; k++) {
-		float w[EACH], a[EACH];
+	[[unroll]] for (uint k = 0; k < QUADS; k++) {
+		vec4 w[EACH], a[EACH];
 		[[unroll]] for (uint i = 0; i < EACH; i++) {
-			w[i] = intBitsToFloat(rowWords[at(k, x + i * SIDE)]);
-			a[i] = intBitsToFloat(tokenWords[at(k, y + i * SIDE)]);
+			w[i] = intBitsToFloat(rowQuads[(x + i * SIDE) * PITCH + k]);
+			a[i] = intBitsToFloat(tokenQuads[(y + i * SIDE) * PITCH + k]);
 		}
-		[[unroll]] for (uint t = 0; t < EACH; t++)
-			[[unroll]] for (uint r = 0; r < EACH; r++) {
-				precise float sum = fma(w[r], a[t], sums[t * EACH + r]);
-				sums[t * EACH + r] = sum;
+		[[unroll]] for (uint i = 0; i < EACH * EACH; i++)
+			[[unroll]] for (uint j = 0; j < 4; j++) {
+				precise float sum = fma(w[i % EACH][j], a[i / EACH][j], sums[i]);
+				sums[i] = sum;
 			}
 	}
 }

@@ -34,6 +34,7 @@ layout(push_constant) uniform Push {
 } push;
 
 const uint GROUPS = gl_WorkGroupSize.x / LANES;
+const uint AHEAD = 4; // units that a lane loads at a time
 
 shared float parts[GROUPS * (LANES + 1)];
 
@@ -46,9 +47,14 @@ void main() {
 		bool here = row < push.rows; // the others are another part's
 		float gate = STEP == UP ? activation(KIND, push.threshold, gates[at]) : 1;
 		float sum = 0;
-		if (here && gate != 0)
-			for (uint u = lane; u < push.w.units; u += LANES)
-				sum = accumulate(loadUnit(push.w, row, u), loadAct(push.firstAct + token, push.w.units, push.actScales, u), sum);
+		for (uint u = here && gate != 0 ? lane : push.w.units; u < push.w.units; u += AHEAD * LANES) {
+			Unit w[AHEAD];
+			[[unroll]] for (uint j = 0; j < AHEAD; j++)
+				w[j] = loadUnit(push.w, row, min(u + j * LANES, push.w.units - 1));
+			[[unroll]] for (uint j = 0; j < AHEAD; j++)
+				if (u + j * LANES < push.w.units)
+					sum = accumulate(w[j], loadAct(push.firstAct + token, push.w.units, push.actScales, u + j * LANES), sum);
+		}
 		barrier();
 		parts[group * (LANES + 1) + lane] = sum;
 		barrier();
