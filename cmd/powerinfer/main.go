@@ -130,7 +130,7 @@ func command() *cli.Command {
 		Commands: []*cli.Command{
 			runCommand(), tokenizeCommand(), inspectCommand(), perplexityCommand(),
 			benchCommand(), convertCommand(), quantizeCommand(),
-			profileCommand(), prepareCommand(), versionCommand(),
+			profileCommand(), prepareCommand(), planCommand(), doctorCommand(), versionCommand(),
 		},
 	}
 	for _, c := range root.Commands {

@@ -11,8 +11,14 @@ import (
 const block = 256 // bytes a step
 
 func main() {
-	TEXT("sumAVX2", NOSPLIT, "func(p *byte, next, blocks uintptr) uint64")
-	Doc("sumAVX2 adds up the blocks*256 bytes at p as little-endian 64-bit words and asks for as many at next. Scalar twin: sumGeneric in bandwidth.go.")
+	sum("sumAVX2", "past the caches", func(m Mem) { PREFETCHNTA(m) })
+	sum("sumRowAVX2", "into the second cache, which holds more requests than the first", func(m Mem) { PREFETCHT1(m) })
+	Generate()
+}
+
+func sum(name, to string, prefetch func(Mem)) {
+	TEXT(name, NOSPLIT, "func(p *byte, next, blocks uintptr) uint64")
+	Doc(name + " adds up the blocks*256 bytes at p as little-endian 64-bit words and asks for as many at next, " + to + ". Scalar twin: sumGeneric in bandwidth.go.")
 	p, next, n := Load(Param("p"), GP64()), Load(Param("next"), GP64()), Load(Param("blocks"), GP64())
 	var acc [8]reg.VecVirtual
 	for i := range acc {
@@ -21,7 +27,7 @@ func main() {
 	}
 	Label("loop")
 	for at := 0; at < block; at += 64 {
-		PREFETCHNTA(Mem{Base: next, Disp: at})
+		prefetch(Mem{Base: next, Disp: at})
 	}
 	for i := 0; i < block/32; i++ {
 		a := acc[i%len(acc)]
@@ -42,10 +48,9 @@ func main() {
 	other := XMM()
 	VPSHUFD(U8(0x4e), half, other)
 	VPADDQ(other, half, half)
-	sum := GP64()
-	VMOVQ(half, sum)
+	total := GP64()
+	VMOVQ(half, total)
 	VZEROUPPER()
-	Store(sum, ReturnIndex(0))
+	Store(total, ReturnIndex(0))
 	RET()
-	Generate()
 }

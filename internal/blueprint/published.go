@@ -34,8 +34,8 @@ const (
 // whose sparse and dense runs used the processor of PC-High alone.
 func Published() []Setting {
 	return []Setting{
-		{"pc-high", "opt-30b", quant.F16, 16, 2.2, paperF16},
-		{"pc-high", "opt-66b", quant.F16, 2.3, 0.8, paperF16},
+		{"pc-high", "opt-30b", quant.F16, 16, 1.6, paperF16},
+		{"pc-high", "opt-66b", quant.F16, 2.3, 0.6, paperF16},
 		{"pc-high", "falcon-40b", quant.F16, 13, 1.1, paperF16},
 		{"pc-high", "llama-70b", quant.F16, 1.9, 0.6, paperF16},
 		{"pc-high", "opt-66b", quant.Q4_0, 12, 2.9, paperInt4},
@@ -57,18 +57,21 @@ func Published() []Setting {
 // What is assumed of described PCs beside the bandwidths that the paper states: scattered rows get this share of RAM's, cards
 // this share of their stated one, and hand-offs and launches take this long.
 const (
-	assumedRows    = 0.75
-	assumedCard    = 0.85
-	assumedHandOff = 50e-6
-	assumedLaunch  = 30e-6
+	AssumedRows    = 0.75
+	AssumedCard    = 0.85
+	AssumedHandOff = 50e-6
+	AssumedLaunch  = 30e-6
 )
 
-// reserve is what the driver, a desktop and fragmentation leave of a card that nobody budgets.
+// reserve is the share of a card that the driver, a desktop and fragmentation leave.
 const reserve = 0.94
+
+// Budget is how much of a card's bytes is used where nobody says how much.
+func Budget(bytes int64) int64 { return int64(reserve * float64(bytes)) }
 
 // PC is a described machine of that name and the bytes of its RAM: those of the paper's section 8.1.
 func PC(name string) (placement.Machine, uint64, error) {
-	m := placement.Machine{Stream: 67.2e9, HandOff: assumedHandOff}
+	m := placement.Machine{Stream: 67.2e9, HandOff: AssumedHandOff}
 	memory := uint64(192 << 30)
 	switch name {
 	case "pc-high":
@@ -80,12 +83,12 @@ func PC(name string) (placement.Machine, uint64, error) {
 	default:
 		return m, 0, fmt.Errorf("machine %.40q is none of pc-high, pc-low, pc-high-cpu", name)
 	}
-	m.Rows = assumedRows * m.Stream
+	m.Rows = AssumedRows * m.Stream
 	return m, memory, nil
 }
 
 func stated(name string, read float64, bytes int64) placement.GPU {
-	return placement.GPU{Name: name, Read: assumedCard * read, Launch: assumedLaunch, Budget: int64(reserve * float64(bytes))}
+	return placement.GPU{Name: name, Read: AssumedCard * read, Launch: AssumedLaunch, Budget: Budget(bytes)}
 }
 
 // Simulation is a setting beside what the cost model says of it.

@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/powerinfer-go/powerinfer/internal/hw"
+	"github.com/powerinfer-go/powerinfer/internal/placement"
 )
 
 // Machine is what a machine was measured or described to be. Bandwidths are bytes per second.
@@ -149,4 +150,18 @@ func this(found []Found) Machine {
 		m.Cards = append(m.Cards, Card{ID: f.ID})
 	}
 	return m
+}
+
+// Placement is the machine as placement sees it, for neurons whose rows have rowBytes: RAM with the number of threads that reads
+// fastest, and the cards that may be used, whole. Budgets are for the caller to set.
+func (m *Machine) Placement(rowBytes int) placement.Machine {
+	best := m.Best()
+	p := placement.Machine{Stream: best.Stream, Rows: min(best.Row(rowBytes), best.Stream)}
+	for _, c := range m.Cards {
+		if c.Usable() {
+			p.HandOff = max(p.HandOff, c.HandOff)
+			p.GPUs = append(p.GPUs, placement.GPU{Name: c.Name, Read: c.Read, Launch: c.Launch, Budget: c.Memory})
+		}
+	}
+	return p
 }

@@ -85,6 +85,19 @@ func TestBest(t *testing.T) {
 	}
 }
 
+func TestPlacement(t *testing.T) {
+	m := example()
+	m.Cards[0].Launch, m.Cards[0].Memory = 3e-5, 24<<30
+	m.Cards = append(m.Cards, Card{ID: ID{Name: "llvmpipe", Software: true, Memory: 1}, Read: 1e10, HandOff: 1}, Card{ID: ID{Name: "old"}, Lacks: "x"})
+	p := m.Placement(4608)
+	if p.Stream != 46e9 || p.Rows != 30e9 || p.HandOff != 4e-5 || len(p.GPUs) != 1 {
+		t.Fatalf("%+v", p)
+	}
+	if g := p.GPUs[0]; g.Name != "Test 4090" || g.Read != 9e11 || g.Launch != 3e-5 || g.Budget != 24<<30 {
+		t.Errorf("%+v", g)
+	}
+}
+
 // What was measured is found again, on the same machine with the same cards only.
 func TestCache(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "a", "b", "machine.json")

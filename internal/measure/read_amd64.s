@@ -49,3 +49,51 @@ loop:
 	VZEROUPPER
 	MOVQ         AX, ret+24(FP)
 	RET
+
+// func sumRowAVX2(p *byte, next uintptr, blocks uintptr) uint64
+// Requires: AVX, AVX2, MMX+
+TEXT ·sumRowAVX2(SB), NOSPLIT, $0-32
+	MOVQ  p+0(FP), AX
+	MOVQ  next+8(FP), CX
+	MOVQ  blocks+16(FP), DX
+	VPXOR Y0, Y0, Y0
+	VPXOR Y1, Y1, Y1
+	VPXOR Y2, Y2, Y2
+	VPXOR Y3, Y3, Y3
+	VPXOR Y4, Y4, Y4
+	VPXOR Y5, Y5, Y5
+	VPXOR Y6, Y6, Y6
+	VPXOR Y7, Y7, Y7
+
+loop:
+	PREFETCHT1   (CX)
+	PREFETCHT1   64(CX)
+	PREFETCHT1   128(CX)
+	PREFETCHT1   192(CX)
+	VPADDQ       (AX), Y0, Y0
+	VPADDQ       32(AX), Y1, Y1
+	VPADDQ       64(AX), Y2, Y2
+	VPADDQ       96(AX), Y3, Y3
+	VPADDQ       128(AX), Y4, Y4
+	VPADDQ       160(AX), Y5, Y5
+	VPADDQ       192(AX), Y6, Y6
+	VPADDQ       224(AX), Y7, Y7
+	ADDQ         $0x00000100, AX
+	ADDQ         $0x00000100, CX
+	DECQ         DX
+	JNZ          loop
+	VPADDQ       Y4, Y0, Y0
+	VPADDQ       Y5, Y1, Y1
+	VPADDQ       Y6, Y2, Y2
+	VPADDQ       Y7, Y3, Y3
+	VPADDQ       Y2, Y0, Y0
+	VPADDQ       Y3, Y1, Y1
+	VPADDQ       Y1, Y0, Y0
+	VEXTRACTI128 $0x01, Y0, X1
+	VPADDQ       X1, X0, X1
+	VPSHUFD      $0x4e, X1, X0
+	VPADDQ       X0, X1, X1
+	VMOVQ        X1, AX
+	VZEROUPPER
+	MOVQ         AX, ret+24(FP)
+	RET

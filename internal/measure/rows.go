@@ -9,11 +9,12 @@ import (
 const (
 	rowDensity = 10                     // one row in so many is read, as of neurons at 90 % sparsity
 	rowPart    = 64                     // rows claimed at a time
+	rowsAhead  = 4                      // rows between the one that is read and the one that is asked for
 	rowTime    = 300 * time.Millisecond // of passes
 )
 
 // RowBandwidth is what memory gives to threads that read every tenth row or so of rowBytes each, in order but with gaps of
-// random length, while the next one is asked for: as the kernels read active neurons. Bytes per second of the rows that are read.
+// random length, and ask for rows a few ahead: as the kernels read active neurons. Bytes per second of the rows that are read.
 func RowBandwidth(threads, rowBytes int) (float64, error) {
 	if threads < 1 || threads > 512 {
 		return 0, fmt.Errorf("%d threads: give 1 to 512", threads)
@@ -58,7 +59,7 @@ func readRows(buf []byte, rows []int32, rowBytes, threads int) (time.Duration, u
 	row := func(i int) []byte { at := int(rows[i]) * rowBytes; return buf[at : at+rowBytes] }
 	return parallel(threads, len(rows), rowPart, func(from, to int) (sum uint64) {
 		for i := from; i < to; i++ {
-			sum += sumRow(row(i), row(min(i+1, to-1)))
+			sum += sumRow(row(i), row(min(i+rowsAhead, to-1)))
 		}
 		return sum
 	})

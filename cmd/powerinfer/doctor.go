@@ -1,0 +1,206 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"text/tabwriter"
+
+	"github.com/urfave/cli/v3"
+
+	"github.com/powerinfer-go/powerinfer/internal/blueprint"
+	"github.com/powerinfer-go/powerinfer/internal/hw"
+	"github.com/powerinfer-go/powerinfer/internal/measure"
+	"github.com/powerinfer-go/powerinfer/internal/placement"
+)
+
+func doctorCommand() *cli.Command {
+	return &cli.Command{
+		Name: "doctor", Usage: "measure this machine, once, and say which speed to expect of it",
+		Flags: []cli.Flag{
+			&cli.BoolFlag{Name: "again", Usage: "measure anew what was kept from an earlier time"},
+			&cli.StringFlag{Name: "machine", Usage: "explain a machine's `FILE`, as --json prints it, instead of measuring"},
+			&cli.BoolFlag{Name: "json", Usage: "print the figures as JSON, for plan --machine"},
+		},
+		Action: doctor,
+	}
+}
+
+func doctor(ctx context.Context, c *cli.Command) error {
+	if err := noArguments(c); err != nil {
+		return err
+	}
+	var m measure.Machine
+	var why error // there are no cards
+	var err error
+	described := c.String("machine")
+	if described != "" {
+		m, err = measure.Read(described)
+	} else {
+		m, why, err = thisMachine(ctx, c.Bool("again"))
+	}
+	if err != nil {
+		return err
+	}
+	if c.Bool("json") {
+		enc := json.NewEncoder(os.Stdout)
+		enc.SetIndent("", "  ")
+		return enc.Encode(m)
+	}
+	out := bufio.NewWriter(os.Stdout)
+	if described == "" {
+		diagnose(out)
+	} else {
+		fmt.Fprintf(out, "%s, %d cores, %.1f GiB of memory, as described\n", m.CPU, m.Cores, gib(m.Memory))
+	}
+	ramTable(out, &m)
+	cardTable(out, &m, why)
+	if err := meaning(out, &m); err != nil {
+		return err
+	}
+	return out.Flush()
+}
+
+// thisMachine is this machine's figures, measured or kept, and why it has no cards.
+func thisMachine(ctx context.Context, again bool) (m measure.Machine, noCards, err error) {
+	found, noCards := cards()
+	path, err := measure.CacheFile()
+	if err != nil {
+		path = "" // without a home folder nothing is kept
+	}
+	if again && path != "" {
+		_ = os.Remove(path)
+	}
+	bar := newProgress("measuring", unitRuns)
+	defer bar.finish()
+	m, err = measure.Of(ctx, path, found, bar.set)
+	return m, noCards, err
+}
+
+func gib[T int64 | uint64](n T) float64 { return float64(n) / (1 << 30) }
+
+// diagnose prints what the machine is, before any figure.
+func diagnose(out io.Writer) {
+	cpu := hw.Detect()
+	fmt.Fprintf(out, "%s, %d physical cores, %d of them usable by this process\n", cpu.Name, cpu.PhysicalCores, cpu.Usable)
+	for _, f := range []struct {
+		has  bool
+		says string
+	}{
+		{cpu.VNNI, "kernels: AVX-512 with VNNI"},
+		{cpu.AVX2 && cpu.FMA && cpu.F16C, "kernels: AVX2"},
+		{true, "kernels: portable ones, far slower; AVX2 (amd64) is what the fast ones need"},
+	} {
+		if f.has {
+			fmt.Fprintln(out, f.says)
+			break
+		}
+	}
+	if mem, err := hw.ReadMemory(); err == nil {
+		fmt.Fprintf(out, "memory: %.1f GiB, %.1f of them available\n", gib(mem.Total), gib(mem.Available))
+	} else {
+		fmt.Fprintln(out, "memory: unknown:", err)
+	}
+}
+
+func ramTable(out io.Writer, m *measure.Machine) {
+	fmt.Fprintln(out, "\nRAM, GB/s read:")
+	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', tabwriter.AlignRight)
+	fmt.Fprint(w, "threads\tin order\t")
+	for _, r := range m.RAM[0].Rows {
+		fmt.Fprintf(w, "rows of %.1f KB\t", float64(r.Bytes)/1e3)
+	}
+	fmt.Fprintln(w)
+	for _, r := range m.RAM {
+		fmt.Fprintf(w, "%d\t%.1f\t", r.Threads, r.Stream/1e9)
+		for _, row := range r.Rows {
+			fmt.Fprintf(w, "%.1f\t", row.Read/1e9)
+		}
+		fmt.Fprintln(w)
+	}
+	w.Flush()
+}
+
+func cardTable(out io.Writer, m *measure.Machine, why error) {
+	if len(m.Cards) == 0 {
+		if why == nil {
+			fmt.Fprintln(out, "\ngraphics: no card; models are computed on the processor")
+			return
+		}
+		fmt.Fprintf(out, "\ngraphics: %v; models are computed on the processor\n", why)
+		return
+	}
+	fmt.Fprintln(out)
+	usable := false
+	for i := range m.Cards {
+		k := &m.Cards[i]
+		fmt.Fprintf(out, "graphics %d: %s, %.1f GiB, %s\n", i, k.Name, gib(k.Memory), k.Driver)
+		switch {
+		case k.Lacks != "":
+			fmt.Fprintln(out, "  cannot be used:", k.Lacks)
+			continue
+		case k.Software:
+			fmt.Fprintln(out, "  is software on the processor: nothing is placed on it unless it is named")
+		}
+		usable = usable || k.Usable()
+		fmt.Fprintf(out, "  reads %.0f GB/s, takes %.1f GB/s and gives %.1f GB/s over the bus, hand-off %.0f µs, launches %.0f µs a layer\n",
+			k.Read/1e9, k.Upload/1e9, k.Download/1e9, 1e6*k.HandOff, 1e6*k.Launch)
+	}
+	if !usable {
+		fmt.Fprintln(out, "no card can be used; models are computed on the processor")
+	}
+}
+
+// doctorContext is the context that the speeds are told for, and doctorSparsity the law.
+const (
+	doctorContext = 4096
+	doctorLaw     = "active=0.1,share80=0.35"
+)
+
+// meaning prints what the figures come to for models that are not there.
+func meaning(out io.Writer, m *measure.Machine) error {
+	fmt.Fprintf(out, "\nWhat that should reach, in tokens/s, at a context of %d (memory is all that is counted, so it is an upper bound):\n", doctorContext)
+	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', tabwriter.AlignRight)
+	fmt.Fprintln(w, "Q4_0 model\tGiB\tdense\tat 90 % sparsity: exact\tpredict\t")
+	for _, size := range []string{"7b", "13b", "70b"} {
+		var speed [3]string
+		var bytes int64
+		for i, mode := range []string{"off", "exact", "predict"} {
+			shape, err := blueprint.Describe("llama-" + size + ",type=q4_0," + doctorLaw + ",mode=" + mode)
+			if err != nil {
+				return err
+			}
+			b := shape.Blueprint(doctorContext)
+			p, err := placement.Solve(b.Model, machineFor(m, &b))
+			if err != nil {
+				return err
+			}
+			if i == 0 {
+				bytes = b.Model.Bytes() + b.Rest
+			}
+			speed[i] = fmt.Sprintf("%.1f", 1/p.Seconds)
+			if m.Memory > 0 && uint64(p.RAM+b.Rest) > m.Memory {
+				speed[i] = "does not fit"
+			}
+		}
+		fmt.Fprintf(w, "%s\t%.1f\t%s\t%s\t%s\t\n", size, gib(bytes), speed[0], speed[1], speed[2])
+	}
+	if err := w.Flush(); err != nil {
+		return err
+	}
+	fmt.Fprintln(out, "For your model: powerinfer plan -m MODEL")
+	return nil
+}
+
+// machineFor is m for b, with as much of each card's memory as is used when nobody says how much.
+func machineFor(m *measure.Machine, b *blueprint.Blueprint) placement.Machine {
+	on := m.Placement(b.RowBytes)
+	for j := range on.GPUs {
+		on.GPUs[j].Budget = blueprint.Budget(on.GPUs[j].Budget)
+		on.GPUs[j].Overhead = b.Buffers
+	}
+	return on
+}
