@@ -162,8 +162,9 @@ func choose(all []Info, name string) (int, error) {
 			return usable(all, k)
 		}
 	}
+	_, notNumber := strconv.Atoi(name)
 	for k, d := range all {
-		if strings.Contains(strings.ToLower(d.Name), strings.ToLower(name)) || name == Software && d.Kind == CPU {
+		if notNumber != nil && strings.Contains(strings.ToLower(d.Name), strings.ToLower(name)) || name == Software && d.Kind == CPU {
 			return usable(all, k)
 		}
 	}
