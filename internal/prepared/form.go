@@ -58,16 +58,9 @@ func originals() map[string]originalTensors {
 // types that it insists on, and a tied head a copy of its own, which it needs. What it would refuse, misread or crash on is an
 // error that names the key or tensor. progress may be nil.
 func CreateOriginal(path string, keys []gguf.KV, tensors []gguf.Source, progress func(done, total int64)) error {
-	o := &original{keys: map[string]any{}, tensors: map[string]*gguf.Source{}}
-	fail := func(err error) error { return fmt.Errorf("%s in the original PowerInfer's form: %w", path, err) }
-	if err := o.readKeys(keys); err != nil {
-		return fail(err)
-	}
-	if err := o.readTensors(tensors); err != nil {
-		return fail(err)
-	}
-	if err := o.vocabulary(); err != nil {
-		return fail(err)
+	o, err := newOriginal(keys, tensors)
+	if err != nil {
+		return fmt.Errorf("%s in the original PowerInfer's form: %w", path, err)
 	}
 	return gguf.Create(path, "PWRI", o.outKeys, o.outTensors, progress)
 }
@@ -81,6 +74,17 @@ type original struct {
 	tensors                 map[string]*gguf.Source
 	outKeys                 []gguf.KV
 	outTensors              []gguf.Source
+}
+
+func newOriginal(keys []gguf.KV, tensors []gguf.Source) (*original, error) {
+	o := &original{keys: map[string]any{}, tensors: map[string]*gguf.Source{}}
+	if err := o.readKeys(keys); err != nil {
+		return nil, err
+	}
+	if err := o.readTensors(tensors); err != nil {
+		return nil, err
+	}
+	return o, o.vocabulary()
 }
 
 // readKeys gives keys their types and checks what the original computes with.

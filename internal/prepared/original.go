@@ -30,7 +30,7 @@ func WriteOriginal(path string, src *gguf.File, progress func(done, total int64)
 	}
 	var tensors []gguf.Source
 	for _, t := range src.Tensors {
-		tensors = append(tensors, retyped(t, originalType(t)))
+		tensors = append(tensors, retyped(t, originalType(t.Name, t.Type, len(t.Shape))))
 	}
 	index := map[string]int{}
 	for i := range tensors {
@@ -50,6 +50,36 @@ func WriteOriginal(path string, src *gguf.File, progress func(done, total int64)
 	return CreateOriginal(path, append(m.keys(), keys...), tensors, progress)
 }
 
+// CheckOriginal says whether the dense model src, once it is prepared, can be written in the original's form, so that a user
+// hears before the work what WriteOriginal would refuse after it. Of info only Activation, Input and Threshold are read.
+func CheckOriginal(src *gguf.File, info *Info) error {
+	m, err := readModel(src)
+	if err != nil {
+		return err
+	}
+	if err := info.original(m.arch); err != nil {
+		return fmt.Errorf("%s: %w", src.Path, err)
+	}
+	p := Plan{Info: Info{Layers: make([]Layer, m.layers)}, Predictors: make([]Predictor, m.layers)}
+	prepared, err := m.prepare(p)
+	if err != nil {
+		return err
+	}
+	var tensors []gguf.Source
+	for _, t := range prepared {
+		tensors = append(tensors, gguf.Source{Name: t.Name, Shape: t.Shape, Type: originalType(t.Name, t.Type, len(t.Shape))})
+	}
+	for l := range m.layers {
+		tensors = append(tensors,
+			zeros(fmt.Sprintf("blk.%d.fc1.weight", l), quant.F16, m.embd, RankStep),
+			zeros(fmt.Sprintf("blk.%d.fc2.weight", l), quant.F16, RankStep, m.ff))
+	}
+	if _, err := newOriginal(m.keys(), tensors); err != nil {
+		return fmt.Errorf("%s in the original PowerInfer's form: %w", src.Path, err)
+	}
+	return nil
+}
+
 // original is an error where the original cannot do what the keys say.
 func (i *Info) original(arch string) error {
 	acts := map[string]string{"llama": "relu", "bamboo": "drelu", "falcon": "relu", "opt": "relu"}
@@ -66,15 +96,16 @@ func (i *Info) original(arch string) error {
 	return nil
 }
 
-// originalType is the type of t in the original's form: it runs feed-forward weights in F16 and Q4_0 only, and knows no BF16.
-func originalType(t *gguf.Tensor) quant.Type {
+// originalType is the type of a tensor of type t in the original's form: it runs feed-forward weights in F16 and Q4_0 only, and
+// knows no BF16.
+func originalType(name string, t quant.Type, dims int) quant.Type {
 	switch {
-	case len(t.Shape) == 1:
+	case dims == 1:
 		return quant.F32
-	case t.Type == quant.BF16, isNeurons(t.Name) && t.Type != quant.Q4_0:
+	case t == quant.BF16, isNeurons(name) && t != quant.Q4_0:
 		return quant.F16
 	}
-	return t.Type
+	return t
 }
 
 // In layers of up to fewNeurons the original skips rows in hundreds where some logits are below -7, whatever the threshold. Such

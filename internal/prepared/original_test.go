@@ -67,7 +67,11 @@ func TestOriginalKeepsSets(t *testing.T) {
 		p.Info.Input = c.input
 		dir := t.TempDir()
 		mine, theirs := filepath.Join(dir, "p.gguf"), filepath.Join(dir, "o.gguf")
-		if err := Write(mine, create(t, "GGUF", keys, x.sources), p, nil); err != nil {
+		dense := create(t, "GGUF", keys, x.sources)
+		if err := CheckOriginal(dense, &p.Info); err != nil {
+			t.Error(err)
+		}
+		if err := Write(mine, dense, p, nil); err != nil {
 			t.Fatal(err)
 		}
 		from := open(t, mine)
@@ -198,12 +202,14 @@ func TestOriginalRefuses(t *testing.T) {
 		c.damage(x, keys, &p)
 		dir := t.TempDir()
 		mine, theirs := filepath.Join(dir, "p.gguf"), filepath.Join(dir, "o.gguf")
-		if err := Write(mine, create(t, "GGUF", keys, x.sources), p, nil); err != nil {
+		dense := create(t, "GGUF", keys, x.sources)
+		if err := Write(mine, dense, p, nil); err != nil {
 			t.Fatalf("%s: %v", name, err)
 		}
-		err := WriteOriginal(theirs, open(t, mine), nil)
-		if err == nil || !strings.Contains(err.Error(), c.want) || strings.Contains(err.Error(), "\n") {
-			t.Errorf("%s: %v, want %q", name, err, c.want)
+		for _, err := range []error{CheckOriginal(dense, &p.Info), WriteOriginal(theirs, open(t, mine), nil)} {
+			if err == nil || !strings.Contains(err.Error(), c.want) || strings.Contains(err.Error(), "\n") {
+				t.Errorf("%s: %v, want %q", name, err, c.want)
+			}
 		}
 	}
 	x := newFixture(t, "llama", testEmbd)
