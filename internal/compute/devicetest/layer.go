@@ -15,7 +15,7 @@ type layer struct {
 	upBias, downBias  []float32 // [ff], [embd], or nil
 	order             []int32   // [ff] or nil
 	x                 []float32 // [n, embd]
-	rounded           bool      // the down projection may be a matrix product of bfloat16, both a_i and d_i rounded to it
+	long              bool      // the script's steps may be matrix products, of the down projection rounded once more
 }
 
 // coefficient is a neuron of one token's set.
@@ -29,33 +29,42 @@ type coefficient struct {
 // bound adds up, for each output of token t, the variances that rounding gives its terms a_i·d_i.
 func (l *layer) bound(bounds []float64, _ []float32, t int) {
 	of := l.coefficients(t)
-	largest := 0.0
+	mostA := 0.0
 	for _, c := range of {
-		largest = max(largest, math.Abs(c.a))
+		mostA = max(mostA, math.Abs(c.a))
 	}
 	for from := 0; from < l.embd; from += quant.QK {
 		to := min(l.embd, from+quant.QK)
-		block := 0.0 // the largest |a_i·d_i| of the block
+		most := 0.0 // the largest |a_i·d_i| of the block
 		for i := range of {
 			of[i].top = 0
 			for j := from; j < to; j++ {
 				of[i].top = max(of[i].top, math.Abs(float64(l.down(of[i].row, j))))
 			}
-			block = max(block, math.Abs(of[i].a)*of[i].top)
+			most = max(most, math.Abs(of[i].a)*of[i].top)
 		}
 		for j := from; j < to; j++ {
 			mass, variance := tiny, 0.0
+			mostD := l.largestWeight(j)
 			if l.downBias != nil {
 				mass += math.Abs(float64(l.downBias[j]))
 			}
 			for _, c := range of {
 				d := float64(l.down(c.row, j))
 				mass += math.Abs(c.a * d)
-				variance += c.variance*d*d + l.rounding(c, d, largest, block)
+				variance += c.variance*d*d + l.rounding(c, d, mostA, mostD, most)
 			}
 			bounds[j] = sumTolerance*mass + roundingSigmas*math.Sqrt(variance)
 		}
 	}
+}
+
+// largestWeight is the largest |down| of output j.
+func (l *layer) largestWeight(j int) (largest float64) {
+	for i := range l.ff {
+		largest = max(largest, math.Abs(float64(l.down(i, j))))
+	}
+	return largest
 }
 
 func (l *layer) down(row, j int) float32 {
@@ -65,21 +74,25 @@ func (l *layer) down(row, j int) float32 {
 	return l.downW.values[row*l.embd+j]
 }
 
-// rounding is the variance of a_i·d where the down projection rounds a_i, or d.
-func (l *layer) rounding(c coefficient, d, largest, block float64) (variance float64) {
+// rounding is the variance of a_i·d where the down projection rounds a_i, or d. mostA is the largest coefficient, mostD the largest
+// weight of the output, most the largest product in its block of outputs.
+func (l *layer) rounding(c coefficient, d, mostA, mostD, most float64) (variance float64) {
 	add := func(step float64) { variance += step * step / uniform }
-	if l.rounded {
+	typ := l.downW.Type
+	if half(typ) && (l.long || l.columns) { // a matrix product in bfloat16
 		var steps [2]float64
 		bfloatSteps(steps[:], []float32{float32(c.a), float32(d)})
 		add(steps[0] * d)
 		add(steps[1] * c.a)
 	}
-	switch {
-	case !quantised(l.downW.Type) || c.top == 0:
-	case l.columns: // int8 of the largest coefficient among neurons that share scales
-		add(largest / 127 * d)
-	case l.downW.Type.BlockElems() == quant.QK: // int8 of the largest coefficient times scale among rows added at once
-		add(block / c.top / 127 * d)
+	if quantised(typ) && (l.long || l.columns) { // or in int8, of the largest coefficient among neurons side by side
+		add(mostA / 127 * d)
+	}
+	if quantised(typ) && l.long { // for which weights are turned into int8 of the largest of neurons side by side
+		add(mostD / 127 * c.a)
+	}
+	if typ.BlockElems() == quant.QK && !l.columns && c.top > 0 { // int8 of the largest coefficient times scale among rows added at once
+		add(most / c.top / 127 * d)
 	}
 	return variance
 }

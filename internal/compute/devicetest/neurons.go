@@ -195,7 +195,7 @@ func sparseScripts() (all []script) {
 	for _, n := range []int{5, 33, 70} { // one token alone is a step of each, too
 		for _, typ := range types() {
 			for i, embd := range columns(typ)[1:] {
-				ff := []int{17, 100, 300, 33}[i]
+				ff := []int{17, 96, 320, 33}[i]
 				if n == 5 {
 					add(fmt.Sprintf("%s/%d×%d gated", typ, ff, embd), n, same(typ, sparseCase{embd: embd, ff: ff, gated: true, act: relu, members: by["a tenth"]}))
 				}
@@ -204,10 +204,10 @@ func sparseScripts() (all []script) {
 				}
 			}
 			embd := max(96, typ.BlockElems())
-			add(fmt.Sprintf("%s/normal", typ), n, same(typ, sparseCase{embd: embd, ff: 100, gated: true, act: relu, normal: true, members: by["most"]}))
-			add(fmt.Sprintf("%s/all neurons, gated", typ), n, same(typ, sparseCase{embd: embd, ff: 100, gated: true, act: relu}))
-			add(fmt.Sprintf("%s/all neurons, ungated", typ), n, same(typ, sparseCase{embd: embd, ff: 100, biased: true, act: relu}))
-			add(fmt.Sprintf("%s/ordered", typ), n, same(typ, sparseCase{embd: embd, ff: 100, gated: true, act: relu, members: by["odd ones"], ordered: true}))
+			add(fmt.Sprintf("%s/normal", typ), n, same(typ, sparseCase{embd: embd, ff: 96, gated: true, act: relu, normal: true, members: by["most"]}))
+			add(fmt.Sprintf("%s/all neurons, gated", typ), n, same(typ, sparseCase{embd: embd, ff: 96, gated: true, act: relu}))
+			add(fmt.Sprintf("%s/all neurons, ungated", typ), n, same(typ, sparseCase{embd: embd, ff: 96, biased: true, act: relu}))
+			add(fmt.Sprintf("%s/ordered", typ), n, same(typ, sparseCase{embd: embd, ff: 96, gated: true, act: relu, members: by["odd ones"], ordered: true}))
 			ff := max(96, typ.BlockElems())
 			for _, ordered := range []bool{false, true} {
 				if ordered && quantised(typ) {
@@ -217,15 +217,15 @@ func sparseScripts() (all []script) {
 				add(fmt.Sprintf("%s/columns, all neurons, ordered %t", typ, ordered), n, same(typ, sparseCase{embd: embd, ff: ff, biased: true, act: relu, columns: true, ordered: ordered}))
 			}
 		}
-		add("mixed/K and float", n, sparseCase{gate: quant.Q4_K, up: quant.F32, down: quant.Q6_K, embd: 256, ff: 33, gated: true, act: relu, members: by["most"]})
-		add("mixed/float and blocks", n, sparseCase{gate: quant.F16, up: quant.Q4_0, down: quant.BF16, embd: 288, ff: 33, gated: true, biased: true, act: relu, members: by["most"]})
+		add("mixed/K and float", n, sparseCase{gate: quant.Q4_K, up: quant.F32, down: quant.Q6_K, embd: 256, ff: 64, gated: true, act: relu, members: by["most"]})
+		add("mixed/float and blocks", n, sparseCase{gate: quant.F16, up: quant.Q4_0, down: quant.BF16, embd: 288, ff: 64, gated: true, biased: true, act: relu, members: by["most"]})
 		add("mixed/columns", n, sparseCase{gate: quant.Q8_0, up: quant.Q4_0, down: quant.Q6_K, embd: 96, ff: 256, gated: true, act: relu, members: by["most"], columns: true})
 		if n == 33 {
 			continue
 		}
 		for _, name := range []string{"none", "all", "the first", "one", "a tenth", "most", "odd ones"} {
-			add(fmt.Sprintf("sets/%s F16, ungated", name), n, same(quant.F16, sparseCase{embd: 96, ff: 100, biased: true, act: relu, members: by[name]}))
-			add(fmt.Sprintf("sets/%s Q4_0, gated", name), n, same(quant.Q4_0, sparseCase{embd: 96, ff: 100, gated: true, biased: true, act: relu, members: by[name]}))
+			add(fmt.Sprintf("sets/%s F16, ungated", name), n, same(quant.F16, sparseCase{embd: 96, ff: 96, biased: true, act: relu, members: by[name]}))
+			add(fmt.Sprintf("sets/%s Q4_0, gated", name), n, same(quant.Q4_0, sparseCase{embd: 96, ff: 96, gated: true, biased: true, act: relu, members: by[name]}))
 		}
 		for _, act := range activations() {
 			for _, gated := range []bool{true, false} {
@@ -256,7 +256,7 @@ func playSparse(s *stage, c sparseCase) {
 		return s.ordered(typ, rows, cols, values(rows*cols), use, order)
 	}
 	var count compute.NeuronCount
-	l := layer{sparseCase: c, order: order, upW: matrix(c.up, c.ff, c.embd, compute.Rows), rounded: s.all > s.few && c.down != quant.F32 || c.columns && half(c.down)}
+	l := layer{sparseCase: c, order: order, upW: matrix(c.up, c.ff, c.embd, compute.Rows), long: s.all > s.few}
 	f := compute.SparseWeights{Up: l.upW.Matrix, Act: c.act, Count: &count}
 	if c.columns {
 		l.downW = matrix(c.down, c.embd, c.ff, compute.Columns)
