@@ -219,7 +219,7 @@ func publishedTable(out io.Writer) error {
 	if err := w.Flush(); err != nil {
 		return err
 	}
-	_, err = fmt.Fprintln(out, "\nTokens per second. The plan counts memory alone: where a model fits the card, the original's kernels were the limit.\n"+
+	_, err = fmt.Fprintln(out, "\nTokens per second. The plan counts memory alone: where most activations are on the card, something else limited the original.\n"+
 		"llama.cpp is that of 2023; its plan is whole dense layers. Assumptions: docs/placement.md.")
 	return err
 }
