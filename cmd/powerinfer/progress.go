@@ -107,16 +107,16 @@ func (u unit) rate(perSecond float64) string {
 func (p *progress) newBar() *progressbar.ProgressBar {
 	o := []progressbar.Option{
 		progressbar.OptionSetWriter(late{p}), progressbar.OptionSetDescription(p.what),
-		progressbar.OptionSetPredictTime(true), progressbar.OptionShowCount(), progressbar.OptionShowIts(),
+		progressbar.OptionSetPredictTime(true), progressbar.OptionShowCount(),
 		progressbar.OptionSetWidth(30), progressbar.OptionThrottle(barThrottle), progressbar.OptionClearOnFinish(),
 	}
 	switch p.unit {
 	case unitBytes:
-		o = append(o, progressbar.OptionShowBytes(true))
+		o = append(o, progressbar.OptionShowBytes(true)) // with their rate
 	case unitTokens:
-		o = append(o, progressbar.OptionSetItsString("tokens"))
+		o = append(o, progressbar.OptionShowIts(), progressbar.OptionSetItsString("tokens"))
 	case unitRuns:
-		o = append(o, progressbar.OptionSetItsString("runs"))
+		o = append(o, progressbar.OptionShowIts(), progressbar.OptionSetItsString("runs"))
 	}
 	return progressbar.NewOptions64(1, o...)
 }

@@ -53,10 +53,10 @@ type lane struct {
 	raw    []byte    // elements as stored
 	floats []float32 // the same, decoded
 	out    []byte    // the same, encoded
-	err    error
+	done   chan error
 }
 
-// write streams t as typ to w, a chunk of rows per lane at a time.
+// write streams t as typ to w. Chunks of rows take the lanes in turn and are written in order, while later ones are in work.
 func (e *encoder) write(w io.Writer, t *tensor, typ quant.Type) error {
 	rowLen, rows := t.shape[0], 1
 	for _, d := range t.shape[1:] {
@@ -65,23 +65,24 @@ func (e *encoder) write(w io.Writer, t *tensor, typ quant.Type) error {
 	if t.row != nil && len(t.shape) == 1 {
 		rowLen, rows = 1, rowLen
 	}
+	var working sync.WaitGroup
+	defer working.Wait() // lanes read what the caller closes
 	step := max(1, chunkElems/rowLen)
-	for at := 0; at < rows; {
-		busy := 0
-		var wg sync.WaitGroup
-		for ; busy < len(e.lanes) && at < rows; busy++ {
-			l, from, to := &e.lanes[busy], at, min(at+step, rows)
-			wg.Go(func() { l.err = l.encode(t, typ, rowLen, from, to) })
-			at = to
+	chunks := (rows + step - 1) / step
+	for i := range chunks + len(e.lanes) {
+		l := &e.lanes[i%len(e.lanes)]
+		if i >= len(e.lanes) && i-len(e.lanes) < chunks {
+			if err := <-l.done; err != nil {
+				return err
+			}
+			if _, err := w.Write(l.out); err != nil {
+				return err
+			}
 		}
-		wg.Wait()
-		for i := range e.lanes[:busy] {
-			if err := e.lanes[i].err; err != nil {
-				return err
-			}
-			if _, err := w.Write(e.lanes[i].out); err != nil {
-				return err
-			}
+		if i < chunks {
+			from, to := i*step, min((i+1)*step, rows)
+			l.done = make(chan error, 1)
+			working.Go(func() { l.done <- l.encode(t, typ, rowLen, from, to) })
 		}
 	}
 	return nil

@@ -221,3 +221,24 @@ func TestLimits(t *testing.T) {
 		}
 	}
 }
+
+// Tensors of many chunks come out in order whatever the number of lanes, and a chunk that cannot be encoded ends the work.
+func TestQuantizeChunks(t *testing.T) {
+	seed := rand.Uint64()
+	t.Logf("seed %d", seed)
+	const cols, rows = 1024, 5*chunkElems/1024 + 3
+	x := random(rand.New(rand.NewPCG(seed, 0)), cols*rows)
+	f := written(t, "GGUF", nil, encoded("a.weight", quant.F32, []int{cols, rows}, x), encoded("b.weight", quant.F32, []int{cols, 2}, x[:2*cols]))
+	want := make([]byte, quant.Q8_0.RowBytes(len(x)))
+	quant.Encode(quant.Q8_0, want, x)
+	for _, threads := range []int{1, 2, 3, 6, 64} {
+		if got := quantized(t, f, Quantization{Type: quant.Q8_0, Threads: threads}); !bytes.Equal(got.Tensors[0].Data, want) {
+			t.Errorf("%d threads: other bytes", threads)
+		}
+	}
+	x[len(x)-1] = float32(math.NaN())
+	f = written(t, "GGUF", nil, encoded("a.weight", quant.F32, []int{cols, rows}, x))
+	if err := Quantize(f, filepath.Join(t.TempDir(), "x"), Quantization{Type: quant.Q8_0, Threads: 3}); err == nil || !strings.Contains(err.Error(), "holds NaN") {
+		t.Errorf("NaN in the last chunk: %v", err)
+	}
+}
