@@ -15,6 +15,7 @@ type layer struct {
 	upBias, downBias  []float32 // [ff], [embd], or nil
 	order             []int32   // [ff] or nil
 	x                 []float32 // [n, embd]
+	mostD             []float64 // see largest
 	long              bool      // the script's steps may be matrix products, of the down projection rounded once more
 }
 
@@ -45,7 +46,7 @@ func (l *layer) bound(bounds []float64, _ []float32, t int) {
 		}
 		for j := from; j < to; j++ {
 			mass, variance := tiny, 0.0
-			mostD := l.largestWeight(j)
+			mostD := l.largest()[j]
 			if l.downBias != nil {
 				mass += math.Abs(float64(l.downBias[j]))
 			}
@@ -59,12 +60,17 @@ func (l *layer) bound(bounds []float64, _ []float32, t int) {
 	}
 }
 
-// largestWeight is the largest |down| of output j.
-func (l *layer) largestWeight(j int) (largest float64) {
-	for i := range l.ff {
-		largest = max(largest, math.Abs(float64(l.down(i, j))))
+// largest are the largest |down| of every output. [embd]
+func (l *layer) largest() []float64 {
+	if l.mostD == nil {
+		l.mostD = make([]float64, l.embd)
+		for i := range l.ff {
+			for j := range l.mostD {
+				l.mostD[j] = max(l.mostD[j], math.Abs(float64(l.down(i, j))))
+			}
+		}
 	}
-	return largest
+	return l.mostD
 }
 
 func (l *layer) down(row, j int) float32 {
@@ -97,7 +103,7 @@ func (l *layer) rounding(c coefficient, d, mostA, mostD, most float64) (variance
 	return variance
 }
 
-// coefficients are the neurons of token t's set.
+// coefficients are the neurons of token t's set, but for those that are zero whatever is rounded.
 func (l *layer) coefficients(t int) (of []coefficient) {
 	x := l.x[t*l.embd:][:l.embd]
 	up, gate := newRounding(l.upW), (*rounding)(nil)
@@ -129,7 +135,9 @@ func (l *layer) coefficients(t int) (of []coefficient) {
 			c.a = act(g) * factor(u)
 			c.variance = square(byG*factor(u)) + square(act(g)*byU) + square(byG*byU)
 		}
-		of = append(of, c)
+		if c.a != 0 || c.variance != 0 {
+			of = append(of, c)
+		}
 	}
 	return of
 }
