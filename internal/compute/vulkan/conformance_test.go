@@ -98,3 +98,9 @@ func lastingDevices(t *testing.T, n int, o Options) func(t *testing.T) compute.D
 func TestConformance(t *testing.T) {
 	devicetest.Run(t, devicetest.Family{lastingDevices(t, 2, Options{})})
 }
+
+// TestParts plays a part of the suite with matrices that are cut into many bindings, as the largest are on a card.
+func TestParts(t *testing.T) {
+	const largestRow = 32 << 10 // of the suite's matrices, with what belongs to it
+	devicetest.Promise{Few: 8}.Sample(t, devicetest.Family{lastingDevices(t, 2, Options{maxBinding: largestRow})})
+}

@@ -19,7 +19,7 @@ type Options struct {
 	Messages func(string)  // switches the validation layer on and is told what it finds, on any thread
 	Uploaded func(n int64) // is told of bytes that reached the device; nil: nobody is
 
-	maxBinding int64 // tests make it small
+	maxBinding int64 // bytes of a part of a matrix; tests make it small
 }
 
 // Device implements compute.Device. One goroutine uses it at a time.
@@ -28,7 +28,7 @@ type Device struct {
 	pipelines  *pipelines
 	bindings   *bindings
 	mem        memory
-	maxBinding int64 // bytes that one binding may span
+	maxBinding int64 // bytes that a part of a matrix may have; tests make it smaller than what a binding may span
 	stage      stage
 	inputs     exchange
 	results    exchange
@@ -50,7 +50,7 @@ func Open(o Options) (*Device, error) {
 	if o.Budget > 0 {
 		d.mem.budget = o.Budget
 	}
-	d.maxBinding = int64(g.limits.MaxStorageBufferRange)
+	d.maxBinding = g.span()
 	if o.maxBinding > 0 {
 		d.maxBinding = min(d.maxBinding, o.maxBinding)
 	}
@@ -105,8 +105,8 @@ type tensor struct{ view }
 // Tensor allocates an activation [rows, cols] of zeros.
 func (d *Device) Tensor(rows, cols int) (compute.Tensor, error) {
 	size := 4 * int64(rows) * int64(cols)
-	if size > d.maxBinding {
-		return compute.Tensor{}, fmt.Errorf("activations of %d×%d: %s has %s in one tensor at most: take a smaller ubatch", rows, cols, d.gpu.info.Name, mebibytes(d.maxBinding))
+	if most := d.gpu.span(); size > most {
+		return compute.Tensor{}, fmt.Errorf("activations of %d×%d: %s has %s in one tensor at most: take a smaller ubatch", rows, cols, d.gpu.info.Name, mebibytes(most))
 	}
 	v, err := d.zeros(size)
 	if err != nil {

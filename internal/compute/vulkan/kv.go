@@ -22,8 +22,8 @@ func (d *Device) Cache(spec compute.CacheSpec) (*compute.Cache, error) {
 		return nil, fmt.Errorf("%s: heads of %d elements, and the GPU takes even ones", what(), spec.HeadDim)
 	}
 	size := spec.Bytes() / 2 / int64(max(1, spec.Layers))
-	if size > d.maxBinding {
-		return nil, fmt.Errorf("%s: a layer's keys take %s, and %s has at most %s in one piece: take a smaller context", what(), mebibytes(size), d.gpu.info.Name, mebibytes(d.maxBinding))
+	if most := d.gpu.span(); size > most {
+		return nil, fmt.Errorf("%s: a layer's keys take %s, and %s has at most %s in one piece: take a smaller context", what(), mebibytes(size), d.gpu.info.Name, mebibytes(most))
 	}
 	c := &cache{}
 	for range spec.Layers {

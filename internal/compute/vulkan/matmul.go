@@ -126,6 +126,14 @@ func (r *recorder) MatMul(x compute.Tensor, products compute.Products) {
 	}
 }
 
+// dotting is the variant of a shader that the device can run: with its dot products of four bytes, or without.
+func (r *recorder) dotting(shader string) string {
+	if r.d.gpu.dot {
+		return shader
+	}
+	return shader + "_emulated"
+}
+
 // multiply computes a product of n of the operand's rows, those from first on; to is where the output's begin.
 func (r *recorder) multiply(o *operand, first, n, to int, p compute.Product) {
 	if n == 0 {
@@ -148,10 +156,10 @@ func (r *recorder) multiply(o *operand, first, n, to int, p compute.Product) {
 			for tokens < n {
 				tokens *= 2
 			}
-			c.shader, c.local, c.spec = "matvec", vecLocal, []uint32{uint32(p.W.Type), uint32(rows), uint32(tokens)}
+			c.shader, c.local, c.spec = r.dotting("matvec"), vecLocal, []uint32{uint32(p.W.Type), uint32(rows), uint32(tokens)}
 			c.groups = grid(ceil(part.rows, rows*vecLocal/vecLanes))
 		} else {
-			c.shader, c.local, c.spec = "matmat", matLocal, []uint32{uint32(p.W.Type)}
+			c.shader, c.local, c.spec = r.dotting("matmat"), matLocal, []uint32{uint32(p.W.Type)}
 			c.groups = [3]int{ceil(part.rows, matTile), ceil(n, matTile), 1}
 		}
 		r.dispatch(c)

@@ -51,6 +51,14 @@ func (m *matrix) push(p *part) []uint32 {
 	return []uint32{uint32(m.units), uint32(p.regions[1] / 4), uint32(p.regions[2] / 4), uint32(p.regions[3] / 4)}
 }
 
+// bytes is what m takes.
+func (m *matrix) bytes() (n int64) {
+	for i := range m.parts {
+		n += m.parts[i].memory.size
+	}
+	return n
+}
+
 // region is one array of a matrix: an item for every row, or for every group of rows.
 type region struct {
 	rows int // that an item has

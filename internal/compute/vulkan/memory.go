@@ -100,6 +100,9 @@ func (g *gpu) alignment() int64 {
 	return int64(max(g.limits.MinStorageBufferOffsetAlignment, 64))
 }
 
+// span is how many bytes one binding may have.
+func (g *gpu) span() int64 { return int64(g.limits.MaxStorageBufferRange) }
+
 // alloc cuts size bytes of memory for p. What lies there is whatever was there before.
 func (m *memory) alloc(p purpose, size int64) (view, error) {
 	if size < 0 || size > m.g.maxMemory {

@@ -123,7 +123,7 @@ func (r *recorder) prepare(c call, args view) bool {
 		return false
 	}
 	for i, bound := range c.bind {
-		if bound.size == 0 || bound.size > r.d.maxBinding || bound.at%g.alignment() != 0 {
+		if bound.size == 0 || bound.size > g.span() || bound.at%g.alignment() != 0 {
 			panic(fmt.Sprintf("vulkan: %s: binding %d has %d bytes at %d", c.shader, i, bound.size, bound.at))
 		}
 		b.infos[i] = vk.DescriptorBufferInfo{Buffer: bound.slab.buffer, Offset: uint64(bound.at), Range: uint64(bound.size)}

@@ -10,7 +10,7 @@ import (
 const (
 	neuronLanes = 64  // that a list is ordered by, and that sum its down columns
 	listLocal   = 256 // list.comp: a workgroup for each token
-	downSlots   = 8   // down.comp and downmat.comp: slots of a workgroup
+	downSlots   = 4   // down.comp: slots of a workgroup
 	// listedGroups bounds the workgroups for a token's list, whose length the host does not know: they go on in strides.
 	listedGroups = 2048
 	// manyTokens are computed at a time where every neuron is, to bound the memory for gates and ups.
@@ -48,33 +48,51 @@ func (r *recorder) SparseFFN(out, x compute.Tensor, s compute.Set, w compute.Spa
 	// A dense product sums down's columns in one part only.
 	down := mem(w.Down)
 	f.listed = down.layout != plain && (len(down.parts) > 1 || x.Rows <= fewTokens && (!f.all || w.Act.Sparse()))
-	f.count()
 	step, size := f.everyNeuron, manyTokens
 	if f.listed {
 		step, size = f.someNeurons, fewTokens
 	}
+	if f.listed && len(down.parts) > 1 {
+		size = max(1, min(size, int(r.d.maxBinding/f.carried())))
+	}
+	f.count(ceil(x.Rows, size))
 	for first := 0; first < x.Rows; first += size {
 		step(first, min(size, x.Rows-first))
 	}
 }
 
-// count has the segment's counts added to the layer's whenever it has run.
-func (f *sparse) count() {
-	c, tokens := f.w.Count, int64(f.x.Rows)
+// count has the segment's counts added to the layer's whenever it has run, where the layer is computed in so many steps.
+func (f *sparse) count(steps int) {
+	c := f.w.Count
 	if c == nil {
 		f.counts = f.r.scratch("counts", 12)
 		return
 	}
-	known := int64(0)
-	if f.listed && f.all {
-		known = tokens * int64(f.n)
-	}
+	w, tokens, n, all, listed := f.w, int64(f.x.Rows), int64(f.n), f.all, f.listed
 	f.counts = f.r.result(12, func(data []byte) {
-		w := words(data)
+		counted := words(data)
+		predicted, gated, active := int64(counted[0]), int64(counted[1]), int64(counted[2])
+		if listed && all {
+			predicted = tokens * n
+		}
+		c.Steps++
 		c.Tokens += tokens
-		c.Predicted += known + int64(w[0])
-		c.Gated += int64(w[1])
-		c.Active += int64(w[2])
+		c.Predicted += predicted
+		c.Gated += gated
+		c.Active += active
+		first, second, third := predicted, gated, active // rows that were read
+		if all || !listed {
+			first = int64(steps) * n
+		}
+		if !listed {
+			second, third = first, first
+		}
+		if w.Gate != nil {
+			c.Bytes += first*mem(w.Gate).bytes()/n + second*mem(w.Up).bytes()/n
+		} else {
+			c.Bytes += first * mem(w.Up).bytes() / n
+		}
+		c.Bytes += third * mem(w.Down).bytes() / n
 	})
 }
 
@@ -164,7 +182,7 @@ func (f *sparse) rows(first, n int, m *compute.Matrix, bias *compute.Vector, ste
 			b = elements(bias)
 		}
 		f.r.dispatch(call{
-			shader: "rows", local: vecLocal, spec: []uint32{uint32(m.Type), uint32(f.w.Act.Kind), step},
+			shader: f.r.dotting("rows"), local: vecLocal, spec: []uint32{uint32(m.Type), uint32(f.w.Act.Kind), step},
 			bind: []binding{read(p.memory), read(x), read(f.list), read(f.offsets), read(gates), write(floats(to)), read(b)},
 			push: append(w.push(p), uint32(p.rows), uint32(p.first), uint32(f.n), uint32(first), scales, truth(bias != nil),
 				math.Float32bits(f.w.Act.Threshold)),
@@ -173,13 +191,18 @@ func (f *sparse) rows(first, n int, m *compute.Matrix, bias *compute.Vector, ste
 	}
 }
 
+// carried is what one token's sums take between the parts of down, in bytes.
+func (f *sparse) carried() int64 { return 4 * neuronLanes * slotElems * int64(f.slots()) }
+
+// slots are the slots of a neuron's down column.
+func (f *sparse) slots() int { return mem(f.w.Down).units * unitElems(f.w.Down.Type) / slotElems }
+
 // down adds the listed neurons' down columns.
 func (f *sparse) down(first, n int) {
 	m := mem(f.w.Down)
 	carry := f.counts // stands in where one part is all
-	slots := m.units * unitElems(f.w.Down.Type) / slotElems
 	if len(m.parts) > 1 {
-		carry = f.r.scratch("carry", 4*slotElems*int64(n)*neuronLanes*int64(slots))
+		carry = f.r.scratch("carry", int64(n)*f.carried())
 	}
 	for i := range m.parts {
 		p := &m.parts[i]
@@ -195,7 +218,7 @@ func (f *sparse) down(first, n int) {
 			},
 			push: append(m.push(p), uint32(p.rows), uint32(p.first), uint32(f.n), uint32(f.out.Cols), uint32(first), truth(f.w.DownBias != nil),
 				truth(i == 0), truth(i == len(m.parts)-1), truth(!f.all), math.Float32bits(f.w.Act.Threshold)),
-			groups: [3]int{ceil(slots, downSlots), n, 1},
+			groups: [3]int{ceil(f.slots(), downSlots), n, 1},
 		})
 	}
 }
@@ -234,11 +257,10 @@ func (f *sparse) everyNeuron(first, n int) {
 	if f.w.DownBias != nil {
 		bias = elements(f.w.DownBias)
 	}
-	slots := m.units * unitElems(f.w.Down.Type) / slotElems
 	f.r.dispatch(call{
 		shader: "downmat", local: matLocal, spec: []uint32{uint32(f.w.Down.Type), truth(m.layout == groups)},
 		bind:   []binding{read(p.memory), read(floats(gates)), write(floats(f.out)), read(bias)},
 		push:   append(m.push(p), uint32(f.n), uint32(f.out.Cols), uint32(n), uint32(first), truth(f.w.DownBias != nil)),
-		groups: [3]int{ceil(slots, downSlots), ceil(n, matTile), 1},
+		groups: [3]int{ceil(f.slots(), matTile/slotElems), ceil(n, matTile), 1},
 	})
 }

@@ -34,13 +34,13 @@ layout(push_constant) uniform Push {
 	float threshold; // of FATReLU
 } push;
 
-const uint SLOTS = 8, LOCAL = SLOTS * NEURON_LANES, OUTPUTS = SLOTS * 8;
+const uint SLOTS = 4, LOCAL = SLOTS * NEURON_LANES, OUTPUTS = SLOTS * 8;
 const uint AHEAD = 8; // columns that an invocation loads at a time
 
 shared float parts[NEURON_LANES * OUTPUTS];
 
-// place is where an output of a lane lies in parts: turned, for shared memory's banks.
-uint place(uint lane, uint output_) { return lane * OUTPUTS + (output_ + SLOTS * lane) % OUTPUTS; }
+// place is where element i of an invocation's slot lies in parts: lanes are turned off each other's banks.
+uint place(uint lane, uint slot, uint i) { return lane * OUTPUTS + ((i + lane) * SLOTS + slot) % OUTPUTS; }
 
 // count adds the list's neurons whose gate is open, and those whose a is not zero.
 void count(uint token, uint length) {
@@ -96,7 +96,7 @@ void main() {
 	}
 
 	[[unroll]] for (uint i = 0; i < 8; i++)
-		parts[place(lane, gl_LocalInvocationID.x % SLOTS * 8 + i)] = sums[i];
+		parts[place(lane, gl_LocalInvocationID.x % SLOTS, i)] = sums[i];
 	barrier();
 	uint o = gl_LocalInvocationID.x;
 	if (o >= OUTPUTS || firstSlot + o / 8 >= all)
@@ -106,7 +106,7 @@ void main() {
 		return;
 	precise float sum = 0;
 	for (uint l = 0; l < NEURON_LANES; l++)
-		sum += parts[place(l, o)];
+		sum += parts[place(l, o / 8, o % 8)];
 	if (push.biased != 0)
 		sum += bias[col];
 	result[(push.firstOut + token) * push.cols + col] = sum;

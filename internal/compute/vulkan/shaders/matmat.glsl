@@ -1,0 +1,142 @@
+// out [n, rows] = x·Wᵀ + bias for many rows of x, in tiles of TILE rows of the matrix and TILE tokens.
+//
+// A sum's order is that of product.glsl: a step takes one unit of every row, and units come lane by lane.
+#include "common.glsl"
+
+#define WEIGHTS 0
+#define ACTS 1
+#include "product.glsl"
+
+layout(set = 0, binding = 2, std430) writeonly buffer Out { float result[]; };
+layout(set = 0, binding = 3, std430) readonly buffer Bias { float bias[]; };
+
+layout(push_constant) uniform Push { // as in matvec.glsl
+	Weights w;
+	uint rows;
+	uint firstRow;
+	uint stride;
+	uint tokens;
+	uint firstAct;
+	uint firstOut;
+	uint actScales;
+	uint biased;
+} push;
+
+// The workgroup is SIDE·SIDE invocations; each has EACH·EACH outputs, SIDE apart.
+const uint SIDE = 16, EACH = 4, TILE = SIDE * EACH;
+
+// A unit in shared memory is QUADS of four words, floats or bytes by four; one more keeps rows off each other's banks.
+const uint QUADS = QUANTISED ? 2 : UNIT / 4, PITCH = QUADS + 1;
+
+shared ivec4 rowQuads[TILE * PITCH];
+shared ivec4 tokenQuads[TILE * PITCH];
+shared Scale rowScales[TILE];
+shared vec2 tokenScales[TILE]; // scale, sum
+
+// stageRows fills shared memory with unit u of the tile's rows, four invocations for each row.
+void stageRows(uint firstRow, uint u) {
+	uint i = gl_LocalInvocationID.x / 4, k = gl_LocalInvocationID.x % 4;
+	uint unit = min(firstRow + i, push.rows - 1) * push.w.units + u;
+	if (QUANTISED) {
+		ivec2 q = quantsOf(push.w, unit, k);
+		rowQuads[i * PITCH][k] = q.x;
+		rowQuads[i * PITCH + 1][k] = q.y;
+		if (k == 0)
+			rowScales[i] = scaleOf(push.w, unit);
+	} else if (k < UNIT / 8) {
+		float f[8];
+		floatsOf(unit * (UNIT / 8) + k, f);
+		rowQuads[i * PITCH + 2 * k] = floatBitsToInt(vec4(f[0], f[1], f[2], f[3]));
+		rowQuads[i * PITCH + 2 * k + 1] = floatBitsToInt(vec4(f[4], f[5], f[6], f[7]));
+	}
+}
+
+// stageTokens does so with the tokens' activations.
+void stageTokens(uint firstToken, uint u) {
+	uint i = gl_LocalInvocationID.x / 4, k = gl_LocalInvocationID.x % 4;
+	uint unit = (push.firstAct + min(firstToken + i, push.tokens - 1)) * push.w.units + u;
+	if (k < QUADS)
+		tokenQuads[i * PITCH + k] = QUANTISED ? actQuants[2 * unit + k] : floatBitsToInt(actFloats[unit * QUADS + k]);
+	if (QUANTISED && k == 2) {
+		uvec2 s = actScales[push.actScales + unit];
+		tokenScales[i] = vec2(uintBitsToFloat(s.x), float(int(s.y)));
+	}
+}
+
+int dot16(ivec4 a, ivec4 b) { return dot4(a.x, b.x) + dot4(a.y, b.y) + dot4(a.z, b.z) + dot4(a.w, b.w); }
+
+// multiplyQuants adds the staged unit's products to sums.
+void multiplyQuants(uint x, uint y, inout float sums[EACH * EACH]) {
+	int low[EACH * EACH], high[EACH * EACH];
+	[[unroll]] for (uint h = 0; h < 2; h++) {
+		ivec4 w[EACH], a[EACH];
+		[[unroll]] for (uint i = 0; i < EACH; i++) {
+			w[i] = rowQuads[(x + i * SIDE) * PITCH + h];
+			a[i] = tokenQuads[(y + i * SIDE) * PITCH + h];
+		}
+		[[unroll]] for (uint i = 0; i < EACH * EACH; i++)
+			if (h == 0)
+				low[i] = dot16(w[i % EACH], a[i / EACH]);
+			else
+				high[i] = dot16(w[i % EACH], a[i / EACH]);
+	}
+	[[unroll]] for (uint r = 0; r < EACH; r++) {
+		Scale s = rowScales[x + r * SIDE];
+		[[unroll]] for (uint t = 0; t < EACH; t++) {
+			vec2 token = tokenScales[y + t * SIDE];
+			uint i = t * EACH + r;
+			sums[i] = scaled(s, token.x, int(token.y), low[i], high[i], sums[i]);
+		}
+	}
+}
+
+void multiplyFloats(uint x, uint y, inout float sums[EACH * EACH]) {
+	[[unroll]] for (uint k = 0; k < QUADS; k++) {
+		vec4 w[EACH], a[EACH];
+		[[unroll]] for (uint i = 0; i < EACH; i++) {
+			w[i] = intBitsToFloat(rowQuads[(x + i * SIDE) * PITCH + k]);
+			a[i] = intBitsToFloat(tokenQuads[(y + i * SIDE) * PITCH + k]);
+		}
+		[[unroll]] for (uint i = 0; i < EACH * EACH; i++)
+			[[unroll]] for (uint j = 0; j < 4; j++) {
+				precise float sum = fma(w[i % EACH][j], a[i / EACH][j], sums[i]);
+				sums[i] = sum;
+			}
+	}
+}
+
+void main() {
+	uint x = gl_LocalInvocationID.x % SIDE, y = gl_LocalInvocationID.x / SIDE;
+	uint firstRow = gl_WorkGroupID.x * TILE, firstToken = gl_WorkGroupID.y * TILE;
+	float totals[EACH * EACH];
+	[[unroll]] for (uint i = 0; i < EACH * EACH; i++)
+		totals[i] = 0;
+	for (uint lane = 0; lane < min(LANES, push.w.units); lane++) {
+		float sums[EACH * EACH];
+		[[unroll]] for (uint i = 0; i < EACH * EACH; i++)
+			sums[i] = 0;
+		for (uint u = lane; u < push.w.units; u += LANES) {
+			barrier();
+			stageRows(firstRow, u);
+			stageTokens(firstToken, u);
+			barrier();
+			if (QUANTISED)
+				multiplyQuants(x, y, sums);
+			else
+				multiplyFloats(x, y, sums);
+		}
+		[[unroll]] for (uint i = 0; i < EACH * EACH; i++) {
+			precise float total = totals[i] + sums[i];
+			totals[i] = total;
+		}
+	}
+	[[unroll]] for (uint i = 0; i < EACH * EACH; i++) {
+		uint t = firstToken + y + i / EACH * SIDE, r = firstRow + x + i % EACH * SIDE;
+		if (t >= push.tokens || r >= push.rows)
+			continue;
+		precise float sum = totals[i];
+		if (push.biased != 0)
+			sum += bias[push.firstRow + r];
+		result[(push.firstOut + t) * push.stride + push.firstRow + r] = sum;
+	}
+}

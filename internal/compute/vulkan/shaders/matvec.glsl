@@ -1,0 +1,65 @@
+// out [n, rows] = x·Wᵀ + bias for up to TOKENS rows of x. LANES invocations sum ROWS rows of the matrix.
+#include "common.glsl"
+
+#define WEIGHTS 0
+#define ACTS 1
+#include "product.glsl"
+
+layout(constant_id = 3) const uint ROWS = 2;
+layout(constant_id = 4) const uint TOKENS = 1;
+
+layout(set = 0, binding = 2, std430) writeonly buffer Out { float result[]; };
+layout(set = 0, binding = 3, std430) readonly buffer Bias { float bias[]; };
+
+layout(push_constant) uniform Push {
+	Weights w;
+	uint rows;      // of the matrix's part
+	uint firstRow;  // the first of them, in the matrix
+	uint stride;    // rows of the matrix
+	uint tokens;    // n
+	uint firstAct;  // row of the activations that belongs to the first token
+	uint firstOut;  // and of the output
+	uint actScales; // where the activations' scales begin
+	uint biased;    // bias has elements, for the whole matrix
+} push;
+
+const uint GROUPS = gl_WorkGroupSize.x / LANES; // of lanes
+const uint SUMS = ROWS * TOKENS;
+
+shared float parts[GROUPS * SUMS * (LANES + 1)]; // one more, for shared memory's banks
+
+void main() {
+	uint group = gl_LocalInvocationID.x / LANES, lane = gl_LocalInvocationID.x % LANES;
+	uint tile = (gl_WorkGroupID.x + gl_WorkGroupID.y * gl_NumWorkGroups.x) * GROUPS * ROWS;
+	if (tile >= push.rows)
+		return;
+	uint row = tile + group * ROWS;
+	float sums[SUMS];
+	[[unroll]] for (uint i = 0; i < SUMS; i++)
+		sums[i] = 0;
+	for (uint u = lane; u < push.w.units; u += LANES) {
+		Unit w[ROWS];
+		[[unroll]] for (uint r = 0; r < ROWS; r++)
+			w[r] = loadUnit(push.w, min(row + r, push.rows - 1), u);
+		[[unroll]] for (uint t = 0; t < TOKENS; t++) {
+			Act a = loadAct(push.firstAct + min(t, push.tokens - 1), push.w.units, push.actScales, u);
+			[[unroll]] for (uint r = 0; r < ROWS; r++)
+				sums[t * ROWS + r] = accumulate(w[r], a, sums[t * ROWS + r]);
+		}
+	}
+	[[unroll]] for (uint i = 0; i < SUMS; i++)
+		parts[(group * SUMS + i) * (LANES + 1) + lane] = sums[i];
+	barrier();
+
+	for (uint i = gl_LocalInvocationID.x; i < GROUPS * SUMS; i += gl_WorkGroupSize.x) {
+		uint t = i % SUMS / ROWS, r = tile + i / SUMS * ROWS + i % ROWS;
+		if (t >= push.tokens || r >= push.rows)
+			continue;
+		precise float sum = 0;
+		for (uint l = 0; l < LANES; l++)
+			sum += parts[i * (LANES + 1) + l];
+		if (push.biased != 0)
+			sum += bias[push.firstRow + r];
+		result[(push.firstOut + t) * push.stride + push.firstRow + r] = sum;
+	}
+}

@@ -1,0 +1,175 @@
+package vulkan
+
+import (
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"slices"
+	"testing"
+
+	"github.com/powerinfer-go/powerinfer/internal/compute"
+	"github.com/powerinfer-go/powerinfer/internal/compute/ref"
+	"github.com/powerinfer-go/powerinfer/internal/quant"
+)
+
+// layer is a feed-forward layer with a predictor, and a step's input.
+type layer struct {
+	typ            quant.Type
+	tokens, n, ff  int  // ff neurons have weights
+	members        int  // neurons of the sets, of which the first ff have weights
+	columns, gated bool // down is [n, ff]; there is a gate
+	all            bool // no set
+	seed           uint64
+}
+
+// encoded is a weight of normal numbers.
+func encoded(rng *rand.Rand, typ quant.Type, rows, cols int) compute.Source {
+	values := make([]float32, cols)
+	data := make([]byte, rows*typ.RowBytes(cols))
+	for r := range rows {
+		for i := range values {
+			values[i] = float32(rng.NormFloat64())
+		}
+		quant.Encode(typ, data[r*typ.RowBytes(cols):][:typ.RowBytes(cols)], values)
+	}
+	return compute.Source{Name: "w", Type: typ, Rows: rows, Cols: cols, Data: data}
+}
+
+// play computes the layer on dev: the output's rows, one behind the other, and the count.
+func (l layer) play(t *testing.T, dev compute.Device) ([]float32, compute.NeuronCount) {
+	t.Helper()
+	rng := rand.New(rand.NewPCG(l.seed, 0))
+	matrix := func(typ quant.Type, rows, cols int, use compute.Use) *compute.Matrix {
+		m, err := dev.Matrix(encoded(rng, typ, rows, cols), use)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return m
+	}
+	tensor := func(cols int) compute.Tensor {
+		x, err := dev.Tensor(l.tokens, cols)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return x
+	}
+	const rank = 32
+	table := matrix(quant.F32, l.tokens, l.n, compute.Embed)
+	fc1, fc2 := matrix(quant.F32, rank, l.n, compute.Dense), matrix(quant.F32, l.members, rank, compute.Dense)
+	var count compute.NeuronCount
+	w := compute.SparseWeights{Up: matrix(l.typ, l.ff, l.n, compute.Rows), Act: compute.Activation{Kind: compute.ReLU}, Count: &count}
+	if l.gated {
+		w.Gate = matrix(l.typ, l.ff, l.n, compute.Rows)
+	}
+	if l.columns {
+		w.Down = matrix(l.typ, l.n, l.ff, compute.Columns)
+	} else {
+		w.Down = matrix(l.typ, l.ff, l.n, compute.Rows)
+	}
+	set := compute.Set{Rows: l.tokens, N: l.members}
+	if !l.all {
+		var err error
+		if set, err = dev.Set(l.tokens, l.members); err != nil {
+			t.Fatal(err)
+		}
+	}
+	x, out, hidden, logits := tensor(l.n), tensor(l.n), tensor(rank), tensor(l.members)
+	p := compute.Params{Tokens: make([]int32, l.tokens), Threshold: 10}
+	for i := range p.Tokens {
+		p.Tokens[i] = int32(i)
+	}
+	err := dev.Run(compute.Segment{Name: fmt.Sprintf("%+v", l), Rows: l.tokens}, &p, func(v compute.Verbs) {
+		v.Embed(x, table)
+		if !l.all {
+			v.Predict(set, x, hidden, logits, fc1, fc2)
+		}
+		v.SparseFFN(out, x, set, w)
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var rows []float32
+	for i := range l.tokens {
+		rows = append(rows, dev.Read(out, i)...)
+	}
+	return rows, count
+}
+
+func sameBits(t *testing.T, what string, got, want []float32) {
+	t.Helper()
+	for i := range want {
+		if math.Float32bits(got[i]) != math.Float32bits(want[i]) {
+			t.Errorf("%s: element %d is %g, want %g to the bit", what, i, got[i], want[i])
+			return
+		}
+	}
+}
+
+// on opens lavapipe with o, lets change it, and calls f.
+func on(t *testing.T, o Options, change func(d *Device), f func(d *Device)) {
+	t.Helper()
+	d, m := software(t, o)
+	if change != nil {
+		change(d)
+	}
+	f(d)
+	if err := d.Close(); err != nil {
+		t.Error(err)
+	}
+	m.check(t)
+}
+
+// TestOtherWays: matrices in several bindings, and dot products without the device's own, give the same bytes.
+func TestOtherWays(t *testing.T) {
+	var layers []layer
+	for _, typ := range []quant.Type{quant.F32, quant.F16, quant.Q4_0, quant.Q6_K} {
+		for _, tokens := range []int{2, 9} {
+			layers = append(layers,
+				layer{typ: typ, tokens: tokens, n: 256, ff: 1024, members: 1024, gated: true, seed: 1},
+				layer{typ: typ, tokens: tokens, n: 256, ff: 1024, members: 1024, columns: true, all: true, seed: 2})
+		}
+	}
+	outputs := func(d *Device) (all [][]float32) {
+		for i, l := range layers {
+			l.seed += uint64(i)
+			out, _ := l.play(t, d)
+			all = append(all, slices.Clone(out))
+			d.reset()
+		}
+		return all
+	}
+	var want [][]float32
+	on(t, Options{}, nil, func(d *Device) { want = outputs(d) })
+	for what, change := range map[string]func(d *Device){
+		"several bindings":     func(d *Device) { d.maxBinding = 96 << 10 },
+		"emulated dot product": func(d *Device) { d.gpu.dot = false },
+	} {
+		on(t, Options{}, change, func(d *Device) {
+			for i, got := range outputs(d) {
+				sameBits(t, what+" "+layers[i].typ.String(), got, want[i])
+			}
+		})
+	}
+}
+
+// TestHotNeurons: a layer that has only the first of the sets' neurons computes those.
+func TestHotNeurons(t *testing.T) {
+	on(t, Options{}, nil, func(d *Device) {
+		for _, tokens := range []int{3, 11} {
+			for _, gated := range []bool{false, true} {
+				l := layer{typ: quant.F32, tokens: tokens, n: 32, ff: 41, members: 100, gated: gated, seed: 7}
+				got, count := l.play(t, d)
+				want, wantCount := l.play(t, ref.New())
+				count.Bytes, wantCount.Bytes = 0, 0 // prompts read all
+				if count != wantCount {
+					t.Errorf("%d tokens, gated %t: counted %+v, want %+v", tokens, gated, count, wantCount)
+				}
+				for i := range want {
+					if e := math.Abs(float64(got[i] - want[i])); !(e <= 1e-4*math.Abs(float64(want[i]))+1e-3) {
+						t.Fatalf("%d tokens, gated %t: element %d is %g, want %g", tokens, gated, i, got[i], want[i])
+					}
+				}
+			}
+		}
+	})
+}
