@@ -81,10 +81,11 @@ func prepareModel(ctx context.Context, c *cli.Command) error {
 	o.EvalFiles, o.Recall, o.Accuracy = c.StringSlice("eval-file"), c.Float64("recall"), c.Float64("accuracy")
 	o.NoPredictors, o.AllowRequantize = c.Bool("no-predictors"), c.Bool("allow-requantize")
 	bars := newBars(ctx, &o)
+	defer sayResume(ctx)()
 	rep, err := prepare.Run(ctx, f, o)
 	bars.finish()
 	if err != nil {
-		return resumable(err, o)
+		return err
 	}
 	if err := printPrepared(os.Stdout, rep); err != nil {
 		return err
@@ -146,12 +147,10 @@ func parseSize(s string) (int64, error) {
 	return int64(n * float64(int64(1)<<shift)), nil
 }
 
-// resumable adds to an error that interrupted a run how to go on.
-func resumable(err error, o prepare.Options) error {
-	if errors.Is(err, context.Canceled) {
-		fmt.Fprintln(os.Stderr, "interrupted; the same command with --resume goes on")
-	}
-	return err
+// sayResume tells how an interrupted run goes on, at once, for its last step may take long. The function that it returns
+// ends that.
+func sayResume(ctx context.Context) func() bool {
+	return context.AfterFunc(ctx, func() { fmt.Fprintln(os.Stderr, "interrupted; the same command with --resume goes on") })
 }
 
 // bars shows the stages of a run one after the other.
@@ -188,6 +187,10 @@ func newBars(ctx context.Context, o *prepare.Options) *bars {
 				u = unitTokens
 			}
 			b.stage, b.bar = s, newProgress(string(s), u)
+		}
+		if s == prepare.StageLoad || s == prepare.StageWrite { // these do not look at ctx themselves
+			untilCancelled(ctx, b.bar.set)(done, total)
+			return
 		}
 		b.bar.set(done, total)
 	}

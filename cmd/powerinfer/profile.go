@@ -26,10 +26,11 @@ func profileModel(ctx context.Context, c *cli.Command) error {
 	}
 	defer f.Close()
 	bars := newBars(ctx, &o)
+	defer sayResume(ctx)()
 	rep, err := prepare.Profile(ctx, f, o)
 	bars.finish()
 	if err != nil {
-		return resumable(err, o)
+		return err
 	}
 	p, err := portrait.New(f.Path, rep.Stats)
 	if err != nil {

@@ -84,9 +84,9 @@ func (r *run) readCalibration(tok *tokenizer.Tokenizer) error {
 		least, wanted = 0, 0
 	}
 	t.calibration, t.heldOut = divide(tok, docs, least, wanted, r.o.Tokens)
-	if n := countTokens(t.calibration); n < LeastTokens {
+	if n := countTokens(t.calibration); n < r.leastTokens() {
 		return fmt.Errorf("%d tokens of calibration text are left after holding %d out, and at least %d are needed; give more text with -f, or none for text that the model generates",
-			n, countTokens(t.heldOut), LeastTokens)
+			n, countTokens(t.heldOut), r.leastTokens())
 	}
 	return nil
 }
@@ -159,6 +159,14 @@ func (r *run) observe(ctx context.Context) error {
 // sampled says whether there will be predictors to train.
 func (r *run) sampled() bool { return !r.o.profileOnly && !r.o.NoPredictors }
 
+// leastTokens is how much calibration text is needed.
+func (r *run) leastTokens() int {
+	if r.sampled() {
+		return LeastTokens
+	}
+	return LeastCounted
+}
+
 // samplingPlan is how much is sampled of either text.
 type samplingPlan struct {
 	want   [roles]int
@@ -198,9 +206,9 @@ func (r *observer) plan() (samplingPlan, error) {
 	}
 	plan.want[calibrating] = fit(calibrating, maxSamples, r.texts.calibrationTokens())
 	plan.want[holdingOut] = fit(holdingOut, maxHeldSamples, countTokens(r.texts.heldOut))
-	if n := plan.want[calibrating]; n < LeastTokens/8 && r.sampled() {
+	if n := plan.want[calibrating]; n < leastSamples && r.sampled() {
 		return plan, fmt.Errorf("a trace budget of %d MiB holds %d samples of this model, and at least %d are needed; raise --trace-budget to %.0f MiB",
-			r.o.TraceBudget>>20, n, LeastTokens/8, bytes*traceSlack*LeastTokens/8/(1<<20)*heldShare/(heldShare-1)+1)
+			r.o.TraceBudget>>20, n, leastSamples, bytes*traceSlack*leastSamples/(1<<20)*heldShare/(heldShare-1)+1)
 	}
 	if r.o.Estimate != nil {
 		est, err := r.estimate(e, plan.want[calibrating])

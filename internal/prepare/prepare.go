@@ -59,11 +59,13 @@ const (
 	DefaultGenerated   = 32 << 10
 	DefaultTraceBudget = 8 << 30
 	LeastTokens        = 8 << 10 // of calibration text
+	LeastCounted       = 1 << 10 // of it where nothing is trained
 
 	heldOutTokens  = 16 << 10 // wanted
 	maxSamples     = 32 << 10 // to learn from
-	maxHeldSamples = 4 << 10  // to judge by
-	maxRounds      = 3        // of training
+	leastSamples   = 1 << 10
+	maxHeldSamples = 4 << 10 // to judge by
+	maxRounds      = 3       // of training
 	maxDivergence  = model.AutoDivergence
 )
 
@@ -238,8 +240,8 @@ func (o *Options) complete(r *run) error {
 		}
 	}
 	switch {
-	case o.Tokens < LeastTokens:
-		return fmt.Errorf("%d tokens of calibration: at least %d are needed", o.Tokens, LeastTokens)
+	case o.Tokens < r.leastTokens():
+		return fmt.Errorf("%d tokens of calibration: at least %d are needed", o.Tokens, r.leastTokens())
 	case !(o.Recall > 0 && o.Recall < 1) || !(o.Accuracy > 0 && o.Accuracy < 1):
 		return fmt.Errorf("recall %g and accuracy %g: give numbers between 0 and 1", o.Recall, o.Accuracy)
 	case r.c.Embd%o.PredictorType.BlockElems() != 0:
