@@ -91,3 +91,58 @@ func TestNothingToCompute(t *testing.T) {
 		}
 	}
 }
+
+// TestBytesRead: what a layer by neuron counts as read are the gate rows, the up rows of open gates, and the down rows of active neurons.
+func TestBytesRead(t *testing.T) {
+	const embd, ff = 1024, 64 // rows of all types are whole cache lines
+	for _, typ := range []quant.Type{quant.F32, quant.F16, quant.Q4_0, quant.Q8_0} {
+		d, err := cpu.New(cpu.Options{Threads: 2})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer d.Close()
+		row := int64(typ.RowBytes(embd))
+		rows := func(positive func(i int) bool) *compute.Matrix {
+			values, data := make([]float32, embd), make([]byte, ff*int(row))
+			for i := range ff {
+				for j := range values {
+					values[j] = -1
+					if positive(i) {
+						values[j] = 1
+					}
+				}
+				quant.Encode(typ, data[i*int(row):][:row], values)
+			}
+			m, err := d.Matrix(compute.Source{Name: "w", Type: typ, Rows: ff, Cols: embd, Data: data}, compute.Rows)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return m
+		}
+		x, err := d.Tensor(2, embd)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i := range 2 {
+			for j := range embd {
+				d.Read(x, i)[j] = 1
+			}
+		}
+		out, err := d.Tensor(2, embd)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var count compute.NeuronCount
+		w := compute.SparseWeights{ // of 64 neurons 8 gates are open, and of these 4 are active
+			Gate: rows(func(i int) bool { return i%8 == 0 }), Up: rows(func(i int) bool { return i%16 == 0 }),
+			Down: rows(func(int) bool { return true }), Act: compute.Activation{Kind: compute.DReLU}, Count: &count,
+		}
+		err = d.Run(compute.Segment{}, &compute.Params{Tokens: []int32{0, 0}}, func(v compute.Verbs) {
+			v.SparseFFN(out.First(1), x.First(1), compute.Set{Rows: 1, N: ff}, w)
+		})
+		want := compute.NeuronCount{Steps: 1, Tokens: 1, Predicted: 64, Gated: 8, Active: 4, Bytes: (64 + 8 + 4) * row}
+		if err != nil || count != want {
+			t.Errorf("%s: counted %+v, want %+v (%v)", typ, count, want, err)
+		}
+	}
+}
