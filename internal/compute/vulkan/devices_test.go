@@ -105,17 +105,6 @@ func TestNoDriver(t *testing.T) {
 	}
 }
 
-// TestSubgroupSizes plays a part of the suite in processes where lavapipe's subgroups have other sizes than its eight.
-func TestSubgroupSizes(t *testing.T) {
-	d, _ := software(t, Options{})
-	d.Close()
-	for _, bits := range []string{"128", "512"} {
-		t.Run(bits+" bits", func(t *testing.T) {
-			child(t, []string{"LP_NATIVE_VECTOR_WIDTH=" + bits}, "-test.run=^TestConformance$", "-test.short")
-		})
-	}
-}
-
 // TestWithoutSupport: a binary built with -tags nogpu says so.
 func TestWithoutSupport(t *testing.T) {
 	if vk.Supported {
