@@ -1,0 +1,106 @@
+package vulkan
+
+import (
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"testing"
+
+	"github.com/powerinfer-go/powerinfer/internal/compute"
+	"github.com/powerinfer-go/powerinfer/internal/compute/ref"
+	"github.com/powerinfer-go/powerinfer/internal/quant"
+)
+
+// conversation is a cache that fills up, and one head shape.
+type conversation struct {
+	dim, kvHeads, heads int
+	steps               []int // tokens of each step
+}
+
+// play stores and attends, step after step, and returns all outputs. Steps of the same shape are one segment.
+func (c conversation) play(t *testing.T, dev compute.Device) (outputs [][]float32) {
+	t.Helper()
+	must := func(err error) {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	rng := rand.New(rand.NewPCG(3, uint64(c.dim)))
+	longest := 0
+	for _, n := range c.steps {
+		longest = max(longest, n)
+	}
+	cache, err := dev.Cache(compute.CacheSpec{Layers: 1, KVHeads: c.kvHeads, HeadDim: c.dim, Pages: 11})
+	must(err)
+	tensor := func(cols int) compute.Tensor {
+		x, err := dev.Tensor(longest, cols)
+		must(err)
+		return x
+	}
+	embed := func(cols int) *compute.Matrix {
+		m, err := dev.Matrix(encoded(rng, quant.F32, 100, cols), compute.Embed)
+		must(err)
+		return m
+	}
+	width, kvWidth := c.heads*c.dim, c.kvHeads*c.dim
+	queries, keys, values := embed(width), embed(kvWidth), embed(kvWidth)
+	q, k, v, out := tensor(width), tensor(kvWidth), tensor(kvWidth), tensor(width)
+	at := 0
+	for _, n := range c.steps {
+		p := compute.Params{Pages: [][]int32{{3, 0, 9, 10, 1, 8, 2, 7, 4, 6, 5}}, Seq: make([]int32, n)}
+		for i := range n {
+			p.Tokens = append(p.Tokens, int32((at+i)*37%100))
+			p.Pos = append(p.Pos, int32(at+i))
+		}
+		at += n
+		must(dev.Run(compute.Segment{Name: fmt.Sprint(c.dim, c.heads), Rows: n}, &p, func(verbs compute.Verbs) {
+			verbs.Embed(q.First(n), queries)
+			verbs.Embed(k.First(n), keys)
+			verbs.Embed(v.First(n), values)
+			verbs.StoreKV(cache, 0, k.First(n), v.First(n))
+			verbs.Attention(out.First(n), q.First(n), cache, 0, float32(1/math.Sqrt(float64(c.dim))))
+		}))
+		for i := range n {
+			outputs = append(outputs, append([]float32(nil), dev.Read(out, i)...))
+		}
+	}
+	return outputs
+}
+
+// TestHeads: heads of all sizes and groups, in a recording that is replayed while the cache grows over several splits, and in prompts.
+func TestHeads(t *testing.T) {
+	const tolerance = 2e-5 // of a row's largest: float32 scores and sums over halves
+	steps := []int{1, 1, 9, 240, 1, 1, 1, 1, 1, 1, 1, 2, 30, 1, 250, 1, 1}
+	on(t, Options{}, nil, func(d *Device) {
+		for _, c := range []conversation{
+			{8, 2, 4, steps}, {256, 1, 2, steps}, {512, 1, 1, steps}, {64, 1, 11, steps},
+		} {
+			want := c.play(t, ref.New())
+			for i, got := range c.play(t, d) {
+				top := 0.0
+				for _, v := range want[i] {
+					top = max(top, math.Abs(float64(v)))
+				}
+				for j, v := range want[i] {
+					if e := math.Abs(float64(got[j] - v)); !(e <= tolerance*top) {
+						t.Fatalf("%d heads of %d: position %d element %d is %g, want %g", c.heads, c.dim, i, j, got[j], v)
+					}
+				}
+			}
+			d.reset()
+		}
+		cache, err := d.Cache(compute.CacheSpec{Layers: 1, KVHeads: 1, HeadDim: 514, Pages: 1})
+		if err != nil {
+			t.Fatal(err)
+		}
+		x, err := d.Tensor(1, 514)
+		if err != nil {
+			t.Fatal(err)
+		}
+		p := compute.Params{Tokens: []int32{0}, Pos: []int32{0}, Seq: []int32{0}, Pages: [][]int32{{0}}}
+		if err := d.Run(compute.Segment{Name: "wide", Rows: 1}, &p, func(v compute.Verbs) { v.Attention(x, x, cache, 0, 1) }); err == nil {
+			t.Error("heads of 514 elements are attended with")
+		}
+	})
+}
