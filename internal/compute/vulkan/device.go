@@ -36,6 +36,7 @@ type Device struct {
 	uploaded   func(int64)
 	segments   map[compute.Segment]*segment
 	runs       uint64
+	played     *segment // the last one, whose results Read is asked for
 	scratches  map[string]view
 }
 
@@ -95,8 +96,9 @@ func (d *Device) reset() {
 	d.stage.free()
 	d.mem.release()
 	clear(d.scratches)
+	d.played = nil
 	d.inputs, d.results = exchange{memory: &d.mem, purpose: toDevice}, exchange{memory: &d.mem, purpose: toHost}
-	d.seen, d.stage = readback{d: d}, stage{d: d}
+	d.seen, d.stage = readback{d: d, rows: map[place]view{}, bytes: exchange{memory: &d.mem, purpose: toHost}}, stage{d: d}
 }
 
 // tensor is the memory of a compute.Tensor.

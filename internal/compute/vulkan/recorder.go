@@ -34,6 +34,7 @@ type recorder struct {
 	seg     *segment
 	now     *compute.Params // of the run that records: for Host only
 	live    bool            // Host was called
+	wanted  []place         // what is copied to the host in the end
 	err     error           // the first one
 	hazards hazards
 	bound   vk.Pipeline

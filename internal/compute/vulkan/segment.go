@@ -17,6 +17,14 @@ type segment struct {
 	results []result
 	params  paramsLayout // what the recording has room for
 	used    uint64       // the number of the run that used it last
+	copies  []copied     // what the host reads when it has run
+	wanted  []place      // what it read besides: the next recording copies that too
+}
+
+// copied is a part of a tensor that a segment copies to the host at its end.
+type copied struct {
+	place
+	view
 }
 
 // input is memory that the host fills before every run.
@@ -40,12 +48,17 @@ func (d *Device) Run(seg compute.Segment, p *compute.Params, body func(compute.V
 	d.runs++
 	d.seen.restart()
 	s := d.segments[seg]
-	if s != nil && !s.params.holds(p) {
+	var wanted []place
+	if s != nil && (!s.params.holds(p) || len(s.wanted) > 0) {
+		wanted = s.wanted
+		for _, c := range s.copies {
+			wanted = append(wanted, c.place)
+		}
 		d.forget(seg)
 		s = nil
 	}
 	if s == nil {
-		r := &recorder{d: d, now: p, seg: &segment{params: layoutFor(seg, p)}}
+		r := &recorder{d: d, now: p, seg: &segment{params: layoutFor(seg, p)}, wanted: wanted}
 		if err := r.record(body); err != nil {
 			return fmt.Errorf("segment %q: %w", seg.Name, err)
 		}
@@ -72,6 +85,7 @@ func (r *recorder) record(body func(compute.Verbs)) error {
 	}
 	if err = r.begin(); err == nil {
 		body(r)
+		r.copyWanted()
 		if r.fail(r.end()); r.err == nil {
 			return nil
 		}
@@ -79,6 +93,19 @@ func (r *recorder) record(body func(compute.Verbs)) error {
 	}
 	d.gpu.vk.FreeCommandBuffer(d.gpu.pool, r.seg.command)
 	return err
+}
+
+// copyWanted records copies of what the host read behind earlier runs.
+func (r *recorder) copyWanted() {
+	for _, w := range r.wanted {
+		v, err := r.d.results.take(w.size)
+		if err != nil {
+			r.fail(err)
+			return
+		}
+		r.copy(v, w.t.slice(w.at, w.size))
+		r.seg.copies = append(r.seg.copies, copied{w, v})
+	}
 }
 
 // Host submits what was recorded, waits for it and calls f. The rest is recorded afresh.
@@ -119,6 +146,10 @@ func (d *Device) play(s *segment, p *compute.Params) error {
 	for _, r := range s.results {
 		r.done(r.host())
 	}
+	for _, c := range s.copies {
+		d.seen.rows[c.place] = c.view
+	}
+	d.played = s
 	return nil
 }
 

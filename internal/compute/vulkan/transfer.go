@@ -99,8 +99,12 @@ type place struct {
 	at, size int64
 }
 
-// Tensors of at most readWhole bytes are read as a whole, because the next row is likely to be asked for too.
-const readWhole = 1 << 20
+// Tensors of at most readWhole bytes are read as a whole, because the next row is likely to be asked for too. What is read after a
+// segment has run is copied by the segment itself from then on, up to copyMost bytes: the copy needs no submission of its own.
+const (
+	readWhole = 1 << 20
+	copyMost  = 4 << 20
+)
 
 // restart gives up what Read returned.
 func (b *readback) restart() {
@@ -127,15 +131,25 @@ func (d *Device) Read(t compute.Tensor, i int) []float32 {
 }
 
 func (b *readback) fetch(p place) (view, error) {
-	if b.rows == nil {
-		b.rows, b.bytes = map[place]view{}, exchange{memory: &b.d.mem, purpose: toHost}
-	}
 	v, err := b.bytes.take(p.size)
 	if err == nil {
 		err = b.d.once(func(r *recorder) { r.copy(v, p.t.slice(p.at, p.size)) })
 	}
-	if err == nil {
-		b.rows[p] = v
+	if err != nil {
+		return v, err
 	}
-	return v, err
+	b.rows[p] = v
+	if s := b.d.played; s != nil {
+		total := p.size
+		for _, c := range s.copies {
+			total += c.place.size
+		}
+		for _, w := range s.wanted {
+			total += w.size
+		}
+		if total <= copyMost {
+			s.wanted = append(s.wanted, p)
+		}
+	}
+	return v, nil
 }
