@@ -13,9 +13,12 @@ import (
 	"github.com/urfave/cli/v3"
 
 	"github.com/powerinfer-go/powerinfer/internal/blueprint"
+	"github.com/powerinfer-go/powerinfer/internal/gguf"
 	"github.com/powerinfer-go/powerinfer/internal/measure"
+	"github.com/powerinfer-go/powerinfer/internal/neuron"
 	"github.com/powerinfer-go/powerinfer/internal/outfile"
 	"github.com/powerinfer-go/powerinfer/internal/placement"
+	"github.com/powerinfer-go/powerinfer/internal/prepare"
 )
 
 func planCommand() *cli.Command {
@@ -29,6 +32,7 @@ func planCommand() *cli.Command {
 			&cli.IntFlag{Name: "n-gpu-layers", Aliases: []string{"ngl"}, Usage: "place `N` whole layers as llama.cpp does, instead of neurons", Sources: env("N_GPU_LAYERS")},
 			sparseFlag(),
 			&cli.StringFlag{Name: "activation", Usage: "override the file's activation: `NAME` is silu, gelu, relu, fatrelu[:threshold], drelu or relu2"},
+			&cli.StringFlag{Name: "stats", Usage: "frequencies from the `FILE` that profile wrote, for a model that holds none"},
 			&cli.FloatFlag{Name: "active", Value: blueprint.UsualLaw().Active, Usage: "`SHARE` of the neurons active for a token, of files that hold no frequencies"},
 			&cli.FloatFlag{Name: "share80", Value: blueprint.UsualLaw().Share80, Usage: "`SHARE` of the neurons that makes 80 % of the activations, likewise"},
 			&cli.StringFlag{Name: "machine", Usage: "a machine's `FILE` from doctor --json, or pc-high, pc-low, pc-high-cpu: those of the PowerInfer paper"},
@@ -109,8 +113,31 @@ func planned(c *cli.Command) (blueprint.Blueprint, error) {
 		return blueprint.Blueprint{}, err
 	}
 	defer f.Close()
-	law := blueprint.Law{Active: c.Float("active"), Share80: c.Float("share80")}
-	return blueprint.Of(f, blueprint.Options{Context: ctxSize, Sparse: mode, Activation: c.String("activation"), Law: law})
+	o := blueprint.Options{
+		Context: ctxSize, Sparse: mode, Activation: c.String("activation"),
+		Law: blueprint.Law{Active: c.Float("active"), Share80: c.Float("share80")},
+	}
+	if o.Stats, err = countedStats(c.String("stats")); err != nil {
+		return blueprint.Blueprint{}, err
+	}
+	return blueprint.Of(f, o)
+}
+
+// countedStats reads what profile wrote; nil where no file is named.
+func countedStats(path string) (*neuron.Stats, error) {
+	if path == "" {
+		return nil, nil
+	}
+	f, err := gguf.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	s, ok, err := prepare.StatsOf(f)
+	if err == nil && !ok {
+		err = fmt.Errorf("%s holds no statistics of neurons; powerinfer profile counts them", path)
+	}
+	return s, err
 }
 
 // planMachine is the machine to plan for, and its memory in bytes.

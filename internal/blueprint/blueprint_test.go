@@ -214,6 +214,12 @@ func TestStats(t *testing.T) {
 	if u := b.Model.Layers[0].Units.Sometimes; !near(u[0], 0.8*256) || !near(u[1], 0.4*256) || u[2] != 0 || len(b.Assumed) != 0 {
 		t.Errorf("%v, %q", u[:3], b.Assumed)
 	}
+	for want, other := range map[string]*neuron.Stats{"statistics of 3 layers do not belong to": neuron.New(3, 256), "layer 0: 255 frequencies for 256 neurons": neuron.New(2, 255)} {
+		o.Stats = other
+		if _, err := Of(f, o); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%v, want %q", err, want)
+		}
+	}
 }
 
 // Published parameter counts of the shapes' models, in billions; embeddings and head included.

@@ -108,10 +108,10 @@ func (s *Shape) setType(name string) error {
 	return fmt.Errorf("type %.40q in the description is none of %s", name, quant.Supported())
 }
 
-// Bounds on a description, as model has them on files.
+// Bounds on a description: a plan for more takes more than seconds.
 const (
-	maxLayers = 1 << 12
-	maxWidth  = 1 << 20
+	maxLayers = 1 << 10
+	maxWidth  = 1 << 18
 )
 
 func (s *Shape) check() error {

@@ -41,7 +41,9 @@ func Of(f *gguf.File, o Options) (Blueprint, error) {
 		b.Context = c.Context
 	}
 	r := reader{f: f, c: &c, b: &b}
-	r.frequencies(o)
+	if err := r.frequencies(o); err != nil {
+		return Blueprint{}, err
+	}
 	for l := range c.Layers {
 		if err := r.layer(l, o); err != nil {
 			return Blueprint{}, err
@@ -60,22 +62,24 @@ type reader struct {
 }
 
 // frequencies are the file's, or those that were counted, or the law's.
-func (r *reader) frequencies(o Options) {
+func (r *reader) frequencies(o Options) error {
 	switch {
 	case r.c.Prepared != nil:
 		for _, y := range r.c.Prepared.Layers {
 			r.frequency = append(r.frequency, y.Frequency)
 		}
-	case o.Stats != nil && len(o.Stats.Layers) == r.c.Layers:
+	case o.Stats != nil:
+		if len(o.Stats.Layers) != r.c.Layers {
+			return fmt.Errorf("statistics of %d layers do not belong to %s of %d", len(o.Stats.Layers), r.f.Path, r.c.Layers)
+		}
 		sorted, err := o.Stats.Permute(o.Stats.Order())
 		if err != nil {
-			break
+			return err
 		}
 		for l := range sorted.Layers {
 			r.frequency = append(r.frequency, sorted.Frequencies(l))
 		}
-	}
-	if r.frequency == nil {
+	default:
 		law := lawFrequencies(r.c.FF, o.Law)
 		for range r.c.Layers {
 			r.frequency = append(r.frequency, law)
@@ -84,11 +88,11 @@ func (r *reader) frequencies(o Options) {
 			r.assume("The file holds no frequencies: %s is assumed of every layer.", o.Law)
 		}
 	}
+	r.b.Active = 1
 	if r.c.Sparse != model.Off {
 		r.b.Active = active(r.frequency)
-	} else {
-		r.b.Active = 1
 	}
+	return nil
 }
 
 func (r *reader) assume(format string, args ...any) {

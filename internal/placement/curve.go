@@ -11,6 +11,17 @@ type curve struct {
 	most int       // the hot count beyond which more on the card makes the layer slower
 }
 
+// like is c for another layer of the same units.
+func (c curve) like(y *Layer) curve {
+	c.y = y
+	return c
+}
+
+// same reports whether the units of two layers are the same ones, as in described models, where the layers share them.
+func (u *Units) same(v *Units) bool {
+	return u.Size == v.Size && u.Always == v.Always && len(u.Sometimes) == len(v.Sometimes) && len(u.Sometimes) > 0 && &u.Sometimes[0] == &v.Sometimes[0]
+}
+
 func newCurve(y *Layer, on *Machine, g *GPU) curve {
 	u := &y.Units
 	n := len(u.Sometimes)

@@ -28,7 +28,12 @@ func newFleet(m *Model, on *Machine) *fleet {
 	for j := range on.GPUs {
 		var list []curve
 		for l := range len(m.Layers) + 1 {
-			list = append(list, newCurve(m.layer(l), on, &on.GPUs[j]))
+			y := m.layer(l)
+			if l > 0 && y.Units.same(&list[l-1].y.Units) {
+				list = append(list, list[l-1].like(y))
+				continue
+			}
+			list = append(list, newCurve(y, on, &on.GPUs[j]))
 		}
 		f.curves = append(f.curves, list)
 	}

@@ -5,10 +5,15 @@ import "fmt"
 // Whole places the last n layers whole on the cards and the others in RAM, as llama.cpp's -ngl does: one more than there are
 // layers takes the head too, and any higher number means the same. Cards are filled in order; it fails where they are too small.
 func Whole(m Model, on Machine, n int) (Plan, error) {
-	if err := m.Check(); err != nil {
+	places, err := wholePlaces(&m, &on, n)
+	if err != nil {
 		return Plan{}, err
 	}
-	n = min(n, len(m.Layers)+1)
+	return Price(&m, &on, places)
+}
+
+func wholePlaces(m *Model, on *Machine, n int) ([]Place, error) {
+	n = min(max(n, 0), len(m.Layers)+1)
 	places := make([]Place, len(m.Layers)+1)
 	for l := range places {
 		places[l].GPU = RAM
@@ -23,21 +28,22 @@ func Whole(m Model, on Machine, n int) (Plan, error) {
 		y := m.layer(l)
 		for y.Bytes() > left {
 			if card++; card >= len(on.GPUs) {
-				return Plan{}, fmt.Errorf("%d layers do not fit: layer %d needs %d bytes more", n, l, y.Bytes())
+				return nil, fmt.Errorf("%d layers do not fit: layer %d needs %d bytes more", n, l, y.Bytes())
 			}
 			left = on.GPUs[card].Budget - on.GPUs[card].Overhead
 		}
 		left -= y.Bytes()
 		places[l] = Place{GPU: card, Attention: true, Predictor: y.Predictor > 0, Hot: len(y.Units.Sometimes)}
 	}
-	return Price(&m, &on, places)
+	return places, nil
 }
 
 // MostWhole is the largest n that Whole can place, and its plan: the best that placing by layers does.
 func MostWhole(m Model, on Machine) (int, Plan, error) {
 	for n := len(m.Layers) + 1; ; n-- {
-		p, err := Whole(m, on, n)
+		places, err := wholePlaces(&m, &on, n)
 		if err == nil || n == 0 {
+			p, err := Price(&m, &on, places)
 			return n, p, err
 		}
 	}
