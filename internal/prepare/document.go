@@ -21,14 +21,15 @@ type document struct {
 // separators are lines that end a document; two or more empty lines and a form feed do so too.
 var separators = []string{"<|doc|>", "<|endoftext|>", "<|end_of_text|>", "</s>"}
 
-// fewDocuments is how many documents a text must have to be held out by document; one with fewer is cut into parts.
-const fewDocuments = 4
+// largeShare is the share of all text above which a document is cut into parts: held out as a whole it would take too
+// much away. Texts of one to three documents always are.
+const largeShare = 0.25
 
-// leastPart is the size of a part in bytes, where documents are too few.
+// leastPart is the size of a part in bytes.
 const leastPart = 4 << 10
 
 // readDocuments reads the documents of some files. Each is kept once, however often it occurs, so that none can be on both
-// sides of a division. cut says that there were too few, and parts of them took their place.
+// sides of a division. cut says that parts took the place of large ones.
 func readDocuments(paths []string) (docs []document, cut bool, err error) {
 	var texts []string
 	for _, p := range paths {
@@ -38,10 +39,8 @@ func readDocuments(paths []string) (docs []document, cut bool, err error) {
 		}
 		texts = append(texts, splitDocuments(string(data))...)
 	}
-	if len(texts) < fewDocuments {
-		parts := cutTexts(texts)
-		texts, cut = parts, len(parts) > len(texts)
-	}
+	parts := cutLarge(texts)
+	texts, cut = parts, len(parts) > len(texts)
 	seen := map[[sha256.Size]byte]bool{}
 	for _, t := range texts {
 		h := sha256.Sum256([]byte(t))
@@ -84,26 +83,37 @@ func splitDocuments(text string) []string {
 	return docs
 }
 
-// cutTexts cuts texts at ends of lines, or else of words, into parts of leastPart and more.
-func cutTexts(texts []string) []string {
+// cutLarge cuts large texts into parts.
+func cutLarge(texts []string) []string {
+	total := 0
+	for _, t := range texts {
+		total += len(t)
+	}
 	var parts []string
 	for _, t := range texts {
-		for len(t) >= 2*leastPart {
-			at := leastPart
-			if i := strings.IndexByte(t[at:], '\n'); i >= 0 && i < leastPart {
-				at += i
-			} else if i := strings.IndexByte(t[at:], ' '); i >= 0 && i < leastPart {
-				at += i
-			} else {
-				break
-			}
-			parts, t = append(parts, strings.TrimSpace(t[:at])), strings.TrimSpace(t[at:])
-		}
-		if t != "" {
+		if float64(len(t)) > largeShare*float64(total) {
+			parts = append(parts, cutText(t)...)
+		} else {
 			parts = append(parts, t)
 		}
 	}
 	return parts
+}
+
+// cutText cuts a text at ends of lines, or else of words, into parts of leastPart and more.
+func cutText(t string) (parts []string) {
+	for len(t) >= 2*leastPart {
+		at := leastPart
+		if i := strings.IndexByte(t[at:], '\n'); i >= 0 && i < leastPart {
+			at += i
+		} else if i := strings.IndexByte(t[at:], ' '); i >= 0 && i < leastPart {
+			at += i
+		} else {
+			break
+		}
+		parts, t = append(parts, strings.TrimSpace(t[:at])), strings.TrimSpace(t[at:])
+	}
+	return append(parts, t)
 }
 
 // byHash sorts documents by their hashes: an order that has nothing to do with their place in the text, and is the same

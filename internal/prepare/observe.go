@@ -76,7 +76,7 @@ func (r *run) readCalibration(tok *tokenizer.Tokenizer) error {
 		return err
 	}
 	if cut {
-		r.o.note("the text is cut into %d parts, which stand for documents; mark documents by lines of <|endoftext|> or give several files", len(docs))
+		r.o.note("large documents are cut into parts, %d in all, which are held out each by itself; mark documents by lines of <|endoftext|>", len(docs))
 	}
 	t := &r.texts
 	least, wanted := leastHeldOut(r.c), heldOutTokens

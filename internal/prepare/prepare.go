@@ -51,11 +51,12 @@ type Options struct {
 	Layer    func(layer int, round int, y *Layer) // told when a layer is trained; may be nil
 
 	profileOnly bool
+	divergence  float64 // above which training repeats; model.AutoDivergence
 }
 
 // Defaults and bounds.
 const (
-	DefaultTokens      = 128 << 10
+	DefaultTokens      = 64 << 10
 	DefaultGenerated   = 32 << 10
 	DefaultTraceBudget = 8 << 30
 	LeastTokens        = 8 << 10 // of calibration text
@@ -154,10 +155,10 @@ func Run(ctx context.Context, f *gguf.File, o Options) (*Report, error) {
 		}
 		rep.Rounds, rep.Recall = n+1, t.recall
 		q := rep.Measured
-		if q == nil || q.KLDivergence-q.ExactKLDivergence <= maxDivergence || n == maxRounds-1 {
+		if q == nil || q.KLDivergence-q.ExactKLDivergence <= o.divergence || n == maxRounds-1 {
 			return rep, r.finish()
 		}
-		o.note("the KL divergence is %.4f, above %g: training again for a recall of %.4g", q.KLDivergence, maxDivergence, 1-(1-t.recall)/2)
+		o.note("the KL divergence is %.4f, above %g: training again for a recall of %.4g", q.KLDivergence, o.divergence, 1-(1-t.recall)/2)
 	}
 	panic("unreachable")
 }
@@ -226,6 +227,9 @@ func (o *Options) complete(r *run) error {
 		if len(o.Files) == 0 {
 			o.Tokens = DefaultGenerated
 		}
+	}
+	if o.divergence == 0 {
+		o.divergence = model.AutoDivergence
 	}
 	if o.Recall == 0 {
 		o.Recall = 0.99

@@ -14,6 +14,7 @@ import (
 	"testing"
 
 	"github.com/powerinfer-go/powerinfer/internal/gguf"
+	"github.com/powerinfer-go/powerinfer/internal/model"
 	"github.com/powerinfer-go/powerinfer/internal/prepared"
 	"github.com/powerinfer-go/powerinfer/internal/quant"
 	"github.com/powerinfer-go/powerinfer/internal/synth"
@@ -112,7 +113,7 @@ func TestRun(t *testing.T) {
 	switch {
 	case info.Calibration.Tokens != rep.Stats.Tokens || rep.Stats.Tokens < LeastTokens || info.HeldOut.Tokens < 512 || info.Calibration.SHA256 == info.HeldOut.SHA256:
 		t.Errorf("texts %+v and %+v", info.Calibration, info.HeldOut)
-	case q == nil || m == nil || q.KLDivergence != float32(m.KLDivergence) || q.KLDivergence > maxDivergence:
+	case q == nil || m == nil || q.KLDivergence != float32(m.KLDivergence) || q.KLDivergence > model.AutoDivergence:
 		t.Errorf("quality %+v, measured %+v", q, m)
 	case info.Input != prepared.Normed || info.Activation != "relu":
 		t.Errorf("input %s, activation %s", info.Input, info.Activation)
@@ -166,6 +167,8 @@ func TestResume(t *testing.T) {
 		adjust := func(o Options) Options {
 			if generated {
 				o.Files = nil
+			} else {
+				o.divergence = 1e-9 // so that training repeats
 			}
 			return o
 		}
@@ -389,6 +392,47 @@ func TestFamilies(t *testing.T) {
 				t.Errorf("measured %+v", q)
 			}
 		})
+	}
+}
+
+// As long as the divergence is too large, the share of mass that may be missed is halved.
+func TestRounds(t *testing.T) {
+	f, o := openSmall(t, smallSpec()), smallOptions(t)
+	o.divergence, o.Recall = 1e-9, 0.96
+	var notes []string
+	o.Note = func(format string, args ...any) { notes = append(notes, fmt.Sprintf(format, args...)) }
+	recalls := map[int]float64{}
+	o.Layer = func(l, round int, y *Layer) {
+		if l == 0 {
+			recalls[round] = y.Learned.MassRecall
+		}
+	}
+	rep, err := Run(context.Background(), f, o)
+	if err != nil || rep.Rounds != 3 || rep.Recall != 0.99 || len(notes) != 2 {
+		t.Fatalf("%+v, %v, %q", rep, err, notes)
+	}
+	for round, want := range []float64{0.96, 0.98, 0.99} {
+		if got := recalls[round]; got < want || got > want+0.01 {
+			t.Errorf("round %d: a recall of %g where %g was asked for", round, got, want)
+		}
+	}
+}
+
+// The original's form carries the same predictors.
+func TestOriginal(t *testing.T) {
+	f, o := openSmall(t, smallSpec()), smallOptions(t)
+	o.Original = true
+	if _, err := Run(context.Background(), f, o); err != nil {
+		t.Fatal(err)
+	}
+	out, err := gguf.Open(o.Out)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer out.Close()
+	c, err := model.ReadConfig(out, "")
+	if err != nil || out.Magic != "PWRI" || !c.Predictors || out.Tensor("blk.1.fc1.weight") == nil {
+		t.Errorf("magic %s, %+v, %v", out.Magic, c, err)
 	}
 }
 
