@@ -40,8 +40,9 @@ func (sc *script) group() string {
 	return strings.Join(parts[:min(2, len(parts))], "/")
 }
 
+// scripts are all, the longest groups first: groups are played side by side.
 func scripts() []script {
-	return slices.Concat(matMulScripts(), rowScripts(), ropeScripts(), attentionScripts(), predictScripts(), sparseScripts())
+	return slices.Concat(sparseScripts(), matMulScripts(), attentionScripts(), predictScripts(), ropeScripts(), rowScripts())
 }
 
 // groups are the scripts by their verb and first variant. A group is played on one device, so that what a verb leaves
