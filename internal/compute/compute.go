@@ -52,6 +52,7 @@ type Source struct {
 	Data       []byte
 	Pinned     bool
 	Order      []int32 // neuron i of a matrix for Rows or Columns is the source's Order[i]; nil keeps the source's order
+	Hot        int     // of a device of two processors: neurons [0, Hot), or all rows, go to the first; others ignore it
 }
 
 // Use says what a weight is for, so that the device can choose its layout.
@@ -243,4 +244,15 @@ type NeuronCount struct {
 	Gated     int64 // of those, the ones whose act(gate), in ungated layers act(up), was not zero
 	Active    int64 // of those, the ones whose a_i was not zero
 	Bytes     int64 // of weights that were read for them
+}
+
+// Join adds what a part of the layer's neurons counted of the same steps, and starts part anew. c may be nil.
+func (c *NeuronCount) Join(part *NeuronCount) {
+	if c != nil {
+		c.Predicted += part.Predicted
+		c.Gated += part.Gated
+		c.Active += part.Active
+		c.Bytes += part.Bytes
+	}
+	*part = NeuronCount{}
 }

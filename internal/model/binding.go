@@ -16,6 +16,7 @@ type binder struct {
 	f        *gguf.File
 	dev      compute.Device
 	pinned   bool // the mapping outlives the device: compute in place where possible
+	card     bool // matrices go to the first of two processors
 	taken    map[string]bool
 	err      error
 	done     int64
@@ -75,16 +76,24 @@ func (b *binder) loaded(t *gguf.Tensor, copied bool) {
 
 // matrix binds name as [rows, cols].
 func (b *binder) matrix(name string, rows, cols int, use compute.Use) *compute.Matrix {
-	return b.neurons(name, rows, cols, use, nil)
+	return b.neurons(name, rows, cols, use, b.whole(rows), nil)
 }
 
-// neurons binds name as [rows, cols], its neurons in the order given; nil keeps the file's.
-func (b *binder) neurons(name string, rows, cols int, use compute.Use, order []int32) *compute.Matrix {
+// whole is how many of n rows go to the card.
+func (b *binder) whole(n int) int {
+	if b.card {
+		return n
+	}
+	return 0
+}
+
+// neurons binds name as [rows, cols], its neurons in the order given, nil keeping the file's, the first hot of them for the card.
+func (b *binder) neurons(name string, rows, cols int, use compute.Use, hot int, order []int32) *compute.Matrix {
 	t := b.take(name, cols, rows)
 	if t == nil {
 		return nil
 	}
-	m, err := b.dev.Matrix(compute.Source{Name: name, Type: t.Type, Rows: rows, Cols: cols, Data: t.Data, Pinned: b.pinned, Order: order}, use)
+	m, err := b.dev.Matrix(compute.Source{Name: name, Type: t.Type, Rows: rows, Cols: cols, Data: t.Data, Pinned: b.pinned, Order: order, Hot: hot}, use)
 	if err != nil {
 		b.fail("%v", err)
 		return nil
@@ -108,7 +117,7 @@ func (b *binder) slices(name string, cols int, use compute.Use, rows ...int) []*
 	for _, r := range rows {
 		m, err := b.dev.Matrix(compute.Source{
 			Name: name, Type: t.Type, Rows: r, Cols: cols,
-			Data: t.Data[at : at+r*rowBytes], Pinned: b.pinned,
+			Data: t.Data[at : at+r*rowBytes], Pinned: b.pinned, Hot: b.whole(r),
 		}, use)
 		if err != nil {
 			b.fail("%v", err)

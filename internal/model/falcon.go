@@ -8,8 +8,10 @@ import (
 
 // bindFalcon binds Falcon 7B (one norm) and 40B (attn_norm_2 is attention's own).
 func bindFalcon(b *binder, m *Model) error {
+	b.card = m.tied(b) && m.place(m.Layers).Attention
 	m.embd = b.matrix("token_embd.weight", m.Vocab, m.Embd, compute.Embed)
 	m.norm = norm{b.vector("output_norm.weight", m.Embd), b.vector("output_norm.bias", m.Embd)}
+	b.card = m.place(m.Layers).Attention
 	m.head = b.optionalMatrix("output.weight", m.Vocab, m.Embd, compute.Dense)
 	if m.head == nil {
 		m.head = m.embd
@@ -18,6 +20,7 @@ func bindFalcon(b *binder, m *Model) error {
 	m.layers = make([]layer, m.Layers)
 	for i := range m.layers {
 		l := &m.layers[i]
+		b.card = m.place(i).Attention
 		name := func(s string) string { return fmt.Sprintf("blk.%d.%s", i, s) }
 		l.attnNorm = norm{b.vector(name("attn_norm.weight"), m.Embd), b.vector(name("attn_norm.bias"), m.Embd)}
 		if b.has(name("attn_norm_2.weight")) {

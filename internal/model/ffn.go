@@ -28,7 +28,9 @@ func (f *ffn) bind(b *binder, m *Model, layer int) {
 	name := func(s string) string { return fmt.Sprintf("blk.%d.%s", layer, s) }
 	gated := m.Arch != "falcon" && m.Arch != "opt"
 	f.act, f.mode = m.Act, m.ofLayer(layer)
-	f.byNeuron = f.mode != Off || m.Transposed
+	place := m.place(layer)
+	hot := m.hot(b, layer)
+	f.byNeuron = f.mode != Off || m.Transposed || hot > 0 && hot < m.FF
 	rows, columns := compute.Dense, compute.Dense
 	if f.byNeuron {
 		rows, columns = compute.Rows, compute.Columns
@@ -38,23 +40,27 @@ func (f *ffn) bind(b *binder, m *Model, layer int) {
 		order = nil // it makes no difference to a dense layer
 	}
 	if gated {
-		f.gate = b.neurons(name("ffn_gate.weight"), m.FF, m.Embd, rows, order)
+		f.gate = b.neurons(name("ffn_gate.weight"), m.FF, m.Embd, rows, hot, order)
 	}
-	f.up = b.neurons(name("ffn_up.weight"), m.FF, m.Embd, rows, order)
+	f.up = b.neurons(name("ffn_up.weight"), m.FF, m.Embd, rows, hot, order)
 	if m.Arch == "opt" {
 		f.upBias = b.neuronVector(name("ffn_up.bias"), m.FF, order)
 	}
 	down := "ffn_down"
 	if m.Transposed {
 		down = "ffn_down_t"
-		f.down = b.neurons(name("ffn_down_t.weight"), m.FF, m.Embd, compute.Rows, order)
+		f.down = b.neurons(name("ffn_down_t.weight"), m.FF, m.Embd, compute.Rows, hot, order)
 	} else {
-		f.down = b.neurons(name("ffn_down.weight"), m.Embd, m.FF, columns, order)
+		if !f.byNeuron && hot > 0 {
+			hot = m.Embd // all of its rows
+		}
+		f.down = b.neurons(name("ffn_down.weight"), m.Embd, m.FF, columns, hot, order)
 	}
 	if m.Arch == "opt" {
 		f.downBias = b.vector(name(down+".bias"), m.Embd)
 	}
 	if m.Predictors {
+		b.card = place.Predictor
 		f.bindPredictor(b, m, layer, order)
 	}
 }
@@ -75,7 +81,7 @@ func (f *ffn) bindPredictor(b *binder, m *Model, layer int, order []int32) {
 		rank = t.Rows()
 	}
 	f.fc1 = b.matrix(fc1, rank, m.Embd, compute.Dense)
-	f.fc2 = b.neurons(fc2, m.FF-always, rank, compute.Dense, order)
+	f.fc2 = b.neurons(fc2, m.FF-always, rank, compute.Dense, b.whole(m.FF-always), order)
 }
 
 // forward computes s.ffnOut from the normed input s.h; s.x is the residual before the norm.

@@ -8,8 +8,10 @@ import (
 
 // bindLlama binds llama and its kin: qwen2 adds biases to q, k, v; qwen3 norms each head; bamboo is llama with dReLU.
 func bindLlama(b *binder, m *Model) error {
+	b.card = m.tied(b) && m.place(m.Layers).Attention
 	m.embd = b.matrix("token_embd.weight", m.Vocab, m.Embd, compute.Embed)
 	m.norm.w = b.vector("output_norm.weight", m.Embd)
+	b.card = m.place(m.Layers).Attention
 	m.head = b.optionalMatrix("output.weight", m.Vocab, m.Embd, compute.Dense)
 	if m.head == nil {
 		m.head = m.embd
@@ -18,6 +20,7 @@ func bindLlama(b *binder, m *Model) error {
 	m.layers = make([]layer, m.Layers)
 	for i := range m.layers {
 		l := &m.layers[i]
+		b.card = m.place(i).Attention
 		name := func(s string) string { return fmt.Sprintf("blk.%d.%s", i, s) }
 		l.attnNorm.w = b.vector(name("attn_norm.weight"), m.Embd)
 		l.wq = b.matrix(name("attn_q.weight"), q, m.Embd, compute.Dense)

@@ -9,6 +9,7 @@ import (
 
 	"github.com/powerinfer-go/powerinfer/internal/compute"
 	"github.com/powerinfer-go/powerinfer/internal/gguf"
+	"github.com/powerinfer-go/powerinfer/internal/placement"
 )
 
 // Options are the choices made when a model is loaded.
@@ -17,6 +18,7 @@ type Options struct {
 	Threshold  *float32                // overrides the file's sparse threshold
 	Sparse     SparseMode              // how feed-forward layers are computed
 	Order      [][]int32               // [layers][n_ff]: a layer's neuron i is the file's Order[layer][i]; nil keeps the file's order
+	Places     []placement.Place       // [layers+1] what of each layer, and of the head, goes to the first of two processors; nil: nothing
 	Observer   Observer                // sees dense feed-forward layers, which it asks for; may be nil
 	Batch      int                     // tokens of the largest step (llama.cpp's ubatch)
 	Outputs    int                     // rows of logits of the largest step
@@ -29,7 +31,8 @@ type Options struct {
 type Model struct {
 	Config
 	dev    compute.Device
-	orders [][]int32 // Options.Order
+	orders [][]int32         // Options.Order
+	places []placement.Place // Options.Places
 	block  func(*Model, compute.Verbs, *layer, int)
 	embd   *compute.Matrix // [n_vocab, n_embd]
 	pos    *compute.Matrix // [n_ctx+2, n_embd], OPT only
@@ -94,6 +97,9 @@ func Load(f *gguf.File, dev compute.Device, o Options) (*Model, error) {
 	m := &Model{Config: c, dev: dev, scale: float32(1 / math.Sqrt(float64(c.HeadDim)))}
 	if err := m.takeOrder(f, o.Order); err != nil {
 		return nil, err
+	}
+	if m.places = o.Places; o.Places != nil && len(o.Places) != m.Layers+1 {
+		return nil, fmt.Errorf("%s: a plan of %d layers is not for this model of %d", f.Path, len(o.Places)-1, m.Layers)
 	}
 	b := newBinder(f, dev, o.Pinned, o.Progress)
 	fam := families()[c.Arch]

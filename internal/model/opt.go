@@ -11,6 +11,7 @@ const positionOffset = 2
 
 // bindOPT binds OPT: learned positions, LayerNorm, biases everywhere, tied head.
 func bindOPT(b *binder, m *Model) error {
+	b.card = m.tied(b) && m.place(m.Layers).Attention
 	m.embd = b.matrix("token_embd.weight", m.Vocab, m.Embd, compute.Embed)
 	if b.err == nil {
 		positions := m.Context + positionOffset
@@ -21,6 +22,7 @@ func bindOPT(b *binder, m *Model) error {
 		m.Context = min(m.Context, positions-positionOffset)
 	}
 	m.norm = norm{b.vector("output_norm.weight", m.Embd), b.vector("output_norm.bias", m.Embd)}
+	b.card = m.place(m.Layers).Attention
 	m.head = b.optionalMatrix("output.weight", m.Vocab, m.Embd, compute.Dense)
 	if m.head == nil {
 		m.head = m.embd
@@ -29,6 +31,7 @@ func bindOPT(b *binder, m *Model) error {
 	m.layers = make([]layer, m.Layers)
 	for i := range m.layers {
 		l := &m.layers[i]
+		b.card = m.place(i).Attention
 		name := func(s string) string { return fmt.Sprintf("blk.%d.%s", i, s) }
 		l.attnNorm = norm{b.vector(name("attn_norm.weight"), m.Embd), b.vector(name("attn_norm.bias"), m.Embd)}
 		if b.has(name("attn_qkv.weight")) {

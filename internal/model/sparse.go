@@ -6,6 +6,7 @@ import (
 
 	"github.com/powerinfer-go/powerinfer/internal/compute"
 	"github.com/powerinfer-go/powerinfer/internal/gguf"
+	"github.com/powerinfer-go/powerinfer/internal/placement"
 	"github.com/powerinfer-go/powerinfer/internal/prepared"
 )
 
@@ -180,3 +181,23 @@ func (m *Model) order(b *binder, l int) []int32 {
 	}
 	return m.orders[l]
 }
+
+// place is what of layer l goes to the first of two processors; of the head, where l is the number of layers.
+func (m *Model) place(l int) placement.Place {
+	if m.places == nil {
+		return placement.Place{GPU: placement.RAM}
+	}
+	return m.places[l]
+}
+
+// hot is how many of layer l's neurons go to the first of two processors: columns that share scales go together.
+func (m *Model) hot(b *binder, l int) int {
+	hot := min(m.place(l).Hot, m.FF)
+	if t := b.f.Tensor(fmt.Sprintf("blk.%d.ffn_down.weight", l)); t != nil && hot < m.FF {
+		hot -= hot % t.Type.BlockElems()
+	}
+	return hot
+}
+
+// tied reports whether the head is the embedding.
+func (m *Model) tied(b *binder) bool { return !b.has("output.weight") }

@@ -2,7 +2,8 @@
 // worker pool, and the kernels of compute/cpu/kernel behind every verb.
 //
 // An output element's order of accumulation depends on shapes and types only, so
-// results are the same bytes for any number of threads and any company in a batch.
+// results are the same bytes for any number of threads and any company in a batch. Only layers by neuron may be rounded
+// in another way in steps of at least panelTokens.
 package cpu
 
 import (
@@ -115,6 +116,9 @@ func (d *Device) Tensor(rows, cols int) (compute.Tensor, error) {
 
 // Read returns row i of t.
 func (d *Device) Read(t compute.Tensor, i int) []float32 { return row(t, i) }
+
+// Data is t's memory. [t.Rows·t.Cols]
+func (d *Device) Data(t compute.Tensor) []float32 { return floats(t) }
 
 // Vector takes a one-dimensional weight in.
 func (d *Device) Vector(src compute.Source) (*compute.Vector, error) {

@@ -1,6 +1,7 @@
 package cpu
 
 import (
+	"math/bits"
 	"sync/atomic"
 
 	"github.com/powerinfer-go/powerinfer/internal/compute"
@@ -38,6 +39,32 @@ func (s *set) room(i int) []int32 { return s.active[i*s.stride:][:0:s.stride] }
 // Set allocates a set of n neurons for each of rows tokens.
 func (d *Device) Set(rows, n int) (compute.Set, error) {
 	return compute.Set{Rows: rows, N: n, Mem: newSet(rows, n)}, nil
+}
+
+// FillSet makes token i's neurons those, counted from first, whose bits are set in words[i·perRow:]. Bit b of word w is neuron 32w+b.
+func (d *Device) FillSet(s compute.Set, words []uint32, perRow, first int) {
+	mem := s.Mem.(*set)
+	for t := range s.Rows {
+		list := mem.room(t)
+		for w := first / 32; w*32 < first+s.N; w++ {
+			for b := words[t*perRow+w]; b != 0; b &= b - 1 {
+				if n := 32*w + bits.TrailingZeros32(b) - first; n >= 0 && n < s.N {
+					list = append(list, int32(n))
+				}
+			}
+		}
+		mem.count[t] = len(list)
+	}
+}
+
+// SetWords writes every token's neurons as bits to words, perRow words a token.
+func (d *Device) SetWords(s compute.Set, words []uint32, perRow int) {
+	clear(words[:s.Rows*perRow])
+	for t := range s.Rows {
+		for _, n := range s.Mem.(*set).token(t) {
+			words[t*perRow+int(n)/32] |= 1 << (n % 32)
+		}
+	}
 }
 
 // fewSparse is up to how many tokens rows are read for each token by itself. For more, gate and up rows go through matrix products,

@@ -1,0 +1,323 @@
+// Package hybrid makes one device of two: a card that holds what the plan put there, and the host that computes the rest where it
+// lies. Only activations pass between them.
+//
+// Every verb runs where its weights are; verbs without weights run where their operands are. A feed-forward layer that is split by
+// neuron runs on both at the same time. Since placement is fixed when weights are taken in, the same verbs always take the same
+// ways, and the card may record them once and replay them.
+package hybrid
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/powerinfer-go/powerinfer/internal/compute"
+	"github.com/powerinfer-go/powerinfer/internal/quant"
+)
+
+// Meeting is what the card's verbs must be able to besides, for two processors to work at the same time. Functions that it returns
+// are valid in every replay.
+type Meeting interface {
+	compute.Verbs
+	// Beside waits for what was recorded so far and calls host, while the card computes what during records. What is recorded behind
+	// it sees what host wrote.
+	Beside(host func(p *compute.Params) error, during func())
+	// Show copies t for the host, in the next Beside: [t.Rows·t.Cols].
+	Show(t compute.Tensor) func() []float32
+	// ShowSet copies a set's bits for the host: token i's are words[i·perRow:].
+	ShowSet(s compute.Set) func() (words []uint32, perRow int)
+	// Take makes t, here, what an earlier Beside's host writes to the returned memory: [t.Rows·t.Cols].
+	Take(t compute.Tensor) func() []float32
+	// TakeSet does so with a set's bits.
+	TakeSet(s compute.Set) func() (words []uint32, perRow int)
+}
+
+// Host is the second processor.
+type Host interface {
+	compute.Device
+	// Data is a tensor's memory.
+	Data(t compute.Tensor) []float32
+	// FillSet makes token i's neurons those, counted from first, whose bits are set in words[i·perRow:].
+	FillSet(s compute.Set, words []uint32, perRow, first int)
+	// SetWords writes every token's neurons as bits.
+	SetWords(s compute.Set, words []uint32, perRow int)
+}
+
+// Device is a card and the host. It implements compute.Device.
+type Device struct {
+	card      compute.Device // its verbs are a Meeting
+	host      Host
+	attention []bool        // of each layer: keys and values are on the card
+	partials  map[int]sized // by columns
+}
+
+// New is a device of card and host, which it closes. attention says of each layer whether keys and values lie on the card.
+func New(card compute.Device, host Host, attention []bool) *Device {
+	return &Device{card: card, host: host, attention: attention, partials: map[int]sized{}}
+}
+
+// Name says what computes.
+func (d *Device) Name() string { return d.card.Name() + " and " + d.host.Name() }
+
+// Close closes both devices.
+func (d *Device) Close() error { return errors.Join(d.card.Close(), d.host.Close()) }
+
+// matrix is a weight's two parts; the second's rows, or neurons, follow the first's. Either may be nil.
+type matrix struct {
+	card, host *compute.Matrix
+	hot        int // neurons, or rows, on the card
+}
+
+func mem(m *compute.Matrix) *matrix { return m.Mem.(*matrix) }
+
+// onCard reports whether the card has all of m.
+func onCard(m *compute.Matrix) bool { return mem(m).host == nil }
+
+// Matrix takes rows or neurons [0, src.Hot) to the card and the others to the host.
+func (d *Device) Matrix(src compute.Source, use compute.Use) (*compute.Matrix, error) {
+	n := src.Rows
+	if use == compute.Columns {
+		n = src.Cols
+	}
+	out := &compute.Matrix{Name: src.Name, Type: src.Type, Rows: src.Rows, Cols: src.Cols}
+	m := &matrix{hot: src.Hot}
+	out.Mem = m
+	split := use == compute.Rows || use == compute.Columns
+	if src.Hot < 0 || src.Hot > n || !split && src.Hot != 0 && src.Hot != n {
+		return nil, fmt.Errorf("tensor %q: %d of its %d rows cannot be on the card", src.Name, src.Hot, n)
+	}
+	var err error
+	switch src.Hot {
+	case n:
+		src.Pinned = false
+		m.card, err = d.card.Matrix(src, use)
+	case 0:
+		m.host, err = d.host.Matrix(src, use)
+	default:
+		var part compute.Source
+		if part, err = neurons(src, use, 0, src.Hot); err != nil {
+			return nil, err
+		}
+		part.Pinned = false
+		if m.card, err = d.card.Matrix(part, use); err != nil {
+			return nil, err
+		}
+		if part, err = neurons(src, use, src.Hot, n); err != nil {
+			return nil, err
+		}
+		m.host, err = d.host.Matrix(part, use)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+// vector is on both devices.
+type vector struct {
+	card, host *compute.Vector
+	data       []float32
+	parts      map[piece]*compute.Vector
+}
+
+// piece is a part of a vector on one of the devices.
+type piece struct {
+	dev      compute.Device
+	from, to int
+}
+
+// Vector takes a one-dimensional weight in.
+func (d *Device) Vector(src compute.Source) (*compute.Vector, error) {
+	v := &vector{parts: map[piece]*compute.Vector{}}
+	var err error
+	if v.card, err = d.card.Vector(src); err != nil {
+		return nil, err
+	}
+	if v.host, err = d.host.Vector(src); err != nil {
+		return nil, err
+	}
+	v.data = make([]float32, src.Cols)
+	quant.Decode(src.Type, v.data, src.Data)
+	return &compute.Vector{Name: src.Name, Len: src.Cols, Mem: v}, nil
+}
+
+// part is elements [from, to) of v on dev; nil for a nil v.
+func part(v *compute.Vector, dev compute.Device, from, to int) (*compute.Vector, error) {
+	if v == nil {
+		return nil, nil
+	}
+	m, key := v.Mem.(*vector), piece{dev, from, to}
+	if have := m.parts[key]; have != nil {
+		return have, nil
+	}
+	data := make([]byte, 4*(to-from))
+	quant.Encode(quant.F32, data, m.data[from:to])
+	made, err := dev.Vector(compute.Source{Name: v.Name, Type: quant.F32, Rows: 1, Cols: to - from, Data: data})
+	if err == nil {
+		m.parts[key] = made
+	}
+	return made, err
+}
+
+func cardVector(v *compute.Vector) *compute.Vector {
+	if v == nil {
+		return nil
+	}
+	return v.Mem.(*vector).card
+}
+
+func hostVector(v *compute.Vector) *compute.Vector {
+	if v == nil {
+		return nil
+	}
+	return v.Mem.(*vector).host
+}
+
+// tensorPair is one activation's memory on both devices.
+type tensorPair struct{ card, host compute.Tensor }
+
+// tensor is a tensorPair and where its content is, at the place that a recording has reached.
+type tensor struct {
+	tensorPair
+	onCard, onHost bool
+}
+
+func (d *Device) pair(rows, cols int) (tensorPair, error) {
+	var p tensorPair
+	var err error
+	if p.card, err = d.card.Tensor(rows, cols); err != nil {
+		return p, err
+	}
+	p.host, err = d.host.Tensor(rows, cols)
+	return p, err
+}
+
+// sized is a pair of so many rows.
+type sized struct {
+	tensorPair
+	rows int
+}
+
+// partial is memory for the host's part of outputs [rows, cols]: layers take turns, for each part is added before the next one's
+// is made. Recordings that use a smaller one keep it.
+func (d *Device) partial(rows, cols int) (tensorPair, error) {
+	s := d.partials[cols]
+	if s.rows < rows {
+		p, err := d.pair(rows, cols)
+		if err != nil {
+			return p, err
+		}
+		s = sized{p, rows}
+		d.partials[cols] = s
+	}
+	return s.tensorPair, nil
+}
+
+// Tensor allocates an activation [rows, cols] on both devices.
+func (d *Device) Tensor(rows, cols int) (compute.Tensor, error) {
+	p, err := d.pair(rows, cols)
+	if err != nil {
+		return compute.Tensor{}, err
+	}
+	return compute.Tensor{Rows: rows, Cols: cols, Mem: &tensor{tensorPair: p}}, nil
+}
+
+// set is a set's memory on both devices, and where its content is.
+type set struct {
+	card, host     compute.Set
+	cold           compute.Set // the host's, of the neurons that are not on the card
+	words          []uint32    // scratch: bits of host
+	onCard, onHost bool
+}
+
+// Set allocates a set on both devices.
+func (d *Device) Set(rows, n int) (compute.Set, error) {
+	s := &set{}
+	var err error
+	if s.card, err = d.card.Set(rows, n); err != nil {
+		return compute.Set{}, err
+	}
+	if s.host, err = d.host.Set(rows, n); err != nil {
+		return compute.Set{}, err
+	}
+	if s.cold, err = d.host.Set(rows, n); err != nil {
+		return compute.Set{}, err
+	}
+	return compute.Set{Rows: rows, N: n, Mem: s}, nil
+}
+
+// cache is the layers of a KV cache that each device holds.
+type cache struct {
+	card, host *compute.Cache
+	index      []int // [layers] within its device's
+}
+
+// Cache allocates every layer where its attention is computed.
+func (d *Device) Cache(spec compute.CacheSpec) (*compute.Cache, error) {
+	if len(d.attention) != spec.Layers {
+		return nil, fmt.Errorf("a plan for %d layers is not for a cache of %d", len(d.attention), spec.Layers)
+	}
+	c := &cache{}
+	card, host := spec, spec
+	card.Layers, host.Layers = 0, 0
+	for _, on := range d.attention {
+		n := &host.Layers
+		if on {
+			n = &card.Layers
+		}
+		c.index = append(c.index, *n)
+		*n++
+	}
+	var err error
+	if card.Layers > 0 {
+		c.card, err = d.card.Cache(card)
+	}
+	if err == nil && host.Layers > 0 {
+		c.host, err = d.host.Cache(host)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return &compute.Cache{CacheSpec: spec, Mem: c}, nil
+}
+
+// CopyPage copies a page on both devices.
+func (d *Device) CopyPage(c *compute.Cache, to, from int32) {
+	m := c.Mem.(*cache)
+	if m.card != nil {
+		d.card.CopyPage(m.card, to, from)
+	}
+	if m.host != nil {
+		d.host.CopyPage(m.host, to, from)
+	}
+}
+
+// Read returns row i of t from where its content is.
+func (d *Device) Read(t compute.Tensor, i int) []float32 {
+	m := t.Mem.(*tensor)
+	if m.onHost {
+		return d.host.Read(viewed(t, m.host), i)
+	}
+	return d.card.Read(viewed(t, m.card), i)
+}
+
+// viewed is memory in the shape of t, which is a view of it.
+func viewed(t, memory compute.Tensor) compute.Tensor {
+	return compute.Tensor{Rows: t.Rows, Cols: t.Cols, Mem: memory.Mem}
+}
+
+// Run has the card run body, whose verbs pass what is the host's to the host.
+func (d *Device) Run(seg compute.Segment, p *compute.Params, body func(compute.Verbs)) error {
+	var failed error
+	err := d.card.Run(seg, p, func(v compute.Verbs) {
+		m, ok := v.(Meeting)
+		if !ok {
+			failed = fmt.Errorf("%s cannot work beside another processor", d.card.Name())
+			return
+		}
+		r := &verbs{d: d, card: m, seg: seg}
+		body(r)
+		r.meet(nil)
+		failed = r.err
+	})
+	return errors.Join(failed, err)
+}

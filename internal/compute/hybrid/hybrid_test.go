@@ -1,0 +1,157 @@
+package hybrid_test
+
+import (
+	"fmt"
+	"math"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/powerinfer-go/powerinfer/internal/compute"
+	"github.com/powerinfer-go/powerinfer/internal/compute/cpu"
+	"github.com/powerinfer-go/powerinfer/internal/compute/hybrid"
+	"github.com/powerinfer-go/powerinfer/internal/gguf"
+	"github.com/powerinfer-go/powerinfer/internal/model"
+	"github.com/powerinfer-go/powerinfer/internal/placement"
+	"github.com/powerinfer-go/powerinfer/internal/quant"
+	"github.com/powerinfer-go/powerinfer/internal/synth"
+)
+
+const (
+	layers = 3
+	ff     = 1024
+)
+
+func file(t *testing.T, s synth.Spec) *gguf.File {
+	t.Helper()
+	s.Layers, s.Embd, s.FF, s.Heads, s.Sparsity, s.PowerLaw, s.Seed = layers, 256, ff, 4, 0.9, 1, 5
+	path := filepath.Join(t.TempDir(), "model.gguf")
+	if err := synth.Write(path, s, nil); err != nil {
+		t.Fatal(err)
+	}
+	data, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	f, err := gguf.Parse(path, data)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return f
+}
+
+func host(t *testing.T) *cpu.Device {
+	t.Helper()
+	dev, err := cpu.New(cpu.Options{Threads: 2, Kernels: "generic"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return dev
+}
+
+// logits evaluates a prompt and some tokens more, twice, so that what was recorded is replayed.
+func logits(t *testing.T, f *gguf.File, dev compute.Device, o model.Options) (out [][]float32, use []model.NeuronUse) {
+	t.Helper()
+	defer dev.Close()
+	o.Batch, o.Outputs, o.Cache = 16, 16, compute.CacheSpec{Pages: 3}
+	m, err := model.Load(f, dev, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	tokens := []int32{1, 40, 300, 17, 99, 261, 5, 500, 33, 78, 431, 12, 350, 7, 222, 80}
+	for range 2 {
+		out = nil
+		for at := 0; at < len(tokens); {
+			n := 1
+			if at == 0 {
+				n = 11
+			}
+			p := compute.Params{Tokens: tokens[at : at+n], Pages: [][]int32{{2, 0}}, Seq: make([]int32, n), Out: []int32{int32(n - 1)}}
+			for i := range n {
+				p.Pos = append(p.Pos, int32(at+i))
+			}
+			if err := m.Forward(&p); err != nil {
+				t.Fatal(err)
+			}
+			out = append(out, m.Logits(0))
+			out = cloned(out)
+			at += n
+		}
+	}
+	return out, m.Neurons()
+}
+
+// agree is the largest difference of a logit between two splits, as a share of the largest logit: sums in another order, in floats.
+const agree = 1e-4
+
+// TestSplits: wherever the plan puts a model's parts, it is the same model; and every split gives the same bytes again.
+func TestSplits(t *testing.T) {
+	place := func(attention, predictor bool, hot int) placement.Place {
+		return placement.Place{Attention: attention, Predictor: predictor, Hot: hot}
+	}
+	plans := map[string][layers + 1]placement.Place{
+		"all in RAM":         {},
+		"all on the card":    {place(true, true, ff), place(true, true, ff), place(true, true, ff), place(true, false, 0)},
+		"hot":                {place(true, true, 160), place(true, true, 33), place(true, true, 1000), place(true, false, 0)},
+		"head in RAM":        {place(true, true, 160), place(true, true, 0), place(true, true, ff), place(false, false, 0)},
+		"predictor in RAM":   {place(true, false, 160), place(true, false, 0), place(true, false, ff), place(true, false, 0)},
+		"attention in RAM":   {place(false, false, 160), place(false, true, 96), place(false, false, ff), place(true, false, 0)},
+		"some layers":        {place(false, false, 0), place(true, true, ff), place(false, false, 0), place(true, false, 0)},
+		"neurons alone":      {place(false, false, 0), place(false, false, 512), place(false, false, 0), place(false, false, 0)},
+		"attention alone":    {place(true, false, 0), place(true, false, 0), place(true, false, 0), place(false, false, 0)},
+		"last layer in part": {place(false, false, 0), place(false, false, 0), place(true, true, 64), place(true, false, 0)},
+	}
+	for _, c := range []struct {
+		spec synth.Spec
+		mode model.SparseMode
+	}{
+		{synth.Spec{Arch: "llama", Type: quant.F32}, model.Off},
+		{synth.Spec{Arch: "llama", Type: quant.F32}, model.Exact},
+		{synth.Spec{Arch: "llama", Type: quant.F16, Magic: "PWRI"}, model.Predict},
+		{synth.Spec{Arch: "opt", Type: quant.F16, Magic: "PWRI"}, model.Predict},
+		{synth.Spec{Arch: "opt", Type: quant.F32}, model.Exact},
+		{synth.Spec{Arch: "falcon", Type: quant.F16, Magic: "PWRI"}, model.Predict},
+	} {
+		t.Run(fmt.Sprintf("%s %s", c.spec.Arch, c.mode), func(t *testing.T) {
+			t.Parallel()
+			f := file(t, c.spec)
+			want, wantUse := logits(t, f, host(t), model.Options{Sparse: c.mode})
+			for name, plan := range plans {
+				var attention []bool
+				for _, p := range plan[:layers] {
+					attention = append(attention, p.Attention)
+				}
+				run := func() ([][]float32, []model.NeuronUse) {
+					card := &tapes{host(t), map[compute.Segment]*tape{}}
+					return logits(t, f, hybrid.New(card, host(t), attention), model.Options{Sparse: c.mode, Places: plan[:]})
+				}
+				got, use := run()
+				if d := apart(got, want); !(d <= agree) {
+					t.Errorf("%s: a logit differs by %.2g of the largest, more than %g", name, d, agree)
+				}
+				if name == "hot" {
+					if again, _ := run(); apart(again, got) != 0 {
+						t.Error("another run gives other bytes")
+					}
+				}
+				for l, u := range use {
+					w := wantUse[l]
+					if c.mode != model.Off && (u.Tokens != w.Tokens || u.Predicted != w.Predicted || u.Active != w.Active || u.Gated != w.Gated) {
+						t.Errorf("%s: layer %d counted %+v, in RAM %+v", name, l, u, w)
+					}
+				}
+			}
+		})
+	}
+}
+
+func apart(a, b [][]float32) float64 {
+	worst, largest := 0.0, 0.0
+	for i := range a {
+		for j := range a[i] {
+			worst = max(worst, math.Abs(float64(a[i][j]-b[i][j])))
+			largest = max(largest, math.Abs(float64(b[i][j])))
+		}
+	}
+	return worst / largest
+}

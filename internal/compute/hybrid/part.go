@@ -1,0 +1,52 @@
+package hybrid
+
+import (
+	"fmt"
+
+	"github.com/powerinfer-go/powerinfer/internal/compute"
+)
+
+// neurons is src with its neurons [from, to) alone, in src's order: rows, or columns for Columns. Where they do not lie together in
+// src they are copied.
+func neurons(src compute.Source, use compute.Use, from, to int) (compute.Source, error) {
+	part := src
+	part.Order = nil
+	if use == compute.Columns {
+		return columns(part, src.Order, from, to)
+	}
+	size := src.Type.RowBytes(src.Cols)
+	part.Rows = to - from
+	if src.Order == nil {
+		part.Data = src.Data[from*size : to*size]
+		return part, nil
+	}
+	part.Pinned = false
+	part.Data = make([]byte, 0, part.Rows*size)
+	for _, row := range src.Order[from:to] {
+		part.Data = append(part.Data, src.Data[int(row)*size:][:size]...)
+	}
+	return part, nil
+}
+
+// columns copies blocks of every row.
+func columns(part compute.Source, order []int32, from, to int) (compute.Source, error) {
+	elems, size := part.Type.BlockElems(), part.Type.BlockBytes()
+	if from%elems != 0 || to%elems != 0 || order != nil && elems > 1 {
+		return part, fmt.Errorf("tensor %q: %d columns of %s share scales and cannot be divided or reordered", part.Name, elems, part.Type)
+	}
+	row, data := part.Type.RowBytes(part.Cols), part.Data
+	part.Pinned = false
+	part.Cols = to - from
+	part.Data = make([]byte, 0, part.Rows*part.Type.RowBytes(part.Cols))
+	for r := range part.Rows {
+		in := data[r*row:][:row]
+		if order == nil {
+			part.Data = append(part.Data, in[from/elems*size:to/elems*size]...)
+			continue
+		}
+		for _, c := range order[from:to] {
+			part.Data = append(part.Data, in[int(c)*size:][:size]...)
+		}
+	}
+	return part, nil
+}
