@@ -34,6 +34,7 @@ type Device struct {
 	results    exchange
 	seen       readback
 	uploaded   func(int64)
+	quantised  bool // there are weights of quantised types
 	segments   map[compute.Segment]*segment
 	runs       uint64
 	played     *segment // the last one, whose results Read is asked for
@@ -131,24 +132,20 @@ func (d *Device) zeros(size int64) (view, error) {
 
 // once records with f, submits and waits.
 func (d *Device) once(f func(r *recorder)) error {
-	command, err := d.gpu.vk.AllocateCommandBuffer(d.gpu.pool)
-	if err != nil {
-		return d.gpu.fail(err)
+	r := &recorder{d: d, seg: &segment{}}
+	r.begin()
+	if r.err == nil {
+		f(r)
 	}
-	defer d.gpu.vk.FreeCommandBuffer(d.gpu.pool, command)
-	r := &recorder{d: d, seg: &segment{command: command}}
-	if err := r.begin(); err != nil {
-		return err
+	r.leg(nil, nil)
+	if r.err == nil {
+		r.fail(r.seg.legs[0].play(d.gpu, nil))
 	}
-	f(r)
-	if r.fail(r.end()); r.err != nil {
-		return r.err
+	if r.err == nil {
+		r.fail(d.gpu.wait(d.gpu.last))
 	}
-	n, err := d.gpu.submit(command)
-	if err != nil {
-		return err
-	}
-	return d.gpu.wait(n)
+	d.free(r.seg)
+	return r.err
 }
 
 // floats is the memory of t's rows.

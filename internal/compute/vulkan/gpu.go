@@ -26,14 +26,16 @@ type gpu struct {
 	submission *submission
 }
 
-// submission are the structures of vkQueueSubmit and vkWaitSemaphores for one command buffer.
+// submission are the structures of vkQueueSubmit, for up to two batches of one command buffer each, and of vkWaitSemaphores.
 type submission struct {
-	command  vk.CommandBuffer
-	value    uint64 // signalled, or waited for
-	reached  uint64
-	timeline vk.TimelineSemaphoreSubmitInfo
-	submit   vk.SubmitInfo
-	wait     vk.SemaphoreWaitInfo
+	batches [2]vk.SubmitInfo
+	signals [2]vk.TimelineSemaphoreSubmitInfo
+	command [2]vk.CommandBuffer
+	value   [2]uint64 // that a batch signals
+
+	wait    vk.SemaphoreWaitInfo
+	target  uint64
+	reached uint64
 }
 
 // openGPU opens the device that name means.
@@ -121,12 +123,16 @@ func (g *gpu) create() error {
 	g.submission = s
 	g.pin.Pin(s)
 	g.pin.Pin(&g.done)
-	s.timeline = vk.TimelineSemaphoreSubmitInfo{SType: vk.StructureTypeTimelineSemaphoreSubmitInfo, SignalSemaphoreValueCount: 1, PSignalSemaphoreValues: &s.value}
-	s.submit = vk.SubmitInfo{
-		SType: vk.StructureTypeSubmitInfo, PNext: unsafe.Pointer(&s.timeline), CommandBufferCount: 1, PCommandBuffers: &s.command,
-		SignalSemaphoreCount: 1, PSignalSemaphores: &g.done,
+	for i := range s.batches {
+		s.signals[i] = vk.TimelineSemaphoreSubmitInfo{
+			SType: vk.StructureTypeTimelineSemaphoreSubmitInfo, SignalSemaphoreValueCount: 1, PSignalSemaphoreValues: &s.value[i],
+		}
+		s.batches[i] = vk.SubmitInfo{
+			SType: vk.StructureTypeSubmitInfo, PNext: unsafe.Pointer(&s.signals[i]), CommandBufferCount: 1, PCommandBuffers: &s.command[i],
+			SignalSemaphoreCount: 1, PSignalSemaphores: &g.done,
+		}
 	}
-	s.wait = vk.SemaphoreWaitInfo{SType: vk.StructureTypeSemaphoreWaitInfo, SemaphoreCount: 1, PSemaphores: &g.done, PValues: &s.value}
+	s.wait = vk.SemaphoreWaitInfo{SType: vk.StructureTypeSemaphoreWaitInfo, SemaphoreCount: 1, PSemaphores: &g.done, PValues: &s.target}
 	return nil
 }
 
@@ -143,17 +149,20 @@ func (g *gpu) destroy() {
 	g.pin.Unpin()
 }
 
-// submit queues c and returns the number to wait for.
-func (g *gpu) submit(c vk.CommandBuffer) (uint64, error) {
+// submit queues commands, one or two, and returns the number that the first signals; the second's is the next.
+func (g *gpu) submit(commands ...vk.CommandBuffer) (uint64, error) {
 	if g.lost != nil {
 		return 0, g.lost
 	}
-	g.submission.command, g.submission.value = c, g.last+1
-	if err := g.vk.Submit(&g.submission.submit); err != nil {
+	s := g.submission
+	for i, c := range commands {
+		s.command[i], s.value[i] = c, g.last+1+uint64(i)
+	}
+	if err := g.vk.Submit(s.batches[:len(commands)]); err != nil {
 		return 0, g.fail(err)
 	}
-	g.last++
-	return g.last, nil
+	g.last += uint64(len(commands))
+	return g.last - uint64(len(commands)) + 1, nil
 }
 
 // Before a thread goes to sleep for the device, it looks polls times whether it is done: a look costs some 200 ns, a wake-up tens of
@@ -176,7 +185,7 @@ func (g *gpu) wait(n uint64) error {
 			}
 		}
 	}
-	s.value = n
+	s.target = n
 	if err := g.vk.WaitSemaphores(&s.wait, ^uint64(0)); err != nil {
 		return g.fail(err)
 	}

@@ -32,11 +32,14 @@ func update(v view) binding { return binding{v, true, true} }
 type recorder struct {
 	d       *Device
 	seg     *segment
-	now     *compute.Params // of the run that records: for Host only
-	live    bool            // Host was called
-	wanted  []place         // what is copied to the host in the end
-	err     error           // the first one
+	command vk.CommandBuffer // in recording; 0: none
+	now     *compute.Params  // of the run that records: for Host only
+	live    bool             // Host was called
+	beside  bool             // what is recorded runs beside the host
+	wanted  []place          // what is copied to the host in the end
+	err     error            // the first one
 	hazards hazards
+	forms   packedForms
 	bound   vk.Pipeline
 	param   view                   // of the params, once a verb asked for them
 	ropes   map[*compute.Rope]view // of cosines and sines
@@ -85,14 +88,14 @@ func (r *recorder) dispatch(c call) {
 		}
 	}
 	if r.prepare(c, view{}) {
-		r.d.gpu.vk.CmdDispatch(r.seg.command, uint32(c.groups[0]), uint32(c.groups[1]), uint32(c.groups[2]))
+		r.d.gpu.vk.CmdDispatch(r.command, uint32(c.groups[0]), uint32(c.groups[1]), uint32(c.groups[2]))
 	}
 }
 
 // dispatchIndirect records c with the workgroups that three uint32 at args will say when it runs.
 func (r *recorder) dispatchIndirect(c call, args view) {
 	if r.prepare(c, args) {
-		r.d.gpu.vk.CmdDispatchIndirect(r.seg.command, args.slab.buffer, uint64(args.at))
+		r.d.gpu.vk.CmdDispatchIndirect(r.command, args.slab.buffer, uint64(args.at))
 	}
 }
 
@@ -131,12 +134,12 @@ func (r *recorder) prepare(c call, args view) bool {
 	}
 	r.order(c.bind, args)
 	if pipeline != r.bound {
-		g.vk.CmdBindPipeline(r.seg.command, pipeline)
+		g.vk.CmdBindPipeline(r.command, pipeline)
 		r.bound = pipeline
 	}
-	g.vk.CmdPushDescriptors(r.seg.command, g.layout, b.writes[:len(c.bind)])
+	g.vk.CmdPushDescriptors(r.command, g.layout, b.writes[:len(c.bind)])
 	if len(c.push) > 0 {
-		g.vk.CmdPushConstants(r.seg.command, g.layout, c.push)
+		g.vk.CmdPushConstants(r.command, g.layout, c.push)
 	}
 	return true
 }
@@ -148,7 +151,7 @@ func (r *recorder) copy(to, from view) {
 	}
 	r.order([]binding{write(to), read(from)}, view{})
 	region := []vk.BufferCopy{{SrcOffset: uint64(from.at), DstOffset: uint64(to.at), Size: uint64(to.size)}}
-	r.d.gpu.vk.CmdCopyBuffer(r.seg.command, from.slab.buffer, to.slab.buffer, region)
+	r.d.gpu.vk.CmdCopyBuffer(r.command, from.slab.buffer, to.slab.buffer, region)
 }
 
 // fill records that every word of v becomes word.
@@ -157,27 +160,44 @@ func (r *recorder) fill(v view, word uint32) {
 		return
 	}
 	r.order([]binding{write(v)}, view{})
-	r.d.gpu.vk.CmdFillBuffer(r.seg.command, v.slab.buffer, uint64(v.at), uint64(v.size), word)
+	r.d.gpu.vk.CmdFillBuffer(r.command, v.slab.buffer, uint64(v.at), uint64(v.size), word)
 }
 
-// begin starts the command buffer. What earlier submissions and the host wrote is visible to what follows.
-func (r *recorder) begin() error {
-	if err := r.d.gpu.vk.Begin(r.seg.command, &r.d.bindings.begin); err != nil {
-		return r.d.gpu.fail(err)
+// begin starts a command buffer. What earlier submissions and the host wrote is visible to what follows.
+func (r *recorder) begin() {
+	if r.err != nil {
+		return
 	}
+	command, err := r.d.gpu.vk.AllocateCommandBuffer(r.d.gpu.pool)
+	if err != nil {
+		r.fail(r.d.gpu.fail(err))
+		return
+	}
+	r.beginWith(command)
+}
+
+func (r *recorder) beginWith(command vk.CommandBuffer) {
+	if err := r.d.gpu.vk.Begin(command, &r.d.bindings.begin); err != nil {
+		r.fail(r.d.gpu.fail(err))
+		return
+	}
+	r.command, r.bound = command, 0
 	r.hazards.clear()
-	r.bound = 0
 	r.barrier(vk.PipelineStageHost, vk.AccessHostWrite, 0, 0)
-	return nil
 }
 
 // end ends the command buffer. What it wrote is visible to the host.
-func (r *recorder) end() error {
-	r.barrier(0, 0, vk.PipelineStageHost, vk.AccessHostRead)
-	if err := r.d.gpu.vk.End(r.seg.command); err != nil {
-		return r.d.gpu.fail(err)
+func (r *recorder) end() vk.CommandBuffer {
+	if r.command == 0 { // begin failed
+		return 0
 	}
-	return nil
+	r.barrier(0, 0, vk.PipelineStageHost, vk.AccessHostRead)
+	command := r.command
+	r.command = 0
+	if err := r.d.gpu.vk.End(command); err != nil {
+		r.fail(r.d.gpu.fail(err))
+	}
+	return command
 }
 
 // The stages that work is done in, and how they touch memory.
@@ -192,7 +212,7 @@ func (r *recorder) barrier(fromStages, fromAccess, toStages, toAccess uint32) {
 	m := &r.d.bindings.memory
 	m.SrcAccessMask = workWrites | fromAccess
 	m.DstAccessMask = workReads | workWrites | toAccess
-	r.d.gpu.vk.CmdPipelineBarrier(r.seg.command, workStages|fromStages, workStages|vk.PipelineStageDrawIndirect|toStages, m)
+	r.d.gpu.vk.CmdPipelineBarrier(r.command, workStages|fromStages, workStages|vk.PipelineStageDrawIndirect|toStages, m)
 }
 
 // order records a barrier if what follows touches memory in a way that must wait for what came since the last one.
@@ -209,6 +229,9 @@ func (r *recorder) order(bind []binding, args view) {
 		r.hazards.add(read(args))
 	}
 	for _, b := range bind {
+		if b.writes {
+			r.forms.forget(b.view)
+		}
 		r.hazards.add(b)
 	}
 }

@@ -1,6 +1,7 @@
 package vulkan
 
 import (
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -11,7 +12,7 @@ import (
 
 // segment is a recorded stretch of a forward pass, to be submitted again with other params.
 type segment struct {
-	command vk.CommandBuffer
+	legs    []leg
 	checks  []func(*compute.Params) error
 	inputs  []input
 	results []result
@@ -19,6 +20,13 @@ type segment struct {
 	used    uint64       // the number of the run that used it last
 	copies  []copied     // what the host reads when it has run
 	wanted  []place      // what it read besides: the next recording copies that too
+}
+
+// leg is a stretch of a segment up to where the host takes part.
+type leg struct {
+	command vk.CommandBuffer
+	beside  vk.CommandBuffer              // submitted with command; 0: none
+	host    func(p *compute.Params) error // called when command has run; nil: nothing
 }
 
 // copied is a part of a tensor that a segment copies to the host at its end.
@@ -68,31 +76,41 @@ func (d *Device) Run(seg compute.Segment, p *compute.Params, body func(compute.V
 		}
 	}
 	s.used = d.runs
-	if err := d.play(s, p); err != nil {
+	err := d.play(s, p)
+	if d.segments[seg] != s { // it called Host
+		d.free(s)
+	}
+	if err != nil {
 		return fmt.Errorf("segment %q: %w", seg.Name, err)
 	}
 	return nil
 }
 
-// record runs body once, writing its verbs to a command buffer.
+// record runs body once, writing its verbs to command buffers.
 func (r *recorder) record(body func(compute.Verbs)) error {
-	d := r.d
-	d.inputs.restart()
-	d.results.restart()
-	var err error
-	if r.seg.command, err = d.gpu.vk.AllocateCommandBuffer(d.gpu.pool); err != nil {
-		return d.gpu.fail(err)
-	}
-	if err = r.begin(); err == nil {
+	r.d.inputs.restart()
+	r.d.results.restart()
+	r.begin()
+	if r.err == nil {
 		body(r)
 		r.copyWanted()
-		if r.fail(r.end()); r.err == nil {
-			return nil
-		}
-		err = r.err
 	}
-	d.gpu.vk.FreeCommandBuffer(d.gpu.pool, r.seg.command)
-	return err
+	r.leg(nil, nil)
+	if r.err != nil {
+		r.d.free(r.seg)
+	}
+	return r.err
+}
+
+// leg ends a leg, at whose end the host has its turn, while the device computes what beside records.
+func (r *recorder) leg(host func(*compute.Params) error, beside func()) {
+	l := leg{command: r.end(), host: host}
+	if beside != nil {
+		r.begin()
+		beside()
+		l.beside = r.end()
+	}
+	r.seg.legs = append(r.seg.legs, l)
 }
 
 // copyWanted records copies of what the host read behind earlier runs.
@@ -111,15 +129,16 @@ func (r *recorder) copyWanted() {
 // Host submits what was recorded, waits for it and calls f. The rest is recorded afresh.
 func (r *recorder) Host(f func()) {
 	r.live = true
-	r.fail(r.end())
+	r.leg(nil, nil)
 	if r.err == nil {
 		r.fail(r.d.play(r.seg, r.now))
 	}
 	if r.err == nil {
 		f()
-		r.seg.checks, r.seg.inputs, r.seg.results = nil, nil, nil // the inputs lie where they were filled in
 	}
-	r.fail(r.begin())
+	r.d.free(r.seg)
+	r.seg.checks, r.seg.inputs, r.seg.results = nil, nil, nil // the inputs lie where they were filled in
+	r.begin()
 }
 
 // play fills s's inputs, submits it, waits, and hands its results out.
@@ -136,11 +155,12 @@ func (d *Device) play(s *segment, p *compute.Params) error {
 		clear(r.host())
 	}
 	clear(d.seen.rows)
-	n, err := d.gpu.submit(s.command)
-	if err != nil {
-		return err
+	for i := range s.legs {
+		if err := s.legs[i].play(d.gpu, p); err != nil {
+			return errors.Join(err, d.gpu.wait(d.gpu.last))
+		}
 	}
-	if err := d.gpu.wait(n); err != nil {
+	if err := d.gpu.wait(d.gpu.last); err != nil {
 		return err
 	}
 	for _, r := range s.results {
@@ -151,6 +171,24 @@ func (d *Device) play(s *segment, p *compute.Params) error {
 	}
 	d.played = s
 	return nil
+}
+
+// play submits l and lets the host do its part. What runs beside may still run when it returns.
+func (l *leg) play(g *gpu, p *compute.Params) error {
+	var n uint64
+	var err error
+	if l.beside != 0 {
+		n, err = g.submit(l.command, l.beside)
+	} else {
+		n, err = g.submit(l.command)
+	}
+	if err != nil || l.host == nil {
+		return err
+	}
+	if err := g.wait(n); err != nil {
+		return err
+	}
+	return l.host(p)
 }
 
 // keep remembers a recording.
@@ -165,8 +203,20 @@ func (d *Device) keep(seg compute.Segment, s *segment) {
 
 // forget frees a recording, which is not running.
 func (d *Device) forget(seg compute.Segment) {
-	d.gpu.vk.FreeCommandBuffer(d.gpu.pool, d.segments[seg].command)
+	d.free(d.segments[seg])
 	delete(d.segments, seg)
+}
+
+// free gives up s's command buffers, which are not running.
+func (d *Device) free(s *segment) {
+	for _, l := range s.legs {
+		for _, c := range [...]vk.CommandBuffer{l.command, l.beside} {
+			if c != 0 {
+				d.gpu.vk.FreeCommandBuffer(d.gpu.pool, c)
+			}
+		}
+	}
+	s.legs = nil
 }
 
 // params is the memory of the step's compute.Params, for shaders/params.glsl.

@@ -73,12 +73,11 @@ func (s *stage) copy(v view, fill func(dst []byte)) error {
 	}
 	from := s.halves[i].slice(0, v.size)
 	fill(from.host())
-	r := &recorder{d: s.d, seg: &segment{command: s.command[i]}}
-	if err := r.begin(); err != nil {
-		return err
-	}
+	r := &recorder{d: s.d}
+	r.beginWith(s.command[i])
 	r.copy(v, from)
-	if r.fail(r.end()); r.err != nil {
+	r.end()
+	if r.err != nil {
 		return r.err
 	}
 	var err error

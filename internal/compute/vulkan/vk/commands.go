@@ -1,8 +1,6 @@
 package vk
 
-import "unsafe"
-
-// The functions that are on a token's path take structures that their caller keeps, pinned, from call to call.
+// A recording takes structures that its caller keeps, pinned, from call to call.
 
 // Begin starts recording c.
 func (d *Device) Begin(c CommandBuffer, info *CommandBufferBeginInfo) error {
@@ -54,17 +52,23 @@ func (d *Device) CmdFillBuffer(c CommandBuffer, b Buffer, at, size uint64, word 
 	d.fn.CmdFillBuffer.call(uintptr(c), uintptr(b), uintptr(at), uintptr(size), uintptr(word))
 }
 
+// The functions below are on a token's path. They pass arguments in memory that the device keeps, so that a call allocates nothing; what
+// they point to is pinned by the caller.
+
 // SemaphoreValue is what a timeline semaphore has reached.
 func (d *Device) SemaphoreValue(s Semaphore, value *uint64) error {
-	return result(d.fn.GetSemaphoreCounterValue.call(d.handle, uintptr(s), uintptr(ptr(value))))
+	d.args = append(d.args[:0], d.handle, uintptr(s), uintptr(ptr(value)))
+	return result(d.fn.GetSemaphoreCounterValue.with(d.args))
 }
 
 // WaitSemaphores waits for at most so many nanoseconds; Timeout is an error.
 func (d *Device) WaitSemaphores(info *SemaphoreWaitInfo, nanoseconds uint64) error {
-	return result(d.fn.WaitSemaphores.call(d.handle, uintptr(ptr(info)), uintptr(nanoseconds)))
+	d.args = append(d.args[:0], d.handle, uintptr(ptr(info)), uintptr(nanoseconds))
+	return result(d.fn.WaitSemaphores.with(d.args))
 }
 
-// Submit queues one submission.
-func (d *Device) Submit(info *SubmitInfo) error {
-	return result(d.fn.QueueSubmit.call(uintptr(d.queue), 1, uintptr(unsafe.Pointer(info)), 0))
+// Submit queues batches, which are not empty, in their order.
+func (d *Device) Submit(batches []SubmitInfo) error {
+	d.args = append(d.args[:0], uintptr(d.queue), uintptr(len(batches)), uintptr(ptr(&batches[0])), 0)
+	return result(d.fn.QueueSubmit.with(d.args))
 }

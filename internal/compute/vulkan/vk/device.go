@@ -6,6 +6,7 @@ import "unsafe"
 type Device struct {
 	handle uintptr
 	queue  Queue
+	args   []uintptr // of a call on a token's path
 	fn     struct {
 		DestroyDevice               proc
 		GetDeviceQueue              proc

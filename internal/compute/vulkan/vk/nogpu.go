@@ -13,6 +13,8 @@ func symbol(uintptr, string) (proc, error) { return 0, errors.New("built without
 
 func (p proc) call(...uintptr) uintptr { panic("vk: built without GPU support") }
 
+func (p proc) with([]uintptr) uintptr { panic("vk: built without GPU support") }
+
 func callback(func(severity, kind uint32, data *DebugUtilsMessengerCallbackData, user *messageSink) uintptr) uintptr {
 	panic("vk: built without GPU support")
 }

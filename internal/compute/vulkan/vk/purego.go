@@ -15,6 +15,12 @@ func (p proc) call(args ...uintptr) uintptr {
 	return r
 }
 
+// with calls p with arguments whose pointers, if any, are to pinned memory.
+func (p proc) with(args []uintptr) uintptr {
+	r, _, _ := purego.SyscallN(uintptr(p), args...)
+	return r
+}
+
 // callback is a C function that calls f; it lives as long as the process.
 func callback(f func(severity, kind uint32, data *DebugUtilsMessengerCallbackData, user *messageSink) uintptr) uintptr {
 	return purego.NewCallback(f)

@@ -1,6 +1,7 @@
 package vk
 
 import (
+	"fmt"
 	"go/ast"
 	"go/constant"
 	"go/parser"
@@ -185,24 +186,32 @@ func TestConstants(t *testing.T) {
 func TestFunctions(t *testing.T) {
 	r := readRegistry(t)
 	called := map[string]bool{}
+	prepared := 0 // arguments of the last append
 	_, files := parse(t, "*.go")
 	for _, f := range files {
 		ast.Inspect(f, func(n ast.Node) bool {
-			call, ok := n.(*ast.CallExpr)
-			if !ok {
-				return true
-			}
-			method, ok := call.Fun.(*ast.SelectorExpr)
-			if !ok || method.Sel.Name != "call" {
-				return true
-			}
-			function, ok := method.X.(*ast.SelectorExpr)
-			if !ok || function.Sel.Name == "getInstanceProcAddr" {
-				return true
-			}
-			name := "vk" + function.Sel.Name
-			if called[name] = true; len(call.Args) != r.commands[name] {
-				t.Errorf("%s is called with %d arguments, and has %d", name, len(call.Args), r.commands[name])
+			switch n := n.(type) {
+			case *ast.AssignStmt:
+				if a, ok := n.Rhs[0].(*ast.CallExpr); ok && len(n.Rhs) == 1 && fmt.Sprint(a.Fun) == "append" {
+					prepared = len(a.Args) - 1
+				}
+			case *ast.CallExpr:
+				method, ok := n.Fun.(*ast.SelectorExpr)
+				if !ok || method.Sel.Name != "call" && method.Sel.Name != "with" {
+					return true
+				}
+				function, ok := method.X.(*ast.SelectorExpr)
+				if !ok || function.Sel.Name == "getInstanceProcAddr" {
+					return true
+				}
+				arguments := len(n.Args)
+				if method.Sel.Name == "with" {
+					arguments = prepared
+				}
+				name := "vk" + function.Sel.Name
+				if called[name] = true; arguments != r.commands[name] {
+					t.Errorf("%s is called with %d arguments, and has %d", name, arguments, r.commands[name])
+				}
 			}
 			return true
 		})

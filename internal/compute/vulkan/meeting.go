@@ -1,0 +1,66 @@
+package vulkan
+
+import "github.com/powerinfer-go/powerinfer/internal/compute"
+
+// What a recorder can do besides verbs, for a layer that two processors share. The functions that it returns are valid in every replay.
+
+// Beside waits for what was recorded so far and calls host, while the device computes what during, which may be nil, records. Both are
+// submitted at once. What is recorded behind it sees what host wrote; an error of host's ends the run.
+func (r *recorder) Beside(host func(p *compute.Params) error, during func()) {
+	if r.beside {
+		panic("vulkan: Beside within what runs beside")
+	}
+	r.beside = true
+	r.leg(host, during)
+	r.beside = false
+	r.begin()
+}
+
+// Show copies t for the host, which finds it in the next Beside. [t.Rows·t.Cols]
+func (r *recorder) Show(t compute.Tensor) func() []float32 {
+	v := r.show(floats(t))
+	return func() []float32 { return numbers(v.host()) }
+}
+
+// ShowSet copies a set's bits for the host: token i's are words[i·perRow:].
+func (r *recorder) ShowSet(s compute.Set) func() (words []uint32, perRow int) {
+	v := r.show(bits(s))
+	return setWords(s, v)
+}
+
+// Take makes t, here, what the host of an earlier Beside writes to the returned memory. [t.Rows·t.Cols]
+func (r *recorder) Take(t compute.Tensor) func() []float32 {
+	v := r.take(floats(t))
+	return func() []float32 { return numbers(v.host()) }
+}
+
+// TakeSet does so with a set's bits.
+func (r *recorder) TakeSet(s compute.Set) func() (words []uint32, perRow int) {
+	v := r.take(bits(s))
+	return setWords(s, v)
+}
+
+func setWords(s compute.Set, v view) func() ([]uint32, int) {
+	perRow := s.Mem.(*set).words
+	return func() ([]uint32, int) { return words(v.host()), perRow }
+}
+
+func (r *recorder) show(from view) view {
+	v, err := r.d.results.take(from.size)
+	if err != nil {
+		r.fail(err)
+		return v
+	}
+	r.copy(v, from)
+	return v
+}
+
+func (r *recorder) take(to view) view {
+	v, err := r.d.inputs.take(to.size)
+	if err != nil {
+		r.fail(err)
+		return v
+	}
+	r.copy(to, v)
+	return v
+}
