@@ -5,6 +5,7 @@ import (
 	"math"
 
 	"github.com/powerinfer-go/powerinfer/internal/compute"
+	"github.com/powerinfer-go/powerinfer/internal/quant"
 )
 
 // Shapes of attention.comp, whose constants say the same.
@@ -65,10 +66,15 @@ func (r *recorder) Attention(out, q compute.Tensor, c *compute.Cache, layer int,
 		}
 		return [3]int{attend.groups[0], attend.groups[1], int(last)/splitPositions + 1}
 	})
+	form, pack := floats(out), false // stands in
+	if c.HeadDim%quant.QK == 0 {
+		form, pack = r.packing(out)
+	}
 	r.dispatch(call{
-		shader: "combine", local: combineLocal,
-		bind:   []binding{read(splits), write(floats(out)), read(r.params())},
-		push:   append([]uint32{uint32(heads), uint32(c.HeadDim), uint32(maxSplits)}, room...),
+		shader: "combine", local: combineLocal, spec: []uint32{truth(pack)},
+		bind:   []binding{read(splits), write(floats(out)), read(r.params()), write(form)},
+		push:   append(append([]uint32{uint32(heads), uint32(c.HeadDim), uint32(maxSplits)}, room...), packedScales(n*q.Cols)),
 		groups: [3]int{heads, n, 1},
 	})
+	r.packed(out, form, pack)
 }

@@ -66,28 +66,34 @@ type operand struct {
 func (o *operand) of(t quant.Type) (view, uint32) {
 	f, unit := formOf(t), unitElems(t)
 	cols := ceil(o.x.Cols, unit) * unit
-	scales := o.x.Rows * cols / 8
+	scales := packedScales(o.x.Rows * cols)
+	if form, ok := o.r.forms.find(floats(o.x)); ok && f == eightBit && !o.relu {
+		o.made[f] = form
+	}
 	if o.made[f].slab != nil {
-		return o.made[f], uint32(scales)
+		return o.made[f], scales
 	}
 	if f != eightBit && cols == o.x.Cols && !o.relu {
 		o.made[f] = floats(o.x)
 		return o.made[f], 0
 	}
-	size, eight := 4*o.x.Rows*cols, uint32(0)
+	size, eight := 4*int64(o.x.Rows*cols), uint32(0)
 	if f == eightBit {
-		size, eight = 8*(scales+o.x.Rows*cols/quant.QK), 1
+		size, eight = packedBytes(o.x.Rows*cols), 1
 	}
-	v := o.r.scratch(fmt.Sprintf("%s %d", o.name, f), int64(size))
+	v := o.r.scratch(fmt.Sprintf("%s %d", o.name, f), size)
 	parts := o.x.Rows * cols / packPart
 	o.r.dispatch(call{
 		shader: "pack", local: 256, spec: []uint32{eight, truth(o.relu)},
 		bind:   []binding{read(floats(o.x)), write(v)},
-		push:   []uint32{uint32(o.x.Cols), uint32(cols), uint32(parts), uint32(scales)},
+		push:   []uint32{uint32(o.x.Cols), uint32(cols), uint32(parts), scales},
 		groups: grid(ceil(parts, 256)),
 	})
 	o.made[f] = v
-	return v, uint32(scales)
+	if f == eightBit && !o.relu {
+		o.r.forms.add(floats(o.x), v)
+	}
+	return v, scales
 }
 
 func truth(b bool) uint32 {

@@ -142,6 +142,7 @@ func (d *Device) Matrix(src compute.Source, use compute.Use) (*compute.Matrix, e
 		return nil, fmt.Errorf("tensor %q: %d bytes do not hold %d rows of %d elements of %s", src.Name, len(src.Data), src.Rows, src.Cols, src.Type)
 	}
 	m := &matrix{}
+	d.quantised = d.quantised || quantised(src.Type)
 	rows, regions, fill := src.Rows, []region(nil), fillRows
 	switch {
 	case use == compute.Columns && !quantised(src.Type):

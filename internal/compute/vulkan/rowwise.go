@@ -49,12 +49,18 @@ func (r *recorder) Activate(dst, gate, up compute.Tensor, act compute.Activation
 		same("Activate", gate, up)
 		gated, second = 1, up
 	}
+	form, pack := r.packing(dst)
+	invocations := n
+	if pack {
+		invocations = n / packPart
+	}
 	r.dispatch(call{
-		shader: "activate", local: elementwise, spec: []uint32{uint32(act.Kind), gated},
-		bind:   inPlace(dst, gate, read(floats(second))),
-		push:   []uint32{uint32(n), math.Float32bits(act.Threshold)},
-		groups: r.groupsFor(n),
+		shader: "activate", local: elementwise, spec: []uint32{uint32(act.Kind), gated, truth(pack)},
+		bind:   inPlace(dst, gate, read(floats(second)), write(form)),
+		push:   []uint32{uint32(n), math.Float32bits(act.Threshold), packedScales(n)},
+		groups: r.groupsFor(invocations),
 	})
+	r.packed(dst, form, pack)
 }
 
 // inPlace are bindings of dst, which may be x, of x, and of more.
@@ -87,12 +93,17 @@ func (r *recorder) norm(shader string, dst, x compute.Tensor, w, b *compute.Vect
 	if b != nil {
 		biased, bias = 1, b
 	}
+	form, pack := floats(dst), false // stands in
+	if dst.Mem != x.Mem {            // heads are normed in place, and no product takes them
+		form, pack = r.packing(dst)
+	}
 	r.dispatch(call{
-		shader: shader, local: normLocal, spec: []uint32{biased},
-		bind:   inPlace(dst, x, read(elements(w)), read(elements(bias))),
-		push:   []uint32{uint32(x.Rows), uint32(x.Cols), math.Float32bits(eps)},
+		shader: shader, local: normLocal, spec: []uint32{biased, truth(pack)},
+		bind:   inPlace(dst, x, read(elements(w)), read(elements(bias)), write(form)),
+		push:   []uint32{uint32(x.Rows), uint32(x.Cols), math.Float32bits(eps), packedScales(x.Rows * x.Cols)},
 		groups: [3]int{min(x.Rows, int(r.d.gpu.limits.MaxComputeWorkGroupCount[0])), 1, 1},
 	})
+	r.packed(dst, form, pack)
 }
 
 // Embed looks up each token's row.

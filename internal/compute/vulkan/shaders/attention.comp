@@ -106,7 +106,10 @@ void score(uint sequence, uint from, int last) {
 		}
 	}
 	[[unroll]] for (uint r = 0; r < QUERIES; r++)
-		s[r / 4][r % 4] = position <= limits[r] ? s[r / 4][r % 4] * push.scale : NOTHING;
+		{
+		precise float score = s[r / 4][r % 4] * push.scale;
+		s[r / 4][r % 4] = position <= limits[r] ? score : NOTHING;
+	}
 	[[unroll]] for (uint i = 0; i < QUADS; i++)
 		scores[id * QUADS + i] = s[i];
 	barrier();
@@ -229,7 +232,8 @@ void main() {
 	[[unroll]] for (uint r = 0; r < QUERIES; r++)
 		[[unroll]] for (uint e = 0; e < EACH; e++) {
 			uint d = id + e * LOCAL;
+			precise float quotient = total[r * EACH + e] / totals[r].sum;
 			if (d < DIM && exists(r))
-				result[(tokenOf(r) * push.heads + headOf(r)) * DIM + d] = total[r * EACH + e] / totals[r].sum;
+				result[(tokenOf(r) * push.heads + headOf(r)) * DIM + d] = quotient;
 		}
 }

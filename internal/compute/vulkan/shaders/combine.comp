@@ -1,8 +1,13 @@
-// The parts of a softmax that attention.comp left, put together: a workgroup for every token and head.
+// The parts of a softmax that attention.comp left, put together, and with PACK the same in eight bits besides: a workgroup for
+// every token and head.
 #version 460
 #extension GL_GOOGLE_include_directive : require
 #include "common.glsl"
+#define PACKED 3
+#include "packing.glsl"
 #include "attention.glsl"
+
+layout(constant_id = 2) const bool PACK = false; // dim is a multiple of 32
 
 layout(set = 0, binding = 0, std430) readonly buffer Splits { float splits[]; }; // [n, heads, maxSplits, dim + 2]
 layout(set = 0, binding = 1, std430) writeonly buffer Out { float result[]; };
@@ -12,11 +17,14 @@ layout(push_constant) uniform Push {
 	uint dim;
 	uint maxSplits;
 	uint room, outs;
+	uint scales;
 } push;
 #define PARAMS 2
 #define ROWS push.room
 #define OUT push.outs
 #include "params.glsl"
+
+shared float values[512]; // of the head
 
 void main() {
 	uint head = gl_WorkGroupID.x, token = gl_WorkGroupID.y;
@@ -30,6 +38,18 @@ void main() {
 			vec2 by = merge(total, Part(splits[at], splits[at + 1]), s == 0);
 			value = merged(value, splits[at + 2 + d], by);
 		}
-		result[(token * push.heads + head) * push.dim + d] = value / total.sum;
+		precise float quotient = value / total.sum;
+		result[(token * push.heads + head) * push.dim + d] = quotient;
+		values[d] = quotient;
+	}
+	if (!PACK)
+		return;
+	barrier();
+	for (uint from = 0; from < push.dim; from += PART * gl_WorkGroupSize.x) {
+		uint d = from + PART * gl_LocalInvocationID.x;
+		vec4 v = vec4(0);
+		if (d < push.dim)
+			v = vec4(values[d], values[d + 1], values[d + 2], values[d + 3]);
+		pack(((token * push.heads + head) * push.dim + d) / PART, d < push.dim, v, push.scales);
 	}
 }

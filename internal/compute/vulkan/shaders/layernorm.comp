@@ -2,15 +2,26 @@
 #extension GL_GOOGLE_include_directive : require
 #include "common.glsl"
 
-// dst = (x−mean)/√(var+eps) · w + b, a workgroup for each row
+#define PACKED 4
+#include "packing.glsl"
+
+// dst = (x−mean)/√(var+eps) · w + b, and with PACK the same in eight bits besides; a workgroup for each row
 
 layout(constant_id = 2) const bool BIASED = true;
+layout(constant_id = 3) const bool PACK = false; // cols is a multiple of 32
 
 layout(set = 0, binding = 0, std430) buffer Dst { float dst[]; };
 layout(set = 0, binding = 1, std430) readonly buffer X { float x[]; };
 layout(set = 0, binding = 2, std430) readonly buffer W { float w[]; };
 layout(set = 0, binding = 3, std430) readonly buffer B { float b[]; };
-layout(push_constant) uniform Push { uint rows, cols; float eps; } push;
+layout(push_constant) uniform Push { uint rows, cols; float eps; uint scales; } push;
+
+float normed(float centred, float root, uint i) {
+	precise float y = centred / root * w[i];
+	if (BIASED)
+		y += b[i];
+	return y;
+}
 
 // The mean is what remains of numbers that cancel, so its sum is kept as a number and what rounding took from it.
 shared vec2 sums_[256];
@@ -43,9 +54,20 @@ void main() {
 		float mean = groupMean(sum), square = 0.0;
 		for (uint i = gl_LocalInvocationID.x; i < push.cols; i += gl_WorkGroupSize.x) square = fma(x[at + i] - mean, x[at + i] - mean, square);
 		float root = sqrt(groupSum(square) / float(push.cols) + push.eps);
-		for (uint i = gl_LocalInvocationID.x; i < push.cols; i += gl_WorkGroupSize.x) {
-			float y = (x[at + i] - mean) / root * w[i];
-			dst[at + i] = BIASED ? y + b[i] : y;
+		if (!PACK) {
+			for (uint i = gl_LocalInvocationID.x; i < push.cols; i += gl_WorkGroupSize.x)
+				dst[at + i] = normed(x[at + i] - mean, root, i);
+			continue;
+		}
+		for (uint from = 0; from < push.cols; from += PART * gl_WorkGroupSize.x) {
+			uint i = from + PART * gl_LocalInvocationID.x;
+			vec4 v = vec4(0);
+			if (i < push.cols)
+				[[unroll]] for (uint j = 0; j < PART; j++) {
+					v[j] = normed(x[at + i + j] - mean, root, i + j);
+					dst[at + i + j] = v[j];
+				}
+			pack((at + i) / PART, i < push.cols, v, push.scales);
 		}
 	}
 }

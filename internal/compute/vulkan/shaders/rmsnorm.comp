@@ -2,12 +2,22 @@
 #extension GL_GOOGLE_include_directive : require
 #include "common.glsl"
 
-// dst = x / √(mean(x²)+eps) · w, a workgroup for each row
+#define PACKED 4
+#include "packing.glsl"
+
+// dst = x / √(mean(x²)+eps) · w, and with PACK the same in eight bits besides; a workgroup for each row
+
+layout(constant_id = 3) const bool PACK = false; // cols is a multiple of 32
 
 layout(set = 0, binding = 0, std430) buffer Dst { float dst[]; };
 layout(set = 0, binding = 1, std430) readonly buffer X { float x[]; };
 layout(set = 0, binding = 2, std430) readonly buffer W { float w[]; };
-layout(push_constant) uniform Push { uint rows, cols; float eps; } push;
+layout(push_constant) uniform Push { uint rows, cols; float eps; uint scales; } push;
+
+float normed(float x, float root, float w) {
+	precise float y = x / root * w;
+	return y;
+}
 
 void main() {
 	for (uint row = gl_WorkGroupID.x; row < push.rows; row += gl_NumWorkGroups.x) {
@@ -15,6 +25,20 @@ void main() {
 		float sum = 0.0;
 		for (uint i = gl_LocalInvocationID.x; i < push.cols; i += gl_WorkGroupSize.x) sum = fma(x[at + i], x[at + i], sum);
 		float root = sqrt(groupSum(sum) / float(push.cols) + push.eps);
-		for (uint i = gl_LocalInvocationID.x; i < push.cols; i += gl_WorkGroupSize.x) dst[at + i] = x[at + i] / root * w[i];
+		if (!PACK) {
+			for (uint i = gl_LocalInvocationID.x; i < push.cols; i += gl_WorkGroupSize.x)
+				dst[at + i] = normed(x[at + i], root, w[i]);
+			continue;
+		}
+		for (uint from = 0; from < push.cols; from += PART * gl_WorkGroupSize.x) {
+			uint i = from + PART * gl_LocalInvocationID.x;
+			vec4 v = vec4(0);
+			if (i < push.cols)
+				[[unroll]] for (uint j = 0; j < PART; j++) {
+					v[j] = normed(x[at + i + j], root, w[i + j]);
+					dst[at + i + j] = v[j];
+				}
+			pack((at + i) / PART, i < push.cols, v, push.scales);
+		}
 	}
 }

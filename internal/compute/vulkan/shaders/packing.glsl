@@ -1,0 +1,37 @@
+// Activations in eight bits: four quants to a word, and for every 32 elements, behind the quants, a scale and the sum of the
+// quants. An includer defines PACKED, their binding; workgroups have at most 256 invocations, in eights.
+
+layout(set = 0, binding = PACKED, std430) writeonly buffer PackedQuants { uint packedQuants[]; };
+layout(set = 0, binding = PACKED, std430) writeonly buffer PackedScales { uvec2 packedScales[]; };
+
+const uint PART = 4, PARTS = 8; // a block of 32 is eight invocations' parts of four
+
+shared float tops_[256];
+shared int quants_[256];
+
+// pack packs part i of all, whose elements are v, if it is there; scales is where scales begin, in pairs of words. All invocations of a
+// workgroup call it, eight neighbours with one block.
+void pack(uint i, bool here, vec4 v, uint scales) {
+	uint id = gl_LocalInvocationID.x, block = id / PARTS * PARTS;
+	vec4 a = abs(v);
+	tops_[id] = max(max(a.x, a.y), max(a.z, a.w));
+	barrier();
+	float top = 0;
+	[[unroll]] for (uint j = 0; j < PARTS; j++)
+		top = max(top, tops_[block + j]);
+	// What is smaller than the smallest number with an inverse is nothing.
+	precise float inverse = top > 1e-36 ? 127 / top : 0, scale = inverse == 0 ? 0 : top / 127;
+	precise vec4 scaled = v * inverse;
+	ivec4 q = ivec4(roundEven(scaled));
+	quants_[id] = q.x + q.y + q.z + q.w;
+	barrier();
+	if (!here)
+		return;
+	packedQuants[i] = uint(q.x & 255 | (q.y & 255) << 8 | (q.z & 255) << 16 | q.w << 24);
+	if (id == block) {
+		int sum = 0;
+		[[unroll]] for (uint j = 0; j < PARTS; j++)
+			sum += quants_[block + j];
+		packedScales[scales + i / PARTS] = uvec2(floatBitsToUint(scale), uint(sum));
+	}
+}
