@@ -2,9 +2,11 @@ package placement
 
 import (
 	"math"
+	"math/rand/v2"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 )
 
 // two layers whose costs are round numbers: 1000 bytes of attention each, four units of 100 bytes that read 100, 50, 20 and 0,
@@ -145,6 +147,30 @@ func TestDenseSplit(t *testing.T) {
 	}
 	if p := solve(t, dense, on); p.Seconds > whole.Seconds*0.97 {
 		t.Errorf("split by neuron %g s, by layer %g s", p.Seconds, whole.Seconds)
+	}
+}
+
+// Placing by layers is one of the placements: neurons are never worse, dense or sparse, on one card or two.
+func TestNeverBelowWholeLayers(t *testing.T) {
+	seed := uint64(time.Now().UnixNano())
+	r := rand.New(rand.NewPCG(seed, 4))
+	for range 100 {
+		m, on := small(r, 1+r.IntN(12), 20)
+		if r.IntN(2) == 0 {
+			second := on.GPUs[0]
+			second.Budget = int64(0.5 * r.Float64() * float64(m.Bytes()))
+			on.GPUs = append(on.GPUs, second)
+		}
+		if r.IntN(2) == 0 {
+			m = m.Dense()
+		}
+		n, whole, err := MostWhole(m, on)
+		if err != nil {
+			t.Fatalf("seed %d: %v", seed, err)
+		}
+		if p := solve(t, m, on); p.Seconds > whole.Seconds*(1+nearBest) {
+			t.Errorf("seed %d: %g s, %d whole layers %g", seed, p.Seconds, n, whole.Seconds)
+		}
 	}
 }
 

@@ -89,7 +89,7 @@ func (s *solver) solve() (assignment, []int, float64) {
 	}
 	high, low := s.bracket()
 	a, b := s.cheapest(high), s.cheapest(low)
-	for _, start := range []assignment{a, b, s.between(a, b)} {
+	for _, start := range []assignment{a, b, s.between(a, b), s.run()} {
 		if as, ks, t := s.improve(start, high); t < seconds {
 			best, hot, seconds = as, ks, t
 		}
@@ -109,6 +109,24 @@ func (s *solver) between(a, b assignment) assignment {
 			if _, t := s.fill(mixed); t < seconds {
 				best, seconds = mixed, t
 			}
+		}
+	}
+	return best
+}
+
+// run is the fastest assignment of consecutive layers whole on the card, as many as fit from each on, and the others in RAM: what
+// placing by layers does, at any layer.
+func (s *solver) run() assignment {
+	best, seconds := make(assignment, len(s.curves)), math.Inf(1)
+	for from := range s.curves {
+		a := make(assignment, len(s.curves))
+		left := s.budget
+		for l := from; l < len(a) && s.fixed[l][onCard].bytes <= left; l++ {
+			left -= s.fixed[l][onCard].bytes
+			a[l] = int8(onCard)
+		}
+		if _, t := s.fill(a); t < seconds {
+			best, seconds = a, t
 		}
 	}
 	return best
