@@ -27,6 +27,7 @@ type Info struct {
 	Name   string // of the model
 	Kind   Kind
 	Driver string // name and version
+	UUID   string // of this very card, in hex
 	Memory int64  // bytes of device memory
 	Free   int64  // bytes of it that the driver would give this process now; Memory where it does not say
 	Lacks  string // why it cannot be used; empty if it can

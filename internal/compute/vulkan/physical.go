@@ -1,6 +1,7 @@
 package vulkan
 
 import (
+	"encoding/hex"
 	"fmt"
 	"slices"
 	"strings"
@@ -72,6 +73,7 @@ func (i *instance) describe(h vk.PhysicalDevice, index int) (physical, error) {
 	d.maxMemory = int64(min(core.MaxMemoryAllocationSize, 1<<62))
 	d.info = Info{
 		Index: index, Name: vk.GoString(p.DeviceName[:]), Kind: kind(p.DeviceType),
+		UUID:   hex.EncodeToString(core.DeviceUUID[:]),
 		Driver: strings.TrimSpace(vk.GoString(driver.DriverName[:]) + " " + vk.GoString(driver.DriverInfo[:])),
 	}
 	i.describeMemory(&d)
