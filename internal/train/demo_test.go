@@ -10,6 +10,7 @@ import (
 
 	"github.com/powerinfer-go/powerinfer/internal/compute"
 	"github.com/powerinfer-go/powerinfer/internal/compute/cpu"
+	"github.com/powerinfer-go/powerinfer/internal/convert"
 	"github.com/powerinfer-go/powerinfer/internal/gguf"
 	"github.com/powerinfer-go/powerinfer/internal/model"
 	"github.com/powerinfer-go/powerinfer/internal/quant"
@@ -45,11 +46,15 @@ func (t *tap) FeedForward(layer int, step model.FFNStep) {
 	}
 }
 
-// demoLayer records one layer of the embedded model on the first tokens of its corpus, and after them fresh ones.
+// demoLayer records one layer of the demo model on the first tokens of its corpus, and after them fresh ones.
 func demoLayer(t *testing.T, layer, tokens, freshTokens int) (train, fresh *Samples, gateRow func([]float32, int) float32) {
 	t.Helper()
 	const window = 256
-	f, err := gguf.Open(filepath.Join(testenv.Root(t), "demo", "tales-relu.gguf"))
+	path := filepath.Join(t.TempDir(), "tales.gguf")
+	if err := convert.HuggingFace(testenv.Shared(t, "demo-model/hf"), path, convert.Options{OutType: quant.F16}); err != nil {
+		t.Fatal(err)
+	}
+	f, err := gguf.Open(path)
 	if err != nil {
 		t.Fatal(err)
 	}
