@@ -46,7 +46,7 @@ var floors = []struct{ pkg, imports string }{
 	{"internal/train", "internal/compute/cpu/gemm internal/compute/cpu/kernel internal/compute/cpu/pool internal/quant"},
 	{"internal/model", "internal/compute internal/gguf internal/placement internal/prepared internal/quant internal/tokenizer"},
 	{"internal/blueprint", "internal/compute internal/gguf internal/model internal/neuron internal/placement internal/prepared internal/quant"},
-	{"internal/engine", "internal/compute internal/compute/cpu internal/gguf internal/hw internal/model internal/sample internal/tokenizer"},
+	{"internal/engine", "internal/compute internal/compute/cpu internal/compute/hybrid internal/compute/vulkan internal/gguf internal/hw internal/model internal/placement internal/sample internal/tokenizer"},
 	{"internal/convert", "internal/gguf internal/neuron internal/prepared internal/quant internal/tokenizer"},
 	{"internal/eval", "internal/engine internal/outfile"},
 	{"internal/bench", "internal/engine internal/gguf internal/model"},
@@ -54,7 +54,7 @@ var floors = []struct{ pkg, imports string }{
 	{"bench/synth", "internal/quant internal/synth"},
 	{"bench/compare", "internal/bench internal/measure"},
 	{"internal/prepare", "internal/compute internal/compute/cpu internal/compute/cpu/gemm internal/compute/cpu/pool internal/engine internal/eval internal/gguf internal/hw internal/model internal/neuron internal/outfile internal/prepared internal/quant internal/sample internal/tokenizer internal/train"},
-	{"cmd/powerinfer", "demo internal/bench internal/blueprint internal/compute internal/convert internal/engine internal/eval internal/gguf internal/hw internal/measure internal/model internal/neuron internal/outfile internal/placement internal/portrait internal/prepare internal/prepared internal/quant internal/sample internal/tokenizer"},
+	{"cmd/powerinfer", "demo internal/bench internal/blueprint internal/compute internal/compute/vulkan internal/convert internal/engine internal/eval internal/gguf internal/hw internal/measure internal/model internal/neuron internal/outfile internal/placement internal/portrait internal/prepare internal/prepared internal/quant internal/sample internal/tokenizer"},
 }
 
 func TestImportsPointDownward(t *testing.T) {

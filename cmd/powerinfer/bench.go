@@ -21,7 +21,7 @@ func benchCommand() *cli.Command {
 	list := "; or a list: 16,32"
 	return &cli.Command{
 		Name: "bench", Usage: "time prompts and generation, with llama-bench's columns",
-		Flags: append(modelFlags(),
+		Flags: slices.Concat(modelFlags(), []cli.Flag{
 			&cli.StringSliceFlag{Name: "n-prompt", Aliases: []string{"p"}, Value: []string{"512"}, Usage: "`N` prompt tokens" + list},
 			&cli.StringSliceFlag{Name: "n-gen", Aliases: []string{"n"}, Value: []string{"128"}, Usage: "`N` tokens to generate" + list},
 			&cli.StringSliceFlag{Name: "n-depth", Aliases: []string{"d"}, Value: []string{"0"}, Usage: "`N` tokens already in the context" + list},
@@ -34,7 +34,7 @@ func benchCommand() *cli.Command {
 			&cli.BoolFlag{Name: "no-repack", Aliases: []string{"nr"}, Usage: "compute on the mapped file instead of repacking it into memory"},
 			sparseFlag(),
 			&cli.StringFlag{Name: "activation", Usage: "override the file's activation: `NAME` is silu, gelu, relu, fatrelu[:threshold], drelu or relu2"},
-		),
+		}, cardFlags()),
 		Action: benchModel,
 	}
 }
@@ -42,6 +42,9 @@ func benchCommand() *cli.Command {
 func benchModel(ctx context.Context, c *cli.Command) error {
 	if err := noArguments(c); err != nil {
 		return err
+	}
+	if c.Bool("list-devices") {
+		return listDevices()
 	}
 	threads := []int{hw.DefaultThreads()}
 	var err error
@@ -94,10 +97,7 @@ func benchThreads(ctx context.Context, c *cli.Command, f *gguf.File, threads int
 	for _, t := range tests {
 		o.Context = max(o.Context, t.Tokens())
 	}
-	bar := newProgress("loading", unitBytes)
-	o.Progress = untilCancelled(ctx, bar.set)
-	e, err := engine.Open(f, o)
-	bar.finish()
+	e, err := loadEngine(ctx, c, f, o)
 	if err != nil {
 		return err
 	}

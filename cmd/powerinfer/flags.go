@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"strings"
 
 	"github.com/urfave/cli/v3"
@@ -26,7 +27,7 @@ func modelFlags() []cli.Flag {
 
 // engineFlags choose how a model is loaded and computed.
 func engineFlags() []cli.Flag {
-	return append(modelFlags(),
+	return slices.Concat(modelFlags(), []cli.Flag{
 		&cli.IntFlag{Name: "ctx-size", Aliases: []string{"c"}, Usage: "context in tokens; 0 is the model's own", Sources: env("CTX_SIZE")},
 		&cli.IntFlag{Name: "batch-size", Aliases: []string{"b"}, Value: 2048, Usage: "tokens of a prompt handed in at a time", Sources: env("BATCH")},
 		&cli.IntFlag{Name: "ubatch-size", Aliases: []string{"ub"}, Value: 512, Usage: "tokens computed at a time", Sources: env("UBATCH")},
@@ -37,7 +38,7 @@ func engineFlags() []cli.Flag {
 		&cli.StringFlag{Name: "activation", Usage: "override the file's activation: `NAME` is silu, gelu, relu, fatrelu[:threshold], drelu or relu2"},
 		sparseFlag(),
 		&cli.Float32Flag{Name: "sparse-threshold", Usage: "logit from which a predicted neuron is computed; default: the file's", Sources: cli.NewValueSourceChain(variable("LLAMA_SPARSE_PRED_THRESHOLD"))},
-	)
+	}, cardFlags())
 }
 
 func sparseFlag() cli.Flag {
@@ -124,10 +125,7 @@ func openEngine(ctx context.Context, c *cli.Command, adjust func(*engine.Options
 			return nil, nil, err
 		}
 	}
-	bar := newProgress("loading", unitBytes)
-	o.Progress = untilCancelled(ctx, bar.set)
-	e, err := engine.Open(f, o)
-	bar.finish()
+	e, err := loadEngine(ctx, c, f, o)
 	if err != nil {
 		f.Close()
 		return nil, nil, err

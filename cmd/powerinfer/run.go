@@ -54,6 +54,9 @@ func runCommand() *cli.Command {
 }
 
 func run(ctx context.Context, c *cli.Command) error {
+	if c.Bool("list-devices") {
+		return listDevices()
+	}
 	if !c.IsSet("prompt") && !c.IsSet("file") {
 		return errors.New("no prompt: give -p TEXT or -f FILE; -f - reads standard input")
 	}

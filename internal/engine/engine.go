@@ -8,7 +8,6 @@ import (
 	"sync"
 
 	"github.com/powerinfer-go/powerinfer/internal/compute"
-	"github.com/powerinfer-go/powerinfer/internal/compute/cpu"
 	"github.com/powerinfer-go/powerinfer/internal/gguf"
 	"github.com/powerinfer-go/powerinfer/internal/hw"
 	"github.com/powerinfer-go/powerinfer/internal/model"
@@ -30,6 +29,7 @@ type Options struct {
 	Sparse       model.SparseMode
 	Order        [][]int32      // [layers][n_ff] of neurons at load; nil keeps the file's
 	Observer     model.Observer // sees feed-forward layers, which are then dense; may be nil
+	Card         *Card          // a graphics card to work beside the processor; nil: none
 	Progress     func(done, total int64)
 }
 
@@ -63,12 +63,15 @@ func Open(f *gguf.File, o Options) (*Engine, error) {
 	e.context = pick(o.Context, c.Context)
 	e.ubatch = min(pick(o.UBatch, 512), e.batch, e.context)
 	nPages := (e.context+compute.PagePositions-1)/compute.PagePositions + 1 // one spare, for copying a shared page
-	if err := checkMemory(f, c, c.CacheSpec(nPages).Bytes(), o.NoRepack); err != nil {
+	if err := checkMemory(f, c, c.CacheSpec(nPages).Bytes(), o.onCard(), o.NoRepack); err != nil {
 		return nil, err
 	}
-	threads := pick(o.Threads, hw.DefaultThreads())
-	e.dev, err = cpu.New(cpu.Options{Threads: threads, ThreadsBatch: pick(o.ThreadsBatch, threads), Lock: o.Lock})
-	if err != nil {
+	threads := hw.DefaultThreads()
+	if o.Card != nil { // with every core at work, waiting for the card takes far longer
+		threads = max(1, threads-1)
+	}
+	threads = pick(o.Threads, threads)
+	if e.dev, err = o.open(threads); err != nil {
 		return nil, err
 	}
 	if o.NoRepack { // reading ahead is several times faster than faulting page by page
@@ -80,7 +83,7 @@ func Open(f *gguf.File, o Options) (*Engine, error) {
 	}
 	e.model, err = model.Load(f, e.dev, model.Options{
 		Activation: o.Activation, Threshold: o.Threshold, Batch: e.ubatch, Outputs: e.outputs,
-		Sparse: o.Sparse, Order: o.Order, Observer: o.Observer,
+		Sparse: o.Sparse, Order: o.Order, Observer: o.Observer, Places: o.places(),
 		Cache: compute.CacheSpec{Pages: nPages}, Pinned: o.NoRepack, Progress: o.Progress,
 	})
 	if err != nil {
@@ -106,7 +109,7 @@ func pick(v, def int) int {
 const overhead = 300 << 20
 
 // checkMemory says before loading that a model cannot fit.
-func checkMemory(f *gguf.File, c model.Config, cache int64, mapped bool) error {
+func checkMemory(f *gguf.File, c model.Config, cache, onCard int64, mapped bool) error {
 	mem, err := hw.ReadMemory()
 	if err != nil || mem.Available == 0 {
 		return nil // unknown: let the loader try
@@ -118,6 +121,7 @@ func checkMemory(f *gguf.File, c model.Config, cache int64, mapped bool) error {
 	if mapped {
 		weights = 0 // pages of the file may be dropped and read again
 	}
+	weights = max(0, weights-onCard)
 	if need := weights + cache + overhead; need > int64(mem.Available) {
 		gib := func(n int64) float64 { return float64(n) / (1 << 30) }
 		return fmt.Errorf("%s: needs %.1f GiB (weights %.1f, KV cache %.1f) but %.1f GiB are available; lower -c, or use --no-repack to read weights from disk",

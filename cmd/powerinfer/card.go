@@ -1,0 +1,175 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+
+	"github.com/urfave/cli/v3"
+
+	"github.com/powerinfer-go/powerinfer/internal/blueprint"
+	"github.com/powerinfer-go/powerinfer/internal/compute/vulkan"
+	"github.com/powerinfer-go/powerinfer/internal/engine"
+	"github.com/powerinfer-go/powerinfer/internal/gguf"
+	"github.com/powerinfer-go/powerinfer/internal/measure"
+	"github.com/powerinfer-go/powerinfer/internal/placement"
+)
+
+// cardFlags choose a graphics card and what goes there.
+func cardFlags() []cli.Flag {
+	return []cli.Flag{
+		&cli.StringFlag{Name: "device", Aliases: []string{"dev"}, Usage: "graphics card: none, a `NAME` or number of --list-devices, or lavapipe; default: the best there is", Sources: env("DEVICE")},
+		&cli.BoolFlag{Name: "list-devices", Usage: "list graphics cards and exit"},
+		&cli.FloatFlag{Name: "vram-budget", Usage: "`GIB` of the card's memory to use; default: what is free, less a reserve", Sources: env("VRAM_BUDGET")},
+		&cli.IntFlag{Name: "n-gpu-layers", Aliases: []string{"ngl"}, Usage: "put the last `N` layers whole on the card, as llama.cpp does; default: attention and hot neurons first", Sources: env("N_GPU_LAYERS")},
+	}
+}
+
+// listDevices prints what --device may name.
+func listDevices() error {
+	all, err := vulkan.Devices()
+	if errors.Is(err, vulkan.ErrNone) {
+		fmt.Println(err)
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	for _, d := range all {
+		note := ""
+		if d.Lacks != "" {
+			note = ": cannot be used, it " + d.Lacks
+		} else if d.Kind == vulkan.CPU {
+			note = ": only where it is named, as lavapipe"
+		}
+		fmt.Printf("%d  %s (%s, %.1f GiB, %s)%s\n", d.Index, d.Name, d.Kind, gib(d.Memory), d.Driver, note)
+	}
+	return nil
+}
+
+// chosenCard plans for the card that the flags name, or the best there is, and gibs of its memory, if not negative; nil where there is
+// none, or nothing is to be put on it.
+func chosenCard(ctx context.Context, c *cli.Command, f *gguf.File, o *engine.Options, gibs float64) (*engine.Card, error) {
+	name := c.String("device")
+	if name == vulkan.None {
+		return nil, nil
+	}
+	info, err := vulkan.Chosen(name)
+	if name == "" && err != nil { // nobody asked for a card
+		if c.IsSet("vram-budget") || c.IsSet("n-gpu-layers") && c.Int("n-gpu-layers") > 0 {
+			fmt.Fprintf(os.Stderr, "note: %v; the model is computed on the processor\n", err)
+		}
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	if gibs < 0 {
+		gibs = gib(blueprint.Budget(info.Free))
+		if c.IsSet("vram-budget") {
+			gibs = c.Float("vram-budget")
+		}
+	}
+	if !(gibs >= 0 && gibs <= 1<<20) {
+		return nil, fmt.Errorf("--vram-budget %g is not a number of GiB", gibs)
+	}
+	budget := int64(gibs * (1 << 30))
+	b, err := blueprint.Of(f, blueprint.Options{Context: o.Context, Sparse: o.Sparse, Activation: o.Activation, Law: blueprint.UsualLaw()})
+	if err != nil {
+		return nil, err
+	}
+	on, err := machineWith(ctx, info, &b)
+	if err != nil {
+		return nil, err
+	}
+	return place(c, info, budget, &b, on)
+}
+
+// machineWith is this machine with one card.
+func machineWith(ctx context.Context, info vulkan.Info, b *blueprint.Blueprint) (placement.Machine, error) {
+	m, _, err := thisMachine(ctx, false)
+	if err != nil {
+		return placement.Machine{}, err
+	}
+	on := m.Placement(b.RowBytes)
+	card := placement.GPU{Name: info.Name, Read: on.Stream, Launch: blueprint.AssumedLaunch}
+	on.HandOff = blueprint.AssumedHandOff
+	if info.Kind == vulkan.CPU { // it is named to try the card's path, so it gets what a card would
+		card.Read, card.Launch, on.HandOff = 10*on.Stream, 0, 0
+	} else if k := measured(&m, info); k != nil {
+		card.Read, card.Launch, on.HandOff = k.Read, k.Launch, k.HandOff
+	}
+	card.Overhead = b.Buffers
+	on.GPUs = []placement.GPU{card}
+	return on, nil
+}
+
+// measured is what is known of a card's speed, or nil.
+func measured(m *measure.Machine, info vulkan.Info) *measure.Card {
+	for i := range m.Cards {
+		if k := &m.Cards[i]; k.Name == info.Name && k.Lacks == "" {
+			return k
+		}
+	}
+	return nil
+}
+
+// place puts the model on the card within budget.
+func place(c *cli.Command, info vulkan.Info, budget int64, b *blueprint.Blueprint, on placement.Machine) (*engine.Card, error) {
+	on.GPUs[0].Budget = budget
+	solve := placement.Solve
+	if c.IsSet("n-gpu-layers") {
+		solve = func(m placement.Model, on placement.Machine) (placement.Plan, error) {
+			return placement.Whole(m, on, c.Int("n-gpu-layers"))
+		}
+	}
+	p, err := solve(b.Model, on)
+	if err != nil {
+		return nil, err
+	}
+	card := &engine.Card{Device: fmt.Sprint(info.Index), Budget: budget}
+	used := false
+	for _, y := range p.Layers {
+		card.Places = append(card.Places, y.Place)
+		card.Bytes += y.VRAM
+		used = used || y.Attention || y.Predictor || y.Hot > 0
+	}
+	if !used {
+		if c.String("device") != "" || c.IsSet("vram-budget") {
+			fmt.Fprintf(os.Stderr, "note: nothing of the model is worth its place within %.2f GiB of %s\n", gib(budget), info.Name)
+		}
+		return nil, nil
+	}
+	return card, nil
+}
+
+// A card that turns out to have less memory than it said is tried again with a smaller share of it, so many times; then the processor
+// computes alone.
+const (
+	smallerTries = 3
+	smaller      = 0.85
+)
+
+// loadEngine opens an engine with a progress bar, on the card that the flags choose.
+func loadEngine(ctx context.Context, c *cli.Command, f *gguf.File, o engine.Options) (*engine.Engine, error) {
+	budget := -1.0 // GiB; negative: as the flags say
+	for try := 0; ; try++ {
+		var err error
+		if try > smallerTries {
+			o.Card = nil
+		} else if o.Card, err = chosenCard(ctx, c, f, &o, budget); err != nil {
+			return nil, err
+		}
+		bar := newProgress("loading", unitBytes)
+		o.Progress = untilCancelled(ctx, bar.set)
+		e, err := engine.Open(f, o)
+		bar.finish()
+		var full *vulkan.OutOfMemory
+		if o.Card == nil || !errors.As(err, &full) {
+			return e, err
+		}
+		budget = smaller * gib(o.Card.Budget)
+		fmt.Fprintf(os.Stderr, "note: %v; trying with less\n", full)
+	}
+}
