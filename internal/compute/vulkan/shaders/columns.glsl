@@ -14,7 +14,7 @@ void outputs(Weights w, uint row, uint slot, out float f[8]) {
 	[[unroll]] for (uint i = 0; i < 8; i += 2) {
 		vec2 d = unpackHalf2x16(weightWords[at + i / 4 * 8 + i % 4 / 2]);
 		[[unroll]] for (uint j = 0; j < 2; j++) {
-			precise float v = d[j] * float(bitfieldExtract(q[i / 4], int(8 * (i % 4 + j)), 8));
+			precise float v = d[j] * float(bitfieldExtract(q[i / 4], int(8 * (i % 4 + j)), 8) - OFFSET);
 			f[i + j] = v;
 		}
 	}

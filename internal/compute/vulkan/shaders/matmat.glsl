@@ -31,7 +31,7 @@ const uint QUADS = QUANTISED ? 2 : UNIT / 4, PITCH = QUADS + 1;
 shared ivec4 rowQuads[TILE * PITCH];
 shared ivec4 tokenQuads[TILE * PITCH];
 shared Scale rowScales[TILE];
-shared vec2 tokenScales[TILE]; // scale, sum
+shared uvec2 tokenScales[TILE];
 
 // stageRows fills shared memory with unit u of the tile's rows, four invocations for each row.
 void stageRows(uint firstRow, uint u) {
@@ -57,10 +57,8 @@ void stageTokens(uint firstToken, uint u) {
 	uint unit = (push.firstAct + min(firstToken + i, push.tokens - 1)) * push.w.units + u;
 	if (k < QUADS)
 		tokenQuads[i * PITCH + k] = QUANTISED ? actQuants[2 * unit + k] : floatBitsToInt(actFloats[unit * QUADS + k]);
-	if (QUANTISED && k == 2) {
-		uvec2 s = actScales[push.actScales + unit];
-		tokenScales[i] = vec2(uintBitsToFloat(s.x), float(int(s.y)));
-	}
+	if (QUANTISED && k == 2)
+		tokenScales[i] = actScales[push.actScales + unit];
 }
 
 int dot16(ivec4 a, ivec4 b) { return dot4(a.x, b.x) + dot4(a.y, b.y) + dot4(a.z, b.z) + dot4(a.w, b.w); }
@@ -83,9 +81,9 @@ void multiplyQuants(uint x, uint y, inout float sums[EACH * EACH]) {
 	[[unroll]] for (uint r = 0; r < EACH; r++) {
 		Scale s = rowScales[x + r * SIDE];
 		[[unroll]] for (uint t = 0; t < EACH; t++) {
-			vec2 token = tokenScales[y + t * SIDE];
+			uvec2 token = tokenScales[y + t * SIDE];
 			uint i = t * EACH + r;
-			sums[i] = scaled(s, token.x, int(token.y), low[i], high[i], sums[i]);
+			sums[i] = scaled(s, uintBitsToFloat(token.x), halfSums(token.y), low[i], high[i], sums[i]);
 		}
 	}
 }

@@ -1,5 +1,5 @@
-// Activations in eight bits: four quants to a word, and for every 32 elements, behind the quants, a scale and the sum of the
-// quants. An includer defines PACKED, their binding; workgroups have at most 256 invocations, in eights.
+// Activations in eight bits: four quants to a word, and for every 32 elements, behind the quants, a scale and the sums of the
+// quants in both halves, sixteen bits each. An includer defines PACKED, their binding; workgroups have at most 256 invocations, in eights.
 
 layout(set = 0, binding = PACKED, std430) writeonly buffer PackedQuants { uint packedQuants[]; };
 layout(set = 0, binding = PACKED, std430) writeonly buffer PackedScales { uvec2 packedScales[]; };
@@ -29,9 +29,9 @@ void pack(uint i, bool here, vec4 v, uint scales) {
 		return;
 	packedQuants[i] = uint(q.x & 255 | (q.y & 255) << 8 | (q.z & 255) << 16 | q.w << 24);
 	if (id == block) {
-		int sum = 0;
+		ivec2 sums = ivec2(0);
 		[[unroll]] for (uint j = 0; j < PARTS; j++)
-			sum += quants_[block + j];
-		packedScales[scales + i / PARTS] = uvec2(floatBitsToUint(scale), uint(sum));
+			sums[j / (PARTS / 2)] += quants_[block + j];
+		packedScales[scales + i / PARTS] = uvec2(floatBitsToUint(scale), sums.x & 0xffff | sums.y << 16);
 	}
 }

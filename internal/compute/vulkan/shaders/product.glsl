@@ -8,7 +8,7 @@
 
 const uint LANES = 32;
 
-// Activations as pack.comp leaves them: rows of units as floats, or as int8 with a scale and the sum of the quants for each unit.
+// Activations: rows of units as floats, or in eight bits as packing.glsl has them.
 layout(set = 0, binding = ACTS, std430) readonly buffer ActFloats { vec4 actFloats[]; };
 layout(set = 0, binding = ACTS, std430) readonly buffer ActQuants { ivec4 actQuants[]; };
 layout(set = 0, binding = ACTS, std430) readonly buffer ActScales { uvec2 actScales[]; };
@@ -46,8 +46,10 @@ struct Act {
 	float f[16];
 	int q[8];
 	float d;
-	int sum; // Σq
+	ivec2 sums; // Σq of both halves
 };
+
+ivec2 halfSums(uint both) { return ivec2(bitfieldExtract(int(both), 0, 16), int(both) >> 16); }
 
 // loadAct loads unit u of a row; scales is where they begin, in pairs of words.
 Act loadAct(uint row, uint units, uint scales, uint u) {
@@ -58,7 +60,7 @@ Act loadAct(uint row, uint units, uint scales, uint u) {
 		a.q = int[8](low.x, low.y, low.z, low.w, high.x, high.y, high.z, high.w);
 		uvec2 s = actScales[scales + unit];
 		a.d = uintBitsToFloat(s.x);
-		a.sum = int(s.y);
+		a.sums = halfSums(s.y);
 	} else {
 		[[unroll]] for (uint i = 0; i < UNIT / 4; i++) {
 			vec4 v = actFloats[unit * (UNIT / 4) + i];
@@ -71,18 +73,19 @@ Act loadAct(uint row, uint units, uint scales, uint u) {
 	return a;
 }
 
-// scaled adds a unit's integer sums of its two halves to sum.
-float scaled(Scale s, float d, int actSum, int low, int high, float sum) {
+// scaled adds the products of a unit to sum: low and high are the sums of its halves' quants times activations' quants, d and
+// sums the activations' scale and sums.
+float scaled(Scale s, float d, ivec2 sums, int low, int high, float sum) {
 	precise float r = sum;
 	precise float scale = s.d * d;
 	if (TYPE == Q4_K) {
 		precise float offset = s.m * d;
 		r = fma(scale, float(s.s0 * (low + high)), r);
-		r = fma(-offset, float(s.s1 * actSum), r);
+		r = fma(-offset, float(s.s1 * (sums.x + sums.y)), r);
 	} else if (TYPE == Q6_K) {
-		r = fma(scale, float(s.s0 * low + s.s1 * high), r);
+		r = fma(scale, float(s.s0 * (low - OFFSET * sums.x) + s.s1 * (high - OFFSET * sums.y)), r);
 	} else {
-		r = fma(scale, float(low + high), r);
+		r = fma(scale, float(low + high - OFFSET * (sums.x + sums.y)), r);
 	}
 	return r;
 }
@@ -95,7 +98,7 @@ float accumulate(Unit w, Act a, float sum) {
 			low += dot4(w.q[i], a.q[i]);
 			high += dot4(w.q[i + 4], a.q[i + 4]);
 		}
-		return scaled(w.s, a.d, a.sum, low, high, sum);
+		return scaled(w.s, a.d, a.sums, low, high, sum);
 	}
 	precise float r = sum;
 	[[unroll]] for (uint i = 0; i < UNIT; i++)

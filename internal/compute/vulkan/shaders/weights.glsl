@@ -27,13 +27,13 @@ struct Weights {
 // halfAt is element i of an array of halves that begins at a word.
 float halfAt(uint word, uint i) { return unpackHalf2x16(weightWords[word + i / 2] >> 16 * (i & 1)).x; }
 
-// minus subtracts n <= 128 from every byte of x, which is less than 128.
-int minus(uint x, uint n) { return int(((x | 0x80808080u) - n * 0x01010101u) ^ 0x80808080u); }
-
 const uint LOW = 0x0f0f0f0fu, PAIR = 0x03030303u;
 
-// Scale turns the integer sums of a unit into numbers. In Q4_K element q is d·s0·q - m·s1, otherwise d·s·q with
-// s0 in the unit's first half and s1 in its second.
+// What quants of Q4_0 and Q6_K lie above zero.
+const int OFFSET = TYPE == Q4_0 ? 8 : TYPE == Q6_K ? 32 : 0;
+
+// Scale turns the integer sums of a unit into numbers. In Q4_K element q is d·s0·q - m·s1, otherwise d·s·(q - OFFSET) with s0
+// as s in the unit's first half and s1 in its second.
 struct Scale {
 	float d, m;
 	int s0, s1;
@@ -66,17 +66,15 @@ Scale scaleOf(Weights w, uint unit) {
 	return s;
 }
 
-// quantsOf are elements 4k… and 16+4k… of a quantised unit as signed bytes: what their scale multiplies.
+// quantsOf are elements 4k… and 16+4k… of a quantised unit as signed bytes.
 ivec2 quantsOf(Weights w, uint unit, uint k) {
 	if (TYPE == Q8_0)
 		return ivec2(weightWords[8 * unit + k], weightWords[8 * unit + 4 + k]);
 	uint q = weightWords[4 * unit + k];
-	if (TYPE == Q4_0)
-		return ivec2(minus(q & LOW, 8), minus(q >> 4 & LOW, 8));
-	if (TYPE == Q4_K)
+	if (TYPE != Q6_K)
 		return ivec2(q & LOW, q >> 4 & LOW);
 	uint high = weightWords[w.a + 2 * unit + (k & 1)] >> 2 * (k >> 1);
-	return ivec2(minus(q & LOW | (high & PAIR) << 4, 32), minus(q >> 4 & LOW | (high >> 4 & PAIR) << 4, 32));
+	return ivec2(q & LOW | (high & PAIR) << 4, q >> 4 & LOW | (high >> 4 & PAIR) << 4);
 }
 
 // floatsOf are the eight elements that begin in quad i of a float type, two of its quads in F32.
@@ -105,7 +103,7 @@ uint slots(Weights w) { return w.units * (UNIT / 8); }
 // slotValues are a slot's eight elements of a quantised type, for the quants and the scale that it was loaded as.
 void slotValues(uint slot, ivec2 q, Scale s, out float f[8]) {
 	[[unroll]] for (uint i = 0; i < 8; i++) {
-		precise float v = float(bitfieldExtract(q[i / 4], int(8 * (i % 4)), 8));
+		precise float v = float(bitfieldExtract(q[i / 4], int(8 * (i % 4)), 8) - OFFSET);
 		if (TYPE == Q4_K) {
 			precise float product = s.d * float(s.s0) * v;
 			v = product - s.m * float(s.s1);
