@@ -2,13 +2,10 @@ package engine_test
 
 import (
 	"fmt"
-	"os"
-	"path/filepath"
 	"slices"
 	"testing"
 
 	"github.com/powerinfer-go/powerinfer/internal/engine"
-	"github.com/powerinfer-go/powerinfer/internal/gguf"
 	"github.com/powerinfer-go/powerinfer/internal/model"
 	"github.com/powerinfer-go/powerinfer/internal/quant"
 	"github.com/powerinfer-go/powerinfer/internal/synth"
@@ -29,19 +26,7 @@ var sparseModels = []struct {
 
 func openSynthetic(t *testing.T, s synth.Spec, o engine.Options) *engine.Engine {
 	t.Helper()
-	s.Layers, s.Embd, s.FF, s.Heads, s.Sparsity, s.PowerLaw, s.Seed = 2, 256, 1024, 4, 0.9, 1, 5
-	path := filepath.Join(t.TempDir(), "model.gguf")
-	if err := synth.Write(path, s, nil); err != nil {
-		t.Fatal(err)
-	}
-	data, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	f, err := gguf.Parse(path, data)
-	if err != nil {
-		t.Fatal(err)
-	}
+	f := syntheticFile(t, s)
 	e, err := engine.Open(f, o)
 	if err != nil {
 		t.Fatal(err)

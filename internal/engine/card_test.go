@@ -1,0 +1,219 @@
+package engine_test
+
+import (
+	"errors"
+	"math"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/powerinfer-go/powerinfer/demo"
+	"github.com/powerinfer-go/powerinfer/internal/compute/vulkan"
+	"github.com/powerinfer-go/powerinfer/internal/engine"
+	"github.com/powerinfer-go/powerinfer/internal/gguf"
+	"github.com/powerinfer-go/powerinfer/internal/model"
+	"github.com/powerinfer-go/powerinfer/internal/placement"
+	"github.com/powerinfer-go/powerinfer/internal/quant"
+	"github.com/powerinfer-go/powerinfer/internal/synth"
+	"github.com/powerinfer-go/powerinfer/internal/testenv"
+)
+
+// openCard opens an engine on lavapipe and the processor, or skips the test. What the validation layer says fails it.
+func openCard(t *testing.T, f *gguf.File, o engine.Options, places []placement.Place) *engine.Engine {
+	t.Helper()
+	said := make(chan string, 100)
+	o.Card = &engine.Card{Device: vulkan.Software, Budget: 1 << 30, Places: places, Messages: func(s string) {
+		select {
+		case said <- s:
+		default:
+		}
+	}}
+	e, err := engine.Open(f, o)
+	if errors.Is(err, vulkan.ErrNone) || err != nil && (strings.Contains(err.Error(), "no device is called") || strings.Contains(err.Error(), "not installed")) {
+		testenv.Missing(t, "vulkan", err.Error())
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		e.Close()
+		if len(said) > 0 {
+			t.Errorf("the validation layer says %d things, first: %s", len(said), <-said)
+		}
+	})
+	return e
+}
+
+// share puts attention, predictor and so many of each layer's neurons on the card, and the head.
+func share(layers, hot int) []placement.Place {
+	places := make([]placement.Place, layers+1)
+	for l := range places {
+		places[l] = placement.Place{Attention: true, Predictor: true, Hot: hot}
+	}
+	return places
+}
+
+// surprises is the negative log likelihood of each token behind the first.
+func surprises(t *testing.T, e *engine.Engine, ids []int32) []float64 {
+	t.Helper()
+	var out []float64
+	s := e.NewSequence()
+	defer e.Release(s)
+	err := e.Evaluate(s, ids, func(i int) bool { return i+1 < len(ids) }, func(i int, logits []float32) {
+		top := float64(slices.Max(logits))
+		sum := 0.0
+		for _, v := range logits {
+			sum += math.Exp(float64(v) - top)
+		}
+		out = append(out, math.Log(sum)+top-float64(logits[ids[i+1]]))
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return out
+}
+
+// choice is the likeliest token, and how far its logit is above the next one's.
+type choice struct {
+	id           int32
+	gap, largest float64
+}
+
+// closeCall is the gap, as a share of the largest logit, below which either token may come out first: the processor's products of F16
+// weights round to eight bits of mantissa, the card's do not.
+const closeCall = 1e-2
+
+// likeliest is the choice behind each token of ids.
+func likeliest(t *testing.T, e *engine.Engine, ids []int32) []choice {
+	t.Helper()
+	var out []choice
+	s := e.NewSequence()
+	defer e.Release(s)
+	err := e.Evaluate(s, ids, func(int) bool { return true }, func(_ int, logits []float32) {
+		c := choice{gap: math.Inf(1)}
+		for id, v := range logits {
+			if v > logits[c.id] {
+				c.id = int32(id)
+			}
+		}
+		for id, v := range logits {
+			c.largest = max(c.largest, math.Abs(float64(v)))
+			if int32(id) != c.id {
+				c.gap = min(c.gap, float64(logits[c.id]-v))
+			}
+		}
+		out = append(out, c)
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return out
+}
+
+// floatSplits and quantSplits are by how much the mean surprise may differ between two splits: DESIGN's share of perplexity.
+const (
+	floatSplits = 0.001
+	quantSplits = 0.006
+)
+
+func mean(v []float64) float64 {
+	sum := 0.0
+	for _, x := range v {
+		sum += x
+	}
+	return sum / float64(len(v))
+}
+
+// TestDemoOnCard: the demo chooses the same tokens on the processor, on the card, and on every split between them, and finds a text
+// as likely.
+func TestDemoOnCard(t *testing.T) {
+	f, err := gguf.Parse(demo.Name, demo.Model())
+	if err != nil {
+		t.Fatal(err)
+	}
+	o := engine.Options{Threads: 2, Context: 256, Outputs: 64}
+	plain, err := engine.Open(f, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer plain.Close()
+	prompt := plain.Tokenizer().Encode("Once upon a time there was a king", true, true)
+	text, _ := greedy(t, plain, prompt, 64)
+	text = append(slices.Clone(prompt), text...)
+	choices := likeliest(t, plain, text)
+	ids := plain.Tokenizer().Encode("There was once a poor woodcutter who lived with his wife and his daughter in a little house at the edge of a wood. One day he said to her: go and see.", true, true)
+	want := mean(surprises(t, plain, ids))
+	c := plain.Config()
+	for _, hot := range []int{0, 96, 500, c.FF} {
+		e := openCard(t, f, o, share(c.Layers, hot))
+		for i, got := range likeliest(t, e, text) {
+			if want := choices[i]; got.id != want.id && want.gap > closeCall*want.largest {
+				t.Errorf("with %d of %d neurons on the card token %d of the text is %q, not %q", hot, c.FF, i,
+					plain.Tokenizer().Decode([]int32{got.id}, false), plain.Tokenizer().Decode([]int32{want.id}, false))
+			}
+		}
+		if got := mean(surprises(t, e, ids)); math.Abs(got-want) > floatSplits {
+			t.Errorf("with %d of %d neurons on the card the text's mean surprise is %.5f, not %.5f", hot, c.FF, got, want)
+		}
+	}
+}
+
+// TestSplitsOnCard: sparse models of every kind are the same model on every split, and each split gives the same bytes again.
+func TestSplitsOnCard(t *testing.T) {
+	for _, c := range []struct {
+		spec synth.Spec
+		mode model.SparseMode
+		diff float64
+	}{
+		{synth.Spec{Arch: "llama", Type: quant.F16}, model.Off, floatSplits},
+		{synth.Spec{Arch: "llama", Type: quant.Q4_0}, model.Exact, quantSplits},
+		{synth.Spec{Arch: "llama", Type: quant.Q4_0, Magic: "PWRI"}, model.Predict, quantSplits},
+		{synth.Spec{Arch: "falcon", Type: quant.F16, Magic: "PWRI"}, model.Predict, floatSplits},
+		{synth.Spec{Arch: "opt", Type: quant.F16, Magic: "PWRI"}, model.Predict, floatSplits},
+	} {
+		t.Run(c.spec.Arch+" "+c.mode.String()+" "+c.spec.Type.String(), func(t *testing.T) {
+			t.Parallel()
+			f := syntheticFile(t, c.spec)
+			o := engine.Options{Threads: 1, Context: 128, Outputs: 32, Sparse: c.mode}
+			plain, err := engine.Open(f, o)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer plain.Close()
+			ids := plain.Tokenizer().Encode("the quick brown fox jumps over a lazy dog and another", true, true)
+			want := mean(surprises(t, plain, ids))
+			for _, hot := range []int{0, 320, 1024} {
+				places := share(2, hot)
+				places[1].Attention, places[1].Predictor = hot == 0, hot == 0 // a layer of each kind
+				e := openCard(t, f, o, places)
+				first := surprises(t, e, ids)
+				if got := mean(first); math.Abs(got-want) > c.diff*want {
+					t.Errorf("with %d neurons on the card the mean surprise is %.5f, not %.5f", hot, got, want)
+				}
+				if again := surprises(t, e, ids); !slices.Equal(again, first) {
+					t.Errorf("with %d neurons on the card another run gives other bytes", hot)
+				}
+			}
+		})
+	}
+}
+
+func syntheticFile(t *testing.T, s synth.Spec) *gguf.File {
+	t.Helper()
+	s.Layers, s.Embd, s.FF, s.Heads, s.Sparsity, s.PowerLaw, s.Seed = 2, 256, 1024, 4, 0.9, 1, 5
+	path := filepath.Join(t.TempDir(), "model.gguf")
+	if err := synth.Write(path, s, nil); err != nil {
+		t.Fatal(err)
+	}
+	data, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	f, err := gguf.Parse(path, data)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return f
+}
