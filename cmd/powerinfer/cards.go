@@ -1,13 +1,30 @@
 package main
 
 import (
-	"errors"
+	"strconv"
 
+	"github.com/powerinfer-go/powerinfer/internal/compute/vulkan"
 	"github.com/powerinfer-go/powerinfer/internal/measure"
 )
 
-// errNoCards is why cards finds none.
-var errNoCards = errors.New("this build has no GPU device")
-
 // cards are the graphics cards of this machine; the error says in a line why there are none.
-func cards() ([]measure.Found, error) { return nil, errNoCards }
+func cards() ([]measure.Found, error) {
+	all, err := vulkan.Devices()
+	if err != nil {
+		return nil, err
+	}
+	var found []measure.Found
+	for _, d := range all {
+		f := measure.Found{ID: measure.ID{Name: d.Name, Driver: d.Driver, UUID: d.UUID, Memory: d.Memory, Software: d.Kind == vulkan.CPU}}
+		switch {
+		case d.Lacks != "":
+			f.Lacks = "it " + d.Lacks
+		case f.Software: // how fast it is says nothing: it is there for tests
+			f.Lacks = "it is software on the processor, which computes only where it is named"
+		default:
+			f.Open = func() (measure.GPU, error) { return vulkan.Open(vulkan.Options{Device: strconv.Itoa(d.Index)}) }
+		}
+		found = append(found, f)
+	}
+	return found, nil
+}
