@@ -13,6 +13,7 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/engine"
 	"github.com/powerinfer-go/powerinfer/internal/gguf"
 	"github.com/powerinfer-go/powerinfer/internal/measure"
+	"github.com/powerinfer-go/powerinfer/internal/neuron"
 	"github.com/powerinfer-go/powerinfer/internal/placement"
 )
 
@@ -22,6 +23,7 @@ func cardFlags() []cli.Flag {
 		&cli.StringFlag{Name: "device", Aliases: []string{"dev"}, Usage: "graphics card: none, a `NAME` or number of --list-devices, or lavapipe; default: the best there is", Sources: env("DEVICE")},
 		&cli.BoolFlag{Name: "list-devices", Usage: "list graphics cards and exit"},
 		&cli.FloatFlag{Name: "vram-budget", Usage: "`GIB` of the card's memory to use; default: what is free, less a reserve", Sources: env("VRAM_BUDGET")},
+		statsFlag(),
 		&cli.IntFlag{Name: "n-gpu-layers", Aliases: []string{"ngl"}, Usage: "put the last `N` layers whole on the card, as llama.cpp does; default: attention and hot neurons first", Sources: env("N_GPU_LAYERS")},
 	}
 }
@@ -50,7 +52,7 @@ func listDevices() error {
 
 // chosenCard plans for the card that the flags name, or the best there is, and gibs of its memory, if not negative; nil where there is
 // none, or nothing is to be put on it.
-func chosenCard(ctx context.Context, c *cli.Command, f *gguf.File, o *engine.Options, gibs float64) (*engine.Card, error) {
+func chosenCard(ctx context.Context, c *cli.Command, f *gguf.File, o *engine.Options, stats *neuron.Stats, gibs float64) (*engine.Card, error) {
 	name := c.String("device")
 	if name == vulkan.None {
 		return nil, nil
@@ -75,7 +77,7 @@ func chosenCard(ctx context.Context, c *cli.Command, f *gguf.File, o *engine.Opt
 		return nil, fmt.Errorf("--vram-budget %g is not a number of GiB", gibs)
 	}
 	budget := int64(gibs * (1 << 30))
-	b, err := blueprint.Of(f, blueprint.Options{Context: o.Context, Sparse: o.Sparse, Activation: o.Activation, Law: blueprint.UsualLaw()})
+	b, err := blueprint.Of(f, blueprint.Options{Context: o.Context, Sparse: o.Sparse, Activation: o.Activation, Law: blueprint.UsualLaw(), Stats: stats})
 	if err != nil {
 		return nil, err
 	}
@@ -153,12 +155,19 @@ const (
 
 // loadEngine opens an engine with a progress bar, on the card that the flags choose.
 func loadEngine(ctx context.Context, c *cli.Command, f *gguf.File, o engine.Options) (*engine.Engine, error) {
+	stats, err := statsFor(c, f)
+	if err != nil {
+		return nil, err
+	}
+	if stats != nil {
+		o.Order = stats.Order()
+	}
 	budget := -1.0 // GiB; negative: as the flags say
 	for try := 0; ; try++ {
 		var err error
 		if try > smallerTries {
 			o.Card = nil
-		} else if o.Card, err = chosenCard(ctx, c, f, &o, budget); err != nil {
+		} else if o.Card, err = chosenCard(ctx, c, f, &o, stats, budget); err != nil {
 			return nil, err
 		}
 		bar := newProgress("loading", unitBytes)

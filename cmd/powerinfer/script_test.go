@@ -20,6 +20,7 @@ import (
 	"github.com/rogpeppe/go-internal/testscript"
 
 	"github.com/powerinfer-go/powerinfer/demo"
+	"github.com/powerinfer-go/powerinfer/internal/compute/vulkan"
 	"github.com/powerinfer-go/powerinfer/internal/gguf"
 	"github.com/powerinfer-go/powerinfer/internal/neuron"
 	"github.com/powerinfer-go/powerinfer/internal/prepare"
@@ -46,6 +47,14 @@ func TestSharedScripts(t *testing.T) {
 	})
 }
 
+// TestCardScripts needs lavapipe.
+func TestCardScripts(t *testing.T) {
+	if _, err := vulkan.Chosen(vulkan.Software); err != nil {
+		testenv.Missing(t, "vulkan", err.Error())
+	}
+	runScripts(t, "testdata/script/card", func(*testscript.Env) {})
+}
+
 func runScripts(t *testing.T, dir string, setup func(*testscript.Env)) {
 	cmds := map[string]func(*testscript.TestScript, bool, []string){
 		"refuse": refuse, "figure": figure, "json": validJSON, "width": width, "greedy": greedy,
@@ -56,7 +65,12 @@ func runScripts(t *testing.T, dir string, setup func(*testscript.Env)) {
 	}
 	testscript.Run(t, testscript.Params{
 		Dir: dir, RequireExplicitExec: true, Cmds: cmds,
-		Setup: func(e *testscript.Env) error { setup(e); return nil },
+		Setup: func(e *testscript.Env) error {
+			e.Setenv("LLAMA_ARG_DEVICE", "none") // whatever card this machine has
+			e.Setenv("XDG_CACHE_HOME", filepath.Join(e.WorkDir, "cache"))
+			setup(e)
+			return nil
+		},
 	})
 }
 
