@@ -1,36 +1,43 @@
 package vulkan
 
 import (
+	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/powerinfer-go/powerinfer/internal/compute"
+	"github.com/powerinfer-go/powerinfer/internal/compute/vulkan/vk"
 )
 
 // What a device reaches, as placement wants to know it. A device that was measured holds the memory of it until it is closed.
 
 const (
-	probeBytes   = 1 << 30   // read by a pass: several times the largest caches
-	probeTime    = 50e6      // nanoseconds that passes take at least, together
-	probeRepeats = 5         // of which the best counts, or of latencies the median
-	handOffs     = 64        // in a recording
-	handOffCols  = 4096      // of the row that passes each way
-	layerKernels = 20        // dispatches of a layer, each of which waits for the one before
-	launchLayers = 32        // in a recording
-	copyBytes    = 128 << 20 // of a transfer
+	probeBytes   = 4 << 30    // read by a pass: many times the largest caches
+	probeWord    = 0x2545f491 // what they hold: zeros may be kept more cheaply
+	probeTime    = 50e6       // nanoseconds that passes take at least, together
+	probeRepeats = 5          // of which the best counts, or of latencies the median
+	handOffs     = 64         // in a recording
+	handOffCols  = 4096       // of the row that passes each way
+	layerKernels = 20         // dispatches of a layer, each of which waits for the one before
+	launchLayers = 32         // in a recording
+	copyBytes    = 128 << 20  // of a transfer
 )
 
 // ReadBandwidth is what the memory gives to a kernel that only reads, bytes per second.
 func (d *Device) ReadBandwidth() (float64, error) {
 	total := min(probeBytes, d.gpu.info.Free/4)
-	part := min(total, d.gpu.span()) / 16 * 16
+	part := min(total, d.gpu.span(), d.gpu.maxMemory) / 16 * 16
 	sum, err := d.alloc(4)
 	if err != nil {
 		return 0, err
 	}
 	var parts []view
 	for read := int64(0); read+part <= total; read += part {
-		v, err := d.zeros(part)
+		v, err := d.alloc(part)
+		if err == nil {
+			err = d.once(func(r *recorder) { r.fill(v, probeWord) })
+		}
 		if err != nil {
 			return 0, err
 		}
@@ -38,10 +45,7 @@ func (d *Device) ReadBandwidth() (float64, error) {
 	}
 	return d.rate(part*int64(len(parts)), func(r *recorder) {
 		for _, v := range parts {
-			r.dispatch(call{
-				shader: "read", local: elementwise, bind: []binding{read(v), update(sum)},
-				push: []uint32{uint32(v.size / 16)}, groups: [3]int{readGroups, 1, 1},
-			})
+			r.readAll(v, sum)
 		}
 	})
 }
@@ -49,21 +53,29 @@ func (d *Device) ReadBandwidth() (float64, error) {
 // readGroups are the workgroups of a pass: enough for every processor of the largest cards, several times.
 const readGroups = 4096
 
+// readAll reads v, of whole quads. Should a word not be probeWord, the word at sum becomes 1.
+func (r *recorder) readAll(v, sum view) {
+	r.dispatch(call{
+		shader: "read", local: elementwise, bind: []binding{read(v), update(sum)},
+		push: []uint32{uint32(v.size / 16), probeWord}, groups: [3]int{readGroups, 1, 1},
+	})
+}
+
 // TransferBandwidth is what the bus gives to copies from host memory to the device and back, bytes per second.
 func (d *Device) TransferBandwidth() (up, down float64, err error) {
 	size := min(copyBytes, d.gpu.info.Free/8)
-	var local_, from, to view
-	for p, v := range map[purpose]*view{local: &local_, staged: &from, toHost: &to} {
+	var there, from, to view
+	for p, v := range map[purpose]*view{local: &there, staged: &from, toHost: &to} {
 		if *v, err = d.mem.alloc(p, size); err != nil {
 			return 0, 0, err
 		}
 	}
 	clear(from.host()) // pages that nobody touched are one page
 	clear(to.host())
-	if up, err = d.rate(size, func(r *recorder) { r.copy(local_, from) }); err != nil {
+	if up, err = d.rate(size, func(r *recorder) { r.copy(there, from) }); err != nil {
 		return 0, 0, err
 	}
-	down, err = d.rate(size, func(r *recorder) { r.copy(to, local_) })
+	down, err = d.rate(size, func(r *recorder) { r.copy(to, there) })
 	return up, down, err
 }
 
@@ -164,4 +176,58 @@ func (d *Device) Launch() (float64, error) {
 		}
 	}
 	return best, nil
+}
+
+// Trait is something that a device has, as its driver tells it.
+type Trait struct{ Name, Value string }
+
+// Traits are what kernels and placement depend on, for reports.
+func (d *Device) Traits() []Trait {
+	g := d.gpu
+	l, s := &g.limits, g.subgroup
+	yes := func(b bool) string { return map[bool]string{true: "yes", false: "no"}[b] }
+	size := fmt.Sprint(s.size)
+	if s.required {
+		size += ", asked for"
+	}
+	if s.full {
+		size += ", full ones"
+	}
+	all := []Trait{
+		{"kind", g.info.Kind.String()},
+		{"driver", g.info.Driver},
+		{"memory", mebibytes(g.info.Memory) + ", free " + mebibytes(g.info.Free)},
+		{"the driver tells free memory", yes(g.budgets)},
+		{"subgroups", size},
+		{"integer dot products", yes(g.dot)},
+		{"cooperative matrices", yes(g.has("VK_KHR_cooperative_matrix"))},
+		{"largest binding", mebibytes(g.span())},
+		{"largest allocation", mebibytes(g.maxMemory)},
+		{"bindings start at multiples of", fmt.Sprint(l.MinStorageBufferOffsetAlignment)},
+		{"shared memory of a workgroup", fmt.Sprint(l.MaxComputeSharedMemorySize)},
+		{"invocations of a workgroup", fmt.Sprint(l.MaxComputeWorkGroupInvocations)},
+		{"workgroups", fmt.Sprint(l.MaxComputeWorkGroupCount)},
+		{"queue family", fmt.Sprint(g.family)},
+	}
+	for i, t := range g.memory.MemoryTypes[:g.memory.MemoryTypeCount] {
+		all = append(all, Trait{fmt.Sprintf("memory type %d", i), memoryKind(t.PropertyFlags) + ", of " + mebibytes(int64(g.memory.MemoryHeaps[t.HeapIndex].Size))})
+	}
+	return append(all, Trait{"extensions", strings.Join(g.extensions, " ")})
+}
+
+// memoryKind names the properties of a type of memory.
+func memoryKind(flags uint32) string {
+	var names []string
+	for _, p := range []struct {
+		bit  uint32
+		name string
+	}{{vk.MemoryDeviceLocal, "device"}, {vk.MemoryHostVisible, "host sees it"}, {vk.MemoryHostCoherent, "coherent"}, {vk.MemoryHostCached, "cached"}} {
+		if flags&p.bit != 0 {
+			names = append(names, p.name)
+		}
+	}
+	if len(names) == 0 {
+		return "plain"
+	}
+	return strings.Join(names, ", ")
 }

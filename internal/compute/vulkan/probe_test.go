@@ -30,3 +30,58 @@ func TestProbe(t *testing.T) {
 	v, err = d.Launch()
 	figure("launch of a layer, s", v, err, 10)
 }
+
+// TestReadAll: the kernel whose speed is the bandwidth reads every word.
+func TestReadAll(t *testing.T) {
+	d, messages := software(t, Options{})
+	defer messages.check(t)
+	defer d.Close()
+	const quads = 3*readGroups*elementwise + 5 // some invocations end in the middle of their loop
+	memory, err := d.alloc(16 * quads)
+	if err != nil {
+		t.Fatal(err)
+	}
+	sum, err := d.Tensor(1, 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	noticed := func(wrong int64) bool { // a wrong word; -1: none
+		err := d.once(func(r *recorder) {
+			r.fill(memory, probeWord)
+			if wrong >= 0 {
+				r.fill(memory.slice(4*wrong, 4), probeWord+1)
+			}
+			r.fill(floats(sum), 0)
+			r.readAll(memory, floats(sum))
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		d.seen.restart()
+		return d.Read(sum, 0)[0] != 0
+	}
+	if noticed(-1) {
+		t.Error("a word differs where none does")
+	}
+	for _, wrong := range []int64{0, 1, 4*quads/3 + 2, 2*quads + 3, 4*quads - 1} {
+		if !noticed(wrong) {
+			t.Errorf("word %d of %d was not read", wrong, 4*quads)
+		}
+	}
+}
+
+func TestTraits(t *testing.T) {
+	d, messages := software(t, Options{})
+	defer messages.check(t)
+	defer d.Close()
+	seen := map[string]string{}
+	for _, trait := range d.Traits() {
+		if trait.Name == "" || trait.Value == "" || seen[trait.Name] != "" {
+			t.Errorf("trait %q is %q, and was %q", trait.Name, trait.Value, seen[trait.Name])
+		}
+		seen[trait.Name] = trait.Value
+	}
+	if seen["kind"] != "software" || seen["largest binding"] != "128.0 MiB" {
+		t.Errorf("lavapipe is %q with bindings of %q", seen["kind"], seen["largest binding"])
+	}
+}
