@@ -57,6 +57,12 @@ func families() map[string]family {
 // Architectures names what can be run, for error messages.
 const Architectures = "bamboo, falcon, llama, opt, qwen2, qwen3"
 
+// layerNorm reports whether the family has LayerNorm instead of RMSNorm.
+func (c *Config) layerNorm() bool { return c.Arch == "falcon" || c.Arch == "opt" }
+
+// gated reports whether the family's feed-forward layers have a gate.
+func (c *Config) gated() bool { return c.Arch != "falcon" && c.Arch != "opt" }
+
 // Limits on hyperparameters from outside: beyond them a file is taken for damaged.
 const (
 	maxLayers = 1 << 12
@@ -143,10 +149,12 @@ func ReadConfig(f *gguf.File, activation string) (Config, error) {
 		m.fail("key %q: value heads of %d beside key heads of %d are not supported", key("attention.value_length"), v, c.HeadDim)
 	}
 	epsKey := "attention.layer_norm_rms_epsilon"
-	if c.Arch == "falcon" || c.Arch == "opt" {
+	if c.layerNorm() {
 		epsKey = "attention.layer_norm_epsilon"
 	}
-	c.Eps = float32(m.float(key(epsKey), 1e-5))
+	if c.Eps = float32(m.float(key(epsKey), 1e-5)); !(c.Eps >= 0 && c.Eps < 1) {
+		m.fail("key %q: %g is not from 0 to 1", key(epsKey), c.Eps)
+	}
 	if v := m.text(key("rope.scaling.type"), "none"); v != "none" && v != "linear" && v != "yarn" {
 		m.fail("key %q: rope scaling %q is not supported; supported are none, linear, yarn", key("rope.scaling.type"), v)
 	}

@@ -8,23 +8,16 @@ import (
 
 // bindFalcon binds Falcon 7B (one norm) and 40B (attn_norm_2 is attention's own).
 func bindFalcon(b *binder, m *Model) error {
-	b.card = m.tied(b) && m.place(m.Layers).Attention
-	m.embd = b.matrix("token_embd.weight", m.Vocab, m.Embd, compute.Embed)
-	m.norm = norm{b.vector("output_norm.weight", m.Embd), b.vector("output_norm.bias", m.Embd)}
-	b.card = m.place(m.Layers).Attention
-	m.head = b.optionalMatrix("output.weight", m.Vocab, m.Embd, compute.Dense)
-	if m.head == nil {
-		m.head = m.embd
-	}
+	m.bindEnds(b)
 	q, kv := m.Heads*m.HeadDim, m.KVHeads*m.HeadDim
 	m.layers = make([]layer, m.Layers)
 	for i := range m.layers {
 		l := &m.layers[i]
 		b.card = m.place(i).Attention
 		name := func(s string) string { return fmt.Sprintf("blk.%d.%s", i, s) }
-		l.attnNorm = norm{b.vector(name("attn_norm.weight"), m.Embd), b.vector(name("attn_norm.bias"), m.Embd)}
+		l.attnNorm = m.bindNorm(b, name("attn_norm"))
 		if b.has(name("attn_norm_2.weight")) {
-			l.attnNorm2 = norm{b.vector(name("attn_norm_2.weight"), m.Embd), b.vector(name("attn_norm_2.bias"), m.Embd)}
+			l.attnNorm2 = m.bindNorm(b, name("attn_norm_2"))
 		}
 		if qkv := b.slices(name("attn_qkv.weight"), m.Embd, compute.Dense, q, kv, kv); qkv != nil {
 			l.wq, l.wk, l.wv = qkv[0], qkv[1], qkv[2]

@@ -26,7 +26,6 @@ type ffn struct {
 
 func (f *ffn) bind(b *binder, m *Model, layer int) {
 	name := func(s string) string { return fmt.Sprintf("blk.%d.%s", layer, s) }
-	gated := m.Arch != "falcon" && m.Arch != "opt"
 	f.act, f.mode = m.Act, m.ofLayer(layer)
 	place := m.place(layer)
 	hot := m.hot(b, layer)
@@ -39,7 +38,7 @@ func (f *ffn) bind(b *binder, m *Model, layer int) {
 	if !f.byNeuron {
 		order = nil // it makes no difference to a dense layer
 	}
-	if gated {
+	if m.gated() {
 		f.gate = b.neurons(name("ffn_gate.weight"), m.FF, m.Embd, rows, hot, order)
 	}
 	f.up = b.neurons(name("ffn_up.weight"), m.FF, m.Embd, rows, hot, order)

@@ -8,21 +8,14 @@ import (
 
 // bindLlama binds llama and its kin: qwen2 adds biases to q, k, v; qwen3 norms each head; bamboo is llama with dReLU.
 func bindLlama(b *binder, m *Model) error {
-	b.card = m.tied(b) && m.place(m.Layers).Attention
-	m.embd = b.matrix("token_embd.weight", m.Vocab, m.Embd, compute.Embed)
-	m.norm.w = b.vector("output_norm.weight", m.Embd)
-	b.card = m.place(m.Layers).Attention
-	m.head = b.optionalMatrix("output.weight", m.Vocab, m.Embd, compute.Dense)
-	if m.head == nil {
-		m.head = m.embd
-	}
+	m.bindEnds(b)
 	q, kv := m.Heads*m.HeadDim, m.KVHeads*m.HeadDim
 	m.layers = make([]layer, m.Layers)
 	for i := range m.layers {
 		l := &m.layers[i]
 		b.card = m.place(i).Attention
 		name := func(s string) string { return fmt.Sprintf("blk.%d.%s", i, s) }
-		l.attnNorm.w = b.vector(name("attn_norm.weight"), m.Embd)
+		l.attnNorm = m.bindNorm(b, name("attn_norm"))
 		l.wq = b.matrix(name("attn_q.weight"), q, m.Embd, compute.Dense)
 		l.wk = b.matrix(name("attn_k.weight"), kv, m.Embd, compute.Dense)
 		l.wv = b.matrix(name("attn_v.weight"), kv, m.Embd, compute.Dense)
@@ -35,7 +28,7 @@ func bindLlama(b *binder, m *Model) error {
 			l.qNorm = b.vector(name("attn_q_norm.weight"), m.HeadDim)
 			l.kNorm = b.vector(name("attn_k_norm.weight"), m.HeadDim)
 		}
-		l.ffnNorm.w = b.vector(name("ffn_norm.weight"), m.Embd)
+		l.ffnNorm = m.bindNorm(b, name("ffn_norm"))
 		l.ffn.bind(b, m, i)
 		if b.err != nil {
 			return b.err

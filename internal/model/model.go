@@ -49,7 +49,7 @@ type Model struct {
 	body   func(compute.Verbs)
 }
 
-// norm is RMSNorm where b is absent and the family says so, else LayerNorm.
+// norm is a norm's scale and, in families with LayerNorm, its bias.
 type norm struct {
 	w, b *compute.Vector // [n_embd]
 }
@@ -160,6 +160,28 @@ func (m *Model) bindRope(b *binder) error {
 	return nil
 }
 
+// bindEnds binds what lies before and behind the layers: embedding, last norm, head. A head that is the embedding keeps it where the
+// head is wanted.
+func (m *Model) bindEnds(b *binder) {
+	head, tied := m.place(m.Layers).Attention, !b.has("output.weight")
+	b.card = head && tied
+	m.embd = b.matrix("token_embd.weight", m.Vocab, m.Embd, compute.Embed)
+	m.norm = m.bindNorm(b, "output_norm")
+	b.card = head
+	if m.head = m.embd; !tied {
+		m.head = b.matrix("output.weight", m.Vocab, m.Embd, compute.Dense)
+	}
+}
+
+// bindNorm binds name's weight and, in families with LayerNorm, its bias.
+func (m *Model) bindNorm(b *binder, name string) norm {
+	n := norm{w: b.vector(name+".weight", m.Embd)}
+	if m.layerNorm() {
+		n.b = b.vector(name+".bias", m.Embd)
+	}
+	return n
+}
+
 func (m *Model) newBuffers(n, outputs int) (buffers, error) {
 	var b buffers
 	var err error
@@ -238,7 +260,7 @@ func (m *Model) forward(v compute.Verbs) {
 
 // normalise applies the family's norm: LayerNorm for falcon and OPT, RMSNorm for the others.
 func (m *Model) normalise(v compute.Verbs, dst, x compute.Tensor, n norm) {
-	if m.Arch == "falcon" || m.Arch == "opt" {
+	if m.layerNorm() {
 		v.LayerNorm(dst, x, n.w, n.b, m.Eps)
 		return
 	}

@@ -11,8 +11,8 @@ const positionOffset = 2
 
 // bindOPT binds OPT: learned positions, LayerNorm, biases everywhere, tied head.
 func bindOPT(b *binder, m *Model) error {
-	b.card = m.tied(b) && m.place(m.Layers).Attention
-	m.embd = b.matrix("token_embd.weight", m.Vocab, m.Embd, compute.Embed)
+	m.bindEnds(b)
+	b.card = b.card && m.head == m.embd // positions lie where the embedding does
 	if b.err == nil {
 		positions := m.Context + positionOffset
 		if t := b.f.Tensor("position_embd.weight"); t != nil {
@@ -21,19 +21,13 @@ func bindOPT(b *binder, m *Model) error {
 		m.pos = b.matrix("position_embd.weight", positions, m.Embd, compute.Embed)
 		m.Context = min(m.Context, positions-positionOffset)
 	}
-	m.norm = norm{b.vector("output_norm.weight", m.Embd), b.vector("output_norm.bias", m.Embd)}
-	b.card = m.place(m.Layers).Attention
-	m.head = b.optionalMatrix("output.weight", m.Vocab, m.Embd, compute.Dense)
-	if m.head == nil {
-		m.head = m.embd
-	}
 	q, kv := m.Heads*m.HeadDim, m.KVHeads*m.HeadDim
 	m.layers = make([]layer, m.Layers)
 	for i := range m.layers {
 		l := &m.layers[i]
 		b.card = m.place(i).Attention
 		name := func(s string) string { return fmt.Sprintf("blk.%d.%s", i, s) }
-		l.attnNorm = norm{b.vector(name("attn_norm.weight"), m.Embd), b.vector(name("attn_norm.bias"), m.Embd)}
+		l.attnNorm = m.bindNorm(b, name("attn_norm"))
 		if b.has(name("attn_qkv.weight")) {
 			if qkv := b.slices(name("attn_qkv.weight"), m.Embd, compute.Dense, q, kv, kv); qkv != nil {
 				l.wq, l.wk, l.wv = qkv[0], qkv[1], qkv[2]
@@ -51,7 +45,7 @@ func bindOPT(b *binder, m *Model) error {
 		}
 		l.wo = b.matrix(name("attn_output.weight"), m.Embd, q, compute.Dense)
 		l.bo = b.vector(name("attn_output.bias"), m.Embd)
-		l.ffnNorm = norm{b.vector(name("ffn_norm.weight"), m.Embd), b.vector(name("ffn_norm.bias"), m.Embd)}
+		l.ffnNorm = m.bindNorm(b, name("ffn_norm"))
 		l.ffn.bind(b, m, i)
 		if b.err != nil {
 			return b.err

@@ -198,6 +198,3 @@ func (m *Model) hot(b *binder, l int) int {
 	}
 	return hot
 }
-
-// tied reports whether the head is the embedding.
-func (m *Model) tied(b *binder) bool { return !b.has("output.weight") }
