@@ -36,12 +36,24 @@ func (m *messages) check(t testing.TB) {
 	m.all = nil
 }
 
+// deviceVariable is the environment variable that has the tests run on another device than lavapipe: a card, as gpu-check has them do. There
+// the validation layer may be missing.
+const deviceVariable = "POWERINFER_TEST_DEVICE"
+
 // software opens lavapipe with the validation layer, or skips the test.
 func software(t testing.TB, o Options) (*Device, *messages) {
 	t.Helper()
 	m := &messages{}
 	o.Device, o.Messages = Software, m.add
+	card := os.Getenv(deviceVariable)
+	if card != "" {
+		o.Device = card
+	}
 	d, err := Open(o)
+	if card != "" && err != nil && strings.Contains(err.Error(), "not installed") {
+		o.Messages = nil
+		d, err = Open(o)
+	}
 	if errors.Is(err, ErrNone) || err != nil && (strings.Contains(err.Error(), "no device is called") || strings.Contains(err.Error(), "not installed")) {
 		testenv.Missing(t, "vulkan", err.Error())
 	}
