@@ -51,6 +51,7 @@ var floors = []struct{ pkg, imports string }{
 	{"internal/eval", "internal/engine internal/outfile"},
 	{"internal/bench", "internal/engine internal/gguf internal/model"},
 	{"internal/synth", "internal/gguf internal/quant internal/tokenizer"},
+	{"internal/synth/synthtest", "internal/gguf internal/synth"},
 	{"bench/synth", "internal/quant internal/synth"},
 	{"bench/compare", "internal/bench internal/measure"},
 	{"internal/prepare", "internal/compute internal/compute/cpu internal/compute/cpu/gemm internal/compute/cpu/pool internal/engine internal/eval internal/gguf internal/hw internal/model internal/neuron internal/outfile internal/prepared internal/quant internal/sample internal/tokenizer internal/train"},

@@ -3,8 +3,6 @@ package engine_test
 import (
 	"errors"
 	"math"
-	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -17,6 +15,7 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/placement"
 	"github.com/powerinfer-go/powerinfer/internal/quant"
 	"github.com/powerinfer-go/powerinfer/internal/synth"
+	"github.com/powerinfer-go/powerinfer/internal/synth/synthtest"
 	"github.com/powerinfer-go/powerinfer/internal/testenv"
 )
 
@@ -175,7 +174,7 @@ func TestSplitsOnCard(t *testing.T) {
 	} {
 		t.Run(c.spec.Arch+" "+c.mode.String()+" "+c.spec.Type.String(), func(t *testing.T) {
 			t.Parallel()
-			f := syntheticFile(t, c.spec)
+			f := synthtest.Sparse(t, c.spec, 2)
 			o := engine.Options{Threads: 1, Context: 128, Outputs: 32, Sparse: c.mode}
 			plain, err := engine.Open(f, o)
 			if err != nil {
@@ -198,22 +197,4 @@ func TestSplitsOnCard(t *testing.T) {
 			}
 		})
 	}
-}
-
-func syntheticFile(t *testing.T, s synth.Spec) *gguf.File {
-	t.Helper()
-	s.Layers, s.Embd, s.FF, s.Heads, s.Sparsity, s.PowerLaw, s.Seed = 2, 256, 1024, 4, 0.9, 1, 5
-	path := filepath.Join(t.TempDir(), "model.gguf")
-	if err := synth.Write(path, s, nil); err != nil {
-		t.Fatal(err)
-	}
-	data, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	f, err := gguf.Parse(path, data)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return f
 }

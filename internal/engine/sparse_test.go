@@ -9,6 +9,7 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/model"
 	"github.com/powerinfer-go/powerinfer/internal/quant"
 	"github.com/powerinfer-go/powerinfer/internal/synth"
+	"github.com/powerinfer-go/powerinfer/internal/synth/synthtest"
 )
 
 // sparseModels are small models of all ways to compute a feed-forward layer.
@@ -26,7 +27,7 @@ var sparseModels = []struct {
 
 func openSynthetic(t *testing.T, s synth.Spec, o engine.Options) *engine.Engine {
 	t.Helper()
-	f := syntheticFile(t, s)
+	f := synthtest.Sparse(t, s, 2)
 	e, err := engine.Open(f, o)
 	if err != nil {
 		t.Fatal(err)

@@ -12,6 +12,7 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/model"
 	"github.com/powerinfer-go/powerinfer/internal/quant"
 	"github.com/powerinfer-go/powerinfer/internal/synth"
+	"github.com/powerinfer-go/powerinfer/internal/synth/synthtest"
 )
 
 // TestSameBytes: threads change no bit, and neither does the cutting of a prompt into steps. By neuron, only steps of up to 63 tokens
@@ -30,7 +31,7 @@ func TestSameBytes(t *testing.T) {
 		{Arch: "bamboo", Type: quant.Q4_0, Magic: "PWRI"},
 		{Arch: "opt", Type: quant.Q4_0, Magic: "PWRI"},
 	} {
-		all = append(all, models{fmt.Sprintf("%s %s", s.Arch, s.Type), synthetic(t, s), model.Predict, sparseTokens})
+		all = append(all, models{fmt.Sprintf("%s %s", s.Arch, s.Type), synthtest.Sparse(t, s, 2), model.Predict, sparseTokens})
 	}
 	for _, m := range all {
 		for _, k := range kernel.Variants() {

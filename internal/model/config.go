@@ -2,6 +2,8 @@ package model
 
 import (
 	"fmt"
+	"math"
+	"strconv"
 	"strings"
 
 	"github.com/powerinfer-go/powerinfer/internal/compute"
@@ -112,6 +114,15 @@ func (m *metadata) float(key string, def float64) float64 {
 	return v
 }
 
+// within is a number from low to high, which NaN is not.
+func (m *metadata) within(key string, def, low, high float64) float64 {
+	v := m.float(key, def)
+	if !(v >= low && v <= high) {
+		m.fail("key %q: %g is not a number from %g to %g", key, v, low, high)
+	}
+	return v
+}
+
 func (m *metadata) text(key, def string) string {
 	v, ok, err := m.f.String(key)
 	if err != nil && m.err == nil {
@@ -152,14 +163,12 @@ func ReadConfig(f *gguf.File, activation string) (Config, error) {
 	if c.layerNorm() {
 		epsKey = "attention.layer_norm_epsilon"
 	}
-	if c.Eps = float32(m.float(key(epsKey), 1e-5)); !(c.Eps >= 0 && c.Eps < 1) {
-		m.fail("key %q: %g is not from 0 to 1", key(epsKey), c.Eps)
-	}
+	c.Eps = float32(m.within(key(epsKey), 1e-5, 0, 1))
 	if v := m.text(key("rope.scaling.type"), "none"); v != "none" && v != "linear" && v != "yarn" {
 		m.fail("key %q: rope scaling %q is not supported; supported are none, linear, yarn", key("rope.scaling.type"), v)
 	}
 	c.Rope = readRope(m, &c, fam.style)
-	c.Threshold = float32(m.float("powerinfer.sparse_threshold", 0))
+	c.Threshold = float32(m.within("powerinfer.sparse_threshold", 0, math.Inf(-1), math.Inf(1)))
 	original := f.Magic == "PWRI"
 	if original && !fam.sparse {
 		m.fail("original PowerInfer files of architecture %q do not exist; supported are bamboo, falcon, llama, opt", c.Arch)
@@ -193,7 +202,7 @@ func readActivation(m *metadata, fam family, predicted bool, override string) (c
 	if name == "" {
 		name = m.text("powerinfer.activation", "")
 	}
-	act := compute.Activation{Kind: fam.act, Threshold: float32(m.float("powerinfer.activation_threshold", 0.01))}
+	act := compute.Activation{Kind: fam.act, Threshold: float32(m.within("powerinfer.activation_threshold", 0.01, -math.MaxFloat32, math.MaxFloat32))}
 	if m.err != nil {
 		return act, m.err
 	}
@@ -212,9 +221,11 @@ func readActivation(m *metadata, fam family, predicted bool, override string) (c
 		return act, fmt.Errorf("%s: activation %q is not supported; supported are silu, gelu, relu, fatrelu[:threshold], drelu, relu2", m.f.Path, name)
 	}
 	if hasThreshold {
-		if _, err := fmt.Sscanf(threshold, "%g", &act.Threshold); err != nil {
-			return act, fmt.Errorf("%s: activation %q: %q is not a number", m.f.Path, name, threshold)
+		v, err := strconv.ParseFloat(threshold, 32)
+		if err != nil || math.IsNaN(v) || act.Kind != compute.FATReLU {
+			return act, fmt.Errorf("%s: activation %q: only fatrelu has a threshold, and it is a number", m.f.Path, name)
 		}
+		act.Threshold = float32(v)
 	}
 	return act, nil
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/model"
 	"github.com/powerinfer-go/powerinfer/internal/quant"
 	"github.com/powerinfer-go/powerinfer/internal/synth"
+	"github.com/powerinfer-go/powerinfer/internal/synth/synthtest"
 )
 
 // TestReplay: a forward pass of the same shape calls the same verbs whatever tokens, positions and activations are, in every
@@ -36,11 +37,11 @@ func TestReplay(t *testing.T) {
 	replay("demo", demo, model.Off)
 	replay("demo", demo, model.Exact)
 	for _, arch := range []string{"llama", "qwen2", "qwen3", "bamboo", "falcon", "opt"} {
-		f := synthetic(t, synth.Spec{Arch: arch, Type: quant.Q8_0})
+		f := synthtest.Sparse(t, synth.Spec{Arch: arch, Type: quant.Q8_0}, 2)
 		replay(arch, f, model.Off)
 		replay(arch, f, model.Exact)
 	}
 	for _, arch := range []string{"llama", "bamboo", "falcon", "opt"} {
-		replay(arch+" with predictors", synthetic(t, synth.Spec{Arch: arch, Type: quant.F16, Magic: "PWRI"}), model.Predict)
+		replay(arch+" with predictors", synthtest.Sparse(t, synth.Spec{Arch: arch, Type: quant.F16, Magic: "PWRI"}, 2), model.Predict)
 	}
 }

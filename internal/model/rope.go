@@ -21,29 +21,33 @@ type ropeConfig struct {
 	BetaSlow   float64 // yarn: rotations below which it is interpolated
 }
 
+// Limits on numbers from outside: beyond them frequencies stop being numbers.
+const (
+	leastBase = 1e-3
+	leastBeta = 1e-3
+	maxRope   = 1e30
+)
+
 func readRope(m *metadata, c *Config, style compute.RopeStyle) ropeConfig {
 	key := func(s string) string { return c.Arch + ".rope." + s }
 	r := ropeConfig{
 		Style: style,
 		Dims:  m.count(key("dimension_count"), c.HeadDim, maxWidth),
-		Base:  m.float(key("freq_base"), 10000),
+		Base:  m.within(key("freq_base"), 10000, leastBase, maxRope),
 		// A factor without a type is linear's, as files from before YaRN have it; with type none it is not applied.
 		Scaling: m.text(key("scaling.type"), "linear"),
 		// rope.scale_linear is the older name of linear's factor.
-		Factor:     m.float(key("scaling.factor"), m.float(key("scale_linear"), 1)),
+		Factor:     m.within(key("scaling.factor"), m.within(key("scale_linear"), 1, 0, maxRope), 0, maxRope),
 		Context:    m.count(key("scaling.original_context_length"), c.Context, 1<<30),
-		ExtFactor:  m.float(key("scaling.yarn_ext_factor"), 1),
-		AttnFactor: m.float(key("scaling.attn_factor"), m.float(key("scaling.yarn_attn_factor"), 1)),
-		BetaFast:   m.float(key("scaling.yarn_beta_fast"), 32),
-		BetaSlow:   m.float(key("scaling.yarn_beta_slow"), 1),
+		ExtFactor:  m.within(key("scaling.yarn_ext_factor"), 1, 0, 1),
+		AttnFactor: m.within(key("scaling.attn_factor"), m.within(key("scaling.yarn_attn_factor"), 1, 0, maxRope), 0, maxRope),
+		BetaFast:   m.within(key("scaling.yarn_beta_fast"), 32, leastBeta, maxRope),
+		BetaSlow:   m.within(key("scaling.yarn_beta_slow"), 1, leastBeta, maxRope),
 	}
 	if r.Dims > c.HeadDim || r.Dims%2 != 0 {
 		m.fail("key %q: %d rotated elements do not fit a head of %d", key("dimension_count"), r.Dims, c.HeadDim)
 	}
-	if !(r.Base > 0) || math.IsInf(r.Base, 0) || !(r.Factor >= 0) || math.IsInf(r.Factor, 0) {
-		m.fail("rope base %g or scaling factor %g is not a positive number", r.Base, r.Factor)
-	}
-	if r.Factor == 0 {
+	if r.Factor == 0 { // as some files say that they have none
 		r.Factor = 1
 	}
 	return r

@@ -4,8 +4,6 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 
@@ -15,26 +13,8 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/model"
 	"github.com/powerinfer-go/powerinfer/internal/quant"
 	"github.com/powerinfer-go/powerinfer/internal/synth"
+	"github.com/powerinfer-go/powerinfer/internal/synth/synthtest"
 )
-
-// synthetic is a small sparse model.
-func synthetic(t *testing.T, s synth.Spec) *gguf.File {
-	t.Helper()
-	s.Layers, s.Embd, s.FF, s.Heads, s.Sparsity, s.PowerLaw, s.Seed = 2, 256, 1024, 4, 0.9, 1, 11
-	path := filepath.Join(t.TempDir(), "model.gguf")
-	if err := synth.Write(path, s, nil); err != nil {
-		t.Fatal(err)
-	}
-	data, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	f, err := gguf.Parse(path, data)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return f
-}
 
 // loadMode loads f with kernels whose floats are exact floats.
 func loadMode(t *testing.T, f *gguf.File, o model.Options) *model.Model {
@@ -88,7 +68,7 @@ func TestExactIsDense(t *testing.T) {
 	} {
 		t.Run(fmt.Sprintf("%s %s %s", c.spec.Arch, c.spec.Type, c.spec.Activation), func(t *testing.T) {
 			t.Parallel()
-			f := synthetic(t, c.spec)
+			f := synthtest.Sparse(t, c.spec, 2)
 			want := evaluate(t, loadMode(t, f, model.Options{Sparse: model.Off}), sparseTokens, 20)
 			m := loadMode(t, f, model.Options{Sparse: model.Exact})
 			for _, steps := range [][]int{{20}, {7, 1}} {
@@ -121,7 +101,7 @@ func TestOrder(t *testing.T) {
 		{synth.Spec{Arch: "llama", Type: quant.Q4_0, Magic: "PWRI"}, model.Predict},
 	} {
 		t.Run(fmt.Sprintf("%s %s %s", c.spec.Arch, c.spec.Type, c.mode), func(t *testing.T) {
-			f := synthetic(t, c.spec)
+			f := synthtest.Sparse(t, c.spec, 2)
 			limit := reordered
 			if c.spec.Type == quant.Q4_0 {
 				limit = rounded
@@ -156,7 +136,7 @@ func TestAuto(t *testing.T) {
 		{synth.Spec{Arch: "llama", Type: quant.F16, Magic: "PWRI"}, model.Exact, model.Exact, ""},
 		{synth.Spec{Arch: "llama", Type: quant.F16}, model.Predict, 0, "powerinfer prepare"},
 	} {
-		f := synthetic(t, c.spec)
+		f := synthtest.Sparse(t, c.spec, 2)
 		dev, err := cpu.New(cpu.Options{Threads: 1})
 		if err != nil {
 			t.Fatal(err)
@@ -199,7 +179,7 @@ func (o *observer) FeedForward(layer int, s model.FFNStep) {
 
 // TestObserver: what an observer sees of a layer is the layer's definition, worked out from the file.
 func TestObserver(t *testing.T) {
-	f := synthetic(t, synth.Spec{Arch: "llama", Type: quant.F32})
+	f := synthtest.Sparse(t, synth.Spec{Arch: "llama", Type: quant.F32}, 2)
 	o := &observer{layer: 1}
 	m := loadMode(t, f, model.Options{Sparse: model.Exact, Observer: o})
 	logits := evaluate(t, m, sparseTokens, 16, 1)

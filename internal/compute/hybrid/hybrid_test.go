@@ -3,8 +3,6 @@ package hybrid_test
 import (
 	"fmt"
 	"math"
-	"os"
-	"path/filepath"
 	"testing"
 
 	"github.com/powerinfer-go/powerinfer/internal/compute"
@@ -15,30 +13,13 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/placement"
 	"github.com/powerinfer-go/powerinfer/internal/quant"
 	"github.com/powerinfer-go/powerinfer/internal/synth"
+	"github.com/powerinfer-go/powerinfer/internal/synth/synthtest"
 )
 
 const (
 	layers = 3
 	ff     = 1024
 )
-
-func file(t *testing.T, s synth.Spec) *gguf.File {
-	t.Helper()
-	s.Layers, s.Embd, s.FF, s.Heads, s.Sparsity, s.PowerLaw, s.Seed = layers, 256, ff, 4, 0.9, 1, 5
-	path := filepath.Join(t.TempDir(), "model.gguf")
-	if err := synth.Write(path, s, nil); err != nil {
-		t.Fatal(err)
-	}
-	data, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	f, err := gguf.Parse(path, data)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return f
-}
 
 func host(t *testing.T) *cpu.Device {
 	t.Helper()
@@ -114,7 +95,7 @@ func TestSplits(t *testing.T) {
 	} {
 		t.Run(fmt.Sprintf("%s %s", c.spec.Arch, c.mode), func(t *testing.T) {
 			t.Parallel()
-			f := file(t, c.spec)
+			f := synthtest.Sparse(t, c.spec, layers)
 			want, wantUse := logits(t, f, host(t), model.Options{Sparse: c.mode})
 			for name, plan := range plans {
 				var attention []bool

@@ -1,0 +1,36 @@
+// Package synthtest gives tests synthetic models.
+package synthtest
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/powerinfer-go/powerinfer/internal/gguf"
+	"github.com/powerinfer-go/powerinfer/internal/synth"
+)
+
+// File is the model that s describes, as a file in memory.
+func File(t testing.TB, s synth.Spec) *gguf.File {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "model.gguf")
+	if err := synth.Write(path, s, nil); err != nil {
+		t.Fatal(err)
+	}
+	data, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	f, err := gguf.Parse(path, data)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return f
+}
+
+// Sparse is the model that s describes, small and nine tenths sparse: n_embd 256, n_ff 1024.
+func Sparse(t testing.TB, s synth.Spec, layers int) *gguf.File {
+	t.Helper()
+	s.Layers, s.Embd, s.FF, s.Heads, s.Sparsity, s.PowerLaw, s.Seed = layers, 256, 1024, 4, 0.9, 1, 5
+	return File(t, s)
+}
