@@ -23,7 +23,7 @@ type ropeConfig struct {
 
 // Limits on numbers from outside: beyond them frequencies stop being numbers.
 const (
-	leastBase = 1e-3
+	leastBase = 1
 	leastBeta = 1e-3
 	maxRope   = 1e30
 )
