@@ -36,6 +36,7 @@ type Options struct {
 // Engine owns a loaded model, its cache and its sequences. Its methods may be called from several goroutines.
 type Engine struct {
 	mu      sync.Mutex // one step at a time: a model has one set of buffers
+	path    string     // of the model's file, for messages
 	model   *model.Model
 	tok     *tokenizer.Tokenizer
 	dev     compute.Device
@@ -59,7 +60,7 @@ func Open(f *gguf.File, o Options) (*Engine, error) {
 	if err != nil {
 		return nil, err
 	}
-	e := &Engine{tok: tok, batch: pick(o.Batch, 2048), outputs: pick(o.Outputs, 1)}
+	e := &Engine{path: f.Path, tok: tok, batch: pick(o.Batch, 2048), outputs: pick(o.Outputs, 1)}
 	e.context = pick(o.Context, c.Context)
 	e.ubatch = min(pick(o.UBatch, 512), e.batch, e.context)
 	nPages := (e.context+compute.PagePositions-1)/compute.PagePositions + 1 // one spare, for copying a shared page
@@ -262,6 +263,11 @@ func (e *Engine) step(s *Sequence, tokens []int32, at int, wanted func(i int) bo
 	}
 	s.tokens = append(s.tokens, p.Tokens...)
 	return n, nil
+}
+
+// ErrNotFinite is the error of a model whose logits are no numbers.
+func (e *Engine) ErrNotFinite() error {
+	return fmt.Errorf("%s: the model's logits are not finite numbers: its weights or its metadata are damaged, or of another model", e.path)
 }
 
 // Device says what computes.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/powerinfer-go/powerinfer/demo"
@@ -91,6 +92,37 @@ func TestStops(t *testing.T) {
 	var full *engine.ErrContextFull
 	if err := e.Evaluate(e.NewSequence(), make([]int32, 71), nil, nil); !errors.As(err, &full) {
 		t.Errorf("evaluating beyond the context: %v", err)
+	}
+}
+
+// TestNotFinite: a model whose logits are no numbers is told from one that has something to say, greedy or drawn.
+func TestNotFinite(t *testing.T) {
+	for _, last := range []byte{0x7f, 0xff} { // infinite or no number, with 0x80 or 0xff before it
+		f, err := gguf.Parse("damaged.gguf", slices.Clone(demo.Model()))
+		if err != nil {
+			t.Fatal(err)
+		}
+		norm := f.Tensor("output_norm.weight").Data
+		for i := 0; i < len(norm); i += 4 {
+			copy(norm[i:], []byte{0, 0, 0x80 | last<<1, last})
+		}
+		e, err := engine.Open(f, engine.Options{Threads: 1, Context: 64})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, temperature := range []float32{0, 0.8} {
+			o := sample.DefaultOptions()
+			o.Temperature = temperature
+			s, err := sample.New(o, e.Config().Vocab)
+			if err != nil {
+				t.Fatal(err)
+			}
+			_, err = e.Generate(context.Background(), engine.Request{Prompt: []int32{1, 300}, Max: 4, Sampler: s})
+			if err == nil || !strings.Contains(err.Error(), "damaged.gguf: the model's logits are not finite") {
+				t.Errorf("temperature %g: %v", temperature, err)
+			}
+		}
+		e.Close()
 	}
 }
 

@@ -87,6 +87,7 @@ type generation struct {
 	s       *Sequence
 	sampler *sample.Sampler
 	next    int32
+	broken  bool // next was chosen by a logit that is no number
 	one     [1]int32
 }
 
@@ -112,13 +113,21 @@ func (g *generation) readPrompt(ctx context.Context, r *Request, res *Result) er
 	return nil
 }
 
-func (g *generation) sample(_ int, logits []float32) { g.next = g.sampler.Sample(logits) }
+// sample chooses the next token. A token is chosen by a logit that is no number only if there is none that is.
+func (g *generation) sample(_ int, logits []float32) {
+	g.next = g.sampler.Sample(logits)
+	l := logits[g.next]
+	g.broken = l-l != 0
+}
 
 func always(int) bool { return true }
 
 func (g *generation) loop(ctx context.Context, r *Request, res *Result) error {
 	pick := g.sample
 	for {
+		if g.broken {
+			return g.e.ErrNotFinite()
+		}
 		switch {
 		case r.Max >= 0 && res.Tokens >= r.Max:
 			res.Stop = StopLength

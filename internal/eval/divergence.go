@@ -66,8 +66,8 @@ func (k *KLDivergence) Run(ctx context.Context, e *engine.Engine) (Divergence, e
 			if rowErr == nil {
 				rowErr = b.next(base)
 			}
-			if rowErr == nil {
-				sums.add(logits, base, int(next))
+			if rowErr == nil && !sums.add(logits, base, int(next)) {
+				rowErr = e.ErrNotFinite()
 			}
 		})
 		if err == nil {
@@ -117,8 +117,9 @@ type divergenceSums struct {
 // leastLog is the log-probability below which the base's tokens are left out of the divergence: they are stored too coarsely.
 const leastLog = -floor
 
-// add compares one prediction: logits of Q and log-probabilities of P [n_vocab]; next is the token that follows.
-func (s *divergenceSums) add(logits, base []float32, next int) {
+// add compares one prediction: logits of Q and log-probabilities of P [n_vocab]; next is the token that follows. It says
+// whether the logits are numbers.
+func (s *divergenceSums) add(logits, base []float32, next int) bool {
 	z := logSumExp(logits)
 	kld, top, baseTop := 0.0, 0, 0
 	for i, p := range base {
@@ -145,6 +146,7 @@ func (s *divergenceSums) add(logits, base []float32, next int) {
 	}
 	s.klds = append(s.klds, float32(kld))
 	s.deltas = append(s.deltas, float32(delta))
+	return nll-nll == 0
 }
 
 // figures are everything but the percentiles. Errors of derived figures are propagated to first order.

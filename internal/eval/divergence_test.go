@@ -429,6 +429,40 @@ func TestDemoAgainstItself(t *testing.T) {
 	}
 }
 
+// TestNotFinite: a model whose logits are no numbers has no perplexity and no divergence; the message names its file.
+func TestNotFinite(t *testing.T) {
+	data := slices.Clone(demo.Model())
+	f, err := gguf.Parse("damaged.gguf", data)
+	if err != nil {
+		t.Fatal(err)
+	}
+	f.Tensor("output_norm.weight").Data[3] = 0xff // with what follows an infinite or no number in float32
+	f.Tensor("output_norm.weight").Data[2] = 0xff
+	e, err := engine.Open(f, engine.Options{Threads: 1, Context: 16, Outputs: 8})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer e.Close()
+	tokens := e.Tokenizer().Encode(strings.Repeat("Once upon a time there was a king. ", 8), true, true)
+	p := Perplexity{Tokens: tokens, Context: 16, Chunks: -1, BOS: -1}
+	if est, err := p.Run(t.Context(), e); err == nil || !strings.Contains(err.Error(), "damaged.gguf: the model's logits are not finite") {
+		t.Errorf("a perplexity of %g, %v", est.PPL, err)
+	}
+	good := openDemo(t, "")
+	p = Perplexity{Tokens: tokens, Context: 16, Chunks: 2, BOS: -1, Base: filepath.Join(t.TempDir(), "base")}
+	if _, err := p.Run(t.Context(), good); err != nil {
+		t.Fatal(err)
+	}
+	base, err := OpenBase(p.Base)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer base.Close()
+	if d, err := (&KLDivergence{Base: base, Chunks: -1, BOS: -1}).Run(t.Context(), e); err == nil || !strings.Contains(err.Error(), "not finite") {
+		t.Errorf("a divergence of %g, %v", d.KLD.Value, err)
+	}
+}
+
 func TestRefusals(t *testing.T) {
 	e := openDemo(t, "")
 	tokens := make([]int32, 256)

@@ -80,21 +80,27 @@ func (p *Perplexity) Run(ctx context.Context, e *engine.Engine) (Estimate, error
 		if err := ctx.Err(); err != nil {
 			return Estimate{}, err
 		}
-		var saveErr error
+		var rowErr error
 		err := evaluateChunk(e, p.Tokens[c*step:][:p.Context], p.BOS, first, func(logits []float32, next int32) {
 			v := logSumExp(logits) - float64(logits[next])
 			nll += v
 			nll2 += v * v
 			n++
-			if save != nil && saveErr == nil {
-				saveErr = save.add(logits)
+			switch {
+			case rowErr != nil:
+			case v-v != 0:
+				rowErr = e.ErrNotFinite()
+			case save != nil:
+				if err := save.add(logits); err != nil {
+					rowErr = fmt.Errorf("writing %s: %w", p.Base, err)
+				}
 			}
 		})
+		if err == nil {
+			err = rowErr
+		}
 		if err != nil {
 			return Estimate{}, err
-		}
-		if saveErr != nil {
-			return Estimate{}, fmt.Errorf("writing %s: %w", p.Base, saveErr)
 		}
 		if p.Chunk != nil {
 			p.Chunk(c+1, count, math.Exp(nll/float64(n)))
