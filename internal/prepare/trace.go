@@ -3,10 +3,12 @@ package prepare
 import (
 	"bufio"
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"io"
 	"math"
 	"os"
+	"slices"
 
 	"github.com/powerinfer-go/powerinfer/internal/quant"
 	"github.com/powerinfer-go/powerinfer/internal/train"
@@ -132,29 +134,60 @@ func readTrace(w *work, r role, layer, embd, ff int) (*train.Samples, error) {
 		return nil, err
 	}
 	defer f.Close()
-	s := &train.Samples{Embd: embd, FF: ff, Start: []int64{0}}
-	in := bufio.NewReaderSize(f, 1<<20)
-	var head [8]byte
+	records, active := 0, 0
+	err = eachRecord(f, embd, ff, func(_ int32, k int, in *bufio.Reader) error {
+		records, active = records+1, active+k
+		_, err := in.Discard(2*embd + 4*k)
+		return err
+	})
+	if err == nil {
+		_, err = f.Seek(0, io.SeekStart)
+	}
+	// Slices that grow would take twice the memory.
+	s := &train.Samples{
+		Embd: embd, FF: ff, X: make([]uint16, 0, records*embd), Start: make([]int64, 1, records+1),
+		Active: make([]uint16, 0, active), Mass: make([]uint16, 0, active), Document: make([]int32, 0, records),
+	}
 	var raw []byte
+	if err == nil {
+		err = eachRecord(f, embd, ff, func(document int32, k int, in *bufio.Reader) error {
+			raw = slices.Grow(raw[:0], 2*embd+4*k)[:2*embd+4*k]
+			if _, err := io.ReadFull(in, raw); err != nil {
+				return err
+			}
+			s.Document = append(s.Document, document)
+			s.X = appendHalves(s.X, raw[:2*embd])
+			s.Active = appendHalves(s.Active, raw[2*embd:][:2*k])
+			s.Mass = appendHalves(s.Mass, raw[2*embd+2*k:])
+			s.Start = append(s.Start, int64(len(s.Active)))
+			return nil
+		})
+	}
+	if err != nil {
+		return nil, w.damaged(name)
+	}
+	return s, nil
+}
+
+var errRecord = errors.New("no record of this layer")
+
+// eachRecord calls f behind the head of every record; f reads the rest.
+func eachRecord(from io.Reader, embd, ff int, f func(document int32, k int, in *bufio.Reader) error) error {
+	in := bufio.NewReaderSize(from, 1<<20)
+	var head [8]byte
 	for {
 		if _, err := io.ReadFull(in, head[:]); err == io.EOF {
-			return s, nil
+			return nil
 		} else if err != nil {
-			return nil, w.damaged(name)
+			return err
 		}
 		k := int(binary.LittleEndian.Uint32(head[4:]))
 		if k > ff {
-			return nil, w.damaged(name)
+			return errRecord
 		}
-		raw = append(raw[:0], make([]byte, 2*embd+4*k)...)
-		if _, err := io.ReadFull(in, raw); err != nil {
-			return nil, w.damaged(name)
+		if err := f(int32(binary.LittleEndian.Uint32(head[:])), k, in); err != nil {
+			return err
 		}
-		s.Document = append(s.Document, int32(binary.LittleEndian.Uint32(head[:])))
-		s.X = appendHalves(s.X, raw[:2*embd])
-		s.Active = appendHalves(s.Active, raw[2*embd:][:2*k])
-		s.Mass = appendHalves(s.Mass, raw[2*embd+2*k:])
-		s.Start = append(s.Start, int64(len(s.Active)))
 	}
 }
 
