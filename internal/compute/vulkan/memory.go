@@ -26,6 +26,7 @@ func (v view) host() []byte { return v.slab.mapped[v.at:][:v.size:v.size] }
 
 // slab is one allocation of memory and the buffer that spans it. Views are cut off it from the start and live until the device is closed.
 type slab struct {
+	of     purpose
 	buffer vk.Buffer
 	memory vk.DeviceMemory
 	size   int64
@@ -79,15 +80,16 @@ func mebibytes(n int64) string { return fmt.Sprintf("%.1f MiB", float64(n)/(1<<2
 type memory struct {
 	g      *gpu
 	slabs  []*slab
-	open   [toHost + 1]*slab // the one that the next view of a purpose is cut off
-	used   int64             // bytes of local slabs
-	budget int64             // for used
+	used   int64 // bytes of local slabs
+	apart  bool  // every view has a slab of its own, for validation to see where it ends
+	budget int64 // for used
 }
 
-// Slabs grow with what is in use, so that small models do not hold memory that they never fill.
+// Slabs are a sixteenth of what is in use, so that no more than that is allocated and not filled.
 const (
-	smallestSlab = 4 << 20
+	smallestSlab = 1 << 20
 	largestSlab  = 128 << 20
+	slabShare    = 16
 )
 
 // ceil is how many times b fit a, the last perhaps in part.
@@ -109,8 +111,8 @@ func (m *memory) alloc(p purpose, size int64) (view, error) {
 		return view{}, fmt.Errorf("%s of memory on %s: one allocation has at most %s", mebibytes(size), m.g.info.Name, mebibytes(m.g.maxMemory))
 	}
 	size = align(max(size, 4), 4)
-	s := m.open[p]
-	if s == nil || s.size-s.used < size {
+	s := m.room(p, size)
+	if s == nil {
 		var err error
 		if s, err = m.grow(p, size); err != nil {
 			return view{}, err
@@ -121,19 +123,27 @@ func (m *memory) alloc(p purpose, size int64) (view, error) {
 	return v, nil
 }
 
-// grow makes a slab for at least size bytes. A large view has a slab of its own; the open one stays open.
+// room is a slab for p that has size bytes left, or nil.
+func (m *memory) room(p purpose, size int64) *slab {
+	for _, s := range m.slabs {
+		if s.of == p && s.size-s.used >= size && !m.apart {
+			return s
+		}
+	}
+	return nil
+}
+
+// grow makes a slab for at least size bytes. A large view has a slab of its own.
 func (m *memory) grow(p purpose, size int64) (*slab, error) {
-	want := min(largestSlab, max(smallestSlab, m.used/4))
-	if size > want/2 {
-		return m.slab(p, align(size, m.g.alignment()))
+	least := align(size, m.g.alignment())
+	want := min(largestSlab, max(smallestSlab, m.used/slabShare))
+	if size > want/4 || m.apart {
+		return m.slab(p, least)
 	}
 	s, err := m.slab(p, want)
 	var full *OutOfMemory
 	if errors.As(err, &full) {
-		return m.slab(p, align(size, m.g.alignment()))
-	}
-	if err == nil {
-		m.open[p] = s
+		return m.slab(p, least)
 	}
 	return s, err
 }
@@ -143,7 +153,7 @@ func (m *memory) slab(p purpose, size int64) (*slab, error) {
 	if p == local && size > m.budget-m.used {
 		return nil, &OutOfMemory{m.g.info.Name, size, m.used, m.budget, false}
 	}
-	s := &slab{size: size}
+	s := &slab{of: p, size: size}
 	if err := m.allocate(s, p); err != nil {
 		m.free(s)
 		if errors.Is(err, vk.ErrorOutOfDeviceMemory) {
@@ -213,5 +223,5 @@ func (m *memory) release() {
 	for _, s := range m.slabs {
 		m.free(s)
 	}
-	*m = memory{g: m.g, budget: m.budget}
+	*m = memory{g: m.g, budget: m.budget, apart: m.apart}
 }
