@@ -1,0 +1,29 @@
+package vulkan
+
+import (
+	"fmt"
+
+	"github.com/powerinfer-go/powerinfer/internal/compute"
+)
+
+// Record records seg for params as large as p without running it, unless it is recorded already: what later runs need is compiled and
+// allocated now, and an error of theirs is this one's. Of p only the lengths matter. A body that calls Host runs up to there.
+func (d *Device) Record(seg compute.Segment, p *compute.Params, body func(compute.Verbs)) error {
+	if s := d.segments[seg]; s != nil {
+		if s.params.holds(p) {
+			return nil
+		}
+		d.forget(seg)
+	}
+	d.runs++
+	r := &recorder{d: d, now: p, seg: &segment{params: layoutFor(seg, p), used: d.runs}}
+	if err := r.record(body); err != nil {
+		return fmt.Errorf("segment %q: %w", seg.Name, err)
+	}
+	if r.live {
+		d.free(r.seg)
+	} else {
+		d.keep(seg, r.seg)
+	}
+	return nil
+}
