@@ -111,14 +111,17 @@ func lastingDevices(t *testing.T, n int, o Options) func(t *testing.T) compute.D
 // partVariable is the environment variable that says how many bytes the parts of a matrix have in TestConformance.
 const partVariable = "POWERINFER_TEST_PART"
 
+// assistedVariable switches GPU-assisted validation on in TestConformance.
+const assistedVariable = "POWERINFER_TEST_ASSISTED"
+
 // TestConformance holds lavapipe to the scalar device.
 func TestConformance(t *testing.T) {
 	part, _ := strconv.ParseInt(os.Getenv(partVariable), 10, 64)
-	devicetest.Run(t, devicetest.Family{lastingDevices(t, 2, Options{maxBinding: part})})
+	devicetest.Run(t, devicetest.Family{lastingDevices(t, 2, Options{maxBinding: part, assisted: os.Getenv(assistedVariable) != ""})})
 }
 
-// TestVariants plays a part of the suite in processes where lavapipe's subgroups have other sizes than its eight, and where matrices are
-// cut into many bindings, as the largest are on a card.
+// TestVariants plays a part of the suite in processes where the validation layer checks the address of every access, where lavapipe's
+// subgroups have other sizes than its eight, and where matrices are cut into many bindings, as the largest are on a card.
 func TestVariants(t *testing.T) {
 	if testing.Short() {
 		t.Skip("runs the suite again")
@@ -126,7 +129,7 @@ func TestVariants(t *testing.T) {
 	d, _ := software(t, Options{})
 	d.Close()
 	const largestRow = 32 << 10 // of the suite's matrices, with what belongs to it
-	for _, variable := range []string{"LP_NATIVE_VECTOR_WIDTH=128", "LP_NATIVE_VECTOR_WIDTH=512", fmt.Sprintf("%s=%d", partVariable, largestRow)} {
+	for _, variable := range []string{assistedVariable + "=1", "LP_NATIVE_VECTOR_WIDTH=128", "LP_NATIVE_VECTOR_WIDTH=512", fmt.Sprintf("%s=%d", partVariable, largestRow)} {
 		t.Run(variable, func(t *testing.T) { child(t, []string{variable}, "-test.run=^TestConformance$", "-test.short") })
 	}
 }

@@ -20,6 +20,7 @@ type Options struct {
 	Uploaded func(n int64) // is told of bytes that reached the device; nil: nobody is
 
 	maxBinding int64 // bytes of a part of a matrix; tests make it small
+	assisted   bool  // validation looks at every access of a shader, instead of what orders them
 }
 
 // Device implements compute.Device. One goroutine uses it at a time.
@@ -43,12 +44,12 @@ type Device struct {
 
 // Open opens a device.
 func Open(o Options) (*Device, error) {
-	g, err := openGPU(o.Device, o.Messages)
+	g, err := openGPU(o)
 	if err != nil {
 		return nil, err
 	}
-	d := &Device{gpu: g, bindings: newBindings(), uploaded: o.Uploaded, segments: map[compute.Segment]*segment{}, scratches: map[string]view{}}
-	d.mem = memory{g: g, budget: g.info.Free}
+	d := &Device{gpu: g, bindings: newBindings(g), uploaded: o.Uploaded, segments: map[compute.Segment]*segment{}, scratches: map[string]view{}}
+	d.mem = memory{g: g, budget: g.info.Free, apart: o.assisted}
 	if o.Budget > 0 {
 		d.mem.budget = o.Budget
 	}

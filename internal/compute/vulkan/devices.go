@@ -65,7 +65,7 @@ func kind(t uint32) Kind {
 
 // Devices lists what the machine has, in the drivers' order. The error is ErrNone where there is nothing.
 func Devices() ([]Info, error) {
-	i, err := openInstance(nil)
+	i, err := openInstance(nil, false)
 	if err != nil {
 		return nil, err
 	}
@@ -86,8 +86,9 @@ type instance struct{ vk *vk.Instance }
 
 const validationLayer = "VK_LAYER_KHRONOS_validation"
 
-// openInstance makes an instance, with the validation layer if messages is not nil.
-func openInstance(messages func(string)) (*instance, error) {
+// openInstance makes an instance, with the validation layer if messages is not nil: it looks for missing barriers or, if assisted, at the
+// addresses of every access.
+func openInstance(messages func(string), assisted bool) (*instance, error) {
 	lib, err := vk.Load()
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrNone, err)
@@ -110,6 +111,9 @@ func openInstance(messages func(string)) (*instance, error) {
 		}
 		o.Layers, o.Extensions = []string{validationLayer}, append(o.Extensions, "VK_EXT_debug_utils")
 		o.Validate, o.Messages = []uint32{vk.ValidateSynchronization}, messages
+		if assisted {
+			o.Validate = []uint32{vk.ValidateOnGPU, vk.ValidateOnGPUSlot}
+		}
 	}
 	i, err := lib.CreateInstance(vk.APIVersion12, o)
 	if errors.Is(err, vk.ErrorIncompatibleDriver) {

@@ -19,6 +19,7 @@ type gpu struct {
 	pool     vk.CommandPool
 	done     vk.Semaphore // timeline: the number of the last submission that has run
 	last     uint64       // number of the last submission
+	push     bool         // descriptors are pushed
 	lost     error        // a submission failed: nothing can be computed any more
 
 	// What the calls on a token's path read and write, pinned.
@@ -38,16 +39,16 @@ type submission struct {
 	reached uint64
 }
 
-// openGPU opens the device that name means.
-func openGPU(name string, messages func(string)) (*gpu, error) {
-	if name == None {
+// openGPU opens the device that o means.
+func openGPU(o Options) (*gpu, error) {
+	if o.Device == None {
 		return nil, fmt.Errorf("%w: none was asked for", ErrNone)
 	}
-	i, err := openInstance(messages)
+	i, err := openInstance(o.Messages, o.assisted)
 	if err != nil {
 		return nil, err
 	}
-	g, err := i.open(name)
+	g, err := i.open(o)
 	if err != nil {
 		i.vk.Destroy()
 		return nil, err
@@ -55,7 +56,7 @@ func openGPU(name string, messages func(string)) (*gpu, error) {
 	return g, nil
 }
 
-func (i *instance) open(name string) (*gpu, error) {
+func (i *instance) open(o Options) (*gpu, error) {
 	all, err := i.physicals()
 	if err != nil {
 		return nil, err
@@ -64,17 +65,18 @@ func (i *instance) open(name string) (*gpu, error) {
 	for k := range all {
 		infos[k] = all[k].info
 	}
-	k, err := choose(infos, name)
+	k, err := choose(infos, o.Device)
 	if err != nil {
 		return nil, err
 	}
 	g := &gpu{physical: &all[k], instance: i}
+	g.push = g.has(pushExtension) && !o.assisted // the layer does not see what is pushed
 	f := &features{}
 	f.enabled(g.physical)
 	unpin := pinned(f)
 	defer unpin()
-	extensions := []string{pushExtension}
-	for _, e := range []string{sizeExtension, dotExtension, budgetExtension, portableSubset} {
+	var extensions []string
+	for _, e := range []string{pushExtension, sizeExtension, dotExtension, budgetExtension, portableSubset} {
 		if g.has(e) {
 			extensions = append(extensions, e)
 		}
@@ -95,13 +97,16 @@ func (g *gpu) create() error {
 	for i := range bindings {
 		bindings[i] = vk.DescriptorSetLayoutBinding{Binding: uint32(i), DescriptorType: vk.DescriptorTypeStorageBuffer, DescriptorCount: 1, StageFlags: vk.StageCompute}
 	}
+	flags := uint32(0)
+	if g.push {
+		flags = vk.DescriptorLayoutPush
+	}
 	push := &vk.PushConstantRange{StageFlags: vk.StageCompute, Size: pushBytes}
 	kind := &vk.SemaphoreTypeCreateInfo{SType: vk.StructureTypeSemaphoreTypeCreateInfo, SemaphoreType: vk.SemaphoreTypeTimeline}
 	defer pinned(&bindings[0], push, kind, &g.set)()
 	var err error
 	if g.set, err = g.vk.CreateDescriptorSetLayout(&vk.DescriptorSetLayoutCreateInfo{
-		SType: vk.StructureTypeDescriptorSetLayoutCreateInfo, Flags: vk.DescriptorLayoutPush,
-		BindingCount: uint32(len(bindings)), PBindings: &bindings[0],
+		SType: vk.StructureTypeDescriptorSetLayoutCreateInfo, Flags: flags, BindingCount: uint32(len(bindings)), PBindings: &bindings[0],
 	}); err != nil {
 		return err
 	}

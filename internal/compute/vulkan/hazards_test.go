@@ -68,3 +68,25 @@ func TestMissingBarrierIsSeen(t *testing.T) {
 		t.Errorf("a missing barrier was not found: %q", all)
 	}
 }
+
+// TestWrongAddressIsSeen: the same of GPU-assisted validation, for what a shader touches beside its bindings.
+func TestWrongAddressIsSeen(t *testing.T) {
+	d, messages := software(t, Options{assisted: true})
+	defer d.Close()
+	x, y := tensorOf(t, d, 10, 10), tensorOf(t, d, 11, 10)
+	add := func(n uint32) {
+		if err := d.once(func(r *recorder) {
+			r.dispatch(call{
+				shader: "add", local: elementwise, bind: []binding{update(floats(x)), read(floats(y))}, push: []uint32{n}, groups: [3]int{1, 1, 1},
+			})
+		}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	add(100)
+	messages.check(t)
+	add(200) // beyond what alignment adds
+	if all := strings.Join(messages.all, "\n"); !strings.Contains(all, "out of bounds") {
+		t.Errorf("an access beside a binding was not found: %q", all)
+	}
+}

@@ -154,7 +154,7 @@ func (r *recorder) multiply(o *operand, first, n, to int, p compute.Product) {
 			bias = elements(p.Bias)
 		}
 		c := call{
-			bind: []binding{read(part.memory), read(x), write(floats(p.Out)), read(bias)},
+			bind: []binding{read(part.memory), read(x), write(floats(p.Out)), read(bias), write(floats(p.Out))},
 			push: append(m.push(part), uint32(part.rows), uint32(part.first), uint32(p.Out.Cols), uint32(n), uint32(first), uint32(to), scales, truth(p.Bias != nil)),
 		}
 		if n <= fewTokens {
@@ -162,12 +162,16 @@ func (r *recorder) multiply(o *operand, first, n, to int, p compute.Product) {
 			for tokens < n {
 				tokens *= 2
 			}
-			c.shader, c.local, c.spec = r.dotting("matvec"), vecLocal, []uint32{uint32(p.W.Type), uint32(rows), uint32(tokens)}
+			c.shader, c.local, c.spec = r.dotting("matvec"), vecLocal, []uint32{uint32(p.W.Type), uint32(rows), uint32(tokens), 0}
 			c.groups = grid(ceil(part.rows, rows*vecLocal/vecLanes))
 		} else {
-			c.shader, c.local, c.spec = r.dotting("matmat"), matLocal, []uint32{uint32(p.W.Type)}
+			c.shader, c.local, c.spec = r.dotting("matmat"), matLocal, []uint32{uint32(p.W.Type), 0}
 			c.groups = [3]int{ceil(part.rows, matTile), ceil(n, matTile), 1}
 		}
-		r.dispatch(c)
+		if len(m.parts) == 1 && n == p.Out.Rows {
+			r.dispatchProduct(product{call: c, out: floats(p.Out), spec: len(c.spec) - 1, sum: len(c.bind) - 1})
+		} else {
+			r.dispatch(c)
+		}
 	}
 }

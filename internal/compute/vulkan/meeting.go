@@ -16,7 +16,7 @@ func (r *recorder) Beside(host func(p *compute.Params) error, during func()) {
 	r.begin()
 }
 
-// Show copies t for the host, which finds it in the next Beside. [t.Rows·t.Cols]
+// Show copies t for the host, which finds it in the next Beside, and only there. [t.Rows·t.Cols]
 func (r *recorder) Show(t compute.Tensor) func() []float32 {
 	v := r.show(floats(t))
 	return func() []float32 { return numbers(v.host()) }
@@ -28,7 +28,7 @@ func (r *recorder) ShowSet(s compute.Set) func() (words []uint32, perRow int) {
 	return setWords(s, v)
 }
 
-// Take makes t, here, what the host of an earlier Beside writes to the returned memory. [t.Rows·t.Cols]
+// Take makes t, here, what the host of the last Beside writes to the returned memory. [t.Rows·t.Cols]
 func (r *recorder) Take(t compute.Tensor) func() []float32 {
 	v := r.take(floats(t))
 	return func() []float32 { return numbers(v.host()) }
@@ -46,21 +46,48 @@ func setWords(s compute.Set, v view) func() ([]uint32, int) {
 }
 
 func (r *recorder) show(from view) view {
-	v, err := r.d.results.take(from.size)
+	v, err := r.swap(&r.d.results, from.size)
 	if err != nil {
 		r.fail(err)
 		return v
 	}
 	r.copy(v, from)
+	r.late = r.late || r.beside
 	return v
 }
 
 func (r *recorder) take(to view) view {
-	v, err := r.d.inputs.take(to.size)
+	v, err := r.swap(&r.d.inputs, to.size)
 	if err != nil {
 		r.fail(err)
 		return v
 	}
 	r.copy(to, v)
 	return v
+}
+
+// swapped is memory that one leg's host shares with the device, until the next one's may.
+type swapped struct {
+	view
+	of  *exchange
+	leg int // the last one to use it
+}
+
+// swap is size bytes of e for this leg. What an earlier leg passed is through when this leg's host has its turn, so a layer's
+// activations lie where those of the layer before lay.
+func (r *recorder) swap(e *exchange, size int64) (view, error) {
+	leg := len(r.seg.legs)
+	if !r.beside {
+		for i := range r.swaps {
+			if s := &r.swaps[i]; s.of == e && s.size == size && s.leg < leg {
+				s.leg = leg
+				return s.view, nil
+			}
+		}
+	}
+	v, err := e.take(size)
+	if err == nil && !r.beside {
+		r.swaps = append(r.swaps, swapped{v, e, leg})
+	}
+	return v, err
 }

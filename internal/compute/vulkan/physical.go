@@ -178,9 +178,6 @@ func (i *instance) describeFeatures(d *physical, sizes *vk.PhysicalDeviceSubgrou
 			lacks = append(lacks, name)
 		}
 	}
-	if !d.has(pushExtension) {
-		lacks = append(lacks, "push descriptors")
-	}
 	slices.Sort(lacks)
 	d.dot = f.dot.ShaderIntegerDotProduct == vk.True
 	d.subgroup.size = size

@@ -2,7 +2,6 @@ package vulkan
 
 import (
 	"fmt"
-	"runtime"
 
 	"github.com/powerinfer-go/powerinfer/internal/compute"
 	"github.com/powerinfer-go/powerinfer/internal/compute/vulkan/vk"
@@ -33,40 +32,20 @@ type recorder struct {
 	d       *Device
 	seg     *segment
 	command vk.CommandBuffer // in recording; 0: none
+	filled  bool             // something was recorded in it
 	now     *compute.Params  // of the run that records: for Host only
 	live    bool             // Host was called
 	beside  bool             // what is recorded runs beside the host
+	late    bool             // that has shown something, for which a later turn of the host waits
 	wanted  []place          // what is copied to the host in the end
 	err     error            // the first one
 	hazards hazards
 	forms   packedForms
+	held    *product // the last dispatch, if it is still to be recorded
 	bound   vk.Pipeline
+	swaps   []swapped
 	param   view                   // of the params, once a verb asked for them
 	ropes   map[*compute.Rope]view // of cosines and sines
-}
-
-// bindings are the structures of a push of descriptors, pinned; one set serves every dispatch, because the driver reads them at once.
-type bindings struct {
-	pin    runtime.Pinner
-	infos  [maxBindings]vk.DescriptorBufferInfo
-	writes [maxBindings]vk.WriteDescriptorSet
-	memory vk.MemoryBarrier
-	begin  vk.CommandBufferBeginInfo
-}
-
-func newBindings() *bindings {
-	b := &bindings{
-		memory: vk.MemoryBarrier{SType: vk.StructureTypeMemoryBarrier},
-		begin:  vk.CommandBufferBeginInfo{SType: vk.StructureTypeCommandBufferBeginInfo},
-	}
-	b.pin.Pin(b)
-	for i := range b.writes {
-		b.writes[i] = vk.WriteDescriptorSet{
-			SType: vk.StructureTypeWriteDescriptorSet, DstBinding: uint32(i), DescriptorCount: 1,
-			DescriptorType: vk.DescriptorTypeStorageBuffer, PBufferInfo: &b.infos[i],
-		}
-	}
-	return b
 }
 
 // fail keeps the first error; Run returns it.
@@ -112,6 +91,7 @@ func (r *recorder) dispatchBy(c call, groups func(p *compute.Params) [3]int) {
 
 // prepare records everything of c but the dispatch itself. args is what an indirect one reads.
 func (r *recorder) prepare(c call, args view) bool {
+	r.flush()
 	if r.err != nil {
 		return false
 	}
@@ -137,7 +117,7 @@ func (r *recorder) prepare(c call, args view) bool {
 		g.vk.CmdBindPipeline(r.command, pipeline)
 		r.bound = pipeline
 	}
-	g.vk.CmdPushDescriptors(r.command, g.layout, b.writes[:len(c.bind)])
+	r.describe(len(c.bind))
 	if len(c.push) > 0 {
 		g.vk.CmdPushConstants(r.command, g.layout, c.push)
 	}
@@ -146,6 +126,7 @@ func (r *recorder) prepare(c call, args view) bool {
 
 // copy records a copy of from to to, of the same size.
 func (r *recorder) copy(to, from view) {
+	r.flush()
 	if r.err != nil || to.size == 0 {
 		return
 	}
@@ -156,6 +137,7 @@ func (r *recorder) copy(to, from view) {
 
 // fill records that every word of v becomes word.
 func (r *recorder) fill(v view, word uint32) {
+	r.flush()
 	if r.err != nil || v.size == 0 {
 		return
 	}
@@ -181,13 +163,14 @@ func (r *recorder) beginWith(command vk.CommandBuffer) {
 		r.fail(r.d.gpu.fail(err))
 		return
 	}
-	r.command, r.bound = command, 0
+	r.command, r.filled, r.bound = command, false, 0
 	r.hazards.clear()
 	r.barrier(vk.PipelineStageHost, vk.AccessHostWrite, 0, 0)
 }
 
-// end ends the command buffer. What it wrote is visible to the host.
+// end ends the command buffer. What it wrote is visible to the host. Of an empty one nothing remains.
 func (r *recorder) end() vk.CommandBuffer {
+	r.flush()
 	if r.command == 0 { // begin failed
 		return 0
 	}
@@ -196,6 +179,10 @@ func (r *recorder) end() vk.CommandBuffer {
 	r.command = 0
 	if err := r.d.gpu.vk.End(command); err != nil {
 		r.fail(r.d.gpu.fail(err))
+	}
+	if !r.filled {
+		r.d.gpu.vk.FreeCommandBuffer(r.d.gpu.pool, command)
+		return 0
 	}
 	return command
 }
@@ -217,6 +204,7 @@ func (r *recorder) barrier(fromStages, fromAccess, toStages, toAccess uint32) {
 
 // order records a barrier if what follows touches memory in a way that must wait for what came since the last one.
 func (r *recorder) order(bind []binding, args view) {
+	r.filled = true
 	conflict := args.slab != nil && r.hazards.conflict(read(args))
 	for _, b := range bind {
 		conflict = conflict || r.hazards.conflict(b)

@@ -20,13 +20,17 @@ type segment struct {
 	used    uint64       // the number of the run that used it last
 	copies  []copied     // what the host reads when it has run
 	wanted  []place      // what it read besides: the next recording copies that too
+
+	pools []vk.DescriptorPool // of its dispatches' sets; none where descriptors are pushed
+	sets  int                 // left in the last one
 }
 
-// leg is a stretch of a segment up to where the host takes part.
+// leg is a stretch of a segment up to where the host has its turn.
 type leg struct {
-	command vk.CommandBuffer
-	beside  vk.CommandBuffer              // submitted with command; 0: none
+	command vk.CommandBuffer              // 0: nothing was recorded
+	beside  vk.CommandBuffer              // submitted with command, for the host's turn; 0: nothing
 	host    func(p *compute.Params) error // called when command has run; nil: nothing
+	late    bool                          // what ran beside an earlier turn must have run too
 }
 
 // copied is a part of a tensor that a segment copies to the host at its end.
@@ -104,7 +108,8 @@ func (r *recorder) record(body func(compute.Verbs)) error {
 
 // leg ends a leg, at whose end the host has its turn, while the device computes what beside records.
 func (r *recorder) leg(host func(*compute.Params) error, beside func()) {
-	l := leg{command: r.end(), host: host}
+	l := leg{command: r.end(), host: host, late: r.late}
+	r.late = false
 	if beside != nil {
 		r.begin()
 		beside()
@@ -175,17 +180,22 @@ func (d *Device) play(s *segment, p *compute.Params) error {
 
 // play submits l and lets the host do its part. What runs beside may still run when it returns.
 func (l *leg) play(g *gpu, p *compute.Params) error {
-	var n uint64
-	var err error
-	if l.beside != 0 {
-		n, err = g.submit(l.command, l.beside)
-	} else {
-		n, err = g.submit(l.command)
+	awaited, err := uint64(0), error(nil)
+	if l.late {
+		awaited = g.last
+	}
+	switch {
+	case l.command != 0 && l.beside != 0:
+		awaited, err = g.submit(l.command, l.beside)
+	case l.command != 0:
+		awaited, err = g.submit(l.command)
+	case l.beside != 0:
+		_, err = g.submit(l.beside)
 	}
 	if err != nil || l.host == nil {
 		return err
 	}
-	if err := g.wait(n); err != nil {
+	if err := g.wait(awaited); err != nil {
 		return err
 	}
 	return l.host(p)
@@ -216,7 +226,10 @@ func (d *Device) free(s *segment) {
 			}
 		}
 	}
-	s.legs = nil
+	for _, p := range s.pools {
+		d.gpu.vk.DestroyDescriptorPool(p)
+	}
+	s.legs, s.pools, s.sets = nil, nil, 0
 }
 
 // params is the memory of the step's compute.Params, for shaders/params.glsl.

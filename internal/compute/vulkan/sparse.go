@@ -210,16 +210,25 @@ func (f *sparse) down(first, n int) {
 		if f.w.DownBias != nil {
 			bias = elements(f.w.DownBias)
 		}
-		f.r.dispatch(call{
-			shader: "down", local: downSlots * neuronLanes, spec: []uint32{uint32(f.w.Down.Type), truth(m.layout == groups), uint32(f.w.Act.Kind)},
+		f.product(n, call{
+			shader: "down", local: downSlots * neuronLanes, spec: []uint32{uint32(f.w.Down.Type), truth(m.layout == groups), uint32(f.w.Act.Kind), 0},
 			bind: []binding{
 				read(p.memory), read(f.list), read(f.offsets), read(floats(f.a)), read(floats(f.gates)), write(floats(f.out)), read(bias),
-				update(f.counts), update(carry),
+				update(f.counts), update(carry), write(floats(f.out)),
 			},
 			push: append(m.push(p), uint32(p.rows), uint32(p.first), uint32(f.n), uint32(f.out.Cols), uint32(first), truth(f.w.DownBias != nil),
 				truth(i == 0), truth(i == len(m.parts)-1), truth(!f.all), math.Float32bits(f.w.Act.Threshold)),
 			groups: [3]int{ceil(f.slots(), downSlots), n, 1},
 		})
+	}
+}
+
+// product dispatches c, which sums down columns for n tokens, and whose last constant and binding are for an Add that follows.
+func (f *sparse) product(n int, c call) {
+	if len(mem(f.w.Down).parts) == 1 && n == f.out.Rows {
+		f.r.dispatchProduct(product{call: c, out: floats(f.out), spec: len(c.spec) - 1, sum: len(c.bind) - 1})
+	} else {
+		f.r.dispatch(c)
 	}
 }
 
@@ -257,9 +266,9 @@ func (f *sparse) everyNeuron(first, n int) {
 	if f.w.DownBias != nil {
 		bias = elements(f.w.DownBias)
 	}
-	f.r.dispatch(call{
-		shader: "downmat", local: matLocal, spec: []uint32{uint32(f.w.Down.Type), truth(m.layout == groups)},
-		bind:   []binding{read(p.memory), read(floats(gates)), write(floats(f.out)), read(bias)},
+	f.product(n, call{
+		shader: "downmat", local: matLocal, spec: []uint32{uint32(f.w.Down.Type), truth(m.layout == groups), 0},
+		bind:   []binding{read(p.memory), read(floats(gates)), write(floats(f.out)), read(bias), write(floats(f.out))},
 		push:   append(m.push(p), uint32(f.n), uint32(f.out.Cols), uint32(n), uint32(first), truth(f.w.DownBias != nil)),
 		groups: [3]int{ceil(f.slots(), matTile/slotElems), ceil(n, matTile), 1},
 	})

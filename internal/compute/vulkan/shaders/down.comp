@@ -10,6 +10,7 @@
 #include "activation.glsl"
 
 layout(constant_id = 4) const uint KIND = 0; // compute.Nonlinearity
+layout(constant_id = 5) const bool ADDED = false; // the result is added to total, too
 
 layout(set = 0, binding = 1, std430) readonly buffer List { uint list[]; };       // [tokens, neurons]
 layout(set = 0, binding = 2, std430) readonly buffer Offsets { uint offsets[]; }; // [tokens, OFFSETS]
@@ -19,6 +20,7 @@ layout(set = 0, binding = 5, std430) writeonly buffer Out { float result[]; };
 layout(set = 0, binding = 6, std430) readonly buffer Bias { float bias[]; };
 layout(set = 0, binding = 7, std430) buffer Counts { uint counts[]; };
 layout(set = 0, binding = 8, std430) buffer Carry { float carry[]; }; // [tokens, NEURON_LANES, outputs in slots] between parts
+layout(set = 0, binding = 9, std430) buffer Total { float total[]; };
 
 layout(push_constant) uniform Push {
 	Weights w;
@@ -109,5 +111,8 @@ void main() {
 		sum += parts[place(l, o / 8, o % 8)];
 	if (push.biased != 0)
 		sum += bias[col];
-	result[(push.firstOut + token) * push.cols + col] = sum;
+	uint at = (push.firstOut + token) * push.cols + col;
+	result[at] = sum;
+	if (ADDED)
+		total[at] += sum;
 }

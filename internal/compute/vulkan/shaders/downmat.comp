@@ -8,9 +8,12 @@
 #include "columns.glsl"
 #include "neurons.glsl"
 
+layout(constant_id = 4) const bool ADDED = false; // the result is added to total, too
+
 layout(set = 0, binding = 1, std430) readonly buffer A { float a[]; }; // [tokens, neurons]
 layout(set = 0, binding = 2, std430) writeonly buffer Out { float result[]; };
 layout(set = 0, binding = 3, std430) readonly buffer Bias { float bias[]; };
+layout(set = 0, binding = 4, std430) buffer Total { float total[]; };
 
 layout(push_constant) uniform Push {
 	Weights w;
@@ -72,8 +75,8 @@ void main() {
 			}
 		}
 		[[unroll]] for (uint i = 0; i < EACH * EACH; i++) {
-			precise float total = totals[i] + sums[i];
-			totals[i] = total;
+			precise float sum = totals[i] + sums[i];
+			totals[i] = sum;
 		}
 	}
 	[[unroll]] for (uint i = 0; i < EACH * EACH; i++) {
@@ -86,6 +89,9 @@ void main() {
 		precise float sum = totals[i];
 		if (push.biased != 0)
 			sum += bias[col];
-		result[(push.firstOut + t) * push.cols + col] = sum;
+		uint at = (push.firstOut + t) * push.cols + col;
+		result[at] = sum;
+		if (ADDED)
+			total[at] += sum;
 	}
 }

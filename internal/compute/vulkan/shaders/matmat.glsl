@@ -7,8 +7,11 @@
 #define ACTS 1
 #include "product.glsl"
 
+layout(constant_id = 3) const bool ADDED = false; // the result is added to total, too
+
 layout(set = 0, binding = 2, std430) writeonly buffer Out { float result[]; };
 layout(set = 0, binding = 3, std430) readonly buffer Bias { float bias[]; };
+layout(set = 0, binding = 4, std430) buffer Total { float total[]; };
 
 layout(push_constant) uniform Push { // as in matvec.glsl
 	Weights w;
@@ -124,8 +127,8 @@ void main() {
 				multiplyFloats(x, y, sums);
 		}
 		[[unroll]] for (uint i = 0; i < EACH * EACH; i++) {
-			precise float total = totals[i] + sums[i];
-			totals[i] = total;
+			precise float sum = totals[i] + sums[i];
+			totals[i] = sum;
 		}
 	}
 	[[unroll]] for (uint i = 0; i < EACH * EACH; i++) {
@@ -135,6 +138,9 @@ void main() {
 		precise float sum = totals[i];
 		if (push.biased != 0)
 			sum += bias[push.firstRow + r];
-		result[(push.firstOut + t) * push.stride + push.firstRow + r] = sum;
+		uint at = (push.firstOut + t) * push.stride + push.firstRow + r;
+		result[at] = sum;
+		if (ADDED)
+			total[at] += sum;
 	}
 }

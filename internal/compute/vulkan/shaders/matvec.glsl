@@ -7,9 +7,11 @@
 
 layout(constant_id = 3) const uint ROWS = 2;
 layout(constant_id = 4) const uint TOKENS = 1;
+layout(constant_id = 5) const bool ADDED = false; // the result is added to total, too
 
 layout(set = 0, binding = 2, std430) writeonly buffer Out { float result[]; };
 layout(set = 0, binding = 3, std430) readonly buffer Bias { float bias[]; };
+layout(set = 0, binding = 4, std430) buffer Total { float total[]; };
 
 layout(push_constant) uniform Push {
 	Weights w;
@@ -60,6 +62,9 @@ void main() {
 			sum += parts[i * (LANES + 1) + l];
 		if (push.biased != 0)
 			sum += bias[push.firstRow + r];
-		result[(push.firstOut + t) * push.stride + push.firstRow + r] = sum;
+		uint at = (push.firstOut + t) * push.stride + push.firstRow + r;
+		result[at] = sum;
+		if (ADDED)
+			total[at] += sum;
 	}
 }

@@ -27,6 +27,11 @@ func (d *Device) CmdPushDescriptors(c CommandBuffer, l PipelineLayout, writes []
 	d.fn.CmdPushDescriptorSetKHR.call(uintptr(c), PipelineBindCompute, uintptr(l), 0, uintptr(len(writes)), uintptr(ptr(&writes[0])))
 }
 
+// CmdBindDescriptorSet binds s as set 0.
+func (d *Device) CmdBindDescriptorSet(c CommandBuffer, l PipelineLayout, s DescriptorSet) {
+	d.fn.CmdBindDescriptorSets.call(uintptr(c), PipelineBindCompute, uintptr(l), 0, 1, uintptr(ptr(&s)), 0, 0)
+}
+
 // CmdDispatch runs x·y·z workgroups.
 func (d *Device) CmdDispatch(c CommandBuffer, x, y, z uint32) {
 	d.fn.CmdDispatch.call(uintptr(c), uintptr(x), uintptr(y), uintptr(z))

@@ -27,6 +27,10 @@ type Device struct {
 		DestroyPipeline             proc
 		CreateDescriptorSetLayout   proc
 		DestroyDescriptorSetLayout  proc
+		CreateDescriptorPool        proc
+		DestroyDescriptorPool       proc
+		AllocateDescriptorSets      proc
+		UpdateDescriptorSets        proc
 		CreatePipelineLayout        proc
 		DestroyPipelineLayout       proc
 		CreateCommandPool           proc
@@ -36,6 +40,7 @@ type Device struct {
 		BeginCommandBuffer          proc
 		EndCommandBuffer            proc
 		CmdBindPipeline             proc
+		CmdBindDescriptorSets       proc
 		CmdPushConstants            proc
 		CmdPushDescriptorSetKHR     proc
 		CmdDispatch                 proc
@@ -153,6 +158,30 @@ func (d *Device) CreateDescriptorSetLayout(info *DescriptorSetLayoutCreateInfo) 
 // DestroyDescriptorSetLayout destroys l.
 func (d *Device) DestroyDescriptorSetLayout(l DescriptorSetLayout) {
 	d.fn.DestroyDescriptorSetLayout.call(d.handle, uintptr(l), 0)
+}
+
+// CreateDescriptorPool makes a pool of sets.
+func (d *Device) CreateDescriptorPool(info *DescriptorPoolCreateInfo) (DescriptorPool, error) {
+	var p DescriptorPool
+	err := result(d.fn.CreateDescriptorPool.call(d.handle, uintptr(ptr(info)), 0, uintptr(ptr(&p))))
+	return p, err
+}
+
+// DestroyDescriptorPool destroys p and its sets.
+func (d *Device) DestroyDescriptorPool(p DescriptorPool) {
+	d.fn.DestroyDescriptorPool.call(d.handle, uintptr(p), 0)
+}
+
+// AllocateDescriptorSet makes the one set that info asks for.
+func (d *Device) AllocateDescriptorSet(info *DescriptorSetAllocateInfo) (DescriptorSet, error) {
+	var s DescriptorSet
+	err := result(d.fn.AllocateDescriptorSets.call(d.handle, uintptr(ptr(info)), uintptr(ptr(&s))))
+	return s, err
+}
+
+// UpdateDescriptorSets makes writes, which are not empty, to the sets that they name.
+func (d *Device) UpdateDescriptorSets(writes []WriteDescriptorSet) {
+	d.fn.UpdateDescriptorSets.call(d.handle, uintptr(len(writes)), uintptr(ptr(&writes[0])), 0, 0)
 }
 
 // CreatePipelineLayout makes the layout of pipelines.

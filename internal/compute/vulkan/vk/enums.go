@@ -24,6 +24,8 @@ const (
 	StructureTypeComputePipelineCreateInfo                    = 29         // VK_STRUCTURE_TYPE_COMPUTE_PIPELINE_CREATE_INFO
 	StructureTypePipelineLayoutCreateInfo                     = 30         // VK_STRUCTURE_TYPE_PIPELINE_LAYOUT_CREATE_INFO
 	StructureTypeDescriptorSetLayoutCreateInfo                = 32         // VK_STRUCTURE_TYPE_DESCRIPTOR_SET_LAYOUT_CREATE_INFO
+	StructureTypeDescriptorPoolCreateInfo                     = 33         // VK_STRUCTURE_TYPE_DESCRIPTOR_POOL_CREATE_INFO
+	StructureTypeDescriptorSetAllocateInfo                    = 34         // VK_STRUCTURE_TYPE_DESCRIPTOR_SET_ALLOCATE_INFO
 	StructureTypeWriteDescriptorSet                           = 35         // VK_STRUCTURE_TYPE_WRITE_DESCRIPTOR_SET
 	StructureTypeCommandPoolCreateInfo                        = 39         // VK_STRUCTURE_TYPE_COMMAND_POOL_CREATE_INFO
 	StructureTypeCommandBufferAllocateInfo                    = 40         // VK_STRUCTURE_TYPE_COMMAND_BUFFER_ALLOCATE_INFO
@@ -103,6 +105,8 @@ const (
 	SubgroupArithmetic          = 0x4    // VK_SUBGROUP_FEATURE_ARITHMETIC_BIT
 	SubgroupBallot              = 0x8    // VK_SUBGROUP_FEATURE_BALLOT_BIT
 	SubgroupShuffle             = 0x10   // VK_SUBGROUP_FEATURE_SHUFFLE_BIT
+	ValidateOnGPU               = 0      // VK_VALIDATION_FEATURE_ENABLE_GPU_ASSISTED_EXT
+	ValidateOnGPUSlot           = 1      // VK_VALIDATION_FEATURE_ENABLE_GPU_ASSISTED_RESERVE_BINDING_SLOT_EXT
 	ValidateSynchronization     = 4      // VK_VALIDATION_FEATURE_ENABLE_SYNCHRONIZATION_VALIDATION_EXT
 	SeverityWarning             = 0x100  // VK_DEBUG_UTILS_MESSAGE_SEVERITY_WARNING_BIT_EXT
 	SeverityError               = 0x1000 // VK_DEBUG_UTILS_MESSAGE_SEVERITY_ERROR_BIT_EXT

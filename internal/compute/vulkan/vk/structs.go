@@ -18,6 +18,7 @@ type (
 	BufferView          uint64
 	CommandPool         uint64
 	DebugUtilsMessenger uint64
+	DescriptorPool      uint64
 	DescriptorSet       uint64
 	DescriptorSetLayout uint64
 	DeviceMemory        uint64
@@ -364,6 +365,25 @@ type PipelineLayoutCreateInfo struct {
 	PSetLayouts            *DescriptorSetLayout
 	PushConstantRangeCount uint32
 	PPushConstantRanges    *PushConstantRange
+}
+
+type DescriptorPoolSize struct {
+	Type, DescriptorCount uint32
+}
+
+type DescriptorPoolCreateInfo struct {
+	SType                         uint32
+	PNext                         unsafe.Pointer
+	Flags, MaxSets, PoolSizeCount uint32
+	PPoolSizes                    *DescriptorPoolSize
+}
+
+type DescriptorSetAllocateInfo struct {
+	SType              uint32
+	PNext              unsafe.Pointer
+	DescriptorPool     DescriptorPool
+	DescriptorSetCount uint32
+	PSetLayouts        *DescriptorSetLayout
 }
 
 type DescriptorBufferInfo struct {

@@ -61,7 +61,7 @@ func structures() []any {
 		DescriptorSetLayoutCreateInfo{},
 		PushConstantRange{},
 		PipelineLayoutCreateInfo{},
-		DescriptorBufferInfo{},
+		DescriptorBufferInfo{}, DescriptorPoolSize{}, DescriptorPoolCreateInfo{}, DescriptorSetAllocateInfo{},
 		WriteDescriptorSet{},
 		CommandPoolCreateInfo{},
 		CommandBufferAllocateInfo{},

@@ -1,0 +1,75 @@
+package vulkan
+
+import (
+	"runtime"
+
+	"github.com/powerinfer-go/powerinfer/internal/compute/vulkan/vk"
+)
+
+// bindings are structures that recordings are made with, pinned; one set serves every dispatch, because the driver reads them at once.
+type bindings struct {
+	pin    runtime.Pinner
+	infos  [maxBindings]vk.DescriptorBufferInfo
+	writes [maxBindings]vk.WriteDescriptorSet
+	memory vk.MemoryBarrier
+	begin  vk.CommandBufferBeginInfo
+	layout vk.DescriptorSetLayout
+}
+
+func newBindings(g *gpu) *bindings {
+	b := &bindings{
+		memory: vk.MemoryBarrier{SType: vk.StructureTypeMemoryBarrier},
+		begin:  vk.CommandBufferBeginInfo{SType: vk.StructureTypeCommandBufferBeginInfo},
+		layout: g.set,
+	}
+	b.pin.Pin(b)
+	for i := range b.writes {
+		b.writes[i] = vk.WriteDescriptorSet{
+			SType: vk.StructureTypeWriteDescriptorSet, DstBinding: uint32(i), DescriptorCount: 1,
+			DescriptorType: vk.DescriptorTypeStorageBuffer, PBufferInfo: &b.infos[i],
+		}
+	}
+	return b
+}
+
+// describe tells the next dispatch where its first n bindings are: pushed into the command buffer, or, where the driver cannot do that,
+// by a set that belongs to the recording.
+func (r *recorder) describe(n int) {
+	g, writes := r.d.gpu, r.d.bindings.writes[:n]
+	if g.push {
+		g.vk.CmdPushDescriptors(r.command, g.layout, writes)
+		return
+	}
+	set, err := r.seg.set(g, r.d.bindings)
+	if err != nil {
+		r.fail(err)
+		return
+	}
+	for i := range writes {
+		writes[i].DstSet = set
+	}
+	g.vk.UpdateDescriptorSets(writes)
+	g.vk.CmdBindDescriptorSet(r.command, g.layout, set)
+}
+
+// poolSets is how many sets a recording takes at a time.
+const poolSets = 256
+
+// set is a new set of s's own.
+func (s *segment) set(g *gpu, b *bindings) (vk.DescriptorSet, error) {
+	if s.sets == 0 {
+		size := &vk.DescriptorPoolSize{Type: vk.DescriptorTypeStorageBuffer, DescriptorCount: poolSets * maxBindings}
+		defer pinned(size)()
+		p, err := g.vk.CreateDescriptorPool(&vk.DescriptorPoolCreateInfo{
+			SType: vk.StructureTypeDescriptorPoolCreateInfo, MaxSets: poolSets, PoolSizeCount: 1, PPoolSizes: size,
+		})
+		if err != nil {
+			return 0, err
+		}
+		s.pools, s.sets = append(s.pools, p), poolSets
+	}
+	s.sets--
+	return g.vk.AllocateDescriptorSet(&vk.DescriptorSetAllocateInfo{
+		SType: vk.StructureTypeDescriptorSetAllocateInfo, DescriptorPool: s.pools[len(s.pools)-1], DescriptorSetCount: 1, PSetLayouts: &b.layout,
+	})
+}
