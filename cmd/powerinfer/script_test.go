@@ -58,7 +58,7 @@ func TestCardScripts(t *testing.T) {
 func runScripts(t *testing.T, dir string, setup func(*testscript.Env)) {
 	cmds := map[string]func(*testscript.TestScript, bool, []string){
 		"refuse": refuse, "figure": figure, "json": validJSON, "width": width, "greedy": greedy,
-		"model": writeModel, "prepared": writePrepared, "profiled": writeProfile, "truncate": truncate, "huge": hugeTensor,
+		"model": writeModel, "prepared": writePrepared, "profiled": writeProfile, "truncate": truncate, "huge": hugeTensor, "patched": writePatched,
 	}
 	for name, f := range systemCommands {
 		cmds[name] = f
@@ -147,6 +147,22 @@ func greedy(ts *testscript.TestScript, _ bool, args []string) {
 // writeModel writes the embedded model: model FILE
 func writeModel(ts *testscript.TestScript, _ bool, args []string) {
 	ts.Check(os.WriteFile(ts.MkAbs(args[0]), demo.Model(), 0o644))
+}
+
+// writePatched writes the embedded model with the first of each pair of bytes replaced by the second, a Go string of the same
+// length: patched FILE OLD NEW...
+func writePatched(ts *testscript.TestScript, _ bool, args []string) {
+	data := bytes.Clone(demo.Model())
+	for i := 1; i+1 < len(args); i += 2 {
+		text, err := strconv.Unquote(`"` + args[i+1] + `"`)
+		ts.Check(err)
+		at := bytes.Index(data, []byte(args[i]))
+		if at < 0 || len(text) != len(args[i]) {
+			ts.Fatalf("%q cannot become %q", args[i], text)
+		}
+		copy(data[at:], text)
+	}
+	ts.Check(os.WriteFile(ts.MkAbs(args[0]), data, 0o644))
 }
 
 // writePrepared writes the embedded model as a prepared file: a power law, layer 0 by a predictor of zeros, the others
