@@ -18,6 +18,9 @@ type Card struct {
 	Bytes    int64             // of weights and cache that Places put there
 	Places   []placement.Place // [layers+1], of each layer and of the head
 	Messages func(string)      // switches the validation layer on and is told what it finds; nil: it is off
+	Notice   func(string)      // is told in a line why the card is given up; may be nil
+
+	wrap func(compute.Device) compute.Device // of tests
 }
 
 // open opens the processors: the host alone, or beside a card.
@@ -29,13 +32,17 @@ func (o *Options) open(threads int) (compute.Device, error) {
 	card, err := vulkan.Open(vulkan.Options{Device: o.Card.Device, Budget: o.Card.Budget, Cache: pipelineCache(), Messages: o.Card.Messages})
 	if err != nil {
 		host.Close()
-		return nil, err
+		return nil, &hybrid.CardError{Err: err}
 	}
 	var attention []bool
 	for _, p := range o.Card.Places[:max(0, len(o.Card.Places)-1)] {
 		attention = append(attention, p.Attention)
 	}
-	return hybrid.New(card, host, attention), nil
+	var dev compute.Device = card
+	if o.Card.wrap != nil {
+		dev = o.Card.wrap(card)
+	}
+	return hybrid.New(dev, host, attention), nil
 }
 
 // pipelineCache is the folder where compiled shaders are kept; empty where there is no home for it.

@@ -40,6 +40,11 @@ type Engine struct {
 	model   *model.Model
 	tok     *tokenizer.Tokenizer
 	dev     compute.Device
+	file    *gguf.File
+	options Options
+	config  model.Config
+	past    []model.NeuronUse // [layers] what was computed before a card was given up; nil: none was
+	broken  error             // nothing can be computed any more
 	context int
 	batch   int
 	ubatch  int
@@ -50,53 +55,69 @@ type Engine struct {
 	view    [1][]int32 // params.Pages of a step of one sequence
 }
 
-// Open loads the model in f. f must stay open as long as the engine if Options.NoRepack is set.
+// Open loads the model in f. f must stay open as long as the engine if Options.NoRepack or Options.Card is set.
 func Open(f *gguf.File, o Options) (*Engine, error) {
 	tok, err := model.Tokenizer(f)
 	if err != nil {
 		return nil, err
 	}
-	c, err := model.ReadConfig(f, o.Activation)
-	if err != nil {
+	e := &Engine{path: f.Path, file: f, options: o, tok: tok, batch: pick(o.Batch, 2048), outputs: pick(o.Outputs, 1)}
+	if err := e.load(); err != nil {
 		return nil, err
 	}
-	e := &Engine{path: f.Path, tok: tok, batch: pick(o.Batch, 2048), outputs: pick(o.Outputs, 1)}
+	e.config = e.model.Config
+	if tok.Size() > e.model.Vocab {
+		e.dev.Close()
+		return nil, fmt.Errorf("%s: the tokenizer has %d tokens but the embedding %d rows", f.Path, tok.Size(), e.model.Vocab)
+	}
+	return e, nil
+}
+
+// load opens the processors and takes the model in.
+func (e *Engine) load() error {
+	f, o := e.file, &e.options
+	c, err := model.ReadConfig(f, o.Activation)
+	if err != nil {
+		return err
+	}
 	e.context = pick(o.Context, c.Context)
 	e.ubatch = min(pick(o.UBatch, 512), e.batch, e.context)
 	nPages := (e.context+compute.PagePositions-1)/compute.PagePositions + 1 // one spare, for copying a shared page
 	if err := checkMemory(f, c, c.CacheSpec(nPages).Bytes(), o.onCard(), o.NoRepack); err != nil {
-		return nil, err
+		return err
 	}
 	threads := hw.DefaultThreads()
 	if o.Card != nil { // with every core at work, waiting for the card takes far longer
 		threads = max(1, threads-1)
 	}
 	threads = pick(o.Threads, threads)
-	if e.dev, err = o.open(threads); err != nil {
-		return nil, err
+	dev, err := o.open(threads)
+	if err != nil {
+		return err
 	}
+	progress := o.Progress
 	if o.NoRepack { // reading ahead is several times faster than faulting page by page
-		if err := f.Populate(o.Progress); err != nil {
-			e.dev.Close()
-			return nil, err
+		if err := f.Populate(progress); err != nil {
+			dev.Close()
+			return err
 		}
-		o.Progress = nil
+		progress = nil
 	}
-	e.model, err = model.Load(f, e.dev, model.Options{
+	m, err := model.Load(f, dev, model.Options{
 		Activation: o.Activation, Threshold: o.Threshold, Batch: e.ubatch, Outputs: e.outputs,
 		Sparse: o.Sparse, Order: o.Order, Observer: o.Observer, Places: o.places(),
-		Cache: compute.CacheSpec{Pages: nPages}, Pinned: o.NoRepack, Progress: o.Progress,
+		Cache: compute.CacheSpec{Pages: nPages}, Pinned: o.NoRepack, Progress: progress,
 	})
 	if err != nil {
-		e.dev.Close()
-		return nil, err
+		dev.Close()
+		return err
 	}
-	if tok.Size() > c.Vocab {
-		e.dev.Close()
-		return nil, fmt.Errorf("%s: the tokenizer has %d tokens but the embedding %d rows", f.Path, tok.Size(), c.Vocab)
+	e.dev, e.model, e.pages = dev, m, newPages(nPages)
+	if err := e.rehearse(); err != nil {
+		dev.Close()
+		return err
 	}
-	e.pages = newPages(nPages)
-	return e, nil
+	return nil
 }
 
 func pick(v, def int) int {
@@ -135,13 +156,16 @@ func checkMemory(f *gguf.File, c model.Config, cache, onCard int64, mapped bool)
 func (e *Engine) Close() error {
 	e.mu.Lock()
 	defer e.mu.Unlock()
+	if e.broken != nil {
+		return nil // it is closed
+	}
 	err := e.dev.Close()
 	runtime.KeepAlive(e.model)
 	return err
 }
 
 // Config is the model's hyperparameters.
-func (e *Engine) Config() model.Config { return e.model.Config }
+func (e *Engine) Config() model.Config { return e.config }
 
 // Tokenizer is the model's tokenizer.
 func (e *Engine) Tokenizer() *tokenizer.Tokenizer { return e.tok }
@@ -150,14 +174,26 @@ func (e *Engine) Tokenizer() *tokenizer.Tokenizer { return e.tok }
 func (e *Engine) Neurons() []model.NeuronUse {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	return e.model.Neurons()
+	return e.neurons()
+}
+
+func (e *Engine) neurons() []model.NeuronUse {
+	use := e.model.Neurons()
+	for l, past := range e.past {
+		use[l] = use[l].Since(past)
+	}
+	return use
 }
 
 // Context is the number of tokens that the KV cache holds.
 func (e *Engine) Context() int { return e.context }
 
 // NewSequence starts an empty sequence; Release gives its pages back.
-func (e *Engine) NewSequence() *Sequence { return &Sequence{e: e} }
+func (e *Engine) NewSequence() *Sequence {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return &Sequence{e: e, pool: e.pages}
+}
 
 // Release gives s's pages back.
 func (e *Engine) Release(s *Sequence) {
@@ -192,7 +228,7 @@ func (e *Engine) resume(prompt []int32) *Sequence {
 	}
 	shared = min(shared, len(prompt)-1)
 	if best == nil || shared <= 0 {
-		return &Sequence{e: e}
+		return &Sequence{e: e, pool: e.pages}
 	}
 	return best.fork(shared)
 }
@@ -218,7 +254,7 @@ func (e *Engine) Evaluate(s *Sequence, tokens []int32, wanted func(i int) bool, 
 	for at := 0; at < len(tokens); {
 		n := min(e.ubatch, len(tokens)-at)
 		e.mu.Lock()
-		n, err := e.step(s, tokens[at:at+n], at, wanted)
+		n, err := e.surely(s, tokens[at:at+n], at, wanted)
 		if err == nil {
 			for i, row := range e.params.Out {
 				each(at+int(row), e.model.Logits(i))
@@ -271,4 +307,8 @@ func (e *Engine) ErrNotFinite() error {
 }
 
 // Device says what computes.
-func (e *Engine) Device() string { return e.dev.Name() }
+func (e *Engine) Device() string {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.dev.Name()
+}

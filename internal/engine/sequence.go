@@ -12,6 +12,7 @@ type Sequence struct {
 	e      *Engine
 	tokens []int32 // evaluated, in order; position i is tokens[i]
 	pages  []int32 // page i holds positions [64i, 64i+64)
+	pool   *pages  // that pages are of; no longer the engine's where a card was given up, and with it what they held
 }
 
 // ErrContextFull is the cause of an evaluation that ran out of context or KV pages.
@@ -46,7 +47,7 @@ func (s *Sequence) reserve(n int) error {
 // ownLast copies a shared page that is about to be written.
 func (s *Sequence) ownLast() error {
 	at := len(s.tokens) / compute.PagePositions
-	if at >= len(s.pages) || s.e.pages.refs[s.pages[at]] == 1 {
+	if at >= len(s.pages) || s.pool.refs[s.pages[at]] == 1 {
 		return nil
 	}
 	id, err := s.e.takePage()
@@ -54,7 +55,7 @@ func (s *Sequence) ownLast() error {
 		return err
 	}
 	s.e.model.CopyPage(id, s.pages[at])
-	s.e.pages.release(s.pages[at : at+1])
+	s.pool.release(s.pages[at : at+1])
 	s.pages[at] = id
 	return nil
 }
@@ -62,9 +63,9 @@ func (s *Sequence) ownLast() error {
 // fork is a new sequence that shares s's first n positions.
 func (s *Sequence) fork(n int) *Sequence {
 	whole := (n + compute.PagePositions - 1) / compute.PagePositions
-	f := &Sequence{e: s.e, tokens: append([]int32(nil), s.tokens[:n]...), pages: append([]int32(nil), s.pages[:whole]...)}
+	f := &Sequence{e: s.e, pool: s.pool, tokens: append([]int32(nil), s.tokens[:n]...), pages: append([]int32(nil), s.pages[:whole]...)}
 	for _, id := range f.pages {
-		s.e.pages.share(id)
+		s.pool.share(id)
 	}
 	return f
 }
@@ -73,7 +74,7 @@ func (s *Sequence) fork(n int) *Sequence {
 func (s *Sequence) Truncate(n int) {
 	s.tokens = s.tokens[:n]
 	whole := (n + compute.PagePositions - 1) / compute.PagePositions
-	s.e.pages.release(s.pages[whole:])
+	s.pool.release(s.pages[whole:])
 	s.pages = s.pages[:whole]
 }
 

@@ -46,13 +46,36 @@ type Host interface {
 type Device struct {
 	card      compute.Device // its verbs are a Meeting
 	host      Host
-	attention []bool        // of each layer: keys and values are on the card
-	partials  map[int]sized // by columns
+	attention []bool             // of each layer: keys and values are on the card
+	rows      int                // of the largest activations: tokens of the largest step
+	partials  map[int]tensorPair // [rows, columns] by columns
+	rehearsal bool               // Run records only
+}
+
+// Recorder is a card that can record a segment without running it.
+type Recorder interface {
+	Record(seg compute.Segment, p *compute.Params, body func(compute.Verbs)) error
+}
+
+// CardError is an error of the card, without which the host may do.
+type CardError struct{ Err error }
+
+func (e *CardError) Error() string { return e.Err.Error() }
+
+// Unwrap is the card's error.
+func (e *CardError) Unwrap() error { return e.Err }
+
+// ofCard marks an error of the card's.
+func ofCard(err error) error {
+	if err == nil {
+		return nil
+	}
+	return &CardError{err}
 }
 
 // New is a device of card and host, which it closes. attention says of each layer whether keys and values lie on the card.
 func New(card compute.Device, host Host, attention []bool) *Device {
-	return &Device{card: card, host: host, attention: attention, partials: map[int]sized{}}
+	return &Device{card: card, host: host, attention: attention, partials: map[int]tensorPair{}}
 }
 
 // Name says what computes.
@@ -90,6 +113,7 @@ func (d *Device) Matrix(src compute.Source, use compute.Use) (*compute.Matrix, e
 	case n:
 		src.Pinned = false
 		m.card, err = d.card.Matrix(src, use)
+		err = ofCard(err)
 	case 0:
 		m.host, err = d.host.Matrix(src, use)
 	default:
@@ -99,7 +123,7 @@ func (d *Device) Matrix(src compute.Source, use compute.Use) (*compute.Matrix, e
 		}
 		part.Pinned = false
 		if m.card, err = d.card.Matrix(part, use); err != nil {
-			return nil, err
+			return nil, ofCard(err)
 		}
 		if part, err = neurons(src, use, src.Hot, n); err != nil {
 			return nil, err
@@ -130,7 +154,7 @@ func (d *Device) Vector(src compute.Source) (*compute.Vector, error) {
 	v := &vector{parts: map[piece]*compute.Vector{}}
 	var err error
 	if v.card, err = d.card.Vector(src); err != nil {
-		return nil, err
+		return nil, ofCard(err)
 	}
 	if v.host, err = d.host.Vector(src); err != nil {
 		return nil, err
@@ -185,31 +209,25 @@ func (d *Device) pair(rows, cols int) (tensorPair, error) {
 	var p tensorPair
 	var err error
 	if p.card, err = d.card.Tensor(rows, cols); err != nil {
-		return p, err
+		return p, ofCard(err)
 	}
+	d.rows = max(d.rows, rows)
 	p.host, err = d.host.Tensor(rows, cols)
 	return p, err
 }
 
-// sized is a pair of so many rows.
-type sized struct {
-	tensorPair
-	rows int
-}
-
-// partial is memory for the host's part of outputs [rows, cols]: layers take turns, for each part is added before the next one's
-// is made. Recordings that use a smaller one keep it.
-func (d *Device) partial(rows, cols int) (tensorPair, error) {
-	s := d.partials[cols]
-	if s.rows < rows {
-		p, err := d.pair(rows, cols)
-		if err != nil {
+// partial is memory for the host's part of outputs of cols columns, as many rows as any step has: layers take turns, for each part is
+// added before the next one's is made.
+func (d *Device) partial(cols int) (tensorPair, error) {
+	p, ok := d.partials[cols]
+	if !ok {
+		var err error
+		if p, err = d.pair(d.rows, cols); err != nil {
 			return p, err
 		}
-		s = sized{p, rows}
-		d.partials[cols] = s
+		d.partials[cols] = p
 	}
-	return s.tensorPair, nil
+	return p, nil
 }
 
 // Tensor allocates an activation [rows, cols] on both devices.
@@ -234,7 +252,7 @@ func (d *Device) Set(rows, n int) (compute.Set, error) {
 	s := &set{}
 	var err error
 	if s.card, err = d.card.Set(rows, n); err != nil {
-		return compute.Set{}, err
+		return compute.Set{}, ofCard(err)
 	}
 	if s.host, err = d.host.Set(rows, n); err != nil {
 		return compute.Set{}, err
@@ -270,6 +288,7 @@ func (d *Device) Cache(spec compute.CacheSpec) (*compute.Cache, error) {
 	var err error
 	if card.Layers > 0 {
 		c.card, err = d.card.Cache(card)
+		err = ofCard(err)
 	}
 	if err == nil && host.Layers > 0 {
 		c.host, err = d.host.Cache(host)
@@ -307,8 +326,12 @@ func viewed(t, memory compute.Tensor) compute.Tensor {
 
 // Run has the card run body, whose verbs pass what is the host's to the host.
 func (d *Device) Run(seg compute.Segment, p *compute.Params, body func(compute.Verbs)) error {
-	var failed error
-	err := d.card.Run(seg, p, func(v compute.Verbs) {
+	var failed error // while recording, and of the host
+	run := d.card.Run
+	if d.rehearsal {
+		run = d.card.(Recorder).Record
+	}
+	err := run(seg, p, func(v compute.Verbs) {
 		m, ok := v.(Meeting)
 		if !ok {
 			failed = fmt.Errorf("%s cannot work beside another processor", d.card.Name())
@@ -319,5 +342,25 @@ func (d *Device) Run(seg compute.Segment, p *compute.Params, body func(compute.V
 		r.meet(nil)
 		failed = r.err
 	})
-	return errors.Join(failed, err)
+	var host *hostError
+	if errors.As(err, &host) {
+		return errors.Join(failed, host.err)
+	}
+	return errors.Join(failed, ofCard(err))
 }
+
+// Rehearse has the card record, and not run, the segments that f runs, if it can: what they need of the card is there afterwards, or
+// is this error. Nothing can be read of what they would have computed.
+func (d *Device) Rehearse(f func() error) error {
+	if _, ok := d.card.(Recorder); !ok {
+		return nil
+	}
+	d.rehearsal = true
+	defer func() { d.rehearsal = false }()
+	return f()
+}
+
+// hostError is an error of the host's part of a run, which the card passes on.
+type hostError struct{ err error }
+
+func (e *hostError) Error() string { return e.err.Error() }

@@ -122,7 +122,7 @@ func (r *verbs) both(out, x compute.Tensor, s compute.Set, f compute.SparseWeigh
 	hot, n := mem(f.Up).hot, f.Up.Rows
 	warm, cold := cardWeights(f), hostWeights(f)
 	cold.Count = &compute.NeuronCount{}
-	partial, err := r.d.partial(x.Rows, out.Cols)
+	partial, err := r.d.partial(out.Cols)
 	if err == nil {
 		warm.UpBias, err = part(f.UpBias, r.d.card, 0, hot)
 	}

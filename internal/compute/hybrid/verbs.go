@@ -48,7 +48,7 @@ func (s *stretch) run(p *compute.Params) error {
 	}
 	if len(s.verbs) > 0 {
 		if err := s.d.host.Run(s.seg, p, s.body); err != nil {
-			return err
+			return &hostError{err}
 		}
 	}
 	for _, store := range s.stores {

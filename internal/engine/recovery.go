@@ -1,0 +1,100 @@
+package engine
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/powerinfer-go/powerinfer/internal/compute/hybrid"
+	"github.com/powerinfer-go/powerinfer/internal/model"
+)
+
+// surely is step; where the card fails, the processor goes on alone: the model is loaded anew, and the sequence, whose keys and values
+// were lost with the card, is evaluated again.
+func (e *Engine) surely(s *Sequence, tokens []int32, at int, wanted func(i int) bool) (int, error) {
+	if e.broken != nil {
+		return 0, e.broken
+	}
+	if err := e.restore(s); err != nil {
+		return 0, err
+	}
+	n, err := e.step(s, tokens, at, wanted)
+	if err == nil || e.options.Card == nil {
+		return n, err
+	}
+	var card *hybrid.CardError
+	if !errors.As(err, &card) {
+		return 0, err
+	}
+	if err := e.giveUpCard(card); err != nil {
+		return 0, err
+	}
+	if err := e.restore(s); err != nil {
+		return 0, err
+	}
+	return e.step(s, tokens, at, wanted)
+}
+
+// giveUpCard loads the model anew, for the processor alone. All keys and values are lost.
+func (e *Engine) giveUpCard(cause error) error {
+	if tell := e.options.Card.Notice; tell != nil {
+		tell(fmt.Sprintf("%v; going on without it", cause))
+	}
+	past := e.neurons()
+	_ = e.dev.Close() // says only that the card has failed
+	e.options.Card, e.options.Progress, e.idle = nil, nil, nil
+	if err := e.load(); err != nil {
+		e.broken = fmt.Errorf("%w, and the processor cannot go on alone: %w", cause, err)
+		return e.broken
+	}
+	// What was counted stays counted: NeuronUse.Since takes away.
+	e.past = make([]model.NeuronUse, len(past))
+	for l, u := range past {
+		e.past[l] = model.NeuronUse{}.Since(u)
+	}
+	return nil
+}
+
+// restore evaluates s again if its keys and values are lost.
+func (e *Engine) restore(s *Sequence) error {
+	if s.pool == e.pages {
+		return nil
+	}
+	lost := s.tokens
+	s.tokens, s.pages, s.pool = nil, nil, e.pages
+	for len(lost) > 0 {
+		n, err := e.step(s, lost[:min(e.ubatch, len(lost))], 0, nil)
+		if err != nil {
+			return err
+		}
+		lost = lost[n:]
+	}
+	return nil
+}
+
+// rehearse has the card take what steps of every size need, so that it is missing now or never.
+func (e *Engine) rehearse() error {
+	d, ok := e.dev.(*hybrid.Device)
+	if !ok || e.options.Observer != nil {
+		return nil
+	}
+	return d.Rehearse(func() error {
+		for _, n := range []int{e.ubatch, min(fewTokens, e.ubatch), 1} {
+			if err := e.rehearseStep(n); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+// fewTokens is the size of the largest step that a card computes as it computes one of a token.
+const fewTokens = 8
+
+// rehearseStep has the largest step of n tokens recorded: in the last positions of the context, with as many logits as there may be.
+func (e *Engine) rehearseStep(n int) error {
+	p := &e.params
+	p.Tokens, p.Pos, p.Seq, p.Out = make([]int32, n), make([]int32, n), make([]int32, n), make([]int32, min(n, e.outputs))
+	e.view[0] = make([]int32, len(e.pages.refs))
+	p.Pages = e.view[:]
+	return e.model.Forward(p)
+}

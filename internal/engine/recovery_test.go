@@ -1,0 +1,144 @@
+package engine
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/powerinfer-go/powerinfer/demo"
+	"github.com/powerinfer-go/powerinfer/internal/compute"
+	"github.com/powerinfer-go/powerinfer/internal/compute/vulkan"
+	"github.com/powerinfer-go/powerinfer/internal/gguf"
+	"github.com/powerinfer-go/powerinfer/internal/placement"
+	"github.com/powerinfer-go/powerinfer/internal/testenv"
+)
+
+// mortal is a card that fails from the run on that it has left.
+type mortal struct {
+	compute.Device
+	left *int
+	with error
+}
+
+func (m mortal) Run(seg compute.Segment, p *compute.Params, body func(compute.Verbs)) error {
+	if *m.left--; *m.left < 0 {
+		return fmt.Errorf("segment %q: %w", seg.Name, m.with)
+	}
+	return m.Device.Run(seg, p, body)
+}
+
+// openMortal opens the demo on lavapipe, whose runs fail once *left of them were made.
+func openMortal(t *testing.T, left *int, with error, told *[]string) *Engine {
+	t.Helper()
+	f, err := gguf.Parse(demo.Name, demo.Model())
+	if err != nil {
+		t.Fatal(err)
+	}
+	card := &Card{
+		Device: vulkan.Software, Budget: 1 << 30, Places: make([]placement.Place, 0, 8),
+		Notice: func(s string) { *told = append(*told, s) },
+		wrap:   func(d compute.Device) compute.Device { return mortal{d, left, with} },
+	}
+	plain, err := Open(f, Options{Threads: 1, Context: 64})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range plain.Config().Layers + 1 {
+		card.Places = append(card.Places, placement.Place{Attention: true, Hot: 96})
+	}
+	plain.Close()
+	e, err := Open(f, Options{Threads: 1, Context: 1024, UBatch: 16, Card: card})
+	if errors.Is(err, vulkan.ErrNone) {
+		testenv.Missing(t, "vulkan", err.Error())
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { e.Close() })
+	return e
+}
+
+// likely evaluates ids one by one behind what s holds, and returns the likeliest token behind each.
+func likely(t *testing.T, e *Engine, s *Sequence, ids []int32) (out []int32) {
+	t.Helper()
+	for i := range ids {
+		err := e.Evaluate(s, ids[i:i+1], always, func(_ int, logits []float32) {
+			best := 0
+			for id, v := range logits {
+				if v > logits[best] {
+					best = id
+				}
+			}
+			out = append(out, int32(best))
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	return out
+}
+
+// TestLostCard: when the card fails in the middle of a text, the processor goes on, and says the same as if it had always been alone;
+// so it does for a sequence that was idle meanwhile, and for one whose pages were shared.
+func TestLostCard(t *testing.T) {
+	for _, with := range []error{vulkan.ErrLost, &vulkan.OutOfMemory{Device: "a card", Asked: 1 << 20}} {
+		left := 1 << 30
+		var told []string
+		e := openMortal(t, &left, with, &told)
+		ids := e.Tokenizer().Encode("There was once a poor woodcutter who lived with his wife and his daughter in a little house at the edge of a wood.", true, true)
+		half := len(ids) / 2
+		first, second, idle := e.NewSequence(), e.NewSequence(), e.NewSequence()
+		likely(t, e, idle, ids[:half])
+		want := likely(t, e, first, ids[:half])
+		likely(t, e, second, ids[:3])
+		steps := e.Neurons()[0].Steps
+		forked := idle.fork(half - 2)
+		left = 2
+		want = append(want, likely(t, e, first, ids[half:])...)
+		if len(told) != 1 || !strings.Contains(told[0], with.Error()) || strings.Contains(told[0], "\n") || !strings.HasSuffix(told[0], "going on without it") {
+			t.Errorf("told %q", told)
+		}
+		if strings.Contains(e.Device(), "Vulkan") {
+			t.Errorf("%s computes", e.Device())
+		}
+		if got := e.Neurons()[0].Steps; got < steps {
+			t.Errorf("%d steps are counted, fewer than the %d before", got, steps)
+		}
+		alone := e.NewSequence()
+		if got := likely(t, e, alone, ids); !slices.Equal(got[half:], want[half:]) {
+			t.Errorf("the processor says %v behind the loss, and %v where nothing was lost", want[half:], got[half:])
+		}
+		if got := likely(t, e, second, ids[3:]); !slices.Equal(got[half-3:], want[half:]) {
+			t.Errorf("a sequence that was there before the loss goes on with %v, not %v", got[half-3:], want[half:])
+		}
+		if got := likely(t, e, forked, ids[half-2:]); !slices.Equal(got[2:], want[half:]) {
+			t.Errorf("a fork from before the loss goes on with %v, not %v", got[2:], want[half:])
+		}
+		for _, s := range []*Sequence{first, second, idle, forked, alone} {
+			e.Release(s)
+		}
+		if n := len(e.pages.free); n != len(e.pages.refs) {
+			t.Errorf("%d of %d pages are free", n, len(e.pages.refs))
+		}
+	}
+}
+
+// TestLostForGood: where the processor cannot take the model, every step says so.
+func TestLostForGood(t *testing.T) {
+	left := 1
+	var told []string
+	e := openMortal(t, &left, vulkan.ErrLost, &told)
+	e.options.Activation = "no such" // the model can be opened no more
+	s := e.NewSequence()
+	for range 2 {
+		err := e.Evaluate(s, []int32{1, 2}, nil, func(int, []float32) {})
+		if left >= 0 {
+			err = e.Evaluate(s, []int32{1, 2}, nil, func(int, []float32) {})
+		}
+		if !errors.Is(err, vulkan.ErrLost) || strings.Contains(err.Error(), "\n") {
+			t.Errorf("error %v", err)
+		}
+	}
+}
