@@ -9,6 +9,7 @@ import (
 	"github.com/urfave/cli/v3"
 
 	"github.com/powerinfer-go/powerinfer/internal/blueprint"
+	"github.com/powerinfer-go/powerinfer/internal/compute/hybrid"
 	"github.com/powerinfer-go/powerinfer/internal/compute/vulkan"
 	"github.com/powerinfer-go/powerinfer/internal/engine"
 	"github.com/powerinfer-go/powerinfer/internal/gguf"
@@ -77,7 +78,7 @@ func chosenCard(ctx context.Context, c *cli.Command, f *gguf.File, o *engine.Opt
 		return nil, fmt.Errorf("--vram-budget %g is not a number of GiB", gibs)
 	}
 	budget := int64(gibs * (1 << 30))
-	b, err := blueprint.Of(f, blueprint.Options{Context: o.Context, Sparse: o.Sparse, Activation: o.Activation, Law: blueprint.UsualLaw(), Stats: stats})
+	b, err := blueprint.Of(f, blueprint.Options{Context: o.Context, UBatch: o.UBatch, Outputs: o.Outputs, Sparse: o.Sparse, Activation: o.Activation, Law: blueprint.UsualLaw(), Stats: stats})
 	if err != nil {
 		return nil, err
 	}
@@ -130,7 +131,7 @@ func place(c *cli.Command, info vulkan.Info, budget int64, b *blueprint.Blueprin
 	if err != nil {
 		return nil, err
 	}
-	card := &engine.Card{Device: fmt.Sprint(info.Index), Budget: budget}
+	card := &engine.Card{Device: fmt.Sprint(info.Index), Budget: budget, Planned: p.VRAM[0], Notice: func(s string) { fmt.Fprintln(os.Stderr, "note:", s) }}
 	used := false
 	for _, y := range p.Layers {
 		card.Places = append(card.Places, y.Place)
@@ -162,23 +163,36 @@ func loadEngine(ctx context.Context, c *cli.Command, f *gguf.File, o engine.Opti
 	if stats != nil {
 		o.Order = stats.Order()
 	}
-	budget := -1.0 // GiB; negative: as the flags say
+	return withLess(func(gibs float64) (*engine.Card, error) { return chosenCard(ctx, c, f, &o, stats, gibs) },
+		func(card *engine.Card) (*engine.Engine, error) {
+			bar := newProgress("loading", unitBytes)
+			defer bar.finish()
+			o.Card, o.Progress = card, untilCancelled(ctx, bar.set)
+			return engine.Open(f, o)
+		}, func(note string) { fmt.Fprintln(os.Stderr, "note:", note) })
+}
+
+// withLess opens an engine on the card that choose plans for, with less of its memory where that turns out to be too much, and at last
+// without a card. choose is given the GiB to use, negative for what the flags say.
+func withLess(choose func(gibs float64) (*engine.Card, error), open func(*engine.Card) (*engine.Engine, error), tell func(string)) (*engine.Engine, error) {
+	gibs := -1.0
 	for try := 0; ; try++ {
-		var err error
-		if try > smallerTries {
-			o.Card = nil
-		} else if o.Card, err = chosenCard(ctx, c, f, &o, stats, budget); err != nil {
+		card, err := choose(gibs)
+		if err != nil {
 			return nil, err
 		}
-		bar := newProgress("loading", unitBytes)
-		o.Progress = untilCancelled(ctx, bar.set)
-		e, err := engine.Open(f, o)
-		bar.finish()
+		e, err := open(card)
 		var full *vulkan.OutOfMemory
-		if o.Card == nil || !errors.As(err, &full) {
+		var failed *hybrid.CardError
+		switch {
+		case card == nil || !errors.As(err, &failed):
 			return e, err
+		case errors.As(err, &full) && try < smallerTries:
+			gibs = smaller * gib(card.Budget)
+			tell(fmt.Sprintf("%v; trying with less", full))
+		default:
+			tell(fmt.Sprintf("%v; going on without it", failed))
+			return open(nil)
 		}
-		budget = smaller * gib(o.Card.Budget)
-		fmt.Fprintf(os.Stderr, "note: %v; trying with less\n", full)
 	}
 }

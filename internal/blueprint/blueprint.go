@@ -106,12 +106,3 @@ func kv(kvHeads, headDim, context int) int64 {
 	pages := (context + compute.PagePositions - 1) / compute.PagePositions
 	return compute.CacheSpec{Layers: 1, KVHeads: kvHeads, HeadDim: headDim, Pages: pages}.Bytes()
 }
-
-// ubatch is the tokens of a prompt that are computed at a time, by default.
-const ubatch = 512
-
-// buffers is what activations of a ubatch take on a card: residual and its neighbours, q, k, v and attention's output, gate and up,
-// one row of logits; and as much again for staging, fragments and the driver.
-func buffers(embd, ff, q, vocab int) int64 {
-	return 2 * 4 * (ubatch*int64(4*embd+3*q+2*ff) + int64(vocab))
-}

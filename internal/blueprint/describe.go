@@ -157,9 +157,17 @@ func (s *Shape) Blueprint(context int) Blueprint {
 	}
 	b := Blueprint{
 		Name: s.Name, Type: s.Type.String(), Mode: s.Mode, Context: context, Layers: s.Layers, FF: s.FF, RowBytes: int(row),
-		Buffers: buffers(s.Embd, s.FF, s.Embd, s.Vocab), Active: active([][]float32{n.frequency}),
-		Model: placement.Model{Layers: slices.Repeat([]placement.Layer{y}, s.Layers), Head: row * int64(s.Vocab)},
+		Active: active([][]float32{n.frequency}),
+		Model:  placement.Model{Layers: slices.Repeat([]placement.Layer{y}, s.Layers), Head: row * int64(s.Vocab)},
 	}
+	st := step{
+		tokens: usualTokens, outputs: usualOutputs, layers: s.Layers, embd: s.Embd, ff: s.FF, vocab: s.Vocab, heads: s.Heads, kv: s.KVHeads, headDim: headDim,
+		context: context, mode: s.Mode, gated: s.Gated, quantised: s.Type.BlockElems() > 1, transposed: s.Mode == model.Predict,
+	}
+	if s.Mode == model.Predict {
+		st.rank = s.Embd / 4
+	}
+	b.Buffers = st.bytes()
 	if !s.Tied {
 		b.Rest = b.Model.Head
 	}

@@ -15,6 +15,8 @@ import (
 // Options choose how a file is planned for.
 type Options struct {
 	Context    int // tokens; 0 is the model's own
+	UBatch     int // tokens of the largest step; 0 is the engine's own
+	Outputs    int // rows of logits of the largest step; 0 is 1
 	Sparse     model.SparseMode
 	Activation string        // overrides the file's
 	Law        Law           // of frequencies that the file does not have
@@ -33,7 +35,7 @@ func Of(f *gguf.File, o Options) (Blueprint, error) {
 	if err := o.Law.Check(); err != nil {
 		return Blueprint{}, err
 	}
-	b := Blueprint{Name: c.Name, Mode: c.Sparse, Context: o.Context, Layers: c.Layers, FF: c.FF, Buffers: buffers(c.Embd, c.FF, c.Heads*c.HeadDim, c.Vocab)}
+	b := Blueprint{Name: c.Name, Mode: c.Sparse, Context: o.Context, Layers: c.Layers, FF: c.FF}
 	if b.Name == "" {
 		b.Name = filepath.Base(f.Path)
 	}
@@ -50,7 +52,31 @@ func Of(f *gguf.File, o Options) (Blueprint, error) {
 		}
 	}
 	r.tables()
+	b.Buffers = r.step(o).bytes()
 	return b, b.Model.Check()
+}
+
+// step is the largest one.
+func (r *reader) step(o Options) *step {
+	c := r.c
+	s := &step{
+		tokens: usualTokens, outputs: usualOutputs, layers: c.Layers, embd: c.Embd, ff: c.FF, vocab: c.Vocab, heads: c.Heads, kv: c.KVHeads, headDim: c.HeadDim,
+		context: r.b.Context, mode: c.Sparse, transposed: c.Transposed, gated: r.f.Tensor("blk.0.ffn_gate.weight") != nil,
+	}
+	if o.UBatch > 0 {
+		s.tokens = o.UBatch
+	}
+	s.tokens = min(s.tokens, s.context)
+	if o.Outputs > 0 {
+		s.outputs = o.Outputs
+	}
+	for _, t := range r.f.Tensors {
+		s.quantised = s.quantised || t.Type.BlockElems() > 1
+		if c.Sparse == model.Predict && strings.HasSuffix(t.Name, ".fc1.weight") {
+			s.rank = max(s.rank, t.Rows())
+		}
+	}
+	return s
 }
 
 // reader fills in a blueprint from a file.

@@ -16,6 +16,7 @@ type Card struct {
 	Device   string            // as vulkan.Options has it
 	Budget   int64             // bytes of its memory that may be in use
 	Bytes    int64             // of weights and cache that Places put there
+	Planned  int64             // with the memory for computing; only told
 	Places   []placement.Place // [layers+1], of each layer and of the head
 	Messages func(string)      // switches the validation layer on and is told what it finds; nil: it is off
 	Notice   func(string)      // is told in a line why the card is given up; may be nil
@@ -68,4 +69,22 @@ func (o *Options) onCard() int64 {
 		return 0
 	}
 	return o.Card.Bytes
+}
+
+// CardUse is what a card's memory is used for, in bytes.
+type CardUse struct{ Used, Planned, Budget int64 }
+
+// CardUse is that of the engine's card; false if it has none, or no longer.
+func (e *Engine) CardUse() (CardUse, bool) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	d, ok := e.dev.(*hybrid.Device)
+	if !ok {
+		return CardUse{}, false
+	}
+	card, ok := d.Card().(interface{ Used() int64 })
+	if !ok {
+		return CardUse{}, false
+	}
+	return CardUse{Used: card.Used(), Planned: e.options.Card.Planned, Budget: e.options.Card.Budget}, true
 }

@@ -8,6 +8,8 @@ import (
 	"testing"
 
 	"github.com/powerinfer-go/powerinfer/demo"
+	"github.com/powerinfer-go/powerinfer/internal/blueprint"
+	"github.com/powerinfer-go/powerinfer/internal/compute/hybrid"
 	"github.com/powerinfer-go/powerinfer/internal/compute/vulkan"
 	"github.com/powerinfer-go/powerinfer/internal/engine"
 	"github.com/powerinfer-go/powerinfer/internal/gguf"
@@ -23,12 +25,16 @@ import (
 func openCard(t *testing.T, f *gguf.File, o engine.Options, places []placement.Place) *engine.Engine {
 	t.Helper()
 	said := make(chan string, 100)
-	o.Card = &engine.Card{Device: vulkan.Software, Budget: 1 << 30, Places: places, Messages: func(s string) {
+	if o.Card == nil {
+		o.Card = &engine.Card{Budget: 1 << 30}
+	}
+	o.Card.Device, o.Card.Places = vulkan.Software, places
+	o.Card.Messages = func(s string) {
 		select {
 		case said <- s:
 		default:
 		}
-	}}
+	}
 	e, err := engine.Open(f, o)
 	if errors.Is(err, vulkan.ErrNone) || err != nil && (strings.Contains(err.Error(), "no device is called") || strings.Contains(err.Error(), "not installed")) {
 		testenv.Missing(t, "vulkan", err.Error())
@@ -132,7 +138,7 @@ func TestDemoOnCard(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	o := engine.Options{Threads: 2, Context: 256, Outputs: 64}
+	o := engine.Options{Threads: 2, Context: 256, Outputs: 64, Sparse: model.Exact} // a predictor's close calls are others
 	plain, err := engine.Open(f, o)
 	if err != nil {
 		t.Fatal(err)
@@ -196,5 +202,75 @@ func TestSplitsOnCard(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// planned is how far the plan's bytes may be from what the card has in use, as a share, and slab in bytes: slabs that are not full,
+// and what only some plans need.
+const (
+	planned = 0.05
+	slab    = 1 << 20
+)
+
+// TestBudgetKept: what is in use after load is what was planned, within any budget, and no step needs more.
+func TestBudgetKept(t *testing.T) {
+	for _, c := range []struct {
+		spec synth.Spec
+		mode model.SparseMode
+	}{
+		{synth.Spec{Arch: "llama", Type: quant.Q4_0, Magic: "PWRI"}, model.Predict},
+		{synth.Spec{Arch: "falcon", Type: quant.F16}, model.Exact},
+	} {
+		t.Run(c.spec.Arch, func(t *testing.T) {
+			t.Parallel()
+			f := synthtest.Sparse(t, c.spec, 4)
+			o := engine.Options{Threads: 1, Context: 256, UBatch: 64, Sparse: c.mode}
+			b, err := blueprint.Of(f, blueprint.Options{Context: o.Context, UBatch: o.UBatch, Sparse: c.mode, Law: blueprint.UsualLaw()})
+			if err != nil {
+				t.Fatal(err)
+			}
+			weights := b.Model.Bytes()
+			for _, share := range []float64{0.1, 0.3, 0.5, 0.8, 2} {
+				budget := b.Buffers + int64(share*float64(weights))
+				on := placement.Machine{Stream: 20e9, Rows: 5e9, GPUs: []placement.GPU{{Read: 500e9, Budget: budget, Overhead: b.Buffers}}}
+				plan, err := placement.Solve(b.Model, on)
+				if err != nil {
+					t.Fatal(err)
+				}
+				var places []placement.Place
+				for _, y := range plan.Layers {
+					places = append(places, y.Place)
+				}
+				o.Card = &engine.Card{Budget: budget, Planned: plan.VRAM[0]}
+				e := openCard(t, f, o, places)
+				before, ok := e.CardUse()
+				if !ok || before.Used > before.Budget || before.Used > budget {
+					t.Errorf("%.1f of the model: %+v of a budget of %d", share, before, budget)
+				}
+				if d := math.Abs(float64(before.Planned - before.Used)); d > planned*float64(before.Used)+slab {
+					t.Errorf("%.1f of the model: %d bytes are planned and %d in use", share, before.Planned, before.Used)
+				}
+				greedy(t, e, e.Tokenizer().Encode(strings.Repeat("the quick brown fox jumps over a lazy dog ", 4), true, true), 20)
+				if after, _ := e.CardUse(); after.Used != before.Used {
+					t.Errorf("%.1f of the model: %d bytes are in use after a text, and %d before", share, after.Used, before.Used)
+				}
+			}
+		})
+	}
+}
+
+// TestTooSmall: a plan that is larger than the budget is refused with the figures, at load.
+func TestTooSmall(t *testing.T) {
+	f := synthtest.Sparse(t, synth.Spec{Arch: "llama", Type: quant.F16}, 2)
+	for _, budget := range []int64{1 << 20, 3 << 20} {
+		_, err := engine.Open(f, engine.Options{Threads: 1, Context: 128, Sparse: model.Exact, Card: &engine.Card{Device: vulkan.Software, Budget: budget, Places: share(2, 1024)}})
+		if errors.Is(err, vulkan.ErrNone) {
+			testenv.Missing(t, "vulkan", err.Error())
+		}
+		var full *vulkan.OutOfMemory
+		var card *hybrid.CardError
+		if !errors.As(err, &full) || !errors.As(err, &card) || full.Budget != budget || full.Used > budget {
+			t.Errorf("within %d bytes: error %v", budget, err)
+		}
 	}
 }

@@ -34,7 +34,7 @@ func newBinder(f *gguf.File, dev compute.Device, pinned bool, progress func(done
 
 func (b *binder) fail(format string, args ...any) {
 	if b.err == nil {
-		b.err = fmt.Errorf("%s: %s", b.f.Path, fmt.Sprintf(format, args...))
+		b.err = fmt.Errorf("%s: %w", b.f.Path, fmt.Errorf(format, args...))
 	}
 }
 
@@ -95,7 +95,7 @@ func (b *binder) neurons(name string, rows, cols int, use compute.Use, hot int, 
 	}
 	m, err := b.dev.Matrix(compute.Source{Name: name, Type: t.Type, Rows: rows, Cols: cols, Data: t.Data, Pinned: b.pinned, Order: order, Hot: hot}, use)
 	if err != nil {
-		b.fail("%v", err)
+		b.fail("%w", err)
 		return nil
 	}
 	b.loaded(t, !b.pinned)
@@ -120,7 +120,7 @@ func (b *binder) slices(name string, cols int, use compute.Use, rows ...int) []*
 			Data: t.Data[at : at+r*rowBytes], Pinned: b.pinned, Hot: b.whole(r),
 		}, use)
 		if err != nil {
-			b.fail("%v", err)
+			b.fail("%w", err)
 			return nil
 		}
 		out = append(out, m)
@@ -167,7 +167,7 @@ func (b *binder) neuronVector(name string, n int, order []int32) *compute.Vector
 	}
 	v, err := b.dev.Vector(compute.Source{Name: name, Type: t.Type, Rows: 1, Cols: n, Data: sorted})
 	if err != nil {
-		b.fail("%v", err)
+		b.fail("%w", err)
 		return nil
 	}
 	b.loaded(t, false)
@@ -203,7 +203,7 @@ func (b *binder) vectorSlices(name string, lens ...int) []*compute.Vector {
 			Data: t.Data[t.Type.RowBytes(at):t.Type.RowBytes(at+n)],
 		})
 		if err != nil {
-			b.fail("%v", err)
+			b.fail("%w", err)
 			return nil
 		}
 		out = append(out, v)

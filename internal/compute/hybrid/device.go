@@ -81,6 +81,9 @@ func New(card compute.Device, host Host, attention []bool) *Device {
 // Name says what computes.
 func (d *Device) Name() string { return d.card.Name() + " and " + d.host.Name() }
 
+// Card is the first processor.
+func (d *Device) Card() compute.Device { return d.card }
+
 // Close closes both devices.
 func (d *Device) Close() error { return errors.Join(d.card.Close(), d.host.Close()) }
 

@@ -1,0 +1,64 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/powerinfer-go/powerinfer/internal/compute/hybrid"
+	"github.com/powerinfer-go/powerinfer/internal/compute/vulkan"
+	"github.com/powerinfer-go/powerinfer/internal/engine"
+)
+
+// TestWithLess: a card that has less memory than it said is asked for less, and one that fails is left out; errors that are not the
+// card's stand.
+func TestWithLess(t *testing.T) {
+	full := fmt.Errorf("model.gguf: %w", &hybrid.CardError{Err: &vulkan.OutOfMemory{Device: "a card", Asked: 1, Used: 2, Budget: 3}})
+	pipeline := &hybrid.CardError{Err: errors.New("a pipeline cannot be compiled")}
+	file := errors.New("model.gguf: no such tensor")
+	plan := func(gibs float64) (*engine.Card, error) {
+		if gibs < 0 {
+			gibs = 8
+		}
+		return &engine.Card{Budget: int64(gibs * (1 << 30))}, nil
+	}
+	for name, c := range map[string]struct {
+		fits   float64 // GiB from which on the card fails, with:
+		with   error
+		opened []float64 // GiB of the cards that were tried, 0 for none
+		err    error
+		told   string
+	}{
+		"at once":     {9, full, []float64{8}, nil, ""},
+		"with less":   {6, full, []float64{8, 6.8, 5.78}, nil, "trying with less"},
+		"never":       {0, full, []float64{8, 6.8, 5.78, 4.913, 0}, nil, "going on without it"},
+		"no pipeline": {0, pipeline, []float64{8, 0}, nil, "going on without it"},
+		"a bad file":  {0, file, []float64{8}, file, ""},
+	} {
+		var opened []float64
+		var told []string
+		_, err := withLess(plan, func(card *engine.Card) (*engine.Engine, error) {
+			if card == nil {
+				opened = append(opened, 0)
+				return nil, nil
+			}
+			opened = append(opened, gib(card.Budget))
+			if gib(card.Budget) > c.fits {
+				return nil, c.with
+			}
+			return nil, nil
+		}, func(s string) { told = append(told, s) })
+		if !errors.Is(err, c.err) || !slices.EqualFunc(opened, c.opened, func(a, b float64) bool { return math.Abs(a-b) < 1e-6 }) {
+			t.Errorf("%s: budgets %v, error %v; want %v", name, opened, err, c.opened)
+		}
+		if c.told != "" && (len(told) != len(opened)-1 || !strings.HasSuffix(told[len(told)-1], c.told)) || c.told == "" && len(told) > 0 {
+			t.Errorf("%s: told %q", name, told)
+		}
+	}
+	if _, err := withLess(func(float64) (*engine.Card, error) { return nil, file }, nil, nil); !errors.Is(err, file) {
+		t.Errorf("a plan that fails: error %v", err)
+	}
+}
