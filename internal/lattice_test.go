@@ -50,7 +50,7 @@ var floors = []struct{ pkg, imports string }{
 	{"internal/convert", "internal/gguf internal/neuron internal/prepared internal/quant internal/tokenizer"},
 	{"internal/eval", "internal/engine internal/outfile"},
 	{"internal/bench", "internal/engine internal/gguf internal/model"},
-	{"internal/synth", "internal/gguf internal/quant internal/tokenizer"},
+	{"internal/synth", "internal/gguf internal/neuron internal/quant internal/tokenizer"},
 	{"internal/synth/synthtest", "internal/gguf internal/synth"},
 	{"bench/synth", "internal/quant internal/synth"},
 	{"bench/compare", "internal/bench internal/measure"},

@@ -231,6 +231,10 @@ type neurons struct {
 	key  key
 }
 
+func (m *model) neurons(layer int) *neurons {
+	return &neurons{m: m, key: m.stream(fmt.Sprintf("blk.%d.neurons", layer))}
+}
+
 func (n *neurons) of(i int) int {
 	n.once.Do(func() { n.rank = n.key.permutation(n.m.FF) })
 	return int(n.rank[i])
@@ -245,7 +249,7 @@ func (m *model) feedForward(layer int) {
 	if m.Arch == "falcon" { // reads the block's input
 		e = m.energy(float64(layer))
 	}
-	n := &neurons{m: m, key: m.stream(name("neurons"))}
+	n := m.neurons(layer)
 	if m.Arch != "falcon" {
 		m.norm(name("ffn_norm"))
 	}
