@@ -71,9 +71,9 @@ func PackRow(t quant.Type, dst, src []byte, cols int) {
 		}
 		switch t {
 		case quant.Q4_0:
-			packBlocks(out, file, 18)
+			packQ4_0(out, file)
 		case quant.Q8_0:
-			packBlocks(out, file, 34)
+			packQ8_0(out, file)
 		case quant.Q4_K:
 			packQ4_K(out[:offQuants], out[offQuants:], file)
 		case quant.Q6_K:
@@ -86,16 +86,39 @@ func PackRow(t quant.Type, dst, src []byte, cols int) {
 func get(b []byte) uint32    { return binary.LittleEndian.Uint32(b) }
 func put(b []byte, v uint32) { binary.LittleEndian.PutUint32(b, v) }
 
-// packBlocks packs up to eight blocks of a scale and quants. In Q4_0, byte i of a block holds elements i and i+16:
-// groups i/4 and i/4+4, as ours does.
-func packBlocks(out, file []byte, size int) {
+// Blocks are packed one by one, by moves at constant places of arrays: with --no-repack every weight passes here for every
+// token. Of a superblock's eight blocks a row's last one may have fewer.
+
+// packQ4_0 packs blocks of a scale and 16 bytes. Byte i of a block holds elements i and i+16: groups i/4 and i/4+4, as ours does.
+func packQ4_0(out, file []byte) {
+	const size, lane = 18, 3*32 + 4 // bytes of a block; of a lane, from its first dword to its last
 	for j := range len(file) / size {
-		in := file[j*size:][:size]
-		out[2*j], out[2*j+1] = in[0], in[1]
-		to := out[offQuants+4*j:]
-		for v := range (size - 2) / 4 {
-			put(to[32*v:], get(in[2+4*v:]))
-		}
+		in := (*[size]byte)(file[j*size:])
+		copy(out[2*j:2*j+2], in[:2])
+		to := (*[lane]byte)(out[offQuants+4*j:])
+		a, b := binary.LittleEndian.Uint64(in[2:]), binary.LittleEndian.Uint64(in[10:])
+		put(to[:], uint32(a))
+		put(to[32:], uint32(a>>32))
+		put(to[64:], uint32(b))
+		put(to[96:], uint32(b>>32))
+	}
+}
+
+// packQ8_0 packs blocks of a scale and 32 bytes.
+func packQ8_0(out, file []byte) {
+	const size, lane = 34, 7*32 + 4
+	for j := range len(file) / size {
+		in := (*[size]byte)(file[j*size:])
+		copy(out[2*j:2*j+2], in[:2])
+		to := (*[lane]byte)(out[offQuants+4*j:])
+		put(to[:], get(in[2:]))
+		put(to[32:], get(in[6:]))
+		put(to[64:], get(in[10:]))
+		put(to[96:], get(in[14:]))
+		put(to[128:], get(in[18:]))
+		put(to[160:], get(in[22:]))
+		put(to[192:], get(in[26:]))
+		put(to[224:], get(in[30:]))
 	}
 }
 
