@@ -1,6 +1,6 @@
 # make test runs every test and installs what they need when root or in CI; see scripts/tools.sh.
 
-.PHONY: build test race fuzz lint shaders generate generated demo-model cross
+.PHONY: build test race fuzz lint shaders generate generated demo-model cross gpu-check
 
 build:
 	CGO_ENABLED=0 go build -o powerinfer ./cmd/powerinfer
@@ -36,3 +36,7 @@ demo-model:
 
 cross:
 	@scripts/cross.sh
+
+# Tries the graphics card: docs/gpu-check.md. ARGS go to it: make gpu-check ARGS="--device lavapipe --tiny".
+gpu-check:
+	@scripts/gpu-check.sh $(ARGS)

@@ -1,0 +1,313 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strconv"
+	"time"
+
+	"github.com/powerinfer-go/powerinfer/internal/blueprint"
+	"github.com/powerinfer-go/powerinfer/internal/engine"
+	"github.com/powerinfer-go/powerinfer/internal/gguf"
+	"github.com/powerinfer-go/powerinfer/internal/measure"
+	"github.com/powerinfer-go/powerinfer/internal/model"
+	"github.com/powerinfer-go/powerinfer/internal/neuron"
+	"github.com/powerinfer-go/powerinfer/internal/placement"
+	"github.com/powerinfer-go/powerinfer/internal/quant"
+	"github.com/powerinfer-go/powerinfer/internal/synth"
+)
+
+// shape is a model that decoding is tried on.
+type shape struct {
+	name, says string
+	typ        quant.Type
+	embd, ff   int
+	heads      int
+	layers     int // of the published model
+}
+
+func shapes() []shape {
+	return []shape{
+		{"7b-q4_0", "7B-shaped, Q4_0", quant.Q4_0, 4096, 11008, 32, 32},
+		{"13b-q4_0", "13B-shaped, Q4_0", quant.Q4_0, 5120, 13824, 40, 40},
+		{"7b-f16", "7B-shaped, F16", quant.F16, 4096, 11008, 32, 32},
+		{"13b-f16", "13B-shaped, F16", quant.F16, 5120, 13824, 40, 40},
+	}
+}
+
+// Models have as many layers as so many bytes hold, and at least so many; and this share of zeros, spread by this power law.
+const (
+	modelBytes  = 3e9
+	leastLayers = 6
+	sparsity    = 0.9
+	powerLaw    = 1.0
+)
+
+// spec is the synthetic model of the shape, in the original PowerInfer's form if it is to have predictors.
+func (m shape) spec(c *check, predictors bool) synth.Spec {
+	s := synth.Spec{Arch: "llama", Embd: m.embd, FF: m.ff, Heads: m.heads, Layers: c.layers, Type: m.typ, Activation: "relu", Sparsity: sparsity, PowerLaw: powerLaw, Seed: 1}
+	if c.tiny {
+		s.Embd, s.FF, s.Heads, s.Layers = 256, 1024, 8, cmp.Or(c.layers, 2)
+	}
+	if predictors {
+		s.Magic = "PWRI"
+	}
+	if s.Layers == 0 {
+		layer := m.typ.RowBytes(s.Embd) * (4*s.Embd + 3*s.FF)
+		s.Layers = min(m.layers, max(leastLayers, modelBytes/layer))
+	}
+	return s
+}
+
+// file writes the model unless it is there from an earlier run, and opens it.
+func (m shape) file(c *check, w *report, s synth.Spec) (*gguf.File, error) {
+	if err := os.MkdirAll(c.models, 0o755); err != nil {
+		return nil, err
+	}
+	kind := "dense"
+	if s.Magic == "PWRI" {
+		kind = "sparse"
+	}
+	path := filepath.Join(c.models, fmt.Sprintf("%s-%d-%d-%s.gguf", m.name, s.Embd, s.Layers, kind))
+	_, err := os.Stat(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		begin := time.Now()
+		say("writing %s", path)
+		if err = synth.Write(path, s, nil); err == nil {
+			w.say("Wrote %s in %.0f s.", filepath.Base(path), time.Since(begin).Seconds())
+		}
+	}
+	if err != nil {
+		return nil, err
+	}
+	return gguf.Open(path)
+}
+
+// decodeContext is the context that models run with.
+const decodeContext = 512
+
+// budget is a part of the model's bytes on the card.
+type budget struct {
+	name string
+	of   func(b *blueprint.Blueprint) int64
+}
+
+// budgets are shares of all that the model takes, and what attention, head, predictors and half the feed-forward layers take.
+func (c *check) budgets() []budget {
+	share := func(percent int64) budget {
+		return budget{fmt.Sprintf("%d %%", percent), func(b *blueprint.Blueprint) int64 { return percent * whole(b) / 100 }}
+	}
+	half := budget{"all but half the FFN", func(b *blueprint.Blueprint) int64 {
+		n := whole(b)
+		for i := range b.Model.Layers {
+			u := &b.Model.Layers[i].Units
+			n -= u.Size * int64(len(u.Sometimes)) / 2
+		}
+		return n
+	}}
+	if c.tiny {
+		return []budget{share(0), half, share(100)}
+	}
+	return []budget{share(0), share(25), share(50), share(75), half, share(100)}
+}
+
+// whole is what all of the model takes on a card.
+func whole(b *blueprint.Blueprint) int64 { return b.Model.Bytes() + overhead(b) }
+
+// overhead is what a card needs beside weights and cache: buffers, and what is lost in slabs of memory that are not full.
+func overhead(b *blueprint.Blueprint) int64 {
+	const slack = 128 << 20
+	return b.Buffers + slack
+}
+
+// trial is one way to decode: a file, a mode and a budget, and what came of it.
+type trial struct {
+	budget    string
+	bytes     int64 // of the budget
+	card      *engine.Card
+	plan      placement.Plan
+	rate, dev float64 // tokens per second
+	read      float64 // share of the dense bytes of feed-forward layers that were read for a token; 0: not counted
+	logits    logits
+	err       error
+}
+
+// decode times and verifies decoding of the shape.
+func (m shape) decode(ctx context.Context, c *check, w *report) error {
+	machine, err := c.measured(ctx)
+	if err != nil {
+		return err
+	}
+	if k := machine.Cards[0]; k.Lacks != "" {
+		return fmt.Errorf("the card could not be measured: %s", k.Lacks)
+	}
+	s := m.spec(c, true)
+	f, err := m.file(c, w, s)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	stats, err := synth.Stats(s)
+	if err != nil {
+		return err
+	}
+	w.say("%d layers of n_embd %d and n_ff %d, %s, %.0f %% of the activations zero, spread by rank^-%g; a vocabulary of 512; a context of %d. Neurons lie hottest first. "+
+		"Tokens per second, mean ± deviation of %d runs of %d tokens behind %d; predicted is what the plan for the measured machine says.",
+		s.Layers, s.Embd, s.FF, m.typ, 100*s.Sparsity, s.PowerLaw, decodeContext, c.repetitions(), c.tokens(), depth)
+	var best []trial // the fastest of each budget
+	for _, mode := range []model.SparseMode{model.Exact, model.Predict} {
+		trials := m.trials(ctx, c, f, mode, stats, &machine)
+		w.say("### %s", mode)
+		table(w, trials)
+		best = faster(best, trials)
+	}
+	return m.dense(ctx, c, w, &machine, best)
+}
+
+// faster keeps of each budget the trial that decodes faster.
+func faster(a, b []trial) []trial {
+	for i := range b {
+		if i >= len(a) {
+			a = append(a, b[i])
+		} else if b[i].rate > a[i].rate {
+			a[i] = b[i]
+		}
+	}
+	return a
+}
+
+// trials are the mode at every budget.
+func (m shape) trials(ctx context.Context, c *check, f *gguf.File, mode model.SparseMode, stats *neuron.Stats, machine *measure.Machine) []trial {
+	var all []trial
+	for _, b := range c.budgets() {
+		t := trial{budget: b.name}
+		say("%s, %s, %s", m.name, mode, b.name)
+		t.err = t.try(ctx, c, f, mode, stats, machine, b)
+		if len(all) > 0 {
+			t.logits.compare(&all[0].logits)
+		}
+		all = append(all, t)
+	}
+	return all
+}
+
+// try plans, loads, decodes and verifies.
+func (t *trial) try(ctx context.Context, c *check, f *gguf.File, mode model.SparseMode, stats *neuron.Stats, machine *measure.Machine, want budget) error {
+	if err := ctx.Err(); err != nil {
+		return errors.New("left out: the time limit")
+	}
+	b, err := blueprintOf(f, mode, stats)
+	if err != nil {
+		return err
+	}
+	t.bytes = min(want.of(&b), blueprint.Budget(c.info.Free))
+	on := machineFor(machine, &b, t.bytes)
+	if t.plan, err = placement.Solve(b.Model, on); err != nil {
+		return err
+	}
+	t.place(c)
+	o := engine.Options{Context: decodeContext, Sparse: mode, Card: t.card}
+	if stats != nil {
+		o.Order = stats.Order()
+	}
+	e, err := engine.Open(f, o)
+	if err != nil {
+		return err
+	}
+	defer e.Close()
+	return t.decode(ctx, c, e)
+}
+
+// blueprintOf is f's blueprint. The frequencies of a synthetic model are known, and so is how well its predictors choose: exactly.
+func blueprintOf(f *gguf.File, mode model.SparseMode, stats *neuron.Stats) (blueprint.Blueprint, error) {
+	b, err := blueprint.Of(f, blueprint.Options{Context: decodeContext, Sparse: mode, Law: blueprint.UsualLaw(), Stats: stats})
+	if err != nil || mode != model.Predict || stats == nil {
+		return b, err
+	}
+	sorted, err := stats.Permute(stats.Order())
+	if err != nil {
+		return b, err
+	}
+	for l := range b.Model.Layers {
+		u := &b.Model.Layers[l].Units
+		for i, f := range sorted.Frequencies(l) {
+			u.Sometimes[i] = float64(f) * float64(u.Size)
+		}
+	}
+	return b, nil
+}
+
+// machineFor is the measured machine with so much of the card.
+func machineFor(m *measure.Machine, b *blueprint.Blueprint, budget int64) placement.Machine {
+	on := m.Placement(b.RowBytes)
+	k := &m.Cards[0]
+	g := placement.GPU{Name: k.Name, Read: k.Read, Launch: k.Launch, Budget: budget, Overhead: overhead(b)}
+	on.HandOff = k.HandOff
+	if k.Software { // it is there to try the card's path, so it gets what a card would
+		g.Read, g.Launch, on.HandOff = 10*on.Stream, 0, 0
+	}
+	on.GPUs = []placement.GPU{g}
+	return on
+}
+
+// place turns the plan into what the engine takes; nothing where nothing is on the card.
+func (t *trial) place(c *check) {
+	card := &engine.Card{Device: strconv.Itoa(c.info.Index), Budget: t.bytes}
+	used := false
+	for _, y := range t.plan.Layers {
+		card.Places = append(card.Places, y.Place)
+		card.Bytes += y.VRAM
+		used = used || y.Attention || y.Predictor || y.Hot > 0
+	}
+	if used {
+		t.card = card
+	}
+}
+
+// table shows trials.
+func table(w *report, all []trial) {
+	var rows [][]string
+	for i := range all {
+		t := &all[i]
+		row := []string{t.budget, fmt.Sprintf("%.2f", gib(t.bytes)), t.where()}
+		if t.err != nil {
+			rows = append(rows, append(row, "failed: "+t.err.Error(), "", "", "", "", ""))
+			continue
+		}
+		predicted := 1 / t.plan.Seconds
+		read, base := "", ""
+		if t.read > 0 {
+			read = fmt.Sprintf("%.0f %%", 100*t.read)
+		}
+		if all[0].err == nil {
+			base = fmt.Sprintf("%.2f", t.rate/all[0].rate)
+		}
+		rows = append(rows, append(row, fmt.Sprintf("%.1f", predicted), fmt.Sprintf("%.1f ± %.1f", t.rate, t.dev), fmt.Sprintf("%.2f", t.rate/predicted), base, read, t.logits.verdict()))
+	}
+	w.table([]string{"budget", "GiB", "on the card", "predicted", "tokens/s", "of predicted", "of the processor's", "FFN bytes read", "logits"}, rows...)
+}
+
+// where says what is on the card.
+func (t *trial) where() string {
+	if len(t.plan.Layers) == 0 {
+		return ""
+	}
+	layers := t.plan.Layers[:len(t.plan.Layers)-1]
+	attention, hot, vram := 0, 0, int64(0)
+	for _, y := range layers {
+		if y.Attention {
+			attention++
+		}
+		hot += y.Hot
+		vram += y.VRAM
+	}
+	if vram == 0 {
+		return "nothing"
+	}
+	return fmt.Sprintf("attention of %d of %d layers, %d neurons a layer", attention, len(layers), hot/len(layers))
+}

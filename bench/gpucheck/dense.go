@@ -1,0 +1,126 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os/exec"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/powerinfer-go/powerinfer/internal/blueprint"
+	"github.com/powerinfer-go/powerinfer/internal/measure"
+	"github.com/powerinfer-go/powerinfer/internal/model"
+	"github.com/powerinfer-go/powerinfer/internal/placement"
+)
+
+// dense decodes the same shape without skipping anything, and has llama.cpp do so where it is given. sparse are the fastest trials of the
+// sparse file, one for each budget.
+func (m shape) dense(ctx context.Context, c *check, w *report, machine *measure.Machine, sparse []trial) error {
+	f, err := m.file(c, w, m.spec(c, false))
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	w.say("### dense")
+	all := m.trials(ctx, c, f, model.Off, nil, machine)
+	table(w, all)
+	if c.llama == "" {
+		w.say("llama.cpp was not given (--llama-bench): nothing is compared.")
+		return nil
+	}
+	b, err := blueprintOf(f, model.Off, nil)
+	if err != nil {
+		return err
+	}
+	p := peer{model: f.Path, llama: c.llama, tokens: c.tokens(), repetitions: c.repetitions()}
+	return p.compare(ctx, w, &b, machine, all, sparse)
+}
+
+// peer is llama.cpp on a dense model.
+type peer struct {
+	llama, model        string
+	tokens, repetitions int
+}
+
+// compare shows, for each budget, llama.cpp with the most layers that fit beside our trials. What the formula says of both is for the
+// measured machine.
+func (p *peer) compare(ctx context.Context, w *report, b *blueprint.Blueprint, machine *measure.Machine, dense, sparse []trial) error {
+	layers, plans := make([]int, len(dense)), make([]placement.Plan, len(dense))
+	for i := range dense {
+		var err error
+		bytes := dense[i].bytes
+		if i < len(sparse) {
+			bytes = max(bytes, sparse[i].bytes)
+		}
+		if layers[i], plans[i], err = placement.MostWhole(b.Model, machineFor(machine, b, bytes)); err != nil {
+			return err
+		}
+	}
+	say("llama.cpp, layers on the card: %v", layers)
+	rates, err := p.rates(ctx, layers)
+	if err != nil {
+		return err
+	}
+	var rows [][]string
+	for i, d := range dense {
+		theirs := rates[layers[i]]
+		row := []string{d.budget, fmt.Sprint(layers[i]), fmt.Sprintf("%.1f", theirs), "", "", "", "", ""}
+		if d.err == nil {
+			row[3], row[4] = fmt.Sprintf("%.1f", d.rate), fmt.Sprintf("%.2f", d.rate/theirs)
+		}
+		if i < len(sparse) && sparse[i].err == nil {
+			formula := plans[i].Seconds / sparse[i].plan.Seconds
+			row[5], row[6] = fmt.Sprintf("%.1f", sparse[i].rate), fmt.Sprintf("%.2f", sparse[i].rate/theirs)
+			row[7] = fmt.Sprintf("%.2f", formula)
+		}
+		rows = append(rows, row)
+	}
+	w.say("### llama.cpp")
+	w.say("%s, as many layers on the card as the larger of the two files' budgets holds.", strings.Join(slices.Concat([]string{p.llama}, p.args(layers)), " "))
+	w.table([]string{"budget", "-ngl", "llama.cpp", "ours, dense", "over llama.cpp", "ours, sparse", "over llama.cpp", "by the formula"}, rows...)
+	return nil
+}
+
+func (p *peer) args(layers []int) []string {
+	var list []string
+	for _, n := range slices.Compact(slices.Sorted(slices.Values(layers))) {
+		list = append(list, strconv.Itoa(n))
+	}
+	return []string{"-m", p.model, "-p", "0", "-n", strconv.Itoa(p.tokens), "-r", strconv.Itoa(p.repetitions), "-ngl", strings.Join(list, ","), "-o", "json"}
+}
+
+// rates are llama.cpp's tokens per second by layers on the card.
+func (p *peer) rates(ctx context.Context, layers []int) (map[int]float64, error) {
+	out, err := exec.CommandContext(ctx, p.llama, p.args(layers)...).Output()
+	var exit *exec.ExitError
+	if errors.As(err, &exit) {
+		said := strings.TrimSpace(string(exit.Stderr))
+		err = fmt.Errorf("%w: %s", err, said[max(0, len(said)-500):])
+	}
+	if err != nil {
+		return nil, fmt.Errorf("llama-bench: %w", err)
+	}
+	return readRates(out)
+}
+
+// readRates reads llama-bench's JSON.
+func readRates(out []byte) (map[int]float64, error) {
+	var rows []struct {
+		Layers int     `json:"n_gpu_layers"`
+		Rate   float64 `json:"avg_ts"`
+	}
+	if err := json.Unmarshal(out, &rows); err != nil {
+		return nil, fmt.Errorf("llama-bench printed no JSON of its form: %w", err)
+	}
+	rates := map[int]float64{}
+	for _, r := range rows {
+		rates[r.Layers] = r.Rate
+	}
+	if len(rates) == 0 {
+		return nil, errors.New("llama-bench ran no test")
+	}
+	return rates, nil
+}

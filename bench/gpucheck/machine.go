@@ -1,0 +1,177 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strings"
+
+	"github.com/powerinfer-go/powerinfer/internal/compute/vulkan"
+	"github.com/powerinfer-go/powerinfer/internal/hw"
+	"github.com/powerinfer-go/powerinfer/internal/measure"
+)
+
+// machine tells what is installed, what the card is, and what RAM, card and the way between them reach.
+func machine(ctx context.Context, c *check, w *report) error {
+	w.table([]string{"what", "found"}, installed(ctx)...)
+	all, err := vulkan.Devices()
+	if err != nil {
+		w.say("Vulkan: %v.", err)
+		if errors.Is(err, vulkan.ErrNone) {
+			return nil
+		}
+		return err
+	}
+	var rows [][]string
+	for _, d := range all {
+		rows = append(rows, []string{fmt.Sprint(d.Index), d.Name, d.Kind.String(), d.Driver, fmt.Sprintf("%.1f GiB", gib(d.Memory)), d.Lacks})
+	}
+	w.table([]string{"device", "name", "kind", "driver", "memory", "cannot be used because it"}, rows...)
+	if c.info.Name == "" {
+		return nil
+	}
+	if err := c.traits(w); err != nil {
+		return err
+	}
+	_ = os.Remove(c.machineFile())
+	m, err := c.measured(ctx)
+	if err != nil {
+		return err
+	}
+	measuredTables(w, &m)
+	return nil
+}
+
+func gib(n int64) float64 { return float64(n) / (1 << 30) }
+
+// traits tells what the card is.
+func (c *check) traits(w *report) error {
+	d, err := c.open()
+	if err != nil {
+		return err
+	}
+	defer d.Close()
+	rows := [][]string{{"name", c.info.Name}}
+	for _, t := range d.Traits() {
+		rows = append(rows, []string{t.Name, t.Value})
+	}
+	w.table([]string{"card", ""}, rows...)
+	return nil
+}
+
+// measuredTables are the figures that placement plans with.
+func measuredTables(w *report, m *measure.Machine) {
+	head := []string{"threads", "RAM in order, GB/s"}
+	for _, r := range m.RAM[0].Rows {
+		head = append(head, fmt.Sprintf("rows of %.1f KB", float64(r.Bytes)/1e3))
+	}
+	var rows [][]string
+	for _, r := range m.RAM {
+		row := []string{fmt.Sprint(r.Threads), fmt.Sprintf("%.1f", r.Stream/1e9)}
+		for _, s := range r.Rows {
+			row = append(row, fmt.Sprintf("%.1f", s.Read/1e9))
+		}
+		rows = append(rows, row)
+	}
+	w.table(head, rows...)
+	for _, k := range m.Cards {
+		if k.Lacks != "" {
+			w.say("The card could not be measured: %s.", k.Lacks)
+			continue
+		}
+		w.table([]string{"card", "", ""},
+			[]string{"reads its memory", fmt.Sprintf("%.0f GB/s", k.Read/1e9), "a kernel that only reads, best of several passes"},
+			[]string{"takes", fmt.Sprintf("%.1f GB/s", k.Upload/1e9), "copies from host memory"},
+			[]string{"gives", fmt.Sprintf("%.1f GB/s", k.Download/1e9), "copies to host memory"},
+			[]string{"hand-off", fmt.Sprintf("%.1f µs", 1e6*k.HandOff), "a row of 4096 through a kernel and back, the wait included"},
+			[]string{"launches", fmt.Sprintf("%.1f µs", 1e6*k.Launch), "20 kernels of a layer, each waiting for the one before"},
+		)
+	}
+}
+
+// installed is what of system, loaders and drivers is there.
+func installed(ctx context.Context) [][]string {
+	cpu := hw.Detect()
+	rows := [][]string{
+		{"system", runtime.GOOS + "/" + runtime.GOARCH + " " + firstLine("/proc/sys/kernel/osrelease")},
+		{"processor", fmt.Sprintf("%s, %d cores, %d of them usable", cpu.Name, cpu.PhysicalCores, cpu.Usable)},
+	}
+	if mem, err := hw.ReadMemory(); err == nil {
+		rows = append(rows, []string{"memory", fmt.Sprintf("%.1f GiB, %.1f of them available", gib(int64(mem.Total)), gib(int64(mem.Available)))})
+	}
+	for _, l := range []struct{ says, pattern string }{{"Vulkan loader", "libvulkan.so*"}, {"CUDA driver", "libcuda.so*"}} {
+		rows = append(rows, []string{l.says, none(libraries(l.pattern))})
+	}
+	rows = append(rows,
+		[]string{"Vulkan drivers", none(drivers())},
+		[]string{"NVIDIA's kernel driver", none(lines(firstLine("/proc/driver/nvidia/version")))},
+		[]string{"nvidia-smi", none(lines(output(ctx, "nvidia-smi", "--query-gpu=name,driver_version,memory.total,clocks.max.memory,pcie.link.gen.current,pcie.link.width.current", "--format=csv,noheader")))},
+	)
+	for _, name := range []string{"VK_DRIVER_FILES", "VK_ICD_FILENAMES", "LD_LIBRARY_PATH"} {
+		if v := os.Getenv(name); v != "" {
+			rows = append(rows, []string{name, v})
+		}
+	}
+	return rows
+}
+
+func none(found []string) string {
+	if len(found) == 0 {
+		return "none"
+	}
+	return strings.Join(found, ", ")
+}
+
+func lines(text string) []string {
+	return slices.DeleteFunc(strings.Split(text, "\n"), func(s string) bool { return strings.TrimSpace(s) == "" })
+}
+
+func firstLine(path string) string {
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return ""
+	}
+	line, _, _ := strings.Cut(string(text), "\n")
+	return line
+}
+
+// output is what a program prints, empty if there is none of that name.
+func output(ctx context.Context, name string, args ...string) string {
+	out, err := exec.CommandContext(ctx, name, args...).Output()
+	if err != nil {
+		return ""
+	}
+	return strings.TrimSpace(string(out))
+}
+
+// libraries are the files of that pattern where dynamic linkers look.
+func libraries(pattern string) []string {
+	folders := append(filepath.SplitList(os.Getenv("LD_LIBRARY_PATH")),
+		"/lib", "/lib64", "/usr/lib", "/usr/lib64", "/usr/lib/*-linux-gnu", "/usr/local/lib", "/usr/local/nvidia/lib64", "/usr/lib/wsl/lib")
+	return globs(folders, pattern)
+}
+
+// drivers are the manifests that the Vulkan loader reads.
+func drivers() []string {
+	found := slices.Concat(filepath.SplitList(os.Getenv("VK_DRIVER_FILES")), filepath.SplitList(os.Getenv("VK_ICD_FILENAMES")))
+	return append(found, globs([]string{"/usr/share/vulkan/icd.d", "/usr/local/share/vulkan/icd.d", "/etc/vulkan/icd.d"}, "*.json")...)
+}
+
+func globs(folders []string, pattern string) (found []string) {
+	seen := map[string]bool{}
+	for _, folder := range folders {
+		matches, _ := filepath.Glob(filepath.Join(folder, pattern))
+		for _, m := range matches {
+			if at, err := filepath.EvalSymlinks(m); err == nil && !seen[at] {
+				seen[at] = true
+				found = append(found, at)
+			}
+		}
+	}
+	return found
+}

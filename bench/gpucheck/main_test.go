@@ -1,0 +1,303 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"math"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"runtime"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/powerinfer-go/powerinfer/internal/compute/vulkan"
+	"github.com/powerinfer-go/powerinfer/internal/hw"
+	"github.com/powerinfer-go/powerinfer/internal/measure"
+	"github.com/powerinfer-go/powerinfer/internal/testenv"
+)
+
+// mainVariable has the test binary be the program: drivers are looked for in the environment that a process was started with.
+const mainVariable = "GPUCHECK_MAIN"
+
+func TestMain(m *testing.M) {
+	if os.Getenv(mainVariable) != "" {
+		main()
+		return
+	}
+	os.Exit(m.Run())
+}
+
+// software is what checks lavapipe, or skips the test. Its machine is described, not measured.
+func software(t *testing.T) *check {
+	t.Helper()
+	info, err := vulkan.Chosen(vulkan.Software)
+	if err != nil {
+		testenv.Missing(t, "vulkan", err.Error())
+	}
+	c := &check{device: vulkan.Software, info: info, out: t.TempDir(), tiny: true}
+	c.models = filepath.Join(c.out, "models")
+	cpu := hw.Detect()
+	m := measure.Machine{CPU: cpu.Name, Cores: cpu.Usable, RAM: []measure.RAM{{Threads: 1, Stream: 20e9, Rows: []measure.Rows{{Bytes: 4096, Read: 10e9}}}}}
+	if mem, err := hw.ReadMemory(); err == nil {
+		m.Memory = mem.Total
+	}
+	m.Cards = []measure.Card{{ID: c.found()[0].ID, Read: 5e9, Upload: 5e9, Download: 5e9, HandOff: 1e-4, Launch: 1e-4}}
+	if err := m.Write(c.machineFile()); err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+// section runs the part of that name and returns what it wrote.
+func (c *check) sectionOf(t *testing.T, name string) string {
+	t.Helper()
+	some, err := chosen(name)
+	if err != nil || len(some) != 1 {
+		t.Fatalf("part %q: %v, %v", name, some, err)
+	}
+	p := parts()[some[0]]
+	w := newReport(&strings.Builder{})
+	if err := p.run(context.Background(), c, w); err != nil {
+		t.Fatal(err)
+	}
+	return w.text.String()
+}
+
+// rows are the cells of every table's rows in text whose first cell matches.
+func rows(text, first string) (found [][]string) {
+	for _, line := range strings.Split(text, "\n") {
+		cells := strings.Split(strings.Trim(line, "| "), " | ")
+		if strings.HasPrefix(line, "|") && regexp.MustCompile("^("+first+")$").MatchString(cells[0]) {
+			found = append(found, cells)
+		}
+	}
+	return found
+}
+
+// mostApart is by how much logits from a card may differ from the processor's, by the largest one: activations are rounded to eight bits
+// on both sides, at scales of their own.
+const mostApart = 0.05
+
+// TestDecode: a tiny model is decoded on lavapipe and the processor at every budget, for the same bytes twice and the same choices.
+func TestDecode(t *testing.T) {
+	if testing.Short() {
+		t.Skip("decodes on a software device")
+	}
+	t.Setenv("XDG_CACHE_HOME", t.TempDir()) // of compiled shaders
+	c := software(t)
+	text := c.sectionOf(t, "7b-q4_0")
+	trials := rows(text, "0 %|all but half the FFN|100 %")
+	if len(trials) != 9 || strings.Contains(text, "failed") {
+		t.Fatalf("3 budgets of 3 modes should be there:\n%s", text)
+	}
+	for i, row := range trials {
+		where, verdict := row[2], row[8]
+		switch i % 3 {
+		case 0:
+			if where != "nothing" || verdict != "the same bytes twice" {
+				t.Errorf("without a budget: %q, %q", where, verdict)
+			}
+			continue
+		case 1: // about half of 1024 neurons: the plan may leave something smaller in RAM for more of them
+			if hot := regexp.MustCompile(` (\d+) neurons`).FindStringSubmatch(where); hot == nil || number(t, hot[1]) < 400 || number(t, hot[1]) > 700 {
+				t.Errorf("with half the feed-forward layers: %q", where)
+			}
+		case 2:
+			if !strings.HasPrefix(where, "attention of 2 of 2 layers") {
+				t.Errorf("with all of the model: %q", where)
+			}
+		}
+		apart := regexp.MustCompile(`^the same bytes twice, within (\S+) of the processor's, (\d+) of 16 choices differ$`).FindStringSubmatch(verdict)
+		if apart == nil {
+			t.Errorf("row %d: %q", i, verdict)
+			continue
+		}
+		if v := number(t, apart[1]); !(v > 0 && v <= mostApart) {
+			t.Errorf("row %d: the logits are %g of the largest apart", i, v)
+		}
+	}
+	entries, err := os.ReadDir(c.models)
+	if err != nil || len(entries) != 2 {
+		t.Errorf("%d models were kept, want the sparse and the dense one: %v", len(entries), err)
+	}
+}
+
+// TestKernels: every kernel can be timed in every way.
+func TestKernels(t *testing.T) {
+	if testing.Short() {
+		t.Skip("times kernels on a software device")
+	}
+	text := software(t).sectionOf(t, "kernels")
+	if strings.Contains(text, "failed") || strings.Contains(text, "Cut off") {
+		t.Errorf("a kernel failed:\n%s", text)
+	}
+	if n := len(rows(text, "Q4_0")); n != 10 {
+		t.Errorf("%d kernels in Q4_0, want 10", n)
+	}
+	for _, row := range rows(text, "F16|Q4_0") {
+		if us := number(t, row[3]); !(us > 0) {
+			t.Errorf("%s, %s: %g µs", row[0], row[1], us)
+		}
+	}
+	// Of a sparse layer about a tenth is read: 3 rows of each of 512 neurons, 256 columns of 2 bytes.
+	sparse := rows(text, "F16")[6]
+	if mb := number(t, sparse[2]); !strings.HasPrefix(sparse[1], "a sparse layer") || math.Abs(mb-0.1*3*512*256*2/1e6) > 0.05 {
+		t.Errorf("%s reads %g MB", sparse[1], mb)
+	}
+}
+
+func number(t *testing.T, s string) float64 {
+	t.Helper()
+	v, err := strconv.ParseFloat(s, 64)
+	if err != nil {
+		t.Fatalf("%q is no number", s)
+	}
+	return v
+}
+
+// TestNoCard: without a driver one line says so, the machine is told all the same, and that is no failure.
+func TestNoCard(t *testing.T) {
+	if runtime.GOOS != "linux" {
+		t.Skip("drivers are looked for by the environment on Linux")
+	}
+	run := func(args ...string) (string, error) {
+		cmd := exec.Command(os.Args[0], append(args, "--out", filepath.Join(t.TempDir(), "out"))...)
+		cmd.Env = append(os.Environ(), mainVariable+"=1", "VK_DRIVER_FILES=/none", "VK_ICD_FILENAMES=/none")
+		out, err := cmd.CombinedOutput()
+		return string(out), err
+	}
+	out, err := run()
+	if err != nil || !regexp.MustCompile(`(?m)^no GPU: .+: nothing but the machine could be looked at\.$`).MatchString(out) || !strings.Contains(out, "| processor |") {
+		t.Errorf("%v: %s", err, out)
+	}
+	if strings.Contains(out, "## verbs") {
+		t.Error("parts that need a card ran without one")
+	}
+	if out, err = run("--device", "lavapipe"); err == nil {
+		t.Errorf("a device that was asked for is not there, and that is no failure: %s", out)
+	}
+	if out, err := run("--part", "nothing"); err == nil || !strings.Contains(out, `--part "nothing" is no part's name or number`) {
+		t.Errorf("%v: %s", err, out)
+	}
+}
+
+func TestChosen(t *testing.T) {
+	for names, want := range map[string][]int{"": nil, "machine": {0}, "3": {2}, " verbs , 1": {1, 0}, "7b-q4_0": {3}} {
+		got, err := chosen(names)
+		if want == nil {
+			for i := range parts() {
+				want = append(want, i)
+			}
+		}
+		if err != nil || !slices.Equal(got, want) {
+			t.Errorf("parts %q are %v, want %v: %v", names, got, want, err)
+		}
+	}
+	for _, names := range []string{"0", "99", "-1", "kernel"} {
+		if _, err := chosen(names); err == nil {
+			t.Errorf("%q is a part", names)
+		}
+	}
+}
+
+// TestVerbs: what compiled tests print is read, and a failure is one of the check.
+func TestVerbs(t *testing.T) {
+	if runtime.GOOS == "windows" {
+		t.Skip("the tests are a shell script here")
+	}
+	c := &check{out: t.TempDir(), info: vulkan.Info{Index: 3}}
+	c.tests = filepath.Join(c.out, "tests")
+	script := func(text string) (string, error) {
+		if err := os.WriteFile(c.tests, []byte("#!/bin/sh\n"+text), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		w := newReport(&strings.Builder{})
+		err := verbs(context.Background(), c, w)
+		return w.text.String(), err
+	}
+	text, err := script(`[ "$POWERINFER_TEST_DEVICE" = 3 ] || exit 1
+echo '=== RUN   TestA'
+echo '--- PASS: TestA (0.00s)'
+echo '    --- PASS: TestA/part (0.00s)'
+echo '--- SKIP: TestB (0.00s)'`)
+	if err != nil || !strings.Contains(text, "2 tests passed and 1 were skipped") {
+		t.Errorf("%v: %s", err, text)
+	}
+	text, err = script(`cat <<'END'
+=== RUN   TestA
+    a_test.go:1: all is well
+--- PASS: TestA (0.00s)
+=== RUN   TestB
+=== RUN   TestB/part
+    b_test.go:7: 1 is not 2
+--- FAIL: TestB (0.00s)
+    --- FAIL: TestB/part (0.00s)
+END
+exit 1`)
+	if err == nil || !strings.Contains(text, "TestB\n") || !strings.Contains(text, "TestB/part\n      b_test.go:7: 1 is not 2") || strings.Contains(text, "all is well") {
+		t.Errorf("%v: %s", err, text)
+	}
+	if _, err = script("exit 0"); err == nil {
+		t.Error("no test ran, and that is no failure")
+	}
+}
+
+// TestPeer: llama-bench's JSON is read by its layers on the card.
+func TestPeer(t *testing.T) {
+	rates, err := readRates([]byte(`[{"n_gpu_layers": 0, "n_gen": 32, "avg_ts": 12.5}, {"n_gpu_layers": 33, "n_gen": 32, "avg_ts": 80}]`))
+	if err != nil || rates[0] != 12.5 || rates[33] != 80 || len(rates) != 2 {
+		t.Errorf("%v, %v", rates, err)
+	}
+	for _, bad := range []string{"", "[]", "{}"} {
+		if _, err := readRates([]byte(bad)); err == nil {
+			t.Errorf("%q has rates", bad)
+		}
+	}
+	p := peer{llama: "llama-bench", model: "m.gguf", tokens: 32, repetitions: 3}
+	if got := strings.Join(p.args([]int{9, 0, 9, 3}), " "); got != "-m m.gguf -p 0 -n 32 -r 3 -ngl 0,3,9 -o json" {
+		t.Error(got)
+	}
+}
+
+// TestJoin: the report has the sections that there are, in order, and survives a cell with a bar in it.
+func TestJoin(t *testing.T) {
+	c := &check{out: t.TempDir()}
+	for i, text := range map[int]string{2: "## third", 0: "## first"} {
+		w := newReport(&strings.Builder{})
+		w.say("%s", text)
+		w.table([]string{"a", "b"}, []string{"1|2", "two\nlines"})
+		if err := w.write(c.section(i)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := c.join(); err != nil {
+		t.Fatal(err)
+	}
+	text, err := os.ReadFile(filepath.Join(c.out, "report.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	first, third := strings.Index(string(text), "## first"), strings.Index(string(text), "## third")
+	if !strings.HasPrefix(string(text), "# GPU check: ") || first < 0 || third < first || !strings.Contains(string(text), "| 1\\|2 | two lines |") {
+		t.Errorf("%s", text)
+	}
+}
+
+// TestCutOff: behind its time limit a part begins nothing new, and says so.
+func TestCutOff(t *testing.T) {
+	c := software(t)
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	w := newReport(&strings.Builder{})
+	if err := kernels(ctx, c, w); err != nil || !strings.Contains(w.text.String(), "Cut off") {
+		t.Errorf("%v: %s", err, w.text.String())
+	}
+	var tr trial
+	if err := tr.try(ctx, c, nil, 0, nil, nil, budget{}); err == nil || errors.Is(err, context.Canceled) {
+		t.Error(err)
+	}
+}
