@@ -32,7 +32,10 @@ generated: generate
 	git diff --exit-code --stat -- '*.s' '*_stub_amd64.go'
 
 demo-model:
-	go run ./cmd/powerinfer convert ../shared/demo-model/hf --outtype f16 --outfile demo/tales-relu.gguf
+	go run ./cmd/powerinfer convert ../shared/demo-model/hf --outtype f16 --model-name "Tales ReLU" --outfile tales.gguf
+	go run ./cmd/powerinfer prepare tales.gguf -o demo/tales-relu.gguf --predictor-type q8_0 --tokens 131072 \
+		-f ../shared/demo-model/corpus/train-sample.txt --eval-file ../shared/demo-model/corpus/valid.txt
+	rm tales.gguf
 
 cross:
 	@scripts/cross.sh

@@ -58,10 +58,9 @@ func quantize(ctx context.Context, c *cli.Command) error {
 		return fmt.Errorf("%s is both read and written; name another file", out)
 	}
 	note := func(s string) { fmt.Fprintln(os.Stderr, "note:", s) }
-	if info, ok, err := prepared.Read(f); err != nil {
+	info, _, err := prepared.Read(f)
+	if err != nil {
 		return err
-	} else if ok && info.Quality != nil {
-		note("the quality that the file names was measured on " + in)
 	}
 	bar := newProgress("quantising", unitBytes)
 	err = convert.Quantize(f, out, convert.Quantization{
@@ -77,6 +76,9 @@ func quantize(ctx context.Context, c *cli.Command) error {
 		return err
 	}
 	defer after.Close()
+	if info.Quality != nil {
+		note("the quality that the file names was measured on " + in)
+	}
 	a, b := bench.Describe(f), bench.Describe(after)
 	fmt.Fprintf(os.Stderr, "wrote %s: %.1f MiB before, %.1f MiB after, %.2f bits a weight\n",
 		out, float64(a.Bytes)/(1<<20), float64(b.Bytes)/(1<<20), 8*float64(b.Bytes)/float64(b.Params))

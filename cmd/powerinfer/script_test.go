@@ -26,6 +26,7 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/prepare"
 	"github.com/powerinfer-go/powerinfer/internal/prepared"
 	"github.com/powerinfer-go/powerinfer/internal/quant"
+	"github.com/powerinfer-go/powerinfer/internal/synth"
 	"github.com/powerinfer-go/powerinfer/internal/testenv"
 )
 
@@ -58,7 +59,7 @@ func TestCardScripts(t *testing.T) {
 func runScripts(t *testing.T, dir string, setup func(*testscript.Env)) {
 	cmds := map[string]func(*testscript.TestScript, bool, []string){
 		"refuse": refuse, "figure": figure, "json": validJSON, "width": width, "greedy": greedy,
-		"model": writeModel, "prepared": writePrepared, "profiled": writeProfile, "truncate": truncate, "huge": hugeTensor, "patched": writePatched,
+		"model": writeModel, "dense": writeDense, "prepared": writePrepared, "profiled": writeProfile, "truncate": truncate, "huge": hugeTensor, "patched": writePatched,
 	}
 	for name, f := range systemCommands {
 		cmds[name] = f
@@ -147,6 +148,13 @@ func greedy(ts *testscript.TestScript, _ bool, args []string) {
 // writeModel writes the embedded model: model FILE
 func writeModel(ts *testscript.TestScript, _ bool, args []string) {
 	ts.Check(os.WriteFile(ts.MkAbs(args[0]), demo.Model(), 0o644))
+}
+
+// writeDense writes a small ReLU model that is not prepared: dense FILE
+func writeDense(ts *testscript.TestScript, _ bool, args []string) {
+	ts.Check(synth.Write(ts.MkAbs(args[0]), synth.Spec{
+		Arch: "llama", Type: quant.F16, Layers: 2, Embd: 128, FF: 256, Heads: 4, Sparsity: 0.9, PowerLaw: 1, Seed: 1,
+	}, nil))
 }
 
 // writePatched writes the embedded model with the first of each pair of bytes replaced by the second, a Go string of the same

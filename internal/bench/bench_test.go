@@ -243,7 +243,7 @@ func TestDescribe(t *testing.T) {
 		}
 		params += n
 	}
-	if m.Bytes != bytes || m.Params != params || m.Type != "llama 4.1M F16" {
+	if m.Bytes != bytes || m.Params != params || m.Type != "llama 4.6M F16" {
 		t.Errorf("%+v, want %d bytes and %d parameters", m, bytes, params)
 	}
 	for n, want := range map[int64]string{6738415616: "6.7B", 1e9: "1.0B", 4106688: "4.1M"} {

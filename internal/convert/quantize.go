@@ -84,9 +84,17 @@ func (q *Quantization) sources(f *gguf.File) ([]gguf.Source, error) {
 	return out, nil
 }
 
+// predictor reports whether m is part of a layer's predictor.
+func predictor(m *gguf.Tensor) bool {
+	return strings.HasSuffix(m.Name, ".fc1.weight") || strings.HasSuffix(m.Name, ".fc2.weight")
+}
+
 // storeAs is the type of m in the output.
 func (q *Quantization) storeAs(f *gguf.File, m *gguf.Tensor) (quant.Type, error) {
 	if m.Type == q.Type || kept(m) {
+		return m.Type, nil
+	}
+	if !isFloat(m.Type) && predictor(m) { // prepare was told their type
 		return m.Type, nil
 	}
 	if !isFloat(m.Type) && !q.Requantize {
