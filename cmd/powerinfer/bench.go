@@ -15,6 +15,7 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/engine"
 	"github.com/powerinfer-go/powerinfer/internal/gguf"
 	"github.com/powerinfer-go/powerinfer/internal/hw"
+	"github.com/powerinfer-go/powerinfer/internal/trace"
 )
 
 func benchCommand() *cli.Command {
@@ -34,12 +35,15 @@ func benchCommand() *cli.Command {
 			&cli.BoolFlag{Name: "no-repack", Aliases: []string{"nr"}, Usage: "compute on the mapped file instead of repacking it into memory"},
 			sparseFlag(),
 			&cli.StringFlag{Name: "activation", Usage: "override the file's activation: `NAME` is silu, gelu, relu, fatrelu[:threshold], drelu or relu2"},
+			traceFlag(),
 		}, cardFlags()),
-		Action: benchModel,
+		Action: func(ctx context.Context, c *cli.Command) error {
+			return traced(c, func(l *trace.Log) error { return benchModel(ctx, c, l) })
+		},
 	}
 }
 
-func benchModel(ctx context.Context, c *cli.Command) error {
+func benchModel(ctx context.Context, c *cli.Command, l *trace.Log) error {
 	if err := noArguments(c); err != nil {
 		return err
 	}
@@ -77,7 +81,7 @@ func benchModel(ctx context.Context, c *cli.Command) error {
 	}
 	defer f.Close()
 	for _, t := range threads {
-		if err := benchThreads(ctx, c, f, t, tests, text, reps, w); err != nil {
+		if err := benchThreads(ctx, c, l, f, t, tests, text, reps, w); err != nil {
 			return err
 		}
 	}
@@ -85,10 +89,10 @@ func benchModel(ctx context.Context, c *cli.Command) error {
 }
 
 // benchThreads loads the model for one number of threads and runs every test on it.
-func benchThreads(ctx context.Context, c *cli.Command, f *gguf.File, threads int, tests []bench.Test, text string, reps int, w *bench.Writer) error {
+func benchThreads(ctx context.Context, c *cli.Command, l *trace.Log, f *gguf.File, threads int, tests []bench.Test, text string, reps int, w *bench.Writer) error {
 	o := engine.Options{
 		Threads: threads, Batch: c.Int("batch-size"), UBatch: c.Int("ubatch-size"),
-		NoRepack: c.Bool("no-repack"), Activation: c.String("activation"),
+		NoRepack: c.Bool("no-repack"), Activation: c.String("activation"), Trace: l,
 	}
 	var err error
 	if o.Sparse, err = sparseMode(c); err != nil {

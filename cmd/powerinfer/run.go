@@ -17,6 +17,7 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/gguf"
 	"github.com/powerinfer-go/powerinfer/internal/sample"
 	"github.com/powerinfer-go/powerinfer/internal/tokenizer"
+	"github.com/powerinfer-go/powerinfer/internal/trace"
 )
 
 func runFlags() []cli.Flag {
@@ -37,6 +38,7 @@ func runFlags() []cli.Flag {
 		&cli.Float32Flag{Name: "frequency-penalty", Value: d.FrequencyPenalty, Usage: "subtract this for every recent occurrence", Sources: env("FREQUENCY_PENALTY")},
 		&cli.BoolFlag{Name: "ignore-eos", Usage: "go on where the model would end the text"},
 		&cli.BoolFlag{Name: "no-display-prompt", Usage: "print only what is generated"},
+		traceFlag(),
 		&cli.BoolFlag{Name: "verbose", Aliases: []string{"v"}, Usage: "say what was loaded and how it is computed"},
 	)
 }
@@ -48,12 +50,12 @@ func runCommand() *cli.Command {
 			if err := noArguments(c); err != nil {
 				return err
 			}
-			return run(ctx, c)
+			return traced(c, func(l *trace.Log) error { return run(ctx, c, l) })
 		},
 	}
 }
 
-func run(ctx context.Context, c *cli.Command) error {
+func run(ctx context.Context, c *cli.Command, l *trace.Log) error {
 	if c.Bool("list-devices") {
 		return listDevices()
 	}
@@ -75,7 +77,8 @@ func run(ctx context.Context, c *cli.Command) error {
 	}
 	begin := time.Now()
 	var file bench.Model
-	e, closeAll, err := openEngine(ctx, c, func(_ *engine.Options, f *gguf.File) error {
+	e, closeAll, err := openEngine(ctx, c, func(o *engine.Options, f *gguf.File) error {
+		o.Trace = l
 		file = bench.Describe(f)
 		return nil
 	})

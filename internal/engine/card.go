@@ -30,7 +30,7 @@ func (o *Options) open(threads int) (compute.Device, error) {
 	if err != nil || o.Card == nil {
 		return host, err
 	}
-	card, err := vulkan.Open(vulkan.Options{Device: o.Card.Device, Budget: o.Card.Budget, Cache: pipelineCache(), Messages: o.Card.Messages})
+	card, err := vulkan.Open(vulkan.Options{Device: o.Card.Device, Budget: o.Card.Budget, Cache: pipelineCache(), Messages: o.Card.Messages, Trace: o.Trace})
 	if err != nil {
 		host.Close()
 		return nil, &hybrid.CardError{Err: err}
@@ -43,7 +43,9 @@ func (o *Options) open(threads int) (compute.Device, error) {
 	if o.Card.wrap != nil {
 		dev = o.Card.wrap(card)
 	}
-	return hybrid.New(dev, host, attention), nil
+	both := hybrid.New(dev, host, attention)
+	both.Trace(o.Trace)
+	return both, nil
 }
 
 // pipelineCache is the folder where compiled shaders are kept; empty where there is no home for it.

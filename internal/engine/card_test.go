@@ -1,6 +1,7 @@
 package engine_test
 
 import (
+	"encoding/json"
 	"errors"
 	"math"
 	"slices"
@@ -19,6 +20,7 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/synth"
 	"github.com/powerinfer-go/powerinfer/internal/synth/synthtest"
 	"github.com/powerinfer-go/powerinfer/internal/testenv"
+	"github.com/powerinfer-go/powerinfer/internal/trace"
 )
 
 // openCard opens an engine on lavapipe and the processor, or skips the test. What the validation layer says fails it.
@@ -273,5 +275,41 @@ func TestTooSmall(t *testing.T) {
 		if !errors.As(err, &full) || !errors.As(err, &card) || full.Budget != budget || full.Used > budget {
 			t.Errorf("within %d bytes: error %v", budget, err)
 		}
+	}
+}
+
+// TestTrace: a token on both processors is one submission and one wait a layer, and one of each for the head.
+func TestTrace(t *testing.T) {
+	const layers = 4
+	log := trace.New()
+	e := openCard(t, synthtest.Sparse(t, synth.Spec{Arch: "llama", Type: quant.Q4_0, Magic: "PWRI"}, layers), engine.Options{Threads: 1, Context: 64, Trace: log}, share(layers, 320))
+	greedy(t, e, []int32{1, 40, 300}, 4)
+	var text strings.Builder
+	if err := log.Write(&text); err != nil {
+		t.Fatal(err)
+	}
+	var got struct {
+		TraceEvents []struct {
+			Ph, Name string
+			Ts, Dur  float64
+		}
+	}
+	if err := json.Unmarshal([]byte(text.String()), &got); err != nil {
+		t.Fatal(err)
+	}
+	var from, to float64
+	for _, ev := range got.TraceEvents {
+		if ev.Name == "token" {
+			from, to = ev.Ts, ev.Ts+ev.Dur
+		}
+	}
+	count := map[string]int{}
+	for _, ev := range got.TraceEvents {
+		if ev.Ph == "X" && ev.Ts >= from && ev.Ts+ev.Dur <= to {
+			count[ev.Name]++
+		}
+	}
+	if count["submit"] != layers+1 || count["wait"] != layers+1 || count["blk.3.ffn_up.weight"] != 1 || count["token"] != 1 {
+		t.Errorf("within a token: %v", count)
 	}
 }

@@ -6,12 +6,14 @@ import (
 	"fmt"
 	"runtime"
 	"sync"
+	"time"
 
 	"github.com/powerinfer-go/powerinfer/internal/compute"
 	"github.com/powerinfer-go/powerinfer/internal/gguf"
 	"github.com/powerinfer-go/powerinfer/internal/hw"
 	"github.com/powerinfer-go/powerinfer/internal/model"
 	"github.com/powerinfer-go/powerinfer/internal/tokenizer"
+	"github.com/powerinfer-go/powerinfer/internal/trace"
 )
 
 // Options are the choices made when an engine is opened. Zero values mean defaults.
@@ -30,6 +32,7 @@ type Options struct {
 	Order        [][]int32      // [layers][n_ff] of neurons at load; nil keeps the file's
 	Observer     model.Observer // sees feed-forward layers, which are then dense; may be nil
 	Card         *Card          // a graphics card to work beside the processor; nil: none
+	Trace        *trace.Log     // keeps steps, and when each of two processors did what; may be nil
 	Progress     func(done, total int64)
 }
 
@@ -294,7 +297,10 @@ func (e *Engine) step(s *Sequence, tokens []int32, at int, wanted func(i int) bo
 	}
 	e.view[0] = s.pages
 	p.Pages = e.view[:]
-	if err := e.model.Forward(p); err != nil {
+	begin := e.options.Trace.Now()
+	err := e.model.Forward(p)
+	e.traceStep(n, begin)
+	if err != nil {
 		return 0, err
 	}
 	s.tokens = append(s.tokens, p.Tokens...)
@@ -311,4 +317,16 @@ func (e *Engine) Device() string {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	return e.dev.Name()
+}
+
+// traceStep keeps a step of n tokens in the trace, if there is one.
+func (e *Engine) traceStep(n int, begin time.Duration) {
+	if e.options.Trace == nil {
+		return
+	}
+	name := "token"
+	if n > 1 {
+		name = fmt.Sprintf("%d tokens", n)
+	}
+	e.options.Trace.Span(trace.Steps, name, begin)
 }

@@ -12,6 +12,7 @@ import (
 
 	"github.com/powerinfer-go/powerinfer/internal/compute"
 	"github.com/powerinfer-go/powerinfer/internal/quant"
+	"github.com/powerinfer-go/powerinfer/internal/trace"
 )
 
 // Meeting is what the card's verbs must be able to besides, for two processors to work at the same time. Functions that it returns
@@ -50,6 +51,7 @@ type Device struct {
 	rows      int                // of the largest activations: tokens of the largest step
 	partials  map[int]tensorPair // [rows, columns] by columns
 	rehearsal bool               // Run records only
+	trace     *trace.Log         // or nil
 }
 
 // Recorder is a card that can record a segment without running it.
@@ -77,6 +79,9 @@ func ofCard(err error) error {
 func New(card compute.Device, host Host, attention []bool) *Device {
 	return &Device{card: card, host: host, attention: attention, partials: map[int]tensorPair{}}
 }
+
+// Trace has the host's parts kept in l.
+func (d *Device) Trace(l *trace.Log) { d.trace = l }
 
 // Name says what computes.
 func (d *Device) Name() string { return d.card.Name() + " and " + d.host.Name() }
@@ -345,11 +350,10 @@ func (d *Device) Run(seg compute.Segment, p *compute.Params, body func(compute.V
 		r.meet(nil)
 		failed = r.err
 	})
-	var host *hostError
-	if errors.As(err, &host) {
-		return errors.Join(failed, host.err)
+	if err == nil {
+		return failed
 	}
-	return errors.Join(failed, ofCard(err))
+	return errors.Join(failed, whose(err))
 }
 
 // Rehearse has the card record, and not run, the segments that f runs, if it can: what they need of the card is there afterwards, or
@@ -367,3 +371,12 @@ func (d *Device) Rehearse(f func() error) error {
 type hostError struct{ err error }
 
 func (e *hostError) Error() string { return e.err.Error() }
+
+// whose tells errors of the card from the host's.
+func whose(err error) error {
+	var host *hostError
+	if errors.As(err, &host) {
+		return host.err
+	}
+	return ofCard(err)
+}

@@ -86,6 +86,7 @@ func (r *verbs) SparseFFN(out, x compute.Tensor, s compute.Set, f compute.Sparse
 		}
 		w.Count, w.DownBias = f.Count, hostVector(f.DownBias)
 		r.onHost(func(v compute.Verbs) { v.SparseFFN(onHostOf(out), onHostOf(x), set, w) })
+		r.stretch().named(f.Up)
 		written(out, false)
 	default:
 		r.both(out, x, s, f)
@@ -140,6 +141,7 @@ func (r *verbs) both(out, x compute.Tensor, s compute.Set, f compute.SparseWeigh
 	sum := viewed(out, partial.host)
 	r.onHost(func(v compute.Verbs) { v.SparseFFN(sum, onHostOf(x), rest, cold) })
 	work := r.stretch()
+	work.named(f.Up)
 	r.meet(func() {
 		set := cardSet(s)
 		if set.Mem == nil {

@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"github.com/powerinfer-go/powerinfer/internal/compute"
+	"github.com/powerinfer-go/powerinfer/internal/trace"
 )
 
 // verbs sends each verb to the processor that has what it needs. Host verbs are gathered until the card's turn comes; then they become
@@ -21,6 +22,7 @@ type verbs struct {
 // stretch is a function of the host: it loads what the card shows, computes, and stores what the card takes.
 type stretch struct {
 	d      *Device
+	name   string // of a weight that it is for, for the trace
 	seg    compute.Segment
 	loads  []func()
 	verbs  []func(v compute.Verbs)
@@ -43,6 +45,13 @@ func (r *verbs) stretch() *stretch {
 }
 
 func (s *stretch) run(p *compute.Params) error {
+	from := s.d.trace.Now()
+	err := s.compute(p)
+	s.d.trace.Span(trace.Host, s.name, from)
+	return err
+}
+
+func (s *stretch) compute(p *compute.Params) error {
 	for _, load := range s.loads {
 		load()
 	}
@@ -55,6 +64,13 @@ func (s *stretch) run(p *compute.Params) error {
 		store()
 	}
 	return nil
+}
+
+// named says what s is for, if nothing has yet.
+func (s *stretch) named(w *compute.Matrix) {
+	if s.name == "" {
+		s.name = w.Name
+	}
 }
 
 // meet hands what the host has to do to the card, which computes what during records at the same time.
@@ -236,6 +252,7 @@ func (r *verbs) MatMul(x compute.Tensor, p compute.Products) {
 	if nHost > 0 {
 		r.toHost(x)
 		r.onHost(func(v compute.Verbs) { v.MatMul(onHostOf(x), host) })
+		r.stretch().named(host[0].W)
 	}
 	if nCard > 0 {
 		r.toCard(x)

@@ -9,6 +9,7 @@ import (
 
 	"github.com/powerinfer-go/powerinfer/internal/compute"
 	"github.com/powerinfer-go/powerinfer/internal/quant"
+	"github.com/powerinfer-go/powerinfer/internal/trace"
 )
 
 // Options are the choices made when the device is opened.
@@ -18,6 +19,7 @@ type Options struct {
 	Cache    string        // folder for compiled pipelines; empty: none are kept
 	Messages func(string)  // switches the validation layer on and is told what it finds, on any thread
 	Uploaded func(n int64) // is told of bytes that reached the device; nil: nobody is
+	Trace    *trace.Log    // keeps submissions and waits; nil: nothing does
 
 	maxBinding int64 // bytes of a part of a matrix; tests make it small
 	assisted   bool  // validation looks at every access of a shader, instead of what orders them
@@ -53,6 +55,7 @@ func Open(o Options) (*Device, error) {
 	if o.Budget > 0 {
 		d.mem.budget = o.Budget
 	}
+	g.trace = o.Trace
 	d.maxBinding = g.span()
 	if o.maxBinding > 0 {
 		d.maxBinding = min(d.maxBinding, o.maxBinding)

@@ -4,9 +4,11 @@ import (
 	"errors"
 	"fmt"
 	"runtime"
+	"time"
 	"unsafe"
 
 	"github.com/powerinfer-go/powerinfer/internal/compute/vulkan/vk"
+	"github.com/powerinfer-go/powerinfer/internal/trace"
 )
 
 // gpu is an opened device: its queue, the one layout of all pipelines, and the timeline that counts submissions.
@@ -21,10 +23,18 @@ type gpu struct {
 	last     uint64       // number of the last submission
 	push     bool         // descriptors are pushed
 	lost     error        // a submission failed: nothing can be computed any more
+	trace    *trace.Log   // nil: nobody wants to know
+	running  []running    // submissions that are traced, and were not yet seen done
 
 	// What the calls on a token's path read and write, pinned.
 	pin        runtime.Pinner
 	submission *submission
+}
+
+// running is a submission in a trace.
+type running struct {
+	number uint64
+	from   time.Duration
 }
 
 // submission are the structures of vkQueueSubmit, for up to two batches of one command buffer each, and of vkWaitSemaphores.
@@ -159,6 +169,7 @@ func (g *gpu) submit(commands ...vk.CommandBuffer) (uint64, error) {
 	if g.lost != nil {
 		return 0, g.lost
 	}
+	from := g.trace.Now()
 	s := g.submission
 	for i, c := range commands {
 		s.command[i], s.value[i] = c, g.last+1+uint64(i)
@@ -167,6 +178,9 @@ func (g *gpu) submit(commands ...vk.CommandBuffer) (uint64, error) {
 		return 0, g.fail(err)
 	}
 	g.last += uint64(len(commands))
+	if g.trace != nil {
+		g.traceSubmission(commands, from)
+	}
 	return g.last - uint64(len(commands)) + 1, nil
 }
 
@@ -174,8 +188,38 @@ func (g *gpu) submit(commands ...vk.CommandBuffer) (uint64, error) {
 // microseconds. Not on a software device, which needs the core itself.
 const polls = 250
 
+// traceSubmission keeps what submitting commands took, and that they run.
+func (g *gpu) traceSubmission(commands []vk.CommandBuffer, from time.Duration) {
+	g.trace.Span(trace.Calls, "submit", from)
+	for i := range commands {
+		g.running = append(g.running, running{g.last - uint64(len(commands)-1-i), g.trace.Now()})
+	}
+}
+
 // wait returns when submission number n has run.
 func (g *gpu) wait(n uint64) error {
+	from := g.trace.Now()
+	err := g.reach(n)
+	if g.trace != nil && n > 0 {
+		g.traceWait(n, from)
+	}
+	return err
+}
+
+// traceWait keeps a wait, and what it has seen done.
+func (g *gpu) traceWait(n uint64, from time.Duration) {
+	now := g.trace.Now()
+	g.trace.Between(trace.Calls, "wait", from, now)
+	for len(g.running) > 0 && g.running[0].number <= n {
+		g.trace.Between(trace.Card, "run", g.running[0].from, now)
+		g.running = g.running[1:]
+	}
+	if len(g.running) > 0 {
+		g.running[0].from = max(g.running[0].from, now) // the queue is in order
+	}
+}
+
+func (g *gpu) reach(n uint64) error {
 	if g.lost != nil {
 		return g.lost
 	}

@@ -162,7 +162,10 @@ func (d *Device) play(s *segment, p *compute.Params) error {
 	clear(d.seen.rows)
 	for i := range s.legs {
 		if err := s.legs[i].play(d.gpu, p); err != nil {
-			return errors.Join(err, d.gpu.wait(d.gpu.last))
+			if d.gpu.lost == nil { // what runs may not be disturbed
+				err = errors.Join(err, d.gpu.wait(d.gpu.last))
+			}
+			return err
 		}
 	}
 	if err := d.gpu.wait(d.gpu.last); err != nil {
