@@ -131,7 +131,9 @@ type trial struct {
 	bytes     int64 // of the budget
 	card      *engine.Card
 	plan      placement.Plan
+	load      float64 // seconds of opening the engine
 	rate, dev float64 // tokens per second
+	prompt    float64 // tokens per second of a prompt
 	read      float64 // share of the dense bytes of feed-forward layers that were read for a token; 0: not counted
 	logits    logits
 	err       error
@@ -157,8 +159,9 @@ func (m shape) decode(ctx context.Context, c *check, w *report) error {
 		return err
 	}
 	w.say("%d layers of n_embd %d and n_ff %d, %s, %.0f %% of the activations zero, spread by rank^-%g; a vocabulary of 512; a context of %d. Neurons lie hottest first. "+
-		"Tokens per second, mean ± deviation of %d runs of %d tokens behind %d; predicted is what the plan for the measured machine says.",
-		s.Layers, s.Embd, s.FF, m.typ, 100*s.Sparsity, s.PowerLaw, decodeContext, c.repetitions(), c.tokens(), depth)
+		"Tokens per second, mean ± deviation of %d runs of %d tokens behind %d; predicted is what the plan for the measured machine says. A prompt has %d tokens. Loading takes "+
+		"the file from the page cache.",
+		s.Layers, s.Embd, s.FF, m.typ, 100*s.Sparsity, s.PowerLaw, decodeContext, c.repetitions(), c.tokens(), depth, c.prompt())
 	var best []trial // the fastest of each budget
 	for _, mode := range []model.SparseMode{model.Exact, model.Predict} {
 		trials := m.trials(ctx, c, f, mode, stats, &machine)
@@ -215,11 +218,13 @@ func (t *trial) try(ctx context.Context, c *check, f *gguf.File, mode model.Spar
 	if stats != nil {
 		o.Order = stats.Order()
 	}
+	begin := time.Now()
 	e, err := engine.Open(f, o)
 	if err != nil {
 		return err
 	}
 	defer e.Close()
+	t.load = time.Since(begin).Seconds()
 	return t.decode(ctx, c, e)
 }
 
@@ -276,7 +281,7 @@ func table(w *report, all []trial) {
 		t := &all[i]
 		row := []string{t.budget, fmt.Sprintf("%.2f", gib(t.bytes)), t.where()}
 		if t.err != nil {
-			rows = append(rows, append(row, "failed: "+t.err.Error(), "", "", "", "", ""))
+			rows = append(rows, append(row, "failed: "+t.err.Error(), "", "", "", "", "", "", ""))
 			continue
 		}
 		predicted := 1 / t.plan.Seconds
@@ -287,9 +292,9 @@ func table(w *report, all []trial) {
 		if all[0].err == nil {
 			base = fmt.Sprintf("%.2f", t.rate/all[0].rate)
 		}
-		rows = append(rows, append(row, fmt.Sprintf("%.1f", predicted), fmt.Sprintf("%.1f ± %.1f", t.rate, t.dev), fmt.Sprintf("%.2f", t.rate/predicted), base, read, t.logits.verdict()))
+		rows = append(rows, append(row, fmt.Sprintf("%.1f", predicted), fmt.Sprintf("%.1f ± %.1f", t.rate, t.dev), fmt.Sprintf("%.2f", t.rate/predicted), base, read, fmt.Sprintf("%.0f", t.prompt), fmt.Sprintf("%.1f", t.load), t.logits.verdict()))
 	}
-	w.table([]string{"budget", "GiB", "on the card", "predicted", "tokens/s", "of predicted", "of the processor's", "FFN bytes read", "logits"}, rows...)
+	w.table([]string{"budget", "GiB", "on the card", "predicted", "tokens/s", "of predicted", "of the processor's", "FFN bytes read", "prompt", "loaded, s", "logits"}, rows...)
 }
 
 // where says what is on the card.

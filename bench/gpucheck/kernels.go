@@ -85,7 +85,7 @@ func kernels(ctx context.Context, c *check, w *report) error {
 			if ctx.Err() != nil {
 				break
 			}
-			if kern.types != nil && !slices.Contains(kern.types, t) {
+			if kern.types != nil && !slices.Contains(kern.types, t) || !c.only.MatchString(t.String()+" "+kern.name) {
 				continue
 			}
 			say("%s, %s", t, kern.name)
@@ -96,7 +96,9 @@ func kernels(ctx context.Context, c *check, w *report) error {
 			}
 			rows = append(rows, f.row(t, kern, peak))
 		}
-		w.table(head, rows...)
+		if len(rows) > 0 {
+			w.table(head, rows...)
+		}
 	}
 	if ctx.Err() != nil {
 		w.say("Cut off at the time limit.")

@@ -20,6 +20,14 @@ func (c *check) tokens() int {
 	return 32
 }
 
+// prompt is how long a prompt is.
+func (c *check) prompt() int {
+	if c.tiny {
+		return 16
+	}
+	return 128
+}
+
 func (c *check) repetitions() int {
 	if c.tiny {
 		return 1
@@ -65,6 +73,11 @@ func (t *trial) decode(ctx context.Context, c *check, e *engine.Engine) error {
 	if r.Neurons.Dense > 0 {
 		t.read = float64(r.Neurons.Bytes) / float64(r.Neurons.Dense)
 	}
+	prompt := bench.Test{Prompt: c.prompt()}
+	if r, err = bench.Run(ctx, e, prompt, tokens, 1, nil); err != nil {
+		return err
+	}
+	t.prompt, _, _ = prompt.Rate(r.Samples)
 	return nil
 }
 

@@ -15,6 +15,7 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -47,6 +48,7 @@ func command() *cli.Command {
 			&cli.StringFlag{Name: "tests", Usage: "compiled tests of the device: `FILE`; without it nothing is verified"},
 			&cli.StringFlag{Name: "llama-bench", Usage: "llama.cpp's `BINARY` of that name, built for this card, to compare with"},
 			&cli.IntFlag{Name: "layers", Usage: "`N` layers of the models; default: as many as 3 GB hold"},
+			&cli.StringFlag{Name: "only", Usage: "of the kernels, those whose type and name match a `REGEXP`: 'Q4_0.*down'"},
 			&cli.FloatFlag{Name: "minutes", Value: 8, Usage: "a part begins nothing new after `N` minutes"},
 			&cli.BoolFlag{Name: "tiny", Usage: "shapes that a software device computes in seconds: to try the check itself"},
 		},
@@ -69,6 +71,7 @@ type check struct {
 	tests  string // compiled tests; empty: none
 	llama  string // llama-bench; empty: none
 	layers int    // 0: as many as modelBytes hold
+	only   *regexp.Regexp
 	tiny   bool
 }
 
@@ -139,6 +142,9 @@ func run(ctx context.Context, f *cli.Command) error {
 	}
 	if c.layers < 0 || c.layers > 1000 {
 		return fmt.Errorf("--layers %d is not a number from 0 to 1000", c.layers)
+	}
+	if c.only, err = regexp.Compile(f.String("only")); err != nil {
+		return fmt.Errorf("--only: %w", err)
 	}
 	if err := os.MkdirAll(c.out, 0o755); err != nil {
 		return err
