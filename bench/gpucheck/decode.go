@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/powerinfer-go/powerinfer/internal/blueprint"
@@ -17,9 +18,11 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/measure"
 	"github.com/powerinfer-go/powerinfer/internal/model"
 	"github.com/powerinfer-go/powerinfer/internal/neuron"
+	"github.com/powerinfer-go/powerinfer/internal/outfile"
 	"github.com/powerinfer-go/powerinfer/internal/placement"
 	"github.com/powerinfer-go/powerinfer/internal/quant"
 	"github.com/powerinfer-go/powerinfer/internal/synth"
+	"github.com/powerinfer-go/powerinfer/internal/trace"
 )
 
 // shape is a model that decoding is tried on.
@@ -93,14 +96,15 @@ const decodeContext = 512
 
 // budget is a part of the model's bytes on the card.
 type budget struct {
-	name string
-	of   func(b *blueprint.Blueprint) int64
+	name  string
+	of    func(b *blueprint.Blueprint) int64
+	trace string // in the name of a file that tells what processor and card did when; empty: none
 }
 
 // budgets are shares of all that the model takes, and what attention, head, predictors and half the feed-forward layers take.
 func (c *check) budgets() []budget {
 	share := func(percent int64) budget {
-		return budget{fmt.Sprintf("%d %%", percent), func(b *blueprint.Blueprint) int64 { return percent * whole(b) / 100 }}
+		return budget{name: fmt.Sprintf("%d %%", percent), of: func(b *blueprint.Blueprint) int64 { return percent * whole(b) / 100 }}
 	}
 	half := budget{"all but half the FFN", func(b *blueprint.Blueprint) int64 {
 		n := whole(b)
@@ -109,27 +113,24 @@ func (c *check) budgets() []budget {
 			n -= u.Size * int64(len(u.Sometimes)) / 2
 		}
 		return n
-	}}
+	}, "half"}
+	all := share(100)
+	all.trace = "all"
 	if c.tiny {
-		return []budget{share(0), half, share(100)}
+		return []budget{share(0), half, all}
 	}
-	return []budget{share(0), share(25), share(50), share(75), half, share(100)}
+	return []budget{share(0), share(25), share(50), share(75), half, all}
 }
 
 // whole is what all of the model takes on a card.
-func whole(b *blueprint.Blueprint) int64 { return b.Model.Bytes() + overhead(b) }
-
-// overhead is what a card needs beside weights and cache: buffers, and what is lost in slabs of memory that are not full.
-func overhead(b *blueprint.Blueprint) int64 {
-	const slack = 128 << 20
-	return b.Buffers + slack
-}
+func whole(b *blueprint.Blueprint) int64 { return b.Model.Bytes() + b.Buffers }
 
 // trial is one way to decode: a file, a mode and a budget, and what came of it.
 type trial struct {
 	budget    string
 	bytes     int64 // of the budget
 	card      *engine.Card
+	use       engine.CardUse
 	plan      placement.Plan
 	load      float64 // seconds of opening the engine
 	rate, dev float64 // tokens per second
@@ -218,6 +219,13 @@ func (t *trial) try(ctx context.Context, c *check, f *gguf.File, mode model.Spar
 	if stats != nil {
 		o.Order = stats.Order()
 	}
+	if want.trace != "" && t.card != nil {
+		o.Trace = trace.New()
+	}
+	var given string // why the engine goes on without the card
+	if t.card != nil {
+		t.card.Notice = func(s string) { given = s }
+	}
 	begin := time.Now()
 	e, err := engine.Open(f, o)
 	if err != nil {
@@ -225,7 +233,16 @@ func (t *trial) try(ctx context.Context, c *check, f *gguf.File, mode model.Spar
 	}
 	defer e.Close()
 	t.load = time.Since(begin).Seconds()
-	return t.decode(ctx, c, e)
+	err = t.decode(ctx, c, e)
+	t.use, _ = e.CardUse()
+	if err == nil && given != "" {
+		err = errors.New(given)
+	}
+	if err == nil && o.Trace != nil {
+		path := filepath.Join(c.out, fmt.Sprintf("trace-%s-%s-%s.json", strings.TrimSuffix(filepath.Base(f.Path), ".gguf"), mode, want.trace))
+		err = outfile.Write(path, func(f *outfile.File) error { return o.Trace.Write(f) })
+	}
+	return err
 }
 
 // blueprintOf is f's blueprint. The frequencies of a synthetic model are known, and so is how well its predictors choose: exactly.
@@ -251,7 +268,7 @@ func blueprintOf(f *gguf.File, mode model.SparseMode, stats *neuron.Stats) (blue
 func machineFor(m *measure.Machine, b *blueprint.Blueprint, budget int64) placement.Machine {
 	on := m.Placement(b.RowBytes)
 	k := &m.Cards[0]
-	g := placement.GPU{Name: k.Name, Read: k.Read, Launch: k.Launch, Budget: budget, Overhead: overhead(b)}
+	g := placement.GPU{Name: k.Name, Read: k.Read, Launch: k.Launch, Budget: budget, Overhead: b.Buffers}
 	on.HandOff = k.HandOff
 	if k.Software { // it is there to try the card's path, so it gets what a card would
 		g.Read, g.Launch, on.HandOff = 10*on.Stream, 0, 0
@@ -262,7 +279,7 @@ func machineFor(m *measure.Machine, b *blueprint.Blueprint, budget int64) placem
 
 // place turns the plan into what the engine takes; nothing where nothing is on the card.
 func (t *trial) place(c *check) {
-	card := &engine.Card{Device: strconv.Itoa(c.info.Index), Budget: t.bytes}
+	card := &engine.Card{Device: strconv.Itoa(c.info.Index), Budget: t.bytes, Planned: t.plan.VRAM[0]}
 	used := false
 	for _, y := range t.plan.Layers {
 		card.Places = append(card.Places, y.Place)
@@ -279,7 +296,10 @@ func table(w *report, all []trial) {
 	var rows [][]string
 	for i := range all {
 		t := &all[i]
-		row := []string{t.budget, fmt.Sprintf("%.2f", gib(t.bytes)), t.where()}
+		row := []string{t.budget, fmt.Sprintf("%.2f", gib(t.bytes)), t.where(), ""}
+		if t.card != nil {
+			row[3] = fmt.Sprintf("%.2f of %.2f", gib(t.use.Used), gib(t.use.Planned))
+		}
 		if t.err != nil {
 			rows = append(rows, append(row, "failed: "+t.err.Error(), "", "", "", "", "", "", ""))
 			continue
@@ -294,7 +314,7 @@ func table(w *report, all []trial) {
 		}
 		rows = append(rows, append(row, fmt.Sprintf("%.1f", predicted), fmt.Sprintf("%.1f ± %.1f", t.rate, t.dev), fmt.Sprintf("%.2f", t.rate/predicted), base, read, fmt.Sprintf("%.0f", t.prompt), fmt.Sprintf("%.1f", t.load), t.logits.verdict()))
 	}
-	w.table([]string{"budget", "GiB", "on the card", "predicted", "tokens/s", "of predicted", "of the processor's", "FFN bytes read", "prompt", "loaded, s", "logits"}, rows...)
+	w.table([]string{"budget", "GiB", "on the card", "GiB of planned", "predicted", "tokens/s", "of predicted", "of the processor's", "FFN bytes read", "prompt", "loaded, s", "logits"}, rows...)
 }
 
 // where says what is on the card.

@@ -95,7 +95,7 @@ func TestDecode(t *testing.T) {
 		t.Fatalf("3 budgets of 3 modes should be there:\n%s", text)
 	}
 	for i, row := range trials {
-		where, verdict := row[2], row[10]
+		where, verdict := row[2], row[11]
 		switch i % 3 {
 		case 0:
 			if where != "nothing" || verdict != "the same bytes twice" {
@@ -119,6 +119,9 @@ func TestDecode(t *testing.T) {
 		if v := number(t, apart[1]); !(v > 0 && v <= mostApart) {
 			t.Errorf("row %d: the logits are %g of the largest apart", i, v)
 		}
+	}
+	if traces, err := filepath.Glob(filepath.Join(c.out, "trace-*.json")); err != nil || len(traces) != 6 {
+		t.Errorf("traces %v, want one for each of two budgets of three modes: %v", traces, err)
 	}
 	entries, err := os.ReadDir(c.models)
 	if err != nil || len(entries) != 2 {
