@@ -99,6 +99,7 @@ type budget struct {
 	name  string
 	of    func(b *blueprint.Blueprint) int64
 	trace string // in the name of a file that tells what processor and card did when; empty: none
+	whole bool   // all layers lie on the card, whatever the plan would do with the budget
 }
 
 // budgets are shares of all that the model takes, and what attention, head, predictors and half the feed-forward layers take.
@@ -106,20 +107,20 @@ func (c *check) budgets() []budget {
 	share := func(percent int64) budget {
 		return budget{name: fmt.Sprintf("%d %%", percent), of: func(b *blueprint.Blueprint) int64 { return percent * whole(b) / 100 }}
 	}
-	half := budget{"all but half the FFN", func(b *blueprint.Blueprint) int64 {
+	half := budget{name: "all but half the FFN", of: func(b *blueprint.Blueprint) int64 {
 		n := whole(b)
 		for i := range b.Model.Layers {
 			u := &b.Model.Layers[i].Units
 			n -= u.Size * int64(len(u.Sometimes)) / 2
 		}
 		return n
-	}, "half"}
-	all := share(100)
-	all.trace = "all"
+	}, trace: "half"}
+	all, resident := share(100), share(100)
+	all.trace, resident.name, resident.whole = "all", "100 %, all of it there", true
 	if c.tiny {
-		return []budget{share(0), half, all}
+		return []budget{share(0), half, all, resident}
 	}
-	return []budget{share(0), share(25), share(50), share(75), half, all}
+	return []budget{share(0), share(25), share(50), share(75), half, all, resident}
 }
 
 // whole is what all of the model takes on a card.
@@ -211,7 +212,12 @@ func (t *trial) try(ctx context.Context, c *check, f *gguf.File, mode model.Spar
 	}
 	t.bytes = min(want.of(&b), blueprint.Budget(c.info.Free))
 	on := machineFor(machine, &b, t.bytes)
-	if t.plan, err = placement.Solve(b.Model, on); err != nil {
+	if want.whole {
+		t.plan, err = placement.Whole(b.Model, on, len(b.Model.Layers)+1)
+	} else {
+		t.plan, err = placement.Solve(b.Model, on)
+	}
+	if err != nil {
 		return err
 	}
 	t.place(c)

@@ -90,13 +90,13 @@ func TestDecode(t *testing.T) {
 	t.Setenv("XDG_CACHE_HOME", t.TempDir()) // of compiled shaders
 	c := software(t)
 	text := c.sectionOf(t, "7b-q4_0")
-	trials := rows(text, "0 %|all but half the FFN|100 %")
-	if len(trials) != 9 || strings.Contains(text, "failed") {
-		t.Fatalf("3 budgets of 3 modes should be there:\n%s", text)
+	trials := rows(text, "0 %|all but half the FFN|100 %|100 %, all of it there")
+	if len(trials) != 12 || strings.Contains(text, "failed") {
+		t.Fatalf("4 budgets of 3 modes should be there:\n%s", text)
 	}
 	for i, row := range trials {
 		where, verdict := row[2], row[11]
-		switch i % 3 {
+		switch i % 4 {
 		case 0:
 			if where != "nothing" || verdict != "the same bytes twice" {
 				t.Errorf("without a budget: %q, %q", where, verdict)
@@ -109,6 +109,10 @@ func TestDecode(t *testing.T) {
 		case 2:
 			if !strings.HasPrefix(where, "attention of 2 of 2 layers") {
 				t.Errorf("with all of the model: %q", where)
+			}
+		case 3:
+			if where != "attention of 2 of 2 layers, 1024 neurons a layer" {
+				t.Errorf("with all of the model on the card: %q", where)
 			}
 		}
 		apart := regexp.MustCompile(`^the same bytes twice, within (\S+) of the processor's, (\d+) of 16 choices differ$`).FindStringSubmatch(verdict)
