@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"reflect"
 )
 
 // maxJSON bounds the JSON files of a model folder; the largest known tokenizer.json has 34 MB.
@@ -15,6 +16,9 @@ func readFile(path string) ([]byte, error) {
 	info, err := os.Stat(path)
 	if err != nil {
 		return nil, err
+	}
+	if !info.Mode().IsRegular() { // a pipe or device may never end
+		return nil, fmt.Errorf("%s: not a regular file", path)
 	}
 	if info.Size() > maxJSON {
 		return nil, fmt.Errorf("%s: %d bytes are more than the %d that such a file may have", path, info.Size(), maxJSON)
@@ -39,11 +43,34 @@ func decodeJSON(path string, data []byte, v any) error {
 	case errors.As(err, &syntax):
 		return fmt.Errorf("%s: offset %d: %v", path, syntax.Offset, err)
 	case errors.As(err, &wrong):
-		return fmt.Errorf("%s: offset %d: key %q: a %s where a %s belongs", path, wrong.Offset, wrong.Field, wrong.Value, wrong.Type)
+		key := ""
+		if wrong.Field != "" {
+			key = fmt.Sprintf("key %q: ", wrong.Field)
+		}
+		return fmt.Errorf("%s: offset %d: %sa JSON %s where %s belongs", path, wrong.Offset, key, wrong.Value, jsonName(wrong.Type))
 	case err != nil:
 		return fmt.Errorf("%s: %w", path, err)
 	}
 	return nil
+}
+
+// jsonName is what a Go type is called in JSON, with its article.
+func jsonName(t reflect.Type) string {
+	switch t.Kind() {
+	case reflect.Pointer:
+		return jsonName(t.Elem())
+	case reflect.Struct, reflect.Map:
+		return "an object"
+	case reflect.Slice, reflect.Array:
+		return "an array"
+	case reflect.String:
+		return "a string"
+	case reflect.Bool:
+		return "true or false"
+	case reflect.Float32, reflect.Float64:
+		return "a number"
+	}
+	return "an integer"
 }
 
 // exists reports whether path can be read as a file.

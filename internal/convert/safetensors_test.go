@@ -134,7 +134,7 @@ func TestBadFolders(t *testing.T) {
 	}{
 		{"architecture", set("architectures", []string{"GPTNeoXForCausalLM"}), nil, `config.json: key "architectures": "GPTNeoXForCausalLM" is not supported; supported are BambooForCausalLM, FalconForCausalLM, LlamaForCausalLM`},
 		{"no architecture", set("architectures", nil), nil, `key "architectures": 0 names instead of one`},
-		{"type", set("hidden_size", "wide"), nil, `key "hidden_size": a string where a int belongs`},
+		{"type", set("hidden_size", "wide"), nil, `key "hidden_size": a JSON string where an integer belongs`},
 		{"missing size", set("hidden_size", 0), nil, `key "hidden_size": it is missing`},
 		{"absurd size", set("num_hidden_layers", 1<<30), nil, `key "num_hidden_layers": 1073741824 is outside 1…4096`},
 		{"negative size", set("intermediate_size", -1), nil, `key "intermediate_size": -1 is outside`},
@@ -167,6 +167,17 @@ func TestBadFolders(t *testing.T) {
 			remove(t, f, "model.safetensors")
 			f.writeJSON(t, "model.safetensors.index.json", map[string]any{"weight_map": map[string]string{"a": "../a.safetensors"}})
 		}, `tensor "a": "../a.safetensors" is not a file name in this folder`},
+		{"index of another form", edit(func(*folder) {}), func(t *testing.T, f *folder) {
+			remove(t, f, "model.safetensors")
+			f.writeJSON(t, "model.safetensors.index.json", []int{1})
+		}, `model.safetensors.index.json: offset 1: a JSON array where an object belongs`},
+		{"a map in a list's place", set("architectures", map[string]any{}), nil, `key "architectures": a JSON object where an array belongs`},
+		{"endless file", edit(func(*folder) {}), func(t *testing.T, f *folder) {
+			remove(t, f, "config.json")
+			if err := os.Symlink(os.DevNull, filepath.Join(f.dir, "config.json")); err != nil {
+				t.Skip(err)
+			}
+		}, `config.json: not a regular file`},
 		{"index wrong", edit(func(*folder) {}), func(t *testing.T, f *folder) {
 			if err := os.Rename(filepath.Join(f.dir, "model.safetensors"), filepath.Join(f.dir, "x.safetensors")); err != nil {
 				t.Fatal(err)
