@@ -52,6 +52,9 @@ type Device struct {
 	partials  map[int]tensorPair // [rows, columns] by columns
 	rehearsal bool               // Run records only
 	trace     *trace.Log         // or nil
+	streaming Streaming
+	rooms     rooms
+	joins     map[compute.Segment][]join // what a run has counted apart
 }
 
 // Recorder is a card that can record a segment without running it.
@@ -77,7 +80,7 @@ func ofCard(err error) error {
 
 // New is a device of card and host, which it closes. attention says of each layer whether keys and values lie on the card.
 func New(card compute.Device, host Host, attention []bool) *Device {
-	return &Device{card: card, host: host, attention: attention, partials: map[int]tensorPair{}}
+	return &Device{card: card, host: host, attention: attention, partials: map[int]tensorPair{}, joins: map[compute.Segment][]join{}}
 }
 
 // Trace has the host's parts kept in l.
@@ -345,12 +348,16 @@ func (d *Device) Run(seg compute.Segment, p *compute.Params, body func(compute.V
 			failed = fmt.Errorf("%s cannot work beside another processor", d.card.Name())
 			return
 		}
+		delete(d.joins, seg)
 		r := &verbs{d: d, card: m, seg: seg}
 		body(r)
 		r.meet(nil)
 		failed = r.err
 	})
 	if err == nil {
+		for _, j := range d.joins[seg] {
+			j.to.Join(j.part)
+		}
 		return failed
 	}
 	return errors.Join(failed, whose(err))

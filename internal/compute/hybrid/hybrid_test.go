@@ -106,7 +106,26 @@ func TestSplits(t *testing.T) {
 					card := &tapes{host(t), map[compute.Segment]*tape{}}
 					return logits(t, f, hybrid.New(card, host(t), attention), model.Options{Sparse: c.mode, Places: plan[:]})
 				}
+				streams := func() ([][]float32, []model.NeuronUse) {
+					dev := hybrid.New(&tapes{host(t), map[compute.Segment]*tape{}}, host(t), attention)
+					dev.Stream(hybrid.Streaming{Tokens: 8, Bytes: 300 << 10})
+					return logits(t, f, dev, model.Options{Sparse: c.mode, Places: plan[:]})
+				}
+				streamed, streamedUse := streams()
+				if d := apart(streamed, want); !(d <= agree) {
+					t.Errorf("%s, streamed: a logit differs by %.2g of the largest, more than %g", name, d, agree)
+				}
+				if name == "hot" {
+					if again, _ := streams(); apart(again, streamed) != 0 {
+						t.Error("another run gives other bytes where prompts are streamed")
+					}
+				}
 				got, use := run()
+				for l, u := range streamedUse {
+					if w := use[l]; u.Tokens != w.Tokens || u.Steps != w.Steps || u.Predicted != w.Predicted || u.Active != w.Active || u.Gated != w.Gated {
+						t.Errorf("%s, streamed: layer %d counted %+v, otherwise %+v", name, l, u, w)
+					}
+				}
 				if d := apart(got, want); !(d <= agree) {
 					t.Errorf("%s: a logit differs by %.2g of the largest, more than %g", name, d, agree)
 				}

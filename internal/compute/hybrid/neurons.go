@@ -77,6 +77,7 @@ func (r *verbs) SparseFFN(out, x compute.Tensor, s compute.Set, f compute.Sparse
 		r.setToCard(s)
 		r.card.SparseFFN(onCardOf(out), onCardOf(x), cardSet(s), cardWeights(f))
 		written(out, true)
+	case r.stream(out, x, s, f):
 	case up.card == nil:
 		r.toHost(x)
 		r.setToHost(s)

@@ -1,6 +1,7 @@
 package hybrid_test
 
 import (
+	"errors"
 	"slices"
 
 	"github.com/powerinfer-go/powerinfer/internal/compute"
@@ -146,4 +147,37 @@ func cloned(rows [][]float32) (out [][]float32) {
 		out = append(out, slices.Clone(r))
 	}
 	return out
+}
+
+// Room is a place in the test's memory, where there is always room.
+func (c *tapes) Room(size int64) (any, error) {
+	if size <= 0 {
+		return nil, errors.New("a room of no size")
+	}
+	return &size, nil
+}
+
+func (t *tape) Bring(room any, sources []compute.Source, uses []compute.Use) ([]*compute.Matrix, func(i int, data []byte)) {
+	var matrices []*compute.Matrix
+	var left = *room.(*int64)
+	for _, s := range sources {
+		matrices = append(matrices, &compute.Matrix{Name: s.Name, Type: s.Type, Rows: s.Rows, Cols: s.Cols})
+		left -= int64(s.Rows * s.Type.RowBytes(s.Cols))
+	}
+	if left < 0 {
+		panic("there is no room for what is brought")
+	}
+	staged := make([][]byte, len(sources))
+	t.ops = append(t.ops, func(*compute.Params) error {
+		for i, s := range sources {
+			s.Data = staged[i]
+			m, err := t.dev.Matrix(s, uses[i])
+			if err != nil {
+				return err
+			}
+			*matrices[i] = *m
+		}
+		return nil
+	})
+	return matrices, func(i int, data []byte) { staged[i] = slices.Clone(data) }
 }

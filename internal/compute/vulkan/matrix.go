@@ -141,15 +141,27 @@ func (d *Device) Matrix(src compute.Source, use compute.Use) (*compute.Matrix, e
 	if src.Rows < 1 || src.Cols < 1 || src.Cols%src.Type.BlockElems() != 0 || len(src.Data) != src.Rows*src.Type.RowBytes(src.Cols) {
 		return nil, fmt.Errorf("tensor %q: %d bytes do not hold %d rows of %d elements of %s", src.Name, len(src.Data), src.Rows, src.Cols, src.Type)
 	}
-	m := &matrix{}
 	d.quantised = d.quantised || quantised(src.Type)
-	rows, regions, fill := src.Rows, []region(nil), fillRows
+	m, rows, regions, fill, err := laidOut(src, use)
+	if err != nil {
+		return nil, err
+	}
+	if err := d.take(m, rows, regions, func(r region, dst []byte, first int) { fill(src, r, dst, first) }); err != nil {
+		return nil, fmt.Errorf("tensor %q: %w", src.Name, err)
+	}
+	return &compute.Matrix{Name: src.Name, Type: src.Type, Rows: src.Rows, Cols: src.Cols, Mem: m}, nil
+}
+
+// laidOut is the layout of src, its rows in memory and their regions, and what fills them.
+func laidOut(src compute.Source, use compute.Use) (m *matrix, rows int, regions []region, fill func(src compute.Source, r region, dst []byte, first int), err error) {
+	m = &matrix{}
+	rows, fill = src.Rows, fillRows
 	switch {
 	case use == compute.Columns && !quantised(src.Type):
 		m.layout, m.units, rows = neurons, ceil(src.Rows, unitElems(src.Type)), src.Cols
 		regions, fill = rowRegions(src.Type, m.units), fillColumns
 	case use == compute.Columns && src.Order != nil:
-		return nil, fmt.Errorf("tensor %q: columns of %s share scales and cannot be reordered", src.Name, src.Type)
+		err = fmt.Errorf("tensor %q: columns of %s share scales and cannot be reordered", src.Name, src.Type)
 	case use == compute.Columns && src.Type.BlockElems() == quant.QK:
 		m.layout, m.units, rows = groups, ceil(src.Rows, quant.QK), src.Cols
 		regions, fill = groupRegions(src, m.units), fillGroups
@@ -160,10 +172,7 @@ func (d *Device) Matrix(src compute.Source, use compute.Use) (*compute.Matrix, e
 		m.units = ceil(src.Cols, unitElems(src.Type))
 		regions = rowRegions(src.Type, m.units)
 	}
-	if err := d.take(m, rows, regions, func(r region, dst []byte, first int) { fill(src, r, dst, first) }); err != nil {
-		return nil, fmt.Errorf("tensor %q: %w", src.Name, err)
-	}
-	return &compute.Matrix{Name: src.Name, Type: src.Type, Rows: src.Rows, Cols: src.Cols, Mem: m}, nil
+	return m, rows, regions, fill, err
 }
 
 // regionAlign is what regions of a part begin at.
@@ -184,12 +193,8 @@ func (d *Device) take(m *matrix, rows int, regions []region, fill func(r region,
 	}
 	for first := 0; first < rows; {
 		n := int(min(most*int64(step), int64(rows-first)))
-		p := part{first: first, rows: n}
-		end := int64(0)
-		for i, r := range regions {
-			p.regions[i] = end
-			end = align(end+int64(n/r.rows*r.size), regionAlign)
-		}
+		p, end := placed(regions, n)
+		p.first = first
 		var err error
 		if p.memory, err = d.alloc(end); err != nil {
 			return err
@@ -204,6 +209,16 @@ func (d *Device) take(m *matrix, rows int, regions []region, fill func(r region,
 		first += n
 	}
 	return nil
+}
+
+// placed is a part of n rows whose regions lie one behind the other, and where they end.
+func placed(regions []region, n int) (p part, end int64) {
+	p.rows = n
+	for i, r := range regions {
+		p.regions[i] = end
+		end = align(end+int64(n/r.rows*r.size), regionAlign)
+	}
+	return p, end
 }
 
 // inParallel calls f for ranges of n items on all processors.

@@ -1,0 +1,333 @@
+package hybrid
+
+import (
+	"errors"
+
+	"github.com/powerinfer-go/powerinfer/internal/compute"
+	"github.com/powerinfer-go/powerinfer/internal/quant"
+)
+
+// Streamer is a card to which weights can be sent in the middle of a segment.
+type Streamer interface {
+	// Room is card memory for matrices of size bytes together.
+	Room(size int64) (any, error)
+}
+
+// Bringer is a Meeting that can send weights.
+type Bringer interface {
+	Meeting
+	// Bring makes room hold matrices, here. fill is called by the host of an earlier Beside with a matrix's data. What runs beside may
+	// bring one room's while it computes with another's; a later turn of the host comes when they are there.
+	Bring(room any, sources []compute.Source, uses []compute.Use) (matrices []*compute.Matrix, fill func(i int, data []byte))
+}
+
+// Restorer is a host that gives weights back as a file has them.
+type Restorer interface {
+	// Restorable says how Restore gives m's neurons, as Rows or as Columns, in blocks of 32; false where it cannot.
+	Restorable(m *compute.Matrix) (compute.Use, bool)
+	// Restore gives neurons [from, to) of m, in scratch, which has room for them, or where they lie.
+	Restore(m *compute.Matrix, from, to int, scratch []byte) compute.Source
+}
+
+// Streaming says which prompts cold neurons are sent to the card for.
+type Streaming struct {
+	Tokens int   // of a step, from which on sending their rows takes less time than computing with them; 0: never
+	Bytes  int64 // of rows that are sent at a time; twice as many are on the card
+}
+
+// RoomBytes is the card's memory for streaming.
+func (s Streaming) RoomBytes() int64 {
+	if s.Tokens == 0 {
+		return 0
+	}
+	return 2 * (s.Bytes + roomSlack)
+}
+
+// roomSlack is what three matrices in a room lose to alignment.
+const roomSlack = 4 << 10
+
+// chunkStep is what chunks of neurons are multiples of: columns of quants come in blocks of so many, and sets in words.
+const chunkStep = 32
+
+// Stream has the cold neurons' part of large steps computed on the card.
+func (d *Device) Stream(s Streaming) { d.streaming = s }
+
+// rooms are what chunks take turns in.
+type rooms struct {
+	room [2]any
+	set  [2]compute.Set // of the card, of most neurons
+	most int
+	host []byte // a chunk's rows of one matrix, as a file has them
+}
+
+// stream is one layer whose cold neurons come to the card in chunks. While the card computes with a chunk, the next one's rows are
+// copied to it, and the host packs those of the one after that.
+type stream struct {
+	r       *verbs
+	card    Bringer
+	host    Restorer
+	out, x  compute.Tensor
+	set     compute.Set
+	f       compute.SparseWeights
+	hot, n  int
+	weights []*compute.Matrix // gate, if there is one, up, down: the host's, whose neurons are counted from hot
+	uses    []compute.Use
+	most    int // neurons of a chunk
+	chunks  int
+	partial compute.Tensor
+	turns   []*stretch // of the host; turn c packs chunk c
+	words   []uint32   // the set's bits, from the first turn on
+	perRow  int
+	brought []compute.SparseWeights // by chunk
+	begun   bool                    // out has a content
+}
+
+// stream computes out on the card, if that is possible and pays.
+func (r *verbs) stream(out, x compute.Tensor, s compute.Set, f compute.SparseWeights) bool {
+	if t := r.d.streaming.Tokens; t == 0 || x.Rows < t {
+		return false
+	}
+	y := &stream{r: r, out: out, x: x, set: s, f: f, hot: mem(f.Up).hot, n: f.Up.Rows}
+	var ok bool
+	if y.card, ok = r.card.(Bringer); !ok {
+		return false
+	}
+	if y.host, ok = r.d.host.(Restorer); !ok || !y.choose() {
+		return false
+	}
+	if err := y.reserve(); err != nil {
+		r.err = errors.Join(r.err, err)
+		return true
+	}
+	y.run()
+	return true
+}
+
+// choose says whether the weights can be sent, and in which chunks.
+func (y *stream) choose() bool {
+	size := int64(0) // of a neuron, at most
+	for _, w := range []*compute.Matrix{y.f.Gate, y.f.Up, y.f.Down} {
+		if w == nil {
+			continue
+		}
+		cold := mem(w).host
+		use, ok := y.host.Restorable(cold)
+		if !ok {
+			return false
+		}
+		y.weights, y.uses = append(y.weights, cold), append(y.uses, use)
+		size += int64(cold.Type.RowBytes((y.width(w) + quant.QK - 1) / quant.QK * quant.QK))
+	}
+	y.most = int(y.r.d.streaming.Bytes/size) / chunkStep * chunkStep
+	if y.most == 0 {
+		return false
+	}
+	y.chunks = (y.n - y.hot + y.most - 1) / y.most
+	return true
+}
+
+// width is the elements of a neuron in w.
+func (y *stream) width(w *compute.Matrix) int {
+	if w == y.f.Down {
+		return y.out.Cols
+	}
+	return y.x.Cols
+}
+
+// bounds are chunk c's neurons, counted from hot.
+func (y *stream) bounds(c int) (from, to int) {
+	return c * y.most, min((c+1)*y.most, y.n-y.hot)
+}
+
+// reserve allocates what chunks need, once for all layers.
+func (y *stream) reserve() error {
+	d := y.r.d
+	p, err := d.partial(y.out.Cols)
+	if err != nil {
+		return err
+	}
+	y.partial = viewed(y.out, p.card)
+	y.brought = make([]compute.SparseWeights, y.chunks)
+	h := &d.rooms
+	for i := range h.room {
+		if h.room[i] == nil {
+			if h.room[i], err = d.card.(Streamer).Room(d.streaming.Bytes + roomSlack); err != nil {
+				return ofCard(err)
+			}
+		}
+		if y.set.Mem != nil && h.most < y.most {
+			if h.set[i], err = d.card.Set(d.rows, y.most); err != nil {
+				return ofCard(err)
+			}
+		}
+	}
+	if y.set.Mem != nil {
+		h.most = max(h.most, y.most)
+	}
+	for _, w := range []*compute.Matrix{y.f.Gate, y.f.Up, y.f.Down} {
+		if w != nil {
+			if size := y.most * w.Type.RowBytes((y.width(w)+quant.QK-1)/quant.QK*quant.QK); size > len(h.host) {
+				h.host = make([]byte, size)
+			}
+		}
+	}
+	return nil
+}
+
+// run records the layer: in turn c the host packs chunk c, while chunk c-1 goes to the card and the card computes with chunk c-2.
+func (y *stream) run() {
+	r := y.r
+	r.toCard(y.x)
+	r.setToCard(y.set)
+	y.seeSet()
+	for c := range y.chunks {
+		turn := r.stretch()
+		turn.named(y.f.Up)
+		y.turns = append(y.turns, turn)
+		r.meet(func() {
+			if c == 0 {
+				y.computeHot()
+				return
+			}
+			y.bring(c - 1)
+			if c > 1 {
+				y.compute(c - 2)
+			}
+		})
+	}
+	y.bring(y.chunks - 1)
+	if y.chunks > 1 {
+		y.compute(y.chunks - 2)
+	}
+	y.compute(y.chunks - 1)
+	written(y.out, true)
+}
+
+// seeSet has the first turn of the host keep the set's bits.
+func (y *stream) seeSet() {
+	m := sets(y.set)
+	if m == nil {
+		return
+	}
+	s := y.r.stretch()
+	if !m.onHost {
+		from := y.r.card.ShowSet(setView(y.set, m.card))
+		s.loads = append(s.loads, func() {
+			words, perRow := from()
+			y.words, y.perRow = append(y.words[:0], words...), perRow // other layers' come to the same place
+		})
+		return
+	}
+	all, host := setView(y.set, m.host), y.r.d.host
+	y.perRow = (y.n + 31) / 32
+	y.words = make([]uint32, y.set.Rows*y.perRow)
+	s.loads = append(s.loads, func() { host.SetWords(all, y.words, y.perRow) })
+}
+
+// bring records the way of chunk c to the card.
+func (y *stream) bring(c int) {
+	d := y.r.d
+	from, to := y.bounds(c)
+	sources := make([]compute.Source, len(y.weights))
+	for i, w := range y.weights {
+		width := y.x.Cols
+		if i == len(y.weights)-1 {
+			width = y.out.Cols
+		}
+		sources[i] = compute.Source{Name: w.Name, Type: w.Type, Rows: to - from, Cols: width}
+		if y.uses[i] == compute.Columns {
+			sources[i].Rows, sources[i].Cols = width, to-from
+		}
+	}
+	matrices, fill := y.card.Bring(d.rooms.room[c%2], sources, y.uses)
+	turn := y.turns[c]
+	turn.stores = append(turn.stores, func() {
+		for i, w := range y.weights {
+			fill(i, y.host.Restore(w, from, to, d.rooms.host).Data)
+		}
+	})
+	w := compute.SparseWeights{Up: matrices[len(matrices)-2], Down: matrices[len(matrices)-1], Act: y.f.Act}
+	if y.f.Gate != nil {
+		w.Gate = matrices[0]
+	}
+	var err error
+	if w.UpBias, err = part(y.f.UpBias, d.card, y.hot+from, y.hot+to); err != nil {
+		y.r.err = errors.Join(y.r.err, err)
+	}
+	y.brought[c] = w
+	if y.set.Mem != nil {
+		set := y.chunkSet(c)
+		words := y.r.card.TakeSet(set)
+		turn.stores = append(turn.stores, func() {
+			dst, perRow := words()
+			for row := range set.Rows {
+				bits(dst[row*perRow:][:perRow], y.words[row*y.perRow:][:y.perRow], y.hot+from, to-from)
+			}
+		})
+	}
+}
+
+// bits copies n bits of src, from bit first on, to dst, and clears the rest of it.
+func bits(dst, src []uint32, first, n int) {
+	at, shift := first/32, uint(first%32)
+	for i := range dst {
+		left := n - 32*i
+		if left <= 0 {
+			dst[i] = 0
+			continue
+		}
+		w := src[at+i] >> shift
+		if shift > 0 && at+i+1 < len(src) {
+			w |= src[at+i+1] << (32 - shift)
+		}
+		if left < 32 {
+			w &= 1<<left - 1
+		}
+		dst[i] = w
+	}
+}
+
+// chunkSet is chunk c's set on the card.
+func (y *stream) chunkSet(c int) compute.Set {
+	from, to := y.bounds(c)
+	if y.set.Mem == nil {
+		return compute.Set{Rows: y.set.Rows, N: to - from}
+	}
+	return compute.Set{Rows: y.set.Rows, N: y.r.d.rooms.most, Mem: y.r.d.rooms.set[c%2].Mem}
+}
+
+// computeHot has the card compute the neurons that it has.
+func (y *stream) computeHot() {
+	if y.hot == 0 {
+		return
+	}
+	w := cardWeights(y.f)
+	var err error
+	if w.UpBias, err = part(y.f.UpBias, y.r.d.card, 0, y.hot); err != nil {
+		y.r.err = errors.Join(y.r.err, err)
+	}
+	set := cardSet(y.set)
+	if set.Mem == nil {
+		set.N = y.hot
+	}
+	y.r.card.SparseFFN(onCardOf(y.out), onCardOf(y.x), set, w)
+	y.begun = true
+}
+
+// compute has the card compute with chunk c, and adds that to what there is.
+func (y *stream) compute(c int) {
+	r, w := y.r, y.brought[c]
+	if !y.begun {
+		y.begun = true
+		w.Count, w.DownBias = y.f.Count, cardVector(y.f.DownBias)
+		r.card.SparseFFN(onCardOf(y.out), onCardOf(y.x), y.chunkSet(c), w)
+		return
+	}
+	w.Count = &compute.NeuronCount{}
+	r.d.joins[r.seg] = append(r.d.joins[r.seg], join{y.f.Count, w.Count})
+	r.card.SparseFFN(y.partial, onCardOf(y.x), y.chunkSet(c), w)
+	r.card.Add(onCardOf(y.out), y.partial)
+}
+
+// join is what a part of a layer's neurons counts, and what it belongs to.
+type join struct{ to, part *compute.NeuronCount }
