@@ -165,13 +165,15 @@ func (m shape) decode(ctx context.Context, c *check, w *report) error {
 		"the file from the page cache.",
 		s.Layers, s.Embd, s.FF, m.typ, 100*s.Sparsity, s.PowerLaw, decodeContext, c.repetitions(), c.tokens(), depth, c.prompt())
 	var best []trial // the fastest of each budget
+	var failed []error
 	for _, mode := range []model.SparseMode{model.Exact, model.Predict} {
 		trials := m.trials(ctx, c, f, mode, stats, &machine)
 		w.say("### %s", mode)
 		table(w, trials)
+		failed = append(failed, failures(mode, trials))
 		best = faster(best, trials)
 	}
-	return m.dense(ctx, c, w, &machine, best)
+	return errors.Join(append(failed, m.dense(ctx, c, w, &machine, best))...)
 }
 
 // faster keeps of each budget the trial that decodes faster.
@@ -192,7 +194,9 @@ func (m shape) trials(ctx context.Context, c *check, f *gguf.File, mode model.Sp
 	for _, b := range c.budgets() {
 		t := trial{budget: b.name}
 		say("%s, %s, %s", m.name, mode, b.name)
-		t.err = t.try(ctx, c, f, mode, stats, machine, b)
+		if t.err = t.try(ctx, c, f, mode, stats, machine, b); ctx.Err() != nil {
+			t.err = errCut
+		}
 		if len(all) > 0 {
 			t.logits.compare(&all[0].logits)
 		}
@@ -201,10 +205,29 @@ func (m shape) trials(ctx context.Context, c *check, f *gguf.File, mode model.Sp
 	return all
 }
 
+// errCut is the error of what the time limit left out: no failure.
+var errCut = errors.New("left out: the time limit")
+
+// failures are the trials that went wrong, had other bytes the second time, or logits far from the processor's.
+func failures(mode model.SparseMode, all []trial) error {
+	var failed []error
+	for i := range all {
+		switch t := &all[i]; {
+		case t.err != nil && !errors.Is(t.err, errCut):
+			failed = append(failed, fmt.Errorf("%s, %s: %w", mode, t.budget, t.err))
+		case t.err == nil && !t.logits.again:
+			failed = append(failed, fmt.Errorf("%s, %s: other bytes the second time", mode, t.budget))
+		case t.err == nil && !(t.logits.share <= far):
+			failed = append(failed, fmt.Errorf("%s, %s: logits %.2g of the largest from the processor's", mode, t.budget, t.logits.share))
+		}
+	}
+	return errors.Join(failed...)
+}
+
 // try plans, loads, decodes and verifies.
 func (t *trial) try(ctx context.Context, c *check, f *gguf.File, mode model.SparseMode, stats *neuron.Stats, machine *measure.Machine, want budget) error {
-	if err := ctx.Err(); err != nil {
-		return errors.New("left out: the time limit")
+	if ctx.Err() != nil {
+		return errCut
 	}
 	b, err := blueprintOf(f, mode, stats)
 	if err != nil {
@@ -307,7 +330,7 @@ func table(w *report, all []trial) {
 			row[3] = fmt.Sprintf("%.2f of %.2f", gib(t.use.Used), gib(t.use.Planned))
 		}
 		if t.err != nil {
-			rows = append(rows, append(row, "failed: "+t.err.Error(), "", "", "", "", "", "", ""))
+			rows = append(rows, append(row, t.err.Error(), "", "", "", "", "", "", ""))
 			continue
 		}
 		predicted := 1 / t.plan.Seconds

@@ -27,16 +27,17 @@ func (m shape) dense(ctx context.Context, c *check, w *report, machine *measure.
 	w.say("### dense")
 	all := m.trials(ctx, c, f, model.Off, nil, machine)
 	table(w, all)
+	failed := failures(model.Off, all)
 	if c.llama == "" {
 		w.say("llama.cpp was not given (--llama-bench): nothing is compared.")
-		return nil
+		return failed
 	}
 	b, err := blueprintOf(f, model.Off, nil)
 	if err != nil {
 		return err
 	}
 	p := peer{model: f.Path, llama: c.llama, tokens: c.tokens(), repetitions: c.repetitions()}
-	return p.compare(ctx, w, &b, machine, all, sparse)
+	return errors.Join(failed, p.compare(ctx, w, &b, machine, all, sparse))
 }
 
 // peer is llama.cpp on a dense model.

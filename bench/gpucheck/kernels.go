@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -79,6 +80,7 @@ func kernels(ctx context.Context, c *check, w *report) error {
 	w.say("Each kernel reads weights of at least %d MiB in turn, far more than caches hold, time and again; the best of %d runs. Share is of the %.0f GB/s that a kernel "+
 		"reaches which only reads. In a layer kernels wait for one another; without waits they overlap, which shows what waiting costs.", c.wanted(1)>>20, runs, peak/1e9)
 	head := []string{"type", "kernel", "MB", "µs", "GB/s", "share", "without waits", "TFLOP/s"}
+	var failed []error
 	for _, t := range c.types() {
 		var rows [][]string
 		for _, kern := range c.kernels() {
@@ -91,7 +93,10 @@ func kernels(ctx context.Context, c *check, w *report) error {
 			say("%s, %s", t, kern.name)
 			f, err := c.time(ctx, t, kern)
 			if err != nil {
-				rows = append(rows, []string{t.String(), kern.name, "failed: " + err.Error(), "", "", "", "", ""})
+				if ctx.Err() == nil {
+					failed = append(failed, fmt.Errorf("%s, %s: %w", t, kern.name, err))
+				}
+				rows = append(rows, []string{t.String(), kern.name, err.Error(), "", "", "", "", ""})
 				continue
 			}
 			rows = append(rows, f.row(t, kern, peak))
@@ -103,7 +108,7 @@ func kernels(ctx context.Context, c *check, w *report) error {
 	if ctx.Err() != nil {
 		w.say("Cut off at the time limit.")
 	}
-	return nil
+	return errors.Join(failed...)
 }
 
 // figures are one kernel's, of a call.

@@ -17,6 +17,7 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/compute/vulkan"
 	"github.com/powerinfer-go/powerinfer/internal/hw"
 	"github.com/powerinfer-go/powerinfer/internal/measure"
+	"github.com/powerinfer-go/powerinfer/internal/model"
 	"github.com/powerinfer-go/powerinfer/internal/testenv"
 )
 
@@ -91,7 +92,7 @@ func TestDecode(t *testing.T) {
 	c := software(t)
 	text := c.sectionOf(t, "7b-q4_0")
 	trials := rows(text, "0 %|all but half the FFN|100 %|100 %, all of it there")
-	if len(trials) != 12 || strings.Contains(text, "failed") {
+	if len(trials) != 12 {
 		t.Fatalf("4 budgets of 3 modes should be there:\n%s", text)
 	}
 	for i, row := range trials {
@@ -139,9 +140,6 @@ func TestKernels(t *testing.T) {
 		t.Skip("times kernels on a software device")
 	}
 	text := software(t).sectionOf(t, "kernels")
-	if strings.Contains(text, "failed") || strings.Contains(text, "Cut off") {
-		t.Errorf("a kernel failed:\n%s", text)
-	}
 	if n := len(rows(text, "Q4_0")); n != 10 {
 		t.Errorf("%d kernels in Q4_0, want 10", n)
 	}
@@ -294,6 +292,35 @@ func TestJoin(t *testing.T) {
 	}
 }
 
+// TestFailures: a trial that went wrong is a failure, one that was left out is none; of each budget the fastest is kept.
+func TestFailures(t *testing.T) {
+	again := logits{again: true}
+	all := []trial{{budget: "a", rate: 5, logits: again}, {budget: "b", err: errCut}, {budget: "c", err: errors.New("lost")}, {budget: "d", rate: 7}, {budget: "e", logits: logits{again: true, share: math.NaN()}}}
+	err := failures(model.Exact, all)
+	if err == nil || err.Error() != "exact, c: lost\nexact, d: other bytes the second time\nexact, e: logits NaN of the largest from the processor's" {
+		t.Errorf("%v", err)
+	}
+	if err := failures(model.Exact, all[:2]); err != nil {
+		t.Error(err)
+	}
+	best := faster(faster(nil, all), []trial{{budget: "a", rate: 4}, {budget: "b", rate: 1}})
+	if best[0].rate != 5 || best[1].rate != 1 || len(best) != 5 {
+		t.Errorf("%+v", best)
+	}
+}
+
+// TestCompare: logits are held to others by the largest difference and by their choices.
+func TestCompare(t *testing.T) {
+	l, to := logits{rows: [][]float32{{1, 2}, {4, 3}}}, logits{rows: [][]float32{{1, 2}, {3, 5}}}
+	if l.compare(&to); l.share != 2.0/5 || l.other != 1 || !l.of {
+		t.Errorf("%+v", l)
+	}
+	l = logits{rows: [][]float32{{float32(math.NaN()), 2}, {3, 5}}}
+	if l.compare(&to); !math.IsNaN(l.share) {
+		t.Errorf("no number counts as near: %+v", l)
+	}
+}
+
 // TestCutOff: behind its time limit a part begins nothing new, and says so.
 func TestCutOff(t *testing.T) {
 	c := software(t)
@@ -304,7 +331,7 @@ func TestCutOff(t *testing.T) {
 		t.Errorf("%v: %s", err, w.text.String())
 	}
 	var tr trial
-	if err := tr.try(ctx, c, nil, 0, nil, nil, budget{}); err == nil || errors.Is(err, context.Canceled) {
+	if err := tr.try(ctx, c, nil, 0, nil, nil, budget{}); !errors.Is(err, errCut) {
 		t.Error(err)
 	}
 }
