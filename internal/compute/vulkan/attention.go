@@ -10,11 +10,18 @@ import (
 
 // Shapes of attention.comp, whose constants say the same.
 const (
-	splitPositions   = 256 // positions that are attended to at a time, and invocations of a workgroup
-	attentionQueries = 8   // rows of q of a workgroup
-	maxHeadDim       = 512
-	combineLocal     = 64
+	splitPositions = 256 // positions that are attended to at a time, and invocations of a workgroup
+	maxHeadDim     = 512
+	combineLocal   = 64
 )
+
+// attentionQueries is how many rows of q a workgroup has at most: what fits in its shared memory.
+func attentionQueries(headDim int) int {
+	if headDim > 256 {
+		return 4
+	}
+	return 8
+}
 
 // Attention attends with every query head to its sequence's positions up to the token's own. A few tokens have a workgroup for
 // every split of the positions, and their parts are put together by combine.comp; many tokens go through all splits in
@@ -42,10 +49,11 @@ func (r *recorder) Attention(out, q compute.Tensor, c *compute.Cache, layer int,
 		splits = r.scratch("attention", size)
 	}
 	group := heads / c.KVHeads
-	shared := min(group, attentionQueries) // query heads of a workgroup
+	queries := attentionQueries(c.HeadDim)
+	shared := min(group, queries) // query heads of a workgroup
 	tokens := 1
 	if whole {
-		tokens = attentionQueries / shared
+		tokens = queries / shared
 	}
 	keys, values := cacheLayer(c, layer)
 	room := []uint32{uint32(r.seg.params.rows), uint32(r.seg.params.out)}

@@ -96,6 +96,11 @@ func (f *sparse) count(steps int) {
 	})
 }
 
+// activation is the layer's, as the shaders take it.
+func (f *sparse) activation() (kind, threshold uint32) {
+	return uint32(f.w.Act.Kind), math.Float32bits(f.w.Act.Threshold)
+}
+
 // words are those of a row of bits.
 func (f *sparse) words() uint32 {
 	if f.all {
@@ -143,9 +148,10 @@ func (f *sparse) someNeurons(first, n int) {
 // list's gates, or a_i in ungated layers.
 func (f *sparse) choose(first, n int, values, picked compute.Tensor) {
 	c := call{
-		shader: "list", local: listLocal, spec: []uint32{truth(f.all), uint32(f.w.Act.Kind), truth(f.w.Gate == nil)},
+		shader: "list", local: listLocal, spec: []uint32{truth(f.all), truth(f.w.Gate == nil)},
 		groups: [3]int{n, 1, 1},
 	}
+	kind, threshold := f.activation()
 	from, count := read(floats(picked)), uint32(0)
 	if f.all {
 		from, first, count = read(floats(values)), 0, 1
@@ -153,7 +159,7 @@ func (f *sparse) choose(first, n int, values, picked compute.Tensor) {
 		from = read(bits(f.set))
 	}
 	c.bind = []binding{from, write(f.list), write(f.offsets), write(floats(picked)), update(f.counts)}
-	c.push = []uint32{uint32(f.n), f.words(), uint32(first), count, math.Float32bits(f.w.Act.Threshold)}
+	c.push = []uint32{uint32(f.n), f.words(), uint32(first), count, kind, threshold}
 	f.r.dispatch(c)
 }
 
@@ -167,6 +173,7 @@ const (
 // rows computes the listed rows of m.
 func (f *sparse) rows(first, n int, m *compute.Matrix, bias *compute.Vector, step uint32) {
 	x, scales := f.operand.of(m.Type)
+	kind, threshold := f.activation()
 	to := f.a
 	if step == rowsGate {
 		to = f.gates
@@ -182,10 +189,9 @@ func (f *sparse) rows(first, n int, m *compute.Matrix, bias *compute.Vector, ste
 			b = elements(bias)
 		}
 		f.r.dispatch(call{
-			shader: f.r.dotting("rows"), local: vecLocal, spec: []uint32{uint32(m.Type), uint32(f.w.Act.Kind), step},
-			bind: []binding{read(p.memory), read(x), read(f.list), read(f.offsets), read(gates), write(floats(to)), read(b)},
-			push: append(w.push(p), uint32(p.rows), uint32(p.first), uint32(f.n), uint32(first), scales, truth(bias != nil),
-				math.Float32bits(f.w.Act.Threshold)),
+			shader: f.r.dotting("rows"), local: vecLocal, spec: []uint32{uint32(m.Type), step},
+			bind:   []binding{read(p.memory), read(x), read(f.list), read(f.offsets), read(gates), write(floats(to)), read(b)},
+			push:   append(w.push(p), uint32(p.rows), uint32(p.first), uint32(f.n), uint32(first), scales, truth(bias != nil), kind, threshold),
 			groups: [3]int{min(listedGroups, ceil(f.n, vecLocal/vecLanes)), n, 1},
 		})
 	}
@@ -200,6 +206,7 @@ func (f *sparse) slots() int { return mem(f.w.Down).units * unitElems(f.w.Down.T
 // down adds the listed neurons' down columns.
 func (f *sparse) down(first, n int) {
 	m := mem(f.w.Down)
+	kind, threshold := f.activation()
 	carry := f.counts // stands in where one part is all
 	if len(m.parts) > 1 {
 		carry = f.r.scratch("carry", int64(n)*f.carried())
@@ -211,13 +218,13 @@ func (f *sparse) down(first, n int) {
 			bias = elements(f.w.DownBias)
 		}
 		f.product(n, call{
-			shader: "down", local: downSlots * neuronLanes, spec: []uint32{uint32(f.w.Down.Type), truth(m.layout == groups), uint32(f.w.Act.Kind), 0},
+			shader: "down", local: downSlots * neuronLanes, spec: []uint32{uint32(f.w.Down.Type), truth(m.layout == groups), 0},
 			bind: []binding{
 				read(p.memory), read(f.list), read(f.offsets), read(floats(f.a)), read(floats(f.gates)), write(floats(f.out)), read(bias),
 				update(f.counts), update(carry), write(floats(f.out)),
 			},
 			push: append(m.push(p), uint32(p.rows), uint32(p.first), uint32(f.n), uint32(f.out.Cols), uint32(first), truth(f.w.DownBias != nil),
-				truth(i == 0), truth(i == len(m.parts)-1), truth(!f.all), math.Float32bits(f.w.Act.Threshold)),
+				truth(i == 0), truth(i == len(m.parts)-1), truth(!f.all), kind, threshold),
 			groups: [3]int{ceil(f.slots(), downSlots), n, 1},
 		})
 	}
@@ -235,7 +242,6 @@ func (f *sparse) product(n int, c call) {
 // everyNeuron computes n tokens from first on by matrix products.
 func (f *sparse) everyNeuron(first, n int) {
 	gates, ups := f.tensor("gates", n, f.n), compute.Tensor{}
-	kind := []uint32{uint32(f.w.Act.Kind), truth(f.w.Gate != nil), truth(f.all)}
 	if f.w.Gate != nil {
 		ups = f.tensor("ups", n, f.n)
 		f.r.multiply(&f.operand, first, n, 0, compute.Product{Out: gates, W: f.w.Gate})
@@ -244,14 +250,15 @@ func (f *sparse) everyNeuron(first, n int) {
 		f.r.multiply(&f.operand, first, n, 0, compute.Product{Out: gates, W: f.w.Up, Bias: f.w.UpBias})
 		ups = f.tensor("ups", 1, 1)
 	}
+	kind, threshold := f.activation()
 	members := f.counts // stands in where all are
 	if !f.all {
 		members = bits(f.set)
 	}
 	f.r.dispatch(call{
-		shader: "mask", local: elementwise, spec: kind,
+		shader: "mask", local: elementwise, spec: []uint32{truth(f.w.Gate != nil), truth(f.all)},
 		bind:   []binding{update(floats(gates)), read(floats(ups)), read(members), update(f.counts)},
-		push:   []uint32{uint32(n), uint32(f.n), f.words(), uint32(first), math.Float32bits(f.w.Act.Threshold)},
+		push:   []uint32{uint32(n), uint32(f.n), f.words(), uint32(first), kind, threshold},
 		groups: [3]int{min(ceil(n*f.n, elementwise), listedGroups), 1, 1},
 	})
 

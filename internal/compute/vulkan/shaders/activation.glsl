@@ -1,4 +1,4 @@
-// The activations of compute.Activation. kind is a constant.
+// The activations of compute.Activation.
 
 const uint SILU = 0, GELU = 1, RELU = 2, FATRELU = 3, DRELU = 4, RELU2 = 5;
 

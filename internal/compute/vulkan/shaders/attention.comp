@@ -36,16 +36,15 @@ const uint LOCAL = SPLIT;            // an invocation for every position
 const uint SLICES = LOCAL / PAIRS;   // of the positions, when values are summed: an invocation for every pair and slice
 const uint SLICE = (SPLIT + SLICES - 1) / SLICES;
 const uint EACH = (DIM + LOCAL - 1) / LOCAL; // elements of an output that an invocation keeps
-const uint CHUNKS = 32, CHUNK = SPLIT / CHUNKS; // of a row of scores, when it is reduced
 const uint QUADS = (QUERIES + 3) / 4; // rows of q, four to a vector
 const uint AHEAD = 4; // positions whose values an invocation loads at a time
 
 shared vec4 queries[PAIRS * 2 * QUADS]; // by element
 shared vec4 scores[SPLIT * QUADS];      // by position
-shared float chunks[QUERIES * CHUNKS];
-shared vec2 slices[SLICES * PAIRS];
-shared Part parts[QUERIES];
-shared int limits[QUERIES]; // the last position that a row attends to; -1 where it takes no part
+shared vec4 chunks[SPLIT / 4 * QUADS]; // scores, while they are reduced
+shared vec4 slices[SLICES * DIM];
+shared vec4 tops[QUADS], sums[QUADS]; // parts of the rows
+shared ivec4 limits[QUADS];           // the last position that a row attends to; -1 where it takes no part
 shared uint blocks[SPLIT / PAGE]; // where the head's keys or values of the split's pages begin
 
 uint id = gl_LocalInvocationID.x;
@@ -57,28 +56,33 @@ uint tokenOf(uint row) { return firstToken + row / HEADS; }
 uint headOf(uint row) { return firstHead + row % HEADS; }
 bool exists(uint row) { return tokenOf(row) < push.tokens && headOf(row) < (kvHead + 1) * (push.heads / push.kvHeads); }
 
-// reduce gives chunks their largest score, or their sum, and parts the rows'.
-void reduce(bool sums) {
-	for (uint i = id; i < QUERIES * CHUNKS; i += LOCAL) {
-		uint row = i / CHUNKS, at = i % CHUNKS * QUADS + row / 4;
-		precise float r = scores[at][row % 4];
-		for (uint j = 1; j < CHUNK; j++) {
-			float s = scores[at + j * CHUNKS * QUADS][row % 4];
-			r = sums ? r + s : max(r, s);
-		}
-		chunks[i] = r;
-	}
+// splitAt is where the part of a row and split lies that combine.comp takes.
+uint splitAt(uint row, uint split) {
+	return ((tokenOf(row) * push.heads + headOf(row)) * push.maxSplits + split) * (DIM + 2);
+}
+
+// four is the sum, or the largest, of four rows' scores at four positions.
+vec4 four(bool added, vec4 a, vec4 b, vec4 c, vec4 d) {
+	precise vec4 r = added ? (a + b) + (c + d) : max(max(a, b), max(c, d));
+	return r;
+}
+
+// reduce gives tops the rows' largest score, or sums their sum: of 256 positions, then of 64, 16 and 4.
+void reduce(bool added) {
+	uint n = SPLIT / 4 * QUADS;
+	if (id < n)
+		chunks[id] = four(added, scores[id], scores[id + n], scores[id + 2 * n], scores[id + 3 * n]);
 	barrier();
-	if (id < QUERIES) {
-		precise float r = chunks[id * CHUNKS];
-		for (uint j = 1; j < CHUNKS; j++) {
-			float s = chunks[id * CHUNKS + j];
-			r = sums ? r + s : max(r, s);
-		}
-		if (sums)
-			parts[id].sum = r;
+	[[dont_unroll]] for (n /= 4; n >= QUADS; n /= 4) {
+		if (id < n)
+			chunks[id] = four(added, chunks[id], chunks[id + n], chunks[id + 2 * n], chunks[id + 3 * n]);
+		barrier();
+	}
+	if (id < QUADS) {
+		if (added)
+			sums[id] = chunks[id];
 		else
-			parts[id].top = r;
+			tops[id] = chunks[id];
 	}
 	barrier();
 }
@@ -105,19 +109,15 @@ void score(uint sequence, uint from, int last) {
 			}
 		}
 	}
-	[[unroll]] for (uint r = 0; r < QUERIES; r++)
-		{
-		precise float score = s[r / 4][r % 4] * push.scale;
-		s[r / 4][r % 4] = position <= limits[r] ? score : NOTHING;
-	}
-	[[unroll]] for (uint i = 0; i < QUADS; i++)
+	[[unroll]] for (uint i = 0; i < QUADS; i++) {
+		precise vec4 score = s[i] * push.scale;
+		s[i] = mix(vec4(NOTHING), score, lessThanEqual(ivec4(position), limits[i]));
 		scores[id * QUADS + i] = s[i];
+	}
 	barrier();
 	reduce(false);
-	[[unroll]] for (uint r = 0; r < QUERIES; r++)
-		s[r / 4][r % 4] = position <= limits[r] ? exp(s[r / 4][r % 4] - parts[r].top) : 0;
 	[[unroll]] for (uint i = 0; i < QUADS; i++)
-		scores[id * QUADS + i] = s[i];
+		scores[id * QUADS + i] = mix(vec4(0), exp(s[i] - tops[i]), lessThanEqual(ivec4(position), limits[i]));
 	barrier();
 	reduce(true);
 }
@@ -147,58 +147,70 @@ void values(uint from, int last, out vec4 even[QUADS], out vec4 odd[QUADS]) {
 	}
 }
 
-float total[QUERIES * EACH];
-Part totals[QUERIES];
+vec4 total[QUADS * EACH]; // by elements id, id+LOCAL…
+Part totals[4 * QUADS];
 
-// take adds a row's part of the split, or leaves it to combine.comp. sums are of one slice; slices are added in order.
-void take(uint r, vec2 sums, uint split) {
+// take adds the split's part of four rows, or leaves it to combine.comp. even and odd are of one slice; slices are added in order.
+void take(uint quad, vec4 even, vec4 odd, uint split) {
 	barrier();
-	if (id < SLICES * PAIRS)
-		slices[id] = sums;
+	if (id < SLICES * PAIRS) {
+		slices[2 * id] = even;
+		slices[2 * id + 1] = odd;
+	}
 	barrier();
-	bool takes = limits[r] >= int(split * SPLIT);
-	Part part = parts[r];
-	vec2 by = vec2(0, 1);
-	if (WHOLE && takes)
-		by = merge(totals[r], part, split == 0);
-	uint at = ((tokenOf(r) * push.heads + headOf(r)) * push.maxSplits + split) * (DIM + 2);
+	bvec4 takes = greaterThanEqual(limits[quad], ivec4(split * SPLIT));
+	vec4 old = vec4(1), new = vec4(0); // by what values are multiplied
+	[[unroll]] for (uint j = 0; j < 4; j++) {
+		if (!takes[j])
+			continue;
+		Part part = Part(tops[quad][j], sums[quad][j]);
+		if (WHOLE) {
+			vec2 by = merge(totals[4 * quad + j], part, split == 0);
+			old[j] = by.x;
+			new[j] = by.y;
+		} else if (id == 0) {
+			uint at = splitAt(4 * quad + j, split);
+			splits[at] = part.top;
+			splits[at + 1] = part.sum;
+		}
+	}
 	[[unroll]] for (uint e = 0; e < EACH; e++) {
 		uint d = id + e * LOCAL;
-		if (d >= DIM || !takes)
+		if (d >= DIM)
 			continue;
-		precise float sum = slices[d / 2][d % 2];
+		precise vec4 sum = slices[d];
 		for (uint s = 1; s < SLICES; s++)
-			sum += slices[s * PAIRS + d / 2][d % 2];
-		if (WHOLE)
-			total[r * EACH + e] = merged(total[r * EACH + e], sum, by);
-		else
-			splits[at + 2 + d] = sum;
-	}
-	if (!WHOLE && takes && id == 0) {
-		splits[at] = part.top;
-		splits[at + 1] = part.sum;
+			sum += slices[s * DIM + d];
+		if (WHOLE) {
+			precise vec4 added = fma(total[quad * EACH + e], old, sum * new);
+			total[quad * EACH + e] = added;
+			continue;
+		}
+		[[unroll]] for (uint j = 0; j < 4; j++)
+			if (takes[j])
+				splits[splitAt(4 * quad + j, split) + 2 + d] = sum[j];
 	}
 }
 
 // attend lets tokens from…end of the tile, which are of one sequence, attend.
 void attend(uint from, uint end, uint firstSplit) {
 	barrier();
-	if (id < QUERIES) {
+	if (id < 4 * QUADS) {
 		uint t = id / HEADS;
-		limits[id] = exists(id) && t >= from && t < end ? int(position(tokenOf(id))) : -1;
+		limits[id / 4][id % 4] = id < QUERIES && exists(id) && t >= from && t < end ? int(position(tokenOf(id))) : -1;
 	}
 	barrier();
 	int last = -1;
-	for (uint r = 0; r < QUERIES; r++)
-		last = max(last, limits[r]);
+	for (uint i = 0; i < QUADS; i++)
+		last = max(last, max(max(limits[i].x, limits[i].y), max(limits[i].z, limits[i].w)));
 	uint sequence_ = sequence(firstToken + from);
 	for (uint split = firstSplit; int(split * SPLIT) <= last; split++) {
 		barrier();
 		score(sequence_, split * SPLIT, last);
 		vec4 even[QUADS], odd[QUADS];
 		values(split * SPLIT, last, even, odd);
-		[[unroll]] for (uint r = 0; r < QUERIES; r++)
-			take(r, vec2(even[r / 4][r % 4], odd[r / 4][r % 4]), split);
+		[[unroll]] for (uint i = 0; i < QUADS; i++)
+			take(i, even[i], odd[i], split);
 		if (!WHOLE)
 			break;
 	}
@@ -213,26 +225,24 @@ void main() {
 		uint r = i / DIM, d = i % DIM;
 		queries[d * QUADS + r / 4][r % 4] = r < QUERIES && exists(r) ? q[(tokenOf(r) * push.heads + headOf(r)) * DIM + d] : 0;
 	}
-	[[unroll]] for (uint i = 0; i < QUERIES * EACH; i++)
-		total[i] = 0;
+	[[unroll]] for (uint i = 0; i < QUADS * EACH; i++)
+		total[i] = vec4(0);
 
 	// Tokens of one sequence attend together; if the tile holds several, one after the other.
 	uint tokens = min(TOKENS, push.tokens - firstToken);
 	bool together = true;
 	for (uint t = 1; t < tokens; t++)
 		together = together && sequence(firstToken + t) == sequence(firstToken);
-	if (together)
-		attend(0, tokens, WHOLE ? 0 : gl_WorkGroupID.z);
-	else
-		for (uint t = 0; t < tokens; t++)
-			attend(t, t + 1, WHOLE ? 0 : gl_WorkGroupID.z);
+	uint step = together ? tokens : 1;
+	[[dont_unroll]] for (uint t = 0; t < tokens; t += step)
+		attend(t, t + step, WHOLE ? 0 : gl_WorkGroupID.z);
 
 	if (!WHOLE)
 		return;
 	[[unroll]] for (uint r = 0; r < QUERIES; r++)
 		[[unroll]] for (uint e = 0; e < EACH; e++) {
 			uint d = id + e * LOCAL;
-			precise float quotient = total[r * EACH + e] / totals[r].sum;
+			precise float quotient = total[r / 4 * EACH + e][r % 4] / totals[r].sum;
 			if (d < DIM && exists(r))
 				result[(tokenOf(r) * push.heads + headOf(r)) * DIM + d] = quotient;
 		}

@@ -9,8 +9,7 @@
 #include "neurons.glsl"
 #include "activation.glsl"
 
-layout(constant_id = 4) const uint KIND = 0; // compute.Nonlinearity
-layout(constant_id = 5) const bool ADDED = false; // the result is added to total, too
+layout(constant_id = 4) const bool ADDED = false; // the result is added to total, too
 
 layout(set = 0, binding = 1, std430) readonly buffer List { uint list[]; };       // [tokens, neurons]
 layout(set = 0, binding = 2, std430) readonly buffer Offsets { uint offsets[]; }; // [tokens, OFFSETS]
@@ -33,6 +32,7 @@ layout(push_constant) uniform Push {
 	uint begin;    // this part is the first
 	uint end;      // and the last
 	uint gated;    // gates are counted
+	uint kind;       // compute.Nonlinearity
 	float threshold; // of FATReLU
 } push;
 
@@ -51,7 +51,7 @@ void count(uint token, uint length) {
 		uint at = token * push.neurons + i;
 		if (a[at] != 0)
 			used++;
-		if (push.gated != 0 && activation(KIND, push.threshold, gates[at]) != 0)
+		if (push.gated != 0 && activation(push.kind, push.threshold, gates[at]) != 0)
 			open++;
 	}
 	open = subgroupAdd(open);

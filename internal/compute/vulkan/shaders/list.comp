@@ -7,8 +7,7 @@
 #include "activation.glsl"
 
 layout(constant_id = 2) const bool VALUES = false;
-layout(constant_id = 3) const uint KIND = 0; // compute.Nonlinearity
-layout(constant_id = 4) const bool ACTIVATED = false; // act(value) is picked, not the value
+layout(constant_id = 3) const bool ACTIVATED = false; // act(value) is picked, not the value
 
 layout(set = 0, binding = 0, std430) readonly buffer Bits { uint bits[]; };        // [tokens, words]
 layout(set = 0, binding = 0, std430) readonly buffer Values { float values[]; };   // [tokens, neurons]
@@ -22,6 +21,7 @@ layout(push_constant) uniform Push {
 	uint words;      // of a row of bits
 	uint firstToken; // row of the bits or values that belongs to the first token
 	uint count;      // which of counts the list's length is added to
+	uint kind;       // compute.Nonlinearity
 	float threshold; // of FATReLU
 } push;
 
@@ -39,7 +39,7 @@ uint word(uint token, uint i) {
 		return bits[row * push.words + i] & 0xffffffffu >> 32 - some;
 	uint w = 0;
 	for (uint b = 0; b < some; b++)
-		if (activation(KIND, push.threshold, values[row * push.neurons + 32 * i + b]) != 0)
+		if (activation(push.kind, push.threshold, values[row * push.neurons + 32 * i + b]) != 0)
 			w |= 1u << b;
 	return w;
 }
@@ -81,7 +81,7 @@ void main() {
 			list[token * push.neurons + at] = neuron;
 			if (VALUES) {
 				float v = values[(push.firstToken + token) * push.neurons + neuron];
-				picked[token * push.neurons + at] = ACTIVATED ? activation(KIND, push.threshold, v) : v;
+				picked[token * push.neurons + at] = ACTIVATED ? activation(push.kind, push.threshold, v) : v;
 			}
 			at++;
 		}

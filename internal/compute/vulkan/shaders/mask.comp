@@ -4,9 +4,8 @@
 #include "common.glsl"
 #include "activation.glsl"
 
-layout(constant_id = 2) const uint KIND = 0; // compute.Nonlinearity
-layout(constant_id = 3) const bool GATED = true;
-layout(constant_id = 4) const bool ALL = false; // neurons are in the set
+layout(constant_id = 2) const bool GATED = true;
+layout(constant_id = 3) const bool ALL = false; // neurons are in the set
 
 layout(set = 0, binding = 0, std430) buffer Gates { float gates[]; };       // [tokens, neurons]
 layout(set = 0, binding = 1, std430) readonly buffer Ups { float ups[]; };  // [tokens, neurons]
@@ -18,6 +17,7 @@ layout(push_constant) uniform Push {
 	uint neurons;    // of the layer; sets may have more
 	uint words;      // of a row of bits
 	uint firstToken; // row of the bits that belongs to the first token
+	uint kind;       // compute.Nonlinearity
 	float threshold; // of FATReLU
 } push;
 
@@ -27,8 +27,8 @@ void main() {
 		uint token = push.firstToken + i / push.neurons, neuron = i % push.neurons;
 		float a = 0;
 		if (ALL || (bits[token * push.words + neuron / 32] >> neuron % 32 & 1) != 0) {
-			float gate = activation(KIND, push.threshold, gates[i]);
-			a = GATED ? gate == 0 ? 0 : gate * factor(KIND, ups[i]) : gate;
+			float gate = activation(push.kind, push.threshold, gates[i]);
+			a = GATED ? gate == 0 ? 0 : gate * factor(push.kind, ups[i]) : gate;
 			n += uvec3(1, gate != 0 ? 1 : 0, a != 0 ? 1 : 0);
 		}
 		gates[i] = a;

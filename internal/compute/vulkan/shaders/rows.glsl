@@ -7,8 +7,7 @@
 #include "neurons.glsl"
 #include "activation.glsl"
 
-layout(constant_id = 3) const uint KIND = 0; // compute.Nonlinearity
-layout(constant_id = 4) const uint STEP = 0;
+layout(constant_id = 3) const uint STEP = 0;
 
 const uint GATE = 0; // the result is the product
 const uint UP = 1;   // act(gate)·factor(product), of those whose gate is open
@@ -28,6 +27,7 @@ layout(push_constant) uniform Push {
 	uint firstAct; // row of the activations that belongs to the first token
 	uint actScales;
 	uint biased;
+	uint kind;       // compute.Nonlinearity
 	float threshold; // of FATReLU
 } push;
 
@@ -43,7 +43,7 @@ void main() {
 		uint at = token * push.neurons + min(first + group, count - 1);
 		uint neuron = list[at], row = neuron - push.firstRow;
 		bool here = row < push.rows; // the others are another part's
-		float gate = STEP == UP ? activation(KIND, push.threshold, gates[at]) : 1;
+		float gate = STEP == UP ? activation(push.kind, push.threshold, gates[at]) : 1;
 		float sum = 0;
 		for (uint u = here && gate != 0 ? lane : push.w.units; u < push.w.units; u += AHEAD * LANES) {
 			Unit w[AHEAD];
@@ -64,9 +64,9 @@ void main() {
 		if (push.biased != 0)
 			total += bias[neuron];
 		if (STEP == UP)
-			total = gate == 0 ? 0 : gate * factor(KIND, total);
+			total = gate == 0 ? 0 : gate * factor(push.kind, total);
 		else if (STEP == ONLY)
-			total = activation(KIND, push.threshold, total);
+			total = activation(push.kind, push.threshold, total);
 		result[at] = total;
 	}
 }
