@@ -62,7 +62,7 @@ func (c *check) kernels() []kernel {
 
 func (c *check) types() []quant.Type {
 	if c.tiny {
-		return []quant.Type{quant.Q4_0, quant.F16}
+		return []quant.Type{quant.F16}
 	}
 	return []quant.Type{quant.Q4_0, quant.Q8_0, quant.Q4_K, quant.Q6_K, quant.F16, quant.F32}
 }

@@ -23,7 +23,7 @@ func (c *check) tokens() int {
 // prompt is how long a prompt is.
 func (c *check) prompt() int {
 	if c.tiny {
-		return 16
+		return depth // steps of one length less to record
 	}
 	return 128
 }
