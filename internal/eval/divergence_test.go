@@ -16,6 +16,7 @@ import (
 	"github.com/powerinfer-go/powerinfer/demo"
 	"github.com/powerinfer-go/powerinfer/internal/engine"
 	"github.com/powerinfer-go/powerinfer/internal/gguf"
+	"github.com/powerinfer-go/powerinfer/internal/model"
 )
 
 // halfStep is how far a stored log-probability lies from the true one at most: half of one of 65,535 steps over a range of 16,
@@ -367,7 +368,7 @@ func openDemo(t *testing.T, activation string) *engine.Engine {
 	if err != nil {
 		t.Fatal(err)
 	}
-	e, err := engine.Open(f, engine.Options{Context: 64, Outputs: 16, Activation: activation})
+	e, err := engine.Open(f, engine.Options{Context: 64, Outputs: 16, Activation: activation, Sparse: model.Off}) // the reference is dense
 	if err != nil {
 		t.Fatal(err)
 	}
