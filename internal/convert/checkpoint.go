@@ -76,16 +76,16 @@ func (c *checkpoint) openShard(path string) error {
 	if strings.HasSuffix(path, ".bin") {
 		return c.openTorch(path)
 	}
+	size, err := regular(path)
+	if err != nil {
+		return err
+	}
 	f, err := os.Open(path)
 	if err != nil {
 		return err
 	}
 	c.files = append(c.files, f)
-	info, err := f.Stat()
-	if err != nil {
-		return err
-	}
-	tensors, err := readHeader(&shard{path: path, r: f}, info.Size())
+	tensors, err := readHeader(&shard{path: path, r: f}, size)
 	if err != nil {
 		return err
 	}

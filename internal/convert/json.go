@@ -13,17 +13,26 @@ const maxJSON = 256 << 20
 
 // readFile reads a whole file of at most maxJSON bytes.
 func readFile(path string) ([]byte, error) {
-	info, err := os.Stat(path)
+	size, err := regular(path)
 	if err != nil {
 		return nil, err
 	}
-	if !info.Mode().IsRegular() { // a pipe or device may never end
-		return nil, fmt.Errorf("%s: not a regular file", path)
-	}
-	if info.Size() > maxJSON {
-		return nil, fmt.Errorf("%s: %d bytes are more than the %d that such a file may have", path, info.Size(), maxJSON)
+	if size > maxJSON {
+		return nil, fmt.Errorf("%s: %d bytes are more than the %d that such a file may have", path, size, maxJSON)
 	}
 	return os.ReadFile(path)
+}
+
+// regular is the size of the file at path, or why it is none: a pipe waits for its writer, a device may never end.
+func regular(path string) (int64, error) {
+	info, err := os.Stat(path)
+	if err != nil {
+		return 0, err
+	}
+	if !info.Mode().IsRegular() {
+		return 0, fmt.Errorf("%s: not a regular file", path)
+	}
+	return info.Size(), nil
 }
 
 // readJSON decodes the file at path into v; errors name the file, the offset and, for a wrong type, the key.

@@ -178,6 +178,13 @@ func TestBadFolders(t *testing.T) {
 				t.Skip(err)
 			}
 		}, `config.json: not a regular file`},
+		{"endless weights", edit(func(*folder) {}), func(t *testing.T, f *folder) {
+			remove(t, f, "model.safetensors")
+			if err := os.Symlink(os.DevNull, filepath.Join(f.dir, "null.safetensors")); err != nil {
+				t.Skip(err)
+			}
+			f.writeJSON(t, "model.safetensors.index.json", map[string]any{"weight_map": map[string]string{"a": "null.safetensors"}})
+		}, `null.safetensors: not a regular file`},
 		{"index wrong", edit(func(*folder) {}), func(t *testing.T, f *folder) {
 			if err := os.Rename(filepath.Join(f.dir, "model.safetensors"), filepath.Join(f.dir, "x.safetensors")); err != nil {
 				t.Fatal(err)

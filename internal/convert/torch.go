@@ -25,16 +25,15 @@ type torchFile struct {
 
 // openTorch reads what the file at path describes; elements are read later.
 func openTorch(path string) (*torchFile, error) {
+	size, err := regular(path)
+	if err != nil {
+		return nil, err
+	}
 	file, err := os.Open(path)
 	if err != nil {
 		return nil, err
 	}
-	info, err := file.Stat()
-	if err != nil {
-		file.Close()
-		return nil, err
-	}
-	t, err := readTorch(path, file, info.Size())
+	t, err := readTorch(path, file, size)
 	if err != nil {
 		file.Close()
 		return nil, err

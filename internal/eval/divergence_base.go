@@ -51,6 +51,9 @@ func predictions(context int) int { return context - 1 - context/2 }
 
 // OpenBase opens and validates path: counts against the file's size, token ids against the vocabulary.
 func OpenBase(path string) (*Base, error) {
+	if info, err := os.Stat(path); err == nil && !info.Mode().IsRegular() { // opening a pipe waits for its writer
+		return nil, fmt.Errorf("%s: not a regular file", path)
+	}
 	f, err := os.Open(path)
 	if err != nil {
 		return nil, err
@@ -67,9 +70,6 @@ func (b *Base) header() error {
 	info, err := b.file.Stat()
 	if err != nil {
 		return err
-	}
-	if !info.Mode().IsRegular() {
-		return errors.New("not a regular file")
 	}
 	var head [baseHeader]byte
 	if _, err := io.ReadFull(b.r, head[:]); err != nil || string(head[:len(baseMagic)]) != baseMagic {
