@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"os"
 
 	"github.com/urfave/cli/v3"
@@ -25,6 +26,7 @@ func cardFlags() []cli.Flag {
 		&cli.BoolFlag{Name: "list-devices", Usage: "list graphics cards and exit"},
 		&cli.FloatFlag{Name: "vram-budget", Usage: "`GIB` of the card's memory to use; default: what is free, less a reserve", Sources: env("VRAM_BUDGET")},
 		statsFlag(),
+		&cli.IntFlag{Name: "stream-tokens", Usage: "send the neurons that are not on the card to it for steps of at least `N` tokens of a prompt; 0: never; default: where that is faster than computing with them"},
 		&cli.IntFlag{Name: "n-gpu-layers", Aliases: []string{"ngl"}, Usage: "put the last `N` layers whole on the card, as llama.cpp does; default: attention and hot neurons first", Sources: env("N_GPU_LAYERS")},
 	}
 }
@@ -82,30 +84,58 @@ func chosenCard(ctx context.Context, c *cli.Command, f *gguf.File, o *engine.Opt
 	if err != nil {
 		return nil, err
 	}
-	on, err := machineWith(ctx, info, &b)
+	m, _, err := thisMachine(ctx, false)
 	if err != nil {
 		return nil, err
 	}
-	return place(c, info, budget, &b, on)
+	on := machineWith(&m, info, &b)
+	s := streaming(c, &m, info, &b, budget)
+	card, err := place(c, info, budget, &b, on, s.RoomBytes())
+	if card != nil {
+		card.Stream = s
+	}
+	return card, err
 }
 
-// machineWith is this machine with one card.
-func machineWith(ctx context.Context, info vulkan.Info, b *blueprint.Blueprint) (placement.Machine, error) {
-	m, _, err := thisMachine(ctx, false)
-	if err != nil {
-		return placement.Machine{}, err
-	}
+// machineWith is m with one card.
+func machineWith(m *measure.Machine, info vulkan.Info, b *blueprint.Blueprint) placement.Machine {
 	on := m.Placement(b.RowBytes)
 	card := placement.GPU{Name: info.Name, Read: on.Stream, Launch: blueprint.AssumedLaunch}
 	on.HandOff = blueprint.AssumedHandOff
 	if info.Kind == vulkan.CPU { // it is named to try the card's path, so it gets what a card would
 		card.Read, card.Launch, on.HandOff = 10*on.Stream, 0, 0
-	} else if k := measured(&m, info); k != nil {
+	} else if k := measured(m, info); k != nil {
 		card.Read, card.Launch, on.HandOff = k.Read, k.Launch, k.HandOff
 	}
-	card.Overhead = b.Buffers
 	on.GPUs = []placement.GPU{card}
-	return on, nil
+	return on
+}
+
+// What computing with a weight and sending it take, where it was not measured: per core, multiplications and additions of a prompt's
+// products a second, and bytes packed for the card a second. A chunk of rows is long enough for the bus's full speed, and a small share
+// of the budget.
+const (
+	coreProducts   = 60e9
+	corePacks      = 2e9
+	largestChunk   = 32 << 20
+	budgetOfChunks = 256
+)
+
+// streaming is when sending cold neurons to the card takes less time than computing with them.
+func streaming(c *cli.Command, m *measure.Machine, info vulkan.Info, b *blueprint.Blueprint, budget int64) hybrid.Streaming {
+	s := hybrid.Streaming{Bytes: min(largestChunk, budget/budgetOfChunks)}
+	if c.IsSet("stream-tokens") {
+		s.Tokens = max(0, c.Int("stream-tokens"))
+		return s
+	}
+	k := measured(m, info)
+	if k == nil || info.Kind == vulkan.CPU || !(k.Upload > 0) {
+		return s
+	}
+	cores := float64(m.Cores)
+	send := float64(b.RowBytes) / float64(b.RowElems) * (1/k.Upload + 1/(corePacks*cores)) // seconds a weight
+	s.Tokens = int(math.Ceil(send * coreProducts * cores))
+	return s
 }
 
 // measured is what is known of a card's speed, or nil.
@@ -119,7 +149,7 @@ func measured(m *measure.Machine, info vulkan.Info) *measure.Card {
 }
 
 // place puts the model on the card within budget.
-func place(c *cli.Command, info vulkan.Info, budget int64, b *blueprint.Blueprint, on placement.Machine) (*engine.Card, error) {
+func place(c *cli.Command, info vulkan.Info, budget int64, b *blueprint.Blueprint, on placement.Machine, overhead int64) (*engine.Card, error) {
 	on.GPUs[0].Budget = budget
 	solve := placement.Solve
 	if c.IsSet("n-gpu-layers") {
@@ -127,7 +157,7 @@ func place(c *cli.Command, info vulkan.Info, budget int64, b *blueprint.Blueprin
 			return placement.Whole(m, on, c.Int("n-gpu-layers"))
 		}
 	}
-	p, err := solve(b.Model, on)
+	p, err := b.Places(on, overhead, solve)
 	if err != nil {
 		return nil, err
 	}

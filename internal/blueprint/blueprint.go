@@ -19,10 +19,12 @@ type Blueprint struct {
 	Layers   int
 	FF       int   // neurons of a layer
 	RowBytes int   // of a neuron's row in one matrix
+	RowElems int   // n_embd
 	Rest     int64 // bytes that stay in RAM whatever the plan: embedding tables that are not the head
 	Buffers  int64 // bytes that computing takes on a card beside what is placed there
 	Active   float64
 	Model    placement.Model
+	step     *step
 	Assumed  []string // what the file or the description does not say, one sentence each
 }
 

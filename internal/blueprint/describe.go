@@ -156,18 +156,18 @@ func (s *Shape) Blueprint(context int) Blueprint {
 		y.Predictor = int64(s.Predictor * float64(y.Attention+y.Units.Size*int64(s.FF)))
 	}
 	b := Blueprint{
-		Name: s.Name, Type: s.Type.String(), Mode: s.Mode, Context: context, Layers: s.Layers, FF: s.FF, RowBytes: int(row),
+		Name: s.Name, Type: s.Type.String(), Mode: s.Mode, Context: context, Layers: s.Layers, FF: s.FF, RowBytes: int(row), RowElems: s.Embd,
 		Active: active([][]float32{n.frequency}),
 		Model:  placement.Model{Layers: slices.Repeat([]placement.Layer{y}, s.Layers), Head: row * int64(s.Vocab)},
 	}
-	st := step{
+	st := &step{
 		tokens: usualTokens, outputs: usualOutputs, layers: s.Layers, embd: s.Embd, ff: s.FF, vocab: s.Vocab, heads: s.Heads, kv: s.KVHeads, headDim: headDim,
 		context: context, mode: s.Mode, gated: s.Gated, quantised: s.Type.BlockElems() > 1, transposed: s.Mode == model.Predict,
 	}
 	if s.Mode == model.Predict {
 		st.rank = s.Embd / 4
 	}
-	b.Buffers = st.bytes()
+	b.step, b.Buffers = st, st.bytes(st.most())
 	if !s.Tied {
 		b.Rest = b.Model.Head
 	}

@@ -35,7 +35,7 @@ func Of(f *gguf.File, o Options) (Blueprint, error) {
 	if err := o.Law.Check(); err != nil {
 		return Blueprint{}, err
 	}
-	b := Blueprint{Name: c.Name, Mode: c.Sparse, Context: o.Context, Layers: c.Layers, FF: c.FF}
+	b := Blueprint{Name: c.Name, Mode: c.Sparse, Context: o.Context, Layers: c.Layers, FF: c.FF, RowElems: c.Embd}
 	if b.Name == "" {
 		b.Name = filepath.Base(f.Path)
 	}
@@ -52,7 +52,8 @@ func Of(f *gguf.File, o Options) (Blueprint, error) {
 		}
 	}
 	r.tables()
-	b.Buffers = r.step(o).bytes()
+	b.step = r.step(o)
+	b.Buffers = b.step.bytes(b.step.most())
 	return b, b.Model.Check()
 }
 

@@ -1,8 +1,11 @@
 package blueprint
 
 import (
+	"slices"
+
 	"github.com/powerinfer-go/powerinfer/internal/compute"
 	"github.com/powerinfer-go/powerinfer/internal/model"
+	"github.com/powerinfer-go/powerinfer/internal/placement"
 	"github.com/powerinfer-go/powerinfer/internal/quant"
 )
 
@@ -36,29 +39,58 @@ const (
 // packed is what n activations take as bytes with scales and sums for 32 of them.
 func packed(n int) int64 { return int64(n + n/quant.QK*8) }
 
+// onCard is what of a plan the step's memory on the card depends on.
+type onCard struct {
+	attention  bool // of some layer is there
+	neurons    bool // some are, in layers that are computed by neuron
+	dense      bool // some layer is dense, wherever it is
+	denseThere bool // and some on the card
+}
+
+// most is what any plan may need.
+func (s *step) most() onCard {
+	dense := s.mode == model.Off && !s.transposed
+	return onCard{attention: true, neurons: true, dense: dense, denseThere: dense}
+}
+
+// of is what places need.
+func (s *step) of(places []placement.Place) onCard {
+	var u onCard
+	for _, p := range places[:len(places)-1] {
+		dense := s.mode == model.Off && !s.transposed && (p.Hot == 0 || p.Hot == s.ff)
+		u.attention = u.attention || p.Attention
+		u.neurons = u.neurons || !dense && p.Hot > 0
+		u.dense = u.dense || dense
+		u.denseThere = u.denseThere || dense && p.Hot > 0
+	}
+	return u
+}
+
 // bytes is what the step takes on a card beside weights and cache: the model's activations, the host's part of a layer's output, and
 // what lies between the dispatches of a verb.
-func (s *step) bytes() int64 {
+func (s *step) bytes(u onCard) int64 {
 	n := s.tokens
 	q, kv := s.heads*s.headDim, s.kv*s.headDim
 	floats := n*(4*s.embd+2*q+2*kv) + s.outputs*(s.embd+s.vocab)
-	dense := s.mode == model.Off && !s.transposed
-	if dense || s.rank > 0 {
+	if u.dense || s.rank > 0 {
 		floats += n * s.ff
 	}
-	if dense && s.gated {
+	if u.dense && s.gated {
 		floats += n * s.ff
 	}
 	floats += n * s.rank
 
 	many, few := min(n, manyTokens), min(n, fewTokens)
-	floats += many * s.ff // gates, and ups
-	if s.gated {
-		floats += many * s.ff
+	if u.neurons {
+		floats += many*s.ff + few*(3*s.ff+lanes+1) // gates; lists, their gates and sums
+		if s.gated {
+			floats += many * s.ff // ups
+		}
 	}
-	floats += few * (3*s.ff + lanes + 1) // lists, their gates and sums
-	splits := ((s.context+compute.PagePositions-1)/compute.PagePositions*compute.PagePositions + compute.PagePositions + split - 1) / split
-	floats += few * s.heads * splits * (s.headDim + 2)
+	if u.attention {
+		splits := ((s.context+compute.PagePositions-1)/compute.PagePositions*compute.PagePositions + compute.PagePositions + split - 1) / split
+		floats += few * s.heads * splits * (s.headDim + 2)
+	}
 	floats += 2 * s.layers * s.embd // norms, which both processors have
 
 	total := 4 * int64(floats)
@@ -68,9 +100,38 @@ func (s *step) bytes() int64 {
 	}
 	if s.quantised {
 		total += packed(n*s.embd) + packed(s.outputs*s.embd) + packed(n*max(s.embd, q)) + packed(few*q) + packed(n*s.rank)
-		if dense {
-			total += packed(n*s.ff) + packed(many*s.ff)
+		if u.denseThere {
+			total += packed(n * s.ff)
 		}
 	}
 	return total + total/100 // alignment
+}
+
+// Places is the plan for one card, whose overhead, beside the given one, is what this very plan needs.
+func (b *Blueprint) Places(on placement.Machine, overhead int64, solve func(placement.Model, placement.Machine) (placement.Plan, error)) (placement.Plan, error) {
+	with := func(bytes int64) (placement.Plan, int64, error) {
+		on := on
+		on.GPUs = slices.Clone(on.GPUs)
+		on.GPUs[0].Overhead = overhead + bytes
+		p, err := solve(b.Model, on)
+		if err != nil {
+			return p, 0, err
+		}
+		var places []placement.Place
+		for _, y := range p.Layers {
+			places = append(places, y.Place)
+		}
+		return p, b.step.bytes(b.step.of(places)), nil
+	}
+	p, need, err := with(b.Buffers)
+	if err != nil {
+		return p, err
+	}
+	if closer, needs, err := with(need); err == nil && needs <= need {
+		return closer, nil
+	}
+	if p.VRAM[0] > 0 {
+		p.VRAM[0] += need - b.Buffers
+	}
+	return p, nil
 }

@@ -18,6 +18,7 @@ type Card struct {
 	Bytes    int64             // of weights and cache that Places put there
 	Planned  int64             // with the memory for computing; only told
 	Places   []placement.Place // [layers+1], of each layer and of the head
+	Stream   hybrid.Streaming  // which prompts cold neurons are sent to the card for
 	Messages func(string)      // switches the validation layer on and is told what it finds; nil: it is off
 	Notice   func(string)      // is told in a line why the card is given up; may be nil
 
@@ -45,6 +46,7 @@ func (o *Options) open(threads int) (compute.Device, error) {
 	}
 	both := hybrid.New(dev, host, attention)
 	both.Trace(o.Trace)
+	both.Stream(o.Card.Stream)
 	return both, nil
 }
 

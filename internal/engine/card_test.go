@@ -208,6 +208,58 @@ func TestSplitsOnCard(t *testing.T) {
 	}
 }
 
+// sameNeurons is the share of neurons so close to zero that another order of sums turns them on or off.
+const sameNeurons = 0.01
+
+// TestStreamedPrompts: a prompt whose cold neurons are sent to the card says what it says otherwise, the same bytes every time, and counts
+// the same neurons.
+func TestStreamedPrompts(t *testing.T) {
+	for _, c := range []struct {
+		spec synth.Spec
+		mode model.SparseMode
+		diff float64
+	}{
+		{synth.Spec{Arch: "llama", Type: quant.F16}, model.Off, floatSplits},
+		{synth.Spec{Arch: "llama", Type: quant.Q4_0}, model.Exact, quantSplits},
+		{synth.Spec{Arch: "llama", Type: quant.Q4_0, Magic: "PWRI"}, model.Predict, quantSplits},
+		{synth.Spec{Arch: "llama", Type: quant.Q8_0}, model.Exact, quantSplits},
+		{synth.Spec{Arch: "opt", Type: quant.F16, Magic: "PWRI"}, model.Predict, floatSplits},
+	} {
+		t.Run(c.spec.Arch+" "+c.mode.String()+" "+c.spec.Type.String(), func(t *testing.T) {
+			t.Parallel()
+			f := synthtest.Sparse(t, c.spec, 2)
+			o := engine.Options{Threads: 1, Context: 128, Outputs: 64, Sparse: c.mode}
+			for _, hot := range []int{0, 320} {
+				places := share(2, hot)
+				places[1].Attention, places[1].Predictor = hot > 0, hot > 0
+				o.Card = nil
+				plain := openCard(t, f, o, places)
+				ids := plain.Tokenizer().Encode("the quick brown fox jumps over a lazy dog and another", true, true)
+				other := surprises(t, plain, ids)
+				want := mean(other)
+				o.Card = &engine.Card{Budget: 1 << 30, Stream: hybrid.Streaming{Tokens: 9, Bytes: 300 << 10}}
+				e := openCard(t, f, o, places)
+				first := surprises(t, e, ids)
+				if got := mean(first); math.Abs(got-want) > c.diff*want {
+					t.Errorf("with %d neurons on the card the mean surprise is %.5f where the others are sent, not %.5f", hot, got, want)
+				}
+				if dense := c.mode == model.Off && hot == 0; slices.Equal(first, other) != dense { // sums in the same order: nothing was sent
+					t.Errorf("with %d neurons on the card the same bytes: %v", hot, !dense)
+				}
+				for l, u := range e.Neurons() {
+					w := plain.Neurons()[l]
+					if math.Abs(float64(u.Active-w.Active)) > sameNeurons*float64(w.Active) || u.Tokens != w.Tokens {
+						t.Errorf("with %d neurons on the card layer %d counted %+v where the others are sent, not %+v", hot, l, u, w)
+					}
+				}
+				if again := surprises(t, e, ids); !slices.Equal(again, first) {
+					t.Errorf("with %d neurons on the card another run gives other bytes", hot)
+				}
+			}
+		})
+	}
+}
+
 // planned is how far the plan's bytes may be from what the card has in use, as a share, and slab in bytes: slabs that are not full,
 // and what only some plans need.
 const (
@@ -223,8 +275,9 @@ func TestBudgetKept(t *testing.T) {
 	}{
 		{synth.Spec{Arch: "llama", Type: quant.Q4_0, Magic: "PWRI"}, model.Predict},
 		{synth.Spec{Arch: "falcon", Type: quant.F16}, model.Exact},
+		{synth.Spec{Arch: "llama", Type: quant.Q8_0}, model.Off},
 	} {
-		t.Run(c.spec.Arch, func(t *testing.T) {
+		t.Run(c.spec.Arch+" "+c.mode.String(), func(t *testing.T) {
 			t.Parallel()
 			f := synthtest.Sparse(t, c.spec, 4)
 			o := engine.Options{Threads: 1, Context: 256, UBatch: 64, Sparse: c.mode}
@@ -233,10 +286,11 @@ func TestBudgetKept(t *testing.T) {
 				t.Fatal(err)
 			}
 			weights := b.Model.Bytes()
+			stream := hybrid.Streaming{Tokens: 32, Bytes: 256 << 10}
 			for _, share := range []float64{0.1, 0.3, 0.5, 0.8, 2} {
-				budget := b.Buffers + int64(share*float64(weights))
-				on := placement.Machine{Stream: 20e9, Rows: 5e9, GPUs: []placement.GPU{{Read: 500e9, Budget: budget, Overhead: b.Buffers}}}
-				plan, err := placement.Solve(b.Model, on)
+				budget := b.Buffers + stream.RoomBytes() + int64(share*float64(weights))
+				on := placement.Machine{Stream: 20e9, Rows: 5e9, GPUs: []placement.GPU{{Read: 500e9, Budget: budget}}}
+				plan, err := b.Places(on, stream.RoomBytes(), placement.Solve)
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -244,7 +298,7 @@ func TestBudgetKept(t *testing.T) {
 				for _, y := range plan.Layers {
 					places = append(places, y.Place)
 				}
-				o.Card = &engine.Card{Budget: budget, Planned: plan.VRAM[0]}
+				o.Card = &engine.Card{Budget: budget, Planned: plan.VRAM[0], Stream: stream}
 				e := openCard(t, f, o, places)
 				before, ok := e.CardUse()
 				if !ok || before.Used > before.Budget || before.Used > budget {
