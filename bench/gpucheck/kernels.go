@@ -183,6 +183,11 @@ func (k *kit) time(ctx context.Context, kern kernel, s dims, wanted int64, once 
 		calls = append(calls, call)
 		k.copies++
 	}
+	k.counting = true
+	if _, err := k.run(1, calls); err != nil {
+		return 0, err
+	}
+	k.counting, k.recorded = false, 0
 	passes, best := 1, 0.0
 	for run := 0; run < runs && ctx.Err() == nil; run++ {
 		took, err := k.run(passes, calls)
@@ -206,7 +211,7 @@ func (k *kit) time(ctx context.Context, kern kernel, s dims, wanted int64, once 
 
 // run is the time of so many passes over all calls, recorded before.
 func (k *kit) run(passes int, calls []func(v compute.Verbs)) (time.Duration, error) {
-	seg := compute.Segment{Name: fmt.Sprintf("%d passes", passes), Rows: k.tokens}
+	seg := compute.Segment{Name: fmt.Sprintf("%d passes, counting %t", passes, k.counting), Rows: k.tokens}
 	body := func(v compute.Verbs) {
 		k.begin(v)
 		for range passes {

@@ -22,7 +22,8 @@ type kit struct {
 	bytes    int64   // of what was taken in
 	flops    float64 // of a call of each copy
 	counts   []*compute.NeuronCount
-	recorded int // passes
+	counting bool // a run counts what is read, which takes time
+	recorded int  // passes
 
 	rng     *rand.Rand
 	data    map[[3]int][]byte         // weights, by rows, columns and whether they are positive
@@ -227,7 +228,7 @@ func (k *kit) sparse(s dims) func(compute.Verbs) {
 	count := &compute.NeuronCount{}
 	f := compute.SparseWeights{
 		Gate: k.matrix(s.ff, s.embd, compute.Rows, true), Up: k.matrix(s.ff, s.embd, compute.Rows, true), Down: k.matrix(s.ff, s.embd, compute.Rows, false),
-		Act: compute.Activation{Kind: compute.ReLU}, Count: count,
+		Act: compute.Activation{Kind: compute.ReLU},
 	}
 	if k.err != nil {
 		return nil
@@ -241,7 +242,13 @@ func (k *kit) sparse(s dims) func(compute.Verbs) {
 		}
 	}
 	k.sets, k.choices, k.counts = append(k.sets, set), append(k.choices, bits), append(k.counts, count)
-	return func(v compute.Verbs) { v.SparseFFN(out, x, set, f) }
+	return func(v compute.Verbs) {
+		f.Count = nil
+		if k.counting {
+			f.Count = count
+		}
+		v.SparseFFN(out, x, set, f)
+	}
 }
 
 // predictor chooses the neurons of a layer.

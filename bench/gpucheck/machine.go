@@ -4,12 +4,15 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"runtime"
 	"slices"
 	"strings"
+	"sync"
+	"sync/atomic"
 
 	"github.com/powerinfer-go/powerinfer/internal/compute/vulkan"
 	"github.com/powerinfer-go/powerinfer/internal/hw"
@@ -44,6 +47,35 @@ func machine(ctx context.Context, c *check, w *report) error {
 		return err
 	}
 	measuredTables(w, &m)
+	return c.busyHandOff(w)
+}
+
+// busyHandOff tells how long the hand-off takes while all other cores compute, as they do in a layer of two processors.
+func (c *check) busyHandOff(w *report) error {
+	d, err := c.open()
+	if err != nil {
+		return err
+	}
+	defer d.Close()
+	var done atomic.Bool
+	var others sync.WaitGroup
+	defer others.Wait()
+	defer done.Store(true)
+	n := max(hw.Detect().Usable-1, 0)
+	for range n {
+		others.Go(func() {
+			for x := 1.0; !done.Load(); {
+				for range 1 << 12 {
+					x = math.Sqrt(x + 1)
+				}
+			}
+		})
+	}
+	t, err := d.HandOff()
+	if err != nil {
+		return err
+	}
+	w.say("While %d other cores compute, a hand-off takes %.1f µs.", n, 1e6*t)
 	return nil
 }
 

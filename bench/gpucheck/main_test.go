@@ -247,6 +247,33 @@ exit 1`)
 	}
 }
 
+// TestNames: the tests that cards are asked to pass are there.
+func TestNames(t *testing.T) {
+	files, err := filepath.Glob(filepath.Join(testenv.Root(t), "internal", "compute", "vulkan", "*_test.go"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	there := ""
+	for _, f := range files {
+		text, err := os.ReadFile(f)
+		if err != nil {
+			t.Fatal(err)
+		}
+		there += string(text)
+	}
+	for _, pattern := range []string{cardTests, tinyTests} {
+		names := regexp.MustCompile("Test[A-Za-z]+").FindAllString(pattern, -1)
+		if len(names) < 3 {
+			t.Errorf("%q names %d tests", pattern, len(names))
+		}
+		for _, name := range names {
+			if !strings.Contains(there, "func "+name+"(t *testing.T)") {
+				t.Errorf("there is no %s", name)
+			}
+		}
+	}
+}
+
 // TestPeer: llama-bench's JSON is read by its layers on the card.
 func TestPeer(t *testing.T) {
 	rates, err := readRates([]byte(`[{"n_gpu_layers": 0, "n_gen": 32, "avg_ts": 12.5}, {"n_gpu_layers": 33, "n_gen": 32, "avg_ts": 80}]`))
