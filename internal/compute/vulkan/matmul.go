@@ -57,7 +57,7 @@ func formOf(t quant.Type) form {
 type operand struct {
 	r    *recorder
 	x    compute.Tensor
-	relu bool // of max(x, 0), then
+	relu bool // of max(x, 0), then: in eight bits it is packed so, floats are taken so
 	name string
 	made [forms]view
 }
@@ -73,7 +73,7 @@ func (o *operand) of(t quant.Type) (view, uint32) {
 	if o.made[f].slab != nil {
 		return o.made[f], scales
 	}
-	if f != eightBit && cols == o.x.Cols && !o.relu {
+	if f != eightBit && cols == o.x.Cols {
 		o.made[f] = floats(o.x)
 		return o.made[f], 0
 	}
@@ -84,7 +84,7 @@ func (o *operand) of(t quant.Type) (view, uint32) {
 	v := o.r.scratch(fmt.Sprintf("%s %d", o.name, f), size)
 	parts := o.x.Rows * cols / packPart
 	o.r.dispatch(call{
-		shader: "pack", local: 256, spec: []uint32{eight, truth(o.relu)},
+		shader: "pack", local: 256, spec: []uint32{eight, truth(o.relu && f == eightBit)},
 		bind:   []binding{read(floats(o.x)), write(v)},
 		push:   []uint32{uint32(o.x.Cols), uint32(cols), uint32(parts), scales},
 		groups: grid(ceil(parts, 256)),
@@ -147,6 +147,7 @@ func (r *recorder) multiply(o *operand, first, n, to int, p compute.Product) {
 	}
 	m := mem(p.W)
 	x, scales := o.of(p.W.Type)
+	relu := truth(o.relu && !quantised(p.W.Type))
 	for i := range m.parts {
 		part := &m.parts[i]
 		bias := part.memory // stands in where there is none
@@ -162,10 +163,10 @@ func (r *recorder) multiply(o *operand, first, n, to int, p compute.Product) {
 			for tokens < n {
 				tokens *= 2
 			}
-			c.shader, c.local, c.spec = r.dotting("matvec"), vecLocal, []uint32{uint32(p.W.Type), uint32(rows), uint32(tokens), 0}
+			c.shader, c.local, c.spec = r.dotting("matvec"), vecLocal, []uint32{uint32(p.W.Type), uint32(rows), uint32(tokens), relu, 0}
 			c.groups = grid(ceil(part.rows, rows*vecLocal/vecLanes))
 		} else {
-			c.shader, c.local, c.spec = r.dotting("matmat"), matLocal, []uint32{uint32(p.W.Type), 0}
+			c.shader, c.local, c.spec = r.dotting("matmat"), matLocal, []uint32{uint32(p.W.Type), relu, 0}
 			c.groups = [3]int{ceil(part.rows, matTile), ceil(n, matTile), 1}
 		}
 		if len(m.parts) == 1 && n == p.Out.Rows {

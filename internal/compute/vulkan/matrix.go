@@ -187,7 +187,7 @@ func (d *Device) take(m *matrix, rows int, regions []region, fill func(r region,
 	for _, r := range regions {
 		size += int64(step / r.rows * r.size)
 	}
-	most := (d.maxBinding - int64(len(regions)*regionAlign)) / size
+	most := (min(d.maxBinding, d.gpu.maxMemory) - int64(len(regions)*regionAlign)) / size
 	if most < 1 {
 		return fmt.Errorf("a row takes more than the %d bytes that the GPU can bind at once", d.maxBinding)
 	}

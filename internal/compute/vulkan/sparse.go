@@ -152,13 +152,14 @@ func (f *sparse) choose(first, n int, values, picked compute.Tensor) {
 		groups: [3]int{n, 1, 1},
 	}
 	kind, threshold := f.activation()
-	from, count := read(floats(picked)), uint32(0)
+	var from view
+	count := uint32(0)
 	if f.all {
-		from, first, count = read(floats(values)), 0, 1
+		from, first, count = floats(values), 0, 1
 	} else {
-		from = read(bits(f.set))
+		from = bits(f.set)
 	}
-	c.bind = []binding{from, write(f.list), write(f.offsets), write(floats(picked)), update(f.counts)}
+	c.bind = []binding{read(from), write(f.list), write(f.offsets), write(floats(picked)), update(f.counts)}
 	c.push = []uint32{uint32(f.n), f.words(), uint32(first), count, kind, threshold}
 	f.r.dispatch(c)
 }

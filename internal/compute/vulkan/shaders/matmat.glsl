@@ -3,11 +3,13 @@
 // A sum's order is that of product.glsl: a step takes one unit of every row, and units come lane by lane.
 #include "common.glsl"
 
+layout(constant_id = 3) const bool POSITIVE = false;
+
 #define WEIGHTS 0
 #define ACTS 1
 #include "product.glsl"
 
-layout(constant_id = 3) const bool ADDED = false; // the result is added to total, too
+layout(constant_id = 4) const bool ADDED = false; // the result is added to total, too
 
 layout(set = 0, binding = 2, std430) writeonly buffer Out { float result[]; };
 layout(set = 0, binding = 3, std430) readonly buffer Bias { float bias[]; };
@@ -59,7 +61,7 @@ void stageTokens(uint firstToken, uint u) {
 	uint i = gl_LocalInvocationID.x / 4, k = gl_LocalInvocationID.x % 4;
 	uint unit = (push.firstAct + min(firstToken + i, push.tokens - 1)) * push.w.units + u;
 	if (k < QUADS)
-		tokenQuads[i * PITCH + k] = QUANTISED ? actQuants[2 * unit + k] : floatBitsToInt(actFloats[unit * QUADS + k]);
+		tokenQuads[i * PITCH + k] = QUANTISED ? actQuants[2 * unit + k] : floatBitsToInt(actFloat(unit * QUADS + k));
 	if (QUANTISED && k == 2)
 		tokenScales[i] = actScales[push.actScales + unit];
 }

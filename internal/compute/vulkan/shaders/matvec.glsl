@@ -1,13 +1,15 @@
 // out [n, rows] = x·Wᵀ + bias for up to TOKENS rows of x. LANES invocations sum ROWS rows of the matrix.
 #include "common.glsl"
 
+layout(constant_id = 5) const bool POSITIVE = false;
+
 #define WEIGHTS 0
 #define ACTS 1
 #include "product.glsl"
 
 layout(constant_id = 3) const uint ROWS = 2;
 layout(constant_id = 4) const uint TOKENS = 1;
-layout(constant_id = 5) const bool ADDED = false; // the result is added to total, too
+layout(constant_id = 6) const bool ADDED = false; // the result is added to total, too
 
 layout(set = 0, binding = 2, std430) writeonly buffer Out { float result[]; };
 layout(set = 0, binding = 3, std430) readonly buffer Bias { float bias[]; };

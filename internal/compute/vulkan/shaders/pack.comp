@@ -6,7 +6,7 @@
 #include "packing.glsl"
 
 layout(constant_id = 2) const bool EIGHT_BIT = true;
-layout(constant_id = 3) const bool RELU = false; // max(x, 0) is packed
+layout(constant_id = 3) const bool POSITIVE = false; // max(x, 0) is packed
 
 layout(set = 0, binding = 0, std430) readonly buffer X { float x[]; };
 layout(set = 0, binding = 1, std430) writeonly buffer Floats { vec4 floats[]; };
@@ -26,7 +26,7 @@ void main() {
 	[[unroll]] for (uint j = 0; j < PART; j++)
 		if (here && col + j < push.cols)
 			v[j] = x[row * push.cols + col + j];
-	if (RELU)
+	if (POSITIVE)
 		v = max(v, 0);
 	if (EIGHT_BIT)
 		pack(i, here, v, push.scales);

@@ -1,4 +1,5 @@
-// Products of weight rows and activations. An includer defines WEIGHTS and ACTS, their bindings.
+// Products of weight rows and activations. An includer defines WEIGHTS and ACTS, their bindings, and POSITIVE: whether activations that
+// are floats are max(x, 0).
 //
 // Order of a sum, in every shader: unit u of a row belongs to lane u mod LANES. A lane adds its units in order, element by
 // element for floats and an exact integer sum at a time for quantised types, and the lanes are added in order.
@@ -51,6 +52,9 @@ struct Act {
 
 ivec2 halfSums(uint both) { return ivec2(bitfieldExtract(int(both), 0, 16), int(both) >> 16); }
 
+// actFloat are four floats.
+vec4 actFloat(uint i) { return POSITIVE ? max(actFloats[i], 0) : actFloats[i]; }
+
 // loadAct loads unit u of a row; scales is where they begin, in pairs of words.
 Act loadAct(uint row, uint units, uint scales, uint u) {
 	Act a;
@@ -63,7 +67,7 @@ Act loadAct(uint row, uint units, uint scales, uint u) {
 		a.sums = halfSums(s.y);
 	} else {
 		[[unroll]] for (uint i = 0; i < UNIT / 4; i++) {
-			vec4 v = actFloats[unit * (UNIT / 4) + i];
+			vec4 v = actFloat(unit * (UNIT / 4) + i);
 			a.f[4 * i] = v.x;
 			a.f[4 * i + 1] = v.y;
 			a.f[4 * i + 2] = v.z;

@@ -3,6 +3,7 @@
 
 #define WEIGHTS 0
 #define ACTS 1
+const bool POSITIVE = false;
 #include "product.glsl"
 #include "neurons.glsl"
 #include "activation.glsl"
