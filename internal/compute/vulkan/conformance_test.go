@@ -128,8 +128,22 @@ func TestVariants(t *testing.T) {
 	}
 	d, _ := software(t, Options{})
 	d.Close()
-	const largestRow = 32 << 10 // of the suite's matrices, with what belongs to it
-	for _, variable := range []string{assistedVariable + "=1", "LP_NATIVE_VECTOR_WIDTH=128", "LP_NATIVE_VECTOR_WIDTH=512", fmt.Sprintf("%s=%d", partVariable, largestRow)} {
-		t.Run(variable, func(t *testing.T) { child(t, []string{variable}, "-test.run=^TestConformance$", "-test.short") })
+	const (
+		largestRow = 32 << 10 // of the suite's matrices, with what belongs to it
+		// Shaders are compiled anew in every process, and slowly where they check themselves.
+		checked  = "^TestConformance$/^(Add|AddPosition|LayerNorm|MatMul|RMSNorm|RoPE)$/^(Q4_0|4096_columns|halves)$|^TestConformance$/^SparseFFN$/^F16$"
+		parts    = "^TestConformance$/^(AddPosition|Embed|MatMul|SparseFFN)$/^(F16|Q4_0|Q6_K)$"
+		subgroup = "^TestConformance$/^(LayerNorm|MatMul|RMSNorm|SparseFFN|Predict|Attention)$/^(F16|Q4_0|Q6_K|4096_columns|heads_of_128,_2×4)$"
+	)
+	for variable, tests := range map[string]string{
+		assistedVariable + "=1":                        checked,
+		"LP_NATIVE_VECTOR_WIDTH=128":                   subgroup,
+		"LP_NATIVE_VECTOR_WIDTH=512":                   subgroup,
+		fmt.Sprintf("%s=%d", partVariable, largestRow): parts,
+	} {
+		t.Run(variable, func(t *testing.T) {
+			t.Parallel()
+			child(t, []string{variable}, "-test.run="+tests, "-test.short")
+		})
 	}
 }
