@@ -92,10 +92,10 @@ func (m *matmul) chunk(chunk, worker int) {
 
 // product computes rows [r, end) of one product, bias included, for all tokens.
 func (d *Device) product(p *compute.Product, r, end int, m *matmul, worker int) {
-	x, stride := m.x.of(d, p.W, 0)
+	x, stride := m.x.of(p.W, 0)
 	out := floats(p.Out)[r:]
 	rows := packedRows(p.W, r, end, &d.worker(worker).packed)
-	d.k.MatMul(p.W.Type, out, p.W.Rows, rows, end-r, p.W.Cols, x, stride, m.tokens)
+	mem(p.W).k.MatMul(p.W.Type, out, p.W.Rows, rows, end-r, p.W.Cols, x, stride, m.tokens)
 	if p.Bias == nil {
 		return
 	}

@@ -13,7 +13,8 @@ import (
 type matrix struct {
 	data     []byte // rows of rowBytes, in the arena or in the mapped file; or groups
 	rowBytes int
-	packed   bool // in the kernels' layout; otherwise rows are packed into scratch as they are needed
+	k        *kernel.Kernels // it is multiplied by these
+	packed   bool            // in the kernels' layout; otherwise rows are packed into scratch as they are needed
 	layout   layout
 }
 
@@ -41,7 +42,10 @@ func (d *Device) Matrix(src compute.Source, use compute.Use) (*compute.Matrix, e
 	if src.Rows < 1 || src.Cols < 1 || src.Cols%src.Type.BlockElems() != 0 || len(src.Data) != src.Rows*fileRow {
 		return nil, fmt.Errorf("tensor %q: %d bytes do not hold %d rows of %d elements of %s", src.Name, len(src.Data), src.Rows, src.Cols, src.Type)
 	}
-	m := &matrix{rowBytes: kernel.RowBytes(src.Type, src.Cols), packed: true}
+	m := &matrix{rowBytes: kernel.RowBytes(src.Type, src.Cols), packed: true, k: d.k}
+	if use == compute.Attention && src.Type == quant.F16 {
+		m.k = d.k.Exact()
+	}
 	out := &compute.Matrix{Name: src.Name, Type: src.Type, Rows: src.Rows, Cols: src.Cols, Mem: m}
 	if use == compute.Rows {
 		m.layout = neurons
@@ -190,7 +194,7 @@ type operand struct {
 
 // form adds x in the form of w, unless it is there.
 func (o *operand) form(d *Device, x compute.Tensor, w *compute.Matrix) {
-	f := d.k.Form(w.Type)
+	f := mem(w).k.Form(w.Type)
 	if o.at[f] != nil {
 		return
 	}
@@ -207,7 +211,7 @@ func (o *operand) form(d *Device, x compute.Tensor, w *compute.Matrix) {
 }
 
 // of is row token of the activations for w, and the distance to the next.
-func (o *operand) of(d *Device, w *compute.Matrix, token int) (unsafe.Pointer, int) {
-	f := d.k.Form(w.Type)
+func (o *operand) of(w *compute.Matrix, token int) (unsafe.Pointer, int) {
+	f := mem(w).k.Form(w.Type)
 	return unsafe.Add(o.at[f], token*o.stride[f]), o.stride[f]
 }

@@ -24,6 +24,7 @@ const (
 type panels struct {
 	x    operand
 	form compute.Matrix // shape and type of a chunk's panel
+	mem  matrix
 }
 
 // worthPanels decides on what is known of the tokens. Their bytes are those of sums only to rounding.
@@ -38,7 +39,8 @@ func (f *sparseFFN) worthPanels() bool {
 // multiplyPanels computes the outputs of a prompt.
 func (f *sparseFFN) multiplyPanels() {
 	a, p := f.spreadAll(), &f.panels
-	p.form = compute.Matrix{Type: f.d.k.PanelType(f.w.Down.Type), Rows: superblock, Cols: f.n}
+	p.mem.k = f.d.k
+	p.form = compute.Matrix{Type: f.d.k.PanelType(f.w.Down.Type), Rows: superblock, Cols: f.n, Mem: &p.mem}
 	p.x = operand{}
 	p.x.form(f.d, a, &p.form)
 	f.d.pool.Run(kernel.Super(f.out.Cols), f.panelFn)
@@ -58,7 +60,7 @@ func (f *sparseFFN) panel(s, worker int) {
 		}
 		f.d.k.Turn(form.Type, panel, f.n, at, (*[kernel.GroupNeurons][superblock]float32)(block), f.w.Down.Type)
 	}
-	x, stride := f.panels.x.of(f.d, form, 0)
+	x, stride := f.panels.x.of(form, 0)
 	out := floats(f.out)[s*superblock:]
 	f.d.k.MatMul(form.Type, out, f.out.Cols, panel[:size/superblock*rows], rows, f.n, x, stride, f.tokens)
 	if f.w.DownBias == nil {

@@ -418,7 +418,7 @@ func (f *sparseFFN) neurons(t int, list []int32, w *workerScratch) []float32 {
 
 // dots computes rows of m, chosen by index, times token t's activations.
 func (f *sparseFFN) dots(out []float32, m *compute.Matrix, bias *compute.Vector, t int, list []int32, w *workerScratch) {
-	x, _ := f.x.of(f.d, m, t)
+	x, _ := f.x.of(m, t)
 	if mem(m).packed {
 		f.d.k.DotRows(m.Type, out, mem(m).data, list, m.Cols, x)
 	} else {

@@ -71,7 +71,7 @@ func vnni() *Kernels {
 // bf16 is for processors with AVX512_BF16 too, Zen 4 and Cooper Lake the first of them.
 func bf16() *Kernels {
 	k := vnni()
-	k.Name, k.bfloat, k.round = "AVX-512 BF16", true, roundRowBF16
+	k.Name, k.bfloat, k.round, k.exact = "AVX-512 BF16", true, roundRowBF16, vnni()
 	k.types[quant.F16] = tiles{
 		stream: streamF16BF16, scatter: scatterF16BF16, scatterRows: 4, one: tileF16BF161x1,
 		block: block{4, 4, tileF16BF164x4}, panel: block{4, 4, tileBF16BF164x4}, expand: expandF16BF16, panelSuper: 64,
