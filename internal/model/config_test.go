@@ -35,6 +35,7 @@ func TestNumbersThatAreNone(t *testing.T) {
 		"llama.rope.scale_linear":                {nan, -1, inf},
 		"llama.rope.scaling.yarn_ext_factor":     {nan, -1, inf},
 		"llama.rope.scaling.attn_factor":         {nan, -1, inf},
+		"llama.rope.scaling.yarn_attn_factor":    {nan, -1, inf},
 		"llama.rope.scaling.yarn_beta_fast":      {nan, 0, inf},
 		"llama.rope.scaling.yarn_beta_slow":      {nan, -1, inf},
 		"powerinfer.sparse_threshold":            {nan},

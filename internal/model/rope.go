@@ -17,6 +17,7 @@ type ropeConfig struct {
 	Context    int     // positions before extension (yarn)
 	ExtFactor  float64 // yarn: share of extrapolation; 1
 	AttnFactor float64 // yarn: extra magnitude; 1
+	Magnitude  float64 // yarn: in place of 1 + 0.1·ln(Factor); 0: not said
 	BetaFast   float64 // yarn: rotations above which a dimension is left alone
 	BetaSlow   float64 // yarn: rotations below which it is interpolated
 }
@@ -40,7 +41,9 @@ func readRope(m *metadata, c *Config, style compute.RopeStyle) ropeConfig {
 		Factor:     m.within(key("scaling.factor"), m.within(key("scale_linear"), 1, 0, maxRope), 0, maxRope),
 		Context:    m.count(key("scaling.original_context_length"), c.Context, 1<<30),
 		ExtFactor:  m.within(key("scaling.yarn_ext_factor"), 1, 0, 1),
-		AttnFactor: m.within(key("scaling.attn_factor"), m.within(key("scaling.yarn_attn_factor"), 1, 0, maxRope), 0, maxRope),
+		AttnFactor: m.within(key("scaling.attn_factor"), 1, 0, maxRope),
+		// llama.cpp's converter writes Hugging Face's attention_factor here, which is the whole magnitude.
+		Magnitude: m.within(key("scaling.yarn_attn_factor"), 0, 0, maxRope),
 		BetaFast:   m.within(key("scaling.yarn_beta_fast"), 32, leastBeta, maxRope),
 		BetaSlow:   m.within(key("scaling.yarn_beta_slow"), 1, leastBeta, maxRope),
 	}
@@ -84,7 +87,10 @@ func (r ropeConfig) rope(factors []float32) (*compute.Rope, error) {
 	}
 	if r.Scaling == "yarn" {
 		out.Scale = r.AttnFactor
-		if r.ExtFactor != 0 {
+		switch {
+		case r.Magnitude > 0:
+			out.Scale *= r.Magnitude
+		case r.ExtFactor != 0:
 			out.Scale *= 1 + 0.1*math.Log(r.Factor)
 		}
 	}

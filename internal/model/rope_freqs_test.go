@@ -119,3 +119,39 @@ func TestRopeKeys(t *testing.T) {
 		}
 	}
 }
+
+// TestRopeMagnitude: YaRN's factor on rotated pairs. Hugging Face's attention_factor, under the key that llama.cpp's
+// converter gives it, replaces what follows from the factor; the other key multiplies it.
+func TestRopeMagnitude(t *testing.T) {
+	usual := 1 + 0.1*math.Log(4)
+	for _, c := range []struct {
+		keys map[string]string
+		want float64
+	}{
+		{nil, usual},
+		{map[string]string{"attn_factor": "1.5"}, 1.5 * usual},
+		{map[string]string{"yarn_attn_factor": "1.25"}, 1.25},
+		{map[string]string{"yarn_attn_factor": "1.25", "attn_factor": "2"}, 2.5},
+		{map[string]string{"yarn_ext_factor": "0"}, 1},
+	} {
+		f := openSynth(t, synth.Spec{Arch: "llama", Layers: 1, Embd: 64, FF: 64, Heads: 2, Type: quant.F16, Seed: 1, Keys: []gguf.KV{
+			{Key: "llama.rope.scaling.type", Value: "yarn"}, {Key: "llama.rope.scaling.factor", Value: float32(4)},
+		}})
+		for key, v := range c.keys {
+			if err := f.Override("llama.rope.scaling."+key, "float", v); err != nil {
+				t.Fatal(err)
+			}
+		}
+		config, err := ReadConfig(f, "")
+		if err != nil {
+			t.Fatal(err)
+		}
+		rope, err := config.Rope.rope(nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if math.Abs(rope.Scale-c.want) > 1e-9 {
+			t.Errorf("%v: magnitude %g, want %g", c.keys, rope.Scale, c.want)
+		}
+	}
+}
