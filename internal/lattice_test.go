@@ -46,7 +46,7 @@ var floors = []struct{ pkg, imports string }{
 	{"internal/compute/vulkan", "internal/compute internal/compute/vulkan/shaders internal/compute/vulkan/vk internal/quant internal/trace"},
 	{"internal/train", "internal/compute/cpu/gemm internal/compute/cpu/kernel internal/compute/cpu/pool internal/quant"},
 	{"internal/model", "internal/compute internal/gguf internal/placement internal/prepared internal/quant internal/tokenizer"},
-	{"internal/blueprint", "internal/compute internal/gguf internal/model internal/neuron internal/placement internal/prepared internal/quant"},
+	{"internal/blueprint", "internal/compute internal/compute/hybrid internal/gguf internal/model internal/neuron internal/placement internal/prepared internal/quant"},
 	{"internal/engine", "internal/compute internal/compute/cpu internal/compute/hybrid internal/compute/vulkan internal/gguf internal/hw internal/model internal/placement internal/sample internal/tokenizer internal/trace"},
 	{"internal/convert", "internal/gguf internal/neuron internal/prepared internal/quant internal/tokenizer"},
 	{"internal/eval", "internal/engine internal/outfile"},

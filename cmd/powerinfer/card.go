@@ -90,11 +90,7 @@ func chosenCard(ctx context.Context, c *cli.Command, f *gguf.File, o *engine.Opt
 	}
 	on := machineWith(&m, info, &b)
 	s := streaming(c, &m, info, &b, budget)
-	card, err := place(c, info, budget, &b, on, s.RoomBytes())
-	if card != nil {
-		card.Stream = s
-	}
-	return card, err
+	return place(c, info, budget, &b, on, s)
 }
 
 // machineWith is m with one card.
@@ -149,7 +145,7 @@ func measured(m *measure.Machine, info vulkan.Info) *measure.Card {
 }
 
 // place puts the model on the card within budget.
-func place(c *cli.Command, info vulkan.Info, budget int64, b *blueprint.Blueprint, on placement.Machine, overhead int64) (*engine.Card, error) {
+func place(c *cli.Command, info vulkan.Info, budget int64, b *blueprint.Blueprint, on placement.Machine, s hybrid.Streaming) (*engine.Card, error) {
 	on.GPUs[0].Budget = budget
 	solve := placement.Solve
 	if c.IsSet("n-gpu-layers") {
@@ -157,11 +153,11 @@ func place(c *cli.Command, info vulkan.Info, budget int64, b *blueprint.Blueprin
 			return placement.Whole(m, on, c.Int("n-gpu-layers"))
 		}
 	}
-	p, err := b.Places(on, overhead, solve)
+	p, err := b.Places(on, s, solve)
 	if err != nil {
 		return nil, err
 	}
-	card := &engine.Card{Device: fmt.Sprint(info.Index), Budget: budget, Planned: p.VRAM[0], Notice: func(s string) { fmt.Fprintln(os.Stderr, "note:", s) }}
+	card := &engine.Card{Device: fmt.Sprint(info.Index), Budget: budget, Planned: p.VRAM[0], Stream: s, Notice: func(s string) { fmt.Fprintln(os.Stderr, "note:", s) }}
 	used := false
 	for _, y := range p.Layers {
 		card.Places = append(card.Places, y.Place)

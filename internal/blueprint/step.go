@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	"github.com/powerinfer-go/powerinfer/internal/compute"
+	"github.com/powerinfer-go/powerinfer/internal/compute/hybrid"
 	"github.com/powerinfer-go/powerinfer/internal/model"
 	"github.com/powerinfer-go/powerinfer/internal/placement"
 	"github.com/powerinfer-go/powerinfer/internal/quant"
@@ -42,7 +43,7 @@ func packed(n int) int64 { return int64(n + n/quant.QK*8) }
 // onCard is what of a plan the step's memory on the card depends on.
 type onCard struct {
 	attention  bool // of some layer is there
-	neurons    bool // some are, in layers that are computed by neuron
+	neurons    int  // most of a layer that is computed by neuron; or of those that are sent at a time
 	dense      bool // some layer is dense, wherever it is
 	denseThere bool // and some on the card
 }
@@ -50,7 +51,7 @@ type onCard struct {
 // most is what any plan may need.
 func (s *step) most() onCard {
 	dense := s.mode == model.Off && !s.transposed
-	return onCard{attention: true, neurons: true, dense: dense, denseThere: dense}
+	return onCard{attention: true, neurons: s.ff, dense: dense, denseThere: dense}
 }
 
 // of is what places need.
@@ -59,7 +60,9 @@ func (s *step) of(places []placement.Place) onCard {
 	for _, p := range places[:len(places)-1] {
 		dense := s.mode == model.Off && !s.transposed && (p.Hot == 0 || p.Hot == s.ff)
 		u.attention = u.attention || p.Attention
-		u.neurons = u.neurons || !dense && p.Hot > 0
+		if !dense {
+			u.neurons = max(u.neurons, p.Hot)
+		}
 		u.dense = u.dense || dense
 		u.denseThere = u.denseThere || dense && p.Hot > 0
 	}
@@ -81,11 +84,9 @@ func (s *step) bytes(u onCard) int64 {
 	floats += n * s.rank
 
 	many, few := min(n, manyTokens), min(n, fewTokens)
-	if u.neurons {
-		floats += many*s.ff + few*(3*s.ff+lanes+1) // gates; lists, their gates and sums
-		if s.gated {
-			floats += many * s.ff // ups
-		}
+	floats += many*u.neurons + few*(3*u.neurons+lanes+1) // gates; lists, their gates and sums
+	if s.gated {
+		floats += many * u.neurons // ups
 	}
 	if u.attention {
 		splits := ((s.context+compute.PagePositions-1)/compute.PagePositions*compute.PagePositions + compute.PagePositions + split - 1) / split
@@ -107,12 +108,15 @@ func (s *step) bytes(u onCard) int64 {
 	return total + total/100 // alignment
 }
 
-// Places is the plan for one card, whose overhead, beside the given one, is what this very plan needs.
-func (b *Blueprint) Places(on placement.Machine, overhead int64, solve func(placement.Model, placement.Machine) (placement.Plan, error)) (placement.Plan, error) {
+// slack is what of a budget compute/vulkan may allocate and not fill.
+func slack(budget int64) int64 { return min(32<<20, max(256<<10, budget/64)) }
+
+// Places is the plan for one card, whose overhead is what this very plan needs.
+func (b *Blueprint) Places(on placement.Machine, stream hybrid.Streaming, solve func(placement.Model, placement.Machine) (placement.Plan, error)) (placement.Plan, error) {
 	with := func(bytes int64) (placement.Plan, int64, error) {
 		on := on
 		on.GPUs = slices.Clone(on.GPUs)
-		on.GPUs[0].Overhead = overhead + bytes
+		on.GPUs[0].Overhead = stream.RoomBytes() + bytes + slack(on.GPUs[0].Budget)
 		p, err := solve(b.Model, on)
 		if err != nil {
 			return p, 0, err
@@ -121,7 +125,11 @@ func (b *Blueprint) Places(on placement.Machine, overhead int64, solve func(plac
 		for _, y := range p.Layers {
 			places = append(places, y.Place)
 		}
-		return p, b.step.bytes(b.step.of(places)), nil
+		u := b.step.of(places)
+		if size := b.Model.Layers[0].Units.Size; stream.Tokens > 0 && size > 0 {
+			u.neurons = max(u.neurons, int(min(stream.Bytes/size, int64(b.FF))))
+		}
+		return p, b.step.bytes(u), nil
 	}
 	p, need, err := with(b.Buffers)
 	if err != nil {

@@ -3,6 +3,7 @@
 package engine
 
 import (
+	"errors"
 	"fmt"
 	"runtime"
 	"sync"
@@ -162,6 +163,7 @@ func (e *Engine) Close() error {
 	if e.broken != nil {
 		return nil // it is closed
 	}
+	e.broken = errors.New("the engine is closed")
 	err := e.dev.Close()
 	runtime.KeepAlive(e.model)
 	return err

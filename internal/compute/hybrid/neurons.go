@@ -1,8 +1,6 @@
 package hybrid
 
 import (
-	"errors"
-
 	"github.com/powerinfer-go/powerinfer/internal/compute"
 )
 
@@ -132,7 +130,7 @@ func (r *verbs) both(out, x compute.Tensor, s compute.Set, f compute.SparseWeigh
 		cold.UpBias, err = part(f.UpBias, r.d.host, hot, n)
 	}
 	if err != nil {
-		r.err = errors.Join(r.err, err)
+		r.fail(err)
 		return
 	}
 	r.toCard(x)

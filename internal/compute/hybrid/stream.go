@@ -1,8 +1,6 @@
 package hybrid
 
 import (
-	"errors"
-
 	"github.com/powerinfer-go/powerinfer/internal/compute"
 	"github.com/powerinfer-go/powerinfer/internal/quant"
 )
@@ -95,9 +93,11 @@ func (r *verbs) stream(out, x compute.Tensor, s compute.Set, f compute.SparseWei
 	if y.host, ok = r.d.host.(Restorer); !ok || !y.choose() {
 		return false
 	}
-	if err := y.reserve(); err != nil {
-		r.err = errors.Join(r.err, err)
-		return true
+	if r.err == nil {
+		r.err = y.reserve()
+	}
+	if r.err != nil {
+		return true // Run returns it
 	}
 	y.run()
 	return true
@@ -151,9 +151,11 @@ func (y *stream) reserve() error {
 	h := &d.rooms
 	for i := range h.room {
 		if h.room[i] == nil {
-			if h.room[i], err = d.card.(Streamer).Room(d.streaming.Bytes + roomSlack); err != nil {
+			room, err := d.card.(Streamer).Room(d.streaming.Bytes + roomSlack)
+			if err != nil {
 				return ofCard(err)
 			}
+			h.room[i] = room
 		}
 		if y.set.Mem != nil && h.most < y.most {
 			if h.set[i], err = d.card.Set(d.rows, y.most); err != nil {
@@ -252,7 +254,7 @@ func (y *stream) bring(c int) {
 	}
 	var err error
 	if w.UpBias, err = part(y.f.UpBias, d.card, y.hot+from, y.hot+to); err != nil {
-		y.r.err = errors.Join(y.r.err, err)
+		y.r.fail(err)
 	}
 	y.brought[c] = w
 	if y.set.Mem != nil {
@@ -304,7 +306,7 @@ func (y *stream) computeHot() {
 	w := cardWeights(y.f)
 	var err error
 	if w.UpBias, err = part(y.f.UpBias, y.r.d.card, 0, y.hot); err != nil {
-		y.r.err = errors.Join(y.r.err, err)
+		y.r.fail(err)
 	}
 	set := cardSet(y.set)
 	if set.Mem == nil {

@@ -19,6 +19,13 @@ type verbs struct {
 	last *stretch // the one before: what the card takes next was written by it or earlier
 }
 
+// fail keeps the first error of the recording; Run returns it.
+func (r *verbs) fail(err error) {
+	if r.err == nil {
+		r.err = err
+	}
+}
+
 // stretch is a function of the host: it loads what the card shows, computes, and stores what the card takes.
 type stretch struct {
 	d      *Device

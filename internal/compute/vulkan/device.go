@@ -186,7 +186,7 @@ func (r *recorder) scratch(name string, size int64) view {
 		var err error
 		if v, err = d.alloc(size); err != nil {
 			r.fail(fmt.Errorf("scratch for %s: %w", name, err))
-			return v
+			return view{size: size} // nothing is recorded any more
 		}
 		d.scratches[name] = v
 	}

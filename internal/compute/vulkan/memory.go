@@ -85,11 +85,12 @@ type memory struct {
 	budget int64 // for used
 }
 
-// Slabs are a sixteenth of what is in use, so that no more than that is allocated and not filled.
+// Slabs are for views of up to an eighth of them, and a small share of what is in use: no more than that is allocated and not filled.
 const (
-	smallestSlab = 1 << 20
-	largestSlab  = 128 << 20
-	slabShare    = 16
+	smallestSlab = 256 << 10
+	largestSlab  = 32 << 20
+	slabShare    = 64
+	slabViews    = 8
 )
 
 // ceil is how many times b fit a, the last perhaps in part.
@@ -137,7 +138,7 @@ func (m *memory) room(p purpose, size int64) *slab {
 func (m *memory) grow(p purpose, size int64) (*slab, error) {
 	least := align(size, m.g.alignment())
 	want := min(largestSlab, max(smallestSlab, m.used/slabShare))
-	if size > want/4 || m.apart {
+	if size > want/slabViews || m.apart {
 		return m.slab(p, least)
 	}
 	s, err := m.slab(p, want)

@@ -16,7 +16,10 @@ func (d *Device) Room(size int64) (any, error) {
 	if r.local, err = d.alloc(size); err == nil {
 		r.staged, err = d.mem.alloc(staged, size)
 	}
-	return &r, err
+	if err != nil {
+		return nil, err
+	}
+	return &r, nil
 }
 
 // Bring makes into, a Room, hold the matrices that sources, without their data, and uses describe. fill is called by the host of an
