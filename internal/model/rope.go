@@ -44,8 +44,8 @@ func readRope(m *metadata, c *Config, style compute.RopeStyle) ropeConfig {
 		AttnFactor: m.within(key("scaling.attn_factor"), 1, 0, maxRope),
 		// llama.cpp's converter writes Hugging Face's attention_factor here, which is the whole magnitude.
 		Magnitude: m.within(key("scaling.yarn_attn_factor"), 0, 0, maxRope),
-		BetaFast:   m.within(key("scaling.yarn_beta_fast"), 32, leastBeta, maxRope),
-		BetaSlow:   m.within(key("scaling.yarn_beta_slow"), 1, leastBeta, maxRope),
+		BetaFast:  m.within(key("scaling.yarn_beta_fast"), 32, leastBeta, maxRope),
+		BetaSlow:  m.within(key("scaling.yarn_beta_slow"), 1, leastBeta, maxRope),
 	}
 	if r.Dims > c.HeadDim || r.Dims%2 != 0 {
 		m.fail("key %q: %d rotated elements do not fit a head of %d", key("dimension_count"), r.Dims, c.HeadDim)
