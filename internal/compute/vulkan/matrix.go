@@ -69,11 +69,7 @@ type region struct {
 // rowRegions are the regions of a matrix of rows of units, which pack writes from rows in file layout.
 func rowRegions(t quant.Type, units int) []region {
 	blocks := func(bytes, from, to int) func(dst, file []byte) { // bytes from…to of every block
-		return func(dst, file []byte) {
-			for i := range len(dst) / (to - from) {
-				copy(dst[i*(to-from):(i+1)*(to-from)], file[i*bytes+from:])
-			}
-		}
+		return func(dst, file []byte) { packBlocks(dst, file, bytes, from, to) }
 	}
 	super := units / (quant.QKK / quant.QK)
 	switch t {
@@ -89,45 +85,70 @@ func rowRegions(t quant.Type, units int) []region {
 	return []region{{1, 32 * units, func(dst, file []byte) { clear(dst[copy(dst, file):]) }}}
 }
 
+// packBlocks copies bytes from…to, two or a multiple of eight, of every block.
+func packBlocks(dst, file []byte, bytes, from, to int) {
+	le := binary.LittleEndian
+	n := to - from
+	for i := range len(dst) / n {
+		out, in := dst[i*n:][:n], file[i*bytes+from:][:n]
+		if n == 2 {
+			le.PutUint16(out, le.Uint16(in))
+			continue
+		}
+		for ; len(in) >= 8; out, in = out[8:], in[8:] {
+			le.PutUint64(out, le.Uint64(in))
+		}
+	}
+}
+
+// Bytes are packed eight at a time.
+const (
+	low4 = 0x0f0f0f0f0f0f0f0f
+	low2 = 0x03030303
+)
+
 // packQ4_K writes every unit's nibbles as Q4_0 has them. In the file, units 2k and 2k+1 are the low and the high nibbles of 32 bytes.
 func packQ4_K(dst, file []byte) {
+	le := binary.LittleEndian
 	for ; len(file) > 0; dst, file = dst[128:], file[144:] {
 		for k := range 4 {
-			in, even, odd := file[16+32*k:][:32], dst[32*k:][:16], dst[32*k+16:][:16]
-			for i := range 16 {
-				even[i] = in[i]&15 | in[i+16]<<4
-				odd[i] = in[i]>>4 | in[i+16]&^15
+			in, out := file[16+32*k:][:32], dst[32*k:][:32]
+			for i := 0; i < 16; i += 8 {
+				a, b := le.Uint64(in[i:]), le.Uint64(in[i+16:])
+				le.PutUint64(out[i:], a&low4|b&low4<<4)
+				le.PutUint64(out[i+16:], a>>4&low4|b&^low4)
 			}
 		}
 	}
 }
 
-// packQ6_K writes every unit's low nibbles as Q4_0 has them.
+// packQ6_K writes every unit's low nibbles as Q4_0 has them. In the file, unit j is the low or the high nibbles of 32 bytes.
 func packQ6_K(dst, file []byte) {
-	var q [quant.QKK]uint8
+	le := binary.LittleEndian
 	for ; len(file) > 0; dst, file = dst[128:], file[210:] {
-		quant.Q6KQuants(&q, file)
 		for j := range 8 {
-			for i := range 16 {
-				dst[16*j+i] = q[32*j+i]&15 | q[32*j+16+i]<<4
+			half, quarter := j/4, j%4
+			in, out, shift := file[64*half+32*(quarter&1):][:32], dst[16*j:][:16], quarter>>1*4
+			for i := 0; i < 16; i += 8 {
+				le.PutUint64(out[i:], le.Uint64(in[i:])>>shift&low4|le.Uint64(in[i+16:])>>shift&low4<<4)
 			}
 		}
 	}
 }
 
-// packQ6_KHigh writes every unit's high bits: byte b of word h has those of element 4(2f+h)+b in its bit pair f.
+// packQ6_KHigh writes every unit's high bits: byte b of word h has those of element 4(2f+h)+b in its bit pair f. In the file, unit j has a
+// bit pair of each of 32 bytes.
 func packQ6_KHigh(dst, file []byte) {
-	var q [quant.QKK]uint8
+	le := binary.LittleEndian
 	for ; len(file) > 0; dst, file = dst[64:], file[210:] {
-		quant.Q6KQuants(&q, file)
 		for j := range 8 {
-			for i := range 8 {
-				h, b := i/4, i%4
-				bits := uint8(0)
+			in, out, shift := file[128+32*(j/4):][:32], dst[8*j:][:8], 2*(j%4)
+			for h := range 2 {
+				bits := uint32(0)
 				for f := range 4 {
-					bits |= q[32*j+4*(2*f+h)+b] >> 4 << (2 * f)
+					bits |= le.Uint32(in[4*(2*f+h):]) >> shift & low2 << (2 * f)
 				}
-				dst[8*j+i] = bits
+				le.PutUint32(out[4*h:], bits)
 			}
 		}
 	}
