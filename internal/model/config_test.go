@@ -6,7 +6,9 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/powerinfer-go/powerinfer/internal/compute"
 	"github.com/powerinfer-go/powerinfer/internal/gguf"
+	"github.com/powerinfer-go/powerinfer/internal/prepared"
 	"github.com/powerinfer-go/powerinfer/internal/quant"
 	"github.com/powerinfer-go/powerinfer/internal/synth"
 )
@@ -71,6 +73,31 @@ func TestActivationNames(t *testing.T) {
 	for _, name := range []string{"swish", "fatrelu:", "fatrelu:nan", "fatrelu:0.1x", "fatrelu:0.1:0.2", "relu:0.1", "silu:"} {
 		if _, err := ReadConfig(f, name); err == nil || !strings.Contains(err.Error(), name) {
 			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+// TestAutoTrust: predictors were trained and measured with one activation; with another that --activation names they tell nothing.
+func TestAutoTrust(t *testing.T) {
+	for _, c := range []struct {
+		file       string
+		threshold  float32
+		divergence float32
+		act        compute.Activation
+		want       SparseMode
+	}{
+		{"relu", 0, 0.009, compute.Activation{Kind: compute.ReLU, Threshold: 0.01}, Predict},
+		{"relu", 0, 0.011, compute.Activation{Kind: compute.ReLU}, Exact},
+		{"relu", 0, 0.009, compute.Activation{Kind: compute.SiLU}, Off},
+		{"relu", 0, 0.009, compute.Activation{Kind: compute.ReLU2}, Exact},
+		{"fatrelu", 0.5, 0.009, compute.Activation{Kind: compute.FATReLU, Threshold: 0.5}, Predict},
+		{"fatrelu", 0.5, 0.009, compute.Activation{Kind: compute.FATReLU, Threshold: 0.1}, Exact},
+	} {
+		config := Config{Act: c.act, Predictors: true, Prepared: &prepared.Info{
+			Activation: c.file, ActivationThreshold: c.threshold, Quality: &prepared.Quality{KLDivergence: c.divergence},
+		}}
+		if got, err := config.Resolve(Auto); err != nil || got != c.want {
+			t.Errorf("measured %g with %s, run with %v: %v, %v; want %v", c.divergence, c.file, c.act, got, err, c.want)
 		}
 	}
 }

@@ -58,12 +58,19 @@ func (c *Config) Resolve(asked SparseMode) (SparseMode, error) {
 
 func (c *Config) auto() SparseMode {
 	switch {
-	case c.Predictors && (c.Prepared == nil || c.Prepared.Quality != nil && c.Prepared.Quality.KLDivergence <= AutoDivergence):
+	case c.Predictors && (c.Prepared == nil || c.trusted()):
 		return Predict
 	case c.Act.Sparse():
 		return Exact
 	}
 	return Off
+}
+
+// trusted reports whether a prepared file's predictors were measured, with the activation in use, and found good.
+func (c *Config) trusted() bool {
+	p := c.Prepared
+	same := c.Act.Kind.String() == p.Activation && (c.Act.Kind != compute.FATReLU || c.Act.Threshold == p.ActivationThreshold)
+	return same && p.Quality != nil && p.Quality.KLDivergence <= AutoDivergence
 }
 
 // ofLayer is the mode that layer l runs in: a prepared file's predictors may not pay in every layer.
