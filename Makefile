@@ -10,9 +10,10 @@ test:
 	go vet ./...
 	go test ./...
 
-# A race run of the packages that share memory between goroutines.
+# A race run of the packages that share memory between goroutines, and of what passes between Go and the Vulkan driver.
 race:
 	CGO_ENABLED=1 go test -race -short ./internal/compute/cpu/... ./internal/engine/...
+	CGO_ENABLED=1 go test -race -short -run 'TestUpload|TestReplay|TestBeside|TestHost|TestConformance/^Embed$$' ./internal/compute/vulkan
 
 fuzz:
 	@scripts/fuzz.sh $${FUZZTIME:-15s}

@@ -9,3 +9,13 @@ for os in linux windows darwin; do
 		CGO_ENABLED=0 GOOS=$os GOARCH=$arch go vet ./...
 	done
 done
+
+echo "build linux/amd64 without the GPU, static"
+static=$(mktemp)
+trap 'rm -f "$static"' EXIT
+CGO_ENABLED=0 go vet -tags nogpu ./...
+CGO_ENABLED=0 GOOS=linux GOARCH=amd64 go build -tags nogpu -o "$static" ./cmd/powerinfer
+if grep -aq ld-linux "$static"; then
+	echo "with -tags nogpu the binary still asks for a dynamic linker" >&2
+	exit 1
+fi
