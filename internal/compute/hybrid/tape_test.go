@@ -159,7 +159,7 @@ func (c *tapes) Room(size int64) (any, error) {
 
 func (t *tape) Bring(room any, sources []compute.Source, uses []compute.Use) ([]*compute.Matrix, func(i int, data []byte)) {
 	var matrices []*compute.Matrix
-	var left = *room.(*int64)
+	left := *room.(*int64)
 	for _, s := range sources {
 		matrices = append(matrices, &compute.Matrix{Name: s.Name, Type: s.Type, Rows: s.Rows, Cols: s.Cols})
 		left -= int64(s.Rows * s.Type.RowBytes(s.Cols))
