@@ -29,23 +29,24 @@ func update(v view) binding { return binding{v, true, true} }
 
 // recorder writes a segment's verbs to a command buffer. It implements compute.Verbs.
 type recorder struct {
-	d       *Device
-	seg     *segment
-	command vk.CommandBuffer // in recording; 0: none
-	filled  bool             // something was recorded in it
-	now     *compute.Params  // of the run that records: for Host only
-	live    bool             // Host was called
-	beside  bool             // what is recorded runs beside the host
-	late    bool             // that has shown something, for which a later turn of the host waits
-	wanted  []place          // what is copied to the host in the end
-	err     error            // the first one
-	hazards hazards
-	forms   packedForms
-	held    *product // the last dispatch, if it is still to be recorded
-	bound   vk.Pipeline
-	swaps   []swapped
-	param   view                   // of the params, once a verb asked for them
-	ropes   map[*compute.Rope]view // of cosines and sines
+	d        *Device
+	seg      *segment
+	command  vk.CommandBuffer // in recording; 0: none
+	filled   bool             // something was recorded in it
+	now      *compute.Params  // of the run that records: for Host only
+	live     bool             // Host was called
+	beside   bool             // what is recorded runs beside the host
+	late     bool             // that has shown something, for which a later turn of the host waits
+	wanted   []place          // what is copied to the host in the end
+	err      error            // the first one
+	hazards  hazards
+	forms    packedForms
+	held     *product // the last dispatch, if it is still to be recorded
+	counters counters
+	bound    vk.Pipeline
+	swaps    []swapped
+	param    view                   // of the params, once a verb asked for them
+	ropes    map[*compute.Rope]view // of cosines and sines
 }
 
 // fail keeps the first error; Run returns it.

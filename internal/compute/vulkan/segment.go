@@ -97,6 +97,7 @@ func (r *recorder) record(body func(compute.Verbs)) error {
 	r.begin()
 	if r.err == nil {
 		body(r)
+		r.collect()
 		r.copyWanted()
 	}
 	r.leg(nil, nil)
@@ -134,6 +135,7 @@ func (r *recorder) copyWanted() {
 // Host submits what was recorded, waits for it and calls f. The rest is recorded afresh.
 func (r *recorder) Host(f func()) {
 	r.live = true
+	r.collect()
 	r.leg(nil, nil)
 	if r.err == nil {
 		r.fail(r.d.play(r.seg, r.now))

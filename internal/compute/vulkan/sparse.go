@@ -65,12 +65,11 @@ func (r *recorder) SparseFFN(out, x compute.Tensor, s compute.Set, w compute.Spa
 func (f *sparse) count(steps int) {
 	c := f.w.Count
 	if c == nil {
-		f.counts = f.r.scratch("counts", 12)
+		f.counts = f.r.scratch("counts", counterBytes)
 		return
 	}
 	w, tokens, n, all, listed := f.w, int64(f.x.Rows), int64(f.n), f.all, f.listed
-	f.counts = f.r.result(12, func(data []byte) {
-		counted := words(data)
+	f.counts = f.r.counter(func(counted []uint32) {
 		predicted, gated, active := int64(counted[0]), int64(counted[1]), int64(counted[2])
 		if listed && all {
 			predicted = tokens * n

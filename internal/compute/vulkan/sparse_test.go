@@ -185,3 +185,57 @@ func TestHotNeurons(t *testing.T) {
 		}
 	})
 }
+
+// TestManyCounts: every layer of a recording has its own counts, at every replay, however many layers there are.
+func TestManyCounts(t *testing.T) {
+	const n, ff = 8, 40
+	on(t, Options{}, nil, func(d *Device) {
+		rng := rand.New(rand.NewPCG(9, 0))
+		matrix := func(rows int, use compute.Use) *compute.Matrix {
+			m, err := d.Matrix(encoded(rng, quant.F32, rows, n), use)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return m
+		}
+		table, down := matrix(3, compute.Embed), matrix(ff, compute.Rows)
+		x, err := d.Tensor(1, n)
+		if err != nil {
+			t.Fatal(err)
+		}
+		out, err := d.Tensor(1, n)
+		if err != nil {
+			t.Fatal(err)
+		}
+		ups := []*compute.Matrix{matrix(ff, compute.Rows), matrix(ff, compute.Rows)}
+		counts := make([]compute.NeuronCount, maxCounters+3)
+		var once [2]compute.NeuronCount // by up
+		run := func(name string, counts []compute.NeuronCount) {
+			p := compute.Params{Tokens: []int32{1}}
+			if err := d.Run(compute.Segment{Name: name, Rows: 1}, &p, func(v compute.Verbs) {
+				v.Embed(x, table)
+				for i := range counts {
+					w := compute.SparseWeights{Up: ups[i%2], Down: down, Act: compute.Activation{Kind: compute.ReLU}, Count: &counts[i]}
+					v.SparseFFN(out, x, compute.Set{Rows: 1, N: ff}, w)
+				}
+			}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		run("two", once[:])
+		if once[0] == once[1] || once[0].Active == 0 || once[0].Predicted != ff {
+			t.Fatalf("two layers counted %+v", once)
+		}
+		run("all", counts)
+		run("all", counts)
+		for i, got := range counts {
+			want := once[i%2]
+			for _, c := range []*int64{&want.Steps, &want.Tokens, &want.Predicted, &want.Gated, &want.Active, &want.Bytes} {
+				*c *= 2
+			}
+			if got != want {
+				t.Fatalf("layer %d counted %+v in two runs, want %+v", i, got, want)
+			}
+		}
+	})
+}

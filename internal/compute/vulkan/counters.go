@@ -1,0 +1,48 @@
+package vulkan
+
+// counters are the counts that a recording's dispatches add to: in the device's own memory, where adding is fast, zeroed before the
+// first of them and copied to the host at the recording's end.
+type counters struct {
+	memory view
+	done   []func(counts []uint32)
+}
+
+const (
+	counterBytes = 12  // three counts
+	maxCounters  = 256 // of a recording; what is beyond them counts in the host's memory
+)
+
+// counter is memory for three counts, which done is given when the segment has run.
+func (r *recorder) counter(done func(counts []uint32)) view {
+	c, pitch := &r.counters, align(counterBytes, r.d.gpu.alignment())
+	if len(c.done) == maxCounters {
+		return r.result(counterBytes, func(data []byte) { done(words(data)) })
+	}
+	if len(c.done) == 0 {
+		c.memory = r.scratch("counters", maxCounters*pitch)
+		r.fill(c.memory, 0)
+	}
+	if r.err != nil {
+		return view{}
+	}
+	c.done = append(c.done, done)
+	return c.memory.slice(int64(len(c.done)-1)*pitch, counterBytes)
+}
+
+// collect copies the counts to the host.
+func (r *recorder) collect() {
+	done, pitch := r.counters.done, align(counterBytes, r.d.gpu.alignment())
+	r.counters.done = nil
+	if len(done) == 0 || r.err != nil {
+		return
+	}
+	size := int64(len(done)) * pitch
+	v := r.result(size, func(data []byte) {
+		for i, f := range done {
+			f(words(data[int64(i)*pitch:][:counterBytes]))
+		}
+	})
+	if r.err == nil {
+		r.copy(v, r.counters.memory.slice(0, size))
+	}
+}
