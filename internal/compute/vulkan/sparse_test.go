@@ -190,7 +190,7 @@ func TestHotNeurons(t *testing.T) {
 func TestManyCounts(t *testing.T) {
 	const n, ff = 8, 40
 	on(t, Options{}, nil, func(d *Device) {
-		rng := rand.New(rand.NewPCG(9, 0))
+		rng := rand.New(rand.NewPCG(10, 0))
 		matrix := func(rows int, use compute.Use) *compute.Matrix {
 			m, err := d.Matrix(encoded(rng, quant.F32, rows, n), use)
 			if err != nil {
