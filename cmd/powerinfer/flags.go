@@ -91,7 +91,9 @@ func engineOptions(c *cli.Command) (engine.Options, error) {
 		NoRepack: c.Bool("no-repack"), Lock: c.Bool("mlock"), Activation: c.String("activation"),
 	}
 	for _, name := range []string{"ctx-size", "batch-size", "ubatch-size", "threads", "threads-batch"} {
-		if v := c.Int(name); v < 0 || v > 1<<30 {
+		if v := c.Int(name); v == -1 && strings.HasPrefix(name, "threads") { // llama.cpp's way to say the default
+			continue
+		} else if v < 0 || v > 1<<30 {
 			return o, fmt.Errorf("--%s %d is not a number from 0 to %d", name, v, 1<<30)
 		}
 	}

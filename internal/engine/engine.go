@@ -87,7 +87,7 @@ func (e *Engine) load() error {
 	e.context = pick(o.Context, c.Context)
 	e.ubatch = min(pick(o.UBatch, 512), e.batch, e.context)
 	nPages := (e.context+compute.PagePositions-1)/compute.PagePositions + 1 // one spare, for copying a shared page
-	if err := checkMemory(f, c, c.CacheSpec(nPages).Bytes(), o.onCard(), o.NoRepack); err != nil {
+	if err := checkMemory(f, c, c.CacheSpec(nPages).Bytes(), c.ActivationBytes(e.ubatch), o.onCard(), o.NoRepack); err != nil {
 		return err
 	}
 	threads := hw.DefaultThreads()
@@ -135,7 +135,7 @@ func pick(v, def int) int {
 const overhead = 300 << 20
 
 // checkMemory says before loading that a model cannot fit.
-func checkMemory(f *gguf.File, c model.Config, cache, onCard int64, mapped bool) error {
+func checkMemory(f *gguf.File, c model.Config, cache, activations, onCard int64, mapped bool) error {
 	mem, err := hw.ReadMemory()
 	if err != nil || mem.Available == 0 {
 		return nil // unknown: let the loader try
@@ -148,10 +148,10 @@ func checkMemory(f *gguf.File, c model.Config, cache, onCard int64, mapped bool)
 		weights = 0 // pages of the file may be dropped and read again
 	}
 	weights = max(0, weights-onCard)
-	if need := weights + cache + overhead; need > int64(mem.Available) {
+	if need := weights + cache + activations + overhead; need > int64(mem.Available) {
 		gib := func(n int64) float64 { return float64(n) / (1 << 30) }
-		return fmt.Errorf("%s: needs %.1f GiB (weights %.1f, KV cache %.1f) but %.1f GiB are available; lower -c, or use --no-repack to read weights from disk",
-			f.Path, gib(need), gib(weights), gib(cache), gib(int64(mem.Available)))
+		return fmt.Errorf("%s: needs %.1f GiB (weights %.1f, KV cache %.1f, activations %.1f) but %.1f GiB are available; lower -c or -ub, or use --no-repack to read weights from disk",
+			f.Path, gib(need), gib(weights), gib(cache), gib(activations), gib(int64(mem.Available)))
 	}
 	return nil
 }

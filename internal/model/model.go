@@ -126,6 +126,11 @@ func Load(f *gguf.File, dev compute.Device, o Options) (*Model, error) {
 	return m, nil
 }
 
+// ActivationBytes is about what a step of n tokens takes: the residual and its neighbours, q, k, v, attention's output, gates and ups.
+func (c Config) ActivationBytes(n int) int64 {
+	return 4 * int64(n) * int64(4*c.Embd+2*(c.Heads+c.KVHeads)*c.HeadDim+3*c.FF)
+}
+
 // mode is the sparse mode asked for: an observer wants to see every neuron.
 func (o *Options) mode() SparseMode {
 	if o.Observer != nil {

@@ -39,6 +39,9 @@ func ParseSparseMode(name string) (SparseMode, error) {
 // AutoDivergence is the mean KL divergence from dense, in nats a token, up to which Auto trusts a file's predictors.
 const AutoDivergence = 0.01
 
+// autoPerplexity is how many times the dense perplexity the predictors' may be: divergence alone misses a model that is already lost.
+const autoPerplexity = 1.01
+
 // Resolve turns Auto into the mode to run c in, or says why the mode asked for is not possible.
 func (c *Config) Resolve(asked SparseMode) (SparseMode, error) {
 	switch asked {
@@ -70,7 +73,8 @@ func (c *Config) auto() SparseMode {
 func (c *Config) trusted() bool {
 	p := c.Prepared
 	same := c.Act.Kind.String() == p.Activation && (c.Act.Kind != compute.FATReLU || c.Act.Threshold == p.ActivationThreshold)
-	return same && p.Quality != nil && p.Quality.KLDivergence <= AutoDivergence
+	q := p.Quality
+	return same && q != nil && q.KLDivergence <= AutoDivergence && q.PerplexityPredict <= autoPerplexity*q.PerplexityDense
 }
 
 // ofLayer is the mode that layer l runs in: a prepared file's predictors may not pay in every layer.
