@@ -95,6 +95,7 @@ func (d *Device) Close() error {
 
 // reset frees what models hold, and keeps the device and its pipelines.
 func (d *Device) reset() {
+	_ = d.gpu.vk.WaitIdle() // uploads may be on their way; a lost device has none
 	for seg := range d.segments {
 		d.forget(seg)
 	}

@@ -184,9 +184,9 @@ func (g *gpu) submit(commands ...vk.CommandBuffer) (uint64, error) {
 	return g.last - uint64(len(commands)) + 1, nil
 }
 
-// Before a thread goes to sleep for the device, it looks polls times whether it is done: a look costs some 200 ns, a wake-up tens of
-// microseconds. Not on a software device, which needs the core itself.
-const polls = 250
+// Before a thread goes to sleep for the device, it looks polls times whether it is done, for some 300 µs: a look costs some 200 ns, a
+// wake-up tens of microseconds in every layer that two processors share. Not on a software device, which needs the core itself.
+const polls = 1500
 
 // traceSubmission keeps what submitting commands took, and that they run.
 func (g *gpu) traceSubmission(commands []vk.CommandBuffer, from time.Duration) {

@@ -25,5 +25,6 @@ func (d *Device) Record(seg compute.Segment, p *compute.Params, body func(comput
 	} else {
 		d.keep(seg, r.seg)
 	}
+	d.pipelines.save() // a process that is ended by a signal does not come to Close
 	return nil
 }

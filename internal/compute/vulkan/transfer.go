@@ -43,7 +43,8 @@ func (s *stage) free() {
 	}
 }
 
-// upload streams rows of unit bytes to v: fill writes the rows from first on to dst, as many as fit. It returns when they are there.
+// upload streams rows of unit bytes to v: fill writes the rows from first on to dst, as many as fit. What
+// runs later finds them there; fill is not called after upload returned.
 func (d *Device) upload(v view, unit int64, fill func(dst []byte, first int)) error {
 	if err := d.stage.init(); err != nil {
 		return err
@@ -61,7 +62,7 @@ func (d *Device) upload(v view, unit int64, fill func(dst []byte, first int)) er
 			d.uploaded(size)
 		}
 	}
-	return d.gpu.wait(d.gpu.last)
+	return nil
 }
 
 // copy fills a half and queues its copy to v.
