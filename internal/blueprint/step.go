@@ -108,15 +108,15 @@ func (s *step) bytes(u onCard) int64 {
 	return total + total/100 // alignment
 }
 
-// slack is what of a budget compute/vulkan may allocate and not fill.
-func slack(budget int64) int64 { return min(32<<20, max(256<<10, budget/64)) }
+// slack is what compute/vulkan may allocate and not fill, of so many bytes in all.
+func slack(bytes int64) int64 { return min(32<<20, max(256<<10, bytes/64)) }
 
 // Places is the plan for one card, whose overhead is what this very plan needs.
 func (b *Blueprint) Places(on placement.Machine, stream hybrid.Streaming, solve func(placement.Model, placement.Machine) (placement.Plan, error)) (placement.Plan, error) {
 	with := func(bytes int64) (placement.Plan, int64, error) {
 		on := on
 		on.GPUs = slices.Clone(on.GPUs)
-		on.GPUs[0].Overhead = stream.RoomBytes() + bytes + slack(on.GPUs[0].Budget)
+		on.GPUs[0].Overhead = stream.RoomBytes() + bytes + slack(min(on.GPUs[0].Budget, b.Model.Bytes()+b.Buffers))
 		p, err := solve(b.Model, on)
 		if err != nil {
 			return p, 0, err
