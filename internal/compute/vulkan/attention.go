@@ -10,7 +10,8 @@ import (
 
 // Shapes of attention.comp, whose constants say the same.
 const (
-	splitPositions = 256 // positions that are attended to at a time, and invocations of a workgroup
+	splitPositions = 256  // positions that are attended to at a time, and invocations of a workgroup
+	splitGroups    = 2048 // workgroups that share the splits of a step, about: enough for any GPU
 	maxHeadDim     = 512
 	combineLocal   = 64
 )
@@ -67,13 +68,9 @@ func (r *recorder) Attention(out, q compute.Tensor, c *compute.Cache, layer int,
 		r.dispatch(attend)
 		return
 	}
-	r.dispatchBy(attend, func(p *compute.Params) [3]int {
-		last := int32(0)
-		for _, pos := range p.Pos[:n] {
-			last = max(last, pos)
-		}
-		return [3]int{attend.groups[0], attend.groups[1], int(last)/splitPositions + 1}
-	})
+	// How many splits there are is known when it runs. Workgroups without one end at once.
+	attend.groups[2] = max(1, min(maxSplits, splitGroups/(attend.groups[0]*attend.groups[1])))
+	r.dispatch(attend)
 	form, pack := floats(out), false // stands in
 	if c.HeadDim%quant.QK == 0 {
 		form, pack = r.packing(out)

@@ -74,7 +74,11 @@ func TestHeads(t *testing.T) {
 	steps := []int{1, 1, 9, 240, 1, 1, 1, 1, 1, 1, 1, 2, 30, 1, 250, 1, 1}
 	on(t, Options{}, nil, func(d *Device) {
 		for _, c := range []conversation{
-			{8, 2, 4, steps}, {256, 1, 2, steps}, {512, 1, 1, steps}, {64, 1, 11, steps},
+			{8, 2, 4, steps},
+			{256, 1, 2, steps},
+			{512, 1, 1, steps},
+			{64, 1, 11, steps},
+			{8, 128, 128, []int{300, 290, 8, 8}}, // a workgroup has several splits
 		} {
 			want := c.play(t, ref.New())
 			for i, got := range c.play(t, d) {

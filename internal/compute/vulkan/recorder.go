@@ -67,31 +67,13 @@ func (r *recorder) dispatch(c call) {
 			panic(fmt.Sprintf("vulkan: %s: %v workgroups, and at most %v are possible", c.shader, c.groups, most))
 		}
 	}
-	if r.prepare(c, view{}) {
+	if r.prepare(c) {
 		r.d.gpu.vk.CmdDispatch(r.command, uint32(c.groups[0]), uint32(c.groups[1]), uint32(c.groups[2]))
 	}
 }
 
-// dispatchIndirect records c with the workgroups that three uint32 at args will say when it runs.
-func (r *recorder) dispatchIndirect(c call, args view) {
-	if r.prepare(c, args) {
-		r.d.gpu.vk.CmdDispatchIndirect(r.command, args.slab.buffer, uint64(args.at))
-	}
-}
-
-// dispatchBy records c with workgroups that depend on the params.
-func (r *recorder) dispatchBy(c call, groups func(p *compute.Params) [3]int) {
-	args := r.hostData(12, func(p *compute.Params, dst []byte) {
-		w := words(dst)
-		for i, n := range groups(p) {
-			w[i] = uint32(n)
-		}
-	})
-	r.dispatchIndirect(c, args)
-}
-
-// prepare records everything of c but the dispatch itself. args is what an indirect one reads.
-func (r *recorder) prepare(c call, args view) bool {
+// prepare records everything of c but the dispatch itself.
+func (r *recorder) prepare(c call) bool {
 	r.flush()
 	if r.err != nil {
 		return false
@@ -113,7 +95,7 @@ func (r *recorder) prepare(c call, args view) bool {
 		}
 		b.infos[i] = vk.DescriptorBufferInfo{Buffer: bound.slab.buffer, Offset: uint64(bound.at), Range: uint64(bound.size)}
 	}
-	r.order(c.bind, args)
+	r.order(c.bind...)
 	if pipeline != r.bound {
 		g.vk.CmdBindPipeline(r.command, pipeline)
 		r.bound = pipeline
@@ -131,7 +113,7 @@ func (r *recorder) copy(to, from view) {
 	if r.err != nil || to.size == 0 {
 		return
 	}
-	r.order([]binding{write(to), read(from)}, view{})
+	r.order(write(to), read(from))
 	region := []vk.BufferCopy{{SrcOffset: uint64(from.at), DstOffset: uint64(to.at), Size: uint64(to.size)}}
 	r.d.gpu.vk.CmdCopyBuffer(r.command, from.slab.buffer, to.slab.buffer, region)
 }
@@ -142,7 +124,7 @@ func (r *recorder) fill(v view, word uint32) {
 	if r.err != nil || v.size == 0 {
 		return
 	}
-	r.order([]binding{write(v)}, view{})
+	r.order(write(v))
 	r.d.gpu.vk.CmdFillBuffer(r.command, v.slab.buffer, uint64(v.at), uint64(v.size), word)
 }
 
@@ -191,7 +173,7 @@ func (r *recorder) end() vk.CommandBuffer {
 // The stages that work is done in, and how they touch memory.
 const (
 	workStages = vk.PipelineStageComputeShader | vk.PipelineStageTransfer
-	workReads  = vk.AccessShaderRead | vk.AccessTransferRead | vk.AccessIndirectCommandRead
+	workReads  = vk.AccessShaderRead | vk.AccessTransferRead
 	workWrites = vk.AccessShaderWrite | vk.AccessTransferWrite
 )
 
@@ -200,22 +182,19 @@ func (r *recorder) barrier(fromStages, fromAccess, toStages, toAccess uint32) {
 	m := &r.d.bindings.memory
 	m.SrcAccessMask = workWrites | fromAccess
 	m.DstAccessMask = workReads | workWrites | toAccess
-	r.d.gpu.vk.CmdPipelineBarrier(r.command, workStages|fromStages, workStages|vk.PipelineStageDrawIndirect|toStages, m)
+	r.d.gpu.vk.CmdPipelineBarrier(r.command, workStages|fromStages, workStages|toStages, m)
 }
 
 // order records a barrier if what follows touches memory in a way that must wait for what came since the last one.
-func (r *recorder) order(bind []binding, args view) {
+func (r *recorder) order(bind ...binding) {
 	r.filled = true
-	conflict := args.slab != nil && r.hazards.conflict(read(args))
+	conflict := false
 	for _, b := range bind {
 		conflict = conflict || r.hazards.conflict(b)
 	}
 	if conflict {
 		r.barrier(0, 0, 0, 0)
 		r.hazards.clear()
-	}
-	if args.slab != nil {
-		r.hazards.add(read(args))
 	}
 	for _, b := range bind {
 		if b.writes {

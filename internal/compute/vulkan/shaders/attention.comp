@@ -1,6 +1,6 @@
 // Attention with an online softmax over a cache in pages: QUERIES rows of q that share a KV head, HEADS query heads for
 // each of QUERIES/HEADS tokens. With WHOLE a workgroup attends to all positions, split after split, and writes the output;
-// otherwise it attends to one split and leaves its part of the softmax for combine.comp.
+// otherwise workgroups share the splits, and leave their parts of the softmax for combine.comp.
 #version 460
 #extension GL_GOOGLE_include_directive : require
 #include "common.glsl"
@@ -204,15 +204,13 @@ void attend(uint from, uint end, uint firstSplit) {
 	for (uint i = 0; i < QUADS; i++)
 		last = max(last, max(max(limits[i].x, limits[i].y), max(limits[i].z, limits[i].w)));
 	uint sequence_ = sequence(firstToken + from);
-	for (uint split = firstSplit; int(split * SPLIT) <= last; split++) {
+	for (uint split = firstSplit; int(split * SPLIT) <= last; split += WHOLE ? 1 : gl_NumWorkGroups.z) {
 		barrier();
 		score(sequence_, split * SPLIT, last);
 		vec4 even[QUADS], odd[QUADS];
 		values(split * SPLIT, last, even, odd);
 		[[unroll]] for (uint i = 0; i < QUADS; i++)
 			take(i, even[i], odd[i], split);
-		if (!WHOLE)
-			break;
 	}
 }
 
@@ -221,6 +219,8 @@ void main() {
 	kvHead = gl_WorkGroupID.y / tiles;
 	firstHead = kvHead * group + gl_WorkGroupID.y % tiles * HEADS;
 	firstToken = gl_WorkGroupID.x * TOKENS;
+	if (!WHOLE && gl_WorkGroupID.z * SPLIT > position(firstToken)) // it has one token
+		return;
 	for (uint i = id; i < 4 * QUADS * DIM; i += LOCAL) {
 		uint r = i / DIM, d = i % DIM;
 		queries[d * QUADS + r / 4][r % 4] = r < QUERIES && exists(r) ? q[(tokenOf(r) * push.heads + headOf(r)) * DIM + d] : 0;
