@@ -60,11 +60,11 @@ type Use int
 
 // The uses of a matrix.
 const (
-	Dense     Use = iota // every row is read for every token
-	Attention            // as Dense, of attention: products keep all bits of float weights, which perplexity feels most here
-	Embed                // single rows are looked up (and every row multiplied if the head is tied)
-	Rows                 // rows are neurons: any subset may be read
-	Columns              // columns are neurons: any subset may be read
+	Dense   Use = iota // every row is read for every token
+	Precise            // as Dense, of attention and the head: products keep all bits of float weights, which perplexity feels most here
+	Embed              // single rows are looked up, and every row multiplied, as Precise, if the head is tied
+	Rows               // rows are neurons: any subset may be read
+	Columns            // columns are neurons: any subset may be read
 )
 
 // Activation is the nonlinearity of a feed-forward layer.

@@ -94,7 +94,8 @@ func (q *Quantization) storeAs(f *gguf.File, m *gguf.Tensor) (quant.Type, error)
 	if m.Type == q.Type || kept(m) {
 		return m.Type, nil
 	}
-	if !isFloat(m.Type) && predictor(m) { // prepare was told their type
+	// prepare was told their type; the original's form scales some far below what a block's scale can be
+	if predictor(m) && (!isFloat(m.Type) || m.Type == quant.F32 && f.Magic == "PWRI") {
 		return m.Type, nil
 	}
 	if !isFloat(m.Type) && !q.Requantize {

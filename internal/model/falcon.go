@@ -19,10 +19,10 @@ func bindFalcon(b *binder, m *Model) error {
 		if b.has(name("attn_norm_2.weight")) {
 			l.attnNorm2 = m.bindNorm(b, name("attn_norm_2"))
 		}
-		if qkv := b.slices(name("attn_qkv.weight"), m.Embd, compute.Attention, q, kv, kv); qkv != nil {
+		if qkv := b.slices(name("attn_qkv.weight"), m.Embd, compute.Precise, q, kv, kv); qkv != nil {
 			l.wq, l.wk, l.wv = qkv[0], qkv[1], qkv[2]
 		}
-		l.wo = b.matrix(name("attn_output.weight"), m.Embd, q, compute.Attention)
+		l.wo = b.matrix(name("attn_output.weight"), m.Embd, q, compute.Precise)
 		l.ffn.bind(b, m, i)
 		if b.err != nil {
 			return b.err

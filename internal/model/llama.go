@@ -16,10 +16,10 @@ func bindLlama(b *binder, m *Model) error {
 		b.card = m.place(i).Attention
 		name := func(s string) string { return fmt.Sprintf("blk.%d.%s", i, s) }
 		l.attnNorm = m.bindNorm(b, name("attn_norm"))
-		l.wq = b.matrix(name("attn_q.weight"), q, m.Embd, compute.Attention)
-		l.wk = b.matrix(name("attn_k.weight"), kv, m.Embd, compute.Attention)
-		l.wv = b.matrix(name("attn_v.weight"), kv, m.Embd, compute.Attention)
-		l.wo = b.matrix(name("attn_output.weight"), m.Embd, q, compute.Attention)
+		l.wq = b.matrix(name("attn_q.weight"), q, m.Embd, compute.Precise)
+		l.wk = b.matrix(name("attn_k.weight"), kv, m.Embd, compute.Precise)
+		l.wv = b.matrix(name("attn_v.weight"), kv, m.Embd, compute.Precise)
+		l.wo = b.matrix(name("attn_output.weight"), m.Embd, q, compute.Precise)
 		l.bq = b.optionalVector(name("attn_q.bias"), q)
 		l.bk = b.optionalVector(name("attn_k.bias"), kv)
 		l.bv = b.optionalVector(name("attn_v.bias"), kv)

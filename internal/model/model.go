@@ -174,7 +174,7 @@ func (m *Model) bindEnds(b *binder) {
 	m.norm = m.bindNorm(b, "output_norm")
 	b.card = head
 	if m.head = m.embd; !tied {
-		m.head = b.matrix("output.weight", m.Vocab, m.Embd, compute.Dense)
+		m.head = b.matrix("output.weight", m.Vocab, m.Embd, compute.Precise)
 	}
 }
 

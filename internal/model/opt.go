@@ -29,21 +29,21 @@ func bindOPT(b *binder, m *Model) error {
 		name := func(s string) string { return fmt.Sprintf("blk.%d.%s", i, s) }
 		l.attnNorm = m.bindNorm(b, name("attn_norm"))
 		if b.has(name("attn_qkv.weight")) {
-			if qkv := b.slices(name("attn_qkv.weight"), m.Embd, compute.Attention, q, kv, kv); qkv != nil {
+			if qkv := b.slices(name("attn_qkv.weight"), m.Embd, compute.Precise, q, kv, kv); qkv != nil {
 				l.wq, l.wk, l.wv = qkv[0], qkv[1], qkv[2]
 			}
 			if bias := b.vectorSlices(name("attn_qkv.bias"), q, kv, kv); bias != nil {
 				l.bq, l.bk, l.bv = bias[0], bias[1], bias[2]
 			}
 		} else {
-			l.wq = b.matrix(name("attn_q.weight"), q, m.Embd, compute.Attention)
-			l.wk = b.matrix(name("attn_k.weight"), kv, m.Embd, compute.Attention)
-			l.wv = b.matrix(name("attn_v.weight"), kv, m.Embd, compute.Attention)
+			l.wq = b.matrix(name("attn_q.weight"), q, m.Embd, compute.Precise)
+			l.wk = b.matrix(name("attn_k.weight"), kv, m.Embd, compute.Precise)
+			l.wv = b.matrix(name("attn_v.weight"), kv, m.Embd, compute.Precise)
 			l.bq = b.vector(name("attn_q.bias"), q)
 			l.bk = b.vector(name("attn_k.bias"), kv)
 			l.bv = b.vector(name("attn_v.bias"), kv)
 		}
-		l.wo = b.matrix(name("attn_output.weight"), m.Embd, q, compute.Attention)
+		l.wo = b.matrix(name("attn_output.weight"), m.Embd, q, compute.Precise)
 		l.bo = b.vector(name("attn_output.bias"), m.Embd)
 		l.ffnNorm = m.bindNorm(b, name("ffn_norm"))
 		l.ffn.bind(b, m, i)

@@ -43,7 +43,7 @@ func (d *Device) Matrix(src compute.Source, use compute.Use) (*compute.Matrix, e
 		return nil, fmt.Errorf("tensor %q: %d bytes do not hold %d rows of %d elements of %s", src.Name, len(src.Data), src.Rows, src.Cols, src.Type)
 	}
 	m := &matrix{rowBytes: kernel.RowBytes(src.Type, src.Cols), packed: true, k: d.k}
-	if use == compute.Attention && src.Type == quant.F16 {
+	if (use == compute.Precise || use == compute.Embed) && src.Type == quant.F16 {
 		m.k = d.k.Exact()
 	}
 	out := &compute.Matrix{Name: src.Name, Type: src.Type, Rows: src.Rows, Cols: src.Cols, Mem: m}
