@@ -302,6 +302,9 @@ func (e *Engine) step(s *Sequence, tokens []int32, at int, wanted func(i int) bo
 	begin := e.options.Trace.Now()
 	err := e.model.Forward(p)
 	e.traceStep(n, begin)
+	if err == nil {
+		err = e.readable(len(p.Out))
+	}
 	if err != nil {
 		return 0, err
 	}

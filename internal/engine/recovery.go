@@ -71,6 +71,19 @@ func (e *Engine) restore(s *Sequence) error {
 	return nil
 }
 
+// readable says whether the n rows of logits of a step can be had: a card may be lost when its work is done and its results are not yet
+// read.
+func (e *Engine) readable(n int) error {
+	d, ok := e.dev.(*hybrid.Device)
+	if !ok {
+		return nil
+	}
+	for i := range n {
+		e.model.Logits(i)
+	}
+	return d.Err()
+}
+
 // rehearse has the card take what steps of every size need, so that it is missing now or never.
 func (e *Engine) rehearse() error {
 	d, ok := e.dev.(*hybrid.Device)

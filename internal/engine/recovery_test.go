@@ -15,22 +15,37 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/testenv"
 )
 
-// mortal is a card that fails from the run on that it has left.
+// mortal is a card that fails from the run on that it has left, or, if silent, when the results of that run are read.
 type mortal struct {
 	compute.Device
-	left *int
-	with error
+	left   *int
+	with   error
+	silent bool
 }
 
 func (m mortal) Run(seg compute.Segment, p *compute.Params, body func(compute.Verbs)) error {
-	if *m.left--; *m.left < 0 {
+	if *m.left--; *m.left < 0 && !m.silent {
 		return fmt.Errorf("segment %q: %w", seg.Name, m.with)
 	}
 	return m.Device.Run(seg, p, body)
 }
 
+func (m mortal) Read(t compute.Tensor, i int) []float32 {
+	if *m.left < 0 {
+		return make([]float32, t.Cols)
+	}
+	return m.Device.Read(t, i)
+}
+
+func (m mortal) Err() error {
+	if *m.left < 0 {
+		return m.with
+	}
+	return nil
+}
+
 // openMortal opens the demo on lavapipe, whose runs fail once *left of them were made.
-func openMortal(t *testing.T, left *int, with error, told *[]string) *Engine {
+func openMortal(t *testing.T, left *int, with error, silent bool, told *[]string) *Engine {
 	t.Helper()
 	f, err := gguf.Parse(demo.Name, demo.Model())
 	if err != nil {
@@ -39,7 +54,7 @@ func openMortal(t *testing.T, left *int, with error, told *[]string) *Engine {
 	card := &Card{
 		Device: vulkan.Software, Budget: 1 << 30, Places: make([]placement.Place, 0, 8),
 		Notice: func(s string) { *told = append(*told, s) },
-		wrap:   func(d compute.Device) compute.Device { return mortal{d, left, with} },
+		wrap:   func(d compute.Device) compute.Device { return mortal{d, left, with, silent} },
 	}
 	plain, err := Open(f, Options{Threads: 1, Context: 64})
 	if err != nil {
@@ -83,10 +98,14 @@ func likely(t *testing.T, e *Engine, s *Sequence, ids []int32) (out []int32) {
 // TestLostCard: when the card fails in the middle of a text, the processor goes on, and says the same as if it had always been alone;
 // so it does for a sequence that was idle meanwhile, and for one whose pages were shared.
 func TestLostCard(t *testing.T) {
-	for _, with := range []error{vulkan.ErrLost, &vulkan.OutOfMemory{Device: "a card", Asked: 1 << 20}} {
+	for _, c := range []struct {
+		with   error
+		silent bool
+	}{{vulkan.ErrLost, false}, {vulkan.ErrLost, true}, {&vulkan.OutOfMemory{Device: "a card", Asked: 1 << 20}, false}} {
+		with := c.with
 		left := 1 << 30
 		var told []string
-		e := openMortal(t, &left, with, &told)
+		e := openMortal(t, &left, with, c.silent, &told)
 		ids := e.Tokenizer().Encode("There was once a poor woodcutter who lived with his wife and his daughter in a little house at the edge of a wood.", true, true)
 		half := len(ids) / 2
 		first, second, idle := e.NewSequence(), e.NewSequence(), e.NewSequence()
@@ -129,7 +148,7 @@ func TestLostCard(t *testing.T) {
 func TestLostForGood(t *testing.T) {
 	left := 1
 	var told []string
-	e := openMortal(t, &left, vulkan.ErrLost, &told)
+	e := openMortal(t, &left, vulkan.ErrLost, false, &told)
 	e.options.Activation = "no such" // the model can be opened no more
 	s := e.NewSequence()
 	for range 2 {

@@ -92,6 +92,14 @@ func (d *Device) Name() string { return d.card.Name() + " and " + d.host.Name() 
 // Card is the first processor.
 func (d *Device) Card() compute.Device { return d.card }
 
+// Err says why the card can compute no more; nil: it can, and what Read has returned is what was computed.
+func (d *Device) Err() error {
+	if card, ok := d.card.(interface{ Err() error }); ok {
+		return ofCard(card.Err())
+	}
+	return nil
+}
+
 // Close closes both devices.
 func (d *Device) Close() error { return errors.Join(d.card.Close(), d.host.Close()) }
 

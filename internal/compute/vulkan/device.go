@@ -79,6 +79,9 @@ func (d *Device) Info() Info { return d.gpu.info }
 // Used is how many bytes of device memory are allocated.
 func (d *Device) Used() int64 { return d.mem.used }
 
+// Err says why the device can compute no more; nil: it can.
+func (d *Device) Err() error { return d.gpu.lost }
+
 // Close frees everything.
 func (d *Device) Close() error {
 	err := d.gpu.lost

@@ -112,7 +112,7 @@ func (b *readback) restart() {
 	b.bytes.restart()
 }
 
-// Read returns row i of t, valid until the next Run. On a device that was lost they are zeros; Run said so.
+// Read returns row i of t, valid until the next Run. On a device that was lost they are zeros: Err says so.
 func (d *Device) Read(t compute.Tensor, i int) []float32 {
 	m := t.Mem.(*tensor)
 	row := place{m, 4 * int64(i) * int64(t.Cols), 4 * int64(t.Cols)}
@@ -124,6 +124,9 @@ func (d *Device) Read(t compute.Tensor, i int) []float32 {
 	if !ok {
 		var err error
 		if v, err = d.seen.fetch(all); err != nil {
+			if d.gpu.lost == nil {
+				d.gpu.fail(err)
+			}
 			return make([]float32, t.Cols)
 		}
 	}
