@@ -56,6 +56,11 @@ func TestPackedForms(t *testing.T) {
 				"Activate":  func(v compute.Verbs) { v.Activate(h, x, y, compute.Activation{Kind: compute.SiLU}) },
 				"Attention": func(v compute.Verbs) { v.StoreKV(cache, 0, x, y); v.Attention(h, x, cache, 0, 1) },
 				"Add":       func(v compute.Verbs) { v.RMSNorm(h, x, norm, 1e-5); v.Add(h, y) },
+				"another product between": func(v compute.Verbs) {
+					v.Embed(h, tables[1])
+					v.MatMul(h, compute.Products{{Out: alone, W: w}})
+					v.MatMul(x, compute.Products{{Out: alone, W: w}})
+				},
 				"two products": func(v compute.Verbs) {
 					v.RMSNorm(h, x, norm, 1e-5)
 					v.MatMul(h, compute.Products{{Out: alone, W: w}})
