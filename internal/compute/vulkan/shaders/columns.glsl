@@ -10,12 +10,11 @@ void outputs(Weights w, uint row, uint slot, out float f[8]) {
 		return;
 	}
 	ivec2 q = quantsOf(w, row * w.units + slot / 4, slot % 4);
-	uint at = w.a + (row / 32 * w.units * 32 + column(slot, 0)) / 2;
-	[[unroll]] for (uint i = 0; i < 8; i += 2) {
-		vec2 d = unpackHalf2x16(weightWords[at + i / 4 * 8 + i % 4 / 2]);
-		[[unroll]] for (uint j = 0; j < 2; j++) {
-			precise float v = d[j] * float(bitfieldExtract(q[i / 4], int(8 * (i % 4 + j)), 8) - OFFSET);
-			f[i + j] = v;
-		}
+	uint at = (w.a + (row / 32 * w.units * 32 + column(slot, 0)) / 2) / 2;
+	uvec2 low = weightPairs[at], high = weightPairs[at + 4];
+	vec2 d[4] = vec2[4](unpackHalf2x16(low.x), unpackHalf2x16(low.y), unpackHalf2x16(high.x), unpackHalf2x16(high.y));
+	[[unroll]] for (uint i = 0; i < 8; i++) {
+		precise float v = d[i / 2][i % 2] * float(bitfieldExtract(q[i / 4], int(8 * (i % 4)), 8) - OFFSET);
+		f[i] = v;
 	}
 }

@@ -25,11 +25,7 @@ Unit loadUnit(Weights w, uint row, uint u) {
 	Unit r;
 	uint unit = row * w.units + u;
 	if (QUANTISED) {
-		[[unroll]] for (uint k = 0; k < 4; k++) {
-			ivec2 pair = quantsOf(w, unit, k);
-			r.q[k] = pair.x;
-			r.q[k + 4] = pair.y;
-		}
+		unitQuants(w, unit, r.q);
 		r.s = scaleOf(w, unit);
 	} else {
 		[[unroll]] for (uint h = 0; h < UNIT / 8; h++) {

@@ -16,6 +16,7 @@ const bool QUANTISED = TYPE == Q4_0 || TYPE == Q8_0 || TYPE == Q4_K || TYPE == Q
 const uint UNIT = QUANTISED ? 32 : TYPE == F32 ? 8 : 16;
 
 layout(set = 0, binding = WEIGHTS, std430) readonly buffer WeightQuads { uvec4 weightQuads[]; };
+layout(set = 0, binding = WEIGHTS, std430) readonly buffer WeightPairs { uvec2 weightPairs[]; };
 layout(set = 0, binding = WEIGHTS, std430) readonly buffer WeightWords { uint weightWords[]; };
 
 // Weights is where the parts of a matrix lie in its binding.
@@ -66,15 +67,36 @@ Scale scaleOf(Weights w, uint unit) {
 	return s;
 }
 
+// bytesOf are elements 4k… and 16+4k… of a unit as bytes, from their word of nibbles and, in Q6_K, their word of high bits.
+ivec2 bytesOf(uint nibbles, uint high, uint k) {
+	if (TYPE != Q6_K)
+		return ivec2(nibbles & LOW, nibbles >> 4 & LOW);
+	high >>= 2 * (k >> 1);
+	return ivec2(nibbles & LOW | (high & PAIR) << 4, nibbles >> 4 & LOW | (high >> 4 & PAIR) << 4);
+}
+
 // quantsOf are elements 4k… and 16+4k… of a quantised unit as signed bytes.
 ivec2 quantsOf(Weights w, uint unit, uint k) {
 	if (TYPE == Q8_0)
 		return ivec2(weightWords[8 * unit + k], weightWords[8 * unit + 4 + k]);
-	uint q = weightWords[4 * unit + k];
-	if (TYPE != Q6_K)
-		return ivec2(q & LOW, q >> 4 & LOW);
-	uint high = weightWords[w.a + 2 * unit + (k & 1)] >> 2 * (k >> 1);
-	return ivec2(q & LOW | (high & PAIR) << 4, q >> 4 & LOW | (high >> 4 & PAIR) << 4);
+	uint high = TYPE == Q6_K ? weightWords[w.a + 2 * unit + (k & 1)] : 0;
+	return bytesOf(weightWords[4 * unit + k], high, k);
+}
+
+// unitQuants are all elements of a quantised unit, in the longest loads there are.
+void unitQuants(Weights w, uint unit, out int q[8]) {
+	if (TYPE == Q8_0) {
+		ivec4 low = ivec4(weightQuads[2 * unit]), high = ivec4(weightQuads[2 * unit + 1]);
+		q = int[8](low.x, low.y, low.z, low.w, high.x, high.y, high.z, high.w);
+		return;
+	}
+	uvec4 nibbles = weightQuads[unit];
+	uvec2 high = TYPE == Q6_K ? weightPairs[w.a / 2 + unit] : uvec2(0);
+	[[unroll]] for (uint k = 0; k < 4; k++) {
+		ivec2 both = bytesOf(nibbles[k], high[k & 1], k);
+		q[k] = both.x;
+		q[k + 4] = both.y;
+	}
 }
 
 // floatsOf are the eight elements that begin in quad i of a float type, two of its quads in F32.
