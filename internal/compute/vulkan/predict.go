@@ -40,11 +40,10 @@ func (r *recorder) Predict(s compute.Set, x, hidden, logits compute.Tensor, fc1,
 	r.MatMul(x, compute.Products{{Out: hidden, W: fc1}})
 	o := operand{r: r, x: hidden, relu: true, name: "hidden"}
 	r.multiply(&o, 0, x.Rows, 0, compute.Product{Out: logits, W: fc2})
-	words := s.Rows * s.Mem.(*set).words
 	r.dispatch(call{
 		shader: "choose", local: elementwise,
 		bind:   []binding{read(floats(logits)), write(bits(s)), read(r.params())},
-		push:   []uint32{uint32(s.Rows), uint32(s.N), uint32(always), uint32(r.seg.params.rows), uint32(r.seg.params.out)},
-		groups: r.groupsFor(words),
+		push:   []uint32{uint32(s.N), uint32(always), uint32(r.seg.params.rows), uint32(r.seg.params.out)},
+		groups: [3]int{ceil(s.N, elementwise), s.Rows, 1},
 	})
 }

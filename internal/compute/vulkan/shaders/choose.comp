@@ -1,5 +1,5 @@
-// The predicted set as bits: the first neurons always, those behind them whose logit reaches the threshold. An invocation
-// makes one word.
+// The predicted set as bits: the first neurons always, those behind them whose logit reaches the threshold. A workgroup looks
+// at 256 neurons of a token.
 #version 460
 #extension GL_GOOGLE_include_directive : require
 #include "common.glsl"
@@ -8,7 +8,6 @@ layout(set = 0, binding = 0, std430) readonly buffer Logits { float logits[]; };
 layout(set = 0, binding = 1, std430) writeonly buffer Bits { uint bits[]; };     // [tokens, words]
 
 layout(push_constant) uniform Push {
-	uint tokens;
 	uint neurons;
 	uint always;
 	uint room, outs;
@@ -18,15 +17,19 @@ layout(push_constant) uniform Push {
 #define OUT push.outs
 #include "params.glsl"
 
+const uint LOCAL = 256;
+
+shared uint chosen[LOCAL / 32];
+
 void main() {
-	uint words = (push.neurons + 31) / 32;
-	for (uint i = first(); i < push.tokens * words; i += stride()) {
-		uint word = 0, row = i / words * (push.neurons - push.always), from = i % words * 32;
-		for (uint b = 0; b < min(32, push.neurons - from); b++) {
-			uint n = from + b;
-			if (n < push.always || logits[row + n - push.always] >= threshold())
-				word |= 1u << b;
-		}
-		bits[i] = word;
-	}
+	uint id = gl_LocalInvocationID.x, token = gl_WorkGroupID.y, neuron = gl_WorkGroupID.x * LOCAL + id;
+	if (id < LOCAL / 32)
+		chosen[id] = 0;
+	barrier();
+	if (neuron < push.neurons && (neuron < push.always || logits[token * (push.neurons - push.always) + neuron - push.always] >= threshold()))
+		atomicOr(chosen[id / 32], 1u << id % 32);
+	barrier();
+	uint words = (push.neurons + 31) / 32, word = neuron / LOCAL * (LOCAL / 32) + id;
+	if (id < LOCAL / 32 && word < words)
+		bits[token * words + word] = chosen[id];
 }

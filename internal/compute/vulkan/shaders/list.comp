@@ -27,13 +27,13 @@ layout(push_constant) uniform Push {
 
 const uint LOCAL = 256, PARTS = LOCAL / NEURON_LANES;
 
-const uint KEPT = 8; // words of an invocation that are made once: enough for 65536 neurons
+const uint KEPT = 2048; // words that are made once: enough for 65536 neurons
 
 shared uint sums[LOCAL];
-shared uint kept[LOCAL * KEPT];
+shared uint kept[KEPT];
 
-// word are neurons 32·i… that are listed.
-uint word(uint token, uint i) {
+// made are neurons 32·i… that are listed, read anew.
+uint made(uint token, uint i) {
 	uint row = push.firstToken + token, some = min(32, push.neurons - 32 * i);
 	if (!VALUES)
 		return bits[row * push.words + i] & 0xffffffffu >> 32 - some;
@@ -44,18 +44,33 @@ uint word(uint token, uint i) {
 	return w;
 }
 
+// keep fills kept, neighbours reading neighbours.
+void keep(uint token) {
+	uint id = gl_LocalInvocationID.x, row = push.firstToken + token;
+	uint some = min(push.neurons, 32 * KEPT);
+	for (uint i = id; i < (some + 31) / 32; i += LOCAL)
+		kept[i] = VALUES ? 0 : made(token, i);
+	barrier();
+	if (!VALUES)
+		return;
+	for (uint n = id; n < some; n += LOCAL)
+		if (activation(push.kind, push.threshold, values[row * push.neurons + n]) != 0)
+			atomicOr(kept[n / 32], 1u << n % 32);
+	barrier();
+}
+
+// word are neurons 32·i… that are listed.
+uint word(uint token, uint i) { return i < KEPT ? kept[i] : made(token, i); }
+
 void main() {
 	uint id = gl_LocalInvocationID.x, token = gl_WorkGroupID.x;
 	uint words = (push.neurons + 31) / 32, each = ((words + NEURON_LANES - 1) / NEURON_LANES + PARTS - 1) / PARTS;
 	uint lane = id / PARTS, from = lane + id % PARTS * each * NEURON_LANES;
 	uint to = min(words, from + each * NEURON_LANES);
-	uint n = 0, k = 0;
-	for (uint i = from; i < to; i += NEURON_LANES, k++) {
-		uint w = word(token, i);
-		if (k < KEPT)
-			kept[k * LOCAL + id] = w;
-		n += bitCount(w);
-	}
+	keep(token);
+	uint n = 0;
+	for (uint i = from; i < to; i += NEURON_LANES)
+		n += bitCount(word(token, i));
 
 	// The sums of all invocations up to each.
 	sums[id] = n;
@@ -74,9 +89,8 @@ void main() {
 		atomicAdd(counts[push.count], sums[id]);
 	}
 
-	k = 0;
-	for (uint i = from; i < to; i += NEURON_LANES, k++) {
-		for (uint w = k < KEPT ? kept[k * LOCAL + id] : word(token, i); w != 0; w &= w - 1) {
+	for (uint i = from; i < to; i += NEURON_LANES) {
+		for (uint w = word(token, i); w != 0; w &= w - 1) {
 			uint neuron = 32 * i + findLSB(w);
 			list[token * push.neurons + at] = neuron;
 			if (VALUES) {
