@@ -11,15 +11,19 @@ layout(constant_id = 2) const bool BIASED = true;
 layout(constant_id = 3) const bool PACK = false; // cols is a multiple of 32
 
 layout(set = 0, binding = 0, std430) buffer Dst { float dst[]; };
+layout(set = 0, binding = 0, std430) buffer DstQuads { vec4 dstQuads[]; };
 layout(set = 0, binding = 1, std430) readonly buffer X { float x[]; };
+layout(set = 0, binding = 1, std430) readonly buffer XQuads { vec4 xQuads[]; };
 layout(set = 0, binding = 2, std430) readonly buffer W { float w[]; };
+layout(set = 0, binding = 2, std430) readonly buffer WQuads { vec4 wQuads[]; };
 layout(set = 0, binding = 3, std430) readonly buffer B { float b[]; };
+layout(set = 0, binding = 3, std430) readonly buffer BQuads { vec4 bQuads[]; };
 layout(push_constant) uniform Push { uint rows, cols; float eps; uint scales; } push;
 
-float normed(float centred, float root, uint i) {
-	precise float y = centred / root * w[i];
+vec4 normed(vec4 centred, float root, vec4 w, vec4 b) {
+	precise vec4 y = centred / root * w;
 	if (BIASED)
-		y += b[i];
+		y += b;
 	return y;
 }
 
@@ -56,18 +60,17 @@ void main() {
 		float root = sqrt(groupSum(square) / float(push.cols) + push.eps);
 		if (!PACK) {
 			for (uint i = gl_LocalInvocationID.x; i < push.cols; i += gl_WorkGroupSize.x)
-				dst[at + i] = normed(x[at + i] - mean, root, i);
+				dst[at + i] = normed(vec4(x[at + i] - mean), root, vec4(w[i]), vec4(b[i])).x;
 			continue;
 		}
 		for (uint from = 0; from < push.cols; from += PART * gl_WorkGroupSize.x) {
-			uint i = from + PART * gl_LocalInvocationID.x;
+			uint i = from + PART * gl_LocalInvocationID.x, part = (at + i) / PART;
 			vec4 v = vec4(0);
-			if (i < push.cols)
-				[[unroll]] for (uint j = 0; j < PART; j++) {
-					v[j] = normed(x[at + i + j] - mean, root, i + j);
-					dst[at + i + j] = v[j];
-				}
-			pack((at + i) / PART, i < push.cols, v, push.scales);
+			if (i < push.cols) {
+				v = normed(xQuads[part] - mean, root, wQuads[i / PART], bQuads[i / PART]);
+				dstQuads[part] = v;
+			}
+			pack(part, i < push.cols, v, push.scales);
 		}
 	}
 }

@@ -9,6 +9,7 @@ layout(constant_id = 2) const bool EIGHT_BIT = true;
 layout(constant_id = 3) const bool POSITIVE = false; // max(x, 0) is packed
 
 layout(set = 0, binding = 0, std430) readonly buffer X { float x[]; };
+layout(set = 0, binding = 0, std430) readonly buffer XQuads { vec4 xQuads[]; };
 layout(set = 0, binding = 1, std430) writeonly buffer Floats { vec4 floats[]; };
 
 layout(push_constant) uniform Push {
@@ -23,9 +24,14 @@ void main() {
 	uint row = i * PART / push.packedCols, col = i * PART % push.packedCols;
 	bool here = i < push.parts;
 	vec4 v = vec4(0);
-	[[unroll]] for (uint j = 0; j < PART; j++)
-		if (here && col + j < push.cols)
-			v[j] = x[row * push.cols + col + j];
+	if (EIGHT_BIT) { // blocks are whole
+		if (here)
+			v = xQuads[i];
+	} else {
+		[[unroll]] for (uint j = 0; j < PART; j++)
+			if (here && col + j < push.cols)
+				v[j] = x[row * push.cols + col + j];
+	}
 	if (POSITIVE)
 		v = max(v, 0);
 	if (EIGHT_BIT)

@@ -10,12 +10,15 @@
 layout(constant_id = 3) const bool PACK = false; // cols is a multiple of 32
 
 layout(set = 0, binding = 0, std430) buffer Dst { float dst[]; };
+layout(set = 0, binding = 0, std430) buffer DstQuads { vec4 dstQuads[]; };
 layout(set = 0, binding = 1, std430) readonly buffer X { float x[]; };
+layout(set = 0, binding = 1, std430) readonly buffer XQuads { vec4 xQuads[]; };
 layout(set = 0, binding = 2, std430) readonly buffer W { float w[]; };
+layout(set = 0, binding = 2, std430) readonly buffer WQuads { vec4 wQuads[]; };
 layout(push_constant) uniform Push { uint rows, cols; float eps; uint scales; } push;
 
-float normed(float x, float root, float w) {
-	precise float y = x / root * w;
+vec4 normed(vec4 x, float root, vec4 w) {
+	precise vec4 y = x / root * w;
 	return y;
 }
 
@@ -27,18 +30,17 @@ void main() {
 		float root = sqrt(groupSum(sum) / float(push.cols) + push.eps);
 		if (!PACK) {
 			for (uint i = gl_LocalInvocationID.x; i < push.cols; i += gl_WorkGroupSize.x)
-				dst[at + i] = normed(x[at + i], root, w[i]);
+				dst[at + i] = normed(vec4(x[at + i]), root, vec4(w[i])).x;
 			continue;
 		}
 		for (uint from = 0; from < push.cols; from += PART * gl_WorkGroupSize.x) {
-			uint i = from + PART * gl_LocalInvocationID.x;
+			uint i = from + PART * gl_LocalInvocationID.x, part = (at + i) / PART;
 			vec4 v = vec4(0);
-			if (i < push.cols)
-				[[unroll]] for (uint j = 0; j < PART; j++) {
-					v[j] = normed(x[at + i + j], root, w[i + j]);
-					dst[at + i + j] = v[j];
-				}
-			pack((at + i) / PART, i < push.cols, v, push.scales);
+			if (i < push.cols) {
+				v = normed(xQuads[part], root, wQuads[i / PART]);
+				dstQuads[part] = v;
+			}
+			pack(part, i < push.cols, v, push.scales);
 		}
 	}
 }
