@@ -130,14 +130,6 @@ func (b *binder) slices(name string, cols int, use compute.Use, rows ...int) []*
 	return out
 }
 
-// optionalMatrix is matrix, or nil where the file does not hold name.
-func (b *binder) optionalMatrix(name string, rows, cols int, use compute.Use) *compute.Matrix {
-	if !b.has(name) {
-		return nil
-	}
-	return b.matrix(name, rows, cols, use)
-}
-
 // vector binds name as [n].
 func (b *binder) vector(name string, n int) *compute.Vector {
 	parts := b.vectorSlices(name, n)
