@@ -23,7 +23,8 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/trace"
 )
 
-// openCard opens an engine on lavapipe and the processor, or skips the test. What the validation layer says fails it.
+// openCard opens an engine on lavapipe and the processor, or skips the test. What the validation layer says fails it. Tests take turns:
+// the layer (Debian 12's) has crashed where several threads made and destroyed devices.
 func openCard(t *testing.T, f *gguf.File, o engine.Options, places []placement.Place) *engine.Engine {
 	t.Helper()
 	said := make(chan string, 100)
@@ -182,7 +183,6 @@ func TestSplitsOnCard(t *testing.T) {
 		{synth.Spec{Arch: "opt", Type: quant.F16, Magic: "PWRI"}, model.Predict, floatSplits},
 	} {
 		t.Run(c.spec.Arch+" "+c.mode.String()+" "+c.spec.Type.String(), func(t *testing.T) {
-			t.Parallel()
 			f := synthtest.Sparse(t, c.spec, 2)
 			o := engine.Options{Threads: 1, Context: 128, Outputs: 32, Sparse: c.mode}
 			plain, err := engine.Open(f, o)
@@ -225,7 +225,6 @@ func TestStreamedPrompts(t *testing.T) {
 		{synth.Spec{Arch: "opt", Type: quant.F16, Magic: "PWRI"}, model.Predict, floatSplits},
 	} {
 		t.Run(c.spec.Arch+" "+c.mode.String()+" "+c.spec.Type.String(), func(t *testing.T) {
-			t.Parallel()
 			f := synthtest.Sparse(t, c.spec, 2)
 			o := engine.Options{Threads: 1, Context: 128, Outputs: 64, Sparse: c.mode}
 			for _, hot := range []int{0, 320} {
@@ -277,7 +276,6 @@ func TestBudgetKept(t *testing.T) {
 		{synth.Spec{Arch: "llama", Type: quant.Q8_0}, model.Off},
 	} {
 		t.Run(c.spec.Arch+" "+c.mode.String(), func(t *testing.T) {
-			t.Parallel()
 			f := synthtest.Sparse(t, c.spec, 4)
 			o := engine.Options{Threads: 1, Context: 256, UBatch: 64, Sparse: c.mode}
 			b, err := blueprint.Of(f, blueprint.Options{Context: o.Context, UBatch: o.UBatch, Sparse: c.mode, Law: blueprint.UsualLaw()})
