@@ -185,13 +185,6 @@ func (f *sparseFFN) begin(out, x compute.Tensor, s compute.Set, w compute.Sparse
 		f.open = newSet(f.tokens, f.n)
 	}
 	f.sumLen = kernel.Sums(out.Cols)
-	f.x = operand{}
-	if f.tokens <= fewSparse {
-		f.x.form(f.d, x, w.Up)
-		if w.Gate != nil {
-			f.x.form(f.d, x, w.Gate)
-		}
-	}
 	for i := range f.counts {
 		f.counts[i].Store(0)
 	}
@@ -260,11 +253,16 @@ func (f *sparseFFN) gates(x compute.Tensor) {
 		w, bias = f.w.Up, f.w.UpBias
 	}
 	if !f.all && f.tokens <= fewSparse && !most(f.s.largest(f.tokens), f.n) {
+		f.x = operand{}
+		f.x.form(f.d, x, w)
+		f.x.form(f.d, x, f.w.Up)
 		f.d.pool.Run(sparseChunks, f.gateFn)
 		return
 	}
 	f.gated = true
 	f.d.MatMul(x, compute.Products{{Out: f.view(&f.views[0], f.hidden), W: w, Bias: bias}})
+	f.x = f.d.mm.x // for ups of single rows
+	f.x.form(f.d, x, f.w.Up)
 }
 
 // gate computes a part of every token's gates: rows that several tokens need are still in the cache for the next.
