@@ -174,7 +174,7 @@ func (m *memory) allocate(s *slab, p purpose) error {
 	d := m.g.vk
 	s.buffer, err = d.CreateBuffer(&vk.BufferCreateInfo{
 		SType: vk.StructureTypeBufferCreateInfo, Size: uint64(s.size),
-		Usage: vk.BufferTransferSrc | vk.BufferTransferDst | vk.BufferStorage | vk.BufferIndirect,
+		Usage: vk.BufferTransferSrc | vk.BufferTransferDst | vk.BufferStorage,
 	})
 	if err != nil {
 		return err

@@ -37,11 +37,6 @@ func (d *Device) CmdDispatch(c CommandBuffer, x, y, z uint32) {
 	d.fn.CmdDispatch.call(uintptr(c), uintptr(x), uintptr(y), uintptr(z))
 }
 
-// CmdDispatchIndirect runs as many workgroups as lie at b.
-func (d *Device) CmdDispatchIndirect(c CommandBuffer, b Buffer, at uint64) {
-	d.fn.CmdDispatchIndirect.call(uintptr(c), uintptr(b), uintptr(at))
-}
-
 // CmdPipelineBarrier is a barrier for all memory.
 func (d *Device) CmdPipelineBarrier(c CommandBuffer, from, to uint32, m *MemoryBarrier) {
 	d.fn.CmdPipelineBarrier.call(uintptr(c), uintptr(from), uintptr(to), 0, 1, uintptr(ptr(m)), 0, 0, 0, 0)

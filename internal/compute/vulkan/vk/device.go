@@ -44,7 +44,6 @@ type Device struct {
 		CmdPushConstants            proc
 		CmdPushDescriptorSetKHR     proc
 		CmdDispatch                 proc
-		CmdDispatchIndirect         proc
 		CmdPipelineBarrier          proc
 		CmdCopyBuffer               proc
 		CmdFillBuffer               proc

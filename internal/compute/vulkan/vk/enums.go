@@ -73,27 +73,24 @@ const (
 
 	HeapDeviceLocal = 0x1 // VK_MEMORY_HEAP_DEVICE_LOCAL_BIT
 
-	BufferTransferSrc = 0x1   // VK_BUFFER_USAGE_TRANSFER_SRC_BIT
-	BufferTransferDst = 0x2   // VK_BUFFER_USAGE_TRANSFER_DST_BIT
-	BufferStorage     = 0x20  // VK_BUFFER_USAGE_STORAGE_BUFFER_BIT
-	BufferIndirect    = 0x100 // VK_BUFFER_USAGE_INDIRECT_BUFFER_BIT
+	BufferTransferSrc = 0x1  // VK_BUFFER_USAGE_TRANSFER_SRC_BIT
+	BufferTransferDst = 0x2  // VK_BUFFER_USAGE_TRANSFER_DST_BIT
+	BufferStorage     = 0x20 // VK_BUFFER_USAGE_STORAGE_BUFFER_BIT
 
 	StageCompute = 0x20 // VK_SHADER_STAGE_COMPUTE_BIT
 
 	ShaderStageFullSubgroups = 0x2 // VK_PIPELINE_SHADER_STAGE_CREATE_REQUIRE_FULL_SUBGROUPS_BIT
 
-	PipelineStageDrawIndirect  = 0x2    // VK_PIPELINE_STAGE_DRAW_INDIRECT_BIT
 	PipelineStageComputeShader = 0x800  // VK_PIPELINE_STAGE_COMPUTE_SHADER_BIT
 	PipelineStageTransfer      = 0x1000 // VK_PIPELINE_STAGE_TRANSFER_BIT
 	PipelineStageHost          = 0x4000 // VK_PIPELINE_STAGE_HOST_BIT
 
-	AccessIndirectCommandRead = 0x1    // VK_ACCESS_INDIRECT_COMMAND_READ_BIT
-	AccessShaderRead          = 0x20   // VK_ACCESS_SHADER_READ_BIT
-	AccessShaderWrite         = 0x40   // VK_ACCESS_SHADER_WRITE_BIT
-	AccessTransferRead        = 0x800  // VK_ACCESS_TRANSFER_READ_BIT
-	AccessTransferWrite       = 0x1000 // VK_ACCESS_TRANSFER_WRITE_BIT
-	AccessHostRead            = 0x2000 // VK_ACCESS_HOST_READ_BIT
-	AccessHostWrite           = 0x4000 // VK_ACCESS_HOST_WRITE_BIT
+	AccessShaderRead    = 0x20   // VK_ACCESS_SHADER_READ_BIT
+	AccessShaderWrite   = 0x40   // VK_ACCESS_SHADER_WRITE_BIT
+	AccessTransferRead  = 0x800  // VK_ACCESS_TRANSFER_READ_BIT
+	AccessTransferWrite = 0x1000 // VK_ACCESS_TRANSFER_WRITE_BIT
+	AccessHostRead      = 0x2000 // VK_ACCESS_HOST_READ_BIT
+	AccessHostWrite     = 0x4000 // VK_ACCESS_HOST_WRITE_BIT
 
 	DescriptorTypeStorageBuffer = 7      // VK_DESCRIPTOR_TYPE_STORAGE_BUFFER
 	DescriptorLayoutPush        = 0x1    // VK_DESCRIPTOR_SET_LAYOUT_CREATE_PUSH_DESCRIPTOR_BIT_KHR
