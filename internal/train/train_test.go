@@ -38,8 +38,8 @@ func TestSyntheticLayerIsLearned(t *testing.T) {
 		if q.Accuracy < 0.95 || f.Accuracy < 0.94 {
 			t.Errorf("%s: accuracy %.4f, of fresh samples %.4f", typ, q.Accuracy, f.Accuracy)
 		}
-		// Chance has a precision of the active share.
-		if f.Precision < 5*f.ActiveShare {
+		// Chance has a precision of the active share, which the drawn layer decides: three fifths of the way from there to all right.
+		if f.Precision < f.ActiveShare+0.6*(1-f.ActiveShare) {
 			t.Errorf("%s: precision %.4f, chance %.4f", typ, f.Precision, f.ActiveShare)
 		}
 		if pred.Rank > 64 && typ != quant.Q4_0 {
