@@ -52,7 +52,8 @@ type Source struct {
 	Data       []byte
 	Pinned     bool
 	Order      []int32 // neuron i of a matrix for Rows or Columns is the source's Order[i]; nil keeps the source's order
-	Hot        int     // of a device of two processors: neurons [0, Hot), or all rows, go to the first; others ignore it
+	Hot        int     // of a device of several processors: neurons [0, Hot), or all rows, go to a card; others ignore it
+	Card       int     // which card that is; what else the layer does is done beside it
 }
 
 // Use says what a weight is for, so that the device can choose its layout.

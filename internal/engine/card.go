@@ -86,7 +86,7 @@ func (e *Engine) CardUse() (CardUse, bool) {
 	if !ok {
 		return CardUse{}, false
 	}
-	card, ok := d.Card().(interface{ Used() int64 })
+	card, ok := d.Cards()[0].(interface{ Used() int64 })
 	if !ok {
 		return CardUse{}, false
 	}

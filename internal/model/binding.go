@@ -7,6 +7,7 @@ import (
 
 	"github.com/powerinfer-go/powerinfer/internal/compute"
 	"github.com/powerinfer-go/powerinfer/internal/gguf"
+	"github.com/powerinfer-go/powerinfer/internal/placement"
 	"github.com/powerinfer-go/powerinfer/internal/quant"
 )
 
@@ -16,7 +17,8 @@ type binder struct {
 	f        *gguf.File
 	dev      compute.Device
 	pinned   bool // the mapping outlives the device: compute in place where possible
-	card     bool // matrices go to the first of two processors
+	card     bool // matrices go to a card, where there is one
+	home     int  // which one; and where vectors lie besides
 	taken    map[string]bool
 	err      error
 	done     int64
@@ -79,6 +81,9 @@ func (b *binder) matrix(name string, rows, cols int, use compute.Use) *compute.M
 	return b.neurons(name, rows, cols, use, b.whole(rows), nil)
 }
 
+// lies says where what is bound next goes: with p's attention, or the head where p is the head's.
+func (b *binder) lies(p placement.Place) { b.home, b.card = p.GPU, p.Attention }
+
 // whole is how many of n rows go to the card.
 func (b *binder) whole(n int) int {
 	if b.card {
@@ -93,7 +98,7 @@ func (b *binder) neurons(name string, rows, cols int, use compute.Use, hot int, 
 	if t == nil {
 		return nil
 	}
-	m, err := b.dev.Matrix(compute.Source{Name: name, Type: t.Type, Rows: rows, Cols: cols, Data: t.Data, Pinned: b.pinned, Order: order, Hot: hot}, use)
+	m, err := b.dev.Matrix(compute.Source{Name: name, Type: t.Type, Rows: rows, Cols: cols, Data: t.Data, Pinned: b.pinned, Order: order, Hot: hot, Card: b.home}, use)
 	if err != nil {
 		b.fail("%w", err)
 		return nil
@@ -117,7 +122,7 @@ func (b *binder) slices(name string, cols int, use compute.Use, rows ...int) []*
 	for _, r := range rows {
 		m, err := b.dev.Matrix(compute.Source{
 			Name: name, Type: t.Type, Rows: r, Cols: cols,
-			Data: t.Data[at : at+r*rowBytes], Pinned: b.pinned, Hot: b.whole(r),
+			Data: t.Data[at : at+r*rowBytes], Pinned: b.pinned, Hot: b.whole(r), Card: b.home,
 		}, use)
 		if err != nil {
 			b.fail("%w", err)
@@ -157,7 +162,7 @@ func (b *binder) neuronVector(name string, n int, order []int32) *compute.Vector
 	for _, from := range order {
 		sorted = append(sorted, t.Data[int(from)*size:][:size]...)
 	}
-	v, err := b.dev.Vector(compute.Source{Name: name, Type: t.Type, Rows: 1, Cols: n, Data: sorted})
+	v, err := b.dev.Vector(compute.Source{Name: name, Type: t.Type, Rows: 1, Cols: n, Data: sorted, Card: b.home})
 	if err != nil {
 		b.fail("%w", err)
 		return nil
@@ -192,7 +197,7 @@ func (b *binder) vectorSlices(name string, lens ...int) []*compute.Vector {
 	for _, n := range lens {
 		v, err := b.dev.Vector(compute.Source{
 			Name: name, Type: t.Type, Rows: 1, Cols: n,
-			Data: t.Data[t.Type.RowBytes(at):t.Type.RowBytes(at+n)],
+			Data: t.Data[t.Type.RowBytes(at):t.Type.RowBytes(at+n)], Card: b.home,
 		})
 		if err != nil {
 			b.fail("%w", err)

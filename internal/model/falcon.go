@@ -13,7 +13,7 @@ func bindFalcon(b *binder, m *Model) error {
 	m.layers = make([]layer, m.Layers)
 	for i := range m.layers {
 		l := &m.layers[i]
-		b.card = m.place(i).Attention
+		b.lies(m.place(i))
 		name := func(s string) string { return fmt.Sprintf("blk.%d.%s", i, s) }
 		l.attnNorm = m.bindNorm(b, name("attn_norm"))
 		if b.has(name("attn_norm_2.weight")) {

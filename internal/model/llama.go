@@ -13,7 +13,7 @@ func bindLlama(b *binder, m *Model) error {
 	m.layers = make([]layer, m.Layers)
 	for i := range m.layers {
 		l := &m.layers[i]
-		b.card = m.place(i).Attention
+		b.lies(m.place(i))
 		name := func(s string) string { return fmt.Sprintf("blk.%d.%s", i, s) }
 		l.attnNorm = m.bindNorm(b, name("attn_norm"))
 		l.wq = b.matrix(name("attn_q.weight"), q, m.Embd, compute.Precise)

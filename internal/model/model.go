@@ -18,7 +18,7 @@ type Options struct {
 	Threshold  *float32                // overrides the file's sparse threshold
 	Sparse     SparseMode              // how feed-forward layers are computed
 	Order      [][]int32               // [layers][n_ff]: a layer's neuron i is the file's Order[layer][i]; nil keeps the file's order
-	Places     []placement.Place       // [layers+1] what of each layer, and of the head, goes to the first of two processors; nil: nothing
+	Places     []placement.Place       // [layers+1] what of each layer, and of the head, goes to a card, and which; nil: nothing
 	Observer   Observer                // sees dense feed-forward layers, which it asks for; may be nil
 	Batch      int                     // tokens of the largest step (llama.cpp's ubatch)
 	Outputs    int                     // rows of logits of the largest step
@@ -168,11 +168,12 @@ func (m *Model) bindRope(b *binder) error {
 // bindEnds binds what lies before and behind the layers: embedding, last norm, head. A head that is the embedding keeps it where the
 // head is wanted.
 func (m *Model) bindEnds(b *binder) {
-	head, tied := m.place(m.Layers).Attention, !b.has("output.weight")
-	b.card = head && tied
+	head, tied := m.place(m.Layers), !b.has("output.weight")
+	b.lies(head)
+	b.card = b.card && tied
 	m.embd = b.matrix("token_embd.weight", m.Vocab, m.Embd, compute.Embed)
 	m.norm = m.bindNorm(b, "output_norm")
-	b.card = head
+	b.lies(head)
 	if m.head = m.embd; !tied {
 		m.head = b.matrix("output.weight", m.Vocab, m.Embd, compute.Precise)
 	}

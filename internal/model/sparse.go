@@ -193,7 +193,7 @@ func (m *Model) order(b *binder, l int) []int32 {
 	return m.orders[l]
 }
 
-// place is what of layer l goes to the first of two processors; of the head, where l is the number of layers.
+// place is what of layer l goes to a card; of the head, where l is the number of layers.
 func (m *Model) place(l int) placement.Place {
 	if m.places == nil {
 		return placement.Place{GPU: placement.RAM}
@@ -201,7 +201,7 @@ func (m *Model) place(l int) placement.Place {
 	return m.places[l]
 }
 
-// hot is how many of layer l's neurons go to the first of two processors: columns that share scales go together.
+// hot is how many of layer l's neurons go to a card: columns that share scales go together.
 func (m *Model) hot(b *binder, l int) int {
 	hot := min(m.place(l).Hot, m.FF)
 	if t := b.f.Tensor(fmt.Sprintf("blk.%d.ffn_down.weight", l)); t != nil && hot < m.FF {

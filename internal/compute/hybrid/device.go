@@ -89,8 +89,8 @@ func (d *Device) Trace(l *trace.Log) { d.trace = l }
 // Name says what computes.
 func (d *Device) Name() string { return d.card.Name() + " and " + d.host.Name() }
 
-// Card is the first processor.
-func (d *Device) Card() compute.Device { return d.card }
+// Cards is the first processor.
+func (d *Device) Cards() []compute.Device { return []compute.Device{d.card} }
 
 // Err says why the card can compute no more; nil: it can, and what Read has returned is what was computed.
 func (d *Device) Err() error {
@@ -107,6 +107,7 @@ func (d *Device) Close() error { return errors.Join(d.card.Close(), d.host.Close
 type matrix struct {
 	card, host *compute.Matrix
 	hot        int // neurons, or rows, on the card
+	home       int // which card that is, in a Fleet
 }
 
 func mem(m *compute.Matrix) *matrix { return m.Mem.(*matrix) }
@@ -158,6 +159,7 @@ func (d *Device) Matrix(src compute.Source, use compute.Use) (*compute.Matrix, e
 // vector is on both devices.
 type vector struct {
 	card, host *compute.Vector
+	home       int // which card that is, in a Fleet
 	data       []float32
 	parts      map[piece]*compute.Vector
 }
@@ -224,15 +226,11 @@ type tensor struct {
 	onCard, onHost bool
 }
 
-func (d *Device) pair(rows, cols int) (tensorPair, error) {
-	var p tensorPair
-	var err error
-	if p.card, err = d.card.Tensor(rows, cols); err != nil {
-		return p, ofCard(err)
-	}
-	d.rows = max(d.rows, rows)
-	p.host, err = d.host.Tensor(rows, cols)
-	return p, err
+// pair is host, with as much memory on the card.
+func (d *Device) pair(host compute.Tensor) (tensorPair, error) {
+	card, err := d.card.Tensor(host.Rows, host.Cols)
+	d.rows = max(d.rows, host.Rows)
+	return tensorPair{card, host}, ofCard(err)
 }
 
 // partial is memory for the host's part of outputs of cols columns, as many rows as any step has: layers take turns, for each part is
@@ -240,8 +238,11 @@ func (d *Device) pair(rows, cols int) (tensorPair, error) {
 func (d *Device) partial(cols int) (tensorPair, error) {
 	p, ok := d.partials[cols]
 	if !ok {
-		var err error
-		if p, err = d.pair(d.rows, cols); err != nil {
+		host, err := d.host.Tensor(d.rows, cols)
+		if err != nil {
+			return p, err
+		}
+		if p, err = d.pair(host); err != nil {
 			return p, err
 		}
 		d.partials[cols] = p
@@ -251,11 +252,20 @@ func (d *Device) partial(cols int) (tensorPair, error) {
 
 // Tensor allocates an activation [rows, cols] on both devices.
 func (d *Device) Tensor(rows, cols int) (compute.Tensor, error) {
-	p, err := d.pair(rows, cols)
+	host, err := d.host.Tensor(rows, cols)
 	if err != nil {
 		return compute.Tensor{}, err
 	}
-	return compute.Tensor{Rows: rows, Cols: cols, Mem: &tensor{tensorPair: p}}, nil
+	return d.tensor(host)
+}
+
+// tensor is an activation on both devices whose memory on the host is host's.
+func (d *Device) tensor(host compute.Tensor) (compute.Tensor, error) {
+	p, err := d.pair(host)
+	if err != nil {
+		return compute.Tensor{}, err
+	}
+	return compute.Tensor{Rows: host.Rows, Cols: host.Cols, Mem: &tensor{tensorPair: p}}, nil
 }
 
 // set is a set's memory on both devices, and where its content is.
@@ -268,18 +278,24 @@ type set struct {
 
 // Set allocates a set on both devices.
 func (d *Device) Set(rows, n int) (compute.Set, error) {
-	s := &set{}
-	var err error
-	if s.card, err = d.card.Set(rows, n); err != nil {
+	host, err := d.host.Set(rows, n)
+	if err != nil {
+		return compute.Set{}, err
+	}
+	cold, err := d.host.Set(rows, n)
+	if err != nil {
+		return compute.Set{}, err
+	}
+	return d.set(host, cold)
+}
+
+// set is a set on both devices whose memory on the host is host's and cold's.
+func (d *Device) set(host, cold compute.Set) (compute.Set, error) {
+	card, err := d.card.Set(host.Rows, host.N)
+	if err != nil {
 		return compute.Set{}, ofCard(err)
 	}
-	if s.host, err = d.host.Set(rows, n); err != nil {
-		return compute.Set{}, err
-	}
-	if s.cold, err = d.host.Set(rows, n); err != nil {
-		return compute.Set{}, err
-	}
-	return compute.Set{Rows: rows, N: n, Mem: s}, nil
+	return compute.Set{Rows: host.Rows, N: host.N, Mem: &set{card: card, host: host, cold: cold}}, nil
 }
 
 // cache is the layers of a KV cache that each device holds.

@@ -63,6 +63,39 @@ func logits(t *testing.T, f *gguf.File, dev compute.Device, o model.Options) (ou
 	return out, m.Neurons()
 }
 
+// device is as many cards as plan names, and a host. If streamed, prompts' cold neurons are sent, in several chunks, the last of them
+// smaller.
+func device(t *testing.T, plan [layers + 1]placement.Place, streamed bool) compute.Device {
+	t.Helper()
+	cards := 0
+	for _, p := range plan {
+		cards = max(cards, p.GPU+1)
+	}
+	var pairs []*hybrid.Device
+	var home []int
+	processor := host(t)
+	for j := range cards {
+		var attention []bool
+		for _, p := range plan[:layers] {
+			if p.GPU == j {
+				attention = append(attention, p.Attention)
+			}
+		}
+		pair := hybrid.New(&tapes{host(t), map[compute.Segment]*tape{}}, processor, attention)
+		if streamed {
+			pair.Stream(hybrid.Streaming{Tokens: 8, Bytes: 300 << 10})
+		}
+		pairs = append(pairs, pair)
+	}
+	if cards == 1 {
+		return pairs[0]
+	}
+	for _, p := range plan[:layers] {
+		home = append(home, p.GPU)
+	}
+	return hybrid.NewFleet(pairs, home)
+}
+
 // agree is the largest difference of a logit between two splits, as a share of the largest logit: sums in another order, in floats.
 const agree = 1e-4
 
@@ -70,6 +103,9 @@ const agree = 1e-4
 func TestSplits(t *testing.T) {
 	place := func(attention, predictor bool, hot int) placement.Place {
 		return placement.Place{Attention: attention, Predictor: predictor, Hot: hot}
+	}
+	on := func(gpu int, attention, predictor bool, hot int) placement.Place {
+		return placement.Place{GPU: gpu, Attention: attention, Predictor: predictor, Hot: hot}
 	}
 	plans := map[string][layers + 1]placement.Place{
 		"all in RAM":         {},
@@ -82,8 +118,15 @@ func TestSplits(t *testing.T) {
 		"neurons alone":      {place(false, false, 0), place(false, false, 512), place(false, false, 0), place(false, false, 0)},
 		"attention alone":    {place(true, false, 0), place(true, false, 0), place(true, false, 0), place(false, false, 0)},
 		"last layer in part": {place(false, false, 0), place(false, false, 0), place(true, true, 64), place(true, false, 0)},
+
+		"two cards":        {place(true, true, 160), place(true, true, 33), on(1, true, true, 1000), on(1, true, false, 0)},
+		"all on two cards": {place(true, true, ff), on(1, true, true, ff), on(1, true, true, ff), on(1, true, false, 0)},
+		"to and fro":       {on(1, true, true, 160), place(true, false, ff), on(1, false, true, 96), place(true, false, 0)},
+		"three cards":      {on(2, true, true, 64), place(false, false, 160), on(1, true, false, 160), on(2, false, false, 0)},
+		"neurons on two":   {on(1, false, false, 512), place(false, false, 512), on(1, false, false, 0), place(false, false, 0)},
+		"a card's head":    {place(true, true, 160), place(true, true, 0), place(false, false, 0), on(1, true, false, 0)},
 	}
-	sent := []string{"hot", "neurons alone", "last layer in part"} // of these, prompts' cold neurons are sent to the card too
+	sent := []string{"hot", "neurons alone", "last layer in part", "two cards"} // of these, prompts' cold neurons are sent to the card too
 	for _, c := range []struct {
 		spec synth.Spec
 		mode model.SparseMode
@@ -100,16 +143,8 @@ func TestSplits(t *testing.T) {
 			f := synthtest.Sparse(t, c.spec, layers)
 			want, wantUse := logits(t, f, host(t), model.Options{Sparse: c.mode})
 			for name, plan := range plans {
-				var attention []bool
-				for _, p := range plan[:layers] {
-					attention = append(attention, p.Attention)
-				}
 				logitsOf := func(streamed bool) ([][]float32, []model.NeuronUse) {
-					dev := hybrid.New(&tapes{host(t), map[compute.Segment]*tape{}}, host(t), attention)
-					if streamed { // several chunks, the last of them smaller
-						dev.Stream(hybrid.Streaming{Tokens: 8, Bytes: 300 << 10})
-					}
-					return logits(t, f, dev, model.Options{Sparse: c.mode, Places: plan[:]})
+					return logits(t, f, device(t, plan, streamed), model.Options{Sparse: c.mode, Places: plan[:]})
 				}
 				got, use := logitsOf(false)
 				if slices.Contains(sent, name) {
@@ -131,7 +166,7 @@ func TestSplits(t *testing.T) {
 				if d := apart(got, want); !(d <= agree) {
 					t.Errorf("%s: a logit differs by %.2g of the largest, more than %g", name, d, agree)
 				}
-				if name == "hot" {
+				if name == "hot" || name == "two cards" {
 					if again, _ := logitsOf(false); apart(again, got) != 0 {
 						t.Error("another run gives other bytes")
 					}

@@ -123,6 +123,14 @@ func (r *verbs) toHost(tensors ...compute.Tensor) {
 	}
 }
 
+// arrive says that the host's memory holds tensors which another card's part of the pass has left there.
+func (r *verbs) arrive(tensors ...compute.Tensor) {
+	for _, t := range tensors {
+		r.stretch() // what the card takes is stored in the host's turn
+		written(t, false)
+	}
+}
+
 // written says where t's content is now.
 func written(t compute.Tensor, card bool) {
 	m := t.Mem.(*tensor)
