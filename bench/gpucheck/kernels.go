@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/powerinfer-go/powerinfer/internal/clock"
 	"github.com/powerinfer-go/powerinfer/internal/compute"
 	"github.com/powerinfer-go/powerinfer/internal/quant"
 )
@@ -226,7 +227,7 @@ func (k *kit) run(passes int, calls []func(v compute.Verbs)) (time.Duration, err
 		}
 		k.recorded = passes
 	}
-	start := time.Now()
+	start := clock.Now()
 	err := k.d.Run(seg, &k.params, body)
-	return time.Since(start), err
+	return clock.Since(start), err
 }

@@ -6,8 +6,8 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
-	"time"
 
+	"github.com/powerinfer-go/powerinfer/internal/clock"
 	"github.com/powerinfer-go/powerinfer/internal/engine"
 	"github.com/powerinfer-go/powerinfer/internal/model"
 )
@@ -86,11 +86,11 @@ func once(ctx context.Context, e *engine.Engine, t Test, tokens []int32, warm bo
 		}
 	}
 	before := e.Neurons()
-	begin := time.Now()
+	begin := clock.Now()
 	if err := t.evaluate(ctx, e, s, tokens[t.Depth:], warm); err != nil {
 		return 0, nil, err
 	}
-	ns := time.Since(begin).Nanoseconds()
+	ns := clock.Since(begin).Nanoseconds()
 	use := e.Neurons()
 	for l := range use {
 		use[l] = use[l].Since(before[l])

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/powerinfer-go/powerinfer/internal/clock"
 	"github.com/powerinfer-go/powerinfer/internal/model"
 	"github.com/powerinfer-go/powerinfer/internal/sample"
 )
@@ -64,16 +65,16 @@ func (e *Engine) Generate(ctx context.Context, r Request) (Result, error) {
 	}
 
 	g := generation{e: e, s: s, sampler: r.Sampler}
-	begin := time.Now()
+	begin := clock.Now()
 	res.Reused = s.Len()
 	if err := g.readPrompt(ctx, &r, &res); err != nil || res.Stop != "" {
 		return res, err
 	}
-	res.PromptTime = time.Since(begin)
+	res.PromptTime = clock.Since(begin)
 	before := e.Neurons()
-	begin = time.Now()
+	begin = clock.Now()
 	err := g.loop(ctx, &r, &res)
-	res.Time = time.Since(begin)
+	res.Time = clock.Since(begin)
 	res.Neurons = e.Neurons()
 	for l := range res.Neurons {
 		res.Neurons[l] = res.Neurons[l].Since(before[l])

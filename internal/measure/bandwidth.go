@@ -10,6 +10,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/powerinfer-go/powerinfer/internal/clock"
 )
 
 const (
@@ -89,10 +91,10 @@ func parallel(threads, n, part int, sumOf func(from, to int) uint64) (time.Durat
 		})
 	}
 	ready.Wait()
-	begin := time.Now()
+	begin := clock.Now()
 	close(start)
 	done.Wait()
-	return time.Since(begin), sum.Load()
+	return clock.Since(begin), sum.Load()
 }
 
 // sumGeneric adds up b as little-endian 64-bit words; its length is a multiple of 8.

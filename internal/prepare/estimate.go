@@ -5,6 +5,7 @@ import (
 	"math/rand/v2"
 	"time"
 
+	"github.com/powerinfer-go/powerinfer/internal/clock"
 	"github.com/powerinfer-go/powerinfer/internal/compute/cpu/pool"
 	"github.com/powerinfer-go/powerinfer/internal/model"
 	"github.com/powerinfer-go/powerinfer/internal/quant"
@@ -47,11 +48,11 @@ func (r *observer) estimate(e *runner, samples int) ([]Estimate, error) {
 	ws := []window{{tokens: make([]int32, e.window)}} // any tokens
 	var step time.Duration
 	for range 2 { // the first reads weights in
-		begin := time.Now()
+		begin := clock.Now()
 		if err := e.run(ws); err != nil {
 			return nil, err
 		}
-		step = time.Since(begin)
+		step = clock.Since(begin)
 	}
 	perToken := float64(step) / float64(e.window)
 	var out []Estimate
@@ -61,11 +62,11 @@ func (r *observer) estimate(e *runner, samples int) ([]Estimate, error) {
 		for range maxSequences {
 			one = append(one, window{tokens: make([]int32, 1)})
 		}
-		begin := time.Now()
+		begin := clock.Now()
 		if err := e.run(one); err != nil {
 			return nil, err
 		}
-		add(StageGenerate, float64(time.Since(begin))*float64(r.texts.generate)/maxSequences)
+		add(StageGenerate, float64(clock.Since(begin))*float64(r.texts.generate)/maxSequences)
 	}
 	held := countTokens(r.texts.heldOut)
 	add(StageProfile, perToken*float64(r.texts.calibrationTokens()+held))
@@ -98,13 +99,13 @@ func trainTime(c model.Config, threads, samples int) (float64, error) {
 	rank := max(leastUsual, c.Embd/usualRank/rankStep*rankStep)
 	var took [2]float64
 	for i := range took {
-		begin := time.Now()
+		begin := clock.Now()
 		gate := func(row []float32, neuron int) float32 { row[neuron%len(row)] = 1; return 0 }
 		o := train.Options{Rank: rank, Epochs: i + 1, Pool: workers, Gate: gate}
 		if _, _, err := train.Train(context.Background(), noise, o); err != nil {
 			return 0, err
 		}
-		took[i] = float64(time.Since(begin))
+		took[i] = float64(clock.Since(begin))
 	}
 	epoch := max(0, took[1]-took[0]) / noiseCount // a sample's
 	start := max(0, took[0]-epoch*noiseCount)

@@ -8,6 +8,8 @@ import (
 	"io"
 	"sync"
 	"time"
+
+	"github.com/powerinfer-go/powerinfer/internal/clock"
 )
 
 // Track is a line of the picture.
@@ -28,7 +30,7 @@ const most = 1 << 20
 
 // Log is a list of spans. A nil Log keeps none and costs nothing. It may be used by several goroutines.
 type Log struct {
-	begin time.Time
+	begin time.Duration // of clock.Now
 	mu    sync.Mutex
 	spans []span
 	left  int // spans that found no room
@@ -41,14 +43,14 @@ type span struct {
 }
 
 // New is an empty log, whose time begins now.
-func New() *Log { return &Log{begin: time.Now()} }
+func New() *Log { return &Log{begin: clock.Now()} }
 
 // Now is the time since the log began; 0 for a nil log.
 func (l *Log) Now() time.Duration {
 	if l == nil {
 		return 0
 	}
-	return time.Since(l.begin)
+	return clock.Since(l.begin)
 }
 
 // Span keeps what went on on a track from a time until now.

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/powerinfer-go/powerinfer/internal/clock"
 	"github.com/powerinfer-go/powerinfer/internal/compute"
 	"github.com/powerinfer-go/powerinfer/internal/compute/vulkan/vk"
 )
@@ -112,11 +113,11 @@ func (d *Device) timed(passes int, f func(r *recorder)) (time.Duration, error) {
 	if r.err != nil {
 		return 0, r.err
 	}
-	start := time.Now()
+	start := clock.Now()
 	if err := d.play(r.seg, nil); err != nil {
 		return 0, err
 	}
-	return time.Since(start), nil
+	return clock.Since(start), nil
 }
 
 // HandOff is the time that a row of activations takes from host memory through a kernel to the host again, as in a layer that both
@@ -138,11 +139,11 @@ func (d *Device) HandOff() (float64, error) {
 	}
 	times := make([]time.Duration, probeRepeats)
 	for i := range times {
-		start := time.Now()
+		start := clock.Now()
 		if err := d.Run(compute.Segment{Name: "hand-off", Rows: 1}, &compute.Params{}, body); err != nil {
 			return 0, err
 		}
-		times[i] = time.Since(start)
+		times[i] = clock.Since(start)
 	}
 	slices.Sort(times) // the first, which records, is the longest
 	return times[len(times)/2].Seconds() / handOffs, nil
