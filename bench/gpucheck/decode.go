@@ -130,7 +130,7 @@ func whole(b *blueprint.Blueprint) int64 { return b.Model.Bytes() + b.Buffers }
 type trial struct {
 	budget    string
 	bytes     int64 // of the budget
-	card      *engine.Card
+	card      *engine.Plan
 	use       engine.CardUse
 	plan      placement.Plan
 	load      float64 // seconds of opening the engine
@@ -244,7 +244,7 @@ func (t *trial) try(ctx context.Context, c *check, f *gguf.File, mode model.Spar
 		return err
 	}
 	t.place(c)
-	o := engine.Options{Context: decodeContext, Sparse: mode, Card: t.card}
+	o := engine.Options{Context: decodeContext, Sparse: mode, Plan: t.card}
 	if stats != nil {
 		o.Order = stats.Order()
 	}
@@ -263,7 +263,9 @@ func (t *trial) try(ctx context.Context, c *check, f *gguf.File, mode model.Spar
 	defer e.Close()
 	t.load = time.Since(begin).Seconds()
 	err = t.decode(ctx, c, e)
-	t.use, _ = e.CardUse()
+	if use := e.CardUse(); len(use) > 0 {
+		t.use = use[0]
+	}
 	if err == nil && given != "" {
 		err = errors.New(given)
 	}
@@ -308,10 +310,12 @@ func machineFor(m *measure.Machine, b *blueprint.Blueprint, budget int64) placem
 
 // place turns the plan into what the engine takes; nothing where nothing is on the card.
 func (t *trial) place(c *check) {
-	card := &engine.Card{Device: strconv.Itoa(c.info.Index), Budget: t.bytes, Planned: t.plan.VRAM[0]}
+	card := &engine.Plan{
+		Cards:  []engine.Card{{Device: strconv.Itoa(c.info.Index), Budget: t.bytes, Planned: t.plan.VRAM[0]}},
+		Places: t.plan.Places(),
+	}
 	used := false
 	for _, y := range t.plan.Layers {
-		card.Places = append(card.Places, y.Place)
 		card.Bytes += y.VRAM
 		used = used || y.Attention || y.Predictor || y.Hot > 0
 	}

@@ -55,7 +55,7 @@ func listDevices() error {
 
 // chosenCard plans for the card that the flags name, or the best there is, and gibs of its memory, if not negative; nil where there is
 // none, or nothing is to be put on it.
-func chosenCard(ctx context.Context, c *cli.Command, f *gguf.File, o *engine.Options, stats *neuron.Stats, gibs float64) (*engine.Card, error) {
+func chosenCard(ctx context.Context, c *cli.Command, f *gguf.File, o *engine.Options, stats *neuron.Stats, gibs float64) (*engine.Plan, error) {
 	name := c.String("device")
 	if name == vulkan.None {
 		return nil, nil
@@ -145,7 +145,7 @@ func measured(m *measure.Machine, info vulkan.Info) *measure.Card {
 }
 
 // place puts the model on the card within budget.
-func place(c *cli.Command, info vulkan.Info, budget int64, b *blueprint.Blueprint, on placement.Machine, s hybrid.Streaming) (*engine.Card, error) {
+func place(c *cli.Command, info vulkan.Info, budget int64, b *blueprint.Blueprint, on placement.Machine, s hybrid.Streaming) (*engine.Plan, error) {
 	on.GPUs[0].Budget = budget
 	solve := placement.Solve
 	if c.IsSet("n-gpu-layers") {
@@ -153,14 +153,17 @@ func place(c *cli.Command, info vulkan.Info, budget int64, b *blueprint.Blueprin
 			return placement.Whole(m, on, c.Int("n-gpu-layers"))
 		}
 	}
-	p, err := b.Places(on, s, solve)
+	p, err := b.Places(on, []hybrid.Streaming{s}, solve)
 	if err != nil {
 		return nil, err
 	}
-	card := &engine.Card{Device: fmt.Sprint(info.Index), Budget: budget, Planned: p.VRAM[0], Stream: s, Notice: func(s string) { fmt.Fprintln(os.Stderr, "note:", s) }}
+	card := &engine.Plan{
+		Cards:  []engine.Card{{Device: fmt.Sprint(info.Index), Budget: budget, Planned: p.VRAM[0], Stream: s}},
+		Places: p.Places(),
+		Notice: func(s string) { fmt.Fprintln(os.Stderr, "note:", s) },
+	}
 	used := false
 	for _, y := range p.Layers {
-		card.Places = append(card.Places, y.Place)
 		card.Bytes += y.VRAM
 		used = used || y.Attention || y.Predictor || y.Hot > 0
 	}
@@ -189,18 +192,18 @@ func loadEngine(ctx context.Context, c *cli.Command, f *gguf.File, o engine.Opti
 	if stats != nil {
 		o.Order = stats.Order()
 	}
-	return withLess(func(gibs float64) (*engine.Card, error) { return chosenCard(ctx, c, f, &o, stats, gibs) },
-		func(card *engine.Card) (*engine.Engine, error) {
+	return withLess(func(gibs float64) (*engine.Plan, error) { return chosenCard(ctx, c, f, &o, stats, gibs) },
+		func(card *engine.Plan) (*engine.Engine, error) {
 			bar := newProgress("loading", unitBytes)
 			defer bar.finish()
-			o.Card, o.Progress = card, untilCancelled(ctx, bar.set)
+			o.Plan, o.Progress = card, untilCancelled(ctx, bar.set)
 			return engine.Open(f, o)
 		}, func(note string) { fmt.Fprintln(os.Stderr, "note:", note) })
 }
 
 // withLess opens an engine on the card that choose plans for, with less of its memory where that turns out to be too much, and at last
 // without a card. choose is given the GiB to use, negative for what the flags say.
-func withLess(choose func(gibs float64) (*engine.Card, error), open func(*engine.Card) (*engine.Engine, error), tell func(string)) (*engine.Engine, error) {
+func withLess(choose func(gibs float64) (*engine.Plan, error), open func(*engine.Plan) (*engine.Engine, error), tell func(string)) (*engine.Engine, error) {
 	gibs := -1.0
 	for try := 0; ; try++ {
 		card, err := choose(gibs)
@@ -214,7 +217,7 @@ func withLess(choose func(gibs float64) (*engine.Card, error), open func(*engine
 		case card == nil || !errors.As(err, &failed):
 			return e, err
 		case errors.As(err, &full) && try < smallerTries:
-			gibs = smaller * gib(card.Budget)
+			gibs = smaller * gib(card.Cards[0].Budget)
 			tell(fmt.Sprintf("%v; trying with less", full))
 		default:
 			tell(fmt.Sprintf("%v; going on without it", failed))

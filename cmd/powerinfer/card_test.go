@@ -19,11 +19,11 @@ func TestWithLess(t *testing.T) {
 	full := fmt.Errorf("model.gguf: %w", &hybrid.CardError{Err: &vulkan.OutOfMemory{Device: "a card", Asked: 1, Used: 2, Budget: 3}})
 	pipeline := &hybrid.CardError{Err: errors.New("a pipeline cannot be compiled")}
 	file := errors.New("model.gguf: no such tensor")
-	plan := func(gibs float64) (*engine.Card, error) {
+	plan := func(gibs float64) (*engine.Plan, error) {
 		if gibs < 0 {
 			gibs = 8
 		}
-		return &engine.Card{Budget: int64(gibs * (1 << 30))}, nil
+		return &engine.Plan{Cards: []engine.Card{{Budget: int64(gibs * (1 << 30))}}}, nil
 	}
 	for name, c := range map[string]struct {
 		fits   float64 // GiB from which on the card fails, with:
@@ -40,13 +40,13 @@ func TestWithLess(t *testing.T) {
 	} {
 		var opened []float64
 		var told []string
-		_, err := withLess(plan, func(card *engine.Card) (*engine.Engine, error) {
+		_, err := withLess(plan, func(card *engine.Plan) (*engine.Engine, error) {
 			if card == nil {
 				opened = append(opened, 0)
 				return nil, nil
 			}
-			opened = append(opened, gib(card.Budget))
-			if gib(card.Budget) > c.fits {
+			opened = append(opened, gib(card.Cards[0].Budget))
+			if gib(card.Cards[0].Budget) > c.fits {
 				return nil, c.with
 			}
 			return nil, nil
@@ -58,7 +58,7 @@ func TestWithLess(t *testing.T) {
 			t.Errorf("%s: told %q", name, told)
 		}
 	}
-	if _, err := withLess(func(float64) (*engine.Card, error) { return nil, file }, nil, nil); !errors.Is(err, file) {
+	if _, err := withLess(func(float64) (*engine.Plan, error) { return nil, file }, nil, nil); !errors.Is(err, file) {
 		t.Errorf("a plan that fails: error %v", err)
 	}
 }

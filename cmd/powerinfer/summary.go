@@ -21,8 +21,8 @@ func describe(e *engine.Engine, file bench.Model, o sample.Options) {
 		c.Name, file.Type, mib(file.Bytes), c.Layers, c.Embd, c.FF, c.Heads, c.KVHeads, c.HeadDim, c.Vocab)
 	pages := (e.Context() + compute.PagePositions - 1) / compute.PagePositions
 	fmt.Fprintf(os.Stderr, "context %d of %d tokens, KV cache %.1f MiB; %s\n", e.Context(), c.Context, mib(c.CacheSpec(pages).Bytes()), e.Device())
-	if u, ok := e.CardUse(); ok {
-		fmt.Fprintf(os.Stderr, "video memory %.1f MiB in use, %.1f planned, of a budget of %.1f\n", mib(u.Used), mib(u.Planned), mib(u.Budget))
+	for _, u := range e.CardUse() {
+		fmt.Fprintf(os.Stderr, "%s: video memory %.1f MiB in use, %.1f planned, of a budget of %.1f\n", u.Name, mib(u.Used), mib(u.Planned), mib(u.Budget))
 	}
 	switch c.Sparse {
 	case model.Predict:

@@ -54,11 +54,15 @@ func (s *step) most() onCard {
 	return onCard{attention: true, neurons: s.ff, dense: dense, denseThere: dense}
 }
 
-// of is what places need.
-func (s *step) of(places []placement.Place) onCard {
+// of is what places need of a card.
+func (s *step) of(places []placement.Place, gpu int) onCard {
 	var u onCard
 	for _, p := range places[:len(places)-1] {
 		dense := s.mode == model.Off && !s.transposed && (p.Hot == 0 || p.Hot == s.ff)
+		if p.GPU != gpu {
+			u.dense = u.dense || dense
+			continue
+		}
 		u.attention = u.attention || p.Attention
 		if !dense {
 			u.neurons = max(u.neurons, p.Hot)
@@ -111,35 +115,59 @@ func (s *step) bytes(u onCard) int64 {
 // slack is what compute/vulkan may allocate and not fill, of so many bytes in all.
 func slack(bytes int64) int64 { return min(32<<20, max(256<<10, bytes/64)) }
 
-// Places is the plan for one card, whose overhead is what this very plan needs.
-func (b *Blueprint) Places(on placement.Machine, stream hybrid.Streaming, solve func(placement.Model, placement.Machine) (placement.Plan, error)) (placement.Plan, error) {
-	with := func(bytes int64) (placement.Plan, int64, error) {
+// Places is the plan, with overheads that are what this very plan needs. stream is how each card streams; it may be nil.
+func (b *Blueprint) Places(on placement.Machine, stream []hybrid.Streaming, solve func(placement.Model, placement.Machine) (placement.Plan, error)) (placement.Plan, error) {
+	if stream == nil {
+		stream = make([]hybrid.Streaming, len(on.GPUs))
+	}
+	with := func(bytes []int64) (placement.Plan, []int64, error) {
 		on := on
 		on.GPUs = slices.Clone(on.GPUs)
-		on.GPUs[0].Overhead = stream.RoomBytes() + bytes + slack(min(on.GPUs[0].Budget, b.Model.Bytes()+b.Buffers))
+		for j := range on.GPUs {
+			g := &on.GPUs[j]
+			g.Overhead = stream[j].RoomBytes() + bytes[j] + slack(min(g.Budget, b.Model.Bytes()+b.Buffers))
+		}
 		p, err := solve(b.Model, on)
 		if err != nil {
-			return p, 0, err
+			return p, nil, err
 		}
-		var places []placement.Place
-		for _, y := range p.Layers {
-			places = append(places, y.Place)
-		}
-		u := b.step.of(places)
-		if size := b.Model.Layers[0].Units.Size; stream.Tokens > 0 && size > 0 {
-			u.neurons = max(u.neurons, int(min(stream.Bytes/size, int64(b.FF))))
-		}
-		return p, b.step.bytes(u), nil
+		return p, b.needs(&p, stream), nil
 	}
-	p, need, err := with(b.Buffers)
+	most := slices.Repeat([]int64{b.Buffers}, len(on.GPUs))
+	p, need, err := with(most)
 	if err != nil {
 		return p, err
 	}
-	if closer, needs, err := with(need); err == nil && needs <= need {
+	if closer, needs, err := with(need); err == nil && within(needs, need) {
 		return closer, nil
 	}
-	if p.VRAM[0] > 0 {
-		p.VRAM[0] += need - b.Buffers
+	for j := range p.VRAM {
+		if p.VRAM[j] > 0 {
+			p.VRAM[j] += need[j] - most[j]
+		}
 	}
 	return p, nil
+}
+
+// needs is what p's step takes on each card.
+func (b *Blueprint) needs(p *placement.Plan, stream []hybrid.Streaming) []int64 {
+	var bytes []int64
+	for j := range p.VRAM {
+		u := b.step.of(p.Places(), j)
+		if size := b.Model.Layers[0].Units.Size; stream[j].Tokens > 0 && size > 0 {
+			u.neurons = max(u.neurons, int(min(stream[j].Bytes/size, int64(b.FF))))
+		}
+		bytes = append(bytes, b.step.bytes(u))
+	}
+	return bytes
+}
+
+// within reports whether no element of a is more than b's.
+func within(a, b []int64) bool {
+	for j := range a {
+		if a[j] > b[j] {
+			return false
+		}
+	}
+	return true
 }

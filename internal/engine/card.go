@@ -3,51 +3,123 @@ package engine
 import (
 	"os"
 	"path/filepath"
+	"slices"
 
 	"github.com/powerinfer-go/powerinfer/internal/compute"
 	"github.com/powerinfer-go/powerinfer/internal/compute/cpu"
 	"github.com/powerinfer-go/powerinfer/internal/compute/hybrid"
 	"github.com/powerinfer-go/powerinfer/internal/compute/vulkan"
 	"github.com/powerinfer-go/powerinfer/internal/placement"
+	"github.com/powerinfer-go/powerinfer/internal/trace"
 )
 
-// Card is a graphics card, and what of the model goes there.
-type Card struct {
-	Device   string            // as vulkan.Options has it
-	Budget   int64             // bytes of its memory that may be in use
-	Bytes    int64             // of weights and cache that Places put there
-	Planned  int64             // with the memory for computing; only told
+// Plan is what of a model lies on which graphics cards.
+type Plan struct {
+	Cards    []Card
 	Places   []placement.Place // [layers+1], of each layer and of the head
-	Stream   hybrid.Streaming  // which prompts cold neurons are sent to the card for
+	Bytes    int64             // of weights and cache that Places put on cards
 	Messages func(string)      // switches the validation layer on and is told what it finds; nil: it is off
-	Notice   func(string)      // is told in a line why the card is given up; may be nil
+	Notice   func(string)      // is told in a line why the cards are given up; may be nil
 
 	wrap func(compute.Device) compute.Device // of tests
 }
 
-// open opens the processors: the host alone, or beside a card.
+// Without says what is done when one of the cards fails.
+func (p *Plan) Without() string {
+	if len(p.Cards) > 1 {
+		return "going on without cards"
+	}
+	return "going on without it"
+}
+
+// Card is a graphics card.
+type Card struct {
+	Device  string           // as vulkan.Options has it
+	Budget  int64            // bytes of its memory that may be in use
+	Planned int64            // bytes that are expected to be; only told
+	Stream  hybrid.Streaming // which prompts cold neurons are sent to the card for
+}
+
+// beside is the device of an engine that has cards.
+type beside interface {
+	compute.Device
+	Cards() []compute.Device
+	Err() error
+	Rehearse(f func() error) error
+}
+
+// open opens the processors: the host alone, or beside cards.
 func (o *Options) open(threads int) (compute.Device, error) {
 	host, err := cpu.New(cpu.Options{Threads: threads, ThreadsBatch: pick(o.ThreadsBatch, threads), Lock: o.Lock})
-	if err != nil || o.Card == nil {
+	if err != nil || o.Plan == nil {
 		return host, err
 	}
-	card, err := vulkan.Open(vulkan.Options{Device: o.Card.Device, Budget: o.Card.Budget, Cache: pipelineCache(), Messages: o.Card.Messages, Trace: o.Trace})
-	if err != nil {
-		host.Close()
-		return nil, &hybrid.CardError{Err: err}
+	var pairs []*hybrid.Device
+	for j := range o.Plan.Cards {
+		card, err := o.Plan.open(j, o.Trace)
+		if err != nil {
+			for _, d := range pairs {
+				d.Cards()[0].Close()
+			}
+			host.Close()
+			return nil, &hybrid.CardError{Err: err}
+		}
+		d := hybrid.New(card, host, o.Plan.attention(j))
+		d.Trace(o.Trace)
+		d.Stream(o.Plan.Cards[j].Stream)
+		pairs = append(pairs, d)
 	}
-	var attention []bool
-	for _, p := range o.Card.Places[:max(0, len(o.Card.Places)-1)] {
-		attention = append(attention, p.Attention)
+	if len(pairs) == 1 {
+		return pairs[0], nil
 	}
-	var dev compute.Device = card
-	if o.Card.wrap != nil {
-		dev = o.Card.wrap(card)
+	return hybrid.NewFleet(pairs, o.Plan.homes()), nil
+}
+
+// open opens card j.
+func (p *Plan) open(j int, l *trace.Log) (compute.Device, error) {
+	c := &p.Cards[j]
+	card, err := vulkan.Open(vulkan.Options{Device: c.Device, Budget: c.Budget, Cache: pipelineCache(), Messages: p.Messages, Trace: l})
+	if err != nil || p.wrap == nil {
+		return card, err
 	}
-	both := hybrid.New(dev, host, attention)
-	both.Trace(o.Trace)
-	both.Stream(o.Card.Stream)
-	return both, nil
+	return p.wrap(card), nil
+}
+
+// homes are the cards that layers belong to. One that lies in RAM belongs to its neighbour's, so that a pass need not change cards
+// for it. [layers]
+func (p *Plan) homes() []int {
+	var homes []int
+	for _, place := range p.places() {
+		homes = append(homes, place.GPU)
+	}
+	return homes[:max(0, len(homes)-1)]
+}
+
+// places are Places with a card for every layer, and for the head.
+func (p *Plan) places() []placement.Place {
+	home := max(0, slices.IndexFunc(p.Places, func(y placement.Place) bool { return y.GPU != placement.RAM }))
+	if len(p.Places) > 0 {
+		home = max(0, p.Places[home].GPU)
+	}
+	all := slices.Clone(p.Places)
+	for l := range all {
+		if all[l].GPU != placement.RAM {
+			home = all[l].GPU
+		}
+		all[l].GPU = home
+	}
+	return all
+}
+
+// attention says of card j's layers whether keys and values lie there.
+func (p *Plan) attention(j int) []bool {
+	var on []bool
+	for l, home := range p.homes() {
+		if home == j {
+			on = append(on, p.Places[l].Attention)
+		}
+	}
+	return on
 }
 
 // pipelineCache is the folder where compiled shaders are kept; empty where there is no home for it.
@@ -59,36 +131,44 @@ func pipelineCache() string {
 	return filepath.Join(dir, "powerinfer")
 }
 
-// places are Card's, or nil.
+// places are the plan's, or nil.
 func (o *Options) places() []placement.Place {
-	if o.Card == nil {
+	if o.Plan == nil {
 		return nil
 	}
-	return o.Card.Places
+	return o.Plan.places()
 }
 
-// onCard is how many bytes of the model take no RAM.
-func (o *Options) onCard() int64 {
-	if o.Card == nil {
+// onCards is how many bytes of the model take no RAM.
+func (o *Options) onCards() int64 {
+	if o.Plan == nil {
 		return 0
 	}
-	return o.Card.Bytes
+	return o.Plan.Bytes
 }
 
 // CardUse is what a card's memory is used for, in bytes.
-type CardUse struct{ Used, Planned, Budget int64 }
+type CardUse struct {
+	Name                  string
+	Used, Planned, Budget int64
+}
 
-// CardUse is that of the engine's card; false if it has none, or no longer.
-func (e *Engine) CardUse() (CardUse, bool) {
+// CardUse is that of the engine's cards; empty if it has none, or no longer.
+func (e *Engine) CardUse() []CardUse {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	d, ok := e.dev.(*hybrid.Device)
+	d, ok := e.dev.(beside)
 	if !ok {
-		return CardUse{}, false
+		return nil
 	}
-	card, ok := d.Cards()[0].(interface{ Used() int64 })
-	if !ok {
-		return CardUse{}, false
+	var all []CardUse
+	for j, c := range d.Cards() {
+		plan := &e.options.Plan.Cards[j]
+		use := CardUse{Name: c.Name(), Planned: plan.Planned, Budget: plan.Budget}
+		if c, ok := c.(interface{ Used() int64 }); ok {
+			use.Used = c.Used()
+		}
+		all = append(all, use)
 	}
-	return CardUse{Used: card.Used(), Planned: e.options.Card.Planned, Budget: e.options.Card.Budget}, true
+	return all
 }

@@ -1,7 +1,6 @@
 package engine_test
 
 import (
-	"encoding/json"
 	"errors"
 	"math"
 	"slices"
@@ -28,11 +27,14 @@ import (
 func openCard(t *testing.T, f *gguf.File, o engine.Options, places []placement.Place) *engine.Engine {
 	t.Helper()
 	said := make(chan string, 100)
-	if o.Card == nil {
-		o.Card = &engine.Card{Budget: 1 << 30}
+	if o.Plan == nil {
+		o.Plan = &engine.Plan{Cards: []engine.Card{{Budget: 1 << 30}}}
 	}
-	o.Card.Device, o.Card.Places = vulkan.Software, places
-	o.Card.Messages = func(s string) {
+	o.Plan.Places = places
+	for j := range o.Plan.Cards {
+		o.Plan.Cards[j].Device = vulkan.Software
+	}
+	o.Plan.Messages = func(s string) {
 		select {
 		case said <- s:
 		default:
@@ -230,12 +232,12 @@ func TestStreamedPrompts(t *testing.T) {
 			for _, hot := range []int{0, 320} {
 				places := share(2, hot)
 				places[1].Attention, places[1].Predictor = hot > 0, hot > 0
-				o.Card = nil
+				o.Plan = nil
 				plain := openCard(t, f, o, places)
 				ids := plain.Tokenizer().Encode("the quick brown fox jumps over a lazy dog and another", true, true)
 				other := surprises(t, plain, ids)
 				want := mean(other)
-				o.Card = &engine.Card{Budget: 1 << 30, Stream: hybrid.Streaming{Tokens: 9, Bytes: 300 << 10}}
+				o.Plan = &engine.Plan{Cards: []engine.Card{{Budget: 1 << 30, Stream: hybrid.Streaming{Tokens: 9, Bytes: 300 << 10}}}}
 				e := openCard(t, f, o, places)
 				first := surprises(t, e, ids)
 				if got := mean(first); math.Abs(got-want) > c.diff*want {
@@ -284,29 +286,36 @@ func TestBudgetKept(t *testing.T) {
 			}
 			weights := b.Model.Bytes()
 			stream := hybrid.Streaming{Tokens: 32, Bytes: 256 << 10}
-			for _, share := range []float64{0.2, 0.7, 2} {
-				budget := b.Buffers + stream.RoomBytes() + int64(share*float64(weights))
-				on := placement.Machine{Stream: 20e9, Rows: 5e9, GPUs: []placement.GPU{{Read: 500e9, Budget: budget}}}
-				plan, err := b.Places(on, stream, placement.Solve)
+			for _, try := range []struct {
+				share float64
+				cards int
+			}{{0.2, 1}, {0.7, 1}, {2, 1}, {0.6, 2}} {
+				budget := b.Buffers + stream.RoomBytes() + int64(try.share*float64(weights))/int64(try.cards)
+				on := placement.Machine{Stream: 20e9, Rows: 5e9, GPUs: slices.Repeat([]placement.GPU{{Read: 500e9, Budget: budget}}, try.cards)}
+				plan, err := b.Places(on, slices.Repeat([]hybrid.Streaming{stream}, try.cards), placement.Solve)
 				if err != nil {
 					t.Fatal(err)
 				}
-				var places []placement.Place
-				for _, y := range plan.Layers {
-					places = append(places, y.Place)
+				o.Plan = &engine.Plan{}
+				for j := range try.cards {
+					o.Plan.Cards = append(o.Plan.Cards, engine.Card{Budget: budget, Planned: plan.VRAM[j], Stream: stream})
 				}
-				o.Card = &engine.Card{Budget: budget, Planned: plan.VRAM[0], Stream: stream}
-				e := openCard(t, f, o, places)
-				before, ok := e.CardUse()
-				if !ok || before.Used > before.Budget || before.Used > budget {
-					t.Errorf("%.1f of the model: %+v of a budget of %d", share, before, budget)
+				e := openCard(t, f, o, plan.Places())
+				before := e.CardUse()
+				if len(before) != try.cards {
+					t.Fatalf("%d cards are in use, not %d", len(before), try.cards)
 				}
-				if d := math.Abs(float64(before.Planned - before.Used)); d > planned*float64(before.Used)+slab {
-					t.Errorf("%.1f of the model: %d bytes are planned and %d in use", share, before.Planned, before.Used)
+				for j, use := range before {
+					if use.Used > use.Budget || use.Used > budget {
+						t.Errorf("%.1f of the model: card %d: %+v of a budget of %d", try.share, j, use, budget)
+					}
+					if d := math.Abs(float64(use.Planned - use.Used)); d > planned*float64(use.Used)+slab {
+						t.Errorf("%.1f of the model: card %d: %d bytes are planned and %d in use", try.share, j, use.Planned, use.Used)
+					}
 				}
 				greedy(t, e, e.Tokenizer().Encode(strings.Repeat("the quick brown fox jumps over a lazy dog ", 4), true, true), 20)
-				if after, _ := e.CardUse(); after.Used != before.Used {
-					t.Errorf("%.1f of the model: %d bytes are in use after a text, and %d before", share, after.Used, before.Used)
+				if after := e.CardUse(); !slices.Equal(after, before) {
+					t.Errorf("%.1f of the model: %+v after a text, and %+v before", try.share, after, before)
 				}
 			}
 		})
@@ -318,14 +327,15 @@ func TestBudgetKept(t *testing.T) {
 func TestTooSmall(t *testing.T) {
 	f := synthtest.Sparse(t, synth.Spec{Arch: "llama", Type: quant.Q4_0}, 2)
 	for budget := int64(1 << 20); ; budget += 320 << 10 {
-		e, err := engine.Open(f, engine.Options{Threads: 1, Context: 128, UBatch: 64, Sparse: model.Exact, Card: &engine.Card{
-			Device: vulkan.Software, Budget: budget, Places: share(2, 512), Stream: hybrid.Streaming{Tokens: 32, Bytes: 100 << 10},
+		e, err := engine.Open(f, engine.Options{Threads: 1, Context: 128, UBatch: 64, Sparse: model.Exact, Plan: &engine.Plan{
+			Places: share(2, 512),
+			Cards:  []engine.Card{{Device: vulkan.Software, Budget: budget, Stream: hybrid.Streaming{Tokens: 32, Bytes: 100 << 10}}},
 		}})
 		if errors.Is(err, vulkan.ErrNone) {
 			testenv.Missing(t, "vulkan", err.Error())
 		}
 		if err == nil {
-			use, _ := e.CardUse()
+			use := e.CardUse()[0]
 			e.Close()
 			if use.Used > budget || use.Used < budget-(320<<10) {
 				t.Errorf("%d bytes are in use of a budget of %d", use.Used, budget)
@@ -347,31 +357,7 @@ func TestTrace(t *testing.T) {
 	log := trace.New()
 	e := openCard(t, synthtest.Sparse(t, synth.Spec{Arch: "llama", Type: quant.Q4_0, Magic: "PWRI"}, layers), engine.Options{Threads: 1, Context: 64, Trace: log}, share(layers, 320))
 	greedy(t, e, []int32{1, 40, 300}, 4)
-	var text strings.Builder
-	if err := log.Write(&text); err != nil {
-		t.Fatal(err)
-	}
-	var got struct {
-		TraceEvents []struct {
-			Ph, Name string
-			Ts, Dur  float64
-		}
-	}
-	if err := json.Unmarshal([]byte(text.String()), &got); err != nil {
-		t.Fatal(err)
-	}
-	var from, to float64
-	for _, ev := range got.TraceEvents {
-		if ev.Name == "token" {
-			from, to = ev.Ts, ev.Ts+ev.Dur
-		}
-	}
-	count := map[string]int{}
-	for _, ev := range got.TraceEvents {
-		if ev.Ph == "X" && ev.Ts >= from && ev.Ts+ev.Dur <= to {
-			count[ev.Name]++
-		}
-	}
+	count := within(t, log)
 	if count["submit"] != layers+1 || count["wait"] != layers+1 || count["blk.3.ffn_up.weight"] != 1 || count["token"] != 1 {
 		t.Errorf("within a token: %v", count)
 	}

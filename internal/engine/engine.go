@@ -32,8 +32,8 @@ type Options struct {
 	Sparse       model.SparseMode
 	Order        [][]int32      // [layers][n_ff] of neurons at load; nil keeps the file's
 	Observer     model.Observer // sees feed-forward layers, which are then dense; may be nil
-	Card         *Card          // a graphics card to work beside the processor; nil: none
-	Trace        *trace.Log     // keeps steps, and when each of two processors did what; may be nil
+	Plan         *Plan          // graphics cards to work beside the processor; nil: none
+	Trace        *trace.Log     // keeps steps, and when each processor did what; may be nil
 	Progress     func(done, total int64)
 }
 
@@ -47,7 +47,7 @@ type Engine struct {
 	file    *gguf.File
 	options Options
 	config  model.Config
-	past    []model.NeuronUse // [layers] what was computed before a card was given up; nil: none was
+	past    []model.NeuronUse // [layers] what was computed before cards were given up; nil: none was
 	broken  error             // nothing can be computed any more
 	context int
 	batch   int
@@ -59,7 +59,7 @@ type Engine struct {
 	view    [1][]int32 // params.Pages of a step of one sequence
 }
 
-// Open loads the model in f. f must stay open as long as the engine if Options.NoRepack or Options.Card is set.
+// Open loads the model in f. f must stay open as long as the engine if Options.NoRepack or Options.Plan is set.
 func Open(f *gguf.File, o Options) (*Engine, error) {
 	tok, err := model.Tokenizer(f)
 	if err != nil {
@@ -87,11 +87,11 @@ func (e *Engine) load() error {
 	e.context = pick(o.Context, c.Context)
 	e.ubatch = min(pick(o.UBatch, 512), e.batch, e.context)
 	nPages := (e.context+compute.PagePositions-1)/compute.PagePositions + 1 // one spare, for copying a shared page
-	if err := checkMemory(f, c, c.CacheSpec(nPages).Bytes(), c.ActivationBytes(e.ubatch), o.onCard(), o.NoRepack); err != nil {
+	if err := checkMemory(f, c, c.CacheSpec(nPages).Bytes(), c.ActivationBytes(e.ubatch), o.onCards(), o.NoRepack); err != nil {
 		return err
 	}
 	threads := hw.DefaultThreads()
-	if o.Card != nil { // with every core at work, waiting for the card takes far longer
+	if o.Plan != nil { // with every core at work, waiting for a card takes far longer
 		threads = max(1, threads-1)
 	}
 	threads = pick(o.Threads, threads)
@@ -135,7 +135,7 @@ func pick(v, def int) int {
 const overhead = 300 << 20
 
 // checkMemory says before loading that a model cannot fit.
-func checkMemory(f *gguf.File, c model.Config, cache, activations, onCard int64, mapped bool) error {
+func checkMemory(f *gguf.File, c model.Config, cache, activations, onCards int64, mapped bool) error {
 	mem, err := hw.ReadMemory()
 	if err != nil || mem.Available == 0 {
 		return nil // unknown: let the loader try
@@ -147,7 +147,7 @@ func checkMemory(f *gguf.File, c model.Config, cache, activations, onCard int64,
 	if mapped {
 		weights = 0 // pages of the file may be dropped and read again
 	}
-	weights = max(0, weights-onCard)
+	weights = max(0, weights-onCards)
 	if need := weights + cache + activations + overhead; need > int64(mem.Available) {
 		gib := func(n int64) float64 { return float64(n) / (1 << 30) }
 		return fmt.Errorf("%s: needs %.1f GiB (weights %.1f, KV cache %.1f, activations %.1f) but %.1f GiB are available; lower -c or -ub, or use --no-repack to read weights from disk",

@@ -8,8 +8,8 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/model"
 )
 
-// surely is step; where the card fails, the processor goes on alone: the model is loaded anew, and the sequence, whose keys and values
-// were lost with the card, is evaluated again.
+// surely is step; where a card fails, the processor goes on alone: the model is loaded anew, and the sequence, whose keys and values
+// were lost with it, is evaluated again.
 func (e *Engine) surely(s *Sequence, tokens []int32, at int, wanted func(i int) bool) (int, error) {
 	if e.broken != nil {
 		return 0, e.broken
@@ -18,14 +18,14 @@ func (e *Engine) surely(s *Sequence, tokens []int32, at int, wanted func(i int) 
 		return 0, err
 	}
 	n, err := e.step(s, tokens, at, wanted)
-	if err == nil || e.options.Card == nil {
+	if err == nil || e.options.Plan == nil {
 		return n, err
 	}
 	var card *hybrid.CardError
 	if !errors.As(err, &card) {
 		return 0, err
 	}
-	if err := e.giveUpCard(card); err != nil {
+	if err := e.giveUpCards(card); err != nil {
 		return 0, err
 	}
 	if err := e.restore(s); err != nil {
@@ -34,14 +34,14 @@ func (e *Engine) surely(s *Sequence, tokens []int32, at int, wanted func(i int) 
 	return e.step(s, tokens, at, wanted)
 }
 
-// giveUpCard loads the model anew, for the processor alone. All keys and values are lost.
-func (e *Engine) giveUpCard(cause error) error {
-	if tell := e.options.Card.Notice; tell != nil {
-		tell(fmt.Sprintf("%v; going on without it", cause))
+// giveUpCards loads the model anew, for the processor alone. All keys and values are lost.
+func (e *Engine) giveUpCards(cause error) error {
+	if plan := e.options.Plan; plan.Notice != nil {
+		plan.Notice(fmt.Sprintf("%v; %s", cause, plan.Without()))
 	}
 	past := e.neurons()
-	_ = e.dev.Close() // says only that the card has failed
-	e.options.Card, e.options.Progress, e.idle = nil, nil, nil
+	_ = e.dev.Close() // says only that a card has failed
+	e.options.Plan, e.options.Progress, e.idle = nil, nil, nil
 	if err := e.load(); err != nil {
 		e.broken = fmt.Errorf("%w, and the processor cannot go on alone: %w", cause, err)
 		return e.broken
@@ -74,7 +74,7 @@ func (e *Engine) restore(s *Sequence) error {
 // readable says whether the n rows of logits of a step can be had: a card may be lost when its work is done and its results are not yet
 // read.
 func (e *Engine) readable(n int) error {
-	d, ok := e.dev.(*hybrid.Device)
+	d, ok := e.dev.(beside)
 	if !ok {
 		return nil
 	}
@@ -84,9 +84,9 @@ func (e *Engine) readable(n int) error {
 	return d.Err()
 }
 
-// rehearse has the card take what steps of every size need, so that it is missing now or never.
+// rehearse has the cards take what steps of every size need, so that it is missing now or never.
 func (e *Engine) rehearse() error {
-	d, ok := e.dev.(*hybrid.Device)
+	d, ok := e.dev.(beside)
 	if !ok || e.options.Observer != nil {
 		return nil
 	}

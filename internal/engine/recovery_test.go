@@ -44,15 +44,15 @@ func (m mortal) Err() error {
 	return nil
 }
 
-// openMortal opens the demo on lavapipe, whose runs fail once *left of them were made.
-func openMortal(t *testing.T, left *int, with error, silent bool, told *[]string) *Engine {
+// openMortal opens the demo on so many cards, all of them lavapipe, whose runs fail once *left of them were made.
+func openMortal(t *testing.T, cards int, left *int, with error, silent bool, told *[]string) *Engine {
 	t.Helper()
 	f, err := gguf.Parse(demo.Name, demo.Model())
 	if err != nil {
 		t.Fatal(err)
 	}
-	card := &Card{
-		Device: vulkan.Software, Budget: 1 << 30, Places: make([]placement.Place, 0, 8),
+	plan := &Plan{
+		Cards:  slices.Repeat([]Card{{Device: vulkan.Software, Budget: 1 << 30}}, cards),
 		Notice: func(s string) { *told = append(*told, s) },
 		wrap:   func(d compute.Device) compute.Device { return mortal{d, left, with, silent} },
 	}
@@ -60,11 +60,12 @@ func openMortal(t *testing.T, left *int, with error, silent bool, told *[]string
 	if err != nil {
 		t.Fatal(err)
 	}
-	for range plain.Config().Layers + 1 {
-		card.Places = append(card.Places, placement.Place{Attention: true, Hot: 96})
+	layers := plain.Config().Layers
+	for l := range layers + 1 {
+		plan.Places = append(plan.Places, placement.Place{GPU: l * cards / (layers + 1), Attention: true, Hot: 96})
 	}
 	plain.Close()
-	e, err := Open(f, Options{Threads: 1, Context: 1024, UBatch: 16, Card: card})
+	e, err := Open(f, Options{Threads: 1, Context: 1024, UBatch: 16, Plan: plan})
 	if errors.Is(err, vulkan.ErrNone) {
 		testenv.Missing(t, "vulkan", err.Error())
 	}
@@ -99,13 +100,20 @@ func likely(t *testing.T, e *Engine, s *Sequence, ids []int32) (out []int32) {
 // so it does for a sequence that was idle meanwhile, and for one whose pages were shared.
 func TestLostCard(t *testing.T) {
 	for _, c := range []struct {
+		cards  int
 		with   error
 		silent bool
-	}{{vulkan.ErrLost, false}, {vulkan.ErrLost, true}, {&vulkan.OutOfMemory{Device: "a card", Asked: 1 << 20}, false}} {
+		told   string
+	}{
+		{1, vulkan.ErrLost, false, "going on without it"},
+		{1, vulkan.ErrLost, true, "going on without it"},
+		{1, &vulkan.OutOfMemory{Device: "a card", Asked: 1 << 20}, false, "going on without it"},
+		{2, vulkan.ErrLost, false, "going on without cards"},
+	} {
 		with := c.with
 		left := 1 << 30
 		var told []string
-		e := openMortal(t, &left, with, c.silent, &told)
+		e := openMortal(t, c.cards, &left, with, c.silent, &told)
 		ids := e.Tokenizer().Encode("There was once a poor woodcutter who lived with his wife and his daughter in a little house at the edge of a wood.", true, true)
 		half := len(ids) / 2
 		first, second, idle := e.NewSequence(), e.NewSequence(), e.NewSequence()
@@ -114,9 +122,9 @@ func TestLostCard(t *testing.T) {
 		likely(t, e, second, ids[:3])
 		steps := e.Neurons()[0].Steps
 		forked := idle.fork(half - 2)
-		left = 2
+		left = 3 // of two cards the second fails
 		want = append(want, likely(t, e, first, ids[half:])...)
-		if len(told) != 1 || !strings.Contains(told[0], with.Error()) || strings.Contains(told[0], "\n") || !strings.HasSuffix(told[0], "going on without it") {
+		if len(told) != 1 || !strings.Contains(told[0], with.Error()) || strings.Contains(told[0], "\n") || !strings.HasSuffix(told[0], c.told) {
 			t.Errorf("told %q", told)
 		}
 		if strings.Contains(e.Device(), "Vulkan") {
@@ -148,7 +156,7 @@ func TestLostCard(t *testing.T) {
 func TestLostForGood(t *testing.T) {
 	left := 1
 	var told []string
-	e := openMortal(t, &left, vulkan.ErrLost, false, &told)
+	e := openMortal(t, 1, &left, vulkan.ErrLost, false, &told)
 	e.options.Activation = "no such" // the model can be opened no more
 	s := e.NewSequence()
 	for range 2 {

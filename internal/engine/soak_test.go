@@ -10,7 +10,6 @@ import (
 
 	"github.com/powerinfer-go/powerinfer/demo"
 	"github.com/powerinfer-go/powerinfer/internal/blueprint"
-	"github.com/powerinfer-go/powerinfer/internal/compute/hybrid"
 	"github.com/powerinfer-go/powerinfer/internal/engine"
 	"github.com/powerinfer-go/powerinfer/internal/gguf"
 	"github.com/powerinfer-go/powerinfer/internal/model"
@@ -51,26 +50,24 @@ func TestThousandTokens(t *testing.T) {
 		for _, percent := range []int64{0, 25, 50, 75, 100} {
 			budget := b.Buffers + b.Model.Bytes()*percent/100
 			on := placement.Machine{Stream: 20e9, Rows: 5e9, GPUs: []placement.GPU{{Read: 500e9, Budget: budget}}}
-			plan, err := b.Places(on, hybrid.Streaming{}, placement.Solve)
+			plan, err := b.Places(on, nil, placement.Solve)
 			if err != nil {
 				t.Fatal(err)
 			}
-			var places []placement.Place
 			hot := 0
 			for _, y := range plan.Layers {
-				places = append(places, y.Place)
 				hot += y.Hot
 			}
-			o.Card = &engine.Card{Budget: budget, Planned: plan.VRAM[0]}
-			e := openCard(t, f, o, places)
-			before, _ := e.CardUse()
+			o.Plan = &engine.Plan{Cards: []engine.Card{{Budget: budget, Planned: plan.VRAM[0]}}}
+			e := openCard(t, f, o, plan.Places())
+			before := e.CardUse()[0]
 			ids, _ := greedy(t, e, e.Tokenizer().Encode("Once upon a time there was a king", true, true), 200)
 			runtime.GC()
 			early := resident()
 			more, _ := greedy(t, e, slices.Concat(e.Tokenizer().Encode("Once upon a time there was a king", true, true), ids), 800)
 			runtime.GC()
 			late := resident()
-			after, _ := e.CardUse()
+			after := e.CardUse()[0]
 			t.Logf("%s, %d %%: %.0f %% of the neurons; video memory %.2f MiB planned, %.2f in use, %.2f after %d tokens; RSS %d MiB after %d tokens, %d in the end",
 				mode, percent, 100*float64(hot)/float64(b.Layers*b.FF), float64(before.Planned)/(1<<20), float64(before.Used)/(1<<20), float64(after.Used)/(1<<20),
 				len(ids)+len(more), early, len(ids), late)

@@ -128,6 +128,15 @@ func (y *Layer) Bytes() int64 {
 	return y.Attention + y.KV + y.Predictor + y.Units.Size*int64(len(y.Units.Sometimes))
 }
 
+// Places are where each layer lies, and the head.
+func (p *Plan) Places() []Place {
+	var all []Place
+	for _, y := range p.Layers {
+		all = append(all, y.Place)
+	}
+	return all
+}
+
 // Split is the hot count of each layer, whichever card it lies on.
 func (p *Plan) Split() neuron.Split {
 	var s neuron.Split

@@ -22,7 +22,7 @@ type Meeting interface {
 	// Beside waits for what was recorded so far and calls host, while the card computes what during records. What is recorded behind
 	// it sees what host wrote.
 	Beside(host func(p *compute.Params) error, during func())
-	// Show copies t for the host, in the next Beside: [t.Rows·t.Cols].
+	// Show copies t for the host, in the next Beside, or, if none follows, when all has run: [t.Rows·t.Cols].
 	Show(t compute.Tensor) func() []float32
 	// ShowSet copies a set's bits for the host: token i's are words[i·perRow:].
 	ShowSet(s compute.Set) func() (words []uint32, perRow int)

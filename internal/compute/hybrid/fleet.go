@@ -208,13 +208,20 @@ func (f *Fleet) run(s *stage, p *compute.Params, body func(compute.Verbs)) error
 	for _, t := range s.seen {
 		t.at = s.card
 	}
-	return f.pairs[s.card].Run(s.seg, p, func(v compute.Verbs) {
+	err := f.pairs[s.card].Run(s.seg, p, func(v compute.Verbs) {
 		r := v.(*verbs)
 		w := &stageVerbs{f: f, s: s, to: r}
 		r.arrive(w.all(s.takes)...)
 		body(w)
-		r.toHost(w.all(s.leaves)...)
+		s.bring = r.leave(w.all(s.leaves)...)
 	})
+	if err != nil {
+		return err
+	}
+	for _, bring := range s.bring {
+		bring()
+	}
+	return nil
 }
 
 // stage is a stretch of a pass: the verbs of one card, and of the host.
@@ -225,6 +232,7 @@ type stage struct {
 	seen     []*spread        // activations that it takes or writes
 	takes    []compute.Tensor // activations that earlier stages left in the host's memory
 	leaves   []compute.Tensor // those that it leaves there
+	bring    []func()         // brings those that are on the card, as it was recorded last
 }
 
 // survey cuts body's verbs into stages, without running them.

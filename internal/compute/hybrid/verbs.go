@@ -123,6 +123,22 @@ func (r *verbs) toHost(tensors ...compute.Tensor) {
 	}
 }
 
+// leave shows tensors that another card's part of the pass goes on with. What it returns brings them to the host's memory when this
+// part has run, in every replay: no turn of the host is needed for it.
+func (r *verbs) leave(tensors ...compute.Tensor) (bring []func()) {
+	r.meet(nil)
+	for _, t := range tensors {
+		m := t.Mem.(*tensor)
+		if m.onHost {
+			continue
+		}
+		m.onHost = true
+		from, to := r.card.Show(viewed(t, m.card)), viewed(t, m.host)
+		bring = append(bring, func() { copy(r.d.host.Data(to), from()) })
+	}
+	return bring
+}
+
 // arrive says that the host's memory holds tensors which another card's part of the pass has left there.
 func (r *verbs) arrive(tensors ...compute.Tensor) {
 	for _, t := range tensors {

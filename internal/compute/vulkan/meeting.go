@@ -16,7 +16,8 @@ func (r *recorder) Beside(host func(p *compute.Params) error, during func()) {
 	r.begin()
 }
 
-// Show copies t for the host, which finds it in the next Beside, and only there. [t.Rows·t.Cols]
+// Show copies t for the host, which finds it in the next Beside, and only there; or, if none follows, when the segment has run, until
+// the next one runs. [t.Rows·t.Cols]
 func (r *recorder) Show(t compute.Tensor) func() []float32 {
 	v := r.show(floats(t))
 	return func() []float32 { return numbers(v.host()) }
