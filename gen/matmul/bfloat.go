@@ -172,6 +172,9 @@ func streamBFloats(typ string) {
 	MOVQ(n, left)
 	VPXORD(acc, acc, acc)
 	Label("group")
+	if asks(typ) {
+		k.ask(Mem{Base: w, Index: off, Scale: 1, Disp: streamAhead}, 64)
+	}
 	VMOVDQU32(Mem{Base: x, Index: off, Scale: 1}, xv)
 	k.pairs(Mem{Base: w, Index: off, Scale: 1}, v, t0, t1)
 	dotBF16(xv, v, acc)

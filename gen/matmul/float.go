@@ -17,8 +17,11 @@ func (k *tile) float() {
 	x := k.vec()
 	k.prologue("tile")
 	size := k.floatBytes()
+	ahead := k.nextRows()
 	Label("loop")
-	k.prefetch()
+	if ahead != nil {
+		k.fetch(ahead, k.r*8*size)
+	}
 	for r := range w {
 		k.widen(k.row(r, 0), w[r])
 	}
@@ -33,19 +36,6 @@ func (k *tile) float() {
 	DECQ(k.n)
 	JNZ(LabelRef("loop"))
 	k.finish()
-}
-
-// prefetch asks for the same place of the rows that the next tile of a decoded token reads. Past the weights' end the
-// processor ignores it.
-func (k *tile) prefetch() {
-	if k.t != 1 || k.r != 4 {
-		return
-	}
-	ahead := GP64()
-	LEAQ(Mem{Base: k.wp, Index: k.rb, Scale: 4}, ahead)
-	for r := range k.r {
-		PREFETCHT1(strided(ahead, k.rb, k.rb3, r, 0))
-	}
 }
 
 // scatterFloats emits one token's products with rows chosen by index, four at a time so that four sums are in flight,

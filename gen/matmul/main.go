@@ -14,8 +14,8 @@ import (
 const (
 	actBytes = 448
 	offScale = 256 // 8 × f32
-	offDSum  = 288 // 8 × f32 scale·Σ
-	offNeg8  = 320 // 8 × i32 -8·Σ
+	offNeg8  = 288 // 8 × i32 -8·Σ
+	offDSum  = 320 // 8 × f32 scale·Σ
 	offLo32  = 352 // 8 × i32 -32·Σ of the first halves
 	offHi32  = 384 // 8 × i32 -32·Σ of the second halves
 	offPairs = 416 // 8 × (i16 Σ of the first half, i16 Σ of the second)
@@ -127,6 +127,9 @@ func main() {
 			if isa != "VNNI" || typ != "Q4_0" { // kernel/kernels_amd64.go says why
 				stream(isa, typ, false)
 			}
+			if isa == "AVX2" || typ == "Q4_K" || typ == "Q6_K" {
+				(&tile{isa: isa, typ: typ, r: 4, t: 1}).emit()
+			}
 			stream(isa, typ, true)
 			if isa == "VNNI" {
 				(&panel{tile{isa: isa, typ: typ, r: 4, t: 4}}).emit()
@@ -138,7 +141,7 @@ func main() {
 			}
 		}
 	}
-	floats := map[string][][2]int{"AVX2": {{1, 1}, {4, 1}, {2, 4}}, "VNNI": {{4, 4}}}
+	floats := map[string][][2]int{"AVX2": {{1, 1}, {2, 1}, {2, 4}}, "VNNI": {{4, 4}}}
 	for _, isa := range []string{"AVX2", "VNNI"} {
 		for _, rt := range floats[isa] {
 			for _, typ := range []string{"F32", "F16", "BF16"} {

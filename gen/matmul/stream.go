@@ -9,9 +9,15 @@ import (
 	"github.com/mmcloughlin/avo/reg"
 )
 
+// streamAhead is how many bytes ahead a stream asks for memory: further than the hardware's prefetchers, which end at a page.
+const streamAhead = 8 << 10
+
+// asks reports whether a stream of typ asks for memory itself. Where there is less to compute for a byte (Q8_0, Q6_K, BF16) its
+// requests would be more than a core can have under way, and the hardware's own prefetchers are faster.
+func asks(typ string) bool { return typ == "Q4_0" || typ == "Q4_K" || typ == "F16" }
+
 // stream emits one token's products with many rows, one row after the other, so that memory is read strictly in
-// sequence: the hardware prefetcher then beats any order of tiles. Scattered rows, chosen by index, are prefetched a
-// row ahead.
+// sequence, and asked for well before. Of scattered rows, chosen by index, the next ones are asked for.
 func stream(isa, typ string, scattered bool) {
 	k := &tile{isa: isa, typ: typ, r: 1, t: 1}
 	name, signature, what := "stream", "func(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)", "consecutive rows"
@@ -55,7 +61,9 @@ func stream(isa, typ string, scattered bool) {
 	VXORPS(acc.AsX(), acc.AsX(), acc.AsX())
 	k.supers(superBytes(typ), func() {
 		if scattered {
-			k.fetch(ahead)
+			k.fetch(ahead, superBytes(typ))
+		} else if asks(typ) {
+			k.ask(Mem{Base: k.wp, Disp: streamAhead}, superBytes(typ))
 		}
 		body()
 	})
@@ -81,13 +89,18 @@ func scatteredRow(dst, w, rowBytes, index reg.Register, disp int) {
 	ADDQ(w, dst)
 }
 
-// fetch prefetches as much of a row ahead as a superblock takes.
-func (k *tile) fetch(ahead reg.Register) {
-	bytes := superBytes(k.typ)
-	for b := 0; b < bytes; b += 64 {
-		PREFETCHT1(Mem{Base: ahead, Disp: b})
-	}
+// fetch asks for as much of what lies ahead as a step of all rows takes.
+func (k *tile) fetch(ahead reg.Register, bytes int) {
+	k.ask(Mem{Base: ahead}, bytes)
 	ADDQ(U32(uint32(bytes)), ahead)
+}
+
+// ask prefetches bytes at m into the second-level cache, which has room for more requests than the first. Past the weights' end
+// the processor ignores it.
+func (k *tile) ask(m Mem, bytes int) {
+	for b := 0; b < bytes; b += 64 {
+		PREFETCHT1(m.Offset(b))
+	}
 }
 
 // superblockZ adds one superblock of one row and token with 512-bit vectors: each holds two groups, whose sums are

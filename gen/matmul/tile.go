@@ -196,8 +196,25 @@ func (k *tile) emit() {
 	k.memory = k.r*k.t > 8
 	k.prologue("tile")
 	isum := k.vecs(k.r * k.t)
-	k.supers(superBytes(k.typ), func() { k.superblock(isum) })
+	ahead := k.nextRows()
+	k.supers(superBytes(k.typ), func() {
+		if ahead != nil {
+			k.fetch(ahead, k.r*superBytes(k.typ))
+		}
+		k.superblock(isum)
+	})
 	k.finish()
+}
+
+// nextRows points behind the rows of one token's tile: while a tile computes, the next one's rows, which lie there, are asked for
+// in the order of memory. Tiles of more tokens read rows that are in a cache.
+func (k *tile) nextRows() reg.Register {
+	if k.t != 1 || k.r == 1 {
+		return nil
+	}
+	ahead := GP64()
+	LEAQ(Mem{Base: k.wp, Index: k.rb, Scale: uint8(k.r)}, ahead)
+	return ahead
 }
 
 // supers walks n superblocks of the weights and the activations.

@@ -15,8 +15,8 @@ const ActBytes = 448
 
 const (
 	offScale = 256
-	offDSum  = 288
-	offNeg8  = 320
+	offNeg8  = 288
+	offDSum  = 320
 	offLo32  = 352
 	offHi32  = 384
 	offPairs = 416

@@ -32,16 +32,35 @@ func hasF16C() bool {
 // cpuid runs the instruction.
 func cpuid(leaf, sub uint32) (eax, ebx, ecx, edx uint32)
 
+// The widest rows, in superblocks, that a stream takes: a first-level cache of 32 KiB keeps so many superblocks of activations
+// from one row to the next, beside the weights that pass through it. It is less where the hardware prefetches those into it.
+const (
+	streamAsks   = 56 // the stream asks for memory itself
+	streamLeaves = 48 // it leaves that to the hardware
+)
+
 func avx2() *Kernels {
 	k := &Kernels{Name: "AVX2", Vector: avx2Vector(), Quantize: quantizeRowAVX2}
 	k.scratch.New = newBlockScratch
-	k.types[quant.Q4_0] = tiles{stream: streamQ40AVX2, scatter: scatterQ40AVX2, block: block{2, 2, tileQ40AVX22x2}, panel: block{2, 3, panelQ40AVX22x3}, expand: expandQ40AVX2, panelSuper: 320}
-	k.types[quant.Q8_0] = tiles{stream: streamQ80AVX2, scatter: scatterQ80AVX2, block: block{2, 2, tileQ80AVX22x2}, panel: block{2, 3, panelQ80AVX22x3}, expand: expandQ80AVX2, panelSuper: 576}
-	k.types[quant.Q4_K] = tiles{stream: streamQ4KAVX2, scatter: scatterQ4KAVX2, block: block{2, 2, tileQ4KAVX22x2}, panel: block{2, 3, panelQ4KAVX22x3}, expand: expandQ4KAVX2, panelSuper: 320}
-	k.types[quant.Q6_K] = tiles{stream: streamQ6KAVX2, scatter: scatterQ6KAVX2, block: block{2, 2, tileQ6KAVX22x2}, panel: block{2, 3, panelQ6KAVX22x3}, expand: expandQ6KAVX2, panelSuper: 352}
-	k.types[quant.F32] = tiles{scatter: scatterF32AVX2, scatterRows: 4, one: tileF32AVX21x1, rows: tileF32AVX24x1, nRows: 4, block: block{2, 4, tileF32AVX22x4}}
-	k.types[quant.F16] = tiles{scatter: scatterF16AVX2, scatterRows: 4, one: tileF16AVX21x1, rows: tileF16AVX24x1, nRows: 4, block: block{2, 4, tileF16AVX22x4}}
-	k.types[quant.BF16] = tiles{scatter: scatterBF16AVX2, scatterRows: 4, one: tileBF16AVX21x1, rows: tileBF16AVX24x1, nRows: 4, block: block{2, 4, tileBF16AVX22x4}}
+	k.types[quant.Q4_0] = tiles{
+		stream: streamQ40AVX2, narrow: streamAsks, rows: tileQ40AVX24x1, nRows: 4, scatter: scatterQ40AVX2,
+		block: block{2, 2, tileQ40AVX22x2}, panel: block{2, 3, panelQ40AVX22x3}, expand: expandQ40AVX2, panelSuper: 320,
+	}
+	k.types[quant.Q8_0] = tiles{
+		stream: streamQ80AVX2, narrow: streamLeaves, rows: tileQ80AVX24x1, nRows: 4, scatter: scatterQ80AVX2,
+		block: block{2, 2, tileQ80AVX22x2}, panel: block{2, 3, panelQ80AVX22x3}, expand: expandQ80AVX2, panelSuper: 576,
+	}
+	k.types[quant.Q4_K] = tiles{
+		stream: streamQ4KAVX2, narrow: streamAsks, rows: tileQ4KAVX24x1, nRows: 4, scatter: scatterQ4KAVX2,
+		block: block{2, 2, tileQ4KAVX22x2}, panel: block{2, 3, panelQ4KAVX22x3}, expand: expandQ4KAVX2, panelSuper: 320,
+	}
+	k.types[quant.Q6_K] = tiles{
+		stream: streamQ6KAVX2, narrow: streamLeaves, rows: tileQ6KAVX24x1, nRows: 4, scatter: scatterQ6KAVX2,
+		block: block{2, 2, tileQ6KAVX22x2}, panel: block{2, 3, panelQ6KAVX22x3}, expand: expandQ6KAVX2, panelSuper: 352,
+	}
+	k.types[quant.F32] = tiles{scatter: scatterF32AVX2, scatterRows: 4, one: tileF32AVX21x1, rows: tileF32AVX22x1, nRows: 2, block: block{2, 4, tileF32AVX22x4}}
+	k.types[quant.F16] = tiles{scatter: scatterF16AVX2, scatterRows: 4, one: tileF16AVX21x1, rows: tileF16AVX22x1, nRows: 2, block: block{2, 4, tileF16AVX22x4}}
+	k.types[quant.BF16] = tiles{scatter: scatterBF16AVX2, scatterRows: 4, one: tileBF16AVX21x1, rows: tileBF16AVX22x1, nRows: 2, block: block{2, 4, tileBF16AVX22x4}}
 	k.adders[quant.Q4_0] = adders{rows: addRowsQ40, group: addGroupQ40}
 	k.adders[quant.Q8_0] = adders{rows: addRowsQ80, group: addGroupQ80}
 	k.adders[quant.F32] = adders{floats: addRowsF32}
@@ -53,15 +72,27 @@ func avx2() *Kernels {
 }
 
 // vnni is for processors with AVX-512 VL and VNNI: 32 registers, VPDPBUSD. Its tiles have 256-bit vectors, which were as
-// fast as 512-bit ones, its streams 512-bit ones. Q4_0 streams in AVX2: integer sums are exact, so the bits are the same, and
-// a Zen 4 core read 33 GB/s so but 21 with the faster loop, whose loads ran further ahead than its prefetchers follow.
+// fast as 512-bit ones, its streams 512-bit ones. Where AVX2 is faster it stays, in Q4_0's stream and Q8_0's wide rows: integer
+// sums are exact, so the bits are the same.
 func vnni() *Kernels {
 	k := avx2()
 	k.Name = "AVX-512 VNNI"
-	k.types[quant.Q4_0] = tiles{stream: streamQ40AVX2, scatter: scatterQ40VNNI, block: block{4, 4, tileQ40VNNI4x4}, panel: block{4, 4, panelQ40VNNI4x4}, expand: expandQ40AVX2, panelSuper: 320}
-	k.types[quant.Q8_0] = tiles{stream: streamQ80VNNI, scatter: scatterQ80VNNI, block: block{4, 4, tileQ80VNNI4x4}, panel: block{4, 4, panelQ80VNNI4x4}, expand: expandQ80VNNI, panelSuper: 320}
-	k.types[quant.Q4_K] = tiles{stream: streamQ4KVNNI, scatter: scatterQ4KVNNI, block: block{4, 4, tileQ4KVNNI4x4}, panel: block{4, 4, panelQ4KVNNI4x4}, expand: expandQ4KAVX2, panelSuper: 320}
-	k.types[quant.Q6_K] = tiles{stream: streamQ6KVNNI, scatter: scatterQ6KVNNI, block: block{2, 4, tileQ6KVNNI2x4}, panel: block{4, 4, panelQ6KVNNI4x4}, expand: expandQ6KVNNI, panelSuper: 320}
+	k.types[quant.Q4_0] = tiles{
+		stream: streamQ40AVX2, narrow: streamAsks, rows: tileQ40AVX24x1, nRows: 4, scatter: scatterQ40VNNI,
+		block: block{4, 4, tileQ40VNNI4x4}, panel: block{4, 4, panelQ40VNNI4x4}, expand: expandQ40AVX2, panelSuper: 320,
+	}
+	k.types[quant.Q8_0] = tiles{
+		stream: streamQ80VNNI, narrow: streamLeaves, rows: tileQ80AVX24x1, nRows: 4, scatter: scatterQ80VNNI,
+		block: block{4, 4, tileQ80VNNI4x4}, panel: block{4, 4, panelQ80VNNI4x4}, expand: expandQ80VNNI, panelSuper: 320,
+	}
+	k.types[quant.Q4_K] = tiles{
+		stream: streamQ4KVNNI, narrow: streamAsks, rows: tileQ4KVNNI4x1, nRows: 4, scatter: scatterQ4KVNNI,
+		block: block{4, 4, tileQ4KVNNI4x4}, panel: block{4, 4, panelQ4KVNNI4x4}, expand: expandQ4KAVX2, panelSuper: 320,
+	}
+	k.types[quant.Q6_K] = tiles{
+		stream: streamQ6KVNNI, narrow: streamLeaves, rows: tileQ6KVNNI4x1, nRows: 4, scatter: scatterQ6KVNNI,
+		block: block{2, 4, tileQ6KVNNI2x4}, panel: block{4, 4, panelQ6KVNNI4x4}, expand: expandQ6KVNNI, panelSuper: 320,
+	}
 	for t, f := range map[quant.Type]block{quant.F32: {4, 4, tileF32VNNI4x4}, quant.F16: {4, 4, tileF16VNNI4x4}, quant.BF16: {4, 4, tileBF16VNNI4x4}} {
 		k.types[t].block = f
 	}

@@ -20,7 +20,8 @@ type tiles struct {
 	scatterRows int
 
 	one    tile // 1 row, 1 token; nil where there are stream and scatter
-	rows   tile // nRows rows, 1 token; nil where there is none
+	narrow int  // the widest row, in superblocks, that stream takes rather than rows; 0 is any
+	rows   tile // nRows rows, 1 token, whose activations are read once; nil where there is none
 	nRows  int
 	block  block // some rows and tokens of packed weights
 	panel  block // some rows and tokens of a panel
@@ -143,16 +144,16 @@ func (c *call) rowsPerCall() int { return max(1, streamBytes/c.rowBytes) }
 
 // column computes rows [r, end) of one token.
 func (c *call) column(r, end, t int) {
+	if c.m.rows != nil && (c.m.stream == nil || c.m.narrow > 0 && c.n > c.m.narrow) {
+		for ; r+c.m.nRows <= end; r += c.m.nRows {
+			c.run(c.m.rows, r, t)
+		}
+	}
 	for c.m.stream != nil && r < end {
 		n := min(end-r, c.rowsPerCall())
 		c.m.stream(&c.out[t*c.outStride+r], (*byte)(unsafe.Add(c.w, r*c.rowBytes)), uintptr(c.rowBytes),
 			(*byte)(unsafe.Add(c.x, t*c.xStride)), uintptr(c.n), uintptr(n))
 		r += n
-	}
-	if c.m.rows != nil {
-		for ; r+c.m.nRows <= end; r += c.m.nRows {
-			c.run(c.m.rows, r, t)
-		}
 	}
 	for ; r < end; r++ {
 		c.run(c.m.one, r, t)

@@ -785,13 +785,13 @@ super:
 	VPADDW      Y11, Y7, Y7
 	VMOVDQU     ones16<>+0(SB), Y11
 	VPMADDWD    Y11, Y4, Y4
-	VPADDD      320(SI), Y4, Y4
+	VPADDD      288(SI), Y4, Y4
 	VPMADDWD    Y11, Y5, Y5
-	VPADDD      320(SI)(DI*1), Y5, Y5
+	VPADDD      288(SI)(DI*1), Y5, Y5
 	VPMADDWD    Y11, Y6, Y6
-	VPADDD      320(SI), Y6, Y6
+	VPADDD      288(SI), Y6, Y6
 	VPMADDWD    Y11, Y7, Y7
-	VPADDD      320(SI)(DI*1), Y7, Y7
+	VPADDD      288(SI)(DI*1), Y7, Y7
 	VCVTPH2PS   (DX), Y8
 	VMULPS      256(SI), Y8, Y9
 	VCVTDQ2PS   Y4, Y4
@@ -839,7 +839,7 @@ sum:
 	RET
 
 // func streamQ40AVX2(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
-// Requires: AVX, AVX2, F16C, FMA3
+// Requires: AVX, AVX2, F16C, FMA3, MMX+
 TEXT ·streamQ40AVX2(SB), NOSPLIT, $0-48
 	MOVQ out+0(FP), AX
 	MOVQ w+8(FP), CX
@@ -856,6 +856,9 @@ row:
 	VXORPS X0, X0, X0
 
 super:
+	PREFETCHT1   8192(R8)
+	PREFETCHT1   8256(R8)
+	PREFETCHT1   8320(R8)
 	VMOVDQU      mask0f<>+0(SB), Y2
 	VMOVDQU      16(R8), Y3
 	VPSRLW       $0x04, Y3, Y4
@@ -890,7 +893,7 @@ super:
 	VPADDW       Y5, Y1, Y1
 	VMOVDQU      ones16<>+0(SB), Y5
 	VPMADDWD     Y5, Y1, Y1
-	VPADDD       320(R9), Y1, Y1
+	VPADDD       288(R9), Y1, Y1
 	VCVTPH2PS    (R8), Y2
 	VMULPS       256(R9), Y2, Y3
 	VCVTDQ2PS    Y1, Y1
@@ -907,6 +910,201 @@ super:
 	ADDQ         $0x04, AX
 	DECQ         DI
 	JNZ          row
+	VZEROUPPER
+	RET
+
+// func tileQ40AVX24x1(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr)
+// Requires: AVX, AVX2, F16C, FMA3, MMX+
+TEXT ·tileQ40AVX24x1(SB), NOSPLIT, $0-56
+	MOVQ  out+0(FP), AX
+	MOVQ  outStride+8(FP), CX
+	MOVQ  w+16(FP), CX
+	MOVQ  rowBytes+24(FP), DX
+	MOVQ  x+32(FP), BX
+	MOVQ  xStride+40(FP), SI
+	MOVQ  n+48(FP), SI
+	LEAQ  (DX)(DX*2), DI
+	VPXOR Y0, Y0, Y0
+	VPXOR Y1, Y1, Y1
+	VPXOR Y2, Y2, Y2
+	VPXOR Y3, Y3, Y3
+	LEAQ  (CX)(DX*4), R8
+
+super:
+	PREFETCHT1   (R8)
+	PREFETCHT1   64(R8)
+	PREFETCHT1   128(R8)
+	PREFETCHT1   192(R8)
+	PREFETCHT1   256(R8)
+	PREFETCHT1   320(R8)
+	PREFETCHT1   384(R8)
+	PREFETCHT1   448(R8)
+	PREFETCHT1   512(R8)
+	ADDQ         $0x00000240, R8
+	VMOVDQU      mask0f<>+0(SB), Y8
+	VMOVDQU      16(CX), Y9
+	VPSRLW       $0x04, Y9, Y10
+	VPAND        Y8, Y9, Y9
+	VPAND        Y8, Y10, Y10
+	VPMADDUBSW   (BX), Y9, Y4
+	VPMADDUBSW   128(BX), Y10, Y11
+	VPADDW       Y11, Y4, Y4
+	VMOVDQU      16(CX)(DX*1), Y9
+	VPSRLW       $0x04, Y9, Y10
+	VPAND        Y8, Y9, Y9
+	VPAND        Y8, Y10, Y10
+	VPMADDUBSW   (BX), Y9, Y5
+	VPMADDUBSW   128(BX), Y10, Y11
+	VPADDW       Y11, Y5, Y5
+	VMOVDQU      16(CX)(DX*2), Y9
+	VPSRLW       $0x04, Y9, Y10
+	VPAND        Y8, Y9, Y9
+	VPAND        Y8, Y10, Y10
+	VPMADDUBSW   (BX), Y9, Y6
+	VPMADDUBSW   128(BX), Y10, Y11
+	VPADDW       Y11, Y6, Y6
+	VMOVDQU      16(CX)(DI*1), Y9
+	VPSRLW       $0x04, Y9, Y10
+	VPAND        Y8, Y9, Y9
+	VPAND        Y8, Y10, Y10
+	VPMADDUBSW   (BX), Y9, Y7
+	VPMADDUBSW   128(BX), Y10, Y11
+	VPADDW       Y11, Y7, Y7
+	VMOVDQU      48(CX), Y9
+	VPSRLW       $0x04, Y9, Y10
+	VPAND        Y8, Y9, Y9
+	VPAND        Y8, Y10, Y10
+	VPMADDUBSW   32(BX), Y9, Y11
+	VPADDW       Y11, Y4, Y4
+	VPMADDUBSW   160(BX), Y10, Y11
+	VPADDW       Y11, Y4, Y4
+	VMOVDQU      48(CX)(DX*1), Y9
+	VPSRLW       $0x04, Y9, Y10
+	VPAND        Y8, Y9, Y9
+	VPAND        Y8, Y10, Y10
+	VPMADDUBSW   32(BX), Y9, Y11
+	VPADDW       Y11, Y5, Y5
+	VPMADDUBSW   160(BX), Y10, Y11
+	VPADDW       Y11, Y5, Y5
+	VMOVDQU      48(CX)(DX*2), Y9
+	VPSRLW       $0x04, Y9, Y10
+	VPAND        Y8, Y9, Y9
+	VPAND        Y8, Y10, Y10
+	VPMADDUBSW   32(BX), Y9, Y11
+	VPADDW       Y11, Y6, Y6
+	VPMADDUBSW   160(BX), Y10, Y11
+	VPADDW       Y11, Y6, Y6
+	VMOVDQU      48(CX)(DI*1), Y9
+	VPSRLW       $0x04, Y9, Y10
+	VPAND        Y8, Y9, Y9
+	VPAND        Y8, Y10, Y10
+	VPMADDUBSW   32(BX), Y9, Y11
+	VPADDW       Y11, Y7, Y7
+	VPMADDUBSW   160(BX), Y10, Y11
+	VPADDW       Y11, Y7, Y7
+	VMOVDQU      80(CX), Y9
+	VPSRLW       $0x04, Y9, Y10
+	VPAND        Y8, Y9, Y9
+	VPAND        Y8, Y10, Y10
+	VPMADDUBSW   64(BX), Y9, Y11
+	VPADDW       Y11, Y4, Y4
+	VPMADDUBSW   192(BX), Y10, Y11
+	VPADDW       Y11, Y4, Y4
+	VMOVDQU      80(CX)(DX*1), Y9
+	VPSRLW       $0x04, Y9, Y10
+	VPAND        Y8, Y9, Y9
+	VPAND        Y8, Y10, Y10
+	VPMADDUBSW   64(BX), Y9, Y11
+	VPADDW       Y11, Y5, Y5
+	VPMADDUBSW   192(BX), Y10, Y11
+	VPADDW       Y11, Y5, Y5
+	VMOVDQU      80(CX)(DX*2), Y9
+	VPSRLW       $0x04, Y9, Y10
+	VPAND        Y8, Y9, Y9
+	VPAND        Y8, Y10, Y10
+	VPMADDUBSW   64(BX), Y9, Y11
+	VPADDW       Y11, Y6, Y6
+	VPMADDUBSW   192(BX), Y10, Y11
+	VPADDW       Y11, Y6, Y6
+	VMOVDQU      80(CX)(DI*1), Y9
+	VPSRLW       $0x04, Y9, Y10
+	VPAND        Y8, Y9, Y9
+	VPAND        Y8, Y10, Y10
+	VPMADDUBSW   64(BX), Y9, Y11
+	VPADDW       Y11, Y7, Y7
+	VPMADDUBSW   192(BX), Y10, Y11
+	VPADDW       Y11, Y7, Y7
+	VMOVDQU      112(CX), Y9
+	VPSRLW       $0x04, Y9, Y10
+	VPAND        Y8, Y9, Y9
+	VPAND        Y8, Y10, Y10
+	VPMADDUBSW   96(BX), Y9, Y11
+	VPADDW       Y11, Y4, Y4
+	VPMADDUBSW   224(BX), Y10, Y11
+	VPADDW       Y11, Y4, Y4
+	VMOVDQU      112(CX)(DX*1), Y9
+	VPSRLW       $0x04, Y9, Y10
+	VPAND        Y8, Y9, Y9
+	VPAND        Y8, Y10, Y10
+	VPMADDUBSW   96(BX), Y9, Y11
+	VPADDW       Y11, Y5, Y5
+	VPMADDUBSW   224(BX), Y10, Y11
+	VPADDW       Y11, Y5, Y5
+	VMOVDQU      112(CX)(DX*2), Y9
+	VPSRLW       $0x04, Y9, Y10
+	VPAND        Y8, Y9, Y9
+	VPAND        Y8, Y10, Y10
+	VPMADDUBSW   96(BX), Y9, Y11
+	VPADDW       Y11, Y6, Y6
+	VPMADDUBSW   224(BX), Y10, Y11
+	VPADDW       Y11, Y6, Y6
+	VMOVDQU      112(CX)(DI*1), Y9
+	VPSRLW       $0x04, Y9, Y10
+	VPAND        Y8, Y9, Y9
+	VPAND        Y8, Y10, Y10
+	VPMADDUBSW   96(BX), Y9, Y11
+	VPADDW       Y11, Y7, Y7
+	VPMADDUBSW   224(BX), Y10, Y11
+	VPADDW       Y11, Y7, Y7
+	VMOVDQU      ones16<>+0(SB), Y11
+	VPMADDWD     Y11, Y4, Y4
+	VPADDD       288(BX), Y4, Y4
+	VPMADDWD     Y11, Y5, Y5
+	VPADDD       288(BX), Y5, Y5
+	VPMADDWD     Y11, Y6, Y6
+	VPADDD       288(BX), Y6, Y6
+	VPMADDWD     Y11, Y7, Y7
+	VPADDD       288(BX), Y7, Y7
+	VCVTPH2PS    (CX), Y8
+	VMULPS       256(BX), Y8, Y9
+	VCVTDQ2PS    Y4, Y4
+	VFMADD231PS  Y4, Y9, Y0
+	VCVTPH2PS    (CX)(DX*1), Y8
+	VMULPS       256(BX), Y8, Y9
+	VCVTDQ2PS    Y5, Y5
+	VFMADD231PS  Y5, Y9, Y1
+	VCVTPH2PS    (CX)(DX*2), Y8
+	VMULPS       256(BX), Y8, Y9
+	VCVTDQ2PS    Y6, Y6
+	VFMADD231PS  Y6, Y9, Y2
+	VCVTPH2PS    (CX)(DI*1), Y8
+	VMULPS       256(BX), Y8, Y9
+	VCVTDQ2PS    Y7, Y7
+	VFMADD231PS  Y7, Y9, Y3
+	ADDQ         $0x00000090, CX
+	ADDQ         $0x000001c0, BX
+	DECQ         SI
+	JNZ          super
+	VMOVUPS      Y0, Y4
+	VMOVUPS      Y1, Y5
+	VMOVUPS      Y2, Y6
+	VMOVUPS      Y3, Y7
+	VHADDPS      Y5, Y4, Y4
+	VHADDPS      Y7, Y6, Y6
+	VHADDPS      Y6, Y4, Y4
+	VEXTRACTF128 $0x01, Y4, X8
+	VADDPS       X8, X4, X8
+	VMOVUPS      X8, (AX)
 	VZEROUPPER
 	RET
 
@@ -976,7 +1174,7 @@ super:
 	VPADDW       Y5, Y1, Y1
 	VMOVDQU      ones16<>+0(SB), Y5
 	VPMADDWD     Y5, Y1, Y1
-	VPADDD       320(R9), Y1, Y1
+	VPADDD       288(R9), Y1, Y1
 	VCVTPH2PS    (R8), Y2
 	VMULPS       256(R9), Y2, Y3
 	VCVTDQ2PS    Y1, Y1
@@ -1157,17 +1355,17 @@ super:
 	VPMADDUBSW  Y14, Y13, Y15
 	VPADDW      Y15, Y11, Y11
 	VPMADDWD    ones16<>+0(SB), Y6, Y6
-	VPADDD      320(SI), Y6, Y6
+	VPADDD      288(SI), Y6, Y6
 	VPMADDWD    ones16<>+0(SB), Y7, Y7
-	VPADDD      320(SI)(DI*1), Y7, Y7
+	VPADDD      288(SI)(DI*1), Y7, Y7
 	VPMADDWD    ones16<>+0(SB), Y8, Y8
-	VPADDD      320(SI)(DI*2), Y8, Y8
+	VPADDD      288(SI)(DI*2), Y8, Y8
 	VPMADDWD    ones16<>+0(SB), Y9, Y9
-	VPADDD      320(SI), Y9, Y9
+	VPADDD      288(SI), Y9, Y9
 	VPMADDWD    ones16<>+0(SB), Y10, Y10
-	VPADDD      320(SI)(DI*1), Y10, Y10
+	VPADDD      288(SI)(DI*1), Y10, Y10
 	VPMADDWD    ones16<>+0(SB), Y11, Y11
-	VPADDD      320(SI)(DI*2), Y11, Y11
+	VPADDD      288(SI)(DI*2), Y11, Y11
 	VMOVDQU     (DX), Y12
 	VMULPS      256(SI), Y12, Y13
 	VCVTDQ2PS   Y6, Y6
@@ -1412,11 +1610,11 @@ super:
 	VMULPS         256(SI), Y8, Y9
 	VCVTDQ2PS      Y4, Y4
 	VFMADD231PS    Y4, Y9, Y0
-	VFNMADD231PS   288(SI), Y10, Y0
+	VFNMADD231PS   320(SI), Y10, Y0
 	VMULPS         256(SI)(DI*1), Y8, Y9
 	VCVTDQ2PS      Y5, Y5
 	VFMADD231PS    Y5, Y9, Y1
-	VFNMADD231PS   288(SI)(DI*1), Y10, Y1
+	VFNMADD231PS   320(SI)(DI*1), Y10, Y1
 	VBROADCASTI128 (DX)(BX*1), Y10
 	VCVTPH2PS      (DX)(BX*1), X9
 	VPSHUFB        sixBitShuffle<>+0(SB), Y10, Y8
@@ -1435,11 +1633,11 @@ super:
 	VMULPS         256(SI), Y8, Y9
 	VCVTDQ2PS      Y6, Y6
 	VFMADD231PS    Y6, Y9, Y2
-	VFNMADD231PS   288(SI), Y10, Y2
+	VFNMADD231PS   320(SI), Y10, Y2
 	VMULPS         256(SI)(DI*1), Y8, Y9
 	VCVTDQ2PS      Y7, Y7
 	VFMADD231PS    Y7, Y9, Y3
-	VFNMADD231PS   288(SI)(DI*1), Y10, Y3
+	VFNMADD231PS   320(SI)(DI*1), Y10, Y3
 	ADDQ           $0x00000090, DX
 	ADDQ           $0x000001c0, SI
 	DECQ           R8
@@ -1473,7 +1671,7 @@ sum:
 	RET
 
 // func streamQ4KAVX2(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
-// Requires: AVX, AVX2, F16C, FMA3
+// Requires: AVX, AVX2, F16C, FMA3, MMX+
 TEXT ·streamQ4KAVX2(SB), NOSPLIT, $0-48
 	MOVQ out+0(FP), AX
 	MOVQ w+8(FP), CX
@@ -1490,6 +1688,9 @@ row:
 	VXORPS X0, X0, X0
 
 super:
+	PREFETCHT1     8192(R8)
+	PREFETCHT1     8256(R8)
+	PREFETCHT1     8320(R8)
 	VMOVDQU        mask0f<>+0(SB), Y2
 	VMOVDQU        16(R8), Y3
 	VPSRLW         $0x04, Y3, Y4
@@ -1542,7 +1743,7 @@ super:
 	VMULPS         256(R9), Y2, Y3
 	VCVTDQ2PS      Y1, Y1
 	VFMADD231PS    Y1, Y3, Y0
-	VFNMADD231PS   288(R9), Y4, Y0
+	VFNMADD231PS   320(R9), Y4, Y0
 	ADDQ           $0x00000090, R8
 	ADDQ           $0x000001c0, R9
 	DECQ           R10
@@ -1555,6 +1756,257 @@ super:
 	ADDQ           $0x04, AX
 	DECQ           DI
 	JNZ            row
+	VZEROUPPER
+	RET
+
+// func tileQ4KAVX24x1(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr)
+// Requires: AVX, AVX2, F16C, FMA3, MMX+
+TEXT ·tileQ4KAVX24x1(SB), NOSPLIT, $0-56
+	MOVQ  out+0(FP), AX
+	MOVQ  outStride+8(FP), CX
+	MOVQ  w+16(FP), CX
+	MOVQ  rowBytes+24(FP), DX
+	MOVQ  x+32(FP), BX
+	MOVQ  xStride+40(FP), SI
+	MOVQ  n+48(FP), SI
+	LEAQ  (DX)(DX*2), DI
+	VPXOR Y0, Y0, Y0
+	VPXOR Y1, Y1, Y1
+	VPXOR Y2, Y2, Y2
+	VPXOR Y3, Y3, Y3
+	LEAQ  (CX)(DX*4), R8
+
+super:
+	PREFETCHT1     (R8)
+	PREFETCHT1     64(R8)
+	PREFETCHT1     128(R8)
+	PREFETCHT1     192(R8)
+	PREFETCHT1     256(R8)
+	PREFETCHT1     320(R8)
+	PREFETCHT1     384(R8)
+	PREFETCHT1     448(R8)
+	PREFETCHT1     512(R8)
+	ADDQ           $0x00000240, R8
+	VMOVDQU        mask0f<>+0(SB), Y8
+	VMOVDQU        16(CX), Y9
+	VPSRLW         $0x04, Y9, Y10
+	VPAND          Y8, Y9, Y9
+	VPAND          Y8, Y10, Y10
+	VPMADDUBSW     (BX), Y9, Y4
+	VPMADDUBSW     128(BX), Y10, Y11
+	VPADDW         Y11, Y4, Y4
+	VMOVDQU        16(CX)(DX*1), Y9
+	VPSRLW         $0x04, Y9, Y10
+	VPAND          Y8, Y9, Y9
+	VPAND          Y8, Y10, Y10
+	VPMADDUBSW     (BX), Y9, Y5
+	VPMADDUBSW     128(BX), Y10, Y11
+	VPADDW         Y11, Y5, Y5
+	VMOVDQU        16(CX)(DX*2), Y9
+	VPSRLW         $0x04, Y9, Y10
+	VPAND          Y8, Y9, Y9
+	VPAND          Y8, Y10, Y10
+	VPMADDUBSW     (BX), Y9, Y6
+	VPMADDUBSW     128(BX), Y10, Y11
+	VPADDW         Y11, Y6, Y6
+	VMOVDQU        16(CX)(DI*1), Y9
+	VPSRLW         $0x04, Y9, Y10
+	VPAND          Y8, Y9, Y9
+	VPAND          Y8, Y10, Y10
+	VPMADDUBSW     (BX), Y9, Y7
+	VPMADDUBSW     128(BX), Y10, Y11
+	VPADDW         Y11, Y7, Y7
+	VMOVDQU        48(CX), Y9
+	VPSRLW         $0x04, Y9, Y10
+	VPAND          Y8, Y9, Y9
+	VPAND          Y8, Y10, Y10
+	VPMADDUBSW     32(BX), Y9, Y11
+	VPADDW         Y11, Y4, Y4
+	VPMADDUBSW     160(BX), Y10, Y11
+	VPADDW         Y11, Y4, Y4
+	VMOVDQU        48(CX)(DX*1), Y9
+	VPSRLW         $0x04, Y9, Y10
+	VPAND          Y8, Y9, Y9
+	VPAND          Y8, Y10, Y10
+	VPMADDUBSW     32(BX), Y9, Y11
+	VPADDW         Y11, Y5, Y5
+	VPMADDUBSW     160(BX), Y10, Y11
+	VPADDW         Y11, Y5, Y5
+	VMOVDQU        48(CX)(DX*2), Y9
+	VPSRLW         $0x04, Y9, Y10
+	VPAND          Y8, Y9, Y9
+	VPAND          Y8, Y10, Y10
+	VPMADDUBSW     32(BX), Y9, Y11
+	VPADDW         Y11, Y6, Y6
+	VPMADDUBSW     160(BX), Y10, Y11
+	VPADDW         Y11, Y6, Y6
+	VMOVDQU        48(CX)(DI*1), Y9
+	VPSRLW         $0x04, Y9, Y10
+	VPAND          Y8, Y9, Y9
+	VPAND          Y8, Y10, Y10
+	VPMADDUBSW     32(BX), Y9, Y11
+	VPADDW         Y11, Y7, Y7
+	VPMADDUBSW     160(BX), Y10, Y11
+	VPADDW         Y11, Y7, Y7
+	VMOVDQU        80(CX), Y9
+	VPSRLW         $0x04, Y9, Y10
+	VPAND          Y8, Y9, Y9
+	VPAND          Y8, Y10, Y10
+	VPMADDUBSW     64(BX), Y9, Y11
+	VPADDW         Y11, Y4, Y4
+	VPMADDUBSW     192(BX), Y10, Y11
+	VPADDW         Y11, Y4, Y4
+	VMOVDQU        80(CX)(DX*1), Y9
+	VPSRLW         $0x04, Y9, Y10
+	VPAND          Y8, Y9, Y9
+	VPAND          Y8, Y10, Y10
+	VPMADDUBSW     64(BX), Y9, Y11
+	VPADDW         Y11, Y5, Y5
+	VPMADDUBSW     192(BX), Y10, Y11
+	VPADDW         Y11, Y5, Y5
+	VMOVDQU        80(CX)(DX*2), Y9
+	VPSRLW         $0x04, Y9, Y10
+	VPAND          Y8, Y9, Y9
+	VPAND          Y8, Y10, Y10
+	VPMADDUBSW     64(BX), Y9, Y11
+	VPADDW         Y11, Y6, Y6
+	VPMADDUBSW     192(BX), Y10, Y11
+	VPADDW         Y11, Y6, Y6
+	VMOVDQU        80(CX)(DI*1), Y9
+	VPSRLW         $0x04, Y9, Y10
+	VPAND          Y8, Y9, Y9
+	VPAND          Y8, Y10, Y10
+	VPMADDUBSW     64(BX), Y9, Y11
+	VPADDW         Y11, Y7, Y7
+	VPMADDUBSW     192(BX), Y10, Y11
+	VPADDW         Y11, Y7, Y7
+	VMOVDQU        112(CX), Y9
+	VPSRLW         $0x04, Y9, Y10
+	VPAND          Y8, Y9, Y9
+	VPAND          Y8, Y10, Y10
+	VPMADDUBSW     96(BX), Y9, Y11
+	VPADDW         Y11, Y4, Y4
+	VPMADDUBSW     224(BX), Y10, Y11
+	VPADDW         Y11, Y4, Y4
+	VMOVDQU        112(CX)(DX*1), Y9
+	VPSRLW         $0x04, Y9, Y10
+	VPAND          Y8, Y9, Y9
+	VPAND          Y8, Y10, Y10
+	VPMADDUBSW     96(BX), Y9, Y11
+	VPADDW         Y11, Y5, Y5
+	VPMADDUBSW     224(BX), Y10, Y11
+	VPADDW         Y11, Y5, Y5
+	VMOVDQU        112(CX)(DX*2), Y9
+	VPSRLW         $0x04, Y9, Y10
+	VPAND          Y8, Y9, Y9
+	VPAND          Y8, Y10, Y10
+	VPMADDUBSW     96(BX), Y9, Y11
+	VPADDW         Y11, Y6, Y6
+	VPMADDUBSW     224(BX), Y10, Y11
+	VPADDW         Y11, Y6, Y6
+	VMOVDQU        112(CX)(DI*1), Y9
+	VPSRLW         $0x04, Y9, Y10
+	VPAND          Y8, Y9, Y9
+	VPAND          Y8, Y10, Y10
+	VPMADDUBSW     96(BX), Y9, Y11
+	VPADDW         Y11, Y7, Y7
+	VPMADDUBSW     224(BX), Y10, Y11
+	VPADDW         Y11, Y7, Y7
+	VMOVDQU        ones16<>+0(SB), Y11
+	VPMADDWD       Y11, Y4, Y4
+	VPMADDWD       Y11, Y5, Y5
+	VPMADDWD       Y11, Y6, Y6
+	VPMADDWD       Y11, Y7, Y7
+	VBROADCASTI128 (CX), Y10
+	VCVTPH2PS      (CX), X9
+	VPSHUFB        sixBitShuffle<>+0(SB), Y10, Y8
+	VPSRLVD        sixBitShift<>+0(SB), Y8, Y8
+	VPAND          mask63<>+0(SB), Y8, Y8
+	VCVTDQ2PS      Y8, Y8
+	VPSHUFB        sixBitShuffle<>+32(SB), Y10, Y10
+	VPSRLVD        sixBitShift<>+0(SB), Y10, Y10
+	VPAND          mask63<>+0(SB), Y10, Y10
+	VCVTDQ2PS      Y10, Y10
+	VBROADCASTSS   X9, Y11
+	VMULPS         Y11, Y8, Y8
+	VMOVSHDUP      X9, X9
+	VBROADCASTSS   X9, Y9
+	VMULPS         Y9, Y10, Y10
+	VMULPS         256(BX), Y8, Y9
+	VCVTDQ2PS      Y4, Y4
+	VFMADD231PS    Y4, Y9, Y0
+	VFNMADD231PS   320(BX), Y10, Y0
+	VBROADCASTI128 (CX)(DX*1), Y10
+	VCVTPH2PS      (CX)(DX*1), X9
+	VPSHUFB        sixBitShuffle<>+0(SB), Y10, Y8
+	VPSRLVD        sixBitShift<>+0(SB), Y8, Y8
+	VPAND          mask63<>+0(SB), Y8, Y8
+	VCVTDQ2PS      Y8, Y8
+	VPSHUFB        sixBitShuffle<>+32(SB), Y10, Y10
+	VPSRLVD        sixBitShift<>+0(SB), Y10, Y10
+	VPAND          mask63<>+0(SB), Y10, Y10
+	VCVTDQ2PS      Y10, Y10
+	VBROADCASTSS   X9, Y11
+	VMULPS         Y11, Y8, Y8
+	VMOVSHDUP      X9, X9
+	VBROADCASTSS   X9, Y9
+	VMULPS         Y9, Y10, Y10
+	VMULPS         256(BX), Y8, Y9
+	VCVTDQ2PS      Y5, Y5
+	VFMADD231PS    Y5, Y9, Y1
+	VFNMADD231PS   320(BX), Y10, Y1
+	VBROADCASTI128 (CX)(DX*2), Y10
+	VCVTPH2PS      (CX)(DX*2), X9
+	VPSHUFB        sixBitShuffle<>+0(SB), Y10, Y8
+	VPSRLVD        sixBitShift<>+0(SB), Y8, Y8
+	VPAND          mask63<>+0(SB), Y8, Y8
+	VCVTDQ2PS      Y8, Y8
+	VPSHUFB        sixBitShuffle<>+32(SB), Y10, Y10
+	VPSRLVD        sixBitShift<>+0(SB), Y10, Y10
+	VPAND          mask63<>+0(SB), Y10, Y10
+	VCVTDQ2PS      Y10, Y10
+	VBROADCASTSS   X9, Y11
+	VMULPS         Y11, Y8, Y8
+	VMOVSHDUP      X9, X9
+	VBROADCASTSS   X9, Y9
+	VMULPS         Y9, Y10, Y10
+	VMULPS         256(BX), Y8, Y9
+	VCVTDQ2PS      Y6, Y6
+	VFMADD231PS    Y6, Y9, Y2
+	VFNMADD231PS   320(BX), Y10, Y2
+	VBROADCASTI128 (CX)(DI*1), Y10
+	VCVTPH2PS      (CX)(DI*1), X9
+	VPSHUFB        sixBitShuffle<>+0(SB), Y10, Y8
+	VPSRLVD        sixBitShift<>+0(SB), Y8, Y8
+	VPAND          mask63<>+0(SB), Y8, Y8
+	VCVTDQ2PS      Y8, Y8
+	VPSHUFB        sixBitShuffle<>+32(SB), Y10, Y10
+	VPSRLVD        sixBitShift<>+0(SB), Y10, Y10
+	VPAND          mask63<>+0(SB), Y10, Y10
+	VCVTDQ2PS      Y10, Y10
+	VBROADCASTSS   X9, Y11
+	VMULPS         Y11, Y8, Y8
+	VMOVSHDUP      X9, X9
+	VBROADCASTSS   X9, Y9
+	VMULPS         Y9, Y10, Y10
+	VMULPS         256(BX), Y8, Y9
+	VCVTDQ2PS      Y7, Y7
+	VFMADD231PS    Y7, Y9, Y3
+	VFNMADD231PS   320(BX), Y10, Y3
+	ADDQ           $0x00000090, CX
+	ADDQ           $0x000001c0, BX
+	DECQ           SI
+	JNZ            super
+	VMOVUPS        Y0, Y4
+	VMOVUPS        Y1, Y5
+	VMOVUPS        Y2, Y6
+	VMOVUPS        Y3, Y7
+	VHADDPS        Y5, Y4, Y4
+	VHADDPS        Y7, Y6, Y6
+	VHADDPS        Y6, Y4, Y4
+	VEXTRACTF128   $0x01, Y4, X8
+	VADDPS         X8, X4, X8
+	VMOVUPS        X8, (AX)
 	VZEROUPPER
 	RET
 
@@ -1642,7 +2094,7 @@ super:
 	VMULPS         256(R9), Y2, Y3
 	VCVTDQ2PS      Y1, Y1
 	VFMADD231PS    Y1, Y3, Y0
-	VFNMADD231PS   288(R9), Y4, Y0
+	VFNMADD231PS   320(R9), Y4, Y0
 	ADDQ           $0x00000090, R8
 	ADDQ           $0x000001c0, R9
 	DECQ           R10
@@ -1829,29 +2281,29 @@ super:
 	VMULPS       256(SI), Y12, Y13
 	VCVTDQ2PS    Y6, Y6
 	VFMADD231PS  Y6, Y13, Y0
-	VFNMADD231PS 288(SI), Y14, Y0
+	VFNMADD231PS 320(SI), Y14, Y0
 	VMULPS       256(SI)(DI*1), Y12, Y13
 	VCVTDQ2PS    Y7, Y7
 	VFMADD231PS  Y7, Y13, Y1
-	VFNMADD231PS 288(SI)(DI*1), Y14, Y1
+	VFNMADD231PS 320(SI)(DI*1), Y14, Y1
 	VMULPS       256(SI)(DI*2), Y12, Y13
 	VCVTDQ2PS    Y8, Y8
 	VFMADD231PS  Y8, Y13, Y2
-	VFNMADD231PS 288(SI)(DI*2), Y14, Y2
+	VFNMADD231PS 320(SI)(DI*2), Y14, Y2
 	VMOVDQU      (DX)(BX*1), Y12
 	VMOVDQU      32(DX)(BX*1), Y14
 	VMULPS       256(SI), Y12, Y13
 	VCVTDQ2PS    Y9, Y9
 	VFMADD231PS  Y9, Y13, Y3
-	VFNMADD231PS 288(SI), Y14, Y3
+	VFNMADD231PS 320(SI), Y14, Y3
 	VMULPS       256(SI)(DI*1), Y12, Y13
 	VCVTDQ2PS    Y10, Y10
 	VFMADD231PS  Y10, Y13, Y4
-	VFNMADD231PS 288(SI)(DI*1), Y14, Y4
+	VFNMADD231PS 320(SI)(DI*1), Y14, Y4
 	VMULPS       256(SI)(DI*2), Y12, Y13
 	VCVTDQ2PS    Y11, Y11
 	VFMADD231PS  Y11, Y13, Y5
-	VFNMADD231PS 288(SI)(DI*2), Y14, Y5
+	VFNMADD231PS 320(SI)(DI*2), Y14, Y5
 	ADDQ         $0x00000140, DX
 	ADDQ         $0x000001c0, SI
 	DECQ         R8
@@ -2303,6 +2755,296 @@ super:
 	VZEROUPPER
 	RET
 
+// func tileQ80AVX24x1(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr)
+// Requires: AVX, AVX2, F16C, FMA3, MMX+
+TEXT ·tileQ80AVX24x1(SB), NOSPLIT, $0-56
+	MOVQ  out+0(FP), AX
+	MOVQ  outStride+8(FP), CX
+	MOVQ  w+16(FP), CX
+	MOVQ  rowBytes+24(FP), DX
+	MOVQ  x+32(FP), BX
+	MOVQ  xStride+40(FP), SI
+	MOVQ  n+48(FP), SI
+	LEAQ  (DX)(DX*2), DI
+	VPXOR Y0, Y0, Y0
+	VPXOR Y1, Y1, Y1
+	VPXOR Y2, Y2, Y2
+	VPXOR Y3, Y3, Y3
+	LEAQ  (CX)(DX*4), R8
+
+super:
+	PREFETCHT1   (R8)
+	PREFETCHT1   64(R8)
+	PREFETCHT1   128(R8)
+	PREFETCHT1   192(R8)
+	PREFETCHT1   256(R8)
+	PREFETCHT1   320(R8)
+	PREFETCHT1   384(R8)
+	PREFETCHT1   448(R8)
+	PREFETCHT1   512(R8)
+	PREFETCHT1   576(R8)
+	PREFETCHT1   640(R8)
+	PREFETCHT1   704(R8)
+	PREFETCHT1   768(R8)
+	PREFETCHT1   832(R8)
+	PREFETCHT1   896(R8)
+	PREFETCHT1   960(R8)
+	PREFETCHT1   1024(R8)
+	ADDQ         $0x00000440, R8
+	VMOVDQU      ones16<>+0(SB), Y8
+	VMOVDQU      16(CX), Y9
+	VPABSB       Y9, Y10
+	VMOVDQU      (BX), Y11
+	VPSIGNB      Y9, Y11, Y11
+	VPMADDUBSW   Y11, Y10, Y11
+	VPMADDWD     Y8, Y11, Y4
+	VMOVDQU      16(CX)(DX*1), Y9
+	VPABSB       Y9, Y10
+	VMOVDQU      (BX), Y11
+	VPSIGNB      Y9, Y11, Y11
+	VPMADDUBSW   Y11, Y10, Y11
+	VPMADDWD     Y8, Y11, Y5
+	VMOVDQU      16(CX)(DX*2), Y9
+	VPABSB       Y9, Y10
+	VMOVDQU      (BX), Y11
+	VPSIGNB      Y9, Y11, Y11
+	VPMADDUBSW   Y11, Y10, Y11
+	VPMADDWD     Y8, Y11, Y6
+	VMOVDQU      16(CX)(DI*1), Y9
+	VPABSB       Y9, Y10
+	VMOVDQU      (BX), Y11
+	VPSIGNB      Y9, Y11, Y11
+	VPMADDUBSW   Y11, Y10, Y11
+	VPMADDWD     Y8, Y11, Y7
+	VMOVDQU      48(CX), Y9
+	VPABSB       Y9, Y10
+	VMOVDQU      32(BX), Y11
+	VPSIGNB      Y9, Y11, Y11
+	VPMADDUBSW   Y11, Y10, Y11
+	VPMADDWD     Y8, Y11, Y11
+	VPADDD       Y11, Y4, Y4
+	VMOVDQU      48(CX)(DX*1), Y9
+	VPABSB       Y9, Y10
+	VMOVDQU      32(BX), Y11
+	VPSIGNB      Y9, Y11, Y11
+	VPMADDUBSW   Y11, Y10, Y11
+	VPMADDWD     Y8, Y11, Y11
+	VPADDD       Y11, Y5, Y5
+	VMOVDQU      48(CX)(DX*2), Y9
+	VPABSB       Y9, Y10
+	VMOVDQU      32(BX), Y11
+	VPSIGNB      Y9, Y11, Y11
+	VPMADDUBSW   Y11, Y10, Y11
+	VPMADDWD     Y8, Y11, Y11
+	VPADDD       Y11, Y6, Y6
+	VMOVDQU      48(CX)(DI*1), Y9
+	VPABSB       Y9, Y10
+	VMOVDQU      32(BX), Y11
+	VPSIGNB      Y9, Y11, Y11
+	VPMADDUBSW   Y11, Y10, Y11
+	VPMADDWD     Y8, Y11, Y11
+	VPADDD       Y11, Y7, Y7
+	VMOVDQU      80(CX), Y9
+	VPABSB       Y9, Y10
+	VMOVDQU      64(BX), Y11
+	VPSIGNB      Y9, Y11, Y11
+	VPMADDUBSW   Y11, Y10, Y11
+	VPMADDWD     Y8, Y11, Y11
+	VPADDD       Y11, Y4, Y4
+	VMOVDQU      80(CX)(DX*1), Y9
+	VPABSB       Y9, Y10
+	VMOVDQU      64(BX), Y11
+	VPSIGNB      Y9, Y11, Y11
+	VPMADDUBSW   Y11, Y10, Y11
+	VPMADDWD     Y8, Y11, Y11
+	VPADDD       Y11, Y5, Y5
+	VMOVDQU      80(CX)(DX*2), Y9
+	VPABSB       Y9, Y10
+	VMOVDQU      64(BX), Y11
+	VPSIGNB      Y9, Y11, Y11
+	VPMADDUBSW   Y11, Y10, Y11
+	VPMADDWD     Y8, Y11, Y11
+	VPADDD       Y11, Y6, Y6
+	VMOVDQU      80(CX)(DI*1), Y9
+	VPABSB       Y9, Y10
+	VMOVDQU      64(BX), Y11
+	VPSIGNB      Y9, Y11, Y11
+	VPMADDUBSW   Y11, Y10, Y11
+	VPMADDWD     Y8, Y11, Y11
+	VPADDD       Y11, Y7, Y7
+	VMOVDQU      112(CX), Y9
+	VPABSB       Y9, Y10
+	VMOVDQU      96(BX), Y11
+	VPSIGNB      Y9, Y11, Y11
+	VPMADDUBSW   Y11, Y10, Y11
+	VPMADDWD     Y8, Y11, Y11
+	VPADDD       Y11, Y4, Y4
+	VMOVDQU      112(CX)(DX*1), Y9
+	VPABSB       Y9, Y10
+	VMOVDQU      96(BX), Y11
+	VPSIGNB      Y9, Y11, Y11
+	VPMADDUBSW   Y11, Y10, Y11
+	VPMADDWD     Y8, Y11, Y11
+	VPADDD       Y11, Y5, Y5
+	VMOVDQU      112(CX)(DX*2), Y9
+	VPABSB       Y9, Y10
+	VMOVDQU      96(BX), Y11
+	VPSIGNB      Y9, Y11, Y11
+	VPMADDUBSW   Y11, Y10, Y11
+	VPMADDWD     Y8, Y11, Y11
+	VPADDD       Y11, Y6, Y6
+	VMOVDQU      112(CX)(DI*1), Y9
+	VPABSB       Y9, Y10
+	VMOVDQU      96(BX), Y11
+	VPSIGNB      Y9, Y11, Y11
+	VPMADDUBSW   Y11, Y10, Y11
+	VPMADDWD     Y8, Y11, Y11
+	VPADDD       Y11, Y7, Y7
+	VMOVDQU      144(CX), Y9
+	VPABSB       Y9, Y10
+	VMOVDQU      128(BX), Y11
+	VPSIGNB      Y9, Y11, Y11
+	VPMADDUBSW   Y11, Y10, Y11
+	VPMADDWD     Y8, Y11, Y11
+	VPADDD       Y11, Y4, Y4
+	VMOVDQU      144(CX)(DX*1), Y9
+	VPABSB       Y9, Y10
+	VMOVDQU      128(BX), Y11
+	VPSIGNB      Y9, Y11, Y11
+	VPMADDUBSW   Y11, Y10, Y11
+	VPMADDWD     Y8, Y11, Y11
+	VPADDD       Y11, Y5, Y5
+	VMOVDQU      144(CX)(DX*2), Y9
+	VPABSB       Y9, Y10
+	VMOVDQU      128(BX), Y11
+	VPSIGNB      Y9, Y11, Y11
+	VPMADDUBSW   Y11, Y10, Y11
+	VPMADDWD     Y8, Y11, Y11
+	VPADDD       Y11, Y6, Y6
+	VMOVDQU      144(CX)(DI*1), Y9
+	VPABSB       Y9, Y10
+	VMOVDQU      128(BX), Y11
+	VPSIGNB      Y9, Y11, Y11
+	VPMADDUBSW   Y11, Y10, Y11
+	VPMADDWD     Y8, Y11, Y11
+	VPADDD       Y11, Y7, Y7
+	VMOVDQU      176(CX), Y9
+	VPABSB       Y9, Y10
+	VMOVDQU      160(BX), Y11
+	VPSIGNB      Y9, Y11, Y11
+	VPMADDUBSW   Y11, Y10, Y11
+	VPMADDWD     Y8, Y11, Y11
+	VPADDD       Y11, Y4, Y4
+	VMOVDQU      176(CX)(DX*1), Y9
+	VPABSB       Y9, Y10
+	VMOVDQU      160(BX), Y11
+	VPSIGNB      Y9, Y11, Y11
+	VPMADDUBSW   Y11, Y10, Y11
+	VPMADDWD     Y8, Y11, Y11
+	VPADDD       Y11, Y5, Y5
+	VMOVDQU      176(CX)(DX*2), Y9
+	VPABSB       Y9, Y10
+	VMOVDQU      160(BX), Y11
+	VPSIGNB      Y9, Y11, Y11
+	VPMADDUBSW   Y11, Y10, Y11
+	VPMADDWD     Y8, Y11, Y11
+	VPADDD       Y11, Y6, Y6
+	VMOVDQU      176(CX)(DI*1), Y9
+	VPABSB       Y9, Y10
+	VMOVDQU      160(BX), Y11
+	VPSIGNB      Y9, Y11, Y11
+	VPMADDUBSW   Y11, Y10, Y11
+	VPMADDWD     Y8, Y11, Y11
+	VPADDD       Y11, Y7, Y7
+	VMOVDQU      208(CX), Y9
+	VPABSB       Y9, Y10
+	VMOVDQU      192(BX), Y11
+	VPSIGNB      Y9, Y11, Y11
+	VPMADDUBSW   Y11, Y10, Y11
+	VPMADDWD     Y8, Y11, Y11
+	VPADDD       Y11, Y4, Y4
+	VMOVDQU      208(CX)(DX*1), Y9
+	VPABSB       Y9, Y10
+	VMOVDQU      192(BX), Y11
+	VPSIGNB      Y9, Y11, Y11
+	VPMADDUBSW   Y11, Y10, Y11
+	VPMADDWD     Y8, Y11, Y11
+	VPADDD       Y11, Y5, Y5
+	VMOVDQU      208(CX)(DX*2), Y9
+	VPABSB       Y9, Y10
+	VMOVDQU      192(BX), Y11
+	VPSIGNB      Y9, Y11, Y11
+	VPMADDUBSW   Y11, Y10, Y11
+	VPMADDWD     Y8, Y11, Y11
+	VPADDD       Y11, Y6, Y6
+	VMOVDQU      208(CX)(DI*1), Y9
+	VPABSB       Y9, Y10
+	VMOVDQU      192(BX), Y11
+	VPSIGNB      Y9, Y11, Y11
+	VPMADDUBSW   Y11, Y10, Y11
+	VPMADDWD     Y8, Y11, Y11
+	VPADDD       Y11, Y7, Y7
+	VMOVDQU      240(CX), Y9
+	VPABSB       Y9, Y10
+	VMOVDQU      224(BX), Y11
+	VPSIGNB      Y9, Y11, Y11
+	VPMADDUBSW   Y11, Y10, Y11
+	VPMADDWD     Y8, Y11, Y11
+	VPADDD       Y11, Y4, Y4
+	VMOVDQU      240(CX)(DX*1), Y9
+	VPABSB       Y9, Y10
+	VMOVDQU      224(BX), Y11
+	VPSIGNB      Y9, Y11, Y11
+	VPMADDUBSW   Y11, Y10, Y11
+	VPMADDWD     Y8, Y11, Y11
+	VPADDD       Y11, Y5, Y5
+	VMOVDQU      240(CX)(DX*2), Y9
+	VPABSB       Y9, Y10
+	VMOVDQU      224(BX), Y11
+	VPSIGNB      Y9, Y11, Y11
+	VPMADDUBSW   Y11, Y10, Y11
+	VPMADDWD     Y8, Y11, Y11
+	VPADDD       Y11, Y6, Y6
+	VMOVDQU      240(CX)(DI*1), Y9
+	VPABSB       Y9, Y10
+	VMOVDQU      224(BX), Y11
+	VPSIGNB      Y9, Y11, Y11
+	VPMADDUBSW   Y11, Y10, Y11
+	VPMADDWD     Y8, Y11, Y11
+	VPADDD       Y11, Y7, Y7
+	VCVTPH2PS    (CX), Y8
+	VMULPS       256(BX), Y8, Y9
+	VCVTDQ2PS    Y4, Y4
+	VFMADD231PS  Y4, Y9, Y0
+	VCVTPH2PS    (CX)(DX*1), Y8
+	VMULPS       256(BX), Y8, Y9
+	VCVTDQ2PS    Y5, Y5
+	VFMADD231PS  Y5, Y9, Y1
+	VCVTPH2PS    (CX)(DX*2), Y8
+	VMULPS       256(BX), Y8, Y9
+	VCVTDQ2PS    Y6, Y6
+	VFMADD231PS  Y6, Y9, Y2
+	VCVTPH2PS    (CX)(DI*1), Y8
+	VMULPS       256(BX), Y8, Y9
+	VCVTDQ2PS    Y7, Y7
+	VFMADD231PS  Y7, Y9, Y3
+	ADDQ         $0x00000110, CX
+	ADDQ         $0x000001c0, BX
+	DECQ         SI
+	JNZ          super
+	VMOVUPS      Y0, Y4
+	VMOVUPS      Y1, Y5
+	VMOVUPS      Y2, Y6
+	VMOVUPS      Y3, Y7
+	VHADDPS      Y5, Y4, Y4
+	VHADDPS      Y7, Y6, Y6
+	VHADDPS      Y6, Y4, Y4
+	VEXTRACTF128 $0x01, Y4, X8
+	VADDPS       X8, X4, X8
+	VMOVUPS      X8, (AX)
+	VZEROUPPER
+	RET
+
 // func scatterQ80AVX2(out *float32, w *byte, rowBytes uintptr, index *int32, x *byte, n uintptr, rows uintptr)
 // Requires: AVX, AVX2, F16C, FMA3, MMX+
 TEXT ·scatterQ80AVX2(SB), NOSPLIT, $0-56
@@ -2704,32 +3446,32 @@ super:
 	VPADDW      Y15, Y11, Y11
 	VPMADDWD    ones16<>+0(SB), Y0, Y0
 	VPMADDWD    ones16<>+0(SB), Y6, Y6
-	VPADDD      320(SI), Y6, Y6
+	VPADDD      288(SI), Y6, Y6
 	VPSLLD      $0x04, Y6, Y6
 	VPADDD      Y6, Y0, Y0
 	VPMADDWD    ones16<>+0(SB), Y1, Y1
 	VPMADDWD    ones16<>+0(SB), Y7, Y7
-	VPADDD      320(SI)(DI*1), Y7, Y7
+	VPADDD      288(SI)(DI*1), Y7, Y7
 	VPSLLD      $0x04, Y7, Y7
 	VPADDD      Y7, Y1, Y1
 	VPMADDWD    ones16<>+0(SB), Y2, Y2
 	VPMADDWD    ones16<>+0(SB), Y8, Y8
-	VPADDD      320(SI)(DI*2), Y8, Y8
+	VPADDD      288(SI)(DI*2), Y8, Y8
 	VPSLLD      $0x04, Y8, Y8
 	VPADDD      Y8, Y2, Y2
 	VPMADDWD    ones16<>+0(SB), Y3, Y3
 	VPMADDWD    ones16<>+0(SB), Y9, Y9
-	VPADDD      320(SI), Y9, Y9
+	VPADDD      288(SI), Y9, Y9
 	VPSLLD      $0x04, Y9, Y9
 	VPADDD      Y9, Y3, Y3
 	VPMADDWD    ones16<>+0(SB), Y4, Y4
 	VPMADDWD    ones16<>+0(SB), Y10, Y10
-	VPADDD      320(SI)(DI*1), Y10, Y10
+	VPADDD      288(SI)(DI*1), Y10, Y10
 	VPSLLD      $0x04, Y10, Y10
 	VPADDD      Y10, Y4, Y4
 	VPMADDWD    ones16<>+0(SB), Y5, Y5
 	VPMADDWD    ones16<>+0(SB), Y11, Y11
-	VPADDD      320(SI)(DI*2), Y11, Y11
+	VPADDD      288(SI)(DI*2), Y11, Y11
 	VPSLLD      $0x04, Y11, Y11
 	VPADDD      Y11, Y5, Y5
 	VMOVDQU     (DX), Y6
@@ -3258,6 +4000,388 @@ super:
 	VZEROUPPER
 	RET
 
+// func tileQ6KAVX24x1(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr)
+// Requires: AVX, AVX2, F16C, FMA3, MMX+
+TEXT ·tileQ6KAVX24x1(SB), NOSPLIT, $0-56
+	MOVQ  out+0(FP), AX
+	MOVQ  outStride+8(FP), CX
+	MOVQ  w+16(FP), CX
+	MOVQ  rowBytes+24(FP), DX
+	MOVQ  x+32(FP), BX
+	MOVQ  xStride+40(FP), SI
+	MOVQ  n+48(FP), SI
+	LEAQ  (DX)(DX*2), DI
+	VPXOR Y0, Y0, Y0
+	VPXOR Y1, Y1, Y1
+	VPXOR Y2, Y2, Y2
+	VPXOR Y3, Y3, Y3
+	LEAQ  (CX)(DX*4), R8
+
+super:
+	PREFETCHT1   (R8)
+	PREFETCHT1   64(R8)
+	PREFETCHT1   128(R8)
+	PREFETCHT1   192(R8)
+	PREFETCHT1   256(R8)
+	PREFETCHT1   320(R8)
+	PREFETCHT1   384(R8)
+	PREFETCHT1   448(R8)
+	PREFETCHT1   512(R8)
+	PREFETCHT1   576(R8)
+	PREFETCHT1   640(R8)
+	PREFETCHT1   704(R8)
+	PREFETCHT1   768(R8)
+	PREFETCHT1   832(R8)
+	ADDQ         $0x00000348, R8
+	VPMOVSXBW    (CX), Y12
+	VPMADDWD     416(BX), Y12, Y4
+	VPSLLD       $0x05, Y4, Y4
+	VMOVDQU      16(CX), Y8
+	VPAND        mask0f<>+0(SB), Y8, Y8
+	VMOVDQU      144(CX), Y10
+	VPSLLW       $0x04, Y10, Y10
+	VPAND        mask30<>+0(SB), Y10, Y10
+	VPOR         Y10, Y8, Y8
+	VMOVDQU      48(CX), Y9
+	VPAND        mask0f<>+0(SB), Y9, Y9
+	VMOVDQU      176(CX), Y10
+	VPSLLW       $0x04, Y10, Y10
+	VPAND        mask30<>+0(SB), Y10, Y10
+	VPOR         Y10, Y9, Y9
+	VPSHUFB      lowWords<>+0(SB), Y12, Y12
+	VPMADDUBSW   (BX), Y8, Y10
+	VPMADDUBSW   32(BX), Y9, Y11
+	VPADDW       Y11, Y10, Y10
+	VPMADDWD     Y12, Y10, Y10
+	VPSUBD       Y10, Y4, Y4
+	VMOVDQU      80(CX), Y8
+	VPAND        mask0f<>+0(SB), Y8, Y8
+	VMOVDQU      144(CX), Y10
+	VPSLLW       $0x02, Y10, Y10
+	VPAND        mask30<>+0(SB), Y10, Y10
+	VPOR         Y10, Y8, Y8
+	VMOVDQU      112(CX), Y9
+	VPAND        mask0f<>+0(SB), Y9, Y9
+	VMOVDQU      176(CX), Y10
+	VPSLLW       $0x02, Y10, Y10
+	VPAND        mask30<>+0(SB), Y10, Y10
+	VPOR         Y10, Y9, Y9
+	VPMADDUBSW   64(BX), Y8, Y10
+	VPMADDUBSW   96(BX), Y9, Y11
+	VPADDW       Y11, Y10, Y10
+	VPMADDWD     Y12, Y10, Y10
+	VPSUBD       Y10, Y4, Y4
+	VMOVDQU      16(CX), Y8
+	VPSRLW       $0x04, Y8, Y8
+	VPAND        mask0f<>+0(SB), Y8, Y8
+	VMOVDQU      144(CX), Y10
+	VPAND        mask30<>+0(SB), Y10, Y10
+	VPOR         Y10, Y8, Y8
+	VMOVDQU      48(CX), Y9
+	VPSRLW       $0x04, Y9, Y9
+	VPAND        mask0f<>+0(SB), Y9, Y9
+	VMOVDQU      176(CX), Y10
+	VPAND        mask30<>+0(SB), Y10, Y10
+	VPOR         Y10, Y9, Y9
+	VPMOVSXBW    (CX), Y12
+	VPSHUFB      highWords<>+0(SB), Y12, Y12
+	VPMADDUBSW   128(BX), Y8, Y10
+	VPMADDUBSW   160(BX), Y9, Y11
+	VPADDW       Y11, Y10, Y10
+	VPMADDWD     Y12, Y10, Y10
+	VPSUBD       Y10, Y4, Y4
+	VMOVDQU      80(CX), Y8
+	VPSRLW       $0x04, Y8, Y8
+	VPAND        mask0f<>+0(SB), Y8, Y8
+	VMOVDQU      144(CX), Y10
+	VPSRLW       $0x02, Y10, Y10
+	VPAND        mask30<>+0(SB), Y10, Y10
+	VPOR         Y10, Y8, Y8
+	VMOVDQU      112(CX), Y9
+	VPSRLW       $0x04, Y9, Y9
+	VPAND        mask0f<>+0(SB), Y9, Y9
+	VMOVDQU      176(CX), Y10
+	VPSRLW       $0x02, Y10, Y10
+	VPAND        mask30<>+0(SB), Y10, Y10
+	VPOR         Y10, Y9, Y9
+	VPMADDUBSW   192(BX), Y8, Y10
+	VPMADDUBSW   224(BX), Y9, Y11
+	VPADDW       Y11, Y10, Y10
+	VPMADDWD     Y12, Y10, Y10
+	VPSUBD       Y10, Y4, Y4
+	VPXOR        Y11, Y11, Y11
+	VPSUBD       Y4, Y11, Y4
+	VPMOVSXBW    (CX)(DX*1), Y12
+	VPMADDWD     416(BX), Y12, Y5
+	VPSLLD       $0x05, Y5, Y5
+	VMOVDQU      16(CX)(DX*1), Y8
+	VPAND        mask0f<>+0(SB), Y8, Y8
+	VMOVDQU      144(CX)(DX*1), Y10
+	VPSLLW       $0x04, Y10, Y10
+	VPAND        mask30<>+0(SB), Y10, Y10
+	VPOR         Y10, Y8, Y8
+	VMOVDQU      48(CX)(DX*1), Y9
+	VPAND        mask0f<>+0(SB), Y9, Y9
+	VMOVDQU      176(CX)(DX*1), Y10
+	VPSLLW       $0x04, Y10, Y10
+	VPAND        mask30<>+0(SB), Y10, Y10
+	VPOR         Y10, Y9, Y9
+	VPSHUFB      lowWords<>+0(SB), Y12, Y12
+	VPMADDUBSW   (BX), Y8, Y10
+	VPMADDUBSW   32(BX), Y9, Y11
+	VPADDW       Y11, Y10, Y10
+	VPMADDWD     Y12, Y10, Y10
+	VPSUBD       Y10, Y5, Y5
+	VMOVDQU      80(CX)(DX*1), Y8
+	VPAND        mask0f<>+0(SB), Y8, Y8
+	VMOVDQU      144(CX)(DX*1), Y10
+	VPSLLW       $0x02, Y10, Y10
+	VPAND        mask30<>+0(SB), Y10, Y10
+	VPOR         Y10, Y8, Y8
+	VMOVDQU      112(CX)(DX*1), Y9
+	VPAND        mask0f<>+0(SB), Y9, Y9
+	VMOVDQU      176(CX)(DX*1), Y10
+	VPSLLW       $0x02, Y10, Y10
+	VPAND        mask30<>+0(SB), Y10, Y10
+	VPOR         Y10, Y9, Y9
+	VPMADDUBSW   64(BX), Y8, Y10
+	VPMADDUBSW   96(BX), Y9, Y11
+	VPADDW       Y11, Y10, Y10
+	VPMADDWD     Y12, Y10, Y10
+	VPSUBD       Y10, Y5, Y5
+	VMOVDQU      16(CX)(DX*1), Y8
+	VPSRLW       $0x04, Y8, Y8
+	VPAND        mask0f<>+0(SB), Y8, Y8
+	VMOVDQU      144(CX)(DX*1), Y10
+	VPAND        mask30<>+0(SB), Y10, Y10
+	VPOR         Y10, Y8, Y8
+	VMOVDQU      48(CX)(DX*1), Y9
+	VPSRLW       $0x04, Y9, Y9
+	VPAND        mask0f<>+0(SB), Y9, Y9
+	VMOVDQU      176(CX)(DX*1), Y10
+	VPAND        mask30<>+0(SB), Y10, Y10
+	VPOR         Y10, Y9, Y9
+	VPMOVSXBW    (CX)(DX*1), Y12
+	VPSHUFB      highWords<>+0(SB), Y12, Y12
+	VPMADDUBSW   128(BX), Y8, Y10
+	VPMADDUBSW   160(BX), Y9, Y11
+	VPADDW       Y11, Y10, Y10
+	VPMADDWD     Y12, Y10, Y10
+	VPSUBD       Y10, Y5, Y5
+	VMOVDQU      80(CX)(DX*1), Y8
+	VPSRLW       $0x04, Y8, Y8
+	VPAND        mask0f<>+0(SB), Y8, Y8
+	VMOVDQU      144(CX)(DX*1), Y10
+	VPSRLW       $0x02, Y10, Y10
+	VPAND        mask30<>+0(SB), Y10, Y10
+	VPOR         Y10, Y8, Y8
+	VMOVDQU      112(CX)(DX*1), Y9
+	VPSRLW       $0x04, Y9, Y9
+	VPAND        mask0f<>+0(SB), Y9, Y9
+	VMOVDQU      176(CX)(DX*1), Y10
+	VPSRLW       $0x02, Y10, Y10
+	VPAND        mask30<>+0(SB), Y10, Y10
+	VPOR         Y10, Y9, Y9
+	VPMADDUBSW   192(BX), Y8, Y10
+	VPMADDUBSW   224(BX), Y9, Y11
+	VPADDW       Y11, Y10, Y10
+	VPMADDWD     Y12, Y10, Y10
+	VPSUBD       Y10, Y5, Y5
+	VPXOR        Y11, Y11, Y11
+	VPSUBD       Y5, Y11, Y5
+	VPMOVSXBW    (CX)(DX*2), Y12
+	VPMADDWD     416(BX), Y12, Y6
+	VPSLLD       $0x05, Y6, Y6
+	VMOVDQU      16(CX)(DX*2), Y8
+	VPAND        mask0f<>+0(SB), Y8, Y8
+	VMOVDQU      144(CX)(DX*2), Y10
+	VPSLLW       $0x04, Y10, Y10
+	VPAND        mask30<>+0(SB), Y10, Y10
+	VPOR         Y10, Y8, Y8
+	VMOVDQU      48(CX)(DX*2), Y9
+	VPAND        mask0f<>+0(SB), Y9, Y9
+	VMOVDQU      176(CX)(DX*2), Y10
+	VPSLLW       $0x04, Y10, Y10
+	VPAND        mask30<>+0(SB), Y10, Y10
+	VPOR         Y10, Y9, Y9
+	VPSHUFB      lowWords<>+0(SB), Y12, Y12
+	VPMADDUBSW   (BX), Y8, Y10
+	VPMADDUBSW   32(BX), Y9, Y11
+	VPADDW       Y11, Y10, Y10
+	VPMADDWD     Y12, Y10, Y10
+	VPSUBD       Y10, Y6, Y6
+	VMOVDQU      80(CX)(DX*2), Y8
+	VPAND        mask0f<>+0(SB), Y8, Y8
+	VMOVDQU      144(CX)(DX*2), Y10
+	VPSLLW       $0x02, Y10, Y10
+	VPAND        mask30<>+0(SB), Y10, Y10
+	VPOR         Y10, Y8, Y8
+	VMOVDQU      112(CX)(DX*2), Y9
+	VPAND        mask0f<>+0(SB), Y9, Y9
+	VMOVDQU      176(CX)(DX*2), Y10
+	VPSLLW       $0x02, Y10, Y10
+	VPAND        mask30<>+0(SB), Y10, Y10
+	VPOR         Y10, Y9, Y9
+	VPMADDUBSW   64(BX), Y8, Y10
+	VPMADDUBSW   96(BX), Y9, Y11
+	VPADDW       Y11, Y10, Y10
+	VPMADDWD     Y12, Y10, Y10
+	VPSUBD       Y10, Y6, Y6
+	VMOVDQU      16(CX)(DX*2), Y8
+	VPSRLW       $0x04, Y8, Y8
+	VPAND        mask0f<>+0(SB), Y8, Y8
+	VMOVDQU      144(CX)(DX*2), Y10
+	VPAND        mask30<>+0(SB), Y10, Y10
+	VPOR         Y10, Y8, Y8
+	VMOVDQU      48(CX)(DX*2), Y9
+	VPSRLW       $0x04, Y9, Y9
+	VPAND        mask0f<>+0(SB), Y9, Y9
+	VMOVDQU      176(CX)(DX*2), Y10
+	VPAND        mask30<>+0(SB), Y10, Y10
+	VPOR         Y10, Y9, Y9
+	VPMOVSXBW    (CX)(DX*2), Y12
+	VPSHUFB      highWords<>+0(SB), Y12, Y12
+	VPMADDUBSW   128(BX), Y8, Y10
+	VPMADDUBSW   160(BX), Y9, Y11
+	VPADDW       Y11, Y10, Y10
+	VPMADDWD     Y12, Y10, Y10
+	VPSUBD       Y10, Y6, Y6
+	VMOVDQU      80(CX)(DX*2), Y8
+	VPSRLW       $0x04, Y8, Y8
+	VPAND        mask0f<>+0(SB), Y8, Y8
+	VMOVDQU      144(CX)(DX*2), Y10
+	VPSRLW       $0x02, Y10, Y10
+	VPAND        mask30<>+0(SB), Y10, Y10
+	VPOR         Y10, Y8, Y8
+	VMOVDQU      112(CX)(DX*2), Y9
+	VPSRLW       $0x04, Y9, Y9
+	VPAND        mask0f<>+0(SB), Y9, Y9
+	VMOVDQU      176(CX)(DX*2), Y10
+	VPSRLW       $0x02, Y10, Y10
+	VPAND        mask30<>+0(SB), Y10, Y10
+	VPOR         Y10, Y9, Y9
+	VPMADDUBSW   192(BX), Y8, Y10
+	VPMADDUBSW   224(BX), Y9, Y11
+	VPADDW       Y11, Y10, Y10
+	VPMADDWD     Y12, Y10, Y10
+	VPSUBD       Y10, Y6, Y6
+	VPXOR        Y11, Y11, Y11
+	VPSUBD       Y6, Y11, Y6
+	VPMOVSXBW    (CX)(DI*1), Y12
+	VPMADDWD     416(BX), Y12, Y7
+	VPSLLD       $0x05, Y7, Y7
+	VMOVDQU      16(CX)(DI*1), Y8
+	VPAND        mask0f<>+0(SB), Y8, Y8
+	VMOVDQU      144(CX)(DI*1), Y10
+	VPSLLW       $0x04, Y10, Y10
+	VPAND        mask30<>+0(SB), Y10, Y10
+	VPOR         Y10, Y8, Y8
+	VMOVDQU      48(CX)(DI*1), Y9
+	VPAND        mask0f<>+0(SB), Y9, Y9
+	VMOVDQU      176(CX)(DI*1), Y10
+	VPSLLW       $0x04, Y10, Y10
+	VPAND        mask30<>+0(SB), Y10, Y10
+	VPOR         Y10, Y9, Y9
+	VPSHUFB      lowWords<>+0(SB), Y12, Y12
+	VPMADDUBSW   (BX), Y8, Y10
+	VPMADDUBSW   32(BX), Y9, Y11
+	VPADDW       Y11, Y10, Y10
+	VPMADDWD     Y12, Y10, Y10
+	VPSUBD       Y10, Y7, Y7
+	VMOVDQU      80(CX)(DI*1), Y8
+	VPAND        mask0f<>+0(SB), Y8, Y8
+	VMOVDQU      144(CX)(DI*1), Y10
+	VPSLLW       $0x02, Y10, Y10
+	VPAND        mask30<>+0(SB), Y10, Y10
+	VPOR         Y10, Y8, Y8
+	VMOVDQU      112(CX)(DI*1), Y9
+	VPAND        mask0f<>+0(SB), Y9, Y9
+	VMOVDQU      176(CX)(DI*1), Y10
+	VPSLLW       $0x02, Y10, Y10
+	VPAND        mask30<>+0(SB), Y10, Y10
+	VPOR         Y10, Y9, Y9
+	VPMADDUBSW   64(BX), Y8, Y10
+	VPMADDUBSW   96(BX), Y9, Y11
+	VPADDW       Y11, Y10, Y10
+	VPMADDWD     Y12, Y10, Y10
+	VPSUBD       Y10, Y7, Y7
+	VMOVDQU      16(CX)(DI*1), Y8
+	VPSRLW       $0x04, Y8, Y8
+	VPAND        mask0f<>+0(SB), Y8, Y8
+	VMOVDQU      144(CX)(DI*1), Y10
+	VPAND        mask30<>+0(SB), Y10, Y10
+	VPOR         Y10, Y8, Y8
+	VMOVDQU      48(CX)(DI*1), Y9
+	VPSRLW       $0x04, Y9, Y9
+	VPAND        mask0f<>+0(SB), Y9, Y9
+	VMOVDQU      176(CX)(DI*1), Y10
+	VPAND        mask30<>+0(SB), Y10, Y10
+	VPOR         Y10, Y9, Y9
+	VPMOVSXBW    (CX)(DI*1), Y12
+	VPSHUFB      highWords<>+0(SB), Y12, Y12
+	VPMADDUBSW   128(BX), Y8, Y10
+	VPMADDUBSW   160(BX), Y9, Y11
+	VPADDW       Y11, Y10, Y10
+	VPMADDWD     Y12, Y10, Y10
+	VPSUBD       Y10, Y7, Y7
+	VMOVDQU      80(CX)(DI*1), Y8
+	VPSRLW       $0x04, Y8, Y8
+	VPAND        mask0f<>+0(SB), Y8, Y8
+	VMOVDQU      144(CX)(DI*1), Y10
+	VPSRLW       $0x02, Y10, Y10
+	VPAND        mask30<>+0(SB), Y10, Y10
+	VPOR         Y10, Y8, Y8
+	VMOVDQU      112(CX)(DI*1), Y9
+	VPSRLW       $0x04, Y9, Y9
+	VPAND        mask0f<>+0(SB), Y9, Y9
+	VMOVDQU      176(CX)(DI*1), Y10
+	VPSRLW       $0x02, Y10, Y10
+	VPAND        mask30<>+0(SB), Y10, Y10
+	VPOR         Y10, Y9, Y9
+	VPMADDUBSW   192(BX), Y8, Y10
+	VPMADDUBSW   224(BX), Y9, Y11
+	VPADDW       Y11, Y10, Y10
+	VPMADDWD     Y12, Y10, Y10
+	VPSUBD       Y10, Y7, Y7
+	VPXOR        Y11, Y11, Y11
+	VPSUBD       Y7, Y11, Y7
+	VPBROADCASTW 208(CX), X8
+	VCVTPH2PS    X8, Y8
+	VMULPS       256(BX), Y8, Y9
+	VCVTDQ2PS    Y4, Y4
+	VFMADD231PS  Y4, Y9, Y0
+	VPBROADCASTW 208(CX)(DX*1), X8
+	VCVTPH2PS    X8, Y8
+	VMULPS       256(BX), Y8, Y9
+	VCVTDQ2PS    Y5, Y5
+	VFMADD231PS  Y5, Y9, Y1
+	VPBROADCASTW 208(CX)(DX*2), X8
+	VCVTPH2PS    X8, Y8
+	VMULPS       256(BX), Y8, Y9
+	VCVTDQ2PS    Y6, Y6
+	VFMADD231PS  Y6, Y9, Y2
+	VPBROADCASTW 208(CX)(DI*1), X8
+	VCVTPH2PS    X8, Y8
+	VMULPS       256(BX), Y8, Y9
+	VCVTDQ2PS    Y7, Y7
+	VFMADD231PS  Y7, Y9, Y3
+	ADDQ         $0x000000d2, CX
+	ADDQ         $0x000001c0, BX
+	DECQ         SI
+	JNZ          super
+	VMOVUPS      Y0, Y4
+	VMOVUPS      Y1, Y5
+	VMOVUPS      Y2, Y6
+	VMOVUPS      Y3, Y7
+	VHADDPS      Y5, Y4, Y4
+	VHADDPS      Y7, Y6, Y6
+	VHADDPS      Y6, Y4, Y4
+	VEXTRACTF128 $0x01, Y4, X8
+	VADDPS       X8, X4, X8
+	VMOVUPS      X8, (AX)
+	VZEROUPPER
+	RET
+
 // func scatterQ6KAVX2(out *float32, w *byte, rowBytes uintptr, index *int32, x *byte, n uintptr, rows uintptr)
 // Requires: AVX, AVX2, F16C, FMA3, MMX+
 TEXT ·scatterQ6KAVX2(SB), NOSPLIT, $0-56
@@ -3768,22 +4892,22 @@ TEXT ·tileQ40VNNI4x4(SB), NOSPLIT, $0-72
 
 begin:
 super:
-	VMOVDQU32   320(SI), Y0
-	VMOVDQU32   320(SI), Y4
-	VMOVDQU32   320(SI), Y8
-	VMOVDQU32   320(SI), Y12
-	VMOVDQU32   320(SI)(DI*1), Y1
-	VMOVDQU32   320(SI)(DI*1), Y5
-	VMOVDQU32   320(SI)(DI*1), Y9
-	VMOVDQU32   320(SI)(DI*1), Y13
-	VMOVDQU32   320(SI)(DI*2), Y2
-	VMOVDQU32   320(SI)(DI*2), Y6
-	VMOVDQU32   320(SI)(DI*2), Y10
-	VMOVDQU32   320(SI)(DI*2), Y14
-	VMOVDQU32   320(SI)(R10*1), Y3
-	VMOVDQU32   320(SI)(R10*1), Y7
-	VMOVDQU32   320(SI)(R10*1), Y11
-	VMOVDQU32   320(SI)(R10*1), Y15
+	VMOVDQU32   288(SI), Y0
+	VMOVDQU32   288(SI), Y4
+	VMOVDQU32   288(SI), Y8
+	VMOVDQU32   288(SI), Y12
+	VMOVDQU32   288(SI)(DI*1), Y1
+	VMOVDQU32   288(SI)(DI*1), Y5
+	VMOVDQU32   288(SI)(DI*1), Y9
+	VMOVDQU32   288(SI)(DI*1), Y13
+	VMOVDQU32   288(SI)(DI*2), Y2
+	VMOVDQU32   288(SI)(DI*2), Y6
+	VMOVDQU32   288(SI)(DI*2), Y10
+	VMOVDQU32   288(SI)(DI*2), Y14
+	VMOVDQU32   288(SI)(R10*1), Y3
+	VMOVDQU32   288(SI)(R10*1), Y7
+	VMOVDQU32   288(SI)(R10*1), Y11
+	VMOVDQU32   288(SI)(R10*1), Y15
 	VMOVDQU32   mask0f<>+0(SB), Y16
 	VMOVDQU32   16(DX), Y17
 	VPSRLW      $0x04, Y17, Y21
@@ -4166,7 +5290,7 @@ super:
 	PREFETCHT1    64(R12)
 	PREFETCHT1    128(R12)
 	ADDQ          $0x00000090, R12
-	VMOVDQU32     320(R9), Y1
+	VMOVDQU32     288(R9), Y1
 	VMOVDQU32     16(R8), Z5
 	VPSRLW        $0x04, Z5, Z6
 	VPANDD        Z7, Z5, Z5
@@ -4252,10 +5376,10 @@ TEXT ·panelQ40VNNI4x4(SB), NOSPLIT, $0-72
 
 begin:
 super:
-	VMOVDQU32   320(SI), Y0
-	VMOVDQU32   320(SI)(DI*1), Y1
-	VMOVDQU32   320(SI)(DI*2), Y2
-	VMOVDQU32   320(SI)(R10*1), Y3
+	VMOVDQU32   288(SI), Y0
+	VMOVDQU32   288(SI)(DI*1), Y1
+	VMOVDQU32   288(SI)(DI*2), Y2
+	VMOVDQU32   288(SI)(R10*1), Y3
 	VMOVDQA32   Y0, Y4
 	VMOVDQA32   Y1, Y5
 	VMOVDQA32   Y2, Y6
@@ -4889,22 +6013,22 @@ super:
 	VMULPS          256(SI), Y16, Y17
 	VCVTDQ2PS       Y0, Y0
 	VFMADD213PS     (R11), Y0, Y17
-	VFNMADD231PS    288(SI), Y18, Y17
+	VFNMADD231PS    320(SI), Y18, Y17
 	VMOVUPS         Y17, (R11)
 	VMULPS          256(SI)(DI*1), Y16, Y17
 	VCVTDQ2PS       Y1, Y1
 	VFMADD213PS     32(R11), Y1, Y17
-	VFNMADD231PS    288(SI)(DI*1), Y18, Y17
+	VFNMADD231PS    320(SI)(DI*1), Y18, Y17
 	VMOVUPS         Y17, 32(R11)
 	VMULPS          256(SI)(DI*2), Y16, Y17
 	VCVTDQ2PS       Y2, Y2
 	VFMADD213PS     64(R11), Y2, Y17
-	VFNMADD231PS    288(SI)(DI*2), Y18, Y17
+	VFNMADD231PS    320(SI)(DI*2), Y18, Y17
 	VMOVUPS         Y17, 64(R11)
 	VMULPS          256(SI)(R10*1), Y16, Y17
 	VCVTDQ2PS       Y3, Y3
 	VFMADD213PS     96(R11), Y3, Y17
-	VFNMADD231PS    288(SI)(R10*1), Y18, Y17
+	VFNMADD231PS    320(SI)(R10*1), Y18, Y17
 	VMOVUPS         Y17, 96(R11)
 	VBROADCASTI32X4 (DX)(BX*1), Z16
 	VPSHUFB         sixBitShuffle<>+0(SB), Z16, Z16
@@ -4919,22 +6043,22 @@ super:
 	VMULPS          256(SI), Y16, Y17
 	VCVTDQ2PS       Y4, Y4
 	VFMADD213PS     128(R11), Y4, Y17
-	VFNMADD231PS    288(SI), Y18, Y17
+	VFNMADD231PS    320(SI), Y18, Y17
 	VMOVUPS         Y17, 128(R11)
 	VMULPS          256(SI)(DI*1), Y16, Y17
 	VCVTDQ2PS       Y5, Y5
 	VFMADD213PS     160(R11), Y5, Y17
-	VFNMADD231PS    288(SI)(DI*1), Y18, Y17
+	VFNMADD231PS    320(SI)(DI*1), Y18, Y17
 	VMOVUPS         Y17, 160(R11)
 	VMULPS          256(SI)(DI*2), Y16, Y17
 	VCVTDQ2PS       Y6, Y6
 	VFMADD213PS     192(R11), Y6, Y17
-	VFNMADD231PS    288(SI)(DI*2), Y18, Y17
+	VFNMADD231PS    320(SI)(DI*2), Y18, Y17
 	VMOVUPS         Y17, 192(R11)
 	VMULPS          256(SI)(R10*1), Y16, Y17
 	VCVTDQ2PS       Y7, Y7
 	VFMADD213PS     224(R11), Y7, Y17
-	VFNMADD231PS    288(SI)(R10*1), Y18, Y17
+	VFNMADD231PS    320(SI)(R10*1), Y18, Y17
 	VMOVUPS         Y17, 224(R11)
 	VBROADCASTI32X4 (DX)(BX*2), Z16
 	VPSHUFB         sixBitShuffle<>+0(SB), Z16, Z16
@@ -4949,22 +6073,22 @@ super:
 	VMULPS          256(SI), Y16, Y17
 	VCVTDQ2PS       Y8, Y8
 	VFMADD213PS     256(R11), Y8, Y17
-	VFNMADD231PS    288(SI), Y18, Y17
+	VFNMADD231PS    320(SI), Y18, Y17
 	VMOVUPS         Y17, 256(R11)
 	VMULPS          256(SI)(DI*1), Y16, Y17
 	VCVTDQ2PS       Y9, Y9
 	VFMADD213PS     288(R11), Y9, Y17
-	VFNMADD231PS    288(SI)(DI*1), Y18, Y17
+	VFNMADD231PS    320(SI)(DI*1), Y18, Y17
 	VMOVUPS         Y17, 288(R11)
 	VMULPS          256(SI)(DI*2), Y16, Y17
 	VCVTDQ2PS       Y10, Y10
 	VFMADD213PS     320(R11), Y10, Y17
-	VFNMADD231PS    288(SI)(DI*2), Y18, Y17
+	VFNMADD231PS    320(SI)(DI*2), Y18, Y17
 	VMOVUPS         Y17, 320(R11)
 	VMULPS          256(SI)(R10*1), Y16, Y17
 	VCVTDQ2PS       Y11, Y11
 	VFMADD213PS     352(R11), Y11, Y17
-	VFNMADD231PS    288(SI)(R10*1), Y18, Y17
+	VFNMADD231PS    320(SI)(R10*1), Y18, Y17
 	VMOVUPS         Y17, 352(R11)
 	VBROADCASTI32X4 (DX)(R9*1), Z16
 	VPSHUFB         sixBitShuffle<>+0(SB), Z16, Z16
@@ -4979,22 +6103,22 @@ super:
 	VMULPS          256(SI), Y16, Y17
 	VCVTDQ2PS       Y12, Y12
 	VFMADD213PS     384(R11), Y12, Y17
-	VFNMADD231PS    288(SI), Y18, Y17
+	VFNMADD231PS    320(SI), Y18, Y17
 	VMOVUPS         Y17, 384(R11)
 	VMULPS          256(SI)(DI*1), Y16, Y17
 	VCVTDQ2PS       Y13, Y13
 	VFMADD213PS     416(R11), Y13, Y17
-	VFNMADD231PS    288(SI)(DI*1), Y18, Y17
+	VFNMADD231PS    320(SI)(DI*1), Y18, Y17
 	VMOVUPS         Y17, 416(R11)
 	VMULPS          256(SI)(DI*2), Y16, Y17
 	VCVTDQ2PS       Y14, Y14
 	VFMADD213PS     448(R11), Y14, Y17
-	VFNMADD231PS    288(SI)(DI*2), Y18, Y17
+	VFNMADD231PS    320(SI)(DI*2), Y18, Y17
 	VMOVUPS         Y17, 448(R11)
 	VMULPS          256(SI)(R10*1), Y16, Y17
 	VCVTDQ2PS       Y15, Y15
 	VFMADD213PS     480(R11), Y15, Y17
-	VFNMADD231PS    288(SI)(R10*1), Y18, Y17
+	VFNMADD231PS    320(SI)(R10*1), Y18, Y17
 	VMOVUPS         Y17, 480(R11)
 	ADDQ            $0x00000090, DX
 	ADDQ            $0x000001c0, SI
@@ -5053,7 +6177,7 @@ sum:
 	RET
 
 // func streamQ4KVNNI(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
-// Requires: AVX, AVX2, AVX512BW, AVX512F, AVX512VL, AVX512VNNI, F16C, FMA3
+// Requires: AVX, AVX2, AVX512BW, AVX512F, AVX512VL, AVX512VNNI, F16C, FMA3, MMX+
 TEXT ·streamQ4KVNNI(SB), NOSPLIT, $0-48
 	MOVQ      out+0(FP), AX
 	MOVQ      w+8(FP), CX
@@ -5075,6 +6199,9 @@ row:
 	VXORPS X0, X0, X0
 
 super:
+	PREFETCHT1      8192(R8)
+	PREFETCHT1      8256(R8)
+	PREFETCHT1      8320(R8)
 	VPXORD          Y1, Y1, Y1
 	VMOVDQU32       16(R8), Z5
 	VPSRLW          $0x04, Z5, Z6
@@ -5102,7 +6229,7 @@ super:
 	VMULPS          256(R9), Y2, Y3
 	VCVTDQ2PS       Y1, Y1
 	VFMADD231PS     Y1, Y3, Y0
-	VFNMADD231PS    288(R9), Y4, Y0
+	VFNMADD231PS    320(R9), Y4, Y0
 	ADDQ            $0x00000090, R8
 	ADDQ            $0x000001c0, R9
 	DECQ            R10
@@ -5115,6 +6242,216 @@ super:
 	ADDQ            $0x04, AX
 	DECQ            DI
 	JNZ             row
+	VZEROUPPER
+	RET
+
+// func tileQ4KVNNI4x1(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr)
+// Requires: AVX, AVX2, AVX512BW, AVX512F, AVX512VL, AVX512VNNI, F16C, FMA3, MMX+
+TEXT ·tileQ4KVNNI4x1(SB), NOSPLIT, $0-56
+	MOVQ   out+0(FP), AX
+	MOVQ   outStride+8(FP), CX
+	MOVQ   w+16(FP), CX
+	MOVQ   rowBytes+24(FP), DX
+	MOVQ   x+32(FP), BX
+	MOVQ   xStride+40(FP), SI
+	MOVQ   n+48(FP), SI
+	LEAQ   (DX)(DX*2), DI
+	VPXORD Y0, Y0, Y0
+	VPXORD Y1, Y1, Y1
+	VPXORD Y2, Y2, Y2
+	VPXORD Y3, Y3, Y3
+	LEAQ   (CX)(DX*4), R8
+
+super:
+	PREFETCHT1      (R8)
+	PREFETCHT1      64(R8)
+	PREFETCHT1      128(R8)
+	PREFETCHT1      192(R8)
+	PREFETCHT1      256(R8)
+	PREFETCHT1      320(R8)
+	PREFETCHT1      384(R8)
+	PREFETCHT1      448(R8)
+	PREFETCHT1      512(R8)
+	ADDQ            $0x00000240, R8
+	VPXORD          Y4, Y4, Y4
+	VPXORD          Y5, Y5, Y5
+	VPXORD          Y6, Y6, Y6
+	VPXORD          Y7, Y7, Y7
+	VMOVDQU32       mask0f<>+0(SB), Y8
+	VMOVDQU32       16(CX), Y9
+	VPSRLW          $0x04, Y9, Y13
+	VPANDD          Y8, Y9, Y9
+	VPANDD          Y8, Y13, Y13
+	VMOVDQU32       16(CX)(DX*1), Y10
+	VPSRLW          $0x04, Y10, Y14
+	VPANDD          Y8, Y10, Y10
+	VPANDD          Y8, Y14, Y14
+	VMOVDQU32       16(CX)(DX*2), Y11
+	VPSRLW          $0x04, Y11, Y15
+	VPANDD          Y8, Y11, Y11
+	VPANDD          Y8, Y15, Y15
+	VMOVDQU32       16(CX)(DI*1), Y12
+	VPSRLW          $0x04, Y12, Y16
+	VPANDD          Y8, Y12, Y12
+	VPANDD          Y8, Y16, Y16
+	VMOVDQU32       (BX), Y17
+	VMOVDQU32       128(BX), Y18
+	VPDPBUSD        Y17, Y9, Y4
+	VPDPBUSD        Y17, Y10, Y5
+	VPDPBUSD        Y17, Y11, Y6
+	VPDPBUSD        Y17, Y12, Y7
+	VPDPBUSD        Y18, Y13, Y4
+	VPDPBUSD        Y18, Y14, Y5
+	VPDPBUSD        Y18, Y15, Y6
+	VPDPBUSD        Y18, Y16, Y7
+	VMOVDQU32       48(CX), Y9
+	VPSRLW          $0x04, Y9, Y13
+	VPANDD          Y8, Y9, Y9
+	VPANDD          Y8, Y13, Y13
+	VMOVDQU32       48(CX)(DX*1), Y10
+	VPSRLW          $0x04, Y10, Y14
+	VPANDD          Y8, Y10, Y10
+	VPANDD          Y8, Y14, Y14
+	VMOVDQU32       48(CX)(DX*2), Y11
+	VPSRLW          $0x04, Y11, Y15
+	VPANDD          Y8, Y11, Y11
+	VPANDD          Y8, Y15, Y15
+	VMOVDQU32       48(CX)(DI*1), Y12
+	VPSRLW          $0x04, Y12, Y16
+	VPANDD          Y8, Y12, Y12
+	VPANDD          Y8, Y16, Y16
+	VMOVDQU32       32(BX), Y17
+	VMOVDQU32       160(BX), Y18
+	VPDPBUSD        Y17, Y9, Y4
+	VPDPBUSD        Y17, Y10, Y5
+	VPDPBUSD        Y17, Y11, Y6
+	VPDPBUSD        Y17, Y12, Y7
+	VPDPBUSD        Y18, Y13, Y4
+	VPDPBUSD        Y18, Y14, Y5
+	VPDPBUSD        Y18, Y15, Y6
+	VPDPBUSD        Y18, Y16, Y7
+	VMOVDQU32       80(CX), Y9
+	VPSRLW          $0x04, Y9, Y13
+	VPANDD          Y8, Y9, Y9
+	VPANDD          Y8, Y13, Y13
+	VMOVDQU32       80(CX)(DX*1), Y10
+	VPSRLW          $0x04, Y10, Y14
+	VPANDD          Y8, Y10, Y10
+	VPANDD          Y8, Y14, Y14
+	VMOVDQU32       80(CX)(DX*2), Y11
+	VPSRLW          $0x04, Y11, Y15
+	VPANDD          Y8, Y11, Y11
+	VPANDD          Y8, Y15, Y15
+	VMOVDQU32       80(CX)(DI*1), Y12
+	VPSRLW          $0x04, Y12, Y16
+	VPANDD          Y8, Y12, Y12
+	VPANDD          Y8, Y16, Y16
+	VMOVDQU32       64(BX), Y17
+	VMOVDQU32       192(BX), Y18
+	VPDPBUSD        Y17, Y9, Y4
+	VPDPBUSD        Y17, Y10, Y5
+	VPDPBUSD        Y17, Y11, Y6
+	VPDPBUSD        Y17, Y12, Y7
+	VPDPBUSD        Y18, Y13, Y4
+	VPDPBUSD        Y18, Y14, Y5
+	VPDPBUSD        Y18, Y15, Y6
+	VPDPBUSD        Y18, Y16, Y7
+	VMOVDQU32       112(CX), Y9
+	VPSRLW          $0x04, Y9, Y13
+	VPANDD          Y8, Y9, Y9
+	VPANDD          Y8, Y13, Y13
+	VMOVDQU32       112(CX)(DX*1), Y10
+	VPSRLW          $0x04, Y10, Y14
+	VPANDD          Y8, Y10, Y10
+	VPANDD          Y8, Y14, Y14
+	VMOVDQU32       112(CX)(DX*2), Y11
+	VPSRLW          $0x04, Y11, Y15
+	VPANDD          Y8, Y11, Y11
+	VPANDD          Y8, Y15, Y15
+	VMOVDQU32       112(CX)(DI*1), Y12
+	VPSRLW          $0x04, Y12, Y16
+	VPANDD          Y8, Y12, Y12
+	VPANDD          Y8, Y16, Y16
+	VMOVDQU32       96(BX), Y17
+	VMOVDQU32       224(BX), Y18
+	VPDPBUSD        Y17, Y9, Y4
+	VPDPBUSD        Y17, Y10, Y5
+	VPDPBUSD        Y17, Y11, Y6
+	VPDPBUSD        Y17, Y12, Y7
+	VPDPBUSD        Y18, Y13, Y4
+	VPDPBUSD        Y18, Y14, Y5
+	VPDPBUSD        Y18, Y15, Y6
+	VPDPBUSD        Y18, Y16, Y7
+	VBROADCASTI32X4 (CX), Z8
+	VPSHUFB         sixBitShuffle<>+0(SB), Z8, Z8
+	VPSRLVD         sixBitShift<>+0(SB), Z8, Z8
+	VPANDD          mask63<>+0(SB), Z8, Z8
+	VCVTDQ2PS       Z8, Z8
+	VCVTPH2PS       (CX), X9
+	VMOVDQU32       superPair<>+0(SB), Z10
+	VPERMPS         Z9, Z10, Z9
+	VMULPS          Z9, Z8, Z8
+	VEXTRACTF64X4   $0x01, Z8, Y10
+	VMULPS          256(BX), Y8, Y9
+	VCVTDQ2PS       Y4, Y4
+	VFMADD231PS     Y4, Y9, Y0
+	VFNMADD231PS    320(BX), Y10, Y0
+	VBROADCASTI32X4 (CX)(DX*1), Z8
+	VPSHUFB         sixBitShuffle<>+0(SB), Z8, Z8
+	VPSRLVD         sixBitShift<>+0(SB), Z8, Z8
+	VPANDD          mask63<>+0(SB), Z8, Z8
+	VCVTDQ2PS       Z8, Z8
+	VCVTPH2PS       (CX)(DX*1), X9
+	VMOVDQU32       superPair<>+0(SB), Z10
+	VPERMPS         Z9, Z10, Z9
+	VMULPS          Z9, Z8, Z8
+	VEXTRACTF64X4   $0x01, Z8, Y10
+	VMULPS          256(BX), Y8, Y9
+	VCVTDQ2PS       Y5, Y5
+	VFMADD231PS     Y5, Y9, Y1
+	VFNMADD231PS    320(BX), Y10, Y1
+	VBROADCASTI32X4 (CX)(DX*2), Z8
+	VPSHUFB         sixBitShuffle<>+0(SB), Z8, Z8
+	VPSRLVD         sixBitShift<>+0(SB), Z8, Z8
+	VPANDD          mask63<>+0(SB), Z8, Z8
+	VCVTDQ2PS       Z8, Z8
+	VCVTPH2PS       (CX)(DX*2), X9
+	VMOVDQU32       superPair<>+0(SB), Z10
+	VPERMPS         Z9, Z10, Z9
+	VMULPS          Z9, Z8, Z8
+	VEXTRACTF64X4   $0x01, Z8, Y10
+	VMULPS          256(BX), Y8, Y9
+	VCVTDQ2PS       Y6, Y6
+	VFMADD231PS     Y6, Y9, Y2
+	VFNMADD231PS    320(BX), Y10, Y2
+	VBROADCASTI32X4 (CX)(DI*1), Z8
+	VPSHUFB         sixBitShuffle<>+0(SB), Z8, Z8
+	VPSRLVD         sixBitShift<>+0(SB), Z8, Z8
+	VPANDD          mask63<>+0(SB), Z8, Z8
+	VCVTDQ2PS       Z8, Z8
+	VCVTPH2PS       (CX)(DI*1), X9
+	VMOVDQU32       superPair<>+0(SB), Z10
+	VPERMPS         Z9, Z10, Z9
+	VMULPS          Z9, Z8, Z8
+	VEXTRACTF64X4   $0x01, Z8, Y10
+	VMULPS          256(BX), Y8, Y9
+	VCVTDQ2PS       Y7, Y7
+	VFMADD231PS     Y7, Y9, Y3
+	VFNMADD231PS    320(BX), Y10, Y3
+	ADDQ            $0x00000090, CX
+	ADDQ            $0x000001c0, BX
+	DECQ            SI
+	JNZ             super
+	VMOVUPS         Y0, Y4
+	VMOVUPS         Y1, Y5
+	VMOVUPS         Y2, Y6
+	VMOVUPS         Y3, Y7
+	VHADDPS         Y5, Y4, Y4
+	VHADDPS         Y7, Y6, Y6
+	VHADDPS         Y6, Y4, Y4
+	VEXTRACTF128    $0x01, Y4, X8
+	VADDPS          X8, X4, X8
+	VMOVUPS         X8, (AX)
 	VZEROUPPER
 	RET
 
@@ -5182,7 +6519,7 @@ super:
 	VMULPS          256(R9), Y2, Y3
 	VCVTDQ2PS       Y1, Y1
 	VFMADD231PS     Y1, Y3, Y0
-	VFNMADD231PS    288(R9), Y4, Y0
+	VFNMADD231PS    320(R9), Y4, Y0
 	ADDQ            $0x00000090, R8
 	ADDQ            $0x000001c0, R9
 	DECQ            R10
@@ -5463,88 +6800,88 @@ super:
 	VMULPS       256(SI), Y16, Y17
 	VCVTDQ2PS    Y0, Y0
 	VFMADD213PS  (R11), Y0, Y17
-	VFNMADD231PS 288(SI), Y18, Y17
+	VFNMADD231PS 320(SI), Y18, Y17
 	VMOVUPS      Y17, (R11)
 	VMULPS       256(SI)(DI*1), Y16, Y17
 	VCVTDQ2PS    Y1, Y1
 	VFMADD213PS  32(R11), Y1, Y17
-	VFNMADD231PS 288(SI)(DI*1), Y18, Y17
+	VFNMADD231PS 320(SI)(DI*1), Y18, Y17
 	VMOVUPS      Y17, 32(R11)
 	VMULPS       256(SI)(DI*2), Y16, Y17
 	VCVTDQ2PS    Y2, Y2
 	VFMADD213PS  64(R11), Y2, Y17
-	VFNMADD231PS 288(SI)(DI*2), Y18, Y17
+	VFNMADD231PS 320(SI)(DI*2), Y18, Y17
 	VMOVUPS      Y17, 64(R11)
 	VMULPS       256(SI)(R10*1), Y16, Y17
 	VCVTDQ2PS    Y3, Y3
 	VFMADD213PS  96(R11), Y3, Y17
-	VFNMADD231PS 288(SI)(R10*1), Y18, Y17
+	VFNMADD231PS 320(SI)(R10*1), Y18, Y17
 	VMOVUPS      Y17, 96(R11)
 	VMOVDQU32    (DX)(BX*1), Y16
 	VMOVDQU32    32(DX)(BX*1), Y18
 	VMULPS       256(SI), Y16, Y17
 	VCVTDQ2PS    Y4, Y4
 	VFMADD213PS  128(R11), Y4, Y17
-	VFNMADD231PS 288(SI), Y18, Y17
+	VFNMADD231PS 320(SI), Y18, Y17
 	VMOVUPS      Y17, 128(R11)
 	VMULPS       256(SI)(DI*1), Y16, Y17
 	VCVTDQ2PS    Y5, Y5
 	VFMADD213PS  160(R11), Y5, Y17
-	VFNMADD231PS 288(SI)(DI*1), Y18, Y17
+	VFNMADD231PS 320(SI)(DI*1), Y18, Y17
 	VMOVUPS      Y17, 160(R11)
 	VMULPS       256(SI)(DI*2), Y16, Y17
 	VCVTDQ2PS    Y6, Y6
 	VFMADD213PS  192(R11), Y6, Y17
-	VFNMADD231PS 288(SI)(DI*2), Y18, Y17
+	VFNMADD231PS 320(SI)(DI*2), Y18, Y17
 	VMOVUPS      Y17, 192(R11)
 	VMULPS       256(SI)(R10*1), Y16, Y17
 	VCVTDQ2PS    Y7, Y7
 	VFMADD213PS  224(R11), Y7, Y17
-	VFNMADD231PS 288(SI)(R10*1), Y18, Y17
+	VFNMADD231PS 320(SI)(R10*1), Y18, Y17
 	VMOVUPS      Y17, 224(R11)
 	VMOVDQU32    (DX)(BX*2), Y16
 	VMOVDQU32    32(DX)(BX*2), Y18
 	VMULPS       256(SI), Y16, Y17
 	VCVTDQ2PS    Y8, Y8
 	VFMADD213PS  256(R11), Y8, Y17
-	VFNMADD231PS 288(SI), Y18, Y17
+	VFNMADD231PS 320(SI), Y18, Y17
 	VMOVUPS      Y17, 256(R11)
 	VMULPS       256(SI)(DI*1), Y16, Y17
 	VCVTDQ2PS    Y9, Y9
 	VFMADD213PS  288(R11), Y9, Y17
-	VFNMADD231PS 288(SI)(DI*1), Y18, Y17
+	VFNMADD231PS 320(SI)(DI*1), Y18, Y17
 	VMOVUPS      Y17, 288(R11)
 	VMULPS       256(SI)(DI*2), Y16, Y17
 	VCVTDQ2PS    Y10, Y10
 	VFMADD213PS  320(R11), Y10, Y17
-	VFNMADD231PS 288(SI)(DI*2), Y18, Y17
+	VFNMADD231PS 320(SI)(DI*2), Y18, Y17
 	VMOVUPS      Y17, 320(R11)
 	VMULPS       256(SI)(R10*1), Y16, Y17
 	VCVTDQ2PS    Y11, Y11
 	VFMADD213PS  352(R11), Y11, Y17
-	VFNMADD231PS 288(SI)(R10*1), Y18, Y17
+	VFNMADD231PS 320(SI)(R10*1), Y18, Y17
 	VMOVUPS      Y17, 352(R11)
 	VMOVDQU32    (DX)(R9*1), Y16
 	VMOVDQU32    32(DX)(R9*1), Y18
 	VMULPS       256(SI), Y16, Y17
 	VCVTDQ2PS    Y12, Y12
 	VFMADD213PS  384(R11), Y12, Y17
-	VFNMADD231PS 288(SI), Y18, Y17
+	VFNMADD231PS 320(SI), Y18, Y17
 	VMOVUPS      Y17, 384(R11)
 	VMULPS       256(SI)(DI*1), Y16, Y17
 	VCVTDQ2PS    Y13, Y13
 	VFMADD213PS  416(R11), Y13, Y17
-	VFNMADD231PS 288(SI)(DI*1), Y18, Y17
+	VFNMADD231PS 320(SI)(DI*1), Y18, Y17
 	VMOVUPS      Y17, 416(R11)
 	VMULPS       256(SI)(DI*2), Y16, Y17
 	VCVTDQ2PS    Y14, Y14
 	VFMADD213PS  448(R11), Y14, Y17
-	VFNMADD231PS 288(SI)(DI*2), Y18, Y17
+	VFNMADD231PS 320(SI)(DI*2), Y18, Y17
 	VMOVUPS      Y17, 448(R11)
 	VMULPS       256(SI)(R10*1), Y16, Y17
 	VCVTDQ2PS    Y15, Y15
 	VFMADD213PS  480(R11), Y15, Y17
-	VFNMADD231PS 288(SI)(R10*1), Y18, Y17
+	VFNMADD231PS 320(SI)(R10*1), Y18, Y17
 	VMOVUPS      Y17, 480(R11)
 	ADDQ         $0x00000140, DX
 	ADDQ         $0x000001c0, SI
@@ -5654,19 +6991,19 @@ TEXT ·tileQ80VNNI4x4(SB), NOSPLIT, $0-72
 begin:
 super:
 	VMOVDQU32   x80<>+0(SB), Y16
-	VPSLLD      $0x04, 320(SI), Y0
+	VPSLLD      $0x04, 288(SI), Y0
 	VMOVDQA32   Y0, Y4
 	VMOVDQA32   Y0, Y8
 	VMOVDQA32   Y0, Y12
-	VPSLLD      $0x04, 320(SI)(DI*1), Y1
+	VPSLLD      $0x04, 288(SI)(DI*1), Y1
 	VMOVDQA32   Y1, Y5
 	VMOVDQA32   Y1, Y9
 	VMOVDQA32   Y1, Y13
-	VPSLLD      $0x04, 320(SI)(DI*2), Y2
+	VPSLLD      $0x04, 288(SI)(DI*2), Y2
 	VMOVDQA32   Y2, Y6
 	VMOVDQA32   Y2, Y10
 	VMOVDQA32   Y2, Y14
-	VPSLLD      $0x04, 320(SI)(R10*1), Y3
+	VPSLLD      $0x04, 288(SI)(R10*1), Y3
 	VMOVDQA32   Y3, Y7
 	VMOVDQA32   Y3, Y11
 	VMOVDQA32   Y3, Y15
@@ -6005,7 +7342,7 @@ row:
 	VXORPS X0, X0, X0
 
 super:
-	VPSLLD        $0x04, 320(R9), Y1
+	VPSLLD        $0x04, 288(R9), Y1
 	VPXORD        16(R8), Z7, Z5
 	VPDPBUSD      (R9), Z5, Z1
 	VPXORD        80(R8), Z7, Z5
@@ -6070,7 +7407,7 @@ super:
 	PREFETCHT1    192(R12)
 	PREFETCHT1    256(R12)
 	ADDQ          $0x00000110, R12
-	VPSLLD        $0x04, 320(R9), Y1
+	VPSLLD        $0x04, 288(R9), Y1
 	VPXORD        16(R8), Z7, Z5
 	VPDPBUSD      (R9), Z5, Z1
 	VPXORD        80(R8), Z7, Z5
@@ -6152,10 +7489,10 @@ TEXT ·panelQ80VNNI4x4(SB), NOSPLIT, $0-72
 
 begin:
 super:
-	VPSLLD      $0x04, 320(SI), Y0
-	VPSLLD      $0x04, 320(SI)(DI*1), Y1
-	VPSLLD      $0x04, 320(SI)(DI*2), Y2
-	VPSLLD      $0x04, 320(SI)(R10*1), Y3
+	VPSLLD      $0x04, 288(SI), Y0
+	VPSLLD      $0x04, 288(SI)(DI*1), Y1
+	VPSLLD      $0x04, 288(SI)(DI*2), Y2
+	VPSLLD      $0x04, 288(SI)(R10*1), Y3
 	VMOVDQA32   Y0, Y4
 	VMOVDQA32   Y1, Y5
 	VMOVDQA32   Y2, Y6
@@ -6934,6 +8271,306 @@ super:
 	VZEROUPPER
 	RET
 
+// func tileQ6KVNNI4x1(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr)
+// Requires: AVX, AVX2, AVX512F, AVX512VL, AVX512VNNI, F16C, FMA3, MMX+
+TEXT ·tileQ6KVNNI4x1(SB), NOSPLIT, $0-56
+	MOVQ   out+0(FP), AX
+	MOVQ   outStride+8(FP), CX
+	MOVQ   w+16(FP), CX
+	MOVQ   rowBytes+24(FP), DX
+	MOVQ   x+32(FP), BX
+	MOVQ   xStride+40(FP), SI
+	MOVQ   n+48(FP), SI
+	LEAQ   (DX)(DX*2), DI
+	VPXORD Y0, Y0, Y0
+	VPXORD Y1, Y1, Y1
+	VPXORD Y2, Y2, Y2
+	VPXORD Y3, Y3, Y3
+	LEAQ   (CX)(DX*4), R8
+
+super:
+	PREFETCHT1   (R8)
+	PREFETCHT1   64(R8)
+	PREFETCHT1   128(R8)
+	PREFETCHT1   192(R8)
+	PREFETCHT1   256(R8)
+	PREFETCHT1   320(R8)
+	PREFETCHT1   384(R8)
+	PREFETCHT1   448(R8)
+	PREFETCHT1   512(R8)
+	PREFETCHT1   576(R8)
+	PREFETCHT1   640(R8)
+	PREFETCHT1   704(R8)
+	PREFETCHT1   768(R8)
+	PREFETCHT1   832(R8)
+	ADDQ         $0x00000348, R8
+	VMOVDQU32    mask0f<>+0(SB), Y12
+	VMOVDQU32    mask30<>+0(SB), Y13
+	VMOVDQU32    352(BX), Y4
+	VMOVDQU32    384(BX), Y8
+	VMOVDQU32    352(BX), Y5
+	VMOVDQU32    384(BX), Y9
+	VMOVDQU32    352(BX), Y6
+	VMOVDQU32    384(BX), Y10
+	VMOVDQU32    352(BX), Y7
+	VMOVDQU32    384(BX), Y11
+	VMOVDQU32    16(CX), Y16
+	VPSRLW       $0x04, Y16, Y20
+	VPANDD       Y12, Y16, Y16
+	VPANDD       Y12, Y20, Y20
+	VMOVDQU32    144(CX), Y14
+	VPSLLW       $0x04, Y14, Y14
+	VPTERNLOGD   $0xf8, Y13, Y14, Y16
+	VMOVDQU32    144(CX), Y15
+	VPTERNLOGD   $0xf8, Y13, Y15, Y20
+	VMOVDQU32    16(CX)(DX*1), Y17
+	VPSRLW       $0x04, Y17, Y21
+	VPANDD       Y12, Y17, Y17
+	VPANDD       Y12, Y21, Y21
+	VMOVDQU32    144(CX)(DX*1), Y14
+	VPSLLW       $0x04, Y14, Y14
+	VPTERNLOGD   $0xf8, Y13, Y14, Y17
+	VMOVDQU32    144(CX)(DX*1), Y15
+	VPTERNLOGD   $0xf8, Y13, Y15, Y21
+	VMOVDQU32    16(CX)(DX*2), Y18
+	VPSRLW       $0x04, Y18, Y22
+	VPANDD       Y12, Y18, Y18
+	VPANDD       Y12, Y22, Y22
+	VMOVDQU32    144(CX)(DX*2), Y14
+	VPSLLW       $0x04, Y14, Y14
+	VPTERNLOGD   $0xf8, Y13, Y14, Y18
+	VMOVDQU32    144(CX)(DX*2), Y15
+	VPTERNLOGD   $0xf8, Y13, Y15, Y22
+	VMOVDQU32    16(CX)(DI*1), Y19
+	VPSRLW       $0x04, Y19, Y23
+	VPANDD       Y12, Y19, Y19
+	VPANDD       Y12, Y23, Y23
+	VMOVDQU32    144(CX)(DI*1), Y14
+	VPSLLW       $0x04, Y14, Y14
+	VPTERNLOGD   $0xf8, Y13, Y14, Y19
+	VMOVDQU32    144(CX)(DI*1), Y15
+	VPTERNLOGD   $0xf8, Y13, Y15, Y23
+	VMOVDQU32    (BX), Y14
+	VMOVDQU32    128(BX), Y15
+	VPDPBUSD     Y14, Y16, Y4
+	VPDPBUSD     Y15, Y20, Y8
+	VPDPBUSD     Y14, Y17, Y5
+	VPDPBUSD     Y15, Y21, Y9
+	VPDPBUSD     Y14, Y18, Y6
+	VPDPBUSD     Y15, Y22, Y10
+	VPDPBUSD     Y14, Y19, Y7
+	VPDPBUSD     Y15, Y23, Y11
+	VMOVDQU32    48(CX), Y16
+	VPSRLW       $0x04, Y16, Y20
+	VPANDD       Y12, Y16, Y16
+	VPANDD       Y12, Y20, Y20
+	VMOVDQU32    176(CX), Y14
+	VPSLLW       $0x04, Y14, Y14
+	VPTERNLOGD   $0xf8, Y13, Y14, Y16
+	VMOVDQU32    176(CX), Y15
+	VPTERNLOGD   $0xf8, Y13, Y15, Y20
+	VMOVDQU32    48(CX)(DX*1), Y17
+	VPSRLW       $0x04, Y17, Y21
+	VPANDD       Y12, Y17, Y17
+	VPANDD       Y12, Y21, Y21
+	VMOVDQU32    176(CX)(DX*1), Y14
+	VPSLLW       $0x04, Y14, Y14
+	VPTERNLOGD   $0xf8, Y13, Y14, Y17
+	VMOVDQU32    176(CX)(DX*1), Y15
+	VPTERNLOGD   $0xf8, Y13, Y15, Y21
+	VMOVDQU32    48(CX)(DX*2), Y18
+	VPSRLW       $0x04, Y18, Y22
+	VPANDD       Y12, Y18, Y18
+	VPANDD       Y12, Y22, Y22
+	VMOVDQU32    176(CX)(DX*2), Y14
+	VPSLLW       $0x04, Y14, Y14
+	VPTERNLOGD   $0xf8, Y13, Y14, Y18
+	VMOVDQU32    176(CX)(DX*2), Y15
+	VPTERNLOGD   $0xf8, Y13, Y15, Y22
+	VMOVDQU32    48(CX)(DI*1), Y19
+	VPSRLW       $0x04, Y19, Y23
+	VPANDD       Y12, Y19, Y19
+	VPANDD       Y12, Y23, Y23
+	VMOVDQU32    176(CX)(DI*1), Y14
+	VPSLLW       $0x04, Y14, Y14
+	VPTERNLOGD   $0xf8, Y13, Y14, Y19
+	VMOVDQU32    176(CX)(DI*1), Y15
+	VPTERNLOGD   $0xf8, Y13, Y15, Y23
+	VMOVDQU32    32(BX), Y14
+	VMOVDQU32    160(BX), Y15
+	VPDPBUSD     Y14, Y16, Y4
+	VPDPBUSD     Y15, Y20, Y8
+	VPDPBUSD     Y14, Y17, Y5
+	VPDPBUSD     Y15, Y21, Y9
+	VPDPBUSD     Y14, Y18, Y6
+	VPDPBUSD     Y15, Y22, Y10
+	VPDPBUSD     Y14, Y19, Y7
+	VPDPBUSD     Y15, Y23, Y11
+	VMOVDQU32    80(CX), Y16
+	VPSRLW       $0x04, Y16, Y20
+	VPANDD       Y12, Y16, Y16
+	VPANDD       Y12, Y20, Y20
+	VMOVDQU32    144(CX), Y14
+	VPSLLW       $0x02, Y14, Y14
+	VPTERNLOGD   $0xf8, Y13, Y14, Y16
+	VMOVDQU32    144(CX), Y15
+	VPSRLW       $0x02, Y15, Y15
+	VPTERNLOGD   $0xf8, Y13, Y15, Y20
+	VMOVDQU32    80(CX)(DX*1), Y17
+	VPSRLW       $0x04, Y17, Y21
+	VPANDD       Y12, Y17, Y17
+	VPANDD       Y12, Y21, Y21
+	VMOVDQU32    144(CX)(DX*1), Y14
+	VPSLLW       $0x02, Y14, Y14
+	VPTERNLOGD   $0xf8, Y13, Y14, Y17
+	VMOVDQU32    144(CX)(DX*1), Y15
+	VPSRLW       $0x02, Y15, Y15
+	VPTERNLOGD   $0xf8, Y13, Y15, Y21
+	VMOVDQU32    80(CX)(DX*2), Y18
+	VPSRLW       $0x04, Y18, Y22
+	VPANDD       Y12, Y18, Y18
+	VPANDD       Y12, Y22, Y22
+	VMOVDQU32    144(CX)(DX*2), Y14
+	VPSLLW       $0x02, Y14, Y14
+	VPTERNLOGD   $0xf8, Y13, Y14, Y18
+	VMOVDQU32    144(CX)(DX*2), Y15
+	VPSRLW       $0x02, Y15, Y15
+	VPTERNLOGD   $0xf8, Y13, Y15, Y22
+	VMOVDQU32    80(CX)(DI*1), Y19
+	VPSRLW       $0x04, Y19, Y23
+	VPANDD       Y12, Y19, Y19
+	VPANDD       Y12, Y23, Y23
+	VMOVDQU32    144(CX)(DI*1), Y14
+	VPSLLW       $0x02, Y14, Y14
+	VPTERNLOGD   $0xf8, Y13, Y14, Y19
+	VMOVDQU32    144(CX)(DI*1), Y15
+	VPSRLW       $0x02, Y15, Y15
+	VPTERNLOGD   $0xf8, Y13, Y15, Y23
+	VMOVDQU32    64(BX), Y14
+	VMOVDQU32    192(BX), Y15
+	VPDPBUSD     Y14, Y16, Y4
+	VPDPBUSD     Y15, Y20, Y8
+	VPDPBUSD     Y14, Y17, Y5
+	VPDPBUSD     Y15, Y21, Y9
+	VPDPBUSD     Y14, Y18, Y6
+	VPDPBUSD     Y15, Y22, Y10
+	VPDPBUSD     Y14, Y19, Y7
+	VPDPBUSD     Y15, Y23, Y11
+	VMOVDQU32    112(CX), Y16
+	VPSRLW       $0x04, Y16, Y20
+	VPANDD       Y12, Y16, Y16
+	VPANDD       Y12, Y20, Y20
+	VMOVDQU32    176(CX), Y14
+	VPSLLW       $0x02, Y14, Y14
+	VPTERNLOGD   $0xf8, Y13, Y14, Y16
+	VMOVDQU32    176(CX), Y15
+	VPSRLW       $0x02, Y15, Y15
+	VPTERNLOGD   $0xf8, Y13, Y15, Y20
+	VMOVDQU32    112(CX)(DX*1), Y17
+	VPSRLW       $0x04, Y17, Y21
+	VPANDD       Y12, Y17, Y17
+	VPANDD       Y12, Y21, Y21
+	VMOVDQU32    176(CX)(DX*1), Y14
+	VPSLLW       $0x02, Y14, Y14
+	VPTERNLOGD   $0xf8, Y13, Y14, Y17
+	VMOVDQU32    176(CX)(DX*1), Y15
+	VPSRLW       $0x02, Y15, Y15
+	VPTERNLOGD   $0xf8, Y13, Y15, Y21
+	VMOVDQU32    112(CX)(DX*2), Y18
+	VPSRLW       $0x04, Y18, Y22
+	VPANDD       Y12, Y18, Y18
+	VPANDD       Y12, Y22, Y22
+	VMOVDQU32    176(CX)(DX*2), Y14
+	VPSLLW       $0x02, Y14, Y14
+	VPTERNLOGD   $0xf8, Y13, Y14, Y18
+	VMOVDQU32    176(CX)(DX*2), Y15
+	VPSRLW       $0x02, Y15, Y15
+	VPTERNLOGD   $0xf8, Y13, Y15, Y22
+	VMOVDQU32    112(CX)(DI*1), Y19
+	VPSRLW       $0x04, Y19, Y23
+	VPANDD       Y12, Y19, Y19
+	VPANDD       Y12, Y23, Y23
+	VMOVDQU32    176(CX)(DI*1), Y14
+	VPSLLW       $0x02, Y14, Y14
+	VPTERNLOGD   $0xf8, Y13, Y14, Y19
+	VMOVDQU32    176(CX)(DI*1), Y15
+	VPSRLW       $0x02, Y15, Y15
+	VPTERNLOGD   $0xf8, Y13, Y15, Y23
+	VMOVDQU32    96(BX), Y14
+	VMOVDQU32    224(BX), Y15
+	VPDPBUSD     Y14, Y16, Y4
+	VPDPBUSD     Y15, Y20, Y8
+	VPDPBUSD     Y14, Y17, Y5
+	VPDPBUSD     Y15, Y21, Y9
+	VPDPBUSD     Y14, Y18, Y6
+	VPDPBUSD     Y15, Y22, Y10
+	VPDPBUSD     Y14, Y19, Y7
+	VPDPBUSD     Y15, Y23, Y11
+	VPMOVSXBW    (CX), Y14
+	VPSLLD       $0x10, Y14, Y15
+	VPSRAD       $0x10, Y15, Y15
+	VPSRAD       $0x10, Y14, Y14
+	VPMULLD      Y15, Y4, Y4
+	VPMULLD      Y14, Y8, Y8
+	VPADDD       Y8, Y4, Y4
+	VPMOVSXBW    (CX)(DX*1), Y14
+	VPSLLD       $0x10, Y14, Y15
+	VPSRAD       $0x10, Y15, Y15
+	VPSRAD       $0x10, Y14, Y14
+	VPMULLD      Y15, Y5, Y5
+	VPMULLD      Y14, Y9, Y9
+	VPADDD       Y9, Y5, Y5
+	VPMOVSXBW    (CX)(DX*2), Y14
+	VPSLLD       $0x10, Y14, Y15
+	VPSRAD       $0x10, Y15, Y15
+	VPSRAD       $0x10, Y14, Y14
+	VPMULLD      Y15, Y6, Y6
+	VPMULLD      Y14, Y10, Y10
+	VPADDD       Y10, Y6, Y6
+	VPMOVSXBW    (CX)(DI*1), Y14
+	VPSLLD       $0x10, Y14, Y15
+	VPSRAD       $0x10, Y15, Y15
+	VPSRAD       $0x10, Y14, Y14
+	VPMULLD      Y15, Y7, Y7
+	VPMULLD      Y14, Y11, Y11
+	VPADDD       Y11, Y7, Y7
+	VPBROADCASTW 208(CX), X8
+	VCVTPH2PS    X8, Y8
+	VMULPS       256(BX), Y8, Y9
+	VCVTDQ2PS    Y4, Y4
+	VFMADD231PS  Y4, Y9, Y0
+	VPBROADCASTW 208(CX)(DX*1), X8
+	VCVTPH2PS    X8, Y8
+	VMULPS       256(BX), Y8, Y9
+	VCVTDQ2PS    Y5, Y5
+	VFMADD231PS  Y5, Y9, Y1
+	VPBROADCASTW 208(CX)(DX*2), X8
+	VCVTPH2PS    X8, Y8
+	VMULPS       256(BX), Y8, Y9
+	VCVTDQ2PS    Y6, Y6
+	VFMADD231PS  Y6, Y9, Y2
+	VPBROADCASTW 208(CX)(DI*1), X8
+	VCVTPH2PS    X8, Y8
+	VMULPS       256(BX), Y8, Y9
+	VCVTDQ2PS    Y7, Y7
+	VFMADD231PS  Y7, Y9, Y3
+	ADDQ         $0x000000d2, CX
+	ADDQ         $0x000001c0, BX
+	DECQ         SI
+	JNZ          super
+	VMOVUPS      Y0, Y4
+	VMOVUPS      Y1, Y5
+	VMOVUPS      Y2, Y6
+	VMOVUPS      Y3, Y7
+	VHADDPS      Y5, Y4, Y4
+	VHADDPS      Y7, Y6, Y6
+	VHADDPS      Y6, Y4, Y4
+	VEXTRACTF128 $0x01, Y4, X8
+	VADDPS       X8, X4, X8
+	VMOVUPS      X8, (AX)
+	VZEROUPPER
+	RET
+
 // func scatterQ6KVNNI(out *float32, w *byte, rowBytes uintptr, index *int32, x *byte, n uintptr, rows uintptr)
 // Requires: AVX, AVX2, AVX512BW, AVX512F, AVX512VL, AVX512VNNI, F16C, FMA3, MMX+
 TEXT ·scatterQ6KVNNI(SB), NOSPLIT, $0-56
@@ -7680,9 +9317,9 @@ loop:
 	VZEROUPPER
 	RET
 
-// func tileF32AVX24x1(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr)
+// func tileF32AVX22x1(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr)
 // Requires: AVX, AVX2, FMA3, MMX+
-TEXT ·tileF32AVX24x1(SB), NOSPLIT, $0-56
+TEXT ·tileF32AVX22x1(SB), NOSPLIT, $0-56
 	MOVQ  out+0(FP), AX
 	MOVQ  outStride+8(FP), CX
 	MOVQ  w+16(FP), CX
@@ -7690,47 +9327,35 @@ TEXT ·tileF32AVX24x1(SB), NOSPLIT, $0-56
 	MOVQ  x+32(FP), BX
 	MOVQ  xStride+40(FP), SI
 	MOVQ  n+48(FP), SI
-	LEAQ  (DX)(DX*2), DI
-	VPXOR Y5, Y5, Y5
-	VPXOR Y6, Y6, Y6
-	VPXOR Y7, Y7, Y7
-	VPXOR Y8, Y8, Y8
+	VPXOR Y3, Y3, Y3
+	VPXOR Y4, Y4, Y4
+	LEAQ  (CX)(DX*2), DI
 
 loop:
-	LEAQ         (CX)(DX*4), R8
-	PREFETCHT1   (R8)
-	PREFETCHT1   (R8)(DX*1)
-	PREFETCHT1   (R8)(DX*2)
-	PREFETCHT1   (R8)(DI*1)
+	PREFETCHT1   (DI)
+	ADDQ         $0x00000040, DI
 	VMOVUPS      (CX), Y0
 	VMOVUPS      (CX)(DX*1), Y1
-	VMOVUPS      (CX)(DX*2), Y2
-	VMOVUPS      (CX)(DI*1), Y3
-	VMOVUPS      (BX), Y4
-	VFMADD231PS  Y4, Y0, Y5
-	VFMADD231PS  Y4, Y1, Y6
-	VFMADD231PS  Y4, Y2, Y7
-	VFMADD231PS  Y4, Y3, Y8
+	VMOVUPS      (BX), Y2
+	VFMADD231PS  Y2, Y0, Y3
+	VFMADD231PS  Y2, Y1, Y4
 	ADDQ         $0x20, CX
 	ADDQ         $0x20, BX
 	DECQ         SI
 	JNZ          loop
-	VMOVUPS      Y5, Y0
-	VMOVUPS      Y6, Y1
-	VMOVUPS      Y7, Y2
-	VMOVUPS      Y8, Y3
+	VMOVUPS      Y3, Y0
+	VMOVUPS      Y4, Y1
 	VHADDPS      Y1, Y0, Y0
-	VHADDPS      Y3, Y2, Y2
-	VHADDPS      Y2, Y0, Y0
-	VEXTRACTF128 $0x01, Y0, X4
-	VADDPS       X4, X0, X4
-	VMOVUPS      X4, (AX)
+	VHADDPS      Y0, Y0, Y0
+	VEXTRACTF128 $0x01, Y0, X2
+	VADDPS       X2, X0, X2
+	VMOVQ        X2, (AX)
 	VZEROUPPER
 	RET
 
-// func tileF16AVX24x1(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr)
+// func tileF16AVX22x1(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr)
 // Requires: AVX, AVX2, F16C, FMA3, MMX+
-TEXT ·tileF16AVX24x1(SB), NOSPLIT, $0-56
+TEXT ·tileF16AVX22x1(SB), NOSPLIT, $0-56
 	MOVQ  out+0(FP), AX
 	MOVQ  outStride+8(FP), CX
 	MOVQ  w+16(FP), CX
@@ -7738,47 +9363,35 @@ TEXT ·tileF16AVX24x1(SB), NOSPLIT, $0-56
 	MOVQ  x+32(FP), BX
 	MOVQ  xStride+40(FP), SI
 	MOVQ  n+48(FP), SI
-	LEAQ  (DX)(DX*2), DI
-	VPXOR Y5, Y5, Y5
-	VPXOR Y6, Y6, Y6
-	VPXOR Y7, Y7, Y7
-	VPXOR Y8, Y8, Y8
+	VPXOR Y3, Y3, Y3
+	VPXOR Y4, Y4, Y4
+	LEAQ  (CX)(DX*2), DI
 
 loop:
-	LEAQ         (CX)(DX*4), R8
-	PREFETCHT1   (R8)
-	PREFETCHT1   (R8)(DX*1)
-	PREFETCHT1   (R8)(DX*2)
-	PREFETCHT1   (R8)(DI*1)
+	PREFETCHT1   (DI)
+	ADDQ         $0x00000020, DI
 	VCVTPH2PS    (CX), Y0
 	VCVTPH2PS    (CX)(DX*1), Y1
-	VCVTPH2PS    (CX)(DX*2), Y2
-	VCVTPH2PS    (CX)(DI*1), Y3
-	VMOVUPS      (BX), Y4
-	VFMADD231PS  Y4, Y0, Y5
-	VFMADD231PS  Y4, Y1, Y6
-	VFMADD231PS  Y4, Y2, Y7
-	VFMADD231PS  Y4, Y3, Y8
+	VMOVUPS      (BX), Y2
+	VFMADD231PS  Y2, Y0, Y3
+	VFMADD231PS  Y2, Y1, Y4
 	ADDQ         $0x10, CX
 	ADDQ         $0x20, BX
 	DECQ         SI
 	JNZ          loop
-	VMOVUPS      Y5, Y0
-	VMOVUPS      Y6, Y1
-	VMOVUPS      Y7, Y2
-	VMOVUPS      Y8, Y3
+	VMOVUPS      Y3, Y0
+	VMOVUPS      Y4, Y1
 	VHADDPS      Y1, Y0, Y0
-	VHADDPS      Y3, Y2, Y2
-	VHADDPS      Y2, Y0, Y0
-	VEXTRACTF128 $0x01, Y0, X4
-	VADDPS       X4, X0, X4
-	VMOVUPS      X4, (AX)
+	VHADDPS      Y0, Y0, Y0
+	VEXTRACTF128 $0x01, Y0, X2
+	VADDPS       X2, X0, X2
+	VMOVQ        X2, (AX)
 	VZEROUPPER
 	RET
 
-// func tileBF16AVX24x1(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr)
+// func tileBF16AVX22x1(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr)
 // Requires: AVX, AVX2, FMA3, MMX+
-TEXT ·tileBF16AVX24x1(SB), NOSPLIT, $0-56
+TEXT ·tileBF16AVX22x1(SB), NOSPLIT, $0-56
 	MOVQ  out+0(FP), AX
 	MOVQ  outStride+8(FP), CX
 	MOVQ  w+16(FP), CX
@@ -7786,45 +9399,31 @@ TEXT ·tileBF16AVX24x1(SB), NOSPLIT, $0-56
 	MOVQ  x+32(FP), BX
 	MOVQ  xStride+40(FP), SI
 	MOVQ  n+48(FP), SI
-	LEAQ  (DX)(DX*2), DI
-	VPXOR Y5, Y5, Y5
-	VPXOR Y6, Y6, Y6
-	VPXOR Y7, Y7, Y7
-	VPXOR Y8, Y8, Y8
+	VPXOR Y3, Y3, Y3
+	VPXOR Y4, Y4, Y4
+	LEAQ  (CX)(DX*2), DI
 
 loop:
-	LEAQ         (CX)(DX*4), R8
-	PREFETCHT1   (R8)
-	PREFETCHT1   (R8)(DX*1)
-	PREFETCHT1   (R8)(DX*2)
-	PREFETCHT1   (R8)(DI*1)
+	PREFETCHT1   (DI)
+	ADDQ         $0x00000020, DI
 	VPMOVZXWD    (CX), Y0
 	VPSLLD       $0x10, Y0, Y0
 	VPMOVZXWD    (CX)(DX*1), Y1
 	VPSLLD       $0x10, Y1, Y1
-	VPMOVZXWD    (CX)(DX*2), Y2
-	VPSLLD       $0x10, Y2, Y2
-	VPMOVZXWD    (CX)(DI*1), Y3
-	VPSLLD       $0x10, Y3, Y3
-	VMOVUPS      (BX), Y4
-	VFMADD231PS  Y4, Y0, Y5
-	VFMADD231PS  Y4, Y1, Y6
-	VFMADD231PS  Y4, Y2, Y7
-	VFMADD231PS  Y4, Y3, Y8
+	VMOVUPS      (BX), Y2
+	VFMADD231PS  Y2, Y0, Y3
+	VFMADD231PS  Y2, Y1, Y4
 	ADDQ         $0x10, CX
 	ADDQ         $0x20, BX
 	DECQ         SI
 	JNZ          loop
-	VMOVUPS      Y5, Y0
-	VMOVUPS      Y6, Y1
-	VMOVUPS      Y7, Y2
-	VMOVUPS      Y8, Y3
+	VMOVUPS      Y3, Y0
+	VMOVUPS      Y4, Y1
 	VHADDPS      Y1, Y0, Y0
-	VHADDPS      Y3, Y2, Y2
-	VHADDPS      Y2, Y0, Y0
-	VEXTRACTF128 $0x01, Y0, X4
-	VADDPS       X4, X0, X4
-	VMOVUPS      X4, (AX)
+	VHADDPS      Y0, Y0, Y0
+	VEXTRACTF128 $0x01, Y0, X2
+	VADDPS       X2, X0, X2
+	VMOVQ        X2, (AX)
 	VZEROUPPER
 	RET
 
@@ -9419,7 +11018,7 @@ groups:
 	RET
 
 // func streamF16BF16(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
-// Requires: AVX, AVX512F
+// Requires: AVX, AVX512F, MMX+
 TEXT ·streamF16BF16(SB), NOSPLIT, $0-48
 	MOVQ out+0(FP), AX
 	MOVQ w+8(FP), CX
@@ -9436,9 +11035,10 @@ row:
 	VPXORD Z0, Z0, Z0
 
 group:
-	VMOVDQU32 (BX)(R9*1), Z2
-	VCVTPH2PS (R8)(R9*1), Z3
-	VCVTPH2PS 32(R8)(R9*1), Z4
+	PREFETCHT1 8192(R8)(R9*1)
+	VMOVDQU32  (BX)(R9*1), Z2
+	VCVTPH2PS  (R8)(R9*1), Z3
+	VCVTPH2PS  32(R8)(R9*1), Z4
 
 	// VCVTNE2PS2BF16 Z3, Z4, Z1
 	LONG $0x485ff262
@@ -9992,7 +11592,7 @@ block:
 	VXORPS       X6, X6, X6
 	VCVTSI2SSL   R9, X6, X6
 	VMULSS       X7, X6, X6
-	VMOVSS       X6, 288(SI)
+	VMOVSS       X6, 320(SI)
 	MOVL         R8, R10
 	SHLL         $0x10, R10
 	MOVWLZX      DI, R11
@@ -10006,7 +11606,7 @@ block:
 	MOVL         R8, 384(SI)
 	NEGL         R9
 	SHLL         $0x03, R9
-	MOVL         R9, 320(SI)
+	MOVL         R9, 288(SI)
 	VPACKSSDW    Y3, Y2, Y2
 	VPACKSSDW    Y5, Y4, Y4
 	VPACKSSWB    Y4, Y2, Y2

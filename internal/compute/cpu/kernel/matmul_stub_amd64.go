@@ -8,6 +8,9 @@ func tileQ40AVX22x2(out *float32, outStride uintptr, w *byte, rowBytes uintptr, 
 // streamQ40AVX2 computes one token's products with consecutive rows of Q4_0. Scalar twin: tileGeneric in matmul_generic.go.
 func streamQ40AVX2(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
 
+// tileQ40AVX24x1 computes out[t][r] of 4 Q4_0 rows and 1 tokens. Scalar twin: tileGeneric in matmul_generic.go.
+func tileQ40AVX24x1(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr)
+
 // scatterQ40AVX2 computes one token's products with rows chosen by index of Q4_0. Scalar twin: tileGeneric in matmul_generic.go.
 func scatterQ40AVX2(out *float32, w *byte, rowBytes uintptr, index *int32, x *byte, n uintptr, rows uintptr)
 
@@ -22,6 +25,9 @@ func tileQ4KAVX22x2(out *float32, outStride uintptr, w *byte, rowBytes uintptr, 
 
 // streamQ4KAVX2 computes one token's products with consecutive rows of Q4_K. Scalar twin: tileGeneric in matmul_generic.go.
 func streamQ4KAVX2(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
+
+// tileQ4KAVX24x1 computes out[t][r] of 4 Q4_K rows and 1 tokens. Scalar twin: tileGeneric in matmul_generic.go.
+func tileQ4KAVX24x1(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr)
 
 // scatterQ4KAVX2 computes one token's products with rows chosen by index of Q4_K. Scalar twin: tileGeneric in matmul_generic.go.
 func scatterQ4KAVX2(out *float32, w *byte, rowBytes uintptr, index *int32, x *byte, n uintptr, rows uintptr)
@@ -38,6 +44,9 @@ func tileQ80AVX22x2(out *float32, outStride uintptr, w *byte, rowBytes uintptr, 
 // streamQ80AVX2 computes one token's products with consecutive rows of Q8_0. Scalar twin: tileGeneric in matmul_generic.go.
 func streamQ80AVX2(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
 
+// tileQ80AVX24x1 computes out[t][r] of 4 Q8_0 rows and 1 tokens. Scalar twin: tileGeneric in matmul_generic.go.
+func tileQ80AVX24x1(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr)
+
 // scatterQ80AVX2 computes one token's products with rows chosen by index of Q8_0. Scalar twin: tileGeneric in matmul_generic.go.
 func scatterQ80AVX2(out *float32, w *byte, rowBytes uintptr, index *int32, x *byte, n uintptr, rows uintptr)
 
@@ -52,6 +61,9 @@ func tileQ6KAVX22x2(out *float32, outStride uintptr, w *byte, rowBytes uintptr, 
 
 // streamQ6KAVX2 computes one token's products with consecutive rows of Q6_K. Scalar twin: tileGeneric in matmul_generic.go.
 func streamQ6KAVX2(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
+
+// tileQ6KAVX24x1 computes out[t][r] of 4 Q6_K rows and 1 tokens. Scalar twin: tileGeneric in matmul_generic.go.
+func tileQ6KAVX24x1(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr)
 
 // scatterQ6KAVX2 computes one token's products with rows chosen by index of Q6_K. Scalar twin: tileGeneric in matmul_generic.go.
 func scatterQ6KAVX2(out *float32, w *byte, rowBytes uintptr, index *int32, x *byte, n uintptr, rows uintptr)
@@ -76,6 +88,9 @@ func tileQ4KVNNI4x4(out *float32, outStride uintptr, w *byte, rowBytes uintptr, 
 
 // streamQ4KVNNI computes one token's products with consecutive rows of Q4_K. Scalar twin: tileGeneric in matmul_generic.go.
 func streamQ4KVNNI(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
+
+// tileQ4KVNNI4x1 computes out[t][r] of 4 Q4_K rows and 1 tokens. Scalar twin: tileGeneric in matmul_generic.go.
+func tileQ4KVNNI4x1(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr)
 
 // scatterQ4KVNNI computes one token's products with rows chosen by index of Q4_K. Scalar twin: tileGeneric in matmul_generic.go.
 func scatterQ4KVNNI(out *float32, w *byte, rowBytes uintptr, index *int32, x *byte, n uintptr, rows uintptr)
@@ -104,6 +119,9 @@ func tileQ6KVNNI2x4(out *float32, outStride uintptr, w *byte, rowBytes uintptr, 
 // streamQ6KVNNI computes one token's products with consecutive rows of Q6_K. Scalar twin: tileGeneric in matmul_generic.go.
 func streamQ6KVNNI(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
 
+// tileQ6KVNNI4x1 computes out[t][r] of 4 Q6_K rows and 1 tokens. Scalar twin: tileGeneric in matmul_generic.go.
+func tileQ6KVNNI4x1(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr)
+
 // scatterQ6KVNNI computes one token's products with rows chosen by index of Q6_K. Scalar twin: tileGeneric in matmul_generic.go.
 func scatterQ6KVNNI(out *float32, w *byte, rowBytes uintptr, index *int32, x *byte, n uintptr, rows uintptr)
 
@@ -122,14 +140,14 @@ func tileF16AVX21x1(out *float32, outStride uintptr, w *byte, rowBytes uintptr, 
 // tileBF16AVX21x1 computes out[t][r] of 1 BF16 rows and 1 tokens. Scalar twin: tileGeneric in matmul_generic.go.
 func tileBF16AVX21x1(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr)
 
-// tileF32AVX24x1 computes out[t][r] of 4 F32 rows and 1 tokens. Scalar twin: tileGeneric in matmul_generic.go.
-func tileF32AVX24x1(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr)
+// tileF32AVX22x1 computes out[t][r] of 2 F32 rows and 1 tokens. Scalar twin: tileGeneric in matmul_generic.go.
+func tileF32AVX22x1(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr)
 
-// tileF16AVX24x1 computes out[t][r] of 4 F16 rows and 1 tokens. Scalar twin: tileGeneric in matmul_generic.go.
-func tileF16AVX24x1(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr)
+// tileF16AVX22x1 computes out[t][r] of 2 F16 rows and 1 tokens. Scalar twin: tileGeneric in matmul_generic.go.
+func tileF16AVX22x1(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr)
 
-// tileBF16AVX24x1 computes out[t][r] of 4 BF16 rows and 1 tokens. Scalar twin: tileGeneric in matmul_generic.go.
-func tileBF16AVX24x1(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr)
+// tileBF16AVX22x1 computes out[t][r] of 2 BF16 rows and 1 tokens. Scalar twin: tileGeneric in matmul_generic.go.
+func tileBF16AVX22x1(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr)
 
 // tileF32AVX22x4 computes out[t][r] of 2 F32 rows and 4 tokens. Scalar twin: tileGeneric in matmul_generic.go.
 func tileF32AVX22x4(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
