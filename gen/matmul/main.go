@@ -6,6 +6,8 @@
 package main
 
 import (
+	"flag"
+
 	. "github.com/mmcloughlin/avo/build"
 	. "github.com/mmcloughlin/avo/operand"
 )
@@ -115,6 +117,13 @@ func defineConstants() {
 var quantised = []string{"Q4_0", "Q4_K", "Q8_0", "Q6_K"}
 
 func main() {
+	layout := flag.String("layout", "packed", "packed or file: which kernels are written")
+	flag.Parse()
+	if *layout == "file" {
+		fileKernels()
+		Generate()
+		return
+	}
 	defineConstants()
 	for _, isa := range []string{"AVX2", "VNNI"} {
 		size := map[string][2]int{"AVX2": {2, 2}, "VNNI": {4, 4}}[isa]

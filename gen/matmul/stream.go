@@ -20,14 +20,25 @@ func asks(typ string) bool { return typ == "Q4_0" || typ == "Q4_K" || typ == "F1
 // sequence, and asked for well before. Of scattered rows, chosen by index, the next ones are asked for.
 func stream(isa, typ string, scattered bool) {
 	k := &tile{isa: isa, typ: typ, r: 1, t: 1}
-	name, signature, what := "stream", "func(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)", "consecutive rows"
+	k.oneToken("stream", "", scattered, func(isum reg.VecPhysical) func() {
+		if k.vnni() {
+			return k.superblockZ(isum)
+		}
+		return func() { k.superblock([]reg.VecPhysical{isum}) }
+	})
+}
+
+// oneToken emits the loop of a stream named name, or of its scattered kin. prepare fills what the loop keeps in registers; what it
+// returns adds a superblock.
+func (k *tile) oneToken(name, layout string, scattered bool, prepare func(isum reg.VecPhysical) func()) {
+	signature, what := "func(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)", "consecutive rows"
 	if scattered {
-		name, signature = "scatter", "func(out *float32, w *byte, rowBytes uintptr, index *int32, x *byte, n uintptr, rows uintptr)"
-		what = "rows chosen by index"
+		name = strings.NewReplacer("stream", "scatter", "Stream", "Scatter").Replace(name)
+		signature, what = strings.Replace(signature, "x *byte", "index *int32, x *byte", 1), "rows chosen by index"
 	}
-	name += strings.ReplaceAll(typ, "_", "") + isa
+	name += strings.ReplaceAll(k.typ, "_", "") + k.isa
 	TEXT(name, NOSPLIT, signature)
-	Doc(fmt.Sprintf("%s computes one token's products with %s of %s. Scalar twin: tileGeneric in matmul_generic.go.", name, what, typ))
+	Doc(fmt.Sprintf("%s computes one token's products with %s of %s%s. Scalar twin: tileGeneric in matmul_generic.go.", name, what, k.typ, layout))
 	out, w, rowBytes := Load(Param("out"), GP64()), Load(Param("w"), GP64()), Load(Param("rowBytes"), GP64())
 	x, n, rows := Load(Param("x"), GP64()), Load(Param("n"), GP64()), Load(Param("rows"), GP64())
 	k.wp, k.xp, k.n = GP64(), GP64(), GP64()
@@ -38,12 +49,7 @@ func stream(isa, typ string, scattered bool) {
 		index, ahead = Load(Param("index"), GP64()), GP64()
 	}
 	isum := k.vec()
-	var body func()
-	if k.vnni() {
-		body = k.superblockZ(isum)
-	} else {
-		body = func() { k.superblock([]reg.VecPhysical{isum}) }
-	}
+	body := prepare(isum)
 	Label("row")
 	if scattered {
 		scatteredRow(k.wp, w, rowBytes, index, 0)
@@ -59,11 +65,11 @@ func stream(isa, typ string, scattered bool) {
 	MOVQ(x, k.xp)
 	MOVQ(n, k.n)
 	VXORPS(acc.AsX(), acc.AsX(), acc.AsX())
-	k.supers(superBytes(typ), func() {
+	k.supers(superBytes(k.typ), func() {
 		if scattered {
-			k.fetch(ahead, superBytes(typ))
-		} else if asks(typ) {
-			k.ask(Mem{Base: k.wp, Disp: streamAhead}, superBytes(typ))
+			k.fetch(ahead, superBytes(k.typ))
+		} else if asks(k.typ) {
+			k.ask(Mem{Base: k.wp, Disp: streamAhead}, superBytes(k.typ))
 		}
 		body()
 	})

@@ -65,6 +65,18 @@ func (d *Device) MatMul(x compute.Tensor, p compute.Products) {
 	m.p = compute.Products{}
 }
 
+// packBytes is how much a worker packs at a time of a matrix that is computed on in the file, for few tokens: it stays in a cache
+// between packing and product. For a prompt it is a chunk, whose activations are then read once.
+const fewPackBytes = 64 << 10
+
+func packBytes(rowBytes, tokens int) int {
+	limit := promptChunk
+	if tokens <= fewSparse {
+		limit = fewPackBytes
+	}
+	return max(tileRows, limit/rowBytes/tileRows*tileRows) * rowBytes
+}
+
 // tileRows is the multiple that chunks are cut at: the kernels' tiles of rows stay whole.
 const tileRows = 4
 
@@ -94,8 +106,14 @@ func (m *matmul) chunk(chunk, worker int) {
 func (d *Device) product(p *compute.Product, r, end int, m *matmul, worker int) {
 	x, stride := m.x.of(p.W, 0)
 	out := floats(p.Out)[r:]
-	rows := packedRows(p.W, r, end, &d.worker(worker).packed)
-	mem(p.W).k.MatMul(p.W.Type, out, p.W.Rows, rows, end-r, p.W.Cols, x, stride, m.tokens)
+	w := mem(p.W)
+	rows := w.data[r*w.rowBytes : end*w.rowBytes]
+	if w.packed {
+		w.k.MatMul(p.W.Type, out, p.W.Rows, rows, end-r, p.W.Cols, x, stride, m.tokens)
+	} else {
+		scratch := grown(&d.worker(worker).packed, packBytes(kernel.RowBytes(p.W.Type, p.W.Cols), m.tokens))
+		w.k.MatMulFile(p.W.Type, out, p.W.Rows, rows, end-r, p.W.Cols, x, stride, m.tokens, scratch)
+	}
 	if p.Bias == nil {
 		return
 	}

@@ -14,7 +14,7 @@ type matrix struct {
 	data     []byte // rows of rowBytes, in the arena or in the mapped file; or groups
 	rowBytes int
 	k        *kernel.Kernels // it is multiplied by these
-	packed   bool            // in the kernels' layout; otherwise rows are packed into scratch as they are needed
+	packed   bool            // in the kernels' layout; otherwise as in the file
 	layout   layout
 }
 
@@ -82,7 +82,7 @@ func (d *Device) packRows(m *matrix, src compute.Source) error {
 			if src.Order != nil {
 				from = int(src.Order[r])
 			}
-			kernel.PackRow(src.Type, m.data[r*m.rowBytes:][:m.rowBytes], src.Data[from*fileRow:][:fileRow], src.Cols)
+			d.k.PackRow(src.Type, m.data[r*m.rowBytes:][:m.rowBytes], src.Data[from*fileRow:][:fileRow], src.Cols)
 		}
 	})
 	return nil
@@ -129,17 +129,15 @@ func (d *Device) packGroups(m *matrix, src compute.Source) error {
 	return nil
 }
 
-// packedRows returns rows [r, end) of w in the kernels' layout, in scratch where they are not stored so.
-func packedRows(w *compute.Matrix, r, end int, scratch *[]byte) []byte {
+// packedRow returns row r of w in the kernels' layout, in scratch where it is not stored so.
+func (d *Device) packedRow(w *compute.Matrix, r int, scratch *[]byte) []byte {
 	m := mem(w)
+	row := m.data[r*m.rowBytes:][:m.rowBytes]
 	if m.packed {
-		return m.data[r*m.rowBytes : end*m.rowBytes]
+		return row
 	}
-	size := kernel.RowBytes(w.Type, w.Cols)
-	buf := grown(scratch, (end-r)*size)
-	for i := range end - r {
-		kernel.PackRow(w.Type, buf[i*size:][:size], m.data[(r+i)*m.rowBytes:][:m.rowBytes], w.Cols)
-	}
+	buf := grown(scratch, kernel.RowBytes(w.Type, w.Cols))
+	d.k.PackRow(w.Type, buf, row, w.Cols)
 	return buf
 }
 

@@ -420,9 +420,7 @@ func (f *sparseFFN) dots(out []float32, m *compute.Matrix, bias *compute.Vector,
 	if mem(m).packed {
 		f.d.k.DotRows(m.Type, out, mem(m).data, list, m.Cols, x)
 	} else {
-		for i, n := range list {
-			out[i] = f.d.k.Dot(m.Type, packedRows(m, int(n), int(n)+1, &w.packed), m.Cols, x)
-		}
+		f.d.k.DotFileRows(m.Type, out, mem(m).data, list, m.Cols, x, grown(&w.packed, kernel.RowBytes(m.Type, m.Cols)))
 	}
 	if bias != nil {
 		b := vector(bias)
@@ -468,7 +466,7 @@ func (f *sparseFFN) downRow(n int, w *workerScratch) []byte {
 		return m.data[n*m.rowBytes:][:m.rowBytes]
 	}
 	w.turn = (w.turn + 1) % len(w.rows)
-	return packedRows(f.w.Down, n, n+1, &w.rows[w.turn])
+	return f.d.packedRow(f.w.Down, n, &w.rows[w.turn])
 }
 
 // multiply takes the down projection as the plain matrix that it is.

@@ -68,6 +68,7 @@ func avx2() *Kernels {
 	k.adders[quant.BF16] = adders{floats: addRowsBF16}
 	k.turn[quant.Q8_0], k.turn[quant.BF16] = turnQ80, turnBF16
 	k.choose = [2]chooser{chooseAbove, chooseAtLeast}
+	fileAVX2(k)
 	return k
 }
 
@@ -96,6 +97,7 @@ func vnni() *Kernels {
 	for t, f := range map[quant.Type]block{quant.F32: {4, 4, tileF32VNNI4x4}, quant.F16: {4, 4, tileF16VNNI4x4}, quant.BF16: {4, 4, tileBF16VNNI4x4}} {
 		k.types[t].block = f
 	}
+	fileVNNI(k)
 	return k
 }
 

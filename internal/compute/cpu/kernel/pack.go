@@ -64,30 +64,32 @@ func PackRow(t quant.Type, dst, src []byte, cols int) {
 	}
 	n, in := superBytes(t), quant.QKK/t.BlockElems()*t.BlockBytes()
 	for s := range Super(cols) {
-		out := dst[s*n:][:n]
-		file := src[s*in : min(len(src), (s+1)*in)]
-		if len(file) < in {
-			clear(out)
-		}
-		switch t {
-		case quant.Q4_0:
-			packQ4_0(out, file)
-		case quant.Q8_0:
-			packQ8_0(out, file)
-		case quant.Q4_K:
-			packQ4_K(out[:offQuants], out[offQuants:], file)
-		case quant.Q6_K:
-			packQ6_K(out[:offQuants], out[offQuants:offSuper], file)
-			copy(out[offSuper:], file[208:])
-		}
+		packSuper(t, dst[s*n:][:n], src[s*in:min(len(src), (s+1)*in)])
+	}
+}
+
+// packSuper packs a superblock of a row, or what there is of its last one, whose rest is filled up with zeros.
+func packSuper(t quant.Type, out, file []byte) {
+	if len(file) < quant.QKK/t.BlockElems()*t.BlockBytes() {
+		clear(out)
+	}
+	switch t {
+	case quant.Q4_0:
+		packQ4_0(out, file)
+	case quant.Q8_0:
+		packQ8_0(out, file)
+	case quant.Q4_K:
+		packQ4_K(out[:offQuants], out[offQuants:], file)
+	case quant.Q6_K:
+		packQ6_K(out[:offQuants], out[offQuants:offSuper], file)
+		copy(out[offSuper:], file[208:])
 	}
 }
 
 func get(b []byte) uint32    { return binary.LittleEndian.Uint32(b) }
 func put(b []byte, v uint32) { binary.LittleEndian.PutUint32(b, v) }
 
-// Blocks are packed one by one, by moves at constant places of arrays: with --no-repack every weight passes here for every
-// token. Of a superblock's eight blocks a row's last one may have fewer.
+// Blocks are packed one by one, by moves at constant places of arrays. Of a superblock's eight blocks a row's last one may have fewer.
 
 // packQ4_0 packs blocks of a scale and 16 bytes. Byte i of a block holds elements i and i+16: groups i/4 and i/4+4, as ours does.
 func packQ4_0(out, file []byte) {

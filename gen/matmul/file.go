@@ -1,0 +1,457 @@
+package main
+
+import (
+	"fmt"
+	"slices"
+
+	. "github.com/mmcloughlin/avo/build"
+	. "github.com/mmcloughlin/avo/operand"
+	"github.com/mmcloughlin/avo/reg"
+)
+
+// Kernels of rows as files have them, for weights that are computed on where they are mapped. A superblock is as long there as
+// packed; its blocks lie one after the other, so that quants are transposed into groups on the way: lane j belongs
+// to block j again, and products have the same bits as of packed rows. The layouts are those of package quant.
+
+// Offsets into a superblock in file layout.
+const (
+	fileQ4K     = 16  // Q4_K's quants
+	fileHigh    = 128 // Q6_K's high bits
+	fileSix     = 192 // Q6_K's scales
+	fileQ4Block = 18
+	fileQ8Block = 34
+)
+
+// fileRow is a stream of rows in file layout.
+type fileRow struct {
+	tile
+	mask, high, ones reg.VecPhysical // constants in registers; ones of VNNI are the bits that make bytes unsigned
+	lowNibbles       bool            // of Q6_K, groups without high bits
+}
+
+func fileKernels() {
+	defineConstants()
+	defineFileConstants()
+	for _, typ := range quantised {
+		for _, isa := range []string{"AVX2", "VNNI"} {
+			fileStream(isa, typ, false)
+			fileStream(isa, typ, true)
+		}
+		filePack(typ)
+	}
+}
+
+// fileStream emits one token's products with rows in file layout.
+func fileStream(isa, typ string, scattered bool) {
+	k := &fileRow{tile: tile{isa: isa, typ: typ, r: 1, t: 1}}
+	k.oneToken("fileStream", " in file layout", scattered, k.body)
+}
+
+// body loads what a loop keeps in registers, and adds one superblock.
+func (k *fileRow) body(isum reg.VecPhysical) func() {
+	super := k.superAVX2
+	switch {
+	case k.vnni() && (k.typ == "Q4_K" || k.typ == "Q6_K"):
+		return k.bodyZ(isum)
+	case k.vnni():
+		super = k.superVNNI
+	}
+	switch k.typ {
+	case "Q8_0":
+		k.ones = k.vec()
+		if k.vnni() {
+			k.load(constant("x80"), k.ones)
+		} else {
+			k.load(constant("ones16"), k.ones)
+		}
+	case "Q6_K":
+		k.high = k.vec()
+		k.load(constant("mask30"), k.high)
+		fallthrough
+	default:
+		k.mask = k.vec()
+		k.load(constant("mask0f"), k.mask)
+	}
+	return func() {
+		mark := k.next
+		super(isum)
+		k.next = mark
+		dw, s := k.vec(), k.vec()
+		switch k.typ {
+		case "Q4_K":
+			m := k.vec()
+			k.fileQ4KScales(dw, m, s)
+			k.accumulate(0, 0, isum, dw, m, s)
+		case "Q6_K":
+			k.tile.scales(0, dw, nil, s)
+			k.accumulate(0, 0, isum, dw, nil, s)
+		default:
+			k.blockScales(dw.AsX())
+			VCVTPH2PS(dw.AsX(), dw)
+			k.accumulate(0, 0, isum, dw, nil, s)
+		}
+		k.next = mark
+	}
+}
+
+// blockScales leaves the f16 scales of a superblock's blocks in dst.
+func (k *tile) blockScales(dst reg.Register) {
+	size := fileQ4Block
+	if k.typ == "Q8_0" {
+		size = fileQ8Block
+	}
+	VMOVD(k.row(0, 0), dst)
+	for j := 1; j < 8; j++ {
+		VPINSRW(U8(byte(j)), k.row(0, size*j), dst, dst)
+	}
+}
+
+// halves loads 16 bytes at lo and 16 at hi.
+func (k *tile) halves(lo, hi int, dst reg.VecPhysical) {
+	VMOVDQU(k.row(0, lo), dst.AsX())
+	VINSERTI128(U8(1), k.row(0, hi), dst, dst)
+}
+
+// transpose makes four groups of four vectors, in place: lane j and j+4 of group g are dword g of the low and of the high half
+// of vector j. tmp are two free registers.
+func transpose(t, tmp []reg.VecPhysical) {
+	VPUNPCKLDQ(t[1], t[0], tmp[0])
+	VPUNPCKHDQ(t[1], t[0], tmp[1])
+	VPUNPCKLDQ(t[3], t[2], t[0])
+	VPUNPCKHDQ(t[3], t[2], t[3])
+	VPUNPCKHQDQ(t[0], tmp[0], t[1])
+	VPUNPCKLQDQ(t[0], tmp[0], t[0])
+	VPUNPCKLQDQ(t[3], tmp[1], t[2])
+	VPUNPCKHQDQ(t[3], tmp[1], t[3])
+}
+
+// groups leaves groups 4·half… in g, quants unsigned but for Q8_0, and uses tmp. Of Q4_0 all quants are left: those of group v in
+// the low nibbles of g[v], those of v+4 in the high ones.
+func (k *fileRow) groups(half int, g, tmp []reg.VecPhysical) {
+	at := 16 * half
+	nibbles := func(from, lo, hi reg.VecPhysical) {
+		VPSRLW(U8(4), from, hi)
+		VPAND(k.mask, from, lo)
+		VPAND(k.mask, hi, hi)
+	}
+	switch k.typ {
+	case "Q4_0":
+		for j := range 4 {
+			k.halves(2+fileQ4Block*j, 2+fileQ4Block*(j+4), g[j])
+		}
+	case "Q8_0":
+		for j := range 4 {
+			k.halves(2+at+fileQ8Block*j, 2+at+fileQ8Block*(j+4), g[j])
+		}
+	case "Q4_K": // 32 bytes hold two blocks
+		for j := range 2 {
+			k.halves(fileQ4K+at+32*j, fileQ4K+at+32*(j+2), g[2*j])
+			nibbles(g[2*j], g[2*j], g[2*j+1])
+		}
+	case "Q6_K": // of four blocks, 64 bytes hold low nibbles, 32 bytes the bits above
+		for j := range 2 {
+			k.halves(at+32*j, at+32*j+64, g[j])
+			nibbles(g[j], g[j], g[j+2])
+		}
+		if k.lowNibbles {
+			break
+		}
+		h := tmp[0]
+		k.halves(fileHigh+at, fileHigh+at+32, h)
+		for j, shift := range []int{-4, -2, 0, 2} {
+			from := h
+			switch {
+			case shift < 0:
+				VPSLLW(U8(byte(-shift)), h, tmp[1])
+				from = tmp[1]
+			case shift > 0:
+				VPSRLW(U8(byte(shift)), h, tmp[1])
+				from = tmp[1]
+			}
+			VPAND(k.high, from, tmp[1])
+			VPOR(tmp[1], g[j], g[j])
+		}
+	}
+	transpose(g, tmp)
+}
+
+// superVNNI leaves the sums of a superblock of Q4_0 or Q8_0 in isum.
+func (k *fileRow) superVNNI(isum reg.VecPhysical) {
+	g, tmp := k.vecs(4), k.vecs(2)
+	if k.typ == "Q4_0" {
+		k.load(k.act(0, offNeg8), isum)
+		k.groups(0, g, tmp)
+		for v, lo := range g {
+			hi := tmp[v%2]
+			VPSRLW(U8(4), lo, hi)
+			k.and(k.mask, lo, lo)
+			k.and(k.mask, hi, hi)
+			VPDPBUSD(k.act(0, 32*v), lo, isum)
+			VPDPBUSD(k.act(0, 32*(v+4)), hi, isum)
+		}
+		return
+	}
+	VPSLLD(U8(4), k.act(0, offNeg8), isum)
+	for half := range 2 {
+		k.groups(half, g, tmp)
+		for v, w := range g {
+			VPXORD(k.ones, w, w)
+			VPDPBUSD(k.act(0, 32*(v+4*half)), w, isum)
+		}
+	}
+}
+
+// superAVX2 leaves the sums of a superblock in isum; see fourBitAVX2, eightBitAVX2 and sixBitAVX2 for what fits 16 bits.
+func (k *fileRow) superAVX2(isum reg.VecPhysical) {
+	g, tmp := k.vecs(4), k.vecs(2)
+	switch k.typ {
+	case "Q8_0":
+		k.eightBitFile(isum, g, tmp)
+		return
+	case "Q6_K":
+		k.sixBitFile(isum, g, tmp)
+		return
+	}
+	first := true
+	add := func(v int, w, p reg.VecPhysical) {
+		if first {
+			VPMADDUBSW(k.act(0, 32*v), w, isum)
+			first = false
+			return
+		}
+		VPMADDUBSW(k.act(0, 32*v), w, p)
+		VPADDW(p, isum, isum)
+	}
+	if k.typ == "Q4_0" {
+		k.groups(0, g, tmp)
+		for v, lo := range g {
+			hi := tmp[0]
+			VPSRLW(U8(4), lo, hi)
+			VPAND(k.mask, lo, lo)
+			VPAND(k.mask, hi, hi)
+			add(v, lo, tmp[1])
+			add(v+4, hi, tmp[1])
+		}
+	} else {
+		for half := range 2 {
+			k.groups(half, g, tmp)
+			for v, w := range g {
+				add(v+4*half, w, tmp[0])
+			}
+		}
+	}
+	VPMADDWD(constant("ones16"), isum, isum)
+	if k.typ == "Q4_0" {
+		VPADDD(k.act(0, offNeg8), isum, isum)
+	}
+}
+
+func (k *fileRow) eightBitFile(isum reg.VecPhysical, g, tmp []reg.VecPhysical) {
+	for half := range 2 {
+		k.groups(half, g, tmp)
+		for v, w := range g {
+			a, p := tmp[0], tmp[1]
+			VPABSB(w, a)
+			VMOVDQU(k.act(0, 32*(v+4*half)), p)
+			VPSIGNB(w, p, p)
+			VPMADDUBSW(p, a, p)
+			if v+half == 0 {
+				VPMADDWD(k.ones, p, isum)
+				continue
+			}
+			VPMADDWD(k.ones, p, p)
+			VPADDD(p, isum, isum)
+		}
+	}
+}
+
+func (k *fileRow) sixBitFile(isum reg.VecPhysical, g, tmp []reg.VecPhysical) {
+	all, sc := k.vec(), k.vec()
+	VPMOVSXBW(k.row(0, fileSix), all)
+	VPMADDWD(k.act(0, offPairs), all, isum)
+	VPSLLD(U8(5), isum, isum) // 32·Σ, from which the sums are subtracted; the sign is turned at the end
+	for half, words := range []string{"lowWords", "highWords"} {
+		k.groups(half, g, tmp)
+		VPSHUFB(constant(words), all, sc)
+		for v := 0; v < 4; v += 2 {
+			VPMADDUBSW(k.act(0, 32*(v+4*half)), g[v], tmp[0])
+			VPMADDUBSW(k.act(0, 32*(v+1+4*half)), g[v+1], tmp[1])
+			VPADDW(tmp[1], tmp[0], tmp[0])
+			VPMADDWD(sc, tmp[0], tmp[0])
+			VPSUBD(tmp[0], isum, isum)
+		}
+	}
+	VPXOR(tmp[0], tmp[0], tmp[0])
+	VPSUBD(isum, tmp[0], isum)
+}
+
+// defineFileConstants: a Q4_K header's bytes 4… hold six bits of scales 0 to 3, bytes 8… of minima, and above them the upper two of
+// scales and minima 4 to 7, whose lower four are in bytes 12…: of scales the low nibbles, of minima the high ones.
+func defineFileConstants() {
+	var low, high, mask, nibbles [16]byte // eight scales, eight minima
+	for i := range low {
+		low[i], high[i] = byte(i/8*4+i%8+4), 0x80
+		mask[i] = 0x3f
+		if i%8 >= 4 {
+			low[i], high[i] = byte(i%8+8), byte(i/8*4+i%8)
+			mask[i], nibbles[i] = byte(0x0f*(1-i/8)), byte(0x0f*(i/8))
+		}
+	}
+	define("fileFieldLow", repeat(low[:]...))
+	define("fileFieldHigh", repeat(high[:]...))
+	define("fileFieldMask", repeat(mask[:]...))
+	define("fileFieldNibbles", repeat(nibbles[:]...))
+	define("fileShift4", repeat(0, 0, 0, 0, 4, 0, 0, 0))
+	define("fileShift6", repeat(slices.Concat(make([]byte, 8), []byte{4, 0, 0, 0, 4, 0, 0, 0})...))
+	define("fileTurn6", repeat(4, 0, 0, 0, 2, 0, 0, 0, 0, 0, 0, 0, 30, 0, 0, 0))
+	define("fileQuarter", repeat(0, 0, 0, 0, 2, 0, 0, 0, 4, 0, 0, 0, 6, 0, 0, 0))
+	for pair := range 4 {
+		four, six, high := make([]byte, 64), make([]byte, 64), make([]byte, 64)
+		for i := range 16 {
+			v, j := 2*pair+i/8, i%8
+			four[4*i] = byte(j/2*8 + v)
+			six[4*i] = byte(j/4*16 + j%2*8 + v)
+			high[4*i] = byte(j/4*8 + v)
+		}
+		define(fmt.Sprintf("filePlaces4%d", pair), four)
+		define(fmt.Sprintf("filePlaces6%d", pair), six)
+		define(fmt.Sprintf("filePlacesHigh%d", pair), high)
+	}
+}
+
+// fileQ4KScales leaves d·scale in dw and dmin·min in m.
+func (k *fileRow) fileQ4KScales(dw, m, tmp reg.VecPhysical) {
+	header, super := k.vec(), k.vec()
+	h, low, top := header.AsX(), dw.AsX(), tmp.AsX()
+	VMOVDQU(k.row(0, 0), h)
+	VPSHUFB(constant("fileFieldLow"), h, low)
+	VPSHUFB(constant("fileFieldHigh"), h, top)
+	VPSRLW(U8(4), low, super.AsX())
+	VPAND(constant("fileFieldNibbles"), super.AsX(), super.AsX())
+	VPAND(constant("fileFieldMask"), low, low)
+	VPSRLW(U8(2), top, top)
+	VPAND(constant("mask30"), top, top)
+	VPOR(super.AsX(), low, low)
+	VPOR(top, low, low)
+	VCVTPH2PS(h, h)
+	VPSRLDQ(U8(8), low, top)
+	VPMOVZXBD(low, dw)
+	VPMOVZXBD(top, m)
+	VCVTDQ2PS(dw, dw)
+	VCVTDQ2PS(m, m)
+	VBROADCASTSS(h, super)
+	VMULPS(super, dw, dw)
+	VMOVSHDUP(h, h)
+	VBROADCASTSS(h, header)
+	VMULPS(header, m, m)
+	k.next -= 2
+}
+
+func zmm(v reg.VecPhysical) reg.VecPhysical { return v.AsZ().(reg.VecPhysical) }
+
+// kept is a constant in a register.
+func (k *fileRow) kept(name string) reg.VecPhysical {
+	v := zmm(k.vec())
+	VMOVDQU32(constant(name), v)
+	return v
+}
+
+// bodyZ adds a superblock of Q4_K or Q6_K with 512-bit vectors, each of two groups.
+func (k *fileRow) bodyZ(isum reg.VecPhysical) func() {
+	mask := k.kept("mask0f")
+	var places [4]reg.VecPhysical
+	digit := map[string]string{"Q4_K": "4", "Q6_K": "6"}[k.typ]
+	for p := range places {
+		places[p] = k.kept(fmt.Sprintf("filePlaces%s%d", digit, p))
+	}
+	shift := k.kept("fileShift" + digit)
+	dw, s, second, w := k.vec(), k.vec(), k.vec(), zmm(k.vec())
+	if k.typ == "Q4_K" {
+		return k.fourBitZ(isum, dw, s, second, w, mask, shift, places)
+	}
+	return k.sixBitFileZ(isum, dw, s, second, w, mask, shift, places)
+}
+
+func (k *fileRow) fourBitZ(isum, dw, s, m, w, mask, shift reg.VecPhysical, places [4]reg.VecPhysical) func() {
+	super := k.kept("superPair")
+	front, behind := zmm(k.vec()), zmm(k.vec())
+	header, low, top := k.vec().AsX(), k.vec().AsX(), k.vec().AsX()
+	var fields [5]reg.VecPhysical
+	for i, name := range []string{"fileFieldLow", "fileFieldHigh", "fileFieldMask", "fileFieldNibbles", "mask30"} {
+		fields[i] = k.vec().AsX().(reg.VecPhysical)
+		VMOVDQU32(constant(name), fields[i])
+	}
+	return func() {
+		VPXORD(isum, isum, isum)
+		VMOVDQU32(k.row(0, fileQ4K), front)
+		VMOVDQU32(k.row(0, fileQ4K+64), behind)
+		for p, at := range places {
+			VMOVDQA32(front, w)
+			VPERMT2D(behind, at, w)
+			VPSRLVD(shift, w, w)
+			VPANDD(mask, w, w)
+			VPDPBUSD(k.act(0, 64*p), w, zmm(isum))
+		}
+		VEXTRACTI64X4(U8(1), zmm(isum), dw)
+		VPADDD(dw, isum, isum)
+		VMOVDQU32(k.row(0, 0), header)
+		VPSHUFB(fields[0], header, low)
+		VPSHUFB(fields[1], header, top)
+		VCVTPH2PS(header, s.AsX())
+		VPSRLW(U8(4), low, header)
+		VPANDD(fields[2], low, low)
+		VPSRLW(U8(2), top, top)
+		VPTERNLOGD(U8(orAnd), fields[3], header, low)
+		VPTERNLOGD(U8(orAnd), fields[4], top, low)
+		VPMOVZXBD(low, zmm(dw))
+		VCVTDQ2PS(zmm(dw), zmm(dw))
+		VPERMPS(zmm(s), super, zmm(s))
+		VMULPS(zmm(s), zmm(dw), zmm(dw))
+		VEXTRACTF64X4(U8(1), zmm(dw), m)
+		k.accumulate(0, 0, isum, dw, m, s)
+	}
+}
+
+func (k *fileRow) sixBitFileZ(isum, dw, s, second, w, mask, shift reg.VecPhysical, places [4]reg.VecPhysical) func() {
+	mask30, turn := k.kept("mask30"), k.kept("fileTurn6")
+	var above [4]reg.VecPhysical
+	for p := range above {
+		above[p] = k.kept(fmt.Sprintf("filePlacesHigh%d", p))
+	}
+	front, behind, bits, high := zmm(k.vec()), zmm(k.vec()), zmm(k.vec()), zmm(k.vec())
+	lo, hi := k.vec(), k.vec()
+	return func() {
+		VMOVDQU32(k.act(0, offLo32), isum)
+		VMOVDQU32(k.act(0, offHi32), second)
+		VMOVDQU32(k.row(0, 0), front)
+		VMOVDQU32(k.row(0, 64), behind)
+		VMOVDQU32(k.row(0, fileHigh), bits)
+		for p, at := range places {
+			VMOVDQA32(front, w)
+			VPERMT2D(behind, at, w)
+			VPSRLVD(shift, w, w)
+			VPANDD(mask, w, w)
+			VPERMD(bits, above[p], high)
+			VPROLVD(turn, high, high)
+			VPTERNLOGD(U8(orAnd), mask30, high, w)
+			sum := isum
+			if p >= 2 {
+				sum = second
+			}
+			VPDPBUSD(k.act(0, 64*p), w, zmm(sum))
+		}
+		VEXTRACTI64X4(U8(1), zmm(isum), lo)
+		VEXTRACTI64X4(U8(1), zmm(second), hi)
+		VPADDD(lo, isum, isum)
+		VPADDD(hi, second, second)
+		VPMOVSXBW(k.row(0, fileSix), lo)
+		VPSLLD(U8(16), lo, hi)
+		VPSRAD(U8(16), hi, hi)
+		VPSRAD(U8(16), lo, lo)
+		VPMULLD(hi, isum, isum)
+		VPMULLD(lo, second, second)
+		VPADDD(second, isum, isum)
+		k.tile.scales(0, dw, nil, s)
+		k.accumulate(0, 0, isum, dw, nil, s)
+	}
+}

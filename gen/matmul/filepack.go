@@ -1,0 +1,155 @@
+package main
+
+import (
+	"fmt"
+	"strings"
+
+	. "github.com/mmcloughlin/avo/build"
+	. "github.com/mmcloughlin/avo/operand"
+	"github.com/mmcloughlin/avo/reg"
+)
+
+// filePack emits the packing of n superblocks.
+func filePack(typ string) {
+	k := &fileRow{tile: tile{isa: "AVX2", typ: typ, r: 1, t: 1}}
+	name := "pack" + strings.ReplaceAll(typ, "_", "") + "AVX2"
+	TEXT(name, NOSPLIT, "func(dst, src *byte, n, ahead uintptr)")
+	Doc(fmt.Sprintf("%s packs n superblocks of %s, and asks for what lies ahead bytes behind each. Scalar twin: packSuper in pack.go.", name, typ))
+	dst := Load(Param("dst"), GP64())
+	k.wp, k.n = Load(Param("src"), GP64()), Load(Param("n"), GP64())
+	ahead := Load(Param("ahead"), GP64())
+	to := func(at int) Mem { return Mem{Base: dst, Disp: at} }
+	if typ == "Q4_K" || typ == "Q6_K" {
+		k.mask = k.vec()
+		k.load(constant("mask0f"), k.mask)
+	}
+	var three reg.VecPhysical
+	if typ == "Q6_K" {
+		k.high, three = k.vec(), k.vec()
+		k.load(constant("mask30"), k.high)
+		VPSRLW(U8(4), k.high, three)
+	}
+	g, h, tmp := k.vecs(4), k.vecs(4), k.vecs(2)
+	Label("super")
+	k.ask(Mem{Base: k.wp, Index: ahead, Scale: 1}, superBytes(typ))
+	switch typ {
+	case "Q4_0", "Q8_0":
+		k.blockScales(tmp[0].AsX())
+		VMOVDQU(tmp[0].AsX(), to(0))
+		for half := range map[string]int{"Q4_0": 1, "Q8_0": 2}[typ] {
+			k.groups(half, g, tmp)
+			for v, w := range g {
+				VMOVDQU(w, to(offQuants+32*(v+4*half)))
+			}
+		}
+	case "Q4_K":
+		k.packFields(to)
+		k.pairGroups(g, h, tmp)
+	case "Q6_K":
+		VMOVDQU(k.row(0, fileSix), tmp[0].AsX())
+		VMOVDQU(tmp[0].AsX(), to(0))
+		d := GP32()
+		MOVWLZX(k.row(0, offSuper), d)
+		MOVW(d.As16(), to(offSuper))
+		k.packHigh(to, three, g, tmp)
+		k.pairGroups(g, h, tmp)
+	}
+	if typ == "Q4_K" || typ == "Q6_K" {
+		for v, w := range g {
+			VMOVDQU(w, to(offQuants+32*v))
+		}
+	}
+	ADDQ(U32(uint32(superBytes(typ))), k.wp)
+	ADDQ(U32(uint32(superBytes(typ))), dst)
+	DECQ(k.n)
+	JNZ(LabelRef("super"))
+	VZEROUPPER()
+	RET()
+}
+
+// pairGroups leaves the low nibbles of group v in those of g[v], of group v+4 in the high ones.
+func (k *fileRow) pairGroups(g, h, tmp []reg.VecPhysical) {
+	k.lowNibbles = true
+	k.groups(0, g, tmp)
+	k.groups(1, h, tmp)
+	k.lowNibbles = false
+	for v := range g {
+		VPSLLW(U8(4), h[v], h[v])
+		VPOR(h[v], g[v], g[v])
+	}
+}
+
+// packFields packs a Q4_K header: d and dmin, then eight fields of six bits of scales, and of minima.
+func (k *fileRow) packFields(to func(int) Mem) {
+	super := GP32()
+	MOVL(k.row(0, 0), super)
+	MOVL(super, to(0))
+	scale, min, last := GP64(), GP64(), GP64()
+	MOVL(k.row(0, 4), scale.As32())
+	MOVL(k.row(0, 8), min.As32())
+	MOVL(k.row(0, 12), last.As32())
+	nibbles, odd, upper := GP64(), GP64(), GP64()
+	MOVQ(U64(0x0f0f0f0f00000000), nibbles)
+	MOVQ(U64(0xff00ff00ff00ff00), odd)
+	MOVQ(U64(0xffff0000ffff0000), upper)
+	top := GP64()
+	MOVQ(U64(0x3030303000000000), top)
+	// fields leaves the eight fields of first and its part of last in 48 bits of first.
+	fields := func(first reg.GPVirtual, shift int) {
+		above, low := GP64(), GP64()
+		MOVQ(first, above)
+		SHLQ(U8(30), above) // the upper two bits of each byte, at the place of bits 4 and 5 in the upper half
+		ANDQ(top, above)
+		MOVQ(last, low)
+		SHLQ(U8(byte(32-shift)), low)
+		ANDQ(nibbles, low)
+		ANDL(U32(0x3f3f3f3f), first.As32())
+		ORQ(low, first)
+		ORQ(above, first)
+		for shift, moved := range []reg.Register{odd, upper} { // bytes to pairs, pairs to 24 bits
+			MOVQ(first, low)
+			ANDQ(moved, low)
+			XORQ(low, first)
+			SHRQ(U8(byte(2+2*shift)), low)
+			ORQ(low, first)
+		}
+		MOVQ(first, low)
+		SHRQ(U8(32), low)
+		SHLQ(U8(24), low)
+		ANDL(U32(0x00ffffff), first.As32())
+		ORQ(low, first)
+	}
+	fields(scale, 0)
+	fields(min, 4)
+	low := GP64()
+	MOVQ(min, low)
+	SHLQ(U8(48), low)
+	ORQ(scale, low)
+	MOVQ(low, to(4))
+	SHRQ(U8(16), min)
+	MOVL(min.As32(), to(12))
+}
+
+// packHigh packs Q6_K's high bits: vector h's dword j holds in its bit pair f those of group 2f+h of block j.
+func (k *fileRow) packHigh(to func(int) Mem, three reg.VecPhysical, g, tmp []reg.VecPhysical) {
+	for h := range 2 {
+		sum := g[h]
+		for f := range 4 {
+			v := 2*f + h
+			if f%2 == 0 {
+				k.halves(fileHigh+16*(v/4), fileHigh+32+16*(v/4), tmp[0])
+			}
+			w := tmp[1]
+			VPSHUFD(U8(byte(v%4*0x55)), tmp[0], w)
+			VPSRLVD(constant("fileQuarter"), w, w)
+			VPAND(three, w, w)
+			if f == 0 {
+				VMOVDQA(w, sum)
+				continue
+			}
+			VPSLLD(U8(byte(2*f)), w, w)
+			VPOR(w, sum, sum)
+		}
+		VMOVDQU(sum, to(offHigh+32*h))
+	}
+}

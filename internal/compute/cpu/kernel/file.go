@@ -1,0 +1,88 @@
+package kernel
+
+import (
+	"unsafe"
+
+	"github.com/powerinfer-go/powerinfer/internal/quant"
+)
+
+// fileTiles are one type's kernels of rows as files have them; nil where there are none. Products have the bits of packed rows.
+type fileTiles struct {
+	stream  func(out *float32, w *byte, rowBytes uintptr, x *byte, n, rows uintptr)
+	scatter func(out *float32, w *byte, rowBytes uintptr, index *int32, x *byte, n, rows uintptr)
+	pack    func(dst, src *byte, n, ahead uintptr) // n whole superblocks; memory is asked for ahead bytes before it is read
+}
+
+// PackRow is the function of this name, which defines it, by k's instructions.
+func (k *Kernels) PackRow(t quant.Type, dst, src []byte, cols int) { k.packRow(t, dst, src, cols, 0) }
+
+// packAhead is how far ahead of consecutive rows memory is asked for, in bytes; streams do so, too.
+const packAhead = 8 << 10
+
+func (k *Kernels) packRow(t quant.Type, dst, src []byte, cols int, ahead uintptr) {
+	f := k.file[t].pack
+	whole := cols / quant.QKK
+	if f == nil || whole == 0 {
+		PackRow(t, dst, src, cols)
+		return
+	}
+	_, _ = dst[RowBytes(t, cols)-1], src[t.RowBytes(cols)-1]
+	f(&dst[0], &src[0], uintptr(whole), ahead)
+	if rest := cols % quant.QKK; rest > 0 {
+		packSuper(t, dst[whole*superBytes(t):][:superBytes(t)], src[t.RowBytes(whole*quant.QKK):t.RowBytes(cols)])
+	}
+}
+
+// MatMulFile is MatMul of weights in file layout. Rows that no kernel takes as they are, those of several tokens among them, are packed
+// to scratch, which has room for at least one, and as many as fit at a time.
+func (k *Kernels) MatMulFile(t quant.Type, out []float32, outStride int, w []byte, rows, cols int, x unsafe.Pointer, xStride, tokens int, scratch []byte) {
+	if rows == 0 || tokens == 0 {
+		return
+	}
+	if !Quantised(t) {
+		k.MatMul(t, out, outStride, w, rows, cols, x, xStride, tokens)
+		return
+	}
+	size := t.RowBytes(cols)
+	_, _ = w[rows*size-1], out[(tokens-1)*outStride+rows-1]
+	if f := k.file[t].stream; f != nil && tokens == 1 && cols%quant.QKK == 0 {
+		for r := 0; r < rows; {
+			n := min(rows-r, max(1, streamBytes/size))
+			f(&out[r], &w[r*size], uintptr(size), (*byte)(x), uintptr(cols/quant.QKK), uintptr(n))
+			r += n
+		}
+		return
+	}
+	packed := RowBytes(t, cols)
+	for r := 0; r < rows; {
+		n := min(rows-r, len(scratch)/packed)
+		for i := range n {
+			k.packRow(t, scratch[i*packed:][:packed], w[(r+i)*size:][:size], cols, packAhead)
+		}
+		k.MatMul(t, out[r:], outStride, scratch[:n*packed], n, cols, x, xStride, tokens)
+		r += n
+	}
+}
+
+// DotFileRows is DotRows of weights in file layout. scratch has room for a packed row.
+func (k *Kernels) DotFileRows(t quant.Type, out []float32, w []byte, index []int32, cols int, x unsafe.Pointer, scratch []byte) {
+	size := t.RowBytes(cols)
+	_ = out[:len(index)]
+	for _, r := range index {
+		_ = w[int(r)*size:][:size]
+	}
+	f := k.file[t].scatter
+	if f == nil || cols%quant.QKK != 0 {
+		packed := scratch[:RowBytes(t, cols)]
+		for i, r := range index {
+			k.PackRow(t, packed, w[int(r)*size:][:size], cols)
+			out[i] = k.Dot(t, packed, cols, x)
+		}
+		return
+	}
+	for done := 0; done < len(index); {
+		n := min(len(index)-done, max(1, streamBytes/size))
+		f(&out[done], &w[0], uintptr(size), &index[done], (*byte)(x), uintptr(cols/quant.QKK), uintptr(n))
+		done += n
+	}
+}

@@ -1,0 +1,21 @@
+package kernel
+
+//go:generate go -C ../../../../gen run ./matmul -layout file -out ../internal/compute/cpu/kernel/file_amd64.s -stubs ../internal/compute/cpu/kernel/file_stub_amd64.go -pkg kernel
+
+import "github.com/powerinfer-go/powerinfer/internal/quant"
+
+// fileAVX2 gives k the kernels of rows as files have them.
+func fileAVX2(k *Kernels) {
+	k.file[quant.Q4_0] = fileTiles{fileStreamQ40AVX2, fileScatterQ40AVX2, packQ40AVX2}
+	k.file[quant.Q8_0] = fileTiles{fileStreamQ80AVX2, fileScatterQ80AVX2, packQ80AVX2}
+	k.file[quant.Q4_K] = fileTiles{fileStreamQ4KAVX2, fileScatterQ4KAVX2, packQ4KAVX2}
+	k.file[quant.Q6_K] = fileTiles{fileStreamQ6KAVX2, fileScatterQ6KAVX2, packQ6KAVX2}
+}
+
+// fileVNNI packs as AVX2 does, which waits for memory.
+func fileVNNI(k *Kernels) {
+	k.file[quant.Q4_0] = fileTiles{fileStreamQ40VNNI, fileScatterQ40VNNI, packQ40AVX2}
+	k.file[quant.Q8_0] = fileTiles{fileStreamQ80VNNI, fileScatterQ80VNNI, packQ80AVX2}
+	k.file[quant.Q4_K] = fileTiles{fileStreamQ4KVNNI, fileScatterQ4KVNNI, packQ4KAVX2}
+	k.file[quant.Q6_K] = fileTiles{fileStreamQ6KVNNI, fileScatterQ6KVNNI, packQ6KAVX2}
+}
