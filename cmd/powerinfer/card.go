@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math"
 	"os"
+	"slices"
 
 	"github.com/urfave/cli/v3"
 
@@ -19,16 +20,24 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/placement"
 )
 
-// cardFlags choose a graphics card and what goes there.
+// cardFlags choose graphics cards and what goes there.
 func cardFlags() []cli.Flag {
 	return []cli.Flag{
-		&cli.StringFlag{Name: "device", Aliases: []string{"dev"}, Usage: "graphics card: none, a `NAME` or number of --list-devices, or lavapipe; default: the best there is", Sources: env("DEVICE")},
+		deviceFlag(),
 		&cli.BoolFlag{Name: "list-devices", Usage: "list graphics cards and exit"},
-		&cli.FloatFlag{Name: "vram-budget", Usage: "`GIB` of the card's memory to use; default: what is free, less a reserve", Sources: env("VRAM_BUDGET")},
+		budgetFlag(),
 		statsFlag(),
-		&cli.IntFlag{Name: "stream-tokens", Usage: "send the neurons that are not on the card to it for steps of at least `N` tokens of a prompt; 0: never; default: where that is faster than computing with them"},
-		&cli.IntFlag{Name: "n-gpu-layers", Aliases: []string{"ngl"}, Usage: "put the last `N` layers whole on the card, as llama.cpp does; default: attention and hot neurons first", Sources: env("N_GPU_LAYERS")},
+		&cli.IntFlag{Name: "stream-tokens", Usage: "send the neurons that are not on a card to it for steps of at least `N` tokens of a prompt; 0: never; default: where that is faster than computing with them"},
+		&cli.IntFlag{Name: "n-gpu-layers", Aliases: []string{"ngl"}, Usage: "put the last `N` layers whole on cards, as llama.cpp does; default: attention and hot neurons first", Sources: env("N_GPU_LAYERS")},
 	}
+}
+
+func deviceFlag() cli.Flag {
+	return &cli.StringFlag{Name: "device", Aliases: []string{"dev"}, Usage: "graphics cards: none, `NAMES` or numbers of --list-devices as in 0,1, or lavapipe; default: all cards, or the best of other devices", Sources: env("DEVICE")}
+}
+
+func budgetFlag() cli.Flag {
+	return &cli.StringSliceFlag{Name: "vram-budget", Usage: "`GIB` of a card's memory to use, default what is free less a reserve; one for all cards or one for each: 8,11", Sources: env("VRAM_BUDGET")}
 }
 
 // listDevices prints what --device may name.
@@ -41,45 +50,45 @@ func listDevices() error {
 	if err != nil {
 		return err
 	}
+	usual := vulkan.Usual(all)
 	for _, d := range all {
 		note := ""
-		if d.Lacks != "" {
+		switch {
+		case d.Lacks != "":
 			note = ": cannot be used, it " + d.Lacks
-		} else if d.Kind == vulkan.CPU {
+		case d.Kind == vulkan.CPU:
 			note = ": only where it is named, as lavapipe"
+		case !slices.Contains(usual, d):
+			note = ": only where it is named"
 		}
 		fmt.Printf("%d  %s (%s, %.1f GiB, %s)%s\n", d.Index, d.Name, d.Kind, gib(d.Memory), d.Driver, note)
 	}
 	return nil
 }
 
-// chosenCard plans for the card that the flags name, or the best there is, and gibs of its memory, if not negative; nil where there is
-// none, or nothing is to be put on it.
-func chosenCard(ctx context.Context, c *cli.Command, f *gguf.File, o *engine.Options, stats *neuron.Stats, gibs float64) (*engine.Plan, error) {
-	name := c.String("device")
-	if name == vulkan.None {
+// chosenCards are the cards that --device names, or the usual ones; none where there are none and nobody asked.
+func chosenCards(c *cli.Command) ([]vulkan.Info, error) {
+	list := c.String("device")
+	if list == vulkan.None {
 		return nil, nil
 	}
-	info, err := vulkan.Chosen(name)
-	if name == "" && err != nil { // nobody asked for a card
+	infos, err := vulkan.ChosenAll(list)
+	if list == "" && err != nil {
 		if c.IsSet("vram-budget") || c.IsSet("n-gpu-layers") && c.Int("n-gpu-layers") > 0 {
 			fmt.Fprintf(os.Stderr, "note: %v; the model is computed on the processor\n", err)
 		}
 		return nil, nil
 	}
-	if err != nil {
+	return infos, err
+}
+
+// chosenPlan plans for the cards that the flags choose, and a share of what they say of their memory; nil where there are none, or nothing
+// is to be put on them.
+func chosenPlan(ctx context.Context, c *cli.Command, f *gguf.File, o *engine.Options, stats *neuron.Stats, share float64) (*engine.Plan, error) {
+	infos, err := chosenCards(c)
+	if err != nil || len(infos) == 0 {
 		return nil, err
 	}
-	if gibs < 0 {
-		gibs = gib(blueprint.Budget(info.Free))
-		if c.IsSet("vram-budget") {
-			gibs = c.Float("vram-budget")
-		}
-	}
-	if !(gibs >= 0 && gibs <= 1<<20) {
-		return nil, fmt.Errorf("--vram-budget %g is not a number of GiB", gibs)
-	}
-	budget := int64(gibs * (1 << 30))
 	b, err := blueprint.Of(f, blueprint.Options{Context: o.Context, UBatch: o.UBatch, Outputs: o.Outputs, Sparse: o.Sparse, Activation: o.Activation, Law: blueprint.UsualLaw(), Stats: stats})
 	if err != nil {
 		return nil, err
@@ -88,22 +97,32 @@ func chosenCard(ctx context.Context, c *cli.Command, f *gguf.File, o *engine.Opt
 	if err != nil {
 		return nil, err
 	}
-	on := machineWith(&m, info, &b)
-	s := streaming(c, &m, info, &b, budget)
-	return place(c, info, budget, &b, on, s)
+	on := machineWith(&m, infos, &b)
+	if err := setBudgets(c, &on); err != nil {
+		return nil, err
+	}
+	var s []hybrid.Streaming
+	for j, info := range infos {
+		on.GPUs[j].Budget = int64(share * float64(on.GPUs[j].Budget))
+		s = append(s, streaming(c, &m, info, &b, on.GPUs[j].Budget))
+	}
+	return place(c, infos, &b, on, s)
 }
 
-// machineWith is m with one card.
-func machineWith(m *measure.Machine, info vulkan.Info, b *blueprint.Blueprint) placement.Machine {
+// machineWith is m with cards, and as much of each one's memory as is used when nobody says how much.
+func machineWith(m *measure.Machine, infos []vulkan.Info, b *blueprint.Blueprint) placement.Machine {
 	on := m.Placement(b.RowBytes)
-	card := placement.GPU{Name: info.Name, Read: on.Stream, Launch: blueprint.AssumedLaunch}
-	on.HandOff = blueprint.AssumedHandOff
-	if info.Kind == vulkan.CPU { // it is named to try the card's path, so it gets what a card would
-		card.Read, card.Launch, on.HandOff = 10*on.Stream, 0, 0
-	} else if k := measured(m, info); k != nil {
-		card.Read, card.Launch, on.HandOff = k.Read, k.Launch, k.HandOff
+	on.GPUs, on.HandOff = nil, 0
+	for _, info := range infos {
+		card := placement.GPU{Name: info.Name, Read: on.Stream, Launch: blueprint.AssumedLaunch, Budget: blueprint.Budget(info.Free), Overhead: b.Buffers}
+		handOff := blueprint.AssumedHandOff
+		if info.Kind == vulkan.CPU { // it is named to try the card's path, so it gets what a card would
+			card.Read, card.Launch, handOff = 10*on.Stream, 0, 0
+		} else if k := measured(m, info); k != nil {
+			card.Read, card.Launch, handOff = k.Read, k.Launch, k.HandOff
+		}
+		on.GPUs, on.HandOff = append(on.GPUs, card), max(on.HandOff, handOff)
 	}
-	on.GPUs = []placement.GPU{card}
 	return on
 }
 
@@ -144,36 +163,41 @@ func measured(m *measure.Machine, info vulkan.Info) *measure.Card {
 	return nil
 }
 
-// place puts the model on the card within budget.
-func place(c *cli.Command, info vulkan.Info, budget int64, b *blueprint.Blueprint, on placement.Machine, s hybrid.Streaming) (*engine.Plan, error) {
-	on.GPUs[0].Budget = budget
+// place puts the model on the cards within their budgets. Those that the plan has no use for are left out.
+func place(c *cli.Command, infos []vulkan.Info, b *blueprint.Blueprint, on placement.Machine, s []hybrid.Streaming) (*engine.Plan, error) {
 	solve := placement.Solve
 	if c.IsSet("n-gpu-layers") {
 		solve = func(m placement.Model, on placement.Machine) (placement.Plan, error) {
 			return placement.Whole(m, on, c.Int("n-gpu-layers"))
 		}
 	}
-	p, err := b.Places(on, []hybrid.Streaming{s}, solve)
+	p, err := b.Places(on, s, solve)
 	if err != nil {
 		return nil, err
 	}
-	card := &engine.Plan{
-		Cards:  []engine.Card{{Device: fmt.Sprint(info.Index), Budget: budget, Planned: p.VRAM[0], Stream: s}},
-		Places: p.Places(),
-		Notice: func(s string) { fmt.Fprintln(os.Stderr, "note:", s) },
-	}
-	used := false
-	for _, y := range p.Layers {
-		card.Bytes += y.VRAM
-		used = used || y.Attention || y.Predictor || y.Hot > 0
-	}
-	if !used {
-		if c.String("device") != "" || c.IsSet("vram-budget") {
-			fmt.Fprintf(os.Stderr, "note: nothing of the model is worth its place within %.2f GiB of %s\n", gib(budget), info.Name)
+	plan := &engine.Plan{Places: p.Places(), Notice: func(s string) { fmt.Fprintln(os.Stderr, "note:", s) }}
+	index := make([]int, len(infos)) // of each in plan.Cards
+	for j, info := range infos {
+		budget := on.GPUs[j].Budget
+		if p.VRAM[j] == 0 {
+			if c.String("device") != "" || c.IsSet("vram-budget") {
+				fmt.Fprintf(os.Stderr, "note: nothing of the model is worth its place within %.2f GiB of %s\n", gib(budget), info.Name)
+			}
+			continue
 		}
+		index[j] = len(plan.Cards)
+		plan.Cards = append(plan.Cards, engine.Card{Device: fmt.Sprint(info.Index), Budget: budget, Planned: p.VRAM[j], Stream: s[j]})
+	}
+	if len(plan.Cards) == 0 {
 		return nil, nil
 	}
-	return card, nil
+	for l := range plan.Places {
+		if y := &plan.Places[l]; y.GPU != placement.RAM {
+			y.GPU = index[y.GPU]
+		}
+		plan.Bytes += p.Layers[l].VRAM
+	}
+	return plan, nil
 }
 
 // A card that turns out to have less memory than it said is tried again with a smaller share of it, so many times; then the processor
@@ -183,7 +207,7 @@ const (
 	smaller      = 0.85
 )
 
-// loadEngine opens an engine with a progress bar, on the card that the flags choose.
+// loadEngine opens an engine with a progress bar, on the cards that the flags choose.
 func loadEngine(ctx context.Context, c *cli.Command, f *gguf.File, o engine.Options) (*engine.Engine, error) {
 	stats, err := statsFor(c, f)
 	if err != nil {
@@ -192,35 +216,35 @@ func loadEngine(ctx context.Context, c *cli.Command, f *gguf.File, o engine.Opti
 	if stats != nil {
 		o.Order = stats.Order()
 	}
-	return withLess(func(gibs float64) (*engine.Plan, error) { return chosenCard(ctx, c, f, &o, stats, gibs) },
-		func(card *engine.Plan) (*engine.Engine, error) {
+	return withLess(func(share float64) (*engine.Plan, error) { return chosenPlan(ctx, c, f, &o, stats, share) },
+		func(plan *engine.Plan) (*engine.Engine, error) {
 			bar := newProgress("loading", unitBytes)
 			defer bar.finish()
-			o.Plan, o.Progress = card, untilCancelled(ctx, bar.set)
+			o.Plan, o.Progress = plan, untilCancelled(ctx, bar.set)
 			return engine.Open(f, o)
 		}, func(note string) { fmt.Fprintln(os.Stderr, "note:", note) })
 }
 
-// withLess opens an engine on the card that choose plans for, with less of its memory where that turns out to be too much, and at last
-// without a card. choose is given the GiB to use, negative for what the flags say.
-func withLess(choose func(gibs float64) (*engine.Plan, error), open func(*engine.Plan) (*engine.Engine, error), tell func(string)) (*engine.Engine, error) {
-	gibs := -1.0
+// withLess opens an engine on what choose plans, with less of the cards' memory where that turns out to be too much, and at last without
+// cards. choose is given the share of the memory to use.
+func withLess(choose func(share float64) (*engine.Plan, error), open func(*engine.Plan) (*engine.Engine, error), tell func(string)) (*engine.Engine, error) {
+	share := 1.0
 	for try := 0; ; try++ {
-		card, err := choose(gibs)
+		plan, err := choose(share)
 		if err != nil {
 			return nil, err
 		}
-		e, err := open(card)
+		e, err := open(plan)
 		var full *vulkan.OutOfMemory
 		var failed *hybrid.CardError
 		switch {
-		case card == nil || !errors.As(err, &failed):
+		case plan == nil || !errors.As(err, &failed):
 			return e, err
 		case errors.As(err, &full) && try < smallerTries:
-			gibs = smaller * gib(card.Cards[0].Budget)
+			share *= smaller
 			tell(fmt.Sprintf("%v; trying with less", full))
 		default:
-			tell(fmt.Sprintf("%v; going on without it", failed))
+			tell(fmt.Sprintf("%v; %s", failed, plan.Without()))
 			return open(nil)
 		}
 	}

@@ -19,11 +19,8 @@ func TestWithLess(t *testing.T) {
 	full := fmt.Errorf("model.gguf: %w", &hybrid.CardError{Err: &vulkan.OutOfMemory{Device: "a card", Asked: 1, Used: 2, Budget: 3}})
 	pipeline := &hybrid.CardError{Err: errors.New("a pipeline cannot be compiled")}
 	file := errors.New("model.gguf: no such tensor")
-	plan := func(gibs float64) (*engine.Plan, error) {
-		if gibs < 0 {
-			gibs = 8
-		}
-		return &engine.Plan{Cards: []engine.Card{{Budget: int64(gibs * (1 << 30))}}}, nil
+	plan := func(share float64) (*engine.Plan, error) {
+		return &engine.Plan{Cards: []engine.Card{{Budget: int64(8 * share * (1 << 30))}}}, nil
 	}
 	for name, c := range map[string]struct {
 		fits   float64 // GiB from which on the card fails, with:

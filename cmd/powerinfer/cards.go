@@ -1,6 +1,7 @@
 package main
 
 import (
+	"slices"
 	"strconv"
 
 	"github.com/powerinfer-go/powerinfer/internal/compute/vulkan"
@@ -13,9 +14,13 @@ func cards() ([]measure.Found, error) {
 	if err != nil {
 		return nil, err
 	}
+	usual := vulkan.Usual(all)
 	var found []measure.Found
 	for _, d := range all {
-		f := measure.Found{ID: measure.ID{Name: d.Name, Driver: d.Driver, UUID: d.UUID, Memory: d.Memory, Software: d.Kind == vulkan.CPU}}
+		f := measure.Found{ID: measure.ID{
+			Name: d.Name, Driver: d.Driver, UUID: d.UUID, Memory: d.Memory, Software: d.Kind == vulkan.CPU,
+			Spare: d.Kind != vulkan.CPU && !slices.Contains(usual, d),
+		}}
 		switch {
 		case d.Lacks != "":
 			f.Lacks = "it " + d.Lacks

@@ -134,7 +134,7 @@ func cardTable(out io.Writer, m *measure.Machine, why error) {
 		return
 	}
 	fmt.Fprintln(out)
-	usable := false
+	usable := 0
 	for i := range m.Cards {
 		k := &m.Cards[i]
 		fmt.Fprintf(out, "graphics %d: %s, %.1f GiB, %s\n", i, k.Name, gib(k.Memory), k.Driver)
@@ -144,13 +144,19 @@ func cardTable(out io.Writer, m *measure.Machine, why error) {
 			continue
 		case k.Software:
 			fmt.Fprintln(out, "  is software on the processor: nothing is placed on it unless it is named")
+		case k.Spare:
+			fmt.Fprintln(out, "  is used only where it is named: cards come first, and each of them through one driver")
+		default:
+			usable++
 		}
-		usable = usable || k.Usable()
 		fmt.Fprintf(out, "  reads %.0f GB/s, takes %.1f GB/s and gives %.1f GB/s over the bus, hand-off %.0f µs, launches %.0f µs a layer\n",
 			k.Read/1e9, k.Upload/1e9, k.Download/1e9, 1e6*k.HandOff, 1e6*k.Launch)
 	}
-	if !usable {
+	switch {
+	case usable == 0:
 		fmt.Fprintln(out, "no card can be used; models are computed on the processor")
+	case usable > 1:
+		fmt.Fprintf(out, "models are divided among %d cards, each layer between one of them and the processor\n", usable)
 	}
 }
 

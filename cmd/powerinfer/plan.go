@@ -13,6 +13,7 @@ import (
 	"github.com/urfave/cli/v3"
 
 	"github.com/powerinfer-go/powerinfer/internal/blueprint"
+	"github.com/powerinfer-go/powerinfer/internal/compute/vulkan"
 	"github.com/powerinfer-go/powerinfer/internal/gguf"
 	"github.com/powerinfer-go/powerinfer/internal/measure"
 	"github.com/powerinfer-go/powerinfer/internal/neuron"
@@ -28,7 +29,8 @@ func planCommand() *cli.Command {
 		Flags: append(modelFlags(),
 			&cli.StringFlag{Name: "describe", Usage: "plan for `SHAPE[,KEY=VALUE…]` instead of a file: llama-70b,type=q4_0,active=0.1"},
 			&cli.IntFlag{Name: "ctx-size", Aliases: []string{"c"}, Usage: "context in tokens; 0 is the model's own", Sources: env("CTX_SIZE")},
-			&cli.StringSliceFlag{Name: "vram-budget", Usage: "`GIB` of a card to use, default what it has less a reserve; one for all cards or one for each: 8,11", Sources: env("VRAM_BUDGET")},
+			deviceFlag(),
+			budgetFlag(),
 			&cli.IntFlag{Name: "n-gpu-layers", Aliases: []string{"ngl"}, Usage: "place `N` whole layers as llama.cpp does, instead of neurons", Sources: env("N_GPU_LAYERS")},
 			sparseFlag(),
 			&cli.StringFlag{Name: "activation", Usage: "override the file's activation: `NAME` is silu, gelu, relu, fatrelu[:threshold], drelu or relu2"},
@@ -157,9 +159,12 @@ func planMachine(ctx context.Context, c *cli.Command, b *blueprint.Blueprint) (o
 	default:
 		var m measure.Machine
 		m, _, err = thisMachine(ctx, false)
-		if err == nil {
-			on, memory = machineFor(&m, b), m.Memory
+		if err != nil {
+			return on, 0, err
 		}
+		var infos []vulkan.Info
+		infos, err = chosenCards(c)
+		on, memory = machineWith(&m, infos, b), m.Memory
 	}
 	if err != nil {
 		return on, 0, err

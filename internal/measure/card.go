@@ -7,8 +7,9 @@ type ID struct {
 	Name     string `json:"name"`
 	Driver   string `json:"driver"` // with its version
 	UUID     string `json:"uuid"`
-	Memory   int64  `json:"memory"`   // bytes
-	Software bool   `json:"software"` // it computes on the processor
+	Memory   int64  `json:"memory"`          // bytes
+	Software bool   `json:"software"`        // it computes on the processor
+	Spare    bool   `json:"spare,omitempty"` // it computes only where it is named, beside others that are cards or better
 }
 
 // Found is a card that the machine has, before it is measured.
@@ -43,7 +44,7 @@ type Card struct {
 }
 
 // Usable reports whether models may be placed on the card without being told to.
-func (c *Card) Usable() bool { return c.Lacks == "" && !c.Software }
+func (c *Card) Usable() bool { return c.Lacks == "" && !c.Software && !c.Spare }
 
 // check reports figures that no card has.
 func (c *Card) check() error {

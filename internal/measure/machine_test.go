@@ -55,7 +55,7 @@ func TestCards(t *testing.T) {
 		t.Errorf("%d of 4 opened cards were closed", closed)
 	}
 	software := Card{ID: ID{Software: true}, Read: 1e10}
-	if software.Usable() || (&Card{Lacks: "x"}).Usable() || !(&Card{Read: 1e10}).Usable() {
+	if software.Usable() || (&Card{ID: ID{Spare: true}, Read: 1e10}).Usable() || (&Card{Lacks: "x"}).Usable() || !(&Card{Read: 1e10}).Usable() {
 		t.Error("what may be used")
 	}
 }

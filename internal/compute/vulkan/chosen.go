@@ -1,5 +1,11 @@
 package vulkan
 
+import (
+	"fmt"
+	"slices"
+	"strings"
+)
+
 // Chosen is the device that Open would open for a name, without opening it. The error is ErrNone where there is nothing to choose.
 func Chosen(name string) (Info, error) {
 	all, err := Devices()
@@ -11,4 +17,62 @@ func Chosen(name string) (Info, error) {
 		return Info{}, err
 	}
 	return all[k], nil
+}
+
+// ChosenAll are the devices that list means: names as Open takes them, between commas, or, if empty, Usual. The error is ErrNone where
+// there is nothing to choose.
+func ChosenAll(list string) ([]Info, error) {
+	all, err := Devices()
+	if err != nil {
+		return nil, err
+	}
+	return chooseAll(all, list)
+}
+
+func chooseAll(all []Info, list string) ([]Info, error) {
+	k, err := choose(all, list)
+	switch {
+	case err == nil && list == "":
+		return Usual(all), nil
+	case err == nil: // names may hold commas, too
+		return all[k : k+1], nil
+	case !strings.Contains(list, ","):
+		return nil, err
+	}
+	var chosen []Info
+	for name := range strings.SplitSeq(list, ",") {
+		if name = strings.TrimSpace(name); name == "" {
+			return nil, fmt.Errorf("a name is missing in the list of devices %q", list)
+		}
+		k, err := choose(all, name)
+		if err != nil {
+			return nil, err
+		}
+		if all[k].Kind != CPU && has(chosen, all[k]) {
+			return nil, fmt.Errorf("device %d (%s) is twice in the list of devices %q", all[k].Index, all[k].Name, list)
+		}
+		chosen = append(chosen, all[k])
+	}
+	return chosen, nil
+}
+
+// Usual are the devices that are used where none is named: every card, or, where there is none, the best of those that are no
+// software. A card that two drivers show is used through the first.
+func Usual(all []Info) []Info {
+	var cards []Info
+	for _, d := range all {
+		if d.Kind == Discrete && d.Lacks == "" && !has(cards, d) {
+			cards = append(cards, d)
+		}
+	}
+	if k, err := choose(all, ""); err == nil && len(cards) == 0 {
+		return all[k : k+1]
+	}
+	return cards
+}
+
+// has reports whether d, or the same card through another driver, is one of list.
+func has(list []Info, d Info) bool {
+	known := strings.Trim(d.UUID, "0") != ""
+	return slices.ContainsFunc(list, func(e Info) bool { return e.Index == d.Index || known && e.UUID == d.UUID })
 }
