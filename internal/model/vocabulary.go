@@ -31,7 +31,11 @@ func Tokenizer(f *gguf.File) (*tokenizer.Tokenizer, error) {
 		}
 		return v
 	}
-	v := tokenizer.Vocab{Model: m.text("tokenizer.ggml.model", ""), Pre: m.text("tokenizer.ggml.pre", "")}
+	pre := "default"
+	if f.Magic == "PWRI" {
+		pre = "gpt-2" // all that the original PowerInfer knows
+	}
+	v := tokenizer.Vocab{Model: m.text("tokenizer.ggml.model", ""), Pre: m.text("tokenizer.ggml.pre", pre)}
 	if m.err == nil && v.Model == "" {
 		m.fail("key %q is missing: the file has no tokenizer", "tokenizer.ggml.model")
 	}

@@ -119,13 +119,18 @@ func readModel(f *gguf.File) (*model, error) {
 	return m, r.err
 }
 
-// keys are the file's own, without those that a prepared file has anew and those of a split file.
+// keys are the file's own, without those that a prepared file has anew and those of a split file. What an original file
+// leaves unsaid is said.
 func (m *model) keys() []gguf.KV {
+	const pre = "tokenizer.ggml.pre"
 	var out []gguf.KV
 	for _, kv := range m.f.Keys {
 		if !strings.HasPrefix(kv.Key, "powerinfer.") && !strings.HasPrefix(kv.Key, "split.") {
 			out = append(out, kv)
 		}
+	}
+	if _, ok := m.f.Lookup(pre); !ok && m.f.Magic == "PWRI" {
+		out = append(out, gguf.KV{Key: pre, Value: "gpt-2"})
 	}
 	return out
 }

@@ -19,7 +19,9 @@ type preTokenization struct {
 // it was made for, scanned by hand.
 func preTokenizer(name string) (preTokenization, error) {
 	switch name {
-	case "", "default", "gpt-2", "phi-2", "mpt", "olmo", "jais", "roberta-bpe":
+	case "", "default":
+		return preTokenization{split: splitDefault}, nil
+	case "gpt-2", "phi-2", "mpt", "olmo", "jais", "roberta-bpe":
 		return preTokenization{split: each(nextGPT2)}, nil
 	case "falcon":
 		return preTokenization{split: splitFalcon}, nil
@@ -30,7 +32,7 @@ func preTokenizer(name string) (preTokenization, error) {
 	case "qwen2", "deepseek-r1-qwen", "stablelm2":
 		return preTokenization{split: each(nextQwen2)}, nil
 	}
-	return preTokenization{}, fmt.Errorf("pre-tokenizer %q is not supported; supported are gpt-2 (default), falcon, llama-bpe, qwen2, smollm", name)
+	return preTokenization{}, fmt.Errorf("pre-tokenizer %q is not supported; supported are default, gpt-2, falcon, llama-bpe, qwen2, smollm", name)
 }
 
 // each splits by the length of the next word of a text that is not empty.
@@ -205,38 +207,58 @@ func blanks(text string) int {
 // splitFalcon cuts out punctuation, splits what that leaves by GPT-2's expression, and cuts out of each word the
 // groups of three ASCII digits, from the left (Falcon, tokenizer.json).
 func splitFalcon(text string, emit func(string)) {
-	groups := func(word string) {
-		rest := 0
-		for i := 0; i+3 <= len(word); {
-			if !digit(word[i]) || !digit(word[i+1]) || !digit(word[i+2]) {
-				i++
-				continue
-			}
-			if rest < i {
-				emit(word[rest:i])
-			}
-			emit(word[i : i+3])
-			i += 3
-			rest = i
-		}
-		if rest < len(word) {
-			emit(word[rest:])
-		}
-	}
 	words := each(nextGPT2)
 	for text != "" {
 		n := sameRun(text, falconPunctuation)
-		words(text[:n], groups)
+		words(text[:n], func(word string) { digitGroups(word, emit) })
 		text = text[n:]
+	}
+}
+
+// splitDefault is what llama.cpp does for files that name no pre-tokenizer: splitFalcon, but for the backtick, and with \p{N}+ cut
+// out of each word before its groups of digits.
+func splitDefault(text string, emit func(string)) {
+	words := each(nextGPT2)
+	for text != "" {
+		n := sameRun(text, defaultPunctuation)
+		words(text[:n], func(word string) {
+			for word != "" {
+				n := sameRun(word, unicode.IsNumber)
+				digitGroups(word[:n], emit)
+				word = word[n:]
+			}
+		})
+		text = text[n:]
+	}
+}
+
+// digitGroups cuts groups of three ASCII digits out of word, from the left.
+func digitGroups(word string, emit func(string)) {
+	rest := 0
+	for i := 0; i+3 <= len(word); {
+		if !digit(word[i]) || !digit(word[i+1]) || !digit(word[i+2]) {
+			i++
+			continue
+		}
+		if rest < i {
+			emit(word[rest:i])
+		}
+		emit(word[i : i+3])
+		i += 3
+		rest = i
+	}
+	if rest < len(word) {
+		emit(word[rest:])
 	}
 }
 
 func digit(c byte) bool { return '0' <= c && c <= '9' }
 
+// defaultPunctuation is [\p{P}$+<=>^~|].
+func defaultPunctuation(r rune) bool { return unicode.IsPunct(r) || strings.ContainsRune("$+<=>^~|", r) }
+
 // falconPunctuation is [\p{P}$+<=>^~|`].
-func falconPunctuation(r rune) bool {
-	return unicode.IsPunct(r) || strings.ContainsRune("$+<=>^~|`", r)
-}
+func falconPunctuation(r rune) bool { return r == '`' || defaultPunctuation(r) }
 
 // sameRun is the length of the characters at the text's begin that all fulfil is, or all do not.
 func sameRun(text string, is func(rune) bool) int {

@@ -66,12 +66,13 @@ func TestPreTokenizers(t *testing.T) {
 	llama3 := regexp.MustCompile(llamaHead + `{1,3}` + llamaTail)
 	qwen2 := regexp.MustCompile(llamaHead + llamaTail)
 	punctuation, three := regexp.MustCompile("[\\p{P}$+<=>^~|`]+"), regexp.MustCompile(`[0-9][0-9][0-9]`)
-	number := regexp.MustCompile(`\p{N}`)
+	number, numbers, plain := regexp.MustCompile(`\p{N}`), regexp.MustCompile(`\p{N}+`), regexp.MustCompile(`[\p{P}$+<=>^~|]+`)
 	want := map[string]func(string) []string{
 		"gpt-2":     func(s string) []string { return matches(gpt2, s) },
 		"llama-bpe": func(s string) []string { return matches(llama3, s) },
 		"qwen2":     func(s string) []string { return matches(qwen2, s) },
 		"falcon":    func(s string) []string { return inEach(three, inEach(gpt2, matches(punctuation, s))) },
+		"default":   func(s string) []string { return inEach(three, inEach(numbers, inEach(gpt2, matches(plain, s)))) },
 		"smollm":    func(s string) []string { return inEach(gpt2, matches(number, s)) },
 	}
 	seed := uint64(time.Now().UnixNano())

@@ -21,7 +21,7 @@ const (
 // Vocab is a vocabulary as a model file describes it; the index in Tokens is the token's id.
 type Vocab struct {
 	Model  string    // "llama": SentencePiece; "gpt2": byte-level BPE
-	Pre    string    // gpt2: name of the pre-tokenizer (tokenizer.ggml.pre); empty and "default" mean gpt-2
+	Pre    string    // gpt2: name of the pre-tokenizer (tokenizer.ggml.pre); empty is "default"
 	Tokens []string  // gpt2: bytes written as GPT-2's printable characters; llama: U+2581 for a space
 	Scores []float32 // llama: one a token, the highest merges first; gpt2: ignored
 	Types  []int32   // one a token: 1 normal 2 unknown 3 control 4 user-defined 5 unused 6 byte; empty: all normal
