@@ -255,7 +255,9 @@ func digitGroups(word string, emit func(string)) {
 func digit(c byte) bool { return '0' <= c && c <= '9' }
 
 // defaultPunctuation is [\p{P}$+<=>^~|].
-func defaultPunctuation(r rune) bool { return unicode.IsPunct(r) || strings.ContainsRune("$+<=>^~|", r) }
+func defaultPunctuation(r rune) bool {
+	return unicode.IsPunct(r) || strings.ContainsRune("$+<=>^~|", r)
+}
 
 // falconPunctuation is [\p{P}$+<=>^~|`].
 func falconPunctuation(r rune) bool { return r == '`' || defaultPunctuation(r) }
