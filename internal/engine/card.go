@@ -56,7 +56,7 @@ func (o *Options) open(threads int) (compute.Device, error) {
 	}
 	var pairs []*hybrid.Device
 	for j := range o.Plan.Cards {
-		card, err := o.Plan.open(j, o.Trace)
+		card, err := o.Plan.open(j, o.Trace.OfCard(j))
 		if err != nil {
 			for _, d := range pairs {
 				d.Cards()[0].Close()

@@ -47,10 +47,48 @@ func TestWrite(t *testing.T) {
 	}
 }
 
+// TestCards: several cards have tracks of their own, and one clock.
+func TestCards(t *testing.T) {
+	l := trace.New()
+	l.Between(trace.Steps, "token", 1, 9000)
+	l.OfCard(0).Between(trace.Card, "first", 1000, 2000)
+	l.OfCard(1).Between(trace.Card, "second", 3000, 4000)
+	l.OfCard(1).Between(trace.Host, "neurons", 3000, 4000)
+	var text strings.Builder
+	if err := l.Write(&text); err != nil {
+		t.Fatal(err)
+	}
+	var got struct {
+		TraceEvents []struct {
+			Ph, Name string
+			Tid      int
+			Args     map[string]any
+		}
+	}
+	if err := json.Unmarshal([]byte(text.String()), &got); err != nil {
+		t.Fatal(err)
+	}
+	names, on := map[int]any{}, map[string]any{}
+	for _, e := range got.TraceEvents {
+		if e.Name == "thread_name" {
+			if names[e.Tid] != nil {
+				t.Errorf("track %d is %v and %v", e.Tid, names[e.Tid], e.Args["name"])
+			}
+			names[e.Tid] = e.Args["name"]
+		}
+		if e.Ph == "X" {
+			on[e.Name] = names[e.Tid]
+		}
+	}
+	if on["token"] != "steps" || on["first"] != "card 0" || on["second"] != "card 1" || on["neurons"] != "processor" {
+		t.Errorf("spans are on %v", on)
+	}
+}
+
 // TestNone: a log that is not there takes everything and allocates nothing.
 func TestNone(t *testing.T) {
 	var l *trace.Log
-	if n := testing.AllocsPerRun(100, func() { l.Span(trace.Host, "a", l.Now()); l.Between(trace.Card, "b", 1, 2) }); n != 0 {
+	if n := testing.AllocsPerRun(100, func() { l.Span(trace.Host, "a", l.Now()); l.OfCard(1).Between(trace.Card, "b", 1, 2) }); n != 0 {
 		t.Errorf("%g allocations", n)
 	}
 }

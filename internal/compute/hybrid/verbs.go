@@ -1,6 +1,7 @@
 package hybrid
 
 import (
+	"cmp"
 	"fmt"
 
 	"github.com/powerinfer-go/powerinfer/internal/compute"
@@ -54,7 +55,7 @@ func (r *verbs) stretch() *stretch {
 func (s *stretch) run(p *compute.Params) error {
 	from := s.d.trace.Now()
 	err := s.compute(p)
-	s.d.trace.Span(trace.Host, s.name, from)
+	s.d.trace.Span(trace.Host, cmp.Or(s.name, "activations"), from)
 	return err
 }
 
@@ -192,6 +193,7 @@ func (r *verbs) Embed(dst compute.Tensor, table *compute.Matrix) {
 		r.card.Embed(onCardOf(dst), mem(table).card)
 	} else {
 		r.onHost(func(v compute.Verbs) { v.Embed(onHostOf(dst), mem(table).host) })
+		r.stretch().named(table)
 	}
 	written(dst, card)
 }
