@@ -1,0 +1,176 @@
+package vulkan
+
+import (
+	"strings"
+	"time"
+
+	"github.com/powerinfer-go/powerinfer/internal/compute/vulkan/vk"
+	"github.com/powerinfer-go/powerinfer/internal/trace"
+)
+
+// stamps are the times at which the device passes places of a recording. They are there only while somebody traces, and where the
+// device has them; a nil one does nothing. Recordings share them, because only one runs at a time: the host resets them before each run
+// and reads them behind it.
+type stamps struct {
+	g          *gpu
+	pool       vk.QueryPool
+	ticks      []uint64 // [maxStamps] as they were read last
+	calibrated bool     // the driver says what the device's clock shows now
+	common     moment
+}
+
+// moment is a time of which both clocks' readings are known.
+type moment struct {
+	tick uint64 // of the device
+	time time.Duration
+}
+
+const calibratedExtension = "VK_EXT_calibrated_timestamps"
+
+// maxStamps is how many a recording may have; what comes behind them is not timed.
+const maxStamps = 1 << 14
+
+// stamp is a place of a recording.
+type stamp struct {
+	name string // of what begins here; empty until something has a name
+	ends bool   // nothing begins: a command buffer ends
+}
+
+// newStamps makes those of g, if it is traced and has any.
+func newStamps(g *gpu) (*stamps, error) {
+	if g.trace == nil || g.stampBits == 0 || !g.resets {
+		return nil, nil
+	}
+	s := &stamps{g: g, ticks: make([]uint64, maxStamps), calibrated: g.has(calibratedExtension)}
+	var err error
+	s.pool, err = g.vk.CreateQueryPool(&vk.QueryPoolCreateInfo{SType: vk.StructureTypeQueryPoolCreateInfo, QueryType: vk.QueryTypeTimestamp, QueryCount: maxStamps})
+	return s, err
+}
+
+func (s *stamps) destroy() {
+	if s != nil {
+		s.g.vk.DestroyQueryPool(s.pool)
+	}
+}
+
+// about says which weight what is recorded next is for. Neighbours of the same part of a layer are timed together.
+func (r *recorder) about(weight string) {
+	if !r.timed {
+		return
+	}
+	all, name := r.seg.stamps, layerPart(weight)
+	switch n := len(all); {
+	case n == 0 || all[n-1].ends || all[n-1].name == name:
+	case all[n-1].name == "":
+		all[n-1].name = name
+	default:
+		r.stamp(stamp{name: name})
+	}
+}
+
+// sent is said of a weight that is copied, not computed with.
+const sent = " sent"
+
+// layerPart is the part of a model that a weight belongs to: blk.3.ffn of blk.3.ffn_up.weight.
+func layerPart(weight string) string {
+	if sending, ok := strings.CutSuffix(weight, sent); ok {
+		return layerPart(sending) + sent
+	}
+	weight = strings.TrimSuffix(strings.TrimSuffix(weight, ".weight"), ".bias")
+	layer := strings.LastIndexByte(weight, '.') + 1
+	if end := strings.IndexByte(weight[layer:], '_'); layer > 0 && end > 0 {
+		return weight[:layer+end]
+	}
+	return weight
+}
+
+// stamp records that the time is kept at which everything recorded so far has run.
+func (r *recorder) stamp(s stamp) {
+	if !r.timed || r.err != nil || len(r.seg.stamps) == maxStamps {
+		return
+	}
+	r.flush()
+	r.d.gpu.vk.CmdWriteTimestamp(r.command, vk.PipelineStageBottomOfPipe, r.d.stamps.pool, uint32(len(r.seg.stamps)))
+	r.seg.stamps = append(r.seg.stamps, s)
+}
+
+// stampBegin is the first stamp of a command buffer.
+func (r *recorder) stampBegin() {
+	if r.timed {
+		r.first = len(r.seg.stamps)
+		r.stamp(stamp{})
+	}
+}
+
+// stampEnd is the last stamp of a command buffer. Those of an empty one, which is not run, are taken back.
+func (r *recorder) stampEnd() {
+	switch {
+	case !r.timed:
+	case r.filled:
+		r.stamp(stamp{ends: true})
+	default:
+		r.seg.stamps = r.seg.stamps[:r.first]
+	}
+}
+
+// begin prepares a run of a recording with n stamps, and returns the time.
+func (s *stamps) begin(n int) time.Duration {
+	if s == nil || n == 0 {
+		return 0
+	}
+	s.g.timed = true
+	s.g.vk.ResetQueryPool(s.pool, uint32(n))
+	return s.g.trace.Now()
+}
+
+// end keeps what ran between the stamps of a run that began at from, if it has come to its end.
+func (s *stamps) end(all []stamp, from time.Duration, done bool) {
+	if s == nil || len(all) == 0 {
+		return
+	}
+	s.g.timed = false
+	if !done || s.g.vk.QueryResults(s.pool, s.ticks[:len(all)]) != nil {
+		return
+	}
+	s.align(from, s.ticks[0], s.ticks[len(all)-1])
+	last := from
+	for i := range all[:len(all)-1] {
+		begun, ended := max(last, s.when(s.ticks[i])), s.when(s.ticks[i+1])
+		if all[i].ends || ended < begun {
+			continue
+		}
+		name := all[i].name
+		if name == "" {
+			name = "run"
+		}
+		s.g.trace.Between(trace.Card, name, begun, ended)
+		last = ended
+	}
+}
+
+// align finds a common moment of both clocks: the driver's, or one by which the stamps of a run, the first and the last, lie
+// between its submission at from and now.
+func (s *stamps) align(from time.Duration, first, last uint64) {
+	before := s.g.trace.Now()
+	if s.calibrated {
+		tick, err := s.g.vk.CalibratedTimestamp()
+		if err == nil {
+			s.common = moment{tick, (before + s.g.trace.Now()) / 2}
+			return
+		}
+		s.calibrated = false
+	}
+	if s.common == (moment{}) {
+		s.common = moment{last, before}
+	}
+	s.common = moment{last, s.when(last)} // clocks run apart, and the device's starts anew when its bits are used up
+	s.common.time += max(0, from-s.when(first))
+	s.common.time -= max(0, s.common.time-before)
+}
+
+// when is the time of a tick within half of the device's range from the common moment.
+func (s *stamps) when(tick uint64) time.Duration {
+	unused := 64 - s.g.stampBits
+	ticks := int64((tick-s.common.tick)<<unused) >> unused
+	return s.common.time + time.Duration(float64(ticks)*float64(s.g.limits.TimestampPeriod))
+}
