@@ -42,6 +42,7 @@ type Device struct {
 	runs       uint64
 	played     *segment // the last one, whose results Read is asked for
 	scratches  map[string]view
+	stamps     *stamps // nil: what runs is not timed
 }
 
 // Open opens a device.
@@ -67,6 +68,10 @@ func Open(o Options) (*Device, error) {
 		g.instance.vk.Destroy()
 		return nil, err
 	}
+	if d.stamps, err = newStamps(g); err != nil {
+		_ = d.Close()
+		return nil, fmt.Errorf("device %s: %w", g.info.Name, err)
+	}
 	return d, nil
 }
 
@@ -89,6 +94,7 @@ func (d *Device) Close() error {
 		err = d.gpu.vk.WaitIdle()
 	}
 	d.pipelines.close()
+	d.stamps.destroy()
 	d.reset()
 	d.gpu.destroy()
 	d.bindings.pin.Unpin()

@@ -25,6 +25,7 @@ type gpu struct {
 	lost     error        // a submission failed: nothing can be computed any more
 	trace    *trace.Log   // nil: nobody wants to know
 	running  []running    // submissions that are traced, and were not yet seen done
+	timed    bool         // what is submitted now has stamps of its own
 
 	// What the calls on a token's path read and write, pinned.
 	pin        runtime.Pinner
@@ -90,6 +91,9 @@ func (i *instance) open(o Options) (*gpu, error) {
 		if g.has(e) {
 			extensions = append(extensions, e)
 		}
+	}
+	if o.Trace != nil && g.has(calibratedExtension) {
+		extensions = append(extensions, calibratedExtension)
 	}
 	if g.vk, err = i.vk.CreateDevice(g.handle, g.family, extensions, &f.two); err != nil {
 		return nil, fmt.Errorf("device %d (%s) cannot be opened: %w", k, g.info.Name, err)
@@ -192,6 +196,9 @@ const polls = 1500
 func (g *gpu) traceSubmission(commands []vk.CommandBuffer, from time.Duration) {
 	g.trace.Span(trace.Calls, "submit", from)
 	for i := range commands {
+		if g.timed {
+			break
+		}
 		g.running = append(g.running, running{g.last - uint64(len(commands)-1-i), g.trace.Now()})
 	}
 }

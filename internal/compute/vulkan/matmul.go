@@ -111,6 +111,7 @@ func grid(n int) [3]int {
 
 // MatMul computes every product of x.
 func (r *recorder) MatMul(x compute.Tensor, products compute.Products) {
+	r.about(products[0].W.Name)
 	o := operand{r: r, x: x, name: "activations"}
 	for i := range products {
 		p := &products[i]

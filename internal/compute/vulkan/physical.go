@@ -21,8 +21,10 @@ type physical struct {
 	memory     vk.PhysicalDeviceMemoryProperties
 	maxMemory  int64 // bytes that one allocation may have
 	subgroup   subgroup
-	dot        bool // 4×8-bit integer dot products
-	budgets    bool // the driver says how much memory is free
+	dot        bool   // 4×8-bit integer dot products
+	budgets    bool   // the driver says how much memory is free
+	stampBits  uint32 // of its time stamps that count; 0: there are none
+	resets     bool   // the host can reset them
 }
 
 // identity is what compiled pipelines depend on.
@@ -102,7 +104,7 @@ func (d *physical) has(extension string) bool { return slices.Contains(d.extensi
 func (i *instance) queue(d *physical) bool {
 	for k, f := range i.vk.QueueFamilies(d.handle) {
 		if f.QueueFlags&vk.QueueCompute != 0 {
-			d.family = uint32(k)
+			d.family, d.stampBits = uint32(k), f.TimestampValidBits
 			return true
 		}
 	}
@@ -180,6 +182,7 @@ func (i *instance) describeFeatures(d *physical, sizes *vk.PhysicalDeviceSubgrou
 	}
 	slices.Sort(lacks)
 	d.dot = f.dot.ShaderIntegerDotProduct == vk.True
+	d.resets = f.v12.HostQueryReset == vk.True
 	d.subgroup.size = size
 	least, most := int(sizes.MinSubgroupSize), int(sizes.MaxSubgroupSize)
 	if f.size.SubgroupSizeControl == vk.True && sizes.RequiredSubgroupSizeStages&vk.StageCompute != 0 && least < most {
@@ -196,6 +199,6 @@ func (f *features) enabled(d *physical) {
 	}
 	f.chain(d)
 	truth := map[bool]vk.Bool32{true: vk.True}
-	f.dot.ShaderIntegerDotProduct = truth[d.dot]
+	f.dot.ShaderIntegerDotProduct, f.v12.HostQueryReset = truth[d.dot], truth[d.resets]
 	f.size.SubgroupSizeControl, f.size.ComputeFullSubgroups = truth[d.subgroup.required], truth[d.subgroup.full]
 }

@@ -35,6 +35,8 @@ type recorder struct {
 	filled   bool             // something was recorded in it
 	now      *compute.Params  // of the run that records: for Host only
 	live     bool             // Host was called
+	timed    bool             // it has stamps
+	first    int              // of the command buffer's stamps
 	beside   bool             // what is recorded runs beside the host
 	late     bool             // that has shown something, for which a later turn of the host waits
 	wanted   []place          // what is copied to the host in the end
@@ -149,6 +151,7 @@ func (r *recorder) beginWith(command vk.CommandBuffer) {
 	r.command, r.filled, r.bound = command, false, 0
 	r.hazards.clear()
 	r.barrier(vk.PipelineStageHost, vk.AccessHostWrite, 0, 0)
+	r.stampBegin()
 }
 
 // end ends the command buffer. What it wrote is visible to the host. Of an empty one nothing remains.
@@ -157,6 +160,7 @@ func (r *recorder) end() vk.CommandBuffer {
 	if r.command == 0 { // begin failed
 		return 0
 	}
+	r.stampEnd()
 	r.barrier(0, 0, vk.PipelineStageHost, vk.AccessHostRead)
 	command := r.command
 	r.command = 0

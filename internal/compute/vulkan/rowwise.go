@@ -89,6 +89,7 @@ func (r *recorder) norm(shader string, dst, x compute.Tensor, w, b *compute.Vect
 	if x.Rows == 0 {
 		return
 	}
+	r.about(w.Name)
 	biased, bias := uint32(0), w
 	if b != nil {
 		biased, bias = 1, b

@@ -18,6 +18,7 @@ type segment struct {
 	results []result
 	params  paramsLayout // what the recording has room for
 	used    uint64       // the number of the run that used it last
+	stamps  []stamp      // in the order in which they are passed
 	copies  []copied     // what the host reads when it has run
 	wanted  []place      // what it read besides: the next recording copies that too
 
@@ -94,6 +95,7 @@ func (d *Device) Run(seg compute.Segment, p *compute.Params, body func(compute.V
 func (r *recorder) record(body func(compute.Verbs)) error {
 	r.d.inputs.restart()
 	r.d.results.restart()
+	r.timed = r.d.stamps != nil
 	r.begin()
 	if r.err == nil {
 		body(r)
@@ -144,7 +146,7 @@ func (r *recorder) Host(f func()) {
 		f()
 	}
 	r.d.free(r.seg)
-	r.seg.checks, r.seg.inputs, r.seg.results = nil, nil, nil // the inputs lie where they were filled in
+	r.seg.checks, r.seg.inputs, r.seg.results, r.seg.stamps = nil, nil, nil, nil // the inputs lie where they were filled in
 	r.begin()
 }
 
@@ -162,15 +164,10 @@ func (d *Device) play(s *segment, p *compute.Params) error {
 		clear(r.host())
 	}
 	clear(d.seen.rows)
-	for i := range s.legs {
-		if err := s.legs[i].play(d.gpu, p); err != nil {
-			if d.gpu.lost == nil { // what runs may not be disturbed
-				err = errors.Join(err, d.gpu.wait(d.gpu.last))
-			}
-			return err
-		}
-	}
-	if err := d.gpu.wait(d.gpu.last); err != nil {
+	from := d.stamps.begin(len(s.stamps))
+	err := s.play(d.gpu, p)
+	d.stamps.end(s.stamps, from, err == nil)
+	if err != nil {
 		return err
 	}
 	for _, r := range s.results {
@@ -181,6 +178,19 @@ func (d *Device) play(s *segment, p *compute.Params) error {
 	}
 	d.played = s
 	return nil
+}
+
+// play submits s leg by leg and waits.
+func (s *segment) play(g *gpu, p *compute.Params) error {
+	for i := range s.legs {
+		if err := s.legs[i].play(g, p); err != nil {
+			if g.lost == nil { // what runs may not be disturbed
+				err = errors.Join(err, g.wait(g.last))
+			}
+			return err
+		}
+	}
+	return g.wait(g.last)
 }
 
 // play submits l and lets the host do its part. What runs beside may still run when it returns.

@@ -38,6 +38,7 @@ type sparse struct {
 // columns of neurons whose product is not. Many tokens, whose sets' union is most of a layer, go through matrix products in which
 // neurons outside a token's set are zero. Both give the same bytes.
 func (r *recorder) SparseFFN(out, x compute.Tensor, s compute.Set, w compute.SparseWeights) {
+	r.about(w.Up.Name)
 	f := &sparse{r: r, w: w, n: w.Up.Rows, out: out, x: x, set: s, all: s.Mem == nil, operand: operand{r: r, x: x, name: "activations"}}
 	if w.Up.Cols != x.Cols || s.N < f.n || s.Rows != x.Rows || out.Rows != x.Rows || w.Gate != nil && (w.Gate.Rows != f.n || w.Gate.Cols != x.Cols) {
 		panic("vulkan: SparseFFN of shapes that do not fit: " + w.Up.Name)

@@ -58,6 +58,7 @@ func (r *recorder) Bring(into any, sources []compute.Source, uses []compute.Use)
 		at = align(at+end, r.d.gpu.alignment())
 	}
 	if r.err == nil {
+		r.about(sources[0].Name + sent)
 		r.copy(to.local.slice(0, min(at, to.local.size)), to.staged.slice(0, min(at, to.staged.size)))
 		r.late = r.late || r.beside
 	}

@@ -52,6 +52,11 @@ func (d *Device) CmdFillBuffer(c CommandBuffer, b Buffer, at, size uint64, word 
 	d.fn.CmdFillBuffer.call(uintptr(c), uintptr(b), uintptr(at), uintptr(size), uintptr(word))
 }
 
+// CmdWriteTimestamp has query n of p hold the time at which everything before it has passed a stage.
+func (d *Device) CmdWriteTimestamp(c CommandBuffer, stage uint32, p QueryPool, n uint32) {
+	d.fn.CmdWriteTimestamp.call(uintptr(c), uintptr(stage), uintptr(p), uintptr(n))
+}
+
 // The functions below are on a token's path. They pass arguments in memory that the device keeps, so that a call allocates nothing; what
 // they point to is pinned by the caller.
 

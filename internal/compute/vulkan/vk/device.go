@@ -52,6 +52,12 @@ type Device struct {
 		GetSemaphoreCounterValue    proc
 		WaitSemaphores              proc
 		QueueSubmit                 proc
+		CreateQueryPool             proc
+		DestroyQueryPool            proc
+		ResetQueryPool              proc
+		GetQueryPoolResults         proc
+		CmdWriteTimestamp           proc
+		GetCalibratedTimestampsEXT  proc
 	}
 }
 
@@ -229,3 +235,32 @@ func (d *Device) CreateSemaphore(info *SemaphoreCreateInfo) (Semaphore, error) {
 
 // DestroySemaphore destroys s.
 func (d *Device) DestroySemaphore(s Semaphore) { d.fn.DestroySemaphore.call(d.handle, uintptr(s), 0) }
+
+// CreateQueryPool makes a pool of queries, which are reset before they are used.
+func (d *Device) CreateQueryPool(info *QueryPoolCreateInfo) (QueryPool, error) {
+	var p QueryPool
+	err := result(d.fn.CreateQueryPool.call(d.handle, uintptr(ptr(info)), 0, uintptr(ptr(&p))))
+	return p, err
+}
+
+// DestroyQueryPool destroys p.
+func (d *Device) DestroyQueryPool(p QueryPool) { d.fn.DestroyQueryPool.call(d.handle, uintptr(p), 0) }
+
+// ResetQueryPool resets p's first n queries, none of which is in use.
+func (d *Device) ResetQueryPool(p QueryPool, n uint32) {
+	d.fn.ResetQueryPool.call(d.handle, uintptr(p), 0, uintptr(n))
+}
+
+// QueryResults reads p's first queries, one for each of results, which is not empty; NotReady if one has not ended.
+func (d *Device) QueryResults(p QueryPool, results []uint64) error {
+	n := uintptr(len(results))
+	return result(d.fn.GetQueryPoolResults.call(d.handle, uintptr(p), 0, n, 8*n, uintptr(ptr(&results[0])), 8, QueryResult64))
+}
+
+// CalibratedTimestamp is what the device's clock shows. It has VK_EXT_calibrated_timestamps.
+func (d *Device) CalibratedTimestamp() (uint64, error) {
+	info := &CalibratedTimestampInfo{SType: StructureTypeCalibratedTimestampInfo, TimeDomain: TimeDomainDevice}
+	var tick, deviation uint64
+	err := result(d.fn.GetCalibratedTimestampsEXT.call(d.handle, 1, uintptr(ptr(info)), uintptr(ptr(&tick)), uintptr(ptr(&deviation))))
+	return tick, err
+}

@@ -16,6 +16,8 @@ const (
 	StructureTypeDeviceCreateInfo                             = 3          // VK_STRUCTURE_TYPE_DEVICE_CREATE_INFO
 	StructureTypeSubmitInfo                                   = 4          // VK_STRUCTURE_TYPE_SUBMIT_INFO
 	StructureTypeMemoryAllocateInfo                           = 5          // VK_STRUCTURE_TYPE_MEMORY_ALLOCATE_INFO
+	StructureTypeQueryPoolCreateInfo                          = 11         // VK_STRUCTURE_TYPE_QUERY_POOL_CREATE_INFO
+	StructureTypeCalibratedTimestampInfo                      = 1000184000 // VK_STRUCTURE_TYPE_CALIBRATED_TIMESTAMP_INFO_EXT
 	StructureTypeBufferCreateInfo                             = 12         // VK_STRUCTURE_TYPE_BUFFER_CREATE_INFO
 	StructureTypeSemaphoreCreateInfo                          = 9          // VK_STRUCTURE_TYPE_SEMAPHORE_CREATE_INFO
 	StructureTypeShaderModuleCreateInfo                       = 16         // VK_STRUCTURE_TYPE_SHADER_MODULE_CREATE_INFO
@@ -83,6 +85,7 @@ const (
 
 	PipelineStageComputeShader = 0x800  // VK_PIPELINE_STAGE_COMPUTE_SHADER_BIT
 	PipelineStageTransfer      = 0x1000 // VK_PIPELINE_STAGE_TRANSFER_BIT
+	PipelineStageBottomOfPipe  = 0x2000 // VK_PIPELINE_STAGE_BOTTOM_OF_PIPE_BIT
 	PipelineStageHost          = 0x4000 // VK_PIPELINE_STAGE_HOST_BIT
 
 	AccessShaderRead    = 0x20   // VK_ACCESS_SHADER_READ_BIT
@@ -98,6 +101,9 @@ const (
 	CommandPoolResetBuffers     = 0x2    // VK_COMMAND_POOL_CREATE_RESET_COMMAND_BUFFER_BIT
 	CommandBufferOneTime        = 0x1    // VK_COMMAND_BUFFER_USAGE_ONE_TIME_SUBMIT_BIT
 	SemaphoreTypeTimeline       = 1      // VK_SEMAPHORE_TYPE_TIMELINE
+	QueryTypeTimestamp          = 2      // VK_QUERY_TYPE_TIMESTAMP
+	QueryResult64               = 0x1    // VK_QUERY_RESULT_64_BIT
+	TimeDomainDevice            = 0      // VK_TIME_DOMAIN_DEVICE_EXT
 	SubgroupBasic               = 0x1    // VK_SUBGROUP_FEATURE_BASIC_BIT
 	SubgroupArithmetic          = 0x4    // VK_SUBGROUP_FEATURE_ARITHMETIC_BIT
 	SubgroupBallot              = 0x8    // VK_SUBGROUP_FEATURE_BALLOT_BIT

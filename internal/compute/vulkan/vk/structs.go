@@ -25,6 +25,7 @@ type (
 	Pipeline            uint64
 	PipelineCache       uint64
 	PipelineLayout      uint64
+	QueryPool           uint64
 	Sampler             uint64
 	Semaphore           uint64
 	ShaderModule        uint64
@@ -471,4 +472,16 @@ type SemaphoreWaitInfo struct {
 	Flags, SemaphoreCount uint32
 	PSemaphores           *Semaphore
 	PValues               *uint64
+}
+
+type QueryPoolCreateInfo struct {
+	SType                                            uint32
+	PNext                                            unsafe.Pointer
+	Flags, QueryType, QueryCount, PipelineStatistics uint32
+}
+
+type CalibratedTimestampInfo struct {
+	SType      uint32
+	PNext      unsafe.Pointer
+	TimeDomain uint32
 }

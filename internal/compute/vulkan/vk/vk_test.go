@@ -76,6 +76,8 @@ func structures() []any {
 		TimelineSemaphoreSubmitInfo{},
 		SubmitInfo{},
 		SemaphoreWaitInfo{},
+		QueryPoolCreateInfo{},
+		CalibratedTimestampInfo{},
 	}
 }
 
