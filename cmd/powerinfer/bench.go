@@ -121,6 +121,12 @@ func benchThreads(ctx context.Context, c *cli.Command, l *trace.Log, f *gguf.Fil
 			Test: t, Result: result, Threads: threads, Batch: o.Batch, UBatch: o.UBatch, NoRepack: o.NoRepack,
 			Commit: commit(), CPU: hw.Detect().Name, File: f.Path, Model: bench.Describe(f), Time: time.Now().UTC(),
 		}
+		if plan := e.Plan(); plan != nil {
+			row.Expected, row.Layers = plan.Rate, plan.Layers()
+			for j, u := range e.CardUse() {
+				row.Cards = append(row.Cards, bench.Card{Name: u.Name, Device: plan.Cards[j].Device})
+			}
+		}
 		if err := w.Write(row); err != nil {
 			return err
 		}

@@ -156,7 +156,7 @@ func streaming(c *cli.Command, m *measure.Machine, info vulkan.Info, b *blueprin
 // measured is what is known of a card's speed, or nil.
 func measured(m *measure.Machine, info vulkan.Info) *measure.Card {
 	for i := range m.Cards {
-		if k := &m.Cards[i]; k.Name == info.Name && k.Lacks == "" {
+		if k := &m.Cards[i]; k.Name == info.Name && k.UUID == info.UUID && k.Lacks == "" {
 			return k
 		}
 	}
@@ -176,6 +176,9 @@ func place(c *cli.Command, infos []vulkan.Info, b *blueprint.Blueprint, on place
 		return nil, err
 	}
 	plan := &engine.Plan{Places: p.Places(), Notice: func(s string) { fmt.Fprintln(os.Stderr, "note:", s) }}
+	if !slices.ContainsFunc(infos, func(i vulkan.Info) bool { return i.Kind == vulkan.CPU }) {
+		plan.Rate = 1 / p.Seconds
+	}
 	index := make([]int, len(infos)) // of each in plan.Cards
 	for j, info := range infos {
 		budget := on.GPUs[j].Budget

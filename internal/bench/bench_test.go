@@ -59,16 +59,17 @@ func TestNames(t *testing.T) {
 	}
 }
 
-// llamaBenchFields are llama-bench's, in its order, from its documentation (tools/llama-bench/README.md), without those of
-// devices and options that do not exist here.
+// llamaBenchFields are llama-bench's, in its order, from its documentation (tools/llama-bench/README.md).
 var llamaBenchFields = []string{
 	"build_commit", "build_number", "cpu_info", "gpu_info", "backends", "model_filename", "model_type", "model_size", "model_n_params",
-	"n_batch", "n_ubatch", "n_threads", "type_k", "type_v", "n_gpu_layers", "use_mmap", "repack", "n_prompt", "n_gen", "n_depth", "test_time",
+	"n_batch", "n_ubatch", "n_threads", "cpu_mask", "cpu_strict", "poll", "type_k", "type_v", "n_gpu_layers", "n_cpu_moe", "split_mode",
+	"main_gpu", "no_kv_offload", "flash_attn", "devices", "tensor_split", "tensor_buft_overrides", "use_mmap", "use_direct_io",
+	"embeddings", "no_op_offload", "no_host", "fit_target", "fit_min_ctx", "n_prompt", "n_gen", "n_depth", "test_time",
 	"avg_ns", "stddev_ns", "avg_ts", "stddev_ts",
 }
 
 // ourFields follow llama-bench's.
-var ourFields = []string{"sparse", "predicted_share", "active_share", "ffn_bytes", "ffn_bytes_dense"}
+var ourFields = []string{"repack", "sparse", "predicted_share", "active_share", "ffn_bytes", "ffn_bytes_dense", "plan_ts"}
 
 func row(name string) Row {
 	return Row{
@@ -324,5 +325,28 @@ func TestRunOnText(t *testing.T) {
 	rest, err := Run(context.Background(), e, Test{Gen: len(long) - 8, Depth: 8}, text, 1, nil)
 	if got := first.Neurons.Active + rest.Neurons.Active; err != nil || got != want.Active {
 		t.Errorf("8 tokens and the rest: %d active, want %d (%v)", got, want.Active, err)
+	}
+}
+
+// TestCards: a row says which cards took part, and what the plan for them expected of generation.
+func TestCards(t *testing.T) {
+	r := row("a")
+	r.Cards, r.Layers, r.Expected = []Card{{"Card A", "0"}, {"Card B", "2"}}, 17, 12.345
+	var got []map[string]any
+	if err := json.Unmarshal([]byte(write(t, "json", r)), &got); err != nil {
+		t.Fatal(err)
+	}
+	for k, want := range map[string]any{
+		"gpu_info": "Card A, Card B", "backends": "Vulkan", "devices": "0/2", "n_gpu_layers": 17.0, "plan_ts": 12.345,
+	} {
+		if got[0][k] != want {
+			t.Errorf("%s is %v, want %v", k, got[0][k], want)
+		}
+	}
+	prompt := r
+	prompt.Test = Test{Prompt: 9}
+	lines := strings.Split(strings.TrimSpace(write(t, "md", r, prompt)), "\n")
+	if !strings.HasSuffix(lines[0], "| plan t/s |") || !strings.HasSuffix(lines[2], "|    12.35 |") && !strings.HasSuffix(lines[2], "|    12.34 |") || !strings.HasSuffix(lines[3], "|          |") {
+		t.Errorf("no expectation of generation alone in %q", lines)
 	}
 }

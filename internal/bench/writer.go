@@ -60,10 +60,17 @@ type Row struct {
 	CPU      string
 	File     string
 	Model    Model
+	Cards    []Card  // those that took part
+	Layers   int     // of the model, of which something lies on cards
+	Expected float64 // tokens per second that the plan for the cards expects of generation; 0 without cards
 	Time     time.Time
 }
 
-// record is a Row in llama-bench's JSON and CSV fields; those of other back ends are left out.
+// Card is a graphics card as a row tells of it.
+type Card struct{ Name, Device string }
+
+// record is a Row in llama-bench's JSON and CSV fields. What there is no choice of here has the value that says so, as its
+// documentation lists them (tools/llama-bench/README.md).
 type record struct {
 	Commit   string  `json:"build_commit"`
 	Number   int     `json:"build_number"` // none here; readers of llama-bench's files expect the field
@@ -77,11 +84,27 @@ type record struct {
 	Batch    int     `json:"n_batch"`
 	UBatch   int     `json:"n_ubatch"`
 	Threads  int     `json:"n_threads"`
+	Mask     string  `json:"cpu_mask"`
+	Strict   bool    `json:"cpu_strict"`
+	Poll     int     `json:"poll"`
 	TypeK    string  `json:"type_k"`
 	TypeV    string  `json:"type_v"`
-	GPULayer int     `json:"n_gpu_layers"`
+	Layers   int     `json:"n_gpu_layers"`
+	MoE      int     `json:"n_cpu_moe"`
+	Split    string  `json:"split_mode"`
+	MainGPU  int     `json:"main_gpu"`
+	KVOnHost bool    `json:"no_kv_offload"`
+	Flash    int     `json:"flash_attn"`
+	Devices  string  `json:"devices"`
+	Shares   string  `json:"tensor_split"`
+	Buffers  string  `json:"tensor_buft_overrides"`
 	MMap     bool    `json:"use_mmap"`
-	Repack   bool    `json:"repack"`
+	Direct   bool    `json:"use_direct_io"`
+	Embed    bool    `json:"embeddings"`
+	OpOnHost int     `json:"no_op_offload"`
+	NoHost   bool    `json:"no_host"`
+	Fit      int     `json:"fit_target"`
+	FitCtx   int     `json:"fit_min_ctx"`
 	Prompt   int     `json:"n_prompt"`
 	Gen      int     `json:"n_gen"`
 	Depth    int     `json:"n_depth"`
@@ -90,12 +113,14 @@ type record struct {
 	StddevNS int64   `json:"stddev_ns"`
 	AvgTS    float64 `json:"avg_ts"`
 	StddevTS float64 `json:"stddev_ts"`
-	// Ours: shares of (token, neuron) pairs, 0…1, and bytes of feed-forward weights a step; zeros in mode off.
+	// Ours: whether weights were packed at load; shares of (token, neuron) pairs, 0…1, and bytes of feed-forward weights a step, zeros in mode off; what the plan for cards expects.
+	Repack    bool    `json:"repack"`
 	Sparse    string  `json:"sparse"`
 	Predicted float64 `json:"predicted_share"`
 	Active    float64 `json:"active_share"`
 	FFNBytes  float64 `json:"ffn_bytes"`
 	FFNDense  float64 `json:"ffn_bytes_dense"`
+	Expected  float64 `json:"plan_ts"`
 
 	SampleNS []int64   `json:"samples_ns"`
 	SampleTS []float64 `json:"samples_ts"`
@@ -109,13 +134,22 @@ func (r Row) record() record {
 	avgNS, sdNS := MeanSD(ns)
 	avgTS, sdTS, each := r.Rate(r.Samples)
 	n := &r.Neurons
+	backends, devices, names := "CPU", "none", []string(nil)
+	if len(r.Cards) > 0 {
+		var d []string
+		for _, c := range r.Cards {
+			names, d = append(names, c.Name), append(d, c.Device)
+		}
+		backends, devices = "Vulkan", strings.Join(d, "/")
+	}
 	return record{
-		Commit: r.Commit, CPU: r.CPU, Backends: "CPU", File: r.File, Type: r.Model.Type, Bytes: r.Model.Bytes, Params: r.Model.Params,
-		Batch: r.Batch, UBatch: r.UBatch, Threads: r.Threads, TypeK: "f16", TypeV: "f16", MMap: r.NoRepack, Repack: !r.NoRepack,
+		Commit: r.Commit, CPU: r.CPU, GPU: strings.Join(names, ", "), Backends: backends, Layers: r.Layers, Devices: devices, File: r.File, Type: r.Model.Type, Bytes: r.Model.Bytes, Params: r.Model.Params,
+		Batch: r.Batch, UBatch: r.UBatch, Threads: r.Threads, TypeK: "f16", TypeV: "f16",
+		Mask: "0x0", Poll: 50, Split: "layer", Flash: 1, Shares: "0.00", Buffers: "none", MMap: r.NoRepack, Repack: !r.NoRepack,
 		Prompt: r.Prompt, Gen: r.Gen, Depth: r.Depth, Time: r.Time.Format(time.RFC3339),
 		AvgNS: int64(avgNS), StddevNS: int64(sdNS), AvgTS: avgTS, StddevTS: sdTS, SampleNS: r.Samples, SampleTS: each,
 		Sparse: n.Mode.String(), Predicted: ratio(n.Predicted, n.Pairs), Active: ratio(n.Active, n.Pairs),
-		FFNBytes: ratio(n.Bytes, n.Steps), FFNDense: ratio(n.Dense, n.Steps),
+		FFNBytes: ratio(n.Bytes, n.Steps), FFNDense: ratio(n.Dense, n.Steps), Expected: r.Expected,
 	}
 }
 
@@ -125,6 +159,7 @@ type Writer struct {
 	format string
 	rows   int
 	sparse bool // the table has columns for neurons
+	plan   bool // the table has a column for what was expected
 }
 
 // NewWriter checks format: md, csv, json or jsonl.
@@ -169,21 +204,33 @@ func (w *Writer) Write(r Row) error {
 // row's mode decides, as all rows are of one model.
 func (w *Writer) markdown(r Row, rec record, first bool) {
 	if first {
-		w.sparse = r.Neurons.Mode != model.Off
+		w.sparse, w.plan = r.Neurons.Mode != model.Off, r.Expected > 0
 		more, rule := "", ""
 		if w.sparse {
 			more, rule = "  sparse |  active | FFN read |", " ------: | ------: | -------: |"
 		}
-		fmt.Fprintln(w.out, "| model                          |       size |     params | backend    | threads |"+more+"            test |                  t/s |")
-		fmt.Fprintln(w.out, "| ------------------------------ | ---------: | ---------: | ---------- | ------: |"+rule+" --------------: | -------------------: |")
+		fmt.Fprintln(w.out, "| model                          |       size |     params | backend    | threads |"+more+"            test |                  t/s |"+w.column("plan t/s"))
+		fmt.Fprintln(w.out, "| ------------------------------ | ---------: | ---------: | ---------- | ------: |"+rule+" --------------: | -------------------: |"+w.column("-------:"))
 	}
 	more := ""
 	if w.sparse {
 		more = fmt.Sprintf(" %7s | %5.1f %% | %6.1f %% |", rec.Sparse, 100*rec.Active, 100*ratio(r.Neurons.Bytes, r.Neurons.Dense))
 	}
-	fmt.Fprintf(w.out, "| %-30s | %6.2f GiB | %10s | %-10s | %7d |%s %15s | %20s |\n", rec.Type, float64(rec.Bytes)/(1<<30),
+	expected := ""
+	if r.Expected > 0 && r.Prompt == 0 {
+		expected = fmt.Sprintf("%.2f", r.Expected)
+	}
+	fmt.Fprintf(w.out, "| %-30s | %6.2f GiB | %10s | %-10s | %7d |%s %15s | %20s |%s\n", rec.Type, float64(rec.Bytes)/(1<<30),
 		strings.Replace(strings.Replace(size(rec.Params), "B", " B", 1), "M", " M", 1), rec.Backends, rec.Threads, more, r.Name(),
-		fmt.Sprintf("%.2f ± %.2f", rec.AvgTS, rec.StddevTS))
+		fmt.Sprintf("%.2f ± %.2f", rec.AvgTS, rec.StddevTS), w.column(expected))
+}
+
+// column is a cell of the last column, which says what was expected, if there is one.
+func (w *Writer) column(text string) string {
+	if !w.plan {
+		return ""
+	}
+	return fmt.Sprintf(" %8s |", text)
 }
 
 func (w *Writer) csv(rec record, header bool) {

@@ -18,6 +18,7 @@ type Plan struct {
 	Cards    []Card
 	Places   []placement.Place // [layers+1], of each layer and of the head
 	Bytes    int64             // of weights and cache that Places put on cards
+	Rate     float64           // tokens per second that are expected of generation, 0 where nothing is known; only told
 	Messages func(string)      // switches the validation layer on and is told what it finds; nil: it is off
 	Notice   func(string)      // is told in a line why the cards are given up; may be nil
 
@@ -30,6 +31,17 @@ func (p *Plan) Without() string {
 		return "going on without cards"
 	}
 	return "going on without it"
+}
+
+// Layers is how many layers have something on a card.
+func (p *Plan) Layers() int {
+	n := 0
+	for _, y := range p.Places[:max(0, len(p.Places)-1)] {
+		if y.Attention || y.Predictor || y.Hot > 0 {
+			n++
+		}
+	}
+	return n
 }
 
 // Card is a graphics card.
@@ -145,6 +157,16 @@ func (o *Options) onCards() int64 {
 		return 0
 	}
 	return o.Plan.Bytes
+}
+
+// Plan is what of the model lies on cards; nil if it has none, or no longer.
+func (e *Engine) Plan() *Plan {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if _, ok := e.dev.(beside); !ok {
+		return nil
+	}
+	return e.options.Plan
 }
 
 // CardUse is what a card's memory is used for, in bytes.
