@@ -56,6 +56,7 @@ var floors = []struct{ pkg, imports string }{
 	{"internal/synth/synthtest", "internal/gguf internal/synth"},
 	{"bench/synth", "internal/quant internal/synth"},
 	{"bench/gpucheck", "internal/bench internal/blueprint internal/clock internal/compute internal/compute/vulkan internal/engine internal/gguf internal/hw internal/measure internal/model internal/neuron internal/outfile internal/placement internal/quant internal/synth internal/trace"},
+	{"scripts/bcryptprimitives", ""},
 	{"bench/compare", "internal/bench internal/measure"},
 	{"internal/prepare", "internal/clock internal/compute internal/compute/cpu internal/compute/cpu/gemm internal/compute/cpu/pool internal/engine internal/eval internal/gguf internal/hw internal/model internal/neuron internal/outfile internal/prepared internal/quant internal/sample internal/tokenizer internal/train"},
 	{"cmd/powerinfer", "demo internal/bench internal/blueprint internal/compute internal/compute/hybrid internal/compute/vulkan internal/convert internal/engine internal/eval internal/gguf internal/hw internal/measure internal/model internal/neuron internal/outfile internal/placement internal/portrait internal/prepare internal/prepared internal/quant internal/sample internal/tokenizer internal/trace"},
