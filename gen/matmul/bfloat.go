@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"slices"
 
 	. "github.com/mmcloughlin/avo/build"
 	"github.com/mmcloughlin/avo/ir"
@@ -19,7 +20,10 @@ func bfloats() {
 			(&tile{isa: "BF16", typ: typ, r: rt[0], t: rt[1], wide: true}).bfloat()
 		}
 		scatterBFloats(typ)
-		streamBFloats(typ)
+		streamBFloats(typ, near)
+		if slices.Contains(farTypes, typ) {
+			streamBFloats(typ, far)
+		}
 		expandBFloats(typ)
 	}
 	roundBFloats()
@@ -156,9 +160,9 @@ func scatterBFloats(typ string) {
 }
 
 // streamBFloats emits one token's products with consecutive rows, one after the other: one stream of memory.
-func streamBFloats(typ string) {
+func streamBFloats(typ string, kind reading) {
 	k := &tile{isa: "BF16", typ: typ, r: 1, t: 1, wide: true}
-	name := "stream" + typ + "BF16"
+	name := map[reading]string{near: "stream", far: "far"}[kind] + typ + "BF16"
 	TEXT(name, NOSPLIT, "func(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)")
 	Doc(fmt.Sprintf("%s computes one token's products with consecutive rows of %s. Scalar twin: dotBF16Generic in bfloat.go.", name, typ))
 	out, next, rowBytes := Load(Param("out"), GP64()), Load(Param("w"), GP64()), Load(Param("rowBytes"), GP64())
@@ -172,8 +176,8 @@ func streamBFloats(typ string) {
 	MOVQ(n, left)
 	VPXORD(acc, acc, acc)
 	Label("group")
-	if asks(typ) {
-		k.ask(Mem{Base: w, Index: off, Scale: 1, Disp: streamAhead}, 64)
+	if kind == far {
+		k.ask(Mem{Base: w, Index: off, Scale: 1, Disp: farAhead}, 64)
 	}
 	VMOVDQU32(Mem{Base: x, Index: off, Scale: 1}, xv)
 	k.pairs(Mem{Base: w, Index: off, Scale: 1}, v, t0, t1)

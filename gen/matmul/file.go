@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 	"slices"
+	"strings"
 
 	. "github.com/mmcloughlin/avo/build"
 	. "github.com/mmcloughlin/avo/operand"
@@ -34,27 +35,31 @@ func fileKernels() {
 	defineFileConstants()
 	for _, typ := range quantised {
 		for _, isa := range []string{"AVX2", "VNNI"} {
-			fileStream(isa, typ, false)
-			fileStream(isa, typ, true)
+			if slices.Contains(farTypes, typ) {
+				fileStream(isa, typ, "fileStream", far)
+			} else {
+				fileStream(isa, typ, "fileStream", near)
+			}
+			fileStream(isa, typ, "fileScatter", scattered)
 		}
 		filePack(typ)
 	}
 }
 
 // fileStream emits one token's products with rows in file layout.
-func fileStream(isa, typ string, scattered bool) {
+func fileStream(isa, typ, name string, order reading) {
 	k := &fileRow{tile: tile{isa: isa, typ: typ, r: 1, t: 1}}
-	k.oneToken("fileStream", " in file layout", scattered, k.body)
+	k.oneToken(name, " in file layout", order, k.body)
 }
 
 // body loads what a loop keeps in registers, and adds one superblock.
 func (k *fileRow) body(isum reg.VecPhysical) func() {
 	super := k.superAVX2
 	switch {
-	case k.vnni() && (k.typ == "Q4_K" || k.typ == "Q6_K"):
+	case k.vnni() && k.typ != "Q8_0":
 		return k.bodyZ(isum)
 	case k.vnni():
-		super = k.superVNNI
+		super = k.bytesVNNI
 	}
 	switch k.typ {
 	case "Q8_0":
@@ -175,22 +180,9 @@ func (k *fileRow) groups(half int, g, tmp []reg.VecPhysical) {
 	transpose(g, tmp)
 }
 
-// superVNNI leaves the sums of a superblock of Q4_0 or Q8_0 in isum.
-func (k *fileRow) superVNNI(isum reg.VecPhysical) {
+// bytesVNNI leaves the sums of a superblock of Q8_0 in isum.
+func (k *fileRow) bytesVNNI(isum reg.VecPhysical) {
 	g, tmp := k.vecs(4), k.vecs(2)
-	if k.typ == "Q4_0" {
-		k.load(k.act(0, offNeg8), isum)
-		k.groups(0, g, tmp)
-		for v, lo := range g {
-			hi := tmp[v%2]
-			VPSRLW(U8(4), lo, hi)
-			k.and(k.mask, lo, lo)
-			k.and(k.mask, hi, hi)
-			VPDPBUSD(k.act(0, 32*v), lo, isum)
-			VPDPBUSD(k.act(0, 32*(v+4)), hi, isum)
-		}
-		return
-	}
 	VPSLLD(U8(4), k.act(0, offNeg8), isum)
 	for half := range 2 {
 		k.groups(half, g, tmp)
@@ -302,6 +294,8 @@ func defineFileConstants() {
 	define("fileFieldMask", repeat(mask[:]...))
 	define("fileFieldNibbles", repeat(nibbles[:]...))
 	define("fileShift4", repeat(0, 0, 0, 0, 4, 0, 0, 0))
+	define("fileMasks4", repeat(0x0f, 0x0f, 0x0f, 0x0f, 0xf0, 0xf0, 0xf0, 0xf0))
+	define("maskf0", repeat(0xf0))
 	define("fileShift6", repeat(slices.Concat(make([]byte, 8), []byte{4, 0, 0, 0, 4, 0, 0, 0})...))
 	define("fileTurn6", repeat(4, 0, 0, 0, 2, 0, 0, 0, 0, 0, 0, 0, 30, 0, 0, 0))
 	define("fileQuarter", repeat(0, 0, 0, 0, 2, 0, 0, 0, 4, 0, 0, 0, 6, 0, 0, 0))
@@ -313,9 +307,22 @@ func defineFileConstants() {
 			six[4*i] = byte(j/4*16 + j%2*8 + v)
 			high[4*i] = byte(j/4*8 + v)
 		}
-		define(fmt.Sprintf("filePlaces4%d", pair), four)
-		define(fmt.Sprintf("filePlaces6%d", pair), six)
+		define(fmt.Sprintf("filePlacesQ4K%d", pair), four)
+		define(fmt.Sprintf("filePlacesQ6K%d", pair), six)
 		define(fmt.Sprintf("filePlacesHigh%d", pair), high)
+	}
+	scales := make([]byte, 64) // words
+	for j := range 8 {
+		scales[2*j] = byte(fileQ4Block / 2 * j)
+	}
+	define("filePlacesScales", scales)
+	for pair := range 2 {
+		words := make([]byte, 64)
+		for i := range 32 {
+			v, j := 2*pair+i/16, i/2%8
+			words[2*i] = byte((1 + fileQ4Block/2*j + 2*v + i%2) % 64) // the last block's are wherever
+		}
+		define(fmt.Sprintf("filePlacesQ40%d", pair), words)
 	}
 }
 
@@ -356,24 +363,70 @@ func (k *fileRow) kept(name string) reg.VecPhysical {
 	return v
 }
 
-// bodyZ adds a superblock of Q4_K or Q6_K with 512-bit vectors, each of two groups.
+// bodyZ adds a superblock of four or six bits with 512-bit vectors, each of two groups, which are found by permutations of the
+// whole superblock. High nibbles are multiplied where they are, and their sums divided by 16, which is exact.
 func (k *fileRow) bodyZ(isum reg.VecPhysical) func() {
-	mask := k.kept("mask0f")
 	var places [4]reg.VecPhysical
-	digit := map[string]string{"Q4_K": "4", "Q6_K": "6"}[k.typ]
 	for p := range places {
-		places[p] = k.kept(fmt.Sprintf("filePlaces%s%d", digit, p))
+		if k.typ == "Q4_0" && p >= 2 {
+			break
+		}
+		places[p] = k.kept(fmt.Sprintf("filePlaces%s%d", strings.ReplaceAll(k.typ, "_", ""), p))
 	}
-	shift := k.kept("fileShift" + digit)
 	dw, s, second, w := k.vec(), k.vec(), k.vec(), zmm(k.vec())
-	if k.typ == "Q4_K" {
-		return k.fourBitZ(isum, dw, s, second, w, mask, shift, places)
+	switch k.typ {
+	case "Q4_0":
+		return k.fourBitBlocksZ(isum, dw, s, second, places)
+	case "Q4_K":
+		return k.fourBitZ(isum, dw, s, second, w, places)
 	}
-	return k.sixBitFileZ(isum, dw, s, second, w, mask, shift, places)
+	return k.sixBitFileZ(isum, dw, s, second, w, places)
 }
 
-func (k *fileRow) fourBitZ(isum, dw, s, m, w, mask, shift reg.VecPhysical, places [4]reg.VecPhysical) func() {
-	super := k.kept("superPair")
+// fourBitBlocksZ: 128 bytes hold all scales and the quants of seven blocks, and 16 bytes the last quants.
+func (k *fileRow) fourBitBlocksZ(isum, dw, s, high reg.VecPhysical, places [4]reg.VecPhysical) func() {
+	low, top, scales := k.kept("mask0f"), k.kept("maskf0"), k.kept("filePlacesScales")
+	front, behind := zmm(k.vec()), zmm(k.vec())
+	var w [2]reg.VecPhysical
+	for i := range w {
+		w[i] = zmm(k.vec())
+	}
+	bits := GP32()
+	var last [2]reg.Register // lane 7 of a vector's first and second group
+	for i := range last {
+		last[i] = K()
+		MOVL(U32(1<<(7+8*i)), bits)
+		KMOVW(bits, last[i])
+	}
+	return func() {
+		VMOVDQU32(k.row(0, 0), front)
+		VMOVDQU32(k.row(0, 64), behind)
+		VMOVDQU32(k.act(0, offNeg8), isum)
+		VPXORD(high, high, high)
+		for i, v := range w {
+			VMOVDQA32(front, v)
+			VPERMT2W(behind, places[i], v)
+			VPBROADCASTD(k.row(0, 128+8*i), last[0], v)
+			VPBROADCASTD(k.row(0, 132+8*i), last[1], v)
+		}
+		VPERMT2W(behind, scales, front)
+		for i, v := range w {
+			VPANDD(top, v, behind)
+			VPANDD(low, v, v)
+			VPDPBUSD(k.act(0, 64*i), v, zmm(isum))
+			VPDPBUSD(k.act(0, 128+64*i), behind, zmm(high))
+		}
+		VPSRAD(U8(4), zmm(high), zmm(high))
+		VPADDD(zmm(high), zmm(isum), zmm(isum))
+		VEXTRACTI64X4(U8(1), zmm(isum), dw)
+		VPADDD(dw, isum, isum)
+		VCVTPH2PS(front.AsX(), dw)
+		k.accumulate(0, 0, isum, dw, nil, s)
+	}
+}
+
+func (k *fileRow) fourBitZ(isum, dw, s, m, w reg.VecPhysical, places [4]reg.VecPhysical) func() {
+	super, mask, shift := k.kept("superPair"), k.kept("fileMasks4"), k.kept("fileShift4")
 	front, behind := zmm(k.vec()), zmm(k.vec())
 	header, low, top := k.vec().AsX(), k.vec().AsX(), k.vec().AsX()
 	var fields [5]reg.VecPhysical
@@ -388,12 +441,12 @@ func (k *fileRow) fourBitZ(isum, dw, s, m, w, mask, shift reg.VecPhysical, place
 		for p, at := range places {
 			VMOVDQA32(front, w)
 			VPERMT2D(behind, at, w)
-			VPSRLVD(shift, w, w)
 			VPANDD(mask, w, w)
 			VPDPBUSD(k.act(0, 64*p), w, zmm(isum))
 		}
 		VEXTRACTI64X4(U8(1), zmm(isum), dw)
 		VPADDD(dw, isum, isum)
+		VPSRAVD(shift.AsY(), isum, isum)
 		VMOVDQU32(k.row(0, 0), header)
 		VPSHUFB(fields[0], header, low)
 		VPSHUFB(fields[1], header, top)
@@ -412,8 +465,8 @@ func (k *fileRow) fourBitZ(isum, dw, s, m, w, mask, shift reg.VecPhysical, place
 	}
 }
 
-func (k *fileRow) sixBitFileZ(isum, dw, s, second, w, mask, shift reg.VecPhysical, places [4]reg.VecPhysical) func() {
-	mask30, turn := k.kept("mask30"), k.kept("fileTurn6")
+func (k *fileRow) sixBitFileZ(isum, dw, s, second, w reg.VecPhysical, places [4]reg.VecPhysical) func() {
+	mask, shift, mask30, turn := k.kept("mask0f"), k.kept("fileShift6"), k.kept("mask30"), k.kept("fileTurn6")
 	var above [4]reg.VecPhysical
 	for p := range above {
 		above[p] = k.kept(fmt.Sprintf("filePlacesHigh%d", p))

@@ -7,6 +7,7 @@ package main
 
 import (
 	"flag"
+	"slices"
 
 	. "github.com/mmcloughlin/avo/build"
 	. "github.com/mmcloughlin/avo/operand"
@@ -134,12 +135,15 @@ func main() {
 			}
 			(&tile{isa: isa, typ: typ, r: r, t: size[1]}).emit()
 			if isa != "VNNI" || typ != "Q4_0" { // kernel/kernels_amd64.go says why
-				stream(isa, typ, false)
+				stream(isa, typ, near)
+				if slices.Contains(farTypes, typ) {
+					stream(isa, typ, far)
+				}
 			}
 			if isa == "AVX2" || typ == "Q4_K" || typ == "Q6_K" {
 				(&tile{isa: isa, typ: typ, r: 4, t: 1}).emit()
 			}
-			stream(isa, typ, true)
+			stream(isa, typ, scattered)
 			if isa == "VNNI" {
 				(&panel{tile{isa: isa, typ: typ, r: 4, t: 4}}).emit()
 			} else {

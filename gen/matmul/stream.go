@@ -9,18 +9,27 @@ import (
 	"github.com/mmcloughlin/avo/reg"
 )
 
-// streamAhead is how many bytes ahead a stream asks for memory: further than the hardware's prefetchers, which end at a page.
-const streamAhead = 8 << 10
+// A reading is the order in which a stream's rows lie, and who asks for them.
+type reading int
 
-// asks reports whether a stream of typ asks for memory itself. Where there is less to compute for a byte (Q8_0, Q6_K, BF16) its
-// requests would be more than a core can have under way, and the hardware's own prefetchers are faster.
-func asks(typ string) bool { return typ == "Q4_0" || typ == "Q4_K" || typ == "F16" }
+const (
+	near      reading = iota // consecutive rows, which the hardware prefetches
+	far                      // consecutive rows, asked for well before
+	scattered                // rows chosen by index, of which the next are asked for
+)
 
-// stream emits one token's products with many rows, one row after the other, so that memory is read strictly in
-// sequence, and asked for well before. Of scattered rows, chosen by index, the next ones are asked for.
-func stream(isa, typ string, scattered bool) {
+// farAhead is how many bytes ahead a far stream asks for memory: further than the hardware's prefetchers, which end at a page. It is
+// slower than they are as long as activations stay in the first-level cache, and faster by half where those come from the second.
+const farAhead = 8 << 10
+
+// farTypes have far streams. Where there is less to compute for a byte (Q8_0, Q6_K, BF16) their requests would be more than a core
+// can have under way.
+var farTypes = []string{"Q4_0", "Q4_K", "F16"}
+
+// stream emits one token's products with many rows, one row after the other, so that memory is read strictly in sequence.
+func stream(isa, typ string, order reading) {
 	k := &tile{isa: isa, typ: typ, r: 1, t: 1}
-	k.oneToken("stream", "", scattered, func(isum reg.VecPhysical) func() {
+	k.oneToken(map[reading]string{near: "stream", far: "far", scattered: "scatter"}[order], "", order, func(isum reg.VecPhysical) func() {
 		if k.vnni() {
 			return k.superblockZ(isum)
 		}
@@ -28,12 +37,10 @@ func stream(isa, typ string, scattered bool) {
 	})
 }
 
-// oneToken emits the loop of a stream named name, or of its scattered kin. prepare fills what the loop keeps in registers; what it
-// returns adds a superblock.
-func (k *tile) oneToken(name, layout string, scattered bool, prepare func(isum reg.VecPhysical) func()) {
+// oneToken emits the loop of a stream named name. prepare fills what the loop keeps in registers; what it returns adds a superblock.
+func (k *tile) oneToken(name, layout string, order reading, prepare func(isum reg.VecPhysical) func()) {
 	signature, what := "func(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)", "consecutive rows"
-	if scattered {
-		name = strings.NewReplacer("stream", "scatter", "Stream", "Scatter").Replace(name)
+	if order == scattered {
 		signature, what = strings.Replace(signature, "x *byte", "index *int32, x *byte", 1), "rows chosen by index"
 	}
 	name += strings.ReplaceAll(k.typ, "_", "") + k.isa
@@ -45,13 +52,13 @@ func (k *tile) oneToken(name, layout string, scattered bool, prepare func(isum r
 	acc := k.vec()
 	k.facc = []Op{acc}
 	var index, ahead reg.Register
-	if scattered {
+	if order == scattered {
 		index, ahead = Load(Param("index"), GP64()), GP64()
 	}
 	isum := k.vec()
 	body := prepare(isum)
 	Label("row")
-	if scattered {
+	if order == scattered {
 		scatteredRow(k.wp, w, rowBytes, index, 0)
 		MOVQ(k.wp, ahead)
 		CMPQ(rows, U8(rowsAhead))
@@ -66,17 +73,18 @@ func (k *tile) oneToken(name, layout string, scattered bool, prepare func(isum r
 	MOVQ(n, k.n)
 	VXORPS(acc.AsX(), acc.AsX(), acc.AsX())
 	k.supers(superBytes(k.typ), func() {
-		if scattered {
+		switch order {
+		case scattered:
 			k.fetch(ahead, superBytes(k.typ))
-		} else if asks(k.typ) {
-			k.ask(Mem{Base: k.wp, Disp: streamAhead}, superBytes(k.typ))
+		case far:
+			k.ask(Mem{Base: k.wp, Disp: farAhead}, superBytes(k.typ))
 		}
 		body()
 	})
 	horizontal([]reg.VecPhysical{acc}, isum.AsX())
 	VMOVSS(isum.AsX(), Mem{Base: out})
 	ADDQ(U8(4), out)
-	if scattered {
+	if order == scattered {
 		ADDQ(U8(4), index)
 	}
 	DECQ(rows)

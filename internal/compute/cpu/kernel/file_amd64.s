@@ -995,6 +995,138 @@ DATA fileShift4<>+62(SB)/1, $0x00
 DATA fileShift4<>+63(SB)/1, $0x00
 GLOBL fileShift4<>(SB), RODATA|NOPTR, $64
 
+DATA fileMasks4<>+0(SB)/1, $0x0f
+DATA fileMasks4<>+1(SB)/1, $0x0f
+DATA fileMasks4<>+2(SB)/1, $0x0f
+DATA fileMasks4<>+3(SB)/1, $0x0f
+DATA fileMasks4<>+4(SB)/1, $0xf0
+DATA fileMasks4<>+5(SB)/1, $0xf0
+DATA fileMasks4<>+6(SB)/1, $0xf0
+DATA fileMasks4<>+7(SB)/1, $0xf0
+DATA fileMasks4<>+8(SB)/1, $0x0f
+DATA fileMasks4<>+9(SB)/1, $0x0f
+DATA fileMasks4<>+10(SB)/1, $0x0f
+DATA fileMasks4<>+11(SB)/1, $0x0f
+DATA fileMasks4<>+12(SB)/1, $0xf0
+DATA fileMasks4<>+13(SB)/1, $0xf0
+DATA fileMasks4<>+14(SB)/1, $0xf0
+DATA fileMasks4<>+15(SB)/1, $0xf0
+DATA fileMasks4<>+16(SB)/1, $0x0f
+DATA fileMasks4<>+17(SB)/1, $0x0f
+DATA fileMasks4<>+18(SB)/1, $0x0f
+DATA fileMasks4<>+19(SB)/1, $0x0f
+DATA fileMasks4<>+20(SB)/1, $0xf0
+DATA fileMasks4<>+21(SB)/1, $0xf0
+DATA fileMasks4<>+22(SB)/1, $0xf0
+DATA fileMasks4<>+23(SB)/1, $0xf0
+DATA fileMasks4<>+24(SB)/1, $0x0f
+DATA fileMasks4<>+25(SB)/1, $0x0f
+DATA fileMasks4<>+26(SB)/1, $0x0f
+DATA fileMasks4<>+27(SB)/1, $0x0f
+DATA fileMasks4<>+28(SB)/1, $0xf0
+DATA fileMasks4<>+29(SB)/1, $0xf0
+DATA fileMasks4<>+30(SB)/1, $0xf0
+DATA fileMasks4<>+31(SB)/1, $0xf0
+DATA fileMasks4<>+32(SB)/1, $0x0f
+DATA fileMasks4<>+33(SB)/1, $0x0f
+DATA fileMasks4<>+34(SB)/1, $0x0f
+DATA fileMasks4<>+35(SB)/1, $0x0f
+DATA fileMasks4<>+36(SB)/1, $0xf0
+DATA fileMasks4<>+37(SB)/1, $0xf0
+DATA fileMasks4<>+38(SB)/1, $0xf0
+DATA fileMasks4<>+39(SB)/1, $0xf0
+DATA fileMasks4<>+40(SB)/1, $0x0f
+DATA fileMasks4<>+41(SB)/1, $0x0f
+DATA fileMasks4<>+42(SB)/1, $0x0f
+DATA fileMasks4<>+43(SB)/1, $0x0f
+DATA fileMasks4<>+44(SB)/1, $0xf0
+DATA fileMasks4<>+45(SB)/1, $0xf0
+DATA fileMasks4<>+46(SB)/1, $0xf0
+DATA fileMasks4<>+47(SB)/1, $0xf0
+DATA fileMasks4<>+48(SB)/1, $0x0f
+DATA fileMasks4<>+49(SB)/1, $0x0f
+DATA fileMasks4<>+50(SB)/1, $0x0f
+DATA fileMasks4<>+51(SB)/1, $0x0f
+DATA fileMasks4<>+52(SB)/1, $0xf0
+DATA fileMasks4<>+53(SB)/1, $0xf0
+DATA fileMasks4<>+54(SB)/1, $0xf0
+DATA fileMasks4<>+55(SB)/1, $0xf0
+DATA fileMasks4<>+56(SB)/1, $0x0f
+DATA fileMasks4<>+57(SB)/1, $0x0f
+DATA fileMasks4<>+58(SB)/1, $0x0f
+DATA fileMasks4<>+59(SB)/1, $0x0f
+DATA fileMasks4<>+60(SB)/1, $0xf0
+DATA fileMasks4<>+61(SB)/1, $0xf0
+DATA fileMasks4<>+62(SB)/1, $0xf0
+DATA fileMasks4<>+63(SB)/1, $0xf0
+GLOBL fileMasks4<>(SB), RODATA|NOPTR, $64
+
+DATA maskf0<>+0(SB)/1, $0xf0
+DATA maskf0<>+1(SB)/1, $0xf0
+DATA maskf0<>+2(SB)/1, $0xf0
+DATA maskf0<>+3(SB)/1, $0xf0
+DATA maskf0<>+4(SB)/1, $0xf0
+DATA maskf0<>+5(SB)/1, $0xf0
+DATA maskf0<>+6(SB)/1, $0xf0
+DATA maskf0<>+7(SB)/1, $0xf0
+DATA maskf0<>+8(SB)/1, $0xf0
+DATA maskf0<>+9(SB)/1, $0xf0
+DATA maskf0<>+10(SB)/1, $0xf0
+DATA maskf0<>+11(SB)/1, $0xf0
+DATA maskf0<>+12(SB)/1, $0xf0
+DATA maskf0<>+13(SB)/1, $0xf0
+DATA maskf0<>+14(SB)/1, $0xf0
+DATA maskf0<>+15(SB)/1, $0xf0
+DATA maskf0<>+16(SB)/1, $0xf0
+DATA maskf0<>+17(SB)/1, $0xf0
+DATA maskf0<>+18(SB)/1, $0xf0
+DATA maskf0<>+19(SB)/1, $0xf0
+DATA maskf0<>+20(SB)/1, $0xf0
+DATA maskf0<>+21(SB)/1, $0xf0
+DATA maskf0<>+22(SB)/1, $0xf0
+DATA maskf0<>+23(SB)/1, $0xf0
+DATA maskf0<>+24(SB)/1, $0xf0
+DATA maskf0<>+25(SB)/1, $0xf0
+DATA maskf0<>+26(SB)/1, $0xf0
+DATA maskf0<>+27(SB)/1, $0xf0
+DATA maskf0<>+28(SB)/1, $0xf0
+DATA maskf0<>+29(SB)/1, $0xf0
+DATA maskf0<>+30(SB)/1, $0xf0
+DATA maskf0<>+31(SB)/1, $0xf0
+DATA maskf0<>+32(SB)/1, $0xf0
+DATA maskf0<>+33(SB)/1, $0xf0
+DATA maskf0<>+34(SB)/1, $0xf0
+DATA maskf0<>+35(SB)/1, $0xf0
+DATA maskf0<>+36(SB)/1, $0xf0
+DATA maskf0<>+37(SB)/1, $0xf0
+DATA maskf0<>+38(SB)/1, $0xf0
+DATA maskf0<>+39(SB)/1, $0xf0
+DATA maskf0<>+40(SB)/1, $0xf0
+DATA maskf0<>+41(SB)/1, $0xf0
+DATA maskf0<>+42(SB)/1, $0xf0
+DATA maskf0<>+43(SB)/1, $0xf0
+DATA maskf0<>+44(SB)/1, $0xf0
+DATA maskf0<>+45(SB)/1, $0xf0
+DATA maskf0<>+46(SB)/1, $0xf0
+DATA maskf0<>+47(SB)/1, $0xf0
+DATA maskf0<>+48(SB)/1, $0xf0
+DATA maskf0<>+49(SB)/1, $0xf0
+DATA maskf0<>+50(SB)/1, $0xf0
+DATA maskf0<>+51(SB)/1, $0xf0
+DATA maskf0<>+52(SB)/1, $0xf0
+DATA maskf0<>+53(SB)/1, $0xf0
+DATA maskf0<>+54(SB)/1, $0xf0
+DATA maskf0<>+55(SB)/1, $0xf0
+DATA maskf0<>+56(SB)/1, $0xf0
+DATA maskf0<>+57(SB)/1, $0xf0
+DATA maskf0<>+58(SB)/1, $0xf0
+DATA maskf0<>+59(SB)/1, $0xf0
+DATA maskf0<>+60(SB)/1, $0xf0
+DATA maskf0<>+61(SB)/1, $0xf0
+DATA maskf0<>+62(SB)/1, $0xf0
+DATA maskf0<>+63(SB)/1, $0xf0
+GLOBL maskf0<>(SB), RODATA|NOPTR, $64
+
 DATA fileShift6<>+0(SB)/1, $0x00
 DATA fileShift6<>+1(SB)/1, $0x00
 DATA fileShift6<>+2(SB)/1, $0x00
@@ -1193,137 +1325,137 @@ DATA fileQuarter<>+62(SB)/1, $0x00
 DATA fileQuarter<>+63(SB)/1, $0x00
 GLOBL fileQuarter<>(SB), RODATA|NOPTR, $64
 
-DATA filePlaces40<>+0(SB)/1, $0x00
-DATA filePlaces40<>+1(SB)/1, $0x00
-DATA filePlaces40<>+2(SB)/1, $0x00
-DATA filePlaces40<>+3(SB)/1, $0x00
-DATA filePlaces40<>+4(SB)/1, $0x00
-DATA filePlaces40<>+5(SB)/1, $0x00
-DATA filePlaces40<>+6(SB)/1, $0x00
-DATA filePlaces40<>+7(SB)/1, $0x00
-DATA filePlaces40<>+8(SB)/1, $0x08
-DATA filePlaces40<>+9(SB)/1, $0x00
-DATA filePlaces40<>+10(SB)/1, $0x00
-DATA filePlaces40<>+11(SB)/1, $0x00
-DATA filePlaces40<>+12(SB)/1, $0x08
-DATA filePlaces40<>+13(SB)/1, $0x00
-DATA filePlaces40<>+14(SB)/1, $0x00
-DATA filePlaces40<>+15(SB)/1, $0x00
-DATA filePlaces40<>+16(SB)/1, $0x10
-DATA filePlaces40<>+17(SB)/1, $0x00
-DATA filePlaces40<>+18(SB)/1, $0x00
-DATA filePlaces40<>+19(SB)/1, $0x00
-DATA filePlaces40<>+20(SB)/1, $0x10
-DATA filePlaces40<>+21(SB)/1, $0x00
-DATA filePlaces40<>+22(SB)/1, $0x00
-DATA filePlaces40<>+23(SB)/1, $0x00
-DATA filePlaces40<>+24(SB)/1, $0x18
-DATA filePlaces40<>+25(SB)/1, $0x00
-DATA filePlaces40<>+26(SB)/1, $0x00
-DATA filePlaces40<>+27(SB)/1, $0x00
-DATA filePlaces40<>+28(SB)/1, $0x18
-DATA filePlaces40<>+29(SB)/1, $0x00
-DATA filePlaces40<>+30(SB)/1, $0x00
-DATA filePlaces40<>+31(SB)/1, $0x00
-DATA filePlaces40<>+32(SB)/1, $0x01
-DATA filePlaces40<>+33(SB)/1, $0x00
-DATA filePlaces40<>+34(SB)/1, $0x00
-DATA filePlaces40<>+35(SB)/1, $0x00
-DATA filePlaces40<>+36(SB)/1, $0x01
-DATA filePlaces40<>+37(SB)/1, $0x00
-DATA filePlaces40<>+38(SB)/1, $0x00
-DATA filePlaces40<>+39(SB)/1, $0x00
-DATA filePlaces40<>+40(SB)/1, $0x09
-DATA filePlaces40<>+41(SB)/1, $0x00
-DATA filePlaces40<>+42(SB)/1, $0x00
-DATA filePlaces40<>+43(SB)/1, $0x00
-DATA filePlaces40<>+44(SB)/1, $0x09
-DATA filePlaces40<>+45(SB)/1, $0x00
-DATA filePlaces40<>+46(SB)/1, $0x00
-DATA filePlaces40<>+47(SB)/1, $0x00
-DATA filePlaces40<>+48(SB)/1, $0x11
-DATA filePlaces40<>+49(SB)/1, $0x00
-DATA filePlaces40<>+50(SB)/1, $0x00
-DATA filePlaces40<>+51(SB)/1, $0x00
-DATA filePlaces40<>+52(SB)/1, $0x11
-DATA filePlaces40<>+53(SB)/1, $0x00
-DATA filePlaces40<>+54(SB)/1, $0x00
-DATA filePlaces40<>+55(SB)/1, $0x00
-DATA filePlaces40<>+56(SB)/1, $0x19
-DATA filePlaces40<>+57(SB)/1, $0x00
-DATA filePlaces40<>+58(SB)/1, $0x00
-DATA filePlaces40<>+59(SB)/1, $0x00
-DATA filePlaces40<>+60(SB)/1, $0x19
-DATA filePlaces40<>+61(SB)/1, $0x00
-DATA filePlaces40<>+62(SB)/1, $0x00
-DATA filePlaces40<>+63(SB)/1, $0x00
-GLOBL filePlaces40<>(SB), RODATA|NOPTR, $64
+DATA filePlacesQ4K0<>+0(SB)/1, $0x00
+DATA filePlacesQ4K0<>+1(SB)/1, $0x00
+DATA filePlacesQ4K0<>+2(SB)/1, $0x00
+DATA filePlacesQ4K0<>+3(SB)/1, $0x00
+DATA filePlacesQ4K0<>+4(SB)/1, $0x00
+DATA filePlacesQ4K0<>+5(SB)/1, $0x00
+DATA filePlacesQ4K0<>+6(SB)/1, $0x00
+DATA filePlacesQ4K0<>+7(SB)/1, $0x00
+DATA filePlacesQ4K0<>+8(SB)/1, $0x08
+DATA filePlacesQ4K0<>+9(SB)/1, $0x00
+DATA filePlacesQ4K0<>+10(SB)/1, $0x00
+DATA filePlacesQ4K0<>+11(SB)/1, $0x00
+DATA filePlacesQ4K0<>+12(SB)/1, $0x08
+DATA filePlacesQ4K0<>+13(SB)/1, $0x00
+DATA filePlacesQ4K0<>+14(SB)/1, $0x00
+DATA filePlacesQ4K0<>+15(SB)/1, $0x00
+DATA filePlacesQ4K0<>+16(SB)/1, $0x10
+DATA filePlacesQ4K0<>+17(SB)/1, $0x00
+DATA filePlacesQ4K0<>+18(SB)/1, $0x00
+DATA filePlacesQ4K0<>+19(SB)/1, $0x00
+DATA filePlacesQ4K0<>+20(SB)/1, $0x10
+DATA filePlacesQ4K0<>+21(SB)/1, $0x00
+DATA filePlacesQ4K0<>+22(SB)/1, $0x00
+DATA filePlacesQ4K0<>+23(SB)/1, $0x00
+DATA filePlacesQ4K0<>+24(SB)/1, $0x18
+DATA filePlacesQ4K0<>+25(SB)/1, $0x00
+DATA filePlacesQ4K0<>+26(SB)/1, $0x00
+DATA filePlacesQ4K0<>+27(SB)/1, $0x00
+DATA filePlacesQ4K0<>+28(SB)/1, $0x18
+DATA filePlacesQ4K0<>+29(SB)/1, $0x00
+DATA filePlacesQ4K0<>+30(SB)/1, $0x00
+DATA filePlacesQ4K0<>+31(SB)/1, $0x00
+DATA filePlacesQ4K0<>+32(SB)/1, $0x01
+DATA filePlacesQ4K0<>+33(SB)/1, $0x00
+DATA filePlacesQ4K0<>+34(SB)/1, $0x00
+DATA filePlacesQ4K0<>+35(SB)/1, $0x00
+DATA filePlacesQ4K0<>+36(SB)/1, $0x01
+DATA filePlacesQ4K0<>+37(SB)/1, $0x00
+DATA filePlacesQ4K0<>+38(SB)/1, $0x00
+DATA filePlacesQ4K0<>+39(SB)/1, $0x00
+DATA filePlacesQ4K0<>+40(SB)/1, $0x09
+DATA filePlacesQ4K0<>+41(SB)/1, $0x00
+DATA filePlacesQ4K0<>+42(SB)/1, $0x00
+DATA filePlacesQ4K0<>+43(SB)/1, $0x00
+DATA filePlacesQ4K0<>+44(SB)/1, $0x09
+DATA filePlacesQ4K0<>+45(SB)/1, $0x00
+DATA filePlacesQ4K0<>+46(SB)/1, $0x00
+DATA filePlacesQ4K0<>+47(SB)/1, $0x00
+DATA filePlacesQ4K0<>+48(SB)/1, $0x11
+DATA filePlacesQ4K0<>+49(SB)/1, $0x00
+DATA filePlacesQ4K0<>+50(SB)/1, $0x00
+DATA filePlacesQ4K0<>+51(SB)/1, $0x00
+DATA filePlacesQ4K0<>+52(SB)/1, $0x11
+DATA filePlacesQ4K0<>+53(SB)/1, $0x00
+DATA filePlacesQ4K0<>+54(SB)/1, $0x00
+DATA filePlacesQ4K0<>+55(SB)/1, $0x00
+DATA filePlacesQ4K0<>+56(SB)/1, $0x19
+DATA filePlacesQ4K0<>+57(SB)/1, $0x00
+DATA filePlacesQ4K0<>+58(SB)/1, $0x00
+DATA filePlacesQ4K0<>+59(SB)/1, $0x00
+DATA filePlacesQ4K0<>+60(SB)/1, $0x19
+DATA filePlacesQ4K0<>+61(SB)/1, $0x00
+DATA filePlacesQ4K0<>+62(SB)/1, $0x00
+DATA filePlacesQ4K0<>+63(SB)/1, $0x00
+GLOBL filePlacesQ4K0<>(SB), RODATA|NOPTR, $64
 
-DATA filePlaces60<>+0(SB)/1, $0x00
-DATA filePlaces60<>+1(SB)/1, $0x00
-DATA filePlaces60<>+2(SB)/1, $0x00
-DATA filePlaces60<>+3(SB)/1, $0x00
-DATA filePlaces60<>+4(SB)/1, $0x08
-DATA filePlaces60<>+5(SB)/1, $0x00
-DATA filePlaces60<>+6(SB)/1, $0x00
-DATA filePlaces60<>+7(SB)/1, $0x00
-DATA filePlaces60<>+8(SB)/1, $0x00
-DATA filePlaces60<>+9(SB)/1, $0x00
-DATA filePlaces60<>+10(SB)/1, $0x00
-DATA filePlaces60<>+11(SB)/1, $0x00
-DATA filePlaces60<>+12(SB)/1, $0x08
-DATA filePlaces60<>+13(SB)/1, $0x00
-DATA filePlaces60<>+14(SB)/1, $0x00
-DATA filePlaces60<>+15(SB)/1, $0x00
-DATA filePlaces60<>+16(SB)/1, $0x10
-DATA filePlaces60<>+17(SB)/1, $0x00
-DATA filePlaces60<>+18(SB)/1, $0x00
-DATA filePlaces60<>+19(SB)/1, $0x00
-DATA filePlaces60<>+20(SB)/1, $0x18
-DATA filePlaces60<>+21(SB)/1, $0x00
-DATA filePlaces60<>+22(SB)/1, $0x00
-DATA filePlaces60<>+23(SB)/1, $0x00
-DATA filePlaces60<>+24(SB)/1, $0x10
-DATA filePlaces60<>+25(SB)/1, $0x00
-DATA filePlaces60<>+26(SB)/1, $0x00
-DATA filePlaces60<>+27(SB)/1, $0x00
-DATA filePlaces60<>+28(SB)/1, $0x18
-DATA filePlaces60<>+29(SB)/1, $0x00
-DATA filePlaces60<>+30(SB)/1, $0x00
-DATA filePlaces60<>+31(SB)/1, $0x00
-DATA filePlaces60<>+32(SB)/1, $0x01
-DATA filePlaces60<>+33(SB)/1, $0x00
-DATA filePlaces60<>+34(SB)/1, $0x00
-DATA filePlaces60<>+35(SB)/1, $0x00
-DATA filePlaces60<>+36(SB)/1, $0x09
-DATA filePlaces60<>+37(SB)/1, $0x00
-DATA filePlaces60<>+38(SB)/1, $0x00
-DATA filePlaces60<>+39(SB)/1, $0x00
-DATA filePlaces60<>+40(SB)/1, $0x01
-DATA filePlaces60<>+41(SB)/1, $0x00
-DATA filePlaces60<>+42(SB)/1, $0x00
-DATA filePlaces60<>+43(SB)/1, $0x00
-DATA filePlaces60<>+44(SB)/1, $0x09
-DATA filePlaces60<>+45(SB)/1, $0x00
-DATA filePlaces60<>+46(SB)/1, $0x00
-DATA filePlaces60<>+47(SB)/1, $0x00
-DATA filePlaces60<>+48(SB)/1, $0x11
-DATA filePlaces60<>+49(SB)/1, $0x00
-DATA filePlaces60<>+50(SB)/1, $0x00
-DATA filePlaces60<>+51(SB)/1, $0x00
-DATA filePlaces60<>+52(SB)/1, $0x19
-DATA filePlaces60<>+53(SB)/1, $0x00
-DATA filePlaces60<>+54(SB)/1, $0x00
-DATA filePlaces60<>+55(SB)/1, $0x00
-DATA filePlaces60<>+56(SB)/1, $0x11
-DATA filePlaces60<>+57(SB)/1, $0x00
-DATA filePlaces60<>+58(SB)/1, $0x00
-DATA filePlaces60<>+59(SB)/1, $0x00
-DATA filePlaces60<>+60(SB)/1, $0x19
-DATA filePlaces60<>+61(SB)/1, $0x00
-DATA filePlaces60<>+62(SB)/1, $0x00
-DATA filePlaces60<>+63(SB)/1, $0x00
-GLOBL filePlaces60<>(SB), RODATA|NOPTR, $64
+DATA filePlacesQ6K0<>+0(SB)/1, $0x00
+DATA filePlacesQ6K0<>+1(SB)/1, $0x00
+DATA filePlacesQ6K0<>+2(SB)/1, $0x00
+DATA filePlacesQ6K0<>+3(SB)/1, $0x00
+DATA filePlacesQ6K0<>+4(SB)/1, $0x08
+DATA filePlacesQ6K0<>+5(SB)/1, $0x00
+DATA filePlacesQ6K0<>+6(SB)/1, $0x00
+DATA filePlacesQ6K0<>+7(SB)/1, $0x00
+DATA filePlacesQ6K0<>+8(SB)/1, $0x00
+DATA filePlacesQ6K0<>+9(SB)/1, $0x00
+DATA filePlacesQ6K0<>+10(SB)/1, $0x00
+DATA filePlacesQ6K0<>+11(SB)/1, $0x00
+DATA filePlacesQ6K0<>+12(SB)/1, $0x08
+DATA filePlacesQ6K0<>+13(SB)/1, $0x00
+DATA filePlacesQ6K0<>+14(SB)/1, $0x00
+DATA filePlacesQ6K0<>+15(SB)/1, $0x00
+DATA filePlacesQ6K0<>+16(SB)/1, $0x10
+DATA filePlacesQ6K0<>+17(SB)/1, $0x00
+DATA filePlacesQ6K0<>+18(SB)/1, $0x00
+DATA filePlacesQ6K0<>+19(SB)/1, $0x00
+DATA filePlacesQ6K0<>+20(SB)/1, $0x18
+DATA filePlacesQ6K0<>+21(SB)/1, $0x00
+DATA filePlacesQ6K0<>+22(SB)/1, $0x00
+DATA filePlacesQ6K0<>+23(SB)/1, $0x00
+DATA filePlacesQ6K0<>+24(SB)/1, $0x10
+DATA filePlacesQ6K0<>+25(SB)/1, $0x00
+DATA filePlacesQ6K0<>+26(SB)/1, $0x00
+DATA filePlacesQ6K0<>+27(SB)/1, $0x00
+DATA filePlacesQ6K0<>+28(SB)/1, $0x18
+DATA filePlacesQ6K0<>+29(SB)/1, $0x00
+DATA filePlacesQ6K0<>+30(SB)/1, $0x00
+DATA filePlacesQ6K0<>+31(SB)/1, $0x00
+DATA filePlacesQ6K0<>+32(SB)/1, $0x01
+DATA filePlacesQ6K0<>+33(SB)/1, $0x00
+DATA filePlacesQ6K0<>+34(SB)/1, $0x00
+DATA filePlacesQ6K0<>+35(SB)/1, $0x00
+DATA filePlacesQ6K0<>+36(SB)/1, $0x09
+DATA filePlacesQ6K0<>+37(SB)/1, $0x00
+DATA filePlacesQ6K0<>+38(SB)/1, $0x00
+DATA filePlacesQ6K0<>+39(SB)/1, $0x00
+DATA filePlacesQ6K0<>+40(SB)/1, $0x01
+DATA filePlacesQ6K0<>+41(SB)/1, $0x00
+DATA filePlacesQ6K0<>+42(SB)/1, $0x00
+DATA filePlacesQ6K0<>+43(SB)/1, $0x00
+DATA filePlacesQ6K0<>+44(SB)/1, $0x09
+DATA filePlacesQ6K0<>+45(SB)/1, $0x00
+DATA filePlacesQ6K0<>+46(SB)/1, $0x00
+DATA filePlacesQ6K0<>+47(SB)/1, $0x00
+DATA filePlacesQ6K0<>+48(SB)/1, $0x11
+DATA filePlacesQ6K0<>+49(SB)/1, $0x00
+DATA filePlacesQ6K0<>+50(SB)/1, $0x00
+DATA filePlacesQ6K0<>+51(SB)/1, $0x00
+DATA filePlacesQ6K0<>+52(SB)/1, $0x19
+DATA filePlacesQ6K0<>+53(SB)/1, $0x00
+DATA filePlacesQ6K0<>+54(SB)/1, $0x00
+DATA filePlacesQ6K0<>+55(SB)/1, $0x00
+DATA filePlacesQ6K0<>+56(SB)/1, $0x11
+DATA filePlacesQ6K0<>+57(SB)/1, $0x00
+DATA filePlacesQ6K0<>+58(SB)/1, $0x00
+DATA filePlacesQ6K0<>+59(SB)/1, $0x00
+DATA filePlacesQ6K0<>+60(SB)/1, $0x19
+DATA filePlacesQ6K0<>+61(SB)/1, $0x00
+DATA filePlacesQ6K0<>+62(SB)/1, $0x00
+DATA filePlacesQ6K0<>+63(SB)/1, $0x00
+GLOBL filePlacesQ6K0<>(SB), RODATA|NOPTR, $64
 
 DATA filePlacesHigh0<>+0(SB)/1, $0x00
 DATA filePlacesHigh0<>+1(SB)/1, $0x00
@@ -1391,137 +1523,137 @@ DATA filePlacesHigh0<>+62(SB)/1, $0x00
 DATA filePlacesHigh0<>+63(SB)/1, $0x00
 GLOBL filePlacesHigh0<>(SB), RODATA|NOPTR, $64
 
-DATA filePlaces41<>+0(SB)/1, $0x02
-DATA filePlaces41<>+1(SB)/1, $0x00
-DATA filePlaces41<>+2(SB)/1, $0x00
-DATA filePlaces41<>+3(SB)/1, $0x00
-DATA filePlaces41<>+4(SB)/1, $0x02
-DATA filePlaces41<>+5(SB)/1, $0x00
-DATA filePlaces41<>+6(SB)/1, $0x00
-DATA filePlaces41<>+7(SB)/1, $0x00
-DATA filePlaces41<>+8(SB)/1, $0x0a
-DATA filePlaces41<>+9(SB)/1, $0x00
-DATA filePlaces41<>+10(SB)/1, $0x00
-DATA filePlaces41<>+11(SB)/1, $0x00
-DATA filePlaces41<>+12(SB)/1, $0x0a
-DATA filePlaces41<>+13(SB)/1, $0x00
-DATA filePlaces41<>+14(SB)/1, $0x00
-DATA filePlaces41<>+15(SB)/1, $0x00
-DATA filePlaces41<>+16(SB)/1, $0x12
-DATA filePlaces41<>+17(SB)/1, $0x00
-DATA filePlaces41<>+18(SB)/1, $0x00
-DATA filePlaces41<>+19(SB)/1, $0x00
-DATA filePlaces41<>+20(SB)/1, $0x12
-DATA filePlaces41<>+21(SB)/1, $0x00
-DATA filePlaces41<>+22(SB)/1, $0x00
-DATA filePlaces41<>+23(SB)/1, $0x00
-DATA filePlaces41<>+24(SB)/1, $0x1a
-DATA filePlaces41<>+25(SB)/1, $0x00
-DATA filePlaces41<>+26(SB)/1, $0x00
-DATA filePlaces41<>+27(SB)/1, $0x00
-DATA filePlaces41<>+28(SB)/1, $0x1a
-DATA filePlaces41<>+29(SB)/1, $0x00
-DATA filePlaces41<>+30(SB)/1, $0x00
-DATA filePlaces41<>+31(SB)/1, $0x00
-DATA filePlaces41<>+32(SB)/1, $0x03
-DATA filePlaces41<>+33(SB)/1, $0x00
-DATA filePlaces41<>+34(SB)/1, $0x00
-DATA filePlaces41<>+35(SB)/1, $0x00
-DATA filePlaces41<>+36(SB)/1, $0x03
-DATA filePlaces41<>+37(SB)/1, $0x00
-DATA filePlaces41<>+38(SB)/1, $0x00
-DATA filePlaces41<>+39(SB)/1, $0x00
-DATA filePlaces41<>+40(SB)/1, $0x0b
-DATA filePlaces41<>+41(SB)/1, $0x00
-DATA filePlaces41<>+42(SB)/1, $0x00
-DATA filePlaces41<>+43(SB)/1, $0x00
-DATA filePlaces41<>+44(SB)/1, $0x0b
-DATA filePlaces41<>+45(SB)/1, $0x00
-DATA filePlaces41<>+46(SB)/1, $0x00
-DATA filePlaces41<>+47(SB)/1, $0x00
-DATA filePlaces41<>+48(SB)/1, $0x13
-DATA filePlaces41<>+49(SB)/1, $0x00
-DATA filePlaces41<>+50(SB)/1, $0x00
-DATA filePlaces41<>+51(SB)/1, $0x00
-DATA filePlaces41<>+52(SB)/1, $0x13
-DATA filePlaces41<>+53(SB)/1, $0x00
-DATA filePlaces41<>+54(SB)/1, $0x00
-DATA filePlaces41<>+55(SB)/1, $0x00
-DATA filePlaces41<>+56(SB)/1, $0x1b
-DATA filePlaces41<>+57(SB)/1, $0x00
-DATA filePlaces41<>+58(SB)/1, $0x00
-DATA filePlaces41<>+59(SB)/1, $0x00
-DATA filePlaces41<>+60(SB)/1, $0x1b
-DATA filePlaces41<>+61(SB)/1, $0x00
-DATA filePlaces41<>+62(SB)/1, $0x00
-DATA filePlaces41<>+63(SB)/1, $0x00
-GLOBL filePlaces41<>(SB), RODATA|NOPTR, $64
+DATA filePlacesQ4K1<>+0(SB)/1, $0x02
+DATA filePlacesQ4K1<>+1(SB)/1, $0x00
+DATA filePlacesQ4K1<>+2(SB)/1, $0x00
+DATA filePlacesQ4K1<>+3(SB)/1, $0x00
+DATA filePlacesQ4K1<>+4(SB)/1, $0x02
+DATA filePlacesQ4K1<>+5(SB)/1, $0x00
+DATA filePlacesQ4K1<>+6(SB)/1, $0x00
+DATA filePlacesQ4K1<>+7(SB)/1, $0x00
+DATA filePlacesQ4K1<>+8(SB)/1, $0x0a
+DATA filePlacesQ4K1<>+9(SB)/1, $0x00
+DATA filePlacesQ4K1<>+10(SB)/1, $0x00
+DATA filePlacesQ4K1<>+11(SB)/1, $0x00
+DATA filePlacesQ4K1<>+12(SB)/1, $0x0a
+DATA filePlacesQ4K1<>+13(SB)/1, $0x00
+DATA filePlacesQ4K1<>+14(SB)/1, $0x00
+DATA filePlacesQ4K1<>+15(SB)/1, $0x00
+DATA filePlacesQ4K1<>+16(SB)/1, $0x12
+DATA filePlacesQ4K1<>+17(SB)/1, $0x00
+DATA filePlacesQ4K1<>+18(SB)/1, $0x00
+DATA filePlacesQ4K1<>+19(SB)/1, $0x00
+DATA filePlacesQ4K1<>+20(SB)/1, $0x12
+DATA filePlacesQ4K1<>+21(SB)/1, $0x00
+DATA filePlacesQ4K1<>+22(SB)/1, $0x00
+DATA filePlacesQ4K1<>+23(SB)/1, $0x00
+DATA filePlacesQ4K1<>+24(SB)/1, $0x1a
+DATA filePlacesQ4K1<>+25(SB)/1, $0x00
+DATA filePlacesQ4K1<>+26(SB)/1, $0x00
+DATA filePlacesQ4K1<>+27(SB)/1, $0x00
+DATA filePlacesQ4K1<>+28(SB)/1, $0x1a
+DATA filePlacesQ4K1<>+29(SB)/1, $0x00
+DATA filePlacesQ4K1<>+30(SB)/1, $0x00
+DATA filePlacesQ4K1<>+31(SB)/1, $0x00
+DATA filePlacesQ4K1<>+32(SB)/1, $0x03
+DATA filePlacesQ4K1<>+33(SB)/1, $0x00
+DATA filePlacesQ4K1<>+34(SB)/1, $0x00
+DATA filePlacesQ4K1<>+35(SB)/1, $0x00
+DATA filePlacesQ4K1<>+36(SB)/1, $0x03
+DATA filePlacesQ4K1<>+37(SB)/1, $0x00
+DATA filePlacesQ4K1<>+38(SB)/1, $0x00
+DATA filePlacesQ4K1<>+39(SB)/1, $0x00
+DATA filePlacesQ4K1<>+40(SB)/1, $0x0b
+DATA filePlacesQ4K1<>+41(SB)/1, $0x00
+DATA filePlacesQ4K1<>+42(SB)/1, $0x00
+DATA filePlacesQ4K1<>+43(SB)/1, $0x00
+DATA filePlacesQ4K1<>+44(SB)/1, $0x0b
+DATA filePlacesQ4K1<>+45(SB)/1, $0x00
+DATA filePlacesQ4K1<>+46(SB)/1, $0x00
+DATA filePlacesQ4K1<>+47(SB)/1, $0x00
+DATA filePlacesQ4K1<>+48(SB)/1, $0x13
+DATA filePlacesQ4K1<>+49(SB)/1, $0x00
+DATA filePlacesQ4K1<>+50(SB)/1, $0x00
+DATA filePlacesQ4K1<>+51(SB)/1, $0x00
+DATA filePlacesQ4K1<>+52(SB)/1, $0x13
+DATA filePlacesQ4K1<>+53(SB)/1, $0x00
+DATA filePlacesQ4K1<>+54(SB)/1, $0x00
+DATA filePlacesQ4K1<>+55(SB)/1, $0x00
+DATA filePlacesQ4K1<>+56(SB)/1, $0x1b
+DATA filePlacesQ4K1<>+57(SB)/1, $0x00
+DATA filePlacesQ4K1<>+58(SB)/1, $0x00
+DATA filePlacesQ4K1<>+59(SB)/1, $0x00
+DATA filePlacesQ4K1<>+60(SB)/1, $0x1b
+DATA filePlacesQ4K1<>+61(SB)/1, $0x00
+DATA filePlacesQ4K1<>+62(SB)/1, $0x00
+DATA filePlacesQ4K1<>+63(SB)/1, $0x00
+GLOBL filePlacesQ4K1<>(SB), RODATA|NOPTR, $64
 
-DATA filePlaces61<>+0(SB)/1, $0x02
-DATA filePlaces61<>+1(SB)/1, $0x00
-DATA filePlaces61<>+2(SB)/1, $0x00
-DATA filePlaces61<>+3(SB)/1, $0x00
-DATA filePlaces61<>+4(SB)/1, $0x0a
-DATA filePlaces61<>+5(SB)/1, $0x00
-DATA filePlaces61<>+6(SB)/1, $0x00
-DATA filePlaces61<>+7(SB)/1, $0x00
-DATA filePlaces61<>+8(SB)/1, $0x02
-DATA filePlaces61<>+9(SB)/1, $0x00
-DATA filePlaces61<>+10(SB)/1, $0x00
-DATA filePlaces61<>+11(SB)/1, $0x00
-DATA filePlaces61<>+12(SB)/1, $0x0a
-DATA filePlaces61<>+13(SB)/1, $0x00
-DATA filePlaces61<>+14(SB)/1, $0x00
-DATA filePlaces61<>+15(SB)/1, $0x00
-DATA filePlaces61<>+16(SB)/1, $0x12
-DATA filePlaces61<>+17(SB)/1, $0x00
-DATA filePlaces61<>+18(SB)/1, $0x00
-DATA filePlaces61<>+19(SB)/1, $0x00
-DATA filePlaces61<>+20(SB)/1, $0x1a
-DATA filePlaces61<>+21(SB)/1, $0x00
-DATA filePlaces61<>+22(SB)/1, $0x00
-DATA filePlaces61<>+23(SB)/1, $0x00
-DATA filePlaces61<>+24(SB)/1, $0x12
-DATA filePlaces61<>+25(SB)/1, $0x00
-DATA filePlaces61<>+26(SB)/1, $0x00
-DATA filePlaces61<>+27(SB)/1, $0x00
-DATA filePlaces61<>+28(SB)/1, $0x1a
-DATA filePlaces61<>+29(SB)/1, $0x00
-DATA filePlaces61<>+30(SB)/1, $0x00
-DATA filePlaces61<>+31(SB)/1, $0x00
-DATA filePlaces61<>+32(SB)/1, $0x03
-DATA filePlaces61<>+33(SB)/1, $0x00
-DATA filePlaces61<>+34(SB)/1, $0x00
-DATA filePlaces61<>+35(SB)/1, $0x00
-DATA filePlaces61<>+36(SB)/1, $0x0b
-DATA filePlaces61<>+37(SB)/1, $0x00
-DATA filePlaces61<>+38(SB)/1, $0x00
-DATA filePlaces61<>+39(SB)/1, $0x00
-DATA filePlaces61<>+40(SB)/1, $0x03
-DATA filePlaces61<>+41(SB)/1, $0x00
-DATA filePlaces61<>+42(SB)/1, $0x00
-DATA filePlaces61<>+43(SB)/1, $0x00
-DATA filePlaces61<>+44(SB)/1, $0x0b
-DATA filePlaces61<>+45(SB)/1, $0x00
-DATA filePlaces61<>+46(SB)/1, $0x00
-DATA filePlaces61<>+47(SB)/1, $0x00
-DATA filePlaces61<>+48(SB)/1, $0x13
-DATA filePlaces61<>+49(SB)/1, $0x00
-DATA filePlaces61<>+50(SB)/1, $0x00
-DATA filePlaces61<>+51(SB)/1, $0x00
-DATA filePlaces61<>+52(SB)/1, $0x1b
-DATA filePlaces61<>+53(SB)/1, $0x00
-DATA filePlaces61<>+54(SB)/1, $0x00
-DATA filePlaces61<>+55(SB)/1, $0x00
-DATA filePlaces61<>+56(SB)/1, $0x13
-DATA filePlaces61<>+57(SB)/1, $0x00
-DATA filePlaces61<>+58(SB)/1, $0x00
-DATA filePlaces61<>+59(SB)/1, $0x00
-DATA filePlaces61<>+60(SB)/1, $0x1b
-DATA filePlaces61<>+61(SB)/1, $0x00
-DATA filePlaces61<>+62(SB)/1, $0x00
-DATA filePlaces61<>+63(SB)/1, $0x00
-GLOBL filePlaces61<>(SB), RODATA|NOPTR, $64
+DATA filePlacesQ6K1<>+0(SB)/1, $0x02
+DATA filePlacesQ6K1<>+1(SB)/1, $0x00
+DATA filePlacesQ6K1<>+2(SB)/1, $0x00
+DATA filePlacesQ6K1<>+3(SB)/1, $0x00
+DATA filePlacesQ6K1<>+4(SB)/1, $0x0a
+DATA filePlacesQ6K1<>+5(SB)/1, $0x00
+DATA filePlacesQ6K1<>+6(SB)/1, $0x00
+DATA filePlacesQ6K1<>+7(SB)/1, $0x00
+DATA filePlacesQ6K1<>+8(SB)/1, $0x02
+DATA filePlacesQ6K1<>+9(SB)/1, $0x00
+DATA filePlacesQ6K1<>+10(SB)/1, $0x00
+DATA filePlacesQ6K1<>+11(SB)/1, $0x00
+DATA filePlacesQ6K1<>+12(SB)/1, $0x0a
+DATA filePlacesQ6K1<>+13(SB)/1, $0x00
+DATA filePlacesQ6K1<>+14(SB)/1, $0x00
+DATA filePlacesQ6K1<>+15(SB)/1, $0x00
+DATA filePlacesQ6K1<>+16(SB)/1, $0x12
+DATA filePlacesQ6K1<>+17(SB)/1, $0x00
+DATA filePlacesQ6K1<>+18(SB)/1, $0x00
+DATA filePlacesQ6K1<>+19(SB)/1, $0x00
+DATA filePlacesQ6K1<>+20(SB)/1, $0x1a
+DATA filePlacesQ6K1<>+21(SB)/1, $0x00
+DATA filePlacesQ6K1<>+22(SB)/1, $0x00
+DATA filePlacesQ6K1<>+23(SB)/1, $0x00
+DATA filePlacesQ6K1<>+24(SB)/1, $0x12
+DATA filePlacesQ6K1<>+25(SB)/1, $0x00
+DATA filePlacesQ6K1<>+26(SB)/1, $0x00
+DATA filePlacesQ6K1<>+27(SB)/1, $0x00
+DATA filePlacesQ6K1<>+28(SB)/1, $0x1a
+DATA filePlacesQ6K1<>+29(SB)/1, $0x00
+DATA filePlacesQ6K1<>+30(SB)/1, $0x00
+DATA filePlacesQ6K1<>+31(SB)/1, $0x00
+DATA filePlacesQ6K1<>+32(SB)/1, $0x03
+DATA filePlacesQ6K1<>+33(SB)/1, $0x00
+DATA filePlacesQ6K1<>+34(SB)/1, $0x00
+DATA filePlacesQ6K1<>+35(SB)/1, $0x00
+DATA filePlacesQ6K1<>+36(SB)/1, $0x0b
+DATA filePlacesQ6K1<>+37(SB)/1, $0x00
+DATA filePlacesQ6K1<>+38(SB)/1, $0x00
+DATA filePlacesQ6K1<>+39(SB)/1, $0x00
+DATA filePlacesQ6K1<>+40(SB)/1, $0x03
+DATA filePlacesQ6K1<>+41(SB)/1, $0x00
+DATA filePlacesQ6K1<>+42(SB)/1, $0x00
+DATA filePlacesQ6K1<>+43(SB)/1, $0x00
+DATA filePlacesQ6K1<>+44(SB)/1, $0x0b
+DATA filePlacesQ6K1<>+45(SB)/1, $0x00
+DATA filePlacesQ6K1<>+46(SB)/1, $0x00
+DATA filePlacesQ6K1<>+47(SB)/1, $0x00
+DATA filePlacesQ6K1<>+48(SB)/1, $0x13
+DATA filePlacesQ6K1<>+49(SB)/1, $0x00
+DATA filePlacesQ6K1<>+50(SB)/1, $0x00
+DATA filePlacesQ6K1<>+51(SB)/1, $0x00
+DATA filePlacesQ6K1<>+52(SB)/1, $0x1b
+DATA filePlacesQ6K1<>+53(SB)/1, $0x00
+DATA filePlacesQ6K1<>+54(SB)/1, $0x00
+DATA filePlacesQ6K1<>+55(SB)/1, $0x00
+DATA filePlacesQ6K1<>+56(SB)/1, $0x13
+DATA filePlacesQ6K1<>+57(SB)/1, $0x00
+DATA filePlacesQ6K1<>+58(SB)/1, $0x00
+DATA filePlacesQ6K1<>+59(SB)/1, $0x00
+DATA filePlacesQ6K1<>+60(SB)/1, $0x1b
+DATA filePlacesQ6K1<>+61(SB)/1, $0x00
+DATA filePlacesQ6K1<>+62(SB)/1, $0x00
+DATA filePlacesQ6K1<>+63(SB)/1, $0x00
+GLOBL filePlacesQ6K1<>(SB), RODATA|NOPTR, $64
 
 DATA filePlacesHigh1<>+0(SB)/1, $0x02
 DATA filePlacesHigh1<>+1(SB)/1, $0x00
@@ -1589,137 +1721,137 @@ DATA filePlacesHigh1<>+62(SB)/1, $0x00
 DATA filePlacesHigh1<>+63(SB)/1, $0x00
 GLOBL filePlacesHigh1<>(SB), RODATA|NOPTR, $64
 
-DATA filePlaces42<>+0(SB)/1, $0x04
-DATA filePlaces42<>+1(SB)/1, $0x00
-DATA filePlaces42<>+2(SB)/1, $0x00
-DATA filePlaces42<>+3(SB)/1, $0x00
-DATA filePlaces42<>+4(SB)/1, $0x04
-DATA filePlaces42<>+5(SB)/1, $0x00
-DATA filePlaces42<>+6(SB)/1, $0x00
-DATA filePlaces42<>+7(SB)/1, $0x00
-DATA filePlaces42<>+8(SB)/1, $0x0c
-DATA filePlaces42<>+9(SB)/1, $0x00
-DATA filePlaces42<>+10(SB)/1, $0x00
-DATA filePlaces42<>+11(SB)/1, $0x00
-DATA filePlaces42<>+12(SB)/1, $0x0c
-DATA filePlaces42<>+13(SB)/1, $0x00
-DATA filePlaces42<>+14(SB)/1, $0x00
-DATA filePlaces42<>+15(SB)/1, $0x00
-DATA filePlaces42<>+16(SB)/1, $0x14
-DATA filePlaces42<>+17(SB)/1, $0x00
-DATA filePlaces42<>+18(SB)/1, $0x00
-DATA filePlaces42<>+19(SB)/1, $0x00
-DATA filePlaces42<>+20(SB)/1, $0x14
-DATA filePlaces42<>+21(SB)/1, $0x00
-DATA filePlaces42<>+22(SB)/1, $0x00
-DATA filePlaces42<>+23(SB)/1, $0x00
-DATA filePlaces42<>+24(SB)/1, $0x1c
-DATA filePlaces42<>+25(SB)/1, $0x00
-DATA filePlaces42<>+26(SB)/1, $0x00
-DATA filePlaces42<>+27(SB)/1, $0x00
-DATA filePlaces42<>+28(SB)/1, $0x1c
-DATA filePlaces42<>+29(SB)/1, $0x00
-DATA filePlaces42<>+30(SB)/1, $0x00
-DATA filePlaces42<>+31(SB)/1, $0x00
-DATA filePlaces42<>+32(SB)/1, $0x05
-DATA filePlaces42<>+33(SB)/1, $0x00
-DATA filePlaces42<>+34(SB)/1, $0x00
-DATA filePlaces42<>+35(SB)/1, $0x00
-DATA filePlaces42<>+36(SB)/1, $0x05
-DATA filePlaces42<>+37(SB)/1, $0x00
-DATA filePlaces42<>+38(SB)/1, $0x00
-DATA filePlaces42<>+39(SB)/1, $0x00
-DATA filePlaces42<>+40(SB)/1, $0x0d
-DATA filePlaces42<>+41(SB)/1, $0x00
-DATA filePlaces42<>+42(SB)/1, $0x00
-DATA filePlaces42<>+43(SB)/1, $0x00
-DATA filePlaces42<>+44(SB)/1, $0x0d
-DATA filePlaces42<>+45(SB)/1, $0x00
-DATA filePlaces42<>+46(SB)/1, $0x00
-DATA filePlaces42<>+47(SB)/1, $0x00
-DATA filePlaces42<>+48(SB)/1, $0x15
-DATA filePlaces42<>+49(SB)/1, $0x00
-DATA filePlaces42<>+50(SB)/1, $0x00
-DATA filePlaces42<>+51(SB)/1, $0x00
-DATA filePlaces42<>+52(SB)/1, $0x15
-DATA filePlaces42<>+53(SB)/1, $0x00
-DATA filePlaces42<>+54(SB)/1, $0x00
-DATA filePlaces42<>+55(SB)/1, $0x00
-DATA filePlaces42<>+56(SB)/1, $0x1d
-DATA filePlaces42<>+57(SB)/1, $0x00
-DATA filePlaces42<>+58(SB)/1, $0x00
-DATA filePlaces42<>+59(SB)/1, $0x00
-DATA filePlaces42<>+60(SB)/1, $0x1d
-DATA filePlaces42<>+61(SB)/1, $0x00
-DATA filePlaces42<>+62(SB)/1, $0x00
-DATA filePlaces42<>+63(SB)/1, $0x00
-GLOBL filePlaces42<>(SB), RODATA|NOPTR, $64
+DATA filePlacesQ4K2<>+0(SB)/1, $0x04
+DATA filePlacesQ4K2<>+1(SB)/1, $0x00
+DATA filePlacesQ4K2<>+2(SB)/1, $0x00
+DATA filePlacesQ4K2<>+3(SB)/1, $0x00
+DATA filePlacesQ4K2<>+4(SB)/1, $0x04
+DATA filePlacesQ4K2<>+5(SB)/1, $0x00
+DATA filePlacesQ4K2<>+6(SB)/1, $0x00
+DATA filePlacesQ4K2<>+7(SB)/1, $0x00
+DATA filePlacesQ4K2<>+8(SB)/1, $0x0c
+DATA filePlacesQ4K2<>+9(SB)/1, $0x00
+DATA filePlacesQ4K2<>+10(SB)/1, $0x00
+DATA filePlacesQ4K2<>+11(SB)/1, $0x00
+DATA filePlacesQ4K2<>+12(SB)/1, $0x0c
+DATA filePlacesQ4K2<>+13(SB)/1, $0x00
+DATA filePlacesQ4K2<>+14(SB)/1, $0x00
+DATA filePlacesQ4K2<>+15(SB)/1, $0x00
+DATA filePlacesQ4K2<>+16(SB)/1, $0x14
+DATA filePlacesQ4K2<>+17(SB)/1, $0x00
+DATA filePlacesQ4K2<>+18(SB)/1, $0x00
+DATA filePlacesQ4K2<>+19(SB)/1, $0x00
+DATA filePlacesQ4K2<>+20(SB)/1, $0x14
+DATA filePlacesQ4K2<>+21(SB)/1, $0x00
+DATA filePlacesQ4K2<>+22(SB)/1, $0x00
+DATA filePlacesQ4K2<>+23(SB)/1, $0x00
+DATA filePlacesQ4K2<>+24(SB)/1, $0x1c
+DATA filePlacesQ4K2<>+25(SB)/1, $0x00
+DATA filePlacesQ4K2<>+26(SB)/1, $0x00
+DATA filePlacesQ4K2<>+27(SB)/1, $0x00
+DATA filePlacesQ4K2<>+28(SB)/1, $0x1c
+DATA filePlacesQ4K2<>+29(SB)/1, $0x00
+DATA filePlacesQ4K2<>+30(SB)/1, $0x00
+DATA filePlacesQ4K2<>+31(SB)/1, $0x00
+DATA filePlacesQ4K2<>+32(SB)/1, $0x05
+DATA filePlacesQ4K2<>+33(SB)/1, $0x00
+DATA filePlacesQ4K2<>+34(SB)/1, $0x00
+DATA filePlacesQ4K2<>+35(SB)/1, $0x00
+DATA filePlacesQ4K2<>+36(SB)/1, $0x05
+DATA filePlacesQ4K2<>+37(SB)/1, $0x00
+DATA filePlacesQ4K2<>+38(SB)/1, $0x00
+DATA filePlacesQ4K2<>+39(SB)/1, $0x00
+DATA filePlacesQ4K2<>+40(SB)/1, $0x0d
+DATA filePlacesQ4K2<>+41(SB)/1, $0x00
+DATA filePlacesQ4K2<>+42(SB)/1, $0x00
+DATA filePlacesQ4K2<>+43(SB)/1, $0x00
+DATA filePlacesQ4K2<>+44(SB)/1, $0x0d
+DATA filePlacesQ4K2<>+45(SB)/1, $0x00
+DATA filePlacesQ4K2<>+46(SB)/1, $0x00
+DATA filePlacesQ4K2<>+47(SB)/1, $0x00
+DATA filePlacesQ4K2<>+48(SB)/1, $0x15
+DATA filePlacesQ4K2<>+49(SB)/1, $0x00
+DATA filePlacesQ4K2<>+50(SB)/1, $0x00
+DATA filePlacesQ4K2<>+51(SB)/1, $0x00
+DATA filePlacesQ4K2<>+52(SB)/1, $0x15
+DATA filePlacesQ4K2<>+53(SB)/1, $0x00
+DATA filePlacesQ4K2<>+54(SB)/1, $0x00
+DATA filePlacesQ4K2<>+55(SB)/1, $0x00
+DATA filePlacesQ4K2<>+56(SB)/1, $0x1d
+DATA filePlacesQ4K2<>+57(SB)/1, $0x00
+DATA filePlacesQ4K2<>+58(SB)/1, $0x00
+DATA filePlacesQ4K2<>+59(SB)/1, $0x00
+DATA filePlacesQ4K2<>+60(SB)/1, $0x1d
+DATA filePlacesQ4K2<>+61(SB)/1, $0x00
+DATA filePlacesQ4K2<>+62(SB)/1, $0x00
+DATA filePlacesQ4K2<>+63(SB)/1, $0x00
+GLOBL filePlacesQ4K2<>(SB), RODATA|NOPTR, $64
 
-DATA filePlaces62<>+0(SB)/1, $0x04
-DATA filePlaces62<>+1(SB)/1, $0x00
-DATA filePlaces62<>+2(SB)/1, $0x00
-DATA filePlaces62<>+3(SB)/1, $0x00
-DATA filePlaces62<>+4(SB)/1, $0x0c
-DATA filePlaces62<>+5(SB)/1, $0x00
-DATA filePlaces62<>+6(SB)/1, $0x00
-DATA filePlaces62<>+7(SB)/1, $0x00
-DATA filePlaces62<>+8(SB)/1, $0x04
-DATA filePlaces62<>+9(SB)/1, $0x00
-DATA filePlaces62<>+10(SB)/1, $0x00
-DATA filePlaces62<>+11(SB)/1, $0x00
-DATA filePlaces62<>+12(SB)/1, $0x0c
-DATA filePlaces62<>+13(SB)/1, $0x00
-DATA filePlaces62<>+14(SB)/1, $0x00
-DATA filePlaces62<>+15(SB)/1, $0x00
-DATA filePlaces62<>+16(SB)/1, $0x14
-DATA filePlaces62<>+17(SB)/1, $0x00
-DATA filePlaces62<>+18(SB)/1, $0x00
-DATA filePlaces62<>+19(SB)/1, $0x00
-DATA filePlaces62<>+20(SB)/1, $0x1c
-DATA filePlaces62<>+21(SB)/1, $0x00
-DATA filePlaces62<>+22(SB)/1, $0x00
-DATA filePlaces62<>+23(SB)/1, $0x00
-DATA filePlaces62<>+24(SB)/1, $0x14
-DATA filePlaces62<>+25(SB)/1, $0x00
-DATA filePlaces62<>+26(SB)/1, $0x00
-DATA filePlaces62<>+27(SB)/1, $0x00
-DATA filePlaces62<>+28(SB)/1, $0x1c
-DATA filePlaces62<>+29(SB)/1, $0x00
-DATA filePlaces62<>+30(SB)/1, $0x00
-DATA filePlaces62<>+31(SB)/1, $0x00
-DATA filePlaces62<>+32(SB)/1, $0x05
-DATA filePlaces62<>+33(SB)/1, $0x00
-DATA filePlaces62<>+34(SB)/1, $0x00
-DATA filePlaces62<>+35(SB)/1, $0x00
-DATA filePlaces62<>+36(SB)/1, $0x0d
-DATA filePlaces62<>+37(SB)/1, $0x00
-DATA filePlaces62<>+38(SB)/1, $0x00
-DATA filePlaces62<>+39(SB)/1, $0x00
-DATA filePlaces62<>+40(SB)/1, $0x05
-DATA filePlaces62<>+41(SB)/1, $0x00
-DATA filePlaces62<>+42(SB)/1, $0x00
-DATA filePlaces62<>+43(SB)/1, $0x00
-DATA filePlaces62<>+44(SB)/1, $0x0d
-DATA filePlaces62<>+45(SB)/1, $0x00
-DATA filePlaces62<>+46(SB)/1, $0x00
-DATA filePlaces62<>+47(SB)/1, $0x00
-DATA filePlaces62<>+48(SB)/1, $0x15
-DATA filePlaces62<>+49(SB)/1, $0x00
-DATA filePlaces62<>+50(SB)/1, $0x00
-DATA filePlaces62<>+51(SB)/1, $0x00
-DATA filePlaces62<>+52(SB)/1, $0x1d
-DATA filePlaces62<>+53(SB)/1, $0x00
-DATA filePlaces62<>+54(SB)/1, $0x00
-DATA filePlaces62<>+55(SB)/1, $0x00
-DATA filePlaces62<>+56(SB)/1, $0x15
-DATA filePlaces62<>+57(SB)/1, $0x00
-DATA filePlaces62<>+58(SB)/1, $0x00
-DATA filePlaces62<>+59(SB)/1, $0x00
-DATA filePlaces62<>+60(SB)/1, $0x1d
-DATA filePlaces62<>+61(SB)/1, $0x00
-DATA filePlaces62<>+62(SB)/1, $0x00
-DATA filePlaces62<>+63(SB)/1, $0x00
-GLOBL filePlaces62<>(SB), RODATA|NOPTR, $64
+DATA filePlacesQ6K2<>+0(SB)/1, $0x04
+DATA filePlacesQ6K2<>+1(SB)/1, $0x00
+DATA filePlacesQ6K2<>+2(SB)/1, $0x00
+DATA filePlacesQ6K2<>+3(SB)/1, $0x00
+DATA filePlacesQ6K2<>+4(SB)/1, $0x0c
+DATA filePlacesQ6K2<>+5(SB)/1, $0x00
+DATA filePlacesQ6K2<>+6(SB)/1, $0x00
+DATA filePlacesQ6K2<>+7(SB)/1, $0x00
+DATA filePlacesQ6K2<>+8(SB)/1, $0x04
+DATA filePlacesQ6K2<>+9(SB)/1, $0x00
+DATA filePlacesQ6K2<>+10(SB)/1, $0x00
+DATA filePlacesQ6K2<>+11(SB)/1, $0x00
+DATA filePlacesQ6K2<>+12(SB)/1, $0x0c
+DATA filePlacesQ6K2<>+13(SB)/1, $0x00
+DATA filePlacesQ6K2<>+14(SB)/1, $0x00
+DATA filePlacesQ6K2<>+15(SB)/1, $0x00
+DATA filePlacesQ6K2<>+16(SB)/1, $0x14
+DATA filePlacesQ6K2<>+17(SB)/1, $0x00
+DATA filePlacesQ6K2<>+18(SB)/1, $0x00
+DATA filePlacesQ6K2<>+19(SB)/1, $0x00
+DATA filePlacesQ6K2<>+20(SB)/1, $0x1c
+DATA filePlacesQ6K2<>+21(SB)/1, $0x00
+DATA filePlacesQ6K2<>+22(SB)/1, $0x00
+DATA filePlacesQ6K2<>+23(SB)/1, $0x00
+DATA filePlacesQ6K2<>+24(SB)/1, $0x14
+DATA filePlacesQ6K2<>+25(SB)/1, $0x00
+DATA filePlacesQ6K2<>+26(SB)/1, $0x00
+DATA filePlacesQ6K2<>+27(SB)/1, $0x00
+DATA filePlacesQ6K2<>+28(SB)/1, $0x1c
+DATA filePlacesQ6K2<>+29(SB)/1, $0x00
+DATA filePlacesQ6K2<>+30(SB)/1, $0x00
+DATA filePlacesQ6K2<>+31(SB)/1, $0x00
+DATA filePlacesQ6K2<>+32(SB)/1, $0x05
+DATA filePlacesQ6K2<>+33(SB)/1, $0x00
+DATA filePlacesQ6K2<>+34(SB)/1, $0x00
+DATA filePlacesQ6K2<>+35(SB)/1, $0x00
+DATA filePlacesQ6K2<>+36(SB)/1, $0x0d
+DATA filePlacesQ6K2<>+37(SB)/1, $0x00
+DATA filePlacesQ6K2<>+38(SB)/1, $0x00
+DATA filePlacesQ6K2<>+39(SB)/1, $0x00
+DATA filePlacesQ6K2<>+40(SB)/1, $0x05
+DATA filePlacesQ6K2<>+41(SB)/1, $0x00
+DATA filePlacesQ6K2<>+42(SB)/1, $0x00
+DATA filePlacesQ6K2<>+43(SB)/1, $0x00
+DATA filePlacesQ6K2<>+44(SB)/1, $0x0d
+DATA filePlacesQ6K2<>+45(SB)/1, $0x00
+DATA filePlacesQ6K2<>+46(SB)/1, $0x00
+DATA filePlacesQ6K2<>+47(SB)/1, $0x00
+DATA filePlacesQ6K2<>+48(SB)/1, $0x15
+DATA filePlacesQ6K2<>+49(SB)/1, $0x00
+DATA filePlacesQ6K2<>+50(SB)/1, $0x00
+DATA filePlacesQ6K2<>+51(SB)/1, $0x00
+DATA filePlacesQ6K2<>+52(SB)/1, $0x1d
+DATA filePlacesQ6K2<>+53(SB)/1, $0x00
+DATA filePlacesQ6K2<>+54(SB)/1, $0x00
+DATA filePlacesQ6K2<>+55(SB)/1, $0x00
+DATA filePlacesQ6K2<>+56(SB)/1, $0x15
+DATA filePlacesQ6K2<>+57(SB)/1, $0x00
+DATA filePlacesQ6K2<>+58(SB)/1, $0x00
+DATA filePlacesQ6K2<>+59(SB)/1, $0x00
+DATA filePlacesQ6K2<>+60(SB)/1, $0x1d
+DATA filePlacesQ6K2<>+61(SB)/1, $0x00
+DATA filePlacesQ6K2<>+62(SB)/1, $0x00
+DATA filePlacesQ6K2<>+63(SB)/1, $0x00
+GLOBL filePlacesQ6K2<>(SB), RODATA|NOPTR, $64
 
 DATA filePlacesHigh2<>+0(SB)/1, $0x04
 DATA filePlacesHigh2<>+1(SB)/1, $0x00
@@ -1787,137 +1919,137 @@ DATA filePlacesHigh2<>+62(SB)/1, $0x00
 DATA filePlacesHigh2<>+63(SB)/1, $0x00
 GLOBL filePlacesHigh2<>(SB), RODATA|NOPTR, $64
 
-DATA filePlaces43<>+0(SB)/1, $0x06
-DATA filePlaces43<>+1(SB)/1, $0x00
-DATA filePlaces43<>+2(SB)/1, $0x00
-DATA filePlaces43<>+3(SB)/1, $0x00
-DATA filePlaces43<>+4(SB)/1, $0x06
-DATA filePlaces43<>+5(SB)/1, $0x00
-DATA filePlaces43<>+6(SB)/1, $0x00
-DATA filePlaces43<>+7(SB)/1, $0x00
-DATA filePlaces43<>+8(SB)/1, $0x0e
-DATA filePlaces43<>+9(SB)/1, $0x00
-DATA filePlaces43<>+10(SB)/1, $0x00
-DATA filePlaces43<>+11(SB)/1, $0x00
-DATA filePlaces43<>+12(SB)/1, $0x0e
-DATA filePlaces43<>+13(SB)/1, $0x00
-DATA filePlaces43<>+14(SB)/1, $0x00
-DATA filePlaces43<>+15(SB)/1, $0x00
-DATA filePlaces43<>+16(SB)/1, $0x16
-DATA filePlaces43<>+17(SB)/1, $0x00
-DATA filePlaces43<>+18(SB)/1, $0x00
-DATA filePlaces43<>+19(SB)/1, $0x00
-DATA filePlaces43<>+20(SB)/1, $0x16
-DATA filePlaces43<>+21(SB)/1, $0x00
-DATA filePlaces43<>+22(SB)/1, $0x00
-DATA filePlaces43<>+23(SB)/1, $0x00
-DATA filePlaces43<>+24(SB)/1, $0x1e
-DATA filePlaces43<>+25(SB)/1, $0x00
-DATA filePlaces43<>+26(SB)/1, $0x00
-DATA filePlaces43<>+27(SB)/1, $0x00
-DATA filePlaces43<>+28(SB)/1, $0x1e
-DATA filePlaces43<>+29(SB)/1, $0x00
-DATA filePlaces43<>+30(SB)/1, $0x00
-DATA filePlaces43<>+31(SB)/1, $0x00
-DATA filePlaces43<>+32(SB)/1, $0x07
-DATA filePlaces43<>+33(SB)/1, $0x00
-DATA filePlaces43<>+34(SB)/1, $0x00
-DATA filePlaces43<>+35(SB)/1, $0x00
-DATA filePlaces43<>+36(SB)/1, $0x07
-DATA filePlaces43<>+37(SB)/1, $0x00
-DATA filePlaces43<>+38(SB)/1, $0x00
-DATA filePlaces43<>+39(SB)/1, $0x00
-DATA filePlaces43<>+40(SB)/1, $0x0f
-DATA filePlaces43<>+41(SB)/1, $0x00
-DATA filePlaces43<>+42(SB)/1, $0x00
-DATA filePlaces43<>+43(SB)/1, $0x00
-DATA filePlaces43<>+44(SB)/1, $0x0f
-DATA filePlaces43<>+45(SB)/1, $0x00
-DATA filePlaces43<>+46(SB)/1, $0x00
-DATA filePlaces43<>+47(SB)/1, $0x00
-DATA filePlaces43<>+48(SB)/1, $0x17
-DATA filePlaces43<>+49(SB)/1, $0x00
-DATA filePlaces43<>+50(SB)/1, $0x00
-DATA filePlaces43<>+51(SB)/1, $0x00
-DATA filePlaces43<>+52(SB)/1, $0x17
-DATA filePlaces43<>+53(SB)/1, $0x00
-DATA filePlaces43<>+54(SB)/1, $0x00
-DATA filePlaces43<>+55(SB)/1, $0x00
-DATA filePlaces43<>+56(SB)/1, $0x1f
-DATA filePlaces43<>+57(SB)/1, $0x00
-DATA filePlaces43<>+58(SB)/1, $0x00
-DATA filePlaces43<>+59(SB)/1, $0x00
-DATA filePlaces43<>+60(SB)/1, $0x1f
-DATA filePlaces43<>+61(SB)/1, $0x00
-DATA filePlaces43<>+62(SB)/1, $0x00
-DATA filePlaces43<>+63(SB)/1, $0x00
-GLOBL filePlaces43<>(SB), RODATA|NOPTR, $64
+DATA filePlacesQ4K3<>+0(SB)/1, $0x06
+DATA filePlacesQ4K3<>+1(SB)/1, $0x00
+DATA filePlacesQ4K3<>+2(SB)/1, $0x00
+DATA filePlacesQ4K3<>+3(SB)/1, $0x00
+DATA filePlacesQ4K3<>+4(SB)/1, $0x06
+DATA filePlacesQ4K3<>+5(SB)/1, $0x00
+DATA filePlacesQ4K3<>+6(SB)/1, $0x00
+DATA filePlacesQ4K3<>+7(SB)/1, $0x00
+DATA filePlacesQ4K3<>+8(SB)/1, $0x0e
+DATA filePlacesQ4K3<>+9(SB)/1, $0x00
+DATA filePlacesQ4K3<>+10(SB)/1, $0x00
+DATA filePlacesQ4K3<>+11(SB)/1, $0x00
+DATA filePlacesQ4K3<>+12(SB)/1, $0x0e
+DATA filePlacesQ4K3<>+13(SB)/1, $0x00
+DATA filePlacesQ4K3<>+14(SB)/1, $0x00
+DATA filePlacesQ4K3<>+15(SB)/1, $0x00
+DATA filePlacesQ4K3<>+16(SB)/1, $0x16
+DATA filePlacesQ4K3<>+17(SB)/1, $0x00
+DATA filePlacesQ4K3<>+18(SB)/1, $0x00
+DATA filePlacesQ4K3<>+19(SB)/1, $0x00
+DATA filePlacesQ4K3<>+20(SB)/1, $0x16
+DATA filePlacesQ4K3<>+21(SB)/1, $0x00
+DATA filePlacesQ4K3<>+22(SB)/1, $0x00
+DATA filePlacesQ4K3<>+23(SB)/1, $0x00
+DATA filePlacesQ4K3<>+24(SB)/1, $0x1e
+DATA filePlacesQ4K3<>+25(SB)/1, $0x00
+DATA filePlacesQ4K3<>+26(SB)/1, $0x00
+DATA filePlacesQ4K3<>+27(SB)/1, $0x00
+DATA filePlacesQ4K3<>+28(SB)/1, $0x1e
+DATA filePlacesQ4K3<>+29(SB)/1, $0x00
+DATA filePlacesQ4K3<>+30(SB)/1, $0x00
+DATA filePlacesQ4K3<>+31(SB)/1, $0x00
+DATA filePlacesQ4K3<>+32(SB)/1, $0x07
+DATA filePlacesQ4K3<>+33(SB)/1, $0x00
+DATA filePlacesQ4K3<>+34(SB)/1, $0x00
+DATA filePlacesQ4K3<>+35(SB)/1, $0x00
+DATA filePlacesQ4K3<>+36(SB)/1, $0x07
+DATA filePlacesQ4K3<>+37(SB)/1, $0x00
+DATA filePlacesQ4K3<>+38(SB)/1, $0x00
+DATA filePlacesQ4K3<>+39(SB)/1, $0x00
+DATA filePlacesQ4K3<>+40(SB)/1, $0x0f
+DATA filePlacesQ4K3<>+41(SB)/1, $0x00
+DATA filePlacesQ4K3<>+42(SB)/1, $0x00
+DATA filePlacesQ4K3<>+43(SB)/1, $0x00
+DATA filePlacesQ4K3<>+44(SB)/1, $0x0f
+DATA filePlacesQ4K3<>+45(SB)/1, $0x00
+DATA filePlacesQ4K3<>+46(SB)/1, $0x00
+DATA filePlacesQ4K3<>+47(SB)/1, $0x00
+DATA filePlacesQ4K3<>+48(SB)/1, $0x17
+DATA filePlacesQ4K3<>+49(SB)/1, $0x00
+DATA filePlacesQ4K3<>+50(SB)/1, $0x00
+DATA filePlacesQ4K3<>+51(SB)/1, $0x00
+DATA filePlacesQ4K3<>+52(SB)/1, $0x17
+DATA filePlacesQ4K3<>+53(SB)/1, $0x00
+DATA filePlacesQ4K3<>+54(SB)/1, $0x00
+DATA filePlacesQ4K3<>+55(SB)/1, $0x00
+DATA filePlacesQ4K3<>+56(SB)/1, $0x1f
+DATA filePlacesQ4K3<>+57(SB)/1, $0x00
+DATA filePlacesQ4K3<>+58(SB)/1, $0x00
+DATA filePlacesQ4K3<>+59(SB)/1, $0x00
+DATA filePlacesQ4K3<>+60(SB)/1, $0x1f
+DATA filePlacesQ4K3<>+61(SB)/1, $0x00
+DATA filePlacesQ4K3<>+62(SB)/1, $0x00
+DATA filePlacesQ4K3<>+63(SB)/1, $0x00
+GLOBL filePlacesQ4K3<>(SB), RODATA|NOPTR, $64
 
-DATA filePlaces63<>+0(SB)/1, $0x06
-DATA filePlaces63<>+1(SB)/1, $0x00
-DATA filePlaces63<>+2(SB)/1, $0x00
-DATA filePlaces63<>+3(SB)/1, $0x00
-DATA filePlaces63<>+4(SB)/1, $0x0e
-DATA filePlaces63<>+5(SB)/1, $0x00
-DATA filePlaces63<>+6(SB)/1, $0x00
-DATA filePlaces63<>+7(SB)/1, $0x00
-DATA filePlaces63<>+8(SB)/1, $0x06
-DATA filePlaces63<>+9(SB)/1, $0x00
-DATA filePlaces63<>+10(SB)/1, $0x00
-DATA filePlaces63<>+11(SB)/1, $0x00
-DATA filePlaces63<>+12(SB)/1, $0x0e
-DATA filePlaces63<>+13(SB)/1, $0x00
-DATA filePlaces63<>+14(SB)/1, $0x00
-DATA filePlaces63<>+15(SB)/1, $0x00
-DATA filePlaces63<>+16(SB)/1, $0x16
-DATA filePlaces63<>+17(SB)/1, $0x00
-DATA filePlaces63<>+18(SB)/1, $0x00
-DATA filePlaces63<>+19(SB)/1, $0x00
-DATA filePlaces63<>+20(SB)/1, $0x1e
-DATA filePlaces63<>+21(SB)/1, $0x00
-DATA filePlaces63<>+22(SB)/1, $0x00
-DATA filePlaces63<>+23(SB)/1, $0x00
-DATA filePlaces63<>+24(SB)/1, $0x16
-DATA filePlaces63<>+25(SB)/1, $0x00
-DATA filePlaces63<>+26(SB)/1, $0x00
-DATA filePlaces63<>+27(SB)/1, $0x00
-DATA filePlaces63<>+28(SB)/1, $0x1e
-DATA filePlaces63<>+29(SB)/1, $0x00
-DATA filePlaces63<>+30(SB)/1, $0x00
-DATA filePlaces63<>+31(SB)/1, $0x00
-DATA filePlaces63<>+32(SB)/1, $0x07
-DATA filePlaces63<>+33(SB)/1, $0x00
-DATA filePlaces63<>+34(SB)/1, $0x00
-DATA filePlaces63<>+35(SB)/1, $0x00
-DATA filePlaces63<>+36(SB)/1, $0x0f
-DATA filePlaces63<>+37(SB)/1, $0x00
-DATA filePlaces63<>+38(SB)/1, $0x00
-DATA filePlaces63<>+39(SB)/1, $0x00
-DATA filePlaces63<>+40(SB)/1, $0x07
-DATA filePlaces63<>+41(SB)/1, $0x00
-DATA filePlaces63<>+42(SB)/1, $0x00
-DATA filePlaces63<>+43(SB)/1, $0x00
-DATA filePlaces63<>+44(SB)/1, $0x0f
-DATA filePlaces63<>+45(SB)/1, $0x00
-DATA filePlaces63<>+46(SB)/1, $0x00
-DATA filePlaces63<>+47(SB)/1, $0x00
-DATA filePlaces63<>+48(SB)/1, $0x17
-DATA filePlaces63<>+49(SB)/1, $0x00
-DATA filePlaces63<>+50(SB)/1, $0x00
-DATA filePlaces63<>+51(SB)/1, $0x00
-DATA filePlaces63<>+52(SB)/1, $0x1f
-DATA filePlaces63<>+53(SB)/1, $0x00
-DATA filePlaces63<>+54(SB)/1, $0x00
-DATA filePlaces63<>+55(SB)/1, $0x00
-DATA filePlaces63<>+56(SB)/1, $0x17
-DATA filePlaces63<>+57(SB)/1, $0x00
-DATA filePlaces63<>+58(SB)/1, $0x00
-DATA filePlaces63<>+59(SB)/1, $0x00
-DATA filePlaces63<>+60(SB)/1, $0x1f
-DATA filePlaces63<>+61(SB)/1, $0x00
-DATA filePlaces63<>+62(SB)/1, $0x00
-DATA filePlaces63<>+63(SB)/1, $0x00
-GLOBL filePlaces63<>(SB), RODATA|NOPTR, $64
+DATA filePlacesQ6K3<>+0(SB)/1, $0x06
+DATA filePlacesQ6K3<>+1(SB)/1, $0x00
+DATA filePlacesQ6K3<>+2(SB)/1, $0x00
+DATA filePlacesQ6K3<>+3(SB)/1, $0x00
+DATA filePlacesQ6K3<>+4(SB)/1, $0x0e
+DATA filePlacesQ6K3<>+5(SB)/1, $0x00
+DATA filePlacesQ6K3<>+6(SB)/1, $0x00
+DATA filePlacesQ6K3<>+7(SB)/1, $0x00
+DATA filePlacesQ6K3<>+8(SB)/1, $0x06
+DATA filePlacesQ6K3<>+9(SB)/1, $0x00
+DATA filePlacesQ6K3<>+10(SB)/1, $0x00
+DATA filePlacesQ6K3<>+11(SB)/1, $0x00
+DATA filePlacesQ6K3<>+12(SB)/1, $0x0e
+DATA filePlacesQ6K3<>+13(SB)/1, $0x00
+DATA filePlacesQ6K3<>+14(SB)/1, $0x00
+DATA filePlacesQ6K3<>+15(SB)/1, $0x00
+DATA filePlacesQ6K3<>+16(SB)/1, $0x16
+DATA filePlacesQ6K3<>+17(SB)/1, $0x00
+DATA filePlacesQ6K3<>+18(SB)/1, $0x00
+DATA filePlacesQ6K3<>+19(SB)/1, $0x00
+DATA filePlacesQ6K3<>+20(SB)/1, $0x1e
+DATA filePlacesQ6K3<>+21(SB)/1, $0x00
+DATA filePlacesQ6K3<>+22(SB)/1, $0x00
+DATA filePlacesQ6K3<>+23(SB)/1, $0x00
+DATA filePlacesQ6K3<>+24(SB)/1, $0x16
+DATA filePlacesQ6K3<>+25(SB)/1, $0x00
+DATA filePlacesQ6K3<>+26(SB)/1, $0x00
+DATA filePlacesQ6K3<>+27(SB)/1, $0x00
+DATA filePlacesQ6K3<>+28(SB)/1, $0x1e
+DATA filePlacesQ6K3<>+29(SB)/1, $0x00
+DATA filePlacesQ6K3<>+30(SB)/1, $0x00
+DATA filePlacesQ6K3<>+31(SB)/1, $0x00
+DATA filePlacesQ6K3<>+32(SB)/1, $0x07
+DATA filePlacesQ6K3<>+33(SB)/1, $0x00
+DATA filePlacesQ6K3<>+34(SB)/1, $0x00
+DATA filePlacesQ6K3<>+35(SB)/1, $0x00
+DATA filePlacesQ6K3<>+36(SB)/1, $0x0f
+DATA filePlacesQ6K3<>+37(SB)/1, $0x00
+DATA filePlacesQ6K3<>+38(SB)/1, $0x00
+DATA filePlacesQ6K3<>+39(SB)/1, $0x00
+DATA filePlacesQ6K3<>+40(SB)/1, $0x07
+DATA filePlacesQ6K3<>+41(SB)/1, $0x00
+DATA filePlacesQ6K3<>+42(SB)/1, $0x00
+DATA filePlacesQ6K3<>+43(SB)/1, $0x00
+DATA filePlacesQ6K3<>+44(SB)/1, $0x0f
+DATA filePlacesQ6K3<>+45(SB)/1, $0x00
+DATA filePlacesQ6K3<>+46(SB)/1, $0x00
+DATA filePlacesQ6K3<>+47(SB)/1, $0x00
+DATA filePlacesQ6K3<>+48(SB)/1, $0x17
+DATA filePlacesQ6K3<>+49(SB)/1, $0x00
+DATA filePlacesQ6K3<>+50(SB)/1, $0x00
+DATA filePlacesQ6K3<>+51(SB)/1, $0x00
+DATA filePlacesQ6K3<>+52(SB)/1, $0x1f
+DATA filePlacesQ6K3<>+53(SB)/1, $0x00
+DATA filePlacesQ6K3<>+54(SB)/1, $0x00
+DATA filePlacesQ6K3<>+55(SB)/1, $0x00
+DATA filePlacesQ6K3<>+56(SB)/1, $0x17
+DATA filePlacesQ6K3<>+57(SB)/1, $0x00
+DATA filePlacesQ6K3<>+58(SB)/1, $0x00
+DATA filePlacesQ6K3<>+59(SB)/1, $0x00
+DATA filePlacesQ6K3<>+60(SB)/1, $0x1f
+DATA filePlacesQ6K3<>+61(SB)/1, $0x00
+DATA filePlacesQ6K3<>+62(SB)/1, $0x00
+DATA filePlacesQ6K3<>+63(SB)/1, $0x00
+GLOBL filePlacesQ6K3<>(SB), RODATA|NOPTR, $64
 
 DATA filePlacesHigh3<>+0(SB)/1, $0x06
 DATA filePlacesHigh3<>+1(SB)/1, $0x00
@@ -1984,6 +2116,204 @@ DATA filePlacesHigh3<>+61(SB)/1, $0x00
 DATA filePlacesHigh3<>+62(SB)/1, $0x00
 DATA filePlacesHigh3<>+63(SB)/1, $0x00
 GLOBL filePlacesHigh3<>(SB), RODATA|NOPTR, $64
+
+DATA filePlacesScales<>+0(SB)/1, $0x00
+DATA filePlacesScales<>+1(SB)/1, $0x00
+DATA filePlacesScales<>+2(SB)/1, $0x09
+DATA filePlacesScales<>+3(SB)/1, $0x00
+DATA filePlacesScales<>+4(SB)/1, $0x12
+DATA filePlacesScales<>+5(SB)/1, $0x00
+DATA filePlacesScales<>+6(SB)/1, $0x1b
+DATA filePlacesScales<>+7(SB)/1, $0x00
+DATA filePlacesScales<>+8(SB)/1, $0x24
+DATA filePlacesScales<>+9(SB)/1, $0x00
+DATA filePlacesScales<>+10(SB)/1, $0x2d
+DATA filePlacesScales<>+11(SB)/1, $0x00
+DATA filePlacesScales<>+12(SB)/1, $0x36
+DATA filePlacesScales<>+13(SB)/1, $0x00
+DATA filePlacesScales<>+14(SB)/1, $0x3f
+DATA filePlacesScales<>+15(SB)/1, $0x00
+DATA filePlacesScales<>+16(SB)/1, $0x00
+DATA filePlacesScales<>+17(SB)/1, $0x00
+DATA filePlacesScales<>+18(SB)/1, $0x00
+DATA filePlacesScales<>+19(SB)/1, $0x00
+DATA filePlacesScales<>+20(SB)/1, $0x00
+DATA filePlacesScales<>+21(SB)/1, $0x00
+DATA filePlacesScales<>+22(SB)/1, $0x00
+DATA filePlacesScales<>+23(SB)/1, $0x00
+DATA filePlacesScales<>+24(SB)/1, $0x00
+DATA filePlacesScales<>+25(SB)/1, $0x00
+DATA filePlacesScales<>+26(SB)/1, $0x00
+DATA filePlacesScales<>+27(SB)/1, $0x00
+DATA filePlacesScales<>+28(SB)/1, $0x00
+DATA filePlacesScales<>+29(SB)/1, $0x00
+DATA filePlacesScales<>+30(SB)/1, $0x00
+DATA filePlacesScales<>+31(SB)/1, $0x00
+DATA filePlacesScales<>+32(SB)/1, $0x00
+DATA filePlacesScales<>+33(SB)/1, $0x00
+DATA filePlacesScales<>+34(SB)/1, $0x00
+DATA filePlacesScales<>+35(SB)/1, $0x00
+DATA filePlacesScales<>+36(SB)/1, $0x00
+DATA filePlacesScales<>+37(SB)/1, $0x00
+DATA filePlacesScales<>+38(SB)/1, $0x00
+DATA filePlacesScales<>+39(SB)/1, $0x00
+DATA filePlacesScales<>+40(SB)/1, $0x00
+DATA filePlacesScales<>+41(SB)/1, $0x00
+DATA filePlacesScales<>+42(SB)/1, $0x00
+DATA filePlacesScales<>+43(SB)/1, $0x00
+DATA filePlacesScales<>+44(SB)/1, $0x00
+DATA filePlacesScales<>+45(SB)/1, $0x00
+DATA filePlacesScales<>+46(SB)/1, $0x00
+DATA filePlacesScales<>+47(SB)/1, $0x00
+DATA filePlacesScales<>+48(SB)/1, $0x00
+DATA filePlacesScales<>+49(SB)/1, $0x00
+DATA filePlacesScales<>+50(SB)/1, $0x00
+DATA filePlacesScales<>+51(SB)/1, $0x00
+DATA filePlacesScales<>+52(SB)/1, $0x00
+DATA filePlacesScales<>+53(SB)/1, $0x00
+DATA filePlacesScales<>+54(SB)/1, $0x00
+DATA filePlacesScales<>+55(SB)/1, $0x00
+DATA filePlacesScales<>+56(SB)/1, $0x00
+DATA filePlacesScales<>+57(SB)/1, $0x00
+DATA filePlacesScales<>+58(SB)/1, $0x00
+DATA filePlacesScales<>+59(SB)/1, $0x00
+DATA filePlacesScales<>+60(SB)/1, $0x00
+DATA filePlacesScales<>+61(SB)/1, $0x00
+DATA filePlacesScales<>+62(SB)/1, $0x00
+DATA filePlacesScales<>+63(SB)/1, $0x00
+GLOBL filePlacesScales<>(SB), RODATA|NOPTR, $64
+
+DATA filePlacesQ400<>+0(SB)/1, $0x01
+DATA filePlacesQ400<>+1(SB)/1, $0x00
+DATA filePlacesQ400<>+2(SB)/1, $0x02
+DATA filePlacesQ400<>+3(SB)/1, $0x00
+DATA filePlacesQ400<>+4(SB)/1, $0x0a
+DATA filePlacesQ400<>+5(SB)/1, $0x00
+DATA filePlacesQ400<>+6(SB)/1, $0x0b
+DATA filePlacesQ400<>+7(SB)/1, $0x00
+DATA filePlacesQ400<>+8(SB)/1, $0x13
+DATA filePlacesQ400<>+9(SB)/1, $0x00
+DATA filePlacesQ400<>+10(SB)/1, $0x14
+DATA filePlacesQ400<>+11(SB)/1, $0x00
+DATA filePlacesQ400<>+12(SB)/1, $0x1c
+DATA filePlacesQ400<>+13(SB)/1, $0x00
+DATA filePlacesQ400<>+14(SB)/1, $0x1d
+DATA filePlacesQ400<>+15(SB)/1, $0x00
+DATA filePlacesQ400<>+16(SB)/1, $0x25
+DATA filePlacesQ400<>+17(SB)/1, $0x00
+DATA filePlacesQ400<>+18(SB)/1, $0x26
+DATA filePlacesQ400<>+19(SB)/1, $0x00
+DATA filePlacesQ400<>+20(SB)/1, $0x2e
+DATA filePlacesQ400<>+21(SB)/1, $0x00
+DATA filePlacesQ400<>+22(SB)/1, $0x2f
+DATA filePlacesQ400<>+23(SB)/1, $0x00
+DATA filePlacesQ400<>+24(SB)/1, $0x37
+DATA filePlacesQ400<>+25(SB)/1, $0x00
+DATA filePlacesQ400<>+26(SB)/1, $0x38
+DATA filePlacesQ400<>+27(SB)/1, $0x00
+DATA filePlacesQ400<>+28(SB)/1, $0x00
+DATA filePlacesQ400<>+29(SB)/1, $0x00
+DATA filePlacesQ400<>+30(SB)/1, $0x01
+DATA filePlacesQ400<>+31(SB)/1, $0x00
+DATA filePlacesQ400<>+32(SB)/1, $0x03
+DATA filePlacesQ400<>+33(SB)/1, $0x00
+DATA filePlacesQ400<>+34(SB)/1, $0x04
+DATA filePlacesQ400<>+35(SB)/1, $0x00
+DATA filePlacesQ400<>+36(SB)/1, $0x0c
+DATA filePlacesQ400<>+37(SB)/1, $0x00
+DATA filePlacesQ400<>+38(SB)/1, $0x0d
+DATA filePlacesQ400<>+39(SB)/1, $0x00
+DATA filePlacesQ400<>+40(SB)/1, $0x15
+DATA filePlacesQ400<>+41(SB)/1, $0x00
+DATA filePlacesQ400<>+42(SB)/1, $0x16
+DATA filePlacesQ400<>+43(SB)/1, $0x00
+DATA filePlacesQ400<>+44(SB)/1, $0x1e
+DATA filePlacesQ400<>+45(SB)/1, $0x00
+DATA filePlacesQ400<>+46(SB)/1, $0x1f
+DATA filePlacesQ400<>+47(SB)/1, $0x00
+DATA filePlacesQ400<>+48(SB)/1, $0x27
+DATA filePlacesQ400<>+49(SB)/1, $0x00
+DATA filePlacesQ400<>+50(SB)/1, $0x28
+DATA filePlacesQ400<>+51(SB)/1, $0x00
+DATA filePlacesQ400<>+52(SB)/1, $0x30
+DATA filePlacesQ400<>+53(SB)/1, $0x00
+DATA filePlacesQ400<>+54(SB)/1, $0x31
+DATA filePlacesQ400<>+55(SB)/1, $0x00
+DATA filePlacesQ400<>+56(SB)/1, $0x39
+DATA filePlacesQ400<>+57(SB)/1, $0x00
+DATA filePlacesQ400<>+58(SB)/1, $0x3a
+DATA filePlacesQ400<>+59(SB)/1, $0x00
+DATA filePlacesQ400<>+60(SB)/1, $0x02
+DATA filePlacesQ400<>+61(SB)/1, $0x00
+DATA filePlacesQ400<>+62(SB)/1, $0x03
+DATA filePlacesQ400<>+63(SB)/1, $0x00
+GLOBL filePlacesQ400<>(SB), RODATA|NOPTR, $64
+
+DATA filePlacesQ401<>+0(SB)/1, $0x05
+DATA filePlacesQ401<>+1(SB)/1, $0x00
+DATA filePlacesQ401<>+2(SB)/1, $0x06
+DATA filePlacesQ401<>+3(SB)/1, $0x00
+DATA filePlacesQ401<>+4(SB)/1, $0x0e
+DATA filePlacesQ401<>+5(SB)/1, $0x00
+DATA filePlacesQ401<>+6(SB)/1, $0x0f
+DATA filePlacesQ401<>+7(SB)/1, $0x00
+DATA filePlacesQ401<>+8(SB)/1, $0x17
+DATA filePlacesQ401<>+9(SB)/1, $0x00
+DATA filePlacesQ401<>+10(SB)/1, $0x18
+DATA filePlacesQ401<>+11(SB)/1, $0x00
+DATA filePlacesQ401<>+12(SB)/1, $0x20
+DATA filePlacesQ401<>+13(SB)/1, $0x00
+DATA filePlacesQ401<>+14(SB)/1, $0x21
+DATA filePlacesQ401<>+15(SB)/1, $0x00
+DATA filePlacesQ401<>+16(SB)/1, $0x29
+DATA filePlacesQ401<>+17(SB)/1, $0x00
+DATA filePlacesQ401<>+18(SB)/1, $0x2a
+DATA filePlacesQ401<>+19(SB)/1, $0x00
+DATA filePlacesQ401<>+20(SB)/1, $0x32
+DATA filePlacesQ401<>+21(SB)/1, $0x00
+DATA filePlacesQ401<>+22(SB)/1, $0x33
+DATA filePlacesQ401<>+23(SB)/1, $0x00
+DATA filePlacesQ401<>+24(SB)/1, $0x3b
+DATA filePlacesQ401<>+25(SB)/1, $0x00
+DATA filePlacesQ401<>+26(SB)/1, $0x3c
+DATA filePlacesQ401<>+27(SB)/1, $0x00
+DATA filePlacesQ401<>+28(SB)/1, $0x04
+DATA filePlacesQ401<>+29(SB)/1, $0x00
+DATA filePlacesQ401<>+30(SB)/1, $0x05
+DATA filePlacesQ401<>+31(SB)/1, $0x00
+DATA filePlacesQ401<>+32(SB)/1, $0x07
+DATA filePlacesQ401<>+33(SB)/1, $0x00
+DATA filePlacesQ401<>+34(SB)/1, $0x08
+DATA filePlacesQ401<>+35(SB)/1, $0x00
+DATA filePlacesQ401<>+36(SB)/1, $0x10
+DATA filePlacesQ401<>+37(SB)/1, $0x00
+DATA filePlacesQ401<>+38(SB)/1, $0x11
+DATA filePlacesQ401<>+39(SB)/1, $0x00
+DATA filePlacesQ401<>+40(SB)/1, $0x19
+DATA filePlacesQ401<>+41(SB)/1, $0x00
+DATA filePlacesQ401<>+42(SB)/1, $0x1a
+DATA filePlacesQ401<>+43(SB)/1, $0x00
+DATA filePlacesQ401<>+44(SB)/1, $0x22
+DATA filePlacesQ401<>+45(SB)/1, $0x00
+DATA filePlacesQ401<>+46(SB)/1, $0x23
+DATA filePlacesQ401<>+47(SB)/1, $0x00
+DATA filePlacesQ401<>+48(SB)/1, $0x2b
+DATA filePlacesQ401<>+49(SB)/1, $0x00
+DATA filePlacesQ401<>+50(SB)/1, $0x2c
+DATA filePlacesQ401<>+51(SB)/1, $0x00
+DATA filePlacesQ401<>+52(SB)/1, $0x34
+DATA filePlacesQ401<>+53(SB)/1, $0x00
+DATA filePlacesQ401<>+54(SB)/1, $0x35
+DATA filePlacesQ401<>+55(SB)/1, $0x00
+DATA filePlacesQ401<>+56(SB)/1, $0x3d
+DATA filePlacesQ401<>+57(SB)/1, $0x00
+DATA filePlacesQ401<>+58(SB)/1, $0x3e
+DATA filePlacesQ401<>+59(SB)/1, $0x00
+DATA filePlacesQ401<>+60(SB)/1, $0x06
+DATA filePlacesQ401<>+61(SB)/1, $0x00
+DATA filePlacesQ401<>+62(SB)/1, $0x07
+DATA filePlacesQ401<>+63(SB)/1, $0x00
+GLOBL filePlacesQ401<>(SB), RODATA|NOPTR, $64
 
 // func fileStreamQ40AVX2(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
 // Requires: AVX, AVX2, F16C, FMA3, MMX+
@@ -2186,7 +2516,7 @@ super:
 	RET
 
 // func fileStreamQ40VNNI(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
-// Requires: AVX, AVX2, AVX512F, AVX512VL, AVX512VNNI, F16C, FMA3, MMX+
+// Requires: AVX, AVX2, AVX512BW, AVX512F, AVX512VL, AVX512VNNI, F16C, FMA3, MMX+
 TEXT ·fileStreamQ40VNNI(SB), NOSPLIT, $0-48
 	MOVQ      out+0(FP), AX
 	MOVQ      w+8(FP), CX
@@ -2194,7 +2524,15 @@ TEXT ·fileStreamQ40VNNI(SB), NOSPLIT, $0-48
 	MOVQ      x+24(FP), BX
 	MOVQ      n+32(FP), SI
 	MOVQ      rows+40(FP), DI
-	VMOVDQU32 mask0f<>+0(SB), Y2
+	VMOVDQU32 filePlacesQ400<>+0(SB), Z2
+	VMOVDQU32 filePlacesQ401<>+0(SB), Z3
+	VMOVDQU32 mask0f<>+0(SB), Z8
+	VMOVDQU32 maskf0<>+0(SB), Z9
+	VMOVDQU32 filePlacesScales<>+0(SB), Z10
+	MOVL      $0x00000080, R8
+	KMOVW     R8, K1
+	MOVL      $0x00008000, R8
+	KMOVW     R8, K2
 
 row:
 	MOVQ   CX, R8
@@ -2204,75 +2542,55 @@ row:
 	VXORPS X0, X0, X0
 
 super:
-	PREFETCHT1   8192(R8)
-	PREFETCHT1   8256(R8)
-	PREFETCHT1   8320(R8)
-	VMOVDQU32    288(R9), Y1
-	VMOVDQU      2(R8), X3
-	VINSERTI128  $0x01, 74(R8), Y3, Y3
-	VMOVDQU      20(R8), X4
-	VINSERTI128  $0x01, 92(R8), Y4, Y4
-	VMOVDQU      38(R8), X5
-	VINSERTI128  $0x01, 110(R8), Y5, Y5
-	VMOVDQU      56(R8), X6
-	VINSERTI128  $0x01, 128(R8), Y6, Y6
-	VPUNPCKLDQ   Y4, Y3, Y7
-	VPUNPCKHDQ   Y4, Y3, Y8
-	VPUNPCKLDQ   Y6, Y5, Y3
-	VPUNPCKHDQ   Y6, Y5, Y6
-	VPUNPCKHQDQ  Y3, Y7, Y4
-	VPUNPCKLQDQ  Y3, Y7, Y3
-	VPUNPCKLQDQ  Y6, Y8, Y5
-	VPUNPCKHQDQ  Y6, Y8, Y6
-	VPSRLW       $0x04, Y3, Y7
-	VPANDD       Y2, Y3, Y3
-	VPANDD       Y2, Y7, Y7
-	VPDPBUSD     (R9), Y3, Y1
-	VPDPBUSD     128(R9), Y7, Y1
-	VPSRLW       $0x04, Y4, Y8
-	VPANDD       Y2, Y4, Y4
-	VPANDD       Y2, Y8, Y8
-	VPDPBUSD     32(R9), Y4, Y1
-	VPDPBUSD     160(R9), Y8, Y1
-	VPSRLW       $0x04, Y5, Y7
-	VPANDD       Y2, Y5, Y5
-	VPANDD       Y2, Y7, Y7
-	VPDPBUSD     64(R9), Y5, Y1
-	VPDPBUSD     192(R9), Y7, Y1
-	VPSRLW       $0x04, Y6, Y8
-	VPANDD       Y2, Y6, Y6
-	VPANDD       Y2, Y8, Y8
-	VPDPBUSD     96(R9), Y6, Y1
-	VPDPBUSD     224(R9), Y8, Y1
-	VMOVD        (R8), X3
-	VPINSRW      $0x01, 18(R8), X3, X3
-	VPINSRW      $0x02, 36(R8), X3, X3
-	VPINSRW      $0x03, 54(R8), X3, X3
-	VPINSRW      $0x04, 72(R8), X3, X3
-	VPINSRW      $0x05, 90(R8), X3, X3
-	VPINSRW      $0x06, 108(R8), X3, X3
-	VPINSRW      $0x07, 126(R8), X3, X3
-	VCVTPH2PS    X3, Y3
-	VMULPS       256(R9), Y3, Y4
-	VCVTDQ2PS    Y1, Y1
-	VFMADD231PS  Y1, Y4, Y0
-	ADDQ         $0x00000090, R8
-	ADDQ         $0x000001c0, R9
-	DECQ         R10
-	JNZ          super
-	VHADDPS      Y0, Y0, Y0
-	VHADDPS      Y0, Y0, Y0
-	VEXTRACTF128 $0x01, Y0, X1
-	VADDPS       X1, X0, X1
-	VMOVSS       X1, (AX)
-	ADDQ         $0x04, AX
-	DECQ         DI
-	JNZ          row
+	PREFETCHT1    8192(R8)
+	PREFETCHT1    8256(R8)
+	PREFETCHT1    8320(R8)
+	VMOVDQU32     (R8), Z11
+	VMOVDQU32     64(R8), Z12
+	VMOVDQU32     288(R9), Y1
+	VPXORD        Y6, Y6, Y6
+	VMOVDQA32     Z11, Z13
+	VPERMT2W      Z12, Z2, Z13
+	VPBROADCASTD  128(R8), K1, Z13
+	VPBROADCASTD  132(R8), K2, Z13
+	VMOVDQA32     Z11, Z14
+	VPERMT2W      Z12, Z3, Z14
+	VPBROADCASTD  136(R8), K1, Z14
+	VPBROADCASTD  140(R8), K2, Z14
+	VPERMT2W      Z12, Z10, Z11
+	VPANDD        Z9, Z13, Z12
+	VPANDD        Z8, Z13, Z13
+	VPDPBUSD      (R9), Z13, Z1
+	VPDPBUSD      128(R9), Z12, Z6
+	VPANDD        Z9, Z14, Z12
+	VPANDD        Z8, Z14, Z14
+	VPDPBUSD      64(R9), Z14, Z1
+	VPDPBUSD      192(R9), Z12, Z6
+	VPSRAD        $0x04, Z6, Z6
+	VPADDD        Z6, Z1, Z1
+	VEXTRACTI64X4 $0x01, Z1, Y4
+	VPADDD        Y4, Y1, Y1
+	VCVTPH2PS     X11, Y4
+	VMULPS        256(R9), Y4, Y5
+	VCVTDQ2PS     Y1, Y1
+	VFMADD231PS   Y1, Y5, Y0
+	ADDQ          $0x00000090, R8
+	ADDQ          $0x000001c0, R9
+	DECQ          R10
+	JNZ           super
+	VHADDPS       Y0, Y0, Y0
+	VHADDPS       Y0, Y0, Y0
+	VEXTRACTF128  $0x01, Y0, X1
+	VADDPS        X1, X0, X1
+	VMOVSS        X1, (AX)
+	ADDQ          $0x04, AX
+	DECQ          DI
+	JNZ           row
 	VZEROUPPER
 	RET
 
 // func fileScatterQ40VNNI(out *float32, w *byte, rowBytes uintptr, index *int32, x *byte, n uintptr, rows uintptr)
-// Requires: AVX, AVX2, AVX512F, AVX512VL, AVX512VNNI, F16C, FMA3, MMX+
+// Requires: AVX, AVX2, AVX512BW, AVX512F, AVX512VL, AVX512VNNI, F16C, FMA3, MMX+
 TEXT ·fileScatterQ40VNNI(SB), NOSPLIT, $0-56
 	MOVQ      out+0(FP), AX
 	MOVQ      w+8(FP), CX
@@ -2281,7 +2599,15 @@ TEXT ·fileScatterQ40VNNI(SB), NOSPLIT, $0-56
 	MOVQ      n+40(FP), SI
 	MOVQ      rows+48(FP), DI
 	MOVQ      index+24(FP), R11
-	VMOVDQU32 mask0f<>+0(SB), Y2
+	VMOVDQU32 filePlacesQ400<>+0(SB), Z2
+	VMOVDQU32 filePlacesQ401<>+0(SB), Z3
+	VMOVDQU32 mask0f<>+0(SB), Z8
+	VMOVDQU32 maskf0<>+0(SB), Z9
+	VMOVDQU32 filePlacesScales<>+0(SB), Z10
+	MOVL      $0x00000080, R8
+	KMOVW     R8, K1
+	MOVL      $0x00008000, R8
+	KMOVW     R8, K2
 
 row:
 	MOVLQSX (R11), R8
@@ -2300,72 +2626,52 @@ last:
 	VXORPS X0, X0, X0
 
 super:
-	PREFETCHT1   (R12)
-	PREFETCHT1   64(R12)
-	PREFETCHT1   128(R12)
-	ADDQ         $0x00000090, R12
-	VMOVDQU32    288(R9), Y1
-	VMOVDQU      2(R8), X3
-	VINSERTI128  $0x01, 74(R8), Y3, Y3
-	VMOVDQU      20(R8), X4
-	VINSERTI128  $0x01, 92(R8), Y4, Y4
-	VMOVDQU      38(R8), X5
-	VINSERTI128  $0x01, 110(R8), Y5, Y5
-	VMOVDQU      56(R8), X6
-	VINSERTI128  $0x01, 128(R8), Y6, Y6
-	VPUNPCKLDQ   Y4, Y3, Y7
-	VPUNPCKHDQ   Y4, Y3, Y8
-	VPUNPCKLDQ   Y6, Y5, Y3
-	VPUNPCKHDQ   Y6, Y5, Y6
-	VPUNPCKHQDQ  Y3, Y7, Y4
-	VPUNPCKLQDQ  Y3, Y7, Y3
-	VPUNPCKLQDQ  Y6, Y8, Y5
-	VPUNPCKHQDQ  Y6, Y8, Y6
-	VPSRLW       $0x04, Y3, Y7
-	VPANDD       Y2, Y3, Y3
-	VPANDD       Y2, Y7, Y7
-	VPDPBUSD     (R9), Y3, Y1
-	VPDPBUSD     128(R9), Y7, Y1
-	VPSRLW       $0x04, Y4, Y8
-	VPANDD       Y2, Y4, Y4
-	VPANDD       Y2, Y8, Y8
-	VPDPBUSD     32(R9), Y4, Y1
-	VPDPBUSD     160(R9), Y8, Y1
-	VPSRLW       $0x04, Y5, Y7
-	VPANDD       Y2, Y5, Y5
-	VPANDD       Y2, Y7, Y7
-	VPDPBUSD     64(R9), Y5, Y1
-	VPDPBUSD     192(R9), Y7, Y1
-	VPSRLW       $0x04, Y6, Y8
-	VPANDD       Y2, Y6, Y6
-	VPANDD       Y2, Y8, Y8
-	VPDPBUSD     96(R9), Y6, Y1
-	VPDPBUSD     224(R9), Y8, Y1
-	VMOVD        (R8), X3
-	VPINSRW      $0x01, 18(R8), X3, X3
-	VPINSRW      $0x02, 36(R8), X3, X3
-	VPINSRW      $0x03, 54(R8), X3, X3
-	VPINSRW      $0x04, 72(R8), X3, X3
-	VPINSRW      $0x05, 90(R8), X3, X3
-	VPINSRW      $0x06, 108(R8), X3, X3
-	VPINSRW      $0x07, 126(R8), X3, X3
-	VCVTPH2PS    X3, Y3
-	VMULPS       256(R9), Y3, Y4
-	VCVTDQ2PS    Y1, Y1
-	VFMADD231PS  Y1, Y4, Y0
-	ADDQ         $0x00000090, R8
-	ADDQ         $0x000001c0, R9
-	DECQ         R10
-	JNZ          super
-	VHADDPS      Y0, Y0, Y0
-	VHADDPS      Y0, Y0, Y0
-	VEXTRACTF128 $0x01, Y0, X1
-	VADDPS       X1, X0, X1
-	VMOVSS       X1, (AX)
-	ADDQ         $0x04, AX
-	ADDQ         $0x04, R11
-	DECQ         DI
-	JNZ          row
+	PREFETCHT1    (R12)
+	PREFETCHT1    64(R12)
+	PREFETCHT1    128(R12)
+	ADDQ          $0x00000090, R12
+	VMOVDQU32     (R8), Z11
+	VMOVDQU32     64(R8), Z12
+	VMOVDQU32     288(R9), Y1
+	VPXORD        Y6, Y6, Y6
+	VMOVDQA32     Z11, Z13
+	VPERMT2W      Z12, Z2, Z13
+	VPBROADCASTD  128(R8), K1, Z13
+	VPBROADCASTD  132(R8), K2, Z13
+	VMOVDQA32     Z11, Z14
+	VPERMT2W      Z12, Z3, Z14
+	VPBROADCASTD  136(R8), K1, Z14
+	VPBROADCASTD  140(R8), K2, Z14
+	VPERMT2W      Z12, Z10, Z11
+	VPANDD        Z9, Z13, Z12
+	VPANDD        Z8, Z13, Z13
+	VPDPBUSD      (R9), Z13, Z1
+	VPDPBUSD      128(R9), Z12, Z6
+	VPANDD        Z9, Z14, Z12
+	VPANDD        Z8, Z14, Z14
+	VPDPBUSD      64(R9), Z14, Z1
+	VPDPBUSD      192(R9), Z12, Z6
+	VPSRAD        $0x04, Z6, Z6
+	VPADDD        Z6, Z1, Z1
+	VEXTRACTI64X4 $0x01, Z1, Y4
+	VPADDD        Y4, Y1, Y1
+	VCVTPH2PS     X11, Y4
+	VMULPS        256(R9), Y4, Y5
+	VCVTDQ2PS     Y1, Y1
+	VFMADD231PS   Y1, Y5, Y0
+	ADDQ          $0x00000090, R8
+	ADDQ          $0x000001c0, R9
+	DECQ          R10
+	JNZ           super
+	VHADDPS       Y0, Y0, Y0
+	VHADDPS       Y0, Y0, Y0
+	VEXTRACTF128  $0x01, Y0, X1
+	VADDPS        X1, X0, X1
+	VMOVSS        X1, (AX)
+	ADDQ          $0x04, AX
+	ADDQ          $0x04, R11
+	DECQ          DI
+	JNZ           row
 	VZEROUPPER
 	RET
 
@@ -2666,13 +2972,13 @@ TEXT ·fileStreamQ4KVNNI(SB), NOSPLIT, $0-48
 	MOVQ      x+24(FP), BX
 	MOVQ      n+32(FP), SI
 	MOVQ      rows+40(FP), DI
-	VMOVDQU32 mask0f<>+0(SB), Z2
-	VMOVDQU32 filePlaces40<>+0(SB), Z3
-	VMOVDQU32 filePlaces41<>+0(SB), Z4
-	VMOVDQU32 filePlaces42<>+0(SB), Z5
-	VMOVDQU32 filePlaces43<>+0(SB), Z6
-	VMOVDQU32 fileShift4<>+0(SB), Z7
-	VMOVDQU32 superPair<>+0(SB), Z12
+	VMOVDQU32 filePlacesQ4K0<>+0(SB), Z2
+	VMOVDQU32 filePlacesQ4K1<>+0(SB), Z3
+	VMOVDQU32 filePlacesQ4K2<>+0(SB), Z4
+	VMOVDQU32 filePlacesQ4K3<>+0(SB), Z5
+	VMOVDQU32 superPair<>+0(SB), Z10
+	VMOVDQU32 fileMasks4<>+0(SB), Z11
+	VMOVDQU32 fileShift4<>+0(SB), Z12
 	VMOVDQU32 fileFieldLow<>+0(SB), X18
 	VMOVDQU32 fileFieldHigh<>+0(SB), X19
 	VMOVDQU32 fileFieldMask<>+0(SB), X20
@@ -2693,46 +2999,43 @@ super:
 	VPXORD        Y1, Y1, Y1
 	VMOVDQU32     16(R8), Z13
 	VMOVDQU32     80(R8), Z14
-	VMOVDQA32     Z13, Z11
-	VPERMT2D      Z14, Z3, Z11
-	VPSRLVD       Z7, Z11, Z11
-	VPANDD        Z2, Z11, Z11
-	VPDPBUSD      (R9), Z11, Z1
-	VMOVDQA32     Z13, Z11
-	VPERMT2D      Z14, Z4, Z11
-	VPSRLVD       Z7, Z11, Z11
-	VPANDD        Z2, Z11, Z11
-	VPDPBUSD      64(R9), Z11, Z1
-	VMOVDQA32     Z13, Z11
-	VPERMT2D      Z14, Z5, Z11
-	VPSRLVD       Z7, Z11, Z11
-	VPANDD        Z2, Z11, Z11
-	VPDPBUSD      128(R9), Z11, Z1
-	VMOVDQA32     Z13, Z11
-	VPERMT2D      Z14, Z6, Z11
-	VPSRLVD       Z7, Z11, Z11
-	VPANDD        Z2, Z11, Z11
-	VPDPBUSD      192(R9), Z11, Z1
-	VEXTRACTI64X4 $0x01, Z1, Y8
-	VPADDD        Y8, Y1, Y1
+	VMOVDQA32     Z13, Z9
+	VPERMT2D      Z14, Z2, Z9
+	VPANDD        Z11, Z9, Z9
+	VPDPBUSD      (R9), Z9, Z1
+	VMOVDQA32     Z13, Z9
+	VPERMT2D      Z14, Z3, Z9
+	VPANDD        Z11, Z9, Z9
+	VPDPBUSD      64(R9), Z9, Z1
+	VMOVDQA32     Z13, Z9
+	VPERMT2D      Z14, Z4, Z9
+	VPANDD        Z11, Z9, Z9
+	VPDPBUSD      128(R9), Z9, Z1
+	VMOVDQA32     Z13, Z9
+	VPERMT2D      Z14, Z5, Z9
+	VPANDD        Z11, Z9, Z9
+	VPDPBUSD      192(R9), Z9, Z1
+	VEXTRACTI64X4 $0x01, Z1, Y6
+	VPADDD        Y6, Y1, Y1
+	VPSRAVD       Y12, Y1, Y1
 	VMOVDQU32     (R8), X15
 	VPSHUFB       X18, X15, X16
 	VPSHUFB       X19, X15, X17
-	VCVTPH2PS     X15, X9
+	VCVTPH2PS     X15, X7
 	VPSRLW        $0x04, X16, X15
 	VPANDD        X20, X16, X16
 	VPSRLW        $0x02, X17, X17
 	VPTERNLOGD    $0xf8, X21, X15, X16
 	VPTERNLOGD    $0xf8, X22, X17, X16
-	VPMOVZXBD     X16, Z8
-	VCVTDQ2PS     Z8, Z8
-	VPERMPS       Z9, Z12, Z9
-	VMULPS        Z9, Z8, Z8
-	VEXTRACTF64X4 $0x01, Z8, Y10
-	VMULPS        256(R9), Y8, Y9
+	VPMOVZXBD     X16, Z6
+	VCVTDQ2PS     Z6, Z6
+	VPERMPS       Z7, Z10, Z7
+	VMULPS        Z7, Z6, Z6
+	VEXTRACTF64X4 $0x01, Z6, Y8
+	VMULPS        256(R9), Y6, Y7
 	VCVTDQ2PS     Y1, Y1
-	VFMADD231PS   Y1, Y9, Y0
-	VFNMADD231PS  320(R9), Y10, Y0
+	VFMADD231PS   Y1, Y7, Y0
+	VFNMADD231PS  320(R9), Y8, Y0
 	ADDQ          $0x00000090, R8
 	ADDQ          $0x000001c0, R9
 	DECQ          R10
@@ -2758,13 +3061,13 @@ TEXT ·fileScatterQ4KVNNI(SB), NOSPLIT, $0-56
 	MOVQ      n+40(FP), SI
 	MOVQ      rows+48(FP), DI
 	MOVQ      index+24(FP), R11
-	VMOVDQU32 mask0f<>+0(SB), Z2
-	VMOVDQU32 filePlaces40<>+0(SB), Z3
-	VMOVDQU32 filePlaces41<>+0(SB), Z4
-	VMOVDQU32 filePlaces42<>+0(SB), Z5
-	VMOVDQU32 filePlaces43<>+0(SB), Z6
-	VMOVDQU32 fileShift4<>+0(SB), Z7
-	VMOVDQU32 superPair<>+0(SB), Z12
+	VMOVDQU32 filePlacesQ4K0<>+0(SB), Z2
+	VMOVDQU32 filePlacesQ4K1<>+0(SB), Z3
+	VMOVDQU32 filePlacesQ4K2<>+0(SB), Z4
+	VMOVDQU32 filePlacesQ4K3<>+0(SB), Z5
+	VMOVDQU32 superPair<>+0(SB), Z10
+	VMOVDQU32 fileMasks4<>+0(SB), Z11
+	VMOVDQU32 fileShift4<>+0(SB), Z12
 	VMOVDQU32 fileFieldLow<>+0(SB), X18
 	VMOVDQU32 fileFieldHigh<>+0(SB), X19
 	VMOVDQU32 fileFieldMask<>+0(SB), X20
@@ -2795,46 +3098,43 @@ super:
 	VPXORD        Y1, Y1, Y1
 	VMOVDQU32     16(R8), Z13
 	VMOVDQU32     80(R8), Z14
-	VMOVDQA32     Z13, Z11
-	VPERMT2D      Z14, Z3, Z11
-	VPSRLVD       Z7, Z11, Z11
-	VPANDD        Z2, Z11, Z11
-	VPDPBUSD      (R9), Z11, Z1
-	VMOVDQA32     Z13, Z11
-	VPERMT2D      Z14, Z4, Z11
-	VPSRLVD       Z7, Z11, Z11
-	VPANDD        Z2, Z11, Z11
-	VPDPBUSD      64(R9), Z11, Z1
-	VMOVDQA32     Z13, Z11
-	VPERMT2D      Z14, Z5, Z11
-	VPSRLVD       Z7, Z11, Z11
-	VPANDD        Z2, Z11, Z11
-	VPDPBUSD      128(R9), Z11, Z1
-	VMOVDQA32     Z13, Z11
-	VPERMT2D      Z14, Z6, Z11
-	VPSRLVD       Z7, Z11, Z11
-	VPANDD        Z2, Z11, Z11
-	VPDPBUSD      192(R9), Z11, Z1
-	VEXTRACTI64X4 $0x01, Z1, Y8
-	VPADDD        Y8, Y1, Y1
+	VMOVDQA32     Z13, Z9
+	VPERMT2D      Z14, Z2, Z9
+	VPANDD        Z11, Z9, Z9
+	VPDPBUSD      (R9), Z9, Z1
+	VMOVDQA32     Z13, Z9
+	VPERMT2D      Z14, Z3, Z9
+	VPANDD        Z11, Z9, Z9
+	VPDPBUSD      64(R9), Z9, Z1
+	VMOVDQA32     Z13, Z9
+	VPERMT2D      Z14, Z4, Z9
+	VPANDD        Z11, Z9, Z9
+	VPDPBUSD      128(R9), Z9, Z1
+	VMOVDQA32     Z13, Z9
+	VPERMT2D      Z14, Z5, Z9
+	VPANDD        Z11, Z9, Z9
+	VPDPBUSD      192(R9), Z9, Z1
+	VEXTRACTI64X4 $0x01, Z1, Y6
+	VPADDD        Y6, Y1, Y1
+	VPSRAVD       Y12, Y1, Y1
 	VMOVDQU32     (R8), X15
 	VPSHUFB       X18, X15, X16
 	VPSHUFB       X19, X15, X17
-	VCVTPH2PS     X15, X9
+	VCVTPH2PS     X15, X7
 	VPSRLW        $0x04, X16, X15
 	VPANDD        X20, X16, X16
 	VPSRLW        $0x02, X17, X17
 	VPTERNLOGD    $0xf8, X21, X15, X16
 	VPTERNLOGD    $0xf8, X22, X17, X16
-	VPMOVZXBD     X16, Z8
-	VCVTDQ2PS     Z8, Z8
-	VPERMPS       Z9, Z12, Z9
-	VMULPS        Z9, Z8, Z8
-	VEXTRACTF64X4 $0x01, Z8, Y10
-	VMULPS        256(R9), Y8, Y9
+	VPMOVZXBD     X16, Z6
+	VCVTDQ2PS     Z6, Z6
+	VPERMPS       Z7, Z10, Z7
+	VMULPS        Z7, Z6, Z6
+	VEXTRACTF64X4 $0x01, Z6, Y8
+	VMULPS        256(R9), Y6, Y7
 	VCVTDQ2PS     Y1, Y1
-	VFMADD231PS   Y1, Y9, Y0
-	VFNMADD231PS  320(R9), Y10, Y0
+	VFMADD231PS   Y1, Y7, Y0
+	VFNMADD231PS  320(R9), Y8, Y0
 	ADDQ          $0x00000090, R8
 	ADDQ          $0x000001c0, R9
 	DECQ          R10
@@ -3808,12 +4108,12 @@ TEXT ·fileStreamQ6KVNNI(SB), NOSPLIT, $0-48
 	MOVQ      x+24(FP), BX
 	MOVQ      n+32(FP), SI
 	MOVQ      rows+40(FP), DI
-	VMOVDQU32 mask0f<>+0(SB), Z2
-	VMOVDQU32 filePlaces60<>+0(SB), Z3
-	VMOVDQU32 filePlaces61<>+0(SB), Z4
-	VMOVDQU32 filePlaces62<>+0(SB), Z5
-	VMOVDQU32 filePlaces63<>+0(SB), Z6
-	VMOVDQU32 fileShift6<>+0(SB), Z7
+	VMOVDQU32 filePlacesQ6K0<>+0(SB), Z2
+	VMOVDQU32 filePlacesQ6K1<>+0(SB), Z3
+	VMOVDQU32 filePlacesQ6K2<>+0(SB), Z4
+	VMOVDQU32 filePlacesQ6K3<>+0(SB), Z5
+	VMOVDQU32 mask0f<>+0(SB), Z10
+	VMOVDQU32 fileShift6<>+0(SB), Z11
 	VMOVDQU32 mask30<>+0(SB), Z12
 	VMOVDQU32 fileTurn6<>+0(SB), Z13
 	VMOVDQU32 filePlacesHigh0<>+0(SB), Z14
@@ -3830,58 +4130,58 @@ row:
 
 super:
 	VMOVDQU32     352(R9), Y1
-	VMOVDQU32     384(R9), Y10
+	VMOVDQU32     384(R9), Y8
 	VMOVDQU32     (R8), Z18
 	VMOVDQU32     64(R8), Z19
 	VMOVDQU32     128(R8), Z20
-	VMOVDQA32     Z18, Z11
-	VPERMT2D      Z19, Z3, Z11
-	VPSRLVD       Z7, Z11, Z11
-	VPANDD        Z2, Z11, Z11
+	VMOVDQA32     Z18, Z9
+	VPERMT2D      Z19, Z2, Z9
+	VPSRLVD       Z11, Z9, Z9
+	VPANDD        Z10, Z9, Z9
 	VPERMD        Z20, Z14, Z21
 	VPROLVD       Z13, Z21, Z21
-	VPTERNLOGD    $0xf8, Z12, Z21, Z11
-	VPDPBUSD      (R9), Z11, Z1
-	VMOVDQA32     Z18, Z11
-	VPERMT2D      Z19, Z4, Z11
-	VPSRLVD       Z7, Z11, Z11
-	VPANDD        Z2, Z11, Z11
+	VPTERNLOGD    $0xf8, Z12, Z21, Z9
+	VPDPBUSD      (R9), Z9, Z1
+	VMOVDQA32     Z18, Z9
+	VPERMT2D      Z19, Z3, Z9
+	VPSRLVD       Z11, Z9, Z9
+	VPANDD        Z10, Z9, Z9
 	VPERMD        Z20, Z15, Z21
 	VPROLVD       Z13, Z21, Z21
-	VPTERNLOGD    $0xf8, Z12, Z21, Z11
-	VPDPBUSD      64(R9), Z11, Z1
-	VMOVDQA32     Z18, Z11
-	VPERMT2D      Z19, Z5, Z11
-	VPSRLVD       Z7, Z11, Z11
-	VPANDD        Z2, Z11, Z11
+	VPTERNLOGD    $0xf8, Z12, Z21, Z9
+	VPDPBUSD      64(R9), Z9, Z1
+	VMOVDQA32     Z18, Z9
+	VPERMT2D      Z19, Z4, Z9
+	VPSRLVD       Z11, Z9, Z9
+	VPANDD        Z10, Z9, Z9
 	VPERMD        Z20, Z16, Z21
 	VPROLVD       Z13, Z21, Z21
-	VPTERNLOGD    $0xf8, Z12, Z21, Z11
-	VPDPBUSD      128(R9), Z11, Z10
-	VMOVDQA32     Z18, Z11
-	VPERMT2D      Z19, Z6, Z11
-	VPSRLVD       Z7, Z11, Z11
-	VPANDD        Z2, Z11, Z11
+	VPTERNLOGD    $0xf8, Z12, Z21, Z9
+	VPDPBUSD      128(R9), Z9, Z8
+	VMOVDQA32     Z18, Z9
+	VPERMT2D      Z19, Z5, Z9
+	VPSRLVD       Z11, Z9, Z9
+	VPANDD        Z10, Z9, Z9
 	VPERMD        Z20, Z17, Z21
 	VPROLVD       Z13, Z21, Z21
-	VPTERNLOGD    $0xf8, Z12, Z21, Z11
-	VPDPBUSD      192(R9), Z11, Z10
+	VPTERNLOGD    $0xf8, Z12, Z21, Z9
+	VPDPBUSD      192(R9), Z9, Z8
 	VEXTRACTI64X4 $0x01, Z1, Y22
-	VEXTRACTI64X4 $0x01, Z10, Y23
+	VEXTRACTI64X4 $0x01, Z8, Y23
 	VPADDD        Y22, Y1, Y1
-	VPADDD        Y23, Y10, Y10
+	VPADDD        Y23, Y8, Y8
 	VPMOVSXBW     192(R8), Y22
 	VPSLLD        $0x10, Y22, Y23
 	VPSRAD        $0x10, Y23, Y23
 	VPSRAD        $0x10, Y22, Y22
 	VPMULLD       Y23, Y1, Y1
-	VPMULLD       Y22, Y10, Y10
-	VPADDD        Y10, Y1, Y1
-	VPBROADCASTW  208(R8), X8
-	VCVTPH2PS     X8, Y8
-	VMULPS        256(R9), Y8, Y9
+	VPMULLD       Y22, Y8, Y8
+	VPADDD        Y8, Y1, Y1
+	VPBROADCASTW  208(R8), X6
+	VCVTPH2PS     X6, Y6
+	VMULPS        256(R9), Y6, Y7
 	VCVTDQ2PS     Y1, Y1
-	VFMADD231PS   Y1, Y9, Y0
+	VFMADD231PS   Y1, Y7, Y0
 	ADDQ          $0x000000d2, R8
 	ADDQ          $0x000001c0, R9
 	DECQ          R10
@@ -3907,12 +4207,12 @@ TEXT ·fileScatterQ6KVNNI(SB), NOSPLIT, $0-56
 	MOVQ      n+40(FP), SI
 	MOVQ      rows+48(FP), DI
 	MOVQ      index+24(FP), R11
-	VMOVDQU32 mask0f<>+0(SB), Z2
-	VMOVDQU32 filePlaces60<>+0(SB), Z3
-	VMOVDQU32 filePlaces61<>+0(SB), Z4
-	VMOVDQU32 filePlaces62<>+0(SB), Z5
-	VMOVDQU32 filePlaces63<>+0(SB), Z6
-	VMOVDQU32 fileShift6<>+0(SB), Z7
+	VMOVDQU32 filePlacesQ6K0<>+0(SB), Z2
+	VMOVDQU32 filePlacesQ6K1<>+0(SB), Z3
+	VMOVDQU32 filePlacesQ6K2<>+0(SB), Z4
+	VMOVDQU32 filePlacesQ6K3<>+0(SB), Z5
+	VMOVDQU32 mask0f<>+0(SB), Z10
+	VMOVDQU32 fileShift6<>+0(SB), Z11
 	VMOVDQU32 mask30<>+0(SB), Z12
 	VMOVDQU32 fileTurn6<>+0(SB), Z13
 	VMOVDQU32 filePlacesHigh0<>+0(SB), Z14
@@ -3943,58 +4243,58 @@ super:
 	PREFETCHT1    192(R12)
 	ADDQ          $0x000000d2, R12
 	VMOVDQU32     352(R9), Y1
-	VMOVDQU32     384(R9), Y10
+	VMOVDQU32     384(R9), Y8
 	VMOVDQU32     (R8), Z18
 	VMOVDQU32     64(R8), Z19
 	VMOVDQU32     128(R8), Z20
-	VMOVDQA32     Z18, Z11
-	VPERMT2D      Z19, Z3, Z11
-	VPSRLVD       Z7, Z11, Z11
-	VPANDD        Z2, Z11, Z11
+	VMOVDQA32     Z18, Z9
+	VPERMT2D      Z19, Z2, Z9
+	VPSRLVD       Z11, Z9, Z9
+	VPANDD        Z10, Z9, Z9
 	VPERMD        Z20, Z14, Z21
 	VPROLVD       Z13, Z21, Z21
-	VPTERNLOGD    $0xf8, Z12, Z21, Z11
-	VPDPBUSD      (R9), Z11, Z1
-	VMOVDQA32     Z18, Z11
-	VPERMT2D      Z19, Z4, Z11
-	VPSRLVD       Z7, Z11, Z11
-	VPANDD        Z2, Z11, Z11
+	VPTERNLOGD    $0xf8, Z12, Z21, Z9
+	VPDPBUSD      (R9), Z9, Z1
+	VMOVDQA32     Z18, Z9
+	VPERMT2D      Z19, Z3, Z9
+	VPSRLVD       Z11, Z9, Z9
+	VPANDD        Z10, Z9, Z9
 	VPERMD        Z20, Z15, Z21
 	VPROLVD       Z13, Z21, Z21
-	VPTERNLOGD    $0xf8, Z12, Z21, Z11
-	VPDPBUSD      64(R9), Z11, Z1
-	VMOVDQA32     Z18, Z11
-	VPERMT2D      Z19, Z5, Z11
-	VPSRLVD       Z7, Z11, Z11
-	VPANDD        Z2, Z11, Z11
+	VPTERNLOGD    $0xf8, Z12, Z21, Z9
+	VPDPBUSD      64(R9), Z9, Z1
+	VMOVDQA32     Z18, Z9
+	VPERMT2D      Z19, Z4, Z9
+	VPSRLVD       Z11, Z9, Z9
+	VPANDD        Z10, Z9, Z9
 	VPERMD        Z20, Z16, Z21
 	VPROLVD       Z13, Z21, Z21
-	VPTERNLOGD    $0xf8, Z12, Z21, Z11
-	VPDPBUSD      128(R9), Z11, Z10
-	VMOVDQA32     Z18, Z11
-	VPERMT2D      Z19, Z6, Z11
-	VPSRLVD       Z7, Z11, Z11
-	VPANDD        Z2, Z11, Z11
+	VPTERNLOGD    $0xf8, Z12, Z21, Z9
+	VPDPBUSD      128(R9), Z9, Z8
+	VMOVDQA32     Z18, Z9
+	VPERMT2D      Z19, Z5, Z9
+	VPSRLVD       Z11, Z9, Z9
+	VPANDD        Z10, Z9, Z9
 	VPERMD        Z20, Z17, Z21
 	VPROLVD       Z13, Z21, Z21
-	VPTERNLOGD    $0xf8, Z12, Z21, Z11
-	VPDPBUSD      192(R9), Z11, Z10
+	VPTERNLOGD    $0xf8, Z12, Z21, Z9
+	VPDPBUSD      192(R9), Z9, Z8
 	VEXTRACTI64X4 $0x01, Z1, Y22
-	VEXTRACTI64X4 $0x01, Z10, Y23
+	VEXTRACTI64X4 $0x01, Z8, Y23
 	VPADDD        Y22, Y1, Y1
-	VPADDD        Y23, Y10, Y10
+	VPADDD        Y23, Y8, Y8
 	VPMOVSXBW     192(R8), Y22
 	VPSLLD        $0x10, Y22, Y23
 	VPSRAD        $0x10, Y23, Y23
 	VPSRAD        $0x10, Y22, Y22
 	VPMULLD       Y23, Y1, Y1
-	VPMULLD       Y22, Y10, Y10
-	VPADDD        Y10, Y1, Y1
-	VPBROADCASTW  208(R8), X8
-	VCVTPH2PS     X8, Y8
-	VMULPS        256(R9), Y8, Y9
+	VPMULLD       Y22, Y8, Y8
+	VPADDD        Y8, Y1, Y1
+	VPBROADCASTW  208(R8), X6
+	VCVTPH2PS     X6, Y6
+	VMULPS        256(R9), Y6, Y7
 	VCVTDQ2PS     Y1, Y1
-	VFMADD231PS   Y1, Y9, Y0
+	VFMADD231PS   Y1, Y7, Y0
 	ADDQ          $0x000000d2, R8
 	ADDQ          $0x000001c0, R9
 	DECQ          R10

@@ -13,14 +13,14 @@ type tile func(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *by
 
 // tiles are one type's kernels of one instruction set. All give the same bits for the same output element.
 type tiles struct {
-	// One token: stream takes consecutive rows, scatter rows chosen by index; nil where there are none.
+	// One token: stream and far take consecutive rows, scatter rows chosen by index; nil where there are none.
 	stream  func(out *float32, w *byte, rowBytes uintptr, x *byte, n, rows uintptr)
+	far     func(out *float32, w *byte, rowBytes uintptr, x *byte, n, rows uintptr) // asks for rows well before, which pays where activations are many
 	scatter func(out *float32, w *byte, rowBytes uintptr, index *int32, x *byte, n, rows uintptr)
 	// scatter's number of rows is a multiple of scatterRows, unless that is 0.
 	scatterRows int
 
 	one    tile // 1 row, 1 token; nil where there are stream and scatter
-	narrow int  // the widest row, in superblocks, that stream takes rather than rows; 0 is any
 	rows   tile // nRows rows, 1 token, whose activations are read once; nil where there is none
 	nRows  int
 	block  block // some rows and tokens of packed weights
@@ -142,16 +142,31 @@ const streamBytes = 256 << 10
 
 func (c *call) rowsPerCall() int { return max(1, streamBytes/c.rowBytes) }
 
+// Activations of a row, in bytes: a first-level cache of 32 KiB keeps them from one row to the next beside the weights that pass
+// through it (nearActs), or most of them (streamActs, and farActs where the hardware does not bring weights there early).
+const (
+	nearActs   = 10 << 10
+	streamActs = 22 << 10
+	farActs    = 26 << 10
+)
+
 // column computes rows [r, end) of one token.
 func (c *call) column(r, end, t int) {
-	if c.m.rows != nil && (c.m.stream == nil || c.m.narrow > 0 && c.n > c.m.narrow) {
+	stream, most := c.m.stream, streamActs
+	if c.m.far != nil {
+		most = farActs
+		if c.n*c.xStep > nearActs {
+			stream = c.m.far
+		}
+	}
+	if c.m.rows != nil && (stream == nil || c.n*c.xStep > most) {
 		for ; r+c.m.nRows <= end; r += c.m.nRows {
 			c.run(c.m.rows, r, t)
 		}
 	}
-	for c.m.stream != nil && r < end {
+	for stream != nil && r < end {
 		n := min(end-r, c.rowsPerCall())
-		c.m.stream(&c.out[t*c.outStride+r], (*byte)(unsafe.Add(c.w, r*c.rowBytes)), uintptr(c.rowBytes),
+		stream(&c.out[t*c.outStride+r], (*byte)(unsafe.Add(c.w, r*c.rowBytes)), uintptr(c.rowBytes),
 			(*byte)(unsafe.Add(c.x, t*c.xStride)), uintptr(c.n), uintptr(n))
 		r += n
 	}

@@ -839,8 +839,80 @@ sum:
 	RET
 
 // func streamQ40AVX2(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
-// Requires: AVX, AVX2, F16C, FMA3, MMX+
+// Requires: AVX, AVX2, F16C, FMA3
 TEXT ·streamQ40AVX2(SB), NOSPLIT, $0-48
+	MOVQ out+0(FP), AX
+	MOVQ w+8(FP), CX
+	MOVQ rowBytes+16(FP), DX
+	MOVQ x+24(FP), BX
+	MOVQ n+32(FP), SI
+	MOVQ rows+40(FP), DI
+
+row:
+	MOVQ   CX, R8
+	ADDQ   DX, CX
+	MOVQ   BX, R9
+	MOVQ   SI, R10
+	VXORPS X0, X0, X0
+
+super:
+	VMOVDQU      mask0f<>+0(SB), Y2
+	VMOVDQU      16(R8), Y3
+	VPSRLW       $0x04, Y3, Y4
+	VPAND        Y2, Y3, Y3
+	VPAND        Y2, Y4, Y4
+	VPMADDUBSW   (R9), Y3, Y1
+	VPMADDUBSW   128(R9), Y4, Y5
+	VPADDW       Y5, Y1, Y1
+	VMOVDQU      48(R8), Y3
+	VPSRLW       $0x04, Y3, Y4
+	VPAND        Y2, Y3, Y3
+	VPAND        Y2, Y4, Y4
+	VPMADDUBSW   32(R9), Y3, Y5
+	VPADDW       Y5, Y1, Y1
+	VPMADDUBSW   160(R9), Y4, Y5
+	VPADDW       Y5, Y1, Y1
+	VMOVDQU      80(R8), Y3
+	VPSRLW       $0x04, Y3, Y4
+	VPAND        Y2, Y3, Y3
+	VPAND        Y2, Y4, Y4
+	VPMADDUBSW   64(R9), Y3, Y5
+	VPADDW       Y5, Y1, Y1
+	VPMADDUBSW   192(R9), Y4, Y5
+	VPADDW       Y5, Y1, Y1
+	VMOVDQU      112(R8), Y3
+	VPSRLW       $0x04, Y3, Y4
+	VPAND        Y2, Y3, Y3
+	VPAND        Y2, Y4, Y4
+	VPMADDUBSW   96(R9), Y3, Y5
+	VPADDW       Y5, Y1, Y1
+	VPMADDUBSW   224(R9), Y4, Y5
+	VPADDW       Y5, Y1, Y1
+	VMOVDQU      ones16<>+0(SB), Y5
+	VPMADDWD     Y5, Y1, Y1
+	VPADDD       288(R9), Y1, Y1
+	VCVTPH2PS    (R8), Y2
+	VMULPS       256(R9), Y2, Y3
+	VCVTDQ2PS    Y1, Y1
+	VFMADD231PS  Y1, Y3, Y0
+	ADDQ         $0x00000090, R8
+	ADDQ         $0x000001c0, R9
+	DECQ         R10
+	JNZ          super
+	VHADDPS      Y0, Y0, Y0
+	VHADDPS      Y0, Y0, Y0
+	VEXTRACTF128 $0x01, Y0, X1
+	VADDPS       X1, X0, X1
+	VMOVSS       X1, (AX)
+	ADDQ         $0x04, AX
+	DECQ         DI
+	JNZ          row
+	VZEROUPPER
+	RET
+
+// func farQ40AVX2(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
+// Requires: AVX, AVX2, F16C, FMA3, MMX+
+TEXT ·farQ40AVX2(SB), NOSPLIT, $0-48
 	MOVQ out+0(FP), AX
 	MOVQ w+8(FP), CX
 	MOVQ rowBytes+16(FP), DX
@@ -1671,8 +1743,94 @@ sum:
 	RET
 
 // func streamQ4KAVX2(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
-// Requires: AVX, AVX2, F16C, FMA3, MMX+
+// Requires: AVX, AVX2, F16C, FMA3
 TEXT ·streamQ4KAVX2(SB), NOSPLIT, $0-48
+	MOVQ out+0(FP), AX
+	MOVQ w+8(FP), CX
+	MOVQ rowBytes+16(FP), DX
+	MOVQ x+24(FP), BX
+	MOVQ n+32(FP), SI
+	MOVQ rows+40(FP), DI
+
+row:
+	MOVQ   CX, R8
+	ADDQ   DX, CX
+	MOVQ   BX, R9
+	MOVQ   SI, R10
+	VXORPS X0, X0, X0
+
+super:
+	VMOVDQU        mask0f<>+0(SB), Y2
+	VMOVDQU        16(R8), Y3
+	VPSRLW         $0x04, Y3, Y4
+	VPAND          Y2, Y3, Y3
+	VPAND          Y2, Y4, Y4
+	VPMADDUBSW     (R9), Y3, Y1
+	VPMADDUBSW     128(R9), Y4, Y5
+	VPADDW         Y5, Y1, Y1
+	VMOVDQU        48(R8), Y3
+	VPSRLW         $0x04, Y3, Y4
+	VPAND          Y2, Y3, Y3
+	VPAND          Y2, Y4, Y4
+	VPMADDUBSW     32(R9), Y3, Y5
+	VPADDW         Y5, Y1, Y1
+	VPMADDUBSW     160(R9), Y4, Y5
+	VPADDW         Y5, Y1, Y1
+	VMOVDQU        80(R8), Y3
+	VPSRLW         $0x04, Y3, Y4
+	VPAND          Y2, Y3, Y3
+	VPAND          Y2, Y4, Y4
+	VPMADDUBSW     64(R9), Y3, Y5
+	VPADDW         Y5, Y1, Y1
+	VPMADDUBSW     192(R9), Y4, Y5
+	VPADDW         Y5, Y1, Y1
+	VMOVDQU        112(R8), Y3
+	VPSRLW         $0x04, Y3, Y4
+	VPAND          Y2, Y3, Y3
+	VPAND          Y2, Y4, Y4
+	VPMADDUBSW     96(R9), Y3, Y5
+	VPADDW         Y5, Y1, Y1
+	VPMADDUBSW     224(R9), Y4, Y5
+	VPADDW         Y5, Y1, Y1
+	VMOVDQU        ones16<>+0(SB), Y5
+	VPMADDWD       Y5, Y1, Y1
+	VBROADCASTI128 (R8), Y4
+	VCVTPH2PS      (R8), X3
+	VPSHUFB        sixBitShuffle<>+0(SB), Y4, Y2
+	VPSRLVD        sixBitShift<>+0(SB), Y2, Y2
+	VPAND          mask63<>+0(SB), Y2, Y2
+	VCVTDQ2PS      Y2, Y2
+	VPSHUFB        sixBitShuffle<>+32(SB), Y4, Y4
+	VPSRLVD        sixBitShift<>+0(SB), Y4, Y4
+	VPAND          mask63<>+0(SB), Y4, Y4
+	VCVTDQ2PS      Y4, Y4
+	VBROADCASTSS   X3, Y5
+	VMULPS         Y5, Y2, Y2
+	VMOVSHDUP      X3, X3
+	VBROADCASTSS   X3, Y3
+	VMULPS         Y3, Y4, Y4
+	VMULPS         256(R9), Y2, Y3
+	VCVTDQ2PS      Y1, Y1
+	VFMADD231PS    Y1, Y3, Y0
+	VFNMADD231PS   320(R9), Y4, Y0
+	ADDQ           $0x00000090, R8
+	ADDQ           $0x000001c0, R9
+	DECQ           R10
+	JNZ            super
+	VHADDPS        Y0, Y0, Y0
+	VHADDPS        Y0, Y0, Y0
+	VEXTRACTF128   $0x01, Y0, X1
+	VADDPS         X1, X0, X1
+	VMOVSS         X1, (AX)
+	ADDQ           $0x04, AX
+	DECQ           DI
+	JNZ            row
+	VZEROUPPER
+	RET
+
+// func farQ4KAVX2(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
+// Requires: AVX, AVX2, F16C, FMA3, MMX+
+TEXT ·farQ4KAVX2(SB), NOSPLIT, $0-48
 	MOVQ out+0(FP), AX
 	MOVQ w+8(FP), CX
 	MOVQ rowBytes+16(FP), DX
@@ -6177,8 +6335,74 @@ sum:
 	RET
 
 // func streamQ4KVNNI(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
-// Requires: AVX, AVX2, AVX512BW, AVX512F, AVX512VL, AVX512VNNI, F16C, FMA3, MMX+
+// Requires: AVX, AVX2, AVX512BW, AVX512F, AVX512VL, AVX512VNNI, F16C, FMA3
 TEXT ·streamQ4KVNNI(SB), NOSPLIT, $0-48
+	MOVQ      out+0(FP), AX
+	MOVQ      w+8(FP), CX
+	MOVQ      rowBytes+16(FP), DX
+	MOVQ      x+24(FP), BX
+	MOVQ      n+32(FP), SI
+	MOVQ      rows+40(FP), DI
+	VMOVDQU32 mask0f<>+0(SB), Z7
+	VMOVDQU32 sixBitShuffle<>+0(SB), Z8
+	VMOVDQU32 sixBitShift<>+0(SB), Z9
+	VMOVDQU32 mask63<>+0(SB), Z10
+	VMOVDQU32 superPair<>+0(SB), Z11
+
+row:
+	MOVQ   CX, R8
+	ADDQ   DX, CX
+	MOVQ   BX, R9
+	MOVQ   SI, R10
+	VXORPS X0, X0, X0
+
+super:
+	VPXORD          Y1, Y1, Y1
+	VMOVDQU32       16(R8), Z5
+	VPSRLW          $0x04, Z5, Z6
+	VPANDD          Z7, Z5, Z5
+	VPANDD          Z7, Z6, Z6
+	VPDPBUSD        (R9), Z5, Z1
+	VPDPBUSD        128(R9), Z6, Z1
+	VMOVDQU32       80(R8), Z5
+	VPSRLW          $0x04, Z5, Z6
+	VPANDD          Z7, Z5, Z5
+	VPANDD          Z7, Z6, Z6
+	VPDPBUSD        64(R9), Z5, Z1
+	VPDPBUSD        192(R9), Z6, Z1
+	VEXTRACTI64X4   $0x01, Z1, Y5
+	VPADDD          Y5, Y1, Y1
+	VBROADCASTI32X4 (R8), Z2
+	VPSHUFB         Z8, Z2, Z2
+	VPSRLVD         Z9, Z2, Z2
+	VPANDD          Z10, Z2, Z2
+	VCVTDQ2PS       Z2, Z2
+	VCVTPH2PS       (R8), X3
+	VPERMPS         Z3, Z11, Z3
+	VMULPS          Z3, Z2, Z2
+	VEXTRACTF64X4   $0x01, Z2, Y4
+	VMULPS          256(R9), Y2, Y3
+	VCVTDQ2PS       Y1, Y1
+	VFMADD231PS     Y1, Y3, Y0
+	VFNMADD231PS    320(R9), Y4, Y0
+	ADDQ            $0x00000090, R8
+	ADDQ            $0x000001c0, R9
+	DECQ            R10
+	JNZ             super
+	VHADDPS         Y0, Y0, Y0
+	VHADDPS         Y0, Y0, Y0
+	VEXTRACTF128    $0x01, Y0, X1
+	VADDPS          X1, X0, X1
+	VMOVSS          X1, (AX)
+	ADDQ            $0x04, AX
+	DECQ            DI
+	JNZ             row
+	VZEROUPPER
+	RET
+
+// func farQ4KVNNI(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
+// Requires: AVX, AVX2, AVX512BW, AVX512F, AVX512VL, AVX512VNNI, F16C, FMA3, MMX+
+TEXT ·farQ4KVNNI(SB), NOSPLIT, $0-48
 	MOVQ      out+0(FP), AX
 	MOVQ      w+8(FP), CX
 	MOVQ      rowBytes+16(FP), DX
@@ -11018,8 +11242,53 @@ groups:
 	RET
 
 // func streamF16BF16(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
-// Requires: AVX, AVX512F, MMX+
+// Requires: AVX, AVX512F
 TEXT ·streamF16BF16(SB), NOSPLIT, $0-48
+	MOVQ out+0(FP), AX
+	MOVQ w+8(FP), CX
+	MOVQ rowBytes+16(FP), DX
+	MOVQ x+24(FP), BX
+	MOVQ n+32(FP), SI
+	MOVQ rows+40(FP), DI
+
+row:
+	MOVQ   CX, R8
+	ADDQ   DX, CX
+	XORQ   R9, R9
+	MOVQ   SI, R10
+	VPXORD Z0, Z0, Z0
+
+group:
+	VMOVDQU32 (BX)(R9*1), Z2
+	VCVTPH2PS (R8)(R9*1), Z3
+	VCVTPH2PS 32(R8)(R9*1), Z4
+
+	// VCVTNE2PS2BF16 Z3, Z4, Z1
+	LONG $0x485ff262
+	WORD $0xcb72
+
+	// VDPBF16PS Z2, Z1, Z0
+	LONG          $0x4876f262
+	WORD          $0xc252
+	ADDQ          $0x40, R9
+	DECQ          R10
+	JNZ           group
+	VEXTRACTF64X4 $0x01, Z0, Y2
+	VADDPS        Y2, Y0, Y0
+	VHADDPS       Y0, Y0, Y0
+	VHADDPS       Y0, Y0, Y0
+	VEXTRACTF128  $0x01, Y0, X2
+	VADDPS        X2, X0, X2
+	VMOVSS        X2, (AX)
+	ADDQ          $0x04, AX
+	DECQ          DI
+	JNZ           row
+	VZEROUPPER
+	RET
+
+// func farF16BF16(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
+// Requires: AVX, AVX512F, MMX+
+TEXT ·farF16BF16(SB), NOSPLIT, $0-48
 	MOVQ out+0(FP), AX
 	MOVQ w+8(FP), CX
 	MOVQ rowBytes+16(FP), DX

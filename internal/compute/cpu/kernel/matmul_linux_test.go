@@ -32,7 +32,7 @@ func TestNothingIsReadBehindTheOperands(t *testing.T) {
 	const rows, tokens = 7, 19
 	for _, k := range Variants() {
 		for _, typ := range Types() {
-			for _, cols := range []int{32, 33, 288, 4544, 15104} {
+			for _, cols := range []int{32, 33, 288, 4544, 6144, 15616} {
 				if cols%typ.BlockElems() != 0 || typ.BlockElems() == quant.QKK && cols%quant.QKK != 0 {
 					cols = quant.QKK
 				}

@@ -8,6 +8,9 @@ func tileQ40AVX22x2(out *float32, outStride uintptr, w *byte, rowBytes uintptr, 
 // streamQ40AVX2 computes one token's products with consecutive rows of Q4_0. Scalar twin: tileGeneric in matmul_generic.go.
 func streamQ40AVX2(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
 
+// farQ40AVX2 computes one token's products with consecutive rows of Q4_0. Scalar twin: tileGeneric in matmul_generic.go.
+func farQ40AVX2(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
+
 // tileQ40AVX24x1 computes out[t][r] of 4 Q4_0 rows and 1 tokens. Scalar twin: tileGeneric in matmul_generic.go.
 func tileQ40AVX24x1(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr)
 
@@ -25,6 +28,9 @@ func tileQ4KAVX22x2(out *float32, outStride uintptr, w *byte, rowBytes uintptr, 
 
 // streamQ4KAVX2 computes one token's products with consecutive rows of Q4_K. Scalar twin: tileGeneric in matmul_generic.go.
 func streamQ4KAVX2(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
+
+// farQ4KAVX2 computes one token's products with consecutive rows of Q4_K. Scalar twin: tileGeneric in matmul_generic.go.
+func farQ4KAVX2(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
 
 // tileQ4KAVX24x1 computes out[t][r] of 4 Q4_K rows and 1 tokens. Scalar twin: tileGeneric in matmul_generic.go.
 func tileQ4KAVX24x1(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr)
@@ -88,6 +94,9 @@ func tileQ4KVNNI4x4(out *float32, outStride uintptr, w *byte, rowBytes uintptr, 
 
 // streamQ4KVNNI computes one token's products with consecutive rows of Q4_K. Scalar twin: tileGeneric in matmul_generic.go.
 func streamQ4KVNNI(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
+
+// farQ4KVNNI computes one token's products with consecutive rows of Q4_K. Scalar twin: tileGeneric in matmul_generic.go.
+func farQ4KVNNI(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
 
 // tileQ4KVNNI4x1 computes out[t][r] of 4 Q4_K rows and 1 tokens. Scalar twin: tileGeneric in matmul_generic.go.
 func tileQ4KVNNI4x1(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr)
@@ -187,6 +196,9 @@ func scatterF16BF16(out *float32, w *byte, rowBytes uintptr, index *int32, x *by
 
 // streamF16BF16 computes one token's products with consecutive rows of F16. Scalar twin: dotBF16Generic in bfloat.go.
 func streamF16BF16(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
+
+// farF16BF16 computes one token's products with consecutive rows of F16. Scalar twin: dotBF16Generic in bfloat.go.
+func farF16BF16(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
 
 // expandF16BF16 writes n groups of 32 F16 weights as BF16. Scalar twin: bf16Weight in bfloat.go.
 func expandF16BF16(dst *byte, w *byte, n uintptr)
