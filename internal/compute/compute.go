@@ -189,6 +189,26 @@ type Device interface {
 	io.Closer
 }
 
+// Foreseer are Verbs of two processors, one of which waits for the other in every layer: a guess at the next layer's neurons lets it
+// bring their rows into its cache meanwhile. Nothing that is computed depends on the guess.
+type Foreseer interface {
+	// Foresee says, before a layer's SparseFFN, how the next layer's set can be guessed. Once that SparseFFN is done, what
+	// g.H, g.Set, g.Hidden and g.Logits hold is lost.
+	Foresee(g Guess)
+}
+
+// Guess is the next layer's predictor for this layer's residual, which is much like its own input; n is 1.
+type Guess struct {
+	X              Tensor  // [n, n_embd] the residual
+	Norm           *Vector // [n_embd] of the RMSNorm before the predictor; nil: it reads X
+	Eps            float32
+	H              Tensor // [n, n_embd] scratch
+	Set            Set    // scratch, like the two below
+	Hidden, Logits Tensor // [n, FC1.Rows], [n, FC2.Rows]
+	FC1, FC2       *Matrix
+	Weights        SparseWeights // the next layer's
+}
+
 // Verbs are the operations of a forward pass. Shapes are those of the arguments'
 // comments; n is the number of tokens in the step.
 type Verbs interface {

@@ -94,9 +94,11 @@ func (f *ffn) forward(v compute.Verbs, s *buffers) {
 		set = s.set
 		f.predict(v, s)
 	}
-	v.SparseFFN(s.ffnOut, s.h, set, compute.SparseWeights{
-		Gate: f.gate, Up: f.up, Down: f.down, UpBias: f.upBias, DownBias: f.downBias, Act: f.act, Count: &f.count,
-	})
+	v.SparseFFN(s.ffnOut, s.h, set, f.weights())
+}
+
+func (f *ffn) weights() compute.SparseWeights {
+	return compute.SparseWeights{Gate: f.gate, Up: f.up, Down: f.down, UpBias: f.upBias, DownBias: f.downBias, Act: f.act, Count: &f.count}
 }
 
 // predict chooses the neurons to compute.

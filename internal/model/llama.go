@@ -58,6 +58,7 @@ func (m *Model) llamaBlock(v compute.Verbs, l *layer, i int) {
 	v.Add(s.x, s.h)
 
 	v.RMSNorm(s.h, s.x, l.ffnNorm.w, m.Eps)
+	m.foresee(v, i)
 	l.ffn.forward(v, s)
 	v.Add(s.x, s.ffnOut)
 }

@@ -36,6 +36,7 @@ type Device struct {
 	att     attention
 	rows    rowwise
 	sparse  sparseFFN
+	ahead   readAhead
 	turns   rotations
 }
 
@@ -60,6 +61,7 @@ func New(o Options) (*Device, error) {
 	d.att.init(d)
 	d.rows.init(d)
 	d.sparse.init(d)
+	d.ahead.init(d)
 	return d, nil
 }
 

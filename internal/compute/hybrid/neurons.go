@@ -69,6 +69,7 @@ func (r *verbs) loadSet(from func() ([]uint32, int), to compute.Set, first int) 
 // SparseFFN computes each neuron where its weights are, on both processors at the same time.
 func (r *verbs) SparseFFN(out, x compute.Tensor, s compute.Set, f compute.SparseWeights) {
 	up := mem(f.Up)
+	guess := r.guessable(x)
 	switch {
 	case up.host == nil:
 		r.toCard(x)
@@ -88,7 +89,7 @@ func (r *verbs) SparseFFN(out, x compute.Tensor, s compute.Set, f compute.Sparse
 		r.stretch().named(f.Up)
 		written(out, false)
 	default:
-		r.both(out, x, s, f)
+		r.both(out, x, s, f, guess)
 	}
 }
 
@@ -118,7 +119,7 @@ func hostWeights(f compute.SparseWeights) compute.SparseWeights {
 }
 
 // both computes hot neurons on the card while the host computes cold ones, and adds the host's sum to the card's.
-func (r *verbs) both(out, x compute.Tensor, s compute.Set, f compute.SparseWeights) {
+func (r *verbs) both(out, x compute.Tensor, s compute.Set, f compute.SparseWeights, guess *compute.Guess) {
 	hot, n := mem(f.Up).hot, f.Up.Rows
 	warm, cold := cardWeights(f), hostWeights(f)
 	cold.Count = &compute.NeuronCount{}
@@ -141,12 +142,16 @@ func (r *verbs) both(out, x compute.Tensor, s compute.Set, f compute.SparseWeigh
 	r.onHost(func(v compute.Verbs) { v.SparseFFN(sum, onHostOf(x), rest, cold) })
 	work := r.stretch()
 	work.named(f.Up)
+	r.readAhead(x, s, f, cold, hot)
 	r.meet(func() {
 		set := cardSet(s)
 		if set.Mem == nil {
 			set.N = hot
 		}
 		r.card.SparseFFN(onCardOf(out), onCardOf(x), set, warm)
+		if guess != nil {
+			r.makeGuess(guess)
+		}
 	})
 	from := viewed(out, partial.card)
 	to := r.card.Take(from)

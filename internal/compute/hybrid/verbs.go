@@ -16,7 +16,10 @@ type verbs struct {
 	seg  compute.Segment
 	err  error
 
-	next *stretch // of host verbs that no Beside has yet
+	next    *stretch       // of host verbs that no Beside has yet
+	guess   *compute.Guess // at the next layer, for this layer's SparseFFN
+	guessed *guessed       // at this layer
+
 	last *stretch // the one before: what the card takes next was written by it or earlier
 }
 

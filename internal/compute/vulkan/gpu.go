@@ -30,6 +30,14 @@ type gpu struct {
 	// What the calls on a token's path read and write, pinned.
 	pin        runtime.Pinner
 	submission *submission
+
+	glance glance
+}
+
+// glance looks whether submissions have run, without waiting. The functions are made once, so that a look allocates nothing.
+type glance struct {
+	ready, done     uint64 // their numbers
+	readyFn, doneFn func() bool
 }
 
 // running is a submission in a trace.
@@ -140,6 +148,8 @@ func (g *gpu) create() error {
 	}
 	s := &submission{}
 	g.submission = s
+	g.glance.readyFn = func() bool { return g.ran(g.glance.ready) }
+	g.glance.doneFn = func() bool { return g.ran(g.glance.done) }
 	g.pin.Pin(s)
 	g.pin.Pin(&g.done)
 	for i := range s.batches {
@@ -246,6 +256,11 @@ func (g *gpu) reach(n uint64) error {
 		return g.fail(err)
 	}
 	return nil
+}
+
+// ran says whether submission number n has run, or never will: a wait for it tells which.
+func (g *gpu) ran(n uint64) bool {
+	return g.lost != nil || g.vk.SemaphoreValue(g.done, &g.submission.reached) != nil || g.submission.reached >= n
 }
 
 // fail remembers that the device is gone.

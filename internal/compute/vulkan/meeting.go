@@ -16,6 +16,17 @@ func (r *recorder) Beside(host func(p *compute.Params) error, during func()) {
 	r.begin()
 }
 
+// Idles says whether the host has time, and its memory bandwidth, to spare while it waits: not beside a device that computes with its
+// cores or in its memory.
+func (r *recorder) Idles() bool {
+	k := r.d.gpu.info.Kind
+	return k == Discrete || k == Virtual || r.d.ahead
+}
+
+// Meanwhile has the host call f while it waits in the next Beside. done says whether the wait is over, ready whether what ran beside the
+// turn before has run: what that showed is there.
+func (r *recorder) Meanwhile(f func(ready, done func() bool)) { r.idle = f }
+
 // Show copies t for the host, which finds it in the next Beside, and only there; or, if none follows, when the segment has run, until
 // the next one runs. [t.Rows·t.Cols]
 func (r *recorder) Show(t compute.Tensor) func() []float32 {

@@ -49,6 +49,8 @@ type recorder struct {
 	swaps    []swapped
 	param    view                   // of the params, once a verb asked for them
 	ropes    map[*compute.Rope]view // of cosines and sines
+
+	idle func(ready, done func() bool) // of the next leg's host
 }
 
 // fail keeps the first error; Run returns it.

@@ -32,6 +32,8 @@ type leg struct {
 	beside  vk.CommandBuffer              // submitted with command, for the host's turn; 0: nothing
 	host    func(p *compute.Params) error // called when command has run; nil: nothing
 	late    bool                          // what ran beside an earlier turn must have run too
+
+	idle func(ready, done func() bool) // called while host's turn is waited for; nil: nothing
 }
 
 // copied is a part of a tensor that a segment copies to the host at its end.
@@ -111,8 +113,8 @@ func (r *recorder) record(body func(compute.Verbs)) error {
 
 // leg ends a leg, at whose end the host has its turn, while the device computes what beside records.
 func (r *recorder) leg(host func(*compute.Params) error, beside func()) {
-	l := leg{command: r.end(), host: host, late: r.late}
-	r.late = false
+	l := leg{command: r.end(), host: host, late: r.late, idle: r.idle}
+	r.late, r.idle = false, nil
 	if beside != nil {
 		r.begin()
 		beside()
@@ -195,9 +197,10 @@ func (s *segment) play(g *gpu, p *compute.Params) error {
 
 // play submits l and lets the host do its part. What runs beside may still run when it returns.
 func (l *leg) play(g *gpu, p *compute.Params) error {
+	before := g.last
 	awaited, err := uint64(0), error(nil)
 	if l.late {
-		awaited = g.last
+		awaited = before
 	}
 	switch {
 	case l.command != 0 && l.beside != 0:
@@ -209,6 +212,10 @@ func (l *leg) play(g *gpu, p *compute.Params) error {
 	}
 	if err != nil || l.host == nil {
 		return err
+	}
+	if l.idle != nil {
+		g.glance.ready, g.glance.done = before, awaited
+		l.idle(g.glance.readyFn, g.glance.doneFn)
 	}
 	if err := g.wait(awaited); err != nil {
 		return err

@@ -1,0 +1,24 @@
+package model
+
+import "github.com/powerinfer-go/powerinfer/internal/compute"
+
+// foresee tells a device of two processors, in a step of one token, how to guess the set of the layer behind layer i: the residual
+// changes little from layer to layer, and that layer's predictor finds most of its neurons in this one's.
+func (m *Model) foresee(v compute.Verbs, i int) {
+	s := &m.step
+	to, ok := v.(compute.Foreseer)
+	if !ok || i+1 >= len(m.layers) || s.x.Rows != 1 {
+		return
+	}
+	l := &m.layers[i+1]
+	f := &l.ffn
+	if f.fc1 == nil || m.layers[i].ffn.fc1 == nil {
+		return
+	}
+	g := compute.Guess{X: s.x, H: s.h, Eps: m.Eps, Set: s.set, Hidden: s.hidden, Logits: s.gate, FC1: f.fc1, FC2: f.fc2, Weights: f.weights()}
+	g.Hidden.Cols, g.Logits.Cols = f.fc1.Rows, f.fc2.Rows
+	if f.normed {
+		g.Norm = l.ffnNorm.w
+	}
+	to.Foresee(g)
+}
