@@ -66,12 +66,19 @@ type Library struct {
 	}
 }
 
+// loaders are the names that the system knows the loader by. macOS gets whole paths: there a bare name would be looked for in the
+// current folder, and not in any of these; what DYLD_LIBRARY_PATH has, as the SDK sets it, comes before them. Drivers are found by the
+// loader; MoltenVK may stand alone.
 func loaders() []string {
 	switch runtime.GOOS {
 	case "windows":
 		return []string{"vulkan-1.dll"}
 	case "darwin":
-		return []string{"libvulkan.dylib", "libvulkan.1.dylib", "/opt/homebrew/lib/libvulkan.dylib", "/usr/local/lib/libvulkan.dylib", "libMoltenVK.dylib"}
+		var paths []string
+		for _, name := range []string{"libvulkan.1.dylib", "libMoltenVK.dylib"} {
+			paths = append(paths, "/opt/homebrew/lib/"+name, "/usr/local/lib/"+name) // Homebrew's; the SDK's, and Homebrew's of Intel
+		}
+		return paths
 	}
 	return []string{"libvulkan.so.1", "libvulkan.so"}
 }
