@@ -2,6 +2,7 @@ package placement
 
 import (
 	"cmp"
+	"math"
 	"slices"
 )
 
@@ -81,29 +82,54 @@ func (f *fleet) places() []Place {
 	return out
 }
 
-// borders[j] is the first layer of card j: in proportion to the budgets at first, then each in turn where it is best between its
+// borders[j] is the first layer of card j: the best of a coarse choice by bounds at first, then each in turn where it is best between its
 // neighbours, for as long as that saves time. [cards+1]
 func (f *fleet) borders(layers int) []int {
-	cards := len(f.on.GPUs)
-	b := make([]int, cards+1)
-	b[cards] = layers
-	var all, sum float64
-	for _, g := range f.on.GPUs {
-		all += float64(g.Budget)
-	}
-	for j, g := range f.on.GPUs[:cards-1] {
-		sum += float64(g.Budget)
-		b[j+1] = int(float64(layers) * sum / max(all, 1))
-	}
+	b := f.coarse(layers)
 	for changed := true; changed; {
 		changed = false
-		for j := 1; j < cards; j++ {
+		for j := 1; j < len(b)-1; j++ {
 			if at := f.border(j, b[j-1], b[j], b[j+1]); at != b[j] {
 				b[j], changed = at, true
 			}
 		}
 	}
 	return b
+}
+
+// coarseBorders is how many places coarse tries for each border.
+const coarseBorders = 32
+
+// coarse is the choice of borders, among places evenly apart, whose bounds have the least sum. [cards+1]
+func (f *fleet) coarse(layers int) []int {
+	type prefix struct { // layers [0, at) on the first cards
+		seconds float64
+		borders []int
+	}
+	var at []int
+	step := (layers + coarseBorders - 1) / coarseBorders
+	for l := 0; l < layers; l += step {
+		at = append(at, l)
+	}
+	at = append(at, layers)
+	last := len(f.on.GPUs) - 1
+	before := []prefix{{0, []int{0}}} // by at
+	for j := range f.on.GPUs {
+		next := make([]prefix, len(at))
+		for i, to := range at {
+			next[i].seconds = math.Inf(1)
+			if j == last && to < layers {
+				continue
+			}
+			for k, p := range before[:min(i+1, len(before))] {
+				if t := p.seconds + f.bound(stretch{j, at[k], to}); t < next[i].seconds {
+					next[i] = prefix{t, append(slices.Clone(p.borders), to)}
+				}
+			}
+		}
+		before = next
+	}
+	return before[len(at)-1].borders
 }
 
 // border is the best first layer of card j where card j-1 begins at from and card j ends before to; now is where it is. Places are

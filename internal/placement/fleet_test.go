@@ -1,0 +1,52 @@
+package placement
+
+import (
+	"math/rand/v2"
+	"testing"
+	"time"
+)
+
+// spareCard is by how much a plan may be slower than one for fewer of its cards: what the search for borders gives away.
+const spareCard = 0.02
+
+// TestSpareCards: a card that is of no use is left out: no plan is slower than those for fewer of the cards.
+func TestSpareCards(t *testing.T) {
+	seed := uint64(time.Now().UnixNano())
+	r := rand.New(rand.NewPCG(seed, 4))
+	m, on := large(24, 64)
+	machines := [][]GPU{{
+		{Read: 850e9, Budget: 4 << 30}, {Read: 850e9, Budget: 4 << 30}, {Read: 340e9, Budget: 2 << 30}, {Read: 340e9, Budget: 2 << 30},
+	}, {
+		{Read: 340e9, Budget: 2 << 30}, {Read: 850e9, Budget: 4 << 30}, {Read: 340e9, Budget: 2 << 30}, {Read: 850e9, Budget: 4 << 30},
+	}}
+	for range 8 {
+		var cards []GPU
+		for range 2 + r.IntN(3) {
+			cards = append(cards, GPU{Read: 100e9 + 900e9*r.Float64(), Launch: 40e-6 * r.Float64(), Budget: int64(0.8 * r.Float64() * float64(m.Bytes())), Overhead: 100 << 20})
+		}
+		machines = append(machines, cards)
+	}
+	for _, cards := range machines {
+		on.GPUs = cards
+		all, err := Solve(m, on)
+		if err != nil {
+			t.Fatal(err)
+		}
+		checkPlan(t, seed, m, on, all)
+		for chosen := range 1<<len(cards) - 1 {
+			on.GPUs = nil
+			for j, g := range cards {
+				if chosen&(1<<j) != 0 {
+					on.GPUs = append(on.GPUs, g)
+				}
+			}
+			some, err := Solve(m, on)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if all.Seconds > some.Seconds*(1+spareCard) {
+				t.Errorf("seed %d: %.3f ms with all of %+v, %.3f ms with %+v", seed, 1e3*all.Seconds, cards, 1e3*some.Seconds, on.GPUs)
+			}
+		}
+	}
+}
