@@ -8,9 +8,23 @@ import (
 
 // fileTiles are one type's kernels of rows as files have them; nil where there are none. Products have the bits of packed rows.
 type fileTiles struct {
-	stream  func(out *float32, w *byte, rowBytes uintptr, x *byte, n, rows uintptr)
-	scatter func(out *float32, w *byte, rowBytes uintptr, index *int32, x *byte, n, rows uintptr)
-	pack    func(dst, src *byte, n, ahead uintptr) // n whole superblocks; memory is asked for ahead bytes before it is read
+	// One token: stream takes consecutive rows with activations of at most narrow bytes, wide those with more; scatter takes rows
+	// chosen by index.
+	stream, wide func(out *float32, w *byte, rowBytes uintptr, x *byte, n, rows uintptr)
+	narrow       int
+	scatter      func(out *float32, w *byte, rowBytes uintptr, index *int32, x *byte, n, rows uintptr)
+	pack         func(dst, src *byte, n, ahead uintptr) // n whole superblocks; memory is asked for ahead bytes before it is read
+}
+
+// rows is the kernel of rows of cols elements, or nil.
+func (f *fileTiles) rows(cols int) func(out *float32, w *byte, rowBytes uintptr, x *byte, n, rows uintptr) {
+	switch {
+	case cols%quant.QKK != 0:
+		return nil
+	case ActRow(cols) > f.narrow:
+		return f.wide
+	}
+	return f.stream
 }
 
 // PackRow is the function of this name, which defines it, by k's instructions.
@@ -45,7 +59,7 @@ func (k *Kernels) MatMulFile(t quant.Type, out []float32, outStride int, w []byt
 	}
 	size := t.RowBytes(cols)
 	_, _ = w[rows*size-1], out[(tokens-1)*outStride+rows-1]
-	if f := k.file[t].stream; f != nil && tokens == 1 && cols%quant.QKK == 0 {
+	if f := k.file[t].rows(cols); f != nil && tokens == 1 {
 		for r := 0; r < rows; {
 			n := min(rows-r, max(1, streamBytes/size))
 			f(&out[r], &w[r*size], uintptr(size), (*byte)(x), uintptr(cols/quant.QKK), uintptr(n))
