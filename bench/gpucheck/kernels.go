@@ -9,6 +9,7 @@ import (
 
 	"github.com/powerinfer-go/powerinfer/internal/clock"
 	"github.com/powerinfer-go/powerinfer/internal/compute"
+	"github.com/powerinfer-go/powerinfer/internal/compute/vulkan"
 	"github.com/powerinfer-go/powerinfer/internal/quant"
 )
 
@@ -146,7 +147,7 @@ func (c *check) wanted(tokens int) int64 {
 func (c *check) time(ctx context.Context, t quant.Type, kern kernel) (figures, error) {
 	var f figures
 	for _, apart := range []bool{false, true} {
-		k, err := c.kit(t, kern.tokens, apart)
+		k, err := c.kit(t, kern.tokens, apart, vulkan.Best)
 		if err != nil {
 			return f, err
 		}

@@ -34,8 +34,8 @@ type kit struct {
 	choices [][]uint32 // bits of each set
 }
 
-func (c *check) kit(t quant.Type, tokens int, apart bool) (*kit, error) {
-	d, err := c.open()
+func (c *check) kit(t quant.Type, tokens int, apart bool, long vulkan.Arithmetic) (*kit, error) {
+	d, err := c.openFor(long)
 	if err != nil {
 		return nil, err
 	}

@@ -86,6 +86,7 @@ func parts() []part {
 		{"machine", "what is installed, and what RAM and card reach", machine},
 		{"verbs", "every verb against its definition, and whole models", verbs},
 		{"kernels", "products, attention and sparse layers against the card's memory", kernels},
+		{"prompts", "products of many tokens in each way that the card has", prompts},
 	}
 	for _, m := range shapes() {
 		all = append(all, part{m.name, "decoding with budgets from nothing to the whole model, " + m.says, m.decode})
@@ -195,8 +196,11 @@ func (c *check) section(i int) string {
 }
 
 // open opens the card with nothing on it.
-func (c *check) open() (*vulkan.Device, error) {
-	return vulkan.Open(vulkan.Options{Device: strconv.Itoa(c.info.Index), Cache: filepath.Join(c.out, "pipelines")})
+func (c *check) open() (*vulkan.Device, error) { return c.openFor(vulkan.Best) }
+
+// openFor opens it to compute prompts in one way.
+func (c *check) openFor(long vulkan.Arithmetic) (*vulkan.Device, error) {
+	return vulkan.Open(vulkan.Options{Device: strconv.Itoa(c.info.Index), Cache: filepath.Join(c.out, "pipelines"), Long: long})
 }
 
 // machineFile keeps what part machine measured, for the others.

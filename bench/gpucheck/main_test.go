@@ -151,6 +151,28 @@ func TestKernels(t *testing.T) {
 	}
 }
 
+// TestPrompts: every way that the device has is timed, and the choice is one of them.
+func TestPrompts(t *testing.T) {
+	if testing.Short() {
+		t.Skip("times kernels on a software device")
+	}
+	text := software(t).sectionOf(t, "prompts")
+	table := rows(text, "F16")
+	if len(table) != 3 {
+		t.Fatalf("%d kernels, want 3:\n%s", len(table), text)
+	}
+	for _, row := range table {
+		for i, way := range row[3:6] { // cooperative matrices may be missing
+			if tflops := number(t, way); !(tflops >= 0) {
+				t.Errorf("%s: %s by %s", row[1], way, arithmetics()[i+1])
+			}
+		}
+		if choice := row[7]; choice != "halves as floats" && choice != "cooperative matrices" {
+			t.Errorf("%s goes by %q", row[1], choice)
+		}
+	}
+}
+
 func number(t *testing.T, s string) float64 {
 	t.Helper()
 	v, err := strconv.ParseFloat(s, 64)
@@ -187,7 +209,7 @@ func TestNoCard(t *testing.T) {
 }
 
 func TestChosen(t *testing.T) {
-	for names, want := range map[string][]int{"": nil, "machine": {0}, "3": {2}, " verbs , 1": {1, 0}, "7b-q4_0": {3}} {
+	for names, want := range map[string][]int{"": nil, "machine": {0}, "3": {2}, " verbs , 1": {1, 0}, "4": {3}, "7b-q4_0": {4}} {
 		got, err := chosen(names)
 		if want == nil {
 			for i := range parts() {

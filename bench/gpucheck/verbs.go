@@ -13,7 +13,7 @@ import (
 
 // The device's tests that a card can pass; the others are about lavapipe, or machines without a driver.
 const (
-	cardTests = "^(TestConformance|TestHeads|TestPackedForms|TestOtherWays|TestHotNeurons|TestModels|TestDemoText|TestReplay|TestManyShapes|TestHost|" +
+	cardTests = "^(TestConformance|TestArithmetic|TestTiles|TestHeads|TestPackedForms|TestOtherWays|TestHotNeurons|TestModels|TestDemoText|TestReplay|TestManyShapes|TestHost|" +
 		"TestWrongParams|TestBeside|TestSetsPass|TestUpload|TestAllocations|TestPipelineCache|TestReadAll|TestTraits|TestAddJoins)$"
 	tinyTests = "^(TestReplay|TestReadAll|TestSetsPass)$"
 )

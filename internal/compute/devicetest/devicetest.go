@@ -31,6 +31,7 @@ type script struct {
 
 	rough       bool // long steps may be computed another way than short ones: see Promise
 	few         int  // tokens of the longest short step; 0 where steps of any length must agree
+	halves      bool // long steps' products may be computed in halves: see Promise
 	pinnedApart bool // weights that stay where they are may be multiplied another way
 	play        func(s *stage)
 }
@@ -71,6 +72,9 @@ type Promise struct {
 	// Few is how many tokens a step has at most in which a feed-forward layer by neuron gives every token the bytes of the token
 	// alone. Longer steps may go through matrix products over the union of their sets.
 	Few int
+	// Halves says that in longer steps matrix products are computed in halves, too: their quantised weights and all activations are rounded
+	// to these, which have the range of a token, and sums are in another order than those of fewer tokens.
+	Halves bool
 }
 
 // Run is Promise.Run for the least that a device may promise.
@@ -99,7 +103,8 @@ func (p Promise) run(t *testing.T, oneIn int, families ...Family) {
 			reference := subject{ref.New(), map[string]any{}}
 			devices := opened(t, families)
 			for _, sc := range by[name] {
-				if sc.rough {
+				sc.halves = p.Halves && sc.tokens > p.Few
+				if sc.rough || sc.halves {
 					sc.few = p.Few
 				}
 				if err := sc.verify(t, reference, devices); err != nil {
@@ -242,7 +247,7 @@ func (sc *script) companies() (c [][]int32) {
 func (sc *script) on(t testing.TB, dev subject, m *material, step []int32, pinned bool) ([]output, error) {
 	t.Helper()
 	m.rewind()
-	s := &stage{t: t, dev: dev, material: m, name: sc.name, all: sc.tokens, few: sc.few, step: step, pinned: pinned}
+	s := &stage{t: t, dev: dev, material: m, name: sc.name, all: sc.tokens, few: sc.few, halves: sc.halves, step: step, pinned: pinned}
 	sc.play(s)
 	return s.kept, s.untouched()
 }

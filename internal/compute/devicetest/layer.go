@@ -91,6 +91,13 @@ func (l *layer) rounding(c coefficient, d, mostA, mostD, most float64) (variance
 		add(steps[0] * d)
 		add(steps[1] * c.a)
 	}
+	if l.downW.halves && typ != quant.F32 {
+		var steps [2]float64
+		halfSteps(steps[:1], []float32{float32(c.a)}, mostA)
+		halfSteps(steps[1:], []float32{float32(d)}, 1<<(halfRange-24))
+		add(steps[0] * d)
+		add(steps[1] * c.a)
+	}
 	if quantised(typ) && (l.long || l.columns) { // or in int8, of the largest coefficient among neurons side by side
 		add(mostA / 127 * d)
 	}

@@ -20,6 +20,9 @@ const (
 	roundingSigmas = 6
 	// uniform is the square of a step over the variance of numbers spread evenly over it.
 	uniform = 12
+	// halfBits are the bits of the significand of a half, and halfRange those that a token's largest element has above the unit of the
+	// smallest halves.
+	halfBits, halfRange = 11, 38
 	// bfloatBits are the bits of the significand of bfloat16, which processors may multiply F16 and BF16 weights in.
 	bfloatBits = 8
 	// normTolerance is some ulps of each of a norm's terms: the scale is rounded once, and two products.
@@ -84,6 +87,9 @@ func (r *rounding) token(x []float32) {
 	case half(r.w.Type):
 		bfloatSteps(r.xSteps, x)
 	}
+	if r.w.halves {
+		halfSteps(r.xSteps, x, largest(x))
+	}
 }
 
 // row is the product with row i of w, its Σ|w||x|, and the variance that rounded operands give it.
@@ -91,6 +97,10 @@ func (r *rounding) row(i int) (y, mass, variance float64) {
 	weights := r.w.values[i*r.w.Cols:][:r.w.Cols]
 	if half(r.w.Type) {
 		bfloatSteps(r.wSteps, weights)
+	}
+	if r.w.halves && quantised(r.w.Type) {
+		clear(r.wSteps)
+		halfSteps(r.wSteps, weights, 1<<(halfRange-24))
 	}
 	for c, v := range weights {
 		w, x := float64(v), float64(r.x[c])
@@ -126,6 +136,27 @@ func bfloatSteps(steps []float64, x []float32) {
 			steps[i] = math.Ldexp(1, exp-bfloatBits)
 		}
 	}
+}
+
+// halfSteps widens steps to the distances of the halves that elements of x are rounded to, whose unit is 2^-halfRange of most; not where an
+// element is one.
+func halfSteps(steps []float64, x []float32, most float64) {
+	_, top := math.Frexp(most)
+	for i, v := range x {
+		_, exp := math.Frexp(float64(v))
+		step := math.Ldexp(1, max(exp-halfBits, top-1-halfRange))
+		if math.Mod(float64(v), step) != 0 {
+			steps[i] = max(steps[i], step)
+		}
+	}
+}
+
+// largest is the largest magnitude in x.
+func largest(x []float32) (most float64) {
+	for _, v := range x {
+		most = max(most, math.Abs(float64(v)))
+	}
+	return most
 }
 
 // act8Steps are the distances of the int8 numbers that elements of x are rounded to, or 0 where a block of x is exact.

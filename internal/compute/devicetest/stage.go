@@ -19,6 +19,7 @@ type stage struct {
 	name   string
 	all    int     // tokens of the script
 	few    int     // see script
+	halves bool    // see script
 	step   []int32 // those of them that are in this playing's step
 	pinned bool    // weights stay where they are mapped
 
@@ -106,6 +107,7 @@ func (s *stage) must(err error) {
 type weight struct {
 	*compute.Matrix
 	values []float32 // decoded [Rows, Cols]
+	halves bool      // products may be computed in halves
 }
 
 // matrix encodes values [rows, cols] as typ. A script makes the same matrices in all its playings.
@@ -127,7 +129,7 @@ func (s *stage) ordered(typ quant.Type, rows, cols int, values []float32, use co
 	if !s.pinned {
 		clear(src.Data) // it was borrowed
 	}
-	return weight{m, e.values}
+	return weight{m, e.values, s.halves}
 }
 
 // table is an F32 matrix of one playing, where it lies.

@@ -20,6 +20,7 @@ type Options struct {
 	Messages func(string)  // switches the validation layer on and is told what it finds, on any thread
 	Uploaded func(n int64) // is told of bytes that reached the device; nil: nobody is
 	Trace    *trace.Log    // keeps submissions and waits; nil: nothing does
+	Long     Arithmetic    // of products of many tokens; Best, but for those who compare
 
 	maxBinding int64 // bytes of a part of a matrix; tests make it small
 	assisted   bool  // validation looks at every access of a shader, instead of what orders them
@@ -44,6 +45,7 @@ type Device struct {
 	played     *segment // the last one, whose results Read is asked for
 	scratches  map[string]view
 	stamps     *stamps // nil: what runs is not timed
+	long       long
 }
 
 // Open opens a device.
@@ -57,7 +59,7 @@ func Open(o Options) (*Device, error) {
 	if o.Budget > 0 {
 		d.mem.budget = o.Budget
 	}
-	g.trace = o.Trace
+	g.trace, d.long.asked = o.Trace, o.Long
 	d.maxBinding = g.span()
 	if o.maxBinding > 0 {
 		d.maxBinding = min(d.maxBinding, o.maxBinding)

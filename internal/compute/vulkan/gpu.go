@@ -100,6 +100,9 @@ func (i *instance) open(o Options) (*gpu, error) {
 			extensions = append(extensions, e)
 		}
 	}
+	if g.matrices.m > 0 {
+		extensions = append(extensions, matrixExtension)
+	}
 	if o.Trace != nil && g.has(calibratedExtension) {
 		extensions = append(extensions, calibratedExtension)
 	}

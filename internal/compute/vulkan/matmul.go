@@ -8,7 +8,7 @@ import (
 )
 
 // fewTokens is up to how many rows of x a product goes by matvec.comp, which reads the weights once for all of them;
-// matmat.comp computes tiles of as many tokens as it computes rows. Both give the same bytes.
+// matmat.comp computes tiles of as many tokens as it computes rows. Both give the same bytes. From manyTokens on see Arithmetic.
 const fewTokens = 8
 
 // Shapes of the shaders' workgroups.
@@ -40,6 +40,7 @@ const (
 	eightBit form = iota // int8 with a scale for 32
 	eights               // floats in units of eight
 	sixteens             // and of sixteen
+	halves               // for products of many tokens
 	forms
 )
 
@@ -96,6 +97,15 @@ func (o *operand) of(t quant.Type) (view, uint32) {
 	return v, scales
 }
 
+// prepare packs the operand as a product of n rows with a matrix of type t takes it.
+func (o *operand) prepare(t quant.Type, n int) {
+	if a := o.r.d.arithmetic(t, n); a != Ordered {
+		o.halves(a)
+	} else {
+		o.of(t)
+	}
+}
+
 func truth(b bool) uint32 {
 	if b {
 		return 1
@@ -122,7 +132,7 @@ func (r *recorder) MatMul(x compute.Tensor, products compute.Products) {
 			panic("vulkan: MatMul of shapes that do not fit: " + p.W.Name)
 		}
 		if x.Rows > 0 {
-			o.of(p.W.Type)
+			o.prepare(p.W.Type, x.Rows)
 		}
 	}
 	for i := range products {
@@ -147,6 +157,10 @@ func (r *recorder) multiply(o *operand, first, n, to int, p compute.Product) {
 		return
 	}
 	m := mem(p.W)
+	if a := r.d.arithmetic(p.W.Type, n); a != Ordered {
+		r.multiplyHalves(a, r.d.tile(a, p.W.Rows, n), o, first, n, to, p, false)
+		return
+	}
 	x, scales := o.of(p.W.Type)
 	relu := truth(o.relu && !quantised(p.W.Type))
 	for i := range m.parts {

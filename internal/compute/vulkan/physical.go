@@ -21,7 +21,8 @@ type physical struct {
 	memory     vk.PhysicalDeviceMemoryProperties
 	maxMemory  int64 // bytes that one allocation may have
 	subgroup   subgroup
-	dot        bool   // 4×8-bit integer dot products
+	dot        bool // 4×8-bit integer dot products
+	matrices   matrices
 	budgets    bool   // the driver says how much memory is free
 	stampBits  uint32 // of its time stamps that count; 0: there are none
 	resets     bool   // the host can reset them
@@ -40,7 +41,14 @@ type subgroup struct {
 	full     bool // workgroups of whole subgroups can be asked for
 }
 
+// matrices are the cooperative matrices of a device: M×K times K×N halves, added to M×N floats; zero: it has none that serve.
+type matrices struct {
+	m, n, k  int
+	subgroup int // that they are multiplied by
+}
+
 const (
+	matrixExtension  = "VK_KHR_cooperative_matrix"
 	dotExtension     = "VK_KHR_shader_integer_dot_product"
 	pushExtension    = "VK_KHR_push_descriptor"
 	sizeExtension    = "VK_EXT_subgroup_size_control"
@@ -51,6 +59,7 @@ const (
 	pushBytes        = 128
 	maxBindings      = 12
 	workgroupLargest = 256
+	vendorIntel      = 0x8086
 )
 
 // describe asks the driver about device number index.
@@ -141,6 +150,7 @@ type features struct {
 	v12  vk.PhysicalDeviceVulkan12Features
 	size vk.PhysicalDeviceSubgroupSizeControlFeatures
 	dot  vk.PhysicalDeviceShaderIntegerDotProductFeatures
+	mat  vk.PhysicalDeviceCooperativeMatrixFeatures
 }
 
 // chain links the structures that d knows. The caller pins f.
@@ -153,7 +163,11 @@ func (f *features) chain(d *physical) {
 		*next, next = unsafe.Pointer(&f.size), &f.size.PNext
 	}
 	if d.has(dotExtension) {
-		*next = unsafe.Pointer(&f.dot)
+		*next, next = unsafe.Pointer(&f.dot), &f.dot.PNext
+	}
+	f.mat.SType = vk.StructureTypePhysicalDeviceCooperativeMatrixFeatures
+	if d.has(matrixExtension) {
+		*next = unsafe.Pointer(&f.mat)
 	}
 }
 
@@ -189,7 +203,33 @@ func (i *instance) describeFeatures(d *physical, sizes *vk.PhysicalDeviceSubgrou
 		d.subgroup.required, d.subgroup.size = true, max(least, min(most, preferSubgroup))
 	}
 	d.subgroup.full = f.size.ComputeFullSubgroups == vk.True && (d.subgroup.required || least == most)
+	if f.mat.CooperativeMatrix == vk.True && f.v12.VulkanMemoryModel == vk.True && f.v12.VulkanMemoryModelDeviceScope == vk.True && d.subgroup.full {
+		i.describeMatrices(d, least, most)
+	}
 	return lacks
+}
+
+// describeMatrices finds the largest cooperative matrices that tiles are made of.
+func (i *instance) describeMatrices(d *physical, least, most int) {
+	all, err := i.vk.CooperativeMatrices(d.handle)
+	if err != nil {
+		return // without them everything works, only later
+	}
+	for _, p := range all {
+		m := matrices{m: int(p.MSize), n: int(p.NSize), k: int(p.KSize), subgroup: d.subgroup.size}
+		if p.AType != vk.ComponentFloat16 || p.BType != vk.ComponentFloat16 || p.CType != vk.ComponentFloat32 || p.ResultType != vk.ComponentFloat32 ||
+			p.Scope != vk.ScopeSubgroup || p.SaturatingAccumulation == vk.True {
+			continue
+		}
+		if d.identity.vendor == vendorIntel { // its matrix units serve subgroups as wide as a matrix of sums
+			if m.subgroup = m.n; m.n < least || m.n > most || !d.subgroup.required && m.n != d.subgroup.size {
+				continue
+			}
+		}
+		if m.tiles(narrowTile) && m.m*m.n*m.k > d.matrices.m*d.matrices.n*d.matrices.k {
+			d.matrices = m
+		}
+	}
 }
 
 // enabled are the features of d to switch on: what is needed, and what is there of the rest.
@@ -200,5 +240,7 @@ func (f *features) enabled(d *physical) {
 	f.chain(d)
 	truth := map[bool]vk.Bool32{true: vk.True}
 	f.dot.ShaderIntegerDotProduct, f.v12.HostQueryReset = truth[d.dot], truth[d.resets]
+	f.mat.CooperativeMatrix = truth[d.matrices.m > 0]
+	f.v12.VulkanMemoryModel, f.v12.VulkanMemoryModelDeviceScope = f.mat.CooperativeMatrix, f.mat.CooperativeMatrix // the latter for atomics of other shaders
 	f.size.SubgroupSizeControl, f.size.ComputeFullSubgroups = truth[d.subgroup.required], truth[d.subgroup.full]
 }

@@ -67,13 +67,17 @@ func (p *pipelines) module(name string) (vk.ShaderModule, error) {
 }
 
 func (p *pipelines) compile(v variant, module vk.ShaderModule) (vk.Pipeline, error) {
-	constants := append([]uint32{v.local, uint32(p.g.subgroup.size)}, v.spec[:v.specs]...)
+	subgroup := p.g.subgroup.size
+	if v.shader == matricesShader {
+		subgroup = p.g.matrices.subgroup
+	}
+	constants := append([]uint32{v.local, uint32(subgroup)}, v.spec[:v.specs]...)
 	entries := make([]vk.SpecializationMapEntry, len(constants))
 	for i := range entries {
 		entries[i] = vk.SpecializationMapEntry{ConstantID: uint32(i), Offset: uint32(4 * i), Size: 4}
 	}
 	spec := &vk.SpecializationInfo{MapEntryCount: uint32(len(entries)), PMapEntries: &entries[0], DataSize: uintptr(4 * len(constants)), PData: unsafe.Pointer(&constants[0])}
-	size := &vk.PipelineShaderStageRequiredSubgroupSizeCreateInfo{SType: vk.StructureTypePipelineShaderStageRequiredSubgroupSize, RequiredSubgroupSize: uint32(p.g.subgroup.size)}
+	size := &vk.PipelineShaderStageRequiredSubgroupSizeCreateInfo{SType: vk.StructureTypePipelineShaderStageRequiredSubgroupSize, RequiredSubgroupSize: uint32(subgroup)}
 	name := vk.CString("main")
 	defer pinned(&constants[0], &entries[0], spec, size, name)()
 	info := &vk.ComputePipelineCreateInfo{
@@ -85,7 +89,7 @@ func (p *pipelines) compile(v variant, module vk.ShaderModule) (vk.Pipeline, err
 	if p.g.subgroup.required {
 		info.Stage.PNext = unsafe.Pointer(size)
 	}
-	if p.g.subgroup.full && int(v.local)%p.g.subgroup.size == 0 {
+	if p.g.subgroup.full && int(v.local)%subgroup == 0 {
 		info.Stage.Flags = vk.ShaderStageFullSubgroups
 	}
 	return p.g.vk.CreateComputePipeline(p.cache, info)

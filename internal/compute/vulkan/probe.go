@@ -201,7 +201,7 @@ func (d *Device) Traits() []Trait {
 		{"the driver tells free memory", yes(g.budgets)},
 		{"subgroups", size},
 		{"integer dot products", yes(g.dot)},
-		{"cooperative matrices", yes(g.has("VK_KHR_cooperative_matrix"))},
+		{"cooperative matrices", g.matrices.String()},
 		{"largest binding", mebibytes(g.span())},
 		{"largest allocation", mebibytes(g.maxMemory)},
 		{"bindings start at multiples of", fmt.Sprint(l.MinStorageBufferOffsetAlignment)},

@@ -13,8 +13,8 @@ const (
 	downSlots   = 4   // down.comp: slots of a workgroup
 	// listedGroups bounds the workgroups for a token's list, whose length the host does not know: they go on in strides.
 	listedGroups = 2048
-	// manyTokens are computed at a time where every neuron is, to bound the memory for gates and ups.
-	manyTokens = 128
+	// everyTokens are computed at a time where every neuron is, to bound the memory for gates and ups.
+	everyTokens = 128
 )
 
 // sparse is one SparseFFN.
@@ -36,7 +36,7 @@ type sparse struct {
 
 // SparseFFN computes the neurons of s that w has, which may be the first only of s.N. It computes a few tokens by lists of neurons: gate rows of the set, up rows where the activation is not zero, the down
 // columns of neurons whose product is not. Many tokens, whose sets' union is most of a layer, go through matrix products in which
-// neurons outside a token's set are zero. Both give the same bytes.
+// neurons outside a token's set are zero. Both give the same bytes, up to the many tokens that are computed by Arithmetic.
 func (r *recorder) SparseFFN(out, x compute.Tensor, s compute.Set, w compute.SparseWeights) {
 	r.about(w.Up.Name)
 	f := &sparse{r: r, w: w, n: w.Up.Rows, out: out, x: x, set: s, all: s.Mem == nil, operand: operand{r: r, x: x, name: "activations"}}
@@ -49,7 +49,7 @@ func (r *recorder) SparseFFN(out, x compute.Tensor, s compute.Set, w compute.Spa
 	// A dense product sums down's columns in one part only.
 	down := mem(w.Down)
 	f.listed = down.layout != plain && (len(down.parts) > 1 || x.Rows <= fewTokens && (!f.all || w.Act.Sparse()))
-	step, size := f.everyNeuron, manyTokens
+	step, size := f.everyNeuron, everyTokens
 	if f.listed {
 		step, size = f.someNeurons, fewTokens
 	}
@@ -267,6 +267,11 @@ func (f *sparse) everyNeuron(first, n int) {
 	if m.layout == plain {
 		o := operand{r: f.r, x: gates, name: "neurons"}
 		f.r.multiply(&o, 0, n, first, compute.Product{Out: f.out, W: f.w.Down, Bias: f.w.DownBias})
+		return
+	}
+	if a := f.r.d.arithmetic(f.w.Down.Type, n); a != Ordered {
+		o, tile := operand{r: f.r, x: gates, name: "neurons"}, f.r.d.tile(a, f.out.Cols, n)
+		f.r.multiplyHalves(a, tile, &o, 0, n, first, compute.Product{Out: f.out, W: f.w.Down, Bias: f.w.DownBias}, true)
 		return
 	}
 	p := &m.parts[0]

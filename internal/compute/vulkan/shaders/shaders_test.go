@@ -84,6 +84,9 @@ func TestRebuild(t *testing.T) {
 			continue
 		}
 		data, err := os.ReadFile(out)
+		if err == nil {
+			data, err = Khronos(data)
+		}
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -51,6 +51,8 @@ const (
 	StructureTypePhysicalDeviceMemoryBudgetProperties         = 1000237000 // VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_MEMORY_BUDGET_PROPERTIES_EXT
 	StructureTypeValidationFeatures                           = 1000247000 // VK_STRUCTURE_TYPE_VALIDATION_FEATURES_EXT
 	StructureTypePhysicalDeviceShaderIntegerDotProductFeature = 1000280000 // VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_SHADER_INTEGER_DOT_PRODUCT_FEATURES
+	StructureTypePhysicalDeviceCooperativeMatrixFeatures      = 1000506000 // VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_COOPERATIVE_MATRIX_FEATURES_KHR
+	StructureTypeCooperativeMatrixProperties                  = 1000506001 // VK_STRUCTURE_TYPE_COOPERATIVE_MATRIX_PROPERTIES_KHR
 )
 
 // Kinds of devices.
@@ -60,6 +62,13 @@ const (
 	DeviceDiscrete   = 2 // VK_PHYSICAL_DEVICE_TYPE_DISCRETE_GPU
 	DeviceVirtual    = 3 // VK_PHYSICAL_DEVICE_TYPE_VIRTUAL_GPU
 	DeviceCPU        = 4 // VK_PHYSICAL_DEVICE_TYPE_CPU
+)
+
+// Components and scope of cooperative matrices.
+const (
+	ComponentFloat16 = 0 // VK_COMPONENT_TYPE_FLOAT16_KHR
+	ComponentFloat32 = 1 // VK_COMPONENT_TYPE_FLOAT32_KHR
+	ScopeSubgroup    = 3 // VK_SCOPE_SUBGROUP_KHR
 )
 
 // Flags.

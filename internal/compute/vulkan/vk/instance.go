@@ -12,17 +12,18 @@ type Instance struct {
 	messenger DebugUtilsMessenger
 	messages  runtime.Pinner // what the messenger's callback is given
 	fn        struct {
-		DestroyInstance                        proc
-		EnumeratePhysicalDevices               proc
-		GetPhysicalDeviceProperties2           proc
-		GetPhysicalDeviceFeatures2             proc
-		GetPhysicalDeviceMemoryProperties2     proc
-		GetPhysicalDeviceQueueFamilyProperties proc
-		EnumerateDeviceExtensionProperties     proc
-		CreateDevice                           proc
-		GetDeviceProcAddr                      proc
-		CreateDebugUtilsMessengerEXT           proc
-		DestroyDebugUtilsMessengerEXT          proc
+		DestroyInstance                                 proc
+		EnumeratePhysicalDevices                        proc
+		GetPhysicalDeviceProperties2                    proc
+		GetPhysicalDeviceFeatures2                      proc
+		GetPhysicalDeviceMemoryProperties2              proc
+		GetPhysicalDeviceQueueFamilyProperties          proc
+		EnumerateDeviceExtensionProperties              proc
+		CreateDevice                                    proc
+		GetDeviceProcAddr                               proc
+		GetPhysicalDeviceCooperativeMatrixPropertiesKHR proc
+		CreateDebugUtilsMessengerEXT                    proc
+		DestroyDebugUtilsMessengerEXT                   proc
 	}
 }
 
@@ -152,6 +153,16 @@ func (i *Instance) DeviceExtensions(d PhysicalDevice) ([]string, error) {
 		return result(i.fn.EnumerateDeviceExtensionProperties.call(uintptr(d), 0, uintptr(ptr(n)), uintptr(ptr(all))))
 	})
 	return extensionNames(all), err
+}
+
+// CooperativeMatrices lists the shapes that d multiplies. It has VK_KHR_cooperative_matrix.
+func (i *Instance) CooperativeMatrices(d PhysicalDevice) ([]CooperativeMatrixProperties, error) {
+	if i.fn.GetPhysicalDeviceCooperativeMatrixPropertiesKHR == 0 { // by an older loader
+		return nil, nil
+	}
+	return typed(func(n *uint32, all *CooperativeMatrixProperties) error {
+		return result(i.fn.GetPhysicalDeviceCooperativeMatrixPropertiesKHR.call(uintptr(d), uintptr(ptr(n)), uintptr(ptr(all))))
+	}, func(p *CooperativeMatrixProperties) { p.SType = StructureTypeCooperativeMatrixProperties })
 }
 
 // CreateDevice makes a device with one queue of a family, and with the features chained at features, which are pinned.

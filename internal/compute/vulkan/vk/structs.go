@@ -213,6 +213,20 @@ type PhysicalDeviceShaderIntegerDotProductFeatures struct {
 	ShaderIntegerDotProduct Bool32
 }
 
+type PhysicalDeviceCooperativeMatrixFeatures struct {
+	SType                                                  uint32
+	PNext                                                  unsafe.Pointer
+	CooperativeMatrix, CooperativeMatrixRobustBufferAccess Bool32
+}
+
+type CooperativeMatrixProperties struct {
+	SType                                                uint32
+	PNext                                                unsafe.Pointer
+	MSize, NSize, KSize, AType, BType, CType, ResultType uint32
+	SaturatingAccumulation                               Bool32
+	Scope                                                uint32
+}
+
 type MemoryType struct {
 	PropertyFlags, HeapIndex uint32
 }

@@ -133,12 +133,20 @@ func ofExtension(name string) bool {
 
 // list calls f for the number of elements, and then for the elements. A count that grew in between is asked for again.
 func list[T any](f func(n *uint32, all *T) error) ([]T, error) {
+	return typed(f, func(*T) {})
+}
+
+// typed is list for structures that carry their type, which set sets.
+func typed[T any](f func(n *uint32, all *T) error, set func(*T)) ([]T, error) {
 	for {
 		var n uint32
 		if err := f(&n, nil); err != nil || n == 0 {
 			return nil, err
 		}
 		all := make([]T, n)
+		for i := range all {
+			set(&all[i])
+		}
 		if err := f(&n, &all[0]); err != Incomplete {
 			return all[:n], err
 		}

@@ -38,6 +38,8 @@ func structures() []any {
 		PhysicalDeviceVulkan12Features{},
 		PhysicalDeviceSubgroupSizeControlFeatures{},
 		PhysicalDeviceShaderIntegerDotProductFeatures{},
+		PhysicalDeviceCooperativeMatrixFeatures{},
+		CooperativeMatrixProperties{},
 		MemoryType{},
 		MemoryHeap{},
 		PhysicalDeviceMemoryProperties{},
@@ -113,6 +115,19 @@ func (r *registry) cName(goName string) string {
 	return "Vk" + goName
 }
 
+// older says that name belongs to cooperative matrices, and the registry is from before them, as Debian 12's is.
+func (r *registry) older(name string) bool {
+	if _, ok := r.commands["vkGetPhysicalDeviceCooperativeMatrixPropertiesKHR"]; ok {
+		return false
+	}
+	for _, part := range []string{"CooperativeMatrix", "_COOPERATIVE_MATRIX_", "VK_COMPONENT_TYPE_", "VK_SCOPE_"} {
+		if strings.Contains(name, part) {
+			return true
+		}
+	}
+	return false
+}
+
 // TestStructures: every structure has the registry's members, in its order, at its offsets.
 func TestStructures(t *testing.T) {
 	r := readRegistry(t)
@@ -120,6 +135,9 @@ func TestStructures(t *testing.T) {
 	for _, s := range structures() {
 		typ := reflect.TypeOf(s)
 		names = append(names, typ.Name())
+		if r.older(typ.Name()) {
+			continue
+		}
 		fields, size, _, err := r.layout(r.cName(typ.Name()))
 		if err != nil {
 			t.Error(err)
@@ -166,6 +184,9 @@ func TestConstants(t *testing.T) {
 			return true
 		}
 		name := strings.TrimSpace(spec.Comment.Text())
+		if r.older(name) {
+			return true
+		}
 		want, ok := r.values[name]
 		have, is := info.Defs[spec.Names[0]].(*types.Const)
 		if !ok || !is {
@@ -214,7 +235,7 @@ func TestFunctions(t *testing.T) {
 					arguments = prepared
 				}
 				name := "vk" + function.Sel.Name
-				if called[name] = true; arguments != r.commands[name] {
+				if called[name] = true; !r.older(name) && arguments != r.commands[name] {
 					t.Errorf("%s is called with %d arguments, and has %d", name, arguments, r.commands[name])
 				}
 			}
@@ -225,7 +246,7 @@ func TestFunctions(t *testing.T) {
 		typ := reflect.TypeOf(table)
 		for i := range typ.NumField() {
 			name := "vk" + typ.Field(i).Name
-			if _, ok := r.commands[name]; !ok {
+			if _, ok := r.commands[name]; !ok && !r.older(name) {
 				t.Errorf("the registry has no command %s", name)
 			}
 			if !called[name] {

@@ -61,8 +61,14 @@ func one(name string) (shaders.Shader, error) {
 		return s, fmt.Errorf("%s", out)
 	}
 	data, err := os.ReadFile(temporary)
+	if err == nil {
+		data, err = shaders.Khronos(data)
+	}
+	if err == nil {
+		err = os.WriteFile(temporary, data, 0o644)
+	}
 	if err != nil {
-		return s, err
+		return s, fmt.Errorf("%s: %w", name, err)
 	}
 	s.SPIRV = shaders.Sum(data)
 	return s, os.Rename(temporary, name+".spv")

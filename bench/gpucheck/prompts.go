@@ -1,0 +1,121 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/powerinfer-go/powerinfer/internal/compute/vulkan"
+	"github.com/powerinfer-go/powerinfer/internal/quant"
+)
+
+// arithmetics are the ways to compute products of a prompt, which are timed against each other.
+func arithmetics() []vulkan.Arithmetic {
+	return []vulkan.Arithmetic{vulkan.Matrices, vulkan.Mixed, vulkan.Packed, vulkan.Ordered}
+}
+
+// prompts times products of many tokens in every arithmetic that the card has.
+func prompts(ctx context.Context, c *check, w *report) error {
+	d, err := c.open()
+	if err != nil {
+		return err
+	}
+	head := []string{"type", "kernel"}
+	var why []string
+	for _, a := range arithmetics() {
+		head = append(head, a.String()+", TFLOP/s")
+	}
+	standard := map[quant.Type]vulkan.Arithmetic{}
+	for _, t := range c.types() {
+		a, failed := d.LongProducts(t)
+		standard[t] = a
+		if failed != nil {
+			why = append(why, strings.ReplaceAll(failed.Error(), "\n", "; "))
+		}
+	}
+	if err := d.Close(); err != nil {
+		return err
+	}
+	w.say("Products of %d tokens, in each way there is. A way that is not the device's own choice for a type computes it only here; packed halves are too rough to be chosen.", c.dims().prompt)
+	slices.Sort(why)
+	for _, line := range slices.Compact(why) {
+		w.say("%s.", line)
+	}
+	var failed []error
+	var table [][]string
+	for _, t := range c.types() {
+		if t == quant.F32 { // has one way
+			continue
+		}
+		for _, kern := range c.promptKernels() {
+			if ctx.Err() != nil || !c.only.MatchString(t.String()+" "+kern.name) {
+				continue
+			}
+			row, err := c.ways(ctx, t, kern, standard[t])
+			failed = append(failed, err)
+			table = append(table, row)
+		}
+	}
+	if len(table) > 0 {
+		w.table(append(head, "fastest", "the choice"), table...)
+	}
+	if ctx.Err() != nil {
+		w.say("Cut off at the time limit.")
+		return nil
+	}
+	return errors.Join(failed...)
+}
+
+// promptKernels are those whose time a prompt takes.
+func (c *check) promptKernels() (all []kernel) {
+	s := c.dims()
+	for _, kern := range c.kernels() {
+		if kern.tokens > 1 {
+			all = append(all, kern)
+		}
+	}
+	return append(all, kernel{name: fmt.Sprintf("a sparse layer of %d tokens", s.prompt), tokens: s.prompt, copy: (*kit).sparse})
+}
+
+// ways times a kernel in every arithmetic.
+func (c *check) ways(ctx context.Context, t quant.Type, kern kernel, standard vulkan.Arithmetic) ([]string, error) {
+	row := []string{t.String(), kern.name}
+	best, fastest := 0.0, "none"
+	var failed []error
+	for _, a := range arithmetics() {
+		say("%s, %s, %s", t, kern.name, a)
+		rate, err := c.way(ctx, t, kern, a)
+		switch {
+		case err != nil:
+			failed = append(failed, fmt.Errorf("%s, %s, %s: %w", t, kern.name, a, err))
+			row = append(row, err.Error())
+		case rate == 0:
+			row = append(row, "–")
+		default:
+			row = append(row, fmt.Sprintf("%.2f", rate/1e12))
+			if a != vulkan.Packed && rate > best {
+				best, fastest = rate, a.String()
+			}
+		}
+	}
+	return append(row, fastest, standard.String()), errors.Join(failed...)
+}
+
+// way is a kernel's operations per second by one arithmetic; 0 where the card has not got it.
+func (c *check) way(ctx context.Context, t quant.Type, kern kernel, a vulkan.Arithmetic) (rate float64, err error) {
+	k, err := c.kit(t, kern.tokens, false, a)
+	if err != nil {
+		return 0, err
+	}
+	defer func() { err = errors.Join(err, k.d.Close()) }()
+	if can, _ := k.d.LongProducts(t); can != a {
+		return 0, nil
+	}
+	seconds, err := k.time(ctx, kern, c.dims(), c.wanted(kern.tokens), c.tiny)
+	if err != nil {
+		return 0, err
+	}
+	return k.flops / float64(k.copies) / seconds, nil
+}

@@ -1,0 +1,291 @@
+package vulkan
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/powerinfer-go/powerinfer/internal/compute"
+	"github.com/powerinfer-go/powerinfer/internal/quant"
+)
+
+// Arithmetic is how products of many tokens are computed.
+type Arithmetic int
+
+// The arithmetics. But for Ordered they turn weights and activations into halves and add up floats in an order of their own: sums of
+// manyTokens and more are the same bytes from run to run, and whatever the other tokens are, but not those of fewer tokens.
+const (
+	Best     Arithmetic = iota // Matrices, else for F16 Mixed, of those that pass their check; else Ordered
+	Matrices                   // cooperative.comp: cooperative matrices
+	Mixed                      // matmat_half.comp: products of halves as floats
+	Packed                     // the same, two products at once whose sums are halves: too rough for the definition, to be timed only
+	Ordered                    // matmat.comp, downmat.comp: integers and floats, the bytes of few tokens
+)
+
+func (a Arithmetic) String() string {
+	return [...]string{"the best", "cooperative matrices", "halves as floats", "packed halves", "in order"}[a]
+}
+
+const (
+	// manyTokens go by Arithmetic: fewer do not fill a tile.
+	manyTokens = 32
+
+	matricesShader, halvesShader = "cooperative", "matmat_half"
+
+	narrowTile, wideTile = 64, 128 // rows, and tokens, of a workgroup
+	// enoughTiles are so many that wide ones, which read less, keep the largest cards at work.
+	enoughTiles = 96
+
+	stepColumns = 32 // halftile.glsl: STEP
+)
+
+// exponent: activations are less than 2^exponent in halves. Where sums are floats, halves use their range. Packed halves sum stepColumns/2
+// products, which stay halves while weights are less than 2^8.
+func exponent(a Arithmetic) uint32 {
+	if a == Packed {
+		return 4
+	}
+	return 14
+}
+
+// long is what a device has found out about its arithmetics.
+type long struct {
+	asked   Arithmetic
+	checked [Ordered]bool
+	failed  [Ordered]error // why it is not used
+}
+
+// arithmetic is how a product of n tokens with weights of type t is computed. Halves hold no weights of 32 bits, and too few of the range
+// of BF16.
+func (d *Device) arithmetic(t quant.Type, n int) Arithmetic {
+	if n < manyTokens || t == quant.F32 || t == quant.BF16 {
+		return Ordered
+	}
+	asked := []Arithmetic{d.long.asked}
+	if d.long.asked == Best {
+		if asked = []Arithmetic{Matrices}; !quantised(t) { // whose integers are faster than halves
+			asked = append(asked, Mixed)
+		}
+	}
+	for _, a := range asked {
+		if a != Ordered && d.can(a) == nil {
+			return a
+		}
+	}
+	return Ordered
+}
+
+// LongProducts is how products of many tokens with weights of type t are computed, and why not by an arithmetic that comes before it.
+func (d *Device) LongProducts(t quant.Type) (Arithmetic, error) {
+	a := d.arithmetic(t, manyTokens)
+	var failed error
+	for b := Matrices; b < a; b++ {
+		failed = errors.Join(failed, d.long.failed[b])
+	}
+	return a, failed
+}
+
+// can says why the device does not compute by a; nil: it does. The first time it is tried.
+func (d *Device) can(a Arithmetic) error {
+	if !d.long.checked[a] {
+		d.long.checked[a] = true
+		if err := d.check(a); err != nil {
+			d.long.failed[a] = fmt.Errorf("%s are not used: %w", a, err)
+		}
+	}
+	return d.long.failed[a]
+}
+
+func (m matrices) String() string {
+	if m.m == 0 {
+		return "none that serve"
+	}
+	return fmt.Sprintf("%d×%d×%d by subgroups of %d", m.m, m.n, m.k, m.subgroup)
+}
+
+// tiles says that a workgroup's tile of so many rows and tokens is made of whole matrices, as cooperative.comp cuts it.
+func (m matrices) tiles(tile int) bool {
+	if m.m < 1 || m.n < 1 || m.k < 1 || m.subgroup < 1 || matLocal%m.subgroup != 0 {
+		return false
+	}
+	subgroups := matLocal / m.subgroup
+	abreast := 8
+	for _, s := range []struct{ most, abreast int }{{16, 4}, {4, 2}, {1, 1}} {
+		if subgroups <= s.most {
+			abreast = s.abreast
+		}
+	}
+	return subgroups <= 64 && tile/abreast%m.m == 0 && tile/(subgroups/abreast)%m.n == 0 && stepColumns%m.k == 0
+}
+
+// tileBytes is the shared memory of a workgroup.
+func (d *Device) tileBytes(a Arithmetic, tile int) int {
+	const groupSums = 256 // common.glsl
+	rows := 8 * tile * (stepColumns/4 + 2)
+	bytes := groupSums + 2*rows
+	if m := d.gpu.matrices; a == Matrices {
+		bytes = groupSums + rows + max(rows, 8*stepColumns*(tile/4+2)) + 4*matLocal/m.subgroup*m.m*m.n
+	}
+	return bytes
+}
+
+// fits says that the device computes tiles of that size.
+func (d *Device) fits(a Arithmetic, tile int) bool {
+	return d.tileBytes(a, tile) <= int(d.gpu.limits.MaxComputeSharedMemorySize) && (a != Matrices || d.gpu.matrices.tiles(tile))
+}
+
+// tile is the size of the tiles that so many rows and tokens are cut into. Sums are the same bytes in all.
+func (d *Device) tile(a Arithmetic, rows, n int) int {
+	if ceil(rows, wideTile)*ceil(n, wideTile) >= enoughTiles && d.fits(a, wideTile) {
+		return wideTile
+	}
+	return narrowTile
+}
+
+// halves is the operand in halves, as a takes them, and where its scales begin in words.
+func (o *operand) halves(a Arithmetic) (view, uint32) {
+	cols := ceil(o.x.Cols, stepColumns) * stepColumns
+	words := o.x.Rows * cols / 2
+	if o.made[halves].slab == nil {
+		v := o.r.scratch(fmt.Sprintf("%s %d", o.name, halves), 4*int64(words+o.x.Rows))
+		o.r.dispatch(call{
+			shader: "halve", local: 256, spec: []uint32{exponent(a), truth(o.relu)},
+			bind:   []binding{read(floats(o.x)), write(v)},
+			push:   []uint32{uint32(o.x.Cols), uint32(cols / 2), uint32(words)},
+			groups: [3]int{o.x.Rows, 1, 1},
+		})
+		o.made[halves] = v
+	}
+	return o.made[halves], uint32(words)
+}
+
+// multiplyHalves is multiply by a in tiles of that size. A matrix that lies by neuron, [x.Cols, p.Out.Cols] in memory, is multiplied so.
+func (r *recorder) multiplyHalves(a Arithmetic, tile int, o *operand, first, n, to int, p compute.Product, byNeuron bool) {
+	x, scales := o.halves(a)
+	m := mem(p.W)
+	for i := range m.parts {
+		part := &m.parts[i]
+		rows, columns := part.rows, p.W.Cols
+		if byNeuron {
+			rows, columns = p.Out.Cols, o.x.Cols
+		}
+		bias := part.memory // stands in where there is none
+		if p.Bias != nil {
+			bias = elements(p.Bias)
+		}
+		c := call{
+			shader: halvesShader, local: matLocal,
+			spec: []uint32{uint32(p.W.Type), truth(m.layout == groups), truth(byNeuron), uint32(tile), uint32(tile), 0},
+			bind: []binding{read(part.memory), read(x), write(floats(p.Out)), read(bias), write(floats(p.Out))},
+			push: append(m.push(part), uint32(rows), uint32(part.first), uint32(p.Out.Cols), uint32(n), uint32(first), uint32(to), scales, truth(p.Bias != nil), uint32(columns)),
+		}
+		added := len(c.spec) - 1
+		if mat := r.d.gpu.matrices; a == Matrices {
+			c.shader, c.spec = matricesShader, append(c.spec, uint32(mat.m), uint32(mat.n), uint32(mat.k))
+		} else {
+			c.spec = append(c.spec, truth(a == Packed))
+		}
+		c.groups = [3]int{ceil(rows, tile), ceil(n, tile), 1}
+		if len(m.parts) == 1 && n == p.Out.Rows {
+			r.dispatchProduct(product{call: c, out: floats(p.Out), spec: added, sum: len(c.bind) - 1})
+		} else {
+			r.dispatch(c)
+		}
+	}
+}
+
+// The product that an arithmetic must compute to be used: no dimension is a multiple of a tile's or a step's, and all sums are whole numbers
+// that halves hold exactly, whatever their order.
+const checkRows, checkColumns, checkTokens = 70, 48, 75
+
+func checkWeight(row, column int) float32    { return float32((7*row+3*column)%17 - 8) }
+func checkElement(token, column int) float32 { return float32((5*token+11*column)%13 - 6) }
+
+// check computes a product by a, by row and by neuron, in every size of tile that is used.
+func (d *Device) check(a Arithmetic) error {
+	switch {
+	case a == Matrices && d.gpu.matrices.m == 0:
+		return errors.New("the device has none that serve")
+	case !d.fits(a, narrowTile):
+		return fmt.Errorf("a workgroup has %d bytes of shared memory, and they take %d", d.gpu.limits.MaxComputeSharedMemorySize, d.tileBytes(a, narrowTile))
+	}
+	// The product's memory is given back at once.
+	t := &Device{gpu: d.gpu, pipelines: d.pipelines, bindings: d.bindings, maxBinding: d.maxBinding, segments: map[compute.Segment]*segment{}, scratches: map[string]view{}}
+	t.mem = memory{g: d.gpu, budget: checkBudget, apart: d.mem.apart}
+	t.reset()
+	defer t.reset()
+	x, err := t.Tensor(checkTokens, checkColumns)
+	if err == nil {
+		err = t.upload(floats(x), 4*checkColumns, func(dst []byte, first int) {
+			for i, out := 0, numbers(dst); i < len(out); i++ {
+				out[i] = checkElement(first+i/checkColumns, i%checkColumns)
+			}
+		})
+	}
+	if err != nil {
+		return err
+	}
+	for _, byNeuron := range []bool{false, true} {
+		w, err := t.checkMatrix(byNeuron)
+		if err != nil {
+			return err
+		}
+		for _, tile := range []int{narrowTile, wideTile} {
+			if !d.fits(a, tile) {
+				continue
+			}
+			if err := t.checkProduct(a, tile, x, w, byNeuron); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// checkBudget is what the check may allocate, in bytes.
+const checkBudget = 4 << 20
+
+func (d *Device) checkMatrix(byNeuron bool) (*compute.Matrix, error) {
+	src := compute.Source{Name: "check", Type: quant.F16, Rows: checkRows, Cols: checkColumns}
+	if byNeuron {
+		src.Rows, src.Cols = src.Cols, src.Rows
+	}
+	row := make([]float32, src.Cols)
+	for r := range src.Rows {
+		for c := range row {
+			if row[c] = checkWeight(r, c); byNeuron {
+				row[c] = checkWeight(c, r)
+			}
+		}
+		src.Data = append(src.Data, make([]byte, src.Type.RowBytes(src.Cols))...)
+		quant.Encode(src.Type, src.Data[r*src.Type.RowBytes(src.Cols):], row)
+	}
+	return d.Matrix(src, compute.Rows)
+}
+
+func (d *Device) checkProduct(a Arithmetic, tile int, x compute.Tensor, w *compute.Matrix, byNeuron bool) error {
+	out, err := d.Tensor(checkTokens, checkRows)
+	if err != nil {
+		return err
+	}
+	seen, err := d.mem.alloc(toHost, 4*checkTokens*checkRows)
+	if err != nil {
+		return err
+	}
+	err = d.once(func(r *recorder) {
+		r.multiplyHalves(a, tile, &operand{r: r, x: x, name: "check"}, 0, checkTokens, 0, compute.Product{Out: out, W: w}, byNeuron)
+		r.copy(seen, floats(out))
+	})
+	if err != nil {
+		return err
+	}
+	for i, have := range numbers(seen.host()) {
+		want := float32(0)
+		for c := range checkColumns {
+			want += checkWeight(i%checkRows, c) * checkElement(i/checkRows, c)
+		}
+		if have != want {
+			return fmt.Errorf("element %d of a known product is %g instead of %g", i, have, want)
+		}
+	}
+	return nil
+}
