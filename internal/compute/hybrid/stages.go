@@ -155,6 +155,16 @@ func (w *stageVerbs) SparseFFN(out, x compute.Tensor, s compute.Set, f compute.S
 	}
 }
 
+// Foresee passes guesses at layers of the same card on.
+func (w *stageVerbs) Foresee(g compute.Guess) {
+	v, ok := w.to.(compute.Foreseer)
+	if !ok || w.n < w.s.from || w.n >= w.s.to || homeOf(g.Weights.Up) != w.s.card {
+		return
+	}
+	g.X, g.H, g.Hidden, g.Logits, g.Set = w.t(g.X), w.t(g.H), w.t(g.Hidden), w.t(g.Logits), w.set(g.Set)
+	v.Foresee(g)
+}
+
 func (w *stageVerbs) Host(f func()) {
 	if v := w.next(-1, nil, nil); v != nil {
 		v.Host(f)
