@@ -106,6 +106,12 @@ func (e *Engine) load() error {
 			return err
 		}
 		progress = nil
+		if o.Lock {
+			if err := f.Lock(); err != nil {
+				dev.Close()
+				return err
+			}
+		}
 	}
 	m, err := model.Load(f, dev, model.Options{
 		Activation: o.Activation, Threshold: o.Threshold, Batch: e.ubatch, Outputs: e.outputs,

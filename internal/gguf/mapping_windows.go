@@ -38,6 +38,10 @@ func unmapFile(data []byte) error {
 	return windows.UnmapViewOfFile(uintptr(unsafe.Pointer(unsafe.SliceData(data))))
 }
 
+func lockMapping(data []byte) error {
+	return windows.VirtualLock(uintptr(unsafe.Pointer(unsafe.SliceData(data))), uintptr(len(data)))
+}
+
 // DontNeed does nothing: Windows drops clean pages by itself.
 func (f *File) DontNeed(*Tensor) {}
 

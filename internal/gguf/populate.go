@@ -31,6 +31,16 @@ func (f *File) Populate(progress func(done, total int64)) error {
 	return nil
 }
 
+// Lock keeps the whole mapping in memory until the file is closed, where the system's limit allows it.
+func (f *File) Lock() error {
+	for _, m := range f.mappings {
+		if err := lockMapping(m); err != nil {
+			return fmt.Errorf("%s: --mlock: %d MiB: %w; raise the limit (ulimit -l) or leave --mlock out", f.Path, len(m)>>20, err)
+		}
+	}
+	return nil
+}
+
 // touch reads one byte of every page; not inlined, where the compiler would drop reads of which it sees no use.
 //
 //go:noinline

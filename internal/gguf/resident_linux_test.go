@@ -12,7 +12,10 @@ import (
 )
 
 // resident is how many bytes of the mapping of path lie in this process's memory, by the kernel's account.
-func resident(t *testing.T, path string) int {
+func resident(t *testing.T, path string) int { return account(t, path, "Rss:") }
+
+// account is one field of the kernel's account of the mapping of path, in bytes.
+func account(t *testing.T, path, name string) int {
 	t.Helper()
 	maps, err := os.Open("/proc/self/smaps")
 	if err != nil {
@@ -25,12 +28,35 @@ func resident(t *testing.T, path string) int {
 		field := strings.Fields(lines.Text())
 		if !strings.HasSuffix(field[0], ":") { // the line that begins a mapping
 			inside = strings.HasSuffix(lines.Text(), path)
-		} else if field[0] == "Rss:" && inside {
+		} else if field[0] == name && inside {
 			n, _ := strconv.Atoi(field[1])
 			kib += n
 		}
 	}
 	return kib << 10
+}
+
+// TestLock: a locked file counts as locked, or the error says what to do.
+func TestLock(t *testing.T) {
+	const mib = 1 << 20
+	path := filepath.Join(t.TempDir(), "m.gguf")
+	if err := Create(path, "GGUF", nil, []Source{bytesOf("w", quant.F32, []int{mib / 4}, make([]byte, mib))}, nil); err != nil {
+		t.Fatal(err)
+	}
+	f, err := Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	if err := f.Lock(); err != nil {
+		if !strings.Contains(err.Error(), path) || !strings.Contains(err.Error(), "ulimit -l") {
+			t.Errorf("error %q does not name the file and the limit", err)
+		}
+		return
+	}
+	if got := account(t, path, "Locked:"); got < mib {
+		t.Errorf("%d bytes are locked, of %d", got, mib)
+	}
 }
 
 // TestResident: Populate brings all of the file in, DontNeed lets a tensor's whole pages go and keeps its neighbours.
