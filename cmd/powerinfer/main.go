@@ -64,6 +64,8 @@ func execute(args []string) int {
 		return 0
 	case errors.Is(err, errInterrupted), errors.Is(err, context.Canceled):
 		return statusInterrupted
+	case readerLeft(err): // what reads the output has seen enough
+		return statusError
 	}
 	fmt.Fprintln(os.Stderr, "powerinfer:", oneLine(err))
 	return statusError

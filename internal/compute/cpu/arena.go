@@ -39,7 +39,7 @@ func (a *arena) bytes(n int) ([]byte, error) {
 	m = m[:n]
 	if a.lock {
 		if err := lockMemory(m); err != nil {
-			return nil, fmt.Errorf("--mlock: %d MiB: %w; raise the limit (ulimit -l) or leave --mlock out", n>>20, err)
+			return nil, fmt.Errorf("--mlock: %d MiB: %w; "+lockAdvice, n>>20, err)
 		}
 	}
 	return m[:n:n], nil
