@@ -29,6 +29,7 @@ func cardFlags() []cli.Flag {
 		statsFlag(),
 		&cli.IntFlag{Name: "stream-tokens", Usage: "send the neurons that are not on a card to it for steps of at least `N` tokens of a prompt; 0: never; default: where that is faster than computing with them"},
 		&cli.IntFlag{Name: "n-gpu-layers", Aliases: []string{"ngl"}, Usage: "put the last `N` layers whole on cards, as llama.cpp does; default: attention and hot neurons first", Sources: env("N_GPU_LAYERS")},
+		&cli.BoolFlag{Name: "read-ahead", HideDefault: true, Usage: "read the neurons that a card seems to leave to the processor before it is their turn; default: where the plan has the card wait for them"},
 	}
 }
 
@@ -175,7 +176,7 @@ func place(c *cli.Command, infos []vulkan.Info, b *blueprint.Blueprint, on place
 	if err != nil {
 		return nil, err
 	}
-	plan := &engine.Plan{Places: p.Places(), Notice: func(s string) { fmt.Fprintln(os.Stderr, "note:", s) }}
+	plan := &engine.Plan{Places: p.Places(), Ahead: ahead(c, &p), Notice: func(s string) { fmt.Fprintln(os.Stderr, "note:", s) }}
 	if !slices.ContainsFunc(infos, func(i vulkan.Info) bool { return i.Kind == vulkan.CPU }) {
 		plan.Rate = 1 / p.Seconds
 	}
@@ -201,6 +202,21 @@ func place(c *cli.Command, infos []vulkan.Info, b *blueprint.Blueprint, on place
 		plan.Bytes += p.Layers[l].VRAM
 	}
 	return plan, nil
+}
+
+// leastLate is the share of a token's time that cards must wait for the processor's neurons for it to pay that it reads ahead: the cards
+// guess which, and that takes them about a hundredth.
+const leastLate = 0.03
+
+// ahead is whether the processor reads ahead.
+func ahead(c *cli.Command, p *placement.Plan) hybrid.Ahead {
+	switch {
+	case c.IsSet("read-ahead") && c.Bool("read-ahead"):
+		return hybrid.Always
+	case c.IsSet("read-ahead") || p.Late() < leastLate*p.Seconds:
+		return hybrid.Never
+	}
+	return hybrid.IfIdle
 }
 
 // A card that turns out to have less memory than it said is tried again with a smaller share of it, so many times; then the processor

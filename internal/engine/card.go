@@ -19,6 +19,7 @@ type Plan struct {
 	Places   []placement.Place // [layers+1], of each layer and of the head
 	Bytes    int64             // of weights and cache that Places put on cards
 	Rate     float64           // tokens per second that are expected of generation, 0 where nothing is known; only told
+	Ahead    hybrid.Ahead      // whether the processor reads ahead while it waits for cards
 	Messages func(string)      // switches the validation layer on and is told what it finds; nil: it is off
 	Notice   func(string)      // is told in a line why the cards are given up; may be nil
 
@@ -79,6 +80,7 @@ func (o *Options) open(threads int) (compute.Device, error) {
 		d := hybrid.New(card, host, o.Plan.attention(j))
 		d.Trace(o.Trace)
 		d.Stream(o.Plan.Cards[j].Stream)
+		d.ReadAhead(o.Plan.Ahead)
 		pairs = append(pairs, d)
 	}
 	if len(pairs) == 1 {

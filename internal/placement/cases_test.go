@@ -104,6 +104,9 @@ func TestPrice(t *testing.T) {
 	if !near(p.Seconds, (445+1290+500)*µs) || p.RAM != 2200 || !slices.Equal(p.VRAM, []int64{1607}) {
 		t.Errorf("%+v", p)
 	}
+	if late := p.Late(); !near(late, 130*µs) { // no card waits for the second
+		t.Errorf("late by %.1f µs, want 130", late/µs)
+	}
 	if s := p.Split(); !slices.Equal(s, []int{1, 0}) {
 		t.Errorf("split %v", s)
 	}

@@ -72,6 +72,17 @@ func Price(m *Model, on *Machine, places []Place) (Plan, error) {
 	return p, nil
 }
 
+// Late is how long cards wait, during one token, for the neurons of layers that are computed in RAM.
+func (p *Plan) Late() float64 {
+	late := 0.0
+	for _, y := range p.Layers {
+		if y.GPU != RAM {
+			late += max(0, y.ColdTime-y.HotTime)
+		}
+	}
+	return late
+}
+
 // layer is layer l, or the head as a layer without units.
 func (m *Model) layer(l int) *Layer {
 	if l < len(m.Layers) {

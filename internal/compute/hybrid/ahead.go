@@ -25,9 +25,18 @@ type Reader interface {
 	ReadAhead(s compute.Set, w compute.SparseWeights, done func() bool)
 }
 
-// leastCold is the share of a layer's neurons that must be in RAM for a guess to be worth its time on the card: with fewer, of a
-// power law, the card has about as much to do as the host.
-const leastCold = 0.25
+// Ahead says whether the host reads ahead.
+type Ahead int
+
+// Whether it does.
+const (
+	IfIdle Ahead = iota // where cores and memory are idle: Idler.Idles
+	Never
+	Always
+)
+
+// ReadAhead has the host read ahead, or not; IfIdle unless it is called.
+func (d *Device) ReadAhead(a Ahead) { d.ahead = a }
 
 // guessed is a guess that the card shows.
 type guessed struct {
@@ -39,7 +48,7 @@ type guessed struct {
 func (r *verbs) idle() (Idler, Reader, bool) {
 	card, ok := r.card.(Idler)
 	host, is := r.d.host.(Reader)
-	return card, host, ok && is && card.Idles()
+	return card, host, ok && is && r.d.ahead != Never && (r.d.ahead == Always || card.Idles())
 }
 
 // Foresee keeps g for this layer's SparseFFN.
@@ -56,8 +65,7 @@ func (r *verbs) guessable(x compute.Tensor) *compute.Guess {
 		return nil
 	}
 	up := mem(g.Weights.Up)
-	cold := float64(g.Weights.Up.Rows-up.hot) >= leastCold*float64(g.Weights.Up.Rows)
-	if up.card == nil || up.host == nil || !cold || !onCard(g.FC1) || !onCard(g.FC2) || !g.X.Mem.(*tensor).onCard {
+	if up.card == nil || up.host == nil || !onCard(g.FC1) || !onCard(g.FC2) || !g.X.Mem.(*tensor).onCard {
 		return nil
 	}
 	return g

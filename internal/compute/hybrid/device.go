@@ -50,9 +50,10 @@ type Device struct {
 	attention []bool             // of each layer: keys and values are on the card
 	rows      int                // of the largest activations: tokens of the largest step
 	partials  map[int]tensorPair // [rows, columns] by columns
-	early     compute.Set        // the host's, of a guess
-	rehearsal bool               // Run records only
-	trace     *trace.Log         // or nil
+	ahead     Ahead
+	early     compute.Set // the host's, of a guess
+	rehearsal bool        // Run records only
+	trace     *trace.Log  // or nil
 	streaming Streaming
 	rooms     rooms
 	joins     map[compute.Segment][]join // what a run has counted apart

@@ -19,7 +19,6 @@ func TestMeanwhile(t *testing.T) {
 	d, messages := software(t, Options{})
 	defer messages.check(t)
 	defer d.Close()
-	d.ahead = true
 	g := ground(t, d)
 	const n = 3
 	x, k := g.x.First(n), g.k.First(n)
@@ -58,7 +57,6 @@ func TestMeanwhile(t *testing.T) {
 			t.Errorf("step %d: the host saw %g meanwhile, want %g", step, idle, want)
 		}
 	}
-	d.ahead = false
 	if err := d.Run(compute.Segment{Name: "busy", Rows: n}, &compute.Params{Tokens: []int32{1, 2, 3}}, func(v compute.Verbs) {
 		if v.(*recorder).Idles() {
 			t.Error("the host has time beside a device that needs its cores")
@@ -88,9 +86,11 @@ func TestReadAhead(t *testing.T) {
 	var texts [2][][]float32
 	for i := range texts {
 		d, messages := software(t, Options{})
-		d.ahead = i > 0
 		host := &reading{Device: onCPU(t).(*cpu.Device)}
 		dev := hybrid.New(d, host, []bool{true, true, true})
+		if i > 0 {
+			dev.ReadAhead(hybrid.Always) // also beside a device that needs the cores
+		}
 		m, err := model.Load(f, dev, model.Options{
 			Batch: 16, Outputs: 16, Cache: compute.CacheSpec{Pages: 6}, Sparse: model.Predict, Places: []placement.Place{place, place, place, {Attention: true}},
 		})

@@ -28,7 +28,6 @@ type Options struct {
 
 // Device implements compute.Device. One goroutine uses it at a time.
 type Device struct {
-	ahead      bool // the host reads ahead beside a software device too, for tests: Idles
 	gpu        *gpu
 	pipelines  *pipelines
 	bindings   *bindings

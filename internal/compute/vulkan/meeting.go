@@ -20,7 +20,7 @@ func (r *recorder) Beside(host func(p *compute.Params) error, during func()) {
 // cores or in its memory.
 func (r *recorder) Idles() bool {
 	k := r.d.gpu.info.Kind
-	return k == Discrete || k == Virtual || r.d.ahead
+	return k == Discrete || k == Virtual
 }
 
 // Meanwhile has the host call f while it waits in the next Beside. done says whether the wait is over, ready whether what ran beside the
