@@ -30,6 +30,7 @@ type fileRow struct {
 	lowNibbles       bool            // of Q6_K, groups without high bits
 }
 
+// fileKernels emits all: what file_amd64.go names.
 func fileKernels() {
 	defineConstants()
 	defineFileConstants()
@@ -364,7 +365,8 @@ func (k *fileRow) kept(name string) reg.VecPhysical {
 }
 
 // bodyZ adds a superblock of four or six bits with 512-bit vectors, each of two groups, which are found by permutations of the
-// whole superblock. High nibbles are multiplied where they are, and their sums divided by 16, which is exact.
+// whole superblock. High nibbles of four bits are multiplied where they are, and their sums divided by 16, which is exact: of what a
+// core has to do for these types, shifts and permutations are the most.
 func (k *fileRow) bodyZ(isum reg.VecPhysical) func() {
 	var places [4]reg.VecPhysical
 	for p := range places {
@@ -425,6 +427,7 @@ func (k *fileRow) fourBitBlocksZ(isum, dw, s, high reg.VecPhysical, places [4]re
 	}
 }
 
+// fourBitZ multiplies every other block, those of high nibbles, by 16.
 func (k *fileRow) fourBitZ(isum, dw, s, m, w reg.VecPhysical, places [4]reg.VecPhysical) func() {
 	super, mask, shift := k.kept("superPair"), k.kept("fileMasks4"), k.kept("fileShift4")
 	front, behind := zmm(k.vec()), zmm(k.vec())
@@ -465,6 +468,7 @@ func (k *fileRow) fourBitZ(isum, dw, s, m, w reg.VecPhysical, places [4]reg.VecP
 	}
 }
 
+// sixBitFileZ keeps sums of first and second halves of blocks apart, as sixBitZ does.
 func (k *fileRow) sixBitFileZ(isum, dw, s, second, w reg.VecPhysical, places [4]reg.VecPhysical) func() {
 	mask, shift, mask30, turn := k.kept("mask0f"), k.kept("fileShift6"), k.kept("mask30"), k.kept("fileTurn6")
 	var above [4]reg.VecPhysical

@@ -23,11 +23,11 @@ func filePack(typ string) {
 		k.mask = k.vec()
 		k.load(constant("mask0f"), k.mask)
 	}
-	var three reg.VecPhysical
+	var three reg.VecPhysical // two bits of every byte
 	if typ == "Q6_K" {
-		k.high, three = k.vec(), k.vec()
-		k.load(constant("mask30"), k.high)
-		VPSRLW(U8(4), k.high, three)
+		three = k.vec()
+		k.load(constant("mask30"), three)
+		VPSRLW(U8(4), three, three)
 	}
 	g, h, tmp := k.vecs(4), k.vecs(4), k.vecs(2)
 	Label("super")
