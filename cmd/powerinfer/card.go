@@ -27,7 +27,7 @@ func cardFlags() []cli.Flag {
 		&cli.BoolFlag{Name: "list-devices", Usage: "list graphics cards and exit"},
 		budgetFlag(),
 		statsFlag(),
-		&cli.IntFlag{Name: "stream-tokens", Usage: "send the neurons that are not on a card to it for steps of at least `N` tokens of a prompt; 0: never; default: where that is faster than computing with them"},
+		streamFlag(),
 		&cli.IntFlag{Name: "n-gpu-layers", Aliases: []string{"ngl"}, Usage: "put the last `N` layers whole on cards, as llama.cpp does; default: attention and hot neurons first", Sources: env("N_GPU_LAYERS")},
 		&cli.BoolFlag{Name: "read-ahead", HideDefault: true, Usage: "read the neurons that a card seems to leave to the processor before it is their turn; default: where the plan has the card wait for them"},
 	}
@@ -39,6 +39,10 @@ func deviceFlag() cli.Flag {
 
 func budgetFlag() cli.Flag {
 	return &cli.StringSliceFlag{Name: "vram-budget", Usage: "`GIB` of a card's memory to use, default what is free less a reserve; one for all cards or one for each: 8,11", Sources: env("VRAM_BUDGET")}
+}
+
+func streamFlag() cli.Flag {
+	return &cli.IntFlag{Name: "stream-tokens", Usage: "send the neurons that are not on a card to it for steps of at least `N` tokens of a prompt; 0: never; default: where that is faster than computing with them"}
 }
 
 // listDevices prints what --device may name.
@@ -90,7 +94,7 @@ func chosenPlan(ctx context.Context, c *cli.Command, f *gguf.File, o *engine.Opt
 	if err != nil || len(infos) == 0 {
 		return nil, err
 	}
-	b, err := blueprint.Of(f, blueprint.Options{Context: o.Context, UBatch: o.UBatch, Outputs: o.Outputs, Sparse: o.Sparse, Activation: o.Activation, Law: blueprint.UsualLaw(), Stats: stats})
+	b, err := blueprint.Of(f, blueprint.Options{Context: o.Context, UBatch: o.LargestStep(), Outputs: o.Outputs, Sparse: o.Sparse, Activation: o.Activation, Law: blueprint.UsualLaw(), Stats: stats})
 	if err != nil {
 		return nil, err
 	}
@@ -105,7 +109,7 @@ func chosenPlan(ctx context.Context, c *cli.Command, f *gguf.File, o *engine.Opt
 	var s []hybrid.Streaming
 	for j, info := range infos {
 		on.GPUs[j].Budget = int64(share * float64(on.GPUs[j].Budget))
-		s = append(s, streaming(c, &m, info, &b, on.GPUs[j].Budget))
+		s = append(s, streaming(c, m.Cores, fast(&m, info), &b, on.GPUs[j].Budget))
 	}
 	return place(c, infos, &b, on, s)
 }
@@ -137,21 +141,28 @@ const (
 	budgetOfChunks = 256
 )
 
-// streaming is when sending cold neurons to the card takes less time than computing with them.
-func streaming(c *cli.Command, m *measure.Machine, info vulkan.Info, b *blueprint.Blueprint, budget int64) hybrid.Streaming {
+// streaming is when sending cold neurons to a card takes less time than computing with them on so many cores. Without k, what is known of the
+// card, they are sent only if the user says so.
+func streaming(c *cli.Command, cores int, k *measure.Card, b *blueprint.Blueprint, budget int64) hybrid.Streaming {
 	s := hybrid.Streaming{Bytes: min(largestChunk, budget/budgetOfChunks)}
 	if c.IsSet("stream-tokens") {
 		s.Tokens = max(0, c.Int("stream-tokens"))
 		return s
 	}
-	k := measured(m, info)
-	if k == nil || info.Kind == vulkan.CPU || !(k.Upload > 0) {
+	if k == nil || !(k.Upload > 0) {
 		return s
 	}
-	cores := float64(m.Cores)
-	send := float64(b.RowBytes) / float64(b.RowElems) * (1/k.Upload + 1/(corePacks*cores)) // seconds a weight
-	s.Tokens = int(math.Ceil(send * coreProducts * cores))
+	send := float64(b.RowBytes) / float64(b.RowElems) * (1/k.Upload + 1/(corePacks*float64(cores))) // seconds a weight
+	s.Tokens = int(math.Ceil(send * coreProducts * float64(cores)))
 	return s
+}
+
+// fast is what is known of a card's speed; nil of a software device, to which nothing is sent because that would be faster.
+func fast(m *measure.Machine, info vulkan.Info) *measure.Card {
+	if info.Kind == vulkan.CPU {
+		return nil
+	}
+	return measured(m, info)
 }
 
 // measured is what is known of a card's speed, or nil.
@@ -164,15 +175,28 @@ func measured(m *measure.Machine, info vulkan.Info) *measure.Card {
 	return nil
 }
 
+// solver places neurons by what they save, or whole layers if -ngl says how many; as in llama.cpp, a negative number means all.
+func solver(c *cli.Command) func(placement.Model, placement.Machine) (placement.Plan, error) {
+	if !c.IsSet("n-gpu-layers") {
+		return placement.Solve
+	}
+	n := c.Int("n-gpu-layers")
+	return func(m placement.Model, on placement.Machine) (placement.Plan, error) {
+		layers := n
+		if n < 0 {
+			layers = len(m.Layers) + 1
+		}
+		p, err := placement.Whole(m, on, layers)
+		if err != nil {
+			err = fmt.Errorf("-ngl %d: %w; give less or more --vram-budget", n, err)
+		}
+		return p, err
+	}
+}
+
 // place puts the model on the cards within their budgets. Those that the plan has no use for are left out.
 func place(c *cli.Command, infos []vulkan.Info, b *blueprint.Blueprint, on placement.Machine, s []hybrid.Streaming) (*engine.Plan, error) {
-	solve := placement.Solve
-	if c.IsSet("n-gpu-layers") {
-		solve = func(m placement.Model, on placement.Machine) (placement.Plan, error) {
-			return placement.Whole(m, on, c.Int("n-gpu-layers"))
-		}
-	}
-	p, err := b.Places(on, s, solve)
+	p, err := b.Places(on, s, solver(c))
 	if err != nil {
 		return nil, err
 	}

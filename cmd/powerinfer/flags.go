@@ -29,8 +29,7 @@ func modelFlags() []cli.Flag {
 func engineFlags() []cli.Flag {
 	return slices.Concat(modelFlags(), []cli.Flag{
 		&cli.IntFlag{Name: "ctx-size", Aliases: []string{"c"}, Usage: "context in tokens; 0 is the model's own", Sources: env("CTX_SIZE")},
-		&cli.IntFlag{Name: "batch-size", Aliases: []string{"b"}, Value: 2048, Usage: "tokens of a prompt handed in at a time", Sources: env("BATCH")},
-		&cli.IntFlag{Name: "ubatch-size", Aliases: []string{"ub"}, Value: 512, Usage: "tokens computed at a time", Sources: env("UBATCH")},
+		batchFlag(), ubatchFlag(),
 		&cli.IntFlag{Name: "threads", Aliases: []string{"t"}, Usage: "threads for generation; default: idle physical cores", Sources: env("THREADS")},
 		&cli.IntFlag{Name: "threads-batch", Aliases: []string{"tb"}, Usage: "threads for prompts; default: as --threads", Sources: env("THREADS_BATCH")},
 		&cli.BoolFlag{Name: "no-repack", Aliases: []string{"nr"}, Usage: "compute on the mapped file instead of repacking it into memory", Sources: env("NO_REPACK")},
@@ -39,6 +38,14 @@ func engineFlags() []cli.Flag {
 		sparseFlag(),
 		&cli.Float32Flag{Name: "sparse-threshold", Usage: "logit from which a predicted neuron is computed; default: the file's", Sources: cli.NewValueSourceChain(variable("LLAMA_SPARSE_PRED_THRESHOLD"))},
 	}, cardFlags())
+}
+
+func batchFlag() cli.Flag {
+	return &cli.IntFlag{Name: "batch-size", Aliases: []string{"b"}, Value: 2048, Usage: "tokens of a prompt handed in at a time", Sources: env("BATCH")}
+}
+
+func ubatchFlag() cli.Flag {
+	return &cli.IntFlag{Name: "ubatch-size", Aliases: []string{"ub"}, Value: 512, Usage: "tokens computed at a time", Sources: env("UBATCH")}
 }
 
 func sparseFlag() cli.Flag {

@@ -13,7 +13,9 @@ import (
 	"github.com/urfave/cli/v3"
 
 	"github.com/powerinfer-go/powerinfer/internal/blueprint"
+	"github.com/powerinfer-go/powerinfer/internal/compute/hybrid"
 	"github.com/powerinfer-go/powerinfer/internal/compute/vulkan"
+	"github.com/powerinfer-go/powerinfer/internal/engine"
 	"github.com/powerinfer-go/powerinfer/internal/gguf"
 	"github.com/powerinfer-go/powerinfer/internal/measure"
 	"github.com/powerinfer-go/powerinfer/internal/neuron"
@@ -29,8 +31,10 @@ func planCommand() *cli.Command {
 		Flags: append(modelFlags(),
 			&cli.StringFlag{Name: "describe", Usage: "plan for `SHAPE[,KEY=VALUE…]` instead of a file: llama-70b,type=q4_0,active=0.1"},
 			&cli.IntFlag{Name: "ctx-size", Aliases: []string{"c"}, Usage: "context in tokens; 0 is the model's own", Sources: env("CTX_SIZE")},
+			batchFlag(), ubatchFlag(),
 			deviceFlag(),
 			budgetFlag(),
+			streamFlag(),
 			&cli.IntFlag{Name: "n-gpu-layers", Aliases: []string{"ngl"}, Usage: "place `N` whole layers as llama.cpp does, instead of neurons", Sources: env("N_GPU_LAYERS")},
 			sparseFlag(),
 			&cli.StringFlag{Name: "activation", Usage: "override the file's activation: `NAME` is silu, gelu, relu, fatrelu[:threshold], drelu or relu2"},
@@ -63,11 +67,11 @@ func plan(ctx context.Context, c *cli.Command) error {
 	if err != nil {
 		return err
 	}
-	on, memory, err := planMachine(ctx, c, &b)
+	on, stream, memory, err := planMachine(ctx, c, &b)
 	if err != nil {
 		return err
 	}
-	d, err := newDrawing(b, on, memory, c.IsSet("n-gpu-layers"), c.Int("n-gpu-layers"))
+	d, err := newDrawing(b, on, stream, memory, solver(c))
 	if err != nil {
 		return err
 	}
@@ -93,6 +97,13 @@ func planned(c *cli.Command) (blueprint.Blueprint, error) {
 	if ctxSize < 0 || ctxSize > 1<<30 {
 		return blueprint.Blueprint{}, fmt.Errorf("--ctx-size %d is not a number from 0 to %d", ctxSize, 1<<30)
 	}
+	o := engine.Options{Batch: c.Int("batch-size"), UBatch: c.Int("ubatch-size")}
+	for name, v := range map[string]int{"batch-size": o.Batch, "ubatch-size": o.UBatch} {
+		if v < 0 || v > 1<<30 {
+			return blueprint.Blueprint{}, fmt.Errorf("--%s %d is not a number from 0 to %d", name, v, 1<<30)
+		}
+	}
+	step := o.LargestStep()
 	if text := c.String("describe"); text != "" {
 		if c.IsSet("model") {
 			return blueprint.Blueprint{}, errors.New("-m and --describe both name a model; give one")
@@ -104,7 +115,9 @@ func planned(c *cli.Command) (blueprint.Blueprint, error) {
 		if ctxSize == 0 {
 			ctxSize = doctorContext
 		}
-		return s.Blueprint(ctxSize), nil
+		b := s.Blueprint(ctxSize)
+		b.Step(step)
+		return b, nil
 	}
 	mode, err := sparseMode(c)
 	if err != nil {
@@ -115,14 +128,14 @@ func planned(c *cli.Command) (blueprint.Blueprint, error) {
 		return blueprint.Blueprint{}, err
 	}
 	defer f.Close()
-	o := blueprint.Options{
-		Context: ctxSize, Sparse: mode, Activation: c.String("activation"),
+	of := blueprint.Options{
+		Context: ctxSize, UBatch: step, Sparse: mode, Activation: c.String("activation"),
 		Law: blueprint.Law{Active: c.Float("active"), Share80: c.Float("share80")},
 	}
-	if o.Stats, err = countedStats(c.String("stats")); err != nil {
+	if of.Stats, err = countedStats(c.String("stats")); err != nil {
 		return blueprint.Blueprint{}, err
 	}
-	return blueprint.Of(f, o)
+	return blueprint.Of(f, of)
 }
 
 // countedStats reads what profile wrote; nil where no file is named.
@@ -142,43 +155,53 @@ func countedStats(path string) (*neuron.Stats, error) {
 	return s, err
 }
 
-// planMachine is the machine to plan for, and its memory in bytes.
-func planMachine(ctx context.Context, c *cli.Command, b *blueprint.Blueprint) (on placement.Machine, memory uint64, err error) {
+// planMachine is the machine to plan for, how each of its cards streams, and its memory in bytes.
+func planMachine(ctx context.Context, c *cli.Command, b *blueprint.Blueprint) (on placement.Machine, stream []hybrid.Streaming, memory uint64, err error) {
+	var m measure.Machine
+	var known []*measure.Card // of each card; nil: nothing that streaming needs
 	switch name := c.String("machine"); {
 	case strings.HasPrefix(name, "pc-"):
 		on, memory, err = blueprint.PC(name)
-		for j := range on.GPUs {
-			on.GPUs[j].Overhead = b.Buffers
-		}
 	case name != "":
-		var m measure.Machine
-		m, err = measure.Read(name)
-		if err == nil {
+		if m, err = measure.Read(name); err == nil {
 			on, memory = machineFor(&m, b), m.Memory
+			for j := range m.Cards {
+				if m.Cards[j].Usable() {
+					known = append(known, &m.Cards[j])
+				}
+			}
 		}
 	default:
-		var m measure.Machine
-		m, _, err = thisMachine(ctx, false)
-		if err != nil {
-			return on, 0, err
+		if m, _, err = thisMachine(ctx, false); err != nil {
+			return on, nil, 0, err
 		}
 		var infos []vulkan.Info
 		infos, err = chosenCards(c)
 		on, memory = machineWith(&m, infos, b), m.Memory
+		for _, info := range infos {
+			known = append(known, fast(&m, info))
+		}
 	}
 	if err != nil {
-		return on, 0, err
+		return on, nil, 0, err
 	}
 	for _, text := range c.StringSlice("card") {
 		g, err := describedCard(text)
 		if err != nil {
-			return on, 0, err
+			return on, nil, 0, err
 		}
-		g.Overhead = b.Buffers
 		on.GPUs = append(on.GPUs, g)
 		on.HandOff = max(on.HandOff, blueprint.AssumedHandOff)
 	}
-	return on, memory, setBudgets(c, &on)
+	if err := setBudgets(c, &on); err != nil {
+		return on, nil, 0, err
+	}
+	known = append(known, make([]*measure.Card, len(on.GPUs)-len(known))...)
+	for j := range on.GPUs {
+		on.GPUs[j].Overhead = b.Buffers
+		stream = append(stream, streaming(c, m.Cores, known[j], b, on.GPUs[j].Budget))
+	}
+	return on, stream, memory, nil
 }
 
 // describedCard reads GIB:GB/S.

@@ -4,9 +4,11 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"slices"
 	"text/tabwriter"
 
 	"github.com/powerinfer-go/powerinfer/internal/blueprint"
+	"github.com/powerinfer-go/powerinfer/internal/compute/hybrid"
 	"github.com/powerinfer-go/powerinfer/internal/placement"
 )
 
@@ -16,25 +18,25 @@ type drawing struct {
 	on       placement.Machine
 	memory   uint64 // of the machine; 0 where unknown
 	plan     placement.Plan
-	ngl      int            // layers that the user asked for whole; -1 where placed by neuron
 	inRAM    placement.Plan // everything computed on the processor
 	byLayers placement.Plan // as many dense layers as fit the cards
 	whole    int            // of these
 }
 
-func newDrawing(b blueprint.Blueprint, on placement.Machine, memory uint64, byLayer bool, ngl int) (*drawing, error) {
-	d := &drawing{b: b, on: on, memory: memory, ngl: -1}
+func newDrawing(b blueprint.Blueprint, on placement.Machine, stream []hybrid.Streaming, memory uint64, solve func(placement.Model, placement.Machine) (placement.Plan, error)) (*drawing, error) {
+	d := &drawing{b: b, on: on, memory: memory}
 	var err error
-	if byLayer {
-		if ngl < 0 {
-			ngl = len(b.Model.Layers) + 1 // llama.cpp's word for all
-		}
-		d.ngl = ngl
-		if d.plan, err = placement.Whole(b.Model, on, ngl); err != nil {
-			return nil, fmt.Errorf("-ngl %d: %w; give less or more --vram-budget", ngl, err)
-		}
-	} else if d.plan, err = placement.Solve(b.Model, on); err != nil {
+	if d.plan, err = b.Places(on, stream, solve); err != nil {
 		return nil, err
+	}
+	d.on.GPUs = slices.Clone(on.GPUs)
+	for j := range d.on.GPUs {
+		d.on.GPUs[j].Overhead = d.plan.VRAM[j]
+	}
+	for _, y := range d.plan.Layers {
+		if y.VRAM > 0 {
+			d.on.GPUs[y.GPU].Overhead -= y.VRAM
+		}
 	}
 	none := on
 	none.GPUs = nil

@@ -162,7 +162,7 @@ func (s *Shape) Blueprint(context int) Blueprint {
 	}
 	st := &step{
 		tokens: usualTokens, outputs: usualOutputs, layers: s.Layers, embd: s.Embd, ff: s.FF, vocab: s.Vocab, heads: s.Heads, kv: s.KVHeads, headDim: headDim,
-		context: context, mode: s.Mode, gated: s.Gated, quantised: s.Type.BlockElems() > 1, transposed: s.Mode == model.Predict,
+		context: context, mode: s.Mode, gated: s.Gated, quantised: s.Type.BlockElems() > 1, halved: s.Type != quant.F32 && s.Type != quant.BF16, transposed: s.Mode == model.Predict,
 	}
 	if s.Mode == model.Predict {
 		st.rank = s.Embd / 4

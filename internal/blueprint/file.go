@@ -10,6 +10,7 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/neuron"
 	"github.com/powerinfer-go/powerinfer/internal/placement"
 	"github.com/powerinfer-go/powerinfer/internal/prepared"
+	"github.com/powerinfer-go/powerinfer/internal/quant"
 )
 
 // Options choose how a file is planned for.
@@ -72,7 +73,11 @@ func (r *reader) step(o Options) *step {
 		s.outputs = o.Outputs
 	}
 	for _, t := range r.f.Tensors {
+		if t.Name == "position_embd.weight" && r.f.Tensor("output.weight") == nil { // a tied head, which is the embedding that positions are added to
+			s.beside = int64(len(t.Data))
+		}
 		s.quantised = s.quantised || t.Type.BlockElems() > 1
+		s.halved = s.halved || t.Type != quant.F32 && t.Type != quant.BF16
 		if c.Sparse == model.Predict && strings.HasSuffix(t.Name, ".fc1.weight") {
 			s.rank = max(s.rank, t.Rows())
 		}

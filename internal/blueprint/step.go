@@ -20,7 +20,9 @@ type step struct {
 	context            int
 	mode               model.SparseMode
 	gated, quantised   bool
-	transposed         bool // the file's down projections are a row a neuron
+	halved             bool  // there are weights that long products may take with activations in halves
+	transposed         bool  // the file's down projections are a row a neuron
+	beside             int64 // bytes that lie where the head does and are not read with it: learned positions
 }
 
 // The largest step, by default.
@@ -32,10 +34,14 @@ const (
 // How compute/vulkan works, so far as it takes memory.
 const (
 	manyTokens = 128 // of which gates and ups are kept at a time where every neuron is computed
+	halfTokens = 32  // and more may be multiplied as halves
 	fewTokens  = 8   // that are computed by lists of neurons, with their attention in splits
 	split      = 256 // positions
 	lanes      = 64  // that a list is ordered by
 )
+
+// halves is what activations [n, cols] take as halves with scales.
+func halves(n, cols int) int64 { return int64(n) * int64((cols+31)/32*32*2+4) }
 
 // packed is what n activations take as bytes with scales and sums for 32 of them.
 func packed(n int) int64 { return int64(n + n/quant.QK*8) }
@@ -43,6 +49,8 @@ func packed(n int) int64 { return int64(n + n/quant.QK*8) }
 // onCard is what of a plan the step's memory on the card depends on.
 type onCard struct {
 	attention  bool // of some layer is there
+	head       bool // is there
+	split      bool // some layer is computed on both processors
 	neurons    int  // most of a layer that is computed by neuron; or of those that are sent at a time
 	dense      bool // some layer is dense, wherever it is
 	denseThere bool // and some on the card
@@ -51,12 +59,13 @@ type onCard struct {
 // most is what any plan may need.
 func (s *step) most() onCard {
 	dense := s.mode == model.Off && !s.transposed
-	return onCard{attention: true, neurons: s.ff, dense: dense, denseThere: dense}
+	return onCard{attention: true, head: true, split: true, neurons: s.ff, dense: dense, denseThere: dense}
 }
 
 // of is what places need of a card.
 func (s *step) of(places []placement.Place, gpu int) onCard {
-	var u onCard
+	head := places[len(places)-1]
+	u := onCard{head: head.GPU == gpu && head.Attention}
 	for _, p := range places[:len(places)-1] {
 		dense := s.mode == model.Off && !s.transposed && (p.Hot == 0 || p.Hot == s.ff)
 		if p.GPU != gpu {
@@ -66,6 +75,7 @@ func (s *step) of(places []placement.Place, gpu int) onCard {
 		u.attention = u.attention || p.Attention
 		if !dense {
 			u.neurons = max(u.neurons, p.Hot)
+			u.split = u.split || p.Hot > 0 && p.Hot < s.ff
 		}
 		u.dense = u.dense || dense
 		u.denseThere = u.denseThere || dense && p.Hot > 0
@@ -78,7 +88,10 @@ func (s *step) of(places []placement.Place, gpu int) onCard {
 func (s *step) bytes(u onCard) int64 {
 	n := s.tokens
 	q, kv := s.heads*s.headDim, s.kv*s.headDim
-	floats := n*(4*s.embd+2*q+2*kv) + s.outputs*(s.embd+s.vocab)
+	floats := n*(3*s.embd+2*q+2*kv) + s.outputs*(s.embd+s.vocab)
+	if u.split {
+		floats += n * s.embd // the host's part
+	}
 	if u.dense || s.rank > 0 {
 		floats += n * s.ff
 	}
@@ -99,6 +112,9 @@ func (s *step) bytes(u onCard) int64 {
 	floats += 2 * s.layers * s.embd // norms, which both processors have
 
 	total := 4 * int64(floats)
+	if u.head {
+		total += s.beside
+	}
 	total += compute.CacheSpec{Layers: s.layers, KVHeads: s.kv, HeadDim: s.headDim, Pages: 1}.Bytes() // a spare page
 	if s.rank > 0 {
 		total += int64(n) * int64((s.ff+31)/32*4)
@@ -109,7 +125,20 @@ func (s *step) bytes(u onCard) int64 {
 			total += packed(n * s.ff)
 		}
 	}
+	if s.halved && n >= halfTokens {
+		wide := max(s.embd, q)
+		if u.denseThere {
+			wide = max(wide, s.ff)
+		}
+		total += halves(n, wide) + halves(many, u.neurons) + halves(n, s.rank)
+	}
 	return total + total/100 // alignment
+}
+
+// Step makes n tokens those of the largest step.
+func (b *Blueprint) Step(n int) {
+	b.step.tokens = min(n, b.step.context)
+	b.Buffers = b.step.bytes(b.step.most())
 }
 
 // slack is what compute/vulkan may allocate and not fill, of so many bytes in all.
@@ -120,12 +149,12 @@ func (b *Blueprint) Places(on placement.Machine, stream []hybrid.Streaming, solv
 	if stream == nil {
 		stream = make([]hybrid.Streaming, len(on.GPUs))
 	}
-	with := func(bytes []int64) (placement.Plan, []int64, error) {
+	with := func(given []int64) (placement.Plan, []int64, error) {
 		on := on
 		on.GPUs = slices.Clone(on.GPUs)
 		for j := range on.GPUs {
 			g := &on.GPUs[j]
-			g.Overhead = stream[j].RoomBytes() + bytes[j] + slack(min(g.Budget, b.Model.Bytes()+b.Buffers))
+			g.Overhead = stream[j].RoomBytes() + given[j] + slack(min(g.Budget, b.Model.Bytes()+b.Buffers))
 		}
 		p, err := solve(b.Model, on)
 		if err != nil {
@@ -133,21 +162,36 @@ func (b *Blueprint) Places(on placement.Machine, stream []hybrid.Streaming, solv
 		}
 		return p, b.needs(&p, stream), nil
 	}
-	most := slices.Repeat([]int64{b.Buffers}, len(on.GPUs))
-	p, need, err := with(most)
+	given := slices.Repeat([]int64{b.Buffers}, len(on.GPUs)) // enough for any plan
+	p, need, err := with(given)
+	next := need
+	if err != nil { // whole layers that may fit beside what they need
+		next = make([]int64, len(on.GPUs))
+	}
+	for range closerTries {
+		closer, needs, failed := with(next)
+		if failed != nil {
+			break
+		}
+		if within(needs, next) {
+			p, need, given, err = closer, needs, next, nil
+			break
+		}
+		next = most(needs, next)
+	}
 	if err != nil {
 		return p, err
 	}
-	if closer, needs, err := with(need); err == nil && within(needs, need) {
-		return closer, nil
-	}
 	for j := range p.VRAM {
 		if p.VRAM[j] > 0 {
-			p.VRAM[j] += need[j] - most[j]
+			p.VRAM[j] += need[j] - given[j]
 		}
 	}
 	return p, nil
 }
+
+// A plan with less set aside for its step may put more on a card, whose step then needs more, so many times.
+const closerTries = 4
 
 // needs is what p's step takes on each card.
 func (b *Blueprint) needs(p *placement.Plan, stream []hybrid.Streaming) []int64 {
@@ -155,7 +199,7 @@ func (b *Blueprint) needs(p *placement.Plan, stream []hybrid.Streaming) []int64 
 	for j := range p.VRAM {
 		u := b.step.of(p.Places(), j)
 		if size := b.Model.Layers[0].Units.Size; stream[j].Tokens > 0 && size > 0 {
-			u.neurons = max(u.neurons, int(min(stream[j].Bytes/size, int64(b.FF))))
+			u.neurons, u.split = max(u.neurons, int(min(stream[j].Bytes/size, int64(b.FF)))), true
 		}
 		bytes = append(bytes, b.step.bytes(u))
 	}
@@ -170,4 +214,13 @@ func within(a, b []int64) bool {
 		}
 	}
 	return true
+}
+
+// most is the larger of each two elements.
+func most(a, b []int64) []int64 {
+	c := slices.Clone(a)
+	for j := range c {
+		c[j] = max(c[j], b[j])
+	}
+	return c
 }

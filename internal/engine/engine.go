@@ -37,6 +37,17 @@ type Options struct {
 	Progress     func(done, total int64)
 }
 
+// The sizes of prompts' parts where the options do not say, as in llama.cpp.
+const (
+	usualBatch  = 2048
+	usualUBatch = 512
+)
+
+// LargestStep is how many tokens a step has at most, where the context is not shorter.
+func (o *Options) LargestStep() int {
+	return min(pick(o.UBatch, usualUBatch), pick(o.Batch, usualBatch))
+}
+
 // Engine owns a loaded model, its cache and its sequences. Its methods may be called from several goroutines.
 type Engine struct {
 	mu      sync.Mutex // one step at a time: a model has one set of buffers
@@ -65,7 +76,7 @@ func Open(f *gguf.File, o Options) (*Engine, error) {
 	if err != nil {
 		return nil, err
 	}
-	e := &Engine{path: f.Path, file: f, options: o, tok: tok, batch: pick(o.Batch, 2048), outputs: pick(o.Outputs, 1)}
+	e := &Engine{path: f.Path, file: f, options: o, tok: tok, batch: pick(o.Batch, usualBatch), outputs: pick(o.Outputs, 1)}
 	if err := e.load(); err != nil {
 		return nil, err
 	}
@@ -85,7 +96,7 @@ func (e *Engine) load() error {
 		return err
 	}
 	e.context = pick(o.Context, c.Context)
-	e.ubatch = min(pick(o.UBatch, 512), e.batch, e.context)
+	e.ubatch = min(o.LargestStep(), e.context)
 	nPages := (e.context+compute.PagePositions-1)/compute.PagePositions + 1 // one spare, for copying a shared page
 	if err := checkMemory(f, c, c.CacheSpec(nPages).Bytes(), c.ActivationBytes(e.ubatch), o.onCards(), o.NoRepack); err != nil {
 		return err

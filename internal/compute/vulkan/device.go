@@ -43,7 +43,8 @@ type Device struct {
 	runs       uint64
 	played     *segment // the last one, whose results Read is asked for
 	scratches  map[string]view
-	stamps     *stamps // nil: what runs is not timed
+	sizes      map[string]int64 // of scratches, as far as it is known what will be asked for
+	stamps     *stamps          // nil: what runs is not timed
 	long       long
 }
 
@@ -53,7 +54,7 @@ func Open(o Options) (*Device, error) {
 	if err != nil {
 		return nil, err
 	}
-	d := &Device{gpu: g, bindings: newBindings(g), uploaded: o.Uploaded, segments: map[compute.Segment]*segment{}, scratches: map[string]view{}}
+	d := &Device{gpu: g, bindings: newBindings(g), uploaded: o.Uploaded, segments: map[compute.Segment]*segment{}, scratches: map[string]view{}, sizes: map[string]int64{}}
 	d.mem = memory{g: g, budget: g.info.Free, apart: o.assisted}
 	if o.Budget > 0 {
 		d.mem.budget = o.Budget
@@ -113,6 +114,7 @@ func (d *Device) reset() {
 	d.stage.free()
 	d.mem.release()
 	clear(d.scratches)
+	clear(d.sizes)
 	d.played = nil
 	d.inputs, d.results = exchange{memory: &d.mem, purpose: toDevice}, exchange{memory: &d.mem, purpose: toHost}
 	d.seen, d.stage = readback{d: d, rows: map[place]view{}, bytes: exchange{memory: &d.mem, purpose: toHost}}, stage{d: d}
@@ -193,10 +195,14 @@ func elements(v *compute.Vector) view { return v.Mem.(view) }
 // Recordings that use a smaller one keep it.
 func (r *recorder) scratch(name string, size int64) view {
 	d := r.d
+	if r.sizing {
+		d.sizes[name] = max(d.sizes[name], size)
+		return view{slab: &slab{}, size: size} // that is no other's
+	}
 	v, ok := d.scratches[name]
 	if !ok || v.size < size {
 		var err error
-		if v, err = d.alloc(size); err != nil {
+		if v, err = d.alloc(max(size, d.sizes[name])); err != nil {
 			r.fail(fmt.Errorf("scratch for %s: %w", name, err))
 			return view{size: size} // nothing is recorded any more
 		}

@@ -1,6 +1,7 @@
 package vulkan
 
 import (
+	"errors"
 	"fmt"
 
 	"github.com/powerinfer-go/powerinfer/internal/compute"
@@ -16,6 +17,7 @@ func (d *Device) Record(seg compute.Segment, p *compute.Params, body func(comput
 		d.forget(seg)
 	}
 	d.runs++
+	d.size(seg, p, body)
 	r := &recorder{d: d, now: p, seg: &segment{params: layoutFor(seg, p), used: d.runs}}
 	if err := r.record(body); err != nil {
 		return fmt.Errorf("segment %q: %w", seg.Name, err)
@@ -27,4 +29,16 @@ func (d *Device) Record(seg compute.Segment, p *compute.Params, body func(comput
 	}
 	d.pipelines.save() // a process that is ended by a signal does not come to Close
 	return nil
+}
+
+// errSizing keeps a recorder from recording.
+var errSizing = errors.New("only sizes are asked for")
+
+// size runs body for what its scratch takes at most, so that none is allocated twice where a later layer asks for more than an earlier one.
+func (d *Device) size(seg compute.Segment, p *compute.Params, body func(compute.Verbs)) {
+	d.inputs.restart()
+	d.results.restart()
+	r := &recorder{d: d, now: p, seg: &segment{params: layoutFor(seg, p)}, sizing: true, err: errSizing}
+	body(r)
+	d.free(r.seg)
 }

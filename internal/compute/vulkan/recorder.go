@@ -36,6 +36,7 @@ type recorder struct {
 	now      *compute.Params  // of the run that records: for Host only
 	live     bool             // Host was called
 	timed    bool             // it has stamps
+	sizing   bool             // nothing is recorded: scratch is only to be known
 	first    int              // of the command buffer's stamps
 	beside   bool             // what is recorded runs beside the host
 	late     bool             // that has shown something, for which a later turn of the host waits
