@@ -71,13 +71,17 @@ func listDevices() error {
 	return nil
 }
 
-// chosenCards are the cards that --device names, or the usual ones; none where there are none and nobody asked.
-func chosenCards(c *cli.Command) ([]vulkan.Info, error) {
+// chosenCards are those of all cards that --device names, or the usual ones; none where there are none, for which why says a reason, and
+// nobody asked.
+func chosenCards(c *cli.Command, all []vulkan.Info, why error) ([]vulkan.Info, error) {
 	list := c.String("device")
 	if list == vulkan.None {
 		return nil, nil
 	}
-	infos, err := vulkan.ChosenAll(list)
+	infos, err := []vulkan.Info(nil), why
+	if err == nil {
+		infos, err = vulkan.ChooseAll(all, list)
+	}
 	if list == "" && err != nil {
 		if c.IsSet("vram-budget") || c.IsSet("n-gpu-layers") && c.Int("n-gpu-layers") > 0 {
 			fmt.Fprintf(os.Stderr, "note: %v; the model is computed on the processor\n", err)
@@ -90,7 +94,11 @@ func chosenCards(c *cli.Command) ([]vulkan.Info, error) {
 // chosenPlan plans for the cards that the flags choose, and a share of what they say of their memory; nil where there are none, or nothing
 // is to be put on them.
 func chosenPlan(ctx context.Context, c *cli.Command, f *gguf.File, o *engine.Options, stats *neuron.Stats, share float64) (*engine.Plan, error) {
-	infos, err := chosenCards(c)
+	if c.String("device") == vulkan.None {
+		return nil, nil
+	}
+	all, why := vulkan.Devices() // once: drivers take their time
+	infos, err := chosenCards(c, all, why)
 	if err != nil || len(infos) == 0 {
 		return nil, err
 	}
@@ -98,7 +106,7 @@ func chosenPlan(ctx context.Context, c *cli.Command, f *gguf.File, o *engine.Opt
 	if err != nil {
 		return nil, err
 	}
-	m, _, err := thisMachine(ctx, false)
+	m, err := thisMachine(ctx, all, false)
 	if err != nil {
 		return nil, err
 	}

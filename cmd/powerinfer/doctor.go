@@ -12,6 +12,7 @@ import (
 	"github.com/urfave/cli/v3"
 
 	"github.com/powerinfer-go/powerinfer/internal/blueprint"
+	"github.com/powerinfer-go/powerinfer/internal/compute/vulkan"
 	"github.com/powerinfer-go/powerinfer/internal/hw"
 	"github.com/powerinfer-go/powerinfer/internal/measure"
 	"github.com/powerinfer-go/powerinfer/internal/placement"
@@ -40,7 +41,9 @@ func doctor(ctx context.Context, c *cli.Command) error {
 	if described != "" {
 		m, err = measure.Read(described)
 	} else {
-		m, why, err = thisMachine(ctx, c.Bool("again"))
+		var all []vulkan.Info
+		all, why = vulkan.Devices()
+		m, err = thisMachine(ctx, all, c.Bool("again"))
 	}
 	if err != nil {
 		return err
@@ -64,9 +67,8 @@ func doctor(ctx context.Context, c *cli.Command) error {
 	return out.Flush()
 }
 
-// thisMachine is this machine's figures, measured or kept, and why it has no cards.
-func thisMachine(ctx context.Context, again bool) (m measure.Machine, noCards, err error) {
-	found, noCards := cards()
+// thisMachine is the figures of this machine and all its cards, measured or kept.
+func thisMachine(ctx context.Context, all []vulkan.Info, again bool) (measure.Machine, error) {
 	path, err := measure.CacheFile()
 	if err != nil {
 		path = "" // without a home folder nothing is kept
@@ -76,8 +78,7 @@ func thisMachine(ctx context.Context, again bool) (m measure.Machine, noCards, e
 	}
 	bar := newProgress("measuring", unitRuns)
 	defer bar.finish()
-	m, err = measure.Of(ctx, path, found, bar.set)
-	return m, noCards, err
+	return measure.Of(ctx, path, cards(all), bar.set)
 }
 
 func gib[T int64 | uint64](n T) float64 { return float64(n) / (1 << 30) }

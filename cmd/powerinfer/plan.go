@@ -172,11 +172,12 @@ func planMachine(ctx context.Context, c *cli.Command, b *blueprint.Blueprint) (o
 			}
 		}
 	default:
-		if m, _, err = thisMachine(ctx, false); err != nil {
+		all, why := vulkan.Devices()
+		if m, err = thisMachine(ctx, all, false); err != nil {
 			return on, nil, 0, err
 		}
 		var infos []vulkan.Info
-		infos, err = chosenCards(c)
+		infos, err = chosenCards(c, all, why)
 		on, memory = machineWith(&m, infos, b), m.Memory
 		for _, info := range infos {
 			known = append(known, fast(&m, info))

@@ -19,17 +19,9 @@ func Chosen(name string) (Info, error) {
 	return all[k], nil
 }
 
-// ChosenAll are the devices that list means: names as Open takes them, between commas, or, if empty, Usual. The error is ErrNone where
-// there is nothing to choose.
-func ChosenAll(list string) ([]Info, error) {
-	all, err := Devices()
-	if err != nil {
-		return nil, err
-	}
-	return chooseAll(all, list)
-}
-
-func chooseAll(all []Info, list string) ([]Info, error) {
+// ChooseAll are those of all Devices that list means: names as Open takes them, between commas, or, if empty, Usual. The error is ErrNone
+// where there is nothing to choose.
+func ChooseAll(all []Info, list string) ([]Info, error) {
 	k, err := choose(all, list)
 	switch {
 	case err == nil && list == "":

@@ -39,7 +39,7 @@ func TestChooseAll(t *testing.T) {
 		{all, "3,none", nil, `no device is called "none"`, false},
 		{all, "2,5", nil, "older than Vulkan 1.2", false},
 	} {
-		got, err := chooseAll(c.from, c.list)
+		got, err := ChooseAll(c.from, c.list)
 		if (c.fault != "") != (err != nil) || err != nil && (!strings.Contains(err.Error(), c.fault) || errors.Is(err, ErrNone) != c.none || strings.Contains(err.Error(), "\n")) {
 			t.Errorf("%q: error %v, want one with %q", c.list, err, c.fault)
 		}
