@@ -36,11 +36,8 @@ func fileKernels() {
 	defineFileConstants()
 	for _, typ := range quantised {
 		for _, isa := range []string{"AVX2", "VNNI"} {
-			if slices.Contains(farTypes, typ) {
-				fileStream(isa, typ, "fileStream", far)
-			} else {
-				fileStream(isa, typ, "fileStream", near)
-			}
+			fileStream(isa, typ, "fileStream", near)
+			fileStream(isa, typ, "fileFar", far) // of all types: a mapped file's pages are small, and at each the hardware stops
 			fileStream(isa, typ, "fileScatter", scattered)
 		}
 		filePack(typ)

@@ -8,21 +8,25 @@ import (
 
 // fileTiles are one type's kernels of rows as files have them; nil where there are none. Products have the bits of packed rows.
 type fileTiles struct {
-	// One token: stream takes consecutive rows with activations of at most narrow bytes, wide those with more; scatter takes rows
-	// chosen by index.
-	stream, wide func(out *float32, w *byte, rowBytes uintptr, x *byte, n, rows uintptr)
-	narrow       int
-	scatter      func(out *float32, w *byte, rowBytes uintptr, index *int32, x *byte, n, rows uintptr)
-	pack         func(dst, src *byte, n, ahead uintptr) // n whole superblocks; memory is asked for ahead bytes before it is read
+	// One token: stream takes consecutive rows where activations stay in the first-level cache, far where they leave it, wide where
+	// they are more than it holds; scatter takes rows chosen by index.
+	stream, far, wide fileStream
+	scatter           func(out *float32, w *byte, rowBytes uintptr, index *int32, x *byte, n, rows uintptr)
+	pack              func(dst, src *byte, n, ahead uintptr) // n whole superblocks; memory is asked for ahead bytes before it is read
 }
 
+// fileStream computes one token's products with consecutive rows. It keeps no pointer.
+type fileStream func(out *float32, w *byte, rowBytes uintptr, x *byte, n, rows uintptr)
+
 // rows is the kernel of rows of cols elements, or nil.
-func (f *fileTiles) rows(cols int) func(out *float32, w *byte, rowBytes uintptr, x *byte, n, rows uintptr) {
+func (f *fileTiles) rows(cols int) fileStream {
 	switch {
 	case cols%quant.QKK != 0:
 		return nil
-	case ActRow(cols) > f.narrow:
+	case ActRow(cols) > farActs:
 		return f.wide
+	case ActRow(cols) > nearActs:
+		return f.far
 	}
 	return f.stream
 }

@@ -4,19 +4,18 @@ package kernel
 
 import "github.com/powerinfer-go/powerinfer/internal/quant"
 
-// fileAVX2 gives k the kernels of rows as files have them. Rows that are wide for the first-level cache are packed where a stream
-// leaves it to the hardware to ask for memory: four packed rows read their activations once.
+// fileAVX2 gives k the kernels of rows as files have them.
 func fileAVX2(k *Kernels) {
-	k.file[quant.Q4_0] = fileTiles{stream: fileStreamQ40AVX2, narrow: farActs, wide: fileStreamQ40AVX2, scatter: fileScatterQ40AVX2, pack: packQ40AVX2}
-	k.file[quant.Q8_0] = fileTiles{stream: fileStreamQ80AVX2, narrow: streamActs, scatter: fileScatterQ80AVX2, pack: packQ80AVX2}
-	k.file[quant.Q4_K] = fileTiles{stream: fileStreamQ4KAVX2, narrow: farActs, wide: fileStreamQ4KAVX2, scatter: fileScatterQ4KAVX2, pack: packQ4KAVX2}
-	k.file[quant.Q6_K] = fileTiles{stream: fileStreamQ6KAVX2, narrow: streamActs, scatter: fileScatterQ6KAVX2, pack: packQ6KAVX2}
+	k.file[quant.Q4_0] = fileTiles{fileStreamQ40AVX2, fileFarQ40AVX2, fileFarQ40AVX2, fileScatterQ40AVX2, packQ40AVX2}
+	k.file[quant.Q8_0] = fileTiles{fileStreamQ80AVX2, fileFarQ80AVX2, fileFarQ80AVX2, fileScatterQ80AVX2, packQ80AVX2}
+	k.file[quant.Q4_K] = fileTiles{fileStreamQ4KAVX2, fileFarQ4KAVX2, fileFarQ4KAVX2, fileScatterQ4KAVX2, packQ4KAVX2}
+	k.file[quant.Q6_K] = fileTiles{fileStreamQ6KAVX2, fileFarQ6KAVX2, fileFarQ6KAVX2, fileScatterQ6KAVX2, packQ6KAVX2}
 }
 
-// fileVNNI replaces those that are faster so: of wide rows AVX2's are.
+// fileVNNI replaces what is faster so: not packing, nor Q4_0's widest rows.
 func fileVNNI(k *Kernels) {
-	k.file[quant.Q4_0].stream, k.file[quant.Q4_0].scatter = fileStreamQ40VNNI, fileScatterQ40VNNI
-	k.file[quant.Q8_0].stream, k.file[quant.Q8_0].scatter = fileStreamQ80VNNI, fileScatterQ80VNNI
-	k.file[quant.Q4_K].stream, k.file[quant.Q4_K].scatter = fileStreamQ4KVNNI, fileScatterQ4KVNNI
-	k.file[quant.Q6_K].stream, k.file[quant.Q6_K].scatter = fileStreamQ6KVNNI, fileScatterQ6KVNNI
+	k.file[quant.Q4_0] = fileTiles{fileStreamQ40VNNI, fileFarQ40VNNI, fileFarQ40AVX2, fileScatterQ40VNNI, packQ40AVX2}
+	k.file[quant.Q8_0] = fileTiles{fileStreamQ80VNNI, fileFarQ80VNNI, fileFarQ80VNNI, fileScatterQ80VNNI, packQ80AVX2}
+	k.file[quant.Q4_K] = fileTiles{fileStreamQ4KVNNI, fileFarQ4KVNNI, fileFarQ4KVNNI, fileScatterQ4KVNNI, packQ4KAVX2}
+	k.file[quant.Q6_K] = fileTiles{fileStreamQ6KVNNI, fileFarQ6KVNNI, fileFarQ6KVNNI, fileScatterQ6KVNNI, packQ6KAVX2}
 }

@@ -2316,8 +2316,99 @@ DATA filePlacesQ401<>+63(SB)/1, $0x00
 GLOBL filePlacesQ401<>(SB), RODATA|NOPTR, $64
 
 // func fileStreamQ40AVX2(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
-// Requires: AVX, AVX2, F16C, FMA3, MMX+
+// Requires: AVX, AVX2, F16C, FMA3
 TEXT ·fileStreamQ40AVX2(SB), NOSPLIT, $0-48
+	MOVQ    out+0(FP), AX
+	MOVQ    w+8(FP), CX
+	MOVQ    rowBytes+16(FP), DX
+	MOVQ    x+24(FP), BX
+	MOVQ    n+32(FP), SI
+	MOVQ    rows+40(FP), DI
+	VMOVDQU mask0f<>+0(SB), Y2
+
+row:
+	MOVQ   CX, R8
+	ADDQ   DX, CX
+	MOVQ   BX, R9
+	MOVQ   SI, R10
+	VXORPS X0, X0, X0
+
+super:
+	VMOVDQU      2(R8), X3
+	VINSERTI128  $0x01, 74(R8), Y3, Y3
+	VMOVDQU      20(R8), X4
+	VINSERTI128  $0x01, 92(R8), Y4, Y4
+	VMOVDQU      38(R8), X5
+	VINSERTI128  $0x01, 110(R8), Y5, Y5
+	VMOVDQU      56(R8), X6
+	VINSERTI128  $0x01, 128(R8), Y6, Y6
+	VPUNPCKLDQ   Y4, Y3, Y7
+	VPUNPCKHDQ   Y4, Y3, Y8
+	VPUNPCKLDQ   Y6, Y5, Y3
+	VPUNPCKHDQ   Y6, Y5, Y6
+	VPUNPCKHQDQ  Y3, Y7, Y4
+	VPUNPCKLQDQ  Y3, Y7, Y3
+	VPUNPCKLQDQ  Y6, Y8, Y5
+	VPUNPCKHQDQ  Y6, Y8, Y6
+	VPSRLW       $0x04, Y3, Y7
+	VPAND        Y2, Y3, Y3
+	VPAND        Y2, Y7, Y7
+	VPMADDUBSW   (R9), Y3, Y1
+	VPMADDUBSW   128(R9), Y7, Y8
+	VPADDW       Y8, Y1, Y1
+	VPSRLW       $0x04, Y4, Y7
+	VPAND        Y2, Y4, Y4
+	VPAND        Y2, Y7, Y7
+	VPMADDUBSW   32(R9), Y4, Y8
+	VPADDW       Y8, Y1, Y1
+	VPMADDUBSW   160(R9), Y7, Y8
+	VPADDW       Y8, Y1, Y1
+	VPSRLW       $0x04, Y5, Y7
+	VPAND        Y2, Y5, Y5
+	VPAND        Y2, Y7, Y7
+	VPMADDUBSW   64(R9), Y5, Y8
+	VPADDW       Y8, Y1, Y1
+	VPMADDUBSW   192(R9), Y7, Y8
+	VPADDW       Y8, Y1, Y1
+	VPSRLW       $0x04, Y6, Y7
+	VPAND        Y2, Y6, Y6
+	VPAND        Y2, Y7, Y7
+	VPMADDUBSW   96(R9), Y6, Y8
+	VPADDW       Y8, Y1, Y1
+	VPMADDUBSW   224(R9), Y7, Y8
+	VPADDW       Y8, Y1, Y1
+	VPMADDWD     ones16<>+0(SB), Y1, Y1
+	VPADDD       288(R9), Y1, Y1
+	VMOVD        (R8), X3
+	VPINSRW      $0x01, 18(R8), X3, X3
+	VPINSRW      $0x02, 36(R8), X3, X3
+	VPINSRW      $0x03, 54(R8), X3, X3
+	VPINSRW      $0x04, 72(R8), X3, X3
+	VPINSRW      $0x05, 90(R8), X3, X3
+	VPINSRW      $0x06, 108(R8), X3, X3
+	VPINSRW      $0x07, 126(R8), X3, X3
+	VCVTPH2PS    X3, Y3
+	VMULPS       256(R9), Y3, Y4
+	VCVTDQ2PS    Y1, Y1
+	VFMADD231PS  Y1, Y4, Y0
+	ADDQ         $0x00000090, R8
+	ADDQ         $0x000001c0, R9
+	DECQ         R10
+	JNZ          super
+	VHADDPS      Y0, Y0, Y0
+	VHADDPS      Y0, Y0, Y0
+	VEXTRACTF128 $0x01, Y0, X1
+	VADDPS       X1, X0, X1
+	VMOVSS       X1, (AX)
+	ADDQ         $0x04, AX
+	DECQ         DI
+	JNZ          row
+	VZEROUPPER
+	RET
+
+// func fileFarQ40AVX2(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
+// Requires: AVX, AVX2, F16C, FMA3, MMX+
+TEXT ·fileFarQ40AVX2(SB), NOSPLIT, $0-48
 	MOVQ    out+0(FP), AX
 	MOVQ    w+8(FP), CX
 	MOVQ    rowBytes+16(FP), DX
@@ -2516,8 +2607,79 @@ super:
 	RET
 
 // func fileStreamQ40VNNI(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
-// Requires: AVX, AVX2, AVX512BW, AVX512F, AVX512VL, AVX512VNNI, F16C, FMA3, MMX+
+// Requires: AVX, AVX2, AVX512BW, AVX512F, AVX512VL, AVX512VNNI, F16C, FMA3
 TEXT ·fileStreamQ40VNNI(SB), NOSPLIT, $0-48
+	MOVQ      out+0(FP), AX
+	MOVQ      w+8(FP), CX
+	MOVQ      rowBytes+16(FP), DX
+	MOVQ      x+24(FP), BX
+	MOVQ      n+32(FP), SI
+	MOVQ      rows+40(FP), DI
+	VMOVDQU32 filePlacesQ400<>+0(SB), Z2
+	VMOVDQU32 filePlacesQ401<>+0(SB), Z3
+	VMOVDQU32 mask0f<>+0(SB), Z8
+	VMOVDQU32 maskf0<>+0(SB), Z9
+	VMOVDQU32 filePlacesScales<>+0(SB), Z10
+	MOVL      $0x00000080, R8
+	KMOVW     R8, K1
+	MOVL      $0x00008000, R8
+	KMOVW     R8, K2
+
+row:
+	MOVQ   CX, R8
+	ADDQ   DX, CX
+	MOVQ   BX, R9
+	MOVQ   SI, R10
+	VXORPS X0, X0, X0
+
+super:
+	VMOVDQU32     (R8), Z11
+	VMOVDQU32     64(R8), Z12
+	VMOVDQU32     288(R9), Y1
+	VPXORD        Y6, Y6, Y6
+	VMOVDQA32     Z11, Z13
+	VPERMT2W      Z12, Z2, Z13
+	VPBROADCASTD  128(R8), K1, Z13
+	VPBROADCASTD  132(R8), K2, Z13
+	VMOVDQA32     Z11, Z14
+	VPERMT2W      Z12, Z3, Z14
+	VPBROADCASTD  136(R8), K1, Z14
+	VPBROADCASTD  140(R8), K2, Z14
+	VPERMT2W      Z12, Z10, Z11
+	VPANDD        Z9, Z13, Z12
+	VPANDD        Z8, Z13, Z13
+	VPDPBUSD      (R9), Z13, Z1
+	VPDPBUSD      128(R9), Z12, Z6
+	VPANDD        Z9, Z14, Z12
+	VPANDD        Z8, Z14, Z14
+	VPDPBUSD      64(R9), Z14, Z1
+	VPDPBUSD      192(R9), Z12, Z6
+	VPSRAD        $0x04, Z6, Z6
+	VPADDD        Z6, Z1, Z1
+	VEXTRACTI64X4 $0x01, Z1, Y4
+	VPADDD        Y4, Y1, Y1
+	VCVTPH2PS     X11, Y4
+	VMULPS        256(R9), Y4, Y5
+	VCVTDQ2PS     Y1, Y1
+	VFMADD231PS   Y1, Y5, Y0
+	ADDQ          $0x00000090, R8
+	ADDQ          $0x000001c0, R9
+	DECQ          R10
+	JNZ           super
+	VHADDPS       Y0, Y0, Y0
+	VHADDPS       Y0, Y0, Y0
+	VEXTRACTF128  $0x01, Y0, X1
+	VADDPS        X1, X0, X1
+	VMOVSS        X1, (AX)
+	ADDQ          $0x04, AX
+	DECQ          DI
+	JNZ           row
+	VZEROUPPER
+	RET
+
+// func fileFarQ40VNNI(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
+// Requires: AVX, AVX2, AVX512BW, AVX512F, AVX512VL, AVX512VNNI, F16C, FMA3, MMX+
+TEXT ·fileFarQ40VNNI(SB), NOSPLIT, $0-48
 	MOVQ      out+0(FP), AX
 	MOVQ      w+8(FP), CX
 	MOVQ      rowBytes+16(FP), DX
@@ -2724,8 +2886,119 @@ super:
 	RET
 
 // func fileStreamQ4KAVX2(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
-// Requires: AVX, AVX2, F16C, FMA3, MMX+
+// Requires: AVX, AVX2, F16C, FMA3
 TEXT ·fileStreamQ4KAVX2(SB), NOSPLIT, $0-48
+	MOVQ    out+0(FP), AX
+	MOVQ    w+8(FP), CX
+	MOVQ    rowBytes+16(FP), DX
+	MOVQ    x+24(FP), BX
+	MOVQ    n+32(FP), SI
+	MOVQ    rows+40(FP), DI
+	VMOVDQU mask0f<>+0(SB), Y2
+
+row:
+	MOVQ   CX, R8
+	ADDQ   DX, CX
+	MOVQ   BX, R9
+	MOVQ   SI, R10
+	VXORPS X0, X0, X0
+
+super:
+	VMOVDQU      16(R8), X3
+	VINSERTI128  $0x01, 80(R8), Y3, Y3
+	VPSRLW       $0x04, Y3, Y4
+	VPAND        Y2, Y3, Y3
+	VPAND        Y2, Y4, Y4
+	VMOVDQU      48(R8), X5
+	VINSERTI128  $0x01, 112(R8), Y5, Y5
+	VPSRLW       $0x04, Y5, Y6
+	VPAND        Y2, Y5, Y5
+	VPAND        Y2, Y6, Y6
+	VPUNPCKLDQ   Y4, Y3, Y7
+	VPUNPCKHDQ   Y4, Y3, Y8
+	VPUNPCKLDQ   Y6, Y5, Y3
+	VPUNPCKHDQ   Y6, Y5, Y6
+	VPUNPCKHQDQ  Y3, Y7, Y4
+	VPUNPCKLQDQ  Y3, Y7, Y3
+	VPUNPCKLQDQ  Y6, Y8, Y5
+	VPUNPCKHQDQ  Y6, Y8, Y6
+	VPMADDUBSW   (R9), Y3, Y1
+	VPMADDUBSW   32(R9), Y4, Y7
+	VPADDW       Y7, Y1, Y1
+	VPMADDUBSW   64(R9), Y5, Y7
+	VPADDW       Y7, Y1, Y1
+	VPMADDUBSW   96(R9), Y6, Y7
+	VPADDW       Y7, Y1, Y1
+	VMOVDQU      32(R8), X3
+	VINSERTI128  $0x01, 96(R8), Y3, Y3
+	VPSRLW       $0x04, Y3, Y4
+	VPAND        Y2, Y3, Y3
+	VPAND        Y2, Y4, Y4
+	VMOVDQU      64(R8), X5
+	VINSERTI128  $0x01, 128(R8), Y5, Y5
+	VPSRLW       $0x04, Y5, Y6
+	VPAND        Y2, Y5, Y5
+	VPAND        Y2, Y6, Y6
+	VPUNPCKLDQ   Y4, Y3, Y7
+	VPUNPCKHDQ   Y4, Y3, Y8
+	VPUNPCKLDQ   Y6, Y5, Y3
+	VPUNPCKHDQ   Y6, Y5, Y6
+	VPUNPCKHQDQ  Y3, Y7, Y4
+	VPUNPCKLQDQ  Y3, Y7, Y3
+	VPUNPCKLQDQ  Y6, Y8, Y5
+	VPUNPCKHQDQ  Y6, Y8, Y6
+	VPMADDUBSW   128(R9), Y3, Y7
+	VPADDW       Y7, Y1, Y1
+	VPMADDUBSW   160(R9), Y4, Y7
+	VPADDW       Y7, Y1, Y1
+	VPMADDUBSW   192(R9), Y5, Y7
+	VPADDW       Y7, Y1, Y1
+	VPMADDUBSW   224(R9), Y6, Y7
+	VPADDW       Y7, Y1, Y1
+	VPMADDWD     ones16<>+0(SB), Y1, Y1
+	VMOVDQU      (R8), X6
+	VPSHUFB      fileFieldLow<>+0(SB), X6, X3
+	VPSHUFB      fileFieldHigh<>+0(SB), X6, X4
+	VPSRLW       $0x04, X3, X7
+	VPAND        fileFieldNibbles<>+0(SB), X7, X7
+	VPAND        fileFieldMask<>+0(SB), X3, X3
+	VPSRLW       $0x02, X4, X4
+	VPAND        mask30<>+0(SB), X4, X4
+	VPOR         X7, X3, X3
+	VPOR         X4, X3, X3
+	VCVTPH2PS    X6, X6
+	VPSRLDQ      $0x08, X3, X4
+	VPMOVZXBD    X3, Y3
+	VPMOVZXBD    X4, Y5
+	VCVTDQ2PS    Y3, Y3
+	VCVTDQ2PS    Y5, Y5
+	VBROADCASTSS X6, Y7
+	VMULPS       Y7, Y3, Y3
+	VMOVSHDUP    X6, X6
+	VBROADCASTSS X6, Y6
+	VMULPS       Y6, Y5, Y5
+	VMULPS       256(R9), Y3, Y4
+	VCVTDQ2PS    Y1, Y1
+	VFMADD231PS  Y1, Y4, Y0
+	VFNMADD231PS 320(R9), Y5, Y0
+	ADDQ         $0x00000090, R8
+	ADDQ         $0x000001c0, R9
+	DECQ         R10
+	JNZ          super
+	VHADDPS      Y0, Y0, Y0
+	VHADDPS      Y0, Y0, Y0
+	VEXTRACTF128 $0x01, Y0, X1
+	VADDPS       X1, X0, X1
+	VMOVSS       X1, (AX)
+	ADDQ         $0x04, AX
+	DECQ         DI
+	JNZ          row
+	VZEROUPPER
+	RET
+
+// func fileFarQ4KAVX2(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
+// Requires: AVX, AVX2, F16C, FMA3, MMX+
+TEXT ·fileFarQ4KAVX2(SB), NOSPLIT, $0-48
 	MOVQ    out+0(FP), AX
 	MOVQ    w+8(FP), CX
 	MOVQ    rowBytes+16(FP), DX
@@ -2964,8 +3237,93 @@ super:
 	RET
 
 // func fileStreamQ4KVNNI(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
-// Requires: AVX, AVX2, AVX512F, AVX512VL, AVX512VNNI, F16C, FMA3, MMX+
+// Requires: AVX, AVX2, AVX512F, AVX512VL, AVX512VNNI, F16C, FMA3
 TEXT ·fileStreamQ4KVNNI(SB), NOSPLIT, $0-48
+	MOVQ      out+0(FP), AX
+	MOVQ      w+8(FP), CX
+	MOVQ      rowBytes+16(FP), DX
+	MOVQ      x+24(FP), BX
+	MOVQ      n+32(FP), SI
+	MOVQ      rows+40(FP), DI
+	VMOVDQU32 filePlacesQ4K0<>+0(SB), Z2
+	VMOVDQU32 filePlacesQ4K1<>+0(SB), Z3
+	VMOVDQU32 filePlacesQ4K2<>+0(SB), Z4
+	VMOVDQU32 filePlacesQ4K3<>+0(SB), Z5
+	VMOVDQU32 superPair<>+0(SB), Z10
+	VMOVDQU32 fileMasks4<>+0(SB), Z11
+	VMOVDQU32 fileShift4<>+0(SB), Z12
+	VMOVDQU32 fileFieldLow<>+0(SB), X18
+	VMOVDQU32 fileFieldHigh<>+0(SB), X19
+	VMOVDQU32 fileFieldMask<>+0(SB), X20
+	VMOVDQU32 fileFieldNibbles<>+0(SB), X21
+	VMOVDQU32 mask30<>+0(SB), X22
+
+row:
+	MOVQ   CX, R8
+	ADDQ   DX, CX
+	MOVQ   BX, R9
+	MOVQ   SI, R10
+	VXORPS X0, X0, X0
+
+super:
+	VPXORD        Y1, Y1, Y1
+	VMOVDQU32     16(R8), Z13
+	VMOVDQU32     80(R8), Z14
+	VMOVDQA32     Z13, Z9
+	VPERMT2D      Z14, Z2, Z9
+	VPANDD        Z11, Z9, Z9
+	VPDPBUSD      (R9), Z9, Z1
+	VMOVDQA32     Z13, Z9
+	VPERMT2D      Z14, Z3, Z9
+	VPANDD        Z11, Z9, Z9
+	VPDPBUSD      64(R9), Z9, Z1
+	VMOVDQA32     Z13, Z9
+	VPERMT2D      Z14, Z4, Z9
+	VPANDD        Z11, Z9, Z9
+	VPDPBUSD      128(R9), Z9, Z1
+	VMOVDQA32     Z13, Z9
+	VPERMT2D      Z14, Z5, Z9
+	VPANDD        Z11, Z9, Z9
+	VPDPBUSD      192(R9), Z9, Z1
+	VEXTRACTI64X4 $0x01, Z1, Y6
+	VPADDD        Y6, Y1, Y1
+	VPSRAVD       Y12, Y1, Y1
+	VMOVDQU32     (R8), X15
+	VPSHUFB       X18, X15, X16
+	VPSHUFB       X19, X15, X17
+	VCVTPH2PS     X15, X7
+	VPSRLW        $0x04, X16, X15
+	VPANDD        X20, X16, X16
+	VPSRLW        $0x02, X17, X17
+	VPTERNLOGD    $0xf8, X21, X15, X16
+	VPTERNLOGD    $0xf8, X22, X17, X16
+	VPMOVZXBD     X16, Z6
+	VCVTDQ2PS     Z6, Z6
+	VPERMPS       Z7, Z10, Z7
+	VMULPS        Z7, Z6, Z6
+	VEXTRACTF64X4 $0x01, Z6, Y8
+	VMULPS        256(R9), Y6, Y7
+	VCVTDQ2PS     Y1, Y1
+	VFMADD231PS   Y1, Y7, Y0
+	VFNMADD231PS  320(R9), Y8, Y0
+	ADDQ          $0x00000090, R8
+	ADDQ          $0x000001c0, R9
+	DECQ          R10
+	JNZ           super
+	VHADDPS       Y0, Y0, Y0
+	VHADDPS       Y0, Y0, Y0
+	VEXTRACTF128  $0x01, Y0, X1
+	VADDPS        X1, X0, X1
+	VMOVSS        X1, (AX)
+	ADDQ          $0x04, AX
+	DECQ          DI
+	JNZ           row
+	VZEROUPPER
+	RET
+
+// func fileFarQ4KVNNI(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
+// Requires: AVX, AVX2, AVX512F, AVX512VL, AVX512VNNI, F16C, FMA3, MMX+
+TEXT ·fileFarQ4KVNNI(SB), NOSPLIT, $0-48
 	MOVQ      out+0(FP), AX
 	MOVQ      w+8(FP), CX
 	MOVQ      rowBytes+16(FP), DX
@@ -3406,6 +3764,136 @@ super:
 	VZEROUPPER
 	RET
 
+// func fileFarQ80AVX2(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
+// Requires: AVX, AVX2, F16C, FMA3, MMX+
+TEXT ·fileFarQ80AVX2(SB), NOSPLIT, $0-48
+	MOVQ    out+0(FP), AX
+	MOVQ    w+8(FP), CX
+	MOVQ    rowBytes+16(FP), DX
+	MOVQ    x+24(FP), BX
+	MOVQ    n+32(FP), SI
+	MOVQ    rows+40(FP), DI
+	VMOVDQU ones16<>+0(SB), Y2
+
+row:
+	MOVQ   CX, R8
+	ADDQ   DX, CX
+	MOVQ   BX, R9
+	MOVQ   SI, R10
+	VXORPS X0, X0, X0
+
+super:
+	PREFETCHT1   8192(R8)
+	PREFETCHT1   8256(R8)
+	PREFETCHT1   8320(R8)
+	PREFETCHT1   8384(R8)
+	PREFETCHT1   8448(R8)
+	VMOVDQU      2(R8), X3
+	VINSERTI128  $0x01, 138(R8), Y3, Y3
+	VMOVDQU      36(R8), X4
+	VINSERTI128  $0x01, 172(R8), Y4, Y4
+	VMOVDQU      70(R8), X5
+	VINSERTI128  $0x01, 206(R8), Y5, Y5
+	VMOVDQU      104(R8), X6
+	VINSERTI128  $0x01, 240(R8), Y6, Y6
+	VPUNPCKLDQ   Y4, Y3, Y7
+	VPUNPCKHDQ   Y4, Y3, Y8
+	VPUNPCKLDQ   Y6, Y5, Y3
+	VPUNPCKHDQ   Y6, Y5, Y6
+	VPUNPCKHQDQ  Y3, Y7, Y4
+	VPUNPCKLQDQ  Y3, Y7, Y3
+	VPUNPCKLQDQ  Y6, Y8, Y5
+	VPUNPCKHQDQ  Y6, Y8, Y6
+	VPABSB       Y3, Y7
+	VMOVDQU      (R9), Y8
+	VPSIGNB      Y3, Y8, Y8
+	VPMADDUBSW   Y8, Y7, Y8
+	VPMADDWD     Y2, Y8, Y1
+	VPABSB       Y4, Y7
+	VMOVDQU      32(R9), Y8
+	VPSIGNB      Y4, Y8, Y8
+	VPMADDUBSW   Y8, Y7, Y8
+	VPMADDWD     Y2, Y8, Y8
+	VPADDD       Y8, Y1, Y1
+	VPABSB       Y5, Y7
+	VMOVDQU      64(R9), Y8
+	VPSIGNB      Y5, Y8, Y8
+	VPMADDUBSW   Y8, Y7, Y8
+	VPMADDWD     Y2, Y8, Y8
+	VPADDD       Y8, Y1, Y1
+	VPABSB       Y6, Y7
+	VMOVDQU      96(R9), Y8
+	VPSIGNB      Y6, Y8, Y8
+	VPMADDUBSW   Y8, Y7, Y8
+	VPMADDWD     Y2, Y8, Y8
+	VPADDD       Y8, Y1, Y1
+	VMOVDQU      18(R8), X3
+	VINSERTI128  $0x01, 154(R8), Y3, Y3
+	VMOVDQU      52(R8), X4
+	VINSERTI128  $0x01, 188(R8), Y4, Y4
+	VMOVDQU      86(R8), X5
+	VINSERTI128  $0x01, 222(R8), Y5, Y5
+	VMOVDQU      120(R8), X6
+	VINSERTI128  $0x01, 256(R8), Y6, Y6
+	VPUNPCKLDQ   Y4, Y3, Y7
+	VPUNPCKHDQ   Y4, Y3, Y8
+	VPUNPCKLDQ   Y6, Y5, Y3
+	VPUNPCKHDQ   Y6, Y5, Y6
+	VPUNPCKHQDQ  Y3, Y7, Y4
+	VPUNPCKLQDQ  Y3, Y7, Y3
+	VPUNPCKLQDQ  Y6, Y8, Y5
+	VPUNPCKHQDQ  Y6, Y8, Y6
+	VPABSB       Y3, Y7
+	VMOVDQU      128(R9), Y8
+	VPSIGNB      Y3, Y8, Y8
+	VPMADDUBSW   Y8, Y7, Y8
+	VPMADDWD     Y2, Y8, Y8
+	VPADDD       Y8, Y1, Y1
+	VPABSB       Y4, Y7
+	VMOVDQU      160(R9), Y8
+	VPSIGNB      Y4, Y8, Y8
+	VPMADDUBSW   Y8, Y7, Y8
+	VPMADDWD     Y2, Y8, Y8
+	VPADDD       Y8, Y1, Y1
+	VPABSB       Y5, Y7
+	VMOVDQU      192(R9), Y8
+	VPSIGNB      Y5, Y8, Y8
+	VPMADDUBSW   Y8, Y7, Y8
+	VPMADDWD     Y2, Y8, Y8
+	VPADDD       Y8, Y1, Y1
+	VPABSB       Y6, Y7
+	VMOVDQU      224(R9), Y8
+	VPSIGNB      Y6, Y8, Y8
+	VPMADDUBSW   Y8, Y7, Y8
+	VPMADDWD     Y2, Y8, Y8
+	VPADDD       Y8, Y1, Y1
+	VMOVD        (R8), X3
+	VPINSRW      $0x01, 34(R8), X3, X3
+	VPINSRW      $0x02, 68(R8), X3, X3
+	VPINSRW      $0x03, 102(R8), X3, X3
+	VPINSRW      $0x04, 136(R8), X3, X3
+	VPINSRW      $0x05, 170(R8), X3, X3
+	VPINSRW      $0x06, 204(R8), X3, X3
+	VPINSRW      $0x07, 238(R8), X3, X3
+	VCVTPH2PS    X3, Y3
+	VMULPS       256(R9), Y3, Y4
+	VCVTDQ2PS    Y1, Y1
+	VFMADD231PS  Y1, Y4, Y0
+	ADDQ         $0x00000110, R8
+	ADDQ         $0x000001c0, R9
+	DECQ         R10
+	JNZ          super
+	VHADDPS      Y0, Y0, Y0
+	VHADDPS      Y0, Y0, Y0
+	VEXTRACTF128 $0x01, Y0, X1
+	VADDPS       X1, X0, X1
+	VMOVSS       X1, (AX)
+	ADDQ         $0x04, AX
+	DECQ         DI
+	JNZ          row
+	VZEROUPPER
+	RET
+
 // func fileScatterQ80AVX2(out *float32, w *byte, rowBytes uintptr, index *int32, x *byte, n uintptr, rows uintptr)
 // Requires: AVX, AVX2, F16C, FMA3, MMX+
 TEXT ·fileScatterQ80AVX2(SB), NOSPLIT, $0-56
@@ -3567,6 +4055,106 @@ row:
 	VXORPS X0, X0, X0
 
 super:
+	VPSLLD       $0x04, 288(R9), Y1
+	VMOVDQU      2(R8), X3
+	VINSERTI128  $0x01, 138(R8), Y3, Y3
+	VMOVDQU      36(R8), X4
+	VINSERTI128  $0x01, 172(R8), Y4, Y4
+	VMOVDQU      70(R8), X5
+	VINSERTI128  $0x01, 206(R8), Y5, Y5
+	VMOVDQU      104(R8), X6
+	VINSERTI128  $0x01, 240(R8), Y6, Y6
+	VPUNPCKLDQ   Y4, Y3, Y7
+	VPUNPCKHDQ   Y4, Y3, Y8
+	VPUNPCKLDQ   Y6, Y5, Y3
+	VPUNPCKHDQ   Y6, Y5, Y6
+	VPUNPCKHQDQ  Y3, Y7, Y4
+	VPUNPCKLQDQ  Y3, Y7, Y3
+	VPUNPCKLQDQ  Y6, Y8, Y5
+	VPUNPCKHQDQ  Y6, Y8, Y6
+	VPXORD       Y2, Y3, Y3
+	VPDPBUSD     (R9), Y3, Y1
+	VPXORD       Y2, Y4, Y4
+	VPDPBUSD     32(R9), Y4, Y1
+	VPXORD       Y2, Y5, Y5
+	VPDPBUSD     64(R9), Y5, Y1
+	VPXORD       Y2, Y6, Y6
+	VPDPBUSD     96(R9), Y6, Y1
+	VMOVDQU      18(R8), X3
+	VINSERTI128  $0x01, 154(R8), Y3, Y3
+	VMOVDQU      52(R8), X4
+	VINSERTI128  $0x01, 188(R8), Y4, Y4
+	VMOVDQU      86(R8), X5
+	VINSERTI128  $0x01, 222(R8), Y5, Y5
+	VMOVDQU      120(R8), X6
+	VINSERTI128  $0x01, 256(R8), Y6, Y6
+	VPUNPCKLDQ   Y4, Y3, Y7
+	VPUNPCKHDQ   Y4, Y3, Y8
+	VPUNPCKLDQ   Y6, Y5, Y3
+	VPUNPCKHDQ   Y6, Y5, Y6
+	VPUNPCKHQDQ  Y3, Y7, Y4
+	VPUNPCKLQDQ  Y3, Y7, Y3
+	VPUNPCKLQDQ  Y6, Y8, Y5
+	VPUNPCKHQDQ  Y6, Y8, Y6
+	VPXORD       Y2, Y3, Y3
+	VPDPBUSD     128(R9), Y3, Y1
+	VPXORD       Y2, Y4, Y4
+	VPDPBUSD     160(R9), Y4, Y1
+	VPXORD       Y2, Y5, Y5
+	VPDPBUSD     192(R9), Y5, Y1
+	VPXORD       Y2, Y6, Y6
+	VPDPBUSD     224(R9), Y6, Y1
+	VMOVD        (R8), X3
+	VPINSRW      $0x01, 34(R8), X3, X3
+	VPINSRW      $0x02, 68(R8), X3, X3
+	VPINSRW      $0x03, 102(R8), X3, X3
+	VPINSRW      $0x04, 136(R8), X3, X3
+	VPINSRW      $0x05, 170(R8), X3, X3
+	VPINSRW      $0x06, 204(R8), X3, X3
+	VPINSRW      $0x07, 238(R8), X3, X3
+	VCVTPH2PS    X3, Y3
+	VMULPS       256(R9), Y3, Y4
+	VCVTDQ2PS    Y1, Y1
+	VFMADD231PS  Y1, Y4, Y0
+	ADDQ         $0x00000110, R8
+	ADDQ         $0x000001c0, R9
+	DECQ         R10
+	JNZ          super
+	VHADDPS      Y0, Y0, Y0
+	VHADDPS      Y0, Y0, Y0
+	VEXTRACTF128 $0x01, Y0, X1
+	VADDPS       X1, X0, X1
+	VMOVSS       X1, (AX)
+	ADDQ         $0x04, AX
+	DECQ         DI
+	JNZ          row
+	VZEROUPPER
+	RET
+
+// func fileFarQ80VNNI(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
+// Requires: AVX, AVX2, AVX512F, AVX512VL, AVX512VNNI, F16C, FMA3, MMX+
+TEXT ·fileFarQ80VNNI(SB), NOSPLIT, $0-48
+	MOVQ      out+0(FP), AX
+	MOVQ      w+8(FP), CX
+	MOVQ      rowBytes+16(FP), DX
+	MOVQ      x+24(FP), BX
+	MOVQ      n+32(FP), SI
+	MOVQ      rows+40(FP), DI
+	VMOVDQU32 x80<>+0(SB), Y2
+
+row:
+	MOVQ   CX, R8
+	ADDQ   DX, CX
+	MOVQ   BX, R9
+	MOVQ   SI, R10
+	VXORPS X0, X0, X0
+
+super:
+	PREFETCHT1   8192(R8)
+	PREFETCHT1   8256(R8)
+	PREFETCHT1   8320(R8)
+	PREFETCHT1   8384(R8)
+	PREFETCHT1   8448(R8)
 	VPSLLD       $0x04, 288(R9), Y1
 	VMOVDQU      2(R8), X3
 	VINSERTI128  $0x01, 138(R8), Y3, Y3
@@ -3954,6 +4542,139 @@ super:
 	VZEROUPPER
 	RET
 
+// func fileFarQ6KAVX2(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
+// Requires: AVX, AVX2, F16C, FMA3, MMX+
+TEXT ·fileFarQ6KAVX2(SB), NOSPLIT, $0-48
+	MOVQ    out+0(FP), AX
+	MOVQ    w+8(FP), CX
+	MOVQ    rowBytes+16(FP), DX
+	MOVQ    x+24(FP), BX
+	MOVQ    n+32(FP), SI
+	MOVQ    rows+40(FP), DI
+	VMOVDQU mask30<>+0(SB), Y2
+	VMOVDQU mask0f<>+0(SB), Y3
+
+row:
+	MOVQ   CX, R8
+	ADDQ   DX, CX
+	MOVQ   BX, R9
+	MOVQ   SI, R10
+	VXORPS X0, X0, X0
+
+super:
+	PREFETCHT1   8192(R8)
+	PREFETCHT1   8256(R8)
+	PREFETCHT1   8320(R8)
+	PREFETCHT1   8384(R8)
+	VPMOVSXBW    192(R8), Y10
+	VPMADDWD     416(R9), Y10, Y1
+	VPSLLD       $0x05, Y1, Y1
+	VMOVDQU      (R8), X4
+	VINSERTI128  $0x01, 64(R8), Y4, Y4
+	VPSRLW       $0x04, Y4, Y6
+	VPAND        Y3, Y4, Y4
+	VPAND        Y3, Y6, Y6
+	VMOVDQU      32(R8), X5
+	VINSERTI128  $0x01, 96(R8), Y5, Y5
+	VPSRLW       $0x04, Y5, Y7
+	VPAND        Y3, Y5, Y5
+	VPAND        Y3, Y7, Y7
+	VMOVDQU      128(R8), X8
+	VINSERTI128  $0x01, 160(R8), Y8, Y8
+	VPSLLW       $0x04, Y8, Y9
+	VPAND        Y2, Y9, Y9
+	VPOR         Y9, Y4, Y4
+	VPSLLW       $0x02, Y8, Y9
+	VPAND        Y2, Y9, Y9
+	VPOR         Y9, Y5, Y5
+	VPAND        Y2, Y8, Y9
+	VPOR         Y9, Y6, Y6
+	VPSRLW       $0x02, Y8, Y9
+	VPAND        Y2, Y9, Y9
+	VPOR         Y9, Y7, Y7
+	VPUNPCKLDQ   Y5, Y4, Y8
+	VPUNPCKHDQ   Y5, Y4, Y9
+	VPUNPCKLDQ   Y7, Y6, Y4
+	VPUNPCKHDQ   Y7, Y6, Y7
+	VPUNPCKHQDQ  Y4, Y8, Y5
+	VPUNPCKLQDQ  Y4, Y8, Y4
+	VPUNPCKLQDQ  Y7, Y9, Y6
+	VPUNPCKHQDQ  Y7, Y9, Y7
+	VPSHUFB      lowWords<>+0(SB), Y10, Y11
+	VPMADDUBSW   (R9), Y4, Y8
+	VPMADDUBSW   32(R9), Y5, Y9
+	VPADDW       Y9, Y8, Y8
+	VPMADDWD     Y11, Y8, Y8
+	VPSUBD       Y8, Y1, Y1
+	VPMADDUBSW   64(R9), Y6, Y8
+	VPMADDUBSW   96(R9), Y7, Y9
+	VPADDW       Y9, Y8, Y8
+	VPMADDWD     Y11, Y8, Y8
+	VPSUBD       Y8, Y1, Y1
+	VMOVDQU      16(R8), X4
+	VINSERTI128  $0x01, 80(R8), Y4, Y4
+	VPSRLW       $0x04, Y4, Y6
+	VPAND        Y3, Y4, Y4
+	VPAND        Y3, Y6, Y6
+	VMOVDQU      48(R8), X5
+	VINSERTI128  $0x01, 112(R8), Y5, Y5
+	VPSRLW       $0x04, Y5, Y7
+	VPAND        Y3, Y5, Y5
+	VPAND        Y3, Y7, Y7
+	VMOVDQU      144(R8), X8
+	VINSERTI128  $0x01, 176(R8), Y8, Y8
+	VPSLLW       $0x04, Y8, Y9
+	VPAND        Y2, Y9, Y9
+	VPOR         Y9, Y4, Y4
+	VPSLLW       $0x02, Y8, Y9
+	VPAND        Y2, Y9, Y9
+	VPOR         Y9, Y5, Y5
+	VPAND        Y2, Y8, Y9
+	VPOR         Y9, Y6, Y6
+	VPSRLW       $0x02, Y8, Y9
+	VPAND        Y2, Y9, Y9
+	VPOR         Y9, Y7, Y7
+	VPUNPCKLDQ   Y5, Y4, Y8
+	VPUNPCKHDQ   Y5, Y4, Y9
+	VPUNPCKLDQ   Y7, Y6, Y4
+	VPUNPCKHDQ   Y7, Y6, Y7
+	VPUNPCKHQDQ  Y4, Y8, Y5
+	VPUNPCKLQDQ  Y4, Y8, Y4
+	VPUNPCKLQDQ  Y7, Y9, Y6
+	VPUNPCKHQDQ  Y7, Y9, Y7
+	VPSHUFB      highWords<>+0(SB), Y10, Y11
+	VPMADDUBSW   128(R9), Y4, Y8
+	VPMADDUBSW   160(R9), Y5, Y9
+	VPADDW       Y9, Y8, Y8
+	VPMADDWD     Y11, Y8, Y8
+	VPSUBD       Y8, Y1, Y1
+	VPMADDUBSW   192(R9), Y6, Y8
+	VPMADDUBSW   224(R9), Y7, Y9
+	VPADDW       Y9, Y8, Y8
+	VPMADDWD     Y11, Y8, Y8
+	VPSUBD       Y8, Y1, Y1
+	VPXOR        Y8, Y8, Y8
+	VPSUBD       Y1, Y8, Y1
+	VPBROADCASTW 208(R8), X4
+	VCVTPH2PS    X4, Y4
+	VMULPS       256(R9), Y4, Y5
+	VCVTDQ2PS    Y1, Y1
+	VFMADD231PS  Y1, Y5, Y0
+	ADDQ         $0x000000d2, R8
+	ADDQ         $0x000001c0, R9
+	DECQ         R10
+	JNZ          super
+	VHADDPS      Y0, Y0, Y0
+	VHADDPS      Y0, Y0, Y0
+	VEXTRACTF128 $0x01, Y0, X1
+	VADDPS       X1, X0, X1
+	VMOVSS       X1, (AX)
+	ADDQ         $0x04, AX
+	DECQ         DI
+	JNZ          row
+	VZEROUPPER
+	RET
+
 // func fileScatterQ6KAVX2(out *float32, w *byte, rowBytes uintptr, index *int32, x *byte, n uintptr, rows uintptr)
 // Requires: AVX, AVX2, F16C, FMA3, MMX+
 TEXT ·fileScatterQ6KAVX2(SB), NOSPLIT, $0-56
@@ -4129,6 +4850,108 @@ row:
 	VXORPS X0, X0, X0
 
 super:
+	VMOVDQU32     352(R9), Y1
+	VMOVDQU32     384(R9), Y8
+	VMOVDQU32     (R8), Z18
+	VMOVDQU32     64(R8), Z19
+	VMOVDQU32     128(R8), Z20
+	VMOVDQA32     Z18, Z9
+	VPERMT2D      Z19, Z2, Z9
+	VPSRLVD       Z11, Z9, Z9
+	VPANDD        Z10, Z9, Z9
+	VPERMD        Z20, Z14, Z21
+	VPROLVD       Z13, Z21, Z21
+	VPTERNLOGD    $0xf8, Z12, Z21, Z9
+	VPDPBUSD      (R9), Z9, Z1
+	VMOVDQA32     Z18, Z9
+	VPERMT2D      Z19, Z3, Z9
+	VPSRLVD       Z11, Z9, Z9
+	VPANDD        Z10, Z9, Z9
+	VPERMD        Z20, Z15, Z21
+	VPROLVD       Z13, Z21, Z21
+	VPTERNLOGD    $0xf8, Z12, Z21, Z9
+	VPDPBUSD      64(R9), Z9, Z1
+	VMOVDQA32     Z18, Z9
+	VPERMT2D      Z19, Z4, Z9
+	VPSRLVD       Z11, Z9, Z9
+	VPANDD        Z10, Z9, Z9
+	VPERMD        Z20, Z16, Z21
+	VPROLVD       Z13, Z21, Z21
+	VPTERNLOGD    $0xf8, Z12, Z21, Z9
+	VPDPBUSD      128(R9), Z9, Z8
+	VMOVDQA32     Z18, Z9
+	VPERMT2D      Z19, Z5, Z9
+	VPSRLVD       Z11, Z9, Z9
+	VPANDD        Z10, Z9, Z9
+	VPERMD        Z20, Z17, Z21
+	VPROLVD       Z13, Z21, Z21
+	VPTERNLOGD    $0xf8, Z12, Z21, Z9
+	VPDPBUSD      192(R9), Z9, Z8
+	VEXTRACTI64X4 $0x01, Z1, Y22
+	VEXTRACTI64X4 $0x01, Z8, Y23
+	VPADDD        Y22, Y1, Y1
+	VPADDD        Y23, Y8, Y8
+	VPMOVSXBW     192(R8), Y22
+	VPSLLD        $0x10, Y22, Y23
+	VPSRAD        $0x10, Y23, Y23
+	VPSRAD        $0x10, Y22, Y22
+	VPMULLD       Y23, Y1, Y1
+	VPMULLD       Y22, Y8, Y8
+	VPADDD        Y8, Y1, Y1
+	VPBROADCASTW  208(R8), X6
+	VCVTPH2PS     X6, Y6
+	VMULPS        256(R9), Y6, Y7
+	VCVTDQ2PS     Y1, Y1
+	VFMADD231PS   Y1, Y7, Y0
+	ADDQ          $0x000000d2, R8
+	ADDQ          $0x000001c0, R9
+	DECQ          R10
+	JNZ           super
+	VHADDPS       Y0, Y0, Y0
+	VHADDPS       Y0, Y0, Y0
+	VEXTRACTF128  $0x01, Y0, X1
+	VADDPS        X1, X0, X1
+	VMOVSS        X1, (AX)
+	ADDQ          $0x04, AX
+	DECQ          DI
+	JNZ           row
+	VZEROUPPER
+	RET
+
+// func fileFarQ6KVNNI(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
+// Requires: AVX, AVX2, AVX512F, AVX512VL, AVX512VNNI, F16C, FMA3, MMX+
+TEXT ·fileFarQ6KVNNI(SB), NOSPLIT, $0-48
+	MOVQ      out+0(FP), AX
+	MOVQ      w+8(FP), CX
+	MOVQ      rowBytes+16(FP), DX
+	MOVQ      x+24(FP), BX
+	MOVQ      n+32(FP), SI
+	MOVQ      rows+40(FP), DI
+	VMOVDQU32 filePlacesQ6K0<>+0(SB), Z2
+	VMOVDQU32 filePlacesQ6K1<>+0(SB), Z3
+	VMOVDQU32 filePlacesQ6K2<>+0(SB), Z4
+	VMOVDQU32 filePlacesQ6K3<>+0(SB), Z5
+	VMOVDQU32 mask0f<>+0(SB), Z10
+	VMOVDQU32 fileShift6<>+0(SB), Z11
+	VMOVDQU32 mask30<>+0(SB), Z12
+	VMOVDQU32 fileTurn6<>+0(SB), Z13
+	VMOVDQU32 filePlacesHigh0<>+0(SB), Z14
+	VMOVDQU32 filePlacesHigh1<>+0(SB), Z15
+	VMOVDQU32 filePlacesHigh2<>+0(SB), Z16
+	VMOVDQU32 filePlacesHigh3<>+0(SB), Z17
+
+row:
+	MOVQ   CX, R8
+	ADDQ   DX, CX
+	MOVQ   BX, R9
+	MOVQ   SI, R10
+	VXORPS X0, X0, X0
+
+super:
+	PREFETCHT1    8192(R8)
+	PREFETCHT1    8256(R8)
+	PREFETCHT1    8320(R8)
+	PREFETCHT1    8384(R8)
 	VMOVDQU32     352(R9), Y1
 	VMOVDQU32     384(R9), Y8
 	VMOVDQU32     (R8), Z18

@@ -5,11 +5,17 @@ package kernel
 // fileStreamQ40AVX2 computes one token's products with consecutive rows of Q4_0 in file layout. Scalar twin: tileGeneric in matmul_generic.go.
 func fileStreamQ40AVX2(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
 
+// fileFarQ40AVX2 computes one token's products with consecutive rows of Q4_0 in file layout. Scalar twin: tileGeneric in matmul_generic.go.
+func fileFarQ40AVX2(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
+
 // fileScatterQ40AVX2 computes one token's products with rows chosen by index of Q4_0 in file layout. Scalar twin: tileGeneric in matmul_generic.go.
 func fileScatterQ40AVX2(out *float32, w *byte, rowBytes uintptr, index *int32, x *byte, n uintptr, rows uintptr)
 
 // fileStreamQ40VNNI computes one token's products with consecutive rows of Q4_0 in file layout. Scalar twin: tileGeneric in matmul_generic.go.
 func fileStreamQ40VNNI(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
+
+// fileFarQ40VNNI computes one token's products with consecutive rows of Q4_0 in file layout. Scalar twin: tileGeneric in matmul_generic.go.
+func fileFarQ40VNNI(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
 
 // fileScatterQ40VNNI computes one token's products with rows chosen by index of Q4_0 in file layout. Scalar twin: tileGeneric in matmul_generic.go.
 func fileScatterQ40VNNI(out *float32, w *byte, rowBytes uintptr, index *int32, x *byte, n uintptr, rows uintptr)
@@ -20,11 +26,17 @@ func packQ40AVX2(dst *byte, src *byte, n uintptr, ahead uintptr)
 // fileStreamQ4KAVX2 computes one token's products with consecutive rows of Q4_K in file layout. Scalar twin: tileGeneric in matmul_generic.go.
 func fileStreamQ4KAVX2(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
 
+// fileFarQ4KAVX2 computes one token's products with consecutive rows of Q4_K in file layout. Scalar twin: tileGeneric in matmul_generic.go.
+func fileFarQ4KAVX2(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
+
 // fileScatterQ4KAVX2 computes one token's products with rows chosen by index of Q4_K in file layout. Scalar twin: tileGeneric in matmul_generic.go.
 func fileScatterQ4KAVX2(out *float32, w *byte, rowBytes uintptr, index *int32, x *byte, n uintptr, rows uintptr)
 
 // fileStreamQ4KVNNI computes one token's products with consecutive rows of Q4_K in file layout. Scalar twin: tileGeneric in matmul_generic.go.
 func fileStreamQ4KVNNI(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
+
+// fileFarQ4KVNNI computes one token's products with consecutive rows of Q4_K in file layout. Scalar twin: tileGeneric in matmul_generic.go.
+func fileFarQ4KVNNI(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
 
 // fileScatterQ4KVNNI computes one token's products with rows chosen by index of Q4_K in file layout. Scalar twin: tileGeneric in matmul_generic.go.
 func fileScatterQ4KVNNI(out *float32, w *byte, rowBytes uintptr, index *int32, x *byte, n uintptr, rows uintptr)
@@ -35,11 +47,17 @@ func packQ4KAVX2(dst *byte, src *byte, n uintptr, ahead uintptr)
 // fileStreamQ80AVX2 computes one token's products with consecutive rows of Q8_0 in file layout. Scalar twin: tileGeneric in matmul_generic.go.
 func fileStreamQ80AVX2(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
 
+// fileFarQ80AVX2 computes one token's products with consecutive rows of Q8_0 in file layout. Scalar twin: tileGeneric in matmul_generic.go.
+func fileFarQ80AVX2(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
+
 // fileScatterQ80AVX2 computes one token's products with rows chosen by index of Q8_0 in file layout. Scalar twin: tileGeneric in matmul_generic.go.
 func fileScatterQ80AVX2(out *float32, w *byte, rowBytes uintptr, index *int32, x *byte, n uintptr, rows uintptr)
 
 // fileStreamQ80VNNI computes one token's products with consecutive rows of Q8_0 in file layout. Scalar twin: tileGeneric in matmul_generic.go.
 func fileStreamQ80VNNI(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
+
+// fileFarQ80VNNI computes one token's products with consecutive rows of Q8_0 in file layout. Scalar twin: tileGeneric in matmul_generic.go.
+func fileFarQ80VNNI(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
 
 // fileScatterQ80VNNI computes one token's products with rows chosen by index of Q8_0 in file layout. Scalar twin: tileGeneric in matmul_generic.go.
 func fileScatterQ80VNNI(out *float32, w *byte, rowBytes uintptr, index *int32, x *byte, n uintptr, rows uintptr)
@@ -50,11 +68,17 @@ func packQ80AVX2(dst *byte, src *byte, n uintptr, ahead uintptr)
 // fileStreamQ6KAVX2 computes one token's products with consecutive rows of Q6_K in file layout. Scalar twin: tileGeneric in matmul_generic.go.
 func fileStreamQ6KAVX2(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
 
+// fileFarQ6KAVX2 computes one token's products with consecutive rows of Q6_K in file layout. Scalar twin: tileGeneric in matmul_generic.go.
+func fileFarQ6KAVX2(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
+
 // fileScatterQ6KAVX2 computes one token's products with rows chosen by index of Q6_K in file layout. Scalar twin: tileGeneric in matmul_generic.go.
 func fileScatterQ6KAVX2(out *float32, w *byte, rowBytes uintptr, index *int32, x *byte, n uintptr, rows uintptr)
 
 // fileStreamQ6KVNNI computes one token's products with consecutive rows of Q6_K in file layout. Scalar twin: tileGeneric in matmul_generic.go.
 func fileStreamQ6KVNNI(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
+
+// fileFarQ6KVNNI computes one token's products with consecutive rows of Q6_K in file layout. Scalar twin: tileGeneric in matmul_generic.go.
+func fileFarQ6KVNNI(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
 
 // fileScatterQ6KVNNI computes one token's products with rows chosen by index of Q6_K in file layout. Scalar twin: tileGeneric in matmul_generic.go.
 func fileScatterQ6KVNNI(out *float32, w *byte, rowBytes uintptr, index *int32, x *byte, n uintptr, rows uintptr)

@@ -34,15 +34,18 @@ func randomFile(rng *rand.Rand, t quant.Type, rows, cols int) []byte {
 	return b
 }
 
-// wideCols is more than a stream's activations may be.
-const wideCols = 60 * 256
+// Widths whose activations leave the first-level cache, and of which it holds only a part.
+const (
+	farCols  = 24 * 256
+	wideCols = 60 * 256
+)
 
 // fileCases are widths of one superblock and of many, and of a part of one behind them.
 func fileCases(t quant.Type) []int {
 	if t.BlockElems() == quant.QKK {
-		return []int{256, 768, 2304, wideCols}
+		return []int{256, 768, 2304, farCols, wideCols}
 	}
-	return []int{32, 224, 256, 288, 768, 2304, 4544, wideCols}
+	return []int{32, 224, 256, 288, 768, 2304, 4544, farCols, wideCols}
 }
 
 // TestPackRowByKernels: every set packs to the bytes of the definition.
