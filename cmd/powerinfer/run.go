@@ -126,6 +126,11 @@ func run(ctx context.Context, c *cli.Command, l *trace.Log) error {
 		}
 	}
 	if c.Bool("verbose") {
+		for _, u := range e.CardUse() {
+			if u.Note != "" {
+				fmt.Fprintf(os.Stderr, "%s: %s\n", u.Name, u.Note)
+			}
+		}
 		neurons(res.Neurons)
 	}
 	closing(res, loadTime)

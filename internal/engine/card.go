@@ -21,25 +21,17 @@ type Plan struct {
 	Rate     float64           // tokens per second that are expected of generation, 0 where nothing is known; only told
 	Ahead    hybrid.Ahead      // whether the processor reads ahead while it waits for cards
 	Messages func(string)      // switches the validation layer on and is told what it finds; nil: it is off
-	Notice   func(string)      // is told in a line why a card is given up; may be nil
-
-	// Rest is a plan for what is left without a card of several that has failed, or nil for none; it may be nil itself.
-	Rest func(card int) *Plan
+	Notice   func(string)      // is told in a line why the cards are given up; may be nil
 
 	wrap func(compute.Device) compute.Device // of tests
 }
 
-// Without is how to go on when a card has failed, and a word about it; with a nil plan the processor goes on alone.
-func (p *Plan) Without(card int) (*Plan, string) {
-	if len(p.Cards) == 1 {
-		return nil, "going on without it"
+// Without says what is done when one of the cards fails.
+func (p *Plan) Without() string {
+	if len(p.Cards) > 1 {
+		return "going on without cards"
 	}
-	if p.Rest != nil {
-		if rest := p.Rest(card); rest != nil {
-			return rest, "going on without it"
-		}
-	}
-	return nil, "going on without cards"
+	return "going on without it"
 }
 
 // Layers is how many layers have something on a card.
@@ -83,7 +75,7 @@ func (o *Options) open(threads int) (compute.Device, error) {
 				d.Cards()[0].Close()
 			}
 			host.Close()
-			return nil, &hybrid.CardError{Err: err, Card: j}
+			return nil, &hybrid.CardError{Err: err}
 		}
 		d := hybrid.New(card, host, o.Plan.attention(j))
 		d.Trace(o.Trace)

@@ -1,7 +1,8 @@
 // Package vulkan is the GPU device: compute shaders on Vulkan, and the very same path on Mesa's lavapipe in tests.
 //
 // A segment's verbs are recorded once, with barriers that follow from what each dispatch says it reads and writes, and are replayed with
-// other params. Sums are in a fixed order on a given device, so results are the same bytes from run to run and in any company.
+// other params. Sums are in a fixed order on a given device, so results are the same bytes from run to run; and in any company, but for
+// products of many tokens (see Arithmetic).
 package vulkan
 
 import (

@@ -95,6 +95,17 @@ func (d *Device) can(a Arithmetic) error {
 	return d.long.failed[a]
 }
 
+// Note is what a user may want to know of the device: that it has arithmetics which did not pass their check. Empty: there is nothing.
+func (d *Device) Note() string {
+	if err := d.long.failed[Matrices]; err != nil && d.gpu.matrices.m > 0 {
+		return err.Error()
+	}
+	if err := d.long.failed[Mixed]; err != nil {
+		return err.Error()
+	}
+	return ""
+}
+
 func (m matrices) String() string {
 	if m.m == 0 {
 		return "none that serve"

@@ -54,8 +54,8 @@ func TestCheck(t *testing.T) {
 	d, _ := software(t, Options{Long: Mixed})
 	defer d.Close()
 	d.long.checked[Mixed], d.long.failed[Mixed] = true, errors.New("wrong")
-	if a, why := d.LongProducts(quant.F16); a != Ordered || why == nil {
-		t.Errorf("%q, %v", a, why)
+	if a, why := d.LongProducts(quant.F16); a != Ordered || why == nil || d.Note() != "wrong" {
+		t.Errorf("%q, %v, %q", a, why, d.Note())
 	}
 	x, err := d.Tensor(checkTokens, checkColumns) // zeros, which no known product is of
 	if err != nil {

@@ -226,6 +226,9 @@ func (i *instance) describeMatrices(d *physical, least, most int) {
 				continue
 			}
 		}
+		if d.info.Kind == CPU && m.subgroup > m.n {
+			continue // Mesa's lavapipe, as of 26.2, crashes on these
+		}
 		if m.tiles(narrowTile) && m.m*m.n*m.k > d.matrices.m*d.matrices.n*d.matrices.k {
 			d.matrices = m
 		}
