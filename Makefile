@@ -1,6 +1,6 @@
 # make test runs every test and installs what they need when root or in CI; see scripts/tools.sh.
 
-.PHONY: build test race fuzz lint shaders generate generated demo-model cross gpu-check
+.PHONY: build test race fuzz lint shaders generate generated demo-model cross windows-check gpu-check
 
 build:
 	CGO_ENABLED=0 go build -o powerinfer ./cmd/powerinfer
@@ -40,6 +40,10 @@ demo-model:
 
 cross:
 	@scripts/cross.sh
+
+# Tests as Windows programs, under wine: docs/platforms.md. PACKAGES narrows it down. Minutes; make test has the short form in CI.
+windows-check:
+	@scripts/windows-check.sh $(PACKAGES)
 
 # Tries the graphics card: docs/gpu-check.md. ARGS go to it: make gpu-check ARGS="--device lavapipe --tiny".
 gpu-check:

@@ -276,27 +276,28 @@ func loadEngine(ctx context.Context, c *cli.Command, f *gguf.File, o engine.Opti
 		}, func(note string) { fmt.Fprintln(os.Stderr, "note:", note) })
 }
 
-// withLess opens an engine on what choose plans, with less of the cards' memory where that turns out to be too much, and at last without
-// cards. choose is given the share of the memory to use.
+// withLess opens an engine on what choose plans, with less of the cards' memory where that turns out to be too much, without a card that
+// fails, and at last without any. choose is given the share of the memory to use.
 func withLess(choose func(share float64) (*engine.Plan, error), open func(*engine.Plan) (*engine.Engine, error), tell func(string)) (*engine.Engine, error) {
-	share := 1.0
-	for try := 0; ; try++ {
-		plan, err := choose(share)
-		if err != nil {
-			return nil, err
-		}
-		e, err := open(plan)
+	share, tries := 1.0, 0
+	plan, err := choose(share)
+	for err == nil {
+		e, failure := open(plan)
 		var full *vulkan.OutOfMemory
 		var failed *hybrid.CardError
 		switch {
-		case plan == nil || !errors.As(err, &failed):
-			return e, err
-		case errors.As(err, &full) && try < smallerTries:
+		case plan == nil || !errors.As(failure, &failed):
+			return e, failure
+		case errors.As(failure, &full) && tries < smallerTries:
+			tries++
 			share *= smaller
 			tell(fmt.Sprintf("%v; trying with less", full))
+			plan, err = choose(share)
 		default:
-			tell(fmt.Sprintf("%v; %s", failed, plan.Without()))
-			return open(nil)
+			rest, says := plan.Without(failed.Card)
+			tell(fmt.Sprintf("%v; %s", failed, says))
+			plan = rest
 		}
 	}
+	return nil, err
 }

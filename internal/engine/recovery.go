@@ -8,43 +8,48 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/model"
 )
 
-// surely is step; where a card fails, the processor goes on alone: the model is loaded anew, and the sequence, whose keys and values
-// were lost with it, is evaluated again.
+// surely is step; where a card fails, the others or the processor go on without it: the model is loaded anew, and the sequence, whose
+// keys and values were lost, is evaluated again.
 func (e *Engine) surely(s *Sequence, tokens []int32, at int, wanted func(i int) bool) (int, error) {
-	if e.broken != nil {
-		return 0, e.broken
+	for e.broken == nil {
+		held, n := s.tokens, 0
+		err := e.restore(s)
+		if err == nil {
+			n, err = e.step(s, tokens, at, wanted)
+		}
+		var card *hybrid.CardError
+		if err == nil || e.options.Plan == nil || !errors.As(err, &card) {
+			return n, err
+		}
+		s.tokens = held // restored or not
+		if err := e.giveUpCard(card); err != nil {
+			return 0, err
+		}
 	}
-	if err := e.restore(s); err != nil {
-		return 0, err
-	}
-	n, err := e.step(s, tokens, at, wanted)
-	if err == nil || e.options.Plan == nil {
-		return n, err
-	}
-	var card *hybrid.CardError
-	if !errors.As(err, &card) {
-		return 0, err
-	}
-	if err := e.giveUpCards(card); err != nil {
-		return 0, err
-	}
-	if err := e.restore(s); err != nil {
-		return 0, err
-	}
-	return e.step(s, tokens, at, wanted)
+	return 0, e.broken
 }
 
-// giveUpCards loads the model anew, for the processor alone. All keys and values are lost.
-func (e *Engine) giveUpCards(cause error) error {
-	if plan := e.options.Plan; plan.Notice != nil {
-		plan.Notice(fmt.Sprintf("%v; %s", cause, plan.Without()))
-	}
+// giveUpCard loads the model anew without the card that failed, for others, if there is a plan for them, or for the processor alone. All
+// keys and values are lost.
+func (e *Engine) giveUpCard(cause *hybrid.CardError) error {
 	past := e.neurons()
 	_ = e.dev.Close() // says only that a card has failed
-	e.options.Plan, e.options.Progress, e.idle = nil, nil, nil
-	if err := e.load(); err != nil {
-		e.broken = fmt.Errorf("%w, and the processor cannot go on alone: %w", cause, err)
-		return e.broken
+	e.options.Progress, e.idle = nil, nil
+	for e.options.Plan != nil {
+		plan := e.options.Plan
+		rest, says := plan.Without(cause.Card)
+		if plan.Notice != nil {
+			plan.Notice(fmt.Sprintf("%v; %s", cause, says))
+		}
+		e.options.Plan = rest
+		err := e.load()
+		if err == nil {
+			break
+		}
+		if rest == nil || !errors.As(err, &cause) {
+			e.broken = fmt.Errorf("%w, and what is left cannot go on: %w", cause, err)
+			return e.broken
+		}
 	}
 	// What was counted stays counted: NeuronUse.Since takes away.
 	e.past = make([]model.NeuronUse, len(past))

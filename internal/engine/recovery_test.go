@@ -104,16 +104,30 @@ func TestLostCard(t *testing.T) {
 		with   error
 		silent bool
 		told   string
+		rest   bool // there is a plan for the card that is left
 	}{
-		{1, vulkan.ErrLost, false, "going on without it"},
-		{1, vulkan.ErrLost, true, "going on without it"},
-		{1, &vulkan.OutOfMemory{Device: "a card", Asked: 1 << 20}, false, "going on without it"},
-		{2, vulkan.ErrLost, false, "going on without cards"},
+		{1, vulkan.ErrLost, false, "going on without it", false},
+		{1, vulkan.ErrLost, true, "going on without it", false},
+		{1, &vulkan.OutOfMemory{Device: "a card", Asked: 1 << 20}, false, "going on without it", false},
+		{2, vulkan.ErrLost, false, "going on without cards", false},
+		{2, vulkan.ErrLost, false, "going on without it", true},
 	} {
 		with := c.with
 		left := 1 << 30
 		var told []string
 		e := openMortal(t, c.cards, &left, with, c.silent, &told)
+		if c.rest {
+			e.options.Plan.Rest = func(card int) *Plan {
+				if card != 1 {
+					t.Errorf("card %d failed, not the second", card)
+				}
+				rest := &Plan{Cards: []Card{{Device: vulkan.Software, Budget: 1 << 30}}}
+				for range e.config.Layers + 1 {
+					rest.Places = append(rest.Places, placement.Place{Attention: true, Hot: 96})
+				}
+				return rest
+			}
+		}
 		ids := e.Tokenizer().Encode("There was once a poor woodcutter who lived with his wife and his daughter in a little house at the edge of a wood.", true, true)
 		half := len(ids) / 2
 		first, second, idle := e.NewSequence(), e.NewSequence(), e.NewSequence()
@@ -127,7 +141,7 @@ func TestLostCard(t *testing.T) {
 		if len(told) != 1 || !strings.Contains(told[0], with.Error()) || strings.Contains(told[0], "\n") || !strings.HasSuffix(told[0], c.told) {
 			t.Errorf("told %q", told)
 		}
-		if strings.Contains(e.Device(), "Vulkan") {
+		if strings.Contains(e.Device(), "Vulkan") != c.rest {
 			t.Errorf("%s computes", e.Device())
 		}
 		if got := e.Neurons()[0].Steps; got < steps {

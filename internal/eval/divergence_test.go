@@ -478,7 +478,7 @@ func TestRefusals(t *testing.T) {
 	_, err = (&Perplexity{Tokens: tokens, Context: 2, Chunks: -1, BOS: -1}).Run(context.Background(), e)
 	refused("context of 2", "at least -c 3", err)
 	_, err = (&Perplexity{Tokens: tokens, Context: 64, Chunks: -1, BOS: -1, Base: filepath.Join(t.TempDir(), "absent", "b")}).Run(context.Background(), e)
-	refused("no such folder", "no such file", err)
+	refused("no such folder", filepath.Join("absent", "b")+" cannot be written: ", err)
 	run := func(file raw) error {
 		b, err := OpenBase(saved(t, file))
 		if err != nil {

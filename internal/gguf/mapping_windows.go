@@ -15,11 +15,15 @@ func mapFile(path string) ([]byte, error) {
 	}
 	defer file.Close()
 	st, err := file.Stat()
-	if err != nil {
+	switch {
+	case err != nil:
 		return nil, err
-	}
-	if st.Size() == 0 {
+	case !st.Mode().IsRegular():
+		return nil, errors.New("not a regular file")
+	case st.Size() == 0:
 		return nil, errors.New("the file is empty")
+	case st.Size() != int64(int(st.Size())):
+		return nil, errors.New("the file is larger than this machine's addresses")
 	}
 	h, err := windows.CreateFileMapping(windows.Handle(file.Fd()), nil, windows.PAGE_READONLY, 0, 0, nil)
 	if err != nil {
@@ -38,7 +42,21 @@ func unmapFile(data []byte) error {
 	return windows.UnmapViewOfFile(uintptr(unsafe.Pointer(unsafe.SliceData(data))))
 }
 
+// lockOverhead is what the system keeps of a working set beyond what is locked.
+const lockOverhead = 1 << 20
+
+// lockMapping raises the working set first: a process may lock less than the set's least size, which begins at some 200 KB.
+//
+// Source: Microsoft's documentation of VirtualLock.
 func lockMapping(data []byte) error {
+	var least, most uintptr
+	var flags uint32
+	process := windows.CurrentProcess()
+	windows.GetProcessWorkingSetSizeEx(process, &least, &most, &flags)
+	more := uintptr(len(data)) + lockOverhead
+	if err := windows.SetProcessWorkingSetSizeEx(process, least+more, most+more, flags); err != nil {
+		return err
+	}
 	return windows.VirtualLock(uintptr(unsafe.Pointer(unsafe.SliceData(data))), uintptr(len(data)))
 }
 

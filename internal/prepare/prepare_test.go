@@ -11,6 +11,7 @@ import (
 	"runtime"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/powerinfer-go/powerinfer/internal/gguf"
@@ -322,7 +323,7 @@ func TestRefused(t *testing.T) {
 		"short eval":   {smallSpec(), func(o *Options) { o.EvalFiles = []string{writeFile(t, "eval", "some other words")} }, "the evaluation text has .* tokens that calibration has not, and at least 512"},
 		"same eval":    {smallSpec(), func(o *Options) { o.EvalFiles, o.Tokens = o.Files, 1<<20 }, "the evaluation text has"},
 		"few tokens":   {smallSpec(), func(o *Options) { o.Tokens = 100 }, "100 tokens of calibration: at least 8192 are needed"},
-		"no text":      {smallSpec(), func(o *Options) { o.Files = []string{"missing"} }, "missing: no such file"},
+		"no text":      {smallSpec(), func(o *Options) { o.Files = []string{"missing"} }, "missing: " + syscall.ENOENT.Error()},
 		"recall":       {smallSpec(), func(o *Options) { o.Recall = 2 }, "recall 2 and accuracy 0.95: give numbers between 0 and 1"},
 		"trace budget": {smallSpec(), func(o *Options) { o.TraceBudget = 1 << 20 }, "a trace budget of 1 MiB holds [0-9]+ samples of this model, and at least 1024 are needed; raise"},
 	} {

@@ -46,6 +46,7 @@ type Host interface {
 // Device is a card and the host. It implements compute.Device.
 type Device struct {
 	card      compute.Device // its verbs are a Meeting
+	index     int            // of the card, in a Fleet
 	host      Host
 	attention []bool             // of each layer: keys and values are on the card
 	rows      int                // of the largest activations: tokens of the largest step
@@ -64,8 +65,11 @@ type Recorder interface {
 	Record(seg compute.Segment, p *compute.Params, body func(compute.Verbs)) error
 }
 
-// CardError is an error of the card, without which the host may do.
-type CardError struct{ Err error }
+// CardError is an error of a card, without which others and the host may do.
+type CardError struct {
+	Err  error
+	Card int // of a Fleet's
+}
 
 func (e *CardError) Error() string { return e.Err.Error() }
 
@@ -73,11 +77,11 @@ func (e *CardError) Error() string { return e.Err.Error() }
 func (e *CardError) Unwrap() error { return e.Err }
 
 // ofCard marks an error of the card's.
-func ofCard(err error) error {
+func (d *Device) ofCard(err error) error {
 	if err == nil {
 		return nil
 	}
-	return &CardError{err}
+	return &CardError{err, d.index}
 }
 
 // New is a device of card and host, which it closes. attention says of each layer whether keys and values lie on the card.
@@ -97,7 +101,7 @@ func (d *Device) Cards() []compute.Device { return []compute.Device{d.card} }
 // Err says why the card can compute no more; nil: it can, and what Read has returned is what was computed.
 func (d *Device) Err() error {
 	if card, ok := d.card.(interface{ Err() error }); ok {
-		return ofCard(card.Err())
+		return d.ofCard(card.Err())
 	}
 	return nil
 }
@@ -135,7 +139,7 @@ func (d *Device) Matrix(src compute.Source, use compute.Use) (*compute.Matrix, e
 	case n:
 		src.Pinned = false
 		m.card, err = d.card.Matrix(src, use)
-		err = ofCard(err)
+		err = d.ofCard(err)
 	case 0:
 		m.host, err = d.host.Matrix(src, use)
 	default:
@@ -145,7 +149,7 @@ func (d *Device) Matrix(src compute.Source, use compute.Use) (*compute.Matrix, e
 		}
 		part.Pinned = false
 		if m.card, err = d.card.Matrix(part, use); err != nil {
-			return nil, ofCard(err)
+			return nil, d.ofCard(err)
 		}
 		if part, err = neurons(src, use, src.Hot, n); err != nil {
 			return nil, err
@@ -177,7 +181,7 @@ func (d *Device) Vector(src compute.Source) (*compute.Vector, error) {
 	v := &vector{parts: map[piece]*compute.Vector{}}
 	var err error
 	if v.card, err = d.card.Vector(src); err != nil {
-		return nil, ofCard(err)
+		return nil, d.ofCard(err)
 	}
 	if v.host, err = d.host.Vector(src); err != nil {
 		return nil, err
@@ -232,7 +236,7 @@ type tensor struct {
 func (d *Device) pair(host compute.Tensor) (tensorPair, error) {
 	card, err := d.card.Tensor(host.Rows, host.Cols)
 	d.rows = max(d.rows, host.Rows)
-	return tensorPair{card, host}, ofCard(err)
+	return tensorPair{card, host}, d.ofCard(err)
 }
 
 // partial is memory for the host's part of outputs of cols columns, as many rows as any step has: layers take turns, for each part is
@@ -295,7 +299,7 @@ func (d *Device) Set(rows, n int) (compute.Set, error) {
 func (d *Device) set(host, cold compute.Set) (compute.Set, error) {
 	card, err := d.card.Set(host.Rows, host.N)
 	if err != nil {
-		return compute.Set{}, ofCard(err)
+		return compute.Set{}, d.ofCard(err)
 	}
 	return compute.Set{Rows: host.Rows, N: host.N, Mem: &set{card: card, host: host, cold: cold}}, nil
 }
@@ -325,7 +329,7 @@ func (d *Device) Cache(spec compute.CacheSpec) (*compute.Cache, error) {
 	var err error
 	if card.Layers > 0 {
 		c.card, err = d.card.Cache(card)
-		err = ofCard(err)
+		err = d.ofCard(err)
 	}
 	if err == nil && host.Layers > 0 {
 		c.host, err = d.host.Cache(host)
@@ -386,7 +390,7 @@ func (d *Device) Run(seg compute.Segment, p *compute.Params, body func(compute.V
 		}
 		return failed
 	}
-	return errors.Join(failed, whose(err))
+	return errors.Join(failed, d.whose(err))
 }
 
 // Rehearse has the card record, and not run, the segments that f runs, if it can: what they need of the card is there afterwards, or
@@ -406,10 +410,10 @@ type hostError struct{ err error }
 func (e *hostError) Error() string { return e.err.Error() }
 
 // whose tells errors of the card from the host's.
-func whose(err error) error {
+func (d *Device) whose(err error) error {
 	var host *hostError
 	if errors.As(err, &host) {
 		return host.err
 	}
-	return ofCard(err)
+	return d.ofCard(err)
 }

@@ -23,6 +23,9 @@ type Fleet struct {
 // devices were told of their layers alone where keys and values lie.
 func NewFleet(pairs []*Device, home []int) *Fleet {
 	f := &Fleet{pairs: pairs, home: home, stages: map[compute.Segment][]stage{}}
+	for j, d := range pairs {
+		d.index = j
+	}
 	layers := make([]int, len(pairs))
 	for _, j := range home {
 		f.index = append(f.index, layers[j])

@@ -21,8 +21,8 @@ type Bringer interface {
 
 // Restorer is a host that gives weights back as a file has them.
 type Restorer interface {
-	// Restorable says how Restore gives m's neurons, as Rows or as Columns, in blocks of 32; false where it cannot.
-	Restorable(m *compute.Matrix) (compute.Use, bool)
+	// Restorable says how Restore gives m's neurons: as Rows, or as Columns, in blocks of m's type.
+	Restorable(m *compute.Matrix) compute.Use
 	// Restore gives neurons [from, to) of m, in scratch, which has room for them, or where they lie.
 	Restore(m *compute.Matrix, from, to int, scratch []byte) compute.Source
 }
@@ -44,7 +44,7 @@ func (s Streaming) RoomBytes() int64 {
 // roomSlack is what three matrices in a room lose to alignment.
 const roomSlack = 4 << 10
 
-// chunkStep is what chunks of neurons are multiples of: columns of quants come in blocks of so many, and sets in words.
+// chunkStep is what chunks of neurons are multiples of: sets come in words. Columns come in their type's blocks besides.
 const chunkStep = 32
 
 // Stream has the cold neurons' part of large steps computed on the card.
@@ -105,20 +105,20 @@ func (r *verbs) stream(out, x compute.Tensor, s compute.Set, f compute.SparseWei
 
 // choose says whether the weights can be sent, and in which chunks.
 func (y *stream) choose() bool {
-	size := int64(0) // of a neuron, at most
+	size, step := int64(0), chunkStep // of a neuron, at most; what chunks are multiples of
 	for _, w := range []*compute.Matrix{y.f.Gate, y.f.Up, y.f.Down} {
 		if w == nil {
 			continue
 		}
 		cold := mem(w).host
-		use, ok := y.host.Restorable(cold)
-		if !ok {
-			return false
-		}
+		use := y.host.Restorable(cold)
 		y.weights, y.uses = append(y.weights, cold), append(y.uses, use)
-		size += int64(cold.Type.RowBytes((y.width(w) + quant.QK - 1) / quant.QK * quant.QK))
+		size += int64(y.rowBytes(w))
+		if use == compute.Columns {
+			step = max(step, cold.Type.BlockElems())
+		}
 	}
-	y.most = int(y.r.d.streaming.Bytes/size) / chunkStep * chunkStep
+	y.most = int(y.r.d.streaming.Bytes/size) / step * step
 	if y.most == 0 {
 		return false
 	}
@@ -132,6 +132,12 @@ func (y *stream) width(w *compute.Matrix) int {
 		return y.out.Cols
 	}
 	return y.x.Cols
+}
+
+// rowBytes is what a neuron takes in w at most, as a row or as a column.
+func (y *stream) rowBytes(w *compute.Matrix) int {
+	unit := max(quant.QK, w.Type.BlockElems())
+	return w.Type.RowBytes((y.width(w) + unit - 1) / unit * unit)
 }
 
 // bounds are chunk c's neurons, counted from hot.
@@ -153,13 +159,13 @@ func (y *stream) reserve() error {
 		if h.room[i] == nil {
 			room, err := d.card.(Streamer).Room(d.streaming.Bytes + roomSlack)
 			if err != nil {
-				return ofCard(err)
+				return d.ofCard(err)
 			}
 			h.room[i] = room
 		}
 		if y.set.Mem != nil && h.most < y.most {
 			if h.set[i], err = d.card.Set(d.rows, y.most); err != nil {
-				return ofCard(err)
+				return d.ofCard(err)
 			}
 		}
 	}
@@ -168,7 +174,7 @@ func (y *stream) reserve() error {
 	}
 	for _, w := range []*compute.Matrix{y.f.Gate, y.f.Up, y.f.Down} {
 		if w != nil {
-			if size := y.most * w.Type.RowBytes((y.width(w)+quant.QK-1)/quant.QK*quant.QK); size > len(h.host) {
+			if size := y.most * y.rowBytes(w); size > len(h.host) {
 				h.host = make([]byte, size)
 			}
 		}
