@@ -21,17 +21,25 @@ type Plan struct {
 	Rate     float64           // tokens per second that are expected of generation, 0 where nothing is known; only told
 	Ahead    hybrid.Ahead      // whether the processor reads ahead while it waits for cards
 	Messages func(string)      // switches the validation layer on and is told what it finds; nil: it is off
-	Notice   func(string)      // is told in a line why the cards are given up; may be nil
+	Notice   func(string)      // is told in a line why a card is given up; may be nil
+
+	// Rest is a plan for what is left without a card of several that has failed, or nil for none; it may be nil itself.
+	Rest func(card int) *Plan
 
 	wrap func(compute.Device) compute.Device // of tests
 }
 
-// Without says what is done when one of the cards fails.
-func (p *Plan) Without() string {
-	if len(p.Cards) > 1 {
-		return "going on without cards"
+// Without is how to go on when a card has failed, and a word about it; with a nil plan the processor goes on alone.
+func (p *Plan) Without(card int) (*Plan, string) {
+	if len(p.Cards) == 1 {
+		return nil, "going on without it"
 	}
-	return "going on without it"
+	if p.Rest != nil {
+		if rest := p.Rest(card); rest != nil {
+			return rest, "going on without it"
+		}
+	}
+	return nil, "going on without cards"
 }
 
 // Layers is how many layers have something on a card.
@@ -75,7 +83,7 @@ func (o *Options) open(threads int) (compute.Device, error) {
 				d.Cards()[0].Close()
 			}
 			host.Close()
-			return nil, &hybrid.CardError{Err: err}
+			return nil, &hybrid.CardError{Err: err, Card: j}
 		}
 		d := hybrid.New(card, host, o.Plan.attention(j))
 		d.Trace(o.Trace)
@@ -176,6 +184,7 @@ type CardUse struct {
 	Name                  string
 	Used, Planned, Budget int64
 	Note                  string // what a user may want to know of the card
+	Note                  string // what a user may want to know of the card
 }
 
 // CardUse is that of the engine's cards; empty if it has none, or no longer.
@@ -192,6 +201,9 @@ func (e *Engine) CardUse() []CardUse {
 		use := CardUse{Name: c.Name(), Planned: plan.Planned, Budget: plan.Budget}
 		if c, ok := c.(interface{ Used() int64 }); ok {
 			use.Used = c.Used()
+		}
+		if c, ok := c.(interface{ Note() string }); ok {
+			use.Note = c.Note()
 		}
 		if c, ok := c.(interface{ Note() string }); ok {
 			use.Note = c.Note()
