@@ -184,7 +184,6 @@ type CardUse struct {
 	Name                  string
 	Used, Planned, Budget int64
 	Note                  string // what a user may want to know of the card
-	Note                  string // what a user may want to know of the card
 }
 
 // CardUse is that of the engine's cards; empty if it has none, or no longer.
@@ -201,9 +200,6 @@ func (e *Engine) CardUse() []CardUse {
 		use := CardUse{Name: c.Name(), Planned: plan.Planned, Budget: plan.Budget}
 		if c, ok := c.(interface{ Used() int64 }); ok {
 			use.Used = c.Used()
-		}
-		if c, ok := c.(interface{ Note() string }); ok {
-			use.Note = c.Note()
 		}
 		if c, ok := c.(interface{ Note() string }); ok {
 			use.Note = c.Note()
