@@ -309,16 +309,16 @@ func defineFileConstants() {
 		define(fmt.Sprintf("filePlacesQ6K%d", pair), six)
 		define(fmt.Sprintf("filePlacesHigh%d", pair), high)
 	}
-	scales := make([]byte, 64) // words
+	scales := make([]byte, 64) // words, of 64 bytes at 0 and 64 at 72
 	for j := range 8 {
-		scales[2*j] = byte(fileQ4Block / 2 * j)
+		scales[2*j] = byte(fileQ4Block/2*j - j/4*4)
 	}
 	define("filePlacesScales", scales)
-	for pair := range 2 {
+	for pair := range 2 { // the second pair is looked for in 64 bytes at 10 and 64 at 80
 		words := make([]byte, 64)
 		for i := range 32 {
 			v, j := 2*pair+i/16, i/2%8
-			words[2*i] = byte((1 + fileQ4Block/2*j + 2*v + i%2) % 64) // the last block's are wherever
+			words[2*i] = byte(1 + fileQ4Block/2*j + 2*v + i%2 - 5*pair - j/4*(4-pair))
 		}
 		define(fmt.Sprintf("filePlacesQ40%d", pair), words)
 	}
@@ -382,34 +382,22 @@ func (k *fileRow) bodyZ(isum reg.VecPhysical) func() {
 	return k.sixBitFileZ(isum, dw, s, second, w, places)
 }
 
-// fourBitBlocksZ: 128 bytes hold all scales and the quants of seven blocks, and 16 bytes the last quants.
+// fourBitBlocksZ finds groups 0 and 1 in the first and in the last 64 bytes but 8 of a superblock, groups 2 and 3 ten and eight bytes
+// further on. It needs no more than two loads for a permutation so.
 func (k *fileRow) fourBitBlocksZ(isum, dw, s, high reg.VecPhysical, places [4]reg.VecPhysical) func() {
 	low, top, scales := k.kept("mask0f"), k.kept("maskf0"), k.kept("filePlacesScales")
-	front, behind := zmm(k.vec()), zmm(k.vec())
-	var w [2]reg.VecPhysical
-	for i := range w {
-		w[i] = zmm(k.vec())
-	}
-	bits := GP32()
-	var last [2]reg.Register // lane 7 of a vector's first and second group
-	for i := range last {
-		last[i] = K()
-		MOVL(U32(1<<(7+8*i)), bits)
-		KMOVW(bits, last[i])
-	}
+	front, behind, w, v := zmm(k.vec()), zmm(k.vec()), zmm(k.vec()), zmm(k.vec())
 	return func() {
 		VMOVDQU32(k.row(0, 0), front)
-		VMOVDQU32(k.row(0, 64), behind)
+		VMOVDQU32(k.row(0, 72), behind)
 		VMOVDQU32(k.act(0, offNeg8), isum)
 		VPXORD(high, high, high)
-		for i, v := range w {
-			VMOVDQA32(front, v)
-			VPERMT2W(behind, places[i], v)
-			VPBROADCASTD(k.row(0, 128+8*i), last[0], v)
-			VPBROADCASTD(k.row(0, 132+8*i), last[1], v)
-		}
+		VMOVDQA32(front, w)
+		VPERMT2W(behind, places[0], w)
 		VPERMT2W(behind, scales, front)
-		for i, v := range w {
+		VMOVDQU32(k.row(0, 10), v)
+		VPERMT2W(k.row(0, 80), places[1], v)
+		for i, v := range []reg.VecPhysical{w, v} {
 			VPANDD(top, v, behind)
 			VPANDD(low, v, v)
 			VPDPBUSD(k.act(0, 64*i), v, zmm(isum))

@@ -2125,13 +2125,13 @@ DATA filePlacesScales<>+4(SB)/1, $0x12
 DATA filePlacesScales<>+5(SB)/1, $0x00
 DATA filePlacesScales<>+6(SB)/1, $0x1b
 DATA filePlacesScales<>+7(SB)/1, $0x00
-DATA filePlacesScales<>+8(SB)/1, $0x24
+DATA filePlacesScales<>+8(SB)/1, $0x20
 DATA filePlacesScales<>+9(SB)/1, $0x00
-DATA filePlacesScales<>+10(SB)/1, $0x2d
+DATA filePlacesScales<>+10(SB)/1, $0x29
 DATA filePlacesScales<>+11(SB)/1, $0x00
-DATA filePlacesScales<>+12(SB)/1, $0x36
+DATA filePlacesScales<>+12(SB)/1, $0x32
 DATA filePlacesScales<>+13(SB)/1, $0x00
-DATA filePlacesScales<>+14(SB)/1, $0x3f
+DATA filePlacesScales<>+14(SB)/1, $0x3b
 DATA filePlacesScales<>+15(SB)/1, $0x00
 DATA filePlacesScales<>+16(SB)/1, $0x00
 DATA filePlacesScales<>+17(SB)/1, $0x00
@@ -2199,21 +2199,21 @@ DATA filePlacesQ400<>+12(SB)/1, $0x1c
 DATA filePlacesQ400<>+13(SB)/1, $0x00
 DATA filePlacesQ400<>+14(SB)/1, $0x1d
 DATA filePlacesQ400<>+15(SB)/1, $0x00
-DATA filePlacesQ400<>+16(SB)/1, $0x25
+DATA filePlacesQ400<>+16(SB)/1, $0x21
 DATA filePlacesQ400<>+17(SB)/1, $0x00
-DATA filePlacesQ400<>+18(SB)/1, $0x26
+DATA filePlacesQ400<>+18(SB)/1, $0x22
 DATA filePlacesQ400<>+19(SB)/1, $0x00
-DATA filePlacesQ400<>+20(SB)/1, $0x2e
+DATA filePlacesQ400<>+20(SB)/1, $0x2a
 DATA filePlacesQ400<>+21(SB)/1, $0x00
-DATA filePlacesQ400<>+22(SB)/1, $0x2f
+DATA filePlacesQ400<>+22(SB)/1, $0x2b
 DATA filePlacesQ400<>+23(SB)/1, $0x00
-DATA filePlacesQ400<>+24(SB)/1, $0x37
+DATA filePlacesQ400<>+24(SB)/1, $0x33
 DATA filePlacesQ400<>+25(SB)/1, $0x00
-DATA filePlacesQ400<>+26(SB)/1, $0x38
+DATA filePlacesQ400<>+26(SB)/1, $0x34
 DATA filePlacesQ400<>+27(SB)/1, $0x00
-DATA filePlacesQ400<>+28(SB)/1, $0x00
+DATA filePlacesQ400<>+28(SB)/1, $0x3c
 DATA filePlacesQ400<>+29(SB)/1, $0x00
-DATA filePlacesQ400<>+30(SB)/1, $0x01
+DATA filePlacesQ400<>+30(SB)/1, $0x3d
 DATA filePlacesQ400<>+31(SB)/1, $0x00
 DATA filePlacesQ400<>+32(SB)/1, $0x03
 DATA filePlacesQ400<>+33(SB)/1, $0x00
@@ -2231,87 +2231,87 @@ DATA filePlacesQ400<>+44(SB)/1, $0x1e
 DATA filePlacesQ400<>+45(SB)/1, $0x00
 DATA filePlacesQ400<>+46(SB)/1, $0x1f
 DATA filePlacesQ400<>+47(SB)/1, $0x00
-DATA filePlacesQ400<>+48(SB)/1, $0x27
+DATA filePlacesQ400<>+48(SB)/1, $0x23
 DATA filePlacesQ400<>+49(SB)/1, $0x00
-DATA filePlacesQ400<>+50(SB)/1, $0x28
+DATA filePlacesQ400<>+50(SB)/1, $0x24
 DATA filePlacesQ400<>+51(SB)/1, $0x00
-DATA filePlacesQ400<>+52(SB)/1, $0x30
+DATA filePlacesQ400<>+52(SB)/1, $0x2c
 DATA filePlacesQ400<>+53(SB)/1, $0x00
-DATA filePlacesQ400<>+54(SB)/1, $0x31
+DATA filePlacesQ400<>+54(SB)/1, $0x2d
 DATA filePlacesQ400<>+55(SB)/1, $0x00
-DATA filePlacesQ400<>+56(SB)/1, $0x39
+DATA filePlacesQ400<>+56(SB)/1, $0x35
 DATA filePlacesQ400<>+57(SB)/1, $0x00
-DATA filePlacesQ400<>+58(SB)/1, $0x3a
+DATA filePlacesQ400<>+58(SB)/1, $0x36
 DATA filePlacesQ400<>+59(SB)/1, $0x00
-DATA filePlacesQ400<>+60(SB)/1, $0x02
+DATA filePlacesQ400<>+60(SB)/1, $0x3e
 DATA filePlacesQ400<>+61(SB)/1, $0x00
-DATA filePlacesQ400<>+62(SB)/1, $0x03
+DATA filePlacesQ400<>+62(SB)/1, $0x3f
 DATA filePlacesQ400<>+63(SB)/1, $0x00
 GLOBL filePlacesQ400<>(SB), RODATA|NOPTR, $64
 
-DATA filePlacesQ401<>+0(SB)/1, $0x05
+DATA filePlacesQ401<>+0(SB)/1, $0x00
 DATA filePlacesQ401<>+1(SB)/1, $0x00
-DATA filePlacesQ401<>+2(SB)/1, $0x06
+DATA filePlacesQ401<>+2(SB)/1, $0x01
 DATA filePlacesQ401<>+3(SB)/1, $0x00
-DATA filePlacesQ401<>+4(SB)/1, $0x0e
+DATA filePlacesQ401<>+4(SB)/1, $0x09
 DATA filePlacesQ401<>+5(SB)/1, $0x00
-DATA filePlacesQ401<>+6(SB)/1, $0x0f
+DATA filePlacesQ401<>+6(SB)/1, $0x0a
 DATA filePlacesQ401<>+7(SB)/1, $0x00
-DATA filePlacesQ401<>+8(SB)/1, $0x17
+DATA filePlacesQ401<>+8(SB)/1, $0x12
 DATA filePlacesQ401<>+9(SB)/1, $0x00
-DATA filePlacesQ401<>+10(SB)/1, $0x18
+DATA filePlacesQ401<>+10(SB)/1, $0x13
 DATA filePlacesQ401<>+11(SB)/1, $0x00
-DATA filePlacesQ401<>+12(SB)/1, $0x20
+DATA filePlacesQ401<>+12(SB)/1, $0x1b
 DATA filePlacesQ401<>+13(SB)/1, $0x00
-DATA filePlacesQ401<>+14(SB)/1, $0x21
+DATA filePlacesQ401<>+14(SB)/1, $0x1c
 DATA filePlacesQ401<>+15(SB)/1, $0x00
-DATA filePlacesQ401<>+16(SB)/1, $0x29
+DATA filePlacesQ401<>+16(SB)/1, $0x21
 DATA filePlacesQ401<>+17(SB)/1, $0x00
-DATA filePlacesQ401<>+18(SB)/1, $0x2a
+DATA filePlacesQ401<>+18(SB)/1, $0x22
 DATA filePlacesQ401<>+19(SB)/1, $0x00
-DATA filePlacesQ401<>+20(SB)/1, $0x32
+DATA filePlacesQ401<>+20(SB)/1, $0x2a
 DATA filePlacesQ401<>+21(SB)/1, $0x00
-DATA filePlacesQ401<>+22(SB)/1, $0x33
+DATA filePlacesQ401<>+22(SB)/1, $0x2b
 DATA filePlacesQ401<>+23(SB)/1, $0x00
-DATA filePlacesQ401<>+24(SB)/1, $0x3b
+DATA filePlacesQ401<>+24(SB)/1, $0x33
 DATA filePlacesQ401<>+25(SB)/1, $0x00
-DATA filePlacesQ401<>+26(SB)/1, $0x3c
+DATA filePlacesQ401<>+26(SB)/1, $0x34
 DATA filePlacesQ401<>+27(SB)/1, $0x00
-DATA filePlacesQ401<>+28(SB)/1, $0x04
+DATA filePlacesQ401<>+28(SB)/1, $0x3c
 DATA filePlacesQ401<>+29(SB)/1, $0x00
-DATA filePlacesQ401<>+30(SB)/1, $0x05
+DATA filePlacesQ401<>+30(SB)/1, $0x3d
 DATA filePlacesQ401<>+31(SB)/1, $0x00
-DATA filePlacesQ401<>+32(SB)/1, $0x07
+DATA filePlacesQ401<>+32(SB)/1, $0x02
 DATA filePlacesQ401<>+33(SB)/1, $0x00
-DATA filePlacesQ401<>+34(SB)/1, $0x08
+DATA filePlacesQ401<>+34(SB)/1, $0x03
 DATA filePlacesQ401<>+35(SB)/1, $0x00
-DATA filePlacesQ401<>+36(SB)/1, $0x10
+DATA filePlacesQ401<>+36(SB)/1, $0x0b
 DATA filePlacesQ401<>+37(SB)/1, $0x00
-DATA filePlacesQ401<>+38(SB)/1, $0x11
+DATA filePlacesQ401<>+38(SB)/1, $0x0c
 DATA filePlacesQ401<>+39(SB)/1, $0x00
-DATA filePlacesQ401<>+40(SB)/1, $0x19
+DATA filePlacesQ401<>+40(SB)/1, $0x14
 DATA filePlacesQ401<>+41(SB)/1, $0x00
-DATA filePlacesQ401<>+42(SB)/1, $0x1a
+DATA filePlacesQ401<>+42(SB)/1, $0x15
 DATA filePlacesQ401<>+43(SB)/1, $0x00
-DATA filePlacesQ401<>+44(SB)/1, $0x22
+DATA filePlacesQ401<>+44(SB)/1, $0x1d
 DATA filePlacesQ401<>+45(SB)/1, $0x00
-DATA filePlacesQ401<>+46(SB)/1, $0x23
+DATA filePlacesQ401<>+46(SB)/1, $0x1e
 DATA filePlacesQ401<>+47(SB)/1, $0x00
-DATA filePlacesQ401<>+48(SB)/1, $0x2b
+DATA filePlacesQ401<>+48(SB)/1, $0x23
 DATA filePlacesQ401<>+49(SB)/1, $0x00
-DATA filePlacesQ401<>+50(SB)/1, $0x2c
+DATA filePlacesQ401<>+50(SB)/1, $0x24
 DATA filePlacesQ401<>+51(SB)/1, $0x00
-DATA filePlacesQ401<>+52(SB)/1, $0x34
+DATA filePlacesQ401<>+52(SB)/1, $0x2c
 DATA filePlacesQ401<>+53(SB)/1, $0x00
-DATA filePlacesQ401<>+54(SB)/1, $0x35
+DATA filePlacesQ401<>+54(SB)/1, $0x2d
 DATA filePlacesQ401<>+55(SB)/1, $0x00
-DATA filePlacesQ401<>+56(SB)/1, $0x3d
+DATA filePlacesQ401<>+56(SB)/1, $0x35
 DATA filePlacesQ401<>+57(SB)/1, $0x00
-DATA filePlacesQ401<>+58(SB)/1, $0x3e
+DATA filePlacesQ401<>+58(SB)/1, $0x36
 DATA filePlacesQ401<>+59(SB)/1, $0x00
-DATA filePlacesQ401<>+60(SB)/1, $0x06
+DATA filePlacesQ401<>+60(SB)/1, $0x3e
 DATA filePlacesQ401<>+61(SB)/1, $0x00
-DATA filePlacesQ401<>+62(SB)/1, $0x07
+DATA filePlacesQ401<>+62(SB)/1, $0x3f
 DATA filePlacesQ401<>+63(SB)/1, $0x00
 GLOBL filePlacesQ401<>(SB), RODATA|NOPTR, $64
 
@@ -2620,10 +2620,6 @@ TEXT ·fileStreamQ40VNNI(SB), NOSPLIT, $0-48
 	VMOVDQU32 mask0f<>+0(SB), Z8
 	VMOVDQU32 maskf0<>+0(SB), Z9
 	VMOVDQU32 filePlacesScales<>+0(SB), Z10
-	MOVL      $0x00000080, R8
-	KMOVW     R8, K1
-	MOVL      $0x00008000, R8
-	KMOVW     R8, K2
 
 row:
 	MOVQ   CX, R8
@@ -2634,18 +2630,14 @@ row:
 
 super:
 	VMOVDQU32     (R8), Z11
-	VMOVDQU32     64(R8), Z12
+	VMOVDQU32     72(R8), Z12
 	VMOVDQU32     288(R9), Y1
 	VPXORD        Y6, Y6, Y6
 	VMOVDQA32     Z11, Z13
 	VPERMT2W      Z12, Z2, Z13
-	VPBROADCASTD  128(R8), K1, Z13
-	VPBROADCASTD  132(R8), K2, Z13
-	VMOVDQA32     Z11, Z14
-	VPERMT2W      Z12, Z3, Z14
-	VPBROADCASTD  136(R8), K1, Z14
-	VPBROADCASTD  140(R8), K2, Z14
 	VPERMT2W      Z12, Z10, Z11
+	VMOVDQU32     10(R8), Z14
+	VPERMT2W      80(R8), Z3, Z14
 	VPANDD        Z9, Z13, Z12
 	VPANDD        Z8, Z13, Z13
 	VPDPBUSD      (R9), Z13, Z1
@@ -2691,10 +2683,6 @@ TEXT ·fileFarQ40VNNI(SB), NOSPLIT, $0-48
 	VMOVDQU32 mask0f<>+0(SB), Z8
 	VMOVDQU32 maskf0<>+0(SB), Z9
 	VMOVDQU32 filePlacesScales<>+0(SB), Z10
-	MOVL      $0x00000080, R8
-	KMOVW     R8, K1
-	MOVL      $0x00008000, R8
-	KMOVW     R8, K2
 
 row:
 	MOVQ   CX, R8
@@ -2708,18 +2696,14 @@ super:
 	PREFETCHT1    8256(R8)
 	PREFETCHT1    8320(R8)
 	VMOVDQU32     (R8), Z11
-	VMOVDQU32     64(R8), Z12
+	VMOVDQU32     72(R8), Z12
 	VMOVDQU32     288(R9), Y1
 	VPXORD        Y6, Y6, Y6
 	VMOVDQA32     Z11, Z13
 	VPERMT2W      Z12, Z2, Z13
-	VPBROADCASTD  128(R8), K1, Z13
-	VPBROADCASTD  132(R8), K2, Z13
-	VMOVDQA32     Z11, Z14
-	VPERMT2W      Z12, Z3, Z14
-	VPBROADCASTD  136(R8), K1, Z14
-	VPBROADCASTD  140(R8), K2, Z14
 	VPERMT2W      Z12, Z10, Z11
+	VMOVDQU32     10(R8), Z14
+	VPERMT2W      80(R8), Z3, Z14
 	VPANDD        Z9, Z13, Z12
 	VPANDD        Z8, Z13, Z13
 	VPDPBUSD      (R9), Z13, Z1
@@ -2766,10 +2750,6 @@ TEXT ·fileScatterQ40VNNI(SB), NOSPLIT, $0-56
 	VMOVDQU32 mask0f<>+0(SB), Z8
 	VMOVDQU32 maskf0<>+0(SB), Z9
 	VMOVDQU32 filePlacesScales<>+0(SB), Z10
-	MOVL      $0x00000080, R8
-	KMOVW     R8, K1
-	MOVL      $0x00008000, R8
-	KMOVW     R8, K2
 
 row:
 	MOVLQSX (R11), R8
@@ -2793,18 +2773,14 @@ super:
 	PREFETCHT1    128(R12)
 	ADDQ          $0x00000090, R12
 	VMOVDQU32     (R8), Z11
-	VMOVDQU32     64(R8), Z12
+	VMOVDQU32     72(R8), Z12
 	VMOVDQU32     288(R9), Y1
 	VPXORD        Y6, Y6, Y6
 	VMOVDQA32     Z11, Z13
 	VPERMT2W      Z12, Z2, Z13
-	VPBROADCASTD  128(R8), K1, Z13
-	VPBROADCASTD  132(R8), K2, Z13
-	VMOVDQA32     Z11, Z14
-	VPERMT2W      Z12, Z3, Z14
-	VPBROADCASTD  136(R8), K1, Z14
-	VPBROADCASTD  140(R8), K2, Z14
 	VPERMT2W      Z12, Z10, Z11
+	VMOVDQU32     10(R8), Z14
+	VPERMT2W      80(R8), Z3, Z14
 	VPANDD        Z9, Z13, Z12
 	VPANDD        Z8, Z13, Z13
 	VPDPBUSD      (R9), Z13, Z1
