@@ -2,6 +2,7 @@ package engine_test
 
 import (
 	"errors"
+	"fmt"
 	"math"
 	"slices"
 	"strings"
@@ -217,19 +218,23 @@ const sameNeurons = 0.01
 // the same neurons.
 func TestStreamedPrompts(t *testing.T) {
 	for _, c := range []struct {
-		spec synth.Spec
-		mode model.SparseMode
-		diff float64
+		spec   synth.Spec
+		mode   model.SparseMode
+		mapped bool // --no-repack
+		diff   float64
 	}{
-		{synth.Spec{Arch: "llama", Type: quant.F16}, model.Off, floatSplits},
-		{synth.Spec{Arch: "llama", Type: quant.Q8_0}, model.Exact, quantSplits},
-		{synth.Spec{Arch: "llama", Type: quant.Q4_0, Magic: "PWRI"}, model.Predict, quantSplits},
-		{synth.Spec{Arch: "opt", Type: quant.F16, Magic: "PWRI"}, model.Predict, floatSplits},
+		{synth.Spec{Arch: "llama", Type: quant.F16}, model.Off, false, floatSplits},
+		{synth.Spec{Arch: "llama", Type: quant.Q8_0}, model.Exact, false, quantSplits},
+		{synth.Spec{Arch: "llama", Type: quant.Q4_0, Magic: "PWRI"}, model.Predict, false, quantSplits},
+		{synth.Spec{Arch: "opt", Type: quant.F16, Magic: "PWRI"}, model.Predict, false, floatSplits},
+		{synth.Spec{Arch: "llama", Type: quant.Q4_K}, model.Exact, false, quantSplits},
+		{synth.Spec{Arch: "llama", Type: quant.Q6_K}, model.Off, false, quantSplits},
+		{synth.Spec{Arch: "llama", Type: quant.Q4_0}, model.Exact, true, quantSplits},
 	} {
-		t.Run(c.spec.Arch+" "+c.mode.String()+" "+c.spec.Type.String(), func(t *testing.T) {
+		t.Run(fmt.Sprintf("%s %s %s %v", c.spec.Arch, c.mode, c.spec.Type, c.mapped), func(t *testing.T) {
 			f := synthtest.Sparse(t, c.spec, 2)
-			o := engine.Options{Threads: 1, Context: 128, Outputs: 64, Sparse: c.mode}
-			for _, hot := range []int{0, 320} {
+			o := engine.Options{Threads: 1, Context: 128, Outputs: 64, Sparse: c.mode, NoRepack: c.mapped}
+			for _, hot := range []int{0, 512} {
 				places := share(2, hot)
 				places[1].Attention, places[1].Predictor = hot > 0, hot > 0
 				o.Plan = nil

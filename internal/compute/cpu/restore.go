@@ -5,23 +5,16 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/compute/cpu/kernel"
 )
 
-// Restorable says how Restore gives m's neurons back, as Rows or as Columns; false where it cannot.
-func (d *Device) Restorable(m *compute.Matrix) (compute.Use, bool) {
-	w := mem(m)
-	if !kernel.Restorable(m.Type) && w.packed {
-		return 0, false
+// Restorable says how Restore gives back the neurons of m, a matrix for Rows or Columns.
+func (d *Device) Restorable(m *compute.Matrix) compute.Use {
+	if mem(m).layout == neurons {
+		return compute.Rows
 	}
-	switch w.layout {
-	case neurons:
-		return compute.Rows, true
-	case groups:
-		return compute.Columns, true
-	}
-	return 0, false
+	return compute.Columns
 }
 
 // Restore gives neurons [from, to) of m back as a file has them, in scratch, which has room for them, or where they lie. Neurons given back as columns
-// come in whole blocks.
+// come in whole blocks of their type.
 func (d *Device) Restore(m *compute.Matrix, from, to int, scratch []byte) compute.Source {
 	w := mem(m)
 	src := compute.Source{Name: m.Name, Type: m.Type, Rows: to - from, Cols: m.Cols}
@@ -31,13 +24,19 @@ func (d *Device) Restore(m *compute.Matrix, from, to int, scratch []byte) comput
 		d.restoreGroups(w, src, from/kernel.GroupNeurons)
 		return src
 	}
+	if w.layout == plain {
+		src.Rows, src.Cols = m.Rows, to-from
+		src.Data = scratch[:src.Rows*src.Type.RowBytes(src.Cols)]
+		d.restoreColumns(w, src, from)
+		return src
+	}
 	stored := w.data[from*w.rowBytes : to*w.rowBytes]
 	size := src.Type.RowBytes(src.Cols)
 	if w.packed && kernel.Quantised(m.Type) {
 		src.Data = scratch[:src.Rows*size]
 		d.batch.Run((src.Rows+packRows-1)/packRows, func(chunk, _ int) {
 			for r := chunk * packRows; r < min(src.Rows, (chunk+1)*packRows); r++ {
-				kernel.RestoreRow(m.Type, src.Data[r*size:][:size], stored[r*w.rowBytes:][:w.rowBytes], src.Cols)
+				kernel.RestoreRow(m.Type, src.Data[r*size:][:size], stored[r*w.rowBytes:][:w.rowBytes], 0, src.Cols)
 			}
 		})
 		return src
@@ -47,6 +46,21 @@ func (d *Device) Restore(m *compute.Matrix, from, to int, scratch []byte) comput
 	}
 	src.Data = stored
 	return src
+}
+
+// restoreColumns writes src.Cols columns of w's rows, from column from on, to src.
+func (d *Device) restoreColumns(w *matrix, src compute.Source, from int) {
+	size, at := src.Type.RowBytes(src.Cols), src.Type.RowBytes(from)
+	d.batch.Run((src.Rows+packRows-1)/packRows, func(chunk, _ int) {
+		for r := chunk * packRows; r < min(src.Rows, (chunk+1)*packRows); r++ {
+			out, row := src.Data[r*size:][:size], w.data[r*w.rowBytes:][:w.rowBytes]
+			if w.packed && kernel.Quantised(src.Type) {
+				kernel.RestoreRow(src.Type, out, row, from, src.Cols)
+			} else {
+				copy(out, row[at:])
+			}
+		}
+	})
 }
 
 // restoreGroups writes groups from first on to src, whose data are whole groups of columns.

@@ -1,29 +1,34 @@
 package kernel
 
 import (
+	"encoding/binary"
 	"fmt"
 
 	"github.com/powerinfer-go/powerinfer/internal/quant"
 )
 
-// Restorable reports whether rows of t can be had back as the file has them.
-func Restorable(t quant.Type) bool {
-	return !Quantised(t) || t == quant.Q4_0 || t == quant.Q8_0
-}
-
-// RestoreRow is the inverse of PackRow: it writes a packed row of cols elements [RowBytes] to dst in file layout.
-func RestoreRow(t quant.Type, dst, src []byte, cols int) {
-	if len(src) != RowBytes(t, cols) || len(dst) != t.RowBytes(cols) || !Restorable(t) {
+// RestoreRow is the inverse of PackRow: of a packed row it writes cols elements from element from on, which begins a superblock, to dst in
+// file layout.
+func RestoreRow(t quant.Type, dst, src []byte, from, cols int) {
+	if len(dst) != t.RowBytes(cols) || len(src) < RowBytes(t, from+cols) || from%quant.QKK != 0 {
 		panic(fmt.Sprintf("kernel: restoring %d bytes of %s from %d", len(dst), t, len(src)))
 	}
 	if !Quantised(t) {
-		copy(dst, src)
+		copy(dst, src[t.RowBytes(from):])
 		return
 	}
 	n, size := superBytes(t), t.BlockBytes()
-	in := quant.QKK / quant.QK * size
+	in := quant.QKK / t.BlockElems() * size
 	for s := range Super(cols) {
-		restoreBlocks(dst[s*in:min(len(dst), (s+1)*in)], src[s*n:][:n], size)
+		file, packed := dst[s*in:min(len(dst), (s+1)*in)], src[(from/quant.QKK+s)*n:][:n]
+		switch t {
+		case quant.Q4_K:
+			restoreQ4_K(file, packed)
+		case quant.Q6_K:
+			restoreQ6_K(file, packed)
+		default:
+			restoreBlocks(file, packed, size)
+		}
 	}
 }
 
@@ -35,6 +40,53 @@ func restoreBlocks(file, packed []byte, size int) {
 		from := packed[offQuants+4*j:]
 		for v := range (size - 2) / 4 {
 			put(out[2+4*v:], get(from[32*v:]))
+		}
+	}
+}
+
+// restoreQ4_K is the inverse of packQ4_K.
+func restoreQ4_K(file, packed []byte) {
+	out := (*[144]byte)(file)
+	copy(out[:4], packed)
+	high := binary.LittleEndian.Uint32(packed[12:])
+	low := binary.LittleEndian.Uint64(packed[4:])
+	scale := func(j int) byte { return byte(low >> (6 * j) & 63) }
+	least := func(j int) byte { return byte((low>>48 | uint64(high)<<16) >> (6 * j) & 63) }
+	for j := range 4 { // quant.Q4KScales says where their bits are
+		out[4+j] = scale(j) | scale(j+4)>>4<<6
+		out[8+j] = least(j) | least(j+4)>>4<<6
+		out[12+j] = scale(j+4)&15 | least(j+4)<<4
+	}
+	for k := range 4 {
+		pair, from := out[16+32*k:][:32], packed[offQuants+8*k:]
+		for v := range 4 {
+			even, odd := get(from[32*v:]), get(from[32*v+4:])
+			put(pair[4*v:], even&low4|odd&low4<<4)
+			put(pair[16+4*v:], even>>4&low4|odd&^low4)
+		}
+	}
+}
+
+// restoreQ6_K is the inverse of packQ6_K.
+func restoreQ6_K(file, packed []byte) {
+	out := (*[210]byte)(file)
+	clear(out[:192])
+	copy(out[192:208], packed)
+	copy(out[208:], packed[offSuper:])
+	add := func(at int, bits uint32) { put(out[at:], get(out[at:])|bits) }
+	for j := range 8 {
+		half, quarter := j/4, j%4
+		low, high, shift := 64*half+32*(quarter&1), 128+32*half, quarter>>1*4
+		for v := range 4 {
+			x := get(packed[offQuants+4*j+32*v:])
+			add(low+4*v, x&low4<<shift)
+			add(low+16+4*v, x>>4&low4<<shift)
+		}
+		for h := range 2 {
+			bits := get(packed[offHigh+4*j+32*h:])
+			for f := range 4 {
+				add(high+4*(2*f+h), bits>>(2*f)&0x03030303<<(2*quarter))
+			}
 		}
 	}
 }
