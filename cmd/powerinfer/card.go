@@ -91,35 +91,60 @@ func chosenCards(c *cli.Command, all []vulkan.Info, why error) ([]vulkan.Info, e
 	return infos, err
 }
 
-// chosenPlan plans for the cards that the flags choose, and a share of what they say of their memory; nil where there are none, or nothing
-// is to be put on them.
-func chosenPlan(ctx context.Context, c *cli.Command, f *gguf.File, o *engine.Options, stats *neuron.Stats, share float64) (*engine.Plan, error) {
+// planner plans what of a model goes to which cards.
+type planner struct {
+	c       *cli.Command
+	cards   []vulkan.Info
+	failed  []bool // [cards] nothing more goes there
+	b       blueprint.Blueprint
+	machine measure.Machine
+}
+
+// newPlanner is for the cards that the flags choose; nil where there are none.
+func newPlanner(ctx context.Context, c *cli.Command, f *gguf.File, o *engine.Options, stats *neuron.Stats) (*planner, error) {
 	if c.String("device") == vulkan.None {
 		return nil, nil
 	}
 	all, why := vulkan.Devices() // once: drivers take their time
-	infos, err := chosenCards(c, all, why)
-	if err != nil || len(infos) == 0 {
+	p := &planner{c: c}
+	var err error
+	if p.cards, err = chosenCards(c, all, why); err != nil || len(p.cards) == 0 {
 		return nil, err
 	}
-	b, err := blueprint.Of(f, blueprint.Options{Context: o.Context, UBatch: o.LargestStep(), Outputs: o.Outputs, Sparse: o.Sparse, Activation: o.Activation, Law: blueprint.UsualLaw(), Stats: stats})
-	if err != nil {
+	p.failed = make([]bool, len(p.cards))
+	if p.b, err = blueprint.Of(f, blueprint.Options{Context: o.Context, UBatch: o.LargestStep(), Outputs: o.Outputs, Sparse: o.Sparse, Activation: o.Activation, Law: blueprint.UsualLaw(), Stats: stats}); err != nil {
 		return nil, err
 	}
-	m, err := thisMachine(ctx, all, false)
-	if err != nil {
-		return nil, err
+	p.machine, err = thisMachine(ctx, all, false)
+	return p, err
+}
+
+// plan is for a share of what the flags say of the cards' memory; nil where nothing is to be put there.
+func (p *planner) plan(share float64) (*engine.Plan, error) {
+	if p == nil {
+		return nil, nil
 	}
-	on := machineWith(&m, infos, &b)
-	if err := setBudgets(c, &on); err != nil {
+	on := machineWith(&p.machine, p.cards, &p.b)
+	if err := setBudgets(p.c, &on); err != nil {
 		return nil, err
 	}
 	var s []hybrid.Streaming
-	for j, info := range infos {
-		on.GPUs[j].Budget = int64(share * float64(on.GPUs[j].Budget))
-		s = append(s, streaming(c, m.Cores, fast(&m, info), &b, on.GPUs[j].Budget))
+	for j, info := range p.cards {
+		g := &on.GPUs[j]
+		if g.Budget = int64(share * float64(g.Budget)); p.failed[j] {
+			g.Budget = 0
+		}
+		s = append(s, streaming(p.c, p.machine.Cores, fast(&p.machine, info), &p.b, g.Budget))
 	}
-	return place(c, infos, &b, on, s)
+	plan, used, err := p.place(on, s)
+	if plan != nil {
+		plan.Rest = func(card int) *engine.Plan {
+			p.failed[used[card]] = true
+			rest, _ := p.plan(share) // the processor can always go on
+			return rest
+		}
+	}
+	return plan, err
 }
 
 // machineWith is m with cards, and as much of each one's memory as is used when nobody says how much.
@@ -202,38 +227,39 @@ func solver(c *cli.Command) func(placement.Model, placement.Machine) (placement.
 	}
 }
 
-// place puts the model on the cards within their budgets. Those that the plan has no use for are left out.
-func place(c *cli.Command, infos []vulkan.Info, b *blueprint.Blueprint, on placement.Machine, s []hybrid.Streaming) (*engine.Plan, error) {
-	p, err := b.Places(on, s, solver(c))
+// place puts the model on the cards within their budgets. Those that the plan has no use for are left out; used are the others.
+func (p *planner) place(on placement.Machine, s []hybrid.Streaming) (plan *engine.Plan, used []int, err error) {
+	best, err := p.b.Places(on, s, solver(p.c))
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	plan := &engine.Plan{Places: p.Places(), Ahead: ahead(c, &p), Notice: func(s string) { fmt.Fprintln(os.Stderr, "note:", s) }}
-	if !slices.ContainsFunc(infos, func(i vulkan.Info) bool { return i.Kind == vulkan.CPU }) {
-		plan.Rate = 1 / p.Seconds
+	plan = &engine.Plan{Places: best.Places(), Ahead: ahead(p.c, &best), Notice: func(s string) { fmt.Fprintln(os.Stderr, "note:", s) }}
+	if !slices.ContainsFunc(p.cards, func(i vulkan.Info) bool { return i.Kind == vulkan.CPU }) {
+		plan.Rate = 1 / best.Seconds
 	}
-	index := make([]int, len(infos)) // of each in plan.Cards
-	for j, info := range infos {
+	index := make([]int, len(p.cards)) // of each in plan.Cards
+	for j, info := range p.cards {
 		budget := on.GPUs[j].Budget
-		if p.VRAM[j] == 0 {
-			if c.String("device") != "" || c.IsSet("vram-budget") {
+		if best.VRAM[j] == 0 {
+			if !p.failed[j] && (p.c.String("device") != "" || p.c.IsSet("vram-budget")) {
 				fmt.Fprintf(os.Stderr, "note: nothing of the model is worth its place within %.2f GiB of %s\n", gib(budget), info.Name)
 			}
 			continue
 		}
 		index[j] = len(plan.Cards)
-		plan.Cards = append(plan.Cards, engine.Card{Device: fmt.Sprint(info.Index), Budget: budget, Planned: p.VRAM[j], Stream: s[j]})
+		used = append(used, j)
+		plan.Cards = append(plan.Cards, engine.Card{Device: fmt.Sprint(info.Index), Budget: budget, Planned: best.VRAM[j], Stream: s[j]})
 	}
 	if len(plan.Cards) == 0 {
-		return nil, nil
+		return nil, nil, nil
 	}
 	for l := range plan.Places {
 		if y := &plan.Places[l]; y.GPU != placement.RAM {
 			y.GPU = index[y.GPU]
 		}
-		plan.Bytes += p.Layers[l].VRAM
+		plan.Bytes += best.Layers[l].VRAM
 	}
-	return plan, nil
+	return plan, used, nil
 }
 
 // leastLate is the share of a token's time that cards must wait for the processor's neurons for it to pay that it reads ahead: the cards
@@ -267,7 +293,11 @@ func loadEngine(ctx context.Context, c *cli.Command, f *gguf.File, o engine.Opti
 	if stats != nil {
 		o.Order = stats.Order()
 	}
-	return withLess(func(share float64) (*engine.Plan, error) { return chosenPlan(ctx, c, f, &o, stats, share) },
+	p, err := newPlanner(ctx, c, f, &o, stats)
+	if err != nil {
+		return nil, err
+	}
+	return withLess(p.plan,
 		func(plan *engine.Plan) (*engine.Engine, error) {
 			bar := newProgress("loading", unitBytes)
 			defer bar.finish()
