@@ -8,9 +8,13 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/urfave/cli/v3"
+
+	"github.com/powerinfer-go/powerinfer/internal/blueprint"
 	"github.com/powerinfer-go/powerinfer/internal/compute/hybrid"
 	"github.com/powerinfer-go/powerinfer/internal/compute/vulkan"
 	"github.com/powerinfer-go/powerinfer/internal/engine"
+	"github.com/powerinfer-go/powerinfer/internal/measure"
 )
 
 // TestWithLess: a card that has less memory than it said is asked for less, and one that fails is left out; errors that are not the
@@ -57,5 +61,43 @@ func TestWithLess(t *testing.T) {
 	}
 	if _, err := withLess(func(float64) (*engine.Plan, error) { return nil, file }, nil, nil); !errors.Is(err, file) {
 		t.Errorf("a plan that fails: error %v", err)
+	}
+}
+
+// TestRest: where one of two cards fails, what is left goes to the other, and where that fails, too, to none.
+func TestRest(t *testing.T) {
+	b, err := blueprint.Describe("llama-7b,type=q4_0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	const budget = 2 << 30
+	c := &cli.Command{Flags: cardFlags()}
+	p := &planner{
+		c: c, b: b.Blueprint(4096), failed: make([]bool, 2),
+		cards:   []vulkan.Info{{Index: 3, Name: "first", Kind: vulkan.Discrete, Free: budget}, {Index: 5, Name: "second", Kind: vulkan.Discrete, Free: budget}},
+		machine: measure.Machine{Cores: 4, RAM: []measure.RAM{{Threads: 4, Stream: 40e9}}},
+	}
+	for _, card := range p.cards {
+		p.machine.Cards = append(p.machine.Cards, measure.Card{ID: measure.ID{Name: card.Name}, Read: 400e9, Upload: 10e9, Download: 10e9, HandOff: 40e-6})
+	}
+	both, err := p.plan(1)
+	if err != nil || len(both.Cards) != 2 || both.Cards[0].Device != "3" || both.Cards[1].Device != "5" {
+		t.Fatalf("a plan for both cards: %+v, error %v", both, err)
+	}
+	second := both.Rest(0)
+	if second == nil || len(second.Cards) != 1 || second.Cards[0].Device != "5" || second.Cards[0].Planned > second.Cards[0].Budget {
+		t.Fatalf("a plan for the second card: %+v", second)
+	}
+	used := false
+	for _, y := range second.Places {
+		if used = used || y.Attention; y.GPU > 0 {
+			t.Errorf("a layer lies on card %d of one", y.GPU)
+		}
+	}
+	if !used {
+		t.Error("nothing lies on the card that is left")
+	}
+	if rest := second.Rest(0); rest != nil {
+		t.Errorf("a plan for no card: %+v", rest)
 	}
 }
