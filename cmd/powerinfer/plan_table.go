@@ -93,6 +93,12 @@ func (d *drawing) text(out io.Writer) error {
 	if err := w.Flush(); err != nil {
 		return err
 	}
+	if len(d.on.GPUs) > 1 {
+		fmt.Fprintln(out)
+		for j, v := range d.plan.VRAM {
+			fmt.Fprintf(out, "card %d: %.2f of %.2f GiB\n", j, gib(v), gib(d.on.GPUs[j].Budget))
+		}
+	}
 	return d.closing(out)
 }
 
