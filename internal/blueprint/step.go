@@ -48,7 +48,8 @@ func packed(n int) int64 { return int64(n + n/quant.QK*8) }
 
 // onCard is what of a plan the step's memory on the card depends on.
 type onCard struct {
-	attention  bool // of some layer is there
+	layers     int  // whose norms are there: its own, and those that lie in RAM whole
+	caches     int  // layers whose keys and values are there
 	head       bool // is there
 	split      bool // some layer is computed on both processors
 	neurons    int  // most of a layer that is computed by neuron; or of those that are sent at a time
@@ -59,7 +60,7 @@ type onCard struct {
 // most is what any plan may need.
 func (s *step) most() onCard {
 	dense := s.mode == model.Off && !s.transposed
-	return onCard{attention: true, head: true, split: true, neurons: s.ff, dense: dense, denseThere: dense}
+	return onCard{layers: s.layers, caches: s.layers, head: true, split: true, neurons: s.ff, dense: dense, denseThere: dense}
 }
 
 // of is what places need of a card.
@@ -68,11 +69,16 @@ func (s *step) of(places []placement.Place, gpu int) onCard {
 	u := onCard{head: head.GPU == gpu && head.Attention}
 	for _, p := range places[:len(places)-1] {
 		dense := s.mode == model.Off && !s.transposed && (p.Hot == 0 || p.Hot == s.ff)
+		if p.GPU == gpu || p.GPU == placement.RAM {
+			u.layers++
+		}
 		if p.GPU != gpu {
 			u.dense = u.dense || dense
 			continue
 		}
-		u.attention = u.attention || p.Attention
+		if p.Attention {
+			u.caches++
+		}
 		if !dense {
 			u.neurons = max(u.neurons, p.Hot)
 			u.split = u.split || p.Hot > 0 && p.Hot < s.ff
@@ -105,17 +111,17 @@ func (s *step) bytes(u onCard) int64 {
 	if s.gated {
 		floats += many * u.neurons // ups
 	}
-	if u.attention {
+	if u.caches > 0 {
 		splits := ((s.context+compute.PagePositions-1)/compute.PagePositions*compute.PagePositions + compute.PagePositions + split - 1) / split
 		floats += few * s.heads * splits * (s.headDim + 2)
 	}
-	floats += 2 * s.layers * s.embd // norms, which both processors have
+	floats += 2 * u.layers * s.embd // norms, which both processors have
 
 	total := 4 * int64(floats)
 	if u.head {
 		total += s.beside
 	}
-	total += compute.CacheSpec{Layers: s.layers, KVHeads: s.kv, HeadDim: s.headDim, Pages: 1}.Bytes() // a spare page
+	total += compute.CacheSpec{Layers: u.caches, KVHeads: s.kv, HeadDim: s.headDim, Pages: 1}.Bytes() // a spare page
 	if s.rank > 0 {
 		total += int64(n) * int64((s.ff+31)/32*4)
 	}
