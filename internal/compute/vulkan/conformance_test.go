@@ -135,9 +135,9 @@ func TestVariants(t *testing.T) {
 	const (
 		largestRow = 32 << 10 // of the suite's matrices, with what belongs to it
 		// Shaders are compiled anew in every process, and slowly where they check themselves.
-		checked  = "^TestConformance$/^(AddPosition|LayerNorm|MatMul|RoPE)$/^(Q4_0|4096_columns|halves)$"
+		checked  = "^TestConformance$/^(AddPosition|LayerNorm|MatMul|RoPE)$/^(F16|Q4_0|4096_columns|halves)$"
 		parts    = "^TestConformance$/^(AddPosition|MatMul|SparseFFN)$/^(F16|Q4_0)$"
-		subgroup = "^TestConformance$/^(LayerNorm|MatMul|SparseFFN|Attention)$/^(Q4_0|4096_columns|heads_of_128,_2×4)$"
+		subgroup = "^TestConformance$/^(LayerNorm|MatMul|SparseFFN|Attention)$/^(Q4_0|F16|4096_columns|heads_of_128,_2×4)$"
 	)
 	for variable, tests := range map[string]string{
 		assistedVariable + "=1":                        checked,

@@ -63,7 +63,7 @@ func Khronos(code []byte) ([]byte, error) {
 // translation is what one module's instructions need to know of each other.
 type translation struct {
 	needed bool
-	uint32 uint32            // the type's id
+	number uint32            // the id of the type of 32-bit numbers
 	bound  uint32            // of ids: the first of the constants 0, 1 and 2 that are added, which are uses and orders
 	uses   map[uint32]uint32 // of a type's matrices: 0 as A, 1 as B, 2 as sums
 	truths map[uint32]uint32 // of boolean constants
@@ -78,7 +78,7 @@ func (t *translation) survey(all [][]uint32) error {
 		case op == opCapability && len(in) == 2:
 			t.needed = t.needed || in[1] == nvCapability
 		case op == opTypeInt && len(in) == 4 && in[2] == 32 && in[3] == 0:
-			t.uint32 = in[1]
+			t.number = in[1]
 		case op == opConstantTrue && len(in) == 3:
 			t.truths[in[2]] = 1
 		case op == opConstantFalse && len(in) == 3:
@@ -101,7 +101,7 @@ func (t *translation) survey(all [][]uint32) error {
 			}
 		}
 	}
-	if t.needed && t.uint32 == 0 {
+	if t.needed && t.number == 0 {
 		return errors.New("cooperative matrices: the module has no type of 32-bit numbers")
 	}
 	return nil
@@ -122,10 +122,10 @@ func (t *translation) translate(out, in []uint32) ([]uint32, error) {
 		add(op, khrCapability)
 	case op == opExtension && text(in[1:]) == nvExtension:
 		add(op, literal(khrExtension)...)
-	case op == opTypeInt && in[1] == t.uint32:
+	case op == opTypeInt && in[1] == t.number:
 		out = append(out, in...)
 		for v := range uint32(3) {
-			add(opConstant, t.uint32, t.bound+v, v)
+			add(opConstant, t.number, t.bound+v, v)
 		}
 	case op == nvType:
 		use, ok := t.uses[in[1]]
