@@ -36,8 +36,8 @@ func fileKernels() {
 	defineFileConstants()
 	for _, typ := range quantised {
 		for _, isa := range []string{"AVX2", "VNNI"} {
-			fileStream(isa, typ, "fileStream", near)
-			fileStream(isa, typ, "fileFar", far) // of all types: a mapped file's pages are small, and at each the hardware stops
+			fileStream(isa, typ, "fileStream", paged)
+			fileStream(isa, typ, "fileFar", far) // of all types: it is the faster there
 			fileStream(isa, typ, "fileScatter", scattered)
 		}
 		filePack(typ)

@@ -14,6 +14,7 @@ type reading int
 
 const (
 	near      reading = iota // consecutive rows, which the hardware prefetches
+	paged                    // the same in small pages, of which the next is asked for: there the hardware stops
 	far                      // consecutive rows, asked for well before
 	scattered                // rows chosen by index, of which the next are asked for
 )
@@ -21,6 +22,10 @@ const (
 // farAhead is how many bytes ahead a far stream asks for memory: further than the hardware's prefetchers, which end at a page. It is
 // slower than they are as long as activations stay in the first-level cache, and faster by half where those come from the second.
 const farAhead = 8 << 10
+
+// pageAhead is a small page: one line a superblock has the processor look up the next page's address and begin to read there. Of
+// mapped files that was 3 to 8 % faster; huge pages, which a file seldom has, would be 20 to 30 %.
+const pageAhead = 4 << 10
 
 // farTypes have far streams. Where there is less to compute for a byte (Q8_0, Q6_K, BF16) their requests would be more than a core
 // can have under way.
@@ -76,6 +81,8 @@ func (k *tile) oneToken(name, layout string, order reading, prepare func(isum re
 		switch order {
 		case scattered:
 			k.fetch(ahead, superBytes(k.typ))
+		case paged:
+			k.ask(Mem{Base: k.wp, Disp: pageAhead}, 1)
 		case far:
 			k.ask(Mem{Base: k.wp, Disp: farAhead}, superBytes(k.typ))
 		}

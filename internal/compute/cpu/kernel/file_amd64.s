@@ -2316,7 +2316,7 @@ DATA filePlacesQ401<>+63(SB)/1, $0x00
 GLOBL filePlacesQ401<>(SB), RODATA|NOPTR, $64
 
 // func fileStreamQ40AVX2(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
-// Requires: AVX, AVX2, F16C, FMA3
+// Requires: AVX, AVX2, F16C, FMA3, MMX+
 TEXT ·fileStreamQ40AVX2(SB), NOSPLIT, $0-48
 	MOVQ    out+0(FP), AX
 	MOVQ    w+8(FP), CX
@@ -2334,6 +2334,7 @@ row:
 	VXORPS X0, X0, X0
 
 super:
+	PREFETCHT1   4096(R8)
 	VMOVDQU      2(R8), X3
 	VINSERTI128  $0x01, 74(R8), Y3, Y3
 	VMOVDQU      20(R8), X4
@@ -2607,7 +2608,7 @@ super:
 	RET
 
 // func fileStreamQ40VNNI(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
-// Requires: AVX, AVX2, AVX512BW, AVX512F, AVX512VL, AVX512VNNI, F16C, FMA3
+// Requires: AVX, AVX2, AVX512BW, AVX512F, AVX512VL, AVX512VNNI, F16C, FMA3, MMX+
 TEXT ·fileStreamQ40VNNI(SB), NOSPLIT, $0-48
 	MOVQ      out+0(FP), AX
 	MOVQ      w+8(FP), CX
@@ -2629,6 +2630,7 @@ row:
 	VXORPS X0, X0, X0
 
 super:
+	PREFETCHT1    4096(R8)
 	VMOVDQU32     (R8), Z11
 	VMOVDQU32     72(R8), Z12
 	VMOVDQU32     288(R9), Y1
@@ -2862,7 +2864,7 @@ super:
 	RET
 
 // func fileStreamQ4KAVX2(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
-// Requires: AVX, AVX2, F16C, FMA3
+// Requires: AVX, AVX2, F16C, FMA3, MMX+
 TEXT ·fileStreamQ4KAVX2(SB), NOSPLIT, $0-48
 	MOVQ    out+0(FP), AX
 	MOVQ    w+8(FP), CX
@@ -2880,6 +2882,7 @@ row:
 	VXORPS X0, X0, X0
 
 super:
+	PREFETCHT1   4096(R8)
 	VMOVDQU      16(R8), X3
 	VINSERTI128  $0x01, 80(R8), Y3, Y3
 	VPSRLW       $0x04, Y3, Y4
@@ -3213,7 +3216,7 @@ super:
 	RET
 
 // func fileStreamQ4KVNNI(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
-// Requires: AVX, AVX2, AVX512F, AVX512VL, AVX512VNNI, F16C, FMA3
+// Requires: AVX, AVX2, AVX512F, AVX512VL, AVX512VNNI, F16C, FMA3, MMX+
 TEXT ·fileStreamQ4KVNNI(SB), NOSPLIT, $0-48
 	MOVQ      out+0(FP), AX
 	MOVQ      w+8(FP), CX
@@ -3242,6 +3245,7 @@ row:
 	VXORPS X0, X0, X0
 
 super:
+	PREFETCHT1    4096(R8)
 	VPXORD        Y1, Y1, Y1
 	VMOVDQU32     16(R8), Z13
 	VMOVDQU32     80(R8), Z14
@@ -3616,7 +3620,7 @@ super:
 	RET
 
 // func fileStreamQ80AVX2(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
-// Requires: AVX, AVX2, F16C, FMA3
+// Requires: AVX, AVX2, F16C, FMA3, MMX+
 TEXT ·fileStreamQ80AVX2(SB), NOSPLIT, $0-48
 	MOVQ    out+0(FP), AX
 	MOVQ    w+8(FP), CX
@@ -3634,6 +3638,7 @@ row:
 	VXORPS X0, X0, X0
 
 super:
+	PREFETCHT1   4096(R8)
 	VMOVDQU      2(R8), X3
 	VINSERTI128  $0x01, 138(R8), Y3, Y3
 	VMOVDQU      36(R8), X4
@@ -4013,7 +4018,7 @@ super:
 	RET
 
 // func fileStreamQ80VNNI(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
-// Requires: AVX, AVX2, AVX512F, AVX512VL, AVX512VNNI, F16C, FMA3
+// Requires: AVX, AVX2, AVX512F, AVX512VL, AVX512VNNI, F16C, FMA3, MMX+
 TEXT ·fileStreamQ80VNNI(SB), NOSPLIT, $0-48
 	MOVQ      out+0(FP), AX
 	MOVQ      w+8(FP), CX
@@ -4031,6 +4036,7 @@ row:
 	VXORPS X0, X0, X0
 
 super:
+	PREFETCHT1   4096(R8)
 	VPSLLD       $0x04, 288(R9), Y1
 	VMOVDQU      2(R8), X3
 	VINSERTI128  $0x01, 138(R8), Y3, Y3
@@ -4390,7 +4396,7 @@ super:
 	RET
 
 // func fileStreamQ6KAVX2(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
-// Requires: AVX, AVX2, F16C, FMA3
+// Requires: AVX, AVX2, F16C, FMA3, MMX+
 TEXT ·fileStreamQ6KAVX2(SB), NOSPLIT, $0-48
 	MOVQ    out+0(FP), AX
 	MOVQ    w+8(FP), CX
@@ -4409,6 +4415,7 @@ row:
 	VXORPS X0, X0, X0
 
 super:
+	PREFETCHT1   4096(R8)
 	VPMOVSXBW    192(R8), Y10
 	VPMADDWD     416(R9), Y10, Y1
 	VPSLLD       $0x05, Y1, Y1
@@ -4797,7 +4804,7 @@ super:
 	RET
 
 // func fileStreamQ6KVNNI(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
-// Requires: AVX, AVX2, AVX512F, AVX512VL, AVX512VNNI, F16C, FMA3
+// Requires: AVX, AVX2, AVX512F, AVX512VL, AVX512VNNI, F16C, FMA3, MMX+
 TEXT ·fileStreamQ6KVNNI(SB), NOSPLIT, $0-48
 	MOVQ      out+0(FP), AX
 	MOVQ      w+8(FP), CX
@@ -4826,6 +4833,7 @@ row:
 	VXORPS X0, X0, X0
 
 super:
+	PREFETCHT1    4096(R8)
 	VMOVDQU32     352(R9), Y1
 	VMOVDQU32     384(R9), Y8
 	VMOVDQU32     (R8), Z18
