@@ -94,7 +94,7 @@ func (c *check) ways(ctx context.Context, t quant.Type, kern kernel, standard vu
 		case rate == 0:
 			row = append(row, "–")
 		default:
-			row = append(row, fmt.Sprintf("%.2f", rate/1e12))
+			row = append(row, fmt.Sprintf("%.3g", rate/1e12))
 			if a != vulkan.Packed && rate > best {
 				best, fastest = rate, a.String()
 			}
