@@ -17,8 +17,11 @@ func (e *Engine) surely(s *Sequence, tokens []int32, at int, wanted func(i int) 
 		if err == nil {
 			n, err = e.step(s, tokens, at, wanted)
 		}
+		if err == nil || e.options.Plan == nil {
+			return n, err
+		}
 		var card *hybrid.CardError
-		if err == nil || e.options.Plan == nil || !errors.As(err, &card) {
+		if !errors.As(err, &card) {
 			return n, err
 		}
 		s.tokens = held // restored or not
