@@ -45,6 +45,9 @@ func TestMappedTakesNothing(t *testing.T) {
 			}
 			step() // scratch grows, on every worker
 			step()
+			if n > 1 && testing.Short() {
+				continue // the race detector, under which tests are short, empties pools of scratch
+			}
 			if got := testing.AllocsPerRun(20, step); got >= 1 { // a pool of scratch may be emptied by the collector
 				t.Errorf("%s, %d tokens: %g allocations a step", typ, n, got)
 			}
