@@ -187,6 +187,11 @@ func TestNeurons(t *testing.T) {
 			t.Errorf("%s is %v, want %v", k, got[k], v)
 		}
 	}
+	r.Neurons.Bytes = 30_000_000 // ten million a step
+	if got := write(t, "csv", r); !strings.Contains(got, ",exact,0.4,0.1,10000000,4000,") {
+		t.Errorf("a row of CSV has no plain numbers of bytes:\n%s", got)
+	}
+	r.Neurons = n
 	want := `| model                          |       size |     params | backend    | threads |  sparse |  active | FFN read |            test |                  t/s |
 | ------------------------------ | ---------: | ---------: | ---------- | ------: | ------: | ------: | -------: | --------------: | -------------------: |
 | llama 6.7B Q4_0                |   3.56 GiB |      6.7 B | CPU        |       3 |   exact |  10.0 % |   25.0 % |            tg10 |          7.50 ± 3.54 |

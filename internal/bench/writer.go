@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"reflect"
+	"strconv"
 	"strings"
 	"time"
 
@@ -240,8 +241,12 @@ func (w *Writer) csv(rec record, header bool) {
 		if v.Field(i).Kind() == reflect.Slice {
 			continue // as llama-bench: samples are in JSON only
 		}
+		value := fmt.Sprint(v.Field(i).Interface())
+		if v.Field(i).CanFloat() { // millions of bytes without an exponent
+			value = strconv.FormatFloat(v.Field(i).Float(), 'f', -1, 64)
+		}
 		names = append(names, v.Type().Field(i).Tag.Get("json"))
-		values = append(values, fmt.Sprint(v.Field(i).Interface()))
+		values = append(values, value)
 	}
 	c := csv.NewWriter(w.out)
 	if header {

@@ -22,6 +22,9 @@ func Chosen(name string) (Info, error) {
 // ChooseAll are those of all Devices that list means: names as Open takes them, between commas, or, if empty, Usual. The error is ErrNone
 // where there is nothing to choose.
 func ChooseAll(all []Info, list string) ([]Info, error) {
+	if list != "" && strings.Trim(list, ", ") == "" { // a part of many a name
+		return nil, fmt.Errorf("a name is missing in the list of devices %q", list)
+	}
 	k, err := choose(all, list)
 	switch {
 	case err == nil && list == "":

@@ -36,6 +36,8 @@ func TestChooseAll(t *testing.T) {
 		{all, "3,3", nil, "is twice", false},
 		{all, "3,4", nil, "is twice", false},
 		{all, "3,", nil, "a name is missing", false},
+		{all, ",", nil, "a name is missing", false},
+		{all, ", ", nil, "a name is missing", false},
 		{all, "3,none", nil, `no device is called "none"`, false},
 		{all, "2,5", nil, "older than Vulkan 1.2", false},
 	} {
