@@ -125,7 +125,7 @@ func (p *planner) plan(share float64) (*engine.Plan, error) {
 		return nil, nil
 	}
 	on := machineWith(&p.machine, p.cards, &p.b)
-	if err := setBudgets(p.c, &on); err != nil {
+	if err := setBudgets(p.c, p.cards, &on); err != nil {
 		return nil, err
 	}
 	var s []hybrid.Streaming

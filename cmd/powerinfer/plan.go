@@ -159,6 +159,7 @@ func countedStats(path string) (*neuron.Stats, error) {
 func planMachine(ctx context.Context, c *cli.Command, b *blueprint.Blueprint) (on placement.Machine, stream []hybrid.Streaming, memory uint64, err error) {
 	var m measure.Machine
 	var known []*measure.Card // of each card; nil: nothing that streaming needs
+	var infos []vulkan.Info   // of this machine's cards, which are the first
 	switch name := c.String("machine"); {
 	case strings.HasPrefix(name, "pc-"):
 		on, memory, err = blueprint.PC(name)
@@ -176,7 +177,6 @@ func planMachine(ctx context.Context, c *cli.Command, b *blueprint.Blueprint) (o
 		if m, err = thisMachine(ctx, all, false); err != nil {
 			return on, nil, 0, err
 		}
-		var infos []vulkan.Info
 		infos, err = chosenCards(c, all, why)
 		on, memory = machineWith(&m, infos, b), m.Memory
 		for _, info := range infos {
@@ -194,7 +194,7 @@ func planMachine(ctx context.Context, c *cli.Command, b *blueprint.Blueprint) (o
 		on.GPUs = append(on.GPUs, g)
 		on.HandOff = max(on.HandOff, blueprint.AssumedHandOff)
 	}
-	if err := setBudgets(c, &on); err != nil {
+	if err := setBudgets(c, infos, &on); err != nil {
 		return on, nil, 0, err
 	}
 	known = append(known, make([]*measure.Card, len(on.GPUs)-len(known))...)
@@ -219,8 +219,9 @@ func describedCard(text string) (placement.GPU, error) {
 	}, nil
 }
 
-// setBudgets reads --vram-budget: one for all cards, or one for each.
-func setBudgets(c *cli.Command, on *placement.Machine) error {
+// setBudgets reads --vram-budget: one for all cards, or one for each. The first cards are those of infos, of which no more is used than is
+// free: more would fail at load, or make the driver page.
+func setBudgets(c *cli.Command, infos []vulkan.Info, on *placement.Machine) error {
 	if !c.IsSet("vram-budget") {
 		return nil
 	}
@@ -238,7 +239,11 @@ func setBudgets(c *cli.Command, on *placement.Machine) error {
 		if err != nil || !(v >= 0 && v <= 1<<20) || math.IsNaN(v) {
 			return fmt.Errorf("--vram-budget %.40q is not a number of GiB", part)
 		}
-		on.GPUs[j].Budget = int64(v * (1 << 30))
+		g := &on.GPUs[j]
+		if g.Budget = int64(v * (1 << 30)); j < len(infos) && g.Budget > infos[j].Free {
+			g.Budget = infos[j].Free
+			fmt.Fprintf(os.Stderr, "note: of %s %.2f GiB are free: no more is used\n", g.Name, gib(g.Budget))
+		}
 	}
 	return nil
 }
