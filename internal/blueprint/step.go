@@ -31,13 +31,13 @@ const (
 	usualOutputs = 1
 )
 
-// How compute/vulkan works, so far as it takes memory.
+// How compute/vulkan works, so far as it takes memory; by its names.
 const (
-	manyTokens = 128 // of which gates and ups are kept at a time where every neuron is computed
-	halfTokens = 32  // and more may be multiplied as halves
-	fewTokens  = 8   // that are computed by lists of neurons, with their attention in splits
-	split      = 256 // positions
-	lanes      = 64  // that a list is ordered by
+	everyTokens = 128 // of which gates and ups are kept at a time where every neuron is computed
+	manyTokens  = 32  // and more may be multiplied as halves
+	fewTokens   = 8   // that are computed by lists of neurons, with their attention in splits
+	split       = 256 // positions
+	lanes       = 64  // that a list is ordered by
 )
 
 // halves is what activations [n, cols] take as halves with scales.
@@ -106,10 +106,10 @@ func (s *step) bytes(u onCard) int64 {
 	}
 	floats += n * s.rank
 
-	many, few := min(n, manyTokens), min(n, fewTokens)
-	floats += many*u.neurons + few*(3*u.neurons+lanes+1) // gates; lists, their gates and sums
+	every, few := min(n, everyTokens), min(n, fewTokens)
+	floats += every*u.neurons + few*(3*u.neurons+lanes+1) // gates; lists, their gates and sums
 	if s.gated {
-		floats += many * u.neurons // ups
+		floats += every * u.neurons // ups
 	}
 	if u.caches > 0 {
 		splits := ((s.context+compute.PagePositions-1)/compute.PagePositions*compute.PagePositions + compute.PagePositions + split - 1) / split
@@ -131,12 +131,12 @@ func (s *step) bytes(u onCard) int64 {
 			total += packed(n * s.ff)
 		}
 	}
-	if s.halved && n >= halfTokens {
+	if s.halved && n >= manyTokens {
 		wide := max(s.embd, q)
 		if u.denseThere {
 			wide = max(wide, s.ff)
 		}
-		total += halves(n, wide) + halves(many, u.neurons) + halves(n, s.rank)
+		total += halves(n, wide) + halves(every, u.neurons) + halves(n, s.rank)
 	}
 	return total + total/100 // alignment
 }
