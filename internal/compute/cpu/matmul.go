@@ -65,10 +65,11 @@ func (d *Device) MatMul(x compute.Tensor, p compute.Products) {
 	m.p = compute.Products{}
 }
 
-// packBytes is how much a worker packs at a time of a matrix that is computed on in the file, for few tokens: it stays in a cache
-// between packing and product. For a prompt it is a chunk, whose activations are then read once.
+// fewPackBytes stay in a cache between packing and product.
 const fewPackBytes = 64 << 10
 
+// packBytes is how much a worker packs at a time of a matrix that is computed on in the file: little for few tokens; for a prompt a
+// chunk, whose activations are then read once.
 func packBytes(rowBytes, tokens int) int {
 	limit := promptChunk
 	if tokens <= fewSparse {

@@ -1,5 +1,5 @@
-// Package hybrid makes one device of two: a card that holds what the plan put there, and the host that computes the rest where it
-// lies. Only activations pass between them.
+// Package hybrid makes one device of several: a card, or a Fleet of them, that holds what the plan put there, and the host that computes
+// the rest where it lies. Only activations pass between them.
 //
 // Every verb runs where its weights are; verbs without weights run where their operands are. A feed-forward layer that is split by
 // neuron runs on both at the same time. Since placement is fixed when weights are taken in, the same verbs always take the same
@@ -32,7 +32,7 @@ type Meeting interface {
 	TakeSet(s compute.Set) func() (words []uint32, perRow int)
 }
 
-// Host is the second processor.
+// Host is the processor beside the card.
 type Host interface {
 	compute.Device
 	// Data is a tensor's memory.
@@ -95,7 +95,7 @@ func (d *Device) Trace(l *trace.Log) { d.trace = l }
 // Name says what computes.
 func (d *Device) Name() string { return d.card.Name() + " and " + d.host.Name() }
 
-// Cards is the first processor.
+// Cards is the card alone.
 func (d *Device) Cards() []compute.Device { return []compute.Device{d.card} }
 
 // Err says why the card can compute no more; nil: it can, and what Read has returned is what was computed.
