@@ -2,7 +2,7 @@
 # Formatting, vet and staticcheck, with versions fixed here.
 set -euo pipefail
 cd "$(dirname "$0")/.."
-unformatted=$(go run mvdan.cc/gofumpt@v0.12.0 -l cmd internal demo gen)
+unformatted=$(go run mvdan.cc/gofumpt@v0.12.0 -l .)
 if [ -n "$unformatted" ]; then
 	printf 'not formatted (gofumpt -w):\n%s\n' "$unformatted" >&2
 	exit 1
