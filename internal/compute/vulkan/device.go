@@ -192,6 +192,14 @@ func (d *Device) Vector(src compute.Source) (*compute.Vector, error) {
 // elements is the memory of v.
 func elements(v *compute.Vector) view { return v.Mem.(view) }
 
+// elementsOr is that or, where there is no v, standIn: every binding has a view.
+func elementsOr(v *compute.Vector, standIn view) view {
+	if v == nil {
+		return standIn
+	}
+	return elements(v)
+}
+
 // scratch is memory for what lies between the dispatches of a verb: the same for the same name, and as large as anyone asked for.
 // Recordings that use a smaller one keep it.
 func (r *recorder) scratch(name string, size int64) view {

@@ -179,10 +179,7 @@ func (r *recorder) multiplyHalves(a Arithmetic, tile int, o *operand, first, n, 
 		if byNeuron {
 			rows, columns = p.Out.Cols, o.x.Cols
 		}
-		bias := part.memory // stands in where there is none
-		if p.Bias != nil {
-			bias = elements(p.Bias)
-		}
+		bias := elementsOr(p.Bias, part.memory)
 		c := call{
 			shader: halvesShader, local: matLocal,
 			spec: []uint32{uint32(p.W.Type), truth(m.layout == groups), truth(byNeuron), uint32(tile), uint32(tile), 0},
@@ -196,11 +193,7 @@ func (r *recorder) multiplyHalves(a Arithmetic, tile int, o *operand, first, n, 
 			c.spec = append(c.spec, truth(a == Packed))
 		}
 		c.groups = [3]int{ceil(rows, tile), ceil(n, tile), 1}
-		if len(m.parts) == 1 && n == p.Out.Rows {
-			r.dispatchProduct(product{call: c, out: floats(p.Out), spec: added, sum: len(c.bind) - 1})
-		} else {
-			r.dispatch(c)
-		}
+		r.dispatchProduct(c, added, p.Out, len(m.parts) == 1 && n == p.Out.Rows)
 	}
 }
 

@@ -165,10 +165,7 @@ func (r *recorder) multiply(o *operand, first, n, to int, p compute.Product) {
 	relu := truth(o.relu && !quantised(p.W.Type))
 	for i := range m.parts {
 		part := &m.parts[i]
-		bias := part.memory // stands in where there is none
-		if p.Bias != nil {
-			bias = elements(p.Bias)
-		}
+		bias := elementsOr(p.Bias, part.memory)
 		c := call{
 			bind: []binding{read(part.memory), read(x), write(floats(p.Out)), read(bias), write(floats(p.Out))},
 			push: append(m.push(part), uint32(part.rows), uint32(part.first), uint32(p.Out.Cols), uint32(n), uint32(first), uint32(to), scales, truth(p.Bias != nil)),
@@ -184,10 +181,6 @@ func (r *recorder) multiply(o *operand, first, n, to int, p compute.Product) {
 			c.shader, c.local, c.spec = r.dotting("matmat"), matLocal, []uint32{uint32(p.W.Type), relu, 0}
 			c.groups = [3]int{ceil(part.rows, matTile), ceil(n, matTile), 1}
 		}
-		if len(m.parts) == 1 && n == p.Out.Rows {
-			r.dispatchProduct(product{call: c, out: floats(p.Out), spec: len(c.spec) - 1, sum: len(c.bind) - 1})
-		} else {
-			r.dispatch(c)
-		}
+		r.dispatchProduct(c, len(c.spec)-1, p.Out, len(m.parts) == 1 && n == p.Out.Rows)
 	}
 }

@@ -34,8 +34,8 @@ type sparse struct {
 	gates, a      compute.Tensor // [tokens, n]: the lists' gates and a_i
 }
 
-// SparseFFN computes the neurons of s that w has, which may be the first only of s.N. It computes a few tokens by lists of neurons: gate rows of the set, up rows where the activation is not zero, the down
-// columns of neurons whose product is not. Many tokens, whose sets' union is most of a layer, go through matrix products in which
+// SparseFFN computes the neurons of s that w has, which may be the first only of s.N. It computes a few tokens by lists of neurons: gate
+// rows of the set, up rows where the activation is not zero, the down columns of neurons whose product is not. Many tokens, whose sets' union is most of a layer, go through matrix products in which
 // neurons outside a token's set are zero. Both give the same bytes, up to the many tokens that are computed by Arithmetic.
 func (r *recorder) SparseFFN(out, x compute.Tensor, s compute.Set, w compute.SparseWeights) {
 	r.about(w.Up.Name)
@@ -182,16 +182,13 @@ func (f *sparse) rows(first, n int, m *compute.Matrix, bias *compute.Vector, ste
 	w := mem(m)
 	for i := range w.parts {
 		p := &w.parts[i]
-		gates, b := f.list, p.memory // stand in where there are none
+		gates := f.list // stands in where there are none
 		if step == rowsUp {
 			gates = floats(f.gates)
 		}
-		if bias != nil {
-			b = elements(bias)
-		}
 		f.r.dispatch(call{
 			shader: f.r.dotting("rows"), local: vecLocal, spec: []uint32{uint32(m.Type), step},
-			bind:   []binding{read(p.memory), read(x), read(f.list), read(f.offsets), read(gates), write(floats(to)), read(b)},
+			bind:   []binding{read(p.memory), read(x), read(f.list), read(f.offsets), read(gates), write(floats(to)), read(elementsOr(bias, p.memory))},
 			push:   append(w.push(p), uint32(p.rows), uint32(p.first), uint32(f.n), uint32(first), scales, truth(bias != nil), kind, threshold),
 			groups: [3]int{min(listedGroups, ceil(f.n, vecLocal/vecLanes)), n, 1},
 		})
@@ -214,10 +211,7 @@ func (f *sparse) down(first, n int) {
 	}
 	for i := range m.parts {
 		p := &m.parts[i]
-		bias := p.memory // stands in where there is none
-		if f.w.DownBias != nil {
-			bias = elements(f.w.DownBias)
-		}
+		bias := elementsOr(f.w.DownBias, p.memory)
 		f.product(n, call{
 			shader: "down", local: downSlots * neuronLanes, spec: []uint32{uint32(f.w.Down.Type), truth(m.layout == groups), 0},
 			bind: []binding{
@@ -233,11 +227,7 @@ func (f *sparse) down(first, n int) {
 
 // product dispatches c, which sums down columns for n tokens, and whose last constant and binding are for an Add that follows.
 func (f *sparse) product(n int, c call) {
-	if len(mem(f.w.Down).parts) == 1 && n == f.out.Rows {
-		f.r.dispatchProduct(product{call: c, out: floats(f.out), spec: len(c.spec) - 1, sum: len(c.bind) - 1})
-	} else {
-		f.r.dispatch(c)
-	}
+	f.r.dispatchProduct(c, len(c.spec)-1, f.out, len(mem(f.w.Down).parts) == 1 && n == f.out.Rows)
 }
 
 // everyNeuron computes n tokens from first on by matrix products.
@@ -275,10 +265,7 @@ func (f *sparse) everyNeuron(first, n int) {
 		return
 	}
 	p := &m.parts[0]
-	bias := p.memory // stands in where there is none
-	if f.w.DownBias != nil {
-		bias = elements(f.w.DownBias)
-	}
+	bias := elementsOr(f.w.DownBias, p.memory)
 	f.product(n, call{
 		shader: "downmat", local: matLocal, spec: []uint32{uint32(f.w.Down.Type), truth(m.layout == groups), 0},
 		bind:   []binding{read(p.memory), read(floats(gates)), write(floats(f.out)), read(bias), write(floats(f.out))},

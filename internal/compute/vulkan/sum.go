@@ -7,15 +7,19 @@ import "github.com/powerinfer-go/powerinfer/internal/compute"
 type product struct {
 	call
 	out  view
-	spec int // the constant that says whether the shader adds
-	sum  int // the binding it adds to
+	spec int // the constant that says whether the shader adds; it adds to the last binding
 }
 
-// dispatchProduct records p now or, if nothing comes between, together with an Add. Its constant is still zero, and its binding stands in.
-func (r *recorder) dispatchProduct(p product) {
+// dispatchProduct records a product's dispatch: what is the whole of out now or, if nothing comes between, together with an Add, a part
+// at once. The constant spec is still zero, and the last binding stands in.
+func (r *recorder) dispatchProduct(c call, spec int, out compute.Tensor, whole bool) {
+	if !whole {
+		r.dispatch(c)
+		return
+	}
 	r.flush()
-	r.held = &p
-	r.forms.forget(p.out)
+	r.held = &product{call: c, out: floats(out), spec: spec}
+	r.forms.forget(floats(out))
 }
 
 // flush records what is held back. Everything that records commands calls it first.
@@ -32,13 +36,13 @@ func (r *recorder) join(dst, x compute.Tensor) bool {
 	if p == nil || p.out != floats(x) {
 		return false
 	}
-	to := floats(dst)
+	to, sum := floats(dst), len(p.bind)-1
 	for i, b := range p.bind {
-		if i != p.sum && overlap(b.view, to) {
+		if i != sum && overlap(b.view, to) {
 			return false
 		}
 	}
-	p.call.spec[p.spec], p.call.bind[p.sum] = 1, update(to)
+	p.call.spec[p.spec], p.call.bind[sum] = 1, update(to)
 	r.flush()
 	return true
 }
