@@ -39,7 +39,7 @@ var floors = []struct{ pkg, imports string }{
 	{"internal/compute/cpu/kernel", "internal/compute internal/quant"},
 	{"internal/compute/cpu/gemm", "internal/compute/cpu/pool"},
 	{"internal/compute/cpu", "internal/compute internal/compute/cpu/kernel internal/compute/cpu/pool internal/quant"},
-	{"internal/measure", "internal/clock internal/hw internal/outfile internal/placement"},
+	{"internal/measure", "internal/clock internal/compute internal/compute/cpu internal/hw internal/outfile internal/placement internal/quant"},
 	{"internal/compute/hybrid", "internal/compute internal/quant internal/trace"},
 	{"internal/compute/vulkan/vk", ""},
 	{"internal/compute/vulkan/shaders", ""},

@@ -42,7 +42,7 @@ func software(t *testing.T) *check {
 	c := &check{device: vulkan.Software, info: info, out: t.TempDir(), only: regexp.MustCompile(""), tiny: true}
 	c.models = filepath.Join(c.out, "models")
 	cpu := hw.Detect()
-	m := measure.Machine{CPU: cpu.Name, Cores: cpu.Usable, RAM: []measure.RAM{{Threads: 1, Stream: 20e9, Rows: []measure.Rows{{Bytes: 4096, Read: 10e9}}}}}
+	m := measure.Machine{CPU: cpu.Name, Cores: cpu.Usable, Products: 1e11, Packs: 1e9, RAM: []measure.RAM{{Threads: 1, Stream: 20e9, Rows: []measure.Rows{{Bytes: 4096, Read: 10e9}}}}}
 	if mem, err := hw.ReadMemory(); err == nil {
 		m.Memory = mem.Total
 	}

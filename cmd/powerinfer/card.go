@@ -134,7 +134,7 @@ func (p *planner) plan(share float64) (*engine.Plan, error) {
 		if g.Budget = int64(share * float64(g.Budget)); p.failed[j] {
 			g.Budget = 0
 		}
-		s = append(s, streaming(p.c, p.machine.Cores, fast(&p.machine, info), &p.b, g.Budget))
+		s = append(s, streaming(p.c, &p.machine, fast(&p.machine, info), &p.b, g.Budget))
 	}
 	plan, used, err := p.place(on, s)
 	if plan != nil {
@@ -164,9 +164,9 @@ func machineWith(m *measure.Machine, infos []vulkan.Info, b *blueprint.Blueprint
 	return on
 }
 
-// What computing with a weight and sending it take, where it was not measured: per core, multiplications and additions of a prompt's
-// products a second, and bytes packed for the card a second. A chunk of rows is long enough for the bus's full speed, and a small share
-// of the budget.
+// What computing with a weight and sending it take on a machine that was described and not measured: per core, multiplications and
+// additions of a prompt's products a second, and bytes packed for the card a second. A chunk of rows is long enough for the bus's full
+// speed, and a small share of the budget.
 const (
 	coreProducts   = 60e9
 	corePacks      = 2e9
@@ -174,9 +174,9 @@ const (
 	budgetOfChunks = 256
 )
 
-// streaming is when sending cold neurons to a card takes less time than computing with them on so many cores. Without k, what is known of the
+// streaming is when sending cold neurons to a card takes less time than computing with them on m's cores. Without k, what is known of the
 // card, they are sent only if the user says so.
-func streaming(c *cli.Command, cores int, k *measure.Card, b *blueprint.Blueprint, budget int64) hybrid.Streaming {
+func streaming(c *cli.Command, m *measure.Machine, k *measure.Card, b *blueprint.Blueprint, budget int64) hybrid.Streaming {
 	s := hybrid.Streaming{Bytes: min(largestChunk, budget/budgetOfChunks)}
 	if c.IsSet("stream-tokens") {
 		s.Tokens = max(0, c.Int("stream-tokens"))
@@ -185,8 +185,12 @@ func streaming(c *cli.Command, cores int, k *measure.Card, b *blueprint.Blueprin
 	if k == nil || !(k.Upload > 0) {
 		return s
 	}
-	send := float64(b.RowBytes) / float64(b.RowElems) * (1/k.Upload + 1/(corePacks*float64(cores))) // seconds a weight
-	s.Tokens = int(math.Ceil(send * coreProducts * float64(cores)))
+	products, packs := m.Products, m.Packs
+	if products == 0 || packs == 0 {
+		products, packs = coreProducts*float64(m.Cores), corePacks*float64(m.Cores)
+	}
+	send := float64(b.RowBytes) / float64(b.RowElems) * (1/k.Upload + 1/packs) // seconds a weight
+	s.Tokens = int(math.Ceil(send * products))
 	return s
 }
 
@@ -241,8 +245,8 @@ func (p *planner) place(on placement.Machine, s []hybrid.Streaming) (plan *engin
 	for j, info := range p.cards {
 		budget := on.GPUs[j].Budget
 		if best.VRAM[j] == 0 {
-			if !p.failed[j] && (p.c.String("device") != "" || p.c.IsSet("vram-budget")) {
-				fmt.Fprintf(os.Stderr, "note: nothing of the model is worth its place within %.2f GiB of %s\n", gib(budget), info.Name)
+			if !p.failed[j] && (p.c.String("device") != "" || p.c.IsSet("vram-budget")) && !p.c.IsSet("n-gpu-layers") {
+				fmt.Fprintf(os.Stderr, "note: nothing of the model is worth its place within %.0f MiB of %s\n", mib(budget), info.Name)
 			}
 			continue
 		}

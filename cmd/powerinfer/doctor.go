@@ -123,6 +123,9 @@ func ramTable(out io.Writer, m *measure.Machine) {
 		fmt.Fprintln(w)
 	}
 	w.Flush()
+	if m.Products > 0 {
+		fmt.Fprintf(out, "\nprompts: %.0f billion multiplications and additions a second with %d threads, in Q4_0; %.1f GB/s packed for a card\n", m.Products/1e9, m.Cores, m.Packs/1e9)
+	}
 }
 
 func cardTable(out io.Writer, m *measure.Machine, why error) {

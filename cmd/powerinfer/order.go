@@ -22,10 +22,16 @@ func statsFlag() cli.Flag {
 // none, or the file is prepared and holds its own.
 func statsFor(c *cli.Command, f *gguf.File) (*neuron.Stats, error) {
 	config, err := model.ReadConfig(f, c.String("activation"))
-	if err != nil || config.Prepared != nil {
+	if err != nil {
 		return nil, err
 	}
 	name := c.String("stats")
+	if config.Prepared != nil {
+		if name != "" {
+			return nil, fmt.Errorf("--stats %s: %s is prepared and holds its own statistics; leave the flag out", name, f.Path)
+		}
+		return nil, nil
+	}
 	folder := filepath.Join(filepath.Dir(f.Path), "activation")
 	var s *neuron.Stats
 	switch {

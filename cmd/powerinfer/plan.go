@@ -200,7 +200,7 @@ func planMachine(ctx context.Context, c *cli.Command, b *blueprint.Blueprint) (o
 	known = append(known, make([]*measure.Card, len(on.GPUs)-len(known))...)
 	for j := range on.GPUs {
 		on.GPUs[j].Overhead = b.Buffers
-		stream = append(stream, streaming(c, m.Cores, known[j], b, on.GPUs[j].Budget))
+		stream = append(stream, streaming(c, &m, known[j], b, on.GPUs[j].Budget))
 	}
 	return on, stream, memory, nil
 }
@@ -231,7 +231,7 @@ func setBudgets(c *cli.Command, infos []vulkan.Info, on *placement.Machine) erro
 		return fmt.Errorf("--vram-budget %.40s: the machine has no card that can be used; describe one with --card GIB:GB/S or --machine", text)
 	}
 	if len(parts) != 1 && len(parts) != len(on.GPUs) {
-		return fmt.Errorf("--vram-budget %.40s: %d budgets for %d cards", text, len(parts), len(on.GPUs))
+		return fmt.Errorf("--vram-budget %.40s: %d budgets, and cards in use: %d", text, len(parts), len(on.GPUs))
 	}
 	for j := range on.GPUs {
 		part := strings.TrimSpace(parts[min(j, len(parts)-1)])

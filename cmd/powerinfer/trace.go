@@ -20,6 +20,9 @@ func traced(c *cli.Command, f func(l *trace.Log) error) error {
 	if path == "" {
 		return f(nil)
 	}
+	if err := outfile.Check(path); err != nil {
+		return err
+	}
 	l := trace.New()
 	err := f(l)
 	if failed := outfile.Write(path, func(o *outfile.File) error { return l.Write(o) }); err == nil {

@@ -154,7 +154,7 @@ func main() {
 			}
 		}
 	}
-	floats := map[string][][2]int{"AVX2": {{1, 1}, {2, 1}, {2, 4}}, "VNNI": {{4, 4}}}
+	floats := map[string][][2]int{"AVX2": {{1, 1}, {3, 1}, {2, 4}}, "VNNI": {{4, 4}}}
 	for _, isa := range []string{"AVX2", "VNNI"} {
 		for _, rt := range floats[isa] {
 			for _, typ := range []string{"F32", "F16", "BF16"} {

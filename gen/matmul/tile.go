@@ -213,7 +213,10 @@ func (k *tile) nextRows() reg.Register {
 		return nil
 	}
 	ahead := GP64()
-	LEAQ(Mem{Base: k.wp, Index: k.rb, Scale: uint8(k.r)}, ahead)
+	LEAQ(Mem{Base: k.wp, Index: k.rb, Scale: uint8(k.r &^ 1)}, ahead)
+	if k.r%2 == 1 {
+		ADDQ(k.rb, ahead)
+	}
 	return ahead
 }
 

@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"github.com/powerinfer-go/powerinfer/internal/compute/hybrid"
+	"github.com/powerinfer-go/powerinfer/internal/compute/vulkan"
 	"github.com/powerinfer-go/powerinfer/internal/model"
 )
 
@@ -99,7 +100,7 @@ func (e *Engine) rehearse() error {
 		return nil
 	}
 	return d.Rehearse(func() error {
-		for _, n := range []int{e.ubatch, min(fewTokens, e.ubatch), 1} {
+		for _, n := range vulkan.Steps(e.ubatch) {
 			if err := e.rehearseStep(n); err != nil {
 				return err
 			}
@@ -107,9 +108,6 @@ func (e *Engine) rehearse() error {
 		return nil
 	})
 }
-
-// fewTokens is the size of the largest step that a card computes as it computes one of a token.
-const fewTokens = 8
 
 // rehearseStep has the largest step of n tokens recorded: in the last positions of the context, with as many logits as there may be.
 func (e *Engine) rehearseStep(n int) error {

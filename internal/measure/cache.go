@@ -29,7 +29,7 @@ func CacheFile() (string, error) {
 // Cached is what the file at path holds if it was measured on this machine with these cards and drivers; ok is false otherwise.
 func Cached(path string, found []Found) (m Machine, ok bool) {
 	m, err := Read(path)
-	return m, err == nil && m.same(this(found))
+	return m, err == nil && m.Products > 0 && m.same(this(found)) // an older file has no products
 }
 
 // same reports whether m was measured on the machine that now is; memory may differ by what a limit or the kernel takes.

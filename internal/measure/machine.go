@@ -16,6 +16,10 @@ type Machine struct {
 	Memory uint64 `json:"memory"` // bytes of RAM that this process may use
 	RAM    []RAM  `json:"ram"`    // by rising number of threads
 	Cards  []Card `json:"cards"`
+
+	// Of all cores; 0 where it was not measured.
+	Products float64 `json:"products,omitempty"` // multiplications and additions a second of a prompt's products in Q4_0
+	Packs    float64 `json:"packs,omitempty"`    // bytes a second that are packed to be sent to a card
 }
 
 // RAM is what memory gives to a number of threads.
@@ -73,6 +77,11 @@ func (m *Machine) Check() error {
 			}
 		}
 	}
+	for _, v := range []float64{m.Products, m.Packs} {
+		if v != 0 && !plausible(v) {
+			return fmt.Errorf("%g multiplications or packed bytes a second are nothing that cores do", v)
+		}
+	}
 	for _, c := range m.Cards {
 		if err := c.check(); err != nil {
 			return err
@@ -89,8 +98,8 @@ func threadCounts(cores int) []int {
 	return slices.Compact([]int{1, max((cores+1)/2, 1), max(cores, 1)})
 }
 
-// steps is how many figures RAM takes.
-func steps(cores int) int { return len(threadCounts(cores)) * (1 + len(rowSizes())) }
+// steps is how many figures RAM and cores take.
+func steps(cores int) int { return len(threadCounts(cores))*(1+len(rowSizes())) + 2 }
 
 // measureRAM fills in m.RAM; it takes about four seconds.
 func (m *Machine) measureRAM(ctx context.Context, step func()) error {
@@ -128,6 +137,9 @@ func Take(ctx context.Context, found []Found, progress func(done, total int64)) 
 		}
 	}
 	if err := m.measureRAM(ctx, step); err != nil {
+		return m, err
+	}
+	if err := m.measureProducts(step); err != nil {
 		return m, err
 	}
 	for i := range found {

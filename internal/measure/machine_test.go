@@ -69,7 +69,8 @@ func example() Machine {
 			{8, 46e9, []Rows{{2304, 30e9}, {8192, 40e9}}},
 			{16, 45e9, nil},
 		},
-		Cards: []Card{{ID: ID{Name: "Test 4090", UUID: "abc"}, Read: 9e11, Upload: 2e10, Download: 1e10, HandOff: 4e-5}},
+		Cards:    []Card{{ID: ID{Name: "Test 4090", UUID: "abc"}, Read: 9e11, Upload: 2e10, Download: 1e10, HandOff: 4e-5}},
+		Products: 4e11, Packs: 8e9,
 	}
 }
 

@@ -196,7 +196,7 @@ func TestWhole(t *testing.T) {
 	if n, p, err := MostWhole(m, on); n != 1 || err != nil || p.VRAM[0] != 1400 {
 		t.Errorf("%d layers in 2799 bytes, %v, %v", n, p.VRAM, err)
 	}
-	if _, err := Whole(m, on, 2); err == nil || !strings.Contains(err.Error(), "2 layers do not fit") {
+	if _, err := Whole(m, on, 2); err == nil || !strings.Contains(err.Error(), "2 layers, the head counted as one, do not fit") {
 		t.Errorf("%v", err)
 	}
 	// Two cards, one layer each; without any, nothing fits.

@@ -39,8 +39,12 @@ func least(m Model, on Machine, price float64) float64 {
 		best := inRAM + predictorRAM + cold // no card at all
 		for k := 0; ; k++ {
 			units := math.Max(hot, cold) + price*float64(y.Units.Size)*float64(k)
-			both := g.Launch + on.HandOff + math.Min(inRAM, onCard) + math.Min(predictorRAM, predictorCard)
-			best = math.Min(best, units+both)
+			third := 0.0
+			if y.Predictor > 0 {
+				third = on.HandOff
+			}
+			best = math.Min(best, units+g.Launch+onCard+on.HandOff+math.Min(predictorRAM, predictorCard))
+			best = math.Min(best, units+g.Launch+inRAM+2*on.HandOff+math.Min(predictorRAM+third, predictorCard))
 			if k == n {
 				best = math.Min(best, units+g.Launch+onCard+predictorCard)
 				break

@@ -14,12 +14,12 @@ const (
 	all
 )
 
-// modes are the ones that can be fastest. A set is predicted where the attention is or where all neurons are: elsewhere a
-// layer would need a second hand-off.
+// modes are the ones that can be fastest. A predictor is on the card only beside attention or neurons.
 var modes = [...]mode{
 	{false, false, none}, // all in RAM
 	{false, false, some},
 	{false, false, all},
+	{false, true, some},
 	{false, true, all},
 	{true, false, none},
 	{true, true, none},

@@ -42,6 +42,12 @@ func token(m Model, on Machine, at []Place) float64 {
 			if usesCPU {
 				sum += on.HandOff
 			}
+			if !p.Attention { // its norm is on the card
+				sum += on.HandOff
+				if y.Predictor > 0 && !p.Predictor { // so is the predictor's
+					sum += on.HandOff
+				}
+			}
 		}
 		to := RAM
 		if p.Attention {
@@ -95,8 +101,7 @@ func exhaustive(m Model, on Machine) float64 {
 	return best
 }
 
-// layerPlaces are all places of layer l on a card. Where the set is made neither where the attention is nor where all units
-// are, a second hand-off would be needed, which the formula does not know.
+// layerPlaces are all places of layer l on a card but a predictor's alone.
 func layerPlaces(m Model, l int) (list []Place) {
 	if l == len(m.Layers) {
 		return []Place{{Attention: true}}
@@ -104,8 +109,11 @@ func layerPlaces(m Model, l int) (list []Place) {
 	n := len(m.Layers[l].Units.Sometimes)
 	for k := 0; k <= n; k++ {
 		list = append(list, Place{Attention: true, Predictor: true, Hot: k}, Place{Hot: k})
+		if k > 0 {
+			list = append(list, Place{Predictor: true, Hot: k})
+		}
 	}
-	return append(list, Place{Attention: true}, Place{Predictor: true, Hot: n})
+	return append(list, Place{Attention: true})
 }
 
 func onCardBytes(m Model, l int, p Place) int64 {

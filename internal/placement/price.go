@@ -27,7 +27,7 @@ type Priced struct {
 //
 //	token = Σ dense + max(hot, cold) + hand-offs
 //
-// A layer that needs both processors costs one hand-off, there and back; a layer whose attention lies elsewhere than the
+// A layer that needs both processors costs hand-offs, there and back, see handOffs; a layer whose attention lies elsewhere than the
 // layer's before it half of one. Tokens begin and end in RAM, and go from card to card through it.
 func Price(m *Model, on *Machine, places []Place) (Plan, error) {
 	if err := m.Check(); err != nil {
@@ -102,6 +102,20 @@ func (m *Machine) moves(from, to int) float64 {
 	return m.HandOff / 2
 }
 
+// handOffs is how often a layer that a card has a part of goes there and back. The residual is on the card then, and so are the norms:
+// attention in RAM is a second turn, for each of both waits for its norm, and a predictor in RAM beside it a third.
+func handOffs(attention, whole, predictorInRAM bool) float64 {
+	switch {
+	case attention && whole:
+		return 0
+	case attention:
+		return 1
+	case predictorInRAM:
+		return 3
+	}
+	return 2
+}
+
 // price is one layer by itself.
 func price(y *Layer, on *Machine, at Place) Priced {
 	r := Priced{Place: at}
@@ -134,8 +148,8 @@ func price(y *Layer, on *Machine, at Place) Priced {
 	if card {
 		r.Dense += on.GPUs[at.GPU].Launch
 	}
-	if card && (!at.Attention || at.Hot < n) {
-		r.Wait = on.HandOff
+	if card {
+		r.Wait = on.HandOff * handOffs(at.Attention, at.Hot == n, y.Predictor > 0 && !at.Predictor)
 	}
 	return r
 }

@@ -72,10 +72,7 @@ func (m mode) fixed(c *curve, on *Machine, g *GPU) fixed {
 		f.bytes += c.y.Units.Size * int64(c.n)
 	}
 	if m != modes[inRAM] {
-		f.seconds += g.Launch
-		if m != modes[onCard] {
-			f.seconds += on.HandOff
-		}
+		f.seconds += g.Launch + on.HandOff*handOffs(m.attention, m.units == all, c.y.Predictor > 0 && !m.predictor)
 	}
 	return f
 }

@@ -28,7 +28,11 @@ func wholePlaces(m *Model, on *Machine, n int) ([]Place, error) {
 		y := m.layer(l)
 		for y.Bytes() > left {
 			if card++; card >= len(on.GPUs) {
-				return nil, fmt.Errorf("%d layers do not fit: layer %d needs %d bytes more", n, l, y.Bytes())
+				what := fmt.Sprintf("layer %d", l)
+				if l == len(m.Layers) {
+					what = "the head"
+				}
+				return nil, fmt.Errorf("%d layers, the head counted as one, do not fit: %s takes %.1f MiB and there are %.1f left", n, what, float64(y.Bytes())/(1<<20), float64(max(left, 0))/(1<<20))
 			}
 			left = on.GPUs[card].Budget - on.GPUs[card].Overhead
 		}

@@ -78,8 +78,8 @@ func packBytes(rowBytes, tokens int) int {
 	return max(tileRows, limit/rowBytes/tileRows*tileRows) * rowBytes
 }
 
-// tileRows is the multiple that chunks are cut at: the kernels' tiles of rows stay whole.
-const tileRows = 4
+// tileRows is the multiple that chunks are cut at: the kernels' tiles of three and four rows stay whole.
+const tileRows = 12
 
 // chunkRows is how many rows make a chunk: a few chunks for every thread, within the sizes above.
 func chunkRows(rows, rowBytes, tokens, threads int) int {

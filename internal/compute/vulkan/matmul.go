@@ -2,6 +2,7 @@ package vulkan
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/powerinfer-go/powerinfer/internal/compute"
 	"github.com/powerinfer-go/powerinfer/internal/quant"
@@ -10,6 +11,18 @@ import (
 // fewTokens is up to how many rows of x a product goes by matvec.comp, which reads the weights once for all of them;
 // matmat.comp computes tiles of as many tokens as it computes rows. Both give the same bytes. From manyTokens on see Arithmetic.
 const fewTokens = 8
+
+// Steps are the sizes of the largest steps, of at most most tokens, of each way in which products go: what they need is what any does. The
+// largest is the first.
+func Steps(most int) []int {
+	var sizes []int
+	for _, n := range []int{most, manyTokens - 1, fewTokens, 1} {
+		if n = min(n, most); !slices.Contains(sizes, n) {
+			sizes = append(sizes, n)
+		}
+	}
+	return sizes
+}
 
 // Shapes of the shaders' workgroups.
 const (

@@ -51,9 +51,9 @@ func avx2() *Kernels {
 		stream: streamQ6KAVX2, rows: tileQ6KAVX24x1, nRows: 4, scatter: scatterQ6KAVX2,
 		block: block{2, 2, tileQ6KAVX22x2}, panel: block{2, 3, panelQ6KAVX22x3}, expand: expandQ6KAVX2, panelSuper: 352,
 	}
-	k.types[quant.F32] = tiles{scatter: scatterF32AVX2, scatterRows: 4, one: tileF32AVX21x1, rows: tileF32AVX22x1, nRows: 2, block: block{2, 4, tileF32AVX22x4}}
-	k.types[quant.F16] = tiles{scatter: scatterF16AVX2, scatterRows: 4, one: tileF16AVX21x1, rows: tileF16AVX22x1, nRows: 2, block: block{2, 4, tileF16AVX22x4}}
-	k.types[quant.BF16] = tiles{scatter: scatterBF16AVX2, scatterRows: 4, one: tileBF16AVX21x1, rows: tileBF16AVX22x1, nRows: 2, block: block{2, 4, tileBF16AVX22x4}}
+	k.types[quant.F32] = tiles{scatter: scatterF32AVX2, scatterRows: 4, one: tileF32AVX21x1, rows: tileF32AVX23x1, nRows: 3, block: block{2, 4, tileF32AVX22x4}}
+	k.types[quant.F16] = tiles{scatter: scatterF16AVX2, scatterRows: 4, one: tileF16AVX21x1, rows: tileF16AVX23x1, nRows: 3, block: block{2, 4, tileF16AVX22x4}}
+	k.types[quant.BF16] = tiles{scatter: scatterBF16AVX2, scatterRows: 4, one: tileBF16AVX21x1, rows: tileBF16AVX23x1, nRows: 3, block: block{2, 4, tileBF16AVX22x4}}
 	k.adders[quant.Q4_0] = adders{rows: addRowsQ40, group: addGroupQ40}
 	k.adders[quant.Q8_0] = adders{rows: addRowsQ80, group: addGroupQ80}
 	k.adders[quant.F32] = adders{floats: addRowsF32}

@@ -9541,9 +9541,9 @@ loop:
 	VZEROUPPER
 	RET
 
-// func tileF32AVX22x1(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr)
+// func tileF32AVX23x1(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr)
 // Requires: AVX, AVX2, FMA3, MMX+
-TEXT ·tileF32AVX22x1(SB), NOSPLIT, $0-56
+TEXT ·tileF32AVX23x1(SB), NOSPLIT, $0-56
 	MOVQ  out+0(FP), AX
 	MOVQ  outStride+8(FP), CX
 	MOVQ  w+16(FP), CX
@@ -9551,35 +9551,43 @@ TEXT ·tileF32AVX22x1(SB), NOSPLIT, $0-56
 	MOVQ  x+32(FP), BX
 	MOVQ  xStride+40(FP), SI
 	MOVQ  n+48(FP), SI
-	VPXOR Y3, Y3, Y3
 	VPXOR Y4, Y4, Y4
+	VPXOR Y5, Y5, Y5
+	VPXOR Y6, Y6, Y6
 	LEAQ  (CX)(DX*2), DI
+	ADDQ  DX, DI
 
 loop:
 	PREFETCHT1   (DI)
-	ADDQ         $0x00000040, DI
+	PREFETCHT1   64(DI)
+	ADDQ         $0x00000060, DI
 	VMOVUPS      (CX), Y0
 	VMOVUPS      (CX)(DX*1), Y1
-	VMOVUPS      (BX), Y2
-	VFMADD231PS  Y2, Y0, Y3
-	VFMADD231PS  Y2, Y1, Y4
+	VMOVUPS      (CX)(DX*2), Y2
+	VMOVUPS      (BX), Y3
+	VFMADD231PS  Y3, Y0, Y4
+	VFMADD231PS  Y3, Y1, Y5
+	VFMADD231PS  Y3, Y2, Y6
 	ADDQ         $0x20, CX
 	ADDQ         $0x20, BX
 	DECQ         SI
 	JNZ          loop
-	VMOVUPS      Y3, Y0
-	VMOVUPS      Y4, Y1
+	VMOVUPS      Y4, Y0
+	VMOVUPS      Y5, Y1
+	VMOVUPS      Y6, Y2
 	VHADDPS      Y1, Y0, Y0
-	VHADDPS      Y0, Y0, Y0
-	VEXTRACTF128 $0x01, Y0, X2
-	VADDPS       X2, X0, X2
-	VMOVQ        X2, (AX)
+	VHADDPS      Y2, Y2, Y2
+	VHADDPS      Y2, Y0, Y0
+	VEXTRACTF128 $0x01, Y0, X3
+	VADDPS       X3, X0, X3
+	VMOVQ        X3, (AX)
+	VEXTRACTPS   $0x02, X3, 8(AX)
 	VZEROUPPER
 	RET
 
-// func tileF16AVX22x1(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr)
+// func tileF16AVX23x1(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr)
 // Requires: AVX, AVX2, F16C, FMA3, MMX+
-TEXT ·tileF16AVX22x1(SB), NOSPLIT, $0-56
+TEXT ·tileF16AVX23x1(SB), NOSPLIT, $0-56
 	MOVQ  out+0(FP), AX
 	MOVQ  outStride+8(FP), CX
 	MOVQ  w+16(FP), CX
@@ -9587,35 +9595,42 @@ TEXT ·tileF16AVX22x1(SB), NOSPLIT, $0-56
 	MOVQ  x+32(FP), BX
 	MOVQ  xStride+40(FP), SI
 	MOVQ  n+48(FP), SI
-	VPXOR Y3, Y3, Y3
 	VPXOR Y4, Y4, Y4
+	VPXOR Y5, Y5, Y5
+	VPXOR Y6, Y6, Y6
 	LEAQ  (CX)(DX*2), DI
+	ADDQ  DX, DI
 
 loop:
 	PREFETCHT1   (DI)
-	ADDQ         $0x00000020, DI
+	ADDQ         $0x00000030, DI
 	VCVTPH2PS    (CX), Y0
 	VCVTPH2PS    (CX)(DX*1), Y1
-	VMOVUPS      (BX), Y2
-	VFMADD231PS  Y2, Y0, Y3
-	VFMADD231PS  Y2, Y1, Y4
+	VCVTPH2PS    (CX)(DX*2), Y2
+	VMOVUPS      (BX), Y3
+	VFMADD231PS  Y3, Y0, Y4
+	VFMADD231PS  Y3, Y1, Y5
+	VFMADD231PS  Y3, Y2, Y6
 	ADDQ         $0x10, CX
 	ADDQ         $0x20, BX
 	DECQ         SI
 	JNZ          loop
-	VMOVUPS      Y3, Y0
-	VMOVUPS      Y4, Y1
+	VMOVUPS      Y4, Y0
+	VMOVUPS      Y5, Y1
+	VMOVUPS      Y6, Y2
 	VHADDPS      Y1, Y0, Y0
-	VHADDPS      Y0, Y0, Y0
-	VEXTRACTF128 $0x01, Y0, X2
-	VADDPS       X2, X0, X2
-	VMOVQ        X2, (AX)
+	VHADDPS      Y2, Y2, Y2
+	VHADDPS      Y2, Y0, Y0
+	VEXTRACTF128 $0x01, Y0, X3
+	VADDPS       X3, X0, X3
+	VMOVQ        X3, (AX)
+	VEXTRACTPS   $0x02, X3, 8(AX)
 	VZEROUPPER
 	RET
 
-// func tileBF16AVX22x1(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr)
+// func tileBF16AVX23x1(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr)
 // Requires: AVX, AVX2, FMA3, MMX+
-TEXT ·tileBF16AVX22x1(SB), NOSPLIT, $0-56
+TEXT ·tileBF16AVX23x1(SB), NOSPLIT, $0-56
 	MOVQ  out+0(FP), AX
 	MOVQ  outStride+8(FP), CX
 	MOVQ  w+16(FP), CX
@@ -9623,31 +9638,39 @@ TEXT ·tileBF16AVX22x1(SB), NOSPLIT, $0-56
 	MOVQ  x+32(FP), BX
 	MOVQ  xStride+40(FP), SI
 	MOVQ  n+48(FP), SI
-	VPXOR Y3, Y3, Y3
 	VPXOR Y4, Y4, Y4
+	VPXOR Y5, Y5, Y5
+	VPXOR Y6, Y6, Y6
 	LEAQ  (CX)(DX*2), DI
+	ADDQ  DX, DI
 
 loop:
 	PREFETCHT1   (DI)
-	ADDQ         $0x00000020, DI
+	ADDQ         $0x00000030, DI
 	VPMOVZXWD    (CX), Y0
 	VPSLLD       $0x10, Y0, Y0
 	VPMOVZXWD    (CX)(DX*1), Y1
 	VPSLLD       $0x10, Y1, Y1
-	VMOVUPS      (BX), Y2
-	VFMADD231PS  Y2, Y0, Y3
-	VFMADD231PS  Y2, Y1, Y4
+	VPMOVZXWD    (CX)(DX*2), Y2
+	VPSLLD       $0x10, Y2, Y2
+	VMOVUPS      (BX), Y3
+	VFMADD231PS  Y3, Y0, Y4
+	VFMADD231PS  Y3, Y1, Y5
+	VFMADD231PS  Y3, Y2, Y6
 	ADDQ         $0x10, CX
 	ADDQ         $0x20, BX
 	DECQ         SI
 	JNZ          loop
-	VMOVUPS      Y3, Y0
-	VMOVUPS      Y4, Y1
+	VMOVUPS      Y4, Y0
+	VMOVUPS      Y5, Y1
+	VMOVUPS      Y6, Y2
 	VHADDPS      Y1, Y0, Y0
-	VHADDPS      Y0, Y0, Y0
-	VEXTRACTF128 $0x01, Y0, X2
-	VADDPS       X2, X0, X2
-	VMOVQ        X2, (AX)
+	VHADDPS      Y2, Y2, Y2
+	VHADDPS      Y2, Y0, Y0
+	VEXTRACTF128 $0x01, Y0, X3
+	VADDPS       X3, X0, X3
+	VMOVQ        X3, (AX)
+	VEXTRACTPS   $0x02, X3, 8(AX)
 	VZEROUPPER
 	RET
 

@@ -149,14 +149,14 @@ func tileF16AVX21x1(out *float32, outStride uintptr, w *byte, rowBytes uintptr, 
 // tileBF16AVX21x1 computes out[t][r] of 1 BF16 rows and 1 tokens. Scalar twin: tileGeneric in matmul_generic.go.
 func tileBF16AVX21x1(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr)
 
-// tileF32AVX22x1 computes out[t][r] of 2 F32 rows and 1 tokens. Scalar twin: tileGeneric in matmul_generic.go.
-func tileF32AVX22x1(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr)
+// tileF32AVX23x1 computes out[t][r] of 3 F32 rows and 1 tokens. Scalar twin: tileGeneric in matmul_generic.go.
+func tileF32AVX23x1(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr)
 
-// tileF16AVX22x1 computes out[t][r] of 2 F16 rows and 1 tokens. Scalar twin: tileGeneric in matmul_generic.go.
-func tileF16AVX22x1(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr)
+// tileF16AVX23x1 computes out[t][r] of 3 F16 rows and 1 tokens. Scalar twin: tileGeneric in matmul_generic.go.
+func tileF16AVX23x1(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr)
 
-// tileBF16AVX22x1 computes out[t][r] of 2 BF16 rows and 1 tokens. Scalar twin: tileGeneric in matmul_generic.go.
-func tileBF16AVX22x1(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr)
+// tileBF16AVX23x1 computes out[t][r] of 3 BF16 rows and 1 tokens. Scalar twin: tileGeneric in matmul_generic.go.
+func tileBF16AVX23x1(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr)
 
 // tileF32AVX22x4 computes out[t][r] of 2 F32 rows and 4 tokens. Scalar twin: tileGeneric in matmul_generic.go.
 func tileF32AVX22x4(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)

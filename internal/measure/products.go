@@ -1,0 +1,71 @@
+package measure
+
+import (
+	"time"
+
+	"github.com/powerinfer-go/powerinfer/internal/clock"
+	"github.com/powerinfer-go/powerinfer/internal/compute"
+	"github.com/powerinfer-go/powerinfer/internal/compute/cpu"
+	"github.com/powerinfer-go/powerinfer/internal/quant"
+)
+
+// A product as of a 7B model's prompt, in Q4_0: enough rows for every core's chunks.
+const (
+	productRows   = 2048
+	productCols   = 4096
+	productTokens = 128
+	productTime   = 200 * time.Millisecond // of passes
+)
+
+// measureProducts fills in Products and Packs, with all cores. The weights are zeros: products take as long whatever they are.
+func (m *Machine) measureProducts(step func()) error {
+	d, err := cpu.New(cpu.Options{Threads: m.Cores, ThreadsBatch: m.Cores})
+	if err != nil {
+		return err
+	}
+	defer d.Close()
+	src := compute.Source{
+		Name: "products", Type: quant.Q4_0, Rows: productRows, Cols: productCols,
+		Data: make([]byte, productRows*quant.Q4_0.RowBytes(productCols)),
+	}
+	w, err := d.Matrix(src, compute.Rows)
+	if err != nil {
+		return err
+	}
+	x, err := d.Tensor(productTokens, productCols)
+	if err != nil {
+		return err
+	}
+	out, err := d.Tensor(productTokens, productRows)
+	if err != nil {
+		return err
+	}
+	p := &compute.Params{Tokens: make([]int32, productTokens)}
+	seconds, err := fastest(func() error {
+		return d.Run(compute.Segment{}, p, func(v compute.Verbs) { v.MatMul(x, compute.Products{{Out: out, W: w}}) })
+	})
+	if err != nil {
+		return err
+	}
+	m.Products = productRows * productCols * productTokens / seconds
+	step()
+	scratch := make([]byte, len(src.Data))
+	seconds, err = fastest(func() error { d.Restore(w, 0, productRows, scratch); return nil })
+	m.Packs = float64(len(src.Data)) / seconds
+	step()
+	return err
+}
+
+// fastest is the least time that f took, in seconds, in productTime, so that a neighbour on the machine lengthens it least.
+func fastest(f func() error) (float64, error) {
+	best := time.Duration(1<<63 - 1)
+	for total := time.Duration(0); total < productTime; {
+		begin := clock.Now()
+		if err := f(); err != nil {
+			return 0, err
+		}
+		took := max(clock.Since(begin), 1)
+		best, total = min(best, took), total+took
+	}
+	return best.Seconds(), nil
+}
