@@ -46,3 +46,36 @@ func TestReadme(t *testing.T) {
 		}
 	}
 }
+
+// The table of docs/placement.md is what plan --published prints.
+func TestPublishedTable(t *testing.T) {
+	var printed strings.Builder
+	if err := publishedTable(&printed); err != nil {
+		t.Fatal(err)
+	}
+	const columns = 7 // machine, model, type, and four figures
+	rows := map[string]bool{}
+	for line := range strings.Lines(printed.String()) {
+		if f := strings.Fields(line); len(f) > columns && strings.HasPrefix(f[0], "pc-") {
+			rows[strings.ReplaceAll(strings.Join(f[:columns], " | "), " - |", " – |")] = true
+		}
+	}
+	text, err := os.ReadFile("../../docs/placement.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	found := 0
+	for line := range strings.Lines(string(text)) {
+		row := strings.Trim(strings.TrimSpace(line), "| ")
+		if !strings.HasPrefix(row, "pc-") {
+			continue
+		}
+		found++
+		if !rows[row] {
+			t.Errorf("plan --published prints no row %s", row)
+		}
+	}
+	if found == 0 || found != len(rows) {
+		t.Errorf("the page has %d rows, plan --published %d", found, len(rows))
+	}
+}
