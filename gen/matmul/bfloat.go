@@ -16,7 +16,11 @@ import (
 // bfloats emits the tiles of both types.
 func bfloats() {
 	for _, typ := range []string{"F16", "BF16"} {
-		for _, rt := range [][2]int{{1, 1}, {4, 4}} {
+		sizes := [][2]int{{1, 1}, {4, 4}}
+		if typ == "BF16" {
+			sizes = append(sizes, [2]int{4, 1})
+		}
+		for _, rt := range sizes {
 			(&tile{isa: "BF16", typ: typ, r: rt[0], t: rt[1], wide: true}).bfloat()
 		}
 		scatterBFloats(typ)
@@ -74,7 +78,11 @@ func (k *tile) bfloat() {
 	k.prologue("tile")
 	k.next = 0
 	w, x, t0, t1 := k.vecs(k.r), k.vec(), k.vec(), k.vec()
+	ahead := k.nextRows()
 	Label("loop")
+	if ahead != nil {
+		k.fetch(ahead, 64*k.r)
+	}
 	for r := range w {
 		k.pairs(k.row(r, 0), w[r], t0, t1)
 	}

@@ -47,6 +47,9 @@ func (d *Device) Matrix(src compute.Source, use compute.Use) (*compute.Matrix, e
 		m.k = d.k.Exact()
 	}
 	out := &compute.Matrix{Name: src.Name, Type: src.Type, Rows: src.Rows, Cols: src.Cols, Mem: m}
+	if use == compute.Dense && !src.Pinned {
+		out.Type = d.k.RoundsTo(src.Type)
+	}
 	if use == compute.Rows {
 		m.layout = neurons
 	}
@@ -60,8 +63,10 @@ func (d *Device) Matrix(src compute.Source, use compute.Use) (*compute.Matrix, e
 		err = d.packGroups(m, src)
 	case use == compute.Columns && src.Order != nil:
 		return nil, fmt.Errorf("tensor %q: columns of %s share scales and cannot be reordered", src.Name, src.Type)
+	case out.Type != src.Type:
+		err = d.packRows(m, src, d.k.RoundRow)
 	default:
-		err = d.packRows(m, src)
+		err = d.packRows(m, src, d.k.PackRow)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("tensor %q: %w", src.Name, err)
@@ -69,8 +74,8 @@ func (d *Device) Matrix(src compute.Source, use compute.Use) (*compute.Matrix, e
 	return out, nil
 }
 
-// packRows fills m with src's rows, in the order asked for.
-func (d *Device) packRows(m *matrix, src compute.Source) error {
+// packRows fills m with src's rows as pack writes them, in the order asked for.
+func (d *Device) packRows(m *matrix, src compute.Source, pack func(t quant.Type, dst, src []byte, cols int)) error {
 	var err error
 	if m.data, err = d.mem.bytes(src.Rows * m.rowBytes); err != nil {
 		return err
@@ -82,7 +87,7 @@ func (d *Device) packRows(m *matrix, src compute.Source) error {
 			if src.Order != nil {
 				from = int(src.Order[r])
 			}
-			d.k.PackRow(src.Type, m.data[r*m.rowBytes:][:m.rowBytes], src.Data[from*fileRow:][:fileRow], src.Cols)
+			pack(src.Type, m.data[r*m.rowBytes:][:m.rowBytes], src.Data[from*fileRow:][:fileRow], src.Cols)
 		}
 	})
 	return nil

@@ -1,6 +1,7 @@
 package kernel
 
 import (
+	"encoding/binary"
 	"math"
 	"unsafe"
 
@@ -26,6 +27,27 @@ func roundBF16Generic(dst []byte, x []float32) {
 		d[i] = flushBF16(v)
 	}
 	clear(d[len(x):])
+}
+
+// RoundsTo is the type whose weights products round those of t to; t itself where they do not round.
+func (k *Kernels) RoundsTo(t quant.Type) quant.Type {
+	if k.bfloat && t == quant.F16 {
+		return quant.BF16
+	}
+	return t
+}
+
+// RoundRow writes the cols weights of a row of t as RoundsTo(t), so that no product needs to. dst [2·cols]
+func (k *Kernels) RoundRow(t quant.Type, dst, src []byte, cols int) {
+	_, _ = dst[2*cols-1], src[2*cols-1]
+	done := 0
+	if f := k.types[t].expand; f != nil && cols >= bf16Group {
+		f(&dst[0], &src[0], uintptr(cols/bf16Group))
+		done = cols / bf16Group * bf16Group
+	}
+	for i := done; i < cols; i++ {
+		binary.LittleEndian.PutUint16(dst[2*i:], uint16(math.Float32bits(bf16Weight(t, src, i))>>16))
+	}
 }
 
 // flushBF16 rounds v, with denormals as zero, as the instructions do.

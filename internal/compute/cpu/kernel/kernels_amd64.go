@@ -36,19 +36,19 @@ func avx2() *Kernels {
 	k := &Kernels{Name: "AVX2", Vector: avx2Vector(), Quantize: quantizeRowAVX2}
 	k.scratch.New = newBlockScratch
 	k.types[quant.Q4_0] = tiles{
-		stream: streamQ40AVX2, far: farQ40AVX2, rows: tileQ40AVX24x1, nRows: 4, scatter: scatterQ40AVX2,
+		stream: streamQ40AVX2, far: farQ40AVX2, rows: tileQ40AVX24x1, nRows: 4, wide: farActs, scatter: scatterQ40AVX2,
 		block: block{2, 2, tileQ40AVX22x2}, panel: block{2, 3, panelQ40AVX22x3}, expand: expandQ40AVX2, panelSuper: 320,
 	}
 	k.types[quant.Q8_0] = tiles{
-		stream: streamQ80AVX2, rows: tileQ80AVX24x1, nRows: 4, scatter: scatterQ80AVX2,
+		stream: streamQ80AVX2, rows: tileQ80AVX24x1, nRows: 4, wide: streamActs, scatter: scatterQ80AVX2,
 		block: block{2, 2, tileQ80AVX22x2}, panel: block{2, 3, panelQ80AVX22x3}, expand: expandQ80AVX2, panelSuper: 576,
 	}
 	k.types[quant.Q4_K] = tiles{
-		stream: streamQ4KAVX2, far: farQ4KAVX2, rows: tileQ4KAVX24x1, nRows: 4, scatter: scatterQ4KAVX2,
+		stream: streamQ4KAVX2, far: farQ4KAVX2, rows: tileQ4KAVX24x1, nRows: 4, wide: farActs, scatter: scatterQ4KAVX2,
 		block: block{2, 2, tileQ4KAVX22x2}, panel: block{2, 3, panelQ4KAVX22x3}, expand: expandQ4KAVX2, panelSuper: 320,
 	}
 	k.types[quant.Q6_K] = tiles{
-		stream: streamQ6KAVX2, rows: tileQ6KAVX24x1, nRows: 4, scatter: scatterQ6KAVX2,
+		stream: streamQ6KAVX2, rows: tileQ6KAVX24x1, nRows: 4, wide: streamActs, scatter: scatterQ6KAVX2,
 		block: block{2, 2, tileQ6KAVX22x2}, panel: block{2, 3, panelQ6KAVX22x3}, expand: expandQ6KAVX2, panelSuper: 352,
 	}
 	k.types[quant.F32] = tiles{scatter: scatterF32AVX2, scatterRows: 4, one: tileF32AVX21x1, rows: tileF32AVX23x1, nRows: 3, block: block{2, 4, tileF32AVX22x4}}
@@ -72,19 +72,19 @@ func vnni() *Kernels {
 	k := avx2()
 	k.Name = "AVX-512 VNNI"
 	k.types[quant.Q4_0] = tiles{
-		stream: streamQ40AVX2, far: farQ40AVX2, rows: tileQ40AVX24x1, nRows: 4, scatter: scatterQ40VNNI,
+		stream: streamQ40AVX2, far: farQ40AVX2, rows: tileQ40AVX24x1, nRows: 4, wide: farActs, scatter: scatterQ40VNNI,
 		block: block{4, 4, tileQ40VNNI4x4}, panel: block{4, 4, panelQ40VNNI4x4}, expand: expandQ40AVX2, panelSuper: 320,
 	}
 	k.types[quant.Q8_0] = tiles{
-		stream: streamQ80VNNI, rows: tileQ80AVX24x1, nRows: 4, scatter: scatterQ80VNNI,
+		stream: streamQ80VNNI, rows: tileQ80AVX24x1, nRows: 4, wide: streamActs, scatter: scatterQ80VNNI,
 		block: block{4, 4, tileQ80VNNI4x4}, panel: block{4, 4, panelQ80VNNI4x4}, expand: expandQ80VNNI, panelSuper: 320,
 	}
 	k.types[quant.Q4_K] = tiles{
-		stream: streamQ4KVNNI, far: farQ4KVNNI, rows: tileQ4KVNNI4x1, nRows: 4, scatter: scatterQ4KVNNI,
+		stream: streamQ4KVNNI, far: farQ4KVNNI, rows: tileQ4KVNNI4x1, nRows: 4, wide: farActs, scatter: scatterQ4KVNNI,
 		block: block{4, 4, tileQ4KVNNI4x4}, panel: block{4, 4, panelQ4KVNNI4x4}, expand: expandQ4KAVX2, panelSuper: 320,
 	}
 	k.types[quant.Q6_K] = tiles{
-		stream: streamQ6KVNNI, rows: tileQ6KVNNI4x1, nRows: 4, scatter: scatterQ6KVNNI,
+		stream: streamQ6KVNNI, rows: tileQ6KVNNI4x1, nRows: 4, wide: streamActs, scatter: scatterQ6KVNNI,
 		block: block{2, 4, tileQ6KVNNI2x4}, panel: block{4, 4, panelQ6KVNNI4x4}, expand: expandQ6KVNNI, panelSuper: 320,
 	}
 	for t, f := range map[quant.Type]block{quant.F32: {4, 4, tileF32VNNI4x4}, quant.F16: {4, 4, tileF16VNNI4x4}, quant.BF16: {4, 4, tileBF16VNNI4x4}} {
@@ -103,7 +103,7 @@ func bf16() *Kernels {
 		block: block{4, 4, tileF16BF164x4}, panel: block{4, 4, tileBF16BF164x4}, expand: expandF16BF16, panelSuper: 64,
 	}
 	k.types[quant.BF16] = tiles{
-		stream: streamBF16BF16, scatter: scatterBF16BF16, scatterRows: 4, one: tileBF16BF161x1,
+		stream: streamBF16BF16, rows: tileBF16BF164x1, nRows: 4, wide: nearActs, scatter: scatterBF16BF16, scatterRows: 4, one: tileBF16BF161x1,
 		block: block{4, 4, tileBF16BF164x4}, panel: block{4, 4, tileBF16BF164x4}, expand: expandBF16BF16, panelSuper: 64,
 	}
 	return k

@@ -23,6 +23,7 @@ type tiles struct {
 	one    tile // 1 row, 1 token; nil where there are stream and scatter
 	rows   tile // nRows rows, 1 token, whose activations are read once; nil where there is none
 	nRows  int
+	wide   int   // bytes of a row's activations from which on rows is faster than a stream
 	block  block // some rows and tokens of packed weights
 	panel  block // some rows and tokens of a panel
 	expand func(dst, w *byte, n uintptr)
@@ -142,8 +143,8 @@ const streamBytes = 256 << 10
 
 func (c *call) rowsPerCall() int { return max(1, streamBytes/c.rowBytes) }
 
-// Activations of a row, in bytes: a first-level cache of 32 KiB keeps them from one row to the next beside the weights that pass
-// through it (nearActs), or most of them (streamActs, and farActs where the hardware does not bring weights there early).
+// Bytes of a row's activations: a first-level cache of 32 KiB keeps them from one row to the next beside the weights that pass through it
+// (nearActs), or most of them (streamActs, and farActs where the hardware does not bring weights there early).
 const (
 	nearActs   = 10 << 10
 	streamActs = 22 << 10
@@ -152,14 +153,11 @@ const (
 
 // column computes rows [r, end) of one token.
 func (c *call) column(r, end, t int) {
-	stream, most := c.m.stream, streamActs
-	if c.m.far != nil {
-		most = farActs
-		if c.n*c.xStep > nearActs {
-			stream = c.m.far
-		}
+	stream, acts := c.m.stream, c.n*c.xStep
+	if c.m.far != nil && acts > nearActs {
+		stream = c.m.far
 	}
-	if c.m.rows != nil && (stream == nil || c.n*c.xStep > most) {
+	if c.m.rows != nil && acts >= c.m.wide {
 		for ; r+c.m.nRows <= end; r += c.m.nRows {
 			c.run(c.m.rows, r, t)
 		}

@@ -11638,6 +11638,75 @@ sum:
 	VZEROUPPER
 	RET
 
+// func tileBF16BF164x1(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr)
+// Requires: AVX, AVX512F, MMX+
+TEXT ·tileBF16BF164x1(SB), NOSPLIT, $0-56
+	MOVQ   out+0(FP), AX
+	MOVQ   outStride+8(FP), CX
+	MOVQ   w+16(FP), CX
+	MOVQ   rowBytes+24(FP), DX
+	MOVQ   x+32(FP), BX
+	MOVQ   xStride+40(FP), SI
+	MOVQ   n+48(FP), SI
+	LEAQ   (DX)(DX*2), DI
+	VPXORD Z28, Z28, Z28
+	VPXORD Z29, Z29, Z29
+	VPXORD Z30, Z30, Z30
+	VPXORD Z31, Z31, Z31
+	LEAQ   (CX)(DX*4), R8
+
+loop:
+	PREFETCHT1 (R8)
+	PREFETCHT1 64(R8)
+	PREFETCHT1 128(R8)
+	PREFETCHT1 192(R8)
+	ADDQ       $0x00000100, R8
+	VMOVDQU32  (CX), Z0
+	VMOVDQU32  (CX)(DX*1), Z1
+	VMOVDQU32  (CX)(DX*2), Z2
+	VMOVDQU32  (CX)(DI*1), Z3
+	VMOVDQU32  (BX), Z4
+
+	// VDPBF16PS Z4, Z0, Z28
+	LONG $0x487e6262
+	WORD $0xe452
+
+	// VDPBF16PS Z4, Z1, Z29
+	LONG $0x48766262
+	WORD $0xec52
+
+	// VDPBF16PS Z4, Z2, Z30
+	LONG $0x486e6262
+	WORD $0xf452
+
+	// VDPBF16PS Z4, Z3, Z31
+	LONG          $0x48666262
+	WORD          $0xfc52
+	ADDQ          $0x40, CX
+	ADDQ          $0x40, BX
+	DECQ          SI
+	JNZ           loop
+	VEXTRACTF64X4 $0x01, Z28, Y0
+	VADDPS        Y0, Y28, Y28
+	VEXTRACTF64X4 $0x01, Z29, Y0
+	VADDPS        Y0, Y29, Y29
+	VEXTRACTF64X4 $0x01, Z30, Y0
+	VADDPS        Y0, Y30, Y30
+	VEXTRACTF64X4 $0x01, Z31, Y0
+	VADDPS        Y0, Y31, Y31
+	VMOVUPS       Y28, Y0
+	VMOVUPS       Y29, Y1
+	VMOVUPS       Y30, Y2
+	VMOVUPS       Y31, Y3
+	VHADDPS       Y1, Y0, Y0
+	VHADDPS       Y3, Y2, Y2
+	VHADDPS       Y2, Y0, Y0
+	VEXTRACTF128  $0x01, Y0, X4
+	VADDPS        X4, X0, X4
+	VMOVUPS       X4, (AX)
+	VZEROUPPER
+	RET
+
 // func scatterBF16BF16(out *float32, w *byte, rowBytes uintptr, index *int32, x *byte, n uintptr, rows uintptr)
 // Requires: AVX, AVX512F, MMX+
 TEXT ·scatterBF16BF16(SB), NOSPLIT, $32-56

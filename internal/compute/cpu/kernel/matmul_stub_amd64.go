@@ -209,6 +209,9 @@ func tileBF16BF161x1(out *float32, outStride uintptr, w *byte, rowBytes uintptr,
 // tileBF16BF164x4 computes out[t][r] of 4 BF16 rows and 4 tokens. Scalar twin: tileGeneric in matmul_generic.go.
 func tileBF16BF164x4(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
 
+// tileBF16BF164x1 computes out[t][r] of 4 BF16 rows and 1 tokens. Scalar twin: tileGeneric in matmul_generic.go.
+func tileBF16BF164x1(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr)
+
 // scatterBF16BF16 computes one token's products with BF16 rows chosen by index, four at a time. Scalar twin: dotBF16Generic in bfloat.go.
 func scatterBF16BF16(out *float32, w *byte, rowBytes uintptr, index *int32, x *byte, n uintptr, rows uintptr)
 

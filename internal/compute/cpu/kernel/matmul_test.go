@@ -301,3 +301,29 @@ func TestExtremes(t *testing.T) {
 		}
 	}
 }
+
+// TestRoundRow: products with weights that were rounded before have the bits of those that round them.
+func TestRoundRow(t *testing.T) {
+	rng := newRand(t)
+	const rows, tokens = 5, 3
+	for _, k := range Variants() {
+		to := k.RoundsTo(quant.F16)
+		if to == quant.F16 {
+			continue
+		}
+		for _, cols := range []int{7, 32, 45, 6144, 6150} {
+			p := newProblem(rng, quant.F16, rows, cols, tokens)
+			want := p.multiply(t, k, quant.F16)
+			rounded := p
+			rounded.packed = make([]byte, len(p.packed))
+			for r := range rows {
+				k.RoundRow(quant.F16, rounded.packed[2*cols*r:][:2*cols], p.packed[2*cols*r:][:2*cols], cols)
+			}
+			for i, v := range rounded.multiply(t, k, to) {
+				if math.Float32bits(v) != math.Float32bits(want[i]) {
+					t.Fatalf("%s, %d columns: output %d is %g, want %g", k.Name, cols, i, v, want[i])
+				}
+			}
+		}
+	}
+}
