@@ -1,0 +1,165 @@
+package grammar
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+)
+
+// Expr is a set of texts, a part of a grammar that a Builder makes. Its zero value is not one.
+type Expr struct{ e *expr }
+
+// A Builder composes a grammar of texts, tokens and JSON Schemas.
+type Builder struct {
+	rules  []rule           // the first is the root, made last
+	made   map[string]Expr  // markers and what ends with one, by name
+	shared map[string]int32 // rules of schemas that mean the same in every document (see schemas.known)
+}
+
+// NewBuilder returns a builder without any rule.
+func NewBuilder() *Builder {
+	return &Builder{rules: []rule{{name: "root"}}, made: map[string]Expr{}, shared: map[string]int32{}}
+}
+
+// Literal is the text s.
+func Literal(s string) Expr { return Expr{literal(s)} }
+
+// OneOf is one of the characters of s.
+func OneOf(s string) Expr { return Expr{oneOf(s)} }
+
+// Sequence is texts of all parts, one after the other.
+func Sequence(parts ...Expr) Expr { return Expr{sequence(bare(parts)...)} }
+
+// Choice is the texts of all parts; without any, there is none.
+func Choice(parts ...Expr) Expr { return Expr{choice(bare(parts)...)} }
+
+// Repeat is least to most texts of e, one after the other; a negative most is no bound.
+func Repeat(e Expr, least, most int) Expr { return Expr{repeat(e.e, least, max(most, unbounded))} }
+
+// Optional is a text of e, or nothing.
+func Optional(e Expr) Expr { return Expr{optional(e.e)} }
+
+func bare(parts []Expr) []*expr {
+	out := make([]*expr, len(parts))
+	for i, p := range parts {
+		out[i] = p.e
+	}
+	return out
+}
+
+// Rule gives e a name, so that it may be part of others several times and is compiled once.
+func (b *Builder) Rule(name string, e Expr) Expr {
+	b.rules = append(b.rules, rule{name, e.e})
+	return Expr{reference(int32(len(b.rules) - 1))}
+}
+
+// Marker is the text s, or the token of that text which stands for no bytes, where the vocabulary has it.
+func (b *Builder) Marker(s string) Expr {
+	return b.once("marker "+s, func() Expr { return Expr{marker(s)} })
+}
+
+// Until is any text, up to the first that the parts make together and with it; each part may be a token as in Marker. They are not empty.
+func (b *Builder) Until(parts ...string) Expr {
+	return b.once(fmt.Sprintf("until %q", parts), func() Expr { return Expr{until(parts)} })
+}
+
+func (b *Builder) once(name string, make func() Expr) Expr {
+	e, ok := b.made[name]
+	if !ok {
+		e = b.Rule(name, make())
+		b.made[name] = e
+	}
+	return e
+}
+
+func markerToken(s string) *expr {
+	return &expr{op: opToken, token: tokenLiteral{text: s, optional: true}}
+}
+
+func marker(s string) *expr { return choice(literal(s), markerToken(s)) }
+
+// until is the automaton of Knuth, Morris and Pratt: at vertex i, the last i characters are the first of the parts'.
+func until(parts []string) *expr {
+	want := []rune(strings.Join(parts, ""))
+	alphabet := slices.Clone(want)
+	slices.Sort(alphabet)
+	alphabet = slices.Compact(alphabet)
+	var all []runeRange
+	for _, r := range alphabet {
+		all = append(all, runeRange{r, r})
+	}
+	others := class(complement(normalise(all))...)
+	g := make([]vertex, len(want)+1)
+	g[len(want)].final = true
+	for i := range want {
+		g[i].edges = []edge{{others, 0}}
+		for _, r := range alphabet {
+			g[i].edges = append(g[i].edges, edge{class(runeRange{r, r}), overlap(append(slices.Clone(want[:i]), r), want)})
+		}
+	}
+	at := 0
+	for _, p := range parts {
+		next := at + len([]rune(p))
+		for i := range want {
+			if i == at || at == 0 { // before the first part stands anything
+				g[i].edges = append(g[i].edges, edge{markerToken(p), next})
+			}
+		}
+		at = next
+	}
+	return &expr{op: opGraph, graph: g}
+}
+
+// overlap is the length of the longest end of text that want begins with.
+func overlap(text, want []rune) int {
+	n := min(len(text), len(want))
+	for !slices.Equal(text[len(text)-n:], want[:n]) {
+		n--
+	}
+	return n
+}
+
+// Schema is a JSON Schema of which a grammar has parts.
+type Schema struct {
+	b *Builder
+	c schemas
+}
+
+// Schema reads a JSON Schema.
+func (b *Builder) Schema(schema []byte) (*Schema, error) {
+	root, err := readSchema(schema)
+	if err != nil {
+		return nil, err
+	}
+	return &Schema{b: b, c: schemas{root: root, known: maps.Clone(b.shared)}}, nil
+}
+
+// Part is the JSON texts that are valid by the part of the schema that pointer names: # for all of it, #/properties/x. See FromSchema.
+func (s *Schema) Part(pointer string) (Expr, error) {
+	known := maps.Clone(s.c.known)
+	s.c.rules = s.b.rules
+	part, at, err := s.c.resolve(&value{kind: '"', text: pointer}, "#")
+	if err != nil {
+		return Expr{}, err
+	}
+	e, err := s.c.schema(part, at)
+	if err != nil {
+		s.c.known = known // the rules are dropped
+		return Expr{}, fmt.Errorf("JSON Schema, %w", err)
+	}
+	for key, i := range s.c.known {
+		if !strings.Contains(key, "$ref") {
+			s.b.shared[key] = i
+		}
+	}
+	s.b.rules = s.c.rules
+	return Expr{e}, nil
+}
+
+// Grammar returns the grammar of root's texts.
+func (b *Builder) Grammar(root Expr) (*Grammar, error) {
+	rules := slices.Clone(b.rules)
+	rules[0].body = root.e
+	return newGrammar(rules)
+}

@@ -1,0 +1,64 @@
+// Package grammar constrains generated text: grammars in GBNF and JSON Schemas are compiled to a pushdown automaton over bytes,
+// and from that to masks over a vocabulary's tokens. A mask allows exactly the tokens after which the text can still become a text of the
+// grammar. Masks are cached by the automaton's state.
+//
+// Phases: ParseGBNF and FromSchema build expressions (expr), newAutomaton turns them into nodes without empty calls, Compile joins the
+// automaton with a Vocabulary, and a State follows one sequence's text.
+package grammar
+
+import "fmt"
+
+// Limits of what is accepted from outside. They bound time and memory, and are far above what people write.
+const (
+	maxText       = 4 << 20 // bytes of a GBNF text or a JSON Schema
+	maxNesting    = 200     // of groups in GBNF, of values in a schema, of groups in a regular expression
+	maxRules      = 100_000
+	maxNodes      = 4_000_000  // of the automaton
+	maxRepetition = 1_000_000  // n of {m,n}, minLength, maxItems and the like; counted, not expanded
+	maxDepth      = 10_000     // frames of one stack: how deeply texts may nest
+	maxStacks     = 5000       // stacks that an ambiguous grammar may have at one place of a text
+	maxWork       = 20_000_000 // stacks looked at for one token
+)
+
+// Grammar is a set of texts. It is immutable and safe for concurrent use.
+type Grammar struct {
+	a *automaton
+}
+
+// rule is a named expression.
+type rule struct {
+	name string
+	body *expr
+}
+
+// newGrammar builds the automaton of rules, whose first is the root.
+func newGrammar(rules []rule) (*Grammar, error) {
+	if len(rules) > maxRules {
+		return nil, fmt.Errorf("the grammar has %d rules, more than %d", len(rules), maxRules)
+	}
+	a, err := newAutomaton(rules)
+	if err != nil {
+		return nil, err
+	}
+	return &Grammar{a}, nil
+}
+
+// tokenLiteral names a token of the vocabulary: <[1000]> by its id, <think> by its text.
+type tokenLiteral struct {
+	id   int32
+	text string // empty: by id
+	not  bool   // every token but this one
+
+	optional bool // the vocabulary need not have the token; only one without bytes counts
+}
+
+func (t tokenLiteral) String() string {
+	s := fmt.Sprintf("<[%d]>", t.id)
+	if t.text != "" {
+		s = t.text
+	}
+	if t.not {
+		s = "!" + s
+	}
+	return s
+}

@@ -1,0 +1,398 @@
+package grammar
+
+import (
+	"fmt"
+	"math/big"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// FromSchema returns the grammar of JSON texts that are valid by a JSON Schema (draft 2020-12; docs/grammars.md says what of it). Members
+// come in the schema's order, a colon or comma may be followed by one space, and there is no other white space. What is not supported
+// is an error that names the keyword and its place.
+func FromSchema(schema []byte) (*Grammar, error) {
+	root, err := readSchema(schema)
+	if err != nil {
+		return nil, err
+	}
+	c := &schemas{root: root, known: map[string]int32{}}
+	c.rules = []rule{{name: "#"}}
+	body, err := c.schema(root, "#")
+	if err != nil {
+		return nil, fmt.Errorf("JSON Schema, %w", err)
+	}
+	c.rules[0].body = body
+	g, err := newGrammar(c.rules)
+	if err != nil {
+		return nil, fmt.Errorf("JSON Schema: %w", err)
+	}
+	return g, nil
+}
+
+// readSchema reads the JSON of a schema.
+func readSchema(schema []byte) (*value, error) {
+	if len(schema) > maxText {
+		return nil, fmt.Errorf("the JSON Schema has %d bytes, more than %d", len(schema), maxText)
+	}
+	root, err := readJSON(schema)
+	if err != nil {
+		return nil, fmt.Errorf("the JSON Schema is no JSON: %w", err)
+	}
+	return root, nil
+}
+
+// JSON returns the grammar of any JSON object, compact as FromSchema has it.
+func JSON() *Grammar {
+	g, err := FromSchema([]byte(`{"type":"object"}`))
+	if err != nil {
+		panic(err) // the schema is ours
+	}
+	return g
+}
+
+// schemas turns a schema and those in it into rules.
+type schemas struct {
+	root  *value
+	rules []rule
+	known map[string]int32 // compact text of a schema, or name of a building block -> rule
+	depth int
+}
+
+// Keywords that say nothing about what is valid.
+var annotations = strings.Fields("$schema $id $comment $defs definitions $vocabulary title description default examples example deprecated readOnly writeOnly contentMediaType contentEncoding contentSchema")
+
+// Keywords that constrain values of one type, by type.
+var typed = map[string][]string{
+	"string":  strings.Fields("minLength maxLength pattern format"),
+	"number":  strings.Fields("minimum maximum exclusiveMinimum exclusiveMaximum multipleOf"),
+	"integer": strings.Fields("minimum maximum exclusiveMinimum exclusiveMaximum multipleOf"),
+	"object":  strings.Fields("properties required additionalProperties patternProperties propertyNames minProperties maxProperties"),
+	"array":   strings.Fields("items prefixItems minItems maxItems"),
+}
+
+// types in the order in which they are tried, which does not matter.
+var types = strings.Fields("object array string number integer boolean null")
+
+// applicators are keywords that apply other schemas to the same value.
+var applicators = strings.Fields("$ref allOf anyOf oneOf")
+
+func isAnnotation(key string) bool {
+	return slices.Contains(annotations, key) || strings.HasPrefix(key, "x-")
+}
+
+// supported reports whether a keyword means something here.
+func supported(key string) bool {
+	for _, keys := range typed {
+		if slices.Contains(keys, key) {
+			return true
+		}
+	}
+	return slices.Contains(applicators, key) || key == "type" || key == "enum" || key == "const"
+}
+
+// check refuses keywords that are not supported, unless they say what holds anyway.
+func check(v *value, path string) error {
+	for i, key := range v.keys {
+		if isAnnotation(key) || supported(key) {
+			continue
+		}
+		if harmless := v.values[i]; key == "uniqueItems" && harmless.kind == 'f' || key == "nullable" && harmless.kind == 'f' {
+			continue
+		}
+		return fmt.Errorf("%s: the keyword %s is not supported", path, key)
+	}
+	return nil
+}
+
+// rule returns a reference to the rule of that key, which build makes where it is not known yet.
+func (c *schemas) rule(key, name string, build func() (*expr, error)) (*expr, error) {
+	if i, ok := c.known[key]; ok {
+		return reference(i), nil
+	}
+	if len(c.rules) >= maxRules {
+		return nil, fmt.Errorf("%s: the schema takes more than %d rules", name, maxRules)
+	}
+	i := int32(len(c.rules))
+	c.known[key] = i
+	c.rules = append(c.rules, rule{name: name, body: choice()})
+	body, err := build()
+	if err != nil {
+		return nil, err
+	}
+	c.rules[i].body = body
+	return reference(i), nil
+}
+
+// schema returns the texts that are valid by v. Equal schemas share a rule.
+func (c *schemas) schema(v *value, path string) (*expr, error) {
+	switch v.kind {
+	case 't':
+		return c.anything()
+	case 'f':
+		return choice(), nil
+	case '{':
+	default:
+		return nil, fmt.Errorf("%s: a schema is an object, true or false", path)
+	}
+	return c.rule(v.String(), path, func() (*expr, error) {
+		if c.depth++; c.depth > 10*maxNesting {
+			return nil, fmt.Errorf("%s: schemas refer to each other more than %d deep", path, 10*maxNesting)
+		}
+		defer func() { c.depth-- }()
+		return c.object(v, path)
+	})
+}
+
+// object returns the texts that are valid by a schema that is an object.
+func (c *schemas) object(v *value, path string) (*expr, error) {
+	if err := check(v, path); err != nil {
+		return nil, err
+	}
+	var keys []string
+	for _, k := range v.keys {
+		if !isAnnotation(k) {
+			keys = append(keys, k)
+		}
+	}
+	if len(keys) == 0 {
+		return c.anything()
+	}
+	if len(keys) == 1 { // these may be recursive
+		switch e := v.get(keys[0]); keys[0] {
+		case "$ref":
+			target, at, err := c.resolve(e, path)
+			if err != nil {
+				return nil, err
+			}
+			return c.schema(target, at)
+		case "anyOf":
+			return c.each(e, path+"/anyOf")
+		case "oneOf":
+			if err := c.disjoint(e, path+"/oneOf"); err != nil {
+				return nil, err
+			}
+			return c.each(e, path+"/oneOf")
+		}
+	}
+	if slices.ContainsFunc(keys, func(k string) bool { return slices.Contains(applicators, k) }) {
+		alternatives, err := c.expand(v, path, 0)
+		if err != nil {
+			return nil, err
+		}
+		var subs []*expr
+		for _, a := range alternatives {
+			e, err := c.schema(a, path)
+			if err != nil {
+				return nil, err
+			}
+			subs = append(subs, e)
+		}
+		return choice(subs...), nil
+	}
+	return c.plain(v, path)
+}
+
+// each returns the texts that are valid by one of the schemas of a list.
+func (c *schemas) each(list *value, path string) (*expr, error) {
+	if list.kind != '[' || len(list.values) == 0 {
+		return nil, fmt.Errorf("%s: a list of schemas belongs here", path)
+	}
+	var subs []*expr
+	for i, s := range list.values {
+		e, err := c.schema(s, fmt.Sprint(path, "/", i))
+		if err != nil {
+			return nil, err
+		}
+		subs = append(subs, e)
+	}
+	return choice(subs...), nil
+}
+
+// resolve returns the schema that a $ref names, and its place.
+func (c *schemas) resolve(ref *value, path string) (*value, string, error) {
+	if ref.kind != '"' || ref.text != "#" && !strings.HasPrefix(ref.text, "#/") {
+		return nil, "", fmt.Errorf("%s: $ref %s is not supported; references are # or begin with #/", path, ref)
+	}
+	at := c.root
+	for _, part := range strings.Split(ref.text, "/")[1:] {
+		part = strings.NewReplacer("~1", "/", "~0", "~").Replace(part)
+		var next *value
+		if n, err := strconv.Atoi(part); err == nil && at.kind == '[' && n >= 0 && n < len(at.values) {
+			next = at.values[n]
+		} else {
+			next = at.get(part)
+		}
+		if next == nil {
+			return nil, "", fmt.Errorf("%s: $ref %s names nothing: there is no %q", path, ref, part)
+		}
+		at = next
+	}
+	return at, ref.text, nil
+}
+
+// plain returns the texts that are valid by a schema without applicators.
+func (c *schemas) plain(v *value, path string) (*expr, error) {
+	allowed, err := typesOf(v, path)
+	if err != nil {
+		return nil, err
+	}
+	if v.get("enum") != nil || v.get("const") != nil {
+		return enumeration(v, allowed, path)
+	}
+	var subs []*expr
+	for _, t := range allowed {
+		var e *expr
+		var err error
+		switch t {
+		case "object":
+			e, err = c.members(v, path)
+		case "array":
+			e, err = c.items(v, path)
+		case "string":
+			e, err = c.text(v, path)
+		case "number":
+			e, err = c.number(v, path)
+		case "integer":
+			e, err = c.integer(v, path)
+		case "boolean":
+			e = choice(literal("true"), literal("false"))
+		case "null":
+			e = literal("null")
+		}
+		if err != nil {
+			return nil, err
+		}
+		subs = append(subs, e)
+	}
+	return choice(subs...), nil
+}
+
+// typesOf returns the types that a schema allows. One without a type allows those that its keywords are about: it says nothing about
+// others, but does not mean them either.
+func typesOf(v *value, path string) ([]string, error) {
+	var named []string
+	switch t := v.get("type"); {
+	case t == nil:
+		for _, name := range types {
+			if name != "integer" && slices.ContainsFunc(typed[name], func(k string) bool { return v.get(k) != nil }) {
+				named = append(named, name)
+			}
+		}
+		if named == nil {
+			named = types
+		}
+	case t.kind == '"':
+		named = []string{t.text}
+	case t.kind == '[':
+		for _, e := range t.values {
+			named = append(named, e.text)
+		}
+	default:
+		return nil, fmt.Errorf("%s/type: a name or a list of names belongs here", path)
+	}
+	for _, name := range named {
+		if !slices.Contains(types, name) {
+			return nil, fmt.Errorf("%s/type: %q is no type; types are %s", path, name, strings.Join(types, ", "))
+		}
+	}
+	if slices.Contains(named, "number") { // which includes integers
+		named = slices.DeleteFunc(slices.Clone(named), func(n string) bool { return n == "integer" })
+	}
+	return named, nil
+}
+
+// enumeration returns the values of enum and const.
+func enumeration(v *value, allowed []string, path string) (*expr, error) {
+	for _, k := range v.keys {
+		if !isAnnotation(k) && k != "type" && k != "enum" && k != "const" {
+			return nil, fmt.Errorf("%s: %s beside enum or const is not supported", path, k)
+		}
+	}
+	var list []*value
+	if e := v.get("enum"); e != nil {
+		if e.kind != '[' {
+			return nil, fmt.Errorf("%s/enum: a list of values belongs here", path)
+		}
+		list = e.values
+	}
+	if one := v.get("const"); one != nil {
+		if v.get("enum") == nil {
+			list = []*value{one}
+		}
+		list = slices.DeleteFunc(slices.Clone(list), func(e *value) bool { return e.String() != one.String() })
+	}
+	var subs []*expr
+	for _, e := range list {
+		if slices.ContainsFunc(allowed, e.is) {
+			subs = append(subs, literal(e.String()))
+		}
+	}
+	if len(subs) == 0 {
+		return nil, fmt.Errorf("%s: no value of the enum or const is of the type", path)
+	}
+	return choice(subs...), nil
+}
+
+// is reports whether v is of a type of JSON Schema's.
+func (v *value) is(name string) bool {
+	switch v.kind {
+	case '{':
+		return name == "object"
+	case '[':
+		return name == "array"
+	case '"':
+		return name == "string"
+	case 't', 'f':
+		return name == "boolean"
+	case 'n':
+		return name == "null"
+	}
+	if name == "integer" {
+		r, ok := rational(v)
+		return ok && r.IsInt()
+	}
+	return name == "number"
+}
+
+// rational returns a number exactly, unless its exponent is so large that nobody means it.
+func rational(v *value) (*big.Rat, bool) {
+	if v == nil || v.kind != '0' || len(v.text) > 100 {
+		return nil, false
+	}
+	if i := strings.IndexAny(v.text, "eE"); i >= 0 {
+		if n, err := strconv.Atoi(strings.TrimPrefix(v.text[i+1:], "+")); err != nil || n > 300 || n < -300 {
+			return nil, false
+		}
+	}
+	return new(big.Rat).SetString(v.text)
+}
+
+// size returns a keyword that is a number of things, or the default.
+func size(v *value, key, path string, without int) (int, error) {
+	e := v.get(key)
+	if e == nil {
+		return without, nil
+	}
+	r, ok := rational(e)
+	if !ok || !r.IsInt() || r.Sign() < 0 {
+		return 0, fmt.Errorf("%s/%s: a whole number from 0 belongs here, not %s", path, key, e)
+	}
+	if r.Cmp(big.NewRat(maxRepetition, 1)) > 0 {
+		return 0, fmt.Errorf("%s/%s: %s is more than %d", path, key, e, maxRepetition)
+	}
+	return int(r.Num().Int64()), nil
+}
+
+// sizes returns a least and a most.
+func sizes(v *value, least, most, path string) (int, int, error) {
+	a, err := size(v, least, path, 0)
+	if err != nil {
+		return 0, 0, err
+	}
+	b, err := size(v, most, path, unbounded)
+	if err == nil && b != unbounded && b < a {
+		err = fmt.Errorf("%s: %s %d is more than %s %d", path, least, a, most, b)
+	}
+	return a, b, err
+}

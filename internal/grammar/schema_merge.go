@@ -1,0 +1,302 @@
+package grammar
+
+import (
+	"fmt"
+	"slices"
+)
+
+// Bounds of what merging may lead to.
+const (
+	maxAlternatives = 256 // schemas without applicators that one schema stands for
+	maxMerge        = 32  // schemas within each other that are merged
+)
+
+// expand returns schemas without $ref, allOf, anyOf and oneOf at their top, one of which a value valid by v is valid by.
+func (c *schemas) expand(v *value, path string, depth int) ([]*value, error) {
+	if depth > maxMerge {
+		return nil, fmt.Errorf("%s: $ref, allOf, anyOf and oneOf lead to each other more than %d deep", path, maxMerge)
+	}
+	switch v.kind {
+	case 't':
+		return []*value{{kind: '{'}}, nil
+	case 'f':
+		return nil, nil
+	case '{':
+	default:
+		return nil, fmt.Errorf("%s: a schema is an object, true or false", path)
+	}
+	if err := check(v, path); err != nil {
+		return nil, err
+	}
+	out := []*value{v.without(append(slices.Clone(applicators), annotations...)...)}
+	for _, key := range applicators {
+		e := v.get(key)
+		if e == nil {
+			continue
+		}
+		parts, err := c.parts(key, e, path, depth)
+		if err != nil {
+			return nil, err
+		}
+		for _, part := range parts {
+			if out, err = cross(out, part, path); err != nil {
+				return nil, err
+			}
+		}
+	}
+	return out, nil
+}
+
+// parts returns what an applicator asks for: one of the schemas of each list.
+func (c *schemas) parts(key string, e *value, path string, depth int) ([][]*value, error) {
+	if key == "$ref" {
+		target, at, err := c.resolve(e, path)
+		if err != nil {
+			return nil, err
+		}
+		part, err := c.expand(target, at, depth+1)
+		return [][]*value{part}, err
+	}
+	path += "/" + key
+	if e.kind != '[' || len(e.values) == 0 {
+		return nil, fmt.Errorf("%s: a list of schemas belongs here", path)
+	}
+	if key == "oneOf" {
+		if err := c.disjoint(e, path); err != nil {
+			return nil, err
+		}
+	}
+	var parts [][]*value
+	for i, s := range e.values {
+		part, err := c.expand(s, fmt.Sprint(path, "/", i), depth+1)
+		if err != nil {
+			return nil, err
+		}
+		if key == "allOf" || len(parts) == 0 {
+			parts = append(parts, part)
+		} else {
+			parts[0] = append(parts[0], part...)
+		}
+	}
+	return parts, nil
+}
+
+// cross returns the merged pairs of a and b that some value may be valid by.
+func cross(a, b []*value, path string) ([]*value, error) {
+	if len(a)*len(b) > maxAlternatives {
+		return nil, fmt.Errorf("%s: allOf, anyOf and oneOf combine to more than %d alternatives", path, maxAlternatives)
+	}
+	var out []*value
+	for _, x := range a {
+		for _, y := range b {
+			m, err := merge(x, y, path)
+			if err != nil {
+				return nil, err
+			}
+			if t := m.get("type"); t == nil || t.kind != '[' || len(t.values) > 0 {
+				out = append(out, m)
+			}
+		}
+	}
+	return out, nil
+}
+
+// merge returns the schema of values that are valid by both a and b, which have no applicators.
+func merge(a, b *value, path string) (*value, error) {
+	out := a
+	for i, key := range b.keys {
+		x, y := a.get(key), b.values[i]
+		if key == "properties" || key == "additionalProperties" || isAnnotation(key) {
+			continue
+		}
+		if x == nil || x.String() == y.String() {
+			out = out.with(key, y)
+			continue
+		}
+		m, err := mergeKeyword(key, x, y, path)
+		if err != nil {
+			return nil, err
+		}
+		out = out.with(key, m)
+	}
+	return mergeProperties(out, a, b), nil
+}
+
+// both returns a schema of what is valid by x and y.
+func both(x, y *value) *value {
+	return &value{kind: '{', keys: []string{"allOf"}, values: []*value{{kind: '[', values: []*value{x, y}}}}
+}
+
+// mergeKeyword returns the value of a keyword that says as much as x and y together.
+func mergeKeyword(key string, x, y *value, path string) (*value, error) {
+	switch key {
+	case "type":
+		return commonTypes(x, y), nil
+	case "enum":
+		same := func(e *value) bool {
+			return slices.ContainsFunc(y.values, func(f *value) bool { return e.String() == f.String() })
+		}
+		return &value{kind: '[', values: slices.DeleteFunc(slices.Clone(x.values), func(e *value) bool { return !same(e) })}, nil
+	case "required":
+		return &value{kind: '[', values: slices.Concat(x.values, y.values)}, nil
+	case "pattern":
+		return &value{kind: '[', values: slices.Concat(list(x), list(y))}, nil
+	case "items", "propertyNames":
+		return both(x, y), nil
+	case "minLength", "minItems", "minProperties", "minimum", "exclusiveMinimum", "maxLength", "maxItems", "maxProperties", "maximum", "exclusiveMaximum":
+		p, ok1 := rational(x)
+		q, ok2 := rational(y)
+		if ok1 && ok2 {
+			if lower := p.Cmp(q) < 0; lower == (key[:3] == "max" || key == "exclusiveMaximum") {
+				return x, nil
+			}
+			return y, nil
+		}
+	}
+	return nil, fmt.Errorf("%s: allOf, $ref, anyOf or oneOf leads to %s twice with different values, which is not supported", path, key)
+}
+
+// list returns a list's values, or what is no list as the only one.
+func list(v *value) []*value {
+	if v.kind == '[' {
+		return v.values
+	}
+	return []*value{v}
+}
+
+func commonTypes(x, y *value) *value {
+	out := &value{kind: '['}
+	for _, t := range list(x) {
+		for _, u := range list(y) {
+			switch {
+			case t.text == u.text, t.text == "integer" && u.text == "number":
+				out.values = append(out.values, t)
+			case t.text == "number" && u.text == "integer":
+				out.values = append(out.values, u)
+			}
+		}
+	}
+	return out
+}
+
+// mergeProperties sets the properties of out to those of a and b, in this order. A member that only one of them names is subject to the
+// other's additionalProperties.
+func mergeProperties(out, a, b *value) *value {
+	others := [2]*value{a.get("additionalProperties"), b.get("additionalProperties")}
+	props := &value{kind: '{'}
+	for i, from := range []*value{a.get("properties"), b.get("properties")} {
+		if from == nil || from.kind != '{' {
+			continue
+		}
+		for k, key := range from.keys {
+			s := from.values[k]
+			if old := props.get(key); old != nil {
+				s = both(old, s)
+			} else if other := others[1-i]; other != nil && [2]*value{a, b}[1-i].get("properties").get(key) == nil {
+				s = both(s, other)
+			}
+			props = props.with(key, s)
+		}
+	}
+	if len(props.keys) > 0 || a.get("properties") != nil || b.get("properties") != nil {
+		out = out.with("properties", props)
+	}
+	switch {
+	case others[0] != nil && others[1] != nil:
+		out = out.with("additionalProperties", both(others[0], others[1]))
+	case others[1] != nil:
+		out = out.with("additionalProperties", others[1])
+	}
+	return out
+}
+
+// disjoint refuses a oneOf whose schemas are not plainly disjoint: a value could be valid by two of them, which oneOf forbids.
+func (c *schemas) disjoint(list *value, path string) error {
+	if list.kind != '[' {
+		return fmt.Errorf("%s: a list of schemas belongs here", path)
+	}
+	if len(list.values) > maxAlternatives {
+		return fmt.Errorf("%s: more than %d schemas", path, maxAlternatives)
+	}
+	for i, a := range list.values {
+		for j, b := range list.values[:i] {
+			if !c.apart(a, b, path, 0) {
+				return fmt.Errorf("%s: a value may be valid by number %d and number %d of its schemas; oneOf is supported where they differ in type or in the values of a required member; use anyOf otherwise", path, j, i)
+			}
+		}
+	}
+	return nil
+}
+
+// apart reports whether plainly no value is valid by both a and b.
+func (c *schemas) apart(a, b *value, path string, depth int) bool {
+	if depth > 3 {
+		return false
+	}
+	xs, err1 := c.expand(a, path, maxMerge/2)
+	ys, err2 := c.expand(b, path, maxMerge/2)
+	if err1 != nil || err2 != nil {
+		return false
+	}
+	for _, x := range xs {
+		for _, y := range ys {
+			if !c.plainlyApart(x, y, path, depth) {
+				return false
+			}
+		}
+	}
+	return true
+}
+
+func (c *schemas) plainlyApart(x, y *value, path string, depth int) bool {
+	m, err := merge(x.without("enum", "const"), y.without("enum", "const"), path)
+	if err == nil {
+		if t := m.get("type"); t != nil && t.kind == '[' && len(t.values) == 0 {
+			return true
+		}
+	}
+	if p, q := constants(x), constants(y); p != nil && q != nil {
+		return !slices.ContainsFunc(p, func(e *value) bool {
+			return slices.ContainsFunc(q, func(f *value) bool { return e.String() == f.String() })
+		})
+	}
+	if !onlyObjects(x) || !onlyObjects(y) {
+		return false
+	}
+	for _, key := range x.required() {
+		if p, q := x.get("properties").get(key), y.get("properties").get(key); p != nil && q != nil &&
+			slices.Contains(y.required(), key) && c.apart(p, q, path, depth+1) {
+			return true
+		}
+	}
+	return false
+}
+
+// constants returns the values of const or enum, nil without them.
+func constants(v *value) []*value {
+	if e := v.get("const"); e != nil {
+		return []*value{e}
+	}
+	if e := v.get("enum"); e != nil && e.kind == '[' {
+		return e.values
+	}
+	return nil
+}
+
+func onlyObjects(v *value) bool {
+	t, err := typesOf(v, "")
+	return err == nil && len(t) == 1 && t[0] == "object"
+}
+
+// required returns the names of required members.
+func (v *value) required() []string {
+	var names []string
+	if r := v.get("required"); r != nil && r.kind == '[' {
+		for _, e := range r.values {
+			if !slices.Contains(names, e.text) {
+				names = append(names, e.text)
+			}
+		}
+	}
+	return names
+}

@@ -1,0 +1,128 @@
+package grammar
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// plainRunes are the characters that stand for themselves in a JSON string.
+var plainRunes = complement(normalise([]runeRange{{0, 0x1F}, {'"', '"'}, {'\\', '\\'}}))
+
+// spelled returns one character of normalised ranges within a JSON string, each spelled in one way.
+func spelled(ranges []runeRange) *expr {
+	var subs []*expr
+	if r := intersect(ranges, plainRunes); len(r) > 0 {
+		subs = append(subs, class(r...))
+	}
+	for _, x := range intersect(ranges, complement(plainRunes)) {
+		for r := x.lo; r <= x.hi; r++ {
+			subs = append(subs, literal(spelling(r)))
+		}
+	}
+	return choice(subs...)
+}
+
+// stringChar returns one character within a JSON string, in any spelling.
+func stringChar() *expr {
+	hex := class(runeRange{'0', '9'}, runeRange{'a', 'f'}, runeRange{'A', 'F'})
+	notD := class(runeRange{'0', '9'}, runeRange{'a', 'c'}, runeRange{'e', 'f'}, runeRange{'A', 'C'}, runeRange{'E', 'F'})
+	high := sequence(oneOf("dD"), oneOf("89abAB"), hex, hex)
+	low := sequence(oneOf("dD"), oneOf("cdefCDEF"), hex, hex)
+	below := sequence(oneOf("dD"), class(runeRange{'0', '7'}), hex, hex)
+	return choice(class(plainRunes...),
+		sequence(literal(`\`), oneOf(`"\/bfnrt`)),
+		sequence(literal(`\u`), choice(sequence(notD, hex, hex, hex), below, sequence(high, literal(`\u`), low))))
+}
+
+func quoted(e *expr) *expr { return sequence(literal(`"`), e, literal(`"`)) }
+
+func (c *schemas) anyString() (*expr, error) {
+	return c.rule("string", "any string", func() (*expr, error) { return quoted(repeat(stringChar(), 0, unbounded)), nil })
+}
+
+// formats are the supported formats as patterns, after the RFCs that JSON Schema's validation vocabulary (section 7.3) names.
+var formats = func() map[string]string {
+	const (
+		day   = `(\d{4}-((0[13578]|1[02])-(0[1-9]|[12]\d|3[01])|(0[469]|11)-(0[1-9]|[12]\d|30)|02-(0[1-9]|1\d|2[0-8]))|(\d\d(0[48]|[2468][048]|[13579][26])|([02468][048]|[13579][26])00)-02-29)`
+		clock = `([01]\d|2[0-3]):[0-5]\d:[0-5]\d(\.\d{1,9})?(Z|[+-]([01]\d|2[0-3]):[0-5]\d)`
+		octet = `(25[0-5]|2[0-4]\d|1\d\d|[1-9]?\d)`
+		ipv4  = `(` + octet + `\.){3}` + octet
+		h16   = `[0-9a-fA-F]{1,4}`
+		label = `[a-zA-Z0-9]([a-zA-Z0-9-]{0,61}[a-zA-Z0-9])?`
+		host  = label + `(\.` + label + `)*`
+		pchar = `([A-Za-z0-9._~!$&'()*+,;=:@-]|%[0-9A-Fa-f]{2})`
+	)
+	ipv6 := fmt.Sprintf(`((%[1]s:){7}%[1]s|(%[1]s:){1,7}:|(%[1]s:){1,6}:%[1]s|(%[1]s:){1,5}(:%[1]s){1,2}|(%[1]s:){1,4}(:%[1]s){1,3}|(%[1]s:){1,3}(:%[1]s){1,4}|(%[1]s:){1,2}(:%[1]s){1,5}|%[1]s:(:%[1]s){1,6}|:((:%[1]s){1,7}|:))`, h16)
+	rest := `(/` + pchar + `*)*(\?(` + pchar + `|[/?])*)?(#(` + pchar + `|[/?])*)?`
+	uri := `[A-Za-z][A-Za-z0-9+.-]*:(//(` + host + `(:\d{1,5})?)?` + rest + `|` + pchar + `+` + rest + `)`
+	return map[string]string{
+		"date": day, "time": clock, "date-time": day + "T" + clock,
+		"duration": `P(\d+W|\d+Y(\d+M(\d+D)?)?(T\d+H(\d+M(\d+S)?)?)?|\d+M(\d+D)?|\d+D(T\d+H(\d+M(\d+S)?)?)?|T(\d+H(\d+M(\d+S)?)?|\d+M(\d+S)?|\d+S))`,
+		"uuid":     `[0-9a-fA-F]{8}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{12}`,
+		"ipv4":     ipv4, "ipv6": ipv6, "hostname": host,
+		"email": `[A-Za-z0-9!#$%&'*+/=?^_{|}~-]+(\.[A-Za-z0-9!#$%&'*+/=?^_{|}~-]+)*@` + host,
+		"uri":   uri, "uri-reference": `(` + uri + `|([A-Za-z0-9._~!$&'()*+,;=@-]|%[0-9A-Fa-f]{2})*` + rest + `)`,
+		"json-pointer": `(/([^~/]|~[01])*)*`,
+	}
+}()
+
+// numeric formats, which OpenAPI uses beside number and integer, say nothing about a JSON text.
+var numericFormats = strings.Fields("int32 int64 uint uint32 uint64 float double decimal")
+
+// text returns the strings that are valid by v.
+func (c *schemas) text(v *value, path string) (*expr, error) {
+	least, most, err := sizes(v, "minLength", "maxLength", path)
+	if err != nil {
+		return nil, err
+	}
+	var patterns []string
+	if p := v.get("pattern"); p != nil {
+		for _, e := range list(p) {
+			if e.kind != '"' {
+				return nil, fmt.Errorf("%s/pattern: a regular expression in a string belongs here", path)
+			}
+			patterns = append(patterns, e.text)
+		}
+	}
+	if f := v.get("format"); f != nil {
+		p, ok := formats[f.text]
+		switch {
+		case ok:
+			patterns = append(patterns, "^("+p+")$")
+		case !slices.Contains(numericFormats, f.text):
+			return nil, fmt.Errorf("%s: the format %s is not supported", path, f)
+		}
+	}
+	switch {
+	case len(patterns) > 0:
+		key := fmt.Sprintf("%q %d %d", patterns, least, most)
+		return c.rule(key, path, func() (*expr, error) { return patternText(patterns, least, most, path) })
+	case least == 0 && most == unbounded:
+		return c.anyString()
+	}
+	return c.rule(fmt.Sprintf("string %d %d", least, most), path, func() (*expr, error) {
+		return quoted(repeat(stringChar(), least, most)), nil
+	})
+}
+
+// patternText returns the JSON strings of so many characters that match all patterns.
+func patternText(patterns []string, least, most int, path string) (*expr, error) {
+	d, err := patternDFA(patterns[0])
+	for _, p := range patterns[1:] {
+		if err != nil {
+			break
+		}
+		var other *dfa
+		if other, err = patternDFA(p); err == nil {
+			d, err = d.intersect(other)
+		}
+	}
+	if err == nil && (least > 0 || most != unbounded) {
+		d, err = d.counted(least, most)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", path, err)
+	}
+	return quoted(d.expr()), nil
+}

@@ -1,0 +1,362 @@
+package grammar
+
+import (
+	"encoding/json"
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/jsonschema-go/jsonschema"
+)
+
+// schemaCases are schemas with instances in the form that is generated, and others that are not valid. The library checks both.
+var schemaCases = []struct {
+	schema  string
+	valid   []string
+	invalid []string
+}{
+	{`{}`, []string{`1`, `"a"`, `null`, `[1, {"a":[]}]`, `{}`, `-1.5e3`, `"\ud83d\ude00"`}, []string{`01`, `[1,]`, `{"a"}`, `"\ud83d"`, `+1`, `.5`, "\"\n\""}},
+	{`true`, []string{`[]`}, nil},
+	{`{"type":"null"}`, []string{`null`}, []string{`0`, `nul`}},
+	{`{"type":["string","null"]}`, []string{`null`, `""`}, []string{`0`}},
+	{`{"type":"boolean"}`, []string{`true`, `false`}, []string{`"true"`}},
+	{`{"enum":["a",1,null,{"b":[1,2]},"\"\n"]}`, []string{`"a"`, `1`, `null`, `{"b":[1,2]}`, `"\"\n"`}, []string{`"b"`, `2`}},
+	{`{"type":"string","enum":["a",1]}`, []string{`"a"`}, []string{`1`}},
+	{`{"const":{"a":1.5}}`, []string{`{"a":1.5}`}, []string{`{"a":1}`}},
+	{`{"type":"integer"}`, []string{`0`, `-7`, `123456789012345678`}, []string{`1.5`, `-`, `00`, `"1"`}},
+	{`{"type":"integer","minimum":-3,"maximum":12}`, []string{`-3`, `-1`, `0`, `9`, `10`, `12`}, []string{`-4`, `13`, `-10`, `120`}},
+	{`{"type":"integer","exclusiveMinimum":0,"exclusiveMaximum":100.5}`, []string{`1`, `99`, `100`}, []string{`0`, `101`, `-1`}},
+	{`{"type":"integer","minimum":105}`, []string{`105`, `110`, `999`, `100000000`}, []string{`104`, `99`, `-105`}},
+	{`{"type":"integer","maximum":-105}`, []string{`-105`, `-106`, `-1000`}, []string{`-104`, `0`, `105`}},
+	{`{"type":"integer","minimum":0.5,"maximum":2300}`, []string{`1`, `2299`, `2300`, `999`}, []string{`0`, `2301`, `3000`}},
+	{`{"type":"integer","multipleOf":7}`, []string{`0`, `7`, `-14`, `700`}, []string{`8`, `-1`}},
+	{`{"type":"number"}`, []string{`0`, `-1.25`, `1e10`, `1.5E-3`}, []string{`1.`, `e1`}},
+	{`{"type":"number","minimum":0.25,"exclusiveMaximum":1.5}`, []string{`0.25`, `0.3`, `1`, `1.49999`, `1.0`, `0.250`}, []string{`0.24`, `1.5`, `1.50`, `2`, `0`, `-1`, `0.2`}},
+	{`{"type":"number","minimum":-1.5,"maximum":20}`, []string{`-1.5`, `-1.49`, `-0.0`, `0`, `19.99`, `20`, `20.0`}, []string{`-1.51`, `-2`, `20.01`, `21`, `200`}},
+	{`{"type":"number","exclusiveMinimum":0}`, []string{`0.1`, `1`, `100.5`}, []string{`0`, `-1`, `0.0`}},
+	{`{"type":"number","maximum":-0.5}`, []string{`-0.5`, `-0.51`, `-3`, `-10.25`}, []string{`-0.4`, `0`, `1`}},
+	{`{"type":"number","multipleOf":0.01}`, []string{`1`, `1.5`, `1.25`}, []string{}},
+	{`{"type":"string","minLength":2,"maxLength":3}`, []string{`"ab"`, `"äöü"`, `"\n\\"`, `"\u00e9a"`}, []string{`"a"`, `"abcd"`, `""`}},
+	{`{"type":"string","pattern":"^[a-c]+\\d?$"}`, []string{`"a"`, `"abc1"`}, []string{`""`, `"d"`, `"a11"`, `"1"`}},
+	{`{"type":"string","pattern":"ab|^x|y$"}`, []string{`"zabz"`, `"xq"`, `"qy"`, `"ab"`}, []string{`"ba"`, `"ax"`, `"ya"`}},
+	{`{"type":"string","pattern":"^a*$","minLength":2,"maxLength":4}`, []string{`"aa"`, `"aaaa"`}, []string{`"a"`, `"aaaaa"`, `"ab"`}},
+	{`{"allOf":[{"type":"string","pattern":"a"},{"pattern":"b"}]}`, []string{`"ab"`, `"ba"`, `"xbxax"`}, []string{`"a"`, `"b"`}},
+	{`{"type":"array"}`, []string{`[]`, `[1,"a",[]]`}, []string{`[,]`, `{}`}},
+	{`{"type":"array","items":{"type":"integer"},"minItems":1,"maxItems":3}`, []string{`[1]`, `[1,2, 3]`}, []string{`[]`, `[1,2,3,4]`, `["a"]`}},
+	{`{"type":"array","prefixItems":[{"type":"integer"},{"type":"string"}],"items":false,"minItems":1}`, []string{`[1]`, `[1,"a"]`}, []string{`[]`, `["a"]`, `[1,"a",2]`}},
+	{`{"type":"array","prefixItems":[{"type":"integer"}],"items":{"type":"null"},"minItems":2,"maxItems":3}`, []string{`[1,null]`, `[1,null,null]`}, []string{`[1]`, `[1,1]`, `[1,null,null,null]`}},
+	{`{"type":"array","maxItems":0}`, []string{`[]`}, []string{`[1]`}},
+	{
+		`{"type":"object","properties":{"a":{"type":"integer"},"b":{"type":"string"},"c":{}},"required":["b"]}`,
+		[]string{`{"a":1,"b":"x"}`, `{"b":"x"}`, `{"b": "x", "c":[]}`, `{"a":1,"b":"","c":null}`},
+		[]string{`{}`, `{"a":1}`, `{"a":"x","b":"x"}`},
+	},
+	{`{"type":"object","properties":{"a":{},"b":{}}}`, []string{`{}`, `{"a":1}`, `{"b":1}`, `{"a":1,"b":2}`}, []string{`{,"a":1}`, `{"a":1,}`}},
+	{
+		`{"type":"object","properties":{"a":{"type":"integer"},"ab":{"type":"integer"}},"additionalProperties":{"type":"string"}}`,
+		[]string{`{"a":1}`, `{"b":"x"}`, `{"a":1,"abc":"y","":"z"}`, `{"ab":2,"é":"","b":"q"}`},
+		[]string{`{"a":"x"}`, `{"ab":"x"}`, `{"b":1}`},
+	},
+	{`{"type":"object","properties":{"a":{}},"additionalProperties":false}`, []string{`{}`, `{"a":1}`}, []string{`{"b":1}`}},
+	{`{"type":"object","additionalProperties":{"type":"integer"},"minProperties":1,"maxProperties":2}`, []string{`{"x":1}`, `{"x":1,"y":2}`}, []string{`{}`, `{"x":1,"y":2,"z":3}`, `{"x":"a"}`}},
+	{`{"type":"object","propertyNames":{"pattern":"^[a-z]$"},"additionalProperties":{"type":"null"}}`, []string{`{}`, `{"a":null}`}, []string{`{"A":null}`, `{"aa":null}`}},
+	{`{"type":"object","patternProperties":{"^x-":{"type":"integer"}},"additionalProperties":false}`, []string{`{}`, `{"x-a":1,"x-":2}`}, []string{`{"a":1}`, `{"x-a":"1"}`}},
+	{`{"type":"object","required":["q"],"additionalProperties":{"type":"integer"}}`, []string{`{"q":1}`, `{"q":1,"r":2}`}, []string{`{}`, `{"q":"a"}`}},
+	{`{"anyOf":[{"type":"integer"},{"type":"string","maxLength":1}]}`, []string{`1`, `"a"`}, []string{`"ab"`, `null`}},
+	{
+		`{"oneOf":[{"type":"object","properties":{"t":{"const":"a"},"x":{"type":"integer"}},"required":["t","x"]},{"type":"object","properties":{"t":{"const":"b"}},"required":["t"]}]}`,
+		[]string{`{"t":"a","x":1}`, `{"t":"b"}`},
+		[]string{`{"t":"a"}`, `{"t":"c"}`},
+	},
+	{
+		`{"type":"object","properties":{"a":{"type":"integer"}},"anyOf":[{"required":["a"]},{"properties":{"b":{"type":"null"}},"required":["b"]}]}`,
+		[]string{`{"a":1}`, `{"a":1,"b":null}`, `{"b":null}`},
+		[]string{`{}`, `{"b":1}`},
+	},
+	{
+		`{"allOf":[{"type":"object","properties":{"a":{"type":"number"}},"required":["a"]},{"properties":{"a":{"minimum":3},"b":{"type":"string"}}}]}`,
+		[]string{`{"a":3}`, `{"a":4,"b":"x"}`},
+		[]string{`{"a":2}`, `{"b":"x"}`},
+	},
+	{`{"allOf":[{"type":["integer","string"]},{"type":"number"}],"minimum":1,"maximum":3}`, []string{`1`, `3`}, []string{`"a"`, `0`, `1.5`}},
+	{
+		`{"$ref":"#/$defs/node","$defs":{"node":{"type":"object","properties":{"v":{"type":"integer"},"next":{"anyOf":[{"$ref":"#/$defs/node"},{"type":"null"}]}},"required":["v","next"]}}}`,
+		[]string{`{"v":1,"next":null}`, `{"v":1,"next":{"v":2,"next":null}}`},
+		[]string{`{"v":1}`, `{"v":1,"next":{}}`},
+	},
+	{`{"type":"array","items":{"$ref":"#"}}`, []string{`[]`, `[[],[[]]]`}, []string{`[1]`}},
+	{`{"definitions":{"a/b":{"type":"null"}},"type":"object","properties":{"x":{"$ref":"#/definitions/a~1b","description":"d"}},"required":["x"]}`, []string{`{"x":null}`}, []string{`{"x":1}`}},
+	{`{"type":"object","properties":{"é\"\\\n":{"type":"null"}},"required":["é\"\\\n"]}`, []string{`{"é\"\\\n":null}`}, []string{`{}`}},
+}
+
+func resolved(t testing.TB, schema string) *jsonschema.Resolved {
+	t.Helper()
+	var s jsonschema.Schema
+	if err := json.Unmarshal([]byte(schema), &s); err != nil {
+		t.Fatalf("%s: %v", schema, err)
+	}
+	r, err := s.Resolve(nil)
+	if err != nil {
+		t.Fatalf("%s: %v", schema, err)
+	}
+	return r
+}
+
+// validates reports whether text is JSON that the library finds valid.
+func validates(r *jsonschema.Resolved, text string) error {
+	var v any
+	if err := json.Unmarshal([]byte(text), &v); err != nil {
+		return err
+	}
+	return r.Validate(v)
+}
+
+func fromSchema(t testing.TB, schema string, v *Vocabulary) *Compiled {
+	t.Helper()
+	g, err := FromSchema([]byte(schema))
+	if err != nil {
+		t.Fatalf("%s: %v", schema, err)
+	}
+	c, err := g.Compile(v)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+func TestSchemas(t *testing.T) {
+	v := byteVocabulary(t)
+	for _, k := range schemaCases {
+		c, r := fromSchema(t, k.schema, v), resolved(t, k.schema)
+		for _, text := range k.valid {
+			if err := validates(r, text); err != nil {
+				t.Errorf("the case is wrong: %s: %s: %v", k.schema, text, err)
+			}
+			if !accepts(c, text) {
+				t.Errorf("%s: %s is refused", k.schema, text)
+			}
+		}
+		for _, text := range k.invalid {
+			if validates(r, text) == nil && !strings.Contains(text, `\ud83d`) { // the library is lenient with half pairs
+				t.Errorf("the case is wrong: %s: %s is valid", k.schema, text)
+			}
+			if accepts(c, text) {
+				t.Errorf("%s: %s is accepted", k.schema, text)
+			}
+		}
+	}
+}
+
+// randomText draws tokens from the masks until the text ends or is long, then prefers what ends it soonest.
+func randomText(t testing.TB, c *Compiled, rng *rand.Rand) (string, bool) {
+	s := c.NewState()
+	var b strings.Builder
+	v := c.vocabulary
+	bits := make([]uint32, words(v.size))
+	for n := range 1000 {
+		if err := s.Mask(bits); err != nil {
+			t.Fatalf("after %q: %v", b.String(), err)
+		}
+		var allowed []int32
+		for id := range int32(v.size) {
+			if bits[id>>5]>>(id&31)&1 != 0 {
+				allowed = append(allowed, id)
+			}
+		}
+		id := allowed[rng.IntN(len(allowed))]
+		if n > 60 { // closing brackets and quotes, and the end, come before all others
+			for _, a := range allowed {
+				if v.isEnd[a] || len(v.pieces[a]) == 1 && strings.IndexByte(`"]}`, v.pieces[a][0]) >= 0 {
+					id = a
+				}
+			}
+		}
+		if err := s.Accept(id); err != nil {
+			t.Fatalf("after %q: %v", b.String(), err)
+		}
+		if v.isEnd[id] {
+			return b.String(), true
+		}
+		b.Write(v.pieces[id])
+	}
+	return b.String(), false
+}
+
+func TestWhatIsGeneratedIsValid(t *testing.T) {
+	rng := source(t)
+	v := byteVocabulary(t, `{"`, `":`, `", "`, `","`, `"}`, `[]`, `null`, `true`, `é`, `\"`, `, `, `1.`, `00`, `ab`, `},{`)
+	ended, all := 0, 0
+	for _, k := range schemaCases {
+		c, r := fromSchema(t, k.schema, v), resolved(t, k.schema)
+		for range 6 {
+			text, ok := randomText(t, c, rng)
+			all++
+			if !ok {
+				continue
+			}
+			ended++
+			if err := validates(r, text); err != nil && !strings.Contains(k.schema, "multipleOf\":0.01") { // the library divides in floating point
+				t.Errorf("%s: %s: %v", k.schema, text, err)
+			}
+		}
+	}
+	if ended < all*8/10 {
+		t.Errorf("only %d of %d texts ended", ended, all)
+	}
+}
+
+func TestFormats(t *testing.T) {
+	v := byteVocabulary(t)
+	for format, k := range map[string][2][]string{
+		"date":          {{"2024-02-29", "1999-12-31", "2000-02-29"}, {"2023-02-29", "2024-13-01", "2024-04-31", "1900-02-29"}},
+		"time":          {{"23:59:59Z", "00:00:00.5+01:00"}, {"24:00:00Z", "12:00:00"}},
+		"date-time":     {{"2024-02-29T12:00:00Z"}, {"2024-02-29 12:00:00Z", "2024-02-30T12:00:00Z"}},
+		"duration":      {{"P1Y2M3DT4H5M6S", "PT5M", "P3W"}, {"P", "1Y", "PT"}},
+		"uuid":          {{"123e4567-e89b-12d3-a456-426614174000"}, {"123e4567e89b12d3a456426614174000"}},
+		"ipv4":          {{"0.0.0.0", "255.1.20.199"}, {"256.1.1.1", "1.1.1", "01.1.1.1"}},
+		"ipv6":          {{"::", "::1", "2001:db8::1", "1:2:3:4:5:6:7:8"}, {"1:2:3", "1::2::3", "12345::"}},
+		"hostname":      {{"a", "example.com", "a-b.c"}, {"-a", "a..b", ""}},
+		"email":         {{"a@b.c", "x.y+z@example.com"}, {"a", "@b", "a@", "a b@c"}},
+		"uri":           {{"https://example.com/a?b=c#d", "mailto:a@b.c", "file:///etc"}, {"example.com", "http://[", "a b:c"}},
+		"uri-reference": {{"/a/b", "https://a.b", "", "a/b?c", "#x"}, {"a b", "1:2"}},
+		"json-pointer":  {{"", "/a/~0b~1"}, {"a", "/~2"}},
+	} {
+		c := fromSchema(t, fmt.Sprintf(`{"type":"string","format":%q}`, format), v)
+		for _, text := range k[0] {
+			if !accepts(c, quote(text)) {
+				t.Errorf("%s: %s is refused", format, text)
+			}
+		}
+		for _, text := range k[1] {
+			if accepts(c, quote(text)) {
+				t.Errorf("%s: %s is accepted", format, text)
+			}
+		}
+	}
+}
+
+// The library reads patterns as Go does, and knows no \\u.
+func TestPatternsOfECMAScript(t *testing.T) {
+	c := fromSchema(t, `{"type":"string","pattern":"^\"\\u00e9\\/\\u{41}$"}`, byteVocabulary(t))
+	if !accepts(c, `"\"é/A"`) || accepts(c, `"é/A"`) {
+		t.Error("not the texts of the pattern")
+	}
+}
+
+func TestSchemasNotSupportedAreNamed(t *testing.T) {
+	for schema, want := range map[string]string{
+		`{"properties":{"a":{"not":{}}}}`:                                      `#/properties/a: the keyword not is not supported`,
+		`{"if":{},"then":{}}`:                                                  `#: the keyword if is not supported`,
+		`{"uniqueItems":true}`:                                                 `the keyword uniqueItems`,
+		`{"frob":1}`:                                                           `the keyword frob`,
+		`{"type":"strin"}`:                                                     `"strin" is no type`,
+		`{"$ref":"http://x/y"}`:                                                `$ref "http://x/y" is not supported`,
+		`{"$ref":"#/$defs/a"}`:                                                 `names nothing: there is no "$defs"`,
+		`{"$ref":"#"}`:                                                         `left recursion`,
+		`{"type":"string","format":"iri"}`:                                     `the format "iri" is not supported`,
+		`{"type":"string","pattern":"(?=a)"}`:                                  `the pattern "(?=a)" is not supported`,
+		`{"type":"string","pattern":"\\bfoo"}`:                                 `word boundary`,
+		`{"type":"string","pattern":"^([ab]*a[ab]{20})$"}`:                     `too large an automaton`,
+		`{"type":"string","minLength":3,"maxLength":2}`:                        `minLength 3 is more than maxLength 2`,
+		`{"type":"string","maxLength":1e9}`:                                    `1e9 is more than 1000000`,
+		`{"type":"number","multipleOf":0.3}`:                                   `multipleOf 0.3`,
+		`{"type":"integer","minimum":3,"maximum":2}`:                           `the minimum is more than the maximum`,
+		`{"oneOf":[{"type":"integer"},{"type":"number"}]}`:                     `number 0 and number 1`,
+		`{"type":"object","properties":{"a":{}},"patternProperties":{"b":{}}}`: `patternProperties is supported only`,
+		`{"type":"object","required":["a"],"additionalProperties":false}`:      `"a" is required, but neither`,
+		`{"type":"object","properties":{"a":{"$ref":"#"}},"required":["a"]}`:   `no text is complete`,
+		`{"a":1,"a":2}`:                                                        `"a" is there twice`,
+		`{`:                                                                    `is no JSON`,
+		`{} {}`:                                                                `more than one`,
+		`[1]`:                                                                  `a schema is an object`,
+		strings.Repeat(`{"items":`, 300) + `{}` + strings.Repeat(`}`, 300): `nested more than 200 deep`,
+	} {
+		_, err := FromSchema([]byte(schema))
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%.100s: error %v, want %q", schema, err, want)
+		}
+	}
+}
+
+// largeSchema returns a schema of about 100 kB: forty tools, each with many parameters.
+func largeSchema() string {
+	var b strings.Builder
+	b.WriteString(`{"anyOf":[`)
+	for i := range 40 {
+		if i > 0 {
+			b.WriteString(",")
+		}
+		fmt.Fprintf(&b, `{"type":"object","properties":{"name":{"const":"tool_%d"},"arguments":{"type":"object","properties":{`, i)
+		for k := range 20 {
+			if k > 0 {
+				b.WriteString(",")
+			}
+			fmt.Fprintf(&b, `"parameter_%d_%d":{"type":%q,"description":"What parameter %d of this tool is for, in a sentence or two of prose."}`,
+				i, k, []string{"string", "integer", "boolean"}[k%3], k)
+		}
+		b.WriteString(`,"when":{"type":"string","format":"date-time"},"tags":{"type":"array","items":{"enum":["a","b","c"]}}},"required":["when"]}},"required":["name","arguments"]}`)
+	}
+	b.WriteString(`]}`)
+	return b.String()
+}
+
+// compileLimit is the house's bound for a 100 kB schema, which takes some tens of milliseconds on an idle machine.
+const compileLimit = time.Second
+
+func TestLargeSchemasCompileInTime(t *testing.T) {
+	schema := largeSchema()
+	if len(schema) < 90_000 {
+		t.Fatalf("the schema has only %d bytes", len(schema))
+	}
+	v := byteVocabulary(t)
+	best := time.Hour
+	for range 3 {
+		begin := time.Now()
+		c := fromSchema(t, schema, v)
+		c.NewState()
+		best = min(best, time.Since(begin))
+	}
+	t.Logf("%d bytes in %v", len(schema), best)
+	if best > compileLimit {
+		t.Errorf("%d bytes took %v", len(schema), best)
+	}
+}
+
+func FuzzFromSchema(f *testing.F) {
+	for _, k := range schemaCases {
+		f.Add([]byte(k.schema))
+	}
+	v := byteVocabulary(f)
+	f.Fuzz(func(t *testing.T, schema []byte) {
+		g, err := FromSchema(schema)
+		if err != nil {
+			return
+		}
+		c, err := g.Compile(v)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if text, ok := randomText(t, c, rand.New(rand.NewPCG(1, 1))); ok && !json.Valid([]byte(text)) {
+			t.Fatalf("%q is no JSON", text)
+		}
+	})
+}
+
+// Sequences share what a compiled grammar has found out; run with -race.
+func TestSequencesShareACompiledGrammar(t *testing.T) {
+	c := fromSchema(t, `{"type":"array","items":{"type":"object","properties":{"a":{"type":"string"},"b":{"type":"integer"}}}}`, byteVocabulary(t, `{"`, `":`))
+	done := make(chan bool)
+	for i := range 4 {
+		go func() {
+			text, ok := randomText(t, c, rand.New(rand.NewPCG(uint64(i), 1)))
+			done <- !ok || json.Valid([]byte(text))
+		}()
+	}
+	for range 4 {
+		if !<-done {
+			t.Error("a text is no JSON")
+		}
+	}
+}
