@@ -1,0 +1,311 @@
+package answer
+
+import (
+	"encoding/json"
+	"fmt"
+	"math/rand/v2"
+	"reflect"
+	"runtime"
+	"strings"
+	"testing"
+	"time"
+)
+
+var testTools = []Tool{
+	{"get_weather", json.RawMessage(`{"type":"object","properties":{"city":{"type":"string"},"days":{"type":"integer"},"wind":{"type":"boolean"},` +
+		`"options":{"type":"object"},"unit":{"anyOf":[{"$ref":"#/$defs/unit"},{"type":"null"}]}},"required":["city"],"$defs":{"unit":{"enum":["C","F"]}}}`)},
+	{"get_weather_map", nil},
+	{"now", json.RawMessage(`{"type":"object","properties":{}}`)},
+}
+
+// sources are texts of templates by which each format is known.
+var sources = map[string]string{
+	"hermes": "<tool_call>", "coder": "<tool_call><function=<parameter=", "seed": "<seed:tool_call><seed:think>", "glm": "<tool_call><arg_key>",
+	"dsml": "｜DSML｜function_calls", "r1": "<｜tool▁calls▁begin｜>```json", "v31": "<｜tool▁calls▁begin｜>", "kimi": "<|tool_calls_section_begin|>",
+	"apriel": "<tool_calls>[ [BEGIN FINAL RESPONSE]", "mistral": "[TOOL_CALLS][ARGS][THINK]", "mistral-list": "[TOOL_CALLS]", "command-r": "<|START_ACTION|><|START_THINKING|>",
+	"granite": "<|tool_call|> <response></response>", "functionary1": "<function=", "functionary2": ">>>all", "functools": "functools[", "llama": "<|python_tag|>",
+	"pythonic": "[func_name1(params_name1=", "harmony": "<|channel|><|message|>", "generic": "",
+}
+
+type testCall struct{ id, name, arguments string }
+
+func tc(name, arguments string) testCall { return testCall{name: name, arguments: arguments} }
+
+// answerCases are answers in the forms that the models' makers publish, and what they say.
+var answerCases = []struct {
+	format, prompt, text string
+	content, reasoning   string
+	calls                []testCall
+}{
+	// Hermes and Qwen.
+	{"hermes", "", "Hello, world.\n", "Hello, world.\n", "", nil},
+	{"hermes", "", "<think>\nHm.\n</think>\n\nYes.", "Yes.", "Hm.", nil},
+	{"hermes", "assistant\n<think>\n", "Hm.\n</think>\n\nYes.", "Yes.", "Hm.", nil},
+	{"hermes", "", "<think>\n\n</think>\n\nYes.", "Yes.", "", nil},
+	{"hermes", "", "<think>never closed ", "", "never closed ", nil},
+	{"hermes", "", "I write <think> here.", "I write <think> here.", "", nil},
+	{"hermes", "", "Let me see.\n<tool_call>\n{\"name\": \"get_weather\", \"arguments\": {\"city\": \"Paris\"}}\n</tool_call>", "Let me see.", "", []testCall{tc("get_weather", `{"city": "Paris"}`)}},
+	{"hermes", "", "<tool_call>\n{\"name\": \"now\", \"arguments\": {}}\n</tool_call>\n<tool_call>{\"arguments\":{\"city\":\"Rome\"},\"name\":\"get_weather\"}</tool_call>\n", "", "", []testCall{tc("now", `{}`), tc("get_weather", `{"city":"Rome"}`)}},
+	{"hermes", "", `<tool_call>{"name": "get_weather", "arguments": "{\"city\": \"Rome\"}"}</tool_call>`, "", "", []testCall{tc("get_weather", `{"city": "Rome"}`)}},
+	{"hermes", "", `<tool_call>{"type":"function","function":{"name":"now"},"id":"c1"}</tool_call>`, "", "", []testCall{{"c1", "now", `{}`}}},
+	{"hermes", "", "<tool_call>{\"name\": \"get_weather\", \"arguments\": {\"city\": \"a\nb\"}}</tool_call>", "", "", []testCall{tc("get_weather", `{"city": "a\nb"}`)}},
+	{"hermes", "", "<think>I could <tool_call>{\"name\": \"now\", \"arguments\": {}}</tool_call></think>No.", "No.", "I could <tool_call>{\"name\": \"now\", \"arguments\": {}}</tool_call>", nil},
+	{"hermes", "", "A <tool_call> is a tag.", "A <tool_call> is a tag.", "", nil},
+	{"hermes", "", "<tool_call>\n{\"name\": \"unknown\", \"arguments\": {}}\n</tool_call>", "<tool_call>\n{\"name\": \"unknown\", \"arguments\": {}}\n</tool_call>", "", nil},
+	{"hermes", "", "Well\n<tool_call>\n{\"name\": \"now\", \"arguments\": {\"a\": 1,}}\n</tool_call>", "Well\n<tool_call>\n{\"name\": \"now\", \"arguments\": {\"a\": 1,}}\n</tool_call>", "", nil},
+	{"hermes", "", "<tool_call>{\"name\": \"now\", \"arguments\": {\"a\": ", "<tool_call>{\"name\": \"now\", \"arguments\": {\"a\": ", "", nil},
+	{"hermes", "", "<tool_call><tool_call>{\"name\": \"now\"}</tool_call>", "<tool_call>", "", []testCall{tc("now", `{}`)}},
+	{"hermes", "", "<tool_call>{\"name\": \"now\"}</tool_call>\nDone.", "\nDone.", "", []testCall{tc("now", `{}`)}},
+	// Qwen3-Coder and Seed-OSS.
+	{
+		"coder", "", "Look:\n<tool_call>\n<function=get_weather>\n<parameter=city>\nSan\nJosé \"x\"\n</parameter>\n<parameter=days>\n3\n</parameter>\n<parameter=wind>\nTrue\n</parameter>\n<parameter=options>\n{\"a\": [1]}\n</parameter>\n</function>\n</tool_call>", "Look:", "",
+		[]testCall{tc("get_weather", `{"city":"San\nJosé \"x\"","days":3,"wind":true,"options":{"a": [1]}}`)},
+	},
+	{
+		"coder", "", "<function=get_weather>\n<parameter=city>\n12\n</parameter>\n<parameter=days>\nmany\n</parameter>\n<parameter=unit>\nnull\n</parameter>\n<parameter=other>\n7\n</parameter>\n</function>\n</tool_call>", "", "",
+		[]testCall{tc("get_weather", `{"city":"12","days":"many","unit":null,"other":7}`)},
+	},
+	{"coder", "", "<tool_call>\n<function=now>\n</function>\n</tool_call>\n<tool_call>\n<function=get_weather>\n<parameter=unit>\nC\n</parameter>\n</function>\n</tool_call>", "", "", []testCall{tc("now", `{}`), tc("get_weather", `{"unit":"C"}`)}},
+	{
+		"seed", "", "<seed:think>Hm.</seed:think>\n<seed:tool_call>\n<function=get_weather>\n<parameter=city>Paris</parameter>\n<parameter=options>{'a': [1, True, None, \"it's\"]}</parameter>\n</function>\n</seed:tool_call>", "", "Hm.",
+		[]testCall{tc("get_weather", `{"city":"Paris","options":{"a":[1,true,null,"it's"]}}`)},
+	},
+	// GLM.
+	{"glm", "", "\n<think>Hm.</think>\nI look.\n<tool_call>get_weather\n<arg_key>city</arg_key>\n<arg_value>Paris</arg_value>\n<arg_key>days</arg_key>\n<arg_value>2</arg_value>\n</tool_call>", "I look.", "Hm.", []testCall{tc("get_weather", `{"city":"Paris","days":2}`)}},
+	{"glm", "<think>", "Hm.</think><tool_call>get_weather_map<arg_key>zoom</arg_key><arg_value>2.5</arg_value></tool_call><tool_call>now</tool_call>", "", "Hm.", []testCall{tc("get_weather_map", `{"zoom":2.5}`), tc("now", `{}`)}},
+	// DeepSeek.
+	{
+		"r1", "<think>\n", "Hm.\n</think>\n\n<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>function<｜tool▁sep｜>get_weather\n```json\n{\"city\": \"Paris\"}\n```<｜tool▁call▁end｜>\n<｜tool▁call▁begin｜>function<｜tool▁sep｜>now\n```json\n{}\n```<｜tool▁call▁end｜><｜tool▁calls▁end｜>", "", "Hm.",
+		[]testCall{tc("get_weather", `{"city": "Paris"}`), tc("now", `{}`)},
+	},
+	{"v31", "</think>", "Text.<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>get_weather<｜tool▁sep｜>{\"city\": \"Paris\"}<｜tool▁call▁end｜><｜tool▁calls▁end｜>", "Text.", "", []testCall{tc("get_weather", `{"city": "Paris"}`)}},
+	{"v31", "<think>", "Hm.<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>now<｜tool▁sep｜>{}<｜tool▁call▁end｜><｜tool▁calls▁end｜>", "", "Hm.", []testCall{tc("now", `{}`)}},
+	{
+		"dsml", "<think>", "Hm.</think>Text.\n\n<｜DSML｜function_calls>\n<｜DSML｜invoke name=\"get_weather\">\n<｜DSML｜parameter name=\"city\" string=\"true\">4</｜DSML｜parameter>\n<｜DSML｜parameter name=\"days\" string=\"false\">3</｜DSML｜parameter>\n</｜DSML｜invoke>\n<｜DSML｜invoke name=\"now\">\n</｜DSML｜invoke>\n</｜DSML｜function_calls>", "Text.", "Hm.",
+		[]testCall{tc("get_weather", `{"city":"4","days":3}`), tc("now", `{}`)},
+	},
+	// Kimi K2.
+	{
+		"kimi", "", "Text.<|tool_calls_section_begin|><|tool_call_begin|>functions.get_weather:0<|tool_call_argument_begin|>{\"city\": \"Paris\"}<|tool_call_end|><|tool_call_begin|>functions.now:1<|tool_call_argument_begin|>{}<|tool_call_end|><|tool_calls_section_end|>", "Text.", "",
+		[]testCall{{"functions.get_weather:0", "get_weather", `{"city": "Paris"}`}, {"functions.now:1", "now", `{}`}},
+	},
+	// Lists.
+	{"apriel", "Here are my reasoning steps:\n", "Hm.\n[BEGIN FINAL RESPONSE]\nText.\n<tool_calls>[{\"name\": \"now\", \"arguments\": {}}, {\"name\": \"get_weather\", \"arguments\": {\"city\": \"Paris\"}}]</tool_calls>", "Text.", "Hm.", []testCall{tc("now", `{}`), tc("get_weather", `{"city": "Paris"}`)}},
+	{"mistral-list", "", "[TOOL_CALLS][{\"name\": \"get_weather\", \"arguments\": {\"city\": \"Paris\"}, \"id\": \"abcdef123\"}, {\"name\": \"now\", \"arguments\": {}}]", "", "", []testCall{tc("get_weather", `{"city": "Paris"}`), tc("now", `{}`)}},
+	{"mistral", "", "[THINK]Hm.[/THINK]Text.[TOOL_CALLS]get_weather[ARGS]{\"city\": \"Paris\"}[TOOL_CALLS]now[CALL_ID]abcdef123[ARGS]{}", "Text.", "Hm.", []testCall{tc("get_weather", `{"city": "Paris"}`), {"abcdef123", "now", `{}`}}},
+	{"command-r", "<|START_THINKING|>", "Hm.<|END_THINKING|><|START_ACTION|>[\n    {\"tool_call_id\": \"0\", \"tool_name\": \"get_weather\", \"parameters\": {\"city\": \"Paris\"}},\n    {\"tool_call_id\": 1, \"tool_name\": \"now\", \"parameters\": {}}\n]<|END_ACTION|>", "", "Hm.", []testCall{{"0", "get_weather", `{"city": "Paris"}`}, {"1", "now", `{}`}}},
+	{"granite", "", "<think>Hm.</think><response>Text.</response>", "Text.", "Hm.", nil},
+	{"granite", "", "<|tool_call|>[{\"name\": \"get_weather\", \"arguments\": {\"city\": \"Paris\"}}]", "", "", []testCall{tc("get_weather", `{"city": "Paris"}`)}},
+	{"functools", "", " functools[{\"name\": \"now\", \"arguments\": {}}]", "", "", []testCall{tc("now", `{}`)}},
+	{"functools", "", "the functools[0] module", "the functools[0] module", "", nil},
+	// Functionary.
+	{"functionary1", "", "Text.<function=get_weather>{\"city\": \"Paris\"}</function><function=now>{}</function>", "Text.", "", []testCall{tc("get_weather", `{"city": "Paris"}`), tc("now", `{}`)}},
+	{"functionary2", ">>>", "all\nText.>>>get_weather\n{\"city\": \"Paris\"}>>>now\n{}", "Text.", "", []testCall{tc("get_weather", `{"city": "Paris"}`), tc("now", `{}`)}},
+	{"functionary2", ">>>", "get_weather_map\n{}", "", "", []testCall{tc("get_weather_map", `{}`)}},
+	{"functionary2", ">>>", "python\nprint(1) >>> 2", "python\nprint(1) >>> 2", "", nil},
+	// Llama.
+	{"llama", "", `{"name": "get_weather", "parameters": {"city": "Paris"}}`, "", "", []testCall{tc("get_weather", `{"city": "Paris"}`)}},
+	{"llama", "", `<|python_tag|>{"type": "function", "name": "get_weather", "parameters": {"city": "Paris"}}`, "", "", []testCall{tc("get_weather", `{"city": "Paris"}`)}},
+	{"llama", "", `<|python_tag|>get_weather.call(city="Paris")`, "", "", []testCall{tc("get_weather", `{"city":"Paris"}`)}},
+	{"llama", "", `{"name": "Ada", "age": 36}`, `{"name": "Ada", "age": 36}`, "", nil},
+	{"llama", "", `{"a": [1, 2]} is JSON`, `{"a": [1, 2]} is JSON`, "", nil},
+	{"llama", "", `For example {"name": "now", "parameters": {}}`, `For example {"name": "now", "parameters": {}}`, "", nil},
+	{"pythonic", "", `[get_weather(city='Pa"ris', days=3, wind=True, options={'a': [1, None]}), now()]`, "", "", []testCall{tc("get_weather", `{"city":"Pa\"ris","days":3,"wind":true,"options":{"a":[1,null]}}`), tc("now", `{}`)}},
+	{"pythonic", "", `[1] says so`, `[1] says so`, "", nil},
+	// gpt-oss.
+	{"harmony", "", "<|channel|>analysis<|message|>Hm.<|end|><|start|>assistant<|channel|>final<|message|>Text.<|return|>", "Text.", "Hm.", nil},
+	{"harmony", "", "<|channel|>analysis<|message|>Hm.<|end|><|start|>assistant to=functions.get_weather<|channel|>commentary json<|message|>{\"city\": \"Paris\"}<|call|>", "", "Hm.", []testCall{tc("get_weather", `{"city": "Paris"}`)}},
+	{"harmony", "", "<|channel|>commentary<|message|>I look.<|end|><|start|>assistant<|channel|>commentary to=functions.now <|constrain|>json<|message|>{}", "I look.", "", []testCall{tc("now", `{}`)}},
+	{"harmony", "", "Plain text", "Plain text", "", nil},
+	{"harmony", "", "<|channel|>commentary to=functions.unknown <|constrain|>json<|message|>{}<|call|>", "<|channel|>commentary to=functions.unknown <|constrain|>json<|message|>{}<|call|>", "", nil},
+	{"harmony", "", "<|channel|>commentary to=functions.now<|message|>{]<|call|>", "<|channel|>commentary to=functions.now<|message|>{]", "", nil},
+	// Generic.
+	{"generic", "", `{"tool_calls": [{"name": "get_weather", "arguments": {"city": "Paris"}}, {"name":"now","arguments":{}}]}`, "", "", []testCall{tc("get_weather", `{"city": "Paris"}`), tc("now", `{}`)}},
+	{"generic", "", "{\n  \"tool_calls\": [\n {\"name\": \"now\", \"arguments\": {}, \"id\": \"x\"}\n]\n}\n", "", "", []testCall{tc("now", `{}`)}},
+	{"generic", "", `{"name": "now", "arguments": {}}`, "", "", []testCall{tc("now", `{}`)}},
+	{"generic", "", `{"tool_calls": []}`, `{"tool_calls": []}`, "", nil},
+	{"generic", "", `{"tool_calls": {"no": 1}}`, `{"tool_calls": {"no": 1}}`, "", nil},
+}
+
+// parse feeds an answer in pieces.
+func parse(f *Format, o Options, pieces ...string) (Message, string) {
+	p := f.NewParser(o)
+	var m Message
+	var source strings.Builder
+	add := func(events []Event) {
+		m.Add(events...)
+		for _, e := range events {
+			source.WriteString(e.Source)
+		}
+	}
+	for _, piece := range pieces {
+		add(p.Feed(piece))
+	}
+	add(p.Finish())
+	return m, source.String()
+}
+
+func callsOf(m Message) []testCall {
+	var out []testCall
+	for _, c := range m.Calls {
+		out = append(out, testCall{c.ID, c.Name, string(c.Arguments)})
+	}
+	return out
+}
+
+func TestAnswers(t *testing.T) {
+	for _, c := range answerCases {
+		f := FormatOf(sources[c.format], c.format != "generic", true)
+		m, source := parse(f, Options{Tools: testTools, Prompt: c.prompt}, c.text)
+		if m.Content != c.content || m.Reasoning != c.reasoning || !reflect.DeepEqual(callsOf(m), c.calls) {
+			t.Errorf("%s: %q:\ngot  %q, %q, %q\nwant %q, %q, %q", c.format, c.text, m.Content, m.Reasoning, callsOf(m), c.content, c.reasoning, c.calls)
+		}
+		if source != c.text {
+			t.Errorf("%s: the events account for %q of %q", c.format, source, c.text)
+		}
+	}
+}
+
+// cuts cuts text at random into pieces.
+func cuts(r *rand.Rand, text string) []string {
+	var out []string
+	for text != "" {
+		n := 1 + r.IntN(min(len(text), 1+r.IntN(12)))
+		out = append(out, text[:n])
+		text = text[n:]
+	}
+	return out
+}
+
+// damaged returns a text with random bytes missing, doubled or exchanged, or with a piece of another in it.
+func damaged(r *rand.Rand, text string) string {
+	b := []byte(text)
+	for range 1 + r.IntN(4) {
+		if len(b) == 0 {
+			break
+		}
+		i := r.IntN(len(b))
+		switch r.IntN(4) {
+		case 0:
+			b = append(b[:i], b[min(len(b), i+1+r.IntN(5)):]...)
+		case 1:
+			b = append(b[:i+1], b[i:]...)
+		case 2:
+			b[i] = `{}[]"<>: ,a1\`[r.IntN(13)]
+		case 3:
+			other := answerCases[r.IntN(len(answerCases))].text
+			from := r.IntN(len(other))
+			b = []byte(string(b[:i]) + other[from:min(len(other), from+r.IntN(30))] + string(b[i:]))
+		}
+	}
+	return string(b)
+}
+
+// check holds for any answer: its events account for all of it, their sum does not depend on the pieces, calls have arguments that are JSON
+// objects, and where there is no call and no thought, the content is the answer.
+func check(t *testing.T, f *Format, o Options, text string, pieces []string) {
+	t.Helper()
+	whole, source := parse(f, o, text)
+	cut, cutSource := parse(f, o, pieces...)
+	if source != text || cutSource != text {
+		t.Errorf("%s: %q: the events account for %q and %q", f.name, text, source, cutSource)
+	}
+	if whole.Content != cut.Content || whole.Reasoning != cut.Reasoning || !reflect.DeepEqual(callsOf(whole), callsOf(cut)) {
+		t.Errorf("%s: %q in pieces %q:\ngot  %q, %q, %q\nwant %q, %q, %q", f.name, text, pieces, cut.Content, cut.Reasoning, callsOf(cut), whole.Content, whole.Reasoning, callsOf(whole))
+	}
+	for _, c := range whole.Calls {
+		if !json.Valid(c.Arguments) || c.Arguments[0] != '{' {
+			t.Errorf("%s: %q: the arguments of %s are %q", f.name, text, c.Name, c.Arguments)
+		}
+	}
+}
+
+func TestPiecesDoNotMatter(t *testing.T) {
+	seed := uint64(time.Now().UnixNano())
+	r := rand.New(rand.NewPCG(seed, 1))
+	for range 6 {
+		for _, c := range answerCases {
+			f := FormatOf(sources[c.format], c.format != "generic", true)
+			o := Options{Tools: testTools, Prompt: c.prompt, Reasoning: ReasoningFormat(r.IntN(2))}
+			check(t, f, o, c.text, cuts(r, c.text))
+			text := damaged(r, c.text)
+			check(t, f, o, text, cuts(r, text))
+		}
+		if t.Failed() {
+			t.Fatalf("seed %d", seed)
+		}
+	}
+}
+
+// TestTextWithoutCallsIsUnchanged holds that every answer without a tool and with thoughts inline is its own content.
+func TestTextWithoutCallsIsUnchanged(t *testing.T) {
+	for _, c := range answerCases {
+		f := FormatOf(sources[c.format], true, true)
+		f.drop = nil
+		m, _ := parse(f, Options{Reasoning: ReasoningNone, Prompt: c.prompt}, c.text)
+		if want := c.text; c.format != "harmony" && m.Content != want {
+			t.Errorf("%s: got %q, want %q", c.format, m.Content, want)
+		}
+	}
+}
+
+// TestArgumentsStream holds that arguments come while they are written, and text as soon as it can be no marker.
+func TestArgumentsStream(t *testing.T) {
+	p := FormatOf("<tool_call>", true, true).NewParser(Options{Tools: testTools})
+	var got []string
+	for _, piece := range []string{"Hi <", "tool", "_box>", "<tool_call>{\"name\": \"now\", ", "\"arguments\"", ": {\"a\"", ": 1", "}}"} {
+		var b strings.Builder
+		for _, e := range p.Feed(piece) {
+			if e.Kind != Mark {
+				fmt.Fprintf(&b, "%s:%s%s;", e.Kind, e.Name, e.Text)
+			}
+		}
+		got = append(got, b.String())
+	}
+	p.Finish()
+	want := []string{"content:Hi;", "", "content: <tool_box>;", "", "", `call begin:now;call arguments:{"a";`, "call arguments:: ;", "call arguments:1};call end:;"}
+	if !reflect.DeepEqual(got, want) {
+		t.Errorf("got  %q\nwant %q", got, want)
+	}
+}
+
+func FuzzAnswer(f *testing.F) {
+	for _, c := range answerCases {
+		f.Add(c.format, c.prompt, c.text, uint64(1))
+	}
+	f.Fuzz(func(t *testing.T, format, prompt, text string, seed uint64) {
+		r := rand.New(rand.NewPCG(seed, 1))
+		check(t, FormatOf(sources[format], true, true), Options{Tools: testTools, Prompt: prompt}, text, cuts(r, text))
+	})
+}
+
+// TestReasoningFormats holds where thoughts go, by llama.cpp's names none and deepseek-legacy.
+func TestReasoningFormats(t *testing.T) {
+	const text = "<think>\nHm. <tool_call>{\"name\": \"now\"}</tool_call>\n</think>\n\nYes.\n<tool_call>{\"name\": \"now\"}</tool_call>"
+	for _, c := range []struct {
+		format             ReasoningFormat
+		content, reasoning string
+	}{
+		{ReasoningAuto, "Yes.", "Hm. <tool_call>{\"name\": \"now\"}</tool_call>"},
+		{ReasoningNone, "<think>\nHm. <tool_call>{\"name\": \"now\"}</tool_call>\n</think>\n\nYes.", ""},
+		{ReasoningBoth, "<think>\nHm. <tool_call>{\"name\": \"now\"}</tool_call></think>\nYes.", "Hm. <tool_call>{\"name\": \"now\"}</tool_call>"},
+	} {
+		m, source := parse(FormatOf("<tool_call>", true, true), Options{Tools: testTools, Reasoning: c.format}, text)
+		if m.Content != c.content || m.Reasoning != c.reasoning || len(m.Calls) != 1 || source != text {
+			t.Errorf("%d: got %q, %q, %+v", c.format, m.Content, m.Reasoning, m.Calls)
+		}
+	}
+}
+
+// TestFinishedParsersLeaveNothing holds that no coroutine is left, also where an answer is given up.
+func TestFinishedParsersLeaveNothing(t *testing.T) {
+	before := runtime.NumGoroutine()
+	for range 100 {
+		p := FormatOf("<tool_call>", true, true).NewParser(Options{Tools: testTools})
+		p.Feed(`Text <tool_call>{"name": "now", "arguments": {"a": "`)
+		p.Finish()
+	}
+	if after := runtime.NumGoroutine(); after > before+10 {
+		t.Errorf("%d goroutines before, %d after", before, after)
+	}
+}

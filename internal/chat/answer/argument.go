@@ -1,0 +1,277 @@
+package answer
+
+import (
+	"bytes"
+	"encoding/json"
+	"slices"
+	"strings"
+)
+
+// tagged reads arguments that stand between tags, one by one.
+func (p *Parser) tagged(t *tags) bool {
+	known := p.call.tool.parameters()
+	p.arg('{')
+	for first := true; ; first = false {
+		p.space()
+		if !p.literal(t.open) {
+			break
+		}
+		key := p.word(t.middle[0][:1])
+		for i, m := range t.middle {
+			if i > 0 {
+				p.space()
+			}
+			if !p.literal(m) {
+				return false
+			}
+		}
+		var par parameter
+		if i := slices.IndexFunc(known, func(k parameter) bool { return k.name == key }); i >= 0 {
+			par = known[i]
+		}
+		if t.typed {
+			switch {
+			case p.literal(`true">`):
+				par.types = []string{"string"}
+			case p.literal(`false">`):
+				par.types = nil
+			default:
+				return false
+			}
+		}
+		if !first {
+			p.arg(',')
+		}
+		putText(key, p.arg)
+		p.arg(':')
+		if !p.argument(t, &par) {
+			return false
+		}
+	}
+	p.arg('}')
+	return true
+}
+
+// argument reads an argument and the tag behind it.
+func (p *Parser) argument(t *tags, par *parameter) bool {
+	if par.text() && !par.null() {
+		return p.streamed(t)
+	}
+	if !par.text() && p.compoundArgument(t) {
+		return true
+	}
+	var raw []byte
+	if !p.until(t.close, func(b []byte) { raw = append(raw, b...) }) {
+		return false
+	}
+	value := bytes.TrimSpace(raw)
+	switch {
+	case par.text() && string(value) != "null":
+	case json.Valid(value):
+		p.call.args = append(p.call.args, value...)
+		return true
+	default:
+		if literal, ok := fromPython(value); ok {
+			p.call.args = append(p.call.args, literal...)
+			return true
+		}
+	}
+	if t.lines {
+		raw = bytes.TrimSuffix(bytes.TrimPrefix(raw, []byte("\n")), []byte("\n"))
+	}
+	putText(string(raw), p.arg)
+	return true
+}
+
+// compoundArgument reads an object or a list in JSON, in whose strings the tag that ends an argument ends nothing. It reports whether there was
+// one; else nothing was read.
+func (p *Parser) compoundArgument(t *tags) bool {
+	p.flush()
+	start, had := p.pos, len(p.call.args)
+	p.holding = true
+	defer func() { p.holding = false }()
+	p.space()
+	if c, ok := p.peek(); ok && (c == '{' || c == '[') && p.value(p.arg, 0) {
+		p.space()
+		if p.literal(t.close) {
+			return true
+		}
+	}
+	p.pos, p.call.args = start, p.call.args[:had]
+	return false
+}
+
+// streamed reads an argument that is a string, and hands it over as it comes.
+func (p *Parser) streamed(t *tags) bool {
+	begun, broken := false, false // there was a byte; the last one was a line break, which may belong to the tag
+	p.arg('"')
+	ok := p.until(t.close, func(b []byte) {
+		for _, c := range b {
+			skip := t.lines && !begun && c == '\n'
+			begun = true
+			if skip {
+				continue
+			}
+			if broken {
+				putChar('\n', p.arg)
+			}
+			if broken = t.lines && c == '\n'; !broken {
+				putChar(c, p.arg)
+			}
+		}
+	})
+	p.arg('"')
+	return ok
+}
+
+// putText hands over s as a JSON string.
+func putText(s string, put func(byte)) {
+	put('"')
+	for i := range len(s) {
+		putChar(s[i], put)
+	}
+	put('"')
+}
+
+// python reads a call as in Python, with arguments by name.
+func (p *Parser) python() bool {
+	if !p.name() {
+		return false
+	}
+	p.literal(".call")
+	if !p.literal("(") {
+		return false
+	}
+	p.begin()
+	p.arg('{')
+	for first := true; ; first = false {
+		p.space()
+		if p.literal(")") {
+			break
+		}
+		if !first {
+			if !p.literal(",") {
+				return false
+			}
+			p.arg(',')
+			p.space()
+		}
+		key := p.word("= ,()[]{}\"'\n")
+		p.space()
+		if key == "" || !p.literal("=") {
+			return false
+		}
+		p.space()
+		putText(key, p.arg)
+		p.arg(':')
+		if !p.pythonValue(p.arg, 0) {
+			return false
+		}
+	}
+	p.arg('}')
+	return true
+}
+
+// fromPython returns a Python literal as JSON, and reports whether text is one.
+func fromPython(text []byte) ([]byte, bool) {
+	p := Parser{buf: text, end: true}
+	var out []byte
+	ok := p.pythonValue(func(b byte) { out = append(out, b) }, 0)
+	return out, ok && p.pos == len(text)
+}
+
+// pythonValue reads a Python literal and hands it over as JSON.
+func (p *Parser) pythonValue(put func(byte), depth int) bool {
+	c, ok := p.peek()
+	if !ok || depth > maxDepth {
+		return false
+	}
+	switch c {
+	case '[', '{':
+		return p.pythonCompound(c, put, depth)
+	case '"', '\'':
+		return p.pythonString(c, put)
+	case 'T', 'F', 'N', 't', 'f', 'n':
+		for _, w := range [][2]string{{"True", "true"}, {"False", "false"}, {"None", "null"}, {"true", "true"}, {"false", "false"}, {"null", "null"}} {
+			if p.literal(w[0]) {
+				for i := range len(w[1]) {
+					put(w[1][i])
+				}
+				return true
+			}
+		}
+		return false
+	}
+	return p.number(put)
+}
+
+func (p *Parser) pythonCompound(open byte, put func(byte), depth int) bool {
+	p.take(open, put)
+	for first := true; ; first = false {
+		p.space()
+		if p.take(open+2, put) { // } and ]
+			return true
+		}
+		if !first {
+			if !p.take(',', put) {
+				return false
+			}
+			p.space()
+		}
+		if open == '{' {
+			c, ok := p.peek()
+			if !ok || !strings.ContainsRune(`"'`, rune(c)) || !p.pythonString(c, put) {
+				return false
+			}
+			p.space()
+			if !p.take(':', put) {
+				return false
+			}
+			p.space()
+		}
+		if !p.pythonValue(put, depth+1) {
+			return false
+		}
+	}
+}
+
+// pythonEscapes are the escapes in Python's strings that stand for one character.
+var pythonEscapes = map[byte]byte{'n': '\n', 't': '\t', 'r': '\r', 'b': '\b', 'f': '\f', '\\': '\\', '\'': '\'', '"': '"'}
+
+func (p *Parser) pythonString(quote byte, put func(byte)) bool {
+	p.pos++
+	put('"')
+	for {
+		c, ok := p.peek()
+		if !ok {
+			return false
+		}
+		p.pos++
+		switch c {
+		case quote:
+			put('"')
+			return true
+		case '\\':
+			c, ok := p.peek()
+			if !ok {
+				return false
+			}
+			if c == 'u' {
+				p.pos--
+				if !p.escape(put) {
+					return false
+				}
+				continue
+			}
+			p.pos++
+			if one, ok := pythonEscapes[c]; ok {
+				putChar(one, put)
+				continue
+			}
+			putChar('\\', put)
+			putChar(c, put)
+		default:
+			putChar(c, put)
+		}
+	}
+}

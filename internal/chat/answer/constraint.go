@@ -1,0 +1,407 @@
+package answer
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"regexp"
+	"slices"
+
+	"github.com/powerinfer-go/powerinfer/internal/grammar"
+)
+
+// ConstraintOptions say what calls an answer may or must have. To force one tool, name it alone and require a call.
+type ConstraintOptions struct {
+	Tools    []Tool
+	Required bool   // the answer must be a call
+	Parallel bool   // there may be several calls
+	Prompt   string // as in Options
+}
+
+// A Constraint is the grammar that calls are held to.
+type Constraint struct {
+	Grammar  *grammar.Grammar
+	Lazy     bool             // it holds from a trigger on; else from the beginning
+	Triggers grammar.Triggers // where Lazy
+
+	// Loose are the reasons why tools' schemas are not held to, each with the tool's name: their arguments may be any object.
+	Loose []error
+}
+
+// NewState returns the state of one answer; compiled is c.Grammar's.
+func (c *Constraint) NewState(compiled *grammar.Compiled) *grammar.State {
+	if c.Lazy {
+		return compiled.NewLazyState(c.Triggers)
+	}
+	return compiled.NewState()
+}
+
+// Constraint returns the grammar of an answer's calls: where none is required, one that begins to hold where a call begins.
+func (f *Format) Constraint(o ConstraintOptions) (*Constraint, error) {
+	if len(o.Tools) == 0 {
+		return nil, errors.New("calls can be constrained only where there are tools")
+	}
+	c := &composer{Builder: grammar.NewBuilder(), o: o}
+	for i := range o.Tools {
+		c.addArguments(&o.Tools[i])
+	}
+	out := &Constraint{Lazy: !o.Required, Loose: c.loose}
+	var root grammar.Expr
+	if f.harmony {
+		root = c.harmony(&out.Triggers)
+	} else {
+		root = c.answer(f, &out.Triggers)
+	}
+	var err error
+	out.Grammar, err = c.Grammar(root)
+	return out, err
+}
+
+// composer builds the grammar of one Constraint.
+type composer struct {
+	*grammar.Builder
+	o         ConstraintOptions
+	schemas   []*grammar.Schema // [tools]; any object where the tool's is not supported
+	arguments []grammar.Expr    // [tools] as JSON objects
+	loose     []error
+}
+
+// gap is white space between calls and their parts; it is bounded, since models can go on with it forever.
+var gap = grammar.Repeat(grammar.OneOf(" \t\r\n"), 0, 8)
+
+// anyObject is the schema of tools that have none.
+const anyObject = `{"type":"object"}`
+
+func (c *composer) addArguments(t *Tool) {
+	text := t.Parameters
+	if len(text) == 0 {
+		text = json.RawMessage(anyObject)
+	}
+	schema, e, err := c.read(text)
+	if err != nil {
+		c.loose = append(c.loose, fmt.Errorf("the tool %s: %w", t.Name, err))
+		if schema, e, err = c.read(json.RawMessage(anyObject)); err != nil {
+			panic(err) // the schema is ours
+		}
+	}
+	c.schemas = append(c.schemas, schema)
+	c.arguments = append(c.arguments, e)
+}
+
+func (c *composer) read(schema json.RawMessage) (*grammar.Schema, grammar.Expr, error) {
+	s, err := c.Schema(schema)
+	if err != nil {
+		return nil, grammar.Expr{}, err
+	}
+	e, err := s.Part("#")
+	return s, e, err
+}
+
+// answer is an answer in a format that is not harmony.
+func (c *composer) answer(f *Format, t *grammar.Triggers) grammar.Expr {
+	primed := f.primed(c.o.Prompt)
+	opened := f.opened(c.o.Prompt)
+	if c.o.Required {
+		calls := c.calls(f.forms[0], primed != nil)
+		switch {
+		case opened != nil:
+			return grammar.Sequence(c.Until(opened.close), gap, calls)
+		case primed != nil, !f.thinks: // a model that was not trained to think would begin a thought and not end it
+			return calls
+		}
+		th := f.thoughts[0]
+		return grammar.Sequence(grammar.Optional(grammar.Sequence(c.Marker(th.open), c.Until(th.close), gap)), calls)
+	}
+	if !f.control {
+		th := f.thoughts[0]
+		if opened != nil {
+			th = *opened
+		}
+		t.Quiet = grammar.Quiet{Begin: th.open, End: th.close, Open: opened != nil}
+	}
+	var roots []grammar.Expr
+	var opens []string
+	for _, form := range f.forms {
+		open := form.open
+		if form.first && form.keep {
+			open += form.call[0].keys.name
+		}
+		if slices.Contains(opens, open) {
+			continue // the grammar is of the first form that begins so
+		}
+		opens = append(opens, open)
+		roots = append(roots, c.calls(form, primed == form))
+		c.trigger(form, primed == form, t)
+	}
+	return grammar.Choice(roots...)
+}
+
+// trigger adds where a form's calls begin.
+func (c *composer) trigger(f *form, primed bool, t *grammar.Triggers) {
+	for _, tool := range c.o.Tools {
+		switch {
+		case f.aside != "":
+			t.Words = append(t.Words, f.open+tool.Name+"\n")
+			if primed {
+				t.First = append(t.First, tool.Name+"\n")
+			}
+		case f.call[0].kind == partPython && f.first:
+			t.First = append(t.First, f.open+tool.Name+"(")
+		}
+	}
+	switch {
+	case f.aside != "" || f.call[0].kind == partPython && f.first:
+	case f.first && len(f.head) > 0:
+		t.First = append(t.First, f.open+f.head[1].text)
+	case f.first:
+		t.First = append(t.First, f.open+`"`+f.call[0].keys.name+`"`)
+	case f.list && f.open == firefunction.open: // a word like any other
+		t.Words = append(t.Words, f.open+"[")
+	default:
+		t.Words = append(t.Words, f.open)
+	}
+}
+
+// calls is one call or several in a form; the first one's opening may be in the prompt.
+func (c *composer) calls(f *form, primed bool) grammar.Expr {
+	var one []grammar.Expr
+	for i := range c.o.Tools {
+		var parts []grammar.Expr
+		for _, p := range f.call {
+			parts = append(parts, c.part(p, i))
+		}
+		one = append(one, grammar.Sequence(parts...))
+	}
+	call := c.Rule("call", grammar.Choice(one...))
+	var run []grammar.Expr
+	for _, p := range f.head {
+		run = append(run, c.part(p, 0))
+	}
+	switch {
+	case f.list:
+		comma := grammar.Sequence(gap, grammar.Literal(","), gap)
+		run = append(run, gap, grammar.Literal("["), gap, call)
+		if c.o.Parallel {
+			run = append(run, grammar.Repeat(grammar.Sequence(comma, call), 0, -1))
+		}
+		run = append(run, gap, grammar.Literal("]"))
+	case f.many && c.o.Parallel:
+		run = append(run, call, grammar.Repeat(grammar.Sequence(gap, call), 0, -1))
+	default:
+		run = append(run, call)
+	}
+	if f.close != "" {
+		run = append(run, gap, c.text(f.close))
+	}
+	body := c.Rule("calls", grammar.Sequence(run...))
+	open := grammar.Sequence()
+	if !f.keep {
+		open = c.text(f.open)
+	}
+	first := grammar.Sequence(open, body)
+	if primed {
+		first = grammar.Sequence(grammar.Optional(open), body)
+	}
+	if c.o.Parallel && !f.list && !f.many && !f.first {
+		return grammar.Sequence(first, grammar.Repeat(grammar.Sequence(gap, open, body), 0, -1))
+	}
+	return first
+}
+
+// special are texts that may be tokens without bytes.
+var special = regexp.MustCompile(`<\|[^|]*\|>|<｜[^｜]*｜>|｜DSML｜|\[[A-Z_]+\]|</?[a-z_:]+>|\[BEGIN FINAL RESPONSE\]`)
+
+// split cuts a text into those that may be special tokens and others.
+func split(s string) []string {
+	var parts []string
+	add := func(part string) {
+		if part != "" {
+			parts = append(parts, part)
+		}
+	}
+	at := 0
+	for _, m := range special.FindAllStringIndex(s, -1) {
+		add(s[at:m[0]])
+		add(s[m[0]:m[1]])
+		at = m[1]
+	}
+	add(s[at:])
+	return parts
+}
+
+// text is a text of which parts may be special tokens.
+func (c *composer) text(s string) grammar.Expr {
+	var parts []grammar.Expr
+	for _, p := range split(s) {
+		if special.MatchString(p) {
+			parts = append(parts, c.Marker(p))
+		} else {
+			parts = append(parts, grammar.Literal(p))
+		}
+	}
+	return grammar.Sequence(parts...)
+}
+
+// colon and comma stand between the parts of JSON objects as in grammars of schemas.
+var (
+	colon = grammar.Sequence(grammar.Literal(":"), grammar.Optional(grammar.Literal(" ")))
+	comma = grammar.Sequence(grammar.Literal(","), grammar.Optional(grammar.Literal(" ")))
+	digit = grammar.OneOf("0123456789")
+)
+
+func member(key string, value grammar.Expr) grammar.Expr {
+	return grammar.Sequence(grammar.Literal(`"`+key+`"`), colon, value)
+}
+
+// part is a part of a call of the tool with that index.
+func (c *composer) part(p part, tool int) grammar.Expr {
+	t := &c.o.Tools[tool]
+	switch p.kind {
+	case partLiteral:
+		return c.text(p.text)
+	case partSpace:
+		return gap
+	case partName:
+		return grammar.Literal(t.Name)
+	case partIdentifier:
+		return grammar.Sequence()
+	case partNumber:
+		return grammar.Sequence(grammar.Literal(":"), grammar.Repeat(digit, 1, 3))
+	case partArguments:
+		return c.arguments[tool]
+	case partObject:
+		return c.object(p.keys, tool)
+	case partTagged:
+		return c.tagged(&p.tags, tool)
+	}
+	return c.python(tool)
+}
+
+func (c *composer) object(k keys, tool int) grammar.Expr {
+	quoted := func(e grammar.Expr) grammar.Expr {
+		return grammar.Sequence(grammar.Literal(`"`), e, grammar.Literal(`"`))
+	}
+	parts := []grammar.Expr{grammar.Literal("{")}
+	if k.idBefore != "" {
+		parts = append(parts, member(k.idBefore, quoted(grammar.Repeat(digit, 1, 3))), comma)
+	}
+	parts = append(parts, member(k.name, quoted(grammar.Literal(c.o.Tools[tool].Name))), comma, member(k.arguments, c.arguments[tool]))
+	if k.idBehind != "" {
+		id := grammar.Repeat(grammar.OneOf("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"), 9, 9)
+		parts = append(parts, grammar.Optional(grammar.Sequence(comma, member(k.idBehind, quoted(id)))))
+	}
+	return grammar.Sequence(append(parts, grammar.Literal("}"))...)
+}
+
+// value is a value of a tool's parameter in JSON; true and false may be written as in Python, which models mix up.
+func (c *composer) value(tool int, p *parameter) grammar.Expr {
+	e, err := c.schemas[tool].Part("#/properties/" + pointer.Replace(p.name))
+	if err != nil { // the tool's schema is not supported, of which loose tells
+		return c.arguments[tool]
+	}
+	if slices.Equal(p.types, []string{"boolean"}) {
+		return grammar.Choice(e, grammar.Literal("True"), grammar.Literal("False"))
+	}
+	return e
+}
+
+// tagged is a tool's arguments one by one.
+func (c *composer) tagged(k *tags, tool int) grammar.Expr {
+	var all []grammar.Expr
+	params := c.o.Tools[tool].parameters()
+	for i := range params {
+		p := &params[i]
+		e := grammar.Sequence(c.text(k.open), grammar.Literal(p.name), c.middle(k), c.taggedValue(k, tool, p), gap)
+		if !p.required {
+			e = grammar.Optional(e)
+		}
+		all = append(all, e)
+	}
+	if len(c.o.Tools[tool].Parameters) == 0 {
+		name := grammar.Repeat(grammar.OneOf("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-"), 1, 64)
+		e := grammar.Sequence(c.text(k.open), name, c.middle(k), c.taggedValue(k, tool, &parameter{}), gap)
+		all = append(all, grammar.Repeat(e, 0, -1))
+	}
+	return grammar.Sequence(all...)
+}
+
+// taggedValue is a value of a parameter with the tag behind it.
+func (c *composer) taggedValue(k *tags, tool int, p *parameter) grammar.Expr {
+	typed := grammar.Sequence()
+	is := func(text string) {
+		if k.typed {
+			typed = grammar.Literal(text + `">`)
+		}
+	}
+	is("true")
+	switch {
+	case p.text() && !p.free:
+		var values []grammar.Expr
+		for _, v := range p.values {
+			values = append(values, grammar.Literal(v))
+		}
+		line := grammar.Sequence()
+		if k.lines {
+			line = grammar.Optional(grammar.Literal("\n"))
+		}
+		return grammar.Sequence(typed, line, grammar.Choice(values...), line, c.text(k.close))
+	case p.text() || len(p.types) == 0:
+		return grammar.Sequence(typed, c.Until(split(k.close)...))
+	}
+	is("false")
+	return grammar.Sequence(typed, gap, c.value(tool, p), gap, c.text(k.close))
+}
+
+// middle is what stands between an argument's name and its value.
+func (c *composer) middle(k *tags) grammar.Expr {
+	var parts []grammar.Expr
+	for i, m := range k.middle {
+		if i > 0 {
+			parts = append(parts, gap)
+		}
+		parts = append(parts, c.text(m))
+	}
+	return grammar.Sequence(parts...)
+}
+
+// python is a tool's call as in Python. Values are those of JSON, which the parser takes there, too.
+func (c *composer) python(tool int) grammar.Expr {
+	t := &c.o.Tools[tool]
+	all := grammar.Literal(t.Name + "(")
+	first, later := grammar.Sequence(), grammar.Sequence() // what follows without and with an argument before
+	params := t.parameters()
+	for i := len(params) - 1; i >= 0; i-- {
+		p := &params[i]
+		e := grammar.Sequence(grammar.Literal(p.name+"="), c.value(tool, p), later)
+		withComma := grammar.Sequence(comma, e)
+		if p.required {
+			first, later = e, c.Rule("argument", withComma)
+			continue
+		}
+		first, later = grammar.Choice(e, first), c.Rule("argument", grammar.Choice(withComma, later))
+	}
+	return grammar.Sequence(all, first, grammar.Literal(")"))
+}
+
+// harmony is an answer of gpt-oss: thoughts, where a call is required, and a call in either order of its header.
+func (c *composer) harmony(t *grammar.Triggers) grammar.Expr {
+	*t = grammar.Triggers{
+		Words: []string{" to=" + harmonyFunctions}, First: []string{"to=" + harmonyFunctions},
+		Quiet: grammar.Quiet{Begin: harmonyChannel + "analysis", End: "<|end|>"},
+	}
+	var calls []grammar.Expr
+	channel := grammar.Sequence(c.Marker(harmonyChannel), grammar.Literal("commentary"))
+	space := grammar.Optional(grammar.Literal(" "))
+	content := grammar.Choice(grammar.Literal(" json"), grammar.Sequence(space, c.Marker("<|constrain|>"), grammar.Literal("json")))
+	for i := range c.o.Tools {
+		calls = append(calls, grammar.Sequence(grammar.Literal("to="+harmonyFunctions+c.o.Tools[i].Name), grammar.Optional(grammar.Sequence(space, channel)),
+			grammar.Optional(content), c.Marker(harmonyMessage), c.arguments[i], grammar.Optional(c.Marker("<|call|>"))))
+	}
+	call := grammar.Choice(calls...)
+	if !c.o.Required {
+		return grammar.Sequence(space, call)
+	}
+	thoughts := grammar.Sequence(c.Marker(harmonyChannel), grammar.Literal("analysis"), c.Marker(harmonyMessage), c.Until("<|end|>"),
+		c.Marker(harmonyStart), grammar.Literal("assistant"))
+	return grammar.Sequence(grammar.Optional(thoughts), grammar.Optional(channel), grammar.Literal(" "), call)
+}

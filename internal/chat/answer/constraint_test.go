@@ -1,0 +1,294 @@
+package answer
+
+import (
+	"encoding/json"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/jsonschema-go/jsonschema"
+
+	"github.com/powerinfer-go/powerinfer/internal/grammar"
+)
+
+// pieces are tokens beside single bytes: those that end what would go on for long by chance.
+var closings = []string{
+	"</think>", "</seed:think>", "[/THINK]", "<|END_THINKING|>", "[BEGIN FINAL RESPONSE]", "</parameter>", "</arg_value>",
+	"</｜DSML｜parameter>", "<|end|>", `"}`,
+}
+
+// controls are tokens that stand for no bytes.
+var controls = []string{
+	"<|channel|>", "<|message|>", "<|start|>", "<|constrain|>", "<|tool_call|>", "[TOOL_CALLS]", "[ARGS]", "<|START_ACTION|>",
+	"<|END_ACTION|>", "<｜tool▁calls▁begin｜>", "<｜tool▁call▁begin｜>", "<｜tool▁sep｜>", "<｜tool▁call▁end｜>", "<｜tool▁calls▁end｜>", "｜DSML｜", "<|python_tag|>",
+}
+
+// vocabulary has a token for each byte, the closings, the controls where there are any, and the end.
+func vocabulary(t testing.TB, controls []string) (*grammar.Vocabulary, []string) {
+	t.Helper()
+	var tokens [][]byte
+	var texts []string
+	for b := range 256 {
+		tokens = append(tokens, []byte{byte(b)})
+		texts = append(texts, string([]byte{byte(b)}))
+	}
+	for _, c := range closings {
+		tokens = append(tokens, []byte(c))
+		texts = append(texts, c)
+	}
+	special := map[string]int32{}
+	for _, c := range controls {
+		special[c] = int32(len(tokens))
+		tokens = append(tokens, nil)
+		texts = append(texts, c)
+	}
+	v, err := grammar.NewVocabulary(append(tokens, nil), []int32{int32(len(tokens))}, special)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return v, append(texts, "")
+}
+
+// tokens cuts text into the controls and bytes.
+func tokens(texts []string, text string) []int32 {
+	var out []int32
+	for text != "" {
+		id := int32(text[0])
+		for i := 256 + len(closings); i < len(texts)-1; i++ {
+			if strings.HasPrefix(text, texts[i]) {
+				id = int32(i)
+			}
+		}
+		out = append(out, id)
+		text = text[len(texts[id]):]
+	}
+	return out
+}
+
+func constraint(t testing.TB, f *Format, o ConstraintOptions) *Constraint {
+	t.Helper()
+	c, err := f.Constraint(o)
+	if err != nil {
+		t.Fatalf("%s: %v", f.name, err)
+	}
+	return c
+}
+
+func compile(t testing.TB, c *Constraint, v *grammar.Vocabulary) *grammar.State {
+	t.Helper()
+	compiled, err := c.Grammar.Compile(v)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c.NewState(compiled)
+}
+
+// otherForms are the cases that the grammars leave out: what parsers take beyond the form that models are held to.
+var otherForms = []string{
+	`"type"`, `{"arguments"`, `"arguments": "{`, "a\nb", "<tool_call><tool_call>", "\nDone.", "many", "'a': [1, T", `"id": "x"`, "{\n  \"tool", "[CALL_ID]", "python_tag", `functools[`,
+	`"tool_call_id": 1`, "=now>\n</function>", `='Pa`,
+}
+
+// TestGrammarsBeginWhereCallsBegin feeds the answers with calls to the lazy grammars: all is free before a call, and the call is one of the
+// grammar.
+func TestGrammarsBeginWhereCallsBegin(t *testing.T) {
+	tools := testTools
+	for _, special := range [][]string{nil, controls} {
+		v, texts := vocabulary(t, special)
+		held := 0
+		for _, k := range answerCases {
+			f := FormatOf(sources[k.format], k.format != "generic", true)
+			s := compile(t, constraint(t, f, ConstraintOptions{Tools: tools, Parallel: true, Prompt: k.prompt}), v)
+			var err error
+			for _, id := range tokens(texts, k.text) {
+				if err = s.Accept(id); err != nil {
+					break
+				}
+			}
+			if slices.ContainsFunc(otherForms, func(o string) bool { return strings.Contains(k.text, o) }) {
+				continue
+			}
+			if len(k.calls) == 0 {
+				continue
+			}
+			held++
+			if err != nil || !s.CanEnd() {
+				t.Errorf("%s: %q: %v, can end: %v", k.format, k.text, err, s.CanEnd())
+			}
+			if s.Accept('!') == nil {
+				t.Errorf("%s: %q: after the call, everything may come", k.format, k.text)
+			}
+		}
+		if held < 12 {
+			t.Errorf("only %d calls were held to a grammar", held)
+		}
+	}
+}
+
+// TestQuotedCallsAreFree holds that no grammar begins in thoughts and quotations.
+func TestQuotedCallsAreFree(t *testing.T) {
+	v, texts := vocabulary(t, nil)
+	for _, k := range []struct{ format, prompt, text string }{
+		{"hermes", "", "<think>I could <tool_call>{\"name\": now}"},
+		{"hermes", "<think>", "I could <tool_call>{\"name\": now}"},
+		{"llama", "", `For example {"name": 1`},
+		{"pythonic", "", `A list: [now(x`},
+		{"generic", "", `So {"tool_calls": 1`},
+		{"functionary2", ">>>", "all\nnow\nx"},
+		{"harmony", "", "<|channel|>analysis<|message|>I could write to=functions.now x"},
+	} {
+		f := FormatOf(sources[k.format], k.format != "generic", true)
+		s := compile(t, constraint(t, f, ConstraintOptions{Tools: testTools, Prompt: k.prompt}), v)
+		for _, id := range tokens(texts, k.text) {
+			if err := s.Accept(id); err != nil {
+				t.Errorf("%s: %q: %v", k.format, k.text, err)
+				break
+			}
+		}
+	}
+}
+
+// generate returns a random text of a grammar, preferring what ends strings and lists.
+func generate(t *testing.T, s *grammar.State, r *rand.Rand, texts []string) (string, bool) {
+	t.Helper()
+	var b strings.Builder
+	set := make([]uint32, (len(texts)+31)/32)
+	for range 4000 {
+		if err := s.Mask(set); err != nil {
+			t.Fatal(err)
+		}
+		var all, few []int32
+		for id := range int32(len(texts)) {
+			if set[id/32]>>(id%32)&1 == 0 {
+				continue
+			}
+			if texts[id] == "" {
+				return b.String(), true
+			}
+			all = append(all, id)
+			if id >= 256 || strings.Contains(`"}])<,`, texts[id]) {
+				few = append(few, id)
+			}
+		}
+		if len(few) > 0 && r.IntN(3) > 0 {
+			all = few
+		}
+		id := all[r.IntN(len(all))]
+		if err := s.Accept(id); err != nil {
+			t.Fatal(err)
+		}
+		b.WriteString(texts[id])
+	}
+	return b.String(), false
+}
+
+// TestGeneratedCallsAreRead generates answers at random by the grammars of required calls: the parser reads them as calls, and their
+// arguments are valid by the tool's schema.
+func TestGeneratedCallsAreRead(t *testing.T) {
+	seed := uint64(time.Now().UnixNano())
+	r := rand.New(rand.NewPCG(seed, 1))
+	t.Logf("seed %d", seed)
+	schemas := map[string]*jsonschema.Resolved{}
+	for _, tool := range testTools {
+		var s jsonschema.Schema
+		if tool.Parameters == nil {
+			tool.Parameters = json.RawMessage(`{}`)
+		}
+		if err := json.Unmarshal(tool.Parameters, &s); err != nil {
+			t.Fatal(err)
+		}
+		var err error
+		if schemas[tool.Name], err = s.Resolve(nil); err != nil {
+			t.Fatal(err)
+		}
+	}
+	plain, plainTexts := vocabulary(t, nil)
+	special, specialTexts := vocabulary(t, controls)
+	for format, source := range sources {
+		f := FormatOf(source, format != "generic", true)
+		read := 0
+		for i := range 16 {
+			o := ConstraintOptions{Tools: testTools, Required: true, Parallel: i%2 == 0}
+			if format == "functionary2" && i%4 < 2 {
+				o.Prompt = ">>>"
+			}
+			v, texts := plain, plainTexts
+			if i%3 == 0 {
+				v, texts = special, specialTexts
+			}
+			text, whole := generate(t, compile(t, constraint(t, f, o), v), r, texts)
+			if !whole {
+				continue
+			}
+			read++
+			m, _ := parse(f, Options{Tools: testTools, Prompt: o.Prompt}, text)
+			if m.Content != "" || len(m.Calls) == 0 || !o.Parallel && len(m.Calls) > 1 {
+				t.Errorf("%s: %q is read as %+v", format, text, m)
+			}
+			for _, c := range m.Calls {
+				var arguments any
+				if err := json.Unmarshal(c.Arguments, &arguments); err != nil {
+					t.Errorf("%s: %q: arguments %q: %v", format, text, c.Arguments, err)
+				} else if err := schemas[c.Name].Validate(arguments); err != nil {
+					t.Errorf("%s: %q: arguments %s: %v", format, text, c.Arguments, err)
+				}
+			}
+		}
+		if read < 3 {
+			t.Errorf("%s: only %d answers came to an end", format, read)
+		}
+	}
+}
+
+func TestLooseSchemasAreTold(t *testing.T) {
+	tools := []Tool{{"odd", json.RawMessage(`{"type":"object","properties":{"a":{"if":{}}}}`)}, testTools[0]}
+	for _, format := range []string{"hermes", "coder", "pythonic"} {
+		c := constraint(t, FormatOf(sources[format], true, true), ConstraintOptions{Tools: tools, Required: true})
+		if len(c.Loose) != 1 || !strings.Contains(c.Loose[0].Error(), "odd") || !strings.Contains(c.Loose[0].Error(), "if") {
+			t.Errorf("%s: got %v", format, c.Loose)
+		}
+	}
+}
+
+// compileLimit is the bound of the issue for forty tools with schemas of 100 kB; it takes some tens of milliseconds on an idle machine.
+const compileLimit = time.Second
+
+func TestFortyToolsCompileInTime(t *testing.T) {
+	var tools []Tool
+	size := 0
+	for i := range 40 {
+		var b strings.Builder
+		b.WriteString(`{"type":"object","properties":{`)
+		for k := range 20 {
+			fmt.Fprintf(&b, `"parameter_%d_%d":{"type":%q,"description":"What parameter %d of this tool is for, in a sentence or two of prose, as tools have it."},`,
+				i, k, []string{"string", "integer", "boolean"}[k%3], k)
+		}
+		b.WriteString(`"when":{"type":"string","format":"date-time"},"tags":{"type":"array","items":{"enum":["a","b","c"]}}},"required":["when"]}`)
+		tools = append(tools, Tool{fmt.Sprint("tool_", i), json.RawMessage(b.String())})
+		size += b.Len()
+	}
+	if size < 100_000 {
+		t.Fatalf("the schemas have only %d bytes", size)
+	}
+	v, texts := vocabulary(t, controls)
+	for format, source := range sources {
+		best := time.Hour
+		for range 3 {
+			begin := time.Now()
+			s := compile(t, constraint(t, FormatOf(source, format != "generic", true), ConstraintOptions{Tools: tools, Required: true, Parallel: true}), v)
+			if err := s.Mask(make([]uint32, (len(texts)+31)/32)); err != nil {
+				t.Fatal(err)
+			}
+			if best = min(best, time.Since(begin)); best < compileLimit {
+				break
+			}
+		}
+		t.Logf("%s: %v", format, best)
+		if best > compileLimit {
+			t.Errorf("%s: %d bytes took %v", format, size, best)
+		}
+	}
+}

@@ -1,0 +1,169 @@
+package answer
+
+// A form is a way to write calls of tools. The parser and the grammar both follow from it.
+type form struct {
+	open  string // what begins a run of calls
+	first bool   // only where nothing but white space is before it
+	keep  bool   // open is already part of the first call
+	head  []part // what stands between open and the calls
+	list  bool   // the calls of a run lie in [ and ], with commas between
+	many  bool   // a run may have several calls, each beginning with the first of its parts
+	call  []part
+	close string // what ends a run, though models forget it
+
+	aside string // what follows open where content comes and no call
+}
+
+// A part is a piece of a call.
+type part struct {
+	kind partKind
+	text string // of partLiteral, partIdentifier and partNumber
+	keys keys   // of partObject
+	tags tags   // of partTagged
+}
+
+type partKind uint8
+
+const (
+	partLiteral    partKind = iota // text as it is
+	partSpace                      // white space
+	partName                       // the tool's name
+	partIdentifier                 // text and the call's id, or nothing
+	partNumber                     // the call's number: text, the tool's name, a colon and the number are the call's id
+	partArguments                  // a JSON object, the arguments
+	partObject                     // a JSON object with the tool's name and the arguments
+	partTagged                     // the arguments one by one, between tags
+	partPython                     // a call as in Python
+)
+
+// keys are the members of a call as a JSON object, as grammars write it; the parser takes those of all forms.
+type keys struct {
+	name, arguments    string
+	idBefore, idBehind string // a member with the call's id before or behind the others, empty where there is none
+}
+
+// tags are what stands around an argument's name and value: open NAME middle VALUE close.
+type tags struct {
+	open   string
+	middle []string // with white space between
+	close  string
+	typed  bool // after middle comes true"> or false">, which says whether the value is a string
+	lines  bool // the value stands on lines of its own
+}
+
+func lit(s string) part { return part{kind: partLiteral, text: s} }
+
+func named(name, arguments string) part {
+	return part{kind: partObject, keys: keys{name: name, arguments: arguments}}
+}
+
+var (
+	space    = part{kind: partSpace}
+	toolName = part{kind: partName}
+	args     = part{kind: partArguments}
+	plain    = named("name", "arguments")
+)
+
+// Hermes, Qwen 2.5 and 3, and Apriel: JSON between tags.
+var (
+	hermes = form{open: "<tool_call>", call: []part{space, plain}, close: "</tool_call>"}
+	apriel = form{open: "<tool_calls>", list: true, call: []part{plain}, close: "</tool_calls>"}
+)
+
+// Lists of JSON objects after a marker: Granite, Command-R7B, Mistral before its eleventh tokenizer, Firefunction.
+var (
+	granite  = form{open: "<|tool_call|>", list: true, call: []part{plain}}
+	commandR = form{
+		open: "<|START_ACTION|>", list: true, close: "<|END_ACTION|>",
+		call: []part{{kind: partObject, keys: keys{"tool_name", "parameters", "tool_call_id", ""}}},
+	}
+	mistralList  = form{open: "[TOOL_CALLS]", list: true, call: []part{{kind: partObject, keys: keys{"name", "arguments", "", "id"}}}}
+	firefunction = form{open: "functools", list: true, call: []part{plain}}
+)
+
+// Llama 3.1 and later: an object that is the whole answer, perhaps after a marker; calls as in Python, alone or in a list.
+var (
+	llamaBare     = form{open: "{", first: true, keep: true, call: []part{named("name", "parameters")}}
+	llamaTagged   = form{open: "<|python_tag|>", call: []part{space, named("name", "parameters")}}
+	llamaFunction = form{open: "<|python_tag|>", call: []part{space, {kind: partPython}}}
+	pythonic      = form{open: "[", first: true, keep: true, list: true, call: []part{{kind: partPython}}}
+)
+
+// The tool's name and then the arguments in JSON: Mistral's later form, DeepSeek, Kimi K2, Functionary.
+var (
+	mistral = form{
+		open: "[TOOL_CALLS]",
+		call: []part{space, toolName, {kind: partIdentifier, text: "[CALL_ID]"}, lit("[ARGS]"), space, args},
+	}
+	deepseekR1 = form{
+		open: "<｜tool▁calls▁begin｜>", many: true, close: "<｜tool▁calls▁end｜>",
+		call: []part{
+			lit("<｜tool▁call▁begin｜>"), lit("function<｜tool▁sep｜>"), toolName, lit("\n```json\n"), space, args, space,
+			lit("```"), space, lit("<｜tool▁call▁end｜>"),
+		},
+	}
+	deepseekV31 = form{
+		open: "<｜tool▁calls▁begin｜>", many: true, close: "<｜tool▁calls▁end｜>",
+		call: []part{lit("<｜tool▁call▁begin｜>"), toolName, lit("<｜tool▁sep｜>"), space, args, space, lit("<｜tool▁call▁end｜>")},
+	}
+	kimi = form{
+		open: "<|tool_calls_section_begin|>", many: true, close: "<|tool_calls_section_end|>",
+		call: []part{
+			lit("<|tool_call_begin|>"), space, lit("functions."), toolName,
+			{kind: partNumber, text: "functions."},
+			space,
+			lit("<|tool_call_argument_begin|>"), space, args, space, lit("<|tool_call_end|>"),
+		},
+	}
+	functionary31 = form{open: "<function=", call: []part{toolName, lit(">"), space, args, space, lit("</function>")}}
+	functionary32 = form{open: ">>>", aside: "all\n", call: []part{toolName, lit("\n"), space, args}}
+)
+
+// Arguments one by one: Qwen3-Coder, Seed-OSS, GLM 4.5 and later, DeepSeek V3.2 and V4.
+var (
+	coder = form{open: "<tool_call>", close: "</tool_call>", call: []part{
+		space, lit("<function="), toolName, lit(">"), space,
+		{kind: partTagged, tags: coderTags},
+		space, lit("</function>"),
+	}}
+	coderBare = form{open: "<function=", close: "</tool_call>", call: []part{
+		toolName, lit(">"), space,
+		{kind: partTagged, tags: coderTags},
+		space, lit("</function>"),
+	}}
+	coderTags = tags{open: "<parameter=", middle: []string{">"}, close: "</parameter>", lines: true}
+
+	seed = form{open: "<seed:tool_call>", close: "</seed:tool_call>", call: []part{
+		space, lit("<function="), toolName, lit(">"), space,
+		{kind: partTagged, tags: tags{open: "<parameter=", middle: []string{">"}, close: "</parameter>"}},
+		space, lit("</function>"),
+	}}
+	glm = form{open: "<tool_call>", call: []part{
+		toolName, space,
+		{kind: partTagged, tags: tags{open: "<arg_key>", middle: []string{"</arg_key>", "<arg_value>"}, close: "</arg_value>"}},
+		space, lit("</tool_call>"),
+	}}
+	dsmlV32 = dsml("function_calls")
+	dsmlV4  = dsml("tool_calls")
+)
+
+func dsml(section string) form {
+	return form{
+		open: "<｜DSML｜" + section + ">", many: true, close: "</｜DSML｜" + section + ">",
+		head: []part{space},
+		call: []part{
+			lit("<｜DSML｜invoke name=\""), toolName, lit("\">"), space,
+			{kind: partTagged, tags: tags{open: "<｜DSML｜parameter name=\"", middle: []string{"\" string=\""}, close: "</｜DSML｜parameter>", typed: true}},
+			space, lit("</｜DSML｜invoke>"),
+		},
+	}
+}
+
+// The form that models are told whose template knows no tools, and calls as plain objects, which many write instead.
+var (
+	generic = form{
+		open: "{", first: true, head: []part{space, lit(`"tool_calls"`), space, lit(":"), space}, list: true,
+		call: []part{plain}, close: "}",
+	}
+	genericBare = form{open: "{", first: true, keep: true, call: []part{plain}}
+)

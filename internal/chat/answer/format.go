@@ -1,0 +1,123 @@
+// Package answer reads what a chat model writes: its thoughts, its calls of tools, and the rest, which is the answer's content. Each
+// family of models has its own form for them, a Format, that follows from its chat template. A Parser reads an answer while it is
+// being written, and Format.Constraint makes the grammar that holds calls to the tools' schemas.
+//
+// Whatever cannot be read as a call is content, unchanged: the text of an answer is never lost and never an error.
+package answer
+
+import (
+	"slices"
+	"strings"
+)
+
+// A Format says how a family of models writes thoughts and calls. It is immutable and safe for concurrent use.
+type Format struct {
+	name     string
+	forms    []*form
+	thoughts []thought
+	drop     []string // markers that mean nothing to a reader, such as those around a whole answer
+	control  bool     // calls begin with a control token, which nobody quotes: it ends an open thought
+	harmony  bool     // gpt-oss: messages in channels
+	thinks   bool     // the template shows markers of thoughts
+}
+
+// A thought is the markers around a model's thoughts.
+type thought struct{ open, close string }
+
+// Name returns the format's name, for logs.
+func (f *Format) Name() string { return f.name }
+
+var commonThoughts = []thought{{"<think>", "</think>"}}
+
+// thoughts of which a template shows one of the markers, if not the common ones.
+var otherThoughts = []thought{
+	{"<seed:think>", "</seed:think>"},
+	{"[THINK]", "[/THINK]"},
+	{"<|START_THINKING|>", "<|END_THINKING|>"},
+	{"<thinking>", "</thinking>"},
+	{"Here are my reasoning steps:", "[BEGIN FINAL RESPONSE]"},
+}
+
+// signs are the texts in templates by which forms are known, the more special ones before others.
+var signs = []struct {
+	name    string
+	signs   []string // all of them are in the template
+	forms   []*form
+	control bool
+}{
+	{"functionary-v3.2", []string{">>>all"}, []*form{&functionary32}, false},
+	{"deepseek-v4", []string{"｜DSML｜", "tool_calls>"}, []*form{&dsmlV4, &dsmlV32}, true},
+	{"deepseek-v3.2", []string{"｜DSML｜"}, []*form{&dsmlV32, &dsmlV4}, true},
+	{"deepseek-r1", []string{"<｜tool▁calls▁begin｜>", "```json"}, []*form{&deepseekR1, &deepseekV31}, true},
+	{"deepseek-v3.1", []string{"<｜tool▁calls▁begin｜>"}, []*form{&deepseekV31, &deepseekR1}, true},
+	{"kimi-k2", []string{"<|tool_calls_section_begin|>"}, []*form{&kimi}, true},
+	{"seed-oss", []string{"<seed:tool_call>"}, []*form{&seed}, false},
+	{"apriel", []string{"<tool_calls>"}, []*form{&apriel}, false},
+	{"glm", []string{"<arg_key>"}, []*form{&glm}, false},
+	{"qwen3-coder", []string{"<tool_call>", "<parameter="}, []*form{&coder, &hermes, &coderBare}, false},
+	{"hermes", []string{"<tool_call>"}, []*form{&hermes}, false},
+	{"mistral", []string{"[TOOL_CALLS]", "[ARGS]"}, []*form{&mistral, &mistralList}, true},
+	{"mistral-list", []string{"[TOOL_CALLS]"}, []*form{&mistralList, &mistral}, true},
+	{"command-r7b", []string{"<|START_ACTION|>"}, []*form{&commandR}, true},
+	{"granite", []string{"<|tool_call|>"}, []*form{&granite}, true},
+	{"functionary-v3.1", []string{"<function="}, []*form{&functionary31}, false},
+	{"firefunction", []string{"functools["}, []*form{&firefunction}, false},
+	{"llama-pythonic", []string{"func_name1("}, []*form{&pythonic, &llamaBare, &llamaTagged, &llamaFunction}, false},
+	{"llama-3", []string{"<|python_tag|>"}, []*form{&llamaBare, &llamaTagged, &llamaFunction}, false},
+	{"llama-3", []string{"ipython", `"parameters"`}, []*form{&llamaBare, &llamaTagged, &llamaFunction}, false},
+}
+
+// FormatOf returns the format that a chat template's source shows. tools and calls say whether the template shows definitions and calls of
+// tools. Where it does not show tools, models are told the generic form, and may write their own nevertheless; where it does not show
+// calls, they see the generic form in the conversation.
+func FormatOf(source string, tools, calls bool) *Format {
+	f := &Format{name: "generic"}
+	if strings.Contains(source, "<|channel|>") && strings.Contains(source, "<|message|>") {
+		return &Format{name: "harmony", harmony: true}
+	}
+	for _, s := range signs {
+		if !slices.ContainsFunc(s.signs, func(sign string) bool { return !strings.Contains(source, sign) }) {
+			f.name, f.forms, f.control = s.name, s.forms, s.control
+			break
+		}
+	}
+	switch {
+	case !tools || len(f.forms) == 0:
+		f.forms = append([]*form{&generic}, append(slices.Clone(f.forms), &genericBare)...)
+	case !calls:
+		f.forms = append(slices.Clone(f.forms), &generic, &genericBare)
+	}
+	f.thoughts = slices.Clone(commonThoughts)
+	f.thinks = strings.Contains(source, commonThoughts[0].open) || strings.Contains(source, commonThoughts[0].close)
+	for _, t := range otherThoughts {
+		if strings.Contains(source, t.open) || strings.Contains(source, t.close) {
+			f.thoughts = append([]thought{t}, f.thoughts...)
+			f.thinks = true
+		}
+	}
+	if strings.Contains(source, "<response></response>") { // Granite's thinking prompt
+		f.drop = []string{"<response>", "</response>"}
+	}
+	return f
+}
+
+// opened returns the thought that a prompt ends in, nil if it ends in none.
+func (f *Format) opened(prompt string) *thought {
+	prompt = strings.TrimRight(prompt, " \t\r\n")
+	for i := range f.thoughts {
+		if strings.HasSuffix(prompt, f.thoughts[i].open) {
+			return &f.thoughts[i]
+		}
+	}
+	return nil
+}
+
+// primed returns the form whose opening a prompt ends with, nil if there is none.
+func (f *Format) primed(prompt string) *form {
+	for _, k := range f.forms {
+		if k.aside != "" && strings.HasSuffix(prompt, k.open) {
+			return k
+		}
+	}
+	return nil
+}

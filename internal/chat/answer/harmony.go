@@ -1,0 +1,109 @@
+package answer
+
+import "strings"
+
+// Markers of the harmony format (OpenAI's harmony response format for gpt-oss): a message is a header, <|message|> and a body, and
+// a message for a tool is a call of it.
+const (
+	harmonyStart     = "<|start|>"
+	harmonyChannel   = "<|channel|>"
+	harmonyMessage   = "<|message|>"
+	harmonyFunctions = "functions."
+)
+
+// What ends a body; the next message's beginning does so where the end was forgotten.
+var harmonyEnds = []string{"<|end|>", "<|return|>", "<|call|>", harmonyStart, harmonyChannel}
+
+// messages reads an answer in the harmony format.
+func (p *Parser) messages() {
+	for {
+		if _, ok := p.peek(); !ok {
+			p.rest(Content)
+			return
+		}
+		kind, recipient := p.header()
+		if recipient != "" && p.harmonyCall(recipient) {
+			kind = Content
+		}
+		m := p.span(kind, harmonyEnds)
+		p.rest(kind)
+		if m == "" {
+			return
+		}
+		if m != harmonyStart && m != harmonyChannel {
+			p.pos += len(m)
+			p.mark(kind)
+		}
+	}
+}
+
+// mark tells of a marker of a message: it is none where thoughts are content.
+func (p *Parser) mark(kind Kind) {
+	if kind == Content && p.inline {
+		p.rest(Content)
+	}
+	p.emit(Event{Kind: Mark})
+}
+
+// header reads a message's header, and returns of which kind its text is, and the tool that it is for. Without a header, text is content.
+func (p *Parser) header() (kind Kind, recipient string) {
+	p.inline = false
+	begins := false
+	for _, m := range []string{harmonyStart, harmonyChannel, harmonyMessage, " to=", "<|constrain|>"} {
+		begins = begins || p.comes(m)
+	}
+	if !begins {
+		return Content, ""
+	}
+	start := p.pos
+	for !p.literal(harmonyMessage) {
+		if c, ok := p.peek(); !ok || p.pos-start > maxName || c == '\n' {
+			return Content, ""
+		}
+		p.pos++
+	}
+	text := string(p.buf[start : p.pos-len(harmonyMessage)])
+	_, channel, _ := strings.Cut(text, harmonyChannel)
+	channel, _, _ = strings.Cut(strings.TrimLeft(channel, " "), "<")
+	channel, _, _ = strings.Cut(channel, " ")
+	if _, to, ok := strings.Cut(text, "to="); ok {
+		to, _, _ = strings.Cut(to, "<")
+		to, _, _ = strings.Cut(to, " ")
+		if tool := strings.TrimPrefix(to, harmonyFunctions); p.tools[tool] != nil {
+			return Content, tool
+		}
+		p.inline = true
+		return Content, ""
+	}
+	kind = Content
+	switch {
+	case channel == "analysis" && p.o.Reasoning == ReasoningNone:
+		p.inline = true
+		return Content, ""
+	case channel == "analysis":
+		kind = Reasoning
+	}
+	p.emit(Event{Kind: Mark})
+	return kind, ""
+}
+
+// harmonyCall reads the arguments of a call, whose header was read, and reports whether they are any.
+func (p *Parser) harmonyCall(tool string) bool {
+	p.call = call{tool: p.tools[tool]}
+	p.space()
+	ok := p.part(args)
+	switch {
+	case ok:
+		p.flush()
+		p.emit(Event{Kind: CallEnd, Index: p.index})
+		p.index++
+		p.space()
+		p.emit(Event{Kind: Mark})
+	case p.call.begun:
+		p.fail()
+	default:
+		p.inline = true
+	}
+	p.call = call{}
+	return ok
+}

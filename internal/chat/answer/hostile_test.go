@@ -1,0 +1,66 @@
+package answer
+
+import (
+	"strings"
+	"testing"
+	"time"
+)
+
+// hostileLimit is how long 64 KiB of an answer may take, in pieces of four bytes: a hundred times what they take, and a tenth of what they
+// took if each piece were compared with all that came before.
+const hostileLimit = time.Second
+
+// TestHostileAnswersTakeLinearTime feeds long answers that make a parser hold back, go back or nest.
+func TestHostileAnswersTakeLinearTime(t *testing.T) {
+	const size = 1 << 16
+	repeat := func(s string) string { return strings.Repeat(s, size/len(s)) }
+	for name, text := range map[string]string{
+		"white space":          repeat(" "),
+		"markers":              repeat("<tool_call>"),
+		"halves of markers":    repeat("<tool_cal"),
+		"thoughts":             repeat("<think></think>"),
+		"nesting":              `<tool_call>{"name":"now","arguments":` + repeat(`{"a":`),
+		"lists":                `<tool_call>{"name":"now","arguments":{"a":` + repeat("["),
+		"a long string":        `<tool_call>{"name":"now","arguments":{"a":"` + repeat("x"),
+		"a long number":        `<tool_call>{"name":"now","arguments":{"a":` + repeat("1"),
+		"arguments first":      `<tool_call>{"arguments":{"a":"` + repeat("x"),
+		"a long name":          `<tool_call>{"name":"` + repeat("x"),
+		"members":              `<tool_call>{` + repeat(`"id":"x",`),
+		"calls":                repeat(`<tool_call>{"name":"now"}</tool_call>`),
+		"failed calls":         repeat(`<tool_call>{"name":"now","arguments":{"a":tru }}`),
+		"parameters":           "<tool_call><function=now>" + repeat("<parameter=a>1</parameter>"),
+		"a long parameter":     "<tool_call><function=get_weather><parameter=city>" + repeat("</paramete"),
+		"broken characters":    repeat("\xe2\x82"),
+		"line breaks":          "<tool_call><function=get_weather><parameter=city>" + repeat("\n"),
+		"harmony's headers":    repeat("<|channel|>"),
+		"harmony's messages":   repeat("<|start|>assistant<|channel|>analysis<|message|>a<|end|>"),
+		"lists of calls":       repeat(`[now(),`),
+		"generic calls":        `{"tool_calls":[` + repeat(`{"name":"now"},`),
+		"objects in a thought": "<think>" + repeat(`{"name":"now"}`),
+	} {
+		for _, format := range []string{"coder", "harmony", "pythonic", "generic"} {
+			f := FormatOf(sources[format], format != "generic", true)
+			begin := time.Now()
+			p := f.NewParser(Options{Tools: testTools})
+			sources, calls := 0, 0
+			take := func(events []Event) {
+				for _, e := range events {
+					sources += len(e.Source)
+					if e.Kind == CallEnd {
+						calls++
+					}
+				}
+			}
+			for i := 0; i < len(text); i += 4 {
+				take(p.Feed(text[i:min(len(text), i+4)]))
+			}
+			take(p.Finish())
+			if took := time.Since(begin); took > hostileLimit {
+				t.Errorf("%s took %v in the format %s", name, took, format)
+			}
+			if sources != len(text) {
+				t.Errorf("%s: the events account for %d of %d bytes in the format %s", name, sources, len(text), format)
+			}
+		}
+	}
+}

@@ -1,0 +1,401 @@
+package answer
+
+import (
+	"bytes"
+	"iter"
+	"slices"
+	"strings"
+	"unicode/utf8"
+)
+
+// Bounds of what is held back before it is known whether a call begins.
+const (
+	maxName   = 256  // bytes of a tool's name, of a call's id, of a message's header
+	maxGap    = 64   // bytes of white space before a marker that belong to it
+	maxDepth  = 500  // how deeply arguments may nest
+	maxNumber = 1000 // bytes of a number
+)
+
+// ReasoningFormat says where a model's thoughts go: llama.cpp's --reasoning-format.
+type ReasoningFormat uint8
+
+const (
+	ReasoningAuto ReasoningFormat = iota // as events of their own: llama.cpp's auto and deepseek
+	ReasoningNone                        // they stay in the content, with their markers
+	ReasoningBoth                        // both: llama.cpp's deepseek-legacy
+)
+
+// Options of a Parser.
+type Options struct {
+	Tools     []Tool // without any, nothing is read as a call
+	Reasoning ReasoningFormat
+	Prompt    string // the text that the answer continues: its end may have opened a thought
+}
+
+// A Parser reads one answer while it is being written. The text that it is fed has the texts of special tokens in it, since forms are made
+// of them. It is a coroutine: Finish must be called, also where an answer is given up. It is not safe for concurrent use.
+type Parser struct {
+	format *Format
+	o      Options
+	tools  map[string]*Tool
+
+	buf   []byte // of the text; what is before taken is dropped at times
+	pos   int    // where reading has got to
+	taken int    // where what was told ends; what lies between may still belong to a marker
+	end   bool   // there is no more text
+
+	call    call
+	holding bool // the call's arguments are not told: what is read may have to be read again
+	index   int  // of the next call
+	fresh   bool // nothing but white space came since the beginning, or since a thought
+	lead    bool // white space that comes next means nothing, as after a marker
+	inline  bool // the message that is read is a thought that stays in the content, with its markers
+	called  bool // as lead, but only where nothing else comes: after a call
+	events  []Event
+
+	yield func(struct{}) bool
+	next  func() (struct{}, bool)
+	stop  func()
+}
+
+// NewParser returns a parser of one answer.
+func (f *Format) NewParser(o Options) *Parser {
+	p := &Parser{format: f, o: o, tools: map[string]*Tool{}, fresh: true}
+	for i := range o.Tools {
+		p.tools[o.Tools[i].Name] = &o.Tools[i]
+	}
+	p.next, p.stop = iter.Pull(func(yield func(struct{}) bool) {
+		p.yield = yield
+		p.run()
+	})
+	return p
+}
+
+// Feed takes the next piece of the answer's text and returns what it means so far.
+func (p *Parser) Feed(text string) []Event {
+	p.buf = append(p.buf, text...)
+	return p.resume()
+}
+
+// Finish returns what the rest of the answer means. Nothing may be fed after it.
+func (p *Parser) Finish() []Event {
+	p.end = true
+	events := p.resume()
+	p.stop()
+	return events
+}
+
+func (p *Parser) resume() []Event {
+	p.events = nil
+	p.next()
+	return p.events
+}
+
+// more waits for more text and reports whether there is any.
+func (p *Parser) more() bool {
+	p.flush()
+	for n := len(p.buf); len(p.buf) == n; {
+		if p.end || !p.yield(struct{}{}) {
+			p.end = true
+			return false
+		}
+	}
+	return true
+}
+
+// peek returns the next byte and reports whether there is one.
+func (p *Parser) peek() (byte, bool) {
+	if p.pos == len(p.buf) && !p.more() {
+		return 0, false
+	}
+	return p.buf[p.pos], true
+}
+
+// emit adds an event for the text that was read and not told yet.
+func (p *Parser) emit(e Event) { p.emitTo(e, p.pos) }
+
+func (p *Parser) emitTo(e Event, end int) {
+	e.Source = string(p.buf[p.taken:end])
+	p.taken = end
+	if e.Kind == Mark && e.Source == "" {
+		return
+	}
+	p.events = append(p.events, e)
+	if e.Kind == Reasoning && p.o.Reasoning == ReasoningBoth {
+		p.events = append(p.events, Event{Kind: Content, Text: e.Text})
+	}
+}
+
+// rest tells everything that was read as text of that kind.
+func (p *Parser) rest(kind Kind) {
+	if p.taken < p.pos {
+		p.emit(Event{Kind: kind, Text: string(p.buf[p.taken:p.pos])})
+	}
+}
+
+// write tells what was read as text of that kind, but white space at its end, which may belong to a marker. Where the text goes on,
+// a character that is cut short is kept, too.
+func (p *Parser) write(kind Kind, goesOn bool) {
+	end := p.pos
+	for end > p.taken && p.pos-end < maxGap && isSpace(p.buf[end-1]) {
+		end--
+	}
+	if goesOn && end == p.pos {
+		end = wholeRunes(p.buf[p.taken:end]) + p.taken
+	}
+	if p.lead {
+		at := p.taken
+		for at < end && isSpace(p.buf[at]) {
+			at++
+		}
+		p.emitTo(Event{Kind: Mark}, at)
+		p.lead = at == end
+	}
+	if p.taken < end {
+		p.fresh, p.called = false, false
+		p.emitTo(Event{Kind: kind, Text: string(p.buf[p.taken:end])}, end)
+	}
+	if p.taken > 1<<12 && p.taken > len(p.buf)/2 {
+		p.buf = append(p.buf[:0], p.buf[p.taken:]...)
+		p.pos -= p.taken
+		p.taken = 0
+	}
+}
+
+// wholeRunes returns the length of b without a UTF-8 sequence at its end that may go on.
+func wholeRunes(b []byte) int {
+	for n := 1; n < utf8.UTFMax && n <= len(b); n++ {
+		if utf8.RuneStart(b[len(b)-n]) {
+			if !utf8.FullRune(b[len(b)-n:]) {
+				return len(b) - n
+			}
+			break
+		}
+	}
+	return len(b)
+}
+
+func isSpace(b byte) bool { return b == ' ' || b == '\n' || b == '\r' || b == '\t' }
+
+// search returns where the first of the markers begins in b, and which it is; without one, where one may begin whose end is to come.
+func search(b []byte, markers []string) (int, string) {
+	for i := range b {
+		part := false
+		for _, m := range markers {
+			if b[i] != m[0] {
+				continue
+			}
+			n := min(len(m), len(b)-i)
+			if string(b[i:i+n]) == m[:n] {
+				if n == len(m) {
+					return i, m
+				}
+				part = true
+			}
+		}
+		if part {
+			return i, ""
+		}
+	}
+	return len(b), ""
+}
+
+// span reads text of that kind up to one of the markers, and returns the marker, empty at the end of the text.
+func (p *Parser) span(kind Kind, markers []string) string {
+	for {
+		n, m := search(p.buf[p.pos:], markers)
+		p.pos += n
+		p.write(kind, m == "")
+		if m != "" {
+			return m
+		}
+		if !p.more() {
+			p.pos = len(p.buf)
+			return ""
+		}
+	}
+}
+
+// literal reads text if it comes next, and reports whether it does.
+func (p *Parser) literal(text string) bool {
+	for i := range len(text) {
+		if p.pos+i == len(p.buf) && !p.more() || p.buf[p.pos+i] != text[i] {
+			return false
+		}
+	}
+	p.pos += len(text)
+	return true
+}
+
+// space reads white space.
+func (p *Parser) space() {
+	for c, ok := p.peek(); ok && isSpace(c); c, ok = p.peek() {
+		p.pos++
+	}
+}
+
+// until reads up to marker and over it, hands over what is before it, and reports whether the marker came.
+func (p *Parser) until(marker string, put func([]byte)) bool {
+	markers := []string{marker}
+	for {
+		n, m := search(p.buf[p.pos:], markers)
+		put(p.buf[p.pos : p.pos+n])
+		p.pos += n
+		if m != "" {
+			p.pos += len(m)
+			return true
+		}
+		if !p.more() {
+			return false
+		}
+	}
+}
+
+// run reads the whole answer.
+func (p *Parser) run() {
+	if p.format.harmony {
+		p.messages()
+		return
+	}
+	thoughts := p.format.thoughts
+	if t := p.format.opened(p.o.Prompt); t != nil {
+		p.thought(t)
+	} else if f := p.format.primed(p.o.Prompt); f != nil && len(p.tools) > 0 {
+		p.calls([]*form{f}, true, Content)
+	}
+	markers, calls := p.markers()
+	for {
+		if p.fresh && p.beginning(thoughts) {
+			continue
+		}
+		m := p.span(Content, markers)
+		switch {
+		case m == "":
+			p.finish(Content)
+			return
+		case slices.Contains(p.format.drop, m):
+			p.pos += len(m)
+			p.emit(Event{Kind: Mark})
+			p.lead = true
+		default:
+			p.calls(calls[m], false, Content)
+		}
+	}
+}
+
+// finish tells the rest of the answer.
+func (p *Parser) finish(kind Kind) {
+	if (p.lead || p.called) && len(bytes.TrimLeft(p.buf[p.taken:p.pos], " \t\r\n")) == 0 {
+		p.emit(Event{Kind: Mark})
+	}
+	p.rest(kind)
+}
+
+// markers returns the texts within an answer at which calls may begin and what is to be dropped, and the forms of calls by their beginnings.
+func (p *Parser) markers() ([]string, map[string][]*form) {
+	markers := slices.Clone(p.format.drop)
+	calls := map[string][]*form{}
+	if len(p.tools) == 0 {
+		return markers, calls
+	}
+	for _, f := range p.format.forms {
+		if f.first {
+			continue
+		}
+		if calls[f.open] == nil {
+			markers = append(markers, f.open)
+		}
+		calls[f.open] = append(calls[f.open], f)
+	}
+	return markers, calls
+}
+
+// beginning reads what may only stand at the beginning of an answer, or after a thought: a thought, or a call without a marker. It reports
+// whether there was one.
+func (p *Parser) beginning(thoughts []thought) bool {
+	for c, ok := p.peek(); ok && isSpace(c); c, ok = p.peek() {
+		p.pos++
+		if p.pos-p.taken > maxGap {
+			p.write(Content, true)
+		}
+	}
+	p.fresh = false
+	for i := range thoughts {
+		if p.literal(thoughts[i].open) {
+			p.thought(&thoughts[i])
+			return true
+		}
+		if p.o.Reasoning != ReasoningNone && p.literal(thoughts[i].close) { // of a thought that is left out
+			p.markThought()
+			p.fresh = true
+			return true
+		}
+	}
+	if len(p.tools) == 0 {
+		return false
+	}
+	var forms []*form
+	for _, f := range p.format.forms {
+		if c, ok := p.peek(); f.first && ok && f.open[0] == c {
+			forms = append(forms, f)
+		}
+	}
+	if len(forms) > 0 && p.calls(forms, false, Content) {
+		p.fresh = true
+		return true
+	}
+	return false
+}
+
+// thought reads thoughts, whose opening marker was read.
+func (p *Parser) thought(t *thought) {
+	p.fresh = true
+	if p.o.Reasoning == ReasoningNone {
+		p.inlineThought(t)
+		return
+	}
+	p.markThought()
+	markers := []string{t.close}
+	var calls map[string][]*form
+	if p.format.control {
+		var open []string
+		open, calls = p.markers()
+		markers = append(markers, open...)
+	}
+	for {
+		switch m := p.span(Reasoning, markers); {
+		case m == "":
+			p.finish(Reasoning)
+			return
+		case m == t.close:
+			p.pos += len(m)
+			p.markThought()
+			p.fresh = true
+			return
+		case calls[m] == nil:
+			p.pos += len(m)
+		case p.calls(calls[m], false, Reasoning):
+			p.fresh = false
+			return
+		}
+	}
+}
+
+// markThought tells of a thought's marker.
+func (p *Parser) markThought() {
+	text := strings.TrimLeft(string(p.buf[p.taken:p.pos]), " \t\r\n")
+	p.emit(Event{Kind: Mark})
+	if p.o.Reasoning == ReasoningBoth && text != "" {
+		p.events = append(p.events, Event{Kind: Content, Text: text + "\n"})
+	}
+	p.lead = true
+}
+
+// inlineThought reads thoughts as content, so that no call is looked for in them.
+func (p *Parser) inlineThought(t *thought) {
+	if p.span(Content, []string{t.close}) != "" {
+		p.pos += len(t.close)
+	}
+	p.rest(Content)
+	p.fresh = true
+}

@@ -1,0 +1,50 @@
+package answer
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+)
+
+// A Tool is a function that the model may call.
+type Tool struct {
+	Name       string
+	Parameters json.RawMessage // JSON Schema of the arguments, an object; nil where there is none
+}
+
+// Tools reads definitions in OpenAI's form: {"type":"function","function":{"name":…,"parameters":…}}, or the function alone.
+func Tools(definitions []json.RawMessage) ([]Tool, error) {
+	type function struct {
+		Name       string
+		Parameters json.RawMessage
+	}
+	tools := make([]Tool, len(definitions))
+	seen := map[string]bool{}
+	for i, d := range definitions {
+		var t struct {
+			function
+			Function *function
+		}
+		if err := json.Unmarshal(d, &t); err != nil {
+			return nil, fmt.Errorf("tool %d cannot be read: %w", i, err)
+		}
+		f := t.function
+		if t.Function != nil {
+			f = *t.Function
+		}
+		switch {
+		case f.Name == "" || len(f.Name) > maxName:
+			return nil, fmt.Errorf("tool %d needs a name of 1 to %d bytes", i, maxName)
+		case strings.ContainsAny(f.Name, " \t\r\n\"'\\<>()[]{}:"):
+			return nil, fmt.Errorf("the name %q of tool %d has white space, quotes or brackets, which models' forms of calls do not have", f.Name, i)
+		case seen[f.Name]:
+			return nil, fmt.Errorf("two tools are called %q", f.Name)
+		}
+		seen[f.Name] = true
+		if string(f.Parameters) == "null" {
+			f.Parameters = nil
+		}
+		tools[i] = Tool(f)
+	}
+	return tools, nil
+}

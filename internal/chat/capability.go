@@ -1,0 +1,108 @@
+package chat
+
+import (
+	"encoding/json"
+	"strings"
+)
+
+// Capabilities say what a template shows of a conversation. They are found by rendering short conversations and looking for
+// what was put in.
+type Capabilities struct {
+	System        bool // messages of the role system
+	Tools         bool // definitions of tools
+	ToolCalls     bool // calls in assistants' messages
+	ToolResults   bool // messages of the role tool
+	Reasoning     bool // an assistant's thoughts, at least in the turn that is not over
+	Thinking      bool // the variable enable_thinking changes the prompt
+	ContentString bool // content as a string
+	ContentParts  bool // content as a list of parts
+
+	developer       bool     // messages of the role developer
+	stringArguments bool     // arguments of calls must be JSON in a string
+	reasoningFields []string // what the template calls an assistant's thoughts
+}
+
+const (
+	needle     = "c0ffee"
+	needleTool = "look_up"
+)
+
+// shows reports whether the template renders a conversation and the result contains want.
+func (t *Template) shows(want string, q Request) bool {
+	out, err := t.render(q.Messages, q)
+	return err == nil && strings.Contains(out, want)
+}
+
+// probe finds out what the template can do.
+func (t *Template) probe() {
+	c := &t.can
+	user, answer := Message{Role: "user", Content: "Hi"}, Message{Role: "assistant", Content: "Hello"}
+	c.ContentString = true
+	c.ContentString = t.shows(needle, Request{Messages: []Message{{Role: "user", Content: needle}}})
+	c.ContentParts = true
+	c.ContentParts = t.shows(needle, Request{Messages: []Message{{Role: "user", Parts: []Part{{"text", needle}}}}}) &&
+		!t.shows("'text': '"+needle, Request{Messages: []Message{{Role: "user", Parts: []Part{{"text", needle}}}}})
+	if !c.ContentString && !c.ContentParts {
+		c.ContentString = true // it shows nothing that is known: let the rendering say why
+	}
+	c.System = t.shows(needle, Request{Messages: []Message{{Role: "system", Content: needle}, user}})
+	c.developer = t.shows(needle, Request{Messages: []Message{{Role: "developer", Content: needle}, user}})
+
+	tool := Tool(`{"type":"function","function":{"name":"` + needleTool + `","description":"Looks up.","parameters":` +
+		`{"type":"object","properties":{"word":{"type":"string","description":"What."}},"required":["word"]}}}`)
+	c.Tools = true
+	c.Tools = t.shows(needleTool, Request{Messages: []Message{user}, Tools: []Tool{tool}, AddGenerationPrompt: true})
+
+	call := Message{Role: "assistant", ToolCalls: []ToolCall{{"call00001", needleTool, json.RawMessage(`{"` + needle + `": "x"}`)}}}
+	result := Message{Role: "tool", Name: needleTool, ToolCallID: "call00001", Content: "res" + needle}
+	t.probeCalls([]Message{user, call}, []Message{user, call, result, answer, user})
+	c.ToolResults = t.shows("res"+needle, Request{Messages: []Message{user, call, result}, AddGenerationPrompt: true})
+
+	thoughtful := answer
+	thoughtful.Reasoning = needle
+	thoughtfulCall := call
+	thoughtfulCall.Reasoning = "think" + needle
+	for _, field := range []string{"reasoning_content", "thinking", "reasoning"} {
+		c.reasoningFields = []string{field}
+		if t.shows(needle, Request{Messages: []Message{user, thoughtful}}) ||
+			t.shows(needle, Request{Messages: []Message{user, thoughtful, user}}) ||
+			t.shows("think"+needle, Request{Messages: []Message{user, thoughtfulCall, result}, AddGenerationPrompt: true}) {
+			c.Reasoning = true
+			break
+		}
+		c.reasoningFields = nil
+	}
+	c.Thinking = t.probeThinking(user)
+}
+
+// probeCalls tries arguments of calls as objects, and then as strings, in conversations of which the template may refuse some.
+func (t *Template) probeCalls(conversations ...[]Message) {
+	for _, asString := range []bool{false, true} {
+		t.can.stringArguments = asString
+		for _, messages := range conversations {
+			out, err := t.render(messages, Request{})
+			if err == nil && strings.Contains(out, needleTool) && strings.Contains(out, needle+`"`) && !strings.Contains(out, needle+`\"`) ||
+				err == nil && !asString && strings.Contains(out, needleTool) && strings.Contains(out, needle) &&
+					!strings.Contains(out, "'"+needle) && !strings.Contains(out, needle+`\"`) {
+				t.can.ToolCalls = true
+				return
+			}
+		}
+	}
+	t.can.stringArguments = false
+}
+
+func (t *Template) probeThinking(user Message) bool {
+	var out [2]string
+	for i, value := range []string{"false", "true"} {
+		q := Request{
+			Messages: []Message{user}, AddGenerationPrompt: true,
+			Kwargs: map[string]json.RawMessage{"enable_thinking": json.RawMessage(value)},
+		}
+		var err error
+		if out[i], err = t.render(q.Messages, q); err != nil {
+			return false
+		}
+	}
+	return out[0] != out[1]
+}

@@ -1,0 +1,229 @@
+// Package chat turns conversations into the text that a model was trained on, by the chat template in its file, a built-in one
+// or one of the user's.
+package chat
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/powerinfer-go/powerinfer/internal/chat/jinja"
+	"github.com/powerinfer-go/powerinfer/internal/gguf"
+)
+
+// ErrNoTemplate says that a model's file has no chat template.
+var ErrNoTemplate = errors.New("the model has no chat template: it may be a base model, which only continues text; " +
+	"name a format with --chat-template if it was trained on one")
+
+// A Template renders conversations. It may be used by several goroutines at once.
+type Template struct {
+	source   string
+	text     *jinja.Template
+	tools    *Template // for conversations with tools, where the model has another template for them
+	bos, eos string
+	can      Capabilities
+}
+
+// Parse parses a template's source, Jinja; bos and eos are the texts of the tokens that begin and end a sequence, perhaps empty.
+// It renders a few short conversations to find out what the template can do.
+func Parse(source, bos, eos string) (*Template, error) {
+	text, err := jinja.Parse(source)
+	if err != nil {
+		return nil, fmt.Errorf("the chat template cannot be read: %w", err)
+	}
+	t := &Template{source: source, text: text, bos: bos, eos: eos}
+	t.probe()
+	return t, nil
+}
+
+// FromGGUF parses the chat template in a model's file: the one called name, or the default one where name is empty, with the
+// one called tool_use, if there is one, for conversations with tools. It returns ErrNoTemplate where the file has none.
+func FromGGUF(f *gguf.File, name string) (*Template, error) {
+	bos, eos, err := ends(f)
+	if err != nil {
+		return nil, err
+	}
+	const key = "tokenizer.chat_template"
+	if name != "" {
+		source, ok, err := f.String(key + "." + name)
+		if err != nil {
+			return nil, err
+		}
+		if !ok {
+			return nil, fmt.Errorf("%s: the model has no chat template called %q", f.Path, name)
+		}
+		return Parse(source, bos, eos)
+	}
+	source, ok, err := f.String(key)
+	if err != nil {
+		return nil, err
+	}
+	if !ok {
+		return nil, ErrNoTemplate
+	}
+	t, err := Parse(source, bos, eos)
+	if err != nil {
+		return nil, err
+	}
+	if source, ok, err := f.String(key + ".tool_use"); err != nil {
+		return nil, err
+	} else if ok {
+		t.tools, err = Parse(source, bos, eos)
+		return t, err
+	}
+	return t, nil
+}
+
+// Named returns the template that a user names with --chat-template: a built-in format, or a template's source.
+func Named(name string, f *gguf.File) (*Template, error) {
+	bos, eos, err := ends(f)
+	if err != nil {
+		return nil, err
+	}
+	if f, ok := builtin[name]; ok {
+		return Parse(f.template(), bos, eos)
+	}
+	if !strings.Contains(name, "{{") && !strings.Contains(name, "{%") {
+		return nil, fmt.Errorf("there is no chat template called %q; there are %s", name, strings.Join(Builtins(), ", "))
+	}
+	return Parse(name, bos, eos)
+}
+
+// ends returns the texts of the tokens that begin and end a sequence.
+func ends(f *gguf.File) (bos, eos string, err error) {
+	tokens, _, err := f.Strings("tokenizer.ggml.tokens")
+	if err != nil {
+		return "", "", err
+	}
+	for key, text := range map[string]*string{"bos_token_id": &bos, "eos_token_id": &eos} {
+		id, ok, err := f.Uint("tokenizer.ggml." + key)
+		if err != nil {
+			return "", "", err
+		}
+		if ok && id < uint64(len(tokens)) {
+			*text = tokens[id]
+		}
+	}
+	return bos, eos, nil
+}
+
+// A Request is a conversation to render.
+type Request struct {
+	Messages []Message
+	Tools    []Tool
+	Kwargs   map[string]json.RawMessage // more variables for the template, such as enable_thinking
+
+	AddGenerationPrompt  bool // end with what begins an answer
+	ContinueFinalMessage bool // end inside the last message, so that the model continues it
+
+	Now time.Time // for templates that print the date; zero for now
+}
+
+// Can says what the template can do with what it is given, for conversations with tools or without.
+func (t *Template) Can(tools bool) Capabilities { return t.forTools(tools).can }
+
+// Source returns the template's source.
+func (t *Template) Source() string { return t.source }
+
+func (t *Template) forTools(tools bool) *Template {
+	if tools && t.tools != nil {
+		return t.tools
+	}
+	return t
+}
+
+// Render returns the text of a conversation, with the special tokens that the template writes. What the template cannot
+// express is put into words that it can: see workaround.go.
+func (t *Template) Render(q Request) (string, error) {
+	t = t.forTools(len(q.Tools) > 0)
+	if q.ContinueFinalMessage && q.AddGenerationPrompt {
+		return "", errors.New("a conversation cannot both continue its last message and begin a new one")
+	}
+	if len(q.Messages) == 0 {
+		return "", errors.New("a conversation needs at least one message")
+	}
+	messages, err := t.adapted(q.Messages, q.Tools)
+	if err != nil {
+		return "", err
+	}
+	text, err := t.render(messages, q)
+	if errors.Is(err, jinja.ErrRaised) {
+		if merged := mergeRuns(messages); len(merged) < len(messages) {
+			if again, retryErr := t.render(merged, q); retryErr == nil {
+				text, err, messages = again, nil, merged
+			}
+		}
+	}
+	if err != nil {
+		return "", fmt.Errorf("the chat template refuses the conversation: %w", err)
+	}
+	if !showsSystem(text, messages) { // as Mistral's, which show it only where a user speaks last
+		moved := systemIntoUser(messages)
+		if again, retryErr := t.render(moved, q); retryErr == nil && showsSystem(again, messages) {
+			text = again
+		}
+	}
+	if q.ContinueFinalMessage {
+		return continued(text, messages[len(messages)-1].text())
+	}
+	return text, nil
+}
+
+// render renders messages as they are.
+func (t *Template) render(messages []Message, q Request) (string, error) {
+	list := &jinja.List{}
+	for i := range messages {
+		m, err := messages[i].value(&t.can)
+		if err != nil {
+			return "", err
+		}
+		list.Items = append(list.Items, m)
+	}
+	vars := dict("messages", list, "add_generation_prompt", q.AddGenerationPrompt, "bos_token", t.bos, "eos_token", t.eos)
+	if len(q.Tools) > 0 && t.can.Tools {
+		tools := &jinja.List{}
+		for i, tool := range q.Tools {
+			v, err := jinja.FromJSON(tool)
+			if err != nil {
+				return "", fmt.Errorf("tool %d is not JSON: %w", i, err)
+			}
+			tools.Items = append(tools.Items, v)
+		}
+		vars.Set("tools", tools)
+	}
+	for name, value := range q.Kwargs {
+		v, err := jinja.FromJSON(value)
+		if err != nil {
+			return "", fmt.Errorf("the template's variable %s is not JSON: %w", name, err)
+		}
+		vars.Set(name, v)
+	}
+	o := jinja.Options{}
+	if !q.Now.IsZero() {
+		o.Now = func() time.Time { return q.Now }
+	}
+	return t.text.Render(vars, o)
+}
+
+// continued cuts text after its last message.
+func continued(text, last string) (string, error) {
+	last = strings.TrimSpace(last)
+	i := strings.LastIndex(text, last)
+	if last == "" || i < 0 {
+		return "", errors.New("the last message cannot be continued: the chat template does not show its content as it is")
+	}
+	return text[:i+len(last)], nil
+}
+
+// Builtins returns the names of the built-in templates.
+func Builtins() []string {
+	names := make([]string, 0, len(builtin))
+	for name := range builtin {
+		names = append(names, name)
+	}
+	slices.Sort(names)
+	return names
+}
