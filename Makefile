@@ -8,12 +8,12 @@ build:
 test:
 	@scripts/tools.sh test
 	go vet ./...
-	go test ./...
+	go test -timeout 30m ./...
 
 # A race run of the packages that share memory between goroutines, and of what passes between Go and the Vulkan driver.
 race:
-	CGO_ENABLED=1 go test -race -short ./internal/compute/cpu/... ./internal/engine/...
-	CGO_ENABLED=1 go test -race -short -run 'TestUpload|TestReplay|TestBeside|TestHost|TestConformance/^Embed$$' ./internal/compute/vulkan
+	CGO_ENABLED=1 go test -timeout 30m -race -short ./internal/compute/cpu/... ./internal/engine/...
+	CGO_ENABLED=1 go test -timeout 30m -race -short -run 'TestUpload|TestReplay|TestOverlap|TestHost|TestConformance/^Embed$$' ./internal/compute/vulkan
 
 fuzz:
 	@scripts/fuzz.sh $${FUZZTIME:-15s}
@@ -33,6 +33,7 @@ generated: generate
 	git diff --exit-code --stat -- '*.s' '*_stub_amd64.go'
 
 demo-model:
+	@test -d ../shared/demo-model || { echo "make demo-model needs the training data in ../shared/demo-model, which is not part of the repository"; exit 1; }
 	go run ./cmd/powerinfer convert ../shared/demo-model/hf --outtype f16 --model-name "Tales ReLU" --outfile tales.gguf
 	go run ./cmd/powerinfer prepare tales.gguf -o demo/tales-relu.gguf --predictor-type q8_0 --tokens 131072 \
 		-f ../shared/demo-model/corpus/train-sample.txt --eval-file ../shared/demo-model/corpus/valid.txt
@@ -45,6 +46,6 @@ cross:
 windows-check:
 	@scripts/windows-check.sh $(PACKAGES)
 
-# Tries the graphics card: docs/gpu-check.md. ARGS go to it: make gpu-check ARGS="--device lavapipe --tiny".
+# Tries the GPU: docs/gpu-check.md. ARGS go to it: make gpu-check ARGS="--device lavapipe --tiny".
 gpu-check:
 	@scripts/gpu-check.sh $(ARGS)

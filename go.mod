@@ -3,8 +3,12 @@ module github.com/powerinfer-go/powerinfer
 go 1.26.0
 
 require (
+	github.com/creack/pty v1.1.24
 	github.com/ebitengine/purego v0.11.3
+	github.com/gofrs/flock v0.13.1
+	github.com/google/jsonschema-go v0.4.3
 	github.com/klauspost/cpuid/v2 v2.4.2
+	github.com/reeflective/readline v1.3.0
 	github.com/rogpeppe/go-internal v1.16.0
 	github.com/schollz/progressbar/v3 v3.19.1
 	github.com/urfave/cli/v3 v3.14.0

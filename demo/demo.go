@@ -10,5 +10,5 @@ const Name = "demo/tales-relu.gguf"
 //go:embed tales-relu.gguf
 var model []byte
 
-// Model is the embedded GGUF file; the bytes are read-only.
+// Model returns the embedded GGUF file; the bytes are read-only.
 func Model() []byte { return model }

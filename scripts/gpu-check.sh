@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Bundles what tries a graphics card, for machines without Go, network or models, in dist/gpu-check and dist/gpu-check.tar.gz; then runs it
+# Bundles what tries a GPU, for machines without Go, network or models, in dist/gpu-check and dist/gpu-check.tar.gz; then runs it
 # here, with the arguments given.
 set -euo pipefail
 cd "$(dirname "$0")/.."

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Makes sure that what the tests need is there: installs it when root or in CI, otherwise prints the command.
-#   tools.sh test   emulator for the arm64 tests; Mesa's software Vulkan, its validation layer and the shader compiler for the GPU's tests;
+#   tools.sh test   emulator for the arm64 tests; Mesa's software Vulkan, its validation layer, the shader compiler and validator for the GPU's tests;
 #                   for those of the Windows binary wine and an X server without a screen: 105 MB, asked of nobody but CI
 set -euo pipefail
 need=()
@@ -11,6 +11,7 @@ have '/usr/share/vulkan/explicit_layer.d/VkLayer_khronos_validation.json' || nee
 have '/usr/lib/*/libvulkan.so.1' || need+=(libvulkan1)
 have /usr/share/vulkan/registry/vk.xml || need+=(libvulkan-dev)
 command -v glslangValidator >/dev/null || need+=(glslang-tools)
+command -v spirv-val >/dev/null || need+=(spirv-tools)
 if [ -n "${CI:-}" ]; then
 	command -v wine64 >/dev/null || command -v wine >/dev/null || [ -x /usr/lib/wine/wine64 ] || need+=(wine64)
 	command -v Xvfb >/dev/null || need+=(xvfb)

@@ -3,7 +3,7 @@
 # Without packages those whose code differs between systems, or that write and map files. Minutes; CI only does the last step.
 set -euo pipefail
 cd "$(dirname "$0")/.."
-[ $# -gt 0 ] || set -- ./internal/{clock,outfile,gguf,hw,measure,bench,eval,prepared,prepare,convert} ./internal/compute/cpu/... ./cmd/powerinfer
+[ $# -gt 0 ] || set -- ./internal/{monotime,atomicfile,gguf,hw,measure,bench,eval,prepared,prepare,convert} ./internal/compute/cpu/... ./cmd/powerinfer
 scratch=$(mktemp -d)
 trap 'scripts/wine.sh --end; rm -rf "$scratch"' EXIT
 export WINEPREFIX="$scratch/prefix" CGO_ENABLED=0 LLAMA_ARG_DEVICE=none

@@ -112,13 +112,33 @@ func TestShares(t *testing.T) {
 	}
 }
 
+// A test counts where both the median pair and the fastest round are slower than allowed, and only against the old binary.
+func TestSlower(t *testing.T) {
+	r := results{
+		{threads: 1, gen: 8}:     {"ours": {96, 48, 90}, "old": {100, 50, 81}, "peer": {900}},
+		{threads: 2, gen: 8}:     {"ours": {98, 80, 100}, "old": {100, 100, 100}},
+		{threads: 4, gen: 8}:     {"ours": {50, 50, 100}, "old": {100, 100, 100}}, // disturbed twice
+		{threads: 1, prompt: 16}: {"ours": {10}, "peer": {100}},
+	}
+	if got := r.slower(0.03); len(got) != 1 || got[0] != "tg8, 1 thread: 0.960 (0.960–1.111), fastest 0.960" {
+		t.Errorf("slower by 3 %%: %q", got)
+	}
+	if got := r.slower(0.05); got != nil {
+		t.Errorf("slower by 5 %%: %q", got)
+	}
+}
+
 func TestFlags(t *testing.T) {
-	list, err := engines("./pi", []string{"peer -x=/bin/peer -x 1"})
+	list, err := engines("./pi", "", "", []string{"peer -x=/bin/peer -x 1"})
 	if err != nil || len(list) != 2 || list[0].args[1] != "bench" || list[1].name != "peer -x" || strings.Join(list[1].args, " ") != "/bin/peer -x 1" {
 		t.Errorf("engines: %v, %v", list, err)
 	}
+	list, err = engines("./new", "./old", "--sparse off", nil)
+	if err != nil || len(list) != 2 || list[1].name != "old" || strings.Join(list[1].args, " ") != "./old bench --sparse off" || strings.Join(list[0].args, " ") != "./new bench --sparse off" {
+		t.Errorf("two binaries: %v, %v", list, err)
+	}
 	for _, bad := range []string{"nameless", "=/bin/peer", ""} {
-		if _, err := engines("x", []string{bad}); err == nil {
+		if _, err := engines("x", "", "", []string{bad}); err == nil {
 			t.Errorf("peer %q is accepted", bad)
 		}
 	}

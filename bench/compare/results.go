@@ -55,7 +55,7 @@ func (r results) add(engine string, out []byte) error {
 	return nil
 }
 
-// tests are those with results: prompts first, then by depth and threads.
+// tests returns those with results: prompts first, then by depth and threads.
 func (r results) tests() []test {
 	return slices.SortedFunc(maps.Keys(r), func(a, b test) int {
 		return cmp.Or(b.prompt-a.prompt, a.gen-b.gen, a.depth-b.depth, a.threads-b.threads)
@@ -86,7 +86,24 @@ func table(model string, list []engine, r results) string {
 	return b.String()
 }
 
-// ratios are a over b round by round: what one round measured saw the machine in one state, and a machine may have several.
+// slower names the tests in which we are slower than the old binary by more than a share, both in the median of the pairs and in the
+// fastest rounds: other work on the machine moves the one or the other, a slower binary both.
+func (r results) slower(share float64) []string {
+	var list []string
+	for _, t := range r.tests() {
+		now, then := r[t]["ours"], r[t][oldName]
+		pairs := ratios(now, then)
+		if len(pairs) == 0 {
+			continue
+		}
+		if best := slices.Max(now) / slices.Max(then); median(pairs) < 1-share && best < 1-share {
+			list = append(list, fmt.Sprintf("%s: %s, fastest %.3f", t, spread(pairs, 3, ""), best))
+		}
+	}
+	return list
+}
+
+// ratios returns a over b round by round: what one round measured saw the machine in one state, and a machine may have several.
 func ratios(a, b []float64) []float64 {
 	out := make([]float64, min(len(a), len(b)))
 	for i := range out {

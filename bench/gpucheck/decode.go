@@ -8,18 +8,19 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"strconv"
 	"strings"
 	"time"
 
-	"github.com/powerinfer-go/powerinfer/internal/blueprint"
+	"github.com/powerinfer-go/powerinfer/internal/atomicfile"
+	"github.com/powerinfer-go/powerinfer/internal/compute/vulkan"
 	"github.com/powerinfer-go/powerinfer/internal/engine"
 	"github.com/powerinfer-go/powerinfer/internal/gguf"
 	"github.com/powerinfer-go/powerinfer/internal/measure"
 	"github.com/powerinfer-go/powerinfer/internal/model"
+	"github.com/powerinfer-go/powerinfer/internal/modelcost"
 	"github.com/powerinfer-go/powerinfer/internal/neuron"
-	"github.com/powerinfer-go/powerinfer/internal/outfile"
 	"github.com/powerinfer-go/powerinfer/internal/placement"
+	"github.com/powerinfer-go/powerinfer/internal/planner"
 	"github.com/powerinfer-go/powerinfer/internal/quant"
 	"github.com/powerinfer-go/powerinfer/internal/synth"
 	"github.com/powerinfer-go/powerinfer/internal/trace"
@@ -51,7 +52,7 @@ const (
 	powerLaw    = 1.0
 )
 
-// spec is the synthetic model of the shape, in the original PowerInfer's form if it is to have predictors.
+// spec returns the synthetic model of the shape, in the original PowerInfer's form if it is to have predictors.
 func (m shape) spec(c *check, predictors bool) synth.Spec {
 	s := synth.Spec{Arch: "llama", Embd: m.embd, FF: m.ff, Heads: m.heads, Layers: c.layers, Type: m.typ, Activation: "relu", Sparsity: sparsity, PowerLaw: powerLaw, Seed: 1}
 	if c.tiny {
@@ -94,21 +95,20 @@ func (m shape) file(c *check, w *report, s synth.Spec) (*gguf.File, error) {
 // decodeContext is the context that models run with.
 const decodeContext = 512
 
-// budget is a part of the model's bytes on the card.
+// budget is a part of the model's bytes on the GPU.
 type budget struct {
 	name  string
-	of    func(b *blueprint.Blueprint) int64
-	trace string // in the name of a file that tells what processor and card did when; empty: none
-	whole bool   // all layers lie on the card, whatever the plan would do with the budget
+	of    func(b *modelcost.Cost, all int64) int64 // of all bytes that the model takes on the GPU
+	trace string                                   // in the name of a file that tells what processor and GPU did when; empty: none
+	whole bool                                     // all layers lie on the GPU, whatever the plan would do with the budget
 }
 
 // budgets are shares of all that the model takes, and what attention, head, predictors and half the feed-forward layers take.
 func (c *check) budgets() []budget {
 	share := func(percent int64) budget {
-		return budget{name: fmt.Sprintf("%d %%", percent), of: func(b *blueprint.Blueprint) int64 { return percent * whole(b) / 100 }}
+		return budget{name: fmt.Sprintf("%d %%", percent), of: func(_ *modelcost.Cost, all int64) int64 { return percent * all / 100 }}
 	}
-	half := budget{name: "all but half the FFN", of: func(b *blueprint.Blueprint) int64 {
-		n := whole(b)
+	half := budget{name: "all but half the FFN", of: func(b *modelcost.Cost, n int64) int64 {
 		for i := range b.Model.Layers {
 			u := &b.Model.Layers[i].Units
 			n -= u.Size * int64(len(u.Sometimes)) / 2
@@ -123,15 +123,12 @@ func (c *check) budgets() []budget {
 	return []budget{share(0), share(25), share(50), share(75), half, all, resident}
 }
 
-// whole is what all of the model takes on a card.
-func whole(b *blueprint.Blueprint) int64 { return b.Model.Bytes() + b.Buffers }
-
 // trial is one way to decode: a file, a mode and a budget, and what came of it.
 type trial struct {
 	budget    string
-	bytes     int64 // of the budget
-	card      *engine.Plan
-	use       engine.CardUse
+	bytes     int64         // of the budget
+	gpu       *planner.Plan // nil: nothing is on the GPU
+	use       planner.Usage
 	plan      placement.Plan
 	load      float64 // seconds of opening the engine
 	rate, dev float64 // tokens per second
@@ -147,8 +144,8 @@ func (m shape) decode(ctx context.Context, c *check, w *report) error {
 	if err != nil {
 		return err
 	}
-	if k := machine.Cards[0]; k.Lacks != "" {
-		return fmt.Errorf("the card could not be measured: %s", k.Lacks)
+	if k := machine.GPUs[0]; k.Lacks != "" {
+		return fmt.Errorf("the GPU could not be measured: %s", k.Lacks)
 	}
 	s := m.spec(c, true)
 	f, err := m.file(c, w, s)
@@ -188,7 +185,7 @@ func faster(a, b []trial) []trial {
 	return a
 }
 
-// trials are the mode at every budget.
+// trials returns the mode at every budget.
 func (m shape) trials(ctx context.Context, c *check, f *gguf.File, mode model.SparseMode, stats *neuron.Stats, machine *measure.Machine) []trial {
 	var all []trial
 	for _, b := range c.budgets() {
@@ -208,7 +205,7 @@ func (m shape) trials(ctx context.Context, c *check, f *gguf.File, mode model.Sp
 // errCut is the error of what the time limit left out: no failure.
 var errCut = errors.New("left out: the time limit")
 
-// failures are the trials that went wrong, had other bytes the second time, or logits far from the processor's.
+// failures returns the trials that went wrong, had other bytes the second time, or logits far from the processor's.
 func failures(mode model.SparseMode, all []trial) error {
 	var failed []error
 	for i := range all {
@@ -229,56 +226,58 @@ func (t *trial) try(ctx context.Context, c *check, f *gguf.File, mode model.Spar
 	if ctx.Err() != nil {
 		return errCut
 	}
-	b, err := blueprintOf(f, mode, stats)
+	b, err := costOf(f, mode, stats)
 	if err != nil {
 		return err
 	}
-	t.bytes = min(want.of(&b), blueprint.Budget(c.info.Free))
-	on := machineFor(machine, &b, t.bytes)
-	if want.whole {
-		t.plan, err = placement.Whole(b.Model, on, len(b.Model.Layers)+1)
-	} else {
-		t.plan, err = placement.Solve(b.Model, on)
-	}
+	most, err := c.planner(machine, b, planner.Budget(c.info.Free), false, planner.Options{}).Solve()
 	if err != nil {
 		return err
 	}
-	t.place(c)
-	o := engine.Options{Context: decodeContext, Sparse: mode, Plan: t.card}
+	t.bytes = min(want.of(&b, b.Model.Bytes()+most.Most[0]), planner.Budget(c.info.Free))
+	var given string // why the engine goes on without the GPU
+	o := engine.Options{Context: decodeContext, Sparse: mode}
 	if stats != nil {
 		o.Order = stats.Order()
 	}
-	if want.trace != "" && t.card != nil {
+	if want.trace != "" {
 		o.Trace = trace.New()
 	}
-	var given string // why the engine goes on without the card
-	if t.card != nil {
-		t.card.Notice = func(s string) { given = s }
+	p := c.planner(machine, b, t.bytes, want.whole, planner.Options{Trace: o.Trace, Notice: func(s string) { given = s }})
+	solved, err := p.Solve()
+	if err != nil {
+		return err
 	}
+	t.plan = solved.Plan
+	if t.gpu, err = p.Plan(); err != nil {
+		return err
+	}
+	given = "" // it does not matter that little is worth its place
+	o.Devices = p
 	begin := time.Now()
-	e, err := engine.Open(f, o)
+	e, err := engine.Open(ctx, f, o)
 	if err != nil {
 		return err
 	}
 	defer e.Close()
 	t.load = time.Since(begin).Seconds()
 	err = t.decode(ctx, c, e)
-	if use := e.CardUse(); len(use) > 0 {
+	if use := p.Usage(); len(use) > 0 {
 		t.use = use[0]
 	}
 	if err == nil && given != "" {
 		err = errors.New(given)
 	}
-	if err == nil && o.Trace != nil {
+	if err == nil && o.Trace != nil && t.gpu != nil {
 		path := filepath.Join(c.out, fmt.Sprintf("trace-%s-%s-%s.json", strings.TrimSuffix(filepath.Base(f.Path), ".gguf"), mode, want.trace))
-		err = outfile.Write(path, func(f *outfile.File) error { return o.Trace.Write(f) })
+		err = atomicfile.Write(path, func(f *atomicfile.File) error { return o.Trace.Write(f) })
 	}
 	return err
 }
 
-// blueprintOf is f's blueprint. The frequencies of a synthetic model are known, and so is how well its predictors choose: exactly.
-func blueprintOf(f *gguf.File, mode model.SparseMode, stats *neuron.Stats) (blueprint.Blueprint, error) {
-	b, err := blueprint.Of(f, blueprint.Options{Context: decodeContext, Sparse: mode, Law: blueprint.UsualLaw(), Stats: stats})
+// costOf returns f's cost. The frequencies of a synthetic model are known, and so is how well its predictors choose: exactly.
+func costOf(f *gguf.File, mode model.SparseMode, stats *neuron.Stats) (modelcost.Cost, error) {
+	b, err := modelcost.Of(f, modelcost.Options{Context: decodeContext, Sparse: mode, Law: modelcost.UsualLaw(), Stats: stats})
 	if err != nil || mode != model.Predict || stats == nil {
 		return b, err
 	}
@@ -295,33 +294,14 @@ func blueprintOf(f *gguf.File, mode model.SparseMode, stats *neuron.Stats) (blue
 	return b, nil
 }
 
-// machineFor is the measured machine with so much of the card.
-func machineFor(m *measure.Machine, b *blueprint.Blueprint, budget int64) placement.Machine {
-	on := m.Placement(b.RowBytes)
-	k := &m.Cards[0]
-	g := placement.GPU{Name: k.Name, Read: k.Read, Launch: k.Launch, Budget: budget, Overhead: b.Buffers}
-	on.HandOff = k.HandOff
-	if k.Software { // it is there to try the card's path, so it gets what a card would
-		g.Read, g.Launch, on.HandOff = 10*on.Stream, 0, 0
+// planner plans for the measured machine with so much of the GPU, for all of the model's layers if whole.
+func (c *check) planner(m *measure.Machine, b modelcost.Cost, budget int64, whole bool, o planner.Options) *planner.Planner {
+	o.Budgets = []int64{budget}
+	if whole {
+		all := -1
+		o.Layers = &all
 	}
-	on.GPUs = []placement.GPU{g}
-	return on
-}
-
-// place turns the plan into what the engine takes; nothing where nothing is on the card.
-func (t *trial) place(c *check) {
-	card := &engine.Plan{
-		Cards:  []engine.Card{{Device: strconv.Itoa(c.info.Index), Budget: t.bytes, Planned: t.plan.VRAM[0]}},
-		Places: t.plan.Places(),
-	}
-	used := false
-	for _, y := range t.plan.Layers {
-		card.Bytes += y.VRAM
-		used = used || y.Attention || y.Predictor || y.Hot > 0
-	}
-	if used {
-		t.card = card
-	}
+	return planner.With(planner.On(*m, []vulkan.Info{c.info}), b, o)
 }
 
 // table shows trials.
@@ -330,7 +310,7 @@ func table(w *report, all []trial) {
 	for i := range all {
 		t := &all[i]
 		row := []string{t.budget, fmt.Sprintf("%.2f", gib(t.bytes)), t.where(), ""}
-		if t.card != nil {
+		if t.gpu != nil {
 			row[3] = fmt.Sprintf("%.2f of %.2f", gib(t.use.Used), gib(t.use.Planned))
 		}
 		if t.err != nil {
@@ -347,10 +327,10 @@ func table(w *report, all []trial) {
 		}
 		rows = append(rows, append(row, fmt.Sprintf("%.1f", predicted), fmt.Sprintf("%.1f ± %.1f", t.rate, t.dev), fmt.Sprintf("%.2f", t.rate/predicted), base, read, fmt.Sprintf("%.0f", t.prompt), fmt.Sprintf("%.1f", t.load), t.logits.verdict()))
 	}
-	w.table([]string{"budget", "GiB", "on the card", "GiB of planned", "predicted", "tokens/s", "of predicted", "of the processor's", "FFN bytes read", "prompt", "loaded, s", "logits"}, rows...)
+	w.table([]string{"budget", "GiB", "on the GPU", "GiB of planned", "predicted", "tokens/s", "of predicted", "of the processor's", "FFN bytes read", "prompt", "loaded, s", "logits"}, rows...)
 }
 
-// where says what is on the card.
+// where says what is on the GPU.
 func (t *trial) where() string {
 	if len(t.plan.Layers) == 0 {
 		return ""
@@ -361,7 +341,7 @@ func (t *trial) where() string {
 		if y.Attention {
 			attention++
 		}
-		hot += y.Hot
+		hot += y.Bound
 		vram += y.VRAM
 	}
 	if vram == 0 {

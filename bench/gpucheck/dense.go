@@ -10,10 +10,11 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/powerinfer-go/powerinfer/internal/blueprint"
 	"github.com/powerinfer-go/powerinfer/internal/measure"
 	"github.com/powerinfer-go/powerinfer/internal/model"
+	"github.com/powerinfer-go/powerinfer/internal/modelcost"
 	"github.com/powerinfer-go/powerinfer/internal/placement"
+	"github.com/powerinfer-go/powerinfer/internal/planner"
 )
 
 // dense decodes the same shape without skipping anything, and has llama.cpp do so where it is given. sparse are the fastest trials of the
@@ -32,12 +33,12 @@ func (m shape) dense(ctx context.Context, c *check, w *report, machine *measure.
 		w.say("llama.cpp was not given (--llama-bench): nothing is compared.")
 		return failed
 	}
-	b, err := blueprintOf(f, model.Off, nil)
+	b, err := costOf(f, model.Off, nil)
 	if err != nil {
 		return err
 	}
 	p := peer{model: f.Path, llama: c.llama, tokens: c.tokens(), repetitions: c.repetitions()}
-	return errors.Join(failed, p.compare(ctx, w, &b, machine, all, sparse))
+	return errors.Join(failed, p.compare(ctx, c, w, b, machine, all, sparse))
 }
 
 // peer is llama.cpp on a dense model.
@@ -48,19 +49,22 @@ type peer struct {
 
 // compare shows, for each budget, llama.cpp with the most layers that fit beside our trials. What the formula says of both is for the
 // measured machine.
-func (p *peer) compare(ctx context.Context, w *report, b *blueprint.Blueprint, machine *measure.Machine, dense, sparse []trial) error {
+func (p *peer) compare(ctx context.Context, c *check, w *report, b modelcost.Cost, machine *measure.Machine, dense, sparse []trial) error {
 	layers, plans := make([]int, len(dense)), make([]placement.Plan, len(dense))
 	for i := range dense {
-		var err error
 		bytes := dense[i].bytes
 		if i < len(sparse) {
 			bytes = max(bytes, sparse[i].bytes)
 		}
-		if layers[i], plans[i], err = placement.MostWhole(b.Model, machineFor(machine, b, bytes)); err != nil {
+		solved, err := c.planner(machine, b, bytes, false, planner.Options{}).Solve()
+		if err != nil {
+			return err
+		}
+		if layers[i], plans[i], err = placement.MostWhole(b.Model, solved.Machine); err != nil {
 			return err
 		}
 	}
-	say("llama.cpp, layers on the card: %v", layers)
+	say("llama.cpp, layers on the GPU: %v", layers)
 	rates, err := p.rates(ctx, layers)
 	if err != nil {
 		return err
@@ -80,7 +84,7 @@ func (p *peer) compare(ctx context.Context, w *report, b *blueprint.Blueprint, m
 		rows = append(rows, row)
 	}
 	w.say("### llama.cpp")
-	w.say("%s, as many layers on the card as the larger of the two files' budgets holds.", strings.Join(slices.Concat([]string{p.llama}, p.args(layers)), " "))
+	w.say("%s, as many layers on the GPU as the larger of the two files' budgets holds.", strings.Join(slices.Concat([]string{p.llama}, p.args(layers)), " "))
 	w.table([]string{"budget", "-ngl", "llama.cpp", "ours, dense", "over llama.cpp", "ours, sparse", "over llama.cpp", "by the formula"}, rows...)
 	return nil
 }
@@ -93,7 +97,7 @@ func (p *peer) args(layers []int) []string {
 	return []string{"-m", p.model, "-p", "0", "-n", strconv.Itoa(p.tokens), "-r", strconv.Itoa(p.repetitions), "-ngl", strings.Join(list, ","), "-o", "json"}
 }
 
-// rates are llama.cpp's tokens per second by layers on the card.
+// rates returns llama.cpp's tokens per second by layers on the GPU.
 func (p *peer) rates(ctx context.Context, layers []int) (map[int]float64, error) {
 	out, err := exec.CommandContext(ctx, p.llama, p.args(layers)...).Output()
 	var exit *exec.ExitError

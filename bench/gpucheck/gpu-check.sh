@@ -1,5 +1,5 @@
 #!/bin/sh
-# Tries this machine's graphics card: gpu-check --help. It lies in a bundle of scripts/gpu-check.sh, beside what it runs.
+# Tries this machine's GPU: gpu-check --help. It lies in a bundle of scripts/gpu-check.sh, beside what it runs.
 here=$(cd "$(dirname "$0")" && pwd)
 PATH=$PATH:/sbin:/usr/sbin
 # The loader of the bundle serves where the system has none.

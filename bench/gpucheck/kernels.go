@@ -7,9 +7,9 @@ import (
 	"slices"
 	"time"
 
-	"github.com/powerinfer-go/powerinfer/internal/clock"
 	"github.com/powerinfer-go/powerinfer/internal/compute"
 	"github.com/powerinfer-go/powerinfer/internal/compute/vulkan"
+	"github.com/powerinfer-go/powerinfer/internal/monotime"
 	"github.com/powerinfer-go/powerinfer/internal/quant"
 )
 
@@ -66,19 +66,19 @@ func (c *check) types() []quant.Type {
 	if c.tiny {
 		return []quant.Type{quant.F16}
 	}
-	return []quant.Type{quant.Q4_0, quant.Q8_0, quant.Q4_K, quant.Q6_K, quant.F16, quant.F32}
+	return quant.Types()
 }
 
-// kernels times every kernel in every type against what the card's memory gives to a kernel that only reads.
+// kernels times every kernel in every type against what the GPU's memory gives to a kernel that only reads.
 func kernels(ctx context.Context, c *check, w *report) error {
 	m, err := c.measured(ctx)
 	if err != nil {
 		return err
 	}
-	if m.Cards[0].Lacks != "" {
-		return fmt.Errorf("the card could not be measured: %s", m.Cards[0].Lacks)
+	if m.GPUs[0].Lacks != "" {
+		return fmt.Errorf("the GPU could not be measured: %s", m.GPUs[0].Lacks)
 	}
-	peak := m.Cards[0].Read
+	peak := m.GPUs[0].Read
 	w.say("Each kernel reads weights of at least %d MiB in turn, far more than caches hold, time and again; the best of %d runs. Share is of the %.0f GB/s that a kernel "+
 		"reaches which only reads. In a layer kernels wait for one another; without waits they overlap, which shows what waiting costs.", c.wanted(1)>>20, runs, peak/1e9)
 	head := []string{"type", "kernel", "MB", "µs", "GB/s", "share", "without waits", "TFLOP/s"}
@@ -132,7 +132,7 @@ func (f figures) row(t quant.Type, kern kernel, peak float64) []string {
 	return row
 }
 
-// wanted are the bytes of weights that a kernel cycles over: more than four times the largest caches of cards. Prompts hardly depend on it.
+// wanted returns the bytes of weights that a kernel cycles over: more than four times the largest caches of GPUs. Prompts hardly depend on it.
 func (c *check) wanted(tokens int) int64 {
 	switch {
 	case c.tiny:
@@ -174,7 +174,7 @@ const (
 	mostPasses = 1 << 11
 )
 
-// time is the seconds of one call of the kernel.
+// time returns the seconds of one call of the kernel.
 func (k *kit) time(ctx context.Context, kern kernel, s dims, wanted int64, once bool) (float64, error) {
 	var calls []func(v compute.Verbs)
 	for k.bytes < wanted && (len(calls) < 2 || k.d.Used() < k.d.Info().Free/2) {
@@ -211,9 +211,14 @@ func (k *kit) time(ctx context.Context, kern kernel, s dims, wanted int64, once 
 	return best, nil
 }
 
-// run is the time of so many passes over all calls, recorded before.
+// run returns the time of so many passes over all calls, recorded before.
 func (k *kit) run(passes int, calls []func(v compute.Verbs)) (time.Duration, error) {
 	seg := compute.Segment{Name: fmt.Sprintf("%d passes, counting %t", passes, k.counting), Rows: k.tokens}
+	k.params.Decode = 0
+	if k.tokens == 1 { // a token of a text; several are a prompt's
+		k.params.Decode = 1
+	}
+	seg.Decode = k.params.Decode
 	body := func(v compute.Verbs) {
 		k.begin(v)
 		for range passes {
@@ -228,7 +233,7 @@ func (k *kit) run(passes int, calls []func(v compute.Verbs)) (time.Duration, err
 		}
 		k.recorded = passes
 	}
-	start := clock.Now()
+	start := monotime.Now()
 	err := k.d.Run(seg, &k.params, body)
-	return clock.Since(start), err
+	return monotime.Since(start), err
 }

@@ -8,7 +8,7 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/quant"
 )
 
-// kit is an opened card, and what a kernel's copies put on it. It keeps the first error.
+// kit is an opened GPU, and what a kernel's copies put on it. It keeps the first error.
 type kit struct {
 	d       *vulkan.Device
 	typ     quant.Type
@@ -97,7 +97,7 @@ func (k *kit) matrix(rows, cols int, use compute.Use, positive bool) *compute.Ma
 	return m
 }
 
-// ones is a norm's weight.
+// ones returns a norm's weight.
 func (k *kit) ones(n int) *compute.Vector {
 	if k.err != nil {
 		return nil
@@ -121,7 +121,7 @@ func (k *kit) tensor(cols int) compute.Tensor {
 	return t
 }
 
-// output is the slot-th tensor of that width that a copy writes.
+// output returns the slot-th tensor of that width that a copy writes.
 func (k *kit) output(cols, slot int) compute.Tensor {
 	if k.apart {
 		return k.tensor(cols)
@@ -142,14 +142,8 @@ func (k *kit) input(cols int) compute.Tensor {
 	if k.err != nil {
 		return compute.Tensor{}
 	}
-	k.tables[cols], k.err = k.d.Matrix(compute.Source{Name: "input", Type: quant.F32, Rows: 1, Cols: cols, Data: k.weights(quant.F32, 1, cols, true)}, compute.Embed)
+	k.tables[cols], k.err = k.d.Matrix(compute.Source{Name: "input", Type: quant.F32, Rows: 1, Cols: cols, Data: k.weights(quant.F32, 1, cols, true)}, compute.Lookup)
 	return k.inputs[cols]
-}
-
-// choosing is what a card's verbs can besides.
-type choosing interface {
-	Beside(host func(p *compute.Params) error, during func())
-	TakeSet(s compute.Set) func() (words []uint32, perRow int)
 }
 
 // begin fills inputs and sets.
@@ -161,8 +155,8 @@ func (k *kit) begin(v compute.Verbs) {
 		return
 	}
 	var taken []func() ([]uint32, int)
-	m := v.(choosing)
-	m.Beside(func(*compute.Params) error {
+	m := v.Executor().(compute.Overlapper)
+	m.Overlap(func(*compute.Params) error {
 		for i, f := range taken {
 			words, _ := f()
 			copy(words, k.choices[i])
@@ -170,11 +164,11 @@ func (k *kit) begin(v compute.Verbs) {
 		return nil
 	}, nil)
 	for _, s := range k.sets {
-		taken = append(taken, m.TakeSet(s))
+		taken = append(taken, m.UploadSet(s))
 	}
 }
 
-// bytesRead is what a call of each copy reads.
+// bytesRead returns what a call of each copy reads.
 func (k *kit) bytesRead() float64 {
 	if len(k.counts) == 0 {
 		return float64(k.bytes)
@@ -196,7 +190,7 @@ func (k *kit) products(shapes [][2]int) func(compute.Verbs) {
 	return func(v compute.Verbs) { v.MatMul(x, p) }
 }
 
-// layer is a dense layer as a model computes it, but for attention itself.
+// layer returns a dense layer as a model computes it, but for attention itself.
 func (k *kit) layer(s dims) func(compute.Verbs) {
 	k.chained = true
 	x, norm := k.input(s.embd), k.ones(s.embd)
@@ -221,7 +215,7 @@ func (k *kit) layer(s dims) func(compute.Verbs) {
 // oneIn is of how many neurons of a sparse layer one is computed.
 const oneIn = 10
 
-// sparse is a feed-forward layer by neuron over a random set, of which every neuron is active.
+// sparse returns a feed-forward layer by neuron over a random set, of which every neuron is active.
 func (k *kit) sparse(s dims) func(compute.Verbs) {
 	k.chained = true // by scratch
 	x, out := k.input(s.embd), k.output(s.embd, 0)
@@ -267,12 +261,13 @@ func (k *kit) predictor(s dims) func(compute.Verbs) {
 func (k *kit) attention(s dims, kvHeads int) func(compute.Verbs) {
 	width := s.embd
 	q, out := k.input(width), k.output(width, 0)
-	spec := compute.CacheSpec{Layers: 1, KVHeads: kvHeads, HeadDim: s.embd / s.heads, Pages: s.positions / compute.PagePositions}
+	shape := compute.KVShape{Heads: kvHeads, Key: s.embd / s.heads, Value: s.embd / s.heads}
+	spec := compute.CacheSpec{Layers: []compute.KVShape{shape}, Pages: s.positions / compute.PagePositions}
 	if k.err != nil {
 		return nil
 	}
 	var c *compute.Cache
 	c, k.err = k.d.Cache(spec)
 	k.bytes += spec.Bytes()
-	return func(v compute.Verbs) { v.Attention(out, q, c, 0, 0.1) }
+	return func(v compute.Verbs) { v.Attend(out, q, c, 0, compute.Attention{Scale: 0.1}) }
 }

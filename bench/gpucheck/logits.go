@@ -20,7 +20,7 @@ func (c *check) tokens() int {
 	return 32
 }
 
-// prompt is how long a prompt is.
+// prompt returns how long a prompt is.
 func (c *check) prompt() int {
 	if c.tiny {
 		return depth // steps of one length less to record
@@ -81,7 +81,7 @@ func (t *trial) decode(ctx context.Context, c *check, e *engine.Engine) error {
 	return nil
 }
 
-// decoded are the logits behind each of tokens, one token a step.
+// decoded returns the logits behind each of tokens, one token a step.
 func decoded(e *engine.Engine, tokens []int32) ([][]float32, error) {
 	s := e.NewSequence()
 	defer e.Release(s)
@@ -129,7 +129,7 @@ func likeliest(row []float32) int {
 }
 
 // far is from which share of the largest logit on a difference is an error, not rounding: activations are rounded to eight bits, at other
-// scales on the card than on the processor.
+// scales on the GPU than on the processor.
 const far = 0.1
 
 // verdict says it in a few words.

@@ -19,7 +19,7 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/measure"
 )
 
-// machine tells what is installed, what the card is, and what RAM, card and the way between them reach.
+// machine tells what is installed, what the GPU is, and what RAM, GPU and the way between them reach.
 func machine(ctx context.Context, c *check, w *report) error {
 	w.table([]string{"what", "found"}, installed(ctx)...)
 	all, err := vulkan.Devices()
@@ -81,7 +81,7 @@ func (c *check) busyHandOff(w *report) error {
 
 func gib(n int64) float64 { return float64(n) / (1 << 30) }
 
-// traits tells what the card is.
+// traits tells what the GPU is.
 func (c *check) traits(w *report) error {
 	d, err := c.open()
 	if err != nil {
@@ -92,7 +92,7 @@ func (c *check) traits(w *report) error {
 	for _, t := range d.Traits() {
 		rows = append(rows, []string{t.Name, t.Value})
 	}
-	w.table([]string{"card", ""}, rows...)
+	w.table([]string{"gpu", ""}, rows...)
 	return nil
 }
 
@@ -111,12 +111,12 @@ func measuredTables(w *report, m *measure.Machine) {
 		rows = append(rows, row)
 	}
 	w.table(head, rows...)
-	for _, k := range m.Cards {
+	for _, k := range m.GPUs {
 		if k.Lacks != "" {
-			w.say("The card could not be measured: %s.", k.Lacks)
+			w.say("The GPU could not be measured: %s.", k.Lacks)
 			continue
 		}
-		w.table([]string{"card", "", ""},
+		w.table([]string{"gpu", "", ""},
 			[]string{"reads its memory", fmt.Sprintf("%.0f GB/s", k.Read/1e9), "a kernel that only reads, best of several passes"},
 			[]string{"takes", fmt.Sprintf("%.1f GB/s", k.Upload/1e9), "copies from host memory"},
 			[]string{"gives", fmt.Sprintf("%.1f GB/s", k.Download/1e9), "copies to host memory"},
@@ -126,7 +126,7 @@ func measuredTables(w *report, m *measure.Machine) {
 	}
 }
 
-// installed is what of system, loaders and drivers is there.
+// installed returns what of system, loaders and drivers is there.
 func installed(ctx context.Context) [][]string {
 	cpu := hw.Detect()
 	rows := [][]string{
@@ -172,7 +172,7 @@ func firstLine(path string) string {
 	return line
 }
 
-// output is what a program prints, empty if there is none of that name.
+// output returns what a program prints, empty if there is none of that name.
 func output(ctx context.Context, name string, args ...string) string {
 	out, err := exec.CommandContext(ctx, name, args...).Output()
 	if err != nil {
@@ -181,14 +181,14 @@ func output(ctx context.Context, name string, args ...string) string {
 	return strings.TrimSpace(string(out))
 }
 
-// libraries are the files of that pattern where dynamic linkers look.
+// libraries returns the files of that pattern where dynamic linkers look.
 func libraries(pattern string) []string {
 	folders := append(filepath.SplitList(os.Getenv("LD_LIBRARY_PATH")),
 		"/lib", "/lib64", "/usr/lib", "/usr/lib64", "/usr/lib/*-linux-gnu", "/usr/local/lib", "/usr/local/nvidia/lib64", "/usr/lib/wsl/lib")
 	return globs(folders, pattern)
 }
 
-// drivers are the manifests that the Vulkan loader reads.
+// drivers returns the manifests that the Vulkan loader reads.
 func drivers() []string {
 	found := slices.Concat(filepath.SplitList(os.Getenv("VK_DRIVER_FILES")), filepath.SplitList(os.Getenv("VK_ICD_FILENAMES")))
 	return append(found, globs([]string{"/usr/share/vulkan/icd.d", "/usr/local/share/vulkan/icd.d", "/etc/vulkan/icd.d"}, "*.json")...)

@@ -1,5 +1,5 @@
-// Command gpucheck tries this engine on this machine's graphics card: what is installed, what the card reaches, whether every verb computes
-// what it should, how near the kernels come to the card's memory, and what decoding reaches at several budgets of video memory. It needs
+// Command gpucheck tries this engine on this machine's GPU: what is installed, what the GPU reaches, whether every verb computes
+// what it should, how near the kernels come to the GPU's memory, and what decoding reaches at several budgets of video memory. It needs
 // no network and no model: it writes its own. Each part ends within minutes and leaves its section of report.md.
 //
 //	gpucheck --list
@@ -38,15 +38,15 @@ func main() {
 
 func command() *cli.Command {
 	return &cli.Command{
-		Name: "gpucheck", Usage: "try the engine on this machine's graphics card", DisableSliceFlagSeparator: true,
+		Name: "gpucheck", Usage: "try the engine on this machine's GPU", DisableSliceFlagSeparator: true,
 		Flags: []cli.Flag{
 			&cli.StringFlag{Name: "part", Usage: "`NAMES` or numbers of parts, with commas between them; default: all"},
 			&cli.BoolFlag{Name: "list", Usage: "list the parts and exit"},
-			&cli.StringFlag{Name: "device", Usage: "`NAME` or number of the card, or lavapipe; default: the best there is"},
+			&cli.StringFlag{Name: "device", Usage: "`NAME` or number of the GPU, or lavapipe; default: the best there is"},
 			&cli.StringFlag{Name: "out", Value: "gpu-check-results", Usage: "`FOLDER` of the sections and of report.md"},
 			&cli.StringFlag{Name: "models", Usage: "`FOLDER` that models are written to, of up to 6 GB each; default: one below --out"},
 			&cli.StringFlag{Name: "tests", Usage: "compiled tests of the device: `FILE`; without it nothing is verified"},
-			&cli.StringFlag{Name: "llama-bench", Usage: "llama.cpp's `BINARY` of that name, built for this card, to compare with"},
+			&cli.StringFlag{Name: "llama-bench", Usage: "llama.cpp's `BINARY` of that name, built for this GPU, to compare with"},
 			&cli.IntFlag{Name: "layers", Usage: "`N` layers of the models; default: as many as 3 GB hold"},
 			&cli.StringFlag{Name: "only", Usage: "of the kernels, those whose type and name match a `REGEXP`: 'Q4_0.*down'"},
 			&cli.FloatFlag{Name: "minutes", Value: 8, Usage: "a part begins nothing new after `N` minutes"},
@@ -83,10 +83,10 @@ type part struct {
 
 func parts() []part {
 	all := []part{
-		{"machine", "what is installed, and what RAM and card reach", machine},
+		{"machine", "what is installed, and what RAM and GPU reach", machine},
 		{"verbs", "every verb against its definition, and whole models", verbs},
-		{"kernels", "products, attention and sparse layers against the card's memory", kernels},
-		{"prompts", "products of many tokens in each way that the card has", prompts},
+		{"kernels", "products, attention and sparse layers against the GPU's memory", kernels},
+		{"prompts", "products of many tokens in each way that the GPU has", prompts},
 	}
 	for _, m := range shapes() {
 		all = append(all, part{m.name, "decoding with budgets from nothing to the whole model, " + m.says, m.decode})
@@ -100,7 +100,7 @@ func list() {
 	}
 }
 
-// chosen are the parts that a list of names and numbers means.
+// chosen returns the parts that a list of names and numbers means.
 func chosen(names string) ([]int, error) {
 	all := parts()
 	var some []int
@@ -151,29 +151,29 @@ func run(ctx context.Context, f *cli.Command) error {
 		return err
 	}
 	limit := time.Duration(f.Float("minutes") * float64(time.Minute))
-	info, noCard := vulkan.Chosen(c.device)
+	info, noGPU := vulkan.Chosen(c.device)
 	c.info = info
 	var failed []error
 	for _, i := range some {
-		if err := c.part(ctx, i, limit, noCard); err != nil {
+		if err := c.part(ctx, i, limit, noGPU); err != nil {
 			failed = append(failed, err)
 		}
 	}
 	failed = append(failed, c.join())
-	if noCard != nil {
-		fmt.Printf("\n%v: nothing but the machine could be looked at.\n", noCard)
-		if c.device == "" && errors.Is(noCard, vulkan.ErrNone) {
+	if noGPU != nil {
+		fmt.Printf("\n%v: nothing but the machine could be looked at.\n", noGPU)
+		if c.device == "" && errors.Is(noGPU, vulkan.ErrNone) {
 			return errors.Join(failed...)
 		}
-		failed = append(failed, noCard)
+		failed = append(failed, noGPU)
 	}
 	return errors.Join(failed...)
 }
 
-// part runs part i and writes its section. Without a card only the first has anything to say.
-func (c *check) part(ctx context.Context, i int, limit time.Duration, noCard error) error {
+// part runs part i and writes its section. Without a GPU only the first has anything to say.
+func (c *check) part(ctx context.Context, i int, limit time.Duration, noGPU error) error {
 	p := parts()[i]
-	if noCard != nil && i > 0 {
+	if noGPU != nil && i > 0 {
 		return nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, limit)
@@ -190,12 +190,12 @@ func (c *check) part(ctx context.Context, i int, limit time.Duration, noCard err
 	return errors.Join(err, w.write(c.section(i)))
 }
 
-// section is where part i's section lies.
+// section returns where part i's section lies.
 func (c *check) section(i int) string {
 	return filepath.Join(c.out, fmt.Sprintf("%d-%s.md", i+1, parts()[i].name))
 }
 
-// open opens the card with nothing on it.
+// open opens the GPU with nothing on it.
 func (c *check) open() (*vulkan.Device, error) { return c.openFor(vulkan.Best) }
 
 // openFor opens it to compute prompts in one way.
@@ -206,12 +206,12 @@ func (c *check) openFor(long vulkan.Arithmetic) (*vulkan.Device, error) {
 // machineFile keeps what part machine measured, for the others.
 func (c *check) machineFile() string { return filepath.Join(c.out, "machine.json") }
 
-// measured is the machine with the chosen card alone, as part machine left it, or else as it is measured now.
+// measured returns the machine with the chosen GPU alone, as part machine left it, or else as it is measured now.
 func (c *check) measured(ctx context.Context) (measure.Machine, error) {
 	return measure.Of(ctx, c.machineFile(), c.found(), nil)
 }
 
 func (c *check) found() []measure.Found {
 	id := measure.ID{Name: c.info.Name, Driver: c.info.Driver, UUID: c.info.UUID, Memory: c.info.Memory, Software: c.info.Kind == vulkan.CPU}
-	return []measure.Found{{ID: id, Open: func() (measure.GPU, error) { return c.open() }}}
+	return []measure.Found{{ID: id, Open: func() (measure.Device, error) { return c.open() }}}
 }

@@ -32,7 +32,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// software is what checks lavapipe, or skips the test. Its machine is described, not measured.
+// software returns what checks lavapipe, or skips the test. Its machine is described, not measured.
 func software(t *testing.T) *check {
 	t.Helper()
 	info, err := vulkan.Chosen(vulkan.Software)
@@ -42,11 +42,11 @@ func software(t *testing.T) *check {
 	c := &check{device: vulkan.Software, info: info, out: t.TempDir(), only: regexp.MustCompile(""), tiny: true}
 	c.models = filepath.Join(c.out, "models")
 	cpu := hw.Detect()
-	m := measure.Machine{CPU: cpu.Name, Cores: cpu.Usable, Products: 1e11, Packs: 1e9, RAM: []measure.RAM{{Threads: 1, Stream: 20e9, Rows: []measure.Rows{{Bytes: 4096, Read: 10e9}}}}}
+	m := measure.Machine{CPU: cpu.Name, Cores: cpu.Usable, Products: 1e11, Packs: 1e9, Taken: &measure.Taken{}, RAM: []measure.RAM{{Threads: 1, Stream: 20e9, Rows: []measure.Rows{{Bytes: 4096, Read: 10e9}}}}}
 	if mem, err := hw.ReadMemory(); err == nil {
 		m.Memory = mem.Total
 	}
-	m.Cards = []measure.Card{{ID: c.found()[0].ID, Read: 5e9, Upload: 5e9, Download: 5e9, HandOff: 1e-4, Launch: 1e-4}}
+	m.GPUs = []measure.GPU{{ID: c.found()[0].ID, Read: 5e9, Upload: 5e9, Download: 5e9, HandOff: 1e-4, Launch: 1e-4}}
 	if err := m.Write(c.machineFile()); err != nil {
 		t.Fatal(err)
 	}
@@ -68,7 +68,7 @@ func (c *check) sectionOf(t *testing.T, name string) string {
 	return w.text.String()
 }
 
-// rows are the cells of every table's rows in text whose first cell matches.
+// rows returns the cells of every table's rows in text whose first cell matches.
 func rows(text, first string) (found [][]string) {
 	for _, line := range strings.Split(text, "\n") {
 		cells := strings.Split(strings.Trim(line, "| "), " | ")
@@ -79,7 +79,7 @@ func rows(text, first string) (found [][]string) {
 	return found
 }
 
-// mostApart is by how much logits from a card may differ from the processor's, by the largest one: activations are rounded to eight bits
+// mostApart is by how much logits from a GPU may differ from the processor's, by the largest one: activations are rounded to eight bits
 // on both sides, at scales of their own.
 const mostApart = 0.05
 
@@ -103,13 +103,13 @@ func TestDecode(t *testing.T) {
 				t.Errorf("without a budget: %q, %q", where, verdict)
 			}
 			continue
-		case 1: // about half of 1024 neurons: the plan may leave something smaller in RAM for more of them
-			if hot := regexp.MustCompile(` (\d+) neurons`).FindStringSubmatch(where); hot == nil || number(t, hot[1]) < 400 || number(t, hot[1]) > 700 {
+		case 1: // at least about half of 1024 neurons, but not all: the plan may leave the head or a predictor in RAM for more of them
+			if hot := regexp.MustCompile(` (\d+) neurons`).FindStringSubmatch(where); hot == nil || number(t, hot[1]) < 400 || number(t, hot[1]) >= 1024 {
 				t.Errorf("with half the feed-forward layers: %q", where)
 			}
 		case 2:
 			if where != "attention of 2 of 2 layers, 1024 neurons a layer" {
-				t.Errorf("with all of the model on the card: %q", where)
+				t.Errorf("with all of the model on the GPU: %q", where)
 			}
 		}
 		apart := regexp.MustCompile(`^the same bytes twice, within (\S+) of the processor's, (\d+) of 16 choices differ$`).FindStringSubmatch(verdict)
@@ -182,8 +182,8 @@ func number(t *testing.T, s string) float64 {
 	return v
 }
 
-// TestNoCard: without a driver one line says so, the machine is told all the same, and that is no failure.
-func TestNoCard(t *testing.T) {
+// TestNoGPU: without a driver one line says so, the machine is told all the same, and that is no failure.
+func TestNoGPU(t *testing.T) {
 	if runtime.GOOS != "linux" {
 		t.Skip("drivers are looked for by the environment on Linux")
 	}
@@ -198,7 +198,7 @@ func TestNoCard(t *testing.T) {
 		t.Errorf("%v: %s", err, out)
 	}
 	if strings.Contains(out, "## verbs") {
-		t.Error("parts that need a card ran without one")
+		t.Error("parts that need a GPU ran without one")
 	}
 	if out, err = run("--device", "lavapipe"); err == nil {
 		t.Errorf("a device that was asked for is not there, and that is no failure: %s", out)
@@ -269,7 +269,7 @@ exit 1`)
 	}
 }
 
-// TestNames: the tests that cards are asked to pass are there.
+// TestNames: the tests that GPUs are asked to pass are there.
 func TestNames(t *testing.T) {
 	files, err := filepath.Glob(filepath.Join(testenv.Root(t), "internal", "compute", "vulkan", "*_test.go"))
 	if err != nil {
@@ -283,7 +283,7 @@ func TestNames(t *testing.T) {
 		}
 		there += string(text)
 	}
-	for _, pattern := range []string{cardTests, tinyTests} {
+	for _, pattern := range []string{gpuTests, tinyTests} {
 		names := regexp.MustCompile("Test[A-Za-z]+").FindAllString(pattern, -1)
 		if len(names) < 3 {
 			t.Errorf("%q names %d tests", pattern, len(names))
@@ -296,7 +296,7 @@ func TestNames(t *testing.T) {
 	}
 }
 
-// TestPeer: llama-bench's JSON is read by its layers on the card.
+// TestPeer: llama-bench's JSON is read by its layers on the GPU.
 func TestPeer(t *testing.T) {
 	rates, err := readRates([]byte(`[{"n_gpu_layers": 0, "n_gen": 32, "avg_ts": 12.5}, {"n_gpu_layers": 33, "n_gen": 32, "avg_ts": 80}]`))
 	if err != nil || rates[0] != 12.5 || rates[33] != 80 || len(rates) != 2 {

@@ -11,12 +11,12 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/quant"
 )
 
-// arithmetics are the ways to compute products of a prompt, which are timed against each other.
+// arithmetics returns the ways to compute products of a prompt, which are timed against each other.
 func arithmetics() []vulkan.Arithmetic {
 	return []vulkan.Arithmetic{vulkan.Matrices, vulkan.Mixed, vulkan.Packed, vulkan.Ordered}
 }
 
-// prompts times products of many tokens in every arithmetic that the card has.
+// prompts times products of many tokens in every arithmetic that the GPU has.
 func prompts(ctx context.Context, c *check, w *report) error {
 	d, err := c.open()
 	if err != nil {
@@ -68,7 +68,7 @@ func prompts(ctx context.Context, c *check, w *report) error {
 	return errors.Join(failed...)
 }
 
-// promptKernels are those whose time a prompt takes.
+// promptKernels returns those whose time a prompt takes.
 func (c *check) promptKernels() (all []kernel) {
 	s := c.dims()
 	for _, kern := range c.kernels() {
@@ -103,7 +103,7 @@ func (c *check) ways(ctx context.Context, t quant.Type, kern kernel, standard vu
 	return append(row, fastest, standard.String()), errors.Join(failed...)
 }
 
-// way is a kernel's operations per second by one arithmetic; 0 where the card has not got it.
+// way returns a kernel's operations per second by one arithmetic; 0 where the GPU has not got it.
 func (c *check) way(ctx context.Context, t quant.Type, kern kernel, a vulkan.Arithmetic) (rate float64, err error) {
 	k, err := c.kit(t, kern.tokens, false, a)
 	if err != nil {

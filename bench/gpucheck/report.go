@@ -12,8 +12,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/powerinfer-go/powerinfer/internal/atomicfile"
 	"github.com/powerinfer-go/powerinfer/internal/hw"
-	"github.com/powerinfer-go/powerinfer/internal/outfile"
 )
 
 // report is a section in Markdown, which is shown while it is written.
@@ -50,7 +50,7 @@ func (r *report) row(cells []string) {
 }
 
 func (r *report) write(path string) error {
-	return outfile.Write(path, func(f *outfile.File) error {
+	return atomicfile.Write(path, func(f *atomicfile.File) error {
 		_, err := f.Write(r.text.Bytes())
 		return err
 	})
@@ -62,11 +62,11 @@ func say(format string, args ...any) { fmt.Fprintf(os.Stderr, format+"\n", args.
 // join writes report.md of the sections that there are, of this and earlier runs.
 func (c *check) join() error {
 	r := newReport(io.Discard)
-	card := c.info.Name
-	if card == "" {
-		card = "no card"
+	gpu := c.info.Name
+	if gpu == "" {
+		gpu = "no GPU"
 	}
-	r.say("# GPU check: %s", card)
+	r.say("# GPU check: %s", gpu)
 	r.say("%s, %s, commit %s, %s.", hw.Detect().Name, c.info.Driver, commit(), time.Now().UTC().Format("2006-01-02"))
 	for i := range parts() {
 		text, err := os.ReadFile(c.section(i))
@@ -86,7 +86,7 @@ func (c *check) join() error {
 	return nil
 }
 
-// commit is what the program was built from.
+// commit returns what the program was built from.
 func commit() string {
 	revision, changed := "unknown", ""
 	if b, ok := debug.ReadBuildInfo(); ok {

@@ -11,14 +11,14 @@ import (
 	"strings"
 )
 
-// The device's tests that a card can pass; the others are about lavapipe, or machines without a driver.
+// The device's tests that a GPU can pass; the others are about lavapipe, or machines without a driver.
 const (
-	cardTests = "^(TestConformance|TestArithmetic|TestTiles|TestHeads|TestPackedForms|TestOtherWays|TestHotNeurons|TestModels|TestDemoText|TestReplay|TestManyShapes|TestHost|" +
-		"TestWrongParams|TestBeside|TestSetsPass|TestUpload|TestAllocations|TestPipelineCache|TestReadAll|TestTraits|TestAddJoins)$"
+	gpuTests = "^(TestConformance|TestArithmetic|TestTiles|TestHeads|TestPackedForms|TestOtherWays|TestHotNeurons|TestModels|TestDemoText|TestReplay|TestManyShapes|TestHost|" +
+		"TestWrongParams|TestOverlap|TestSetsPass|TestUpload|TestAllocations|TestPipelineCache|TestReadAll|TestTraits|TestAddJoins)$"
 	tinyTests = "^(TestReplay|TestReadAll|TestSetsPass)$"
 )
 
-// verbs has the compiled tests run on the card.
+// verbs has the compiled tests run on the GPU.
 func verbs(ctx context.Context, c *check, w *report) error {
 	if c.tests == "" {
 		w.say("No compiled tests were given (--tests): nothing was verified.")
@@ -28,7 +28,7 @@ func verbs(ctx context.Context, c *check, w *report) error {
 	if err != nil {
 		return err
 	}
-	pattern := cardTests
+	pattern := gpuTests
 	if c.tiny {
 		pattern = tinyTests
 	}

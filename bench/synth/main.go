@@ -19,7 +19,7 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/synth"
 )
 
-// shapes are those of published models, less their layers; vocabularies are small, so that the head does not drown a few layers.
+// shapes returns those of published models, less their layers; vocabularies are small, so that the head does not drown a few layers.
 func shapes() map[string]synth.Spec {
 	return map[string]synth.Spec{
 		"tiny":       {Arch: "llama", Embd: 256, FF: 1024, Heads: 8},
@@ -72,10 +72,10 @@ func command() *cli.Command {
 			&cli.StringFlag{Name: "out", Aliases: []string{"o"}, Usage: "GGUF `FILE` to write", Required: true},
 			&cli.StringFlag{Name: "shape", Value: "7b", Usage: shapeNames()},
 			&cli.IntFlag{Name: "layers", Value: 4, Usage: "blocks"},
-			&cli.StringFlag{Name: "type", Value: "q4_0", Usage: "of the matrices: f32, f16, bf16, q8_0, q4_0, q4_k or q6_k"},
+			&cli.StringFlag{Name: "type", Value: "q4_0", Usage: "of the matrices: " + strings.ToLower(quant.Supported())},
 			&cli.FloatFlag{Name: "sparsity", Value: 0.9, Usage: "share of activations that are exactly zero; 0: no offsets"},
 			&cli.FloatFlag{Name: "power-law", Value: 1, Usage: "exponent of the neurons' frequencies by rank; 0: all alike"},
-			&cli.StringFlag{Name: "activation", Usage: "relu, fatrelu, drelu, relu2, silu or gelu; default: relu, drelu for bamboo"},
+			&cli.StringFlag{Name: "activation", Usage: "relu, fatrelu, drelu, relu2, silu or gelu; default: the family's own if it leaves zeros, else relu"},
 			&cli.StringFlag{Name: "arch", Usage: "llama, qwen2, qwen3, bamboo, falcon or opt; default: the shape's"},
 			&cli.StringFlag{Name: "format", Value: "gguf", Usage: "gguf, or original for the original PowerInfer's files"},
 			&cli.IntFlag{Name: "rank", Usage: "of original files' predictors; default: exact"},
@@ -97,11 +97,8 @@ func spec(c *cli.Command) (synth.Spec, error) {
 	if !ok {
 		return s, fmt.Errorf("--shape %q is not one of %s", c.String("shape"), shapeNames())
 	}
-	types := map[string]quant.Type{
-		"f32": quant.F32, "f16": quant.F16, "bf16": quant.BF16, "q8_0": quant.Q8_0, "q4_0": quant.Q4_0, "q4_k": quant.Q4_K, "q6_k": quant.Q6_K,
-	}
-	if s.Type, ok = types[strings.ToLower(c.String("type"))]; !ok {
-		return s, fmt.Errorf("--type %q is not one of f32, f16, bf16, q8_0, q4_0, q4_k, q6_k", c.String("type"))
+	if s.Type, ok = quant.Named(c.String("type"), quant.Types()); !ok {
+		return s, fmt.Errorf("--type %q is not one of %s", c.String("type"), strings.ToLower(quant.Supported()))
 	}
 	if s.Magic, ok = map[string]string{"gguf": "GGUF", "original": "PWRI"}[c.String("format")]; !ok {
 		return s, fmt.Errorf("--format %q is neither gguf nor original", c.String("format"))

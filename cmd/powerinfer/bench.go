@@ -15,6 +15,8 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/engine"
 	"github.com/powerinfer-go/powerinfer/internal/gguf"
 	"github.com/powerinfer-go/powerinfer/internal/hw"
+	"github.com/powerinfer-go/powerinfer/internal/model"
+	"github.com/powerinfer-go/powerinfer/internal/planner"
 	"github.com/powerinfer-go/powerinfer/internal/trace"
 )
 
@@ -28,15 +30,16 @@ func benchCommand() *cli.Command {
 			&cli.StringSliceFlag{Name: "n-depth", Aliases: []string{"d"}, Value: []string{"0"}, Usage: "`N` tokens already in the context" + list},
 			&cli.StringSliceFlag{Name: "threads", Aliases: []string{"t"}, Usage: "`N` threads, default idle physical cores; or a list: 1,2,4", Sources: env("THREADS")},
 			&cli.StringFlag{Name: "file", Aliases: []string{"f"}, Usage: "take tokens from the text in `FILE`, which leaves more neurons at zero than random ones; - is standard input"},
-			&cli.IntFlag{Name: "batch-size", Aliases: []string{"b"}, Value: 2048, Usage: "tokens of a prompt handed in at a time"},
-			&cli.IntFlag{Name: "ubatch-size", Aliases: []string{"ub"}, Value: 512, Usage: "tokens computed at a time"},
+			&cli.IntFlag{Name: "batch-size", Aliases: []string{"b"}, Value: engine.UsualBatch, Usage: "tokens of a prompt handed in at a time"},
+			&cli.IntFlag{Name: "ubatch-size", Aliases: []string{"ub"}, Value: model.UsualStep, Usage: "tokens computed at a time"},
 			&cli.IntFlag{Name: "repetitions", Aliases: []string{"r"}, Value: 5, Usage: "counted runs of each test"},
 			&cli.StringFlag{Name: "output", Aliases: []string{"o"}, Value: "md", Usage: "`FORMAT`: md, csv, json or jsonl"},
+			kernelsFlag(),
 			&cli.BoolFlag{Name: "no-repack", Aliases: []string{"nr"}, Usage: "compute on the mapped file instead of repacking it into memory"},
 			sparseFlag(),
 			&cli.StringFlag{Name: "activation", Usage: "override the file's activation: `NAME` is silu, gelu, relu, fatrelu[:threshold], drelu or relu2"},
 			traceFlag(),
-		}, cardFlags()),
+		}, batchedFlags(), gpuFlags()),
 		Action: func(ctx context.Context, c *cli.Command) error {
 			return traced(c, func(l *trace.Log) error { return benchModel(ctx, c, l) })
 		},
@@ -50,14 +53,7 @@ func benchModel(ctx context.Context, c *cli.Command, l *trace.Log) error {
 	if c.Bool("list-devices") {
 		return listDevices()
 	}
-	threads := []int{hw.DefaultThreads()}
-	var err error
-	if c.IsSet("threads") {
-		if threads, err = intList(c, "threads", 1); err != nil {
-			return err
-		}
-	}
-	tests, err := benchTests(c)
+	threads, err := defaultThreads(c)
 	if err != nil {
 		return err
 	}
@@ -65,6 +61,13 @@ func benchModel(ctx context.Context, c *cli.Command, l *trace.Log) error {
 		if v := c.Int(name); v < 1 || v > 1<<20 {
 			return fmt.Errorf("--%s %d is not a number from 1 to %d", name, v, 1<<20)
 		}
+	}
+	if c.IsSet("npl") {
+		return benchBatched(ctx, c, l, threads)
+	}
+	tests, err := benchTests(c)
+	if err != nil {
+		return err
 	}
 	reps := c.Int("repetitions")
 	w, err := bench.NewWriter(os.Stdout, c.String("output"))
@@ -91,7 +94,7 @@ func benchModel(ctx context.Context, c *cli.Command, l *trace.Log) error {
 // benchThreads loads the model for one number of threads and runs every test on it.
 func benchThreads(ctx context.Context, c *cli.Command, l *trace.Log, f *gguf.File, threads int, tests []bench.Test, text string, reps int, w *bench.Writer) error {
 	o := engine.Options{
-		Threads: threads, Batch: c.Int("batch-size"), UBatch: c.Int("ubatch-size"),
+		Batch: c.Int("batch-size"), UBatch: c.Int("ubatch-size"),
 		NoRepack: c.Bool("no-repack"), Activation: c.String("activation"), Trace: l,
 	}
 	var err error
@@ -101,18 +104,18 @@ func benchThreads(ctx context.Context, c *cli.Command, l *trace.Log, f *gguf.Fil
 	for _, t := range tests {
 		o.Context = max(o.Context, t.Tokens())
 	}
-	e, err := loadEngine(ctx, c, f, o)
+	e, err := loadEngine(ctx, c, f, o, planner.Processor{Threads: threads, Kernels: c.String("kernels")})
 	if err != nil {
 		return err
 	}
-	defer e.Close()
+	defer e.Engine.Close() // the file is read again for the next number of threads
 	var tokens []int32
 	if text != "" {
 		tokens = e.Tokenizer().Encode(text, true, false)
 	}
 	for _, t := range tests {
 		bar := newProgress(t.Name(), unitRuns)
-		result, err := bench.Run(ctx, e, t, tokens, reps, func(done, total int) { bar.set(int64(done), int64(total)) })
+		result, err := bench.Run(ctx, e.Engine, t, tokens, reps, func(done, total int) { bar.set(int64(done), int64(total)) })
 		bar.finish()
 		if err != nil {
 			return err
@@ -121,10 +124,10 @@ func benchThreads(ctx context.Context, c *cli.Command, l *trace.Log, f *gguf.Fil
 			Test: t, Result: result, Threads: threads, Batch: o.Batch, UBatch: o.UBatch, NoRepack: o.NoRepack,
 			Commit: commit(), CPU: hw.Detect().Name, File: f.Path, Model: bench.Describe(f), Time: time.Now().UTC(),
 		}
-		if plan := e.Plan(); plan != nil {
+		if plan, _ := e.Planner.Plan(); plan != nil {
 			row.Expected, row.Layers = plan.Rate, plan.Layers()
-			for j, u := range e.CardUse() {
-				row.Cards = append(row.Cards, bench.Card{Name: u.Name, Device: plan.Cards[j].Device})
+			for j, u := range e.Planner.Usage() {
+				row.GPUs = append(row.GPUs, bench.GPU{Name: u.Name, Device: plan.GPUs[j].Device})
 			}
 		}
 		if err := w.Write(row); err != nil {
@@ -134,7 +137,7 @@ func benchThreads(ctx context.Context, c *cli.Command, l *trace.Log, f *gguf.Fil
 	return nil
 }
 
-// benchText is the text of -f; without the flag there is none.
+// benchText returns the text of -f; without the flag there is none.
 func benchText(c *cli.Command) (string, error) {
 	if !c.IsSet("file") {
 		return "", nil

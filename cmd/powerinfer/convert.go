@@ -10,9 +10,9 @@ import (
 
 	"github.com/urfave/cli/v3"
 
+	"github.com/powerinfer-go/powerinfer/internal/atomicfile"
 	"github.com/powerinfer-go/powerinfer/internal/convert"
 	"github.com/powerinfer-go/powerinfer/internal/gguf"
-	"github.com/powerinfer-go/powerinfer/internal/outfile"
 	"github.com/powerinfer-go/powerinfer/internal/prepared"
 )
 
@@ -25,7 +25,7 @@ original and a prepared file instead of FOLDER, that file is rewritten so that t
 PowerInfer loads it.`,
 		Flags: []cli.Flag{
 			&cli.StringFlag{Name: "outfile", Aliases: []string{"o"}, Usage: "GGUF `FILE` to write; default: FOLDER-TYPE.gguf here"},
-			&cli.StringFlag{Name: "outtype", Value: "f16", Usage: "`TYPE` of the matrices: " + convert.OutTypes + "; with predictors f16 or q4_0"},
+			&cli.StringFlag{Name: "outtype", Value: "f16", Usage: "`TYPE` of the matrices: " + convert.OutTypes() + "; with predictors f16 or q4_0"},
 			&cli.StringFlag{Name: "model-name", Usage: "`NAME` to write as general.name; default: config.json's, else FOLDER's"},
 			&cli.StringFlag{Name: "format", Usage: "`FORM` of the file: gguf, or original (default with PREDICTORS)"},
 		},
@@ -82,7 +82,7 @@ func convertModel(ctx context.Context, c *cli.Command) error {
 	return nil
 }
 
-// convertOutfile is the file to write: --outfile, or a name made of what is converted, here.
+// convertOutfile returns the file to write: --outfile, or a name made of what is converted, here.
 func convertOutfile(c *cli.Command, source string, file, predictors bool) (string, error) {
 	out := c.String("outfile")
 	if out == "" {
@@ -100,7 +100,10 @@ func convertOutfile(c *cli.Command, source string, file, predictors bool) (strin
 			out += ".gguf"
 		}
 	}
-	return out, outfile.Check(out)
+	if err := checkFiles([]string{source}, []string{out}); err != nil {
+		return "", err
+	}
+	return out, atomicfile.Check(out)
 }
 
 // convertPrepared rewrites a prepared file in the original's form.

@@ -11,11 +11,11 @@ import (
 
 	"github.com/urfave/cli/v3"
 
-	"github.com/powerinfer-go/powerinfer/internal/blueprint"
 	"github.com/powerinfer-go/powerinfer/internal/compute/vulkan"
 	"github.com/powerinfer-go/powerinfer/internal/hw"
 	"github.com/powerinfer-go/powerinfer/internal/measure"
-	"github.com/powerinfer-go/powerinfer/internal/placement"
+	"github.com/powerinfer-go/powerinfer/internal/modelcost"
+	"github.com/powerinfer-go/powerinfer/internal/planner"
 )
 
 func doctorCommand() *cli.Command {
@@ -35,7 +35,7 @@ func doctor(ctx context.Context, c *cli.Command) error {
 		return err
 	}
 	var m measure.Machine
-	var why error // there are no cards
+	var why error // there are no GPUs
 	var err error
 	described := c.String("machine")
 	if described != "" {
@@ -60,25 +60,21 @@ func doctor(ctx context.Context, c *cli.Command) error {
 		fmt.Fprintf(out, "%s, %d cores, %.1f GiB of memory, as described\n", m.CPU, m.Cores, gib(m.Memory))
 	}
 	ramTable(out, &m)
-	cardTable(out, &m, why)
+	gpuTable(out, &m, why)
 	if err := meaning(out, &m); err != nil {
 		return err
 	}
 	return out.Flush()
 }
 
-// thisMachine is the figures of this machine and all its cards, measured or kept.
+// thisMachine returns the figures of this machine and all its GPUs, measured or kept.
 func thisMachine(ctx context.Context, all []vulkan.Info, again bool) (measure.Machine, error) {
-	path, err := measure.CacheFile()
-	if err != nil {
-		path = "" // without a home folder nothing is kept
-	}
-	if again && path != "" {
-		_ = os.Remove(path)
+	if again {
+		planner.Forget()
 	}
 	bar := newProgress("measuring", unitRuns)
 	defer bar.finish()
-	return measure.Of(ctx, path, cards(all), bar.set)
+	return planner.Figures(ctx, all, bar.set)
 }
 
 func gib[T int64 | uint64](n T) float64 { return float64(n) / (1 << 30) }
@@ -87,19 +83,7 @@ func gib[T int64 | uint64](n T) float64 { return float64(n) / (1 << 30) }
 func diagnose(out io.Writer) {
 	cpu := hw.Detect()
 	fmt.Fprintf(out, "%s, %d physical cores, %d of them usable by this process\n", cpu.Name, cpu.PhysicalCores, cpu.Usable)
-	for _, f := range []struct {
-		has  bool
-		says string
-	}{
-		{cpu.VNNI, "kernels: AVX-512 with VNNI"},
-		{cpu.AVX2 && cpu.FMA && cpu.F16C, "kernels: AVX2"},
-		{true, "kernels: portable ones, far slower; AVX2 (amd64) is what the fast ones need"},
-	} {
-		if f.has {
-			fmt.Fprintln(out, f.says)
-			break
-		}
-	}
+	fmt.Fprintln(out, "kernels:", measure.Kernels())
 	if mem, err := hw.ReadMemory(); err == nil {
 		fmt.Fprintf(out, "memory: %.1f GiB, %.1f of them available\n", gib(mem.Total), gib(mem.Available))
 	} else {
@@ -123,15 +107,38 @@ func ramTable(out io.Writer, m *measure.Machine) {
 		fmt.Fprintln(w)
 	}
 	w.Flush()
+	taken(out, m)
 	if m.Products > 0 {
-		fmt.Fprintf(out, "\nprompts: %.0f billion multiplications and additions a second with %d threads, in Q4_0; %.1f GB/s packed for a card\n", m.Products/1e9, m.Cores, m.Packs/1e9)
+		fmt.Fprintf(out, "\nprompts: %.0f billion multiplications and additions a second with %s, in Q4_0; %.1f GB/s packed for a GPU\n", m.Products/1e9, count(m.Cores, "thread"), m.Packs/1e9)
 	}
 }
 
-func cardTable(out io.Writer, m *measure.Machine, why error) {
-	if len(m.Cards) == 0 {
+// taken prints when and how RAM was measured, and what makes its figures doubtful.
+func taken(out io.Writer, m *measure.Machine) {
+	t := m.Taken
+	if t == nil {
+		return
+	}
+	fmt.Fprintf(out, "measured %s over %d MiB", t.At.Local().Format("2006-01-02 15:04"), t.Buffer>>20)
+	if way := m.Best().Way; way != "" {
+		fmt.Fprintf(out, ", in order fastest by %s", way)
+	}
+	fmt.Fprintln(out)
+	if t.Small() {
+		fmt.Fprintf(out, "the caches hold %d MiB of that, so memory may be slower; there was no room for a larger buffer\n", t.Caches>>20)
+	}
+	for _, d := range t.Doubts {
+		fmt.Fprintln(out, "doubtful:", d)
+	}
+	if len(t.Doubts) > 0 {
+		fmt.Fprintln(out, "doubtful figures are measured again once the machine is less busy; doctor --again does so now")
+	}
+}
+
+func gpuTable(out io.Writer, m *measure.Machine, why error) {
+	if len(m.GPUs) == 0 {
 		if why == nil {
-			fmt.Fprintln(out, "\ngraphics: no card; models are computed on the processor")
+			fmt.Fprintln(out, "\ngraphics: no GPU; models are computed on the processor")
 			return
 		}
 		fmt.Fprintf(out, "\ngraphics: %v; models are computed on the processor\n", why)
@@ -139,8 +146,8 @@ func cardTable(out io.Writer, m *measure.Machine, why error) {
 	}
 	fmt.Fprintln(out)
 	usable := 0
-	for i := range m.Cards {
-		k := &m.Cards[i]
+	for i := range m.GPUs {
+		k := &m.GPUs[i]
 		fmt.Fprintf(out, "graphics %d: %s, %.1f GiB, %s\n", i, k.Name, gib(k.Memory), k.Driver)
 		switch {
 		case k.Lacks != "":
@@ -149,7 +156,7 @@ func cardTable(out io.Writer, m *measure.Machine, why error) {
 		case k.Software:
 			fmt.Fprintln(out, "  is software on the processor: nothing is placed on it unless it is named")
 		case k.Spare:
-			fmt.Fprintln(out, "  is used only where it is named: cards come first, and each of them through one driver")
+			fmt.Fprintln(out, "  is used only where it is named: GPUs come first, and each of them through one driver")
 		default:
 			usable++
 		}
@@ -158,9 +165,9 @@ func cardTable(out io.Writer, m *measure.Machine, why error) {
 	}
 	switch {
 	case usable == 0:
-		fmt.Fprintln(out, "no card can be used; models are computed on the processor")
+		fmt.Fprintln(out, "no GPU can be used; models are computed on the processor")
 	case usable > 1:
-		fmt.Fprintf(out, "models are divided among %d cards, each layer between one of them and the processor\n", usable)
+		fmt.Fprintf(out, "models are divided among %d GPUs, each layer between one of them and the processor\n", usable)
 	}
 }
 
@@ -172,22 +179,23 @@ const (
 
 // meaning prints what the figures come to for models that are not there.
 func meaning(out io.Writer, m *measure.Machine) error {
-	fmt.Fprintf(out, "\nWhat that should reach, in tokens/s, at a context of %d (memory is all that is counted, so it is an upper bound):\n", doctorContext)
+	fmt.Fprintf(out, "\nWhat that should reach, in tokens/s, at a context of %d (an estimate that counts memory alone):\n", doctorContext)
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', tabwriter.AlignRight)
 	fmt.Fprintln(w, "Q4_0 model\tGiB\tdense\tat 90 % sparsity: exact\tpredict\t")
 	for _, size := range []string{"7b", "13b", "70b"} {
 		var speed [3]string
 		var bytes int64
 		for i, mode := range []string{"off", "exact", "predict"} {
-			shape, err := blueprint.Describe("llama-" + size + ",type=q4_0," + doctorLaw + ",mode=" + mode)
+			shape, err := modelcost.Describe("llama-" + size + ",type=q4_0," + doctorLaw + ",mode=" + mode)
 			if err != nil {
 				return err
 			}
-			b := shape.Blueprint(doctorContext)
-			p, err := placement.Solve(b.Model, machineFor(m, &b))
+			b := shape.Cost(doctorContext, 0)
+			solved, err := planner.With(planner.Measured(*m), b, planner.Options{}).Solve()
 			if err != nil {
 				return err
 			}
+			p := &solved.Plan
 			if i == 0 {
 				bytes = b.Model.Bytes() + b.Rest
 			}
@@ -203,14 +211,4 @@ func meaning(out io.Writer, m *measure.Machine) error {
 	}
 	fmt.Fprintln(out, "For your model: powerinfer plan -m MODEL")
 	return nil
-}
-
-// machineFor is m for b, with as much of each card's memory as is used when nobody says how much.
-func machineFor(m *measure.Machine, b *blueprint.Blueprint) placement.Machine {
-	on := m.Placement(b.RowBytes)
-	for j := range on.GPUs {
-		on.GPUs[j].Budget = blueprint.Budget(on.GPUs[j].Budget)
-		on.GPUs[j].Overhead = b.Buffers
-	}
-	return on
 }

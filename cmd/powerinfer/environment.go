@@ -10,7 +10,7 @@ import (
 // variable is an environment variable that a flag is read from. One that is set to nothing is not set.
 type variable string
 
-// env is the flag's llama.cpp variable, and older or other names for it.
+// env returns the flag's llama.cpp variable, and older or other names for it.
 func env(names ...string) cli.ValueSourceChain {
 	var chain cli.ValueSourceChain
 	for _, n := range names {
@@ -19,7 +19,7 @@ func env(names ...string) cli.ValueSourceChain {
 	return chain
 }
 
-// Lookup is the value; llama.cpp's words for true and false become Go's.
+// Lookup returns the value; llama.cpp's words for true and false become Go's.
 func (v variable) Lookup() (string, bool) {
 	s := os.Getenv(string(v))
 	switch s {
@@ -34,7 +34,7 @@ func (v variable) Lookup() (string, bool) {
 // IsFromEnv and Key are cli.EnvValueSource, which help reads.
 func (v variable) IsFromEnv() bool { return true }
 
-// Key is the variable's name.
+// Key returns the variable's name.
 func (v variable) Key() string { return string(v) }
 
 func (v variable) String() string { return fmt.Sprintf("environment variable %q", string(v)) }

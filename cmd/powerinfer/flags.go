@@ -7,6 +7,7 @@ import (
 	"io"
 	"os"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/urfave/cli/v3"
@@ -14,7 +15,10 @@ import (
 	"github.com/powerinfer-go/powerinfer/demo"
 	"github.com/powerinfer-go/powerinfer/internal/engine"
 	"github.com/powerinfer-go/powerinfer/internal/gguf"
+	"github.com/powerinfer-go/powerinfer/internal/hw"
 	"github.com/powerinfer-go/powerinfer/internal/model"
+	"github.com/powerinfer-go/powerinfer/internal/planner"
+	"github.com/powerinfer-go/powerinfer/internal/session"
 )
 
 // modelFlags choose a model and what is done to its metadata.
@@ -32,20 +36,21 @@ func engineFlags() []cli.Flag {
 		batchFlag(), ubatchFlag(),
 		&cli.IntFlag{Name: "threads", Aliases: []string{"t"}, Usage: "threads for generation; default: idle physical cores", Sources: env("THREADS")},
 		&cli.IntFlag{Name: "threads-batch", Aliases: []string{"tb"}, Usage: "threads for prompts; default: as --threads", Sources: env("THREADS_BATCH")},
-		&cli.BoolFlag{Name: "no-repack", Aliases: []string{"nr"}, Usage: "compute on the mapped file instead of repacking it into memory", Sources: env("NO_REPACK")},
+		&cli.BoolFlag{Name: "no-repack", Aliases: []string{"nr"}, Usage: "compute on the mapped file instead of repacking it into memory; sums are the same but in --sparse exact of files that are not prepared, whose down projections are then computed whole and round differently", Sources: env("NO_REPACK")},
+		kernelsFlag(),
 		&cli.BoolFlag{Name: "mlock", Usage: "keep weights out of swap", Sources: env("MLOCK")},
 		&cli.StringFlag{Name: "activation", Usage: "override the file's activation: `NAME` is silu, gelu, relu, fatrelu[:threshold], drelu or relu2"},
 		sparseFlag(),
 		&cli.Float32Flag{Name: "sparse-threshold", Usage: "logit from which a predicted neuron is computed; default: the file's", Sources: cli.NewValueSourceChain(variable("LLAMA_SPARSE_PRED_THRESHOLD"))},
-	}, cardFlags())
+	}, gpuFlags(), grantedFlagsOf())
 }
 
 func batchFlag() cli.Flag {
-	return &cli.IntFlag{Name: "batch-size", Aliases: []string{"b"}, Value: 2048, Usage: "tokens of a prompt handed in at a time", Sources: env("BATCH")}
+	return &cli.IntFlag{Name: "batch-size", Aliases: []string{"b"}, Value: engine.UsualBatch, Usage: "tokens of a prompt handed in at a time", Sources: env("BATCH")}
 }
 
 func ubatchFlag() cli.Flag {
-	return &cli.IntFlag{Name: "ubatch-size", Aliases: []string{"ub"}, Value: 512, Usage: "tokens computed at a time", Sources: env("UBATCH")}
+	return &cli.IntFlag{Name: "ubatch-size", Aliases: []string{"ub"}, Value: model.UsualStep, Usage: "tokens computed at a time", Sources: env("UBATCH")}
 }
 
 func sparseFlag() cli.Flag {
@@ -75,74 +80,84 @@ func openModel(c *cli.Command) (*gguf.File, error) {
 	if err != nil {
 		return nil, err
 	}
-	for _, o := range c.StringSlice("override-kv") {
-		key, rest, ok1 := strings.Cut(o, "=")
-		typ, value, ok2 := strings.Cut(rest, ":")
-		if !ok1 || !ok2 || key == "" {
-			f.Close()
-			return nil, fmt.Errorf("--override-kv %q is not KEY=TYPE:VALUE with a type of int, float, bool or str", o)
-		}
-		if err := f.Override(key, typ, value); err != nil {
-			f.Close()
-			return nil, err
-		}
+	if err := session.Override(f, c.StringSlice("override-kv")); err != nil {
+		f.Close()
+		return nil, err
 	}
 	return f, nil
 }
 
-// engineOptions reads engineFlags.
-func engineOptions(c *cli.Command) (engine.Options, error) {
+// noteBusy tells where other programs make the default number of threads smaller.
+func noteBusy() {
+	threads, usable := hw.IdleCores()
+	if threads < usable {
+		fmt.Fprintf(os.Stderr, "note: other programs are busy: computing on %s of %d; -t %d takes all\n", count(threads, "core"), usable, usable)
+	}
+}
+
+func kernelsFlag() cli.Flag {
+	return &cli.StringFlag{Name: "kernels", Value: planner.KernelsAuto, Usage: "processor kernels of generation, which all give the same text: auto measures while loading which is the fastest here; usual, or a `NAME` that -v shows"}
+}
+
+// engineOptions reads engineFlags but for gpuFlags.
+func engineOptions(c *cli.Command) (engine.Options, planner.Processor, error) {
 	o := engine.Options{
 		Context: c.Int("ctx-size"), Batch: c.Int("batch-size"), UBatch: c.Int("ubatch-size"),
-		Threads: c.Int("threads"), ThreadsBatch: c.Int("threads-batch"),
 		NoRepack: c.Bool("no-repack"), Lock: c.Bool("mlock"), Activation: c.String("activation"),
+	}
+	cpu := planner.Processor{Threads: c.Int("threads"), ThreadsBatch: c.Int("threads-batch"), Lock: o.Lock, Kernels: c.String("kernels")}
+	if c.Bool("verbose") {
+		cpu.Note = func(line string) { fmt.Fprintln(os.Stderr, line) }
 	}
 	for _, name := range []string{"ctx-size", "batch-size", "ubatch-size", "threads", "threads-batch"} {
 		if v := c.Int(name); v == -1 && strings.HasPrefix(name, "threads") { // llama.cpp's way to say the default
 			continue
 		} else if v < 0 || v > 1<<30 {
-			return o, fmt.Errorf("--%s %d is not a number from 0 to %d", name, v, 1<<30)
+			return o, cpu, fmt.Errorf("--%s %d is not a number from 0 to %d", name, v, 1<<30)
 		}
 	}
 	var err error
 	if o.Sparse, err = sparseMode(c); err != nil {
-		return o, err
+		return o, cpu, err
 	}
 	if c.IsSet("sparse-threshold") {
 		t := c.Float32("sparse-threshold")
 		if t != t {
-			return o, errors.New("--sparse-threshold: NaN is no threshold")
+			return o, cpu, errors.New("--sparse-threshold: NaN is no threshold")
 		}
 		o.Threshold = &t
 	}
-	return o, nil
+	return o, cpu, nil
 }
 
-// openEngine opens model and engine with a progress bar. The returned function closes both.
-func openEngine(ctx context.Context, c *cli.Command, adjust func(*engine.Options, *gguf.File) error) (*engine.Engine, func(), error) {
-	o, err := engineOptions(c)
+// openEngine opens model and engine with a progress bar.
+func openEngine(ctx context.Context, c *cli.Command, adjust func(*engine.Options, *gguf.File) error) (*session.Session, error) {
+	o, cpu, err := engineOptions(c)
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
 	f, err := openModel(c)
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
 	if adjust != nil {
 		if err := adjust(&o, f); err != nil {
 			f.Close()
-			return nil, nil, err
+			return nil, err
 		}
 	}
-	e, err := loadEngine(ctx, c, f, o)
+	if cpu.Threads <= 0 {
+		noteBusy()
+	}
+	e, err := loadEngine(ctx, c, f, o, cpu)
 	if err != nil {
 		f.Close()
-		return nil, nil, err
+		return nil, err
 	}
-	return e, func() { e.Close(); f.Close() }, nil
+	return e, nil
 }
 
-// readText is the text of -p, or of the file behind -f ("-" is standard input).
+// readText returns the text of -p, or of the file behind -f ("-" is standard input).
 func readText(c *cli.Command) (string, error) {
 	file := c.String("file")
 	if file == "" {
@@ -156,7 +171,7 @@ func readText(c *cli.Command) (string, error) {
 	return strings.TrimSuffix(text, "\n"), err
 }
 
-// readFile is the content of a file; "-" is standard input.
+// readFile returns the content of a file; "-" is standard input.
 func readFile(name string) (string, error) {
 	if name == "-" {
 		data, err := io.ReadAll(os.Stdin)
@@ -166,11 +181,39 @@ func readFile(name string) (string, error) {
 	return string(data), err
 }
 
-// unescape turns \n, \t and their like in -p into the characters they stand for, as llama.cpp does by default.
+// unescape returns the text of -p with its escapes replaced, unless --no-escape is given.
 func unescape(c *cli.Command) string {
 	p := c.String("prompt")
 	if c.Bool("no-escape") {
 		return p
 	}
-	return strings.NewReplacer(`\\`, `\`, `\n`, "\n", `\r`, "\r", `\t`, "\t", `\"`, `"`, `\'`, `'`).Replace(p)
+	return withoutEscapes(p)
+}
+
+// withoutEscapes turns \n, \r, \t, \", \', \\ and \xHH into the characters they stand for, as llama.cpp does. What is no escape stays.
+func withoutEscapes(p string) string {
+	const from, to = `nrt"'\`, "\n\r\t\"'\\"
+	var b strings.Builder
+	for {
+		i := strings.IndexByte(p, '\\')
+		if i < 0 || i+1 == len(p) {
+			return b.String() + p
+		}
+		b.WriteString(p[:i])
+		p = p[i:]
+		if j := strings.IndexByte(from, p[1]); j >= 0 {
+			b.WriteByte(to[j])
+			p = p[2:]
+			continue
+		}
+		if p[1] == 'x' && len(p) >= 4 {
+			if v, err := strconv.ParseUint(p[2:4], 16, 8); err == nil {
+				b.WriteByte(byte(v))
+				p = p[4:]
+				continue
+			}
+		}
+		b.WriteByte('\\')
+		p = p[1:]
+	}
 }

@@ -96,14 +96,14 @@ func flagNames(f cli.Flag) string {
 	return names
 }
 
-// placeholder is the word that the usage has in backquotes, else one for the type.
+// placeholder returns the word that the usage has in backquotes, else one for the type.
 func placeholder(d cli.DocGenerationFlag) string {
 	if _, rest, ok := strings.Cut(d.GetUsage(), "`"); ok {
 		word, _, _ := strings.Cut(rest, "`")
 		return word
 	}
 	switch {
-	case strings.HasPrefix(d.TypeName(), "int"):
+	case strings.HasPrefix(d.TypeName(), "int"), strings.HasPrefix(d.TypeName(), "uint"):
 		return "N"
 	case strings.HasPrefix(d.TypeName(), "float"):
 		return "X"
@@ -111,7 +111,7 @@ func placeholder(d cli.DocGenerationFlag) string {
 	return "TEXT"
 }
 
-// flagText is the usage with default and environment variable. A default of 0 is what the usage explains, or nothing.
+// flagText returns the usage with default and environment variable. A default of 0 is what the usage explains, or nothing.
 func flagText(f cli.Flag) string {
 	d, ok := f.(cli.DocGenerationFlag)
 	if !ok {

@@ -148,7 +148,7 @@ const (
 	previewRunes = 80
 )
 
-// plain is a name as it is, or quoted where it holds what a terminal would obey instead of print.
+// plain returns a name as it is, or quoted where it holds what a terminal would obey instead of print.
 func plain(name string) string {
 	if quoted := strconv.Quote(name); quoted != `"`+name+`"` {
 		return quoted

@@ -1,61 +1,102 @@
-// Command powerinfer runs language models that are larger than the graphics card.
+// Command powerinfer runs language models that are larger than the GPU.
 package main
 
 import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"os/signal"
 	"regexp"
 	"runtime"
+	"runtime/debug"
 	"slices"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/urfave/cli/v3"
+
+	"github.com/powerinfer-go/powerinfer/internal/compute"
 )
 
 func main() { os.Exit(execute(os.Args)) }
 
-// Exit statuses, the shell's for an interrupt.
+// Exit statuses. A command that a signal ended has the shell's status for it: statusSignal and the signal's number.
 const (
 	statusError       = 1
-	statusInterrupted = 130
+	statusSignal      = 128
+	statusInterrupted = statusSignal + int(syscall.SIGINT)
 )
 
 // grace is how long an interrupted command may take to end by itself: a step on a large model can take longer.
 const grace = time.Second
 
+// graceOf returns the grace of a command line: a server lets its clients' requests end.
+func graceOf(args []string) time.Duration {
+	if len(args) > 1 && args[1] == "serve" {
+		return serveGrace
+	}
+	return grace
+}
+
 // errInterrupted ends a command that was interrupted; its user knows.
 var errInterrupted = errors.New("interrupted")
 
-// execute runs the command line and returns the exit status. A first interrupt cancels the command's context, which
+// endingSignals returns those that ask a command to end: Ctrl-C, kill, and a terminal that was closed, unless nohup has that one ignored.
+func endingSignals() []os.Signal {
+	list := []os.Signal{os.Interrupt, syscall.SIGTERM}
+	if !signal.Ignored(syscall.SIGHUP) {
+		list = append(list, syscall.SIGHUP)
+	}
+	return list
+}
+
+// execute runs the command line and returns the exit status. A first signal that asks to end cancels the command's context, which
 // ends a generation between two tokens; a second one ends the process at once.
 func execute(args []string) int {
 	cli.HelpPrinter = printHelp
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
-	defer stop()
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	signals := make(chan os.Signal, 1)
+	signal.Notify(signals, endingSignals()...)
+	defer signal.Stop(signals)
+	status := statusInterrupted
 	done := make(chan error, 1)
 	go func() {
 		err := errInterrupted // stays where untilCancelled ended the goroutine
 		defer func() { done <- err }()
+		debug.SetPanicOnFault(true)
+		defer func() {
+			if fault := compute.Fault(recover()); fault != nil {
+				err = fault
+			}
+		}()
 		root := command()
-		err = root.Run(ctx, withCommand(args))
+		out := &written{to: os.Stdout}
+		root.Writer = out
+		err = root.Run(ctx, withFlashAttention(withCommand(args)))
 		if err != nil {
 			if topic, ok := strings.CutPrefix(err.Error(), "No help topic for '"); ok { // cli's own words
 				err = unknownCommand(root, strings.TrimSuffix(topic, "'"))
 			}
+		} else {
+			err = out.err
 		}
 	}()
 	var err error
 	select {
 	case err = <-done:
-	case <-ctx.Done():
-		stop()
+	case s := <-signals:
+		signal.Stop(signals)
+		if n, ok := s.(syscall.Signal); ok {
+			status = statusSignal + int(n)
+		}
+		cancel()
 		select {
 		case err = <-done:
-		case <-time.After(grace):
+		case <-time.After(graceOf(args)):
 			err = errInterrupted
 		}
 	}
@@ -63,7 +104,7 @@ func execute(args []string) int {
 	case err == nil:
 		return 0
 	case errors.Is(err, errInterrupted), errors.Is(err, context.Canceled):
-		return statusInterrupted
+		return status
 	case readerLeft(err): // what reads the output has seen enough
 		return statusError
 	}
@@ -71,7 +112,7 @@ func execute(args []string) int {
 	return statusError
 }
 
-// untilCancelled is a progress callback that ends its goroutine once ctx has ended. What lies between has no context of
+// untilCancelled returns a progress callback that ends its goroutine once ctx has ended. What lies between has no context of
 // its own, and its deferred calls still run: a half-written file is removed.
 func untilCancelled(ctx context.Context, set func(done, total int64)) func(done, total int64) {
 	return func(done, total int64) {
@@ -80,6 +121,20 @@ func untilCancelled(ctx context.Context, set func(done, total int64)) func(done,
 		}
 		set(done, total)
 	}
+}
+
+// written remembers the first error of writing to it, which cli drops when it prints help.
+type written struct {
+	to  io.Writer
+	err error
+}
+
+func (w *written) Write(b []byte) (int, error) {
+	n, err := w.to.Write(b)
+	if w.err == nil {
+		w.err = err
+	}
+	return n, err
 }
 
 // strconvNoise is what strconv puts before the cause, repeating the value.
@@ -102,8 +157,11 @@ func oneLine(err error) string {
 	return string(line)
 }
 
-// withCommand makes a bare `powerinfer -m … -p …` mean run.
+// withCommand makes a bare `powerinfer -m … -p …` mean run, and `powerinfer` on a terminal chat.
 func withCommand(args []string) []string {
+	if len(args) == 1 && onTerminal() {
+		return append(slices.Clone(args), "chat")
+	}
 	if len(args) < 2 || !strings.HasPrefix(args[1], "-") {
 		return args
 	}
@@ -116,27 +174,29 @@ func withCommand(args []string) []string {
 	return slices.Insert(slices.Clone(args), 1, "run")
 }
 
-// command is the whole command line.
+// command returns the whole command line.
 func command() *cli.Command {
 	root := &cli.Command{
 		Name:  "powerinfer",
-		Usage: "local inference for language models larger than the graphics card",
+		Usage: "local inference for language models larger than the GPU",
 		Description: "Flags are llama.cpp's, with one dash or two; LLAMA_ARG_* variables are read too.\n" +
 			"powerinfer -m model.gguf -p \"…\" means powerinfer run; its flags: powerinfer run --help.\n" +
-			"Without -m the embedded demo model runs: powerinfer run -p \"Once upon a time\"",
+			"Without -m the embedded demo model runs: powerinfer run -p \"Once upon a time\"\n" +
+			"powerinfer alone, on a terminal, means powerinfer chat.",
 		Action:                help,
 		EnableShellCompletion: true,
 		HideVersion:           true,
 		ExitErrHandler:        func(context.Context, *cli.Command, error) {},
 		OnUsageError:          usageError,
 		Commands: []*cli.Command{
-			runCommand(), tokenizeCommand(), inspectCommand(), perplexityCommand(),
+			chatCommand(), runCommand(), batchCommand(), serveCommand(), tokenizeCommand(), inspectCommand(), perplexityCommand(),
 			benchCommand(), convertCommand(), quantizeCommand(),
 			profileCommand(), prepareCommand(), planCommand(), doctorCommand(), versionCommand(),
 		},
 	}
 	for _, c := range root.Commands {
 		c.OnUsageError = usageError
+		c.Action = guarded(c.Action)
 		c.DisableSliceFlagSeparator = true
 	}
 	return root
@@ -145,7 +205,22 @@ func command() *cli.Command {
 // usageError keeps a mistyped flag to one line instead of a page of help, and names the nearest flag.
 func usageError(_ context.Context, c *cli.Command, err error, _ bool) error {
 	if name, ok := strings.CutPrefix(err.Error(), "flag provided but not defined: -"); ok {
-		err = fmt.Errorf("unknown flag --%s%s", name, didYouMean(cli.SuggestFlag(c.Flags, name, false)))
+		name = strings.TrimLeft(name, "-")
+		if instead, ok := missing(name); ok {
+			if instead != "" {
+				instead = "; " + instead
+			}
+			return fmt.Errorf("llama.cpp has %s, %s does not yet%s", "--"+name, c.FullName(), instead)
+		}
+		var names []string
+		for _, f := range c.VisibleFlags() {
+			names = append(names, f.Names()...)
+		}
+		suggestion := nearest(name, names)
+		if suggestion != "" {
+			suggestion = "--" + suggestion
+		}
+		err = fmt.Errorf("unknown flag %s%s", "--"+name, didYouMean(suggestion))
 	}
 	return fmt.Errorf("%w; see %s --help", err, c.FullName())
 }
@@ -157,7 +232,7 @@ func didYouMean(suggestion string) string {
 	return ", did you mean " + suggestion + "?"
 }
 
-// help is the root's action: what is left when no command was named.
+// help returns the root's action: what is left when no command was named.
 func help(_ context.Context, c *cli.Command) error {
 	if name := c.Args().First(); name != "" {
 		return unknownCommand(c, name)
@@ -166,7 +241,11 @@ func help(_ context.Context, c *cli.Command) error {
 }
 
 func unknownCommand(root *cli.Command, name string) error {
-	return fmt.Errorf("unknown command %q%s; see powerinfer --help", name, didYouMean(cli.SuggestCommand(root.Commands, name)))
+	var names []string
+	for _, c := range root.VisibleCommands() {
+		names = append(names, c.Names()...)
+	}
+	return fmt.Errorf("unknown command %q%s; see powerinfer --help", name, didYouMean(nearest(name, names)))
 }
 
 // noArguments refuses stray words, which are mostly prompts without -p.

@@ -11,17 +11,17 @@ import (
 	"path/filepath"
 	"strconv"
 
+	"github.com/powerinfer-go/powerinfer/internal/atomicfile"
 	"github.com/powerinfer-go/powerinfer/internal/gguf"
 	"github.com/powerinfer-go/powerinfer/internal/neuron"
-	"github.com/powerinfer-go/powerinfer/internal/outfile"
-	"github.com/powerinfer-go/powerinfer/internal/portrait"
+	"github.com/powerinfer-go/powerinfer/internal/neuronreport"
 	"github.com/powerinfer-go/powerinfer/internal/prepare"
 	"github.com/powerinfer-go/powerinfer/internal/prepared"
 )
 
 // inspectNeurons prints what is known of f's neurons, and writes the report to a folder if one is named.
 func inspectNeurons(f *gguf.File, report string, asJSON bool) error {
-	p, err := portraitOf(f)
+	p, err := reportOf(f)
 	if err != nil {
 		return err
 	}
@@ -43,8 +43,8 @@ func inspectNeurons(f *gguf.File, report string, asJSON bool) error {
 	return out.Flush()
 }
 
-// portraitOf reads the statistics of a prepared file, or of one that profile wrote.
-func portraitOf(f *gguf.File) (*portrait.Portrait, error) {
+// reportOf reads the statistics of a prepared file, or of one that profile wrote.
+func reportOf(f *gguf.File) (*neuronreport.Report, error) {
 	name, _, err := f.String("general.name")
 	if err != nil || name == "" {
 		name = filepath.Base(f.Path)
@@ -54,7 +54,7 @@ func portraitOf(f *gguf.File) (*portrait.Portrait, error) {
 		return nil, err
 	}
 	if ok {
-		return preparedPortrait(name, f, &info)
+		return preparedReport(name, f, &info)
 	}
 	stats, ok, err := prepare.StatsOf(f)
 	if err == nil && !ok {
@@ -63,26 +63,26 @@ func portraitOf(f *gguf.File) (*portrait.Portrait, error) {
 	if err != nil {
 		return nil, err
 	}
-	return newPortrait(name, f, stats)
+	return newReport(name, f, stats)
 }
 
-func newPortrait(name string, f *gguf.File, s *neuron.Stats) (*portrait.Portrait, error) {
-	p, err := portrait.New(name, s)
+func newReport(name string, f *gguf.File, s *neuron.Stats) (*neuronreport.Report, error) {
+	p, err := neuronreport.New(name, s)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", f.Path, err)
 	}
 	return p, nil
 }
 
-// preparedPortrait has predictors and what was measured, too.
-func preparedPortrait(name string, f *gguf.File, info *prepared.Info) (*portrait.Portrait, error) {
-	p, err := newPortrait(name, f, info.Stats())
+// preparedReport has predictors and what was measured, too.
+func preparedReport(name string, f *gguf.File, info *prepared.Info) (*neuronreport.Report, error) {
+	p, err := newReport(name, f, info.Stats())
 	if err != nil {
 		return nil, err
 	}
 	p.Facts = facts(info)
 	for l, y := range info.Layers {
-		q := portrait.Predictor{
+		q := neuronreport.Predictor{
 			Mode: string(y.Mode), Rank: y.Rank, AlwaysOn: y.AlwaysOn, Measured: info.HeldOut != prepared.Text{},
 			Recall: float64(y.Recall), Found: float64(y.Found), Precision: float64(y.Precision), Accuracy: float64(y.Accuracy),
 		}
@@ -96,11 +96,11 @@ func preparedPortrait(name string, f *gguf.File, info *prepared.Info) (*portrait
 	return p, nil
 }
 
-// facts are what a prepared file says of itself.
-func facts(info *prepared.Info) []portrait.Fact {
-	var list []portrait.Fact
+// facts returns what a prepared file says of itself.
+func facts(info *prepared.Info) []neuronreport.Fact {
+	var list []neuronreport.Fact
 	add := func(name, format string, args ...any) {
-		list = append(list, portrait.Fact{Name: name, Value: fmt.Sprintf(format, args...)})
+		list = append(list, neuronreport.Fact{Name: name, Value: fmt.Sprintf(format, args...)})
 	}
 	activation := info.Activation
 	if activation == "fatrelu" {
@@ -127,8 +127,10 @@ const (
 	reportMap    = "map.png"
 )
 
+func reportFiles() []string { return []string{reportPage, reportCurves, reportRanks, reportMap} }
+
 // writeReport writes one page with everything, and its pictures as files of their own.
-func writeReport(dir string, p *portrait.Portrait) error {
+func writeReport(dir string, p *neuronreport.Report) error {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		var cause *fs.PathError
 		if errors.As(err, &cause) {
@@ -140,7 +142,7 @@ func writeReport(dir string, p *portrait.Portrait) error {
 		name  string
 		write func(io.Writer) error
 	}{{reportPage, p.Report}, {reportCurves, p.Curves}, {reportRanks, p.Ranks}, {reportMap, p.HeatMap}} {
-		err := outfile.Write(filepath.Join(dir, file.name), func(f *outfile.File) error { return file.write(f) })
+		err := atomicfile.Write(filepath.Join(dir, file.name), func(f *atomicfile.File) error { return file.write(f) })
 		if err != nil {
 			return err
 		}

@@ -11,10 +11,11 @@ import (
 	"github.com/urfave/cli/v3"
 	"golang.org/x/term"
 
+	"github.com/powerinfer-go/powerinfer/internal/atomicfile"
 	"github.com/powerinfer-go/powerinfer/internal/engine"
 	"github.com/powerinfer-go/powerinfer/internal/eval"
 	"github.com/powerinfer-go/powerinfer/internal/gguf"
-	"github.com/powerinfer-go/powerinfer/internal/outfile"
+	"github.com/powerinfer-go/powerinfer/internal/session"
 )
 
 // perplexityContext is llama.cpp's window where -c is not given.
@@ -60,7 +61,7 @@ func perplexity(ctx context.Context, c *cli.Command) error {
 	case stride > 0 && base != "":
 		return errors.New("predictions are saved of disjoint windows only; leave --ppl-stride out")
 	case c.IsSet("kl-divergence-base"):
-		if err := outfile.Check(base); err != nil {
+		if err := atomicfile.Check(base); err != nil {
 			return err
 		}
 	}
@@ -78,21 +79,21 @@ func perplexity(ctx context.Context, c *cli.Command) error {
 	if stride > 0 {
 		window += stride / 2 // as llama.cpp does
 	}
-	e, closeAll, err := openWindow(ctx, c, window)
+	e, err := openWindow(ctx, c, window)
 	if err != nil {
 		return err
 	}
-	defer closeAll()
+	defer e.Close()
 	p := eval.Perplexity{
 		Tokens: e.Tokenizer().Encode(text, true, false), Context: window, Chunks: c.Int("chunks"), Stride: stride,
-		BOS: leader(e), Base: base,
+		BOS: leader(e.Engine), Base: base,
 	}
 	bar, running := newProgress("perplexity", unitRuns), newRunning()
 	p.Chunk = func(done, total int, ppl float64) {
 		bar.set(int64(done), int64(total))
 		fmt.Fprintf(running, "[%d]%.4f,", done, ppl)
 	}
-	est, err := p.Run(ctx, e)
+	est, err := p.Run(ctx, e.Engine)
 	bar.finish()
 	if err != nil {
 		return err
@@ -121,13 +122,13 @@ func divergence(ctx context.Context, c *cli.Command) error {
 	if c.IsSet("file") || c.IsSet("prompt") {
 		fmt.Fprintf(os.Stderr, "note: the text is that of %s\n", path)
 	}
-	e, closeAll, err := openWindow(ctx, c, base.Context)
+	e, err := openWindow(ctx, c, base.Context)
 	if err != nil {
 		return err
 	}
-	defer closeAll()
+	defer e.Close()
 	bar, running := newProgress("KL divergence", unitRuns), newRunning()
-	k := eval.KLDivergence{Base: base, Chunks: c.Int("chunks"), BOS: leader(e)}
+	k := eval.KLDivergence{Base: base, Chunks: c.Int("chunks"), BOS: leader(e.Engine)}
 	k.Chunk = func(done, total int, d eval.Divergence) {
 		bar.set(int64(done), int64(total))
 		if done == 1 {
@@ -135,7 +136,7 @@ func divergence(ctx context.Context, c *cli.Command) error {
 		}
 		fmt.Fprintln(running, d.Line(done))
 	}
-	d, err := k.Run(ctx, e)
+	d, err := k.Run(ctx, e.Engine)
 	bar.finish()
 	if err != nil {
 		return err
@@ -147,21 +148,21 @@ func divergence(ctx context.Context, c *cli.Command) error {
 }
 
 // openWindow opens the engine for windows of so many tokens.
-func openWindow(ctx context.Context, c *cli.Command, window int) (*engine.Engine, func(), error) {
-	e, closeAll, err := openEngine(ctx, c, func(o *engine.Options, _ *gguf.File) error {
+func openWindow(ctx context.Context, c *cli.Command, window int) (*session.Session, error) {
+	e, err := openEngine(ctx, c, func(o *engine.Options, _ *gguf.File) error {
 		o.Context, o.Outputs = window, perplexityOutputs
 		return nil
 	})
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
 	if limit := e.Config().Context; window > limit {
 		fmt.Fprintf(os.Stderr, "note: the model was trained for %d tokens, fewer than the window of %d\n", limit, window)
 	}
-	return e, closeAll, nil
+	return e, nil
 }
 
-// leader is the token that begins every window; -1: none.
+// leader returns the token that begins every window; -1: none.
 func leader(e *engine.Engine) int32 {
 	if tok := e.Tokenizer(); tok.AddsBOS() {
 		return tok.BOS()

@@ -5,29 +5,24 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math"
 	"os"
 	"strconv"
 	"strings"
 
 	"github.com/urfave/cli/v3"
 
-	"github.com/powerinfer-go/powerinfer/internal/blueprint"
-	"github.com/powerinfer-go/powerinfer/internal/compute/hybrid"
-	"github.com/powerinfer-go/powerinfer/internal/compute/vulkan"
+	"github.com/powerinfer-go/powerinfer/internal/atomicfile"
 	"github.com/powerinfer-go/powerinfer/internal/engine"
-	"github.com/powerinfer-go/powerinfer/internal/gguf"
 	"github.com/powerinfer-go/powerinfer/internal/measure"
-	"github.com/powerinfer-go/powerinfer/internal/neuron"
-	"github.com/powerinfer-go/powerinfer/internal/outfile"
-	"github.com/powerinfer-go/powerinfer/internal/placement"
-	"github.com/powerinfer-go/powerinfer/internal/prepare"
+	"github.com/powerinfer-go/powerinfer/internal/modelcost"
+	"github.com/powerinfer-go/powerinfer/internal/planner"
+	"github.com/powerinfer-go/powerinfer/internal/session"
 )
 
 func planCommand() *cli.Command {
 	return &cli.Command{
 		Name: "plan", Usage: "say what of a model would lie where, and how fast that should be",
-		Description: "No weights are loaded. The machine is this one, as doctor measures it, or described; so is the\nmodel. Speeds are those of memory alone: upper bounds.",
+		Description: "No weights are loaded. The machine is this one, as doctor measures it, or described; so is the\nmodel. Speeds are estimates that count memory alone.",
 		Flags: append(modelFlags(),
 			&cli.StringFlag{Name: "describe", Usage: "plan for `SHAPE[,KEY=VALUE…]` instead of a file: llama-70b,type=q4_0,active=0.1"},
 			&cli.IntFlag{Name: "ctx-size", Aliases: []string{"c"}, Usage: "context in tokens; 0 is the model's own", Sources: env("CTX_SIZE")},
@@ -39,10 +34,10 @@ func planCommand() *cli.Command {
 			sparseFlag(),
 			&cli.StringFlag{Name: "activation", Usage: "override the file's activation: `NAME` is silu, gelu, relu, fatrelu[:threshold], drelu or relu2"},
 			&cli.StringFlag{Name: "stats", Usage: "frequencies from the `FILE` that profile wrote, for a model that holds none"},
-			&cli.FloatFlag{Name: "active", Value: blueprint.UsualLaw().Active, Usage: "`SHARE` of the neurons active for a token, of files that hold no frequencies"},
-			&cli.FloatFlag{Name: "share80", Value: blueprint.UsualLaw().Share80, Usage: "`SHARE` of the neurons that makes 80 % of the activations, likewise"},
+			&cli.FloatFlag{Name: "active", Value: modelcost.UsualLaw().Active, Usage: "`SHARE` of the neurons active for a token, of files that hold no frequencies"},
+			&cli.FloatFlag{Name: "share80", Value: modelcost.UsualLaw().Share80, Usage: "`SHARE` of the neurons that makes 80 % of the activations, likewise"},
 			&cli.StringFlag{Name: "machine", Usage: "a machine's `FILE` from doctor --json, or pc-high, pc-low, pc-high-cpu: those of the PowerInfer paper"},
-			&cli.StringSliceFlag{Name: "card", Usage: "a described card of `GIB:GB/S` in the machine; may be repeated"},
+			&cli.StringSliceFlag{Name: "gpu", Aliases: []string{"card"}, Usage: "a described GPU of `GIB:GB/S` in the machine; may be repeated"},
 			&cli.BoolFlag{Name: "json", Usage: "print the plan as JSON"},
 			&cli.StringFlag{Name: "html", Usage: "write a report with a picture to `FILE`"},
 			&cli.BoolFlag{Name: "published", Usage: "plan for the settings of the PowerInfer paper, beside its figures"},
@@ -59,24 +54,29 @@ func plan(ctx context.Context, c *cli.Command) error {
 		return publishedTable(os.Stdout)
 	}
 	if html := c.String("html"); html != "" {
-		if err := outfile.Check(html); err != nil {
+		if err := atomicfile.Check(html); err != nil {
 			return err
 		}
 	}
-	b, err := planned(c)
+	o, err := plannerOptions(c)
 	if err != nil {
 		return err
 	}
-	on, stream, memory, err := planMachine(ctx, c, &b)
+	b, close, err := planned(c)
+	defer close()
 	if err != nil {
 		return err
 	}
-	d, err := newDrawing(b, on, stream, memory, solver(c))
+	m, err := planMachine(ctx, c, &o)
+	if err != nil {
+		return err
+	}
+	d, err := newDrawing(b, m, o)
 	if err != nil {
 		return err
 	}
 	if html := c.String("html"); html != "" {
-		if err := outfile.Write(html, func(f *outfile.File) error { return d.html(f) }); err != nil {
+		if err := atomicfile.Write(html, func(f *atomicfile.File) error { return d.html(f) }); err != nil {
 			return err
 		}
 		fmt.Fprintln(os.Stderr, "wrote", html)
@@ -91,159 +91,105 @@ func plan(ctx context.Context, c *cli.Command) error {
 	return out.Flush()
 }
 
-// planned is the model to plan for.
-func planned(c *cli.Command) (blueprint.Blueprint, error) {
+// planned returns the model to plan for; close closes its file, when the plan is made.
+func planned(c *cli.Command) (b modelcost.Cost, close func(), err error) {
+	close = func() {}
 	ctxSize := c.Int("ctx-size")
 	if ctxSize < 0 || ctxSize > 1<<30 {
-		return blueprint.Blueprint{}, fmt.Errorf("--ctx-size %d is not a number from 0 to %d", ctxSize, 1<<30)
+		return b, close, fmt.Errorf("--ctx-size %d is not a number from 0 to %d", ctxSize, 1<<30)
 	}
 	o := engine.Options{Batch: c.Int("batch-size"), UBatch: c.Int("ubatch-size")}
 	for name, v := range map[string]int{"batch-size": o.Batch, "ubatch-size": o.UBatch} {
 		if v < 0 || v > 1<<30 {
-			return blueprint.Blueprint{}, fmt.Errorf("--%s %d is not a number from 0 to %d", name, v, 1<<30)
+			return b, close, fmt.Errorf("--%s %d is not a number from 0 to %d", name, v, 1<<30)
 		}
 	}
 	step := o.LargestStep()
 	if text := c.String("describe"); text != "" {
 		if c.IsSet("model") {
-			return blueprint.Blueprint{}, errors.New("-m and --describe both name a model; give one")
+			return b, close, errors.New("-m and --describe both name a model; give one")
 		}
-		s, err := blueprint.Describe(text)
+		s, err := modelcost.Describe(text)
 		if err != nil {
-			return blueprint.Blueprint{}, err
+			return b, close, err
 		}
 		if ctxSize == 0 {
 			ctxSize = doctorContext
 		}
-		b := s.Blueprint(ctxSize)
-		b.Step(step)
-		return b, nil
+		return s.Cost(ctxSize, step), close, nil
 	}
 	mode, err := sparseMode(c)
 	if err != nil {
-		return blueprint.Blueprint{}, err
+		return b, close, err
 	}
 	f, err := openModel(c)
 	if err != nil {
-		return blueprint.Blueprint{}, err
+		return b, close, err
 	}
-	defer f.Close()
-	of := blueprint.Options{
+	close = func() { f.Close() }
+	of := modelcost.Options{
 		Context: ctxSize, UBatch: step, Sparse: mode, Activation: c.String("activation"),
-		Law: blueprint.Law{Active: c.Float("active"), Share80: c.Float("share80")},
+		Law: modelcost.Law{Active: c.Float("active"), Share80: c.Float("share80")},
 	}
-	if of.Stats, err = countedStats(c.String("stats")); err != nil {
-		return blueprint.Blueprint{}, err
+	if path := c.String("stats"); path != "" {
+		if of.Stats, err = session.ReadStatistics(path); err != nil {
+			return b, close, err
+		}
 	}
-	return blueprint.Of(f, of)
+	b, err = modelcost.Of(f, of)
+	return b, close, err
 }
 
-// countedStats reads what profile wrote; nil where no file is named.
-func countedStats(path string) (*neuron.Stats, error) {
-	if path == "" {
-		return nil, nil
+// planMachine returns the machine to plan for.
+func planMachine(ctx context.Context, c *cli.Command, o *planner.Options) (*planner.Machine, error) {
+	var m *planner.Machine
+	var why, err error // there is no GPU
+	switch name := c.String("machine"); {
+	case strings.HasPrefix(name, "pc-"):
+		m, err = planner.PC(name)
+	case name != "":
+		var figures measure.Machine
+		if figures, err = measure.Read(name); err == nil {
+			m = planner.Measured(figures)
+		}
+	default:
+		bar := newProgress("measuring", unitRuns)
+		o.Measuring = bar.set
+		m, why, err = planner.This(ctx, o)
+		bar.finish()
 	}
-	f, err := gguf.Open(path)
 	if err != nil {
 		return nil, err
 	}
-	defer f.Close()
-	s, ok, err := prepare.StatsOf(f)
-	if err == nil && !ok {
-		err = fmt.Errorf("%s holds no statistics of neurons; powerinfer profile counts them", path)
+	for _, text := range c.StringSlice("gpu") {
+		if err := describedGPU(m, text); err != nil {
+			return nil, err
+		}
 	}
-	return s, err
+	if m.GPUs() > 0 {
+		return m, nil
+	}
+	reason := "the machine has no GPU that can be used"
+	if why != nil {
+		reason = why.Error()
+	}
+	switch {
+	case o.Budgets != nil:
+		return nil, fmt.Errorf("--vram-budget: %s; describe one with --gpu GIB:GB/S or --machine", reason)
+	case o.Layers != nil && *o.Layers != 0:
+		return nil, fmt.Errorf("-ngl %d: %s; describe one with --gpu GIB:GB/S or --machine", *o.Layers, reason)
+	}
+	return m, nil
 }
 
-// planMachine is the machine to plan for, how each of its cards streams, and its memory in bytes.
-func planMachine(ctx context.Context, c *cli.Command, b *blueprint.Blueprint) (on placement.Machine, stream []hybrid.Streaming, memory uint64, err error) {
-	var m measure.Machine
-	var known []*measure.Card // of each card; nil: nothing that streaming needs
-	var infos []vulkan.Info   // of this machine's cards, which are the first
-	switch name := c.String("machine"); {
-	case strings.HasPrefix(name, "pc-"):
-		on, memory, err = blueprint.PC(name)
-	case name != "":
-		if m, err = measure.Read(name); err == nil {
-			on, memory = machineFor(&m, b), m.Memory
-			for j := range m.Cards {
-				if m.Cards[j].Usable() {
-					known = append(known, &m.Cards[j])
-				}
-			}
-		}
-	default:
-		all, why := vulkan.Devices()
-		if m, err = thisMachine(ctx, all, false); err != nil {
-			return on, nil, 0, err
-		}
-		infos, err = chosenCards(c, all, why)
-		on, memory = machineWith(&m, infos, b), m.Memory
-		for _, info := range infos {
-			known = append(known, fast(&m, info))
-		}
-	}
-	if err != nil {
-		return on, nil, 0, err
-	}
-	for _, text := range c.StringSlice("card") {
-		g, err := describedCard(text)
-		if err != nil {
-			return on, nil, 0, err
-		}
-		on.GPUs = append(on.GPUs, g)
-		on.HandOff = max(on.HandOff, blueprint.AssumedHandOff)
-	}
-	if err := setBudgets(c, infos, &on); err != nil {
-		return on, nil, 0, err
-	}
-	known = append(known, make([]*measure.Card, len(on.GPUs)-len(known))...)
-	for j := range on.GPUs {
-		on.GPUs[j].Overhead = b.Buffers
-		stream = append(stream, streaming(c, &m, known[j], b, on.GPUs[j].Budget))
-	}
-	return on, stream, memory, nil
-}
-
-// describedCard reads GIB:GB/S.
-func describedCard(text string) (placement.GPU, error) {
+// describedGPU adds GIB:GB/S to m.
+func describedGPU(m *planner.Machine, text string) error {
 	size, read, ok := strings.Cut(text, ":")
 	s, err1 := strconv.ParseFloat(size, 64)
 	r, err2 := strconv.ParseFloat(read, 64)
 	if !ok || err1 != nil || err2 != nil || !(s > 0 && s <= 1<<20) || !(r >= 1 && r <= 1e5) {
-		return placement.GPU{}, fmt.Errorf("--card %.40q is not GIB:GB/S, as in 24:1008", text)
+		return fmt.Errorf("--gpu %.40q is not GIB:GB/S, as in 24:1008", text)
 	}
-	return placement.GPU{
-		Name: fmt.Sprintf("card of %g GiB", s), Read: blueprint.AssumedCard * r * 1e9, Launch: blueprint.AssumedLaunch,
-		Budget: blueprint.Budget(int64(s * (1 << 30))),
-	}, nil
-}
-
-// setBudgets reads --vram-budget: one for all cards, or one for each. The first cards are those of infos, of which no more is used than is
-// free: more would fail at load, or make the driver page.
-func setBudgets(c *cli.Command, infos []vulkan.Info, on *placement.Machine) error {
-	if !c.IsSet("vram-budget") {
-		return nil
-	}
-	text := strings.Join(c.StringSlice("vram-budget"), ",")
-	parts := strings.Split(text, ",")
-	if len(on.GPUs) == 0 {
-		return fmt.Errorf("--vram-budget %.40s: the machine has no card that can be used; describe one with --card GIB:GB/S or --machine", text)
-	}
-	if len(parts) != 1 && len(parts) != len(on.GPUs) {
-		return fmt.Errorf("--vram-budget %.40s: %d budgets, and cards in use: %d", text, len(parts), len(on.GPUs))
-	}
-	for j := range on.GPUs {
-		part := strings.TrimSpace(parts[min(j, len(parts)-1)])
-		v, err := strconv.ParseFloat(part, 64)
-		if err != nil || !(v >= 0 && v <= 1<<20) || math.IsNaN(v) {
-			return fmt.Errorf("--vram-budget %.40q is not a number of GiB", part)
-		}
-		g := &on.GPUs[j]
-		if g.Budget = int64(v * (1 << 30)); j < len(infos) && g.Budget > infos[j].Free {
-			g.Budget = infos[j].Free
-			fmt.Fprintf(os.Stderr, "note: of %s %.2f GiB are free: no more is used\n", g.Name, gib(g.Budget))
-		}
-	}
+	m.Add(fmt.Sprintf("GPU of %g GiB", s), int64(s*(1<<30)), r*1e9)
 	return nil
 }

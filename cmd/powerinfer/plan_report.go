@@ -5,18 +5,28 @@ import (
 	"fmt"
 	"html/template"
 	"io"
+	"math"
+	"strconv"
 	"strings"
 )
 
 //go:embed plan.html
 var planPage string
 
+// planRow is a line of the page's table: layers that lie and cost alike.
+type planRow struct {
+	Name      string
+	Place     string // of attention
+	Hot       string // empty for the head
+	VRAM, RAM int64  // of each
+	Times     [4]string
+}
+
 // html writes the plan as one page that loads nothing from elsewhere.
 func (d *drawing) html(out io.Writer) error {
 	t, err := template.New("plan").Funcs(template.FuncMap{
 		"mib":  func(n int64) string { return fmt.Sprintf("%.1f", mib(n)) },
 		"gib":  func(n int64) string { return fmt.Sprintf("%.2f GiB", gib(n)) },
-		"ms":   func(s float64) string { return fmt.Sprintf("%.3f", 1e3*s) },
 		"rate": func(s float64) string { return fmt.Sprintf("%.2f tokens/s", 1/s) },
 		"gbps": func(v float64) string { return fmt.Sprintf("%.1f GB/s", v/1e9) },
 		"part": func(v float64) string { return fmt.Sprintf("%.1f %%", 100*v) },
@@ -24,31 +34,25 @@ func (d *drawing) html(out io.Writer) error {
 	if err != nil {
 		panic(err) // the page is compiled in
 	}
-	type row struct {
-		Name         string
-		Place        string // of attention
-		Share        float64
-		Hot          int
-		VRAM, RAM    int64
-		Dense, Units float64
-		Wait, All    float64
-	}
-	var rows []row
-	for l, y := range d.plan.Layers {
-		r := row{Name: fmt.Sprint(l), Place: "RAM", Hot: y.Hot, VRAM: y.VRAM, RAM: y.RAM, Dense: y.Dense, Units: max(y.HotTime, y.ColdTime), Wait: y.Wait, All: y.Seconds}
-		if y.Attention {
-			r.Place = fmt.Sprintf("card %d", y.GPU)
+	var rows []planRow
+	for _, span := range d.rows() {
+		y := &d.plan.Layers[span[0]]
+		r := planRow{
+			Name: d.rowName(span[0], span[1]), Place: "RAM", VRAM: y.VRAM, RAM: y.RAM,
+			Times: [4]string{d.ms(y.Dense), d.ms(max(y.HotTime, y.ColdTime)), d.ms(y.Wait), d.ms(y.Seconds)},
 		}
-		r.Share = float64(y.Hot) / float64(max(d.b.FF, 1))
-		if l == len(d.layers()) {
-			r.Name = "head"
+		if y.Attention {
+			r.Place = fmt.Sprintf("GPU %d", y.Tier)
+		}
+		if span[0] < len(d.layers()) {
+			r.Hot = fmt.Sprintf("%d (%.1f %%)", y.Bound, 100*float64(y.Bound)/float64(max(d.b.FF, 1)))
 		}
 		rows = append(rows, r)
 	}
 	// The pictures hold numbers and fixed words only.
 	return t.Execute(out, map[string]any{
-		"B": d.b, "On": d.on, "Plan": d.plan, "Rows": rows, "Notes": d.notes(), "Rest": d.plan.RAM + d.b.Rest,
-		"Layers": d.byLayers, "Whole": d.whole, "InRAM": d.inRAM, "Total": d.b.Model.Bytes() + d.b.Rest,
+		"B": d.b, "On": d.on, "Plan": d.plan, "Rows": rows, "Notes": d.notes(), "Rest": d.plan.RAM + d.b.Rest, "Timed": d.timed,
+		"Layers": d.byLayers, "Whole": d.whole, "InRAM": d.inRAM, "Total": d.b.Model.Bytes() + d.b.Rest, "All": d.ms(d.plan.Seconds),
 		"Bytes": template.HTML(d.bytePicture()), "Times": template.HTML(d.timePicture()),
 	})
 }
@@ -59,36 +63,36 @@ type part struct {
 	value       float64
 }
 
-// bytePicture is a bar a layer: what lies on its card from below, what lies in RAM above it.
+// bytePicture returns a bar a layer: what lies on its GPU from below, what lies in RAM above it.
 func (d *drawing) bytePicture() string {
 	return stacked(len(d.plan.Layers), "MiB", func(l int) []part {
 		y := &d.plan.Layers[l]
 		var hot, cold int64
 		if l < len(d.layers()) {
 			u := &d.b.Model.Layers[l].Units
-			hot, cold = u.Size*int64(y.Hot), u.Size*int64(len(u.Sometimes)-y.Hot)
+			hot, cold = u.Size*int64(y.Bound), u.Size*int64(len(u.Sometimes)-y.Bound)
 		}
 		return []part{
-			{"card-dense", "attention, KV, predictor on the card", mib(y.VRAM - hot)},
-			{"card-hot", "hot neurons on the card", mib(hot)},
+			{"gpu-dense", "attention, KV, predictor on the GPU", mib(y.VRAM - hot)},
+			{"gpu-hot", "hot neurons on the GPU", mib(hot)},
 			{"ram-dense", "attention, KV, predictor in RAM", mib(y.RAM - cold)},
 			{"ram-cold", "cold neurons in RAM", mib(cold)},
 		}
 	})
 }
 
-// timePicture is a bar a layer: its share of a token's time.
+// timePicture returns a bar a layer: its share of a token's time.
 func (d *drawing) timePicture() string {
 	return stacked(len(d.plan.Layers), "ms", func(l int) []part {
 		y := &d.plan.Layers[l]
 		dense := "ram-dense"
 		if y.Attention {
-			dense = "card-dense"
+			dense = "gpu-dense"
 		}
 		both := min(y.HotTime, y.ColdTime)
 		longer, says := "ram-cold", "then the processor alone"
 		if y.HotTime > y.ColdTime {
-			longer, says = "card-hot", "then the card alone"
+			longer, says = "gpu-hot", "then the GPU alone"
 		}
 		return []part{
 			{dense, "attention and predictor", 1e3 * y.Dense},
@@ -99,9 +103,15 @@ func (d *drawing) timePicture() string {
 	})
 }
 
-// stacked is an SVG of n bars of stacked parts, with the largest sum as the top of its scale.
+// Sizes of a bar chart in CSS pixels. It is as wide as the page: places along its axis are percentages, so that labels keep their size.
+const (
+	barsHeight = 250 // of the highest bar
+	barsTop    = 10
+	barsFoot   = 20 // below the bars, for their names
+)
+
+// stacked returns an SVG of n bars of stacked parts, with the largest sum as the top of its scale.
 func stacked(n int, unit string, of func(i int) []part) string {
-	const width, height, left, bottom = 1000.0, 260.0, 60.0, 20.0
 	largest := 0.0
 	for i := range n {
 		sum := 0.0
@@ -114,33 +124,55 @@ func stacked(n int, unit string, of func(i int) []part) string {
 		largest = 1
 	}
 	var b strings.Builder
-	fmt.Fprintf(&b, `<svg viewBox="0 0 %g %g" role="img" xmlns="http://www.w3.org/2000/svg">`, width, height+bottom)
+	const foot = barsTop + barsHeight
+	fmt.Fprintf(&b, `<svg class="bars" width="100%%" height="%d" role="img" xmlns="http://www.w3.org/2000/svg">`, foot+barsFoot)
 	for _, share := range []float64{0, 0.5, 1} {
-		y := 10 + (height-10)*(1-share)
-		fmt.Fprintf(&b, `<line class="grid" x1="%g" x2="%g" y1="%.1f" y2="%.1f"/><text x="%g" y="%.1f" text-anchor="end">%.3g</text>`, left, width, y, y, left-6, y+4, share*largest)
+		y := barsTop + barsHeight*(1-share)
+		fmt.Fprintf(&b, `<line class="grid" x1="0" x2="100%%" y1="%g" y2="%g"/><text x="-6" y="%g" text-anchor="end">%s</text>`, y, y, y+4, short(share*largest))
 	}
-	fmt.Fprintf(&b, `<text x="%g" y="%g" text-anchor="end">%s</text>`, left-6, height+bottom-2, unit)
-	step := (width - left) / float64(n)
+	fmt.Fprintf(&b, `<text x="-6" y="%d" text-anchor="end">%s</text>`, foot+barsFoot-5, unit)
+	step := 100 / float64(n)
 	for i := range n {
-		at := height
-		x := left + step*float64(i)
+		at := float64(foot)
 		for _, p := range of(i) {
-			h := (height - 10) * p.value / largest
+			h := barsHeight * p.value / largest
 			if h <= 0 {
 				continue
 			}
 			at -= h
-			fmt.Fprintf(&b, `<rect class="%s" x="%.2f" y="%.2f" width="%.2f" height="%.2f"><title>%s: %s, %.4g %s</title></rect>`,
-				p.class, x+0.1*step, at, 0.8*step, h, barName(i, n), p.says, p.value, unit)
-		}
-		if i%max(n/10, 1) == 0 || i == n-1 {
-			fmt.Fprintf(&b, `<text x="%.1f" y="%g" text-anchor="middle">%s</text>`, x+step/2, height+bottom-5, barName(i, n))
+			fmt.Fprintf(&b, `<rect class="%s" x="%.3f%%" y="%.2f" width="%.3f%%" height="%.2f"><title>%s: %s, %.4g %s</title></rect>`,
+				p.class, step*(float64(i)+0.1), at, 0.8*step, h, barName(i, n), p.says, p.value, unit)
 		}
 	}
+	b.WriteString(barNames(n))
 	return b.String() + "</svg>"
 }
 
-// barName is the layer's number; the last bar is the head.
+// barNames names at most eleven of n bars below them. The last name ends where the bars do. Those that a narrow page has no room for,
+// every second one and what is near the last, have the class of what is shown on a wide page only.
+func barNames(n int) string {
+	var b strings.Builder
+	every := (n + 9) / 10
+	for i, k := 0, 0; 3*i+2*every <= 3*(n-1); i, k = i+every, k+1 {
+		class := ""
+		if k%2 == 1 || i+2*every > n-1 {
+			class = ` class="wide"`
+		}
+		fmt.Fprintf(&b, `<text%s x="%.2f%%" y="%d" text-anchor="middle">%s</text>`, class, 100*(float64(i)+0.5)/float64(n), barsTop+barsHeight+barsFoot-5, barName(i, n))
+	}
+	fmt.Fprintf(&b, `<text x="100%%" y="%d" text-anchor="end">%s</text>`, barsTop+barsHeight+barsFoot-5, barName(n-1, n))
+	return b.String()
+}
+
+// short prints a number in few digits and without an exponent.
+func short(v float64) string {
+	if v >= 100 || v == 0 {
+		return fmt.Sprintf("%.0f", v)
+	}
+	return strconv.FormatFloat(v, 'f', min(2-int(math.Floor(math.Log10(v))), 4), 64)
+}
+
+// barName returns the layer's number; the last bar is the head.
 func barName(i, n int) string {
 	if i == n-1 {
 		return "head"

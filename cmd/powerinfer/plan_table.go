@@ -4,38 +4,39 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"math"
 	"slices"
 	"text/tabwriter"
 
-	"github.com/powerinfer-go/powerinfer/internal/blueprint"
-	"github.com/powerinfer-go/powerinfer/internal/compute/hybrid"
+	"github.com/powerinfer-go/powerinfer/internal/modelcost"
 	"github.com/powerinfer-go/powerinfer/internal/placement"
+	"github.com/powerinfer-go/powerinfer/internal/planner"
 )
 
 // drawing is a plan with what it is compared to.
 type drawing struct {
-	b        blueprint.Blueprint
+	b        modelcost.Cost
 	on       placement.Machine
-	memory   uint64 // of the machine; 0 where unknown
+	memory   uint64   // of the machine; 0 where unknown
+	doubts   []string // of the machine's figures
+	timed    bool     // the plan's times mean something: there is no software among the GPUs
 	plan     placement.Plan
 	inRAM    placement.Plan // everything computed on the processor
-	byLayers placement.Plan // as many dense layers as fit the cards
+	byLayers placement.Plan // as many dense layers as fit the GPUs
 	whole    int            // of these
 }
 
-func newDrawing(b blueprint.Blueprint, on placement.Machine, stream []hybrid.Streaming, memory uint64, solve func(placement.Model, placement.Machine) (placement.Plan, error)) (*drawing, error) {
-	d := &drawing{b: b, on: on, memory: memory}
-	var err error
-	if d.plan, err = b.Places(on, stream, solve); err != nil {
+func newDrawing(b modelcost.Cost, m *planner.Machine, o planner.Options) (*drawing, error) {
+	s, err := planner.With(m, b, o).Solve()
+	if err != nil {
 		return nil, err
 	}
+	on := s.Machine
+	d := &drawing{b: b, on: on, memory: m.Memory, doubts: m.Doubts(), timed: m.Predictable(), plan: s.Plan}
 	d.on.GPUs = slices.Clone(on.GPUs)
 	for j := range d.on.GPUs {
-		d.on.GPUs[j].Overhead = d.plan.VRAM[j]
-	}
-	for _, y := range d.plan.Layers {
-		if y.VRAM > 0 {
-			d.on.GPUs[y.GPU].Overhead -= y.VRAM
+		if m.Software(j) {
+			d.on.GPUs[j].Read = 0
 		}
 	}
 	none := on
@@ -47,19 +48,59 @@ func newDrawing(b blueprint.Blueprint, on placement.Machine, stream []hybrid.Str
 	return d, err
 }
 
-// layers is the plan without the head, which is its last layer.
+// layers returns the plan without the head, which is its last layer.
 func (d *drawing) layers() []placement.Priced { return d.plan.Layers[:len(d.plan.Layers)-1] }
 
-// notes are what must be known beside the table.
+// notes returns what must be known beside the table.
 func (d *drawing) notes() []string {
 	notes := d.b.Assumed
 	if ram := d.plan.RAM + d.b.Rest; d.memory > 0 && uint64(ram) > d.memory {
 		notes = append(notes, fmt.Sprintf("This does not fit: %.1f GiB lie in RAM, and the machine has %.1f.", gib(ram), gib(d.memory)))
 	}
 	if len(d.on.GPUs) == 0 {
-		notes = append(notes, "No card: everything is computed on the processor. --card 24:1008 adds a card of 24 GiB and 1008 GB/s to the plan.")
+		notes = append(notes, "No GPU: everything is computed on the processor. --gpu 24:1008 adds a GPU of 24 GiB and 1008 GB/s to the plan.")
+	}
+	for _, g := range d.on.GPUs {
+		if g.Read == 0 {
+			notes = append(notes, g.Name+" is software on the processor: its speed is not predicted.")
+		}
+	}
+	for _, s := range d.doubts {
+		notes = append(notes, "The machine's figures are doubtful: "+s+". powerinfer doctor --again measures them anew.")
 	}
 	return notes
+}
+
+// rows returns the layers that lie and cost alike together, from first to last.
+func (d *drawing) rows() (list [][2]int) {
+	for first := 0; first < len(d.plan.Layers); {
+		last := first
+		for last+1 < len(d.layers()) && sameRow(&d.plan.Layers[first], &d.plan.Layers[last+1]) {
+			last++
+		}
+		list = append(list, [2]int{first, last})
+		first = last + 1
+	}
+	return list
+}
+
+// rowName names layers first to last, of which the last of all is the head.
+func (d *drawing) rowName(first, last int) string {
+	switch {
+	case first == len(d.layers()):
+		return "head"
+	case last > first:
+		return fmt.Sprintf("%d-%d, each", first, last)
+	}
+	return fmt.Sprint(first)
+}
+
+// ms prints milliseconds, where they mean something.
+func (d *drawing) ms(seconds float64) string {
+	if !d.timed {
+		return "-"
+	}
+	return fmt.Sprintf("%.3f", 1e3*seconds)
 }
 
 func (d *drawing) text(out io.Writer) error {
@@ -68,7 +109,11 @@ func (d *drawing) text(out io.Writer) error {
 		b.Name, b.Type, b.Mode, b.Layers, b.FF, 100*b.Active, gib(b.Model.Bytes()+b.Rest), b.Context)
 	fmt.Fprintf(out, "RAM reads %.1f GB/s in order, %.1f on rows\n", d.on.Stream/1e9, d.on.Rows/1e9)
 	for j, g := range d.on.GPUs {
-		fmt.Fprintf(out, "card %d: %s reads %.0f GB/s; budget %.2f GiB, of which %.2f for compute buffers; hand-off %.0f µs\n",
+		if g.Read == 0 {
+			fmt.Fprintf(out, "GPU %d: %s; budget %.2f GiB, of which %.2f for compute buffers\n", j, g.Name, gib(g.Budget), gib(g.Overhead))
+			continue
+		}
+		fmt.Fprintf(out, "GPU %d: %s reads %.0f GB/s; budget %.2f GiB, of which %.2f for compute buffers; hand-off %.0f µs\n",
 			j, g.Name, g.Read/1e9, gib(g.Budget), gib(g.Overhead), 1e6*d.on.HandOff)
 	}
 	for _, n := range d.notes() {
@@ -77,26 +122,21 @@ func (d *drawing) text(out io.Writer) error {
 	fmt.Fprintln(out)
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', tabwriter.AlignRight)
 	fmt.Fprintln(w, "layer\tattention\tpredictor\thot\tVRAM MiB\tRAM MiB\tdense ms\thot ms\tcold ms\twait ms\tms\t")
-	for first := 0; first < len(d.plan.Layers); {
-		last := first
-		for last+1 < len(d.layers()) && sameRow(&d.plan.Layers[first], &d.plan.Layers[last+1]) {
-			last++
-		}
-		d.row(w, first, last)
-		first = last + 1
+	for _, r := range d.rows() {
+		d.row(w, r[0], r[1])
 	}
 	var vram int64
 	for _, v := range d.plan.VRAM {
 		vram += v
 	}
-	fmt.Fprintf(w, "all\t\t\t\t%.1f\t%.1f\t\t\t\t\t%.3f\t\n", mib(vram), mib(d.plan.RAM+b.Rest), 1e3*d.plan.Seconds)
+	fmt.Fprintf(w, "all\t\t\t\t%.1f\t%.1f\t\t\t\t\t%s\t\n", mib(vram), mib(d.plan.RAM+b.Rest), d.ms(d.plan.Seconds))
 	if err := w.Flush(); err != nil {
 		return err
 	}
 	if len(d.on.GPUs) > 1 {
 		fmt.Fprintln(out)
 		for j, v := range d.plan.VRAM {
-			fmt.Fprintf(out, "card %d: %.2f of %.2f GiB\n", j, gib(v), gib(d.on.GPUs[j].Budget))
+			fmt.Fprintf(out, "GPU %d: %.2f of %.2f GiB\n", j, gib(v), gib(d.on.GPUs[j].Budget))
 		}
 	}
 	return d.closing(out)
@@ -112,34 +152,32 @@ func sameRow(a, b *placement.Priced) bool {
 
 func (d *drawing) row(w io.Writer, first, last int) {
 	y := &d.plan.Layers[first]
-	name := fmt.Sprint(first)
-	if last > first {
-		name = fmt.Sprintf("%d-%d, each", first, last)
-	}
-	where := func(card bool) string {
-		if card {
-			return fmt.Sprintf("card %d", y.GPU)
+	where := func(gpu bool) string {
+		if gpu {
+			return fmt.Sprintf("GPU %d", y.Tier)
 		}
 		return "RAM"
 	}
 	attention, predictor, hot := where(y.Attention), "", ""
-	if first == len(d.layers()) {
-		name = "head"
-	} else {
+	if first < len(d.layers()) {
 		if d.b.Model.Layers[first].Predictor > 0 {
 			predictor = where(y.Predictor)
 		}
-		hot = fmt.Sprintf("%d (%.1f %%)", y.Hot, 100*float64(y.Hot)/float64(max(d.b.FF, 1)))
+		hot = fmt.Sprintf("%d (%.1f %%)", y.Bound, 100*float64(y.Bound)/float64(max(d.b.FF, 1)))
 	}
-	fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%.1f\t%.1f\t%.3f\t%.3f\t%.3f\t%.3f\t%.3f\t\n", name, attention, predictor, hot,
-		mib(y.VRAM), mib(y.RAM), 1e3*y.Dense, 1e3*y.HotTime, 1e3*y.ColdTime, 1e3*y.Wait, 1e3*y.Seconds)
+	fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%.1f\t%.1f\t%s\t%s\t%s\t%s\t%s\t\n", d.rowName(first, last), attention, predictor, hot,
+		mib(y.VRAM), mib(y.RAM), d.ms(y.Dense), d.ms(y.HotTime), d.ms(y.ColdTime), d.ms(y.Wait), d.ms(y.Seconds))
 }
 
 // closing tells the speeds.
 func (d *drawing) closing(out io.Writer) error {
-	fmt.Fprintf(out, "\nexpected: %.2f tokens/s (%.1f ms a token, of which %.1f %% hand-offs)\n", 1/d.plan.Seconds, 1e3*d.plan.Seconds, 100*waits(&d.plan)/d.plan.Seconds)
+	if !d.timed {
+		_, err := fmt.Fprintf(out, "\nno speed is predicted, because a GPU is software; without a GPU, at a context of %d tokens: %.2f tokens/s\n", d.b.Context, 1/d.inRAM.Seconds)
+		return err
+	}
+	fmt.Fprintf(out, "\nexpected at a context of %d tokens: %.2f tokens/s (%.1f ms a token, of which %.1f %% hand-offs)\n", d.b.Context, 1/d.plan.Seconds, 1e3*d.plan.Seconds, 100*waits(&d.plan)/d.plan.Seconds)
 	if len(d.on.GPUs) > 0 {
-		fmt.Fprintf(out, "without a card: %.2f tokens/s\n", 1/d.inRAM.Seconds)
+		fmt.Fprintf(out, "without a GPU: %.2f tokens/s\n", 1/d.inRAM.Seconds)
 		fmt.Fprintf(out, "whole dense layers, as llama.cpp -ngl %d: %.2f tokens/s; this is %.2f times that\n", d.whole, 1/d.byLayers.Seconds, d.byLayers.Seconds/d.plan.Seconds)
 		return nil
 	}
@@ -154,7 +192,17 @@ func waits(p *placement.Plan) (sum float64) {
 	return sum
 }
 
-// planJSON is what plan --json prints; bytes, seconds and bytes per second throughout.
+// number is null in JSON where it means nothing.
+type number float64
+
+func (f number) MarshalJSON() ([]byte, error) {
+	if math.IsNaN(float64(f)) {
+		return []byte("null"), nil
+	}
+	return json.Marshal(float64(f))
+}
+
+// planJSON is what plan --json prints; bytes, seconds and bytes per second throughout. Figures are null where no speed is predicted.
 type planJSON struct {
 	Model        string            `json:"model"`
 	Type         string            `json:"type"`
@@ -164,37 +212,43 @@ type planJSON struct {
 	Notes        []string          `json:"notes"`
 	Machine      placement.Machine `json:"machine"`
 	Layers       []layerJSON       `json:"layers"` // the head is the last
-	VRAM         []int64           `json:"vram"`   // of each card
+	VRAM         []int64           `json:"vram"`   // of each GPU
 	RAM          int64             `json:"ram"`
-	Seconds      float64           `json:"seconds"`
-	TokensPerSec float64           `json:"tokens_per_second"`
+	Seconds      number            `json:"seconds"`
+	TokensPerSec number            `json:"tokens_per_second"`
 	RAMOnly      float64           `json:"ram_only_tokens_per_second"`
 	WholeLayers  int               `json:"whole_layers"`
-	WholeSpeed   float64           `json:"whole_layers_tokens_per_second"`
+	WholeSpeed   number            `json:"whole_layers_tokens_per_second"`
 }
 
 type layerJSON struct {
-	Card      int     `json:"card"` // -1: none
-	Attention bool    `json:"attention_on_card"`
-	Predictor bool    `json:"predictor_on_card"`
-	Hot       int     `json:"hot"`
-	VRAM      int64   `json:"vram"`
-	RAM       int64   `json:"ram"`
-	Dense     float64 `json:"dense_seconds"`
-	HotTime   float64 `json:"hot_seconds"`
-	ColdTime  float64 `json:"cold_seconds"`
-	Wait      float64 `json:"wait_seconds"`
-	Seconds   float64 `json:"seconds"`
+	GPU       int    `json:"gpu"` // -1: none
+	Attention bool   `json:"attention_on_gpu"`
+	Predictor bool   `json:"predictor_on_gpu"`
+	Hot       int    `json:"hot"`
+	VRAM      int64  `json:"vram"`
+	RAM       int64  `json:"ram"`
+	Dense     number `json:"dense_seconds"`
+	HotTime   number `json:"hot_seconds"`
+	ColdTime  number `json:"cold_seconds"`
+	Wait      number `json:"wait_seconds"`
+	Seconds   number `json:"seconds"`
 }
 
 func (d *drawing) json(out io.Writer) error {
+	of := func(v float64) number {
+		if !d.timed {
+			v = math.NaN()
+		}
+		return number(v)
+	}
 	j := planJSON{
 		Model: d.b.Name, Type: d.b.Type, Sparse: d.b.Mode.String(), Context: d.b.Context, Active: d.b.Active, Notes: d.notes(), Machine: d.on,
-		VRAM: d.plan.VRAM, RAM: d.plan.RAM + d.b.Rest, Seconds: d.plan.Seconds, TokensPerSec: 1 / d.plan.Seconds,
-		RAMOnly: 1 / d.inRAM.Seconds, WholeLayers: d.whole, WholeSpeed: 1 / d.byLayers.Seconds,
+		VRAM: d.plan.VRAM, RAM: d.plan.RAM + d.b.Rest, Seconds: of(d.plan.Seconds), TokensPerSec: of(1 / d.plan.Seconds),
+		RAMOnly: 1 / d.inRAM.Seconds, WholeLayers: d.whole, WholeSpeed: of(1 / d.byLayers.Seconds),
 	}
 	for _, y := range d.plan.Layers {
-		j.Layers = append(j.Layers, layerJSON{y.GPU, y.Attention, y.Predictor, y.Hot, y.VRAM, y.RAM, y.Dense, y.HotTime, y.ColdTime, y.Wait, y.Seconds})
+		j.Layers = append(j.Layers, layerJSON{int(y.Tier), y.Attention, y.Predictor, y.Bound, y.VRAM, y.RAM, of(y.Dense), of(y.HotTime), of(y.ColdTime), of(y.Wait), of(y.Seconds)})
 	}
 	enc := json.NewEncoder(out)
 	enc.SetIndent("", "  ")
@@ -203,7 +257,7 @@ func (d *drawing) json(out io.Writer) error {
 
 // publishedTable prints what was published beside what the cost model says of the same setting.
 func publishedTable(out io.Writer) error {
-	list, err := blueprint.Simulate()
+	list, err := planner.Simulate()
 	if err != nil {
 		return err
 	}
@@ -227,7 +281,7 @@ func publishedTable(out io.Writer) error {
 	if err := w.Flush(); err != nil {
 		return err
 	}
-	_, err = fmt.Fprintln(out, "\nTokens per second. The plan counts memory alone: where most activations are on the card, something else limited the original.\n"+
+	_, err = fmt.Fprintln(out, "\nTokens per second. The plan counts memory alone: where most activations are on the GPU, something else limited the original.\n"+
 		"llama.cpp is that of 2023; its plan is whole dense layers. Assumptions: docs/placement.md.")
 	return err
 }

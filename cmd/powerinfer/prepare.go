@@ -13,15 +13,15 @@ import (
 
 	"github.com/urfave/cli/v3"
 
+	"github.com/powerinfer-go/powerinfer/internal/atomicfile"
 	"github.com/powerinfer-go/powerinfer/internal/gguf"
 	"github.com/powerinfer-go/powerinfer/internal/model"
-	"github.com/powerinfer-go/powerinfer/internal/outfile"
 	"github.com/powerinfer-go/powerinfer/internal/prepare"
 	"github.com/powerinfer-go/powerinfer/internal/prepared"
 	"github.com/powerinfer-go/powerinfer/internal/quant"
 )
 
-// calibrationFlags are those of prepare and profile.
+// calibrationFlags returns those of prepare and profile.
 func calibrationFlags() []cli.Flag {
 	return append(modelFlags(),
 		&cli.StringFlag{Name: "output", Aliases: []string{"o"}, Usage: "`FILE` to write"},
@@ -44,18 +44,13 @@ func prepareCommand() *cli.Command {
 			&cli.StringFlag{Name: "trace-budget", Value: "8G", Usage: "`SIZE` of the samples kept on disk for training"},
 			&cli.Float64Flag{Name: "recall", Value: 0.99, Usage: "share of activation mass that predictors must find"},
 			&cli.Float64Flag{Name: "accuracy", Value: 0.95, Usage: "share of neurons that they must judge right"},
-			&cli.StringFlag{Name: "predictor-type", Usage: "`TYPE` of the predictors: f32, f16, bf16, q8_0 or q4_0; default: the model's, else q8_0"},
+			&cli.StringFlag{Name: "predictor-type", Usage: "`TYPE` of the predictors: " + strings.ToLower(quant.Names(quant.BlockTypes())) + "; default: the model's, else q8_0"},
 			&cli.BoolFlag{Name: "no-predictors", Usage: "only order the neurons"},
 			&cli.BoolFlag{Name: "allow-requantize", Usage: "accept a quantised model: its down projections are quantised again"},
 			&cli.StringFlag{Name: "format", Value: "prepared", Usage: "prepared, or original: what the original PowerInfer loads"},
 		),
 		Action: prepareModel,
 	}
-}
-
-// predictorTypes are the types that predictors can be stored in.
-func predictorTypes() map[string]quant.Type {
-	return map[string]quant.Type{"f32": quant.F32, "f16": quant.F16, "bf16": quant.BF16, "q8_0": quant.Q8_0, "q4_0": quant.Q4_0}
 }
 
 func prepareModel(ctx context.Context, c *cli.Command) error {
@@ -68,8 +63,8 @@ func prepareModel(ctx context.Context, c *cli.Command) error {
 		return fmt.Errorf("--trace-budget: %w", err)
 	}
 	if name := c.String("predictor-type"); name != "" {
-		if o.PredictorType, o.SetType = predictorTypes()[strings.ToLower(name)]; !o.SetType {
-			return fmt.Errorf("--predictor-type %q is none of f32, f16, bf16, q8_0, q4_0", name)
+		if o.PredictorType, o.SetType = quant.Named(name, quant.BlockTypes()); !o.SetType {
+			return fmt.Errorf("--predictor-type %q is none of %s", name, strings.ToLower(quant.Names(quant.BlockTypes())))
 		}
 	}
 	switch format := c.String("format"); format {
@@ -117,17 +112,11 @@ func calibrationOptions(c *cli.Command) (o prepare.Options, f *gguf.File, err er
 	case o.Tokens < 0 || o.Tokens > 1<<30:
 		return o, nil, fmt.Errorf("--tokens %d is not a number from 0 to %d", o.Tokens, 1<<30)
 	}
-	if err := outfile.Check(o.Out); err != nil {
+	if err := atomicfile.Check(o.Out); err != nil {
 		return o, nil, err
 	}
-	if f, err = openModel(c); err != nil {
-		return o, nil, err
-	}
-	if sameFile(f.Path, o.Out) {
-		f.Close()
-		return o, nil, fmt.Errorf("%s is both read and written; name another file", o.Out)
-	}
-	return o, f, nil
+	f, err = openModel(c)
+	return o, f, err
 }
 
 // parseSize reads 8G, 512M, 100K or a number of bytes.
@@ -168,13 +157,13 @@ func newBars(ctx context.Context, o *prepare.Options) *bars {
 	}
 	o.Note = func(format string, args ...any) { note("note: "+format, args...) }
 	o.Estimate = func(stages []prepare.Estimate) {
-		var total time.Duration
+		var least, most time.Duration
 		var list []string
 		for _, s := range stages {
-			total += s.Time
-			list = append(list, fmt.Sprintf("%s %s", s.Stage, roundTime(s.Time)))
+			least, most = least+s.Least, most+s.Most
+			list = append(list, fmt.Sprintf("%s %s to %s", s.Stage, roundTime(s.Least), roundTime(s.Most)))
 		}
-		note("about %s: %s", roundTime(total), strings.Join(list, ", "))
+		note("this takes %s to %s: %s", roundTime(least), roundTime(most), strings.Join(list, ", "))
 	}
 	o.Progress = func(s prepare.Stage, done, total int64) {
 		if s != b.stage {

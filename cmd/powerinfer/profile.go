@@ -7,7 +7,7 @@ import (
 
 	"github.com/urfave/cli/v3"
 
-	"github.com/powerinfer-go/powerinfer/internal/portrait"
+	"github.com/powerinfer-go/powerinfer/internal/neuronreport"
 	"github.com/powerinfer-go/powerinfer/internal/prepare"
 )
 
@@ -32,7 +32,7 @@ func profileModel(ctx context.Context, c *cli.Command) error {
 	if err != nil {
 		return err
 	}
-	p, err := portrait.New(f.Path, rep.Stats)
+	p, err := neuronreport.New(f.Path, rep.Stats)
 	if err != nil {
 		return err
 	}

@@ -9,20 +9,20 @@ import (
 
 	"github.com/urfave/cli/v3"
 
+	"github.com/powerinfer-go/powerinfer/internal/atomicfile"
 	"github.com/powerinfer-go/powerinfer/internal/bench"
 	"github.com/powerinfer-go/powerinfer/internal/convert"
 	"github.com/powerinfer-go/powerinfer/internal/gguf"
-	"github.com/powerinfer-go/powerinfer/internal/outfile"
 	"github.com/powerinfer-go/powerinfer/internal/prepared"
 )
 
 func quantizeCommand() *cli.Command {
 	return &cli.Command{
 		Name: "quantize", Usage: "write a GGUF file's matrices in another type", ArgsUsage: "IN OUT TYPE [THREADS]",
-		Description: "TYPE is one of " + convert.OutTypes + ".\nVectors, metadata and what prepared files hold stay as they are.",
+		Description: "TYPE is one of " + convert.OutTypes() + ".\nVectors, metadata and what prepared files hold stay as they are.",
 		Flags: []cli.Flag{
 			&cli.BoolFlag{Name: "allow-requantize", Usage: "decode matrices that are quantised already; quality is lost twice"},
-			&cli.BoolFlag{Name: "pure", Usage: "the output matrix is of TYPE, too; else it is Q8_0 where TYPE is q4_0"},
+			&cli.BoolFlag{Name: "pure", Usage: "the output matrix is of TYPE, too; else it is Q8_0 where TYPE has 4 bits"},
 		},
 		Action: quantize,
 	}
@@ -46,7 +46,7 @@ func quantize(ctx context.Context, c *cli.Command) error {
 			return fmt.Errorf("%q threads: give 1 to %d", s, mostThreads)
 		}
 	}
-	if err := outfile.Check(out); err != nil {
+	if err := atomicfile.Check(out); err != nil {
 		return err
 	}
 	f, err := gguf.Open(in)
@@ -54,9 +54,6 @@ func quantize(ctx context.Context, c *cli.Command) error {
 		return err
 	}
 	defer f.Close()
-	if sameFile(in, out) {
-		return fmt.Errorf("%s is both read and written; name another file", out)
-	}
 	note := func(s string) { fmt.Fprintln(os.Stderr, "note:", s) }
 	info, _, err := prepared.Read(f)
 	if err != nil {
@@ -83,11 +80,4 @@ func quantize(ctx context.Context, c *cli.Command) error {
 	fmt.Fprintf(os.Stderr, "wrote %s: %.1f MiB before, %.1f MiB after, %.2f bits a weight\n",
 		out, float64(a.Bytes)/(1<<20), float64(b.Bytes)/(1<<20), 8*float64(b.Bytes)/float64(b.Params))
 	return nil
-}
-
-// sameFile reports whether two names lead to one file.
-func sameFile(a, b string) bool {
-	x, err1 := os.Stat(a)
-	y, err2 := os.Stat(b)
-	return err1 == nil && err2 == nil && os.SameFile(x, y)
 }

@@ -27,7 +27,7 @@ func unlocked(ts *testscript.TestScript, _ bool, args []string) {
 		_ = unix.Prctl(unix.PR_CAPBSET_DROP, unix.CAP_IPC_LOCK, 0, 0, 0)
 		var text strings.Builder
 		cmd := exec.Command("sh", append([]string{"-c", `ulimit -l 0 && exec "$0" "$@"`, path}, args...)...)
-		cmd.Stderr, cmd.Env = &text, os.Environ()
+		cmd.Stderr, cmd.Env = &text, append(os.Environ(), "LLAMA_ARG_THREADS=2")
 		_ = cmd.Run()
 		done <- result{text.String(), cmd.ProcessState.ExitCode()}
 	}()

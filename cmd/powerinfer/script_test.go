@@ -49,12 +49,12 @@ func TestSharedScripts(t *testing.T) {
 	})
 }
 
-// TestCardScripts needs lavapipe.
-func TestCardScripts(t *testing.T) {
+// TestGPUScripts needs lavapipe.
+func TestGPUScripts(t *testing.T) {
 	if _, err := vulkan.Chosen(vulkan.Software); err != nil {
 		testenv.Missing(t, "vulkan", err.Error())
 	}
-	runScripts(t, "testdata/script/card", func(*testscript.Env) {})
+	runScripts(t, "testdata/script/gpu", func(*testscript.Env) {})
 }
 
 func runScripts(t *testing.T, dir string, setup func(*testscript.Env)) {
@@ -68,7 +68,8 @@ func runScripts(t *testing.T, dir string, setup func(*testscript.Env)) {
 	testscript.Run(t, testscript.Params{
 		Dir: dir, RequireExplicitExec: true, Cmds: cmds,
 		Setup: func(e *testscript.Env) error {
-			e.Setenv("LLAMA_ARG_DEVICE", "none") // whatever card this machine has
+			e.Setenv("LLAMA_ARG_DEVICE", "none") // whatever GPU this machine has
+			e.Setenv("LLAMA_ARG_THREADS", "2")   // whatever else keeps it busy, which a note would tell
 			e.Setenv("XDG_CACHE_HOME", filepath.Join(e.WorkDir, "cache"))
 			setup(e)
 			return nil
@@ -267,7 +268,7 @@ func start(ts *testscript.TestScript, args []string) process {
 	ts.Check(err)
 	p := process{Cmd: exec.Command(path, args...)}
 	p.Dir = ts.Getenv("WORK")
-	p.Env = []string{"PATH=" + ts.Getenv("PATH")}
+	p.Env = []string{"PATH=" + ts.Getenv("PATH"), "LLAMA_ARG_THREADS=2"}
 	p.out, err = p.StdoutPipe()
 	ts.Check(err)
 	p.err, err = p.StderrPipe()

@@ -5,6 +5,7 @@ package main
 import (
 	"io"
 	"os"
+	"os/signal"
 	"strconv"
 	"syscall"
 
@@ -13,7 +14,7 @@ import (
 
 // systemCommands are script commands that not every system has; [unix] guards them.
 var systemCommands = map[string]func(*testscript.TestScript, bool, []string){
-	"fifo": fifo, "interrupt": interrupt, "head": head,
+	"fifo": fifo, "interrupt": interrupt, "terminate": terminate, "hangup": hangup, "shrink": shrink, "head": head,
 }
 
 // fifo makes a named pipe: fifo NAME
@@ -21,9 +22,18 @@ func fifo(ts *testscript.TestScript, _ bool, args []string) {
 	ts.Check(syscall.Mkfifo(ts.MkAbs(args[0]), 0o600))
 }
 
-// interrupt runs powerinfer, sends it an interrupt once it has written to the stream, holds it to exit status 130, and
-// leaves what it wrote in the files out and err: interrupt stdout|stderr ARGS...
-func interrupt(ts *testscript.TestScript, _ bool, args []string) {
+// interrupt, terminate and hangup run powerinfer, send it a signal once it has written to the stream, hold it to the shell's exit
+// status for that signal, and leave what it wrote in the files out and err: interrupt stdout|stderr ARGS...
+func interrupt(ts *testscript.TestScript, _ bool, args []string) { end(ts, syscall.SIGINT, args) }
+func terminate(ts *testscript.TestScript, _ bool, args []string) { end(ts, syscall.SIGTERM, args) }
+func hangup(ts *testscript.TestScript, _ bool, args []string) {
+	if signal.Ignored(syscall.SIGHUP) { // under nohup, programs go on
+		return
+	}
+	end(ts, syscall.SIGHUP, args)
+}
+
+func end(ts *testscript.TestScript, by syscall.Signal, args []string) {
 	p := start(ts, args[1:])
 	watched, other := p.out, p.err
 	if args[0] == "stderr" {
@@ -32,7 +42,7 @@ func interrupt(ts *testscript.TestScript, _ bool, args []string) {
 	first := make([]byte, 1)
 	_, err := io.ReadFull(watched, first)
 	ts.Check(err)
-	ts.Check(p.Process.Signal(os.Interrupt))
+	ts.Check(p.Process.Signal(by))
 	rest := make(chan []byte)
 	go func() {
 		b, _ := io.ReadAll(other)
@@ -42,14 +52,31 @@ func interrupt(ts *testscript.TestScript, _ bool, args []string) {
 	ts.Check(err)
 	texts := [][]byte{append(first, seen...), <-rest}
 	_ = p.Wait()
-	if got := p.ProcessState.ExitCode(); got != statusInterrupted {
-		ts.Fatalf("exit status %d, not %d: %s", got, statusInterrupted, texts)
+	if got := p.ProcessState.ExitCode(); got != statusSignal+int(by) {
+		ts.Fatalf("exit status %d after signal %d: %s", got, by, texts)
 	}
 	if args[0] == "stderr" {
 		texts[0], texts[1] = texts[1], texts[0]
 	}
 	save(ts, "out", texts[0])
 	save(ts, "err", texts[1])
+}
+
+// shrink runs powerinfer, cuts a file to a page once the program has written something, and holds it to exit status 1 and leaves its
+// standard error in the file err: shrink FILE ARGS...
+func shrink(ts *testscript.TestScript, _ bool, args []string) {
+	p := start(ts, args[1:])
+	_, err := io.ReadFull(p.out, make([]byte, 1))
+	ts.Check(err)
+	ts.Check(os.Truncate(ts.MkAbs(args[0]), 4096))
+	go func() { _, _ = io.Copy(io.Discard, p.out) }()
+	said, err := io.ReadAll(p.err)
+	ts.Check(err)
+	_ = p.Wait()
+	save(ts, "err", said)
+	if got := p.ProcessState.ExitCode(); got != statusError {
+		ts.Fatalf("exit status %d: %s", got, said)
+	}
 }
 
 // head runs powerinfer, reads N bytes of its output and closes the pipe; the process must end by itself and quietly:

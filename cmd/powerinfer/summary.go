@@ -11,17 +11,18 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/engine"
 	"github.com/powerinfer-go/powerinfer/internal/model"
 	"github.com/powerinfer-go/powerinfer/internal/sample"
+	"github.com/powerinfer-go/powerinfer/internal/session"
 )
 
 // describe says what was loaded, where it is computed and how tokens are chosen, for --verbose.
-func describe(e *engine.Engine, file bench.Model, o sample.Options) {
+func describe(e *session.Session, file bench.Model, o sample.Options) {
 	c := e.Config()
 	mib := func(n int64) float64 { return float64(n) / (1 << 20) }
 	fmt.Fprintf(os.Stderr, "model %q: %s, %.1f MiB of weights; %d layers, n_embd %d, n_ff %d, %d heads over %d KV heads of %d, vocabulary %d\n",
 		c.Name, file.Type, mib(file.Bytes), c.Layers, c.Embd, c.FF, c.Heads, c.KVHeads, c.HeadDim, c.Vocab)
 	pages := (e.Context() + compute.PagePositions - 1) / compute.PagePositions
 	fmt.Fprintf(os.Stderr, "context %d of %d tokens, KV cache %.1f MiB; %s\n", e.Context(), c.Context, mib(c.CacheSpec(pages).Bytes()), e.Device())
-	for _, u := range e.CardUse() {
+	for _, u := range e.Planner.Usage() {
 		fmt.Fprintf(os.Stderr, "%s: video memory %.1f MiB in use, %.1f planned, of a budget of %.1f\n", u.Name, mib(u.Used), mib(u.Planned), mib(u.Budget))
 	}
 	switch c.Sparse {
@@ -33,6 +34,13 @@ func describe(e *engine.Engine, file bench.Model, o sample.Options) {
 	if o.Temperature <= 0 {
 		fmt.Fprintln(os.Stderr, "sampler: the likeliest token")
 		return
+	}
+	if o.Mirostat > 0 {
+		fmt.Fprintf(os.Stderr, "sampler: seed %d, temperature %g, Mirostat %d for %g bits at rate %g\n", o.Seed, o.Temperature, o.Mirostat, o.MirostatTau, o.MirostatEta)
+		return
+	}
+	if order := sample.ChainNames(o.Chain); order != sample.ChainNames(sample.DefaultChain()) {
+		fmt.Fprintf(os.Stderr, "samplers: %s\n", order)
 	}
 	fmt.Fprintf(os.Stderr, "sampler: seed %d, temperature %g, top-k %d, top-p %g, min-p %g, repeat penalty %g over %d tokens\n",
 		o.Seed, o.Temperature, o.TopK, o.TopP, o.MinP, o.RepeatPenalty, o.RepeatLastN)
@@ -66,16 +74,28 @@ func neurons(use []model.NeuronUse) {
 	w.Flush()
 }
 
-// closing prints what the generation took.
+// count returns "1 token" or "2 tokens".
+func count(n int, what string) string {
+	if n == 1 {
+		return "1 " + what
+	}
+	return fmt.Sprintf("%d %ss", n, what)
+}
+
+// closing prints what the generation took. The first token comes of the prompt's last step, so that one token alone has no speed.
 func closing(r engine.Result, load time.Duration) {
-	rate := func(n int, d time.Duration) float64 {
-		if d <= 0 {
-			return 0
+	rate := func(n int, d time.Duration) string {
+		if n < 1 || d <= 0 {
+			return ""
 		}
-		return float64(n) / d.Seconds()
+		return fmt.Sprintf(", %.1f tokens/s", float64(n)/d.Seconds())
+	}
+	steps := r.Tokens - 1
+	if r.Stop == engine.StopEOG { // whose token took a step, too
+		steps++
 	}
 	ms := func(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 }
-	fmt.Fprintf(os.Stderr, "load %.0f ms | prompt %d tokens, %.0f ms, %.1f tokens/s | generated %d tokens, %.0f ms, %.1f tokens/s | stopped: %s\n",
-		ms(load), r.PromptTokens, ms(r.PromptTime), rate(r.PromptTokens, r.PromptTime),
-		r.Tokens, ms(r.Time), rate(r.Tokens, r.Time), r.Stop)
+	fmt.Fprintf(os.Stderr, "load %.0f ms | prompt %s, %.0f ms%s | generated %s, %.0f ms%s | stopped: %s\n",
+		ms(load), count(r.PromptTokens, "token"), ms(r.PromptTime), rate(r.PromptTokens, r.PromptTime),
+		count(r.Tokens, "token"), ms(r.Time), rate(steps, r.Time), r.Stop)
 }

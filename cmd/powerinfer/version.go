@@ -11,7 +11,7 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/hw"
 )
 
-// version is the module's version and commit as the Go toolchain recorded them.
+// version returns the module's version and commit as the Go toolchain recorded them.
 func version() string {
 	info, ok := debug.ReadBuildInfo()
 	if !ok {
@@ -27,7 +27,7 @@ func version() string {
 	return v
 }
 
-// commit is the revision the binary was built from, or empty.
+// commit returns the revision the binary was built from, or empty.
 func commit() string {
 	info, ok := debug.ReadBuildInfo()
 	if !ok {

@@ -24,14 +24,14 @@ func init() {
 	systemCommands["killed"] = killed
 }
 
-// TestWindows runs the Windows binary under wine and holds it to this one's bytes: without a graphics card, and on the software
+// TestWindows runs the Windows binary under wine and holds it to this one's bytes: without a GPU, and on the software
 // device, which wine's vulkan-1.dll passes on to where it has a display, however virtual.
 func TestWindows(t *testing.T) {
 	if testing.Short() {
 		t.Skip("setting up wine takes seconds")
 	}
 	if runtime.GOARCH != "amd64" {
-		t.Skip("wine runs programs for its own processor")
+		testenv.Missing(t, "wine", "wine runs programs for its own processor, which is not amd64")
 	}
 	for _, name := range []string{"wine64", "/usr/lib/wine/wine64", "wine", ""} {
 		if name == "" {

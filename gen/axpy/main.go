@@ -9,12 +9,12 @@ import (
 	. "github.com/mmcloughlin/avo/build"
 	. "github.com/mmcloughlin/avo/operand"
 	"github.com/mmcloughlin/avo/reg"
+
+	"github.com/powerinfer-go/powerinfer/internal/compute/cpu/layout"
+	"github.com/powerinfer-go/powerinfer/internal/quant"
 )
 
-const (
-	batch       = 16 // rows of one call at most: eight pairs of 15·127·2 fit 16 bits
-	headerBytes = 16
-)
+const batch = 16 // rows of one call at most: eight pairs of 15·127·2 fit 16 bits
 
 // Layout of the local memory, which stays below the 800 bytes of functions that do not grow their stack.
 const (
@@ -41,7 +41,7 @@ func define(name string, v ...uint32) {
 // adder emits one kernel. In vectors of pairs, bytes of rows a and b alternate; dword j of a vector of weights belongs to
 // block j, so low unpacking gives blocks 0, 1, 4, 5 and high unpacking 2, 3, 6, 7.
 type adder struct {
-	typ   string
+	typ   quant.Type
 	group bool // neurons of a group share scales that lie apart; otherwise every row has its own
 
 	sum, rows, next, n reg.Register
@@ -52,10 +52,8 @@ type adder struct {
 }
 
 func (k *adder) quantBytes() int {
-	if k.typ == "Q8_0" {
-		return 256
-	}
-	return 128
+	at := layout.Of(k.typ)
+	return at.Bytes - at.Quants
 }
 
 // header is the offset of a superblock's quants.
@@ -63,13 +61,13 @@ func (k *adder) header() int {
 	if k.group {
 		return 0
 	}
-	return headerBytes
+	return layout.Of(k.typ).Quants
 }
 
 func (k *adder) at(disp int) Mem { return k.local.Offset(disp) }
 
 func (k *adder) emit() {
-	short := strings.ReplaceAll(k.typ, "_", "")
+	short := strings.ReplaceAll(k.typ.String(), "_", "")
 	if k.group {
 		TEXT("addGroup"+short, NOSPLIT, "func(sum *float32, rows *[16]*byte, coef *[16]int8, pairs uintptr, n uintptr, next *[16]*byte, scales *byte, scale float32)")
 		Doc(fmt.Sprintf("addGroup%s adds pairs of weighted %s rows of one group to sum. Scalar twin: addGroupGeneric in axpy.go.", short, k.typ))
@@ -253,7 +251,7 @@ func (k *adder) start(u int) Mem {
 
 // pass adds vectors v to v+per of all rows' weights.
 func (k *adder) pass(v, per int) {
-	eight := k.typ == "Q8_0"
+	eight := k.typ.Traits().Bits == 8
 	acc := []reg.VecPhysical{reg.Y8, reg.Y9, reg.Y10, reg.Y11, reg.Y12, reg.Y13, reg.Y14, reg.Y15} // [vector][nibble][unpacking]
 	mask, flip := reg.Y7, reg.Y6
 	a, b, x, y, t := reg.Y0, reg.Y1, reg.Y2, reg.Y3, reg.Y4
@@ -490,7 +488,10 @@ func defineConstants() {
 
 func main() {
 	defineConstants()
-	for _, typ := range []string{"Q4_0", "Q8_0"} {
+	for _, typ := range quant.Types() {
+		if !typ.Traits().Columns {
+			continue
+		}
 		for _, group := range []bool{false, true} {
 			(&adder{typ: typ, group: group}).emit()
 		}

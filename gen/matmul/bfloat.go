@@ -2,12 +2,13 @@ package main
 
 import (
 	"fmt"
-	"slices"
 
 	. "github.com/mmcloughlin/avo/build"
 	"github.com/mmcloughlin/avo/ir"
 	. "github.com/mmcloughlin/avo/operand"
 	"github.com/mmcloughlin/avo/reg"
+
+	"github.com/powerinfer-go/powerinfer/internal/quant"
 )
 
 // Weights of F16 and BF16 against activations rounded to BF16, by AVX-512's dot products of BF16 pairs: twice the
@@ -15,9 +16,9 @@ import (
 
 // bfloats emits the tiles of both types.
 func bfloats() {
-	for _, typ := range []string{"F16", "BF16"} {
+	for _, typ := range []quant.Type{quant.F16, quant.BF16} {
 		sizes := [][2]int{{1, 1}, {4, 4}}
-		if typ == "BF16" {
+		if typ == quant.BF16 {
 			sizes = append(sizes, [2]int{4, 1})
 		}
 		for _, rt := range sizes {
@@ -25,9 +26,7 @@ func bfloats() {
 		}
 		scatterBFloats(typ)
 		streamBFloats(typ, near)
-		if slices.Contains(farTypes, typ) {
-			streamBFloats(typ, far)
-		}
+		streamBFloats(typ, far)
 		expandBFloats(typ)
 	}
 	roundBFloats()
@@ -59,7 +58,7 @@ func toBF16(lo, hi, dst reg.VecPhysical) {
 
 // pairs loads 32 weights as BF16; t0 and t1 are free.
 func (k *tile) pairs(m Mem, w, t0, t1 reg.VecPhysical) {
-	if k.typ == "BF16" {
+	if k.typ == quant.BF16 {
 		VMOVDQU32(m, w)
 		return
 	}
@@ -111,9 +110,9 @@ func (k *tile) fold() {
 }
 
 // scatterBFloats emits one token's products with rows chosen by index, four at a time, while the next four are asked for.
-func scatterBFloats(typ string) {
+func scatterBFloats(typ quant.Type) {
 	k := &tile{isa: "BF16", typ: typ, r: 4, t: 1, wide: true}
-	name := "scatter" + typ + "BF16"
+	name := "scatter" + short(typ) + "BF16"
 	TEXT(name, NOSPLIT, "func(out *float32, w *byte, rowBytes uintptr, index *int32, x *byte, n uintptr, rows uintptr)")
 	Doc(fmt.Sprintf("%s computes one token's products with %s rows chosen by index, four at a time. Scalar twin: dotBF16Generic in bfloat.go.", name, typ))
 	next := AllocLocal(4 * 8)
@@ -168,9 +167,9 @@ func scatterBFloats(typ string) {
 }
 
 // streamBFloats emits one token's products with consecutive rows, one after the other: one stream of memory.
-func streamBFloats(typ string, kind reading) {
+func streamBFloats(typ quant.Type, kind reading) {
 	k := &tile{isa: "BF16", typ: typ, r: 1, t: 1, wide: true}
-	name := map[reading]string{near: "stream", far: "far"}[kind] + typ + "BF16"
+	name := map[reading]string{near: "stream", far: "far"}[kind] + short(typ) + "BF16"
 	TEXT(name, NOSPLIT, "func(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)")
 	Doc(fmt.Sprintf("%s computes one token's products with consecutive rows of %s. Scalar twin: dotBF16Generic in bfloat.go.", name, typ))
 	out, next, rowBytes := Load(Param("out"), GP64()), Load(Param("w"), GP64()), Load(Param("rowBytes"), GP64())
@@ -206,9 +205,9 @@ func streamBFloats(typ string, kind reading) {
 }
 
 // expandBFloats emits what makes a panel's row: n groups of 32 weights as BF16.
-func expandBFloats(typ string) {
+func expandBFloats(typ quant.Type) {
 	k := &tile{isa: "BF16", typ: typ, r: 1, t: 1, wide: true}
-	name := "expand" + typ + "BF16"
+	name := "expand" + short(typ) + "BF16"
 	TEXT(name, NOSPLIT, "func(dst *byte, w *byte, n uintptr)")
 	Doc(fmt.Sprintf("%s writes n groups of 32 %s weights as BF16. Scalar twin: bf16Weight in bfloat.go.", name, typ))
 	dst, w, n := Load(Param("dst"), GP64()), Load(Param("w"), GP64()), Load(Param("n"), GP64())

@@ -1,13 +1,16 @@
 package main
 
 import (
+	"bytes"
 	"fmt"
 	"slices"
-	"strings"
 
 	. "github.com/mmcloughlin/avo/build"
 	. "github.com/mmcloughlin/avo/operand"
 	"github.com/mmcloughlin/avo/reg"
+
+	"github.com/powerinfer-go/powerinfer/internal/compute/cpu/layout"
+	"github.com/powerinfer-go/powerinfer/internal/quant"
 )
 
 // Kernels of rows as files have them, for weights that are computed on where they are mapped. A superblock is as long there as
@@ -16,25 +19,24 @@ import (
 
 // Offsets into a superblock in file layout.
 const (
-	fileQ4K     = 16  // Q4_K's quants
+	fileSixBits = 16  // behind the six-bit scales: Q4_K's quants, Q5_K's fifth bits
+	fileQ5K     = 48  // Q5_K's quants
 	fileHigh    = 128 // Q6_K's high bits
 	fileSix     = 192 // Q6_K's scales
-	fileQ4Block = 18
-	fileQ8Block = 34
 )
 
 // fileRow is a stream of rows in file layout.
 type fileRow struct {
 	tile
 	mask, high, ones reg.VecPhysical // constants in registers; ones of VNNI are the bits that make bytes unsigned
-	lowNibbles       bool            // of Q6_K, groups without high bits
+	lowNibbles       bool            // of Q5_K and Q6_K, groups without the bits above
 }
 
 // fileKernels emits all: what file_amd64.go names.
 func fileKernels() {
 	defineConstants()
 	defineFileConstants()
-	for _, typ := range quantised {
+	for _, typ := range quantised() {
 		for _, isa := range []string{"AVX2", "VNNI"} {
 			fileStream(isa, typ, "fileStream", paged)
 			fileStream(isa, typ, "fileFar", far) // of all types: it is the faster there
@@ -45,7 +47,7 @@ func fileKernels() {
 }
 
 // fileStream emits one token's products with rows in file layout.
-func fileStream(isa, typ, name string, order reading) {
+func fileStream(isa string, typ quant.Type, name string, order reading) {
 	k := &fileRow{tile: tile{isa: isa, typ: typ, r: 1, t: 1}}
 	k.oneToken(name, " in file layout", order, k.body)
 }
@@ -54,22 +56,22 @@ func fileStream(isa, typ, name string, order reading) {
 func (k *fileRow) body(isum reg.VecPhysical) func() {
 	super := k.superAVX2
 	switch {
-	case k.vnni() && k.typ != "Q8_0":
-		return k.bodyZ(isum)
+	case k.vnni() && (k.bytes() || k.typ == quant.Q4_1): // permutations would not pay
+		super = k.blocksVNNI
 	case k.vnni():
-		super = k.bytesVNNI
+		return k.bodyZ(isum)
 	}
-	switch k.typ {
-	case "Q8_0":
+	switch k.typ.Traits().Bits {
+	case 8:
 		k.ones = k.vec()
 		if k.vnni() {
 			k.load(constant("x80"), k.ones)
 		} else {
 			k.load(constant("ones16"), k.ones)
 		}
-	case "Q6_K":
+	case 5, 6:
 		k.high = k.vec()
-		k.load(constant("mask30"), k.high)
+		k.load(constant(k.above()), k.high)
 		fallthrough
 	default:
 		k.mask = k.vec()
@@ -79,35 +81,38 @@ func (k *fileRow) body(isum reg.VecPhysical) func() {
 		mark := k.next
 		super(isum)
 		k.next = mark
-		dw, s := k.vec(), k.vec()
-		switch k.typ {
-		case "Q4_K":
-			m := k.vec()
-			k.fileQ4KScales(dw, m, s)
-			k.accumulate(0, 0, isum, dw, m, s)
-		case "Q6_K":
-			k.tile.scales(0, dw, nil, s)
-			k.accumulate(0, 0, isum, dw, nil, s)
-		default:
-			k.blockScales(dw.AsX())
-			VCVTPH2PS(dw.AsX(), dw)
-			k.accumulate(0, 0, isum, dw, nil, s)
+		dw, s, m := k.vec(), k.vec(), reg.VecPhysical(nil)
+		if k.minima() {
+			m = k.vec()
 		}
+		switch k.typ.Traits().Scales {
+		case quant.SixBits:
+			k.fileSixBitScales(dw, m, s)
+		case quant.HalfBlocks:
+			k.tile.scales(0, dw, nil, s)
+		default:
+			k.blockHalves(0, dw.AsX())
+			VCVTPH2PS(dw.AsX(), dw)
+			if m != nil {
+				k.blockHalves(2, m.AsX())
+				VCVTPH2PS(m.AsX(), m)
+			}
+		}
+		k.accumulate(0, 0, isum, dw, m, s)
 		k.next = mark
 	}
 }
 
-// blockScales leaves the f16 scales of a superblock's blocks in dst.
-func (k *tile) blockScales(dst reg.Register) {
-	size := fileQ4Block
-	if k.typ == "Q8_0" {
-		size = fileQ8Block
-	}
-	VMOVD(k.row(0, 0), dst)
+// blockHalves leaves the binary16 numbers at byte at of a superblock's blocks in dst.
+func (k *tile) blockHalves(at int, dst reg.Register) {
+	VMOVD(k.row(0, at), dst)
 	for j := 1; j < 8; j++ {
-		VPINSRW(U8(byte(j)), k.row(0, size*j), dst, dst)
+		VPINSRW(U8(byte(j)), k.row(0, at+k.typ.BlockBytes()*j), dst, dst)
 	}
 }
+
+// blocks reports whether scales lie with every 32 elements in the file.
+func (k *tile) blocks() bool { return k.typ.BlockElems() == quant.QK }
 
 // halves loads 16 bytes at lo and 16 at hi.
 func (k *tile) halves(lo, hi int, dst reg.VecPhysical) {
@@ -128,7 +133,7 @@ func transpose(t, tmp []reg.VecPhysical) {
 	VPUNPCKHQDQ(t[3], tmp[1], t[3])
 }
 
-// groups leaves groups 4·half… in g, quants unsigned but for Q8_0, and uses tmp. Of Q4_0 all quants are left: those of group v in
+// groups leaves groups 4·half… in g, quants unsigned but for Q8_0, and uses tmp. Of blocks of 4 bits all quants are left: those of group v in
 // the low nibbles of g[v], those of v+4 in the high ones.
 func (k *fileRow) groups(half int, g, tmp []reg.VecPhysical) {
 	at := 16 * half
@@ -137,21 +142,25 @@ func (k *fileRow) groups(half int, g, tmp []reg.VecPhysical) {
 		VPAND(k.mask, from, lo)
 		VPAND(k.mask, hi, hi)
 	}
-	switch k.typ {
-	case "Q4_0":
+	switch size := k.typ.BlockBytes(); k.typ {
+	case quant.Q4_0, quant.Q4_1:
 		for j := range 4 {
-			k.halves(2+fileQ4Block*j, 2+fileQ4Block*(j+4), g[j])
+			k.halves(size*(j+1)-16, size*(j+5)-16, g[j])
 		}
-	case "Q8_0":
+	case quant.Q8_0:
 		for j := range 4 {
-			k.halves(2+at+fileQ8Block*j, 2+at+fileQ8Block*(j+4), g[j])
+			k.halves(2+at+size*j, 2+at+size*(j+4), g[j])
 		}
-	case "Q4_K": // 32 bytes hold two blocks
+	case quant.Q4_K, quant.Q5_K: // 32 bytes hold two blocks
+		from := at + fileNibbles(k.typ)
 		for j := range 2 {
-			k.halves(fileQ4K+at+32*j, fileQ4K+at+32*(j+2), g[2*j])
+			k.halves(from+32*j, from+32*(j+2), g[2*j])
 			nibbles(g[2*j], g[2*j], g[2*j+1])
 		}
-	case "Q6_K": // of four blocks, 64 bytes hold low nibbles, 32 bytes the bits above
+		if k.typ == quant.Q5_K && !k.lowNibbles {
+			k.fifthBits(at, g, tmp)
+		}
+	case quant.Q6_K: // of four blocks, 64 bytes hold low nibbles, 32 bytes the bits above
 		for j := range 2 {
 			k.halves(at+32*j, at+32*j+64, g[j])
 			nibbles(g[j], g[j], g[j+2])
@@ -178,10 +187,40 @@ func (k *fileRow) groups(half int, g, tmp []reg.VecPhysical) {
 	transpose(g, tmp)
 }
 
-// bytesVNNI leaves the sums of a superblock of Q8_0 in isum.
-func (k *fileRow) bytesVNNI(isum reg.VecPhysical) {
+// fileNibbles is where the low nibbles of Q4_K and Q5_K begin.
+func fileNibbles(typ quant.Type) int {
+	if typ == quant.Q5_K {
+		return fileQ5K
+	}
+	return fileSixBits
+}
+
+// fifthBits adds the fifth bits of half of each block: byte i of the file has in bit j that of block j, and g[j] has blocks j and j+4.
+func (k *fileRow) fifthBits(at int, g, tmp []reg.VecPhysical) {
+	VBROADCASTI128(k.row(0, fileSixBits+at), tmp[0])
+	VPSLLVD(constant("fileFifth"), tmp[0], tmp[0]) // those of block j to bit 4+j
+	for j, w := range g {
+		VPSRLW(U8(byte(j)), tmp[0], tmp[1])
+		VPAND(k.high, tmp[1], tmp[1])
+		VPOR(tmp[1], w, w)
+	}
+}
+
+// blocksVNNI leaves the sums of a superblock of blocks in isum.
+func (k *fileRow) blocksVNNI(isum reg.VecPhysical) {
 	g, tmp := k.vecs(4), k.vecs(2)
-	VPSLLD(U8(4), k.act(0, offNeg8), isum)
+	k.start(0, isum)
+	if !k.bytes() {
+		k.groups(0, g, tmp)
+		for v, lo := range g {
+			VPSRLW(U8(4), lo, tmp[0])
+			VPAND(k.mask, lo, lo)
+			VPAND(k.mask, tmp[0], tmp[0])
+			VPDPBUSD(k.act(0, 32*v), lo, isum)
+			VPDPBUSD(k.act(0, 32*(v+4)), tmp[0], isum)
+		}
+		return
+	}
 	for half := range 2 {
 		k.groups(half, g, tmp)
 		for v, w := range g {
@@ -194,12 +233,16 @@ func (k *fileRow) bytesVNNI(isum reg.VecPhysical) {
 // superAVX2 leaves the sums of a superblock in isum; see fourBitAVX2, eightBitAVX2 and sixBitAVX2 for what fits 16 bits.
 func (k *fileRow) superAVX2(isum reg.VecPhysical) {
 	g, tmp := k.vecs(4), k.vecs(2)
-	switch k.typ {
-	case "Q8_0":
+	switch k.typ.Traits().Bits {
+	case 8:
 		k.eightBitFile(isum, g, tmp)
 		return
-	case "Q6_K":
+	case 6:
 		k.sixBitFile(isum, g, tmp)
+		return
+	}
+	if k.typ.Traits().Bits == 5 {
+		k.fiveBitFile(isum, g, tmp)
 		return
 	}
 	first := true
@@ -212,7 +255,7 @@ func (k *fileRow) superAVX2(isum reg.VecPhysical) {
 		VPMADDUBSW(k.act(0, 32*v), w, p)
 		VPADDW(p, isum, isum)
 	}
-	if k.typ == "Q4_0" {
+	if k.blocks() {
 		k.groups(0, g, tmp)
 		for v, lo := range g {
 			hi := tmp[0]
@@ -231,8 +274,23 @@ func (k *fileRow) superAVX2(isum reg.VecPhysical) {
 		}
 	}
 	VPMADDWD(constant("ones16"), isum, isum)
-	if k.typ == "Q4_0" {
-		VPADDD(k.act(0, offNeg8), isum, isum)
+	k.less(0, isum)
+}
+
+func (k *fileRow) fiveBitFile(isum reg.VecPhysical, g, tmp []reg.VecPhysical) {
+	for half := range 2 {
+		k.groups(half, g, tmp)
+		for v := 0; v < 4; v += 2 {
+			VPMADDUBSW(k.act(0, 32*(v+4*half)), g[v], tmp[0])
+			VPMADDUBSW(k.act(0, 32*(v+1+4*half)), g[v+1], tmp[1])
+			VPADDW(tmp[1], tmp[0], tmp[0])
+			if v+half == 0 {
+				VPMADDWD(constant("ones16"), tmp[0], isum)
+				continue
+			}
+			VPMADDWD(constant("ones16"), tmp[0], tmp[0])
+			VPADDD(tmp[0], isum, isum)
+		}
 	}
 }
 
@@ -258,7 +316,7 @@ func (k *fileRow) eightBitFile(isum reg.VecPhysical, g, tmp []reg.VecPhysical) {
 func (k *fileRow) sixBitFile(isum reg.VecPhysical, g, tmp []reg.VecPhysical) {
 	all, sc := k.vec(), k.vec()
 	VPMOVSXBW(k.row(0, fileSix), all)
-	VPMADDWD(k.act(0, offPairs), all, isum)
+	VPMADDWD(k.act(0, layout.ActPairs), all, isum)
 	VPSLLD(U8(5), isum, isum) // 32·Σ, from which the sums are subtracted; the sign is turned at the end
 	for half, words := range []string{"lowWords", "highWords"} {
 		k.groups(half, g, tmp)
@@ -294,38 +352,48 @@ func defineFileConstants() {
 	define("fileShift4", repeat(0, 0, 0, 0, 4, 0, 0, 0))
 	define("fileMasks4", repeat(0x0f, 0x0f, 0x0f, 0x0f, 0xf0, 0xf0, 0xf0, 0xf0))
 	define("maskf0", repeat(0xf0))
+	define("fileFifth", repeat(slices.Concat(bytes.Repeat([]byte{4, 0, 0, 0}, 4), make([]byte, 16))...))
+	fifth := make([]byte, 64) // brings bit j of a byte to bit 4
+	for i := range 16 {
+		fifth[4*i] = byte((4 - i%8) & 31)
+	}
+	define("fileTurn5", fifth)
+	define("fileLanes", repeat(0, 0, 0, 0, 1, 0, 0, 0, 2, 0, 0, 0, 3, 0, 0, 0, 4, 0, 0, 0, 5, 0, 0, 0, 6, 0, 0, 0, 7, 0, 0, 0))
 	define("fileShift6", repeat(slices.Concat(make([]byte, 8), []byte{4, 0, 0, 0, 4, 0, 0, 0})...))
 	define("fileTurn6", repeat(4, 0, 0, 0, 2, 0, 0, 0, 0, 0, 0, 0, 30, 0, 0, 0))
 	define("fileQuarter", repeat(0, 0, 0, 0, 2, 0, 0, 0, 4, 0, 0, 0, 6, 0, 0, 0))
 	for pair := range 4 {
-		four, six, high := make([]byte, 64), make([]byte, 64), make([]byte, 64)
+		four, five, six, high := make([]byte, 64), make([]byte, 64), make([]byte, 64), make([]byte, 64)
 		for i := range 16 {
 			v, j := 2*pair+i/8, i%8
 			four[4*i] = byte(j/2*8 + v)
+			five[4*i] = byte(v)
 			six[4*i] = byte(j/4*16 + j%2*8 + v)
 			high[4*i] = byte(j/4*8 + v)
 		}
 		define(fmt.Sprintf("filePlacesQ4K%d", pair), four)
+		define(fmt.Sprintf("filePlacesQ5K%d", pair), four)
+		define(fmt.Sprintf("filePlacesFifth%d", pair), five)
 		define(fmt.Sprintf("filePlacesQ6K%d", pair), six)
 		define(fmt.Sprintf("filePlacesHigh%d", pair), high)
 	}
 	scales := make([]byte, 64) // words, of 64 bytes at 0 and 64 at 72
 	for j := range 8 {
-		scales[2*j] = byte(fileQ4Block/2*j - j/4*4)
+		scales[2*j] = byte(quant.Q4_0.BlockBytes()/2*j - j/4*4)
 	}
 	define("filePlacesScales", scales)
 	for pair := range 2 { // the second pair is looked for in 64 bytes at 10 and 64 at 80
 		words := make([]byte, 64)
 		for i := range 32 {
 			v, j := 2*pair+i/16, i/2%8
-			words[2*i] = byte(1 + fileQ4Block/2*j + 2*v + i%2 - 5*pair - j/4*(4-pair))
+			words[2*i] = byte(1 + quant.Q4_0.BlockBytes()/2*j + 2*v + i%2 - 5*pair - j/4*(4-pair))
 		}
 		define(fmt.Sprintf("filePlacesQ40%d", pair), words)
 	}
 }
 
-// fileQ4KScales leaves d·scale in dw and dmin·min in m.
-func (k *fileRow) fileQ4KScales(dw, m, tmp reg.VecPhysical) {
+// fileSixBitScales leaves d·scale in dw and dmin·min in m.
+func (k *fileRow) fileSixBitScales(dw, m, tmp reg.VecPhysical) {
 	header, super := k.vec(), k.vec()
 	h, low, top := header.AsX(), dw.AsX(), tmp.AsX()
 	VMOVDQU(k.row(0, 0), h)
@@ -367,16 +435,18 @@ func (k *fileRow) kept(name string) reg.VecPhysical {
 func (k *fileRow) bodyZ(isum reg.VecPhysical) func() {
 	var places [4]reg.VecPhysical
 	for p := range places {
-		if k.typ == "Q4_0" && p >= 2 {
+		if k.typ == quant.Q4_0 && p >= 2 {
 			break
 		}
-		places[p] = k.kept(fmt.Sprintf("filePlaces%s%d", strings.ReplaceAll(k.typ, "_", ""), p))
+		places[p] = k.kept(fmt.Sprintf("filePlaces%s%d", short(k.typ), p))
 	}
 	dw, s, second, w := k.vec(), k.vec(), k.vec(), zmm(k.vec())
 	switch k.typ {
-	case "Q4_0":
+	case quant.Q4_0:
 		return k.fourBitBlocksZ(isum, dw, s, second, places)
-	case "Q4_K":
+	case quant.Q5_K:
+		return k.fiveBitZ(isum, dw, s, second, w, places)
+	case quant.Q4_K:
 		return k.fourBitZ(isum, dw, s, second, w, places)
 	}
 	return k.sixBitFileZ(isum, dw, s, second, w, places)
@@ -390,7 +460,7 @@ func (k *fileRow) fourBitBlocksZ(isum, dw, s, high reg.VecPhysical, places [4]re
 	return func() {
 		VMOVDQU32(k.row(0, 0), front)
 		VMOVDQU32(k.row(0, 72), behind)
-		VMOVDQU32(k.act(0, offNeg8), isum)
+		VMOVDQU32(k.act(0, layout.ActNeg8), isum)
 		VPXORD(high, high, high)
 		VMOVDQA32(front, w)
 		VPERMT2W(behind, places[0], w)
@@ -414,18 +484,13 @@ func (k *fileRow) fourBitBlocksZ(isum, dw, s, high reg.VecPhysical, places [4]re
 
 // fourBitZ multiplies every other block, those of high nibbles, by 16.
 func (k *fileRow) fourBitZ(isum, dw, s, m, w reg.VecPhysical, places [4]reg.VecPhysical) func() {
-	super, mask, shift := k.kept("superPair"), k.kept("fileMasks4"), k.kept("fileShift4")
+	mask, shift := k.kept("fileMasks4"), k.kept("fileShift4")
+	scales := k.fileScalesZ(dw, m, s)
 	front, behind := zmm(k.vec()), zmm(k.vec())
-	header, low, top := k.vec().AsX(), k.vec().AsX(), k.vec().AsX()
-	var fields [5]reg.VecPhysical
-	for i, name := range []string{"fileFieldLow", "fileFieldHigh", "fileFieldMask", "fileFieldNibbles", "mask30"} {
-		fields[i] = k.vec().AsX().(reg.VecPhysical)
-		VMOVDQU32(constant(name), fields[i])
-	}
 	return func() {
 		VPXORD(isum, isum, isum)
-		VMOVDQU32(k.row(0, fileQ4K), front)
-		VMOVDQU32(k.row(0, fileQ4K+64), behind)
+		VMOVDQU32(k.row(0, fileSixBits), front)
+		VMOVDQU32(k.row(0, fileSixBits+64), behind)
 		for p, at := range places {
 			VMOVDQA32(front, w)
 			VPERMT2D(behind, at, w)
@@ -435,6 +500,52 @@ func (k *fileRow) fourBitZ(isum, dw, s, m, w reg.VecPhysical, places [4]reg.VecP
 		VEXTRACTI64X4(U8(1), zmm(isum), dw)
 		VPADDD(dw, isum, isum)
 		VPSRAVD(shift.AsY(), isum, isum)
+		scales()
+		k.accumulate(0, 0, isum, dw, m, s)
+	}
+}
+
+// fiveBitZ shifts high nibbles down, as fifth bits leave no room for products 16 times as large.
+func (k *fileRow) fiveBitZ(isum, dw, s, m, w reg.VecPhysical, places [4]reg.VecPhysical) func() {
+	mask, shift, fifth, turn := k.kept("mask0f"), k.kept("fileShift4"), k.kept("mask10"), k.kept("fileTurn5")
+	var above [4]reg.VecPhysical
+	for p := range above {
+		above[p] = k.kept(fmt.Sprintf("filePlacesFifth%d", p))
+	}
+	scales := k.fileScalesZ(dw, m, s)
+	front, behind, bits, high := zmm(k.vec()), zmm(k.vec()), k.vec(), zmm(k.vec())
+	return func() {
+		VPXORD(isum, isum, isum)
+		VMOVDQU32(k.row(0, fileQ5K), front)
+		VMOVDQU32(k.row(0, fileQ5K+64), behind)
+		VMOVDQU32(k.row(0, fileSixBits), bits)
+		for p, at := range places {
+			VMOVDQA32(front, w)
+			VPERMT2D(behind, at, w)
+			VPSRLVD(shift, w, w)
+			VPANDD(mask, w, w)
+			VPERMD(zmm(bits), above[p], high)
+			VPROLVD(turn, high, high)
+			VPTERNLOGD(U8(orAnd), fifth, high, w)
+			VPDPBUSD(k.act(0, 64*p), w, zmm(isum))
+		}
+		VEXTRACTI64X4(U8(1), zmm(isum), dw)
+		VPADDD(dw, isum, isum)
+		scales()
+		k.accumulate(0, 0, isum, dw, m, s)
+	}
+}
+
+// fileScalesZ loads what unpacking six-bit scales keeps in registers, and returns what leaves d·scale in dw and dmin·min in m.
+func (k *fileRow) fileScalesZ(dw, m, s reg.VecPhysical) func() {
+	super := k.kept("superPair")
+	header, low, top := k.vec().AsX(), k.vec().AsX(), k.vec().AsX()
+	var fields [5]reg.VecPhysical
+	for i, name := range []string{"fileFieldLow", "fileFieldHigh", "fileFieldMask", "fileFieldNibbles", "mask30"} {
+		fields[i] = k.vec().AsX().(reg.VecPhysical)
+		VMOVDQU32(constant(name), fields[i])
+	}
+	return func() {
 		VMOVDQU32(k.row(0, 0), header)
 		VPSHUFB(fields[0], header, low)
 		VPSHUFB(fields[1], header, top)
@@ -449,7 +560,6 @@ func (k *fileRow) fourBitZ(isum, dw, s, m, w reg.VecPhysical, places [4]reg.VecP
 		VPERMPS(zmm(s), super, zmm(s))
 		VMULPS(zmm(s), zmm(dw), zmm(dw))
 		VEXTRACTF64X4(U8(1), zmm(dw), m)
-		k.accumulate(0, 0, isum, dw, m, s)
 	}
 }
 
@@ -463,8 +573,8 @@ func (k *fileRow) sixBitFileZ(isum, dw, s, second, w reg.VecPhysical, places [4]
 	front, behind, bits, high := zmm(k.vec()), zmm(k.vec()), zmm(k.vec()), zmm(k.vec())
 	lo, hi := k.vec(), k.vec()
 	return func() {
-		VMOVDQU32(k.act(0, offLo32), isum)
-		VMOVDQU32(k.act(0, offHi32), second)
+		VMOVDQU32(k.act(0, layout.ActLo32), isum)
+		VMOVDQU32(k.act(0, layout.ActHi32), second)
 		VMOVDQU32(k.row(0, 0), front)
 		VMOVDQU32(k.row(0, 64), behind)
 		VMOVDQU32(k.row(0, fileHigh), bits)

@@ -2,65 +2,80 @@ package main
 
 import (
 	"fmt"
-	"strings"
 
 	. "github.com/mmcloughlin/avo/build"
 	. "github.com/mmcloughlin/avo/operand"
 	"github.com/mmcloughlin/avo/reg"
+
+	"github.com/powerinfer-go/powerinfer/internal/compute/cpu/layout"
+	"github.com/powerinfer-go/powerinfer/internal/quant"
 )
 
 // filePack emits the packing of n superblocks.
-func filePack(typ string) {
+func filePack(typ quant.Type) {
 	k := &fileRow{tile: tile{isa: "AVX2", typ: typ, r: 1, t: 1}}
-	name := "pack" + strings.ReplaceAll(typ, "_", "") + "AVX2"
+	name := "pack" + short(typ) + "AVX2"
 	TEXT(name, NOSPLIT, "func(dst, src *byte, n, ahead uintptr)")
 	Doc(fmt.Sprintf("%s packs n superblocks of %s, and asks for what lies ahead bytes behind each. Scalar twin: packSuper in pack.go.", name, typ))
 	dst := Load(Param("dst"), GP64())
 	k.wp, k.n = Load(Param("src"), GP64()), Load(Param("n"), GP64())
 	ahead := Load(Param("ahead"), GP64())
 	to := func(at int) Mem { return Mem{Base: dst, Disp: at} }
-	if typ == "Q4_K" || typ == "Q6_K" {
+	if !k.blocks() {
 		k.mask = k.vec()
 		k.load(constant("mask0f"), k.mask)
 	}
-	var three reg.VecPhysical // two bits of every byte
-	if typ == "Q6_K" {
+	var three, one reg.VecPhysical // two bits of every byte, and one
+	if typ == quant.Q5_K {
+		one = k.vec()
+		k.load(constant("mask10"), one)
+		VPSRLW(U8(4), one, one)
+	}
+	if typ == quant.Q6_K {
 		three = k.vec()
 		k.load(constant("mask30"), three)
 		VPSRLW(U8(4), three, three)
 	}
 	g, h, tmp := k.vecs(4), k.vecs(4), k.vecs(2)
 	Label("super")
-	k.ask(Mem{Base: k.wp, Index: ahead, Scale: 1}, superBytes(typ))
+	k.ask(Mem{Base: k.wp, Index: ahead, Scale: 1}, layout.Of(typ).Bytes)
 	switch typ {
-	case "Q4_0", "Q8_0":
-		k.blockScales(tmp[0].AsX())
+	case quant.Q4_0, quant.Q4_1, quant.Q8_0:
+		k.blockHalves(0, tmp[0].AsX())
 		VMOVDQU(tmp[0].AsX(), to(0))
-		for half := range map[string]int{"Q4_0": 1, "Q8_0": 2}[typ] {
+		if k.minima() {
+			k.blockHalves(2, tmp[0].AsX())
+			VMOVDQU(tmp[0].AsX(), to(layout.Minima))
+		}
+		for half := range typ.Traits().Bits / 4 {
 			k.groups(half, g, tmp)
 			for v, w := range g {
-				VMOVDQU(w, to(offQuants+32*(v+4*half)))
+				VMOVDQU(w, to(k.super().Quants+32*(v+4*half)))
 			}
 		}
-	case "Q4_K":
+	case quant.Q4_K:
 		k.packFields(to)
 		k.pairGroups(g, h, tmp)
-	case "Q6_K":
+	case quant.Q5_K:
+		k.packFields(to)
+		k.packFifth(to, one, g[0], tmp)
+		k.pairGroups(g, h, tmp)
+	case quant.Q6_K:
 		VMOVDQU(k.row(0, fileSix), tmp[0].AsX())
 		VMOVDQU(tmp[0].AsX(), to(0))
 		d := GP32()
-		MOVWLZX(k.row(0, offSuper), d)
-		MOVW(d.As16(), to(offSuper))
+		MOVWLZX(k.row(0, k.super().Unit), d)
+		MOVW(d.As16(), to(k.super().Unit))
 		k.packHigh(to, three, g, tmp)
 		k.pairGroups(g, h, tmp)
 	}
-	if typ == "Q4_K" || typ == "Q6_K" {
+	if !k.blocks() {
 		for v, w := range g {
-			VMOVDQU(w, to(offQuants+32*v))
+			VMOVDQU(w, to(k.super().Quants+32*v))
 		}
 	}
-	ADDQ(U32(uint32(superBytes(typ))), k.wp)
-	ADDQ(U32(uint32(superBytes(typ))), dst)
+	ADDQ(U32(uint32(layout.Of(typ).Bytes)), k.wp)
+	ADDQ(U32(uint32(layout.Of(typ).Bytes)), dst)
 	DECQ(k.n)
 	JNZ(LabelRef("super"))
 	VZEROUPPER()
@@ -130,6 +145,24 @@ func (k *fileRow) packFields(to func(int) Mem) {
 	MOVL(min.As32(), to(12))
 }
 
+// packFifth packs Q5_K's fifth bits: dword j holds in its bytes' bits v those of group v of block j, which the file has in bits j.
+func (k *fileRow) packFifth(to func(int) Mem, one, sum reg.VecPhysical, tmp []reg.VecPhysical) {
+	for v := range 8 {
+		w := tmp[v%2]
+		if v == 0 {
+			w = sum
+		}
+		VPBROADCASTD(k.row(0, fileSixBits+4*v), w)
+		VPSRLVD(constant("fileLanes"), w, w)
+		VPAND(one, w, w)
+		if v > 0 {
+			VPSLLD(U8(byte(v)), w, w)
+			VPOR(w, sum, sum)
+		}
+	}
+	VMOVDQU(sum, to(k.super().High))
+}
+
 // packHigh packs Q6_K's high bits: vector h's dword j holds in its bit pair f those of group 2f+h of block j.
 func (k *fileRow) packHigh(to func(int) Mem, three reg.VecPhysical, g, tmp []reg.VecPhysical) {
 	for h := range 2 {
@@ -150,6 +183,6 @@ func (k *fileRow) packHigh(to func(int) Mem, three reg.VecPhysical, g, tmp []reg
 			VPSLLD(U8(byte(2*f)), w, w)
 			VPOR(w, sum, sum)
 		}
-		VMOVDQU(sum, to(offHigh+32*h))
+		VMOVDQU(sum, to(k.super().High+32*h))
 	}
 }

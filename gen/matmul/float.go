@@ -6,6 +6,8 @@ import (
 	. "github.com/mmcloughlin/avo/build"
 	. "github.com/mmcloughlin/avo/operand"
 	"github.com/mmcloughlin/avo/reg"
+
+	"github.com/powerinfer-go/powerinfer/internal/quant"
 )
 
 // float emits F32, F16 and BF16 over n groups of 8 elements; hp walks the weights.
@@ -40,9 +42,9 @@ func (k *tile) float() {
 
 // scatterFloats emits one token's products with rows chosen by index, four at a time so that four sums are in flight,
 // while the next four rows are prefetched. The number of rows is a multiple of four.
-func scatterFloats(typ string) {
+func scatterFloats(typ quant.Type) {
 	k := &tile{isa: "AVX2", typ: typ, r: 4, t: 1}
-	name := "scatter" + typ + "AVX2"
+	name := "scatter" + short(typ) + "AVX2"
 	TEXT(name, NOSPLIT, "func(out *float32, w *byte, rowBytes uintptr, index *int32, x *byte, n uintptr, rows uintptr)")
 	Doc(fmt.Sprintf("%s computes one token's products with %s rows chosen by index, four at a time. Scalar twin: tileGeneric in matmul_generic.go.", name, typ))
 	next := AllocLocal(4 * 8)
@@ -68,7 +70,7 @@ func scatterFloats(typ string) {
 	XORQ(off, off)
 	Load(Param("n"), left)
 	size, scale := k.floatBytes(), uint8(2)
-	if typ == "F32" {
+	if typ == quant.F32 {
 		scale = 1
 	}
 	step := func(u int) {
@@ -113,7 +115,7 @@ func scatterFloats(typ string) {
 }
 
 func (k *tile) floatBytes() int {
-	if k.typ == "F32" {
+	if k.typ == quant.F32 {
 		return 4
 	}
 	return 2
@@ -122,11 +124,11 @@ func (k *tile) floatBytes() int {
 // widen loads eight weights as float32.
 func (k *tile) widen(m Mem, w reg.VecPhysical) {
 	switch k.typ {
-	case "F32":
+	case quant.F32:
 		VMOVUPS(m, w)
-	case "F16":
+	case quant.F16:
 		VCVTPH2PS(m, w)
-	case "BF16":
+	case quant.BF16:
 		VPMOVZXWD(m, w)
 		VPSLLD(U8(16), w, w)
 	}

@@ -1,58 +1,24 @@
 // Command matmul writes the tiles of matrix products: internal/compute/cpu/kernel/matmul_amd64.s and its stubs.
 //
 // A tile computes out[t][r] for R weight rows and T activation rows over all superblocks; a stream computes one
-// token's products with many rows, one row after the other. Layouts are those of package kernel (pack.go, acts.go);
+// token's products with many rows, one row after the other. Layouts are those of package layout;
 // the scalar twin of all is dotGeneric in matmul_generic.go.
 package main
 
 import (
 	"flag"
 	"slices"
+	"strings"
 
 	. "github.com/mmcloughlin/avo/build"
 	. "github.com/mmcloughlin/avo/operand"
+
+	"github.com/powerinfer-go/powerinfer/internal/compute/cpu/layout"
+	"github.com/powerinfer-go/powerinfer/internal/quant"
 )
 
-// Offsets into an activation superblock; kernel/acts.go holds the same.
-const (
-	actBytes = 448
-	offScale = 256 // 8 × f32
-	offNeg8  = 288 // 8 × i32 -8·Σ
-	offDSum  = 320 // 8 × f32 scale·Σ
-	offLo32  = 352 // 8 × i32 -32·Σ of the first halves
-	offHi32  = 384 // 8 × i32 -32·Σ of the second halves
-	offPairs = 416 // 8 × (i16 Σ of the first half, i16 Σ of the second)
-)
-
-// Offsets into a weight superblock; kernel/pack.go holds the same.
-const (
-	offQuants = 16  // behind the header
-	offHigh   = 144 // Q6_K's high bits
-	offSuper  = 208 // Q6_K's d
-)
-
-// Offsets into a superblock of a panel.
-const (
-	panelScale  = 0   // 8 × f32
-	panelMin    = 32  // Q4_K: 8 × f32; Q6_K: the 16 scales of half-blocks as i16, of AVX2 those of first halves twice
-	panelQuants = 64  // 8 × 32 bytes as activations, unsigned; of AVX2's Q8_0 8 × 32 low nibbles and 32 high ones
-	panelHigh   = 320 // AVX2's Q6_K: the scales of second halves twice
-)
-
-// panelBytes is the size of a panel's superblock; kernel/kernels_amd64.go holds the same.
-func panelBytes(isa, typ string) int {
-	switch {
-	case isa == "AVX2" && typ == "Q6_K":
-		return 352
-	case isa == "AVX2" && typ == "Q8_0":
-		return 576
-	}
-	return 320
-}
-
-func superBytes(typ string) int {
-	return map[string]int{"Q4_0": 144, "Q4_K": 144, "Q8_0": 272, "Q6_K": 210}[typ]
-}
+// short is a type's name in the names of kernels.
+func short(typ quant.Type) string { return strings.ReplaceAll(typ.String(), "_", "") }
 
 var constants = map[string]Mem{}
 
@@ -98,7 +64,13 @@ func defineConstants() {
 	constants["f127"] = GLOBL("f127", RODATA|NOPTR)
 	DATA(0, F32(127))
 	define("mask0f", repeat(0x0f))
+	define("mask10", repeat(0x10))
 	define("mask30", repeat(0x30))
+	turn := make([]byte, 64) // brings the fifth bits of groups 0 and 1 to bit 4, see fiveBitZ
+	for i := range 16 {
+		turn[4*i] = byte(4 - i/8)
+	}
+	define("turn5", turn)
 	define("x80", repeat(0x80))
 	define("ones16", repeat(1, 0))
 	define("mask63", repeat(63, 0, 0, 0))
@@ -115,12 +87,15 @@ func defineConstants() {
 	define("highWords", repeat(2, 3, 2, 3, 6, 7, 6, 7, 10, 11, 10, 11, 14, 15, 14, 15))
 }
 
-var quantised = []string{"Q4_0", "Q4_K", "Q8_0", "Q6_K"}
+// quantised lists the types with quants.
+func quantised() []quant.Type {
+	return slices.DeleteFunc(quant.Types(), func(t quant.Type) bool { return !t.Quantised() })
+}
 
 func main() {
-	layout := flag.String("layout", "packed", "packed or file: which kernels are written")
+	form := flag.String("layout", "packed", "packed or file: which kernels are written")
 	flag.Parse()
-	if *layout == "file" {
+	if *form == "file" {
 		fileKernels()
 		Generate()
 		return
@@ -128,28 +103,22 @@ func main() {
 	defineConstants()
 	for _, isa := range []string{"AVX2", "VNNI"} {
 		size := map[string][2]int{"AVX2": {2, 2}, "VNNI": {4, 4}}[isa]
-		for _, typ := range quantised {
+		for _, typ := range quantised() {
 			r := size[0]
-			if isa == "VNNI" && typ == "Q6_K" {
-				r = 2
+			if typ.Traits().Scales == quant.HalfBlocks {
+				r = 2 // two sums for every output
 			}
 			(&tile{isa: isa, typ: typ, r: r, t: size[1]}).emit()
-			if isa != "VNNI" || typ != "Q4_0" { // kernel/kernels_amd64.go says why
-				stream(isa, typ, near)
-				if slices.Contains(farTypes, typ) {
-					stream(isa, typ, far)
-				}
-			}
-			if isa == "AVX2" || typ == "Q4_K" || typ == "Q6_K" {
-				(&tile{isa: isa, typ: typ, r: 4, t: 1}).emit()
-			}
+			(&tile{isa: isa, typ: typ, r: 4, t: 1}).emit()
+			stream(isa, typ, near)
+			stream(isa, typ, far)
 			stream(isa, typ, scattered)
 			if isa == "VNNI" {
 				(&panel{tile{isa: isa, typ: typ, r: 4, t: 4}}).emit()
 			} else {
 				(&panel{tile{isa: isa, typ: typ, r: 2, t: 3}}).emit()
 			}
-			if isa == "AVX2" || typ == "Q8_0" || typ == "Q6_K" {
+			if isa == "AVX2" || layout.Panel(typ, true) != layout.Panel(typ, false) {
 				expand(isa, typ)
 			}
 		}
@@ -157,12 +126,12 @@ func main() {
 	floats := map[string][][2]int{"AVX2": {{1, 1}, {3, 1}, {2, 4}}, "VNNI": {{4, 4}}}
 	for _, isa := range []string{"AVX2", "VNNI"} {
 		for _, rt := range floats[isa] {
-			for _, typ := range []string{"F32", "F16", "BF16"} {
+			for _, typ := range []quant.Type{quant.F32, quant.F16, quant.BF16} {
 				(&tile{isa: isa, typ: typ, r: rt[0], t: rt[1]}).float()
 			}
 		}
 	}
-	for _, typ := range []string{"F32", "F16", "BF16"} {
+	for _, typ := range []quant.Type{quant.F32, quant.F16, quant.BF16} {
 		scatterFloats(typ)
 	}
 	bfloats()

@@ -2,11 +2,13 @@ package main
 
 import (
 	"fmt"
-	"strings"
 
 	. "github.com/mmcloughlin/avo/build"
 	. "github.com/mmcloughlin/avo/operand"
 	"github.com/mmcloughlin/avo/reg"
+
+	"github.com/powerinfer-go/powerinfer/internal/compute/cpu/layout"
+	"github.com/powerinfer-go/powerinfer/internal/quant"
 )
 
 // panel is a tile over rows that were expanded to bytes and float scales, which pays from about sixteen tokens on.
@@ -16,20 +18,22 @@ func (k *panel) emit() {
 	k.memory = k.r*k.t > 8 && k.vnni() || k.nibblePairs()
 	k.prologue("panel")
 	isum := k.vecs(k.r * k.t)
-	k.supers(panelBytes(k.isa, k.typ), func() {
+	k.supers(layout.Panel(k.typ, k.isa == "AVX2"), func() {
 		mark := k.next
 		switch {
-		case k.typ == "Q6_K" && k.vnni():
+		case k.halfBlocks() && k.vnni():
 			for r := 0; r < k.r; r += 2 {
 				k.halvesVNNI(r, isum[r*k.t:])
 				k.next = mark
 			}
-		case k.typ == "Q6_K":
+		case k.halfBlocks():
 			k.halvesAVX2(isum)
 		case k.nibblePairs():
 			k.sumsNibblePairs(isum)
 		case k.vnni():
 			k.sumsVNNI(isum)
+		case k.above() != "":
+			k.sumsFiveBits(isum)
 		default:
 			k.sumsAVX2(isum)
 		}
@@ -42,21 +46,16 @@ func (k *panel) emit() {
 
 func (k *panel) sumsVNNI(isum []reg.VecPhysical) {
 	for i, s := range isum {
-		switch r, t := i/k.t, i%k.t; {
-		case k.typ == "Q4_K":
-			k.zero(s)
-		case r > 0:
+		if r, t := i/k.t, i%k.t; r > 0 && k.offset() > 0 {
 			VMOVDQA32(isum[t], s)
-		case k.typ == "Q8_0":
-			VPSLLD(U8(4), k.act(t, offNeg8), s)
-		default:
-			k.load(k.act(t, offNeg8), s)
+		} else {
+			k.start(t, s)
 		}
 	}
 	w, x := k.vecs(k.r), k.vec()
 	for v := range 8 {
 		for r := range w {
-			k.load(k.row(r, panelQuants+32*v), w[r])
+			k.load(k.row(r, layout.PanelQuants+32*v), w[r])
 		}
 		for t := range k.t {
 			k.load(k.act(t, 32*v), x)
@@ -72,7 +71,7 @@ func (k *panel) sumsAVX2(isum []reg.VecPhysical) {
 	w, x, p := k.vecs(k.r), k.vec(), k.vec()
 	for v := range 8 {
 		for r := range w {
-			VMOVDQU(k.row(r, panelQuants+32*v), w[r])
+			VMOVDQU(k.row(r, layout.PanelQuants+32*v), w[r])
 		}
 		for t := range k.t {
 			VMOVDQU(k.act(t, 32*v), x)
@@ -89,23 +88,44 @@ func (k *panel) sumsAVX2(isum []reg.VecPhysical) {
 	}
 	for i, s := range isum {
 		VPMADDWD(constant("ones16"), s, s)
-		if k.typ == "Q4_0" {
-			VPADDD(k.act(i%k.t, offNeg8), s, s)
+		k.less(i%k.t, s)
+	}
+}
+
+// sumsFiveBits adds four products of 31·127·2 in 16 bits, which holds 4.1.
+func (k *panel) sumsFiveBits(isum []reg.VecPhysical) {
+	w0, w1, p, q := k.vec(), k.vec(), k.vec(), k.vec()
+	for v := 0; v < 8; v += 2 {
+		for r := range k.r {
+			VMOVDQU(k.row(r, layout.PanelQuants+32*v), w0)
+			VMOVDQU(k.row(r, layout.PanelQuants+32*(v+1)), w1)
+			for t := range k.t {
+				s := isum[r*k.t+t]
+				VPMADDUBSW(k.act(t, 32*v), w0, p)
+				VPMADDUBSW(k.act(t, 32*(v+1)), w1, q)
+				VPADDW(q, p, p)
+				if v == 0 {
+					VPMADDWD(constant("ones16"), p, s)
+					continue
+				}
+				VPMADDWD(constant("ones16"), p, p)
+				VPADDD(p, s, s)
+			}
 		}
 	}
 }
 
 // nibblePairs reports whether bytes are expanded to two nibbles each. AVX2 has few units for products, and those of
 // nibbles may be added in 16 bits where those of bytes have to be widened one by one.
-func (k *panel) nibblePairs() bool { return k.typ == "Q8_0" && !k.vnni() }
+func (k *panel) nibblePairs() bool { return k.bytes() && !k.vnni() }
 
 // sumsNibblePairs adds (16·high + low − 128)·x.
 func (k *panel) sumsNibblePairs(isum []reg.VecPhysical) {
 	high, lo, hi, x, p := k.vecs(len(isum)), k.vec(), k.vec(), k.vec(), k.vec()
 	for v := range 8 {
 		for r := range k.r {
-			VMOVDQU(k.row(r, panelQuants+64*v), lo)
-			VMOVDQU(k.row(r, panelQuants+64*v+32), hi)
+			VMOVDQU(k.row(r, layout.PanelQuants+64*v), lo)
+			VMOVDQU(k.row(r, layout.PanelQuants+64*v+32), hi)
 			for t := range k.t {
 				i := r*k.t + t
 				VMOVDQU(k.act(t, 32*v), x)
@@ -124,7 +144,7 @@ func (k *panel) sumsNibblePairs(isum []reg.VecPhysical) {
 	for i, s := range isum {
 		VPMADDWD(constant("ones16"), s, s)
 		VPMADDWD(constant("ones16"), high[i], high[i])
-		VPADDD(k.act(i%k.t, offNeg8), high[i], high[i])
+		VPADDD(k.act(i%k.t, layout.ActNeg8), high[i], high[i])
 		VPSLLD(U8(4), high[i], high[i])
 		VPADDD(high[i], s, s)
 	}
@@ -135,19 +155,19 @@ func (k *panel) sumsNibblePairs(isum []reg.VecPhysical) {
 func (k *panel) halvesAVX2(isum []reg.VecPhysical) {
 	w0, w1, p, q := k.vec(), k.vec(), k.vec(), k.vec()
 	for r := range k.r {
-		VMOVDQU(k.row(r, panelMin), w0)
-		VPBLENDW(U8(0xaa), k.row(r, panelHigh), w0, w0)
+		VMOVDQU(k.row(r, layout.PanelMin), w0)
+		VPBLENDW(U8(0xaa), k.row(r, layout.PanelHigh), w0, w0)
 		for t := range k.t {
-			VPMADDWD(k.act(t, offPairs), w0, isum[r*k.t+t])
+			VPMADDWD(k.act(t, layout.ActPairs), w0, isum[r*k.t+t])
 			VPSLLD(U8(5), isum[r*k.t+t], isum[r*k.t+t])
 		}
 		// The sums are subtracted from 32·Σ and the sign turned at the end.
 		for v := 0; v < 8; v += 2 {
-			VMOVDQU(k.row(r, panelQuants+32*v), w0)
-			VMOVDQU(k.row(r, panelQuants+32*(v+1)), w1)
-			scale := panelMin
+			VMOVDQU(k.row(r, layout.PanelQuants+32*v), w0)
+			VMOVDQU(k.row(r, layout.PanelQuants+32*(v+1)), w1)
+			scale := layout.PanelMin
 			if v >= 4 {
-				scale = panelHigh
+				scale = layout.PanelHigh
 			}
 			for t := range k.t {
 				VPMADDUBSW(k.act(t, 32*v), w0, p)
@@ -171,14 +191,14 @@ func (k *panel) halvesVNNI(r int, isum []reg.VecPhysical) {
 	x0, x1 := k.vec(), k.vec()
 	for t := range k.t {
 		for i := range 2 {
-			k.load(k.act(t, offLo32), isum[i*k.t+t])
-			k.load(k.act(t, offHi32), second[i*k.t+t])
+			k.load(k.act(t, layout.ActLo32), isum[i*k.t+t])
+			k.load(k.act(t, layout.ActHi32), second[i*k.t+t])
 		}
 	}
 	for v := range 4 {
 		for i := range 2 {
-			k.load(k.row(r+i, panelQuants+32*v), w[2*i])
-			k.load(k.row(r+i, panelQuants+32*(v+4)), w[2*i+1])
+			k.load(k.row(r+i, layout.PanelQuants+32*v), w[2*i])
+			k.load(k.row(r+i, layout.PanelQuants+32*(v+4)), w[2*i+1])
 		}
 		for t := range k.t {
 			k.load(k.act(t, 32*v), x0)
@@ -190,7 +210,7 @@ func (k *panel) halvesVNNI(r int, isum []reg.VecPhysical) {
 		}
 	}
 	for i := range 2 {
-		k.load(k.row(r+i, panelMin), x0)
+		k.load(k.row(r+i, layout.PanelMin), x0)
 		VPSLLD(U8(16), x0, x1)
 		VPSRAD(U8(16), x1, x1)
 		VPSRAD(U8(16), x0, x0)
@@ -205,13 +225,13 @@ func (k *panel) halvesVNNI(r int, isum []reg.VecPhysical) {
 
 func (k *panel) accumulatePanel(isum []reg.VecPhysical) {
 	dw, s, m := k.vec(), k.vec(), reg.VecPhysical(nil)
-	if k.typ == "Q4_K" {
+	if k.minima() {
 		m = k.vec()
 	}
 	for r := range k.r {
-		k.load(k.row(r, panelScale), dw)
+		k.load(k.row(r, layout.PanelScale), dw)
 		if m != nil {
-			k.load(k.row(r, panelMin), m)
+			k.load(k.row(r, layout.PanelMin), m)
 		}
 		for t := range k.t {
 			k.accumulate(r, t, isum[r*k.t+t], dw, m, s)
@@ -220,8 +240,8 @@ func (k *panel) accumulatePanel(isum []reg.VecPhysical) {
 }
 
 // expand emits what turns n superblocks of a row into a panel's row.
-func expand(isa, typ string) {
-	name := "expand" + strings.ReplaceAll(typ, "_", "") + isa
+func expand(isa string, typ quant.Type) {
+	name := "expand" + short(typ) + isa
 	TEXT(name, NOSPLIT, "func(dst *byte, w *byte, n uintptr)")
 	Doc(fmt.Sprintf("%s writes n superblocks of a packed %s row as a panel's. Scalar twin: superblock in unpack.go.", name, typ))
 	k := &tile{isa: "AVX2", typ: typ, r: 1, t: 1}
@@ -231,49 +251,49 @@ func expand(isa, typ string) {
 	at := func(disp int) Mem { return Mem{Base: dst, Disp: disp} }
 	Label("super")
 	k.scales(0, dw, m, t)
-	VMOVUPS(dw, at(panelScale))
-	if typ == "Q6_K" {
+	VMOVUPS(dw, at(layout.PanelScale))
+	if k.halfBlocks() {
 		VPMOVSXBW(k.row(0, 0), m)
 	}
-	if typ == "Q6_K" && isa == "AVX2" {
+	if k.halfBlocks() && isa == "AVX2" {
 		VPSHUFB(constant("highWords"), m, t)
-		VMOVDQU(t, at(panelHigh))
+		VMOVDQU(t, at(layout.PanelHigh))
 		VPSHUFB(constant("lowWords"), m, m)
 	}
-	if typ == "Q4_K" || typ == "Q6_K" {
-		VMOVUPS(m, at(panelMin))
+	if k.minima() || k.halfBlocks() {
+		VMOVUPS(m, at(layout.PanelMin))
 	}
 	for v := range 4 {
-		if typ == "Q8_0" {
+		if k.bytes() {
 			for i := range 2 {
-				VMOVDQU(k.row(0, offQuants+32*(2*v+i)), lo)
+				VMOVDQU(k.row(0, k.super().Quants+32*(2*v+i)), lo)
 				VPXOR(constant("x80"), lo, lo)
 				if isa == "VNNI" {
-					VMOVDQU(lo, at(panelQuants+32*(2*v+i)))
+					VMOVDQU(lo, at(layout.PanelQuants+32*(2*v+i)))
 					continue
 				}
 				VPSRLW(U8(4), lo, hi)
 				VPAND(constant("mask0f"), lo, lo)
 				VPAND(constant("mask0f"), hi, hi)
-				VMOVDQU(lo, at(panelQuants+64*(2*v+i)))
-				VMOVDQU(hi, at(panelQuants+64*(2*v+i)+32))
+				VMOVDQU(lo, at(layout.PanelQuants+64*(2*v+i)))
+				VMOVDQU(hi, at(layout.PanelQuants+64*(2*v+i)+32))
 			}
 			continue
 		}
-		VMOVDQU(k.row(0, offQuants+32*v), lo)
+		VMOVDQU(k.row(0, k.super().Quants+32*v), lo)
 		VPSRLW(U8(4), lo, hi)
 		for half, w := range []reg.VecPhysical{lo, hi} {
 			VPAND(constant("mask0f"), w, w)
-			if typ == "Q6_K" {
+			if above := k.above(); above != "" {
 				k.highBits(0, v+4*half, h)
-				VPAND(constant("mask30"), h, h)
+				VPAND(constant(above), h, h)
 				VPOR(h, w, w)
 			}
-			VMOVDQU(w, at(panelQuants+32*(v+4*half)))
+			VMOVDQU(w, at(layout.PanelQuants+32*(v+4*half)))
 		}
 	}
-	ADDQ(U32(uint32(superBytes(typ))), k.wp)
-	ADDQ(U32(uint32(panelBytes(isa, typ))), dst)
+	ADDQ(U32(uint32(layout.Of(typ).Bytes)), k.wp)
+	ADDQ(U32(uint32(layout.Panel(typ, isa == "AVX2"))), dst)
 	DECQ(k.n)
 	JNZ(LabelRef("super"))
 	VZEROUPPER()

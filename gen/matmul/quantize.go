@@ -4,6 +4,8 @@ import (
 	. "github.com/mmcloughlin/avo/build"
 	. "github.com/mmcloughlin/avo/operand"
 	"github.com/mmcloughlin/avo/reg"
+
+	"github.com/powerinfer-go/powerinfer/internal/compute/cpu/layout"
 )
 
 // quantize emits the quantiser of n superblocks. Scalar twin: quantizeSuper in acts.go.
@@ -60,23 +62,23 @@ func quantize() {
 	VMOVD(first.AsX(), lo)
 	VPEXTRD(U8(1), first.AsX(), hi)
 	LEAL(Mem{Base: lo.As64(), Index: hi.As64(), Scale: 1}, all)
-	VMOVSS(d, Mem{Base: lane, Disp: offScale})
+	VMOVSS(d, Mem{Base: lane, Disp: layout.ActScale})
 	sum := XMM()
 	VXORPS(sum, sum, sum)
 	VCVTSI2SSL(all, sum, sum)
 	VMULSS(d, sum, sum)
-	VMOVSS(sum, Mem{Base: lane, Disp: offDSum})
+	VMOVSS(sum, Mem{Base: lane, Disp: layout.ActDSum})
 	pair, tmp := GP32(), GP32()
 	MOVL(hi, pair)
 	SHLL(U8(16), pair)
 	MOVWLZX(lo.As16(), tmp)
 	ORL(tmp, pair)
-	MOVL(pair, Mem{Base: lane, Disp: offPairs})
+	MOVL(pair, Mem{Base: lane, Disp: layout.ActPairs})
 	for _, c := range []struct {
 		from  reg.GPVirtual
 		shift uint8
 		off   int
-	}{{lo, 5, offLo32}, {hi, 5, offHi32}, {all, 3, offNeg8}} {
+	}{{lo, 5, layout.ActLo32}, {hi, 5, layout.ActHi32}, {all, 3, layout.ActNeg8}} {
 		NEGL(c.from)
 		SHLL(U8(c.shift), c.from)
 		MOVL(c.from, Mem{Base: lane, Disp: c.off})
@@ -95,7 +97,7 @@ func quantize() {
 	ADDQ(U8(4), lane)
 	DECQ(blocks)
 	JNZ(LabelRef("block"))
-	ADDQ(U32(actBytes), dst)
+	ADDQ(U32(layout.ActBytes), dst)
 	DECQ(n)
 	JNZ(LabelRef("super"))
 	VZEROUPPER()

@@ -1,36 +1,79 @@
 package main
 
 import (
+	"math/bits"
+
 	. "github.com/mmcloughlin/avo/build"
 	. "github.com/mmcloughlin/avo/operand"
 	"github.com/mmcloughlin/avo/reg"
+
+	"github.com/powerinfer-go/powerinfer/internal/compute/cpu/layout"
 )
 
 // nibbles loads quant vector v of row r and splits it: lo holds group v, hi group v+4.
 func (k *tile) nibbles(r, v int, lo, hi, mask reg.VecPhysical) {
-	k.load(k.row(r, offQuants+32*v), lo)
+	k.load(k.row(r, k.super().Quants+32*v), lo)
 	VPSRLW(U8(4), lo, hi)
 	k.and(mask, lo, lo)
 	k.and(mask, hi, hi)
 }
 
+// offset is what quants lie above zero: bytes are made unsigned first.
+func (k *tile) offset() int {
+	if k.bytes() {
+		return 128
+	}
+	return k.typ.Traits().Offset
+}
+
+// start leaves in sum what the offset makes of token t's activations: −offset·Σ. Offsets are zero or a power of two from 8 on.
+func (k *tile) start(t int, sum reg.VecPhysical) {
+	switch o := k.offset(); o {
+	case 0:
+		k.zero(sum)
+	case 8:
+		k.load(k.act(t, layout.ActNeg8), sum)
+	default:
+		VPSLLD(U8(byte(bits.Len(uint(o/8))-1)), k.act(t, layout.ActNeg8), sum)
+	}
+}
+
+// less adds the same to a sum; of offsets up to 8.
+func (k *tile) less(t int, sum reg.VecPhysical) {
+	if k.offset() > 0 {
+		VPADDD(k.act(t, layout.ActNeg8), sum, sum)
+	}
+}
+
+// above is the constant that masks a quant's bits above the fourth where highBits leaves them, "" where there are none.
+func (k *tile) above() string {
+	return map[int]string{5: "mask10", 6: "mask30"}[k.typ.Traits().Bits]
+}
+
 func (k *tile) fourBitVNNI(isum []reg.VecPhysical) {
 	for t := range k.t {
 		for r := range k.r {
-			if k.typ == "Q4_0" {
-				k.load(k.act(t, offNeg8), isum[r*k.t+t])
-			} else {
-				k.zero(isum[r*k.t+t])
-			}
+			k.start(t, isum[r*k.t+t])
 		}
 	}
 	mask := k.vec()
 	k.load(constant("mask0f"), mask)
 	lo, hi := k.vecs(k.r), k.vecs(k.r)
 	x0, x1 := k.vec(), k.vec()
+	high := reg.VecPhysical(nil)
+	if above := k.above(); above != "" {
+		high = k.vec()
+		k.load(constant(above), high)
+	}
 	for v := range 4 {
 		for r := range lo {
 			k.nibbles(r, v, lo[r], hi[r], mask)
+			if high != nil {
+				k.highBits(r, v, x0)
+				VPTERNLOGD(U8(orAnd), high, x0, lo[r])
+				k.highBits(r, v+4, x1)
+				VPTERNLOGD(U8(orAnd), high, x1, hi[r])
+			}
 		}
 		for t := range k.t {
 			k.load(k.act(t, 32*v), x0)
@@ -40,6 +83,34 @@ func (k *tile) fourBitVNNI(isum []reg.VecPhysical) {
 			}
 			for r := range lo {
 				VPDPBUSD(x1, hi[r], isum[r*k.t+t])
+			}
+		}
+	}
+}
+
+// fiveBitAVX2 adds four products of 31·127·2 in 16 bits, which holds 4.1.
+func (k *tile) fiveBitAVX2(isum []reg.VecPhysical) {
+	mask, lo, hi, p, q := k.vec(), k.vec(), k.vec(), k.vec(), k.vec()
+	k.load(constant("mask0f"), mask)
+	for v := range 4 {
+		for r := range k.r {
+			k.nibbles(r, v, lo, hi, mask)
+			for i, w := range []reg.VecPhysical{lo, hi} {
+				k.highBits(r, v+4*i, p)
+				VPAND(constant("mask10"), p, p)
+				VPOR(p, w, w)
+			}
+			for t := range k.t {
+				acc := isum[r*k.t+t]
+				VPMADDUBSW(k.act(t, 32*v), lo, p)
+				VPMADDUBSW(k.act(t, 32*(v+4)), hi, q)
+				VPADDW(q, p, p)
+				if v == 0 {
+					VPMADDWD(constant("ones16"), p, acc)
+					continue
+				}
+				VPMADDWD(constant("ones16"), p, p)
+				VPADDD(p, acc, acc)
 			}
 		}
 	}
@@ -70,17 +141,15 @@ func (k *tile) fourBitAVX2(isum []reg.VecPhysical) {
 		for t := range k.t {
 			acc := isum[r*k.t+t]
 			VPMADDWD(p, acc, acc)
-			if k.typ == "Q4_0" {
-				VPADDD(k.act(t, offNeg8), acc, acc)
-			}
+			k.less(t, acc)
 		}
 	}
 }
 
-// q4kScales leaves d·scale in dw and dmin·min in m, lane j for sub-block j.
-func (k *tile) q4kScales(r int, dw, m, tmp reg.VecPhysical) {
+// sixBitScales leaves d·scale in dw and dmin·min in m, lane j for sub-block j.
+func (k *tile) sixBitScales(r int, dw, m, tmp reg.VecPhysical) {
 	if k.vnni() {
-		k.q4kScalesZ(r, dw, m, tmp, nil)
+		k.sixBitScalesZ(r, dw, m, tmp, nil)
 		return
 	}
 	VBROADCASTI128(k.row(r, 0), m)
@@ -102,23 +171,23 @@ func (k *tile) q4kScales(r int, dw, m, tmp reg.VecPhysical) {
 	k.next--
 }
 
-// q4kConstants are the four vectors that unpack a Q4_K header, in registers where there are enough.
-type q4kConstants [4]Op
+// sixBitConstants are the four vectors that unpack a Q4_K header, in registers where there are enough.
+type sixBitConstants [4]Op
 
-func q4kMemory() *q4kConstants {
-	return &q4kConstants{constant("sixBitShuffle"), constant("sixBitShift"), constant("mask63"), constant("superPair")}
+func sixBitMemory() *sixBitConstants {
+	return &sixBitConstants{constant("sixBitShuffle"), constant("sixBitShift"), constant("mask63"), constant("superPair")}
 }
 
-// q4kScalesZ unpacks scales and minima side by side in one 512-bit vector.
-func (k *tile) q4kScalesZ(r int, dw, m, tmp reg.VecPhysical, c *q4kConstants) {
+// sixBitScalesZ unpacks scales and minima side by side in one 512-bit vector.
+func (k *tile) sixBitScalesZ(r int, dw, m, tmp reg.VecPhysical, c *sixBitConstants) {
 	if c == nil {
-		c = q4kMemory()
+		c = sixBitMemory()
 	}
-	k.q4kRowZ(r, dw.AsZ().(reg.VecPhysical), tmp.AsZ().(reg.VecPhysical), m.AsZ().(reg.VecPhysical), c)
+	k.sixBitRowZ(r, dw.AsZ().(reg.VecPhysical), tmp.AsZ().(reg.VecPhysical), m.AsZ().(reg.VecPhysical), c)
 	VEXTRACTF64X4(U8(1), dw.AsZ(), m)
 }
 
-func (k *tile) q4kRowZ(r int, dst, t, index reg.VecPhysical, c *q4kConstants) {
+func (k *tile) sixBitRowZ(r int, dst, t, index reg.VecPhysical, c *sixBitConstants) {
 	VBROADCASTI32X4(k.row(r, 0), dst)
 	VPSHUFB(c[0], dst, dst)
 	VPSRLVD(c[1], dst, dst)
@@ -138,14 +207,14 @@ func (k *tile) eightBitVNNI(isum []reg.VecPhysical) {
 	flip, x, w := k.vec(), k.vec(), k.vecs(k.r)
 	k.load(constant("x80"), flip)
 	for t := range k.t {
-		VPSLLD(U8(4), k.act(t, offNeg8), isum[t])
+		k.start(t, isum[t])
 		for r := 1; r < k.r; r++ {
 			VMOVDQA32(isum[t], isum[r*k.t+t])
 		}
 	}
 	for v := range 8 {
 		for r := range w {
-			VPXORD(k.row(r, offQuants+32*v), flip, w[r])
+			VPXORD(k.row(r, k.super().Quants+32*v), flip, w[r])
 		}
 		for t := range k.t {
 			k.load(k.act(t, 32*v), x)
@@ -161,7 +230,7 @@ func (k *tile) eightBitAVX2(isum []reg.VecPhysical) {
 	VMOVDQU(constant("ones16"), ones)
 	for v := range 8 {
 		for r := range k.r {
-			VMOVDQU(k.row(r, offQuants+32*v), w)
+			VMOVDQU(k.row(r, k.super().Quants+32*v), w)
 			VPABSB(w, a)
 			for t := range k.t {
 				acc := isum[r*k.t+t]
@@ -179,9 +248,19 @@ func (k *tile) eightBitAVX2(isum []reg.VecPhysical) {
 	}
 }
 
-// highBits leaves in h the two upper bits of group v of row r in place, among other bits.
+// highBits leaves in h the bits above the fourth of group v of row r in place, among other bits.
 func (k *tile) highBits(r, v int, h reg.VecPhysical) {
-	k.load(k.row(r, offHigh+32*(v%2)), h)
+	if k.typ.Traits().Bits == 5 {
+		k.load(k.row(r, k.super().High), h)
+		switch {
+		case v < 4:
+			VPSLLW(U8(byte(4-v)), h, h)
+		case v > 4:
+			VPSRLW(U8(byte(v-4)), h, h)
+		}
+		return
+	}
+	k.load(k.row(r, k.super().High+32*(v%2)), h)
 	switch v / 2 {
 	case 0:
 		VPSLLW(U8(4), h, h)
@@ -206,8 +285,8 @@ func (k *tile) sixBitVNNI(isum []reg.VecPhysical) {
 	k.load(constant("mask30"), high)
 	for t := range k.t {
 		for r := range k.r {
-			k.load(k.act(t, offLo32), isum[r*k.t+t])
-			k.load(k.act(t, offHi32), second[r*k.t+t])
+			k.load(k.act(t, layout.ActLo32), isum[r*k.t+t])
+			k.load(k.act(t, layout.ActHi32), second[r*k.t+t])
 		}
 	}
 	for v := range 4 {
@@ -245,7 +324,7 @@ func (k *tile) sixBitVNNI(isum []reg.VecPhysical) {
 func (k *tile) sixBitAVX2(isum []reg.VecPhysical) {
 	w, w2, p, q, sc := k.vec(), k.vec(), k.vec(), k.vec(), k.vec()
 	six := func(r, v int, w reg.VecPhysical) {
-		k.load(k.row(r, offQuants+32*(v%4)), w)
+		k.load(k.row(r, k.super().Quants+32*(v%4)), w)
 		if v >= 4 {
 			VPSRLW(U8(4), w, w)
 		}
@@ -260,7 +339,7 @@ func (k *tile) sixBitAVX2(isum []reg.VecPhysical) {
 				VPMOVSXBW(k.row(r, 0), sc)
 			}
 			acc := isum[r*k.t+t]
-			VPMADDWD(k.act(t, offPairs), sc, acc)
+			VPMADDWD(k.act(t, layout.ActPairs), sc, acc)
 			VPSLLD(U8(5), acc, acc)
 		}
 		// acc = 32·Σ; the sums are subtracted from it and its sign turned at the end.

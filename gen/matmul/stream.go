@@ -7,6 +7,9 @@ import (
 	. "github.com/mmcloughlin/avo/build"
 	. "github.com/mmcloughlin/avo/operand"
 	"github.com/mmcloughlin/avo/reg"
+
+	"github.com/powerinfer-go/powerinfer/internal/compute/cpu/layout"
+	"github.com/powerinfer-go/powerinfer/internal/quant"
 )
 
 // A reading is the order in which a stream's rows lie, and who asks for them.
@@ -27,12 +30,8 @@ const farAhead = 8 << 10
 // mapped files that was 3 to 8 % faster; huge pages, which a file seldom has, would be 20 to 30 %.
 const pageAhead = 4 << 10
 
-// farTypes have far streams. Where there is less to compute for a byte (Q8_0, Q6_K, BF16) their requests would be more than a core
-// can have under way.
-var farTypes = []string{"Q4_0", "Q4_K", "F16"}
-
 // stream emits one token's products with many rows, one row after the other, so that memory is read strictly in sequence.
-func stream(isa, typ string, order reading) {
+func stream(isa string, typ quant.Type, order reading) {
 	k := &tile{isa: isa, typ: typ, r: 1, t: 1}
 	k.oneToken(map[reading]string{near: "stream", far: "far", scattered: "scatter"}[order], "", order, func(isum reg.VecPhysical) func() {
 		if k.vnni() {
@@ -43,14 +42,14 @@ func stream(isa, typ string, order reading) {
 }
 
 // oneToken emits the loop of a stream named name. prepare fills what the loop keeps in registers; what it returns adds a superblock.
-func (k *tile) oneToken(name, layout string, order reading, prepare func(isum reg.VecPhysical) func()) {
+func (k *tile) oneToken(name, where string, order reading, prepare func(isum reg.VecPhysical) func()) {
 	signature, what := "func(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)", "consecutive rows"
 	if order == scattered {
 		signature, what = strings.Replace(signature, "x *byte", "index *int32, x *byte", 1), "rows chosen by index"
 	}
-	name += strings.ReplaceAll(k.typ, "_", "") + k.isa
+	name += short(k.typ) + k.isa
 	TEXT(name, NOSPLIT, signature)
-	Doc(fmt.Sprintf("%s computes one token's products with %s of %s%s. Scalar twin: tileGeneric in matmul_generic.go.", name, what, k.typ, layout))
+	Doc(fmt.Sprintf("%s computes one token's products with %s of %s%s. Scalar twin: tileGeneric in matmul_generic.go.", name, what, k.typ, where))
 	out, w, rowBytes := Load(Param("out"), GP64()), Load(Param("w"), GP64()), Load(Param("rowBytes"), GP64())
 	x, n, rows := Load(Param("x"), GP64()), Load(Param("n"), GP64()), Load(Param("rows"), GP64())
 	k.wp, k.xp, k.n = GP64(), GP64(), GP64()
@@ -77,14 +76,14 @@ func (k *tile) oneToken(name, layout string, order reading, prepare func(isum re
 	MOVQ(x, k.xp)
 	MOVQ(n, k.n)
 	VXORPS(acc.AsX(), acc.AsX(), acc.AsX())
-	k.supers(superBytes(k.typ), func() {
+	k.supers(k.super().Bytes, func() {
 		switch order {
 		case scattered:
-			k.fetch(ahead, superBytes(k.typ))
+			k.fetch(ahead, k.super().Bytes)
 		case paged:
 			k.ask(Mem{Base: k.wp, Disp: pageAhead}, 1)
 		case far:
-			k.ask(Mem{Base: k.wp, Disp: farAhead}, superBytes(k.typ))
+			k.ask(Mem{Base: k.wp, Disp: farAhead}, k.super().Bytes)
 		}
 		body()
 	})
@@ -132,26 +131,32 @@ func (k *tile) superblockZ(isum reg.VecPhysical) func() {
 		VEXTRACTI64X4(U8(1), isum.AsZ(), lo)
 		VPADDD(lo, isum, isum)
 	}
-	switch k.typ {
-	case "Q8_0":
+	switch {
+	case k.bytes():
 		VMOVDQU32(constant("x80"), mask.AsZ())
 		return func() {
-			VPSLLD(U8(4), k.act(0, offNeg8), isum)
+			k.start(0, isum)
 			for v := 0; v < 4; v++ {
-				VPXORD(k.row(0, offQuants+64*v), mask.AsZ(), lo.AsZ())
+				VPXORD(k.row(0, k.super().Quants+64*v), mask.AsZ(), lo.AsZ())
 				VPDPBUSD(k.act(0, 64*v), lo.AsZ(), isum.AsZ())
 			}
 			finish()
 			k.scales(0, dw, nil, s)
 			k.accumulate(0, 0, isum, dw, nil, s)
 		}
-	case "Q6_K":
+	case k.halfBlocks():
 		return k.sixBitZ(isum, dw, s, m, lo, hi, mask)
 	}
 	VMOVDQU32(constant("mask0f"), mask.AsZ())
-	var c *q4kConstants
-	if k.typ == "Q4_K" {
-		c = q4kMemory()
+	var turn, fifth, h, w reg.VecPhysical // where there are five bits
+	if k.above() != "" {
+		turn, fifth, h, w = zmm(k.vec()), zmm(k.vec()), zmm(k.vec()), zmm(k.vec())
+		VMOVDQU32(constant("turn5"), turn)
+		VMOVDQU32(constant(k.above()), fifth)
+	}
+	var c *sixBitConstants
+	if k.typ.Traits().Scales == quant.SixBits {
+		c = sixBitMemory()
 		for i := range c {
 			v := k.vec().AsZ().(reg.VecPhysical)
 			VMOVDQU32(c[i], v)
@@ -159,27 +164,38 @@ func (k *tile) superblockZ(isum reg.VecPhysical) func() {
 		}
 	}
 	return func() {
-		if k.typ == "Q4_0" {
-			VMOVDQU32(k.act(0, offNeg8), isum)
-		} else {
-			VPXORD(isum, isum, isum)
+		k.start(0, isum)
+		if h != nil {
+			VBROADCASTI64X4(k.row(0, k.super().High), h)
+			VPROLVD(turn, h, h)
 		}
 		for v := range 2 {
-			VMOVDQU32(k.row(0, offQuants+64*v), lo.AsZ())
+			VMOVDQU32(k.row(0, k.super().Quants+64*v), lo.AsZ())
 			VPSRLW(U8(4), lo.AsZ(), hi.AsZ())
 			VPANDD(mask.AsZ(), lo.AsZ(), lo.AsZ())
 			VPANDD(mask.AsZ(), hi.AsZ(), hi.AsZ())
+			if h != nil { // groups 2v and 2v+1, then those four further on
+				VPTERNLOGD(U8(orAnd), fifth, h, lo.AsZ())
+				VPRORD(U8(4), h, w)
+				VPTERNLOGD(U8(orAnd), fifth, w, hi.AsZ())
+				if v == 0 {
+					VPRORD(U8(2), h, h)
+				}
+			}
 			VPDPBUSD(k.act(0, 64*v), lo.AsZ(), isum.AsZ())
 			VPDPBUSD(k.act(0, 128+64*v), hi.AsZ(), isum.AsZ())
 		}
 		finish()
-		if k.typ == "Q4_K" {
-			k.q4kScalesZ(0, dw, m, s, c)
+		if c != nil {
+			k.sixBitScalesZ(0, dw, m, s, c)
 			k.accumulate(0, 0, isum, dw, m, s)
 			return
 		}
-		k.scales(0, dw, nil, s)
-		k.accumulate(0, 0, isum, dw, nil, s)
+		if !k.minima() {
+			m = nil
+		}
+		k.scales(0, dw, m, s)
+		k.accumulate(0, 0, isum, dw, m, s)
 	}
 }
 
@@ -188,11 +204,11 @@ func (k *tile) sixBitZ(isum, dw, s, second, lo, hi, mask reg.VecPhysical) func()
 	VMOVDQU32(constant("mask0f"), mask.AsZ())
 	VMOVDQU32(constant("mask30"), high.AsZ())
 	return func() {
-		VMOVDQU32(k.act(0, offLo32), isum)
-		VMOVDQU32(k.act(0, offHi32), second)
-		VMOVDQU32(k.row(0, offHigh), h.AsZ())
+		VMOVDQU32(k.act(0, layout.ActLo32), isum)
+		VMOVDQU32(k.act(0, layout.ActHi32), second)
+		VMOVDQU32(k.row(0, k.super().High), h.AsZ())
 		for v := range 2 {
-			VMOVDQU32(k.row(0, offQuants+64*v), lo.AsZ())
+			VMOVDQU32(k.row(0, k.super().Quants+64*v), lo.AsZ())
 			VPSRLW(U8(4), lo.AsZ(), hi.AsZ())
 			VPANDD(mask.AsZ(), lo.AsZ(), lo.AsZ())
 			VPANDD(mask.AsZ(), hi.AsZ(), hi.AsZ())

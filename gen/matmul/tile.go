@@ -8,11 +8,14 @@ import (
 	. "github.com/mmcloughlin/avo/build"
 	. "github.com/mmcloughlin/avo/operand"
 	"github.com/mmcloughlin/avo/reg"
+
+	"github.com/powerinfer-go/powerinfer/internal/compute/cpu/layout"
+	"github.com/powerinfer-go/powerinfer/internal/quant"
 )
 
 type tile struct {
 	isa  string // "AVX2" or "VNNI"
-	typ  string
+	typ  quant.Type
 	r, t int
 	next int // vector registers handed out
 
@@ -31,6 +34,18 @@ var ymm = []reg.VecPhysical{
 	reg.Y0, reg.Y1, reg.Y2, reg.Y3, reg.Y4, reg.Y5, reg.Y6, reg.Y7, reg.Y8, reg.Y9, reg.Y10, reg.Y11, reg.Y12, reg.Y13, reg.Y14, reg.Y15,
 	reg.Y16, reg.Y17, reg.Y18, reg.Y19, reg.Y20, reg.Y21, reg.Y22, reg.Y23, reg.Y24, reg.Y25, reg.Y26, reg.Y27, reg.Y28, reg.Y29, reg.Y30, reg.Y31,
 }
+
+// super is where the parts of a packed superblock lie.
+func (k *tile) super() layout.Super { return layout.Of(k.typ) }
+
+// bytes reports whether quants are bytes with a sign.
+func (k *tile) bytes() bool { return k.typ.Traits().Bits == 8 }
+
+// halfBlocks reports whether the halves of a block have scales of their own.
+func (k *tile) halfBlocks() bool { return k.typ.Traits().Scales == quant.HalfBlocks }
+
+// minima reports whether products have a minimum subtracted.
+func (k *tile) minima() bool { return k.typ.Traits().Scales.Minima() }
 
 // vnni reports whether there are 32 registers and their EVEX forms.
 func (k *tile) vnni() bool { return k.isa != "AVX2" }
@@ -113,7 +128,7 @@ func strided(p, s, s3 reg.Register, i, disp int) Mem {
 // prologue loads the parameters and the accumulators. Tiles of several tokens may be called for a part of the
 // columns: acc keeps the accumulators between the parts.
 func (k *tile) prologue(kind string) {
-	name := fmt.Sprintf("%s%s%s%dx%d", kind, strings.ReplaceAll(k.typ, "_", ""), k.isa, k.r, k.t)
+	name := fmt.Sprintf("%s%s%s%dx%d", kind, short(k.typ), k.isa, k.r, k.t)
 	signature := "func(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr)"
 	if k.t > 1 {
 		signature = strings.TrimSuffix(signature, ")") + ", acc *float32, part uintptr)"
@@ -135,12 +150,6 @@ func (k *tile) prologue(kind string) {
 	k.accumulators()
 }
 
-// Bits of a tile's parameter part; kernel/matmul.go holds the same.
-const (
-	firstPart = 1
-	lastPart  = 2
-)
-
 func (k *tile) accumulators() {
 	k.facc = make([]Op, k.r*k.t)
 	for i := range k.facc {
@@ -151,7 +160,7 @@ func (k *tile) accumulators() {
 		return
 	}
 	k.acc, k.part = Load(Param("acc"), GP64()), Load(Param("part"), GP64())
-	TESTQ(U32(firstPart), k.part)
+	TESTQ(U32(layout.FirstPart), k.part)
 	if k.memory {
 		z := k.facc[0]
 		k.next -= len(k.facc)
@@ -174,7 +183,7 @@ func (k *tile) accumulators() {
 // finish keeps the accumulators for the next part or sums them up.
 func (k *tile) finish() {
 	if k.t > 1 {
-		TESTQ(U32(lastPart), k.part)
+		TESTQ(U32(layout.LastPart), k.part)
 		JNE(LabelRef("sum"))
 		if !k.memory {
 			for i, v := range k.facc {
@@ -197,19 +206,33 @@ func (k *tile) emit() {
 	k.prologue("tile")
 	isum := k.vecs(k.r * k.t)
 	ahead := k.nextRows()
-	k.supers(superBytes(k.typ), func() {
-		if ahead != nil {
-			k.fetch(ahead, k.r*superBytes(k.typ))
+	k.supers(k.super().Bytes, func() {
+		switch {
+		case ahead != nil && k.t == 1:
+			k.fetch(ahead, k.r*k.super().Bytes)
+		case ahead != nil:
+			k.fetchSupers(ahead)
 		}
 		k.superblock(isum)
 	})
 	k.finish()
 }
 
-// nextRows points behind the rows of one token's tile: while a tile computes, the next one's rows, which lie there, are asked for
-// in the order of memory. Tiles of more tokens read rows that are in a cache.
+// fetchSupers asks for one superblock of each of the next tile's rows.
+func (k *tile) fetchSupers(ahead reg.Register) {
+	for r := range k.r {
+		for b := 0; b < k.super().Bytes; b += 64 {
+			PREFETCHT1(strided(ahead, k.rb, k.rb3, r, b))
+		}
+	}
+	ADDQ(U32(uint32(k.super().Bytes)), ahead)
+}
+
+// nextRows points behind the rows of a tile: while it computes, the next one's rows, which lie there, are asked for, for one token
+// in the order of memory. For several tokens they are superblocks in the order of the tile, which may be called for a part of the columns:
+// the first tile of tokens brings rows from memory, and those of the others, which find them in a cache, lose little by asking.
 func (k *tile) nextRows() reg.Register {
-	if k.t != 1 || k.r == 1 {
+	if k.r == 1 || k.t > 1 && !k.vnni() {
 		return nil
 	}
 	ahead := GP64()
@@ -225,7 +248,7 @@ func (k *tile) supers(bytes int, body func()) {
 	Label("super")
 	body()
 	ADDQ(U32(uint32(bytes)), k.wp)
-	ADDQ(U32(actBytes), k.xp)
+	ADDQ(U32(layout.ActBytes), k.xp)
 	DECQ(k.n)
 	JNZ(LabelRef("super"))
 }
@@ -234,22 +257,24 @@ func (k *tile) supers(bytes int, body func()) {
 func (k *tile) superblock(isum []reg.VecPhysical) {
 	mark := k.next
 	switch {
-	case k.typ == "Q8_0" && k.vnni():
+	case k.bytes() && k.vnni():
 		k.eightBitVNNI(isum)
-	case k.typ == "Q8_0":
+	case k.bytes():
 		k.eightBitAVX2(isum)
-	case k.typ == "Q6_K" && k.vnni():
+	case k.halfBlocks() && k.vnni():
 		k.sixBitVNNI(isum)
-	case k.typ == "Q6_K":
+	case k.halfBlocks():
 		k.sixBitAVX2(isum)
 	case k.vnni():
 		k.fourBitVNNI(isum)
+	case k.above() != "":
+		k.fiveBitAVX2(isum)
 	default:
 		k.fourBitAVX2(isum)
 	}
 	k.next = mark
 	dw, s, m := k.vec(), k.vec(), reg.VecPhysical(nil)
-	if k.typ == "Q4_K" {
+	if k.minima() {
 		m = k.vec()
 	}
 	for r := range k.r {
@@ -261,36 +286,48 @@ func (k *tile) superblock(isum []reg.VecPhysical) {
 	k.next = mark
 }
 
-// scales leaves the scales of row r's blocks in dw, and of Q4_K the minima in m.
+// scales leaves the scales of row r's blocks in dw, and the minima, where there are any, in m.
 func (k *tile) scales(r int, dw, m, tmp reg.VecPhysical) {
-	switch k.typ {
-	case "Q4_K":
-		k.q4kScales(r, dw, m, tmp)
-	case "Q6_K":
-		VPBROADCASTW(k.row(r, offSuper), dw.AsX())
+	switch k.typ.Traits().Scales {
+	case quant.BlockMin:
+		VCVTPH2PS(k.row(r, 0), dw)
+		VCVTPH2PS(k.row(r, layout.Minima), m)
+	case quant.SixBits:
+		k.sixBitScales(r, dw, m, tmp)
+	case quant.HalfBlocks:
+		VPBROADCASTW(k.row(r, k.super().Unit), dw.AsX())
 		VCVTPH2PS(dw.AsX(), dw)
 	default:
 		VCVTPH2PS(k.row(r, 0), dw)
 	}
 }
 
-// accumulate adds isum·dw·dx, less m·Σx, to the float accumulator of (r, t). It overwrites isum and s.
+// accumulate adds isum·dw·dx, and of types with minima those times Σx, to the float accumulator of (r, t). It overwrites isum and s.
 func (k *tile) accumulate(r, t int, isum, dw, m, s reg.VecPhysical) {
-	VMULPS(k.act(t, offScale), dw, s)
+	VMULPS(k.act(t, layout.ActScale), dw, s)
 	VCVTDQ2PS(isum, isum)
 	acc := k.facc[r*k.t+t]
 	if !k.memory {
 		VFMADD231PS(isum, s, acc)
 		if m != nil {
-			VFNMADD231PS(k.act(t, offDSum), m, acc)
+			k.minimum(t, m, acc)
 		}
 		return
 	}
 	VFMADD213PS(acc, isum, s) // s = s·isum + acc
 	if m != nil {
-		VFNMADD231PS(k.act(t, offDSum), m, s)
+		k.minimum(t, m, s)
 	}
 	VMOVUPS(s, acc)
+}
+
+// minimum adds m·Σx of token t to sum, or subtracts it.
+func (k *tile) minimum(t int, m, sum Op) {
+	if k.typ.Traits().Scales == quant.BlockMin {
+		VFMADD231PS(k.act(t, layout.ActDSum), m, sum)
+		return
+	}
+	VFNMADD231PS(k.act(t, layout.ActDSum), m, sum)
 }
 
 // epilogue sums lanes as ((0+1)+(2+3))+((4+5)+(6+7)) and stores the tile. Everything but the accumulators is dead

@@ -1,5 +1,5 @@
-// Command read writes internal/measure/read_amd64.s: loads as fast as a core can issue them, to measure what memory gives.
-// The scalar twin is sumGeneric in bandwidth.go.
+// Command read writes internal/measure/read_amd64.s: loads as fast as a core can issue them, to measure what memory gives in the ways
+// that the engine's kernels read. The scalar twin is sumGeneric in bandwidth.go.
 package main
 
 import (
@@ -11,30 +11,40 @@ import (
 const block = 256 // bytes a step
 
 func main() {
-	sum("sumAVX2", "past the caches", func(m Mem) { PREFETCHNTA(m) })
-	sum("sumRowAVX2", "into the second cache, which holds more requests than the first", func(m Mem) { PREFETCHT1(m) })
+	sum("sumAVX2", false)
+	sum("sumAheadAVX2", true)
 	Generate()
 }
 
-func sum(name, to string, prefetch func(Mem)) {
-	TEXT(name, NOSPLIT, "func(p *byte, next, blocks uintptr) uint64")
-	Doc(name + " adds up the blocks*256 bytes at p as little-endian 64-bit words and asks for as many at next, " + to + ". Scalar twin: sumGeneric in bandwidth.go.")
-	p, next, n := Load(Param("p"), GP64()), Load(Param("next"), GP64()), Load(Param("blocks"), GP64())
+// sum emits the loop that adds up words, alone or while as many bytes elsewhere are asked for.
+func sum(name string, ahead bool) {
+	signature, also := "func(p *byte, blocks uintptr) uint64", ""
+	if ahead {
+		signature, also = "func(p *byte, next, blocks uintptr) uint64", " and asks for as many at next, into the second cache, which holds more requests than the first"
+	}
+	TEXT(name, NOSPLIT, signature)
+	Doc(name + " adds up the blocks*256 bytes at p as little-endian 64-bit words" + also + ". Scalar twin: sumGeneric in bandwidth.go.")
+	p, n := Load(Param("p"), GP64()), Load(Param("blocks"), GP64())
+	var next reg.Register
+	if ahead {
+		next = Load(Param("next"), GP64())
+	}
 	var acc [8]reg.VecVirtual
 	for i := range acc {
 		acc[i] = YMM()
 		VPXOR(acc[i], acc[i], acc[i])
 	}
 	Label("loop")
-	for at := 0; at < block; at += 64 {
-		prefetch(Mem{Base: next, Disp: at})
+	if ahead {
+		for at := 0; at < block; at += 64 {
+			PREFETCHT1(Mem{Base: next, Disp: at})
+		}
+		ADDQ(U32(block), next)
 	}
-	for i := 0; i < block/32; i++ {
-		a := acc[i%len(acc)]
-		VPADDQ(Mem{Base: p, Disp: 32 * i}, a, a)
+	for i := range acc {
+		VPADDQ(Mem{Base: p, Disp: 32 * i}, acc[i], acc[i])
 	}
 	ADDQ(U32(block), p)
-	ADDQ(U32(block), next)
 	DECQ(n)
 	JNZ(LabelRef("loop"))
 	for i := len(acc) / 2; i > 0; i /= 2 {

@@ -7,9 +7,9 @@ import (
 	"math"
 	"math/rand/v2"
 
-	"github.com/powerinfer-go/powerinfer/internal/clock"
 	"github.com/powerinfer-go/powerinfer/internal/engine"
 	"github.com/powerinfer-go/powerinfer/internal/model"
+	"github.com/powerinfer-go/powerinfer/internal/monotime"
 )
 
 // Test is one row: a prompt of Prompt tokens, or Gen generated ones, after Depth tokens of context.
@@ -32,7 +32,7 @@ func (t Test) Name() string {
 	return name
 }
 
-// Tokens is the context that the test needs.
+// Tokens returns the context that the test needs.
 func (t Test) Tokens() int { return t.Prompt + t.Gen + t.Depth }
 
 // Result is what Run measured: counted runs only, and of these only what was timed.
@@ -86,11 +86,11 @@ func once(ctx context.Context, e *engine.Engine, t Test, tokens []int32, warm bo
 		}
 	}
 	before := e.Neurons()
-	begin := clock.Now()
+	begin := monotime.Now()
 	if err := t.evaluate(ctx, e, s, tokens[t.Depth:], warm); err != nil {
 		return 0, nil, err
 	}
-	ns := clock.Since(begin).Nanoseconds()
+	ns := monotime.Since(begin).Nanoseconds()
 	use := e.Neurons()
 	for l := range use {
 		use[l] = use[l].Since(before[l])
@@ -98,7 +98,7 @@ func once(ctx context.Context, e *engine.Engine, t Test, tokens []int32, warm bo
 	return ns, use, nil
 }
 
-// evaluate is what is timed. tokens [Prompt+Gen]
+// evaluate returns what is timed. tokens [Prompt+Gen]
 func (t Test) evaluate(ctx context.Context, e *engine.Engine, s *engine.Sequence, tokens []int32, warm bool) error {
 	ignore := func(int, []float32) {}
 	last := func(n int) func(int) bool { return func(i int) bool { return i == n-1 } }
@@ -122,7 +122,7 @@ func (t Test) evaluate(ctx context.Context, e *engine.Engine, s *engine.Sequence
 	return nil
 }
 
-// Rate is the mean and standard deviation of a test's tokens per second over its samples.
+// Rate returns the mean and standard deviation of a test's tokens per second over its samples.
 func (t Test) Rate(samples []int64) (mean, sd float64, each []float64) {
 	for _, ns := range samples {
 		each = append(each, float64(t.Prompt+t.Gen)/(float64(ns)/1e9))
@@ -131,7 +131,7 @@ func (t Test) Rate(samples []int64) (mean, sd float64, each []float64) {
 	return mean, sd, each
 }
 
-// MeanSD is the mean and the sample standard deviation of x.
+// MeanSD returns the mean and the sample standard deviation of x.
 func MeanSD(x []float64) (mean, sd float64) {
 	if len(x) == 0 {
 		return 0, 0

@@ -61,14 +61,14 @@ type Row struct {
 	CPU      string
 	File     string
 	Model    Model
-	Cards    []Card  // those that took part
-	Layers   int     // of the model, of which something lies on cards
-	Expected float64 // tokens per second that the plan for the cards expects of generation; 0 without cards
+	GPUs     []GPU   // those that took part
+	Layers   int     // of the model, of which something lies on GPUs
+	Expected float64 // tokens per second that the plan for the GPUs expects of generation; 0 without GPUs
 	Time     time.Time
 }
 
-// Card is a graphics card as a row tells of it.
-type Card struct{ Name, Device string }
+// GPU is a GPU as a row tells of it.
+type GPU struct{ Name, Device string }
 
 // record is a Row in llama-bench's JSON and CSV fields. What there is no choice of here has the value that says so, as its
 // documentation lists them (tools/llama-bench/README.md).
@@ -114,7 +114,7 @@ type record struct {
 	StddevNS int64   `json:"stddev_ns"`
 	AvgTS    float64 `json:"avg_ts"`
 	StddevTS float64 `json:"stddev_ts"`
-	// Ours: whether weights were packed at load; shares of (token, neuron) pairs, 0…1, and bytes of feed-forward weights a step, zeros in mode off; what the plan for cards expects.
+	// Ours: whether weights were packed at load; shares of (token, neuron) pairs, 0…1, and bytes of feed-forward weights a step, zeros in mode off; what the plan for GPUs expects.
 	Repack    bool    `json:"repack"`
 	Sparse    string  `json:"sparse"`
 	Predicted float64 `json:"predicted_share"`
@@ -136,9 +136,9 @@ func (r Row) record() record {
 	avgTS, sdTS, each := r.Rate(r.Samples)
 	n := &r.Neurons
 	backends, devices, names := "CPU", "none", []string(nil)
-	if len(r.Cards) > 0 {
+	if len(r.GPUs) > 0 {
 		var d []string
-		for _, c := range r.Cards {
+		for _, c := range r.GPUs {
 			names, d = append(names, c.Name), append(d, c.Device)
 		}
 		backends, devices = "Vulkan", strings.Join(d, "/")
@@ -226,7 +226,7 @@ func (w *Writer) markdown(r Row, rec record, first bool) {
 		fmt.Sprintf("%.2f ± %.2f", rec.AvgTS, rec.StddevTS), w.column(expected))
 }
 
-// column is a cell of the last column, which says what was expected, if there is one.
+// column returns a cell of the last column, which says what was expected, if there is one.
 func (w *Writer) column(text string) string {
 	if !w.plan {
 		return ""

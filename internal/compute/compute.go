@@ -1,12 +1,12 @@
-// Package compute is what a model needs of a processor: weights and activations
-// that live on a device, and the verbs that a forward pass is written in.
+// Package compute describes what a model needs of a processor: weights and activations that live on a device, and the operations that
+// a forward pass is written in.
 //
-// The comment of each verb is its definition. Activations are float32, row-major, one row per
-// token. A verb works on all rows of the tensors it is given; all tensors of one
-// call have the same number of rows unless the verb says otherwise.
+// The comment of each operation defines it. Activations are float32, row-major, one row per token. An operation works on all rows of
+// its tensors, which have the same number of rows unless it says otherwise.
 package compute
 
 import (
+	"fmt"
 	"io"
 
 	"github.com/powerinfer-go/powerinfer/internal/quant"
@@ -19,7 +19,7 @@ type Tensor struct {
 	Mem        any // the device's own handle
 }
 
-// First is the view of t's first n rows.
+// First returns the view of t's first n rows.
 func (t Tensor) First(n int) Tensor { t.Rows = n; return t }
 
 // Split is t seen as rows of cols elements each: [Rows·Cols/cols, cols]. Heads are rows this way.
@@ -52,8 +52,25 @@ type Source struct {
 	Data       []byte
 	Pinned     bool
 	Order      []int32 // neuron i of a matrix for Rows or Columns is the source's Order[i]; nil keeps the source's order
-	Hot        int     // of a device of several processors: neurons [0, Hot), or all rows, go to a card; others ignore it
-	Card       int     // which card that is; what else the layer does is done beside it
+	Split      Split   // which tiers of a device of several the neurons go to; other devices ignore it, and vectors go to Tier whole
+}
+
+// Check reports whether Data holds Rows rows of Cols elements of a type that devices compute with. The error names the tensor.
+func (s *Source) Check() error {
+	if !s.Type.Known() || s.Type == quant.I32 {
+		return fmt.Errorf("tensor %q: %s cannot be computed with; these can: %s", s.Name, s.Type, quant.Supported())
+	}
+	if s.Rows < 1 || s.Cols < 1 || s.Cols%s.Type.BlockElems() != 0 || len(s.Data)%s.Rows != 0 || len(s.Data)/s.Rows != s.Type.RowBytes(s.Cols) {
+		return fmt.Errorf("tensor %q: %d bytes do not hold %d rows of %d elements of %s", s.Name, len(s.Data), s.Rows, s.Cols, s.Type)
+	}
+	return nil
+}
+
+// CheckVector is Check for a weight of one row, whatever Rows says.
+func (s *Source) CheckVector() error {
+	one := *s
+	one.Rows = 1
+	return one.Check()
 }
 
 // Use says what a weight is for, so that the device can choose its layout.
@@ -63,7 +80,7 @@ type Use int
 const (
 	Dense   Use = iota // every row is read for every token
 	Precise            // as Dense, of attention and the head: products keep all bits of float weights, which perplexity feels most here
-	Embed              // single rows are looked up, and every row multiplied, as Precise, if the head is tied
+	Lookup             // single rows are looked up, and every row multiplied, as Precise, if the head is tied
 	Rows               // rows are neurons: any subset may be read
 	Columns            // columns are neurons: any subset may be read
 )
@@ -112,7 +129,12 @@ type Rope struct {
 }
 
 // Params is what changes from step to step: everything a forward pass branches on lies here.
+//
+// A row's arithmetic may depend on whether it is one of the first Decode rows, and on its own numbers, but not on how many rows
+// share the step: a sequence gets the same bytes alone and among others, and a prompt however it is cut. Devices that cannot hold
+// to this say so in their documentation.
 type Params struct {
+	Decode    int       // the first Decode rows are single tokens of running sequences or parts of short prompts, the others are parts of longer prompts
 	Tokens    []int32   // [n] token ids
 	Pos       []int32   // [n] position within the sequence
 	Seq       []int32   // [n] index into Pages
@@ -121,24 +143,14 @@ type Params struct {
 	Threshold float32   // a neuron is predicted active iff its logit >= Threshold
 }
 
-// PagePositions is the number of positions in one KV page.
-const PagePositions = 64
+// ShortPrompt is the number of tokens from which on a prompt's rows may be computed by arithmetic that pays for many rows only. What counts is
+// the prompt, not the part of it in a step, so that results do not depend on how it is cut.
+const ShortPrompt = 64
 
-// CacheSpec is the shape of a KV cache: F16, Pages·PagePositions positions in every layer.
-type CacheSpec struct {
-	Layers, KVHeads, HeadDim, Pages int
-}
-
-// Bytes is the memory the cache takes.
-func (s CacheSpec) Bytes() int64 {
-	return 2 * 2 * int64(s.Layers) * int64(s.KVHeads) * int64(s.HeadDim) * int64(s.Pages) * PagePositions
-}
-
-// Cache holds keys and values of every layer in pages on a device.
-type Cache struct {
-	CacheSpec
-	Mem any // the device's own handle
-}
+// FewTokens is the largest number of tokens in a step that devices compute as they compute single tokens: weights by matrix-vector
+// products, neurons by lists for each token, attention over a sequence in parallel splits. More tokens go through matrix-matrix
+// products. Both ways give the same bytes.
+const FewTokens = 8
 
 // Set holds, for each of Rows tokens, which of N neurons are computed. With a nil Mem it is all of them.
 type Set struct {
@@ -146,24 +158,15 @@ type Set struct {
 	Mem     any // the device's own handle
 }
 
-// First is the view of the first n tokens' sets.
+// First returns the view of the first n tokens' sets.
 func (s Set) First(n int) Set { s.Rows = n; return s }
 
-// Product is one output of a MatMul: Out [n, W.Rows] = x·Wᵀ + Bias. A nil W ends the list.
-type Product struct {
-	Out  Tensor  // [n, W.Rows]
-	W    *Matrix // [W.Rows, x.Cols]
-	Bias *Vector // [W.Rows] or nil
-}
-
-// Products are the outputs of one MatMul; an array, so that a call allocates nothing.
-type Products [3]Product
-
-// Segment names a stretch of a forward pass whose verbs are the same for every step of the same shape.
+// Segment names a stretch of a forward pass whose operations are the same for every step of the same shape.
 type Segment struct {
-	Name string
-	Rows int // tokens in the step: the shape
-	Out  int // rows of logits in the step
+	Name   string
+	Rows   int // tokens in the step: the shape
+	Decode int // of them, those that Params.Decode counts
+	Out    int // rows of logits in the step
 }
 
 // Device owns weights, activations and caches, and runs segments over them.
@@ -178,84 +181,15 @@ type Device interface {
 	Cache(spec CacheSpec) (*Cache, error)
 	Set(rows, n int) (Set, error)
 
-	// Run executes body's verbs with params p. The body must call the same verbs
-	// for every p of the same segment and read no tensor's content.
+	// Run does body's operations with params p. The body must call the same ones for every p of the same segment and read no
+	// tensor's content.
 	Run(seg Segment, p *Params, body func(Verbs)) error
-	// Read returns row i of t, valid until the next Run. [t.Cols]
-	Read(t Tensor, i int) []float32
+	// Read returns row i of t, valid until the next Run: [t.Cols]. It fails where a GPU does.
+	Read(t Tensor, i int) ([]float32, error)
 	// CopyPage copies page from to page to, in every layer of c.
 	CopyPage(c *Cache, to, from int32)
 
 	io.Closer
-}
-
-// Foreseer are Verbs of two processors, one of which waits for the other in every layer: a guess at the next layer's neurons lets it
-// bring their rows into its cache meanwhile. Nothing that is computed depends on the guess.
-type Foreseer interface {
-	// Foresee says, before a layer's SparseFFN, how the next layer's set can be guessed. Once that SparseFFN is done, what
-	// g.H, g.Set, g.Hidden and g.Logits hold is lost.
-	Foresee(g Guess)
-}
-
-// Guess is the next layer's predictor for this layer's residual, which is much like its own input; n is 1.
-type Guess struct {
-	X              Tensor  // [n, n_embd] the residual
-	Norm           *Vector // [n_embd] of the RMSNorm before the predictor; nil: it reads X
-	Eps            float32
-	H              Tensor // [n, n_embd] scratch
-	Set            Set    // scratch, like the two below
-	Hidden, Logits Tensor // [n, FC1.Rows], [n, FC2.Rows]
-	FC1, FC2       *Matrix
-	Weights        SparseWeights // the next layer's
-}
-
-// Verbs are the operations of a forward pass. Shapes are those of the arguments'
-// comments; n is the number of tokens in the step.
-type Verbs interface {
-	// Embed writes row Tokens[i] of table [n_vocab, cols] to row i of dst [n, cols].
-	Embed(dst Tensor, table *Matrix)
-	// AddPosition adds row Pos[i]+offset of table [n_ctx+offset, cols] to row i of x [n, cols].
-	AddPosition(x Tensor, table *Matrix, offset int)
-	// RMSNorm: dst = x / √(mean(x²)+eps) · w. dst and x [n, cols] may be the same; w [cols].
-	RMSNorm(dst, x Tensor, w *Vector, eps float32)
-	// LayerNorm: dst = (x−mean)/√(var+eps) · w + b. b may be nil.
-	LayerNorm(dst, x Tensor, w, b *Vector, eps float32)
-	// MatMul computes every product of x [n, cols].
-	MatMul(x Tensor, p Products)
-	// RoPE rotates, in place, every head of x [n, heads·headDim] to its token's position.
-	RoPE(x Tensor, headDim int, r *Rope)
-	// StoreKV writes k, v [n, kv_heads·head_dim] to the tokens' positions in layer of c.
-	StoreKV(c *Cache, layer int, k, v Tensor)
-	// Attention: causal softmax(scale·q·Kᵀ)·V over the sequence of each token. q, out [n, heads·head_dim];
-	// query head h reads KV head h·kv_heads/heads.
-	Attention(out, q Tensor, c *Cache, layer int, scale float32)
-	// Add: dst += x.
-	Add(dst, x Tensor)
-	// Activate: dst = act(gate)·up; up.Mem is nil in ungated layers. dst may be gate.
-	Activate(dst, gate, up Tensor, act Activation)
-	// Gather copies row Out[i] of x to row i of dst [n_out, cols].
-	Gather(dst, x Tensor)
-
-	// Predict: s = {i < always} ∪ {always+i : logits[i] >= Threshold} with logits = fc2·relu(fc1·x) and always = s.N − fc2.Rows.
-	// fc1 [rank, cols], fc2 [n_ff − always, rank]; hidden [n, rank] and logits [n, n_ff − always] are scratch.
-	Predict(s Set, x, hidden, logits Tensor, fc1, fc2 *Matrix)
-	// SparseFFN: out = Σ_{i∈s} a_i·down[i], a_i = act(gate[i]·x)·(up[i]·x), or act(up[i]·x+upBias[i]) where gate is nil; plus downBias.
-	// gate, up [n_ff, cols]; out [n, cols]. A neuron outside a token's set adds nothing, whichever way the device computes.
-	SparseFFN(out, x Tensor, s Set, f SparseWeights)
-
-	// Host ends what a device may have queued and calls f, which may Read tensors: for observers, not for the token's path.
-	Host(f func())
-}
-
-// SparseWeights are the weights of a feed-forward layer by neuron.
-type SparseWeights struct {
-	Gate     *Matrix // [n_ff, n_embd] or nil
-	Up       *Matrix // [n_ff, n_embd]
-	Down     *Matrix // [n_ff, n_embd], row i is neuron i's down column; or [n_embd, n_ff], taken in for Columns
-	UpBias   *Vector // [n_ff] or nil
-	DownBias *Vector // [n_embd] or nil
-	Act      Activation
-	Count    *NeuronCount // counts what was computed, or nil
 }
 
 // NeuronCount counts (token, neuron) pairs of one layer, and what they cost. The device adds to it when a segment has run.
@@ -265,7 +199,7 @@ type NeuronCount struct {
 	Predicted int64 // neurons in the sets
 	Gated     int64 // of those, the ones whose act(gate), in ungated layers act(up), was not zero
 	Active    int64 // of those, the ones whose a_i was not zero
-	Bytes     int64 // of weights that were read for them
+	Bytes     int64 // of weights that were read for them; a row that several tokens of a step need is counted once where it is read once
 }
 
 // Join adds what a part of the layer's neurons counted of the same steps, and starts part anew. c may be nil.

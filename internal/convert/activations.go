@@ -1,15 +1,14 @@
 package convert
 
 import (
-	"encoding/binary"
 	"fmt"
 	"math"
 	"os"
 	"path/filepath"
 	"slices"
 
+	"github.com/powerinfer-go/powerinfer/internal/convert/checkpoint"
 	"github.com/powerinfer-go/powerinfer/internal/neuron"
-	"github.com/powerinfer-go/powerinfer/internal/quant"
 )
 
 // shareTokens is how many tokens stand for all, where files give shares of tokens instead of counts.
@@ -20,7 +19,7 @@ const shareTokens = 1 << 24
 // where a neuron was always active. Where no value is above 1 and some are broken they are taken for shares of tokens. Errors
 // name the file.
 func ReadActivations(dir string, layers, ff int) (*neuron.Stats, error) {
-	if name := activationFile(dir, layers); exists(name) {
+	if name := activationFile(dir, layers); checkpoint.Exists(name) {
 		return nil, fmt.Errorf("%s: the model has %d layers, 0 to %d; these activations are another model's", name, layers, layers-1)
 	}
 	values := make([][]float64, layers)
@@ -58,7 +57,7 @@ func activationFile(dir string, layer int) string {
 
 // readCounts reads one layer's file.
 func readCounts(path string, ff int) ([]float64, error) {
-	t, err := openTorch(path)
+	t, err := checkpoint.OpenTorch(path)
 	if err != nil {
 		if os.IsNotExist(err) {
 			return nil, fmt.Errorf("%s is missing; there must be one such file for each layer", path)
@@ -66,58 +65,20 @@ func readCounts(path string, ff int) ([]float64, error) {
 		return nil, err
 	}
 	defer t.Close()
-	x, err := t.tensor()
+	x, err := t.Tensor()
 	if err != nil {
 		return nil, err
 	}
-	if !slices.Equal(x.shape, []int{ff}) {
-		return nil, fmt.Errorf("%s: a tensor of shape %v for a layer of %d neurons", path, x.shape, ff)
+	if !slices.Equal(x.Shape, []int{ff}) {
+		return nil, fmt.Errorf("%s: a tensor of shape %v for a layer of %d neurons", path, x.Shape, ff)
 	}
-	out, err := x.numbers()
+	out, err := x.Numbers()
 	if err != nil {
 		return nil, err
 	}
 	for i, v := range out {
 		if !(v >= 0 && v <= math.MaxUint32) {
-			return nil, fmt.Errorf("%s: offset %d: neuron %d: %g is no count", path, x.offset, i, v)
-		}
-	}
-	return out, nil
-}
-
-// numbers reads all elements, of whatever dtype.
-func (s *stored) numbers() ([]float64, error) {
-	b := make([]byte, s.bytes)
-	if _, err := s.file.r.ReadAt(b, s.offset); err != nil {
-		return nil, fmt.Errorf("%s: offset %d: %w", s.file.path, s.offset, err)
-	}
-	e := elements()[s.dtype]
-	out := make([]float64, len(b)/e.bytes)
-	if e.weights {
-		x := make([]float32, len(out))
-		quant.Decode(e.typ, x, b)
-		for i, v := range x {
-			out[i] = float64(v)
-		}
-		return out, nil
-	}
-	for i := range out {
-		v := b[i*e.bytes:]
-		switch s.dtype {
-		case "F64":
-			out[i] = math.Float64frombits(binary.LittleEndian.Uint64(v))
-		case "I64":
-			out[i] = float64(int64(binary.LittleEndian.Uint64(v)))
-		case "I32":
-			out[i] = float64(int32(binary.LittleEndian.Uint32(v)))
-		case "I16":
-			out[i] = float64(int16(binary.LittleEndian.Uint16(v)))
-		case "I8":
-			out[i] = float64(int8(v[0]))
-		case "U8", "BOOL":
-			out[i] = float64(v[0])
-		default:
-			return nil, fmt.Errorf("%s: numbers of dtype %s are not read", s.file.path, s.dtype)
+			return nil, fmt.Errorf("%s: offset %d: neuron %d: %g is no count", path, x.Offset, i, v)
 		}
 	}
 	return out, nil

@@ -8,6 +8,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/powerinfer-go/powerinfer/internal/convert/checkpoint/checkpointtest"
 )
 
 // saveActivations writes activation_N.pt for each layer given.
@@ -15,7 +17,7 @@ func saveActivations(t *testing.T, dtype string, layers ...[]float64) string {
 	t.Helper()
 	dir := t.TempDir()
 	for l, v := range layers {
-		saveTorch(t, filepath.Join(dir, fmt.Sprintf("activation_%d.pt", l)), true, saved{"", dtype, []int{len(v)}, v})
+		checkpointtest.SaveTorch(t, filepath.Join(dir, fmt.Sprintf("activation_%d.pt", l)), true, checkpointtest.Tensor{DType: dtype, Shape: []int{len(v)}, Values: v})
 	}
 	return dir
 }

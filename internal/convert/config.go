@@ -2,9 +2,11 @@ package convert
 
 import (
 	"encoding/json"
-	"fmt"
 	"path/filepath"
 	"strings"
+
+	"github.com/powerinfer-go/powerinfer/internal/arch"
+	"github.com/powerinfer-go/powerinfer/internal/convert/checkpoint"
 )
 
 // Limits on hyperparameters: beyond them a folder is taken for damaged.
@@ -19,55 +21,16 @@ const prosparseThreshold = 0.01
 
 // config is what config.json says of a model. Zero is absent; null too.
 type config struct {
-	path string
+	arch.Config
+	beside
+}
 
-	Architectures []string `json:"architectures"`
-	Source        string   `json:"_name_or_path"`
-
-	Hidden   int      `json:"hidden_size"`
-	Layers   int      `json:"num_hidden_layers"`
-	Heads    int      `json:"num_attention_heads"`
-	KVHeads  int      `json:"num_key_value_heads"`
-	HeadDim  int      `json:"head_dim"`
-	FF       int      `json:"intermediate_size"`
-	Context  int      `json:"max_position_embeddings"`
-	Vocab    int      `json:"vocab_size"`
-	RMSEps   float64  `json:"rms_norm_eps"`
-	Tied     *bool    `json:"tie_word_embeddings"`
-	Act      string   `json:"hidden_act"`
-	ActParam *float64 `json:"hidden_act_param"` // FATReLU's threshold, as ProSparse names it
-
-	Rotary     float64      `json:"partial_rotary_factor"`
-	RopeTheta  float64      `json:"rope_theta"`
-	RopeScale  *ropeScaling `json:"rope_scaling"`
-	Rope       *ropeScaling `json:"rope_parameters"` // newer folders: theta and scaling together
-	Window     int          `json:"sliding_window"`
-	UseWindow  *bool        `json:"use_sliding_window"`
+// beside is what config.json says beside the hyperparameters.
+type beside struct {
+	Source     string `json:"_name_or_path"`
 	Quantizing *struct {
 		Method string `json:"quant_method"`
 	} `json:"quantization_config"`
-
-	// Falcon, with its older names.
-	FalconAct    string  `json:"activation"`
-	FalconKV     int     `json:"num_kv_heads"`
-	OldLayers    int     `json:"n_layer"`
-	OldHeads     int     `json:"n_head"`
-	OldKVHeads   int     `json:"n_head_kv"`
-	FalconFF     int     `json:"ffn_hidden_size"`
-	LayerNormEps float64 `json:"layer_norm_epsilon"`
-	MultiQuery   *bool   `json:"multi_query"`
-	NewDecoder   bool    `json:"new_decoder_architecture"`
-	Parallel     *bool   `json:"parallel_attn"`
-	Alibi        bool    `json:"alibi"`
-	Bias         bool    `json:"bias"`
-
-	// OPT.
-	OPTAct     string `json:"activation_function"`
-	OPTFF      int    `json:"ffn_dim"`
-	Projection int    `json:"word_embed_proj_dim"`
-	NormFirst  *bool  `json:"do_layer_norm_before"`
-	EnableBias *bool  `json:"enable_bias"`
-	NormAffine *bool  `json:"layer_norm_elementwise_affine"`
 
 	BOS json.RawMessage `json:"bos_token_id"`
 	EOS json.RawMessage `json:"eos_token_id"`
@@ -75,29 +38,35 @@ type config struct {
 }
 
 func readConfig(dir string) (*config, error) {
-	c := &config{path: filepath.Join(dir, "config.json")}
-	if err := readJSON(c.path, c); err != nil {
-		return nil, err
+	c := &config{Config: arch.Config{Path: filepath.Join(dir, "config.json")}}
+	for _, part := range []any{&c.Config, &c.beside} { // each alone, for errors that name the key as the file does
+		if err := checkpoint.ReadJSON(c.Path, part); err != nil {
+			return nil, err
+		}
 	}
 	if c.Quantizing != nil {
-		return nil, c.errorf("quantization_config", "weights quantised by %q are not read; convert the model they were made from", c.Quantizing.Method)
+		return nil, c.Errorf("quantization_config", "weights quantised by %q are not read; convert the model they were made from", c.Quantizing.Method)
 	}
 	return c, nil
 }
 
-func (c *config) errorf(key, format string, args ...any) error {
-	return fmt.Errorf("%s: key %q: %s", c.path, key, fmt.Sprintf(format, args...))
-}
-
-// family finds the architecture's converter.
-func (c *config) family() (family, error) {
+// family finds the architecture's description and has it read what it names in its own way.
+func (c *config) family() (arch.Family, error) {
 	if len(c.Architectures) != 1 {
-		return family{}, c.errorf("architectures", "%d names instead of one", len(c.Architectures))
+		return arch.Family{}, c.Errorf("architectures", "%d names instead of one", len(c.Architectures))
 	}
-	all := families()
-	f, ok := all[c.Architectures[0]]
+	f, ok := arch.Converted(c.Architectures[0])
 	if !ok {
-		return f, c.errorf("architectures", "%q is not supported; supported are %s", c.Architectures[0], strings.Join(sortedKeys(all), ", "))
+		return f, c.Errorf("architectures", "%q is not supported; supported are %s", c.Architectures[0], arch.Sources())
+	}
+	if err := f.Read(&c.Config); err != nil {
+		return f, err
+	}
+	if err := c.checkSizes(); err != nil {
+		return f, err
+	}
+	if f.HeadsFillWidth && c.Heads*c.HeadDim != c.Hidden {
+		return f, c.Errorf("num_attention_heads", "%d heads of %d do not make up a width of %d", c.Heads, c.HeadDim, c.Hidden)
 	}
 	return f, nil
 }
@@ -124,23 +93,23 @@ func (c *config) checkSizes() error {
 		{"vocab_size", c.Vocab, maxVocab},
 	} {
 		if s.value == 0 {
-			return c.errorf(s.key, "it is missing")
+			return c.Errorf(s.key, "it is missing")
 		}
 		if s.value < 1 || s.value > s.max {
-			return c.errorf(s.key, "%d is outside 1…%d", s.value, s.max)
+			return c.Errorf(s.key, "%d is outside 1…%d", s.value, s.max)
 		}
 	}
 	if c.HeadDim == 0 {
 		c.HeadDim = c.Hidden / c.Heads
 		if c.Hidden%c.Heads != 0 {
-			return c.errorf("num_attention_heads", "%d heads do not share a width of %d evenly", c.Heads, c.Hidden)
+			return c.Errorf("num_attention_heads", "%d heads do not share a width of %d evenly", c.Heads, c.Hidden)
 		}
 	}
 	if c.HeadDim < 2 || c.HeadDim > maxWidth || c.HeadDim%2 != 0 || c.HeadDim > maxWidth/c.Heads {
-		return c.errorf("head_dim", "heads of %d elements are not supported", c.HeadDim)
+		return c.Errorf("head_dim", "heads of %d elements are not supported", c.HeadDim)
 	}
 	if c.Heads%c.KVHeads != 0 {
-		return c.errorf("num_key_value_heads", "%d heads do not share %d KV heads evenly", c.Heads, c.KVHeads)
+		return c.Errorf("num_key_value_heads", "%d heads do not share %d KV heads evenly", c.Heads, c.KVHeads)
 	}
 	return nil
 }
@@ -151,16 +120,6 @@ func or[T any](v *T, def T) T {
 		return def
 	}
 	return *v
-}
-
-// firstPositive is the first of the values that is present.
-func firstPositive(values ...int) int {
-	for _, v := range values {
-		if v != 0 {
-			return v
-		}
-	}
-	return 0
 }
 
 // activation translates a Hugging Face activation name; threshold is FATReLU's.
@@ -179,11 +138,11 @@ func (c *config) activation(key, name string) (kind string, threshold float64, e
 	case "fatrelu":
 		threshold := or(c.ActParam, prosparseThreshold)
 		if !(threshold >= 0) {
-			return "", 0, c.errorf("hidden_act_param", "%g is not a threshold", threshold)
+			return "", 0, c.Errorf("hidden_act_param", "%g is not a threshold", threshold)
 		}
 		return "fatrelu", threshold, nil
 	}
-	return "", 0, c.errorf(key, "activation %q is not supported; supported are silu, gelu, relu, fatrelu, drelu, relu2", name)
+	return "", 0, c.Errorf(key, "activation %q is not supported; supported are silu, gelu, relu, fatrelu, drelu, relu2", name)
 }
 
 // tokenID reads a token id that may be a number, a list (its first counts) or null.

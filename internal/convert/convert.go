@@ -5,36 +5,32 @@ package convert
 import (
 	"fmt"
 	"path/filepath"
+	"slices"
 	"strings"
 
+	"github.com/powerinfer-go/powerinfer/internal/arch"
+	"github.com/powerinfer-go/powerinfer/internal/convert/checkpoint"
 	"github.com/powerinfer-go/powerinfer/internal/gguf"
 	"github.com/powerinfer-go/powerinfer/internal/quant"
 )
 
 // Options of a conversion.
 type Options struct {
-	OutType  quant.Type              // of the matrices: F32, F16, BF16, Q8_0 or Q4_0; vectors stay F32
+	OutType  quant.Type              // of the matrices, one of quant.OutTypes; vectors stay F32
 	Name     string                  // general.name; empty takes config.json's, else the folder's
 	Progress func(done, total int64) // bytes written and to write; may be nil
 	Notes    func(line string)       // one line on each thing a user may want to know; may be nil
 }
 
 // OutTypes names the output types, for flags and error messages.
-const OutTypes = "f32, f16, bf16, q8_0, q4_0"
+func OutTypes() string { return strings.ToLower(quant.Names(quant.OutTypes())) }
 
 // ParseOutType reads the name of an output type.
 func ParseOutType(name string) (quant.Type, error) {
-	for t := range fileTypes() {
-		if strings.EqualFold(name, t.String()) {
-			return t, nil
-		}
+	if t, ok := quant.Named(name, quant.OutTypes()); ok {
+		return t, nil
 	}
-	return 0, fmt.Errorf("output type %q is not supported; supported are %s", name, OutTypes)
-}
-
-// fileTypes gives general.file_type by output type; the numbers are llama.cpp's.
-func fileTypes() map[quant.Type]uint32 {
-	return map[quant.Type]uint32{quant.F32: 0, quant.F16: 1, quant.Q4_0: 2, quant.Q8_0: 7, quant.BF16: 32}
+	return 0, fmt.Errorf("output type %q is not supported; supported are %s", name, OutTypes())
 }
 
 // quantizationVersion is that of the block layouts, as llama.cpp counts them.
@@ -56,15 +52,15 @@ type model struct {
 	arch    string
 	keys    []gguf.KV
 	tensors []*tensor
-	source  *checkpoint // open; to be closed when the tensors are written
+	source  *checkpoint.Checkpoint // open; to be closed when the tensors are written
 }
 
 // openModel reads what is to be written of the model in folder dir and, unless it is empty, of the predictors in another.
 func openModel(dir, predictors string, o *Options) (*model, error) {
-	fileType, ok := fileTypes()[o.OutType]
-	if !ok {
-		return nil, fmt.Errorf("output type %s is not supported; supported are %s", o.OutType, OutTypes)
+	if !slices.Contains(quant.OutTypes(), o.OutType) {
+		return nil, fmt.Errorf("output type %s is not supported; supported are %s", o.OutType, OutTypes())
 	}
+	fileType, _ := o.OutType.FileType()
 	if o.Notes == nil {
 		o.Notes = func(string) {}
 	}
@@ -76,24 +72,24 @@ func openModel(dir, predictors string, o *Options) (*model, error) {
 	if err != nil {
 		return nil, err
 	}
-	sizes, err := fam.keys(c, fam.arch)
+	sizes, factors, err := c.keys(fam)
 	if err != nil {
 		return nil, err
 	}
-	if c.Window > 0 && c.Window < c.Context && or(c.UseWindow, true) {
-		o.Notes(fmt.Sprintf("%s: the sliding window of %d positions is not applied; every position is attended to", c.path, c.Window))
+	if !fam.Window && c.Window > 0 && c.Window < c.Context && or(c.UseWindow, true) {
+		o.Notes(fmt.Sprintf("%s: the sliding window of %d positions is not applied; every position is attended to", c.Path, c.Window))
 	}
-	m := &model{arch: fam.arch, keys: append([]gguf.KV{
-		{Key: "general.architecture", Value: fam.arch},
+	m := &model{arch: fam.Name, keys: append([]gguf.KV{
+		{Key: "general.architecture", Value: fam.Name},
 		{Key: "general.type", Value: "model"},
 		{Key: "general.name", Value: o.name(dir, c)},
 		{Key: "general.file_type", Value: fileType},
 		{Key: "general.quantization_version", Value: uint32(2)},
 	}, sizes...)}
-	if m.source, err = openCheckpoint(dir); err != nil {
+	if m.source, err = checkpoint.Open(dir); err != nil {
 		return nil, err
 	}
-	if err := m.plan(fam, c, predictors); err != nil {
+	if err := m.plan(fam, c, factors, predictors); err != nil {
 		m.source.Close()
 		return nil, err
 	}
@@ -107,9 +103,9 @@ func openModel(dir, predictors string, o *Options) (*model, error) {
 }
 
 // plan lists the tensors to write.
-func (m *model) plan(fam family, c *config, predictors string) error {
+func (m *model) plan(fam arch.Family, c *config, factors map[string][]float32, predictors string) error {
 	p := &plan{family: fam, source: m.source, used: map[string]bool{}}
-	fam.plan(p, c)
+	p.model(c, factors)
 	if predictors != "" && p.err == nil {
 		if err := openPredictors(m.source, predictors, c); err != nil {
 			return err

@@ -11,6 +11,7 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/powerinfer-go/powerinfer/internal/convert/checkpoint"
 	"github.com/powerinfer-go/powerinfer/internal/gguf"
 	"github.com/powerinfer-go/powerinfer/internal/quant"
 	"github.com/powerinfer-go/powerinfer/internal/testenv"
@@ -124,7 +125,7 @@ func TestFalconOrderByDefinition(t *testing.T) {
 				row++
 			}
 		}
-		order := falconOrder(heads, kv, d)
+		order := ungrouped(heads, kv, d)
 		for r, want := range slices.Concat(q, k, v) {
 			if got := order(r); got != want {
 				t.Fatalf("%d KV heads: row %d comes from %d, want %d", kv, r, got, want)
@@ -332,12 +333,12 @@ func TestRopeScaling(t *testing.T) {
 func TestOutTypes(t *testing.T) {
 	f := tinyLlama(t, "LlamaForCausalLM", nil)
 	f.save(t, 1, tinyVocab)
-	for typ, fileType := range map[quant.Type]uint32{quant.F32: 0, quant.F16: 1, quant.BF16: 32, quant.Q8_0: 7, quant.Q4_0: 2} {
+	for typ, fileType := range map[quant.Type]uint32{quant.F32: 0, quant.F16: 1, quant.BF16: 32, quant.Q8_0: 7, quant.Q4_0: 2, quant.Q4_1: 3} {
 		t.Run(typ.String(), func(t *testing.T) {
 			g := convertTo(t, f.dir, Options{OutType: typ})
 			expectKey(t, g, "general.file_type", fileType)
 			head := typ
-			if typ == quant.Q4_0 {
+			if typ == quant.Q4_0 || typ == quant.Q4_1 {
 				head = quant.Q8_0
 			}
 			for name, want := range map[string]quant.Type{
@@ -413,10 +414,16 @@ func TestChunks(t *testing.T) {
 	for i := range x.values {
 		x.values[i] = float32(i)
 	}
-	s := &stored{name: "x", dtype: "F32", shape: x.shape, file: &shard{path: "x", r: bytes.NewReader(x.encode())}}
+	f := newFolder(t, nil)
+	f.write(t, "model.safetensors", safetensors(map[string]fixture{"x": x}, []string{"x"}))
+	c, err := checkpoint.Open(f.dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
 	e := &encoder{lanes: make([]lane, 3)}
 	var out bytes.Buffer
-	reverse := &tensor{name: "x", shape: []int{cols, rows}, from: s, row: func(r int) int { return rows - 1 - r }}
+	reverse := &tensor{name: "x", shape: []int{cols, rows}, from: c.Tensors["x"], row: func(r int) int { return rows - 1 - r }}
 	if err := e.write(&out, reverse, quant.F32); err != nil {
 		t.Fatal(err)
 	}

@@ -28,7 +28,7 @@ func sources(tensors []*tensor, o Options) []gguf.Source {
 	return out
 }
 
-// storeAs is the type of t in the output.
+// storeAs returns the type of t in the output.
 func (t *tensor) storeAs(o Options) quant.Type {
 	switch {
 	case t.plain:
@@ -37,10 +37,13 @@ func (t *tensor) storeAs(o Options) quant.Type {
 		o.Notes(fmt.Sprintf("%s: rows of %d elements do not divide into blocks of %s (%d); stored as F16",
 			t.name, t.shape[0], o.OutType, o.OutType.BlockElems()))
 		return quant.F16
-	case t.head && o.OutType == quant.Q4_0:
+	case t.head && o.OutType.Traits().Bits == 4:
 		// Errors of the head go straight into the logits: 4 bits there cost more quality than they save time.
 		o.Notes(fmt.Sprintf("%s: stored as Q8_0, because it gives the logits", t.name))
 		return quant.Q8_0
+	case t.head && o.OutType == quant.Q5_K:
+		o.Notes(fmt.Sprintf("%s: stored as Q6_K, because it gives the logits", t.name))
+		return quant.Q6_K
 	}
 	return o.OutType
 }
@@ -113,8 +116,8 @@ func (l *lane) encode(t *tensor, typ quant.Type, rowLen, from, to int) error {
 
 // read decodes rows [from, to) of t into l.floats; consecutive source rows are read at once.
 func (l *lane) read(t *tensor, rowLen, from, to int) error {
-	e := elements()[t.from.dtype]
-	rowBytes := e.bytes * rowLen
+	typ, _ := t.from.Type()
+	rowBytes := typ.RowBytes(rowLen)
 	l.raw = resize(l.raw, rowBytes*(to-from))
 	source := func(r int) int {
 		if t.row == nil {
@@ -128,26 +131,26 @@ func (l *lane) read(t *tensor, rowLen, from, to int) error {
 			n++
 		}
 		b := l.raw[(r-from)*rowBytes : (r-from+n)*rowBytes]
-		offset := t.from.offset + int64(first)*int64(rowBytes)
-		if _, err := t.from.file.r.ReadAt(b, offset); err != nil {
-			return fmt.Errorf("%s: offset %d: tensor %q: %w", t.from.file.path, offset, t.from.name, err)
+		if err := t.from.ReadAt(b, int64(first)*int64(rowBytes)); err != nil {
+			return err
 		}
 		r += n
 	}
-	quant.Decode(e.typ, l.floats, l.raw)
+	quant.Decode(typ, l.floats, l.raw)
+	if t.plus != 0 {
+		for i := range l.floats {
+			l.floats[i] += t.plus
+		}
+	}
 	return nil
 }
 
-// limit is the first magnitude that typ cannot hold. Blocks hold their scale, the largest magnitude over a fixed step, in F16.
+// limit returns the first magnitude that typ cannot hold. Blocks hold their scale, the largest magnitude over a fixed step, in F16.
 func limit(typ quant.Type) float64 {
-	switch typ {
-	case quant.F16:
-		return maxHalf
-	case quant.Q4_0:
-		return 8 * maxHalf
-	case quant.Q8_0:
-		return 127 * maxHalf
-	case quant.BF16:
+	if reach := typ.Reach(); reach > 0 {
+		return reach * maxHalf
+	}
+	if typ == quant.BF16 {
 		return 0x1.ffp127
 	}
 	return math.Inf(1)
@@ -160,7 +163,7 @@ func (t *tensor) check(x []float32, typ quant.Type) error {
 		if a := math.Abs(float64(v)); !(a < limit) {
 			name, at := t.name, ""
 			if t.from != nil {
-				name, at = t.from.name, fmt.Sprintf("%s: offset %d: ", t.from.file.path, t.from.offset)
+				name, at = t.from.Name, fmt.Sprintf("%s: offset %d: ", t.from.Path(), t.from.Offset)
 			}
 			if math.IsNaN(a) || math.IsInf(a, 0) {
 				return fmt.Errorf("%stensor %q holds %g; the model is damaged", at, name, v)

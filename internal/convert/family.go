@@ -2,55 +2,23 @@ package convert
 
 import (
 	"fmt"
+	"math"
 	"slices"
+	"strings"
 
+	"github.com/powerinfer-go/powerinfer/internal/arch"
+	"github.com/powerinfer-go/powerinfer/internal/convert/checkpoint"
 	"github.com/powerinfer-go/powerinfer/internal/gguf"
 )
-
-// family converts the models of one Hugging Face architecture.
-type family struct {
-	arch string // general.architecture
-	// keys completes c with the family's own names and defaults, checks it and returns the hyperparameters.
-	keys func(c *config, arch string) ([]gguf.KV, error)
-	// plan lists the tensors to write.
-	plan func(p *plan, c *config)
-	// act is the activation's name where the architecture implies it, else empty.
-	act string
-	// interleave: q and k rows change from Hugging Face's rotated halves to GGUF llama's rotated neighbours.
-	interleave bool
-	// qkNorm: every head of q and k is normed.
-	qkNorm bool
-}
-
-func families() map[string]family {
-	llama := family{arch: "llama", keys: llamaKeys, plan: planLlama, interleave: true}
-	plain := func(arch string) family { return family{arch: arch, keys: llamaKeys, plan: planLlama} }
-	qwen3 := plain("qwen3")
-	qwen3.qkNorm = true
-	bamboo := plain("bamboo")
-	bamboo.act = "drelu"
-	bamboo.interleave = true // as the original converter writes it: the engine rotates neighbours
-	falcon := family{arch: "falcon", keys: falconKeys, plan: planFalcon}
-	return map[string]family{
-		"LlamaForCausalLM":       llama,
-		"SparseLlamaForCausalLM": llama, // ProSparse
-		"MistralForCausalLM":     llama,
-		"Qwen2ForCausalLM":       plain("qwen2"),
-		"Qwen3ForCausalLM":       qwen3,
-		"BambooForCausalLM":      bamboo,
-		"FalconForCausalLM":      falcon,
-		"RWForCausalLM":          falcon,
-		"OPTForCausalLM":         {arch: "opt", keys: optKeys, plan: planOPT},
-	}
-}
 
 // tensor is one tensor of the output.
 type tensor struct {
 	name  string
-	shape []int   // row length first
-	from  *stored // where its elements lie, or nil
+	shape []int              // row length first
+	from  *checkpoint.Tensor // where its elements lie, or nil
 	// row gives the source row of an output row; nil is the identity.
 	row    func(int) int
+	plus   float32      // added to every element
 	values []float32    // computed elements, where from is nil
 	mapped *gguf.Tensor // a GGUF file's elements, where from is nil
 	plain  bool         // stays F32 whatever the output type: vectors, learned positions
@@ -59,8 +27,8 @@ type tensor struct {
 
 // plan collects the output's tensors and keeps the first error.
 type plan struct {
-	family  family
-	source  *checkpoint
+	family  arch.Family
+	source  *checkpoint.Checkpoint
 	used    map[string]bool
 	tensors []*tensor
 	err     error
@@ -72,16 +40,17 @@ func (p *plan) add(name, from string, dims ...int) *tensor {
 	if p.err != nil {
 		return t
 	}
-	s := p.source.tensors[from]
+	s := p.source.Tensors[from]
 	switch {
 	case s == nil:
-		p.err = fmt.Errorf("%s: tensor %q is missing", p.source.path, from)
+		p.err = fmt.Errorf("%s: tensor %q is missing", p.source.Path, from)
 		return t
-	case !slices.Equal(s.shape, dims):
-		p.err = fmt.Errorf("%s: offset %d: tensor %q has shape %v, config.json makes it %v", s.file.path, s.offset, from, s.shape, dims)
+	case !slices.Equal(s.Shape, dims):
+		p.err = fmt.Errorf("%s: offset %d: tensor %q has shape %v, config.json makes it %v", s.Path(), s.Offset, from, s.Shape, dims)
 		return t
-	case !elements()[s.dtype].weights:
-		p.err = fmt.Errorf("%s: offset %d: tensor %q has dtype %s; supported are F32, F16, BF16", s.file.path, s.offset, from, s.dtype)
+	}
+	if _, ok := s.Type(); !ok {
+		p.err = fmt.Errorf("%s: offset %d: tensor %q has dtype %s; supported are F32, F16, BF16", s.Path(), s.Offset, from, s.DType)
 		return t
 	}
 	p.used[from] = true
@@ -94,22 +63,82 @@ func (p *plan) add(name, from string, dims ...int) *tensor {
 
 // optional is add where the checkpoint holds from, else nil.
 func (p *plan) optional(name, from string, dims ...int) *tensor {
-	if p.err != nil || p.source.tensors[from] == nil {
+	if p.err != nil || p.source.Tensors[from] == nil {
 		return nil
 	}
 	return p.add(name, from, dims...)
 }
 
-// tie plans the embedding and, where the head is not tied to it, the head.
-func (p *plan) tie(c *config, embedding string, tied bool) {
-	e := p.add("token_embd.weight", embedding, c.Vocab, c.Hidden)
-	if tied {
-		// Loaders overwrite a stored head by the embedding.
-		p.used["lm_head.weight"] = true
-		e.head = true
+// model plans all tensors. computed are those that follow from the configuration, by name.
+func (p *plan) model(c *config, computed map[string][]float32) {
+	root := p.family.Root[0]
+	for _, r := range p.family.Root {
+		if p.source.Tensors[r+p.family.Outer[0].Source] != nil {
+			root = r
+			break
+		}
+	}
+	sizes := arch.Sizes{
+		Embd: c.Hidden, Vocab: c.Vocab, Positions: c.Context, FF: c.FF, Heads: c.Heads, KVHeads: c.KVHeads, Key: c.HeadDim, Value: c.HeadDim,
+	}
+	for i, t := range p.family.Outer {
+		if t.Change == arch.Computed {
+			if v := computed[t.Name]; v != nil {
+				p.tensors = append(p.tensors, &tensor{name: t.Name, shape: []int{len(v)}, values: v, plain: true})
+			}
+			continue
+		}
+		p.one(c, sizes, t, "", root)
+		if i == 0 {
+			p.head(c)
+		}
+	}
+	for l := 0; l < c.Layers && p.err == nil; l++ {
+		for _, t := range p.family.Block {
+			p.one(c, sizes, t, fmt.Sprintf("blk.%d.", l), root+fmt.Sprintf(p.family.Layer, l))
+		}
+	}
+}
+
+// head plans the head; one that is tied to the embedding, which was planned last, is that tensor.
+func (p *plan) head(c *config) {
+	if !c.TiedHead {
+		p.add("output.weight", "lm_head.weight", c.Vocab, c.Hidden).head = true
 		return
 	}
-	p.add("output.weight", "lm_head.weight", c.Vocab, c.Hidden).head = true
+	p.used["lm_head.weight"] = true // loaders overwrite a stored head by the embedding
+	if p.err == nil {
+		p.tensors[len(p.tensors)-1].head = true
+	}
+}
+
+// one plans the tensor of the family that t describes, with its prefixes on both sides.
+func (p *plan) one(c *config, sizes arch.Sizes, t arch.Tensor, prefix, from string) {
+	sources := strings.Fields(t.Source)
+	source := sources[len(sources)-1]
+	for _, s := range sources {
+		if p.source.Tensors[from+s] != nil {
+			source = s
+			break
+		}
+	}
+	add := p.add
+	if t.Optional {
+		add = p.optional
+	}
+	out := add(prefix+t.Name, from+source, p.family.Shape(t.Name, sizes)...)
+	if out == nil {
+		return
+	}
+	out.plain = out.plain || t.Name == "position_embd.weight"
+	switch t.Change {
+	case arch.Pairs:
+		out.row = interleaved(c.HeadDim)
+	case arch.Ungroup:
+		out.row = ungrouped(c.Heads, c.KVHeads, c.HeadDim)
+	case arch.PlusOne:
+		out.plus = 1
+	}
 }
 
 // finish reports the first error, or tensors that were left over.
@@ -117,12 +146,12 @@ func (p *plan) finish() error {
 	if p.err != nil {
 		return p.err
 	}
-	return p.source.surplus(p.used)
+	return p.source.Surplus(p.used)
 }
 
-// sizeKeys are the hyperparameters that every family writes.
-func (c *config) sizeKeys(arch string) []gguf.KV {
-	key := func(s string) string { return arch + "." + s }
+// sizeKeys returns the hyperparameters that every family writes.
+func (c *config) sizeKeys(family string) []gguf.KV {
+	key := func(s string) string { return family + "." + s }
 	keys := []gguf.KV{
 		{Key: key("context_length"), Value: uint32(c.Context)},
 		{Key: key("embedding_length"), Value: uint32(c.Hidden)},
@@ -149,13 +178,56 @@ func activationKeys(kind string, threshold float64) []gguf.KV {
 	return keys
 }
 
-// eps checks a norm's epsilon.
-func (c *config) eps(key string, v, def float64) (float32, error) {
-	if v == 0 {
-		v = def
+// keys returns the family's hyperparameters, and tensors that follow from them, by name.
+func (c *config) keys(f arch.Family) (keys []gguf.KV, computed map[string][]float32, err error) {
+	eps := c.Epsilon.Value
+	if !(eps > 0) || eps > 1 {
+		return nil, nil, c.Errorf(c.Epsilon.Key, "%g is not an epsilon", eps)
 	}
-	if !(v > 0) || v > 1 {
-		return 0, c.errorf(key, "%g is not an epsilon", v)
+	kind, threshold, err := c.activation(c.Nonlinearity.Key, c.Nonlinearity.Value)
+	if err != nil {
+		return nil, nil, err
 	}
-	return float32(v), nil
+	keys = c.sizeKeys(f.Name)
+	if f.Layout != "" {
+		keys = append(keys, gguf.KV{Key: f.Name + ".tensor_data_layout", Value: f.Layout})
+	}
+	keys = append(keys, gguf.KV{Key: f.Name + "." + f.EpsilonKey(), Value: float32(eps)})
+	if f.Window && c.Window > 0 {
+		keys = append(keys, gguf.KV{Key: f.Name + ".attention.sliding_window", Value: uint32(min(c.Window, math.MaxInt32))})
+	}
+	if f.Rotation != arch.Learned {
+		rope, factors, err := c.rope(f)
+		if err != nil {
+			return nil, nil, err
+		}
+		keys = append(keys, rope...)
+		computed = factors
+	}
+	return append(keys, activationKeys(kind, threshold)...), computed, nil
+}
+
+// interleaved gives, for rotation of neighbours (2j, 2j+1), the row of a head whose rotation pairs (j, j+headDim/2).
+func interleaved(headDim int) func(int) int {
+	return func(r int) int {
+		i := r % headDim
+		return r - i + i/2 + i%2*(headDim/2)
+	}
+}
+
+// ungrouped gives the source row of a row of all q heads, then all k heads, then all v heads. The source lies in
+// groups: heads/kvHeads q heads, followed by the k and the v head that they share.
+func ungrouped(heads, kvHeads, headDim int) func(int) int {
+	per := heads / kvHeads
+	return func(r int) int {
+		h, i := r/headDim, r%headDim
+		group, member := h/per, h%per
+		switch {
+		case h >= heads+kvHeads:
+			group, member = h-heads-kvHeads, per+1
+		case h >= heads:
+			group, member = h-heads, per
+		}
+		return (group*(per+2)+member)*headDim + i
+	}
 }

@@ -154,7 +154,7 @@ const (
 	tinyHeadDim                                                             = tinyEmbd / tinyHeads
 )
 
-// tinyLlama is a folder of the Llama kind; kind decides on biases and head norms.
+// tinyLlama returns a folder of the Llama kind; kind decides on biases and head norms.
 func tinyLlama(t *testing.T, architecture string, extra map[string]any) *folder {
 	config := map[string]any{
 		"architectures": []string{architecture}, "_name_or_path": "maker/tiny", "hidden_size": tinyEmbd, "num_hidden_layers": tinyLayers,

@@ -65,10 +65,11 @@ func (m *model) checkActivation(dir string, notes func(string)) error {
 	if i < 0 {
 		return nil
 	}
-	act, want := m.keys[i].Value, map[string]string{"llama": "relu", "bamboo": "drelu", "falcon": "relu", "opt": "relu"}[m.arch]
+	act := m.keys[i].Value
+	want, err := prepared.OriginalActivation(m.arch)
 	switch {
-	case want == "":
-		return fmt.Errorf("%s: the original PowerInfer runs bamboo, falcon, llama and opt, not %s", dir, m.arch)
+	case err != nil:
+		return fmt.Errorf("%s: %w", dir, err)
 	case act == "fatrelu" && want == "relu":
 		notes("the original PowerInfer applies plain ReLU where this engine applies the model's FATReLU")
 	case act != want:

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/powerinfer-go/powerinfer/internal/convert/checkpoint/checkpointtest"
 	"github.com/powerinfer-go/powerinfer/internal/gguf"
 	"github.com/powerinfer-go/powerinfer/internal/quant"
 )
@@ -27,8 +28,8 @@ func (f *folder) predictors(t *testing.T, layers, embd, ff int) string {
 			}
 			w[0] = float64(l)
 		}
-		saveTorch(t, filepath.Join(dir, fmt.Sprintf("model_%d.pt", l)), false,
-			saved{"fc1.weight", "F32", []int{tinyRank, embd}, fc1}, saved{"fc2.weight", "F32", []int{ff, tinyRank}, fc2})
+		checkpointtest.SaveTorch(t, filepath.Join(dir, fmt.Sprintf("model_%d.pt", l)), false,
+			checkpointtest.Tensor{Name: "fc1.weight", DType: "F32", Shape: []int{tinyRank, embd}, Values: fc1}, checkpointtest.Tensor{Name: "fc2.weight", DType: "F32", Shape: []int{ff, tinyRank}, Values: fc2})
 	}
 	if err := os.WriteFile(filepath.Join(dir, "config.json"), []byte(`{"sparse_threshold": -0.25}`), 0o644); err != nil {
 		t.Fatal(err)
@@ -110,7 +111,7 @@ func TestOriginalJoins(t *testing.T) {
 	}
 }
 
-// columns is a matrix of rows of n elements, transposed.
+// columns returns a matrix of rows of n elements, transposed.
 func columns(x []float32, n int) []float32 {
 	rows := len(x) / n
 	out := make([]float32, len(x))
@@ -177,23 +178,23 @@ func TestOriginalRefusesFolders(t *testing.T) {
 	}{
 		"type":         {relu(), quant.Q8_0, nil, "runs f16 and q4_0 only, not q8_0"},
 		"dense":        {tinyLlama(t, "LlamaForCausalLM", map[string]any{"hidden_act": "silu"}), quant.F16, nil, "runs llama with relu, and the model's activation is silu"},
-		"architecture": {tinyLlama(t, "Qwen2ForCausalLM", nil), quant.F16, nil, "runs bamboo, falcon, llama and opt, not qwen2"},
+		"architecture": {tinyLlama(t, "Qwen2ForCausalLM", nil), quant.F16, nil, "architecture \"qwen2\": the original PowerInfer runs bamboo, falcon, llama, opt only"},
 		"few layers":   {relu(), quant.F16, func(_ *folder, p string) { os.Remove(filepath.Join(p, "model_1.pt")) }, "model_1.pt is missing; there must be one such file for each of 2 layers"},
 		"no archive":   {relu(), quant.F16, func(_ *folder, p string) { os.WriteFile(filepath.Join(p, "model_0.pt"), nil, 0o600) }, "model_0.pt: it is no archive"},
 		"bad threshold": {relu(), quant.F16, func(_ *folder, p string) {
 			os.WriteFile(filepath.Join(p, "config.json"), []byte(`{"sparse_threshold": "x"}`), 0o600)
 		}, `config.json: offset`},
 		"many layers": {relu(), quant.F16, func(_ *folder, p string) {
-			saveTorch(t, filepath.Join(p, "model_2.pt"), false)
+			checkpointtest.SaveTorch(t, filepath.Join(p, "model_2.pt"), false)
 		}, "model_2.pt: the model has 2 layers"},
 		"other width": {relu(), quant.F16, func(_ *folder, p string) {
-			saveTorch(t, filepath.Join(p, "model_1.pt"), false, saved{"fc1.weight", "F32", []int{32, 1}, make([]float64, 32)}, saved{"fc2.weight", "F32", []int{96, 32}, make([]float64, 96*32)})
+			checkpointtest.SaveTorch(t, filepath.Join(p, "model_1.pt"), false, checkpointtest.Tensor{Name: "fc1.weight", DType: "F32", Shape: []int{32, 1}, Values: make([]float64, 32)}, checkpointtest.Tensor{Name: "fc2.weight", DType: "F32", Shape: []int{96, 32}, Values: make([]float64, 96*32)})
 		}, "model_1.pt: fc1.weight [32 1] and fc2.weight [96 32] are no predictor of 96 neurons from 64 inputs"},
 		"other names": {relu(), quant.F16, func(_ *folder, p string) {
-			saveTorch(t, filepath.Join(p, "model_0.pt"), false, saved{"0.weight", "F32", []int{1}, []float64{0}})
+			checkpointtest.SaveTorch(t, filepath.Join(p, "model_0.pt"), false, checkpointtest.Tensor{Name: "0.weight", DType: "F32", Shape: []int{1}, Values: []float64{0}})
 		}, "model_0.pt: it holds 1 tensors, not fc1.weight and fc2.weight alone"},
 		"integers": {relu(), quant.F16, func(_ *folder, p string) {
-			saveTorch(t, filepath.Join(p, "model_0.pt"), false, saved{"fc1.weight", "I64", []int{32, 64}, make([]float64, 32*64)}, saved{"fc2.weight", "F32", []int{96, 32}, make([]float64, 96*32)})
+			checkpointtest.SaveTorch(t, filepath.Join(p, "model_0.pt"), false, checkpointtest.Tensor{Name: "fc1.weight", DType: "I64", Shape: []int{32, 64}, Values: make([]float64, 32*64)}, checkpointtest.Tensor{Name: "fc2.weight", DType: "F32", Shape: []int{96, 32}, Values: make([]float64, 96*32)})
 		}, "has dtype I64; supported are F32, F16, BF16"},
 		"learned positions": {tinyOPT(t), quant.F16, nil, "the original loads [64 2050] only"},
 	}

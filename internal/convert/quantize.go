@@ -14,8 +14,8 @@ import (
 
 // Quantization asks for a file with matrices of another type.
 type Quantization struct {
-	Type       quant.Type              // F32, F16, BF16, Q8_0 or Q4_0
-	Pure       bool                    // the matrix that gives the logits, too; else it is Q8_0 where Type is Q4_0
+	Type       quant.Type              // one of quant.OutTypes
+	Pure       bool                    // the matrix that gives the logits, too; else it is Q8_0 where Type has 4 bits
 	Requantize bool                    // decode what is quantised already; it loses quality twice
 	Threads    int                     // 0: all
 	Progress   func(done, total int64) // bytes written and to write; may be nil
@@ -26,8 +26,8 @@ type Quantization struct {
 // positions, expert routers, every key but those that name types, and so what prepared files hold. One tensor's rows are in
 // work at a time. The same file and options give the same bytes, for any number of threads.
 func Quantize(f *gguf.File, outfile string, q Quantization) error {
-	if _, ok := fileTypes()[q.Type]; !ok {
-		return fmt.Errorf("output type %s is not supported; supported are %s", q.Type, OutTypes)
+	if !slices.Contains(quant.OutTypes(), q.Type) {
+		return fmt.Errorf("output type %s is not supported; supported are %s", q.Type, OutTypes())
 	}
 	if len(f.Tensors) == 0 {
 		return fmt.Errorf("%s: the file has no tensors", f.Path)
@@ -53,7 +53,8 @@ func (q *Quantization) keys(f *gguf.File) []gguf.KV {
 		}
 		keys[i].Value = value
 	}
-	set("general.file_type", fileTypes()[q.Type])
+	fileType, _ := q.Type.FileType()
+	set("general.file_type", fileType)
 	set("general.quantization_version", quantizationVersion)
 	return keys
 }
@@ -89,20 +90,20 @@ func predictor(m *gguf.Tensor) bool {
 	return strings.HasSuffix(m.Name, ".fc1.weight") || strings.HasSuffix(m.Name, ".fc2.weight")
 }
 
-// storeAs is the type of m in the output.
+// storeAs returns the type of m in the output.
 func (q *Quantization) storeAs(f *gguf.File, m *gguf.Tensor) (quant.Type, error) {
 	if m.Type == q.Type || kept(m) {
 		return m.Type, nil
 	}
 	// prepare was told their type; the original's form scales some far below what a block's scale can be
-	if predictor(m) && (!isFloat(m.Type) || m.Type == quant.F32 && f.Magic == "PWRI") {
+	if predictor(m) && (!m.Type.Float() || m.Type == quant.F32 && f.Magic == "PWRI") {
 		return m.Type, nil
 	}
-	if !isFloat(m.Type) && !q.Requantize {
+	if !m.Type.Float() && !q.Requantize {
 		return 0, fmt.Errorf("%s: tensor %q is %s already, and quantising it again loses quality: start from a file of F32, F16 or BF16, or give --allow-requantize",
 			f.Path, m.Name, m.Type)
 	}
-	if isFloat(m.Type) && m.Type != quant.F32 && m.Shape[0]%q.Type.BlockElems() != 0 {
+	if m.Type.Float() && m.Type != quant.F32 && m.Shape[0]%q.Type.BlockElems() != 0 {
 		q.Notes(fmt.Sprintf("%s: rows of %d elements do not divide into blocks of %s (%d); left as %s",
 			m.Name, m.Shape[0], q.Type, q.Type.BlockElems(), m.Type))
 		return m.Type, nil
@@ -122,8 +123,6 @@ func kept(m *gguf.Tensor) bool {
 	}
 	return strings.HasSuffix(m.Name, "_norm.weight") || strings.HasSuffix(m.Name, "ffn_gate_inp.weight") || m.Name == "position_embd.weight"
 }
-
-func isFloat(t quant.Type) bool { return t == quant.F32 || t == quant.F16 || t == quant.BF16 }
 
 // copyStep is how much is copied between two reports of progress.
 const copyStep = 4 << 20

@@ -36,7 +36,7 @@ func opened(t *testing.T, path string) *gguf.File {
 	return f
 }
 
-// encoded is a tensor of given values.
+// encoded returns a tensor of given values.
 func encoded(name string, typ quant.Type, shape []int, x []float32) gguf.Source {
 	b := make([]byte, typ.RowBytes(len(x)))
 	quant.Encode(typ, b, x)
@@ -74,7 +74,7 @@ func TestQuantizeIsConversion(t *testing.T) {
 			return path
 		}
 		source := opened(t, convert(quant.F32))
-		for typ := range fileTypes() {
+		for _, typ := range quant.OutTypes() {
 			want, err := os.ReadFile(convert(typ))
 			if err != nil {
 				t.Fatal(err)

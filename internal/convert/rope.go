@@ -1,37 +1,23 @@
 package convert
 
 import (
+	"cmp"
 	"math"
+	"slices"
 
+	"github.com/powerinfer-go/powerinfer/internal/arch"
 	"github.com/powerinfer-go/powerinfer/internal/gguf"
 )
 
-// ropeScaling is config.json's rope_scaling or rope_parameters.
-type ropeScaling struct {
-	Type      string  `json:"rope_type"`
-	OldType   string  `json:"type"`
-	Theta     float64 `json:"rope_theta"`
-	Factor    float64 `json:"factor"`
-	Original  int     `json:"original_max_position_embeddings"`
-	Low       float64 `json:"low_freq_factor"`
-	High      float64 `json:"high_freq_factor"`
-	BetaFast  float64 `json:"beta_fast"`
-	BetaSlow  float64 `json:"beta_slow"`
-	Attention float64 `json:"attention_factor"`
-	MScale    float64 `json:"mscale"`
-	MScaleAll float64 `json:"mscale_all_dim"`
-	Partial   float64 `json:"partial_rotary_factor"`
-}
-
-// rope writes the keys of rotary embedding below arch. factors are rope_freqs.weight [head_dim/2], by which
-// frequencies are divided (llama3 scaling), or nil.
-func (c *config) rope(arch string) (keys []gguf.KV, factors []float32, err error) {
+// rope returns the keys of rotary embedding. factors are tensors by which frequencies are divided
+// [rotated/2]: rope_freqs.weight of llama3 scaling, rope_factors_long.weight and _short of longrope.
+func (c *config) rope(f arch.Family) (keys []gguf.KV, factors map[string][]float32, err error) {
 	s, where := c.RopeScale, "rope_scaling"
 	if s == nil {
 		s, where = c.Rope, "rope_parameters"
 	}
 	if s == nil {
-		s = &ropeScaling{}
+		s = &arch.RopeScaling{}
 	}
 	base := c.RopeTheta
 	if base == 0 && c.Rope != nil {
@@ -41,24 +27,25 @@ func (c *config) rope(arch string) (keys []gguf.KV, factors []float32, err error
 		base = 10000
 	}
 	if !(base > 0) || math.IsInf(base, 0) {
-		return nil, nil, c.errorf("rope_theta", "%g is not a positive number", base)
+		return nil, nil, c.Errorf("rope_theta", "%g is not a positive number", base)
 	}
-	if (c.Rotary != 0 && c.Rotary != 1) || (s.Partial != 0 && s.Partial != 1) {
-		return nil, nil, c.errorf("partial_rotary_factor", "heads rotated in part are not supported")
+	dims, err := c.rotated(f, cmp.Or(s.Partial, c.Rotary, 1))
+	if err != nil {
+		return nil, nil, err
 	}
-	add := func(key string, v any) { keys = append(keys, gguf.KV{Key: arch + ".rope." + key, Value: v}) }
-	add("dimension_count", uint32(c.HeadDim))
+	add := func(key string, v any) { keys = append(keys, gguf.KV{Key: f.Name + ".rope." + key, Value: v}) }
+	add("dimension_count", uint32(dims))
 	add("freq_base", float32(base))
 	kind := s.Type
 	if kind == "" {
 		kind = s.OldType
 	}
-	original := firstPositive(s.Original, c.Context)
-	if kind != "" && kind != "default" && (!(s.Factor >= 1) || math.IsInf(s.Factor, 0)) {
-		return nil, nil, c.errorf(where, "factor %g is not a number of at least 1", s.Factor)
+	original := cmp.Or(s.Original, c.Context)
+	if factored := []string{"linear", "yarn", "llama3"}; slices.Contains(factored, kind) && (!(s.Factor >= 1) || math.IsInf(s.Factor, 0)) {
+		return nil, nil, c.Errorf(where, "factor %g is not a number of at least 1", s.Factor)
 	}
 	if original < 1 {
-		return nil, nil, c.errorf(where, "original_max_position_embeddings %d is not positive", original)
+		return nil, nil, c.Errorf(where, "original_max_position_embeddings %d is not positive", original)
 	}
 	switch kind {
 	case "", "default":
@@ -67,7 +54,7 @@ func (c *config) rope(arch string) (keys []gguf.KV, factors []float32, err error
 		add("scaling.factor", float32(s.Factor))
 	case "yarn":
 		if s.MScale != 0 || s.MScaleAll != 0 {
-			return nil, nil, c.errorf(where, "mscale is not supported")
+			return nil, nil, c.Errorf(where, "mscale is not supported")
 		}
 		add("scaling.type", "yarn")
 		add("scaling.factor", float32(s.Factor))
@@ -84,16 +71,66 @@ func (c *config) rope(arch string) (keys []gguf.KV, factors []float32, err error
 		}
 	case "llama3":
 		if !(s.Low > 0) || !(s.High > s.Low) {
-			return nil, nil, c.errorf(where, "low_freq_factor %g and high_freq_factor %g are not a range", s.Low, s.High)
+			return nil, nil, c.Errorf(where, "low_freq_factor %g and high_freq_factor %g are not a range", s.Low, s.High)
 		}
-		factors = llama3Factors(base, c.HeadDim, s.Factor, s.Low, s.High, float64(original))
+		factors = map[string][]float32{"rope_freqs.weight": llama3Factors(base, dims, s.Factor, s.Low, s.High, float64(original))}
+	case "longrope", "su":
+		if factors, err = c.longFactors(f, s, where, dims); err != nil {
+			return nil, nil, err
+		}
+		add("scaling.original_context_length", uint32(original))
+		add("scaling.attn_factor", float32(longMagnitude(s, float64(c.Context)/float64(original), float64(original))))
 	default:
-		return nil, nil, c.errorf(where, "type %q is not supported; supported are linear, yarn, llama3", kind)
+		return nil, nil, c.Errorf(where, "type %q is not supported; supported are linear, yarn, llama3, longrope", kind)
 	}
 	return keys, factors, nil
 }
 
-// llama3Factors are the divisors of Llama 3.1's context extension: short waves keep their frequency, waves longer
+// longFactors returns the tensors of longrope, whose factors the engine chooses by the context.
+func (c *config) longFactors(f arch.Family, s *arch.RopeScaling, where string, dims int) (map[string][]float32, error) {
+	if !slices.ContainsFunc(f.Outer, func(t arch.Tensor) bool { return t.Name == "rope_factors_long.weight" }) {
+		return nil, c.Errorf(where, "type longrope of %s is not supported", f.Name)
+	}
+	for _, list := range [][]float32{s.Long, s.Short} {
+		if len(list) != dims/2 {
+			return nil, c.Errorf(where, "%d factors for %d rotated elements of a head, not half as many", len(list), dims)
+		}
+		for i, v := range list {
+			if !(v > 0) || math.IsInf(float64(v), 0) {
+				return nil, c.Errorf(where, "factor %d is %g, not positive", i, v)
+			}
+		}
+	}
+	return map[string][]float32{"rope_factors_long.weight": s.Long, "rope_factors_short.weight": s.Short}, nil
+}
+
+// longMagnitude returns the factor of rotated pairs in longrope, for a context extended by the given factor.
+//
+// Source: Ding et al. 2024, equation 4.
+func longMagnitude(s *arch.RopeScaling, extension, original float64) float64 {
+	if s.Attention != 0 {
+		return s.Attention
+	}
+	extension = cmp.Or(s.Factor, extension)
+	if extension <= 1 {
+		return 1
+	}
+	return math.Sqrt(1 + math.Log(extension)/math.Log(original))
+}
+
+// rotated returns how many elements of a head are rotated where it is the given share.
+func (c *config) rotated(f arch.Family, share float64) (int, error) {
+	dims := int(share * float64(c.HeadDim))
+	switch {
+	case share != 1 && !f.PartialRotary:
+		return 0, c.Errorf("partial_rotary_factor", "heads rotated in part are not supported in %s", f.Name)
+	case !(share > 0 && share <= 1) || dims < 2 || dims%2 != 0:
+		return 0, c.Errorf("partial_rotary_factor", "%g of %d elements is not an even part of a head", share, c.HeadDim)
+	}
+	return dims, nil
+}
+
+// llama3Factors returns the divisors of Llama 3.1's context extension: short waves keep their frequency, waves longer
 // than original/low are slowed by factor, those between are blended.
 //
 // Source: Llama 3.1's reference code, apply_scaling.

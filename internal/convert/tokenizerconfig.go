@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"path/filepath"
 	"slices"
+
+	"github.com/powerinfer-go/powerinfer/internal/convert/checkpoint"
 )
 
 // tokenizerConfig is tokenizer_config.json, filled up from special_tokens_map.json. Everything is optional.
@@ -44,14 +46,14 @@ func (t *tokenText) UnmarshalJSON(b []byte) error {
 
 func readTokenizerConfig(dir string) (*tokenizerConfig, error) {
 	t := &tokenizerConfig{path: filepath.Join(dir, "tokenizer_config.json")}
-	if exists(t.path) {
-		if err := readJSON(t.path, t); err != nil {
+	if checkpoint.Exists(t.path) {
+		if err := checkpoint.ReadJSON(t.path, t); err != nil {
 			return nil, err
 		}
 	}
-	if path := filepath.Join(dir, "special_tokens_map.json"); exists(path) {
+	if path := filepath.Join(dir, "special_tokens_map.json"); checkpoint.Exists(path) {
 		var m tokenizerConfig
-		if err := readJSON(path, &m); err != nil {
+		if err := checkpoint.ReadJSON(path, &m); err != nil {
 			return nil, err
 		}
 		t.BOS.text = cmp.Or(t.BOS.text, m.BOS.text)
@@ -65,9 +67,9 @@ func readTokenizerConfig(dir string) (*tokenizerConfig, error) {
 // added lists the tokens of added_tokens.json (path) and of added_tokens_decoder, which knows more and wins; by id.
 func (t *tokenizerConfig) added(path string) ([]addedToken, error) {
 	byID := map[int]addedToken{}
-	if exists(path) {
+	if checkpoint.Exists(path) {
 		var ids map[string]int
-		if err := readJSON(path, &ids); err != nil {
+		if err := checkpoint.ReadJSON(path, &ids); err != nil {
 			return nil, err
 		}
 		for text, id := range ids {
@@ -112,19 +114,19 @@ func (t *tokenizerConfig) chatTemplates(dir string) (map[string]string, error) {
 	default:
 		return nil, fmt.Errorf("%s: key %q: neither a string nor a list of named templates", t.path, "chat_template")
 	}
-	if path := filepath.Join(dir, "chat_template.json"); exists(path) {
+	if path := filepath.Join(dir, "chat_template.json"); checkpoint.Exists(path) {
 		var file struct {
 			Template string `json:"chat_template"`
 		}
-		if err := readJSON(path, &file); err != nil {
+		if err := checkpoint.ReadJSON(path, &file); err != nil {
 			return nil, err
 		}
 		if file.Template != "" {
 			out["default"] = file.Template
 		}
 	}
-	if path := filepath.Join(dir, "chat_template.jinja"); exists(path) {
-		text, err := readFile(path)
+	if path := filepath.Join(dir, "chat_template.jinja"); checkpoint.Exists(path) {
+		text, err := checkpoint.ReadFile(path)
 		if err != nil {
 			return nil, err
 		}

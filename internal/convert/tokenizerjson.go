@@ -5,10 +5,13 @@ import (
 	"cmp"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"path/filepath"
 	"slices"
 	"strings"
 	"unicode/utf8"
+
+	"github.com/powerinfer-go/powerinfer/internal/convert/checkpoint"
 )
 
 // tokenizerJSON is what the converter reads of a tokenizer.json (Hugging Face tokenizers).
@@ -118,14 +121,14 @@ func describe(parts []component) string {
 // readTokenizerJSON reads a BPE tokenizer.json: with byte fallback as SentencePiece, else as byte-level BPE.
 func readTokenizerJSON(path string, size int, tok *tokenizerConfig, notes func(string)) (*vocabulary, error) {
 	var j tokenizerJSON
-	if err := readJSON(path, &j); err != nil {
+	if err := checkpoint.ReadJSON(path, &j); err != nil {
 		return nil, err
 	}
 	if j.Model.Type != "BPE" && j.Model.Type != "" {
 		return nil, fmt.Errorf("%s: key %q: %q is not supported; BPE is", path, "model.type", j.Model.Type)
 	}
 	var ids map[string]int
-	if err := decodeJSON(path+": model.vocab", j.Model.Vocab, &ids); err != nil {
+	if err := checkpoint.DecodeJSON(path+": model.vocab", j.Model.Vocab, &ids); err != nil {
 		return nil, err
 	}
 	merges, err := parseMerges(path, j.Model.Merges)
@@ -154,7 +157,9 @@ func readTokenizerJSON(path string, size int, tok *tokenizerConfig, notes func(s
 // enter places a vocabulary's tokens by id; size is the number of embedding rows.
 func (v *vocabulary) enter(ids map[string]int, size int) error {
 	top := -1
-	for text, id := range ids {
+	texts := slices.Sorted(maps.Keys(ids)) // so that an error names the same token every time
+	for _, text := range texts {
+		id := ids[text]
 		if id < 0 || id >= size {
 			return fmt.Errorf("%s: token %q: id %d is outside the %d rows of the embedding (config.json: vocab_size)", v.path, text, id, size)
 		}
@@ -165,7 +170,8 @@ func (v *vocabulary) enter(ids map[string]int, size int) error {
 	}
 	v.fill(top + 1)
 	taken := make([]bool, top+1)
-	for text, id := range ids {
+	for _, text := range texts {
+		id := ids[text]
 		if taken[id] {
 			return fmt.Errorf("%s: two tokens have the id %d", v.path, id)
 		}
@@ -186,7 +192,7 @@ func parseMerges(path string, raw json.RawMessage) ([][2]string, error) {
 		for _, line := range lines {
 			pairs = append(pairs, strings.Split(line, " "))
 		}
-	} else if err := decodeJSON(path+": model.merges", raw, &pairs); err != nil {
+	} else if err := checkpoint.DecodeJSON(path+": model.merges", raw, &pairs); err != nil {
 		return nil, err
 	}
 	out := make([][2]string, len(pairs))
@@ -331,10 +337,10 @@ func readVocabJSON(path, mergesPath string, c *config, tok *tokenizerConfig) (*v
 		return nil, fmt.Errorf("%s: key %q: %q is not supported without tokenizer.json; GPT2Tokenizer and Qwen2Tokenizer are", tok.path, "tokenizer_class", tok.Class)
 	}
 	var ids map[string]int
-	if err := readJSON(path, &ids); err != nil {
+	if err := checkpoint.ReadJSON(path, &ids); err != nil {
 		return nil, err
 	}
-	text, err := readFile(mergesPath)
+	text, err := checkpoint.ReadFile(mergesPath)
 	if err != nil {
 		return nil, err
 	}

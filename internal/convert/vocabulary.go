@@ -4,11 +4,13 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
 
+	"github.com/powerinfer-go/powerinfer/internal/convert/checkpoint"
 	"github.com/powerinfer-go/powerinfer/internal/gguf"
 	"github.com/powerinfer-go/powerinfer/internal/tokenizer"
 )
@@ -58,7 +60,7 @@ func readVocabulary(dir string, c *config, notes func(string)) (*vocabulary, err
 		return nil, err
 	}
 	v.fill(c.Vocab)
-	v.findSpecials(tok, c)
+	v.findSpecials(tok, c, notes)
 	if tok.AddBOS != nil {
 		v.addBOS = tok.AddBOS
 	}
@@ -92,17 +94,17 @@ func (v *vocabulary) check() error {
 
 func readTokens(dir string, c *config, tok *tokenizerConfig, notes func(string)) (*vocabulary, error) {
 	spm, hf := filepath.Join(dir, "tokenizer.model"), filepath.Join(dir, "tokenizer.json")
-	if exists(spm) {
+	if checkpoint.Exists(spm) {
 		v, err := readSentencePiece(spm, c.Vocab, tok, notes)
-		if err == nil || !errors.Is(err, errNotSentencePiece) || !exists(hf) {
+		if err == nil || !errors.Is(err, errNotSentencePiece) || !checkpoint.Exists(hf) {
 			return v, err
 		}
 		notes(fmt.Sprintf("%s: not a SentencePiece model; tokenizer.json is used", spm))
 	}
-	if exists(hf) {
+	if checkpoint.Exists(hf) {
 		return readTokenizerJSON(hf, c.Vocab, tok, notes)
 	}
-	if vocab := filepath.Join(dir, "vocab.json"); exists(vocab) {
+	if vocab := filepath.Join(dir, "vocab.json"); checkpoint.Exists(vocab) {
 		return readVocabJSON(vocab, filepath.Join(dir, "merges.txt"), c, tok)
 	}
 	return nil, fmt.Errorf("%s: no tokenizer.model, tokenizer.json or vocab.json in it", dir)
@@ -110,7 +112,7 @@ func readTokens(dir string, c *config, tok *tokenizerConfig, notes func(string))
 
 // readSentencePiece reads a tokenizer.model and the tokens added beside it. size is the number of embedding rows.
 func readSentencePiece(path string, size int, tok *tokenizerConfig, notes func(string)) (*vocabulary, error) {
-	data, err := readFile(path)
+	data, err := checkpoint.ReadFile(path)
 	if err != nil {
 		return nil, err
 	}
@@ -187,7 +189,7 @@ func (v *vocabulary) fill(n int) {
 }
 
 // findSpecials resolves special tokens: tokenizer_config.json names them by text, config.json by id.
-func (v *vocabulary) findSpecials(tok *tokenizerConfig, c *config) {
+func (v *vocabulary) findSpecials(tok *tokenizerConfig, c *config, notes func(string)) {
 	v.ids = map[string]int{}
 	byText := func(kind, text string) {
 		if id := slices.Index(v.tokens, text); text != "" && id >= 0 {
@@ -198,7 +200,12 @@ func (v *vocabulary) findSpecials(tok *tokenizerConfig, c *config) {
 		}
 	}
 	byID := func(kind string, raw json.RawMessage) {
-		if id, ok := tokenID(raw); ok && id < len(v.tokens) {
+		id, ok := tokenID(raw)
+		if ok && id >= len(v.tokens) {
+			notes(fmt.Sprintf("config.json: %s_token_id %d is beyond the vocabulary of %d and is left out", kind, id, len(v.tokens)))
+			return
+		}
+		if ok {
 			if _, known := v.ids[kind]; !known {
 				v.ids[kind] = id
 			}
@@ -229,7 +236,7 @@ func (v *vocabulary) findSpecials(tok *tokenizerConfig, c *config) {
 	}
 }
 
-// keys are the tokenizer's metadata.
+// keys returns the tokenizer's metadata.
 func (v *vocabulary) keys() []gguf.KV {
 	var keys []gguf.KV
 	add := func(key string, value any) { keys = append(keys, gguf.KV{Key: key, Value: value}) }
@@ -260,7 +267,7 @@ func (v *vocabulary) keys() []gguf.KV {
 		add("tokenizer.ggml.remove_extra_whitespaces", true)
 	}
 	var named []string
-	for _, name := range sortedKeys(v.templates) {
+	for _, name := range slices.Sorted(maps.Keys(v.templates)) {
 		if name == "default" {
 			add("tokenizer.chat_template", v.templates[name])
 			continue

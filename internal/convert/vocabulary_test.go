@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/powerinfer-go/powerinfer/internal/convert/checkpoint"
 	"github.com/powerinfer-go/powerinfer/internal/gguf"
 	"github.com/powerinfer-go/powerinfer/internal/quant"
 	"github.com/powerinfer-go/powerinfer/internal/testenv"
@@ -76,7 +77,7 @@ func TestDemoTokenizer(t *testing.T) {
 			IDs  []int32 `json:"ids"`
 		} `json:"tokenizer_cases"`
 	}
-	if err := readJSON(filepath.Join(hf, "reference.json"), &reference); err != nil || len(reference.Cases) == 0 {
+	if err := checkpoint.ReadJSON(filepath.Join(hf, "reference.json"), &reference); err != nil || len(reference.Cases) == 0 {
 		t.Fatalf("reference.json: %v, %d cases", err, len(reference.Cases))
 	}
 	// The same folder without tokenizer.model.
@@ -117,7 +118,7 @@ func readMerges(t *testing.T, path string) (ids, ranks map[string]int) {
 			Merges []string       `json:"merges"`
 		} `json:"model"`
 	}
-	if err := readJSON(path, &j); err != nil {
+	if err := checkpoint.ReadJSON(path, &j); err != nil {
 		t.Fatal(err)
 	}
 	ranks = map[string]int{}
@@ -151,7 +152,7 @@ func FuzzSentencePiece(f *testing.F) {
 	})
 }
 
-// byteLevelJSON is a small byte-level BPE with the given pre-tokenizer and post-processor.
+// byteLevelJSON returns a small byte-level BPE with the given pre-tokenizer and post-processor.
 func byteLevelJSON(pre, post string) []byte {
 	return fmt.Appendf(nil, `{"added_tokens":[{"id":4,"content":"<|begin|>","special":true},{"id":5,"content":"<tool>","special":false}],
 		"normalizer":{"type":"NFC"},"pre_tokenizer":%s,"post_processor":%s,

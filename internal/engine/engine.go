@@ -1,9 +1,9 @@
-// Package engine turns requests into steps of a model: sequences over KV pages,
-// prefix reuse, batching of prompts, sampling, streaming, stopping.
+// Package engine turns requests into steps of a model: a scheduler that gives the model's turns to many sequences over KV pages,
+// streams of chosen tokens, and going on without a GPU that fails.
 package engine
 
 import (
-	"errors"
+	"context"
 	"fmt"
 	"runtime"
 	"sync"
@@ -12,45 +12,44 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/compute"
 	"github.com/powerinfer-go/powerinfer/internal/gguf"
 	"github.com/powerinfer-go/powerinfer/internal/hw"
+	"github.com/powerinfer-go/powerinfer/internal/kvcache"
 	"github.com/powerinfer-go/powerinfer/internal/model"
+	"github.com/powerinfer-go/powerinfer/internal/monotime"
+	"github.com/powerinfer-go/powerinfer/internal/placement"
 	"github.com/powerinfer-go/powerinfer/internal/tokenizer"
 	"github.com/powerinfer-go/powerinfer/internal/trace"
 )
 
 // Options are the choices made when an engine is opened. Zero values mean defaults.
 type Options struct {
-	Context      int      // tokens of KV cache, 0: the model's own
-	Batch        int      // tokens handed in at a time while a prompt is read; 2048
-	UBatch       int      // tokens of the largest step; 512
-	Outputs      int      // rows of logits of the largest step; 1
-	Threads      int      // for generation; 0: idle physical cores
-	ThreadsBatch int      // for prompts; 0: as Threads
-	NoRepack     bool     // compute on the mapped file in place
-	Lock         bool     // keep weights out of swap (mlock)
-	Activation   string   // overrides the file's
-	Threshold    *float32 // overrides the file's sparse threshold
-	Sparse       model.SparseMode
-	Order        [][]int32      // [layers][n_ff] of neurons at load; nil keeps the file's
-	Observer     model.Observer // sees feed-forward layers, which are then dense; may be nil
-	Plan         *Plan          // graphics cards to work beside the processor; nil: none
-	Trace        *trace.Log     // keeps steps, and when each processor did what; may be nil
-	Progress     func(done, total int64)
+	Context    int      // tokens of KV cache, 0: the model's own
+	Batch      int      // tokens handed in at a time while a prompt is read; 0: UsualBatch
+	UBatch     int      // tokens of the largest step; 0: model.UsualStep
+	Outputs    int      // rows of logits of the largest step, and so how many requests generate at a time; 1
+	NoRepack   bool     // compute on the mapped file in place
+	Lock       bool     // keep weights out of swap (mlock)
+	Activation string   // overrides the file's
+	Threshold  *float32 // overrides the file's sparse threshold
+	Sparse     model.SparseMode
+	Order      [][]int32      // [layers][n_ff] of neurons at load; nil keeps the file's
+	Observer   model.Observer // sees feed-forward layers, which are then dense; may be nil
+	Devices    Devices        // what the model is computed on
+	Trace      *trace.Log     // keeps steps; may be nil
+	Progress   func(done, total int64)
 }
 
-// The sizes of prompts' parts where the options do not say, as in llama.cpp.
-const (
-	usualBatch  = 2048
-	usualUBatch = 512
-)
+// UsualBatch is the number of tokens of a prompt handed in at a time unless the options say otherwise, as in llama.cpp.
+const UsualBatch = 2048
 
-// LargestStep is how many tokens a step has at most, where the context is not shorter.
+// LargestStep returns the number of tokens that a step has at most; a shorter context limits it further.
 func (o *Options) LargestStep() int {
-	return min(pick(o.UBatch, usualUBatch), pick(o.Batch, usualBatch))
+	return min(pick(o.UBatch, model.UsualStep), pick(o.Batch, UsualBatch))
 }
 
-// Engine owns a loaded model, its cache and its sequences. Its methods may be called from several goroutines.
+// Engine owns a loaded model and its cache. Its methods may be called from several goroutines.
 type Engine struct {
-	mu      sync.Mutex // one step at a time: a model has one set of buffers
+	sched   *scheduler
+	mu      sync.Mutex // the model's turn: held while a step runs
 	path    string     // of the model's file, for messages
 	model   *model.Model
 	tok     *tokenizer.Tokenizer
@@ -58,26 +57,25 @@ type Engine struct {
 	file    *gguf.File
 	options Options
 	config  model.Config
-	past    []model.NeuronUse // [layers] what was computed before cards were given up; nil: none was
+	past    []model.NeuronUse // [layers] what was computed before GPUs were given up; nil: none was
 	broken  error             // nothing can be computed any more
 	context int
 	batch   int
 	ubatch  int
 	outputs int
-	pages   *pages
-	idle    []*Sequence // finished, kept for their prefixes; oldest first
-	params  compute.Params
-	view    [1][]int32 // params.Pages of a step of one sequence
+	pages   int         // of the KV cache
+	rows    [][]float32 // [n_out][n_vocab] logits of the last step
 }
 
-// Open loads the model in f. f must stay open as long as the engine if Options.NoRepack or Options.Plan is set.
-func Open(f *gguf.File, o Options) (*Engine, error) {
+// Open loads the model in f, which must stay open as long as the engine: Options.NoRepack computes on it, and a GPU that fails has the
+// model loaded again. An error of a ctx that ended is ctx's.
+func Open(ctx context.Context, f *gguf.File, o Options) (*Engine, error) {
 	tok, err := model.Tokenizer(f)
 	if err != nil {
 		return nil, err
 	}
-	e := &Engine{path: f.Path, file: f, options: o, tok: tok, batch: pick(o.Batch, usualBatch), outputs: pick(o.Outputs, 1)}
-	if err := e.load(); err != nil {
+	e := &Engine{path: f.Path, file: f, options: o, tok: tok, batch: pick(o.Batch, UsualBatch), outputs: pick(o.Outputs, 1)}
+	if err := e.load(ctx); err != nil {
 		return nil, err
 	}
 	e.config = e.model.Config
@@ -85,11 +83,35 @@ func Open(f *gguf.File, o Options) (*Engine, error) {
 		e.dev.Close()
 		return nil, fmt.Errorf("%s: the tokenizer has %d tokens but the embedding %d rows", f.Path, tok.Size(), e.model.Vocab)
 	}
+	e.sched = newScheduler(e, limits{rows: e.ubatch, outputs: e.outputs, context: e.context, short: compute.ShortPrompt}, monotime.Now)
 	return e, nil
 }
 
-// load opens the processors and takes the model in.
-func (e *Engine) load() error {
+// load takes the model in, on whatever Devices opens, until that works or there is nothing left to try.
+func (e *Engine) load(ctx context.Context) error {
+	for {
+		err := e.loadOnce(ctx)
+		if err == nil || ctx.Err() != nil || !e.options.Devices.After(err) {
+			return err
+		}
+	}
+}
+
+// loadOnce opens the devices and takes the model in.
+func (e *Engine) loadOnce(ctx context.Context) error {
+	dev, layout, err := e.options.Devices.Open(ctx)
+	if err != nil {
+		return err
+	}
+	if err := e.loadOn(ctx, dev, layout); err != nil {
+		dev.Close()
+		return err
+	}
+	return nil
+}
+
+// loadOn takes the model in on dev.
+func (e *Engine) loadOn(ctx context.Context, dev compute.Device, layout placement.Layout) error {
 	f, o := e.file, &e.options
 	c, err := model.ReadConfig(f, o.Activation)
 	if err != nil {
@@ -97,48 +119,38 @@ func (e *Engine) load() error {
 	}
 	e.context = pick(o.Context, c.Context)
 	e.ubatch = min(o.LargestStep(), e.context)
-	nPages := (e.context+compute.PagePositions-1)/compute.PagePositions + 1 // one spare, for copying a shared page
-	if err := checkMemory(f, c, c.CacheSpec(nPages).Bytes(), c.ActivationBytes(e.ubatch), o.onCards(), o.NoRepack); err != nil {
-		return err
-	}
-	threads := hw.DefaultThreads()
-	if o.Plan != nil { // with every core at work, waiting for a card takes far longer
-		threads = max(1, threads-1)
-	}
-	threads = pick(o.Threads, threads)
-	dev, err := o.open(threads)
-	if err != nil {
+	nPages := model.CachePages(e.context)
+	if err := checkMemory(f, c, c.CacheSpec(nPages).Bytes(), c.ActivationBytes(e.ubatch), layout.Bytes, o.NoRepack); err != nil {
 		return err
 	}
 	progress := o.Progress
 	if o.NoRepack { // reading ahead is several times faster than faulting page by page
-		if err := f.Populate(progress); err != nil {
-			dev.Close()
+		if err := f.Populate(ctx, progress); err != nil {
 			return err
 		}
 		progress = nil
 		if o.Lock {
 			if err := f.Lock(); err != nil {
-				dev.Close()
 				return err
 			}
 		}
 	}
-	m, err := model.Load(f, dev, model.Options{
+	m, err := model.Load(ctx, f, dev, model.Options{
 		Activation: o.Activation, Threshold: o.Threshold, Batch: e.ubatch, Outputs: e.outputs,
-		Sparse: o.Sparse, Order: o.Order, Observer: o.Observer, Places: o.places(),
-		Cache: compute.CacheSpec{Pages: nPages}, Pinned: o.NoRepack, Progress: progress,
+		Sparse: o.Sparse, Order: o.Order, Observer: o.Observer, Places: layout.Places,
+		Context: e.context, Cache: compute.CacheSpec{Pages: nPages}, Pinned: o.NoRepack, Progress: progress,
 	})
 	if err != nil {
-		dev.Close()
 		return err
 	}
-	e.dev, e.model, e.pages = dev, m, newPages(nPages)
-	if err := e.rehearse(); err != nil {
-		dev.Close()
-		return err
+	e.dev, e.model, e.pages = dev, m, nPages
+	if t, ok := dev.(compute.Tuner); ok {
+		t.Tune()
 	}
-	return nil
+	if o.Observer != nil {
+		return nil // GPUs have no part in what is observed
+	}
+	return m.Rehearse()
 }
 
 func pick(v, def int) int {
@@ -152,7 +164,7 @@ func pick(v, def int) int {
 const overhead = 300 << 20
 
 // checkMemory says before loading that a model cannot fit.
-func checkMemory(f *gguf.File, c model.Config, cache, activations, onCards int64, mapped bool) error {
+func checkMemory(f *gguf.File, c model.Config, cache, activations, onGPUs int64, mapped bool) error {
 	mem, err := hw.ReadMemory()
 	if err != nil || mem.Available == 0 {
 		return nil // unknown: let the loader try
@@ -164,35 +176,34 @@ func checkMemory(f *gguf.File, c model.Config, cache, activations, onCards int64
 	if mapped {
 		weights = 0 // pages of the file may be dropped and read again
 	}
-	weights = max(0, weights-onCards)
+	weights = max(0, weights-onGPUs)
 	if need := weights + cache + activations + overhead; need > int64(mem.Available) {
-		gib := func(n int64) float64 { return float64(n) / (1 << 30) }
-		return fmt.Errorf("%s: needs %.1f GiB (weights %.1f, KV cache %.1f, activations %.1f) but %.1f GiB are available; lower -c or -ub, or use --no-repack to read weights from disk",
-			f.Path, gib(need), gib(weights), gib(cache), gib(activations), gib(int64(mem.Available)))
+		return &MemoryError{File: f.Path, Weights: weights, Cache: cache, Activations: activations, Need: need, Available: int64(mem.Available)}
 	}
 	return nil
 }
 
-// Close frees the model.
+// Close ends what runs and frees the model.
 func (e *Engine) Close() error {
+	e.sched.close(ErrClosed)
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if e.broken != nil {
 		return nil // it is closed
 	}
-	e.broken = errors.New("the engine is closed")
+	e.broken = ErrClosed
 	err := e.dev.Close()
 	runtime.KeepAlive(e.model)
 	return err
 }
 
-// Config is the model's hyperparameters.
+// Config returns the model's hyperparameters.
 func (e *Engine) Config() model.Config { return e.config }
 
-// Tokenizer is the model's tokenizer.
+// Tokenizer returns the model's tokenizer.
 func (e *Engine) Tokenizer() *tokenizer.Tokenizer { return e.tok }
 
-// Neurons is what each feed-forward layer has computed since the engine was opened. [layers]
+// Neurons returns what each feed-forward layer has computed since the engine was opened. [layers]
 func (e *Engine) Neurons() []model.NeuronUse {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -207,129 +218,68 @@ func (e *Engine) neurons() []model.NeuronUse {
 	return use
 }
 
-// Context is the number of tokens that the KV cache holds.
+// Step returns the number of tokens that one step evaluates at most.
+func (e *Engine) Step() int { return e.ubatch }
+
+// Context returns the number of tokens that the KV cache holds.
 func (e *Engine) Context() int { return e.context }
 
-// NewSequence starts an empty sequence; Release gives its pages back.
-func (e *Engine) NewSequence() *Sequence {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	return &Sequence{e: e, pool: e.pages}
-}
-
-// Release gives s's pages back.
-func (e *Engine) Release(s *Sequence) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	s.Truncate(0)
-}
-
-// takePage takes a free page, evicting the oldest idle sequences as needed.
-func (e *Engine) takePage() (int32, error) {
-	for {
-		if id, ok := e.pages.take(); ok {
-			return id, nil
+// checkTokens refuses what is not in the vocabulary.
+func (e *Engine) checkTokens(tokens []int32) error {
+	for _, id := range tokens {
+		if id < 0 || int(id) >= e.config.Vocab {
+			return fmt.Errorf("token %d is not in the vocabulary of %d", id, e.config.Vocab)
 		}
-		if len(e.idle) == 0 {
-			return 0, &ErrContextFull{e.context}
-		}
-		e.idle[0].Truncate(0)
-		e.idle = e.idle[1:]
-	}
-}
-
-// resume is a sequence that holds the longest known prefix of prompt, at least one token short of it:
-// the last token must be evaluated for its logits.
-func (e *Engine) resume(prompt []int32) *Sequence {
-	var best *Sequence
-	shared := 0
-	for _, s := range e.idle {
-		if n := s.commonPrefix(prompt); n > shared {
-			best, shared = s, n
-		}
-	}
-	shared = min(shared, len(prompt)-1)
-	if best == nil || shared <= 0 {
-		return &Sequence{e: e, pool: e.pages}
-	}
-	return best.fork(shared)
-}
-
-// retire keeps s for its prefix.
-func (e *Engine) retire(s *Sequence) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	kept := e.idle[:0]
-	for _, old := range e.idle { // a prefix of s is of no more use
-		if len(old.tokens) == s.commonPrefix(old.tokens) {
-			old.Truncate(0)
-			continue
-		}
-		kept = append(kept, old)
-	}
-	e.idle = append(kept, s)
-}
-
-// Evaluate appends tokens to s in steps of at most the ubatch. Logits of the last tokens are
-// passed to each (row i of out in order): wanted(i) says whether tokens[i]'s logits [n_vocab] are.
-func (e *Engine) Evaluate(s *Sequence, tokens []int32, wanted func(i int) bool, each func(i int, logits []float32)) error {
-	for at := 0; at < len(tokens); {
-		n := min(e.ubatch, len(tokens)-at)
-		e.mu.Lock()
-		n, err := e.surely(s, tokens[at:at+n], at, wanted)
-		if err == nil {
-			for i, row := range e.params.Out {
-				each(at+int(row), e.model.Logits(i))
-			}
-		}
-		e.mu.Unlock()
-		if err != nil {
-			return err
-		}
-		at += n
 	}
 	return nil
 }
 
-// step evaluates a first part of tokens: as many as have room for their logits. It returns how many.
-func (e *Engine) step(s *Sequence, tokens []int32, at int, wanted func(i int) bool) (int, error) {
-	p := &e.params
-	p.Tokens, p.Pos, p.Seq, p.Out = p.Tokens[:0], p.Pos[:0], p.Seq[:0], p.Out[:0]
-	for i, id := range tokens {
-		if id < 0 || int(id) >= e.model.Vocab {
-			return 0, fmt.Errorf("token %d is not in the vocabulary of %d", id, e.model.Vocab)
-		}
-		want := wanted != nil && wanted(at+i)
-		if want && len(p.Out) == e.outputs {
-			break
-		}
-		p.Tokens = append(p.Tokens, id)
-		p.Pos = append(p.Pos, int32(len(s.tokens)+i))
-		p.Seq = append(p.Seq, 0)
-		if want {
-			p.Out = append(p.Out, int32(i))
-		}
+// run computes a step. Where a GPU fails, the model is loaded anew without it, and the error is errLost.
+func (e *Engine) run(p *compute.Params) error {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.broken != nil {
+		return e.broken
 	}
-	n := len(p.Tokens)
-	if err := s.reserve(n); err != nil {
-		return 0, err
-	}
-	e.view[0] = s.pages
-	p.Pages = e.view[:]
 	begin := e.options.Trace.Now()
 	err := e.model.Forward(p)
-	e.traceStep(n, begin)
+	e.traceStep(len(p.Tokens), begin)
 	if err == nil {
-		err = e.readable(len(p.Out))
+		err = e.readLogits(len(p.Out))
 	}
-	if err != nil {
-		return 0, err
+	if err == nil {
+		return nil
 	}
-	s.tokens = append(s.tokens, p.Tokens...)
-	return n, nil
+	return e.recover(err)
 }
 
-// ErrNotFinite is the error of a model whose logits are no numbers.
+// readLogits reads n rows of logits: a GPU may be lost when its work is done and its results are not yet read.
+func (e *Engine) readLogits(n int) error {
+	e.rows = e.rows[:0]
+	for i := range n {
+		row, err := e.model.Logits(i)
+		if err != nil {
+			return err
+		}
+		e.rows = append(e.rows, row)
+	}
+	return nil
+}
+
+// logits returns row i of the last step's logits [n_vocab].
+func (e *Engine) logits(i int) []float32 { return e.rows[i] }
+
+// cache returns an empty cache over the model's pages.
+func (e *Engine) cache() *kvcache.Cache {
+	m := e.model
+	return kvcache.New(e.pages, compute.PagePositions, func(to, from int32) {
+		e.mu.Lock()
+		defer e.mu.Unlock()
+		m.CopyPage(to, from)
+	})
+}
+
+// ErrNotFinite returns the error of a model whose logits are no numbers.
 func (e *Engine) ErrNotFinite() error {
 	return fmt.Errorf("%s: the model's logits are not finite numbers: its weights or its metadata are damaged, or of another model", e.path)
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/powerinfer-go/powerinfer/demo"
 	"github.com/powerinfer-go/powerinfer/internal/engine"
 	"github.com/powerinfer-go/powerinfer/internal/gguf"
+	"github.com/powerinfer-go/powerinfer/internal/planner"
 	"github.com/powerinfer-go/powerinfer/internal/sample"
 )
 
@@ -19,7 +20,7 @@ func open(t *testing.T, o engine.Options) *engine.Engine {
 	if err != nil {
 		t.Fatal(err)
 	}
-	e, err := engine.Open(f, o)
+	e, err := engine.Open(t.Context(), f, o)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -36,10 +37,10 @@ func greedy(t *testing.T, e *engine.Engine, prompt []int32, n int) ([]int32, eng
 		t.Fatal(err)
 	}
 	var out []int32
-	res, err := e.Generate(context.Background(), engine.Request{Prompt: prompt, Max: n, Sampler: s, Token: func(id int32) bool {
-		out = append(out, id)
+	res, err := e.Generate(context.Background(), engine.Request{Prompt: prompt, Max: n, Sampler: s, Reuse: engine.ReuseAny}, func(tok engine.Token) bool {
+		out = append(out, tok.ID)
 		return true
-	}})
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -48,7 +49,7 @@ func greedy(t *testing.T, e *engine.Engine, prompt []int32, n int) ([]int32, eng
 
 // TestPrefixReuse: a prompt that continues an earlier one evaluates only what is new, and gives the same text.
 func TestPrefixReuse(t *testing.T) {
-	e := open(t, engine.Options{Threads: 2, Context: 256})
+	e := open(t, engine.Options{Devices: planner.CPU(planner.Processor{Threads: 2}), Context: 256})
 	prompt := e.Tokenizer().Encode("Once upon a time there was a king who had three daughters, and the youngest", true, true)
 	first, _ := greedy(t, e, prompt, 70)
 	longer := append(slices.Clone(prompt), first[:60]...)
@@ -65,7 +66,7 @@ func TestPrefixReuse(t *testing.T) {
 }
 
 func TestStops(t *testing.T) {
-	e := open(t, engine.Options{Threads: 1, Context: 70})
+	e := open(t, engine.Options{Devices: planner.CPU(planner.Processor{Threads: 1}), Context: 70})
 	prompt := e.Tokenizer().Encode("The old witch", true, true)
 	out, res := greedy(t, e, prompt, -1)
 	if res.Stop != engine.StopContext && res.Stop != engine.StopEOG || len(prompt)+len(out) > 71 {
@@ -77,19 +78,19 @@ func TestStops(t *testing.T) {
 		t.Fatal(err)
 	}
 	n := 0
-	res, err = e.Generate(ctx, engine.Request{Prompt: prompt, Max: 50, Sampler: s, IgnoreEOG: true, Token: func(int32) bool {
+	res, err = e.Generate(ctx, engine.Request{Prompt: prompt, Max: 50, Sampler: s, IgnoreEOG: true}, func(engine.Token) bool {
 		if n++; n == 3 {
 			cancel()
 		}
 		return true
-	}})
+	})
 	if err != nil || res.Stop != engine.StopCancelled || n != 3 {
 		t.Errorf("cancelled at token 3: %q after %d, %v", res.Stop, n, err)
 	}
-	if _, err := e.Generate(context.Background(), engine.Request{Prompt: make([]int32, 71), Sampler: s}); err == nil {
+	if _, err := e.Generate(context.Background(), engine.Request{Prompt: make([]int32, 71), Sampler: s}, nil); err == nil {
 		t.Error("a prompt longer than the context is accepted")
 	}
-	var full *engine.ErrContextFull
+	var full *engine.ContextError
 	if err := e.Evaluate(e.NewSequence(), make([]int32, 71), nil, nil); !errors.As(err, &full) {
 		t.Errorf("evaluating beyond the context: %v", err)
 	}
@@ -106,7 +107,7 @@ func TestNotFinite(t *testing.T) {
 		for i := 0; i < len(norm); i += 4 {
 			copy(norm[i:], []byte{0, 0, 0x80 | last<<1, last})
 		}
-		e, err := engine.Open(f, engine.Options{Threads: 1, Context: 64})
+		e, err := engine.Open(t.Context(), f, engine.Options{Devices: planner.CPU(planner.Processor{Threads: 1}), Context: 64})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -117,7 +118,7 @@ func TestNotFinite(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			_, err = e.Generate(context.Background(), engine.Request{Prompt: []int32{1, 300}, Max: 4, Sampler: s})
+			_, err = e.Generate(context.Background(), engine.Request{Prompt: []int32{1, 300}, Max: 4, Sampler: s}, nil)
 			if err == nil || !strings.Contains(err.Error(), "damaged.gguf: the model's logits are not finite") {
 				t.Errorf("temperature %g: %v", temperature, err)
 			}
@@ -128,7 +129,7 @@ func TestNotFinite(t *testing.T) {
 
 // TestNoAllocation: a generated token allocates nothing.
 func TestNoAllocation(t *testing.T) {
-	e := open(t, engine.Options{Threads: 2, Context: 512})
+	e := open(t, engine.Options{Devices: planner.CPU(planner.Processor{Threads: 2}), Context: 512})
 	s := e.NewSequence()
 	token, always, ignore := []int32{300}, func(int) bool { return true }, func(int, []float32) {}
 	step := func() {

@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"slices"
@@ -9,13 +10,16 @@ import (
 
 	"github.com/powerinfer-go/powerinfer/demo"
 	"github.com/powerinfer-go/powerinfer/internal/compute"
+	"github.com/powerinfer-go/powerinfer/internal/compute/cpu"
+	"github.com/powerinfer-go/powerinfer/internal/compute/hybrid"
 	"github.com/powerinfer-go/powerinfer/internal/compute/vulkan"
 	"github.com/powerinfer-go/powerinfer/internal/gguf"
+	"github.com/powerinfer-go/powerinfer/internal/model"
 	"github.com/powerinfer-go/powerinfer/internal/placement"
 	"github.com/powerinfer-go/powerinfer/internal/testenv"
 )
 
-// mortal is a card that fails from the run on that it has left, or, if silent, when the results of that run are read.
+// mortal is a GPU that fails from the run on that it has left, or, if silent, when the results of that run are read.
 type mortal struct {
 	compute.Device
 	left   *int
@@ -30,42 +34,85 @@ func (m mortal) Run(seg compute.Segment, p *compute.Params, body func(compute.Ve
 	return m.Device.Run(seg, p, body)
 }
 
-func (m mortal) Read(t compute.Tensor, i int) []float32 {
+func (m mortal) Read(t compute.Tensor, i int) ([]float32, error) {
 	if *m.left < 0 {
-		return make([]float32, t.Cols)
+		return nil, m.with
 	}
 	return m.Device.Read(t, i)
 }
 
-func (m mortal) Err() error {
-	if *m.left < 0 {
-		return m.with
-	}
-	return nil
+// mortals are GPUs, all of them lavapipe, and the processor. Where a GPU fails, the next of plans takes its turn.
+type mortals struct {
+	plans  []placement.Layout                  // the first is opened now; one without places is the processor alone
+	make   func(compute.Device) compute.Device // of a GPU of the first plan
+	causes []error                             // what After was told
 }
 
-// openMortal opens the demo on so many cards, all of them lavapipe, whose runs fail once *left of them were made.
-func openMortal(t *testing.T, cards int, left *int, with error, silent bool, told *[]string) *Engine {
+func (m *mortals) Open(context.Context) (compute.Device, placement.Layout, error) {
+	now := m.plans[0]
+	host, err := cpu.New(cpu.Options{Threads: 1, ThreadsBatch: 1})
+	if err != nil || now.Places == nil {
+		return host, now, err
+	}
+	var pairs []*hybrid.Device
+	var homes []int
+	attention := map[int][]bool{}
+	for _, y := range now.Places[:len(now.Places)-1] {
+		homes = append(homes, int(y.Tier))
+		attention[homes[len(homes)-1]] = append(attention[homes[len(homes)-1]], y.Attention)
+	}
+	for j := range slices.Max(homes) + 1 {
+		gpu, err := vulkan.Open(vulkan.Options{Device: vulkan.Software, Budget: 1 << 30})
+		if err != nil {
+			return nil, now, err
+		}
+		var d compute.Device = gpu
+		if len(m.causes) == 0 {
+			d = m.make(gpu)
+		}
+		pairs = append(pairs, hybrid.New(d, host, attention[j]))
+	}
+	if len(pairs) == 1 {
+		return pairs[0], now, nil
+	}
+	return hybrid.NewFleet(pairs, homes), now, nil
+}
+
+func (m *mortals) After(err error) bool {
+	var failed *hybrid.GPUError
+	if len(m.plans) < 2 || !errors.As(err, &failed) {
+		return false
+	}
+	m.plans, m.causes = m.plans[1:], append(m.causes, err)
+	return true
+}
+
+// divided returns a layout of the demo on so many GPUs.
+func divided(layers, gpus int) placement.Layout {
+	var y placement.Layout
+	for l := range layers + 1 {
+		y.Places = append(y.Places, compute.Place{Split: compute.Split{Tier: compute.Tier(l * gpus / (layers + 1)), Bound: 96}, Attention: true})
+	}
+	return y
+}
+
+// openMortal opens the demo on so many GPUs, whose runs fail once *left of them were made, then on rest of them, then on the processor.
+func openMortal(t *testing.T, gpus, rest int, left *int, with error, silent bool) (*Engine, *mortals) {
 	t.Helper()
 	f, err := gguf.Parse(demo.Name, demo.Model())
 	if err != nil {
 		t.Fatal(err)
 	}
-	plan := &Plan{
-		Cards:  slices.Repeat([]Card{{Device: vulkan.Software, Budget: 1 << 30}}, cards),
-		Notice: func(s string) { *told = append(*told, s) },
-		wrap:   func(d compute.Device) compute.Device { return mortal{d, left, with, silent} },
-	}
-	plain, err := Open(f, Options{Threads: 1, Context: 64})
+	c, err := model.ReadConfig(f, "")
 	if err != nil {
 		t.Fatal(err)
 	}
-	layers := plain.Config().Layers
-	for l := range layers + 1 {
-		plan.Places = append(plan.Places, placement.Place{GPU: l * cards / (layers + 1), Attention: true, Hot: 96})
+	m := &mortals{plans: []placement.Layout{divided(c.Layers, gpus)}, make: func(d compute.Device) compute.Device { return mortal{d, left, with, silent} }}
+	if rest > 0 {
+		m.plans = append(m.plans, divided(c.Layers, rest))
 	}
-	plain.Close()
-	e, err := Open(f, Options{Threads: 1, Context: 1024, UBatch: 16, Plan: plan})
+	m.plans = append(m.plans, placement.Layout{})
+	e, err := Open(t.Context(), f, Options{Devices: m, Context: 1024, UBatch: 16})
 	if errors.Is(err, vulkan.ErrNone) {
 		testenv.Missing(t, "vulkan", err.Error())
 	}
@@ -73,14 +120,14 @@ func openMortal(t *testing.T, cards int, left *int, with error, silent bool, tol
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { e.Close() })
-	return e
+	return e, m
 }
 
 // likely evaluates ids one by one behind what s holds, and returns the likeliest token behind each.
 func likely(t *testing.T, e *Engine, s *Sequence, ids []int32) (out []int32) {
 	t.Helper()
 	for i := range ids {
-		err := e.Evaluate(s, ids[i:i+1], always, func(_ int, logits []float32) {
+		err := e.Evaluate(s, ids[i:i+1], func(int) bool { return true }, func(_ int, logits []float32) {
 			best := 0
 			for id, v := range logits {
 				if v > logits[best] {
@@ -96,38 +143,22 @@ func likely(t *testing.T, e *Engine, s *Sequence, ids []int32) (out []int32) {
 	return out
 }
 
-// TestLostCard: when the card fails in the middle of a text, the processor goes on, and says the same as if it had always been alone;
+// TestLostGPU: when the GPU fails in the middle of a text, the processor goes on, and says the same as if it had always been alone;
 // so it does for a sequence that was idle meanwhile, and for one whose pages were shared.
-func TestLostCard(t *testing.T) {
+func TestLostGPU(t *testing.T) {
 	for _, c := range []struct {
-		cards  int
-		with   error
-		silent bool
-		told   string
-		rest   bool // there is a plan for the card that is left
+		gpus, rest int // rest: those that are left where one of several fails
+		with       error
+		silent     bool
 	}{
-		{1, vulkan.ErrLost, false, "going on without it", false},
-		{1, vulkan.ErrLost, true, "going on without it", false},
-		{1, &vulkan.OutOfMemory{Device: "a card", Asked: 1 << 20}, false, "going on without it", false},
-		{2, vulkan.ErrLost, false, "going on without cards", false},
-		{2, vulkan.ErrLost, false, "going on without it", true},
+		{1, 0, vulkan.ErrLost, false},
+		{1, 0, vulkan.ErrLost, true},
+		{1, 0, &vulkan.OutOfMemory{Device: "a GPU", Asked: 1 << 20}, false},
+		{2, 0, vulkan.ErrLost, false},
+		{2, 1, vulkan.ErrLost, false},
 	} {
-		with := c.with
 		left := 1 << 30
-		var told []string
-		e := openMortal(t, c.cards, &left, with, c.silent, &told)
-		if c.rest {
-			e.options.Plan.Rest = func(card int) *Plan {
-				if card != 1 {
-					t.Errorf("card %d failed, not the second", card)
-				}
-				rest := &Plan{Cards: []Card{{Device: vulkan.Software, Budget: 1 << 30}}}
-				for range e.config.Layers + 1 {
-					rest.Places = append(rest.Places, placement.Place{Attention: true, Hot: 96})
-				}
-				return rest
-			}
-		}
+		e, m := openMortal(t, c.gpus, c.rest, &left, c.with, c.silent)
 		ids := e.Tokenizer().Encode("There was once a poor woodcutter who lived with his wife and his daughter in a little house at the edge of a wood.", true, true)
 		half := len(ids) / 2
 		first, second, idle := e.NewSequence(), e.NewSequence(), e.NewSequence()
@@ -135,13 +166,15 @@ func TestLostCard(t *testing.T) {
 		want := likely(t, e, first, ids[:half])
 		likely(t, e, second, ids[:3])
 		steps := e.Neurons()[0].Steps
-		forked := idle.fork(half - 2)
-		left = 3 // of two cards the second fails
+		shared := e.NewSequence()
+		likely(t, e, shared, ids[:half-2])
+		left = 3 // of two GPUs the second fails
 		want = append(want, likely(t, e, first, ids[half:])...)
-		if len(told) != 1 || !strings.Contains(told[0], with.Error()) || strings.Contains(told[0], "\n") || !strings.HasSuffix(told[0], c.told) {
-			t.Errorf("told %q", told)
+		var failed *hybrid.GPUError
+		if len(m.causes) != 1 || !errors.Is(m.causes[0], c.with) || !errors.As(m.causes[0], &failed) || failed.GPU != c.gpus-1 {
+			t.Errorf("of %d GPUs the last failed: %v", c.gpus, m.causes)
 		}
-		if strings.Contains(e.Device(), "Vulkan") != c.rest {
+		if strings.Contains(e.Device(), "Vulkan") != (c.rest > 0) {
 			t.Errorf("%s computes", e.Device())
 		}
 		if got := e.Neurons()[0].Steps; got < steps {
@@ -154,14 +187,14 @@ func TestLostCard(t *testing.T) {
 		if got := likely(t, e, second, ids[3:]); !slices.Equal(got[half-3:], want[half:]) {
 			t.Errorf("a sequence that was there before the loss goes on with %v, not %v", got[half-3:], want[half:])
 		}
-		if got := likely(t, e, forked, ids[half-2:]); !slices.Equal(got[2:], want[half:]) {
-			t.Errorf("a fork from before the loss goes on with %v, not %v", got[2:], want[half:])
+		if got := likely(t, e, shared, ids[half-2:]); !slices.Equal(got[2:], want[half:]) {
+			t.Errorf("a sequence of shared pages from before the loss goes on with %v, not %v", got[2:], want[half:])
 		}
-		for _, s := range []*Sequence{first, second, idle, forked, alone} {
+		for _, s := range []*Sequence{first, second, idle, shared, alone} {
 			e.Release(s)
 		}
-		if n := len(e.pages.free); n != len(e.pages.refs) {
-			t.Errorf("%d of %d pages are free", n, len(e.pages.refs))
+		if n := e.sched.kv.Held(); n != 0 {
+			t.Errorf("%d pages are held by nobody", n)
 		}
 	}
 }
@@ -169,8 +202,7 @@ func TestLostCard(t *testing.T) {
 // TestLostForGood: where the processor cannot take the model, every step says so.
 func TestLostForGood(t *testing.T) {
 	left := 1
-	var told []string
-	e := openMortal(t, 1, &left, vulkan.ErrLost, false, &told)
+	e, _ := openMortal(t, 1, 0, &left, vulkan.ErrLost, false)
 	e.options.Activation = "no such" // the model can be opened no more
 	s := e.NewSequence()
 	for range 2 {

@@ -1,90 +1,59 @@
 package engine
 
 import (
-	"fmt"
-
-	"github.com/powerinfer-go/powerinfer/internal/compute"
+	"github.com/powerinfer-go/powerinfer/internal/kvcache"
 )
 
-// Sequence is a run of tokens whose keys and values lie in the cache. It belongs
-// to its engine and is used under the engine's lock.
-type Sequence struct {
-	e      *Engine
-	tokens []int32 // evaluated, in order; position i is tokens[i]
-	pages  []int32 // page i holds positions [64i, 64i+64)
-	pool   *pages  // that pages are of; no longer the engine's where a card was given up, and with it what they held
+// Sequence is a run of tokens that a caller evaluates piece by piece. Between pieces its keys and values stay in the cache as long as
+// their room is not needed; they are computed again where they are lost. One goroutine at a time uses it.
+type Sequence struct{ t *task }
+
+// Len returns the number of tokens evaluated.
+func (s *Sequence) Len() int { return len(s.t.labels) }
+
+// NewSequence returns an empty sequence; Release gives its pages back.
+func (e *Engine) NewSequence() *Sequence {
+	t := newTask()
+	t.reuse = ReuseNone
+	return &Sequence{t}
 }
 
-// ErrContextFull is the cause of an evaluation that ran out of context or KV pages.
-type ErrContextFull struct{ Context int }
-
-func (e *ErrContextFull) Error() string {
-	return fmt.Sprintf("the context of %d tokens is full; raise it with -c", e.Context)
+// Release forgets s's tokens and gives its pages back.
+func (e *Engine) Release(s *Sequence) {
+	e.sched.leave(s.t, nil)
+	s.t.labels, s.t.mark = s.t.labels[:0], 0
 }
 
-// Len is the number of tokens evaluated.
-func (s *Sequence) Len() int { return len(s.tokens) }
-
-// reserve makes room for n more tokens, evicting idle prefixes when pages run short.
-func (s *Sequence) reserve(n int) error {
-	need := len(s.tokens) + n
-	if need > s.e.context {
-		return &ErrContextFull{s.e.context}
+// Evaluate appends tokens to s: one as a single token of a running sequence, several as a part of a prompt. wanted(i) says whether
+// tokens[i]'s logits [n_vocab] are wanted; nil: none are. each is given them in order, while no step can run.
+func (e *Engine) Evaluate(s *Sequence, tokens []int32, wanted func(i int) bool, each func(i int, logits []float32)) error {
+	t := s.t
+	if len(t.labels)+len(tokens) > e.context {
+		return &ContextError{Context: e.context}
 	}
-	if err := s.ownLast(); err != nil {
+	if err := e.checkTokens(tokens); err != nil || len(tokens) == 0 {
 		return err
 	}
-	for len(s.pages)*compute.PagePositions < need {
-		id, err := s.e.takePage()
-		if err != nil {
-			return err
+	t.base, t.wanted = len(t.labels), wanted
+	for _, id := range tokens {
+		t.labels = append(t.labels, kvcache.LabelOf(id, len(tokens) == 1))
+	}
+	err := e.sched.join(t)
+	for read := 0; err == nil && read < len(t.labels); {
+		<-t.turn
+		var rows [][]float32
+		if rows, read, err = e.sched.take(t); len(rows) > 0 {
+			for i, row := range rows {
+				each(t.first[i]-t.base, row)
+			}
+			e.sched.back(t)
 		}
-		s.pages = append(s.pages, id)
 	}
-	return nil
-}
-
-// ownLast copies a shared page that is about to be written.
-func (s *Sequence) ownLast() error {
-	at := len(s.tokens) / compute.PagePositions
-	if at >= len(s.pages) || s.pool.refs[s.pages[at]] == 1 {
-		return nil
-	}
-	id, err := s.e.takePage()
 	if err != nil {
+		e.sched.leave(t, nil)
+		t.labels, t.mark = t.labels[:t.base], min(t.mark, t.base)
 		return err
 	}
-	s.e.model.CopyPage(id, s.pages[at])
-	s.pool.release(s.pages[at : at+1])
-	s.pages[at] = id
+	e.sched.park(t)
 	return nil
-}
-
-// fork is a new sequence that shares s's first n positions.
-func (s *Sequence) fork(n int) *Sequence {
-	whole := (n + compute.PagePositions - 1) / compute.PagePositions
-	f := &Sequence{e: s.e, pool: s.pool, tokens: append([]int32(nil), s.tokens[:n]...), pages: append([]int32(nil), s.pages[:whole]...)}
-	for _, id := range f.pages {
-		s.pool.share(id)
-	}
-	return f
-}
-
-// Truncate forgets all but the first n tokens.
-func (s *Sequence) Truncate(n int) {
-	s.tokens = s.tokens[:n]
-	whole := (n + compute.PagePositions - 1) / compute.PagePositions
-	s.pool.release(s.pages[whole:])
-	s.pages = s.pages[:whole]
-}
-
-// commonPrefix is the number of leading tokens that s and prompt share.
-func (s *Sequence) commonPrefix(prompt []int32) int {
-	n := min(len(s.tokens), len(prompt))
-	for i := range n {
-		if s.tokens[i] != prompt[i] {
-			return i
-		}
-	}
-	return n
 }

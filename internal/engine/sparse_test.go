@@ -1,13 +1,18 @@
 package engine_test
 
 import (
+	"context"
 	"fmt"
+	"math"
 	"slices"
+	"sync"
 	"testing"
 
 	"github.com/powerinfer-go/powerinfer/internal/engine"
 	"github.com/powerinfer-go/powerinfer/internal/model"
+	"github.com/powerinfer-go/powerinfer/internal/planner"
 	"github.com/powerinfer-go/powerinfer/internal/quant"
+	"github.com/powerinfer-go/powerinfer/internal/sample"
 	"github.com/powerinfer-go/powerinfer/internal/synth"
 	"github.com/powerinfer-go/powerinfer/internal/synth/synthtest"
 )
@@ -28,7 +33,7 @@ var sparseModels = []struct {
 func openSynthetic(t *testing.T, s synth.Spec, o engine.Options) *engine.Engine {
 	t.Helper()
 	f := synthtest.Sparse(t, s, 2)
-	e, err := engine.Open(f, o)
+	e, err := engine.Open(t.Context(), f, o)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -42,7 +47,7 @@ func TestThreads(t *testing.T) {
 		t.Run(fmt.Sprintf("%s %s %s", m.mode, m.spec.Arch, m.spec.Type), func(t *testing.T) {
 			var want []int32
 			for threads := 1; threads <= 4; threads++ {
-				e := openSynthetic(t, m.spec, engine.Options{Threads: threads, Context: 128, Sparse: m.mode})
+				e := openSynthetic(t, m.spec, engine.Options{Devices: planner.CPU(planner.Processor{Threads: threads}), Context: 128, Sparse: m.mode})
 				prompt := e.Tokenizer().Encode("the quick brown fox jumps over a lazy dog", true, true)
 				got, _ := greedy(t, e, prompt, 40)
 				if want == nil {
@@ -60,7 +65,7 @@ func TestThreads(t *testing.T) {
 func TestNoAllocationByNeuron(t *testing.T) {
 	for _, m := range sparseModels {
 		t.Run(fmt.Sprintf("%s %s %s", m.mode, m.spec.Arch, m.spec.Type), func(t *testing.T) {
-			e := openSynthetic(t, m.spec, engine.Options{Threads: 2, Context: 512, Sparse: m.mode})
+			e := openSynthetic(t, m.spec, engine.Options{Devices: planner.CPU(planner.Processor{Threads: 2}), Context: 512, Sparse: m.mode})
 			s := e.NewSequence()
 			token, always, ignore := []int32{0}, func(int) bool { return true }, func(int, []float32) {}
 			step := func() {
@@ -74,6 +79,65 @@ func TestNoAllocationByNeuron(t *testing.T) {
 			}
 			if n := testing.AllocsPerRun(100, step); n > 0 {
 				t.Errorf("%g allocations a token", n)
+			}
+		})
+	}
+}
+
+// said is what a request says: its tokens and, to the byte, their probabilities.
+type said struct {
+	ids   []int32
+	probs []uint32
+}
+
+// ask generates n tokens greedily.
+func ask(t *testing.T, e *engine.Engine, prompt []int32, n int) (s said) {
+	t.Helper()
+	o := sample.DefaultOptions()
+	o.Temperature = 0
+	sampler, err := sample.New(o, e.Config().Vocab)
+	if err != nil {
+		t.Error(err)
+		return s
+	}
+	_, err = e.Generate(context.Background(), engine.Request{Prompt: prompt, Max: n, Sampler: sampler, IgnoreEOG: true, Logprobs: true}, func(tok engine.Token) bool {
+		s.ids, s.probs = append(s.ids, tok.ID), append(s.probs, math.Float32bits(tok.Logprob))
+		return true
+	})
+	if err != nil {
+		t.Error(err)
+	}
+	return s
+}
+
+// TestCompany: a request says the same, to the byte, alone and among others, and however its prompt is cut.
+func TestCompany(t *testing.T) {
+	for _, m := range sparseModels {
+		t.Run(fmt.Sprintf("%s %s %s", m.mode, m.spec.Arch, m.spec.Type), func(t *testing.T) {
+			text := "the quick brown fox jumps over a lazy dog and another one and then the dog looks at the fox and the fox at the dog "
+			lone := openSynthetic(t, m.spec, engine.Options{Devices: planner.CPU(planner.Processor{Threads: 2}), Context: 512, Sparse: m.mode})
+			ids := lone.Tokenizer().Encode(text+text+text, true, true)
+			var prompts [][]int32
+			var want []said
+			for _, n := range []int{1, 9, 40, len(ids)} {
+				prompts = append(prompts, ids[:min(n, len(ids))])
+			}
+			for _, p := range prompts {
+				want = append(want, ask(t, lone, p, 12))
+			}
+			for _, ubatch := range []int{0, 7} {
+				e := openSynthetic(t, m.spec, engine.Options{Devices: planner.CPU(planner.Processor{Threads: 1}), Context: 1024, UBatch: ubatch, Outputs: 3, Sparse: m.mode})
+				var group sync.WaitGroup
+				for range 3 {
+					for i, p := range prompts {
+						group.Go(func() {
+							if got := ask(t, e, p, 12); !slices.Equal(got.ids, want[i].ids) || !slices.Equal(got.probs, want[i].probs) {
+								t.Errorf("-ub %d: a prompt of %d tokens is continued with %v among others, with %v alone, at %x, not %x", ubatch, len(p), got.ids, want[i].ids, got.probs, want[i].probs)
+							}
+						})
+					}
+				}
+				group.Wait()
 			}
 		})
 	}

@@ -94,7 +94,7 @@ func (m *moments) add(v float64) { m.sum += v; m.square += v * v }
 
 func (m moments) mean(n int) float64 { return m.sum / float64(n) }
 
-// figure is the mean over n and its standard error, which llama.cpp gives from 11 values on.
+// figure returns the mean over n and its standard error, which llama.cpp gives from 11 values on.
 func (m moments) figure(n int) Figure {
 	f := Figure{Value: m.mean(n)}
 	if variance := m.square/float64(n) - f.Value*f.Value; variance > 0 && n > 10 {
@@ -195,7 +195,7 @@ func Percentile(sorted []float32, fraction float64) float64 {
 // DivergenceHeader heads the lines that Divergence.Line makes.
 const DivergenceHeader = "chunk             PPL               ln(PPL(Q)/PPL(base))          KL Divergence              Δp RMS            Same top p"
 
-// Line is the running figures after a chunk, in llama.cpp's layout.
+// Line returns the running figures after a chunk, in llama.cpp's layout.
 func (d Divergence) Line(chunk int) string {
 	return fmt.Sprintf("%4d    %9.4f ± %9.4f    %10.5f ± %10.5f    %10.5f ± %10.5f    %6.3f ± %6.3f %%    %6.3f ± %6.3f %%", chunk,
 		d.PPL.Value, d.PPL.Error, d.LogRatio.Value, d.LogRatio.Error, d.KLD.Value, d.KLD.Error,

@@ -9,7 +9,7 @@ import (
 	"math"
 	"os"
 
-	"github.com/powerinfer-go/powerinfer/internal/outfile"
+	"github.com/powerinfer-go/powerinfer/internal/atomicfile"
 )
 
 // Base is a file of a model's log-probabilities over a text, in the form of llama.cpp's --kl-divergence-base; it is read
@@ -43,10 +43,10 @@ const (
 	steps = math.MaxUint16
 )
 
-// rowBytes is the stored size of one row of n_vocab log-probabilities.
+// rowBytes returns the stored size of one row of n_vocab log-probabilities.
 func rowBytes(vocab int) int { return 2*4 + 2*(vocab+vocab%2) }
 
-// predictions is how many rows a chunk has: the first half is context, the last token has no successor.
+// predictions returns how many rows a chunk has: the first half is context, the last token has no successor.
 func predictions(context int) int { return context - 1 - context/2 }
 
 // OpenBase opens and validates path: counts against the file's size, token ids against the vocabulary.
@@ -134,14 +134,14 @@ func (b *Base) Close() error { return b.file.Close() }
 // baseWriter writes a Base that appears under its name when it is committed.
 type baseWriter struct {
 	path string
-	file *outfile.File
+	file *atomicfile.File
 	w    *bufio.Writer
 	raw  []byte // one row
 }
 
 // createBase begins a file; tokens [chunks·context].
 func createBase(path string, context, vocab int, tokens []int32) (*baseWriter, error) {
-	f, err := outfile.Create(path)
+	f, err := atomicfile.Create(path)
 	if err != nil {
 		return nil, err
 	}

@@ -17,6 +17,7 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/engine"
 	"github.com/powerinfer-go/powerinfer/internal/gguf"
 	"github.com/powerinfer-go/powerinfer/internal/model"
+	"github.com/powerinfer-go/powerinfer/internal/planner"
 )
 
 // halfStep is how far a stored log-probability lies from the true one at most: half of one of 65,535 steps over a range of 16,
@@ -41,7 +42,7 @@ func (r raw) row(scale, least float32, steps ...uint16) raw {
 	return r
 }
 
-// smallBase is one chunk of 5 tokens, a vocabulary of 3 and so 5-1-2 = 2 rows, padded to 4 steps.
+// smallBase returns one chunk of 5 tokens, a vocabulary of 3 and so 5-1-2 = 2 rows, padded to 4 steps.
 func smallBase() raw {
 	return raw("_logits_").i32(5, 3, 1).i32(0, 1, 2, 1, 0).
 		row(1.0/16384, -4, 0, 16384, 32768, 0).row(0, -1.0986123, 0, 0, 0, 0)
@@ -313,7 +314,7 @@ func TestFiguresByDefinition(t *testing.T) {
 	}
 }
 
-// deviation is the standard error of the mean of v, by definition.
+// deviation returns the standard error of the mean of v, by definition.
 func deviation(v []float32) float64 {
 	mean, square := 0.0, 0.0
 	for _, x := range v {
@@ -368,7 +369,7 @@ func openDemo(t *testing.T, activation string) *engine.Engine {
 	if err != nil {
 		t.Fatal(err)
 	}
-	e, err := engine.Open(f, engine.Options{Context: 64, Outputs: 16, Activation: activation, Sparse: model.Off}) // the reference is dense
+	e, err := engine.Open(t.Context(), f, engine.Options{Devices: planner.CPU(planner.Processor{}), Context: 64, Outputs: 16, Activation: activation, Sparse: model.Off}) // the reference is dense
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -439,7 +440,7 @@ func TestNotFinite(t *testing.T) {
 	}
 	f.Tensor("output_norm.weight").Data[3] = 0xff // with what follows an infinite or no number in float32
 	f.Tensor("output_norm.weight").Data[2] = 0xff
-	e, err := engine.Open(f, engine.Options{Threads: 1, Context: 16, Outputs: 8})
+	e, err := engine.Open(t.Context(), f, engine.Options{Devices: planner.CPU(planner.Processor{Threads: 1}), Context: 16, Outputs: 8})
 	if err != nil {
 		t.Fatal(err)
 	}

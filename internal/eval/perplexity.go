@@ -35,7 +35,7 @@ const leastContext = 3
 
 var errNoChunk = errors.New("no chunk to evaluate: raise --chunks")
 
-// windows is how many windows there are, their step, and the first token of each whose prediction counts.
+// windows returns how many windows there are, their step, and the first token of each whose prediction counts.
 func (p *Perplexity) windows() (count, step, first int, err error) {
 	if p.Context < leastContext {
 		return 0, 0, 0, fmt.Errorf("a context of %d tokens predicts nothing; give at least -c %d", p.Context, leastContext)

@@ -39,7 +39,7 @@ func (b raw) data(alignment, n int) raw {
 	return b
 }
 
-// small is a valid file with two keys and two tensors, 64 and 34 bytes of data.
+// small returns a valid file with two keys and two tensors, 64 and 34 bytes of data.
 func small(version uint32) raw {
 	return start(version, 2, 2).
 		key("general.architecture", kindString).text("llama").

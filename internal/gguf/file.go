@@ -27,10 +27,19 @@ type Tensor struct {
 	Data   []byte
 }
 
-// Elems is the number of elements.
+// Part returns the rows [first, first+n) of t under a name of their own; their bytes are t's.
+func (t *Tensor) Part(name string, first, n int) *Tensor {
+	bytes := t.Type.RowBytes(t.Shape[0])
+	return &Tensor{
+		Name: name, Type: t.Type, Shape: []int{t.Shape[0], n},
+		Offset: t.Offset + int64(first*bytes), Data: t.Data[first*bytes:][:n*bytes],
+	}
+}
+
+// Elems returns the number of elements.
 func (t *Tensor) Elems() int { return t.Shape[0] * t.Rows() }
 
-// Rows is the product of all dimensions but the first.
+// Rows returns the product of all dimensions but the first.
 func (t *Tensor) Rows() int {
 	n := 1
 	for _, d := range t.Shape[1:] {
@@ -114,5 +123,5 @@ func (f *File) Close() error {
 	return first
 }
 
-// Tensor is the tensor of that name, or nil.
+// Tensor returns the tensor of that name, or nil.
 func (f *File) Tensor(name string) *Tensor { return f.tensors[name] }

@@ -19,6 +19,8 @@ const (
 	maxAlignment     = 1 << 24
 	leastKV          = 8 + 4 + 1         // key length, type, value
 	leastTensor      = 8 + 4 + 8 + 4 + 8 // name length, dims, one dim, type, offset
+	keyBytes         = 128               // about, of a key in memory with its place in the index
+	tensorBytesHeld  = 256               // about, of a tensor's description in memory
 )
 
 // header reads everything before the tensors' data.
@@ -50,12 +52,18 @@ func (f *File) header(r *reader) ([]info, error) {
 	if err != nil {
 		return nil, err
 	}
+	if err := r.hold(keys, keyBytes, "the number of keys"); err != nil {
+		return nil, err
+	}
 	for range keys {
 		if err := f.key(r); err != nil {
 			return nil, err
 		}
 	}
 	if err := f.alignment(); err != nil {
+		return nil, err
+	}
+	if err := r.hold(tensors, tensorBytesHeld, "the number of tensors"); err != nil {
 		return nil, err
 	}
 	var infos []info
@@ -173,7 +181,7 @@ func (f *File) tensorInfo(r *reader) (info, error) {
 	return info{t: t, at: at, offset: offset, bytes: size}, nil
 }
 
-// tensorBytes is the stored size of a tensor; the error says what is wrong with its type or shape.
+// tensorBytes returns the stored size of a tensor; the error says what is wrong with its type or shape.
 func tensorBytes(t quant.Type, shape []int) (int, error) {
 	if !t.Known() {
 		return 0, fmt.Errorf("type %s is not supported; supported are %s", t, quant.Supported())

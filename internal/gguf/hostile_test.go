@@ -7,9 +7,11 @@ import (
 	"runtime"
 	"strings"
 	"testing"
+
+	"github.com/powerinfer-go/powerinfer/internal/quant"
 )
 
-// hostile is a table of damaged files, each with what its error must say.
+// hostile returns a table of damaged files, each with what its error must say.
 func hostile() map[string]struct {
 	file raw
 	want string
@@ -69,7 +71,7 @@ func hostile() map[string]struct {
 		"product wraps to small":  {tensor(0, 0, 1<<32, 1<<32, 1), "has too many elements"},
 		"bytes wrap to zero":      {tensor(0, 0, 1<<31, 1<<31), "has too many elements"},
 		"bytes overflow":          {tensor(0, 0, 1<<60+1), `dimension 0 is`},
-		"foreign type":            {tensor(6, 0, 32), `tensor "w": type Q5_0 is not supported; supported are F32, F16, BF16, Q4_0, Q8_0, Q4_K, Q6_K`},
+		"foreign type":            {tensor(6, 0, 32), `tensor "w": type Q5_0 is not supported; supported are ` + quant.Supported()},
 		"unknown type":            {tensor(77, 0, 32), "type type 77 is not supported"},
 		"removed type":            {tensor(4, 0, 32), "type type 4 is not supported"},
 		"rows of half a block":    {tensor(2, 0, 48), "rows of 48 elements are not whole blocks of 32 (Q4_0)"},
@@ -84,7 +86,7 @@ func hostile() map[string]struct {
 	}
 }
 
-// nested is a file whose one key has arrays in arrays, depth levels of them.
+// nested returns a file whose one key has arrays in arrays, depth levels of them.
 func nested(depth int) raw {
 	b := start(3, 0, 1).key("k", kindArray)
 	for range depth - 1 {
@@ -134,7 +136,7 @@ func TestErrorsQuoteNames(t *testing.T) {
 	}
 }
 
-// allocated is what f allocates in all, freed or not.
+// allocated returns what f allocates in all, freed or not.
 func allocated(f func()) uint64 {
 	var a, b runtime.MemStats
 	runtime.ReadMemStats(&a)

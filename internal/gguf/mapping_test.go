@@ -48,7 +48,7 @@ func TestDontNeed(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer f.Close()
-	if err := f.Populate(nil); err != nil {
+	if err := f.Populate(t.Context(), nil); err != nil {
 		t.Error(err)
 	}
 	for _, x := range f.Tensors {
@@ -65,7 +65,7 @@ func TestDontNeed(t *testing.T) {
 func TestPopulateSteps(t *testing.T) {
 	f := &File{mappings: [][]byte{make([]byte, populateStep+1), make([]byte, 5)}} // never unmapped
 	var seen []int64
-	if err := f.Populate(func(done, total int64) { seen = append(seen, done, total) }); err != nil {
+	if err := f.Populate(t.Context(), func(done, total int64) { seen = append(seen, done, total) }); err != nil {
 		t.Fatal(err)
 	}
 	const all = populateStep + 6
@@ -81,7 +81,7 @@ func TestParsedInMemory(t *testing.T) {
 		t.Fatal(err)
 	}
 	f.DontNeed(f.Tensors[0])
-	if err := f.Populate(nil); err != nil {
+	if err := f.Populate(t.Context(), nil); err != nil {
 		t.Error(err)
 	}
 	for range 2 {

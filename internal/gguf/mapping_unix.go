@@ -32,8 +32,6 @@ func mapFile(path string) ([]byte, error) {
 
 func unmapFile(data []byte) error { return unix.Munmap(data) }
 
-func lockMapping(data []byte) error { return unix.Mlock(data) }
-
 // DontNeed lets the whole pages of t's data go, after it was copied elsewhere.
 func (f *File) DontNeed(t *Tensor) {
 	if len(f.mappings) == 0 || len(t.Data) == 0 {

@@ -42,24 +42,6 @@ func unmapFile(data []byte) error {
 	return windows.UnmapViewOfFile(uintptr(unsafe.Pointer(unsafe.SliceData(data))))
 }
 
-// lockOverhead is what the system keeps of a working set beyond what is locked.
-const lockOverhead = 1 << 20
-
-// lockMapping raises the working set first: a process may lock less than the set's least size, which begins at some 200 KB.
-//
-// Source: Microsoft's documentation of VirtualLock.
-func lockMapping(data []byte) error {
-	var least, most uintptr
-	var flags uint32
-	process := windows.CurrentProcess()
-	windows.GetProcessWorkingSetSizeEx(process, &least, &most, &flags)
-	more := uintptr(len(data)) + lockOverhead
-	if err := windows.SetProcessWorkingSetSizeEx(process, least+more, most+more, flags); err != nil {
-		return err
-	}
-	return windows.VirtualLock(uintptr(unsafe.Pointer(unsafe.SliceData(data))), uintptr(len(data)))
-}
-
 // DontNeed does nothing: Windows drops clean pages by itself.
 func (f *File) DontNeed(*Tensor) {}
 

@@ -7,7 +7,7 @@ import (
 	"strconv"
 )
 
-// Lookup is the value of key as it was read.
+// Lookup returns the value of key as it was read.
 func (f *File) Lookup(key string) (any, bool) {
 	i, ok := f.index[key]
 	if !ok {

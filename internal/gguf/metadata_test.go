@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// keyed is a File with allKinds, as it comes back from its bytes.
+// keyed returns a File with allKinds, as it comes back from its bytes.
 func keyed(t *testing.T) *File {
 	t.Helper()
 	head, _, err := encodeHeader("GGUF", allKinds, nil)

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math"
 	"unicode/utf8"
+	"unsafe"
 )
 
 // reader walks a file's bytes and remembers where it is, so that errors can say so. Every length is
@@ -13,6 +14,20 @@ type reader struct {
 	path string
 	data []byte
 	at   int
+	held int // bytes of memory that metadata takes so far
+}
+
+// maxHeld bounds the memory that a file's metadata may take. The largest vocabularies, of 262,144 tokens with scores and merges, take
+// about 40 MiB.
+const maxHeld = 512 << 20
+
+// hold counts n things of size bytes each that what will keep in memory, before they are allocated.
+func (r *reader) hold(n, size int, what string) error {
+	if n > (maxHeld-r.held)/size {
+		return r.fail(r.at, "%s makes the metadata larger than %d MiB in memory, more than any model needs; the file is damaged or not a model", what, maxHeld>>20)
+	}
+	r.held += n * size
+	return nil
 }
 
 func (r *reader) fail(offset int, format string, args ...any) error {
@@ -65,6 +80,9 @@ func (r *reader) text(what string) (string, error) {
 	if err != nil {
 		return "", err
 	}
+	if err := r.hold(n, 1, what); err != nil {
+		return "", err
+	}
 	b, err := r.take(n, what)
 	if err != nil {
 		return "", err
@@ -92,7 +110,7 @@ const (
 	kindFloat64
 )
 
-// kindSize is the least size of a value in bytes.
+// kindSize returns the least size of a value in bytes.
 func kindSize(kind uint32) (int, bool) {
 	switch kind {
 	case kindUint8, kindInt8, kindBool:
@@ -205,6 +223,9 @@ func (r *reader) array(what string, depth int) (any, error) {
 
 // numbers reads n numbers of size bytes each at once; count has seen that they are there.
 func numbers[T any](r *reader, n, size int, what string) ([]T, error) {
+	if err := r.hold(n, size, what); err != nil {
+		return nil, err
+	}
 	b, err := r.take(n*size, what)
 	if err != nil {
 		return nil, err
@@ -218,6 +239,10 @@ func numbers[T any](r *reader, n, size int, what string) ([]T, error) {
 
 // list reads n values one by one, because each is checked or has a length of its own.
 func list[T any](r *reader, kind uint32, n int, what string, depth int) ([]T, error) {
+	var element T
+	if err := r.hold(n, int(unsafe.Sizeof(element)), what); err != nil {
+		return nil, err
+	}
 	out := make([]T, n)
 	for i := range out {
 		v, err := r.value(kind, what, depth+1)

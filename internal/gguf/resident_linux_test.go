@@ -11,10 +11,10 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/quant"
 )
 
-// resident is how many bytes of the mapping of path lie in this process's memory, by the kernel's account.
+// resident returns how many bytes of the mapping of path lie in this process's memory, by the kernel's account.
 func resident(t *testing.T, path string) int { return account(t, path, "Rss:") }
 
-// account is one field of the kernel's account of the mapping of path, in bytes.
+// account returns one field of the kernel's account of the mapping of path, in bytes.
 func account(t *testing.T, path, name string) int {
 	t.Helper()
 	maps, err := os.Open("/proc/self/smaps")
@@ -75,7 +75,7 @@ func TestResident(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer f.Close()
-	if err := f.Populate(nil); err != nil {
+	if err := f.Populate(t.Context(), nil); err != nil {
 		t.Fatal(err)
 	}
 	const page = 64 << 10 // at most, on any Linux

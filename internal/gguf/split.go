@@ -9,10 +9,24 @@ import (
 
 var partName = regexp.MustCompile(`^(.*)-(\d{5})-of-(\d{5})\.gguf$`)
 
+// Parts returns the names of all parts of the split file whose first part has that name, or the name alone.
+func Parts(path string) []string {
+	m := partName.FindStringSubmatch(path)
+	if m == nil {
+		return []string{path}
+	}
+	n, _ := strconv.Atoi(m[3]) // five digits
+	list := make([]string, n)
+	for i := range list {
+		list[i] = fmt.Sprintf("%s-%05d-of-%05d.gguf", m[1], i+1, n)
+	}
+	return append(list, path)
+}
+
 // maxParts is what five digits can number.
 const maxParts = 99999
 
-// splitCount is how many parts the file says it belongs to; 1 where it says nothing.
+// splitCount returns how many parts the file says it belongs to; 1 where it says nothing.
 func (f *File) splitCount() (int, error) {
 	n, ok, err := f.Uint("split.count")
 	if err != nil || !ok || n <= 1 {

@@ -43,7 +43,7 @@ func TestSplit(t *testing.T) {
 		t.Errorf("architecture %q, %d mappings", arch, len(f.mappings))
 	}
 	var done, total int64
-	if err := f.Populate(func(d, n int64) { done, total = d, n }); err != nil || done != total || total == 0 {
+	if err := f.Populate(t.Context(), func(d, n int64) { done, total = d, n }); err != nil || done != total || total == 0 {
 		t.Errorf("populated %d of %d: %v", done, total, err)
 	}
 	if err := f.Close(); err != nil {

@@ -8,7 +8,7 @@ import (
 	"math"
 	"reflect"
 
-	"github.com/powerinfer-go/powerinfer/internal/outfile"
+	"github.com/powerinfer-go/powerinfer/internal/atomicfile"
 	"github.com/powerinfer-go/powerinfer/internal/quant"
 )
 
@@ -21,10 +21,10 @@ type Source struct {
 }
 
 // Create writes a version 3 file, aligned as the key general.alignment says; it appears under its name when it is
-// complete, and what outfile.Create refuses is refused before anything is written. Keys or tensors that Parse would refuse
+// complete, and what atomicfile.Create refuses is refused before anything is written. Keys or tensors that Parse would refuse
 // are an error. progress may be nil; it is told bytes of tensor data.
 func Create(path, magic string, keys []KV, tensors []Source, progress func(done, total int64)) error {
-	return outfile.Write(path, func(f *outfile.File) error {
+	return atomicfile.Write(path, func(f *atomicfile.File) error {
 		return write(f, magic, keys, tensors, progress)
 	})
 }
@@ -87,7 +87,7 @@ func write(w io.Writer, magic string, keys []KV, tensors []Source, progress func
 	return buf.Flush()
 }
 
-// bytes is the tensor's stored size; encodeHeader has refused shapes that have none.
+// bytes returns the tensor's stored size; encodeHeader has refused shapes that have none.
 func (s *Source) bytes() int {
 	n, err := tensorBytes(s.Type, s.Shape)
 	if err != nil {

@@ -16,7 +16,7 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/quant"
 )
 
-// bytesOf is a tensor source of given bytes.
+// bytesOf returns a tensor source of given bytes.
 func bytesOf(name string, t quant.Type, shape []int, data []byte) Source {
 	return Source{name, t, shape, func(w io.Writer) error { _, err := w.Write(data); return err }}
 }
@@ -54,7 +54,7 @@ var allKinds = []KV{
 func TestCreate(t *testing.T) {
 	const seed = 11
 	rng := rand.New(rand.NewPCG(seed, 0))
-	types := []quant.Type{quant.F32, quant.F16, quant.BF16, quant.I32, quant.Q4_0, quant.Q8_0, quant.Q4_K, quant.Q6_K}
+	types := append(quant.Types(), quant.I32)
 	for _, magic := range []string{"GGUF", "PWRI"} {
 		for _, alignment := range []uint32{0, 1, 8, 4096} {
 			keys, wantAlignment := allKinds, uint64(32)

@@ -83,7 +83,7 @@ func (g cgroups) mount(controller string, unified bool) (root, point string) {
 // unescape undoes the kernel's octal escapes in mountinfo.
 var unescape = strings.NewReplacer(`\040`, " ", `\011`, "\t", `\012`, "\n", `\134`, `\`)
 
-// cpuQuota is the processor time the groups allow, in cores; +Inf without a limit.
+// cpuQuota returns the processor time the groups allow, in cores; +Inf without a limit.
 func (g cgroups) cpuQuota() float64 {
 	quota := math.Inf(1)
 	dirs, unified := g.controllerDirs("cpu")

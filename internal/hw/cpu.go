@@ -16,6 +16,7 @@ type CPU struct {
 	LogicalCores  int // of the machine: hardware threads
 	Usable        int // physical cores that affinity mask and cgroup quota leave to this process
 	L1d, L2, L3   int
+	L3All         int // bytes of all slices together; L3 where their number is unknown
 	Features
 }
 
@@ -43,6 +44,7 @@ type topology struct {
 	name                      string
 	physical, logical, usable int
 	l1d, l2, l3               int
+	l3Slices                  int
 }
 
 // Detect reads the processor's description. It never fails: what cannot be found is unknown, and cores fall back to
@@ -59,6 +61,7 @@ func Detect() CPU {
 		L3:            first(t.l3, cpuid.CPU.Cache.L3),
 		Features:      features(),
 	}
+	c.L3All = c.L3 * max(1, t.l3Slices)
 	if cpuid.CPU.BrandName != "" {
 		c.Name = cpuid.CPU.BrandName
 	}

@@ -145,10 +145,11 @@ func TestCachesAndName(t *testing.T) {
 		dir+"0/level", "1\n", dir+"0/type", "Data\n", dir+"0/size", "48K\n",
 		dir+"1/level", "1\n", dir+"1/type", "Instruction\n", dir+"1/size", "32K\n",
 		dir+"2/level", "2\n", dir+"2/type", "Unified\n", dir+"2/size", "2048K\n",
-		dir+"3/level", "3\n", dir+"3/type", "Unified\n", dir+"3/size", "36M\n",
+		dir+"3/level", "3\n", dir+"3/type", "Unified\n", dir+"3/size", "36M\n", dir+"3/shared_cpu_list", "0-3,8-11\n",
+		"sys/devices/system/cpu/online", "0-15\n",
 		"sys/firmware/devicetree/base/model", "Raspberry Pi 5 Model B\x00",
 	), func(int) bool { return true })
-	want := topology{name: "Raspberry Pi 5 Model B", l1d: 48 << 10, l2: 2 << 20, l3: 36 << 20}
+	want := topology{name: "Raspberry Pi 5 Model B", l1d: 48 << 10, l2: 2 << 20, l3: 36 << 20, l3Slices: 2, logical: 16, physical: 16, usable: 16}
 	if !reflect.DeepEqual(got, want) {
 		t.Errorf("got %+v, want %+v", got, want)
 	}

@@ -19,7 +19,7 @@ func ReadMemory() (Memory, error) {
 	return m, nil
 }
 
-// PeakRSS is the most physical memory this process has had resident, in bytes; 0 where unknown.
+// PeakRSS returns the most physical memory this process has had resident, in bytes; 0 where unknown.
 func PeakRSS() uint64 {
 	var u unix.Rusage
 	if err := unix.Getrusage(unix.RUSAGE_SELF, &u); err != nil {

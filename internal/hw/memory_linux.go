@@ -21,5 +21,5 @@ func readMemory(root fs.FS) (Memory, error) {
 	return cgroups{root}.memory(m), nil
 }
 
-// PeakRSS is the most physical memory this process has had resident, in bytes; 0 where unknown.
+// PeakRSS returns the most physical memory this process has had resident, in bytes; 0 where unknown.
 func PeakRSS() uint64 { return fields(os.DirFS("/"), "proc/self/status")["VmHWM"] << 10 }

@@ -33,7 +33,7 @@ type processMemoryCounters struct {
 	pageFile, peakPageFile     uintptr
 }
 
-// PeakRSS is the most physical memory this process has had resident, in bytes; 0 where unknown.
+// PeakRSS returns the most physical memory this process has had resident, in bytes; 0 where unknown.
 func PeakRSS() uint64 {
 	var c processMemoryCounters
 	c.size = uint32(unsafe.Sizeof(c))

@@ -50,7 +50,10 @@ func parseTopology(root fs.FS, allowed func(cpu int) bool) topology {
 		t.usable = max(1, int(math.Floor(quota)))
 	}
 	t.name = modelName(root)
-	t.l1d, t.l2, t.l3 = caches(root)
+	var sharing int
+	if t.l1d, t.l2, t.l3, sharing = caches(root); sharing > 0 {
+		t.l3Slices = (t.logical + sharing - 1) / sharing
+	}
 	return t
 }
 
@@ -84,8 +87,8 @@ func modelName(root fs.FS) string {
 	return strings.TrimRight(cgroups{root}.text("sys/firmware/devicetree/base", "model"), "\x00")
 }
 
-// caches reads the first processor's data and unified caches, bytes.
-func caches(root fs.FS) (l1d, l2, l3 int) {
+// caches reads the first processor's data and unified caches, bytes, and how many logical processors share its L3.
+func caches(root fs.FS) (l1d, l2, l3, sharing int) {
 	for i := range 8 {
 		dir := path.Join(cpuDir, "cpu0/cache", fmt.Sprintf("index%d", i))
 		text := func(name string) string { return cgroups{root}.text(dir, name) }
@@ -98,10 +101,10 @@ func caches(root fs.FS) (l1d, l2, l3 int) {
 		case "2":
 			l2 = size
 		case "3":
-			l3 = size
+			l3, sharing = size, len(parseList(text("shared_cpu_list")))
 		}
 	}
-	return l1d, l2, l3
+	return l1d, l2, l3, sharing
 }
 
 // parseSize parses sysfs cache sizes, as in 32K; 0 where malformed.

@@ -1,4 +1,4 @@
-// Package measure says how fast the machine moves bytes: memory, graphics cards, and the way between them. Bytes per second and
+// Package measure says how fast the machine moves bytes: memory, GPUs, and the way between them. Bytes per second and
 // seconds throughout.
 package measure
 
@@ -11,20 +11,30 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/powerinfer-go/powerinfer/internal/clock"
+	"github.com/powerinfer-go/powerinfer/internal/hw"
+	"github.com/powerinfer-go/powerinfer/internal/monotime"
 )
 
 const (
-	readBytes = 512 << 20              // far beyond any cache
+	readBytes = 512 << 20              // at least, where there is memory for it
+	readCache = 4                      // buffer over the caches: less of it than this share is found there
+	readShare = 4                      // available memory over the buffer, at least
 	readChunk = 1 << 20                // claimed at a time, so that a thread that lost its core delays nothing
 	readBlock = 256                    // what sumAVX2 takes bytes in multiples of
-	readAhead = 4096                   // bytes between a load and its prefetch
-	readTime  = 500 * time.Millisecond // of passes: longer than a neighbour's turn on a core
+	readAhead = 8 << 10                // bytes between a load and its prefetch, as in the kernels: farAhead in gen/matmul
+	readTime  = 300 * time.Millisecond // of passes: longer than a neighbour's turn on a core
+	readPass  = 10 * time.Millisecond  // of a pass over a part, at least: far longer than threads take to start
+	mostParts = 10                     // of the buffer
 )
 
-// ReadBandwidth is what memory gives to threads that read a buffer far beyond the caches from front to back, each its own
-// parts, in bytes per second: the fastest pass of half a second, so that a neighbour on the machine lowers it least. Decoding
-// cannot read its weights faster.
+// A way is how a thread reads memory in order. The engine's kernels have the same ones.
+type way struct {
+	name string
+	sum  func(b []byte) uint64 // of b's words
+}
+
+// ReadBandwidth returns what memory gives to threads that read a buffer of several times the caches from front to back, each its own
+// parts, in bytes per second, in the faster way.
 func ReadBandwidth(threads int) (float64, error) {
 	if threads < 1 || threads > 512 {
 		return 0, fmt.Errorf("%d threads: give 1 to 512", threads)
@@ -34,14 +44,26 @@ func ReadBandwidth(threads int) (float64, error) {
 		return 0, err
 	}
 	defer release()
-	return stream(buf, threads)
+	speed, _, err := stream(buf, threads)
+	return speed, err
 }
 
-// filled is a buffer far beyond the caches.
+// bufferBytes returns how much memory to read on a machine with so many bytes of caches and of available memory, 0 where unknown.
+func bufferBytes(caches int, available uint64) int {
+	n := max(readBytes, readCache*caches)
+	if available > 0 {
+		n = int(min(uint64(n), max(available/readShare, 16*readChunk)))
+	}
+	return n / readChunk * readChunk
+}
+
+// filled returns a buffer of several times the caches.
 func filled() (buf []byte, release func(), err error) {
-	buf, release, err = buffer(readBytes)
+	mem, _ := hw.ReadMemory() // where it is unknown there is enough
+	n := bufferBytes(hw.Detect().L3All, mem.Available)
+	buf, release, err = buffer(n)
 	if err != nil {
-		return nil, nil, fmt.Errorf("%d MiB to measure the bandwidth with: %w", readBytes>>20, err)
+		return nil, nil, fmt.Errorf("%d MiB to measure the bandwidth with: %w", n>>20, err)
 	}
 	for i := range buf { // pages that nothing was written to are all the same one
 		buf[i] = byte(i)
@@ -49,22 +71,45 @@ func filled() (buf []byte, release func(), err error) {
 	return buf, release, nil
 }
 
-func stream(buf []byte, threads int) (float64, error) {
-	best, check := readOnce(buf, threads)
-	for total := best; total < readTime; {
-		took, sum := readOnce(buf, threads)
-		if sum != check {
-			return 0, errors.New("a second read of the same memory differs")
+// stream returns what the fastest way of reading buf gets, in bytes per second, and its name.
+func stream(buf []byte, threads int) (speed float64, name string, err error) {
+	var check uint64
+	for i, w := range ways() {
+		took, sum := readOnce(buf, threads, w)
+		if i == 0 {
+			check = sum
 		}
-		best = min(best, took)
-		total += took
+		if sum != check {
+			return 0, "", errors.New("a second read of the same memory differs")
+		}
+		parts := int(min(max(took/readPass, 1), mostParts))
+		size := max(len(buf)/parts/readChunk*readChunk, readBlock)
+		v := fastestPass(readTime, func(pass int) (int, time.Duration) {
+			took, _ := readOnce(buf[size*(pass%parts):][:size], threads, w)
+			return size, took
+		})
+		if v > speed {
+			speed, name = v, w.name
+		}
 	}
-	return float64(len(buf)) / best.Seconds(), nil
+	return speed, name, nil
+}
+
+// fastestPass returns the most that a pass got in so much time of passes, in bytes per second, so that a neighbour on the machine lowers
+// it least. read is called with the pass's number.
+func fastestPass(time time.Duration, read func(pass int) (bytes int, took time.Duration)) (best float64) {
+	for pass := 0; time > 0; pass++ {
+		bytes, took := read(pass)
+		took = max(took, 1)
+		best = max(best, float64(bytes)/took.Seconds())
+		time -= took
+	}
+	return best
 }
 
 // readOnce reads buf once with all threads. The sum of its words keeps the reads from being idle.
-func readOnce(buf []byte, threads int) (time.Duration, uint64) {
-	return parallel(threads, len(buf), readChunk, func(from, to int) uint64 { return sumWords(buf[from:to]) })
+func readOnce(buf []byte, threads int, w way) (time.Duration, uint64) {
+	return parallel(threads, len(buf), readChunk, func(from, to int) uint64 { return w.sum(buf[from:to]) })
 }
 
 // parallel has all threads claim parts of n items, part at a time, and adds up what sum makes of them.
@@ -91,10 +136,10 @@ func parallel(threads, n, part int, sumOf func(from, to int) uint64) (time.Durat
 		})
 	}
 	ready.Wait()
-	begin := clock.Now()
+	begin := monotime.Now()
 	close(start)
 	done.Wait()
-	return clock.Since(begin), sum.Load()
+	return monotime.Since(begin), sum.Load()
 }
 
 // sumGeneric adds up b as little-endian 64-bit words; its length is a multiple of 8.

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// sumWords reads every byte once, wherever the parts are cut and however many threads read them.
+// Every way reads every byte once, wherever the parts are cut and however many threads read them.
 func TestReadOnce(t *testing.T) {
 	seed := uint64(time.Now().UnixNano())
 	t.Logf("seed %d", seed)
@@ -16,16 +16,39 @@ func TestReadOnce(t *testing.T) {
 		buf[i] = byte(rng.Uint32())
 	}
 	want := sumGeneric(buf)
-	for _, threads := range []int{1, 2, 7} {
-		took, got := readOnce(buf, threads)
-		if got != want || took <= 0 {
-			t.Errorf("%d threads: sum %x in %s, want %x", threads, got, took, want)
+	for _, w := range ways() {
+		for _, threads := range []int{1, 2, 7} {
+			took, got := readOnce(buf, threads, w)
+			if got != want || took <= 0 {
+				t.Errorf("%s, %d threads: sum %x in %s, want %x", w.name, threads, got, took, want)
+			}
+		}
+		for n := 8; n <= 8*readBlock; n += readBlock / 2 {
+			at := rng.IntN(64) // unaligned
+			if got, want := w.sum(buf[at:at+n]), sumGeneric(buf[at:at+n]); got != want {
+				t.Errorf("%s, %d bytes at %d: %x, want %x", w.name, n, at, got, want)
+			}
 		}
 	}
-	for n := readBlock; n <= 8*readBlock; n += readBlock {
-		at := rng.IntN(64) // unaligned
-		if got, want := sumWords(buf[at:at+n]), sumGeneric(buf[at:at+n]); got != want {
-			t.Errorf("%d bytes at %d: %x, want %x", n, at, got, want)
+}
+
+// The buffer is four times the caches, but no more than a quarter of the memory that is available.
+func TestBufferBytes(t *testing.T) {
+	for _, c := range []struct {
+		caches    int
+		available uint64
+		want      int
+	}{
+		{0, 0, 512 << 20},
+		{32 << 20, 64 << 30, 512 << 20},
+		{300 << 20, 64 << 30, 1200 << 20},
+		{300 << 20, 0, 1200 << 20},
+		{300 << 20, 2 << 30, 512 << 20},
+		{300 << 20, 2<<30 + 5, 512 << 20},
+		{300 << 20, 1 << 20, 16 << 20},
+	} {
+		if got := bufferBytes(c.caches, c.available); got != c.want {
+			t.Errorf("caches of %d MiB, %d MiB available: %d bytes, want %d", c.caches>>20, c.available>>20, got, c.want)
 		}
 	}
 }

@@ -11,13 +11,14 @@ import (
 	"path/filepath"
 	"slices"
 
-	"github.com/powerinfer-go/powerinfer/internal/outfile"
+	"github.com/powerinfer-go/powerinfer/internal/atomicfile"
+	"github.com/powerinfer-go/powerinfer/internal/hw"
 )
 
 // cacheLimit is what a machine's file can have; a larger one is none.
 const cacheLimit = 1 << 20
 
-// CacheFile is where Cached keeps what was measured.
+// CacheFile returns where Cached keeps what was measured.
 func CacheFile() (string, error) {
 	dir, err := os.UserCacheDir()
 	if err != nil {
@@ -26,23 +27,24 @@ func CacheFile() (string, error) {
 	return filepath.Join(dir, "powerinfer", "machine.json"), nil
 }
 
-// Cached is what the file at path holds if it was measured on this machine with these cards and drivers; ok is false otherwise.
+// Cached returns what the file at path holds if it was measured on this machine with these GPUs and drivers, and need not be measured
+// again; ok is false otherwise.
 func Cached(path string, found []Found) (m Machine, ok bool) {
 	m, err := Read(path)
-	return m, err == nil && m.Products > 0 && m.same(this(found)) // an older file has no products
+	return m, err == nil && m.Taken != nil && !m.Taken.due(hw.BusyTasks()) && m.same(this(found))
 }
 
 // same reports whether m was measured on the machine that now is; memory may differ by what a limit or the kernel takes.
 func (m *Machine) same(now Machine) bool {
-	ids := func(cards []Card) (list []ID) {
-		for _, c := range cards {
+	ids := func(gpus []GPU) (list []ID) {
+		for _, c := range gpus {
 			list = append(list, c.ID)
 		}
 		return list
 	}
 	const slack = 1 << 30
 	return m.CPU == now.CPU && m.Cores == now.Cores && max(m.Memory, now.Memory)-min(m.Memory, now.Memory) < slack &&
-		slices.Equal(ids(m.Cards), ids(now.Cards))
+		slices.Equal(ids(m.GPUs), ids(now.GPUs))
 }
 
 // Read reads a machine's file, one that was written by hand included. Errors are one line that begins with path.
@@ -73,14 +75,15 @@ func (m *Machine) Write(path string) error {
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 		return err
 	}
-	return outfile.Write(path, func(f *outfile.File) error {
+	return atomicfile.Write(path, func(f *atomicfile.File) error {
 		e := json.NewEncoder(f)
 		e.SetIndent("", "  ")
 		return e.Encode(m)
 	})
 }
 
-// Of is the machine as the file at path has it, or else as it is measured now and kept there. A file that cannot be written is no error:
+// Of returns the machine as the file at path has it, or else as it is measured now and kept there, doubtful figures until they can be measured
+// again. A file that cannot be written is no error:
 // the next time takes as long. Without a path nothing is kept.
 func Of(ctx context.Context, path string, found []Found, progress func(done, total int64)) (Machine, error) {
 	if path != "" {

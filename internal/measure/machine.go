@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/powerinfer-go/powerinfer/internal/compute/cpu"
 	"github.com/powerinfer-go/powerinfer/internal/hw"
 	"github.com/powerinfer-go/powerinfer/internal/placement"
 )
@@ -15,30 +16,15 @@ type Machine struct {
 	Cores  int    `json:"cores"`  // physical ones that this process may use
 	Memory uint64 `json:"memory"` // bytes of RAM that this process may use
 	RAM    []RAM  `json:"ram"`    // by rising number of threads
-	Cards  []Card `json:"cards"`
+	GPUs   []GPU  `json:"gpus"`
+	Taken  *Taken `json:"taken,omitempty"` // nil: the figures are described, or of a version that read in other ways
 
 	// Of all cores; 0 where it was not measured.
 	Products float64 `json:"products,omitempty"` // multiplications and additions a second of a prompt's products in Q4_0
-	Packs    float64 `json:"packs,omitempty"`    // bytes a second that are packed to be sent to a card
+	Packs    float64 `json:"packs,omitempty"`    // bytes a second that are packed to be sent to a GPU
 }
 
-// RAM is what memory gives to a number of threads.
-type RAM struct {
-	Threads int     `json:"threads"`
-	Stream  float64 `json:"stream"` // read in order
-	Rows    []Rows  `json:"rows"`   // read on scattered rows, by rising size
-}
-
-// Rows is what memory gives on scattered rows of one size.
-type Rows struct {
-	Bytes int     `json:"bytes"`
-	Read  float64 `json:"read"`
-}
-
-// rowSizes are the rows of 4096 elements in Q4_0 and in F16: the usual neuron's.
-func rowSizes() []int { return []int{4096 / 32 * 18, 4096 * 2} }
-
-// Best is the number of threads that reads fastest, and what it gets.
+// Best returns the number of threads that reads fastest, and what it gets.
 func (m *Machine) Best() RAM {
 	return slices.MaxFunc(m.RAM, func(a, b RAM) int {
 		switch {
@@ -49,17 +35,6 @@ func (m *Machine) Best() RAM {
 		}
 		return 0
 	})
-}
-
-// Row is what scattered rows of the given size get: that of the nearest size that was measured, Stream where none was.
-func (r RAM) Row(bytes int) float64 {
-	best, v := -1, r.Stream
-	for _, row := range r.Rows {
-		if d := max(row.Bytes-bytes, bytes-row.Bytes); best < 0 || d < best {
-			best, v = d, row.Read
-		}
-	}
-	return v
 }
 
 // Check reports figures that no machine has.
@@ -82,7 +57,7 @@ func (m *Machine) Check() error {
 			return fmt.Errorf("%g multiplications or packed bytes a second are nothing that cores do", v)
 		}
 	}
-	for _, c := range m.Cards {
+	for _, c := range m.GPUs {
 		if err := c.check(); err != nil {
 			return err
 		}
@@ -93,50 +68,28 @@ func (m *Machine) Check() error {
 // plausible tells bandwidths from figures in another unit and from nonsense.
 func plausible(v float64) bool { return v >= 1e6 && v <= 1e15 }
 
-// threadCounts are one, half of and all cores.
-func threadCounts(cores int) []int {
-	return slices.Compact([]int{1, max((cores+1)/2, 1), max(cores, 1)})
-}
+// Kernels returns the name of the processor's kernels that computing and measuring use.
+func Kernels() string { return cpu.Kernels() }
 
-// steps is how many figures RAM and cores take.
-func steps(cores int) int { return len(threadCounts(cores))*(1+len(rowSizes())) + 2 }
-
-// measureRAM fills in m.RAM; it takes about four seconds.
-func (m *Machine) measureRAM(ctx context.Context, step func()) error {
-	buf, release, err := filled()
-	if err != nil {
-		return err
-	}
-	defer release()
-	for _, n := range threadCounts(m.Cores) {
-		if err := ctx.Err(); err != nil {
-			return err
-		}
-		r := RAM{Threads: n}
-		if r.Stream, err = stream(buf, n); err != nil {
-			return err
-		}
-		step()
-		for _, bytes := range rowSizes() {
-			r.Rows = append(r.Rows, Rows{bytes, scattered(buf, n, bytes)})
-			step()
-		}
-		m.RAM = append(m.RAM, r)
-	}
-	return nil
-}
-
-// Take measures the machine with its cards. progress is called with the steps done, of all of them. A card that cannot be measured keeps
+// Take measures the machine with its GPUs. progress is called with the steps done, of all of them. A GPU that cannot be measured keeps
 // its reason in Lacks.
 func Take(ctx context.Context, found []Found, progress func(done, total int64)) (Machine, error) {
 	m := this(found)
-	total, done := int64(steps(m.Cores)+cardSteps*len(found)), int64(0)
+	left, done := int64(ramSteps(m.Cores)+productSteps+gpuSteps*len(found)), int64(0)
 	step := func() {
-		if done++; progress != nil {
-			progress(done, total)
+		done, left = done+1, left-1
+		if progress != nil {
+			progress(done, done+left)
 		}
 	}
-	if err := m.measureRAM(ctx, step); err != nil {
+	buf, release, err := filled()
+	if err != nil {
+		return m, err
+	}
+	again := func() { left += int64(ramSteps(m.Cores)) }
+	err = m.measureRAM(ctx, memory{buf}, hw.BusyTasks, step, again)
+	release()
+	if err != nil {
 		return m, err
 	}
 	if err := m.measureProducts(step); err != nil {
@@ -146,12 +99,12 @@ func Take(ctx context.Context, found []Found, progress func(done, total int64)) 
 		if err := ctx.Err(); err != nil {
 			return m, err
 		}
-		m.Cards[i].take(&found[i], step)
+		m.GPUs[i].take(&found[i], step)
 	}
 	return m, m.Check()
 }
 
-// this is the machine before it is measured.
+// this returns the machine before it is measured.
 func this(found []Found) Machine {
 	cpu := hw.Detect()
 	m := Machine{CPU: cpu.Name, Cores: cpu.Usable}
@@ -159,17 +112,17 @@ func this(found []Found) Machine {
 		m.Memory = mem.Total
 	}
 	for _, f := range found {
-		m.Cards = append(m.Cards, Card{ID: f.ID})
+		m.GPUs = append(m.GPUs, GPU{ID: f.ID})
 	}
 	return m
 }
 
-// Placement is the machine as placement sees it, for neurons whose rows have rowBytes: RAM with the number of threads that reads
-// fastest, and the cards that may be used, whole. Budgets are for the caller to set.
+// Placement returns the machine as placement sees it, for neurons whose rows have rowBytes: RAM with the number of threads that reads
+// fastest, and the GPUs that may be used, whole. Budgets are for the caller to set.
 func (m *Machine) Placement(rowBytes int) placement.Machine {
 	best := m.Best()
 	p := placement.Machine{Stream: best.Stream, Rows: min(best.Row(rowBytes), best.Stream)}
-	for _, c := range m.Cards {
+	for _, c := range m.GPUs {
 		if c.Usable() {
 			p.HandOff = max(p.HandOff, c.HandOff)
 			p.GPUs = append(p.GPUs, placement.GPU{Name: c.Name, Read: c.Read, Launch: c.Launch, Budget: c.Memory})

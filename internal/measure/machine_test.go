@@ -13,7 +13,7 @@ import (
 	"time"
 )
 
-// fake is a card of known figures.
+// fake is a GPU of known figures.
 type fake struct {
 	read, up, down, handOff, launch float64
 	err                             error
@@ -26,37 +26,37 @@ func (f fake) HandOff() (float64, error)                        { return f.handO
 func (f fake) Launch() (float64, error)                         { return f.launch, nil }
 func (f fake) Close() error                                     { *f.closed++; return nil }
 
-func TestCards(t *testing.T) {
+func TestGPUs(t *testing.T) {
 	closed := 0
 	good := fake{read: 9e11, up: 2e10, down: 1e10, handOff: 4e-5, launch: 2e-5, closed: &closed}
 	id := ID{Name: "Test 4090", Driver: "driver 1.2", UUID: "abc", Memory: 24 << 30}
-	open := func(f fake) Found { return Found{ID: id, Open: func() (GPU, error) { return f, nil }} }
+	open := func(f fake) Found { return Found{ID: id, Open: func() (Device, error) { return f, nil }} }
 	slow, broken, huge := good, good, good
 	slow.read = 42 // GB/s where bytes/s belong
 	broken.err = errors.New("device lost")
 	huge.handOff = 3
 	for name, c := range map[string]struct {
 		found Found
-		want  Card
+		want  GPU
 	}{
-		"good":        {open(good), Card{ID: id, Read: 9e11, Upload: 2e10, Download: 1e10, HandOff: 4e-5, Launch: 2e-5}},
-		"wrong unit":  {open(slow), Card{ID: id, Lacks: `card "Test 4090": 42 bytes/s is no bandwidth`}},
-		"lost":        {open(broken), Card{ID: id, Lacks: "device lost"}},
-		"latency":     {open(huge), Card{ID: id, Lacks: `card "Test 4090": 3 s to hand off and 2e-05 s to launch are no latencies`}},
-		"unusable":    {Found{ID: id, Lacks: "no subgroups"}, Card{ID: id, Lacks: "no subgroups"}},
-		"not to open": {Found{ID: id, Open: func() (GPU, error) { return nil, errors.New("in use") }}, Card{ID: id, Lacks: "in use"}},
+		"good":        {open(good), GPU{ID: id, Read: 9e11, Upload: 2e10, Download: 1e10, HandOff: 4e-5, Launch: 2e-5}},
+		"wrong unit":  {open(slow), GPU{ID: id, Lacks: `GPU "Test 4090": 42 bytes/s is no bandwidth`}},
+		"lost":        {open(broken), GPU{ID: id, Lacks: "device lost"}},
+		"latency":     {open(huge), GPU{ID: id, Lacks: `GPU "Test 4090": 3 s to hand off and 2e-05 s to launch are no latencies`}},
+		"unusable":    {Found{ID: id, Lacks: "no subgroups"}, GPU{ID: id, Lacks: "no subgroups"}},
+		"not to open": {Found{ID: id, Open: func() (Device, error) { return nil, errors.New("in use") }}, GPU{ID: id, Lacks: "in use"}},
 	} {
-		got, steps := Card{ID: id}, 0
+		got, steps := GPU{ID: id}, 0
 		got.take(&c.found, func() { steps++ })
-		if got != c.want || steps > cardSteps || name == "good" && steps != cardSteps {
+		if got != c.want || steps > gpuSteps || name == "good" && steps != gpuSteps {
 			t.Errorf("%s: %+v after %d steps, want %+v", name, got, steps, c.want)
 		}
 	}
 	if closed != 4 {
-		t.Errorf("%d of 4 opened cards were closed", closed)
+		t.Errorf("%d of 4 opened GPUs were closed", closed)
 	}
-	software := Card{ID: ID{Software: true}, Read: 1e10}
-	if software.Usable() || (&Card{ID: ID{Spare: true}, Read: 1e10}).Usable() || (&Card{Lacks: "x"}).Usable() || !(&Card{Read: 1e10}).Usable() {
+	software := GPU{ID: ID{Software: true}, Read: 1e10}
+	if software.Usable() || (&GPU{ID: ID{Spare: true}, Read: 1e10}).Usable() || (&GPU{Lacks: "x"}).Usable() || !(&GPU{Read: 1e10}).Usable() {
 		t.Error("what may be used")
 	}
 }
@@ -65,12 +65,13 @@ func example() Machine {
 	return Machine{
 		CPU: "Test CPU", Cores: 8, Memory: 64 << 30,
 		RAM: []RAM{
-			{1, 21e9, []Rows{{2304, 9e9}, {8192, 14e9}}},
-			{8, 46e9, []Rows{{2304, 30e9}, {8192, 40e9}}},
-			{16, 45e9, nil},
+			{1, 21e9, "", []Rows{{2304, 9e9}, {8192, 14e9}}},
+			{8, 46e9, "", []Rows{{2304, 30e9}, {8192, 40e9}}},
+			{16, 45e9, "", nil},
 		},
-		Cards:    []Card{{ID: ID{Name: "Test 4090", UUID: "abc"}, Read: 9e11, Upload: 2e10, Download: 1e10, HandOff: 4e-5}},
+		GPUs:     []GPU{{ID: ID{Name: "Test 4090", UUID: "abc"}, Read: 9e11, Upload: 2e10, Download: 1e10, HandOff: 4e-5}},
 		Products: 4e11, Packs: 8e9,
+		Taken: &Taken{At: time.Date(2026, 11, 22, 10, 30, 0, 0, time.UTC), Buffer: 1 << 30},
 	}
 }
 
@@ -89,8 +90,8 @@ func TestBest(t *testing.T) {
 
 func TestPlacement(t *testing.T) {
 	m := example()
-	m.Cards[0].Launch, m.Cards[0].Memory = 3e-5, 24<<30
-	m.Cards = append(m.Cards, Card{ID: ID{Name: "llvmpipe", Software: true, Memory: 1}, Read: 1e10, HandOff: 1}, Card{ID: ID{Name: "old"}, Lacks: "x"})
+	m.GPUs[0].Launch, m.GPUs[0].Memory = 3e-5, 24<<30
+	m.GPUs = append(m.GPUs, GPU{ID: ID{Name: "llvmpipe", Software: true, Memory: 1}, Read: 1e10, HandOff: 1}, GPU{ID: ID{Name: "old"}, Lacks: "x"})
 	p := m.Placement(4608)
 	if p.Stream != 46e9 || p.Rows != 30e9 || p.HandOff != 4e-5 || len(p.GPUs) != 1 {
 		t.Fatalf("%+v", p)
@@ -100,11 +101,11 @@ func TestPlacement(t *testing.T) {
 	}
 }
 
-// What was measured is found again, on the same machine with the same cards only.
+// What was measured is found again, on the same machine with the same GPUs only.
 func TestCache(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "a", "b", "machine.json")
 	m := example()
-	found := []Found{{ID: m.Cards[0].ID}}
+	found := []Found{{ID: m.GPUs[0].ID}}
 	now := this(found)
 	m.CPU, m.Cores, m.Memory = now.CPU, now.Cores, now.Memory+1
 	if _, ok := Cached(path, found); ok {
@@ -114,11 +115,11 @@ func TestCache(t *testing.T) {
 		t.Fatal(err)
 	}
 	got, err := Of(context.Background(), path, found, func(_, _ int64) { t.Error("measured what was kept") })
-	if err != nil || got.Best().Stream != 46e9 || got.Cards[0] != m.Cards[0] {
+	if err != nil || got.Best().Stream != 46e9 || got.GPUs[0] != m.GPUs[0] {
 		t.Errorf("%+v, %v", got, err)
 	}
 	for name, other := range map[string][]Found{
-		"no card": nil, "another": {{ID: ID{Name: "Test 4090", UUID: "abd"}}}, "driver": {{ID: ID{Name: "Test 4090", UUID: "abc", Driver: "2"}}},
+		"no GPU": nil, "another": {{ID: ID{Name: "Test 4090", UUID: "abd"}}}, "driver": {{ID: ID{Name: "Test 4090", UUID: "abc", Driver: "2"}}},
 		"two": {found[0], found[0]},
 	} {
 		if _, ok := Cached(path, other); ok {
@@ -149,8 +150,8 @@ func TestRefusals(t *testing.T) {
 		"1e+10 bytes/s with 0 threads":            `{"ram": [{"stream": 1e10}]}`,
 		"0 bytes/s on rows of 2304 bytes":         `{"ram": [{"threads": 8, "stream": 46e9, "rows": [{"bytes": 2304}]}]}`,
 		`unknown field "strem"`:                   `{"ram": [{"threads": 8, "strem": 46e9}]}`,
-		`card "x": 1 bytes/s is no bandwidth`:     `{"ram": [{"threads": 8, "stream": 46e9}], "cards": [{"name": "x", "read": 1}]}`,
-		`card "x": -1 s to hand off`:              `{"ram": [{"threads": 8, "stream": 46e9}], "cards": [{"name": "x", "read": 1e9, "upload": 1e9, "download": 1e9, "hand_off": -1}]}`,
+		`GPU "x": 1 bytes/s is no bandwidth`:      `{"ram": [{"threads": 8, "stream": 46e9}], "gpus": [{"name": "x", "read": 1}]}`,
+		`GPU "x": -1 s to hand off`:               `{"ram": [{"threads": 8, "stream": 46e9}], "gpus": [{"name": "x", "read": 1e9, "upload": 1e9, "download": 1e9, "hand_off": -1}]}`,
 		"cannot unmarshal number -1 into":         `{"memory": -1}`,
 		"cannot unmarshal number 1e999 into Go s": `{"ram": [{"threads": 8, "stream": 1e999}]}`,
 	} {
@@ -186,7 +187,13 @@ func TestReadRows(t *testing.T) {
 		buf[i] = byte(rng.Uint32())
 	}
 	for _, bytes := range []int{64, 2304, 2312, 8192} {
-		rows := pick(rng, len(buf)/bytes)
+		lists := deal(rng, len(buf)/bytes)
+		all := slices.Concat(lists[:]...)
+		slices.Sort(all)
+		if n := len(all); n != len(buf)/bytes || int(all[n-1]) != n-1 || len(slices.Compact(all)) != n {
+			t.Errorf("seed %d: %d of %d rows are dealt out", seed, n, len(buf)/bytes)
+		}
+		rows := lists[0]
 		if n := len(rows); n < len(buf)/bytes/rowDensity/3 || n > 3*len(buf)/bytes/rowDensity || !slices.IsSorted(rows) {
 			t.Errorf("seed %d: %d of %d rows", seed, n, len(buf)/bytes)
 		}
@@ -212,8 +219,8 @@ func TestTake(t *testing.T) {
 		t.Skip("reads gigabytes")
 	}
 	closed, last, total := 0, int64(0), int64(0)
-	card := fake{read: 9e11, up: 2e10, down: 1e10, closed: &closed}
-	found := []Found{{ID: ID{Name: "fake"}, Open: func() (GPU, error) { return card, nil }}}
+	gpu := fake{read: 9e11, up: 2e10, down: 1e10, closed: &closed}
+	found := []Found{{ID: ID{Name: "fake"}, Open: func() (Device, error) { return gpu, nil }}}
 	path := filepath.Join(t.TempDir(), "machine.json")
 	m, err := Of(context.Background(), path, found, func(d, n int64) {
 		if d != last+1 {
@@ -224,11 +231,11 @@ func TestTake(t *testing.T) {
 	if err != nil || last != total || closed != 1 {
 		t.Fatalf("%v after %d of %d steps", err, last, total)
 	}
-	kept, ok := Cached(path, found)
-	if !ok || kept.Best().Stream != m.Best().Stream || kept.Cards[0].Read != 9e11 {
+	kept, err := Read(path)
+	if err != nil || kept.Taken == nil || kept.Taken.Buffer == 0 || kept.Best().Stream != m.Best().Stream || kept.GPUs[0].Read != 9e11 {
 		t.Errorf("measured %+v, kept %+v", m, kept)
 	}
 	for _, r := range m.RAM {
-		t.Logf("%d threads: %.1f GB/s in order, %.1f on rows of %d, %.1f on rows of %d", r.Threads, r.Stream/1e9, r.Rows[0].Read/1e9, r.Rows[0].Bytes, r.Rows[1].Read/1e9, r.Rows[1].Bytes)
+		t.Logf("%d threads: %.1f GB/s in order by %s, %.1f on rows of %d, %.1f on rows of %d", r.Threads, r.Stream/1e9, r.Way, r.Rows[0].Read/1e9, r.Rows[0].Bytes, r.Rows[1].Read/1e9, r.Rows[1].Bytes)
 	}
 }

@@ -3,9 +3,9 @@ package measure
 import (
 	"time"
 
-	"github.com/powerinfer-go/powerinfer/internal/clock"
 	"github.com/powerinfer-go/powerinfer/internal/compute"
 	"github.com/powerinfer-go/powerinfer/internal/compute/cpu"
+	"github.com/powerinfer-go/powerinfer/internal/monotime"
 	"github.com/powerinfer-go/powerinfer/internal/quant"
 )
 
@@ -15,6 +15,7 @@ const (
 	productCols   = 4096
 	productTokens = 128
 	productTime   = 200 * time.Millisecond // of passes
+	productSteps  = 2                      // figures
 )
 
 // measureProducts fills in Products and Packs, with all cores. The weights are zeros: products take as long whatever they are.
@@ -56,15 +57,15 @@ func (m *Machine) measureProducts(step func()) error {
 	return err
 }
 
-// fastest is the least time that f took, in seconds, in productTime, so that a neighbour on the machine lengthens it least.
+// fastest returns the least time that f took, in seconds, in productTime, so that a neighbour on the machine lengthens it least.
 func fastest(f func() error) (float64, error) {
 	best := time.Duration(1<<63 - 1)
 	for total := time.Duration(0); total < productTime; {
-		begin := clock.Now()
+		begin := monotime.Now()
 		if err := f(); err != nil {
 			return 0, err
 		}
-		took := max(clock.Since(begin), 1)
+		took := max(monotime.Since(begin), 1)
 		best, total = min(best, took), total+took
 	}
 	return best.Seconds(), nil

@@ -2,12 +2,11 @@
 
 #include "textflag.h"
 
-// func sumAVX2(p *byte, next uintptr, blocks uintptr) uint64
-// Requires: AVX, AVX2, MMX+
-TEXT ·sumAVX2(SB), NOSPLIT, $0-32
+// func sumAVX2(p *byte, blocks uintptr) uint64
+// Requires: AVX, AVX2
+TEXT ·sumAVX2(SB), NOSPLIT, $0-24
 	MOVQ  p+0(FP), AX
-	MOVQ  next+8(FP), CX
-	MOVQ  blocks+16(FP), DX
+	MOVQ  blocks+8(FP), CX
 	VPXOR Y0, Y0, Y0
 	VPXOR Y1, Y1, Y1
 	VPXOR Y2, Y2, Y2
@@ -18,10 +17,6 @@ TEXT ·sumAVX2(SB), NOSPLIT, $0-32
 	VPXOR Y7, Y7, Y7
 
 loop:
-	PREFETCHNTA  (CX)
-	PREFETCHNTA  64(CX)
-	PREFETCHNTA  128(CX)
-	PREFETCHNTA  192(CX)
 	VPADDQ       (AX), Y0, Y0
 	VPADDQ       32(AX), Y1, Y1
 	VPADDQ       64(AX), Y2, Y2
@@ -31,8 +26,7 @@ loop:
 	VPADDQ       192(AX), Y6, Y6
 	VPADDQ       224(AX), Y7, Y7
 	ADDQ         $0x00000100, AX
-	ADDQ         $0x00000100, CX
-	DECQ         DX
+	DECQ         CX
 	JNZ          loop
 	VPADDQ       Y4, Y0, Y0
 	VPADDQ       Y5, Y1, Y1
@@ -47,15 +41,15 @@ loop:
 	VPADDQ       X0, X1, X1
 	VMOVQ        X1, AX
 	VZEROUPPER
-	MOVQ         AX, ret+24(FP)
+	MOVQ         AX, ret+16(FP)
 	RET
 
-// func sumRowAVX2(p *byte, next uintptr, blocks uintptr) uint64
+// func sumAheadAVX2(p *byte, next uintptr, blocks uintptr) uint64
 // Requires: AVX, AVX2, MMX+
-TEXT ·sumRowAVX2(SB), NOSPLIT, $0-32
+TEXT ·sumAheadAVX2(SB), NOSPLIT, $0-32
 	MOVQ  p+0(FP), AX
-	MOVQ  next+8(FP), CX
-	MOVQ  blocks+16(FP), DX
+	MOVQ  blocks+16(FP), CX
+	MOVQ  next+8(FP), DX
 	VPXOR Y0, Y0, Y0
 	VPXOR Y1, Y1, Y1
 	VPXOR Y2, Y2, Y2
@@ -66,10 +60,11 @@ TEXT ·sumRowAVX2(SB), NOSPLIT, $0-32
 	VPXOR Y7, Y7, Y7
 
 loop:
-	PREFETCHT1   (CX)
-	PREFETCHT1   64(CX)
-	PREFETCHT1   128(CX)
-	PREFETCHT1   192(CX)
+	PREFETCHT1   (DX)
+	PREFETCHT1   64(DX)
+	PREFETCHT1   128(DX)
+	PREFETCHT1   192(DX)
+	ADDQ         $0x00000100, DX
 	VPADDQ       (AX), Y0, Y0
 	VPADDQ       32(AX), Y1, Y1
 	VPADDQ       64(AX), Y2, Y2
@@ -79,8 +74,7 @@ loop:
 	VPADDQ       192(AX), Y6, Y6
 	VPADDQ       224(AX), Y7, Y7
 	ADDQ         $0x00000100, AX
-	ADDQ         $0x00000100, CX
-	DECQ         DX
+	DECQ         CX
 	JNZ          loop
 	VPADDQ       Y4, Y0, Y0
 	VPADDQ       Y5, Y1, Y1

@@ -2,8 +2,8 @@
 
 package measure
 
-// sumAVX2 adds up the blocks*256 bytes at p as little-endian 64-bit words and asks for as many at next, past the caches. Scalar twin: sumGeneric in bandwidth.go.
-func sumAVX2(p *byte, next uintptr, blocks uintptr) uint64
+// sumAVX2 adds up the blocks*256 bytes at p as little-endian 64-bit words. Scalar twin: sumGeneric in bandwidth.go.
+func sumAVX2(p *byte, blocks uintptr) uint64
 
-// sumRowAVX2 adds up the blocks*256 bytes at p as little-endian 64-bit words and asks for as many at next, into the second cache, which holds more requests than the first. Scalar twin: sumGeneric in bandwidth.go.
-func sumRowAVX2(p *byte, next uintptr, blocks uintptr) uint64
+// sumAheadAVX2 adds up the blocks*256 bytes at p as little-endian 64-bit words and asks for as many at next, into the second cache, which holds more requests than the first. Scalar twin: sumGeneric in bandwidth.go.
+func sumAheadAVX2(p *byte, next uintptr, blocks uintptr) uint64

@@ -9,11 +9,12 @@ import (
 const (
 	rowDensity = 10                     // one row in so many is read, as of neurons at 90 % sparsity
 	rowPart    = 64                     // rows claimed at a time
+	rowWarm    = 3                      // passes that are not counted: they push out of the caches what was read before
 	rowsAhead  = 4                      // rows between the one that is read and the one that is asked for
 	rowTime    = 300 * time.Millisecond // of passes
 )
 
-// RowBandwidth is what memory gives to threads that read every tenth row or so of rowBytes each, in order but with gaps of
+// RowBandwidth returns what memory gives to threads that read every tenth row or so of rowBytes each, in order but with gaps of
 // random length, and ask for rows a few ahead: as the kernels read active neurons. Bytes per second of the rows that are read.
 func RowBandwidth(threads, rowBytes int) (float64, error) {
 	if threads < 1 || threads > 512 {
@@ -30,28 +31,28 @@ func RowBandwidth(threads, rowBytes int) (float64, error) {
 	return scattered(buf, threads, rowBytes), nil
 }
 
-// scattered reads other rows in every pass, so that no cache holds them from the last one.
+// scattered reads no row again before it has read all others, so that no cache holds it.
 func scattered(buf []byte, threads, rowBytes int) float64 {
-	rng := rand.New(rand.NewPCG(1, 2))
-	best := 0.0
-	for total := time.Duration(0); total < rowTime; {
-		rows := pick(rng, len(buf)/rowBytes)
+	lists := deal(rand.New(rand.NewPCG(1, 2)), len(buf)/rowBytes)
+	read := func(pass int) (int, time.Duration) {
+		rows := lists[pass%rowDensity]
 		took, _ := readRows(buf, rows, rowBytes, threads)
-		best = max(best, float64(len(rows)*rowBytes)/took.Seconds())
-		total += took
+		return len(rows) * rowBytes, took
 	}
-	return best
+	for pass := range rowWarm {
+		read(rowDensity - rowWarm + pass)
+	}
+	return fastestPass(rowTime, read)
 }
 
-// pick is a rising list of about a tenth of n rows.
-func pick(rng *rand.Rand, n int) []int32 {
-	rows := make([]int32, 0, n/rowDensity+1)
+// deal deals n rows out to rising lists at random.
+func deal(rng *rand.Rand, n int) [rowDensity][]int32 {
+	var lists [rowDensity][]int32
 	for i := range n {
-		if rng.IntN(rowDensity) == 0 {
-			rows = append(rows, int32(i))
-		}
+		to := rng.IntN(rowDensity)
+		lists[to] = append(lists[to], int32(i))
 	}
-	return rows
+	return lists
 }
 
 // readRows reads the rows of buf once with all threads.

@@ -1,24 +1,25 @@
 package model
 
 import (
+	"context"
 	"fmt"
 	"sort"
 	"strings"
 
 	"github.com/powerinfer-go/powerinfer/internal/compute"
 	"github.com/powerinfer-go/powerinfer/internal/gguf"
-	"github.com/powerinfer-go/powerinfer/internal/placement"
 	"github.com/powerinfer-go/powerinfer/internal/quant"
 )
 
 // binder hands a file's tensors to a device, each exactly once: a missing, surplus
 // or misshapen tensor is an error that names it. It keeps the first error.
 type binder struct {
+	ctx      context.Context // ends the binding between two tensors
 	f        *gguf.File
 	dev      compute.Device
-	pinned   bool // the mapping outlives the device: compute in place where possible
-	card     bool // matrices go to a card, where there is one
-	home     int  // which one; and where vectors lie besides
+	pinned   bool         // the mapping outlives the device: compute in place where possible
+	tier     compute.Tier // the GPU that vectors go to, and matrices where gpu says so
+	gpu      bool         // matrices go to that tier; if not, to RAM
 	taken    map[string]bool
 	err      error
 	done     int64
@@ -26,8 +27,8 @@ type binder struct {
 	progress func(done, total int64)
 }
 
-func newBinder(f *gguf.File, dev compute.Device, pinned bool, progress func(done, total int64)) *binder {
-	b := &binder{f: f, dev: dev, pinned: pinned, taken: map[string]bool{}, progress: progress}
+func newBinder(ctx context.Context, f *gguf.File, dev compute.Device, pinned bool, progress func(done, total int64)) *binder {
+	b := &binder{ctx: ctx, f: f, dev: dev, pinned: pinned, taken: map[string]bool{}, progress: progress}
 	for _, t := range f.Tensors {
 		b.total += int64(len(t.Data))
 	}
@@ -45,6 +46,9 @@ func (b *binder) has(name string) bool { return b.f.Tensor(name) != nil }
 
 // take claims a tensor and checks that its shape is cols (row length) by rows.
 func (b *binder) take(name string, cols, rows int) *gguf.Tensor {
+	if b.err == nil {
+		b.err = b.ctx.Err()
+	}
 	if b.err != nil {
 		return nil
 	}
@@ -82,23 +86,23 @@ func (b *binder) matrix(name string, rows, cols int, use compute.Use) *compute.M
 }
 
 // lies says where what is bound next goes: with p's attention, or the head where p is the head's.
-func (b *binder) lies(p placement.Place) { b.home, b.card = p.GPU, p.Attention }
+func (b *binder) lies(p compute.Place) { b.tier, b.gpu = p.Tier, p.Attention }
 
-// whole is how many of n rows go to the card.
+// whole returns how many of n rows go to the GPU.
 func (b *binder) whole(n int) int {
-	if b.card {
+	if b.gpu {
 		return n
 	}
 	return 0
 }
 
-// neurons binds name as [rows, cols], its neurons in the order given, nil keeping the file's, the first hot of them for the card.
+// neurons binds name as [rows, cols], its neurons in the order given, nil keeping the file's, the first hot of them for the GPU.
 func (b *binder) neurons(name string, rows, cols int, use compute.Use, hot int, order []int32) *compute.Matrix {
 	t := b.take(name, cols, rows)
 	if t == nil {
 		return nil
 	}
-	m, err := b.dev.Matrix(compute.Source{Name: name, Type: t.Type, Rows: rows, Cols: cols, Data: t.Data, Pinned: b.pinned, Order: order, Hot: hot, Card: b.home}, use)
+	m, err := b.dev.Matrix(compute.Source{Name: name, Type: t.Type, Rows: rows, Cols: cols, Data: t.Data, Pinned: b.pinned, Order: order, Split: compute.Split{Tier: b.tier, Bound: hot}}, use)
 	if err != nil {
 		b.fail("%w", err)
 		return nil
@@ -113,6 +117,16 @@ func (b *binder) slices(name string, cols int, use compute.Use, rows ...int) []*
 	for _, r := range rows {
 		total += r
 	}
+	return b.parts(name, cols, use, b.whole(total), nil, rows...)
+}
+
+// parts is slices of parts whose rows may be neurons: those of each part are in the order given, and the first hot of them, of
+// parts that go whole all, are for the GPU.
+func (b *binder) parts(name string, cols int, use compute.Use, hot int, order []int32, rows ...int) []*compute.Matrix {
+	total := 0
+	for _, r := range rows {
+		total += r
+	}
 	t := b.take(name, cols, total)
 	if t == nil {
 		return nil
@@ -122,7 +136,7 @@ func (b *binder) slices(name string, cols int, use compute.Use, rows ...int) []*
 	for _, r := range rows {
 		m, err := b.dev.Matrix(compute.Source{
 			Name: name, Type: t.Type, Rows: r, Cols: cols,
-			Data: t.Data[at : at+r*rowBytes], Pinned: b.pinned, Hot: b.whole(r), Card: b.home,
+			Data: t.Data[at : at+r*rowBytes], Pinned: b.pinned, Order: order, Split: compute.Split{Tier: b.tier, Bound: min(hot, r)},
 		}, use)
 		if err != nil {
 			b.fail("%w", err)
@@ -162,20 +176,13 @@ func (b *binder) neuronVector(name string, n int, order []int32) *compute.Vector
 	for _, from := range order {
 		sorted = append(sorted, t.Data[int(from)*size:][:size]...)
 	}
-	v, err := b.dev.Vector(compute.Source{Name: name, Type: t.Type, Rows: 1, Cols: n, Data: sorted, Card: b.home})
+	v, err := b.dev.Vector(compute.Source{Name: name, Type: t.Type, Rows: 1, Cols: n, Data: sorted, Split: compute.Split{Tier: b.tier}})
 	if err != nil {
 		b.fail("%w", err)
 		return nil
 	}
 	b.loaded(t, false)
 	return v
-}
-
-func (b *binder) optionalVector(name string, n int) *compute.Vector {
-	if !b.has(name) {
-		return nil
-	}
-	return b.vector(name, n)
 }
 
 // vectorSlices binds consecutive ranges of one vector as vectors of their own.
@@ -197,7 +204,7 @@ func (b *binder) vectorSlices(name string, lens ...int) []*compute.Vector {
 	for _, n := range lens {
 		v, err := b.dev.Vector(compute.Source{
 			Name: name, Type: t.Type, Rows: 1, Cols: n,
-			Data: t.Data[t.Type.RowBytes(at):t.Type.RowBytes(at+n)], Card: b.home,
+			Data: t.Data[t.Type.RowBytes(at):t.Type.RowBytes(at+n)], Split: compute.Split{Tier: b.tier},
 		})
 		if err != nil {
 			b.fail("%w", err)

@@ -54,7 +54,7 @@ func TestSameBytes(t *testing.T) {
 					}
 				}
 				for threads := 1; threads <= most; threads++ {
-					loaded := load(t, m.file, cpu.Options{Threads: threads, ThreadsBatch: 5 - threads, Kernels: k.Name}, m.mode)
+					loaded := load(t, m.file, cpu.Options{Threads: threads, ThreadsBatch: 5 - threads, Set: k.Name}, m.mode)
 					for _, steps := range [][]int{{1}, {7, 1, 2, 10}, {64}} {
 						same(evaluate(t, loaded, m.tokens, steps...), &short, fmt.Sprintf("%d threads, steps %v", threads, steps))
 					}
@@ -68,7 +68,7 @@ func TestSameBytes(t *testing.T) {
 	}
 }
 
-// differ is the first position whose logits are not the same bytes, or -1.
+// differ returns the first position whose logits are not the same bytes, or -1.
 func differ(a, b [][]float32) int {
 	for i := range a {
 		if !slices.Equal(a[i], b[i]) {

@@ -3,9 +3,12 @@ package model
 import (
 	"fmt"
 	"math"
+	"reflect"
+	"slices"
 	"strconv"
 	"strings"
 
+	"github.com/powerinfer-go/powerinfer/internal/arch"
 	"github.com/powerinfer-go/powerinfer/internal/compute"
 	"github.com/powerinfer-go/powerinfer/internal/gguf"
 	"github.com/powerinfer-go/powerinfer/internal/prepared"
@@ -13,15 +16,17 @@ import (
 
 // Config is a model's hyperparameters, read from the file's metadata.
 type Config struct {
-	Arch    string // general.architecture
+	Arch    string // general.architecture: Family.Name
 	Name    string // general.name
 	Context int    // positions the model was trained for
 	Embd    int    // width of the residual stream
 	Layers  int
-	FF      int // neurons of a feed-forward layer
+	Family  arch.Family
+	Blocks  []Block // [Layers]; where they differ, the four below are the largest
+	FF      int
 	Heads   int
 	KVHeads int
-	HeadDim int
+	HeadDim int     // of keys
 	Vocab   int     // rows of the token embedding
 	Eps     float32 // of the norms
 	Rope    ropeConfig
@@ -35,35 +40,19 @@ type Config struct {
 	Threshold float32
 }
 
-// family is what the architectures differ in.
-type family struct {
-	style   compute.RopeStyle
-	act     compute.Nonlinearity // where the file has no powerinfer.activation
-	sparse  bool                 // original PowerInfer files of this architecture exist
-	bindAll func(*binder, *Model) error
-	block   func(*Model, compute.Verbs, *layer, int)
+// Block is one layer's hyperparameters.
+type Block struct {
+	FF         int // neurons of the feed-forward layer
+	Heads      int
+	KVHeads    int
+	Key, Value int // elements of a head's key and of its value
+	Window     int // positions that a token attends to; 0: all
 }
 
-// families lists the supported architectures; sorted names are in error messages.
-func families() map[string]family {
-	return map[string]family{
-		"llama":  {style: compute.Interleaved, act: compute.SiLU, sparse: true, bindAll: bindLlama, block: (*Model).llamaBlock},
-		"bamboo": {style: compute.Interleaved, act: compute.DReLU, sparse: true, bindAll: bindLlama, block: (*Model).llamaBlock},
-		"qwen2":  {style: compute.Halves, act: compute.SiLU, bindAll: bindLlama, block: (*Model).llamaBlock},
-		"qwen3":  {style: compute.Halves, act: compute.SiLU, bindAll: bindLlama, block: (*Model).llamaBlock},
-		"falcon": {style: compute.Halves, act: compute.GELU, sparse: true, bindAll: bindFalcon, block: (*Model).falconBlock},
-		"opt":    {act: compute.ReLU, sparse: true, bindAll: bindOPT, block: (*Model).optBlock},
-	}
+// uniform reports whether all layers have as many neurons.
+func (c *Config) uniform() bool {
+	return !slices.ContainsFunc(c.Blocks, func(b Block) bool { return b.FF != c.FF })
 }
-
-// Architectures names what can be run, for error messages.
-const Architectures = "bamboo, falcon, llama, opt, qwen2, qwen3"
-
-// layerNorm reports whether the family has LayerNorm instead of RMSNorm.
-func (c *Config) layerNorm() bool { return c.Arch == "falcon" || c.Arch == "opt" }
-
-// gated reports whether the family's feed-forward layers have a gate.
-func (c *Config) gated() bool { return c.Arch != "falcon" && c.Arch != "opt" }
 
 // Limits on hyperparameters from outside: beyond them a file is taken for damaged.
 const (
@@ -103,6 +92,39 @@ func (m *metadata) count(key string, def, max int) int {
 	return 1
 }
 
+// counts reads an integer in [1, maxWidth] for each of n layers: one for all of them, or an array. Absent is def, and an error
+// where def is nil.
+func (m *metadata) counts(key string, n int, def func(layer int) int) []int {
+	out := make([]int, n)
+	if v, ok := m.f.Lookup(key); ok && reflect.ValueOf(v).Kind() == reflect.Slice {
+		list, _, err := m.f.Int32s(key)
+		switch {
+		case err != nil && m.err == nil:
+			m.err = err
+		case err == nil && len(list) != n:
+			m.fail("key %q: %d numbers for %d layers", key, len(list), n)
+		}
+		for l := range out {
+			out[l] = 1
+			switch {
+			case m.err != nil:
+			case list[l] < 1 || list[l] > maxWidth:
+				m.fail("key %q: %d of layer %d is outside 1…%d", key, list[l], l, maxWidth)
+			default:
+				out[l] = int(list[l])
+			}
+		}
+		return out
+	}
+	if _, ok := m.f.Lookup(key); ok || def == nil {
+		return slices.Repeat([]int{m.count(key, 0, maxWidth)}, n)
+	}
+	for l := range out {
+		out[l] = def(l)
+	}
+	return out
+}
+
 func (m *metadata) float(key string, def float64) float64 {
 	v, ok, err := m.f.Float(key)
 	if err != nil && m.err == nil {
@@ -114,7 +136,7 @@ func (m *metadata) float(key string, def float64) float64 {
 	return v
 }
 
-// within is a number from low to high, which NaN is not.
+// within returns a number from low to high, which NaN is not.
 func (m *metadata) within(key string, def, low, high float64) float64 {
 	v := m.float(key, def)
 	if !(v >= low && v <= high) {
@@ -141,43 +163,30 @@ func ReadConfig(f *gguf.File, activation string) (Config, error) {
 	if m.err != nil {
 		return c, m.err
 	}
-	fam, ok := families()[c.Arch]
-	if !ok {
-		return c, fmt.Errorf("%s: architecture %q is not supported; supported are %s", f.Path, c.Arch, Architectures)
+	var ok bool
+	if c.Family, ok = arch.Named(c.Arch); !ok {
+		return c, fmt.Errorf("%s: architecture %q is not supported; supported are %s", f.Path, c.Arch, arch.Names(nil))
 	}
 	key := func(s string) string { return c.Arch + "." + s }
+	if n, ok, err := f.Uint(key("expert_count")); err == nil && ok && n > 0 {
+		return c, fmt.Errorf("%s: this is a mixture of %d experts, which is not supported yet; a dense model of the same series is", f.Path, n)
+	}
 	c.Context = m.count(key("context_length"), 0, 1<<30)
 	c.Embd = m.count(key("embedding_length"), 0, maxWidth)
 	c.Layers = m.count(key("block_count"), 0, maxLayers)
-	c.FF = m.count(key("feed_forward_length"), 0, maxWidth)
-	c.Heads = m.count(key("attention.head_count"), 0, maxWidth)
-	c.KVHeads = m.count(key("attention.head_count_kv"), c.Heads, maxWidth)
-	if m.err == nil && c.Heads%c.KVHeads != 0 {
-		m.fail("%d attention heads do not share %d KV heads evenly", c.Heads, c.KVHeads)
+	c.readBlocks(m)
+	c.Eps = float32(m.within(key(c.Family.EpsilonKey()), 1e-5, 0, 1))
+	if v := m.text(key("rope.scaling.type"), "none"); v != "none" && v != "linear" && v != "yarn" && v != "longrope" {
+		m.fail("key %q: rope scaling %q is not supported; supported are none, linear, yarn, longrope", key("rope.scaling.type"), v)
 	}
-	c.HeadDim = m.count(key("attention.key_length"), max(1, c.Embd/c.Heads), maxWidth)
-	if v := m.count(key("attention.value_length"), c.HeadDim, maxWidth); v != c.HeadDim {
-		m.fail("key %q: value heads of %d beside key heads of %d are not supported", key("attention.value_length"), v, c.HeadDim)
-	}
-	epsKey := "attention.layer_norm_rms_epsilon"
-	if c.layerNorm() {
-		epsKey = "attention.layer_norm_epsilon"
-	}
-	c.Eps = float32(m.within(key(epsKey), 1e-5, 0, 1))
-	if v := m.text(key("rope.scaling.type"), "none"); v != "none" && v != "linear" && v != "yarn" {
-		m.fail("key %q: rope scaling %q is not supported; supported are none, linear, yarn", key("rope.scaling.type"), v)
-	}
-	c.Rope = readRope(m, &c, fam.style)
+	c.Rope = readRope(m, &c)
 	c.Threshold = float32(m.within("powerinfer.sparse_threshold", 0, math.Inf(-1), math.Inf(1)))
 	original := f.Magic == "PWRI"
-	if original && !fam.sparse {
-		m.fail("original PowerInfer files of architecture %q do not exist; supported are bamboo, falcon, llama, opt", c.Arch)
+	if original && c.Family.Original == "" {
+		m.fail("original PowerInfer files of architecture %q do not exist; supported are %s", c.Arch, arch.Originals())
 	}
 	if m.err != nil {
 		return c, m.err
-	}
-	if c.HeadDim%8 != 0 || c.HeadDim > 512 {
-		return c, fmt.Errorf("%s: heads of %d elements are not supported; a multiple of 8 up to 512 is", f.Path, c.HeadDim)
 	}
 	embd := f.Tensor("token_embd.weight")
 	if embd == nil {
@@ -185,7 +194,7 @@ func ReadConfig(f *gguf.File, activation string) (Config, error) {
 	}
 	c.Vocab = embd.Rows()
 	var err error
-	if c.Act, err = readActivation(m, fam, original, activation); err != nil {
+	if c.Act, err = readActivation(m, &c.Family, original, activation); err != nil {
 		return c, err
 	}
 	info, ok, err := prepared.Read(f)
@@ -193,23 +202,60 @@ func ReadConfig(f *gguf.File, activation string) (Config, error) {
 		c.Prepared = &info
 	}
 	c.Predictors, c.Transposed = original || ok, original || ok
+	if err == nil && c.Transposed && !c.uniform() {
+		err = fmt.Errorf("%s: key %q: predictors of layers that differ in their number of neurons are not supported", f.Path, key("feed_forward_length"))
+	}
 	return c, err
 }
 
-// readActivation applies DESIGN's order: the override, the file's key, else what the architecture and magic imply.
-func readActivation(m *metadata, fam family, predicted bool, override string) (compute.Activation, error) {
+// readBlocks reads what files may say for each layer.
+func (c *Config) readBlocks(m *metadata) {
+	key := func(s string) string { return c.Arch + "." + s }
+	if m.err != nil {
+		return
+	}
+	ff := m.counts(key("feed_forward_length"), c.Layers, nil)
+	heads := m.counts(key("attention.head_count"), c.Layers, nil)
+	kvHeads := m.counts(key("attention.head_count_kv"), c.Layers, func(l int) int { return heads[l] })
+	keys := m.counts(key("attention.key_length"), c.Layers, func(l int) int { return max(1, c.Embd/heads[l]) })
+	values := m.counts(key("attention.value_length"), c.Layers, func(l int) int { return keys[l] })
+	window := 0
+	if v, ok, err := m.f.Uint(key("attention.sliding_window")); c.Family.Window && err == nil && ok && v < uint64(c.Context) {
+		window = int(v) // 0: none
+	}
+	c.Blocks = make([]Block, c.Layers)
+	for l := range c.Blocks {
+		b := Block{FF: ff[l], Heads: heads[l], KVHeads: kvHeads[l], Key: keys[l], Value: values[l], Window: window}
+		c.Blocks[l] = b
+		c.FF, c.Heads, c.KVHeads, c.HeadDim = max(c.FF, b.FF), max(c.Heads, b.Heads), max(c.KVHeads, b.KVHeads), max(c.HeadDim, b.Key)
+		if b.Heads%b.KVHeads != 0 {
+			m.fail("%d attention heads do not share %d KV heads evenly", b.Heads, b.KVHeads)
+		}
+		for _, n := range []int{b.Key, b.Value} {
+			if n%8 != 0 || n > 512 {
+				m.fail("heads of %d elements are not supported; a multiple of 8 up to 512 is", n)
+			}
+		}
+		if b.Heads*max(b.Key, b.Value) > maxWidth {
+			m.fail("%d heads of %d elements are wider than %d", b.Heads, max(b.Key, b.Value), maxWidth)
+		}
+	}
+}
+
+// readActivation returns the activation: the override, the file's key, else what the architecture and magic imply.
+func readActivation(m *metadata, fam *arch.Family, original bool, override string) (compute.Activation, error) {
 	name := override
 	if name == "" {
 		name = m.text("powerinfer.activation", "")
 	}
-	act := compute.Activation{Kind: fam.act, Threshold: float32(m.within("powerinfer.activation_threshold", 0.01, -math.MaxFloat32, math.MaxFloat32))}
+	act := compute.Activation{Kind: fam.Activation, Threshold: float32(m.within("powerinfer.activation_threshold", 0.01, -math.MaxFloat32, math.MaxFloat32))}
 	if m.err != nil {
 		return act, m.err
 	}
+	if name == "" && original {
+		name = fam.Original
+	}
 	if name == "" {
-		if predicted && !act.Sparse() {
-			act.Kind = compute.ReLU
-		}
 		return act, nil
 	}
 	kind, threshold, hasThreshold := strings.Cut(strings.ToLower(name), ":")
@@ -222,7 +268,7 @@ func readActivation(m *metadata, fam family, predicted bool, override string) (c
 	}
 	if hasThreshold {
 		v, err := strconv.ParseFloat(threshold, 32)
-		if err != nil || math.IsNaN(v) || act.Kind != compute.FATReLU {
+		if err != nil || math.IsNaN(v) || math.IsInf(v, 0) || act.Kind != compute.FATReLU {
 			return act, fmt.Errorf("%s: activation %q: only fatrelu has a threshold, and it is a number", m.f.Path, name)
 		}
 		act.Threshold = float32(v)

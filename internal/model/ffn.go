@@ -24,43 +24,49 @@ type ffn struct {
 	observe  func(compute.Verbs, *buffers) // tells an Observer, or nil
 }
 
-func (f *ffn) bind(b *binder, m *Model, layer int) {
-	name := func(s string) string { return fmt.Sprintf("blk.%d.%s", layer, s) }
-	f.act, f.mode = m.Act, m.ofLayer(layer)
-	place := m.place(layer)
-	hot := m.hot(b, layer)
-	f.byNeuron = f.mode != Off || m.Transposed || hot > 0 && hot < m.FF
+func (f *ffn) bind(b *blockBinder) {
+	m := b.m
+	shape := m.Blocks[b.layer]
+	f.act, f.mode = m.Act, m.ofLayer(b.layer)
+	place, hot := m.place(b.layer), m.hot(b.binder, b.layer)
+	f.byNeuron = f.mode != Off || m.Transposed || hot > 0 && hot < shape.FF
 	rows, columns := compute.Dense, compute.Dense
+	order := m.order(b.binder, b.layer)
 	if f.byNeuron {
 		rows, columns = compute.Rows, compute.Columns
-	}
-	order := m.order(b, layer)
-	if !f.byNeuron {
+	} else {
 		order = nil // it makes no difference to a dense layer
 	}
-	if m.gated() {
-		f.gate = b.neurons(name("ffn_gate.weight"), m.FF, m.Embd, rows, hot, order)
+	switch {
+	case m.Family.FusedGate && !b.has(b.name("ffn_gate.weight")):
+		if both := b.parts(b.name("ffn_up.weight"), m.Embd, rows, hot, order, shape.FF, shape.FF); both != nil {
+			f.gate, f.up = both[0], both[1]
+		}
+	default:
+		if m.Family.Gated {
+			f.gate = b.neurons(b.name("ffn_gate.weight"), shape.FF, m.Embd, rows, hot, order)
+		}
+		f.up = b.neurons(b.name("ffn_up.weight"), shape.FF, m.Embd, rows, hot, order)
 	}
-	f.up = b.neurons(name("ffn_up.weight"), m.FF, m.Embd, rows, hot, order)
-	if m.Arch == "opt" {
-		f.upBias = b.neuronVector(name("ffn_up.bias"), m.FF, order)
+	if b.bound("ffn_up.bias") {
+		f.upBias = b.neuronVector(b.name("ffn_up.bias"), shape.FF, order)
 	}
 	down := "ffn_down"
 	if m.Transposed {
 		down = "ffn_down_t"
-		f.down = b.neurons(name("ffn_down_t.weight"), m.FF, m.Embd, compute.Rows, hot, order)
+		f.down = b.neurons(b.name("ffn_down_t.weight"), shape.FF, m.Embd, compute.Rows, hot, order)
 	} else {
 		if !f.byNeuron && hot > 0 {
 			hot = m.Embd // all of its rows
 		}
-		f.down = b.neurons(name("ffn_down.weight"), m.Embd, m.FF, columns, hot, order)
+		f.down = b.neurons(b.name("ffn_down.weight"), m.Embd, shape.FF, columns, hot, order)
 	}
-	if m.Arch == "opt" {
-		f.downBias = b.vector(name(down+".bias"), m.Embd)
+	if t, ok := m.Family.InBlock("ffn_down.bias"); ok && (!t.Optional || b.has(b.name(down+".bias"))) {
+		f.downBias = b.binder.vector(b.name(down+".bias"), m.Embd)
 	}
 	if m.Predictors {
-		b.card = place.Predictor
-		f.bindPredictor(b, m, layer, order)
+		b.gpu = place.Predictor
+		f.bindPredictor(b.binder, m, b.layer, order)
 	}
 }
 

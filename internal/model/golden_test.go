@@ -148,7 +148,7 @@ func (c *goldenCase) run(t *testing.T) {
 	}
 }
 
-// difference is the largest, as a share of the position's largest logit.
+// difference returns the largest, as a share of the position's largest logit.
 func (c *goldenCase) difference(logits [][]float32) float64 {
 	worst := math.Inf(1) // where there is nothing to compare with
 	for i, r := range c.Rows {
@@ -189,13 +189,13 @@ func (c *goldenCase) model(t *testing.T) *gguf.File {
 
 func (c *goldenCase) evaluate(t *testing.T, f *gguf.File, kernels string, threshold *float32, steps []int) (logits [][]float32, device string) {
 	t.Helper()
-	dev, err := cpu.New(cpu.Options{Threads: 1, Kernels: kernels})
+	dev, err := cpu.New(cpu.Options{Threads: 1, Set: kernels})
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer dev.Close()
 	n := len(c.Tokens)
-	m, err := model.Load(f, dev, model.Options{Batch: n, Outputs: n, Cache: compute.CacheSpec{Pages: 8}, Threshold: threshold})
+	m, err := model.Load(t.Context(), f, dev, model.Options{Batch: n, Outputs: n, Cache: compute.CacheSpec{Pages: 8}, Threshold: threshold})
 	if err != nil {
 		t.Fatal(err)
 	}

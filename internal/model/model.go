@@ -4,13 +4,17 @@
 package model
 
 import (
+	"cmp"
+	"context"
 	"fmt"
-	"math"
 
+	"github.com/powerinfer-go/powerinfer/internal/arch"
 	"github.com/powerinfer-go/powerinfer/internal/compute"
 	"github.com/powerinfer-go/powerinfer/internal/gguf"
-	"github.com/powerinfer-go/powerinfer/internal/placement"
 )
+
+// UsualStep is the number of tokens of the largest step unless options say otherwise, as llama.cpp's ubatch.
+const UsualStep = 512
 
 // Options are the choices made when a model is loaded.
 type Options struct {
@@ -18,10 +22,11 @@ type Options struct {
 	Threshold  *float32                // overrides the file's sparse threshold
 	Sparse     SparseMode              // how feed-forward layers are computed
 	Order      [][]int32               // [layers][n_ff]: a layer's neuron i is the file's Order[layer][i]; nil keeps the file's order
-	Places     []placement.Place       // [layers+1] what of each layer, and of the head, goes to a card, and which; nil: nothing
+	Places     []compute.Place         // [layers+1] what of each layer, and of the head, goes to a GPU, and which; nil: nothing
 	Observer   Observer                // sees dense feed-forward layers, which it asks for; may be nil
 	Batch      int                     // tokens of the largest step (llama.cpp's ubatch)
 	Outputs    int                     // rows of logits of the largest step
+	Context    int                     // positions that a sequence may have: it decides between long and short RoPE factors; 0: the model's
 	Cache      compute.CacheSpec       // only Pages is read; the rest follows from the file
 	Pinned     bool                    // compute on the mapped file in place (--no-repack)
 	Progress   func(done, total int64) // bytes of weights taken in; may be nil
@@ -31,16 +36,14 @@ type Options struct {
 type Model struct {
 	Config
 	dev    compute.Device
-	orders [][]int32         // Options.Order
-	places []placement.Place // Options.Places
-	block  func(*Model, compute.Verbs, *layer, int)
+	orders [][]int32       // Options.Order
+	places []compute.Place // Options.Places
 	embd   *compute.Matrix // [n_vocab, n_embd]
-	pos    *compute.Matrix // [n_ctx+2, n_embd], OPT only
-	layers []layer
+	pos    *compute.Matrix // [n_ctx+offset, n_embd] learned positions, or nil
+	layers []block
 	norm   norm            // before the head
 	head   *compute.Matrix // [n_vocab, n_embd]; embd where tied
-	rope   *compute.Rope
-	scale  float32 // of attention scores: 1/√head_dim
+	rope   *compute.Rope   // nil where positions are learned
 
 	cache  *compute.Cache
 	buf    buffers
@@ -54,26 +57,11 @@ type norm struct {
 	w, b *compute.Vector // [n_embd]
 }
 
-// layer is one transformer block.
-type layer struct {
-	attnNorm   norm
-	attnNorm2  norm            // falcon 40B: attention's own norm
-	wq         *compute.Matrix // [heads·head_dim, n_embd]
-	wk, wv     *compute.Matrix // [kv_heads·head_dim, n_embd]
-	wo         *compute.Matrix // [n_embd, heads·head_dim]
-	bq, bk, bv *compute.Vector // biases of the above, or nil
-	bo         *compute.Vector // [n_embd] or nil
-	qNorm      *compute.Vector // [head_dim], qwen3
-	kNorm      *compute.Vector // [head_dim], qwen3
-	ffnNorm    norm
-	ffn        ffn
-}
-
 // buffers are the activations of a step; rows are tokens.
 type buffers struct {
-	x, h, attn compute.Tensor // [n, n_embd], [n, n_embd], [n, heads·head_dim]
+	x, h, attn compute.Tensor // [n, n_embd], [n, n_embd], [n, heads·value]
 	ffnOut     compute.Tensor // [n, n_embd]
-	q, k, v    compute.Tensor // [n, heads·head_dim], [n, kv_heads·head_dim] twice
+	q, k, v    compute.Tensor // [n, heads·key], [n, kv_heads·key], [n, kv_heads·value]
 	gate       compute.Tensor // [n, n_ff] in dense layers, and a predictor's logits
 	up         compute.Tensor // [n, n_ff] in dense gated layers
 	hidden     compute.Tensor // [n, largest predictor rank]
@@ -83,7 +71,7 @@ type buffers struct {
 }
 
 // Load binds f's weights to dev. The file may be closed afterwards unless Options.Pinned.
-func Load(f *gguf.File, dev compute.Device, o Options) (*Model, error) {
+func Load(ctx context.Context, f *gguf.File, dev compute.Device, o Options) (*Model, error) {
 	c, err := ReadConfig(f, o.Activation)
 	if err != nil {
 		return nil, err
@@ -94,21 +82,21 @@ func Load(f *gguf.File, dev compute.Device, o Options) (*Model, error) {
 	if c.Sparse, err = c.Resolve(o.mode()); err != nil {
 		return nil, fmt.Errorf("%s: %w", f.Path, err)
 	}
-	m := &Model{Config: c, dev: dev, scale: float32(1 / math.Sqrt(float64(c.HeadDim)))}
+	m := &Model{Config: c, dev: dev}
 	if err := m.takeOrder(f, o.Order); err != nil {
 		return nil, err
 	}
 	if m.places = o.Places; o.Places != nil && len(o.Places) != m.Layers+1 {
 		return nil, fmt.Errorf("%s: a plan of %d layers is not for this model of %d", f.Path, len(o.Places)-1, m.Layers)
 	}
-	b := newBinder(f, dev, o.Pinned, o.Progress)
-	fam := families()[c.Arch]
-	m.block = fam.block
-	if err := m.bindRope(b); err != nil {
+	b := newBinder(ctx, f, dev, o.Pinned, o.Progress)
+	if err := m.bindRope(b, o.Context); err != nil {
 		return nil, err
 	}
-	if err := fam.bindAll(b, m); err != nil {
-		return nil, err
+	m.bindEnds(b)
+	m.layers = make([]block, m.Layers)
+	for i := range m.layers {
+		m.bindBlock(b, i)
 	}
 	if err := b.finish(); err != nil {
 		return nil, err
@@ -131,7 +119,7 @@ func (c Config) ActivationBytes(n int) int64 {
 	return 4 * int64(n) * int64(4*c.Embd+2*(c.Heads+c.KVHeads)*c.HeadDim+3*c.FF)
 }
 
-// mode is the sparse mode asked for: an observer wants to see every neuron.
+// mode returns the sparse mode asked for: an observer wants to see every neuron.
 func (o *Options) mode() SparseMode {
 	if o.Observer != nil {
 		return Off
@@ -139,18 +127,33 @@ func (o *Options) mode() SparseMode {
 	return o.Sparse
 }
 
-// CacheSpec is the shape of a KV cache of the given number of pages.
+// CacheSpec returns the shape of a KV cache of the given number of pages.
 func (c Config) CacheSpec(pages int) compute.CacheSpec {
-	return compute.CacheSpec{Layers: c.Layers, KVHeads: c.KVHeads, HeadDim: c.HeadDim, Pages: pages}
+	spec := compute.CacheSpec{Pages: pages}
+	for _, b := range c.Blocks {
+		spec.Layers = append(spec.Layers, compute.KVShape{Heads: b.KVHeads, Key: b.Key, Value: b.Value})
+	}
+	return spec
 }
 
-func (m *Model) bindRope(b *binder) error {
-	if m.Arch == "opt" {
+// bindRope builds the rotation. Files may hold factors for short and for long contexts, between which the positions that a
+// sequence may have decide; 0: the model's context.
+func (m *Model) bindRope(b *binder, positions int) error {
+	if m.Family.Rotation == arch.Learned {
 		return nil
 	}
 	var factors []float32
+	chosen, other := "rope_factors_short.weight", "rope_factors_long.weight"
+	if cmp.Or(positions, m.Context) > m.Rope.Context {
+		chosen, other = other, chosen
+	}
 	if b.has("rope_freqs.weight") {
-		factors = b.floats("rope_freqs.weight", m.Rope.Dims/2)
+		chosen = "rope_freqs.weight"
+	} else {
+		b.ignore(other)
+	}
+	if b.has(chosen) {
+		factors = b.floats(chosen, m.Rope.Dims/2)
 	}
 	for i := range m.Layers { // precomputed frequencies that old converters wrote; they follow from the keys
 		b.ignore(fmt.Sprintf("blk.%d.attn_rot_embd", i))
@@ -170,19 +173,38 @@ func (m *Model) bindRope(b *binder) error {
 func (m *Model) bindEnds(b *binder) {
 	head, tied := m.place(m.Layers), !b.has("output.weight")
 	b.lies(head)
-	b.card = b.card && tied
-	m.embd = b.matrix("token_embd.weight", m.Vocab, m.Embd, compute.Embed)
+	b.gpu = b.gpu && tied
+	m.embd = b.matrix("token_embd.weight", m.Vocab, m.Embd, compute.Lookup)
 	m.norm = m.bindNorm(b, "output_norm")
 	b.lies(head)
 	if m.head = m.embd; !tied {
 		m.head = b.matrix("output.weight", m.Vocab, m.Embd, compute.Precise)
 	}
+	if m.Family.Rotation == arch.Learned {
+		m.bindPositions(b)
+	}
+}
+
+// bindPositions binds learned positions, which lie where the embedding does.
+func (m *Model) bindPositions(b *binder) {
+	const name = "position_embd.weight"
+	b.gpu = b.gpu && m.head == m.embd
+	if b.err != nil {
+		return
+	}
+	offset := m.Family.LearnedOffset
+	positions := m.Context + offset
+	if t := b.f.Tensor(name); t != nil {
+		positions = t.Rows()
+	}
+	m.pos = b.matrix(name, positions, m.Embd, compute.Lookup)
+	m.Context = min(m.Context, positions-offset)
 }
 
 // bindNorm binds name's weight and, in families with LayerNorm, its bias.
 func (m *Model) bindNorm(b *binder, name string) norm {
 	n := norm{w: b.vector(name+".weight", m.Embd)}
-	if m.layerNorm() {
+	if m.Family.LayerNorm {
 		n.b = b.vector(name+".bias", m.Embd)
 	}
 	return n
@@ -200,8 +222,12 @@ func (m *Model) newBuffers(n, outputs int) (buffers, error) {
 		return t
 	}
 	b.x, b.h, b.ffnOut = tensor(n, m.Embd), tensor(n, m.Embd), tensor(n, m.Embd)
-	b.q, b.attn = tensor(n, m.Heads*m.HeadDim), tensor(n, m.Heads*m.HeadDim)
-	b.k, b.v = tensor(n, m.KVHeads*m.HeadDim), tensor(n, m.KVHeads*m.HeadDim)
+	q, k, values, attn := 0, 0, 0, 0 // of the widest layer
+	for _, l := range m.Blocks {
+		lq, lk, lv := l.widths()
+		q, k, values, attn = max(q, lq), max(k, lk), max(values, lv), max(attn, l.Heads*l.Value)
+	}
+	b.q, b.attn, b.k, b.v = tensor(n, q), tensor(n, attn), tensor(n, k), tensor(n, values)
 	b.last, b.logits = tensor(outputs, m.Embd), tensor(outputs, m.Vocab)
 	rank, dense, gated := 0, false, false
 	for i := range m.layers {
@@ -235,6 +261,13 @@ func (b *buffers) first(n, nOut int) buffers {
 	}
 }
 
+// of returns b as a layer's part of the step uses it: as wide as the layer is.
+func (b *buffers) of(l *Block) *buffers {
+	b.q.Cols, b.k.Cols, b.v.Cols = l.widths()
+	b.attn.Cols, b.gate.Cols, b.up.Cols = l.Heads*l.Value, l.FF, l.FF
+	return b
+}
+
 // Forward runs one step. Afterwards Logits returns the rows that p.Out asked for.
 func (m *Model) Forward(p *compute.Params) error {
 	n, nOut := len(p.Tokens), len(p.Out)
@@ -243,7 +276,7 @@ func (m *Model) Forward(p *compute.Params) error {
 	}
 	p.Threshold, m.params = m.Threshold, p
 	m.step = m.buf.first(n, nOut)
-	return m.dev.Run(compute.Segment{Name: "forward", Rows: n, Out: nOut}, p, m.body)
+	return m.dev.Run(compute.Segment{Name: "forward", Rows: n, Decode: p.Decode, Out: nOut}, p, m.body)
 }
 
 // forward is the whole pass: embedding, blocks, final norm, head.
@@ -251,30 +284,30 @@ func (m *Model) forward(v compute.Verbs) {
 	s := &m.step
 	v.Embed(s.x, m.embd)
 	if m.pos != nil {
-		v.AddPosition(s.x, m.pos, positionOffset)
+		v.AddPosition(s.x, m.pos, m.Family.LearnedOffset)
 	}
 	for i := range m.layers {
-		m.block(m, v, &m.layers[i], i)
+		m.layers[i].forward(v, m, i)
 	}
 	if s.logits.Rows == 0 {
 		return
 	}
 	v.Gather(s.last, s.x)
 	m.normalise(v, s.last, s.last, m.norm)
-	v.MatMul(s.last, compute.Products{{Out: s.logits, W: m.head}})
+	v.MatMul(s.last, compute.Products{{Out: s.logits, W: m.head, Outputs: true}})
 }
 
-// normalise applies the family's norm: LayerNorm for falcon and OPT, RMSNorm for the others.
+// normalise applies the family's norm.
 func (m *Model) normalise(v compute.Verbs, dst, x compute.Tensor, n norm) {
-	if m.layerNorm() {
+	if m.Family.LayerNorm {
 		v.LayerNorm(dst, x, n.w, n.b, m.Eps)
 		return
 	}
 	v.RMSNorm(dst, x, n.w, m.Eps)
 }
 
-// Logits is row i of the last step's logits [n_vocab], valid until the next step.
-func (m *Model) Logits(i int) []float32 { return m.dev.Read(m.buf.logits, i) }
+// Logits returns row i of the last step's logits [n_vocab], valid until the next step. It fails where a GPU does.
+func (m *Model) Logits(i int) ([]float32, error) { return m.dev.Read(m.buf.logits, i) }
 
 // CopyPage copies one page of the KV cache, in every layer.
 func (m *Model) CopyPage(to, from int32) { m.dev.CopyPage(m.cache, to, from) }

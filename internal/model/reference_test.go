@@ -74,7 +74,7 @@ func load(t *testing.T, f *gguf.File, o cpu.Options, mode model.SparseMode) *mod
 func loadOn(t *testing.T, f *gguf.File, dev compute.Device, mode model.SparseMode) *model.Model {
 	t.Helper()
 	t.Cleanup(func() { dev.Close() })
-	m, err := model.Load(f, dev, model.Options{Batch: 64, Outputs: 64, Cache: compute.CacheSpec{Pages: 8}, Sparse: mode})
+	m, err := model.Load(t.Context(), f, dev, model.Options{Batch: 64, Outputs: 64, Cache: compute.CacheSpec{Pages: 8}, Sparse: mode})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -100,7 +100,11 @@ func evaluate(t *testing.T, m *model.Model, ids []int32, steps ...int) [][]float
 			t.Fatal(err)
 		}
 		for i := range n {
-			out = append(out, slices.Clone(m.Logits(i)))
+			row, err := m.Logits(i)
+			if err != nil {
+				t.Fatal(err)
+			}
+			out = append(out, slices.Clone(row))
 		}
 		at += n
 	}

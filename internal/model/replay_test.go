@@ -5,6 +5,7 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/powerinfer-go/powerinfer/internal/arch"
 	"github.com/powerinfer-go/powerinfer/internal/compute/cpu"
 	"github.com/powerinfer-go/powerinfer/internal/compute/devicetest"
 	"github.com/powerinfer-go/powerinfer/internal/gguf"
@@ -36,12 +37,12 @@ func TestReplay(t *testing.T) {
 	}
 	replay("demo", demo, model.Off)
 	replay("demo", demo, model.Exact)
-	for _, arch := range []string{"llama", "qwen2", "qwen3", "bamboo", "falcon", "opt"} {
-		f := synthtest.Sparse(t, synth.Spec{Arch: arch, Type: quant.Q8_0}, 2)
-		replay(arch, f, model.Off)
-		replay(arch, f, model.Exact)
+	for _, family := range arch.All() {
+		f := synthtest.Sparse(t, synth.Spec{Arch: family.Name, Type: quant.Q8_0}, 2)
+		replay(family.Name, f, model.Off)
+		replay(family.Name, f, model.Exact)
 	}
-	for _, arch := range []string{"llama", "bamboo", "falcon", "opt"} {
-		replay(arch+" with predictors", synthtest.Sparse(t, synth.Spec{Arch: arch, Type: quant.F16, Magic: "PWRI"}, 2), model.Predict)
+	for _, name := range []string{"llama", "bamboo", "falcon", "opt"} {
+		replay(name+" with predictors", synthtest.Sparse(t, synth.Spec{Arch: name, Type: quant.F16, Magic: "PWRI"}, 2), model.Predict)
 	}
 }

@@ -1,6 +1,7 @@
 package model
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 
@@ -12,11 +13,11 @@ type ropeConfig struct {
 	Style      compute.RopeStyle
 	Dims       int     // rotated elements of a head
 	Base       float64 // θ
-	Scaling    string  // none, linear, yarn
+	Scaling    string  // none, linear, yarn, longrope
 	Factor     float64 // context extension of linear and yarn
-	Context    int     // positions before extension (yarn)
+	Context    int     // positions before extension (yarn, longrope)
 	ExtFactor  float64 // yarn: share of extrapolation; 1
-	AttnFactor float64 // yarn: extra magnitude; 1
+	AttnFactor float64 // extra magnitude; 1
 	Magnitude  float64 // yarn: in place of 1 + 0.1·ln(Factor); 0: not said
 	BetaFast   float64 // yarn: rotations above which a dimension is left alone
 	BetaSlow   float64 // yarn: rotations below which it is interpolated
@@ -29,10 +30,10 @@ const (
 	maxRope   = 1e30
 )
 
-func readRope(m *metadata, c *Config, style compute.RopeStyle) ropeConfig {
+func readRope(m *metadata, c *Config) ropeConfig {
 	key := func(s string) string { return c.Arch + ".rope." + s }
 	r := ropeConfig{
-		Style: style,
+		Style: c.Family.Rotation.Style(),
 		Dims:  m.count(key("dimension_count"), c.HeadDim, maxWidth),
 		Base:  m.within(key("freq_base"), 10000, leastBase, maxRope),
 		// A factor without a type is linear's, as files from before YaRN have it; with type none it is not applied.
@@ -47,8 +48,10 @@ func readRope(m *metadata, c *Config, style compute.RopeStyle) ropeConfig {
 		BetaFast:  m.within(key("scaling.yarn_beta_fast"), 32, leastBeta, maxRope),
 		BetaSlow:  m.within(key("scaling.yarn_beta_slow"), 1, leastBeta, maxRope),
 	}
-	if r.Dims > c.HeadDim || r.Dims%2 != 0 {
-		m.fail("key %q: %d rotated elements do not fit a head of %d", key("dimension_count"), r.Dims, c.HeadDim)
+	for _, b := range c.Blocks {
+		if r.Dims > b.Key || r.Dims%2 != 0 {
+			m.fail("key %q: %d rotated elements do not fit a head of %d", key("dimension_count"), r.Dims, b.Key)
+		}
 	}
 	if r.Factor == 0 { // as some files say that they have none
 		r.Factor = 1
@@ -56,16 +59,16 @@ func readRope(m *metadata, c *Config, style compute.RopeStyle) ropeConfig {
 	return r
 }
 
-// rope builds the frequencies. factors are rope_freqs.weight [Dims/2] (llama3 scaling), or nil.
+// rope builds the frequencies. factors [Dims/2] divide them (llama3 scaling, longrope); nil: none do.
 //
-// Sources: Su et al. 2021 (RoPE), Chen et al. 2023 (linear), Peng et al. 2023 (YaRN).
+// Sources: Su et al. 2021 (RoPE), Chen et al. 2023 (linear), Peng et al. 2023 (YaRN), Ding et al. 2024 (longrope).
 func (r ropeConfig) rope(factors []float32) (*compute.Rope, error) {
-	out := &compute.Rope{Style: r.Style, Dims: r.Dims, Freqs: make([]float64, r.Dims/2), Scale: 1}
+	out := &compute.Rope{Style: r.Style, Dims: r.Dims, Freqs: make([]float64, r.Dims/2), Scale: cmp.Or(r.AttnFactor, 1)}
 	if factors != nil && len(factors) != r.Dims/2 {
-		return nil, fmt.Errorf("rope_freqs.weight has %d factors, not %d", len(factors), r.Dims/2)
+		return nil, fmt.Errorf("there are %d factors of frequencies, not %d", len(factors), r.Dims/2)
 	}
 	scale := 1.0
-	if r.Scaling != "none" {
+	if r.Scaling != "none" && r.Scaling != "longrope" {
 		scale = 1 / r.Factor
 	}
 	low, high := r.yarnRange()
@@ -73,7 +76,7 @@ func (r ropeConfig) rope(factors []float32) (*compute.Rope, error) {
 		f := math.Pow(r.Base, -2*float64(i)/float64(r.Dims))
 		if factors != nil {
 			if !(factors[i] > 0) {
-				return nil, fmt.Errorf("rope_freqs.weight: factor %d is %g, not positive", i, factors[i])
+				return nil, fmt.Errorf("factor %d of the frequencies is %g, not positive", i, factors[i])
 			}
 			f /= float64(factors[i])
 		}
@@ -86,7 +89,6 @@ func (r ropeConfig) rope(factors []float32) (*compute.Rope, error) {
 		out.Freqs[i] = interpolated
 	}
 	if r.Scaling == "yarn" {
-		out.Scale = r.AttnFactor
 		switch {
 		case r.Magnitude > 0:
 			out.Scale *= r.Magnitude
@@ -97,7 +99,7 @@ func (r ropeConfig) rope(factors []float32) (*compute.Rope, error) {
 	return out, nil
 }
 
-// yarnRange is the range of pair indices over which YaRN passes from extrapolation to interpolation:
+// yarnRange returns the range of pair indices over which YaRN passes from extrapolation to interpolation:
 // pairs that turn more than BetaFast times within the original context are left alone.
 func (r ropeConfig) yarnRange() (low, high float64) {
 	pair := func(rotations float64) float64 {

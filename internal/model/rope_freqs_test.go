@@ -10,7 +10,7 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/synth"
 )
 
-// turns is how often a pair that rotates f radians a position turns within n positions.
+// turns returns how often a pair that rotates f radians a position turns within n positions.
 func turns(f float64, n int) float64 { return float64(n) * f / (2 * math.Pi) }
 
 // TestRopeFrequencies holds the frequencies to the papers' definitions, written over rotations instead of logarithms.

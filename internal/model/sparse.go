@@ -6,7 +6,6 @@ import (
 
 	"github.com/powerinfer-go/powerinfer/internal/compute"
 	"github.com/powerinfer-go/powerinfer/internal/gguf"
-	"github.com/powerinfer-go/powerinfer/internal/placement"
 	"github.com/powerinfer-go/powerinfer/internal/prepared"
 )
 
@@ -77,7 +76,7 @@ func (c *Config) trusted() bool {
 	return same && q != nil && q.KLDivergence <= AutoDivergence && q.PerplexityPredict <= autoPerplexity*q.PerplexityDense
 }
 
-// ofLayer is the mode that layer l runs in: a prepared file's predictors may not pay in every layer.
+// ofLayer returns the mode that layer l runs in: a prepared file's predictors may not pay in every layer.
 func (c *Config) ofLayer(l int) SparseMode {
 	if c.Sparse == Predict && c.Prepared != nil && c.Prepared.Layers[l].Mode == prepared.Exact {
 		return Exact
@@ -104,12 +103,12 @@ func (u NeuronUse) Since(then NeuronUse) NeuronUse {
 	return u
 }
 
-// Neurons is what each layer has computed since the model was loaded. [layers]
+// Neurons returns what each layer has computed since the model was loaded. [layers]
 func (m *Model) Neurons() []NeuronUse {
 	use := make([]NeuronUse, len(m.layers))
 	for i := range m.layers {
 		f := &m.layers[i].ffn
-		use[i] = NeuronUse{NeuronCount: f.count, Mode: f.mode, Neurons: m.FF}
+		use[i] = NeuronUse{NeuronCount: f.count, Mode: f.mode, Neurons: m.Blocks[i].FF}
 		for _, w := range []*compute.Matrix{f.gate, f.up, f.down} {
 			use[i].Dense += bytes(w)
 		}
@@ -118,7 +117,7 @@ func (m *Model) Neurons() []NeuronUse {
 	return use
 }
 
-// bytes is what reading all of w takes.
+// bytes returns what reading all of w takes.
 func bytes(w *compute.Matrix) int64 {
 	if w == nil {
 		return 0
@@ -141,17 +140,31 @@ type FFNStep struct {
 
 // observe makes every dense layer tell o.
 func (m *Model) observe(o Observer) error {
+	if !m.uniform() {
+		return fmt.Errorf("only a model whose layers have as many neurons each can be observed")
+	}
 	for i := range m.layers {
 		f := &m.layers[i].ffn
 		if f.byNeuron {
 			return fmt.Errorf("only a dense model can be observed: not a prepared or original PowerInfer file, and with --sparse off")
 		}
 		f.observe = func(v compute.Verbs, s *buffers) {
+			var failed error
 			read := func(t compute.Tensor) func(i int) []float32 {
-				return func(i int) []float32 { return m.dev.Read(t, i) }
+				return func(i int) []float32 {
+					row, err := m.dev.Read(t, i)
+					if err != nil {
+						failed = err
+						return make([]float32, t.Cols) // the step fails, whatever is made of it
+					}
+					return row
+				}
 			}
 			step := FFNStep{Params: m.params, Residual: read(s.x), Normed: read(s.h), Activations: read(s.gate)}
-			v.Host(func() { o.FeedForward(i, step) })
+			v.Host(func() error {
+				o.FeedForward(i, step)
+				return failed
+			})
 		}
 	}
 	return nil
@@ -166,22 +179,23 @@ func (m *Model) takeOrder(f *gguf.File, orders [][]int32) error {
 		return fmt.Errorf("%s: an order of the neurons of %d layers is not for this model of %d", f.Path, len(orders), m.Layers)
 	}
 	for l, order := range orders {
-		seen := make([]bool, m.FF)
+		ff := m.Blocks[l].FF
+		seen := make([]bool, ff)
 		for _, n := range order {
-			if n < 0 || int(n) >= m.FF || seen[n] {
-				return fmt.Errorf("%s: the order of layer %d's neurons does not name each of %d once", f.Path, l, m.FF)
+			if n < 0 || int(n) >= ff || seen[n] {
+				return fmt.Errorf("%s: the order of layer %d's neurons does not name each of %d once", f.Path, l, ff)
 			}
 			seen[n] = true
 		}
-		if len(order) != m.FF {
-			return fmt.Errorf("%s: the order of layer %d's neurons has %d of %d", f.Path, l, len(order), m.FF)
+		if len(order) != ff {
+			return fmt.Errorf("%s: the order of layer %d's neurons has %d of %d", f.Path, l, len(order), ff)
 		}
 	}
 	m.orders = orders
 	return nil
 }
 
-// order is how layer l's neurons are sorted, or nil. Columns that share scales in blocks stay where they are, and so do the
+// order returns how layer l's neurons are sorted, or nil. Columns that share scales in blocks stay where they are, and so do the
 // rows that belong to them.
 func (m *Model) order(b *binder, l int) []int32 {
 	if m.orders == nil {
@@ -193,18 +207,19 @@ func (m *Model) order(b *binder, l int) []int32 {
 	return m.orders[l]
 }
 
-// place is what of layer l goes to a card; of the head, where l is the number of layers.
-func (m *Model) place(l int) placement.Place {
+// place returns what of layer l goes to a GPU; of the head, where l is the number of layers.
+func (m *Model) place(l int) compute.Place {
 	if m.places == nil {
-		return placement.Place{GPU: placement.RAM}
+		return compute.Place{Split: compute.Split{Tier: compute.RAM}}
 	}
 	return m.places[l]
 }
 
-// hot is how many of layer l's neurons go to a card: columns that share scales go together.
+// hot returns how many of layer l's neurons go to a GPU: columns that share scales go together.
 func (m *Model) hot(b *binder, l int) int {
-	hot := min(m.place(l).Hot, m.FF)
-	if t := b.f.Tensor(fmt.Sprintf("blk.%d.ffn_down.weight", l)); t != nil && hot < m.FF {
+	ff := m.Blocks[l].FF
+	hot := min(m.place(l).Bound, ff)
+	if t := b.f.Tensor(fmt.Sprintf("blk.%d.ffn_down.weight", l)); t != nil && hot < ff {
 		hot -= hot % t.Type.BlockElems()
 	}
 	return hot

@@ -19,20 +19,20 @@ import (
 // loadMode loads f with kernels whose floats are exact floats.
 func loadMode(t *testing.T, f *gguf.File, o model.Options) *model.Model {
 	t.Helper()
-	dev, err := cpu.New(cpu.Options{Threads: 2, Kernels: "generic"})
+	dev, err := cpu.New(cpu.Options{Threads: 2, Set: "generic"})
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { dev.Close() })
 	o.Batch, o.Outputs, o.Cache = 32, 32, compute.CacheSpec{Pages: 8}
-	m, err := model.Load(f, dev, o)
+	m, err := model.Load(t.Context(), f, dev, o)
 	if err != nil {
 		t.Fatal(err)
 	}
 	return m
 }
 
-// apart is the largest difference of a logit, as a share of the largest logit.
+// apart returns the largest difference of a logit, as a share of the largest logit.
 func apart(a, b [][]float32) float64 {
 	worst, largest := 0.0, 0.0
 	for i := range a {
@@ -63,6 +63,8 @@ func TestExactIsDense(t *testing.T) {
 		{synth.Spec{Arch: "bamboo", Type: quant.F16}, reordered},
 		{synth.Spec{Arch: "falcon", Type: quant.F16}, reordered},
 		{synth.Spec{Arch: "opt", Type: quant.F32}, reordered},
+		{synth.Spec{Arch: "arcee", Type: quant.F32}, reordered},
+		{synth.Spec{Arch: "phi3", Type: quant.F16}, reordered},
 		{synth.Spec{Arch: "llama", Type: quant.Q4_0}, rounded},
 		{synth.Spec{Arch: "qwen3", Type: quant.Q8_0}, rounded},
 	} {
@@ -141,7 +143,7 @@ func TestAuto(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		m, err := model.Load(f, dev, model.Options{Sparse: c.asked, Batch: 1, Outputs: 1, Cache: compute.CacheSpec{Pages: 1}})
+		m, err := model.Load(t.Context(), f, dev, model.Options{Sparse: c.asked, Batch: 1, Outputs: 1, Cache: compute.CacheSpec{Pages: 1}})
 		switch {
 		case c.err == "" && (err != nil || m.Sparse != c.want):
 			t.Errorf("%s %s asked for %s: %v, %v", c.spec.Arch, c.spec.Magic, c.asked, m, err)
@@ -149,10 +151,10 @@ func TestAuto(t *testing.T) {
 			t.Errorf("%s %s asked for %s: %v", c.spec.Arch, c.spec.Magic, c.asked, err)
 		}
 		if c.asked == model.Auto && c.want == model.Exact { // the same file with a smooth activation has nothing to skip
-			if m, err = model.Load(f, dev, model.Options{Activation: "silu", Batch: 1, Outputs: 1, Cache: compute.CacheSpec{Pages: 1}}); err != nil || m.Sparse != model.Off {
+			if m, err = model.Load(t.Context(), f, dev, model.Options{Activation: "silu", Batch: 1, Outputs: 1, Cache: compute.CacheSpec{Pages: 1}}); err != nil || m.Sparse != model.Off {
 				t.Errorf("silu: %v, %v", m, err)
 			}
-			if _, err = model.Load(f, dev, model.Options{Activation: "silu", Sparse: model.Exact}); err == nil || !strings.Contains(err.Error(), "silu leaves none") {
+			if _, err = model.Load(t.Context(), f, dev, model.Options{Activation: "silu", Sparse: model.Exact}); err == nil || !strings.Contains(err.Error(), "silu leaves none") {
 				t.Errorf("silu in exact: %v", err)
 			}
 		}

@@ -2,6 +2,7 @@ package model
 
 import (
 	"fmt"
+	"math"
 
 	"github.com/powerinfer-go/powerinfer/internal/gguf"
 	"github.com/powerinfer-go/powerinfer/internal/tokenizer"
@@ -15,9 +16,15 @@ func Tokenizer(f *gguf.File) (*tokenizer.Tokenizer, error) {
 		if err != nil && m.err == nil {
 			m.err = err
 		}
-		// Files in circulation store "none" as the largest number of the key's type.
-		if !ok || err != nil || v > 1<<31-1 {
+		switch v {
+		case math.MaxUint32, math.MaxInt32, math.MaxUint64, math.MaxInt64: // so files in circulation say that there is none
 			return def
+		}
+		if !ok || err != nil {
+			return def
+		}
+		if v > math.MaxInt32 {
+			m.fail("key %q: %d is no token id", "tokenizer.ggml."+key, v)
 		}
 		return int32(v)
 	}
@@ -62,6 +69,9 @@ func Tokenizer(f *gguf.File) (*tokenizer.Tokenizer, error) {
 	list(func() error { v.Scores, _, err = f.Float32s("tokenizer.ggml.scores"); return err })
 	list(func() error { v.Types, _, err = f.Int32s("tokenizer.ggml.token_type"); return err })
 	list(func() error { v.Merges, _, err = f.Strings("tokenizer.ggml.merges"); return err })
+	if m.err == nil && v.Model == "gpt2" && len(v.Merges) == 0 {
+		m.fail("key %q is missing: without it every byte would be a token of its own; convert the model again", "tokenizer.ggml.merges")
+	}
 	if m.err != nil {
 		return nil, m.err
 	}

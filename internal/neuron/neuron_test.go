@@ -153,7 +153,7 @@ func random(r *rand.Rand) *Stats {
 	return s
 }
 
-// shuffled is a random order of s's neurons.
+// shuffled returns a random order of s's neurons.
 func shuffled(r *rand.Rand, s *Stats) Order {
 	var o Order
 	for _, counts := range s.Layers {

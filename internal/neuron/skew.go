@@ -6,14 +6,14 @@ import (
 	"slices"
 )
 
-// ranked is a layer's counts, hottest first.
+// ranked returns a layer's counts, hottest first.
 func (s *Stats) ranked(layer int) []uint32 {
 	c := slices.Clone(s.Layers[layer])
 	slices.SortFunc(c, func(a, b uint32) int { return cmp.Compare(b, a) })
 	return c
 }
 
-// Cumulative is the share of a layer's activations that its k hottest neurons make, for k in 0…n_ff. [n_ff+1], all
+// Cumulative returns the share of a layer's activations that its k hottest neurons make, for k in 0…n_ff. [n_ff+1], all
 // zeros where nothing was active
 func (s *Stats) Cumulative(layer int) []float64 {
 	ranked := s.ranked(layer)
@@ -30,7 +30,7 @@ func (s *Stats) Cumulative(layer int) []float64 {
 	return out
 }
 
-// Share is the smallest share of a layer's neurons that makes the share q of its activations, 0…1; 0 where nothing was active.
+// Share returns the smallest share of a layer's neurons that makes the share q of its activations, 0…1; 0 where nothing was active.
 func (s *Stats) Share(layer int, q float64) float64 { return s.Shares(layer, q)[0] }
 
 // Shares is Share for several q, ranking the neurons once.
@@ -143,7 +143,7 @@ func likeliest(counts []uint32, logs []float64) float64 {
 	return s
 }
 
-// distance is the largest gap between observed and fitted cumulative shares.
+// distance returns the largest gap between observed and fitted cumulative shares.
 func distance(counts []uint32, logs []float64, s float64) float64 {
 	var n, z float64
 	for i, c := range counts {

@@ -114,7 +114,7 @@ func apply[T any](order []int32, values []T) []T {
 	return out
 }
 
-// Frequencies is the share of tokens for which each neuron of a layer is active. [n_ff], 0…1; zeros without tokens
+// Frequencies returns the share of tokens for which each neuron of a layer is active. [n_ff], 0…1; zeros without tokens
 func (s *Stats) Frequencies(layer int) []float32 {
 	out := make([]float32, len(s.Layers[layer]))
 	if s.Tokens == 0 {
@@ -126,12 +126,12 @@ func (s *Stats) Frequencies(layer int) []float32 {
 	return out
 }
 
-// Sparsity is the share of inactive (token, neuron) pairs of a layer, 0…1; 0 where nothing was observed.
+// Sparsity returns the share of inactive (token, neuron) pairs of a layer, 0…1; 0 where nothing was observed.
 func (s *Stats) Sparsity(layer int) float64 {
 	return sparsity(total(s.Layers[layer]), s.Tokens, len(s.Layers[layer]))
 }
 
-// Overall is the share of inactive (token, neuron) pairs of all layers.
+// Overall returns the share of inactive (token, neuron) pairs of all layers.
 func (s *Stats) Overall() float64 {
 	var active uint64
 	neurons := 0
@@ -149,7 +149,7 @@ func sparsity(active, tokens uint64, neurons int) float64 {
 	return 1 - float64(active)/float64(tokens)/float64(neurons)
 }
 
-// total is the number of activations; 2³² neurons of 2³² tokens would fit.
+// total returns the number of activations; 2³² neurons of 2³² tokens would fit.
 func total(counts []uint32) uint64 {
 	var n uint64
 	for _, c := range counts {
@@ -158,7 +158,7 @@ func total(counts []uint32) uint64 {
 	return n
 }
 
-// AlwaysOn is how many neurons of a layer are active for at least the share p of tokens; none where nothing was observed.
+// AlwaysOn returns how many neurons of a layer are active for at least the share p of tokens; none where nothing was observed.
 func (s *Stats) AlwaysOn(layer int, p float64) int {
 	if s.Tokens == 0 {
 		return 0

@@ -7,10 +7,12 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/powerinfer-go/powerinfer/internal/compute"
 )
 
 // two layers whose costs are round numbers: 1000 bytes of attention each, four units of 100 bytes that read 100, 50, 20 and 0,
-// RAM of 1 MB/s, a card ten times as fast, and a hand-off of 100 µs.
+// RAM of 1 MB/s, a GPU ten times as fast, and a hand-off of 100 µs.
 func round() (Model, Machine) {
 	y := Layer{Attention: 1000, Units: Units{Size: 100, Sometimes: []float64{100, 50, 20, 0}}}
 	return Model{Layers: []Layer{y, y}, Head: 500},
@@ -28,7 +30,7 @@ func solve(t *testing.T, m Model, on Machine) Plan {
 	return p
 }
 
-func (p *Plan) places() (list []Place) {
+func (p *Plan) places() (list []compute.Place) {
 	for _, y := range p.Layers {
 		list = append(list, y.Place)
 	}
@@ -38,24 +40,24 @@ func (p *Plan) places() (list []Place) {
 func near(a, b float64) bool { return math.Abs(a-b) <= 1e-9*math.Abs(b) }
 
 func TestByHand(t *testing.T) {
-	inRAM := Place{GPU: RAM}
-	whole := Place{Attention: true, Hot: 4}
-	head := Place{Attention: true}
+	inRAM := compute.Place{Split: compute.Split{Tier: compute.RAM}}
+	whole := compute.Place{Split: compute.Split{Bound: 4}, Attention: true}
+	head := compute.Place{Attention: true}
 	for name, c := range map[string]struct {
 		budget  int64
 		seconds float64
-		want    []Place
+		want    []compute.Place
 	}{
 		// 2·(1000+170) + 500 bytes at 1 MB/s
-		"nothing":    {0, 2840 * µs, []Place{inRAM, inRAM, inRAM}},
-		"too little": {99, 2840 * µs, []Place{inRAM, inRAM, inRAM}},
+		"nothing":    {0, 2840 * µs, []compute.Place{inRAM, inRAM, inRAM}},
+		"too little": {99, 2840 * µs, []compute.Place{inRAM, inRAM, inRAM}},
 		// The head alone saves 450 µs for two half hand-offs; a unit saves less than the hand-off.
-		"the head": {500, (2340 + 50 + 100) * µs, []Place{inRAM, inRAM, head}},
-		// Attention of one layer: saves 900, costs two half hand-offs and one whole. Beside the head it costs one half more.
+		"the head": {500, (2340 + 50 + 100) * µs, []compute.Place{inRAM, inRAM, head}},
+		// Attention of one layer: saves 900, costs two half hand-offs and one whole. Overlap the head it costs one half more.
 		"attention":           {1000, (2840 - 900 + 200) * µs, nil},
-		"attention, the head": {1500, (1000 + 170 + 100 + 170 + 50 + 100 + 100) * µs, []Place{inRAM, {Attention: true}, head}},
+		"attention, the head": {1500, (1000 + 170 + 100 + 170 + 50 + 100 + 100) * µs, []compute.Place{inRAM, {Attention: true}, head}},
 		// Everything: 2840 bytes at 10 MB/s, there and back once.
-		"everything": {3300, (284 + 100) * µs, []Place{whole, whole, head}},
+		"everything": {3300, (284 + 100) * µs, []compute.Place{whole, whole, head}},
 		// One unit less: the unit that is never read stays out, and its layer pays a hand-off for it. The last unit goes
 		// anywhere but nowhere is cheaper, so that layer has one unit in RAM that takes no time.
 		"but one unit": {3299, (284 + 100 + 100) * µs, nil},
@@ -77,16 +79,20 @@ func TestPrice(t *testing.T) {
 	m, on := round()
 	m.Layers[0].KV, m.Layers[0].Predictor, m.Layers[0].Units.Always = 300, 200, 0
 	on.Rows, on.GPUs[0].Overhead, on.GPUs[0].Launch = 0.5e6, 7, 5*µs
-	p, err := Price(&m, &on, []Place{{Attention: true, Predictor: true, Hot: 1}, {GPU: RAM, Attention: true, Hot: 3}, {GPU: RAM}})
+	p, err := Price(&m, &on, []compute.Place{
+		{Split: compute.Split{Bound: 1}, Attention: true, Predictor: true},
+		{Split: compute.Split{Tier: compute.RAM, Bound: 3}, Attention: true},
+		{Split: compute.Split{Tier: compute.RAM}},
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
 	// 50 bytes of a unit on scattered rows take as long as all its 100 in order; 20 take 40 µs.
 	first := Priced{
-		Place: Place{Attention: true, Predictor: true, Hot: 1}, VRAM: 1600, RAM: 300,
+		Place: compute.Place{Split: compute.Split{Bound: 1}, Attention: true, Predictor: true}, VRAM: 1600, RAM: 300,
 		Dense: 155 * µs, HotTime: 10 * µs, ColdTime: 140 * µs, Wait: 150 * µs, Seconds: 445 * µs,
 	}
-	second := Priced{Place: Place{GPU: RAM}, RAM: 1400, Dense: 1000 * µs, ColdTime: 240 * µs, Wait: 50 * µs, Seconds: 1290 * µs}
+	second := Priced{Place: compute.Place{Split: compute.Split{Tier: compute.RAM}}, RAM: 1400, Dense: 1000 * µs, ColdTime: 240 * µs, Wait: 50 * µs, Seconds: 1290 * µs}
 	for l, want := range []Priced{first, second} {
 		got := p.Layers[l]
 		for name, v := range map[string][2]float64{
@@ -104,7 +110,7 @@ func TestPrice(t *testing.T) {
 	if !near(p.Seconds, (445+1290+500)*µs) || p.RAM != 2200 || !slices.Equal(p.VRAM, []int64{1607}) {
 		t.Errorf("%+v", p)
 	}
-	if late := p.Late(); !near(late, 130*µs) { // no card waits for the second
+	if late := p.Late(); !near(late, 130*µs) { // no GPU waits for the second
 		t.Errorf("late by %.1f µs, want 130", late/µs)
 	}
 	if s := p.Split(); !slices.Equal(s, []int{1, 0}) {
@@ -112,7 +118,7 @@ func TestPrice(t *testing.T) {
 	}
 }
 
-// Attention and its KV cache too large for the card: it stays in RAM, and the card takes the neurons.
+// Attention and its KV cache too large for the GPU: it stays in RAM, and the GPU takes the neurons.
 func TestAttentionThatDoesNotFit(t *testing.T) {
 	m, on := round()
 	for l := range m.Layers {
@@ -131,7 +137,7 @@ func TestAttentionThatDoesNotFit(t *testing.T) {
 			t.Errorf("layer %d: attention of %d bytes in a budget of %d", l, m.layer(l).Bytes(), on.GPUs[0].Budget)
 		}
 	}
-	if p.Layers[0].Hot+p.Layers[1].Hot != 3 { // three of 100 kB: 100, 100 and 50 kB are read of them
+	if p.Layers[0].Bound+p.Layers[1].Bound != 3 { // three of 100 kB: 100, 100 and 50 kB are read of them
 		t.Errorf("%+v", p.places())
 	}
 }
@@ -153,7 +159,7 @@ func TestDenseSplit(t *testing.T) {
 	}
 }
 
-// Placing by layers is one of the placements: neurons are never worse, dense or sparse, on one card or two.
+// Placing by layers is one of the placements: neurons are never worse, dense or sparse, on one GPU or two.
 func TestNeverBelowWholeLayers(t *testing.T) {
 	seed := uint64(time.Now().UnixNano())
 	r := rand.New(rand.NewPCG(seed, 4))
@@ -187,7 +193,7 @@ func TestWhole(t *testing.T) {
 			t.Fatal(err)
 		}
 		for l, y := range p.Layers {
-			if y.Attention != want[l] || (y.GPU == 0) != want[l] || l < 2 && (y.Hot == 4) != want[l] {
+			if y.Attention != want[l] || (y.Tier == 0) != want[l] || l < 2 && (y.Bound == 4) != want[l] {
 				t.Errorf("-ngl %d: layer %d: %+v", n, l, y.Place)
 			}
 		}
@@ -199,7 +205,7 @@ func TestWhole(t *testing.T) {
 	if _, err := Whole(m, on, 2); err == nil || !strings.Contains(err.Error(), "2 layers, the head counted as one, do not fit") {
 		t.Errorf("%v", err)
 	}
-	// Two cards, one layer each; without any, nothing fits.
+	// Two GPUs, one layer each; without any, nothing fits.
 	on.GPUs[0].Budget = 1400
 	on.GPUs = append(on.GPUs, GPU{Read: 1e6, Budget: 1900})
 	if n, p, err := MostWhole(m, on); n != 3 || err != nil || !slices.Equal(p.VRAM, []int64{1400, 1900}) {
@@ -207,14 +213,14 @@ func TestWhole(t *testing.T) {
 	}
 	on.GPUs = nil
 	if n, _, err := MostWhole(m, on); n != 0 || err != nil {
-		t.Errorf("%d layers on no card, %v", n, err)
+		t.Errorf("%d layers on no GPU, %v", n, err)
 	}
 	if p := solve(t, m, on); !near(p.Seconds, 2840*µs) {
-		t.Errorf("%g s without a card", p.Seconds)
+		t.Errorf("%g s without a GPU", p.Seconds)
 	}
 }
 
-// More memory is never slower; as much as the model takes puts all of it on the card.
+// More memory is never slower; as much as the model takes puts all of it on the GPU.
 func TestBudgets(t *testing.T) {
 	m, on := large(24, 256)
 	last := math.Inf(1)
@@ -273,7 +279,7 @@ func TestRefusals(t *testing.T) {
 		"unit 0 reads NaN":          func(m *Model, _ *Machine) { m.Layers[1].Units.Sometimes = []float64{math.NaN()} },
 		"RAM of 0 bytes/s":          func(_ *Model, on *Machine) { on.Stream = 0 },
 		"a hand-off of -1":          func(_ *Model, on *Machine) { on.HandOff = -1 },
-		"card 0: +Inf bytes/s":      func(_ *Model, on *Machine) { on.GPUs[0].Read = math.Inf(1) },
+		"GPU 0: +Inf bytes/s":       func(_ *Model, on *Machine) { on.GPUs[0].Read = math.Inf(1) },
 		"a budget of -5 and an ove": func(_ *Model, on *Machine) { on.GPUs[0].Budget = -5 },
 	} {
 		m, on := round()
@@ -283,7 +289,12 @@ func TestRefusals(t *testing.T) {
 		}
 	}
 	m, on := round()
-	for _, places := range [][]Place{nil, {{GPU: 1}, {}, {}}, {{Hot: 5}, {}, {}}, {{}, {}, {Hot: 1}}} {
+	for _, places := range [][]compute.Place{
+		nil,
+		{{Split: compute.Split{Tier: 1}}, {}, {}},
+		{{Split: compute.Split{Bound: 5}}, {}, {}},
+		{{}, {}, {Split: compute.Split{Bound: 1}}},
+	} {
 		if _, err := Price(&m, &on, places); err == nil {
 			t.Errorf("priced %+v", places)
 		}

@@ -2,13 +2,13 @@ package placement
 
 import "sort"
 
-// curve is one layer on one card: what each hot count costs.
+// curve is one layer on one GPU: what each hot count costs.
 type curve struct {
 	y    *Layer
 	n    int
-	hot  []float64 // [n+1] seconds of the first k units on the card
+	hot  []float64 // [n+1] seconds of the first k units on the GPU
 	cold []float64 // [n+1] seconds of the first k units in RAM; the units' own times never rise
-	most int       // the hot count beyond which more on the card makes the layer slower
+	most int       // the hot count beyond which more on the GPU makes the layer slower
 }
 
 // like is c for another layer of the same units.
@@ -37,10 +37,10 @@ func newCurve(y *Layer, on *Machine, g *GPU) curve {
 	return c
 }
 
-// units is the time of all units with k of them on the card.
+// units returns the time of all units with k of them on the GPU.
 func (c *curve) units(k int) float64 { return max(c.hot[k], c.cold[c.n]-c.cold[k]) }
 
-// worth is how many units save at least price seconds a byte on the card; between 1 and most.
+// worth returns how many units save at least price seconds a byte on the GPU; between 1 and most.
 func (c *curve) worth(price float64) int {
 	least := price * float64(c.y.Units.Size)
 	k := sort.Search(c.most, func(i int) bool { return c.units(i)-c.units(i+1) < least })

@@ -116,7 +116,10 @@ func (s *solver) divide(split []int, left int64, hot []int) int64 {
 // coarse is the share of a token's time that one unit must make for exchange to look at single units; 28672 neurons are none.
 const coarse = 1e-5
 
-// exchange gives up to three units of one layer for as many of another as fit, where that saves time: units of several sizes leave
+// mostGiven is how many units of a layer exchange gives up at a time.
+const mostGiven = 16
+
+// exchange gives units of one layer for as many of another as fit, where that saves time: units of several sizes leave
 // bytes that a price does not divide.
 func (s *solver) exchange(split []int, left int64, hot []int, seconds float64) {
 	units := func(l, k int) float64 { return s.curves[l].units(k) }
@@ -127,7 +130,7 @@ func (s *solver) exchange(split []int, left int64, hot []int, seconds float64) {
 		changed = false
 		for _, to := range split {
 			for _, from := range split {
-				for give := 0; give < min(4, hot[from]); give++ {
+				for give := 0; give < min(mostGiven+1, hot[from]); give++ {
 					if give > 0 && from == to {
 						continue
 					}

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// large is a model of the shape of a 70B one in Q4_0 where units is 28672.
+// large returns a model of the shape of a 70B one in Q4_0 where units is 28672.
 func large(layers, units int) (Model, Machine) {
 	var m Model
 	for l := range layers {
@@ -21,7 +21,7 @@ func large(layers, units int) (Model, Machine) {
 	return m, Machine{Stream: 50e9, Rows: 30e9, HandOff: 40e-6, GPUs: []GPU{{Read: 900e9, Launch: 20e-6, Budget: 12 << 30, Overhead: 300 << 20}}}
 }
 
-// least is what no placement on one card is faster than, by Lagrangian duality and nothing of the solver's: for any price of a
+// least returns what no placement on one GPU is faster than, by Lagrangian duality and nothing of the solver's: for any price of a
 // byte, every layer by itself at its least time plus price, less the price of the whole budget. Moves between layers are left out.
 func least(m Model, on Machine, price float64) float64 {
 	g := on.GPUs[0]
@@ -29,24 +29,24 @@ func least(m Model, on Machine, price float64) float64 {
 	for l := range m.Layers {
 		y := &m.Layers[l]
 		attention := float64(y.Attention + y.KV)
-		inRAM, onCard := attention/on.Stream, attention*(1/g.Read+price)
-		predictorRAM, predictorCard := float64(y.Predictor)/on.Stream, float64(y.Predictor)*(1/g.Read+price)
+		inRAM, onGPU := attention/on.Stream, attention*(1/g.Read+price)
+		predictorRAM, predictorGPU := float64(y.Predictor)/on.Stream, float64(y.Predictor)*(1/g.Read+price)
 		n := len(y.Units.Sometimes)
 		var hot, cold float64
 		for _, b := range y.Units.Sometimes {
 			cold += math.Min(float64(y.Units.Always)/on.Stream+b/on.Rows, float64(y.Units.Size)/on.Stream)
 		}
-		best := inRAM + predictorRAM + cold // no card at all
+		best := inRAM + predictorRAM + cold // no GPU at all
 		for k := 0; ; k++ {
 			units := math.Max(hot, cold) + price*float64(y.Units.Size)*float64(k)
 			third := 0.0
 			if y.Predictor > 0 {
 				third = on.HandOff
 			}
-			best = math.Min(best, units+g.Launch+onCard+on.HandOff+math.Min(predictorRAM, predictorCard))
-			best = math.Min(best, units+g.Launch+inRAM+2*on.HandOff+math.Min(predictorRAM+third, predictorCard))
+			best = math.Min(best, units+g.Launch+onGPU+on.HandOff+math.Min(predictorRAM, predictorGPU))
+			best = math.Min(best, units+g.Launch+inRAM+2*on.HandOff+math.Min(predictorRAM+third, predictorGPU))
 			if k == n {
-				best = math.Min(best, units+g.Launch+onCard+predictorCard)
+				best = math.Min(best, units+g.Launch+onGPU+predictorGPU)
 				break
 			}
 			b := y.Units.Sometimes[k]
@@ -58,7 +58,7 @@ func least(m Model, on Machine, price float64) float64 {
 	return sum - price*math.Max(float64(g.Budget-g.Overhead), 0)
 }
 
-// greatest is the largest value of a function with one summit, by golden sections.
+// greatest returns the largest value of a function with one summit, by golden sections.
 func greatest(f func(float64) float64, low, high float64) float64 {
 	const golden = 0.6180339887498949
 	for range 60 {
@@ -103,7 +103,7 @@ func BenchmarkSolve(b *testing.B) {
 	}
 }
 
-func BenchmarkSolveTwoCards(b *testing.B) {
+func BenchmarkSolveTwoGPUs(b *testing.B) {
 	m, on := large(80, 28672)
 	on.GPUs = append(on.GPUs, on.GPUs[0])
 	for b.Loop() {

@@ -1,6 +1,8 @@
 package placement
 
-// mode is which parts of a layer are on the card; how many units, where it is some, is for the prices to say.
+import "github.com/powerinfer-go/powerinfer/internal/compute"
+
+// mode is which parts of a layer are on the GPU; how many units, where it is some, is for the prices to say.
 type mode struct {
 	attention, predictor bool
 	units                amount
@@ -14,7 +16,7 @@ const (
 	all
 )
 
-// modes are the ones that can be fastest. A predictor is on the card only beside attention or neurons.
+// modes are the ones that can be fastest. A predictor is on the GPU only beside attention or neurons.
 var modes = [...]mode{
 	{false, false, none}, // all in RAM
 	{false, false, some},
@@ -24,13 +26,13 @@ var modes = [...]mode{
 	{true, false, none},
 	{true, true, none},
 	{true, true, some},
-	{true, true, all}, // all on the card
+	{true, true, all}, // all on the GPU
 }
 
-// inRAM and onCard are the modes of a layer that uses one processor.
+// inRAM and onGPU are the modes of a layer that uses one processor.
 const (
-	inRAM  = 0
-	onCard = len(modes) - 1
+	inRAM = 0
+	onGPU = len(modes) - 1
 )
 
 // possible reports whether the layer can be in the mode: units are split only where there are any.
@@ -39,13 +41,13 @@ func (m mode) possible(c *curve) bool {
 	case m.units == some:
 		return c.most > 0
 	case c.n == 0: // the head
-		return m == modes[inRAM] || m == modes[onCard]
+		return m == modes[inRAM] || m == modes[onGPU]
 	}
 	return true
 }
 
-// place is the layer's place in mode m with k units on the card where it is some.
-func (m mode) place(c *curve, gpu, k int) Place {
+// place returns the layer's place in mode m with k units on the GPU where it is some.
+func (m mode) place(c *curve, gpu compute.Tier, k int) compute.Place {
 	switch m.units {
 	case none:
 		k = 0
@@ -53,7 +55,7 @@ func (m mode) place(c *curve, gpu, k int) Place {
 		k = c.n
 	}
 	if m == modes[inRAM] {
-		gpu = RAM
+		gpu = compute.RAM
 	}
-	return Place{GPU: gpu, Attention: m.attention, Predictor: m.predictor && c.y.Predictor > 0, Hot: k}
+	return compute.Place{Split: compute.Split{Tier: gpu, Bound: k}, Attention: m.attention, Predictor: m.predictor && c.y.Predictor > 0}
 }

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"math"
 
+	"github.com/powerinfer-go/powerinfer/internal/compute"
 	"github.com/powerinfer-go/powerinfer/internal/neuron"
 )
 
@@ -38,27 +39,16 @@ type Machine struct {
 	Stream  float64 // of RAM, read in order
 	Rows    float64 // of RAM, on scattered rows
 	GPUs    []GPU   // in the order in which layers pass them
-	HandOff float64 // activations from RAM to a card and back again, the wait included
+	HandOff float64 // activations from RAM to a GPU and back again, the wait included
 }
 
-// GPU is a graphics card, and how much of it may be used.
+// GPU is a GPU, and how much of it may be used.
 type GPU struct {
 	Name     string
 	Read     float64 // bytes per second of its memory
 	Launch   float64 // seconds of starting the kernels of one layer
 	Budget   int64   // bytes that may be taken in all
 	Overhead int64   // bytes of the budget that go to compute buffers and fragmentation as soon as anything lies there
-}
-
-// RAM is the card's index of a layer that uses none.
-const RAM = -1
-
-// Place says where a layer lies. What is not on the card is in RAM, and is computed there.
-type Place struct {
-	GPU       int  // index of the card that the layer uses, or RAM
-	Attention bool // attention, norms and KV pages are on the card; of the head: its matrix
-	Predictor bool // so is the predictor
-	Hot       int  // units [0, Hot) are
 }
 
 // Check reports what no model can have.
@@ -97,7 +87,7 @@ func (m *Machine) Check() error {
 	}
 	for i, g := range m.GPUs {
 		if !positive(g.Read) || !(g.Launch >= 0) || g.Budget < 0 || g.Overhead < 0 {
-			return fmt.Errorf("card %d: %g bytes/s, %g s of launches, a budget of %d and an overhead of %d bytes", i, g.Read, g.Launch, g.Budget, g.Overhead)
+			return fmt.Errorf("GPU %d: %g bytes/s, %g s of launches, a budget of %d and an overhead of %d bytes", i, g.Read, g.Launch, g.Budget, g.Overhead)
 		}
 	}
 	return nil
@@ -114,7 +104,7 @@ func (m *Model) Dense() Model {
 	return d
 }
 
-// Bytes is what the model takes in memory, keys and values included.
+// Bytes returns what the model takes in memory, keys and values included.
 func (m *Model) Bytes() int64 {
 	n := m.Head
 	for l := range m.Layers {
@@ -123,25 +113,25 @@ func (m *Model) Bytes() int64 {
 	return n
 }
 
-// Bytes is what the layer takes in memory.
+// Bytes returns what the layer takes in memory.
 func (y *Layer) Bytes() int64 {
 	return y.Attention + y.KV + y.Predictor + y.Units.Size*int64(len(y.Units.Sometimes))
 }
 
-// Places are where each layer lies, and the head.
-func (p *Plan) Places() []Place {
-	var all []Place
+// Places returns where each layer lies, and the head.
+func (p *Plan) Places() []compute.Place {
+	var all []compute.Place
 	for _, y := range p.Layers {
 		all = append(all, y.Place)
 	}
 	return all
 }
 
-// Split is the hot count of each layer, whichever card it lies on.
+// Split returns the hot count of each layer, whichever GPU it lies on.
 func (p *Plan) Split() neuron.Split {
 	var s neuron.Split
 	for _, y := range p.Layers[:len(p.Layers)-1] {
-		s = append(s, y.Hot)
+		s = append(s, y.Bound)
 	}
 	return s
 }

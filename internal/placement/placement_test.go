@@ -6,12 +6,14 @@ import (
 	"slices"
 	"testing"
 	"time"
+
+	"github.com/powerinfer-go/powerinfer/internal/compute"
 )
 
-// token is DESIGN's formula, written out again: the time of a token with every layer where at says.
-func token(m Model, on Machine, at []Place) float64 {
+// token returns the formula of docs/placement.md, written out again: the time of a token with every layer where at says.
+func token(m Model, on Machine, at []compute.Place) float64 {
 	var sum float64
-	home := RAM
+	home := compute.RAM
 	for l, p := range at {
 		var y Layer
 		if l < len(m.Layers) {
@@ -19,74 +21,74 @@ func token(m Model, on Machine, at []Place) float64 {
 		} else {
 			y.Attention = m.Head
 		}
-		bandwidth := func(card bool) float64 {
-			if card {
-				return on.GPUs[p.GPU].Read
+		bandwidth := func(gpu bool) float64 {
+			if gpu {
+				return on.GPUs[p.Tier].Read
 			}
 			return on.Stream
 		}
 		dense := float64(y.Attention+y.KV)/bandwidth(p.Attention) + float64(y.Predictor)/bandwidth(p.Predictor)
 		var hot, cold float64
 		for i, b := range y.Units.Sometimes {
-			if i < p.Hot {
-				hot += (float64(y.Units.Always) + b) / on.GPUs[p.GPU].Read
+			if i < p.Bound {
+				hot += (float64(y.Units.Always) + b) / on.GPUs[p.Tier].Read
 			} else {
 				cold += math.Min(float64(y.Units.Always)/on.Stream+b/on.Rows, float64(y.Units.Size)/on.Stream)
 			}
 		}
-		usesGPU := p.Attention || p.Hot > 0 || p.Predictor && y.Predictor > 0
-		usesCPU := !p.Attention || p.Hot < len(y.Units.Sometimes)
+		usesGPU := p.Attention || p.Bound > 0 || p.Predictor && y.Predictor > 0
+		usesCPU := !p.Attention || p.Bound < len(y.Units.Sometimes)
 		sum += dense + math.Max(hot, cold)
 		if usesGPU {
-			sum += on.GPUs[p.GPU].Launch
+			sum += on.GPUs[p.Tier].Launch
 			if usesCPU {
 				sum += on.HandOff
 			}
-			if !p.Attention { // its norm is on the card
+			if !p.Attention { // its norm is on the GPU
 				sum += on.HandOff
 				if y.Predictor > 0 && !p.Predictor { // so is the predictor's
 					sum += on.HandOff
 				}
 			}
 		}
-		to := RAM
+		to := compute.RAM
 		if p.Attention {
-			to = p.GPU
+			to = p.Tier
 		}
 		if to != home {
 			sum += on.HandOff / 2
-			if to != RAM && home != RAM {
+			if to != compute.RAM && home != compute.RAM {
 				sum += on.HandOff / 2
 			}
 		}
 		home = to
 	}
-	if home != RAM {
+	if home != compute.RAM {
 		sum += on.HandOff / 2
 	}
 	return sum
 }
 
-// exhaustive tries every placement there is: attention and predictor anywhere, every hot count, layers on cards in the cards' order.
+// exhaustive tries every placement there is: attention and predictor anywhere, every hot count, layers on GPUs in the GPUs' order.
 func exhaustive(m Model, on Machine) float64 {
-	at := slices.Repeat([]Place{{GPU: RAM}}, len(m.Layers)+1)
+	at := slices.Repeat([]compute.Place{{Split: compute.Split{Tier: compute.RAM}}}, len(m.Layers)+1)
 	best := token(m, on, at)
 	left := make([]int64, len(on.GPUs))
 	for j, g := range on.GPUs {
 		left[j] = g.Budget - g.Overhead
 	}
-	var try func(l, card int)
-	try = func(l, card int) {
+	var try func(l, gpu int)
+	try = func(l, gpu int) {
 		if l == len(at) {
 			best = math.Min(best, token(m, on, at))
 			return
 		}
-		at[l] = Place{GPU: RAM}
-		try(l+1, card)
-		for j := card; j < len(on.GPUs); j++ {
+		at[l] = compute.Place{Split: compute.Split{Tier: compute.RAM}}
+		try(l+1, gpu)
+		for j := gpu; j < len(on.GPUs); j++ {
 			for _, p := range layerPlaces(m, l) {
-				p.GPU = j
-				bytes := onCardBytes(m, l, p)
+				p.Tier = compute.Tier(j)
+				bytes := onGPUBytes(m, l, p)
 				if bytes > left[j] {
 					continue
 				}
@@ -101,27 +103,27 @@ func exhaustive(m Model, on Machine) float64 {
 	return best
 }
 
-// layerPlaces are all places of layer l on a card but a predictor's alone.
-func layerPlaces(m Model, l int) (list []Place) {
+// layerPlaces returns all places of layer l on a GPU but a predictor's alone.
+func layerPlaces(m Model, l int) (list []compute.Place) {
 	if l == len(m.Layers) {
-		return []Place{{Attention: true}}
+		return []compute.Place{{Attention: true}}
 	}
 	n := len(m.Layers[l].Units.Sometimes)
 	for k := 0; k <= n; k++ {
-		list = append(list, Place{Attention: true, Predictor: true, Hot: k}, Place{Hot: k})
+		list = append(list, compute.Place{Split: compute.Split{Bound: k}, Attention: true, Predictor: true}, compute.Place{Split: compute.Split{Bound: k}})
 		if k > 0 {
-			list = append(list, Place{Predictor: true, Hot: k})
+			list = append(list, compute.Place{Split: compute.Split{Bound: k}, Predictor: true})
 		}
 	}
-	return append(list, Place{Attention: true})
+	return append(list, compute.Place{Attention: true})
 }
 
-func onCardBytes(m Model, l int, p Place) int64 {
+func onGPUBytes(m Model, l int, p compute.Place) int64 {
 	if l == len(m.Layers) {
 		return m.Head
 	}
 	y := m.Layers[l]
-	bytes := y.Units.Size * int64(p.Hot)
+	bytes := y.Units.Size * int64(p.Bound)
 	if p.Attention {
 		bytes += y.Attention + y.KV
 	}
@@ -131,7 +133,7 @@ func onCardBytes(m Model, l int, p Place) int64 {
 	return bytes
 }
 
-// small is a random model of a few layers of a few units, in bytes that make hand-offs matter.
+// small returns a random model of a few layers of a few units, in bytes that make hand-offs matter.
 func small(r *rand.Rand, layers, units int) (Model, Machine) {
 	var m Model
 	for range layers {
@@ -190,8 +192,8 @@ func TestNearExhaustive(t *testing.T) {
 	t.Logf("seed %d: %d of %d exact, the worst %.3f %% above the best", seed, exact, tries, 100*worst)
 }
 
-// Layers pass the cards in order; borders and splits are searched together.
-func TestTwoCardsNearExhaustive(t *testing.T) {
+// Layers pass the GPUs in order; borders and splits are searched together.
+func TestTwoGPUsNearExhaustive(t *testing.T) {
 	seed := uint64(time.Now().UnixNano())
 	r := rand.New(rand.NewPCG(seed, 2))
 	worst := 0.0
@@ -218,15 +220,15 @@ func TestTwoCardsNearExhaustive(t *testing.T) {
 // checkPlan holds a plan to the formula and to the budgets.
 func checkPlan(t *testing.T, seed uint64, m Model, on Machine, p Plan) {
 	t.Helper()
-	var at []Place
+	var at []compute.Place
 	used := make([]int64, len(on.GPUs))
 	var ram int64
 	for l, y := range p.Layers {
 		at = append(at, y.Place)
-		if y.GPU != RAM {
-			used[y.GPU] += y.VRAM
+		if y.Tier != compute.RAM {
+			used[y.Tier] += y.VRAM
 		} else if y.VRAM != 0 {
-			t.Fatalf("seed %d: layer %d has %d bytes on no card", seed, l, y.VRAM)
+			t.Fatalf("seed %d: layer %d has %d bytes on no GPU", seed, l, y.VRAM)
 		}
 		ram += y.RAM
 	}
@@ -238,7 +240,7 @@ func checkPlan(t *testing.T, seed uint64, m Model, on Machine, p Plan) {
 			used[j] += g.Overhead
 		}
 		if used[j] != p.VRAM[j] || used[j] > g.Budget {
-			t.Fatalf("seed %d: card %d: %d bytes, said to be %d, in a budget of %d", seed, j, used[j], p.VRAM[j], g.Budget)
+			t.Fatalf("seed %d: GPU %d: %d bytes, said to be %d, in a budget of %d", seed, j, used[j], p.VRAM[j], g.Budget)
 		}
 		ram += p.VRAM[j]
 		if used[j] > 0 {

@@ -28,7 +28,7 @@ func PowerLaw(n int, active, q80 float64) []float32 {
 	return f
 }
 
-// law is the power law of an exponent whose mean is active: the factor c by bisection. logs[i] is the logarithm of i+1.
+// law returns the power law of an exponent whose mean is active: the factor c by bisection. logs[i] is the logarithm of i+1.
 func law(logs []float64, active, exponent float64) []float64 {
 	n := len(logs)
 	f := make([]float64, n)
@@ -57,7 +57,7 @@ func law(logs []float64, active, exponent float64) []float64 {
 	return f
 }
 
-// share80 is the share of the neurons, hottest first, that makes 80 % of the activations.
+// share80 returns the share of the neurons, hottest first, that makes 80 % of the activations.
 func share80(f []float64) float64 {
 	var all, sum float64
 	for _, v := range f {

@@ -18,7 +18,7 @@ func Solve(m Model, on Machine) (Plan, error) {
 	return Price(&m, &on, newFleet(&m, &on).places())
 }
 
-// solver places consecutive layers, from RAM back to RAM, on one card.
+// solver places consecutive layers, from RAM back to RAM, on one GPU.
 type solver struct {
 	on     *Machine
 	gpu    int
@@ -47,15 +47,15 @@ func newSolver(on *Machine, gpu int, curves []curve) *solver {
 	return s
 }
 
-// fixed is the mode's cost; price has the same terms for a single place.
+// fixed returns the mode's cost; price has the same terms for a single place.
 func (m mode) fixed(c *curve, on *Machine, g *GPU) fixed {
 	var f fixed
 	if !m.possible(c) {
 		f.seconds = math.Inf(1)
 		return f
 	}
-	read := func(bytes int64, card bool) {
-		if card {
+	read := func(bytes int64, gpu bool) {
+		if gpu {
 			f.bytes += bytes
 			f.seconds += float64(bytes) / g.Read
 			return
@@ -77,7 +77,7 @@ func (m mode) fixed(c *curve, on *Machine, g *GPU) fixed {
 	return f
 }
 
-// solve is the best assignment found, with the hot counts of its split layers, and its time.
+// solve returns the best assignment found, with the hot counts of its split layers, and its time.
 func (s *solver) solve() (assignment, []int, float64) {
 	best := make(assignment, len(s.curves)) // all in RAM
 	hot, seconds := s.fill(best)
@@ -94,7 +94,7 @@ func (s *solver) solve() (assignment, []int, float64) {
 	return best, hot, seconds
 }
 
-// between is the fastest assignment that is a on one side of a layer and b on the other. Where many layers alike change at one
+// between returns the fastest assignment that is a on one side of a layer and b on the other. Where many layers alike change at one
 // price, a fits with much to spare and b not at all.
 func (s *solver) between(a, b assignment) assignment {
 	best, seconds := a, math.Inf(1)
@@ -111,16 +111,16 @@ func (s *solver) between(a, b assignment) assignment {
 	return best
 }
 
-// run is the fastest assignment of consecutive layers whole on the card, as many as fit from each on, and the others in RAM: what
+// run returns the fastest assignment of consecutive layers whole on the GPU, as many as fit from each on, and the others in RAM: what
 // placing by layers does, at any layer.
 func (s *solver) run() assignment {
 	best, seconds := make(assignment, len(s.curves)), math.Inf(1)
 	for from := range s.curves {
 		a := make(assignment, len(s.curves))
 		left := s.budget
-		for l := from; l < len(a) && s.fixed[l][onCard].bytes <= left; l++ {
-			left -= s.fixed[l][onCard].bytes
-			a[l] = int8(onCard)
+		for l := from; l < len(a) && s.fixed[l][onGPU].bytes <= left; l++ {
+			left -= s.fixed[l][onGPU].bytes
+			a[l] = int8(onGPU)
 		}
 		if _, t := s.fill(a); t < seconds {
 			best, seconds = a, t
@@ -129,7 +129,7 @@ func (s *solver) run() assignment {
 	return best
 }
 
-// bound is what no placement is faster than: at any price, the cheapest assignment less the price of the whole budget.
+// bound returns what no placement is faster than: at any price, the cheapest assignment less the price of the whole budget.
 func (s *solver) bound() float64 {
 	if s.budget <= 0 || len(s.curves) == 0 {
 		_, seconds := s.fill(make(assignment, len(s.curves)))
@@ -142,7 +142,7 @@ func (s *solver) bound() float64 {
 	return s.after(s.values(price))[0][0] - price*float64(s.budget)
 }
 
-// Prices of a byte on the card lie between these: the first is far below anything that matters in a token's time, the
+// Prices of a byte on the GPU lie between these: the first is far below anything that matters in a token's time, the
 // second far above what any byte can save. The steps halve the logarithm between them.
 const (
 	leastPrice = 1e-18 // seconds a byte
@@ -150,7 +150,7 @@ const (
 	priceSteps = 48
 )
 
-// bracket finds two neighbouring prices: at high what is worth it fits the card, at low it no longer does (or everything fits).
+// bracket finds two neighbouring prices: at high what is worth it fits the GPU, at low it no longer does (or everything fits).
 func (s *solver) bracket() (high, low float64) {
 	high, low = mostPrice, leastPrice
 	if s.taken(s.cheapest(low), low) <= s.budget {
@@ -167,7 +167,7 @@ func (s *solver) bracket() (high, low float64) {
 	return high, low
 }
 
-// taken is the bytes of a at a price.
+// taken returns the bytes of a at a price.
 func (s *solver) taken(a assignment, price float64) int64 {
 	var n int64
 	for l, m := range a {
@@ -179,7 +179,7 @@ func (s *solver) taken(a assignment, price float64) int64 {
 	return n
 }
 
-// value is the time of layer l in mode m, with what its bytes are worth at the price.
+// value returns the time of layer l in mode m, with what its bytes are worth at the price.
 func (s *solver) value(l, m int, price float64) float64 {
 	f := &s.fixed[l][m]
 	v := f.seconds + price*float64(f.bytes)
@@ -191,7 +191,7 @@ func (s *solver) value(l, m int, price float64) float64 {
 	return v
 }
 
-// home is where a layer in mode m leaves the token: 0 in RAM, 1 on the card.
+// home returns where a layer in mode m leaves the token: 0 in RAM, 1 on the GPU.
 func home(m int) int {
 	if modes[m].attention {
 		return 1
@@ -199,7 +199,7 @@ func home(m int) int {
 	return 0
 }
 
-// cheapest is the assignment of least time and price: one pass over the layers, for the two homes a token can have.
+// cheapest returns the assignment of least time and price: one pass over the layers, for the two homes a token can have.
 func (s *solver) cheapest(price float64) assignment {
 	v := s.values(price)
 	after := s.after(v)
@@ -256,7 +256,7 @@ type move struct {
 	loss  float64
 }
 
-// promising are the moves that can be part of an assignment faster than seconds, those that lose least first: by Lagrangian
+// promising returns the moves that can be part of an assignment faster than seconds, those that lose least first: by Lagrangian
 // duality a mode that is not the cheapest adds its loss to the bound.
 func (s *solver) promising(price, seconds float64) []move {
 	v := s.values(price)

@@ -18,35 +18,28 @@ type cost struct {
 
 // layerCost reads the types of a layer's tensors.
 func layerCost(f *gguf.File, c model.Config, layer int, predictor quant.Type) (cost, error) {
-	row := func(name string) (int64, error) {
-		t := f.Tensor(fmt.Sprintf("blk.%d.%s.weight", layer, name))
-		if t == nil {
-			return 0, fmt.Errorf("%s: layer %d has no %s", f.Path, layer, name)
-		}
-		return int64(len(t.Data)) / int64(c.FF), nil // of down: its share of a neuron
-	}
 	k := cost{ff: c.FF, embd: c.Embd, predictor: predictor}
-	up, err := row("ffn_up")
-	if err != nil {
-		return k, err
+	n := c.Family.Neurons(f, layer)
+	down := f.Tensor(fmt.Sprintf("blk.%d.ffn_down.weight", layer))
+	for _, t := range []struct {
+		name   string
+		tensor *gguf.Tensor
+		absent bool // rightly
+	}{{"ffn_up", n.Up, false}, {"ffn_down", down, false}, {"ffn_gate", n.Gate, !c.Family.Gated}} {
+		if t.tensor == nil && !t.absent {
+			return k, fmt.Errorf("%s: layer %d has no %s", f.Path, layer, t.name)
+		}
 	}
-	down, err := row("ffn_down")
-	if err != nil {
-		return k, err
+	share := func(t *gguf.Tensor) int64 { return int64(len(t.Data)) / int64(c.FF) } // of a neuron
+	k.deciding = share(n.Deciding())
+	k.following = share(down)
+	if n.Gate != nil {
+		k.following += share(n.Up)
 	}
-	if !gated(c) {
-		k.deciding, k.following = up, down
-		return k, nil
-	}
-	k.deciding, err = row("ffn_gate")
-	k.following = up + down
-	return k, err
+	return k, nil
 }
 
-// gated reports whether the layers have a gate, which decides.
-func gated(c model.Config) bool { return c.Arch != "falcon" && c.Arch != "opt" }
-
-// dense is the whole layer.
+// dense returns the whole layer.
 func (k cost) dense() float64 { return float64(k.ff) * float64(k.deciding+k.following) }
 
 // exact reads every deciding row, and the rest of active neurons; active is their share.
@@ -54,19 +47,19 @@ func (k cost) exact(active float64) float64 {
 	return float64(k.ff) * (float64(k.deciding) + active*float64(k.following))
 }
 
-// weights is a predictor of the given rank for n neurons.
+// weights returns a predictor of the given rank for n neurons.
 func (k cost) weights(rank, n int) float64 {
 	return float64(rank)*float64(k.predictor.RowBytes(k.embd)) + float64(n)*float64(k.predictor.RowBytes(rank))
 }
 
-// predict is a predictor that computes always neurons anyway and finds the given share of the others; active is that of all
+// predict returns a predictor that computes always neurons anyway and finds the given share of the others; active is that of all
 // neurons. Misses are not taken off: a predictor gains nothing by them.
 func (k cost) predict(rank, always int, predicted, active float64) float64 {
 	n := k.ff - always
 	return k.weights(rank, n) + (float64(always)+predicted*float64(n))*float64(k.deciding) + active*float64(k.ff)*float64(k.following)
 }
 
-// alwaysFrom is the frequency from which on computing a neuron for every token reads less than predicting it: its
+// alwaysFrom returns the frequency from which on computing a neuron for every token reads less than predicting it: its
 // row of fc2 is saved for every token, its deciding row is lost for those that it would not have been predicted for. The
 // rank is not known yet, an eighth of the width is usual.
 func (k cost) alwaysFrom() float64 {

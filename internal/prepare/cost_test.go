@@ -35,7 +35,7 @@ func TestCostOf7B(t *testing.T) {
 
 // Gated families decide by gate rows, the others by up rows; down counts with what follows.
 func TestLayerCost(t *testing.T) {
-	for arch, rows := range map[string]struct{ deciding, following int64 }{"llama": {1, 2}, "opt": {1, 1}, "falcon": {1, 1}} {
+	for arch, rows := range map[string]struct{ deciding, following int64 }{"llama": {1, 2}, "opt": {1, 1}, "falcon": {1, 1}, "arcee": {1, 1}, "nemotron": {1, 1}, "phi3": {1, 2}} {
 		s := synth.Spec{Arch: arch, Layers: 1, Embd: 64, FF: 128, Heads: 2, Type: quant.F16, Activation: "relu"}
 		f := openSmall(t, s)
 		c, err := model.ReadConfig(f, "")

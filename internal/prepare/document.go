@@ -142,7 +142,7 @@ func encode(tok *tokenizer.Tokenizer, docs []document) int {
 	return total
 }
 
-// take is the first documents of n tokens; the last one's are cut, its text is not. n of 0 takes none.
+// take returns the first documents of n tokens; the last one's are cut, its text is not. n of 0 takes none.
 func take(docs []document, n int) (taken, rest []document) {
 	for i, d := range docs {
 		if n <= 0 {
@@ -163,7 +163,7 @@ func countTokens(docs []document) int {
 	return n
 }
 
-// hashOf is the SHA-256 of the documents' text in the order of their use, in hexadecimal digits.
+// hashOf returns the SHA-256 of the documents' text in the order of their use, in hexadecimal digits.
 func hashOf(docs []document) string {
 	h := sha256.New()
 	for _, d := range docs {
@@ -223,7 +223,7 @@ func packs(ws []window) [][]window {
 	return out
 }
 
-// tokensOf are the tokens of windows, BOS included.
+// tokensOf returns the tokens of windows, BOS included.
 func tokensOf(ws []window) int {
 	n := 0
 	for _, w := range ws {

@@ -69,7 +69,7 @@ func TestReadDocuments(t *testing.T) {
 	if strings.Join(back, "\n") != long {
 		t.Error("the parts are not the text")
 	}
-	// Beside many small documents only the large one is cut.
+	// Overlap many small documents only the large one is cut.
 	docs, cut, err = readDocuments([]string{writeFile(t, "long", long), writeFile(t, "small", "a\n</s>\nb\n</s>\nc\n</s>\nd")})
 	if err != nil || !cut || len(docs) != len(back)+4 {
 		t.Errorf("%d documents of %d parts and 4, cut %v, %v", len(docs), len(back), cut, err)

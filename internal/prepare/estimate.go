@@ -5,9 +5,9 @@ import (
 	"math/rand/v2"
 	"time"
 
-	"github.com/powerinfer-go/powerinfer/internal/clock"
 	"github.com/powerinfer-go/powerinfer/internal/compute/cpu/pool"
 	"github.com/powerinfer-go/powerinfer/internal/model"
+	"github.com/powerinfer-go/powerinfer/internal/monotime"
 	"github.com/powerinfer-go/powerinfer/internal/quant"
 	"github.com/powerinfer-go/powerinfer/internal/train"
 )
@@ -25,11 +25,20 @@ const (
 	StageMeasure  Stage = "measuring"
 )
 
-// Estimate is how long a stage is expected to take.
+// Estimate says how long a stage is expected to take: between Least and Most, if the machine stays as busy as it is.
 type Estimate struct {
-	Stage Stage
-	Time  time.Duration
+	Stage       Stage
+	Least, Most time.Duration
 }
+
+// How far the time of a stage may lie from what a short trial of it says. Stages that stop when they are good enough vary most:
+// training tries several ranks, ends where it no longer improves, and is repeated with a stricter target where the file does not
+// predict well enough, and so are writing and measuring then.
+const (
+	leastShare  = 0.6
+	mostShare   = 2.5
+	mostTrained = 4.0
+)
 
 // What the estimate takes for granted: measured on the embedded and on 7B-shaped models.
 const (
@@ -48,25 +57,34 @@ func (r *observer) estimate(e *runner, samples int) ([]Estimate, error) {
 	ws := []window{{tokens: make([]int32, e.window)}} // any tokens
 	var step time.Duration
 	for range 2 { // the first reads weights in
-		begin := clock.Now()
+		begin := monotime.Now()
 		if err := e.run(ws); err != nil {
 			return nil, err
 		}
-		step = clock.Since(begin)
+		step = monotime.Since(begin)
 	}
 	perToken := float64(step) / float64(e.window)
 	var out []Estimate
-	add := func(s Stage, d float64) { out = append(out, Estimate{s, time.Duration(d)}) }
+	add := func(s Stage, d float64) {
+		most := mostShare
+		if s == StageTrain {
+			most = mostTrained
+		}
+		if repeats := !r.o.NoPredictors && len(r.texts.heldOut) > 0; repeats && (s == StageTrain || s == StageWrite || s == StageMeasure) {
+			most *= maxRounds
+		}
+		out = append(out, Estimate{s, time.Duration(leastShare * d), time.Duration(most * d)})
+	}
 	if r.texts.generate > 0 {
 		one := []window{}
 		for range maxSequences {
 			one = append(one, window{tokens: make([]int32, 1)})
 		}
-		begin := clock.Now()
+		begin := monotime.Now()
 		if err := e.run(one); err != nil {
 			return nil, err
 		}
-		add(StageGenerate, float64(clock.Since(begin))*float64(r.texts.generate)/maxSequences)
+		add(StageGenerate, float64(monotime.Since(begin))*float64(r.texts.generate)/maxSequences)
 	}
 	held := countTokens(r.texts.heldOut)
 	add(StageProfile, perToken*float64(r.texts.calibrationTokens()+held))
@@ -91,7 +109,7 @@ func (r *observer) estimate(e *runner, samples int) ([]Estimate, error) {
 	return out, nil
 }
 
-// trainTime is the time of all layers' trainings, from two short ones on noise of a layer's shape: they differ by an epoch.
+// trainTime returns the time of all layers' trainings, from two short ones on noise of a layer's shape: they differ by an epoch.
 func trainTime(c model.Config, threads, samples int) (float64, error) {
 	workers := pool.New(threads)
 	defer workers.Close()
@@ -99,13 +117,13 @@ func trainTime(c model.Config, threads, samples int) (float64, error) {
 	rank := max(leastUsual, c.Embd/usualRank/rankStep*rankStep)
 	var took [2]float64
 	for i := range took {
-		begin := clock.Now()
+		begin := monotime.Now()
 		gate := func(row []float32, neuron int) float32 { row[neuron%len(row)] = 1; return 0 }
 		o := train.Options{Rank: rank, Epochs: i + 1, Pool: workers, Gate: gate}
 		if _, _, err := train.Train(context.Background(), noise, o); err != nil {
 			return 0, err
 		}
-		took[i] = float64(clock.Since(begin))
+		took[i] = float64(monotime.Since(begin))
 	}
 	epoch := max(0, took[1]-took[0]) / noiseCount // a sample's
 	start := max(0, took[0]-epoch*noiseCount)

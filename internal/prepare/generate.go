@@ -16,7 +16,7 @@ import (
 //go:embed seeds.txt
 var seedText string
 
-// seeds are the sentences with which generated documents begin.
+// seeds returns the sentences with which generated documents begin.
 func seeds() []string { return strings.Split(strings.TrimSpace(seedText), "\n") }
 
 // Generated text is drawn at temperature 1, so that it is spread as the model's own distribution is, without the tails that
@@ -75,7 +75,11 @@ func (g *generator) batch(ctx context.Context, n, limit int) ([][]int32, error) 
 		}
 		for i, s := range live {
 			done[s] = len(texts[s])
-			next := samplers[s].Sample(g.r.Logits(i))
+			row, err := g.r.Logits(i)
+			if err != nil {
+				return nil, err
+			}
+			next := samplers[s].Sample(row)
 			if g.tok.IsEOG(next) {
 				done[s] = -1
 				continue

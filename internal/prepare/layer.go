@@ -128,7 +128,7 @@ func (t *trainer) train(ctx context.Context, l int, r round, progress func(share
 // fares worse, by about a tenth of them on the demo model.
 const strictness = 0.85
 
-// strict is the target of training for a target on other text.
+// strict returns the target of training for a target on other text.
 func strict(target float64) float64 { return 1 - strictness*(1-target) }
 
 // fit calls the training, resumed where a checkpoint is left.
@@ -142,7 +142,11 @@ func (t *trainer) fit(ctx context.Context, s *train.Samples, k cost, l, always i
 		return nil, train.Quality{}, err
 	}
 	active := 1 - t.stats.Sparsity(l)
-	trials := 0.0
+	trials, shown := 0.0, 0.0
+	show := func(share float64) { // training may be prolonged, which makes the same epoch a smaller share
+		shown = max(shown, share)
+		progress(shown)
+	}
 	return train.Train(ctx, s, train.Options{
 		Neurons: t.order[l][always:], MassRecall: strict(r.recall), Accuracy: strict(t.o.Accuracy), Type: t.o.PredictorType, Seed: t.o.Seed + uint64(l),
 		Pool: t.pool, Gate: gate, Resume: checkpoint,
@@ -151,27 +155,27 @@ func (t *trainer) fit(ctx context.Context, s *train.Samples, k cost, l, always i
 		Progress: func(p train.Progress) {
 			if p.Trial { // the search takes about half of the time
 				trials = 0.5 * (1 - math.Pow(0.8, float64(p.Epoch)))
-				progress(trials)
+				show(trials)
 				return
 			}
-			progress(trials + (1-trials)*float64(p.Epoch)/float64(p.Epochs))
+			show(trials + (1-trials)*float64(p.Epoch)/float64(p.Epochs))
 		},
 	})
 }
 
 // gateRows reads the rows that decide whether a layer's neurons are active, and what is added to their products.
 func (t *trainer) gateRows(l int) (func(row []float32, neuron int) float32, error) {
-	name, bias := "ffn_gate", []float32(nil)
-	if !gated(t.c) {
-		name = "ffn_up"
+	bias := []float32(nil)
+	if !t.c.Family.Gated {
 		if b := t.f.Tensor(fmt.Sprintf("blk.%d.ffn_up.bias", l)); b != nil && b.Elems() == t.c.FF && b.Type.BlockElems() == 1 {
 			bias = make([]float32, t.c.FF)
 			quant.Decode(b.Type, bias, b.Data)
 		}
 	}
-	w := t.f.Tensor(fmt.Sprintf("blk.%d.%s.weight", l, name))
+	n := t.c.Family.Neurons(t.f, l)
+	w := n.Deciding()
 	if w == nil || w.Rows() != t.c.FF || w.Shape[0] != t.c.Embd {
-		return nil, fmt.Errorf("%s: layer %d has no %s of %d rows", t.f.Path, l, name, t.c.FF)
+		return nil, fmt.Errorf("%s: layer %d has no rows that decide about %d neurons", t.f.Path, l, t.c.FF)
 	}
 	bytes := w.Type.RowBytes(t.c.Embd)
 	threshold := float32(0)

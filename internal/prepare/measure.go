@@ -9,6 +9,7 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/eval"
 	"github.com/powerinfer-go/powerinfer/internal/gguf"
 	"github.com/powerinfer-go/powerinfer/internal/model"
+	"github.com/powerinfer-go/powerinfer/internal/planner"
 )
 
 // measurer compares prepared files with the dense model on the text held out, by llama.cpp's method.
@@ -34,10 +35,11 @@ type Measured struct {
 // outputs bounds the rows of logits held at a time.
 const outputs = 128
 
-func (m *measurer) open(f *gguf.File, window int, mode model.SparseMode) (*engine.Engine, error) {
-	return engine.Open(f, engine.Options{
-		Context: window, UBatch: stepTokens, Outputs: outputs, Threads: m.o.Threads, NoRepack: m.mapped,
+func (m *measurer) open(ctx context.Context, f *gguf.File, window int, mode model.SparseMode) (*engine.Engine, error) {
+	return engine.Open(ctx, f, engine.Options{
+		Context: window, UBatch: stepTokens, Outputs: outputs, NoRepack: m.mapped,
 		Activation: m.o.Activation, Sparse: mode, Progress: m.o.bytes(StageLoad),
+		Devices: planner.CPU(planner.Processor{Threads: m.o.Threads}),
 	})
 }
 
@@ -46,7 +48,7 @@ func (m *measurer) dense(ctx context.Context, window int) error {
 	if b, err := eval.OpenBase(m.w.path(fileBase)); err == nil {
 		return b.Close()
 	}
-	e, err := m.open(m.f, window, model.Off)
+	e, err := m.open(ctx, m.f, window, model.Off)
 	if err != nil {
 		return err
 	}
@@ -78,7 +80,7 @@ func (m *measurer) divergence(ctx context.Context, path string, mode model.Spars
 		return eval.Divergence{}, err
 	}
 	defer f.Close()
-	e, err := m.open(f, base.Context, mode)
+	e, err := m.open(ctx, f, base.Context, mode)
 	if err != nil {
 		return eval.Divergence{}, err
 	}
@@ -92,7 +94,7 @@ func (m *measurer) divergence(ctx context.Context, path string, mode model.Spars
 	return k.Run(ctx, e)
 }
 
-// measure is the cost of the prepared file at path, or what an earlier run found for this round.
+// measure returns the cost of the prepared file at path, or what an earlier run found for this round.
 func (m *measurer) measure(ctx context.Context, path string, r round, requantised bool) (Measured, error) {
 	name := fmt.Sprintf("measured-%d.json", r.number)
 	var q Measured

@@ -16,7 +16,7 @@ type texts struct {
 	generate             int // tokens that the model generates for calibration; 0: calibration was given
 }
 
-// calibrationTokens is how many there are or will be.
+// calibrationTokens returns how many there are or will be.
 func (t *texts) calibrationTokens() int { return max(t.generate, countTokens(t.calibration)) }
 
 func (t *texts) calibrated() prepared.Text { return identify(t.calibration) }
@@ -29,7 +29,7 @@ func identify(docs []document) prepared.Text {
 	return prepared.Text{SHA256: hashOf(docs), Tokens: uint64(countTokens(docs))}
 }
 
-// leastHeldOut is what measuring needs: two windows.
+// leastHeldOut returns what measuring needs: two windows.
 func leastHeldOut(c model.Config) int { return 2 * min(windowTokens, c.Context) }
 
 // readTexts reads, encodes and divides the text that was given.
@@ -99,12 +99,12 @@ type observer struct {
 	tok *tokenizer.Tokenizer
 }
 
-func (v *observer) runner() (*runner, error) {
+func (v *observer) runner(ctx context.Context) (*runner, error) {
 	if v.e != nil {
 		return v.e, nil
 	}
 	var err error
-	v.e, err = newRunner(v.f, v.o, v.p, v.id.Mapped)
+	v.e, err = newRunner(ctx, v.f, v.o, v.p, v.id.Mapped)
 	return v.e, err
 }
 
@@ -123,13 +123,14 @@ func (r *run) observe(ctx context.Context) error {
 	if v.tok, err = model.Tokenizer(r.f); err != nil {
 		return err
 	}
-	plan, err := v.plan()
+	load := func() (*runner, error) { return v.runner(ctx) }
+	plan, err := v.plan(ctx)
 	if err != nil {
 		return err
 	}
 	if r.texts.generate > 0 {
 		p.idle = true
-		g := &generator{load: v.runner, tok: v.tok, seed: r.o.Seed}
+		g := &generator{load: load, tok: v.tok, seed: r.o.Seed}
 		r.texts.calibration, err = g.generate(ctx, r.w, r.texts.generate, r.o.bytes(StageGenerate))
 		if err != nil {
 			return err
@@ -149,17 +150,17 @@ func (r *run) observe(ctx context.Context) error {
 	if r.sampled() {
 		p.traces = &traces{left: plan.budget}
 	}
-	if err := p.profile(ctx, v.runner, r.w, steps, r.o.bytes(StageProfile)); err != nil {
+	if err := p.profile(ctx, load, r.w, steps, r.o.bytes(StageProfile)); err != nil {
 		return err
 	}
 	r.stats, err = p.stats()
 	return err
 }
 
-// sampled says whether there will be predictors to train.
+// sampled reports whether there will be predictors to train.
 func (r *run) sampled() bool { return !r.o.profileOnly && !r.o.NoPredictors }
 
-// leastTokens is how much calibration text is needed.
+// leastTokens returns how much calibration text is needed.
 func (r *run) leastTokens() int {
 	if r.sampled() {
 		return LeastTokens
@@ -181,7 +182,7 @@ const traceSlack = 1.25
 
 // plan decides how much is sampled from how sparse the model is on a first step, and tells the estimate. A resumed run
 // keeps its plan.
-func (r *observer) plan() (samplingPlan, error) {
+func (r *observer) plan(ctx context.Context) (samplingPlan, error) {
 	plan := samplingPlan{budget: [roles]int64{calibrating: r.o.TraceBudget - r.o.TraceBudget/heldShare, holdingOut: r.o.TraceBudget / heldShare}}
 	b, ok, err := r.w.read(filePlan)
 	if err != nil {
@@ -193,7 +194,7 @@ func (r *observer) plan() (samplingPlan, error) {
 		}
 		return plan, nil
 	}
-	e, err := r.runner()
+	e, err := r.runner(ctx)
 	if err != nil {
 		return plan, err
 	}
@@ -210,6 +211,9 @@ func (r *observer) plan() (samplingPlan, error) {
 		return plan, fmt.Errorf("a trace budget of %d MiB holds %d samples of this model, and at least %d are needed; raise --trace-budget to %.0f MiB",
 			r.o.TraceBudget>>20, n, leastSamples, bytes*traceSlack*leastSamples/(1<<20)*heldShare/(heldShare-1)+1)
 	}
+	if err := r.checkSpace(bytes * traceSlack * float64(plan.want[calibrating]+plan.want[holdingOut])); err != nil {
+		return plan, err
+	}
 	if r.o.Estimate != nil {
 		est, err := r.estimate(e, plan.want[calibrating])
 		if err != nil {
@@ -224,7 +228,7 @@ func (r *observer) plan() (samplingPlan, error) {
 	return plan, r.w.write(filePlan, b)
 }
 
-// sampleBytes is what one token takes in all layers' traces, from the share of active neurons in a step of the seeds.
+// sampleBytes returns what one token takes in all layers' traces, from the share of active neurons in a step of the seeds.
 func (r *observer) sampleBytes(e *runner) (float64, error) {
 	var ws []window
 	tokens := 0

@@ -12,13 +12,13 @@ import (
 	"os"
 	"slices"
 
+	"github.com/powerinfer-go/powerinfer/internal/atomicfile"
 	"github.com/powerinfer-go/powerinfer/internal/compute"
 	"github.com/powerinfer-go/powerinfer/internal/compute/cpu/pool"
 	"github.com/powerinfer-go/powerinfer/internal/gguf"
 	"github.com/powerinfer-go/powerinfer/internal/hw"
 	"github.com/powerinfer-go/powerinfer/internal/model"
 	"github.com/powerinfer-go/powerinfer/internal/neuron"
-	"github.com/powerinfer-go/powerinfer/internal/outfile"
 	"github.com/powerinfer-go/powerinfer/internal/prepared"
 	"github.com/powerinfer-go/powerinfer/internal/quant"
 )
@@ -115,7 +115,7 @@ type Report struct {
 	Measured    *Measured     // nil where nothing was held out
 }
 
-// Bytes are those that a token reads of all feed-forward layers: dense, in exact and in predict.
+// Bytes returns those that a token reads of all feed-forward layers: dense, in exact and in predict.
 func (r *Report) Bytes() (dense, exact, predict float64) {
 	for i := range r.Layers {
 		y := &r.Layers[i]
@@ -143,6 +143,22 @@ func Run(ctx context.Context, f *gguf.File, o Options) (*Report, error) {
 	if err != nil {
 		return nil, err
 	}
+	defer r.w.release()
+	rep, err := r.prepare(ctx)
+	return rep, resumable(err)
+}
+
+// resumable adds what to do to the error of a disk without room.
+func resumable(err error) error {
+	if err != nil && hw.DiskFull(err) {
+		return fmt.Errorf("%w; make room, then the same command with --resume goes on", err)
+	}
+	return err
+}
+
+// prepare does the work, whose folder is open.
+func (r *run) prepare(ctx context.Context) (*Report, error) {
+	o := r.o
 	if err := r.observe(ctx); err != nil {
 		return nil, err
 	}
@@ -170,8 +186,9 @@ func Profile(ctx context.Context, f *gguf.File, o Options) (*Report, error) {
 	if err != nil {
 		return nil, err
 	}
+	defer r.w.release()
 	if err := r.observe(ctx); err != nil {
-		return nil, err
+		return nil, resumable(err)
 	}
 	text := r.counted()
 	if err := WriteStats(o.Out, f, text.SHA256, r.stats); err != nil {
@@ -180,7 +197,7 @@ func Profile(ctx context.Context, f *gguf.File, o Options) (*Report, error) {
 	return &Report{Stats: r.stats, Calibration: text, Generated: r.texts.generate > 0}, r.clean()
 }
 
-// counted is the calibration text with the tokens that were counted, BOS of each window among them.
+// counted returns the calibration text with the tokens that were counted, BOS of each window among them.
 func (r *run) counted() prepared.Text {
 	t := r.texts.calibrated()
 	t.Tokens = r.stats.Tokens
@@ -239,7 +256,7 @@ func (o *Options) complete(r *run) error {
 	}
 	if !o.SetType {
 		o.PredictorType = quant.Q8_0
-		if t := r.f.Tensor("blk.0.ffn_up.weight"); t != nil && slices.Contains(predictorTypes, t.Type) {
+		if t := r.f.Tensor("blk.0.ffn_up.weight"); t != nil && slices.Contains(quant.BlockTypes(), t.Type) {
 			o.PredictorType = t.Type
 		}
 	}
@@ -255,9 +272,6 @@ func (o *Options) complete(r *run) error {
 	}
 	return nil
 }
-
-// predictorTypes are the types that predictors can be stored in.
-var predictorTypes = []quant.Type{quant.F32, quant.F16, quant.BF16, quant.Q8_0, quant.Q4_0}
 
 // maxFF is how many neurons traces can name.
 const maxFF = 1 << 16
@@ -291,7 +305,7 @@ func (r *run) check(ctx context.Context) error {
 // dense says how near to zero a model's activations are that never are zero.
 func (r *run) dense(ctx context.Context) error {
 	var z nearZero
-	e, err := newRunner(r.f, r.o, &z, mapped(r.f))
+	e, err := newRunner(ctx, r.f, r.o, &z, mapped(r.f))
 	if err != nil {
 		return err
 	}
@@ -310,7 +324,7 @@ func (r *run) dense(ctx context.Context) error {
 			}
 		}
 	}
-	return fmt.Errorf("%s: its activation is %s: %.1f %% of activations are within %g %% of their token's largest, but %w",
+	return fmt.Errorf("%s: its activation is %s: %.1f %% of activations are within %g %% of their token's largest, but %w; if it was trained with ReLU, which the file does not say, give --activation relu",
 		r.f.Path, r.c.Act.Kind, 100*z.near/max(1, z.all), 100*nearZeroShare, errNoZeros)
 }
 
@@ -369,7 +383,7 @@ func (r *run) train(ctx context.Context, t round, rep *Report) ([]prepared.Predi
 	return predictors, nil
 }
 
-// info is what the file's keys will say.
+// info returns what the file's keys will say.
 func (r *run) info(rep *Report) (prepared.Info, error) {
 	info := prepared.Info{
 		Activation: r.c.Act.Kind.String(), Input: prepared.Normed, Calibration: rep.Calibration, HeldOut: rep.HeldOut,
@@ -420,7 +434,7 @@ func (r *run) place(from string) error {
 		}
 	}
 	// Another file system, or a link whose target is to be replaced.
-	return outfile.Write(r.o.Out, func(to *outfile.File) error {
+	return atomicfile.Write(r.o.Out, func(to *atomicfile.File) error {
 		in, err := os.Open(from)
 		if err != nil {
 			return err
@@ -436,5 +450,6 @@ func (r *run) clean() error {
 	if r.o.KeepWork {
 		return nil
 	}
+	r.w.release() // Windows removes no locked file
 	return os.RemoveAll(r.w.dir)
 }

@@ -21,7 +21,7 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/synth"
 )
 
-// smallSpec is a model whose predictors pay: a rank of 32 is a quarter of its width.
+// smallSpec returns a model whose predictors pay: a rank of 32 is a quarter of its width.
 func smallSpec() synth.Spec {
 	return synth.Spec{
 		Arch: "llama", Layers: 2, Embd: 128, FF: 384, Heads: 4, Vocab: 512, Context: 256, Type: quant.F16,
@@ -43,7 +43,7 @@ func openSmall(t testing.TB, s synth.Spec) *gguf.File {
 	return f
 }
 
-// text is some documents of words, always the same.
+// text returns some documents of words, always the same.
 func text(documents, words int) string {
 	rng := rand.New(rand.NewPCG(1, 2))
 	syllables := strings.Fields("ba ker thon is e la mur tin o sel ra win")
@@ -86,8 +86,8 @@ func TestRun(t *testing.T) {
 	o.Estimate = func(stages []Estimate) {
 		estimated = len(stages) == 4
 		for _, s := range stages {
-			if s.Time <= 0 {
-				t.Errorf("%s is expected to take %s", s.Stage, s.Time)
+			if s.Least <= 0 {
+				t.Errorf("%s is expected to take %s", s.Stage, s.Least)
 			}
 		}
 	}
@@ -372,6 +372,9 @@ func TestFamilies(t *testing.T) {
 		{"falcon", "relu", quant.BF16},
 		{"bamboo", "drelu", quant.F16},
 		{"qwen2", "relu2", quant.F16},
+		{"arcee", "relu2", quant.F16},
+		{"nemotron", "relu2", quant.F16},
+		{"phi3", "relu", quant.F16},
 		{"llama", "fatrelu", quant.Q8_0},
 		{"llama", "relu", quant.Q4_0},
 	} {

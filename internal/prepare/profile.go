@@ -36,7 +36,7 @@ type profiler struct {
 // sampling chooses want of total tokens, evenly.
 type sampling struct{ want, total, seen int }
 
-// next says whether the next token is sampled.
+// next reports whether the next token is sampled.
 func (s *sampling) next() bool {
 	t := s.seen
 	s.seen++
@@ -62,7 +62,7 @@ func newProfiler(f *gguf.File, c model.Config, threads int) (*profiler, error) {
 	return p, nil
 }
 
-// downNorms are the lengths of a layer's down columns. [n_ff]
+// downNorms returns the lengths of a layer's down columns. [n_ff]
 func downNorms(f *gguf.File, layer, embd, ff int) ([]float32, error) {
 	name := fmt.Sprintf("blk.%d.ffn_down.weight", layer)
 	t := f.Tensor(name)
@@ -177,7 +177,7 @@ func (p *profiler) count(layer int, rows [][]float32) {
 	})
 }
 
-// stats are what was counted.
+// stats returns what was counted.
 func (p *profiler) stats() (*neuron.Stats, error) {
 	s := &neuron.Stats{Tokens: p.tokens, Layers: p.counts}
 	for l, sums := range p.sums {

@@ -30,7 +30,7 @@ func TestSamplingIsEven(t *testing.T) {
 	}
 }
 
-// fakeStep is a layer's step of given inputs and activations.
+// fakeStep returns a layer's step of given inputs and activations.
 func fakeStep(inputs, activations [][]float32) model.FFNStep {
 	return model.FFNStep{
 		Params: &compute.Params{Tokens: make([]int32, len(inputs))},
@@ -52,7 +52,7 @@ func TestProfilerCounts(t *testing.T) {
 			}
 			p.norms, p.counts, p.sums = append(p.norms, norms), append(p.counts, make([]uint32, ff)), append(p.sums, make([]float64, ff))
 		}
-		w := &work{t.TempDir()}
+		w := &work{dir: t.TempDir()}
 		var err error
 		if p.traces, err = openTraces(w, 2, [roles][]int64{}); err != nil {
 			t.Fatal(err)
@@ -141,7 +141,7 @@ func checkTrace(t *testing.T, seed uint64, w *work, p *profiler, inputs, acts []
 
 // A trace stops growing before its bound, at a record's end.
 func TestTraceBudget(t *testing.T) {
-	w := &work{t.TempDir()}
+	w := &work{dir: t.TempDir()}
 	tr, err := openTraces(w, 1, [roles][]int64{})
 	if err != nil {
 		t.Fatal(err)

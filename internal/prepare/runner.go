@@ -1,6 +1,8 @@
 package prepare
 
 import (
+	"context"
+
 	"github.com/powerinfer-go/powerinfer/internal/compute"
 	"github.com/powerinfer-go/powerinfer/internal/compute/cpu"
 	"github.com/powerinfer-go/powerinfer/internal/gguf"
@@ -27,7 +29,7 @@ type runner struct {
 // leastFree is what must stay available beside a repacked model for it not to be computed on where it is mapped.
 const leastFree = 1 << 30
 
-// mapped says whether the model does not fit memory and is read from its file in every step.
+// mapped reports whether the model does not fit memory and is read from its file in every step.
 func mapped(f *gguf.File) bool {
 	var weights uint64
 	for _, t := range f.Tensors {
@@ -38,14 +40,14 @@ func mapped(f *gguf.File) bool {
 }
 
 // newRunner loads f. observer may be nil.
-func newRunner(f *gguf.File, o *Options, observer model.Observer, pinned bool) (*runner, error) {
+func newRunner(ctx context.Context, f *gguf.File, o *Options, observer model.Observer, pinned bool) (*runner, error) {
 	dev, err := cpu.New(cpu.Options{Threads: o.Threads})
 	if err != nil {
 		return nil, err
 	}
 	perSequence := (windowTokens + compute.PagePositions - 1) / compute.PagePositions
-	m, err := model.Load(f, dev, model.Options{
-		Activation: o.Activation, Sparse: model.Off, Observer: observer, Batch: stepTokens, Outputs: maxSequences,
+	m, err := model.Load(ctx, f, dev, model.Options{
+		Activation: o.Activation, Sparse: model.Off, Observer: observer, Batch: stepTokens, Outputs: maxSequences, Context: windowTokens,
 		Cache: compute.CacheSpec{Pages: perSequence * maxSequences}, Pinned: pinned, Progress: o.bytes(StageLoad),
 	})
 	if err != nil {

@@ -33,7 +33,7 @@ func traceName(r role, layer int) string {
 	return fmt.Sprintf("%s-%04d.trace", [roles]string{"calibration", "held-out"}[r], layer)
 }
 
-// recordBytes is the size of a record with k active neurons.
+// recordBytes returns the size of a record with k active neurons.
 func recordBytes(embd, k int) int64 { return 8 + 2*int64(embd) + 4*int64(k) }
 
 // appendRecord appends one sample; x is the predictor's input, a the layer's activations.

@@ -11,14 +11,21 @@ import (
 	"os"
 	"path/filepath"
 	"reflect"
+	"slices"
+	"strconv"
 	"strings"
+
+	"github.com/gofrs/flock"
 
 	"github.com/powerinfer-go/powerinfer/internal/gguf"
 )
 
 // work is the folder that a run keeps its state in. Every file appears complete, by renaming, but for traces, which grow and
 // whose valid length is written down elsewhere.
-type work struct{ dir string }
+type work struct {
+	dir  string
+	lock *flock.Flock // held while a process works in the folder
+}
 
 // Files of the work folder.
 const (
@@ -28,6 +35,8 @@ const (
 	fileProfile  = "profile"
 	fileBase     = "dense.logits"
 	fileModel    = "candidate.gguf"
+	fileLock     = "lock"
+	fileHolder   = "process" // the number of the process that holds the lock
 )
 
 // identity is everything that a run's result follows from: a run is only resumed as what it was begun.
@@ -42,27 +51,71 @@ type identity struct {
 
 const workVersion = 1
 
-// openWork makes the folder, or with resume goes on with one that is there. The second result is the identity that counts.
+// openWork makes the folder, or with resume goes on with one that is there, and locks it. The second result is the identity that counts.
 func openWork(dir string, id identity, resume bool) (*work, identity, error) {
-	w := &work{dir}
+	w := &work{dir: dir}
+	if err := w.take(); err != nil {
+		return nil, id, err
+	}
+	w, id, err := w.open(id, resume)
+	if err != nil {
+		w.release()
+	}
+	return w, id, err
+}
+
+// take makes the folder where there is none, and locks it. A folder with other things in it is left as it is.
+func (w *work) take() error {
+	entries, err := os.ReadDir(w.dir)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	holds := func(names ...string) bool {
+		return slices.ContainsFunc(entries, func(e fs.DirEntry) bool { return slices.Contains(names, e.Name()) })
+	}
+	if len(entries) > 0 && !holds(fileIdentity, fileLock) {
+		return fmt.Errorf("%s is not empty and holds no earlier run; name another folder", w.dir)
+	}
+	if err := os.MkdirAll(w.dir, 0o755); err != nil {
+		return err
+	}
+	w.lock = flock.New(w.path(fileLock))
+	ok, err := w.lock.TryLock()
+	switch {
+	case err != nil:
+		return fmt.Errorf("%s cannot be locked: %w", w.dir, err)
+	case !ok:
+		holder := "another process"
+		if b, found, err := w.read(fileHolder); err == nil && found {
+			holder = fmt.Sprintf("process %.20s", b)
+		}
+		return fmt.Errorf("%s is in use by %s; wait for it, or name another folder with --work", w.dir, holder)
+	}
+	return w.write(fileHolder, []byte(strconv.Itoa(os.Getpid())))
+}
+
+// release lets another process work in the folder.
+func (w *work) release() {
+	if w != nil && w.lock != nil {
+		_ = w.lock.Close() // the lock ends with the process at the latest
+	}
+}
+
+// open reads the identity of an earlier run, or begins one.
+func (w *work) open(id identity, resume bool) (*work, identity, error) {
+	dir := w.dir
 	old, ok, err := w.read(fileIdentity)
 	switch {
 	case err != nil:
-		return nil, id, err
+		return w, id, err
 	case ok && !resume:
-		return nil, id, fmt.Errorf("%s holds an earlier run; go on with it by --resume, or remove it", dir)
+		return w, id, fmt.Errorf("%s holds an earlier run; go on with it by --resume, or remove it", dir)
 	case ok:
 		return w.resume(old, id)
 	}
-	if entries, err := os.ReadDir(dir); err == nil && len(entries) > 0 {
-		return nil, id, fmt.Errorf("%s is not empty and holds no earlier run; name another folder", dir)
-	}
-	if err := os.MkdirAll(dir, 0o755); err != nil {
-		return nil, id, err
-	}
 	b, err := json.MarshalIndent(id, "", "\t")
 	if err != nil {
-		return nil, id, err
+		return w, id, err
 	}
 	return w, id, w.write(fileIdentity, b)
 }
@@ -71,7 +124,7 @@ func openWork(dir string, id identity, resume bool) (*work, identity, error) {
 func (w *work) resume(b []byte, id identity) (*work, identity, error) {
 	var old identity
 	if err := json.Unmarshal(b, &old); err != nil {
-		return nil, id, w.damaged(fileIdentity)
+		return w, id, w.damaged(fileIdentity)
 	}
 	id.Mapped = old.Mapped
 	if old == id {
@@ -88,7 +141,7 @@ func (w *work) resume(b []byte, id identity) (*work, identity, error) {
 	}
 	compare(old, id)
 	compare(old.Options, id.Options)
-	return nil, id, fmt.Errorf("%s holds a run with another %s; give the same again, or remove it", w.dir, strings.Join(changed, ", "))
+	return w, id, fmt.Errorf("%s holds a run with another %s; give the same again, or remove it", w.dir, strings.Join(changed, ", "))
 }
 
 func (w *work) path(name string) string { return filepath.Join(w.dir, name) }

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/powerinfer-go/powerinfer/internal/arch"
 	"github.com/powerinfer-go/powerinfer/internal/gguf"
 	"github.com/powerinfer-go/powerinfer/internal/quant"
 )
@@ -21,37 +22,31 @@ type originalTensors struct {
 	rotated                bool   // heads are rotated whole
 }
 
-func originals() map[string]originalTensors {
-	both := func(names ...string) (out []string) {
-		for _, n := range names {
-			out = append(out, n+".weight", n+".bias")
+// originalOf returns the names that the original loads of a family; ok is false where it does not run it. Optional are norms only:
+// it knows no biases that some files of a family lack.
+func originalOf(name string) (o originalTensors, ok bool) {
+	f, _ := arch.Named(name)
+	for _, t := range f.Outer {
+		if !t.Optional {
+			o.outer = append(o.outer, t.Name)
 		}
-		return out
 	}
-	weights := func(names ...string) (out []string) {
-		for _, n := range names {
-			out = append(out, n+".weight")
+	if !f.AlwaysTied {
+		o.outer = append(o.outer, "output.weight")
+	}
+	for _, t := range f.Block {
+		switch {
+		case !t.Optional:
+			o.block = append(o.block, strings.Replace(t.Name, "ffn_down.", "ffn_down_t.", 1))
+		case strings.HasPrefix(t.Name, "attn_norm_2."):
+			o.optional = append(o.optional, t.Name)
 		}
-		return out
 	}
-	llama := originalTensors{
-		outer: weights("token_embd", "output_norm", "output"),
-		block: weights("attn_norm", "attn_q", "attn_k", "attn_v", "attn_output", "ffn_norm", "ffn_gate", "ffn_up", "ffn_down_t", "fc1", "fc2"),
-		eps:   "attention.layer_norm_rms_epsilon", rotated: true,
+	o.block = append(o.block, "fc1.weight", "fc2.weight")
+	if o.rotated = f.Rotation != arch.Learned; o.rotated {
+		o.eps = f.EpsilonKey()
 	}
-	return map[string]originalTensors{
-		"llama": llama, "bamboo": llama,
-		"falcon": {
-			outer:    append(weights("token_embd", "output"), both("output_norm")...),
-			block:    append(weights("attn_qkv", "attn_output", "ffn_up", "ffn_down_t", "fc1", "fc2"), both("attn_norm")...),
-			optional: both("attn_norm_2"),
-			eps:      "attention.layer_norm_epsilon", rotated: true,
-		},
-		"opt": {
-			outer: append(weights("token_embd", "position_embd"), both("output_norm")...),
-			block: append(weights("fc1", "fc2"), both("attn_norm", "attn_q", "attn_k", "attn_v", "attn_output", "ffn_norm", "ffn_up", "ffn_down_t")...),
-		},
-	}
+	return o, f.Original != ""
 }
 
 // CreateOriginal writes a model with predictors as a file of the original PowerInfer, to a temporary name and renamed. Keys get the
@@ -99,8 +94,8 @@ func (o *original) readKeys(keys []gguf.KV) error {
 	}
 	o.arch, _ = o.keys["general.architecture"].(string)
 	var ok bool
-	if o.form, ok = originals()[o.arch]; !ok {
-		return bad("general.architecture", "%.80q is not one of bamboo, falcon, llama, opt", o.arch)
+	if o.form, ok = originalOf(o.arch); !ok {
+		return bad("general.architecture", "%.80q is not one of %s", o.arch, arch.Originals())
 	}
 	for _, k := range []struct {
 		name string
@@ -227,7 +222,7 @@ func sortedNames(m map[string]bool) []string {
 	return out
 }
 
-// isNeurons says whether a tensor's rows are neurons' weights.
+// isNeurons reports whether a tensor's rows are neurons' weights.
 func isNeurons(name string) bool {
 	return strings.HasSuffix(name, ".ffn_gate.weight") || strings.HasSuffix(name, ".ffn_up.weight") || strings.HasSuffix(name, ".ffn_down_t.weight")
 }

@@ -56,7 +56,7 @@ func TestForwardPass(t *testing.T) {
 	}
 }
 
-// allNeurons is a plan with random orders. Layer 0's predictor is of zeros, layer 1's too behind neurons that are always on, and
+// allNeurons returns a plan with random orders. Layer 0's predictor is of zeros, layer 1's too behind neurons that are always on, and
 // layer 2 has none.
 func allNeurons(t *testing.T, arch string) prepared.Plan {
 	seed := rand.Uint64()
@@ -110,7 +110,7 @@ func logits(t *testing.T, f *gguf.File, mode model.SparseMode) (out [][]float32)
 	for i := range int32(n) {
 		p.Pos, p.Out = append(p.Pos, i), append(p.Out, i)
 	}
-	m, err := model.Load(f, dev, model.Options{Batch: n, Outputs: n, Sparse: mode, Cache: compute.CacheSpec{Pages: 1}})
+	m, err := model.Load(t.Context(), f, dev, model.Options{Batch: n, Outputs: n, Sparse: mode, Cache: compute.CacheSpec{Pages: 1}})
 	if err != nil {
 		t.Fatal(fmt.Errorf("%s, mode %s: %w", f.Path, mode, err))
 	}
@@ -118,12 +118,16 @@ func logits(t *testing.T, f *gguf.File, mode model.SparseMode) (out [][]float32)
 		t.Fatal(err)
 	}
 	for i := range n {
-		out = append(out, slices.Clone(m.Logits(i)))
+		row, err := m.Logits(i)
+		if err != nil {
+			t.Fatal(err)
+		}
+		out = append(out, slices.Clone(row))
 	}
 	return out
 }
 
-// difference is the largest, as a share of the largest logit.
+// difference returns the largest, as a share of the largest logit.
 func difference(x, y [][]float32) float64 {
 	worst, largest := 0.0, 0.0
 	for i := range y {

@@ -72,7 +72,7 @@ type Quality struct {
 	PerplexityPredict float32
 }
 
-// Stats are the frequencies as counts, exact up to 2²⁴ calibration tokens.
+// Stats returns the frequencies as counts, exact up to 2²⁴ calibration tokens.
 func (i *Info) Stats() *neuron.Stats {
 	s := &neuron.Stats{Tokens: i.Calibration.Tokens}
 	for l := range i.Layers {
@@ -167,7 +167,7 @@ func (y *Layer) figures() bool {
 	return [4]float32{y.Recall, y.Found, y.Precision, y.Accuracy} != [4]float32{}
 }
 
-// measured are the layer's figures in the order of measuredKeys.
+// measured returns the layer's figures in the order of measuredKeys.
 func (y *Layer) measured() [4]*float32 {
 	return [4]*float32{&y.Recall, &y.Found, &y.Precision, &y.Accuracy}
 }

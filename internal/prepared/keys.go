@@ -29,7 +29,7 @@ const (
 
 func keyFrequency(layer int) string { return fmt.Sprintf("powerinfer.frequency.%d", layer) }
 
-// measuredKeys are the arrays of a share per layer, in the order of Layer.measured.
+// measuredKeys returns the arrays of a share per layer, in the order of Layer.measured.
 func measuredKeys() [4]string { return [4]string{keyRecall, keyFound, keyPrecision, keyAccuracy} }
 
 // Bounds on what a file may claim; beyond them it is taken for damaged.
@@ -39,7 +39,7 @@ const (
 	maxRank   = 1 << 16
 )
 
-// Keys are the metadata of i, to be written beside the model's own. They are what Read gives i back from; an error
+// Keys returns the metadata of i, to be written beside the model's own. They are what Read gives i back from; an error
 // names the key that Read would refuse.
 func (i *Info) Keys() ([]gguf.KV, error) {
 	if len(i.Layers) == 0 {

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"io"
 
+	"github.com/powerinfer-go/powerinfer/internal/arch"
 	"github.com/powerinfer-go/powerinfer/internal/gguf"
 	"github.com/powerinfer-go/powerinfer/internal/quant"
 )
@@ -80,23 +81,34 @@ func CheckOriginal(src *gguf.File, info *Info) error {
 	return nil
 }
 
-// original is an error where the original cannot do what the keys say.
-func (i *Info) original(arch string) error {
-	acts := map[string]string{"llama": "relu", "bamboo": "drelu", "falcon": "relu", "opt": "relu"}
+// OriginalActivation returns the activation that the original PowerInfer applies in models of an architecture, or why it does not run
+// them.
+func OriginalActivation(name string) (string, error) {
+	f, _ := arch.Named(name)
+	if f.Original == "" {
+		return "", fmt.Errorf("architecture %q: the original PowerInfer runs %s only", name, arch.Originals())
+	}
+	return f.Original, nil
+}
+
+// original reports what of the keys the original cannot do.
+func (i *Info) original(name string) error {
+	f, _ := arch.Named(name)
+	act, err := OriginalActivation(name)
 	switch {
-	case acts[arch] == "":
-		return fmt.Errorf("architecture %q: the original PowerInfer runs bamboo, falcon, llama and opt only", arch)
-	case i.Activation != acts[arch]:
-		return bad(keyActivation, "the original PowerInfer runs %s with %s, not %s", arch, acts[arch], i.Activation)
+	case err != nil:
+		return err
+	case i.Activation != act:
+		return bad(keyActivation, "the original PowerInfer runs %s with %s, not %s", name, act, i.Activation)
 	case i.Threshold != 0:
 		return bad(keyThreshold, "the original's form needs predictors for a threshold of 0, not %g", i.Threshold)
-	case i.Input == Normed && (arch == "falcon" || arch == "opt"):
-		return bad(keyInput, "the original's predictors read the residual, and those of a LayerNorm's output cannot be rewritten; prepare %s with predictors of the residual", arch)
+	case i.Input == Normed && f.LayerNorm:
+		return bad(keyInput, "the original's predictors read the residual, and those of a LayerNorm's output cannot be rewritten; prepare %s with predictors of the residual", name)
 	}
 	return nil
 }
 
-// originalType is the type of a tensor of type t in the original's form: it runs feed-forward weights in F16 and Q4_0 only, and
+// originalType returns the type of a tensor of type t in the original's form: it runs feed-forward weights in F16 and Q4_0 only, and
 // knows no BF16.
 func originalType(name string, t quant.Type, dims int) quant.Type {
 	switch {
@@ -164,7 +176,7 @@ func (m *model) expand(tensors []gguf.Source, index map[string]int, l int, info 
 	return tensors, nil
 }
 
-// zeros is a matrix of zeros [rows, cols].
+// zeros returns a matrix of zeros [rows, cols].
 func zeros(name string, t quant.Type, cols, rows int) gguf.Source {
 	return gguf.Source{Name: name, Type: t, Shape: []int{cols, rows}, Write: func(w io.Writer) error {
 		row := make([]byte, t.RowBytes(cols))

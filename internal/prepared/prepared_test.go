@@ -27,7 +27,7 @@ func sample() Info {
 	}
 }
 
-// modelKeys are the keys of the model itself that Read needs.
+// modelKeys returns the keys of the model itself that Read needs.
 func modelKeys() []gguf.KV {
 	return []gguf.KV{
 		{Key: "general.architecture", Value: "llama"},

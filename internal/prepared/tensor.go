@@ -8,6 +8,7 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"github.com/powerinfer-go/powerinfer/internal/arch"
 	"github.com/powerinfer-go/powerinfer/internal/gguf"
 	"github.com/powerinfer-go/powerinfer/internal/quant"
 )
@@ -30,6 +31,12 @@ func (m *model) prepare(p Plan) ([]gguf.Source, error) {
 		}
 		role[name("ffn_gate.weight")] = rows
 		role[name("ffn_up.weight")] = rows
+		if f, _ := arch.Named(m.arch); f.FusedGate && m.f.Tensor(name("ffn_gate.weight")) == nil {
+			role[name("ffn_up.weight")] = func(t *gguf.Tensor) ([]gguf.Source, error) {
+				n := f.Neurons(m.f, l)
+				return []gguf.Source{ordered(n.Gate, order), ordered(n.Up, order)}, shaped(m.f, t, m.embd, 2*m.ff)
+			}
+		}
 		role[name("ffn_up.bias")] = func(t *gguf.Tensor) ([]gguf.Source, error) {
 			return one(ordered(t, order)), shaped(m.f, t, m.ff)
 		}
@@ -70,7 +77,7 @@ func (m *model) prepare(p Plan) ([]gguf.Source, error) {
 	return out, nil
 }
 
-// complete is an error where a layer has no up projection, or not exactly one down projection.
+// complete returns an error where a layer has no up projection, or not exactly one down projection.
 func (m *model) complete(layer int) error {
 	up, down := fmt.Sprintf("blk.%d.ffn_up.weight", layer), fmt.Sprintf("blk.%d.ffn_down.weight", layer)
 	downT := fmt.Sprintf("blk.%d.ffn_down_t.weight", layer)
@@ -88,7 +95,7 @@ func (m *model) complete(layer int) error {
 
 func one(s gguf.Source) []gguf.Source { return []gguf.Source{s} }
 
-// shaped is an error where t has another shape.
+// shaped returns an error where t has another shape.
 func shaped(f *gguf.File, t *gguf.Tensor, shape ...int) error {
 	if !slices.Equal(t.Shape, shape) {
 		return fmt.Errorf("%s: tensor %q has shape %v, not %v", f.Path, t.Name, t.Shape, shape)
@@ -99,7 +106,7 @@ func shaped(f *gguf.File, t *gguf.Tensor, shape ...int) error {
 	return nil
 }
 
-// identity is the order in which neurons stay where they are.
+// identity returns the order in which neurons stay where they are.
 func identity(n int) []int32 {
 	o := make([]int32, n)
 	for i := range o {
@@ -142,7 +149,7 @@ func transposed(name string, t *gguf.Tensor, order []int32) gguf.Source {
 	})
 }
 
-// Transposed is a matrix [embd, ff] whose row i is column order[i] of a matrix [ff, embd]; nil order: column i. read fills
+// Transposed returns a matrix [embd, ff] whose row i is column order[i] of a matrix [ff, embd]; nil order: column i. read fills
 // whole rows of that matrix, from row first on; it is called from several goroutines. Memory holds the result while it is written.
 func Transposed(name string, typ quant.Type, ff, embd int, order []int32, read func(first int, rows []float32) error) gguf.Source {
 	if order == nil {
@@ -202,7 +209,7 @@ func share(n int, worker func() func(i int) error) error {
 	return nil
 }
 
-// transposedType is the type of rows of n elements that were columns of type t: blocks of 32 divide any usual width, larger
+// transposedType returns the type of rows of n elements that were columns of type t: blocks of 32 divide any usual width, larger
 // ones need not.
 func transposedType(t quant.Type, n int) quant.Type {
 	switch {
@@ -216,7 +223,7 @@ func transposedType(t quant.Type, n int) quant.Type {
 	return quant.Q8_0
 }
 
-// tensors are the predictor's, none where the layer has none.
+// tensors returns the predictor's, none where the layer has none.
 func (q *Predictor) tensors(layer, embd int, t quant.Type) []gguf.Source {
 	if q.Rank == 0 {
 		return nil
@@ -227,7 +234,7 @@ func (q *Predictor) tensors(layer, embd int, t quant.Type) []gguf.Source {
 	}
 }
 
-// encoded is a matrix of cols columns with the given elements.
+// encoded returns a matrix of cols columns with the given elements.
 func encoded(name string, t quant.Type, cols int, x []float32) gguf.Source {
 	return gguf.Source{Name: name, Type: t, Shape: []int{cols, len(x) / cols}, Write: func(w io.Writer) error {
 		b := make([]byte, t.RowBytes(len(x)))

@@ -6,6 +6,7 @@ import (
 	"math"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/powerinfer-go/powerinfer/internal/gguf"
@@ -25,7 +26,7 @@ type Plan struct {
 	Info          Info         // what the keys will say; its layers decide which predictors there are
 	Order         neuron.Order // [layer][n_ff]; nil: neurons already lie hottest first
 	Predictors    []Predictor  // [layer]; the zero value where the layer runs exact
-	PredictorType quant.Type   // of fc1 and fc2: F32, F16, BF16, Q8_0 or Q4_0
+	PredictorType quant.Type   // of fc1 and fc2: one of quant.BlockTypes
 }
 
 // Write writes src as a prepared file to path, which appears only when it is complete. Neurons are put in p's order:
@@ -119,7 +120,7 @@ func readModel(f *gguf.File) (*model, error) {
 	return m, r.err
 }
 
-// keys are the file's own, without those that a prepared file has anew and those of a split file. What an original file
+// keys returns the file's own, without those that a prepared file has anew and those of a split file. What an original file
 // leaves unsaid is said.
 func (m *model) keys() []gguf.KV {
 	const pre = "tokenizer.ggml.pre"
@@ -155,14 +156,11 @@ func (p *Plan) check(m *model) error {
 	if len(p.Predictors) != m.layers {
 		return fmt.Errorf("%d predictors for %d layers", len(p.Predictors), m.layers)
 	}
-	switch p.PredictorType {
-	case quant.F32, quant.F16, quant.BF16:
-	case quant.Q8_0, quant.Q4_0:
-		if m.embd%quant.QK != 0 {
-			return fmt.Errorf("predictors of %s need a width that is a multiple of %d, not %d", p.PredictorType, quant.QK, m.embd)
-		}
-	default:
-		return fmt.Errorf("predictors of type %s are not written; F32, F16, BF16, Q8_0 and Q4_0 are", p.PredictorType)
+	if types := quant.BlockTypes(); !slices.Contains(types, p.PredictorType) {
+		return fmt.Errorf("predictors of type %s are not written; these are: %s", p.PredictorType, quant.Names(types))
+	}
+	if n := p.PredictorType.BlockElems(); m.embd%n != 0 {
+		return fmt.Errorf("predictors of %s need a width that is a multiple of %d, not %d", p.PredictorType, n, m.embd)
 	}
 	for l := range p.Predictors {
 		if err := p.Predictors[l].check(&p.Info.Layers[l], m, p.PredictorType); err != nil {
@@ -194,7 +192,7 @@ func (q *Predictor) check(y *Layer, m *model, t quant.Type) error {
 	return nil
 }
 
-// fits is an error where t cannot hold one of the values.
+// fits returns an error where t cannot hold one of the values.
 func fits(x []float32, t quant.Type) error {
 	limit := limit(t)
 	for _, v := range x {
@@ -205,17 +203,13 @@ func fits(x []float32, t quant.Type) error {
 	return nil
 }
 
-// limit is the largest magnitude that t is sure to hold.
+// limit returns the largest magnitude that t is sure to hold.
 func limit(t quant.Type) float32 {
 	const half = 65504 // F16, and the scales of blocks
-	switch t {
-	case quant.F16:
-		return half
-	case quant.Q4_0:
-		return 8 * half
-	case quant.Q8_0:
-		return 127 * half
-	case quant.BF16:
+	if reach := t.Reach(); reach > 0 {
+		return float32(reach * half)
+	}
+	if t == quant.BF16 {
 		return 0x1.fep127
 	}
 	return math.MaxFloat32

@@ -79,7 +79,7 @@ func (x *fixture) layers(gate, up, down quant.Type) {
 	}
 }
 
-// keys are the model's.
+// keys returns the model's.
 func (x *fixture) keys() []gguf.KV {
 	return []gguf.KV{
 		{Key: "general.architecture", Value: x.arch},
@@ -153,7 +153,7 @@ func (x *fixture) random(n int) []float32 {
 	return v
 }
 
-// decoded are a tensor's values; its type must be typ and its shape as given.
+// decoded returns a tensor's values; its type must be typ and its shape as given.
 func decoded(t *testing.T, f *gguf.File, name string, typ quant.Type, shape ...int) []float32 {
 	t.Helper()
 	x := f.Tensor(name)

@@ -11,42 +11,41 @@ import (
 //
 // Source: the block layouts of the GGUF specification and ggml's published block structures.
 func Decode(t Type, dst []float32, src []byte) {
-	if len(dst)%t.BlockElems() != 0 || len(src) != t.RowBytes(len(dst)) {
+	if !t.Known() || len(dst)%t.BlockElems() != 0 || len(src) != t.RowBytes(len(dst)) {
 		panic(fmt.Sprintf("quant: %d bytes of %s do not hold %d elements", len(src), t, len(dst)))
 	}
-	switch t {
-	case F32:
-		for i := range dst {
-			dst[i] = math.Float32frombits(binary.LittleEndian.Uint32(src[4*i:]))
-		}
-	case F16:
-		for i := range dst {
-			dst[i] = half(src[2*i:])
-		}
-	case BF16:
-		for i := range dst {
-			dst[i] = F32FromBF16(binary.LittleEndian.Uint16(src[2*i:]))
-		}
-	case I32:
-		for i := range dst {
-			dst[i] = float32(int32(binary.LittleEndian.Uint32(src[4*i:])))
-		}
-	case Q4_0:
-		decodeBlocks(t, dst, src, decodeQ4_0)
-	case Q8_0:
-		decodeBlocks(t, dst, src, decodeQ8_0)
-	case Q4_K:
-		decodeBlocks(t, dst, src, decodeQ4_K)
-	case Q6_K:
-		decodeBlocks(t, dst, src, decodeQ6_K)
+	e := t.entry()
+	if e.blockElems == 1 {
+		e.decode(dst, src)
+		return
+	}
+	for len(dst) > 0 {
+		e.decode(dst[:e.blockElems], src[:e.blockBytes])
+		dst, src = dst[e.blockElems:], src[e.blockBytes:]
 	}
 }
 
-func decodeBlocks(t Type, dst []float32, src []byte, block func([]float32, []byte)) {
-	n, size := t.BlockElems(), t.BlockBytes()
-	for len(dst) > 0 {
-		block(dst[:n], src[:size])
-		dst, src = dst[n:], src[size:]
+func decodeF32(dst []float32, src []byte) {
+	for i := range dst {
+		dst[i] = math.Float32frombits(binary.LittleEndian.Uint32(src[4*i:]))
+	}
+}
+
+func decodeF16(dst []float32, src []byte) {
+	for i := range dst {
+		dst[i] = half(src[2*i:])
+	}
+}
+
+func decodeBF16(dst []float32, src []byte) {
+	for i := range dst {
+		dst[i] = F32FromBF16(binary.LittleEndian.Uint16(src[2*i:]))
+	}
+}
+
+func decodeI32(dst []float32, src []byte) {
+	for i := range dst {
+		dst[i] = float32(int32(binary.LittleEndian.Uint32(src[4*i:])))
 	}
 }
 
@@ -69,8 +68,8 @@ func decodeQ8_0(dst []float32, b []byte) {
 	}
 }
 
-// Q4KScales unpacks the 12 bytes of a Q4_K superblock into the six-bit scales and minima of its eight sub-blocks.
-func Q4KScales(b []byte) (scale, min [8]uint8) {
+// SixBitScales unpacks 12 bytes of a Q4_K superblock into the six-bit scales and minima of its eight sub-blocks.
+func SixBitScales(b []byte) (scale, min [8]uint8) {
 	for j := range 4 {
 		scale[j], min[j] = b[j]&63, b[j+4]&63
 		scale[j+4] = b[j+8]&15 | b[j]>>6<<4
@@ -83,7 +82,7 @@ func Q4KScales(b []byte) (scale, min [8]uint8) {
 // of bytes 32k…32k+31: d·scale·q − dmin·min.
 func decodeQ4_K(dst []float32, b []byte) {
 	d, dmin := half(b), half(b[2:])
-	scale, min := Q4KScales(b[4:16])
+	scale, min := SixBitScales(b[4:16])
 	for j := range 8 {
 		s, m := d*float32(scale[j]), dmin*float32(min[j])
 		for i, q := range b[16+j/2*32:][:32] {

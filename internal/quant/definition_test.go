@@ -15,6 +15,9 @@ func element(t Type, b []byte, e int) float32 {
 	switch t {
 	case Q4_0:
 		return f16(0) * float32(bits(2+e%16, e/16*4, 4)-8)
+	case Q4_1:
+		product := f16(0) * float32(bits(4+e%16, e/16*4, 4))
+		return product + f16(2)
 	case Q8_0:
 		return f16(0) * float32(int8(b[2+e]))
 	case Q4_K:
@@ -27,6 +30,18 @@ func element(t Type, b []byte, e int) float32 {
 			least = bits(8+j, 4, 4) + 16*bits(4+j, 6, 2)
 		}
 		q := bits(16+e/64*32+e%32, e/32%2*4, 4)
+		product := f16(0) * float32(scale) * float32(q)
+		return product - f16(2)*float32(least)
+	case Q5_K:
+		j := e / 32
+		var scale, least int
+		if j < 4 {
+			scale, least = bits(4+j, 0, 6), bits(8+j, 0, 6)
+		} else {
+			scale = bits(8+j, 0, 4) + 16*bits(j, 6, 2)
+			least = bits(8+j, 4, 4) + 16*bits(4+j, 6, 2)
+		}
+		q := bits(48+e/64*32+e%32, e/32%2*4, 4) + 16*bits(16+e%32, j, 1)
 		product := f16(0) * float32(scale) * float32(q)
 		return product - f16(2)*float32(least)
 	case Q6_K:
@@ -42,8 +57,10 @@ func element(t Type, b []byte, e int) float32 {
 func TestBlockDefinition(t *testing.T) {
 	const seed = 5
 	rng := rand.New(rand.NewPCG(seed, 0))
-	scales := map[Type][]int{Q4_0: {0}, Q8_0: {0}, Q4_K: {0, 2}, Q6_K: {208}}
-	for typ, at := range scales {
+	for _, typ := range Types() {
+		if typ.Float() {
+			continue
+		}
 		n, size := typ.BlockElems(), typ.BlockBytes()
 		for range 50 {
 			const blocks = 3
@@ -52,7 +69,7 @@ func TestBlockDefinition(t *testing.T) {
 				b[i] = byte(rng.Uint32())
 			}
 			for k := range blocks {
-				for _, a := range at {
+				for _, a := range typ.Halves() {
 					putHalf(b[k*size+a:], float32(rng.NormFloat64()))
 				}
 			}
@@ -66,7 +83,7 @@ func TestBlockDefinition(t *testing.T) {
 	}
 }
 
-// nearest is the half-precision number nearest to x by search over the exhaustively tested widening, ties to the even one.
+// nearest returns the half-precision number nearest to x by search over the exhaustively tested widening, ties to the even one.
 func nearest(x float32) uint16 {
 	lo, hi := uint16(0), uint16(0x7c00) // finite numbers and infinity, in order
 	a := math.Abs(float64(x))
@@ -168,7 +185,20 @@ func TestReferenceRounding(t *testing.T) {
 			t.Errorf("Q4_0: %g became %d, want %d", x[i], got, want)
 		}
 	}
+	// Q4_1: the smallest becomes 0, the largest 15; halves are rounded up.
+	clear(x)
+	x[0], x[1], x[2], x[3] = -5, 10, 2.5, -2.51
+	Encode(Q4_1, b[:20], x)
+	if d, m := half(b), half(b[2:]); d != 1 || m != -5 {
+		t.Errorf("Q4_1: d = %g, m = %g, want 1 and -5", d, m)
+	}
+	for i, want := range []byte{0, 15, 8, 2, 5} {
+		if got := b[4+i] & 15; got != want {
+			t.Errorf("Q4_1: %g became %d, want %d", x[i], got, want)
+		}
+	}
 	// Of two equal magnitudes the first gives d its sign.
+	clear(x)
 	x[0], x[1] = -8, 8
 	if Encode(Q4_0, b[:18], x); half(b) != 1 {
 		t.Errorf("Q4_0: d = %g, want 1", half(b))
@@ -192,7 +222,7 @@ func TestEncodeShapes(t *testing.T) {
 	}
 	// Of the largest magnitude: half a step where the grid spans it, a whole one where Q4_0 and Q6_K cut its opposite (+8 or
 	// +32 of a scale to +7 or +31), and on top what six-bit (Q4_K) or eight-bit (Q6_K) scales and minima round.
-	tol := map[Type]float64{Q8_0: 0.5/127 + 1e-3, Q4_0: 1./8 + 1e-3, Q4_K: 1./30 + 3./126 + 1e-2, Q6_K: 1./32 + 1./256 + 1e-3}
+	tol := map[Type]float64{Q4_1: 1./15 + 1e-2, Q8_0: 0.5/127 + 1e-3, Q4_0: 1./8 + 1e-3, Q4_K: 1./30 + 3./126 + 1e-2, Q5_K: 1./31 + 3./126 + 1e-2, Q6_K: 1./32 + 1./256 + 1e-3}
 	x, y := make([]float32, QKK), make([]float32, QKK)
 	for name, f := range shapes {
 		top := 0.0
@@ -238,7 +268,7 @@ func TestSizesAreChecked(t *testing.T) {
 
 // Loading decodes rows one by one: no allocation, and far from slow.
 func BenchmarkDecode(b *testing.B) {
-	for _, typ := range []Type{F32, F16, BF16, Q4_0, Q8_0, Q4_K, Q6_K} {
+	for _, typ := range Types() {
 		b.Run(typ.String(), func(b *testing.B) {
 			x := make([]float32, 4096)
 			src := make([]byte, typ.RowBytes(len(x)))
@@ -256,7 +286,7 @@ func BenchmarkDecode(b *testing.B) {
 }
 
 func BenchmarkEncode(b *testing.B) {
-	for _, typ := range []Type{F16, BF16, Q4_0, Q8_0} {
+	for _, typ := range OutTypes() {
 		b.Run(typ.String(), func(b *testing.B) {
 			x := make([]float32, 4096)
 			dst := make([]byte, typ.RowBytes(len(x)))

@@ -8,46 +8,45 @@ import (
 
 // Encode stores src as t in dst, which holds exactly t.RowBytes(len(src)) bytes; len(src) is a multiple of t's block.
 //
-// Q4_0 and Q8_0 round as ggml's reference quantisers do. Q4_K and Q6_K are valid but simple: smallest and largest
-// value span a sub-block; they serve synthetic models and tests, and are not llama.cpp's bit for bit. Block types take finite
+// Q4_0, Q4_1 and Q8_0 round as ggml's reference quantisers do. Q4_K and Q6_K are valid but simple: smallest and largest
+// value span a sub-block; they serve synthetic models and tests, and are not llama.cpp's bit for bit. Q5_K is fitted. Block types take finite
 // numbers whose scale fits binary16. Products are converted before a sum, so that no platform fuses them and all make the same bytes.
 func Encode(t Type, dst []byte, src []float32) {
-	if len(src)%t.BlockElems() != 0 || len(dst) != t.RowBytes(len(src)) {
+	if !t.Known() || len(src)%t.BlockElems() != 0 || len(dst) != t.RowBytes(len(src)) {
 		panic(fmt.Sprintf("quant: %d elements do not fill %d bytes of %s", len(src), len(dst), t))
 	}
-	switch t {
-	case F32:
-		for i, v := range src {
-			binary.LittleEndian.PutUint32(dst[4*i:], math.Float32bits(v))
-		}
-	case F16:
-		for i, v := range src {
-			binary.LittleEndian.PutUint16(dst[2*i:], F16FromF32(v))
-		}
-	case BF16:
-		for i, v := range src {
-			binary.LittleEndian.PutUint16(dst[2*i:], BF16FromF32(v))
-		}
-	case I32:
-		for i, v := range src {
-			binary.LittleEndian.PutUint32(dst[4*i:], uint32(int32(v)))
-		}
-	case Q4_0:
-		encodeBlocks(t, dst, src, encodeQ4_0)
-	case Q8_0:
-		encodeBlocks(t, dst, src, encodeQ8_0)
-	case Q4_K:
-		encodeBlocks(t, dst, src, encodeQ4_K)
-	case Q6_K:
-		encodeBlocks(t, dst, src, encodeQ6_K)
+	e := t.entry()
+	if e.blockElems == 1 {
+		e.encode(dst, src)
+		return
+	}
+	for len(src) > 0 {
+		e.encode(dst[:e.blockBytes], src[:e.blockElems])
+		dst, src = dst[e.blockBytes:], src[e.blockElems:]
 	}
 }
 
-func encodeBlocks(t Type, dst []byte, src []float32, block func([]byte, []float32)) {
-	n, size := t.BlockElems(), t.BlockBytes()
-	for len(src) > 0 {
-		block(dst[:size], src[:n])
-		dst, src = dst[size:], src[n:]
+func encodeF32(dst []byte, src []float32) {
+	for i, v := range src {
+		binary.LittleEndian.PutUint32(dst[4*i:], math.Float32bits(v))
+	}
+}
+
+func encodeF16(dst []byte, src []float32) {
+	for i, v := range src {
+		binary.LittleEndian.PutUint16(dst[2*i:], F16FromF32(v))
+	}
+}
+
+func encodeBF16(dst []byte, src []float32) {
+	for i, v := range src {
+		binary.LittleEndian.PutUint16(dst[2*i:], BF16FromF32(v))
+	}
+}
+
+func encodeI32(dst []byte, src []float32) {
+	for i, v := range src {
+		binary.LittleEndian.PutUint32(dst[4*i:], uint32(int32(v)))
 	}
 }
 

@@ -1,22 +1,28 @@
-// Package quant holds the tensor element types of GGUF files: their block
-// layout and, as each type's definition, scalar encoders and decoders.
+// Package quant holds the tensor element types of GGUF files: one table of them, with their block
+// layout and traits, and as each type's definition, scalar encoders and decoders.
 //
 // Source: the GGUF specification (ggml/docs/gguf.md); type numbers are those of
 // files in circulation.
 package quant
 
-import "fmt"
+import (
+	"fmt"
+	"slices"
+	"strings"
+)
 
 // Type is a tensor's element type, numbered as in GGUF files.
 type Type uint32
 
-// The types this engine computes with.
+// The types this engine computes with, and I32, which it reads.
 const (
 	F32  Type = 0
 	F16  Type = 1
 	Q4_0 Type = 2
+	Q4_1 Type = 3
 	Q8_0 Type = 8
 	Q4_K Type = 12
+	Q5_K Type = 13
 	Q6_K Type = 14
 	I32  Type = 26
 	BF16 Type = 30
@@ -28,54 +34,99 @@ const (
 	QKK = 256
 )
 
-type layout struct {
-	name       string
-	blockElems int // elements per block
-	blockBytes int // bytes per block
-}
-
-var layouts = map[Type]layout{
-	F32:  {"F32", 1, 4},
-	F16:  {"F16", 1, 2},
-	BF16: {"BF16", 1, 2},
-	I32:  {"I32", 1, 4},
-	Q4_0: {"Q4_0", QK, 2 + QK/2},
-	Q8_0: {"Q8_0", QK, 2 + QK},
-	Q4_K: {"Q4_K", QKK, 2 + 2 + 12 + QKK/2},
-	Q6_K: {"Q6_K", QKK, QKK/2 + QKK/4 + QKK/16 + 2},
-}
-
-// foreign names types that occur in GGUF files and are not computed with, so that an error can say which one it met.
-var foreign = map[Type]string{
-	3: "Q4_1", 6: "Q5_0", 7: "Q5_1", 9: "Q8_1", 10: "Q2_K", 11: "Q3_K", 13: "Q5_K", 15: "Q8_K",
-	16: "IQ2_XXS", 17: "IQ2_XS", 18: "IQ3_XXS", 19: "IQ1_S", 20: "IQ4_NL", 21: "IQ3_S", 22: "IQ2_S", 23: "IQ4_XS",
-	24: "I8", 25: "I16", 27: "I64", 28: "F64", 29: "IQ1_M", 34: "TQ1_0", 35: "TQ2_0", 39: "MXFP4",
+// entry returns t's entry of the table; of a type without one, the zero entry.
+func (t Type) entry() *entry {
+	if int(t) < len(table) {
+		return &table[t]
+	}
+	return &entry{}
 }
 
 // Known reports whether the engine can read t.
-func (t Type) Known() bool { _, ok := layouts[t]; return ok }
+func (t Type) Known() bool { return t.entry().blockElems > 0 }
 
-// BlockElems is the number of elements in one block of t; 0 for an unknown type.
-func (t Type) BlockElems() int { return layouts[t].blockElems }
+// BlockElems returns the number of elements in one block of t; 0 for an unknown type.
+func (t Type) BlockElems() int { return t.entry().blockElems }
 
-// BlockBytes is the stored size of one block of t; 0 for an unknown type.
-func (t Type) BlockBytes() int { return layouts[t].blockBytes }
+// BlockBytes returns the stored size of one block of t; 0 for an unknown type.
+func (t Type) BlockBytes() int { return t.entry().blockBytes }
 
-// RowBytes is the stored size of a row of n elements, n a multiple of BlockElems.
+// RowBytes returns the stored size of a row of n elements, n a multiple of BlockElems.
 func (t Type) RowBytes(n int) int {
-	l := layouts[t]
-	return n / l.blockElems * l.blockBytes
+	e := t.entry()
+	return n / e.blockElems * e.blockBytes
+}
+
+// Traits returns how t's elements follow from the stored bits; of a float type, the zero Traits.
+func (t Type) Traits() Traits { return t.entry().traits }
+
+// Quantised reports whether t's elements are integers with scales.
+func (t Type) Quantised() bool { return t.entry().traits.Bits > 0 }
+
+// Float reports whether t's elements are floating-point numbers.
+func (t Type) Float() bool { return t.Known() && !t.Quantised() && t != I32 }
+
+// Reach returns how many times the largest binary16 number a magnitude may be that t is sure to hold; 0 where binary16 is no bound.
+func (t Type) Reach() float64 { return t.entry().reach }
+
+// Halves lists where binary16 numbers lie in a block of a quantised type: a block of any other bytes is a valid one where these are finite.
+func (t Type) Halves() []int { return t.entry().halves }
+
+// FileType is general.file_type of files whose matrices are mostly of type t, numbered as llama.cpp does. ok reports whether there is one.
+func (t Type) FileType() (n uint32, ok bool) {
+	e := t.entry()
+	return e.fileType, e.fileType != 0 || t == F32
 }
 
 func (t Type) String() string {
-	if l, ok := layouts[t]; ok {
-		return l.name
-	}
-	if n, ok := foreign[t]; ok {
-		return n
+	if name := t.entry().name; name != "" {
+		return name
 	}
 	return fmt.Sprintf("type %d", uint32(t))
 }
 
-// Supported lists the names of all types the engine reads, for error messages.
-func Supported() string { return "F32, F16, BF16, Q4_0, Q8_0, Q4_K, Q6_K" }
+// Types lists the types that matrices may have: float types first, then by number.
+func Types() []Type {
+	var floats, quantised []Type
+	for i := range table {
+		switch t := Type(i); {
+		case t.Float():
+			floats = append(floats, t)
+		case t.Quantised():
+			quantised = append(quantised, t)
+		}
+	}
+	return append(floats, quantised...)
+}
+
+// OutTypes lists the types that convert and quantize write.
+func OutTypes() []Type {
+	return slices.DeleteFunc(Types(), func(t Type) bool { return !t.entry().output })
+}
+
+// BlockTypes lists those of OutTypes whose rows may be of any length that 32 divides: float types, and blocks of 32.
+func BlockTypes() []Type {
+	return slices.DeleteFunc(OutTypes(), func(t Type) bool { return t.BlockElems() > QK })
+}
+
+// Names lists types for error messages and help, separated by commas.
+func Names(types []Type) string {
+	names := make([]string, len(types))
+	for i, t := range types {
+		names[i] = t.String()
+	}
+	return strings.Join(names, ", ")
+}
+
+// Named returns the one of types with the given name, in upper or lower case.
+func Named(name string, types []Type) (t Type, ok bool) {
+	for _, t := range types {
+		if strings.EqualFold(name, t.String()) {
+			return t, true
+		}
+	}
+	return 0, false
+}
+
+// Supported lists the names of all types that matrices may have, for error messages.
+func Supported() string { return Names(Types()) }

@@ -6,7 +6,7 @@ import "math"
 type candidate struct {
 	id     int32
 	logit  float32 // never NaN
-	weight float64 // unnormalised probability, set by weigh
+	weight float64 // unnormalised probability, as the last weigh set it
 }
 
 // order says whether a comes before b; a total order, so that results do not depend on the algorithm.
@@ -70,44 +70,14 @@ func topK(c []candidate, logits []float32, k int) []candidate {
 	return c
 }
 
-// topP returns the fewest of the best candidates whose probabilities add up to at least p (nucleus sampling, Holtzman et
-// al., arXiv:1904.09751); never none. highest is the highest logit. It reorders c.
-func topP(c []candidate, highest, p float32) []candidate {
-	want := float64(p) * weigh(c, highest, 1)
-	heapify(c, better)
-	var sum float64
-	for rest := len(c); rest > 0; {
-		sum += c[0].weight
-		rest--
-		c[0], c[rest] = c[rest], c[0]
-		if sum >= want {
-			return c[rest:]
-		}
-		siftDown(c[:rest], 0, better)
-	}
-	return c
-}
-
-// minP keeps, in place, the candidates of at least p times the highest probability (arXiv:2407.01082).
-func minP(c []candidate, highest, p float32) []candidate {
-	floor := float64(highest) + math.Log(float64(p))
-	kept := c[:0]
-	for i := range c {
-		if float64(c[i].logit) >= floor {
-			kept = append(kept, c[i])
-		}
-	}
-	return kept
-}
-
 // weigh sets the weights to exp((logit - highest) / temperature) and returns their sum, at least 1: the best candidate has
 // weight 1. Infinite highest logits share everything.
-func weigh(c []candidate, highest, temperature float32) float64 {
+func weigh(c []candidate, highest float32, temperature float64) float64 {
 	var sum float64
 	for i := range c {
 		c[i].weight = 1
 		if c[i].logit != highest {
-			c[i].weight = math.Exp((float64(c[i].logit) - float64(highest)) / float64(temperature))
+			c[i].weight = math.Exp((float64(c[i].logit) - float64(highest)) / temperature)
 		}
 		sum += c[i].weight
 	}

@@ -21,8 +21,20 @@ func (h *history) add(id int32) {
 		h.ids = append(h.ids, id)
 	default:
 		h.ids[h.next] = id
-		h.next = (h.next + 1) % h.last
+		h.next++
+		if h.next == h.last {
+			h.next = 0
+		}
 	}
+}
+
+// at returns the token that n others came after; n is less than len(ids).
+func (h *history) at(n int) int32 {
+	i := h.next - 1 - n // next is 0 while the ring is not full
+	if i < 0 {
+		i += len(h.ids)
+	}
+	return h.ids[i]
 }
 
 func (h *history) reset() {

@@ -1,12 +1,10 @@
-// Package sample turns logits into a token: llama.cpp's default chain of penalties, top-k, top-p, min-p, temperature and a
-// draw, after the logit bias.
+// Package sample turns logits into a token: llama.cpp's chain of stages, in any order, after the logit bias, and a draw.
 package sample
 
 import (
 	"fmt"
 	"math"
 	"math/rand/v2"
-	"slices"
 )
 
 var negInf = float32(math.Inf(-1))
@@ -14,16 +12,27 @@ var negInf = float32(math.Inf(-1))
 // Sampler draws tokens for one sequence. It is not safe for concurrent use; Clone gives another sequence its own.
 type Sampler struct {
 	options Options
+	chain   []Stage // those of options.Chain that change anything; never written
+	choice  choice
 	nVocab  int
 	biases  []bias // options.LogitBias, shared by clones, never written
-	history history
 	seed    uint64 // what rng began with
 	rng     rand.PCG
 
+	history  history // as long as penalties and DRY need it
+	unbroken int     // tokens accepted since the last breaker
+	tail     []byte  // end of the accepted text, in which a breaker may begin
+	feedback feedback
+
+	constraint Constraint // nil: everything may come
+	err        error      // of the constraint
+
 	// Scratch, empty or zero between calls.
-	logits     []float32 // [n_vocab] with bias and penalties applied; nil where neither can change anything
-	counts     []int32   // [n_vocab] times a token is in the history; nil without penalties
-	candidates []candidate
+	logits  []float32 // [n_vocab] that may be written; nil where nothing changes any
+	counts  []int32   // [n_vocab] of tokens in the history; nil without penalties and DRY
+	repeats []int32   // [at most DRYLastN]
+	room    []candidate
+	pool    pool // of room
 }
 
 type bias struct {
@@ -33,40 +42,62 @@ type bias struct {
 
 // New returns a sampler over nVocab tokens, or an error that names the option out of range.
 func New(o Options, nVocab int) (*Sampler, error) {
-	if err := o.validate(nVocab); err != nil {
+	if err := o.Validate(nVocab); err != nil {
 		return nil, err
 	}
 	s := &Sampler{options: o, nVocab: nVocab}
 	for id, v := range o.LogitBias {
 		s.biases = append(s.biases, bias{id, v})
 	}
-	s.options.LogitBias = nil // the caller's map may change
-	s.history = newHistory(0)
-	if o.penalises() {
-		s.history = newHistory(o.RepeatLastN)
+	s.chain, s.choice = o.plan()
+	s.options.LogitBias, s.options.Chain = nil, nil // the caller's may change
+	last := 0
+	for _, g := range s.chain {
+		switch g {
+		case Penalties:
+			last = max(last, o.RepeatLastN)
+		case DRY:
+			last = max(last, o.DRYLastN)
+		}
 	}
+	s.history = newHistory(last)
 	s.allocate()
 	s.Reset()
 	return s, nil
 }
 
+// allocate makes the scratch.
 func (s *Sampler) allocate() {
-	k := s.options.TopK
-	if k <= 0 || k > s.nVocab {
-		k = s.nVocab
-	}
-	if s.options.Temperature > 0 {
-		s.candidates = make([]candidate, 0, k)
-	}
-	if s.options.penalises() {
+	if s.history.last > 0 {
 		s.counts = make([]int32, s.nVocab)
 	}
-	if len(s.biases) > 0 || s.options.penalises() {
+	if len(s.biases) > 0 || s.history.last > 0 || s.constraint != nil {
 		s.logits = make([]float32, s.nVocab)
 	}
+	if b := s.options.DRYBreakers; b != nil {
+		s.tail = append(b.newTail(), s.tail...)
+	}
+	s.room = make([]candidate, 0, s.mostCandidates())
 }
 
-// Seed is the seed in use, also where Options asked for a random one.
+// mostCandidates returns how many there may be at a time.
+func (s *Sampler) mostCandidates() int {
+	for _, g := range s.chain {
+		switch {
+		case g == Penalties, g == DRY, g == Temperature && s.options.DynamicRange <= 0:
+			continue // they work on logits
+		case g == TopK:
+			return min(s.options.TopK, s.nVocab)
+		}
+		return s.nVocab
+	}
+	if s.choice == takesBest {
+		return 0
+	}
+	return s.nVocab
+}
+
+// Seed returns the seed in use, also where Options asked for a random one.
 func (s *Sampler) Seed() uint64 { return s.seed }
 
 // Reset forgets the accepted tokens and starts the random numbers again: from the same seed, or from a new one where
@@ -79,116 +110,98 @@ func (s *Sampler) Reset() {
 	}
 	// PCG takes 128 bits: the seed, and the golden ratio's first 64 bits so that small seeds are not near zero.
 	s.rng.Seed(s.seed, 0x9E3779B97F4A7C15)
+	s.unbroken, s.tail = 0, s.tail[:0]
+	s.resetFeedback()
 }
 
-// Clone returns a sampler that will go on exactly as s would, and shares nothing with it that either changes.
-func (s *Sampler) Clone() *Sampler {
+// Clone returns a sampler that will go on exactly as s would, and shares nothing with it that either changes. What constrains s is not
+// s's own to copy: constraint takes its place in the clone, mostly a copy of it, as grammar.State.Clone makes it; nil where s has none.
+func (s *Sampler) Clone(constraint Constraint) *Sampler {
 	c := *s
 	c.history = s.history.clone()
-	c.logits, c.counts, c.candidates = nil, nil, nil
+	c.logits, c.counts, c.repeats, c.room, c.pool = nil, nil, nil, nil, pool{}
+	c.constraint, c.err = constraint, nil
 	c.allocate()
 	return &c
 }
 
-// Accept tells the penalties that the sequence goes on with token id, be it sampled or of the prompt. Ids outside the
+// Accept tells the chain and the constraint that the sequence goes on with token id, be it sampled or of the prompt. Ids outside the
 // vocabulary count for nothing.
 func (s *Sampler) Accept(id int32) {
 	if id >= 0 && int(id) < s.nVocab {
 		s.history.add(id)
+		s.unbroken++
+		if b := s.options.DRYBreakers; b != nil {
+			var broken bool
+			if s.tail, broken = b.follow(s.tail, id); broken {
+				s.unbroken = 0
+			}
+		}
+		s.learn(id)
+	}
+	if s.constraint != nil && s.err == nil {
+		s.err = s.constraint.Accept(id)
 	}
 }
 
 // Sample returns the next token for logits [n_vocab], which it leaves as they are. It does not accept the token. NaN counts
-// as -Inf; among equal logits the lowest id is the better one, so that it returns 0 where every token is banned. At a
-// temperature above 0 each call takes one number from PCG-DXSM (math/rand/v2), so that seed, options and logits determine
+// as -Inf; among equal logits the lowest id is the better one, so that it returns 0 where every token is banned. Unless it takes the
+// highest logit, each call takes one number from PCG-DXSM (math/rand/v2), and one more for XTC, so that seed, options and logits determine
 // the text.
 func (s *Sampler) Sample(logits []float32) int32 {
 	if len(logits) != s.nVocab {
 		panic(fmt.Sprintf("sample: %d logits for a vocabulary of %d", len(logits), s.nVocab))
 	}
-	logits = s.adjust(logits)
-	o := &s.options
-	if o.Temperature <= 0 {
-		return argmax(logits)
-	}
-	r := float64(s.rng.Uint64()>>11) / (1 << 53) // uniform in [0, 1), every bit of a float64's 53
-	c := topK(s.candidates[:0], logits, o.TopK)
-	highest := c[0].logit
-	for i := range c {
-		highest = max(highest, c[i].logit)
-	}
-	if highest == negInf {
-		return 0
-	}
-	if o.TopP < 1 {
-		c = topP(c, highest, o.TopP)
-	}
-	if o.MinP > 0 {
-		c = minP(c, highest, o.MinP)
-	}
-	return draw(c, r*weigh(c, highest, o.Temperature))
+	s.narrow(logits)
+	return s.choose()
 }
 
-// adjust returns logits with bias and penalties applied: the same slice where nothing changes, otherwise scratch.
+// narrow fills the pool with the tokens that the chain leaves of logits [n_vocab].
+func (s *Sampler) narrow(logits []float32) {
+	s.pool = pool{logits: s.adjust(logits), c: s.room, temperature: 1}
+	for _, g := range s.chain {
+		s.apply(g)
+	}
+}
+
+// adjust returns logits with bias and constraint applied, in scratch; the same slice where nothing changes any.
 func (s *Sampler) adjust(logits []float32) []float32 {
-	if len(s.biases) == 0 && len(s.history.ids) == 0 {
+	if s.logits == nil {
 		return logits
 	}
 	copy(s.logits, logits)
 	for _, b := range s.biases {
 		s.logits[b.id] += b.value
 	}
-	s.penalise()
+	if s.constraint != nil && s.err == nil {
+		s.err = s.constraint.Apply(s.logits)
+	}
 	return s.logits
 }
 
-// penalise applies the repetition penalty (Keskar et al., arXiv:1909.05858), then presence and frequency, to each distinct
-// token of the history.
-func (s *Sampler) penalise() {
-	for _, id := range s.history.ids {
-		s.counts[id]++
+// apply applies a stage to the pool.
+func (s *Sampler) apply(g Stage) {
+	p, o := &s.pool, &s.options
+	switch g {
+	case Penalties:
+		s.penalise()
+	case DRY:
+		s.dry()
+	case TopNSigma:
+		p.cutSigma(o.TopNSigma)
+	case TopK:
+		p.cutTopK(o.TopK)
+	case Typical:
+		p.cutTypical(o.TypicalP)
+	case TopP:
+		p.cutTopP(o.TopP)
+	case MinP:
+		p.cutMinP(o.MinP)
+	case XTC:
+		if s.uniform() < float64(o.XTCProbability) {
+			p.excludeTop(o.XTCThreshold)
+		}
+	case Temperature:
+		p.heat(o)
 	}
-	for _, id := range s.history.ids {
-		n := s.counts[id]
-		if n == 0 {
-			continue // done at an earlier occurrence
-		}
-		s.counts[id] = 0
-		l := s.logits[id]
-		if l > 0 {
-			l /= s.options.RepeatPenalty
-		} else {
-			l *= s.options.RepeatPenalty
-		}
-		frequency := float32(float32(n) * s.options.FrequencyPenalty) // the conversion forbids fusing, which amd64 lacks
-		s.logits[id] = l - frequency - s.options.PresencePenalty
-	}
-}
-
-// argmax returns the lowest id of the highest logit; NaN is never higher.
-func argmax(logits []float32) int32 {
-	best, highest := 0, negInf
-	for id, l := range logits {
-		if l > highest {
-			best, highest = id, l
-		}
-	}
-	return int32(best)
-}
-
-// draw returns the candidate at target along the cumulative weights, target in [0, sum of weights].
-func draw(c []candidate, target float64) int32 {
-	var sum float64
-	for i := range c {
-		if sum += c[i].weight; target < sum {
-			return c[i].id
-		}
-	}
-	// Rounding took target to the sum itself: the best candidate is never of weight zero.
-	return slices.MaxFunc(c, func(a, b candidate) int {
-		if better(&a, &b) {
-			return 1
-		}
-		return -1
-	}).id
 }

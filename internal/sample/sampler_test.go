@@ -5,7 +5,6 @@ import (
 	"math"
 	"math/rand/v2"
 	"slices"
-	"sort"
 	"strings"
 	"testing"
 )
@@ -28,178 +27,21 @@ func mustNew(t testing.TB, o Options, nVocab int) *Sampler {
 
 // neutral turns every stage off: softmax of the logits.
 func neutral() Options {
-	return Options{Seed: 1, Temperature: 1, TopP: 1, RepeatPenalty: 1}
-}
-
-// distribution is the chain from its definitions, by full sorts: the probability of each token.
-func distribution(o Options, logits []float32, accepted []int32) []float64 {
-	// Bias and penalties are defined in float32, so that cuts at a threshold fall on the same side.
-	adjusted := make([]float32, len(logits))
-	for i, v := range logits {
-		adjusted[i] = v + o.LogitBias[int32(i)]
-	}
-	window := accepted[max(0, len(accepted)-o.RepeatLastN):]
-	for id := range adjusted {
-		n := 0
-		for _, a := range window {
-			if int(a) == id {
-				n++
-			}
-		}
-		if n > 0 {
-			if adjusted[id] <= 0 {
-				adjusted[id] *= o.RepeatPenalty
-			} else {
-				adjusted[id] /= o.RepeatPenalty
-			}
-			adjusted[id] -= float32(float32(n) * o.FrequencyPenalty)
-			adjusted[id] -= o.PresencePenalty
-		}
-	}
-	l, ids := make([]float64, len(adjusted)), make([]int, len(adjusted))
-	for i := range ids {
-		ids[i], l[i] = i, float64(adjusted[i])
-		if math.IsNaN(l[i]) {
-			l[i] = math.Inf(-1)
-		}
-	}
-	sort.SliceStable(ids, func(a, b int) bool { return l[ids[a]] > l[ids[b]] })
-	if o.TopK > 0 {
-		ids = ids[:min(o.TopK, len(ids))]
-	}
-	softmax := func(temperature float64) []float64 {
-		p := make([]float64, len(ids))
-		var sum float64
-		for i, id := range ids {
-			p[i] = math.Exp((l[id] - l[ids[0]]) / temperature)
-			sum += p[i]
-		}
-		for i := range p {
-			p[i] /= sum
-		}
-		return p
-	}
-	if o.TopP < 1 {
-		var sum float64
-		for i, p := range softmax(1) {
-			if sum += p; sum >= float64(o.TopP) {
-				ids = ids[:i+1]
-				break
-			}
-		}
-	}
-	if o.MinP > 0 {
-		p := softmax(1)
-		n := sort.Search(len(p), func(i int) bool { return p[i] < float64(o.MinP)*p[0] })
-		ids = ids[:n]
-	}
-	out := make([]float64, len(l))
-	if o.Temperature <= 0 {
-		out[ids[0]] = 1
-		return out
-	}
-	for i, p := range softmax(float64(o.Temperature)) {
-		out[ids[i]] = p
-	}
-	return out
-}
-
-// probabilities are what s would draw from: its own stages, without the draw.
-func probabilities(s *Sampler, logits []float32) []float64 {
-	out := make([]float64, len(logits))
-	logits = s.adjust(logits)
-	o := s.options
-	if o.Temperature <= 0 {
-		out[argmax(logits)] = 1
-		return out
-	}
-	c := topK(nil, logits, o.TopK)
-	highest := slices.MaxFunc(c, func(a, b candidate) int {
-		if a.logit > b.logit {
-			return 1
-		}
-		return -1
-	}).logit
-	if o.TopP < 1 {
-		c = topP(c, highest, o.TopP)
-	}
-	if o.MinP > 0 {
-		c = minP(c, highest, o.MinP)
-	}
-	sum := weigh(c, highest, o.Temperature)
-	for _, x := range c {
-		out[x.id] = x.weight / sum
-	}
-	return out
-}
-
-// probabilityTolerance covers sums of at most 200 float64 terms in another order.
-const probabilityTolerance = 1e-12
-
-func TestStagesMatchDefinitions(t *testing.T) {
-	rng := source(t)
-	pick := func(values ...float32) float32 { return values[rng.IntN(len(values))] }
-	for range 2000 {
-		n := 1 + rng.IntN(200)
-		logits := make([]float32, n)
-		for i := range logits {
-			logits[i] = float32(rng.NormFloat64() * 3)
-			if rng.IntN(4) == 0 {
-				logits[i] = float32(math.Round(float64(logits[i]))) // ties
-			}
-			if rng.IntN(50) == 0 {
-				logits[i] = float32(math.NaN())
-			}
-		}
-		logits[rng.IntN(n)] = 1
-		o := Options{
-			Temperature: pick(0, 0.5, 0.8, 1, 2), TopK: []int{-1, 0, 1, 5, 40, n}[rng.IntN(6)], TopP: pick(0, 0.3, 0.95, 1),
-			MinP: pick(0, 0.05, 0.5, 1), RepeatLastN: []int{0, 1, 8, 64}[rng.IntN(4)], RepeatPenalty: pick(1, 1.3, 0.7),
-			PresencePenalty: pick(0, 0.5, -0.5), FrequencyPenalty: pick(0, 0.25, -0.25),
-		}
-		if rng.IntN(2) == 0 {
-			o.LogitBias = map[int32]float32{int32(rng.IntN(n)): 2.5, int32(rng.IntN(n)): negInf}
-		}
-		s := mustNew(t, o, n)
-		accepted := make([]int32, rng.IntN(100))
-		for i := range accepted {
-			accepted[i] = int32(rng.IntN(n))
-			s.Accept(accepted[i])
-		}
-		if allBanned(o, logits) {
-			continue
-		}
-		want, got := distribution(o, logits, accepted), probabilities(s, logits)
-		for id := range want {
-			if math.Abs(got[id]-want[id]) > probabilityTolerance {
-				t.Fatalf("n %d, options %+v: token %d has probability %v, want %v", n, o, id, got[id], want[id])
-			}
-		}
-		if id := s.Sample(logits); want[id] == 0 {
-			t.Fatalf("options %+v: drew token %d, whose probability is 0", o, id)
-		}
-	}
-}
-
-// allBanned says whether nothing is left, which the definition does not cover (TestEverythingBanned does).
-func allBanned(o Options, logits []float32) bool {
-	for id, l := range logits {
-		if b := o.LogitBias[int32(id)]; l == l && b != negInf {
-			return false
-		}
-	}
-	return true
+	o := DefaultOptions()
+	o.Seed, o.Temperature, o.TopK, o.TopP, o.MinP, o.RepeatLastN = 1, 1, 0, 1, 0, 0
+	return o
 }
 
 func TestDefaultsAreLlamaCpp(t *testing.T) {
-	got := DefaultOptions()
-	got.LogitBias = nil
-	want := fmt.Sprintf("%+v", Options{
-		Seed: 0xFFFFFFFF, Temperature: 0.8, TopK: 40, TopP: 0.95, MinP: 0.05,
-		RepeatLastN: 64, RepeatPenalty: 1, PresencePenalty: 0, FrequencyPenalty: 0,
+	got, want := fmt.Sprintf("%+v", DefaultOptions()), fmt.Sprintf("%+v", Options{
+		Seed: 0xFFFFFFFF, Chain: []Stage{Penalties, DRY, TopNSigma, TopK, Typical, TopP, MinP, XTC, Temperature},
+		Temperature: 0.8, DynamicRange: 0, DynamicExponent: 1, TopK: 40, TopP: 0.95, MinP: 0.05, TopNSigma: -1, TypicalP: 1,
+		XTCProbability: 0, XTCThreshold: 0.1, RepeatLastN: 64, RepeatPenalty: 1, PresencePenalty: 0, FrequencyPenalty: 0,
+		DRYMultiplier: 0, DRYBase: 1.75, DRYAllowedLength: 2, DRYLastN: 64, Mirostat: 0, MirostatTau: 5, MirostatEta: 0.1,
+		AdaptiveTarget: -1, AdaptiveDecay: 0.9,
 	})
-	if fmt.Sprintf("%+v", got) != want {
-		t.Errorf("got %+v, want %s", got, want)
+	if got != want {
+		t.Errorf("got %s, want %s", got, want)
 	}
 }
 
@@ -262,7 +104,7 @@ func TestTopPStopsAtExactSum(t *testing.T) {
 	}
 }
 
-// chiSquareLimit is the 1 - 1e-6 quantile of chi-square (Wilson and Hilferty's approximation): a right sampler fails about
+// chiSquareLimit returns the 1 - 1e-6 quantile of chi-square (Wilson and Hilferty's approximation): a right sampler fails about
 // one seed in a million.
 func chiSquareLimit(degrees int) float64 {
 	k := float64(degrees)
@@ -278,7 +120,9 @@ func TestDrawsFollowDistribution(t *testing.T) {
 	for i := range logits {
 		logits[i] = float32(rng.NormFloat64() * 2)
 	}
-	for _, o := range []Options{DefaultOptions(), neutral(), {Temperature: 1.5, TopP: 0.9, RepeatPenalty: 1}} {
+	warm := neutral()
+	warm.Temperature, warm.TopP = 1.5, 0.9
+	for _, o := range []Options{DefaultOptions(), neutral(), warm} {
 		o.Seed = rng.Uint64()
 		s := mustNew(t, o, vocab)
 		want := distribution(o, logits, nil)
@@ -392,7 +236,7 @@ func TestSeedDeterminesTokens(t *testing.T) {
 	if !slices.Equal(first, sequence(b, logits, 200)) {
 		t.Error("the same seed gave different tokens")
 	}
-	clone := a.Clone()
+	clone := a.Clone(nil)
 	if !slices.Equal(sequence(a, logits, 200), sequence(clone, logits, 200)) {
 		t.Error("a clone went another way")
 	}
@@ -417,7 +261,7 @@ func TestCloneSharesNothing(t *testing.T) {
 	o := neutral()
 	o.Temperature, o.RepeatLastN, o.PresencePenalty = 0, 4, 10
 	s := mustNew(t, o, 3)
-	c := s.Clone()
+	c := s.Clone(nil)
 	c.Accept(2)
 	logits := []float32{0, 1, 2}
 	if got := s.Sample(logits); got != 2 {
@@ -441,17 +285,34 @@ func TestAcceptIgnoresForeignIDs(t *testing.T) {
 func TestNewRefuses(t *testing.T) {
 	nan, inf := float32(math.NaN()), float32(math.Inf(1))
 	for name, set := range map[string]func(*Options){
-		"temp":              func(o *Options) { o.Temperature = nan },
-		"top-p 1.5":         func(o *Options) { o.TopP = 1.5 },
-		"top-p NaN":         func(o *Options) { o.TopP = nan },
-		"min-p -0.1":        func(o *Options) { o.MinP = -0.1 },
-		"repeat-last-n -1":  func(o *Options) { o.RepeatLastN = -1 },
-		"repeat-penalty 0":  func(o *Options) { o.RepeatPenalty = 0 },
-		"presence-penalty":  func(o *Options) { o.PresencePenalty = inf },
-		"frequency-penalty": func(o *Options) { o.FrequencyPenalty = nan },
-		"token 10":          func(o *Options) { o.LogitBias = map[int32]float32{10: 1} },
-		"token -1":          func(o *Options) { o.LogitBias = map[int32]float32{-1: 1} },
-		"token 2":           func(o *Options) { o.LogitBias = map[int32]float32{2: nan} },
+		"temp":                  func(o *Options) { o.Temperature = nan },
+		"top-p 1.5":             func(o *Options) { o.TopP = 1.5 },
+		"top-p NaN":             func(o *Options) { o.TopP = nan },
+		"min-p -0.1":            func(o *Options) { o.MinP = -0.1 },
+		"repeat-last-n -1":      func(o *Options) { o.RepeatLastN = -1 },
+		"repeat-penalty 0":      func(o *Options) { o.RepeatPenalty = 0 },
+		"presence-penalty":      func(o *Options) { o.PresencePenalty = inf },
+		"frequency-penalty":     func(o *Options) { o.FrequencyPenalty = nan },
+		"dynatemp-range -1":     func(o *Options) { o.DynamicRange = -1 },
+		"dynatemp-exp":          func(o *Options) { o.DynamicExponent = inf },
+		"top-n-sigma":           func(o *Options) { o.TopNSigma = nan },
+		"typical 2":             func(o *Options) { o.TypicalP = 2 },
+		"xtc-probability 1.5":   func(o *Options) { o.XTCProbability = 1.5 },
+		"xtc-threshold":         func(o *Options) { o.XTCThreshold = nan },
+		"dry-multiplier -1":     func(o *Options) { o.DRYMultiplier = -1 },
+		"dry-base 0.5":          func(o *Options) { o.DRYBase = 0.5 },
+		"dry-allowed-length -1": func(o *Options) { o.DRYAllowedLength = -1 },
+		"dry-penalty-last-n -2": func(o *Options) { o.DRYLastN = -2 },
+		"vocabulary of 3":       func(o *Options) { o.DRYBreakers = NewBreakers([]string{"a"}, 3, letters) },
+		"mirostat 3":            func(o *Options) { o.Mirostat = 3 },
+		"mirostat-ent":          func(o *Options) { o.MirostatTau = -1 },
+		"mirostat-lr":           func(o *Options) { o.MirostatEta = nan },
+		"adaptive-target 2":     func(o *Options) { o.AdaptiveTarget = 2 },
+		"adaptive-decay 1":      func(o *Options) { o.AdaptiveDecay = 1 },
+		"no stage 99":           func(o *Options) { o.Chain = []Stage{99} },
+		"token 10":              func(o *Options) { o.LogitBias = map[int32]float32{10: 1} },
+		"token -1":              func(o *Options) { o.LogitBias = map[int32]float32{-1: 1} },
+		"token 2":               func(o *Options) { o.LogitBias = map[int32]float32{2: nan} },
 	} {
 		o := DefaultOptions()
 		set(&o)
@@ -471,14 +332,18 @@ func TestNewRefuses(t *testing.T) {
 // qwenVocab is the size of Qwen's output head, the largest of the families here.
 const qwenVocab = 151_936
 
-// settings are chains whose cost differs.
-func settings() map[string]Options {
+// settings are chains whose cost differs, over n tokens.
+func settings(n int) map[string]Options {
 	greedy, penalties, all := DefaultOptions(), DefaultOptions(), neutral()
 	nucleus := neutral()
 	greedy.Temperature = 0
 	penalties.RepeatPenalty, penalties.LogitBias = 1.1, map[int32]float32{2: negInf}
 	nucleus.TopP = 0.95
-	return map[string]Options{"default": DefaultOptions(), "greedy": greedy, "penalties": penalties, "top-p only": nucleus, "off": all}
+	many, feedback, likely := DefaultOptions(), DefaultOptions(), DefaultOptions()
+	many.DRYMultiplier, many.DRYBreakers, many.TopNSigma, many.TypicalP, many.XTCProbability, many.DynamicRange = 1, NewBreakers(DefaultBreakers(), n, letters), 2, 0.9, 0.5, 0.3
+	feedback.Mirostat = 2
+	likely.Chain, likely.AdaptiveTarget = []Stage{MinP, AdaptiveP}, 0.3
+	return map[string]Options{"every stage": many, "mirostat": feedback, "adaptive": likely, "default": DefaultOptions(), "greedy": greedy, "penalties": penalties, "top-p only": nucleus, "off": all}
 }
 
 func headLogits(n int) []float32 {
@@ -492,7 +357,7 @@ func headLogits(n int) []float32 {
 
 func TestSampleDoesNotAllocate(t *testing.T) {
 	logits := headLogits(5000)
-	for name, o := range settings() {
+	for name, o := range settings(len(logits)) {
 		s := mustNew(t, o, len(logits))
 		if n := testing.AllocsPerRun(200, func() { s.Accept(s.Sample(logits)) }); n != 0 {
 			t.Errorf("%s: %v allocations a token", name, n)
@@ -502,7 +367,7 @@ func TestSampleDoesNotAllocate(t *testing.T) {
 
 func BenchmarkSample(b *testing.B) {
 	logits := headLogits(qwenVocab)
-	for name, o := range settings() {
+	for name, o := range settings(len(logits)) {
 		b.Run(name, func(b *testing.B) {
 			s := mustNew(b, o, len(logits))
 			b.ReportAllocs()

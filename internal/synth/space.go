@@ -1,6 +1,10 @@
 package synth
 
-import "math"
+import (
+	"math"
+
+	"github.com/powerinfer-go/powerinfer/internal/arch"
+)
 
 // space is where the residual stream lives: m̂ and k directions orthogonal to it and to the vector of ones, so that LayerNorm
 // takes nothing away. Direction j is ±1/√g on the g coordinates e with e mod k = j, so that a row costs one
@@ -49,13 +53,13 @@ const (
 // energy of the residual in the subspace before part (in layers) of the depth.
 func (s Spec) energy(layers float64) float64 {
 	e := embedEnergy + growth*layers/float64(s.Layers)
-	if s.Arch == "opt" {
+	if f, _ := arch.Named(s.Arch); f.Rotation == arch.Learned {
 		e += positionEnergy
 	}
 	return e
 }
 
-// normed is what a norm makes of a residual of energy e in the subspace: amplitudes of the subspace (of a unit vector in
+// normed returns what a norm makes of a residual of energy e in the subspace: amplitudes of the subspace (of a unit vector in
 // it) and of m̂.
 func (sp space) normed(e float64) (subspace, mean float64) {
 	n := float64(sp.n)

@@ -9,14 +9,17 @@ package synth
 
 import (
 	"fmt"
+	"slices"
 
+	"github.com/powerinfer-go/powerinfer/internal/arch"
+	"github.com/powerinfer-go/powerinfer/internal/compute"
 	"github.com/powerinfer-go/powerinfer/internal/gguf"
 	"github.com/powerinfer-go/powerinfer/internal/quant"
 )
 
 // Spec describes a model. Zero values take the defaults that their comments name; Arch, Layers, Embd, FF and Heads have none.
 type Spec struct {
-	Arch       string     `json:"arch"`            // llama, qwen2, qwen3, bamboo, falcon, opt
+	Arch       string     `json:"arch"`            // the name of a family of package arch
 	Magic      string     `json:"magic,omitempty"` // "GGUF"; "PWRI": the original PowerInfer's form, with predictors
 	Layers     int        `json:"layers"`
 	Embd       int        `json:"embd"` // n_embd, a multiple of 32
@@ -25,13 +28,13 @@ type Spec struct {
 	KVHeads    int        `json:"kv_heads,omitempty"` // Heads
 	HeadDim    int        `json:"head_dim,omitempty"` // Embd/Heads
 	Vocab      int        `json:"vocab,omitempty"`    // 512
-	Context    int        `json:"context,omitempty"`  // 4096; 2048 for opt and falcon
+	Context    int        `json:"context,omitempty"`  // what the family's description says
 	Type       quant.Type `json:"-"`                  // of the matrices; norms and biases are F32
 	Tied       bool       `json:"tied,omitempty"`     // no output.weight: the head is the embedding; always so in opt
 	AttnNorm2  bool       `json:"attn_norm_2,omitempty"`
 	Transposed bool       `json:"transposed,omitempty"` // ffn_down_t, one row a neuron, instead of ffn_down; always so in PWRI files
 
-	// Activation is relu, fatrelu, drelu, relu2, silu or gelu, as in the key powerinfer.activation; default relu, drelu for bamboo.
+	// Activation is relu, fatrelu, drelu, relu2, silu or gelu, as in the key powerinfer.activation; default the family's own if that leaves zeros, else relu.
 	Activation string `json:"activation,omitempty"`
 	// Sparsity is the share of (token, neuron) pairs whose activation is exactly zero, in [0, 0.999]. 0 leaves gates without
 	// an offset: half of them are positive. Meaningful for the ReLU family only.
@@ -43,36 +46,26 @@ type Spec struct {
 	// rounded up to 32. A smaller one sees part of the subspace.
 	Rank int `json:"rank,omitempty"`
 
-	RopeFactors []float32 `json:"rope_factors,omitempty"` // rope_freqs.weight [HeadDim/2], as in Llama 3
+	RopeDims    int       `json:"rope_dims,omitempty"`    // rotated elements of a head: HeadDim
+	RopeFactors []float32 `json:"rope_factors,omitempty"` // rope_freqs.weight [RopeDims/2], as in Llama 3
+	RopeLong    []float32 `json:"rope_long,omitempty"`    // rope_factors_long.weight [RopeDims/2], as in Phi-3; with RopeShort
+	RopeShort   []float32 `json:"rope_short,omitempty"`   // rope_factors_short.weight [RopeDims/2]
 	Keys        []gguf.KV `json:"-"`                      // further metadata, such as rope scaling
 }
 
-// family is what the architectures differ in.
-type family struct {
-	gated     bool
-	layerNorm bool   // norms have biases, else RMSNorm
-	original  bool   // the original PowerInfer runs it
-	act       string // default activation
-	stock     string // what a GGUF file means without the key powerinfer.activation; a PWRI file means act
-	context   int
-}
-
-func families() map[string]family {
-	return map[string]family{
-		"llama":  {gated: true, original: true, act: "relu", stock: "silu", context: 4096},
-		"qwen2":  {gated: true, act: "relu", stock: "silu", context: 4096},
-		"qwen3":  {gated: true, act: "relu", stock: "silu", context: 4096},
-		"bamboo": {gated: true, original: true, act: "drelu", stock: "drelu", context: 4096},
-		"falcon": {layerNorm: true, original: true, act: "relu", stock: "gelu", context: 2048},
-		"opt":    {layerNorm: true, original: true, act: "relu", stock: "relu", context: 2048},
+// usual returns the activation of synthetic models of the family: its own if that leaves zeros, else ReLU.
+func usual(f arch.Family) string {
+	if (compute.Activation{Kind: f.Activation}).Sparse() {
+		return f.Activation.String()
 	}
+	return compute.ReLU.String()
 }
 
 // complete fills defaults in and refuses what cannot be made.
 func (s Spec) complete() (Spec, error) {
-	fam, ok := families()[s.Arch]
+	fam, ok := arch.Named(s.Arch)
 	if !ok {
-		return s, fmt.Errorf("architecture %q: only bamboo, falcon, llama, opt, qwen2 and qwen3 can be made", s.Arch)
+		return s, fmt.Errorf("architecture %q: only %s can be made", s.Arch, arch.Names(nil))
 	}
 	for _, v := range []struct {
 		name string
@@ -90,19 +83,25 @@ func (s Spec) complete() (Spec, error) {
 	def(&s.KVHeads, s.Heads)
 	def(&s.HeadDim, s.Embd/s.Heads)
 	def(&s.Vocab, 512)
-	def(&s.Context, fam.context)
+	def(&s.Context, fam.MaxContext)
+	def(&s.RopeDims, s.HeadDim)
 	if s.Magic == "" {
 		s.Magic = "GGUF"
 	}
 	if s.Activation == "" {
-		s.Activation = fam.act
+		s.Activation = usual(fam)
 	}
-	s.Tied = s.Tied || s.Arch == "opt"
+	s.Tied = s.Tied || fam.AlwaysTied
 	if s.Magic == "PWRI" {
 		s.Transposed = true
 		def(&s.Rank, (2*newSpace(s.Embd).k+1+31)/32*32)
 	}
 	return s, s.check(fam)
+}
+
+func hasSecondNorm(f arch.Family) bool {
+	_, ok := f.InBlock("attn_norm_2.weight")
+	return ok
 }
 
 // Check says whether Write would accept s.
@@ -113,7 +112,7 @@ func (s Spec) Check() error {
 	return nil
 }
 
-func (s Spec) check(fam family) error {
+func (s Spec) check(fam arch.Family) error {
 	act, ok := activations()[s.Activation]
 	switch {
 	case s.Embd%32 != 0 || s.FF%32 != 0:
@@ -128,7 +127,7 @@ func (s Spec) check(fam family) error {
 		return fmt.Errorf("a context of %d positions: give at least 1", s.Context)
 	case !ok:
 		return fmt.Errorf("activation %q is not one of relu, fatrelu, drelu, relu2, silu, gelu", s.Activation)
-	case act.gated && !fam.gated:
+	case act.gated && !fam.Gated:
 		return fmt.Errorf("activation %s needs a gate, which %s has not", s.Activation, s.Arch)
 	case !(s.Sparsity >= 0 && s.Sparsity <= 0.999) || !(s.PowerLaw >= 0 && s.PowerLaw <= 10):
 		return fmt.Errorf("sparsity %g and power law %g: give 0 to 0.999 and 0 to 10", s.Sparsity, s.PowerLaw)
@@ -138,25 +137,29 @@ func (s Spec) check(fam family) error {
 		return fmt.Errorf("activation %s is never zero: give a sparsity of 0", s.Activation)
 	case s.Magic != "GGUF" && s.Magic != "PWRI":
 		return fmt.Errorf("magic %q is neither GGUF nor PWRI", s.Magic)
-	case s.RopeFactors != nil && len(s.RopeFactors) != s.HeadDim/2:
+	case len(s.RopeLong) != len(s.RopeShort) || s.RopeLong != nil && (len(s.RopeLong) != s.RopeDims/2 || s.Arch != "phi3"):
+		return fmt.Errorf("%d long and %d short rope factors of %d rotated elements: phi3 has half as many of each", len(s.RopeLong), len(s.RopeShort), s.RopeDims)
+	case s.RopeFactors != nil && len(s.RopeFactors) != s.RopeDims/2:
 		return fmt.Errorf("%d rope factors for heads of %d elements: give half as many", len(s.RopeFactors), s.HeadDim)
-	case s.AttnNorm2 && s.Arch != "falcon":
+	case s.RopeDims < 2 || s.RopeDims%2 != 0 || s.RopeDims > s.HeadDim || s.RopeDims < s.HeadDim && !fam.PartialRotary:
+		return fmt.Errorf("%d rotated elements of heads of %d are not possible in %s", s.RopeDims, s.HeadDim, s.Arch)
+	case s.AttnNorm2 && !hasSecondNorm(fam):
 		return fmt.Errorf("attn_norm_2 is falcon's, not %s's", s.Arch)
-	case s.Arch == "falcon" && s.Tied && s.Magic == "PWRI", s.Arch != "opt" && s.Tied && s.Magic == "PWRI":
+	case s.Tied && !fam.AlwaysTied && s.Magic == "PWRI":
 		return fmt.Errorf("the original PowerInfer needs an output.weight in %s files", s.Arch)
 	}
 	return s.checkTypes(fam)
 }
 
 // checkTypes holds the original's limits and the types' block sizes.
-func (s Spec) checkTypes(fam family) error {
-	if _, ok := fileTypes()[s.Type]; !ok {
-		return fmt.Errorf("type %s cannot be written; F32, F16, BF16, Q8_0, Q4_0, Q4_K and Q6_K can", s.Type)
+func (s Spec) checkTypes(fam arch.Family) error {
+	if !slices.Contains(quant.Types(), s.Type) {
+		return fmt.Errorf("type %s cannot be written; these can: %s", s.Type, quant.Supported())
 	}
 	cols := []int{s.Embd, s.Heads * s.HeadDim, s.FF}
 	if s.Magic == "PWRI" {
-		if !fam.original || s.Type != quant.F16 && s.Type != quant.Q4_0 {
-			return fmt.Errorf("the original PowerInfer runs bamboo, falcon, llama and opt in F16 or Q4_0, not %s in %s", s.Arch, s.Type)
+		if fam.Original == "" || s.Type != quant.F16 && s.Type != quant.Q4_0 {
+			return fmt.Errorf("the original PowerInfer runs %s in F16 or Q4_0, not %s in %s", arch.Originals(), s.Arch, s.Type)
 		}
 		if s.Rank < 1 || s.Rank > 1<<20 {
 			return fmt.Errorf("a predictor rank of %d: give at least 1", s.Rank)
@@ -169,11 +172,4 @@ func (s Spec) checkTypes(fam family) error {
 		}
 	}
 	return nil
-}
-
-// fileTypes gives general.file_type by the matrices' type; the numbers are llama.cpp's.
-func fileTypes() map[quant.Type]uint32 {
-	return map[quant.Type]uint32{
-		quant.F32: 0, quant.F16: 1, quant.Q4_0: 2, quant.Q8_0: 7, quant.Q4_K: 14, quant.Q6_K: 18, quant.BF16: 32,
-	}
 }

@@ -12,11 +12,13 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/powerinfer-go/powerinfer/internal/arch"
 	"github.com/powerinfer-go/powerinfer/internal/compute"
 	"github.com/powerinfer-go/powerinfer/internal/compute/cpu"
 	"github.com/powerinfer-go/powerinfer/internal/engine"
 	"github.com/powerinfer-go/powerinfer/internal/gguf"
 	"github.com/powerinfer-go/powerinfer/internal/model"
+	"github.com/powerinfer-go/powerinfer/internal/planner"
 	"github.com/powerinfer-go/powerinfer/internal/quant"
 	"github.com/powerinfer-go/powerinfer/internal/sample"
 	"github.com/powerinfer-go/powerinfer/internal/synth"
@@ -33,25 +35,33 @@ type watched struct {
 	call int
 }
 
-type watchedVerbs struct {
-	compute.Verbs
+type watchedExecutor struct {
+	compute.Executor
 	d *watched
 }
 
 func (d *watched) Run(seg compute.Segment, p *compute.Params, body func(compute.Verbs)) error {
 	d.call = 0
-	err := d.Device.Run(seg, p, func(v compute.Verbs) { body(watchedVerbs{v, d}) })
+	err := d.Device.Run(seg, p, func(v compute.Verbs) { body(compute.NewVerbs(watchedExecutor{v.Executor(), d})) })
 	if err == nil && d.call == 0 {
 		return errors.New("no activation was seen: the layers do not run dense")
 	}
 	return err
 }
 
-func (v watchedVerbs) Activate(dst, gate, up compute.Tensor, act compute.Activation) {
-	v.Verbs.Activate(dst, gate, up, act)
+func (v watchedExecutor) Do(op compute.Op) {
+	v.Executor.Do(op)
+	act, ok := op.(*compute.Activate)
+	if !ok {
+		return
+	}
 	var rows [][]float32
-	for i := range dst.Rows {
-		rows = append(rows, v.d.Read(dst, i))
+	for i := range act.Dst.Rows {
+		row, err := v.d.Read(act.Dst, i)
+		if err != nil {
+			panic(err) // the device is a processor
+		}
+		rows = append(rows, row)
 	}
 	v.d.each(v.d.call, rows)
 	v.d.call++
@@ -85,7 +95,7 @@ func run(t *testing.T, f *gguf.File, ids []int32, each func(layer int, rows [][]
 		d, mode = &watched{Device: dev, each: each}, model.Off
 	}
 	n := len(ids)
-	m, err := model.Load(f, d, model.Options{Batch: n, Outputs: n, Cache: compute.CacheSpec{Pages: 8}, Sparse: mode})
+	m, err := model.Load(t.Context(), f, d, model.Options{Batch: n, Outputs: n, Cache: compute.CacheSpec{Pages: 8}, Sparse: mode})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -98,7 +108,11 @@ func run(t *testing.T, f *gguf.File, ids []int32, each func(layer int, rows [][]
 	}
 	var out [][]float32
 	for i := range n {
-		out = append(out, slices.Clone(m.Logits(i)))
+		row, err := m.Logits(i)
+		if err != nil {
+			t.Fatal(err)
+		}
+		out = append(out, slices.Clone(row))
 	}
 	return out
 }
@@ -182,6 +196,9 @@ func TestSparsity(t *testing.T) {
 		{"opt", "", 0.95, 1},
 		{"qwen2", "", 0.9, 1},
 		{"qwen3", "", 0.9, 0},
+		{"arcee", "", 0.9, 1},
+		{"nemotron", "", 0.8, 0.7},
+		{"phi3", "", 0.9, 1},
 	} {
 		t.Run(fmt.Sprintf("%s%s/%g/%g", c.arch, c.act, c.sparsity, c.law), func(t *testing.T) {
 			s := small(c.arch)
@@ -224,7 +241,7 @@ func TestSparsity(t *testing.T) {
 // the observed curve steeper than the law.
 const shareTolerance = 0.12
 
-// lawShares is the cumulative curve of p_r = min(0.995, c·r^-s) with the asked mean, from the definition: c is found by scanning.
+// lawShares returns the cumulative curve of p_r = min(0.995, c·r^-s) with the asked mean, from the definition: c is found by scanning.
 func lawShares(s synth.Spec) []float64 {
 	curve := func(c float64) []float64 {
 		cumulative := []float64{0}
@@ -245,7 +262,7 @@ func lawShares(s synth.Spec) []float64 {
 	return out
 }
 
-// shares is the cumulative share of activations of the hottest neurons.
+// shares returns the cumulative share of activations of the hottest neurons.
 func shares(counts []int) []float64 {
 	sorted := slices.Clone(counts)
 	slices.Sort(sorted)
@@ -260,7 +277,7 @@ func shares(counts []int) []float64 {
 	return cumulative
 }
 
-// sortedness is the share of neighbours in falling order.
+// sortedness returns the share of neighbours in falling order.
 func sortedness(counts []int) float64 {
 	falling := 0
 	for i := range counts[1:] {
@@ -315,9 +332,10 @@ func TestSameBytes(t *testing.T) {
 func TestEveryType(t *testing.T) {
 	// distance is the largest root mean square difference to F32's logits, which are about 2 in size: rounding of 4 bits is 10 %
 	// of a weight, and layers pass it on.
-	distance := map[quant.Type]float64{quant.F32: 0, quant.F16: 0.02, quant.BF16: 0.1, quant.Q8_0: 0.1, quant.Q6_K: 0.4, quant.Q4_0: 1.2, quant.Q4_K: 1.2}
+	distance := map[quant.Type]float64{quant.F32: 0, quant.F16: 0.02, quant.BF16: 0.1, quant.Q8_0: 0.1, quant.Q6_K: 0.4, quant.Q4_0: 1.2, quant.Q4_1: 1.2, quant.Q4_K: 1.2, quant.Q5_K: 0.8}
 	ids := []int32{1, 300, 17, 444, 259, 511, 300, 80}
-	for _, arch := range []string{"llama", "bamboo", "falcon", "opt", "qwen2", "qwen3"} {
+	for _, family := range arch.All() {
+		arch := family.Name
 		s := small(arch)
 		s.Layers, s.KVHeads, s.FF = 2, 4, 512
 		if arch == "falcon" || arch == "qwen3" {
@@ -325,7 +343,11 @@ func TestEveryType(t *testing.T) {
 		}
 		s.Type = quant.F32
 		want := run(t, write(t, s), ids, nil)
-		for typ, limit := range distance {
+		for _, typ := range quant.Types() {
+			limit, ok := distance[typ]
+			if !ok {
+				t.Fatalf("%s: say here how far its logits may lie", typ)
+			}
 			s.Type = typ
 			got := run(t, write(t, s), ids, nil)
 			var square, difference float64
@@ -418,7 +440,7 @@ func TestRefusals(t *testing.T) {
 // TestText: the engine generates from a synthetic model, and sampling at temperature 1 does not fall into a loop.
 func TestText(t *testing.T) {
 	for _, arch := range []string{"llama", "opt"} { // own and tied head
-		e, err := engine.Open(write(t, small(arch)), engine.Options{Threads: 2})
+		e, err := engine.Open(t.Context(), write(t, small(arch)), engine.Options{Devices: planner.CPU(planner.Processor{Threads: 2})})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -432,8 +454,7 @@ func TestText(t *testing.T) {
 		seen := map[int32]bool{}
 		_, err = e.Generate(context.Background(), engine.Request{
 			Prompt: e.Tokenizer().Encode("Once upon a time", true, true), Max: 100, Sampler: sampler, IgnoreEOG: true,
-			Token: func(id int32) bool { seen[id] = true; return true },
-		})
+		}, func(tok engine.Token) bool { seen[tok.ID] = true; return true })
 		if err != nil {
 			t.Fatal(err)
 		}

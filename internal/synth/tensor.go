@@ -6,6 +6,8 @@ import (
 	"strings"
 	"sync"
 
+	"github.com/powerinfer-go/powerinfer/internal/arch"
+	"github.com/powerinfer-go/powerinfer/internal/compute"
 	"github.com/powerinfer-go/powerinfer/internal/gguf"
 	"github.com/powerinfer-go/powerinfer/internal/quant"
 )
@@ -19,7 +21,7 @@ type fill func(i int, row, scratch []float32)
 // model lists a file's tensors.
 type model struct {
 	Spec
-	family
+	fam   arch.Family
 	space space
 	law   law
 	key   key
@@ -27,11 +29,11 @@ type model struct {
 }
 
 func newModel(s Spec) *model {
-	fam := families()[s.Arch]
-	return &model{Spec: s, family: fam, space: newSpace(s.Embd), law: newLaw(s, fam.gated), key: key(mix(s.Seed + golden))}
+	fam, _ := arch.Named(s.Arch)
+	return &model{Spec: s, fam: fam, space: newSpace(s.Embd), law: newLaw(s, fam.Gated), key: key(mix(s.Seed + golden))}
 }
 
-// stream is a tensor's random numbers, the same in both orientations.
+// stream returns a tensor's random numbers, the same in both orientations.
 func (m *model) stream(name string) key {
 	return m.key.named(strings.Replace(name, "ffn_down_t.", "ffn_down.", 1))
 }
@@ -61,7 +63,7 @@ func (m *model) random(name string, n int, mean, deviation float32) {
 // norm lists a norm's weight, and its bias where the family has one.
 func (m *model) norm(name string) {
 	m.random(name+".weight", m.Embd, 1, 0.02)
-	if m.layerNorm {
+	if m.fam.LayerNorm {
 		m.random(name+".bias", m.Embd, 0, 0.02)
 	}
 }
@@ -146,12 +148,17 @@ func (m *model) writer(name string, cols int, transposed bool, origin func(col i
 // tensors lists the whole model in the order in which it is written.
 func (m *model) tensors() []gguf.Source {
 	m.points("token_embd.weight", m.Vocab, embedEnergy, meanEnergy)
-	if m.Arch == "opt" {
-		m.points("position_embd.weight", m.Context+2, positionEnergy, 0)
+	if m.fam.Rotation == arch.Learned {
+		m.points("position_embd.weight", m.Context+m.fam.LearnedOffset, positionEnergy, 0)
 	}
 	m.head()
-	if m.RopeFactors != nil {
-		m.vector("rope_freqs.weight", len(m.RopeFactors), func(i int) float32 { return m.RopeFactors[i] })
+	for _, f := range []struct {
+		name    string
+		factors []float32
+	}{{"rope_freqs.weight", m.RopeFactors}, {"rope_factors_long.weight", m.RopeLong}, {"rope_factors_short.weight", m.RopeShort}} {
+		if f.factors != nil {
+			m.vector(f.name, len(f.factors), func(i int) float32 { return f.factors[i] })
+		}
 	}
 	for i := range m.Layers {
 		m.attention(i)
@@ -179,8 +186,27 @@ func (m *model) head() {
 		turn := 1 - float32(i%m.space.k%2*2)
 		return float32(size*turn) * (1 + float32(0.02*k.normal(i)))
 	})
-	if m.layerNorm {
+	if m.fam.LayerNorm {
 		m.random("output_norm.bias", m.Embd, 0, 0.02*size)
+	}
+}
+
+// has reports whether synthetic blocks hold a tensor: they lack what files may lack, but for a second norm that is asked for.
+func (m *model) has(name string) bool {
+	t, ok := m.fam.InBlock(name)
+	return ok && (!t.Optional || m.AttnNorm2 && strings.HasPrefix(name, "attn_norm_2."))
+}
+
+// maybe lists a vector of the block, if the family has it, with the mean and deviation given.
+func (m *model) maybe(layer int, name string, mean, deviation float32) {
+	if m.has(name) {
+		m.random(fmt.Sprintf("blk.%d.%s", layer, name), m.fam.Shape(name, m.sizes())[0], mean, deviation)
+	}
+}
+
+func (m *model) sizes() arch.Sizes {
+	return arch.Sizes{
+		Embd: m.Embd, Vocab: m.Vocab, Positions: m.Context, FF: m.FF, Heads: m.Heads, KVHeads: m.KVHeads, Key: m.HeadDim, Value: m.HeadDim,
 	}
 }
 
@@ -189,38 +215,34 @@ func (m *model) attention(layer int) {
 	name := func(s string) string { return fmt.Sprintf("blk.%d.%s", layer, s) }
 	e := m.energy(float64(layer))
 	q, kv := m.Heads*m.HeadDim, m.KVHeads*m.HeadDim
-	m.norm(name("attn_norm"))
-	if m.AttnNorm2 {
-		m.norm(name("attn_norm_2"))
+	for _, norm := range []string{"attn_norm", "attn_norm_2"} {
+		if m.has(norm + ".weight") {
+			m.norm(name(norm))
+		}
 	}
-	if m.Arch == "falcon" {
+	fused := m.has("attn_qkv.weight")
+	if fused {
 		m.reader(name("attn_qkv.weight"), q+2*kv, e, math.Sqrt2, nil)
 	} else {
 		m.reader(name("attn_q.weight"), q, e, 2, nil)
 		m.reader(name("attn_k.weight"), kv, e, 1, nil)
 		m.reader(name("attn_v.weight"), kv, e, 1, nil)
 	}
-	if m.Arch == "opt" || m.Arch == "qwen2" {
-		m.random(name("attn_q.bias"), q, 0, 0.1)
-		m.random(name("attn_k.bias"), kv, 0, 0.1)
-		m.random(name("attn_v.bias"), kv, 0, 0.1)
+	for _, bias := range []string{"attn_q.bias", "attn_k.bias", "attn_v.bias"} {
+		m.maybe(layer, bias, 0, 0.1)
 	}
-	if m.Arch == "qwen3" {
-		m.random(name("attn_q_norm.weight"), m.HeadDim, 2, 0.1)
-		m.random(name("attn_k_norm.weight"), m.HeadDim, 1, 0.1)
-	}
+	m.maybe(layer, "attn_q_norm.weight", 2, 0.1)
+	m.maybe(layer, "attn_k_norm.weight", 1, 0.1)
 	// The energy that an average over positions leaves, measured on a few hundred tokens of text. A text's first positions
 	// keep more.
 	const kept = 0.2
 	added := growth * attentionShare / float64(m.Layers) * float64(m.Embd)
-	if m.Arch == "falcon" {
+	if fused {
 		added /= 2 // values have twice the energy
 	}
 	weight := float32(math.Sqrt(added / (kept * float64(q) * float64(m.space.k))))
 	m.writer(name("attn_output.weight"), q, false, func(i int) int { return i }, func(int) float32 { return weight })
-	if m.Arch == "opt" {
-		m.random(name("attn_output.bias"), m.Embd, 0, 0.02)
-	}
+	m.maybe(layer, "attn_output.bias", 0, 0.02)
 }
 
 // neurons is the order of one layer's neurons: their rank by frequency.
@@ -246,38 +268,51 @@ func (n *neurons) offset(i int) float32 { return n.m.law.offset[n.of(i)/2] }
 func (m *model) feedForward(layer int) {
 	name := func(s string) string { return fmt.Sprintf("blk.%d.%s", layer, s) }
 	e := m.energy(float64(layer) + attentionShare)
-	if m.Arch == "falcon" { // reads the block's input
+	if m.fam.Parallel { // reads the block's input
 		e = m.energy(float64(layer))
 	}
 	n := m.neurons(layer)
-	if m.Arch != "falcon" {
+	if m.has("ffn_norm.weight") {
 		m.norm(name("ffn_norm"))
 	}
-	both := m.Activation == "drelu"
 	sign := name("ffn_up.weight") // of the matrix whose sign decides
-	if m.gated {
+	if m.has("ffn_gate.weight") {
 		sign = name("ffn_gate.weight")
 		m.reader(sign, m.FF, e, 1, n.offset)
 	}
-	switch {
-	case m.Arch == "opt":
-		m.reader(name("ffn_up.weight"), m.FF, e, 1, nil)
+	m.ups(name("ffn_up.weight"), e, n)
+	if m.has("ffn_up.bias") {
 		m.vector(name("ffn_up.bias"), m.FF, n.offset)
-	case both || !m.gated:
-		m.reader(name("ffn_up.weight"), m.FF, e, 1, n.offset)
-	default:
-		m.reader(name("ffn_up.weight"), m.FF, e, 1, nil)
 	}
 	down := name("ffn_down")
 	if m.Transposed {
 		down = name("ffn_down_t")
 	}
 	m.down(down, n)
-	if m.Arch == "opt" {
+	if m.has("ffn_down.bias") {
 		m.random(down+".bias", m.Embd, 0, 0.02)
 	}
 	if m.Magic == "PWRI" {
 		m.predictor(layer, e, sign, n)
+	}
+}
+
+// ups lists the up projection. Its rows have the offset where they decide, too, unless that is in the bias; after the gates' rows
+// where one tensor holds both.
+func (m *model) ups(name string, e float64, n *neurons) {
+	both := m.Activation == compute.DReLU.String()
+	switch {
+	case m.fam.FusedGate:
+		m.reader(name, 2*m.FF, e, 1, func(i int) float32 {
+			if i >= m.FF && !both {
+				return 0
+			}
+			return n.offset(i % m.FF)
+		})
+	case (both || !m.fam.Gated) && !m.has("ffn_up.bias"):
+		m.reader(name, m.FF, e, 1, n.offset)
+	default:
+		m.reader(name, m.FF, e, 1, nil)
 	}
 }
 

@@ -6,6 +6,7 @@ import (
 	"runtime"
 	"sync"
 
+	"github.com/powerinfer-go/powerinfer/internal/arch"
 	"github.com/powerinfer-go/powerinfer/internal/gguf"
 	"github.com/powerinfer-go/powerinfer/internal/quant"
 )
@@ -22,15 +23,16 @@ func Write(path string, s Spec, progress func(done, total int64)) error {
 	return gguf.Create(path, s.Magic, m.keys(), m.tensors(), progress)
 }
 
-// keys are the file's metadata.
+// keys returns the file's metadata.
 func (m *model) keys() []gguf.KV {
 	a := func(s string) string { return m.Arch + "." + s }
+	fileType, _ := m.Type.FileType()
 	keys := []gguf.KV{
 		{Key: "general.architecture", Value: m.Arch},
 		{Key: "general.type", Value: "model"},
 		{Key: "general.name", Value: fmt.Sprintf("synthetic %s %d x (%d, %d)", m.Arch, m.Layers, m.Embd, m.FF)},
 		{Key: "general.description", Value: fmt.Sprintf("random weights: seed %d, sparsity %g, power law %g", m.Seed, m.Sparsity, m.PowerLaw)},
-		{Key: "general.file_type", Value: fileTypes()[m.Type]},
+		{Key: "general.file_type", Value: fileType},
 		{Key: "general.quantization_version", Value: uint32(2)},
 		{Key: a("context_length"), Value: uint32(m.Context)},
 		{Key: a("embedding_length"), Value: uint32(m.Embd)},
@@ -39,24 +41,20 @@ func (m *model) keys() []gguf.KV {
 		{Key: a("attention.head_count"), Value: uint32(m.Heads)},
 		{Key: a("attention.head_count_kv"), Value: uint32(m.KVHeads)},
 	}
-	implied := m.stock
+	implied := m.fam.Activation.String()
 	if m.Magic == "PWRI" {
-		implied = m.act
+		implied = m.fam.Original
 	}
 	if m.Activation != implied {
 		keys = append(keys, gguf.KV{Key: "powerinfer.activation", Value: m.Activation})
 	}
-	eps := "attention.layer_norm_rms_epsilon"
-	if m.layerNorm {
-		eps = "attention.layer_norm_epsilon"
-	}
-	keys = append(keys, gguf.KV{Key: a(eps), Value: float32(1e-5)})
-	if m.Arch != "opt" {
+	keys = append(keys, gguf.KV{Key: a(m.fam.EpsilonKey()), Value: float32(1e-5)})
+	if m.fam.Rotation != arch.Learned {
 		keys = append(keys,
 			gguf.KV{Key: a("rope.freq_base"), Value: float32(10000)},
-			gguf.KV{Key: a("rope.dimension_count"), Value: uint32(m.HeadDim)})
+			gguf.KV{Key: a("rope.dimension_count"), Value: uint32(m.RopeDims)})
 	}
-	if m.HeadDim*m.Heads != m.Embd || m.Arch == "qwen3" {
+	if m.HeadDim*m.Heads != m.Embd || m.has("attn_q_norm.weight") {
 		keys = append(keys,
 			gguf.KV{Key: a("attention.key_length"), Value: uint32(m.HeadDim)},
 			gguf.KV{Key: a("attention.value_length"), Value: uint32(m.HeadDim)})
@@ -71,7 +69,7 @@ func (m *model) keys() []gguf.KV {
 // batchElements is about how many elements a goroutine makes at a time.
 const batchElements = 1 << 17
 
-// source is a tensor whose rows are made by all processors and written in order.
+// source returns a tensor whose rows are made by all processors and written in order.
 func source(name string, t quant.Type, rows, cols, k int, f fill) gguf.Source {
 	return gguf.Source{Name: name, Type: t, Shape: []int{cols, rows}, Write: func(w io.Writer) error {
 		each := max(1, batchElements/cols)

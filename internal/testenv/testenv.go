@@ -10,7 +10,7 @@ import (
 	"testing"
 )
 
-// Root is the project's root directory.
+// Root returns the project's root directory.
 func Root(t testing.TB) string {
 	t.Helper()
 	dir, err := os.Getwd()

@@ -100,7 +100,7 @@ func (e *encoder) mergeBytes(word string) {
 	}
 }
 
-// byteRune is the character that stands for a byte in token texts: itself where it is printable and no space,
+// byteRune returns the character that stands for a byte in token texts: itself where it is printable and no space,
 // else one from U+0100 on in the order of the bytes (GPT-2, encoder.py, bytes_to_unicode).
 func byteRune(b byte) rune {
 	switch {
@@ -127,7 +127,7 @@ func runeByte(r rune) (byte, bool) {
 	return byte(r), r > 0 && r <= 0xFF && byteRune(byte(r)) == r
 }
 
-// bytesOf is what a token's text stands for; characters that stand for no byte stay themselves.
+// bytesOf returns what a token's text stands for; characters that stand for no byte stay themselves.
 func bytesOf(text string) string {
 	out := make([]byte, 0, len(text))
 	for i := 0; i < len(text); {

@@ -5,7 +5,7 @@ import (
 	"unicode/utf8"
 )
 
-// piece is what a token stands for in text.
+// piece returns what a token stands for in text.
 func (t *Tokenizer) piece(id int32) string {
 	text := t.v.Tokens[id]
 	switch t.v.kind(id) {
@@ -24,7 +24,7 @@ func (t *Tokenizer) piece(id int32) string {
 	return bytesOf(text)
 }
 
-// Piece is the bytes that the token stands for, in a slice of its own; they may be a part of a character. Control
+// Piece returns the bytes that the token stands for, in a slice of its own; they may be a part of a character. Control
 // and unknown tokens stand for nothing, or with special for their own text. An id outside the vocabulary is empty.
 func (t *Tokenizer) Piece(id int32, special bool) []byte { return []byte(t.textOf(id, special)) }
 
@@ -75,7 +75,7 @@ func (s *Stream) Push(id int32) string {
 	return b.String()
 }
 
-// subpart is the length of the longest begin of p that could begin a character, at least 1.
+// subpart returns the length of the longest begin of p that could begin a character, at least 1.
 func subpart(p []byte) int {
 	n := 1
 	for n < len(p) && !utf8.FullRune(p[:n]) && !utf8.FullRune(p[:n+1]) {

@@ -56,7 +56,7 @@ const (
 	blank        // \s: Unicode's White_Space
 )
 
-// first is the class of the first character and its length; length 0 at the end. Bytes that are not UTF-8 are other.
+// first returns the class of the first character and its length; length 0 at the end. Bytes that are not UTF-8 are other.
 func first(text string) (class, int) {
 	if text == "" {
 		return other, 0
@@ -84,7 +84,7 @@ func first(text string) (class, int) {
 	return other, n
 }
 
-// run is the length of the characters of class c at the text's begin, at most limit of them (0: all).
+// run returns the length of the characters of class c at the text's begin, at most limit of them (0: all).
 func run(text string, c class, limit int) int {
 	end := 0
 	for count := 0; limit == 0 || count < limit; count++ {
@@ -97,7 +97,7 @@ func run(text string, c class, limit int) int {
 	return end
 }
 
-// nextGPT2 is the next match of (GPT-2, encoder.py)
+// nextGPT2 returns the next match of (GPT-2, encoder.py)
 //
 //	's|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+
 func nextGPT2(text string) int {
@@ -114,7 +114,7 @@ func nextGPT2(text string) int {
 	return blanks(text)
 }
 
-// nextLlama3 is the next match of (Llama 3, tokenizer.py)
+// nextLlama3 returns the next match of (Llama 3, tokenizer.py)
 //
 //	(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+
 func nextLlama3(text string) int { return nextByDigits(text, 3) }
@@ -122,7 +122,7 @@ func nextLlama3(text string) int { return nextByDigits(text, 3) }
 // nextQwen2 is nextLlama3 with \p{N} in place of \p{N}{1,3} (Qwen2, tokenizer.json).
 func nextQwen2(text string) int { return nextByDigits(text, 1) }
 
-// nextByDigits is the next match of Llama 3's expression with at most so many digits together.
+// nextByDigits returns the next match of Llama 3's expression with at most so many digits together.
 func nextByDigits(text string, digits int) int {
 	if n := contraction(text, true); n > 0 {
 		return n
@@ -155,7 +155,7 @@ func nextByDigits(text string, digits int) int {
 	return blanks(text)
 }
 
-// contraction is the length of 's 't 're 've 'm 'll 'd at the text's begin, 0 if none is there.
+// contraction returns the length of 's 't 're 've 'm 'll 'd at the text's begin, 0 if none is there.
 func contraction(text string, anyCase bool) int {
 	if len(text) < 2 || text[0] != '\'' {
 		return 0
@@ -184,7 +184,7 @@ func contraction(text string, anyCase bool) int {
 	return 0
 }
 
-// blanks is the match of \s+(?!\S)|\s+ on a text that begins with a blank: all of them at the text's end, else all
+// blanks returns the match of \s+(?!\S)|\s+ on a text that begins with a blank: all of them at the text's end, else all
 // but the last, which belongs to the word after it.
 func blanks(text string) int {
 	end, last := 0, 0
@@ -262,7 +262,7 @@ func defaultPunctuation(r rune) bool {
 // falconPunctuation is [\p{P}$+<=>^~|`].
 func falconPunctuation(r rune) bool { return r == '`' || defaultPunctuation(r) }
 
-// sameRun is the length of the characters at the text's begin that all fulfil is, or all do not.
+// sameRun returns the length of the characters at the text's begin that all fulfil is, or all do not.
 func sameRun(text string, is func(rune) bool) int {
 	want := -1
 	for i, r := range text {

@@ -11,7 +11,7 @@ import (
 	"unicode/utf8"
 )
 
-// bytesVocab is a small byte-level vocabulary: all bytes, a few merges, one user-defined and two control tokens.
+// bytesVocab returns a small byte-level vocabulary: all bytes, a few merges, one user-defined and two control tokens.
 func bytesVocab(pre string) Vocab {
 	v := Vocab{Model: "gpt2", Pre: pre, BOS: -1, EOS: 0, UNK: -1, EOT: 1, PAD: -1, AddEOS: true}
 	add := func(text string, kind int32) {
@@ -31,7 +31,7 @@ func bytesVocab(pre string) Vocab {
 	return v
 }
 
-// piecesVocab is a small SentencePiece vocabulary.
+// piecesVocab returns a small SentencePiece vocabulary.
 func piecesVocab() Vocab {
 	v := Vocab{Model: "llama", BOS: 1, EOS: 2, UNK: 0, EOT: -1, PAD: -1, AddBOS: true, AddEOS: true, AddSpacePrefix: true}
 	add := func(text string, kind int32, score float32) {
@@ -59,7 +59,7 @@ func mustNew(t testing.TB, v Vocab) *Tokenizer {
 	return tok
 }
 
-// greedy is the definition of merging: join the best pair, the left one of equals, until there is none. It needs
+// greedy returns the definition of merging: join the best pair, the left one of equals, until there is none. It needs
 // time in the square of the symbols.
 func greedy(symbols []string, priority func(left, right string) (float64, bool)) []string {
 	for {

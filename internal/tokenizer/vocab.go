@@ -121,7 +121,7 @@ func (v *Vocab) kind(id int32) int32 {
 	return v.Types[id]
 }
 
-// endTokens are the tokens that end a generation: EOS, EOT and those customarily named so.
+// endTokens returns the tokens that end a generation: EOS, EOT and those customarily named so.
 func (t *Tokenizer) endTokens() map[int32]bool {
 	eog := map[int32]bool{}
 	for _, id := range []int32{t.v.EOS, t.v.EOT} {
@@ -139,10 +139,10 @@ func (t *Tokenizer) endTokens() map[int32]bool {
 	return eog
 }
 
-// Size is the number of tokens.
+// Size returns the number of tokens.
 func (t *Tokenizer) Size() int { return len(t.v.Tokens) }
 
-// Text is the token's text as the vocabulary writes it; empty for an id outside it.
+// Text returns the token's text as the vocabulary writes it; empty for an id outside it.
 func (t *Tokenizer) Text(id int32) string {
 	if id < 0 || int(id) >= len(t.v.Tokens) {
 		return ""
@@ -153,19 +153,19 @@ func (t *Tokenizer) Text(id int32) string {
 // IsEOG reports whether the token ends a generation.
 func (t *Tokenizer) IsEOG(id int32) bool { return t.eog[id] }
 
-// BOS is the id of the token that begins a text, -1 if there is none.
+// BOS returns the id of the token that begins a text, -1 if there is none.
 func (t *Tokenizer) BOS() int32 { return t.v.BOS }
 
-// EOS is the id of the token that ends a text, -1 if there is none.
+// EOS returns the id of the token that ends a text, -1 if there is none.
 func (t *Tokenizer) EOS() int32 { return t.v.EOS }
 
-// UNK is the id of the token for what the vocabulary cannot write, -1 if there is none.
+// UNK returns the id of the token for what the vocabulary cannot write, -1 if there is none.
 func (t *Tokenizer) UNK() int32 { return t.v.UNK }
 
-// EOT is the id of the token that ends a turn, -1 if there is none.
+// EOT returns the id of the token that ends a turn, -1 if there is none.
 func (t *Tokenizer) EOT() int32 { return t.v.EOT }
 
-// PAD is the id of the padding token, -1 if there is none.
+// PAD returns the id of the padding token, -1 if there is none.
 func (t *Tokenizer) PAD() int32 { return t.v.PAD }
 
 // AddsBOS reports whether Encode begins with BOS when special tokens are asked for.

@@ -13,7 +13,7 @@ import (
 func TestWrite(t *testing.T) {
 	l := trace.New()
 	l.Between(trace.Host, "blk.0\n\"\x01\xff", 1500*time.Nanosecond, 4*time.Microsecond)
-	l.Between(trace.Card, "b", 2*time.Microsecond, 2*time.Microsecond)
+	l.Between(trace.GPU, "b", 2*time.Microsecond, 2*time.Microsecond)
 	l.Span(trace.Calls, "c", l.Now())
 	var text strings.Builder
 	if err := l.Write(&text); err != nil {
@@ -47,13 +47,13 @@ func TestWrite(t *testing.T) {
 	}
 }
 
-// TestCards: several cards have tracks of their own, and one clock.
-func TestCards(t *testing.T) {
+// TestGPUs: several GPUs have tracks of their own, and one clock.
+func TestGPUs(t *testing.T) {
 	l := trace.New()
 	l.Between(trace.Steps, "token", 1, 9000)
-	l.OfCard(0).Between(trace.Card, "first", 1000, 2000)
-	l.OfCard(1).Between(trace.Card, "second", 3000, 4000)
-	l.OfCard(1).Between(trace.Host, "neurons", 3000, 4000)
+	l.OfGPU(0).Between(trace.GPU, "first", 1000, 2000)
+	l.OfGPU(1).Between(trace.GPU, "second", 3000, 4000)
+	l.OfGPU(1).Between(trace.Host, "neurons", 3000, 4000)
 	var text strings.Builder
 	if err := l.Write(&text); err != nil {
 		t.Fatal(err)
@@ -80,7 +80,7 @@ func TestCards(t *testing.T) {
 			on[e.Name] = names[e.Tid]
 		}
 	}
-	if on["token"] != "steps" || on["first"] != "card 0" || on["second"] != "card 1" || on["neurons"] != "processor" {
+	if on["token"] != "steps" || on["first"] != "GPU 0" || on["second"] != "GPU 1" || on["neurons"] != "processor" {
 		t.Errorf("spans are on %v", on)
 	}
 }
@@ -88,7 +88,7 @@ func TestCards(t *testing.T) {
 // TestNone: a log that is not there takes everything and allocates nothing.
 func TestNone(t *testing.T) {
 	var l *trace.Log
-	if n := testing.AllocsPerRun(100, func() { l.Span(trace.Host, "a", l.Now()); l.OfCard(1).Between(trace.Card, "b", 1, 2) }); n != 0 {
+	if n := testing.AllocsPerRun(100, func() { l.Span(trace.Host, "a", l.Now()); l.OfGPU(1).Between(trace.GPU, "b", 1, 2) }); n != 0 {
 		t.Errorf("%g allocations", n)
 	}
 }

@@ -50,7 +50,7 @@ type trialRecord struct {
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
-// identity is what a checkpoint was made with.
+// identity returns what a checkpoint was made with.
 func (r *run) identity() fixed {
 	return fixed{
 		Seed: r.o.Seed, Embd: uint64(r.embd), FF: uint64(r.s.FF), N: uint64(r.n), Samples: uint64(r.s.Len()), Active: uint64(len(r.s.Active)),
@@ -58,7 +58,7 @@ func (r *run) identity() fixed {
 	}
 }
 
-// arrays are the state's weights, in a checkpoint's order.
+// arrays returns the state's weights, in a checkpoint's order.
 func (s *state) arrays() []*[]float32 {
 	return []*[]float32{&s.w.fc1, &s.w.fc2, &s.adam1.m, &s.adam1.v, &s.adam2.m, &s.adam2.v, &s.best.fc1, &s.best.fc2}
 }
@@ -146,7 +146,7 @@ func (r *run) resume(b []byte) error {
 	return nil
 }
 
-// floats are the lengths of the arrays that follow, checked against the bytes there are.
+// floats returns the lengths of the arrays that follow, checked against the bytes there are.
 func (f *fixed) floats(l *layer, left int) ([]int, error) {
 	bad := fmt.Errorf("checkpoint: %d bytes do not hold %d trials and rank %d; start without it", left, f.Trials, f.Rank)
 	each := binary.Size(trialRecord{})

@@ -110,7 +110,7 @@ const (
 	maxMassWeight = 8
 )
 
-// massWeight is a neuron's mass relative to the mean of active ones, within bounds.
+// massWeight returns a neuron's mass relative to the mean of active ones, within bounds.
 func (l *layer) massWeight(mass uint16) float32 {
 	return min(max(quant.F32FromBF16(mass)/l.meanMass, minMassWeight), maxMassWeight)
 }

@@ -10,7 +10,7 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/quant"
 )
 
-// newTestLayer is a layer on a few synthetic samples.
+// newTestLayer returns a layer on a few synthetic samples.
 func newTestLayer(t *testing.T, embd, ff, n int) (*layer, *Options) {
 	t.Helper()
 	rng := newRand(t)
@@ -28,7 +28,7 @@ func newTestLayer(t *testing.T, embd, ff, n int) (*layer, *Options) {
 	return l, o
 }
 
-// loss is the definition of what gradients differentiates, in float64, of weights in float64.
+// loss returns the definition of what gradients differentiates, in float64, of weights in float64.
 func loss(l *layer, rank int, fc1, fc2 []float64, samples []int32, positive float64) float64 {
 	total := 0.0
 	for _, s := range samples {
@@ -233,7 +233,7 @@ func TestExportKeepsDecisions(t *testing.T) {
 	}
 }
 
-// heldOut is the samples that judge.
+// heldOut returns the samples that judge.
 func heldOut(l *layer) *Samples {
 	s := &Samples{Embd: l.embd, FF: l.s.FF, Start: []int64{0}}
 	for _, i := range l.held {

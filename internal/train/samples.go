@@ -18,7 +18,7 @@ type Samples struct {
 	Document []int32  // [n] the text that a sample is from
 }
 
-// Len is the number of samples.
+// Len returns the number of samples.
 func (s *Samples) Len() int { return len(s.Document) }
 
 // maxFF is how many neurons 16-bit indices name.
@@ -101,7 +101,7 @@ func evenly(indices []int32, n int) []int32 {
 	return out
 }
 
-// permuted is a copy of indices in an order that follows from the seed and the stream.
+// permuted returns a copy of indices in an order that follows from the seed and the stream.
 func permuted(indices []int32, seed, stream uint64) []int32 {
 	out := slices.Clone(indices)
 	rng := rand.New(rand.NewPCG(seed, stream))

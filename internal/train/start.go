@@ -129,7 +129,7 @@ func (l *layer) standardRows(b *basis, gate func([]float32, int) float32) {
 	})
 }
 
-// start is the predictor of the given rank before training.
+// start returns the predictor of the given rank before training.
 func (l *layer) start(rank int) weights {
 	b := l.basis
 	w := weights{rank, make([]float32, rank*l.embd), make([]float32, l.n*rank)}
@@ -185,7 +185,7 @@ func randomRow(rng *rand.Rand, row []float32) {
 	}
 }
 
-// subspace is an orthonormal basis [n, units] of nearly the first principal directions of rows·x, by subspace iteration
+// subspace returns an orthonormal basis [n, units] of nearly the first principal directions of rows·x, by subspace iteration
 // (Halko, Martinsson and Tropp, "Finding Structure with Randomness", 2011).
 func (l *layer) subspace(rng *rand.Rand, b *basis, units int) []float32 {
 	q, t, s := make([]float32, l.n*units), make([]float32, l.embd*units), make([]float32, b.n*units)
@@ -274,7 +274,7 @@ func inverseFactor(dst, g []float32, k int) (dependent []int) {
 	return dependent
 }
 
-// deviations are the root mean squares of rows [units, n_embd] times the inputs.
+// deviations returns the root mean squares of rows [units, n_embd] times the inputs.
 func (l *layer) deviations(b *basis, rows []float32, units int) []float32 {
 	n := min(b.n, startScores)
 	s := make([]float32, units*n)

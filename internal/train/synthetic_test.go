@@ -52,7 +52,7 @@ func newSynthetic(t testing.TB, rng *rand.Rand, p *pool.Pool, embd, ff, dims int
 	return l
 }
 
-// normalQuantile is the standard normal distribution's.
+// normalQuantile returns the standard normal distribution's.
 func normalQuantile(p float64) float64 { return math.Sqrt2 * math.Erfinv(2*p-1) }
 
 func normals(rng *rand.Rand, n int, scale float32) []float32 {

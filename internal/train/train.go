@@ -72,7 +72,7 @@ type Predictor struct {
 	FC2  []float32 // [len(Neurons), rank]
 }
 
-// batchRows is the number of samples in a step: large matrices are updated less often, since that costs as much as multiplying them.
+// batchRows returns the number of samples in a step: large matrices are updated less often, since that costs as much as multiplying them.
 func batchRows(params int) int {
 	if params < 1<<20 {
 		return 256
@@ -170,7 +170,7 @@ func (o *Options) complete(s *Samples) error {
 	return nil
 }
 
-// Work is how many floating-point operations training takes, trials apart.
+// Work returns how many floating-point operations training takes, trials apart.
 func Work(samples, embd, neurons, rank, epochs int) float64 {
 	return 2 * float64(samples) * float64(epochs) * float64(rank) * float64(2*embd+3*neurons)
 }

@@ -37,7 +37,7 @@ func main() {
 	}
 }
 
-// dll is the library: headers in the first block of the file, exports in the second.
+// dll returns the library: headers in the first block of the file, exports in the second.
 func dll() []byte {
 	exports := exports()
 	optional := pe.OptionalHeader64{
@@ -63,7 +63,7 @@ func dll() []byte {
 	return file.Bytes()
 }
 
-// exports is the export directory, its three tables of one entry each, and the names.
+// exports returns the export directory, its three tables of one entry each, and the names.
 func exports() []byte {
 	const (
 		addresses = start + directory

@@ -90,7 +90,7 @@ func (a *readAhead) read(_, worker int) {
 	a.sums[worker*cacheLine] = sum
 }
 
-// row is the i-th of the rows to be read.
+// row returns the i-th of the rows to be read.
 func (a *readAhead) row(i int) []byte {
 	m := a.first
 	if a.list != nil {

@@ -4,6 +4,8 @@ import (
 	"errors"
 	"fmt"
 	"unsafe"
+
+	"github.com/powerinfer-go/powerinfer/internal/memlock"
 )
 
 // arena owns the device's memory: page-aligned anonymous mappings outside the Go heap, in
@@ -38,8 +40,8 @@ func (a *arena) bytes(n int) ([]byte, error) {
 	}
 	m = m[:n]
 	if a.lock {
-		if err := lockMemory(m); err != nil {
-			return nil, fmt.Errorf("--mlock: %d MiB: %w; "+lockAdvice, n>>20, err)
+		if err := memlock.Lock(m); err != nil {
+			return nil, err
 		}
 	}
 	return m[:n:n], nil

@@ -15,9 +15,4 @@ func mapAnonymous(n int) ([]byte, error) {
 	return m, nil
 }
 
-func lockMemory(m []byte) error { return unix.Mlock(m) }
-
-// lockAdvice is what a user can do where memory cannot be locked.
-const lockAdvice = "raise the limit (ulimit -l) or leave --mlock out"
-
 func unmap(m []byte) error { return unix.Munmap(m) }

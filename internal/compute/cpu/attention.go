@@ -8,8 +8,8 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/compute/cpu/kernel"
 )
 
-// cache is a KV cache in the arena. [layers][pages, kv_heads, PagePositions, head_dim] halves each
-type cache struct{ k, v []uint16 }
+// cache is a KV cache in the arena, of halves. k [layers][pages, kv_heads, PagePositions, key], v the same of values
+type cache struct{ k, v [][]uint16 }
 
 // Cache allocates a KV cache.
 func (d *Device) Cache(spec compute.CacheSpec) (*compute.Cache, error) {
@@ -19,55 +19,56 @@ func (d *Device) Cache(spec compute.CacheSpec) (*compute.Cache, error) {
 		return nil, fmt.Errorf("KV cache of %d MiB: %w; a smaller -c takes less", n>>19, err)
 	}
 	all := unsafe.Slice((*uint16)(unsafe.Pointer(unsafe.SliceData(b))), n)
-	return &compute.Cache{CacheSpec: spec, Mem: &cache{k: all[:n/2], v: all[n/2:]}}, nil
+	cut := func(width func(compute.KVShape) int) (layers [][]uint16) {
+		for _, l := range spec.Layers {
+			n := spec.Pages * pageLen(l, width(l))
+			layers = append(layers, all[:n:n])
+			all = all[n:]
+		}
+		return layers
+	}
+	m := &cache{k: cut(func(l compute.KVShape) int { return l.Key }), v: cut(func(l compute.KVShape) int { return l.Value })}
+	return &compute.Cache{CacheSpec: spec, Mem: m}, nil
 }
 
-// pageLen is the halves of one page of one layer.
-func pageLen(c *compute.Cache) int { return c.KVHeads * compute.PagePositions * c.HeadDim }
-
-// layerOf cuts layer's keys and values out of c.
-func layerOf(c *compute.Cache, layer int) (k, v []uint16) {
-	m, n := c.Mem.(*cache), c.Pages*pageLen(c)
-	return m.k[layer*n:][:n], m.v[layer*n:][:n]
-}
+// pageLen returns the halves of a page of one layer whose heads are of the given width.
+func pageLen(l compute.KVShape, width int) int { return l.Heads * compute.PagePositions * width }
 
 // CopyPage copies one page in every layer.
 func (d *Device) CopyPage(c *compute.Cache, to, from int32) {
-	n := pageLen(c)
-	for l := range c.Layers {
-		k, v := layerOf(c, l)
-		copy(k[int(to)*n:][:n], k[int(from)*n:][:n])
-		copy(v[int(to)*n:][:n], v[int(from)*n:][:n])
+	m := c.Mem.(*cache)
+	for i, l := range c.Layers {
+		n := pageLen(l, l.Key)
+		copy(m.k[i][int(to)*n:][:n], m.k[i][int(from)*n:][:n])
+		n = pageLen(l, l.Value)
+		copy(m.v[i][int(to)*n:][:n], m.v[i][int(from)*n:][:n])
 	}
 }
 
 // cacheSlot says where StoreKV writes.
 type cacheSlot struct {
-	c    *compute.Cache
-	k, v []uint16
+	shape compute.KVShape
+	k, v  []uint16 // of the layer
 }
 
-// StoreKV writes keys and values to their tokens' positions.
-func (d *Device) StoreKV(c *compute.Cache, layer int, k, v compute.Tensor) {
-	s := cacheSlot{c: c}
-	s.k, s.v = layerOf(c, layer)
-	d.rows.run(rowwiseArgs{verb: storeRows, x: floats(k), up: floats(v), cols: k.Cols, store: s}, k.Rows)
+// storeKV writes keys and values to their tokens' positions.
+func (d *Device) storeKV(c *compute.Cache, layer int, k, v compute.Tensor) {
+	m := c.Mem.(*cache)
+	s := cacheSlot{shape: c.Layers[layer], k: m.k[layer], v: m.v[layer]}
+	d.rows.run(rowwiseArgs{verb: storeRows, x: floats(k), cols: k.Cols, store: s, values: v}, k.Rows)
 }
 
-// store writes token i's k and v [kv_heads·head_dim].
+// store writes token i's k [kv_heads·key] and v [kv_heads·value].
 func (d *Device) store(s *cacheSlot, i int, k, v []float32) {
 	pos := int(d.p.Pos[i])
 	page := int(d.p.Pages[d.p.Seq[i]][pos/compute.PagePositions])
-	hd := s.c.HeadDim
-	for h := range s.c.KVHeads {
-		at := ((page*s.c.KVHeads+h)*compute.PagePositions + pos%compute.PagePositions) * hd
-		d.k.ToF16(s.k[at:][:hd], k[h*hd:][:hd])
-		d.k.ToF16(s.v[at:][:hd], v[h*hd:][:hd])
+	nk, nv := s.shape.Key, s.shape.Value
+	for h := range s.shape.Heads {
+		at := (page*s.shape.Heads+h)*compute.PagePositions + pos%compute.PagePositions
+		d.k.ToF16(s.k[at*nk:][:nk], k[h*nk:][:nk])
+		d.k.ToF16(s.v[at*nv:][:nv], v[h*nv:][:nv])
 	}
 }
-
-// fewTokens is up to how many tokens chunks of a sequence are spread over workers; beyond, tokens are.
-const fewTokens = 8
 
 // tileQueries is how many query rows a worker takes through a chunk together.
 const tileQueries = 48
@@ -80,15 +81,16 @@ type attention struct {
 	tileFn  func(chunk, worker int)
 	mergeFn func(chunk, worker int)
 
-	out, q   compute.Tensor
-	c        *compute.Cache
-	k, v     []uint16
-	scale    float32
-	group    int       // query heads of a KV head
-	chunks   int       // of the longest sequence
-	tile     int       // tokens of a tile
-	partials []float32 // [tokens, kv_heads, chunks] of PartialLen(group, head_dim)
-	visible  []int32   // [tokens] positions attended to
+	out, q   compute.Tensor // [tokens, heads·key], [tokens, heads·value]
+	how      compute.Attention
+	sinks    []float32 // [heads] or nil
+	shape    compute.KVShape
+	k, v     []uint16      // of the layer
+	group    int           // query heads of a KV head
+	chunks   int           // of the longest sequence
+	tile     int           // tokens of a tile
+	partials []float32     // [tokens, kv_heads, chunks] of PartialLen(group, value)
+	spans    []kernel.Span // [tokens] positions attended to
 }
 
 func (a *attention) init(d *Device) {
@@ -96,85 +98,101 @@ func (a *attention) init(d *Device) {
 	a.chunkFn, a.tileFn, a.mergeFn = a.chunk, a.tiled, a.merge
 }
 
-// Attention attends with every token's queries to its sequence.
-func (d *Device) Attention(out, q compute.Tensor, c *compute.Cache, layer int, scale float32) {
-	a := &d.att
-	a.out, a.q, a.c, a.scale = out, q, c, scale
-	a.k, a.v = layerOf(c, layer)
-	a.group = q.Cols / c.HeadDim / c.KVHeads
-	visible := grown(&a.visible, q.Rows)
+// attend attends with every token's queries to its sequence.
+func (d *Device) attend(out, q compute.Tensor, c *compute.Cache, layer int, how compute.Attention) {
+	a, m := &d.att, c.Mem.(*cache)
+	a.out, a.q, a.how, a.shape = out, q, how, c.Layers[layer]
+	a.k, a.v, a.sinks = m.k[layer], m.v[layer], vector(how.Sinks)
+	a.group = q.Cols / a.shape.Key / a.shape.Heads
+	spans := grown(&a.spans, q.Rows)
 	longest := 0
-	for i := range visible {
-		visible[i] = d.p.Pos[i] + 1
-		longest = max(longest, int(visible[i]))
+	for i := range spans {
+		pos := int(d.p.Pos[i])
+		spans[i] = kernel.Span{From: int32(how.First(pos)), To: int32(pos + 1)}
+		longest = max(longest, pos+1)
 	}
-	if q.Rows <= fewTokens {
+	heads := a.shape.Heads
+	if q.Rows <= compute.FewTokens { // the chunks of a sequence are spread over workers; else the tokens are
 		a.chunks = kernel.Chunks(longest)
-		grown(&a.partials, q.Rows*c.KVHeads*a.chunks*a.partialLen())
-		d.pool.Run(q.Rows*c.KVHeads*a.chunks, a.chunkFn)
-		d.pool.Run(q.Rows*c.KVHeads, a.mergeFn)
+		grown(&a.partials, q.Rows*heads*a.chunks*a.partialLen())
+		d.pool.Run(q.Rows*heads*a.chunks, a.chunkFn)
+		d.pool.Run(q.Rows*heads, a.mergeFn)
 		return
 	}
 	a.tile = max(1, tileQueries/a.group)
-	d.pool.Run((q.Rows+a.tile-1)/a.tile*c.KVHeads, a.tileFn)
+	d.pool.Run((q.Rows+a.tile-1)/a.tile*heads, a.tileFn)
 }
 
-func (a *attention) partialLen() int { return kernel.PartialLen(a.group, a.c.HeadDim) }
+func (a *attention) partialLen() int { return kernel.PartialLen(a.group, a.shape.Value) }
 
-// partial is the result of one token, KV head and chunk.
+// partial returns the result of one token, KV head and chunk.
 func (a *attention) partial(token, head, chunk int) kernel.Partial {
 	n := a.partialLen()
-	at := (token*a.c.KVHeads+head)*a.chunks + chunk
-	return kernel.NewPartial(a.partials[at*n:][:n], a.group, a.c.HeadDim)
+	at := (token*a.shape.Heads+head)*a.chunks + chunk
+	return kernel.NewPartial(a.partials[at*n:][:n], a.group, a.shape.Value)
 }
 
 func (a *attention) kv(seq int32, head int) kernel.KV {
-	return kernel.KV{K: a.k, V: a.v, Pages: a.d.p.Pages[seq], Heads: a.c.KVHeads, Head: head, HeadDim: a.c.HeadDim}
+	return kernel.KV{K: a.k, V: a.v, Pages: a.d.p.Pages[seq], Head: head, Shape: a.shape}
 }
 
 // scaled copies the queries of tokens [t, end) and one KV head to dst, times the scale.
 func (a *attention) scaled(dst []float32, t, end, head int) {
-	n := a.group * a.c.HeadDim
+	n := a.group * a.shape.Key
 	for i := t; i < end; i++ {
-		a.d.k.Scale(dst[(i-t)*n:][:n], row(a.q, i)[head*n:][:n], a.scale)
+		a.d.k.Scale(dst[(i-t)*n:][:n], row(a.q, i)[head*n:][:n], a.how.Scale)
 	}
 }
 
 // chunk is one token, KV head and chunk of its sequence.
 func (a *attention) chunk(i, worker int) {
-	token, head, chunk := i/a.chunks/a.c.KVHeads, i/a.chunks%a.c.KVHeads, i%a.chunks
-	if chunk >= kernel.Chunks(int(a.visible[token])) {
+	token, head, chunk := i/a.chunks/a.shape.Heads, i/a.chunks%a.shape.Heads, i%a.chunks
+	if first, end := chunksOf(a.spans[token : token+1]); chunk < first || chunk >= end {
 		return
 	}
-	q := grown(&a.d.worker(worker).floats, a.group*a.c.HeadDim)
+	q := grown(&a.d.worker(worker).floats, a.group*a.shape.Key)
 	a.scaled(q, token, token+1, head)
 	kv := a.kv(a.d.p.Seq[token], head)
-	a.d.k.AttendChunk(a.partial(token, head, chunk), q, &kv, a.visible[token:token+1], chunk)
+	a.d.k.AttendChunk(a.partial(token, head, chunk), q, &kv, a.spans[token:token+1], a.how.SoftCap, chunk)
+}
+
+// chunksOf returns the chunks [first, end) that hold what some of the spans do.
+func chunksOf(spans []kernel.Span) (first, end int) {
+	from, to := spans[0].From, spans[0].To
+	for _, s := range spans {
+		from, to = min(from, s.From), max(to, s.To)
+	}
+	return int(from) / kernel.ChunkPositions, kernel.Chunks(int(to))
 }
 
 // merge puts one token's chunks together.
 func (a *attention) merge(i, _ int) {
-	token, head := i/a.c.KVHeads, i%a.c.KVHeads
-	sum := a.partial(token, head, 0)
-	for c := 1; c < kernel.Chunks(int(a.visible[token])); c++ {
+	token, head := i/a.shape.Heads, i%a.shape.Heads
+	first, end := chunksOf(a.spans[token : token+1])
+	sum := a.partial(token, head, first)
+	for c := first + 1; c < end; c++ {
 		a.d.k.Merge(sum, a.partial(token, head, c))
 	}
 	a.finish(sum, token, token+1, head)
 }
 
 func (a *attention) finish(sum kernel.Partial, t, end, head int) {
-	hd := a.c.HeadDim
+	n := a.shape.Value
 	for i := t; i < end; i++ {
-		out := row(a.out, i)[head*a.group*hd:]
+		out := row(a.out, i)[head*a.group*n:]
 		for g := range a.group {
-			a.d.k.Finish(out[g*hd:][:hd], sum, (i-t)*a.group+g)
+			if a.sinks != nil {
+				a.d.k.FinishWithSink(out[g*n:][:n], sum, (i-t)*a.group+g, a.sinks[head*a.group+g])
+			} else {
+				a.d.k.Finish(out[g*n:][:n], sum, (i-t)*a.group+g)
+			}
 		}
 	}
 }
 
 // tiled is one KV head for a tile of tokens, cut where sequences change, over all chunks.
 func (a *attention) tiled(i, worker int) {
-	t, head := i/a.c.KVHeads*a.tile, i%a.c.KVHeads
+	t, head := i/a.shape.Heads*a.tile, i%a.shape.Heads
 	stop := min(a.q.Rows, t+a.tile)
 	for t < stop {
 		end := t + 1
@@ -188,19 +206,16 @@ func (a *attention) tiled(i, worker int) {
 
 func (a *attention) tokens(t, end, head int, w *workerScratch) {
 	n := (end - t) * a.group
-	size := kernel.PartialLen(n, a.c.HeadDim)
-	mem := grown(&w.floats, n*a.c.HeadDim+2*size)
-	q, mem := mem[:n*a.c.HeadDim], mem[n*a.c.HeadDim:]
-	sum, next := kernel.NewPartial(mem[:size], n, a.c.HeadDim), kernel.NewPartial(mem[size:], n, a.c.HeadDim)
+	size := kernel.PartialLen(n, a.shape.Value)
+	mem := grown(&w.floats, n*a.shape.Key+2*size)
+	q, mem := mem[:n*a.shape.Key], mem[n*a.shape.Key:]
+	sum, next := kernel.NewPartial(mem[:size], n, a.shape.Value), kernel.NewPartial(mem[size:], n, a.shape.Value)
 	a.scaled(q, t, end, head)
-	kv := a.kv(a.d.p.Seq[t], head)
-	longest := 0
-	for _, p := range a.visible[t:end] {
-		longest = max(longest, int(p))
-	}
-	a.d.k.AttendChunk(sum, q, &kv, a.visible[t:end], 0)
-	for c := 1; c < kernel.Chunks(longest); c++ {
-		a.d.k.AttendChunk(next, q, &kv, a.visible[t:end], c)
+	kv, spans := a.kv(a.d.p.Seq[t], head), a.spans[t:end]
+	first, last := chunksOf(spans)
+	a.d.k.AttendChunk(sum, q, &kv, spans, a.how.SoftCap, first)
+	for c := first + 1; c < last; c++ {
+		a.d.k.AttendChunk(next, q, &kv, spans, a.how.SoftCap, c)
 		a.d.k.Merge(sum, next)
 	}
 	a.finish(sum, t, end, head)

@@ -1,13 +1,16 @@
 // Package cpu is the CPU device: weights repacked into huge pages, a claiming
-// worker pool, and the kernels of compute/cpu/kernel behind every verb.
+// worker pool, and the kernels of compute/cpu/kernel behind every operation.
 //
-// An output element's order of accumulation depends on shapes and types only, so
-// results are the same bytes for any number of threads and any company in a batch. Only layers by neuron may be rounded
-// in another way in steps of at least panelTokens.
+// An output element's order of accumulation depends on shapes and types, in layers by neuron also on the token's own neurons and on
+// whether it is part of a prompt: results are the same bytes for any number of threads, any company in a batch and any cut of a prompt.
 package cpu
 
 import (
+	"cmp"
 	"fmt"
+	"runtime/debug"
+	"slices"
+	"strings"
 
 	"github.com/powerinfer-go/powerinfer/internal/compute"
 	"github.com/powerinfer-go/powerinfer/internal/compute/cpu/kernel"
@@ -16,13 +19,15 @@ import (
 
 // Options are the choices made when the device is opened.
 type Options struct {
-	Threads      int    // for steps of one token; at least 1
-	ThreadsBatch int    // for longer steps; 0: as Threads
-	Lock         bool   // keep memory out of swap
-	Kernels      string // a kernel set by name, for tests; empty: the fastest this machine runs
+	Threads      int               // for steps of one token; at least 1
+	ThreadsBatch int               // for longer steps; 0: as Threads
+	Lock         bool              // keep memory out of swap
+	Set          string            // a kernel set by name, for tests; empty: the fastest this machine runs
+	Kernels      string            // for one token: KernelsAuto, KernelsUsual or a kernel's name; empty: KernelsUsual
+	Note         func(line string) // told which kernels Tune chose; may be nil
 }
 
-// Device implements compute.Device and compute.Verbs. One goroutine uses it at a time.
+// Device implements compute.Device and compute.Executor. One goroutine uses it at a time.
 type Device struct {
 	k      *kernel.Kernels
 	decode *pool.Pool // steps of one token
@@ -30,6 +35,8 @@ type Device struct {
 	pool   *pool.Pool // of the segment in progress
 	mem    arena
 	p      *compute.Params // of the segment in progress
+	verbs  compute.Verbs   // d's own
+	err    error           // of an observer in the segment in progress
 
 	scratch scratch
 	mm      matmul
@@ -38,6 +45,7 @@ type Device struct {
 	sparse  sparseFFN
 	ahead   readAhead
 	turns   rotations
+	tuner   tuner
 }
 
 // New opens the device.
@@ -45,11 +53,18 @@ func New(o Options) (*Device, error) {
 	if o.Threads < 1 || o.Threads > pool.MaxThreads || o.ThreadsBatch < 0 || o.ThreadsBatch > pool.MaxThreads {
 		return nil, fmt.Errorf("%d threads: give 1 to %d", max(o.Threads, o.ThreadsBatch), pool.MaxThreads)
 	}
-	k, err := kernel.New(o.Kernels)
+	k, err := kernel.New(o.Set)
 	if err != nil {
 		return nil, err
 	}
-	d := &Device{k: k, mem: arena{lock: o.Lock}}
+	if o.Kernels == "" {
+		o.Kernels = KernelsUsual
+	}
+	if ways := k.AllWays(); o.Kernels != KernelsAuto && o.Kernels != KernelsUsual && !slices.Contains(ways, o.Kernels) {
+		return nil, fmt.Errorf("kernels %q are not among those of this processor: auto, usual, %s", o.Kernels, strings.Join(ways, ", "))
+	}
+	d := &Device{k: k, mem: arena{lock: o.Lock}, tuner: tuner{kernels: o.Kernels, note: o.Note}}
+	d.verbs = compute.NewVerbs(d)
 	d.scratch.workers = make([]workerScratch, max(o.Threads, o.ThreadsBatch))
 	d.decode = pool.New(o.Threads)
 	d.batch = d.decode
@@ -65,12 +80,20 @@ func New(o Options) (*Device, error) {
 	return d, nil
 }
 
+// Kernels returns the name of the kernels that this machine runs.
+func Kernels() string { return kernel.Variants()[0].Name }
+
 // Name says what computes: the kernel set and the threads.
 func (d *Device) Name() string {
-	if d.batch != d.decode {
-		return fmt.Sprintf("CPU %s, %d threads (%d for prompts)", d.k.Name, d.decode.Threads(), d.batch.Threads())
+	plural := "s"
+	if d.decode.Threads() == 1 {
+		plural = ""
 	}
-	return fmt.Sprintf("CPU %s, %d threads", d.k.Name, d.decode.Threads())
+	name := fmt.Sprintf("CPU %s, %d thread%s", d.k.Name, d.decode.Threads(), plural)
+	if d.batch != d.decode {
+		name += fmt.Sprintf(" (%d for prompts)", d.batch.Threads())
+	}
+	return name
 }
 
 // Close stops the workers and frees all memory, weights included.
@@ -83,20 +106,27 @@ func (d *Device) Close() error {
 }
 
 // Run computes body at once.
-func (d *Device) Run(_ compute.Segment, p *compute.Params, body func(compute.Verbs)) error {
+func (d *Device) Run(_ compute.Segment, p *compute.Params, body func(compute.Verbs)) (err error) {
+	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
+	defer func() {
+		if err == nil {
+			err = compute.Fault(recover())
+		}
+	}()
 	d.p = p
 	d.pool = d.batch
 	if len(p.Tokens) == 1 {
 		d.pool = d.decode
 	}
 	d.turns.reset()
-	body(d)
+	d.err = nil
+	body(d.verbs)
 	d.p = nil
-	return nil
+	return d.err
 }
 
 // Host calls f at once: nothing is queued.
-func (d *Device) Host(f func()) { f() }
+func (d *Device) Host(f func() error) { d.err = cmp.Or(d.err, f()) }
 
 // buffer is a tensor's memory. [rows·cols]
 type buffer struct{ data []float32 }
@@ -117,15 +147,15 @@ func (d *Device) Tensor(rows, cols int) (compute.Tensor, error) {
 }
 
 // Read returns row i of t.
-func (d *Device) Read(t compute.Tensor, i int) []float32 { return row(t, i) }
+func (d *Device) Read(t compute.Tensor, i int) ([]float32, error) { return row(t, i), nil }
 
-// Data is t's memory. [t.Rows·t.Cols]
+// Data returns t's memory. [t.Rows·t.Cols]
 func (d *Device) Data(t compute.Tensor) []float32 { return floats(t) }
 
 // Vector takes a one-dimensional weight in.
 func (d *Device) Vector(src compute.Source) (*compute.Vector, error) {
-	if !src.Type.Known() || src.Cols < 1 || src.Cols%src.Type.BlockElems() != 0 || len(src.Data) != src.Type.RowBytes(src.Cols) {
-		return nil, fmt.Errorf("tensor %q: %d bytes do not hold %d elements of %s", src.Name, len(src.Data), src.Cols, src.Type)
+	if err := src.CheckVector(); err != nil {
+		return nil, err
 	}
 	v, err := d.mem.floats(src.Cols)
 	if err != nil {

@@ -17,16 +17,21 @@ func TestOptions(t *testing.T) {
 		{cpu.Options{}, "0 threads"},
 		{cpu.Options{Threads: -1}, "threads"},
 		{cpu.Options{Threads: 1, ThreadsBatch: 1 << 20}, "1048576 threads"},
-		{cpu.Options{Threads: 1, Kernels: "abacus"}, `kernels "abacus" do not run here`},
+		{cpu.Options{Threads: 1, Set: "abacus"}, `kernels "abacus" do not run here`},
+		{cpu.Options{Threads: 1, Kernels: "abacus"}, `kernels "abacus" are not among those of this processor: auto, usual`},
 	} {
 		if d, err := cpu.New(c.o); err == nil || !strings.Contains(err.Error(), c.err) {
 			t.Errorf("%+v: %v, error %v, want one with %q", c.o, d, err, c.err)
 		}
 	}
-	for o, name := range map[cpu.Options]string{
-		{Threads: 3, Kernels: "generic"}:                  "CPU generic, 3 threads",
-		{Threads: 1, ThreadsBatch: 2, Kernels: "generic"}: "CPU generic, 1 threads (2 for prompts)",
+	for _, c := range []struct {
+		o    cpu.Options
+		name string
+	}{
+		{cpu.Options{Threads: 3, Set: "generic"}, "CPU generic, 3 threads"},
+		{cpu.Options{Threads: 1, ThreadsBatch: 2, Set: "generic"}, "CPU generic, 1 thread (2 for prompts)"},
 	} {
+		o, name := c.o, c.name
 		d, err := cpu.New(o)
 		if err != nil {
 			t.Fatal(err)
@@ -51,7 +56,10 @@ func TestOrderOfColumns(t *testing.T) {
 	for i := range order {
 		order[i] = int32(255 - i)
 	}
-	for _, typ := range []quant.Type{quant.Q4_0, quant.Q8_0, quant.Q4_K, quant.Q6_K} {
+	for _, typ := range quant.Types() {
+		if !typ.Quantised() {
+			continue
+		}
 		src := compute.Source{Name: "blk.3.ffn_down.weight", Type: typ, Rows: 2, Cols: 256, Data: make([]byte, 2*typ.RowBytes(256)), Order: order}
 		if _, err := d.Matrix(src, compute.Columns); err == nil || !strings.Contains(err.Error(), src.Name) || !strings.Contains(err.Error(), "share scales") {
 			t.Errorf("%s: error %v does not say which tensor cannot be reordered, and why", typ, err)
@@ -74,7 +82,7 @@ func TestNothingToCompute(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	copy(d.Read(x, 0), []float32{1, 2, 3, 4})
+	copy(must(d.Read(x, 0)), []float32{1, 2, 3, 4})
 	none := x.First(0)
 	err = d.Run(compute.Segment{}, &compute.Params{}, func(v compute.Verbs) {
 		v.MatMul(none, compute.Products{{Out: none, W: w}})
@@ -85,7 +93,7 @@ func TestNothingToCompute(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for i, v := range d.Read(x, 0) {
+	for i, v := range must(d.Read(x, 0)) {
 		if v != float32(i+1) {
 			t.Errorf("element %d became %g", i, v)
 		}
@@ -125,7 +133,7 @@ func TestBytesRead(t *testing.T) {
 		}
 		for i := range 2 {
 			for j := range embd {
-				d.Read(x, i)[j] = 1
+				must(d.Read(x, i))[j] = 1
 			}
 		}
 		out, err := d.Tensor(2, embd)
@@ -137,12 +145,24 @@ func TestBytesRead(t *testing.T) {
 			Gate: rows(func(i int) bool { return i%8 == 0 }), Up: rows(func(i int) bool { return i%16 == 0 }),
 			Down: rows(func(int) bool { return true }), Act: compute.Activation{Kind: compute.DReLU}, Count: &count,
 		}
-		err = d.Run(compute.Segment{}, &compute.Params{Tokens: []int32{0, 0}}, func(v compute.Verbs) {
-			v.SparseFFN(out.First(1), x.First(1), compute.Set{Rows: 1, N: ff}, w)
-		})
-		want := compute.NeuronCount{Steps: 1, Tokens: 1, Predicted: 64, Gated: 8, Active: 4, Bytes: (64 + 8 + 4) * row}
-		if err != nil || count != want {
-			t.Errorf("%s: counted %+v, want %+v (%v)", typ, count, want, err)
+		for n := range int64(2) { // a row that both tokens need is read once
+			count = compute.NeuronCount{}
+			tokens := int(n + 1)
+			err = d.Run(compute.Segment{}, &compute.Params{Tokens: make([]int32, tokens), Decode: tokens}, func(v compute.Verbs) {
+				v.SparseFFN(out.First(tokens), x.First(tokens), compute.Set{Rows: tokens, N: ff}, w)
+			})
+			want := compute.NeuronCount{Steps: 1, Tokens: n + 1, Predicted: 64 * (n + 1), Gated: 8 * (n + 1), Active: 4 * (n + 1), Bytes: (64 + 8 + 4) * row}
+			if err != nil || count != want {
+				t.Errorf("%s, %d tokens: counted %+v, want %+v (%v)", typ, tokens, count, want, err)
+			}
 		}
 	}
+}
+
+// must returns v; an error of a device that tests have to themselves ends them.
+func must[T any](v T, err error) T {
+	if err != nil {
+		panic(err)
+	}
+	return v
 }

@@ -9,7 +9,7 @@ import (
 
 const cacheLine = 64
 
-// aligned is the offset of b's first cache line.
+// aligned returns the offset of b's first cache line.
 func aligned(b []byte) int {
 	return int(-uintptr(unsafe.Pointer(unsafe.SliceData(b))) % cacheLine)
 }
@@ -38,8 +38,8 @@ func (m *matmul) init(d *Device) {
 	m.chunkFn = m.chunk
 }
 
-// MatMul computes every product of x.
-func (d *Device) MatMul(x compute.Tensor, p compute.Products) {
+// matMul computes every product of x.
+func (d *Device) matMul(x compute.Tensor, p compute.Products) {
 	if x.Rows == 0 {
 		return
 	}
@@ -68,11 +68,11 @@ func (d *Device) MatMul(x compute.Tensor, p compute.Products) {
 // fewPackBytes stay in a cache between packing and product.
 const fewPackBytes = 64 << 10
 
-// packBytes is how much a worker packs at a time of a matrix that is computed on in the file: little for few tokens; for a prompt a
+// packBytes returns how much a worker packs at a time of a matrix that is computed on in the file: little for few tokens; for a prompt a
 // chunk, whose activations are then read once.
 func packBytes(rowBytes, tokens int) int {
 	limit := promptChunk
-	if tokens <= fewSparse {
+	if tokens <= compute.FewTokens {
 		limit = fewPackBytes
 	}
 	return max(tileRows, limit/rowBytes/tileRows*tileRows) * rowBytes
@@ -81,7 +81,7 @@ func packBytes(rowBytes, tokens int) int {
 // tileRows is the multiple that chunks are cut at: the kernels' tiles of three and four rows stay whole.
 const tileRows = 12
 
-// chunkRows is how many rows make a chunk: a few chunks for every thread, within the sizes above.
+// chunkRows returns how many rows make a chunk: a few chunks for every thread, within the sizes above.
 func chunkRows(rows, rowBytes, tokens, threads int) int {
 	limit := decodeChunk
 	if tokens > 1 {

@@ -35,15 +35,11 @@ const packRows = 64
 
 // Matrix repacks src into the arena, or keeps it where it is mapped if it is pinned.
 func (d *Device) Matrix(src compute.Source, use compute.Use) (*compute.Matrix, error) {
-	if !src.Type.Known() || src.Type == quant.I32 {
-		return nil, fmt.Errorf("tensor %q: a matrix of type %s cannot be computed with; these can: %s", src.Name, src.Type, quant.Supported())
-	}
-	fileRow := src.Type.RowBytes(src.Cols)
-	if src.Rows < 1 || src.Cols < 1 || src.Cols%src.Type.BlockElems() != 0 || len(src.Data) != src.Rows*fileRow {
-		return nil, fmt.Errorf("tensor %q: %d bytes do not hold %d rows of %d elements of %s", src.Name, len(src.Data), src.Rows, src.Cols, src.Type)
+	if err := src.Check(); err != nil {
+		return nil, err
 	}
 	m := &matrix{rowBytes: kernel.RowBytes(src.Type, src.Cols), packed: true, k: d.k}
-	if (use == compute.Precise || use == compute.Embed) && src.Type == quant.F16 {
+	if (use == compute.Precise || use == compute.Lookup) && src.Type == quant.F16 {
 		m.k = d.k.Exact()
 	}
 	out := &compute.Matrix{Name: src.Name, Type: src.Type, Rows: src.Rows, Cols: src.Cols, Mem: m}
@@ -56,10 +52,10 @@ func (d *Device) Matrix(src compute.Source, use compute.Use) (*compute.Matrix, e
 	var err error
 	switch {
 	case src.Pinned && src.Order == nil:
-		m.data, m.rowBytes, m.packed = src.Data, fileRow, !kernel.Quantised(src.Type)
-	case use == compute.Columns && !kernel.Quantised(src.Type):
+		m.data, m.rowBytes, m.packed = src.Data, src.Type.RowBytes(src.Cols), !src.Type.Quantised()
+	case use == compute.Columns && !src.Type.Quantised():
 		err = d.transpose(m, src)
-	case use == compute.Columns && kernel.Grouped(src.Type) && src.Order == nil:
+	case use == compute.Columns && src.Type.Traits().Columns && src.Order == nil:
 		err = d.packGroups(m, src)
 	case use == compute.Columns && src.Order != nil:
 		return nil, fmt.Errorf("tensor %q: columns of %s share scales and cannot be reordered", src.Name, src.Type)
@@ -70,6 +66,9 @@ func (d *Device) Matrix(src compute.Source, use compute.Use) (*compute.Matrix, e
 	}
 	if err != nil {
 		return nil, fmt.Errorf("tensor %q: %w", src.Name, err)
+	}
+	if m.packed && m.layout == plain && m.k == d.k {
+		d.tuner.add(d.k, out)
 	}
 	return out, nil
 }

@@ -9,13 +9,13 @@ import (
 // superblock is the number of outputs that are summed, and unpacked, at a time.
 const superblock = quant.QKK
 
-// Panels are a prompt's way through a down projection of which much is needed: all neurons are multiplied as a matrix. Down
-// lies one neuron to a row, so each chunk of outputs first turns its part of them into rows, which stay in the cache for all tokens.
+// Panels are the way through a down projection for tokens of prompts that need much of it: all neurons are multiplied as a matrix.
+// Down lies one neuron to a row, so each chunk of outputs first transposes its part of them, which stays in the cache for all tokens.
 //
-// They are worth their turning for so many tokens, if so many of their neurons, in 16ths, are open: a product does
-// not skip zeros, but its arithmetic is several times faster than that of sums, of which integers are the faster ones.
+// A token takes this way if so many 16ths of its neurons are open: a product does not skip zeros, but its arithmetic is several times
+// faster than that of sums, of which integers are the faster ones. In a short prompt the transposition costs more than it saves, but
+// a token's bytes may not depend on how many others share its step.
 const (
-	panelTokens   = 64
 	panelIntegers = 5
 	panelFloats   = 2
 )
@@ -25,25 +25,39 @@ type panels struct {
 	x    operand
 	form compute.Matrix // shape and type of a chunk's panel
 	mem  matrix
+	out  []float32 // [len(dense), n_embd] where outputs go: to their rows if these lie together, else to room
+	room []float32
 }
 
-// worthPanels decides on what is known of the tokens. Their bytes are those of sums only to rounding.
-func (f *sparseFFN) worthPanels() bool {
-	share := int64(panelFloats)
-	if kernel.Quantised(f.w.Down.Type) {
+// fillsPanels reports whether a prompt's token with so many open neurons goes through panels. Its bytes are those of sums only to rounding.
+func (f *sparseFFN) fillsPanels(open int) bool {
+	share := panelFloats
+	if f.w.Down.Type.Quantised() {
 		share = panelIntegers
 	}
-	return f.tokens >= panelTokens && f.n%kernel.GroupNeurons == 0 && 16*f.counts[0].Load() >= share*int64(f.tokens)*int64(f.n)
+	return f.n%kernel.GroupNeurons == 0 && 16*open >= share*f.n
 }
 
-// multiplyPanels computes the outputs of a prompt.
+// multiplyPanels computes the outputs of f.dense.
 func (f *sparseFFN) multiplyPanels() {
-	a, p := f.spreadAll(), &f.panels
+	a, p := f.spreadDense(), &f.panels
 	p.mem.k = f.d.k
 	p.form = compute.Matrix{Type: f.d.k.PanelType(f.w.Down.Type), Rows: superblock, Cols: f.n, Mem: &p.mem}
 	p.x = operand{}
 	p.x.form(f.d, a, &p.form)
+	first, rows := int(f.dense[0]), len(f.dense)
+	together := int(f.dense[rows-1]) == first+rows-1
+	p.out = floats(f.out)[first*f.out.Cols:]
+	if !together {
+		p.out = grown(&p.room, rows*f.out.Cols)
+	}
 	f.d.pool.Run(kernel.Super(f.out.Cols), f.panelFn)
+	if together {
+		return
+	}
+	for i, t := range f.dense {
+		copy(row(f.out, int(t)), p.out[i*f.out.Cols:][:f.out.Cols])
+	}
 }
 
 // panel computes one superblock of outputs for all tokens.
@@ -61,13 +75,13 @@ func (f *sparseFFN) panel(s, worker int) {
 		f.d.k.Turn(form.Type, panel, f.n, at, (*[kernel.GroupNeurons][superblock]float32)(block), f.w.Down.Type)
 	}
 	x, stride := f.panels.x.of(form, 0)
-	out := floats(f.out)[s*superblock:]
-	f.d.k.MatMul(form.Type, out, f.out.Cols, panel[:size/superblock*rows], rows, f.n, x, stride, f.tokens)
+	out := f.panels.out[s*superblock:]
+	f.d.k.MatMul(form.Type, out, f.out.Cols, panel[:size/superblock*rows], rows, f.n, x, stride, len(f.dense))
 	if f.w.DownBias == nil {
 		return
 	}
 	bias := vector(f.w.DownBias)[s*superblock:][:rows]
-	for t := range f.tokens {
+	for t := range f.dense {
 		f.d.k.Add(out[t*f.out.Cols:][:rows], bias)
 	}
 }

@@ -32,7 +32,7 @@ func (d *Device) Restore(m *compute.Matrix, from, to int, scratch []byte) comput
 	}
 	stored := w.data[from*w.rowBytes : to*w.rowBytes]
 	size := src.Type.RowBytes(src.Cols)
-	if w.packed && kernel.Quantised(m.Type) {
+	if w.packed && m.Type.Quantised() {
 		src.Data = scratch[:src.Rows*size]
 		d.batch.Run((src.Rows+packRows-1)/packRows, func(chunk, _ int) {
 			for r := chunk * packRows; r < min(src.Rows, (chunk+1)*packRows); r++ {
@@ -54,7 +54,7 @@ func (d *Device) restoreColumns(w *matrix, src compute.Source, from int) {
 	d.batch.Run((src.Rows+packRows-1)/packRows, func(chunk, _ int) {
 		for r := chunk * packRows; r < min(src.Rows, (chunk+1)*packRows); r++ {
 			out, row := src.Data[r*size:][:size], w.data[r*w.rowBytes:][:w.rowBytes]
-			if w.packed && kernel.Quantised(src.Type) {
+			if w.packed && src.Type.Quantised() {
 				kernel.RestoreRow(src.Type, out, row, from, src.Cols)
 			} else {
 				copy(out, row[at:])

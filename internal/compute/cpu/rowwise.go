@@ -12,6 +12,7 @@ const (
 	rmsNormRows rowVerb = iota
 	layerNormRows
 	addRows
+	scaleRows
 	activateRows
 	rotateRows
 	convertRows
@@ -26,11 +27,13 @@ type rowwiseArgs struct {
 	w, b    []float32 // [cols]
 	cols    int
 	eps     float32
+	factor  float32 // of scaleRows
 	act     compute.Activation
 	headDim int
 	rope    *compute.Rope
 	acts    []byte // [n, form.ActRow(cols)]
 	form    kernel.Form
+	values  compute.Tensor // of storeRows, beside x [n, kv_heads·value]
 	store   cacheSlot
 }
 
@@ -76,6 +79,10 @@ func (r *rowwise) row(i int) {
 		v.LayerNorm(cut(a.dst), cut(a.x), a.w, a.b, a.eps)
 	case addRows:
 		v.Add(cut(a.dst), cut(a.x))
+	case scaleRows:
+		for j, x := range cut(a.x) {
+			cut(a.x)[j] = a.factor * x
+		}
 	case activateRows:
 		var up []float32
 		if a.up != nil {
@@ -89,27 +96,32 @@ func (r *rowwise) row(i int) {
 		n := a.form.ActRow(a.cols)
 		v.Convert(a.form, a.acts[i*n:(i+1)*n], cut(a.x))
 	case storeRows:
-		r.d.store(&a.store, i, cut(a.x), cut(a.up))
+		r.d.store(&a.store, i, cut(a.x), row(a.values, i))
 	}
 }
 
-// RMSNorm normalises every row of x.
-func (d *Device) RMSNorm(dst, x compute.Tensor, w *compute.Vector, eps float32) {
+// rmsNorm normalises every row of x.
+func (d *Device) rmsNorm(dst, x compute.Tensor, w *compute.Vector, eps float32) {
 	d.rows.run(rowwiseArgs{verb: rmsNormRows, dst: floats(dst), x: floats(x), w: vector(w), cols: x.Cols, eps: eps}, x.Rows)
 }
 
-// LayerNorm normalises every row of x.
-func (d *Device) LayerNorm(dst, x compute.Tensor, w, b *compute.Vector, eps float32) {
+// layerNorm normalises every row of x.
+func (d *Device) layerNorm(dst, x compute.Tensor, w, b *compute.Vector, eps float32) {
 	d.rows.run(rowwiseArgs{verb: layerNormRows, dst: floats(dst), x: floats(x), w: vector(w), b: vector(b), cols: x.Cols, eps: eps}, x.Rows)
 }
 
-// Add adds x to dst.
-func (d *Device) Add(dst, x compute.Tensor) {
+// add adds x to dst.
+func (d *Device) add(dst, x compute.Tensor) {
 	d.rows.run(rowwiseArgs{verb: addRows, dst: floats(dst), x: floats(x), cols: x.Cols}, x.Rows)
 }
 
-// Activate computes act(gate)·up.
-func (d *Device) Activate(dst, gate, up compute.Tensor, act compute.Activation) {
+// scale multiplies every element of x by factor.
+func (d *Device) scale(x compute.Tensor, factor float32) {
+	d.rows.run(rowwiseArgs{verb: scaleRows, x: floats(x), cols: x.Cols, factor: factor}, x.Rows)
+}
+
+// activate computes act(gate)·up.
+func (d *Device) activate(dst, gate, up compute.Tensor, act compute.Activation) {
 	a := rowwiseArgs{verb: activateRows, dst: floats(dst), x: floats(gate), cols: gate.Cols, act: act}
 	if up.Mem != nil {
 		a.up = floats(up)
@@ -117,21 +129,21 @@ func (d *Device) Activate(dst, gate, up compute.Tensor, act compute.Activation) 
 	d.rows.run(a, gate.Rows)
 }
 
-// RoPE rotates every head of x to its token's position.
-func (d *Device) RoPE(x compute.Tensor, headDim int, r *compute.Rope) {
+// rope rotates every head of x to its token's position.
+func (d *Device) rope(x compute.Tensor, headDim int, r *compute.Rope) {
 	d.turns.prepare(r, d.p.Pos)
 	d.rows.run(rowwiseArgs{verb: rotateRows, x: floats(x), cols: x.Cols, headDim: headDim, rope: r}, x.Rows)
 }
 
-// Embed looks up each token's row.
-func (d *Device) Embed(dst compute.Tensor, table *compute.Matrix) {
+// embed looks up each token's row.
+func (d *Device) embed(dst compute.Tensor, table *compute.Matrix) {
 	for i := range dst.Rows {
 		unpackRow(table, row(dst, i), int(d.p.Tokens[i]))
 	}
 }
 
-// AddPosition adds each position's row.
-func (d *Device) AddPosition(x compute.Tensor, table *compute.Matrix, offset int) {
+// addPosition adds each position's row.
+func (d *Device) addPosition(x compute.Tensor, table *compute.Matrix, offset int) {
 	buf := grown(&d.worker(0).floats, x.Cols)
 	for i := range x.Rows {
 		unpackRow(table, buf, int(d.p.Pos[i])+offset)
@@ -139,8 +151,8 @@ func (d *Device) AddPosition(x compute.Tensor, table *compute.Matrix, offset int
 	}
 }
 
-// Gather copies the rows whose logits are wanted.
-func (d *Device) Gather(dst, x compute.Tensor) {
+// gather copies the rows whose logits are wanted.
+func (d *Device) gather(dst, x compute.Tensor) {
 	for i, r := range d.p.Out {
 		copy(row(dst, i), row(x, int(r)))
 	}

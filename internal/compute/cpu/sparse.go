@@ -24,7 +24,7 @@ func newSet(rows, n int) *set {
 // token lists token i's neurons.
 func (s *set) token(i int) []int32 { return s.active[i*s.stride:][:s.count[i]] }
 
-// largest is the length of the longest of the first n lists.
+// largest returns the length of the longest of the first n lists.
 func (s *set) largest(n int) int {
 	most := 0
 	for _, c := range s.count[:n] {
@@ -33,7 +33,7 @@ func (s *set) largest(n int) int {
 	return most
 }
 
-// room is the memory of token i's list, emptied.
+// room returns the memory of token i's list, emptied.
 func (s *set) room(i int) []int32 { return s.active[i*s.stride:][:0:s.stride] }
 
 // Set allocates a set of n neurons for each of rows tokens.
@@ -66,10 +66,6 @@ func (d *Device) SetWords(s compute.Set, words []uint32, perRow int) {
 		}
 	}
 }
-
-// fewSparse is up to how many tokens rows are read for each token by itself. For more, gate and up rows go through matrix products,
-// for together the tokens need most of them; the bytes are the same.
-const fewSparse = 8
 
 // sparseChunks bounds the chunks that a token's open neurons are cut into, chunkNeurons from below their size. Each is summed
 // alone and chunks are added in order, so an output's bytes depend on the token's neurons only.
@@ -107,9 +103,14 @@ type sparseFFN struct {
 	a      []float32 // [tokens, n_ff] a_i, or zero, where down is multiplied as a matrix
 	sums   []float32 // [tokens, sparseChunks, sumLen]
 	sumLen int
-	counts [3]atomic.Int64 // open, active, groups of columns read
+	counts [2]atomic.Int64 // open, active
 	views  [2]buffer
 	panels panels
+
+	dense, scattered []int32  // the step's rows by the way of their down projection, in order
+	rows             []int32  // of scattered, those that are summed together now
+	active           []uint64 // [n_ff] bits: neurons whose a_i was not zero for some row
+	seen             []uint64 // [n_ff] bits: scratch of union
 }
 
 func (f *sparseFFN) init(d *Device) {
@@ -118,11 +119,11 @@ func (f *sparseFFN) init(d *Device) {
 	f.tokenFn, f.spreadFn, f.panelFn = f.token, f.spread, f.panel
 }
 
-// Predict chooses the neurons that are always on and those whose logit reaches the threshold.
-func (d *Device) Predict(s compute.Set, x, hidden, logits compute.Tensor, fc1, fc2 *compute.Matrix) {
-	d.MatMul(x, compute.Products{{Out: hidden, W: fc1}})
-	d.Activate(hidden, hidden, compute.Tensor{}, compute.Activation{Kind: compute.ReLU})
-	d.MatMul(hidden, compute.Products{{Out: logits, W: fc2}})
+// predict chooses the neurons that are always on and those whose logit reaches the threshold.
+func (d *Device) predict(s compute.Set, x, hidden, logits compute.Tensor, fc1, fc2 *compute.Matrix) {
+	d.matMul(x, compute.Products{{Out: hidden, W: fc1}})
+	d.activate(hidden, hidden, compute.Tensor{}, compute.Activation{Kind: compute.ReLU})
+	d.matMul(hidden, compute.Products{{Out: logits, W: fc2}})
 	f := &d.sparse
 	f.s, f.always, f.logits, f.threshold = s.Mem.(*set), s.N-fc2.Rows, logits, d.p.Threshold
 	d.pool.Run(s.Rows, f.predictFn)
@@ -136,9 +137,9 @@ func (f *sparseFFN) predict(token, _ int) {
 	f.s.count[token] = len(f.d.k.Choose(list, row(f.logits, token), int32(f.always), f.threshold, true))
 }
 
-// SparseFFN computes only the neurons of s: gate rows, up rows of those that are open, the down columns of those whose a_i
+// sparseFFN computes only the neurons of s: gate rows, up rows of those that are open, the down columns of those whose a_i
 // is not zero.
-func (d *Device) SparseFFN(out, x compute.Tensor, s compute.Set, w compute.SparseWeights) {
+func (d *Device) sparseFFN(out, x compute.Tensor, s compute.Set, w compute.SparseWeights) {
 	if x.Rows == 0 {
 		return
 	}
@@ -146,23 +147,19 @@ func (d *Device) SparseFFN(out, x compute.Tensor, s compute.Set, w compute.Spars
 	f.begin(out, x, s, w)
 	f.gates(x)
 	d.pool.Run(f.tokens, f.openFn)
-	if w.Gate != nil && (f.tokens > fewSparse || most(f.open.largest(f.tokens), f.n)) {
+	if w.Gate != nil && (f.tokens > compute.FewTokens || most(f.open.largest(f.tokens), f.n)) {
 		f.ups(x)
 	}
-	whole := false // all of down is read
-	switch {
-	case mem(w.Down).layout == plain:
-		whole = true
+	whole := mem(w.Down).layout == plain // all of down is read
+	if whole {
 		f.multiply()
-	case f.worthPanels():
-		whole = true
-		f.multiplyPanels()
-	case f.tokens > fewSparse:
-		d.pool.Run(f.tokens, f.tokenFn)
-	default:
-		f.sums = grown(&f.sums, f.tokens*sparseChunks*f.sumLen)
-		d.pool.Run(sparseChunks, f.chunkFn)
-		d.pool.Run(f.tokens*kernel.Super(out.Cols), f.sumFn)
+	} else {
+		f.sort()
+		whole = len(f.dense) > 0
+		f.sumScattered()
+		if whole {
+			f.multiplyPanels()
+		}
 	}
 	if c := w.Count; c != nil {
 		c.Steps++
@@ -184,13 +181,44 @@ func (f *sparseFFN) begin(out, x compute.Tensor, s compute.Set, w compute.Sparse
 	if f.open == nil || f.open.stride < f.n+kernel.ChooseSlack || len(f.open.count) < f.tokens {
 		f.open = newSet(f.tokens, f.n)
 	}
+	clear(grown(&f.active, (f.n+63)/64))
 	f.sumLen = kernel.Sums(out.Cols)
 	for i := range f.counts {
 		f.counts[i].Store(0)
 	}
 }
 
-// bytes is what was read of the weights.
+// sort tells the rows whose down projection goes through panels from those whose neurons are summed one by one. Only a row's own
+// numbers decide, so that its bytes depend on nothing else in the step.
+func (f *sparseFFN) sort() {
+	f.dense, f.scattered = f.dense[:0], f.scattered[:0]
+	for t := range f.tokens {
+		if t >= f.d.p.Decode && f.fillsPanels(f.open.count[t]) {
+			f.dense = append(f.dense, int32(t))
+		} else {
+			f.scattered = append(f.scattered, int32(t))
+		}
+	}
+}
+
+// sumScattered sums the down columns of the scattered rows. A few rows go through the neurons together, so that a column
+// that several need is read from memory once; rows of a long prompt, which keep all workers busy, go one by one. The bytes are the same.
+func (f *sparseFFN) sumScattered() {
+	few := f.scattered
+	if len(few) > compute.FewTokens {
+		few = few[:min(len(few), f.d.p.Decode)]
+	}
+	f.rows = f.scattered[len(few):]
+	f.d.pool.Run(len(f.rows), f.tokenFn)
+	for ; len(few) > 0; few = few[len(f.rows):] {
+		f.rows = few[:min(len(few), compute.FewTokens)]
+		f.sums = grown(&f.sums, len(f.rows)*sparseChunks*f.sumLen)
+		f.d.pool.Run(sparseChunks, f.chunkFn)
+		f.d.pool.Run(len(f.rows)*kernel.Super(f.out.Cols), f.sumFn)
+	}
+}
+
+// bytes returns what was read of the weights.
 func (f *sparseFFN) bytes(whole bool) int64 {
 	first, total := f.w.Gate, int64(0)
 	switch {
@@ -199,22 +227,46 @@ func (f *sparseFFN) bytes(whole bool) int64 {
 	case f.upped:
 		total = rowsBytes(f.w.Up, int64(f.n))
 	default:
-		total = rowsBytes(f.w.Up, f.counts[0].Load())
+		total = rowsBytes(f.w.Up, f.union(f.open, 1))
 	}
 	if f.gated {
 		total += rowsBytes(first, int64(f.n))
 	} else {
-		total += rowsBytes(first, f.predicted())
+		total += rowsBytes(first, f.union(f.s, 1))
 	}
-	down, active := mem(f.w.Down), f.counts[1].Load()
+	down := mem(f.w.Down)
 	switch {
 	case whole:
 		return total + int64(len(down.data))
 	case down.layout == groups:
 		scales := int64(kernel.Super(f.w.Down.Rows) * quant.QKK * 2)
-		return total + f.counts[2].Load()*scales + active*(int64(down.rowBytes)-scales)/kernel.GroupNeurons
+		return total + f.union(f.open, kernel.GroupNeurons)*scales + f.columns()*(int64(down.rowBytes)-scales)/kernel.GroupNeurons
 	}
-	return total + active*int64(down.rowBytes)
+	return total + f.columns()*int64(down.rowBytes)
+}
+
+// columns counts the down columns that some row needed.
+func (f *sparseFFN) columns() (n int64) {
+	for _, word := range f.active {
+		n += int64(bits.OnesCount64(word))
+	}
+	return n
+}
+
+// union counts the groups of size neighbouring neurons of which some token's list has one: what is read once for all of them.
+func (f *sparseFFN) union(lists *set, size int32) (n int64) {
+	seen := grown(&f.seen, (f.n+63)/64)
+	clear(seen)
+	for t := range f.tokens {
+		for _, i := range lists.token(t) {
+			g := i / size
+			if bit := uint64(1) << (g % 64); seen[g/64]&bit == 0 {
+				seen[g/64] |= bit
+				n++
+			}
+		}
+	}
+	return n
 }
 
 func rowsBytes(w *compute.Matrix, n int64) int64 { return n * int64(mem(w).rowBytes) }
@@ -231,7 +283,7 @@ func (f *sparseFFN) predicted() int64 {
 	return int64(n)
 }
 
-// bound is what a gate must be above for its activation not to be zero; ok is false where no gate's is.
+// bound returns what a gate must be above for its activation not to be zero; ok is false where no gate's is.
 func bound(a compute.Activation) (b float32, ok bool) {
 	switch a.Kind {
 	case compute.ReLU, compute.DReLU, compute.ReLU2:
@@ -252,7 +304,7 @@ func (f *sparseFFN) gates(x compute.Tensor) {
 	if w == nil {
 		w, bias = f.w.Up, f.w.UpBias
 	}
-	if !f.all && f.tokens <= fewSparse && !most(f.s.largest(f.tokens), f.n) {
+	if !f.all && f.tokens <= compute.FewTokens && !most(f.s.largest(f.tokens), f.n) {
 		f.x = operand{}
 		f.x.form(f.d, x, w)
 		f.x.form(f.d, x, f.w.Up)
@@ -260,7 +312,7 @@ func (f *sparseFFN) gates(x compute.Tensor) {
 		return
 	}
 	f.gated = true
-	f.d.MatMul(x, compute.Products{{Out: f.view(&f.views[0], f.hidden), W: w, Bias: bias}})
+	f.d.matMul(x, compute.Products{{Out: f.view(&f.views[0], f.hidden), W: w, Bias: bias}})
 	f.x = f.d.mm.x // for ups of single rows
 	f.x.form(f.d, x, f.w.Up)
 }
@@ -310,11 +362,11 @@ func (f *sparseFFN) choose(token, _ int) {
 // ups fills up by one matrix product.
 func (f *sparseFFN) ups(x compute.Tensor) {
 	f.up = grown(&f.up, f.tokens*f.n)
-	f.d.MatMul(x, compute.Products{{Out: f.view(&f.views[1], f.up), W: f.w.Up, Bias: f.w.UpBias}})
+	f.d.matMul(x, compute.Products{{Out: f.view(&f.views[1], f.up), W: f.w.Up, Bias: f.w.UpBias}})
 	f.upped = true
 }
 
-// view is a tensor over scratch: in a buffer of f's own, so that a call allocates nothing.
+// view returns a tensor over scratch: in a buffer of f's own, so that a call allocates nothing.
 func (f *sparseFFN) view(b *buffer, data []float32) compute.Tensor {
 	b.data = data
 	return compute.Tensor{Rows: f.tokens, Cols: f.n, Mem: b}
@@ -330,31 +382,32 @@ func (f *sparseFFN) part(t, i int) []int32 {
 	return list[len(list)*i/chunks : len(list)*(i+1)/chunks]
 }
 
-// chunk computes and sums a part of every token's neurons.
+// chunk computes and sums a part of the neurons of every one of f.rows.
 func (f *sparseFFN) chunk(i, worker int) {
 	w := f.d.worker(worker)
-	for t := range f.tokens {
-		if list := f.part(t, i); len(list) > 0 || i == 0 {
-			f.sumPart(t, list, f.sums[(t*sparseChunks+i)*f.sumLen:][:f.sumLen], w)
+	for r, t := range f.rows {
+		if list := f.part(int(t), i); len(list) > 0 || i == 0 {
+			f.sumPart(int(t), list, f.sums[(r*sparseChunks+i)*f.sumLen:][:f.sumLen], w)
 		}
 	}
 }
 
-// sum adds one superblock of one token's chunks in their order.
+// sum adds one superblock of one of f.rows' chunks in their order.
 func (f *sparseFFN) sum(i, _ int) {
 	blocks := kernel.Super(f.out.Cols)
-	t, s := i/blocks, i%blocks
-	first := s * superblock
-	total := f.sums[t*sparseChunks*f.sumLen+first:][:superblock]
+	r, s := i/blocks, i%blocks
+	t, first := int(f.rows[r]), s*superblock
+	total := f.sums[r*sparseChunks*f.sumLen+first:][:superblock]
 	for c := 1; c < sparseChunks && len(f.part(t, c)) > 0; c++ {
-		f.d.k.Add(total, f.sums[(t*sparseChunks+c)*f.sumLen+first:][:superblock])
+		f.d.k.Add(total, f.sums[(r*sparseChunks+c)*f.sumLen+first:][:superblock])
 	}
 	out := row(f.out, t)[first:min(f.out.Cols, first+superblock)]
 	f.finish(out, total, first)
 }
 
-// token computes all chunks of one token, one after the other.
-func (f *sparseFFN) token(t, worker int) {
+// token computes all chunks of one of f.rows, one after the other.
+func (f *sparseFFN) token(i, worker int) {
+	t := int(f.rows[i])
 	w := f.d.worker(worker)
 	sums := grown(&w.sums, 2*f.sumLen)
 	total, next := sums[:f.sumLen], sums[f.sumLen:]
@@ -404,14 +457,26 @@ func (f *sparseFFN) neurons(t int, list []int32, w *workerScratch) []float32 {
 		f.dots(up, f.w.Up, f.w.UpBias, t, list, w)
 	}
 	f.d.k.Activate(a, a, up, f.w.Act)
-	active := 0
-	for _, v := range a {
-		if v != 0 {
-			active++
-		}
-	}
-	f.counts[1].Add(int64(active))
+	f.countActive(list, a)
 	return a
+}
+
+// countActive notes which of the listed neurons, in ascending order, have an a_i that is not zero.
+func (f *sparseFFN) countActive(list []int32, a []float32) {
+	count, at, word := 0, int32(0), uint64(0)
+	for i, n := range list {
+		if a[i] == 0 {
+			continue
+		}
+		if n/64 != at {
+			atomic.OrUint64(&f.active[at], word)
+			at, word = n/64, 0
+		}
+		word |= 1 << (n % 64)
+		count++
+	}
+	atomic.OrUint64(&f.active[at], word)
+	f.counts[1].Add(int64(count))
 }
 
 // dots computes rows of m, chosen by index, times token t's activations.
@@ -446,7 +511,6 @@ func (f *sparseFFN) down(t int, list []int32, a, sum []float32, w *workerScratch
 			}
 			w.groups.Add(list[:n], hidden, list[n:])
 			list = list[n:]
-			f.counts[2].Add(1)
 		}
 		return
 	}
@@ -471,20 +535,25 @@ func (f *sparseFFN) downRow(n int, w *workerScratch) []byte {
 
 // multiply takes the down projection as the plain matrix that it is.
 func (f *sparseFFN) multiply() {
-	f.d.MatMul(f.spreadAll(), compute.Products{{Out: f.out, W: f.w.Down, Bias: f.w.DownBias}})
+	f.dense = f.dense[:0]
+	for t := range f.tokens {
+		f.dense = append(f.dense, int32(t))
+	}
+	f.d.matMul(f.spreadDense(), compute.Products{{Out: f.out, W: f.w.Down, Bias: f.w.DownBias}})
 }
 
-// spreadAll is a_i of all neurons, zero for those that are not open.
-func (f *sparseFFN) spreadAll() compute.Tensor {
-	f.a = grown(&f.a, f.tokens*f.n)
-	f.d.pool.Run(f.tokens, f.spreadFn)
-	return f.view(&f.views[0], f.a)
+// spreadDense is a_i of all neurons, zero for those that are not open, of f.dense. [len(f.dense), n_ff]
+func (f *sparseFFN) spreadDense() compute.Tensor {
+	f.a = grown(&f.a, len(f.dense)*f.n)
+	f.d.pool.Run(len(f.dense), f.spreadFn)
+	a := f.view(&f.views[0], f.a)
+	return a.First(len(f.dense))
 }
 
-func (f *sparseFFN) spread(t, worker int) {
-	w := f.d.worker(worker)
+func (f *sparseFFN) spread(i, worker int) {
+	t, w := int(f.dense[i]), f.d.worker(worker)
 	list := f.open.token(t)
-	to := f.a[t*f.n:][:f.n]
+	to := f.a[i*f.n:][:f.n]
 	clear(to)
 	for i, v := range f.neurons(t, list, w) {
 		to[list[i]] = v

@@ -3,6 +3,7 @@ package devicetest
 import (
 	"fmt"
 	"math"
+	"slices"
 	"strings"
 
 	"github.com/powerinfer-go/powerinfer/internal/compute"
@@ -14,7 +15,7 @@ type token struct {
 	pos int32
 }
 
-// span are the places of n tokens of a sequence from position from on.
+// span returns the places of n tokens of a sequence from position from on.
 func span(seq int32, from, n int) (p []token) {
 	for i := range n {
 		p = append(p, token{seq, int32(from + i)})
@@ -23,9 +24,23 @@ func span(seq int32, from, n int) (p []token) {
 }
 
 // heads is the shape of attention.
-type heads struct{ dim, kv, group int }
+type heads struct {
+	dim, kv, group int
+	value          int // elements of a value, where they are other than a key's
+}
+
+// shape is that of the cache.
+func (h heads) shape() compute.KVShape {
+	if h.value == 0 {
+		h.value = h.dim
+	}
+	return compute.KVShape{Heads: h.kv, Key: h.dim, Value: h.value}
+}
 
 func (h heads) String() string {
+	if h.value != 0 {
+		return fmt.Sprintf("heads of %d and %d, %d×%d", h.dim, h.value, h.kv, h.group)
+	}
 	return fmt.Sprintf("heads of %d, %d×%d", h.dim, h.kv, h.group)
 }
 
@@ -45,9 +60,9 @@ const lonely = "positions alone"
 
 func attentionScripts() (all []script) {
 	add := func(name string, h heads, places []token) {
-		all = append(all, script{name: "Attention/" + name, tokens: len(places), each: strings.HasSuffix(name, lonely), play: func(s *stage) { playAttention(s, h, places, 1) }})
+		all = append(all, script{name: "Attention/" + name, tokens: len(places), each: strings.HasSuffix(name, lonely), play: func(s *stage) { playAttention(s, h, places, kind{}) }})
 	}
-	shapes := []heads{{16, 1, 1}, {64, 2, 1}, {64, 1, 8}, {80, 2, 3}, {96, 3, 2}, {128, 2, 4}, {64, 1, 5}, {128, 1, 7}, {64, 2, 6}, {20, 2, 2}}
+	shapes := []heads{{16, 1, 1, 0}, {64, 2, 1, 0}, {64, 1, 8, 0}, {80, 2, 3, 0}, {96, 3, 2, 0}, {128, 2, 4, 0}, {64, 1, 5, 0}, {128, 1, 7, 0}, {64, 2, 6, 0}, {20, 2, 2, 0}}
 	mixed := append(append(span(0, 62, 5), span(1, 60, 9)...), append(span(0, 255, 3), span(1, 127, 3)...)...)
 	for _, h := range shapes {
 		at := func(what string) string { return fmt.Sprintf("%s/%s", h, what) }
@@ -57,21 +72,21 @@ func attentionScripts() (all []script) {
 		}
 		add(at(lonely), h, lone)
 		add(at("two sequences, a token each"), h, []token{{0, 300}, {1, 70}})
-		add(at("eight tokens"), h, span(0, 60, 8))
+		add(at("eight tokens"), h, span(0, 60, compute.FewTokens))
 		add(at("nine tokens"), h, span(0, 250, 9))
 		add(at("a prompt"), h, span(0, 0, 33))
 		add(at("mixed"), h, mixed)
 		add(at("backwards"), h, []token{{1, 130}, {0, 64}, {0, 63}, {1, 3}, {0, 200}, {1, 64}, {0, 0}, {1, 199}, {0, 512}, {0, 5}})
 	}
-	add("prompts/130 tokens", heads{64, 2, 4}, span(0, 190, 130))
-	add("prompts/130 tokens, long", heads{32, 1, 3}, span(0, longest-130, 130))
-	return append(all, peakedScript(), storeScript(), copyPageScript())
+	add("prompts/130 tokens", heads{64, 2, 4, 0}, span(0, 190, 130))
+	add("prompts/130 tokens, long", heads{32, 1, 3, 0}, span(0, longest-130, 130))
+	return append(append(all, kindScripts()...), peakedScript(), storeScript(), copyPageScript())
 }
 
 // conversation is a cache with what both sequences hold in its layer. It is made once for a device, and scripts leave it as it was.
 type conversation struct {
 	cache *compute.Cache
-	k, v  [2][]float32 // of a sequence [positions, kv_heads·head_dim]
+	k, v  [2][]float32 // of a sequence [positions, kv_heads·key], [positions, kv_heads·value]
 }
 
 const conversationLayer = 1 // of two
@@ -80,38 +95,36 @@ func (s *stage) conversation(h heads) *conversation {
 	if c, ok := s.dev.prepared[h.String()].(*conversation); ok {
 		return c
 	}
-	cache, err := s.dev.Cache(compute.CacheSpec{Layers: 2, KVHeads: h.kv, HeadDim: h.dim, Pages: attentionPages})
+	cache, err := s.dev.Cache(compute.CacheSpec{Layers: []compute.KVShape{{Heads: 1, Key: 16, Value: 32}, h.shape()}, Pages: attentionPages})
 	s.must(err)
 	c := &conversation{cache: cache}
-	n := h.kv * h.dim
+	nk, nv := h.kv*h.dim, h.kv*h.shape().Value
 	own := material{rng: numbers(h.String())}
 
 	// Everything is NaN at first, because a device may read only what a token attends to.
-	nan := make([]float32, cache.Pages*compute.PagePositions*n)
-	for i := range nan {
-		nan[i] = float32(math.NaN())
-	}
-	s.store(cache, conversationLayer, [][]int32{everyone(cache.Pages)}, token{0, 0}, nan, nan)
+	nan := slices.Repeat([]float32{float32(math.NaN())}, cache.Pages*compute.PagePositions*max(nk, nv))
+	positions := cache.Pages * compute.PagePositions
+	s.store(cache, conversationLayer, [][]int32{everyone(cache.Pages)}, token{0, 0}, nan[:positions*nk], nan[:positions*nv])
 	for seq, length := range []int{longest, shorter} {
-		c.k[seq], c.v[seq] = own.normal(length*n), own.normal(length*n)
+		c.k[seq], c.v[seq] = own.normal(length*nk), own.normal(length*nv)
 		from := 0
 		if seq == 1 { // the shared page holds the first sequence's
 			from = compute.PagePositions
-			copy(c.k[1], c.k[0][:from*n])
-			copy(c.v[1], c.v[0][:from*n])
+			copy(c.k[1], c.k[0][:from*nk])
+			copy(c.v[1], c.v[0][:from*nv])
 		}
-		s.store(cache, conversationLayer, conversations(), token{int32(seq), int32(from)}, c.k[seq][from*n:], c.v[seq][from*n:])
+		s.store(cache, conversationLayer, conversations(), token{int32(seq), int32(from)}, c.k[seq][from*nk:], c.v[seq][from*nv:])
 	}
 	s.dev.prepared[h.String()] = c
 	return c
 }
 
-// store writes k, v [positions, kv_heads·head_dim] from a place on, outside the script's own steps.
+// store writes k [positions, kv_heads·key] and v [positions, kv_heads·value] from a place on, outside the script's own steps.
 func (s *stage) store(c *compute.Cache, layer int, pages [][]int32, from token, k, v []float32) {
 	s.t.Helper()
-	n := c.KVHeads * c.HeadDim
-	rows := len(k) / n
-	tensor := func(x []float32) compute.Tensor {
+	l := c.Layers[layer]
+	rows := len(k) / (l.Heads * l.Key)
+	tensor := func(n int, x []float32) compute.Tensor {
 		t, err := s.dev.Tensor(rows, n)
 		s.must(err)
 		table := s.table(rows, n, x)
@@ -119,7 +132,7 @@ func (s *stage) store(c *compute.Cache, layer int, pages [][]int32, from token, 
 		s.must(s.dev.Run(compute.Segment{Name: "place", Rows: rows}, &p, func(v compute.Verbs) { v.Embed(t, table) }))
 		return t
 	}
-	tk, tv := tensor(k), tensor(v)
+	tk, tv := tensor(l.Heads*l.Key, k), tensor(l.Heads*l.Value, v)
 	p := compute.Params{Pages: pages, Tokens: everyone(rows)}
 	for i := range rows {
 		p.Seq = append(p.Seq, from.seq)
@@ -128,46 +141,85 @@ func (s *stage) store(c *compute.Cache, layer int, pages [][]int32, from token, 
 	s.must(s.dev.Run(compute.Segment{Name: "store", Rows: rows}, &p, func(v compute.Verbs) { v.StoreKV(c, layer, tk, tv) }))
 }
 
+// kind is how a script attends, beside the usual scale.
+type kind struct {
+	sharpness float32 // of queries; 0: 1
+	window    int
+	softCap   float32
+	sinks     bool
+}
+
 // playAttention stores and attends in one step, as a model does. What other tokens of the sequences stored lies there already.
-func playAttention(s *stage, h heads, places []token, sharpness float32) {
+func playAttention(s *stage, h heads, places []token, kind kind) {
 	c := s.conversation(h)
-	n := h.kv * h.dim
+	nk, nv := h.kv*h.dim, h.kv*h.shape().Value
 	var k, v []float32
 	for _, p := range places {
 		s.params.Seq = append(s.params.Seq, p.seq)
 		s.params.Pos = append(s.params.Pos, p.pos)
-		k = append(k, c.k[p.seq][int(p.pos)*n:][:n]...)
-		v = append(v, c.v[p.seq][int(p.pos)*n:][:n]...)
+		k = append(k, c.k[p.seq][int(p.pos)*nk:][:nk]...)
+		v = append(v, c.v[p.seq][int(p.pos)*nv:][:nv]...)
 	}
 	s.params.Pages = conversations()
-	queries := s.normal(s.all * n * h.group)
-	for i := range queries {
-		queries[i] *= sharpness
+	queries := s.normal(s.all * nk * h.group)
+	tolerance := attentionTolerance
+	if kind.sharpness != 0 {
+		tolerance = peakedTolerance
+		for i := range queries {
+			queries[i] *= kind.sharpness
+		}
 	}
-	q, tk, tv := s.input(n*h.group, queries), s.input(n, k), s.input(n, v)
-	out := s.output(n * h.group)
+	how := compute.Attention{Scale: float32(1 / math.Sqrt(float64(h.dim))), Window: kind.window, SoftCap: kind.softCap}
+	if kind.sinks {
+		how.Sinks = s.vector(s.normal(h.kv * h.group))
+	}
+	q, tk, tv := s.input(nk*h.group, queries), s.input(nk, k), s.input(nv, v)
+	out := s.output(nv * h.group)
 	s.run(func(verbs compute.Verbs) {
 		verbs.StoreKV(c.cache, conversationLayer, tk, tv)
-		verbs.Attention(out, q, c.cache, conversationLayer, float32(1/math.Sqrt(float64(h.dim))))
+		verbs.Attend(out, q, c.cache, conversationLayer, how)
 	})
-	tolerance := attentionTolerance
-	if sharpness > 1 {
-		tolerance = peakedTolerance
-	}
 	s.keep("attention", out, ofRow(tolerance))
+}
+
+// kindScripts attend with each parameter of compute.Attention, in steps of few tokens and of many.
+func kindScripts() (all []script) {
+	h := heads{dim: 64, kv: 2, group: 3}
+	few, many := []token{{0, 300}, {1, 70}, {0, 40}, {0, longest - 1}}, append(span(0, 240, 30), span(1, 60, 20)...)
+	for _, c := range []struct {
+		name  string
+		heads heads
+		kind  kind
+	}{
+		{"a window of 1", h, kind{window: 1}},
+		{"a window of 70", h, kind{window: 70}},
+		{"a window of 300", h, kind{window: 300}},
+		{"a window wider than the sequence", h, kind{window: 5000}},
+		{"soft cap", h, kind{softCap: 3}},
+		{"sinks", h, kind{sinks: true}},
+		{"all together", heads{dim: 128, kv: 1, group: 4}, kind{window: 65, softCap: 2, sinks: true}},
+		{"narrow values", heads{dim: 96, kv: 2, group: 2, value: 64}, kind{}},
+		{"wide values", heads{dim: 32, kv: 2, group: 2, value: 128}, kind{window: 100}},
+	} {
+		for _, places := range [][]token{few, many} {
+			name := fmt.Sprintf("Attention/%s/%d tokens", c.name, len(places))
+			all = append(all, script{name: name, tokens: len(places), each: true, play: func(s *stage) { playAttention(s, c.heads, places, c.kind) }})
+		}
+	}
+	return all
 }
 
 // peakedScript: scores lie hundreds apart, so that only a subtracted maximum keeps the exponentials finite.
 func peakedScript() script {
 	places := append(span(0, 250, 10), token{0, 1100}, token{1, 199})
-	return script{name: "Attention/peaked", tokens: len(places), play: func(s *stage) { playAttention(s, heads{64, 2, 3}, places, 200) }}
+	return script{name: "Attention/peaked", tokens: len(places), play: func(s *stage) { playAttention(s, heads{dim: 64, kv: 2, group: 3}, places, kind{sharpness: 200}) }}
 }
 
 // storeScript: a token that sees only itself gets its own value back, rounded to a half.
 func storeScript() script {
 	return script{name: "StoreKV/halves", tokens: 5, play: func(s *stage) {
 		const kv, dim = 2, 16
-		c, err := s.dev.Cache(compute.CacheSpec{Layers: 2, KVHeads: kv, HeadDim: dim, Pages: 6})
+		c, err := s.dev.Cache(compute.CacheSpec{Layers: slices.Repeat([]compute.KVShape{{Heads: kv, Key: dim, Value: dim}}, 2), Pages: 6})
 		s.must(err)
 		v := s.normal(s.all * kv * dim)
 		hostile := []float32{0, 1, 65504, -65504, 65519, 2049, 2051, 6.1e-5, 6.0e-8, 3.0e-8, 2.9e-8, -4.5e-8, 1e-20, 1.00048828125, 1.00146484375}
@@ -188,8 +240,8 @@ func storeScript() script {
 		s.run(func(verbs compute.Verbs) {
 			verbs.StoreKV(c, 1, tk, tv)
 			verbs.StoreKV(c, 0, tv, tk)
-			verbs.Attention(second, q, c, 1, 0.25)
-			verbs.Attention(first, q, c, 0, 0)
+			verbs.Attend(second, q, c, 1, compute.Attention{Scale: 0.25})
+			verbs.Attend(first, q, c, 0, compute.Attention{})
 		})
 		s.keep("value in layer 0", first, exact)
 		s.keep("value in layer 1", second, exact)
@@ -201,7 +253,7 @@ func copyPageScript() script {
 	h := heads{dim: 64, kv: 2, group: 2}
 	n := h.kv * h.dim
 	return script{name: "CopyPage/all layers", tokens: 2, play: func(s *stage) {
-		c, err := s.dev.Cache(compute.CacheSpec{Layers: 3, KVHeads: h.kv, HeadDim: h.dim, Pages: 5})
+		c, err := s.dev.Cache(compute.CacheSpec{Layers: slices.Repeat([]compute.KVShape{h.shape()}, 3), Pages: 5})
 		s.must(err)
 		pages := [][]int32{{3, 1}, {3, 4}} // the second sequence's own copy of page 1 is page 4
 		for layer := range c.Layers {
@@ -217,7 +269,7 @@ func copyPageScript() script {
 		q := s.input(n*h.group, s.normal(s.all*n*h.group))
 		for layer := range c.Layers {
 			out := s.output(n * h.group)
-			s.run(func(v compute.Verbs) { v.Attention(out, q, c, layer, 0.125) })
+			s.run(func(v compute.Verbs) { v.Attend(out, q, c, layer, compute.Attention{Scale: 0.125}) })
 			s.keep(fmt.Sprintf("layer %d", layer), out, ofRow(attentionTolerance))
 		}
 	}}

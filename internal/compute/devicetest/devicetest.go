@@ -31,6 +31,7 @@ type script struct {
 
 	rough       bool // long steps may be computed another way than short ones: see Promise
 	few         int  // tokens of the longest short step; 0 where steps of any length must agree
+	kinds       bool // tokens of running sequences may be computed another way than tokens of prompts: see compute.Params
 	halves      bool // long steps' products may be computed in halves: see Promise
 	pinnedApart bool // weights that stay where they are may be multiplied another way
 	play        func(s *stage)
@@ -46,7 +47,7 @@ func scripts() []script {
 	return slices.Concat(sparseScripts(), matMulScripts(), attentionScripts(), predictScripts(), ropeScripts(), rowScripts())
 }
 
-// groups are the scripts by their verb and first variant. A group is played on one device, so that what a verb leaves
+// groups returns the scripts by their verb and first variant. A group is played on one device, so that what a verb leaves
 // behind meets the next one. Of a group's scripts one in so many is taken.
 func groups(oneIn int) (names []string, by map[string][]script) {
 	by = map[string][]script{}
@@ -70,7 +71,8 @@ type Family []func(t *testing.T) compute.Device
 // Promise is what a device promises beyond the definitions of the verbs.
 type Promise struct {
 	// Few is how many tokens a step has at most in which a feed-forward layer by neuron gives every token the bytes of the token
-	// alone. Longer steps may go through matrix products over the union of their sets.
+	// alone. Longer steps may go through matrix products over the union of their sets. With 0 steps of any length give every token
+	// the bytes of the token alone, if it is of a prompt in both, or of a running sequence in both: see compute.Params.
 	Few int
 	// Halves says that in longer steps matrix products are computed in halves, too: their quantised weights and all activations are rounded
 	// to these, which have the range of a token, and sums are in another order than those of fewer tokens.
@@ -105,7 +107,7 @@ func (p Promise) run(t *testing.T, oneIn int, families ...Family) {
 			for _, sc := range by[name] {
 				sc.halves = p.Halves && sc.tokens > p.Few
 				if sc.rough || sc.halves {
-					sc.few = p.Few
+					sc.few, sc.kinds = p.Few, true
 				}
 				if err := sc.verify(t, reference, devices); err != nil {
 					t.Errorf("%s, seed %d: %v", sc.name, seed, err)
@@ -149,7 +151,7 @@ func opened(t *testing.T, families []Family) (all [][]subject) {
 func (sc *script) verify(t testing.TB, reference subject, families [][]subject) error {
 	t.Helper()
 	m := &material{rng: numbers(sc.name)}
-	want, err := sc.on(t, reference, m, everyone(sc.tokens), false)
+	want, err := sc.on(t, reference, m, &playing{step: everyone(sc.tokens)})
 	if err != nil {
 		return fmt.Errorf("the scalar device: %w", err)
 	}
@@ -166,6 +168,7 @@ func (sc *script) verify(t testing.TB, reference subject, families [][]subject) 
 // playing is what a script gave with some of its tokens.
 type playing struct {
 	step   []int32
+	decode int // of the step, the first so many are single tokens of running sequences
 	pinned bool
 	kept   []output
 }
@@ -174,12 +177,11 @@ type playing struct {
 func (sc *script) ways(t testing.TB, family []subject, m *material, want []output, bounds [][][]float64) error {
 	t.Helper()
 	var before []playing
-	on := func(dev subject, step []int32, pinned bool) error {
-		kept, err := sc.on(t, dev, m, step, pinned)
-		if err != nil {
+	on := func(dev subject, p playing) error {
+		var err error
+		if p.kept, err = sc.on(t, dev, m, &p); err != nil {
 			return err
 		}
-		p := playing{step, pinned, kept}
 		if err := sc.compare(p, want, bounds); err != nil {
 			return err
 		}
@@ -192,20 +194,20 @@ func (sc *script) ways(t testing.TB, family []subject, m *material, want []outpu
 		return nil
 	}
 	all := everyone(sc.tokens)
-	if err := on(family[0], all, false); err != nil {
+	if err := on(family[0], playing{step: all}); err != nil {
 		return err
 	}
-	if err := on(family[0], all, true); err != nil {
+	if err := on(family[0], playing{step: all, pinned: true}); err != nil {
 		return fmt.Errorf("with pinned weights: %w", err)
 	}
 	for _, twin := range family[1:] {
-		if err := on(twin, all, false); err != nil {
+		if err := on(twin, playing{step: all}); err != nil {
 			return fmt.Errorf("%s: %w", twin.Name(), err)
 		}
 	}
-	for _, some := range sc.companies() {
-		if err := on(family[0], some, false); err != nil {
-			return fmt.Errorf("a step of tokens %v of %d: %w", some, sc.tokens, err)
+	for _, p := range sc.companies() {
+		if err := on(family[0], p); err != nil {
+			return fmt.Errorf("a step of tokens %v of %d, %d of them of running sequences: %w", p.step, sc.tokens, p.decode, err)
 		}
 	}
 	return nil
@@ -219,35 +221,51 @@ func everyone(n int) []int32 {
 	return all
 }
 
-// companies are steps with only some of the tokens: one alone, two apart, the first nine, and the longest that agrees with them.
-func (sc *script) companies() (c [][]int32) {
+// companies are steps with only some of the tokens: one alone, two apart, the first nine, and the longest that agrees with them; and, where
+// that makes a difference, all of them, the last and the first twelve as tokens of running sequences, and such tokens beside a prompt.
+func (sc *script) companies() (c []playing) {
 	n := sc.tokens
-	if sc.whole || n == 1 {
+	if sc.whole {
 		return nil
 	}
-	c = append(c, []int32{int32(n - 1)})
+	add := func(decode int, step ...int32) { c = append(c, playing{step: step, decode: decode}) }
+	if sc.kinds {
+		add(n, everyone(n)...)
+	}
+	if n == 1 {
+		return c
+	}
+	last := int32(n - 1)
+	add(0, last)
 	if n > 2 {
-		c = append(c, []int32{0, int32(n - 1)})
+		add(0, 0, last)
 	}
 	if n > 9 {
-		c = append(c, everyone(9))
+		add(0, everyone(9)...)
 	}
 	if 9 < sc.few && sc.few < n {
-		c = append(c, everyone(sc.few))
+		add(0, everyone(sc.few)...)
 	}
-	for i := range n - 1 {
+	for i := range last {
 		if sc.each {
-			c = append(c, []int32{int32(i)})
+			add(0, i)
+		}
+	}
+	if sc.kinds {
+		add(1, last)
+		add(2, everyone(n)...)
+		if n > 12 {
+			add(12, everyone(12)...)
 		}
 	}
 	return c
 }
 
-// on plays sc on dev with some of its tokens.
-func (sc *script) on(t testing.TB, dev subject, m *material, step []int32, pinned bool) ([]output, error) {
+// on plays sc on dev with p's tokens.
+func (sc *script) on(t testing.TB, dev subject, m *material, p *playing) ([]output, error) {
 	t.Helper()
 	m.rewind()
-	s := &stage{t: t, dev: dev, material: m, name: sc.name, all: sc.tokens, few: sc.few, halves: sc.halves, step: step, pinned: pinned}
+	s := &stage{t: t, dev: dev, material: m, name: sc.name, all: sc.tokens, few: sc.few, halves: sc.halves, step: p.step, decode: p.decode, pinned: p.pinned}
 	sc.play(s)
 	return s.kept, s.untouched()
 }
@@ -272,7 +290,7 @@ func boundsOf(want []output) [][][]float64 {
 	return all
 }
 
-// rowOf is the row of the script's whole step that row r of w, as p gave it, belongs to.
+// rowOf returns the row of the script's whole step that row r of w, as p gave it, belongs to.
 func (sc *script) rowOf(p playing, w output, r int) int {
 	if sc.whole || w.total {
 		return r
@@ -311,7 +329,13 @@ func (sc *script) alike(p, q playing) bool {
 	if sc.pinnedApart && p.pinned != q.pinned {
 		return false
 	}
-	return sc.few == 0 || len(p.step) <= sc.few && len(q.step) <= sc.few || len(p.step) == len(q.step)
+	return sc.few == 0 || len(p.step) <= sc.few && len(q.step) <= sc.few || len(p.step) == len(q.step) && p.decode == q.decode
+}
+
+// shared is a row of a playing, and of which kind its token was.
+type shared struct {
+	row    []float32
+	decode bool
 }
 
 // sameBytes holds p to q where they must agree.
@@ -323,19 +347,19 @@ func (sc *script) sameBytes(p, q playing) error {
 		if was.total && len(p.step) != len(q.step) {
 			continue
 		}
-		rows := map[int][]float32{}
+		rows := map[int]shared{}
 		for r, row := range was.rows {
-			rows[sc.rowOf(q, was, r)] = row
+			rows[sc.rowOf(q, was, r)] = shared{row, r < q.decode}
 		}
 		for r, row := range p.kept[i].rows {
 			from := sc.rowOf(p, was, r)
 			old, both := rows[from]
-			if !both {
+			if !both || sc.few == 0 && sc.kinds && !was.total && old.decode != (r < p.decode) {
 				continue
 			}
 			for c, v := range row {
-				if math.Float32bits(v) != math.Float32bits(old[c]) {
-					return fmt.Errorf("%s row %d column %d is %g (%#x), and was %g (%#x)", was.label, from, c, v, math.Float32bits(v), old[c], math.Float32bits(old[c]))
+				if w := old.row[c]; math.Float32bits(v) != math.Float32bits(w) {
+					return fmt.Errorf("%s row %d column %d is %g (%#x), and was %g (%#x)", was.label, from, c, v, math.Float32bits(v), w, math.Float32bits(w))
 				}
 			}
 		}

@@ -15,84 +15,99 @@ func TestScalarDevice(t *testing.T) {
 	Promise{Few: 8}.run(t, 3, Family{func(*testing.T) compute.Device { return ref.New() }})
 }
 
-// faulty is the scalar device with some verbs gone wrong.
+// faulty is the scalar device with an operation gone wrong.
 type faulty struct {
 	compute.Device
-	wrong func(compute.Verbs, *compute.Params) compute.Verbs
+	wrong func(v compute.Verbs, p *compute.Params, op compute.Op)
 }
 
 func (f faulty) Run(seg compute.Segment, p *compute.Params, body func(compute.Verbs)) error {
-	return f.Device.Run(seg, p, func(v compute.Verbs) { body(f.wrong(v, p)) })
+	return f.Device.Run(seg, p, func(v compute.Verbs) { body(compute.NewVerbs(fault{v, f.wrong, p})) })
 }
 
-// The faults, by what they embed and override.
-type (
-	withoutBias    struct{ compute.Verbs }
-	withoutLast    struct{ compute.Verbs }
-	beyondItsRows  struct{ compute.Verbs }
-	companyDepends struct{ compute.Verbs }
-	spoilsInput    struct{ compute.Verbs }
-	aboveOnly      struct {
-		compute.Verbs
-		p *compute.Params
-	}
-	onePositionLess struct {
-		compute.Verbs
-		p *compute.Params
-	}
-	alwaysAll struct{ compute.Verbs }
-	hostTwice struct{ compute.Verbs }
-)
-
-func (f withoutBias) MatMul(x compute.Tensor, p compute.Products) {
-	for i := range p {
-		p[i].Bias = nil
-	}
-	f.Verbs.MatMul(x, p)
+// fault does operations wrongly.
+type fault struct {
+	v     compute.Verbs
+	wrong func(v compute.Verbs, p *compute.Params, op compute.Op)
+	p     *compute.Params
 }
 
-func (f withoutLast) MatMul(x compute.Tensor, p compute.Products) {
-	f.Verbs.MatMul(x, p)
-	if last := p[2]; last.W != nil {
-		f.Activate(last.Out, last.Out, compute.Tensor{}, compute.Activation{Kind: compute.FATReLU, Threshold: 1e30})
+func (f fault) Do(op compute.Op)    { f.wrong(f.v, f.p, compute.Clone(op)) }
+func (f fault) Host(g func() error) { f.v.Host(g) }
+
+func withoutBias(v compute.Verbs, _ *compute.Params, op compute.Op) {
+	if o, ok := op.(*compute.MatMul); ok {
+		for i := range o.Products {
+			o.Products[i].Bias = nil
+		}
+	}
+	v.Do(op)
+}
+
+func withoutLast(v compute.Verbs, _ *compute.Params, op compute.Op) {
+	v.Do(op)
+	if o, ok := op.(*compute.MatMul); ok && o.Products[2].W != nil {
+		out := o.Products[2].Out
+		v.Activate(out, out, compute.Tensor{}, compute.Activation{Kind: compute.FATReLU, Threshold: 1e30})
 	}
 }
 
-func (f beyondItsRows) Add(dst, x compute.Tensor) {
-	f.Verbs.Add(dst.First(dst.Rows+1), x.First(x.Rows+1))
-}
-
-func (f companyDepends) RMSNorm(dst, x compute.Tensor, w *compute.Vector, eps float32) {
-	if x.Rows == 1 {
-		eps *= 1.01
+func beyondItsRows(v compute.Verbs, _ *compute.Params, op compute.Op) {
+	if o, ok := op.(*compute.Add); ok {
+		o.Dst.Rows++
+		o.X.Rows++
 	}
-	f.Verbs.RMSNorm(dst, x, w, eps)
+	v.Do(op)
 }
 
-func (f spoilsInput) SparseFFN(out, x compute.Tensor, s compute.Set, w compute.SparseWeights) {
-	f.Verbs.SparseFFN(out, x, s, w)
-	f.Add(x, x)
+func companyDepends(v compute.Verbs, _ *compute.Params, op compute.Op) {
+	if o, ok := op.(*compute.RMSNorm); ok && o.X.Rows == 1 {
+		o.Eps *= 1.01
+	}
+	v.Do(op)
 }
 
-func (f aboveOnly) Predict(s compute.Set, x, hidden, logits compute.Tensor, fc1, fc2 *compute.Matrix) {
-	f.p.Threshold += 1e-6
-	f.Verbs.Predict(s, x, hidden, logits, fc1, fc2)
-	f.p.Threshold -= 1e-6
+func spoilsInput(v compute.Verbs, _ *compute.Params, op compute.Op) {
+	v.Do(op)
+	if o, ok := op.(*compute.SparseFFN); ok {
+		v.Add(o.X, o.X)
+	}
 }
 
-func (f onePositionLess) Attention(out, q compute.Tensor, c *compute.Cache, layer int, scale float32) {
-	f.p.Pos[0] = max(0, f.p.Pos[0]-1)
-	f.Verbs.Attention(out, q, c, layer, scale)
+func aboveOnly(v compute.Verbs, p *compute.Params, op compute.Op) {
+	if _, ok := op.(*compute.Predict); ok {
+		p.Threshold += 1e-6
+		defer func() { p.Threshold -= 1e-6 }()
+	}
+	v.Do(op)
 }
 
-func (f alwaysAll) SparseFFN(out, x compute.Tensor, s compute.Set, w compute.SparseWeights) {
-	s.Mem = nil
-	f.Verbs.SparseFFN(out, x, s, w)
+func onePositionLess(v compute.Verbs, p *compute.Params, op compute.Op) {
+	if _, ok := op.(*compute.Attend); ok {
+		p.Pos[0] = max(0, p.Pos[0]-1)
+	}
+	v.Do(op)
 }
 
-func (f hostTwice) Host(g func()) {
-	f.Verbs.Host(g)
-	f.Verbs.Host(g)
+func alwaysAll(v compute.Verbs, _ *compute.Params, op compute.Op) {
+	if o, ok := op.(*compute.SparseFFN); ok {
+		o.Set.Mem = nil
+	}
+	v.Do(op)
+}
+
+// hostTwice calls observers twice.
+type hostTwice struct{ compute.Device }
+
+func (f hostTwice) Run(seg compute.Segment, p *compute.Params, body func(compute.Verbs)) error {
+	return f.Device.Run(seg, p, func(v compute.Verbs) { body(compute.NewVerbs(twice{v.Executor()})) })
+}
+
+type twice struct{ compute.Executor }
+
+func (f twice) Host(g func() error) {
+	f.Executor.Host(g)
+	f.Executor.Host(g)
 }
 
 // onlyFirstLayer copies pages in one layer.
@@ -100,7 +115,7 @@ type onlyFirstLayer struct{ compute.Device }
 
 func (f onlyFirstLayer) CopyPage(c *compute.Cache, to, from int32) {
 	one := *c
-	one.Layers = 1
+	one.Layers = c.Layers[:1]
 	f.Device.CopyPage(&one, to, from)
 }
 
@@ -117,7 +132,7 @@ func (f lastNeuronLost) Matrix(src compute.Source, use compute.Use) (*compute.Ma
 
 // TestFaults: the suite finds what it is there to find.
 func TestFaults(t *testing.T) {
-	verbs := func(wrong func(compute.Verbs, *compute.Params) compute.Verbs) compute.Device {
+	verbs := func(wrong func(compute.Verbs, *compute.Params, compute.Op)) compute.Device {
 		return faulty{ref.New(), wrong}
 	}
 	for _, c := range []struct {
@@ -125,15 +140,15 @@ func TestFaults(t *testing.T) {
 		dev         compute.Device
 		fault       string // part of the message
 	}{
-		{"no bias", "MatMul/Q4_0", verbs(func(v compute.Verbs, _ *compute.Params) compute.Verbs { return withoutBias{v} }), "want"},
-		{"no third product", "MatMul/F16", verbs(func(v compute.Verbs, _ *compute.Params) compute.Verbs { return withoutLast{v} }), "product 2"},
-		{"a row too many", "Add/7 columns", verbs(func(v compute.Verbs, _ *compute.Params) compute.Verbs { return beyondItsRows{v} }), "behind a tensor"},
-		{"another result alone", "RMSNorm/77 columns", verbs(func(v compute.Verbs, _ *compute.Params) compute.Verbs { return companyDepends{v} }), "a step of tokens"},
-		{"an input changed", "SparseFFN/Q8_0", verbs(func(v compute.Verbs, _ *compute.Params) compute.Verbs { return spoilsInput{v} }), "input row"},
-		{"a set too large", "SparseFFN/sets", verbs(func(v compute.Verbs, _ *compute.Params) compute.Verbs { return alwaysAll{v} }), "output"},
-		{"a logit at the threshold left out", "Predict/thresholds", verbs(func(v compute.Verbs, p *compute.Params) compute.Verbs { return aboveOnly{v, p} }), "set"},
-		{"a position unseen", "Attention/heads of 64, 2×1", verbs(func(v compute.Verbs, p *compute.Params) compute.Verbs { return onePositionLess{v, p} }), "attention"},
-		{"an observer called twice", "Host/between verbs", verbs(func(v compute.Verbs, _ *compute.Params) compute.Verbs { return hostTwice{v} }), "seen has 10 rows, want 5"},
+		{"no bias", "MatMul/Q4_0", verbs(withoutBias), "want"},
+		{"no third product", "MatMul/F16", verbs(withoutLast), "product 2"},
+		{"a row too many", "Add/7 columns", verbs(beyondItsRows), "behind a tensor"},
+		{"another result alone", "RMSNorm/77 columns", verbs(companyDepends), "a step of tokens"},
+		{"an input changed", "SparseFFN/Q8_0", verbs(spoilsInput), "input row"},
+		{"a set too large", "SparseFFN/sets", verbs(alwaysAll), "output"},
+		{"a logit at the threshold left out", "Predict/thresholds", verbs(aboveOnly), "set"},
+		{"a position unseen", "Attention/heads of 64, 2×1", verbs(onePositionLess), "attention"},
+		{"an observer called twice", "Host/between verbs", hostTwice{ref.New()}, "seen has 10 rows, want 5"},
 		{"a neuron lost", "SparseFFN/Q4_K", lastNeuronLost{ref.New()}, "33 tokens: scalar reference: output"},
 		{"one layer copied", "CopyPage/all layers", onlyFirstLayer{ref.New()}, "layer 1"},
 	} {

@@ -60,7 +60,7 @@ func (l *layer) bound(bounds []float64, _ []float32, t int) {
 	}
 }
 
-// largest are the largest |down| of every output. [embd]
+// largest returns the largest |down| of every output. [embd]
 func (l *layer) largest() []float64 {
 	if l.mostD == nil {
 		l.mostD = make([]float64, l.embd)
@@ -80,7 +80,7 @@ func (l *layer) down(row, j int) float32 {
 	return l.downW.values[row*l.embd+j]
 }
 
-// rounding is the variance of a_i·d where the down projection rounds a_i, or d. mostA is the largest coefficient, mostD the largest
+// rounding returns the variance of a_i·d where the down projection rounds a_i, or d. mostA is the largest coefficient, mostD the largest
 // weight of the output, most the largest product in its block of outputs.
 func (l *layer) rounding(c coefficient, d, mostA, mostD, most float64) (variance float64) {
 	add := func(step float64) { variance += step * step / uniform }
@@ -98,19 +98,19 @@ func (l *layer) rounding(c coefficient, d, mostA, mostD, most float64) (variance
 		add(steps[0] * d)
 		add(steps[1] * c.a)
 	}
-	if quantised(typ) && (l.long || l.columns) { // or in int8, of the largest coefficient among neurons side by side
+	if typ.Quantised() && (l.long || l.columns) { // or in int8, of the largest coefficient among neurons side by side
 		add(mostA / 127 * d)
 	}
-	if quantised(typ) && l.long { // for which weights are turned into int8 of the largest of neurons side by side
+	if typ.Quantised() && l.long { // for which weights are turned into int8 of the largest of neurons side by side
 		add(mostD / 127 * c.a)
 	}
-	if typ.BlockElems() == quant.QK && !l.columns && c.top > 0 { // int8 of the largest coefficient times scale among rows added at once
+	if typ.Traits().Columns && !l.columns && c.top > 0 { // int8 of the largest coefficient times scale among rows added at once
 		add(most / c.top / 127 * d)
 	}
 	return variance
 }
 
-// coefficients are the neurons of token t's set, but for those that are zero whatever is rounded.
+// coefficients returns the neurons of token t's set, but for those that are zero whatever is rounded.
 func (l *layer) coefficients(t int) (of []coefficient) {
 	x := l.x[t*l.embd:][:l.embd]
 	up, gate := newRounding(l.upW), (*rounding)(nil)
@@ -156,7 +156,7 @@ func deviation(y, mass, variance float64) (float64, float64) {
 	return y, math.Sqrt(variance + square(sumTolerance*mass))
 }
 
-// spread is the standard deviation of f(x), whose own rounding is a few ulps of x: what roundingSigmas deviations s of x, on the worse
+// spread returns the standard deviation of f(x), whose own rounding is a few ulps of x: what roundingSigmas deviations s of x, on the worse
 // side, make of f.
 func spread(f func(float64) float64, x, s float64) float64 {
 	far := roundingSigmas * s

@@ -27,7 +27,7 @@ func matMulScripts() (all []script) {
 	add := func(name string, tokens, cols int, kind numbersFor, f ...factor) {
 		all = append(all, script{name: "MatMul/" + name, tokens: tokens, play: func(s *stage) { playMatMul(s, cols, kind, f) }})
 	}
-	for _, typ := range types() {
+	for _, typ := range quant.Types() {
 		one := func(rows int, bias bool) factor { return factor{typ, rows, bias} }
 		for _, cols := range columns(typ) {
 			name := func(n int, what string) string { return fmt.Sprintf("%s/%d columns/%d tokens/%s", typ, cols, n, what) }

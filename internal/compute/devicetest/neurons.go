@@ -62,7 +62,7 @@ func members(s *stage, label string, set compute.Set) {
 }
 
 func predictScripts() (all []script) {
-	for _, typ := range types() {
+	for _, typ := range quant.Types() {
 		cols := max(96, typ.BlockElems())
 		for _, neurons := range []int{1, 17, 100} {
 			for _, n := range []int{1, 5, 33} {
@@ -193,7 +193,7 @@ func sparseScripts() (all []script) {
 	}
 	by := sets()
 	for _, n := range []int{5, 33, 70} { // one token alone is a step of each, too
-		for _, typ := range types() {
+		for _, typ := range quant.Types() {
 			for i, embd := range columns(typ)[1:] {
 				ff := []int{17, 96, 320, 33}[i]
 				if n == 5 {
@@ -210,7 +210,7 @@ func sparseScripts() (all []script) {
 			add(fmt.Sprintf("%s/ordered", typ), n, same(typ, sparseCase{embd: embd, ff: 96, gated: true, act: relu, members: by["odd ones"], ordered: true}))
 			ff := max(96, typ.BlockElems())
 			for _, ordered := range []bool{false, true} {
-				if ordered && quantised(typ) {
+				if ordered && typ.Quantised() {
 					continue // columns share scales: a device may refuse
 				}
 				add(fmt.Sprintf("%s/columns, ordered %t", typ, ordered), n, same(typ, sparseCase{embd: embd, ff: ff, gated: true, act: relu, members: by["a tenth"], columns: true, ordered: ordered}))

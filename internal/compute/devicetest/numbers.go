@@ -45,7 +45,7 @@ const (
 // exact: the result is one number, rounded once.
 func exact(bounds []float64, _ []float32, _ int) { clear(bounds) }
 
-// element is a share of the wanted element.
+// element returns a share of the wanted element.
 func element(share float64) bound {
 	return func(bounds []float64, want []float32, _ int) {
 		for c, v := range want {
@@ -54,7 +54,7 @@ func element(share float64) bound {
 	}
 }
 
-// ofRow is a share of the wanted row's largest magnitude.
+// ofRow returns a share of the wanted row's largest magnitude.
 func ofRow(share float64) bound {
 	return func(bounds []float64, want []float32, _ int) {
 		top := 0.0
@@ -82,7 +82,7 @@ func newRounding(w weight) *rounding {
 func (r *rounding) token(x []float32) {
 	r.x = x
 	switch {
-	case quantised(r.w.Type):
+	case r.w.Type.Quantised():
 		act8Steps(r.xSteps, x)
 	case half(r.w.Type):
 		bfloatSteps(r.xSteps, x)
@@ -92,13 +92,13 @@ func (r *rounding) token(x []float32) {
 	}
 }
 
-// row is the product with row i of w, its Σ|w||x|, and the variance that rounded operands give it.
+// row returns the product with row i of w, its Σ|w||x|, and the variance that rounded operands give it.
 func (r *rounding) row(i int) (y, mass, variance float64) {
 	weights := r.w.values[i*r.w.Cols:][:r.w.Cols]
 	if half(r.w.Type) {
 		bfloatSteps(r.wSteps, weights)
 	}
-	if r.w.halves && quantised(r.w.Type) {
+	if r.w.halves && r.w.Type.Quantised() {
 		clear(r.wSteps)
 		halfSteps(r.wSteps, weights, 1<<(halfRange-24))
 	}
@@ -151,7 +151,7 @@ func halfSteps(steps []float64, x []float32, most float64) {
 	}
 }
 
-// largest is the largest magnitude in x.
+// largest returns the largest magnitude in x.
 func largest(x []float32) (most float64) {
 	for _, v := range x {
 		most = max(most, math.Abs(float64(v)))
@@ -179,13 +179,6 @@ func act8Steps(steps []float64, x []float32) {
 		}
 	}
 }
-
-// types are the types that matrices may have.
-func types() []quant.Type {
-	return []quant.Type{quant.F32, quant.F16, quant.BF16, quant.Q4_0, quant.Q8_0, quant.Q4_K, quant.Q6_K}
-}
-
-func quantised(t quant.Type) bool { return t.BlockElems() > 1 }
 
 func half(t quant.Type) bool { return t == quant.F16 || t == quant.BF16 }
 
@@ -276,7 +269,7 @@ func (s *stage) hostileTokens(n, cols int) []float32 {
 	return x
 }
 
-// activations are all nonlinearities.
+// activations returns all nonlinearities.
 func activations() []compute.Activation {
 	return []compute.Activation{
 		{Kind: compute.SiLU},
@@ -289,7 +282,7 @@ func activations() []compute.Activation {
 	}
 }
 
-// named is act's name for a script.
+// named returns act's name for a script.
 func named(act compute.Activation) string {
 	names := map[compute.Nonlinearity]string{compute.SiLU: "SiLU", compute.GELU: "GELU", compute.ReLU: "ReLU", compute.FATReLU: "FATReLU", compute.DReLU: "dReLU", compute.ReLU2: "ReLU2"}
 	if act.Threshold < 0 {

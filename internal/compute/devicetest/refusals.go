@@ -19,7 +19,7 @@ func refusals(t *testing.T, dev compute.Device) {
 		{Type: quant.Q6_K, Rows: 1, Cols: 128, Data: make([]byte, 105)},
 		{Type: quant.F32, Rows: 4, Cols: 0},
 		{Type: quant.F32, Rows: -1, Cols: -1, Data: make([]byte, 4)},
-		{Type: 3, Rows: 1, Cols: 32, Data: make([]byte, 20)},
+		{Type: 24, Rows: 1, Cols: 32, Data: make([]byte, 32)}, // I8
 	} {
 		src.Name = name
 		if _, err := dev.Matrix(src, compute.Dense); err == nil || !strings.Contains(err.Error(), name) {

@@ -2,78 +2,76 @@ package devicetest
 
 import (
 	"fmt"
+	"strings"
 
 	"github.com/powerinfer-go/powerinfer/internal/compute"
 )
 
-// Replay is dev, held to the contract of segments: a Run fails where its body calls other verbs, or the same with other operands,
-// than the first Run of the same segment did, or reads a tensor while verbs may still be queued.
+// Replay returns dev, held to the contract of segments: a Run fails where its body calls other operations, or the same with other
+// operands, than the first Run of the same segment did, or reads a tensor while operations may still be queued.
 func Replay(dev compute.Device) compute.Device {
 	return &replay{Device: dev, first: map[compute.Segment][]call{}}
 }
 
-// replay records every segment's verbs. One goroutine uses it at a time.
+// replay records every segment's operations. One goroutine uses it at a time.
 type replay struct {
 	compute.Device
 	first   map[compute.Segment][]call
-	running bool // verbs may be queued
+	running bool // operations may be queued
 	read    bool // a tensor was read meanwhile
 }
 
-// call is one verb with its operands. Tensors and weights are the same where shapes and memory are.
-type call struct {
-	verb     string
-	operands [7]any
+// call is an operation; nil stands for Host. Tensors and weights are the same where shapes and memory are.
+type call struct{ compute.Op }
+
+func (c call) same(d call) bool {
+	if c.Op == nil || d.Op == nil {
+		return c.Op == d.Op
+	}
+	return compute.Same(c.Op, d.Op)
 }
 
 func (c call) String() string {
-	s := c.verb + "("
-	for i, o := range c.operands {
-		if o == nil {
-			break
-		}
-		if i > 0 {
-			s += ", "
-		}
-		s += operand(o)
+	if c.Op == nil {
+		return "Host()"
 	}
-	return s + ")"
+	var w words
+	c.Visit(&w)
+	return fmt.Sprintf("%s(%s)", compute.Name(c.Op), strings.Join(w, ", "))
 }
 
-func operand(o any) string {
-	switch o := o.(type) {
-	case compute.Tensor:
-		return fmt.Sprintf("[%d×%d] %p", o.Rows, o.Cols, o.Mem)
-	case compute.Set:
-		return fmt.Sprintf("set [%d×%d] %p", o.Rows, o.N, o.Mem)
-	case *compute.Matrix:
-		if o != nil {
-			return o.Name
-		}
-	case *compute.Vector:
-		if o != nil {
-			return o.Name
-		}
-	case compute.Products:
-		s := ""
-		for _, p := range o {
-			if p.W != nil {
-				s += "{" + operand(p.Out) + " " + operand(p.W) + " " + operand(p.Bias) + "}"
-			}
-		}
-		return s
-	}
-	return fmt.Sprint(o)
+// words are an operation's operands in words. They implement compute.Visitor.
+type words []string
+
+func (w *words) add(format string, args ...any) { *w = append(*w, fmt.Sprintf(format, args...)) }
+
+func (w *words) Tensor(t *compute.Tensor, _ compute.Access) {
+	w.add("[%d×%d] %p", t.Rows, t.Cols, t.Mem)
 }
 
-// Run runs body and compares its verbs with those of the segment's first run.
+func (w *words) Set(s *compute.Set, _ compute.Access) { w.add("set [%d×%d] %p", s.Rows, s.N, s.Mem) }
+func (w *words) Cache(c **compute.Cache, layer *int)  { w.add("layer %d of %p", *layer, *c) }
+
+func (w *words) Matrix(m **compute.Matrix) {
+	if *m != nil {
+		w.add("%s", (*m).Name)
+	}
+}
+
+func (w *words) Vector(v **compute.Vector) {
+	if *v != nil {
+		w.add("%s", (*v).Name)
+	}
+}
+
+// Run runs body and compares its operations with those of the segment's first run.
 func (r *replay) Run(seg compute.Segment, p *compute.Params, body func(compute.Verbs)) error {
 	rec := recorder{r: r}
 	r.read = false
 	err := r.Device.Run(seg, p, func(v compute.Verbs) {
 		r.running = true
-		rec.v = v
-		body(&rec)
+		rec.to = v
+		body(compute.NewVerbs(&rec))
 		r.running = false
 	})
 	if err != nil {
@@ -90,106 +88,41 @@ func (r *replay) Run(seg compute.Segment, p *compute.Params, body func(compute.V
 	for i := range max(len(first), len(rec.calls)) {
 		switch {
 		case i == len(rec.calls):
-			return fmt.Errorf("segment %q: %d verbs, and %d in its first run: %v is missing", seg.Name, i, len(first), first[i])
+			return fmt.Errorf("segment %q: %d operations, and %d in its first run: %v is missing", seg.Name, i, len(first), first[i])
 		case i == len(first):
-			return fmt.Errorf("segment %q: %d verbs, and %d in its first run: %v is new", seg.Name, len(rec.calls), i, rec.calls[i])
-		case rec.calls[i] != first[i]:
-			return fmt.Errorf("segment %q: verb %d is %v, and was %v in its first run", seg.Name, i, rec.calls[i], first[i])
+			return fmt.Errorf("segment %q: %d operations, and %d in its first run: %v is new", seg.Name, len(rec.calls), i, rec.calls[i])
+		case !rec.calls[i].same(first[i]):
+			return fmt.Errorf("segment %q: operation %d is %v, and was %v in its first run", seg.Name, i, rec.calls[i], first[i])
 		}
 	}
 	return nil
 }
 
-// Read is the device's, and noted where verbs may be queued.
-func (r *replay) Read(t compute.Tensor, i int) []float32 {
+// Read returns the device's, and noted where operations may be queued.
+func (r *replay) Read(t compute.Tensor, i int) ([]float32, error) {
 	r.read = r.read || r.running
 	return r.Device.Read(t, i)
 }
 
-// recorder passes verbs on.
+// recorder passes operations on and keeps them. It implements compute.Executor.
 type recorder struct {
 	r     *replay
-	v     compute.Verbs
+	to    compute.Verbs
 	calls []call
 }
 
-func (c *recorder) note(verb string, operands ...any) {
-	n := call{verb: verb}
-	copy(n.operands[:], operands)
-	c.calls = append(c.calls, n)
+func (c *recorder) Do(op compute.Op) {
+	c.calls = append(c.calls, call{compute.Clone(op)})
+	c.to.Do(op)
 }
 
-func (c *recorder) Embed(dst compute.Tensor, table *compute.Matrix) {
-	c.note("Embed", dst, table)
-	c.v.Embed(dst, table)
-}
-
-func (c *recorder) AddPosition(x compute.Tensor, table *compute.Matrix, offset int) {
-	c.note("AddPosition", x, table, offset)
-	c.v.AddPosition(x, table, offset)
-}
-
-func (c *recorder) RMSNorm(dst, x compute.Tensor, w *compute.Vector, eps float32) {
-	c.note("RMSNorm", dst, x, w, eps)
-	c.v.RMSNorm(dst, x, w, eps)
-}
-
-func (c *recorder) LayerNorm(dst, x compute.Tensor, w, b *compute.Vector, eps float32) {
-	c.note("LayerNorm", dst, x, w, b, eps)
-	c.v.LayerNorm(dst, x, w, b, eps)
-}
-
-func (c *recorder) MatMul(x compute.Tensor, p compute.Products) {
-	c.note("MatMul", x, p)
-	c.v.MatMul(x, p)
-}
-
-func (c *recorder) RoPE(x compute.Tensor, headDim int, r *compute.Rope) {
-	c.note("RoPE", x, headDim, r)
-	c.v.RoPE(x, headDim, r)
-}
-
-func (c *recorder) StoreKV(cache *compute.Cache, layer int, k, v compute.Tensor) {
-	c.note("StoreKV", cache, layer, k, v)
-	c.v.StoreKV(cache, layer, k, v)
-}
-
-func (c *recorder) Attention(out, q compute.Tensor, cache *compute.Cache, layer int, scale float32) {
-	c.note("Attention", out, q, cache, layer, scale)
-	c.v.Attention(out, q, cache, layer, scale)
-}
-
-func (c *recorder) Add(dst, x compute.Tensor) {
-	c.note("Add", dst, x)
-	c.v.Add(dst, x)
-}
-
-func (c *recorder) Activate(dst, gate, up compute.Tensor, act compute.Activation) {
-	c.note("Activate", dst, gate, up, act)
-	c.v.Activate(dst, gate, up, act)
-}
-
-func (c *recorder) Gather(dst, x compute.Tensor) {
-	c.note("Gather", dst, x)
-	c.v.Gather(dst, x)
-}
-
-func (c *recorder) Predict(s compute.Set, x, hidden, logits compute.Tensor, fc1, fc2 *compute.Matrix) {
-	c.note("Predict", s, x, hidden, logits, fc1, fc2)
-	c.v.Predict(s, x, hidden, logits, fc1, fc2)
-}
-
-func (c *recorder) SparseFFN(out, x compute.Tensor, s compute.Set, f compute.SparseWeights) {
-	c.note("SparseFFN", out, x, s, f)
-	c.v.SparseFFN(out, x, s, f)
-}
-
-func (c *recorder) Host(f func()) {
-	c.note("Host")
-	c.v.Host(func() {
+func (c *recorder) Host(f func() error) {
+	c.calls = append(c.calls, call{})
+	c.to.Host(func() error {
 		running := c.r.running
 		c.r.running = false // what was queued has ended
-		f()
+		err := f()
 		c.r.running = running
+		return err
 	})
 }

@@ -21,14 +21,14 @@ func TestReplay(t *testing.T) {
 		return x
 	}
 	x, y := tensor(), tensor()
-	table, err := dev.Matrix(compute.Source{Name: "table", Type: quant.F32, Rows: 5, Cols: cols, Data: make([]byte, 4*5*cols)}, compute.Embed)
+	table, err := dev.Matrix(compute.Source{Name: "table", Type: quant.F32, Rows: 5, Cols: cols, Data: make([]byte, 4*5*cols)}, compute.Lookup)
 	if err != nil {
 		t.Fatal(err)
 	}
 	seen := 0
 	honest := func(v compute.Verbs) {
 		v.Embed(x, table)
-		v.Host(func() { seen += len(dev.Read(x, 0)) })
+		v.Host(func() error { row, err := dev.Read(x, 0); seen += len(row); return err })
 		v.Add(x, y)
 	}
 	step := func(name string, token int32, body func(compute.Verbs)) error {
@@ -51,12 +51,12 @@ func TestReplay(t *testing.T) {
 		body  func(compute.Verbs)
 		fault string
 	}{
-		{"another verb", func(v compute.Verbs) { v.Embed(x, table); v.Gather(x, y); v.Add(x, y) }, "verb 1 is Gather"},
-		{"another tensor", func(v compute.Verbs) { v.Embed(x, table); v.Host(func() {}); v.Add(x, x) }, "verb 2 is Add"},
-		{"another shape", func(v compute.Verbs) { v.Embed(x.First(2), table); v.Host(func() {}); v.Add(x, y) }, "verb 0 is Embed"},
+		{"another verb", func(v compute.Verbs) { v.Embed(x, table); v.Gather(x, y); v.Add(x, y) }, "operation 1 is Gather"},
+		{"another tensor", func(v compute.Verbs) { v.Embed(x, table); v.Host(func() error { return nil }); v.Add(x, x) }, "operation 2 is Add"},
+		{"another shape", func(v compute.Verbs) { v.Embed(x.First(2), table); v.Host(func() error { return nil }); v.Add(x, y) }, "operation 0 is Embed"},
 		{"fewer", func(v compute.Verbs) { v.Embed(x, table) }, "Host() is missing"},
 		{"more", func(v compute.Verbs) { honest(v); v.Add(x, y) }, "is new"},
-		{"a look", func(v compute.Verbs) { honest(v); dev.Read(x, 0) }, "reads a tensor"},
+		{"a look", func(v compute.Verbs) { honest(v); _, _ = dev.Read(x, 0) }, "reads a tensor"},
 	} {
 		if err := step("honest", 0, c.body); err == nil || !strings.Contains(err.Error(), c.fault) {
 			t.Errorf("%s: error %v, want one with %q", c.name, err, c.fault)

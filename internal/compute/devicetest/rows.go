@@ -6,25 +6,26 @@ import (
 	"slices"
 
 	"github.com/powerinfer-go/powerinfer/internal/compute"
+	"github.com/powerinfer-go/powerinfer/internal/quant"
 )
 
-// rowScripts are the verbs that treat every token alone, but for MatMul.
+// rowScripts returns the verbs that treat every token alone, but for MatMul.
 func rowScripts() []script {
-	return slices.Concat(lookupScripts(), normScripts(), activateScripts(), addScripts(), hostScripts())
+	return slices.Concat(lookupScripts(), normScripts(), activateScripts(), addScripts(), scaleScripts(), hostScripts())
 }
 
 func lookupScripts() (all []script) {
 	const rows = 11
-	for _, typ := range types() {
+	for _, typ := range quant.Types() {
 		for _, cols := range columns(typ) {
 			all = append(all, script{name: fmt.Sprintf("Embed/%s/%d columns", typ, cols), tokens: 12, play: func(s *stage) {
-				table := s.matrix(typ, rows, cols, s.hostileRows(rows, cols), compute.Embed)
+				table := s.matrix(typ, rows, cols, s.hostileRows(rows, cols), compute.Lookup)
 				s.params.Tokens = []int32{10, 0, 3, 3, 9, 1, 2, 4, 5, 6, 7, 8}
 				out := s.output(cols)
 				s.run(func(v compute.Verbs) { v.Embed(out, table.Matrix) })
 				s.keep("row", out, exact)
 			}}, script{name: fmt.Sprintf("AddPosition/%s/%d columns", typ, cols), tokens: 5, play: func(s *stage) {
-				table := s.matrix(typ, rows, cols, s.hostileRows(rows, cols), compute.Embed)
+				table := s.matrix(typ, rows, cols, s.hostileRows(rows, cols), compute.Lookup)
 				s.params.Pos = []int32{0, 8, 3, 3, 1}
 				x, y := s.inOut(cols, s.normal(s.all*cols)), s.inOut(cols, s.normal(s.all*cols))
 				s.run(func(v compute.Verbs) {
@@ -180,7 +181,21 @@ func addScripts() (all []script) {
 	return all
 }
 
-// hostScripts: an observer sees what the verbs before it wrote, once, and not what those behind it write.
+// scaleScripts: every device rounds a product of two floats once, so results are exact.
+func scaleScripts() (all []script) {
+	for _, cols := range []int{1, 33, 4096} {
+		for _, n := range []int{1, 33} {
+			all = append(all, script{name: fmt.Sprintf("Scale/%d columns/%d tokens", cols, n), tokens: n, play: func(s *stage) {
+				x := s.inOut(cols, s.uneven(s.all, cols))
+				s.run(func(v compute.Verbs) { v.Scale(x, 1.7) })
+				s.keep("scaled", x, exact)
+			}})
+		}
+	}
+	return all
+}
+
+// hostScripts: an observer sees what the verbs before it wrote, once, and not what those after it write.
 func hostScripts() []script {
 	return []script{{name: "Host/between verbs", tokens: 5, play: func(s *stage) {
 		const cols = 40
@@ -188,11 +203,12 @@ func hostScripts() []script {
 		calls, seen := 0, output{label: "seen", bound: exact}
 		s.run(func(v compute.Verbs) {
 			v.Add(x, y)
-			v.Host(func() {
+			v.Host(func() error {
 				calls++
 				for i := range x.Rows {
-					seen.rows = append(seen.rows, slices.Clone(s.dev.Read(x, i)))
+					seen.rows = append(seen.rows, slices.Clone(s.read(x, i)))
 				}
+				return nil
 			})
 			v.Add(x, y)
 		})

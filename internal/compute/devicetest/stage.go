@@ -21,6 +21,7 @@ type stage struct {
 	few    int     // see script
 	halves bool    // see script
 	step   []int32 // those of them that are in this playing's step
+	decode int     // see compute.Params
 	pinned bool    // weights stay where they are mapped
 
 	// params are those of all tokens; run cuts them to the step. Tokens may be nil: 0, 1, 2…
@@ -116,7 +117,7 @@ func (s *stage) matrix(typ quant.Type, rows, cols int, values []float32, use com
 	return s.ordered(typ, rows, cols, values, use, nil)
 }
 
-// ordered is a matrix whose neurons are taken in another order.
+// ordered returns a matrix whose neurons are taken in another order.
 func (s *stage) ordered(typ quant.Type, rows, cols int, values []float32, use compute.Use, order []int32) weight {
 	s.t.Helper()
 	e := s.encode(typ, rows, cols, values)
@@ -132,17 +133,17 @@ func (s *stage) ordered(typ quant.Type, rows, cols int, values []float32, use co
 	return weight{m, e.values, s.halves}
 }
 
-// table is an F32 matrix of one playing, where it lies.
+// table returns an F32 matrix of one playing, where it lies.
 func (s *stage) table(rows, cols int, values []float32) *compute.Matrix {
 	s.t.Helper()
 	data := make([]byte, 4*len(values))
 	quant.Encode(quant.F32, data, values)
-	m, err := s.dev.Matrix(compute.Source{Name: s.name, Type: quant.F32, Rows: rows, Cols: cols, Data: data, Pinned: true}, compute.Embed)
+	m, err := s.dev.Matrix(compute.Source{Name: s.name, Type: quant.F32, Rows: rows, Cols: cols, Data: data, Pinned: true}, compute.Lookup)
 	s.must(err)
 	return m
 }
 
-// vector is an F32 weight.
+// vector returns an F32 weight.
 func (s *stage) vector(values []float32) *compute.Vector {
 	s.t.Helper()
 	data := make([]byte, 4*len(values))
@@ -174,13 +175,13 @@ func (s *stage) place(n, cols int, row func(i int) []float32, input bool) comput
 	return full.First(n)
 }
 
-// input is a tensor with the step's rows of values [all, cols].
+// input returns a tensor with the step's rows of values [all, cols].
 func (s *stage) input(cols int, values []float32) compute.Tensor {
 	s.t.Helper()
 	return s.place(len(s.step), cols, func(i int) []float32 { return values[int(s.step[i])*cols:][:cols] }, true)
 }
 
-// inOut is an input that the script's verbs change.
+// inOut returns an input that the script's verbs change.
 func (s *stage) inOut(cols int, values []float32) compute.Tensor {
 	s.t.Helper()
 	x := s.input(cols, values)
@@ -188,7 +189,7 @@ func (s *stage) inOut(cols int, values []float32) compute.Tensor {
 	return x
 }
 
-// output is a tensor with a row for each of the step's tokens.
+// output returns a tensor with a row for each of the step's tokens.
 func (s *stage) output(cols int) compute.Tensor {
 	s.t.Helper()
 	return s.place(len(s.step), cols, nil, false)
@@ -198,14 +199,15 @@ func (s *stage) output(cols int) compute.Tensor {
 func (s *stage) run(body func(compute.Verbs)) {
 	s.t.Helper()
 	p := s.params
+	p.Decode = s.decode
 	p.Tokens, p.Pos, p.Seq = s.cut(p.Tokens), s.cut(p.Pos), s.cut(p.Seq)
 	if p.Tokens == nil {
 		p.Tokens = slices.Clone(s.step)
 	}
-	s.must(s.dev.Run(compute.Segment{Name: s.name, Rows: len(s.step), Out: len(p.Out)}, &p, body))
+	s.must(s.dev.Run(compute.Segment{Name: s.name, Rows: len(s.step), Decode: p.Decode, Out: len(p.Out)}, &p, body))
 }
 
-// cut is the step's part of a slice over all tokens.
+// cut returns the step's part of a slice over all tokens.
 func (s *stage) cut(of []int32) []int32 {
 	if of == nil {
 		return nil
@@ -217,11 +219,20 @@ func (s *stage) cut(of []int32) []int32 {
 	return cut
 }
 
+// read returns row i of t.
+func (s *stage) read(t compute.Tensor, i int) []float32 {
+	row, err := s.dev.Read(t, i)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	return row
+}
+
 // keep remembers t's rows.
 func (s *stage) keep(label string, t compute.Tensor, b bound) {
 	o := output{label: label, bound: b}
 	for i := range t.Rows {
-		o.rows = append(o.rows, slices.Clone(s.dev.Read(t, i)))
+		o.rows = append(o.rows, slices.Clone(s.read(t, i)))
 	}
 	s.kept = append(s.kept, o)
 }
@@ -239,7 +250,7 @@ func (s *stage) untouched() error {
 			from = 0
 		}
 		for r := from; r < p.t.Rows; r++ {
-			for c, v := range s.dev.Read(p.t, r) {
+			for c, v := range s.read(p.t, r) {
 				if want := p.data[r*p.t.Cols+c]; math.Float32bits(v) != math.Float32bits(want) {
 					if r >= p.rows {
 						return fmt.Errorf("row %d column %d, behind a tensor of %d×%d, was overwritten with %g", r, c, p.rows, p.t.Cols, v)

@@ -5,32 +5,16 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/trace"
 )
 
-// While the host waits for the card's attention, its memory is idle. It reads ahead what it is going to compute with: in layers without
+// While the host waits for the GPU's attention, its memory is idle. It reads ahead what it is going to compute with: in layers without
 // a set the rows that decide, which are read whatever the token; in predict the neurons that the layer's predictor would choose from the
-// residual of the layer before, which the card guesses beside that layer's cold neurons. The guess decides nothing.
-
-// Idler is a Meeting that can have the host do something while it waits.
-type Idler interface {
-	Meeting
-	// Idles says whether cores and memory have nothing to do while the host waits: not beside a device that uses them itself.
-	Idles() bool
-	// Meanwhile has the host call f while it waits in the next Beside. done says whether the wait is over, ready whether what ran beside
-	// the turn before has run: what that showed is there.
-	Meanwhile(f func(ready, done func() bool))
-}
-
-// Reader is a host that can bring weights into its cache.
-type Reader interface {
-	// ReadAhead reads rows that a SparseFFN for one token will need, until done.
-	ReadAhead(s compute.Set, w compute.SparseWeights, done func() bool)
-}
+// residual of the layer before, which the GPU guesses beside that layer's cold neurons. The guess decides nothing.
 
 // Ahead says whether the host reads ahead.
 type Ahead int
 
 // Whether it does.
 const (
-	IfIdle Ahead = iota // where cores and memory are idle: Idler.Idles
+	IfIdle Ahead = iota // where cores and memory are idle: compute.Idler
 	Never
 	Always
 )
@@ -38,24 +22,24 @@ const (
 // ReadAhead has the host read ahead, or not; IfIdle unless it is called.
 func (d *Device) ReadAhead(a Ahead) { d.ahead = a }
 
-// guessed is a guess that the card shows.
+// guessed is a guess that the GPU downloads.
 type guessed struct {
 	up    *compute.Matrix // of the layer that it is for
 	words func() (words []uint32, perRow int)
 }
 
-// idle are card and host, if the host is idle where it waits and can make use of it.
-func (r *verbs) idle() (Idler, Reader, bool) {
-	card, ok := r.card.(Idler)
-	host, is := r.d.host.(Reader)
-	return card, host, ok && is && r.d.ahead != Never && (r.d.ahead == Always || card.Idles())
+// idle returns GPU and host if the host is idle where it waits and can make use of it.
+func (r *router) idle() (compute.Idler, compute.AheadReader, bool) {
+	gpu, ok := r.gpu.(compute.Idler)
+	host, is := r.d.host.(compute.AheadReader)
+	return gpu, host, ok && is && r.d.ahead != Never && (r.d.ahead == Always || gpu.Idles())
 }
 
 // Foresee keeps g for this layer's SparseFFN.
-func (r *verbs) Foresee(g compute.Guess) { r.guess = &g }
+func (r *router) Foresee(g compute.Guess) { r.guess = &g }
 
-// guessable takes the guess at the layer after w's, if the card can make one that the host has a use for.
-func (r *verbs) guessable(x compute.Tensor) *compute.Guess {
+// guessable returns the guess at the layer after w's, if the GPU can make one that the host has a use for.
+func (r *router) guessable(x compute.Tensor) *compute.Guess {
 	g := r.guess
 	r.guess = nil
 	if g == nil || x.Rows != 1 {
@@ -65,31 +49,32 @@ func (r *verbs) guessable(x compute.Tensor) *compute.Guess {
 		return nil
 	}
 	up := mem(g.Weights.Up)
-	if up.card == nil || up.host == nil || !onCard(g.FC1) || !onCard(g.FC2) || !g.X.Mem.(*tensor).onCard {
+	if up.gpu == nil || up.host == nil || !onGPU(g.FC1) || !onGPU(g.FC2) || !g.X.Mem.(*tensor).onGPU {
 		return nil
 	}
 	return g
 }
 
-// makeGuess records the guess, on the card, behind the hot neurons.
-func (r *verbs) makeGuess(g *compute.Guess) {
-	in := onCardOf(g.X)
+// makeGuess records the guess, on the GPU, behind the hot neurons.
+func (r *router) makeGuess(g *compute.Guess) {
+	on := *g
+	on.Visit(toGPU{})
+	in := on.X
 	if g.Norm != nil {
-		in = onCardOf(g.H)
-		r.card.RMSNorm(in, onCardOf(g.X), cardVector(g.Norm), g.Eps)
+		in = on.H
+		r.gpu.Do(&compute.RMSNorm{Dst: in, X: on.X, W: on.Norm, Eps: g.Eps})
 		written(g.H, false)
 	}
-	m := sets(g.Set)
-	r.card.Predict(setView(g.Set, m.card), in, onCardOf(g.Hidden), onCardOf(g.Logits), mem(g.FC1).card, mem(g.FC2).card)
-	m.onCard = false
-	r.guessed = &guessed{g.Weights.Up, r.card.ShowSet(setView(g.Set, m.card))}
+	r.gpu.Do(&compute.Predict{Set: on.Set, X: in, Hidden: on.Hidden, Logits: on.Logits, FC1: on.FC1, FC2: on.FC2})
+	sets(g.Set).onGPU = false
+	r.guessed = &guessed{g.Weights.Up, r.gpu.DownloadSet(on.Set)}
 }
 
 // readAhead has the host read cold, the neurons of f from hot on, while it waits for the turn in which it computes with them.
-func (r *verbs) readAhead(x compute.Tensor, s compute.Set, f compute.SparseWeights, cold compute.SparseWeights, hot int) {
+func (r *router) readAhead(x compute.Tensor, s compute.Set, f compute.SparseWeights, cold compute.SparseWeights, hot int) {
 	known := r.guessed
 	r.guessed = nil
-	card, host, ok := r.idle()
+	gpu, host, ok := r.idle()
 	if !ok || x.Rows != 1 {
 		return
 	}
@@ -100,7 +85,7 @@ func (r *verbs) readAhead(x compute.Tensor, s compute.Set, f compute.SparseWeigh
 		log.Span(trace.Host, "read ahead", from)
 	}
 	if s.Mem == nil {
-		card.Meanwhile(func(_, done func() bool) { read(done) })
+		gpu.Meanwhile(func(_, done func() bool) { read(done) })
 		return
 	}
 	if known == nil || known.up != f.Up {
@@ -112,7 +97,7 @@ func (r *verbs) readAhead(x compute.Tensor, s compute.Set, f compute.SparseWeigh
 		return
 	}
 	rest.Mem = early.Mem
-	card.Meanwhile(func(ready, done func() bool) {
+	gpu.Meanwhile(func(ready, done func() bool) {
 		for !ready() {
 			if done() {
 				return

@@ -10,13 +10,12 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/compute/cpu"
 	"github.com/powerinfer-go/powerinfer/internal/compute/hybrid"
 	"github.com/powerinfer-go/powerinfer/internal/model"
-	"github.com/powerinfer-go/powerinfer/internal/placement"
 	"github.com/powerinfer-go/powerinfer/internal/quant"
 	"github.com/powerinfer-go/powerinfer/internal/synth"
 	"github.com/powerinfer-go/powerinfer/internal/synth/synthtest"
 )
 
-// idleTapes is a card beside which the host has time.
+// idleTapes is a GPU beside which the host has time.
 type idleTapes struct{ *tapes }
 
 type idleTape struct {
@@ -29,7 +28,7 @@ type idleTape struct {
 func (c *idleTapes) Run(seg compute.Segment, p *compute.Params, body func(compute.Verbs)) error {
 	if c.kept[seg] == nil {
 		c.kept[seg] = &tape{dev: c.Device, seg: seg}
-		body(&idleTape{tape: c.kept[seg]})
+		body(compute.NewVerbs(&idleTape{tape: c.kept[seg]}))
 	}
 	return c.tapes.Run(seg, p, body)
 }
@@ -38,9 +37,9 @@ func (t *idleTape) Idles() bool { return true }
 
 func (t *idleTape) Meanwhile(f func(ready, done func() bool)) { t.idle = f }
 
-// Beside has the host's idle time begin where the turn before ended, and end when this one begins: it comes as early as it may in every
+// Overlap has the host's idle time begin where the turn before ended, and end when this one begins: it comes as early as it may in every
 // other leg, and as late in those between.
-func (t *idleTape) Beside(host func(p *compute.Params) error, during func()) {
+func (t *idleTape) Overlap(host func(p *compute.Params) error, during func()) {
 	idle := t.idle
 	t.idle = nil
 	meanwhile := func(*compute.Params) error {
@@ -53,9 +52,9 @@ func (t *idleTape) Beside(host func(p *compute.Params) error, during func()) {
 	}
 	if t.legs++; t.legs%2 == 0 {
 		t.ops = slices.Insert(t.ops, t.turn, meanwhile)
-		t.tape.Beside(host, during)
+		t.tape.Overlap(host, during)
 	} else {
-		t.tape.Beside(func(p *compute.Params) error { return errors.Join(meanwhile(p), host(p)) }, during)
+		t.tape.Overlap(func(p *compute.Params) error { return errors.Join(meanwhile(p), host(p)) }, during)
 	}
 	t.turn = len(t.ops)
 }
@@ -97,8 +96,10 @@ func (r *reader) ReadAhead(s compute.Set, w compute.SparseWeights, done func() b
 // TestReadAhead: what the host reads while it waits changes no byte; without sets it is told to in every layer that is split, with
 // sets it reads most of what they turn out to be, in every such layer but the first.
 func TestReadAhead(t *testing.T) {
-	place := func(hot int) placement.Place { return placement.Place{Attention: true, Predictor: true, Hot: hot} }
-	plan := []placement.Place{place(160), place(33), place(96), {Attention: true}}
+	place := func(hot int) compute.Place {
+		return compute.Place{Split: compute.Split{Bound: hot}, Attention: true, Predictor: true}
+	}
+	plan := []compute.Place{place(160), place(33), place(96), {Attention: true}}
 	const decoded = 2 * 5 // steps of one token
 	for _, c := range []struct {
 		spec synth.Spec

@@ -11,7 +11,6 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/compute/hybrid"
 	"github.com/powerinfer-go/powerinfer/internal/gguf"
 	"github.com/powerinfer-go/powerinfer/internal/model"
-	"github.com/powerinfer-go/powerinfer/internal/placement"
 	"github.com/powerinfer-go/powerinfer/internal/quant"
 	"github.com/powerinfer-go/powerinfer/internal/synth"
 	"github.com/powerinfer-go/powerinfer/internal/synth/synthtest"
@@ -24,7 +23,7 @@ const (
 
 func host(t *testing.T) *cpu.Device {
 	t.Helper()
-	dev, err := cpu.New(cpu.Options{Threads: 2, Kernels: "generic"})
+	dev, err := cpu.New(cpu.Options{Threads: 2, Set: "generic"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -36,7 +35,7 @@ func logits(t *testing.T, f *gguf.File, dev compute.Device, o model.Options) (ou
 	t.Helper()
 	defer dev.Close()
 	o.Batch, o.Outputs, o.Cache = 16, 16, compute.CacheSpec{Pages: 3}
-	m, err := model.Load(f, dev, o)
+	m, err := model.Load(t.Context(), f, dev, o)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -55,7 +54,11 @@ func logits(t *testing.T, f *gguf.File, dev compute.Device, o model.Options) (ou
 			if err := m.Forward(&p); err != nil {
 				t.Fatal(err)
 			}
-			out = append(out, m.Logits(0))
+			row, err := m.Logits(0)
+			if err != nil {
+				t.Fatal(err)
+			}
+			out = append(out, row)
 			out = cloned(out)
 			at += n
 		}
@@ -63,21 +66,21 @@ func logits(t *testing.T, f *gguf.File, dev compute.Device, o model.Options) (ou
 	return out, m.Neurons()
 }
 
-// device is as many cards as plan names, and a host. If streamed, prompts' cold neurons are sent, in several chunks, the last of them
+// device returns as many GPUs as plan names, and a host. If streamed, prompts' cold neurons are sent, in several chunks, the last of them
 // smaller.
-func device(t *testing.T, plan [layers + 1]placement.Place, streamed bool) compute.Device {
+func device(t *testing.T, plan [layers + 1]compute.Place, streamed bool) compute.Device {
 	t.Helper()
-	cards := 0
+	gpus := 0
 	for _, p := range plan {
-		cards = max(cards, p.GPU+1)
+		gpus = max(gpus, int(p.Tier)+1)
 	}
 	var pairs []*hybrid.Device
 	var home []int
 	processor := host(t)
-	for j := range cards {
+	for j := range gpus {
 		var attention []bool
 		for _, p := range plan[:layers] {
-			if p.GPU == j {
+			if p.Tier == compute.Tier(j) {
 				attention = append(attention, p.Attention)
 			}
 		}
@@ -87,11 +90,11 @@ func device(t *testing.T, plan [layers + 1]placement.Place, streamed bool) compu
 		}
 		pairs = append(pairs, pair)
 	}
-	if cards == 1 {
+	if gpus == 1 {
 		return pairs[0]
 	}
 	for _, p := range plan[:layers] {
-		home = append(home, p.GPU)
+		home = append(home, int(p.Tier))
 	}
 	return hybrid.NewFleet(pairs, home)
 }
@@ -101,15 +104,15 @@ const agree = 1e-4
 
 // TestSplits: wherever the plan puts a model's parts, it is the same model; and every split gives the same bytes again.
 func TestSplits(t *testing.T) {
-	place := func(attention, predictor bool, hot int) placement.Place {
-		return placement.Place{Attention: attention, Predictor: predictor, Hot: hot}
+	place := func(attention, predictor bool, hot int) compute.Place {
+		return compute.Place{Split: compute.Split{Bound: hot}, Attention: attention, Predictor: predictor}
 	}
-	on := func(gpu int, attention, predictor bool, hot int) placement.Place {
-		return placement.Place{GPU: gpu, Attention: attention, Predictor: predictor, Hot: hot}
+	on := func(gpu compute.Tier, attention, predictor bool, hot int) compute.Place {
+		return compute.Place{Split: compute.Split{Tier: gpu, Bound: hot}, Attention: attention, Predictor: predictor}
 	}
-	plans := map[string][layers + 1]placement.Place{
+	plans := map[string][layers + 1]compute.Place{
 		"all in RAM":         {},
-		"all on the card":    {place(true, true, ff), place(true, true, ff), place(true, true, ff), place(true, false, 0)},
+		"all on the GPU":     {place(true, true, ff), place(true, true, ff), place(true, true, ff), place(true, false, 0)},
 		"hot":                {place(true, true, 160), place(true, true, 33), place(true, true, 1000), place(true, false, 0)},
 		"head in RAM":        {place(true, true, 160), place(true, true, 0), place(true, true, ff), place(false, false, 0)},
 		"predictor in RAM":   {place(true, false, 160), place(true, false, 0), place(true, false, ff), place(true, false, 0)},
@@ -119,14 +122,14 @@ func TestSplits(t *testing.T) {
 		"attention alone":    {place(true, false, 0), place(true, false, 0), place(true, false, 0), place(false, false, 0)},
 		"last layer in part": {place(false, false, 0), place(false, false, 0), place(true, true, 64), place(true, false, 0)},
 
-		"two cards":        {place(true, true, 160), place(true, true, 33), on(1, true, true, 1000), on(1, true, false, 0)},
-		"all on two cards": {place(true, true, ff), on(1, true, true, ff), on(1, true, true, ff), on(1, true, false, 0)},
-		"to and fro":       {on(1, true, true, 160), place(true, false, ff), on(1, false, true, 96), place(true, false, 0)},
-		"three cards":      {on(2, true, true, 64), place(false, false, 160), on(1, true, false, 160), on(2, false, false, 0)},
-		"neurons on two":   {on(1, false, false, 512), place(false, false, 512), on(1, false, false, 0), place(false, false, 0)},
-		"a card's head":    {place(true, true, 160), place(true, true, 0), place(false, false, 0), on(1, true, false, 0)},
+		"two GPUs":        {place(true, true, 160), place(true, true, 33), on(1, true, true, 1000), on(1, true, false, 0)},
+		"all on two GPUs": {place(true, true, ff), on(1, true, true, ff), on(1, true, true, ff), on(1, true, false, 0)},
+		"to and fro":      {on(1, true, true, 160), place(true, false, ff), on(1, false, true, 96), place(true, false, 0)},
+		"three GPUs":      {on(2, true, true, 64), place(false, false, 160), on(1, true, false, 160), on(2, false, false, 0)},
+		"neurons on two":  {on(1, false, false, 512), place(false, false, 512), on(1, false, false, 0), place(false, false, 0)},
+		"a GPU's head":    {place(true, true, 160), place(true, true, 0), place(false, false, 0), on(1, true, false, 0)},
 	}
-	sent := []string{"hot", "neurons alone", "last layer in part", "two cards"} // of these, prompts' cold neurons are sent to the card too
+	sent := []string{"hot", "neurons alone", "last layer in part", "two GPUs"} // of these, prompts' cold neurons are sent to the GPU too
 	for _, c := range []struct {
 		spec synth.Spec
 		mode model.SparseMode
@@ -166,7 +169,7 @@ func TestSplits(t *testing.T) {
 				if d := apart(got, want); !(d <= agree) {
 					t.Errorf("%s: a logit differs by %.2g of the largest, more than %g", name, d, agree)
 				}
-				if name == "hot" || name == "two cards" {
+				if name == "hot" || name == "two GPUs" {
 					if again, _ := logitsOf(false); apart(again, got) != 0 {
 						t.Error("another run gives other bytes")
 					}

@@ -4,7 +4,7 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/compute"
 )
 
-// sets is s's memory, nil where it is all neurons.
+// sets returns s's memory; nil if s is all neurons.
 func sets(s compute.Set) *set {
 	if s.Mem == nil {
 		return nil
@@ -16,31 +16,27 @@ func setView(s, memory compute.Set) compute.Set {
 	return compute.Set{Rows: s.Rows, N: s.N, Mem: memory.Mem}
 }
 
-// Predict runs where the predictor is.
-func (r *verbs) Predict(s compute.Set, x, hidden, logits compute.Tensor, fc1, fc2 *compute.Matrix) {
-	m := sets(s)
-	card := onCard(fc1) && onCard(fc2)
-	if card {
-		r.toCard(x)
-		r.card.Predict(setView(s, m.card), onCardOf(x), onCardOf(hidden), onCardOf(logits), mem(fc1).card, mem(fc2).card)
-	} else {
-		r.toHost(x)
-		r.onHost(func(v compute.Verbs) {
-			v.Predict(setView(s, m.host), onHostOf(x), onHostOf(hidden), onHostOf(logits), mem(fc1).host, mem(fc2).host)
-		})
+func (r *router) setsToGPU(all []compute.Set) {
+	for _, s := range all {
+		r.setToGPU(s)
 	}
-	m.onCard, m.onHost = card, !card
 }
 
-// setToCard has the card's memory hold s.
-func (r *verbs) setToCard(s compute.Set) {
+func (r *router) setsToHost(all []compute.Set) {
+	for _, s := range all {
+		r.setToHost(s)
+	}
+}
+
+// setToGPU has the GPU's memory hold s.
+func (r *router) setToGPU(s compute.Set) {
 	m := sets(s)
-	if m == nil || m.onCard {
+	if m == nil || m.onGPU {
 		return
 	}
 	r.meet(nil)
-	m.onCard = true
-	to, from := r.card.TakeSet(setView(s, m.card)), setView(s, m.host)
+	m.onGPU = true
+	to, from := r.gpu.UploadSet(setView(s, m.gpu)), setView(s, m.host)
 	r.last.stores = append(r.last.stores, func() {
 		words, perRow := to()
 		r.d.host.SetWords(from, words, perRow)
@@ -48,17 +44,17 @@ func (r *verbs) setToCard(s compute.Set) {
 }
 
 // setToHost has the host's memory hold s.
-func (r *verbs) setToHost(s compute.Set) {
+func (r *router) setToHost(s compute.Set) {
 	m := sets(s)
 	if m == nil || m.onHost {
 		return
 	}
 	m.onHost = true
-	r.loadSet(r.card.ShowSet(setView(s, m.card)), setView(s, m.host), 0)
+	r.loadSet(r.gpu.DownloadSet(setView(s, m.gpu)), setView(s, m.host), 0)
 }
 
-// loadSet fills to with the neurons of a set that the card shows, counted from first.
-func (r *verbs) loadSet(from func() ([]uint32, int), to compute.Set, first int) {
+// loadSet fills to with the neurons of a set that the GPU has downloaded, counted from first.
+func (r *router) loadSet(from func() ([]uint32, int), to compute.Set, first int) {
 	s := r.stretch()
 	s.loads = append(s.loads, func() {
 		words, perRow := from()
@@ -66,46 +62,41 @@ func (r *verbs) loadSet(from func() ([]uint32, int), to compute.Set, first int) 
 	})
 }
 
-// SparseFFN computes each neuron where its weights are, on both processors at the same time.
-func (r *verbs) SparseFFN(out, x compute.Tensor, s compute.Set, f compute.SparseWeights) {
-	up := mem(f.Up)
-	guess := r.guessable(x)
+// sparseFFN computes each neuron where its weights are, on both processors at the same time.
+func (r *router) sparseFFN(o *compute.SparseFFN) {
+	up := mem(o.Weights.Up)
+	guess := r.guessable(o.X)
 	switch {
 	case up.host == nil:
-		r.toCard(x)
-		r.setToCard(s)
-		r.card.SparseFFN(onCardOf(out), onCardOf(x), cardSet(s), cardWeights(f))
-		written(out, true)
-	case r.stream(out, x, s, f):
-	case up.card == nil:
-		r.toHost(x)
-		r.setToHost(s)
-		set, w := s, hostWeights(f)
-		if m := sets(s); m != nil {
-			set = setView(s, m.host)
-		}
-		w.Count, w.DownBias = f.Count, hostVector(f.DownBias)
-		r.onHost(func(v compute.Verbs) { v.SparseFFN(onHostOf(out), onHostOf(x), set, w) })
-		r.stretch().named(f.Up)
-		written(out, false)
+		r.whole(o)
+	case r.stream(o.Out, o.X, o.Set, o.Weights):
+	case up.gpu == nil:
+		r.whole(o)
 	default:
-		r.both(out, x, s, f, guess)
+		r.both(o.Out, o.X, o.Set, o.Weights, guess)
 	}
 }
 
-func cardSet(s compute.Set) compute.Set {
+func gpuSet(s compute.Set) compute.Set {
 	if m := sets(s); m != nil {
-		return setView(s, m.card)
+		return setView(s, m.gpu)
 	}
 	return s
 }
 
-func cardWeights(f compute.SparseWeights) compute.SparseWeights {
-	f.Up, f.Down = mem(f.Up).card, mem(f.Down).card
-	if f.Gate != nil {
-		f.Gate = mem(f.Gate).card
+func hostSet(s compute.Set) compute.Set {
+	if m := sets(s); m != nil {
+		return setView(s, m.host)
 	}
-	f.UpBias, f.DownBias = cardVector(f.UpBias), cardVector(f.DownBias)
+	return s
+}
+
+func gpuWeights(f compute.SparseWeights) compute.SparseWeights {
+	f.Up, f.Down = mem(f.Up).gpu, mem(f.Down).gpu
+	if f.Gate != nil {
+		f.Gate = mem(f.Gate).gpu
+	}
+	f.UpBias, f.DownBias = gpuVector(f.UpBias), gpuVector(f.DownBias)
 	return f
 }
 
@@ -118,14 +109,14 @@ func hostWeights(f compute.SparseWeights) compute.SparseWeights {
 	return w
 }
 
-// both computes hot neurons on the card while the host computes cold ones, and adds the host's sum to the card's.
-func (r *verbs) both(out, x compute.Tensor, s compute.Set, f compute.SparseWeights, guess *compute.Guess) {
+// both computes hot neurons on the GPU while the host computes cold ones, and adds the host's sum to the GPU's.
+func (r *router) both(out, x compute.Tensor, s compute.Set, f compute.SparseWeights, guess *compute.Guess) {
 	hot, n := mem(f.Up).hot, f.Up.Rows
-	warm, cold := cardWeights(f), hostWeights(f)
+	warm, cold := gpuWeights(f), hostWeights(f)
 	cold.Count = &compute.NeuronCount{}
 	partial, err := r.d.partial(out.Cols)
 	if err == nil {
-		warm.UpBias, err = part(f.UpBias, r.d.card, 0, hot)
+		warm.UpBias, err = part(f.UpBias, r.d.gpu, 0, hot)
 	}
 	if err == nil {
 		cold.UpBias, err = part(f.UpBias, r.d.host, hot, n)
@@ -134,44 +125,43 @@ func (r *verbs) both(out, x compute.Tensor, s compute.Set, f compute.SparseWeigh
 		r.fail(err)
 		return
 	}
-	r.toCard(x)
-	r.setToCard(s)
+	r.toGPU(x)
+	r.setToGPU(s)
 	r.toHost(x)
 	rest := r.cold(s, hot, n)
 	sum := viewed(out, partial.host)
-	r.onHost(func(v compute.Verbs) { v.SparseFFN(sum, onHostOf(x), rest, cold) })
+	r.onHost(&compute.SparseFFN{Out: sum, X: hostTensor(x), Set: rest, Weights: cold}, f.Up)
 	work := r.stretch()
-	work.named(f.Up)
 	r.readAhead(x, s, f, cold, hot)
 	r.meet(func() {
-		set := cardSet(s)
+		set := gpuSet(s)
 		if set.Mem == nil {
 			set.N = hot
 		}
-		r.card.SparseFFN(onCardOf(out), onCardOf(x), set, warm)
+		r.gpu.Do(&compute.SparseFFN{Out: gpuTensor(out), X: gpuTensor(x), Set: set, Weights: warm})
 		if guess != nil {
 			r.makeGuess(guess)
 		}
 	})
-	from := viewed(out, partial.card)
-	to := r.card.Take(from)
+	from := viewed(out, partial.gpu)
+	to := r.gpu.Upload(from)
 	work.stores = append(work.stores, func() {
 		copy(to(), r.d.host.Data(sum))
 		f.Count.Join(cold.Count)
 	})
-	r.card.Add(onCardOf(out), from)
+	r.gpu.Do(&compute.Add{Dst: gpuTensor(out), X: from})
 	written(out, true)
 }
 
-// cold is the host's set of the neurons of s from hot on, counted from there.
-func (r *verbs) cold(s compute.Set, hot, n int) compute.Set {
+// cold returns the host's set of the neurons of s from hot on, counted from there.
+func (r *router) cold(s compute.Set, hot, n int) compute.Set {
 	m := sets(s)
 	if m == nil {
 		return compute.Set{Rows: s.Rows, N: n - hot}
 	}
 	to := compute.Set{Rows: s.Rows, N: n - hot, Mem: m.cold.Mem}
 	if !m.onHost {
-		r.loadSet(r.card.ShowSet(setView(s, m.card)), to, hot)
+		r.loadSet(r.gpu.DownloadSet(setView(s, m.gpu)), to, hot)
 		return to
 	}
 	perRow := (n + 31) / 32

@@ -11,6 +11,12 @@ import (
 func neurons(src compute.Source, use compute.Use, from, to int) (compute.Source, error) {
 	part := src
 	part.Order = nil
+	if src.Data == nil { // the shape alone is known, and wanted
+		if part.Rows = to - from; use == compute.Columns {
+			part.Rows, part.Cols = src.Rows, to-from
+		}
+		return part, nil
+	}
 	if use == compute.Columns {
 		return columns(part, src.Order, from, to)
 	}

@@ -2,171 +2,107 @@ package hybrid
 
 import "github.com/powerinfer-go/powerinfer/internal/compute"
 
-// stageVerbs passes one stage's verbs on to its device, or, where that is nil, tells all of them to a survey.
-type stageVerbs struct {
-	f      *Fleet
-	survey *survey
+// stageExecutor passes one stage's operations on to its device, or, while a pass is surveyed, all of them to the survey. It implements
+// compute.Executor.
+type stageExecutor struct {
+	f      *MultiGPU
+	survey *survey // or nil
 	s      *stage
-	to     compute.Verbs
-	n      int // verbs so far
+	to     *router
+	n      int // operations so far
 }
 
-type tensors = []compute.Tensor
-
-// next is the device of the next verb, nil where that is not for now. The verb is done beside home's card, or, where home is negative,
-// wherever the one before was.
-func (w *stageVerbs) next(home int, in, out tensors) compute.Verbs {
-	if w.to == nil {
-		w.survey.verb(home, in, out)
-		return nil
+// Do implements compute.Executor.
+func (w *stageExecutor) Do(op compute.Op) {
+	if w.survey != nil {
+		o := operandsOf(op)
+		w.survey.take(w.f.homeOf(o), o.reads, o.writes)
+		return
 	}
+	if w.next() {
+		w.to.Do(moved(op, toStage{w.f, w.s.gpu}))
+	}
+}
+
+// next reports whether the next operation belongs to the stage.
+func (w *stageExecutor) next() bool {
 	w.n++
-	if w.n <= w.s.from || w.n > w.s.to {
-		return nil
-	}
-	return w.to
+	return w.n > w.s.from && w.n <= w.s.to
 }
 
-// t is the view of t on the stage's device.
-func (w *stageVerbs) t(t compute.Tensor) compute.Tensor {
+// homeOf returns the GPU that has the layer's cache, or some of an operation's matrices, or the layer's vectors. Negative: an operation
+// with operands o can be done by any.
+func (f *MultiGPU) homeOf(o *operands) int {
+	home := -1
+	switch {
+	case o.cache != nil:
+		return f.home[o.layer]
+	case len(o.matrices) > 0:
+		for _, m := range o.matrices {
+			if mem(m).gpu != nil {
+				home = max(home, mem(m).home)
+			}
+		}
+	case len(o.vectors) > 0:
+		return o.vectors[0].Mem.(*vector).home
+	}
+	return home
+}
+
+// toStage replaces operands by those of a stage's device: of GPU number gpu and the host. Weights belong to one GPU already.
+type toStage struct {
+	f   *MultiGPU
+	gpu int
+}
+
+func (w toStage) Tensor(t *compute.Tensor, _ compute.Access) { *t = w.tensor(*t) }
+
+func (w toStage) tensor(t compute.Tensor) compute.Tensor {
 	if m, ok := t.Mem.(*spread); ok {
-		return viewed(t, m.on[w.s.card])
+		return viewed(t, m.on[w.gpu])
 	}
 	return t
 }
 
-func (w *stageVerbs) all(list tensors) tensors {
-	var out tensors
+func (w toStage) tensors(list []compute.Tensor) (out []compute.Tensor) {
 	for _, t := range list {
-		out = append(out, w.t(t))
+		out = append(out, w.tensor(t))
 	}
 	return out
 }
 
-// set is the view of s on the stage's device: the predictor and the neurons of a layer have the same.
-func (w *stageVerbs) set(s compute.Set) compute.Set {
+func (w toStage) Set(s *compute.Set, _ compute.Access) {
 	if on, ok := s.Mem.([]compute.Set); ok {
-		return setView(s, on[w.s.card])
-	}
-	return s
-}
-
-// homeOf is the card that has some of a verb's weights; negative: none.
-func homeOf(weights ...*compute.Matrix) int {
-	for _, w := range weights {
-		if w != nil && mem(w).card != nil {
-			return mem(w).home
-		}
-	}
-	return -1
-}
-
-func (w *stageVerbs) Embed(dst compute.Tensor, table *compute.Matrix) {
-	if v := w.next(homeOf(table), nil, tensors{dst}); v != nil {
-		v.Embed(w.t(dst), table)
+		*s = setView(*s, on[w.gpu])
 	}
 }
 
-func (w *stageVerbs) AddPosition(x compute.Tensor, table *compute.Matrix, offset int) {
-	if v := w.next(homeOf(table), tensors{x}, tensors{x}); v != nil {
-		v.AddPosition(w.t(x), table, offset)
-	}
+func (w toStage) Matrix(**compute.Matrix) {}
+func (w toStage) Vector(**compute.Vector) {}
+
+func (w toStage) Cache(c **compute.Cache, layer *int) {
+	*c, *layer = (*c).Mem.([]*compute.Cache)[w.gpu], w.f.index[*layer]
 }
 
-func (w *stageVerbs) RMSNorm(dst, x compute.Tensor, scale *compute.Vector, eps float32) {
-	if v := w.next(scale.Mem.(*vector).home, tensors{x}, tensors{dst}); v != nil {
-		v.RMSNorm(w.t(dst), w.t(x), scale, eps)
-	}
-}
-
-func (w *stageVerbs) LayerNorm(dst, x compute.Tensor, scale, bias *compute.Vector, eps float32) {
-	if v := w.next(scale.Mem.(*vector).home, tensors{x}, tensors{dst}); v != nil {
-		v.LayerNorm(w.t(dst), w.t(x), scale, bias, eps)
-	}
-}
-
-func (w *stageVerbs) MatMul(x compute.Tensor, p compute.Products) {
-	var out tensors
-	home := -1
-	for _, y := range p {
-		if y.W == nil {
-			break
-		}
-		out = append(out, y.Out)
-		home = max(home, homeOf(y.W))
-	}
-	v := w.next(home, tensors{x}, out)
-	if v == nil {
+// Foresee passes guesses at layers of the same GPU on.
+func (w *stageExecutor) Foresee(g compute.Guess) {
+	if w.survey != nil || w.n < w.s.from || w.n >= w.s.to {
 		return
 	}
-	for i := range out {
-		p[i].Out = w.t(p[i].Out)
-	}
-	v.MatMul(w.t(x), p)
-}
-
-func (w *stageVerbs) RoPE(x compute.Tensor, headDim int, rope *compute.Rope) {
-	if v := w.next(-1, tensors{x}, tensors{x}); v != nil {
-		v.RoPE(w.t(x), headDim, rope)
-	}
-}
-
-func (w *stageVerbs) StoreKV(c *compute.Cache, layer int, k, v compute.Tensor) {
-	home := w.f.home[layer]
-	if on := w.next(home, tensors{k, v}, nil); on != nil {
-		on.StoreKV(c.Mem.([]*compute.Cache)[home], w.f.index[layer], w.t(k), w.t(v))
-	}
-}
-
-func (w *stageVerbs) Attention(out, q compute.Tensor, c *compute.Cache, layer int, scale float32) {
-	home := w.f.home[layer]
-	if v := w.next(home, tensors{q}, tensors{out}); v != nil {
-		v.Attention(w.t(out), w.t(q), c.Mem.([]*compute.Cache)[home], w.f.index[layer], scale)
-	}
-}
-
-func (w *stageVerbs) Add(dst, x compute.Tensor) {
-	if v := w.next(-1, tensors{dst, x}, tensors{dst}); v != nil {
-		v.Add(w.t(dst), w.t(x))
-	}
-}
-
-func (w *stageVerbs) Activate(dst, gate, up compute.Tensor, act compute.Activation) {
-	if v := w.next(-1, tensors{gate, up}, tensors{dst}); v != nil {
-		v.Activate(w.t(dst), w.t(gate), w.t(up), act)
-	}
-}
-
-func (w *stageVerbs) Gather(dst, x compute.Tensor) {
-	if v := w.next(-1, tensors{x}, tensors{dst}); v != nil {
-		v.Gather(w.t(dst), w.t(x))
-	}
-}
-
-func (w *stageVerbs) Predict(s compute.Set, x, hidden, logits compute.Tensor, fc1, fc2 *compute.Matrix) {
-	if v := w.next(homeOf(fc1, fc2), tensors{x}, tensors{hidden, logits}); v != nil {
-		v.Predict(w.set(s), w.t(x), w.t(hidden), w.t(logits), fc1, fc2)
-	}
-}
-
-func (w *stageVerbs) SparseFFN(out, x compute.Tensor, s compute.Set, f compute.SparseWeights) {
-	if v := w.next(homeOf(f.Up), tensors{x}, tensors{out}); v != nil {
-		v.SparseFFN(w.t(out), w.t(x), w.set(s), f)
-	}
-}
-
-// Foresee passes guesses at layers of the same card on.
-func (w *stageVerbs) Foresee(g compute.Guess) {
-	v, ok := w.to.(compute.Foreseer)
-	if !ok || w.n < w.s.from || w.n >= w.s.to || homeOf(g.Weights.Up) != w.s.card {
+	if up := mem(g.Weights.Up); up.gpu == nil || up.home != w.s.gpu {
 		return
 	}
-	g.X, g.H, g.Hidden, g.Logits, g.Set = w.t(g.X), w.t(g.H), w.t(g.Hidden), w.t(g.Logits), w.set(g.Set)
-	v.Foresee(g)
+	g.Visit(toStage{w.f, w.s.gpu})
+	w.to.Foresee(g)
 }
 
-func (w *stageVerbs) Host(f func()) {
-	if v := w.next(-1, nil, nil); v != nil {
-		v.Host(f)
+// Host implements compute.Executor.
+func (w *stageExecutor) Host(f func() error) {
+	if w.survey != nil {
+		w.survey.take(-1, nil, nil)
+		return
+	}
+	if w.next() {
+		w.to.Host(f)
 	}
 }

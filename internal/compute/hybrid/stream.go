@@ -5,35 +5,13 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/quant"
 )
 
-// Streamer is a card to which weights can be sent in the middle of a segment.
-type Streamer interface {
-	// Room is card memory for matrices of size bytes together.
-	Room(size int64) (any, error)
-}
-
-// Bringer is a Meeting that can send weights.
-type Bringer interface {
-	Meeting
-	// Bring makes room hold matrices, here. fill is called by the host of an earlier Beside with a matrix's data. What runs beside may
-	// bring one room's while it computes with another's; a later turn of the host comes when they are there.
-	Bring(room any, sources []compute.Source, uses []compute.Use) (matrices []*compute.Matrix, fill func(i int, data []byte))
-}
-
-// Restorer is a host that gives weights back as a file has them.
-type Restorer interface {
-	// Restorable says how Restore gives m's neurons: as Rows, or as Columns, in blocks of m's type.
-	Restorable(m *compute.Matrix) compute.Use
-	// Restore gives neurons [from, to) of m, in scratch, which has room for them, or where they lie.
-	Restore(m *compute.Matrix, from, to int, scratch []byte) compute.Source
-}
-
-// Streaming says which prompts cold neurons are sent to the card for.
+// Streaming says which prompts cold neurons are sent to the GPU for.
 type Streaming struct {
 	Tokens int   // of a step, from which on sending their rows takes less time than computing with them; 0: never
-	Bytes  int64 // of rows that are sent at a time; twice as many are on the card
+	Bytes  int64 // of rows that are sent at a time; twice as many are on the GPU
 }
 
-// RoomBytes is the card's memory for streaming.
+// RoomBytes returns the GPU memory for streaming.
 func (s Streaming) RoomBytes() int64 {
 	if s.Tokens == 0 {
 		return 0
@@ -47,23 +25,23 @@ const roomSlack = 4 << 10
 // chunkStep is what chunks of neurons are multiples of: sets come in words. Columns come in their type's blocks besides.
 const chunkStep = 32
 
-// Stream has the cold neurons' part of large steps computed on the card.
+// Stream has the cold neurons' part of large steps computed on the GPU.
 func (d *Device) Stream(s Streaming) { d.streaming = s }
 
 // rooms are what chunks take turns in.
 type rooms struct {
 	room [2]any
-	set  [2]compute.Set // of the card, of most neurons
+	set  [2]compute.Set // of the GPU, of most neurons
 	most int
 	host []byte // a chunk's rows of one matrix, as a file has them
 }
 
-// stream is one layer whose cold neurons come to the card in chunks. While the card computes with a chunk, the next one's rows are
+// stream is one layer whose cold neurons come to the GPU in chunks. While the GPU computes with a chunk, the next one's rows are
 // copied to it, and the host packs those of the one after that.
 type stream struct {
-	r       *verbs
-	card    Bringer
-	host    Restorer
+	r       *router
+	gpu     compute.WeightUploader
+	host    compute.Restorer
 	out, x  compute.Tensor
 	set     compute.Set
 	f       compute.SparseWeights
@@ -80,17 +58,18 @@ type stream struct {
 	begun   bool                    // out has a content
 }
 
-// stream computes out on the card, if that is possible and pays.
-func (r *verbs) stream(out, x compute.Tensor, s compute.Set, f compute.SparseWeights) bool {
-	if t := r.d.streaming.Tokens; t == 0 || x.Rows < t {
+// stream computes out on the GPU, if that is possible and pays.
+func (r *router) stream(out, x compute.Tensor, s compute.Set, f compute.SparseWeights) bool {
+	// A running sequence's token has the same arithmetic in every step: its cold neurons stay with the host.
+	if t := r.d.streaming.Tokens; t == 0 || x.Rows < t || r.seg.Decode > 0 {
 		return false
 	}
 	y := &stream{r: r, out: out, x: x, set: s, f: f, hot: mem(f.Up).hot, n: f.Up.Rows}
 	var ok bool
-	if y.card, ok = r.card.(Bringer); !ok {
+	if y.gpu, ok = r.gpu.(compute.WeightUploader); !ok {
 		return false
 	}
-	if y.host, ok = r.d.host.(Restorer); !ok || !y.choose() {
+	if y.host, ok = r.d.host.(compute.Restorer); !ok || !y.choose() {
 		return false
 	}
 	if r.err == nil {
@@ -103,7 +82,7 @@ func (r *verbs) stream(out, x compute.Tensor, s compute.Set, f compute.SparseWei
 	return true
 }
 
-// choose says whether the weights can be sent, and in which chunks.
+// choose reports whether the weights can be sent, and in which chunks.
 func (y *stream) choose() bool {
 	size, step := int64(0), chunkStep // of a neuron, at most; what chunks are multiples of
 	for _, w := range []*compute.Matrix{y.f.Gate, y.f.Up, y.f.Down} {
@@ -126,7 +105,7 @@ func (y *stream) choose() bool {
 	return true
 }
 
-// width is the elements of a neuron in w.
+// width returns the elements of a neuron in w.
 func (y *stream) width(w *compute.Matrix) int {
 	if w == y.f.Down {
 		return y.out.Cols
@@ -134,13 +113,13 @@ func (y *stream) width(w *compute.Matrix) int {
 	return y.x.Cols
 }
 
-// rowBytes is what a neuron takes in w at most, as a row or as a column.
+// rowBytes returns what a neuron takes in w at most, as a row or as a column.
 func (y *stream) rowBytes(w *compute.Matrix) int {
 	unit := max(quant.QK, w.Type.BlockElems())
 	return w.Type.RowBytes((y.width(w) + unit - 1) / unit * unit)
 }
 
-// bounds are chunk c's neurons, counted from hot.
+// bounds returns chunk c's neurons, counted from hot.
 func (y *stream) bounds(c int) (from, to int) {
 	return c * y.most, min((c+1)*y.most, y.n-y.hot)
 }
@@ -152,20 +131,20 @@ func (y *stream) reserve() error {
 	if err != nil {
 		return err
 	}
-	y.partial = viewed(y.out, p.card)
+	y.partial = viewed(y.out, p.gpu)
 	y.brought = make([]compute.SparseWeights, y.chunks)
 	h := &d.rooms
 	for i := range h.room {
 		if h.room[i] == nil {
-			room, err := d.card.(Streamer).Room(d.streaming.Bytes + roomSlack)
+			room, err := d.gpu.(compute.Streamer).StreamBuffer(d.streaming.Bytes + roomSlack)
 			if err != nil {
-				return d.ofCard(err)
+				return d.ofGPU(err)
 			}
 			h.room[i] = room
 		}
 		if y.set.Mem != nil && h.most < y.most {
-			if h.set[i], err = d.card.Set(d.rows, y.most); err != nil {
-				return d.ofCard(err)
+			if h.set[i], err = d.gpu.Set(d.rows, y.most); err != nil {
+				return d.ofGPU(err)
 			}
 		}
 	}
@@ -182,11 +161,11 @@ func (y *stream) reserve() error {
 	return nil
 }
 
-// run records the layer: in turn c the host packs chunk c, while chunk c-1 goes to the card and the card computes with chunk c-2.
+// run records the layer: in turn c the host packs chunk c, while chunk c-1 goes to the GPU and the GPU computes with chunk c-2.
 func (y *stream) run() {
 	r := y.r
-	r.toCard(y.x)
-	r.setToCard(y.set)
+	r.toGPU(y.x)
+	r.setToGPU(y.set)
 	y.seeSet()
 	for c := range y.chunks {
 		turn := r.stretch()
@@ -219,7 +198,7 @@ func (y *stream) seeSet() {
 	}
 	s := y.r.stretch()
 	if !m.onHost {
-		from := y.r.card.ShowSet(setView(y.set, m.card))
+		from := y.r.gpu.DownloadSet(setView(y.set, m.gpu))
 		s.loads = append(s.loads, func() {
 			words, perRow := from()
 			y.words, y.perRow = append(y.words[:0], words...), perRow // other layers' come to the same place
@@ -232,7 +211,7 @@ func (y *stream) seeSet() {
 	s.loads = append(s.loads, func() { host.SetWords(all, y.words, y.perRow) })
 }
 
-// bring records the way of chunk c to the card.
+// bring records the way of chunk c to the GPU.
 func (y *stream) bring(c int) {
 	d := y.r.d
 	from, to := y.bounds(c)
@@ -247,7 +226,7 @@ func (y *stream) bring(c int) {
 			sources[i].Rows, sources[i].Cols = width, to-from
 		}
 	}
-	matrices, fill := y.card.Bring(d.rooms.room[c%2], sources, y.uses)
+	matrices, fill := y.gpu.UploadWeights(d.rooms.room[c%2], sources, y.uses)
 	turn := y.turns[c]
 	turn.stores = append(turn.stores, func() {
 		for i, w := range y.weights {
@@ -259,13 +238,13 @@ func (y *stream) bring(c int) {
 		w.Gate = matrices[0]
 	}
 	var err error
-	if w.UpBias, err = part(y.f.UpBias, d.card, y.hot+from, y.hot+to); err != nil {
+	if w.UpBias, err = part(y.f.UpBias, d.gpu, y.hot+from, y.hot+to); err != nil {
 		y.r.fail(err)
 	}
 	y.brought[c] = w
 	if y.set.Mem != nil {
 		set := y.chunkSet(c)
-		words := y.r.card.TakeSet(set)
+		words := y.r.gpu.UploadSet(set)
 		turn.stores = append(turn.stores, func() {
 			dst, perRow := words()
 			for row := range set.Rows {
@@ -295,7 +274,7 @@ func bits(dst, src []uint32, first, n int) {
 	}
 }
 
-// chunkSet is chunk c's set on the card.
+// chunkSet returns chunk c's set on the GPU.
 func (y *stream) chunkSet(c int) compute.Set {
 	from, to := y.bounds(c)
 	if y.set.Mem == nil {
@@ -304,37 +283,37 @@ func (y *stream) chunkSet(c int) compute.Set {
 	return compute.Set{Rows: y.set.Rows, N: y.r.d.rooms.most, Mem: y.r.d.rooms.set[c%2].Mem}
 }
 
-// computeHot has the card compute the neurons that it has.
+// computeHot has the GPU compute the neurons that it has.
 func (y *stream) computeHot() {
 	if y.hot == 0 {
 		return
 	}
-	w := cardWeights(y.f)
+	w := gpuWeights(y.f)
 	var err error
-	if w.UpBias, err = part(y.f.UpBias, y.r.d.card, 0, y.hot); err != nil {
+	if w.UpBias, err = part(y.f.UpBias, y.r.d.gpu, 0, y.hot); err != nil {
 		y.r.fail(err)
 	}
-	set := cardSet(y.set)
+	set := gpuSet(y.set)
 	if set.Mem == nil {
 		set.N = y.hot
 	}
-	y.r.card.SparseFFN(onCardOf(y.out), onCardOf(y.x), set, w)
+	y.r.gpu.Do(&compute.SparseFFN{Out: gpuTensor(y.out), X: gpuTensor(y.x), Set: set, Weights: w})
 	y.begun = true
 }
 
-// compute has the card compute with chunk c, and adds that to what there is.
+// compute has the GPU compute with chunk c, and adds that to what there is.
 func (y *stream) compute(c int) {
 	r, w := y.r, y.brought[c]
 	if !y.begun {
 		y.begun = true
-		w.Count, w.DownBias = y.f.Count, cardVector(y.f.DownBias)
-		r.card.SparseFFN(onCardOf(y.out), onCardOf(y.x), y.chunkSet(c), w)
+		w.Count, w.DownBias = y.f.Count, gpuVector(y.f.DownBias)
+		r.gpu.Do(&compute.SparseFFN{Out: gpuTensor(y.out), X: gpuTensor(y.x), Set: y.chunkSet(c), Weights: w})
 		return
 	}
 	w.Count = &compute.NeuronCount{}
 	r.d.joins[r.seg] = append(r.d.joins[r.seg], join{y.f.Count, w.Count})
-	r.card.SparseFFN(y.partial, onCardOf(y.x), y.chunkSet(c), w)
-	r.card.Add(onCardOf(y.out), y.partial)
+	r.gpu.Do(&compute.SparseFFN{Out: y.partial, X: gpuTensor(y.x), Set: y.chunkSet(c), Weights: w})
+	r.gpu.Do(&compute.Add{Dst: gpuTensor(y.out), X: y.partial})
 }
 
 // join is what a part of a layer's neurons counts, and what it belongs to.

@@ -7,24 +7,27 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/quant"
 )
 
-// cache holds keys and values as halves. [layers, pages, PagePositions, kv_heads, head_dim] each
-type cache struct{ k, v []uint16 }
+// cache holds keys and values as halves. [layers][pages, PagePositions, kv_heads, key or value]
+type cache struct{ k, v [][]uint16 }
 
 // Cache allocates a KV cache.
 func (d *Device) Cache(spec compute.CacheSpec) (*compute.Cache, error) {
-	n := spec.Bytes() / 4
-	return &compute.Cache{CacheSpec: spec, Mem: &cache{k: make([]uint16, n), v: make([]uint16, n)}}, nil
+	m := &cache{}
+	for _, l := range spec.Layers {
+		n := spec.Pages * compute.PagePositions * l.Heads
+		m.k, m.v = append(m.k, make([]uint16, n*l.Key)), append(m.v, make([]uint16, n*l.Value))
+	}
+	return &compute.Cache{CacheSpec: spec, Mem: m}, nil
 }
 
-// position is one position's keys and values of all heads in one layer. [kv_heads·head_dim] each
+// position returns one position's keys and values of all heads in one layer. [kv_heads·key], [kv_heads·value]
 func position(c *compute.Cache, layer int, page int32, slot int) (k, v []uint16) {
-	n := c.KVHeads * c.HeadDim
-	at := ((layer*c.Pages+int(page))*compute.PagePositions + slot) * n
-	m := c.Mem.(*cache)
-	return m.k[at:][:n], m.v[at:][:n]
+	m, l := c.Mem.(*cache), c.Layers[layer]
+	at, nk, nv := int(page)*compute.PagePositions+slot, l.Heads*l.Key, l.Heads*l.Value
+	return m.k[layer][at*nk:][:nk], m.v[layer][at*nv:][:nv]
 }
 
-// slot is where position pos of sequence seq lies.
+// slot returns where position pos of sequence seq lies.
 func (d *Device) slot(seq int32, pos int) (page int32, slot int) {
 	return d.p.Pages[seq][pos/compute.PagePositions], pos % compute.PagePositions
 }
@@ -41,49 +44,61 @@ func (d *Device) CopyPage(c *compute.Cache, to, from int32) {
 	}
 }
 
-// StoreKV rounds keys and values to halves.
-func (d *Device) StoreKV(c *compute.Cache, layer int, k, v compute.Tensor) {
+// storeKV rounds keys and values to halves.
+func (d *Device) storeKV(c *compute.Cache, layer int, k, v compute.Tensor) {
 	for t := range k.Rows {
 		page, slot := d.slot(d.p.Seq[t], int(d.p.Pos[t]))
 		toK, toV := position(c, layer, page, slot)
 		for i := range toK {
-			toK[i], toV[i] = quant.F16FromF32(row(k, t)[i]), quant.F16FromF32(row(v, t)[i])
+			toK[i] = quant.F16FromF32(row(k, t)[i])
+		}
+		for i := range toV {
+			toV[i] = quant.F16FromF32(row(v, t)[i])
 		}
 	}
 }
 
-// Attention attends with every query head to its sequence's positions up to the token's own.
-func (d *Device) Attention(out, q compute.Tensor, c *compute.Cache, layer int, scale float32) {
-	n := c.HeadDim
-	heads := q.Cols / n
+// attend attends with every query head to the positions of its sequence that the token sees.
+func (d *Device) attend(out, q compute.Tensor, c *compute.Cache, layer int, a compute.Attention) {
+	l := c.Layers[layer]
+	heads := q.Cols / l.Key
 	for t := range q.Rows {
 		for h := range heads {
-			d.attend(row(out, t)[h*n:][:n], row(q, t)[h*n:][:n], t, c, layer, h*c.KVHeads/heads, scale)
+			d.attendHead(row(out, t)[h*l.Value:][:l.Value], row(q, t)[h*l.Key:][:l.Key], t, c, layer, h, h*l.Heads/heads, a)
 		}
 	}
 }
 
-// attend is one query head of token t over KV head kv. out, q [head_dim]
-func (d *Device) attend(out, q []float32, t int, c *compute.Cache, layer, kv int, scale float32) {
-	scores := make([]float64, d.p.Pos[t]+1)
-	top := math.Inf(-1)
+// attendHead computes query head number head of token t over KV head kv. out [value], q [key]
+func (d *Device) attendHead(out, q []float32, t int, c *compute.Cache, layer, head, kv int, a compute.Attention) {
+	pos := int(d.p.Pos[t])
+	first := a.First(pos)
+	scores := make([]float64, pos+1-first)
+	top, sum := math.Inf(-1), 0.0
 	for i := range scores {
-		page, slot := d.slot(d.p.Seq[t], i)
+		page, slot := d.slot(d.p.Seq[t], first+i)
 		k, _ := position(c, layer, page, slot)
-		for j, h := range k[kv*c.HeadDim:][:c.HeadDim] {
+		for j, h := range k[kv*len(q):][:len(q)] {
 			scores[i] += float64(q[j]) * float64(quant.F32FromF16(h))
 		}
-		scores[i] *= float64(scale)
+		scores[i] *= float64(a.Scale)
+		if a.SoftCap > 0 {
+			scores[i] = float64(a.SoftCap) * math.Tanh(scores[i]/float64(a.SoftCap))
+		}
 		top = max(top, scores[i])
 	}
-	sum := 0.0
-	acc := make([]float64, c.HeadDim)
+	if a.Sinks != nil {
+		sink := float64(elements(a.Sinks)[head])
+		top = max(top, sink)
+		sum = math.Exp(sink - top)
+	}
+	acc := make([]float64, len(out))
 	for i := range scores {
 		weight := math.Exp(scores[i] - top)
 		sum += weight
-		page, slot := d.slot(d.p.Seq[t], i)
+		page, slot := d.slot(d.p.Seq[t], first+i)
 		_, v := position(c, layer, page, slot)
-		for j, h := range v[kv*c.HeadDim:][:c.HeadDim] {
+		for j, h := range v[kv*len(out):][:len(out)] {
 			acc[j] += weight * float64(quant.F32FromF16(h))
 		}
 	}

@@ -1,20 +1,21 @@
-// Package ref is the scalar device: it defines every verb of package compute, for other devices to be compared with.
+// Package ref is the scalar device: it defines every operation of package compute, for other devices to be compared with.
 //
-// Weights are decoded row by row, sums run in float64 from the first term to the last, and a verb's results are rounded
+// Weights are decoded row by row, sums run in float64 from the first term to the last, and an operation's results are rounded
 // to float32 once, at its end. Nothing is fast, and nothing is shared with another device but the formats of package quant.
 package ref
 
 import (
-	"fmt"
+	"cmp"
 	"slices"
 
 	"github.com/powerinfer-go/powerinfer/internal/compute"
 	"github.com/powerinfer-go/powerinfer/internal/quant"
 )
 
-// Device implements compute.Device and compute.Verbs. One goroutine uses it at a time.
+// Device implements compute.Device and compute.Executor. One goroutine uses it at a time.
 type Device struct {
-	p *compute.Params // of the segment in progress
+	p   *compute.Params // of the segment in progress
+	err error           // of an observer in it
 }
 
 // New opens the device.
@@ -29,13 +30,14 @@ func (d *Device) Close() error { return nil }
 // Run computes body at once.
 func (d *Device) Run(_ compute.Segment, p *compute.Params, body func(compute.Verbs)) error {
 	d.p = p
-	body(d)
+	d.err = nil
+	body(compute.NewVerbs(d))
 	d.p = nil
-	return nil
+	return d.err
 }
 
 // Host calls f at once.
-func (d *Device) Host(f func()) { f() }
+func (d *Device) Host(f func() error) { d.err = cmp.Or(d.err, f()) }
 
 // memory is what a tensor is a view of.
 type memory struct{ data []float32 }
@@ -46,7 +48,7 @@ func (d *Device) Tensor(rows, cols int) (compute.Tensor, error) {
 }
 
 // Read returns row i of t.
-func (d *Device) Read(t compute.Tensor, i int) []float32 { return row(t, i) }
+func (d *Device) Read(t compute.Tensor, i int) ([]float32, error) { return row(t, i), nil }
 
 func row(t compute.Tensor, i int) []float32 {
 	return t.Mem.(*memory).data[i*t.Cols:][:t.Cols]
@@ -59,7 +61,7 @@ type weight struct {
 	order []int32 // neuron i is the source's order[i]; nil: i
 }
 
-// neuron is the source's number of neuron i.
+// neuron returns the source's number of neuron i.
 func (m *weight) neuron(i int) int {
 	if m.order == nil {
 		return i
@@ -69,7 +71,7 @@ func (m *weight) neuron(i int) int {
 
 // Matrix keeps a copy of src in the file's layout.
 func (d *Device) Matrix(src compute.Source, use compute.Use) (*compute.Matrix, error) {
-	if err := check(src, src.Rows); err != nil {
+	if err := src.Check(); err != nil {
 		return nil, err
 	}
 	m := &weight{data: slices.Clone(src.Data), use: use, order: slices.Clone(src.Order)}
@@ -78,22 +80,12 @@ func (d *Device) Matrix(src compute.Source, use compute.Use) (*compute.Matrix, e
 
 // Vector decodes src.
 func (d *Device) Vector(src compute.Source) (*compute.Vector, error) {
-	if err := check(src, 1); err != nil {
+	if err := src.CheckVector(); err != nil {
 		return nil, err
 	}
 	v := make([]float32, src.Cols)
 	quant.Decode(src.Type, v, src.Data)
 	return &compute.Vector{Name: src.Name, Len: src.Cols, Mem: v}, nil
-}
-
-func check(src compute.Source, rows int) error {
-	if !src.Type.Known() {
-		return fmt.Errorf("tensor %q: %s cannot be computed with; these can: %s", src.Name, src.Type, quant.Supported())
-	}
-	if rows < 1 || src.Cols < 1 || src.Cols%src.Type.BlockElems() != 0 || len(src.Data) != rows*src.Type.RowBytes(src.Cols) {
-		return fmt.Errorf("tensor %q: %d bytes do not hold %d rows of %d elements of %s", src.Name, len(src.Data), rows, src.Cols, src.Type)
-	}
-	return nil
 }
 
 // weights is row r of m. [m.Cols]
@@ -108,7 +100,7 @@ func weights(m *compute.Matrix, r int) []float32 {
 	return w
 }
 
-// neurons are the down columns of m [neuron][n_embd], whether they are its rows or its columns.
+// neurons returns the down columns of m [neuron][n_embd], whether they are its rows or its columns.
 func neurons(m *compute.Matrix) [][]float32 {
 	mem := m.Mem.(*weight)
 	rows := make([][]float32, m.Rows)

@@ -14,11 +14,11 @@ func (d *Device) Set(rows, n int) (compute.Set, error) {
 	return compute.Set{Rows: rows, N: n, Mem: s}, nil
 }
 
-// Predict chooses the neurons that are always on and those whose logit reaches the threshold.
-func (d *Device) Predict(s compute.Set, x, hidden, logits compute.Tensor, fc1, fc2 *compute.Matrix) {
-	d.MatMul(x, compute.Products{{Out: hidden, W: fc1}})
-	d.Activate(hidden, hidden, compute.Tensor{}, compute.Activation{Kind: compute.ReLU})
-	d.MatMul(hidden, compute.Products{{Out: logits, W: fc2}})
+// predict chooses the neurons that are always on and those whose logit reaches the threshold.
+func (d *Device) predict(s compute.Set, x, hidden, logits compute.Tensor, fc1, fc2 *compute.Matrix) {
+	d.matMul(x, compute.Products{{Out: hidden, W: fc1}})
+	d.activate(hidden, hidden, compute.Tensor{}, compute.Activation{Kind: compute.ReLU})
+	d.matMul(hidden, compute.Products{{Out: logits, W: fc2}})
 	always := s.N - fc2.Rows
 	for t := range s.Rows {
 		in := s.Mem.(*set).in[t]
@@ -31,8 +31,8 @@ func (d *Device) Predict(s compute.Set, x, hidden, logits compute.Tensor, fc1, f
 	}
 }
 
-// SparseFFN adds up the neurons of each token's set.
-func (d *Device) SparseFFN(out, x compute.Tensor, s compute.Set, f compute.SparseWeights) {
+// sparseFFN adds up the neurons of each token's set.
+func (d *Device) sparseFFN(out, x compute.Tensor, s compute.Set, f compute.SparseWeights) {
 	if f.Count != nil {
 		f.Count.Steps++
 		f.Count.Tokens += int64(x.Rows)

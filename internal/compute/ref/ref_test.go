@@ -159,7 +159,7 @@ func TestAttention(t *testing.T) {
 	// Two KV heads of two elements; equal scores take the mean, a score ln 3 ahead weighs three times as much.
 	ln3 := float32(math.Log(3))
 	d := New()
-	c, err := d.Cache(compute.CacheSpec{Layers: 2, KVHeads: 2, HeadDim: 2, Pages: 3})
+	c, err := d.Cache(compute.CacheSpec{Layers: []compute.KVShape{{Heads: 1, Key: 3, Value: 5}, {Heads: 2, Key: 2, Value: 2}}, Pages: 3})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -173,7 +173,7 @@ func TestAttention(t *testing.T) {
 	})
 	run(compute.Params{Pos: []int32{0, 1}, Seq: []int32{0, 0}, Pages: [][]int32{{1}}}, func(verbs compute.Verbs) {
 		verbs.StoreKV(c, 1, k, v)
-		verbs.Attention(out, q, c, 1, 0.5)
+		verbs.Attend(out, q, c, 1, compute.Attention{Scale: 0.5})
 	})
 	want := []float64{
 		1, 2, 1, 2, 3, 4, 3, 4, // position 0 sees itself
@@ -183,7 +183,7 @@ func TestAttention(t *testing.T) {
 
 	d.CopyPage(c, 1, 2) // page 1 is now zero but for its last slot
 	run(compute.Params{Pos: []int32{63, 64}, Seq: []int32{0, 0}, Pages: [][]int32{{1, 0}}}, func(verbs compute.Verbs) {
-		verbs.Attention(out, q, c, 1, 0)
+		verbs.Attend(out, q, c, 1, compute.Attention{})
 	})
 	expect(t, "across pages", out, 1.0/64, 2.0/64, 1.0/64, 2.0/64, 3.0/64, 4.0/64, 3.0/64, 4.0/64, 6.0/65)
 }

@@ -6,15 +6,15 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/compute"
 )
 
-// Embed looks up each token's row.
-func (d *Device) Embed(dst compute.Tensor, table *compute.Matrix) {
+// embed looks up each token's row.
+func (d *Device) embed(dst compute.Tensor, table *compute.Matrix) {
 	for t := range dst.Rows {
 		copy(row(dst, t), weights(table, int(d.p.Tokens[t])))
 	}
 }
 
-// AddPosition adds each position's row.
-func (d *Device) AddPosition(x compute.Tensor, table *compute.Matrix, offset int) {
+// addPosition adds each position's row.
+func (d *Device) addPosition(x compute.Tensor, table *compute.Matrix, offset int) {
 	for t := range x.Rows {
 		w := weights(table, int(d.p.Pos[t])+offset)
 		for i := range row(x, t) {
@@ -23,8 +23,8 @@ func (d *Device) AddPosition(x compute.Tensor, table *compute.Matrix, offset int
 	}
 }
 
-// RMSNorm divides by the root of the mean square.
-func (d *Device) RMSNorm(dst, x compute.Tensor, w *compute.Vector, eps float32) {
+// rmsNorm divides by the root of the mean square.
+func (d *Device) rmsNorm(dst, x compute.Tensor, w *compute.Vector, eps float32) {
 	for t := range x.Rows {
 		in, out := row(x, t), row(dst, t)
 		sum := 0.0
@@ -38,8 +38,8 @@ func (d *Device) RMSNorm(dst, x compute.Tensor, w *compute.Vector, eps float32) 
 	}
 }
 
-// LayerNorm divides by the standard deviation from the mean.
-func (d *Device) LayerNorm(dst, x compute.Tensor, w, b *compute.Vector, eps float32) {
+// layerNorm divides by the standard deviation from the mean.
+func (d *Device) layerNorm(dst, x compute.Tensor, w, b *compute.Vector, eps float32) {
 	for t := range x.Rows {
 		in, out := row(x, t), row(dst, t)
 		mean, variance := 0.0, 0.0
@@ -68,8 +68,8 @@ func dot(w, x []float32) float64 {
 	return sum
 }
 
-// MatMul computes every product of x.
-func (d *Device) MatMul(x compute.Tensor, products compute.Products) {
+// matMul computes every product of x.
+func (d *Device) matMul(x compute.Tensor, products compute.Products) {
 	for _, p := range products {
 		if p.W == nil {
 			break
@@ -90,8 +90,8 @@ func (d *Device) MatMul(x compute.Tensor, products compute.Products) {
 	}
 }
 
-// RoPE turns the i-th pair of every head by Pos·Freqs[i].
-func (d *Device) RoPE(x compute.Tensor, headDim int, r *compute.Rope) {
+// rope turns the i-th pair of every head by Pos·Freqs[i].
+func (d *Device) rope(x compute.Tensor, headDim int, r *compute.Rope) {
 	for t := range x.Rows {
 		for head := row(x, t); len(head) > 0; head = head[headDim:] {
 			for i, freq := range r.Freqs {
@@ -108,8 +108,8 @@ func (d *Device) RoPE(x compute.Tensor, headDim int, r *compute.Rope) {
 	}
 }
 
-// Add adds x to dst.
-func (d *Device) Add(dst, x compute.Tensor) {
+// add adds x to dst.
+func (d *Device) add(dst, x compute.Tensor) {
 	for t := range x.Rows {
 		for i, v := range row(x, t) {
 			row(dst, t)[i] += v
@@ -117,8 +117,17 @@ func (d *Device) Add(dst, x compute.Tensor) {
 	}
 }
 
-// Activate computes act(gate)·up.
-func (d *Device) Activate(dst, gate, up compute.Tensor, act compute.Activation) {
+// scale multiplies every element of x by factor.
+func (d *Device) scale(x compute.Tensor, factor float32) {
+	for t := range x.Rows {
+		for i := range row(x, t) {
+			row(x, t)[i] *= factor
+		}
+	}
+}
+
+// activate computes act(gate)·up.
+func (d *Device) activate(dst, gate, up compute.Tensor, act compute.Activation) {
 	for t := range gate.Rows {
 		for i, g := range row(gate, t) {
 			y := Activation(act, float64(g))
@@ -130,8 +139,8 @@ func (d *Device) Activate(dst, gate, up compute.Tensor, act compute.Activation) 
 	}
 }
 
-// Gather copies the rows whose logits are wanted.
-func (d *Device) Gather(dst, x compute.Tensor) {
+// gather copies the rows whose logits are wanted.
+func (d *Device) gather(dst, x compute.Tensor) {
 	for i, r := range d.p.Out {
 		copy(row(dst, i), row(x, int(r)))
 	}
@@ -157,7 +166,7 @@ func Activation(act compute.Activation, g float64) float64 {
 	panic("ref: unknown activation")
 }
 
-// Factor is what a gated layer multiplies by: u, or its positive part in dReLU.
+// Factor returns what a gated layer multiplies by: u, or its positive part in dReLU.
 func Factor(act compute.Activation, u float64) float64 {
 	if act.Kind == compute.DReLU {
 		return max(u, 0)

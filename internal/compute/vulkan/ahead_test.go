@@ -8,7 +8,6 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/compute/cpu"
 	"github.com/powerinfer-go/powerinfer/internal/compute/hybrid"
 	"github.com/powerinfer-go/powerinfer/internal/model"
-	"github.com/powerinfer-go/powerinfer/internal/placement"
 	"github.com/powerinfer-go/powerinfer/internal/quant"
 	"github.com/powerinfer-go/powerinfer/internal/synth"
 	"github.com/powerinfer-go/powerinfer/internal/synth/synthtest"
@@ -27,13 +26,13 @@ func TestMeanwhile(t *testing.T) {
 	for step, tokens := range [][]int32{{2, 5, 1}, {8, 0, 3}, {1, 1, 4}} {
 		calls = nil
 		err := d.Run(compute.Segment{Name: "layers", Rows: n}, &compute.Params{Tokens: tokens}, func(v compute.Verbs) {
-			r := v.(*recorder)
+			r := v.Executor().(*recorder)
 			v.Embed(x, g.table)
 			v.Embed(k, g.table)
 			var shown func() []float32
-			r.Beside(func(*compute.Params) error { calls = append(calls, "turn"); return nil }, func() {
+			r.Overlap(func(*compute.Params) error { calls = append(calls, "turn"); return nil }, func() {
 				v.Add(k, x)
-				shown = r.Show(k)
+				shown = r.Download(k)
 			})
 			v.Add(x, x)
 			r.Meanwhile(func(ready, done func() bool) {
@@ -44,7 +43,7 @@ func TestMeanwhile(t *testing.T) {
 				for !done() {
 				}
 			})
-			r.Beside(func(*compute.Params) error { calls = append(calls, "turn"); return nil }, nil)
+			r.Overlap(func(*compute.Params) error { calls = append(calls, "turn"); return nil }, nil)
 			v.Add(x, k)
 		})
 		if err != nil {
@@ -58,7 +57,7 @@ func TestMeanwhile(t *testing.T) {
 		}
 	}
 	if err := d.Run(compute.Segment{Name: "busy", Rows: n}, &compute.Params{Tokens: []int32{1, 2, 3}}, func(v compute.Verbs) {
-		if v.(*recorder).Idles() {
+		if v.Executor().(*recorder).Idles() {
 			t.Error("the host has time beside a device that needs its cores")
 		}
 		v.Embed(x, g.table)
@@ -78,10 +77,10 @@ func (r *reading) ReadAhead(s compute.Set, w compute.SparseWeights, done func() 
 	r.Device.ReadAhead(s, w, done)
 }
 
-// TestReadAhead: guesses on the card, and what the host reads ahead by them, change no byte of a text.
+// TestReadAhead: guesses on the GPU, and what the host reads ahead by them, change no byte of a text.
 func TestReadAhead(t *testing.T) {
 	f := synthtest.Sparse(t, synth.Spec{Arch: "llama", Type: quant.Q4_0, Magic: "PWRI"}, 3)
-	place := placement.Place{Attention: true, Predictor: true, Hot: 256}
+	place := compute.Place{Split: compute.Split{Bound: 256}, Attention: true, Predictor: true}
 	const tokens = 8
 	var texts [2][][]float32
 	for i := range texts {
@@ -91,8 +90,8 @@ func TestReadAhead(t *testing.T) {
 		if i > 0 {
 			dev.ReadAhead(hybrid.Always) // also beside a device that needs the cores
 		}
-		m, err := model.Load(f, dev, model.Options{
-			Batch: 16, Outputs: 16, Cache: compute.CacheSpec{Pages: 6}, Sparse: model.Predict, Places: []placement.Place{place, place, place, {Attention: true}},
+		m, err := model.Load(t.Context(), f, dev, model.Options{
+			Batch: 16, Outputs: 16, Cache: compute.CacheSpec{Pages: 6}, Sparse: model.Predict, Places: []compute.Place{place, place, place, {Attention: true}},
 		})
 		if err != nil {
 			t.Fatal(err)

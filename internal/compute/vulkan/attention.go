@@ -16,41 +16,42 @@ const (
 	combineLocal   = 64
 )
 
-// attentionQueries is how many rows of q a workgroup has at most: what fits in its shared memory.
-func attentionQueries(headDim int) int {
-	if headDim > 256 {
+// attentionQueries returns how many rows of q a workgroup has at most: what fits in its shared memory.
+func attentionQueries(l compute.KVShape) int {
+	if max(l.Key, l.Value) > 256 {
 		return 4
 	}
 	return 8
 }
 
-// Attention attends with every query head to its sequence's positions up to the token's own. A few tokens have a workgroup for
+// attend attends with every query head to the positions of its sequence that the token sees. A few tokens have a workgroup for
 // every split of the positions, and their parts are put together by combine.comp; many tokens go through all splits in
 // one workgroup. Both give the same bytes.
-func (r *recorder) Attention(out, q compute.Tensor, c *compute.Cache, layer int, scale float32) {
-	same("Attention", out, q)
-	n, heads := q.Rows, q.Cols/c.HeadDim
-	if q.Cols%c.HeadDim != 0 || heads%c.KVHeads != 0 {
-		panic(fmt.Sprintf("vulkan: Attention of %d columns to %d heads of %d", q.Cols, c.KVHeads, c.HeadDim))
+func (r *recorder) attend(out, q compute.Tensor, c *compute.Cache, layer int, a compute.Attention) {
+	l := c.Layers[layer]
+	n, heads := q.Rows, q.Cols/l.Key
+	if q.Cols%l.Key != 0 || heads%l.Heads != 0 || out.Rows != n || out.Cols != heads*l.Value {
+		panic(fmt.Sprintf("vulkan: Attention of %d to %d columns with %d heads of %d and %d", q.Cols, out.Cols, l.Heads, l.Key, l.Value))
 	}
-	if c.HeadDim > maxHeadDim {
-		r.fail(fmt.Errorf("attention with heads of %d elements: the GPU takes at most %d", c.HeadDim, maxHeadDim))
+	if max(l.Key, l.Value) > maxHeadDim {
+		r.fail(fmt.Errorf("attention with heads of %d elements: the GPU takes at most %d", max(l.Key, l.Value), maxHeadDim))
 	}
-	if n == 0 || r.err != nil {
+	if n == 0 {
 		return
 	}
 	r.check(needPlaces(n, c.Pages))
 
 	// No sequence is longer than the cache.
 	maxSplits := ceil(c.Pages*compute.PagePositions, splitPositions)
-	size := 4 * int64(n) * int64(heads) * int64(maxSplits) * int64(c.HeadDim+2)
-	whole := n > fewTokens || size > r.d.maxBinding
+	size := 4 * int64(n) * int64(heads) * int64(maxSplits) * int64(l.Value+2)
+	whole := n > compute.FewTokens || size > r.d.maxBinding
 	splits := floats(out) // stands in where there are none
 	if !whole {
 		splits = r.scratch("attention", size)
 	}
-	group := heads / c.KVHeads
-	queries := attentionQueries(c.HeadDim)
+	sinks := elementsOr(a.Sinks, floats(q))
+	group := heads / l.Heads
+	queries := attentionQueries(l)
 	shared := min(group, queries) // query heads of a workgroup
 	tokens := 1
 	if whole {
@@ -59,10 +60,12 @@ func (r *recorder) Attention(out, q compute.Tensor, c *compute.Cache, layer int,
 	keys, values := cacheLayer(c, layer)
 	room := []uint32{uint32(r.seg.params.rows), uint32(r.seg.params.out)}
 	attend := call{
-		shader: "attention", local: splitPositions, spec: []uint32{uint32(c.HeadDim), uint32(tokens * shared), uint32(shared), truth(whole)},
-		bind:   []binding{read(floats(q)), read(keys), read(values), write(floats(out)), write(splits), read(r.params())},
-		push:   append([]uint32{uint32(n), uint32(heads), uint32(c.KVHeads), uint32(maxSplits), math.Float32bits(scale)}, room...),
-		groups: [3]int{ceil(n, tokens), c.KVHeads * ceil(group, shared), 1},
+		shader: "attention", local: splitPositions,
+		spec: []uint32{uint32(l.Key), uint32(tokens * shared), uint32(shared), truth(whole), uint32(l.Value), truth(a.Sinks != nil)},
+		bind: []binding{read(floats(q)), read(keys), read(values), write(floats(out)), write(splits), read(r.params()), read(sinks)},
+		push: append(append([]uint32{uint32(n), uint32(heads), uint32(l.Heads), uint32(maxSplits), math.Float32bits(a.Scale)}, room...),
+			uint32(a.Window), math.Float32bits(a.SoftCap)),
+		groups: [3]int{ceil(n, tokens), l.Heads * ceil(group, shared), 1},
 	}
 	if whole {
 		r.dispatch(attend)
@@ -72,13 +75,13 @@ func (r *recorder) Attention(out, q compute.Tensor, c *compute.Cache, layer int,
 	attend.groups[2] = max(1, min(maxSplits, splitGroups/(attend.groups[0]*attend.groups[1])))
 	r.dispatch(attend)
 	form, pack := floats(out), false // stands in
-	if c.HeadDim%quant.QK == 0 {
+	if l.Value%quant.QK == 0 {
 		form, pack = r.packing(out)
 	}
 	r.dispatch(call{
-		shader: "combine", local: combineLocal, spec: []uint32{truth(pack)},
-		bind:   []binding{read(splits), write(floats(out)), read(r.params()), write(form)},
-		push:   append(append([]uint32{uint32(heads), uint32(c.HeadDim), uint32(maxSplits)}, room...), packedScales(n*q.Cols)),
+		shader: "combine", local: combineLocal, spec: []uint32{truth(pack), truth(a.Sinks != nil)},
+		bind:   []binding{read(splits), write(floats(out)), read(r.params()), write(form), read(sinks)},
+		push:   append(append([]uint32{uint32(heads), uint32(l.Value), uint32(maxSplits)}, room...), packedScales(n*out.Cols), uint32(a.Window)),
 		groups: [3]int{heads, n, 1},
 	})
 	r.packed(out, form, pack)

@@ -31,7 +31,7 @@ func (c conversation) play(t *testing.T, dev compute.Device) (outputs [][]float3
 	for _, n := range c.steps {
 		longest = max(longest, n)
 	}
-	cache, err := dev.Cache(compute.CacheSpec{Layers: 1, KVHeads: c.kvHeads, HeadDim: c.dim, Pages: 11})
+	cache, err := dev.Cache(compute.CacheSpec{Layers: []compute.KVShape{{Heads: c.kvHeads, Key: c.dim, Value: c.dim}}, Pages: 11})
 	must(err)
 	tensor := func(cols int) compute.Tensor {
 		x, err := dev.Tensor(longest, cols)
@@ -39,7 +39,7 @@ func (c conversation) play(t *testing.T, dev compute.Device) (outputs [][]float3
 		return x
 	}
 	embed := func(cols int) *compute.Matrix {
-		m, err := dev.Matrix(encoded(rng, quant.F32, 100, cols), compute.Embed)
+		m, err := dev.Matrix(encoded(rng, quant.F32, 100, cols), compute.Lookup)
 		must(err)
 		return m
 	}
@@ -59,10 +59,10 @@ func (c conversation) play(t *testing.T, dev compute.Device) (outputs [][]float3
 			verbs.Embed(k.First(n), keys)
 			verbs.Embed(v.First(n), values)
 			verbs.StoreKV(cache, 0, k.First(n), v.First(n))
-			verbs.Attention(out.First(n), q.First(n), cache, 0, float32(1/math.Sqrt(float64(c.dim))))
+			verbs.Attend(out.First(n), q.First(n), cache, 0, compute.Attention{Scale: float32(1 / math.Sqrt(float64(c.dim)))})
 		}))
 		for i := range n {
-			outputs = append(outputs, append([]float32(nil), dev.Read(out, i)...))
+			outputs = append(outputs, append([]float32(nil), readable(dev.Read(out, i))...))
 		}
 	}
 	return outputs
@@ -94,7 +94,7 @@ func TestHeads(t *testing.T) {
 			}
 			d.reset()
 		}
-		cache, err := d.Cache(compute.CacheSpec{Layers: 1, KVHeads: 1, HeadDim: 514, Pages: 1})
+		cache, err := d.Cache(compute.CacheSpec{Layers: []compute.KVShape{{Heads: 1, Key: 514, Value: 514}}, Pages: 1})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -103,7 +103,7 @@ func TestHeads(t *testing.T) {
 			t.Fatal(err)
 		}
 		p := compute.Params{Tokens: []int32{0}, Pos: []int32{0}, Seq: []int32{0}, Pages: [][]int32{{0}}}
-		if err := d.Run(compute.Segment{Name: "wide", Rows: 1}, &p, func(v compute.Verbs) { v.Attention(x, x, cache, 0, 1) }); err == nil {
+		if err := d.Run(compute.Segment{Name: "wide", Rows: 1}, &p, func(v compute.Verbs) { v.Attend(x, x, cache, 0, compute.Attention{Scale: 1}) }); err == nil {
 			t.Error("heads of 514 elements are attended with")
 		}
 	})

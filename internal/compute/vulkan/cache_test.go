@@ -18,8 +18,8 @@ func TestPipelineCache(t *testing.T) {
 			damage(file)
 		}
 		d, messages := software(t, Options{Cache: folder})
-		file = d.pipelines.file()
-		found = len(d.pipelines.read())
+		file = d.pipelines.File()
+		found = len(d.pipelines.Read())
 		x := tensorOf(t, d, 1, 8)
 		if err := d.Run(compute.Segment{Name: "add", Rows: 1}, &compute.Params{}, func(v compute.Verbs) { v.Add(x, x) }); err != nil {
 			t.Fatal(err)

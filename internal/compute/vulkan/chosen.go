@@ -4,28 +4,30 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+
+	"github.com/powerinfer-go/powerinfer/internal/compute/vulkan/driver"
 )
 
-// Chosen is the device that Open would open for a name, without opening it. The error is ErrNone where there is nothing to choose.
+// Chosen returns the device that Open would open for a name, without opening it. The error is ErrNone where there is nothing to choose.
 func Chosen(name string) (Info, error) {
 	all, err := Devices()
 	if err != nil {
 		return Info{}, err
 	}
-	k, err := choose(all, name)
+	k, err := driver.Choose(all, name)
 	if err != nil {
 		return Info{}, err
 	}
 	return all[k], nil
 }
 
-// ChooseAll are those of all Devices that list means: names as Open takes them, between commas, or, if empty, Usual. The error is ErrNone
+// ChooseAll returns those of all Devices that list means: names as Open takes them, between commas, or, if empty, Usual. The error is ErrNone
 // where there is nothing to choose.
 func ChooseAll(all []Info, list string) ([]Info, error) {
 	if list != "" && strings.Trim(list, ", ") == "" { // a part of many a name
 		return nil, fmt.Errorf("a name is missing in the list of devices %q", list)
 	}
-	k, err := choose(all, list)
+	k, err := driver.Choose(all, list)
 	switch {
 	case err == nil && list == "":
 		return Usual(all), nil
@@ -39,11 +41,11 @@ func ChooseAll(all []Info, list string) ([]Info, error) {
 		if name = strings.TrimSpace(name); name == "" {
 			return nil, fmt.Errorf("a name is missing in the list of devices %q", list)
 		}
-		k, err := choose(all, name)
+		k, err := driver.Choose(all, name)
 		if err != nil {
 			return nil, err
 		}
-		if all[k].Kind != CPU && has(chosen, all[k]) {
+		if name != Software && has(chosen, all[k]) { // which tests name twice
 			return nil, fmt.Errorf("device %d (%s) is twice in the list of devices %q", all[k].Index, all[k].Name, list)
 		}
 		chosen = append(chosen, all[k])
@@ -51,22 +53,22 @@ func ChooseAll(all []Info, list string) ([]Info, error) {
 	return chosen, nil
 }
 
-// Usual are the devices that are used where none is named: every card, or, where there is none, the best of those that are no
-// software. A card that two drivers show is used through the first.
+// Usual returns the devices that are used where none is named: every GPU, or, where there is none, the best of those that are no
+// software. A GPU that two drivers show is used through the first.
 func Usual(all []Info) []Info {
-	var cards []Info
+	var gpus []Info
 	for _, d := range all {
-		if d.Kind == Discrete && d.Lacks == "" && !has(cards, d) {
-			cards = append(cards, d)
+		if d.Kind == Discrete && d.Lacks == "" && !has(gpus, d) {
+			gpus = append(gpus, d)
 		}
 	}
-	if k, err := choose(all, ""); err == nil && len(cards) == 0 {
+	if k, err := driver.Choose(all, ""); err == nil && len(gpus) == 0 {
 		return all[k : k+1]
 	}
-	return cards
+	return gpus
 }
 
-// has reports whether d, or the same card through another driver, is one of list.
+// has reports whether d, or the same GPU through another driver, is one of list.
 func has(list []Info, d Info) bool {
 	known := strings.Trim(d.UUID, "0") != ""
 	return slices.ContainsFunc(list, func(e Info) bool { return e.Index == d.Index || known && e.UUID == d.UUID })

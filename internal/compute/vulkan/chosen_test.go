@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// TestChooseAll: a list means its devices in its order, an empty one every card, once each, whatever drivers show it.
+// TestChooseAll: a list means its devices in its order, an empty one every GPU, once each, whatever drivers show it.
 func TestChooseAll(t *testing.T) {
 	all := []Info{
 		{Index: 0, Name: "llvmpipe (LLVM 15, 256 bits)", Kind: CPU, Memory: 99 << 30},
@@ -15,7 +15,7 @@ func TestChooseAll(t *testing.T) {
 		{Index: 2, Name: "Maker RX 10", Kind: Discrete, Memory: 12 << 30, UUID: "02"},
 		{Index: 3, Name: "Maker RX 20", Kind: Discrete, Memory: 24 << 30, UUID: "03"},
 		{Index: 4, Name: "Maker RX 20 (another driver)", Kind: Discrete, Memory: 24 << 30, UUID: "03"},
-		{Index: 5, Name: "Old Card", Kind: Discrete, Memory: 48 << 30, UUID: "05", Lacks: "has a driver older than Vulkan 1.2"},
+		{Index: 5, Name: "Old GPU", Kind: Discrete, Memory: 48 << 30, UUID: "05", Lacks: "has a driver older than Vulkan 1.2"},
 	}
 	for _, c := range []struct {
 		from  []Info

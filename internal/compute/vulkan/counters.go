@@ -1,9 +1,11 @@
 package vulkan
 
+import "github.com/powerinfer-go/powerinfer/internal/compute/vulkan/driver"
+
 // counters are the counts that a recording's dispatches add to: in the device's own memory, where adding is fast, zeroed before the
 // first of them and copied to the host at the recording's end.
 type counters struct {
-	memory view
+	memory driver.View
 	done   []func(counts []uint32)
 }
 
@@ -13,8 +15,8 @@ const (
 )
 
 // counter is memory for three counts, which done is given when the segment has run.
-func (r *recorder) counter(done func(counts []uint32)) view {
-	c, pitch := &r.counters, align(counterBytes, r.d.gpu.alignment())
+func (r *recorder) counter(done func(counts []uint32)) driver.View {
+	c, pitch := &r.counters, driver.Align(counterBytes, r.d.gpu.Alignment())
 	if len(c.done) == maxCounters {
 		return r.result(counterBytes, func(data []byte) { done(words(data)) })
 	}
@@ -23,15 +25,15 @@ func (r *recorder) counter(done func(counts []uint32)) view {
 		r.fill(c.memory, 0)
 	}
 	if r.err != nil {
-		return view{}
+		return driver.View{}
 	}
 	c.done = append(c.done, done)
-	return c.memory.slice(int64(len(c.done)-1)*pitch, counterBytes)
+	return c.memory.Slice(int64(len(c.done)-1)*pitch, counterBytes)
 }
 
 // collect copies the counts to the host.
 func (r *recorder) collect() {
-	done, pitch := r.counters.done, align(counterBytes, r.d.gpu.alignment())
+	done, pitch := r.counters.done, driver.Align(counterBytes, r.d.gpu.Alignment())
 	r.counters.done = nil
 	if len(done) == 0 || r.err != nil {
 		return
@@ -43,6 +45,6 @@ func (r *recorder) collect() {
 		}
 	})
 	if r.err == nil {
-		r.copy(v, r.counters.memory.slice(0, size))
+		r.copy(v, r.counters.memory.Slice(0, size))
 	}
 }

@@ -3,24 +3,25 @@ package vulkan
 import (
 	"runtime"
 
+	"github.com/powerinfer-go/powerinfer/internal/compute/vulkan/driver"
 	"github.com/powerinfer-go/powerinfer/internal/compute/vulkan/vk"
 )
 
 // bindings are structures that recordings are made with, pinned; one set serves every dispatch, because the driver reads them at once.
 type bindings struct {
 	pin    runtime.Pinner
-	infos  [maxBindings]vk.DescriptorBufferInfo
-	writes [maxBindings]vk.WriteDescriptorSet
+	infos  [driver.MaxBindings]vk.DescriptorBufferInfo
+	writes [driver.MaxBindings]vk.WriteDescriptorSet
 	memory vk.MemoryBarrier
 	begin  vk.CommandBufferBeginInfo
 	layout vk.DescriptorSetLayout
 }
 
-func newBindings(g *gpu) *bindings {
+func newBindings(g *driver.GPU) *bindings {
 	b := &bindings{
 		memory: vk.MemoryBarrier{SType: vk.StructureTypeMemoryBarrier},
 		begin:  vk.CommandBufferBeginInfo{SType: vk.StructureTypeCommandBufferBeginInfo},
-		layout: g.set,
+		layout: g.Set,
 	}
 	b.pin.Pin(b)
 	for i := range b.writes {
@@ -36,8 +37,8 @@ func newBindings(g *gpu) *bindings {
 // by a set that belongs to the recording.
 func (r *recorder) describe(n int) {
 	g, writes := r.d.gpu, r.d.bindings.writes[:n]
-	if g.push {
-		g.vk.CmdPushDescriptors(r.command, g.layout, writes)
+	if g.Push {
+		g.VK.CmdPushDescriptors(r.command, g.Layout, writes)
 		return
 	}
 	set, err := r.seg.set(g, r.d.bindings)
@@ -48,19 +49,19 @@ func (r *recorder) describe(n int) {
 	for i := range writes {
 		writes[i].DstSet = set
 	}
-	g.vk.UpdateDescriptorSets(writes)
-	g.vk.CmdBindDescriptorSet(r.command, g.layout, set)
+	g.VK.UpdateDescriptorSets(writes)
+	g.VK.CmdBindDescriptorSet(r.command, g.Layout, set)
 }
 
 // poolSets is how many sets a recording takes at a time.
 const poolSets = 256
 
-// set is a new set of s's own.
-func (s *segment) set(g *gpu, b *bindings) (vk.DescriptorSet, error) {
+// set returns a new set of s's own.
+func (s *segment) set(g *driver.GPU, b *bindings) (vk.DescriptorSet, error) {
 	if s.sets == 0 {
-		size := &vk.DescriptorPoolSize{Type: vk.DescriptorTypeStorageBuffer, DescriptorCount: poolSets * maxBindings}
-		defer pinned(size)()
-		p, err := g.vk.CreateDescriptorPool(&vk.DescriptorPoolCreateInfo{
+		size := &vk.DescriptorPoolSize{Type: vk.DescriptorTypeStorageBuffer, DescriptorCount: poolSets * driver.MaxBindings}
+		defer driver.Pinned(size)()
+		p, err := g.VK.CreateDescriptorPool(&vk.DescriptorPoolCreateInfo{
 			SType: vk.StructureTypeDescriptorPoolCreateInfo, MaxSets: poolSets, PoolSizeCount: 1, PPoolSizes: size,
 		})
 		if err != nil {
@@ -69,7 +70,7 @@ func (s *segment) set(g *gpu, b *bindings) (vk.DescriptorSet, error) {
 		s.pools, s.sets = append(s.pools, p), poolSets
 	}
 	s.sets--
-	return g.vk.AllocateDescriptorSet(&vk.DescriptorSetAllocateInfo{
+	return g.VK.AllocateDescriptorSet(&vk.DescriptorSetAllocateInfo{
 		SType: vk.StructureTypeDescriptorSetAllocateInfo, DescriptorPool: s.pools[len(s.pools)-1], DescriptorSetCount: 1, PSetLayouts: &b.layout,
 	})
 }

@@ -9,6 +9,7 @@ import (
 	"fmt"
 
 	"github.com/powerinfer-go/powerinfer/internal/compute"
+	"github.com/powerinfer-go/powerinfer/internal/compute/vulkan/driver"
 	"github.com/powerinfer-go/powerinfer/internal/quant"
 	"github.com/powerinfer-go/powerinfer/internal/trace"
 )
@@ -29,10 +30,10 @@ type Options struct {
 
 // Device implements compute.Device. One goroutine uses it at a time.
 type Device struct {
-	gpu        *gpu
-	pipelines  *pipelines
+	gpu        *driver.GPU
+	pipelines  *driver.Pipelines
 	bindings   *bindings
-	mem        memory
+	mem        driver.Memory
 	maxBinding int64 // bytes that a part of a matrix may have; tests make it smaller than what a binding may span
 	stage      stage
 	inputs     exchange
@@ -43,7 +44,7 @@ type Device struct {
 	segments   map[compute.Segment]*segment
 	runs       uint64
 	played     *segment // the last one, whose results Read is asked for
-	scratches  map[string]view
+	scratches  map[string]driver.View
 	sizes      map[string]int64 // of scratches, as far as it is known what will be asked for
 	stamps     *stamps          // nil: what runs is not timed
 	long       long
@@ -51,84 +52,84 @@ type Device struct {
 
 // Open opens a device.
 func Open(o Options) (*Device, error) {
-	g, err := openGPU(o)
+	g, err := driver.Open(driver.Options{Device: o.Device, Messages: o.Messages, Assisted: o.assisted, Trace: o.Trace})
 	if err != nil {
 		return nil, err
 	}
-	d := &Device{gpu: g, bindings: newBindings(g), uploaded: o.Uploaded, segments: map[compute.Segment]*segment{}, scratches: map[string]view{}, sizes: map[string]int64{}}
-	d.mem = memory{g: g, budget: g.info.Free, apart: o.assisted}
+	d := &Device{gpu: g, bindings: newBindings(g), uploaded: o.Uploaded, segments: map[compute.Segment]*segment{}, scratches: map[string]driver.View{}, sizes: map[string]int64{}}
+	d.mem = driver.Memory{GPU: g, Budget: g.Info.Free, Apart: o.assisted}
 	if o.Budget > 0 {
-		d.mem.budget = o.Budget
+		d.mem.Budget = o.Budget
 	}
-	g.trace, d.long.asked = o.Trace, o.Long
-	d.maxBinding = g.span()
+	d.long.asked = o.Long
+	d.maxBinding = g.Span()
 	if o.maxBinding > 0 {
 		d.maxBinding = min(d.maxBinding, o.maxBinding)
 	}
 	d.reset()
-	if d.pipelines, err = newPipelines(g, o.Cache); err != nil {
+	if d.pipelines, err = driver.NewPipelines(g, o.Cache); err != nil {
 		d.bindings.pin.Unpin()
-		g.destroy()
-		g.instance.vk.Destroy()
+		g.Close()
 		return nil, err
 	}
 	if d.stamps, err = newStamps(g); err != nil {
 		_ = d.Close()
-		return nil, fmt.Errorf("device %s: %w", g.info.Name, err)
+		return nil, fmt.Errorf("device %s: %w", g.Info.Name, err)
 	}
 	return d, nil
 }
 
 // Name says what computes.
-func (d *Device) Name() string { return fmt.Sprintf("Vulkan %s", d.gpu.info.Name) }
+func (d *Device) Name() string { return fmt.Sprintf("Vulkan %s", d.gpu.Info.Name) }
 
 // Info describes the device.
-func (d *Device) Info() Info { return d.gpu.info }
+func (d *Device) Info() Info { return d.gpu.Info }
 
-// Used is how many bytes of device memory are allocated.
-func (d *Device) Used() int64 { return d.mem.used }
-
-// Err says why the device can compute no more; nil: it can.
-func (d *Device) Err() error { return d.gpu.lost }
+// Used returns how many bytes of device memory are allocated.
+func (d *Device) Used() int64 { return d.mem.Used }
 
 // Close frees everything.
 func (d *Device) Close() error {
-	err := d.gpu.lost
-	if err == nil {
-		err = d.gpu.vk.WaitIdle()
+	if d.gpu.Counts() {
+		return nil
 	}
-	d.pipelines.close()
+	err := d.gpu.Lost
+	if err == nil {
+		err = d.gpu.VK.WaitIdle()
+	}
+	d.pipelines.Close()
 	d.stamps.destroy()
 	d.reset()
-	d.gpu.destroy()
+	d.gpu.Close()
 	d.bindings.pin.Unpin()
-	d.gpu.instance.vk.Destroy()
 	return err
 }
 
 // reset frees what models hold, and keeps the device and its pipelines.
 func (d *Device) reset() {
-	_ = d.gpu.vk.WaitIdle() // uploads may be on their way; a lost device has none
+	if !d.gpu.Counts() {
+		_ = d.gpu.VK.WaitIdle() // uploads may be on their way; a lost device has none
+	}
 	for seg := range d.segments {
 		d.forget(seg)
 	}
 	d.stage.free()
-	d.mem.release()
+	d.mem.Release()
 	clear(d.scratches)
 	clear(d.sizes)
 	d.played = nil
-	d.inputs, d.results = exchange{memory: &d.mem, purpose: toDevice}, exchange{memory: &d.mem, purpose: toHost}
-	d.seen, d.stage = readback{d: d, rows: map[place]view{}, bytes: exchange{memory: &d.mem, purpose: toHost}}, stage{d: d}
+	d.inputs, d.results = exchange{memory: &d.mem, purpose: driver.ToDevice}, exchange{memory: &d.mem, purpose: driver.ToHost}
+	d.seen, d.stage = readback{d: d, rows: map[place]driver.View{}, bytes: exchange{memory: &d.mem, purpose: driver.ToHost}}, stage{d: d}
 }
 
 // tensor is the memory of a compute.Tensor.
-type tensor struct{ view }
+type tensor struct{ driver.View }
 
 // Tensor allocates an activation [rows, cols] of zeros.
 func (d *Device) Tensor(rows, cols int) (compute.Tensor, error) {
 	size := 4 * int64(rows) * int64(cols)
-	if most := d.gpu.span(); size > most {
-		return compute.Tensor{}, fmt.Errorf("activations of %d×%d: %s has %s in one tensor at most: take a smaller ubatch", rows, cols, d.gpu.info.Name, mebibytes(most))
+	if most := d.gpu.Span(); size > most {
+		return compute.Tensor{}, fmt.Errorf("activations of %d×%d: %s has %s in one tensor at most: take a smaller ubatch", rows, cols, d.gpu.Info.Name, driver.Mebibytes(most))
 	}
 	v, err := d.zeros(size)
 	if err != nil {
@@ -138,10 +139,10 @@ func (d *Device) Tensor(rows, cols int) (compute.Tensor, error) {
 }
 
 // alloc is size bytes of device memory, which hold whatever was there before.
-func (d *Device) alloc(size int64) (view, error) { return d.mem.alloc(local, size) }
+func (d *Device) alloc(size int64) (driver.View, error) { return d.mem.Alloc(driver.Local, size) }
 
 // zeros is size bytes of zeros.
-func (d *Device) zeros(size int64) (view, error) {
+func (d *Device) zeros(size int64) (driver.View, error) {
 	v, err := d.alloc(size)
 	if err != nil {
 		return v, err
@@ -151,6 +152,9 @@ func (d *Device) zeros(size int64) (view, error) {
 
 // once records with f, submits and waits.
 func (d *Device) once(f func(r *recorder)) error {
+	if d.gpu.Counts() {
+		return nil
+	}
 	r := &recorder{d: d, seg: &segment{}}
 	r.begin()
 	if r.err == nil {
@@ -161,24 +165,27 @@ func (d *Device) once(f func(r *recorder)) error {
 		r.fail(r.seg.legs[0].play(d.gpu, nil))
 	}
 	if r.err == nil {
-		r.fail(d.gpu.wait(d.gpu.last))
+		r.fail(d.gpu.Wait(d.gpu.Last))
 	}
 	d.free(r.seg)
 	return r.err
 }
 
-// floats is the memory of t's rows.
-func floats(t compute.Tensor) view {
-	return t.Mem.(*tensor).slice(0, 4*int64(t.Rows)*int64(t.Cols))
+// floats returns the memory of t's rows.
+func floats(t compute.Tensor) driver.View {
+	return t.Mem.(*tensor).Slice(0, 4*int64(t.Rows)*int64(t.Cols))
 }
 
 // Vector takes a one-dimensional weight in.
 func (d *Device) Vector(src compute.Source) (*compute.Vector, error) {
-	if !src.Type.Known() || src.Cols < 1 || src.Cols%src.Type.BlockElems() != 0 || len(src.Data) != src.Type.RowBytes(src.Cols) {
-		return nil, fmt.Errorf("tensor %q: %d bytes do not hold %d elements of %s", src.Name, len(src.Data), src.Cols, src.Type)
+	var data []float32
+	if !d.gpu.Counts() {
+		if err := src.CheckVector(); err != nil {
+			return nil, err
+		}
+		data = make([]float32, src.Cols)
+		quant.Decode(src.Type, data, src.Data)
 	}
-	data := make([]float32, src.Cols)
-	quant.Decode(src.Type, data, src.Data)
 	v, err := d.alloc(4 * int64(src.Cols))
 	if err == nil {
 		err = d.upload(v, 4, func(dst []byte, first int) { copy(numbers(dst), data[first:]) })
@@ -189,11 +196,11 @@ func (d *Device) Vector(src compute.Source) (*compute.Vector, error) {
 	return &compute.Vector{Name: src.Name, Len: src.Cols, Mem: v}, nil
 }
 
-// elements is the memory of v.
-func elements(v *compute.Vector) view { return v.Mem.(view) }
+// elements returns the memory of v.
+func elements(v *compute.Vector) driver.View { return v.Mem.(driver.View) }
 
 // elementsOr is that or, where there is no v, standIn: every binding has a view.
-func elementsOr(v *compute.Vector, standIn view) view {
+func elementsOr(v *compute.Vector, standIn driver.View) driver.View {
 	if v == nil {
 		return standIn
 	}
@@ -202,20 +209,20 @@ func elementsOr(v *compute.Vector, standIn view) view {
 
 // scratch is memory for what lies between the dispatches of a verb: the same for the same name, and as large as anyone asked for.
 // Recordings that use a smaller one keep it.
-func (r *recorder) scratch(name string, size int64) view {
+func (r *recorder) scratch(name string, size int64) driver.View {
 	d := r.d
 	if r.sizing {
 		d.sizes[name] = max(d.sizes[name], size)
-		return view{slab: &slab{}, size: size} // that is no other's
+		return driver.View{Slab: &driver.Slab{}, Size: size} // that is no other's
 	}
 	v, ok := d.scratches[name]
-	if !ok || v.size < size {
+	if !ok || v.Size < size {
 		var err error
 		if v, err = d.alloc(max(size, d.sizes[name])); err != nil {
 			r.fail(fmt.Errorf("scratch for %s: %w", name, err))
-			return view{size: size} // nothing is recorded any more
+			return driver.View{Size: size} // nothing is recorded any more
 		}
 		d.scratches[name] = v
 	}
-	return v.slice(0, size)
+	return v.Slice(0, size)
 }

@@ -1,5 +1,7 @@
 package vulkan
 
+import "github.com/powerinfer-go/powerinfer/internal/compute/vulkan/driver"
+
 // hazards are the ranges that commands since the last barrier read and wrote.
 type hazards struct {
 	ranges []binding
@@ -10,7 +12,7 @@ func (h *hazards) clear() { h.ranges = h.ranges[:0] }
 // conflict reports whether b must wait: it reads what was written, or writes what was read or written.
 func (h *hazards) conflict(b binding) bool {
 	for _, o := range h.ranges {
-		if (b.writes || o.writes) && overlap(b.view, o.view) {
+		if (b.writes || o.writes) && overlap(b.View, o.View) {
 			return true
 		}
 	}
@@ -19,6 +21,6 @@ func (h *hazards) conflict(b binding) bool {
 
 func (h *hazards) add(b binding) { h.ranges = append(h.ranges, b) }
 
-func overlap(a, b view) bool {
-	return a.slab == b.slab && a.at < b.at+b.size && b.at < a.at+a.size
+func overlap(a, b driver.View) bool {
+	return a.Slab == b.Slab && a.At < b.At+b.Size && b.At < a.At+a.Size
 }

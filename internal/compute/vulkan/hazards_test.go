@@ -4,22 +4,24 @@ import (
 	"math/rand/v2"
 	"strings"
 	"testing"
+
+	"github.com/powerinfer-go/powerinfer/internal/compute/vulkan/driver"
 )
 
 // TestHazards: a conflict is a byte that one of two touches and the other writes, by the definition, byte by byte.
 func TestHazards(t *testing.T) {
 	const seed, slabs, bytes = 3, 2, 12
 	rng := rand.New(rand.NewPCG(seed, 0))
-	var all [slabs]slab
+	var all [slabs]driver.Slab
 	for range 2000 {
 		var h hazards
 		var reads, writes [slabs][bytes]bool
 		for range 6 {
 			s, at := rng.IntN(slabs), rng.IntN(bytes)
-			b := binding{view{&all[s], int64(at), int64(1 + rng.IntN(bytes-at))}, rng.IntN(2) == 0, false}
+			b := binding{driver.View{Slab: &all[s], At: int64(at), Size: int64(1 + rng.IntN(bytes-at))}, rng.IntN(2) == 0, false}
 			b.writes = !b.reads || rng.IntN(3) == 0
 			want := false
-			for i := b.at; i < b.at+b.size; i++ {
+			for i := b.At; i < b.At+b.Size; i++ {
 				want = want || writes[s][i] || b.writes && reads[s][i]
 			}
 			if got := h.conflict(b); got != want {
@@ -30,7 +32,7 @@ func TestHazards(t *testing.T) {
 				reads, writes = [slabs][bytes]bool{}, [slabs][bytes]bool{}
 			}
 			h.add(b)
-			for i := b.at; i < b.at+b.size; i++ {
+			for i := b.At; i < b.At+b.Size; i++ {
 				reads[s][i] = reads[s][i] || b.reads
 				writes[s][i] = writes[s][i] || b.writes
 			}
@@ -52,11 +54,11 @@ func TestMissingBarrierIsSeen(t *testing.T) {
 	}
 	record := func(forget bool) {
 		if err := d.once(func(r *recorder) {
-			r.Add(x, y)
+			r.add(x, y)
 			if forget {
 				r.hazards.clear()
 			}
-			r.Add(y, x)
+			r.add(y, x)
 		}); err != nil {
 			t.Fatal(err)
 		}

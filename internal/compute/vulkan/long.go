@@ -5,20 +5,22 @@ import (
 	"fmt"
 
 	"github.com/powerinfer-go/powerinfer/internal/compute"
+	"github.com/powerinfer-go/powerinfer/internal/compute/vulkan/driver"
+	"github.com/powerinfer-go/powerinfer/internal/compute/vulkan/shaders"
 	"github.com/powerinfer-go/powerinfer/internal/quant"
 )
 
-// Arithmetic is how products of many tokens are computed.
+// Arithmetic is how products of prompts are computed.
 type Arithmetic int
 
-// The arithmetics. But for Ordered they turn weights and activations into halves and add up floats in an order of their own: sums of
-// manyTokens and more are the same bytes from run to run, and whatever the other tokens are, but not those of fewer tokens.
+// The arithmetics. But for Ordered they turn weights and activations into halves and add up floats in an order of their own: a row of
+// a prompt has the same bytes from run to run, and whatever the other rows are, but not those of a single token of a running sequence.
 const (
 	Best     Arithmetic = iota // Matrices, else for F16 Mixed, of those that pass their check; else Ordered
 	Matrices                   // cooperative.comp: cooperative matrices
 	Mixed                      // matmat_half.comp: products of halves as floats
 	Packed                     // the same, two products at once whose sums are halves: too rough for the definition, to be timed only
-	Ordered                    // matmat.comp, downmat.comp: integers and floats, the bytes of few tokens
+	Ordered                    // matmat.comp, downmat.comp: integers and floats, the bytes of single tokens
 )
 
 func (a Arithmetic) String() string {
@@ -26,16 +28,12 @@ func (a Arithmetic) String() string {
 }
 
 const (
-	// manyTokens go by Arithmetic: fewer do not fill a tile.
-	manyTokens = 32
-
-	matricesShader, halvesShader = "cooperative", "matmat_half"
-
-	narrowTile, wideTile = 64, 128 // rows, and tokens, of a workgroup
-	// enoughTiles are so many that wide ones, which read less, keep the largest cards at work.
+	halvesShader = "matmat_half"
+	wideTile     = 128 // rows, and tokens, of a workgroup
+	// enoughTiles are so many that wide ones, which read less, keep the largest GPUs at work.
 	enoughTiles = 96
 
-	stepColumns = 32 // halftile.glsl: STEP
+	stepColumns = shaders.StepColumns
 )
 
 // exponent: activations are less than 2^exponent in halves. Where sums are floats, halves use their range. Packed halves sum stepColumns/2
@@ -54,15 +52,15 @@ type long struct {
 	failed  [Ordered]error // why it is not used
 }
 
-// arithmetic is how a product of n tokens with weights of type t is computed. Halves hold no weights of 32 bits, and too few of the range
-// of BF16.
-func (d *Device) arithmetic(t quant.Type, n int) Arithmetic {
-	if n < manyTokens || t == quant.F32 || t == quant.BF16 {
+// arithmetic returns how a product of a prompt's rows with weights of type t is computed, however few they are: a prompt has the same bytes
+// wherever it is cut. Halves hold no weights of 32 bits, and too few of the range of BF16.
+func (d *Device) arithmetic(t quant.Type) Arithmetic {
+	if t == quant.F32 || t == quant.BF16 {
 		return Ordered
 	}
 	asked := []Arithmetic{d.long.asked}
 	if d.long.asked == Best {
-		if asked = []Arithmetic{Matrices}; !quantised(t) { // whose integers are faster than halves
+		if asked = []Arithmetic{Matrices}; !t.Quantised() { // whose integers are faster than halves
 			asked = append(asked, Mixed)
 		}
 	}
@@ -74,9 +72,9 @@ func (d *Device) arithmetic(t quant.Type, n int) Arithmetic {
 	return Ordered
 }
 
-// LongProducts is how products of many tokens with weights of type t are computed, and why not by an arithmetic that comes before it.
+// LongProducts returns how products of prompts with weights of type t are computed, and why not by an arithmetic that comes before it.
 func (d *Device) LongProducts(t quant.Type) (Arithmetic, error) {
-	a := d.arithmetic(t, manyTokens)
+	a := d.arithmetic(t)
 	var failed error
 	for b := Matrices; b < a; b++ {
 		failed = errors.Join(failed, d.long.failed[b])
@@ -95,9 +93,9 @@ func (d *Device) can(a Arithmetic) error {
 	return d.long.failed[a]
 }
 
-// Note is what a user may want to know of the device: that it has arithmetics which did not pass their check. Empty: there is nothing.
+// Note returns what a user may want to know of the device: that it has arithmetics which did not pass their check. Empty: there is nothing.
 func (d *Device) Note() string {
-	if err := d.long.failed[Matrices]; err != nil && d.gpu.matrices.m > 0 {
+	if err := d.long.failed[Matrices]; err != nil && d.gpu.Matrices.M > 0 {
 		return err.Error()
 	}
 	if err := d.long.failed[Mixed]; err != nil {
@@ -106,57 +104,35 @@ func (d *Device) Note() string {
 	return ""
 }
 
-func (m matrices) String() string {
-	if m.m == 0 {
-		return "none that serve"
-	}
-	return fmt.Sprintf("%d×%d×%d by subgroups of %d", m.m, m.n, m.k, m.subgroup)
-}
-
-// tiles says that a workgroup's tile of so many rows and tokens is made of whole matrices, as cooperative.comp cuts it.
-func (m matrices) tiles(tile int) bool {
-	if m.m < 1 || m.n < 1 || m.k < 1 || m.subgroup < 1 || matLocal%m.subgroup != 0 {
-		return false
-	}
-	subgroups := matLocal / m.subgroup
-	abreast := 8
-	for _, s := range []struct{ most, abreast int }{{16, 4}, {4, 2}, {1, 1}} {
-		if subgroups <= s.most {
-			abreast = s.abreast
-		}
-	}
-	return subgroups <= 64 && tile/abreast%m.m == 0 && tile/(subgroups/abreast)%m.n == 0 && stepColumns%m.k == 0
-}
-
-// tileBytes is the shared memory of a workgroup.
+// tileBytes returns the shared memory of a workgroup.
 func (d *Device) tileBytes(a Arithmetic, tile int) int {
 	const groupSums = 256 // common.glsl
 	rows := 8 * tile * (stepColumns/4 + 2)
 	bytes := groupSums + 2*rows
-	if m := d.gpu.matrices; a == Matrices {
-		bytes = groupSums + rows + max(rows, 8*stepColumns*(tile/4+2)) + 4*matLocal/m.subgroup*m.m*m.n
+	if m := d.gpu.Matrices; a == Matrices {
+		bytes = groupSums + rows + max(rows, 8*stepColumns*(tile/4+2)) + 4*matLocal/m.Subgroup*m.M*m.N
 	}
 	return bytes
 }
 
 // fits says that the device computes tiles of that size.
 func (d *Device) fits(a Arithmetic, tile int) bool {
-	return d.tileBytes(a, tile) <= int(d.gpu.limits.MaxComputeSharedMemorySize) && (a != Matrices || d.gpu.matrices.tiles(tile))
+	return d.tileBytes(a, tile) <= int(d.gpu.Limits.MaxComputeSharedMemorySize) && (a != Matrices || d.gpu.Matrices.Tiles(tile))
 }
 
-// tile is the size of the tiles that so many rows and tokens are cut into. Sums are the same bytes in all.
+// tile returns the size of the tiles that so many rows and tokens are cut into. Sums are the same bytes in all.
 func (d *Device) tile(a Arithmetic, rows, n int) int {
 	if ceil(rows, wideTile)*ceil(n, wideTile) >= enoughTiles && d.fits(a, wideTile) {
 		return wideTile
 	}
-	return narrowTile
+	return shaders.NarrowTile
 }
 
-// halves is the operand in halves, as a takes them, and where its scales begin in words.
-func (o *operand) halves(a Arithmetic) (view, uint32) {
+// halves returns the operand in halves, as a takes them, and where its scales begin in words.
+func (o *operand) halves(a Arithmetic) (driver.View, uint32) {
 	cols := ceil(o.x.Cols, stepColumns) * stepColumns
 	words := o.x.Rows * cols / 2
-	if o.made[halves].slab == nil {
+	if o.made[halves].Slab == nil {
 		v := o.r.scratch(fmt.Sprintf("%s %d", o.name, halves), 4*int64(words+o.x.Rows))
 		o.r.dispatch(call{
 			shader: "halve", local: 256, spec: []uint32{exponent(a), truth(o.relu)},
@@ -187,8 +163,8 @@ func (r *recorder) multiplyHalves(a Arithmetic, tile int, o *operand, first, n, 
 			push: append(m.push(part), uint32(rows), uint32(part.first), uint32(p.Out.Cols), uint32(n), uint32(first), uint32(to), scales, truth(p.Bias != nil), uint32(columns)),
 		}
 		added := len(c.spec) - 1
-		if mat := r.d.gpu.matrices; a == Matrices {
-			c.shader, c.spec = matricesShader, append(c.spec, uint32(mat.m), uint32(mat.n), uint32(mat.k))
+		if mat := r.d.gpu.Matrices; a == Matrices {
+			c.shader, c.spec = driver.MatricesShader, append(c.spec, uint32(mat.M), uint32(mat.N), uint32(mat.K))
 		} else {
 			c.spec = append(c.spec, truth(a == Packed))
 		}
@@ -207,14 +183,14 @@ func checkElement(token, column int) float32 { return float32((5*token+11*column
 // check computes a product by a, by row and by neuron, in every size of tile that is used.
 func (d *Device) check(a Arithmetic) error {
 	switch {
-	case a == Matrices && d.gpu.matrices.m == 0:
+	case a == Matrices && d.gpu.Matrices.M == 0:
 		return errors.New("the device has none that serve")
-	case !d.fits(a, narrowTile):
-		return fmt.Errorf("a workgroup has %d bytes of shared memory, and they take %d", d.gpu.limits.MaxComputeSharedMemorySize, d.tileBytes(a, narrowTile))
+	case !d.fits(a, shaders.NarrowTile):
+		return fmt.Errorf("a workgroup has %d bytes of shared memory, and they take %d", d.gpu.Limits.MaxComputeSharedMemorySize, d.tileBytes(a, shaders.NarrowTile))
 	}
 	// The product's memory is given back at once.
-	t := &Device{gpu: d.gpu, pipelines: d.pipelines, bindings: d.bindings, maxBinding: d.maxBinding, segments: map[compute.Segment]*segment{}, scratches: map[string]view{}}
-	t.mem = memory{g: d.gpu, budget: checkBudget, apart: d.mem.apart}
+	t := &Device{gpu: d.gpu, pipelines: d.pipelines, bindings: d.bindings, maxBinding: d.maxBinding, segments: map[compute.Segment]*segment{}, scratches: map[string]driver.View{}}
+	t.mem = driver.Memory{GPU: d.gpu, Budget: checkBudget, Apart: d.mem.Apart}
 	t.reset()
 	defer t.reset()
 	x, err := t.Tensor(checkTokens, checkColumns)
@@ -233,7 +209,7 @@ func (d *Device) check(a Arithmetic) error {
 		if err != nil {
 			return err
 		}
-		for _, tile := range []int{narrowTile, wideTile} {
+		for _, tile := range []int{shaders.NarrowTile, wideTile} {
 			if !d.fits(a, tile) {
 				continue
 			}
@@ -271,7 +247,7 @@ func (d *Device) checkProduct(a Arithmetic, tile int, x compute.Tensor, w *compu
 	if err != nil {
 		return err
 	}
-	seen, err := d.mem.alloc(toHost, 4*checkTokens*checkRows)
+	seen, err := d.mem.Alloc(driver.ToHost, 4*checkTokens*checkRows)
 	if err != nil {
 		return err
 	}
@@ -282,7 +258,7 @@ func (d *Device) checkProduct(a Arithmetic, tile int, x compute.Tensor, w *compu
 	if err != nil {
 		return err
 	}
-	for i, have := range numbers(seen.host()) {
+	for i, have := range numbers(seen.Host()) {
 		want := float32(0)
 		for c := range checkColumns {
 			want += checkWeight(i%checkRows, c) * checkElement(i/checkRows, c)

@@ -5,18 +5,22 @@ import (
 	"slices"
 
 	"github.com/powerinfer-go/powerinfer/internal/compute"
+	"github.com/powerinfer-go/powerinfer/internal/compute/vulkan/driver"
+	"github.com/powerinfer-go/powerinfer/internal/compute/vulkan/shaders"
 	"github.com/powerinfer-go/powerinfer/internal/quant"
 )
 
-// fewTokens is up to how many rows of x a product goes by matvec.comp, which reads the weights once for all of them;
-// matmat.comp computes tiles of as many tokens as it computes rows. Both give the same bytes. From manyTokens on see Arithmetic.
-const fewTokens = 8
+// Steps returns the sizes of the largest steps, as the function Steps does.
+func (d *Device) Steps(most int) []int { return Steps(most) }
 
-// Steps are the sizes of the largest steps, of at most most tokens, of each way in which products go: what they need is what any does. The
-// largest is the first.
+// Steps returns the largest step of each way in which products are computed, of at most most tokens; the largest is the first. Memory
+// that is enough for these steps, as prompts and as single tokens of running sequences, is enough for any.
+//
+// Up to compute.FewTokens single tokens go through matvec.comp, which reads the weights once for all of them; more go through matmat.comp,
+// whose tiles have as many tokens as rows. For prompts see Arithmetic.
 func Steps(most int) []int {
 	var sizes []int
-	for _, n := range []int{most, manyTokens - 1, fewTokens, 1} {
+	for _, n := range []int{most, compute.FewTokens, 1} {
 		if n = min(n, most); !slices.Contains(sizes, n) {
 			sizes = append(sizes, n)
 		}
@@ -24,16 +28,19 @@ func Steps(most int) []int {
 	return sizes
 }
 
+// ceil returns a/b, rounded up.
+func ceil(a, b int) int { return (a + b - 1) / b }
+
 // Shapes of the shaders' workgroups.
 const (
 	vecLocal = 64 // matvec.comp and rows.comp
 	vecLanes = 32 // invocations that sum a row
-	matLocal = 256
+	matLocal = shaders.TileLocal
 	matTile  = 64 // rows, and tokens
 	packPart = 4  // elements of an invocation of pack.comp
 )
 
-// vecRows is how many rows of a matrix the lanes of matvec.comp sum at a time: more share the loads of x, fewer keep more
+// vecRows returns how many rows of a matrix the lanes of matvec.comp sum at a time: more share the loads of x, fewer keep more
 // invocations at work.
 func vecRows(rows, tokens int) int {
 	switch {
@@ -53,13 +60,13 @@ const (
 	eightBit form = iota // int8 with a scale for 32
 	eights               // floats in units of eight
 	sixteens             // and of sixteen
-	halves               // for products of many tokens
+	halves               // for products of prompts
 	forms
 )
 
 func formOf(t quant.Type) form {
 	switch {
-	case quantised(t):
+	case t.Quantised():
 		return eightBit
 	case t == quant.F32:
 		return eights
@@ -73,18 +80,18 @@ type operand struct {
 	x    compute.Tensor
 	relu bool // of max(x, 0), then: in eight bits it is packed so, floats are taken so
 	name string
-	made [forms]view
+	made [forms]driver.View
 }
 
-// of is the operand for a matrix of type t, and where its scales begin in pairs of words.
-func (o *operand) of(t quant.Type) (view, uint32) {
+// of returns the operand for a matrix of type t, and where its scales begin in pairs of words.
+func (o *operand) of(t quant.Type) (driver.View, uint32) {
 	f, unit := formOf(t), unitElems(t)
 	cols := ceil(o.x.Cols, unit) * unit
 	scales := packedScales(o.x.Rows * cols)
 	if form, ok := o.r.forms.find(floats(o.x)); ok && f == eightBit && !o.relu {
 		o.made[f] = form
 	}
-	if o.made[f].slab != nil {
+	if o.made[f].Slab != nil {
 		return o.made[f], scales
 	}
 	if f != eightBit && cols == o.x.Cols {
@@ -110,12 +117,14 @@ func (o *operand) of(t quant.Type) (view, uint32) {
 	return v, scales
 }
 
-// prepare packs the operand as a product of n rows with a matrix of type t takes it.
-func (o *operand) prepare(t quant.Type, n int) {
-	if a := o.r.d.arithmetic(t, n); a != Ordered {
-		o.halves(a)
-	} else {
-		o.of(t)
+// prepare packs the operand as products with a matrix of type t take it.
+func (o *operand) prepare(t quant.Type, rows []span) {
+	for _, s := range rows {
+		if s.by != Ordered {
+			o.halves(s.by)
+		} else {
+			o.of(t)
+		}
 	}
 }
 
@@ -132,8 +141,8 @@ func grid(n int) [3]int {
 	return [3]int{min(n, most), ceil(n, most), 1}
 }
 
-// MatMul computes every product of x.
-func (r *recorder) MatMul(x compute.Tensor, products compute.Products) {
+// matMul computes every product of x.
+func (r *recorder) matMul(x compute.Tensor, products compute.Products) {
 	r.about(products[0].W.Name)
 	o := operand{r: r, x: x, name: "activations"}
 	for i := range products {
@@ -144,38 +153,38 @@ func (r *recorder) MatMul(x compute.Tensor, products compute.Products) {
 		if p.W.Cols != x.Cols || p.Out.Cols != p.W.Rows || p.Out.Rows != x.Rows {
 			panic("vulkan: MatMul of shapes that do not fit: " + p.W.Name)
 		}
-		if x.Rows > 0 {
-			o.prepare(p.W.Type, x.Rows)
-		}
+		o.prepare(p.W.Type, r.spans(x.Rows, p))
 	}
 	for i := range products {
 		if products[i].W == nil {
 			break
 		}
-		r.multiply(&o, 0, x.Rows, 0, products[i])
+		for _, s := range r.spans(x.Rows, &products[i]) {
+			r.multiply(s.by, &o, s.first, s.n, s.first, products[i])
+		}
 	}
 }
 
-// dotting is the variant of a shader that the device can run: with its dot products of four bytes, or without.
+// dotting returns the variant of a shader that the device can run: with its dot products of four bytes, or without.
 func (r *recorder) dotting(shader string) string {
-	if r.d.gpu.dot {
+	if r.d.gpu.Dot {
 		return shader
 	}
 	return shader + "_emulated"
 }
 
-// multiply computes a product of n of the operand's rows, those from first on; to is where the output's begin.
-func (r *recorder) multiply(o *operand, first, n, to int, p compute.Product) {
+// multiply computes a product of n of the operand's rows, those from first on, by a; to is where the output's begin.
+func (r *recorder) multiply(a Arithmetic, o *operand, first, n, to int, p compute.Product) {
 	if n == 0 {
 		return
 	}
 	m := mem(p.W)
-	if a := r.d.arithmetic(p.W.Type, n); a != Ordered {
+	if a != Ordered {
 		r.multiplyHalves(a, r.d.tile(a, p.W.Rows, n), o, first, n, to, p, false)
 		return
 	}
 	x, scales := o.of(p.W.Type)
-	relu := truth(o.relu && !quantised(p.W.Type))
+	relu := truth(o.relu && !p.W.Type.Quantised())
 	for i := range m.parts {
 		part := &m.parts[i]
 		bias := elementsOr(p.Bias, part.memory)
@@ -183,7 +192,7 @@ func (r *recorder) multiply(o *operand, first, n, to int, p compute.Product) {
 			bind: []binding{read(part.memory), read(x), write(floats(p.Out)), read(bias), write(floats(p.Out))},
 			push: append(m.push(part), uint32(part.rows), uint32(part.first), uint32(p.Out.Cols), uint32(n), uint32(first), uint32(to), scales, truth(p.Bias != nil)),
 		}
-		if n <= fewTokens {
+		if n <= compute.FewTokens {
 			tokens, rows := 1, vecRows(part.rows, n)
 			for tokens < n {
 				tokens *= 2

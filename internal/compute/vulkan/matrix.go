@@ -7,6 +7,7 @@ import (
 	"sync"
 
 	"github.com/powerinfer-go/powerinfer/internal/compute"
+	"github.com/powerinfer-go/powerinfer/internal/compute/vulkan/driver"
 	"github.com/powerinfer-go/powerinfer/internal/quant"
 )
 
@@ -20,7 +21,7 @@ type matrix struct {
 // part is some rows in one binding, which may span only so many bytes.
 type part struct {
 	first, rows int
-	memory      view
+	memory      driver.View
 	regions     [4]int64 // where they begin, in bytes
 }
 
@@ -36,25 +37,23 @@ const (
 
 func mem(m *compute.Matrix) *matrix { return m.Mem.(*matrix) }
 
-func quantised(t quant.Type) bool { return t.BlockElems() > 1 }
-
-// unitElems is how many elements of t a unit has.
+// unitElems returns how many elements of t a unit has.
 func unitElems(t quant.Type) int {
-	if quantised(t) {
+	if t.Quantised() {
 		return quant.QK
 	}
 	return 32 / t.BlockBytes()
 }
 
-// push are the words of Weights in shaders/weights.glsl for a part.
+// push returns the words of Weights in shaders/weights.glsl for a part.
 func (m *matrix) push(p *part) []uint32 {
 	return []uint32{uint32(m.units), uint32(p.regions[1] / 4), uint32(p.regions[2] / 4), uint32(p.regions[3] / 4)}
 }
 
-// bytes is what m takes.
+// bytes returns what m takes.
 func (m *matrix) bytes() (n int64) {
 	for i := range m.parts {
-		n += m.parts[i].memory.size
+		n += m.parts[i].memory.Size
 	}
 	return n
 }
@@ -66,7 +65,7 @@ type region struct {
 	pack func(dst, file []byte)
 }
 
-// rowRegions are the regions of a matrix of rows of units, which pack writes from rows in file layout.
+// rowRegions returns the regions of a matrix of rows of units, which pack writes from rows in file layout.
 func rowRegions(t quant.Type, units int) []region {
 	blocks := func(bytes, from, to int) func(dst, file []byte) { // bytes from…to of every block
 		return func(dst, file []byte) { packBlocks(dst, file, bytes, from, to) }
@@ -75,17 +74,25 @@ func rowRegions(t quant.Type, units int) []region {
 	switch t {
 	case quant.Q4_0:
 		return []region{{1, 16 * units, blocks(18, 2, 18)}, {1, 2 * units, blocks(18, 0, 2)}}
+	case quant.Q4_1:
+		return []region{{1, 16 * units, blocks(20, 4, 20)}, {1, 4 * units, blocks(20, 0, 4)}}
 	case quant.Q8_0:
 		return []region{{1, 32 * units, blocks(34, 2, 34)}, {1, 2 * units, blocks(34, 0, 2)}}
 	case quant.Q4_K:
-		return []region{{1, 16 * units, packQ4_K}, {1, 16 * super, blocks(144, 0, 16)}}
+		return []region{{1, 16 * units, func(dst, file []byte) { packPairs(dst, file, 144, 16) }}, {1, 16 * super, blocks(144, 0, 16)}}
+	case quant.Q5_K:
+		return []region{
+			{1, 16 * units, func(dst, file []byte) { packPairs(dst, file, 176, 48) }},
+			{1, 4 * units, packQ5_KHigh},
+			{1, 16 * super, blocks(176, 0, 16)},
+		}
 	case quant.Q6_K:
 		return []region{{1, 16 * units, packQ6_K}, {1, 8 * units, packQ6_KHigh}, {1, 16 * super, blocks(210, 192, 208)}, {1, 2 * super, blocks(210, 208, 210)}}
 	}
 	return []region{{1, 32 * units, func(dst, file []byte) { clear(dst[copy(dst, file):]) }}}
 }
 
-// packBlocks copies bytes from…to, two or a multiple of eight, of every block.
+// packBlocks copies bytes from…to, two, four or a multiple of eight, of every block.
 func packBlocks(dst, file []byte, bytes, from, to int) {
 	le := binary.LittleEndian
 	n := to - from
@@ -93,6 +100,10 @@ func packBlocks(dst, file []byte, bytes, from, to int) {
 		out, in := dst[i*n:][:n], file[i*bytes+from:][:n]
 		if n == 2 {
 			le.PutUint16(out, le.Uint16(in))
+			continue
+		}
+		if n == 4 {
+			le.PutUint32(out, le.Uint32(in))
 			continue
 		}
 		for ; len(in) >= 8; out, in = out[8:], in[8:] {
@@ -107,17 +118,33 @@ const (
 	low2 = 0x03030303
 )
 
-// packQ4_K writes every unit's nibbles as Q4_0 has them. In the file, units 2k and 2k+1 are the low and the high nibbles of 32 bytes.
-func packQ4_K(dst, file []byte) {
+// packPairs writes every unit's nibbles as Q4_0 has them. In the file, whose superblocks take so many bytes, units 2k and 2k+1 are the low
+// and the high nibbles of 32 bytes, of which the first begin at byte from.
+func packPairs(dst, file []byte, bytes, from int) {
 	le := binary.LittleEndian
-	for ; len(file) > 0; dst, file = dst[128:], file[144:] {
+	for ; len(file) > 0; dst, file = dst[128:], file[bytes:] {
 		for k := range 4 {
-			in, out := file[16+32*k:][:32], dst[32*k:][:32]
+			in, out := file[from+32*k:][:32], dst[32*k:][:32]
 			for i := 0; i < 16; i += 8 {
 				a, b := le.Uint64(in[i:]), le.Uint64(in[i+16:])
 				le.PutUint64(out[i:], a&low4|b&low4<<4)
 				le.PutUint64(out[i+16:], a>>4&low4|b&^low4)
 			}
+		}
+	}
+}
+
+// packQ5_KHigh writes a word for every unit, which has in bit v of its bytes the fifth bits of elements 4v…. In the file, unit j has bit j
+// of each of 32 bytes.
+func packQ5_KHigh(dst, file []byte) {
+	le := binary.LittleEndian
+	for ; len(file) > 0; dst, file = dst[32:], file[176:] {
+		for j := range 8 {
+			bits := uint32(0)
+			for v := range 8 {
+				bits |= le.Uint32(file[16+4*v:]) >> j & 0x01010101 << v
+			}
+			le.PutUint32(dst[4*j:], bits)
 		}
 	}
 }
@@ -156,13 +183,12 @@ func packQ6_KHigh(dst, file []byte) {
 
 // Matrix takes src to the device in the layout of weights.glsl.
 func (d *Device) Matrix(src compute.Source, use compute.Use) (*compute.Matrix, error) {
-	if !src.Type.Known() || src.Type == quant.I32 {
-		return nil, fmt.Errorf("tensor %q: a matrix of type %s cannot be computed with; these can: %s", src.Name, src.Type, quant.Supported())
+	if d.gpu.Counts() {
+		src.Data = nil
+	} else if err := src.Check(); err != nil {
+		return nil, err
 	}
-	if src.Rows < 1 || src.Cols < 1 || src.Cols%src.Type.BlockElems() != 0 || len(src.Data) != src.Rows*src.Type.RowBytes(src.Cols) {
-		return nil, fmt.Errorf("tensor %q: %d bytes do not hold %d rows of %d elements of %s", src.Name, len(src.Data), src.Rows, src.Cols, src.Type)
-	}
-	d.quantised = d.quantised || quantised(src.Type)
+	d.quantised = d.quantised || src.Type.Quantised()
 	m, rows, regions, fill, err := laidOut(src, use)
 	if err != nil {
 		return nil, err
@@ -173,17 +199,17 @@ func (d *Device) Matrix(src compute.Source, use compute.Use) (*compute.Matrix, e
 	return &compute.Matrix{Name: src.Name, Type: src.Type, Rows: src.Rows, Cols: src.Cols, Mem: m}, nil
 }
 
-// laidOut is the layout of src, its rows in memory and their regions, and what fills them.
+// laidOut returns the layout of src, its rows in memory and their regions, and what fills them.
 func laidOut(src compute.Source, use compute.Use) (m *matrix, rows int, regions []region, fill func(src compute.Source, r region, dst []byte, first int), err error) {
 	m = &matrix{}
 	rows, fill = src.Rows, fillRows
 	switch {
-	case use == compute.Columns && !quantised(src.Type):
+	case use == compute.Columns && !src.Type.Quantised():
 		m.layout, m.units, rows = neurons, ceil(src.Rows, unitElems(src.Type)), src.Cols
 		regions, fill = rowRegions(src.Type, m.units), fillColumns
 	case use == compute.Columns && src.Order != nil:
 		err = fmt.Errorf("tensor %q: columns of %s share scales and cannot be reordered", src.Name, src.Type)
-	case use == compute.Columns && src.Type.BlockElems() == quant.QK:
+	case use == compute.Columns && src.Type.Traits().Columns:
 		m.layout, m.units, rows = groups, ceil(src.Rows, quant.QK), src.Cols
 		regions, fill = groupRegions(src, m.units), fillGroups
 	default:
@@ -208,7 +234,7 @@ func (d *Device) take(m *matrix, rows int, regions []region, fill func(r region,
 	for _, r := range regions {
 		size += int64(step / r.rows * r.size)
 	}
-	most := (min(d.maxBinding, d.gpu.maxMemory) - int64(len(regions)*regionAlign)) / size
+	most := (min(d.maxBinding, d.gpu.MaxMemory) - int64(len(regions)*regionAlign)) / size
 	if most < 1 {
 		return fmt.Errorf("a row takes more than the %d bytes that the GPU can bind at once", d.maxBinding)
 	}
@@ -222,7 +248,7 @@ func (d *Device) take(m *matrix, rows int, regions []region, fill func(r region,
 		}
 		for i, r := range regions {
 			bytes := int64(n / r.rows * r.size)
-			if err := d.upload(p.memory.slice(p.regions[i], bytes), int64(r.size), func(dst []byte, item int) { fill(r, dst, first/r.rows+item) }); err != nil {
+			if err := d.upload(p.memory.Slice(p.regions[i], bytes), int64(r.size), func(dst []byte, item int) { fill(r, dst, first/r.rows+item) }); err != nil {
 				return err
 			}
 		}
@@ -232,12 +258,12 @@ func (d *Device) take(m *matrix, rows int, regions []region, fill func(r region,
 	return nil
 }
 
-// placed is a part of n rows whose regions lie one behind the other, and where they end.
+// placed returns a part of n rows whose regions lie one behind the other, and where they end.
 func placed(regions []region, n int) (p part, end int64) {
 	p.rows = n
 	for i, r := range regions {
 		p.regions[i] = end
-		end = align(end+int64(n/r.rows*r.size), regionAlign)
+		end = driver.Align(end+int64(n/r.rows*r.size), regionAlign)
 	}
 	return p, end
 }

@@ -9,8 +9,8 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/compute"
 )
 
-// TestBeside: in every replay the host sees what was computed before, the device goes on beside it, and what comes behind sees both.
-func TestBeside(t *testing.T) {
+// TestOverlap: in every replay the host sees what was computed before, the device goes on beside it, and what comes behind sees both.
+func TestOverlap(t *testing.T) {
 	d, messages := software(t, Options{})
 	defer messages.check(t)
 	defer d.Close()
@@ -21,13 +21,13 @@ func TestBeside(t *testing.T) {
 	refuse := errors.New("the host cannot")
 	body := func(v compute.Verbs) {
 		bodies++
-		r := v.(*recorder)
+		r := v.Executor().(*recorder)
 		v.Embed(x, g.table)
 		v.Embed(k, g.table)
 		for range 2 { // two layers
-			seen := r.Show(x)
+			seen := r.Download(x)
 			var sent func() []float32
-			r.Beside(func(p *compute.Params) error {
+			r.Overlap(func(p *compute.Params) error {
 				meetings++
 				if p.Threshold > 0 {
 					return refuse
@@ -40,7 +40,7 @@ func TestBeside(t *testing.T) {
 				v.Add(k, x)
 				v.Add(k, k)
 			})
-			sent = r.Take(y)
+			sent = r.Upload(y)
 			v.Add(x, y)
 			v.Add(x, k)
 		}
@@ -51,7 +51,7 @@ func TestBeside(t *testing.T) {
 			t.Fatal(err)
 		}
 		for i, token := range tokens {
-			for c, got := range d.Read(x, i) {
+			for c, got := range readable(d.Read(x, i)) {
 				e := float32((int(token)*replayCols+c)%37) - float32(token)/8
 				want, beside := e, e
 				for range 2 {
@@ -95,9 +95,9 @@ func TestSetsPass(t *testing.T) {
 	var got []uint32
 	for range 2 {
 		err := d.Run(compute.Segment{Name: "sets", Rows: rows}, &compute.Params{}, func(v compute.Verbs) {
-			r := v.(*recorder)
+			r := v.Executor().(*recorder)
 			var sent func() ([]uint32, int)
-			r.Beside(func(*compute.Params) error {
+			r.Overlap(func(*compute.Params) error {
 				words, n := sent()
 				if n != perRow {
 					t.Errorf("%d words for a token", n)
@@ -105,9 +105,9 @@ func TestSetsPass(t *testing.T) {
 				copy(words, want)
 				return nil
 			}, nil)
-			sent = r.TakeSet(sets[0])
-			seen := r.ShowSet(sets[0])
-			r.Beside(func(*compute.Params) error {
+			sent = r.UploadSet(sets[0])
+			seen := r.DownloadSet(sets[0])
+			r.Overlap(func(*compute.Params) error {
 				words, _ := seen()
 				got = slices.Clone(words)
 				return nil
@@ -133,7 +133,7 @@ func TestReplayAllocatesNothing(t *testing.T) {
 		v.Embed(g.x.First(1), g.table)
 		v.RoPE(g.x.First(1), replayCols/2, &g.rope)
 		v.StoreKV(g.cache, 0, g.x.First(1), g.x.First(1))
-		v.Attention(g.y.First(1), g.x.First(1), g.cache, 0, 1)
+		v.Attend(g.y.First(1), g.x.First(1), g.cache, 0, compute.Attention{Scale: 1})
 		v.Gather(g.out.First(1), g.y.First(1))
 	}
 	step := func() {
@@ -141,7 +141,7 @@ func TestReplayAllocatesNothing(t *testing.T) {
 		if err := d.Run(compute.Segment{Name: "token", Rows: 1, Out: 1}, p, body); err != nil {
 			t.Fatal(err)
 		}
-		d.Read(g.out, 0)
+		readable(d.Read(g.out, 0))
 	}
 	step()
 	step()

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/powerinfer-go/powerinfer/demo"
+	"github.com/powerinfer-go/powerinfer/internal/arch"
 	"github.com/powerinfer-go/powerinfer/internal/compute"
 	"github.com/powerinfer-go/powerinfer/internal/compute/cpu"
 	"github.com/powerinfer-go/powerinfer/internal/gguf"
@@ -25,7 +26,7 @@ const (
 
 func onCPU(t *testing.T) compute.Device {
 	t.Helper()
-	d, err := cpu.New(cpu.Options{Threads: 2, Kernels: "generic"})
+	d, err := cpu.New(cpu.Options{Threads: 2, Set: "generic"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -35,7 +36,7 @@ func onCPU(t *testing.T) compute.Device {
 
 func loadModel(t *testing.T, f *gguf.File, d compute.Device, mode model.SparseMode) *model.Model {
 	t.Helper()
-	m, err := model.Load(f, d, model.Options{Batch: 16, Outputs: 16, Cache: compute.CacheSpec{Pages: 6}, Sparse: mode})
+	m, err := model.Load(t.Context(), f, d, model.Options{Batch: 16, Outputs: 16, Cache: compute.CacheSpec{Pages: 6}, Sparse: mode})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -47,6 +48,8 @@ type sequence struct {
 	m     *model.Model
 	pages []int32
 	at    int
+
+	decode bool // steps' rows are single tokens of running sequences, not parts of prompts
 }
 
 // step evaluates tokens and returns the logits of each.
@@ -57,12 +60,15 @@ func (s *sequence) step(t *testing.T, tokens []int32) (logits [][]float32) {
 		p.Pos = append(p.Pos, int32(s.at+i))
 		p.Out = append(p.Out, int32(i))
 	}
+	if s.decode {
+		p.Decode = len(tokens)
+	}
 	if err := s.m.Forward(&p); err != nil {
 		t.Fatal(err)
 	}
 	s.at += len(tokens)
 	for i := range tokens {
-		logits = append(logits, slices.Clone(s.m.Logits(i)))
+		logits = append(logits, slices.Clone(readable(s.m.Logits(i))))
 	}
 	return logits
 }
@@ -104,7 +110,8 @@ func TestModels(t *testing.T) {
 			defer f.Close()
 			defer d.reset()
 			pages := []int32{5, 0, 3}
-			here, there := &sequence{loadModel(t, f, d, mode), pages, 0}, &sequence{loadModel(t, f, onCPU(t), mode), pages, 0}
+			decode := mode == model.Predict // by halves, as prompts go, a predictor's close calls are others
+			here, there := &sequence{m: loadModel(t, f, d, mode), pages: pages, decode: decode}, &sequence{m: loadModel(t, f, onCPU(t), mode), pages: pages, decode: decode}
 			for round, n := range []int{3, 1, 1, 9, 1, 3} {
 				tokens := make([]int32, n)
 				for i := range tokens {
@@ -123,12 +130,16 @@ func TestModels(t *testing.T) {
 			messages.check(t)
 		})
 	}
-	for _, arch := range []string{"llama", "qwen3", "bamboo", "falcon", "opt"} {
-		play(arch, synth.Spec{Arch: arch, Type: quant.F32}, model.Off, floatLogits)
+	for _, f := range arch.All() {
+		play(f.Name, synth.Spec{Arch: f.Name, Type: quant.F32}, model.Off, floatLogits)
 	}
 	play("llama", synth.Spec{Arch: "llama", Type: quant.Q4_0}, model.Off, quantLogits)
 	play("qwen2", synth.Spec{Arch: "qwen2", Type: quant.Q6_K}, model.Off, quantLogits)
 	play("bamboo", synth.Spec{Arch: "bamboo", Type: quant.Q8_0}, model.Exact, quantLogits)
+	play("arcee", synth.Spec{Arch: "arcee", Type: quant.Q4_0}, model.Exact, quantLogits)
+	window := []gguf.KV{{Key: "phi3.attention.sliding_window", Value: uint32(7)}}
+	play("phi3 with a window", synth.Spec{Arch: "phi3", Type: quant.Q4_0, Keys: window}, model.Exact, quantLogits)
+	play("nemotron", synth.Spec{Arch: "nemotron", Type: quant.F16, RopeDims: 32}, model.Exact, floatLogits)
 	for _, arch := range []string{"llama", "falcon", "opt"} {
 		play(arch+" with predictors", synth.Spec{Arch: arch, Type: quant.F16, Magic: "PWRI"}, model.Predict, floatLogits)
 	}
@@ -148,7 +159,7 @@ func TestDemoText(t *testing.T) {
 	}
 	defer f.Close()
 	pages := []int32{1, 4, 2}
-	here, there := &sequence{loadModel(t, f, d, model.Exact), pages, 0}, &sequence{loadModel(t, f, onCPU(t), model.Exact), pages, 0}
+	here, there := &sequence{m: loadModel(t, f, d, model.Exact), pages: pages}, &sequence{m: loadModel(t, f, onCPU(t), model.Exact), pages: pages}
 	tokens := []int32{1, 20, 300, 45}
 	const length = 64
 	for range length {
@@ -169,7 +180,7 @@ func TestDemoText(t *testing.T) {
 	messages.check(t)
 }
 
-// top is the largest logit's index, and how far it is from the next.
+// top returns the largest logit's index, and how far it is from the next.
 func top(logits []float32) (best int, gap float32) {
 	for i, v := range logits {
 		if v > logits[best] {

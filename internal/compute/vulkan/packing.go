@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"github.com/powerinfer-go/powerinfer/internal/compute"
+	"github.com/powerinfer-go/powerinfer/internal/compute/vulkan/driver"
 	"github.com/powerinfer-go/powerinfer/internal/quant"
 )
 
@@ -11,23 +12,23 @@ import (
 // likely to take write it besides, which saves a dispatch and the wait for it.
 type packedForms struct{ all []packedForm }
 
-type packedForm struct{ of, as view }
+type packedForm struct{ of, as driver.View }
 
 // add says that as is the form of of.
-func (f *packedForms) add(of, as view) { f.all = append(f.all, packedForm{of, as}) }
+func (f *packedForms) add(of, as driver.View) { f.all = append(f.all, packedForm{of, as}) }
 
-// find is the form of a tensor's memory, if there is one.
-func (f *packedForms) find(of view) (view, bool) {
+// find returns the form of a tensor's memory, if there is one.
+func (f *packedForms) find(of driver.View) (driver.View, bool) {
 	for _, form := range f.all {
 		if form.of == of {
 			return form.as, true
 		}
 	}
-	return view{}, false
+	return driver.View{}, false
 }
 
 // forget drops what written memory was a part of.
-func (f *packedForms) forget(written view) {
+func (f *packedForms) forget(written driver.View) {
 	kept := f.all[:0]
 	for _, form := range f.all {
 		if !overlap(form.of, written) && !overlap(form.as, written) {
@@ -37,24 +38,24 @@ func (f *packedForms) forget(written view) {
 	f.all = kept
 }
 
-// packedBytes is what n elements take in eight bits: the quants, then a scale and a sum for each 32.
+// packedBytes returns what n elements take in eight bits: the quants, then a scale and a sum for each 32.
 func packedBytes(n int) int64 { return int64(n + n/quant.QK*8) }
 
-// packedScales is where the scales of n elements begin, in pairs of words.
+// packedScales returns where the scales of n elements begin, in pairs of words.
 func packedScales(n int) uint32 { return uint32(n / 8) }
 
-// packing is the memory for the form of t that a shader writes besides t, and whether it should. Where it should not, the
+// packing returns the memory for the form of t that a shader writes besides t, and whether it should. Where it should not, the
 // memory is t's own and stands in.
-func (r *recorder) packing(t compute.Tensor) (as view, pack bool) {
+func (r *recorder) packing(t compute.Tensor) (as driver.View, pack bool) {
 	of := floats(t)
 	if !r.d.quantised || t.Cols%quant.QK != 0 {
 		return of, false
 	}
-	return r.scratch(fmt.Sprintf("eight bits of %p at %d", of.slab, of.at), packedBytes(t.Rows*t.Cols)), true
+	return r.scratch(fmt.Sprintf("eight bits of %p at %d", of.Slab, of.At), packedBytes(t.Rows*t.Cols)), true
 }
 
 // packed says that as is now t's form, if it was packed.
-func (r *recorder) packed(t compute.Tensor, as view, pack bool) {
+func (r *recorder) packed(t compute.Tensor, as driver.View, pack bool) {
 	if pack {
 		r.forms.add(floats(t), as)
 	}

@@ -31,7 +31,7 @@ func TestPackedForms(t *testing.T) {
 		}
 		w := matrix(quant.Q8_0, rows, cols, compute.Dense)
 		norm, bias := vector(), vector()
-		tables := []*compute.Matrix{matrix(quant.F32, 20, cols, compute.Embed), matrix(quant.F32, 20, cols, compute.Embed)}
+		tables := []*compute.Matrix{matrix(quant.F32, 20, cols, compute.Lookup), matrix(quant.F32, 20, cols, compute.Lookup)}
 		for _, n := range []int{1, 5, 12} {
 			tensor := func(cols int) compute.Tensor {
 				x, err := d.Tensor(n, cols)
@@ -42,7 +42,7 @@ func TestPackedForms(t *testing.T) {
 			}
 			x, y, h := tensor(cols), tensor(cols), tensor(cols)
 			together, alone := tensor(rows), tensor(rows)
-			cache, err := d.Cache(compute.CacheSpec{Layers: 1, KVHeads: cols / headDim, HeadDim: headDim, Pages: 1})
+			cache, err := d.Cache(compute.CacheSpec{Layers: []compute.KVShape{{Heads: cols / headDim, Key: headDim, Value: headDim}}, Pages: 1})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -54,8 +54,11 @@ func TestPackedForms(t *testing.T) {
 				"RMSNorm":   func(v compute.Verbs) { v.RMSNorm(h, x, norm, 1e-5) },
 				"LayerNorm": func(v compute.Verbs) { v.LayerNorm(h, x, norm, bias, 1e-5) },
 				"Activate":  func(v compute.Verbs) { v.Activate(h, x, y, compute.Activation{Kind: compute.SiLU}) },
-				"Attention": func(v compute.Verbs) { v.StoreKV(cache, 0, x, y); v.Attention(h, x, cache, 0, 1) },
-				"Add":       func(v compute.Verbs) { v.RMSNorm(h, x, norm, 1e-5); v.Add(h, y) },
+				"Attention": func(v compute.Verbs) {
+					v.StoreKV(cache, 0, x, y)
+					v.Attend(h, x, cache, 0, compute.Attention{Scale: 1})
+				},
+				"Add": func(v compute.Verbs) { v.RMSNorm(h, x, norm, 1e-5); v.Add(h, y) },
 				"another product between": func(v compute.Verbs) {
 					v.Embed(h, tables[1])
 					v.MatMul(h, compute.Products{{Out: alone, W: w}})
@@ -79,8 +82,8 @@ func TestPackedForms(t *testing.T) {
 				})
 				run("alone", func(v compute.Verbs) { v.MatMul(h, compute.Products{{Out: alone, W: w}}) })
 				for i := range n {
-					got := append([]float32(nil), d.Read(together, i)...)
-					sameBits(t, fmt.Sprintf("%s, %d tokens, row %d", what, n, i), got, d.Read(alone, i))
+					got := append([]float32(nil), readable(d.Read(together, i))...)
+					sameBits(t, fmt.Sprintf("%s, %d tokens, row %d", what, n, i), got, readable(d.Read(alone, i)))
 				}
 			}
 		}

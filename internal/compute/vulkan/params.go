@@ -18,7 +18,7 @@ type paramsLayout struct {
 
 const paramsHeader = 4
 
-// layoutFor is the layout of a recording made with p, with room for tables that grow.
+// layoutFor returns the layout of a recording made with p, with room for tables that grow.
 func layoutFor(seg compute.Segment, p *compute.Params) paramsLayout {
 	l := paramsLayout{rows: max(seg.Rows, len(p.Tokens)), out: max(seg.Out, len(p.Out)), tables: 64}
 	for n := tableWords(p); l.tables < n+n/4; {

@@ -6,9 +6,10 @@ import (
 	"strings"
 	"time"
 
-	"github.com/powerinfer-go/powerinfer/internal/clock"
 	"github.com/powerinfer-go/powerinfer/internal/compute"
+	"github.com/powerinfer-go/powerinfer/internal/compute/vulkan/driver"
 	"github.com/powerinfer-go/powerinfer/internal/compute/vulkan/vk"
+	"github.com/powerinfer-go/powerinfer/internal/monotime"
 )
 
 // What a device reaches, as placement wants to know it. A device that was measured holds the memory of it until it is closed.
@@ -25,15 +26,15 @@ const (
 	copyBytes    = 128 << 20  // of a transfer
 )
 
-// ReadBandwidth is what the memory gives to a kernel that only reads, bytes per second.
+// ReadBandwidth returns what the memory gives to a kernel that only reads, bytes per second.
 func (d *Device) ReadBandwidth() (float64, error) {
-	total := min(probeBytes, d.gpu.info.Free/4)
-	part := min(total, d.gpu.span(), d.gpu.maxMemory) / 16 * 16
+	total := min(probeBytes, d.gpu.Info.Free/4)
+	part := min(total, d.gpu.Span(), d.gpu.MaxMemory) / 16 * 16
 	sum, err := d.alloc(4)
 	if err != nil {
 		return 0, err
 	}
-	var parts []view
+	var parts []driver.View
 	for read := int64(0); read+part <= total; read += part {
 		v, err := d.alloc(part)
 		if err == nil {
@@ -51,28 +52,28 @@ func (d *Device) ReadBandwidth() (float64, error) {
 	})
 }
 
-// readGroups are the workgroups of a pass: enough for every processor of the largest cards, several times.
+// readGroups are the workgroups of a pass: enough for every processor of the largest GPUs, several times.
 const readGroups = 4096
 
 // readAll reads v, of whole quads. Should a word not be probeWord, the word at sum becomes 1.
-func (r *recorder) readAll(v, sum view) {
+func (r *recorder) readAll(v, sum driver.View) {
 	r.dispatch(call{
 		shader: "read", local: elementwise, bind: []binding{read(v), update(sum)},
-		push: []uint32{uint32(v.size / 16), probeWord}, groups: [3]int{readGroups, 1, 1},
+		push: []uint32{uint32(v.Size / 16), probeWord}, groups: [3]int{readGroups, 1, 1},
 	})
 }
 
-// TransferBandwidth is what the bus gives to copies from host memory to the device and back, bytes per second.
+// TransferBandwidth returns what the bus gives to copies from host memory to the device and back, bytes per second.
 func (d *Device) TransferBandwidth() (up, down float64, err error) {
-	size := min(copyBytes, d.gpu.info.Free/8)
-	var there, from, to view
-	for p, v := range map[purpose]*view{local: &there, staged: &from, toHost: &to} {
-		if *v, err = d.mem.alloc(p, size); err != nil {
+	size := min(copyBytes, d.gpu.Info.Free/8)
+	var there, from, to driver.View
+	for p, v := range map[driver.Purpose]*driver.View{driver.Local: &there, driver.Staged: &from, driver.ToHost: &to} {
+		if *v, err = d.mem.Alloc(p, size); err != nil {
 			return 0, 0, err
 		}
 	}
-	clear(from.host()) // pages that nobody touched are one page
-	clear(to.host())
+	clear(from.Host()) // pages that nobody touched are one page
+	clear(to.Host())
 	if up, err = d.rate(size, func(r *recorder) { r.copy(there, from) }); err != nil {
 		return 0, 0, err
 	}
@@ -80,7 +81,7 @@ func (d *Device) TransferBandwidth() (up, down float64, err error) {
 	return up, down, err
 }
 
-// rate is how many bytes per second the best of several submissions moved, each of as many passes of f, which move bytes, as take long
+// rate returns how many bytes per second the best of several submissions moved, each of as many passes of f, which move bytes, as take long
 // enough to be timed.
 func (d *Device) rate(bytes int64, f func(r *recorder)) (float64, error) {
 	passes, best := 1, 0.0
@@ -113,14 +114,14 @@ func (d *Device) timed(passes int, f func(r *recorder)) (time.Duration, error) {
 	if r.err != nil {
 		return 0, r.err
 	}
-	start := clock.Now()
+	start := monotime.Now()
 	if err := d.play(r.seg, nil); err != nil {
 		return 0, err
 	}
-	return clock.Since(start), nil
+	return monotime.Since(start), nil
 }
 
-// HandOff is the time that a row of activations takes from host memory through a kernel to the host again, as in a layer that both
+// HandOff returns the time that a row of activations takes from host memory through a kernel to the host again, as in a layer that both
 // compute, in seconds.
 func (d *Device) HandOff() (float64, error) {
 	x, err := d.Tensor(1, handOffCols)
@@ -129,27 +130,27 @@ func (d *Device) HandOff() (float64, error) {
 	}
 	row := make([]float32, handOffCols)
 	body := func(v compute.Verbs) {
-		r := v.(*recorder)
+		r := v.Executor().(*recorder)
 		for range handOffs {
-			sent := r.Take(x)
+			sent := r.Upload(x)
 			v.Add(x, x)
-			seen := r.Show(x)
-			r.Beside(func(*compute.Params) error { copy(row, seen()); copy(sent(), row); return nil }, nil)
+			seen := r.Download(x)
+			r.Overlap(func(*compute.Params) error { copy(row, seen()); copy(sent(), row); return nil }, nil)
 		}
 	}
 	times := make([]time.Duration, probeRepeats)
 	for i := range times {
-		start := clock.Now()
+		start := monotime.Now()
 		if err := d.Run(compute.Segment{Name: "hand-off", Rows: 1}, &compute.Params{}, body); err != nil {
 			return 0, err
 		}
-		times[i] = clock.Since(start)
+		times[i] = monotime.Since(start)
 	}
 	slices.Sort(times) // the first, which records, is the longest
 	return times[len(times)/2].Seconds() / handOffs, nil
 }
 
-// Launch is the time that the kernels of a layer take to start, one after the other, in seconds.
+// Launch returns the time that the kernels of a layer take to start, one after the other, in seconds.
 func (d *Device) Launch() (float64, error) {
 	x, err := d.Tensor(1, 64)
 	if err != nil {
@@ -158,7 +159,7 @@ func (d *Device) Launch() (float64, error) {
 	layers := func(n int) (time.Duration, error) {
 		return d.timed(n, func(r *recorder) {
 			for range layerKernels {
-				r.Add(x, x)
+				r.add(x, x)
 			}
 		})
 	}
@@ -182,38 +183,38 @@ func (d *Device) Launch() (float64, error) {
 // Trait is something that a device has, as its driver tells it.
 type Trait struct{ Name, Value string }
 
-// Traits are what kernels and placement depend on, for reports.
+// Traits returns what kernels and placement depend on, for reports.
 func (d *Device) Traits() []Trait {
 	g := d.gpu
-	l, s := &g.limits, g.subgroup
+	l, s := &g.Limits, g.Subgroup
 	yes := func(b bool) string { return map[bool]string{true: "yes", false: "no"}[b] }
-	size := fmt.Sprint(s.size)
-	if s.required {
+	size := fmt.Sprint(s.Size)
+	if s.Required {
 		size += ", asked for"
 	}
-	if s.full {
+	if s.Full {
 		size += ", full ones"
 	}
 	all := []Trait{
-		{"kind", g.info.Kind.String()},
-		{"driver", g.info.Driver},
-		{"memory", mebibytes(g.info.Memory) + ", free " + mebibytes(g.info.Free)},
-		{"the driver tells free memory", yes(g.budgets)},
+		{"kind", g.Info.Kind.String()},
+		{"driver", g.Info.Driver},
+		{"memory", driver.Mebibytes(g.Info.Memory) + ", free " + driver.Mebibytes(g.Info.Free)},
+		{"the driver tells free memory", yes(g.Budgets)},
 		{"subgroups", size},
-		{"integer dot products", yes(g.dot)},
-		{"cooperative matrices", g.matrices.String()},
-		{"largest binding", mebibytes(g.span())},
-		{"largest allocation", mebibytes(g.maxMemory)},
+		{"integer dot products", yes(g.Dot)},
+		{"cooperative matrices", g.Matrices.String()},
+		{"largest binding", driver.Mebibytes(g.Span())},
+		{"largest allocation", driver.Mebibytes(g.MaxMemory)},
 		{"bindings start at multiples of", fmt.Sprint(l.MinStorageBufferOffsetAlignment)},
 		{"shared memory of a workgroup", fmt.Sprint(l.MaxComputeSharedMemorySize)},
 		{"invocations of a workgroup", fmt.Sprint(l.MaxComputeWorkGroupInvocations)},
 		{"workgroups", fmt.Sprint(l.MaxComputeWorkGroupCount)},
-		{"queue family", fmt.Sprint(g.family)},
+		{"queue family", fmt.Sprint(g.Family)},
 	}
-	for i, t := range g.memory.MemoryTypes[:g.memory.MemoryTypeCount] {
-		all = append(all, Trait{fmt.Sprintf("memory type %d", i), memoryKind(t.PropertyFlags) + ", of " + mebibytes(int64(g.memory.MemoryHeaps[t.HeapIndex].Size))})
+	for i, t := range g.Memory.MemoryTypes[:g.Memory.MemoryTypeCount] {
+		all = append(all, Trait{fmt.Sprintf("memory type %d", i), memoryKind(t.PropertyFlags) + ", of " + driver.Mebibytes(int64(g.Memory.MemoryHeaps[t.HeapIndex].Size))})
 	}
-	return append(all, Trait{"extensions", strings.Join(g.extensions, " ")})
+	return append(all, Trait{"extensions", strings.Join(g.Extensions, " ")})
 }
 
 // memoryKind names the properties of a type of memory.

@@ -49,7 +49,7 @@ func TestReadAll(t *testing.T) {
 		err := d.once(func(r *recorder) {
 			r.fill(memory, probeWord)
 			if wrong >= 0 {
-				r.fill(memory.slice(4*wrong, 4), probeWord+1)
+				r.fill(memory.Slice(4*wrong, 4), probeWord+1)
 			}
 			r.fill(floats(sum), 0)
 			r.readAll(memory, floats(sum))
@@ -58,7 +58,7 @@ func TestReadAll(t *testing.T) {
 			t.Fatal(err)
 		}
 		d.seen.restart()
-		return d.Read(sum, 0)[0] != 0
+		return readable(d.Read(sum, 0))[0] != 0
 	}
 	if noticed(-1) {
 		t.Error("a word differs where none does")

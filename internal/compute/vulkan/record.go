@@ -18,7 +18,12 @@ func (d *Device) Record(seg compute.Segment, p *compute.Params, body func(comput
 	}
 	d.runs++
 	d.size(seg, p, body)
-	r := &recorder{d: d, now: p, seg: &segment{params: layoutFor(seg, p), used: d.runs}}
+	if d.gpu.Counts() {
+		d.count(seg, p, body)
+		return nil
+	}
+	r := &recorder{d: d, now: p, seg: newSegment(seg, p)}
+	r.seg.used = d.runs
 	if err := r.record(body); err != nil {
 		return fmt.Errorf("segment %q: %w", seg.Name, err)
 	}
@@ -27,7 +32,7 @@ func (d *Device) Record(seg compute.Segment, p *compute.Params, body func(comput
 	} else {
 		d.keep(seg, r.seg)
 	}
-	d.pipelines.save() // a process that is ended by a signal does not come to Close
+	d.pipelines.Save() // a process that is ended by a signal does not come to Close
 	return nil
 }
 
@@ -38,7 +43,7 @@ var errSizing = errors.New("only sizes are asked for")
 func (d *Device) size(seg compute.Segment, p *compute.Params, body func(compute.Verbs)) {
 	d.inputs.restart()
 	d.results.restart()
-	r := &recorder{d: d, now: p, seg: &segment{params: layoutFor(seg, p)}, sizing: true, err: errSizing}
-	body(r)
+	r := &recorder{d: d, now: p, seg: newSegment(seg, p), sizing: true, err: errSizing}
+	body(compute.NewVerbs(r))
 	d.free(r.seg)
 }

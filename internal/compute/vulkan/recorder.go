@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"github.com/powerinfer-go/powerinfer/internal/compute"
+	"github.com/powerinfer-go/powerinfer/internal/compute/vulkan/driver"
 	"github.com/powerinfer-go/powerinfer/internal/compute/vulkan/vk"
 )
 
@@ -19,13 +20,13 @@ type call struct {
 
 // binding is a view that a shader reads, writes, or both.
 type binding struct {
-	view
+	driver.View
 	reads, writes bool
 }
 
-func read(v view) binding   { return binding{v, true, false} }
-func write(v view) binding  { return binding{v, false, true} }
-func update(v view) binding { return binding{v, true, true} }
+func read(v driver.View) binding   { return binding{v, true, false} }
+func write(v driver.View) binding  { return binding{v, false, true} }
+func update(v driver.View) binding { return binding{v, true, true} }
 
 // recorder writes a segment's verbs to a command buffer. It implements compute.Verbs.
 type recorder struct {
@@ -38,7 +39,7 @@ type recorder struct {
 	timed    bool             // it has stamps
 	sizing   bool             // nothing is recorded: scratch is only to be known
 	first    int              // of the command buffer's stamps
-	beside   bool             // what is recorded runs beside the host
+	overlap  bool             // what is recorded runs beside the host
 	late     bool             // that has shown something, for which a later turn of the host waits
 	wanted   []place          // what is copied to the host in the end
 	err      error            // the first one
@@ -48,8 +49,8 @@ type recorder struct {
 	counters counters
 	bound    vk.Pipeline
 	swaps    []swapped
-	param    view                   // of the params, once a verb asked for them
-	ropes    map[*compute.Rope]view // of cosines and sines
+	param    driver.View                   // of the params, once a verb asked for them
+	ropes    map[*compute.Rope]driver.View // of cosines and sines
 
 	idle func(ready, done func() bool) // of the next leg's host
 }
@@ -66,14 +67,14 @@ func (r *recorder) dispatch(c call) {
 	if c.groups[0] == 0 || c.groups[1] == 0 || c.groups[2] == 0 {
 		return
 	}
-	most := r.d.gpu.limits.MaxComputeWorkGroupCount
+	most := r.d.gpu.Limits.MaxComputeWorkGroupCount
 	for i, n := range c.groups {
 		if n < 0 || n > int(most[i]) {
 			panic(fmt.Sprintf("vulkan: %s: %v workgroups, and at most %v are possible", c.shader, c.groups, most))
 		}
 	}
 	if r.prepare(c) {
-		r.d.gpu.vk.CmdDispatch(r.command, uint32(c.groups[0]), uint32(c.groups[1]), uint32(c.groups[2]))
+		r.d.gpu.VK.CmdDispatch(r.command, uint32(c.groups[0]), uint32(c.groups[1]), uint32(c.groups[2]))
 	}
 }
 
@@ -84,53 +85,53 @@ func (r *recorder) prepare(c call) bool {
 		return false
 	}
 	g, b := r.d.gpu, r.d.bindings
-	if len(c.bind) > maxBindings || 4*len(c.push) > pushBytes || len(c.spec) > maxSpec {
+	if len(c.bind) > driver.MaxBindings || 4*len(c.push) > driver.PushBytes || len(c.spec) > driver.MaxSpec {
 		panic("vulkan: " + c.shader + ": too many bindings or constants")
 	}
-	v := variant{shader: c.shader, local: uint32(c.local), specs: len(c.spec)}
-	copy(v.spec[:], c.spec)
-	pipeline, err := r.d.pipelines.get(v)
+	v := driver.Variant{Shader: c.shader, Local: uint32(c.local), Specs: len(c.spec)}
+	copy(v.Spec[:], c.spec)
+	pipeline, err := r.d.pipelines.Get(v)
 	if err != nil {
 		r.fail(err)
 		return false
 	}
 	for i, bound := range c.bind {
-		if bound.size == 0 || bound.size > g.span() || bound.at%g.alignment() != 0 {
-			panic(fmt.Sprintf("vulkan: %s: binding %d has %d bytes at %d", c.shader, i, bound.size, bound.at))
+		if bound.Size == 0 || bound.Size > g.Span() || bound.At%g.Alignment() != 0 {
+			panic(fmt.Sprintf("vulkan: %s: binding %d has %d bytes at %d", c.shader, i, bound.Size, bound.At))
 		}
-		b.infos[i] = vk.DescriptorBufferInfo{Buffer: bound.slab.buffer, Offset: uint64(bound.at), Range: uint64(bound.size)}
+		b.infos[i] = vk.DescriptorBufferInfo{Buffer: bound.Slab.Buffer, Offset: uint64(bound.At), Range: uint64(bound.Size)}
 	}
 	r.order(c.bind...)
 	if pipeline != r.bound {
-		g.vk.CmdBindPipeline(r.command, pipeline)
+		g.VK.CmdBindPipeline(r.command, pipeline)
 		r.bound = pipeline
 	}
 	r.describe(len(c.bind))
 	if len(c.push) > 0 {
-		g.vk.CmdPushConstants(r.command, g.layout, c.push)
+		g.VK.CmdPushConstants(r.command, g.Layout, c.push)
 	}
 	return true
 }
 
 // copy records a copy of from to to, of the same size.
-func (r *recorder) copy(to, from view) {
+func (r *recorder) copy(to, from driver.View) {
 	r.flush()
-	if r.err != nil || to.size == 0 {
+	if r.err != nil || to.Size == 0 {
 		return
 	}
 	r.order(write(to), read(from))
-	region := []vk.BufferCopy{{SrcOffset: uint64(from.at), DstOffset: uint64(to.at), Size: uint64(to.size)}}
-	r.d.gpu.vk.CmdCopyBuffer(r.command, from.slab.buffer, to.slab.buffer, region)
+	region := []vk.BufferCopy{{SrcOffset: uint64(from.At), DstOffset: uint64(to.At), Size: uint64(to.Size)}}
+	r.d.gpu.VK.CmdCopyBuffer(r.command, from.Slab.Buffer, to.Slab.Buffer, region)
 }
 
 // fill records that every word of v becomes word.
-func (r *recorder) fill(v view, word uint32) {
+func (r *recorder) fill(v driver.View, word uint32) {
 	r.flush()
-	if r.err != nil || v.size == 0 {
+	if r.err != nil || v.Size == 0 {
 		return
 	}
 	r.order(write(v))
-	r.d.gpu.vk.CmdFillBuffer(r.command, v.slab.buffer, uint64(v.at), uint64(v.size), word)
+	r.d.gpu.VK.CmdFillBuffer(r.command, v.Slab.Buffer, uint64(v.At), uint64(v.Size), word)
 }
 
 // begin starts a command buffer. What earlier submissions and the host wrote is visible to what follows.
@@ -138,17 +139,17 @@ func (r *recorder) begin() {
 	if r.err != nil {
 		return
 	}
-	command, err := r.d.gpu.vk.AllocateCommandBuffer(r.d.gpu.pool)
+	command, err := r.d.gpu.VK.AllocateCommandBuffer(r.d.gpu.Pool)
 	if err != nil {
-		r.fail(r.d.gpu.fail(err))
+		r.fail(r.d.gpu.Fail(err))
 		return
 	}
 	r.beginWith(command)
 }
 
 func (r *recorder) beginWith(command vk.CommandBuffer) {
-	if err := r.d.gpu.vk.Begin(command, &r.d.bindings.begin); err != nil {
-		r.fail(r.d.gpu.fail(err))
+	if err := r.d.gpu.VK.Begin(command, &r.d.bindings.begin); err != nil {
+		r.fail(r.d.gpu.Fail(err))
 		return
 	}
 	r.command, r.filled, r.bound = command, false, 0
@@ -167,11 +168,11 @@ func (r *recorder) end() vk.CommandBuffer {
 	r.barrier(0, 0, vk.PipelineStageHost, vk.AccessHostRead)
 	command := r.command
 	r.command = 0
-	if err := r.d.gpu.vk.End(command); err != nil {
-		r.fail(r.d.gpu.fail(err))
+	if err := r.d.gpu.VK.End(command); err != nil {
+		r.fail(r.d.gpu.Fail(err))
 	}
 	if !r.filled {
-		r.d.gpu.vk.FreeCommandBuffer(r.d.gpu.pool, command)
+		r.d.gpu.VK.FreeCommandBuffer(r.d.gpu.Pool, command)
 		return 0
 	}
 	return command
@@ -189,7 +190,7 @@ func (r *recorder) barrier(fromStages, fromAccess, toStages, toAccess uint32) {
 	m := &r.d.bindings.memory
 	m.SrcAccessMask = workWrites | fromAccess
 	m.DstAccessMask = workReads | workWrites | toAccess
-	r.d.gpu.vk.CmdPipelineBarrier(r.command, workStages|fromStages, workStages|toStages, m)
+	r.d.gpu.VK.CmdPipelineBarrier(r.command, workStages|fromStages, workStages|toStages, m)
 }
 
 // order records a barrier if what follows touches memory in a way that must wait for what came since the last one.
@@ -205,7 +206,7 @@ func (r *recorder) order(bind ...binding) {
 	}
 	for _, b := range bind {
 		if b.writes {
-			r.forms.forget(b.view)
+			r.forms.forget(b.View)
 		}
 		r.hazards.add(b)
 	}

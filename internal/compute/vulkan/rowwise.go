@@ -5,14 +5,15 @@ import (
 	"math"
 
 	"github.com/powerinfer-go/powerinfer/internal/compute"
+	"github.com/powerinfer-go/powerinfer/internal/compute/vulkan/driver"
 )
 
 // elementwise is the workgroup of shaders that treat every element alone.
 const elementwise = 256
 
-// groupsFor are the workgroups for n elements. Shaders go on in strides where there are more than the device can count.
+// groupsFor returns the workgroups for n elements. Shaders go on in strides where there are more than the device can count.
 func (r *recorder) groupsFor(n int) [3]int {
-	return [3]int{min(ceil(n, elementwise), int(r.d.gpu.limits.MaxComputeWorkGroupCount[0])), 1, 1}
+	return [3]int{min(ceil(n, elementwise), int(r.d.gpu.Limits.MaxComputeWorkGroupCount[0])), 1, 1}
 }
 
 // same panics unless a and b have the same shape.
@@ -22,8 +23,8 @@ func same(verb string, a, b compute.Tensor) {
 	}
 }
 
-// Add adds x to dst.
-func (r *recorder) Add(dst, x compute.Tensor) {
+// add adds x to dst.
+func (r *recorder) add(dst, x compute.Tensor) {
 	same("Add", dst, x)
 	n := dst.Rows * dst.Cols
 	if n == 0 || r.join(dst, x) {
@@ -37,8 +38,22 @@ func (r *recorder) Add(dst, x compute.Tensor) {
 	})
 }
 
-// Activate computes act(gate)·up.
-func (r *recorder) Activate(dst, gate, up compute.Tensor, act compute.Activation) {
+// scale multiplies every element of x by factor; its scalar twin is ref's.
+func (r *recorder) scale(x compute.Tensor, factor float32) {
+	n := x.Rows * x.Cols
+	if n == 0 {
+		return
+	}
+	r.dispatch(call{
+		shader: "scale", local: elementwise,
+		bind:   []binding{update(floats(x))},
+		push:   []uint32{uint32(n), math.Float32bits(factor)},
+		groups: r.groupsFor(n),
+	})
+}
+
+// activate computes act(gate)·up.
+func (r *recorder) activate(dst, gate, up compute.Tensor, act compute.Activation) {
 	same("Activate", dst, gate)
 	n := gate.Rows * gate.Cols
 	if n == 0 {
@@ -71,13 +86,13 @@ func inPlace(dst, x compute.Tensor, more ...binding) []binding {
 // normLocal is the workgroup of norms: one for each row.
 const normLocal = 256
 
-// RMSNorm divides by the root of the mean square.
-func (r *recorder) RMSNorm(dst, x compute.Tensor, w *compute.Vector, eps float32) {
+// rmsNorm divides by the root of the mean square.
+func (r *recorder) rmsNorm(dst, x compute.Tensor, w *compute.Vector, eps float32) {
 	r.norm("rmsnorm", dst, x, w, nil, eps)
 }
 
-// LayerNorm divides by the standard deviation from the mean.
-func (r *recorder) LayerNorm(dst, x compute.Tensor, w, b *compute.Vector, eps float32) {
+// layerNorm divides by the standard deviation from the mean.
+func (r *recorder) layerNorm(dst, x compute.Tensor, w, b *compute.Vector, eps float32) {
 	r.norm("layernorm", dst, x, w, b, eps)
 }
 
@@ -102,19 +117,19 @@ func (r *recorder) norm(shader string, dst, x compute.Tensor, w, b *compute.Vect
 		shader: shader, local: normLocal, spec: []uint32{biased, truth(pack)},
 		bind:   inPlace(dst, x, read(elements(w)), read(elements(bias)), write(form)),
 		push:   []uint32{uint32(x.Rows), uint32(x.Cols), math.Float32bits(eps), packedScales(x.Rows * x.Cols)},
-		groups: [3]int{min(x.Rows, int(r.d.gpu.limits.MaxComputeWorkGroupCount[0])), 1, 1},
+		groups: [3]int{min(x.Rows, int(r.d.gpu.Limits.MaxComputeWorkGroupCount[0])), 1, 1},
 	})
 	r.packed(dst, form, pack)
 }
 
-// Embed looks up each token's row.
-func (r *recorder) Embed(dst compute.Tensor, table *compute.Matrix) {
+// embed looks up each token's row.
+func (r *recorder) embed(dst compute.Tensor, table *compute.Matrix) {
 	r.check(needTokens(dst.Rows, table.Rows))
 	r.lookup("embed", dst, table, 0)
 }
 
-// AddPosition adds each position's row.
-func (r *recorder) AddPosition(x compute.Tensor, table *compute.Matrix, offset int) {
+// addPosition adds each position's row.
+func (r *recorder) addPosition(x compute.Tensor, table *compute.Matrix, offset int) {
 	r.check(needPositions(x.Rows, offset, table.Rows))
 	r.lookup("addposition", x, table, offset)
 }
@@ -143,8 +158,8 @@ func (r *recorder) lookup(shader string, dst compute.Tensor, table *compute.Matr
 // slotElems is how many elements weights.glsl decodes at a time.
 const slotElems = 8
 
-// Gather copies the rows whose logits are wanted.
-func (r *recorder) Gather(dst, x compute.Tensor) {
+// gather copies the rows whose logits are wanted.
+func (r *recorder) gather(dst, x compute.Tensor) {
 	if dst.Cols != x.Cols {
 		panic(fmt.Sprintf("vulkan: Gather of %d columns from %d", dst.Cols, x.Cols))
 	}
@@ -161,9 +176,9 @@ func (r *recorder) Gather(dst, x compute.Tensor) {
 	})
 }
 
-// RoPE turns the pairs of every head. Angles grow with the position far beyond what a shader's sine is good for, so the host computes them
+// rope turns the pairs of every head. Angles grow with the position far beyond what a shader's sine is good for, so the host computes them
 // once a step.
-func (r *recorder) RoPE(x compute.Tensor, headDim int, rp *compute.Rope) {
+func (r *recorder) rope(x compute.Tensor, headDim int, rp *compute.Rope) {
 	if headDim < 1 || x.Cols%headDim != 0 || rp.Dims > headDim || len(rp.Freqs) != rp.Dims/2 {
 		panic(fmt.Sprintf("vulkan: RoPE of %d columns in heads of %d, %d turned by %d", x.Cols, headDim, rp.Dims, len(rp.Freqs)))
 	}
@@ -179,9 +194,9 @@ func (r *recorder) RoPE(x compute.Tensor, headDim int, rp *compute.Rope) {
 	})
 }
 
-// turns is the memory of rp's cosines and sines for rows tokens.
-func (r *recorder) turns(rp *compute.Rope, rows int) view {
-	if v, ok := r.ropes[rp]; ok && v.size >= 8*int64(rows)*int64(len(rp.Freqs)) {
+// turns returns the memory of rp's cosines and sines for rows tokens.
+func (r *recorder) turns(rp *compute.Rope, rows int) driver.View {
+	if v, ok := r.ropes[rp]; ok && v.Size >= 8*int64(rows)*int64(len(rp.Freqs)) {
 		return v
 	}
 	r.check(needPositions(rows, 0, math.MaxInt32))
@@ -197,7 +212,7 @@ func (r *recorder) turns(rp *compute.Rope, rows int) view {
 		}
 	})
 	if r.ropes == nil {
-		r.ropes = map[*compute.Rope]view{}
+		r.ropes = map[*compute.Rope]driver.View{}
 	}
 	r.ropes[rp] = v
 	return v

@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"github.com/powerinfer-go/powerinfer/internal/compute"
+	"github.com/powerinfer-go/powerinfer/internal/compute/vulkan/driver"
 	"github.com/powerinfer-go/powerinfer/internal/compute/vulkan/vk"
 )
 
@@ -17,6 +18,7 @@ type segment struct {
 	inputs  []input
 	results []result
 	params  paramsLayout // what the recording has room for
+	decode  int          // its first rows, which are single tokens of running sequences
 	used    uint64       // the number of the run that used it last
 	stamps  []stamp      // in the order in which they are passed
 	copies  []copied     // what the host reads when it has run
@@ -29,7 +31,7 @@ type segment struct {
 // leg is a stretch of a segment up to where the host has its turn.
 type leg struct {
 	command vk.CommandBuffer              // 0: nothing was recorded
-	beside  vk.CommandBuffer              // submitted with command, for the host's turn; 0: nothing
+	overlap vk.CommandBuffer              // submitted with command, for the host's turn; 0: nothing
 	host    func(p *compute.Params) error // called when command has run; nil: nothing
 	late    bool                          // what ran beside an earlier turn must have run too
 
@@ -39,19 +41,24 @@ type leg struct {
 // copied is a part of a tensor that a segment copies to the host at its end.
 type copied struct {
 	place
-	view
+	driver.View
 }
 
 // input is memory that the host fills before every run.
 type input struct {
-	view
+	driver.View
 	fill func(p *compute.Params, dst []byte)
 }
 
 // result is memory that the host clears before every run, and looks at behind it.
 type result struct {
-	view
+	driver.View
 	done func(data []byte)
+}
+
+// newSegment returns a segment to be recorded with p.
+func newSegment(seg compute.Segment, p *compute.Params) *segment {
+	return &segment{params: layoutFor(seg, p), decode: seg.Decode}
 }
 
 // maxSegments stay recorded; the one that was not used for longest makes room for another.
@@ -73,7 +80,7 @@ func (d *Device) Run(seg compute.Segment, p *compute.Params, body func(compute.V
 		s = nil
 	}
 	if s == nil {
-		r := &recorder{d: d, now: p, seg: &segment{params: layoutFor(seg, p)}, wanted: wanted}
+		r := &recorder{d: d, now: p, seg: newSegment(seg, p), wanted: wanted}
 		if err := r.record(body); err != nil {
 			return fmt.Errorf("segment %q: %w", seg.Name, err)
 		}
@@ -100,7 +107,7 @@ func (r *recorder) record(body func(compute.Verbs)) error {
 	r.timed = r.d.stamps != nil
 	r.begin()
 	if r.err == nil {
-		body(r)
+		body(compute.NewVerbs(r))
 		r.collect()
 		r.copyWanted()
 	}
@@ -111,14 +118,14 @@ func (r *recorder) record(body func(compute.Verbs)) error {
 	return r.err
 }
 
-// leg ends a leg, at whose end the host has its turn, while the device computes what beside records.
-func (r *recorder) leg(host func(*compute.Params) error, beside func()) {
+// leg ends a leg, at whose end the host has its turn, while the device computes what meanwhile records.
+func (r *recorder) leg(host func(*compute.Params) error, meanwhile func()) {
 	l := leg{command: r.end(), host: host, late: r.late, idle: r.idle}
 	r.late, r.idle = false, nil
-	if beside != nil {
+	if meanwhile != nil {
 		r.begin()
-		beside()
-		l.beside = r.end()
+		meanwhile()
+		l.overlap = r.end()
 	}
 	r.seg.legs = append(r.seg.legs, l)
 }
@@ -131,13 +138,13 @@ func (r *recorder) copyWanted() {
 			r.fail(err)
 			return
 		}
-		r.copy(v, w.t.slice(w.at, w.size))
+		r.copy(v, w.t.Slice(w.at, w.size))
 		r.seg.copies = append(r.seg.copies, copied{w, v})
 	}
 }
 
 // Host submits what was recorded, waits for it and calls f. The rest is recorded afresh.
-func (r *recorder) Host(f func()) {
+func (r *recorder) Host(f func() error) {
 	r.live = true
 	r.collect()
 	r.leg(nil, nil)
@@ -145,7 +152,7 @@ func (r *recorder) Host(f func()) {
 		r.fail(r.d.play(r.seg, r.now))
 	}
 	if r.err == nil {
-		f()
+		r.fail(f())
 	}
 	r.d.free(r.seg)
 	r.seg.checks, r.seg.inputs, r.seg.results, r.seg.stamps = nil, nil, nil, nil // the inputs lie where they were filled in
@@ -160,10 +167,10 @@ func (d *Device) play(s *segment, p *compute.Params) error {
 		}
 	}
 	for _, in := range s.inputs {
-		in.fill(p, in.host())
+		in.fill(p, in.Host())
 	}
 	for _, r := range s.results {
-		clear(r.host())
+		clear(r.Host())
 	}
 	clear(d.seen.rows)
 	from := d.stamps.begin(len(s.stamps))
@@ -173,51 +180,51 @@ func (d *Device) play(s *segment, p *compute.Params) error {
 		return err
 	}
 	for _, r := range s.results {
-		r.done(r.host())
+		r.done(r.Host())
 	}
 	for _, c := range s.copies {
-		d.seen.rows[c.place] = c.view
+		d.seen.rows[c.place] = c.View
 	}
 	d.played = s
 	return nil
 }
 
 // play submits s leg by leg and waits.
-func (s *segment) play(g *gpu, p *compute.Params) error {
+func (s *segment) play(g *driver.GPU, p *compute.Params) error {
 	for i := range s.legs {
 		if err := s.legs[i].play(g, p); err != nil {
-			if g.lost == nil { // what runs may not be disturbed
-				err = errors.Join(err, g.wait(g.last))
+			if g.Lost == nil { // what runs may not be disturbed
+				err = errors.Join(err, g.Wait(g.Last))
 			}
 			return err
 		}
 	}
-	return g.wait(g.last)
+	return g.Wait(g.Last)
 }
 
 // play submits l and lets the host do its part. What runs beside may still run when it returns.
-func (l *leg) play(g *gpu, p *compute.Params) error {
-	before := g.last
+func (l *leg) play(g *driver.GPU, p *compute.Params) error {
+	before := g.Last
 	awaited, err := uint64(0), error(nil)
 	if l.late {
 		awaited = before
 	}
 	switch {
-	case l.command != 0 && l.beside != 0:
-		awaited, err = g.submit(l.command, l.beside)
+	case l.command != 0 && l.overlap != 0:
+		awaited, err = g.Submit(l.command, l.overlap)
 	case l.command != 0:
-		awaited, err = g.submit(l.command)
-	case l.beside != 0:
-		_, err = g.submit(l.beside)
+		awaited, err = g.Submit(l.command)
+	case l.overlap != 0:
+		_, err = g.Submit(l.overlap)
 	}
 	if err != nil || l.host == nil {
 		return err
 	}
 	if l.idle != nil {
-		g.glance.ready, g.glance.done = before, awaited
-		l.idle(g.glance.readyFn, g.glance.doneFn)
+		g.Glance.Ready, g.Glance.Done = before, awaited
+		l.idle(g.Glance.ReadyFn, g.Glance.DoneFn)
 	}
-	if err := g.wait(awaited); err != nil {
+	if err := g.Wait(awaited); err != nil {
 		return err
 	}
 	return l.host(p)
@@ -242,21 +249,21 @@ func (d *Device) forget(seg compute.Segment) {
 // free gives up s's command buffers, which are not running.
 func (d *Device) free(s *segment) {
 	for _, l := range s.legs {
-		for _, c := range [...]vk.CommandBuffer{l.command, l.beside} {
+		for _, c := range [...]vk.CommandBuffer{l.command, l.overlap} {
 			if c != 0 {
-				d.gpu.vk.FreeCommandBuffer(d.gpu.pool, c)
+				d.gpu.VK.FreeCommandBuffer(d.gpu.Pool, c)
 			}
 		}
 	}
 	for _, p := range s.pools {
-		d.gpu.vk.DestroyDescriptorPool(p)
+		d.gpu.VK.DestroyDescriptorPool(p)
 	}
 	s.legs, s.pools, s.sets = nil, nil, 0
 }
 
-// params is the memory of the step's compute.Params, for shaders/params.glsl.
-func (r *recorder) params() view {
-	if r.param.slab == nil {
+// params returns the memory of the step's compute.Params, for shaders/params.glsl.
+func (r *recorder) params() driver.View {
+	if r.param.Slab == nil {
 		l := r.seg.params
 		r.param = r.hostData(int64(4*l.words()), l.write)
 	}
@@ -264,7 +271,7 @@ func (r *recorder) params() view {
 }
 
 // hostData is memory that fill writes before every run.
-func (r *recorder) hostData(size int64, fill func(p *compute.Params, dst []byte)) view {
+func (r *recorder) hostData(size int64, fill func(p *compute.Params, dst []byte)) driver.View {
 	v, err := r.d.inputs.take(size)
 	if err != nil {
 		r.fail(err)
@@ -275,7 +282,7 @@ func (r *recorder) hostData(size int64, fill func(p *compute.Params, dst []byte)
 }
 
 // result is memory that is zero before every run, and given to done when the segment has run.
-func (r *recorder) result(size int64, done func(data []byte)) view {
+func (r *recorder) result(size int64, done func(data []byte)) driver.View {
 	v, err := r.d.results.take(size)
 	if err != nil {
 		r.fail(err)
@@ -291,9 +298,9 @@ func (r *recorder) check(f func(*compute.Params) error) { r.seg.checks = append(
 // exchange is memory that host and device both see. Segments share it, because only one runs at a time and everything in it is written
 // anew for every run; each recording cuts its parts off from the start.
 type exchange struct {
-	memory  *memory
-	purpose purpose
-	blocks  []view
+	memory  *driver.Memory
+	purpose driver.Purpose
+	blocks  []driver.View
 	block   int   // in use
 	at      int64 // within it
 }
@@ -303,17 +310,17 @@ const exchangeBlock = 256 << 10
 func (e *exchange) restart() { e.block, e.at = 0, 0 }
 
 // take cuts off size bytes.
-func (e *exchange) take(size int64) (view, error) {
+func (e *exchange) take(size int64) (driver.View, error) {
 	for ; e.block < len(e.blocks); e.block, e.at = e.block+1, 0 {
-		if b := e.blocks[e.block]; size <= b.size-e.at {
-			v := b.slice(e.at, size)
-			e.at = min(b.size, align(e.at+size, e.memory.g.alignment()))
+		if b := e.blocks[e.block]; size <= b.Size-e.at {
+			v := b.Slice(e.at, size)
+			e.at = min(b.Size, driver.Align(e.at+size, e.memory.GPU.Alignment()))
 			return v, nil
 		}
 	}
-	b, err := e.memory.alloc(e.purpose, max(size, exchangeBlock))
+	b, err := e.memory.Alloc(e.purpose, max(size, exchangeBlock))
 	if err != nil {
-		return view{}, err
+		return driver.View{}, err
 	}
 	e.blocks, e.at = append(e.blocks, b), 0
 	return e.take(size)

@@ -34,7 +34,7 @@ func ground(t *testing.T, d compute.Device) *playground {
 		}
 		data := make([]byte, 4*len(values))
 		quant.Encode(quant.F32, data, values)
-		m, err := d.Matrix(compute.Source{Name: "table", Type: quant.F32, Rows: rows, Cols: replayCols, Data: data}, compute.Embed)
+		m, err := d.Matrix(compute.Source{Name: "table", Type: quant.F32, Rows: rows, Cols: replayCols, Data: data}, compute.Lookup)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -48,13 +48,13 @@ func ground(t *testing.T, d compute.Device) *playground {
 		}
 	}
 	var err error
-	if g.cache, err = d.Cache(compute.CacheSpec{Layers: 2, KVHeads: 2, HeadDim: replayCols / 2, Pages: 200}); err != nil {
+	if g.cache, err = d.Cache(compute.CacheSpec{Layers: slices.Repeat([]compute.KVShape{{Heads: 2, Key: replayCols / 2, Value: replayCols / 2}}, 2), Pages: 200}); err != nil {
 		t.Fatal(err)
 	}
 	return g
 }
 
-// step is a small forward pass of everything that depends on params.
+// step returns a small forward pass of everything that depends on params.
 func (g *playground) step(name string, p *compute.Params) ([]float32, error) {
 	n, nOut := len(p.Tokens), len(p.Out)
 	err := g.Run(compute.Segment{Name: name, Rows: n, Out: nOut}, p, func(v compute.Verbs) {
@@ -64,7 +64,7 @@ func (g *playground) step(name string, p *compute.Params) ([]float32, error) {
 		v.Embed(g.k.First(n), g.table)
 		v.RoPE(g.k.First(n), replayCols/2, &g.rope)
 		v.StoreKV(g.cache, 1, g.k.First(n), g.x.First(n))
-		v.Attention(g.y.First(n), g.x.First(n), g.cache, 1, 0.01)
+		v.Attend(g.y.First(n), g.x.First(n), g.cache, 1, compute.Attention{Scale: 0.01})
 		v.Gather(g.out.First(nOut), g.y.First(n))
 	})
 	if err != nil {
@@ -72,7 +72,7 @@ func (g *playground) step(name string, p *compute.Params) ([]float32, error) {
 	}
 	var all []float32
 	for i := range nOut {
-		all = append(all, slices.Clone(g.Read(g.out, i))...)
+		all = append(all, slices.Clone(readable(g.Read(g.out, i)))...)
 	}
 	return all, nil
 }
@@ -126,11 +126,11 @@ func TestReplay(t *testing.T) {
 		}
 	}
 	p := &compute.Params{Tokens: []int32{2}, Pos: []int32{9}, Seq: []int32{0}, Out: []int32{0}, Pages: [][]int32{pagesFrom(0, 90)}}
-	before := d.gpu.last
+	before := d.gpu.Last
 	if _, err := here.step("step", p); err != nil {
 		t.Fatal(err)
 	}
-	if n := d.gpu.last - before; n != 1 {
+	if n := d.gpu.Last - before; n != 1 {
 		t.Errorf("a step and its result took %d submissions", n)
 	}
 }
@@ -210,7 +210,7 @@ func TestHost(t *testing.T) {
 		p := &compute.Params{Tokens: []int32{i + 1}, Pos: []int32{i}}
 		err := d.Run(compute.Segment{Name: "observed", Rows: 1}, p, func(v compute.Verbs) {
 			v.Embed(g.x.First(1), g.table)
-			v.Host(func() { seen = d.Read(g.x, 0)[2] })
+			v.Host(func() error { seen = readable(d.Read(g.x, 0))[2]; return nil })
 			v.AddPosition(g.x.First(1), g.places, 0)
 		})
 		if err != nil {
@@ -220,7 +220,7 @@ func TestHost(t *testing.T) {
 		if seen != element(i+1) {
 			t.Errorf("step %d: the observer saw %g, want %g", i, seen, element(i+1))
 		}
-		if got, want := d.Read(g.x, 0)[2], element(i+1)+element(i); got != want {
+		if got, want := readable(d.Read(g.x, 0))[2], element(i+1)+element(i); got != want {
 			t.Errorf("step %d: in the end %g, want %g", i, got, want)
 		}
 	}

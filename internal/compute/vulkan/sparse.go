@@ -4,6 +4,7 @@ import (
 	"math"
 
 	"github.com/powerinfer-go/powerinfer/internal/compute"
+	"github.com/powerinfer-go/powerinfer/internal/compute/vulkan/driver"
 )
 
 // Shapes of the shaders for neurons, whose constants say the same.
@@ -25,19 +26,21 @@ type sparse struct {
 	out, x  compute.Tensor
 	set     compute.Set
 	all     bool // the set is every neuron
-	listed  bool // computed by lists
+	prompt  bool // the rows in work are parts of prompts, and of an Arithmetic of their own
+	listed  bool // they are computed by lists
 	operand operand
-	counts  view // predicted, gated, active
+	counts  driver.View // predicted, gated, active
 
 	// A step's lists, by token.
-	list, offsets view
+	list, offsets driver.View
 	gates, a      compute.Tensor // [tokens, n]: the lists' gates and a_i
 }
 
-// SparseFFN computes the neurons of s that w has, which may be the first only of s.N. It computes a few tokens by lists of neurons: gate
+// sparseFFN computes the neurons of s that w has, which may be the first only of s.N. It computes a few tokens by lists of neurons: gate
 // rows of the set, up rows where the activation is not zero, the down columns of neurons whose product is not. Many tokens, whose sets' union is most of a layer, go through matrix products in which
-// neurons outside a token's set are zero. Both give the same bytes, up to the many tokens that are computed by Arithmetic.
-func (r *recorder) SparseFFN(out, x compute.Tensor, s compute.Set, w compute.SparseWeights) {
+// neurons outside a token's set are zero. Both give the same bytes. Prompts for which there is another Arithmetic go through its products,
+// however few tokens they have.
+func (r *recorder) sparseFFN(out, x compute.Tensor, s compute.Set, w compute.SparseWeights) {
 	r.about(w.Up.Name)
 	f := &sparse{r: r, w: w, n: w.Up.Rows, out: out, x: x, set: s, all: s.Mem == nil, operand: operand{r: r, x: x, name: "activations"}}
 	if w.Up.Cols != x.Cols || s.N < f.n || s.Rows != x.Rows || out.Rows != x.Rows || w.Gate != nil && (w.Gate.Rows != f.n || w.Gate.Cols != x.Cols) {
@@ -46,62 +49,89 @@ func (r *recorder) SparseFFN(out, x compute.Tensor, s compute.Set, w compute.Spa
 	if x.Rows == 0 {
 		return
 	}
+	prompts := min(r.seg.decode, x.Rows) // where they begin
+	if f.prompt = true; f.by(w.Gate) == Ordered && f.by(w.Up) == Ordered && f.by(w.Down) == Ordered {
+		prompts = x.Rows // there is no other arithmetic for them
+	}
+	f.prompt = false
+	f.compute(0, prompts)
+	f.prompt = true
+	f.compute(prompts, x.Rows-prompts)
+}
+
+// by returns how a product of the rows in work with m is computed. m may be nil.
+func (f *sparse) by(m *compute.Matrix) Arithmetic {
+	if !f.prompt || m == nil {
+		return Ordered
+	}
+	return f.r.d.arithmetic(m.Type)
+}
+
+// compute computes rows tokens from first on, which are of the same kind.
+func (f *sparse) compute(first, rows int) {
+	if rows == 0 {
+		return
+	}
 	// A dense product sums down's columns in one part only.
-	down := mem(w.Down)
-	f.listed = down.layout != plain && (len(down.parts) > 1 || x.Rows <= fewTokens && (!f.all || w.Act.Sparse()))
+	down := mem(f.w.Down)
+	f.listed = down.layout != plain && (len(down.parts) > 1 || !f.prompt && rows <= compute.FewTokens && (!f.all || f.w.Act.Sparse()))
 	step, size := f.everyNeuron, everyTokens
 	if f.listed {
-		step, size = f.someNeurons, fewTokens
+		step, size = f.someNeurons, compute.FewTokens
 	}
 	if f.listed && len(down.parts) > 1 {
-		size = max(1, min(size, int(r.d.maxBinding/f.carried())))
+		size = max(1, min(size, int(f.r.d.maxBinding/f.carried())))
 	}
-	f.count(ceil(x.Rows, size))
-	for first := 0; first < x.Rows; first += size {
-		step(first, min(size, x.Rows-first))
+	f.count(first, rows, ceil(rows, size))
+	for end := first + rows; first < end; first += size {
+		step(first, min(size, end-first))
 	}
 }
 
-// count has the segment's counts added to the layer's whenever it has run, where the layer is computed in so many steps.
-func (f *sparse) count(steps int) {
+// count has the counts of rows tokens, from first on, added to the layer's whenever the segment has run, where they are computed in so many
+// steps.
+func (f *sparse) count(first, rows, steps int) {
 	c := f.w.Count
 	if c == nil {
 		f.counts = f.r.scratch("counts", counterBytes)
 		return
 	}
-	w, tokens, n, all, listed := f.w, int64(f.x.Rows), int64(f.n), f.all, f.listed
+	w, tokens, n, all, listed := f.w, int64(rows), int64(f.n), f.all, f.listed
 	f.counts = f.r.counter(func(counted []uint32) {
 		predicted, gated, active := int64(counted[0]), int64(counted[1]), int64(counted[2])
 		if listed && all {
 			predicted = tokens * n
 		}
-		c.Steps++
+		if first == 0 {
+			c.Steps++
+		}
 		c.Tokens += tokens
 		c.Predicted += predicted
 		c.Gated += gated
 		c.Active += active
-		first, second, third := predicted, gated, active // rows that were read
+		every := int64(steps) * n // a step reads a row once for all of its tokens, or finds it in the GPU's caches
+		one, two, three := min(predicted, every), min(gated, every), min(active, every)
 		if all || !listed {
-			first = int64(steps) * n
+			one = every
 		}
 		if !listed {
-			second, third = first, first
+			two, three = every, every
 		}
 		if w.Gate != nil {
-			c.Bytes += first*mem(w.Gate).bytes()/n + second*mem(w.Up).bytes()/n
+			c.Bytes += one*mem(w.Gate).bytes()/n + two*mem(w.Up).bytes()/n
 		} else {
-			c.Bytes += first * mem(w.Up).bytes() / n
+			c.Bytes += one * mem(w.Up).bytes() / n
 		}
-		c.Bytes += third * mem(w.Down).bytes() / n
+		c.Bytes += three * mem(w.Down).bytes() / n
 	})
 }
 
-// activation is the layer's, as the shaders take it.
+// activation returns the layer's, as the shaders take it.
 func (f *sparse) activation() (kind, threshold uint32) {
 	return uint32(f.w.Act.Kind), math.Float32bits(f.w.Act.Threshold)
 }
 
-// words are those of a row of bits.
+// words returns those of a row of bits.
 func (f *sparse) words() uint32 {
 	if f.all {
 		return 0
@@ -126,12 +156,12 @@ func (f *sparse) someNeurons(first, n int) {
 	switch {
 	case f.all && gated:
 		values := f.tensor("gates", n, f.n)
-		f.r.multiply(&f.operand, first, n, 0, compute.Product{Out: values, W: f.w.Gate})
+		f.r.multiply(Ordered, &f.operand, first, n, 0, compute.Product{Out: values, W: f.w.Gate})
 		f.choose(first, n, values, f.gates)
 		f.rows(first, n, f.w.Up, f.w.UpBias, rowsUp)
 	case f.all:
 		values := f.tensor("gates", n, f.n)
-		f.r.multiply(&f.operand, first, n, 0, compute.Product{Out: values, W: f.w.Up, Bias: f.w.UpBias})
+		f.r.multiply(Ordered, &f.operand, first, n, 0, compute.Product{Out: values, W: f.w.Up, Bias: f.w.UpBias})
 		f.choose(first, n, values, f.a)
 	case gated:
 		f.choose(first, n, compute.Tensor{}, f.gates)
@@ -152,7 +182,7 @@ func (f *sparse) choose(first, n int, values, picked compute.Tensor) {
 		groups: [3]int{n, 1, 1},
 	}
 	kind, threshold := f.activation()
-	var from view
+	var from driver.View
 	count := uint32(0)
 	if f.all {
 		from, first, count = floats(values), 0, 1
@@ -195,10 +225,10 @@ func (f *sparse) rows(first, n int, m *compute.Matrix, bias *compute.Vector, ste
 	}
 }
 
-// carried is what one token's sums take between the parts of down, in bytes.
+// carried returns what one token's sums take between the parts of down, in bytes.
 func (f *sparse) carried() int64 { return 4 * neuronLanes * slotElems * int64(f.slots()) }
 
-// slots are the slots of a neuron's down column.
+// slots returns the slots of a neuron's down column.
 func (f *sparse) slots() int { return mem(f.w.Down).units * unitElems(f.w.Down.Type) / slotElems }
 
 // down adds the listed neurons' down columns.
@@ -235,10 +265,10 @@ func (f *sparse) everyNeuron(first, n int) {
 	gates, ups := f.tensor("gates", n, f.n), compute.Tensor{}
 	if f.w.Gate != nil {
 		ups = f.tensor("ups", n, f.n)
-		f.r.multiply(&f.operand, first, n, 0, compute.Product{Out: gates, W: f.w.Gate})
-		f.r.multiply(&f.operand, first, n, 0, compute.Product{Out: ups, W: f.w.Up, Bias: f.w.UpBias})
+		f.r.multiply(f.by(f.w.Gate), &f.operand, first, n, 0, compute.Product{Out: gates, W: f.w.Gate})
+		f.r.multiply(f.by(f.w.Up), &f.operand, first, n, 0, compute.Product{Out: ups, W: f.w.Up, Bias: f.w.UpBias})
 	} else {
-		f.r.multiply(&f.operand, first, n, 0, compute.Product{Out: gates, W: f.w.Up, Bias: f.w.UpBias})
+		f.r.multiply(f.by(f.w.Up), &f.operand, first, n, 0, compute.Product{Out: gates, W: f.w.Up, Bias: f.w.UpBias})
 		ups = f.tensor("ups", 1, 1)
 	}
 	kind, threshold := f.activation()
@@ -256,10 +286,10 @@ func (f *sparse) everyNeuron(first, n int) {
 	m := mem(f.w.Down)
 	if m.layout == plain {
 		o := operand{r: f.r, x: gates, name: "neurons"}
-		f.r.multiply(&o, 0, n, first, compute.Product{Out: f.out, W: f.w.Down, Bias: f.w.DownBias})
+		f.r.multiply(f.by(f.w.Down), &o, 0, n, first, compute.Product{Out: f.out, W: f.w.Down, Bias: f.w.DownBias})
 		return
 	}
-	if a := f.r.d.arithmetic(f.w.Down.Type, n); a != Ordered {
+	if a := f.by(f.w.Down); a != Ordered {
 		o, tile := operand{r: f.r, x: gates, name: "neurons"}, f.r.d.tile(a, f.out.Cols, n)
 		f.r.multiplyHalves(a, tile, &o, 0, n, first, compute.Product{Out: f.out, W: f.w.Down, Bias: f.w.DownBias}, true)
 		return

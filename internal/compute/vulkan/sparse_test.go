@@ -22,7 +22,7 @@ type layer struct {
 	seed           uint64
 }
 
-// encoded is a weight of normal numbers.
+// encoded returns a weight of normal numbers.
 func encoded(rng *rand.Rand, typ quant.Type, rows, cols int) compute.Source {
 	values := make([]float32, cols)
 	data := make([]byte, rows*typ.RowBytes(cols))
@@ -54,7 +54,7 @@ func (l layer) play(t *testing.T, dev compute.Device) ([]float32, compute.Neuron
 		return x
 	}
 	const rank = 32
-	table := matrix(quant.F32, l.tokens, l.n, compute.Embed)
+	table := matrix(quant.F32, l.tokens, l.n, compute.Lookup)
 	fc1, fc2 := matrix(quant.F32, rank, l.n, compute.Dense), matrix(quant.F32, l.members, rank, compute.Dense)
 	var count compute.NeuronCount
 	w := compute.SparseWeights{Up: matrix(l.typ, l.ff, l.n, compute.Rows), Act: compute.Activation{Kind: compute.ReLU}, Count: &count}
@@ -74,11 +74,11 @@ func (l layer) play(t *testing.T, dev compute.Device) ([]float32, compute.Neuron
 		}
 	}
 	x, out, hidden, logits := tensor(l.n), tensor(l.n), tensor(rank), tensor(l.members)
-	p := compute.Params{Tokens: make([]int32, l.tokens), Threshold: 10}
+	p := compute.Params{Decode: l.tokens, Tokens: make([]int32, l.tokens), Threshold: 10} // single tokens: prompts may go by halves, where bindings allow it
 	for i := range p.Tokens {
 		p.Tokens[i] = int32(i)
 	}
-	err := dev.Run(compute.Segment{Name: fmt.Sprintf("%+v", l), Rows: l.tokens}, &p, func(v compute.Verbs) {
+	err := dev.Run(compute.Segment{Name: fmt.Sprintf("%+v", l), Rows: l.tokens, Decode: l.tokens}, &p, func(v compute.Verbs) {
 		v.Embed(x, table)
 		if !l.all {
 			v.Predict(set, x, hidden, logits, fc1, fc2)
@@ -90,7 +90,7 @@ func (l layer) play(t *testing.T, dev compute.Device) ([]float32, compute.Neuron
 	}
 	var rows []float32
 	for i := range l.tokens {
-		rows = append(rows, dev.Read(out, i)...)
+		rows = append(rows, readable(dev.Read(out, i))...)
 	}
 	return rows, count
 }
@@ -122,7 +122,7 @@ func on(t *testing.T, o Options, change func(d *Device), f func(d *Device)) {
 // TestOtherWays: matrices in several bindings, and dot products without the device's own, give the same bytes.
 func TestOtherWays(t *testing.T) {
 	var layers []layer
-	for _, typ := range []quant.Type{quant.F32, quant.F16, quant.Q4_0, quant.Q6_K} {
+	for _, typ := range []quant.Type{quant.F32, quant.F16, quant.Q4_0, quant.Q4_1, quant.Q5_K, quant.Q6_K} {
 		for _, tokens := range []int{2, 9} {
 			layers = append(layers,
 				layer{typ: typ, tokens: tokens, n: 256, ff: 1024, members: 1024, gated: true, seed: 1},
@@ -142,7 +142,7 @@ func TestOtherWays(t *testing.T) {
 	on(t, Options{}, nil, func(d *Device) { want = outputs(d) })
 	for what, change := range map[string]func(d *Device){
 		"several bindings":     func(d *Device) { d.maxBinding = 96 << 10 },
-		"emulated dot product": func(d *Device) { d.gpu.dot = false },
+		"emulated dot product": func(d *Device) { d.gpu.Dot = false },
 	} {
 		on(t, Options{}, change, func(d *Device) {
 			for i, got := range outputs(d) {
@@ -150,6 +150,20 @@ func TestOtherWays(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestReadOnce: eight tokens, half of whose neurons are active, do not read the weights four times.
+func TestReadOnce(t *testing.T) {
+	on(t, Options{}, nil, func(d *Device) {
+		for _, columns := range []bool{false, true} {
+			l := layer{typ: quant.F32, tokens: compute.FewTokens, n: 64, ff: 256, members: 256, columns: columns, all: true, seed: 9}
+			_, count := l.play(t, d)
+			whole := int64(2 * l.ff * l.n * 4) // up and down
+			if 3*count.Active < int64(l.tokens*l.ff) || count.Bytes < whole/2 || count.Bytes > whole {
+				t.Errorf("%+v: counted %+v; the weights have %d bytes", l, count, whole)
+			}
+		}
+	})
 }
 
 // TestHotNeurons: a layer that has only the first of the sets' neurons computes those, of however many.
@@ -198,7 +212,7 @@ func TestManyCounts(t *testing.T) {
 			}
 			return m
 		}
-		table, down := matrix(3, compute.Embed), matrix(ff, compute.Rows)
+		table, down := matrix(3, compute.Lookup), matrix(ff, compute.Rows)
 		x, err := d.Tensor(1, n)
 		if err != nil {
 			t.Fatal(err)

@@ -4,6 +4,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/powerinfer-go/powerinfer/internal/compute/vulkan/driver"
 	"github.com/powerinfer-go/powerinfer/internal/compute/vulkan/vk"
 	"github.com/powerinfer-go/powerinfer/internal/trace"
 )
@@ -12,7 +13,7 @@ import (
 // device has them; a nil one does nothing. Recordings share them, because only one runs at a time: the host resets them before each run
 // and reads them behind it.
 type stamps struct {
-	g          *gpu
+	g          *driver.GPU
 	pool       vk.QueryPool
 	ticks      []uint64 // [maxStamps] as they were read last
 	calibrated bool     // the driver says what the device's clock shows now
@@ -25,8 +26,6 @@ type moment struct {
 	time time.Duration
 }
 
-const calibratedExtension = "VK_EXT_calibrated_timestamps"
-
 // maxStamps is how many a recording may have; what comes behind them is not timed.
 const maxStamps = 1 << 14
 
@@ -37,19 +36,19 @@ type stamp struct {
 }
 
 // newStamps makes those of g, if it is traced and has any.
-func newStamps(g *gpu) (*stamps, error) {
-	if g.trace == nil || g.stampBits == 0 || !g.resets {
+func newStamps(g *driver.GPU) (*stamps, error) {
+	if g.Trace == nil || g.StampBits == 0 || !g.Resets {
 		return nil, nil
 	}
-	s := &stamps{g: g, ticks: make([]uint64, maxStamps), calibrated: g.has(calibratedExtension)}
+	s := &stamps{g: g, ticks: make([]uint64, maxStamps), calibrated: g.Has(driver.CalibratedExtension)}
 	var err error
-	s.pool, err = g.vk.CreateQueryPool(&vk.QueryPoolCreateInfo{SType: vk.StructureTypeQueryPoolCreateInfo, QueryType: vk.QueryTypeTimestamp, QueryCount: maxStamps})
+	s.pool, err = g.VK.CreateQueryPool(&vk.QueryPoolCreateInfo{SType: vk.StructureTypeQueryPoolCreateInfo, QueryType: vk.QueryTypeTimestamp, QueryCount: maxStamps})
 	return s, err
 }
 
 func (s *stamps) destroy() {
 	if s != nil {
-		s.g.vk.DestroyQueryPool(s.pool)
+		s.g.VK.DestroyQueryPool(s.pool)
 	}
 }
 
@@ -71,7 +70,7 @@ func (r *recorder) about(weight string) {
 // sent is said of a weight that is copied, not computed with.
 const sent = " sent"
 
-// layerPart is the part of a model that a weight belongs to: blk.3.ffn of blk.3.ffn_up.weight.
+// layerPart returns the part of a model that a weight belongs to: blk.3.ffn of blk.3.ffn_up.weight.
 func layerPart(weight string) string {
 	if sending, ok := strings.CutSuffix(weight, sent); ok {
 		return layerPart(sending) + sent
@@ -90,7 +89,7 @@ func (r *recorder) stamp(s stamp) {
 		return
 	}
 	r.flush()
-	r.d.gpu.vk.CmdWriteTimestamp(r.command, vk.PipelineStageBottomOfPipe, r.d.stamps.pool, uint32(len(r.seg.stamps)))
+	r.d.gpu.VK.CmdWriteTimestamp(r.command, vk.PipelineStageBottomOfPipe, r.d.stamps.pool, uint32(len(r.seg.stamps)))
 	r.seg.stamps = append(r.seg.stamps, s)
 }
 
@@ -118,9 +117,9 @@ func (s *stamps) begin(n int) time.Duration {
 	if s == nil || n == 0 {
 		return 0
 	}
-	s.g.timed = true
-	s.g.vk.ResetQueryPool(s.pool, uint32(n))
-	return s.g.trace.Now()
+	s.g.Timed = true
+	s.g.VK.ResetQueryPool(s.pool, uint32(n))
+	return s.g.Trace.Now()
 }
 
 // end keeps what ran between the stamps of a run that began at from, if it has come to its end.
@@ -128,8 +127,8 @@ func (s *stamps) end(all []stamp, from time.Duration, done bool) {
 	if s == nil || len(all) == 0 {
 		return
 	}
-	s.g.timed = false
-	if !done || s.g.vk.QueryResults(s.pool, s.ticks[:len(all)]) != nil {
+	s.g.Timed = false
+	if !done || s.g.VK.QueryResults(s.pool, s.ticks[:len(all)]) != nil {
 		return
 	}
 	s.align(from, s.ticks[0], s.ticks[len(all)-1])
@@ -143,7 +142,7 @@ func (s *stamps) end(all []stamp, from time.Duration, done bool) {
 		if name == "" {
 			name = "run"
 		}
-		s.g.trace.Between(trace.Card, name, begun, ended)
+		s.g.Trace.Between(trace.GPU, name, begun, ended)
 		last = ended
 	}
 }
@@ -151,11 +150,11 @@ func (s *stamps) end(all []stamp, from time.Duration, done bool) {
 // align finds a common moment of both clocks: the driver's, or one by which the stamps of a run, the first and the last, lie
 // between its submission at from and now.
 func (s *stamps) align(from time.Duration, first, last uint64) {
-	before := s.g.trace.Now()
+	before := s.g.Trace.Now()
 	if s.calibrated {
-		tick, err := s.g.vk.CalibratedTimestamp()
+		tick, err := s.g.VK.CalibratedTimestamp()
 		if err == nil {
-			s.common = moment{tick, (before + s.g.trace.Now()) / 2}
+			s.common = moment{tick, (before + s.g.Trace.Now()) / 2}
 			return
 		}
 		s.calibrated = false
@@ -168,9 +167,9 @@ func (s *stamps) align(from time.Duration, first, last uint64) {
 	s.common.time -= max(0, s.common.time-before)
 }
 
-// when is the time of a tick within half of the device's range from the common moment.
+// when returns the time of a tick within half of the device's range from the common moment.
 func (s *stamps) when(tick uint64) time.Duration {
-	unused := 64 - s.g.stampBits
+	unused := 64 - s.g.StampBits
 	ticks := int64((tick-s.common.tick)<<unused) >> unused
-	return s.common.time + time.Duration(float64(ticks)*float64(s.g.limits.TimestampPeriod))
+	return s.common.time + time.Duration(float64(ticks)*float64(s.g.Limits.TimestampPeriod))
 }

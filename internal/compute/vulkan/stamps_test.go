@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/powerinfer-go/powerinfer/internal/compute"
+	"github.com/powerinfer-go/powerinfer/internal/compute/vulkan/driver"
 	"github.com/powerinfer-go/powerinfer/internal/trace"
 )
 
@@ -36,18 +37,18 @@ func events(t *testing.T, l *trace.Log) (spans []event) {
 	return spans
 }
 
-// stampedRuns are the results of some runs of parts of two layers, with a turn of the host between them; before is called before each.
+// stampedRuns returns the results of some runs of parts of two layers, with a turn of the host between them; before is called before each.
 func stampedRuns(t *testing.T, d *Device, before func()) (results []float32) {
 	t.Helper()
 	const n = 3
 	g := ground(t, d)
 	x, y, out := g.x.First(n), g.y.First(n), g.out.First(n)
 	body := func(v compute.Verbs) {
-		r := v.(*recorder)
+		r := v.Executor().(*recorder)
 		v.Embed(x, g.table)
-		seen := r.Show(x)
+		seen := r.Download(x)
 		var sent func() []float32
-		r.Beside(func(*compute.Params) error {
+		r.Overlap(func(*compute.Params) error {
 			copy(sent(), seen())
 			return nil
 		}, func() {
@@ -56,7 +57,7 @@ func stampedRuns(t *testing.T, d *Device, before func()) (results []float32) {
 			r.about("blk.1.ffn_down.weight")
 			v.Add(out, out)
 		})
-		sent = r.Take(y)
+		sent = r.Upload(y)
 		r.about("blk.2.attn_q.weight")
 		v.Add(y, x)
 		r.about("blk.2.ffn_up.weight")
@@ -67,7 +68,7 @@ func stampedRuns(t *testing.T, d *Device, before func()) (results []float32) {
 		if err := d.Run(compute.Segment{Name: "layers", Rows: n}, &compute.Params{Tokens: []int32{1, 2, int32(i)}}, body); err != nil {
 			t.Fatal(err)
 		}
-		results = append(results, slices.Clone(d.Read(y, n-1))...)
+		results = append(results, slices.Clone(readable(d.Read(y, n-1)))...)
 	}
 	return results
 }
@@ -103,7 +104,7 @@ func TestStamps(t *testing.T) {
 		}
 		names, last := map[string]int{}, 0.0
 		for _, e := range events(t, l) {
-			if e.Tid != trace.Card || !strings.HasPrefix(e.Name, "blk.") {
+			if e.Tid != trace.GPU || !strings.HasPrefix(e.Name, "blk.") {
 				continue
 			}
 			run := min(names[e.Name], stampedTimes-1)
@@ -121,8 +122,8 @@ func TestStamps(t *testing.T) {
 
 // TestClocks: ticks become times where the device's counter starts anew, where it has few bits, and where its clock runs apart from the host's.
 func TestClocks(t *testing.T) {
-	g := &gpu{physical: &physical{stampBits: 36}, trace: trace.New()}
-	g.limits.TimestampPeriod = 50
+	g := &driver.GPU{Physical: &driver.Physical{StampBits: 36}, Trace: trace.New()}
+	g.Limits.TimestampPeriod = 50
 	s := &stamps{g: g, common: moment{1<<36 - 10, time.Second}}
 	for tick, want := range map[uint64]time.Duration{
 		1<<36 - 10:         time.Second,
@@ -135,19 +136,19 @@ func TestClocks(t *testing.T) {
 			t.Errorf("tick %#x is at %v, want %v", tick, got, want)
 		}
 	}
-	now := g.trace.Now()
+	now := g.Trace.Now()
 	submitted := now - time.Millisecond
 	s.common = moment{1000, now - time.Second}
 	if s.align(submitted, 1000, 1010); s.when(1000) != submitted {
 		t.Errorf("a run that was submitted at %v began at %v", submitted, s.when(1000))
 	}
 	s.common = moment{1000, now + time.Hour}
-	if s.align(submitted, 1000, 1010); s.when(1010) > g.trace.Now() || s.when(1000) < submitted {
-		t.Errorf("a run from %v until now, %v, was from %v to %v", submitted, g.trace.Now(), s.when(1000), s.when(1010))
+	if s.align(submitted, 1000, 1010); s.when(1010) > g.Trace.Now() || s.when(1000) < submitted {
+		t.Errorf("a run from %v until now, %v, was from %v to %v", submitted, g.Trace.Now(), s.when(1000), s.when(1010))
 	}
 	s = &stamps{g: g}
-	if s.align(0, 1000, 2000); s.when(2000) > g.trace.Now() || s.when(2000) < now || s.when(2000)-s.when(1000) != 1000*50 {
-		t.Errorf("the first run was from %v to %v, it is %v", s.when(1000), s.when(2000), g.trace.Now())
+	if s.align(0, 1000, 2000); s.when(2000) > g.Trace.Now() || s.when(2000) < now || s.when(2000)-s.when(1000) != 1000*50 {
+		t.Errorf("the first run was from %v to %v, it is %v", s.when(1000), s.when(2000), g.Trace.Now())
 	}
 }
 

@@ -1,12 +1,15 @@
 package vulkan
 
-import "github.com/powerinfer-go/powerinfer/internal/compute"
+import (
+	"github.com/powerinfer-go/powerinfer/internal/compute"
+	"github.com/powerinfer-go/powerinfer/internal/compute/vulkan/driver"
+)
 
 // product is the last dispatch of a product, which is held back: if an Add of its output follows, the shader adds to the sum
 // itself, which saves a dispatch and the wait for it.
 type product struct {
 	call
-	out  view
+	out  driver.View
 	spec int // the constant that says whether the shader adds; it adds to the last binding
 }
 
@@ -38,7 +41,7 @@ func (r *recorder) join(dst, x compute.Tensor) bool {
 	}
 	to, sum := floats(dst), len(p.bind)-1
 	for i, b := range p.bind {
-		if i != sum && overlap(b.view, to) {
+		if i != sum && overlap(b.View, to) {
 			return false
 		}
 	}

@@ -22,7 +22,7 @@ func TestAddJoins(t *testing.T) {
 			}
 			return m
 		}
-		table, other := matrix(quant.F32, 20, cols, compute.Embed), matrix(quant.F32, 20, cols, compute.Embed)
+		table, other := matrix(quant.F32, 20, cols, compute.Lookup), matrix(quant.F32, 20, cols, compute.Lookup)
 		w := matrix(quant.Q4_0, cols, cols, compute.Dense)
 		layer := compute.SparseWeights{Up: matrix(quant.F16, ff, cols, compute.Rows), Down: matrix(quant.F16, ff, cols, compute.Rows), Act: compute.Activation{Kind: compute.ReLU}}
 		for _, n := range []int{1, 3, 12} {
@@ -70,8 +70,8 @@ func TestAddJoins(t *testing.T) {
 				begin := func(v compute.Verbs) { v.Embed(x, table); v.Embed(total, other) }
 				rows := func() (all []float32) {
 					for i := range n {
-						all = append(all, d.Read(total, i)...)
-						all = append(all, d.Read(y, i)...)
+						all = append(all, readable(d.Read(total, i))...)
+						all = append(all, readable(d.Read(y, i))...)
 					}
 					return all
 				}

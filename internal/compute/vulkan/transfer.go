@@ -4,13 +4,14 @@ import (
 	"fmt"
 
 	"github.com/powerinfer-go/powerinfer/internal/compute"
+	"github.com/powerinfer-go/powerinfer/internal/compute/vulkan/driver"
 	"github.com/powerinfer-go/powerinfer/internal/compute/vulkan/vk"
 )
 
 // stage is host memory that uploads pass through, in two halves: while one is copied to the device, the other is filled.
 type stage struct {
 	d       *Device
-	halves  [2]view
+	halves  [2]driver.View
 	command [2]vk.CommandBuffer
 	running [2]uint64 // number of the half's last submission
 	next    int       // half
@@ -20,16 +21,16 @@ type stage struct {
 const stageHalf = 4 << 20
 
 func (s *stage) init() error {
-	if s.halves[0].slab != nil {
+	if s.halves[0].Slab != nil {
 		return nil
 	}
 	for i := range s.halves {
 		var err error
-		if s.halves[i], err = s.d.mem.alloc(staged, stageHalf); err != nil {
+		if s.halves[i], err = s.d.mem.Alloc(driver.Staged, stageHalf); err != nil {
 			return err
 		}
-		if s.command[i], err = s.d.gpu.vk.AllocateCommandBuffer(s.d.gpu.pool); err != nil {
-			return s.d.gpu.fail(err)
+		if s.command[i], err = s.d.gpu.VK.AllocateCommandBuffer(s.d.gpu.Pool); err != nil {
+			return s.d.gpu.Fail(err)
 		}
 	}
 	return nil
@@ -38,24 +39,27 @@ func (s *stage) init() error {
 func (s *stage) free() {
 	for _, c := range s.command {
 		if c != 0 {
-			s.d.gpu.vk.FreeCommandBuffer(s.d.gpu.pool, c)
+			s.d.gpu.VK.FreeCommandBuffer(s.d.gpu.Pool, c)
 		}
 	}
 }
 
 // upload streams rows of unit bytes to v: fill writes the rows from first on to dst, as many as fit. What
 // runs later finds them there; fill is not called after upload returned.
-func (d *Device) upload(v view, unit int64, fill func(dst []byte, first int)) error {
+func (d *Device) upload(v driver.View, unit int64, fill func(dst []byte, first int)) error {
+	if d.gpu.Counts() {
+		return nil
+	}
 	if err := d.stage.init(); err != nil {
 		return err
 	}
 	if unit > stageHalf {
-		return fmt.Errorf("a row of %s is more than the %s that are uploaded at once", mebibytes(unit), mebibytes(stageHalf))
+		return fmt.Errorf("a row of %s is more than the %s that are uploaded at once", driver.Mebibytes(unit), driver.Mebibytes(stageHalf))
 	}
 	step := stageHalf / unit * unit
-	for at := int64(0); at < v.size; at += step {
-		size := min(step, v.size-at)
-		if err := d.stage.copy(v.slice(at, size), func(dst []byte) { fill(dst, int(at/unit)) }); err != nil {
+	for at := int64(0); at < v.Size; at += step {
+		size := min(step, v.Size-at)
+		if err := d.stage.copy(v.Slice(at, size), func(dst []byte) { fill(dst, int(at/unit)) }); err != nil {
 			return err
 		}
 		if d.uploaded != nil {
@@ -66,14 +70,14 @@ func (d *Device) upload(v view, unit int64, fill func(dst []byte, first int)) er
 }
 
 // copy fills a half and queues its copy to v.
-func (s *stage) copy(v view, fill func(dst []byte)) error {
+func (s *stage) copy(v driver.View, fill func(dst []byte)) error {
 	i := s.next
 	s.next = 1 - i
-	if err := s.d.gpu.wait(s.running[i]); err != nil {
+	if err := s.d.gpu.Wait(s.running[i]); err != nil {
 		return err
 	}
-	from := s.halves[i].slice(0, v.size)
-	fill(from.host())
+	from := s.halves[i].Slice(0, v.Size)
+	fill(from.Host())
 	r := &recorder{d: s.d}
 	r.beginWith(s.command[i])
 	r.copy(v, from)
@@ -82,14 +86,14 @@ func (s *stage) copy(v view, fill func(dst []byte)) error {
 		return r.err
 	}
 	var err error
-	s.running[i], err = s.d.gpu.submit(s.command[i])
+	s.running[i], err = s.d.gpu.Submit(s.command[i])
 	return err
 }
 
 // readback is host memory for what Read returns, until the next Run.
 type readback struct {
 	d     *Device
-	rows  map[place]view
+	rows  map[place]driver.View
 	bytes exchange
 }
 
@@ -112,31 +116,31 @@ func (b *readback) restart() {
 	b.bytes.restart()
 }
 
-// Read returns row i of t, valid until the next Run. On a device that was lost they are zeros: Err says so.
-func (d *Device) Read(t compute.Tensor, i int) []float32 {
+// Read returns row i of t, valid until the next Run. An error leaves the device unable to compute.
+func (d *Device) Read(t compute.Tensor, i int) ([]float32, error) {
 	m := t.Mem.(*tensor)
 	row := place{m, 4 * int64(i) * int64(t.Cols), 4 * int64(t.Cols)}
 	all := row
-	if m.size <= readWhole {
-		all = place{m, 0, m.size}
+	if m.Size <= readWhole {
+		all = place{m, 0, m.Size}
 	}
 	v, ok := d.seen.rows[all]
 	if !ok {
 		var err error
 		if v, err = d.seen.fetch(all); err != nil {
-			if d.gpu.lost == nil {
-				d.gpu.fail(err)
+			if d.gpu.Lost == nil {
+				d.gpu.Fail(err)
 			}
-			return make([]float32, t.Cols)
+			return nil, d.gpu.Lost
 		}
 	}
-	return numbers(v.slice(row.at-all.at, row.size).host())
+	return numbers(v.Slice(row.at-all.at, row.size).Host()), nil
 }
 
-func (b *readback) fetch(p place) (view, error) {
+func (b *readback) fetch(p place) (driver.View, error) {
 	v, err := b.bytes.take(p.size)
 	if err == nil {
-		err = b.d.once(func(r *recorder) { r.copy(v, p.t.slice(p.at, p.size)) })
+		err = b.d.once(func(r *recorder) { r.copy(v, p.t.Slice(p.at, p.size)) })
 	}
 	if err != nil {
 		return v, err

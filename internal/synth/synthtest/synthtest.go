@@ -10,7 +10,7 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/synth"
 )
 
-// File is the model that s describes, as a file in memory.
+// File returns the model that s describes, as a file in memory.
 func File(t testing.TB, s synth.Spec) *gguf.File {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "model.gguf")
@@ -28,7 +28,7 @@ func File(t testing.TB, s synth.Spec) *gguf.File {
 	return f
 }
 
-// Sparse is the model that s describes, small and nine tenths sparse: n_embd 256, n_ff 1024.
+// Sparse returns the model that s describes, small and nine tenths sparse: n_embd 256, n_ff 1024.
 func Sparse(t testing.TB, s synth.Spec, layers int) *gguf.File {
 	t.Helper()
 	s.Layers, s.Embd, s.FF, s.Heads, s.Sparsity, s.PowerLaw, s.Seed = layers, 256, 1024, 4, 0.9, 1, 5

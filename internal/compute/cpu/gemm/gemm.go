@@ -20,7 +20,7 @@ type Matrix struct {
 	Transposed bool
 }
 
-// New is the row-major matrix [rows, cols] in the first rows·cols elements of data.
+// New returns the row-major matrix [rows, cols] in the first rows·cols elements of data.
 func New(data []float32, rows, cols int) Matrix {
 	return Matrix{Data: data[:rows*cols], Rows: rows, Cols: cols, Stride: cols}
 }
@@ -82,7 +82,7 @@ func NewMultiplier(p *pool.Pool, name string) (*Multiplier, error) {
 	return g, nil
 }
 
-// Name is the kernels' name.
+// Name returns the kernels' name.
 func (g *Multiplier) Name() string { return g.set.name }
 
 // Mul computes c = alpha·a·b, plus c where add is set. c [m, n] is not transposed and overlaps neither a [m, k] nor b [k, n].

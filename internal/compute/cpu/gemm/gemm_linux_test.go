@@ -7,7 +7,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// fenced is a copy of x that ends where the process may not read.
+// fenced returns a copy of x that ends where the process may not read.
 func fenced(t *testing.T, x []float32) []float32 {
 	t.Helper()
 	page := unix.Getpagesize()

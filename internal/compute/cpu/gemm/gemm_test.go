@@ -34,7 +34,7 @@ func newMultiplier(t testing.TB, threads int, name string) *Multiplier {
 // canary stands around every operand and between the rows of strided ones.
 const canary = -12345.678
 
-// random is a matrix of the given shape with room between its lines.
+// random returns a matrix of the given shape with room between its lines.
 func random(rng *rand.Rand, rows, cols, gap int, transposed bool) Matrix {
 	m := Matrix{Rows: rows, Cols: cols, Stride: cols + gap, Transposed: transposed}
 	lines := rows

@@ -19,7 +19,7 @@ type kernels struct {
 
 var generic = kernels{name: "generic", rows: genericRows, cols: genericCols, tile: tileGeneric, transpose: transposeGeneric}
 
-// Names are the kernel sets that this machine runs, fastest first.
+// Names returns the kernel sets that this machine runs, fastest first.
 func Names() []string {
 	var names []string
 	for _, s := range variants() {

@@ -11,39 +11,40 @@ import (
 // one unit of work. It is fixed, so that the order of an output's sums depends on its position alone.
 const ChunkPositions = 4 * compute.PagePositions
 
-// Chunks is the number of chunks over n positions.
+// Chunks returns the number of chunks over n positions.
 func Chunks(n int) int { return (n + ChunkPositions - 1) / ChunkPositions }
 
 // KV is what one KV head of one sequence has cached in one layer, in halves.
 type KV struct {
-	K, V    []uint16 // the layer's cache [pages, heads, PagePositions, head_dim]
-	Pages   []int32  // page ids of the sequence
-	Heads   int      // KV heads in a page
-	Head    int      // this one
-	HeadDim int      // anything but a multiple of 8 takes the scalar way
+	K, V  []uint16        // the layer's cache [pages, heads, PagePositions, shape.Key or shape.Value]
+	Pages []int32         // page ids of the sequence
+	Head  int             // this one
+	Shape compute.KVShape // widths that are not multiples of 8 take the scalar way
 }
 
-// page returns keys and values of the i-th page of the sequence. [PagePositions, head_dim]
+// page returns keys [PagePositions, key] and values [PagePositions, value] of the i-th page of the sequence.
 func (kv *KV) page(i int) (k, v []uint16) {
-	n := compute.PagePositions * kv.HeadDim
-	at := (int(kv.Pages[i])*kv.Heads + kv.Head) * n
-	return kv.K[at:][:n], kv.V[at:][:n]
+	at := (int(kv.Pages[i])*kv.Shape.Heads + kv.Head) * compute.PagePositions
+	return kv.K[at*kv.Shape.Key:][:compute.PagePositions*kv.Shape.Key], kv.V[at*kv.Shape.Value:][:compute.PagePositions*kv.Shape.Value]
 }
+
+// Span is the positions [From, To) of a sequence that a token attends to: some before it, and its own.
+type Span struct{ From, To int32 }
 
 // Partial is attention over some of the positions, not yet normalised: with scores s,
 // Max = max s, Sum = Σ e^(s−Max), Acc = Σ e^(s−Max)·v. No positions: -Inf, 0, 0.
 type Partial struct {
 	Max, Sum []float32 // [queries]
-	Acc      []float32 // [queries, head_dim]
+	Acc      []float32 // [queries, value]
 }
 
-// NewPartial carves a Partial for n queries out of mem, which has PartialLen(n, headDim) elements.
-func NewPartial(mem []float32, n, headDim int) Partial {
-	return Partial{Max: mem[:n:n], Sum: mem[n : 2*n : 2*n], Acc: mem[2*n : 2*n+n*headDim]}
+// NewPartial carves a Partial for n queries out of mem, which has PartialLen(n, value) elements.
+func NewPartial(mem []float32, n, value int) Partial {
+	return Partial{Max: mem[:n:n], Sum: mem[n : 2*n : 2*n], Acc: mem[2*n : 2*n+n*value]}
 }
 
-// PartialLen is the number of elements that NewPartial needs.
-func PartialLen(n, headDim int) int { return n * (headDim + 2) }
+// PartialLen returns the number of elements that NewPartial needs for n queries and values of the given width.
+func PartialLen(n, value int) int { return n * (value + 2) }
 
 // attention names the kernels that a chunk is computed with: scores, softmax and accumulate below, or an
 // instruction set's. They are called by name, not through function values, so that scratch stays on the stack.
@@ -53,33 +54,33 @@ type attention int
 
 const (
 	scalarAttention attention = iota // the definition
-	avx2Attention                    // head_dim is a multiple of 8
+	avx2Attention                    // widths are multiples of 8
 )
 
 const maxTile = 6
 
-// AttendChunk computes the attention of queries q [tokens·group, head_dim], already times the softmax
-// scale, over chunk number chunk of the sequence. visible [tokens] is how many of the sequence's
-// positions each token attends to: those before it and its own. The group query heads
-// of a token that share this KV head lie in consecutive rows.
+// AttendChunk computes the attention of queries q [tokens·group, key], already times the softmax
+// scale, over chunk number chunk of the sequence. spans [tokens] are the positions that each token attends to. The group query heads
+// of a token that share this KV head lie in consecutive rows. Scores are capped at softCap as compute.Attention says; 0: they are not.
 //
 // A query's result is the same bytes in any company: every score, every sum and
 // every output element is accumulated in an order that only its own position decides.
-func (v *Vector) AttendChunk(out Partial, q []float32, kv *KV, visible []int32, chunk int) {
+func (v *Vector) AttendChunk(out Partial, q []float32, kv *KV, spans []Span, softCap float32, chunk int) {
 	for i := range out.Max {
 		out.Max[i], out.Sum[i] = float32(math.Inf(-1)), 0
 	}
 	clear(out.Acc)
-	w := walk{v: v, kernels: v.attention, out: out, q: q, visible: visible, group: len(out.Max) / len(visible), headDim: kv.HeadDim}
-	if kv.HeadDim%8 != 0 {
+	w := walk{v: v, kernels: v.attention, out: out, q: q, spans: spans, softCap: softCap, group: len(out.Max) / len(spans), key: kv.Shape.Key, value: kv.Shape.Value}
+	if w.key%8 != 0 || w.value%8 != 0 {
 		w.kernels = scalarAttention
 	}
-	last := 0
-	for _, p := range visible {
-		last = max(last, int(p))
+	begin, last := int(spans[0].From), 0
+	for _, s := range spans {
+		begin, last = min(begin, int(s.From)), max(last, int(s.To))
 	}
 	first := chunk * ChunkPositions
 	last = min(last, first+ChunkPositions)
+	first = max(first, begin/compute.PagePositions*compute.PagePositions)
 	for ; first < last; first += compute.PagePositions {
 		w.first = first
 		w.keys, w.values = kv.page(first / compute.PagePositions)
@@ -95,7 +96,7 @@ func (v *Vector) AttendChunk(out Partial, q []float32, kv *KV, visible []int32, 
 	}
 }
 
-// tileOf is how many of n queries go through the kernels together.
+// tileOf returns how many of n queries go through the kernels together.
 func tileOf(n int) int {
 	switch {
 	case n >= maxTile:
@@ -108,56 +109,81 @@ func tileOf(n int) int {
 
 // walk is one AttendChunk at one of its pages.
 type walk struct {
-	v              *Vector
-	kernels        attention
-	out            Partial
-	q              []float32 // [queries, head_dim]
-	visible        []int32   // [queries/group]
-	group, headDim int
+	v          *Vector
+	kernels    attention
+	out        Partial
+	q          []float32 // [queries, key]
+	spans      []Span    // [queries/group]
+	softCap    float32
+	group      int
+	key, value int // widths
 
-	first        int      // position at which the page begins
-	keys, values []uint16 // [PagePositions, head_dim]
-	next         []uint16 // what is read after the values
+	first  int      // position at which the page begins
+	keys   []uint16 // [PagePositions, key]
+	values []uint16 // [PagePositions, value]
+	next   []uint16 // what is read after the values
 }
 
 // tile adds the page to queries i…i+n.
 func (w *walk) tile(i, n int) {
 	const page = compute.PagePositions
-	var seen [maxTile]int // positions of this page that each query attends to
-	least, most := page, 0
+	var from, to [maxTile]int        // the positions of this page that each query attends to
+	begin, least, most := 0, page, 0 // all attend to [begin, least), and none from most on
 	for t := range n {
-		seen[t] = min(max(int(w.visible[(i+t)/w.group])-w.first, 0), page)
-		least, most = min(least, seen[t]), max(most, seen[t])
+		s := w.spans[(i+t)/w.group]
+		to[t] = min(max(int(s.To)-w.first, 0), page)
+		from[t] = min(max(int(s.From)-w.first, 0), to[t])
+		begin, least, most = max(begin, from[t]), min(least, to[t]), max(most, to[t])
 	}
 	if most == 0 {
 		return
 	}
 	var s [maxTile * page]float32
-	w.kernels.scores(s[:], w.q[i*w.headDim:], w.keys, w.values, n, most, w.headDim)
+	w.kernels.scores(s[:], w.q[i*w.key:], w.keys, w.values, n, most, w.key)
 	for t := range n {
-		if seen[t] > 0 {
-			w.weigh(i+t, s[t*page:][:page], seen[t])
+		if from[t] < to[t] {
+			w.weigh(i+t, s[t*page:][:page], from[t], to[t])
 		}
-	}
-	acc := w.out.Acc[i*w.headDim:]
-	if least > 0 {
-		w.kernels.accumulate(acc, s[:], w.values, w.next, n, least, w.headDim)
 	}
 	// What only some see is added one query at a time: a later token's values never meet an earlier one's sum, not even times 0.
+	together := begin < least
+	if !together {
+		begin = page
+	}
 	for t := range n {
-		if seen[t] > least {
-			w.kernels.accumulate(acc[t*w.headDim:], s[t*page+least:], w.values[least*w.headDim:], w.next, 1, seen[t]-least, w.headDim)
-		}
+		w.add(i+t, s[t*page:][:page], from[t], min(begin, to[t]))
+	}
+	if !together {
+		return
+	}
+	w.kernels.accumulate(w.out.Acc[i*w.value:], s[begin:], w.values[begin*w.value:], w.next, n, least-begin, w.value)
+	for t := range n {
+		w.add(i+t, s[t*page:][:page], least, to[t])
 	}
 }
 
-// weigh turns query i's first n scores into weights, and brings what it has summed so far to their maximum.
-func (w *walk) weigh(i int, s []float32, n int) {
+// add adds the page's values [from, to), times their weights, to query i's sum. s [PagePositions]
+func (w *walk) add(i int, s []float32, from, to int) {
+	if from < to {
+		w.kernels.accumulate(w.out.Acc[i*w.value:], s[from:], w.values[from*w.value:], w.next, 1, to-from, w.value)
+	}
+}
+
+// weigh turns query i's scores [from, to) into weights, and brings what it has summed so far to their maximum.
+func (w *walk) weigh(i int, s []float32, from, to int) {
+	if w.softCap > 0 {
+		capScores(s[from:to], w.softCap)
+	}
 	old := w.out.Max[i]
-	m, sum := w.kernels.softmax(s, n, old)
+	var m, sum float32
+	if from == 0 {
+		m, sum = w.kernels.softmax(s, to, old)
+	} else { // the fast one begins where a page does
+		m, sum = softmax(s[from:to], to-from, old)
+	}
 	if m != old {
 		c := exp32(old - m)
-		acc := w.out.Acc[i*w.headDim:][:w.headDim]
+		acc := w.out.Acc[i*w.value:][:w.value]
 		w.v.Scale(acc, acc, c)
 		w.out.Sum[i] *= c
 	}
@@ -165,26 +191,45 @@ func (w *walk) weigh(i int, s []float32, n int) {
 	w.out.Sum[i] += sum
 }
 
+// capScores brings scores smoothly into (-limit, limit): limit·tanh(s/limit).
+func capScores(s []float32, limit float32) {
+	for i, e := range s {
+		s[i] = limit * (1 - 2/(1+exp32(2*e/limit)))
+	}
+}
+
 // Merge adds next, the chunk that follows, to sum. Chunks are merged in their order.
 func (v *Vector) Merge(sum, next Partial) {
-	headDim := len(sum.Acc) / len(sum.Max)
+	width := len(sum.Acc) / len(sum.Max)
 	for i, m := range next.Max {
 		if next.Sum[i] == 0 {
+			continue
+		}
+		if sum.Sum[i] == 0 { // its window begins here: the bytes are those of a walk that does, too
+			sum.Max[i], sum.Sum[i] = m, next.Sum[i]
+			copy(sum.Acc[i*width:][:width], next.Acc[i*width:])
 			continue
 		}
 		m = max(m, sum.Max[i])
 		a, b := exp32(sum.Max[i]-m), exp32(next.Max[i]-m)
 		sum.Max[i] = m
 		sum.Sum[i] = sum.Sum[i]*a + next.Sum[i]*b
-		acc := sum.Acc[i*headDim:][:headDim]
+		acc := sum.Acc[i*width:][:width]
 		v.Scale(acc, acc, a)
-		v.AddScaled(acc, next.Acc[i*headDim:][:headDim], b)
+		v.AddScaled(acc, next.Acc[i*width:][:width], b)
 	}
 }
 
-// Finish writes query i's attention, normalised, to out [head_dim].
+// Finish writes query i's attention, normalised, to out [value].
 func (v *Vector) Finish(out []float32, p Partial, i int) {
 	v.Scale(out, p.Acc[i*len(out):][:len(out)], 1/p.Sum[i])
+}
+
+// FinishWithSink is Finish with one more score that takes its share of the softmax and has no value.
+func (v *Vector) FinishWithSink(out []float32, p Partial, i int, sink float32) {
+	top := max(p.Max[i], sink)
+	c := exp32(p.Max[i] - top)
+	v.Scale(out, p.Acc[i*len(out):][:len(out)], c/(p.Sum[i]*c+exp32(sink-top)))
 }
 
 // scores: s[t][j] = q[t]·k[j]; the fast ones round keys up to a multiple of 8.
@@ -201,7 +246,7 @@ func scores(s, q []float32, k []uint16, tile, keys, headDim int) {
 }
 
 // softmax replaces the first n of s by e^(s−m) and the others by 0, with m the larger of
-// their maximum and old; it returns m and their sum. s [PagePositions], n >= 1.
+// their maximum and old; it returns m and their sum. s [PagePositions], n >= 1; the scalar one takes any s from n elements on.
 func softmax(s []float32, n int, old float32) (m, sum float32) {
 	m = max(old, maximum(s[:n]))
 	for i, e := range s[:n] {

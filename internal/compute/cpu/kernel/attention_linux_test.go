@@ -45,15 +45,15 @@ func BenchmarkAttention(b *testing.B) {
 				p := NewPartial(make([]float32, PartialLen(n, c.headDim)), n, c.headDim)
 				for b.Loop() {
 					for chunk := range Chunks(c.positions) {
-						k.AttendChunk(p, s.q, &s.kv, s.visible, chunk)
+						k.AttendChunk(p, s.q, &s.kv, s.spans, 0, chunk)
 					}
 				}
 				if c.tokens == 1 {
 					b.SetBytes(int64(2 * 2 * c.positions * c.headDim))
 				}
 				flops := 0.0
-				for _, v := range s.visible {
-					flops += 4 * float64(v) * float64(c.headDim*c.group)
+				for _, v := range s.spans {
+					flops += 4 * float64(v.To) * float64(c.headDim*c.group)
 				}
 				b.ReportMetric(flops*float64(b.N)/b.Elapsed().Seconds()/1e9, "GFLOPS")
 			})
@@ -61,7 +61,7 @@ func BenchmarkAttention(b *testing.B) {
 	}
 }
 
-// inHugePages is a copy of x as the device holds a cache.
+// inHugePages returns a copy of x as the device holds a cache.
 func inHugePages(b *testing.B, x []uint16) []uint16 {
 	m := bigWeights(b, 2*len(x))
 	y := unsafe.Slice((*uint16)(unsafe.Pointer(unsafe.SliceData(m))), len(x))

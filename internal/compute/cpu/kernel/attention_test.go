@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
+	"slices"
 	"testing"
 
 	"github.com/powerinfer-go/powerinfer/internal/compute"
@@ -16,36 +17,51 @@ const attentionTolerance = 1e-5
 // sequence is a random KV cache and queries for the last tokens of a sequence.
 type sequence struct {
 	kv      KV
-	q       []float32 // [tokens·group, head_dim]
-	visible []int32   // [tokens]
+	q       []float32 // [tokens·group, key]
+	spans   []Span    // [tokens]
 	group   int
+	softCap float32
+	sink    *float32 // of every head, or nil
 }
 
 func newSequence(rng *rand.Rand, headDim, group, positions, tokens int) *sequence {
+	return newSequenceOf(rng, headDim, headDim, group, positions, tokens, 0)
+}
+
+// newSequenceOf has keys and values of their own widths, and tokens that see at most window positions; 0: all.
+func newSequenceOf(rng *rand.Rand, key, value, group, positions, tokens, window int) *sequence {
 	pages := (positions + compute.PagePositions - 1) / compute.PagePositions
-	s := &sequence{kv: KV{Heads: 2, Head: rng.IntN(2), HeadDim: headDim}, group: group}
+	s := &sequence{kv: KV{Head: rng.IntN(2), Shape: compute.KVShape{Heads: 2, Key: key, Value: value}}, group: group}
 	for _, p := range rng.Perm(pages + 2)[:pages] {
 		s.kv.Pages = append(s.kv.Pages, int32(p))
 	}
-	n := (pages + 2) * s.kv.Heads * compute.PagePositions * headDim
-	// What was never written is NaN and must not matter.
-	s.kv.K, s.kv.V = make([]uint16, n), make([]uint16, n)
-	for i := range n {
-		s.kv.K[i], s.kv.V[i] = 0x7e00, 0x7e00
+	n := (pages + 2) * s.kv.Shape.Heads * compute.PagePositions
+	// What was never written, and what no token sees, is NaN and must not matter.
+	s.kv.K, s.kv.V = slices.Repeat([]uint16{0x7e00}, n*key), slices.Repeat([]uint16{0x7e00}, n*value)
+	begin := 0
+	if window > 0 {
+		begin = max(0, positions-tokens+1-window)
 	}
-	for p := range positions {
+	for p := begin; p < positions; p++ {
 		k, v := s.row(p)
-		for d := range headDim {
+		for d := range k {
 			k[d] = quant.F16FromF32(float32(rng.NormFloat64()))
+		}
+		for d := range v {
 			v[d] = quant.F16FromF32(float32(rng.NormFloat64()))
 		}
 	}
-	s.q = normals(rng, tokens*group*headDim)
+	s.q = normals(rng, tokens*group*key)
 	for i := range s.q {
-		s.q[i] *= 3 / float32(math.Sqrt(float64(headDim))) // scores with a spread of 3
+		s.q[i] *= 3 / float32(math.Sqrt(float64(key))) // scores with a spread of 3
 	}
 	for t := range tokens {
-		s.visible = append(s.visible, int32(positions-tokens+1+t))
+		to := positions - tokens + 1 + t
+		span := Span{To: int32(to)}
+		if window > 0 {
+			span.From = int32(max(0, to-window))
+		}
+		s.spans = append(s.spans, span)
 	}
 	return s
 }
@@ -53,25 +69,30 @@ func newSequence(rng *rand.Rand, headDim, group, positions, tokens int) *sequenc
 // row is position p's key and value.
 func (s *sequence) row(p int) (k, v []uint16) {
 	k, v = s.kv.page(p / compute.PagePositions)
-	at := p % compute.PagePositions * s.kv.HeadDim
-	return k[at:][:s.kv.HeadDim], v[at:][:s.kv.HeadDim]
+	at := p % compute.PagePositions
+	return k[at*s.kv.Shape.Key:][:s.kv.Shape.Key], v[at*s.kv.Shape.Value:][:s.kv.Shape.Value]
 }
 
-// attend is attention of tokens [from, to).
+// attend is attention of tokens [from, to), from the first chunk that one of them sees, with the sequence's sink.
 func (s *sequence) attend(t *testing.T, k *Kernels, from, to int) []float32 {
-	hd, n := s.kv.HeadDim, (to-from)*s.group
-	q, visible := s.q[from*s.group*hd:to*s.group*hd], s.visible[from:to]
-	a, checkSum := guarded(t, make([]float32, PartialLen(n, hd)))
-	b, checkNext := guarded(t, make([]float32, PartialLen(n, hd)))
-	out, checkOut := guarded(t, make([]float32, n*hd))
-	sum, next := NewPartial(a, n, hd), NewPartial(b, n, hd)
-	k.AttendChunk(sum, q, &s.kv, visible, 0)
-	for c := 1; c < Chunks(int(visible[len(visible)-1])); c++ {
-		k.AttendChunk(next, q, &s.kv, visible, c)
+	key, value, n := s.kv.Shape.Key, s.kv.Shape.Value, (to-from)*s.group
+	q, spans := s.q[from*s.group*key:to*s.group*key], s.spans[from:to]
+	a, checkSum := guarded(t, make([]float32, PartialLen(n, value)))
+	b, checkNext := guarded(t, make([]float32, PartialLen(n, value)))
+	out, checkOut := guarded(t, make([]float32, n*value))
+	sum, next := NewPartial(a, n, value), NewPartial(b, n, value)
+	first := int(spans[0].From) / ChunkPositions
+	k.AttendChunk(sum, q, &s.kv, spans, s.softCap, first)
+	for c := first + 1; c < Chunks(int(spans[len(spans)-1].To)); c++ {
+		k.AttendChunk(next, q, &s.kv, spans, s.softCap, c)
 		k.Merge(sum, next)
 	}
 	for i := range n {
-		k.Finish(out[i*hd:][:hd], sum, i)
+		if s.sink != nil {
+			k.FinishWithSink(out[i*value:][:value], sum, i, *s.sink)
+		} else {
+			k.Finish(out[i*value:][:value], sum, i)
+		}
 	}
 	checkSum()
 	checkNext()
@@ -79,23 +100,29 @@ func (s *sequence) attend(t *testing.T, k *Kernels, from, to int) []float32 {
 	return out
 }
 
-// define is the definition: softmax(q·K)·V of query i in float64.
+// define returns the definition: softmax(q·K)·V of query i in float64.
 func (s *sequence) define(i int) (out []float64, largest float64) {
-	hd := s.kv.HeadDim
-	n := int(s.visible[i/s.group])
-	w, sum := make([]float64, n), 0.0
+	key := s.kv.Shape.Key
+	span := s.spans[i/s.group]
+	w, sum := make([]float64, span.To-span.From), 0.0
+	if s.sink != nil {
+		sum = math.Exp(float64(*s.sink))
+	}
 	for p := range w {
-		k, _ := s.row(p)
+		k, _ := s.row(int(span.From) + p)
 		dot := 0.0
 		for d, h := range k {
-			dot += float64(s.q[i*hd+d]) * float64(quant.F32FromF16(h))
+			dot += float64(s.q[i*key+d]) * float64(quant.F32FromF16(h))
+		}
+		if c := float64(s.softCap); c > 0 {
+			dot = c * math.Tanh(dot/c)
 		}
 		w[p] = math.Exp(dot)
 		sum += w[p]
 	}
-	out = make([]float64, hd)
+	out = make([]float64, s.kv.Shape.Value)
 	for p := range w {
-		_, v := s.row(p)
+		_, v := s.row(int(span.From) + p)
 		for d, h := range v {
 			f := float64(quant.F32FromF16(h))
 			out[d] += w[p] / sum * f
@@ -157,6 +184,45 @@ func TestAttentionAloneOrInCompany(t *testing.T) {
 	}
 }
 
+// TestAttentionKinds: windows, soft caps, sinks, and keys and values of different widths, alone and in company.
+func TestAttentionKinds(t *testing.T) {
+	rng := newRand(t)
+	sink := float32(1.5)
+	for _, k := range Variants() {
+		for _, c := range []struct {
+			key, value, group, positions, tokens, window int
+			softCap                                      float32
+			sink                                         *float32
+		}{
+			{64, 64, 2, 300, 1, 1, 0, nil},
+			{64, 64, 2, 300, 1, 100, 0, nil},
+			{64, 64, 3, 700, 80, 70, 0, nil},
+			{32, 32, 1, 1100, 300, 256, 0, nil},
+			{64, 64, 1, 90, 90, 17, 0, &sink},
+			{96, 64, 2, 300, 30, 0, 0, nil},
+			{64, 128, 4, 130, 1, 0, 5, nil},
+			{12, 20, 2, 130, 9, 65, 2, &sink},
+			{64, 64, 1, 40, 1, 0, 0, &sink},
+		} {
+			s := newSequenceOf(rng, c.key, c.value, c.group, c.positions, c.tokens, c.window)
+			s.softCap, s.sink = c.softCap, c.sink
+			got := s.attend(t, k, 0, c.tokens)
+			for i := range c.tokens * c.group {
+				want, largest := s.define(i)
+				near(t, fmt.Sprintf("%s %+v query %d", k.Name, c, i), got[i*c.value:][:c.value],
+					func(d int) (float64, float64) { return want[d], largest }, attentionTolerance)
+			}
+			for token := range c.tokens {
+				for i, e := range s.attend(t, k, token, token+1) {
+					if w := got[token*c.group*c.value+i]; math.Float32bits(e) != math.Float32bits(w) {
+						t.Fatalf("%s %+v token %d: element %d is %x alone, and %x among others", k.Name, c, token, i, e, w)
+					}
+				}
+			}
+		}
+	}
+}
+
 func TestAttentionOfLargeScores(t *testing.T) {
 	rng := newRand(t)
 	for _, k := range Variants() {
@@ -177,7 +243,7 @@ func TestAttentionAllocatesNothing(t *testing.T) {
 	p, sum := NewPartial(make([]float32, PartialLen(12, 64)), 12, 64), NewPartial(make([]float32, PartialLen(12, 64)), 12, 64)
 	for _, k := range Variants() {
 		if n := testing.AllocsPerRun(10, func() {
-			k.AttendChunk(p, s.q, &s.kv, s.visible, 0)
+			k.AttendChunk(p, s.q, &s.kv, s.spans, 0, 0)
 			k.Merge(sum, p)
 		}); n != 0 {
 			t.Fatalf("%s: %v allocations", k.Name, n)

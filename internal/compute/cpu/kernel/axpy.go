@@ -5,6 +5,7 @@ import (
 	"math"
 	"unsafe"
 
+	"github.com/powerinfer-go/powerinfer/internal/compute/cpu/layout"
 	"github.com/powerinfer-go/powerinfer/internal/quant"
 )
 
@@ -22,7 +23,7 @@ const (
 // unpacking leaves it; for float types elements keep theirs.
 func sumPlace(b, i int) int { return (2*(i/4)+b%4/2)*16 + b/4*8 + b%2*4 + i%4 }
 
-// Sums is the length of a sum over cols columns.
+// Sums returns the length of a sum over cols columns.
 func Sums(cols int) int { return Super(cols) * quant.QKK }
 
 // Ordered writes a sum of rows of type t to dst, whose length is the number of columns, in the columns' order.
@@ -40,7 +41,7 @@ func Ordered(t quant.Type, dst, sum []float32) {
 }
 
 // summedInt8 reports whether rows of t are added as integers.
-func summedInt8(t quant.Type) bool { return t == quant.Q4_0 || t == quant.Q8_0 }
+func summedInt8(t quant.Type) bool { return t.Traits().Columns }
 
 // adders are a type's kernels; nil where there are none.
 type adders struct {
@@ -141,7 +142,7 @@ func addRowsGeneric(t quant.Type, sum []float32, rows []*byte, coef []float32, n
 		var product [sumBatch][8]float32
 		var most, scale, inverse [8]float32
 		for r, p := range rows {
-			w.read(t, unsafe.Slice(p, (s+1)*superBytes(t)), s)
+			w.read(t, unsafe.Slice(p, (s+1)*layout.Of(t).Bytes), s)
 			for b := range 8 {
 				product[r][b] = w.scale[b] * coef[r]
 				most[b] = max(most[b], float32(math.Abs(float64(product[r][b]))))
@@ -154,7 +155,7 @@ func addRowsGeneric(t quant.Type, sum []float32, rows []*byte, coef []float32, n
 		}
 		var total [quant.QKK]int32
 		for r, p := range rows {
-			w.read(t, unsafe.Slice(p, (s+1)*superBytes(t)), s)
+			w.read(t, unsafe.Slice(p, (s+1)*layout.Of(t).Bytes), s)
 			for e, q := range w.q {
 				total[e] += q * int32(math.RoundToEven(float64(product[r][e/32]*inverse[e/32])))
 			}
@@ -167,9 +168,14 @@ func addRowsGeneric(t quant.Type, sum []float32, rows []*byte, coef []float32, n
 	}
 }
 
-// Unpack writes superblock s of a packed row to dst in the order of sums.
+// Unpack writes superblock s of a packed row of cols elements to dst in the order of sums.
 func (k *Kernels) Unpack(t quant.Type, dst *[quant.QKK]float32, row []byte, cols, s int) {
 	a := &k.adders[t]
+	if t == quant.F16 {
+		part := dst[:min(quant.QKK, cols-s*quant.QKK)]
+		k.FromF16(part, unsafe.Slice((*uint16)(unsafe.Pointer(&row[2*quant.QKK*s])), len(part)))
+		return
+	}
 	if a.rows == nil {
 		unpackSuper(t, dst[:min(quant.QKK, cols-s*quant.QKK)], row, s)
 		if summedInt8(t) {
@@ -183,7 +189,7 @@ func (k *Kernels) Unpack(t quant.Type, dst *[quant.QKK]float32, row []byte, cols
 	clear(dst[:])
 	var rows [sumBatch]*byte
 	coef := [sumBatch]float32{1}
-	rows[0] = &row[s*superBytes(t)]
+	rows[0] = &row[s*layout.Of(t).Bytes]
 	rows[1] = rows[0]
 	a.rows(&dst[0], &rows, &coef, 1, 1, &rows)
 }
@@ -194,7 +200,7 @@ func (k *Kernels) UnpackNeuron(t quant.Type, dst *[quant.QKK]float32, data []byt
 	bytes := GroupBytes(t, rows)
 	group := data[neuron/GroupNeurons*bytes:][:bytes]
 	scales := group[s*quant.QKK*2:]
-	quants := superBytes(t) - offQuants
+	quants := quantBytes(t)
 	plane := &group[Super(rows)*quant.QKK*2+neuron%GroupNeurons*planeBytes(t, rows)+s*quants]
 	planes, coef := [sumBatch]*byte{plane, plane}, [sumBatch]int8{1}
 	if f := k.adders[t].group; f != nil {
@@ -204,7 +210,7 @@ func (k *Kernels) UnpackNeuron(t quant.Type, dst *[quant.QKK]float32, data []byt
 	addGroupGeneric(t, dst[:], planes[:1], coef[:1], scales, 1)
 }
 
-// Place is where element e of a superblock of type t lies in the order of sums.
+// Place returns where element e of a superblock of type t lies in the order of sums.
 func Place(t quant.Type, e int) int {
 	if !summedInt8(t) {
 		return e
@@ -237,13 +243,13 @@ func addFloatsGeneric(t quant.Type, sum []float32, rows []*byte, coef []float32)
 // GroupNeurons is the number of neurons in a group.
 const GroupNeurons = 32
 
-// Grouped reports whether columns of t can be neurons.
-func Grouped(t quant.Type) bool { return summedInt8(t) }
+// planeBytes returns the size of a neuron's quants over rows outputs.
+func planeBytes(t quant.Type, rows int) int { return Super(rows) * quantBytes(t) }
 
-// planeBytes is the size of a neuron's quants over rows outputs.
-func planeBytes(t quant.Type, rows int) int { return Super(rows) * (superBytes(t) - offQuants) }
+// quantBytes returns the size of a packed superblock without its scales, of types whose columns can be neurons.
+func quantBytes(t quant.Type) int { return layout.Of(t).Bytes - layout.Of(t).Quants }
 
-// GroupBytes is the size of a group of a matrix with rows outputs.
+// GroupBytes returns the size of a group of a matrix with rows outputs.
 func GroupBytes(t quant.Type, rows int) int {
 	return Super(rows)*quant.QKK*2 + GroupNeurons*planeBytes(t, rows)
 }
@@ -251,7 +257,7 @@ func GroupBytes(t quant.Type, rows int) int {
 // PackGroup packs block column group of a matrix in file layout, src with rowBytes per row, to dst [GroupBytes], which is
 // clear. Only superblock s of the outputs is written.
 func PackGroup(t quant.Type, dst, src []byte, rows, rowBytes, group, s int) {
-	block, plane, quants := t.BlockBytes(), planeBytes(t, rows), superBytes(t)-offQuants
+	block, plane, quants := t.BlockBytes(), planeBytes(t, rows), quantBytes(t)
 	planes := dst[Super(rows)*quant.QKK*2:]
 	for e := range min(quant.QKK, rows-s*quant.QKK) {
 		in := src[(s*quant.QKK+e)*rowBytes+group*block:][:block]
@@ -330,7 +336,7 @@ func (s *GroupSum) add(n int, group []byte, scale float32) {
 
 // addGroupGeneric adds weighted neurons of one group to sum: the definition of sums over groups.
 func addGroupGeneric(t quant.Type, sum []float32, planes []*byte, coef []int8, scales []byte, scale float32) {
-	quants := superBytes(t) - offQuants
+	quants := quantBytes(t)
 	for at := range sum {
 		s, p := at/quant.QKK, at%quant.QKK
 		b, i := sumElement(p)/32, sumElement(p)%32

@@ -21,7 +21,7 @@ func fencedOf[T any](t *testing.T, x []T) []T {
 func TestSumsStayInside(t *testing.T) {
 	rng := newRand(t)
 	const rows = 37 // two batches of either size and an odd rest
-	for _, typ := range Types() {
+	for _, typ := range quant.Types() {
 		for _, cols := range []int{256, 288, 33, 512} {
 			if cols%typ.BlockElems() != 0 {
 				continue

@@ -14,7 +14,7 @@ import (
 // largest coefficient times scale among sixteen rows, whose scales differ by less than four here.
 const sumTolerance = 4 * 0.5 / 127
 
-// weightedSum is the definition in float64, and Σ|c|·max|w| over the rows. [cols]
+// weightedSum returns the definition in float64, and Σ|c|·max|w| over the rows. [cols]
 func weightedSum(rows [][]float32, coef []float32) (want []float64, mass float64) {
 	want = make([]float64, len(rows[0]))
 	for r, row := range rows {
@@ -30,7 +30,7 @@ func weightedSum(rows [][]float32, coef []float32) (want []float64, mass float64
 
 func TestRowSum(t *testing.T) {
 	rng := newRand(t)
-	for _, typ := range Types() {
+	for _, typ := range quant.Types() {
 		for _, cols := range []int{256, 768, 4608, 288} {
 			if cols%typ.BlockElems() != 0 {
 				continue
@@ -78,7 +78,7 @@ func TestRowSum(t *testing.T) {
 	}
 }
 
-// fileOfColumns is a matrix [outputs, neurons] in file layout, and its decoded columns.
+// fileOfColumns returns a matrix [outputs, neurons] in file layout, and its decoded columns.
 func fileOfColumns(rng *rand.Rand, typ quant.Type, outputs, neurons int) (file []byte, columns [][]float32) {
 	rowBytes := typ.RowBytes(neurons)
 	file = make([]byte, outputs*rowBytes)

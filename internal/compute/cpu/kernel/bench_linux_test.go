@@ -12,7 +12,7 @@ import (
 func BenchmarkDecode(b *testing.B) {
 	const cols, bytes = 4096, 256 << 20
 	for _, k := range platform() {
-		for _, typ := range []quant.Type{quant.Q4_0, quant.Q8_0, quant.Q4_K, quant.Q6_K, quant.F16, quant.BF16} {
+		for _, typ := range append(quantised(), quant.F16, quant.BF16) {
 			b.Run(fmt.Sprintf("%s/%s", k.Name, typ), func(b *testing.B) {
 				rows := bytes / RowBytes(typ, cols)
 				w := bigWeights(b, rows*RowBytes(typ, cols))
@@ -28,12 +28,36 @@ func BenchmarkDecode(b *testing.B) {
 	}
 }
 
+// BenchmarkWays is BenchmarkDecode of every kernel that rows may go by.
+func BenchmarkWays(b *testing.B) {
+	const cols, bytes = 2048, 256 << 20
+	k := platform()[0]
+	for _, typ := range append(quantised(), quant.F16, quant.BF16) {
+		rows := bytes / RowBytes(typ, cols)
+		w := bigWeights(b, rows*RowBytes(typ, cols))
+		p := problem{rows: rows, cols: cols, tokens: 1, x: make([]float32, cols), packed: w}
+		x, stride := p.activations(k, typ)
+		out := make([]float32, rows)
+		for _, name := range k.Ways(typ) {
+			b.Run(fmt.Sprintf("%s/%s", typ, name), func(b *testing.B) {
+				if err := k.Go(typ, k.ClassOf(typ, cols), name); err != nil {
+					b.Fatal(err)
+				}
+				b.SetBytes(int64(len(w)))
+				for b.Loop() {
+					k.MatMul(typ, out, rows, w, rows, cols, x, stride, 1)
+				}
+			})
+		}
+	}
+}
+
 // BenchmarkScattered computes every eighth row, as for the neurons that a token needs, out of weights far beyond the
 // caches; MB/s is bytes of the rows computed.
 func BenchmarkScattered(b *testing.B) {
 	const cols, bytes, stride = 4096, 256 << 20, 8
 	for _, k := range platform() {
-		for _, typ := range []quant.Type{quant.Q4_0, quant.Q8_0, quant.Q4_K, quant.Q6_K, quant.F16, quant.BF16} {
+		for _, typ := range append(quantised(), quant.F16, quant.BF16) {
 			b.Run(fmt.Sprintf("%s/%s", k.Name, typ), func(b *testing.B) {
 				rows := bytes / RowBytes(typ, cols)
 				w := bigWeights(b, rows*RowBytes(typ, cols))
@@ -72,7 +96,7 @@ func bigWeights(b *testing.B, n int) []byte {
 func BenchmarkPrompt(b *testing.B) {
 	const cols, rows, tokens = 4096, 64, 512
 	for _, k := range platform() {
-		for _, typ := range []quant.Type{quant.Q4_0, quant.Q8_0, quant.Q4_K, quant.Q6_K, quant.F16, quant.BF16} {
+		for _, typ := range append(quantised(), quant.F16, quant.BF16) {
 			b.Run(fmt.Sprintf("%s/%s", k.Name, typ), func(b *testing.B) {
 				p := problem{rows: rows, cols: cols, tokens: tokens, x: make([]float32, cols*tokens), packed: make([]byte, rows*RowBytes(typ, cols))}
 				x, stride := p.activations(k, typ)

@@ -16,7 +16,7 @@ import (
 // bf16Group is the number of elements that a step of the products in BF16 takes.
 const bf16Group = 32
 
-// bf16Acts is the size in bytes of a row of cols activations in BF16: whole groups, and one more, lest rows share the sets
+// bf16Acts returns the size in bytes of a row of cols activations in BF16: whole groups, and one more, lest rows share the sets
 // of the first-level cache.
 func bf16Acts(cols int) int { return ((cols+bf16Group-1)/bf16Group + 1) * bf16Group * 2 }
 
@@ -29,7 +29,7 @@ func roundBF16Generic(dst []byte, x []float32) {
 	clear(d[len(x):])
 }
 
-// RoundsTo is the type whose weights products round those of t to; t itself where they do not round.
+// RoundsTo returns the type whose weights products round those of t to; t itself where they do not round.
 func (k *Kernels) RoundsTo(t quant.Type) quant.Type {
 	if k.bfloat && t == quant.F16 {
 		return quant.BF16
@@ -75,7 +75,7 @@ func flushed(v float32) float32 {
 	return v
 }
 
-// dotBF16Generic is the product of a row of F16 or BF16 and activations in BF16 over n groups: lane j of 16 takes elements
+// dotBF16Generic returns the product of a row of F16 or BF16 and activations in BF16 over n groups: lane j of 16 takes elements
 // 2j and 2j+1 of every group, the odd one first. It defines the products in BF16.
 func dotBF16Generic(t quant.Type, row []byte, x []uint16, n int) float32 {
 	var acc [16]float32
@@ -108,7 +108,7 @@ const (
 // Form says how activations must lie for weights of type t.
 func (k *Kernels) Form(t quant.Type) Form {
 	switch {
-	case Quantised(t):
+	case t.Quantised():
 		return Int8
 	case k.bfloat && (t == quant.F16 || t == quant.BF16):
 		return BFloats
@@ -116,7 +116,7 @@ func (k *Kernels) Form(t quant.Type) Form {
 	return Floats
 }
 
-// ActRow is the size in bytes of a row of cols activations.
+// ActRow returns the size in bytes of a row of cols activations.
 func (f Form) ActRow(cols int) int {
 	switch f {
 	case Int8:

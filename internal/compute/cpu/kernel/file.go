@@ -3,6 +3,7 @@ package kernel
 import (
 	"unsafe"
 
+	"github.com/powerinfer-go/powerinfer/internal/compute/cpu/layout"
 	"github.com/powerinfer-go/powerinfer/internal/quant"
 )
 
@@ -18,7 +19,7 @@ type fileTiles struct {
 // fileStream computes one token's products with consecutive rows. It keeps no pointer.
 type fileStream func(out *float32, w *byte, rowBytes uintptr, x *byte, n, rows uintptr)
 
-// rows is the kernel of rows of cols elements, or nil.
+// rows returns the kernel of rows of cols elements, or nil.
 func (f *fileTiles) rows(cols int) fileStream {
 	switch {
 	case cols%quant.QKK != 0:
@@ -47,7 +48,7 @@ func (k *Kernels) packRow(t quant.Type, dst, src []byte, cols int, ahead uintptr
 	_, _ = dst[RowBytes(t, cols)-1], src[t.RowBytes(cols)-1]
 	f(&dst[0], &src[0], uintptr(whole), ahead)
 	if rest := cols % quant.QKK; rest > 0 {
-		packSuper(t, dst[whole*superBytes(t):][:superBytes(t)], src[t.RowBytes(whole*quant.QKK):t.RowBytes(cols)])
+		packSuper(t, dst[whole*layout.Of(t).Bytes:][:layout.Of(t).Bytes], src[t.RowBytes(whole*quant.QKK):t.RowBytes(cols)])
 	}
 }
 
@@ -57,7 +58,7 @@ func (k *Kernels) MatMulFile(t quant.Type, out []float32, outStride int, w []byt
 	if rows == 0 || tokens == 0 {
 		return
 	}
-	if !Quantised(t) {
+	if !t.Quantised() {
 		k.MatMul(t, out, outStride, w, rows, cols, x, xStride, tokens)
 		return
 	}

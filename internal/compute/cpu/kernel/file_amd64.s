@@ -71,6 +71,72 @@ DATA mask0f<>+62(SB)/1, $0x0f
 DATA mask0f<>+63(SB)/1, $0x0f
 GLOBL mask0f<>(SB), RODATA|NOPTR, $64
 
+DATA mask10<>+0(SB)/1, $0x10
+DATA mask10<>+1(SB)/1, $0x10
+DATA mask10<>+2(SB)/1, $0x10
+DATA mask10<>+3(SB)/1, $0x10
+DATA mask10<>+4(SB)/1, $0x10
+DATA mask10<>+5(SB)/1, $0x10
+DATA mask10<>+6(SB)/1, $0x10
+DATA mask10<>+7(SB)/1, $0x10
+DATA mask10<>+8(SB)/1, $0x10
+DATA mask10<>+9(SB)/1, $0x10
+DATA mask10<>+10(SB)/1, $0x10
+DATA mask10<>+11(SB)/1, $0x10
+DATA mask10<>+12(SB)/1, $0x10
+DATA mask10<>+13(SB)/1, $0x10
+DATA mask10<>+14(SB)/1, $0x10
+DATA mask10<>+15(SB)/1, $0x10
+DATA mask10<>+16(SB)/1, $0x10
+DATA mask10<>+17(SB)/1, $0x10
+DATA mask10<>+18(SB)/1, $0x10
+DATA mask10<>+19(SB)/1, $0x10
+DATA mask10<>+20(SB)/1, $0x10
+DATA mask10<>+21(SB)/1, $0x10
+DATA mask10<>+22(SB)/1, $0x10
+DATA mask10<>+23(SB)/1, $0x10
+DATA mask10<>+24(SB)/1, $0x10
+DATA mask10<>+25(SB)/1, $0x10
+DATA mask10<>+26(SB)/1, $0x10
+DATA mask10<>+27(SB)/1, $0x10
+DATA mask10<>+28(SB)/1, $0x10
+DATA mask10<>+29(SB)/1, $0x10
+DATA mask10<>+30(SB)/1, $0x10
+DATA mask10<>+31(SB)/1, $0x10
+DATA mask10<>+32(SB)/1, $0x10
+DATA mask10<>+33(SB)/1, $0x10
+DATA mask10<>+34(SB)/1, $0x10
+DATA mask10<>+35(SB)/1, $0x10
+DATA mask10<>+36(SB)/1, $0x10
+DATA mask10<>+37(SB)/1, $0x10
+DATA mask10<>+38(SB)/1, $0x10
+DATA mask10<>+39(SB)/1, $0x10
+DATA mask10<>+40(SB)/1, $0x10
+DATA mask10<>+41(SB)/1, $0x10
+DATA mask10<>+42(SB)/1, $0x10
+DATA mask10<>+43(SB)/1, $0x10
+DATA mask10<>+44(SB)/1, $0x10
+DATA mask10<>+45(SB)/1, $0x10
+DATA mask10<>+46(SB)/1, $0x10
+DATA mask10<>+47(SB)/1, $0x10
+DATA mask10<>+48(SB)/1, $0x10
+DATA mask10<>+49(SB)/1, $0x10
+DATA mask10<>+50(SB)/1, $0x10
+DATA mask10<>+51(SB)/1, $0x10
+DATA mask10<>+52(SB)/1, $0x10
+DATA mask10<>+53(SB)/1, $0x10
+DATA mask10<>+54(SB)/1, $0x10
+DATA mask10<>+55(SB)/1, $0x10
+DATA mask10<>+56(SB)/1, $0x10
+DATA mask10<>+57(SB)/1, $0x10
+DATA mask10<>+58(SB)/1, $0x10
+DATA mask10<>+59(SB)/1, $0x10
+DATA mask10<>+60(SB)/1, $0x10
+DATA mask10<>+61(SB)/1, $0x10
+DATA mask10<>+62(SB)/1, $0x10
+DATA mask10<>+63(SB)/1, $0x10
+GLOBL mask10<>(SB), RODATA|NOPTR, $64
+
 DATA mask30<>+0(SB)/1, $0x30
 DATA mask30<>+1(SB)/1, $0x30
 DATA mask30<>+2(SB)/1, $0x30
@@ -136,6 +202,72 @@ DATA mask30<>+61(SB)/1, $0x30
 DATA mask30<>+62(SB)/1, $0x30
 DATA mask30<>+63(SB)/1, $0x30
 GLOBL mask30<>(SB), RODATA|NOPTR, $64
+
+DATA turn5<>+0(SB)/1, $0x04
+DATA turn5<>+1(SB)/1, $0x00
+DATA turn5<>+2(SB)/1, $0x00
+DATA turn5<>+3(SB)/1, $0x00
+DATA turn5<>+4(SB)/1, $0x04
+DATA turn5<>+5(SB)/1, $0x00
+DATA turn5<>+6(SB)/1, $0x00
+DATA turn5<>+7(SB)/1, $0x00
+DATA turn5<>+8(SB)/1, $0x04
+DATA turn5<>+9(SB)/1, $0x00
+DATA turn5<>+10(SB)/1, $0x00
+DATA turn5<>+11(SB)/1, $0x00
+DATA turn5<>+12(SB)/1, $0x04
+DATA turn5<>+13(SB)/1, $0x00
+DATA turn5<>+14(SB)/1, $0x00
+DATA turn5<>+15(SB)/1, $0x00
+DATA turn5<>+16(SB)/1, $0x04
+DATA turn5<>+17(SB)/1, $0x00
+DATA turn5<>+18(SB)/1, $0x00
+DATA turn5<>+19(SB)/1, $0x00
+DATA turn5<>+20(SB)/1, $0x04
+DATA turn5<>+21(SB)/1, $0x00
+DATA turn5<>+22(SB)/1, $0x00
+DATA turn5<>+23(SB)/1, $0x00
+DATA turn5<>+24(SB)/1, $0x04
+DATA turn5<>+25(SB)/1, $0x00
+DATA turn5<>+26(SB)/1, $0x00
+DATA turn5<>+27(SB)/1, $0x00
+DATA turn5<>+28(SB)/1, $0x04
+DATA turn5<>+29(SB)/1, $0x00
+DATA turn5<>+30(SB)/1, $0x00
+DATA turn5<>+31(SB)/1, $0x00
+DATA turn5<>+32(SB)/1, $0x03
+DATA turn5<>+33(SB)/1, $0x00
+DATA turn5<>+34(SB)/1, $0x00
+DATA turn5<>+35(SB)/1, $0x00
+DATA turn5<>+36(SB)/1, $0x03
+DATA turn5<>+37(SB)/1, $0x00
+DATA turn5<>+38(SB)/1, $0x00
+DATA turn5<>+39(SB)/1, $0x00
+DATA turn5<>+40(SB)/1, $0x03
+DATA turn5<>+41(SB)/1, $0x00
+DATA turn5<>+42(SB)/1, $0x00
+DATA turn5<>+43(SB)/1, $0x00
+DATA turn5<>+44(SB)/1, $0x03
+DATA turn5<>+45(SB)/1, $0x00
+DATA turn5<>+46(SB)/1, $0x00
+DATA turn5<>+47(SB)/1, $0x00
+DATA turn5<>+48(SB)/1, $0x03
+DATA turn5<>+49(SB)/1, $0x00
+DATA turn5<>+50(SB)/1, $0x00
+DATA turn5<>+51(SB)/1, $0x00
+DATA turn5<>+52(SB)/1, $0x03
+DATA turn5<>+53(SB)/1, $0x00
+DATA turn5<>+54(SB)/1, $0x00
+DATA turn5<>+55(SB)/1, $0x00
+DATA turn5<>+56(SB)/1, $0x03
+DATA turn5<>+57(SB)/1, $0x00
+DATA turn5<>+58(SB)/1, $0x00
+DATA turn5<>+59(SB)/1, $0x00
+DATA turn5<>+60(SB)/1, $0x03
+DATA turn5<>+61(SB)/1, $0x00
+DATA turn5<>+62(SB)/1, $0x00
+DATA turn5<>+63(SB)/1, $0x00
+GLOBL turn5<>(SB), RODATA|NOPTR, $64
 
 DATA x80<>+0(SB)/1, $0x80
 DATA x80<>+1(SB)/1, $0x80
@@ -1127,6 +1259,204 @@ DATA maskf0<>+62(SB)/1, $0xf0
 DATA maskf0<>+63(SB)/1, $0xf0
 GLOBL maskf0<>(SB), RODATA|NOPTR, $64
 
+DATA fileFifth<>+0(SB)/1, $0x04
+DATA fileFifth<>+1(SB)/1, $0x00
+DATA fileFifth<>+2(SB)/1, $0x00
+DATA fileFifth<>+3(SB)/1, $0x00
+DATA fileFifth<>+4(SB)/1, $0x04
+DATA fileFifth<>+5(SB)/1, $0x00
+DATA fileFifth<>+6(SB)/1, $0x00
+DATA fileFifth<>+7(SB)/1, $0x00
+DATA fileFifth<>+8(SB)/1, $0x04
+DATA fileFifth<>+9(SB)/1, $0x00
+DATA fileFifth<>+10(SB)/1, $0x00
+DATA fileFifth<>+11(SB)/1, $0x00
+DATA fileFifth<>+12(SB)/1, $0x04
+DATA fileFifth<>+13(SB)/1, $0x00
+DATA fileFifth<>+14(SB)/1, $0x00
+DATA fileFifth<>+15(SB)/1, $0x00
+DATA fileFifth<>+16(SB)/1, $0x00
+DATA fileFifth<>+17(SB)/1, $0x00
+DATA fileFifth<>+18(SB)/1, $0x00
+DATA fileFifth<>+19(SB)/1, $0x00
+DATA fileFifth<>+20(SB)/1, $0x00
+DATA fileFifth<>+21(SB)/1, $0x00
+DATA fileFifth<>+22(SB)/1, $0x00
+DATA fileFifth<>+23(SB)/1, $0x00
+DATA fileFifth<>+24(SB)/1, $0x00
+DATA fileFifth<>+25(SB)/1, $0x00
+DATA fileFifth<>+26(SB)/1, $0x00
+DATA fileFifth<>+27(SB)/1, $0x00
+DATA fileFifth<>+28(SB)/1, $0x00
+DATA fileFifth<>+29(SB)/1, $0x00
+DATA fileFifth<>+30(SB)/1, $0x00
+DATA fileFifth<>+31(SB)/1, $0x00
+DATA fileFifth<>+32(SB)/1, $0x04
+DATA fileFifth<>+33(SB)/1, $0x00
+DATA fileFifth<>+34(SB)/1, $0x00
+DATA fileFifth<>+35(SB)/1, $0x00
+DATA fileFifth<>+36(SB)/1, $0x04
+DATA fileFifth<>+37(SB)/1, $0x00
+DATA fileFifth<>+38(SB)/1, $0x00
+DATA fileFifth<>+39(SB)/1, $0x00
+DATA fileFifth<>+40(SB)/1, $0x04
+DATA fileFifth<>+41(SB)/1, $0x00
+DATA fileFifth<>+42(SB)/1, $0x00
+DATA fileFifth<>+43(SB)/1, $0x00
+DATA fileFifth<>+44(SB)/1, $0x04
+DATA fileFifth<>+45(SB)/1, $0x00
+DATA fileFifth<>+46(SB)/1, $0x00
+DATA fileFifth<>+47(SB)/1, $0x00
+DATA fileFifth<>+48(SB)/1, $0x00
+DATA fileFifth<>+49(SB)/1, $0x00
+DATA fileFifth<>+50(SB)/1, $0x00
+DATA fileFifth<>+51(SB)/1, $0x00
+DATA fileFifth<>+52(SB)/1, $0x00
+DATA fileFifth<>+53(SB)/1, $0x00
+DATA fileFifth<>+54(SB)/1, $0x00
+DATA fileFifth<>+55(SB)/1, $0x00
+DATA fileFifth<>+56(SB)/1, $0x00
+DATA fileFifth<>+57(SB)/1, $0x00
+DATA fileFifth<>+58(SB)/1, $0x00
+DATA fileFifth<>+59(SB)/1, $0x00
+DATA fileFifth<>+60(SB)/1, $0x00
+DATA fileFifth<>+61(SB)/1, $0x00
+DATA fileFifth<>+62(SB)/1, $0x00
+DATA fileFifth<>+63(SB)/1, $0x00
+GLOBL fileFifth<>(SB), RODATA|NOPTR, $64
+
+DATA fileTurn5<>+0(SB)/1, $0x04
+DATA fileTurn5<>+1(SB)/1, $0x00
+DATA fileTurn5<>+2(SB)/1, $0x00
+DATA fileTurn5<>+3(SB)/1, $0x00
+DATA fileTurn5<>+4(SB)/1, $0x03
+DATA fileTurn5<>+5(SB)/1, $0x00
+DATA fileTurn5<>+6(SB)/1, $0x00
+DATA fileTurn5<>+7(SB)/1, $0x00
+DATA fileTurn5<>+8(SB)/1, $0x02
+DATA fileTurn5<>+9(SB)/1, $0x00
+DATA fileTurn5<>+10(SB)/1, $0x00
+DATA fileTurn5<>+11(SB)/1, $0x00
+DATA fileTurn5<>+12(SB)/1, $0x01
+DATA fileTurn5<>+13(SB)/1, $0x00
+DATA fileTurn5<>+14(SB)/1, $0x00
+DATA fileTurn5<>+15(SB)/1, $0x00
+DATA fileTurn5<>+16(SB)/1, $0x00
+DATA fileTurn5<>+17(SB)/1, $0x00
+DATA fileTurn5<>+18(SB)/1, $0x00
+DATA fileTurn5<>+19(SB)/1, $0x00
+DATA fileTurn5<>+20(SB)/1, $0x1f
+DATA fileTurn5<>+21(SB)/1, $0x00
+DATA fileTurn5<>+22(SB)/1, $0x00
+DATA fileTurn5<>+23(SB)/1, $0x00
+DATA fileTurn5<>+24(SB)/1, $0x1e
+DATA fileTurn5<>+25(SB)/1, $0x00
+DATA fileTurn5<>+26(SB)/1, $0x00
+DATA fileTurn5<>+27(SB)/1, $0x00
+DATA fileTurn5<>+28(SB)/1, $0x1d
+DATA fileTurn5<>+29(SB)/1, $0x00
+DATA fileTurn5<>+30(SB)/1, $0x00
+DATA fileTurn5<>+31(SB)/1, $0x00
+DATA fileTurn5<>+32(SB)/1, $0x04
+DATA fileTurn5<>+33(SB)/1, $0x00
+DATA fileTurn5<>+34(SB)/1, $0x00
+DATA fileTurn5<>+35(SB)/1, $0x00
+DATA fileTurn5<>+36(SB)/1, $0x03
+DATA fileTurn5<>+37(SB)/1, $0x00
+DATA fileTurn5<>+38(SB)/1, $0x00
+DATA fileTurn5<>+39(SB)/1, $0x00
+DATA fileTurn5<>+40(SB)/1, $0x02
+DATA fileTurn5<>+41(SB)/1, $0x00
+DATA fileTurn5<>+42(SB)/1, $0x00
+DATA fileTurn5<>+43(SB)/1, $0x00
+DATA fileTurn5<>+44(SB)/1, $0x01
+DATA fileTurn5<>+45(SB)/1, $0x00
+DATA fileTurn5<>+46(SB)/1, $0x00
+DATA fileTurn5<>+47(SB)/1, $0x00
+DATA fileTurn5<>+48(SB)/1, $0x00
+DATA fileTurn5<>+49(SB)/1, $0x00
+DATA fileTurn5<>+50(SB)/1, $0x00
+DATA fileTurn5<>+51(SB)/1, $0x00
+DATA fileTurn5<>+52(SB)/1, $0x1f
+DATA fileTurn5<>+53(SB)/1, $0x00
+DATA fileTurn5<>+54(SB)/1, $0x00
+DATA fileTurn5<>+55(SB)/1, $0x00
+DATA fileTurn5<>+56(SB)/1, $0x1e
+DATA fileTurn5<>+57(SB)/1, $0x00
+DATA fileTurn5<>+58(SB)/1, $0x00
+DATA fileTurn5<>+59(SB)/1, $0x00
+DATA fileTurn5<>+60(SB)/1, $0x1d
+DATA fileTurn5<>+61(SB)/1, $0x00
+DATA fileTurn5<>+62(SB)/1, $0x00
+DATA fileTurn5<>+63(SB)/1, $0x00
+GLOBL fileTurn5<>(SB), RODATA|NOPTR, $64
+
+DATA fileLanes<>+0(SB)/1, $0x00
+DATA fileLanes<>+1(SB)/1, $0x00
+DATA fileLanes<>+2(SB)/1, $0x00
+DATA fileLanes<>+3(SB)/1, $0x00
+DATA fileLanes<>+4(SB)/1, $0x01
+DATA fileLanes<>+5(SB)/1, $0x00
+DATA fileLanes<>+6(SB)/1, $0x00
+DATA fileLanes<>+7(SB)/1, $0x00
+DATA fileLanes<>+8(SB)/1, $0x02
+DATA fileLanes<>+9(SB)/1, $0x00
+DATA fileLanes<>+10(SB)/1, $0x00
+DATA fileLanes<>+11(SB)/1, $0x00
+DATA fileLanes<>+12(SB)/1, $0x03
+DATA fileLanes<>+13(SB)/1, $0x00
+DATA fileLanes<>+14(SB)/1, $0x00
+DATA fileLanes<>+15(SB)/1, $0x00
+DATA fileLanes<>+16(SB)/1, $0x04
+DATA fileLanes<>+17(SB)/1, $0x00
+DATA fileLanes<>+18(SB)/1, $0x00
+DATA fileLanes<>+19(SB)/1, $0x00
+DATA fileLanes<>+20(SB)/1, $0x05
+DATA fileLanes<>+21(SB)/1, $0x00
+DATA fileLanes<>+22(SB)/1, $0x00
+DATA fileLanes<>+23(SB)/1, $0x00
+DATA fileLanes<>+24(SB)/1, $0x06
+DATA fileLanes<>+25(SB)/1, $0x00
+DATA fileLanes<>+26(SB)/1, $0x00
+DATA fileLanes<>+27(SB)/1, $0x00
+DATA fileLanes<>+28(SB)/1, $0x07
+DATA fileLanes<>+29(SB)/1, $0x00
+DATA fileLanes<>+30(SB)/1, $0x00
+DATA fileLanes<>+31(SB)/1, $0x00
+DATA fileLanes<>+32(SB)/1, $0x00
+DATA fileLanes<>+33(SB)/1, $0x00
+DATA fileLanes<>+34(SB)/1, $0x00
+DATA fileLanes<>+35(SB)/1, $0x00
+DATA fileLanes<>+36(SB)/1, $0x01
+DATA fileLanes<>+37(SB)/1, $0x00
+DATA fileLanes<>+38(SB)/1, $0x00
+DATA fileLanes<>+39(SB)/1, $0x00
+DATA fileLanes<>+40(SB)/1, $0x02
+DATA fileLanes<>+41(SB)/1, $0x00
+DATA fileLanes<>+42(SB)/1, $0x00
+DATA fileLanes<>+43(SB)/1, $0x00
+DATA fileLanes<>+44(SB)/1, $0x03
+DATA fileLanes<>+45(SB)/1, $0x00
+DATA fileLanes<>+46(SB)/1, $0x00
+DATA fileLanes<>+47(SB)/1, $0x00
+DATA fileLanes<>+48(SB)/1, $0x04
+DATA fileLanes<>+49(SB)/1, $0x00
+DATA fileLanes<>+50(SB)/1, $0x00
+DATA fileLanes<>+51(SB)/1, $0x00
+DATA fileLanes<>+52(SB)/1, $0x05
+DATA fileLanes<>+53(SB)/1, $0x00
+DATA fileLanes<>+54(SB)/1, $0x00
+DATA fileLanes<>+55(SB)/1, $0x00
+DATA fileLanes<>+56(SB)/1, $0x06
+DATA fileLanes<>+57(SB)/1, $0x00
+DATA fileLanes<>+58(SB)/1, $0x00
+DATA fileLanes<>+59(SB)/1, $0x00
+DATA fileLanes<>+60(SB)/1, $0x07
+DATA fileLanes<>+61(SB)/1, $0x00
+DATA fileLanes<>+62(SB)/1, $0x00
+DATA fileLanes<>+63(SB)/1, $0x00
+GLOBL fileLanes<>(SB), RODATA|NOPTR, $64
+
 DATA fileShift6<>+0(SB)/1, $0x00
 DATA fileShift6<>+1(SB)/1, $0x00
 DATA fileShift6<>+2(SB)/1, $0x00
@@ -1391,6 +1721,138 @@ DATA filePlacesQ4K0<>+62(SB)/1, $0x00
 DATA filePlacesQ4K0<>+63(SB)/1, $0x00
 GLOBL filePlacesQ4K0<>(SB), RODATA|NOPTR, $64
 
+DATA filePlacesQ5K0<>+0(SB)/1, $0x00
+DATA filePlacesQ5K0<>+1(SB)/1, $0x00
+DATA filePlacesQ5K0<>+2(SB)/1, $0x00
+DATA filePlacesQ5K0<>+3(SB)/1, $0x00
+DATA filePlacesQ5K0<>+4(SB)/1, $0x00
+DATA filePlacesQ5K0<>+5(SB)/1, $0x00
+DATA filePlacesQ5K0<>+6(SB)/1, $0x00
+DATA filePlacesQ5K0<>+7(SB)/1, $0x00
+DATA filePlacesQ5K0<>+8(SB)/1, $0x08
+DATA filePlacesQ5K0<>+9(SB)/1, $0x00
+DATA filePlacesQ5K0<>+10(SB)/1, $0x00
+DATA filePlacesQ5K0<>+11(SB)/1, $0x00
+DATA filePlacesQ5K0<>+12(SB)/1, $0x08
+DATA filePlacesQ5K0<>+13(SB)/1, $0x00
+DATA filePlacesQ5K0<>+14(SB)/1, $0x00
+DATA filePlacesQ5K0<>+15(SB)/1, $0x00
+DATA filePlacesQ5K0<>+16(SB)/1, $0x10
+DATA filePlacesQ5K0<>+17(SB)/1, $0x00
+DATA filePlacesQ5K0<>+18(SB)/1, $0x00
+DATA filePlacesQ5K0<>+19(SB)/1, $0x00
+DATA filePlacesQ5K0<>+20(SB)/1, $0x10
+DATA filePlacesQ5K0<>+21(SB)/1, $0x00
+DATA filePlacesQ5K0<>+22(SB)/1, $0x00
+DATA filePlacesQ5K0<>+23(SB)/1, $0x00
+DATA filePlacesQ5K0<>+24(SB)/1, $0x18
+DATA filePlacesQ5K0<>+25(SB)/1, $0x00
+DATA filePlacesQ5K0<>+26(SB)/1, $0x00
+DATA filePlacesQ5K0<>+27(SB)/1, $0x00
+DATA filePlacesQ5K0<>+28(SB)/1, $0x18
+DATA filePlacesQ5K0<>+29(SB)/1, $0x00
+DATA filePlacesQ5K0<>+30(SB)/1, $0x00
+DATA filePlacesQ5K0<>+31(SB)/1, $0x00
+DATA filePlacesQ5K0<>+32(SB)/1, $0x01
+DATA filePlacesQ5K0<>+33(SB)/1, $0x00
+DATA filePlacesQ5K0<>+34(SB)/1, $0x00
+DATA filePlacesQ5K0<>+35(SB)/1, $0x00
+DATA filePlacesQ5K0<>+36(SB)/1, $0x01
+DATA filePlacesQ5K0<>+37(SB)/1, $0x00
+DATA filePlacesQ5K0<>+38(SB)/1, $0x00
+DATA filePlacesQ5K0<>+39(SB)/1, $0x00
+DATA filePlacesQ5K0<>+40(SB)/1, $0x09
+DATA filePlacesQ5K0<>+41(SB)/1, $0x00
+DATA filePlacesQ5K0<>+42(SB)/1, $0x00
+DATA filePlacesQ5K0<>+43(SB)/1, $0x00
+DATA filePlacesQ5K0<>+44(SB)/1, $0x09
+DATA filePlacesQ5K0<>+45(SB)/1, $0x00
+DATA filePlacesQ5K0<>+46(SB)/1, $0x00
+DATA filePlacesQ5K0<>+47(SB)/1, $0x00
+DATA filePlacesQ5K0<>+48(SB)/1, $0x11
+DATA filePlacesQ5K0<>+49(SB)/1, $0x00
+DATA filePlacesQ5K0<>+50(SB)/1, $0x00
+DATA filePlacesQ5K0<>+51(SB)/1, $0x00
+DATA filePlacesQ5K0<>+52(SB)/1, $0x11
+DATA filePlacesQ5K0<>+53(SB)/1, $0x00
+DATA filePlacesQ5K0<>+54(SB)/1, $0x00
+DATA filePlacesQ5K0<>+55(SB)/1, $0x00
+DATA filePlacesQ5K0<>+56(SB)/1, $0x19
+DATA filePlacesQ5K0<>+57(SB)/1, $0x00
+DATA filePlacesQ5K0<>+58(SB)/1, $0x00
+DATA filePlacesQ5K0<>+59(SB)/1, $0x00
+DATA filePlacesQ5K0<>+60(SB)/1, $0x19
+DATA filePlacesQ5K0<>+61(SB)/1, $0x00
+DATA filePlacesQ5K0<>+62(SB)/1, $0x00
+DATA filePlacesQ5K0<>+63(SB)/1, $0x00
+GLOBL filePlacesQ5K0<>(SB), RODATA|NOPTR, $64
+
+DATA filePlacesFifth0<>+0(SB)/1, $0x00
+DATA filePlacesFifth0<>+1(SB)/1, $0x00
+DATA filePlacesFifth0<>+2(SB)/1, $0x00
+DATA filePlacesFifth0<>+3(SB)/1, $0x00
+DATA filePlacesFifth0<>+4(SB)/1, $0x00
+DATA filePlacesFifth0<>+5(SB)/1, $0x00
+DATA filePlacesFifth0<>+6(SB)/1, $0x00
+DATA filePlacesFifth0<>+7(SB)/1, $0x00
+DATA filePlacesFifth0<>+8(SB)/1, $0x00
+DATA filePlacesFifth0<>+9(SB)/1, $0x00
+DATA filePlacesFifth0<>+10(SB)/1, $0x00
+DATA filePlacesFifth0<>+11(SB)/1, $0x00
+DATA filePlacesFifth0<>+12(SB)/1, $0x00
+DATA filePlacesFifth0<>+13(SB)/1, $0x00
+DATA filePlacesFifth0<>+14(SB)/1, $0x00
+DATA filePlacesFifth0<>+15(SB)/1, $0x00
+DATA filePlacesFifth0<>+16(SB)/1, $0x00
+DATA filePlacesFifth0<>+17(SB)/1, $0x00
+DATA filePlacesFifth0<>+18(SB)/1, $0x00
+DATA filePlacesFifth0<>+19(SB)/1, $0x00
+DATA filePlacesFifth0<>+20(SB)/1, $0x00
+DATA filePlacesFifth0<>+21(SB)/1, $0x00
+DATA filePlacesFifth0<>+22(SB)/1, $0x00
+DATA filePlacesFifth0<>+23(SB)/1, $0x00
+DATA filePlacesFifth0<>+24(SB)/1, $0x00
+DATA filePlacesFifth0<>+25(SB)/1, $0x00
+DATA filePlacesFifth0<>+26(SB)/1, $0x00
+DATA filePlacesFifth0<>+27(SB)/1, $0x00
+DATA filePlacesFifth0<>+28(SB)/1, $0x00
+DATA filePlacesFifth0<>+29(SB)/1, $0x00
+DATA filePlacesFifth0<>+30(SB)/1, $0x00
+DATA filePlacesFifth0<>+31(SB)/1, $0x00
+DATA filePlacesFifth0<>+32(SB)/1, $0x01
+DATA filePlacesFifth0<>+33(SB)/1, $0x00
+DATA filePlacesFifth0<>+34(SB)/1, $0x00
+DATA filePlacesFifth0<>+35(SB)/1, $0x00
+DATA filePlacesFifth0<>+36(SB)/1, $0x01
+DATA filePlacesFifth0<>+37(SB)/1, $0x00
+DATA filePlacesFifth0<>+38(SB)/1, $0x00
+DATA filePlacesFifth0<>+39(SB)/1, $0x00
+DATA filePlacesFifth0<>+40(SB)/1, $0x01
+DATA filePlacesFifth0<>+41(SB)/1, $0x00
+DATA filePlacesFifth0<>+42(SB)/1, $0x00
+DATA filePlacesFifth0<>+43(SB)/1, $0x00
+DATA filePlacesFifth0<>+44(SB)/1, $0x01
+DATA filePlacesFifth0<>+45(SB)/1, $0x00
+DATA filePlacesFifth0<>+46(SB)/1, $0x00
+DATA filePlacesFifth0<>+47(SB)/1, $0x00
+DATA filePlacesFifth0<>+48(SB)/1, $0x01
+DATA filePlacesFifth0<>+49(SB)/1, $0x00
+DATA filePlacesFifth0<>+50(SB)/1, $0x00
+DATA filePlacesFifth0<>+51(SB)/1, $0x00
+DATA filePlacesFifth0<>+52(SB)/1, $0x01
+DATA filePlacesFifth0<>+53(SB)/1, $0x00
+DATA filePlacesFifth0<>+54(SB)/1, $0x00
+DATA filePlacesFifth0<>+55(SB)/1, $0x00
+DATA filePlacesFifth0<>+56(SB)/1, $0x01
+DATA filePlacesFifth0<>+57(SB)/1, $0x00
+DATA filePlacesFifth0<>+58(SB)/1, $0x00
+DATA filePlacesFifth0<>+59(SB)/1, $0x00
+DATA filePlacesFifth0<>+60(SB)/1, $0x01
+DATA filePlacesFifth0<>+61(SB)/1, $0x00
+DATA filePlacesFifth0<>+62(SB)/1, $0x00
+DATA filePlacesFifth0<>+63(SB)/1, $0x00
+GLOBL filePlacesFifth0<>(SB), RODATA|NOPTR, $64
+
 DATA filePlacesQ6K0<>+0(SB)/1, $0x00
 DATA filePlacesQ6K0<>+1(SB)/1, $0x00
 DATA filePlacesQ6K0<>+2(SB)/1, $0x00
@@ -1588,6 +2050,138 @@ DATA filePlacesQ4K1<>+61(SB)/1, $0x00
 DATA filePlacesQ4K1<>+62(SB)/1, $0x00
 DATA filePlacesQ4K1<>+63(SB)/1, $0x00
 GLOBL filePlacesQ4K1<>(SB), RODATA|NOPTR, $64
+
+DATA filePlacesQ5K1<>+0(SB)/1, $0x02
+DATA filePlacesQ5K1<>+1(SB)/1, $0x00
+DATA filePlacesQ5K1<>+2(SB)/1, $0x00
+DATA filePlacesQ5K1<>+3(SB)/1, $0x00
+DATA filePlacesQ5K1<>+4(SB)/1, $0x02
+DATA filePlacesQ5K1<>+5(SB)/1, $0x00
+DATA filePlacesQ5K1<>+6(SB)/1, $0x00
+DATA filePlacesQ5K1<>+7(SB)/1, $0x00
+DATA filePlacesQ5K1<>+8(SB)/1, $0x0a
+DATA filePlacesQ5K1<>+9(SB)/1, $0x00
+DATA filePlacesQ5K1<>+10(SB)/1, $0x00
+DATA filePlacesQ5K1<>+11(SB)/1, $0x00
+DATA filePlacesQ5K1<>+12(SB)/1, $0x0a
+DATA filePlacesQ5K1<>+13(SB)/1, $0x00
+DATA filePlacesQ5K1<>+14(SB)/1, $0x00
+DATA filePlacesQ5K1<>+15(SB)/1, $0x00
+DATA filePlacesQ5K1<>+16(SB)/1, $0x12
+DATA filePlacesQ5K1<>+17(SB)/1, $0x00
+DATA filePlacesQ5K1<>+18(SB)/1, $0x00
+DATA filePlacesQ5K1<>+19(SB)/1, $0x00
+DATA filePlacesQ5K1<>+20(SB)/1, $0x12
+DATA filePlacesQ5K1<>+21(SB)/1, $0x00
+DATA filePlacesQ5K1<>+22(SB)/1, $0x00
+DATA filePlacesQ5K1<>+23(SB)/1, $0x00
+DATA filePlacesQ5K1<>+24(SB)/1, $0x1a
+DATA filePlacesQ5K1<>+25(SB)/1, $0x00
+DATA filePlacesQ5K1<>+26(SB)/1, $0x00
+DATA filePlacesQ5K1<>+27(SB)/1, $0x00
+DATA filePlacesQ5K1<>+28(SB)/1, $0x1a
+DATA filePlacesQ5K1<>+29(SB)/1, $0x00
+DATA filePlacesQ5K1<>+30(SB)/1, $0x00
+DATA filePlacesQ5K1<>+31(SB)/1, $0x00
+DATA filePlacesQ5K1<>+32(SB)/1, $0x03
+DATA filePlacesQ5K1<>+33(SB)/1, $0x00
+DATA filePlacesQ5K1<>+34(SB)/1, $0x00
+DATA filePlacesQ5K1<>+35(SB)/1, $0x00
+DATA filePlacesQ5K1<>+36(SB)/1, $0x03
+DATA filePlacesQ5K1<>+37(SB)/1, $0x00
+DATA filePlacesQ5K1<>+38(SB)/1, $0x00
+DATA filePlacesQ5K1<>+39(SB)/1, $0x00
+DATA filePlacesQ5K1<>+40(SB)/1, $0x0b
+DATA filePlacesQ5K1<>+41(SB)/1, $0x00
+DATA filePlacesQ5K1<>+42(SB)/1, $0x00
+DATA filePlacesQ5K1<>+43(SB)/1, $0x00
+DATA filePlacesQ5K1<>+44(SB)/1, $0x0b
+DATA filePlacesQ5K1<>+45(SB)/1, $0x00
+DATA filePlacesQ5K1<>+46(SB)/1, $0x00
+DATA filePlacesQ5K1<>+47(SB)/1, $0x00
+DATA filePlacesQ5K1<>+48(SB)/1, $0x13
+DATA filePlacesQ5K1<>+49(SB)/1, $0x00
+DATA filePlacesQ5K1<>+50(SB)/1, $0x00
+DATA filePlacesQ5K1<>+51(SB)/1, $0x00
+DATA filePlacesQ5K1<>+52(SB)/1, $0x13
+DATA filePlacesQ5K1<>+53(SB)/1, $0x00
+DATA filePlacesQ5K1<>+54(SB)/1, $0x00
+DATA filePlacesQ5K1<>+55(SB)/1, $0x00
+DATA filePlacesQ5K1<>+56(SB)/1, $0x1b
+DATA filePlacesQ5K1<>+57(SB)/1, $0x00
+DATA filePlacesQ5K1<>+58(SB)/1, $0x00
+DATA filePlacesQ5K1<>+59(SB)/1, $0x00
+DATA filePlacesQ5K1<>+60(SB)/1, $0x1b
+DATA filePlacesQ5K1<>+61(SB)/1, $0x00
+DATA filePlacesQ5K1<>+62(SB)/1, $0x00
+DATA filePlacesQ5K1<>+63(SB)/1, $0x00
+GLOBL filePlacesQ5K1<>(SB), RODATA|NOPTR, $64
+
+DATA filePlacesFifth1<>+0(SB)/1, $0x02
+DATA filePlacesFifth1<>+1(SB)/1, $0x00
+DATA filePlacesFifth1<>+2(SB)/1, $0x00
+DATA filePlacesFifth1<>+3(SB)/1, $0x00
+DATA filePlacesFifth1<>+4(SB)/1, $0x02
+DATA filePlacesFifth1<>+5(SB)/1, $0x00
+DATA filePlacesFifth1<>+6(SB)/1, $0x00
+DATA filePlacesFifth1<>+7(SB)/1, $0x00
+DATA filePlacesFifth1<>+8(SB)/1, $0x02
+DATA filePlacesFifth1<>+9(SB)/1, $0x00
+DATA filePlacesFifth1<>+10(SB)/1, $0x00
+DATA filePlacesFifth1<>+11(SB)/1, $0x00
+DATA filePlacesFifth1<>+12(SB)/1, $0x02
+DATA filePlacesFifth1<>+13(SB)/1, $0x00
+DATA filePlacesFifth1<>+14(SB)/1, $0x00
+DATA filePlacesFifth1<>+15(SB)/1, $0x00
+DATA filePlacesFifth1<>+16(SB)/1, $0x02
+DATA filePlacesFifth1<>+17(SB)/1, $0x00
+DATA filePlacesFifth1<>+18(SB)/1, $0x00
+DATA filePlacesFifth1<>+19(SB)/1, $0x00
+DATA filePlacesFifth1<>+20(SB)/1, $0x02
+DATA filePlacesFifth1<>+21(SB)/1, $0x00
+DATA filePlacesFifth1<>+22(SB)/1, $0x00
+DATA filePlacesFifth1<>+23(SB)/1, $0x00
+DATA filePlacesFifth1<>+24(SB)/1, $0x02
+DATA filePlacesFifth1<>+25(SB)/1, $0x00
+DATA filePlacesFifth1<>+26(SB)/1, $0x00
+DATA filePlacesFifth1<>+27(SB)/1, $0x00
+DATA filePlacesFifth1<>+28(SB)/1, $0x02
+DATA filePlacesFifth1<>+29(SB)/1, $0x00
+DATA filePlacesFifth1<>+30(SB)/1, $0x00
+DATA filePlacesFifth1<>+31(SB)/1, $0x00
+DATA filePlacesFifth1<>+32(SB)/1, $0x03
+DATA filePlacesFifth1<>+33(SB)/1, $0x00
+DATA filePlacesFifth1<>+34(SB)/1, $0x00
+DATA filePlacesFifth1<>+35(SB)/1, $0x00
+DATA filePlacesFifth1<>+36(SB)/1, $0x03
+DATA filePlacesFifth1<>+37(SB)/1, $0x00
+DATA filePlacesFifth1<>+38(SB)/1, $0x00
+DATA filePlacesFifth1<>+39(SB)/1, $0x00
+DATA filePlacesFifth1<>+40(SB)/1, $0x03
+DATA filePlacesFifth1<>+41(SB)/1, $0x00
+DATA filePlacesFifth1<>+42(SB)/1, $0x00
+DATA filePlacesFifth1<>+43(SB)/1, $0x00
+DATA filePlacesFifth1<>+44(SB)/1, $0x03
+DATA filePlacesFifth1<>+45(SB)/1, $0x00
+DATA filePlacesFifth1<>+46(SB)/1, $0x00
+DATA filePlacesFifth1<>+47(SB)/1, $0x00
+DATA filePlacesFifth1<>+48(SB)/1, $0x03
+DATA filePlacesFifth1<>+49(SB)/1, $0x00
+DATA filePlacesFifth1<>+50(SB)/1, $0x00
+DATA filePlacesFifth1<>+51(SB)/1, $0x00
+DATA filePlacesFifth1<>+52(SB)/1, $0x03
+DATA filePlacesFifth1<>+53(SB)/1, $0x00
+DATA filePlacesFifth1<>+54(SB)/1, $0x00
+DATA filePlacesFifth1<>+55(SB)/1, $0x00
+DATA filePlacesFifth1<>+56(SB)/1, $0x03
+DATA filePlacesFifth1<>+57(SB)/1, $0x00
+DATA filePlacesFifth1<>+58(SB)/1, $0x00
+DATA filePlacesFifth1<>+59(SB)/1, $0x00
+DATA filePlacesFifth1<>+60(SB)/1, $0x03
+DATA filePlacesFifth1<>+61(SB)/1, $0x00
+DATA filePlacesFifth1<>+62(SB)/1, $0x00
+DATA filePlacesFifth1<>+63(SB)/1, $0x00
+GLOBL filePlacesFifth1<>(SB), RODATA|NOPTR, $64
 
 DATA filePlacesQ6K1<>+0(SB)/1, $0x02
 DATA filePlacesQ6K1<>+1(SB)/1, $0x00
@@ -1787,6 +2381,138 @@ DATA filePlacesQ4K2<>+62(SB)/1, $0x00
 DATA filePlacesQ4K2<>+63(SB)/1, $0x00
 GLOBL filePlacesQ4K2<>(SB), RODATA|NOPTR, $64
 
+DATA filePlacesQ5K2<>+0(SB)/1, $0x04
+DATA filePlacesQ5K2<>+1(SB)/1, $0x00
+DATA filePlacesQ5K2<>+2(SB)/1, $0x00
+DATA filePlacesQ5K2<>+3(SB)/1, $0x00
+DATA filePlacesQ5K2<>+4(SB)/1, $0x04
+DATA filePlacesQ5K2<>+5(SB)/1, $0x00
+DATA filePlacesQ5K2<>+6(SB)/1, $0x00
+DATA filePlacesQ5K2<>+7(SB)/1, $0x00
+DATA filePlacesQ5K2<>+8(SB)/1, $0x0c
+DATA filePlacesQ5K2<>+9(SB)/1, $0x00
+DATA filePlacesQ5K2<>+10(SB)/1, $0x00
+DATA filePlacesQ5K2<>+11(SB)/1, $0x00
+DATA filePlacesQ5K2<>+12(SB)/1, $0x0c
+DATA filePlacesQ5K2<>+13(SB)/1, $0x00
+DATA filePlacesQ5K2<>+14(SB)/1, $0x00
+DATA filePlacesQ5K2<>+15(SB)/1, $0x00
+DATA filePlacesQ5K2<>+16(SB)/1, $0x14
+DATA filePlacesQ5K2<>+17(SB)/1, $0x00
+DATA filePlacesQ5K2<>+18(SB)/1, $0x00
+DATA filePlacesQ5K2<>+19(SB)/1, $0x00
+DATA filePlacesQ5K2<>+20(SB)/1, $0x14
+DATA filePlacesQ5K2<>+21(SB)/1, $0x00
+DATA filePlacesQ5K2<>+22(SB)/1, $0x00
+DATA filePlacesQ5K2<>+23(SB)/1, $0x00
+DATA filePlacesQ5K2<>+24(SB)/1, $0x1c
+DATA filePlacesQ5K2<>+25(SB)/1, $0x00
+DATA filePlacesQ5K2<>+26(SB)/1, $0x00
+DATA filePlacesQ5K2<>+27(SB)/1, $0x00
+DATA filePlacesQ5K2<>+28(SB)/1, $0x1c
+DATA filePlacesQ5K2<>+29(SB)/1, $0x00
+DATA filePlacesQ5K2<>+30(SB)/1, $0x00
+DATA filePlacesQ5K2<>+31(SB)/1, $0x00
+DATA filePlacesQ5K2<>+32(SB)/1, $0x05
+DATA filePlacesQ5K2<>+33(SB)/1, $0x00
+DATA filePlacesQ5K2<>+34(SB)/1, $0x00
+DATA filePlacesQ5K2<>+35(SB)/1, $0x00
+DATA filePlacesQ5K2<>+36(SB)/1, $0x05
+DATA filePlacesQ5K2<>+37(SB)/1, $0x00
+DATA filePlacesQ5K2<>+38(SB)/1, $0x00
+DATA filePlacesQ5K2<>+39(SB)/1, $0x00
+DATA filePlacesQ5K2<>+40(SB)/1, $0x0d
+DATA filePlacesQ5K2<>+41(SB)/1, $0x00
+DATA filePlacesQ5K2<>+42(SB)/1, $0x00
+DATA filePlacesQ5K2<>+43(SB)/1, $0x00
+DATA filePlacesQ5K2<>+44(SB)/1, $0x0d
+DATA filePlacesQ5K2<>+45(SB)/1, $0x00
+DATA filePlacesQ5K2<>+46(SB)/1, $0x00
+DATA filePlacesQ5K2<>+47(SB)/1, $0x00
+DATA filePlacesQ5K2<>+48(SB)/1, $0x15
+DATA filePlacesQ5K2<>+49(SB)/1, $0x00
+DATA filePlacesQ5K2<>+50(SB)/1, $0x00
+DATA filePlacesQ5K2<>+51(SB)/1, $0x00
+DATA filePlacesQ5K2<>+52(SB)/1, $0x15
+DATA filePlacesQ5K2<>+53(SB)/1, $0x00
+DATA filePlacesQ5K2<>+54(SB)/1, $0x00
+DATA filePlacesQ5K2<>+55(SB)/1, $0x00
+DATA filePlacesQ5K2<>+56(SB)/1, $0x1d
+DATA filePlacesQ5K2<>+57(SB)/1, $0x00
+DATA filePlacesQ5K2<>+58(SB)/1, $0x00
+DATA filePlacesQ5K2<>+59(SB)/1, $0x00
+DATA filePlacesQ5K2<>+60(SB)/1, $0x1d
+DATA filePlacesQ5K2<>+61(SB)/1, $0x00
+DATA filePlacesQ5K2<>+62(SB)/1, $0x00
+DATA filePlacesQ5K2<>+63(SB)/1, $0x00
+GLOBL filePlacesQ5K2<>(SB), RODATA|NOPTR, $64
+
+DATA filePlacesFifth2<>+0(SB)/1, $0x04
+DATA filePlacesFifth2<>+1(SB)/1, $0x00
+DATA filePlacesFifth2<>+2(SB)/1, $0x00
+DATA filePlacesFifth2<>+3(SB)/1, $0x00
+DATA filePlacesFifth2<>+4(SB)/1, $0x04
+DATA filePlacesFifth2<>+5(SB)/1, $0x00
+DATA filePlacesFifth2<>+6(SB)/1, $0x00
+DATA filePlacesFifth2<>+7(SB)/1, $0x00
+DATA filePlacesFifth2<>+8(SB)/1, $0x04
+DATA filePlacesFifth2<>+9(SB)/1, $0x00
+DATA filePlacesFifth2<>+10(SB)/1, $0x00
+DATA filePlacesFifth2<>+11(SB)/1, $0x00
+DATA filePlacesFifth2<>+12(SB)/1, $0x04
+DATA filePlacesFifth2<>+13(SB)/1, $0x00
+DATA filePlacesFifth2<>+14(SB)/1, $0x00
+DATA filePlacesFifth2<>+15(SB)/1, $0x00
+DATA filePlacesFifth2<>+16(SB)/1, $0x04
+DATA filePlacesFifth2<>+17(SB)/1, $0x00
+DATA filePlacesFifth2<>+18(SB)/1, $0x00
+DATA filePlacesFifth2<>+19(SB)/1, $0x00
+DATA filePlacesFifth2<>+20(SB)/1, $0x04
+DATA filePlacesFifth2<>+21(SB)/1, $0x00
+DATA filePlacesFifth2<>+22(SB)/1, $0x00
+DATA filePlacesFifth2<>+23(SB)/1, $0x00
+DATA filePlacesFifth2<>+24(SB)/1, $0x04
+DATA filePlacesFifth2<>+25(SB)/1, $0x00
+DATA filePlacesFifth2<>+26(SB)/1, $0x00
+DATA filePlacesFifth2<>+27(SB)/1, $0x00
+DATA filePlacesFifth2<>+28(SB)/1, $0x04
+DATA filePlacesFifth2<>+29(SB)/1, $0x00
+DATA filePlacesFifth2<>+30(SB)/1, $0x00
+DATA filePlacesFifth2<>+31(SB)/1, $0x00
+DATA filePlacesFifth2<>+32(SB)/1, $0x05
+DATA filePlacesFifth2<>+33(SB)/1, $0x00
+DATA filePlacesFifth2<>+34(SB)/1, $0x00
+DATA filePlacesFifth2<>+35(SB)/1, $0x00
+DATA filePlacesFifth2<>+36(SB)/1, $0x05
+DATA filePlacesFifth2<>+37(SB)/1, $0x00
+DATA filePlacesFifth2<>+38(SB)/1, $0x00
+DATA filePlacesFifth2<>+39(SB)/1, $0x00
+DATA filePlacesFifth2<>+40(SB)/1, $0x05
+DATA filePlacesFifth2<>+41(SB)/1, $0x00
+DATA filePlacesFifth2<>+42(SB)/1, $0x00
+DATA filePlacesFifth2<>+43(SB)/1, $0x00
+DATA filePlacesFifth2<>+44(SB)/1, $0x05
+DATA filePlacesFifth2<>+45(SB)/1, $0x00
+DATA filePlacesFifth2<>+46(SB)/1, $0x00
+DATA filePlacesFifth2<>+47(SB)/1, $0x00
+DATA filePlacesFifth2<>+48(SB)/1, $0x05
+DATA filePlacesFifth2<>+49(SB)/1, $0x00
+DATA filePlacesFifth2<>+50(SB)/1, $0x00
+DATA filePlacesFifth2<>+51(SB)/1, $0x00
+DATA filePlacesFifth2<>+52(SB)/1, $0x05
+DATA filePlacesFifth2<>+53(SB)/1, $0x00
+DATA filePlacesFifth2<>+54(SB)/1, $0x00
+DATA filePlacesFifth2<>+55(SB)/1, $0x00
+DATA filePlacesFifth2<>+56(SB)/1, $0x05
+DATA filePlacesFifth2<>+57(SB)/1, $0x00
+DATA filePlacesFifth2<>+58(SB)/1, $0x00
+DATA filePlacesFifth2<>+59(SB)/1, $0x00
+DATA filePlacesFifth2<>+60(SB)/1, $0x05
+DATA filePlacesFifth2<>+61(SB)/1, $0x00
+DATA filePlacesFifth2<>+62(SB)/1, $0x00
+DATA filePlacesFifth2<>+63(SB)/1, $0x00
+GLOBL filePlacesFifth2<>(SB), RODATA|NOPTR, $64
+
 DATA filePlacesQ6K2<>+0(SB)/1, $0x04
 DATA filePlacesQ6K2<>+1(SB)/1, $0x00
 DATA filePlacesQ6K2<>+2(SB)/1, $0x00
@@ -1984,6 +2710,138 @@ DATA filePlacesQ4K3<>+61(SB)/1, $0x00
 DATA filePlacesQ4K3<>+62(SB)/1, $0x00
 DATA filePlacesQ4K3<>+63(SB)/1, $0x00
 GLOBL filePlacesQ4K3<>(SB), RODATA|NOPTR, $64
+
+DATA filePlacesQ5K3<>+0(SB)/1, $0x06
+DATA filePlacesQ5K3<>+1(SB)/1, $0x00
+DATA filePlacesQ5K3<>+2(SB)/1, $0x00
+DATA filePlacesQ5K3<>+3(SB)/1, $0x00
+DATA filePlacesQ5K3<>+4(SB)/1, $0x06
+DATA filePlacesQ5K3<>+5(SB)/1, $0x00
+DATA filePlacesQ5K3<>+6(SB)/1, $0x00
+DATA filePlacesQ5K3<>+7(SB)/1, $0x00
+DATA filePlacesQ5K3<>+8(SB)/1, $0x0e
+DATA filePlacesQ5K3<>+9(SB)/1, $0x00
+DATA filePlacesQ5K3<>+10(SB)/1, $0x00
+DATA filePlacesQ5K3<>+11(SB)/1, $0x00
+DATA filePlacesQ5K3<>+12(SB)/1, $0x0e
+DATA filePlacesQ5K3<>+13(SB)/1, $0x00
+DATA filePlacesQ5K3<>+14(SB)/1, $0x00
+DATA filePlacesQ5K3<>+15(SB)/1, $0x00
+DATA filePlacesQ5K3<>+16(SB)/1, $0x16
+DATA filePlacesQ5K3<>+17(SB)/1, $0x00
+DATA filePlacesQ5K3<>+18(SB)/1, $0x00
+DATA filePlacesQ5K3<>+19(SB)/1, $0x00
+DATA filePlacesQ5K3<>+20(SB)/1, $0x16
+DATA filePlacesQ5K3<>+21(SB)/1, $0x00
+DATA filePlacesQ5K3<>+22(SB)/1, $0x00
+DATA filePlacesQ5K3<>+23(SB)/1, $0x00
+DATA filePlacesQ5K3<>+24(SB)/1, $0x1e
+DATA filePlacesQ5K3<>+25(SB)/1, $0x00
+DATA filePlacesQ5K3<>+26(SB)/1, $0x00
+DATA filePlacesQ5K3<>+27(SB)/1, $0x00
+DATA filePlacesQ5K3<>+28(SB)/1, $0x1e
+DATA filePlacesQ5K3<>+29(SB)/1, $0x00
+DATA filePlacesQ5K3<>+30(SB)/1, $0x00
+DATA filePlacesQ5K3<>+31(SB)/1, $0x00
+DATA filePlacesQ5K3<>+32(SB)/1, $0x07
+DATA filePlacesQ5K3<>+33(SB)/1, $0x00
+DATA filePlacesQ5K3<>+34(SB)/1, $0x00
+DATA filePlacesQ5K3<>+35(SB)/1, $0x00
+DATA filePlacesQ5K3<>+36(SB)/1, $0x07
+DATA filePlacesQ5K3<>+37(SB)/1, $0x00
+DATA filePlacesQ5K3<>+38(SB)/1, $0x00
+DATA filePlacesQ5K3<>+39(SB)/1, $0x00
+DATA filePlacesQ5K3<>+40(SB)/1, $0x0f
+DATA filePlacesQ5K3<>+41(SB)/1, $0x00
+DATA filePlacesQ5K3<>+42(SB)/1, $0x00
+DATA filePlacesQ5K3<>+43(SB)/1, $0x00
+DATA filePlacesQ5K3<>+44(SB)/1, $0x0f
+DATA filePlacesQ5K3<>+45(SB)/1, $0x00
+DATA filePlacesQ5K3<>+46(SB)/1, $0x00
+DATA filePlacesQ5K3<>+47(SB)/1, $0x00
+DATA filePlacesQ5K3<>+48(SB)/1, $0x17
+DATA filePlacesQ5K3<>+49(SB)/1, $0x00
+DATA filePlacesQ5K3<>+50(SB)/1, $0x00
+DATA filePlacesQ5K3<>+51(SB)/1, $0x00
+DATA filePlacesQ5K3<>+52(SB)/1, $0x17
+DATA filePlacesQ5K3<>+53(SB)/1, $0x00
+DATA filePlacesQ5K3<>+54(SB)/1, $0x00
+DATA filePlacesQ5K3<>+55(SB)/1, $0x00
+DATA filePlacesQ5K3<>+56(SB)/1, $0x1f
+DATA filePlacesQ5K3<>+57(SB)/1, $0x00
+DATA filePlacesQ5K3<>+58(SB)/1, $0x00
+DATA filePlacesQ5K3<>+59(SB)/1, $0x00
+DATA filePlacesQ5K3<>+60(SB)/1, $0x1f
+DATA filePlacesQ5K3<>+61(SB)/1, $0x00
+DATA filePlacesQ5K3<>+62(SB)/1, $0x00
+DATA filePlacesQ5K3<>+63(SB)/1, $0x00
+GLOBL filePlacesQ5K3<>(SB), RODATA|NOPTR, $64
+
+DATA filePlacesFifth3<>+0(SB)/1, $0x06
+DATA filePlacesFifth3<>+1(SB)/1, $0x00
+DATA filePlacesFifth3<>+2(SB)/1, $0x00
+DATA filePlacesFifth3<>+3(SB)/1, $0x00
+DATA filePlacesFifth3<>+4(SB)/1, $0x06
+DATA filePlacesFifth3<>+5(SB)/1, $0x00
+DATA filePlacesFifth3<>+6(SB)/1, $0x00
+DATA filePlacesFifth3<>+7(SB)/1, $0x00
+DATA filePlacesFifth3<>+8(SB)/1, $0x06
+DATA filePlacesFifth3<>+9(SB)/1, $0x00
+DATA filePlacesFifth3<>+10(SB)/1, $0x00
+DATA filePlacesFifth3<>+11(SB)/1, $0x00
+DATA filePlacesFifth3<>+12(SB)/1, $0x06
+DATA filePlacesFifth3<>+13(SB)/1, $0x00
+DATA filePlacesFifth3<>+14(SB)/1, $0x00
+DATA filePlacesFifth3<>+15(SB)/1, $0x00
+DATA filePlacesFifth3<>+16(SB)/1, $0x06
+DATA filePlacesFifth3<>+17(SB)/1, $0x00
+DATA filePlacesFifth3<>+18(SB)/1, $0x00
+DATA filePlacesFifth3<>+19(SB)/1, $0x00
+DATA filePlacesFifth3<>+20(SB)/1, $0x06
+DATA filePlacesFifth3<>+21(SB)/1, $0x00
+DATA filePlacesFifth3<>+22(SB)/1, $0x00
+DATA filePlacesFifth3<>+23(SB)/1, $0x00
+DATA filePlacesFifth3<>+24(SB)/1, $0x06
+DATA filePlacesFifth3<>+25(SB)/1, $0x00
+DATA filePlacesFifth3<>+26(SB)/1, $0x00
+DATA filePlacesFifth3<>+27(SB)/1, $0x00
+DATA filePlacesFifth3<>+28(SB)/1, $0x06
+DATA filePlacesFifth3<>+29(SB)/1, $0x00
+DATA filePlacesFifth3<>+30(SB)/1, $0x00
+DATA filePlacesFifth3<>+31(SB)/1, $0x00
+DATA filePlacesFifth3<>+32(SB)/1, $0x07
+DATA filePlacesFifth3<>+33(SB)/1, $0x00
+DATA filePlacesFifth3<>+34(SB)/1, $0x00
+DATA filePlacesFifth3<>+35(SB)/1, $0x00
+DATA filePlacesFifth3<>+36(SB)/1, $0x07
+DATA filePlacesFifth3<>+37(SB)/1, $0x00
+DATA filePlacesFifth3<>+38(SB)/1, $0x00
+DATA filePlacesFifth3<>+39(SB)/1, $0x00
+DATA filePlacesFifth3<>+40(SB)/1, $0x07
+DATA filePlacesFifth3<>+41(SB)/1, $0x00
+DATA filePlacesFifth3<>+42(SB)/1, $0x00
+DATA filePlacesFifth3<>+43(SB)/1, $0x00
+DATA filePlacesFifth3<>+44(SB)/1, $0x07
+DATA filePlacesFifth3<>+45(SB)/1, $0x00
+DATA filePlacesFifth3<>+46(SB)/1, $0x00
+DATA filePlacesFifth3<>+47(SB)/1, $0x00
+DATA filePlacesFifth3<>+48(SB)/1, $0x07
+DATA filePlacesFifth3<>+49(SB)/1, $0x00
+DATA filePlacesFifth3<>+50(SB)/1, $0x00
+DATA filePlacesFifth3<>+51(SB)/1, $0x00
+DATA filePlacesFifth3<>+52(SB)/1, $0x07
+DATA filePlacesFifth3<>+53(SB)/1, $0x00
+DATA filePlacesFifth3<>+54(SB)/1, $0x00
+DATA filePlacesFifth3<>+55(SB)/1, $0x00
+DATA filePlacesFifth3<>+56(SB)/1, $0x07
+DATA filePlacesFifth3<>+57(SB)/1, $0x00
+DATA filePlacesFifth3<>+58(SB)/1, $0x00
+DATA filePlacesFifth3<>+59(SB)/1, $0x00
+DATA filePlacesFifth3<>+60(SB)/1, $0x07
+DATA filePlacesFifth3<>+61(SB)/1, $0x00
+DATA filePlacesFifth3<>+62(SB)/1, $0x00
+DATA filePlacesFifth3<>+63(SB)/1, $0x00
+GLOBL filePlacesFifth3<>(SB), RODATA|NOPTR, $64
 
 DATA filePlacesQ6K3<>+0(SB)/1, $0x06
 DATA filePlacesQ6K3<>+1(SB)/1, $0x00
@@ -2863,9 +3721,9 @@ super:
 	VZEROUPPER
 	RET
 
-// func fileStreamQ4KAVX2(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
+// func fileStreamQ41AVX2(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
 // Requires: AVX, AVX2, F16C, FMA3, MMX+
-TEXT ·fileStreamQ4KAVX2(SB), NOSPLIT, $0-48
+TEXT ·fileStreamQ41AVX2(SB), NOSPLIT, $0-48
 	MOVQ    out+0(FP), AX
 	MOVQ    w+8(FP), CX
 	MOVQ    rowBytes+16(FP), DX
@@ -2883,16 +3741,14 @@ row:
 
 super:
 	PREFETCHT1   4096(R8)
-	VMOVDQU      16(R8), X3
-	VINSERTI128  $0x01, 80(R8), Y3, Y3
-	VPSRLW       $0x04, Y3, Y4
-	VPAND        Y2, Y3, Y3
-	VPAND        Y2, Y4, Y4
-	VMOVDQU      48(R8), X5
-	VINSERTI128  $0x01, 112(R8), Y5, Y5
-	VPSRLW       $0x04, Y5, Y6
-	VPAND        Y2, Y5, Y5
-	VPAND        Y2, Y6, Y6
+	VMOVDQU      4(R8), X3
+	VINSERTI128  $0x01, 84(R8), Y3, Y3
+	VMOVDQU      24(R8), X4
+	VINSERTI128  $0x01, 104(R8), Y4, Y4
+	VMOVDQU      44(R8), X5
+	VINSERTI128  $0x01, 124(R8), Y5, Y5
+	VMOVDQU      64(R8), X6
+	VINSERTI128  $0x01, 144(R8), Y6, Y6
 	VPUNPCKLDQ   Y4, Y3, Y7
 	VPUNPCKHDQ   Y4, Y3, Y8
 	VPUNPCKLDQ   Y6, Y5, Y3
@@ -2901,66 +3757,57 @@ super:
 	VPUNPCKLQDQ  Y3, Y7, Y3
 	VPUNPCKLQDQ  Y6, Y8, Y5
 	VPUNPCKHQDQ  Y6, Y8, Y6
+	VPSRLW       $0x04, Y3, Y7
+	VPAND        Y2, Y3, Y3
+	VPAND        Y2, Y7, Y7
 	VPMADDUBSW   (R9), Y3, Y1
-	VPMADDUBSW   32(R9), Y4, Y7
-	VPADDW       Y7, Y1, Y1
-	VPMADDUBSW   64(R9), Y5, Y7
-	VPADDW       Y7, Y1, Y1
-	VPMADDUBSW   96(R9), Y6, Y7
-	VPADDW       Y7, Y1, Y1
-	VMOVDQU      32(R8), X3
-	VINSERTI128  $0x01, 96(R8), Y3, Y3
-	VPSRLW       $0x04, Y3, Y4
-	VPAND        Y2, Y3, Y3
+	VPMADDUBSW   128(R9), Y7, Y8
+	VPADDW       Y8, Y1, Y1
+	VPSRLW       $0x04, Y4, Y7
 	VPAND        Y2, Y4, Y4
-	VMOVDQU      64(R8), X5
-	VINSERTI128  $0x01, 128(R8), Y5, Y5
-	VPSRLW       $0x04, Y5, Y6
+	VPAND        Y2, Y7, Y7
+	VPMADDUBSW   32(R9), Y4, Y8
+	VPADDW       Y8, Y1, Y1
+	VPMADDUBSW   160(R9), Y7, Y8
+	VPADDW       Y8, Y1, Y1
+	VPSRLW       $0x04, Y5, Y7
 	VPAND        Y2, Y5, Y5
+	VPAND        Y2, Y7, Y7
+	VPMADDUBSW   64(R9), Y5, Y8
+	VPADDW       Y8, Y1, Y1
+	VPMADDUBSW   192(R9), Y7, Y8
+	VPADDW       Y8, Y1, Y1
+	VPSRLW       $0x04, Y6, Y7
 	VPAND        Y2, Y6, Y6
-	VPUNPCKLDQ   Y4, Y3, Y7
-	VPUNPCKHDQ   Y4, Y3, Y8
-	VPUNPCKLDQ   Y6, Y5, Y3
-	VPUNPCKHDQ   Y6, Y5, Y6
-	VPUNPCKHQDQ  Y3, Y7, Y4
-	VPUNPCKLQDQ  Y3, Y7, Y3
-	VPUNPCKLQDQ  Y6, Y8, Y5
-	VPUNPCKHQDQ  Y6, Y8, Y6
-	VPMADDUBSW   128(R9), Y3, Y7
-	VPADDW       Y7, Y1, Y1
-	VPMADDUBSW   160(R9), Y4, Y7
-	VPADDW       Y7, Y1, Y1
-	VPMADDUBSW   192(R9), Y5, Y7
-	VPADDW       Y7, Y1, Y1
-	VPMADDUBSW   224(R9), Y6, Y7
-	VPADDW       Y7, Y1, Y1
+	VPAND        Y2, Y7, Y7
+	VPMADDUBSW   96(R9), Y6, Y8
+	VPADDW       Y8, Y1, Y1
+	VPMADDUBSW   224(R9), Y7, Y8
+	VPADDW       Y8, Y1, Y1
 	VPMADDWD     ones16<>+0(SB), Y1, Y1
-	VMOVDQU      (R8), X6
-	VPSHUFB      fileFieldLow<>+0(SB), X6, X3
-	VPSHUFB      fileFieldHigh<>+0(SB), X6, X4
-	VPSRLW       $0x04, X3, X7
-	VPAND        fileFieldNibbles<>+0(SB), X7, X7
-	VPAND        fileFieldMask<>+0(SB), X3, X3
-	VPSRLW       $0x02, X4, X4
-	VPAND        mask30<>+0(SB), X4, X4
-	VPOR         X7, X3, X3
-	VPOR         X4, X3, X3
-	VCVTPH2PS    X6, X6
-	VPSRLDQ      $0x08, X3, X4
-	VPMOVZXBD    X3, Y3
-	VPMOVZXBD    X4, Y5
-	VCVTDQ2PS    Y3, Y3
-	VCVTDQ2PS    Y5, Y5
-	VBROADCASTSS X6, Y7
-	VMULPS       Y7, Y3, Y3
-	VMOVSHDUP    X6, X6
-	VBROADCASTSS X6, Y6
-	VMULPS       Y6, Y5, Y5
+	VMOVD        (R8), X3
+	VPINSRW      $0x01, 20(R8), X3, X3
+	VPINSRW      $0x02, 40(R8), X3, X3
+	VPINSRW      $0x03, 60(R8), X3, X3
+	VPINSRW      $0x04, 80(R8), X3, X3
+	VPINSRW      $0x05, 100(R8), X3, X3
+	VPINSRW      $0x06, 120(R8), X3, X3
+	VPINSRW      $0x07, 140(R8), X3, X3
+	VCVTPH2PS    X3, Y3
+	VMOVD        2(R8), X5
+	VPINSRW      $0x01, 22(R8), X5, X5
+	VPINSRW      $0x02, 42(R8), X5, X5
+	VPINSRW      $0x03, 62(R8), X5, X5
+	VPINSRW      $0x04, 82(R8), X5, X5
+	VPINSRW      $0x05, 102(R8), X5, X5
+	VPINSRW      $0x06, 122(R8), X5, X5
+	VPINSRW      $0x07, 142(R8), X5, X5
+	VCVTPH2PS    X5, Y5
 	VMULPS       256(R9), Y3, Y4
 	VCVTDQ2PS    Y1, Y1
 	VFMADD231PS  Y1, Y4, Y0
-	VFNMADD231PS 320(R9), Y5, Y0
-	ADDQ         $0x00000090, R8
+	VFMADD231PS  320(R9), Y5, Y0
+	ADDQ         $0x000000a0, R8
 	ADDQ         $0x000001c0, R9
 	DECQ         R10
 	JNZ          super
@@ -2975,9 +3822,9 @@ super:
 	VZEROUPPER
 	RET
 
-// func fileFarQ4KAVX2(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
+// func fileFarQ41AVX2(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
 // Requires: AVX, AVX2, F16C, FMA3, MMX+
-TEXT ·fileFarQ4KAVX2(SB), NOSPLIT, $0-48
+TEXT ·fileFarQ41AVX2(SB), NOSPLIT, $0-48
 	MOVQ    out+0(FP), AX
 	MOVQ    w+8(FP), CX
 	MOVQ    rowBytes+16(FP), DX
@@ -2997,16 +3844,14 @@ super:
 	PREFETCHT1   8192(R8)
 	PREFETCHT1   8256(R8)
 	PREFETCHT1   8320(R8)
-	VMOVDQU      16(R8), X3
-	VINSERTI128  $0x01, 80(R8), Y3, Y3
-	VPSRLW       $0x04, Y3, Y4
-	VPAND        Y2, Y3, Y3
-	VPAND        Y2, Y4, Y4
-	VMOVDQU      48(R8), X5
-	VINSERTI128  $0x01, 112(R8), Y5, Y5
-	VPSRLW       $0x04, Y5, Y6
-	VPAND        Y2, Y5, Y5
-	VPAND        Y2, Y6, Y6
+	VMOVDQU      4(R8), X3
+	VINSERTI128  $0x01, 84(R8), Y3, Y3
+	VMOVDQU      24(R8), X4
+	VINSERTI128  $0x01, 104(R8), Y4, Y4
+	VMOVDQU      44(R8), X5
+	VINSERTI128  $0x01, 124(R8), Y5, Y5
+	VMOVDQU      64(R8), X6
+	VINSERTI128  $0x01, 144(R8), Y6, Y6
 	VPUNPCKLDQ   Y4, Y3, Y7
 	VPUNPCKHDQ   Y4, Y3, Y8
 	VPUNPCKLDQ   Y6, Y5, Y3
@@ -3015,66 +3860,57 @@ super:
 	VPUNPCKLQDQ  Y3, Y7, Y3
 	VPUNPCKLQDQ  Y6, Y8, Y5
 	VPUNPCKHQDQ  Y6, Y8, Y6
+	VPSRLW       $0x04, Y3, Y7
+	VPAND        Y2, Y3, Y3
+	VPAND        Y2, Y7, Y7
 	VPMADDUBSW   (R9), Y3, Y1
-	VPMADDUBSW   32(R9), Y4, Y7
-	VPADDW       Y7, Y1, Y1
-	VPMADDUBSW   64(R9), Y5, Y7
-	VPADDW       Y7, Y1, Y1
-	VPMADDUBSW   96(R9), Y6, Y7
-	VPADDW       Y7, Y1, Y1
-	VMOVDQU      32(R8), X3
-	VINSERTI128  $0x01, 96(R8), Y3, Y3
-	VPSRLW       $0x04, Y3, Y4
-	VPAND        Y2, Y3, Y3
+	VPMADDUBSW   128(R9), Y7, Y8
+	VPADDW       Y8, Y1, Y1
+	VPSRLW       $0x04, Y4, Y7
 	VPAND        Y2, Y4, Y4
-	VMOVDQU      64(R8), X5
-	VINSERTI128  $0x01, 128(R8), Y5, Y5
-	VPSRLW       $0x04, Y5, Y6
+	VPAND        Y2, Y7, Y7
+	VPMADDUBSW   32(R9), Y4, Y8
+	VPADDW       Y8, Y1, Y1
+	VPMADDUBSW   160(R9), Y7, Y8
+	VPADDW       Y8, Y1, Y1
+	VPSRLW       $0x04, Y5, Y7
 	VPAND        Y2, Y5, Y5
+	VPAND        Y2, Y7, Y7
+	VPMADDUBSW   64(R9), Y5, Y8
+	VPADDW       Y8, Y1, Y1
+	VPMADDUBSW   192(R9), Y7, Y8
+	VPADDW       Y8, Y1, Y1
+	VPSRLW       $0x04, Y6, Y7
 	VPAND        Y2, Y6, Y6
-	VPUNPCKLDQ   Y4, Y3, Y7
-	VPUNPCKHDQ   Y4, Y3, Y8
-	VPUNPCKLDQ   Y6, Y5, Y3
-	VPUNPCKHDQ   Y6, Y5, Y6
-	VPUNPCKHQDQ  Y3, Y7, Y4
-	VPUNPCKLQDQ  Y3, Y7, Y3
-	VPUNPCKLQDQ  Y6, Y8, Y5
-	VPUNPCKHQDQ  Y6, Y8, Y6
-	VPMADDUBSW   128(R9), Y3, Y7
-	VPADDW       Y7, Y1, Y1
-	VPMADDUBSW   160(R9), Y4, Y7
-	VPADDW       Y7, Y1, Y1
-	VPMADDUBSW   192(R9), Y5, Y7
-	VPADDW       Y7, Y1, Y1
-	VPMADDUBSW   224(R9), Y6, Y7
-	VPADDW       Y7, Y1, Y1
+	VPAND        Y2, Y7, Y7
+	VPMADDUBSW   96(R9), Y6, Y8
+	VPADDW       Y8, Y1, Y1
+	VPMADDUBSW   224(R9), Y7, Y8
+	VPADDW       Y8, Y1, Y1
 	VPMADDWD     ones16<>+0(SB), Y1, Y1
-	VMOVDQU      (R8), X6
-	VPSHUFB      fileFieldLow<>+0(SB), X6, X3
-	VPSHUFB      fileFieldHigh<>+0(SB), X6, X4
-	VPSRLW       $0x04, X3, X7
-	VPAND        fileFieldNibbles<>+0(SB), X7, X7
-	VPAND        fileFieldMask<>+0(SB), X3, X3
-	VPSRLW       $0x02, X4, X4
-	VPAND        mask30<>+0(SB), X4, X4
-	VPOR         X7, X3, X3
-	VPOR         X4, X3, X3
-	VCVTPH2PS    X6, X6
-	VPSRLDQ      $0x08, X3, X4
-	VPMOVZXBD    X3, Y3
-	VPMOVZXBD    X4, Y5
-	VCVTDQ2PS    Y3, Y3
-	VCVTDQ2PS    Y5, Y5
-	VBROADCASTSS X6, Y7
-	VMULPS       Y7, Y3, Y3
-	VMOVSHDUP    X6, X6
-	VBROADCASTSS X6, Y6
-	VMULPS       Y6, Y5, Y5
+	VMOVD        (R8), X3
+	VPINSRW      $0x01, 20(R8), X3, X3
+	VPINSRW      $0x02, 40(R8), X3, X3
+	VPINSRW      $0x03, 60(R8), X3, X3
+	VPINSRW      $0x04, 80(R8), X3, X3
+	VPINSRW      $0x05, 100(R8), X3, X3
+	VPINSRW      $0x06, 120(R8), X3, X3
+	VPINSRW      $0x07, 140(R8), X3, X3
+	VCVTPH2PS    X3, Y3
+	VMOVD        2(R8), X5
+	VPINSRW      $0x01, 22(R8), X5, X5
+	VPINSRW      $0x02, 42(R8), X5, X5
+	VPINSRW      $0x03, 62(R8), X5, X5
+	VPINSRW      $0x04, 82(R8), X5, X5
+	VPINSRW      $0x05, 102(R8), X5, X5
+	VPINSRW      $0x06, 122(R8), X5, X5
+	VPINSRW      $0x07, 142(R8), X5, X5
+	VCVTPH2PS    X5, Y5
 	VMULPS       256(R9), Y3, Y4
 	VCVTDQ2PS    Y1, Y1
 	VFMADD231PS  Y1, Y4, Y0
-	VFNMADD231PS 320(R9), Y5, Y0
-	ADDQ         $0x00000090, R8
+	VFMADD231PS  320(R9), Y5, Y0
+	ADDQ         $0x000000a0, R8
 	ADDQ         $0x000001c0, R9
 	DECQ         R10
 	JNZ          super
@@ -3089,9 +3925,9 @@ super:
 	VZEROUPPER
 	RET
 
-// func fileScatterQ4KAVX2(out *float32, w *byte, rowBytes uintptr, index *int32, x *byte, n uintptr, rows uintptr)
+// func fileScatterQ41AVX2(out *float32, w *byte, rowBytes uintptr, index *int32, x *byte, n uintptr, rows uintptr)
 // Requires: AVX, AVX2, F16C, FMA3, MMX+
-TEXT ·fileScatterQ4KAVX2(SB), NOSPLIT, $0-56
+TEXT ·fileScatterQ41AVX2(SB), NOSPLIT, $0-56
 	MOVQ    out+0(FP), AX
 	MOVQ    w+8(FP), CX
 	MOVQ    rowBytes+16(FP), DX
@@ -3121,17 +3957,15 @@ super:
 	PREFETCHT1   (R12)
 	PREFETCHT1   64(R12)
 	PREFETCHT1   128(R12)
-	ADDQ         $0x00000090, R12
-	VMOVDQU      16(R8), X3
-	VINSERTI128  $0x01, 80(R8), Y3, Y3
-	VPSRLW       $0x04, Y3, Y4
-	VPAND        Y2, Y3, Y3
-	VPAND        Y2, Y4, Y4
-	VMOVDQU      48(R8), X5
-	VINSERTI128  $0x01, 112(R8), Y5, Y5
-	VPSRLW       $0x04, Y5, Y6
-	VPAND        Y2, Y5, Y5
-	VPAND        Y2, Y6, Y6
+	ADDQ         $0x000000a0, R12
+	VMOVDQU      4(R8), X3
+	VINSERTI128  $0x01, 84(R8), Y3, Y3
+	VMOVDQU      24(R8), X4
+	VINSERTI128  $0x01, 104(R8), Y4, Y4
+	VMOVDQU      44(R8), X5
+	VINSERTI128  $0x01, 124(R8), Y5, Y5
+	VMOVDQU      64(R8), X6
+	VINSERTI128  $0x01, 144(R8), Y6, Y6
 	VPUNPCKLDQ   Y4, Y3, Y7
 	VPUNPCKHDQ   Y4, Y3, Y8
 	VPUNPCKLDQ   Y6, Y5, Y3
@@ -3140,66 +3974,57 @@ super:
 	VPUNPCKLQDQ  Y3, Y7, Y3
 	VPUNPCKLQDQ  Y6, Y8, Y5
 	VPUNPCKHQDQ  Y6, Y8, Y6
+	VPSRLW       $0x04, Y3, Y7
+	VPAND        Y2, Y3, Y3
+	VPAND        Y2, Y7, Y7
 	VPMADDUBSW   (R9), Y3, Y1
-	VPMADDUBSW   32(R9), Y4, Y7
-	VPADDW       Y7, Y1, Y1
-	VPMADDUBSW   64(R9), Y5, Y7
-	VPADDW       Y7, Y1, Y1
-	VPMADDUBSW   96(R9), Y6, Y7
-	VPADDW       Y7, Y1, Y1
-	VMOVDQU      32(R8), X3
-	VINSERTI128  $0x01, 96(R8), Y3, Y3
-	VPSRLW       $0x04, Y3, Y4
-	VPAND        Y2, Y3, Y3
+	VPMADDUBSW   128(R9), Y7, Y8
+	VPADDW       Y8, Y1, Y1
+	VPSRLW       $0x04, Y4, Y7
 	VPAND        Y2, Y4, Y4
-	VMOVDQU      64(R8), X5
-	VINSERTI128  $0x01, 128(R8), Y5, Y5
-	VPSRLW       $0x04, Y5, Y6
+	VPAND        Y2, Y7, Y7
+	VPMADDUBSW   32(R9), Y4, Y8
+	VPADDW       Y8, Y1, Y1
+	VPMADDUBSW   160(R9), Y7, Y8
+	VPADDW       Y8, Y1, Y1
+	VPSRLW       $0x04, Y5, Y7
 	VPAND        Y2, Y5, Y5
+	VPAND        Y2, Y7, Y7
+	VPMADDUBSW   64(R9), Y5, Y8
+	VPADDW       Y8, Y1, Y1
+	VPMADDUBSW   192(R9), Y7, Y8
+	VPADDW       Y8, Y1, Y1
+	VPSRLW       $0x04, Y6, Y7
 	VPAND        Y2, Y6, Y6
-	VPUNPCKLDQ   Y4, Y3, Y7
-	VPUNPCKHDQ   Y4, Y3, Y8
-	VPUNPCKLDQ   Y6, Y5, Y3
-	VPUNPCKHDQ   Y6, Y5, Y6
-	VPUNPCKHQDQ  Y3, Y7, Y4
-	VPUNPCKLQDQ  Y3, Y7, Y3
-	VPUNPCKLQDQ  Y6, Y8, Y5
-	VPUNPCKHQDQ  Y6, Y8, Y6
-	VPMADDUBSW   128(R9), Y3, Y7
-	VPADDW       Y7, Y1, Y1
-	VPMADDUBSW   160(R9), Y4, Y7
-	VPADDW       Y7, Y1, Y1
-	VPMADDUBSW   192(R9), Y5, Y7
-	VPADDW       Y7, Y1, Y1
-	VPMADDUBSW   224(R9), Y6, Y7
-	VPADDW       Y7, Y1, Y1
+	VPAND        Y2, Y7, Y7
+	VPMADDUBSW   96(R9), Y6, Y8
+	VPADDW       Y8, Y1, Y1
+	VPMADDUBSW   224(R9), Y7, Y8
+	VPADDW       Y8, Y1, Y1
 	VPMADDWD     ones16<>+0(SB), Y1, Y1
-	VMOVDQU      (R8), X6
-	VPSHUFB      fileFieldLow<>+0(SB), X6, X3
-	VPSHUFB      fileFieldHigh<>+0(SB), X6, X4
-	VPSRLW       $0x04, X3, X7
-	VPAND        fileFieldNibbles<>+0(SB), X7, X7
-	VPAND        fileFieldMask<>+0(SB), X3, X3
-	VPSRLW       $0x02, X4, X4
-	VPAND        mask30<>+0(SB), X4, X4
-	VPOR         X7, X3, X3
-	VPOR         X4, X3, X3
-	VCVTPH2PS    X6, X6
-	VPSRLDQ      $0x08, X3, X4
-	VPMOVZXBD    X3, Y3
-	VPMOVZXBD    X4, Y5
-	VCVTDQ2PS    Y3, Y3
-	VCVTDQ2PS    Y5, Y5
-	VBROADCASTSS X6, Y7
-	VMULPS       Y7, Y3, Y3
-	VMOVSHDUP    X6, X6
-	VBROADCASTSS X6, Y6
-	VMULPS       Y6, Y5, Y5
+	VMOVD        (R8), X3
+	VPINSRW      $0x01, 20(R8), X3, X3
+	VPINSRW      $0x02, 40(R8), X3, X3
+	VPINSRW      $0x03, 60(R8), X3, X3
+	VPINSRW      $0x04, 80(R8), X3, X3
+	VPINSRW      $0x05, 100(R8), X3, X3
+	VPINSRW      $0x06, 120(R8), X3, X3
+	VPINSRW      $0x07, 140(R8), X3, X3
+	VCVTPH2PS    X3, Y3
+	VMOVD        2(R8), X5
+	VPINSRW      $0x01, 22(R8), X5, X5
+	VPINSRW      $0x02, 42(R8), X5, X5
+	VPINSRW      $0x03, 62(R8), X5, X5
+	VPINSRW      $0x04, 82(R8), X5, X5
+	VPINSRW      $0x05, 102(R8), X5, X5
+	VPINSRW      $0x06, 122(R8), X5, X5
+	VPINSRW      $0x07, 142(R8), X5, X5
+	VCVTPH2PS    X5, Y5
 	VMULPS       256(R9), Y3, Y4
 	VCVTDQ2PS    Y1, Y1
 	VFMADD231PS  Y1, Y4, Y0
-	VFNMADD231PS 320(R9), Y5, Y0
-	ADDQ         $0x00000090, R8
+	VFMADD231PS  320(R9), Y5, Y0
+	ADDQ         $0x000000a0, R8
 	ADDQ         $0x000001c0, R9
 	DECQ         R10
 	JNZ          super
@@ -3215,27 +4040,16 @@ super:
 	VZEROUPPER
 	RET
 
-// func fileStreamQ4KVNNI(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
+// func fileStreamQ41VNNI(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
 // Requires: AVX, AVX2, AVX512F, AVX512VL, AVX512VNNI, F16C, FMA3, MMX+
-TEXT ·fileStreamQ4KVNNI(SB), NOSPLIT, $0-48
+TEXT ·fileStreamQ41VNNI(SB), NOSPLIT, $0-48
 	MOVQ      out+0(FP), AX
 	MOVQ      w+8(FP), CX
 	MOVQ      rowBytes+16(FP), DX
 	MOVQ      x+24(FP), BX
 	MOVQ      n+32(FP), SI
 	MOVQ      rows+40(FP), DI
-	VMOVDQU32 filePlacesQ4K0<>+0(SB), Z2
-	VMOVDQU32 filePlacesQ4K1<>+0(SB), Z3
-	VMOVDQU32 filePlacesQ4K2<>+0(SB), Z4
-	VMOVDQU32 filePlacesQ4K3<>+0(SB), Z5
-	VMOVDQU32 superPair<>+0(SB), Z10
-	VMOVDQU32 fileMasks4<>+0(SB), Z11
-	VMOVDQU32 fileShift4<>+0(SB), Z12
-	VMOVDQU32 fileFieldLow<>+0(SB), X18
-	VMOVDQU32 fileFieldHigh<>+0(SB), X19
-	VMOVDQU32 fileFieldMask<>+0(SB), X20
-	VMOVDQU32 fileFieldNibbles<>+0(SB), X21
-	VMOVDQU32 mask30<>+0(SB), X22
+	VMOVDQU32 mask0f<>+0(SB), Y2
 
 row:
 	MOVQ   CX, R8
@@ -3245,83 +4059,91 @@ row:
 	VXORPS X0, X0, X0
 
 super:
-	PREFETCHT1    4096(R8)
-	VPXORD        Y1, Y1, Y1
-	VMOVDQU32     16(R8), Z13
-	VMOVDQU32     80(R8), Z14
-	VMOVDQA32     Z13, Z9
-	VPERMT2D      Z14, Z2, Z9
-	VPANDD        Z11, Z9, Z9
-	VPDPBUSD      (R9), Z9, Z1
-	VMOVDQA32     Z13, Z9
-	VPERMT2D      Z14, Z3, Z9
-	VPANDD        Z11, Z9, Z9
-	VPDPBUSD      64(R9), Z9, Z1
-	VMOVDQA32     Z13, Z9
-	VPERMT2D      Z14, Z4, Z9
-	VPANDD        Z11, Z9, Z9
-	VPDPBUSD      128(R9), Z9, Z1
-	VMOVDQA32     Z13, Z9
-	VPERMT2D      Z14, Z5, Z9
-	VPANDD        Z11, Z9, Z9
-	VPDPBUSD      192(R9), Z9, Z1
-	VEXTRACTI64X4 $0x01, Z1, Y6
-	VPADDD        Y6, Y1, Y1
-	VPSRAVD       Y12, Y1, Y1
-	VMOVDQU32     (R8), X15
-	VPSHUFB       X18, X15, X16
-	VPSHUFB       X19, X15, X17
-	VCVTPH2PS     X15, X7
-	VPSRLW        $0x04, X16, X15
-	VPANDD        X20, X16, X16
-	VPSRLW        $0x02, X17, X17
-	VPTERNLOGD    $0xf8, X21, X15, X16
-	VPTERNLOGD    $0xf8, X22, X17, X16
-	VPMOVZXBD     X16, Z6
-	VCVTDQ2PS     Z6, Z6
-	VPERMPS       Z7, Z10, Z7
-	VMULPS        Z7, Z6, Z6
-	VEXTRACTF64X4 $0x01, Z6, Y8
-	VMULPS        256(R9), Y6, Y7
-	VCVTDQ2PS     Y1, Y1
-	VFMADD231PS   Y1, Y7, Y0
-	VFNMADD231PS  320(R9), Y8, Y0
-	ADDQ          $0x00000090, R8
-	ADDQ          $0x000001c0, R9
-	DECQ          R10
-	JNZ           super
-	VHADDPS       Y0, Y0, Y0
-	VHADDPS       Y0, Y0, Y0
-	VEXTRACTF128  $0x01, Y0, X1
-	VADDPS        X1, X0, X1
-	VMOVSS        X1, (AX)
-	ADDQ          $0x04, AX
-	DECQ          DI
-	JNZ           row
+	PREFETCHT1   4096(R8)
+	VPXORD       Y1, Y1, Y1
+	VMOVDQU      4(R8), X3
+	VINSERTI128  $0x01, 84(R8), Y3, Y3
+	VMOVDQU      24(R8), X4
+	VINSERTI128  $0x01, 104(R8), Y4, Y4
+	VMOVDQU      44(R8), X5
+	VINSERTI128  $0x01, 124(R8), Y5, Y5
+	VMOVDQU      64(R8), X6
+	VINSERTI128  $0x01, 144(R8), Y6, Y6
+	VPUNPCKLDQ   Y4, Y3, Y7
+	VPUNPCKHDQ   Y4, Y3, Y8
+	VPUNPCKLDQ   Y6, Y5, Y3
+	VPUNPCKHDQ   Y6, Y5, Y6
+	VPUNPCKHQDQ  Y3, Y7, Y4
+	VPUNPCKLQDQ  Y3, Y7, Y3
+	VPUNPCKLQDQ  Y6, Y8, Y5
+	VPUNPCKHQDQ  Y6, Y8, Y6
+	VPSRLW       $0x04, Y3, Y7
+	VPAND        Y2, Y3, Y3
+	VPAND        Y2, Y7, Y7
+	VPDPBUSD     (R9), Y3, Y1
+	VPDPBUSD     128(R9), Y7, Y1
+	VPSRLW       $0x04, Y4, Y7
+	VPAND        Y2, Y4, Y4
+	VPAND        Y2, Y7, Y7
+	VPDPBUSD     32(R9), Y4, Y1
+	VPDPBUSD     160(R9), Y7, Y1
+	VPSRLW       $0x04, Y5, Y7
+	VPAND        Y2, Y5, Y5
+	VPAND        Y2, Y7, Y7
+	VPDPBUSD     64(R9), Y5, Y1
+	VPDPBUSD     192(R9), Y7, Y1
+	VPSRLW       $0x04, Y6, Y7
+	VPAND        Y2, Y6, Y6
+	VPAND        Y2, Y7, Y7
+	VPDPBUSD     96(R9), Y6, Y1
+	VPDPBUSD     224(R9), Y7, Y1
+	VMOVD        (R8), X3
+	VPINSRW      $0x01, 20(R8), X3, X3
+	VPINSRW      $0x02, 40(R8), X3, X3
+	VPINSRW      $0x03, 60(R8), X3, X3
+	VPINSRW      $0x04, 80(R8), X3, X3
+	VPINSRW      $0x05, 100(R8), X3, X3
+	VPINSRW      $0x06, 120(R8), X3, X3
+	VPINSRW      $0x07, 140(R8), X3, X3
+	VCVTPH2PS    X3, Y3
+	VMOVD        2(R8), X5
+	VPINSRW      $0x01, 22(R8), X5, X5
+	VPINSRW      $0x02, 42(R8), X5, X5
+	VPINSRW      $0x03, 62(R8), X5, X5
+	VPINSRW      $0x04, 82(R8), X5, X5
+	VPINSRW      $0x05, 102(R8), X5, X5
+	VPINSRW      $0x06, 122(R8), X5, X5
+	VPINSRW      $0x07, 142(R8), X5, X5
+	VCVTPH2PS    X5, Y5
+	VMULPS       256(R9), Y3, Y4
+	VCVTDQ2PS    Y1, Y1
+	VFMADD231PS  Y1, Y4, Y0
+	VFMADD231PS  320(R9), Y5, Y0
+	ADDQ         $0x000000a0, R8
+	ADDQ         $0x000001c0, R9
+	DECQ         R10
+	JNZ          super
+	VHADDPS      Y0, Y0, Y0
+	VHADDPS      Y0, Y0, Y0
+	VEXTRACTF128 $0x01, Y0, X1
+	VADDPS       X1, X0, X1
+	VMOVSS       X1, (AX)
+	ADDQ         $0x04, AX
+	DECQ         DI
+	JNZ          row
 	VZEROUPPER
 	RET
 
-// func fileFarQ4KVNNI(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
+// func fileFarQ41VNNI(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
 // Requires: AVX, AVX2, AVX512F, AVX512VL, AVX512VNNI, F16C, FMA3, MMX+
-TEXT ·fileFarQ4KVNNI(SB), NOSPLIT, $0-48
+TEXT ·fileFarQ41VNNI(SB), NOSPLIT, $0-48
 	MOVQ      out+0(FP), AX
 	MOVQ      w+8(FP), CX
 	MOVQ      rowBytes+16(FP), DX
 	MOVQ      x+24(FP), BX
 	MOVQ      n+32(FP), SI
 	MOVQ      rows+40(FP), DI
-	VMOVDQU32 filePlacesQ4K0<>+0(SB), Z2
-	VMOVDQU32 filePlacesQ4K1<>+0(SB), Z3
-	VMOVDQU32 filePlacesQ4K2<>+0(SB), Z4
-	VMOVDQU32 filePlacesQ4K3<>+0(SB), Z5
-	VMOVDQU32 superPair<>+0(SB), Z10
-	VMOVDQU32 fileMasks4<>+0(SB), Z11
-	VMOVDQU32 fileShift4<>+0(SB), Z12
-	VMOVDQU32 fileFieldLow<>+0(SB), X18
-	VMOVDQU32 fileFieldHigh<>+0(SB), X19
-	VMOVDQU32 fileFieldMask<>+0(SB), X20
-	VMOVDQU32 fileFieldNibbles<>+0(SB), X21
-	VMOVDQU32 mask30<>+0(SB), X22
+	VMOVDQU32 mask0f<>+0(SB), Y2
 
 row:
 	MOVQ   CX, R8
@@ -3331,67 +4153,86 @@ row:
 	VXORPS X0, X0, X0
 
 super:
-	PREFETCHT1    8192(R8)
-	PREFETCHT1    8256(R8)
-	PREFETCHT1    8320(R8)
-	VPXORD        Y1, Y1, Y1
-	VMOVDQU32     16(R8), Z13
-	VMOVDQU32     80(R8), Z14
-	VMOVDQA32     Z13, Z9
-	VPERMT2D      Z14, Z2, Z9
-	VPANDD        Z11, Z9, Z9
-	VPDPBUSD      (R9), Z9, Z1
-	VMOVDQA32     Z13, Z9
-	VPERMT2D      Z14, Z3, Z9
-	VPANDD        Z11, Z9, Z9
-	VPDPBUSD      64(R9), Z9, Z1
-	VMOVDQA32     Z13, Z9
-	VPERMT2D      Z14, Z4, Z9
-	VPANDD        Z11, Z9, Z9
-	VPDPBUSD      128(R9), Z9, Z1
-	VMOVDQA32     Z13, Z9
-	VPERMT2D      Z14, Z5, Z9
-	VPANDD        Z11, Z9, Z9
-	VPDPBUSD      192(R9), Z9, Z1
-	VEXTRACTI64X4 $0x01, Z1, Y6
-	VPADDD        Y6, Y1, Y1
-	VPSRAVD       Y12, Y1, Y1
-	VMOVDQU32     (R8), X15
-	VPSHUFB       X18, X15, X16
-	VPSHUFB       X19, X15, X17
-	VCVTPH2PS     X15, X7
-	VPSRLW        $0x04, X16, X15
-	VPANDD        X20, X16, X16
-	VPSRLW        $0x02, X17, X17
-	VPTERNLOGD    $0xf8, X21, X15, X16
-	VPTERNLOGD    $0xf8, X22, X17, X16
-	VPMOVZXBD     X16, Z6
-	VCVTDQ2PS     Z6, Z6
-	VPERMPS       Z7, Z10, Z7
-	VMULPS        Z7, Z6, Z6
-	VEXTRACTF64X4 $0x01, Z6, Y8
-	VMULPS        256(R9), Y6, Y7
-	VCVTDQ2PS     Y1, Y1
-	VFMADD231PS   Y1, Y7, Y0
-	VFNMADD231PS  320(R9), Y8, Y0
-	ADDQ          $0x00000090, R8
-	ADDQ          $0x000001c0, R9
-	DECQ          R10
-	JNZ           super
-	VHADDPS       Y0, Y0, Y0
-	VHADDPS       Y0, Y0, Y0
-	VEXTRACTF128  $0x01, Y0, X1
-	VADDPS        X1, X0, X1
-	VMOVSS        X1, (AX)
-	ADDQ          $0x04, AX
-	DECQ          DI
-	JNZ           row
+	PREFETCHT1   8192(R8)
+	PREFETCHT1   8256(R8)
+	PREFETCHT1   8320(R8)
+	VPXORD       Y1, Y1, Y1
+	VMOVDQU      4(R8), X3
+	VINSERTI128  $0x01, 84(R8), Y3, Y3
+	VMOVDQU      24(R8), X4
+	VINSERTI128  $0x01, 104(R8), Y4, Y4
+	VMOVDQU      44(R8), X5
+	VINSERTI128  $0x01, 124(R8), Y5, Y5
+	VMOVDQU      64(R8), X6
+	VINSERTI128  $0x01, 144(R8), Y6, Y6
+	VPUNPCKLDQ   Y4, Y3, Y7
+	VPUNPCKHDQ   Y4, Y3, Y8
+	VPUNPCKLDQ   Y6, Y5, Y3
+	VPUNPCKHDQ   Y6, Y5, Y6
+	VPUNPCKHQDQ  Y3, Y7, Y4
+	VPUNPCKLQDQ  Y3, Y7, Y3
+	VPUNPCKLQDQ  Y6, Y8, Y5
+	VPUNPCKHQDQ  Y6, Y8, Y6
+	VPSRLW       $0x04, Y3, Y7
+	VPAND        Y2, Y3, Y3
+	VPAND        Y2, Y7, Y7
+	VPDPBUSD     (R9), Y3, Y1
+	VPDPBUSD     128(R9), Y7, Y1
+	VPSRLW       $0x04, Y4, Y7
+	VPAND        Y2, Y4, Y4
+	VPAND        Y2, Y7, Y7
+	VPDPBUSD     32(R9), Y4, Y1
+	VPDPBUSD     160(R9), Y7, Y1
+	VPSRLW       $0x04, Y5, Y7
+	VPAND        Y2, Y5, Y5
+	VPAND        Y2, Y7, Y7
+	VPDPBUSD     64(R9), Y5, Y1
+	VPDPBUSD     192(R9), Y7, Y1
+	VPSRLW       $0x04, Y6, Y7
+	VPAND        Y2, Y6, Y6
+	VPAND        Y2, Y7, Y7
+	VPDPBUSD     96(R9), Y6, Y1
+	VPDPBUSD     224(R9), Y7, Y1
+	VMOVD        (R8), X3
+	VPINSRW      $0x01, 20(R8), X3, X3
+	VPINSRW      $0x02, 40(R8), X3, X3
+	VPINSRW      $0x03, 60(R8), X3, X3
+	VPINSRW      $0x04, 80(R8), X3, X3
+	VPINSRW      $0x05, 100(R8), X3, X3
+	VPINSRW      $0x06, 120(R8), X3, X3
+	VPINSRW      $0x07, 140(R8), X3, X3
+	VCVTPH2PS    X3, Y3
+	VMOVD        2(R8), X5
+	VPINSRW      $0x01, 22(R8), X5, X5
+	VPINSRW      $0x02, 42(R8), X5, X5
+	VPINSRW      $0x03, 62(R8), X5, X5
+	VPINSRW      $0x04, 82(R8), X5, X5
+	VPINSRW      $0x05, 102(R8), X5, X5
+	VPINSRW      $0x06, 122(R8), X5, X5
+	VPINSRW      $0x07, 142(R8), X5, X5
+	VCVTPH2PS    X5, Y5
+	VMULPS       256(R9), Y3, Y4
+	VCVTDQ2PS    Y1, Y1
+	VFMADD231PS  Y1, Y4, Y0
+	VFMADD231PS  320(R9), Y5, Y0
+	ADDQ         $0x000000a0, R8
+	ADDQ         $0x000001c0, R9
+	DECQ         R10
+	JNZ          super
+	VHADDPS      Y0, Y0, Y0
+	VHADDPS      Y0, Y0, Y0
+	VEXTRACTF128 $0x01, Y0, X1
+	VADDPS       X1, X0, X1
+	VMOVSS       X1, (AX)
+	ADDQ         $0x04, AX
+	DECQ         DI
+	JNZ          row
 	VZEROUPPER
 	RET
 
-// func fileScatterQ4KVNNI(out *float32, w *byte, rowBytes uintptr, index *int32, x *byte, n uintptr, rows uintptr)
+// func fileScatterQ41VNNI(out *float32, w *byte, rowBytes uintptr, index *int32, x *byte, n uintptr, rows uintptr)
 // Requires: AVX, AVX2, AVX512F, AVX512VL, AVX512VNNI, F16C, FMA3, MMX+
-TEXT ·fileScatterQ4KVNNI(SB), NOSPLIT, $0-56
+TEXT ·fileScatterQ41VNNI(SB), NOSPLIT, $0-56
 	MOVQ      out+0(FP), AX
 	MOVQ      w+8(FP), CX
 	MOVQ      rowBytes+16(FP), DX
@@ -3399,18 +4240,7 @@ TEXT ·fileScatterQ4KVNNI(SB), NOSPLIT, $0-56
 	MOVQ      n+40(FP), SI
 	MOVQ      rows+48(FP), DI
 	MOVQ      index+24(FP), R11
-	VMOVDQU32 filePlacesQ4K0<>+0(SB), Z2
-	VMOVDQU32 filePlacesQ4K1<>+0(SB), Z3
-	VMOVDQU32 filePlacesQ4K2<>+0(SB), Z4
-	VMOVDQU32 filePlacesQ4K3<>+0(SB), Z5
-	VMOVDQU32 superPair<>+0(SB), Z10
-	VMOVDQU32 fileMasks4<>+0(SB), Z11
-	VMOVDQU32 fileShift4<>+0(SB), Z12
-	VMOVDQU32 fileFieldLow<>+0(SB), X18
-	VMOVDQU32 fileFieldHigh<>+0(SB), X19
-	VMOVDQU32 fileFieldMask<>+0(SB), X20
-	VMOVDQU32 fileFieldNibbles<>+0(SB), X21
-	VMOVDQU32 mask30<>+0(SB), X22
+	VMOVDQU32 mask0f<>+0(SB), Y2
 
 row:
 	MOVLQSX (R11), R8
@@ -3429,191 +4259,137 @@ last:
 	VXORPS X0, X0, X0
 
 super:
-	PREFETCHT1    (R12)
-	PREFETCHT1    64(R12)
-	PREFETCHT1    128(R12)
-	ADDQ          $0x00000090, R12
-	VPXORD        Y1, Y1, Y1
-	VMOVDQU32     16(R8), Z13
-	VMOVDQU32     80(R8), Z14
-	VMOVDQA32     Z13, Z9
-	VPERMT2D      Z14, Z2, Z9
-	VPANDD        Z11, Z9, Z9
-	VPDPBUSD      (R9), Z9, Z1
-	VMOVDQA32     Z13, Z9
-	VPERMT2D      Z14, Z3, Z9
-	VPANDD        Z11, Z9, Z9
-	VPDPBUSD      64(R9), Z9, Z1
-	VMOVDQA32     Z13, Z9
-	VPERMT2D      Z14, Z4, Z9
-	VPANDD        Z11, Z9, Z9
-	VPDPBUSD      128(R9), Z9, Z1
-	VMOVDQA32     Z13, Z9
-	VPERMT2D      Z14, Z5, Z9
-	VPANDD        Z11, Z9, Z9
-	VPDPBUSD      192(R9), Z9, Z1
-	VEXTRACTI64X4 $0x01, Z1, Y6
-	VPADDD        Y6, Y1, Y1
-	VPSRAVD       Y12, Y1, Y1
-	VMOVDQU32     (R8), X15
-	VPSHUFB       X18, X15, X16
-	VPSHUFB       X19, X15, X17
-	VCVTPH2PS     X15, X7
-	VPSRLW        $0x04, X16, X15
-	VPANDD        X20, X16, X16
-	VPSRLW        $0x02, X17, X17
-	VPTERNLOGD    $0xf8, X21, X15, X16
-	VPTERNLOGD    $0xf8, X22, X17, X16
-	VPMOVZXBD     X16, Z6
-	VCVTDQ2PS     Z6, Z6
-	VPERMPS       Z7, Z10, Z7
-	VMULPS        Z7, Z6, Z6
-	VEXTRACTF64X4 $0x01, Z6, Y8
-	VMULPS        256(R9), Y6, Y7
-	VCVTDQ2PS     Y1, Y1
-	VFMADD231PS   Y1, Y7, Y0
-	VFNMADD231PS  320(R9), Y8, Y0
-	ADDQ          $0x00000090, R8
-	ADDQ          $0x000001c0, R9
-	DECQ          R10
-	JNZ           super
-	VHADDPS       Y0, Y0, Y0
-	VHADDPS       Y0, Y0, Y0
-	VEXTRACTF128  $0x01, Y0, X1
-	VADDPS        X1, X0, X1
-	VMOVSS        X1, (AX)
-	ADDQ          $0x04, AX
-	ADDQ          $0x04, R11
-	DECQ          DI
-	JNZ           row
+	PREFETCHT1   (R12)
+	PREFETCHT1   64(R12)
+	PREFETCHT1   128(R12)
+	ADDQ         $0x000000a0, R12
+	VPXORD       Y1, Y1, Y1
+	VMOVDQU      4(R8), X3
+	VINSERTI128  $0x01, 84(R8), Y3, Y3
+	VMOVDQU      24(R8), X4
+	VINSERTI128  $0x01, 104(R8), Y4, Y4
+	VMOVDQU      44(R8), X5
+	VINSERTI128  $0x01, 124(R8), Y5, Y5
+	VMOVDQU      64(R8), X6
+	VINSERTI128  $0x01, 144(R8), Y6, Y6
+	VPUNPCKLDQ   Y4, Y3, Y7
+	VPUNPCKHDQ   Y4, Y3, Y8
+	VPUNPCKLDQ   Y6, Y5, Y3
+	VPUNPCKHDQ   Y6, Y5, Y6
+	VPUNPCKHQDQ  Y3, Y7, Y4
+	VPUNPCKLQDQ  Y3, Y7, Y3
+	VPUNPCKLQDQ  Y6, Y8, Y5
+	VPUNPCKHQDQ  Y6, Y8, Y6
+	VPSRLW       $0x04, Y3, Y7
+	VPAND        Y2, Y3, Y3
+	VPAND        Y2, Y7, Y7
+	VPDPBUSD     (R9), Y3, Y1
+	VPDPBUSD     128(R9), Y7, Y1
+	VPSRLW       $0x04, Y4, Y7
+	VPAND        Y2, Y4, Y4
+	VPAND        Y2, Y7, Y7
+	VPDPBUSD     32(R9), Y4, Y1
+	VPDPBUSD     160(R9), Y7, Y1
+	VPSRLW       $0x04, Y5, Y7
+	VPAND        Y2, Y5, Y5
+	VPAND        Y2, Y7, Y7
+	VPDPBUSD     64(R9), Y5, Y1
+	VPDPBUSD     192(R9), Y7, Y1
+	VPSRLW       $0x04, Y6, Y7
+	VPAND        Y2, Y6, Y6
+	VPAND        Y2, Y7, Y7
+	VPDPBUSD     96(R9), Y6, Y1
+	VPDPBUSD     224(R9), Y7, Y1
+	VMOVD        (R8), X3
+	VPINSRW      $0x01, 20(R8), X3, X3
+	VPINSRW      $0x02, 40(R8), X3, X3
+	VPINSRW      $0x03, 60(R8), X3, X3
+	VPINSRW      $0x04, 80(R8), X3, X3
+	VPINSRW      $0x05, 100(R8), X3, X3
+	VPINSRW      $0x06, 120(R8), X3, X3
+	VPINSRW      $0x07, 140(R8), X3, X3
+	VCVTPH2PS    X3, Y3
+	VMOVD        2(R8), X5
+	VPINSRW      $0x01, 22(R8), X5, X5
+	VPINSRW      $0x02, 42(R8), X5, X5
+	VPINSRW      $0x03, 62(R8), X5, X5
+	VPINSRW      $0x04, 82(R8), X5, X5
+	VPINSRW      $0x05, 102(R8), X5, X5
+	VPINSRW      $0x06, 122(R8), X5, X5
+	VPINSRW      $0x07, 142(R8), X5, X5
+	VCVTPH2PS    X5, Y5
+	VMULPS       256(R9), Y3, Y4
+	VCVTDQ2PS    Y1, Y1
+	VFMADD231PS  Y1, Y4, Y0
+	VFMADD231PS  320(R9), Y5, Y0
+	ADDQ         $0x000000a0, R8
+	ADDQ         $0x000001c0, R9
+	DECQ         R10
+	JNZ          super
+	VHADDPS      Y0, Y0, Y0
+	VHADDPS      Y0, Y0, Y0
+	VEXTRACTF128 $0x01, Y0, X1
+	VADDPS       X1, X0, X1
+	VMOVSS       X1, (AX)
+	ADDQ         $0x04, AX
+	ADDQ         $0x04, R11
+	DECQ         DI
+	JNZ          row
 	VZEROUPPER
 	RET
 
-// func packQ4KAVX2(dst *byte, src *byte, n uintptr, ahead uintptr)
+// func packQ41AVX2(dst *byte, src *byte, n uintptr, ahead uintptr)
 // Requires: AVX, AVX2, MMX+
-TEXT ·packQ4KAVX2(SB), NOSPLIT, $0-32
-	MOVQ    dst+0(FP), AX
-	MOVQ    src+8(FP), CX
-	MOVQ    n+16(FP), DX
-	MOVQ    ahead+24(FP), BX
-	VMOVDQU mask0f<>+0(SB), Y0
+TEXT ·packQ41AVX2(SB), NOSPLIT, $0-32
+	MOVQ dst+0(FP), AX
+	MOVQ src+8(FP), CX
+	MOVQ n+16(FP), DX
+	MOVQ ahead+24(FP), BX
 
 super:
 	PREFETCHT1  (CX)(BX*1)
 	PREFETCHT1  64(CX)(BX*1)
 	PREFETCHT1  128(CX)(BX*1)
-	MOVL        (CX), SI
-	MOVL        SI, (AX)
-	MOVL        4(CX), SI
-	MOVL        8(CX), DI
-	MOVL        12(CX), R8
-	MOVQ        $0x0f0f0f0f00000000, R9
-	MOVQ        $0xff00ff00ff00ff00, R10
-	MOVQ        $0xffff0000ffff0000, R11
-	MOVQ        $0x3030303000000000, R12
-	MOVQ        SI, R13
-	SHLQ        $0x1e, R13
-	ANDQ        R12, R13
-	MOVQ        R8, R14
-	SHLQ        $0x20, R14
-	ANDQ        R9, R14
-	ANDL        $0x3f3f3f3f, SI
-	ORQ         R14, SI
-	ORQ         R13, SI
-	MOVQ        SI, R14
-	ANDQ        R10, R14
-	XORQ        R14, SI
-	SHRQ        $0x02, R14
-	ORQ         R14, SI
-	MOVQ        SI, R14
-	ANDQ        R11, R14
-	XORQ        R14, SI
-	SHRQ        $0x04, R14
-	ORQ         R14, SI
-	MOVQ        SI, R14
-	SHRQ        $0x20, R14
-	SHLQ        $0x18, R14
-	ANDL        $0x00ffffff, SI
-	ORQ         R14, SI
-	MOVQ        DI, R13
-	SHLQ        $0x1e, R13
-	ANDQ        R12, R13
-	SHLQ        $0x1c, R8
-	ANDQ        R9, R8
-	ANDL        $0x3f3f3f3f, DI
-	ORQ         R8, DI
-	ORQ         R13, DI
-	MOVQ        DI, R8
-	ANDQ        R10, R8
-	XORQ        R8, DI
-	SHRQ        $0x02, R8
-	ORQ         R8, DI
-	MOVQ        DI, R8
-	ANDQ        R11, R8
-	XORQ        R8, DI
-	SHRQ        $0x04, R8
-	ORQ         R8, DI
-	MOVQ        DI, R8
-	SHRQ        $0x20, R8
-	SHLQ        $0x18, R8
-	ANDL        $0x00ffffff, DI
-	ORQ         R8, DI
-	MOVQ        DI, R8
-	SHLQ        $0x30, R8
-	ORQ         SI, R8
-	MOVQ        R8, 4(AX)
-	SHRQ        $0x10, DI
-	MOVL        DI, 12(AX)
-	VMOVDQU     16(CX), X1
-	VINSERTI128 $0x01, 80(CX), Y1, Y1
-	VPSRLW      $0x04, Y1, Y2
-	VPAND       Y0, Y1, Y1
-	VPAND       Y0, Y2, Y2
-	VMOVDQU     48(CX), X3
-	VINSERTI128 $0x01, 112(CX), Y3, Y3
-	VPSRLW      $0x04, Y3, Y4
-	VPAND       Y0, Y3, Y3
-	VPAND       Y0, Y4, Y4
-	VPUNPCKLDQ  Y2, Y1, Y9
-	VPUNPCKHDQ  Y2, Y1, Y10
-	VPUNPCKLDQ  Y4, Y3, Y1
-	VPUNPCKHDQ  Y4, Y3, Y4
-	VPUNPCKHQDQ Y1, Y9, Y2
-	VPUNPCKLQDQ Y1, Y9, Y1
-	VPUNPCKLQDQ Y4, Y10, Y3
-	VPUNPCKHQDQ Y4, Y10, Y4
-	VMOVDQU     32(CX), X5
-	VINSERTI128 $0x01, 96(CX), Y5, Y5
-	VPSRLW      $0x04, Y5, Y6
-	VPAND       Y0, Y5, Y5
-	VPAND       Y0, Y6, Y6
-	VMOVDQU     64(CX), X7
-	VINSERTI128 $0x01, 128(CX), Y7, Y7
-	VPSRLW      $0x04, Y7, Y8
-	VPAND       Y0, Y7, Y7
-	VPAND       Y0, Y8, Y8
-	VPUNPCKLDQ  Y6, Y5, Y9
-	VPUNPCKHDQ  Y6, Y5, Y10
-	VPUNPCKLDQ  Y8, Y7, Y5
-	VPUNPCKHDQ  Y8, Y7, Y8
-	VPUNPCKHQDQ Y5, Y9, Y6
-	VPUNPCKLQDQ Y5, Y9, Y5
-	VPUNPCKLQDQ Y8, Y10, Y7
-	VPUNPCKHQDQ Y8, Y10, Y8
-	VPSLLW      $0x04, Y5, Y5
-	VPOR        Y5, Y1, Y1
-	VPSLLW      $0x04, Y6, Y6
-	VPOR        Y6, Y2, Y2
-	VPSLLW      $0x04, Y7, Y7
-	VPOR        Y7, Y3, Y3
-	VPSLLW      $0x04, Y8, Y8
-	VPOR        Y8, Y4, Y4
-	VMOVDQU     Y1, 16(AX)
-	VMOVDQU     Y2, 48(AX)
-	VMOVDQU     Y3, 80(AX)
-	VMOVDQU     Y4, 112(AX)
-	ADDQ        $0x00000090, CX
-	ADDQ        $0x00000090, AX
+	VMOVD       (CX), X8
+	VPINSRW     $0x01, 20(CX), X8, X8
+	VPINSRW     $0x02, 40(CX), X8, X8
+	VPINSRW     $0x03, 60(CX), X8, X8
+	VPINSRW     $0x04, 80(CX), X8, X8
+	VPINSRW     $0x05, 100(CX), X8, X8
+	VPINSRW     $0x06, 120(CX), X8, X8
+	VPINSRW     $0x07, 140(CX), X8, X8
+	VMOVDQU     X8, (AX)
+	VMOVD       2(CX), X8
+	VPINSRW     $0x01, 22(CX), X8, X8
+	VPINSRW     $0x02, 42(CX), X8, X8
+	VPINSRW     $0x03, 62(CX), X8, X8
+	VPINSRW     $0x04, 82(CX), X8, X8
+	VPINSRW     $0x05, 102(CX), X8, X8
+	VPINSRW     $0x06, 122(CX), X8, X8
+	VPINSRW     $0x07, 142(CX), X8, X8
+	VMOVDQU     X8, 16(AX)
+	VMOVDQU     4(CX), X0
+	VINSERTI128 $0x01, 84(CX), Y0, Y0
+	VMOVDQU     24(CX), X1
+	VINSERTI128 $0x01, 104(CX), Y1, Y1
+	VMOVDQU     44(CX), X2
+	VINSERTI128 $0x01, 124(CX), Y2, Y2
+	VMOVDQU     64(CX), X3
+	VINSERTI128 $0x01, 144(CX), Y3, Y3
+	VPUNPCKLDQ  Y1, Y0, Y8
+	VPUNPCKHDQ  Y1, Y0, Y9
+	VPUNPCKLDQ  Y3, Y2, Y0
+	VPUNPCKHDQ  Y3, Y2, Y3
+	VPUNPCKHQDQ Y0, Y8, Y1
+	VPUNPCKLQDQ Y0, Y8, Y0
+	VPUNPCKLQDQ Y3, Y9, Y2
+	VPUNPCKHQDQ Y3, Y9, Y3
+	VMOVDQU     Y0, 32(AX)
+	VMOVDQU     Y1, 64(AX)
+	VMOVDQU     Y2, 96(AX)
+	VMOVDQU     Y3, 128(AX)
+	ADDQ        $0x000000a0, CX
+	ADDQ        $0x000000a0, AX
 	DECQ        DX
 	JNZ         super
 	VZEROUPPER
@@ -4392,6 +5168,1721 @@ super:
 	ADDQ        $0x00000110, AX
 	DECQ        DX
 	JNZ         super
+	VZEROUPPER
+	RET
+
+// func fileStreamQ4KAVX2(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
+// Requires: AVX, AVX2, F16C, FMA3, MMX+
+TEXT ·fileStreamQ4KAVX2(SB), NOSPLIT, $0-48
+	MOVQ    out+0(FP), AX
+	MOVQ    w+8(FP), CX
+	MOVQ    rowBytes+16(FP), DX
+	MOVQ    x+24(FP), BX
+	MOVQ    n+32(FP), SI
+	MOVQ    rows+40(FP), DI
+	VMOVDQU mask0f<>+0(SB), Y2
+
+row:
+	MOVQ   CX, R8
+	ADDQ   DX, CX
+	MOVQ   BX, R9
+	MOVQ   SI, R10
+	VXORPS X0, X0, X0
+
+super:
+	PREFETCHT1   4096(R8)
+	VMOVDQU      16(R8), X3
+	VINSERTI128  $0x01, 80(R8), Y3, Y3
+	VPSRLW       $0x04, Y3, Y4
+	VPAND        Y2, Y3, Y3
+	VPAND        Y2, Y4, Y4
+	VMOVDQU      48(R8), X5
+	VINSERTI128  $0x01, 112(R8), Y5, Y5
+	VPSRLW       $0x04, Y5, Y6
+	VPAND        Y2, Y5, Y5
+	VPAND        Y2, Y6, Y6
+	VPUNPCKLDQ   Y4, Y3, Y7
+	VPUNPCKHDQ   Y4, Y3, Y8
+	VPUNPCKLDQ   Y6, Y5, Y3
+	VPUNPCKHDQ   Y6, Y5, Y6
+	VPUNPCKHQDQ  Y3, Y7, Y4
+	VPUNPCKLQDQ  Y3, Y7, Y3
+	VPUNPCKLQDQ  Y6, Y8, Y5
+	VPUNPCKHQDQ  Y6, Y8, Y6
+	VPMADDUBSW   (R9), Y3, Y1
+	VPMADDUBSW   32(R9), Y4, Y7
+	VPADDW       Y7, Y1, Y1
+	VPMADDUBSW   64(R9), Y5, Y7
+	VPADDW       Y7, Y1, Y1
+	VPMADDUBSW   96(R9), Y6, Y7
+	VPADDW       Y7, Y1, Y1
+	VMOVDQU      32(R8), X3
+	VINSERTI128  $0x01, 96(R8), Y3, Y3
+	VPSRLW       $0x04, Y3, Y4
+	VPAND        Y2, Y3, Y3
+	VPAND        Y2, Y4, Y4
+	VMOVDQU      64(R8), X5
+	VINSERTI128  $0x01, 128(R8), Y5, Y5
+	VPSRLW       $0x04, Y5, Y6
+	VPAND        Y2, Y5, Y5
+	VPAND        Y2, Y6, Y6
+	VPUNPCKLDQ   Y4, Y3, Y7
+	VPUNPCKHDQ   Y4, Y3, Y8
+	VPUNPCKLDQ   Y6, Y5, Y3
+	VPUNPCKHDQ   Y6, Y5, Y6
+	VPUNPCKHQDQ  Y3, Y7, Y4
+	VPUNPCKLQDQ  Y3, Y7, Y3
+	VPUNPCKLQDQ  Y6, Y8, Y5
+	VPUNPCKHQDQ  Y6, Y8, Y6
+	VPMADDUBSW   128(R9), Y3, Y7
+	VPADDW       Y7, Y1, Y1
+	VPMADDUBSW   160(R9), Y4, Y7
+	VPADDW       Y7, Y1, Y1
+	VPMADDUBSW   192(R9), Y5, Y7
+	VPADDW       Y7, Y1, Y1
+	VPMADDUBSW   224(R9), Y6, Y7
+	VPADDW       Y7, Y1, Y1
+	VPMADDWD     ones16<>+0(SB), Y1, Y1
+	VMOVDQU      (R8), X6
+	VPSHUFB      fileFieldLow<>+0(SB), X6, X3
+	VPSHUFB      fileFieldHigh<>+0(SB), X6, X4
+	VPSRLW       $0x04, X3, X7
+	VPAND        fileFieldNibbles<>+0(SB), X7, X7
+	VPAND        fileFieldMask<>+0(SB), X3, X3
+	VPSRLW       $0x02, X4, X4
+	VPAND        mask30<>+0(SB), X4, X4
+	VPOR         X7, X3, X3
+	VPOR         X4, X3, X3
+	VCVTPH2PS    X6, X6
+	VPSRLDQ      $0x08, X3, X4
+	VPMOVZXBD    X3, Y3
+	VPMOVZXBD    X4, Y5
+	VCVTDQ2PS    Y3, Y3
+	VCVTDQ2PS    Y5, Y5
+	VBROADCASTSS X6, Y7
+	VMULPS       Y7, Y3, Y3
+	VMOVSHDUP    X6, X6
+	VBROADCASTSS X6, Y6
+	VMULPS       Y6, Y5, Y5
+	VMULPS       256(R9), Y3, Y4
+	VCVTDQ2PS    Y1, Y1
+	VFMADD231PS  Y1, Y4, Y0
+	VFNMADD231PS 320(R9), Y5, Y0
+	ADDQ         $0x00000090, R8
+	ADDQ         $0x000001c0, R9
+	DECQ         R10
+	JNZ          super
+	VHADDPS      Y0, Y0, Y0
+	VHADDPS      Y0, Y0, Y0
+	VEXTRACTF128 $0x01, Y0, X1
+	VADDPS       X1, X0, X1
+	VMOVSS       X1, (AX)
+	ADDQ         $0x04, AX
+	DECQ         DI
+	JNZ          row
+	VZEROUPPER
+	RET
+
+// func fileFarQ4KAVX2(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
+// Requires: AVX, AVX2, F16C, FMA3, MMX+
+TEXT ·fileFarQ4KAVX2(SB), NOSPLIT, $0-48
+	MOVQ    out+0(FP), AX
+	MOVQ    w+8(FP), CX
+	MOVQ    rowBytes+16(FP), DX
+	MOVQ    x+24(FP), BX
+	MOVQ    n+32(FP), SI
+	MOVQ    rows+40(FP), DI
+	VMOVDQU mask0f<>+0(SB), Y2
+
+row:
+	MOVQ   CX, R8
+	ADDQ   DX, CX
+	MOVQ   BX, R9
+	MOVQ   SI, R10
+	VXORPS X0, X0, X0
+
+super:
+	PREFETCHT1   8192(R8)
+	PREFETCHT1   8256(R8)
+	PREFETCHT1   8320(R8)
+	VMOVDQU      16(R8), X3
+	VINSERTI128  $0x01, 80(R8), Y3, Y3
+	VPSRLW       $0x04, Y3, Y4
+	VPAND        Y2, Y3, Y3
+	VPAND        Y2, Y4, Y4
+	VMOVDQU      48(R8), X5
+	VINSERTI128  $0x01, 112(R8), Y5, Y5
+	VPSRLW       $0x04, Y5, Y6
+	VPAND        Y2, Y5, Y5
+	VPAND        Y2, Y6, Y6
+	VPUNPCKLDQ   Y4, Y3, Y7
+	VPUNPCKHDQ   Y4, Y3, Y8
+	VPUNPCKLDQ   Y6, Y5, Y3
+	VPUNPCKHDQ   Y6, Y5, Y6
+	VPUNPCKHQDQ  Y3, Y7, Y4
+	VPUNPCKLQDQ  Y3, Y7, Y3
+	VPUNPCKLQDQ  Y6, Y8, Y5
+	VPUNPCKHQDQ  Y6, Y8, Y6
+	VPMADDUBSW   (R9), Y3, Y1
+	VPMADDUBSW   32(R9), Y4, Y7
+	VPADDW       Y7, Y1, Y1
+	VPMADDUBSW   64(R9), Y5, Y7
+	VPADDW       Y7, Y1, Y1
+	VPMADDUBSW   96(R9), Y6, Y7
+	VPADDW       Y7, Y1, Y1
+	VMOVDQU      32(R8), X3
+	VINSERTI128  $0x01, 96(R8), Y3, Y3
+	VPSRLW       $0x04, Y3, Y4
+	VPAND        Y2, Y3, Y3
+	VPAND        Y2, Y4, Y4
+	VMOVDQU      64(R8), X5
+	VINSERTI128  $0x01, 128(R8), Y5, Y5
+	VPSRLW       $0x04, Y5, Y6
+	VPAND        Y2, Y5, Y5
+	VPAND        Y2, Y6, Y6
+	VPUNPCKLDQ   Y4, Y3, Y7
+	VPUNPCKHDQ   Y4, Y3, Y8
+	VPUNPCKLDQ   Y6, Y5, Y3
+	VPUNPCKHDQ   Y6, Y5, Y6
+	VPUNPCKHQDQ  Y3, Y7, Y4
+	VPUNPCKLQDQ  Y3, Y7, Y3
+	VPUNPCKLQDQ  Y6, Y8, Y5
+	VPUNPCKHQDQ  Y6, Y8, Y6
+	VPMADDUBSW   128(R9), Y3, Y7
+	VPADDW       Y7, Y1, Y1
+	VPMADDUBSW   160(R9), Y4, Y7
+	VPADDW       Y7, Y1, Y1
+	VPMADDUBSW   192(R9), Y5, Y7
+	VPADDW       Y7, Y1, Y1
+	VPMADDUBSW   224(R9), Y6, Y7
+	VPADDW       Y7, Y1, Y1
+	VPMADDWD     ones16<>+0(SB), Y1, Y1
+	VMOVDQU      (R8), X6
+	VPSHUFB      fileFieldLow<>+0(SB), X6, X3
+	VPSHUFB      fileFieldHigh<>+0(SB), X6, X4
+	VPSRLW       $0x04, X3, X7
+	VPAND        fileFieldNibbles<>+0(SB), X7, X7
+	VPAND        fileFieldMask<>+0(SB), X3, X3
+	VPSRLW       $0x02, X4, X4
+	VPAND        mask30<>+0(SB), X4, X4
+	VPOR         X7, X3, X3
+	VPOR         X4, X3, X3
+	VCVTPH2PS    X6, X6
+	VPSRLDQ      $0x08, X3, X4
+	VPMOVZXBD    X3, Y3
+	VPMOVZXBD    X4, Y5
+	VCVTDQ2PS    Y3, Y3
+	VCVTDQ2PS    Y5, Y5
+	VBROADCASTSS X6, Y7
+	VMULPS       Y7, Y3, Y3
+	VMOVSHDUP    X6, X6
+	VBROADCASTSS X6, Y6
+	VMULPS       Y6, Y5, Y5
+	VMULPS       256(R9), Y3, Y4
+	VCVTDQ2PS    Y1, Y1
+	VFMADD231PS  Y1, Y4, Y0
+	VFNMADD231PS 320(R9), Y5, Y0
+	ADDQ         $0x00000090, R8
+	ADDQ         $0x000001c0, R9
+	DECQ         R10
+	JNZ          super
+	VHADDPS      Y0, Y0, Y0
+	VHADDPS      Y0, Y0, Y0
+	VEXTRACTF128 $0x01, Y0, X1
+	VADDPS       X1, X0, X1
+	VMOVSS       X1, (AX)
+	ADDQ         $0x04, AX
+	DECQ         DI
+	JNZ          row
+	VZEROUPPER
+	RET
+
+// func fileScatterQ4KAVX2(out *float32, w *byte, rowBytes uintptr, index *int32, x *byte, n uintptr, rows uintptr)
+// Requires: AVX, AVX2, F16C, FMA3, MMX+
+TEXT ·fileScatterQ4KAVX2(SB), NOSPLIT, $0-56
+	MOVQ    out+0(FP), AX
+	MOVQ    w+8(FP), CX
+	MOVQ    rowBytes+16(FP), DX
+	MOVQ    x+32(FP), BX
+	MOVQ    n+40(FP), SI
+	MOVQ    rows+48(FP), DI
+	MOVQ    index+24(FP), R11
+	VMOVDQU mask0f<>+0(SB), Y2
+
+row:
+	MOVLQSX (R11), R8
+	IMULQ   DX, R8
+	ADDQ    CX, R8
+	MOVQ    R8, R12
+	CMPQ    DI, $0x04
+	JLE     last
+	MOVLQSX 16(R11), R12
+	IMULQ   DX, R12
+	ADDQ    CX, R12
+
+last:
+	MOVQ   BX, R9
+	MOVQ   SI, R10
+	VXORPS X0, X0, X0
+
+super:
+	PREFETCHT1   (R12)
+	PREFETCHT1   64(R12)
+	PREFETCHT1   128(R12)
+	ADDQ         $0x00000090, R12
+	VMOVDQU      16(R8), X3
+	VINSERTI128  $0x01, 80(R8), Y3, Y3
+	VPSRLW       $0x04, Y3, Y4
+	VPAND        Y2, Y3, Y3
+	VPAND        Y2, Y4, Y4
+	VMOVDQU      48(R8), X5
+	VINSERTI128  $0x01, 112(R8), Y5, Y5
+	VPSRLW       $0x04, Y5, Y6
+	VPAND        Y2, Y5, Y5
+	VPAND        Y2, Y6, Y6
+	VPUNPCKLDQ   Y4, Y3, Y7
+	VPUNPCKHDQ   Y4, Y3, Y8
+	VPUNPCKLDQ   Y6, Y5, Y3
+	VPUNPCKHDQ   Y6, Y5, Y6
+	VPUNPCKHQDQ  Y3, Y7, Y4
+	VPUNPCKLQDQ  Y3, Y7, Y3
+	VPUNPCKLQDQ  Y6, Y8, Y5
+	VPUNPCKHQDQ  Y6, Y8, Y6
+	VPMADDUBSW   (R9), Y3, Y1
+	VPMADDUBSW   32(R9), Y4, Y7
+	VPADDW       Y7, Y1, Y1
+	VPMADDUBSW   64(R9), Y5, Y7
+	VPADDW       Y7, Y1, Y1
+	VPMADDUBSW   96(R9), Y6, Y7
+	VPADDW       Y7, Y1, Y1
+	VMOVDQU      32(R8), X3
+	VINSERTI128  $0x01, 96(R8), Y3, Y3
+	VPSRLW       $0x04, Y3, Y4
+	VPAND        Y2, Y3, Y3
+	VPAND        Y2, Y4, Y4
+	VMOVDQU      64(R8), X5
+	VINSERTI128  $0x01, 128(R8), Y5, Y5
+	VPSRLW       $0x04, Y5, Y6
+	VPAND        Y2, Y5, Y5
+	VPAND        Y2, Y6, Y6
+	VPUNPCKLDQ   Y4, Y3, Y7
+	VPUNPCKHDQ   Y4, Y3, Y8
+	VPUNPCKLDQ   Y6, Y5, Y3
+	VPUNPCKHDQ   Y6, Y5, Y6
+	VPUNPCKHQDQ  Y3, Y7, Y4
+	VPUNPCKLQDQ  Y3, Y7, Y3
+	VPUNPCKLQDQ  Y6, Y8, Y5
+	VPUNPCKHQDQ  Y6, Y8, Y6
+	VPMADDUBSW   128(R9), Y3, Y7
+	VPADDW       Y7, Y1, Y1
+	VPMADDUBSW   160(R9), Y4, Y7
+	VPADDW       Y7, Y1, Y1
+	VPMADDUBSW   192(R9), Y5, Y7
+	VPADDW       Y7, Y1, Y1
+	VPMADDUBSW   224(R9), Y6, Y7
+	VPADDW       Y7, Y1, Y1
+	VPMADDWD     ones16<>+0(SB), Y1, Y1
+	VMOVDQU      (R8), X6
+	VPSHUFB      fileFieldLow<>+0(SB), X6, X3
+	VPSHUFB      fileFieldHigh<>+0(SB), X6, X4
+	VPSRLW       $0x04, X3, X7
+	VPAND        fileFieldNibbles<>+0(SB), X7, X7
+	VPAND        fileFieldMask<>+0(SB), X3, X3
+	VPSRLW       $0x02, X4, X4
+	VPAND        mask30<>+0(SB), X4, X4
+	VPOR         X7, X3, X3
+	VPOR         X4, X3, X3
+	VCVTPH2PS    X6, X6
+	VPSRLDQ      $0x08, X3, X4
+	VPMOVZXBD    X3, Y3
+	VPMOVZXBD    X4, Y5
+	VCVTDQ2PS    Y3, Y3
+	VCVTDQ2PS    Y5, Y5
+	VBROADCASTSS X6, Y7
+	VMULPS       Y7, Y3, Y3
+	VMOVSHDUP    X6, X6
+	VBROADCASTSS X6, Y6
+	VMULPS       Y6, Y5, Y5
+	VMULPS       256(R9), Y3, Y4
+	VCVTDQ2PS    Y1, Y1
+	VFMADD231PS  Y1, Y4, Y0
+	VFNMADD231PS 320(R9), Y5, Y0
+	ADDQ         $0x00000090, R8
+	ADDQ         $0x000001c0, R9
+	DECQ         R10
+	JNZ          super
+	VHADDPS      Y0, Y0, Y0
+	VHADDPS      Y0, Y0, Y0
+	VEXTRACTF128 $0x01, Y0, X1
+	VADDPS       X1, X0, X1
+	VMOVSS       X1, (AX)
+	ADDQ         $0x04, AX
+	ADDQ         $0x04, R11
+	DECQ         DI
+	JNZ          row
+	VZEROUPPER
+	RET
+
+// func fileStreamQ4KVNNI(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
+// Requires: AVX, AVX2, AVX512F, AVX512VL, AVX512VNNI, F16C, FMA3, MMX+
+TEXT ·fileStreamQ4KVNNI(SB), NOSPLIT, $0-48
+	MOVQ      out+0(FP), AX
+	MOVQ      w+8(FP), CX
+	MOVQ      rowBytes+16(FP), DX
+	MOVQ      x+24(FP), BX
+	MOVQ      n+32(FP), SI
+	MOVQ      rows+40(FP), DI
+	VMOVDQU32 filePlacesQ4K0<>+0(SB), Z2
+	VMOVDQU32 filePlacesQ4K1<>+0(SB), Z3
+	VMOVDQU32 filePlacesQ4K2<>+0(SB), Z4
+	VMOVDQU32 filePlacesQ4K3<>+0(SB), Z5
+	VMOVDQU32 fileMasks4<>+0(SB), Z10
+	VMOVDQU32 fileShift4<>+0(SB), Z11
+	VMOVDQU32 superPair<>+0(SB), Z12
+	VMOVDQU32 fileFieldLow<>+0(SB), X16
+	VMOVDQU32 fileFieldHigh<>+0(SB), X17
+	VMOVDQU32 fileFieldMask<>+0(SB), X18
+	VMOVDQU32 fileFieldNibbles<>+0(SB), X19
+	VMOVDQU32 mask30<>+0(SB), X20
+
+row:
+	MOVQ   CX, R8
+	ADDQ   DX, CX
+	MOVQ   BX, R9
+	MOVQ   SI, R10
+	VXORPS X0, X0, X0
+
+super:
+	PREFETCHT1    4096(R8)
+	VPXORD        Y1, Y1, Y1
+	VMOVDQU32     16(R8), Z21
+	VMOVDQU32     80(R8), Z22
+	VMOVDQA32     Z21, Z9
+	VPERMT2D      Z22, Z2, Z9
+	VPANDD        Z10, Z9, Z9
+	VPDPBUSD      (R9), Z9, Z1
+	VMOVDQA32     Z21, Z9
+	VPERMT2D      Z22, Z3, Z9
+	VPANDD        Z10, Z9, Z9
+	VPDPBUSD      64(R9), Z9, Z1
+	VMOVDQA32     Z21, Z9
+	VPERMT2D      Z22, Z4, Z9
+	VPANDD        Z10, Z9, Z9
+	VPDPBUSD      128(R9), Z9, Z1
+	VMOVDQA32     Z21, Z9
+	VPERMT2D      Z22, Z5, Z9
+	VPANDD        Z10, Z9, Z9
+	VPDPBUSD      192(R9), Z9, Z1
+	VEXTRACTI64X4 $0x01, Z1, Y6
+	VPADDD        Y6, Y1, Y1
+	VPSRAVD       Y11, Y1, Y1
+	VMOVDQU32     (R8), X13
+	VPSHUFB       X16, X13, X14
+	VPSHUFB       X17, X13, X15
+	VCVTPH2PS     X13, X7
+	VPSRLW        $0x04, X14, X13
+	VPANDD        X18, X14, X14
+	VPSRLW        $0x02, X15, X15
+	VPTERNLOGD    $0xf8, X19, X13, X14
+	VPTERNLOGD    $0xf8, X20, X15, X14
+	VPMOVZXBD     X14, Z6
+	VCVTDQ2PS     Z6, Z6
+	VPERMPS       Z7, Z12, Z7
+	VMULPS        Z7, Z6, Z6
+	VEXTRACTF64X4 $0x01, Z6, Y8
+	VMULPS        256(R9), Y6, Y7
+	VCVTDQ2PS     Y1, Y1
+	VFMADD231PS   Y1, Y7, Y0
+	VFNMADD231PS  320(R9), Y8, Y0
+	ADDQ          $0x00000090, R8
+	ADDQ          $0x000001c0, R9
+	DECQ          R10
+	JNZ           super
+	VHADDPS       Y0, Y0, Y0
+	VHADDPS       Y0, Y0, Y0
+	VEXTRACTF128  $0x01, Y0, X1
+	VADDPS        X1, X0, X1
+	VMOVSS        X1, (AX)
+	ADDQ          $0x04, AX
+	DECQ          DI
+	JNZ           row
+	VZEROUPPER
+	RET
+
+// func fileFarQ4KVNNI(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
+// Requires: AVX, AVX2, AVX512F, AVX512VL, AVX512VNNI, F16C, FMA3, MMX+
+TEXT ·fileFarQ4KVNNI(SB), NOSPLIT, $0-48
+	MOVQ      out+0(FP), AX
+	MOVQ      w+8(FP), CX
+	MOVQ      rowBytes+16(FP), DX
+	MOVQ      x+24(FP), BX
+	MOVQ      n+32(FP), SI
+	MOVQ      rows+40(FP), DI
+	VMOVDQU32 filePlacesQ4K0<>+0(SB), Z2
+	VMOVDQU32 filePlacesQ4K1<>+0(SB), Z3
+	VMOVDQU32 filePlacesQ4K2<>+0(SB), Z4
+	VMOVDQU32 filePlacesQ4K3<>+0(SB), Z5
+	VMOVDQU32 fileMasks4<>+0(SB), Z10
+	VMOVDQU32 fileShift4<>+0(SB), Z11
+	VMOVDQU32 superPair<>+0(SB), Z12
+	VMOVDQU32 fileFieldLow<>+0(SB), X16
+	VMOVDQU32 fileFieldHigh<>+0(SB), X17
+	VMOVDQU32 fileFieldMask<>+0(SB), X18
+	VMOVDQU32 fileFieldNibbles<>+0(SB), X19
+	VMOVDQU32 mask30<>+0(SB), X20
+
+row:
+	MOVQ   CX, R8
+	ADDQ   DX, CX
+	MOVQ   BX, R9
+	MOVQ   SI, R10
+	VXORPS X0, X0, X0
+
+super:
+	PREFETCHT1    8192(R8)
+	PREFETCHT1    8256(R8)
+	PREFETCHT1    8320(R8)
+	VPXORD        Y1, Y1, Y1
+	VMOVDQU32     16(R8), Z21
+	VMOVDQU32     80(R8), Z22
+	VMOVDQA32     Z21, Z9
+	VPERMT2D      Z22, Z2, Z9
+	VPANDD        Z10, Z9, Z9
+	VPDPBUSD      (R9), Z9, Z1
+	VMOVDQA32     Z21, Z9
+	VPERMT2D      Z22, Z3, Z9
+	VPANDD        Z10, Z9, Z9
+	VPDPBUSD      64(R9), Z9, Z1
+	VMOVDQA32     Z21, Z9
+	VPERMT2D      Z22, Z4, Z9
+	VPANDD        Z10, Z9, Z9
+	VPDPBUSD      128(R9), Z9, Z1
+	VMOVDQA32     Z21, Z9
+	VPERMT2D      Z22, Z5, Z9
+	VPANDD        Z10, Z9, Z9
+	VPDPBUSD      192(R9), Z9, Z1
+	VEXTRACTI64X4 $0x01, Z1, Y6
+	VPADDD        Y6, Y1, Y1
+	VPSRAVD       Y11, Y1, Y1
+	VMOVDQU32     (R8), X13
+	VPSHUFB       X16, X13, X14
+	VPSHUFB       X17, X13, X15
+	VCVTPH2PS     X13, X7
+	VPSRLW        $0x04, X14, X13
+	VPANDD        X18, X14, X14
+	VPSRLW        $0x02, X15, X15
+	VPTERNLOGD    $0xf8, X19, X13, X14
+	VPTERNLOGD    $0xf8, X20, X15, X14
+	VPMOVZXBD     X14, Z6
+	VCVTDQ2PS     Z6, Z6
+	VPERMPS       Z7, Z12, Z7
+	VMULPS        Z7, Z6, Z6
+	VEXTRACTF64X4 $0x01, Z6, Y8
+	VMULPS        256(R9), Y6, Y7
+	VCVTDQ2PS     Y1, Y1
+	VFMADD231PS   Y1, Y7, Y0
+	VFNMADD231PS  320(R9), Y8, Y0
+	ADDQ          $0x00000090, R8
+	ADDQ          $0x000001c0, R9
+	DECQ          R10
+	JNZ           super
+	VHADDPS       Y0, Y0, Y0
+	VHADDPS       Y0, Y0, Y0
+	VEXTRACTF128  $0x01, Y0, X1
+	VADDPS        X1, X0, X1
+	VMOVSS        X1, (AX)
+	ADDQ          $0x04, AX
+	DECQ          DI
+	JNZ           row
+	VZEROUPPER
+	RET
+
+// func fileScatterQ4KVNNI(out *float32, w *byte, rowBytes uintptr, index *int32, x *byte, n uintptr, rows uintptr)
+// Requires: AVX, AVX2, AVX512F, AVX512VL, AVX512VNNI, F16C, FMA3, MMX+
+TEXT ·fileScatterQ4KVNNI(SB), NOSPLIT, $0-56
+	MOVQ      out+0(FP), AX
+	MOVQ      w+8(FP), CX
+	MOVQ      rowBytes+16(FP), DX
+	MOVQ      x+32(FP), BX
+	MOVQ      n+40(FP), SI
+	MOVQ      rows+48(FP), DI
+	MOVQ      index+24(FP), R11
+	VMOVDQU32 filePlacesQ4K0<>+0(SB), Z2
+	VMOVDQU32 filePlacesQ4K1<>+0(SB), Z3
+	VMOVDQU32 filePlacesQ4K2<>+0(SB), Z4
+	VMOVDQU32 filePlacesQ4K3<>+0(SB), Z5
+	VMOVDQU32 fileMasks4<>+0(SB), Z10
+	VMOVDQU32 fileShift4<>+0(SB), Z11
+	VMOVDQU32 superPair<>+0(SB), Z12
+	VMOVDQU32 fileFieldLow<>+0(SB), X16
+	VMOVDQU32 fileFieldHigh<>+0(SB), X17
+	VMOVDQU32 fileFieldMask<>+0(SB), X18
+	VMOVDQU32 fileFieldNibbles<>+0(SB), X19
+	VMOVDQU32 mask30<>+0(SB), X20
+
+row:
+	MOVLQSX (R11), R8
+	IMULQ   DX, R8
+	ADDQ    CX, R8
+	MOVQ    R8, R12
+	CMPQ    DI, $0x04
+	JLE     last
+	MOVLQSX 16(R11), R12
+	IMULQ   DX, R12
+	ADDQ    CX, R12
+
+last:
+	MOVQ   BX, R9
+	MOVQ   SI, R10
+	VXORPS X0, X0, X0
+
+super:
+	PREFETCHT1    (R12)
+	PREFETCHT1    64(R12)
+	PREFETCHT1    128(R12)
+	ADDQ          $0x00000090, R12
+	VPXORD        Y1, Y1, Y1
+	VMOVDQU32     16(R8), Z21
+	VMOVDQU32     80(R8), Z22
+	VMOVDQA32     Z21, Z9
+	VPERMT2D      Z22, Z2, Z9
+	VPANDD        Z10, Z9, Z9
+	VPDPBUSD      (R9), Z9, Z1
+	VMOVDQA32     Z21, Z9
+	VPERMT2D      Z22, Z3, Z9
+	VPANDD        Z10, Z9, Z9
+	VPDPBUSD      64(R9), Z9, Z1
+	VMOVDQA32     Z21, Z9
+	VPERMT2D      Z22, Z4, Z9
+	VPANDD        Z10, Z9, Z9
+	VPDPBUSD      128(R9), Z9, Z1
+	VMOVDQA32     Z21, Z9
+	VPERMT2D      Z22, Z5, Z9
+	VPANDD        Z10, Z9, Z9
+	VPDPBUSD      192(R9), Z9, Z1
+	VEXTRACTI64X4 $0x01, Z1, Y6
+	VPADDD        Y6, Y1, Y1
+	VPSRAVD       Y11, Y1, Y1
+	VMOVDQU32     (R8), X13
+	VPSHUFB       X16, X13, X14
+	VPSHUFB       X17, X13, X15
+	VCVTPH2PS     X13, X7
+	VPSRLW        $0x04, X14, X13
+	VPANDD        X18, X14, X14
+	VPSRLW        $0x02, X15, X15
+	VPTERNLOGD    $0xf8, X19, X13, X14
+	VPTERNLOGD    $0xf8, X20, X15, X14
+	VPMOVZXBD     X14, Z6
+	VCVTDQ2PS     Z6, Z6
+	VPERMPS       Z7, Z12, Z7
+	VMULPS        Z7, Z6, Z6
+	VEXTRACTF64X4 $0x01, Z6, Y8
+	VMULPS        256(R9), Y6, Y7
+	VCVTDQ2PS     Y1, Y1
+	VFMADD231PS   Y1, Y7, Y0
+	VFNMADD231PS  320(R9), Y8, Y0
+	ADDQ          $0x00000090, R8
+	ADDQ          $0x000001c0, R9
+	DECQ          R10
+	JNZ           super
+	VHADDPS       Y0, Y0, Y0
+	VHADDPS       Y0, Y0, Y0
+	VEXTRACTF128  $0x01, Y0, X1
+	VADDPS        X1, X0, X1
+	VMOVSS        X1, (AX)
+	ADDQ          $0x04, AX
+	ADDQ          $0x04, R11
+	DECQ          DI
+	JNZ           row
+	VZEROUPPER
+	RET
+
+// func packQ4KAVX2(dst *byte, src *byte, n uintptr, ahead uintptr)
+// Requires: AVX, AVX2, MMX+
+TEXT ·packQ4KAVX2(SB), NOSPLIT, $0-32
+	MOVQ    dst+0(FP), AX
+	MOVQ    src+8(FP), CX
+	MOVQ    n+16(FP), DX
+	MOVQ    ahead+24(FP), BX
+	VMOVDQU mask0f<>+0(SB), Y0
+
+super:
+	PREFETCHT1  (CX)(BX*1)
+	PREFETCHT1  64(CX)(BX*1)
+	PREFETCHT1  128(CX)(BX*1)
+	MOVL        (CX), SI
+	MOVL        SI, (AX)
+	MOVL        4(CX), SI
+	MOVL        8(CX), DI
+	MOVL        12(CX), R8
+	MOVQ        $0x0f0f0f0f00000000, R9
+	MOVQ        $0xff00ff00ff00ff00, R10
+	MOVQ        $0xffff0000ffff0000, R11
+	MOVQ        $0x3030303000000000, R12
+	MOVQ        SI, R13
+	SHLQ        $0x1e, R13
+	ANDQ        R12, R13
+	MOVQ        R8, R14
+	SHLQ        $0x20, R14
+	ANDQ        R9, R14
+	ANDL        $0x3f3f3f3f, SI
+	ORQ         R14, SI
+	ORQ         R13, SI
+	MOVQ        SI, R14
+	ANDQ        R10, R14
+	XORQ        R14, SI
+	SHRQ        $0x02, R14
+	ORQ         R14, SI
+	MOVQ        SI, R14
+	ANDQ        R11, R14
+	XORQ        R14, SI
+	SHRQ        $0x04, R14
+	ORQ         R14, SI
+	MOVQ        SI, R14
+	SHRQ        $0x20, R14
+	SHLQ        $0x18, R14
+	ANDL        $0x00ffffff, SI
+	ORQ         R14, SI
+	MOVQ        DI, R13
+	SHLQ        $0x1e, R13
+	ANDQ        R12, R13
+	SHLQ        $0x1c, R8
+	ANDQ        R9, R8
+	ANDL        $0x3f3f3f3f, DI
+	ORQ         R8, DI
+	ORQ         R13, DI
+	MOVQ        DI, R8
+	ANDQ        R10, R8
+	XORQ        R8, DI
+	SHRQ        $0x02, R8
+	ORQ         R8, DI
+	MOVQ        DI, R8
+	ANDQ        R11, R8
+	XORQ        R8, DI
+	SHRQ        $0x04, R8
+	ORQ         R8, DI
+	MOVQ        DI, R8
+	SHRQ        $0x20, R8
+	SHLQ        $0x18, R8
+	ANDL        $0x00ffffff, DI
+	ORQ         R8, DI
+	MOVQ        DI, R8
+	SHLQ        $0x30, R8
+	ORQ         SI, R8
+	MOVQ        R8, 4(AX)
+	SHRQ        $0x10, DI
+	MOVL        DI, 12(AX)
+	VMOVDQU     16(CX), X1
+	VINSERTI128 $0x01, 80(CX), Y1, Y1
+	VPSRLW      $0x04, Y1, Y2
+	VPAND       Y0, Y1, Y1
+	VPAND       Y0, Y2, Y2
+	VMOVDQU     48(CX), X3
+	VINSERTI128 $0x01, 112(CX), Y3, Y3
+	VPSRLW      $0x04, Y3, Y4
+	VPAND       Y0, Y3, Y3
+	VPAND       Y0, Y4, Y4
+	VPUNPCKLDQ  Y2, Y1, Y9
+	VPUNPCKHDQ  Y2, Y1, Y10
+	VPUNPCKLDQ  Y4, Y3, Y1
+	VPUNPCKHDQ  Y4, Y3, Y4
+	VPUNPCKHQDQ Y1, Y9, Y2
+	VPUNPCKLQDQ Y1, Y9, Y1
+	VPUNPCKLQDQ Y4, Y10, Y3
+	VPUNPCKHQDQ Y4, Y10, Y4
+	VMOVDQU     32(CX), X5
+	VINSERTI128 $0x01, 96(CX), Y5, Y5
+	VPSRLW      $0x04, Y5, Y6
+	VPAND       Y0, Y5, Y5
+	VPAND       Y0, Y6, Y6
+	VMOVDQU     64(CX), X7
+	VINSERTI128 $0x01, 128(CX), Y7, Y7
+	VPSRLW      $0x04, Y7, Y8
+	VPAND       Y0, Y7, Y7
+	VPAND       Y0, Y8, Y8
+	VPUNPCKLDQ  Y6, Y5, Y9
+	VPUNPCKHDQ  Y6, Y5, Y10
+	VPUNPCKLDQ  Y8, Y7, Y5
+	VPUNPCKHDQ  Y8, Y7, Y8
+	VPUNPCKHQDQ Y5, Y9, Y6
+	VPUNPCKLQDQ Y5, Y9, Y5
+	VPUNPCKLQDQ Y8, Y10, Y7
+	VPUNPCKHQDQ Y8, Y10, Y8
+	VPSLLW      $0x04, Y5, Y5
+	VPOR        Y5, Y1, Y1
+	VPSLLW      $0x04, Y6, Y6
+	VPOR        Y6, Y2, Y2
+	VPSLLW      $0x04, Y7, Y7
+	VPOR        Y7, Y3, Y3
+	VPSLLW      $0x04, Y8, Y8
+	VPOR        Y8, Y4, Y4
+	VMOVDQU     Y1, 16(AX)
+	VMOVDQU     Y2, 48(AX)
+	VMOVDQU     Y3, 80(AX)
+	VMOVDQU     Y4, 112(AX)
+	ADDQ        $0x00000090, CX
+	ADDQ        $0x00000090, AX
+	DECQ        DX
+	JNZ         super
+	VZEROUPPER
+	RET
+
+// func fileStreamQ5KAVX2(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
+// Requires: AVX, AVX2, F16C, FMA3, MMX+
+TEXT ·fileStreamQ5KAVX2(SB), NOSPLIT, $0-48
+	MOVQ    out+0(FP), AX
+	MOVQ    w+8(FP), CX
+	MOVQ    rowBytes+16(FP), DX
+	MOVQ    x+24(FP), BX
+	MOVQ    n+32(FP), SI
+	MOVQ    rows+40(FP), DI
+	VMOVDQU mask10<>+0(SB), Y2
+	VMOVDQU mask0f<>+0(SB), Y3
+
+row:
+	MOVQ   CX, R8
+	ADDQ   DX, CX
+	MOVQ   BX, R9
+	MOVQ   SI, R10
+	VXORPS X0, X0, X0
+
+super:
+	PREFETCHT1     4096(R8)
+	VMOVDQU        48(R8), X4
+	VINSERTI128    $0x01, 112(R8), Y4, Y4
+	VPSRLW         $0x04, Y4, Y5
+	VPAND          Y3, Y4, Y4
+	VPAND          Y3, Y5, Y5
+	VMOVDQU        80(R8), X6
+	VINSERTI128    $0x01, 144(R8), Y6, Y6
+	VPSRLW         $0x04, Y6, Y7
+	VPAND          Y3, Y6, Y6
+	VPAND          Y3, Y7, Y7
+	VBROADCASTI128 16(R8), Y8
+	VPSLLVD        fileFifth<>+0(SB), Y8, Y8
+	VPSRLW         $0x00, Y8, Y9
+	VPAND          Y2, Y9, Y9
+	VPOR           Y9, Y4, Y4
+	VPSRLW         $0x01, Y8, Y9
+	VPAND          Y2, Y9, Y9
+	VPOR           Y9, Y5, Y5
+	VPSRLW         $0x02, Y8, Y9
+	VPAND          Y2, Y9, Y9
+	VPOR           Y9, Y6, Y6
+	VPSRLW         $0x03, Y8, Y9
+	VPAND          Y2, Y9, Y9
+	VPOR           Y9, Y7, Y7
+	VPUNPCKLDQ     Y5, Y4, Y8
+	VPUNPCKHDQ     Y5, Y4, Y9
+	VPUNPCKLDQ     Y7, Y6, Y4
+	VPUNPCKHDQ     Y7, Y6, Y7
+	VPUNPCKHQDQ    Y4, Y8, Y5
+	VPUNPCKLQDQ    Y4, Y8, Y4
+	VPUNPCKLQDQ    Y7, Y9, Y6
+	VPUNPCKHQDQ    Y7, Y9, Y7
+	VPMADDUBSW     (R9), Y4, Y8
+	VPMADDUBSW     32(R9), Y5, Y9
+	VPADDW         Y9, Y8, Y8
+	VPMADDWD       ones16<>+0(SB), Y8, Y1
+	VPMADDUBSW     64(R9), Y6, Y8
+	VPMADDUBSW     96(R9), Y7, Y9
+	VPADDW         Y9, Y8, Y8
+	VPMADDWD       ones16<>+0(SB), Y8, Y8
+	VPADDD         Y8, Y1, Y1
+	VMOVDQU        64(R8), X4
+	VINSERTI128    $0x01, 128(R8), Y4, Y4
+	VPSRLW         $0x04, Y4, Y5
+	VPAND          Y3, Y4, Y4
+	VPAND          Y3, Y5, Y5
+	VMOVDQU        96(R8), X6
+	VINSERTI128    $0x01, 160(R8), Y6, Y6
+	VPSRLW         $0x04, Y6, Y7
+	VPAND          Y3, Y6, Y6
+	VPAND          Y3, Y7, Y7
+	VBROADCASTI128 32(R8), Y8
+	VPSLLVD        fileFifth<>+0(SB), Y8, Y8
+	VPSRLW         $0x00, Y8, Y9
+	VPAND          Y2, Y9, Y9
+	VPOR           Y9, Y4, Y4
+	VPSRLW         $0x01, Y8, Y9
+	VPAND          Y2, Y9, Y9
+	VPOR           Y9, Y5, Y5
+	VPSRLW         $0x02, Y8, Y9
+	VPAND          Y2, Y9, Y9
+	VPOR           Y9, Y6, Y6
+	VPSRLW         $0x03, Y8, Y9
+	VPAND          Y2, Y9, Y9
+	VPOR           Y9, Y7, Y7
+	VPUNPCKLDQ     Y5, Y4, Y8
+	VPUNPCKHDQ     Y5, Y4, Y9
+	VPUNPCKLDQ     Y7, Y6, Y4
+	VPUNPCKHDQ     Y7, Y6, Y7
+	VPUNPCKHQDQ    Y4, Y8, Y5
+	VPUNPCKLQDQ    Y4, Y8, Y4
+	VPUNPCKLQDQ    Y7, Y9, Y6
+	VPUNPCKHQDQ    Y7, Y9, Y7
+	VPMADDUBSW     128(R9), Y4, Y8
+	VPMADDUBSW     160(R9), Y5, Y9
+	VPADDW         Y9, Y8, Y8
+	VPMADDWD       ones16<>+0(SB), Y8, Y8
+	VPADDD         Y8, Y1, Y1
+	VPMADDUBSW     192(R9), Y6, Y8
+	VPMADDUBSW     224(R9), Y7, Y9
+	VPADDW         Y9, Y8, Y8
+	VPMADDWD       ones16<>+0(SB), Y8, Y8
+	VPADDD         Y8, Y1, Y1
+	VMOVDQU        (R8), X7
+	VPSHUFB        fileFieldLow<>+0(SB), X7, X4
+	VPSHUFB        fileFieldHigh<>+0(SB), X7, X5
+	VPSRLW         $0x04, X4, X8
+	VPAND          fileFieldNibbles<>+0(SB), X8, X8
+	VPAND          fileFieldMask<>+0(SB), X4, X4
+	VPSRLW         $0x02, X5, X5
+	VPAND          mask30<>+0(SB), X5, X5
+	VPOR           X8, X4, X4
+	VPOR           X5, X4, X4
+	VCVTPH2PS      X7, X7
+	VPSRLDQ        $0x08, X4, X5
+	VPMOVZXBD      X4, Y4
+	VPMOVZXBD      X5, Y6
+	VCVTDQ2PS      Y4, Y4
+	VCVTDQ2PS      Y6, Y6
+	VBROADCASTSS   X7, Y8
+	VMULPS         Y8, Y4, Y4
+	VMOVSHDUP      X7, X7
+	VBROADCASTSS   X7, Y7
+	VMULPS         Y7, Y6, Y6
+	VMULPS         256(R9), Y4, Y5
+	VCVTDQ2PS      Y1, Y1
+	VFMADD231PS    Y1, Y5, Y0
+	VFNMADD231PS   320(R9), Y6, Y0
+	ADDQ           $0x000000b0, R8
+	ADDQ           $0x000001c0, R9
+	DECQ           R10
+	JNZ            super
+	VHADDPS        Y0, Y0, Y0
+	VHADDPS        Y0, Y0, Y0
+	VEXTRACTF128   $0x01, Y0, X1
+	VADDPS         X1, X0, X1
+	VMOVSS         X1, (AX)
+	ADDQ           $0x04, AX
+	DECQ           DI
+	JNZ            row
+	VZEROUPPER
+	RET
+
+// func fileFarQ5KAVX2(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
+// Requires: AVX, AVX2, F16C, FMA3, MMX+
+TEXT ·fileFarQ5KAVX2(SB), NOSPLIT, $0-48
+	MOVQ    out+0(FP), AX
+	MOVQ    w+8(FP), CX
+	MOVQ    rowBytes+16(FP), DX
+	MOVQ    x+24(FP), BX
+	MOVQ    n+32(FP), SI
+	MOVQ    rows+40(FP), DI
+	VMOVDQU mask10<>+0(SB), Y2
+	VMOVDQU mask0f<>+0(SB), Y3
+
+row:
+	MOVQ   CX, R8
+	ADDQ   DX, CX
+	MOVQ   BX, R9
+	MOVQ   SI, R10
+	VXORPS X0, X0, X0
+
+super:
+	PREFETCHT1     8192(R8)
+	PREFETCHT1     8256(R8)
+	PREFETCHT1     8320(R8)
+	VMOVDQU        48(R8), X4
+	VINSERTI128    $0x01, 112(R8), Y4, Y4
+	VPSRLW         $0x04, Y4, Y5
+	VPAND          Y3, Y4, Y4
+	VPAND          Y3, Y5, Y5
+	VMOVDQU        80(R8), X6
+	VINSERTI128    $0x01, 144(R8), Y6, Y6
+	VPSRLW         $0x04, Y6, Y7
+	VPAND          Y3, Y6, Y6
+	VPAND          Y3, Y7, Y7
+	VBROADCASTI128 16(R8), Y8
+	VPSLLVD        fileFifth<>+0(SB), Y8, Y8
+	VPSRLW         $0x00, Y8, Y9
+	VPAND          Y2, Y9, Y9
+	VPOR           Y9, Y4, Y4
+	VPSRLW         $0x01, Y8, Y9
+	VPAND          Y2, Y9, Y9
+	VPOR           Y9, Y5, Y5
+	VPSRLW         $0x02, Y8, Y9
+	VPAND          Y2, Y9, Y9
+	VPOR           Y9, Y6, Y6
+	VPSRLW         $0x03, Y8, Y9
+	VPAND          Y2, Y9, Y9
+	VPOR           Y9, Y7, Y7
+	VPUNPCKLDQ     Y5, Y4, Y8
+	VPUNPCKHDQ     Y5, Y4, Y9
+	VPUNPCKLDQ     Y7, Y6, Y4
+	VPUNPCKHDQ     Y7, Y6, Y7
+	VPUNPCKHQDQ    Y4, Y8, Y5
+	VPUNPCKLQDQ    Y4, Y8, Y4
+	VPUNPCKLQDQ    Y7, Y9, Y6
+	VPUNPCKHQDQ    Y7, Y9, Y7
+	VPMADDUBSW     (R9), Y4, Y8
+	VPMADDUBSW     32(R9), Y5, Y9
+	VPADDW         Y9, Y8, Y8
+	VPMADDWD       ones16<>+0(SB), Y8, Y1
+	VPMADDUBSW     64(R9), Y6, Y8
+	VPMADDUBSW     96(R9), Y7, Y9
+	VPADDW         Y9, Y8, Y8
+	VPMADDWD       ones16<>+0(SB), Y8, Y8
+	VPADDD         Y8, Y1, Y1
+	VMOVDQU        64(R8), X4
+	VINSERTI128    $0x01, 128(R8), Y4, Y4
+	VPSRLW         $0x04, Y4, Y5
+	VPAND          Y3, Y4, Y4
+	VPAND          Y3, Y5, Y5
+	VMOVDQU        96(R8), X6
+	VINSERTI128    $0x01, 160(R8), Y6, Y6
+	VPSRLW         $0x04, Y6, Y7
+	VPAND          Y3, Y6, Y6
+	VPAND          Y3, Y7, Y7
+	VBROADCASTI128 32(R8), Y8
+	VPSLLVD        fileFifth<>+0(SB), Y8, Y8
+	VPSRLW         $0x00, Y8, Y9
+	VPAND          Y2, Y9, Y9
+	VPOR           Y9, Y4, Y4
+	VPSRLW         $0x01, Y8, Y9
+	VPAND          Y2, Y9, Y9
+	VPOR           Y9, Y5, Y5
+	VPSRLW         $0x02, Y8, Y9
+	VPAND          Y2, Y9, Y9
+	VPOR           Y9, Y6, Y6
+	VPSRLW         $0x03, Y8, Y9
+	VPAND          Y2, Y9, Y9
+	VPOR           Y9, Y7, Y7
+	VPUNPCKLDQ     Y5, Y4, Y8
+	VPUNPCKHDQ     Y5, Y4, Y9
+	VPUNPCKLDQ     Y7, Y6, Y4
+	VPUNPCKHDQ     Y7, Y6, Y7
+	VPUNPCKHQDQ    Y4, Y8, Y5
+	VPUNPCKLQDQ    Y4, Y8, Y4
+	VPUNPCKLQDQ    Y7, Y9, Y6
+	VPUNPCKHQDQ    Y7, Y9, Y7
+	VPMADDUBSW     128(R9), Y4, Y8
+	VPMADDUBSW     160(R9), Y5, Y9
+	VPADDW         Y9, Y8, Y8
+	VPMADDWD       ones16<>+0(SB), Y8, Y8
+	VPADDD         Y8, Y1, Y1
+	VPMADDUBSW     192(R9), Y6, Y8
+	VPMADDUBSW     224(R9), Y7, Y9
+	VPADDW         Y9, Y8, Y8
+	VPMADDWD       ones16<>+0(SB), Y8, Y8
+	VPADDD         Y8, Y1, Y1
+	VMOVDQU        (R8), X7
+	VPSHUFB        fileFieldLow<>+0(SB), X7, X4
+	VPSHUFB        fileFieldHigh<>+0(SB), X7, X5
+	VPSRLW         $0x04, X4, X8
+	VPAND          fileFieldNibbles<>+0(SB), X8, X8
+	VPAND          fileFieldMask<>+0(SB), X4, X4
+	VPSRLW         $0x02, X5, X5
+	VPAND          mask30<>+0(SB), X5, X5
+	VPOR           X8, X4, X4
+	VPOR           X5, X4, X4
+	VCVTPH2PS      X7, X7
+	VPSRLDQ        $0x08, X4, X5
+	VPMOVZXBD      X4, Y4
+	VPMOVZXBD      X5, Y6
+	VCVTDQ2PS      Y4, Y4
+	VCVTDQ2PS      Y6, Y6
+	VBROADCASTSS   X7, Y8
+	VMULPS         Y8, Y4, Y4
+	VMOVSHDUP      X7, X7
+	VBROADCASTSS   X7, Y7
+	VMULPS         Y7, Y6, Y6
+	VMULPS         256(R9), Y4, Y5
+	VCVTDQ2PS      Y1, Y1
+	VFMADD231PS    Y1, Y5, Y0
+	VFNMADD231PS   320(R9), Y6, Y0
+	ADDQ           $0x000000b0, R8
+	ADDQ           $0x000001c0, R9
+	DECQ           R10
+	JNZ            super
+	VHADDPS        Y0, Y0, Y0
+	VHADDPS        Y0, Y0, Y0
+	VEXTRACTF128   $0x01, Y0, X1
+	VADDPS         X1, X0, X1
+	VMOVSS         X1, (AX)
+	ADDQ           $0x04, AX
+	DECQ           DI
+	JNZ            row
+	VZEROUPPER
+	RET
+
+// func fileScatterQ5KAVX2(out *float32, w *byte, rowBytes uintptr, index *int32, x *byte, n uintptr, rows uintptr)
+// Requires: AVX, AVX2, F16C, FMA3, MMX+
+TEXT ·fileScatterQ5KAVX2(SB), NOSPLIT, $0-56
+	MOVQ    out+0(FP), AX
+	MOVQ    w+8(FP), CX
+	MOVQ    rowBytes+16(FP), DX
+	MOVQ    x+32(FP), BX
+	MOVQ    n+40(FP), SI
+	MOVQ    rows+48(FP), DI
+	MOVQ    index+24(FP), R11
+	VMOVDQU mask10<>+0(SB), Y2
+	VMOVDQU mask0f<>+0(SB), Y3
+
+row:
+	MOVLQSX (R11), R8
+	IMULQ   DX, R8
+	ADDQ    CX, R8
+	MOVQ    R8, R12
+	CMPQ    DI, $0x04
+	JLE     last
+	MOVLQSX 16(R11), R12
+	IMULQ   DX, R12
+	ADDQ    CX, R12
+
+last:
+	MOVQ   BX, R9
+	MOVQ   SI, R10
+	VXORPS X0, X0, X0
+
+super:
+	PREFETCHT1     (R12)
+	PREFETCHT1     64(R12)
+	PREFETCHT1     128(R12)
+	ADDQ           $0x000000b0, R12
+	VMOVDQU        48(R8), X4
+	VINSERTI128    $0x01, 112(R8), Y4, Y4
+	VPSRLW         $0x04, Y4, Y5
+	VPAND          Y3, Y4, Y4
+	VPAND          Y3, Y5, Y5
+	VMOVDQU        80(R8), X6
+	VINSERTI128    $0x01, 144(R8), Y6, Y6
+	VPSRLW         $0x04, Y6, Y7
+	VPAND          Y3, Y6, Y6
+	VPAND          Y3, Y7, Y7
+	VBROADCASTI128 16(R8), Y8
+	VPSLLVD        fileFifth<>+0(SB), Y8, Y8
+	VPSRLW         $0x00, Y8, Y9
+	VPAND          Y2, Y9, Y9
+	VPOR           Y9, Y4, Y4
+	VPSRLW         $0x01, Y8, Y9
+	VPAND          Y2, Y9, Y9
+	VPOR           Y9, Y5, Y5
+	VPSRLW         $0x02, Y8, Y9
+	VPAND          Y2, Y9, Y9
+	VPOR           Y9, Y6, Y6
+	VPSRLW         $0x03, Y8, Y9
+	VPAND          Y2, Y9, Y9
+	VPOR           Y9, Y7, Y7
+	VPUNPCKLDQ     Y5, Y4, Y8
+	VPUNPCKHDQ     Y5, Y4, Y9
+	VPUNPCKLDQ     Y7, Y6, Y4
+	VPUNPCKHDQ     Y7, Y6, Y7
+	VPUNPCKHQDQ    Y4, Y8, Y5
+	VPUNPCKLQDQ    Y4, Y8, Y4
+	VPUNPCKLQDQ    Y7, Y9, Y6
+	VPUNPCKHQDQ    Y7, Y9, Y7
+	VPMADDUBSW     (R9), Y4, Y8
+	VPMADDUBSW     32(R9), Y5, Y9
+	VPADDW         Y9, Y8, Y8
+	VPMADDWD       ones16<>+0(SB), Y8, Y1
+	VPMADDUBSW     64(R9), Y6, Y8
+	VPMADDUBSW     96(R9), Y7, Y9
+	VPADDW         Y9, Y8, Y8
+	VPMADDWD       ones16<>+0(SB), Y8, Y8
+	VPADDD         Y8, Y1, Y1
+	VMOVDQU        64(R8), X4
+	VINSERTI128    $0x01, 128(R8), Y4, Y4
+	VPSRLW         $0x04, Y4, Y5
+	VPAND          Y3, Y4, Y4
+	VPAND          Y3, Y5, Y5
+	VMOVDQU        96(R8), X6
+	VINSERTI128    $0x01, 160(R8), Y6, Y6
+	VPSRLW         $0x04, Y6, Y7
+	VPAND          Y3, Y6, Y6
+	VPAND          Y3, Y7, Y7
+	VBROADCASTI128 32(R8), Y8
+	VPSLLVD        fileFifth<>+0(SB), Y8, Y8
+	VPSRLW         $0x00, Y8, Y9
+	VPAND          Y2, Y9, Y9
+	VPOR           Y9, Y4, Y4
+	VPSRLW         $0x01, Y8, Y9
+	VPAND          Y2, Y9, Y9
+	VPOR           Y9, Y5, Y5
+	VPSRLW         $0x02, Y8, Y9
+	VPAND          Y2, Y9, Y9
+	VPOR           Y9, Y6, Y6
+	VPSRLW         $0x03, Y8, Y9
+	VPAND          Y2, Y9, Y9
+	VPOR           Y9, Y7, Y7
+	VPUNPCKLDQ     Y5, Y4, Y8
+	VPUNPCKHDQ     Y5, Y4, Y9
+	VPUNPCKLDQ     Y7, Y6, Y4
+	VPUNPCKHDQ     Y7, Y6, Y7
+	VPUNPCKHQDQ    Y4, Y8, Y5
+	VPUNPCKLQDQ    Y4, Y8, Y4
+	VPUNPCKLQDQ    Y7, Y9, Y6
+	VPUNPCKHQDQ    Y7, Y9, Y7
+	VPMADDUBSW     128(R9), Y4, Y8
+	VPMADDUBSW     160(R9), Y5, Y9
+	VPADDW         Y9, Y8, Y8
+	VPMADDWD       ones16<>+0(SB), Y8, Y8
+	VPADDD         Y8, Y1, Y1
+	VPMADDUBSW     192(R9), Y6, Y8
+	VPMADDUBSW     224(R9), Y7, Y9
+	VPADDW         Y9, Y8, Y8
+	VPMADDWD       ones16<>+0(SB), Y8, Y8
+	VPADDD         Y8, Y1, Y1
+	VMOVDQU        (R8), X7
+	VPSHUFB        fileFieldLow<>+0(SB), X7, X4
+	VPSHUFB        fileFieldHigh<>+0(SB), X7, X5
+	VPSRLW         $0x04, X4, X8
+	VPAND          fileFieldNibbles<>+0(SB), X8, X8
+	VPAND          fileFieldMask<>+0(SB), X4, X4
+	VPSRLW         $0x02, X5, X5
+	VPAND          mask30<>+0(SB), X5, X5
+	VPOR           X8, X4, X4
+	VPOR           X5, X4, X4
+	VCVTPH2PS      X7, X7
+	VPSRLDQ        $0x08, X4, X5
+	VPMOVZXBD      X4, Y4
+	VPMOVZXBD      X5, Y6
+	VCVTDQ2PS      Y4, Y4
+	VCVTDQ2PS      Y6, Y6
+	VBROADCASTSS   X7, Y8
+	VMULPS         Y8, Y4, Y4
+	VMOVSHDUP      X7, X7
+	VBROADCASTSS   X7, Y7
+	VMULPS         Y7, Y6, Y6
+	VMULPS         256(R9), Y4, Y5
+	VCVTDQ2PS      Y1, Y1
+	VFMADD231PS    Y1, Y5, Y0
+	VFNMADD231PS   320(R9), Y6, Y0
+	ADDQ           $0x000000b0, R8
+	ADDQ           $0x000001c0, R9
+	DECQ           R10
+	JNZ            super
+	VHADDPS        Y0, Y0, Y0
+	VHADDPS        Y0, Y0, Y0
+	VEXTRACTF128   $0x01, Y0, X1
+	VADDPS         X1, X0, X1
+	VMOVSS         X1, (AX)
+	ADDQ           $0x04, AX
+	ADDQ           $0x04, R11
+	DECQ           DI
+	JNZ            row
+	VZEROUPPER
+	RET
+
+// func fileStreamQ5KVNNI(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
+// Requires: AVX, AVX2, AVX512F, AVX512VL, AVX512VNNI, F16C, FMA3, MMX+
+TEXT ·fileStreamQ5KVNNI(SB), NOSPLIT, $0-48
+	MOVQ      out+0(FP), AX
+	MOVQ      w+8(FP), CX
+	MOVQ      rowBytes+16(FP), DX
+	MOVQ      x+24(FP), BX
+	MOVQ      n+32(FP), SI
+	MOVQ      rows+40(FP), DI
+	VMOVDQU32 filePlacesQ5K0<>+0(SB), Z2
+	VMOVDQU32 filePlacesQ5K1<>+0(SB), Z3
+	VMOVDQU32 filePlacesQ5K2<>+0(SB), Z4
+	VMOVDQU32 filePlacesQ5K3<>+0(SB), Z5
+	VMOVDQU32 mask0f<>+0(SB), Z10
+	VMOVDQU32 fileShift4<>+0(SB), Z11
+	VMOVDQU32 mask10<>+0(SB), Z12
+	VMOVDQU32 fileTurn5<>+0(SB), Z13
+	VMOVDQU32 filePlacesFifth0<>+0(SB), Z14
+	VMOVDQU32 filePlacesFifth1<>+0(SB), Z15
+	VMOVDQU32 filePlacesFifth2<>+0(SB), Z16
+	VMOVDQU32 filePlacesFifth3<>+0(SB), Z17
+	VMOVDQU32 superPair<>+0(SB), Z18
+	VMOVDQU32 fileFieldLow<>+0(SB), X22
+	VMOVDQU32 fileFieldHigh<>+0(SB), X23
+	VMOVDQU32 fileFieldMask<>+0(SB), X24
+	VMOVDQU32 fileFieldNibbles<>+0(SB), X25
+	VMOVDQU32 mask30<>+0(SB), X26
+
+row:
+	MOVQ   CX, R8
+	ADDQ   DX, CX
+	MOVQ   BX, R9
+	MOVQ   SI, R10
+	VXORPS X0, X0, X0
+
+super:
+	PREFETCHT1    4096(R8)
+	VPXORD        Y1, Y1, Y1
+	VMOVDQU32     48(R8), Z27
+	VMOVDQU32     112(R8), Z28
+	VMOVDQU32     16(R8), Y29
+	VMOVDQA32     Z27, Z9
+	VPERMT2D      Z28, Z2, Z9
+	VPSRLVD       Z11, Z9, Z9
+	VPANDD        Z10, Z9, Z9
+	VPERMD        Z29, Z14, Z30
+	VPROLVD       Z13, Z30, Z30
+	VPTERNLOGD    $0xf8, Z12, Z30, Z9
+	VPDPBUSD      (R9), Z9, Z1
+	VMOVDQA32     Z27, Z9
+	VPERMT2D      Z28, Z3, Z9
+	VPSRLVD       Z11, Z9, Z9
+	VPANDD        Z10, Z9, Z9
+	VPERMD        Z29, Z15, Z30
+	VPROLVD       Z13, Z30, Z30
+	VPTERNLOGD    $0xf8, Z12, Z30, Z9
+	VPDPBUSD      64(R9), Z9, Z1
+	VMOVDQA32     Z27, Z9
+	VPERMT2D      Z28, Z4, Z9
+	VPSRLVD       Z11, Z9, Z9
+	VPANDD        Z10, Z9, Z9
+	VPERMD        Z29, Z16, Z30
+	VPROLVD       Z13, Z30, Z30
+	VPTERNLOGD    $0xf8, Z12, Z30, Z9
+	VPDPBUSD      128(R9), Z9, Z1
+	VMOVDQA32     Z27, Z9
+	VPERMT2D      Z28, Z5, Z9
+	VPSRLVD       Z11, Z9, Z9
+	VPANDD        Z10, Z9, Z9
+	VPERMD        Z29, Z17, Z30
+	VPROLVD       Z13, Z30, Z30
+	VPTERNLOGD    $0xf8, Z12, Z30, Z9
+	VPDPBUSD      192(R9), Z9, Z1
+	VEXTRACTI64X4 $0x01, Z1, Y6
+	VPADDD        Y6, Y1, Y1
+	VMOVDQU32     (R8), X19
+	VPSHUFB       X22, X19, X20
+	VPSHUFB       X23, X19, X21
+	VCVTPH2PS     X19, X7
+	VPSRLW        $0x04, X20, X19
+	VPANDD        X24, X20, X20
+	VPSRLW        $0x02, X21, X21
+	VPTERNLOGD    $0xf8, X25, X19, X20
+	VPTERNLOGD    $0xf8, X26, X21, X20
+	VPMOVZXBD     X20, Z6
+	VCVTDQ2PS     Z6, Z6
+	VPERMPS       Z7, Z18, Z7
+	VMULPS        Z7, Z6, Z6
+	VEXTRACTF64X4 $0x01, Z6, Y8
+	VMULPS        256(R9), Y6, Y7
+	VCVTDQ2PS     Y1, Y1
+	VFMADD231PS   Y1, Y7, Y0
+	VFNMADD231PS  320(R9), Y8, Y0
+	ADDQ          $0x000000b0, R8
+	ADDQ          $0x000001c0, R9
+	DECQ          R10
+	JNZ           super
+	VHADDPS       Y0, Y0, Y0
+	VHADDPS       Y0, Y0, Y0
+	VEXTRACTF128  $0x01, Y0, X1
+	VADDPS        X1, X0, X1
+	VMOVSS        X1, (AX)
+	ADDQ          $0x04, AX
+	DECQ          DI
+	JNZ           row
+	VZEROUPPER
+	RET
+
+// func fileFarQ5KVNNI(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
+// Requires: AVX, AVX2, AVX512F, AVX512VL, AVX512VNNI, F16C, FMA3, MMX+
+TEXT ·fileFarQ5KVNNI(SB), NOSPLIT, $0-48
+	MOVQ      out+0(FP), AX
+	MOVQ      w+8(FP), CX
+	MOVQ      rowBytes+16(FP), DX
+	MOVQ      x+24(FP), BX
+	MOVQ      n+32(FP), SI
+	MOVQ      rows+40(FP), DI
+	VMOVDQU32 filePlacesQ5K0<>+0(SB), Z2
+	VMOVDQU32 filePlacesQ5K1<>+0(SB), Z3
+	VMOVDQU32 filePlacesQ5K2<>+0(SB), Z4
+	VMOVDQU32 filePlacesQ5K3<>+0(SB), Z5
+	VMOVDQU32 mask0f<>+0(SB), Z10
+	VMOVDQU32 fileShift4<>+0(SB), Z11
+	VMOVDQU32 mask10<>+0(SB), Z12
+	VMOVDQU32 fileTurn5<>+0(SB), Z13
+	VMOVDQU32 filePlacesFifth0<>+0(SB), Z14
+	VMOVDQU32 filePlacesFifth1<>+0(SB), Z15
+	VMOVDQU32 filePlacesFifth2<>+0(SB), Z16
+	VMOVDQU32 filePlacesFifth3<>+0(SB), Z17
+	VMOVDQU32 superPair<>+0(SB), Z18
+	VMOVDQU32 fileFieldLow<>+0(SB), X22
+	VMOVDQU32 fileFieldHigh<>+0(SB), X23
+	VMOVDQU32 fileFieldMask<>+0(SB), X24
+	VMOVDQU32 fileFieldNibbles<>+0(SB), X25
+	VMOVDQU32 mask30<>+0(SB), X26
+
+row:
+	MOVQ   CX, R8
+	ADDQ   DX, CX
+	MOVQ   BX, R9
+	MOVQ   SI, R10
+	VXORPS X0, X0, X0
+
+super:
+	PREFETCHT1    8192(R8)
+	PREFETCHT1    8256(R8)
+	PREFETCHT1    8320(R8)
+	VPXORD        Y1, Y1, Y1
+	VMOVDQU32     48(R8), Z27
+	VMOVDQU32     112(R8), Z28
+	VMOVDQU32     16(R8), Y29
+	VMOVDQA32     Z27, Z9
+	VPERMT2D      Z28, Z2, Z9
+	VPSRLVD       Z11, Z9, Z9
+	VPANDD        Z10, Z9, Z9
+	VPERMD        Z29, Z14, Z30
+	VPROLVD       Z13, Z30, Z30
+	VPTERNLOGD    $0xf8, Z12, Z30, Z9
+	VPDPBUSD      (R9), Z9, Z1
+	VMOVDQA32     Z27, Z9
+	VPERMT2D      Z28, Z3, Z9
+	VPSRLVD       Z11, Z9, Z9
+	VPANDD        Z10, Z9, Z9
+	VPERMD        Z29, Z15, Z30
+	VPROLVD       Z13, Z30, Z30
+	VPTERNLOGD    $0xf8, Z12, Z30, Z9
+	VPDPBUSD      64(R9), Z9, Z1
+	VMOVDQA32     Z27, Z9
+	VPERMT2D      Z28, Z4, Z9
+	VPSRLVD       Z11, Z9, Z9
+	VPANDD        Z10, Z9, Z9
+	VPERMD        Z29, Z16, Z30
+	VPROLVD       Z13, Z30, Z30
+	VPTERNLOGD    $0xf8, Z12, Z30, Z9
+	VPDPBUSD      128(R9), Z9, Z1
+	VMOVDQA32     Z27, Z9
+	VPERMT2D      Z28, Z5, Z9
+	VPSRLVD       Z11, Z9, Z9
+	VPANDD        Z10, Z9, Z9
+	VPERMD        Z29, Z17, Z30
+	VPROLVD       Z13, Z30, Z30
+	VPTERNLOGD    $0xf8, Z12, Z30, Z9
+	VPDPBUSD      192(R9), Z9, Z1
+	VEXTRACTI64X4 $0x01, Z1, Y6
+	VPADDD        Y6, Y1, Y1
+	VMOVDQU32     (R8), X19
+	VPSHUFB       X22, X19, X20
+	VPSHUFB       X23, X19, X21
+	VCVTPH2PS     X19, X7
+	VPSRLW        $0x04, X20, X19
+	VPANDD        X24, X20, X20
+	VPSRLW        $0x02, X21, X21
+	VPTERNLOGD    $0xf8, X25, X19, X20
+	VPTERNLOGD    $0xf8, X26, X21, X20
+	VPMOVZXBD     X20, Z6
+	VCVTDQ2PS     Z6, Z6
+	VPERMPS       Z7, Z18, Z7
+	VMULPS        Z7, Z6, Z6
+	VEXTRACTF64X4 $0x01, Z6, Y8
+	VMULPS        256(R9), Y6, Y7
+	VCVTDQ2PS     Y1, Y1
+	VFMADD231PS   Y1, Y7, Y0
+	VFNMADD231PS  320(R9), Y8, Y0
+	ADDQ          $0x000000b0, R8
+	ADDQ          $0x000001c0, R9
+	DECQ          R10
+	JNZ           super
+	VHADDPS       Y0, Y0, Y0
+	VHADDPS       Y0, Y0, Y0
+	VEXTRACTF128  $0x01, Y0, X1
+	VADDPS        X1, X0, X1
+	VMOVSS        X1, (AX)
+	ADDQ          $0x04, AX
+	DECQ          DI
+	JNZ           row
+	VZEROUPPER
+	RET
+
+// func fileScatterQ5KVNNI(out *float32, w *byte, rowBytes uintptr, index *int32, x *byte, n uintptr, rows uintptr)
+// Requires: AVX, AVX2, AVX512F, AVX512VL, AVX512VNNI, F16C, FMA3, MMX+
+TEXT ·fileScatterQ5KVNNI(SB), NOSPLIT, $0-56
+	MOVQ      out+0(FP), AX
+	MOVQ      w+8(FP), CX
+	MOVQ      rowBytes+16(FP), DX
+	MOVQ      x+32(FP), BX
+	MOVQ      n+40(FP), SI
+	MOVQ      rows+48(FP), DI
+	MOVQ      index+24(FP), R11
+	VMOVDQU32 filePlacesQ5K0<>+0(SB), Z2
+	VMOVDQU32 filePlacesQ5K1<>+0(SB), Z3
+	VMOVDQU32 filePlacesQ5K2<>+0(SB), Z4
+	VMOVDQU32 filePlacesQ5K3<>+0(SB), Z5
+	VMOVDQU32 mask0f<>+0(SB), Z10
+	VMOVDQU32 fileShift4<>+0(SB), Z11
+	VMOVDQU32 mask10<>+0(SB), Z12
+	VMOVDQU32 fileTurn5<>+0(SB), Z13
+	VMOVDQU32 filePlacesFifth0<>+0(SB), Z14
+	VMOVDQU32 filePlacesFifth1<>+0(SB), Z15
+	VMOVDQU32 filePlacesFifth2<>+0(SB), Z16
+	VMOVDQU32 filePlacesFifth3<>+0(SB), Z17
+	VMOVDQU32 superPair<>+0(SB), Z18
+	VMOVDQU32 fileFieldLow<>+0(SB), X22
+	VMOVDQU32 fileFieldHigh<>+0(SB), X23
+	VMOVDQU32 fileFieldMask<>+0(SB), X24
+	VMOVDQU32 fileFieldNibbles<>+0(SB), X25
+	VMOVDQU32 mask30<>+0(SB), X26
+
+row:
+	MOVLQSX (R11), R8
+	IMULQ   DX, R8
+	ADDQ    CX, R8
+	MOVQ    R8, R12
+	CMPQ    DI, $0x04
+	JLE     last
+	MOVLQSX 16(R11), R12
+	IMULQ   DX, R12
+	ADDQ    CX, R12
+
+last:
+	MOVQ   BX, R9
+	MOVQ   SI, R10
+	VXORPS X0, X0, X0
+
+super:
+	PREFETCHT1    (R12)
+	PREFETCHT1    64(R12)
+	PREFETCHT1    128(R12)
+	ADDQ          $0x000000b0, R12
+	VPXORD        Y1, Y1, Y1
+	VMOVDQU32     48(R8), Z27
+	VMOVDQU32     112(R8), Z28
+	VMOVDQU32     16(R8), Y29
+	VMOVDQA32     Z27, Z9
+	VPERMT2D      Z28, Z2, Z9
+	VPSRLVD       Z11, Z9, Z9
+	VPANDD        Z10, Z9, Z9
+	VPERMD        Z29, Z14, Z30
+	VPROLVD       Z13, Z30, Z30
+	VPTERNLOGD    $0xf8, Z12, Z30, Z9
+	VPDPBUSD      (R9), Z9, Z1
+	VMOVDQA32     Z27, Z9
+	VPERMT2D      Z28, Z3, Z9
+	VPSRLVD       Z11, Z9, Z9
+	VPANDD        Z10, Z9, Z9
+	VPERMD        Z29, Z15, Z30
+	VPROLVD       Z13, Z30, Z30
+	VPTERNLOGD    $0xf8, Z12, Z30, Z9
+	VPDPBUSD      64(R9), Z9, Z1
+	VMOVDQA32     Z27, Z9
+	VPERMT2D      Z28, Z4, Z9
+	VPSRLVD       Z11, Z9, Z9
+	VPANDD        Z10, Z9, Z9
+	VPERMD        Z29, Z16, Z30
+	VPROLVD       Z13, Z30, Z30
+	VPTERNLOGD    $0xf8, Z12, Z30, Z9
+	VPDPBUSD      128(R9), Z9, Z1
+	VMOVDQA32     Z27, Z9
+	VPERMT2D      Z28, Z5, Z9
+	VPSRLVD       Z11, Z9, Z9
+	VPANDD        Z10, Z9, Z9
+	VPERMD        Z29, Z17, Z30
+	VPROLVD       Z13, Z30, Z30
+	VPTERNLOGD    $0xf8, Z12, Z30, Z9
+	VPDPBUSD      192(R9), Z9, Z1
+	VEXTRACTI64X4 $0x01, Z1, Y6
+	VPADDD        Y6, Y1, Y1
+	VMOVDQU32     (R8), X19
+	VPSHUFB       X22, X19, X20
+	VPSHUFB       X23, X19, X21
+	VCVTPH2PS     X19, X7
+	VPSRLW        $0x04, X20, X19
+	VPANDD        X24, X20, X20
+	VPSRLW        $0x02, X21, X21
+	VPTERNLOGD    $0xf8, X25, X19, X20
+	VPTERNLOGD    $0xf8, X26, X21, X20
+	VPMOVZXBD     X20, Z6
+	VCVTDQ2PS     Z6, Z6
+	VPERMPS       Z7, Z18, Z7
+	VMULPS        Z7, Z6, Z6
+	VEXTRACTF64X4 $0x01, Z6, Y8
+	VMULPS        256(R9), Y6, Y7
+	VCVTDQ2PS     Y1, Y1
+	VFMADD231PS   Y1, Y7, Y0
+	VFNMADD231PS  320(R9), Y8, Y0
+	ADDQ          $0x000000b0, R8
+	ADDQ          $0x000001c0, R9
+	DECQ          R10
+	JNZ           super
+	VHADDPS       Y0, Y0, Y0
+	VHADDPS       Y0, Y0, Y0
+	VEXTRACTF128  $0x01, Y0, X1
+	VADDPS        X1, X0, X1
+	VMOVSS        X1, (AX)
+	ADDQ          $0x04, AX
+	ADDQ          $0x04, R11
+	DECQ          DI
+	JNZ           row
+	VZEROUPPER
+	RET
+
+// func packQ5KAVX2(dst *byte, src *byte, n uintptr, ahead uintptr)
+// Requires: AVX, AVX2, MMX+
+TEXT ·packQ5KAVX2(SB), NOSPLIT, $0-32
+	MOVQ    dst+0(FP), AX
+	MOVQ    src+8(FP), CX
+	MOVQ    n+16(FP), DX
+	MOVQ    ahead+24(FP), BX
+	VMOVDQU mask0f<>+0(SB), Y0
+	VMOVDQU mask10<>+0(SB), Y1
+	VPSRLW  $0x04, Y1, Y1
+
+super:
+	PREFETCHT1   (CX)(BX*1)
+	PREFETCHT1   64(CX)(BX*1)
+	PREFETCHT1   128(CX)(BX*1)
+	MOVL         (CX), SI
+	MOVL         SI, (AX)
+	MOVL         4(CX), SI
+	MOVL         8(CX), DI
+	MOVL         12(CX), R8
+	MOVQ         $0x0f0f0f0f00000000, R9
+	MOVQ         $0xff00ff00ff00ff00, R10
+	MOVQ         $0xffff0000ffff0000, R11
+	MOVQ         $0x3030303000000000, R12
+	MOVQ         SI, R13
+	SHLQ         $0x1e, R13
+	ANDQ         R12, R13
+	MOVQ         R8, R14
+	SHLQ         $0x20, R14
+	ANDQ         R9, R14
+	ANDL         $0x3f3f3f3f, SI
+	ORQ          R14, SI
+	ORQ          R13, SI
+	MOVQ         SI, R14
+	ANDQ         R10, R14
+	XORQ         R14, SI
+	SHRQ         $0x02, R14
+	ORQ          R14, SI
+	MOVQ         SI, R14
+	ANDQ         R11, R14
+	XORQ         R14, SI
+	SHRQ         $0x04, R14
+	ORQ          R14, SI
+	MOVQ         SI, R14
+	SHRQ         $0x20, R14
+	SHLQ         $0x18, R14
+	ANDL         $0x00ffffff, SI
+	ORQ          R14, SI
+	MOVQ         DI, R13
+	SHLQ         $0x1e, R13
+	ANDQ         R12, R13
+	SHLQ         $0x1c, R8
+	ANDQ         R9, R8
+	ANDL         $0x3f3f3f3f, DI
+	ORQ          R8, DI
+	ORQ          R13, DI
+	MOVQ         DI, R8
+	ANDQ         R10, R8
+	XORQ         R8, DI
+	SHRQ         $0x02, R8
+	ORQ          R8, DI
+	MOVQ         DI, R8
+	ANDQ         R11, R8
+	XORQ         R8, DI
+	SHRQ         $0x04, R8
+	ORQ          R8, DI
+	MOVQ         DI, R8
+	SHRQ         $0x20, R8
+	SHLQ         $0x18, R8
+	ANDL         $0x00ffffff, DI
+	ORQ          R8, DI
+	MOVQ         DI, R8
+	SHLQ         $0x30, R8
+	ORQ          SI, R8
+	MOVQ         R8, 4(AX)
+	SHRQ         $0x10, DI
+	MOVL         DI, 12(AX)
+	VPBROADCASTD 16(CX), Y2
+	VPSRLVD      fileLanes<>+0(SB), Y2, Y2
+	VPAND        Y1, Y2, Y2
+	VPBROADCASTD 20(CX), Y11
+	VPSRLVD      fileLanes<>+0(SB), Y11, Y11
+	VPAND        Y1, Y11, Y11
+	VPSLLD       $0x01, Y11, Y11
+	VPOR         Y11, Y2, Y2
+	VPBROADCASTD 24(CX), Y10
+	VPSRLVD      fileLanes<>+0(SB), Y10, Y10
+	VPAND        Y1, Y10, Y10
+	VPSLLD       $0x02, Y10, Y10
+	VPOR         Y10, Y2, Y2
+	VPBROADCASTD 28(CX), Y11
+	VPSRLVD      fileLanes<>+0(SB), Y11, Y11
+	VPAND        Y1, Y11, Y11
+	VPSLLD       $0x03, Y11, Y11
+	VPOR         Y11, Y2, Y2
+	VPBROADCASTD 32(CX), Y10
+	VPSRLVD      fileLanes<>+0(SB), Y10, Y10
+	VPAND        Y1, Y10, Y10
+	VPSLLD       $0x04, Y10, Y10
+	VPOR         Y10, Y2, Y2
+	VPBROADCASTD 36(CX), Y11
+	VPSRLVD      fileLanes<>+0(SB), Y11, Y11
+	VPAND        Y1, Y11, Y11
+	VPSLLD       $0x05, Y11, Y11
+	VPOR         Y11, Y2, Y2
+	VPBROADCASTD 40(CX), Y10
+	VPSRLVD      fileLanes<>+0(SB), Y10, Y10
+	VPAND        Y1, Y10, Y10
+	VPSLLD       $0x06, Y10, Y10
+	VPOR         Y10, Y2, Y2
+	VPBROADCASTD 44(CX), Y11
+	VPSRLVD      fileLanes<>+0(SB), Y11, Y11
+	VPAND        Y1, Y11, Y11
+	VPSLLD       $0x07, Y11, Y11
+	VPOR         Y11, Y2, Y2
+	VMOVDQU      Y2, 144(AX)
+	VMOVDQU      48(CX), X2
+	VINSERTI128  $0x01, 112(CX), Y2, Y2
+	VPSRLW       $0x04, Y2, Y3
+	VPAND        Y0, Y2, Y2
+	VPAND        Y0, Y3, Y3
+	VMOVDQU      80(CX), X4
+	VINSERTI128  $0x01, 144(CX), Y4, Y4
+	VPSRLW       $0x04, Y4, Y5
+	VPAND        Y0, Y4, Y4
+	VPAND        Y0, Y5, Y5
+	VPUNPCKLDQ   Y3, Y2, Y10
+	VPUNPCKHDQ   Y3, Y2, Y11
+	VPUNPCKLDQ   Y5, Y4, Y2
+	VPUNPCKHDQ   Y5, Y4, Y5
+	VPUNPCKHQDQ  Y2, Y10, Y3
+	VPUNPCKLQDQ  Y2, Y10, Y2
+	VPUNPCKLQDQ  Y5, Y11, Y4
+	VPUNPCKHQDQ  Y5, Y11, Y5
+	VMOVDQU      64(CX), X6
+	VINSERTI128  $0x01, 128(CX), Y6, Y6
+	VPSRLW       $0x04, Y6, Y7
+	VPAND        Y0, Y6, Y6
+	VPAND        Y0, Y7, Y7
+	VMOVDQU      96(CX), X8
+	VINSERTI128  $0x01, 160(CX), Y8, Y8
+	VPSRLW       $0x04, Y8, Y9
+	VPAND        Y0, Y8, Y8
+	VPAND        Y0, Y9, Y9
+	VPUNPCKLDQ   Y7, Y6, Y10
+	VPUNPCKHDQ   Y7, Y6, Y11
+	VPUNPCKLDQ   Y9, Y8, Y6
+	VPUNPCKHDQ   Y9, Y8, Y9
+	VPUNPCKHQDQ  Y6, Y10, Y7
+	VPUNPCKLQDQ  Y6, Y10, Y6
+	VPUNPCKLQDQ  Y9, Y11, Y8
+	VPUNPCKHQDQ  Y9, Y11, Y9
+	VPSLLW       $0x04, Y6, Y6
+	VPOR         Y6, Y2, Y2
+	VPSLLW       $0x04, Y7, Y7
+	VPOR         Y7, Y3, Y3
+	VPSLLW       $0x04, Y8, Y8
+	VPOR         Y8, Y4, Y4
+	VPSLLW       $0x04, Y9, Y9
+	VPOR         Y9, Y5, Y5
+	VMOVDQU      Y2, 16(AX)
+	VMOVDQU      Y3, 48(AX)
+	VMOVDQU      Y4, 80(AX)
+	VMOVDQU      Y5, 112(AX)
+	ADDQ         $0x000000b0, CX
+	ADDQ         $0x000000b0, AX
+	DECQ         DX
+	JNZ          super
 	VZEROUPPER
 	RET
 

@@ -16,8 +16,8 @@ func TestNothingIsReadBehindFileRows(t *testing.T) {
 	rng := newRand(t)
 	const rows, tokens = 7, 5
 	for _, k := range Variants() {
-		for _, typ := range Types() {
-			if !Quantised(typ) {
+		for _, typ := range quant.Types() {
+			if !typ.Quantised() {
 				continue
 			}
 			for _, cols := range fileCases(typ) {
@@ -40,7 +40,7 @@ func TestNothingIsReadBehindFileRows(t *testing.T) {
 func BenchmarkDecodeFile(b *testing.B) {
 	const cols, bytes = 4096, 256 << 20
 	for _, k := range platform() {
-		for _, typ := range []quant.Type{quant.Q4_0, quant.Q8_0, quant.Q4_K, quant.Q6_K} {
+		for _, typ := range quantised() {
 			for _, tokens := range []int{1, 2, 4} {
 				b.Run(fmt.Sprintf("%s/%s/%d", k.Name, typ, tokens), func(b *testing.B) {
 					rows := bytes / typ.RowBytes(cols)

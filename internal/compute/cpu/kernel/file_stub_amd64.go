@@ -23,26 +23,26 @@ func fileScatterQ40VNNI(out *float32, w *byte, rowBytes uintptr, index *int32, x
 // packQ40AVX2 packs n superblocks of Q4_0, and asks for what lies ahead bytes behind each. Scalar twin: packSuper in pack.go.
 func packQ40AVX2(dst *byte, src *byte, n uintptr, ahead uintptr)
 
-// fileStreamQ4KAVX2 computes one token's products with consecutive rows of Q4_K in file layout. Scalar twin: tileGeneric in matmul_generic.go.
-func fileStreamQ4KAVX2(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
+// fileStreamQ41AVX2 computes one token's products with consecutive rows of Q4_1 in file layout. Scalar twin: tileGeneric in matmul_generic.go.
+func fileStreamQ41AVX2(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
 
-// fileFarQ4KAVX2 computes one token's products with consecutive rows of Q4_K in file layout. Scalar twin: tileGeneric in matmul_generic.go.
-func fileFarQ4KAVX2(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
+// fileFarQ41AVX2 computes one token's products with consecutive rows of Q4_1 in file layout. Scalar twin: tileGeneric in matmul_generic.go.
+func fileFarQ41AVX2(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
 
-// fileScatterQ4KAVX2 computes one token's products with rows chosen by index of Q4_K in file layout. Scalar twin: tileGeneric in matmul_generic.go.
-func fileScatterQ4KAVX2(out *float32, w *byte, rowBytes uintptr, index *int32, x *byte, n uintptr, rows uintptr)
+// fileScatterQ41AVX2 computes one token's products with rows chosen by index of Q4_1 in file layout. Scalar twin: tileGeneric in matmul_generic.go.
+func fileScatterQ41AVX2(out *float32, w *byte, rowBytes uintptr, index *int32, x *byte, n uintptr, rows uintptr)
 
-// fileStreamQ4KVNNI computes one token's products with consecutive rows of Q4_K in file layout. Scalar twin: tileGeneric in matmul_generic.go.
-func fileStreamQ4KVNNI(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
+// fileStreamQ41VNNI computes one token's products with consecutive rows of Q4_1 in file layout. Scalar twin: tileGeneric in matmul_generic.go.
+func fileStreamQ41VNNI(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
 
-// fileFarQ4KVNNI computes one token's products with consecutive rows of Q4_K in file layout. Scalar twin: tileGeneric in matmul_generic.go.
-func fileFarQ4KVNNI(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
+// fileFarQ41VNNI computes one token's products with consecutive rows of Q4_1 in file layout. Scalar twin: tileGeneric in matmul_generic.go.
+func fileFarQ41VNNI(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
 
-// fileScatterQ4KVNNI computes one token's products with rows chosen by index of Q4_K in file layout. Scalar twin: tileGeneric in matmul_generic.go.
-func fileScatterQ4KVNNI(out *float32, w *byte, rowBytes uintptr, index *int32, x *byte, n uintptr, rows uintptr)
+// fileScatterQ41VNNI computes one token's products with rows chosen by index of Q4_1 in file layout. Scalar twin: tileGeneric in matmul_generic.go.
+func fileScatterQ41VNNI(out *float32, w *byte, rowBytes uintptr, index *int32, x *byte, n uintptr, rows uintptr)
 
-// packQ4KAVX2 packs n superblocks of Q4_K, and asks for what lies ahead bytes behind each. Scalar twin: packSuper in pack.go.
-func packQ4KAVX2(dst *byte, src *byte, n uintptr, ahead uintptr)
+// packQ41AVX2 packs n superblocks of Q4_1, and asks for what lies ahead bytes behind each. Scalar twin: packSuper in pack.go.
+func packQ41AVX2(dst *byte, src *byte, n uintptr, ahead uintptr)
 
 // fileStreamQ80AVX2 computes one token's products with consecutive rows of Q8_0 in file layout. Scalar twin: tileGeneric in matmul_generic.go.
 func fileStreamQ80AVX2(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
@@ -64,6 +64,48 @@ func fileScatterQ80VNNI(out *float32, w *byte, rowBytes uintptr, index *int32, x
 
 // packQ80AVX2 packs n superblocks of Q8_0, and asks for what lies ahead bytes behind each. Scalar twin: packSuper in pack.go.
 func packQ80AVX2(dst *byte, src *byte, n uintptr, ahead uintptr)
+
+// fileStreamQ4KAVX2 computes one token's products with consecutive rows of Q4_K in file layout. Scalar twin: tileGeneric in matmul_generic.go.
+func fileStreamQ4KAVX2(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
+
+// fileFarQ4KAVX2 computes one token's products with consecutive rows of Q4_K in file layout. Scalar twin: tileGeneric in matmul_generic.go.
+func fileFarQ4KAVX2(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
+
+// fileScatterQ4KAVX2 computes one token's products with rows chosen by index of Q4_K in file layout. Scalar twin: tileGeneric in matmul_generic.go.
+func fileScatterQ4KAVX2(out *float32, w *byte, rowBytes uintptr, index *int32, x *byte, n uintptr, rows uintptr)
+
+// fileStreamQ4KVNNI computes one token's products with consecutive rows of Q4_K in file layout. Scalar twin: tileGeneric in matmul_generic.go.
+func fileStreamQ4KVNNI(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
+
+// fileFarQ4KVNNI computes one token's products with consecutive rows of Q4_K in file layout. Scalar twin: tileGeneric in matmul_generic.go.
+func fileFarQ4KVNNI(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
+
+// fileScatterQ4KVNNI computes one token's products with rows chosen by index of Q4_K in file layout. Scalar twin: tileGeneric in matmul_generic.go.
+func fileScatterQ4KVNNI(out *float32, w *byte, rowBytes uintptr, index *int32, x *byte, n uintptr, rows uintptr)
+
+// packQ4KAVX2 packs n superblocks of Q4_K, and asks for what lies ahead bytes behind each. Scalar twin: packSuper in pack.go.
+func packQ4KAVX2(dst *byte, src *byte, n uintptr, ahead uintptr)
+
+// fileStreamQ5KAVX2 computes one token's products with consecutive rows of Q5_K in file layout. Scalar twin: tileGeneric in matmul_generic.go.
+func fileStreamQ5KAVX2(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
+
+// fileFarQ5KAVX2 computes one token's products with consecutive rows of Q5_K in file layout. Scalar twin: tileGeneric in matmul_generic.go.
+func fileFarQ5KAVX2(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
+
+// fileScatterQ5KAVX2 computes one token's products with rows chosen by index of Q5_K in file layout. Scalar twin: tileGeneric in matmul_generic.go.
+func fileScatterQ5KAVX2(out *float32, w *byte, rowBytes uintptr, index *int32, x *byte, n uintptr, rows uintptr)
+
+// fileStreamQ5KVNNI computes one token's products with consecutive rows of Q5_K in file layout. Scalar twin: tileGeneric in matmul_generic.go.
+func fileStreamQ5KVNNI(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
+
+// fileFarQ5KVNNI computes one token's products with consecutive rows of Q5_K in file layout. Scalar twin: tileGeneric in matmul_generic.go.
+func fileFarQ5KVNNI(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
+
+// fileScatterQ5KVNNI computes one token's products with rows chosen by index of Q5_K in file layout. Scalar twin: tileGeneric in matmul_generic.go.
+func fileScatterQ5KVNNI(out *float32, w *byte, rowBytes uintptr, index *int32, x *byte, n uintptr, rows uintptr)
+
+// packQ5KAVX2 packs n superblocks of Q5_K, and asks for what lies ahead bytes behind each. Scalar twin: packSuper in pack.go.
+func packQ5KAVX2(dst *byte, src *byte, n uintptr, ahead uintptr)
 
 // fileStreamQ6KAVX2 computes one token's products with consecutive rows of Q6_K in file layout. Scalar twin: tileGeneric in matmul_generic.go.
 func fileStreamQ6KAVX2(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"unsafe"
 
+	"github.com/powerinfer-go/powerinfer/internal/compute/cpu/layout"
 	"github.com/powerinfer-go/powerinfer/internal/quant"
 )
 
@@ -21,14 +22,8 @@ func randomFile(rng *rand.Rand, t quant.Type, rows, cols int) []byte {
 		b[at], b[at+1] = byte(v), byte(v>>8)
 	}
 	for at := 0; at < len(b); at += t.BlockBytes() {
-		switch t {
-		case quant.Q4_K:
-			scale(at)
-			scale(at + 2)
-		case quant.Q6_K:
-			scale(at + 208)
-		default:
-			scale(at)
+		for _, h := range t.Halves() {
+			scale(at + h)
 		}
 	}
 	return b
@@ -51,8 +46,8 @@ func fileCases(t quant.Type) []int {
 // TestPackRowByKernels: every set packs to the bytes of the definition.
 func TestPackRowByKernels(t *testing.T) {
 	rng := newRand(t)
-	for _, typ := range Types() {
-		if !Quantised(typ) {
+	for _, typ := range quant.Types() {
+		if !typ.Quantised() {
 			continue
 		}
 		for _, cols := range fileCases(typ) {
@@ -65,7 +60,7 @@ func TestPackRowByKernels(t *testing.T) {
 					got[i] = 0xa5
 				}
 				// What lies behind the last superblock up to the row's end is nobody's.
-				end := Super(cols) * superBytes(typ)
+				end := Super(cols) * layout.Of(typ).Bytes
 				k.PackRow(typ, got[canary:][:len(want)], file, cols)
 				for i, v := range got {
 					if (i < canary || i >= canary+end) && v != 0xa5 {
@@ -73,7 +68,7 @@ func TestPackRowByKernels(t *testing.T) {
 					}
 				}
 				if at := firstDifference(got[canary:][:end], want[:end]); at >= 0 {
-					t.Fatalf("%s %s %d: byte %d of superblock %d differs", k.Name, typ, cols, at%superBytes(typ), at/superBytes(typ))
+					t.Fatalf("%s %s %d: byte %d of superblock %d differs", k.Name, typ, cols, at%layout.Of(typ).Bytes, at/layout.Of(typ).Bytes)
 				}
 			}
 		}
@@ -94,8 +89,8 @@ func TestFileRows(t *testing.T) {
 	rng := newRand(t)
 	const rows, tokens = 11, 19
 	index := []int32{10, 0, 3, 3, 9, 7, 1}
-	for _, typ := range Types() {
-		if !Quantised(typ) {
+	for _, typ := range quant.Types() {
+		if !typ.Quantised() {
 			continue
 		}
 		for _, cols := range fileCases(typ) {
@@ -152,8 +147,8 @@ func TestFileRowsAllocateNothing(t *testing.T) {
 	rng := newRand(t)
 	const rows, cols, tokens = 8, 512, 20
 	for _, k := range platform() {
-		for _, typ := range Types() {
-			if !Quantised(typ) {
+		for _, typ := range quant.Types() {
+			if !typ.Quantised() {
 				continue
 			}
 			file := randomFile(rng, typ, rows, cols)
@@ -179,17 +174,12 @@ func TestFileRowsAllocateNothing(t *testing.T) {
 // TestFileExtremes: the largest quants on both sides overflow no intermediate sum of kernels that read files.
 func TestFileExtremes(t *testing.T) {
 	const rows, cols = 5, 512
-	for _, typ := range []quant.Type{quant.Q4_0, quant.Q8_0, quant.Q4_K, quant.Q6_K} {
+	for _, typ := range quantised() {
 		for _, fill := range []byte{0x00, 0x7f, 0x80, 0xff} {
 			file := slices.Repeat([]byte{fill}, rows*typ.RowBytes(cols))
 			for b := 0; b < len(file); b += typ.BlockBytes() { // scales of 1
-				file[b], file[b+1] = 0x00, 0x3c
-				if typ == quant.Q4_K {
-					file[b+2], file[b+3] = 0x00, 0x3c
-				}
-				if typ == quant.Q6_K {
-					file[b], file[b+1] = fill, fill
-					file[b+208], file[b+209] = 0x00, 0x3c
+				for _, h := range typ.Halves() {
+					file[b+h], file[b+h+1] = 0x00, 0x3c
 				}
 			}
 			for _, sign := range []float32{1, -1} {

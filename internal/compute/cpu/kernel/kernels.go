@@ -40,23 +40,18 @@ func (k *Kernels) Exact() *Kernels {
 	return k
 }
 
-// Types are the types that matrices may have.
-func Types() []quant.Type {
-	return []quant.Type{quant.F32, quant.F16, quant.BF16, quant.Q4_0, quant.Q8_0, quant.Q4_K, quant.Q6_K}
-}
-
 func generic() *Kernels {
 	k := &Kernels{Name: "generic", Vector: genericVector(), Quantize: quantizeGeneric}
-	for _, t := range Types() {
+	for _, t := range quant.Types() {
 		k.types[t] = tiles{one: tileGeneric(t)}
 	}
 	return k
 }
 
-// Variants are the sets that this machine runs, fastest first; the last is generic.
+// Variants returns the sets that this machine runs, fastest first; the last is generic.
 func Variants() []*Kernels { return append(platform(), generic()) }
 
-// New is the set of the given name, or the fastest where name is empty.
+// New returns the set of the given name, or the fastest where name is empty.
 func New(name string) (*Kernels, error) {
 	var names []string
 	for _, k := range Variants() {

@@ -5,6 +5,7 @@ package kernel
 //go:generate go -C ../../../../gen run ./axpy -out ../internal/compute/cpu/kernel/axpy_amd64.s -stubs ../internal/compute/cpu/kernel/axpy_stub_amd64.go -pkg kernel
 
 import (
+	"github.com/powerinfer-go/powerinfer/internal/compute/cpu/layout"
 	"github.com/powerinfer-go/powerinfer/internal/quant"
 	"golang.org/x/sys/cpu"
 )
@@ -36,24 +37,32 @@ func avx2() *Kernels {
 	k := &Kernels{Name: "AVX2", Vector: avx2Vector(), Quantize: quantizeRowAVX2}
 	k.scratch.New = newBlockScratch
 	k.types[quant.Q4_0] = tiles{
-		stream: streamQ40AVX2, far: farQ40AVX2, rows: tileQ40AVX24x1, nRows: 4, wide: farActs, scatter: scatterQ40AVX2,
-		block: block{2, 2, tileQ40AVX22x2}, panel: block{2, 3, panelQ40AVX22x3}, expand: expandQ40AVX2, panelSuper: 320,
+		scatter: scatterQ40AVX2,
+		block:   block{2, 2, tileQ40AVX22x2}, panel: block{2, 3, panelQ40AVX22x3}, expand: expandQ40AVX2,
+	}
+	k.types[quant.Q4_1] = tiles{
+		scatter: scatterQ41AVX2,
+		block:   block{2, 2, tileQ41AVX22x2}, panel: block{2, 3, panelQ41AVX22x3}, expand: expandQ41AVX2,
 	}
 	k.types[quant.Q8_0] = tiles{
-		stream: streamQ80AVX2, rows: tileQ80AVX24x1, nRows: 4, wide: streamActs, scatter: scatterQ80AVX2,
-		block: block{2, 2, tileQ80AVX22x2}, panel: block{2, 3, panelQ80AVX22x3}, expand: expandQ80AVX2, panelSuper: 576,
+		scatter: scatterQ80AVX2,
+		block:   block{2, 2, tileQ80AVX22x2}, panel: block{2, 3, panelQ80AVX22x3}, expand: expandQ80AVX2,
 	}
 	k.types[quant.Q4_K] = tiles{
-		stream: streamQ4KAVX2, far: farQ4KAVX2, rows: tileQ4KAVX24x1, nRows: 4, wide: farActs, scatter: scatterQ4KAVX2,
-		block: block{2, 2, tileQ4KAVX22x2}, panel: block{2, 3, panelQ4KAVX22x3}, expand: expandQ4KAVX2, panelSuper: 320,
+		scatter: scatterQ4KAVX2,
+		block:   block{2, 2, tileQ4KAVX22x2}, panel: block{2, 3, panelQ4KAVX22x3}, expand: expandQ4KAVX2,
+	}
+	k.types[quant.Q5_K] = tiles{
+		scatter: scatterQ5KAVX2,
+		block:   block{2, 2, tileQ5KAVX22x2}, panel: block{2, 3, panelQ5KAVX22x3}, expand: expandQ5KAVX2,
 	}
 	k.types[quant.Q6_K] = tiles{
-		stream: streamQ6KAVX2, rows: tileQ6KAVX24x1, nRows: 4, wide: streamActs, scatter: scatterQ6KAVX2,
-		block: block{2, 2, tileQ6KAVX22x2}, panel: block{2, 3, panelQ6KAVX22x3}, expand: expandQ6KAVX2, panelSuper: 352,
+		scatter: scatterQ6KAVX2,
+		block:   block{2, 2, tileQ6KAVX22x2}, panel: block{2, 3, panelQ6KAVX22x3}, expand: expandQ6KAVX2,
 	}
-	k.types[quant.F32] = tiles{scatter: scatterF32AVX2, scatterRows: 4, one: tileF32AVX21x1, rows: tileF32AVX23x1, nRows: 3, block: block{2, 4, tileF32AVX22x4}}
-	k.types[quant.F16] = tiles{scatter: scatterF16AVX2, scatterRows: 4, one: tileF16AVX21x1, rows: tileF16AVX23x1, nRows: 3, block: block{2, 4, tileF16AVX22x4}}
-	k.types[quant.BF16] = tiles{scatter: scatterBF16AVX2, scatterRows: 4, one: tileBF16AVX21x1, rows: tileBF16AVX23x1, nRows: 3, block: block{2, 4, tileBF16AVX22x4}}
+	k.types[quant.F32] = tiles{scatter: scatterF32AVX2, scatterRows: 4, one: tileF32AVX21x1, block: block{2, 4, tileF32AVX22x4}}
+	k.types[quant.F16] = tiles{scatter: scatterF16AVX2, scatterRows: 4, one: tileF16AVX21x1, block: block{2, 4, tileF16AVX22x4}}
+	k.types[quant.BF16] = tiles{scatter: scatterBF16AVX2, scatterRows: 4, one: tileBF16AVX21x1, block: block{2, 4, tileBF16AVX22x4}}
 	k.adders[quant.Q4_0] = adders{rows: addRowsQ40, group: addGroupQ40}
 	k.adders[quant.Q8_0] = adders{rows: addRowsQ80, group: addGroupQ80}
 	k.adders[quant.F32] = adders{floats: addRowsF32}
@@ -62,6 +71,10 @@ func avx2() *Kernels {
 	k.turn[quant.Q8_0], k.turn[quant.BF16] = turnQ80, turnBF16
 	k.choose = [2]chooser{chooseAbove, chooseAtLeast}
 	fileAVX2(k)
+	k.panels(true)
+	for t, w := range avx2Ways() {
+		k.take(t, w)
+	}
 	return k
 }
 
@@ -72,26 +85,52 @@ func vnni() *Kernels {
 	k := avx2()
 	k.Name = "AVX-512 VNNI"
 	k.types[quant.Q4_0] = tiles{
-		stream: streamQ40AVX2, far: farQ40AVX2, rows: tileQ40AVX24x1, nRows: 4, wide: farActs, scatter: scatterQ40VNNI,
-		block: block{4, 4, tileQ40VNNI4x4}, panel: block{4, 4, panelQ40VNNI4x4}, expand: expandQ40AVX2, panelSuper: 320,
+		scatter: scatterQ40VNNI,
+		block:   block{4, 4, tileQ40VNNI4x4}, panel: block{4, 4, panelQ40VNNI4x4}, expand: expandQ40AVX2,
+	}
+	k.types[quant.Q4_1] = tiles{
+		scatter: scatterQ41VNNI,
+		block:   block{4, 4, tileQ41VNNI4x4}, panel: block{4, 4, panelQ41VNNI4x4}, expand: expandQ41AVX2,
 	}
 	k.types[quant.Q8_0] = tiles{
-		stream: streamQ80VNNI, rows: tileQ80AVX24x1, nRows: 4, wide: streamActs, scatter: scatterQ80VNNI,
-		block: block{4, 4, tileQ80VNNI4x4}, panel: block{4, 4, panelQ80VNNI4x4}, expand: expandQ80VNNI, panelSuper: 320,
+		scatter: scatterQ80VNNI,
+		block:   block{4, 4, tileQ80VNNI4x4}, panel: block{4, 4, panelQ80VNNI4x4}, expand: expandQ80VNNI,
 	}
 	k.types[quant.Q4_K] = tiles{
-		stream: streamQ4KVNNI, far: farQ4KVNNI, rows: tileQ4KVNNI4x1, nRows: 4, wide: farActs, scatter: scatterQ4KVNNI,
-		block: block{4, 4, tileQ4KVNNI4x4}, panel: block{4, 4, panelQ4KVNNI4x4}, expand: expandQ4KAVX2, panelSuper: 320,
+		scatter: scatterQ4KVNNI,
+		block:   block{4, 4, tileQ4KVNNI4x4}, panel: block{4, 4, panelQ4KVNNI4x4}, expand: expandQ4KAVX2,
+	}
+	k.types[quant.Q5_K] = tiles{
+		scatter: scatterQ5KVNNI,
+		block:   block{4, 4, tileQ5KVNNI4x4}, panel: block{4, 4, panelQ5KVNNI4x4}, expand: expandQ5KAVX2,
 	}
 	k.types[quant.Q6_K] = tiles{
-		stream: streamQ6KVNNI, rows: tileQ6KVNNI4x1, nRows: 4, wide: streamActs, scatter: scatterQ6KVNNI,
-		block: block{2, 4, tileQ6KVNNI2x4}, panel: block{4, 4, panelQ6KVNNI4x4}, expand: expandQ6KVNNI, panelSuper: 320,
+		scatter: scatterQ6KVNNI,
+		block:   block{2, 4, tileQ6KVNNI2x4}, panel: block{4, 4, panelQ6KVNNI4x4}, expand: expandQ6KVNNI,
 	}
 	for t, f := range map[quant.Type]block{quant.F32: {4, 4, tileF32VNNI4x4}, quant.F16: {4, 4, tileF16VNNI4x4}, quant.BF16: {4, 4, tileBF16VNNI4x4}} {
 		k.types[t].block = f
 	}
 	fileVNNI(k)
+	k.panels(false)
+	before := avx2Ways()
+	for t, w := range vnniWays() {
+		w.all = append(w.all, before[t].all...)
+		k.take(t, w)
+	}
+	for _, t := range []quant.Type{quant.F32, quant.F16, quant.BF16} {
+		k.take(t, before[t])
+	}
 	return k
+}
+
+// panels notes how large a panel's superblocks are.
+func (k *Kernels) panels(avx2 bool) {
+	for _, t := range quant.Types() {
+		if t.Quantised() {
+			k.types[t].panelSuper = layout.Panel(t, avx2)
+		}
+	}
 }
 
 // bf16 is for processors with AVX512_BF16 too, Zen 4 and Cooper Lake the first of them.
@@ -99,12 +138,15 @@ func bf16() *Kernels {
 	k := vnni()
 	k.Name, k.bfloat, k.round, k.exact = "AVX-512 BF16", true, roundRowBF16, vnni()
 	k.types[quant.F16] = tiles{
-		stream: streamF16BF16, far: farF16BF16, scatter: scatterF16BF16, scatterRows: 4, one: tileF16BF161x1,
+		scatter: scatterF16BF16, scatterRows: 4, one: tileF16BF161x1,
 		block: block{4, 4, tileF16BF164x4}, panel: block{4, 4, tileBF16BF164x4}, expand: expandF16BF16, panelSuper: 64,
 	}
 	k.types[quant.BF16] = tiles{
-		stream: streamBF16BF16, rows: tileBF16BF164x1, nRows: 4, wide: nearActs, scatter: scatterBF16BF16, scatterRows: 4, one: tileBF16BF161x1,
+		scatter: scatterBF16BF16, scatterRows: 4, one: tileBF16BF161x1,
 		block: block{4, 4, tileBF16BF164x4}, panel: block{4, 4, tileBF16BF164x4}, expand: expandBF16BF16, panelSuper: 64,
+	}
+	for t, w := range bf16Ways() {
+		k.take(t, w)
 	}
 	return k
 }
@@ -134,6 +176,6 @@ func quantizeRowAVX2(dst []byte, x []float32) {
 	if rest := x[whole*quant.QKK:]; len(rest) > 0 {
 		var block [quant.QKK]float32
 		copy(block[:], rest)
-		quantizeAVX2(&dst[whole*ActBytes], &block[0], 1)
+		quantizeAVX2(&dst[whole*layout.ActBytes], &block[0], 1)
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"math"
 	"unsafe"
 
+	"github.com/powerinfer-go/powerinfer/internal/compute/cpu/layout"
 	"github.com/powerinfer-go/powerinfer/internal/quant"
 )
 
@@ -13,17 +14,14 @@ type tile func(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *by
 
 // tiles are one type's kernels of one instruction set. All give the same bits for the same output element.
 type tiles struct {
-	// One token: stream and far take consecutive rows, scatter rows chosen by index; nil where there are none.
-	stream  func(out *float32, w *byte, rowBytes uintptr, x *byte, n, rows uintptr)
-	far     func(out *float32, w *byte, rowBytes uintptr, x *byte, n, rows uintptr) // asks for rows well before, which pays where activations are many
+	// One token: ways take consecutive rows, of which those of each class go one; scatter takes rows chosen by index. None, where there is no assembly.
+	ways    ways
+	chosen  [Classes]*way
 	scatter func(out *float32, w *byte, rowBytes uintptr, index *int32, x *byte, n, rows uintptr)
 	// scatter's number of rows is a multiple of scatterRows, unless that is 0.
 	scatterRows int
 
-	one    tile // 1 row, 1 token; nil where there are stream and scatter
-	rows   tile // nRows rows, 1 token, whose activations are read once; nil where there is none
-	nRows  int
-	wide   int   // bytes of a row's activations from which on rows is faster than a stream
+	one    tile  // 1 row, 1 token; nil where a way and scatter take any number
 	block  block // some rows and tokens of packed weights
 	panel  block // some rows and tokens of a panel
 	expand func(dst, w *byte, n uintptr)
@@ -91,7 +89,7 @@ func (k *Kernels) DotRows(t quant.Type, out []float32, w []byte, index []int32, 
 	}
 }
 
-// Dot is the product of one packed row and one token's activations, by the same order as MatMul.
+// Dot returns the product of one packed row and one token's activations, by the same order as MatMul.
 func (k *Kernels) Dot(t quant.Type, row []byte, cols int, x unsafe.Pointer) float32 {
 	var out [1]float32
 	k.MatMul(t, out[:], 1, row, 1, cols, x, 0, 1)
@@ -121,7 +119,7 @@ func (k *Kernels) call(t quant.Type, out []float32, outStride int, w []byte, col
 	}
 	switch c.form {
 	case Int8:
-		c.n, c.step, c.xStep, c.part = Super(cols), superBytes(t), ActBytes, partSupers
+		c.n, c.step, c.xStep, c.part = Super(cols), layout.Of(t).Bytes, layout.ActBytes, partSupers
 	case BFloats:
 		c.n, c.tail = cols/bf16Group, cols%bf16Group
 		c.step, c.xStep, c.part = 2*bf16Group, 2*bf16Group, partBFloats/bf16Group
@@ -143,7 +141,7 @@ const streamBytes = 256 << 10
 
 func (c *call) rowsPerCall() int { return max(1, streamBytes/c.rowBytes) }
 
-// Bytes of a row's activations: a first-level cache of 32 KiB keeps them from one row to the next beside the weights that pass through it
+// Bytes of a row's activations that bound classes: a first-level cache of 32 KiB keeps them from one row to the next beside the weights that pass through it
 // (nearActs), or most of them (streamActs, and farActs where the hardware does not bring weights there early).
 const (
 	nearActs   = 10 << 10
@@ -153,20 +151,11 @@ const (
 
 // column computes rows [r, end) of one token.
 func (c *call) column(r, end, t int) {
-	stream, acts := c.m.stream, c.n*c.xStep
-	if c.m.far != nil && acts > nearActs {
-		stream = c.m.far
+	if w := c.m.chosen[classOf(c.n*c.xStep)]; w != nil {
+		r = c.by(w, r, end, t)
 	}
-	if c.m.rows != nil && acts >= c.m.wide {
-		for ; r+c.m.nRows <= end; r += c.m.nRows {
-			c.run(c.m.rows, r, t)
-		}
-	}
-	for stream != nil && r < end {
-		n := min(end-r, c.rowsPerCall())
-		stream(&c.out[t*c.outStride+r], (*byte)(unsafe.Add(c.w, r*c.rowBytes)), uintptr(c.rowBytes),
-			(*byte)(unsafe.Add(c.x, t*c.xStride)), uintptr(c.n), uintptr(n))
-		r += n
+	if r < end && c.m.one == nil { // rows that do not fill a tile
+		r = c.by(&c.m.ways.all[0], r, end, t)
 	}
 	for ; r < end; r++ {
 		c.run(c.m.one, r, t)
@@ -194,7 +183,7 @@ func (c *call) addTail(t quant.Type, r, at, cols, tokens int) {
 	}
 }
 
-// tailOf is a row of activations from element from on; buf is free.
+// tailOf returns a row of activations from element from on; buf is free.
 func (c *call) tailOf(x unsafe.Pointer, from int, buf []float32) []float32 {
 	if c.form == Floats {
 		return unsafe.Slice((*float32)(x), from+len(buf))[from:]

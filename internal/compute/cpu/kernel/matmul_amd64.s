@@ -71,6 +71,72 @@ DATA mask0f<>+62(SB)/1, $0x0f
 DATA mask0f<>+63(SB)/1, $0x0f
 GLOBL mask0f<>(SB), RODATA|NOPTR, $64
 
+DATA mask10<>+0(SB)/1, $0x10
+DATA mask10<>+1(SB)/1, $0x10
+DATA mask10<>+2(SB)/1, $0x10
+DATA mask10<>+3(SB)/1, $0x10
+DATA mask10<>+4(SB)/1, $0x10
+DATA mask10<>+5(SB)/1, $0x10
+DATA mask10<>+6(SB)/1, $0x10
+DATA mask10<>+7(SB)/1, $0x10
+DATA mask10<>+8(SB)/1, $0x10
+DATA mask10<>+9(SB)/1, $0x10
+DATA mask10<>+10(SB)/1, $0x10
+DATA mask10<>+11(SB)/1, $0x10
+DATA mask10<>+12(SB)/1, $0x10
+DATA mask10<>+13(SB)/1, $0x10
+DATA mask10<>+14(SB)/1, $0x10
+DATA mask10<>+15(SB)/1, $0x10
+DATA mask10<>+16(SB)/1, $0x10
+DATA mask10<>+17(SB)/1, $0x10
+DATA mask10<>+18(SB)/1, $0x10
+DATA mask10<>+19(SB)/1, $0x10
+DATA mask10<>+20(SB)/1, $0x10
+DATA mask10<>+21(SB)/1, $0x10
+DATA mask10<>+22(SB)/1, $0x10
+DATA mask10<>+23(SB)/1, $0x10
+DATA mask10<>+24(SB)/1, $0x10
+DATA mask10<>+25(SB)/1, $0x10
+DATA mask10<>+26(SB)/1, $0x10
+DATA mask10<>+27(SB)/1, $0x10
+DATA mask10<>+28(SB)/1, $0x10
+DATA mask10<>+29(SB)/1, $0x10
+DATA mask10<>+30(SB)/1, $0x10
+DATA mask10<>+31(SB)/1, $0x10
+DATA mask10<>+32(SB)/1, $0x10
+DATA mask10<>+33(SB)/1, $0x10
+DATA mask10<>+34(SB)/1, $0x10
+DATA mask10<>+35(SB)/1, $0x10
+DATA mask10<>+36(SB)/1, $0x10
+DATA mask10<>+37(SB)/1, $0x10
+DATA mask10<>+38(SB)/1, $0x10
+DATA mask10<>+39(SB)/1, $0x10
+DATA mask10<>+40(SB)/1, $0x10
+DATA mask10<>+41(SB)/1, $0x10
+DATA mask10<>+42(SB)/1, $0x10
+DATA mask10<>+43(SB)/1, $0x10
+DATA mask10<>+44(SB)/1, $0x10
+DATA mask10<>+45(SB)/1, $0x10
+DATA mask10<>+46(SB)/1, $0x10
+DATA mask10<>+47(SB)/1, $0x10
+DATA mask10<>+48(SB)/1, $0x10
+DATA mask10<>+49(SB)/1, $0x10
+DATA mask10<>+50(SB)/1, $0x10
+DATA mask10<>+51(SB)/1, $0x10
+DATA mask10<>+52(SB)/1, $0x10
+DATA mask10<>+53(SB)/1, $0x10
+DATA mask10<>+54(SB)/1, $0x10
+DATA mask10<>+55(SB)/1, $0x10
+DATA mask10<>+56(SB)/1, $0x10
+DATA mask10<>+57(SB)/1, $0x10
+DATA mask10<>+58(SB)/1, $0x10
+DATA mask10<>+59(SB)/1, $0x10
+DATA mask10<>+60(SB)/1, $0x10
+DATA mask10<>+61(SB)/1, $0x10
+DATA mask10<>+62(SB)/1, $0x10
+DATA mask10<>+63(SB)/1, $0x10
+GLOBL mask10<>(SB), RODATA|NOPTR, $64
+
 DATA mask30<>+0(SB)/1, $0x30
 DATA mask30<>+1(SB)/1, $0x30
 DATA mask30<>+2(SB)/1, $0x30
@@ -136,6 +202,72 @@ DATA mask30<>+61(SB)/1, $0x30
 DATA mask30<>+62(SB)/1, $0x30
 DATA mask30<>+63(SB)/1, $0x30
 GLOBL mask30<>(SB), RODATA|NOPTR, $64
+
+DATA turn5<>+0(SB)/1, $0x04
+DATA turn5<>+1(SB)/1, $0x00
+DATA turn5<>+2(SB)/1, $0x00
+DATA turn5<>+3(SB)/1, $0x00
+DATA turn5<>+4(SB)/1, $0x04
+DATA turn5<>+5(SB)/1, $0x00
+DATA turn5<>+6(SB)/1, $0x00
+DATA turn5<>+7(SB)/1, $0x00
+DATA turn5<>+8(SB)/1, $0x04
+DATA turn5<>+9(SB)/1, $0x00
+DATA turn5<>+10(SB)/1, $0x00
+DATA turn5<>+11(SB)/1, $0x00
+DATA turn5<>+12(SB)/1, $0x04
+DATA turn5<>+13(SB)/1, $0x00
+DATA turn5<>+14(SB)/1, $0x00
+DATA turn5<>+15(SB)/1, $0x00
+DATA turn5<>+16(SB)/1, $0x04
+DATA turn5<>+17(SB)/1, $0x00
+DATA turn5<>+18(SB)/1, $0x00
+DATA turn5<>+19(SB)/1, $0x00
+DATA turn5<>+20(SB)/1, $0x04
+DATA turn5<>+21(SB)/1, $0x00
+DATA turn5<>+22(SB)/1, $0x00
+DATA turn5<>+23(SB)/1, $0x00
+DATA turn5<>+24(SB)/1, $0x04
+DATA turn5<>+25(SB)/1, $0x00
+DATA turn5<>+26(SB)/1, $0x00
+DATA turn5<>+27(SB)/1, $0x00
+DATA turn5<>+28(SB)/1, $0x04
+DATA turn5<>+29(SB)/1, $0x00
+DATA turn5<>+30(SB)/1, $0x00
+DATA turn5<>+31(SB)/1, $0x00
+DATA turn5<>+32(SB)/1, $0x03
+DATA turn5<>+33(SB)/1, $0x00
+DATA turn5<>+34(SB)/1, $0x00
+DATA turn5<>+35(SB)/1, $0x00
+DATA turn5<>+36(SB)/1, $0x03
+DATA turn5<>+37(SB)/1, $0x00
+DATA turn5<>+38(SB)/1, $0x00
+DATA turn5<>+39(SB)/1, $0x00
+DATA turn5<>+40(SB)/1, $0x03
+DATA turn5<>+41(SB)/1, $0x00
+DATA turn5<>+42(SB)/1, $0x00
+DATA turn5<>+43(SB)/1, $0x00
+DATA turn5<>+44(SB)/1, $0x03
+DATA turn5<>+45(SB)/1, $0x00
+DATA turn5<>+46(SB)/1, $0x00
+DATA turn5<>+47(SB)/1, $0x00
+DATA turn5<>+48(SB)/1, $0x03
+DATA turn5<>+49(SB)/1, $0x00
+DATA turn5<>+50(SB)/1, $0x00
+DATA turn5<>+51(SB)/1, $0x00
+DATA turn5<>+52(SB)/1, $0x03
+DATA turn5<>+53(SB)/1, $0x00
+DATA turn5<>+54(SB)/1, $0x00
+DATA turn5<>+55(SB)/1, $0x00
+DATA turn5<>+56(SB)/1, $0x03
+DATA turn5<>+57(SB)/1, $0x00
+DATA turn5<>+58(SB)/1, $0x00
+DATA turn5<>+59(SB)/1, $0x00
+DATA turn5<>+60(SB)/1, $0x03
+DATA turn5<>+61(SB)/1, $0x00
+DATA turn5<>+62(SB)/1, $0x00
+DATA turn5<>+63(SB)/1, $0x00
+GLOBL turn5<>(SB), RODATA|NOPTR, $64
 
 DATA x80<>+0(SB)/1, $0x80
 DATA x80<>+1(SB)/1, $0x80
@@ -838,153 +970,6 @@ sum:
 	VZEROUPPER
 	RET
 
-// func streamQ40AVX2(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
-// Requires: AVX, AVX2, F16C, FMA3
-TEXT ·streamQ40AVX2(SB), NOSPLIT, $0-48
-	MOVQ out+0(FP), AX
-	MOVQ w+8(FP), CX
-	MOVQ rowBytes+16(FP), DX
-	MOVQ x+24(FP), BX
-	MOVQ n+32(FP), SI
-	MOVQ rows+40(FP), DI
-
-row:
-	MOVQ   CX, R8
-	ADDQ   DX, CX
-	MOVQ   BX, R9
-	MOVQ   SI, R10
-	VXORPS X0, X0, X0
-
-super:
-	VMOVDQU      mask0f<>+0(SB), Y2
-	VMOVDQU      16(R8), Y3
-	VPSRLW       $0x04, Y3, Y4
-	VPAND        Y2, Y3, Y3
-	VPAND        Y2, Y4, Y4
-	VPMADDUBSW   (R9), Y3, Y1
-	VPMADDUBSW   128(R9), Y4, Y5
-	VPADDW       Y5, Y1, Y1
-	VMOVDQU      48(R8), Y3
-	VPSRLW       $0x04, Y3, Y4
-	VPAND        Y2, Y3, Y3
-	VPAND        Y2, Y4, Y4
-	VPMADDUBSW   32(R9), Y3, Y5
-	VPADDW       Y5, Y1, Y1
-	VPMADDUBSW   160(R9), Y4, Y5
-	VPADDW       Y5, Y1, Y1
-	VMOVDQU      80(R8), Y3
-	VPSRLW       $0x04, Y3, Y4
-	VPAND        Y2, Y3, Y3
-	VPAND        Y2, Y4, Y4
-	VPMADDUBSW   64(R9), Y3, Y5
-	VPADDW       Y5, Y1, Y1
-	VPMADDUBSW   192(R9), Y4, Y5
-	VPADDW       Y5, Y1, Y1
-	VMOVDQU      112(R8), Y3
-	VPSRLW       $0x04, Y3, Y4
-	VPAND        Y2, Y3, Y3
-	VPAND        Y2, Y4, Y4
-	VPMADDUBSW   96(R9), Y3, Y5
-	VPADDW       Y5, Y1, Y1
-	VPMADDUBSW   224(R9), Y4, Y5
-	VPADDW       Y5, Y1, Y1
-	VMOVDQU      ones16<>+0(SB), Y5
-	VPMADDWD     Y5, Y1, Y1
-	VPADDD       288(R9), Y1, Y1
-	VCVTPH2PS    (R8), Y2
-	VMULPS       256(R9), Y2, Y3
-	VCVTDQ2PS    Y1, Y1
-	VFMADD231PS  Y1, Y3, Y0
-	ADDQ         $0x00000090, R8
-	ADDQ         $0x000001c0, R9
-	DECQ         R10
-	JNZ          super
-	VHADDPS      Y0, Y0, Y0
-	VHADDPS      Y0, Y0, Y0
-	VEXTRACTF128 $0x01, Y0, X1
-	VADDPS       X1, X0, X1
-	VMOVSS       X1, (AX)
-	ADDQ         $0x04, AX
-	DECQ         DI
-	JNZ          row
-	VZEROUPPER
-	RET
-
-// func farQ40AVX2(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
-// Requires: AVX, AVX2, F16C, FMA3, MMX+
-TEXT ·farQ40AVX2(SB), NOSPLIT, $0-48
-	MOVQ out+0(FP), AX
-	MOVQ w+8(FP), CX
-	MOVQ rowBytes+16(FP), DX
-	MOVQ x+24(FP), BX
-	MOVQ n+32(FP), SI
-	MOVQ rows+40(FP), DI
-
-row:
-	MOVQ   CX, R8
-	ADDQ   DX, CX
-	MOVQ   BX, R9
-	MOVQ   SI, R10
-	VXORPS X0, X0, X0
-
-super:
-	PREFETCHT1   8192(R8)
-	PREFETCHT1   8256(R8)
-	PREFETCHT1   8320(R8)
-	VMOVDQU      mask0f<>+0(SB), Y2
-	VMOVDQU      16(R8), Y3
-	VPSRLW       $0x04, Y3, Y4
-	VPAND        Y2, Y3, Y3
-	VPAND        Y2, Y4, Y4
-	VPMADDUBSW   (R9), Y3, Y1
-	VPMADDUBSW   128(R9), Y4, Y5
-	VPADDW       Y5, Y1, Y1
-	VMOVDQU      48(R8), Y3
-	VPSRLW       $0x04, Y3, Y4
-	VPAND        Y2, Y3, Y3
-	VPAND        Y2, Y4, Y4
-	VPMADDUBSW   32(R9), Y3, Y5
-	VPADDW       Y5, Y1, Y1
-	VPMADDUBSW   160(R9), Y4, Y5
-	VPADDW       Y5, Y1, Y1
-	VMOVDQU      80(R8), Y3
-	VPSRLW       $0x04, Y3, Y4
-	VPAND        Y2, Y3, Y3
-	VPAND        Y2, Y4, Y4
-	VPMADDUBSW   64(R9), Y3, Y5
-	VPADDW       Y5, Y1, Y1
-	VPMADDUBSW   192(R9), Y4, Y5
-	VPADDW       Y5, Y1, Y1
-	VMOVDQU      112(R8), Y3
-	VPSRLW       $0x04, Y3, Y4
-	VPAND        Y2, Y3, Y3
-	VPAND        Y2, Y4, Y4
-	VPMADDUBSW   96(R9), Y3, Y5
-	VPADDW       Y5, Y1, Y1
-	VPMADDUBSW   224(R9), Y4, Y5
-	VPADDW       Y5, Y1, Y1
-	VMOVDQU      ones16<>+0(SB), Y5
-	VPMADDWD     Y5, Y1, Y1
-	VPADDD       288(R9), Y1, Y1
-	VCVTPH2PS    (R8), Y2
-	VMULPS       256(R9), Y2, Y3
-	VCVTDQ2PS    Y1, Y1
-	VFMADD231PS  Y1, Y3, Y0
-	ADDQ         $0x00000090, R8
-	ADDQ         $0x000001c0, R9
-	DECQ         R10
-	JNZ          super
-	VHADDPS      Y0, Y0, Y0
-	VHADDPS      Y0, Y0, Y0
-	VEXTRACTF128 $0x01, Y0, X1
-	VADDPS       X1, X0, X1
-	VMOVSS       X1, (AX)
-	ADDQ         $0x04, AX
-	DECQ         DI
-	JNZ          row
-	VZEROUPPER
-	RET
-
 // func tileQ40AVX24x1(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr)
 // Requires: AVX, AVX2, F16C, FMA3, MMX+
 TEXT ·tileQ40AVX24x1(SB), NOSPLIT, $0-56
@@ -1177,6 +1162,153 @@ super:
 	VEXTRACTF128 $0x01, Y4, X8
 	VADDPS       X8, X4, X8
 	VMOVUPS      X8, (AX)
+	VZEROUPPER
+	RET
+
+// func streamQ40AVX2(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
+// Requires: AVX, AVX2, F16C, FMA3
+TEXT ·streamQ40AVX2(SB), NOSPLIT, $0-48
+	MOVQ out+0(FP), AX
+	MOVQ w+8(FP), CX
+	MOVQ rowBytes+16(FP), DX
+	MOVQ x+24(FP), BX
+	MOVQ n+32(FP), SI
+	MOVQ rows+40(FP), DI
+
+row:
+	MOVQ   CX, R8
+	ADDQ   DX, CX
+	MOVQ   BX, R9
+	MOVQ   SI, R10
+	VXORPS X0, X0, X0
+
+super:
+	VMOVDQU      mask0f<>+0(SB), Y2
+	VMOVDQU      16(R8), Y3
+	VPSRLW       $0x04, Y3, Y4
+	VPAND        Y2, Y3, Y3
+	VPAND        Y2, Y4, Y4
+	VPMADDUBSW   (R9), Y3, Y1
+	VPMADDUBSW   128(R9), Y4, Y5
+	VPADDW       Y5, Y1, Y1
+	VMOVDQU      48(R8), Y3
+	VPSRLW       $0x04, Y3, Y4
+	VPAND        Y2, Y3, Y3
+	VPAND        Y2, Y4, Y4
+	VPMADDUBSW   32(R9), Y3, Y5
+	VPADDW       Y5, Y1, Y1
+	VPMADDUBSW   160(R9), Y4, Y5
+	VPADDW       Y5, Y1, Y1
+	VMOVDQU      80(R8), Y3
+	VPSRLW       $0x04, Y3, Y4
+	VPAND        Y2, Y3, Y3
+	VPAND        Y2, Y4, Y4
+	VPMADDUBSW   64(R9), Y3, Y5
+	VPADDW       Y5, Y1, Y1
+	VPMADDUBSW   192(R9), Y4, Y5
+	VPADDW       Y5, Y1, Y1
+	VMOVDQU      112(R8), Y3
+	VPSRLW       $0x04, Y3, Y4
+	VPAND        Y2, Y3, Y3
+	VPAND        Y2, Y4, Y4
+	VPMADDUBSW   96(R9), Y3, Y5
+	VPADDW       Y5, Y1, Y1
+	VPMADDUBSW   224(R9), Y4, Y5
+	VPADDW       Y5, Y1, Y1
+	VMOVDQU      ones16<>+0(SB), Y5
+	VPMADDWD     Y5, Y1, Y1
+	VPADDD       288(R9), Y1, Y1
+	VCVTPH2PS    (R8), Y2
+	VMULPS       256(R9), Y2, Y3
+	VCVTDQ2PS    Y1, Y1
+	VFMADD231PS  Y1, Y3, Y0
+	ADDQ         $0x00000090, R8
+	ADDQ         $0x000001c0, R9
+	DECQ         R10
+	JNZ          super
+	VHADDPS      Y0, Y0, Y0
+	VHADDPS      Y0, Y0, Y0
+	VEXTRACTF128 $0x01, Y0, X1
+	VADDPS       X1, X0, X1
+	VMOVSS       X1, (AX)
+	ADDQ         $0x04, AX
+	DECQ         DI
+	JNZ          row
+	VZEROUPPER
+	RET
+
+// func farQ40AVX2(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
+// Requires: AVX, AVX2, F16C, FMA3, MMX+
+TEXT ·farQ40AVX2(SB), NOSPLIT, $0-48
+	MOVQ out+0(FP), AX
+	MOVQ w+8(FP), CX
+	MOVQ rowBytes+16(FP), DX
+	MOVQ x+24(FP), BX
+	MOVQ n+32(FP), SI
+	MOVQ rows+40(FP), DI
+
+row:
+	MOVQ   CX, R8
+	ADDQ   DX, CX
+	MOVQ   BX, R9
+	MOVQ   SI, R10
+	VXORPS X0, X0, X0
+
+super:
+	PREFETCHT1   8192(R8)
+	PREFETCHT1   8256(R8)
+	PREFETCHT1   8320(R8)
+	VMOVDQU      mask0f<>+0(SB), Y2
+	VMOVDQU      16(R8), Y3
+	VPSRLW       $0x04, Y3, Y4
+	VPAND        Y2, Y3, Y3
+	VPAND        Y2, Y4, Y4
+	VPMADDUBSW   (R9), Y3, Y1
+	VPMADDUBSW   128(R9), Y4, Y5
+	VPADDW       Y5, Y1, Y1
+	VMOVDQU      48(R8), Y3
+	VPSRLW       $0x04, Y3, Y4
+	VPAND        Y2, Y3, Y3
+	VPAND        Y2, Y4, Y4
+	VPMADDUBSW   32(R9), Y3, Y5
+	VPADDW       Y5, Y1, Y1
+	VPMADDUBSW   160(R9), Y4, Y5
+	VPADDW       Y5, Y1, Y1
+	VMOVDQU      80(R8), Y3
+	VPSRLW       $0x04, Y3, Y4
+	VPAND        Y2, Y3, Y3
+	VPAND        Y2, Y4, Y4
+	VPMADDUBSW   64(R9), Y3, Y5
+	VPADDW       Y5, Y1, Y1
+	VPMADDUBSW   192(R9), Y4, Y5
+	VPADDW       Y5, Y1, Y1
+	VMOVDQU      112(R8), Y3
+	VPSRLW       $0x04, Y3, Y4
+	VPAND        Y2, Y3, Y3
+	VPAND        Y2, Y4, Y4
+	VPMADDUBSW   96(R9), Y3, Y5
+	VPADDW       Y5, Y1, Y1
+	VPMADDUBSW   224(R9), Y4, Y5
+	VPADDW       Y5, Y1, Y1
+	VMOVDQU      ones16<>+0(SB), Y5
+	VPMADDWD     Y5, Y1, Y1
+	VPADDD       288(R9), Y1, Y1
+	VCVTPH2PS    (R8), Y2
+	VMULPS       256(R9), Y2, Y3
+	VCVTDQ2PS    Y1, Y1
+	VFMADD231PS  Y1, Y3, Y0
+	ADDQ         $0x00000090, R8
+	ADDQ         $0x000001c0, R9
+	DECQ         R10
+	JNZ          super
+	VHADDPS      Y0, Y0, Y0
+	VHADDPS      Y0, Y0, Y0
+	VEXTRACTF128 $0x01, Y0, X1
+	VADDPS       X1, X0, X1
+	VMOVSS       X1, (AX)
+	ADDQ         $0x04, AX
+	DECQ         DI
+	JNZ          row
 	VZEROUPPER
 	RET
 
@@ -1541,9 +1673,9 @@ super:
 	VZEROUPPER
 	RET
 
-// func tileQ4KAVX22x2(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
+// func tileQ41AVX22x2(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
 // Requires: AVX, AVX2, F16C, FMA3
-TEXT ·tileQ4KAVX22x2(SB), NOSPLIT, $0-72
+TEXT ·tileQ41AVX22x2(SB), NOSPLIT, $0-72
 	MOVQ    out+0(FP), AX
 	MOVQ    outStride+8(FP), CX
 	MOVQ    w+16(FP), DX
@@ -1566,160 +1698,134 @@ TEXT ·tileQ4KAVX22x2(SB), NOSPLIT, $0-72
 
 begin:
 super:
-	VMOVDQU        mask0f<>+0(SB), Y8
-	VMOVDQU        16(DX), Y9
-	VPSRLW         $0x04, Y9, Y10
-	VPAND          Y8, Y9, Y9
-	VPAND          Y8, Y10, Y10
-	VPMADDUBSW     (SI), Y9, Y4
-	VPMADDUBSW     128(SI), Y10, Y11
-	VPADDW         Y11, Y4, Y4
-	VPMADDUBSW     (SI)(DI*1), Y9, Y5
-	VPMADDUBSW     128(SI)(DI*1), Y10, Y11
-	VPADDW         Y11, Y5, Y5
-	VMOVDQU        16(DX)(BX*1), Y9
-	VPSRLW         $0x04, Y9, Y10
-	VPAND          Y8, Y9, Y9
-	VPAND          Y8, Y10, Y10
-	VPMADDUBSW     (SI), Y9, Y6
-	VPMADDUBSW     128(SI), Y10, Y11
-	VPADDW         Y11, Y6, Y6
-	VPMADDUBSW     (SI)(DI*1), Y9, Y7
-	VPMADDUBSW     128(SI)(DI*1), Y10, Y11
-	VPADDW         Y11, Y7, Y7
-	VMOVDQU        48(DX), Y9
-	VPSRLW         $0x04, Y9, Y10
-	VPAND          Y8, Y9, Y9
-	VPAND          Y8, Y10, Y10
-	VPMADDUBSW     32(SI), Y9, Y11
-	VPADDW         Y11, Y4, Y4
-	VPMADDUBSW     160(SI), Y10, Y11
-	VPADDW         Y11, Y4, Y4
-	VPMADDUBSW     32(SI)(DI*1), Y9, Y11
-	VPADDW         Y11, Y5, Y5
-	VPMADDUBSW     160(SI)(DI*1), Y10, Y11
-	VPADDW         Y11, Y5, Y5
-	VMOVDQU        48(DX)(BX*1), Y9
-	VPSRLW         $0x04, Y9, Y10
-	VPAND          Y8, Y9, Y9
-	VPAND          Y8, Y10, Y10
-	VPMADDUBSW     32(SI), Y9, Y11
-	VPADDW         Y11, Y6, Y6
-	VPMADDUBSW     160(SI), Y10, Y11
-	VPADDW         Y11, Y6, Y6
-	VPMADDUBSW     32(SI)(DI*1), Y9, Y11
-	VPADDW         Y11, Y7, Y7
-	VPMADDUBSW     160(SI)(DI*1), Y10, Y11
-	VPADDW         Y11, Y7, Y7
-	VMOVDQU        80(DX), Y9
-	VPSRLW         $0x04, Y9, Y10
-	VPAND          Y8, Y9, Y9
-	VPAND          Y8, Y10, Y10
-	VPMADDUBSW     64(SI), Y9, Y11
-	VPADDW         Y11, Y4, Y4
-	VPMADDUBSW     192(SI), Y10, Y11
-	VPADDW         Y11, Y4, Y4
-	VPMADDUBSW     64(SI)(DI*1), Y9, Y11
-	VPADDW         Y11, Y5, Y5
-	VPMADDUBSW     192(SI)(DI*1), Y10, Y11
-	VPADDW         Y11, Y5, Y5
-	VMOVDQU        80(DX)(BX*1), Y9
-	VPSRLW         $0x04, Y9, Y10
-	VPAND          Y8, Y9, Y9
-	VPAND          Y8, Y10, Y10
-	VPMADDUBSW     64(SI), Y9, Y11
-	VPADDW         Y11, Y6, Y6
-	VPMADDUBSW     192(SI), Y10, Y11
-	VPADDW         Y11, Y6, Y6
-	VPMADDUBSW     64(SI)(DI*1), Y9, Y11
-	VPADDW         Y11, Y7, Y7
-	VPMADDUBSW     192(SI)(DI*1), Y10, Y11
-	VPADDW         Y11, Y7, Y7
-	VMOVDQU        112(DX), Y9
-	VPSRLW         $0x04, Y9, Y10
-	VPAND          Y8, Y9, Y9
-	VPAND          Y8, Y10, Y10
-	VPMADDUBSW     96(SI), Y9, Y11
-	VPADDW         Y11, Y4, Y4
-	VPMADDUBSW     224(SI), Y10, Y11
-	VPADDW         Y11, Y4, Y4
-	VPMADDUBSW     96(SI)(DI*1), Y9, Y11
-	VPADDW         Y11, Y5, Y5
-	VPMADDUBSW     224(SI)(DI*1), Y10, Y11
-	VPADDW         Y11, Y5, Y5
-	VMOVDQU        112(DX)(BX*1), Y9
-	VPSRLW         $0x04, Y9, Y10
-	VPAND          Y8, Y9, Y9
-	VPAND          Y8, Y10, Y10
-	VPMADDUBSW     96(SI), Y9, Y11
-	VPADDW         Y11, Y6, Y6
-	VPMADDUBSW     224(SI), Y10, Y11
-	VPADDW         Y11, Y6, Y6
-	VPMADDUBSW     96(SI)(DI*1), Y9, Y11
-	VPADDW         Y11, Y7, Y7
-	VPMADDUBSW     224(SI)(DI*1), Y10, Y11
-	VPADDW         Y11, Y7, Y7
-	VMOVDQU        ones16<>+0(SB), Y11
-	VPMADDWD       Y11, Y4, Y4
-	VPMADDWD       Y11, Y5, Y5
-	VPMADDWD       Y11, Y6, Y6
-	VPMADDWD       Y11, Y7, Y7
-	VBROADCASTI128 (DX), Y10
-	VCVTPH2PS      (DX), X9
-	VPSHUFB        sixBitShuffle<>+0(SB), Y10, Y8
-	VPSRLVD        sixBitShift<>+0(SB), Y8, Y8
-	VPAND          mask63<>+0(SB), Y8, Y8
-	VCVTDQ2PS      Y8, Y8
-	VPSHUFB        sixBitShuffle<>+32(SB), Y10, Y10
-	VPSRLVD        sixBitShift<>+0(SB), Y10, Y10
-	VPAND          mask63<>+0(SB), Y10, Y10
-	VCVTDQ2PS      Y10, Y10
-	VBROADCASTSS   X9, Y11
-	VMULPS         Y11, Y8, Y8
-	VMOVSHDUP      X9, X9
-	VBROADCASTSS   X9, Y9
-	VMULPS         Y9, Y10, Y10
-	VMULPS         256(SI), Y8, Y9
-	VCVTDQ2PS      Y4, Y4
-	VFMADD231PS    Y4, Y9, Y0
-	VFNMADD231PS   320(SI), Y10, Y0
-	VMULPS         256(SI)(DI*1), Y8, Y9
-	VCVTDQ2PS      Y5, Y5
-	VFMADD231PS    Y5, Y9, Y1
-	VFNMADD231PS   320(SI)(DI*1), Y10, Y1
-	VBROADCASTI128 (DX)(BX*1), Y10
-	VCVTPH2PS      (DX)(BX*1), X9
-	VPSHUFB        sixBitShuffle<>+0(SB), Y10, Y8
-	VPSRLVD        sixBitShift<>+0(SB), Y8, Y8
-	VPAND          mask63<>+0(SB), Y8, Y8
-	VCVTDQ2PS      Y8, Y8
-	VPSHUFB        sixBitShuffle<>+32(SB), Y10, Y10
-	VPSRLVD        sixBitShift<>+0(SB), Y10, Y10
-	VPAND          mask63<>+0(SB), Y10, Y10
-	VCVTDQ2PS      Y10, Y10
-	VBROADCASTSS   X9, Y11
-	VMULPS         Y11, Y8, Y8
-	VMOVSHDUP      X9, X9
-	VBROADCASTSS   X9, Y9
-	VMULPS         Y9, Y10, Y10
-	VMULPS         256(SI), Y8, Y9
-	VCVTDQ2PS      Y6, Y6
-	VFMADD231PS    Y6, Y9, Y2
-	VFNMADD231PS   320(SI), Y10, Y2
-	VMULPS         256(SI)(DI*1), Y8, Y9
-	VCVTDQ2PS      Y7, Y7
-	VFMADD231PS    Y7, Y9, Y3
-	VFNMADD231PS   320(SI)(DI*1), Y10, Y3
-	ADDQ           $0x00000090, DX
-	ADDQ           $0x000001c0, SI
-	DECQ           R8
-	JNZ            super
-	TESTQ          $0x00000002, R10
-	JNE            sum
-	VMOVUPS        Y0, (R9)
-	VMOVUPS        Y1, 32(R9)
-	VMOVUPS        Y2, 64(R9)
-	VMOVUPS        Y3, 96(R9)
+	VMOVDQU     mask0f<>+0(SB), Y8
+	VMOVDQU     32(DX), Y9
+	VPSRLW      $0x04, Y9, Y10
+	VPAND       Y8, Y9, Y9
+	VPAND       Y8, Y10, Y10
+	VPMADDUBSW  (SI), Y9, Y4
+	VPMADDUBSW  128(SI), Y10, Y11
+	VPADDW      Y11, Y4, Y4
+	VPMADDUBSW  (SI)(DI*1), Y9, Y5
+	VPMADDUBSW  128(SI)(DI*1), Y10, Y11
+	VPADDW      Y11, Y5, Y5
+	VMOVDQU     32(DX)(BX*1), Y9
+	VPSRLW      $0x04, Y9, Y10
+	VPAND       Y8, Y9, Y9
+	VPAND       Y8, Y10, Y10
+	VPMADDUBSW  (SI), Y9, Y6
+	VPMADDUBSW  128(SI), Y10, Y11
+	VPADDW      Y11, Y6, Y6
+	VPMADDUBSW  (SI)(DI*1), Y9, Y7
+	VPMADDUBSW  128(SI)(DI*1), Y10, Y11
+	VPADDW      Y11, Y7, Y7
+	VMOVDQU     64(DX), Y9
+	VPSRLW      $0x04, Y9, Y10
+	VPAND       Y8, Y9, Y9
+	VPAND       Y8, Y10, Y10
+	VPMADDUBSW  32(SI), Y9, Y11
+	VPADDW      Y11, Y4, Y4
+	VPMADDUBSW  160(SI), Y10, Y11
+	VPADDW      Y11, Y4, Y4
+	VPMADDUBSW  32(SI)(DI*1), Y9, Y11
+	VPADDW      Y11, Y5, Y5
+	VPMADDUBSW  160(SI)(DI*1), Y10, Y11
+	VPADDW      Y11, Y5, Y5
+	VMOVDQU     64(DX)(BX*1), Y9
+	VPSRLW      $0x04, Y9, Y10
+	VPAND       Y8, Y9, Y9
+	VPAND       Y8, Y10, Y10
+	VPMADDUBSW  32(SI), Y9, Y11
+	VPADDW      Y11, Y6, Y6
+	VPMADDUBSW  160(SI), Y10, Y11
+	VPADDW      Y11, Y6, Y6
+	VPMADDUBSW  32(SI)(DI*1), Y9, Y11
+	VPADDW      Y11, Y7, Y7
+	VPMADDUBSW  160(SI)(DI*1), Y10, Y11
+	VPADDW      Y11, Y7, Y7
+	VMOVDQU     96(DX), Y9
+	VPSRLW      $0x04, Y9, Y10
+	VPAND       Y8, Y9, Y9
+	VPAND       Y8, Y10, Y10
+	VPMADDUBSW  64(SI), Y9, Y11
+	VPADDW      Y11, Y4, Y4
+	VPMADDUBSW  192(SI), Y10, Y11
+	VPADDW      Y11, Y4, Y4
+	VPMADDUBSW  64(SI)(DI*1), Y9, Y11
+	VPADDW      Y11, Y5, Y5
+	VPMADDUBSW  192(SI)(DI*1), Y10, Y11
+	VPADDW      Y11, Y5, Y5
+	VMOVDQU     96(DX)(BX*1), Y9
+	VPSRLW      $0x04, Y9, Y10
+	VPAND       Y8, Y9, Y9
+	VPAND       Y8, Y10, Y10
+	VPMADDUBSW  64(SI), Y9, Y11
+	VPADDW      Y11, Y6, Y6
+	VPMADDUBSW  192(SI), Y10, Y11
+	VPADDW      Y11, Y6, Y6
+	VPMADDUBSW  64(SI)(DI*1), Y9, Y11
+	VPADDW      Y11, Y7, Y7
+	VPMADDUBSW  192(SI)(DI*1), Y10, Y11
+	VPADDW      Y11, Y7, Y7
+	VMOVDQU     128(DX), Y9
+	VPSRLW      $0x04, Y9, Y10
+	VPAND       Y8, Y9, Y9
+	VPAND       Y8, Y10, Y10
+	VPMADDUBSW  96(SI), Y9, Y11
+	VPADDW      Y11, Y4, Y4
+	VPMADDUBSW  224(SI), Y10, Y11
+	VPADDW      Y11, Y4, Y4
+	VPMADDUBSW  96(SI)(DI*1), Y9, Y11
+	VPADDW      Y11, Y5, Y5
+	VPMADDUBSW  224(SI)(DI*1), Y10, Y11
+	VPADDW      Y11, Y5, Y5
+	VMOVDQU     128(DX)(BX*1), Y9
+	VPSRLW      $0x04, Y9, Y10
+	VPAND       Y8, Y9, Y9
+	VPAND       Y8, Y10, Y10
+	VPMADDUBSW  96(SI), Y9, Y11
+	VPADDW      Y11, Y6, Y6
+	VPMADDUBSW  224(SI), Y10, Y11
+	VPADDW      Y11, Y6, Y6
+	VPMADDUBSW  96(SI)(DI*1), Y9, Y11
+	VPADDW      Y11, Y7, Y7
+	VPMADDUBSW  224(SI)(DI*1), Y10, Y11
+	VPADDW      Y11, Y7, Y7
+	VMOVDQU     ones16<>+0(SB), Y11
+	VPMADDWD    Y11, Y4, Y4
+	VPMADDWD    Y11, Y5, Y5
+	VPMADDWD    Y11, Y6, Y6
+	VPMADDWD    Y11, Y7, Y7
+	VCVTPH2PS   (DX), Y8
+	VCVTPH2PS   16(DX), Y10
+	VMULPS      256(SI), Y8, Y9
+	VCVTDQ2PS   Y4, Y4
+	VFMADD231PS Y4, Y9, Y0
+	VFMADD231PS 320(SI), Y10, Y0
+	VMULPS      256(SI)(DI*1), Y8, Y9
+	VCVTDQ2PS   Y5, Y5
+	VFMADD231PS Y5, Y9, Y1
+	VFMADD231PS 320(SI)(DI*1), Y10, Y1
+	VCVTPH2PS   (DX)(BX*1), Y8
+	VCVTPH2PS   16(DX)(BX*1), Y10
+	VMULPS      256(SI), Y8, Y9
+	VCVTDQ2PS   Y6, Y6
+	VFMADD231PS Y6, Y9, Y2
+	VFMADD231PS 320(SI), Y10, Y2
+	VMULPS      256(SI)(DI*1), Y8, Y9
+	VCVTDQ2PS   Y7, Y7
+	VFMADD231PS Y7, Y9, Y3
+	VFMADD231PS 320(SI)(DI*1), Y10, Y3
+	ADDQ        $0x000000a0, DX
+	ADDQ        $0x000001c0, SI
+	DECQ        R8
+	JNZ         super
+	TESTQ       $0x00000002, R10
+	JNE         sum
+	VMOVUPS     Y0, (R9)
+	VMOVUPS     Y1, 32(R9)
+	VMOVUPS     Y2, 64(R9)
+	VMOVUPS     Y3, 96(R9)
 	VZEROUPPER
 	RET
 
@@ -1742,184 +1848,9 @@ sum:
 	VZEROUPPER
 	RET
 
-// func streamQ4KAVX2(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
-// Requires: AVX, AVX2, F16C, FMA3
-TEXT ·streamQ4KAVX2(SB), NOSPLIT, $0-48
-	MOVQ out+0(FP), AX
-	MOVQ w+8(FP), CX
-	MOVQ rowBytes+16(FP), DX
-	MOVQ x+24(FP), BX
-	MOVQ n+32(FP), SI
-	MOVQ rows+40(FP), DI
-
-row:
-	MOVQ   CX, R8
-	ADDQ   DX, CX
-	MOVQ   BX, R9
-	MOVQ   SI, R10
-	VXORPS X0, X0, X0
-
-super:
-	VMOVDQU        mask0f<>+0(SB), Y2
-	VMOVDQU        16(R8), Y3
-	VPSRLW         $0x04, Y3, Y4
-	VPAND          Y2, Y3, Y3
-	VPAND          Y2, Y4, Y4
-	VPMADDUBSW     (R9), Y3, Y1
-	VPMADDUBSW     128(R9), Y4, Y5
-	VPADDW         Y5, Y1, Y1
-	VMOVDQU        48(R8), Y3
-	VPSRLW         $0x04, Y3, Y4
-	VPAND          Y2, Y3, Y3
-	VPAND          Y2, Y4, Y4
-	VPMADDUBSW     32(R9), Y3, Y5
-	VPADDW         Y5, Y1, Y1
-	VPMADDUBSW     160(R9), Y4, Y5
-	VPADDW         Y5, Y1, Y1
-	VMOVDQU        80(R8), Y3
-	VPSRLW         $0x04, Y3, Y4
-	VPAND          Y2, Y3, Y3
-	VPAND          Y2, Y4, Y4
-	VPMADDUBSW     64(R9), Y3, Y5
-	VPADDW         Y5, Y1, Y1
-	VPMADDUBSW     192(R9), Y4, Y5
-	VPADDW         Y5, Y1, Y1
-	VMOVDQU        112(R8), Y3
-	VPSRLW         $0x04, Y3, Y4
-	VPAND          Y2, Y3, Y3
-	VPAND          Y2, Y4, Y4
-	VPMADDUBSW     96(R9), Y3, Y5
-	VPADDW         Y5, Y1, Y1
-	VPMADDUBSW     224(R9), Y4, Y5
-	VPADDW         Y5, Y1, Y1
-	VMOVDQU        ones16<>+0(SB), Y5
-	VPMADDWD       Y5, Y1, Y1
-	VBROADCASTI128 (R8), Y4
-	VCVTPH2PS      (R8), X3
-	VPSHUFB        sixBitShuffle<>+0(SB), Y4, Y2
-	VPSRLVD        sixBitShift<>+0(SB), Y2, Y2
-	VPAND          mask63<>+0(SB), Y2, Y2
-	VCVTDQ2PS      Y2, Y2
-	VPSHUFB        sixBitShuffle<>+32(SB), Y4, Y4
-	VPSRLVD        sixBitShift<>+0(SB), Y4, Y4
-	VPAND          mask63<>+0(SB), Y4, Y4
-	VCVTDQ2PS      Y4, Y4
-	VBROADCASTSS   X3, Y5
-	VMULPS         Y5, Y2, Y2
-	VMOVSHDUP      X3, X3
-	VBROADCASTSS   X3, Y3
-	VMULPS         Y3, Y4, Y4
-	VMULPS         256(R9), Y2, Y3
-	VCVTDQ2PS      Y1, Y1
-	VFMADD231PS    Y1, Y3, Y0
-	VFNMADD231PS   320(R9), Y4, Y0
-	ADDQ           $0x00000090, R8
-	ADDQ           $0x000001c0, R9
-	DECQ           R10
-	JNZ            super
-	VHADDPS        Y0, Y0, Y0
-	VHADDPS        Y0, Y0, Y0
-	VEXTRACTF128   $0x01, Y0, X1
-	VADDPS         X1, X0, X1
-	VMOVSS         X1, (AX)
-	ADDQ           $0x04, AX
-	DECQ           DI
-	JNZ            row
-	VZEROUPPER
-	RET
-
-// func farQ4KAVX2(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
+// func tileQ41AVX24x1(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr)
 // Requires: AVX, AVX2, F16C, FMA3, MMX+
-TEXT ·farQ4KAVX2(SB), NOSPLIT, $0-48
-	MOVQ out+0(FP), AX
-	MOVQ w+8(FP), CX
-	MOVQ rowBytes+16(FP), DX
-	MOVQ x+24(FP), BX
-	MOVQ n+32(FP), SI
-	MOVQ rows+40(FP), DI
-
-row:
-	MOVQ   CX, R8
-	ADDQ   DX, CX
-	MOVQ   BX, R9
-	MOVQ   SI, R10
-	VXORPS X0, X0, X0
-
-super:
-	PREFETCHT1     8192(R8)
-	PREFETCHT1     8256(R8)
-	PREFETCHT1     8320(R8)
-	VMOVDQU        mask0f<>+0(SB), Y2
-	VMOVDQU        16(R8), Y3
-	VPSRLW         $0x04, Y3, Y4
-	VPAND          Y2, Y3, Y3
-	VPAND          Y2, Y4, Y4
-	VPMADDUBSW     (R9), Y3, Y1
-	VPMADDUBSW     128(R9), Y4, Y5
-	VPADDW         Y5, Y1, Y1
-	VMOVDQU        48(R8), Y3
-	VPSRLW         $0x04, Y3, Y4
-	VPAND          Y2, Y3, Y3
-	VPAND          Y2, Y4, Y4
-	VPMADDUBSW     32(R9), Y3, Y5
-	VPADDW         Y5, Y1, Y1
-	VPMADDUBSW     160(R9), Y4, Y5
-	VPADDW         Y5, Y1, Y1
-	VMOVDQU        80(R8), Y3
-	VPSRLW         $0x04, Y3, Y4
-	VPAND          Y2, Y3, Y3
-	VPAND          Y2, Y4, Y4
-	VPMADDUBSW     64(R9), Y3, Y5
-	VPADDW         Y5, Y1, Y1
-	VPMADDUBSW     192(R9), Y4, Y5
-	VPADDW         Y5, Y1, Y1
-	VMOVDQU        112(R8), Y3
-	VPSRLW         $0x04, Y3, Y4
-	VPAND          Y2, Y3, Y3
-	VPAND          Y2, Y4, Y4
-	VPMADDUBSW     96(R9), Y3, Y5
-	VPADDW         Y5, Y1, Y1
-	VPMADDUBSW     224(R9), Y4, Y5
-	VPADDW         Y5, Y1, Y1
-	VMOVDQU        ones16<>+0(SB), Y5
-	VPMADDWD       Y5, Y1, Y1
-	VBROADCASTI128 (R8), Y4
-	VCVTPH2PS      (R8), X3
-	VPSHUFB        sixBitShuffle<>+0(SB), Y4, Y2
-	VPSRLVD        sixBitShift<>+0(SB), Y2, Y2
-	VPAND          mask63<>+0(SB), Y2, Y2
-	VCVTDQ2PS      Y2, Y2
-	VPSHUFB        sixBitShuffle<>+32(SB), Y4, Y4
-	VPSRLVD        sixBitShift<>+0(SB), Y4, Y4
-	VPAND          mask63<>+0(SB), Y4, Y4
-	VCVTDQ2PS      Y4, Y4
-	VBROADCASTSS   X3, Y5
-	VMULPS         Y5, Y2, Y2
-	VMOVSHDUP      X3, X3
-	VBROADCASTSS   X3, Y3
-	VMULPS         Y3, Y4, Y4
-	VMULPS         256(R9), Y2, Y3
-	VCVTDQ2PS      Y1, Y1
-	VFMADD231PS    Y1, Y3, Y0
-	VFNMADD231PS   320(R9), Y4, Y0
-	ADDQ           $0x00000090, R8
-	ADDQ           $0x000001c0, R9
-	DECQ           R10
-	JNZ            super
-	VHADDPS        Y0, Y0, Y0
-	VHADDPS        Y0, Y0, Y0
-	VEXTRACTF128   $0x01, Y0, X1
-	VADDPS         X1, X0, X1
-	VMOVSS         X1, (AX)
-	ADDQ           $0x04, AX
-	DECQ           DI
-	JNZ            row
-	VZEROUPPER
-	RET
-
-// func tileQ4KAVX24x1(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr)
-// Requires: AVX, AVX2, F16C, FMA3, MMX+
-TEXT ·tileQ4KAVX24x1(SB), NOSPLIT, $0-56
+TEXT ·tileQ41AVX24x1(SB), NOSPLIT, $0-56
 	MOVQ  out+0(FP), AX
 	MOVQ  outStride+8(FP), CX
 	MOVQ  w+16(FP), CX
@@ -1935,242 +1866,340 @@ TEXT ·tileQ4KAVX24x1(SB), NOSPLIT, $0-56
 	LEAQ  (CX)(DX*4), R8
 
 super:
-	PREFETCHT1     (R8)
-	PREFETCHT1     64(R8)
-	PREFETCHT1     128(R8)
-	PREFETCHT1     192(R8)
-	PREFETCHT1     256(R8)
-	PREFETCHT1     320(R8)
-	PREFETCHT1     384(R8)
-	PREFETCHT1     448(R8)
-	PREFETCHT1     512(R8)
-	ADDQ           $0x00000240, R8
-	VMOVDQU        mask0f<>+0(SB), Y8
-	VMOVDQU        16(CX), Y9
-	VPSRLW         $0x04, Y9, Y10
-	VPAND          Y8, Y9, Y9
-	VPAND          Y8, Y10, Y10
-	VPMADDUBSW     (BX), Y9, Y4
-	VPMADDUBSW     128(BX), Y10, Y11
-	VPADDW         Y11, Y4, Y4
-	VMOVDQU        16(CX)(DX*1), Y9
-	VPSRLW         $0x04, Y9, Y10
-	VPAND          Y8, Y9, Y9
-	VPAND          Y8, Y10, Y10
-	VPMADDUBSW     (BX), Y9, Y5
-	VPMADDUBSW     128(BX), Y10, Y11
-	VPADDW         Y11, Y5, Y5
-	VMOVDQU        16(CX)(DX*2), Y9
-	VPSRLW         $0x04, Y9, Y10
-	VPAND          Y8, Y9, Y9
-	VPAND          Y8, Y10, Y10
-	VPMADDUBSW     (BX), Y9, Y6
-	VPMADDUBSW     128(BX), Y10, Y11
-	VPADDW         Y11, Y6, Y6
-	VMOVDQU        16(CX)(DI*1), Y9
-	VPSRLW         $0x04, Y9, Y10
-	VPAND          Y8, Y9, Y9
-	VPAND          Y8, Y10, Y10
-	VPMADDUBSW     (BX), Y9, Y7
-	VPMADDUBSW     128(BX), Y10, Y11
-	VPADDW         Y11, Y7, Y7
-	VMOVDQU        48(CX), Y9
-	VPSRLW         $0x04, Y9, Y10
-	VPAND          Y8, Y9, Y9
-	VPAND          Y8, Y10, Y10
-	VPMADDUBSW     32(BX), Y9, Y11
-	VPADDW         Y11, Y4, Y4
-	VPMADDUBSW     160(BX), Y10, Y11
-	VPADDW         Y11, Y4, Y4
-	VMOVDQU        48(CX)(DX*1), Y9
-	VPSRLW         $0x04, Y9, Y10
-	VPAND          Y8, Y9, Y9
-	VPAND          Y8, Y10, Y10
-	VPMADDUBSW     32(BX), Y9, Y11
-	VPADDW         Y11, Y5, Y5
-	VPMADDUBSW     160(BX), Y10, Y11
-	VPADDW         Y11, Y5, Y5
-	VMOVDQU        48(CX)(DX*2), Y9
-	VPSRLW         $0x04, Y9, Y10
-	VPAND          Y8, Y9, Y9
-	VPAND          Y8, Y10, Y10
-	VPMADDUBSW     32(BX), Y9, Y11
-	VPADDW         Y11, Y6, Y6
-	VPMADDUBSW     160(BX), Y10, Y11
-	VPADDW         Y11, Y6, Y6
-	VMOVDQU        48(CX)(DI*1), Y9
-	VPSRLW         $0x04, Y9, Y10
-	VPAND          Y8, Y9, Y9
-	VPAND          Y8, Y10, Y10
-	VPMADDUBSW     32(BX), Y9, Y11
-	VPADDW         Y11, Y7, Y7
-	VPMADDUBSW     160(BX), Y10, Y11
-	VPADDW         Y11, Y7, Y7
-	VMOVDQU        80(CX), Y9
-	VPSRLW         $0x04, Y9, Y10
-	VPAND          Y8, Y9, Y9
-	VPAND          Y8, Y10, Y10
-	VPMADDUBSW     64(BX), Y9, Y11
-	VPADDW         Y11, Y4, Y4
-	VPMADDUBSW     192(BX), Y10, Y11
-	VPADDW         Y11, Y4, Y4
-	VMOVDQU        80(CX)(DX*1), Y9
-	VPSRLW         $0x04, Y9, Y10
-	VPAND          Y8, Y9, Y9
-	VPAND          Y8, Y10, Y10
-	VPMADDUBSW     64(BX), Y9, Y11
-	VPADDW         Y11, Y5, Y5
-	VPMADDUBSW     192(BX), Y10, Y11
-	VPADDW         Y11, Y5, Y5
-	VMOVDQU        80(CX)(DX*2), Y9
-	VPSRLW         $0x04, Y9, Y10
-	VPAND          Y8, Y9, Y9
-	VPAND          Y8, Y10, Y10
-	VPMADDUBSW     64(BX), Y9, Y11
-	VPADDW         Y11, Y6, Y6
-	VPMADDUBSW     192(BX), Y10, Y11
-	VPADDW         Y11, Y6, Y6
-	VMOVDQU        80(CX)(DI*1), Y9
-	VPSRLW         $0x04, Y9, Y10
-	VPAND          Y8, Y9, Y9
-	VPAND          Y8, Y10, Y10
-	VPMADDUBSW     64(BX), Y9, Y11
-	VPADDW         Y11, Y7, Y7
-	VPMADDUBSW     192(BX), Y10, Y11
-	VPADDW         Y11, Y7, Y7
-	VMOVDQU        112(CX), Y9
-	VPSRLW         $0x04, Y9, Y10
-	VPAND          Y8, Y9, Y9
-	VPAND          Y8, Y10, Y10
-	VPMADDUBSW     96(BX), Y9, Y11
-	VPADDW         Y11, Y4, Y4
-	VPMADDUBSW     224(BX), Y10, Y11
-	VPADDW         Y11, Y4, Y4
-	VMOVDQU        112(CX)(DX*1), Y9
-	VPSRLW         $0x04, Y9, Y10
-	VPAND          Y8, Y9, Y9
-	VPAND          Y8, Y10, Y10
-	VPMADDUBSW     96(BX), Y9, Y11
-	VPADDW         Y11, Y5, Y5
-	VPMADDUBSW     224(BX), Y10, Y11
-	VPADDW         Y11, Y5, Y5
-	VMOVDQU        112(CX)(DX*2), Y9
-	VPSRLW         $0x04, Y9, Y10
-	VPAND          Y8, Y9, Y9
-	VPAND          Y8, Y10, Y10
-	VPMADDUBSW     96(BX), Y9, Y11
-	VPADDW         Y11, Y6, Y6
-	VPMADDUBSW     224(BX), Y10, Y11
-	VPADDW         Y11, Y6, Y6
-	VMOVDQU        112(CX)(DI*1), Y9
-	VPSRLW         $0x04, Y9, Y10
-	VPAND          Y8, Y9, Y9
-	VPAND          Y8, Y10, Y10
-	VPMADDUBSW     96(BX), Y9, Y11
-	VPADDW         Y11, Y7, Y7
-	VPMADDUBSW     224(BX), Y10, Y11
-	VPADDW         Y11, Y7, Y7
-	VMOVDQU        ones16<>+0(SB), Y11
-	VPMADDWD       Y11, Y4, Y4
-	VPMADDWD       Y11, Y5, Y5
-	VPMADDWD       Y11, Y6, Y6
-	VPMADDWD       Y11, Y7, Y7
-	VBROADCASTI128 (CX), Y10
-	VCVTPH2PS      (CX), X9
-	VPSHUFB        sixBitShuffle<>+0(SB), Y10, Y8
-	VPSRLVD        sixBitShift<>+0(SB), Y8, Y8
-	VPAND          mask63<>+0(SB), Y8, Y8
-	VCVTDQ2PS      Y8, Y8
-	VPSHUFB        sixBitShuffle<>+32(SB), Y10, Y10
-	VPSRLVD        sixBitShift<>+0(SB), Y10, Y10
-	VPAND          mask63<>+0(SB), Y10, Y10
-	VCVTDQ2PS      Y10, Y10
-	VBROADCASTSS   X9, Y11
-	VMULPS         Y11, Y8, Y8
-	VMOVSHDUP      X9, X9
-	VBROADCASTSS   X9, Y9
-	VMULPS         Y9, Y10, Y10
-	VMULPS         256(BX), Y8, Y9
-	VCVTDQ2PS      Y4, Y4
-	VFMADD231PS    Y4, Y9, Y0
-	VFNMADD231PS   320(BX), Y10, Y0
-	VBROADCASTI128 (CX)(DX*1), Y10
-	VCVTPH2PS      (CX)(DX*1), X9
-	VPSHUFB        sixBitShuffle<>+0(SB), Y10, Y8
-	VPSRLVD        sixBitShift<>+0(SB), Y8, Y8
-	VPAND          mask63<>+0(SB), Y8, Y8
-	VCVTDQ2PS      Y8, Y8
-	VPSHUFB        sixBitShuffle<>+32(SB), Y10, Y10
-	VPSRLVD        sixBitShift<>+0(SB), Y10, Y10
-	VPAND          mask63<>+0(SB), Y10, Y10
-	VCVTDQ2PS      Y10, Y10
-	VBROADCASTSS   X9, Y11
-	VMULPS         Y11, Y8, Y8
-	VMOVSHDUP      X9, X9
-	VBROADCASTSS   X9, Y9
-	VMULPS         Y9, Y10, Y10
-	VMULPS         256(BX), Y8, Y9
-	VCVTDQ2PS      Y5, Y5
-	VFMADD231PS    Y5, Y9, Y1
-	VFNMADD231PS   320(BX), Y10, Y1
-	VBROADCASTI128 (CX)(DX*2), Y10
-	VCVTPH2PS      (CX)(DX*2), X9
-	VPSHUFB        sixBitShuffle<>+0(SB), Y10, Y8
-	VPSRLVD        sixBitShift<>+0(SB), Y8, Y8
-	VPAND          mask63<>+0(SB), Y8, Y8
-	VCVTDQ2PS      Y8, Y8
-	VPSHUFB        sixBitShuffle<>+32(SB), Y10, Y10
-	VPSRLVD        sixBitShift<>+0(SB), Y10, Y10
-	VPAND          mask63<>+0(SB), Y10, Y10
-	VCVTDQ2PS      Y10, Y10
-	VBROADCASTSS   X9, Y11
-	VMULPS         Y11, Y8, Y8
-	VMOVSHDUP      X9, X9
-	VBROADCASTSS   X9, Y9
-	VMULPS         Y9, Y10, Y10
-	VMULPS         256(BX), Y8, Y9
-	VCVTDQ2PS      Y6, Y6
-	VFMADD231PS    Y6, Y9, Y2
-	VFNMADD231PS   320(BX), Y10, Y2
-	VBROADCASTI128 (CX)(DI*1), Y10
-	VCVTPH2PS      (CX)(DI*1), X9
-	VPSHUFB        sixBitShuffle<>+0(SB), Y10, Y8
-	VPSRLVD        sixBitShift<>+0(SB), Y8, Y8
-	VPAND          mask63<>+0(SB), Y8, Y8
-	VCVTDQ2PS      Y8, Y8
-	VPSHUFB        sixBitShuffle<>+32(SB), Y10, Y10
-	VPSRLVD        sixBitShift<>+0(SB), Y10, Y10
-	VPAND          mask63<>+0(SB), Y10, Y10
-	VCVTDQ2PS      Y10, Y10
-	VBROADCASTSS   X9, Y11
-	VMULPS         Y11, Y8, Y8
-	VMOVSHDUP      X9, X9
-	VBROADCASTSS   X9, Y9
-	VMULPS         Y9, Y10, Y10
-	VMULPS         256(BX), Y8, Y9
-	VCVTDQ2PS      Y7, Y7
-	VFMADD231PS    Y7, Y9, Y3
-	VFNMADD231PS   320(BX), Y10, Y3
-	ADDQ           $0x00000090, CX
-	ADDQ           $0x000001c0, BX
-	DECQ           SI
-	JNZ            super
-	VMOVUPS        Y0, Y4
-	VMOVUPS        Y1, Y5
-	VMOVUPS        Y2, Y6
-	VMOVUPS        Y3, Y7
-	VHADDPS        Y5, Y4, Y4
-	VHADDPS        Y7, Y6, Y6
-	VHADDPS        Y6, Y4, Y4
-	VEXTRACTF128   $0x01, Y4, X8
-	VADDPS         X8, X4, X8
-	VMOVUPS        X8, (AX)
+	PREFETCHT1   (R8)
+	PREFETCHT1   64(R8)
+	PREFETCHT1   128(R8)
+	PREFETCHT1   192(R8)
+	PREFETCHT1   256(R8)
+	PREFETCHT1   320(R8)
+	PREFETCHT1   384(R8)
+	PREFETCHT1   448(R8)
+	PREFETCHT1   512(R8)
+	PREFETCHT1   576(R8)
+	ADDQ         $0x00000280, R8
+	VMOVDQU      mask0f<>+0(SB), Y8
+	VMOVDQU      32(CX), Y9
+	VPSRLW       $0x04, Y9, Y10
+	VPAND        Y8, Y9, Y9
+	VPAND        Y8, Y10, Y10
+	VPMADDUBSW   (BX), Y9, Y4
+	VPMADDUBSW   128(BX), Y10, Y11
+	VPADDW       Y11, Y4, Y4
+	VMOVDQU      32(CX)(DX*1), Y9
+	VPSRLW       $0x04, Y9, Y10
+	VPAND        Y8, Y9, Y9
+	VPAND        Y8, Y10, Y10
+	VPMADDUBSW   (BX), Y9, Y5
+	VPMADDUBSW   128(BX), Y10, Y11
+	VPADDW       Y11, Y5, Y5
+	VMOVDQU      32(CX)(DX*2), Y9
+	VPSRLW       $0x04, Y9, Y10
+	VPAND        Y8, Y9, Y9
+	VPAND        Y8, Y10, Y10
+	VPMADDUBSW   (BX), Y9, Y6
+	VPMADDUBSW   128(BX), Y10, Y11
+	VPADDW       Y11, Y6, Y6
+	VMOVDQU      32(CX)(DI*1), Y9
+	VPSRLW       $0x04, Y9, Y10
+	VPAND        Y8, Y9, Y9
+	VPAND        Y8, Y10, Y10
+	VPMADDUBSW   (BX), Y9, Y7
+	VPMADDUBSW   128(BX), Y10, Y11
+	VPADDW       Y11, Y7, Y7
+	VMOVDQU      64(CX), Y9
+	VPSRLW       $0x04, Y9, Y10
+	VPAND        Y8, Y9, Y9
+	VPAND        Y8, Y10, Y10
+	VPMADDUBSW   32(BX), Y9, Y11
+	VPADDW       Y11, Y4, Y4
+	VPMADDUBSW   160(BX), Y10, Y11
+	VPADDW       Y11, Y4, Y4
+	VMOVDQU      64(CX)(DX*1), Y9
+	VPSRLW       $0x04, Y9, Y10
+	VPAND        Y8, Y9, Y9
+	VPAND        Y8, Y10, Y10
+	VPMADDUBSW   32(BX), Y9, Y11
+	VPADDW       Y11, Y5, Y5
+	VPMADDUBSW   160(BX), Y10, Y11
+	VPADDW       Y11, Y5, Y5
+	VMOVDQU      64(CX)(DX*2), Y9
+	VPSRLW       $0x04, Y9, Y10
+	VPAND        Y8, Y9, Y9
+	VPAND        Y8, Y10, Y10
+	VPMADDUBSW   32(BX), Y9, Y11
+	VPADDW       Y11, Y6, Y6
+	VPMADDUBSW   160(BX), Y10, Y11
+	VPADDW       Y11, Y6, Y6
+	VMOVDQU      64(CX)(DI*1), Y9
+	VPSRLW       $0x04, Y9, Y10
+	VPAND        Y8, Y9, Y9
+	VPAND        Y8, Y10, Y10
+	VPMADDUBSW   32(BX), Y9, Y11
+	VPADDW       Y11, Y7, Y7
+	VPMADDUBSW   160(BX), Y10, Y11
+	VPADDW       Y11, Y7, Y7
+	VMOVDQU      96(CX), Y9
+	VPSRLW       $0x04, Y9, Y10
+	VPAND        Y8, Y9, Y9
+	VPAND        Y8, Y10, Y10
+	VPMADDUBSW   64(BX), Y9, Y11
+	VPADDW       Y11, Y4, Y4
+	VPMADDUBSW   192(BX), Y10, Y11
+	VPADDW       Y11, Y4, Y4
+	VMOVDQU      96(CX)(DX*1), Y9
+	VPSRLW       $0x04, Y9, Y10
+	VPAND        Y8, Y9, Y9
+	VPAND        Y8, Y10, Y10
+	VPMADDUBSW   64(BX), Y9, Y11
+	VPADDW       Y11, Y5, Y5
+	VPMADDUBSW   192(BX), Y10, Y11
+	VPADDW       Y11, Y5, Y5
+	VMOVDQU      96(CX)(DX*2), Y9
+	VPSRLW       $0x04, Y9, Y10
+	VPAND        Y8, Y9, Y9
+	VPAND        Y8, Y10, Y10
+	VPMADDUBSW   64(BX), Y9, Y11
+	VPADDW       Y11, Y6, Y6
+	VPMADDUBSW   192(BX), Y10, Y11
+	VPADDW       Y11, Y6, Y6
+	VMOVDQU      96(CX)(DI*1), Y9
+	VPSRLW       $0x04, Y9, Y10
+	VPAND        Y8, Y9, Y9
+	VPAND        Y8, Y10, Y10
+	VPMADDUBSW   64(BX), Y9, Y11
+	VPADDW       Y11, Y7, Y7
+	VPMADDUBSW   192(BX), Y10, Y11
+	VPADDW       Y11, Y7, Y7
+	VMOVDQU      128(CX), Y9
+	VPSRLW       $0x04, Y9, Y10
+	VPAND        Y8, Y9, Y9
+	VPAND        Y8, Y10, Y10
+	VPMADDUBSW   96(BX), Y9, Y11
+	VPADDW       Y11, Y4, Y4
+	VPMADDUBSW   224(BX), Y10, Y11
+	VPADDW       Y11, Y4, Y4
+	VMOVDQU      128(CX)(DX*1), Y9
+	VPSRLW       $0x04, Y9, Y10
+	VPAND        Y8, Y9, Y9
+	VPAND        Y8, Y10, Y10
+	VPMADDUBSW   96(BX), Y9, Y11
+	VPADDW       Y11, Y5, Y5
+	VPMADDUBSW   224(BX), Y10, Y11
+	VPADDW       Y11, Y5, Y5
+	VMOVDQU      128(CX)(DX*2), Y9
+	VPSRLW       $0x04, Y9, Y10
+	VPAND        Y8, Y9, Y9
+	VPAND        Y8, Y10, Y10
+	VPMADDUBSW   96(BX), Y9, Y11
+	VPADDW       Y11, Y6, Y6
+	VPMADDUBSW   224(BX), Y10, Y11
+	VPADDW       Y11, Y6, Y6
+	VMOVDQU      128(CX)(DI*1), Y9
+	VPSRLW       $0x04, Y9, Y10
+	VPAND        Y8, Y9, Y9
+	VPAND        Y8, Y10, Y10
+	VPMADDUBSW   96(BX), Y9, Y11
+	VPADDW       Y11, Y7, Y7
+	VPMADDUBSW   224(BX), Y10, Y11
+	VPADDW       Y11, Y7, Y7
+	VMOVDQU      ones16<>+0(SB), Y11
+	VPMADDWD     Y11, Y4, Y4
+	VPMADDWD     Y11, Y5, Y5
+	VPMADDWD     Y11, Y6, Y6
+	VPMADDWD     Y11, Y7, Y7
+	VCVTPH2PS    (CX), Y8
+	VCVTPH2PS    16(CX), Y10
+	VMULPS       256(BX), Y8, Y9
+	VCVTDQ2PS    Y4, Y4
+	VFMADD231PS  Y4, Y9, Y0
+	VFMADD231PS  320(BX), Y10, Y0
+	VCVTPH2PS    (CX)(DX*1), Y8
+	VCVTPH2PS    16(CX)(DX*1), Y10
+	VMULPS       256(BX), Y8, Y9
+	VCVTDQ2PS    Y5, Y5
+	VFMADD231PS  Y5, Y9, Y1
+	VFMADD231PS  320(BX), Y10, Y1
+	VCVTPH2PS    (CX)(DX*2), Y8
+	VCVTPH2PS    16(CX)(DX*2), Y10
+	VMULPS       256(BX), Y8, Y9
+	VCVTDQ2PS    Y6, Y6
+	VFMADD231PS  Y6, Y9, Y2
+	VFMADD231PS  320(BX), Y10, Y2
+	VCVTPH2PS    (CX)(DI*1), Y8
+	VCVTPH2PS    16(CX)(DI*1), Y10
+	VMULPS       256(BX), Y8, Y9
+	VCVTDQ2PS    Y7, Y7
+	VFMADD231PS  Y7, Y9, Y3
+	VFMADD231PS  320(BX), Y10, Y3
+	ADDQ         $0x000000a0, CX
+	ADDQ         $0x000001c0, BX
+	DECQ         SI
+	JNZ          super
+	VMOVUPS      Y0, Y4
+	VMOVUPS      Y1, Y5
+	VMOVUPS      Y2, Y6
+	VMOVUPS      Y3, Y7
+	VHADDPS      Y5, Y4, Y4
+	VHADDPS      Y7, Y6, Y6
+	VHADDPS      Y6, Y4, Y4
+	VEXTRACTF128 $0x01, Y4, X8
+	VADDPS       X8, X4, X8
+	VMOVUPS      X8, (AX)
 	VZEROUPPER
 	RET
 
-// func scatterQ4KAVX2(out *float32, w *byte, rowBytes uintptr, index *int32, x *byte, n uintptr, rows uintptr)
+// func streamQ41AVX2(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
+// Requires: AVX, AVX2, F16C, FMA3
+TEXT ·streamQ41AVX2(SB), NOSPLIT, $0-48
+	MOVQ out+0(FP), AX
+	MOVQ w+8(FP), CX
+	MOVQ rowBytes+16(FP), DX
+	MOVQ x+24(FP), BX
+	MOVQ n+32(FP), SI
+	MOVQ rows+40(FP), DI
+
+row:
+	MOVQ   CX, R8
+	ADDQ   DX, CX
+	MOVQ   BX, R9
+	MOVQ   SI, R10
+	VXORPS X0, X0, X0
+
+super:
+	VMOVDQU      mask0f<>+0(SB), Y2
+	VMOVDQU      32(R8), Y3
+	VPSRLW       $0x04, Y3, Y4
+	VPAND        Y2, Y3, Y3
+	VPAND        Y2, Y4, Y4
+	VPMADDUBSW   (R9), Y3, Y1
+	VPMADDUBSW   128(R9), Y4, Y5
+	VPADDW       Y5, Y1, Y1
+	VMOVDQU      64(R8), Y3
+	VPSRLW       $0x04, Y3, Y4
+	VPAND        Y2, Y3, Y3
+	VPAND        Y2, Y4, Y4
+	VPMADDUBSW   32(R9), Y3, Y5
+	VPADDW       Y5, Y1, Y1
+	VPMADDUBSW   160(R9), Y4, Y5
+	VPADDW       Y5, Y1, Y1
+	VMOVDQU      96(R8), Y3
+	VPSRLW       $0x04, Y3, Y4
+	VPAND        Y2, Y3, Y3
+	VPAND        Y2, Y4, Y4
+	VPMADDUBSW   64(R9), Y3, Y5
+	VPADDW       Y5, Y1, Y1
+	VPMADDUBSW   192(R9), Y4, Y5
+	VPADDW       Y5, Y1, Y1
+	VMOVDQU      128(R8), Y3
+	VPSRLW       $0x04, Y3, Y4
+	VPAND        Y2, Y3, Y3
+	VPAND        Y2, Y4, Y4
+	VPMADDUBSW   96(R9), Y3, Y5
+	VPADDW       Y5, Y1, Y1
+	VPMADDUBSW   224(R9), Y4, Y5
+	VPADDW       Y5, Y1, Y1
+	VMOVDQU      ones16<>+0(SB), Y5
+	VPMADDWD     Y5, Y1, Y1
+	VCVTPH2PS    (R8), Y2
+	VCVTPH2PS    16(R8), Y4
+	VMULPS       256(R9), Y2, Y3
+	VCVTDQ2PS    Y1, Y1
+	VFMADD231PS  Y1, Y3, Y0
+	VFMADD231PS  320(R9), Y4, Y0
+	ADDQ         $0x000000a0, R8
+	ADDQ         $0x000001c0, R9
+	DECQ         R10
+	JNZ          super
+	VHADDPS      Y0, Y0, Y0
+	VHADDPS      Y0, Y0, Y0
+	VEXTRACTF128 $0x01, Y0, X1
+	VADDPS       X1, X0, X1
+	VMOVSS       X1, (AX)
+	ADDQ         $0x04, AX
+	DECQ         DI
+	JNZ          row
+	VZEROUPPER
+	RET
+
+// func farQ41AVX2(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
 // Requires: AVX, AVX2, F16C, FMA3, MMX+
-TEXT ·scatterQ4KAVX2(SB), NOSPLIT, $0-56
+TEXT ·farQ41AVX2(SB), NOSPLIT, $0-48
+	MOVQ out+0(FP), AX
+	MOVQ w+8(FP), CX
+	MOVQ rowBytes+16(FP), DX
+	MOVQ x+24(FP), BX
+	MOVQ n+32(FP), SI
+	MOVQ rows+40(FP), DI
+
+row:
+	MOVQ   CX, R8
+	ADDQ   DX, CX
+	MOVQ   BX, R9
+	MOVQ   SI, R10
+	VXORPS X0, X0, X0
+
+super:
+	PREFETCHT1   8192(R8)
+	PREFETCHT1   8256(R8)
+	PREFETCHT1   8320(R8)
+	VMOVDQU      mask0f<>+0(SB), Y2
+	VMOVDQU      32(R8), Y3
+	VPSRLW       $0x04, Y3, Y4
+	VPAND        Y2, Y3, Y3
+	VPAND        Y2, Y4, Y4
+	VPMADDUBSW   (R9), Y3, Y1
+	VPMADDUBSW   128(R9), Y4, Y5
+	VPADDW       Y5, Y1, Y1
+	VMOVDQU      64(R8), Y3
+	VPSRLW       $0x04, Y3, Y4
+	VPAND        Y2, Y3, Y3
+	VPAND        Y2, Y4, Y4
+	VPMADDUBSW   32(R9), Y3, Y5
+	VPADDW       Y5, Y1, Y1
+	VPMADDUBSW   160(R9), Y4, Y5
+	VPADDW       Y5, Y1, Y1
+	VMOVDQU      96(R8), Y3
+	VPSRLW       $0x04, Y3, Y4
+	VPAND        Y2, Y3, Y3
+	VPAND        Y2, Y4, Y4
+	VPMADDUBSW   64(R9), Y3, Y5
+	VPADDW       Y5, Y1, Y1
+	VPMADDUBSW   192(R9), Y4, Y5
+	VPADDW       Y5, Y1, Y1
+	VMOVDQU      128(R8), Y3
+	VPSRLW       $0x04, Y3, Y4
+	VPAND        Y2, Y3, Y3
+	VPAND        Y2, Y4, Y4
+	VPMADDUBSW   96(R9), Y3, Y5
+	VPADDW       Y5, Y1, Y1
+	VPMADDUBSW   224(R9), Y4, Y5
+	VPADDW       Y5, Y1, Y1
+	VMOVDQU      ones16<>+0(SB), Y5
+	VPMADDWD     Y5, Y1, Y1
+	VCVTPH2PS    (R8), Y2
+	VCVTPH2PS    16(R8), Y4
+	VMULPS       256(R9), Y2, Y3
+	VCVTDQ2PS    Y1, Y1
+	VFMADD231PS  Y1, Y3, Y0
+	VFMADD231PS  320(R9), Y4, Y0
+	ADDQ         $0x000000a0, R8
+	ADDQ         $0x000001c0, R9
+	DECQ         R10
+	JNZ          super
+	VHADDPS      Y0, Y0, Y0
+	VHADDPS      Y0, Y0, Y0
+	VEXTRACTF128 $0x01, Y0, X1
+	VADDPS       X1, X0, X1
+	VMOVSS       X1, (AX)
+	ADDQ         $0x04, AX
+	DECQ         DI
+	JNZ          row
+	VZEROUPPER
+	RET
+
+// func scatterQ41AVX2(out *float32, w *byte, rowBytes uintptr, index *int32, x *byte, n uintptr, rows uintptr)
+// Requires: AVX, AVX2, F16C, FMA3, MMX+
+TEXT ·scatterQ41AVX2(SB), NOSPLIT, $0-56
 	MOVQ out+0(FP), AX
 	MOVQ w+8(FP), CX
 	MOVQ rowBytes+16(FP), DX
@@ -2196,82 +2225,69 @@ last:
 	VXORPS X0, X0, X0
 
 super:
-	PREFETCHT1     (R12)
-	PREFETCHT1     64(R12)
-	PREFETCHT1     128(R12)
-	ADDQ           $0x00000090, R12
-	VMOVDQU        mask0f<>+0(SB), Y2
-	VMOVDQU        16(R8), Y3
-	VPSRLW         $0x04, Y3, Y4
-	VPAND          Y2, Y3, Y3
-	VPAND          Y2, Y4, Y4
-	VPMADDUBSW     (R9), Y3, Y1
-	VPMADDUBSW     128(R9), Y4, Y5
-	VPADDW         Y5, Y1, Y1
-	VMOVDQU        48(R8), Y3
-	VPSRLW         $0x04, Y3, Y4
-	VPAND          Y2, Y3, Y3
-	VPAND          Y2, Y4, Y4
-	VPMADDUBSW     32(R9), Y3, Y5
-	VPADDW         Y5, Y1, Y1
-	VPMADDUBSW     160(R9), Y4, Y5
-	VPADDW         Y5, Y1, Y1
-	VMOVDQU        80(R8), Y3
-	VPSRLW         $0x04, Y3, Y4
-	VPAND          Y2, Y3, Y3
-	VPAND          Y2, Y4, Y4
-	VPMADDUBSW     64(R9), Y3, Y5
-	VPADDW         Y5, Y1, Y1
-	VPMADDUBSW     192(R9), Y4, Y5
-	VPADDW         Y5, Y1, Y1
-	VMOVDQU        112(R8), Y3
-	VPSRLW         $0x04, Y3, Y4
-	VPAND          Y2, Y3, Y3
-	VPAND          Y2, Y4, Y4
-	VPMADDUBSW     96(R9), Y3, Y5
-	VPADDW         Y5, Y1, Y1
-	VPMADDUBSW     224(R9), Y4, Y5
-	VPADDW         Y5, Y1, Y1
-	VMOVDQU        ones16<>+0(SB), Y5
-	VPMADDWD       Y5, Y1, Y1
-	VBROADCASTI128 (R8), Y4
-	VCVTPH2PS      (R8), X3
-	VPSHUFB        sixBitShuffle<>+0(SB), Y4, Y2
-	VPSRLVD        sixBitShift<>+0(SB), Y2, Y2
-	VPAND          mask63<>+0(SB), Y2, Y2
-	VCVTDQ2PS      Y2, Y2
-	VPSHUFB        sixBitShuffle<>+32(SB), Y4, Y4
-	VPSRLVD        sixBitShift<>+0(SB), Y4, Y4
-	VPAND          mask63<>+0(SB), Y4, Y4
-	VCVTDQ2PS      Y4, Y4
-	VBROADCASTSS   X3, Y5
-	VMULPS         Y5, Y2, Y2
-	VMOVSHDUP      X3, X3
-	VBROADCASTSS   X3, Y3
-	VMULPS         Y3, Y4, Y4
-	VMULPS         256(R9), Y2, Y3
-	VCVTDQ2PS      Y1, Y1
-	VFMADD231PS    Y1, Y3, Y0
-	VFNMADD231PS   320(R9), Y4, Y0
-	ADDQ           $0x00000090, R8
-	ADDQ           $0x000001c0, R9
-	DECQ           R10
-	JNZ            super
-	VHADDPS        Y0, Y0, Y0
-	VHADDPS        Y0, Y0, Y0
-	VEXTRACTF128   $0x01, Y0, X1
-	VADDPS         X1, X0, X1
-	VMOVSS         X1, (AX)
-	ADDQ           $0x04, AX
-	ADDQ           $0x04, R11
-	DECQ           DI
-	JNZ            row
+	PREFETCHT1   (R12)
+	PREFETCHT1   64(R12)
+	PREFETCHT1   128(R12)
+	ADDQ         $0x000000a0, R12
+	VMOVDQU      mask0f<>+0(SB), Y2
+	VMOVDQU      32(R8), Y3
+	VPSRLW       $0x04, Y3, Y4
+	VPAND        Y2, Y3, Y3
+	VPAND        Y2, Y4, Y4
+	VPMADDUBSW   (R9), Y3, Y1
+	VPMADDUBSW   128(R9), Y4, Y5
+	VPADDW       Y5, Y1, Y1
+	VMOVDQU      64(R8), Y3
+	VPSRLW       $0x04, Y3, Y4
+	VPAND        Y2, Y3, Y3
+	VPAND        Y2, Y4, Y4
+	VPMADDUBSW   32(R9), Y3, Y5
+	VPADDW       Y5, Y1, Y1
+	VPMADDUBSW   160(R9), Y4, Y5
+	VPADDW       Y5, Y1, Y1
+	VMOVDQU      96(R8), Y3
+	VPSRLW       $0x04, Y3, Y4
+	VPAND        Y2, Y3, Y3
+	VPAND        Y2, Y4, Y4
+	VPMADDUBSW   64(R9), Y3, Y5
+	VPADDW       Y5, Y1, Y1
+	VPMADDUBSW   192(R9), Y4, Y5
+	VPADDW       Y5, Y1, Y1
+	VMOVDQU      128(R8), Y3
+	VPSRLW       $0x04, Y3, Y4
+	VPAND        Y2, Y3, Y3
+	VPAND        Y2, Y4, Y4
+	VPMADDUBSW   96(R9), Y3, Y5
+	VPADDW       Y5, Y1, Y1
+	VPMADDUBSW   224(R9), Y4, Y5
+	VPADDW       Y5, Y1, Y1
+	VMOVDQU      ones16<>+0(SB), Y5
+	VPMADDWD     Y5, Y1, Y1
+	VCVTPH2PS    (R8), Y2
+	VCVTPH2PS    16(R8), Y4
+	VMULPS       256(R9), Y2, Y3
+	VCVTDQ2PS    Y1, Y1
+	VFMADD231PS  Y1, Y3, Y0
+	VFMADD231PS  320(R9), Y4, Y0
+	ADDQ         $0x000000a0, R8
+	ADDQ         $0x000001c0, R9
+	DECQ         R10
+	JNZ          super
+	VHADDPS      Y0, Y0, Y0
+	VHADDPS      Y0, Y0, Y0
+	VEXTRACTF128 $0x01, Y0, X1
+	VADDPS       X1, X0, X1
+	VMOVSS       X1, (AX)
+	ADDQ         $0x04, AX
+	ADDQ         $0x04, R11
+	DECQ         DI
+	JNZ          row
 	VZEROUPPER
 	RET
 
-// func panelQ4KAVX22x3(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
+// func panelQ41AVX22x3(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
 // Requires: AVX, AVX2, FMA3
-TEXT ·panelQ4KAVX22x3(SB), NOSPLIT, $0-72
+TEXT ·panelQ41AVX22x3(SB), NOSPLIT, $0-72
 	MOVQ    out+0(FP), AX
 	MOVQ    outStride+8(FP), CX
 	MOVQ    w+16(FP), DX
@@ -2298,182 +2314,182 @@ TEXT ·panelQ4KAVX22x3(SB), NOSPLIT, $0-72
 
 begin:
 super:
-	VMOVDQU      64(DX), Y12
-	VMOVDQU      64(DX)(BX*1), Y13
-	VMOVDQU      (SI), Y14
-	VPMADDUBSW   Y14, Y12, Y6
-	VPMADDUBSW   Y14, Y13, Y9
-	VMOVDQU      (SI)(DI*1), Y14
-	VPMADDUBSW   Y14, Y12, Y7
-	VPMADDUBSW   Y14, Y13, Y10
-	VMOVDQU      (SI)(DI*2), Y14
-	VPMADDUBSW   Y14, Y12, Y8
-	VPMADDUBSW   Y14, Y13, Y11
-	VMOVDQU      96(DX), Y12
-	VMOVDQU      96(DX)(BX*1), Y13
-	VMOVDQU      32(SI), Y14
-	VPMADDUBSW   Y14, Y12, Y15
-	VPADDW       Y15, Y6, Y6
-	VPMADDUBSW   Y14, Y13, Y15
-	VPADDW       Y15, Y9, Y9
-	VMOVDQU      32(SI)(DI*1), Y14
-	VPMADDUBSW   Y14, Y12, Y15
-	VPADDW       Y15, Y7, Y7
-	VPMADDUBSW   Y14, Y13, Y15
-	VPADDW       Y15, Y10, Y10
-	VMOVDQU      32(SI)(DI*2), Y14
-	VPMADDUBSW   Y14, Y12, Y15
-	VPADDW       Y15, Y8, Y8
-	VPMADDUBSW   Y14, Y13, Y15
-	VPADDW       Y15, Y11, Y11
-	VMOVDQU      128(DX), Y12
-	VMOVDQU      128(DX)(BX*1), Y13
-	VMOVDQU      64(SI), Y14
-	VPMADDUBSW   Y14, Y12, Y15
-	VPADDW       Y15, Y6, Y6
-	VPMADDUBSW   Y14, Y13, Y15
-	VPADDW       Y15, Y9, Y9
-	VMOVDQU      64(SI)(DI*1), Y14
-	VPMADDUBSW   Y14, Y12, Y15
-	VPADDW       Y15, Y7, Y7
-	VPMADDUBSW   Y14, Y13, Y15
-	VPADDW       Y15, Y10, Y10
-	VMOVDQU      64(SI)(DI*2), Y14
-	VPMADDUBSW   Y14, Y12, Y15
-	VPADDW       Y15, Y8, Y8
-	VPMADDUBSW   Y14, Y13, Y15
-	VPADDW       Y15, Y11, Y11
-	VMOVDQU      160(DX), Y12
-	VMOVDQU      160(DX)(BX*1), Y13
-	VMOVDQU      96(SI), Y14
-	VPMADDUBSW   Y14, Y12, Y15
-	VPADDW       Y15, Y6, Y6
-	VPMADDUBSW   Y14, Y13, Y15
-	VPADDW       Y15, Y9, Y9
-	VMOVDQU      96(SI)(DI*1), Y14
-	VPMADDUBSW   Y14, Y12, Y15
-	VPADDW       Y15, Y7, Y7
-	VPMADDUBSW   Y14, Y13, Y15
-	VPADDW       Y15, Y10, Y10
-	VMOVDQU      96(SI)(DI*2), Y14
-	VPMADDUBSW   Y14, Y12, Y15
-	VPADDW       Y15, Y8, Y8
-	VPMADDUBSW   Y14, Y13, Y15
-	VPADDW       Y15, Y11, Y11
-	VMOVDQU      192(DX), Y12
-	VMOVDQU      192(DX)(BX*1), Y13
-	VMOVDQU      128(SI), Y14
-	VPMADDUBSW   Y14, Y12, Y15
-	VPADDW       Y15, Y6, Y6
-	VPMADDUBSW   Y14, Y13, Y15
-	VPADDW       Y15, Y9, Y9
-	VMOVDQU      128(SI)(DI*1), Y14
-	VPMADDUBSW   Y14, Y12, Y15
-	VPADDW       Y15, Y7, Y7
-	VPMADDUBSW   Y14, Y13, Y15
-	VPADDW       Y15, Y10, Y10
-	VMOVDQU      128(SI)(DI*2), Y14
-	VPMADDUBSW   Y14, Y12, Y15
-	VPADDW       Y15, Y8, Y8
-	VPMADDUBSW   Y14, Y13, Y15
-	VPADDW       Y15, Y11, Y11
-	VMOVDQU      224(DX), Y12
-	VMOVDQU      224(DX)(BX*1), Y13
-	VMOVDQU      160(SI), Y14
-	VPMADDUBSW   Y14, Y12, Y15
-	VPADDW       Y15, Y6, Y6
-	VPMADDUBSW   Y14, Y13, Y15
-	VPADDW       Y15, Y9, Y9
-	VMOVDQU      160(SI)(DI*1), Y14
-	VPMADDUBSW   Y14, Y12, Y15
-	VPADDW       Y15, Y7, Y7
-	VPMADDUBSW   Y14, Y13, Y15
-	VPADDW       Y15, Y10, Y10
-	VMOVDQU      160(SI)(DI*2), Y14
-	VPMADDUBSW   Y14, Y12, Y15
-	VPADDW       Y15, Y8, Y8
-	VPMADDUBSW   Y14, Y13, Y15
-	VPADDW       Y15, Y11, Y11
-	VMOVDQU      256(DX), Y12
-	VMOVDQU      256(DX)(BX*1), Y13
-	VMOVDQU      192(SI), Y14
-	VPMADDUBSW   Y14, Y12, Y15
-	VPADDW       Y15, Y6, Y6
-	VPMADDUBSW   Y14, Y13, Y15
-	VPADDW       Y15, Y9, Y9
-	VMOVDQU      192(SI)(DI*1), Y14
-	VPMADDUBSW   Y14, Y12, Y15
-	VPADDW       Y15, Y7, Y7
-	VPMADDUBSW   Y14, Y13, Y15
-	VPADDW       Y15, Y10, Y10
-	VMOVDQU      192(SI)(DI*2), Y14
-	VPMADDUBSW   Y14, Y12, Y15
-	VPADDW       Y15, Y8, Y8
-	VPMADDUBSW   Y14, Y13, Y15
-	VPADDW       Y15, Y11, Y11
-	VMOVDQU      288(DX), Y12
-	VMOVDQU      288(DX)(BX*1), Y13
-	VMOVDQU      224(SI), Y14
-	VPMADDUBSW   Y14, Y12, Y15
-	VPADDW       Y15, Y6, Y6
-	VPMADDUBSW   Y14, Y13, Y15
-	VPADDW       Y15, Y9, Y9
-	VMOVDQU      224(SI)(DI*1), Y14
-	VPMADDUBSW   Y14, Y12, Y15
-	VPADDW       Y15, Y7, Y7
-	VPMADDUBSW   Y14, Y13, Y15
-	VPADDW       Y15, Y10, Y10
-	VMOVDQU      224(SI)(DI*2), Y14
-	VPMADDUBSW   Y14, Y12, Y15
-	VPADDW       Y15, Y8, Y8
-	VPMADDUBSW   Y14, Y13, Y15
-	VPADDW       Y15, Y11, Y11
-	VPMADDWD     ones16<>+0(SB), Y6, Y6
-	VPMADDWD     ones16<>+0(SB), Y7, Y7
-	VPMADDWD     ones16<>+0(SB), Y8, Y8
-	VPMADDWD     ones16<>+0(SB), Y9, Y9
-	VPMADDWD     ones16<>+0(SB), Y10, Y10
-	VPMADDWD     ones16<>+0(SB), Y11, Y11
-	VMOVDQU      (DX), Y12
-	VMOVDQU      32(DX), Y14
-	VMULPS       256(SI), Y12, Y13
-	VCVTDQ2PS    Y6, Y6
-	VFMADD231PS  Y6, Y13, Y0
-	VFNMADD231PS 320(SI), Y14, Y0
-	VMULPS       256(SI)(DI*1), Y12, Y13
-	VCVTDQ2PS    Y7, Y7
-	VFMADD231PS  Y7, Y13, Y1
-	VFNMADD231PS 320(SI)(DI*1), Y14, Y1
-	VMULPS       256(SI)(DI*2), Y12, Y13
-	VCVTDQ2PS    Y8, Y8
-	VFMADD231PS  Y8, Y13, Y2
-	VFNMADD231PS 320(SI)(DI*2), Y14, Y2
-	VMOVDQU      (DX)(BX*1), Y12
-	VMOVDQU      32(DX)(BX*1), Y14
-	VMULPS       256(SI), Y12, Y13
-	VCVTDQ2PS    Y9, Y9
-	VFMADD231PS  Y9, Y13, Y3
-	VFNMADD231PS 320(SI), Y14, Y3
-	VMULPS       256(SI)(DI*1), Y12, Y13
-	VCVTDQ2PS    Y10, Y10
-	VFMADD231PS  Y10, Y13, Y4
-	VFNMADD231PS 320(SI)(DI*1), Y14, Y4
-	VMULPS       256(SI)(DI*2), Y12, Y13
-	VCVTDQ2PS    Y11, Y11
-	VFMADD231PS  Y11, Y13, Y5
-	VFNMADD231PS 320(SI)(DI*2), Y14, Y5
-	ADDQ         $0x00000140, DX
-	ADDQ         $0x000001c0, SI
-	DECQ         R8
-	JNZ          super
-	TESTQ        $0x00000002, R10
-	JNE          sum
-	VMOVUPS      Y0, (R9)
-	VMOVUPS      Y1, 32(R9)
-	VMOVUPS      Y2, 64(R9)
-	VMOVUPS      Y3, 96(R9)
-	VMOVUPS      Y4, 128(R9)
-	VMOVUPS      Y5, 160(R9)
+	VMOVDQU     64(DX), Y12
+	VMOVDQU     64(DX)(BX*1), Y13
+	VMOVDQU     (SI), Y14
+	VPMADDUBSW  Y14, Y12, Y6
+	VPMADDUBSW  Y14, Y13, Y9
+	VMOVDQU     (SI)(DI*1), Y14
+	VPMADDUBSW  Y14, Y12, Y7
+	VPMADDUBSW  Y14, Y13, Y10
+	VMOVDQU     (SI)(DI*2), Y14
+	VPMADDUBSW  Y14, Y12, Y8
+	VPMADDUBSW  Y14, Y13, Y11
+	VMOVDQU     96(DX), Y12
+	VMOVDQU     96(DX)(BX*1), Y13
+	VMOVDQU     32(SI), Y14
+	VPMADDUBSW  Y14, Y12, Y15
+	VPADDW      Y15, Y6, Y6
+	VPMADDUBSW  Y14, Y13, Y15
+	VPADDW      Y15, Y9, Y9
+	VMOVDQU     32(SI)(DI*1), Y14
+	VPMADDUBSW  Y14, Y12, Y15
+	VPADDW      Y15, Y7, Y7
+	VPMADDUBSW  Y14, Y13, Y15
+	VPADDW      Y15, Y10, Y10
+	VMOVDQU     32(SI)(DI*2), Y14
+	VPMADDUBSW  Y14, Y12, Y15
+	VPADDW      Y15, Y8, Y8
+	VPMADDUBSW  Y14, Y13, Y15
+	VPADDW      Y15, Y11, Y11
+	VMOVDQU     128(DX), Y12
+	VMOVDQU     128(DX)(BX*1), Y13
+	VMOVDQU     64(SI), Y14
+	VPMADDUBSW  Y14, Y12, Y15
+	VPADDW      Y15, Y6, Y6
+	VPMADDUBSW  Y14, Y13, Y15
+	VPADDW      Y15, Y9, Y9
+	VMOVDQU     64(SI)(DI*1), Y14
+	VPMADDUBSW  Y14, Y12, Y15
+	VPADDW      Y15, Y7, Y7
+	VPMADDUBSW  Y14, Y13, Y15
+	VPADDW      Y15, Y10, Y10
+	VMOVDQU     64(SI)(DI*2), Y14
+	VPMADDUBSW  Y14, Y12, Y15
+	VPADDW      Y15, Y8, Y8
+	VPMADDUBSW  Y14, Y13, Y15
+	VPADDW      Y15, Y11, Y11
+	VMOVDQU     160(DX), Y12
+	VMOVDQU     160(DX)(BX*1), Y13
+	VMOVDQU     96(SI), Y14
+	VPMADDUBSW  Y14, Y12, Y15
+	VPADDW      Y15, Y6, Y6
+	VPMADDUBSW  Y14, Y13, Y15
+	VPADDW      Y15, Y9, Y9
+	VMOVDQU     96(SI)(DI*1), Y14
+	VPMADDUBSW  Y14, Y12, Y15
+	VPADDW      Y15, Y7, Y7
+	VPMADDUBSW  Y14, Y13, Y15
+	VPADDW      Y15, Y10, Y10
+	VMOVDQU     96(SI)(DI*2), Y14
+	VPMADDUBSW  Y14, Y12, Y15
+	VPADDW      Y15, Y8, Y8
+	VPMADDUBSW  Y14, Y13, Y15
+	VPADDW      Y15, Y11, Y11
+	VMOVDQU     192(DX), Y12
+	VMOVDQU     192(DX)(BX*1), Y13
+	VMOVDQU     128(SI), Y14
+	VPMADDUBSW  Y14, Y12, Y15
+	VPADDW      Y15, Y6, Y6
+	VPMADDUBSW  Y14, Y13, Y15
+	VPADDW      Y15, Y9, Y9
+	VMOVDQU     128(SI)(DI*1), Y14
+	VPMADDUBSW  Y14, Y12, Y15
+	VPADDW      Y15, Y7, Y7
+	VPMADDUBSW  Y14, Y13, Y15
+	VPADDW      Y15, Y10, Y10
+	VMOVDQU     128(SI)(DI*2), Y14
+	VPMADDUBSW  Y14, Y12, Y15
+	VPADDW      Y15, Y8, Y8
+	VPMADDUBSW  Y14, Y13, Y15
+	VPADDW      Y15, Y11, Y11
+	VMOVDQU     224(DX), Y12
+	VMOVDQU     224(DX)(BX*1), Y13
+	VMOVDQU     160(SI), Y14
+	VPMADDUBSW  Y14, Y12, Y15
+	VPADDW      Y15, Y6, Y6
+	VPMADDUBSW  Y14, Y13, Y15
+	VPADDW      Y15, Y9, Y9
+	VMOVDQU     160(SI)(DI*1), Y14
+	VPMADDUBSW  Y14, Y12, Y15
+	VPADDW      Y15, Y7, Y7
+	VPMADDUBSW  Y14, Y13, Y15
+	VPADDW      Y15, Y10, Y10
+	VMOVDQU     160(SI)(DI*2), Y14
+	VPMADDUBSW  Y14, Y12, Y15
+	VPADDW      Y15, Y8, Y8
+	VPMADDUBSW  Y14, Y13, Y15
+	VPADDW      Y15, Y11, Y11
+	VMOVDQU     256(DX), Y12
+	VMOVDQU     256(DX)(BX*1), Y13
+	VMOVDQU     192(SI), Y14
+	VPMADDUBSW  Y14, Y12, Y15
+	VPADDW      Y15, Y6, Y6
+	VPMADDUBSW  Y14, Y13, Y15
+	VPADDW      Y15, Y9, Y9
+	VMOVDQU     192(SI)(DI*1), Y14
+	VPMADDUBSW  Y14, Y12, Y15
+	VPADDW      Y15, Y7, Y7
+	VPMADDUBSW  Y14, Y13, Y15
+	VPADDW      Y15, Y10, Y10
+	VMOVDQU     192(SI)(DI*2), Y14
+	VPMADDUBSW  Y14, Y12, Y15
+	VPADDW      Y15, Y8, Y8
+	VPMADDUBSW  Y14, Y13, Y15
+	VPADDW      Y15, Y11, Y11
+	VMOVDQU     288(DX), Y12
+	VMOVDQU     288(DX)(BX*1), Y13
+	VMOVDQU     224(SI), Y14
+	VPMADDUBSW  Y14, Y12, Y15
+	VPADDW      Y15, Y6, Y6
+	VPMADDUBSW  Y14, Y13, Y15
+	VPADDW      Y15, Y9, Y9
+	VMOVDQU     224(SI)(DI*1), Y14
+	VPMADDUBSW  Y14, Y12, Y15
+	VPADDW      Y15, Y7, Y7
+	VPMADDUBSW  Y14, Y13, Y15
+	VPADDW      Y15, Y10, Y10
+	VMOVDQU     224(SI)(DI*2), Y14
+	VPMADDUBSW  Y14, Y12, Y15
+	VPADDW      Y15, Y8, Y8
+	VPMADDUBSW  Y14, Y13, Y15
+	VPADDW      Y15, Y11, Y11
+	VPMADDWD    ones16<>+0(SB), Y6, Y6
+	VPMADDWD    ones16<>+0(SB), Y7, Y7
+	VPMADDWD    ones16<>+0(SB), Y8, Y8
+	VPMADDWD    ones16<>+0(SB), Y9, Y9
+	VPMADDWD    ones16<>+0(SB), Y10, Y10
+	VPMADDWD    ones16<>+0(SB), Y11, Y11
+	VMOVDQU     (DX), Y12
+	VMOVDQU     32(DX), Y14
+	VMULPS      256(SI), Y12, Y13
+	VCVTDQ2PS   Y6, Y6
+	VFMADD231PS Y6, Y13, Y0
+	VFMADD231PS 320(SI), Y14, Y0
+	VMULPS      256(SI)(DI*1), Y12, Y13
+	VCVTDQ2PS   Y7, Y7
+	VFMADD231PS Y7, Y13, Y1
+	VFMADD231PS 320(SI)(DI*1), Y14, Y1
+	VMULPS      256(SI)(DI*2), Y12, Y13
+	VCVTDQ2PS   Y8, Y8
+	VFMADD231PS Y8, Y13, Y2
+	VFMADD231PS 320(SI)(DI*2), Y14, Y2
+	VMOVDQU     (DX)(BX*1), Y12
+	VMOVDQU     32(DX)(BX*1), Y14
+	VMULPS      256(SI), Y12, Y13
+	VCVTDQ2PS   Y9, Y9
+	VFMADD231PS Y9, Y13, Y3
+	VFMADD231PS 320(SI), Y14, Y3
+	VMULPS      256(SI)(DI*1), Y12, Y13
+	VCVTDQ2PS   Y10, Y10
+	VFMADD231PS Y10, Y13, Y4
+	VFMADD231PS 320(SI)(DI*1), Y14, Y4
+	VMULPS      256(SI)(DI*2), Y12, Y13
+	VCVTDQ2PS   Y11, Y11
+	VFMADD231PS Y11, Y13, Y5
+	VFMADD231PS 320(SI)(DI*2), Y14, Y5
+	ADDQ        $0x00000140, DX
+	ADDQ        $0x000001c0, SI
+	DECQ        R8
+	JNZ         super
+	TESTQ       $0x00000002, R10
+	JNE         sum
+	VMOVUPS     Y0, (R9)
+	VMOVUPS     Y1, 32(R9)
+	VMOVUPS     Y2, 64(R9)
+	VMOVUPS     Y3, 96(R9)
+	VMOVUPS     Y4, 128(R9)
+	VMOVUPS     Y5, 160(R9)
 	VZEROUPPER
 	RET
 
@@ -2504,59 +2520,46 @@ sum:
 	VZEROUPPER
 	RET
 
-// func expandQ4KAVX2(dst *byte, w *byte, n uintptr)
+// func expandQ41AVX2(dst *byte, w *byte, n uintptr)
 // Requires: AVX, AVX2, F16C
-TEXT ·expandQ4KAVX2(SB), NOSPLIT, $0-24
+TEXT ·expandQ41AVX2(SB), NOSPLIT, $0-24
 	MOVQ dst+0(FP), AX
 	MOVQ w+8(FP), CX
 	MOVQ n+16(FP), DX
 
 super:
-	VBROADCASTI128 (CX), Y1
-	VCVTPH2PS      (CX), X2
-	VPSHUFB        sixBitShuffle<>+0(SB), Y1, Y0
-	VPSRLVD        sixBitShift<>+0(SB), Y0, Y0
-	VPAND          mask63<>+0(SB), Y0, Y0
-	VCVTDQ2PS      Y0, Y0
-	VPSHUFB        sixBitShuffle<>+32(SB), Y1, Y1
-	VPSRLVD        sixBitShift<>+0(SB), Y1, Y1
-	VPAND          mask63<>+0(SB), Y1, Y1
-	VCVTDQ2PS      Y1, Y1
-	VBROADCASTSS   X2, Y6
-	VMULPS         Y6, Y0, Y0
-	VMOVSHDUP      X2, X2
-	VBROADCASTSS   X2, Y2
-	VMULPS         Y2, Y1, Y1
-	VMOVUPS        Y0, (AX)
-	VMOVUPS        Y1, 32(AX)
-	VMOVDQU        16(CX), Y3
-	VPSRLW         $0x04, Y3, Y4
-	VPAND          mask0f<>+0(SB), Y3, Y3
-	VMOVDQU        Y3, 64(AX)
-	VPAND          mask0f<>+0(SB), Y4, Y4
-	VMOVDQU        Y4, 192(AX)
-	VMOVDQU        48(CX), Y3
-	VPSRLW         $0x04, Y3, Y4
-	VPAND          mask0f<>+0(SB), Y3, Y3
-	VMOVDQU        Y3, 96(AX)
-	VPAND          mask0f<>+0(SB), Y4, Y4
-	VMOVDQU        Y4, 224(AX)
-	VMOVDQU        80(CX), Y3
-	VPSRLW         $0x04, Y3, Y4
-	VPAND          mask0f<>+0(SB), Y3, Y3
-	VMOVDQU        Y3, 128(AX)
-	VPAND          mask0f<>+0(SB), Y4, Y4
-	VMOVDQU        Y4, 256(AX)
-	VMOVDQU        112(CX), Y3
-	VPSRLW         $0x04, Y3, Y4
-	VPAND          mask0f<>+0(SB), Y3, Y3
-	VMOVDQU        Y3, 160(AX)
-	VPAND          mask0f<>+0(SB), Y4, Y4
-	VMOVDQU        Y4, 288(AX)
-	ADDQ           $0x00000090, CX
-	ADDQ           $0x00000140, AX
-	DECQ           DX
-	JNZ            super
+	VCVTPH2PS (CX), Y0
+	VCVTPH2PS 16(CX), Y1
+	VMOVUPS   Y0, (AX)
+	VMOVUPS   Y1, 32(AX)
+	VMOVDQU   32(CX), Y3
+	VPSRLW    $0x04, Y3, Y4
+	VPAND     mask0f<>+0(SB), Y3, Y3
+	VMOVDQU   Y3, 64(AX)
+	VPAND     mask0f<>+0(SB), Y4, Y4
+	VMOVDQU   Y4, 192(AX)
+	VMOVDQU   64(CX), Y3
+	VPSRLW    $0x04, Y3, Y4
+	VPAND     mask0f<>+0(SB), Y3, Y3
+	VMOVDQU   Y3, 96(AX)
+	VPAND     mask0f<>+0(SB), Y4, Y4
+	VMOVDQU   Y4, 224(AX)
+	VMOVDQU   96(CX), Y3
+	VPSRLW    $0x04, Y3, Y4
+	VPAND     mask0f<>+0(SB), Y3, Y3
+	VMOVDQU   Y3, 128(AX)
+	VPAND     mask0f<>+0(SB), Y4, Y4
+	VMOVDQU   Y4, 256(AX)
+	VMOVDQU   128(CX), Y3
+	VPSRLW    $0x04, Y3, Y4
+	VPAND     mask0f<>+0(SB), Y3, Y3
+	VMOVDQU   Y3, 160(AX)
+	VPAND     mask0f<>+0(SB), Y4, Y4
+	VMOVDQU   Y4, 288(AX)
+	ADDQ      $0x000000a0, CX
+	ADDQ      $0x00000140, AX
+	DECQ      DX
+	JNZ       super
 	VZEROUPPER
 	RET
 
@@ -2817,99 +2820,6 @@ sum:
 	VEXTRACTF128 $0x01, Y4, X6
 	VADDPS       X6, X4, X6
 	VMOVQ        X6, (AX)
-	VZEROUPPER
-	RET
-
-// func streamQ80AVX2(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
-// Requires: AVX, AVX2, F16C, FMA3
-TEXT ·streamQ80AVX2(SB), NOSPLIT, $0-48
-	MOVQ out+0(FP), AX
-	MOVQ w+8(FP), CX
-	MOVQ rowBytes+16(FP), DX
-	MOVQ x+24(FP), BX
-	MOVQ n+32(FP), SI
-	MOVQ rows+40(FP), DI
-
-row:
-	MOVQ   CX, R8
-	ADDQ   DX, CX
-	MOVQ   BX, R9
-	MOVQ   SI, R10
-	VXORPS X0, X0, X0
-
-super:
-	VMOVDQU      ones16<>+0(SB), Y2
-	VMOVDQU      16(R8), Y3
-	VPABSB       Y3, Y4
-	VMOVDQU      (R9), Y5
-	VPSIGNB      Y3, Y5, Y5
-	VPMADDUBSW   Y5, Y4, Y5
-	VPMADDWD     Y2, Y5, Y1
-	VMOVDQU      48(R8), Y3
-	VPABSB       Y3, Y4
-	VMOVDQU      32(R9), Y5
-	VPSIGNB      Y3, Y5, Y5
-	VPMADDUBSW   Y5, Y4, Y5
-	VPMADDWD     Y2, Y5, Y5
-	VPADDD       Y5, Y1, Y1
-	VMOVDQU      80(R8), Y3
-	VPABSB       Y3, Y4
-	VMOVDQU      64(R9), Y5
-	VPSIGNB      Y3, Y5, Y5
-	VPMADDUBSW   Y5, Y4, Y5
-	VPMADDWD     Y2, Y5, Y5
-	VPADDD       Y5, Y1, Y1
-	VMOVDQU      112(R8), Y3
-	VPABSB       Y3, Y4
-	VMOVDQU      96(R9), Y5
-	VPSIGNB      Y3, Y5, Y5
-	VPMADDUBSW   Y5, Y4, Y5
-	VPMADDWD     Y2, Y5, Y5
-	VPADDD       Y5, Y1, Y1
-	VMOVDQU      144(R8), Y3
-	VPABSB       Y3, Y4
-	VMOVDQU      128(R9), Y5
-	VPSIGNB      Y3, Y5, Y5
-	VPMADDUBSW   Y5, Y4, Y5
-	VPMADDWD     Y2, Y5, Y5
-	VPADDD       Y5, Y1, Y1
-	VMOVDQU      176(R8), Y3
-	VPABSB       Y3, Y4
-	VMOVDQU      160(R9), Y5
-	VPSIGNB      Y3, Y5, Y5
-	VPMADDUBSW   Y5, Y4, Y5
-	VPMADDWD     Y2, Y5, Y5
-	VPADDD       Y5, Y1, Y1
-	VMOVDQU      208(R8), Y3
-	VPABSB       Y3, Y4
-	VMOVDQU      192(R9), Y5
-	VPSIGNB      Y3, Y5, Y5
-	VPMADDUBSW   Y5, Y4, Y5
-	VPMADDWD     Y2, Y5, Y5
-	VPADDD       Y5, Y1, Y1
-	VMOVDQU      240(R8), Y3
-	VPABSB       Y3, Y4
-	VMOVDQU      224(R9), Y5
-	VPSIGNB      Y3, Y5, Y5
-	VPMADDUBSW   Y5, Y4, Y5
-	VPMADDWD     Y2, Y5, Y5
-	VPADDD       Y5, Y1, Y1
-	VCVTPH2PS    (R8), Y2
-	VMULPS       256(R9), Y2, Y3
-	VCVTDQ2PS    Y1, Y1
-	VFMADD231PS  Y1, Y3, Y0
-	ADDQ         $0x00000110, R8
-	ADDQ         $0x000001c0, R9
-	DECQ         R10
-	JNZ          super
-	VHADDPS      Y0, Y0, Y0
-	VHADDPS      Y0, Y0, Y0
-	VEXTRACTF128 $0x01, Y0, X1
-	VADDPS       X1, X0, X1
-	VMOVSS       X1, (AX)
-	ADDQ         $0x04, AX
-	DECQ         DI
-	JNZ          row
 	VZEROUPPER
 	RET
 
@@ -3200,6 +3110,197 @@ super:
 	VEXTRACTF128 $0x01, Y4, X8
 	VADDPS       X8, X4, X8
 	VMOVUPS      X8, (AX)
+	VZEROUPPER
+	RET
+
+// func streamQ80AVX2(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
+// Requires: AVX, AVX2, F16C, FMA3
+TEXT ·streamQ80AVX2(SB), NOSPLIT, $0-48
+	MOVQ out+0(FP), AX
+	MOVQ w+8(FP), CX
+	MOVQ rowBytes+16(FP), DX
+	MOVQ x+24(FP), BX
+	MOVQ n+32(FP), SI
+	MOVQ rows+40(FP), DI
+
+row:
+	MOVQ   CX, R8
+	ADDQ   DX, CX
+	MOVQ   BX, R9
+	MOVQ   SI, R10
+	VXORPS X0, X0, X0
+
+super:
+	VMOVDQU      ones16<>+0(SB), Y2
+	VMOVDQU      16(R8), Y3
+	VPABSB       Y3, Y4
+	VMOVDQU      (R9), Y5
+	VPSIGNB      Y3, Y5, Y5
+	VPMADDUBSW   Y5, Y4, Y5
+	VPMADDWD     Y2, Y5, Y1
+	VMOVDQU      48(R8), Y3
+	VPABSB       Y3, Y4
+	VMOVDQU      32(R9), Y5
+	VPSIGNB      Y3, Y5, Y5
+	VPMADDUBSW   Y5, Y4, Y5
+	VPMADDWD     Y2, Y5, Y5
+	VPADDD       Y5, Y1, Y1
+	VMOVDQU      80(R8), Y3
+	VPABSB       Y3, Y4
+	VMOVDQU      64(R9), Y5
+	VPSIGNB      Y3, Y5, Y5
+	VPMADDUBSW   Y5, Y4, Y5
+	VPMADDWD     Y2, Y5, Y5
+	VPADDD       Y5, Y1, Y1
+	VMOVDQU      112(R8), Y3
+	VPABSB       Y3, Y4
+	VMOVDQU      96(R9), Y5
+	VPSIGNB      Y3, Y5, Y5
+	VPMADDUBSW   Y5, Y4, Y5
+	VPMADDWD     Y2, Y5, Y5
+	VPADDD       Y5, Y1, Y1
+	VMOVDQU      144(R8), Y3
+	VPABSB       Y3, Y4
+	VMOVDQU      128(R9), Y5
+	VPSIGNB      Y3, Y5, Y5
+	VPMADDUBSW   Y5, Y4, Y5
+	VPMADDWD     Y2, Y5, Y5
+	VPADDD       Y5, Y1, Y1
+	VMOVDQU      176(R8), Y3
+	VPABSB       Y3, Y4
+	VMOVDQU      160(R9), Y5
+	VPSIGNB      Y3, Y5, Y5
+	VPMADDUBSW   Y5, Y4, Y5
+	VPMADDWD     Y2, Y5, Y5
+	VPADDD       Y5, Y1, Y1
+	VMOVDQU      208(R8), Y3
+	VPABSB       Y3, Y4
+	VMOVDQU      192(R9), Y5
+	VPSIGNB      Y3, Y5, Y5
+	VPMADDUBSW   Y5, Y4, Y5
+	VPMADDWD     Y2, Y5, Y5
+	VPADDD       Y5, Y1, Y1
+	VMOVDQU      240(R8), Y3
+	VPABSB       Y3, Y4
+	VMOVDQU      224(R9), Y5
+	VPSIGNB      Y3, Y5, Y5
+	VPMADDUBSW   Y5, Y4, Y5
+	VPMADDWD     Y2, Y5, Y5
+	VPADDD       Y5, Y1, Y1
+	VCVTPH2PS    (R8), Y2
+	VMULPS       256(R9), Y2, Y3
+	VCVTDQ2PS    Y1, Y1
+	VFMADD231PS  Y1, Y3, Y0
+	ADDQ         $0x00000110, R8
+	ADDQ         $0x000001c0, R9
+	DECQ         R10
+	JNZ          super
+	VHADDPS      Y0, Y0, Y0
+	VHADDPS      Y0, Y0, Y0
+	VEXTRACTF128 $0x01, Y0, X1
+	VADDPS       X1, X0, X1
+	VMOVSS       X1, (AX)
+	ADDQ         $0x04, AX
+	DECQ         DI
+	JNZ          row
+	VZEROUPPER
+	RET
+
+// func farQ80AVX2(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
+// Requires: AVX, AVX2, F16C, FMA3, MMX+
+TEXT ·farQ80AVX2(SB), NOSPLIT, $0-48
+	MOVQ out+0(FP), AX
+	MOVQ w+8(FP), CX
+	MOVQ rowBytes+16(FP), DX
+	MOVQ x+24(FP), BX
+	MOVQ n+32(FP), SI
+	MOVQ rows+40(FP), DI
+
+row:
+	MOVQ   CX, R8
+	ADDQ   DX, CX
+	MOVQ   BX, R9
+	MOVQ   SI, R10
+	VXORPS X0, X0, X0
+
+super:
+	PREFETCHT1   8192(R8)
+	PREFETCHT1   8256(R8)
+	PREFETCHT1   8320(R8)
+	PREFETCHT1   8384(R8)
+	PREFETCHT1   8448(R8)
+	VMOVDQU      ones16<>+0(SB), Y2
+	VMOVDQU      16(R8), Y3
+	VPABSB       Y3, Y4
+	VMOVDQU      (R9), Y5
+	VPSIGNB      Y3, Y5, Y5
+	VPMADDUBSW   Y5, Y4, Y5
+	VPMADDWD     Y2, Y5, Y1
+	VMOVDQU      48(R8), Y3
+	VPABSB       Y3, Y4
+	VMOVDQU      32(R9), Y5
+	VPSIGNB      Y3, Y5, Y5
+	VPMADDUBSW   Y5, Y4, Y5
+	VPMADDWD     Y2, Y5, Y5
+	VPADDD       Y5, Y1, Y1
+	VMOVDQU      80(R8), Y3
+	VPABSB       Y3, Y4
+	VMOVDQU      64(R9), Y5
+	VPSIGNB      Y3, Y5, Y5
+	VPMADDUBSW   Y5, Y4, Y5
+	VPMADDWD     Y2, Y5, Y5
+	VPADDD       Y5, Y1, Y1
+	VMOVDQU      112(R8), Y3
+	VPABSB       Y3, Y4
+	VMOVDQU      96(R9), Y5
+	VPSIGNB      Y3, Y5, Y5
+	VPMADDUBSW   Y5, Y4, Y5
+	VPMADDWD     Y2, Y5, Y5
+	VPADDD       Y5, Y1, Y1
+	VMOVDQU      144(R8), Y3
+	VPABSB       Y3, Y4
+	VMOVDQU      128(R9), Y5
+	VPSIGNB      Y3, Y5, Y5
+	VPMADDUBSW   Y5, Y4, Y5
+	VPMADDWD     Y2, Y5, Y5
+	VPADDD       Y5, Y1, Y1
+	VMOVDQU      176(R8), Y3
+	VPABSB       Y3, Y4
+	VMOVDQU      160(R9), Y5
+	VPSIGNB      Y3, Y5, Y5
+	VPMADDUBSW   Y5, Y4, Y5
+	VPMADDWD     Y2, Y5, Y5
+	VPADDD       Y5, Y1, Y1
+	VMOVDQU      208(R8), Y3
+	VPABSB       Y3, Y4
+	VMOVDQU      192(R9), Y5
+	VPSIGNB      Y3, Y5, Y5
+	VPMADDUBSW   Y5, Y4, Y5
+	VPMADDWD     Y2, Y5, Y5
+	VPADDD       Y5, Y1, Y1
+	VMOVDQU      240(R8), Y3
+	VPABSB       Y3, Y4
+	VMOVDQU      224(R9), Y5
+	VPSIGNB      Y3, Y5, Y5
+	VPMADDUBSW   Y5, Y4, Y5
+	VPMADDWD     Y2, Y5, Y5
+	VPADDD       Y5, Y1, Y1
+	VCVTPH2PS    (R8), Y2
+	VMULPS       256(R9), Y2, Y3
+	VCVTDQ2PS    Y1, Y1
+	VFMADD231PS  Y1, Y3, Y0
+	ADDQ         $0x00000110, R8
+	ADDQ         $0x000001c0, R9
+	DECQ         R10
+	JNZ          super
+	VHADDPS      Y0, Y0, Y0
+	VHADDPS      Y0, Y0, Y0
+	VEXTRACTF128 $0x01, Y0, X1
+	VADDPS       X1, X0, X1
+	VMOVSS       X1, (AX)
+	ADDQ         $0x04, AX
+	DECQ         DI
+	JNZ          row
 	VZEROUPPER
 	RET
 
@@ -3767,6 +3868,2378 @@ super:
 	VZEROUPPER
 	RET
 
+// func tileQ4KAVX22x2(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
+// Requires: AVX, AVX2, F16C, FMA3
+TEXT ·tileQ4KAVX22x2(SB), NOSPLIT, $0-72
+	MOVQ    out+0(FP), AX
+	MOVQ    outStride+8(FP), CX
+	MOVQ    w+16(FP), DX
+	MOVQ    rowBytes+24(FP), BX
+	MOVQ    x+32(FP), SI
+	MOVQ    xStride+40(FP), DI
+	MOVQ    n+48(FP), R8
+	VPXOR   Y0, Y0, Y0
+	VPXOR   Y1, Y1, Y1
+	VPXOR   Y2, Y2, Y2
+	VPXOR   Y3, Y3, Y3
+	MOVQ    acc+56(FP), R9
+	MOVQ    part+64(FP), R10
+	TESTQ   $0x00000001, R10
+	JNE     begin
+	VMOVUPS (R9), Y0
+	VMOVUPS 32(R9), Y1
+	VMOVUPS 64(R9), Y2
+	VMOVUPS 96(R9), Y3
+
+begin:
+super:
+	VMOVDQU        mask0f<>+0(SB), Y8
+	VMOVDQU        16(DX), Y9
+	VPSRLW         $0x04, Y9, Y10
+	VPAND          Y8, Y9, Y9
+	VPAND          Y8, Y10, Y10
+	VPMADDUBSW     (SI), Y9, Y4
+	VPMADDUBSW     128(SI), Y10, Y11
+	VPADDW         Y11, Y4, Y4
+	VPMADDUBSW     (SI)(DI*1), Y9, Y5
+	VPMADDUBSW     128(SI)(DI*1), Y10, Y11
+	VPADDW         Y11, Y5, Y5
+	VMOVDQU        16(DX)(BX*1), Y9
+	VPSRLW         $0x04, Y9, Y10
+	VPAND          Y8, Y9, Y9
+	VPAND          Y8, Y10, Y10
+	VPMADDUBSW     (SI), Y9, Y6
+	VPMADDUBSW     128(SI), Y10, Y11
+	VPADDW         Y11, Y6, Y6
+	VPMADDUBSW     (SI)(DI*1), Y9, Y7
+	VPMADDUBSW     128(SI)(DI*1), Y10, Y11
+	VPADDW         Y11, Y7, Y7
+	VMOVDQU        48(DX), Y9
+	VPSRLW         $0x04, Y9, Y10
+	VPAND          Y8, Y9, Y9
+	VPAND          Y8, Y10, Y10
+	VPMADDUBSW     32(SI), Y9, Y11
+	VPADDW         Y11, Y4, Y4
+	VPMADDUBSW     160(SI), Y10, Y11
+	VPADDW         Y11, Y4, Y4
+	VPMADDUBSW     32(SI)(DI*1), Y9, Y11
+	VPADDW         Y11, Y5, Y5
+	VPMADDUBSW     160(SI)(DI*1), Y10, Y11
+	VPADDW         Y11, Y5, Y5
+	VMOVDQU        48(DX)(BX*1), Y9
+	VPSRLW         $0x04, Y9, Y10
+	VPAND          Y8, Y9, Y9
+	VPAND          Y8, Y10, Y10
+	VPMADDUBSW     32(SI), Y9, Y11
+	VPADDW         Y11, Y6, Y6
+	VPMADDUBSW     160(SI), Y10, Y11
+	VPADDW         Y11, Y6, Y6
+	VPMADDUBSW     32(SI)(DI*1), Y9, Y11
+	VPADDW         Y11, Y7, Y7
+	VPMADDUBSW     160(SI)(DI*1), Y10, Y11
+	VPADDW         Y11, Y7, Y7
+	VMOVDQU        80(DX), Y9
+	VPSRLW         $0x04, Y9, Y10
+	VPAND          Y8, Y9, Y9
+	VPAND          Y8, Y10, Y10
+	VPMADDUBSW     64(SI), Y9, Y11
+	VPADDW         Y11, Y4, Y4
+	VPMADDUBSW     192(SI), Y10, Y11
+	VPADDW         Y11, Y4, Y4
+	VPMADDUBSW     64(SI)(DI*1), Y9, Y11
+	VPADDW         Y11, Y5, Y5
+	VPMADDUBSW     192(SI)(DI*1), Y10, Y11
+	VPADDW         Y11, Y5, Y5
+	VMOVDQU        80(DX)(BX*1), Y9
+	VPSRLW         $0x04, Y9, Y10
+	VPAND          Y8, Y9, Y9
+	VPAND          Y8, Y10, Y10
+	VPMADDUBSW     64(SI), Y9, Y11
+	VPADDW         Y11, Y6, Y6
+	VPMADDUBSW     192(SI), Y10, Y11
+	VPADDW         Y11, Y6, Y6
+	VPMADDUBSW     64(SI)(DI*1), Y9, Y11
+	VPADDW         Y11, Y7, Y7
+	VPMADDUBSW     192(SI)(DI*1), Y10, Y11
+	VPADDW         Y11, Y7, Y7
+	VMOVDQU        112(DX), Y9
+	VPSRLW         $0x04, Y9, Y10
+	VPAND          Y8, Y9, Y9
+	VPAND          Y8, Y10, Y10
+	VPMADDUBSW     96(SI), Y9, Y11
+	VPADDW         Y11, Y4, Y4
+	VPMADDUBSW     224(SI), Y10, Y11
+	VPADDW         Y11, Y4, Y4
+	VPMADDUBSW     96(SI)(DI*1), Y9, Y11
+	VPADDW         Y11, Y5, Y5
+	VPMADDUBSW     224(SI)(DI*1), Y10, Y11
+	VPADDW         Y11, Y5, Y5
+	VMOVDQU        112(DX)(BX*1), Y9
+	VPSRLW         $0x04, Y9, Y10
+	VPAND          Y8, Y9, Y9
+	VPAND          Y8, Y10, Y10
+	VPMADDUBSW     96(SI), Y9, Y11
+	VPADDW         Y11, Y6, Y6
+	VPMADDUBSW     224(SI), Y10, Y11
+	VPADDW         Y11, Y6, Y6
+	VPMADDUBSW     96(SI)(DI*1), Y9, Y11
+	VPADDW         Y11, Y7, Y7
+	VPMADDUBSW     224(SI)(DI*1), Y10, Y11
+	VPADDW         Y11, Y7, Y7
+	VMOVDQU        ones16<>+0(SB), Y11
+	VPMADDWD       Y11, Y4, Y4
+	VPMADDWD       Y11, Y5, Y5
+	VPMADDWD       Y11, Y6, Y6
+	VPMADDWD       Y11, Y7, Y7
+	VBROADCASTI128 (DX), Y10
+	VCVTPH2PS      (DX), X9
+	VPSHUFB        sixBitShuffle<>+0(SB), Y10, Y8
+	VPSRLVD        sixBitShift<>+0(SB), Y8, Y8
+	VPAND          mask63<>+0(SB), Y8, Y8
+	VCVTDQ2PS      Y8, Y8
+	VPSHUFB        sixBitShuffle<>+32(SB), Y10, Y10
+	VPSRLVD        sixBitShift<>+0(SB), Y10, Y10
+	VPAND          mask63<>+0(SB), Y10, Y10
+	VCVTDQ2PS      Y10, Y10
+	VBROADCASTSS   X9, Y11
+	VMULPS         Y11, Y8, Y8
+	VMOVSHDUP      X9, X9
+	VBROADCASTSS   X9, Y9
+	VMULPS         Y9, Y10, Y10
+	VMULPS         256(SI), Y8, Y9
+	VCVTDQ2PS      Y4, Y4
+	VFMADD231PS    Y4, Y9, Y0
+	VFNMADD231PS   320(SI), Y10, Y0
+	VMULPS         256(SI)(DI*1), Y8, Y9
+	VCVTDQ2PS      Y5, Y5
+	VFMADD231PS    Y5, Y9, Y1
+	VFNMADD231PS   320(SI)(DI*1), Y10, Y1
+	VBROADCASTI128 (DX)(BX*1), Y10
+	VCVTPH2PS      (DX)(BX*1), X9
+	VPSHUFB        sixBitShuffle<>+0(SB), Y10, Y8
+	VPSRLVD        sixBitShift<>+0(SB), Y8, Y8
+	VPAND          mask63<>+0(SB), Y8, Y8
+	VCVTDQ2PS      Y8, Y8
+	VPSHUFB        sixBitShuffle<>+32(SB), Y10, Y10
+	VPSRLVD        sixBitShift<>+0(SB), Y10, Y10
+	VPAND          mask63<>+0(SB), Y10, Y10
+	VCVTDQ2PS      Y10, Y10
+	VBROADCASTSS   X9, Y11
+	VMULPS         Y11, Y8, Y8
+	VMOVSHDUP      X9, X9
+	VBROADCASTSS   X9, Y9
+	VMULPS         Y9, Y10, Y10
+	VMULPS         256(SI), Y8, Y9
+	VCVTDQ2PS      Y6, Y6
+	VFMADD231PS    Y6, Y9, Y2
+	VFNMADD231PS   320(SI), Y10, Y2
+	VMULPS         256(SI)(DI*1), Y8, Y9
+	VCVTDQ2PS      Y7, Y7
+	VFMADD231PS    Y7, Y9, Y3
+	VFNMADD231PS   320(SI)(DI*1), Y10, Y3
+	ADDQ           $0x00000090, DX
+	ADDQ           $0x000001c0, SI
+	DECQ           R8
+	JNZ            super
+	TESTQ          $0x00000002, R10
+	JNE            sum
+	VMOVUPS        Y0, (R9)
+	VMOVUPS        Y1, 32(R9)
+	VMOVUPS        Y2, 64(R9)
+	VMOVUPS        Y3, 96(R9)
+	VZEROUPPER
+	RET
+
+sum:
+	VMOVUPS      Y0, Y4
+	VMOVUPS      Y2, Y5
+	VHADDPS      Y5, Y4, Y4
+	VHADDPS      Y4, Y4, Y4
+	VEXTRACTF128 $0x01, Y4, X6
+	VADDPS       X6, X4, X6
+	VMOVQ        X6, (AX)
+	ADDQ         CX, AX
+	VMOVUPS      Y1, Y4
+	VMOVUPS      Y3, Y5
+	VHADDPS      Y5, Y4, Y4
+	VHADDPS      Y4, Y4, Y4
+	VEXTRACTF128 $0x01, Y4, X6
+	VADDPS       X6, X4, X6
+	VMOVQ        X6, (AX)
+	VZEROUPPER
+	RET
+
+// func tileQ4KAVX24x1(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr)
+// Requires: AVX, AVX2, F16C, FMA3, MMX+
+TEXT ·tileQ4KAVX24x1(SB), NOSPLIT, $0-56
+	MOVQ  out+0(FP), AX
+	MOVQ  outStride+8(FP), CX
+	MOVQ  w+16(FP), CX
+	MOVQ  rowBytes+24(FP), DX
+	MOVQ  x+32(FP), BX
+	MOVQ  xStride+40(FP), SI
+	MOVQ  n+48(FP), SI
+	LEAQ  (DX)(DX*2), DI
+	VPXOR Y0, Y0, Y0
+	VPXOR Y1, Y1, Y1
+	VPXOR Y2, Y2, Y2
+	VPXOR Y3, Y3, Y3
+	LEAQ  (CX)(DX*4), R8
+
+super:
+	PREFETCHT1     (R8)
+	PREFETCHT1     64(R8)
+	PREFETCHT1     128(R8)
+	PREFETCHT1     192(R8)
+	PREFETCHT1     256(R8)
+	PREFETCHT1     320(R8)
+	PREFETCHT1     384(R8)
+	PREFETCHT1     448(R8)
+	PREFETCHT1     512(R8)
+	ADDQ           $0x00000240, R8
+	VMOVDQU        mask0f<>+0(SB), Y8
+	VMOVDQU        16(CX), Y9
+	VPSRLW         $0x04, Y9, Y10
+	VPAND          Y8, Y9, Y9
+	VPAND          Y8, Y10, Y10
+	VPMADDUBSW     (BX), Y9, Y4
+	VPMADDUBSW     128(BX), Y10, Y11
+	VPADDW         Y11, Y4, Y4
+	VMOVDQU        16(CX)(DX*1), Y9
+	VPSRLW         $0x04, Y9, Y10
+	VPAND          Y8, Y9, Y9
+	VPAND          Y8, Y10, Y10
+	VPMADDUBSW     (BX), Y9, Y5
+	VPMADDUBSW     128(BX), Y10, Y11
+	VPADDW         Y11, Y5, Y5
+	VMOVDQU        16(CX)(DX*2), Y9
+	VPSRLW         $0x04, Y9, Y10
+	VPAND          Y8, Y9, Y9
+	VPAND          Y8, Y10, Y10
+	VPMADDUBSW     (BX), Y9, Y6
+	VPMADDUBSW     128(BX), Y10, Y11
+	VPADDW         Y11, Y6, Y6
+	VMOVDQU        16(CX)(DI*1), Y9
+	VPSRLW         $0x04, Y9, Y10
+	VPAND          Y8, Y9, Y9
+	VPAND          Y8, Y10, Y10
+	VPMADDUBSW     (BX), Y9, Y7
+	VPMADDUBSW     128(BX), Y10, Y11
+	VPADDW         Y11, Y7, Y7
+	VMOVDQU        48(CX), Y9
+	VPSRLW         $0x04, Y9, Y10
+	VPAND          Y8, Y9, Y9
+	VPAND          Y8, Y10, Y10
+	VPMADDUBSW     32(BX), Y9, Y11
+	VPADDW         Y11, Y4, Y4
+	VPMADDUBSW     160(BX), Y10, Y11
+	VPADDW         Y11, Y4, Y4
+	VMOVDQU        48(CX)(DX*1), Y9
+	VPSRLW         $0x04, Y9, Y10
+	VPAND          Y8, Y9, Y9
+	VPAND          Y8, Y10, Y10
+	VPMADDUBSW     32(BX), Y9, Y11
+	VPADDW         Y11, Y5, Y5
+	VPMADDUBSW     160(BX), Y10, Y11
+	VPADDW         Y11, Y5, Y5
+	VMOVDQU        48(CX)(DX*2), Y9
+	VPSRLW         $0x04, Y9, Y10
+	VPAND          Y8, Y9, Y9
+	VPAND          Y8, Y10, Y10
+	VPMADDUBSW     32(BX), Y9, Y11
+	VPADDW         Y11, Y6, Y6
+	VPMADDUBSW     160(BX), Y10, Y11
+	VPADDW         Y11, Y6, Y6
+	VMOVDQU        48(CX)(DI*1), Y9
+	VPSRLW         $0x04, Y9, Y10
+	VPAND          Y8, Y9, Y9
+	VPAND          Y8, Y10, Y10
+	VPMADDUBSW     32(BX), Y9, Y11
+	VPADDW         Y11, Y7, Y7
+	VPMADDUBSW     160(BX), Y10, Y11
+	VPADDW         Y11, Y7, Y7
+	VMOVDQU        80(CX), Y9
+	VPSRLW         $0x04, Y9, Y10
+	VPAND          Y8, Y9, Y9
+	VPAND          Y8, Y10, Y10
+	VPMADDUBSW     64(BX), Y9, Y11
+	VPADDW         Y11, Y4, Y4
+	VPMADDUBSW     192(BX), Y10, Y11
+	VPADDW         Y11, Y4, Y4
+	VMOVDQU        80(CX)(DX*1), Y9
+	VPSRLW         $0x04, Y9, Y10
+	VPAND          Y8, Y9, Y9
+	VPAND          Y8, Y10, Y10
+	VPMADDUBSW     64(BX), Y9, Y11
+	VPADDW         Y11, Y5, Y5
+	VPMADDUBSW     192(BX), Y10, Y11
+	VPADDW         Y11, Y5, Y5
+	VMOVDQU        80(CX)(DX*2), Y9
+	VPSRLW         $0x04, Y9, Y10
+	VPAND          Y8, Y9, Y9
+	VPAND          Y8, Y10, Y10
+	VPMADDUBSW     64(BX), Y9, Y11
+	VPADDW         Y11, Y6, Y6
+	VPMADDUBSW     192(BX), Y10, Y11
+	VPADDW         Y11, Y6, Y6
+	VMOVDQU        80(CX)(DI*1), Y9
+	VPSRLW         $0x04, Y9, Y10
+	VPAND          Y8, Y9, Y9
+	VPAND          Y8, Y10, Y10
+	VPMADDUBSW     64(BX), Y9, Y11
+	VPADDW         Y11, Y7, Y7
+	VPMADDUBSW     192(BX), Y10, Y11
+	VPADDW         Y11, Y7, Y7
+	VMOVDQU        112(CX), Y9
+	VPSRLW         $0x04, Y9, Y10
+	VPAND          Y8, Y9, Y9
+	VPAND          Y8, Y10, Y10
+	VPMADDUBSW     96(BX), Y9, Y11
+	VPADDW         Y11, Y4, Y4
+	VPMADDUBSW     224(BX), Y10, Y11
+	VPADDW         Y11, Y4, Y4
+	VMOVDQU        112(CX)(DX*1), Y9
+	VPSRLW         $0x04, Y9, Y10
+	VPAND          Y8, Y9, Y9
+	VPAND          Y8, Y10, Y10
+	VPMADDUBSW     96(BX), Y9, Y11
+	VPADDW         Y11, Y5, Y5
+	VPMADDUBSW     224(BX), Y10, Y11
+	VPADDW         Y11, Y5, Y5
+	VMOVDQU        112(CX)(DX*2), Y9
+	VPSRLW         $0x04, Y9, Y10
+	VPAND          Y8, Y9, Y9
+	VPAND          Y8, Y10, Y10
+	VPMADDUBSW     96(BX), Y9, Y11
+	VPADDW         Y11, Y6, Y6
+	VPMADDUBSW     224(BX), Y10, Y11
+	VPADDW         Y11, Y6, Y6
+	VMOVDQU        112(CX)(DI*1), Y9
+	VPSRLW         $0x04, Y9, Y10
+	VPAND          Y8, Y9, Y9
+	VPAND          Y8, Y10, Y10
+	VPMADDUBSW     96(BX), Y9, Y11
+	VPADDW         Y11, Y7, Y7
+	VPMADDUBSW     224(BX), Y10, Y11
+	VPADDW         Y11, Y7, Y7
+	VMOVDQU        ones16<>+0(SB), Y11
+	VPMADDWD       Y11, Y4, Y4
+	VPMADDWD       Y11, Y5, Y5
+	VPMADDWD       Y11, Y6, Y6
+	VPMADDWD       Y11, Y7, Y7
+	VBROADCASTI128 (CX), Y10
+	VCVTPH2PS      (CX), X9
+	VPSHUFB        sixBitShuffle<>+0(SB), Y10, Y8
+	VPSRLVD        sixBitShift<>+0(SB), Y8, Y8
+	VPAND          mask63<>+0(SB), Y8, Y8
+	VCVTDQ2PS      Y8, Y8
+	VPSHUFB        sixBitShuffle<>+32(SB), Y10, Y10
+	VPSRLVD        sixBitShift<>+0(SB), Y10, Y10
+	VPAND          mask63<>+0(SB), Y10, Y10
+	VCVTDQ2PS      Y10, Y10
+	VBROADCASTSS   X9, Y11
+	VMULPS         Y11, Y8, Y8
+	VMOVSHDUP      X9, X9
+	VBROADCASTSS   X9, Y9
+	VMULPS         Y9, Y10, Y10
+	VMULPS         256(BX), Y8, Y9
+	VCVTDQ2PS      Y4, Y4
+	VFMADD231PS    Y4, Y9, Y0
+	VFNMADD231PS   320(BX), Y10, Y0
+	VBROADCASTI128 (CX)(DX*1), Y10
+	VCVTPH2PS      (CX)(DX*1), X9
+	VPSHUFB        sixBitShuffle<>+0(SB), Y10, Y8
+	VPSRLVD        sixBitShift<>+0(SB), Y8, Y8
+	VPAND          mask63<>+0(SB), Y8, Y8
+	VCVTDQ2PS      Y8, Y8
+	VPSHUFB        sixBitShuffle<>+32(SB), Y10, Y10
+	VPSRLVD        sixBitShift<>+0(SB), Y10, Y10
+	VPAND          mask63<>+0(SB), Y10, Y10
+	VCVTDQ2PS      Y10, Y10
+	VBROADCASTSS   X9, Y11
+	VMULPS         Y11, Y8, Y8
+	VMOVSHDUP      X9, X9
+	VBROADCASTSS   X9, Y9
+	VMULPS         Y9, Y10, Y10
+	VMULPS         256(BX), Y8, Y9
+	VCVTDQ2PS      Y5, Y5
+	VFMADD231PS    Y5, Y9, Y1
+	VFNMADD231PS   320(BX), Y10, Y1
+	VBROADCASTI128 (CX)(DX*2), Y10
+	VCVTPH2PS      (CX)(DX*2), X9
+	VPSHUFB        sixBitShuffle<>+0(SB), Y10, Y8
+	VPSRLVD        sixBitShift<>+0(SB), Y8, Y8
+	VPAND          mask63<>+0(SB), Y8, Y8
+	VCVTDQ2PS      Y8, Y8
+	VPSHUFB        sixBitShuffle<>+32(SB), Y10, Y10
+	VPSRLVD        sixBitShift<>+0(SB), Y10, Y10
+	VPAND          mask63<>+0(SB), Y10, Y10
+	VCVTDQ2PS      Y10, Y10
+	VBROADCASTSS   X9, Y11
+	VMULPS         Y11, Y8, Y8
+	VMOVSHDUP      X9, X9
+	VBROADCASTSS   X9, Y9
+	VMULPS         Y9, Y10, Y10
+	VMULPS         256(BX), Y8, Y9
+	VCVTDQ2PS      Y6, Y6
+	VFMADD231PS    Y6, Y9, Y2
+	VFNMADD231PS   320(BX), Y10, Y2
+	VBROADCASTI128 (CX)(DI*1), Y10
+	VCVTPH2PS      (CX)(DI*1), X9
+	VPSHUFB        sixBitShuffle<>+0(SB), Y10, Y8
+	VPSRLVD        sixBitShift<>+0(SB), Y8, Y8
+	VPAND          mask63<>+0(SB), Y8, Y8
+	VCVTDQ2PS      Y8, Y8
+	VPSHUFB        sixBitShuffle<>+32(SB), Y10, Y10
+	VPSRLVD        sixBitShift<>+0(SB), Y10, Y10
+	VPAND          mask63<>+0(SB), Y10, Y10
+	VCVTDQ2PS      Y10, Y10
+	VBROADCASTSS   X9, Y11
+	VMULPS         Y11, Y8, Y8
+	VMOVSHDUP      X9, X9
+	VBROADCASTSS   X9, Y9
+	VMULPS         Y9, Y10, Y10
+	VMULPS         256(BX), Y8, Y9
+	VCVTDQ2PS      Y7, Y7
+	VFMADD231PS    Y7, Y9, Y3
+	VFNMADD231PS   320(BX), Y10, Y3
+	ADDQ           $0x00000090, CX
+	ADDQ           $0x000001c0, BX
+	DECQ           SI
+	JNZ            super
+	VMOVUPS        Y0, Y4
+	VMOVUPS        Y1, Y5
+	VMOVUPS        Y2, Y6
+	VMOVUPS        Y3, Y7
+	VHADDPS        Y5, Y4, Y4
+	VHADDPS        Y7, Y6, Y6
+	VHADDPS        Y6, Y4, Y4
+	VEXTRACTF128   $0x01, Y4, X8
+	VADDPS         X8, X4, X8
+	VMOVUPS        X8, (AX)
+	VZEROUPPER
+	RET
+
+// func streamQ4KAVX2(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
+// Requires: AVX, AVX2, F16C, FMA3
+TEXT ·streamQ4KAVX2(SB), NOSPLIT, $0-48
+	MOVQ out+0(FP), AX
+	MOVQ w+8(FP), CX
+	MOVQ rowBytes+16(FP), DX
+	MOVQ x+24(FP), BX
+	MOVQ n+32(FP), SI
+	MOVQ rows+40(FP), DI
+
+row:
+	MOVQ   CX, R8
+	ADDQ   DX, CX
+	MOVQ   BX, R9
+	MOVQ   SI, R10
+	VXORPS X0, X0, X0
+
+super:
+	VMOVDQU        mask0f<>+0(SB), Y2
+	VMOVDQU        16(R8), Y3
+	VPSRLW         $0x04, Y3, Y4
+	VPAND          Y2, Y3, Y3
+	VPAND          Y2, Y4, Y4
+	VPMADDUBSW     (R9), Y3, Y1
+	VPMADDUBSW     128(R9), Y4, Y5
+	VPADDW         Y5, Y1, Y1
+	VMOVDQU        48(R8), Y3
+	VPSRLW         $0x04, Y3, Y4
+	VPAND          Y2, Y3, Y3
+	VPAND          Y2, Y4, Y4
+	VPMADDUBSW     32(R9), Y3, Y5
+	VPADDW         Y5, Y1, Y1
+	VPMADDUBSW     160(R9), Y4, Y5
+	VPADDW         Y5, Y1, Y1
+	VMOVDQU        80(R8), Y3
+	VPSRLW         $0x04, Y3, Y4
+	VPAND          Y2, Y3, Y3
+	VPAND          Y2, Y4, Y4
+	VPMADDUBSW     64(R9), Y3, Y5
+	VPADDW         Y5, Y1, Y1
+	VPMADDUBSW     192(R9), Y4, Y5
+	VPADDW         Y5, Y1, Y1
+	VMOVDQU        112(R8), Y3
+	VPSRLW         $0x04, Y3, Y4
+	VPAND          Y2, Y3, Y3
+	VPAND          Y2, Y4, Y4
+	VPMADDUBSW     96(R9), Y3, Y5
+	VPADDW         Y5, Y1, Y1
+	VPMADDUBSW     224(R9), Y4, Y5
+	VPADDW         Y5, Y1, Y1
+	VMOVDQU        ones16<>+0(SB), Y5
+	VPMADDWD       Y5, Y1, Y1
+	VBROADCASTI128 (R8), Y4
+	VCVTPH2PS      (R8), X3
+	VPSHUFB        sixBitShuffle<>+0(SB), Y4, Y2
+	VPSRLVD        sixBitShift<>+0(SB), Y2, Y2
+	VPAND          mask63<>+0(SB), Y2, Y2
+	VCVTDQ2PS      Y2, Y2
+	VPSHUFB        sixBitShuffle<>+32(SB), Y4, Y4
+	VPSRLVD        sixBitShift<>+0(SB), Y4, Y4
+	VPAND          mask63<>+0(SB), Y4, Y4
+	VCVTDQ2PS      Y4, Y4
+	VBROADCASTSS   X3, Y5
+	VMULPS         Y5, Y2, Y2
+	VMOVSHDUP      X3, X3
+	VBROADCASTSS   X3, Y3
+	VMULPS         Y3, Y4, Y4
+	VMULPS         256(R9), Y2, Y3
+	VCVTDQ2PS      Y1, Y1
+	VFMADD231PS    Y1, Y3, Y0
+	VFNMADD231PS   320(R9), Y4, Y0
+	ADDQ           $0x00000090, R8
+	ADDQ           $0x000001c0, R9
+	DECQ           R10
+	JNZ            super
+	VHADDPS        Y0, Y0, Y0
+	VHADDPS        Y0, Y0, Y0
+	VEXTRACTF128   $0x01, Y0, X1
+	VADDPS         X1, X0, X1
+	VMOVSS         X1, (AX)
+	ADDQ           $0x04, AX
+	DECQ           DI
+	JNZ            row
+	VZEROUPPER
+	RET
+
+// func farQ4KAVX2(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
+// Requires: AVX, AVX2, F16C, FMA3, MMX+
+TEXT ·farQ4KAVX2(SB), NOSPLIT, $0-48
+	MOVQ out+0(FP), AX
+	MOVQ w+8(FP), CX
+	MOVQ rowBytes+16(FP), DX
+	MOVQ x+24(FP), BX
+	MOVQ n+32(FP), SI
+	MOVQ rows+40(FP), DI
+
+row:
+	MOVQ   CX, R8
+	ADDQ   DX, CX
+	MOVQ   BX, R9
+	MOVQ   SI, R10
+	VXORPS X0, X0, X0
+
+super:
+	PREFETCHT1     8192(R8)
+	PREFETCHT1     8256(R8)
+	PREFETCHT1     8320(R8)
+	VMOVDQU        mask0f<>+0(SB), Y2
+	VMOVDQU        16(R8), Y3
+	VPSRLW         $0x04, Y3, Y4
+	VPAND          Y2, Y3, Y3
+	VPAND          Y2, Y4, Y4
+	VPMADDUBSW     (R9), Y3, Y1
+	VPMADDUBSW     128(R9), Y4, Y5
+	VPADDW         Y5, Y1, Y1
+	VMOVDQU        48(R8), Y3
+	VPSRLW         $0x04, Y3, Y4
+	VPAND          Y2, Y3, Y3
+	VPAND          Y2, Y4, Y4
+	VPMADDUBSW     32(R9), Y3, Y5
+	VPADDW         Y5, Y1, Y1
+	VPMADDUBSW     160(R9), Y4, Y5
+	VPADDW         Y5, Y1, Y1
+	VMOVDQU        80(R8), Y3
+	VPSRLW         $0x04, Y3, Y4
+	VPAND          Y2, Y3, Y3
+	VPAND          Y2, Y4, Y4
+	VPMADDUBSW     64(R9), Y3, Y5
+	VPADDW         Y5, Y1, Y1
+	VPMADDUBSW     192(R9), Y4, Y5
+	VPADDW         Y5, Y1, Y1
+	VMOVDQU        112(R8), Y3
+	VPSRLW         $0x04, Y3, Y4
+	VPAND          Y2, Y3, Y3
+	VPAND          Y2, Y4, Y4
+	VPMADDUBSW     96(R9), Y3, Y5
+	VPADDW         Y5, Y1, Y1
+	VPMADDUBSW     224(R9), Y4, Y5
+	VPADDW         Y5, Y1, Y1
+	VMOVDQU        ones16<>+0(SB), Y5
+	VPMADDWD       Y5, Y1, Y1
+	VBROADCASTI128 (R8), Y4
+	VCVTPH2PS      (R8), X3
+	VPSHUFB        sixBitShuffle<>+0(SB), Y4, Y2
+	VPSRLVD        sixBitShift<>+0(SB), Y2, Y2
+	VPAND          mask63<>+0(SB), Y2, Y2
+	VCVTDQ2PS      Y2, Y2
+	VPSHUFB        sixBitShuffle<>+32(SB), Y4, Y4
+	VPSRLVD        sixBitShift<>+0(SB), Y4, Y4
+	VPAND          mask63<>+0(SB), Y4, Y4
+	VCVTDQ2PS      Y4, Y4
+	VBROADCASTSS   X3, Y5
+	VMULPS         Y5, Y2, Y2
+	VMOVSHDUP      X3, X3
+	VBROADCASTSS   X3, Y3
+	VMULPS         Y3, Y4, Y4
+	VMULPS         256(R9), Y2, Y3
+	VCVTDQ2PS      Y1, Y1
+	VFMADD231PS    Y1, Y3, Y0
+	VFNMADD231PS   320(R9), Y4, Y0
+	ADDQ           $0x00000090, R8
+	ADDQ           $0x000001c0, R9
+	DECQ           R10
+	JNZ            super
+	VHADDPS        Y0, Y0, Y0
+	VHADDPS        Y0, Y0, Y0
+	VEXTRACTF128   $0x01, Y0, X1
+	VADDPS         X1, X0, X1
+	VMOVSS         X1, (AX)
+	ADDQ           $0x04, AX
+	DECQ           DI
+	JNZ            row
+	VZEROUPPER
+	RET
+
+// func scatterQ4KAVX2(out *float32, w *byte, rowBytes uintptr, index *int32, x *byte, n uintptr, rows uintptr)
+// Requires: AVX, AVX2, F16C, FMA3, MMX+
+TEXT ·scatterQ4KAVX2(SB), NOSPLIT, $0-56
+	MOVQ out+0(FP), AX
+	MOVQ w+8(FP), CX
+	MOVQ rowBytes+16(FP), DX
+	MOVQ x+32(FP), BX
+	MOVQ n+40(FP), SI
+	MOVQ rows+48(FP), DI
+	MOVQ index+24(FP), R11
+
+row:
+	MOVLQSX (R11), R8
+	IMULQ   DX, R8
+	ADDQ    CX, R8
+	MOVQ    R8, R12
+	CMPQ    DI, $0x04
+	JLE     last
+	MOVLQSX 16(R11), R12
+	IMULQ   DX, R12
+	ADDQ    CX, R12
+
+last:
+	MOVQ   BX, R9
+	MOVQ   SI, R10
+	VXORPS X0, X0, X0
+
+super:
+	PREFETCHT1     (R12)
+	PREFETCHT1     64(R12)
+	PREFETCHT1     128(R12)
+	ADDQ           $0x00000090, R12
+	VMOVDQU        mask0f<>+0(SB), Y2
+	VMOVDQU        16(R8), Y3
+	VPSRLW         $0x04, Y3, Y4
+	VPAND          Y2, Y3, Y3
+	VPAND          Y2, Y4, Y4
+	VPMADDUBSW     (R9), Y3, Y1
+	VPMADDUBSW     128(R9), Y4, Y5
+	VPADDW         Y5, Y1, Y1
+	VMOVDQU        48(R8), Y3
+	VPSRLW         $0x04, Y3, Y4
+	VPAND          Y2, Y3, Y3
+	VPAND          Y2, Y4, Y4
+	VPMADDUBSW     32(R9), Y3, Y5
+	VPADDW         Y5, Y1, Y1
+	VPMADDUBSW     160(R9), Y4, Y5
+	VPADDW         Y5, Y1, Y1
+	VMOVDQU        80(R8), Y3
+	VPSRLW         $0x04, Y3, Y4
+	VPAND          Y2, Y3, Y3
+	VPAND          Y2, Y4, Y4
+	VPMADDUBSW     64(R9), Y3, Y5
+	VPADDW         Y5, Y1, Y1
+	VPMADDUBSW     192(R9), Y4, Y5
+	VPADDW         Y5, Y1, Y1
+	VMOVDQU        112(R8), Y3
+	VPSRLW         $0x04, Y3, Y4
+	VPAND          Y2, Y3, Y3
+	VPAND          Y2, Y4, Y4
+	VPMADDUBSW     96(R9), Y3, Y5
+	VPADDW         Y5, Y1, Y1
+	VPMADDUBSW     224(R9), Y4, Y5
+	VPADDW         Y5, Y1, Y1
+	VMOVDQU        ones16<>+0(SB), Y5
+	VPMADDWD       Y5, Y1, Y1
+	VBROADCASTI128 (R8), Y4
+	VCVTPH2PS      (R8), X3
+	VPSHUFB        sixBitShuffle<>+0(SB), Y4, Y2
+	VPSRLVD        sixBitShift<>+0(SB), Y2, Y2
+	VPAND          mask63<>+0(SB), Y2, Y2
+	VCVTDQ2PS      Y2, Y2
+	VPSHUFB        sixBitShuffle<>+32(SB), Y4, Y4
+	VPSRLVD        sixBitShift<>+0(SB), Y4, Y4
+	VPAND          mask63<>+0(SB), Y4, Y4
+	VCVTDQ2PS      Y4, Y4
+	VBROADCASTSS   X3, Y5
+	VMULPS         Y5, Y2, Y2
+	VMOVSHDUP      X3, X3
+	VBROADCASTSS   X3, Y3
+	VMULPS         Y3, Y4, Y4
+	VMULPS         256(R9), Y2, Y3
+	VCVTDQ2PS      Y1, Y1
+	VFMADD231PS    Y1, Y3, Y0
+	VFNMADD231PS   320(R9), Y4, Y0
+	ADDQ           $0x00000090, R8
+	ADDQ           $0x000001c0, R9
+	DECQ           R10
+	JNZ            super
+	VHADDPS        Y0, Y0, Y0
+	VHADDPS        Y0, Y0, Y0
+	VEXTRACTF128   $0x01, Y0, X1
+	VADDPS         X1, X0, X1
+	VMOVSS         X1, (AX)
+	ADDQ           $0x04, AX
+	ADDQ           $0x04, R11
+	DECQ           DI
+	JNZ            row
+	VZEROUPPER
+	RET
+
+// func panelQ4KAVX22x3(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
+// Requires: AVX, AVX2, FMA3
+TEXT ·panelQ4KAVX22x3(SB), NOSPLIT, $0-72
+	MOVQ    out+0(FP), AX
+	MOVQ    outStride+8(FP), CX
+	MOVQ    w+16(FP), DX
+	MOVQ    rowBytes+24(FP), BX
+	MOVQ    x+32(FP), SI
+	MOVQ    xStride+40(FP), DI
+	MOVQ    n+48(FP), R8
+	VPXOR   Y0, Y0, Y0
+	VPXOR   Y1, Y1, Y1
+	VPXOR   Y2, Y2, Y2
+	VPXOR   Y3, Y3, Y3
+	VPXOR   Y4, Y4, Y4
+	VPXOR   Y5, Y5, Y5
+	MOVQ    acc+56(FP), R9
+	MOVQ    part+64(FP), R10
+	TESTQ   $0x00000001, R10
+	JNE     begin
+	VMOVUPS (R9), Y0
+	VMOVUPS 32(R9), Y1
+	VMOVUPS 64(R9), Y2
+	VMOVUPS 96(R9), Y3
+	VMOVUPS 128(R9), Y4
+	VMOVUPS 160(R9), Y5
+
+begin:
+super:
+	VMOVDQU      64(DX), Y12
+	VMOVDQU      64(DX)(BX*1), Y13
+	VMOVDQU      (SI), Y14
+	VPMADDUBSW   Y14, Y12, Y6
+	VPMADDUBSW   Y14, Y13, Y9
+	VMOVDQU      (SI)(DI*1), Y14
+	VPMADDUBSW   Y14, Y12, Y7
+	VPMADDUBSW   Y14, Y13, Y10
+	VMOVDQU      (SI)(DI*2), Y14
+	VPMADDUBSW   Y14, Y12, Y8
+	VPMADDUBSW   Y14, Y13, Y11
+	VMOVDQU      96(DX), Y12
+	VMOVDQU      96(DX)(BX*1), Y13
+	VMOVDQU      32(SI), Y14
+	VPMADDUBSW   Y14, Y12, Y15
+	VPADDW       Y15, Y6, Y6
+	VPMADDUBSW   Y14, Y13, Y15
+	VPADDW       Y15, Y9, Y9
+	VMOVDQU      32(SI)(DI*1), Y14
+	VPMADDUBSW   Y14, Y12, Y15
+	VPADDW       Y15, Y7, Y7
+	VPMADDUBSW   Y14, Y13, Y15
+	VPADDW       Y15, Y10, Y10
+	VMOVDQU      32(SI)(DI*2), Y14
+	VPMADDUBSW   Y14, Y12, Y15
+	VPADDW       Y15, Y8, Y8
+	VPMADDUBSW   Y14, Y13, Y15
+	VPADDW       Y15, Y11, Y11
+	VMOVDQU      128(DX), Y12
+	VMOVDQU      128(DX)(BX*1), Y13
+	VMOVDQU      64(SI), Y14
+	VPMADDUBSW   Y14, Y12, Y15
+	VPADDW       Y15, Y6, Y6
+	VPMADDUBSW   Y14, Y13, Y15
+	VPADDW       Y15, Y9, Y9
+	VMOVDQU      64(SI)(DI*1), Y14
+	VPMADDUBSW   Y14, Y12, Y15
+	VPADDW       Y15, Y7, Y7
+	VPMADDUBSW   Y14, Y13, Y15
+	VPADDW       Y15, Y10, Y10
+	VMOVDQU      64(SI)(DI*2), Y14
+	VPMADDUBSW   Y14, Y12, Y15
+	VPADDW       Y15, Y8, Y8
+	VPMADDUBSW   Y14, Y13, Y15
+	VPADDW       Y15, Y11, Y11
+	VMOVDQU      160(DX), Y12
+	VMOVDQU      160(DX)(BX*1), Y13
+	VMOVDQU      96(SI), Y14
+	VPMADDUBSW   Y14, Y12, Y15
+	VPADDW       Y15, Y6, Y6
+	VPMADDUBSW   Y14, Y13, Y15
+	VPADDW       Y15, Y9, Y9
+	VMOVDQU      96(SI)(DI*1), Y14
+	VPMADDUBSW   Y14, Y12, Y15
+	VPADDW       Y15, Y7, Y7
+	VPMADDUBSW   Y14, Y13, Y15
+	VPADDW       Y15, Y10, Y10
+	VMOVDQU      96(SI)(DI*2), Y14
+	VPMADDUBSW   Y14, Y12, Y15
+	VPADDW       Y15, Y8, Y8
+	VPMADDUBSW   Y14, Y13, Y15
+	VPADDW       Y15, Y11, Y11
+	VMOVDQU      192(DX), Y12
+	VMOVDQU      192(DX)(BX*1), Y13
+	VMOVDQU      128(SI), Y14
+	VPMADDUBSW   Y14, Y12, Y15
+	VPADDW       Y15, Y6, Y6
+	VPMADDUBSW   Y14, Y13, Y15
+	VPADDW       Y15, Y9, Y9
+	VMOVDQU      128(SI)(DI*1), Y14
+	VPMADDUBSW   Y14, Y12, Y15
+	VPADDW       Y15, Y7, Y7
+	VPMADDUBSW   Y14, Y13, Y15
+	VPADDW       Y15, Y10, Y10
+	VMOVDQU      128(SI)(DI*2), Y14
+	VPMADDUBSW   Y14, Y12, Y15
+	VPADDW       Y15, Y8, Y8
+	VPMADDUBSW   Y14, Y13, Y15
+	VPADDW       Y15, Y11, Y11
+	VMOVDQU      224(DX), Y12
+	VMOVDQU      224(DX)(BX*1), Y13
+	VMOVDQU      160(SI), Y14
+	VPMADDUBSW   Y14, Y12, Y15
+	VPADDW       Y15, Y6, Y6
+	VPMADDUBSW   Y14, Y13, Y15
+	VPADDW       Y15, Y9, Y9
+	VMOVDQU      160(SI)(DI*1), Y14
+	VPMADDUBSW   Y14, Y12, Y15
+	VPADDW       Y15, Y7, Y7
+	VPMADDUBSW   Y14, Y13, Y15
+	VPADDW       Y15, Y10, Y10
+	VMOVDQU      160(SI)(DI*2), Y14
+	VPMADDUBSW   Y14, Y12, Y15
+	VPADDW       Y15, Y8, Y8
+	VPMADDUBSW   Y14, Y13, Y15
+	VPADDW       Y15, Y11, Y11
+	VMOVDQU      256(DX), Y12
+	VMOVDQU      256(DX)(BX*1), Y13
+	VMOVDQU      192(SI), Y14
+	VPMADDUBSW   Y14, Y12, Y15
+	VPADDW       Y15, Y6, Y6
+	VPMADDUBSW   Y14, Y13, Y15
+	VPADDW       Y15, Y9, Y9
+	VMOVDQU      192(SI)(DI*1), Y14
+	VPMADDUBSW   Y14, Y12, Y15
+	VPADDW       Y15, Y7, Y7
+	VPMADDUBSW   Y14, Y13, Y15
+	VPADDW       Y15, Y10, Y10
+	VMOVDQU      192(SI)(DI*2), Y14
+	VPMADDUBSW   Y14, Y12, Y15
+	VPADDW       Y15, Y8, Y8
+	VPMADDUBSW   Y14, Y13, Y15
+	VPADDW       Y15, Y11, Y11
+	VMOVDQU      288(DX), Y12
+	VMOVDQU      288(DX)(BX*1), Y13
+	VMOVDQU      224(SI), Y14
+	VPMADDUBSW   Y14, Y12, Y15
+	VPADDW       Y15, Y6, Y6
+	VPMADDUBSW   Y14, Y13, Y15
+	VPADDW       Y15, Y9, Y9
+	VMOVDQU      224(SI)(DI*1), Y14
+	VPMADDUBSW   Y14, Y12, Y15
+	VPADDW       Y15, Y7, Y7
+	VPMADDUBSW   Y14, Y13, Y15
+	VPADDW       Y15, Y10, Y10
+	VMOVDQU      224(SI)(DI*2), Y14
+	VPMADDUBSW   Y14, Y12, Y15
+	VPADDW       Y15, Y8, Y8
+	VPMADDUBSW   Y14, Y13, Y15
+	VPADDW       Y15, Y11, Y11
+	VPMADDWD     ones16<>+0(SB), Y6, Y6
+	VPMADDWD     ones16<>+0(SB), Y7, Y7
+	VPMADDWD     ones16<>+0(SB), Y8, Y8
+	VPMADDWD     ones16<>+0(SB), Y9, Y9
+	VPMADDWD     ones16<>+0(SB), Y10, Y10
+	VPMADDWD     ones16<>+0(SB), Y11, Y11
+	VMOVDQU      (DX), Y12
+	VMOVDQU      32(DX), Y14
+	VMULPS       256(SI), Y12, Y13
+	VCVTDQ2PS    Y6, Y6
+	VFMADD231PS  Y6, Y13, Y0
+	VFNMADD231PS 320(SI), Y14, Y0
+	VMULPS       256(SI)(DI*1), Y12, Y13
+	VCVTDQ2PS    Y7, Y7
+	VFMADD231PS  Y7, Y13, Y1
+	VFNMADD231PS 320(SI)(DI*1), Y14, Y1
+	VMULPS       256(SI)(DI*2), Y12, Y13
+	VCVTDQ2PS    Y8, Y8
+	VFMADD231PS  Y8, Y13, Y2
+	VFNMADD231PS 320(SI)(DI*2), Y14, Y2
+	VMOVDQU      (DX)(BX*1), Y12
+	VMOVDQU      32(DX)(BX*1), Y14
+	VMULPS       256(SI), Y12, Y13
+	VCVTDQ2PS    Y9, Y9
+	VFMADD231PS  Y9, Y13, Y3
+	VFNMADD231PS 320(SI), Y14, Y3
+	VMULPS       256(SI)(DI*1), Y12, Y13
+	VCVTDQ2PS    Y10, Y10
+	VFMADD231PS  Y10, Y13, Y4
+	VFNMADD231PS 320(SI)(DI*1), Y14, Y4
+	VMULPS       256(SI)(DI*2), Y12, Y13
+	VCVTDQ2PS    Y11, Y11
+	VFMADD231PS  Y11, Y13, Y5
+	VFNMADD231PS 320(SI)(DI*2), Y14, Y5
+	ADDQ         $0x00000140, DX
+	ADDQ         $0x000001c0, SI
+	DECQ         R8
+	JNZ          super
+	TESTQ        $0x00000002, R10
+	JNE          sum
+	VMOVUPS      Y0, (R9)
+	VMOVUPS      Y1, 32(R9)
+	VMOVUPS      Y2, 64(R9)
+	VMOVUPS      Y3, 96(R9)
+	VMOVUPS      Y4, 128(R9)
+	VMOVUPS      Y5, 160(R9)
+	VZEROUPPER
+	RET
+
+sum:
+	VMOVUPS      Y0, Y6
+	VMOVUPS      Y3, Y7
+	VHADDPS      Y7, Y6, Y6
+	VHADDPS      Y6, Y6, Y6
+	VEXTRACTF128 $0x01, Y6, X8
+	VADDPS       X8, X6, X8
+	VMOVQ        X8, (AX)
+	ADDQ         CX, AX
+	VMOVUPS      Y1, Y6
+	VMOVUPS      Y4, Y7
+	VHADDPS      Y7, Y6, Y6
+	VHADDPS      Y6, Y6, Y6
+	VEXTRACTF128 $0x01, Y6, X8
+	VADDPS       X8, X6, X8
+	VMOVQ        X8, (AX)
+	ADDQ         CX, AX
+	VMOVUPS      Y2, Y6
+	VMOVUPS      Y5, Y7
+	VHADDPS      Y7, Y6, Y6
+	VHADDPS      Y6, Y6, Y6
+	VEXTRACTF128 $0x01, Y6, X8
+	VADDPS       X8, X6, X8
+	VMOVQ        X8, (AX)
+	VZEROUPPER
+	RET
+
+// func expandQ4KAVX2(dst *byte, w *byte, n uintptr)
+// Requires: AVX, AVX2, F16C
+TEXT ·expandQ4KAVX2(SB), NOSPLIT, $0-24
+	MOVQ dst+0(FP), AX
+	MOVQ w+8(FP), CX
+	MOVQ n+16(FP), DX
+
+super:
+	VBROADCASTI128 (CX), Y1
+	VCVTPH2PS      (CX), X2
+	VPSHUFB        sixBitShuffle<>+0(SB), Y1, Y0
+	VPSRLVD        sixBitShift<>+0(SB), Y0, Y0
+	VPAND          mask63<>+0(SB), Y0, Y0
+	VCVTDQ2PS      Y0, Y0
+	VPSHUFB        sixBitShuffle<>+32(SB), Y1, Y1
+	VPSRLVD        sixBitShift<>+0(SB), Y1, Y1
+	VPAND          mask63<>+0(SB), Y1, Y1
+	VCVTDQ2PS      Y1, Y1
+	VBROADCASTSS   X2, Y6
+	VMULPS         Y6, Y0, Y0
+	VMOVSHDUP      X2, X2
+	VBROADCASTSS   X2, Y2
+	VMULPS         Y2, Y1, Y1
+	VMOVUPS        Y0, (AX)
+	VMOVUPS        Y1, 32(AX)
+	VMOVDQU        16(CX), Y3
+	VPSRLW         $0x04, Y3, Y4
+	VPAND          mask0f<>+0(SB), Y3, Y3
+	VMOVDQU        Y3, 64(AX)
+	VPAND          mask0f<>+0(SB), Y4, Y4
+	VMOVDQU        Y4, 192(AX)
+	VMOVDQU        48(CX), Y3
+	VPSRLW         $0x04, Y3, Y4
+	VPAND          mask0f<>+0(SB), Y3, Y3
+	VMOVDQU        Y3, 96(AX)
+	VPAND          mask0f<>+0(SB), Y4, Y4
+	VMOVDQU        Y4, 224(AX)
+	VMOVDQU        80(CX), Y3
+	VPSRLW         $0x04, Y3, Y4
+	VPAND          mask0f<>+0(SB), Y3, Y3
+	VMOVDQU        Y3, 128(AX)
+	VPAND          mask0f<>+0(SB), Y4, Y4
+	VMOVDQU        Y4, 256(AX)
+	VMOVDQU        112(CX), Y3
+	VPSRLW         $0x04, Y3, Y4
+	VPAND          mask0f<>+0(SB), Y3, Y3
+	VMOVDQU        Y3, 160(AX)
+	VPAND          mask0f<>+0(SB), Y4, Y4
+	VMOVDQU        Y4, 288(AX)
+	ADDQ           $0x00000090, CX
+	ADDQ           $0x00000140, AX
+	DECQ           DX
+	JNZ            super
+	VZEROUPPER
+	RET
+
+// func tileQ5KAVX22x2(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
+// Requires: AVX, AVX2, F16C, FMA3
+TEXT ·tileQ5KAVX22x2(SB), NOSPLIT, $0-72
+	MOVQ    out+0(FP), AX
+	MOVQ    outStride+8(FP), CX
+	MOVQ    w+16(FP), DX
+	MOVQ    rowBytes+24(FP), BX
+	MOVQ    x+32(FP), SI
+	MOVQ    xStride+40(FP), DI
+	MOVQ    n+48(FP), R8
+	VPXOR   Y0, Y0, Y0
+	VPXOR   Y1, Y1, Y1
+	VPXOR   Y2, Y2, Y2
+	VPXOR   Y3, Y3, Y3
+	MOVQ    acc+56(FP), R9
+	MOVQ    part+64(FP), R10
+	TESTQ   $0x00000001, R10
+	JNE     begin
+	VMOVUPS (R9), Y0
+	VMOVUPS 32(R9), Y1
+	VMOVUPS 64(R9), Y2
+	VMOVUPS 96(R9), Y3
+
+begin:
+super:
+	VMOVDQU        mask0f<>+0(SB), Y8
+	VMOVDQU        16(DX), Y9
+	VPSRLW         $0x04, Y9, Y10
+	VPAND          Y8, Y9, Y9
+	VPAND          Y8, Y10, Y10
+	VMOVDQU        144(DX), Y11
+	VPSLLW         $0x04, Y11, Y11
+	VPAND          mask10<>+0(SB), Y11, Y11
+	VPOR           Y11, Y9, Y9
+	VMOVDQU        144(DX), Y11
+	VPAND          mask10<>+0(SB), Y11, Y11
+	VPOR           Y11, Y10, Y10
+	VPMADDUBSW     (SI), Y9, Y11
+	VPMADDUBSW     128(SI), Y10, Y12
+	VPADDW         Y12, Y11, Y11
+	VPMADDWD       ones16<>+0(SB), Y11, Y4
+	VPMADDUBSW     (SI)(DI*1), Y9, Y11
+	VPMADDUBSW     128(SI)(DI*1), Y10, Y12
+	VPADDW         Y12, Y11, Y11
+	VPMADDWD       ones16<>+0(SB), Y11, Y5
+	VMOVDQU        16(DX)(BX*1), Y9
+	VPSRLW         $0x04, Y9, Y10
+	VPAND          Y8, Y9, Y9
+	VPAND          Y8, Y10, Y10
+	VMOVDQU        144(DX)(BX*1), Y11
+	VPSLLW         $0x04, Y11, Y11
+	VPAND          mask10<>+0(SB), Y11, Y11
+	VPOR           Y11, Y9, Y9
+	VMOVDQU        144(DX)(BX*1), Y11
+	VPAND          mask10<>+0(SB), Y11, Y11
+	VPOR           Y11, Y10, Y10
+	VPMADDUBSW     (SI), Y9, Y11
+	VPMADDUBSW     128(SI), Y10, Y12
+	VPADDW         Y12, Y11, Y11
+	VPMADDWD       ones16<>+0(SB), Y11, Y6
+	VPMADDUBSW     (SI)(DI*1), Y9, Y11
+	VPMADDUBSW     128(SI)(DI*1), Y10, Y12
+	VPADDW         Y12, Y11, Y11
+	VPMADDWD       ones16<>+0(SB), Y11, Y7
+	VMOVDQU        48(DX), Y9
+	VPSRLW         $0x04, Y9, Y10
+	VPAND          Y8, Y9, Y9
+	VPAND          Y8, Y10, Y10
+	VMOVDQU        144(DX), Y11
+	VPSLLW         $0x03, Y11, Y11
+	VPAND          mask10<>+0(SB), Y11, Y11
+	VPOR           Y11, Y9, Y9
+	VMOVDQU        144(DX), Y11
+	VPSRLW         $0x01, Y11, Y11
+	VPAND          mask10<>+0(SB), Y11, Y11
+	VPOR           Y11, Y10, Y10
+	VPMADDUBSW     32(SI), Y9, Y11
+	VPMADDUBSW     160(SI), Y10, Y12
+	VPADDW         Y12, Y11, Y11
+	VPMADDWD       ones16<>+0(SB), Y11, Y11
+	VPADDD         Y11, Y4, Y4
+	VPMADDUBSW     32(SI)(DI*1), Y9, Y11
+	VPMADDUBSW     160(SI)(DI*1), Y10, Y12
+	VPADDW         Y12, Y11, Y11
+	VPMADDWD       ones16<>+0(SB), Y11, Y11
+	VPADDD         Y11, Y5, Y5
+	VMOVDQU        48(DX)(BX*1), Y9
+	VPSRLW         $0x04, Y9, Y10
+	VPAND          Y8, Y9, Y9
+	VPAND          Y8, Y10, Y10
+	VMOVDQU        144(DX)(BX*1), Y11
+	VPSLLW         $0x03, Y11, Y11
+	VPAND          mask10<>+0(SB), Y11, Y11
+	VPOR           Y11, Y9, Y9
+	VMOVDQU        144(DX)(BX*1), Y11
+	VPSRLW         $0x01, Y11, Y11
+	VPAND          mask10<>+0(SB), Y11, Y11
+	VPOR           Y11, Y10, Y10
+	VPMADDUBSW     32(SI), Y9, Y11
+	VPMADDUBSW     160(SI), Y10, Y12
+	VPADDW         Y12, Y11, Y11
+	VPMADDWD       ones16<>+0(SB), Y11, Y11
+	VPADDD         Y11, Y6, Y6
+	VPMADDUBSW     32(SI)(DI*1), Y9, Y11
+	VPMADDUBSW     160(SI)(DI*1), Y10, Y12
+	VPADDW         Y12, Y11, Y11
+	VPMADDWD       ones16<>+0(SB), Y11, Y11
+	VPADDD         Y11, Y7, Y7
+	VMOVDQU        80(DX), Y9
+	VPSRLW         $0x04, Y9, Y10
+	VPAND          Y8, Y9, Y9
+	VPAND          Y8, Y10, Y10
+	VMOVDQU        144(DX), Y11
+	VPSLLW         $0x02, Y11, Y11
+	VPAND          mask10<>+0(SB), Y11, Y11
+	VPOR           Y11, Y9, Y9
+	VMOVDQU        144(DX), Y11
+	VPSRLW         $0x02, Y11, Y11
+	VPAND          mask10<>+0(SB), Y11, Y11
+	VPOR           Y11, Y10, Y10
+	VPMADDUBSW     64(SI), Y9, Y11
+	VPMADDUBSW     192(SI), Y10, Y12
+	VPADDW         Y12, Y11, Y11
+	VPMADDWD       ones16<>+0(SB), Y11, Y11
+	VPADDD         Y11, Y4, Y4
+	VPMADDUBSW     64(SI)(DI*1), Y9, Y11
+	VPMADDUBSW     192(SI)(DI*1), Y10, Y12
+	VPADDW         Y12, Y11, Y11
+	VPMADDWD       ones16<>+0(SB), Y11, Y11
+	VPADDD         Y11, Y5, Y5
+	VMOVDQU        80(DX)(BX*1), Y9
+	VPSRLW         $0x04, Y9, Y10
+	VPAND          Y8, Y9, Y9
+	VPAND          Y8, Y10, Y10
+	VMOVDQU        144(DX)(BX*1), Y11
+	VPSLLW         $0x02, Y11, Y11
+	VPAND          mask10<>+0(SB), Y11, Y11
+	VPOR           Y11, Y9, Y9
+	VMOVDQU        144(DX)(BX*1), Y11
+	VPSRLW         $0x02, Y11, Y11
+	VPAND          mask10<>+0(SB), Y11, Y11
+	VPOR           Y11, Y10, Y10
+	VPMADDUBSW     64(SI), Y9, Y11
+	VPMADDUBSW     192(SI), Y10, Y12
+	VPADDW         Y12, Y11, Y11
+	VPMADDWD       ones16<>+0(SB), Y11, Y11
+	VPADDD         Y11, Y6, Y6
+	VPMADDUBSW     64(SI)(DI*1), Y9, Y11
+	VPMADDUBSW     192(SI)(DI*1), Y10, Y12
+	VPADDW         Y12, Y11, Y11
+	VPMADDWD       ones16<>+0(SB), Y11, Y11
+	VPADDD         Y11, Y7, Y7
+	VMOVDQU        112(DX), Y9
+	VPSRLW         $0x04, Y9, Y10
+	VPAND          Y8, Y9, Y9
+	VPAND          Y8, Y10, Y10
+	VMOVDQU        144(DX), Y11
+	VPSLLW         $0x01, Y11, Y11
+	VPAND          mask10<>+0(SB), Y11, Y11
+	VPOR           Y11, Y9, Y9
+	VMOVDQU        144(DX), Y11
+	VPSRLW         $0x03, Y11, Y11
+	VPAND          mask10<>+0(SB), Y11, Y11
+	VPOR           Y11, Y10, Y10
+	VPMADDUBSW     96(SI), Y9, Y11
+	VPMADDUBSW     224(SI), Y10, Y12
+	VPADDW         Y12, Y11, Y11
+	VPMADDWD       ones16<>+0(SB), Y11, Y11
+	VPADDD         Y11, Y4, Y4
+	VPMADDUBSW     96(SI)(DI*1), Y9, Y11
+	VPMADDUBSW     224(SI)(DI*1), Y10, Y12
+	VPADDW         Y12, Y11, Y11
+	VPMADDWD       ones16<>+0(SB), Y11, Y11
+	VPADDD         Y11, Y5, Y5
+	VMOVDQU        112(DX)(BX*1), Y9
+	VPSRLW         $0x04, Y9, Y10
+	VPAND          Y8, Y9, Y9
+	VPAND          Y8, Y10, Y10
+	VMOVDQU        144(DX)(BX*1), Y11
+	VPSLLW         $0x01, Y11, Y11
+	VPAND          mask10<>+0(SB), Y11, Y11
+	VPOR           Y11, Y9, Y9
+	VMOVDQU        144(DX)(BX*1), Y11
+	VPSRLW         $0x03, Y11, Y11
+	VPAND          mask10<>+0(SB), Y11, Y11
+	VPOR           Y11, Y10, Y10
+	VPMADDUBSW     96(SI), Y9, Y11
+	VPMADDUBSW     224(SI), Y10, Y12
+	VPADDW         Y12, Y11, Y11
+	VPMADDWD       ones16<>+0(SB), Y11, Y11
+	VPADDD         Y11, Y6, Y6
+	VPMADDUBSW     96(SI)(DI*1), Y9, Y11
+	VPMADDUBSW     224(SI)(DI*1), Y10, Y12
+	VPADDW         Y12, Y11, Y11
+	VPMADDWD       ones16<>+0(SB), Y11, Y11
+	VPADDD         Y11, Y7, Y7
+	VBROADCASTI128 (DX), Y10
+	VCVTPH2PS      (DX), X9
+	VPSHUFB        sixBitShuffle<>+0(SB), Y10, Y8
+	VPSRLVD        sixBitShift<>+0(SB), Y8, Y8
+	VPAND          mask63<>+0(SB), Y8, Y8
+	VCVTDQ2PS      Y8, Y8
+	VPSHUFB        sixBitShuffle<>+32(SB), Y10, Y10
+	VPSRLVD        sixBitShift<>+0(SB), Y10, Y10
+	VPAND          mask63<>+0(SB), Y10, Y10
+	VCVTDQ2PS      Y10, Y10
+	VBROADCASTSS   X9, Y11
+	VMULPS         Y11, Y8, Y8
+	VMOVSHDUP      X9, X9
+	VBROADCASTSS   X9, Y9
+	VMULPS         Y9, Y10, Y10
+	VMULPS         256(SI), Y8, Y9
+	VCVTDQ2PS      Y4, Y4
+	VFMADD231PS    Y4, Y9, Y0
+	VFNMADD231PS   320(SI), Y10, Y0
+	VMULPS         256(SI)(DI*1), Y8, Y9
+	VCVTDQ2PS      Y5, Y5
+	VFMADD231PS    Y5, Y9, Y1
+	VFNMADD231PS   320(SI)(DI*1), Y10, Y1
+	VBROADCASTI128 (DX)(BX*1), Y10
+	VCVTPH2PS      (DX)(BX*1), X9
+	VPSHUFB        sixBitShuffle<>+0(SB), Y10, Y8
+	VPSRLVD        sixBitShift<>+0(SB), Y8, Y8
+	VPAND          mask63<>+0(SB), Y8, Y8
+	VCVTDQ2PS      Y8, Y8
+	VPSHUFB        sixBitShuffle<>+32(SB), Y10, Y10
+	VPSRLVD        sixBitShift<>+0(SB), Y10, Y10
+	VPAND          mask63<>+0(SB), Y10, Y10
+	VCVTDQ2PS      Y10, Y10
+	VBROADCASTSS   X9, Y11
+	VMULPS         Y11, Y8, Y8
+	VMOVSHDUP      X9, X9
+	VBROADCASTSS   X9, Y9
+	VMULPS         Y9, Y10, Y10
+	VMULPS         256(SI), Y8, Y9
+	VCVTDQ2PS      Y6, Y6
+	VFMADD231PS    Y6, Y9, Y2
+	VFNMADD231PS   320(SI), Y10, Y2
+	VMULPS         256(SI)(DI*1), Y8, Y9
+	VCVTDQ2PS      Y7, Y7
+	VFMADD231PS    Y7, Y9, Y3
+	VFNMADD231PS   320(SI)(DI*1), Y10, Y3
+	ADDQ           $0x000000b0, DX
+	ADDQ           $0x000001c0, SI
+	DECQ           R8
+	JNZ            super
+	TESTQ          $0x00000002, R10
+	JNE            sum
+	VMOVUPS        Y0, (R9)
+	VMOVUPS        Y1, 32(R9)
+	VMOVUPS        Y2, 64(R9)
+	VMOVUPS        Y3, 96(R9)
+	VZEROUPPER
+	RET
+
+sum:
+	VMOVUPS      Y0, Y4
+	VMOVUPS      Y2, Y5
+	VHADDPS      Y5, Y4, Y4
+	VHADDPS      Y4, Y4, Y4
+	VEXTRACTF128 $0x01, Y4, X6
+	VADDPS       X6, X4, X6
+	VMOVQ        X6, (AX)
+	ADDQ         CX, AX
+	VMOVUPS      Y1, Y4
+	VMOVUPS      Y3, Y5
+	VHADDPS      Y5, Y4, Y4
+	VHADDPS      Y4, Y4, Y4
+	VEXTRACTF128 $0x01, Y4, X6
+	VADDPS       X6, X4, X6
+	VMOVQ        X6, (AX)
+	VZEROUPPER
+	RET
+
+// func tileQ5KAVX24x1(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr)
+// Requires: AVX, AVX2, F16C, FMA3, MMX+
+TEXT ·tileQ5KAVX24x1(SB), NOSPLIT, $0-56
+	MOVQ  out+0(FP), AX
+	MOVQ  outStride+8(FP), CX
+	MOVQ  w+16(FP), CX
+	MOVQ  rowBytes+24(FP), DX
+	MOVQ  x+32(FP), BX
+	MOVQ  xStride+40(FP), SI
+	MOVQ  n+48(FP), SI
+	LEAQ  (DX)(DX*2), DI
+	VPXOR Y0, Y0, Y0
+	VPXOR Y1, Y1, Y1
+	VPXOR Y2, Y2, Y2
+	VPXOR Y3, Y3, Y3
+	LEAQ  (CX)(DX*4), R8
+
+super:
+	PREFETCHT1     (R8)
+	PREFETCHT1     64(R8)
+	PREFETCHT1     128(R8)
+	PREFETCHT1     192(R8)
+	PREFETCHT1     256(R8)
+	PREFETCHT1     320(R8)
+	PREFETCHT1     384(R8)
+	PREFETCHT1     448(R8)
+	PREFETCHT1     512(R8)
+	PREFETCHT1     576(R8)
+	PREFETCHT1     640(R8)
+	ADDQ           $0x000002c0, R8
+	VMOVDQU        mask0f<>+0(SB), Y8
+	VMOVDQU        16(CX), Y9
+	VPSRLW         $0x04, Y9, Y10
+	VPAND          Y8, Y9, Y9
+	VPAND          Y8, Y10, Y10
+	VMOVDQU        144(CX), Y11
+	VPSLLW         $0x04, Y11, Y11
+	VPAND          mask10<>+0(SB), Y11, Y11
+	VPOR           Y11, Y9, Y9
+	VMOVDQU        144(CX), Y11
+	VPAND          mask10<>+0(SB), Y11, Y11
+	VPOR           Y11, Y10, Y10
+	VPMADDUBSW     (BX), Y9, Y11
+	VPMADDUBSW     128(BX), Y10, Y12
+	VPADDW         Y12, Y11, Y11
+	VPMADDWD       ones16<>+0(SB), Y11, Y4
+	VMOVDQU        16(CX)(DX*1), Y9
+	VPSRLW         $0x04, Y9, Y10
+	VPAND          Y8, Y9, Y9
+	VPAND          Y8, Y10, Y10
+	VMOVDQU        144(CX)(DX*1), Y11
+	VPSLLW         $0x04, Y11, Y11
+	VPAND          mask10<>+0(SB), Y11, Y11
+	VPOR           Y11, Y9, Y9
+	VMOVDQU        144(CX)(DX*1), Y11
+	VPAND          mask10<>+0(SB), Y11, Y11
+	VPOR           Y11, Y10, Y10
+	VPMADDUBSW     (BX), Y9, Y11
+	VPMADDUBSW     128(BX), Y10, Y12
+	VPADDW         Y12, Y11, Y11
+	VPMADDWD       ones16<>+0(SB), Y11, Y5
+	VMOVDQU        16(CX)(DX*2), Y9
+	VPSRLW         $0x04, Y9, Y10
+	VPAND          Y8, Y9, Y9
+	VPAND          Y8, Y10, Y10
+	VMOVDQU        144(CX)(DX*2), Y11
+	VPSLLW         $0x04, Y11, Y11
+	VPAND          mask10<>+0(SB), Y11, Y11
+	VPOR           Y11, Y9, Y9
+	VMOVDQU        144(CX)(DX*2), Y11
+	VPAND          mask10<>+0(SB), Y11, Y11
+	VPOR           Y11, Y10, Y10
+	VPMADDUBSW     (BX), Y9, Y11
+	VPMADDUBSW     128(BX), Y10, Y12
+	VPADDW         Y12, Y11, Y11
+	VPMADDWD       ones16<>+0(SB), Y11, Y6
+	VMOVDQU        16(CX)(DI*1), Y9
+	VPSRLW         $0x04, Y9, Y10
+	VPAND          Y8, Y9, Y9
+	VPAND          Y8, Y10, Y10
+	VMOVDQU        144(CX)(DI*1), Y11
+	VPSLLW         $0x04, Y11, Y11
+	VPAND          mask10<>+0(SB), Y11, Y11
+	VPOR           Y11, Y9, Y9
+	VMOVDQU        144(CX)(DI*1), Y11
+	VPAND          mask10<>+0(SB), Y11, Y11
+	VPOR           Y11, Y10, Y10
+	VPMADDUBSW     (BX), Y9, Y11
+	VPMADDUBSW     128(BX), Y10, Y12
+	VPADDW         Y12, Y11, Y11
+	VPMADDWD       ones16<>+0(SB), Y11, Y7
+	VMOVDQU        48(CX), Y9
+	VPSRLW         $0x04, Y9, Y10
+	VPAND          Y8, Y9, Y9
+	VPAND          Y8, Y10, Y10
+	VMOVDQU        144(CX), Y11
+	VPSLLW         $0x03, Y11, Y11
+	VPAND          mask10<>+0(SB), Y11, Y11
+	VPOR           Y11, Y9, Y9
+	VMOVDQU        144(CX), Y11
+	VPSRLW         $0x01, Y11, Y11
+	VPAND          mask10<>+0(SB), Y11, Y11
+	VPOR           Y11, Y10, Y10
+	VPMADDUBSW     32(BX), Y9, Y11
+	VPMADDUBSW     160(BX), Y10, Y12
+	VPADDW         Y12, Y11, Y11
+	VPMADDWD       ones16<>+0(SB), Y11, Y11
+	VPADDD         Y11, Y4, Y4
+	VMOVDQU        48(CX)(DX*1), Y9
+	VPSRLW         $0x04, Y9, Y10
+	VPAND          Y8, Y9, Y9
+	VPAND          Y8, Y10, Y10
+	VMOVDQU        144(CX)(DX*1), Y11
+	VPSLLW         $0x03, Y11, Y11
+	VPAND          mask10<>+0(SB), Y11, Y11
+	VPOR           Y11, Y9, Y9
+	VMOVDQU        144(CX)(DX*1), Y11
+	VPSRLW         $0x01, Y11, Y11
+	VPAND          mask10<>+0(SB), Y11, Y11
+	VPOR           Y11, Y10, Y10
+	VPMADDUBSW     32(BX), Y9, Y11
+	VPMADDUBSW     160(BX), Y10, Y12
+	VPADDW         Y12, Y11, Y11
+	VPMADDWD       ones16<>+0(SB), Y11, Y11
+	VPADDD         Y11, Y5, Y5
+	VMOVDQU        48(CX)(DX*2), Y9
+	VPSRLW         $0x04, Y9, Y10
+	VPAND          Y8, Y9, Y9
+	VPAND          Y8, Y10, Y10
+	VMOVDQU        144(CX)(DX*2), Y11
+	VPSLLW         $0x03, Y11, Y11
+	VPAND          mask10<>+0(SB), Y11, Y11
+	VPOR           Y11, Y9, Y9
+	VMOVDQU        144(CX)(DX*2), Y11
+	VPSRLW         $0x01, Y11, Y11
+	VPAND          mask10<>+0(SB), Y11, Y11
+	VPOR           Y11, Y10, Y10
+	VPMADDUBSW     32(BX), Y9, Y11
+	VPMADDUBSW     160(BX), Y10, Y12
+	VPADDW         Y12, Y11, Y11
+	VPMADDWD       ones16<>+0(SB), Y11, Y11
+	VPADDD         Y11, Y6, Y6
+	VMOVDQU        48(CX)(DI*1), Y9
+	VPSRLW         $0x04, Y9, Y10
+	VPAND          Y8, Y9, Y9
+	VPAND          Y8, Y10, Y10
+	VMOVDQU        144(CX)(DI*1), Y11
+	VPSLLW         $0x03, Y11, Y11
+	VPAND          mask10<>+0(SB), Y11, Y11
+	VPOR           Y11, Y9, Y9
+	VMOVDQU        144(CX)(DI*1), Y11
+	VPSRLW         $0x01, Y11, Y11
+	VPAND          mask10<>+0(SB), Y11, Y11
+	VPOR           Y11, Y10, Y10
+	VPMADDUBSW     32(BX), Y9, Y11
+	VPMADDUBSW     160(BX), Y10, Y12
+	VPADDW         Y12, Y11, Y11
+	VPMADDWD       ones16<>+0(SB), Y11, Y11
+	VPADDD         Y11, Y7, Y7
+	VMOVDQU        80(CX), Y9
+	VPSRLW         $0x04, Y9, Y10
+	VPAND          Y8, Y9, Y9
+	VPAND          Y8, Y10, Y10
+	VMOVDQU        144(CX), Y11
+	VPSLLW         $0x02, Y11, Y11
+	VPAND          mask10<>+0(SB), Y11, Y11
+	VPOR           Y11, Y9, Y9
+	VMOVDQU        144(CX), Y11
+	VPSRLW         $0x02, Y11, Y11
+	VPAND          mask10<>+0(SB), Y11, Y11
+	VPOR           Y11, Y10, Y10
+	VPMADDUBSW     64(BX), Y9, Y11
+	VPMADDUBSW     192(BX), Y10, Y12
+	VPADDW         Y12, Y11, Y11
+	VPMADDWD       ones16<>+0(SB), Y11, Y11
+	VPADDD         Y11, Y4, Y4
+	VMOVDQU        80(CX)(DX*1), Y9
+	VPSRLW         $0x04, Y9, Y10
+	VPAND          Y8, Y9, Y9
+	VPAND          Y8, Y10, Y10
+	VMOVDQU        144(CX)(DX*1), Y11
+	VPSLLW         $0x02, Y11, Y11
+	VPAND          mask10<>+0(SB), Y11, Y11
+	VPOR           Y11, Y9, Y9
+	VMOVDQU        144(CX)(DX*1), Y11
+	VPSRLW         $0x02, Y11, Y11
+	VPAND          mask10<>+0(SB), Y11, Y11
+	VPOR           Y11, Y10, Y10
+	VPMADDUBSW     64(BX), Y9, Y11
+	VPMADDUBSW     192(BX), Y10, Y12
+	VPADDW         Y12, Y11, Y11
+	VPMADDWD       ones16<>+0(SB), Y11, Y11
+	VPADDD         Y11, Y5, Y5
+	VMOVDQU        80(CX)(DX*2), Y9
+	VPSRLW         $0x04, Y9, Y10
+	VPAND          Y8, Y9, Y9
+	VPAND          Y8, Y10, Y10
+	VMOVDQU        144(CX)(DX*2), Y11
+	VPSLLW         $0x02, Y11, Y11
+	VPAND          mask10<>+0(SB), Y11, Y11
+	VPOR           Y11, Y9, Y9
+	VMOVDQU        144(CX)(DX*2), Y11
+	VPSRLW         $0x02, Y11, Y11
+	VPAND          mask10<>+0(SB), Y11, Y11
+	VPOR           Y11, Y10, Y10
+	VPMADDUBSW     64(BX), Y9, Y11
+	VPMADDUBSW     192(BX), Y10, Y12
+	VPADDW         Y12, Y11, Y11
+	VPMADDWD       ones16<>+0(SB), Y11, Y11
+	VPADDD         Y11, Y6, Y6
+	VMOVDQU        80(CX)(DI*1), Y9
+	VPSRLW         $0x04, Y9, Y10
+	VPAND          Y8, Y9, Y9
+	VPAND          Y8, Y10, Y10
+	VMOVDQU        144(CX)(DI*1), Y11
+	VPSLLW         $0x02, Y11, Y11
+	VPAND          mask10<>+0(SB), Y11, Y11
+	VPOR           Y11, Y9, Y9
+	VMOVDQU        144(CX)(DI*1), Y11
+	VPSRLW         $0x02, Y11, Y11
+	VPAND          mask10<>+0(SB), Y11, Y11
+	VPOR           Y11, Y10, Y10
+	VPMADDUBSW     64(BX), Y9, Y11
+	VPMADDUBSW     192(BX), Y10, Y12
+	VPADDW         Y12, Y11, Y11
+	VPMADDWD       ones16<>+0(SB), Y11, Y11
+	VPADDD         Y11, Y7, Y7
+	VMOVDQU        112(CX), Y9
+	VPSRLW         $0x04, Y9, Y10
+	VPAND          Y8, Y9, Y9
+	VPAND          Y8, Y10, Y10
+	VMOVDQU        144(CX), Y11
+	VPSLLW         $0x01, Y11, Y11
+	VPAND          mask10<>+0(SB), Y11, Y11
+	VPOR           Y11, Y9, Y9
+	VMOVDQU        144(CX), Y11
+	VPSRLW         $0x03, Y11, Y11
+	VPAND          mask10<>+0(SB), Y11, Y11
+	VPOR           Y11, Y10, Y10
+	VPMADDUBSW     96(BX), Y9, Y11
+	VPMADDUBSW     224(BX), Y10, Y12
+	VPADDW         Y12, Y11, Y11
+	VPMADDWD       ones16<>+0(SB), Y11, Y11
+	VPADDD         Y11, Y4, Y4
+	VMOVDQU        112(CX)(DX*1), Y9
+	VPSRLW         $0x04, Y9, Y10
+	VPAND          Y8, Y9, Y9
+	VPAND          Y8, Y10, Y10
+	VMOVDQU        144(CX)(DX*1), Y11
+	VPSLLW         $0x01, Y11, Y11
+	VPAND          mask10<>+0(SB), Y11, Y11
+	VPOR           Y11, Y9, Y9
+	VMOVDQU        144(CX)(DX*1), Y11
+	VPSRLW         $0x03, Y11, Y11
+	VPAND          mask10<>+0(SB), Y11, Y11
+	VPOR           Y11, Y10, Y10
+	VPMADDUBSW     96(BX), Y9, Y11
+	VPMADDUBSW     224(BX), Y10, Y12
+	VPADDW         Y12, Y11, Y11
+	VPMADDWD       ones16<>+0(SB), Y11, Y11
+	VPADDD         Y11, Y5, Y5
+	VMOVDQU        112(CX)(DX*2), Y9
+	VPSRLW         $0x04, Y9, Y10
+	VPAND          Y8, Y9, Y9
+	VPAND          Y8, Y10, Y10
+	VMOVDQU        144(CX)(DX*2), Y11
+	VPSLLW         $0x01, Y11, Y11
+	VPAND          mask10<>+0(SB), Y11, Y11
+	VPOR           Y11, Y9, Y9
+	VMOVDQU        144(CX)(DX*2), Y11
+	VPSRLW         $0x03, Y11, Y11
+	VPAND          mask10<>+0(SB), Y11, Y11
+	VPOR           Y11, Y10, Y10
+	VPMADDUBSW     96(BX), Y9, Y11
+	VPMADDUBSW     224(BX), Y10, Y12
+	VPADDW         Y12, Y11, Y11
+	VPMADDWD       ones16<>+0(SB), Y11, Y11
+	VPADDD         Y11, Y6, Y6
+	VMOVDQU        112(CX)(DI*1), Y9
+	VPSRLW         $0x04, Y9, Y10
+	VPAND          Y8, Y9, Y9
+	VPAND          Y8, Y10, Y10
+	VMOVDQU        144(CX)(DI*1), Y11
+	VPSLLW         $0x01, Y11, Y11
+	VPAND          mask10<>+0(SB), Y11, Y11
+	VPOR           Y11, Y9, Y9
+	VMOVDQU        144(CX)(DI*1), Y11
+	VPSRLW         $0x03, Y11, Y11
+	VPAND          mask10<>+0(SB), Y11, Y11
+	VPOR           Y11, Y10, Y10
+	VPMADDUBSW     96(BX), Y9, Y11
+	VPMADDUBSW     224(BX), Y10, Y12
+	VPADDW         Y12, Y11, Y11
+	VPMADDWD       ones16<>+0(SB), Y11, Y11
+	VPADDD         Y11, Y7, Y7
+	VBROADCASTI128 (CX), Y10
+	VCVTPH2PS      (CX), X9
+	VPSHUFB        sixBitShuffle<>+0(SB), Y10, Y8
+	VPSRLVD        sixBitShift<>+0(SB), Y8, Y8
+	VPAND          mask63<>+0(SB), Y8, Y8
+	VCVTDQ2PS      Y8, Y8
+	VPSHUFB        sixBitShuffle<>+32(SB), Y10, Y10
+	VPSRLVD        sixBitShift<>+0(SB), Y10, Y10
+	VPAND          mask63<>+0(SB), Y10, Y10
+	VCVTDQ2PS      Y10, Y10
+	VBROADCASTSS   X9, Y11
+	VMULPS         Y11, Y8, Y8
+	VMOVSHDUP      X9, X9
+	VBROADCASTSS   X9, Y9
+	VMULPS         Y9, Y10, Y10
+	VMULPS         256(BX), Y8, Y9
+	VCVTDQ2PS      Y4, Y4
+	VFMADD231PS    Y4, Y9, Y0
+	VFNMADD231PS   320(BX), Y10, Y0
+	VBROADCASTI128 (CX)(DX*1), Y10
+	VCVTPH2PS      (CX)(DX*1), X9
+	VPSHUFB        sixBitShuffle<>+0(SB), Y10, Y8
+	VPSRLVD        sixBitShift<>+0(SB), Y8, Y8
+	VPAND          mask63<>+0(SB), Y8, Y8
+	VCVTDQ2PS      Y8, Y8
+	VPSHUFB        sixBitShuffle<>+32(SB), Y10, Y10
+	VPSRLVD        sixBitShift<>+0(SB), Y10, Y10
+	VPAND          mask63<>+0(SB), Y10, Y10
+	VCVTDQ2PS      Y10, Y10
+	VBROADCASTSS   X9, Y11
+	VMULPS         Y11, Y8, Y8
+	VMOVSHDUP      X9, X9
+	VBROADCASTSS   X9, Y9
+	VMULPS         Y9, Y10, Y10
+	VMULPS         256(BX), Y8, Y9
+	VCVTDQ2PS      Y5, Y5
+	VFMADD231PS    Y5, Y9, Y1
+	VFNMADD231PS   320(BX), Y10, Y1
+	VBROADCASTI128 (CX)(DX*2), Y10
+	VCVTPH2PS      (CX)(DX*2), X9
+	VPSHUFB        sixBitShuffle<>+0(SB), Y10, Y8
+	VPSRLVD        sixBitShift<>+0(SB), Y8, Y8
+	VPAND          mask63<>+0(SB), Y8, Y8
+	VCVTDQ2PS      Y8, Y8
+	VPSHUFB        sixBitShuffle<>+32(SB), Y10, Y10
+	VPSRLVD        sixBitShift<>+0(SB), Y10, Y10
+	VPAND          mask63<>+0(SB), Y10, Y10
+	VCVTDQ2PS      Y10, Y10
+	VBROADCASTSS   X9, Y11
+	VMULPS         Y11, Y8, Y8
+	VMOVSHDUP      X9, X9
+	VBROADCASTSS   X9, Y9
+	VMULPS         Y9, Y10, Y10
+	VMULPS         256(BX), Y8, Y9
+	VCVTDQ2PS      Y6, Y6
+	VFMADD231PS    Y6, Y9, Y2
+	VFNMADD231PS   320(BX), Y10, Y2
+	VBROADCASTI128 (CX)(DI*1), Y10
+	VCVTPH2PS      (CX)(DI*1), X9
+	VPSHUFB        sixBitShuffle<>+0(SB), Y10, Y8
+	VPSRLVD        sixBitShift<>+0(SB), Y8, Y8
+	VPAND          mask63<>+0(SB), Y8, Y8
+	VCVTDQ2PS      Y8, Y8
+	VPSHUFB        sixBitShuffle<>+32(SB), Y10, Y10
+	VPSRLVD        sixBitShift<>+0(SB), Y10, Y10
+	VPAND          mask63<>+0(SB), Y10, Y10
+	VCVTDQ2PS      Y10, Y10
+	VBROADCASTSS   X9, Y11
+	VMULPS         Y11, Y8, Y8
+	VMOVSHDUP      X9, X9
+	VBROADCASTSS   X9, Y9
+	VMULPS         Y9, Y10, Y10
+	VMULPS         256(BX), Y8, Y9
+	VCVTDQ2PS      Y7, Y7
+	VFMADD231PS    Y7, Y9, Y3
+	VFNMADD231PS   320(BX), Y10, Y3
+	ADDQ           $0x000000b0, CX
+	ADDQ           $0x000001c0, BX
+	DECQ           SI
+	JNZ            super
+	VMOVUPS        Y0, Y4
+	VMOVUPS        Y1, Y5
+	VMOVUPS        Y2, Y6
+	VMOVUPS        Y3, Y7
+	VHADDPS        Y5, Y4, Y4
+	VHADDPS        Y7, Y6, Y6
+	VHADDPS        Y6, Y4, Y4
+	VEXTRACTF128   $0x01, Y4, X8
+	VADDPS         X8, X4, X8
+	VMOVUPS        X8, (AX)
+	VZEROUPPER
+	RET
+
+// func streamQ5KAVX2(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
+// Requires: AVX, AVX2, F16C, FMA3
+TEXT ·streamQ5KAVX2(SB), NOSPLIT, $0-48
+	MOVQ out+0(FP), AX
+	MOVQ w+8(FP), CX
+	MOVQ rowBytes+16(FP), DX
+	MOVQ x+24(FP), BX
+	MOVQ n+32(FP), SI
+	MOVQ rows+40(FP), DI
+
+row:
+	MOVQ   CX, R8
+	ADDQ   DX, CX
+	MOVQ   BX, R9
+	MOVQ   SI, R10
+	VXORPS X0, X0, X0
+
+super:
+	VMOVDQU        mask0f<>+0(SB), Y2
+	VMOVDQU        16(R8), Y3
+	VPSRLW         $0x04, Y3, Y4
+	VPAND          Y2, Y3, Y3
+	VPAND          Y2, Y4, Y4
+	VMOVDQU        144(R8), Y5
+	VPSLLW         $0x04, Y5, Y5
+	VPAND          mask10<>+0(SB), Y5, Y5
+	VPOR           Y5, Y3, Y3
+	VMOVDQU        144(R8), Y5
+	VPAND          mask10<>+0(SB), Y5, Y5
+	VPOR           Y5, Y4, Y4
+	VPMADDUBSW     (R9), Y3, Y5
+	VPMADDUBSW     128(R9), Y4, Y6
+	VPADDW         Y6, Y5, Y5
+	VPMADDWD       ones16<>+0(SB), Y5, Y1
+	VMOVDQU        48(R8), Y3
+	VPSRLW         $0x04, Y3, Y4
+	VPAND          Y2, Y3, Y3
+	VPAND          Y2, Y4, Y4
+	VMOVDQU        144(R8), Y5
+	VPSLLW         $0x03, Y5, Y5
+	VPAND          mask10<>+0(SB), Y5, Y5
+	VPOR           Y5, Y3, Y3
+	VMOVDQU        144(R8), Y5
+	VPSRLW         $0x01, Y5, Y5
+	VPAND          mask10<>+0(SB), Y5, Y5
+	VPOR           Y5, Y4, Y4
+	VPMADDUBSW     32(R9), Y3, Y5
+	VPMADDUBSW     160(R9), Y4, Y6
+	VPADDW         Y6, Y5, Y5
+	VPMADDWD       ones16<>+0(SB), Y5, Y5
+	VPADDD         Y5, Y1, Y1
+	VMOVDQU        80(R8), Y3
+	VPSRLW         $0x04, Y3, Y4
+	VPAND          Y2, Y3, Y3
+	VPAND          Y2, Y4, Y4
+	VMOVDQU        144(R8), Y5
+	VPSLLW         $0x02, Y5, Y5
+	VPAND          mask10<>+0(SB), Y5, Y5
+	VPOR           Y5, Y3, Y3
+	VMOVDQU        144(R8), Y5
+	VPSRLW         $0x02, Y5, Y5
+	VPAND          mask10<>+0(SB), Y5, Y5
+	VPOR           Y5, Y4, Y4
+	VPMADDUBSW     64(R9), Y3, Y5
+	VPMADDUBSW     192(R9), Y4, Y6
+	VPADDW         Y6, Y5, Y5
+	VPMADDWD       ones16<>+0(SB), Y5, Y5
+	VPADDD         Y5, Y1, Y1
+	VMOVDQU        112(R8), Y3
+	VPSRLW         $0x04, Y3, Y4
+	VPAND          Y2, Y3, Y3
+	VPAND          Y2, Y4, Y4
+	VMOVDQU        144(R8), Y5
+	VPSLLW         $0x01, Y5, Y5
+	VPAND          mask10<>+0(SB), Y5, Y5
+	VPOR           Y5, Y3, Y3
+	VMOVDQU        144(R8), Y5
+	VPSRLW         $0x03, Y5, Y5
+	VPAND          mask10<>+0(SB), Y5, Y5
+	VPOR           Y5, Y4, Y4
+	VPMADDUBSW     96(R9), Y3, Y5
+	VPMADDUBSW     224(R9), Y4, Y6
+	VPADDW         Y6, Y5, Y5
+	VPMADDWD       ones16<>+0(SB), Y5, Y5
+	VPADDD         Y5, Y1, Y1
+	VBROADCASTI128 (R8), Y4
+	VCVTPH2PS      (R8), X3
+	VPSHUFB        sixBitShuffle<>+0(SB), Y4, Y2
+	VPSRLVD        sixBitShift<>+0(SB), Y2, Y2
+	VPAND          mask63<>+0(SB), Y2, Y2
+	VCVTDQ2PS      Y2, Y2
+	VPSHUFB        sixBitShuffle<>+32(SB), Y4, Y4
+	VPSRLVD        sixBitShift<>+0(SB), Y4, Y4
+	VPAND          mask63<>+0(SB), Y4, Y4
+	VCVTDQ2PS      Y4, Y4
+	VBROADCASTSS   X3, Y5
+	VMULPS         Y5, Y2, Y2
+	VMOVSHDUP      X3, X3
+	VBROADCASTSS   X3, Y3
+	VMULPS         Y3, Y4, Y4
+	VMULPS         256(R9), Y2, Y3
+	VCVTDQ2PS      Y1, Y1
+	VFMADD231PS    Y1, Y3, Y0
+	VFNMADD231PS   320(R9), Y4, Y0
+	ADDQ           $0x000000b0, R8
+	ADDQ           $0x000001c0, R9
+	DECQ           R10
+	JNZ            super
+	VHADDPS        Y0, Y0, Y0
+	VHADDPS        Y0, Y0, Y0
+	VEXTRACTF128   $0x01, Y0, X1
+	VADDPS         X1, X0, X1
+	VMOVSS         X1, (AX)
+	ADDQ           $0x04, AX
+	DECQ           DI
+	JNZ            row
+	VZEROUPPER
+	RET
+
+// func farQ5KAVX2(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
+// Requires: AVX, AVX2, F16C, FMA3, MMX+
+TEXT ·farQ5KAVX2(SB), NOSPLIT, $0-48
+	MOVQ out+0(FP), AX
+	MOVQ w+8(FP), CX
+	MOVQ rowBytes+16(FP), DX
+	MOVQ x+24(FP), BX
+	MOVQ n+32(FP), SI
+	MOVQ rows+40(FP), DI
+
+row:
+	MOVQ   CX, R8
+	ADDQ   DX, CX
+	MOVQ   BX, R9
+	MOVQ   SI, R10
+	VXORPS X0, X0, X0
+
+super:
+	PREFETCHT1     8192(R8)
+	PREFETCHT1     8256(R8)
+	PREFETCHT1     8320(R8)
+	VMOVDQU        mask0f<>+0(SB), Y2
+	VMOVDQU        16(R8), Y3
+	VPSRLW         $0x04, Y3, Y4
+	VPAND          Y2, Y3, Y3
+	VPAND          Y2, Y4, Y4
+	VMOVDQU        144(R8), Y5
+	VPSLLW         $0x04, Y5, Y5
+	VPAND          mask10<>+0(SB), Y5, Y5
+	VPOR           Y5, Y3, Y3
+	VMOVDQU        144(R8), Y5
+	VPAND          mask10<>+0(SB), Y5, Y5
+	VPOR           Y5, Y4, Y4
+	VPMADDUBSW     (R9), Y3, Y5
+	VPMADDUBSW     128(R9), Y4, Y6
+	VPADDW         Y6, Y5, Y5
+	VPMADDWD       ones16<>+0(SB), Y5, Y1
+	VMOVDQU        48(R8), Y3
+	VPSRLW         $0x04, Y3, Y4
+	VPAND          Y2, Y3, Y3
+	VPAND          Y2, Y4, Y4
+	VMOVDQU        144(R8), Y5
+	VPSLLW         $0x03, Y5, Y5
+	VPAND          mask10<>+0(SB), Y5, Y5
+	VPOR           Y5, Y3, Y3
+	VMOVDQU        144(R8), Y5
+	VPSRLW         $0x01, Y5, Y5
+	VPAND          mask10<>+0(SB), Y5, Y5
+	VPOR           Y5, Y4, Y4
+	VPMADDUBSW     32(R9), Y3, Y5
+	VPMADDUBSW     160(R9), Y4, Y6
+	VPADDW         Y6, Y5, Y5
+	VPMADDWD       ones16<>+0(SB), Y5, Y5
+	VPADDD         Y5, Y1, Y1
+	VMOVDQU        80(R8), Y3
+	VPSRLW         $0x04, Y3, Y4
+	VPAND          Y2, Y3, Y3
+	VPAND          Y2, Y4, Y4
+	VMOVDQU        144(R8), Y5
+	VPSLLW         $0x02, Y5, Y5
+	VPAND          mask10<>+0(SB), Y5, Y5
+	VPOR           Y5, Y3, Y3
+	VMOVDQU        144(R8), Y5
+	VPSRLW         $0x02, Y5, Y5
+	VPAND          mask10<>+0(SB), Y5, Y5
+	VPOR           Y5, Y4, Y4
+	VPMADDUBSW     64(R9), Y3, Y5
+	VPMADDUBSW     192(R9), Y4, Y6
+	VPADDW         Y6, Y5, Y5
+	VPMADDWD       ones16<>+0(SB), Y5, Y5
+	VPADDD         Y5, Y1, Y1
+	VMOVDQU        112(R8), Y3
+	VPSRLW         $0x04, Y3, Y4
+	VPAND          Y2, Y3, Y3
+	VPAND          Y2, Y4, Y4
+	VMOVDQU        144(R8), Y5
+	VPSLLW         $0x01, Y5, Y5
+	VPAND          mask10<>+0(SB), Y5, Y5
+	VPOR           Y5, Y3, Y3
+	VMOVDQU        144(R8), Y5
+	VPSRLW         $0x03, Y5, Y5
+	VPAND          mask10<>+0(SB), Y5, Y5
+	VPOR           Y5, Y4, Y4
+	VPMADDUBSW     96(R9), Y3, Y5
+	VPMADDUBSW     224(R9), Y4, Y6
+	VPADDW         Y6, Y5, Y5
+	VPMADDWD       ones16<>+0(SB), Y5, Y5
+	VPADDD         Y5, Y1, Y1
+	VBROADCASTI128 (R8), Y4
+	VCVTPH2PS      (R8), X3
+	VPSHUFB        sixBitShuffle<>+0(SB), Y4, Y2
+	VPSRLVD        sixBitShift<>+0(SB), Y2, Y2
+	VPAND          mask63<>+0(SB), Y2, Y2
+	VCVTDQ2PS      Y2, Y2
+	VPSHUFB        sixBitShuffle<>+32(SB), Y4, Y4
+	VPSRLVD        sixBitShift<>+0(SB), Y4, Y4
+	VPAND          mask63<>+0(SB), Y4, Y4
+	VCVTDQ2PS      Y4, Y4
+	VBROADCASTSS   X3, Y5
+	VMULPS         Y5, Y2, Y2
+	VMOVSHDUP      X3, X3
+	VBROADCASTSS   X3, Y3
+	VMULPS         Y3, Y4, Y4
+	VMULPS         256(R9), Y2, Y3
+	VCVTDQ2PS      Y1, Y1
+	VFMADD231PS    Y1, Y3, Y0
+	VFNMADD231PS   320(R9), Y4, Y0
+	ADDQ           $0x000000b0, R8
+	ADDQ           $0x000001c0, R9
+	DECQ           R10
+	JNZ            super
+	VHADDPS        Y0, Y0, Y0
+	VHADDPS        Y0, Y0, Y0
+	VEXTRACTF128   $0x01, Y0, X1
+	VADDPS         X1, X0, X1
+	VMOVSS         X1, (AX)
+	ADDQ           $0x04, AX
+	DECQ           DI
+	JNZ            row
+	VZEROUPPER
+	RET
+
+// func scatterQ5KAVX2(out *float32, w *byte, rowBytes uintptr, index *int32, x *byte, n uintptr, rows uintptr)
+// Requires: AVX, AVX2, F16C, FMA3, MMX+
+TEXT ·scatterQ5KAVX2(SB), NOSPLIT, $0-56
+	MOVQ out+0(FP), AX
+	MOVQ w+8(FP), CX
+	MOVQ rowBytes+16(FP), DX
+	MOVQ x+32(FP), BX
+	MOVQ n+40(FP), SI
+	MOVQ rows+48(FP), DI
+	MOVQ index+24(FP), R11
+
+row:
+	MOVLQSX (R11), R8
+	IMULQ   DX, R8
+	ADDQ    CX, R8
+	MOVQ    R8, R12
+	CMPQ    DI, $0x04
+	JLE     last
+	MOVLQSX 16(R11), R12
+	IMULQ   DX, R12
+	ADDQ    CX, R12
+
+last:
+	MOVQ   BX, R9
+	MOVQ   SI, R10
+	VXORPS X0, X0, X0
+
+super:
+	PREFETCHT1     (R12)
+	PREFETCHT1     64(R12)
+	PREFETCHT1     128(R12)
+	ADDQ           $0x000000b0, R12
+	VMOVDQU        mask0f<>+0(SB), Y2
+	VMOVDQU        16(R8), Y3
+	VPSRLW         $0x04, Y3, Y4
+	VPAND          Y2, Y3, Y3
+	VPAND          Y2, Y4, Y4
+	VMOVDQU        144(R8), Y5
+	VPSLLW         $0x04, Y5, Y5
+	VPAND          mask10<>+0(SB), Y5, Y5
+	VPOR           Y5, Y3, Y3
+	VMOVDQU        144(R8), Y5
+	VPAND          mask10<>+0(SB), Y5, Y5
+	VPOR           Y5, Y4, Y4
+	VPMADDUBSW     (R9), Y3, Y5
+	VPMADDUBSW     128(R9), Y4, Y6
+	VPADDW         Y6, Y5, Y5
+	VPMADDWD       ones16<>+0(SB), Y5, Y1
+	VMOVDQU        48(R8), Y3
+	VPSRLW         $0x04, Y3, Y4
+	VPAND          Y2, Y3, Y3
+	VPAND          Y2, Y4, Y4
+	VMOVDQU        144(R8), Y5
+	VPSLLW         $0x03, Y5, Y5
+	VPAND          mask10<>+0(SB), Y5, Y5
+	VPOR           Y5, Y3, Y3
+	VMOVDQU        144(R8), Y5
+	VPSRLW         $0x01, Y5, Y5
+	VPAND          mask10<>+0(SB), Y5, Y5
+	VPOR           Y5, Y4, Y4
+	VPMADDUBSW     32(R9), Y3, Y5
+	VPMADDUBSW     160(R9), Y4, Y6
+	VPADDW         Y6, Y5, Y5
+	VPMADDWD       ones16<>+0(SB), Y5, Y5
+	VPADDD         Y5, Y1, Y1
+	VMOVDQU        80(R8), Y3
+	VPSRLW         $0x04, Y3, Y4
+	VPAND          Y2, Y3, Y3
+	VPAND          Y2, Y4, Y4
+	VMOVDQU        144(R8), Y5
+	VPSLLW         $0x02, Y5, Y5
+	VPAND          mask10<>+0(SB), Y5, Y5
+	VPOR           Y5, Y3, Y3
+	VMOVDQU        144(R8), Y5
+	VPSRLW         $0x02, Y5, Y5
+	VPAND          mask10<>+0(SB), Y5, Y5
+	VPOR           Y5, Y4, Y4
+	VPMADDUBSW     64(R9), Y3, Y5
+	VPMADDUBSW     192(R9), Y4, Y6
+	VPADDW         Y6, Y5, Y5
+	VPMADDWD       ones16<>+0(SB), Y5, Y5
+	VPADDD         Y5, Y1, Y1
+	VMOVDQU        112(R8), Y3
+	VPSRLW         $0x04, Y3, Y4
+	VPAND          Y2, Y3, Y3
+	VPAND          Y2, Y4, Y4
+	VMOVDQU        144(R8), Y5
+	VPSLLW         $0x01, Y5, Y5
+	VPAND          mask10<>+0(SB), Y5, Y5
+	VPOR           Y5, Y3, Y3
+	VMOVDQU        144(R8), Y5
+	VPSRLW         $0x03, Y5, Y5
+	VPAND          mask10<>+0(SB), Y5, Y5
+	VPOR           Y5, Y4, Y4
+	VPMADDUBSW     96(R9), Y3, Y5
+	VPMADDUBSW     224(R9), Y4, Y6
+	VPADDW         Y6, Y5, Y5
+	VPMADDWD       ones16<>+0(SB), Y5, Y5
+	VPADDD         Y5, Y1, Y1
+	VBROADCASTI128 (R8), Y4
+	VCVTPH2PS      (R8), X3
+	VPSHUFB        sixBitShuffle<>+0(SB), Y4, Y2
+	VPSRLVD        sixBitShift<>+0(SB), Y2, Y2
+	VPAND          mask63<>+0(SB), Y2, Y2
+	VCVTDQ2PS      Y2, Y2
+	VPSHUFB        sixBitShuffle<>+32(SB), Y4, Y4
+	VPSRLVD        sixBitShift<>+0(SB), Y4, Y4
+	VPAND          mask63<>+0(SB), Y4, Y4
+	VCVTDQ2PS      Y4, Y4
+	VBROADCASTSS   X3, Y5
+	VMULPS         Y5, Y2, Y2
+	VMOVSHDUP      X3, X3
+	VBROADCASTSS   X3, Y3
+	VMULPS         Y3, Y4, Y4
+	VMULPS         256(R9), Y2, Y3
+	VCVTDQ2PS      Y1, Y1
+	VFMADD231PS    Y1, Y3, Y0
+	VFNMADD231PS   320(R9), Y4, Y0
+	ADDQ           $0x000000b0, R8
+	ADDQ           $0x000001c0, R9
+	DECQ           R10
+	JNZ            super
+	VHADDPS        Y0, Y0, Y0
+	VHADDPS        Y0, Y0, Y0
+	VEXTRACTF128   $0x01, Y0, X1
+	VADDPS         X1, X0, X1
+	VMOVSS         X1, (AX)
+	ADDQ           $0x04, AX
+	ADDQ           $0x04, R11
+	DECQ           DI
+	JNZ            row
+	VZEROUPPER
+	RET
+
+// func panelQ5KAVX22x3(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
+// Requires: AVX, AVX2, FMA3
+TEXT ·panelQ5KAVX22x3(SB), NOSPLIT, $0-72
+	MOVQ    out+0(FP), AX
+	MOVQ    outStride+8(FP), CX
+	MOVQ    w+16(FP), DX
+	MOVQ    rowBytes+24(FP), BX
+	MOVQ    x+32(FP), SI
+	MOVQ    xStride+40(FP), DI
+	MOVQ    n+48(FP), R8
+	VPXOR   Y0, Y0, Y0
+	VPXOR   Y1, Y1, Y1
+	VPXOR   Y2, Y2, Y2
+	VPXOR   Y3, Y3, Y3
+	VPXOR   Y4, Y4, Y4
+	VPXOR   Y5, Y5, Y5
+	MOVQ    acc+56(FP), R9
+	MOVQ    part+64(FP), R10
+	TESTQ   $0x00000001, R10
+	JNE     begin
+	VMOVUPS (R9), Y0
+	VMOVUPS 32(R9), Y1
+	VMOVUPS 64(R9), Y2
+	VMOVUPS 96(R9), Y3
+	VMOVUPS 128(R9), Y4
+	VMOVUPS 160(R9), Y5
+
+begin:
+super:
+	VMOVDQU      64(DX), Y12
+	VMOVDQU      96(DX), Y13
+	VPMADDUBSW   (SI), Y12, Y14
+	VPMADDUBSW   32(SI), Y13, Y15
+	VPADDW       Y15, Y14, Y14
+	VPMADDWD     ones16<>+0(SB), Y14, Y6
+	VPMADDUBSW   (SI)(DI*1), Y12, Y14
+	VPMADDUBSW   32(SI)(DI*1), Y13, Y15
+	VPADDW       Y15, Y14, Y14
+	VPMADDWD     ones16<>+0(SB), Y14, Y7
+	VPMADDUBSW   (SI)(DI*2), Y12, Y14
+	VPMADDUBSW   32(SI)(DI*2), Y13, Y15
+	VPADDW       Y15, Y14, Y14
+	VPMADDWD     ones16<>+0(SB), Y14, Y8
+	VMOVDQU      64(DX)(BX*1), Y12
+	VMOVDQU      96(DX)(BX*1), Y13
+	VPMADDUBSW   (SI), Y12, Y14
+	VPMADDUBSW   32(SI), Y13, Y15
+	VPADDW       Y15, Y14, Y14
+	VPMADDWD     ones16<>+0(SB), Y14, Y9
+	VPMADDUBSW   (SI)(DI*1), Y12, Y14
+	VPMADDUBSW   32(SI)(DI*1), Y13, Y15
+	VPADDW       Y15, Y14, Y14
+	VPMADDWD     ones16<>+0(SB), Y14, Y10
+	VPMADDUBSW   (SI)(DI*2), Y12, Y14
+	VPMADDUBSW   32(SI)(DI*2), Y13, Y15
+	VPADDW       Y15, Y14, Y14
+	VPMADDWD     ones16<>+0(SB), Y14, Y11
+	VMOVDQU      128(DX), Y12
+	VMOVDQU      160(DX), Y13
+	VPMADDUBSW   64(SI), Y12, Y14
+	VPMADDUBSW   96(SI), Y13, Y15
+	VPADDW       Y15, Y14, Y14
+	VPMADDWD     ones16<>+0(SB), Y14, Y14
+	VPADDD       Y14, Y6, Y6
+	VPMADDUBSW   64(SI)(DI*1), Y12, Y14
+	VPMADDUBSW   96(SI)(DI*1), Y13, Y15
+	VPADDW       Y15, Y14, Y14
+	VPMADDWD     ones16<>+0(SB), Y14, Y14
+	VPADDD       Y14, Y7, Y7
+	VPMADDUBSW   64(SI)(DI*2), Y12, Y14
+	VPMADDUBSW   96(SI)(DI*2), Y13, Y15
+	VPADDW       Y15, Y14, Y14
+	VPMADDWD     ones16<>+0(SB), Y14, Y14
+	VPADDD       Y14, Y8, Y8
+	VMOVDQU      128(DX)(BX*1), Y12
+	VMOVDQU      160(DX)(BX*1), Y13
+	VPMADDUBSW   64(SI), Y12, Y14
+	VPMADDUBSW   96(SI), Y13, Y15
+	VPADDW       Y15, Y14, Y14
+	VPMADDWD     ones16<>+0(SB), Y14, Y14
+	VPADDD       Y14, Y9, Y9
+	VPMADDUBSW   64(SI)(DI*1), Y12, Y14
+	VPMADDUBSW   96(SI)(DI*1), Y13, Y15
+	VPADDW       Y15, Y14, Y14
+	VPMADDWD     ones16<>+0(SB), Y14, Y14
+	VPADDD       Y14, Y10, Y10
+	VPMADDUBSW   64(SI)(DI*2), Y12, Y14
+	VPMADDUBSW   96(SI)(DI*2), Y13, Y15
+	VPADDW       Y15, Y14, Y14
+	VPMADDWD     ones16<>+0(SB), Y14, Y14
+	VPADDD       Y14, Y11, Y11
+	VMOVDQU      192(DX), Y12
+	VMOVDQU      224(DX), Y13
+	VPMADDUBSW   128(SI), Y12, Y14
+	VPMADDUBSW   160(SI), Y13, Y15
+	VPADDW       Y15, Y14, Y14
+	VPMADDWD     ones16<>+0(SB), Y14, Y14
+	VPADDD       Y14, Y6, Y6
+	VPMADDUBSW   128(SI)(DI*1), Y12, Y14
+	VPMADDUBSW   160(SI)(DI*1), Y13, Y15
+	VPADDW       Y15, Y14, Y14
+	VPMADDWD     ones16<>+0(SB), Y14, Y14
+	VPADDD       Y14, Y7, Y7
+	VPMADDUBSW   128(SI)(DI*2), Y12, Y14
+	VPMADDUBSW   160(SI)(DI*2), Y13, Y15
+	VPADDW       Y15, Y14, Y14
+	VPMADDWD     ones16<>+0(SB), Y14, Y14
+	VPADDD       Y14, Y8, Y8
+	VMOVDQU      192(DX)(BX*1), Y12
+	VMOVDQU      224(DX)(BX*1), Y13
+	VPMADDUBSW   128(SI), Y12, Y14
+	VPMADDUBSW   160(SI), Y13, Y15
+	VPADDW       Y15, Y14, Y14
+	VPMADDWD     ones16<>+0(SB), Y14, Y14
+	VPADDD       Y14, Y9, Y9
+	VPMADDUBSW   128(SI)(DI*1), Y12, Y14
+	VPMADDUBSW   160(SI)(DI*1), Y13, Y15
+	VPADDW       Y15, Y14, Y14
+	VPMADDWD     ones16<>+0(SB), Y14, Y14
+	VPADDD       Y14, Y10, Y10
+	VPMADDUBSW   128(SI)(DI*2), Y12, Y14
+	VPMADDUBSW   160(SI)(DI*2), Y13, Y15
+	VPADDW       Y15, Y14, Y14
+	VPMADDWD     ones16<>+0(SB), Y14, Y14
+	VPADDD       Y14, Y11, Y11
+	VMOVDQU      256(DX), Y12
+	VMOVDQU      288(DX), Y13
+	VPMADDUBSW   192(SI), Y12, Y14
+	VPMADDUBSW   224(SI), Y13, Y15
+	VPADDW       Y15, Y14, Y14
+	VPMADDWD     ones16<>+0(SB), Y14, Y14
+	VPADDD       Y14, Y6, Y6
+	VPMADDUBSW   192(SI)(DI*1), Y12, Y14
+	VPMADDUBSW   224(SI)(DI*1), Y13, Y15
+	VPADDW       Y15, Y14, Y14
+	VPMADDWD     ones16<>+0(SB), Y14, Y14
+	VPADDD       Y14, Y7, Y7
+	VPMADDUBSW   192(SI)(DI*2), Y12, Y14
+	VPMADDUBSW   224(SI)(DI*2), Y13, Y15
+	VPADDW       Y15, Y14, Y14
+	VPMADDWD     ones16<>+0(SB), Y14, Y14
+	VPADDD       Y14, Y8, Y8
+	VMOVDQU      256(DX)(BX*1), Y12
+	VMOVDQU      288(DX)(BX*1), Y13
+	VPMADDUBSW   192(SI), Y12, Y14
+	VPMADDUBSW   224(SI), Y13, Y15
+	VPADDW       Y15, Y14, Y14
+	VPMADDWD     ones16<>+0(SB), Y14, Y14
+	VPADDD       Y14, Y9, Y9
+	VPMADDUBSW   192(SI)(DI*1), Y12, Y14
+	VPMADDUBSW   224(SI)(DI*1), Y13, Y15
+	VPADDW       Y15, Y14, Y14
+	VPMADDWD     ones16<>+0(SB), Y14, Y14
+	VPADDD       Y14, Y10, Y10
+	VPMADDUBSW   192(SI)(DI*2), Y12, Y14
+	VPMADDUBSW   224(SI)(DI*2), Y13, Y15
+	VPADDW       Y15, Y14, Y14
+	VPMADDWD     ones16<>+0(SB), Y14, Y14
+	VPADDD       Y14, Y11, Y11
+	VMOVDQU      (DX), Y12
+	VMOVDQU      32(DX), Y14
+	VMULPS       256(SI), Y12, Y13
+	VCVTDQ2PS    Y6, Y6
+	VFMADD231PS  Y6, Y13, Y0
+	VFNMADD231PS 320(SI), Y14, Y0
+	VMULPS       256(SI)(DI*1), Y12, Y13
+	VCVTDQ2PS    Y7, Y7
+	VFMADD231PS  Y7, Y13, Y1
+	VFNMADD231PS 320(SI)(DI*1), Y14, Y1
+	VMULPS       256(SI)(DI*2), Y12, Y13
+	VCVTDQ2PS    Y8, Y8
+	VFMADD231PS  Y8, Y13, Y2
+	VFNMADD231PS 320(SI)(DI*2), Y14, Y2
+	VMOVDQU      (DX)(BX*1), Y12
+	VMOVDQU      32(DX)(BX*1), Y14
+	VMULPS       256(SI), Y12, Y13
+	VCVTDQ2PS    Y9, Y9
+	VFMADD231PS  Y9, Y13, Y3
+	VFNMADD231PS 320(SI), Y14, Y3
+	VMULPS       256(SI)(DI*1), Y12, Y13
+	VCVTDQ2PS    Y10, Y10
+	VFMADD231PS  Y10, Y13, Y4
+	VFNMADD231PS 320(SI)(DI*1), Y14, Y4
+	VMULPS       256(SI)(DI*2), Y12, Y13
+	VCVTDQ2PS    Y11, Y11
+	VFMADD231PS  Y11, Y13, Y5
+	VFNMADD231PS 320(SI)(DI*2), Y14, Y5
+	ADDQ         $0x00000140, DX
+	ADDQ         $0x000001c0, SI
+	DECQ         R8
+	JNZ          super
+	TESTQ        $0x00000002, R10
+	JNE          sum
+	VMOVUPS      Y0, (R9)
+	VMOVUPS      Y1, 32(R9)
+	VMOVUPS      Y2, 64(R9)
+	VMOVUPS      Y3, 96(R9)
+	VMOVUPS      Y4, 128(R9)
+	VMOVUPS      Y5, 160(R9)
+	VZEROUPPER
+	RET
+
+sum:
+	VMOVUPS      Y0, Y6
+	VMOVUPS      Y3, Y7
+	VHADDPS      Y7, Y6, Y6
+	VHADDPS      Y6, Y6, Y6
+	VEXTRACTF128 $0x01, Y6, X8
+	VADDPS       X8, X6, X8
+	VMOVQ        X8, (AX)
+	ADDQ         CX, AX
+	VMOVUPS      Y1, Y6
+	VMOVUPS      Y4, Y7
+	VHADDPS      Y7, Y6, Y6
+	VHADDPS      Y6, Y6, Y6
+	VEXTRACTF128 $0x01, Y6, X8
+	VADDPS       X8, X6, X8
+	VMOVQ        X8, (AX)
+	ADDQ         CX, AX
+	VMOVUPS      Y2, Y6
+	VMOVUPS      Y5, Y7
+	VHADDPS      Y7, Y6, Y6
+	VHADDPS      Y6, Y6, Y6
+	VEXTRACTF128 $0x01, Y6, X8
+	VADDPS       X8, X6, X8
+	VMOVQ        X8, (AX)
+	VZEROUPPER
+	RET
+
+// func expandQ5KAVX2(dst *byte, w *byte, n uintptr)
+// Requires: AVX, AVX2, F16C
+TEXT ·expandQ5KAVX2(SB), NOSPLIT, $0-24
+	MOVQ dst+0(FP), AX
+	MOVQ w+8(FP), CX
+	MOVQ n+16(FP), DX
+
+super:
+	VBROADCASTI128 (CX), Y1
+	VCVTPH2PS      (CX), X2
+	VPSHUFB        sixBitShuffle<>+0(SB), Y1, Y0
+	VPSRLVD        sixBitShift<>+0(SB), Y0, Y0
+	VPAND          mask63<>+0(SB), Y0, Y0
+	VCVTDQ2PS      Y0, Y0
+	VPSHUFB        sixBitShuffle<>+32(SB), Y1, Y1
+	VPSRLVD        sixBitShift<>+0(SB), Y1, Y1
+	VPAND          mask63<>+0(SB), Y1, Y1
+	VCVTDQ2PS      Y1, Y1
+	VBROADCASTSS   X2, Y6
+	VMULPS         Y6, Y0, Y0
+	VMOVSHDUP      X2, X2
+	VBROADCASTSS   X2, Y2
+	VMULPS         Y2, Y1, Y1
+	VMOVUPS        Y0, (AX)
+	VMOVUPS        Y1, 32(AX)
+	VMOVDQU        16(CX), Y3
+	VPSRLW         $0x04, Y3, Y4
+	VPAND          mask0f<>+0(SB), Y3, Y3
+	VMOVDQU        144(CX), Y5
+	VPSLLW         $0x04, Y5, Y5
+	VPAND          mask10<>+0(SB), Y5, Y5
+	VPOR           Y5, Y3, Y3
+	VMOVDQU        Y3, 64(AX)
+	VPAND          mask0f<>+0(SB), Y4, Y4
+	VMOVDQU        144(CX), Y5
+	VPAND          mask10<>+0(SB), Y5, Y5
+	VPOR           Y5, Y4, Y4
+	VMOVDQU        Y4, 192(AX)
+	VMOVDQU        48(CX), Y3
+	VPSRLW         $0x04, Y3, Y4
+	VPAND          mask0f<>+0(SB), Y3, Y3
+	VMOVDQU        144(CX), Y5
+	VPSLLW         $0x03, Y5, Y5
+	VPAND          mask10<>+0(SB), Y5, Y5
+	VPOR           Y5, Y3, Y3
+	VMOVDQU        Y3, 96(AX)
+	VPAND          mask0f<>+0(SB), Y4, Y4
+	VMOVDQU        144(CX), Y5
+	VPSRLW         $0x01, Y5, Y5
+	VPAND          mask10<>+0(SB), Y5, Y5
+	VPOR           Y5, Y4, Y4
+	VMOVDQU        Y4, 224(AX)
+	VMOVDQU        80(CX), Y3
+	VPSRLW         $0x04, Y3, Y4
+	VPAND          mask0f<>+0(SB), Y3, Y3
+	VMOVDQU        144(CX), Y5
+	VPSLLW         $0x02, Y5, Y5
+	VPAND          mask10<>+0(SB), Y5, Y5
+	VPOR           Y5, Y3, Y3
+	VMOVDQU        Y3, 128(AX)
+	VPAND          mask0f<>+0(SB), Y4, Y4
+	VMOVDQU        144(CX), Y5
+	VPSRLW         $0x02, Y5, Y5
+	VPAND          mask10<>+0(SB), Y5, Y5
+	VPOR           Y5, Y4, Y4
+	VMOVDQU        Y4, 256(AX)
+	VMOVDQU        112(CX), Y3
+	VPSRLW         $0x04, Y3, Y4
+	VPAND          mask0f<>+0(SB), Y3, Y3
+	VMOVDQU        144(CX), Y5
+	VPSLLW         $0x01, Y5, Y5
+	VPAND          mask10<>+0(SB), Y5, Y5
+	VPOR           Y5, Y3, Y3
+	VMOVDQU        Y3, 160(AX)
+	VPAND          mask0f<>+0(SB), Y4, Y4
+	VMOVDQU        144(CX), Y5
+	VPSRLW         $0x03, Y5, Y5
+	VPAND          mask10<>+0(SB), Y5, Y5
+	VPOR           Y5, Y4, Y4
+	VMOVDQU        Y4, 288(AX)
+	ADDQ           $0x000000b0, CX
+	ADDQ           $0x00000140, AX
+	DECQ           DX
+	JNZ            super
+	VZEROUPPER
+	RET
+
 // func tileQ6KAVX22x2(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
 // Requires: AVX, AVX2, F16C, FMA3
 TEXT ·tileQ6KAVX22x2(SB), NOSPLIT, $0-72
@@ -4039,122 +6512,6 @@ sum:
 	VEXTRACTF128 $0x01, Y4, X6
 	VADDPS       X6, X4, X6
 	VMOVQ        X6, (AX)
-	VZEROUPPER
-	RET
-
-// func streamQ6KAVX2(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
-// Requires: AVX, AVX2, F16C, FMA3
-TEXT ·streamQ6KAVX2(SB), NOSPLIT, $0-48
-	MOVQ out+0(FP), AX
-	MOVQ w+8(FP), CX
-	MOVQ rowBytes+16(FP), DX
-	MOVQ x+24(FP), BX
-	MOVQ n+32(FP), SI
-	MOVQ rows+40(FP), DI
-
-row:
-	MOVQ   CX, R8
-	ADDQ   DX, CX
-	MOVQ   BX, R9
-	MOVQ   SI, R10
-	VXORPS X0, X0, X0
-
-super:
-	VPMOVSXBW    (R8), Y6
-	VPMADDWD     416(R9), Y6, Y1
-	VPSLLD       $0x05, Y1, Y1
-	VMOVDQU      16(R8), Y2
-	VPAND        mask0f<>+0(SB), Y2, Y2
-	VMOVDQU      144(R8), Y4
-	VPSLLW       $0x04, Y4, Y4
-	VPAND        mask30<>+0(SB), Y4, Y4
-	VPOR         Y4, Y2, Y2
-	VMOVDQU      48(R8), Y3
-	VPAND        mask0f<>+0(SB), Y3, Y3
-	VMOVDQU      176(R8), Y4
-	VPSLLW       $0x04, Y4, Y4
-	VPAND        mask30<>+0(SB), Y4, Y4
-	VPOR         Y4, Y3, Y3
-	VPSHUFB      lowWords<>+0(SB), Y6, Y6
-	VPMADDUBSW   (R9), Y2, Y4
-	VPMADDUBSW   32(R9), Y3, Y5
-	VPADDW       Y5, Y4, Y4
-	VPMADDWD     Y6, Y4, Y4
-	VPSUBD       Y4, Y1, Y1
-	VMOVDQU      80(R8), Y2
-	VPAND        mask0f<>+0(SB), Y2, Y2
-	VMOVDQU      144(R8), Y4
-	VPSLLW       $0x02, Y4, Y4
-	VPAND        mask30<>+0(SB), Y4, Y4
-	VPOR         Y4, Y2, Y2
-	VMOVDQU      112(R8), Y3
-	VPAND        mask0f<>+0(SB), Y3, Y3
-	VMOVDQU      176(R8), Y4
-	VPSLLW       $0x02, Y4, Y4
-	VPAND        mask30<>+0(SB), Y4, Y4
-	VPOR         Y4, Y3, Y3
-	VPMADDUBSW   64(R9), Y2, Y4
-	VPMADDUBSW   96(R9), Y3, Y5
-	VPADDW       Y5, Y4, Y4
-	VPMADDWD     Y6, Y4, Y4
-	VPSUBD       Y4, Y1, Y1
-	VMOVDQU      16(R8), Y2
-	VPSRLW       $0x04, Y2, Y2
-	VPAND        mask0f<>+0(SB), Y2, Y2
-	VMOVDQU      144(R8), Y4
-	VPAND        mask30<>+0(SB), Y4, Y4
-	VPOR         Y4, Y2, Y2
-	VMOVDQU      48(R8), Y3
-	VPSRLW       $0x04, Y3, Y3
-	VPAND        mask0f<>+0(SB), Y3, Y3
-	VMOVDQU      176(R8), Y4
-	VPAND        mask30<>+0(SB), Y4, Y4
-	VPOR         Y4, Y3, Y3
-	VPMOVSXBW    (R8), Y6
-	VPSHUFB      highWords<>+0(SB), Y6, Y6
-	VPMADDUBSW   128(R9), Y2, Y4
-	VPMADDUBSW   160(R9), Y3, Y5
-	VPADDW       Y5, Y4, Y4
-	VPMADDWD     Y6, Y4, Y4
-	VPSUBD       Y4, Y1, Y1
-	VMOVDQU      80(R8), Y2
-	VPSRLW       $0x04, Y2, Y2
-	VPAND        mask0f<>+0(SB), Y2, Y2
-	VMOVDQU      144(R8), Y4
-	VPSRLW       $0x02, Y4, Y4
-	VPAND        mask30<>+0(SB), Y4, Y4
-	VPOR         Y4, Y2, Y2
-	VMOVDQU      112(R8), Y3
-	VPSRLW       $0x04, Y3, Y3
-	VPAND        mask0f<>+0(SB), Y3, Y3
-	VMOVDQU      176(R8), Y4
-	VPSRLW       $0x02, Y4, Y4
-	VPAND        mask30<>+0(SB), Y4, Y4
-	VPOR         Y4, Y3, Y3
-	VPMADDUBSW   192(R9), Y2, Y4
-	VPMADDUBSW   224(R9), Y3, Y5
-	VPADDW       Y5, Y4, Y4
-	VPMADDWD     Y6, Y4, Y4
-	VPSUBD       Y4, Y1, Y1
-	VPXOR        Y5, Y5, Y5
-	VPSUBD       Y1, Y5, Y1
-	VPBROADCASTW 208(R8), X2
-	VCVTPH2PS    X2, Y2
-	VMULPS       256(R9), Y2, Y3
-	VCVTDQ2PS    Y1, Y1
-	VFMADD231PS  Y1, Y3, Y0
-	ADDQ         $0x000000d2, R8
-	ADDQ         $0x000001c0, R9
-	DECQ         R10
-	JNZ          super
-	VHADDPS      Y0, Y0, Y0
-	VHADDPS      Y0, Y0, Y0
-	VEXTRACTF128 $0x01, Y0, X1
-	VADDPS       X1, X0, X1
-	VMOVSS       X1, (AX)
-	ADDQ         $0x04, AX
-	DECQ         DI
-	JNZ          row
 	VZEROUPPER
 	RET
 
@@ -4537,6 +6894,242 @@ super:
 	VEXTRACTF128 $0x01, Y4, X8
 	VADDPS       X8, X4, X8
 	VMOVUPS      X8, (AX)
+	VZEROUPPER
+	RET
+
+// func streamQ6KAVX2(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
+// Requires: AVX, AVX2, F16C, FMA3
+TEXT ·streamQ6KAVX2(SB), NOSPLIT, $0-48
+	MOVQ out+0(FP), AX
+	MOVQ w+8(FP), CX
+	MOVQ rowBytes+16(FP), DX
+	MOVQ x+24(FP), BX
+	MOVQ n+32(FP), SI
+	MOVQ rows+40(FP), DI
+
+row:
+	MOVQ   CX, R8
+	ADDQ   DX, CX
+	MOVQ   BX, R9
+	MOVQ   SI, R10
+	VXORPS X0, X0, X0
+
+super:
+	VPMOVSXBW    (R8), Y6
+	VPMADDWD     416(R9), Y6, Y1
+	VPSLLD       $0x05, Y1, Y1
+	VMOVDQU      16(R8), Y2
+	VPAND        mask0f<>+0(SB), Y2, Y2
+	VMOVDQU      144(R8), Y4
+	VPSLLW       $0x04, Y4, Y4
+	VPAND        mask30<>+0(SB), Y4, Y4
+	VPOR         Y4, Y2, Y2
+	VMOVDQU      48(R8), Y3
+	VPAND        mask0f<>+0(SB), Y3, Y3
+	VMOVDQU      176(R8), Y4
+	VPSLLW       $0x04, Y4, Y4
+	VPAND        mask30<>+0(SB), Y4, Y4
+	VPOR         Y4, Y3, Y3
+	VPSHUFB      lowWords<>+0(SB), Y6, Y6
+	VPMADDUBSW   (R9), Y2, Y4
+	VPMADDUBSW   32(R9), Y3, Y5
+	VPADDW       Y5, Y4, Y4
+	VPMADDWD     Y6, Y4, Y4
+	VPSUBD       Y4, Y1, Y1
+	VMOVDQU      80(R8), Y2
+	VPAND        mask0f<>+0(SB), Y2, Y2
+	VMOVDQU      144(R8), Y4
+	VPSLLW       $0x02, Y4, Y4
+	VPAND        mask30<>+0(SB), Y4, Y4
+	VPOR         Y4, Y2, Y2
+	VMOVDQU      112(R8), Y3
+	VPAND        mask0f<>+0(SB), Y3, Y3
+	VMOVDQU      176(R8), Y4
+	VPSLLW       $0x02, Y4, Y4
+	VPAND        mask30<>+0(SB), Y4, Y4
+	VPOR         Y4, Y3, Y3
+	VPMADDUBSW   64(R9), Y2, Y4
+	VPMADDUBSW   96(R9), Y3, Y5
+	VPADDW       Y5, Y4, Y4
+	VPMADDWD     Y6, Y4, Y4
+	VPSUBD       Y4, Y1, Y1
+	VMOVDQU      16(R8), Y2
+	VPSRLW       $0x04, Y2, Y2
+	VPAND        mask0f<>+0(SB), Y2, Y2
+	VMOVDQU      144(R8), Y4
+	VPAND        mask30<>+0(SB), Y4, Y4
+	VPOR         Y4, Y2, Y2
+	VMOVDQU      48(R8), Y3
+	VPSRLW       $0x04, Y3, Y3
+	VPAND        mask0f<>+0(SB), Y3, Y3
+	VMOVDQU      176(R8), Y4
+	VPAND        mask30<>+0(SB), Y4, Y4
+	VPOR         Y4, Y3, Y3
+	VPMOVSXBW    (R8), Y6
+	VPSHUFB      highWords<>+0(SB), Y6, Y6
+	VPMADDUBSW   128(R9), Y2, Y4
+	VPMADDUBSW   160(R9), Y3, Y5
+	VPADDW       Y5, Y4, Y4
+	VPMADDWD     Y6, Y4, Y4
+	VPSUBD       Y4, Y1, Y1
+	VMOVDQU      80(R8), Y2
+	VPSRLW       $0x04, Y2, Y2
+	VPAND        mask0f<>+0(SB), Y2, Y2
+	VMOVDQU      144(R8), Y4
+	VPSRLW       $0x02, Y4, Y4
+	VPAND        mask30<>+0(SB), Y4, Y4
+	VPOR         Y4, Y2, Y2
+	VMOVDQU      112(R8), Y3
+	VPSRLW       $0x04, Y3, Y3
+	VPAND        mask0f<>+0(SB), Y3, Y3
+	VMOVDQU      176(R8), Y4
+	VPSRLW       $0x02, Y4, Y4
+	VPAND        mask30<>+0(SB), Y4, Y4
+	VPOR         Y4, Y3, Y3
+	VPMADDUBSW   192(R9), Y2, Y4
+	VPMADDUBSW   224(R9), Y3, Y5
+	VPADDW       Y5, Y4, Y4
+	VPMADDWD     Y6, Y4, Y4
+	VPSUBD       Y4, Y1, Y1
+	VPXOR        Y5, Y5, Y5
+	VPSUBD       Y1, Y5, Y1
+	VPBROADCASTW 208(R8), X2
+	VCVTPH2PS    X2, Y2
+	VMULPS       256(R9), Y2, Y3
+	VCVTDQ2PS    Y1, Y1
+	VFMADD231PS  Y1, Y3, Y0
+	ADDQ         $0x000000d2, R8
+	ADDQ         $0x000001c0, R9
+	DECQ         R10
+	JNZ          super
+	VHADDPS      Y0, Y0, Y0
+	VHADDPS      Y0, Y0, Y0
+	VEXTRACTF128 $0x01, Y0, X1
+	VADDPS       X1, X0, X1
+	VMOVSS       X1, (AX)
+	ADDQ         $0x04, AX
+	DECQ         DI
+	JNZ          row
+	VZEROUPPER
+	RET
+
+// func farQ6KAVX2(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
+// Requires: AVX, AVX2, F16C, FMA3, MMX+
+TEXT ·farQ6KAVX2(SB), NOSPLIT, $0-48
+	MOVQ out+0(FP), AX
+	MOVQ w+8(FP), CX
+	MOVQ rowBytes+16(FP), DX
+	MOVQ x+24(FP), BX
+	MOVQ n+32(FP), SI
+	MOVQ rows+40(FP), DI
+
+row:
+	MOVQ   CX, R8
+	ADDQ   DX, CX
+	MOVQ   BX, R9
+	MOVQ   SI, R10
+	VXORPS X0, X0, X0
+
+super:
+	PREFETCHT1   8192(R8)
+	PREFETCHT1   8256(R8)
+	PREFETCHT1   8320(R8)
+	PREFETCHT1   8384(R8)
+	VPMOVSXBW    (R8), Y6
+	VPMADDWD     416(R9), Y6, Y1
+	VPSLLD       $0x05, Y1, Y1
+	VMOVDQU      16(R8), Y2
+	VPAND        mask0f<>+0(SB), Y2, Y2
+	VMOVDQU      144(R8), Y4
+	VPSLLW       $0x04, Y4, Y4
+	VPAND        mask30<>+0(SB), Y4, Y4
+	VPOR         Y4, Y2, Y2
+	VMOVDQU      48(R8), Y3
+	VPAND        mask0f<>+0(SB), Y3, Y3
+	VMOVDQU      176(R8), Y4
+	VPSLLW       $0x04, Y4, Y4
+	VPAND        mask30<>+0(SB), Y4, Y4
+	VPOR         Y4, Y3, Y3
+	VPSHUFB      lowWords<>+0(SB), Y6, Y6
+	VPMADDUBSW   (R9), Y2, Y4
+	VPMADDUBSW   32(R9), Y3, Y5
+	VPADDW       Y5, Y4, Y4
+	VPMADDWD     Y6, Y4, Y4
+	VPSUBD       Y4, Y1, Y1
+	VMOVDQU      80(R8), Y2
+	VPAND        mask0f<>+0(SB), Y2, Y2
+	VMOVDQU      144(R8), Y4
+	VPSLLW       $0x02, Y4, Y4
+	VPAND        mask30<>+0(SB), Y4, Y4
+	VPOR         Y4, Y2, Y2
+	VMOVDQU      112(R8), Y3
+	VPAND        mask0f<>+0(SB), Y3, Y3
+	VMOVDQU      176(R8), Y4
+	VPSLLW       $0x02, Y4, Y4
+	VPAND        mask30<>+0(SB), Y4, Y4
+	VPOR         Y4, Y3, Y3
+	VPMADDUBSW   64(R9), Y2, Y4
+	VPMADDUBSW   96(R9), Y3, Y5
+	VPADDW       Y5, Y4, Y4
+	VPMADDWD     Y6, Y4, Y4
+	VPSUBD       Y4, Y1, Y1
+	VMOVDQU      16(R8), Y2
+	VPSRLW       $0x04, Y2, Y2
+	VPAND        mask0f<>+0(SB), Y2, Y2
+	VMOVDQU      144(R8), Y4
+	VPAND        mask30<>+0(SB), Y4, Y4
+	VPOR         Y4, Y2, Y2
+	VMOVDQU      48(R8), Y3
+	VPSRLW       $0x04, Y3, Y3
+	VPAND        mask0f<>+0(SB), Y3, Y3
+	VMOVDQU      176(R8), Y4
+	VPAND        mask30<>+0(SB), Y4, Y4
+	VPOR         Y4, Y3, Y3
+	VPMOVSXBW    (R8), Y6
+	VPSHUFB      highWords<>+0(SB), Y6, Y6
+	VPMADDUBSW   128(R9), Y2, Y4
+	VPMADDUBSW   160(R9), Y3, Y5
+	VPADDW       Y5, Y4, Y4
+	VPMADDWD     Y6, Y4, Y4
+	VPSUBD       Y4, Y1, Y1
+	VMOVDQU      80(R8), Y2
+	VPSRLW       $0x04, Y2, Y2
+	VPAND        mask0f<>+0(SB), Y2, Y2
+	VMOVDQU      144(R8), Y4
+	VPSRLW       $0x02, Y4, Y4
+	VPAND        mask30<>+0(SB), Y4, Y4
+	VPOR         Y4, Y2, Y2
+	VMOVDQU      112(R8), Y3
+	VPSRLW       $0x04, Y3, Y3
+	VPAND        mask0f<>+0(SB), Y3, Y3
+	VMOVDQU      176(R8), Y4
+	VPSRLW       $0x02, Y4, Y4
+	VPAND        mask30<>+0(SB), Y4, Y4
+	VPOR         Y4, Y3, Y3
+	VPMADDUBSW   192(R9), Y2, Y4
+	VPMADDUBSW   224(R9), Y3, Y5
+	VPADDW       Y5, Y4, Y4
+	VPMADDWD     Y6, Y4, Y4
+	VPSUBD       Y4, Y1, Y1
+	VPXOR        Y5, Y5, Y5
+	VPSUBD       Y1, Y5, Y1
+	VPBROADCASTW 208(R8), X2
+	VCVTPH2PS    X2, Y2
+	VMULPS       256(R9), Y2, Y3
+	VCVTDQ2PS    Y1, Y1
+	VFMADD231PS  Y1, Y3, Y0
+	ADDQ         $0x000000d2, R8
+	ADDQ         $0x000001c0, R9
+	DECQ         R10
+	JNZ          super
+	VHADDPS      Y0, Y0, Y0
+	VHADDPS      Y0, Y0, Y0
+	VEXTRACTF128 $0x01, Y0, X1
+	VADDPS       X1, X0, X1
+	VMOVSS       X1, (AX)
+	ADDQ         $0x04, AX
+	DECQ         DI
+	JNZ          row
 	VZEROUPPER
 	RET
 
@@ -5000,7 +7593,7 @@ super:
 	RET
 
 // func tileQ40VNNI4x4(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
-// Requires: AVX, AVX2, AVX512F, AVX512VL, AVX512VNNI, F16C, FMA3
+// Requires: AVX, AVX2, AVX512F, AVX512VL, AVX512VNNI, F16C, FMA3, MMX+
 TEXT ·tileQ40VNNI4x4(SB), NOSPLIT, $0-72
 	MOVQ    out+0(FP), AX
 	MOVQ    outStride+8(FP), CX
@@ -5049,7 +7642,22 @@ TEXT ·tileQ40VNNI4x4(SB), NOSPLIT, $0-72
 	VMOVUPS Y0, 480(R11)
 
 begin:
+	LEAQ (DX)(BX*4), R13
+
 super:
+	PREFETCHT1  (R13)
+	PREFETCHT1  64(R13)
+	PREFETCHT1  128(R13)
+	PREFETCHT1  (R13)(BX*1)
+	PREFETCHT1  64(R13)(BX*1)
+	PREFETCHT1  128(R13)(BX*1)
+	PREFETCHT1  (R13)(BX*2)
+	PREFETCHT1  64(R13)(BX*2)
+	PREFETCHT1  128(R13)(BX*2)
+	PREFETCHT1  (R13)(R9*1)
+	PREFETCHT1  64(R13)(R9*1)
+	PREFETCHT1  128(R13)(R9*1)
+	ADDQ        $0x00000090, R13
 	VMOVDQU32   288(SI), Y0
 	VMOVDQU32   288(SI), Y4
 	VMOVDQU32   288(SI), Y8
@@ -5412,6 +8020,285 @@ sum:
 	VEXTRACTF128 $0x01, Y0, X4
 	VADDPS       X4, X0, X4
 	VMOVUPS      X4, (AX)
+	VZEROUPPER
+	RET
+
+// func tileQ40VNNI4x1(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr)
+// Requires: AVX, AVX2, AVX512F, AVX512VL, AVX512VNNI, F16C, FMA3, MMX+
+TEXT ·tileQ40VNNI4x1(SB), NOSPLIT, $0-56
+	MOVQ   out+0(FP), AX
+	MOVQ   outStride+8(FP), CX
+	MOVQ   w+16(FP), CX
+	MOVQ   rowBytes+24(FP), DX
+	MOVQ   x+32(FP), BX
+	MOVQ   xStride+40(FP), SI
+	MOVQ   n+48(FP), SI
+	LEAQ   (DX)(DX*2), DI
+	VPXORD Y0, Y0, Y0
+	VPXORD Y1, Y1, Y1
+	VPXORD Y2, Y2, Y2
+	VPXORD Y3, Y3, Y3
+	LEAQ   (CX)(DX*4), R8
+
+super:
+	PREFETCHT1   (R8)
+	PREFETCHT1   64(R8)
+	PREFETCHT1   128(R8)
+	PREFETCHT1   192(R8)
+	PREFETCHT1   256(R8)
+	PREFETCHT1   320(R8)
+	PREFETCHT1   384(R8)
+	PREFETCHT1   448(R8)
+	PREFETCHT1   512(R8)
+	ADDQ         $0x00000240, R8
+	VMOVDQU32    288(BX), Y4
+	VMOVDQU32    288(BX), Y5
+	VMOVDQU32    288(BX), Y6
+	VMOVDQU32    288(BX), Y7
+	VMOVDQU32    mask0f<>+0(SB), Y8
+	VMOVDQU32    16(CX), Y9
+	VPSRLW       $0x04, Y9, Y13
+	VPANDD       Y8, Y9, Y9
+	VPANDD       Y8, Y13, Y13
+	VMOVDQU32    16(CX)(DX*1), Y10
+	VPSRLW       $0x04, Y10, Y14
+	VPANDD       Y8, Y10, Y10
+	VPANDD       Y8, Y14, Y14
+	VMOVDQU32    16(CX)(DX*2), Y11
+	VPSRLW       $0x04, Y11, Y15
+	VPANDD       Y8, Y11, Y11
+	VPANDD       Y8, Y15, Y15
+	VMOVDQU32    16(CX)(DI*1), Y12
+	VPSRLW       $0x04, Y12, Y16
+	VPANDD       Y8, Y12, Y12
+	VPANDD       Y8, Y16, Y16
+	VMOVDQU32    (BX), Y17
+	VMOVDQU32    128(BX), Y18
+	VPDPBUSD     Y17, Y9, Y4
+	VPDPBUSD     Y17, Y10, Y5
+	VPDPBUSD     Y17, Y11, Y6
+	VPDPBUSD     Y17, Y12, Y7
+	VPDPBUSD     Y18, Y13, Y4
+	VPDPBUSD     Y18, Y14, Y5
+	VPDPBUSD     Y18, Y15, Y6
+	VPDPBUSD     Y18, Y16, Y7
+	VMOVDQU32    48(CX), Y9
+	VPSRLW       $0x04, Y9, Y13
+	VPANDD       Y8, Y9, Y9
+	VPANDD       Y8, Y13, Y13
+	VMOVDQU32    48(CX)(DX*1), Y10
+	VPSRLW       $0x04, Y10, Y14
+	VPANDD       Y8, Y10, Y10
+	VPANDD       Y8, Y14, Y14
+	VMOVDQU32    48(CX)(DX*2), Y11
+	VPSRLW       $0x04, Y11, Y15
+	VPANDD       Y8, Y11, Y11
+	VPANDD       Y8, Y15, Y15
+	VMOVDQU32    48(CX)(DI*1), Y12
+	VPSRLW       $0x04, Y12, Y16
+	VPANDD       Y8, Y12, Y12
+	VPANDD       Y8, Y16, Y16
+	VMOVDQU32    32(BX), Y17
+	VMOVDQU32    160(BX), Y18
+	VPDPBUSD     Y17, Y9, Y4
+	VPDPBUSD     Y17, Y10, Y5
+	VPDPBUSD     Y17, Y11, Y6
+	VPDPBUSD     Y17, Y12, Y7
+	VPDPBUSD     Y18, Y13, Y4
+	VPDPBUSD     Y18, Y14, Y5
+	VPDPBUSD     Y18, Y15, Y6
+	VPDPBUSD     Y18, Y16, Y7
+	VMOVDQU32    80(CX), Y9
+	VPSRLW       $0x04, Y9, Y13
+	VPANDD       Y8, Y9, Y9
+	VPANDD       Y8, Y13, Y13
+	VMOVDQU32    80(CX)(DX*1), Y10
+	VPSRLW       $0x04, Y10, Y14
+	VPANDD       Y8, Y10, Y10
+	VPANDD       Y8, Y14, Y14
+	VMOVDQU32    80(CX)(DX*2), Y11
+	VPSRLW       $0x04, Y11, Y15
+	VPANDD       Y8, Y11, Y11
+	VPANDD       Y8, Y15, Y15
+	VMOVDQU32    80(CX)(DI*1), Y12
+	VPSRLW       $0x04, Y12, Y16
+	VPANDD       Y8, Y12, Y12
+	VPANDD       Y8, Y16, Y16
+	VMOVDQU32    64(BX), Y17
+	VMOVDQU32    192(BX), Y18
+	VPDPBUSD     Y17, Y9, Y4
+	VPDPBUSD     Y17, Y10, Y5
+	VPDPBUSD     Y17, Y11, Y6
+	VPDPBUSD     Y17, Y12, Y7
+	VPDPBUSD     Y18, Y13, Y4
+	VPDPBUSD     Y18, Y14, Y5
+	VPDPBUSD     Y18, Y15, Y6
+	VPDPBUSD     Y18, Y16, Y7
+	VMOVDQU32    112(CX), Y9
+	VPSRLW       $0x04, Y9, Y13
+	VPANDD       Y8, Y9, Y9
+	VPANDD       Y8, Y13, Y13
+	VMOVDQU32    112(CX)(DX*1), Y10
+	VPSRLW       $0x04, Y10, Y14
+	VPANDD       Y8, Y10, Y10
+	VPANDD       Y8, Y14, Y14
+	VMOVDQU32    112(CX)(DX*2), Y11
+	VPSRLW       $0x04, Y11, Y15
+	VPANDD       Y8, Y11, Y11
+	VPANDD       Y8, Y15, Y15
+	VMOVDQU32    112(CX)(DI*1), Y12
+	VPSRLW       $0x04, Y12, Y16
+	VPANDD       Y8, Y12, Y12
+	VPANDD       Y8, Y16, Y16
+	VMOVDQU32    96(BX), Y17
+	VMOVDQU32    224(BX), Y18
+	VPDPBUSD     Y17, Y9, Y4
+	VPDPBUSD     Y17, Y10, Y5
+	VPDPBUSD     Y17, Y11, Y6
+	VPDPBUSD     Y17, Y12, Y7
+	VPDPBUSD     Y18, Y13, Y4
+	VPDPBUSD     Y18, Y14, Y5
+	VPDPBUSD     Y18, Y15, Y6
+	VPDPBUSD     Y18, Y16, Y7
+	VCVTPH2PS    (CX), Y8
+	VMULPS       256(BX), Y8, Y9
+	VCVTDQ2PS    Y4, Y4
+	VFMADD231PS  Y4, Y9, Y0
+	VCVTPH2PS    (CX)(DX*1), Y8
+	VMULPS       256(BX), Y8, Y9
+	VCVTDQ2PS    Y5, Y5
+	VFMADD231PS  Y5, Y9, Y1
+	VCVTPH2PS    (CX)(DX*2), Y8
+	VMULPS       256(BX), Y8, Y9
+	VCVTDQ2PS    Y6, Y6
+	VFMADD231PS  Y6, Y9, Y2
+	VCVTPH2PS    (CX)(DI*1), Y8
+	VMULPS       256(BX), Y8, Y9
+	VCVTDQ2PS    Y7, Y7
+	VFMADD231PS  Y7, Y9, Y3
+	ADDQ         $0x00000090, CX
+	ADDQ         $0x000001c0, BX
+	DECQ         SI
+	JNZ          super
+	VMOVUPS      Y0, Y4
+	VMOVUPS      Y1, Y5
+	VMOVUPS      Y2, Y6
+	VMOVUPS      Y3, Y7
+	VHADDPS      Y5, Y4, Y4
+	VHADDPS      Y7, Y6, Y6
+	VHADDPS      Y6, Y4, Y4
+	VEXTRACTF128 $0x01, Y4, X8
+	VADDPS       X8, X4, X8
+	VMOVUPS      X8, (AX)
+	VZEROUPPER
+	RET
+
+// func streamQ40VNNI(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
+// Requires: AVX, AVX2, AVX512BW, AVX512F, AVX512VL, AVX512VNNI, F16C, FMA3
+TEXT ·streamQ40VNNI(SB), NOSPLIT, $0-48
+	MOVQ      out+0(FP), AX
+	MOVQ      w+8(FP), CX
+	MOVQ      rowBytes+16(FP), DX
+	MOVQ      x+24(FP), BX
+	MOVQ      n+32(FP), SI
+	MOVQ      rows+40(FP), DI
+	VMOVDQU32 mask0f<>+0(SB), Z7
+
+row:
+	MOVQ   CX, R8
+	ADDQ   DX, CX
+	MOVQ   BX, R9
+	MOVQ   SI, R10
+	VXORPS X0, X0, X0
+
+super:
+	VMOVDQU32     288(R9), Y1
+	VMOVDQU32     16(R8), Z5
+	VPSRLW        $0x04, Z5, Z6
+	VPANDD        Z7, Z5, Z5
+	VPANDD        Z7, Z6, Z6
+	VPDPBUSD      (R9), Z5, Z1
+	VPDPBUSD      128(R9), Z6, Z1
+	VMOVDQU32     80(R8), Z5
+	VPSRLW        $0x04, Z5, Z6
+	VPANDD        Z7, Z5, Z5
+	VPANDD        Z7, Z6, Z6
+	VPDPBUSD      64(R9), Z5, Z1
+	VPDPBUSD      192(R9), Z6, Z1
+	VEXTRACTI64X4 $0x01, Z1, Y5
+	VPADDD        Y5, Y1, Y1
+	VCVTPH2PS     (R8), Y2
+	VMULPS        256(R9), Y2, Y3
+	VCVTDQ2PS     Y1, Y1
+	VFMADD231PS   Y1, Y3, Y0
+	ADDQ          $0x00000090, R8
+	ADDQ          $0x000001c0, R9
+	DECQ          R10
+	JNZ           super
+	VHADDPS       Y0, Y0, Y0
+	VHADDPS       Y0, Y0, Y0
+	VEXTRACTF128  $0x01, Y0, X1
+	VADDPS        X1, X0, X1
+	VMOVSS        X1, (AX)
+	ADDQ          $0x04, AX
+	DECQ          DI
+	JNZ           row
+	VZEROUPPER
+	RET
+
+// func farQ40VNNI(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
+// Requires: AVX, AVX2, AVX512BW, AVX512F, AVX512VL, AVX512VNNI, F16C, FMA3, MMX+
+TEXT ·farQ40VNNI(SB), NOSPLIT, $0-48
+	MOVQ      out+0(FP), AX
+	MOVQ      w+8(FP), CX
+	MOVQ      rowBytes+16(FP), DX
+	MOVQ      x+24(FP), BX
+	MOVQ      n+32(FP), SI
+	MOVQ      rows+40(FP), DI
+	VMOVDQU32 mask0f<>+0(SB), Z7
+
+row:
+	MOVQ   CX, R8
+	ADDQ   DX, CX
+	MOVQ   BX, R9
+	MOVQ   SI, R10
+	VXORPS X0, X0, X0
+
+super:
+	PREFETCHT1    8192(R8)
+	PREFETCHT1    8256(R8)
+	PREFETCHT1    8320(R8)
+	VMOVDQU32     288(R9), Y1
+	VMOVDQU32     16(R8), Z5
+	VPSRLW        $0x04, Z5, Z6
+	VPANDD        Z7, Z5, Z5
+	VPANDD        Z7, Z6, Z6
+	VPDPBUSD      (R9), Z5, Z1
+	VPDPBUSD      128(R9), Z6, Z1
+	VMOVDQU32     80(R8), Z5
+	VPSRLW        $0x04, Z5, Z6
+	VPANDD        Z7, Z5, Z5
+	VPANDD        Z7, Z6, Z6
+	VPDPBUSD      64(R9), Z5, Z1
+	VPDPBUSD      192(R9), Z6, Z1
+	VEXTRACTI64X4 $0x01, Z1, Y5
+	VPADDD        Y5, Y1, Y1
+	VCVTPH2PS     (R8), Y2
+	VMULPS        256(R9), Y2, Y3
+	VCVTDQ2PS     Y1, Y1
+	VFMADD231PS   Y1, Y3, Y0
+	ADDQ          $0x00000090, R8
+	ADDQ          $0x000001c0, R9
+	DECQ          R10
+	JNZ           super
+	VHADDPS       Y0, Y0, Y0
+	VHADDPS       Y0, Y0, Y0
+	VEXTRACTF128  $0x01, Y0, X1
+	VADDPS        X1, X0, X1
+	VMOVSS        X1, (AX)
+	ADDQ          $0x04, AX
+	DECQ          DI
+	JNZ           row
 	VZEROUPPER
 	RET
 
@@ -5866,9 +8753,9 @@ sum:
 	VZEROUPPER
 	RET
 
-// func tileQ4KVNNI4x4(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
-// Requires: AVX, AVX2, AVX512BW, AVX512F, AVX512VL, AVX512VNNI, F16C, FMA3
-TEXT ·tileQ4KVNNI4x4(SB), NOSPLIT, $0-72
+// func tileQ41VNNI4x4(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
+// Requires: AVX, AVX2, AVX512F, AVX512VL, AVX512VNNI, F16C, FMA3, MMX+
+TEXT ·tileQ41VNNI4x4(SB), NOSPLIT, $0-72
 	MOVQ    out+0(FP), AX
 	MOVQ    outStride+8(FP), CX
 	MOVQ    w+16(FP), DX
@@ -5916,374 +8803,357 @@ TEXT ·tileQ4KVNNI4x4(SB), NOSPLIT, $0-72
 	VMOVUPS Y0, 480(R11)
 
 begin:
+	LEAQ (DX)(BX*4), R13
+
 super:
-	VPXORD          Y0, Y0, Y0
-	VPXORD          Y4, Y4, Y4
-	VPXORD          Y8, Y8, Y8
-	VPXORD          Y12, Y12, Y12
-	VPXORD          Y1, Y1, Y1
-	VPXORD          Y5, Y5, Y5
-	VPXORD          Y9, Y9, Y9
-	VPXORD          Y13, Y13, Y13
-	VPXORD          Y2, Y2, Y2
-	VPXORD          Y6, Y6, Y6
-	VPXORD          Y10, Y10, Y10
-	VPXORD          Y14, Y14, Y14
-	VPXORD          Y3, Y3, Y3
-	VPXORD          Y7, Y7, Y7
-	VPXORD          Y11, Y11, Y11
-	VPXORD          Y15, Y15, Y15
-	VMOVDQU32       mask0f<>+0(SB), Y16
-	VMOVDQU32       16(DX), Y17
-	VPSRLW          $0x04, Y17, Y21
-	VPANDD          Y16, Y17, Y17
-	VPANDD          Y16, Y21, Y21
-	VMOVDQU32       16(DX)(BX*1), Y18
-	VPSRLW          $0x04, Y18, Y22
-	VPANDD          Y16, Y18, Y18
-	VPANDD          Y16, Y22, Y22
-	VMOVDQU32       16(DX)(BX*2), Y19
-	VPSRLW          $0x04, Y19, Y23
-	VPANDD          Y16, Y19, Y19
-	VPANDD          Y16, Y23, Y23
-	VMOVDQU32       16(DX)(R9*1), Y20
-	VPSRLW          $0x04, Y20, Y24
-	VPANDD          Y16, Y20, Y20
-	VPANDD          Y16, Y24, Y24
-	VMOVDQU32       (SI), Y25
-	VMOVDQU32       128(SI), Y26
-	VPDPBUSD        Y25, Y17, Y0
-	VPDPBUSD        Y25, Y18, Y4
-	VPDPBUSD        Y25, Y19, Y8
-	VPDPBUSD        Y25, Y20, Y12
-	VPDPBUSD        Y26, Y21, Y0
-	VPDPBUSD        Y26, Y22, Y4
-	VPDPBUSD        Y26, Y23, Y8
-	VPDPBUSD        Y26, Y24, Y12
-	VMOVDQU32       (SI)(DI*1), Y25
-	VMOVDQU32       128(SI)(DI*1), Y26
-	VPDPBUSD        Y25, Y17, Y1
-	VPDPBUSD        Y25, Y18, Y5
-	VPDPBUSD        Y25, Y19, Y9
-	VPDPBUSD        Y25, Y20, Y13
-	VPDPBUSD        Y26, Y21, Y1
-	VPDPBUSD        Y26, Y22, Y5
-	VPDPBUSD        Y26, Y23, Y9
-	VPDPBUSD        Y26, Y24, Y13
-	VMOVDQU32       (SI)(DI*2), Y25
-	VMOVDQU32       128(SI)(DI*2), Y26
-	VPDPBUSD        Y25, Y17, Y2
-	VPDPBUSD        Y25, Y18, Y6
-	VPDPBUSD        Y25, Y19, Y10
-	VPDPBUSD        Y25, Y20, Y14
-	VPDPBUSD        Y26, Y21, Y2
-	VPDPBUSD        Y26, Y22, Y6
-	VPDPBUSD        Y26, Y23, Y10
-	VPDPBUSD        Y26, Y24, Y14
-	VMOVDQU32       (SI)(R10*1), Y25
-	VMOVDQU32       128(SI)(R10*1), Y26
-	VPDPBUSD        Y25, Y17, Y3
-	VPDPBUSD        Y25, Y18, Y7
-	VPDPBUSD        Y25, Y19, Y11
-	VPDPBUSD        Y25, Y20, Y15
-	VPDPBUSD        Y26, Y21, Y3
-	VPDPBUSD        Y26, Y22, Y7
-	VPDPBUSD        Y26, Y23, Y11
-	VPDPBUSD        Y26, Y24, Y15
-	VMOVDQU32       48(DX), Y17
-	VPSRLW          $0x04, Y17, Y21
-	VPANDD          Y16, Y17, Y17
-	VPANDD          Y16, Y21, Y21
-	VMOVDQU32       48(DX)(BX*1), Y18
-	VPSRLW          $0x04, Y18, Y22
-	VPANDD          Y16, Y18, Y18
-	VPANDD          Y16, Y22, Y22
-	VMOVDQU32       48(DX)(BX*2), Y19
-	VPSRLW          $0x04, Y19, Y23
-	VPANDD          Y16, Y19, Y19
-	VPANDD          Y16, Y23, Y23
-	VMOVDQU32       48(DX)(R9*1), Y20
-	VPSRLW          $0x04, Y20, Y24
-	VPANDD          Y16, Y20, Y20
-	VPANDD          Y16, Y24, Y24
-	VMOVDQU32       32(SI), Y25
-	VMOVDQU32       160(SI), Y26
-	VPDPBUSD        Y25, Y17, Y0
-	VPDPBUSD        Y25, Y18, Y4
-	VPDPBUSD        Y25, Y19, Y8
-	VPDPBUSD        Y25, Y20, Y12
-	VPDPBUSD        Y26, Y21, Y0
-	VPDPBUSD        Y26, Y22, Y4
-	VPDPBUSD        Y26, Y23, Y8
-	VPDPBUSD        Y26, Y24, Y12
-	VMOVDQU32       32(SI)(DI*1), Y25
-	VMOVDQU32       160(SI)(DI*1), Y26
-	VPDPBUSD        Y25, Y17, Y1
-	VPDPBUSD        Y25, Y18, Y5
-	VPDPBUSD        Y25, Y19, Y9
-	VPDPBUSD        Y25, Y20, Y13
-	VPDPBUSD        Y26, Y21, Y1
-	VPDPBUSD        Y26, Y22, Y5
-	VPDPBUSD        Y26, Y23, Y9
-	VPDPBUSD        Y26, Y24, Y13
-	VMOVDQU32       32(SI)(DI*2), Y25
-	VMOVDQU32       160(SI)(DI*2), Y26
-	VPDPBUSD        Y25, Y17, Y2
-	VPDPBUSD        Y25, Y18, Y6
-	VPDPBUSD        Y25, Y19, Y10
-	VPDPBUSD        Y25, Y20, Y14
-	VPDPBUSD        Y26, Y21, Y2
-	VPDPBUSD        Y26, Y22, Y6
-	VPDPBUSD        Y26, Y23, Y10
-	VPDPBUSD        Y26, Y24, Y14
-	VMOVDQU32       32(SI)(R10*1), Y25
-	VMOVDQU32       160(SI)(R10*1), Y26
-	VPDPBUSD        Y25, Y17, Y3
-	VPDPBUSD        Y25, Y18, Y7
-	VPDPBUSD        Y25, Y19, Y11
-	VPDPBUSD        Y25, Y20, Y15
-	VPDPBUSD        Y26, Y21, Y3
-	VPDPBUSD        Y26, Y22, Y7
-	VPDPBUSD        Y26, Y23, Y11
-	VPDPBUSD        Y26, Y24, Y15
-	VMOVDQU32       80(DX), Y17
-	VPSRLW          $0x04, Y17, Y21
-	VPANDD          Y16, Y17, Y17
-	VPANDD          Y16, Y21, Y21
-	VMOVDQU32       80(DX)(BX*1), Y18
-	VPSRLW          $0x04, Y18, Y22
-	VPANDD          Y16, Y18, Y18
-	VPANDD          Y16, Y22, Y22
-	VMOVDQU32       80(DX)(BX*2), Y19
-	VPSRLW          $0x04, Y19, Y23
-	VPANDD          Y16, Y19, Y19
-	VPANDD          Y16, Y23, Y23
-	VMOVDQU32       80(DX)(R9*1), Y20
-	VPSRLW          $0x04, Y20, Y24
-	VPANDD          Y16, Y20, Y20
-	VPANDD          Y16, Y24, Y24
-	VMOVDQU32       64(SI), Y25
-	VMOVDQU32       192(SI), Y26
-	VPDPBUSD        Y25, Y17, Y0
-	VPDPBUSD        Y25, Y18, Y4
-	VPDPBUSD        Y25, Y19, Y8
-	VPDPBUSD        Y25, Y20, Y12
-	VPDPBUSD        Y26, Y21, Y0
-	VPDPBUSD        Y26, Y22, Y4
-	VPDPBUSD        Y26, Y23, Y8
-	VPDPBUSD        Y26, Y24, Y12
-	VMOVDQU32       64(SI)(DI*1), Y25
-	VMOVDQU32       192(SI)(DI*1), Y26
-	VPDPBUSD        Y25, Y17, Y1
-	VPDPBUSD        Y25, Y18, Y5
-	VPDPBUSD        Y25, Y19, Y9
-	VPDPBUSD        Y25, Y20, Y13
-	VPDPBUSD        Y26, Y21, Y1
-	VPDPBUSD        Y26, Y22, Y5
-	VPDPBUSD        Y26, Y23, Y9
-	VPDPBUSD        Y26, Y24, Y13
-	VMOVDQU32       64(SI)(DI*2), Y25
-	VMOVDQU32       192(SI)(DI*2), Y26
-	VPDPBUSD        Y25, Y17, Y2
-	VPDPBUSD        Y25, Y18, Y6
-	VPDPBUSD        Y25, Y19, Y10
-	VPDPBUSD        Y25, Y20, Y14
-	VPDPBUSD        Y26, Y21, Y2
-	VPDPBUSD        Y26, Y22, Y6
-	VPDPBUSD        Y26, Y23, Y10
-	VPDPBUSD        Y26, Y24, Y14
-	VMOVDQU32       64(SI)(R10*1), Y25
-	VMOVDQU32       192(SI)(R10*1), Y26
-	VPDPBUSD        Y25, Y17, Y3
-	VPDPBUSD        Y25, Y18, Y7
-	VPDPBUSD        Y25, Y19, Y11
-	VPDPBUSD        Y25, Y20, Y15
-	VPDPBUSD        Y26, Y21, Y3
-	VPDPBUSD        Y26, Y22, Y7
-	VPDPBUSD        Y26, Y23, Y11
-	VPDPBUSD        Y26, Y24, Y15
-	VMOVDQU32       112(DX), Y17
-	VPSRLW          $0x04, Y17, Y21
-	VPANDD          Y16, Y17, Y17
-	VPANDD          Y16, Y21, Y21
-	VMOVDQU32       112(DX)(BX*1), Y18
-	VPSRLW          $0x04, Y18, Y22
-	VPANDD          Y16, Y18, Y18
-	VPANDD          Y16, Y22, Y22
-	VMOVDQU32       112(DX)(BX*2), Y19
-	VPSRLW          $0x04, Y19, Y23
-	VPANDD          Y16, Y19, Y19
-	VPANDD          Y16, Y23, Y23
-	VMOVDQU32       112(DX)(R9*1), Y20
-	VPSRLW          $0x04, Y20, Y24
-	VPANDD          Y16, Y20, Y20
-	VPANDD          Y16, Y24, Y24
-	VMOVDQU32       96(SI), Y25
-	VMOVDQU32       224(SI), Y26
-	VPDPBUSD        Y25, Y17, Y0
-	VPDPBUSD        Y25, Y18, Y4
-	VPDPBUSD        Y25, Y19, Y8
-	VPDPBUSD        Y25, Y20, Y12
-	VPDPBUSD        Y26, Y21, Y0
-	VPDPBUSD        Y26, Y22, Y4
-	VPDPBUSD        Y26, Y23, Y8
-	VPDPBUSD        Y26, Y24, Y12
-	VMOVDQU32       96(SI)(DI*1), Y25
-	VMOVDQU32       224(SI)(DI*1), Y26
-	VPDPBUSD        Y25, Y17, Y1
-	VPDPBUSD        Y25, Y18, Y5
-	VPDPBUSD        Y25, Y19, Y9
-	VPDPBUSD        Y25, Y20, Y13
-	VPDPBUSD        Y26, Y21, Y1
-	VPDPBUSD        Y26, Y22, Y5
-	VPDPBUSD        Y26, Y23, Y9
-	VPDPBUSD        Y26, Y24, Y13
-	VMOVDQU32       96(SI)(DI*2), Y25
-	VMOVDQU32       224(SI)(DI*2), Y26
-	VPDPBUSD        Y25, Y17, Y2
-	VPDPBUSD        Y25, Y18, Y6
-	VPDPBUSD        Y25, Y19, Y10
-	VPDPBUSD        Y25, Y20, Y14
-	VPDPBUSD        Y26, Y21, Y2
-	VPDPBUSD        Y26, Y22, Y6
-	VPDPBUSD        Y26, Y23, Y10
-	VPDPBUSD        Y26, Y24, Y14
-	VMOVDQU32       96(SI)(R10*1), Y25
-	VMOVDQU32       224(SI)(R10*1), Y26
-	VPDPBUSD        Y25, Y17, Y3
-	VPDPBUSD        Y25, Y18, Y7
-	VPDPBUSD        Y25, Y19, Y11
-	VPDPBUSD        Y25, Y20, Y15
-	VPDPBUSD        Y26, Y21, Y3
-	VPDPBUSD        Y26, Y22, Y7
-	VPDPBUSD        Y26, Y23, Y11
-	VPDPBUSD        Y26, Y24, Y15
-	VBROADCASTI32X4 (DX), Z16
-	VPSHUFB         sixBitShuffle<>+0(SB), Z16, Z16
-	VPSRLVD         sixBitShift<>+0(SB), Z16, Z16
-	VPANDD          mask63<>+0(SB), Z16, Z16
-	VCVTDQ2PS       Z16, Z16
-	VCVTPH2PS       (DX), X17
-	VMOVDQU32       superPair<>+0(SB), Z18
-	VPERMPS         Z17, Z18, Z17
-	VMULPS          Z17, Z16, Z16
-	VEXTRACTF64X4   $0x01, Z16, Y18
-	VMULPS          256(SI), Y16, Y17
-	VCVTDQ2PS       Y0, Y0
-	VFMADD213PS     (R11), Y0, Y17
-	VFNMADD231PS    320(SI), Y18, Y17
-	VMOVUPS         Y17, (R11)
-	VMULPS          256(SI)(DI*1), Y16, Y17
-	VCVTDQ2PS       Y1, Y1
-	VFMADD213PS     32(R11), Y1, Y17
-	VFNMADD231PS    320(SI)(DI*1), Y18, Y17
-	VMOVUPS         Y17, 32(R11)
-	VMULPS          256(SI)(DI*2), Y16, Y17
-	VCVTDQ2PS       Y2, Y2
-	VFMADD213PS     64(R11), Y2, Y17
-	VFNMADD231PS    320(SI)(DI*2), Y18, Y17
-	VMOVUPS         Y17, 64(R11)
-	VMULPS          256(SI)(R10*1), Y16, Y17
-	VCVTDQ2PS       Y3, Y3
-	VFMADD213PS     96(R11), Y3, Y17
-	VFNMADD231PS    320(SI)(R10*1), Y18, Y17
-	VMOVUPS         Y17, 96(R11)
-	VBROADCASTI32X4 (DX)(BX*1), Z16
-	VPSHUFB         sixBitShuffle<>+0(SB), Z16, Z16
-	VPSRLVD         sixBitShift<>+0(SB), Z16, Z16
-	VPANDD          mask63<>+0(SB), Z16, Z16
-	VCVTDQ2PS       Z16, Z16
-	VCVTPH2PS       (DX)(BX*1), X17
-	VMOVDQU32       superPair<>+0(SB), Z18
-	VPERMPS         Z17, Z18, Z17
-	VMULPS          Z17, Z16, Z16
-	VEXTRACTF64X4   $0x01, Z16, Y18
-	VMULPS          256(SI), Y16, Y17
-	VCVTDQ2PS       Y4, Y4
-	VFMADD213PS     128(R11), Y4, Y17
-	VFNMADD231PS    320(SI), Y18, Y17
-	VMOVUPS         Y17, 128(R11)
-	VMULPS          256(SI)(DI*1), Y16, Y17
-	VCVTDQ2PS       Y5, Y5
-	VFMADD213PS     160(R11), Y5, Y17
-	VFNMADD231PS    320(SI)(DI*1), Y18, Y17
-	VMOVUPS         Y17, 160(R11)
-	VMULPS          256(SI)(DI*2), Y16, Y17
-	VCVTDQ2PS       Y6, Y6
-	VFMADD213PS     192(R11), Y6, Y17
-	VFNMADD231PS    320(SI)(DI*2), Y18, Y17
-	VMOVUPS         Y17, 192(R11)
-	VMULPS          256(SI)(R10*1), Y16, Y17
-	VCVTDQ2PS       Y7, Y7
-	VFMADD213PS     224(R11), Y7, Y17
-	VFNMADD231PS    320(SI)(R10*1), Y18, Y17
-	VMOVUPS         Y17, 224(R11)
-	VBROADCASTI32X4 (DX)(BX*2), Z16
-	VPSHUFB         sixBitShuffle<>+0(SB), Z16, Z16
-	VPSRLVD         sixBitShift<>+0(SB), Z16, Z16
-	VPANDD          mask63<>+0(SB), Z16, Z16
-	VCVTDQ2PS       Z16, Z16
-	VCVTPH2PS       (DX)(BX*2), X17
-	VMOVDQU32       superPair<>+0(SB), Z18
-	VPERMPS         Z17, Z18, Z17
-	VMULPS          Z17, Z16, Z16
-	VEXTRACTF64X4   $0x01, Z16, Y18
-	VMULPS          256(SI), Y16, Y17
-	VCVTDQ2PS       Y8, Y8
-	VFMADD213PS     256(R11), Y8, Y17
-	VFNMADD231PS    320(SI), Y18, Y17
-	VMOVUPS         Y17, 256(R11)
-	VMULPS          256(SI)(DI*1), Y16, Y17
-	VCVTDQ2PS       Y9, Y9
-	VFMADD213PS     288(R11), Y9, Y17
-	VFNMADD231PS    320(SI)(DI*1), Y18, Y17
-	VMOVUPS         Y17, 288(R11)
-	VMULPS          256(SI)(DI*2), Y16, Y17
-	VCVTDQ2PS       Y10, Y10
-	VFMADD213PS     320(R11), Y10, Y17
-	VFNMADD231PS    320(SI)(DI*2), Y18, Y17
-	VMOVUPS         Y17, 320(R11)
-	VMULPS          256(SI)(R10*1), Y16, Y17
-	VCVTDQ2PS       Y11, Y11
-	VFMADD213PS     352(R11), Y11, Y17
-	VFNMADD231PS    320(SI)(R10*1), Y18, Y17
-	VMOVUPS         Y17, 352(R11)
-	VBROADCASTI32X4 (DX)(R9*1), Z16
-	VPSHUFB         sixBitShuffle<>+0(SB), Z16, Z16
-	VPSRLVD         sixBitShift<>+0(SB), Z16, Z16
-	VPANDD          mask63<>+0(SB), Z16, Z16
-	VCVTDQ2PS       Z16, Z16
-	VCVTPH2PS       (DX)(R9*1), X17
-	VMOVDQU32       superPair<>+0(SB), Z18
-	VPERMPS         Z17, Z18, Z17
-	VMULPS          Z17, Z16, Z16
-	VEXTRACTF64X4   $0x01, Z16, Y18
-	VMULPS          256(SI), Y16, Y17
-	VCVTDQ2PS       Y12, Y12
-	VFMADD213PS     384(R11), Y12, Y17
-	VFNMADD231PS    320(SI), Y18, Y17
-	VMOVUPS         Y17, 384(R11)
-	VMULPS          256(SI)(DI*1), Y16, Y17
-	VCVTDQ2PS       Y13, Y13
-	VFMADD213PS     416(R11), Y13, Y17
-	VFNMADD231PS    320(SI)(DI*1), Y18, Y17
-	VMOVUPS         Y17, 416(R11)
-	VMULPS          256(SI)(DI*2), Y16, Y17
-	VCVTDQ2PS       Y14, Y14
-	VFMADD213PS     448(R11), Y14, Y17
-	VFNMADD231PS    320(SI)(DI*2), Y18, Y17
-	VMOVUPS         Y17, 448(R11)
-	VMULPS          256(SI)(R10*1), Y16, Y17
-	VCVTDQ2PS       Y15, Y15
-	VFMADD213PS     480(R11), Y15, Y17
-	VFNMADD231PS    320(SI)(R10*1), Y18, Y17
-	VMOVUPS         Y17, 480(R11)
-	ADDQ            $0x00000090, DX
-	ADDQ            $0x000001c0, SI
-	DECQ            R8
-	JNZ             super
-	TESTQ           $0x00000002, R12
-	JNE             sum
+	PREFETCHT1  (R13)
+	PREFETCHT1  64(R13)
+	PREFETCHT1  128(R13)
+	PREFETCHT1  (R13)(BX*1)
+	PREFETCHT1  64(R13)(BX*1)
+	PREFETCHT1  128(R13)(BX*1)
+	PREFETCHT1  (R13)(BX*2)
+	PREFETCHT1  64(R13)(BX*2)
+	PREFETCHT1  128(R13)(BX*2)
+	PREFETCHT1  (R13)(R9*1)
+	PREFETCHT1  64(R13)(R9*1)
+	PREFETCHT1  128(R13)(R9*1)
+	ADDQ        $0x000000a0, R13
+	VPXORD      Y0, Y0, Y0
+	VPXORD      Y4, Y4, Y4
+	VPXORD      Y8, Y8, Y8
+	VPXORD      Y12, Y12, Y12
+	VPXORD      Y1, Y1, Y1
+	VPXORD      Y5, Y5, Y5
+	VPXORD      Y9, Y9, Y9
+	VPXORD      Y13, Y13, Y13
+	VPXORD      Y2, Y2, Y2
+	VPXORD      Y6, Y6, Y6
+	VPXORD      Y10, Y10, Y10
+	VPXORD      Y14, Y14, Y14
+	VPXORD      Y3, Y3, Y3
+	VPXORD      Y7, Y7, Y7
+	VPXORD      Y11, Y11, Y11
+	VPXORD      Y15, Y15, Y15
+	VMOVDQU32   mask0f<>+0(SB), Y16
+	VMOVDQU32   32(DX), Y17
+	VPSRLW      $0x04, Y17, Y21
+	VPANDD      Y16, Y17, Y17
+	VPANDD      Y16, Y21, Y21
+	VMOVDQU32   32(DX)(BX*1), Y18
+	VPSRLW      $0x04, Y18, Y22
+	VPANDD      Y16, Y18, Y18
+	VPANDD      Y16, Y22, Y22
+	VMOVDQU32   32(DX)(BX*2), Y19
+	VPSRLW      $0x04, Y19, Y23
+	VPANDD      Y16, Y19, Y19
+	VPANDD      Y16, Y23, Y23
+	VMOVDQU32   32(DX)(R9*1), Y20
+	VPSRLW      $0x04, Y20, Y24
+	VPANDD      Y16, Y20, Y20
+	VPANDD      Y16, Y24, Y24
+	VMOVDQU32   (SI), Y25
+	VMOVDQU32   128(SI), Y26
+	VPDPBUSD    Y25, Y17, Y0
+	VPDPBUSD    Y25, Y18, Y4
+	VPDPBUSD    Y25, Y19, Y8
+	VPDPBUSD    Y25, Y20, Y12
+	VPDPBUSD    Y26, Y21, Y0
+	VPDPBUSD    Y26, Y22, Y4
+	VPDPBUSD    Y26, Y23, Y8
+	VPDPBUSD    Y26, Y24, Y12
+	VMOVDQU32   (SI)(DI*1), Y25
+	VMOVDQU32   128(SI)(DI*1), Y26
+	VPDPBUSD    Y25, Y17, Y1
+	VPDPBUSD    Y25, Y18, Y5
+	VPDPBUSD    Y25, Y19, Y9
+	VPDPBUSD    Y25, Y20, Y13
+	VPDPBUSD    Y26, Y21, Y1
+	VPDPBUSD    Y26, Y22, Y5
+	VPDPBUSD    Y26, Y23, Y9
+	VPDPBUSD    Y26, Y24, Y13
+	VMOVDQU32   (SI)(DI*2), Y25
+	VMOVDQU32   128(SI)(DI*2), Y26
+	VPDPBUSD    Y25, Y17, Y2
+	VPDPBUSD    Y25, Y18, Y6
+	VPDPBUSD    Y25, Y19, Y10
+	VPDPBUSD    Y25, Y20, Y14
+	VPDPBUSD    Y26, Y21, Y2
+	VPDPBUSD    Y26, Y22, Y6
+	VPDPBUSD    Y26, Y23, Y10
+	VPDPBUSD    Y26, Y24, Y14
+	VMOVDQU32   (SI)(R10*1), Y25
+	VMOVDQU32   128(SI)(R10*1), Y26
+	VPDPBUSD    Y25, Y17, Y3
+	VPDPBUSD    Y25, Y18, Y7
+	VPDPBUSD    Y25, Y19, Y11
+	VPDPBUSD    Y25, Y20, Y15
+	VPDPBUSD    Y26, Y21, Y3
+	VPDPBUSD    Y26, Y22, Y7
+	VPDPBUSD    Y26, Y23, Y11
+	VPDPBUSD    Y26, Y24, Y15
+	VMOVDQU32   64(DX), Y17
+	VPSRLW      $0x04, Y17, Y21
+	VPANDD      Y16, Y17, Y17
+	VPANDD      Y16, Y21, Y21
+	VMOVDQU32   64(DX)(BX*1), Y18
+	VPSRLW      $0x04, Y18, Y22
+	VPANDD      Y16, Y18, Y18
+	VPANDD      Y16, Y22, Y22
+	VMOVDQU32   64(DX)(BX*2), Y19
+	VPSRLW      $0x04, Y19, Y23
+	VPANDD      Y16, Y19, Y19
+	VPANDD      Y16, Y23, Y23
+	VMOVDQU32   64(DX)(R9*1), Y20
+	VPSRLW      $0x04, Y20, Y24
+	VPANDD      Y16, Y20, Y20
+	VPANDD      Y16, Y24, Y24
+	VMOVDQU32   32(SI), Y25
+	VMOVDQU32   160(SI), Y26
+	VPDPBUSD    Y25, Y17, Y0
+	VPDPBUSD    Y25, Y18, Y4
+	VPDPBUSD    Y25, Y19, Y8
+	VPDPBUSD    Y25, Y20, Y12
+	VPDPBUSD    Y26, Y21, Y0
+	VPDPBUSD    Y26, Y22, Y4
+	VPDPBUSD    Y26, Y23, Y8
+	VPDPBUSD    Y26, Y24, Y12
+	VMOVDQU32   32(SI)(DI*1), Y25
+	VMOVDQU32   160(SI)(DI*1), Y26
+	VPDPBUSD    Y25, Y17, Y1
+	VPDPBUSD    Y25, Y18, Y5
+	VPDPBUSD    Y25, Y19, Y9
+	VPDPBUSD    Y25, Y20, Y13
+	VPDPBUSD    Y26, Y21, Y1
+	VPDPBUSD    Y26, Y22, Y5
+	VPDPBUSD    Y26, Y23, Y9
+	VPDPBUSD    Y26, Y24, Y13
+	VMOVDQU32   32(SI)(DI*2), Y25
+	VMOVDQU32   160(SI)(DI*2), Y26
+	VPDPBUSD    Y25, Y17, Y2
+	VPDPBUSD    Y25, Y18, Y6
+	VPDPBUSD    Y25, Y19, Y10
+	VPDPBUSD    Y25, Y20, Y14
+	VPDPBUSD    Y26, Y21, Y2
+	VPDPBUSD    Y26, Y22, Y6
+	VPDPBUSD    Y26, Y23, Y10
+	VPDPBUSD    Y26, Y24, Y14
+	VMOVDQU32   32(SI)(R10*1), Y25
+	VMOVDQU32   160(SI)(R10*1), Y26
+	VPDPBUSD    Y25, Y17, Y3
+	VPDPBUSD    Y25, Y18, Y7
+	VPDPBUSD    Y25, Y19, Y11
+	VPDPBUSD    Y25, Y20, Y15
+	VPDPBUSD    Y26, Y21, Y3
+	VPDPBUSD    Y26, Y22, Y7
+	VPDPBUSD    Y26, Y23, Y11
+	VPDPBUSD    Y26, Y24, Y15
+	VMOVDQU32   96(DX), Y17
+	VPSRLW      $0x04, Y17, Y21
+	VPANDD      Y16, Y17, Y17
+	VPANDD      Y16, Y21, Y21
+	VMOVDQU32   96(DX)(BX*1), Y18
+	VPSRLW      $0x04, Y18, Y22
+	VPANDD      Y16, Y18, Y18
+	VPANDD      Y16, Y22, Y22
+	VMOVDQU32   96(DX)(BX*2), Y19
+	VPSRLW      $0x04, Y19, Y23
+	VPANDD      Y16, Y19, Y19
+	VPANDD      Y16, Y23, Y23
+	VMOVDQU32   96(DX)(R9*1), Y20
+	VPSRLW      $0x04, Y20, Y24
+	VPANDD      Y16, Y20, Y20
+	VPANDD      Y16, Y24, Y24
+	VMOVDQU32   64(SI), Y25
+	VMOVDQU32   192(SI), Y26
+	VPDPBUSD    Y25, Y17, Y0
+	VPDPBUSD    Y25, Y18, Y4
+	VPDPBUSD    Y25, Y19, Y8
+	VPDPBUSD    Y25, Y20, Y12
+	VPDPBUSD    Y26, Y21, Y0
+	VPDPBUSD    Y26, Y22, Y4
+	VPDPBUSD    Y26, Y23, Y8
+	VPDPBUSD    Y26, Y24, Y12
+	VMOVDQU32   64(SI)(DI*1), Y25
+	VMOVDQU32   192(SI)(DI*1), Y26
+	VPDPBUSD    Y25, Y17, Y1
+	VPDPBUSD    Y25, Y18, Y5
+	VPDPBUSD    Y25, Y19, Y9
+	VPDPBUSD    Y25, Y20, Y13
+	VPDPBUSD    Y26, Y21, Y1
+	VPDPBUSD    Y26, Y22, Y5
+	VPDPBUSD    Y26, Y23, Y9
+	VPDPBUSD    Y26, Y24, Y13
+	VMOVDQU32   64(SI)(DI*2), Y25
+	VMOVDQU32   192(SI)(DI*2), Y26
+	VPDPBUSD    Y25, Y17, Y2
+	VPDPBUSD    Y25, Y18, Y6
+	VPDPBUSD    Y25, Y19, Y10
+	VPDPBUSD    Y25, Y20, Y14
+	VPDPBUSD    Y26, Y21, Y2
+	VPDPBUSD    Y26, Y22, Y6
+	VPDPBUSD    Y26, Y23, Y10
+	VPDPBUSD    Y26, Y24, Y14
+	VMOVDQU32   64(SI)(R10*1), Y25
+	VMOVDQU32   192(SI)(R10*1), Y26
+	VPDPBUSD    Y25, Y17, Y3
+	VPDPBUSD    Y25, Y18, Y7
+	VPDPBUSD    Y25, Y19, Y11
+	VPDPBUSD    Y25, Y20, Y15
+	VPDPBUSD    Y26, Y21, Y3
+	VPDPBUSD    Y26, Y22, Y7
+	VPDPBUSD    Y26, Y23, Y11
+	VPDPBUSD    Y26, Y24, Y15
+	VMOVDQU32   128(DX), Y17
+	VPSRLW      $0x04, Y17, Y21
+	VPANDD      Y16, Y17, Y17
+	VPANDD      Y16, Y21, Y21
+	VMOVDQU32   128(DX)(BX*1), Y18
+	VPSRLW      $0x04, Y18, Y22
+	VPANDD      Y16, Y18, Y18
+	VPANDD      Y16, Y22, Y22
+	VMOVDQU32   128(DX)(BX*2), Y19
+	VPSRLW      $0x04, Y19, Y23
+	VPANDD      Y16, Y19, Y19
+	VPANDD      Y16, Y23, Y23
+	VMOVDQU32   128(DX)(R9*1), Y20
+	VPSRLW      $0x04, Y20, Y24
+	VPANDD      Y16, Y20, Y20
+	VPANDD      Y16, Y24, Y24
+	VMOVDQU32   96(SI), Y25
+	VMOVDQU32   224(SI), Y26
+	VPDPBUSD    Y25, Y17, Y0
+	VPDPBUSD    Y25, Y18, Y4
+	VPDPBUSD    Y25, Y19, Y8
+	VPDPBUSD    Y25, Y20, Y12
+	VPDPBUSD    Y26, Y21, Y0
+	VPDPBUSD    Y26, Y22, Y4
+	VPDPBUSD    Y26, Y23, Y8
+	VPDPBUSD    Y26, Y24, Y12
+	VMOVDQU32   96(SI)(DI*1), Y25
+	VMOVDQU32   224(SI)(DI*1), Y26
+	VPDPBUSD    Y25, Y17, Y1
+	VPDPBUSD    Y25, Y18, Y5
+	VPDPBUSD    Y25, Y19, Y9
+	VPDPBUSD    Y25, Y20, Y13
+	VPDPBUSD    Y26, Y21, Y1
+	VPDPBUSD    Y26, Y22, Y5
+	VPDPBUSD    Y26, Y23, Y9
+	VPDPBUSD    Y26, Y24, Y13
+	VMOVDQU32   96(SI)(DI*2), Y25
+	VMOVDQU32   224(SI)(DI*2), Y26
+	VPDPBUSD    Y25, Y17, Y2
+	VPDPBUSD    Y25, Y18, Y6
+	VPDPBUSD    Y25, Y19, Y10
+	VPDPBUSD    Y25, Y20, Y14
+	VPDPBUSD    Y26, Y21, Y2
+	VPDPBUSD    Y26, Y22, Y6
+	VPDPBUSD    Y26, Y23, Y10
+	VPDPBUSD    Y26, Y24, Y14
+	VMOVDQU32   96(SI)(R10*1), Y25
+	VMOVDQU32   224(SI)(R10*1), Y26
+	VPDPBUSD    Y25, Y17, Y3
+	VPDPBUSD    Y25, Y18, Y7
+	VPDPBUSD    Y25, Y19, Y11
+	VPDPBUSD    Y25, Y20, Y15
+	VPDPBUSD    Y26, Y21, Y3
+	VPDPBUSD    Y26, Y22, Y7
+	VPDPBUSD    Y26, Y23, Y11
+	VPDPBUSD    Y26, Y24, Y15
+	VCVTPH2PS   (DX), Y16
+	VCVTPH2PS   16(DX), Y18
+	VMULPS      256(SI), Y16, Y17
+	VCVTDQ2PS   Y0, Y0
+	VFMADD213PS (R11), Y0, Y17
+	VFMADD231PS 320(SI), Y18, Y17
+	VMOVUPS     Y17, (R11)
+	VMULPS      256(SI)(DI*1), Y16, Y17
+	VCVTDQ2PS   Y1, Y1
+	VFMADD213PS 32(R11), Y1, Y17
+	VFMADD231PS 320(SI)(DI*1), Y18, Y17
+	VMOVUPS     Y17, 32(R11)
+	VMULPS      256(SI)(DI*2), Y16, Y17
+	VCVTDQ2PS   Y2, Y2
+	VFMADD213PS 64(R11), Y2, Y17
+	VFMADD231PS 320(SI)(DI*2), Y18, Y17
+	VMOVUPS     Y17, 64(R11)
+	VMULPS      256(SI)(R10*1), Y16, Y17
+	VCVTDQ2PS   Y3, Y3
+	VFMADD213PS 96(R11), Y3, Y17
+	VFMADD231PS 320(SI)(R10*1), Y18, Y17
+	VMOVUPS     Y17, 96(R11)
+	VCVTPH2PS   (DX)(BX*1), Y16
+	VCVTPH2PS   16(DX)(BX*1), Y18
+	VMULPS      256(SI), Y16, Y17
+	VCVTDQ2PS   Y4, Y4
+	VFMADD213PS 128(R11), Y4, Y17
+	VFMADD231PS 320(SI), Y18, Y17
+	VMOVUPS     Y17, 128(R11)
+	VMULPS      256(SI)(DI*1), Y16, Y17
+	VCVTDQ2PS   Y5, Y5
+	VFMADD213PS 160(R11), Y5, Y17
+	VFMADD231PS 320(SI)(DI*1), Y18, Y17
+	VMOVUPS     Y17, 160(R11)
+	VMULPS      256(SI)(DI*2), Y16, Y17
+	VCVTDQ2PS   Y6, Y6
+	VFMADD213PS 192(R11), Y6, Y17
+	VFMADD231PS 320(SI)(DI*2), Y18, Y17
+	VMOVUPS     Y17, 192(R11)
+	VMULPS      256(SI)(R10*1), Y16, Y17
+	VCVTDQ2PS   Y7, Y7
+	VFMADD213PS 224(R11), Y7, Y17
+	VFMADD231PS 320(SI)(R10*1), Y18, Y17
+	VMOVUPS     Y17, 224(R11)
+	VCVTPH2PS   (DX)(BX*2), Y16
+	VCVTPH2PS   16(DX)(BX*2), Y18
+	VMULPS      256(SI), Y16, Y17
+	VCVTDQ2PS   Y8, Y8
+	VFMADD213PS 256(R11), Y8, Y17
+	VFMADD231PS 320(SI), Y18, Y17
+	VMOVUPS     Y17, 256(R11)
+	VMULPS      256(SI)(DI*1), Y16, Y17
+	VCVTDQ2PS   Y9, Y9
+	VFMADD213PS 288(R11), Y9, Y17
+	VFMADD231PS 320(SI)(DI*1), Y18, Y17
+	VMOVUPS     Y17, 288(R11)
+	VMULPS      256(SI)(DI*2), Y16, Y17
+	VCVTDQ2PS   Y10, Y10
+	VFMADD213PS 320(R11), Y10, Y17
+	VFMADD231PS 320(SI)(DI*2), Y18, Y17
+	VMOVUPS     Y17, 320(R11)
+	VMULPS      256(SI)(R10*1), Y16, Y17
+	VCVTDQ2PS   Y11, Y11
+	VFMADD213PS 352(R11), Y11, Y17
+	VFMADD231PS 320(SI)(R10*1), Y18, Y17
+	VMOVUPS     Y17, 352(R11)
+	VCVTPH2PS   (DX)(R9*1), Y16
+	VCVTPH2PS   16(DX)(R9*1), Y18
+	VMULPS      256(SI), Y16, Y17
+	VCVTDQ2PS   Y12, Y12
+	VFMADD213PS 384(R11), Y12, Y17
+	VFMADD231PS 320(SI), Y18, Y17
+	VMOVUPS     Y17, 384(R11)
+	VMULPS      256(SI)(DI*1), Y16, Y17
+	VCVTDQ2PS   Y13, Y13
+	VFMADD213PS 416(R11), Y13, Y17
+	VFMADD231PS 320(SI)(DI*1), Y18, Y17
+	VMOVUPS     Y17, 416(R11)
+	VMULPS      256(SI)(DI*2), Y16, Y17
+	VCVTDQ2PS   Y14, Y14
+	VFMADD213PS 448(R11), Y14, Y17
+	VFMADD231PS 320(SI)(DI*2), Y18, Y17
+	VMOVUPS     Y17, 448(R11)
+	VMULPS      256(SI)(R10*1), Y16, Y17
+	VCVTDQ2PS   Y15, Y15
+	VFMADD213PS 480(R11), Y15, Y17
+	VFMADD231PS 320(SI)(R10*1), Y18, Y17
+	VMOVUPS     Y17, 480(R11)
+	ADDQ        $0x000000a0, DX
+	ADDQ        $0x000001c0, SI
+	DECQ        R8
+	JNZ         super
+	TESTQ       $0x00000002, R12
+	JNE         sum
 	VZEROUPPER
 	RET
 
@@ -6334,144 +9204,9 @@ sum:
 	VZEROUPPER
 	RET
 
-// func streamQ4KVNNI(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
-// Requires: AVX, AVX2, AVX512BW, AVX512F, AVX512VL, AVX512VNNI, F16C, FMA3
-TEXT ·streamQ4KVNNI(SB), NOSPLIT, $0-48
-	MOVQ      out+0(FP), AX
-	MOVQ      w+8(FP), CX
-	MOVQ      rowBytes+16(FP), DX
-	MOVQ      x+24(FP), BX
-	MOVQ      n+32(FP), SI
-	MOVQ      rows+40(FP), DI
-	VMOVDQU32 mask0f<>+0(SB), Z7
-	VMOVDQU32 sixBitShuffle<>+0(SB), Z8
-	VMOVDQU32 sixBitShift<>+0(SB), Z9
-	VMOVDQU32 mask63<>+0(SB), Z10
-	VMOVDQU32 superPair<>+0(SB), Z11
-
-row:
-	MOVQ   CX, R8
-	ADDQ   DX, CX
-	MOVQ   BX, R9
-	MOVQ   SI, R10
-	VXORPS X0, X0, X0
-
-super:
-	VPXORD          Y1, Y1, Y1
-	VMOVDQU32       16(R8), Z5
-	VPSRLW          $0x04, Z5, Z6
-	VPANDD          Z7, Z5, Z5
-	VPANDD          Z7, Z6, Z6
-	VPDPBUSD        (R9), Z5, Z1
-	VPDPBUSD        128(R9), Z6, Z1
-	VMOVDQU32       80(R8), Z5
-	VPSRLW          $0x04, Z5, Z6
-	VPANDD          Z7, Z5, Z5
-	VPANDD          Z7, Z6, Z6
-	VPDPBUSD        64(R9), Z5, Z1
-	VPDPBUSD        192(R9), Z6, Z1
-	VEXTRACTI64X4   $0x01, Z1, Y5
-	VPADDD          Y5, Y1, Y1
-	VBROADCASTI32X4 (R8), Z2
-	VPSHUFB         Z8, Z2, Z2
-	VPSRLVD         Z9, Z2, Z2
-	VPANDD          Z10, Z2, Z2
-	VCVTDQ2PS       Z2, Z2
-	VCVTPH2PS       (R8), X3
-	VPERMPS         Z3, Z11, Z3
-	VMULPS          Z3, Z2, Z2
-	VEXTRACTF64X4   $0x01, Z2, Y4
-	VMULPS          256(R9), Y2, Y3
-	VCVTDQ2PS       Y1, Y1
-	VFMADD231PS     Y1, Y3, Y0
-	VFNMADD231PS    320(R9), Y4, Y0
-	ADDQ            $0x00000090, R8
-	ADDQ            $0x000001c0, R9
-	DECQ            R10
-	JNZ             super
-	VHADDPS         Y0, Y0, Y0
-	VHADDPS         Y0, Y0, Y0
-	VEXTRACTF128    $0x01, Y0, X1
-	VADDPS          X1, X0, X1
-	VMOVSS          X1, (AX)
-	ADDQ            $0x04, AX
-	DECQ            DI
-	JNZ             row
-	VZEROUPPER
-	RET
-
-// func farQ4KVNNI(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
-// Requires: AVX, AVX2, AVX512BW, AVX512F, AVX512VL, AVX512VNNI, F16C, FMA3, MMX+
-TEXT ·farQ4KVNNI(SB), NOSPLIT, $0-48
-	MOVQ      out+0(FP), AX
-	MOVQ      w+8(FP), CX
-	MOVQ      rowBytes+16(FP), DX
-	MOVQ      x+24(FP), BX
-	MOVQ      n+32(FP), SI
-	MOVQ      rows+40(FP), DI
-	VMOVDQU32 mask0f<>+0(SB), Z7
-	VMOVDQU32 sixBitShuffle<>+0(SB), Z8
-	VMOVDQU32 sixBitShift<>+0(SB), Z9
-	VMOVDQU32 mask63<>+0(SB), Z10
-	VMOVDQU32 superPair<>+0(SB), Z11
-
-row:
-	MOVQ   CX, R8
-	ADDQ   DX, CX
-	MOVQ   BX, R9
-	MOVQ   SI, R10
-	VXORPS X0, X0, X0
-
-super:
-	PREFETCHT1      8192(R8)
-	PREFETCHT1      8256(R8)
-	PREFETCHT1      8320(R8)
-	VPXORD          Y1, Y1, Y1
-	VMOVDQU32       16(R8), Z5
-	VPSRLW          $0x04, Z5, Z6
-	VPANDD          Z7, Z5, Z5
-	VPANDD          Z7, Z6, Z6
-	VPDPBUSD        (R9), Z5, Z1
-	VPDPBUSD        128(R9), Z6, Z1
-	VMOVDQU32       80(R8), Z5
-	VPSRLW          $0x04, Z5, Z6
-	VPANDD          Z7, Z5, Z5
-	VPANDD          Z7, Z6, Z6
-	VPDPBUSD        64(R9), Z5, Z1
-	VPDPBUSD        192(R9), Z6, Z1
-	VEXTRACTI64X4   $0x01, Z1, Y5
-	VPADDD          Y5, Y1, Y1
-	VBROADCASTI32X4 (R8), Z2
-	VPSHUFB         Z8, Z2, Z2
-	VPSRLVD         Z9, Z2, Z2
-	VPANDD          Z10, Z2, Z2
-	VCVTDQ2PS       Z2, Z2
-	VCVTPH2PS       (R8), X3
-	VPERMPS         Z3, Z11, Z3
-	VMULPS          Z3, Z2, Z2
-	VEXTRACTF64X4   $0x01, Z2, Y4
-	VMULPS          256(R9), Y2, Y3
-	VCVTDQ2PS       Y1, Y1
-	VFMADD231PS     Y1, Y3, Y0
-	VFNMADD231PS    320(R9), Y4, Y0
-	ADDQ            $0x00000090, R8
-	ADDQ            $0x000001c0, R9
-	DECQ            R10
-	JNZ             super
-	VHADDPS         Y0, Y0, Y0
-	VHADDPS         Y0, Y0, Y0
-	VEXTRACTF128    $0x01, Y0, X1
-	VADDPS          X1, X0, X1
-	VMOVSS          X1, (AX)
-	ADDQ            $0x04, AX
-	DECQ            DI
-	JNZ             row
-	VZEROUPPER
-	RET
-
-// func tileQ4KVNNI4x1(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr)
-// Requires: AVX, AVX2, AVX512BW, AVX512F, AVX512VL, AVX512VNNI, F16C, FMA3, MMX+
-TEXT ·tileQ4KVNNI4x1(SB), NOSPLIT, $0-56
+// func tileQ41VNNI4x1(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr)
+// Requires: AVX, AVX2, AVX512F, AVX512VL, AVX512VNNI, F16C, FMA3, MMX+
+TEXT ·tileQ41VNNI4x1(SB), NOSPLIT, $0-56
 	MOVQ   out+0(FP), AX
 	MOVQ   outStride+8(FP), CX
 	MOVQ   w+16(FP), CX
@@ -6487,201 +9222,283 @@ TEXT ·tileQ4KVNNI4x1(SB), NOSPLIT, $0-56
 	LEAQ   (CX)(DX*4), R8
 
 super:
-	PREFETCHT1      (R8)
-	PREFETCHT1      64(R8)
-	PREFETCHT1      128(R8)
-	PREFETCHT1      192(R8)
-	PREFETCHT1      256(R8)
-	PREFETCHT1      320(R8)
-	PREFETCHT1      384(R8)
-	PREFETCHT1      448(R8)
-	PREFETCHT1      512(R8)
-	ADDQ            $0x00000240, R8
-	VPXORD          Y4, Y4, Y4
-	VPXORD          Y5, Y5, Y5
-	VPXORD          Y6, Y6, Y6
-	VPXORD          Y7, Y7, Y7
-	VMOVDQU32       mask0f<>+0(SB), Y8
-	VMOVDQU32       16(CX), Y9
-	VPSRLW          $0x04, Y9, Y13
-	VPANDD          Y8, Y9, Y9
-	VPANDD          Y8, Y13, Y13
-	VMOVDQU32       16(CX)(DX*1), Y10
-	VPSRLW          $0x04, Y10, Y14
-	VPANDD          Y8, Y10, Y10
-	VPANDD          Y8, Y14, Y14
-	VMOVDQU32       16(CX)(DX*2), Y11
-	VPSRLW          $0x04, Y11, Y15
-	VPANDD          Y8, Y11, Y11
-	VPANDD          Y8, Y15, Y15
-	VMOVDQU32       16(CX)(DI*1), Y12
-	VPSRLW          $0x04, Y12, Y16
-	VPANDD          Y8, Y12, Y12
-	VPANDD          Y8, Y16, Y16
-	VMOVDQU32       (BX), Y17
-	VMOVDQU32       128(BX), Y18
-	VPDPBUSD        Y17, Y9, Y4
-	VPDPBUSD        Y17, Y10, Y5
-	VPDPBUSD        Y17, Y11, Y6
-	VPDPBUSD        Y17, Y12, Y7
-	VPDPBUSD        Y18, Y13, Y4
-	VPDPBUSD        Y18, Y14, Y5
-	VPDPBUSD        Y18, Y15, Y6
-	VPDPBUSD        Y18, Y16, Y7
-	VMOVDQU32       48(CX), Y9
-	VPSRLW          $0x04, Y9, Y13
-	VPANDD          Y8, Y9, Y9
-	VPANDD          Y8, Y13, Y13
-	VMOVDQU32       48(CX)(DX*1), Y10
-	VPSRLW          $0x04, Y10, Y14
-	VPANDD          Y8, Y10, Y10
-	VPANDD          Y8, Y14, Y14
-	VMOVDQU32       48(CX)(DX*2), Y11
-	VPSRLW          $0x04, Y11, Y15
-	VPANDD          Y8, Y11, Y11
-	VPANDD          Y8, Y15, Y15
-	VMOVDQU32       48(CX)(DI*1), Y12
-	VPSRLW          $0x04, Y12, Y16
-	VPANDD          Y8, Y12, Y12
-	VPANDD          Y8, Y16, Y16
-	VMOVDQU32       32(BX), Y17
-	VMOVDQU32       160(BX), Y18
-	VPDPBUSD        Y17, Y9, Y4
-	VPDPBUSD        Y17, Y10, Y5
-	VPDPBUSD        Y17, Y11, Y6
-	VPDPBUSD        Y17, Y12, Y7
-	VPDPBUSD        Y18, Y13, Y4
-	VPDPBUSD        Y18, Y14, Y5
-	VPDPBUSD        Y18, Y15, Y6
-	VPDPBUSD        Y18, Y16, Y7
-	VMOVDQU32       80(CX), Y9
-	VPSRLW          $0x04, Y9, Y13
-	VPANDD          Y8, Y9, Y9
-	VPANDD          Y8, Y13, Y13
-	VMOVDQU32       80(CX)(DX*1), Y10
-	VPSRLW          $0x04, Y10, Y14
-	VPANDD          Y8, Y10, Y10
-	VPANDD          Y8, Y14, Y14
-	VMOVDQU32       80(CX)(DX*2), Y11
-	VPSRLW          $0x04, Y11, Y15
-	VPANDD          Y8, Y11, Y11
-	VPANDD          Y8, Y15, Y15
-	VMOVDQU32       80(CX)(DI*1), Y12
-	VPSRLW          $0x04, Y12, Y16
-	VPANDD          Y8, Y12, Y12
-	VPANDD          Y8, Y16, Y16
-	VMOVDQU32       64(BX), Y17
-	VMOVDQU32       192(BX), Y18
-	VPDPBUSD        Y17, Y9, Y4
-	VPDPBUSD        Y17, Y10, Y5
-	VPDPBUSD        Y17, Y11, Y6
-	VPDPBUSD        Y17, Y12, Y7
-	VPDPBUSD        Y18, Y13, Y4
-	VPDPBUSD        Y18, Y14, Y5
-	VPDPBUSD        Y18, Y15, Y6
-	VPDPBUSD        Y18, Y16, Y7
-	VMOVDQU32       112(CX), Y9
-	VPSRLW          $0x04, Y9, Y13
-	VPANDD          Y8, Y9, Y9
-	VPANDD          Y8, Y13, Y13
-	VMOVDQU32       112(CX)(DX*1), Y10
-	VPSRLW          $0x04, Y10, Y14
-	VPANDD          Y8, Y10, Y10
-	VPANDD          Y8, Y14, Y14
-	VMOVDQU32       112(CX)(DX*2), Y11
-	VPSRLW          $0x04, Y11, Y15
-	VPANDD          Y8, Y11, Y11
-	VPANDD          Y8, Y15, Y15
-	VMOVDQU32       112(CX)(DI*1), Y12
-	VPSRLW          $0x04, Y12, Y16
-	VPANDD          Y8, Y12, Y12
-	VPANDD          Y8, Y16, Y16
-	VMOVDQU32       96(BX), Y17
-	VMOVDQU32       224(BX), Y18
-	VPDPBUSD        Y17, Y9, Y4
-	VPDPBUSD        Y17, Y10, Y5
-	VPDPBUSD        Y17, Y11, Y6
-	VPDPBUSD        Y17, Y12, Y7
-	VPDPBUSD        Y18, Y13, Y4
-	VPDPBUSD        Y18, Y14, Y5
-	VPDPBUSD        Y18, Y15, Y6
-	VPDPBUSD        Y18, Y16, Y7
-	VBROADCASTI32X4 (CX), Z8
-	VPSHUFB         sixBitShuffle<>+0(SB), Z8, Z8
-	VPSRLVD         sixBitShift<>+0(SB), Z8, Z8
-	VPANDD          mask63<>+0(SB), Z8, Z8
-	VCVTDQ2PS       Z8, Z8
-	VCVTPH2PS       (CX), X9
-	VMOVDQU32       superPair<>+0(SB), Z10
-	VPERMPS         Z9, Z10, Z9
-	VMULPS          Z9, Z8, Z8
-	VEXTRACTF64X4   $0x01, Z8, Y10
-	VMULPS          256(BX), Y8, Y9
-	VCVTDQ2PS       Y4, Y4
-	VFMADD231PS     Y4, Y9, Y0
-	VFNMADD231PS    320(BX), Y10, Y0
-	VBROADCASTI32X4 (CX)(DX*1), Z8
-	VPSHUFB         sixBitShuffle<>+0(SB), Z8, Z8
-	VPSRLVD         sixBitShift<>+0(SB), Z8, Z8
-	VPANDD          mask63<>+0(SB), Z8, Z8
-	VCVTDQ2PS       Z8, Z8
-	VCVTPH2PS       (CX)(DX*1), X9
-	VMOVDQU32       superPair<>+0(SB), Z10
-	VPERMPS         Z9, Z10, Z9
-	VMULPS          Z9, Z8, Z8
-	VEXTRACTF64X4   $0x01, Z8, Y10
-	VMULPS          256(BX), Y8, Y9
-	VCVTDQ2PS       Y5, Y5
-	VFMADD231PS     Y5, Y9, Y1
-	VFNMADD231PS    320(BX), Y10, Y1
-	VBROADCASTI32X4 (CX)(DX*2), Z8
-	VPSHUFB         sixBitShuffle<>+0(SB), Z8, Z8
-	VPSRLVD         sixBitShift<>+0(SB), Z8, Z8
-	VPANDD          mask63<>+0(SB), Z8, Z8
-	VCVTDQ2PS       Z8, Z8
-	VCVTPH2PS       (CX)(DX*2), X9
-	VMOVDQU32       superPair<>+0(SB), Z10
-	VPERMPS         Z9, Z10, Z9
-	VMULPS          Z9, Z8, Z8
-	VEXTRACTF64X4   $0x01, Z8, Y10
-	VMULPS          256(BX), Y8, Y9
-	VCVTDQ2PS       Y6, Y6
-	VFMADD231PS     Y6, Y9, Y2
-	VFNMADD231PS    320(BX), Y10, Y2
-	VBROADCASTI32X4 (CX)(DI*1), Z8
-	VPSHUFB         sixBitShuffle<>+0(SB), Z8, Z8
-	VPSRLVD         sixBitShift<>+0(SB), Z8, Z8
-	VPANDD          mask63<>+0(SB), Z8, Z8
-	VCVTDQ2PS       Z8, Z8
-	VCVTPH2PS       (CX)(DI*1), X9
-	VMOVDQU32       superPair<>+0(SB), Z10
-	VPERMPS         Z9, Z10, Z9
-	VMULPS          Z9, Z8, Z8
-	VEXTRACTF64X4   $0x01, Z8, Y10
-	VMULPS          256(BX), Y8, Y9
-	VCVTDQ2PS       Y7, Y7
-	VFMADD231PS     Y7, Y9, Y3
-	VFNMADD231PS    320(BX), Y10, Y3
-	ADDQ            $0x00000090, CX
-	ADDQ            $0x000001c0, BX
-	DECQ            SI
-	JNZ             super
-	VMOVUPS         Y0, Y4
-	VMOVUPS         Y1, Y5
-	VMOVUPS         Y2, Y6
-	VMOVUPS         Y3, Y7
-	VHADDPS         Y5, Y4, Y4
-	VHADDPS         Y7, Y6, Y6
-	VHADDPS         Y6, Y4, Y4
-	VEXTRACTF128    $0x01, Y4, X8
-	VADDPS          X8, X4, X8
-	VMOVUPS         X8, (AX)
+	PREFETCHT1   (R8)
+	PREFETCHT1   64(R8)
+	PREFETCHT1   128(R8)
+	PREFETCHT1   192(R8)
+	PREFETCHT1   256(R8)
+	PREFETCHT1   320(R8)
+	PREFETCHT1   384(R8)
+	PREFETCHT1   448(R8)
+	PREFETCHT1   512(R8)
+	PREFETCHT1   576(R8)
+	ADDQ         $0x00000280, R8
+	VPXORD       Y4, Y4, Y4
+	VPXORD       Y5, Y5, Y5
+	VPXORD       Y6, Y6, Y6
+	VPXORD       Y7, Y7, Y7
+	VMOVDQU32    mask0f<>+0(SB), Y8
+	VMOVDQU32    32(CX), Y9
+	VPSRLW       $0x04, Y9, Y13
+	VPANDD       Y8, Y9, Y9
+	VPANDD       Y8, Y13, Y13
+	VMOVDQU32    32(CX)(DX*1), Y10
+	VPSRLW       $0x04, Y10, Y14
+	VPANDD       Y8, Y10, Y10
+	VPANDD       Y8, Y14, Y14
+	VMOVDQU32    32(CX)(DX*2), Y11
+	VPSRLW       $0x04, Y11, Y15
+	VPANDD       Y8, Y11, Y11
+	VPANDD       Y8, Y15, Y15
+	VMOVDQU32    32(CX)(DI*1), Y12
+	VPSRLW       $0x04, Y12, Y16
+	VPANDD       Y8, Y12, Y12
+	VPANDD       Y8, Y16, Y16
+	VMOVDQU32    (BX), Y17
+	VMOVDQU32    128(BX), Y18
+	VPDPBUSD     Y17, Y9, Y4
+	VPDPBUSD     Y17, Y10, Y5
+	VPDPBUSD     Y17, Y11, Y6
+	VPDPBUSD     Y17, Y12, Y7
+	VPDPBUSD     Y18, Y13, Y4
+	VPDPBUSD     Y18, Y14, Y5
+	VPDPBUSD     Y18, Y15, Y6
+	VPDPBUSD     Y18, Y16, Y7
+	VMOVDQU32    64(CX), Y9
+	VPSRLW       $0x04, Y9, Y13
+	VPANDD       Y8, Y9, Y9
+	VPANDD       Y8, Y13, Y13
+	VMOVDQU32    64(CX)(DX*1), Y10
+	VPSRLW       $0x04, Y10, Y14
+	VPANDD       Y8, Y10, Y10
+	VPANDD       Y8, Y14, Y14
+	VMOVDQU32    64(CX)(DX*2), Y11
+	VPSRLW       $0x04, Y11, Y15
+	VPANDD       Y8, Y11, Y11
+	VPANDD       Y8, Y15, Y15
+	VMOVDQU32    64(CX)(DI*1), Y12
+	VPSRLW       $0x04, Y12, Y16
+	VPANDD       Y8, Y12, Y12
+	VPANDD       Y8, Y16, Y16
+	VMOVDQU32    32(BX), Y17
+	VMOVDQU32    160(BX), Y18
+	VPDPBUSD     Y17, Y9, Y4
+	VPDPBUSD     Y17, Y10, Y5
+	VPDPBUSD     Y17, Y11, Y6
+	VPDPBUSD     Y17, Y12, Y7
+	VPDPBUSD     Y18, Y13, Y4
+	VPDPBUSD     Y18, Y14, Y5
+	VPDPBUSD     Y18, Y15, Y6
+	VPDPBUSD     Y18, Y16, Y7
+	VMOVDQU32    96(CX), Y9
+	VPSRLW       $0x04, Y9, Y13
+	VPANDD       Y8, Y9, Y9
+	VPANDD       Y8, Y13, Y13
+	VMOVDQU32    96(CX)(DX*1), Y10
+	VPSRLW       $0x04, Y10, Y14
+	VPANDD       Y8, Y10, Y10
+	VPANDD       Y8, Y14, Y14
+	VMOVDQU32    96(CX)(DX*2), Y11
+	VPSRLW       $0x04, Y11, Y15
+	VPANDD       Y8, Y11, Y11
+	VPANDD       Y8, Y15, Y15
+	VMOVDQU32    96(CX)(DI*1), Y12
+	VPSRLW       $0x04, Y12, Y16
+	VPANDD       Y8, Y12, Y12
+	VPANDD       Y8, Y16, Y16
+	VMOVDQU32    64(BX), Y17
+	VMOVDQU32    192(BX), Y18
+	VPDPBUSD     Y17, Y9, Y4
+	VPDPBUSD     Y17, Y10, Y5
+	VPDPBUSD     Y17, Y11, Y6
+	VPDPBUSD     Y17, Y12, Y7
+	VPDPBUSD     Y18, Y13, Y4
+	VPDPBUSD     Y18, Y14, Y5
+	VPDPBUSD     Y18, Y15, Y6
+	VPDPBUSD     Y18, Y16, Y7
+	VMOVDQU32    128(CX), Y9
+	VPSRLW       $0x04, Y9, Y13
+	VPANDD       Y8, Y9, Y9
+	VPANDD       Y8, Y13, Y13
+	VMOVDQU32    128(CX)(DX*1), Y10
+	VPSRLW       $0x04, Y10, Y14
+	VPANDD       Y8, Y10, Y10
+	VPANDD       Y8, Y14, Y14
+	VMOVDQU32    128(CX)(DX*2), Y11
+	VPSRLW       $0x04, Y11, Y15
+	VPANDD       Y8, Y11, Y11
+	VPANDD       Y8, Y15, Y15
+	VMOVDQU32    128(CX)(DI*1), Y12
+	VPSRLW       $0x04, Y12, Y16
+	VPANDD       Y8, Y12, Y12
+	VPANDD       Y8, Y16, Y16
+	VMOVDQU32    96(BX), Y17
+	VMOVDQU32    224(BX), Y18
+	VPDPBUSD     Y17, Y9, Y4
+	VPDPBUSD     Y17, Y10, Y5
+	VPDPBUSD     Y17, Y11, Y6
+	VPDPBUSD     Y17, Y12, Y7
+	VPDPBUSD     Y18, Y13, Y4
+	VPDPBUSD     Y18, Y14, Y5
+	VPDPBUSD     Y18, Y15, Y6
+	VPDPBUSD     Y18, Y16, Y7
+	VCVTPH2PS    (CX), Y8
+	VCVTPH2PS    16(CX), Y10
+	VMULPS       256(BX), Y8, Y9
+	VCVTDQ2PS    Y4, Y4
+	VFMADD231PS  Y4, Y9, Y0
+	VFMADD231PS  320(BX), Y10, Y0
+	VCVTPH2PS    (CX)(DX*1), Y8
+	VCVTPH2PS    16(CX)(DX*1), Y10
+	VMULPS       256(BX), Y8, Y9
+	VCVTDQ2PS    Y5, Y5
+	VFMADD231PS  Y5, Y9, Y1
+	VFMADD231PS  320(BX), Y10, Y1
+	VCVTPH2PS    (CX)(DX*2), Y8
+	VCVTPH2PS    16(CX)(DX*2), Y10
+	VMULPS       256(BX), Y8, Y9
+	VCVTDQ2PS    Y6, Y6
+	VFMADD231PS  Y6, Y9, Y2
+	VFMADD231PS  320(BX), Y10, Y2
+	VCVTPH2PS    (CX)(DI*1), Y8
+	VCVTPH2PS    16(CX)(DI*1), Y10
+	VMULPS       256(BX), Y8, Y9
+	VCVTDQ2PS    Y7, Y7
+	VFMADD231PS  Y7, Y9, Y3
+	VFMADD231PS  320(BX), Y10, Y3
+	ADDQ         $0x000000a0, CX
+	ADDQ         $0x000001c0, BX
+	DECQ         SI
+	JNZ          super
+	VMOVUPS      Y0, Y4
+	VMOVUPS      Y1, Y5
+	VMOVUPS      Y2, Y6
+	VMOVUPS      Y3, Y7
+	VHADDPS      Y5, Y4, Y4
+	VHADDPS      Y7, Y6, Y6
+	VHADDPS      Y6, Y4, Y4
+	VEXTRACTF128 $0x01, Y4, X8
+	VADDPS       X8, X4, X8
+	VMOVUPS      X8, (AX)
 	VZEROUPPER
 	RET
 
-// func scatterQ4KVNNI(out *float32, w *byte, rowBytes uintptr, index *int32, x *byte, n uintptr, rows uintptr)
+// func streamQ41VNNI(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
+// Requires: AVX, AVX2, AVX512BW, AVX512F, AVX512VL, AVX512VNNI, F16C, FMA3
+TEXT ·streamQ41VNNI(SB), NOSPLIT, $0-48
+	MOVQ      out+0(FP), AX
+	MOVQ      w+8(FP), CX
+	MOVQ      rowBytes+16(FP), DX
+	MOVQ      x+24(FP), BX
+	MOVQ      n+32(FP), SI
+	MOVQ      rows+40(FP), DI
+	VMOVDQU32 mask0f<>+0(SB), Z7
+
+row:
+	MOVQ   CX, R8
+	ADDQ   DX, CX
+	MOVQ   BX, R9
+	MOVQ   SI, R10
+	VXORPS X0, X0, X0
+
+super:
+	VPXORD        Y1, Y1, Y1
+	VMOVDQU32     32(R8), Z5
+	VPSRLW        $0x04, Z5, Z6
+	VPANDD        Z7, Z5, Z5
+	VPANDD        Z7, Z6, Z6
+	VPDPBUSD      (R9), Z5, Z1
+	VPDPBUSD      128(R9), Z6, Z1
+	VMOVDQU32     96(R8), Z5
+	VPSRLW        $0x04, Z5, Z6
+	VPANDD        Z7, Z5, Z5
+	VPANDD        Z7, Z6, Z6
+	VPDPBUSD      64(R9), Z5, Z1
+	VPDPBUSD      192(R9), Z6, Z1
+	VEXTRACTI64X4 $0x01, Z1, Y5
+	VPADDD        Y5, Y1, Y1
+	VCVTPH2PS     (R8), Y2
+	VCVTPH2PS     16(R8), Y4
+	VMULPS        256(R9), Y2, Y3
+	VCVTDQ2PS     Y1, Y1
+	VFMADD231PS   Y1, Y3, Y0
+	VFMADD231PS   320(R9), Y4, Y0
+	ADDQ          $0x000000a0, R8
+	ADDQ          $0x000001c0, R9
+	DECQ          R10
+	JNZ           super
+	VHADDPS       Y0, Y0, Y0
+	VHADDPS       Y0, Y0, Y0
+	VEXTRACTF128  $0x01, Y0, X1
+	VADDPS        X1, X0, X1
+	VMOVSS        X1, (AX)
+	ADDQ          $0x04, AX
+	DECQ          DI
+	JNZ           row
+	VZEROUPPER
+	RET
+
+// func farQ41VNNI(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
 // Requires: AVX, AVX2, AVX512BW, AVX512F, AVX512VL, AVX512VNNI, F16C, FMA3, MMX+
-TEXT ·scatterQ4KVNNI(SB), NOSPLIT, $0-56
+TEXT ·farQ41VNNI(SB), NOSPLIT, $0-48
+	MOVQ      out+0(FP), AX
+	MOVQ      w+8(FP), CX
+	MOVQ      rowBytes+16(FP), DX
+	MOVQ      x+24(FP), BX
+	MOVQ      n+32(FP), SI
+	MOVQ      rows+40(FP), DI
+	VMOVDQU32 mask0f<>+0(SB), Z7
+
+row:
+	MOVQ   CX, R8
+	ADDQ   DX, CX
+	MOVQ   BX, R9
+	MOVQ   SI, R10
+	VXORPS X0, X0, X0
+
+super:
+	PREFETCHT1    8192(R8)
+	PREFETCHT1    8256(R8)
+	PREFETCHT1    8320(R8)
+	VPXORD        Y1, Y1, Y1
+	VMOVDQU32     32(R8), Z5
+	VPSRLW        $0x04, Z5, Z6
+	VPANDD        Z7, Z5, Z5
+	VPANDD        Z7, Z6, Z6
+	VPDPBUSD      (R9), Z5, Z1
+	VPDPBUSD      128(R9), Z6, Z1
+	VMOVDQU32     96(R8), Z5
+	VPSRLW        $0x04, Z5, Z6
+	VPANDD        Z7, Z5, Z5
+	VPANDD        Z7, Z6, Z6
+	VPDPBUSD      64(R9), Z5, Z1
+	VPDPBUSD      192(R9), Z6, Z1
+	VEXTRACTI64X4 $0x01, Z1, Y5
+	VPADDD        Y5, Y1, Y1
+	VCVTPH2PS     (R8), Y2
+	VCVTPH2PS     16(R8), Y4
+	VMULPS        256(R9), Y2, Y3
+	VCVTDQ2PS     Y1, Y1
+	VFMADD231PS   Y1, Y3, Y0
+	VFMADD231PS   320(R9), Y4, Y0
+	ADDQ          $0x000000a0, R8
+	ADDQ          $0x000001c0, R9
+	DECQ          R10
+	JNZ           super
+	VHADDPS       Y0, Y0, Y0
+	VHADDPS       Y0, Y0, Y0
+	VEXTRACTF128  $0x01, Y0, X1
+	VADDPS        X1, X0, X1
+	VMOVSS        X1, (AX)
+	ADDQ          $0x04, AX
+	DECQ          DI
+	JNZ           row
+	VZEROUPPER
+	RET
+
+// func scatterQ41VNNI(out *float32, w *byte, rowBytes uintptr, index *int32, x *byte, n uintptr, rows uintptr)
+// Requires: AVX, AVX2, AVX512BW, AVX512F, AVX512VL, AVX512VNNI, F16C, FMA3, MMX+
+TEXT ·scatterQ41VNNI(SB), NOSPLIT, $0-56
 	MOVQ      out+0(FP), AX
 	MOVQ      w+8(FP), CX
 	MOVQ      rowBytes+16(FP), DX
@@ -6690,10 +9507,6 @@ TEXT ·scatterQ4KVNNI(SB), NOSPLIT, $0-56
 	MOVQ      rows+48(FP), DI
 	MOVQ      index+24(FP), R11
 	VMOVDQU32 mask0f<>+0(SB), Z7
-	VMOVDQU32 sixBitShuffle<>+0(SB), Z8
-	VMOVDQU32 sixBitShift<>+0(SB), Z9
-	VMOVDQU32 mask63<>+0(SB), Z10
-	VMOVDQU32 superPair<>+0(SB), Z11
 
 row:
 	MOVLQSX (R11), R8
@@ -6712,57 +9525,50 @@ last:
 	VXORPS X0, X0, X0
 
 super:
-	PREFETCHT1      (R12)
-	PREFETCHT1      64(R12)
-	PREFETCHT1      128(R12)
-	ADDQ            $0x00000090, R12
-	VPXORD          Y1, Y1, Y1
-	VMOVDQU32       16(R8), Z5
-	VPSRLW          $0x04, Z5, Z6
-	VPANDD          Z7, Z5, Z5
-	VPANDD          Z7, Z6, Z6
-	VPDPBUSD        (R9), Z5, Z1
-	VPDPBUSD        128(R9), Z6, Z1
-	VMOVDQU32       80(R8), Z5
-	VPSRLW          $0x04, Z5, Z6
-	VPANDD          Z7, Z5, Z5
-	VPANDD          Z7, Z6, Z6
-	VPDPBUSD        64(R9), Z5, Z1
-	VPDPBUSD        192(R9), Z6, Z1
-	VEXTRACTI64X4   $0x01, Z1, Y5
-	VPADDD          Y5, Y1, Y1
-	VBROADCASTI32X4 (R8), Z2
-	VPSHUFB         Z8, Z2, Z2
-	VPSRLVD         Z9, Z2, Z2
-	VPANDD          Z10, Z2, Z2
-	VCVTDQ2PS       Z2, Z2
-	VCVTPH2PS       (R8), X3
-	VPERMPS         Z3, Z11, Z3
-	VMULPS          Z3, Z2, Z2
-	VEXTRACTF64X4   $0x01, Z2, Y4
-	VMULPS          256(R9), Y2, Y3
-	VCVTDQ2PS       Y1, Y1
-	VFMADD231PS     Y1, Y3, Y0
-	VFNMADD231PS    320(R9), Y4, Y0
-	ADDQ            $0x00000090, R8
-	ADDQ            $0x000001c0, R9
-	DECQ            R10
-	JNZ             super
-	VHADDPS         Y0, Y0, Y0
-	VHADDPS         Y0, Y0, Y0
-	VEXTRACTF128    $0x01, Y0, X1
-	VADDPS          X1, X0, X1
-	VMOVSS          X1, (AX)
-	ADDQ            $0x04, AX
-	ADDQ            $0x04, R11
-	DECQ            DI
-	JNZ             row
+	PREFETCHT1    (R12)
+	PREFETCHT1    64(R12)
+	PREFETCHT1    128(R12)
+	ADDQ          $0x000000a0, R12
+	VPXORD        Y1, Y1, Y1
+	VMOVDQU32     32(R8), Z5
+	VPSRLW        $0x04, Z5, Z6
+	VPANDD        Z7, Z5, Z5
+	VPANDD        Z7, Z6, Z6
+	VPDPBUSD      (R9), Z5, Z1
+	VPDPBUSD      128(R9), Z6, Z1
+	VMOVDQU32     96(R8), Z5
+	VPSRLW        $0x04, Z5, Z6
+	VPANDD        Z7, Z5, Z5
+	VPANDD        Z7, Z6, Z6
+	VPDPBUSD      64(R9), Z5, Z1
+	VPDPBUSD      192(R9), Z6, Z1
+	VEXTRACTI64X4 $0x01, Z1, Y5
+	VPADDD        Y5, Y1, Y1
+	VCVTPH2PS     (R8), Y2
+	VCVTPH2PS     16(R8), Y4
+	VMULPS        256(R9), Y2, Y3
+	VCVTDQ2PS     Y1, Y1
+	VFMADD231PS   Y1, Y3, Y0
+	VFMADD231PS   320(R9), Y4, Y0
+	ADDQ          $0x000000a0, R8
+	ADDQ          $0x000001c0, R9
+	DECQ          R10
+	JNZ           super
+	VHADDPS       Y0, Y0, Y0
+	VHADDPS       Y0, Y0, Y0
+	VEXTRACTF128  $0x01, Y0, X1
+	VADDPS        X1, X0, X1
+	VMOVSS        X1, (AX)
+	ADDQ          $0x04, AX
+	ADDQ          $0x04, R11
+	DECQ          DI
+	JNZ           row
 	VZEROUPPER
 	RET
 
-// func panelQ4KVNNI4x4(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
+// func panelQ41VNNI4x4(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
 // Requires: AVX, AVX512F, AVX512VL, AVX512VNNI, FMA3
-TEXT ·panelQ4KVNNI4x4(SB), NOSPLIT, $0-72
+TEXT ·panelQ41VNNI4x4(SB), NOSPLIT, $0-72
 	MOVQ    out+0(FP), AX
 	MOVQ    outStride+8(FP), CX
 	MOVQ    w+16(FP), DX
@@ -6811,308 +9617,308 @@ TEXT ·panelQ4KVNNI4x4(SB), NOSPLIT, $0-72
 
 begin:
 super:
-	VPXORD       Y0, Y0, Y0
-	VPXORD       Y1, Y1, Y1
-	VPXORD       Y2, Y2, Y2
-	VPXORD       Y3, Y3, Y3
-	VPXORD       Y4, Y4, Y4
-	VPXORD       Y5, Y5, Y5
-	VPXORD       Y6, Y6, Y6
-	VPXORD       Y7, Y7, Y7
-	VPXORD       Y8, Y8, Y8
-	VPXORD       Y9, Y9, Y9
-	VPXORD       Y10, Y10, Y10
-	VPXORD       Y11, Y11, Y11
-	VPXORD       Y12, Y12, Y12
-	VPXORD       Y13, Y13, Y13
-	VPXORD       Y14, Y14, Y14
-	VPXORD       Y15, Y15, Y15
-	VMOVDQU32    64(DX), Y16
-	VMOVDQU32    64(DX)(BX*1), Y17
-	VMOVDQU32    64(DX)(BX*2), Y18
-	VMOVDQU32    64(DX)(R9*1), Y19
-	VMOVDQU32    (SI), Y20
-	VPDPBUSD     Y20, Y16, Y0
-	VPDPBUSD     Y20, Y17, Y4
-	VPDPBUSD     Y20, Y18, Y8
-	VPDPBUSD     Y20, Y19, Y12
-	VMOVDQU32    (SI)(DI*1), Y20
-	VPDPBUSD     Y20, Y16, Y1
-	VPDPBUSD     Y20, Y17, Y5
-	VPDPBUSD     Y20, Y18, Y9
-	VPDPBUSD     Y20, Y19, Y13
-	VMOVDQU32    (SI)(DI*2), Y20
-	VPDPBUSD     Y20, Y16, Y2
-	VPDPBUSD     Y20, Y17, Y6
-	VPDPBUSD     Y20, Y18, Y10
-	VPDPBUSD     Y20, Y19, Y14
-	VMOVDQU32    (SI)(R10*1), Y20
-	VPDPBUSD     Y20, Y16, Y3
-	VPDPBUSD     Y20, Y17, Y7
-	VPDPBUSD     Y20, Y18, Y11
-	VPDPBUSD     Y20, Y19, Y15
-	VMOVDQU32    96(DX), Y16
-	VMOVDQU32    96(DX)(BX*1), Y17
-	VMOVDQU32    96(DX)(BX*2), Y18
-	VMOVDQU32    96(DX)(R9*1), Y19
-	VMOVDQU32    32(SI), Y20
-	VPDPBUSD     Y20, Y16, Y0
-	VPDPBUSD     Y20, Y17, Y4
-	VPDPBUSD     Y20, Y18, Y8
-	VPDPBUSD     Y20, Y19, Y12
-	VMOVDQU32    32(SI)(DI*1), Y20
-	VPDPBUSD     Y20, Y16, Y1
-	VPDPBUSD     Y20, Y17, Y5
-	VPDPBUSD     Y20, Y18, Y9
-	VPDPBUSD     Y20, Y19, Y13
-	VMOVDQU32    32(SI)(DI*2), Y20
-	VPDPBUSD     Y20, Y16, Y2
-	VPDPBUSD     Y20, Y17, Y6
-	VPDPBUSD     Y20, Y18, Y10
-	VPDPBUSD     Y20, Y19, Y14
-	VMOVDQU32    32(SI)(R10*1), Y20
-	VPDPBUSD     Y20, Y16, Y3
-	VPDPBUSD     Y20, Y17, Y7
-	VPDPBUSD     Y20, Y18, Y11
-	VPDPBUSD     Y20, Y19, Y15
-	VMOVDQU32    128(DX), Y16
-	VMOVDQU32    128(DX)(BX*1), Y17
-	VMOVDQU32    128(DX)(BX*2), Y18
-	VMOVDQU32    128(DX)(R9*1), Y19
-	VMOVDQU32    64(SI), Y20
-	VPDPBUSD     Y20, Y16, Y0
-	VPDPBUSD     Y20, Y17, Y4
-	VPDPBUSD     Y20, Y18, Y8
-	VPDPBUSD     Y20, Y19, Y12
-	VMOVDQU32    64(SI)(DI*1), Y20
-	VPDPBUSD     Y20, Y16, Y1
-	VPDPBUSD     Y20, Y17, Y5
-	VPDPBUSD     Y20, Y18, Y9
-	VPDPBUSD     Y20, Y19, Y13
-	VMOVDQU32    64(SI)(DI*2), Y20
-	VPDPBUSD     Y20, Y16, Y2
-	VPDPBUSD     Y20, Y17, Y6
-	VPDPBUSD     Y20, Y18, Y10
-	VPDPBUSD     Y20, Y19, Y14
-	VMOVDQU32    64(SI)(R10*1), Y20
-	VPDPBUSD     Y20, Y16, Y3
-	VPDPBUSD     Y20, Y17, Y7
-	VPDPBUSD     Y20, Y18, Y11
-	VPDPBUSD     Y20, Y19, Y15
-	VMOVDQU32    160(DX), Y16
-	VMOVDQU32    160(DX)(BX*1), Y17
-	VMOVDQU32    160(DX)(BX*2), Y18
-	VMOVDQU32    160(DX)(R9*1), Y19
-	VMOVDQU32    96(SI), Y20
-	VPDPBUSD     Y20, Y16, Y0
-	VPDPBUSD     Y20, Y17, Y4
-	VPDPBUSD     Y20, Y18, Y8
-	VPDPBUSD     Y20, Y19, Y12
-	VMOVDQU32    96(SI)(DI*1), Y20
-	VPDPBUSD     Y20, Y16, Y1
-	VPDPBUSD     Y20, Y17, Y5
-	VPDPBUSD     Y20, Y18, Y9
-	VPDPBUSD     Y20, Y19, Y13
-	VMOVDQU32    96(SI)(DI*2), Y20
-	VPDPBUSD     Y20, Y16, Y2
-	VPDPBUSD     Y20, Y17, Y6
-	VPDPBUSD     Y20, Y18, Y10
-	VPDPBUSD     Y20, Y19, Y14
-	VMOVDQU32    96(SI)(R10*1), Y20
-	VPDPBUSD     Y20, Y16, Y3
-	VPDPBUSD     Y20, Y17, Y7
-	VPDPBUSD     Y20, Y18, Y11
-	VPDPBUSD     Y20, Y19, Y15
-	VMOVDQU32    192(DX), Y16
-	VMOVDQU32    192(DX)(BX*1), Y17
-	VMOVDQU32    192(DX)(BX*2), Y18
-	VMOVDQU32    192(DX)(R9*1), Y19
-	VMOVDQU32    128(SI), Y20
-	VPDPBUSD     Y20, Y16, Y0
-	VPDPBUSD     Y20, Y17, Y4
-	VPDPBUSD     Y20, Y18, Y8
-	VPDPBUSD     Y20, Y19, Y12
-	VMOVDQU32    128(SI)(DI*1), Y20
-	VPDPBUSD     Y20, Y16, Y1
-	VPDPBUSD     Y20, Y17, Y5
-	VPDPBUSD     Y20, Y18, Y9
-	VPDPBUSD     Y20, Y19, Y13
-	VMOVDQU32    128(SI)(DI*2), Y20
-	VPDPBUSD     Y20, Y16, Y2
-	VPDPBUSD     Y20, Y17, Y6
-	VPDPBUSD     Y20, Y18, Y10
-	VPDPBUSD     Y20, Y19, Y14
-	VMOVDQU32    128(SI)(R10*1), Y20
-	VPDPBUSD     Y20, Y16, Y3
-	VPDPBUSD     Y20, Y17, Y7
-	VPDPBUSD     Y20, Y18, Y11
-	VPDPBUSD     Y20, Y19, Y15
-	VMOVDQU32    224(DX), Y16
-	VMOVDQU32    224(DX)(BX*1), Y17
-	VMOVDQU32    224(DX)(BX*2), Y18
-	VMOVDQU32    224(DX)(R9*1), Y19
-	VMOVDQU32    160(SI), Y20
-	VPDPBUSD     Y20, Y16, Y0
-	VPDPBUSD     Y20, Y17, Y4
-	VPDPBUSD     Y20, Y18, Y8
-	VPDPBUSD     Y20, Y19, Y12
-	VMOVDQU32    160(SI)(DI*1), Y20
-	VPDPBUSD     Y20, Y16, Y1
-	VPDPBUSD     Y20, Y17, Y5
-	VPDPBUSD     Y20, Y18, Y9
-	VPDPBUSD     Y20, Y19, Y13
-	VMOVDQU32    160(SI)(DI*2), Y20
-	VPDPBUSD     Y20, Y16, Y2
-	VPDPBUSD     Y20, Y17, Y6
-	VPDPBUSD     Y20, Y18, Y10
-	VPDPBUSD     Y20, Y19, Y14
-	VMOVDQU32    160(SI)(R10*1), Y20
-	VPDPBUSD     Y20, Y16, Y3
-	VPDPBUSD     Y20, Y17, Y7
-	VPDPBUSD     Y20, Y18, Y11
-	VPDPBUSD     Y20, Y19, Y15
-	VMOVDQU32    256(DX), Y16
-	VMOVDQU32    256(DX)(BX*1), Y17
-	VMOVDQU32    256(DX)(BX*2), Y18
-	VMOVDQU32    256(DX)(R9*1), Y19
-	VMOVDQU32    192(SI), Y20
-	VPDPBUSD     Y20, Y16, Y0
-	VPDPBUSD     Y20, Y17, Y4
-	VPDPBUSD     Y20, Y18, Y8
-	VPDPBUSD     Y20, Y19, Y12
-	VMOVDQU32    192(SI)(DI*1), Y20
-	VPDPBUSD     Y20, Y16, Y1
-	VPDPBUSD     Y20, Y17, Y5
-	VPDPBUSD     Y20, Y18, Y9
-	VPDPBUSD     Y20, Y19, Y13
-	VMOVDQU32    192(SI)(DI*2), Y20
-	VPDPBUSD     Y20, Y16, Y2
-	VPDPBUSD     Y20, Y17, Y6
-	VPDPBUSD     Y20, Y18, Y10
-	VPDPBUSD     Y20, Y19, Y14
-	VMOVDQU32    192(SI)(R10*1), Y20
-	VPDPBUSD     Y20, Y16, Y3
-	VPDPBUSD     Y20, Y17, Y7
-	VPDPBUSD     Y20, Y18, Y11
-	VPDPBUSD     Y20, Y19, Y15
-	VMOVDQU32    288(DX), Y16
-	VMOVDQU32    288(DX)(BX*1), Y17
-	VMOVDQU32    288(DX)(BX*2), Y18
-	VMOVDQU32    288(DX)(R9*1), Y19
-	VMOVDQU32    224(SI), Y20
-	VPDPBUSD     Y20, Y16, Y0
-	VPDPBUSD     Y20, Y17, Y4
-	VPDPBUSD     Y20, Y18, Y8
-	VPDPBUSD     Y20, Y19, Y12
-	VMOVDQU32    224(SI)(DI*1), Y20
-	VPDPBUSD     Y20, Y16, Y1
-	VPDPBUSD     Y20, Y17, Y5
-	VPDPBUSD     Y20, Y18, Y9
-	VPDPBUSD     Y20, Y19, Y13
-	VMOVDQU32    224(SI)(DI*2), Y20
-	VPDPBUSD     Y20, Y16, Y2
-	VPDPBUSD     Y20, Y17, Y6
-	VPDPBUSD     Y20, Y18, Y10
-	VPDPBUSD     Y20, Y19, Y14
-	VMOVDQU32    224(SI)(R10*1), Y20
-	VPDPBUSD     Y20, Y16, Y3
-	VPDPBUSD     Y20, Y17, Y7
-	VPDPBUSD     Y20, Y18, Y11
-	VPDPBUSD     Y20, Y19, Y15
-	VMOVDQU32    (DX), Y16
-	VMOVDQU32    32(DX), Y18
-	VMULPS       256(SI), Y16, Y17
-	VCVTDQ2PS    Y0, Y0
-	VFMADD213PS  (R11), Y0, Y17
-	VFNMADD231PS 320(SI), Y18, Y17
-	VMOVUPS      Y17, (R11)
-	VMULPS       256(SI)(DI*1), Y16, Y17
-	VCVTDQ2PS    Y1, Y1
-	VFMADD213PS  32(R11), Y1, Y17
-	VFNMADD231PS 320(SI)(DI*1), Y18, Y17
-	VMOVUPS      Y17, 32(R11)
-	VMULPS       256(SI)(DI*2), Y16, Y17
-	VCVTDQ2PS    Y2, Y2
-	VFMADD213PS  64(R11), Y2, Y17
-	VFNMADD231PS 320(SI)(DI*2), Y18, Y17
-	VMOVUPS      Y17, 64(R11)
-	VMULPS       256(SI)(R10*1), Y16, Y17
-	VCVTDQ2PS    Y3, Y3
-	VFMADD213PS  96(R11), Y3, Y17
-	VFNMADD231PS 320(SI)(R10*1), Y18, Y17
-	VMOVUPS      Y17, 96(R11)
-	VMOVDQU32    (DX)(BX*1), Y16
-	VMOVDQU32    32(DX)(BX*1), Y18
-	VMULPS       256(SI), Y16, Y17
-	VCVTDQ2PS    Y4, Y4
-	VFMADD213PS  128(R11), Y4, Y17
-	VFNMADD231PS 320(SI), Y18, Y17
-	VMOVUPS      Y17, 128(R11)
-	VMULPS       256(SI)(DI*1), Y16, Y17
-	VCVTDQ2PS    Y5, Y5
-	VFMADD213PS  160(R11), Y5, Y17
-	VFNMADD231PS 320(SI)(DI*1), Y18, Y17
-	VMOVUPS      Y17, 160(R11)
-	VMULPS       256(SI)(DI*2), Y16, Y17
-	VCVTDQ2PS    Y6, Y6
-	VFMADD213PS  192(R11), Y6, Y17
-	VFNMADD231PS 320(SI)(DI*2), Y18, Y17
-	VMOVUPS      Y17, 192(R11)
-	VMULPS       256(SI)(R10*1), Y16, Y17
-	VCVTDQ2PS    Y7, Y7
-	VFMADD213PS  224(R11), Y7, Y17
-	VFNMADD231PS 320(SI)(R10*1), Y18, Y17
-	VMOVUPS      Y17, 224(R11)
-	VMOVDQU32    (DX)(BX*2), Y16
-	VMOVDQU32    32(DX)(BX*2), Y18
-	VMULPS       256(SI), Y16, Y17
-	VCVTDQ2PS    Y8, Y8
-	VFMADD213PS  256(R11), Y8, Y17
-	VFNMADD231PS 320(SI), Y18, Y17
-	VMOVUPS      Y17, 256(R11)
-	VMULPS       256(SI)(DI*1), Y16, Y17
-	VCVTDQ2PS    Y9, Y9
-	VFMADD213PS  288(R11), Y9, Y17
-	VFNMADD231PS 320(SI)(DI*1), Y18, Y17
-	VMOVUPS      Y17, 288(R11)
-	VMULPS       256(SI)(DI*2), Y16, Y17
-	VCVTDQ2PS    Y10, Y10
-	VFMADD213PS  320(R11), Y10, Y17
-	VFNMADD231PS 320(SI)(DI*2), Y18, Y17
-	VMOVUPS      Y17, 320(R11)
-	VMULPS       256(SI)(R10*1), Y16, Y17
-	VCVTDQ2PS    Y11, Y11
-	VFMADD213PS  352(R11), Y11, Y17
-	VFNMADD231PS 320(SI)(R10*1), Y18, Y17
-	VMOVUPS      Y17, 352(R11)
-	VMOVDQU32    (DX)(R9*1), Y16
-	VMOVDQU32    32(DX)(R9*1), Y18
-	VMULPS       256(SI), Y16, Y17
-	VCVTDQ2PS    Y12, Y12
-	VFMADD213PS  384(R11), Y12, Y17
-	VFNMADD231PS 320(SI), Y18, Y17
-	VMOVUPS      Y17, 384(R11)
-	VMULPS       256(SI)(DI*1), Y16, Y17
-	VCVTDQ2PS    Y13, Y13
-	VFMADD213PS  416(R11), Y13, Y17
-	VFNMADD231PS 320(SI)(DI*1), Y18, Y17
-	VMOVUPS      Y17, 416(R11)
-	VMULPS       256(SI)(DI*2), Y16, Y17
-	VCVTDQ2PS    Y14, Y14
-	VFMADD213PS  448(R11), Y14, Y17
-	VFNMADD231PS 320(SI)(DI*2), Y18, Y17
-	VMOVUPS      Y17, 448(R11)
-	VMULPS       256(SI)(R10*1), Y16, Y17
-	VCVTDQ2PS    Y15, Y15
-	VFMADD213PS  480(R11), Y15, Y17
-	VFNMADD231PS 320(SI)(R10*1), Y18, Y17
-	VMOVUPS      Y17, 480(R11)
-	ADDQ         $0x00000140, DX
-	ADDQ         $0x000001c0, SI
-	DECQ         R8
-	JNZ          super
-	TESTQ        $0x00000002, R12
-	JNE          sum
+	VPXORD      Y0, Y0, Y0
+	VPXORD      Y1, Y1, Y1
+	VPXORD      Y2, Y2, Y2
+	VPXORD      Y3, Y3, Y3
+	VPXORD      Y4, Y4, Y4
+	VPXORD      Y5, Y5, Y5
+	VPXORD      Y6, Y6, Y6
+	VPXORD      Y7, Y7, Y7
+	VPXORD      Y8, Y8, Y8
+	VPXORD      Y9, Y9, Y9
+	VPXORD      Y10, Y10, Y10
+	VPXORD      Y11, Y11, Y11
+	VPXORD      Y12, Y12, Y12
+	VPXORD      Y13, Y13, Y13
+	VPXORD      Y14, Y14, Y14
+	VPXORD      Y15, Y15, Y15
+	VMOVDQU32   64(DX), Y16
+	VMOVDQU32   64(DX)(BX*1), Y17
+	VMOVDQU32   64(DX)(BX*2), Y18
+	VMOVDQU32   64(DX)(R9*1), Y19
+	VMOVDQU32   (SI), Y20
+	VPDPBUSD    Y20, Y16, Y0
+	VPDPBUSD    Y20, Y17, Y4
+	VPDPBUSD    Y20, Y18, Y8
+	VPDPBUSD    Y20, Y19, Y12
+	VMOVDQU32   (SI)(DI*1), Y20
+	VPDPBUSD    Y20, Y16, Y1
+	VPDPBUSD    Y20, Y17, Y5
+	VPDPBUSD    Y20, Y18, Y9
+	VPDPBUSD    Y20, Y19, Y13
+	VMOVDQU32   (SI)(DI*2), Y20
+	VPDPBUSD    Y20, Y16, Y2
+	VPDPBUSD    Y20, Y17, Y6
+	VPDPBUSD    Y20, Y18, Y10
+	VPDPBUSD    Y20, Y19, Y14
+	VMOVDQU32   (SI)(R10*1), Y20
+	VPDPBUSD    Y20, Y16, Y3
+	VPDPBUSD    Y20, Y17, Y7
+	VPDPBUSD    Y20, Y18, Y11
+	VPDPBUSD    Y20, Y19, Y15
+	VMOVDQU32   96(DX), Y16
+	VMOVDQU32   96(DX)(BX*1), Y17
+	VMOVDQU32   96(DX)(BX*2), Y18
+	VMOVDQU32   96(DX)(R9*1), Y19
+	VMOVDQU32   32(SI), Y20
+	VPDPBUSD    Y20, Y16, Y0
+	VPDPBUSD    Y20, Y17, Y4
+	VPDPBUSD    Y20, Y18, Y8
+	VPDPBUSD    Y20, Y19, Y12
+	VMOVDQU32   32(SI)(DI*1), Y20
+	VPDPBUSD    Y20, Y16, Y1
+	VPDPBUSD    Y20, Y17, Y5
+	VPDPBUSD    Y20, Y18, Y9
+	VPDPBUSD    Y20, Y19, Y13
+	VMOVDQU32   32(SI)(DI*2), Y20
+	VPDPBUSD    Y20, Y16, Y2
+	VPDPBUSD    Y20, Y17, Y6
+	VPDPBUSD    Y20, Y18, Y10
+	VPDPBUSD    Y20, Y19, Y14
+	VMOVDQU32   32(SI)(R10*1), Y20
+	VPDPBUSD    Y20, Y16, Y3
+	VPDPBUSD    Y20, Y17, Y7
+	VPDPBUSD    Y20, Y18, Y11
+	VPDPBUSD    Y20, Y19, Y15
+	VMOVDQU32   128(DX), Y16
+	VMOVDQU32   128(DX)(BX*1), Y17
+	VMOVDQU32   128(DX)(BX*2), Y18
+	VMOVDQU32   128(DX)(R9*1), Y19
+	VMOVDQU32   64(SI), Y20
+	VPDPBUSD    Y20, Y16, Y0
+	VPDPBUSD    Y20, Y17, Y4
+	VPDPBUSD    Y20, Y18, Y8
+	VPDPBUSD    Y20, Y19, Y12
+	VMOVDQU32   64(SI)(DI*1), Y20
+	VPDPBUSD    Y20, Y16, Y1
+	VPDPBUSD    Y20, Y17, Y5
+	VPDPBUSD    Y20, Y18, Y9
+	VPDPBUSD    Y20, Y19, Y13
+	VMOVDQU32   64(SI)(DI*2), Y20
+	VPDPBUSD    Y20, Y16, Y2
+	VPDPBUSD    Y20, Y17, Y6
+	VPDPBUSD    Y20, Y18, Y10
+	VPDPBUSD    Y20, Y19, Y14
+	VMOVDQU32   64(SI)(R10*1), Y20
+	VPDPBUSD    Y20, Y16, Y3
+	VPDPBUSD    Y20, Y17, Y7
+	VPDPBUSD    Y20, Y18, Y11
+	VPDPBUSD    Y20, Y19, Y15
+	VMOVDQU32   160(DX), Y16
+	VMOVDQU32   160(DX)(BX*1), Y17
+	VMOVDQU32   160(DX)(BX*2), Y18
+	VMOVDQU32   160(DX)(R9*1), Y19
+	VMOVDQU32   96(SI), Y20
+	VPDPBUSD    Y20, Y16, Y0
+	VPDPBUSD    Y20, Y17, Y4
+	VPDPBUSD    Y20, Y18, Y8
+	VPDPBUSD    Y20, Y19, Y12
+	VMOVDQU32   96(SI)(DI*1), Y20
+	VPDPBUSD    Y20, Y16, Y1
+	VPDPBUSD    Y20, Y17, Y5
+	VPDPBUSD    Y20, Y18, Y9
+	VPDPBUSD    Y20, Y19, Y13
+	VMOVDQU32   96(SI)(DI*2), Y20
+	VPDPBUSD    Y20, Y16, Y2
+	VPDPBUSD    Y20, Y17, Y6
+	VPDPBUSD    Y20, Y18, Y10
+	VPDPBUSD    Y20, Y19, Y14
+	VMOVDQU32   96(SI)(R10*1), Y20
+	VPDPBUSD    Y20, Y16, Y3
+	VPDPBUSD    Y20, Y17, Y7
+	VPDPBUSD    Y20, Y18, Y11
+	VPDPBUSD    Y20, Y19, Y15
+	VMOVDQU32   192(DX), Y16
+	VMOVDQU32   192(DX)(BX*1), Y17
+	VMOVDQU32   192(DX)(BX*2), Y18
+	VMOVDQU32   192(DX)(R9*1), Y19
+	VMOVDQU32   128(SI), Y20
+	VPDPBUSD    Y20, Y16, Y0
+	VPDPBUSD    Y20, Y17, Y4
+	VPDPBUSD    Y20, Y18, Y8
+	VPDPBUSD    Y20, Y19, Y12
+	VMOVDQU32   128(SI)(DI*1), Y20
+	VPDPBUSD    Y20, Y16, Y1
+	VPDPBUSD    Y20, Y17, Y5
+	VPDPBUSD    Y20, Y18, Y9
+	VPDPBUSD    Y20, Y19, Y13
+	VMOVDQU32   128(SI)(DI*2), Y20
+	VPDPBUSD    Y20, Y16, Y2
+	VPDPBUSD    Y20, Y17, Y6
+	VPDPBUSD    Y20, Y18, Y10
+	VPDPBUSD    Y20, Y19, Y14
+	VMOVDQU32   128(SI)(R10*1), Y20
+	VPDPBUSD    Y20, Y16, Y3
+	VPDPBUSD    Y20, Y17, Y7
+	VPDPBUSD    Y20, Y18, Y11
+	VPDPBUSD    Y20, Y19, Y15
+	VMOVDQU32   224(DX), Y16
+	VMOVDQU32   224(DX)(BX*1), Y17
+	VMOVDQU32   224(DX)(BX*2), Y18
+	VMOVDQU32   224(DX)(R9*1), Y19
+	VMOVDQU32   160(SI), Y20
+	VPDPBUSD    Y20, Y16, Y0
+	VPDPBUSD    Y20, Y17, Y4
+	VPDPBUSD    Y20, Y18, Y8
+	VPDPBUSD    Y20, Y19, Y12
+	VMOVDQU32   160(SI)(DI*1), Y20
+	VPDPBUSD    Y20, Y16, Y1
+	VPDPBUSD    Y20, Y17, Y5
+	VPDPBUSD    Y20, Y18, Y9
+	VPDPBUSD    Y20, Y19, Y13
+	VMOVDQU32   160(SI)(DI*2), Y20
+	VPDPBUSD    Y20, Y16, Y2
+	VPDPBUSD    Y20, Y17, Y6
+	VPDPBUSD    Y20, Y18, Y10
+	VPDPBUSD    Y20, Y19, Y14
+	VMOVDQU32   160(SI)(R10*1), Y20
+	VPDPBUSD    Y20, Y16, Y3
+	VPDPBUSD    Y20, Y17, Y7
+	VPDPBUSD    Y20, Y18, Y11
+	VPDPBUSD    Y20, Y19, Y15
+	VMOVDQU32   256(DX), Y16
+	VMOVDQU32   256(DX)(BX*1), Y17
+	VMOVDQU32   256(DX)(BX*2), Y18
+	VMOVDQU32   256(DX)(R9*1), Y19
+	VMOVDQU32   192(SI), Y20
+	VPDPBUSD    Y20, Y16, Y0
+	VPDPBUSD    Y20, Y17, Y4
+	VPDPBUSD    Y20, Y18, Y8
+	VPDPBUSD    Y20, Y19, Y12
+	VMOVDQU32   192(SI)(DI*1), Y20
+	VPDPBUSD    Y20, Y16, Y1
+	VPDPBUSD    Y20, Y17, Y5
+	VPDPBUSD    Y20, Y18, Y9
+	VPDPBUSD    Y20, Y19, Y13
+	VMOVDQU32   192(SI)(DI*2), Y20
+	VPDPBUSD    Y20, Y16, Y2
+	VPDPBUSD    Y20, Y17, Y6
+	VPDPBUSD    Y20, Y18, Y10
+	VPDPBUSD    Y20, Y19, Y14
+	VMOVDQU32   192(SI)(R10*1), Y20
+	VPDPBUSD    Y20, Y16, Y3
+	VPDPBUSD    Y20, Y17, Y7
+	VPDPBUSD    Y20, Y18, Y11
+	VPDPBUSD    Y20, Y19, Y15
+	VMOVDQU32   288(DX), Y16
+	VMOVDQU32   288(DX)(BX*1), Y17
+	VMOVDQU32   288(DX)(BX*2), Y18
+	VMOVDQU32   288(DX)(R9*1), Y19
+	VMOVDQU32   224(SI), Y20
+	VPDPBUSD    Y20, Y16, Y0
+	VPDPBUSD    Y20, Y17, Y4
+	VPDPBUSD    Y20, Y18, Y8
+	VPDPBUSD    Y20, Y19, Y12
+	VMOVDQU32   224(SI)(DI*1), Y20
+	VPDPBUSD    Y20, Y16, Y1
+	VPDPBUSD    Y20, Y17, Y5
+	VPDPBUSD    Y20, Y18, Y9
+	VPDPBUSD    Y20, Y19, Y13
+	VMOVDQU32   224(SI)(DI*2), Y20
+	VPDPBUSD    Y20, Y16, Y2
+	VPDPBUSD    Y20, Y17, Y6
+	VPDPBUSD    Y20, Y18, Y10
+	VPDPBUSD    Y20, Y19, Y14
+	VMOVDQU32   224(SI)(R10*1), Y20
+	VPDPBUSD    Y20, Y16, Y3
+	VPDPBUSD    Y20, Y17, Y7
+	VPDPBUSD    Y20, Y18, Y11
+	VPDPBUSD    Y20, Y19, Y15
+	VMOVDQU32   (DX), Y16
+	VMOVDQU32   32(DX), Y18
+	VMULPS      256(SI), Y16, Y17
+	VCVTDQ2PS   Y0, Y0
+	VFMADD213PS (R11), Y0, Y17
+	VFMADD231PS 320(SI), Y18, Y17
+	VMOVUPS     Y17, (R11)
+	VMULPS      256(SI)(DI*1), Y16, Y17
+	VCVTDQ2PS   Y1, Y1
+	VFMADD213PS 32(R11), Y1, Y17
+	VFMADD231PS 320(SI)(DI*1), Y18, Y17
+	VMOVUPS     Y17, 32(R11)
+	VMULPS      256(SI)(DI*2), Y16, Y17
+	VCVTDQ2PS   Y2, Y2
+	VFMADD213PS 64(R11), Y2, Y17
+	VFMADD231PS 320(SI)(DI*2), Y18, Y17
+	VMOVUPS     Y17, 64(R11)
+	VMULPS      256(SI)(R10*1), Y16, Y17
+	VCVTDQ2PS   Y3, Y3
+	VFMADD213PS 96(R11), Y3, Y17
+	VFMADD231PS 320(SI)(R10*1), Y18, Y17
+	VMOVUPS     Y17, 96(R11)
+	VMOVDQU32   (DX)(BX*1), Y16
+	VMOVDQU32   32(DX)(BX*1), Y18
+	VMULPS      256(SI), Y16, Y17
+	VCVTDQ2PS   Y4, Y4
+	VFMADD213PS 128(R11), Y4, Y17
+	VFMADD231PS 320(SI), Y18, Y17
+	VMOVUPS     Y17, 128(R11)
+	VMULPS      256(SI)(DI*1), Y16, Y17
+	VCVTDQ2PS   Y5, Y5
+	VFMADD213PS 160(R11), Y5, Y17
+	VFMADD231PS 320(SI)(DI*1), Y18, Y17
+	VMOVUPS     Y17, 160(R11)
+	VMULPS      256(SI)(DI*2), Y16, Y17
+	VCVTDQ2PS   Y6, Y6
+	VFMADD213PS 192(R11), Y6, Y17
+	VFMADD231PS 320(SI)(DI*2), Y18, Y17
+	VMOVUPS     Y17, 192(R11)
+	VMULPS      256(SI)(R10*1), Y16, Y17
+	VCVTDQ2PS   Y7, Y7
+	VFMADD213PS 224(R11), Y7, Y17
+	VFMADD231PS 320(SI)(R10*1), Y18, Y17
+	VMOVUPS     Y17, 224(R11)
+	VMOVDQU32   (DX)(BX*2), Y16
+	VMOVDQU32   32(DX)(BX*2), Y18
+	VMULPS      256(SI), Y16, Y17
+	VCVTDQ2PS   Y8, Y8
+	VFMADD213PS 256(R11), Y8, Y17
+	VFMADD231PS 320(SI), Y18, Y17
+	VMOVUPS     Y17, 256(R11)
+	VMULPS      256(SI)(DI*1), Y16, Y17
+	VCVTDQ2PS   Y9, Y9
+	VFMADD213PS 288(R11), Y9, Y17
+	VFMADD231PS 320(SI)(DI*1), Y18, Y17
+	VMOVUPS     Y17, 288(R11)
+	VMULPS      256(SI)(DI*2), Y16, Y17
+	VCVTDQ2PS   Y10, Y10
+	VFMADD213PS 320(R11), Y10, Y17
+	VFMADD231PS 320(SI)(DI*2), Y18, Y17
+	VMOVUPS     Y17, 320(R11)
+	VMULPS      256(SI)(R10*1), Y16, Y17
+	VCVTDQ2PS   Y11, Y11
+	VFMADD213PS 352(R11), Y11, Y17
+	VFMADD231PS 320(SI)(R10*1), Y18, Y17
+	VMOVUPS     Y17, 352(R11)
+	VMOVDQU32   (DX)(R9*1), Y16
+	VMOVDQU32   32(DX)(R9*1), Y18
+	VMULPS      256(SI), Y16, Y17
+	VCVTDQ2PS   Y12, Y12
+	VFMADD213PS 384(R11), Y12, Y17
+	VFMADD231PS 320(SI), Y18, Y17
+	VMOVUPS     Y17, 384(R11)
+	VMULPS      256(SI)(DI*1), Y16, Y17
+	VCVTDQ2PS   Y13, Y13
+	VFMADD213PS 416(R11), Y13, Y17
+	VFMADD231PS 320(SI)(DI*1), Y18, Y17
+	VMOVUPS     Y17, 416(R11)
+	VMULPS      256(SI)(DI*2), Y16, Y17
+	VCVTDQ2PS   Y14, Y14
+	VFMADD213PS 448(R11), Y14, Y17
+	VFMADD231PS 320(SI)(DI*2), Y18, Y17
+	VMOVUPS     Y17, 448(R11)
+	VMULPS      256(SI)(R10*1), Y16, Y17
+	VCVTDQ2PS   Y15, Y15
+	VFMADD213PS 480(R11), Y15, Y17
+	VFMADD231PS 320(SI)(R10*1), Y18, Y17
+	VMOVUPS     Y17, 480(R11)
+	ADDQ        $0x00000140, DX
+	ADDQ        $0x000001c0, SI
+	DECQ        R8
+	JNZ         super
+	TESTQ       $0x00000002, R12
+	JNE         sum
 	VZEROUPPER
 	RET
 
@@ -7164,7 +9970,7 @@ sum:
 	RET
 
 // func tileQ80VNNI4x4(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
-// Requires: AVX, AVX512F, AVX512VL, AVX512VNNI, F16C, FMA3
+// Requires: AVX, AVX512F, AVX512VL, AVX512VNNI, F16C, FMA3, MMX+
 TEXT ·tileQ80VNNI4x4(SB), NOSPLIT, $0-72
 	MOVQ    out+0(FP), AX
 	MOVQ    outStride+8(FP), CX
@@ -7213,7 +10019,30 @@ TEXT ·tileQ80VNNI4x4(SB), NOSPLIT, $0-72
 	VMOVUPS Y0, 480(R11)
 
 begin:
+	LEAQ (DX)(BX*4), R13
+
 super:
+	PREFETCHT1  (R13)
+	PREFETCHT1  64(R13)
+	PREFETCHT1  128(R13)
+	PREFETCHT1  192(R13)
+	PREFETCHT1  256(R13)
+	PREFETCHT1  (R13)(BX*1)
+	PREFETCHT1  64(R13)(BX*1)
+	PREFETCHT1  128(R13)(BX*1)
+	PREFETCHT1  192(R13)(BX*1)
+	PREFETCHT1  256(R13)(BX*1)
+	PREFETCHT1  (R13)(BX*2)
+	PREFETCHT1  64(R13)(BX*2)
+	PREFETCHT1  128(R13)(BX*2)
+	PREFETCHT1  192(R13)(BX*2)
+	PREFETCHT1  256(R13)(BX*2)
+	PREFETCHT1  (R13)(R9*1)
+	PREFETCHT1  64(R13)(R9*1)
+	PREFETCHT1  128(R13)(R9*1)
+	PREFETCHT1  192(R13)(R9*1)
+	PREFETCHT1  256(R13)(R9*1)
+	ADDQ        $0x00000110, R13
 	VMOVDQU32   x80<>+0(SB), Y16
 	VPSLLD      $0x04, 288(SI), Y0
 	VMOVDQA32   Y0, Y4
@@ -7547,6 +10376,152 @@ sum:
 	VZEROUPPER
 	RET
 
+// func tileQ80VNNI4x1(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr)
+// Requires: AVX, AVX512F, AVX512VL, AVX512VNNI, F16C, FMA3, MMX+
+TEXT ·tileQ80VNNI4x1(SB), NOSPLIT, $0-56
+	MOVQ   out+0(FP), AX
+	MOVQ   outStride+8(FP), CX
+	MOVQ   w+16(FP), CX
+	MOVQ   rowBytes+24(FP), DX
+	MOVQ   x+32(FP), BX
+	MOVQ   xStride+40(FP), SI
+	MOVQ   n+48(FP), SI
+	LEAQ   (DX)(DX*2), DI
+	VPXORD Y0, Y0, Y0
+	VPXORD Y1, Y1, Y1
+	VPXORD Y2, Y2, Y2
+	VPXORD Y3, Y3, Y3
+	LEAQ   (CX)(DX*4), R8
+
+super:
+	PREFETCHT1   (R8)
+	PREFETCHT1   64(R8)
+	PREFETCHT1   128(R8)
+	PREFETCHT1   192(R8)
+	PREFETCHT1   256(R8)
+	PREFETCHT1   320(R8)
+	PREFETCHT1   384(R8)
+	PREFETCHT1   448(R8)
+	PREFETCHT1   512(R8)
+	PREFETCHT1   576(R8)
+	PREFETCHT1   640(R8)
+	PREFETCHT1   704(R8)
+	PREFETCHT1   768(R8)
+	PREFETCHT1   832(R8)
+	PREFETCHT1   896(R8)
+	PREFETCHT1   960(R8)
+	PREFETCHT1   1024(R8)
+	ADDQ         $0x00000440, R8
+	VMOVDQU32    x80<>+0(SB), Y8
+	VPSLLD       $0x04, 288(BX), Y4
+	VMOVDQA32    Y4, Y5
+	VMOVDQA32    Y4, Y6
+	VMOVDQA32    Y4, Y7
+	VPXORD       16(CX), Y8, Y10
+	VPXORD       16(CX)(DX*1), Y8, Y11
+	VPXORD       16(CX)(DX*2), Y8, Y12
+	VPXORD       16(CX)(DI*1), Y8, Y13
+	VMOVDQU32    (BX), Y9
+	VPDPBUSD     Y9, Y10, Y4
+	VPDPBUSD     Y9, Y11, Y5
+	VPDPBUSD     Y9, Y12, Y6
+	VPDPBUSD     Y9, Y13, Y7
+	VPXORD       48(CX), Y8, Y10
+	VPXORD       48(CX)(DX*1), Y8, Y11
+	VPXORD       48(CX)(DX*2), Y8, Y12
+	VPXORD       48(CX)(DI*1), Y8, Y13
+	VMOVDQU32    32(BX), Y9
+	VPDPBUSD     Y9, Y10, Y4
+	VPDPBUSD     Y9, Y11, Y5
+	VPDPBUSD     Y9, Y12, Y6
+	VPDPBUSD     Y9, Y13, Y7
+	VPXORD       80(CX), Y8, Y10
+	VPXORD       80(CX)(DX*1), Y8, Y11
+	VPXORD       80(CX)(DX*2), Y8, Y12
+	VPXORD       80(CX)(DI*1), Y8, Y13
+	VMOVDQU32    64(BX), Y9
+	VPDPBUSD     Y9, Y10, Y4
+	VPDPBUSD     Y9, Y11, Y5
+	VPDPBUSD     Y9, Y12, Y6
+	VPDPBUSD     Y9, Y13, Y7
+	VPXORD       112(CX), Y8, Y10
+	VPXORD       112(CX)(DX*1), Y8, Y11
+	VPXORD       112(CX)(DX*2), Y8, Y12
+	VPXORD       112(CX)(DI*1), Y8, Y13
+	VMOVDQU32    96(BX), Y9
+	VPDPBUSD     Y9, Y10, Y4
+	VPDPBUSD     Y9, Y11, Y5
+	VPDPBUSD     Y9, Y12, Y6
+	VPDPBUSD     Y9, Y13, Y7
+	VPXORD       144(CX), Y8, Y10
+	VPXORD       144(CX)(DX*1), Y8, Y11
+	VPXORD       144(CX)(DX*2), Y8, Y12
+	VPXORD       144(CX)(DI*1), Y8, Y13
+	VMOVDQU32    128(BX), Y9
+	VPDPBUSD     Y9, Y10, Y4
+	VPDPBUSD     Y9, Y11, Y5
+	VPDPBUSD     Y9, Y12, Y6
+	VPDPBUSD     Y9, Y13, Y7
+	VPXORD       176(CX), Y8, Y10
+	VPXORD       176(CX)(DX*1), Y8, Y11
+	VPXORD       176(CX)(DX*2), Y8, Y12
+	VPXORD       176(CX)(DI*1), Y8, Y13
+	VMOVDQU32    160(BX), Y9
+	VPDPBUSD     Y9, Y10, Y4
+	VPDPBUSD     Y9, Y11, Y5
+	VPDPBUSD     Y9, Y12, Y6
+	VPDPBUSD     Y9, Y13, Y7
+	VPXORD       208(CX), Y8, Y10
+	VPXORD       208(CX)(DX*1), Y8, Y11
+	VPXORD       208(CX)(DX*2), Y8, Y12
+	VPXORD       208(CX)(DI*1), Y8, Y13
+	VMOVDQU32    192(BX), Y9
+	VPDPBUSD     Y9, Y10, Y4
+	VPDPBUSD     Y9, Y11, Y5
+	VPDPBUSD     Y9, Y12, Y6
+	VPDPBUSD     Y9, Y13, Y7
+	VPXORD       240(CX), Y8, Y10
+	VPXORD       240(CX)(DX*1), Y8, Y11
+	VPXORD       240(CX)(DX*2), Y8, Y12
+	VPXORD       240(CX)(DI*1), Y8, Y13
+	VMOVDQU32    224(BX), Y9
+	VPDPBUSD     Y9, Y10, Y4
+	VPDPBUSD     Y9, Y11, Y5
+	VPDPBUSD     Y9, Y12, Y6
+	VPDPBUSD     Y9, Y13, Y7
+	VCVTPH2PS    (CX), Y8
+	VMULPS       256(BX), Y8, Y9
+	VCVTDQ2PS    Y4, Y4
+	VFMADD231PS  Y4, Y9, Y0
+	VCVTPH2PS    (CX)(DX*1), Y8
+	VMULPS       256(BX), Y8, Y9
+	VCVTDQ2PS    Y5, Y5
+	VFMADD231PS  Y5, Y9, Y1
+	VCVTPH2PS    (CX)(DX*2), Y8
+	VMULPS       256(BX), Y8, Y9
+	VCVTDQ2PS    Y6, Y6
+	VFMADD231PS  Y6, Y9, Y2
+	VCVTPH2PS    (CX)(DI*1), Y8
+	VMULPS       256(BX), Y8, Y9
+	VCVTDQ2PS    Y7, Y7
+	VFMADD231PS  Y7, Y9, Y3
+	ADDQ         $0x00000110, CX
+	ADDQ         $0x000001c0, BX
+	DECQ         SI
+	JNZ          super
+	VMOVUPS      Y0, Y4
+	VMOVUPS      Y1, Y5
+	VMOVUPS      Y2, Y6
+	VMOVUPS      Y3, Y7
+	VHADDPS      Y5, Y4, Y4
+	VHADDPS      Y7, Y6, Y6
+	VHADDPS      Y6, Y4, Y4
+	VEXTRACTF128 $0x01, Y4, X8
+	VADDPS       X8, X4, X8
+	VMOVUPS      X8, (AX)
+	VZEROUPPER
+	RET
+
 // func streamQ80VNNI(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
 // Requires: AVX, AVX2, AVX512F, AVX512VL, AVX512VNNI, F16C, FMA3
 TEXT ·streamQ80VNNI(SB), NOSPLIT, $0-48
@@ -7566,6 +10541,60 @@ row:
 	VXORPS X0, X0, X0
 
 super:
+	VPSLLD        $0x04, 288(R9), Y1
+	VPXORD        16(R8), Z7, Z5
+	VPDPBUSD      (R9), Z5, Z1
+	VPXORD        80(R8), Z7, Z5
+	VPDPBUSD      64(R9), Z5, Z1
+	VPXORD        144(R8), Z7, Z5
+	VPDPBUSD      128(R9), Z5, Z1
+	VPXORD        208(R8), Z7, Z5
+	VPDPBUSD      192(R9), Z5, Z1
+	VEXTRACTI64X4 $0x01, Z1, Y5
+	VPADDD        Y5, Y1, Y1
+	VCVTPH2PS     (R8), Y2
+	VMULPS        256(R9), Y2, Y3
+	VCVTDQ2PS     Y1, Y1
+	VFMADD231PS   Y1, Y3, Y0
+	ADDQ          $0x00000110, R8
+	ADDQ          $0x000001c0, R9
+	DECQ          R10
+	JNZ           super
+	VHADDPS       Y0, Y0, Y0
+	VHADDPS       Y0, Y0, Y0
+	VEXTRACTF128  $0x01, Y0, X1
+	VADDPS        X1, X0, X1
+	VMOVSS        X1, (AX)
+	ADDQ          $0x04, AX
+	DECQ          DI
+	JNZ           row
+	VZEROUPPER
+	RET
+
+// func farQ80VNNI(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
+// Requires: AVX, AVX2, AVX512F, AVX512VL, AVX512VNNI, F16C, FMA3, MMX+
+TEXT ·farQ80VNNI(SB), NOSPLIT, $0-48
+	MOVQ      out+0(FP), AX
+	MOVQ      w+8(FP), CX
+	MOVQ      rowBytes+16(FP), DX
+	MOVQ      x+24(FP), BX
+	MOVQ      n+32(FP), SI
+	MOVQ      rows+40(FP), DI
+	VMOVDQU32 x80<>+0(SB), Z7
+
+row:
+	MOVQ   CX, R8
+	ADDQ   DX, CX
+	MOVQ   BX, R9
+	MOVQ   SI, R10
+	VXORPS X0, X0, X0
+
+super:
+	PREFETCHT1    8192(R8)
+	PREFETCHT1    8256(R8)
+	PREFETCHT1    8320(R8)
+	PREFETCHT1    8384(R8)
+	PREFETCHT1    8448(R8)
 	VPSLLD        $0x04, 288(R9), Y1
 	VPXORD        16(R8), Z7, Z5
 	VPDPBUSD      (R9), Z5, Z1
@@ -8086,8 +11115,2853 @@ super:
 	VZEROUPPER
 	RET
 
+// func tileQ4KVNNI4x4(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
+// Requires: AVX, AVX2, AVX512BW, AVX512F, AVX512VL, AVX512VNNI, F16C, FMA3, MMX+
+TEXT ·tileQ4KVNNI4x4(SB), NOSPLIT, $0-72
+	MOVQ    out+0(FP), AX
+	MOVQ    outStride+8(FP), CX
+	MOVQ    w+16(FP), DX
+	MOVQ    rowBytes+24(FP), BX
+	MOVQ    x+32(FP), SI
+	MOVQ    xStride+40(FP), DI
+	MOVQ    n+48(FP), R8
+	LEAQ    (BX)(BX*2), R9
+	LEAQ    (DI)(DI*2), R10
+	VPXORD  Y0, Y0, Y0
+	VPXORD  Y1, Y1, Y1
+	VPXORD  Y2, Y2, Y2
+	VPXORD  Y3, Y3, Y3
+	VPXORD  Y4, Y4, Y4
+	VPXORD  Y5, Y5, Y5
+	VPXORD  Y6, Y6, Y6
+	VPXORD  Y7, Y7, Y7
+	VPXORD  Y8, Y8, Y8
+	VPXORD  Y9, Y9, Y9
+	VPXORD  Y10, Y10, Y10
+	VPXORD  Y11, Y11, Y11
+	VPXORD  Y12, Y12, Y12
+	VPXORD  Y13, Y13, Y13
+	VPXORD  Y14, Y14, Y14
+	VPXORD  Y15, Y15, Y15
+	MOVQ    acc+56(FP), R11
+	MOVQ    part+64(FP), R12
+	TESTQ   $0x00000001, R12
+	JEQ     begin
+	VMOVUPS Y0, (R11)
+	VMOVUPS Y0, 32(R11)
+	VMOVUPS Y0, 64(R11)
+	VMOVUPS Y0, 96(R11)
+	VMOVUPS Y0, 128(R11)
+	VMOVUPS Y0, 160(R11)
+	VMOVUPS Y0, 192(R11)
+	VMOVUPS Y0, 224(R11)
+	VMOVUPS Y0, 256(R11)
+	VMOVUPS Y0, 288(R11)
+	VMOVUPS Y0, 320(R11)
+	VMOVUPS Y0, 352(R11)
+	VMOVUPS Y0, 384(R11)
+	VMOVUPS Y0, 416(R11)
+	VMOVUPS Y0, 448(R11)
+	VMOVUPS Y0, 480(R11)
+
+begin:
+	LEAQ (DX)(BX*4), R13
+
+super:
+	PREFETCHT1      (R13)
+	PREFETCHT1      64(R13)
+	PREFETCHT1      128(R13)
+	PREFETCHT1      (R13)(BX*1)
+	PREFETCHT1      64(R13)(BX*1)
+	PREFETCHT1      128(R13)(BX*1)
+	PREFETCHT1      (R13)(BX*2)
+	PREFETCHT1      64(R13)(BX*2)
+	PREFETCHT1      128(R13)(BX*2)
+	PREFETCHT1      (R13)(R9*1)
+	PREFETCHT1      64(R13)(R9*1)
+	PREFETCHT1      128(R13)(R9*1)
+	ADDQ            $0x00000090, R13
+	VPXORD          Y0, Y0, Y0
+	VPXORD          Y4, Y4, Y4
+	VPXORD          Y8, Y8, Y8
+	VPXORD          Y12, Y12, Y12
+	VPXORD          Y1, Y1, Y1
+	VPXORD          Y5, Y5, Y5
+	VPXORD          Y9, Y9, Y9
+	VPXORD          Y13, Y13, Y13
+	VPXORD          Y2, Y2, Y2
+	VPXORD          Y6, Y6, Y6
+	VPXORD          Y10, Y10, Y10
+	VPXORD          Y14, Y14, Y14
+	VPXORD          Y3, Y3, Y3
+	VPXORD          Y7, Y7, Y7
+	VPXORD          Y11, Y11, Y11
+	VPXORD          Y15, Y15, Y15
+	VMOVDQU32       mask0f<>+0(SB), Y16
+	VMOVDQU32       16(DX), Y17
+	VPSRLW          $0x04, Y17, Y21
+	VPANDD          Y16, Y17, Y17
+	VPANDD          Y16, Y21, Y21
+	VMOVDQU32       16(DX)(BX*1), Y18
+	VPSRLW          $0x04, Y18, Y22
+	VPANDD          Y16, Y18, Y18
+	VPANDD          Y16, Y22, Y22
+	VMOVDQU32       16(DX)(BX*2), Y19
+	VPSRLW          $0x04, Y19, Y23
+	VPANDD          Y16, Y19, Y19
+	VPANDD          Y16, Y23, Y23
+	VMOVDQU32       16(DX)(R9*1), Y20
+	VPSRLW          $0x04, Y20, Y24
+	VPANDD          Y16, Y20, Y20
+	VPANDD          Y16, Y24, Y24
+	VMOVDQU32       (SI), Y25
+	VMOVDQU32       128(SI), Y26
+	VPDPBUSD        Y25, Y17, Y0
+	VPDPBUSD        Y25, Y18, Y4
+	VPDPBUSD        Y25, Y19, Y8
+	VPDPBUSD        Y25, Y20, Y12
+	VPDPBUSD        Y26, Y21, Y0
+	VPDPBUSD        Y26, Y22, Y4
+	VPDPBUSD        Y26, Y23, Y8
+	VPDPBUSD        Y26, Y24, Y12
+	VMOVDQU32       (SI)(DI*1), Y25
+	VMOVDQU32       128(SI)(DI*1), Y26
+	VPDPBUSD        Y25, Y17, Y1
+	VPDPBUSD        Y25, Y18, Y5
+	VPDPBUSD        Y25, Y19, Y9
+	VPDPBUSD        Y25, Y20, Y13
+	VPDPBUSD        Y26, Y21, Y1
+	VPDPBUSD        Y26, Y22, Y5
+	VPDPBUSD        Y26, Y23, Y9
+	VPDPBUSD        Y26, Y24, Y13
+	VMOVDQU32       (SI)(DI*2), Y25
+	VMOVDQU32       128(SI)(DI*2), Y26
+	VPDPBUSD        Y25, Y17, Y2
+	VPDPBUSD        Y25, Y18, Y6
+	VPDPBUSD        Y25, Y19, Y10
+	VPDPBUSD        Y25, Y20, Y14
+	VPDPBUSD        Y26, Y21, Y2
+	VPDPBUSD        Y26, Y22, Y6
+	VPDPBUSD        Y26, Y23, Y10
+	VPDPBUSD        Y26, Y24, Y14
+	VMOVDQU32       (SI)(R10*1), Y25
+	VMOVDQU32       128(SI)(R10*1), Y26
+	VPDPBUSD        Y25, Y17, Y3
+	VPDPBUSD        Y25, Y18, Y7
+	VPDPBUSD        Y25, Y19, Y11
+	VPDPBUSD        Y25, Y20, Y15
+	VPDPBUSD        Y26, Y21, Y3
+	VPDPBUSD        Y26, Y22, Y7
+	VPDPBUSD        Y26, Y23, Y11
+	VPDPBUSD        Y26, Y24, Y15
+	VMOVDQU32       48(DX), Y17
+	VPSRLW          $0x04, Y17, Y21
+	VPANDD          Y16, Y17, Y17
+	VPANDD          Y16, Y21, Y21
+	VMOVDQU32       48(DX)(BX*1), Y18
+	VPSRLW          $0x04, Y18, Y22
+	VPANDD          Y16, Y18, Y18
+	VPANDD          Y16, Y22, Y22
+	VMOVDQU32       48(DX)(BX*2), Y19
+	VPSRLW          $0x04, Y19, Y23
+	VPANDD          Y16, Y19, Y19
+	VPANDD          Y16, Y23, Y23
+	VMOVDQU32       48(DX)(R9*1), Y20
+	VPSRLW          $0x04, Y20, Y24
+	VPANDD          Y16, Y20, Y20
+	VPANDD          Y16, Y24, Y24
+	VMOVDQU32       32(SI), Y25
+	VMOVDQU32       160(SI), Y26
+	VPDPBUSD        Y25, Y17, Y0
+	VPDPBUSD        Y25, Y18, Y4
+	VPDPBUSD        Y25, Y19, Y8
+	VPDPBUSD        Y25, Y20, Y12
+	VPDPBUSD        Y26, Y21, Y0
+	VPDPBUSD        Y26, Y22, Y4
+	VPDPBUSD        Y26, Y23, Y8
+	VPDPBUSD        Y26, Y24, Y12
+	VMOVDQU32       32(SI)(DI*1), Y25
+	VMOVDQU32       160(SI)(DI*1), Y26
+	VPDPBUSD        Y25, Y17, Y1
+	VPDPBUSD        Y25, Y18, Y5
+	VPDPBUSD        Y25, Y19, Y9
+	VPDPBUSD        Y25, Y20, Y13
+	VPDPBUSD        Y26, Y21, Y1
+	VPDPBUSD        Y26, Y22, Y5
+	VPDPBUSD        Y26, Y23, Y9
+	VPDPBUSD        Y26, Y24, Y13
+	VMOVDQU32       32(SI)(DI*2), Y25
+	VMOVDQU32       160(SI)(DI*2), Y26
+	VPDPBUSD        Y25, Y17, Y2
+	VPDPBUSD        Y25, Y18, Y6
+	VPDPBUSD        Y25, Y19, Y10
+	VPDPBUSD        Y25, Y20, Y14
+	VPDPBUSD        Y26, Y21, Y2
+	VPDPBUSD        Y26, Y22, Y6
+	VPDPBUSD        Y26, Y23, Y10
+	VPDPBUSD        Y26, Y24, Y14
+	VMOVDQU32       32(SI)(R10*1), Y25
+	VMOVDQU32       160(SI)(R10*1), Y26
+	VPDPBUSD        Y25, Y17, Y3
+	VPDPBUSD        Y25, Y18, Y7
+	VPDPBUSD        Y25, Y19, Y11
+	VPDPBUSD        Y25, Y20, Y15
+	VPDPBUSD        Y26, Y21, Y3
+	VPDPBUSD        Y26, Y22, Y7
+	VPDPBUSD        Y26, Y23, Y11
+	VPDPBUSD        Y26, Y24, Y15
+	VMOVDQU32       80(DX), Y17
+	VPSRLW          $0x04, Y17, Y21
+	VPANDD          Y16, Y17, Y17
+	VPANDD          Y16, Y21, Y21
+	VMOVDQU32       80(DX)(BX*1), Y18
+	VPSRLW          $0x04, Y18, Y22
+	VPANDD          Y16, Y18, Y18
+	VPANDD          Y16, Y22, Y22
+	VMOVDQU32       80(DX)(BX*2), Y19
+	VPSRLW          $0x04, Y19, Y23
+	VPANDD          Y16, Y19, Y19
+	VPANDD          Y16, Y23, Y23
+	VMOVDQU32       80(DX)(R9*1), Y20
+	VPSRLW          $0x04, Y20, Y24
+	VPANDD          Y16, Y20, Y20
+	VPANDD          Y16, Y24, Y24
+	VMOVDQU32       64(SI), Y25
+	VMOVDQU32       192(SI), Y26
+	VPDPBUSD        Y25, Y17, Y0
+	VPDPBUSD        Y25, Y18, Y4
+	VPDPBUSD        Y25, Y19, Y8
+	VPDPBUSD        Y25, Y20, Y12
+	VPDPBUSD        Y26, Y21, Y0
+	VPDPBUSD        Y26, Y22, Y4
+	VPDPBUSD        Y26, Y23, Y8
+	VPDPBUSD        Y26, Y24, Y12
+	VMOVDQU32       64(SI)(DI*1), Y25
+	VMOVDQU32       192(SI)(DI*1), Y26
+	VPDPBUSD        Y25, Y17, Y1
+	VPDPBUSD        Y25, Y18, Y5
+	VPDPBUSD        Y25, Y19, Y9
+	VPDPBUSD        Y25, Y20, Y13
+	VPDPBUSD        Y26, Y21, Y1
+	VPDPBUSD        Y26, Y22, Y5
+	VPDPBUSD        Y26, Y23, Y9
+	VPDPBUSD        Y26, Y24, Y13
+	VMOVDQU32       64(SI)(DI*2), Y25
+	VMOVDQU32       192(SI)(DI*2), Y26
+	VPDPBUSD        Y25, Y17, Y2
+	VPDPBUSD        Y25, Y18, Y6
+	VPDPBUSD        Y25, Y19, Y10
+	VPDPBUSD        Y25, Y20, Y14
+	VPDPBUSD        Y26, Y21, Y2
+	VPDPBUSD        Y26, Y22, Y6
+	VPDPBUSD        Y26, Y23, Y10
+	VPDPBUSD        Y26, Y24, Y14
+	VMOVDQU32       64(SI)(R10*1), Y25
+	VMOVDQU32       192(SI)(R10*1), Y26
+	VPDPBUSD        Y25, Y17, Y3
+	VPDPBUSD        Y25, Y18, Y7
+	VPDPBUSD        Y25, Y19, Y11
+	VPDPBUSD        Y25, Y20, Y15
+	VPDPBUSD        Y26, Y21, Y3
+	VPDPBUSD        Y26, Y22, Y7
+	VPDPBUSD        Y26, Y23, Y11
+	VPDPBUSD        Y26, Y24, Y15
+	VMOVDQU32       112(DX), Y17
+	VPSRLW          $0x04, Y17, Y21
+	VPANDD          Y16, Y17, Y17
+	VPANDD          Y16, Y21, Y21
+	VMOVDQU32       112(DX)(BX*1), Y18
+	VPSRLW          $0x04, Y18, Y22
+	VPANDD          Y16, Y18, Y18
+	VPANDD          Y16, Y22, Y22
+	VMOVDQU32       112(DX)(BX*2), Y19
+	VPSRLW          $0x04, Y19, Y23
+	VPANDD          Y16, Y19, Y19
+	VPANDD          Y16, Y23, Y23
+	VMOVDQU32       112(DX)(R9*1), Y20
+	VPSRLW          $0x04, Y20, Y24
+	VPANDD          Y16, Y20, Y20
+	VPANDD          Y16, Y24, Y24
+	VMOVDQU32       96(SI), Y25
+	VMOVDQU32       224(SI), Y26
+	VPDPBUSD        Y25, Y17, Y0
+	VPDPBUSD        Y25, Y18, Y4
+	VPDPBUSD        Y25, Y19, Y8
+	VPDPBUSD        Y25, Y20, Y12
+	VPDPBUSD        Y26, Y21, Y0
+	VPDPBUSD        Y26, Y22, Y4
+	VPDPBUSD        Y26, Y23, Y8
+	VPDPBUSD        Y26, Y24, Y12
+	VMOVDQU32       96(SI)(DI*1), Y25
+	VMOVDQU32       224(SI)(DI*1), Y26
+	VPDPBUSD        Y25, Y17, Y1
+	VPDPBUSD        Y25, Y18, Y5
+	VPDPBUSD        Y25, Y19, Y9
+	VPDPBUSD        Y25, Y20, Y13
+	VPDPBUSD        Y26, Y21, Y1
+	VPDPBUSD        Y26, Y22, Y5
+	VPDPBUSD        Y26, Y23, Y9
+	VPDPBUSD        Y26, Y24, Y13
+	VMOVDQU32       96(SI)(DI*2), Y25
+	VMOVDQU32       224(SI)(DI*2), Y26
+	VPDPBUSD        Y25, Y17, Y2
+	VPDPBUSD        Y25, Y18, Y6
+	VPDPBUSD        Y25, Y19, Y10
+	VPDPBUSD        Y25, Y20, Y14
+	VPDPBUSD        Y26, Y21, Y2
+	VPDPBUSD        Y26, Y22, Y6
+	VPDPBUSD        Y26, Y23, Y10
+	VPDPBUSD        Y26, Y24, Y14
+	VMOVDQU32       96(SI)(R10*1), Y25
+	VMOVDQU32       224(SI)(R10*1), Y26
+	VPDPBUSD        Y25, Y17, Y3
+	VPDPBUSD        Y25, Y18, Y7
+	VPDPBUSD        Y25, Y19, Y11
+	VPDPBUSD        Y25, Y20, Y15
+	VPDPBUSD        Y26, Y21, Y3
+	VPDPBUSD        Y26, Y22, Y7
+	VPDPBUSD        Y26, Y23, Y11
+	VPDPBUSD        Y26, Y24, Y15
+	VBROADCASTI32X4 (DX), Z16
+	VPSHUFB         sixBitShuffle<>+0(SB), Z16, Z16
+	VPSRLVD         sixBitShift<>+0(SB), Z16, Z16
+	VPANDD          mask63<>+0(SB), Z16, Z16
+	VCVTDQ2PS       Z16, Z16
+	VCVTPH2PS       (DX), X17
+	VMOVDQU32       superPair<>+0(SB), Z18
+	VPERMPS         Z17, Z18, Z17
+	VMULPS          Z17, Z16, Z16
+	VEXTRACTF64X4   $0x01, Z16, Y18
+	VMULPS          256(SI), Y16, Y17
+	VCVTDQ2PS       Y0, Y0
+	VFMADD213PS     (R11), Y0, Y17
+	VFNMADD231PS    320(SI), Y18, Y17
+	VMOVUPS         Y17, (R11)
+	VMULPS          256(SI)(DI*1), Y16, Y17
+	VCVTDQ2PS       Y1, Y1
+	VFMADD213PS     32(R11), Y1, Y17
+	VFNMADD231PS    320(SI)(DI*1), Y18, Y17
+	VMOVUPS         Y17, 32(R11)
+	VMULPS          256(SI)(DI*2), Y16, Y17
+	VCVTDQ2PS       Y2, Y2
+	VFMADD213PS     64(R11), Y2, Y17
+	VFNMADD231PS    320(SI)(DI*2), Y18, Y17
+	VMOVUPS         Y17, 64(R11)
+	VMULPS          256(SI)(R10*1), Y16, Y17
+	VCVTDQ2PS       Y3, Y3
+	VFMADD213PS     96(R11), Y3, Y17
+	VFNMADD231PS    320(SI)(R10*1), Y18, Y17
+	VMOVUPS         Y17, 96(R11)
+	VBROADCASTI32X4 (DX)(BX*1), Z16
+	VPSHUFB         sixBitShuffle<>+0(SB), Z16, Z16
+	VPSRLVD         sixBitShift<>+0(SB), Z16, Z16
+	VPANDD          mask63<>+0(SB), Z16, Z16
+	VCVTDQ2PS       Z16, Z16
+	VCVTPH2PS       (DX)(BX*1), X17
+	VMOVDQU32       superPair<>+0(SB), Z18
+	VPERMPS         Z17, Z18, Z17
+	VMULPS          Z17, Z16, Z16
+	VEXTRACTF64X4   $0x01, Z16, Y18
+	VMULPS          256(SI), Y16, Y17
+	VCVTDQ2PS       Y4, Y4
+	VFMADD213PS     128(R11), Y4, Y17
+	VFNMADD231PS    320(SI), Y18, Y17
+	VMOVUPS         Y17, 128(R11)
+	VMULPS          256(SI)(DI*1), Y16, Y17
+	VCVTDQ2PS       Y5, Y5
+	VFMADD213PS     160(R11), Y5, Y17
+	VFNMADD231PS    320(SI)(DI*1), Y18, Y17
+	VMOVUPS         Y17, 160(R11)
+	VMULPS          256(SI)(DI*2), Y16, Y17
+	VCVTDQ2PS       Y6, Y6
+	VFMADD213PS     192(R11), Y6, Y17
+	VFNMADD231PS    320(SI)(DI*2), Y18, Y17
+	VMOVUPS         Y17, 192(R11)
+	VMULPS          256(SI)(R10*1), Y16, Y17
+	VCVTDQ2PS       Y7, Y7
+	VFMADD213PS     224(R11), Y7, Y17
+	VFNMADD231PS    320(SI)(R10*1), Y18, Y17
+	VMOVUPS         Y17, 224(R11)
+	VBROADCASTI32X4 (DX)(BX*2), Z16
+	VPSHUFB         sixBitShuffle<>+0(SB), Z16, Z16
+	VPSRLVD         sixBitShift<>+0(SB), Z16, Z16
+	VPANDD          mask63<>+0(SB), Z16, Z16
+	VCVTDQ2PS       Z16, Z16
+	VCVTPH2PS       (DX)(BX*2), X17
+	VMOVDQU32       superPair<>+0(SB), Z18
+	VPERMPS         Z17, Z18, Z17
+	VMULPS          Z17, Z16, Z16
+	VEXTRACTF64X4   $0x01, Z16, Y18
+	VMULPS          256(SI), Y16, Y17
+	VCVTDQ2PS       Y8, Y8
+	VFMADD213PS     256(R11), Y8, Y17
+	VFNMADD231PS    320(SI), Y18, Y17
+	VMOVUPS         Y17, 256(R11)
+	VMULPS          256(SI)(DI*1), Y16, Y17
+	VCVTDQ2PS       Y9, Y9
+	VFMADD213PS     288(R11), Y9, Y17
+	VFNMADD231PS    320(SI)(DI*1), Y18, Y17
+	VMOVUPS         Y17, 288(R11)
+	VMULPS          256(SI)(DI*2), Y16, Y17
+	VCVTDQ2PS       Y10, Y10
+	VFMADD213PS     320(R11), Y10, Y17
+	VFNMADD231PS    320(SI)(DI*2), Y18, Y17
+	VMOVUPS         Y17, 320(R11)
+	VMULPS          256(SI)(R10*1), Y16, Y17
+	VCVTDQ2PS       Y11, Y11
+	VFMADD213PS     352(R11), Y11, Y17
+	VFNMADD231PS    320(SI)(R10*1), Y18, Y17
+	VMOVUPS         Y17, 352(R11)
+	VBROADCASTI32X4 (DX)(R9*1), Z16
+	VPSHUFB         sixBitShuffle<>+0(SB), Z16, Z16
+	VPSRLVD         sixBitShift<>+0(SB), Z16, Z16
+	VPANDD          mask63<>+0(SB), Z16, Z16
+	VCVTDQ2PS       Z16, Z16
+	VCVTPH2PS       (DX)(R9*1), X17
+	VMOVDQU32       superPair<>+0(SB), Z18
+	VPERMPS         Z17, Z18, Z17
+	VMULPS          Z17, Z16, Z16
+	VEXTRACTF64X4   $0x01, Z16, Y18
+	VMULPS          256(SI), Y16, Y17
+	VCVTDQ2PS       Y12, Y12
+	VFMADD213PS     384(R11), Y12, Y17
+	VFNMADD231PS    320(SI), Y18, Y17
+	VMOVUPS         Y17, 384(R11)
+	VMULPS          256(SI)(DI*1), Y16, Y17
+	VCVTDQ2PS       Y13, Y13
+	VFMADD213PS     416(R11), Y13, Y17
+	VFNMADD231PS    320(SI)(DI*1), Y18, Y17
+	VMOVUPS         Y17, 416(R11)
+	VMULPS          256(SI)(DI*2), Y16, Y17
+	VCVTDQ2PS       Y14, Y14
+	VFMADD213PS     448(R11), Y14, Y17
+	VFNMADD231PS    320(SI)(DI*2), Y18, Y17
+	VMOVUPS         Y17, 448(R11)
+	VMULPS          256(SI)(R10*1), Y16, Y17
+	VCVTDQ2PS       Y15, Y15
+	VFMADD213PS     480(R11), Y15, Y17
+	VFNMADD231PS    320(SI)(R10*1), Y18, Y17
+	VMOVUPS         Y17, 480(R11)
+	ADDQ            $0x00000090, DX
+	ADDQ            $0x000001c0, SI
+	DECQ            R8
+	JNZ             super
+	TESTQ           $0x00000002, R12
+	JNE             sum
+	VZEROUPPER
+	RET
+
+sum:
+	VMOVUPS      (R11), Y0
+	VMOVUPS      128(R11), Y1
+	VMOVUPS      256(R11), Y2
+	VMOVUPS      384(R11), Y3
+	VHADDPS      Y1, Y0, Y0
+	VHADDPS      Y3, Y2, Y2
+	VHADDPS      Y2, Y0, Y0
+	VEXTRACTF128 $0x01, Y0, X4
+	VADDPS       X4, X0, X4
+	VMOVUPS      X4, (AX)
+	ADDQ         CX, AX
+	VMOVUPS      32(R11), Y0
+	VMOVUPS      160(R11), Y1
+	VMOVUPS      288(R11), Y2
+	VMOVUPS      416(R11), Y3
+	VHADDPS      Y1, Y0, Y0
+	VHADDPS      Y3, Y2, Y2
+	VHADDPS      Y2, Y0, Y0
+	VEXTRACTF128 $0x01, Y0, X4
+	VADDPS       X4, X0, X4
+	VMOVUPS      X4, (AX)
+	ADDQ         CX, AX
+	VMOVUPS      64(R11), Y0
+	VMOVUPS      192(R11), Y1
+	VMOVUPS      320(R11), Y2
+	VMOVUPS      448(R11), Y3
+	VHADDPS      Y1, Y0, Y0
+	VHADDPS      Y3, Y2, Y2
+	VHADDPS      Y2, Y0, Y0
+	VEXTRACTF128 $0x01, Y0, X4
+	VADDPS       X4, X0, X4
+	VMOVUPS      X4, (AX)
+	ADDQ         CX, AX
+	VMOVUPS      96(R11), Y0
+	VMOVUPS      224(R11), Y1
+	VMOVUPS      352(R11), Y2
+	VMOVUPS      480(R11), Y3
+	VHADDPS      Y1, Y0, Y0
+	VHADDPS      Y3, Y2, Y2
+	VHADDPS      Y2, Y0, Y0
+	VEXTRACTF128 $0x01, Y0, X4
+	VADDPS       X4, X0, X4
+	VMOVUPS      X4, (AX)
+	VZEROUPPER
+	RET
+
+// func tileQ4KVNNI4x1(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr)
+// Requires: AVX, AVX2, AVX512BW, AVX512F, AVX512VL, AVX512VNNI, F16C, FMA3, MMX+
+TEXT ·tileQ4KVNNI4x1(SB), NOSPLIT, $0-56
+	MOVQ   out+0(FP), AX
+	MOVQ   outStride+8(FP), CX
+	MOVQ   w+16(FP), CX
+	MOVQ   rowBytes+24(FP), DX
+	MOVQ   x+32(FP), BX
+	MOVQ   xStride+40(FP), SI
+	MOVQ   n+48(FP), SI
+	LEAQ   (DX)(DX*2), DI
+	VPXORD Y0, Y0, Y0
+	VPXORD Y1, Y1, Y1
+	VPXORD Y2, Y2, Y2
+	VPXORD Y3, Y3, Y3
+	LEAQ   (CX)(DX*4), R8
+
+super:
+	PREFETCHT1      (R8)
+	PREFETCHT1      64(R8)
+	PREFETCHT1      128(R8)
+	PREFETCHT1      192(R8)
+	PREFETCHT1      256(R8)
+	PREFETCHT1      320(R8)
+	PREFETCHT1      384(R8)
+	PREFETCHT1      448(R8)
+	PREFETCHT1      512(R8)
+	ADDQ            $0x00000240, R8
+	VPXORD          Y4, Y4, Y4
+	VPXORD          Y5, Y5, Y5
+	VPXORD          Y6, Y6, Y6
+	VPXORD          Y7, Y7, Y7
+	VMOVDQU32       mask0f<>+0(SB), Y8
+	VMOVDQU32       16(CX), Y9
+	VPSRLW          $0x04, Y9, Y13
+	VPANDD          Y8, Y9, Y9
+	VPANDD          Y8, Y13, Y13
+	VMOVDQU32       16(CX)(DX*1), Y10
+	VPSRLW          $0x04, Y10, Y14
+	VPANDD          Y8, Y10, Y10
+	VPANDD          Y8, Y14, Y14
+	VMOVDQU32       16(CX)(DX*2), Y11
+	VPSRLW          $0x04, Y11, Y15
+	VPANDD          Y8, Y11, Y11
+	VPANDD          Y8, Y15, Y15
+	VMOVDQU32       16(CX)(DI*1), Y12
+	VPSRLW          $0x04, Y12, Y16
+	VPANDD          Y8, Y12, Y12
+	VPANDD          Y8, Y16, Y16
+	VMOVDQU32       (BX), Y17
+	VMOVDQU32       128(BX), Y18
+	VPDPBUSD        Y17, Y9, Y4
+	VPDPBUSD        Y17, Y10, Y5
+	VPDPBUSD        Y17, Y11, Y6
+	VPDPBUSD        Y17, Y12, Y7
+	VPDPBUSD        Y18, Y13, Y4
+	VPDPBUSD        Y18, Y14, Y5
+	VPDPBUSD        Y18, Y15, Y6
+	VPDPBUSD        Y18, Y16, Y7
+	VMOVDQU32       48(CX), Y9
+	VPSRLW          $0x04, Y9, Y13
+	VPANDD          Y8, Y9, Y9
+	VPANDD          Y8, Y13, Y13
+	VMOVDQU32       48(CX)(DX*1), Y10
+	VPSRLW          $0x04, Y10, Y14
+	VPANDD          Y8, Y10, Y10
+	VPANDD          Y8, Y14, Y14
+	VMOVDQU32       48(CX)(DX*2), Y11
+	VPSRLW          $0x04, Y11, Y15
+	VPANDD          Y8, Y11, Y11
+	VPANDD          Y8, Y15, Y15
+	VMOVDQU32       48(CX)(DI*1), Y12
+	VPSRLW          $0x04, Y12, Y16
+	VPANDD          Y8, Y12, Y12
+	VPANDD          Y8, Y16, Y16
+	VMOVDQU32       32(BX), Y17
+	VMOVDQU32       160(BX), Y18
+	VPDPBUSD        Y17, Y9, Y4
+	VPDPBUSD        Y17, Y10, Y5
+	VPDPBUSD        Y17, Y11, Y6
+	VPDPBUSD        Y17, Y12, Y7
+	VPDPBUSD        Y18, Y13, Y4
+	VPDPBUSD        Y18, Y14, Y5
+	VPDPBUSD        Y18, Y15, Y6
+	VPDPBUSD        Y18, Y16, Y7
+	VMOVDQU32       80(CX), Y9
+	VPSRLW          $0x04, Y9, Y13
+	VPANDD          Y8, Y9, Y9
+	VPANDD          Y8, Y13, Y13
+	VMOVDQU32       80(CX)(DX*1), Y10
+	VPSRLW          $0x04, Y10, Y14
+	VPANDD          Y8, Y10, Y10
+	VPANDD          Y8, Y14, Y14
+	VMOVDQU32       80(CX)(DX*2), Y11
+	VPSRLW          $0x04, Y11, Y15
+	VPANDD          Y8, Y11, Y11
+	VPANDD          Y8, Y15, Y15
+	VMOVDQU32       80(CX)(DI*1), Y12
+	VPSRLW          $0x04, Y12, Y16
+	VPANDD          Y8, Y12, Y12
+	VPANDD          Y8, Y16, Y16
+	VMOVDQU32       64(BX), Y17
+	VMOVDQU32       192(BX), Y18
+	VPDPBUSD        Y17, Y9, Y4
+	VPDPBUSD        Y17, Y10, Y5
+	VPDPBUSD        Y17, Y11, Y6
+	VPDPBUSD        Y17, Y12, Y7
+	VPDPBUSD        Y18, Y13, Y4
+	VPDPBUSD        Y18, Y14, Y5
+	VPDPBUSD        Y18, Y15, Y6
+	VPDPBUSD        Y18, Y16, Y7
+	VMOVDQU32       112(CX), Y9
+	VPSRLW          $0x04, Y9, Y13
+	VPANDD          Y8, Y9, Y9
+	VPANDD          Y8, Y13, Y13
+	VMOVDQU32       112(CX)(DX*1), Y10
+	VPSRLW          $0x04, Y10, Y14
+	VPANDD          Y8, Y10, Y10
+	VPANDD          Y8, Y14, Y14
+	VMOVDQU32       112(CX)(DX*2), Y11
+	VPSRLW          $0x04, Y11, Y15
+	VPANDD          Y8, Y11, Y11
+	VPANDD          Y8, Y15, Y15
+	VMOVDQU32       112(CX)(DI*1), Y12
+	VPSRLW          $0x04, Y12, Y16
+	VPANDD          Y8, Y12, Y12
+	VPANDD          Y8, Y16, Y16
+	VMOVDQU32       96(BX), Y17
+	VMOVDQU32       224(BX), Y18
+	VPDPBUSD        Y17, Y9, Y4
+	VPDPBUSD        Y17, Y10, Y5
+	VPDPBUSD        Y17, Y11, Y6
+	VPDPBUSD        Y17, Y12, Y7
+	VPDPBUSD        Y18, Y13, Y4
+	VPDPBUSD        Y18, Y14, Y5
+	VPDPBUSD        Y18, Y15, Y6
+	VPDPBUSD        Y18, Y16, Y7
+	VBROADCASTI32X4 (CX), Z8
+	VPSHUFB         sixBitShuffle<>+0(SB), Z8, Z8
+	VPSRLVD         sixBitShift<>+0(SB), Z8, Z8
+	VPANDD          mask63<>+0(SB), Z8, Z8
+	VCVTDQ2PS       Z8, Z8
+	VCVTPH2PS       (CX), X9
+	VMOVDQU32       superPair<>+0(SB), Z10
+	VPERMPS         Z9, Z10, Z9
+	VMULPS          Z9, Z8, Z8
+	VEXTRACTF64X4   $0x01, Z8, Y10
+	VMULPS          256(BX), Y8, Y9
+	VCVTDQ2PS       Y4, Y4
+	VFMADD231PS     Y4, Y9, Y0
+	VFNMADD231PS    320(BX), Y10, Y0
+	VBROADCASTI32X4 (CX)(DX*1), Z8
+	VPSHUFB         sixBitShuffle<>+0(SB), Z8, Z8
+	VPSRLVD         sixBitShift<>+0(SB), Z8, Z8
+	VPANDD          mask63<>+0(SB), Z8, Z8
+	VCVTDQ2PS       Z8, Z8
+	VCVTPH2PS       (CX)(DX*1), X9
+	VMOVDQU32       superPair<>+0(SB), Z10
+	VPERMPS         Z9, Z10, Z9
+	VMULPS          Z9, Z8, Z8
+	VEXTRACTF64X4   $0x01, Z8, Y10
+	VMULPS          256(BX), Y8, Y9
+	VCVTDQ2PS       Y5, Y5
+	VFMADD231PS     Y5, Y9, Y1
+	VFNMADD231PS    320(BX), Y10, Y1
+	VBROADCASTI32X4 (CX)(DX*2), Z8
+	VPSHUFB         sixBitShuffle<>+0(SB), Z8, Z8
+	VPSRLVD         sixBitShift<>+0(SB), Z8, Z8
+	VPANDD          mask63<>+0(SB), Z8, Z8
+	VCVTDQ2PS       Z8, Z8
+	VCVTPH2PS       (CX)(DX*2), X9
+	VMOVDQU32       superPair<>+0(SB), Z10
+	VPERMPS         Z9, Z10, Z9
+	VMULPS          Z9, Z8, Z8
+	VEXTRACTF64X4   $0x01, Z8, Y10
+	VMULPS          256(BX), Y8, Y9
+	VCVTDQ2PS       Y6, Y6
+	VFMADD231PS     Y6, Y9, Y2
+	VFNMADD231PS    320(BX), Y10, Y2
+	VBROADCASTI32X4 (CX)(DI*1), Z8
+	VPSHUFB         sixBitShuffle<>+0(SB), Z8, Z8
+	VPSRLVD         sixBitShift<>+0(SB), Z8, Z8
+	VPANDD          mask63<>+0(SB), Z8, Z8
+	VCVTDQ2PS       Z8, Z8
+	VCVTPH2PS       (CX)(DI*1), X9
+	VMOVDQU32       superPair<>+0(SB), Z10
+	VPERMPS         Z9, Z10, Z9
+	VMULPS          Z9, Z8, Z8
+	VEXTRACTF64X4   $0x01, Z8, Y10
+	VMULPS          256(BX), Y8, Y9
+	VCVTDQ2PS       Y7, Y7
+	VFMADD231PS     Y7, Y9, Y3
+	VFNMADD231PS    320(BX), Y10, Y3
+	ADDQ            $0x00000090, CX
+	ADDQ            $0x000001c0, BX
+	DECQ            SI
+	JNZ             super
+	VMOVUPS         Y0, Y4
+	VMOVUPS         Y1, Y5
+	VMOVUPS         Y2, Y6
+	VMOVUPS         Y3, Y7
+	VHADDPS         Y5, Y4, Y4
+	VHADDPS         Y7, Y6, Y6
+	VHADDPS         Y6, Y4, Y4
+	VEXTRACTF128    $0x01, Y4, X8
+	VADDPS          X8, X4, X8
+	VMOVUPS         X8, (AX)
+	VZEROUPPER
+	RET
+
+// func streamQ4KVNNI(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
+// Requires: AVX, AVX2, AVX512BW, AVX512F, AVX512VL, AVX512VNNI, F16C, FMA3
+TEXT ·streamQ4KVNNI(SB), NOSPLIT, $0-48
+	MOVQ      out+0(FP), AX
+	MOVQ      w+8(FP), CX
+	MOVQ      rowBytes+16(FP), DX
+	MOVQ      x+24(FP), BX
+	MOVQ      n+32(FP), SI
+	MOVQ      rows+40(FP), DI
+	VMOVDQU32 mask0f<>+0(SB), Z7
+	VMOVDQU32 sixBitShuffle<>+0(SB), Z8
+	VMOVDQU32 sixBitShift<>+0(SB), Z9
+	VMOVDQU32 mask63<>+0(SB), Z10
+	VMOVDQU32 superPair<>+0(SB), Z11
+
+row:
+	MOVQ   CX, R8
+	ADDQ   DX, CX
+	MOVQ   BX, R9
+	MOVQ   SI, R10
+	VXORPS X0, X0, X0
+
+super:
+	VPXORD          Y1, Y1, Y1
+	VMOVDQU32       16(R8), Z5
+	VPSRLW          $0x04, Z5, Z6
+	VPANDD          Z7, Z5, Z5
+	VPANDD          Z7, Z6, Z6
+	VPDPBUSD        (R9), Z5, Z1
+	VPDPBUSD        128(R9), Z6, Z1
+	VMOVDQU32       80(R8), Z5
+	VPSRLW          $0x04, Z5, Z6
+	VPANDD          Z7, Z5, Z5
+	VPANDD          Z7, Z6, Z6
+	VPDPBUSD        64(R9), Z5, Z1
+	VPDPBUSD        192(R9), Z6, Z1
+	VEXTRACTI64X4   $0x01, Z1, Y5
+	VPADDD          Y5, Y1, Y1
+	VBROADCASTI32X4 (R8), Z2
+	VPSHUFB         Z8, Z2, Z2
+	VPSRLVD         Z9, Z2, Z2
+	VPANDD          Z10, Z2, Z2
+	VCVTDQ2PS       Z2, Z2
+	VCVTPH2PS       (R8), X3
+	VPERMPS         Z3, Z11, Z3
+	VMULPS          Z3, Z2, Z2
+	VEXTRACTF64X4   $0x01, Z2, Y4
+	VMULPS          256(R9), Y2, Y3
+	VCVTDQ2PS       Y1, Y1
+	VFMADD231PS     Y1, Y3, Y0
+	VFNMADD231PS    320(R9), Y4, Y0
+	ADDQ            $0x00000090, R8
+	ADDQ            $0x000001c0, R9
+	DECQ            R10
+	JNZ             super
+	VHADDPS         Y0, Y0, Y0
+	VHADDPS         Y0, Y0, Y0
+	VEXTRACTF128    $0x01, Y0, X1
+	VADDPS          X1, X0, X1
+	VMOVSS          X1, (AX)
+	ADDQ            $0x04, AX
+	DECQ            DI
+	JNZ             row
+	VZEROUPPER
+	RET
+
+// func farQ4KVNNI(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
+// Requires: AVX, AVX2, AVX512BW, AVX512F, AVX512VL, AVX512VNNI, F16C, FMA3, MMX+
+TEXT ·farQ4KVNNI(SB), NOSPLIT, $0-48
+	MOVQ      out+0(FP), AX
+	MOVQ      w+8(FP), CX
+	MOVQ      rowBytes+16(FP), DX
+	MOVQ      x+24(FP), BX
+	MOVQ      n+32(FP), SI
+	MOVQ      rows+40(FP), DI
+	VMOVDQU32 mask0f<>+0(SB), Z7
+	VMOVDQU32 sixBitShuffle<>+0(SB), Z8
+	VMOVDQU32 sixBitShift<>+0(SB), Z9
+	VMOVDQU32 mask63<>+0(SB), Z10
+	VMOVDQU32 superPair<>+0(SB), Z11
+
+row:
+	MOVQ   CX, R8
+	ADDQ   DX, CX
+	MOVQ   BX, R9
+	MOVQ   SI, R10
+	VXORPS X0, X0, X0
+
+super:
+	PREFETCHT1      8192(R8)
+	PREFETCHT1      8256(R8)
+	PREFETCHT1      8320(R8)
+	VPXORD          Y1, Y1, Y1
+	VMOVDQU32       16(R8), Z5
+	VPSRLW          $0x04, Z5, Z6
+	VPANDD          Z7, Z5, Z5
+	VPANDD          Z7, Z6, Z6
+	VPDPBUSD        (R9), Z5, Z1
+	VPDPBUSD        128(R9), Z6, Z1
+	VMOVDQU32       80(R8), Z5
+	VPSRLW          $0x04, Z5, Z6
+	VPANDD          Z7, Z5, Z5
+	VPANDD          Z7, Z6, Z6
+	VPDPBUSD        64(R9), Z5, Z1
+	VPDPBUSD        192(R9), Z6, Z1
+	VEXTRACTI64X4   $0x01, Z1, Y5
+	VPADDD          Y5, Y1, Y1
+	VBROADCASTI32X4 (R8), Z2
+	VPSHUFB         Z8, Z2, Z2
+	VPSRLVD         Z9, Z2, Z2
+	VPANDD          Z10, Z2, Z2
+	VCVTDQ2PS       Z2, Z2
+	VCVTPH2PS       (R8), X3
+	VPERMPS         Z3, Z11, Z3
+	VMULPS          Z3, Z2, Z2
+	VEXTRACTF64X4   $0x01, Z2, Y4
+	VMULPS          256(R9), Y2, Y3
+	VCVTDQ2PS       Y1, Y1
+	VFMADD231PS     Y1, Y3, Y0
+	VFNMADD231PS    320(R9), Y4, Y0
+	ADDQ            $0x00000090, R8
+	ADDQ            $0x000001c0, R9
+	DECQ            R10
+	JNZ             super
+	VHADDPS         Y0, Y0, Y0
+	VHADDPS         Y0, Y0, Y0
+	VEXTRACTF128    $0x01, Y0, X1
+	VADDPS          X1, X0, X1
+	VMOVSS          X1, (AX)
+	ADDQ            $0x04, AX
+	DECQ            DI
+	JNZ             row
+	VZEROUPPER
+	RET
+
+// func scatterQ4KVNNI(out *float32, w *byte, rowBytes uintptr, index *int32, x *byte, n uintptr, rows uintptr)
+// Requires: AVX, AVX2, AVX512BW, AVX512F, AVX512VL, AVX512VNNI, F16C, FMA3, MMX+
+TEXT ·scatterQ4KVNNI(SB), NOSPLIT, $0-56
+	MOVQ      out+0(FP), AX
+	MOVQ      w+8(FP), CX
+	MOVQ      rowBytes+16(FP), DX
+	MOVQ      x+32(FP), BX
+	MOVQ      n+40(FP), SI
+	MOVQ      rows+48(FP), DI
+	MOVQ      index+24(FP), R11
+	VMOVDQU32 mask0f<>+0(SB), Z7
+	VMOVDQU32 sixBitShuffle<>+0(SB), Z8
+	VMOVDQU32 sixBitShift<>+0(SB), Z9
+	VMOVDQU32 mask63<>+0(SB), Z10
+	VMOVDQU32 superPair<>+0(SB), Z11
+
+row:
+	MOVLQSX (R11), R8
+	IMULQ   DX, R8
+	ADDQ    CX, R8
+	MOVQ    R8, R12
+	CMPQ    DI, $0x04
+	JLE     last
+	MOVLQSX 16(R11), R12
+	IMULQ   DX, R12
+	ADDQ    CX, R12
+
+last:
+	MOVQ   BX, R9
+	MOVQ   SI, R10
+	VXORPS X0, X0, X0
+
+super:
+	PREFETCHT1      (R12)
+	PREFETCHT1      64(R12)
+	PREFETCHT1      128(R12)
+	ADDQ            $0x00000090, R12
+	VPXORD          Y1, Y1, Y1
+	VMOVDQU32       16(R8), Z5
+	VPSRLW          $0x04, Z5, Z6
+	VPANDD          Z7, Z5, Z5
+	VPANDD          Z7, Z6, Z6
+	VPDPBUSD        (R9), Z5, Z1
+	VPDPBUSD        128(R9), Z6, Z1
+	VMOVDQU32       80(R8), Z5
+	VPSRLW          $0x04, Z5, Z6
+	VPANDD          Z7, Z5, Z5
+	VPANDD          Z7, Z6, Z6
+	VPDPBUSD        64(R9), Z5, Z1
+	VPDPBUSD        192(R9), Z6, Z1
+	VEXTRACTI64X4   $0x01, Z1, Y5
+	VPADDD          Y5, Y1, Y1
+	VBROADCASTI32X4 (R8), Z2
+	VPSHUFB         Z8, Z2, Z2
+	VPSRLVD         Z9, Z2, Z2
+	VPANDD          Z10, Z2, Z2
+	VCVTDQ2PS       Z2, Z2
+	VCVTPH2PS       (R8), X3
+	VPERMPS         Z3, Z11, Z3
+	VMULPS          Z3, Z2, Z2
+	VEXTRACTF64X4   $0x01, Z2, Y4
+	VMULPS          256(R9), Y2, Y3
+	VCVTDQ2PS       Y1, Y1
+	VFMADD231PS     Y1, Y3, Y0
+	VFNMADD231PS    320(R9), Y4, Y0
+	ADDQ            $0x00000090, R8
+	ADDQ            $0x000001c0, R9
+	DECQ            R10
+	JNZ             super
+	VHADDPS         Y0, Y0, Y0
+	VHADDPS         Y0, Y0, Y0
+	VEXTRACTF128    $0x01, Y0, X1
+	VADDPS          X1, X0, X1
+	VMOVSS          X1, (AX)
+	ADDQ            $0x04, AX
+	ADDQ            $0x04, R11
+	DECQ            DI
+	JNZ             row
+	VZEROUPPER
+	RET
+
+// func panelQ4KVNNI4x4(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
+// Requires: AVX, AVX512F, AVX512VL, AVX512VNNI, FMA3
+TEXT ·panelQ4KVNNI4x4(SB), NOSPLIT, $0-72
+	MOVQ    out+0(FP), AX
+	MOVQ    outStride+8(FP), CX
+	MOVQ    w+16(FP), DX
+	MOVQ    rowBytes+24(FP), BX
+	MOVQ    x+32(FP), SI
+	MOVQ    xStride+40(FP), DI
+	MOVQ    n+48(FP), R8
+	LEAQ    (BX)(BX*2), R9
+	LEAQ    (DI)(DI*2), R10
+	VPXORD  Y0, Y0, Y0
+	VPXORD  Y1, Y1, Y1
+	VPXORD  Y2, Y2, Y2
+	VPXORD  Y3, Y3, Y3
+	VPXORD  Y4, Y4, Y4
+	VPXORD  Y5, Y5, Y5
+	VPXORD  Y6, Y6, Y6
+	VPXORD  Y7, Y7, Y7
+	VPXORD  Y8, Y8, Y8
+	VPXORD  Y9, Y9, Y9
+	VPXORD  Y10, Y10, Y10
+	VPXORD  Y11, Y11, Y11
+	VPXORD  Y12, Y12, Y12
+	VPXORD  Y13, Y13, Y13
+	VPXORD  Y14, Y14, Y14
+	VPXORD  Y15, Y15, Y15
+	MOVQ    acc+56(FP), R11
+	MOVQ    part+64(FP), R12
+	TESTQ   $0x00000001, R12
+	JEQ     begin
+	VMOVUPS Y0, (R11)
+	VMOVUPS Y0, 32(R11)
+	VMOVUPS Y0, 64(R11)
+	VMOVUPS Y0, 96(R11)
+	VMOVUPS Y0, 128(R11)
+	VMOVUPS Y0, 160(R11)
+	VMOVUPS Y0, 192(R11)
+	VMOVUPS Y0, 224(R11)
+	VMOVUPS Y0, 256(R11)
+	VMOVUPS Y0, 288(R11)
+	VMOVUPS Y0, 320(R11)
+	VMOVUPS Y0, 352(R11)
+	VMOVUPS Y0, 384(R11)
+	VMOVUPS Y0, 416(R11)
+	VMOVUPS Y0, 448(R11)
+	VMOVUPS Y0, 480(R11)
+
+begin:
+super:
+	VPXORD       Y0, Y0, Y0
+	VPXORD       Y1, Y1, Y1
+	VPXORD       Y2, Y2, Y2
+	VPXORD       Y3, Y3, Y3
+	VPXORD       Y4, Y4, Y4
+	VPXORD       Y5, Y5, Y5
+	VPXORD       Y6, Y6, Y6
+	VPXORD       Y7, Y7, Y7
+	VPXORD       Y8, Y8, Y8
+	VPXORD       Y9, Y9, Y9
+	VPXORD       Y10, Y10, Y10
+	VPXORD       Y11, Y11, Y11
+	VPXORD       Y12, Y12, Y12
+	VPXORD       Y13, Y13, Y13
+	VPXORD       Y14, Y14, Y14
+	VPXORD       Y15, Y15, Y15
+	VMOVDQU32    64(DX), Y16
+	VMOVDQU32    64(DX)(BX*1), Y17
+	VMOVDQU32    64(DX)(BX*2), Y18
+	VMOVDQU32    64(DX)(R9*1), Y19
+	VMOVDQU32    (SI), Y20
+	VPDPBUSD     Y20, Y16, Y0
+	VPDPBUSD     Y20, Y17, Y4
+	VPDPBUSD     Y20, Y18, Y8
+	VPDPBUSD     Y20, Y19, Y12
+	VMOVDQU32    (SI)(DI*1), Y20
+	VPDPBUSD     Y20, Y16, Y1
+	VPDPBUSD     Y20, Y17, Y5
+	VPDPBUSD     Y20, Y18, Y9
+	VPDPBUSD     Y20, Y19, Y13
+	VMOVDQU32    (SI)(DI*2), Y20
+	VPDPBUSD     Y20, Y16, Y2
+	VPDPBUSD     Y20, Y17, Y6
+	VPDPBUSD     Y20, Y18, Y10
+	VPDPBUSD     Y20, Y19, Y14
+	VMOVDQU32    (SI)(R10*1), Y20
+	VPDPBUSD     Y20, Y16, Y3
+	VPDPBUSD     Y20, Y17, Y7
+	VPDPBUSD     Y20, Y18, Y11
+	VPDPBUSD     Y20, Y19, Y15
+	VMOVDQU32    96(DX), Y16
+	VMOVDQU32    96(DX)(BX*1), Y17
+	VMOVDQU32    96(DX)(BX*2), Y18
+	VMOVDQU32    96(DX)(R9*1), Y19
+	VMOVDQU32    32(SI), Y20
+	VPDPBUSD     Y20, Y16, Y0
+	VPDPBUSD     Y20, Y17, Y4
+	VPDPBUSD     Y20, Y18, Y8
+	VPDPBUSD     Y20, Y19, Y12
+	VMOVDQU32    32(SI)(DI*1), Y20
+	VPDPBUSD     Y20, Y16, Y1
+	VPDPBUSD     Y20, Y17, Y5
+	VPDPBUSD     Y20, Y18, Y9
+	VPDPBUSD     Y20, Y19, Y13
+	VMOVDQU32    32(SI)(DI*2), Y20
+	VPDPBUSD     Y20, Y16, Y2
+	VPDPBUSD     Y20, Y17, Y6
+	VPDPBUSD     Y20, Y18, Y10
+	VPDPBUSD     Y20, Y19, Y14
+	VMOVDQU32    32(SI)(R10*1), Y20
+	VPDPBUSD     Y20, Y16, Y3
+	VPDPBUSD     Y20, Y17, Y7
+	VPDPBUSD     Y20, Y18, Y11
+	VPDPBUSD     Y20, Y19, Y15
+	VMOVDQU32    128(DX), Y16
+	VMOVDQU32    128(DX)(BX*1), Y17
+	VMOVDQU32    128(DX)(BX*2), Y18
+	VMOVDQU32    128(DX)(R9*1), Y19
+	VMOVDQU32    64(SI), Y20
+	VPDPBUSD     Y20, Y16, Y0
+	VPDPBUSD     Y20, Y17, Y4
+	VPDPBUSD     Y20, Y18, Y8
+	VPDPBUSD     Y20, Y19, Y12
+	VMOVDQU32    64(SI)(DI*1), Y20
+	VPDPBUSD     Y20, Y16, Y1
+	VPDPBUSD     Y20, Y17, Y5
+	VPDPBUSD     Y20, Y18, Y9
+	VPDPBUSD     Y20, Y19, Y13
+	VMOVDQU32    64(SI)(DI*2), Y20
+	VPDPBUSD     Y20, Y16, Y2
+	VPDPBUSD     Y20, Y17, Y6
+	VPDPBUSD     Y20, Y18, Y10
+	VPDPBUSD     Y20, Y19, Y14
+	VMOVDQU32    64(SI)(R10*1), Y20
+	VPDPBUSD     Y20, Y16, Y3
+	VPDPBUSD     Y20, Y17, Y7
+	VPDPBUSD     Y20, Y18, Y11
+	VPDPBUSD     Y20, Y19, Y15
+	VMOVDQU32    160(DX), Y16
+	VMOVDQU32    160(DX)(BX*1), Y17
+	VMOVDQU32    160(DX)(BX*2), Y18
+	VMOVDQU32    160(DX)(R9*1), Y19
+	VMOVDQU32    96(SI), Y20
+	VPDPBUSD     Y20, Y16, Y0
+	VPDPBUSD     Y20, Y17, Y4
+	VPDPBUSD     Y20, Y18, Y8
+	VPDPBUSD     Y20, Y19, Y12
+	VMOVDQU32    96(SI)(DI*1), Y20
+	VPDPBUSD     Y20, Y16, Y1
+	VPDPBUSD     Y20, Y17, Y5
+	VPDPBUSD     Y20, Y18, Y9
+	VPDPBUSD     Y20, Y19, Y13
+	VMOVDQU32    96(SI)(DI*2), Y20
+	VPDPBUSD     Y20, Y16, Y2
+	VPDPBUSD     Y20, Y17, Y6
+	VPDPBUSD     Y20, Y18, Y10
+	VPDPBUSD     Y20, Y19, Y14
+	VMOVDQU32    96(SI)(R10*1), Y20
+	VPDPBUSD     Y20, Y16, Y3
+	VPDPBUSD     Y20, Y17, Y7
+	VPDPBUSD     Y20, Y18, Y11
+	VPDPBUSD     Y20, Y19, Y15
+	VMOVDQU32    192(DX), Y16
+	VMOVDQU32    192(DX)(BX*1), Y17
+	VMOVDQU32    192(DX)(BX*2), Y18
+	VMOVDQU32    192(DX)(R9*1), Y19
+	VMOVDQU32    128(SI), Y20
+	VPDPBUSD     Y20, Y16, Y0
+	VPDPBUSD     Y20, Y17, Y4
+	VPDPBUSD     Y20, Y18, Y8
+	VPDPBUSD     Y20, Y19, Y12
+	VMOVDQU32    128(SI)(DI*1), Y20
+	VPDPBUSD     Y20, Y16, Y1
+	VPDPBUSD     Y20, Y17, Y5
+	VPDPBUSD     Y20, Y18, Y9
+	VPDPBUSD     Y20, Y19, Y13
+	VMOVDQU32    128(SI)(DI*2), Y20
+	VPDPBUSD     Y20, Y16, Y2
+	VPDPBUSD     Y20, Y17, Y6
+	VPDPBUSD     Y20, Y18, Y10
+	VPDPBUSD     Y20, Y19, Y14
+	VMOVDQU32    128(SI)(R10*1), Y20
+	VPDPBUSD     Y20, Y16, Y3
+	VPDPBUSD     Y20, Y17, Y7
+	VPDPBUSD     Y20, Y18, Y11
+	VPDPBUSD     Y20, Y19, Y15
+	VMOVDQU32    224(DX), Y16
+	VMOVDQU32    224(DX)(BX*1), Y17
+	VMOVDQU32    224(DX)(BX*2), Y18
+	VMOVDQU32    224(DX)(R9*1), Y19
+	VMOVDQU32    160(SI), Y20
+	VPDPBUSD     Y20, Y16, Y0
+	VPDPBUSD     Y20, Y17, Y4
+	VPDPBUSD     Y20, Y18, Y8
+	VPDPBUSD     Y20, Y19, Y12
+	VMOVDQU32    160(SI)(DI*1), Y20
+	VPDPBUSD     Y20, Y16, Y1
+	VPDPBUSD     Y20, Y17, Y5
+	VPDPBUSD     Y20, Y18, Y9
+	VPDPBUSD     Y20, Y19, Y13
+	VMOVDQU32    160(SI)(DI*2), Y20
+	VPDPBUSD     Y20, Y16, Y2
+	VPDPBUSD     Y20, Y17, Y6
+	VPDPBUSD     Y20, Y18, Y10
+	VPDPBUSD     Y20, Y19, Y14
+	VMOVDQU32    160(SI)(R10*1), Y20
+	VPDPBUSD     Y20, Y16, Y3
+	VPDPBUSD     Y20, Y17, Y7
+	VPDPBUSD     Y20, Y18, Y11
+	VPDPBUSD     Y20, Y19, Y15
+	VMOVDQU32    256(DX), Y16
+	VMOVDQU32    256(DX)(BX*1), Y17
+	VMOVDQU32    256(DX)(BX*2), Y18
+	VMOVDQU32    256(DX)(R9*1), Y19
+	VMOVDQU32    192(SI), Y20
+	VPDPBUSD     Y20, Y16, Y0
+	VPDPBUSD     Y20, Y17, Y4
+	VPDPBUSD     Y20, Y18, Y8
+	VPDPBUSD     Y20, Y19, Y12
+	VMOVDQU32    192(SI)(DI*1), Y20
+	VPDPBUSD     Y20, Y16, Y1
+	VPDPBUSD     Y20, Y17, Y5
+	VPDPBUSD     Y20, Y18, Y9
+	VPDPBUSD     Y20, Y19, Y13
+	VMOVDQU32    192(SI)(DI*2), Y20
+	VPDPBUSD     Y20, Y16, Y2
+	VPDPBUSD     Y20, Y17, Y6
+	VPDPBUSD     Y20, Y18, Y10
+	VPDPBUSD     Y20, Y19, Y14
+	VMOVDQU32    192(SI)(R10*1), Y20
+	VPDPBUSD     Y20, Y16, Y3
+	VPDPBUSD     Y20, Y17, Y7
+	VPDPBUSD     Y20, Y18, Y11
+	VPDPBUSD     Y20, Y19, Y15
+	VMOVDQU32    288(DX), Y16
+	VMOVDQU32    288(DX)(BX*1), Y17
+	VMOVDQU32    288(DX)(BX*2), Y18
+	VMOVDQU32    288(DX)(R9*1), Y19
+	VMOVDQU32    224(SI), Y20
+	VPDPBUSD     Y20, Y16, Y0
+	VPDPBUSD     Y20, Y17, Y4
+	VPDPBUSD     Y20, Y18, Y8
+	VPDPBUSD     Y20, Y19, Y12
+	VMOVDQU32    224(SI)(DI*1), Y20
+	VPDPBUSD     Y20, Y16, Y1
+	VPDPBUSD     Y20, Y17, Y5
+	VPDPBUSD     Y20, Y18, Y9
+	VPDPBUSD     Y20, Y19, Y13
+	VMOVDQU32    224(SI)(DI*2), Y20
+	VPDPBUSD     Y20, Y16, Y2
+	VPDPBUSD     Y20, Y17, Y6
+	VPDPBUSD     Y20, Y18, Y10
+	VPDPBUSD     Y20, Y19, Y14
+	VMOVDQU32    224(SI)(R10*1), Y20
+	VPDPBUSD     Y20, Y16, Y3
+	VPDPBUSD     Y20, Y17, Y7
+	VPDPBUSD     Y20, Y18, Y11
+	VPDPBUSD     Y20, Y19, Y15
+	VMOVDQU32    (DX), Y16
+	VMOVDQU32    32(DX), Y18
+	VMULPS       256(SI), Y16, Y17
+	VCVTDQ2PS    Y0, Y0
+	VFMADD213PS  (R11), Y0, Y17
+	VFNMADD231PS 320(SI), Y18, Y17
+	VMOVUPS      Y17, (R11)
+	VMULPS       256(SI)(DI*1), Y16, Y17
+	VCVTDQ2PS    Y1, Y1
+	VFMADD213PS  32(R11), Y1, Y17
+	VFNMADD231PS 320(SI)(DI*1), Y18, Y17
+	VMOVUPS      Y17, 32(R11)
+	VMULPS       256(SI)(DI*2), Y16, Y17
+	VCVTDQ2PS    Y2, Y2
+	VFMADD213PS  64(R11), Y2, Y17
+	VFNMADD231PS 320(SI)(DI*2), Y18, Y17
+	VMOVUPS      Y17, 64(R11)
+	VMULPS       256(SI)(R10*1), Y16, Y17
+	VCVTDQ2PS    Y3, Y3
+	VFMADD213PS  96(R11), Y3, Y17
+	VFNMADD231PS 320(SI)(R10*1), Y18, Y17
+	VMOVUPS      Y17, 96(R11)
+	VMOVDQU32    (DX)(BX*1), Y16
+	VMOVDQU32    32(DX)(BX*1), Y18
+	VMULPS       256(SI), Y16, Y17
+	VCVTDQ2PS    Y4, Y4
+	VFMADD213PS  128(R11), Y4, Y17
+	VFNMADD231PS 320(SI), Y18, Y17
+	VMOVUPS      Y17, 128(R11)
+	VMULPS       256(SI)(DI*1), Y16, Y17
+	VCVTDQ2PS    Y5, Y5
+	VFMADD213PS  160(R11), Y5, Y17
+	VFNMADD231PS 320(SI)(DI*1), Y18, Y17
+	VMOVUPS      Y17, 160(R11)
+	VMULPS       256(SI)(DI*2), Y16, Y17
+	VCVTDQ2PS    Y6, Y6
+	VFMADD213PS  192(R11), Y6, Y17
+	VFNMADD231PS 320(SI)(DI*2), Y18, Y17
+	VMOVUPS      Y17, 192(R11)
+	VMULPS       256(SI)(R10*1), Y16, Y17
+	VCVTDQ2PS    Y7, Y7
+	VFMADD213PS  224(R11), Y7, Y17
+	VFNMADD231PS 320(SI)(R10*1), Y18, Y17
+	VMOVUPS      Y17, 224(R11)
+	VMOVDQU32    (DX)(BX*2), Y16
+	VMOVDQU32    32(DX)(BX*2), Y18
+	VMULPS       256(SI), Y16, Y17
+	VCVTDQ2PS    Y8, Y8
+	VFMADD213PS  256(R11), Y8, Y17
+	VFNMADD231PS 320(SI), Y18, Y17
+	VMOVUPS      Y17, 256(R11)
+	VMULPS       256(SI)(DI*1), Y16, Y17
+	VCVTDQ2PS    Y9, Y9
+	VFMADD213PS  288(R11), Y9, Y17
+	VFNMADD231PS 320(SI)(DI*1), Y18, Y17
+	VMOVUPS      Y17, 288(R11)
+	VMULPS       256(SI)(DI*2), Y16, Y17
+	VCVTDQ2PS    Y10, Y10
+	VFMADD213PS  320(R11), Y10, Y17
+	VFNMADD231PS 320(SI)(DI*2), Y18, Y17
+	VMOVUPS      Y17, 320(R11)
+	VMULPS       256(SI)(R10*1), Y16, Y17
+	VCVTDQ2PS    Y11, Y11
+	VFMADD213PS  352(R11), Y11, Y17
+	VFNMADD231PS 320(SI)(R10*1), Y18, Y17
+	VMOVUPS      Y17, 352(R11)
+	VMOVDQU32    (DX)(R9*1), Y16
+	VMOVDQU32    32(DX)(R9*1), Y18
+	VMULPS       256(SI), Y16, Y17
+	VCVTDQ2PS    Y12, Y12
+	VFMADD213PS  384(R11), Y12, Y17
+	VFNMADD231PS 320(SI), Y18, Y17
+	VMOVUPS      Y17, 384(R11)
+	VMULPS       256(SI)(DI*1), Y16, Y17
+	VCVTDQ2PS    Y13, Y13
+	VFMADD213PS  416(R11), Y13, Y17
+	VFNMADD231PS 320(SI)(DI*1), Y18, Y17
+	VMOVUPS      Y17, 416(R11)
+	VMULPS       256(SI)(DI*2), Y16, Y17
+	VCVTDQ2PS    Y14, Y14
+	VFMADD213PS  448(R11), Y14, Y17
+	VFNMADD231PS 320(SI)(DI*2), Y18, Y17
+	VMOVUPS      Y17, 448(R11)
+	VMULPS       256(SI)(R10*1), Y16, Y17
+	VCVTDQ2PS    Y15, Y15
+	VFMADD213PS  480(R11), Y15, Y17
+	VFNMADD231PS 320(SI)(R10*1), Y18, Y17
+	VMOVUPS      Y17, 480(R11)
+	ADDQ         $0x00000140, DX
+	ADDQ         $0x000001c0, SI
+	DECQ         R8
+	JNZ          super
+	TESTQ        $0x00000002, R12
+	JNE          sum
+	VZEROUPPER
+	RET
+
+sum:
+	VMOVUPS      (R11), Y0
+	VMOVUPS      128(R11), Y1
+	VMOVUPS      256(R11), Y2
+	VMOVUPS      384(R11), Y3
+	VHADDPS      Y1, Y0, Y0
+	VHADDPS      Y3, Y2, Y2
+	VHADDPS      Y2, Y0, Y0
+	VEXTRACTF128 $0x01, Y0, X4
+	VADDPS       X4, X0, X4
+	VMOVUPS      X4, (AX)
+	ADDQ         CX, AX
+	VMOVUPS      32(R11), Y0
+	VMOVUPS      160(R11), Y1
+	VMOVUPS      288(R11), Y2
+	VMOVUPS      416(R11), Y3
+	VHADDPS      Y1, Y0, Y0
+	VHADDPS      Y3, Y2, Y2
+	VHADDPS      Y2, Y0, Y0
+	VEXTRACTF128 $0x01, Y0, X4
+	VADDPS       X4, X0, X4
+	VMOVUPS      X4, (AX)
+	ADDQ         CX, AX
+	VMOVUPS      64(R11), Y0
+	VMOVUPS      192(R11), Y1
+	VMOVUPS      320(R11), Y2
+	VMOVUPS      448(R11), Y3
+	VHADDPS      Y1, Y0, Y0
+	VHADDPS      Y3, Y2, Y2
+	VHADDPS      Y2, Y0, Y0
+	VEXTRACTF128 $0x01, Y0, X4
+	VADDPS       X4, X0, X4
+	VMOVUPS      X4, (AX)
+	ADDQ         CX, AX
+	VMOVUPS      96(R11), Y0
+	VMOVUPS      224(R11), Y1
+	VMOVUPS      352(R11), Y2
+	VMOVUPS      480(R11), Y3
+	VHADDPS      Y1, Y0, Y0
+	VHADDPS      Y3, Y2, Y2
+	VHADDPS      Y2, Y0, Y0
+	VEXTRACTF128 $0x01, Y0, X4
+	VADDPS       X4, X0, X4
+	VMOVUPS      X4, (AX)
+	VZEROUPPER
+	RET
+
+// func tileQ5KVNNI4x4(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
+// Requires: AVX, AVX2, AVX512BW, AVX512F, AVX512VL, AVX512VNNI, F16C, FMA3, MMX+
+TEXT ·tileQ5KVNNI4x4(SB), NOSPLIT, $0-72
+	MOVQ    out+0(FP), AX
+	MOVQ    outStride+8(FP), CX
+	MOVQ    w+16(FP), DX
+	MOVQ    rowBytes+24(FP), BX
+	MOVQ    x+32(FP), SI
+	MOVQ    xStride+40(FP), DI
+	MOVQ    n+48(FP), R8
+	LEAQ    (BX)(BX*2), R9
+	LEAQ    (DI)(DI*2), R10
+	VPXORD  Y0, Y0, Y0
+	VPXORD  Y1, Y1, Y1
+	VPXORD  Y2, Y2, Y2
+	VPXORD  Y3, Y3, Y3
+	VPXORD  Y4, Y4, Y4
+	VPXORD  Y5, Y5, Y5
+	VPXORD  Y6, Y6, Y6
+	VPXORD  Y7, Y7, Y7
+	VPXORD  Y8, Y8, Y8
+	VPXORD  Y9, Y9, Y9
+	VPXORD  Y10, Y10, Y10
+	VPXORD  Y11, Y11, Y11
+	VPXORD  Y12, Y12, Y12
+	VPXORD  Y13, Y13, Y13
+	VPXORD  Y14, Y14, Y14
+	VPXORD  Y15, Y15, Y15
+	MOVQ    acc+56(FP), R11
+	MOVQ    part+64(FP), R12
+	TESTQ   $0x00000001, R12
+	JEQ     begin
+	VMOVUPS Y0, (R11)
+	VMOVUPS Y0, 32(R11)
+	VMOVUPS Y0, 64(R11)
+	VMOVUPS Y0, 96(R11)
+	VMOVUPS Y0, 128(R11)
+	VMOVUPS Y0, 160(R11)
+	VMOVUPS Y0, 192(R11)
+	VMOVUPS Y0, 224(R11)
+	VMOVUPS Y0, 256(R11)
+	VMOVUPS Y0, 288(R11)
+	VMOVUPS Y0, 320(R11)
+	VMOVUPS Y0, 352(R11)
+	VMOVUPS Y0, 384(R11)
+	VMOVUPS Y0, 416(R11)
+	VMOVUPS Y0, 448(R11)
+	VMOVUPS Y0, 480(R11)
+
+begin:
+	LEAQ (DX)(BX*4), R13
+
+super:
+	PREFETCHT1      (R13)
+	PREFETCHT1      64(R13)
+	PREFETCHT1      128(R13)
+	PREFETCHT1      (R13)(BX*1)
+	PREFETCHT1      64(R13)(BX*1)
+	PREFETCHT1      128(R13)(BX*1)
+	PREFETCHT1      (R13)(BX*2)
+	PREFETCHT1      64(R13)(BX*2)
+	PREFETCHT1      128(R13)(BX*2)
+	PREFETCHT1      (R13)(R9*1)
+	PREFETCHT1      64(R13)(R9*1)
+	PREFETCHT1      128(R13)(R9*1)
+	ADDQ            $0x000000b0, R13
+	VPXORD          Y0, Y0, Y0
+	VPXORD          Y4, Y4, Y4
+	VPXORD          Y8, Y8, Y8
+	VPXORD          Y12, Y12, Y12
+	VPXORD          Y1, Y1, Y1
+	VPXORD          Y5, Y5, Y5
+	VPXORD          Y9, Y9, Y9
+	VPXORD          Y13, Y13, Y13
+	VPXORD          Y2, Y2, Y2
+	VPXORD          Y6, Y6, Y6
+	VPXORD          Y10, Y10, Y10
+	VPXORD          Y14, Y14, Y14
+	VPXORD          Y3, Y3, Y3
+	VPXORD          Y7, Y7, Y7
+	VPXORD          Y11, Y11, Y11
+	VPXORD          Y15, Y15, Y15
+	VMOVDQU32       mask0f<>+0(SB), Y16
+	VMOVDQU32       mask10<>+0(SB), Y27
+	VMOVDQU32       16(DX), Y17
+	VPSRLW          $0x04, Y17, Y21
+	VPANDD          Y16, Y17, Y17
+	VPANDD          Y16, Y21, Y21
+	VMOVDQU32       144(DX), Y25
+	VPSLLW          $0x04, Y25, Y25
+	VPTERNLOGD      $0xf8, Y27, Y25, Y17
+	VMOVDQU32       144(DX), Y26
+	VPTERNLOGD      $0xf8, Y27, Y26, Y21
+	VMOVDQU32       16(DX)(BX*1), Y18
+	VPSRLW          $0x04, Y18, Y22
+	VPANDD          Y16, Y18, Y18
+	VPANDD          Y16, Y22, Y22
+	VMOVDQU32       144(DX)(BX*1), Y25
+	VPSLLW          $0x04, Y25, Y25
+	VPTERNLOGD      $0xf8, Y27, Y25, Y18
+	VMOVDQU32       144(DX)(BX*1), Y26
+	VPTERNLOGD      $0xf8, Y27, Y26, Y22
+	VMOVDQU32       16(DX)(BX*2), Y19
+	VPSRLW          $0x04, Y19, Y23
+	VPANDD          Y16, Y19, Y19
+	VPANDD          Y16, Y23, Y23
+	VMOVDQU32       144(DX)(BX*2), Y25
+	VPSLLW          $0x04, Y25, Y25
+	VPTERNLOGD      $0xf8, Y27, Y25, Y19
+	VMOVDQU32       144(DX)(BX*2), Y26
+	VPTERNLOGD      $0xf8, Y27, Y26, Y23
+	VMOVDQU32       16(DX)(R9*1), Y20
+	VPSRLW          $0x04, Y20, Y24
+	VPANDD          Y16, Y20, Y20
+	VPANDD          Y16, Y24, Y24
+	VMOVDQU32       144(DX)(R9*1), Y25
+	VPSLLW          $0x04, Y25, Y25
+	VPTERNLOGD      $0xf8, Y27, Y25, Y20
+	VMOVDQU32       144(DX)(R9*1), Y26
+	VPTERNLOGD      $0xf8, Y27, Y26, Y24
+	VMOVDQU32       (SI), Y25
+	VMOVDQU32       128(SI), Y26
+	VPDPBUSD        Y25, Y17, Y0
+	VPDPBUSD        Y25, Y18, Y4
+	VPDPBUSD        Y25, Y19, Y8
+	VPDPBUSD        Y25, Y20, Y12
+	VPDPBUSD        Y26, Y21, Y0
+	VPDPBUSD        Y26, Y22, Y4
+	VPDPBUSD        Y26, Y23, Y8
+	VPDPBUSD        Y26, Y24, Y12
+	VMOVDQU32       (SI)(DI*1), Y25
+	VMOVDQU32       128(SI)(DI*1), Y26
+	VPDPBUSD        Y25, Y17, Y1
+	VPDPBUSD        Y25, Y18, Y5
+	VPDPBUSD        Y25, Y19, Y9
+	VPDPBUSD        Y25, Y20, Y13
+	VPDPBUSD        Y26, Y21, Y1
+	VPDPBUSD        Y26, Y22, Y5
+	VPDPBUSD        Y26, Y23, Y9
+	VPDPBUSD        Y26, Y24, Y13
+	VMOVDQU32       (SI)(DI*2), Y25
+	VMOVDQU32       128(SI)(DI*2), Y26
+	VPDPBUSD        Y25, Y17, Y2
+	VPDPBUSD        Y25, Y18, Y6
+	VPDPBUSD        Y25, Y19, Y10
+	VPDPBUSD        Y25, Y20, Y14
+	VPDPBUSD        Y26, Y21, Y2
+	VPDPBUSD        Y26, Y22, Y6
+	VPDPBUSD        Y26, Y23, Y10
+	VPDPBUSD        Y26, Y24, Y14
+	VMOVDQU32       (SI)(R10*1), Y25
+	VMOVDQU32       128(SI)(R10*1), Y26
+	VPDPBUSD        Y25, Y17, Y3
+	VPDPBUSD        Y25, Y18, Y7
+	VPDPBUSD        Y25, Y19, Y11
+	VPDPBUSD        Y25, Y20, Y15
+	VPDPBUSD        Y26, Y21, Y3
+	VPDPBUSD        Y26, Y22, Y7
+	VPDPBUSD        Y26, Y23, Y11
+	VPDPBUSD        Y26, Y24, Y15
+	VMOVDQU32       48(DX), Y17
+	VPSRLW          $0x04, Y17, Y21
+	VPANDD          Y16, Y17, Y17
+	VPANDD          Y16, Y21, Y21
+	VMOVDQU32       144(DX), Y25
+	VPSLLW          $0x03, Y25, Y25
+	VPTERNLOGD      $0xf8, Y27, Y25, Y17
+	VMOVDQU32       144(DX), Y26
+	VPSRLW          $0x01, Y26, Y26
+	VPTERNLOGD      $0xf8, Y27, Y26, Y21
+	VMOVDQU32       48(DX)(BX*1), Y18
+	VPSRLW          $0x04, Y18, Y22
+	VPANDD          Y16, Y18, Y18
+	VPANDD          Y16, Y22, Y22
+	VMOVDQU32       144(DX)(BX*1), Y25
+	VPSLLW          $0x03, Y25, Y25
+	VPTERNLOGD      $0xf8, Y27, Y25, Y18
+	VMOVDQU32       144(DX)(BX*1), Y26
+	VPSRLW          $0x01, Y26, Y26
+	VPTERNLOGD      $0xf8, Y27, Y26, Y22
+	VMOVDQU32       48(DX)(BX*2), Y19
+	VPSRLW          $0x04, Y19, Y23
+	VPANDD          Y16, Y19, Y19
+	VPANDD          Y16, Y23, Y23
+	VMOVDQU32       144(DX)(BX*2), Y25
+	VPSLLW          $0x03, Y25, Y25
+	VPTERNLOGD      $0xf8, Y27, Y25, Y19
+	VMOVDQU32       144(DX)(BX*2), Y26
+	VPSRLW          $0x01, Y26, Y26
+	VPTERNLOGD      $0xf8, Y27, Y26, Y23
+	VMOVDQU32       48(DX)(R9*1), Y20
+	VPSRLW          $0x04, Y20, Y24
+	VPANDD          Y16, Y20, Y20
+	VPANDD          Y16, Y24, Y24
+	VMOVDQU32       144(DX)(R9*1), Y25
+	VPSLLW          $0x03, Y25, Y25
+	VPTERNLOGD      $0xf8, Y27, Y25, Y20
+	VMOVDQU32       144(DX)(R9*1), Y26
+	VPSRLW          $0x01, Y26, Y26
+	VPTERNLOGD      $0xf8, Y27, Y26, Y24
+	VMOVDQU32       32(SI), Y25
+	VMOVDQU32       160(SI), Y26
+	VPDPBUSD        Y25, Y17, Y0
+	VPDPBUSD        Y25, Y18, Y4
+	VPDPBUSD        Y25, Y19, Y8
+	VPDPBUSD        Y25, Y20, Y12
+	VPDPBUSD        Y26, Y21, Y0
+	VPDPBUSD        Y26, Y22, Y4
+	VPDPBUSD        Y26, Y23, Y8
+	VPDPBUSD        Y26, Y24, Y12
+	VMOVDQU32       32(SI)(DI*1), Y25
+	VMOVDQU32       160(SI)(DI*1), Y26
+	VPDPBUSD        Y25, Y17, Y1
+	VPDPBUSD        Y25, Y18, Y5
+	VPDPBUSD        Y25, Y19, Y9
+	VPDPBUSD        Y25, Y20, Y13
+	VPDPBUSD        Y26, Y21, Y1
+	VPDPBUSD        Y26, Y22, Y5
+	VPDPBUSD        Y26, Y23, Y9
+	VPDPBUSD        Y26, Y24, Y13
+	VMOVDQU32       32(SI)(DI*2), Y25
+	VMOVDQU32       160(SI)(DI*2), Y26
+	VPDPBUSD        Y25, Y17, Y2
+	VPDPBUSD        Y25, Y18, Y6
+	VPDPBUSD        Y25, Y19, Y10
+	VPDPBUSD        Y25, Y20, Y14
+	VPDPBUSD        Y26, Y21, Y2
+	VPDPBUSD        Y26, Y22, Y6
+	VPDPBUSD        Y26, Y23, Y10
+	VPDPBUSD        Y26, Y24, Y14
+	VMOVDQU32       32(SI)(R10*1), Y25
+	VMOVDQU32       160(SI)(R10*1), Y26
+	VPDPBUSD        Y25, Y17, Y3
+	VPDPBUSD        Y25, Y18, Y7
+	VPDPBUSD        Y25, Y19, Y11
+	VPDPBUSD        Y25, Y20, Y15
+	VPDPBUSD        Y26, Y21, Y3
+	VPDPBUSD        Y26, Y22, Y7
+	VPDPBUSD        Y26, Y23, Y11
+	VPDPBUSD        Y26, Y24, Y15
+	VMOVDQU32       80(DX), Y17
+	VPSRLW          $0x04, Y17, Y21
+	VPANDD          Y16, Y17, Y17
+	VPANDD          Y16, Y21, Y21
+	VMOVDQU32       144(DX), Y25
+	VPSLLW          $0x02, Y25, Y25
+	VPTERNLOGD      $0xf8, Y27, Y25, Y17
+	VMOVDQU32       144(DX), Y26
+	VPSRLW          $0x02, Y26, Y26
+	VPTERNLOGD      $0xf8, Y27, Y26, Y21
+	VMOVDQU32       80(DX)(BX*1), Y18
+	VPSRLW          $0x04, Y18, Y22
+	VPANDD          Y16, Y18, Y18
+	VPANDD          Y16, Y22, Y22
+	VMOVDQU32       144(DX)(BX*1), Y25
+	VPSLLW          $0x02, Y25, Y25
+	VPTERNLOGD      $0xf8, Y27, Y25, Y18
+	VMOVDQU32       144(DX)(BX*1), Y26
+	VPSRLW          $0x02, Y26, Y26
+	VPTERNLOGD      $0xf8, Y27, Y26, Y22
+	VMOVDQU32       80(DX)(BX*2), Y19
+	VPSRLW          $0x04, Y19, Y23
+	VPANDD          Y16, Y19, Y19
+	VPANDD          Y16, Y23, Y23
+	VMOVDQU32       144(DX)(BX*2), Y25
+	VPSLLW          $0x02, Y25, Y25
+	VPTERNLOGD      $0xf8, Y27, Y25, Y19
+	VMOVDQU32       144(DX)(BX*2), Y26
+	VPSRLW          $0x02, Y26, Y26
+	VPTERNLOGD      $0xf8, Y27, Y26, Y23
+	VMOVDQU32       80(DX)(R9*1), Y20
+	VPSRLW          $0x04, Y20, Y24
+	VPANDD          Y16, Y20, Y20
+	VPANDD          Y16, Y24, Y24
+	VMOVDQU32       144(DX)(R9*1), Y25
+	VPSLLW          $0x02, Y25, Y25
+	VPTERNLOGD      $0xf8, Y27, Y25, Y20
+	VMOVDQU32       144(DX)(R9*1), Y26
+	VPSRLW          $0x02, Y26, Y26
+	VPTERNLOGD      $0xf8, Y27, Y26, Y24
+	VMOVDQU32       64(SI), Y25
+	VMOVDQU32       192(SI), Y26
+	VPDPBUSD        Y25, Y17, Y0
+	VPDPBUSD        Y25, Y18, Y4
+	VPDPBUSD        Y25, Y19, Y8
+	VPDPBUSD        Y25, Y20, Y12
+	VPDPBUSD        Y26, Y21, Y0
+	VPDPBUSD        Y26, Y22, Y4
+	VPDPBUSD        Y26, Y23, Y8
+	VPDPBUSD        Y26, Y24, Y12
+	VMOVDQU32       64(SI)(DI*1), Y25
+	VMOVDQU32       192(SI)(DI*1), Y26
+	VPDPBUSD        Y25, Y17, Y1
+	VPDPBUSD        Y25, Y18, Y5
+	VPDPBUSD        Y25, Y19, Y9
+	VPDPBUSD        Y25, Y20, Y13
+	VPDPBUSD        Y26, Y21, Y1
+	VPDPBUSD        Y26, Y22, Y5
+	VPDPBUSD        Y26, Y23, Y9
+	VPDPBUSD        Y26, Y24, Y13
+	VMOVDQU32       64(SI)(DI*2), Y25
+	VMOVDQU32       192(SI)(DI*2), Y26
+	VPDPBUSD        Y25, Y17, Y2
+	VPDPBUSD        Y25, Y18, Y6
+	VPDPBUSD        Y25, Y19, Y10
+	VPDPBUSD        Y25, Y20, Y14
+	VPDPBUSD        Y26, Y21, Y2
+	VPDPBUSD        Y26, Y22, Y6
+	VPDPBUSD        Y26, Y23, Y10
+	VPDPBUSD        Y26, Y24, Y14
+	VMOVDQU32       64(SI)(R10*1), Y25
+	VMOVDQU32       192(SI)(R10*1), Y26
+	VPDPBUSD        Y25, Y17, Y3
+	VPDPBUSD        Y25, Y18, Y7
+	VPDPBUSD        Y25, Y19, Y11
+	VPDPBUSD        Y25, Y20, Y15
+	VPDPBUSD        Y26, Y21, Y3
+	VPDPBUSD        Y26, Y22, Y7
+	VPDPBUSD        Y26, Y23, Y11
+	VPDPBUSD        Y26, Y24, Y15
+	VMOVDQU32       112(DX), Y17
+	VPSRLW          $0x04, Y17, Y21
+	VPANDD          Y16, Y17, Y17
+	VPANDD          Y16, Y21, Y21
+	VMOVDQU32       144(DX), Y25
+	VPSLLW          $0x01, Y25, Y25
+	VPTERNLOGD      $0xf8, Y27, Y25, Y17
+	VMOVDQU32       144(DX), Y26
+	VPSRLW          $0x03, Y26, Y26
+	VPTERNLOGD      $0xf8, Y27, Y26, Y21
+	VMOVDQU32       112(DX)(BX*1), Y18
+	VPSRLW          $0x04, Y18, Y22
+	VPANDD          Y16, Y18, Y18
+	VPANDD          Y16, Y22, Y22
+	VMOVDQU32       144(DX)(BX*1), Y25
+	VPSLLW          $0x01, Y25, Y25
+	VPTERNLOGD      $0xf8, Y27, Y25, Y18
+	VMOVDQU32       144(DX)(BX*1), Y26
+	VPSRLW          $0x03, Y26, Y26
+	VPTERNLOGD      $0xf8, Y27, Y26, Y22
+	VMOVDQU32       112(DX)(BX*2), Y19
+	VPSRLW          $0x04, Y19, Y23
+	VPANDD          Y16, Y19, Y19
+	VPANDD          Y16, Y23, Y23
+	VMOVDQU32       144(DX)(BX*2), Y25
+	VPSLLW          $0x01, Y25, Y25
+	VPTERNLOGD      $0xf8, Y27, Y25, Y19
+	VMOVDQU32       144(DX)(BX*2), Y26
+	VPSRLW          $0x03, Y26, Y26
+	VPTERNLOGD      $0xf8, Y27, Y26, Y23
+	VMOVDQU32       112(DX)(R9*1), Y20
+	VPSRLW          $0x04, Y20, Y24
+	VPANDD          Y16, Y20, Y20
+	VPANDD          Y16, Y24, Y24
+	VMOVDQU32       144(DX)(R9*1), Y25
+	VPSLLW          $0x01, Y25, Y25
+	VPTERNLOGD      $0xf8, Y27, Y25, Y20
+	VMOVDQU32       144(DX)(R9*1), Y26
+	VPSRLW          $0x03, Y26, Y26
+	VPTERNLOGD      $0xf8, Y27, Y26, Y24
+	VMOVDQU32       96(SI), Y25
+	VMOVDQU32       224(SI), Y26
+	VPDPBUSD        Y25, Y17, Y0
+	VPDPBUSD        Y25, Y18, Y4
+	VPDPBUSD        Y25, Y19, Y8
+	VPDPBUSD        Y25, Y20, Y12
+	VPDPBUSD        Y26, Y21, Y0
+	VPDPBUSD        Y26, Y22, Y4
+	VPDPBUSD        Y26, Y23, Y8
+	VPDPBUSD        Y26, Y24, Y12
+	VMOVDQU32       96(SI)(DI*1), Y25
+	VMOVDQU32       224(SI)(DI*1), Y26
+	VPDPBUSD        Y25, Y17, Y1
+	VPDPBUSD        Y25, Y18, Y5
+	VPDPBUSD        Y25, Y19, Y9
+	VPDPBUSD        Y25, Y20, Y13
+	VPDPBUSD        Y26, Y21, Y1
+	VPDPBUSD        Y26, Y22, Y5
+	VPDPBUSD        Y26, Y23, Y9
+	VPDPBUSD        Y26, Y24, Y13
+	VMOVDQU32       96(SI)(DI*2), Y25
+	VMOVDQU32       224(SI)(DI*2), Y26
+	VPDPBUSD        Y25, Y17, Y2
+	VPDPBUSD        Y25, Y18, Y6
+	VPDPBUSD        Y25, Y19, Y10
+	VPDPBUSD        Y25, Y20, Y14
+	VPDPBUSD        Y26, Y21, Y2
+	VPDPBUSD        Y26, Y22, Y6
+	VPDPBUSD        Y26, Y23, Y10
+	VPDPBUSD        Y26, Y24, Y14
+	VMOVDQU32       96(SI)(R10*1), Y25
+	VMOVDQU32       224(SI)(R10*1), Y26
+	VPDPBUSD        Y25, Y17, Y3
+	VPDPBUSD        Y25, Y18, Y7
+	VPDPBUSD        Y25, Y19, Y11
+	VPDPBUSD        Y25, Y20, Y15
+	VPDPBUSD        Y26, Y21, Y3
+	VPDPBUSD        Y26, Y22, Y7
+	VPDPBUSD        Y26, Y23, Y11
+	VPDPBUSD        Y26, Y24, Y15
+	VBROADCASTI32X4 (DX), Z16
+	VPSHUFB         sixBitShuffle<>+0(SB), Z16, Z16
+	VPSRLVD         sixBitShift<>+0(SB), Z16, Z16
+	VPANDD          mask63<>+0(SB), Z16, Z16
+	VCVTDQ2PS       Z16, Z16
+	VCVTPH2PS       (DX), X17
+	VMOVDQU32       superPair<>+0(SB), Z18
+	VPERMPS         Z17, Z18, Z17
+	VMULPS          Z17, Z16, Z16
+	VEXTRACTF64X4   $0x01, Z16, Y18
+	VMULPS          256(SI), Y16, Y17
+	VCVTDQ2PS       Y0, Y0
+	VFMADD213PS     (R11), Y0, Y17
+	VFNMADD231PS    320(SI), Y18, Y17
+	VMOVUPS         Y17, (R11)
+	VMULPS          256(SI)(DI*1), Y16, Y17
+	VCVTDQ2PS       Y1, Y1
+	VFMADD213PS     32(R11), Y1, Y17
+	VFNMADD231PS    320(SI)(DI*1), Y18, Y17
+	VMOVUPS         Y17, 32(R11)
+	VMULPS          256(SI)(DI*2), Y16, Y17
+	VCVTDQ2PS       Y2, Y2
+	VFMADD213PS     64(R11), Y2, Y17
+	VFNMADD231PS    320(SI)(DI*2), Y18, Y17
+	VMOVUPS         Y17, 64(R11)
+	VMULPS          256(SI)(R10*1), Y16, Y17
+	VCVTDQ2PS       Y3, Y3
+	VFMADD213PS     96(R11), Y3, Y17
+	VFNMADD231PS    320(SI)(R10*1), Y18, Y17
+	VMOVUPS         Y17, 96(R11)
+	VBROADCASTI32X4 (DX)(BX*1), Z16
+	VPSHUFB         sixBitShuffle<>+0(SB), Z16, Z16
+	VPSRLVD         sixBitShift<>+0(SB), Z16, Z16
+	VPANDD          mask63<>+0(SB), Z16, Z16
+	VCVTDQ2PS       Z16, Z16
+	VCVTPH2PS       (DX)(BX*1), X17
+	VMOVDQU32       superPair<>+0(SB), Z18
+	VPERMPS         Z17, Z18, Z17
+	VMULPS          Z17, Z16, Z16
+	VEXTRACTF64X4   $0x01, Z16, Y18
+	VMULPS          256(SI), Y16, Y17
+	VCVTDQ2PS       Y4, Y4
+	VFMADD213PS     128(R11), Y4, Y17
+	VFNMADD231PS    320(SI), Y18, Y17
+	VMOVUPS         Y17, 128(R11)
+	VMULPS          256(SI)(DI*1), Y16, Y17
+	VCVTDQ2PS       Y5, Y5
+	VFMADD213PS     160(R11), Y5, Y17
+	VFNMADD231PS    320(SI)(DI*1), Y18, Y17
+	VMOVUPS         Y17, 160(R11)
+	VMULPS          256(SI)(DI*2), Y16, Y17
+	VCVTDQ2PS       Y6, Y6
+	VFMADD213PS     192(R11), Y6, Y17
+	VFNMADD231PS    320(SI)(DI*2), Y18, Y17
+	VMOVUPS         Y17, 192(R11)
+	VMULPS          256(SI)(R10*1), Y16, Y17
+	VCVTDQ2PS       Y7, Y7
+	VFMADD213PS     224(R11), Y7, Y17
+	VFNMADD231PS    320(SI)(R10*1), Y18, Y17
+	VMOVUPS         Y17, 224(R11)
+	VBROADCASTI32X4 (DX)(BX*2), Z16
+	VPSHUFB         sixBitShuffle<>+0(SB), Z16, Z16
+	VPSRLVD         sixBitShift<>+0(SB), Z16, Z16
+	VPANDD          mask63<>+0(SB), Z16, Z16
+	VCVTDQ2PS       Z16, Z16
+	VCVTPH2PS       (DX)(BX*2), X17
+	VMOVDQU32       superPair<>+0(SB), Z18
+	VPERMPS         Z17, Z18, Z17
+	VMULPS          Z17, Z16, Z16
+	VEXTRACTF64X4   $0x01, Z16, Y18
+	VMULPS          256(SI), Y16, Y17
+	VCVTDQ2PS       Y8, Y8
+	VFMADD213PS     256(R11), Y8, Y17
+	VFNMADD231PS    320(SI), Y18, Y17
+	VMOVUPS         Y17, 256(R11)
+	VMULPS          256(SI)(DI*1), Y16, Y17
+	VCVTDQ2PS       Y9, Y9
+	VFMADD213PS     288(R11), Y9, Y17
+	VFNMADD231PS    320(SI)(DI*1), Y18, Y17
+	VMOVUPS         Y17, 288(R11)
+	VMULPS          256(SI)(DI*2), Y16, Y17
+	VCVTDQ2PS       Y10, Y10
+	VFMADD213PS     320(R11), Y10, Y17
+	VFNMADD231PS    320(SI)(DI*2), Y18, Y17
+	VMOVUPS         Y17, 320(R11)
+	VMULPS          256(SI)(R10*1), Y16, Y17
+	VCVTDQ2PS       Y11, Y11
+	VFMADD213PS     352(R11), Y11, Y17
+	VFNMADD231PS    320(SI)(R10*1), Y18, Y17
+	VMOVUPS         Y17, 352(R11)
+	VBROADCASTI32X4 (DX)(R9*1), Z16
+	VPSHUFB         sixBitShuffle<>+0(SB), Z16, Z16
+	VPSRLVD         sixBitShift<>+0(SB), Z16, Z16
+	VPANDD          mask63<>+0(SB), Z16, Z16
+	VCVTDQ2PS       Z16, Z16
+	VCVTPH2PS       (DX)(R9*1), X17
+	VMOVDQU32       superPair<>+0(SB), Z18
+	VPERMPS         Z17, Z18, Z17
+	VMULPS          Z17, Z16, Z16
+	VEXTRACTF64X4   $0x01, Z16, Y18
+	VMULPS          256(SI), Y16, Y17
+	VCVTDQ2PS       Y12, Y12
+	VFMADD213PS     384(R11), Y12, Y17
+	VFNMADD231PS    320(SI), Y18, Y17
+	VMOVUPS         Y17, 384(R11)
+	VMULPS          256(SI)(DI*1), Y16, Y17
+	VCVTDQ2PS       Y13, Y13
+	VFMADD213PS     416(R11), Y13, Y17
+	VFNMADD231PS    320(SI)(DI*1), Y18, Y17
+	VMOVUPS         Y17, 416(R11)
+	VMULPS          256(SI)(DI*2), Y16, Y17
+	VCVTDQ2PS       Y14, Y14
+	VFMADD213PS     448(R11), Y14, Y17
+	VFNMADD231PS    320(SI)(DI*2), Y18, Y17
+	VMOVUPS         Y17, 448(R11)
+	VMULPS          256(SI)(R10*1), Y16, Y17
+	VCVTDQ2PS       Y15, Y15
+	VFMADD213PS     480(R11), Y15, Y17
+	VFNMADD231PS    320(SI)(R10*1), Y18, Y17
+	VMOVUPS         Y17, 480(R11)
+	ADDQ            $0x000000b0, DX
+	ADDQ            $0x000001c0, SI
+	DECQ            R8
+	JNZ             super
+	TESTQ           $0x00000002, R12
+	JNE             sum
+	VZEROUPPER
+	RET
+
+sum:
+	VMOVUPS      (R11), Y0
+	VMOVUPS      128(R11), Y1
+	VMOVUPS      256(R11), Y2
+	VMOVUPS      384(R11), Y3
+	VHADDPS      Y1, Y0, Y0
+	VHADDPS      Y3, Y2, Y2
+	VHADDPS      Y2, Y0, Y0
+	VEXTRACTF128 $0x01, Y0, X4
+	VADDPS       X4, X0, X4
+	VMOVUPS      X4, (AX)
+	ADDQ         CX, AX
+	VMOVUPS      32(R11), Y0
+	VMOVUPS      160(R11), Y1
+	VMOVUPS      288(R11), Y2
+	VMOVUPS      416(R11), Y3
+	VHADDPS      Y1, Y0, Y0
+	VHADDPS      Y3, Y2, Y2
+	VHADDPS      Y2, Y0, Y0
+	VEXTRACTF128 $0x01, Y0, X4
+	VADDPS       X4, X0, X4
+	VMOVUPS      X4, (AX)
+	ADDQ         CX, AX
+	VMOVUPS      64(R11), Y0
+	VMOVUPS      192(R11), Y1
+	VMOVUPS      320(R11), Y2
+	VMOVUPS      448(R11), Y3
+	VHADDPS      Y1, Y0, Y0
+	VHADDPS      Y3, Y2, Y2
+	VHADDPS      Y2, Y0, Y0
+	VEXTRACTF128 $0x01, Y0, X4
+	VADDPS       X4, X0, X4
+	VMOVUPS      X4, (AX)
+	ADDQ         CX, AX
+	VMOVUPS      96(R11), Y0
+	VMOVUPS      224(R11), Y1
+	VMOVUPS      352(R11), Y2
+	VMOVUPS      480(R11), Y3
+	VHADDPS      Y1, Y0, Y0
+	VHADDPS      Y3, Y2, Y2
+	VHADDPS      Y2, Y0, Y0
+	VEXTRACTF128 $0x01, Y0, X4
+	VADDPS       X4, X0, X4
+	VMOVUPS      X4, (AX)
+	VZEROUPPER
+	RET
+
+// func tileQ5KVNNI4x1(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr)
+// Requires: AVX, AVX2, AVX512BW, AVX512F, AVX512VL, AVX512VNNI, F16C, FMA3, MMX+
+TEXT ·tileQ5KVNNI4x1(SB), NOSPLIT, $0-56
+	MOVQ   out+0(FP), AX
+	MOVQ   outStride+8(FP), CX
+	MOVQ   w+16(FP), CX
+	MOVQ   rowBytes+24(FP), DX
+	MOVQ   x+32(FP), BX
+	MOVQ   xStride+40(FP), SI
+	MOVQ   n+48(FP), SI
+	LEAQ   (DX)(DX*2), DI
+	VPXORD Y0, Y0, Y0
+	VPXORD Y1, Y1, Y1
+	VPXORD Y2, Y2, Y2
+	VPXORD Y3, Y3, Y3
+	LEAQ   (CX)(DX*4), R8
+
+super:
+	PREFETCHT1      (R8)
+	PREFETCHT1      64(R8)
+	PREFETCHT1      128(R8)
+	PREFETCHT1      192(R8)
+	PREFETCHT1      256(R8)
+	PREFETCHT1      320(R8)
+	PREFETCHT1      384(R8)
+	PREFETCHT1      448(R8)
+	PREFETCHT1      512(R8)
+	PREFETCHT1      576(R8)
+	PREFETCHT1      640(R8)
+	ADDQ            $0x000002c0, R8
+	VPXORD          Y4, Y4, Y4
+	VPXORD          Y5, Y5, Y5
+	VPXORD          Y6, Y6, Y6
+	VPXORD          Y7, Y7, Y7
+	VMOVDQU32       mask0f<>+0(SB), Y8
+	VMOVDQU32       mask10<>+0(SB), Y19
+	VMOVDQU32       16(CX), Y9
+	VPSRLW          $0x04, Y9, Y13
+	VPANDD          Y8, Y9, Y9
+	VPANDD          Y8, Y13, Y13
+	VMOVDQU32       144(CX), Y17
+	VPSLLW          $0x04, Y17, Y17
+	VPTERNLOGD      $0xf8, Y19, Y17, Y9
+	VMOVDQU32       144(CX), Y18
+	VPTERNLOGD      $0xf8, Y19, Y18, Y13
+	VMOVDQU32       16(CX)(DX*1), Y10
+	VPSRLW          $0x04, Y10, Y14
+	VPANDD          Y8, Y10, Y10
+	VPANDD          Y8, Y14, Y14
+	VMOVDQU32       144(CX)(DX*1), Y17
+	VPSLLW          $0x04, Y17, Y17
+	VPTERNLOGD      $0xf8, Y19, Y17, Y10
+	VMOVDQU32       144(CX)(DX*1), Y18
+	VPTERNLOGD      $0xf8, Y19, Y18, Y14
+	VMOVDQU32       16(CX)(DX*2), Y11
+	VPSRLW          $0x04, Y11, Y15
+	VPANDD          Y8, Y11, Y11
+	VPANDD          Y8, Y15, Y15
+	VMOVDQU32       144(CX)(DX*2), Y17
+	VPSLLW          $0x04, Y17, Y17
+	VPTERNLOGD      $0xf8, Y19, Y17, Y11
+	VMOVDQU32       144(CX)(DX*2), Y18
+	VPTERNLOGD      $0xf8, Y19, Y18, Y15
+	VMOVDQU32       16(CX)(DI*1), Y12
+	VPSRLW          $0x04, Y12, Y16
+	VPANDD          Y8, Y12, Y12
+	VPANDD          Y8, Y16, Y16
+	VMOVDQU32       144(CX)(DI*1), Y17
+	VPSLLW          $0x04, Y17, Y17
+	VPTERNLOGD      $0xf8, Y19, Y17, Y12
+	VMOVDQU32       144(CX)(DI*1), Y18
+	VPTERNLOGD      $0xf8, Y19, Y18, Y16
+	VMOVDQU32       (BX), Y17
+	VMOVDQU32       128(BX), Y18
+	VPDPBUSD        Y17, Y9, Y4
+	VPDPBUSD        Y17, Y10, Y5
+	VPDPBUSD        Y17, Y11, Y6
+	VPDPBUSD        Y17, Y12, Y7
+	VPDPBUSD        Y18, Y13, Y4
+	VPDPBUSD        Y18, Y14, Y5
+	VPDPBUSD        Y18, Y15, Y6
+	VPDPBUSD        Y18, Y16, Y7
+	VMOVDQU32       48(CX), Y9
+	VPSRLW          $0x04, Y9, Y13
+	VPANDD          Y8, Y9, Y9
+	VPANDD          Y8, Y13, Y13
+	VMOVDQU32       144(CX), Y17
+	VPSLLW          $0x03, Y17, Y17
+	VPTERNLOGD      $0xf8, Y19, Y17, Y9
+	VMOVDQU32       144(CX), Y18
+	VPSRLW          $0x01, Y18, Y18
+	VPTERNLOGD      $0xf8, Y19, Y18, Y13
+	VMOVDQU32       48(CX)(DX*1), Y10
+	VPSRLW          $0x04, Y10, Y14
+	VPANDD          Y8, Y10, Y10
+	VPANDD          Y8, Y14, Y14
+	VMOVDQU32       144(CX)(DX*1), Y17
+	VPSLLW          $0x03, Y17, Y17
+	VPTERNLOGD      $0xf8, Y19, Y17, Y10
+	VMOVDQU32       144(CX)(DX*1), Y18
+	VPSRLW          $0x01, Y18, Y18
+	VPTERNLOGD      $0xf8, Y19, Y18, Y14
+	VMOVDQU32       48(CX)(DX*2), Y11
+	VPSRLW          $0x04, Y11, Y15
+	VPANDD          Y8, Y11, Y11
+	VPANDD          Y8, Y15, Y15
+	VMOVDQU32       144(CX)(DX*2), Y17
+	VPSLLW          $0x03, Y17, Y17
+	VPTERNLOGD      $0xf8, Y19, Y17, Y11
+	VMOVDQU32       144(CX)(DX*2), Y18
+	VPSRLW          $0x01, Y18, Y18
+	VPTERNLOGD      $0xf8, Y19, Y18, Y15
+	VMOVDQU32       48(CX)(DI*1), Y12
+	VPSRLW          $0x04, Y12, Y16
+	VPANDD          Y8, Y12, Y12
+	VPANDD          Y8, Y16, Y16
+	VMOVDQU32       144(CX)(DI*1), Y17
+	VPSLLW          $0x03, Y17, Y17
+	VPTERNLOGD      $0xf8, Y19, Y17, Y12
+	VMOVDQU32       144(CX)(DI*1), Y18
+	VPSRLW          $0x01, Y18, Y18
+	VPTERNLOGD      $0xf8, Y19, Y18, Y16
+	VMOVDQU32       32(BX), Y17
+	VMOVDQU32       160(BX), Y18
+	VPDPBUSD        Y17, Y9, Y4
+	VPDPBUSD        Y17, Y10, Y5
+	VPDPBUSD        Y17, Y11, Y6
+	VPDPBUSD        Y17, Y12, Y7
+	VPDPBUSD        Y18, Y13, Y4
+	VPDPBUSD        Y18, Y14, Y5
+	VPDPBUSD        Y18, Y15, Y6
+	VPDPBUSD        Y18, Y16, Y7
+	VMOVDQU32       80(CX), Y9
+	VPSRLW          $0x04, Y9, Y13
+	VPANDD          Y8, Y9, Y9
+	VPANDD          Y8, Y13, Y13
+	VMOVDQU32       144(CX), Y17
+	VPSLLW          $0x02, Y17, Y17
+	VPTERNLOGD      $0xf8, Y19, Y17, Y9
+	VMOVDQU32       144(CX), Y18
+	VPSRLW          $0x02, Y18, Y18
+	VPTERNLOGD      $0xf8, Y19, Y18, Y13
+	VMOVDQU32       80(CX)(DX*1), Y10
+	VPSRLW          $0x04, Y10, Y14
+	VPANDD          Y8, Y10, Y10
+	VPANDD          Y8, Y14, Y14
+	VMOVDQU32       144(CX)(DX*1), Y17
+	VPSLLW          $0x02, Y17, Y17
+	VPTERNLOGD      $0xf8, Y19, Y17, Y10
+	VMOVDQU32       144(CX)(DX*1), Y18
+	VPSRLW          $0x02, Y18, Y18
+	VPTERNLOGD      $0xf8, Y19, Y18, Y14
+	VMOVDQU32       80(CX)(DX*2), Y11
+	VPSRLW          $0x04, Y11, Y15
+	VPANDD          Y8, Y11, Y11
+	VPANDD          Y8, Y15, Y15
+	VMOVDQU32       144(CX)(DX*2), Y17
+	VPSLLW          $0x02, Y17, Y17
+	VPTERNLOGD      $0xf8, Y19, Y17, Y11
+	VMOVDQU32       144(CX)(DX*2), Y18
+	VPSRLW          $0x02, Y18, Y18
+	VPTERNLOGD      $0xf8, Y19, Y18, Y15
+	VMOVDQU32       80(CX)(DI*1), Y12
+	VPSRLW          $0x04, Y12, Y16
+	VPANDD          Y8, Y12, Y12
+	VPANDD          Y8, Y16, Y16
+	VMOVDQU32       144(CX)(DI*1), Y17
+	VPSLLW          $0x02, Y17, Y17
+	VPTERNLOGD      $0xf8, Y19, Y17, Y12
+	VMOVDQU32       144(CX)(DI*1), Y18
+	VPSRLW          $0x02, Y18, Y18
+	VPTERNLOGD      $0xf8, Y19, Y18, Y16
+	VMOVDQU32       64(BX), Y17
+	VMOVDQU32       192(BX), Y18
+	VPDPBUSD        Y17, Y9, Y4
+	VPDPBUSD        Y17, Y10, Y5
+	VPDPBUSD        Y17, Y11, Y6
+	VPDPBUSD        Y17, Y12, Y7
+	VPDPBUSD        Y18, Y13, Y4
+	VPDPBUSD        Y18, Y14, Y5
+	VPDPBUSD        Y18, Y15, Y6
+	VPDPBUSD        Y18, Y16, Y7
+	VMOVDQU32       112(CX), Y9
+	VPSRLW          $0x04, Y9, Y13
+	VPANDD          Y8, Y9, Y9
+	VPANDD          Y8, Y13, Y13
+	VMOVDQU32       144(CX), Y17
+	VPSLLW          $0x01, Y17, Y17
+	VPTERNLOGD      $0xf8, Y19, Y17, Y9
+	VMOVDQU32       144(CX), Y18
+	VPSRLW          $0x03, Y18, Y18
+	VPTERNLOGD      $0xf8, Y19, Y18, Y13
+	VMOVDQU32       112(CX)(DX*1), Y10
+	VPSRLW          $0x04, Y10, Y14
+	VPANDD          Y8, Y10, Y10
+	VPANDD          Y8, Y14, Y14
+	VMOVDQU32       144(CX)(DX*1), Y17
+	VPSLLW          $0x01, Y17, Y17
+	VPTERNLOGD      $0xf8, Y19, Y17, Y10
+	VMOVDQU32       144(CX)(DX*1), Y18
+	VPSRLW          $0x03, Y18, Y18
+	VPTERNLOGD      $0xf8, Y19, Y18, Y14
+	VMOVDQU32       112(CX)(DX*2), Y11
+	VPSRLW          $0x04, Y11, Y15
+	VPANDD          Y8, Y11, Y11
+	VPANDD          Y8, Y15, Y15
+	VMOVDQU32       144(CX)(DX*2), Y17
+	VPSLLW          $0x01, Y17, Y17
+	VPTERNLOGD      $0xf8, Y19, Y17, Y11
+	VMOVDQU32       144(CX)(DX*2), Y18
+	VPSRLW          $0x03, Y18, Y18
+	VPTERNLOGD      $0xf8, Y19, Y18, Y15
+	VMOVDQU32       112(CX)(DI*1), Y12
+	VPSRLW          $0x04, Y12, Y16
+	VPANDD          Y8, Y12, Y12
+	VPANDD          Y8, Y16, Y16
+	VMOVDQU32       144(CX)(DI*1), Y17
+	VPSLLW          $0x01, Y17, Y17
+	VPTERNLOGD      $0xf8, Y19, Y17, Y12
+	VMOVDQU32       144(CX)(DI*1), Y18
+	VPSRLW          $0x03, Y18, Y18
+	VPTERNLOGD      $0xf8, Y19, Y18, Y16
+	VMOVDQU32       96(BX), Y17
+	VMOVDQU32       224(BX), Y18
+	VPDPBUSD        Y17, Y9, Y4
+	VPDPBUSD        Y17, Y10, Y5
+	VPDPBUSD        Y17, Y11, Y6
+	VPDPBUSD        Y17, Y12, Y7
+	VPDPBUSD        Y18, Y13, Y4
+	VPDPBUSD        Y18, Y14, Y5
+	VPDPBUSD        Y18, Y15, Y6
+	VPDPBUSD        Y18, Y16, Y7
+	VBROADCASTI32X4 (CX), Z8
+	VPSHUFB         sixBitShuffle<>+0(SB), Z8, Z8
+	VPSRLVD         sixBitShift<>+0(SB), Z8, Z8
+	VPANDD          mask63<>+0(SB), Z8, Z8
+	VCVTDQ2PS       Z8, Z8
+	VCVTPH2PS       (CX), X9
+	VMOVDQU32       superPair<>+0(SB), Z10
+	VPERMPS         Z9, Z10, Z9
+	VMULPS          Z9, Z8, Z8
+	VEXTRACTF64X4   $0x01, Z8, Y10
+	VMULPS          256(BX), Y8, Y9
+	VCVTDQ2PS       Y4, Y4
+	VFMADD231PS     Y4, Y9, Y0
+	VFNMADD231PS    320(BX), Y10, Y0
+	VBROADCASTI32X4 (CX)(DX*1), Z8
+	VPSHUFB         sixBitShuffle<>+0(SB), Z8, Z8
+	VPSRLVD         sixBitShift<>+0(SB), Z8, Z8
+	VPANDD          mask63<>+0(SB), Z8, Z8
+	VCVTDQ2PS       Z8, Z8
+	VCVTPH2PS       (CX)(DX*1), X9
+	VMOVDQU32       superPair<>+0(SB), Z10
+	VPERMPS         Z9, Z10, Z9
+	VMULPS          Z9, Z8, Z8
+	VEXTRACTF64X4   $0x01, Z8, Y10
+	VMULPS          256(BX), Y8, Y9
+	VCVTDQ2PS       Y5, Y5
+	VFMADD231PS     Y5, Y9, Y1
+	VFNMADD231PS    320(BX), Y10, Y1
+	VBROADCASTI32X4 (CX)(DX*2), Z8
+	VPSHUFB         sixBitShuffle<>+0(SB), Z8, Z8
+	VPSRLVD         sixBitShift<>+0(SB), Z8, Z8
+	VPANDD          mask63<>+0(SB), Z8, Z8
+	VCVTDQ2PS       Z8, Z8
+	VCVTPH2PS       (CX)(DX*2), X9
+	VMOVDQU32       superPair<>+0(SB), Z10
+	VPERMPS         Z9, Z10, Z9
+	VMULPS          Z9, Z8, Z8
+	VEXTRACTF64X4   $0x01, Z8, Y10
+	VMULPS          256(BX), Y8, Y9
+	VCVTDQ2PS       Y6, Y6
+	VFMADD231PS     Y6, Y9, Y2
+	VFNMADD231PS    320(BX), Y10, Y2
+	VBROADCASTI32X4 (CX)(DI*1), Z8
+	VPSHUFB         sixBitShuffle<>+0(SB), Z8, Z8
+	VPSRLVD         sixBitShift<>+0(SB), Z8, Z8
+	VPANDD          mask63<>+0(SB), Z8, Z8
+	VCVTDQ2PS       Z8, Z8
+	VCVTPH2PS       (CX)(DI*1), X9
+	VMOVDQU32       superPair<>+0(SB), Z10
+	VPERMPS         Z9, Z10, Z9
+	VMULPS          Z9, Z8, Z8
+	VEXTRACTF64X4   $0x01, Z8, Y10
+	VMULPS          256(BX), Y8, Y9
+	VCVTDQ2PS       Y7, Y7
+	VFMADD231PS     Y7, Y9, Y3
+	VFNMADD231PS    320(BX), Y10, Y3
+	ADDQ            $0x000000b0, CX
+	ADDQ            $0x000001c0, BX
+	DECQ            SI
+	JNZ             super
+	VMOVUPS         Y0, Y4
+	VMOVUPS         Y1, Y5
+	VMOVUPS         Y2, Y6
+	VMOVUPS         Y3, Y7
+	VHADDPS         Y5, Y4, Y4
+	VHADDPS         Y7, Y6, Y6
+	VHADDPS         Y6, Y4, Y4
+	VEXTRACTF128    $0x01, Y4, X8
+	VADDPS          X8, X4, X8
+	VMOVUPS         X8, (AX)
+	VZEROUPPER
+	RET
+
+// func streamQ5KVNNI(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
+// Requires: AVX, AVX2, AVX512BW, AVX512F, AVX512VL, AVX512VNNI, F16C, FMA3
+TEXT ·streamQ5KVNNI(SB), NOSPLIT, $0-48
+	MOVQ      out+0(FP), AX
+	MOVQ      w+8(FP), CX
+	MOVQ      rowBytes+16(FP), DX
+	MOVQ      x+24(FP), BX
+	MOVQ      n+32(FP), SI
+	MOVQ      rows+40(FP), DI
+	VMOVDQU32 mask0f<>+0(SB), Z7
+	VMOVDQU32 turn5<>+0(SB), Z8
+	VMOVDQU32 mask10<>+0(SB), Z9
+	VMOVDQU32 sixBitShuffle<>+0(SB), Z12
+	VMOVDQU32 sixBitShift<>+0(SB), Z13
+	VMOVDQU32 mask63<>+0(SB), Z14
+	VMOVDQU32 superPair<>+0(SB), Z15
+
+row:
+	MOVQ   CX, R8
+	ADDQ   DX, CX
+	MOVQ   BX, R9
+	MOVQ   SI, R10
+	VXORPS X0, X0, X0
+
+super:
+	VPXORD          Y1, Y1, Y1
+	VBROADCASTI64X4 144(R8), Z10
+	VPROLVD         Z8, Z10, Z10
+	VMOVDQU32       16(R8), Z5
+	VPSRLW          $0x04, Z5, Z6
+	VPANDD          Z7, Z5, Z5
+	VPANDD          Z7, Z6, Z6
+	VPTERNLOGD      $0xf8, Z9, Z10, Z5
+	VPRORD          $0x04, Z10, Z11
+	VPTERNLOGD      $0xf8, Z9, Z11, Z6
+	VPRORD          $0x02, Z10, Z10
+	VPDPBUSD        (R9), Z5, Z1
+	VPDPBUSD        128(R9), Z6, Z1
+	VMOVDQU32       80(R8), Z5
+	VPSRLW          $0x04, Z5, Z6
+	VPANDD          Z7, Z5, Z5
+	VPANDD          Z7, Z6, Z6
+	VPTERNLOGD      $0xf8, Z9, Z10, Z5
+	VPRORD          $0x04, Z10, Z11
+	VPTERNLOGD      $0xf8, Z9, Z11, Z6
+	VPDPBUSD        64(R9), Z5, Z1
+	VPDPBUSD        192(R9), Z6, Z1
+	VEXTRACTI64X4   $0x01, Z1, Y5
+	VPADDD          Y5, Y1, Y1
+	VBROADCASTI32X4 (R8), Z2
+	VPSHUFB         Z12, Z2, Z2
+	VPSRLVD         Z13, Z2, Z2
+	VPANDD          Z14, Z2, Z2
+	VCVTDQ2PS       Z2, Z2
+	VCVTPH2PS       (R8), X3
+	VPERMPS         Z3, Z15, Z3
+	VMULPS          Z3, Z2, Z2
+	VEXTRACTF64X4   $0x01, Z2, Y4
+	VMULPS          256(R9), Y2, Y3
+	VCVTDQ2PS       Y1, Y1
+	VFMADD231PS     Y1, Y3, Y0
+	VFNMADD231PS    320(R9), Y4, Y0
+	ADDQ            $0x000000b0, R8
+	ADDQ            $0x000001c0, R9
+	DECQ            R10
+	JNZ             super
+	VHADDPS         Y0, Y0, Y0
+	VHADDPS         Y0, Y0, Y0
+	VEXTRACTF128    $0x01, Y0, X1
+	VADDPS          X1, X0, X1
+	VMOVSS          X1, (AX)
+	ADDQ            $0x04, AX
+	DECQ            DI
+	JNZ             row
+	VZEROUPPER
+	RET
+
+// func farQ5KVNNI(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
+// Requires: AVX, AVX2, AVX512BW, AVX512F, AVX512VL, AVX512VNNI, F16C, FMA3, MMX+
+TEXT ·farQ5KVNNI(SB), NOSPLIT, $0-48
+	MOVQ      out+0(FP), AX
+	MOVQ      w+8(FP), CX
+	MOVQ      rowBytes+16(FP), DX
+	MOVQ      x+24(FP), BX
+	MOVQ      n+32(FP), SI
+	MOVQ      rows+40(FP), DI
+	VMOVDQU32 mask0f<>+0(SB), Z7
+	VMOVDQU32 turn5<>+0(SB), Z8
+	VMOVDQU32 mask10<>+0(SB), Z9
+	VMOVDQU32 sixBitShuffle<>+0(SB), Z12
+	VMOVDQU32 sixBitShift<>+0(SB), Z13
+	VMOVDQU32 mask63<>+0(SB), Z14
+	VMOVDQU32 superPair<>+0(SB), Z15
+
+row:
+	MOVQ   CX, R8
+	ADDQ   DX, CX
+	MOVQ   BX, R9
+	MOVQ   SI, R10
+	VXORPS X0, X0, X0
+
+super:
+	PREFETCHT1      8192(R8)
+	PREFETCHT1      8256(R8)
+	PREFETCHT1      8320(R8)
+	VPXORD          Y1, Y1, Y1
+	VBROADCASTI64X4 144(R8), Z10
+	VPROLVD         Z8, Z10, Z10
+	VMOVDQU32       16(R8), Z5
+	VPSRLW          $0x04, Z5, Z6
+	VPANDD          Z7, Z5, Z5
+	VPANDD          Z7, Z6, Z6
+	VPTERNLOGD      $0xf8, Z9, Z10, Z5
+	VPRORD          $0x04, Z10, Z11
+	VPTERNLOGD      $0xf8, Z9, Z11, Z6
+	VPRORD          $0x02, Z10, Z10
+	VPDPBUSD        (R9), Z5, Z1
+	VPDPBUSD        128(R9), Z6, Z1
+	VMOVDQU32       80(R8), Z5
+	VPSRLW          $0x04, Z5, Z6
+	VPANDD          Z7, Z5, Z5
+	VPANDD          Z7, Z6, Z6
+	VPTERNLOGD      $0xf8, Z9, Z10, Z5
+	VPRORD          $0x04, Z10, Z11
+	VPTERNLOGD      $0xf8, Z9, Z11, Z6
+	VPDPBUSD        64(R9), Z5, Z1
+	VPDPBUSD        192(R9), Z6, Z1
+	VEXTRACTI64X4   $0x01, Z1, Y5
+	VPADDD          Y5, Y1, Y1
+	VBROADCASTI32X4 (R8), Z2
+	VPSHUFB         Z12, Z2, Z2
+	VPSRLVD         Z13, Z2, Z2
+	VPANDD          Z14, Z2, Z2
+	VCVTDQ2PS       Z2, Z2
+	VCVTPH2PS       (R8), X3
+	VPERMPS         Z3, Z15, Z3
+	VMULPS          Z3, Z2, Z2
+	VEXTRACTF64X4   $0x01, Z2, Y4
+	VMULPS          256(R9), Y2, Y3
+	VCVTDQ2PS       Y1, Y1
+	VFMADD231PS     Y1, Y3, Y0
+	VFNMADD231PS    320(R9), Y4, Y0
+	ADDQ            $0x000000b0, R8
+	ADDQ            $0x000001c0, R9
+	DECQ            R10
+	JNZ             super
+	VHADDPS         Y0, Y0, Y0
+	VHADDPS         Y0, Y0, Y0
+	VEXTRACTF128    $0x01, Y0, X1
+	VADDPS          X1, X0, X1
+	VMOVSS          X1, (AX)
+	ADDQ            $0x04, AX
+	DECQ            DI
+	JNZ             row
+	VZEROUPPER
+	RET
+
+// func scatterQ5KVNNI(out *float32, w *byte, rowBytes uintptr, index *int32, x *byte, n uintptr, rows uintptr)
+// Requires: AVX, AVX2, AVX512BW, AVX512F, AVX512VL, AVX512VNNI, F16C, FMA3, MMX+
+TEXT ·scatterQ5KVNNI(SB), NOSPLIT, $0-56
+	MOVQ      out+0(FP), AX
+	MOVQ      w+8(FP), CX
+	MOVQ      rowBytes+16(FP), DX
+	MOVQ      x+32(FP), BX
+	MOVQ      n+40(FP), SI
+	MOVQ      rows+48(FP), DI
+	MOVQ      index+24(FP), R11
+	VMOVDQU32 mask0f<>+0(SB), Z7
+	VMOVDQU32 turn5<>+0(SB), Z8
+	VMOVDQU32 mask10<>+0(SB), Z9
+	VMOVDQU32 sixBitShuffle<>+0(SB), Z12
+	VMOVDQU32 sixBitShift<>+0(SB), Z13
+	VMOVDQU32 mask63<>+0(SB), Z14
+	VMOVDQU32 superPair<>+0(SB), Z15
+
+row:
+	MOVLQSX (R11), R8
+	IMULQ   DX, R8
+	ADDQ    CX, R8
+	MOVQ    R8, R12
+	CMPQ    DI, $0x04
+	JLE     last
+	MOVLQSX 16(R11), R12
+	IMULQ   DX, R12
+	ADDQ    CX, R12
+
+last:
+	MOVQ   BX, R9
+	MOVQ   SI, R10
+	VXORPS X0, X0, X0
+
+super:
+	PREFETCHT1      (R12)
+	PREFETCHT1      64(R12)
+	PREFETCHT1      128(R12)
+	ADDQ            $0x000000b0, R12
+	VPXORD          Y1, Y1, Y1
+	VBROADCASTI64X4 144(R8), Z10
+	VPROLVD         Z8, Z10, Z10
+	VMOVDQU32       16(R8), Z5
+	VPSRLW          $0x04, Z5, Z6
+	VPANDD          Z7, Z5, Z5
+	VPANDD          Z7, Z6, Z6
+	VPTERNLOGD      $0xf8, Z9, Z10, Z5
+	VPRORD          $0x04, Z10, Z11
+	VPTERNLOGD      $0xf8, Z9, Z11, Z6
+	VPRORD          $0x02, Z10, Z10
+	VPDPBUSD        (R9), Z5, Z1
+	VPDPBUSD        128(R9), Z6, Z1
+	VMOVDQU32       80(R8), Z5
+	VPSRLW          $0x04, Z5, Z6
+	VPANDD          Z7, Z5, Z5
+	VPANDD          Z7, Z6, Z6
+	VPTERNLOGD      $0xf8, Z9, Z10, Z5
+	VPRORD          $0x04, Z10, Z11
+	VPTERNLOGD      $0xf8, Z9, Z11, Z6
+	VPDPBUSD        64(R9), Z5, Z1
+	VPDPBUSD        192(R9), Z6, Z1
+	VEXTRACTI64X4   $0x01, Z1, Y5
+	VPADDD          Y5, Y1, Y1
+	VBROADCASTI32X4 (R8), Z2
+	VPSHUFB         Z12, Z2, Z2
+	VPSRLVD         Z13, Z2, Z2
+	VPANDD          Z14, Z2, Z2
+	VCVTDQ2PS       Z2, Z2
+	VCVTPH2PS       (R8), X3
+	VPERMPS         Z3, Z15, Z3
+	VMULPS          Z3, Z2, Z2
+	VEXTRACTF64X4   $0x01, Z2, Y4
+	VMULPS          256(R9), Y2, Y3
+	VCVTDQ2PS       Y1, Y1
+	VFMADD231PS     Y1, Y3, Y0
+	VFNMADD231PS    320(R9), Y4, Y0
+	ADDQ            $0x000000b0, R8
+	ADDQ            $0x000001c0, R9
+	DECQ            R10
+	JNZ             super
+	VHADDPS         Y0, Y0, Y0
+	VHADDPS         Y0, Y0, Y0
+	VEXTRACTF128    $0x01, Y0, X1
+	VADDPS          X1, X0, X1
+	VMOVSS          X1, (AX)
+	ADDQ            $0x04, AX
+	ADDQ            $0x04, R11
+	DECQ            DI
+	JNZ             row
+	VZEROUPPER
+	RET
+
+// func panelQ5KVNNI4x4(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
+// Requires: AVX, AVX512F, AVX512VL, AVX512VNNI, FMA3
+TEXT ·panelQ5KVNNI4x4(SB), NOSPLIT, $0-72
+	MOVQ    out+0(FP), AX
+	MOVQ    outStride+8(FP), CX
+	MOVQ    w+16(FP), DX
+	MOVQ    rowBytes+24(FP), BX
+	MOVQ    x+32(FP), SI
+	MOVQ    xStride+40(FP), DI
+	MOVQ    n+48(FP), R8
+	LEAQ    (BX)(BX*2), R9
+	LEAQ    (DI)(DI*2), R10
+	VPXORD  Y0, Y0, Y0
+	VPXORD  Y1, Y1, Y1
+	VPXORD  Y2, Y2, Y2
+	VPXORD  Y3, Y3, Y3
+	VPXORD  Y4, Y4, Y4
+	VPXORD  Y5, Y5, Y5
+	VPXORD  Y6, Y6, Y6
+	VPXORD  Y7, Y7, Y7
+	VPXORD  Y8, Y8, Y8
+	VPXORD  Y9, Y9, Y9
+	VPXORD  Y10, Y10, Y10
+	VPXORD  Y11, Y11, Y11
+	VPXORD  Y12, Y12, Y12
+	VPXORD  Y13, Y13, Y13
+	VPXORD  Y14, Y14, Y14
+	VPXORD  Y15, Y15, Y15
+	MOVQ    acc+56(FP), R11
+	MOVQ    part+64(FP), R12
+	TESTQ   $0x00000001, R12
+	JEQ     begin
+	VMOVUPS Y0, (R11)
+	VMOVUPS Y0, 32(R11)
+	VMOVUPS Y0, 64(R11)
+	VMOVUPS Y0, 96(R11)
+	VMOVUPS Y0, 128(R11)
+	VMOVUPS Y0, 160(R11)
+	VMOVUPS Y0, 192(R11)
+	VMOVUPS Y0, 224(R11)
+	VMOVUPS Y0, 256(R11)
+	VMOVUPS Y0, 288(R11)
+	VMOVUPS Y0, 320(R11)
+	VMOVUPS Y0, 352(R11)
+	VMOVUPS Y0, 384(R11)
+	VMOVUPS Y0, 416(R11)
+	VMOVUPS Y0, 448(R11)
+	VMOVUPS Y0, 480(R11)
+
+begin:
+super:
+	VPXORD       Y0, Y0, Y0
+	VPXORD       Y1, Y1, Y1
+	VPXORD       Y2, Y2, Y2
+	VPXORD       Y3, Y3, Y3
+	VPXORD       Y4, Y4, Y4
+	VPXORD       Y5, Y5, Y5
+	VPXORD       Y6, Y6, Y6
+	VPXORD       Y7, Y7, Y7
+	VPXORD       Y8, Y8, Y8
+	VPXORD       Y9, Y9, Y9
+	VPXORD       Y10, Y10, Y10
+	VPXORD       Y11, Y11, Y11
+	VPXORD       Y12, Y12, Y12
+	VPXORD       Y13, Y13, Y13
+	VPXORD       Y14, Y14, Y14
+	VPXORD       Y15, Y15, Y15
+	VMOVDQU32    64(DX), Y16
+	VMOVDQU32    64(DX)(BX*1), Y17
+	VMOVDQU32    64(DX)(BX*2), Y18
+	VMOVDQU32    64(DX)(R9*1), Y19
+	VMOVDQU32    (SI), Y20
+	VPDPBUSD     Y20, Y16, Y0
+	VPDPBUSD     Y20, Y17, Y4
+	VPDPBUSD     Y20, Y18, Y8
+	VPDPBUSD     Y20, Y19, Y12
+	VMOVDQU32    (SI)(DI*1), Y20
+	VPDPBUSD     Y20, Y16, Y1
+	VPDPBUSD     Y20, Y17, Y5
+	VPDPBUSD     Y20, Y18, Y9
+	VPDPBUSD     Y20, Y19, Y13
+	VMOVDQU32    (SI)(DI*2), Y20
+	VPDPBUSD     Y20, Y16, Y2
+	VPDPBUSD     Y20, Y17, Y6
+	VPDPBUSD     Y20, Y18, Y10
+	VPDPBUSD     Y20, Y19, Y14
+	VMOVDQU32    (SI)(R10*1), Y20
+	VPDPBUSD     Y20, Y16, Y3
+	VPDPBUSD     Y20, Y17, Y7
+	VPDPBUSD     Y20, Y18, Y11
+	VPDPBUSD     Y20, Y19, Y15
+	VMOVDQU32    96(DX), Y16
+	VMOVDQU32    96(DX)(BX*1), Y17
+	VMOVDQU32    96(DX)(BX*2), Y18
+	VMOVDQU32    96(DX)(R9*1), Y19
+	VMOVDQU32    32(SI), Y20
+	VPDPBUSD     Y20, Y16, Y0
+	VPDPBUSD     Y20, Y17, Y4
+	VPDPBUSD     Y20, Y18, Y8
+	VPDPBUSD     Y20, Y19, Y12
+	VMOVDQU32    32(SI)(DI*1), Y20
+	VPDPBUSD     Y20, Y16, Y1
+	VPDPBUSD     Y20, Y17, Y5
+	VPDPBUSD     Y20, Y18, Y9
+	VPDPBUSD     Y20, Y19, Y13
+	VMOVDQU32    32(SI)(DI*2), Y20
+	VPDPBUSD     Y20, Y16, Y2
+	VPDPBUSD     Y20, Y17, Y6
+	VPDPBUSD     Y20, Y18, Y10
+	VPDPBUSD     Y20, Y19, Y14
+	VMOVDQU32    32(SI)(R10*1), Y20
+	VPDPBUSD     Y20, Y16, Y3
+	VPDPBUSD     Y20, Y17, Y7
+	VPDPBUSD     Y20, Y18, Y11
+	VPDPBUSD     Y20, Y19, Y15
+	VMOVDQU32    128(DX), Y16
+	VMOVDQU32    128(DX)(BX*1), Y17
+	VMOVDQU32    128(DX)(BX*2), Y18
+	VMOVDQU32    128(DX)(R9*1), Y19
+	VMOVDQU32    64(SI), Y20
+	VPDPBUSD     Y20, Y16, Y0
+	VPDPBUSD     Y20, Y17, Y4
+	VPDPBUSD     Y20, Y18, Y8
+	VPDPBUSD     Y20, Y19, Y12
+	VMOVDQU32    64(SI)(DI*1), Y20
+	VPDPBUSD     Y20, Y16, Y1
+	VPDPBUSD     Y20, Y17, Y5
+	VPDPBUSD     Y20, Y18, Y9
+	VPDPBUSD     Y20, Y19, Y13
+	VMOVDQU32    64(SI)(DI*2), Y20
+	VPDPBUSD     Y20, Y16, Y2
+	VPDPBUSD     Y20, Y17, Y6
+	VPDPBUSD     Y20, Y18, Y10
+	VPDPBUSD     Y20, Y19, Y14
+	VMOVDQU32    64(SI)(R10*1), Y20
+	VPDPBUSD     Y20, Y16, Y3
+	VPDPBUSD     Y20, Y17, Y7
+	VPDPBUSD     Y20, Y18, Y11
+	VPDPBUSD     Y20, Y19, Y15
+	VMOVDQU32    160(DX), Y16
+	VMOVDQU32    160(DX)(BX*1), Y17
+	VMOVDQU32    160(DX)(BX*2), Y18
+	VMOVDQU32    160(DX)(R9*1), Y19
+	VMOVDQU32    96(SI), Y20
+	VPDPBUSD     Y20, Y16, Y0
+	VPDPBUSD     Y20, Y17, Y4
+	VPDPBUSD     Y20, Y18, Y8
+	VPDPBUSD     Y20, Y19, Y12
+	VMOVDQU32    96(SI)(DI*1), Y20
+	VPDPBUSD     Y20, Y16, Y1
+	VPDPBUSD     Y20, Y17, Y5
+	VPDPBUSD     Y20, Y18, Y9
+	VPDPBUSD     Y20, Y19, Y13
+	VMOVDQU32    96(SI)(DI*2), Y20
+	VPDPBUSD     Y20, Y16, Y2
+	VPDPBUSD     Y20, Y17, Y6
+	VPDPBUSD     Y20, Y18, Y10
+	VPDPBUSD     Y20, Y19, Y14
+	VMOVDQU32    96(SI)(R10*1), Y20
+	VPDPBUSD     Y20, Y16, Y3
+	VPDPBUSD     Y20, Y17, Y7
+	VPDPBUSD     Y20, Y18, Y11
+	VPDPBUSD     Y20, Y19, Y15
+	VMOVDQU32    192(DX), Y16
+	VMOVDQU32    192(DX)(BX*1), Y17
+	VMOVDQU32    192(DX)(BX*2), Y18
+	VMOVDQU32    192(DX)(R9*1), Y19
+	VMOVDQU32    128(SI), Y20
+	VPDPBUSD     Y20, Y16, Y0
+	VPDPBUSD     Y20, Y17, Y4
+	VPDPBUSD     Y20, Y18, Y8
+	VPDPBUSD     Y20, Y19, Y12
+	VMOVDQU32    128(SI)(DI*1), Y20
+	VPDPBUSD     Y20, Y16, Y1
+	VPDPBUSD     Y20, Y17, Y5
+	VPDPBUSD     Y20, Y18, Y9
+	VPDPBUSD     Y20, Y19, Y13
+	VMOVDQU32    128(SI)(DI*2), Y20
+	VPDPBUSD     Y20, Y16, Y2
+	VPDPBUSD     Y20, Y17, Y6
+	VPDPBUSD     Y20, Y18, Y10
+	VPDPBUSD     Y20, Y19, Y14
+	VMOVDQU32    128(SI)(R10*1), Y20
+	VPDPBUSD     Y20, Y16, Y3
+	VPDPBUSD     Y20, Y17, Y7
+	VPDPBUSD     Y20, Y18, Y11
+	VPDPBUSD     Y20, Y19, Y15
+	VMOVDQU32    224(DX), Y16
+	VMOVDQU32    224(DX)(BX*1), Y17
+	VMOVDQU32    224(DX)(BX*2), Y18
+	VMOVDQU32    224(DX)(R9*1), Y19
+	VMOVDQU32    160(SI), Y20
+	VPDPBUSD     Y20, Y16, Y0
+	VPDPBUSD     Y20, Y17, Y4
+	VPDPBUSD     Y20, Y18, Y8
+	VPDPBUSD     Y20, Y19, Y12
+	VMOVDQU32    160(SI)(DI*1), Y20
+	VPDPBUSD     Y20, Y16, Y1
+	VPDPBUSD     Y20, Y17, Y5
+	VPDPBUSD     Y20, Y18, Y9
+	VPDPBUSD     Y20, Y19, Y13
+	VMOVDQU32    160(SI)(DI*2), Y20
+	VPDPBUSD     Y20, Y16, Y2
+	VPDPBUSD     Y20, Y17, Y6
+	VPDPBUSD     Y20, Y18, Y10
+	VPDPBUSD     Y20, Y19, Y14
+	VMOVDQU32    160(SI)(R10*1), Y20
+	VPDPBUSD     Y20, Y16, Y3
+	VPDPBUSD     Y20, Y17, Y7
+	VPDPBUSD     Y20, Y18, Y11
+	VPDPBUSD     Y20, Y19, Y15
+	VMOVDQU32    256(DX), Y16
+	VMOVDQU32    256(DX)(BX*1), Y17
+	VMOVDQU32    256(DX)(BX*2), Y18
+	VMOVDQU32    256(DX)(R9*1), Y19
+	VMOVDQU32    192(SI), Y20
+	VPDPBUSD     Y20, Y16, Y0
+	VPDPBUSD     Y20, Y17, Y4
+	VPDPBUSD     Y20, Y18, Y8
+	VPDPBUSD     Y20, Y19, Y12
+	VMOVDQU32    192(SI)(DI*1), Y20
+	VPDPBUSD     Y20, Y16, Y1
+	VPDPBUSD     Y20, Y17, Y5
+	VPDPBUSD     Y20, Y18, Y9
+	VPDPBUSD     Y20, Y19, Y13
+	VMOVDQU32    192(SI)(DI*2), Y20
+	VPDPBUSD     Y20, Y16, Y2
+	VPDPBUSD     Y20, Y17, Y6
+	VPDPBUSD     Y20, Y18, Y10
+	VPDPBUSD     Y20, Y19, Y14
+	VMOVDQU32    192(SI)(R10*1), Y20
+	VPDPBUSD     Y20, Y16, Y3
+	VPDPBUSD     Y20, Y17, Y7
+	VPDPBUSD     Y20, Y18, Y11
+	VPDPBUSD     Y20, Y19, Y15
+	VMOVDQU32    288(DX), Y16
+	VMOVDQU32    288(DX)(BX*1), Y17
+	VMOVDQU32    288(DX)(BX*2), Y18
+	VMOVDQU32    288(DX)(R9*1), Y19
+	VMOVDQU32    224(SI), Y20
+	VPDPBUSD     Y20, Y16, Y0
+	VPDPBUSD     Y20, Y17, Y4
+	VPDPBUSD     Y20, Y18, Y8
+	VPDPBUSD     Y20, Y19, Y12
+	VMOVDQU32    224(SI)(DI*1), Y20
+	VPDPBUSD     Y20, Y16, Y1
+	VPDPBUSD     Y20, Y17, Y5
+	VPDPBUSD     Y20, Y18, Y9
+	VPDPBUSD     Y20, Y19, Y13
+	VMOVDQU32    224(SI)(DI*2), Y20
+	VPDPBUSD     Y20, Y16, Y2
+	VPDPBUSD     Y20, Y17, Y6
+	VPDPBUSD     Y20, Y18, Y10
+	VPDPBUSD     Y20, Y19, Y14
+	VMOVDQU32    224(SI)(R10*1), Y20
+	VPDPBUSD     Y20, Y16, Y3
+	VPDPBUSD     Y20, Y17, Y7
+	VPDPBUSD     Y20, Y18, Y11
+	VPDPBUSD     Y20, Y19, Y15
+	VMOVDQU32    (DX), Y16
+	VMOVDQU32    32(DX), Y18
+	VMULPS       256(SI), Y16, Y17
+	VCVTDQ2PS    Y0, Y0
+	VFMADD213PS  (R11), Y0, Y17
+	VFNMADD231PS 320(SI), Y18, Y17
+	VMOVUPS      Y17, (R11)
+	VMULPS       256(SI)(DI*1), Y16, Y17
+	VCVTDQ2PS    Y1, Y1
+	VFMADD213PS  32(R11), Y1, Y17
+	VFNMADD231PS 320(SI)(DI*1), Y18, Y17
+	VMOVUPS      Y17, 32(R11)
+	VMULPS       256(SI)(DI*2), Y16, Y17
+	VCVTDQ2PS    Y2, Y2
+	VFMADD213PS  64(R11), Y2, Y17
+	VFNMADD231PS 320(SI)(DI*2), Y18, Y17
+	VMOVUPS      Y17, 64(R11)
+	VMULPS       256(SI)(R10*1), Y16, Y17
+	VCVTDQ2PS    Y3, Y3
+	VFMADD213PS  96(R11), Y3, Y17
+	VFNMADD231PS 320(SI)(R10*1), Y18, Y17
+	VMOVUPS      Y17, 96(R11)
+	VMOVDQU32    (DX)(BX*1), Y16
+	VMOVDQU32    32(DX)(BX*1), Y18
+	VMULPS       256(SI), Y16, Y17
+	VCVTDQ2PS    Y4, Y4
+	VFMADD213PS  128(R11), Y4, Y17
+	VFNMADD231PS 320(SI), Y18, Y17
+	VMOVUPS      Y17, 128(R11)
+	VMULPS       256(SI)(DI*1), Y16, Y17
+	VCVTDQ2PS    Y5, Y5
+	VFMADD213PS  160(R11), Y5, Y17
+	VFNMADD231PS 320(SI)(DI*1), Y18, Y17
+	VMOVUPS      Y17, 160(R11)
+	VMULPS       256(SI)(DI*2), Y16, Y17
+	VCVTDQ2PS    Y6, Y6
+	VFMADD213PS  192(R11), Y6, Y17
+	VFNMADD231PS 320(SI)(DI*2), Y18, Y17
+	VMOVUPS      Y17, 192(R11)
+	VMULPS       256(SI)(R10*1), Y16, Y17
+	VCVTDQ2PS    Y7, Y7
+	VFMADD213PS  224(R11), Y7, Y17
+	VFNMADD231PS 320(SI)(R10*1), Y18, Y17
+	VMOVUPS      Y17, 224(R11)
+	VMOVDQU32    (DX)(BX*2), Y16
+	VMOVDQU32    32(DX)(BX*2), Y18
+	VMULPS       256(SI), Y16, Y17
+	VCVTDQ2PS    Y8, Y8
+	VFMADD213PS  256(R11), Y8, Y17
+	VFNMADD231PS 320(SI), Y18, Y17
+	VMOVUPS      Y17, 256(R11)
+	VMULPS       256(SI)(DI*1), Y16, Y17
+	VCVTDQ2PS    Y9, Y9
+	VFMADD213PS  288(R11), Y9, Y17
+	VFNMADD231PS 320(SI)(DI*1), Y18, Y17
+	VMOVUPS      Y17, 288(R11)
+	VMULPS       256(SI)(DI*2), Y16, Y17
+	VCVTDQ2PS    Y10, Y10
+	VFMADD213PS  320(R11), Y10, Y17
+	VFNMADD231PS 320(SI)(DI*2), Y18, Y17
+	VMOVUPS      Y17, 320(R11)
+	VMULPS       256(SI)(R10*1), Y16, Y17
+	VCVTDQ2PS    Y11, Y11
+	VFMADD213PS  352(R11), Y11, Y17
+	VFNMADD231PS 320(SI)(R10*1), Y18, Y17
+	VMOVUPS      Y17, 352(R11)
+	VMOVDQU32    (DX)(R9*1), Y16
+	VMOVDQU32    32(DX)(R9*1), Y18
+	VMULPS       256(SI), Y16, Y17
+	VCVTDQ2PS    Y12, Y12
+	VFMADD213PS  384(R11), Y12, Y17
+	VFNMADD231PS 320(SI), Y18, Y17
+	VMOVUPS      Y17, 384(R11)
+	VMULPS       256(SI)(DI*1), Y16, Y17
+	VCVTDQ2PS    Y13, Y13
+	VFMADD213PS  416(R11), Y13, Y17
+	VFNMADD231PS 320(SI)(DI*1), Y18, Y17
+	VMOVUPS      Y17, 416(R11)
+	VMULPS       256(SI)(DI*2), Y16, Y17
+	VCVTDQ2PS    Y14, Y14
+	VFMADD213PS  448(R11), Y14, Y17
+	VFNMADD231PS 320(SI)(DI*2), Y18, Y17
+	VMOVUPS      Y17, 448(R11)
+	VMULPS       256(SI)(R10*1), Y16, Y17
+	VCVTDQ2PS    Y15, Y15
+	VFMADD213PS  480(R11), Y15, Y17
+	VFNMADD231PS 320(SI)(R10*1), Y18, Y17
+	VMOVUPS      Y17, 480(R11)
+	ADDQ         $0x00000140, DX
+	ADDQ         $0x000001c0, SI
+	DECQ         R8
+	JNZ          super
+	TESTQ        $0x00000002, R12
+	JNE          sum
+	VZEROUPPER
+	RET
+
+sum:
+	VMOVUPS      (R11), Y0
+	VMOVUPS      128(R11), Y1
+	VMOVUPS      256(R11), Y2
+	VMOVUPS      384(R11), Y3
+	VHADDPS      Y1, Y0, Y0
+	VHADDPS      Y3, Y2, Y2
+	VHADDPS      Y2, Y0, Y0
+	VEXTRACTF128 $0x01, Y0, X4
+	VADDPS       X4, X0, X4
+	VMOVUPS      X4, (AX)
+	ADDQ         CX, AX
+	VMOVUPS      32(R11), Y0
+	VMOVUPS      160(R11), Y1
+	VMOVUPS      288(R11), Y2
+	VMOVUPS      416(R11), Y3
+	VHADDPS      Y1, Y0, Y0
+	VHADDPS      Y3, Y2, Y2
+	VHADDPS      Y2, Y0, Y0
+	VEXTRACTF128 $0x01, Y0, X4
+	VADDPS       X4, X0, X4
+	VMOVUPS      X4, (AX)
+	ADDQ         CX, AX
+	VMOVUPS      64(R11), Y0
+	VMOVUPS      192(R11), Y1
+	VMOVUPS      320(R11), Y2
+	VMOVUPS      448(R11), Y3
+	VHADDPS      Y1, Y0, Y0
+	VHADDPS      Y3, Y2, Y2
+	VHADDPS      Y2, Y0, Y0
+	VEXTRACTF128 $0x01, Y0, X4
+	VADDPS       X4, X0, X4
+	VMOVUPS      X4, (AX)
+	ADDQ         CX, AX
+	VMOVUPS      96(R11), Y0
+	VMOVUPS      224(R11), Y1
+	VMOVUPS      352(R11), Y2
+	VMOVUPS      480(R11), Y3
+	VHADDPS      Y1, Y0, Y0
+	VHADDPS      Y3, Y2, Y2
+	VHADDPS      Y2, Y0, Y0
+	VEXTRACTF128 $0x01, Y0, X4
+	VADDPS       X4, X0, X4
+	VMOVUPS      X4, (AX)
+	VZEROUPPER
+	RET
+
 // func tileQ6KVNNI2x4(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
-// Requires: AVX, AVX2, AVX512F, AVX512VL, AVX512VNNI, F16C, FMA3
+// Requires: AVX, AVX2, AVX512F, AVX512VL, AVX512VNNI, F16C, FMA3, MMX+
 TEXT ·tileQ6KVNNI2x4(SB), NOSPLIT, $0-72
 	MOVQ    out+0(FP), AX
 	MOVQ    outStride+8(FP), CX
@@ -8119,7 +13993,18 @@ TEXT ·tileQ6KVNNI2x4(SB), NOSPLIT, $0-72
 	VMOVUPS 224(R10), Y7
 
 begin:
+	LEAQ (DX)(BX*2), R12
+
 super:
+	PREFETCHT1   (R12)
+	PREFETCHT1   64(R12)
+	PREFETCHT1   128(R12)
+	PREFETCHT1   192(R12)
+	PREFETCHT1   (R12)(BX*1)
+	PREFETCHT1   64(R12)(BX*1)
+	PREFETCHT1   128(R12)(BX*1)
+	PREFETCHT1   192(R12)(BX*1)
+	ADDQ         $0x000000d2, R12
 	VMOVDQU32    mask0f<>+0(SB), Y24
 	VMOVDQU32    mask30<>+0(SB), Y25
 	VMOVDQU32    352(SI), Y8
@@ -8422,79 +14307,6 @@ sum:
 	VZEROUPPER
 	RET
 
-// func streamQ6KVNNI(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
-// Requires: AVX, AVX2, AVX512BW, AVX512F, AVX512VL, AVX512VNNI, F16C, FMA3
-TEXT ·streamQ6KVNNI(SB), NOSPLIT, $0-48
-	MOVQ      out+0(FP), AX
-	MOVQ      w+8(FP), CX
-	MOVQ      rowBytes+16(FP), DX
-	MOVQ      x+24(FP), BX
-	MOVQ      n+32(FP), SI
-	MOVQ      rows+40(FP), DI
-	VMOVDQU32 mask0f<>+0(SB), Z7
-	VMOVDQU32 mask30<>+0(SB), Z8
-
-row:
-	MOVQ   CX, R8
-	ADDQ   DX, CX
-	MOVQ   BX, R9
-	MOVQ   SI, R10
-	VXORPS X0, X0, X0
-
-super:
-	VMOVDQU32     352(R9), Y1
-	VMOVDQU32     384(R9), Y4
-	VMOVDQU32     144(R8), Z9
-	VMOVDQU32     16(R8), Z5
-	VPSRLW        $0x04, Z5, Z6
-	VPANDD        Z7, Z5, Z5
-	VPANDD        Z7, Z6, Z6
-	VPSLLW        $0x04, Z9, Z10
-	VPTERNLOGD    $0xf8, Z8, Z10, Z5
-	VPDPBUSD      (R9), Z5, Z1
-	VPTERNLOGD    $0xf8, Z8, Z9, Z6
-	VPDPBUSD      128(R9), Z6, Z4
-	VMOVDQU32     80(R8), Z5
-	VPSRLW        $0x04, Z5, Z6
-	VPANDD        Z7, Z5, Z5
-	VPANDD        Z7, Z6, Z6
-	VPSLLW        $0x02, Z9, Z10
-	VPTERNLOGD    $0xf8, Z8, Z10, Z5
-	VPDPBUSD      64(R9), Z5, Z1
-	VPSRLW        $0x02, Z9, Z10
-	VPTERNLOGD    $0xf8, Z8, Z10, Z6
-	VPDPBUSD      192(R9), Z6, Z4
-	VEXTRACTI64X4 $0x01, Z1, Y5
-	VEXTRACTI64X4 $0x01, Z4, Y6
-	VPADDD        Y5, Y1, Y1
-	VPADDD        Y6, Y4, Y4
-	VPMOVSXBW     (R8), Y5
-	VPSLLD        $0x10, Y5, Y6
-	VPSRAD        $0x10, Y6, Y6
-	VPSRAD        $0x10, Y5, Y5
-	VPMULLD       Y6, Y1, Y1
-	VPMULLD       Y5, Y4, Y4
-	VPADDD        Y4, Y1, Y1
-	VPBROADCASTW  208(R8), X2
-	VCVTPH2PS     X2, Y2
-	VMULPS        256(R9), Y2, Y3
-	VCVTDQ2PS     Y1, Y1
-	VFMADD231PS   Y1, Y3, Y0
-	ADDQ          $0x000000d2, R8
-	ADDQ          $0x000001c0, R9
-	DECQ          R10
-	JNZ           super
-	VHADDPS       Y0, Y0, Y0
-	VHADDPS       Y0, Y0, Y0
-	VEXTRACTF128  $0x01, Y0, X1
-	VADDPS        X1, X0, X1
-	VMOVSS        X1, (AX)
-	ADDQ          $0x04, AX
-	DECQ          DI
-	JNZ           row
-	VZEROUPPER
-	RET
-
 // func tileQ6KVNNI4x1(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr)
 // Requires: AVX, AVX2, AVX512F, AVX512VL, AVX512VNNI, F16C, FMA3, MMX+
 TEXT ·tileQ6KVNNI4x1(SB), NOSPLIT, $0-56
@@ -8792,6 +14604,156 @@ super:
 	VEXTRACTF128 $0x01, Y4, X8
 	VADDPS       X8, X4, X8
 	VMOVUPS      X8, (AX)
+	VZEROUPPER
+	RET
+
+// func streamQ6KVNNI(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
+// Requires: AVX, AVX2, AVX512BW, AVX512F, AVX512VL, AVX512VNNI, F16C, FMA3
+TEXT ·streamQ6KVNNI(SB), NOSPLIT, $0-48
+	MOVQ      out+0(FP), AX
+	MOVQ      w+8(FP), CX
+	MOVQ      rowBytes+16(FP), DX
+	MOVQ      x+24(FP), BX
+	MOVQ      n+32(FP), SI
+	MOVQ      rows+40(FP), DI
+	VMOVDQU32 mask0f<>+0(SB), Z7
+	VMOVDQU32 mask30<>+0(SB), Z8
+
+row:
+	MOVQ   CX, R8
+	ADDQ   DX, CX
+	MOVQ   BX, R9
+	MOVQ   SI, R10
+	VXORPS X0, X0, X0
+
+super:
+	VMOVDQU32     352(R9), Y1
+	VMOVDQU32     384(R9), Y4
+	VMOVDQU32     144(R8), Z9
+	VMOVDQU32     16(R8), Z5
+	VPSRLW        $0x04, Z5, Z6
+	VPANDD        Z7, Z5, Z5
+	VPANDD        Z7, Z6, Z6
+	VPSLLW        $0x04, Z9, Z10
+	VPTERNLOGD    $0xf8, Z8, Z10, Z5
+	VPDPBUSD      (R9), Z5, Z1
+	VPTERNLOGD    $0xf8, Z8, Z9, Z6
+	VPDPBUSD      128(R9), Z6, Z4
+	VMOVDQU32     80(R8), Z5
+	VPSRLW        $0x04, Z5, Z6
+	VPANDD        Z7, Z5, Z5
+	VPANDD        Z7, Z6, Z6
+	VPSLLW        $0x02, Z9, Z10
+	VPTERNLOGD    $0xf8, Z8, Z10, Z5
+	VPDPBUSD      64(R9), Z5, Z1
+	VPSRLW        $0x02, Z9, Z10
+	VPTERNLOGD    $0xf8, Z8, Z10, Z6
+	VPDPBUSD      192(R9), Z6, Z4
+	VEXTRACTI64X4 $0x01, Z1, Y5
+	VEXTRACTI64X4 $0x01, Z4, Y6
+	VPADDD        Y5, Y1, Y1
+	VPADDD        Y6, Y4, Y4
+	VPMOVSXBW     (R8), Y5
+	VPSLLD        $0x10, Y5, Y6
+	VPSRAD        $0x10, Y6, Y6
+	VPSRAD        $0x10, Y5, Y5
+	VPMULLD       Y6, Y1, Y1
+	VPMULLD       Y5, Y4, Y4
+	VPADDD        Y4, Y1, Y1
+	VPBROADCASTW  208(R8), X2
+	VCVTPH2PS     X2, Y2
+	VMULPS        256(R9), Y2, Y3
+	VCVTDQ2PS     Y1, Y1
+	VFMADD231PS   Y1, Y3, Y0
+	ADDQ          $0x000000d2, R8
+	ADDQ          $0x000001c0, R9
+	DECQ          R10
+	JNZ           super
+	VHADDPS       Y0, Y0, Y0
+	VHADDPS       Y0, Y0, Y0
+	VEXTRACTF128  $0x01, Y0, X1
+	VADDPS        X1, X0, X1
+	VMOVSS        X1, (AX)
+	ADDQ          $0x04, AX
+	DECQ          DI
+	JNZ           row
+	VZEROUPPER
+	RET
+
+// func farQ6KVNNI(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
+// Requires: AVX, AVX2, AVX512BW, AVX512F, AVX512VL, AVX512VNNI, F16C, FMA3, MMX+
+TEXT ·farQ6KVNNI(SB), NOSPLIT, $0-48
+	MOVQ      out+0(FP), AX
+	MOVQ      w+8(FP), CX
+	MOVQ      rowBytes+16(FP), DX
+	MOVQ      x+24(FP), BX
+	MOVQ      n+32(FP), SI
+	MOVQ      rows+40(FP), DI
+	VMOVDQU32 mask0f<>+0(SB), Z7
+	VMOVDQU32 mask30<>+0(SB), Z8
+
+row:
+	MOVQ   CX, R8
+	ADDQ   DX, CX
+	MOVQ   BX, R9
+	MOVQ   SI, R10
+	VXORPS X0, X0, X0
+
+super:
+	PREFETCHT1    8192(R8)
+	PREFETCHT1    8256(R8)
+	PREFETCHT1    8320(R8)
+	PREFETCHT1    8384(R8)
+	VMOVDQU32     352(R9), Y1
+	VMOVDQU32     384(R9), Y4
+	VMOVDQU32     144(R8), Z9
+	VMOVDQU32     16(R8), Z5
+	VPSRLW        $0x04, Z5, Z6
+	VPANDD        Z7, Z5, Z5
+	VPANDD        Z7, Z6, Z6
+	VPSLLW        $0x04, Z9, Z10
+	VPTERNLOGD    $0xf8, Z8, Z10, Z5
+	VPDPBUSD      (R9), Z5, Z1
+	VPTERNLOGD    $0xf8, Z8, Z9, Z6
+	VPDPBUSD      128(R9), Z6, Z4
+	VMOVDQU32     80(R8), Z5
+	VPSRLW        $0x04, Z5, Z6
+	VPANDD        Z7, Z5, Z5
+	VPANDD        Z7, Z6, Z6
+	VPSLLW        $0x02, Z9, Z10
+	VPTERNLOGD    $0xf8, Z8, Z10, Z5
+	VPDPBUSD      64(R9), Z5, Z1
+	VPSRLW        $0x02, Z9, Z10
+	VPTERNLOGD    $0xf8, Z8, Z10, Z6
+	VPDPBUSD      192(R9), Z6, Z4
+	VEXTRACTI64X4 $0x01, Z1, Y5
+	VEXTRACTI64X4 $0x01, Z4, Y6
+	VPADDD        Y5, Y1, Y1
+	VPADDD        Y6, Y4, Y4
+	VPMOVSXBW     (R8), Y5
+	VPSLLD        $0x10, Y5, Y6
+	VPSRAD        $0x10, Y6, Y6
+	VPSRAD        $0x10, Y5, Y5
+	VPMULLD       Y6, Y1, Y1
+	VPMULLD       Y5, Y4, Y4
+	VPADDD        Y4, Y1, Y1
+	VPBROADCASTW  208(R8), X2
+	VCVTPH2PS     X2, Y2
+	VMULPS        256(R9), Y2, Y3
+	VCVTDQ2PS     Y1, Y1
+	VFMADD231PS   Y1, Y3, Y0
+	ADDQ          $0x000000d2, R8
+	ADDQ          $0x000001c0, R9
+	DECQ          R10
+	JNZ           super
+	VHADDPS       Y0, Y0, Y0
+	VHADDPS       Y0, Y0, Y0
+	VEXTRACTF128  $0x01, Y0, X1
+	VADDPS        X1, X0, X1
+	VMOVSS        X1, (AX)
+	ADDQ          $0x04, AX
+	DECQ          DI
+	JNZ           row
 	VZEROUPPER
 	RET
 
@@ -9977,7 +15939,7 @@ sum:
 	RET
 
 // func tileF32VNNI4x4(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
-// Requires: AVX, AVX512F, AVX512VL, FMA3
+// Requires: AVX, AVX512F, AVX512VL, FMA3, MMX+
 TEXT ·tileF32VNNI4x4(SB), NOSPLIT, $0-72
 	MOVQ    out+0(FP), AX
 	MOVQ    outStride+8(FP), CX
@@ -10026,7 +15988,12 @@ TEXT ·tileF32VNNI4x4(SB), NOSPLIT, $0-72
 	VMOVUPS 480(R11), Y20
 
 begin:
+	LEAQ (DX)(BX*4), R13
+
 loop:
+	PREFETCHT1  (R13)
+	PREFETCHT1  64(R13)
+	ADDQ        $0x00000080, R13
 	VMOVUPS     (DX), Y0
 	VMOVUPS     (DX)(BX*1), Y1
 	VMOVUPS     (DX)(BX*2), Y2
@@ -10124,7 +16091,7 @@ sum:
 	RET
 
 // func tileF16VNNI4x4(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
-// Requires: AVX, AVX512F, AVX512VL, F16C, FMA3
+// Requires: AVX, AVX512F, AVX512VL, F16C, FMA3, MMX+
 TEXT ·tileF16VNNI4x4(SB), NOSPLIT, $0-72
 	MOVQ    out+0(FP), AX
 	MOVQ    outStride+8(FP), CX
@@ -10173,7 +16140,11 @@ TEXT ·tileF16VNNI4x4(SB), NOSPLIT, $0-72
 	VMOVUPS 480(R11), Y20
 
 begin:
+	LEAQ (DX)(BX*4), R13
+
 loop:
+	PREFETCHT1  (R13)
+	ADDQ        $0x00000040, R13
 	VCVTPH2PS   (DX), Y0
 	VCVTPH2PS   (DX)(BX*1), Y1
 	VCVTPH2PS   (DX)(BX*2), Y2
@@ -10271,7 +16242,7 @@ sum:
 	RET
 
 // func tileBF16VNNI4x4(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
-// Requires: AVX, AVX2, AVX512F, AVX512VL, FMA3
+// Requires: AVX, AVX2, AVX512F, AVX512VL, FMA3, MMX+
 TEXT ·tileBF16VNNI4x4(SB), NOSPLIT, $0-72
 	MOVQ    out+0(FP), AX
 	MOVQ    outStride+8(FP), CX
@@ -10320,7 +16291,11 @@ TEXT ·tileBF16VNNI4x4(SB), NOSPLIT, $0-72
 	VMOVUPS 480(R11), Y20
 
 begin:
+	LEAQ (DX)(BX*4), R13
+
 loop:
+	PREFETCHT1  (R13)
+	ADDQ        $0x00000040, R13
 	VPMOVZXWD   (DX), Y0
 	VPSLLD      $0x10, Y0, Y0
 	VPMOVZXWD   (DX)(BX*1), Y1
@@ -10890,7 +16865,7 @@ loop:
 	RET
 
 // func tileF16BF164x4(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
-// Requires: AVX, AVX512F
+// Requires: AVX, AVX512F, MMX+
 TEXT ·tileF16BF164x4(SB), NOSPLIT, $0-72
 	MOVQ    out+0(FP), AX
 	MOVQ    outStride+8(FP), CX
@@ -10939,9 +16914,16 @@ TEXT ·tileF16BF164x4(SB), NOSPLIT, $0-72
 	VMOVUPS 960(R11), Z31
 
 begin:
+	LEAQ (DX)(BX*4), R13
+
 loop:
-	VCVTPH2PS (DX), Z5
-	VCVTPH2PS 32(DX), Z6
+	PREFETCHT1 (R13)
+	PREFETCHT1 64(R13)
+	PREFETCHT1 128(R13)
+	PREFETCHT1 192(R13)
+	ADDQ       $0x00000100, R13
+	VCVTPH2PS  (DX), Z5
+	VCVTPH2PS  32(DX), Z6
 
 	// VCVTNE2PS2BF16 Z5, Z6, Z0
 	LONG      $0x484ff262
@@ -11412,7 +17394,7 @@ loop:
 	RET
 
 // func tileBF16BF164x4(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
-// Requires: AVX, AVX512F
+// Requires: AVX, AVX512F, MMX+
 TEXT ·tileBF16BF164x4(SB), NOSPLIT, $0-72
 	MOVQ    out+0(FP), AX
 	MOVQ    outStride+8(FP), CX
@@ -11461,12 +17443,19 @@ TEXT ·tileBF16BF164x4(SB), NOSPLIT, $0-72
 	VMOVUPS 960(R11), Z31
 
 begin:
+	LEAQ (DX)(BX*4), R13
+
 loop:
-	VMOVDQU32 (DX), Z0
-	VMOVDQU32 (DX)(BX*1), Z1
-	VMOVDQU32 (DX)(BX*2), Z2
-	VMOVDQU32 (DX)(R9*1), Z3
-	VMOVDQU32 (SI), Z4
+	PREFETCHT1 (R13)
+	PREFETCHT1 64(R13)
+	PREFETCHT1 128(R13)
+	PREFETCHT1 192(R13)
+	ADDQ       $0x00000100, R13
+	VMOVDQU32  (DX), Z0
+	VMOVDQU32  (DX)(BX*1), Z1
+	VMOVDQU32  (DX)(BX*2), Z2
+	VMOVDQU32  (DX)(R9*1), Z3
+	VMOVDQU32  (SI), Z4
 
 	// VDPBF16PS Z4, Z0, Z16
 	LONG $0x487ee262
@@ -11835,6 +17824,47 @@ row:
 group:
 	VMOVDQU32 (BX)(R9*1), Z2
 	VMOVDQU32 (R8)(R9*1), Z1
+
+	// VDPBF16PS Z2, Z1, Z0
+	LONG          $0x4876f262
+	WORD          $0xc252
+	ADDQ          $0x40, R9
+	DECQ          R10
+	JNZ           group
+	VEXTRACTF64X4 $0x01, Z0, Y2
+	VADDPS        Y2, Y0, Y0
+	VHADDPS       Y0, Y0, Y0
+	VHADDPS       Y0, Y0, Y0
+	VEXTRACTF128  $0x01, Y0, X2
+	VADDPS        X2, X0, X2
+	VMOVSS        X2, (AX)
+	ADDQ          $0x04, AX
+	DECQ          DI
+	JNZ           row
+	VZEROUPPER
+	RET
+
+// func farBF16BF16(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
+// Requires: AVX, AVX512F, MMX+
+TEXT ·farBF16BF16(SB), NOSPLIT, $0-48
+	MOVQ out+0(FP), AX
+	MOVQ w+8(FP), CX
+	MOVQ rowBytes+16(FP), DX
+	MOVQ x+24(FP), BX
+	MOVQ n+32(FP), SI
+	MOVQ rows+40(FP), DI
+
+row:
+	MOVQ   CX, R8
+	ADDQ   DX, CX
+	XORQ   R9, R9
+	MOVQ   SI, R10
+	VPXORD Z0, Z0, Z0
+
+group:
+	PREFETCHT1 8192(R8)(R9*1)
+	VMOVDQU32  (BX)(R9*1), Z2
+	VMOVDQU32  (R8)(R9*1), Z1
 
 	// VDPBF16PS Z2, Z1, Z0
 	LONG          $0x4876f262

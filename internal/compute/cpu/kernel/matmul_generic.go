@@ -4,28 +4,30 @@ import (
 	"math"
 	"unsafe"
 
+	"github.com/powerinfer-go/powerinfer/internal/compute/cpu/layout"
 	"github.com/powerinfer-go/powerinfer/internal/quant"
 )
 
-// dotGeneric is the product of one packed row and one row of quantised activations, n superblocks each: the
+// dotGeneric returns the product of one packed row and one row of quantised activations, n superblocks each: the
 // definition of every quantised tile. Lane j accumulates block j, whose integer sum is exact; lanes are summed
 // pairwise at the end.
 func dotGeneric(t quant.Type, row, act []byte, n int) float32 {
 	var acc [8]float32
 	var w superblock
+	minima := t.Traits().Scales.Minima()
 	for s := range n {
 		w.read(t, row, s)
-		x := act[s*ActBytes:][:ActBytes]
-		f32 := (*[ActBytes / 4]float32)(unsafe.Pointer(unsafe.SliceData(x)))
+		x := act[s*layout.ActBytes:][:layout.ActBytes]
+		f32 := (*[layout.ActBytes / 4]float32)(unsafe.Pointer(unsafe.SliceData(x)))
 		for j := range 8 {
 			var sum [2]int32
 			for i := range 32 {
 				sum[i/16] += w.q[32*j+i] * int32(int8(x[i/4*32+j*4+i%4]))
 			}
 			isum := sum[0]*w.half[2*j] + sum[1]*w.half[2*j+1]
-			acc[j] = fma(float32(isum), w.scale[j]*f32[offScale/4+j], acc[j])
-			if t == quant.Q4_K {
-				acc[j] = fma(-w.min[j], f32[offDSum/4+j], acc[j])
+			acc[j] = fma(float32(isum), w.scale[j]*f32[layout.ActScale/4+j], acc[j])
+			if minima {
+				acc[j] = fma(-w.min[j], f32[layout.ActDSum/4+j], acc[j])
 			}
 		}
 	}
@@ -35,12 +37,12 @@ func dotGeneric(t quant.Type, row, act []byte, n int) float32 {
 // fma rounds once; the intermediate double holds the exact product, so a second rounding differs only in rare ties.
 func fma(a, b, c float32) float32 { return float32(math.FMA(float64(a), float64(b), float64(c))) }
 
-// sumLanes is the tree that VHADDPS makes.
+// sumLanes returns the tree that VHADDPS makes.
 func sumLanes(a *[8]float32) float32 {
 	return ((a[0] + a[1]) + (a[2] + a[3])) + ((a[4] + a[5]) + (a[6] + a[7]))
 }
 
-// dotFloatGeneric is the product of a float row and x over n groups of eight elements, one lane per element of a group.
+// dotFloatGeneric returns the product of a float row and x over n groups of eight elements, one lane per element of a group.
 func dotFloatGeneric(t quant.Type, row []byte, x []float32, n int) float32 {
 	var acc [8]float32
 	var w [8]float32
@@ -56,9 +58,9 @@ func dotFloatGeneric(t quant.Type, row []byte, x []float32, n int) float32 {
 
 // tileGeneric makes the one-by-one tile of type t, in the calling convention of the assembly tiles.
 func tileGeneric(t quant.Type) tile {
-	if Quantised(t) {
+	if t.Quantised() {
 		return func(out *float32, _ uintptr, w *byte, rowBytes uintptr, x *byte, _, n uintptr) {
-			*out = dotGeneric(t, unsafe.Slice(w, rowBytes), unsafe.Slice(x, n*ActBytes), int(n))
+			*out = dotGeneric(t, unsafe.Slice(w, rowBytes), unsafe.Slice(x, n*layout.ActBytes), int(n))
 		}
 	}
 	return func(out *float32, _ uintptr, w *byte, rowBytes uintptr, x *byte, _, n uintptr) {

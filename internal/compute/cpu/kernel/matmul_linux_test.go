@@ -8,7 +8,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// fenced is a copy of b that ends where the process may not read.
+// fenced returns a copy of b that ends where the process may not read.
 func fenced(t *testing.T, b []byte) []byte {
 	t.Helper()
 	page := unix.Getpagesize()
@@ -31,7 +31,7 @@ func TestNothingIsReadBehindTheOperands(t *testing.T) {
 	rng := newRand(t)
 	const rows, tokens = 7, 19
 	for _, k := range Variants() {
-		for _, typ := range Types() {
+		for _, typ := range quant.Types() {
 			for _, cols := range []int{32, 33, 288, 4544, 6144, 15616} {
 				if cols%typ.BlockElems() != 0 || typ.BlockElems() == quant.QKK && cols%quant.QKK != 0 {
 					cols = quant.QKK

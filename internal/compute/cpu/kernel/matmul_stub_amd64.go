@@ -5,14 +5,14 @@ package kernel
 // tileQ40AVX22x2 computes out[t][r] of 2 Q4_0 rows and 2 tokens. Scalar twin: tileGeneric in matmul_generic.go.
 func tileQ40AVX22x2(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
 
+// tileQ40AVX24x1 computes out[t][r] of 4 Q4_0 rows and 1 tokens. Scalar twin: tileGeneric in matmul_generic.go.
+func tileQ40AVX24x1(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr)
+
 // streamQ40AVX2 computes one token's products with consecutive rows of Q4_0. Scalar twin: tileGeneric in matmul_generic.go.
 func streamQ40AVX2(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
 
 // farQ40AVX2 computes one token's products with consecutive rows of Q4_0. Scalar twin: tileGeneric in matmul_generic.go.
 func farQ40AVX2(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
-
-// tileQ40AVX24x1 computes out[t][r] of 4 Q4_0 rows and 1 tokens. Scalar twin: tileGeneric in matmul_generic.go.
-func tileQ40AVX24x1(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr)
 
 // scatterQ40AVX2 computes one token's products with rows chosen by index of Q4_0. Scalar twin: tileGeneric in matmul_generic.go.
 func scatterQ40AVX2(out *float32, w *byte, rowBytes uintptr, index *int32, x *byte, n uintptr, rows uintptr)
@@ -23,35 +23,38 @@ func panelQ40AVX22x3(out *float32, outStride uintptr, w *byte, rowBytes uintptr,
 // expandQ40AVX2 writes n superblocks of a packed Q4_0 row as a panel's. Scalar twin: superblock in unpack.go.
 func expandQ40AVX2(dst *byte, w *byte, n uintptr)
 
-// tileQ4KAVX22x2 computes out[t][r] of 2 Q4_K rows and 2 tokens. Scalar twin: tileGeneric in matmul_generic.go.
-func tileQ4KAVX22x2(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
+// tileQ41AVX22x2 computes out[t][r] of 2 Q4_1 rows and 2 tokens. Scalar twin: tileGeneric in matmul_generic.go.
+func tileQ41AVX22x2(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
 
-// streamQ4KAVX2 computes one token's products with consecutive rows of Q4_K. Scalar twin: tileGeneric in matmul_generic.go.
-func streamQ4KAVX2(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
+// tileQ41AVX24x1 computes out[t][r] of 4 Q4_1 rows and 1 tokens. Scalar twin: tileGeneric in matmul_generic.go.
+func tileQ41AVX24x1(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr)
 
-// farQ4KAVX2 computes one token's products with consecutive rows of Q4_K. Scalar twin: tileGeneric in matmul_generic.go.
-func farQ4KAVX2(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
+// streamQ41AVX2 computes one token's products with consecutive rows of Q4_1. Scalar twin: tileGeneric in matmul_generic.go.
+func streamQ41AVX2(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
 
-// tileQ4KAVX24x1 computes out[t][r] of 4 Q4_K rows and 1 tokens. Scalar twin: tileGeneric in matmul_generic.go.
-func tileQ4KAVX24x1(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr)
+// farQ41AVX2 computes one token's products with consecutive rows of Q4_1. Scalar twin: tileGeneric in matmul_generic.go.
+func farQ41AVX2(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
 
-// scatterQ4KAVX2 computes one token's products with rows chosen by index of Q4_K. Scalar twin: tileGeneric in matmul_generic.go.
-func scatterQ4KAVX2(out *float32, w *byte, rowBytes uintptr, index *int32, x *byte, n uintptr, rows uintptr)
+// scatterQ41AVX2 computes one token's products with rows chosen by index of Q4_1. Scalar twin: tileGeneric in matmul_generic.go.
+func scatterQ41AVX2(out *float32, w *byte, rowBytes uintptr, index *int32, x *byte, n uintptr, rows uintptr)
 
-// panelQ4KAVX22x3 computes out[t][r] of 2 Q4_K rows and 3 tokens. Scalar twin: tileGeneric in matmul_generic.go.
-func panelQ4KAVX22x3(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
+// panelQ41AVX22x3 computes out[t][r] of 2 Q4_1 rows and 3 tokens. Scalar twin: tileGeneric in matmul_generic.go.
+func panelQ41AVX22x3(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
 
-// expandQ4KAVX2 writes n superblocks of a packed Q4_K row as a panel's. Scalar twin: superblock in unpack.go.
-func expandQ4KAVX2(dst *byte, w *byte, n uintptr)
+// expandQ41AVX2 writes n superblocks of a packed Q4_1 row as a panel's. Scalar twin: superblock in unpack.go.
+func expandQ41AVX2(dst *byte, w *byte, n uintptr)
 
 // tileQ80AVX22x2 computes out[t][r] of 2 Q8_0 rows and 2 tokens. Scalar twin: tileGeneric in matmul_generic.go.
 func tileQ80AVX22x2(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
 
+// tileQ80AVX24x1 computes out[t][r] of 4 Q8_0 rows and 1 tokens. Scalar twin: tileGeneric in matmul_generic.go.
+func tileQ80AVX24x1(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr)
+
 // streamQ80AVX2 computes one token's products with consecutive rows of Q8_0. Scalar twin: tileGeneric in matmul_generic.go.
 func streamQ80AVX2(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
 
-// tileQ80AVX24x1 computes out[t][r] of 4 Q8_0 rows and 1 tokens. Scalar twin: tileGeneric in matmul_generic.go.
-func tileQ80AVX24x1(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr)
+// farQ80AVX2 computes one token's products with consecutive rows of Q8_0. Scalar twin: tileGeneric in matmul_generic.go.
+func farQ80AVX2(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
 
 // scatterQ80AVX2 computes one token's products with rows chosen by index of Q8_0. Scalar twin: tileGeneric in matmul_generic.go.
 func scatterQ80AVX2(out *float32, w *byte, rowBytes uintptr, index *int32, x *byte, n uintptr, rows uintptr)
@@ -62,14 +65,59 @@ func panelQ80AVX22x3(out *float32, outStride uintptr, w *byte, rowBytes uintptr,
 // expandQ80AVX2 writes n superblocks of a packed Q8_0 row as a panel's. Scalar twin: superblock in unpack.go.
 func expandQ80AVX2(dst *byte, w *byte, n uintptr)
 
+// tileQ4KAVX22x2 computes out[t][r] of 2 Q4_K rows and 2 tokens. Scalar twin: tileGeneric in matmul_generic.go.
+func tileQ4KAVX22x2(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
+
+// tileQ4KAVX24x1 computes out[t][r] of 4 Q4_K rows and 1 tokens. Scalar twin: tileGeneric in matmul_generic.go.
+func tileQ4KAVX24x1(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr)
+
+// streamQ4KAVX2 computes one token's products with consecutive rows of Q4_K. Scalar twin: tileGeneric in matmul_generic.go.
+func streamQ4KAVX2(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
+
+// farQ4KAVX2 computes one token's products with consecutive rows of Q4_K. Scalar twin: tileGeneric in matmul_generic.go.
+func farQ4KAVX2(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
+
+// scatterQ4KAVX2 computes one token's products with rows chosen by index of Q4_K. Scalar twin: tileGeneric in matmul_generic.go.
+func scatterQ4KAVX2(out *float32, w *byte, rowBytes uintptr, index *int32, x *byte, n uintptr, rows uintptr)
+
+// panelQ4KAVX22x3 computes out[t][r] of 2 Q4_K rows and 3 tokens. Scalar twin: tileGeneric in matmul_generic.go.
+func panelQ4KAVX22x3(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
+
+// expandQ4KAVX2 writes n superblocks of a packed Q4_K row as a panel's. Scalar twin: superblock in unpack.go.
+func expandQ4KAVX2(dst *byte, w *byte, n uintptr)
+
+// tileQ5KAVX22x2 computes out[t][r] of 2 Q5_K rows and 2 tokens. Scalar twin: tileGeneric in matmul_generic.go.
+func tileQ5KAVX22x2(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
+
+// tileQ5KAVX24x1 computes out[t][r] of 4 Q5_K rows and 1 tokens. Scalar twin: tileGeneric in matmul_generic.go.
+func tileQ5KAVX24x1(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr)
+
+// streamQ5KAVX2 computes one token's products with consecutive rows of Q5_K. Scalar twin: tileGeneric in matmul_generic.go.
+func streamQ5KAVX2(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
+
+// farQ5KAVX2 computes one token's products with consecutive rows of Q5_K. Scalar twin: tileGeneric in matmul_generic.go.
+func farQ5KAVX2(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
+
+// scatterQ5KAVX2 computes one token's products with rows chosen by index of Q5_K. Scalar twin: tileGeneric in matmul_generic.go.
+func scatterQ5KAVX2(out *float32, w *byte, rowBytes uintptr, index *int32, x *byte, n uintptr, rows uintptr)
+
+// panelQ5KAVX22x3 computes out[t][r] of 2 Q5_K rows and 3 tokens. Scalar twin: tileGeneric in matmul_generic.go.
+func panelQ5KAVX22x3(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
+
+// expandQ5KAVX2 writes n superblocks of a packed Q5_K row as a panel's. Scalar twin: superblock in unpack.go.
+func expandQ5KAVX2(dst *byte, w *byte, n uintptr)
+
 // tileQ6KAVX22x2 computes out[t][r] of 2 Q6_K rows and 2 tokens. Scalar twin: tileGeneric in matmul_generic.go.
 func tileQ6KAVX22x2(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
+
+// tileQ6KAVX24x1 computes out[t][r] of 4 Q6_K rows and 1 tokens. Scalar twin: tileGeneric in matmul_generic.go.
+func tileQ6KAVX24x1(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr)
 
 // streamQ6KAVX2 computes one token's products with consecutive rows of Q6_K. Scalar twin: tileGeneric in matmul_generic.go.
 func streamQ6KAVX2(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
 
-// tileQ6KAVX24x1 computes out[t][r] of 4 Q6_K rows and 1 tokens. Scalar twin: tileGeneric in matmul_generic.go.
-func tileQ6KAVX24x1(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr)
+// farQ6KAVX2 computes one token's products with consecutive rows of Q6_K. Scalar twin: tileGeneric in matmul_generic.go.
+func farQ6KAVX2(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
 
 // scatterQ6KAVX2 computes one token's products with rows chosen by index of Q6_K. Scalar twin: tileGeneric in matmul_generic.go.
 func scatterQ6KAVX2(out *float32, w *byte, rowBytes uintptr, index *int32, x *byte, n uintptr, rows uintptr)
@@ -83,35 +131,50 @@ func expandQ6KAVX2(dst *byte, w *byte, n uintptr)
 // tileQ40VNNI4x4 computes out[t][r] of 4 Q4_0 rows and 4 tokens. Scalar twin: tileGeneric in matmul_generic.go.
 func tileQ40VNNI4x4(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
 
+// tileQ40VNNI4x1 computes out[t][r] of 4 Q4_0 rows and 1 tokens. Scalar twin: tileGeneric in matmul_generic.go.
+func tileQ40VNNI4x1(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr)
+
+// streamQ40VNNI computes one token's products with consecutive rows of Q4_0. Scalar twin: tileGeneric in matmul_generic.go.
+func streamQ40VNNI(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
+
+// farQ40VNNI computes one token's products with consecutive rows of Q4_0. Scalar twin: tileGeneric in matmul_generic.go.
+func farQ40VNNI(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
+
 // scatterQ40VNNI computes one token's products with rows chosen by index of Q4_0. Scalar twin: tileGeneric in matmul_generic.go.
 func scatterQ40VNNI(out *float32, w *byte, rowBytes uintptr, index *int32, x *byte, n uintptr, rows uintptr)
 
 // panelQ40VNNI4x4 computes out[t][r] of 4 Q4_0 rows and 4 tokens. Scalar twin: tileGeneric in matmul_generic.go.
 func panelQ40VNNI4x4(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
 
-// tileQ4KVNNI4x4 computes out[t][r] of 4 Q4_K rows and 4 tokens. Scalar twin: tileGeneric in matmul_generic.go.
-func tileQ4KVNNI4x4(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
+// tileQ41VNNI4x4 computes out[t][r] of 4 Q4_1 rows and 4 tokens. Scalar twin: tileGeneric in matmul_generic.go.
+func tileQ41VNNI4x4(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
 
-// streamQ4KVNNI computes one token's products with consecutive rows of Q4_K. Scalar twin: tileGeneric in matmul_generic.go.
-func streamQ4KVNNI(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
+// tileQ41VNNI4x1 computes out[t][r] of 4 Q4_1 rows and 1 tokens. Scalar twin: tileGeneric in matmul_generic.go.
+func tileQ41VNNI4x1(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr)
 
-// farQ4KVNNI computes one token's products with consecutive rows of Q4_K. Scalar twin: tileGeneric in matmul_generic.go.
-func farQ4KVNNI(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
+// streamQ41VNNI computes one token's products with consecutive rows of Q4_1. Scalar twin: tileGeneric in matmul_generic.go.
+func streamQ41VNNI(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
 
-// tileQ4KVNNI4x1 computes out[t][r] of 4 Q4_K rows and 1 tokens. Scalar twin: tileGeneric in matmul_generic.go.
-func tileQ4KVNNI4x1(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr)
+// farQ41VNNI computes one token's products with consecutive rows of Q4_1. Scalar twin: tileGeneric in matmul_generic.go.
+func farQ41VNNI(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
 
-// scatterQ4KVNNI computes one token's products with rows chosen by index of Q4_K. Scalar twin: tileGeneric in matmul_generic.go.
-func scatterQ4KVNNI(out *float32, w *byte, rowBytes uintptr, index *int32, x *byte, n uintptr, rows uintptr)
+// scatterQ41VNNI computes one token's products with rows chosen by index of Q4_1. Scalar twin: tileGeneric in matmul_generic.go.
+func scatterQ41VNNI(out *float32, w *byte, rowBytes uintptr, index *int32, x *byte, n uintptr, rows uintptr)
 
-// panelQ4KVNNI4x4 computes out[t][r] of 4 Q4_K rows and 4 tokens. Scalar twin: tileGeneric in matmul_generic.go.
-func panelQ4KVNNI4x4(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
+// panelQ41VNNI4x4 computes out[t][r] of 4 Q4_1 rows and 4 tokens. Scalar twin: tileGeneric in matmul_generic.go.
+func panelQ41VNNI4x4(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
 
 // tileQ80VNNI4x4 computes out[t][r] of 4 Q8_0 rows and 4 tokens. Scalar twin: tileGeneric in matmul_generic.go.
 func tileQ80VNNI4x4(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
 
+// tileQ80VNNI4x1 computes out[t][r] of 4 Q8_0 rows and 1 tokens. Scalar twin: tileGeneric in matmul_generic.go.
+func tileQ80VNNI4x1(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr)
+
 // streamQ80VNNI computes one token's products with consecutive rows of Q8_0. Scalar twin: tileGeneric in matmul_generic.go.
 func streamQ80VNNI(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
+
+// farQ80VNNI computes one token's products with consecutive rows of Q8_0. Scalar twin: tileGeneric in matmul_generic.go.
+func farQ80VNNI(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
 
 // scatterQ80VNNI computes one token's products with rows chosen by index of Q8_0. Scalar twin: tileGeneric in matmul_generic.go.
 func scatterQ80VNNI(out *float32, w *byte, rowBytes uintptr, index *int32, x *byte, n uintptr, rows uintptr)
@@ -122,14 +185,53 @@ func panelQ80VNNI4x4(out *float32, outStride uintptr, w *byte, rowBytes uintptr,
 // expandQ80VNNI writes n superblocks of a packed Q8_0 row as a panel's. Scalar twin: superblock in unpack.go.
 func expandQ80VNNI(dst *byte, w *byte, n uintptr)
 
+// tileQ4KVNNI4x4 computes out[t][r] of 4 Q4_K rows and 4 tokens. Scalar twin: tileGeneric in matmul_generic.go.
+func tileQ4KVNNI4x4(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
+
+// tileQ4KVNNI4x1 computes out[t][r] of 4 Q4_K rows and 1 tokens. Scalar twin: tileGeneric in matmul_generic.go.
+func tileQ4KVNNI4x1(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr)
+
+// streamQ4KVNNI computes one token's products with consecutive rows of Q4_K. Scalar twin: tileGeneric in matmul_generic.go.
+func streamQ4KVNNI(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
+
+// farQ4KVNNI computes one token's products with consecutive rows of Q4_K. Scalar twin: tileGeneric in matmul_generic.go.
+func farQ4KVNNI(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
+
+// scatterQ4KVNNI computes one token's products with rows chosen by index of Q4_K. Scalar twin: tileGeneric in matmul_generic.go.
+func scatterQ4KVNNI(out *float32, w *byte, rowBytes uintptr, index *int32, x *byte, n uintptr, rows uintptr)
+
+// panelQ4KVNNI4x4 computes out[t][r] of 4 Q4_K rows and 4 tokens. Scalar twin: tileGeneric in matmul_generic.go.
+func panelQ4KVNNI4x4(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
+
+// tileQ5KVNNI4x4 computes out[t][r] of 4 Q5_K rows and 4 tokens. Scalar twin: tileGeneric in matmul_generic.go.
+func tileQ5KVNNI4x4(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
+
+// tileQ5KVNNI4x1 computes out[t][r] of 4 Q5_K rows and 1 tokens. Scalar twin: tileGeneric in matmul_generic.go.
+func tileQ5KVNNI4x1(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr)
+
+// streamQ5KVNNI computes one token's products with consecutive rows of Q5_K. Scalar twin: tileGeneric in matmul_generic.go.
+func streamQ5KVNNI(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
+
+// farQ5KVNNI computes one token's products with consecutive rows of Q5_K. Scalar twin: tileGeneric in matmul_generic.go.
+func farQ5KVNNI(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
+
+// scatterQ5KVNNI computes one token's products with rows chosen by index of Q5_K. Scalar twin: tileGeneric in matmul_generic.go.
+func scatterQ5KVNNI(out *float32, w *byte, rowBytes uintptr, index *int32, x *byte, n uintptr, rows uintptr)
+
+// panelQ5KVNNI4x4 computes out[t][r] of 4 Q5_K rows and 4 tokens. Scalar twin: tileGeneric in matmul_generic.go.
+func panelQ5KVNNI4x4(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
+
 // tileQ6KVNNI2x4 computes out[t][r] of 2 Q6_K rows and 4 tokens. Scalar twin: tileGeneric in matmul_generic.go.
 func tileQ6KVNNI2x4(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
+
+// tileQ6KVNNI4x1 computes out[t][r] of 4 Q6_K rows and 1 tokens. Scalar twin: tileGeneric in matmul_generic.go.
+func tileQ6KVNNI4x1(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr)
 
 // streamQ6KVNNI computes one token's products with consecutive rows of Q6_K. Scalar twin: tileGeneric in matmul_generic.go.
 func streamQ6KVNNI(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
 
-// tileQ6KVNNI4x1 computes out[t][r] of 4 Q6_K rows and 1 tokens. Scalar twin: tileGeneric in matmul_generic.go.
-func tileQ6KVNNI4x1(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr)
+// farQ6KVNNI computes one token's products with consecutive rows of Q6_K. Scalar twin: tileGeneric in matmul_generic.go.
+func farQ6KVNNI(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
 
 // scatterQ6KVNNI computes one token's products with rows chosen by index of Q6_K. Scalar twin: tileGeneric in matmul_generic.go.
 func scatterQ6KVNNI(out *float32, w *byte, rowBytes uintptr, index *int32, x *byte, n uintptr, rows uintptr)
@@ -217,6 +319,9 @@ func scatterBF16BF16(out *float32, w *byte, rowBytes uintptr, index *int32, x *b
 
 // streamBF16BF16 computes one token's products with consecutive rows of BF16. Scalar twin: dotBF16Generic in bfloat.go.
 func streamBF16BF16(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
+
+// farBF16BF16 computes one token's products with consecutive rows of BF16. Scalar twin: dotBF16Generic in bfloat.go.
+func farBF16BF16(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
 
 // expandBF16BF16 writes n groups of 32 BF16 weights as BF16. Scalar twin: bf16Weight in bfloat.go.
 func expandBF16BF16(dst *byte, w *byte, n uintptr)

@@ -80,7 +80,7 @@ func (p problem) activations(k *Kernels, typ quant.Type) (unsafe.Pointer, int) {
 
 func TestUnpackIsDecode(t *testing.T) {
 	rng := rand.New(rand.NewPCG(3, 0))
-	for _, typ := range Types() {
+	for _, typ := range quant.Types() {
 		p := newProblem(rng, typ, 1, 512, 1)
 		got := make([]float32, 512)
 		UnpackRow(typ, got, p.packed)
@@ -96,7 +96,7 @@ func TestUnpackIsDecode(t *testing.T) {
 func TestMatMul(t *testing.T) {
 	const seed = 11
 	rng := rand.New(rand.NewPCG(seed, 0))
-	for _, typ := range Types() {
+	for _, typ := range quant.Types() {
 		for _, s := range [][3]int{{1, 256, 1}, {4, 256, 4}, {5, 512, 5}, {9, 768, 9}, {3, 2048, 2}, {13, 320, 7}, {8, 192, 3}, {2, 33, 2}, {7, 4544, 6}, {5, 6144, 1}, {6, 15616, 1}} {
 			cols := (s[1] + typ.BlockElems() - 1) / typ.BlockElems() * typ.BlockElems()
 			p := newProblem(rng, typ, s[0], cols, s[2])
@@ -118,7 +118,7 @@ func TestMatMul(t *testing.T) {
 	}
 }
 
-// twin is the definition of k's products.
+// twin returns the definition of k's products.
 func twin(k *Kernels) *Kernels {
 	g := generic()
 	if k.bfloat {
@@ -158,7 +158,7 @@ func TestBatchInvariance(t *testing.T) {
 	rng := rand.New(rand.NewPCG(5, 0))
 	index := []int32{10, 0, 3, 3, 9, 7, 1}
 	for _, k := range Variants() {
-		for _, typ := range Types() {
+		for _, typ := range quant.Types() {
 			for _, cols := range []int{768, 2304, 2304 + 32, 33} {
 				if cols%typ.BlockElems() != 0 {
 					continue
@@ -196,7 +196,7 @@ func TestBatchInvariance(t *testing.T) {
 func TestMatMulAllocatesNothing(t *testing.T) {
 	rng := rand.New(rand.NewPCG(21, 0))
 	for _, k := range platform() {
-		for _, typ := range Types() {
+		for _, typ := range quant.Types() {
 			p := newProblem(rng, typ, 8, 512, 20)
 			x, stride := p.activations(k, typ)
 			out := make([]float32, p.rows*p.tokens)
@@ -257,9 +257,14 @@ func TestQuantize(t *testing.T) {
 	}
 }
 
+// quantised lists the types with quants.
+func quantised() []quant.Type {
+	return slices.DeleteFunc(quant.Types(), func(t quant.Type) bool { return !t.Quantised() })
+}
+
 // TestExtremes: the largest quants on both sides overflow no intermediate sum.
 func TestExtremes(t *testing.T) {
-	for _, typ := range []quant.Type{quant.Q4_0, quant.Q8_0, quant.Q4_K, quant.Q6_K} {
+	for _, typ := range quantised() {
 		for _, sign := range []float32{1, -1} {
 			for _, fill := range []byte{0x00, 0x7f, 0x80, 0xff} {
 				raw := make([]byte, typ.RowBytes(512))
@@ -267,13 +272,8 @@ func TestExtremes(t *testing.T) {
 					raw[i] = fill
 				}
 				for b := 0; b < len(raw); b += typ.BlockBytes() { // scales of 1
-					raw[b], raw[b+1] = 0x00, 0x3c
-					if typ == quant.Q4_K {
-						raw[b+2], raw[b+3] = 0x00, 0x3c
-					}
-					if typ == quant.Q6_K {
-						raw[b], raw[b+1] = fill, fill
-						raw[b+208], raw[b+209] = 0x00, 0x3c
+					for _, h := range typ.Halves() {
+						raw[b+h], raw[b+h+1] = 0x00, 0x3c
 					}
 				}
 				const rows, tokens, cols = 5, 18, 512 // one row and panels alike

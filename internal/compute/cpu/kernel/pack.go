@@ -4,53 +4,39 @@ import (
 	"encoding/binary"
 	"fmt"
 
+	"github.com/powerinfer-go/powerinfer/internal/compute/cpu/layout"
 	"github.com/powerinfer-go/powerinfer/internal/quant"
 )
 
-// A packed row of a quantised type is a sequence of superblocks of 256 elements, eight blocks of 32; SIMD lane j
-// belongs to block j. A superblock lies in one piece, so that a row is one stream: the hardware's prefetchers follow it.
-//
-//	Q4_0  8 f16 scales; 4×32 bytes: vector v's dword j holds elements 4v… of block j in its low nibbles and
-//	      elements 4(v+4)… in its high ones
-//	Q8_0  8 f16 scales; 8×32 bytes, as activations
-//	Q4_K  d, dmin, 8×6 bits of scales, 8×6 bits of minima; quants as Q4_0
-//	Q6_K  16 scales as in the file, two for each block; low nibbles as Q4_0; 2×32 bytes of high bits: vector h's
-//	      dword j holds in its bit pair f the high bits of elements 4(2f+h)… of block j; f16 d
-//
-// The last superblock is filled up with zero scales. Float types stay rows as in the file.
+// A packed row of a quantised type is a sequence of superblocks of 256 elements, which package layout describes. A superblock lies in one
+// piece, so that a row is one stream: the hardware's prefetchers follow it. The last one is filled up with zero scales. Float types stay
+// rows as in the file.
 
-// Offsets into a superblock.
-const (
-	offQuants = 16
-	offHigh   = 144
-	offSuper  = 208
-)
+// packing is how a type's superblocks are brought from the file's layout into the kernels' and back, in plain Go.
+type packing struct {
+	pack    func(out, file []byte) // file may have fewer blocks than a superblock, of types whose blocks are smaller
+	restore func(file, packed []byte)
+}
 
-// superBytes is the size of a packed superblock.
-func superBytes(t quant.Type) int {
-	switch t {
-	case quant.Q8_0:
-		return offQuants + 256
-	case quant.Q6_K:
-		return offSuper + 2
-	}
-	return offQuants + 128
+// packings holds the quantised types'.
+var packings = [...]packing{
+	quant.Q4_0: {packQ4_0, restoreQ4_0},
+	quant.Q4_1: {packQ4_1, restoreQ4_1},
+	quant.Q8_0: {packQ8_0, restoreQ8_0},
+	quant.Q4_K: {packQ4_K, restoreQ4_K},
+	quant.Q5_K: {packQ5_K, restoreQ5_K},
+	quant.Q6_K: {packQ6_K, restoreQ6_K},
 }
 
 // rowAlign keeps packed rows on cache lines.
 const rowAlign = 64
 
-// Quantised reports whether t is computed on int8 activations.
-func Quantised(t quant.Type) bool {
-	return t == quant.Q4_0 || t == quant.Q8_0 || t == quant.Q4_K || t == quant.Q6_K
-}
-
-// RowBytes is the packed size of a row of cols elements.
+// RowBytes returns the packed size of a row of cols elements.
 func RowBytes(t quant.Type, cols int) int {
-	if !Quantised(t) {
+	if !t.Quantised() {
 		return t.RowBytes(cols)
 	}
-	return (Super(cols)*superBytes(t) + rowAlign - 1) / rowAlign * rowAlign
+	return (Super(cols)*layout.Of(t).Bytes + rowAlign - 1) / rowAlign * rowAlign
 }
 
 // PackRow writes a row of cols elements in file layout to dst [RowBytes].
@@ -58,11 +44,11 @@ func PackRow(t quant.Type, dst, src []byte, cols int) {
 	if len(dst) != RowBytes(t, cols) || len(src) != t.RowBytes(cols) {
 		panic(fmt.Sprintf("kernel: packing %d bytes of %s into %d", len(src), t, len(dst)))
 	}
-	if !Quantised(t) {
+	if !t.Quantised() {
 		copy(dst, src)
 		return
 	}
-	n, in := superBytes(t), quant.QKK/t.BlockElems()*t.BlockBytes()
+	n, in := layout.Of(t).Bytes, quant.QKK/t.BlockElems()*t.BlockBytes()
 	for s := range Super(cols) {
 		packSuper(t, dst[s*n:][:n], src[s*in:min(len(src), (s+1)*in)])
 	}
@@ -73,18 +59,11 @@ func packSuper(t quant.Type, out, file []byte) {
 	if len(file) < quant.QKK/t.BlockElems()*t.BlockBytes() {
 		clear(out)
 	}
-	switch t {
-	case quant.Q4_0:
-		packQ4_0(out, file)
-	case quant.Q8_0:
-		packQ8_0(out, file)
-	case quant.Q4_K:
-		packQ4_K(out[:offQuants], out[offQuants:], file)
-	case quant.Q6_K:
-		packQ6_K(out[:offQuants], out[offQuants:offSuper], file)
-		copy(out[offSuper:], file[208:])
-	}
+	packings[t].pack(out, file)
 }
+
+// header is the size of the scales of types whose scales take the least.
+const header = 16
 
 func get(b []byte) uint32    { return binary.LittleEndian.Uint32(b) }
 func put(b []byte, v uint32) { binary.LittleEndian.PutUint32(b, v) }
@@ -97,7 +76,7 @@ func packQ4_0(out, file []byte) {
 	for j := range len(file) / size {
 		in := (*[size]byte)(file[j*size:])
 		copy(out[2*j:2*j+2], in[:2])
-		to := (*[lane]byte)(out[offQuants+4*j:])
+		to := (*[lane]byte)(out[header+4*j:])
 		a, b := binary.LittleEndian.Uint64(in[2:]), binary.LittleEndian.Uint64(in[10:])
 		put(to[:], uint32(a))
 		put(to[32:], uint32(a>>32))
@@ -112,7 +91,7 @@ func packQ8_0(out, file []byte) {
 	for j := range len(file) / size {
 		in := (*[size]byte)(file[j*size:])
 		copy(out[2*j:2*j+2], in[:2])
-		to := (*[lane]byte)(out[offQuants+4*j:])
+		to := (*[lane]byte)(out[header+4*j:])
 		put(to[:], get(in[2:]))
 		put(to[32:], get(in[6:]))
 		put(to[64:], get(in[10:]))
@@ -127,20 +106,29 @@ func packQ8_0(out, file []byte) {
 // low4 is the low nibble of every byte.
 const low4 = 0x0f0f0f0f
 
-func packQ4_K(header, quants, src []byte) {
-	in := (*[144]byte)(src)
-	copy(header, in[:4])
-	scale, min := quant.Q4KScales(in[4:16])
+func packQ4_K(out, file []byte) {
+	in := (*[144]byte)(file)
+	packSixBits(out, in[:16])
+	packPairs(out[header:], in[16:])
+}
+
+// packSixBits packs d, dmin and the six-bit scales and minima of eight blocks.
+func packSixBits(out, file []byte) {
+	copy(out, file[:4])
+	scale, min := quant.SixBitScales(file[4:16])
 	var s, m uint64
 	for j := range 8 {
 		s |= uint64(scale[j]) << (6 * j)
 		m |= uint64(min[j]) << (6 * j)
 	}
-	binary.LittleEndian.PutUint64(header[4:], s|m<<48)
-	binary.LittleEndian.PutUint32(header[12:], uint32(m>>16))
-	// Sub-blocks 2k and 2k+1 are the low and the high nibbles of 32 bytes of the file.
+	binary.LittleEndian.PutUint64(out[4:], s|m<<48)
+	binary.LittleEndian.PutUint32(out[12:], uint32(m>>16))
+}
+
+// packPairs packs nibbles of which sub-blocks 2k and 2k+1 are the low and the high ones of 32 bytes of the file.
+func packPairs(quants, file []byte) {
 	for k := range 4 {
-		pair := (*[32]byte)(in[16+32*k:])
+		pair := (*[32]byte)(file[32*k:])
 		out := quants[8*k:][:104]
 		for v := range 4 {
 			a, b := get(pair[4*v:]), get(pair[16+4*v:])
@@ -150,9 +138,11 @@ func packQ4_K(header, quants, src []byte) {
 	}
 }
 
-func packQ6_K(header, quants, src []byte) {
-	in := (*[210]byte)(src)
-	copy(header, in[192:208])
+func packQ6_K(packed, file []byte) {
+	in := (*[210]byte)(file)
+	copy(packed, in[192:208])
+	copy(packed[layout.Of(quant.Q6_K).Unit:], in[208:])
+	quants := packed[header:]
 	for j := range 8 {
 		// Block j is the low or the high nibbles of 32 bytes, and two bits at a place of its own of 32 others.
 		half, quarter := j/4, j%4

@@ -12,7 +12,7 @@ import (
 func TestPackedRowKeepsElements(t *testing.T) {
 	const seed = 17
 	rng := rand.New(rand.NewPCG(seed, 0))
-	for _, typ := range Types() {
+	for _, typ := range quant.Types() {
 		for _, cols := range []int{32, 224, 256, 288, 1024, 4544} {
 			if cols%typ.BlockElems() != 0 {
 				continue
@@ -48,7 +48,7 @@ func TestPackedRowKeepsElements(t *testing.T) {
 // BenchmarkPackRow repacks a row that lies in the cache; B/s are of the file.
 func BenchmarkPackRow(b *testing.B) {
 	const cols = 4096
-	for _, typ := range []quant.Type{quant.Q4_0, quant.Q8_0, quant.Q4_K, quant.Q6_K, quant.F16} {
+	for _, typ := range append(quantised(), quant.F16) {
 		b.Run(fmt.Sprint(typ), func(b *testing.B) {
 			src, dst := make([]byte, typ.RowBytes(cols)), make([]byte, RowBytes(typ, cols))
 			b.SetBytes(int64(len(src)))

@@ -1,6 +1,10 @@
 package kernel
 
-import "unsafe"
+import (
+	"unsafe"
+
+	"github.com/powerinfer-go/powerinfer/internal/compute/cpu/layout"
+)
 
 // block is a tile of several tokens. Its tile may be called for one part of the columns after the other; acc keeps the
 // accumulators in between and part tells the first and the last call.
@@ -8,12 +12,6 @@ type block struct {
 	rows, tokens int
 	tile         func(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride, n uintptr, acc *float32, part uintptr)
 }
-
-// Bits of part.
-const (
-	firstPart = 1
-	lastPart  = 2
-)
 
 // A panel is a few packed rows expanded to bytes and float scales, so that unpacking is paid once for many tokens. It
 // stays in the second-level cache while all tokens pass over it. Products have the same bits as of packed rows.
@@ -91,10 +89,10 @@ func (c *call) tokenTile(b *block, s *blockScratch, w unsafe.Pointer, rowBytes, 
 	for from := 0; from < c.n; from += c.part {
 		to, part := min(from+c.part, c.n), uintptr(0)
 		if from == 0 {
-			part |= firstPart
+			part |= layout.FirstPart
 		}
 		if to == c.n {
-			part |= lastPart
+			part |= layout.LastPart
 		}
 		x := (*byte)(unsafe.Add(c.x, t*c.xStride+from*c.xStep))
 		for i := 0; i < n; i += b.rows {

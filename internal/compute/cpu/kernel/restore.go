@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"fmt"
 
+	"github.com/powerinfer-go/powerinfer/internal/compute/cpu/layout"
 	"github.com/powerinfer-go/powerinfer/internal/quant"
 )
 
@@ -13,31 +14,26 @@ func RestoreRow(t quant.Type, dst, src []byte, from, cols int) {
 	if len(dst) != t.RowBytes(cols) || len(src) < RowBytes(t, from+cols) || from%quant.QKK != 0 {
 		panic(fmt.Sprintf("kernel: restoring %d bytes of %s from %d", len(dst), t, len(src)))
 	}
-	if !Quantised(t) {
+	if !t.Quantised() {
 		copy(dst, src[t.RowBytes(from):])
 		return
 	}
-	n, size := superBytes(t), t.BlockBytes()
-	in := quant.QKK / t.BlockElems() * size
+	n := layout.Of(t).Bytes
+	in := quant.QKK / t.BlockElems() * t.BlockBytes()
 	for s := range Super(cols) {
-		file, packed := dst[s*in:min(len(dst), (s+1)*in)], src[(from/quant.QKK+s)*n:][:n]
-		switch t {
-		case quant.Q4_K:
-			restoreQ4_K(file, packed)
-		case quant.Q6_K:
-			restoreQ6_K(file, packed)
-		default:
-			restoreBlocks(file, packed, size)
-		}
+		packings[t].restore(dst[s*in:min(len(dst), (s+1)*in)], src[(from/quant.QKK+s)*n:][:n])
 	}
 }
 
-// restoreBlocks is the inverse of packBlocks.
+func restoreQ4_0(file, packed []byte) { restoreBlocks(file, packed, 18) }
+func restoreQ8_0(file, packed []byte) { restoreBlocks(file, packed, 34) }
+
+// restoreBlocks is the inverse of packQ4_0 and packQ8_0.
 func restoreBlocks(file, packed []byte, size int) {
 	for j := range len(file) / size {
 		out := file[j*size:][:size]
 		out[0], out[1] = packed[2*j], packed[2*j+1]
-		from := packed[offQuants+4*j:]
+		from := packed[header+4*j:]
 		for v := range (size - 2) / 4 {
 			put(out[2+4*v:], get(from[32*v:]))
 		}
@@ -46,19 +42,28 @@ func restoreBlocks(file, packed []byte, size int) {
 
 // restoreQ4_K is the inverse of packQ4_K.
 func restoreQ4_K(file, packed []byte) {
-	out := (*[144]byte)(file)
-	copy(out[:4], packed)
+	restoreSixBits(file, packed)
+	restorePairs(file[16:144], packed[header:])
+}
+
+// restoreSixBits is the inverse of packSixBits.
+func restoreSixBits(file, packed []byte) {
+	copy(file[:4], packed)
 	high := binary.LittleEndian.Uint32(packed[12:])
 	low := binary.LittleEndian.Uint64(packed[4:])
 	scale := func(j int) byte { return byte(low >> (6 * j) & 63) }
 	least := func(j int) byte { return byte((low>>48 | uint64(high)<<16) >> (6 * j) & 63) }
-	for j := range 4 { // quant.Q4KScales says where their bits are
-		out[4+j] = scale(j) | scale(j+4)>>4<<6
-		out[8+j] = least(j) | least(j+4)>>4<<6
-		out[12+j] = scale(j+4)&15 | least(j+4)<<4
+	for j := range 4 { // quant.SixBitScales says where their bits are
+		file[4+j] = scale(j) | scale(j+4)>>4<<6
+		file[8+j] = least(j) | least(j+4)>>4<<6
+		file[12+j] = scale(j+4)&15 | least(j+4)<<4
 	}
+}
+
+// restorePairs is the inverse of packPairs.
+func restorePairs(file, quants []byte) {
 	for k := range 4 {
-		pair, from := out[16+32*k:][:32], packed[offQuants+8*k:]
+		pair, from := file[32*k:][:32], quants[8*k:]
 		for v := range 4 {
 			even, odd := get(from[32*v:]), get(from[32*v+4:])
 			put(pair[4*v:], even&low4|odd&low4<<4)
@@ -72,18 +77,18 @@ func restoreQ6_K(file, packed []byte) {
 	out := (*[210]byte)(file)
 	clear(out[:192])
 	copy(out[192:208], packed)
-	copy(out[208:], packed[offSuper:])
+	copy(out[208:], packed[layout.Of(quant.Q6_K).Unit:])
 	add := func(at int, bits uint32) { put(out[at:], get(out[at:])|bits) }
 	for j := range 8 {
 		half, quarter := j/4, j%4
 		low, high, shift := 64*half+32*(quarter&1), 128+32*half, quarter>>1*4
 		for v := range 4 {
-			x := get(packed[offQuants+4*j+32*v:])
+			x := get(packed[header+4*j+32*v:])
 			add(low+4*v, x&low4<<shift)
 			add(low+16+4*v, x>>4&low4<<shift)
 		}
 		for h := range 2 {
-			bits := get(packed[offHigh+4*j+32*h:])
+			bits := get(packed[layout.Of(quant.Q6_K).High+4*j+32*h:])
 			for f := range 4 {
 				add(high+4*(2*f+h), bits>>(2*f)&0x03030303<<(2*quarter))
 			}
@@ -94,7 +99,7 @@ func restoreQ6_K(file, packed []byte) {
 // RestoreGroup is the inverse of PackGroup: it writes a group [GroupBytes] as block column to of a matrix in file layout, dst with
 // rowBytes per row. Only superblock s of the outputs is read.
 func RestoreGroup(t quant.Type, dst, group []byte, rows, rowBytes, to, s int) {
-	block, plane, quants := t.BlockBytes(), planeBytes(t, rows), superBytes(t)-offQuants
+	block, plane, quants := t.BlockBytes(), planeBytes(t, rows), quantBytes(t)
 	planes := group[Super(rows)*quant.QKK*2:]
 	for e := range min(quant.QKK, rows-s*quant.QKK) {
 		out := dst[(s*quant.QKK+e)*rowBytes+to*block:][:block]

@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"math/rand/v2"
 	"testing"
+
+	"github.com/powerinfer-go/powerinfer/internal/quant"
 )
 
 // TestRestore: what was packed comes back byte for byte, rows and groups of columns.
@@ -17,7 +19,7 @@ func TestRestore(t *testing.T) {
 		}
 		return b
 	}
-	for _, typ := range Types() {
+	for _, typ := range quant.Types() {
 		for _, cols := range []int{32, 224, 256, 288, 1024, 4544} {
 			if cols%typ.BlockElems() != 0 {
 				continue
@@ -36,7 +38,7 @@ func TestRestore(t *testing.T) {
 				}
 			}
 		}
-		if !Grouped(typ) {
+		if !typ.Traits().Columns {
 			continue
 		}
 		for _, rows := range []int{32, 256, 300, 544} {

@@ -4,14 +4,15 @@ import (
 	"encoding/binary"
 	"math"
 
+	"github.com/powerinfer-go/powerinfer/internal/compute/cpu/layout"
 	"github.com/powerinfer-go/powerinfer/internal/quant"
 )
 
-// PanelType is the type in which weights of type t, unpacked to floats, are multiplied: the fastest that keeps the most of
+// PanelType returns the type in which weights of type t, unpacked to floats, are multiplied: the fastest that keeps the most of
 // their precision.
 func (k *Kernels) PanelType(t quant.Type) quant.Type {
 	switch {
-	case Quantised(t):
+	case t.Quantised():
 		return quant.Q8_0
 	case k.bfloat && t != quant.F32:
 		return quant.BF16
@@ -29,8 +30,8 @@ func (k *Kernels) Turn(t quant.Type, panel []byte, n, at int, block *[GroupNeuro
 	stride, piece, scale := RowBytes(t, n), 0, 0
 	if t == quant.Q8_0 {
 		group := at % quant.QKK / GroupNeurons
-		piece = at/quant.QKK*superBytes(t) + offQuants + 4*group
-		scale = offQuants + 2*group
+		piece = at/quant.QKK*layout.Of(t).Bytes + header + 4*group
+		scale = header + 2*group
 		if at+GroupNeurons == n {
 			clearScales(panel, stride, piece-scale+2, 7-group)
 		}
@@ -90,7 +91,7 @@ func clearScales(panel []byte, stride, first, blocks int) {
 	}
 }
 
-// sumElement is the element that lies at place p of a sum: the inverse of sumPlace.
+// sumElement returns the element that lies at place p of a sum: the inverse of sumPlace.
 func sumElement(p int) int {
 	v, u, lane, odd := p/32, p/16%2, p/8%2, p/4%2
 	return 32*(4*lane+2*u+odd) + 4*v + p%4

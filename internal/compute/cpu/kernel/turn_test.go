@@ -5,6 +5,7 @@ import (
 	"math"
 	"testing"
 
+	"github.com/powerinfer-go/powerinfer/internal/compute/cpu/layout"
 	"github.com/powerinfer-go/powerinfer/internal/quant"
 )
 
@@ -48,8 +49,8 @@ func TestTurn(t *testing.T) {
 					}
 					for r := range quant.QKK { // padding behind a row's superblocks is anyone's
 						size := typ.RowBytes(n)
-						if Quantised(typ) {
-							size = (n - 1) / quant.QKK * superBytes(typ)
+						if typ.Quantised() {
+							size = (n - 1) / quant.QKK * layout.Of(typ).Bytes
 						}
 						if !bytes.Equal(mem[r*stride:][:size], first[r*stride:][:size]) {
 							t.Fatalf("%s %s of %d: row %d is another than the first kernels'", k.Name, typ, n, r)
@@ -68,7 +69,7 @@ func checkPanel(t *testing.T, name string, typ quant.Type, mem []byte, n int, bl
 	for r := range quant.QKK {
 		for s := range len(got) / quant.QKK {
 			to := got[s*quant.QKK:][:quant.QKK]
-			if !Quantised(typ) {
+			if !typ.Quantised() {
 				to = got[s*quant.QKK : min(n, (s+1)*quant.QKK)]
 			}
 			unpackSuper(typ, to, mem[r*stride:][:stride], s)

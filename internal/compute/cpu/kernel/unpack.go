@@ -3,12 +3,13 @@ package kernel
 import (
 	"encoding/binary"
 
+	"github.com/powerinfer-go/powerinfer/internal/compute/cpu/layout"
 	"github.com/powerinfer-go/powerinfer/internal/quant"
 )
 
 // UnpackRow decodes a packed row of len(dst) elements.
 func UnpackRow(t quant.Type, dst []float32, src []byte) {
-	if !Quantised(t) {
+	if !t.Quantised() {
 		quant.Decode(t, dst, src)
 		return
 	}
@@ -19,7 +20,7 @@ func UnpackRow(t quant.Type, dst []float32, src []byte) {
 
 // unpackSuper decodes elements 256·s… of a packed row.
 func unpackSuper(t quant.Type, dst []float32, src []byte, s int) {
-	if !Quantised(t) {
+	if !t.Quantised() {
 		quant.Decode(t, dst, src[t.RowBytes(s*quant.QKK):t.RowBytes(s*quant.QKK+len(dst))])
 		return
 	}
@@ -34,32 +35,31 @@ func unpackSuper(t quant.Type, dst []float32, src []byte, s int) {
 // scale[j]·half[2j+i/16]·q[32j+i] − min[j].
 type superblock struct {
 	q          [quant.QKK]int32 // offset removed
-	half       [16]int32        // Q6_K's scales of half-blocks; otherwise 1
+	half       [16]int32        // scales of half-blocks; 1 in types without
 	scale, min [8]float32
 }
 
 // read unpacks superblock s of a row.
 func (w *superblock) read(t quant.Type, row []byte, s int) {
-	size := superBytes(t)
-	b := row[s*size:][:size]
+	at, traits := layout.Of(t), t.Traits()
+	b := row[s*at.Bytes:][:at.Bytes]
 	w.scales(t, b)
-	quants := b[offQuants:]
+	quants, high := b[at.Quants:], b[at.High:]
 	for j := range 8 {
 		for i := range 32 {
-			at, v := j*4+i%4, i/4
-			if t == quant.Q8_0 {
-				w.q[32*j+i] = int32(int8(quants[32*v+at]))
+			place, v := j*4+i%4, i/4
+			if traits.Bits == 8 {
+				w.q[32*j+i] = int32(int8(quants[32*v+place]))
 				continue
 			}
-			x := int32(quants[32*(v%4)+at] >> (v / 4 * 4) & 15)
-			switch t {
-			case quant.Q4_0:
-				x -= 8
-			case quant.Q6_K:
-				x |= int32(quants[128+32*(v%2)+at]>>(v/2*2)&3) << 4
-				x -= 32
+			x := int32(quants[32*(v%4)+place] >> (v / 4 * 4) & 15)
+			switch traits.Bits {
+			case 5:
+				x |= int32(high[place]>>v&1) << 4
+			case 6:
+				x |= int32(high[32*(v%2)+place]>>(v/2*2)&3) << 4
 			}
-			w.q[32*j+i] = x
+			w.q[32*j+i] = x - int32(traits.Offset)
 		}
 	}
 }
@@ -73,11 +73,13 @@ func (w *superblock) scales(t quant.Type, b []byte) {
 	}
 	for j := range 8 {
 		w.min[j], w.half[2*j], w.half[2*j+1] = 0, 1, 1
-		switch t {
-		case quant.Q4_K:
+		switch t.Traits().Scales {
+		case quant.BlockMin:
+			w.scale[j], w.min[j] = f16(b[2*j:]), -f16(b[layout.Minima+2*j:])
+		case quant.SixBits:
 			w.scale[j], w.min[j] = f16(b)*field(4, j), f16(b[2:])*field(10, j)
-		case quant.Q6_K:
-			w.scale[j] = f16(b[offSuper:])
+		case quant.HalfBlocks:
+			w.scale[j] = f16(b[layout.Of(t).Unit:])
 			w.half[2*j], w.half[2*j+1] = int32(int8(b[2*j])), int32(int8(b[2*j+1]))
 		default:
 			w.scale[j] = f16(b[2*j:])

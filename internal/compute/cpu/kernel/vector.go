@@ -73,7 +73,7 @@ func (v *Vector) AddBias(dst, bias []float32) {
 	}
 }
 
-// Argmax is the index of the first largest element; 0 where all are NaN.
+// Argmax returns the index of the first largest element; 0 where all are NaN.
 func (v *Vector) Argmax(x []float32) int {
 	m := v.Max(x)
 	for i, e := range x {

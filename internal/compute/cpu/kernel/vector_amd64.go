@@ -32,7 +32,7 @@ func avx2Vector() Vector {
 	return v
 }
 
-// first is the address of x[0], or nil or an address not to be read where x is empty.
+// first returns the address of x[0], or nil or an address not to be read where x is empty.
 func first[T any](x []T) *T { return unsafe.SliceData(x) }
 
 func toF16x8(dst []uint16, x []float32) {

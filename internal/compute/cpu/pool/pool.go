@@ -65,7 +65,7 @@ func New(threads int) *Pool {
 	return p
 }
 
-// Threads is the number of chunks that can be in progress at once: worker numbers are below it.
+// Threads returns the number of chunks that can be in progress at once: worker numbers are below it.
 func (p *Pool) Threads() int { return p.threads }
 
 // Run calls fn(0…chunks-1, worker) and returns when all calls have returned. The
@@ -106,6 +106,7 @@ func (p *Pool) Close() {
 }
 
 func (p *Pool) serve(worker int) {
+	debug.SetPanicOnFault(true) // weights may be a mapped file, which can shrink
 	for {
 		seen := p.region.word.Load()
 		if p.stop.Load() {
@@ -166,7 +167,7 @@ type Panic struct {
 
 func (p *Panic) Error() string { return fmt.Sprintf("%v\n\n%s", p.Value, p.Stack) }
 
-// Unwrap is the panic's value, if that is an error.
+// Unwrap returns the panic's value, if that is an error.
 func (p *Panic) Unwrap() error {
 	err, _ := p.Value.(error)
 	return err

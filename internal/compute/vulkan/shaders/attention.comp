@@ -6,16 +6,20 @@
 #include "common.glsl"
 #include "attention.glsl"
 
-layout(constant_id = 2) const uint DIM = 128; // of a head; even
+layout(constant_id = 2) const uint KEY = 128; // of a head; even
 layout(constant_id = 3) const uint QUERIES = 8;
 layout(constant_id = 4) const uint HEADS = 8;
 layout(constant_id = 5) const bool WHOLE = false;
+layout(constant_id = 6) const uint DIM = 128; // of a head's value; even
+layout(constant_id = 7) const bool SINKS = false;
 
 layout(set = 0, binding = 0, std430) readonly buffer Q { float q[]; };
-layout(set = 0, binding = 1, std430) readonly buffer K { uint k[]; }; // pairs of halves [pages, kv_heads, DIM/2, 64]
+layout(set = 0, binding = 1, std430) readonly buffer K { uint k[]; }; // pairs of halves [pages, kv_heads, KEY/2, 64]
 layout(set = 0, binding = 2, std430) readonly buffer V { uint v[]; }; // [pages, kv_heads, 64, DIM/2]
 layout(set = 0, binding = 3, std430) writeonly buffer Out { float result[]; };
 layout(set = 0, binding = 4, std430) writeonly buffer Splits { float splits[]; }; // [n, heads, maxSplits, DIM + 2]
+
+layout(set = 0, binding = 6, std430) readonly buffer Sinks { float sinks[]; }; // [heads]
 
 layout(push_constant) uniform Push {
 	uint tokens;
@@ -24,13 +28,15 @@ layout(push_constant) uniform Push {
 	uint maxSplits;
 	float scale;
 	uint room, outs;
+	uint window;   // positions that a token sees; 0: all
+	float softCap; // 0: none
 } push;
 #define PARAMS 5
 #define ROWS push.room
 #define OUT push.outs
 #include "params.glsl"
 
-const uint PAGE = 64, PAIRS = DIM / 2;
+const uint PAGE = 64, KEYS = KEY / 2, PAIRS = DIM / 2; // pairs of a key, of a value
 const uint TOKENS = QUERIES / HEADS;
 const uint LOCAL = SPLIT;            // an invocation for every position
 const uint SLICES = LOCAL / PAIRS;   // of the positions, when values are summed: an invocation for every pair and slice
@@ -39,13 +45,14 @@ const uint EACH = (DIM + LOCAL - 1) / LOCAL; // elements of an output that an in
 const uint QUADS = (QUERIES + 3) / 4; // rows of q, four to a vector
 const uint AHEAD = 4; // positions whose values an invocation loads at a time
 
-shared vec4 queries[PAIRS * 2 * QUADS]; // by element
+shared vec4 queries[KEYS * 2 * QUADS]; // by element
 shared vec4 scores[SPLIT * QUADS];      // by position
 shared vec4 chunks[SPLIT / 4 * QUADS]; // scores, while they are reduced
 shared vec4 slices[SLICES * DIM];
 shared vec4 tops[QUADS], sums[QUADS]; // parts of the rows
 shared ivec4 limits[QUADS];           // the last position that a row attends to; -1 where it takes no part
-shared uint blocks[SPLIT / PAGE]; // where the head's keys or values of the split's pages begin
+shared ivec4 starts[QUADS];           // the first
+shared uint blocks[SPLIT / PAGE]; // the head's blocks of the split's pages
 
 uint id = gl_LocalInvocationID.x;
 
@@ -89,18 +96,24 @@ void reduce(bool added) {
 
 const float NOTHING = -3.4e38; // less than any score
 
+// sees is which of four rows attend to a position.
+bvec4 sees(uint quad, int position) {
+	bvec4 before = lessThanEqual(ivec4(position), limits[quad]), after = greaterThanEqual(ivec4(position), starts[quad]);
+	return bvec4(before.x && after.x, before.y && after.y, before.z && after.z, before.w && after.w);
+}
+
 // score fills scores with the exponentials of a split's positions, and parts.
-void score(uint sequence, uint from, int last) {
+void score(uint sequence, uint from, int begin, int last) {
 	if (id < SPLIT / PAGE && int(from + id * PAGE) <= last)
-		blocks[id] = (page(sequence, from / PAGE + id) * push.kvHeads + kvHead) * PAGE * PAIRS;
+		blocks[id] = page(sequence, from / PAGE + id) * push.kvHeads + kvHead;
 	barrier();
 	int position = int(from + id);
 	vec4 s[QUADS];
 	[[unroll]] for (uint i = 0; i < QUADS; i++)
 		s[i] = vec4(0);
-	if (position <= last) {
-		uint at = blocks[id / PAGE] + id % PAGE;
-		for (uint j = 0; j < PAIRS; j++) {
+	if (position >= begin && position <= last) {
+		uint at = blocks[id / PAGE] * PAGE * KEYS + id % PAGE;
+		for (uint j = 0; j < KEYS; j++) {
 			vec2 key = unpackHalf2x16(k[at + j * PAGE]);
 			[[unroll]] for (uint i = 0; i < QUADS; i++) {
 				precise vec4 sum = fma(queries[2 * j * QUADS + i], key.xxxx, s[i]);
@@ -111,28 +124,33 @@ void score(uint sequence, uint from, int last) {
 	}
 	[[unroll]] for (uint i = 0; i < QUADS; i++) {
 		precise vec4 score = s[i] * push.scale;
-		s[i] = mix(vec4(NOTHING), score, lessThanEqual(ivec4(position), limits[i]));
+		if (push.softCap > 0) { // cap·tanh(score/cap)
+			precise vec4 capped = push.softCap * (1.0 - 2.0 / (1.0 + exp(min(2.0 * score / push.softCap, vec4(80)))));
+			score = capped;
+		}
+		s[i] = mix(vec4(NOTHING), score, sees(i, position));
 		scores[id * QUADS + i] = s[i];
 	}
 	barrier();
 	reduce(false);
 	[[unroll]] for (uint i = 0; i < QUADS; i++)
-		scores[id * QUADS + i] = mix(vec4(0), exp(s[i] - tops[i]), lessThanEqual(ivec4(position), limits[i]));
+		scores[id * QUADS + i] = mix(vec4(0), exp(s[i] - tops[i]), sees(i, position));
 	barrier();
 	reduce(true);
 }
 
 // values are the sums of a split's values, weighted with scores. An invocation has the pair id%PAIRS of slice id/PAIRS.
-void values(uint from, int last, out vec4 even[QUADS], out vec4 odd[QUADS]) {
+void values(uint from, int begin, int last, out vec4 even[QUADS], out vec4 odd[QUADS]) {
 	uint pair = id % PAIRS, slice = id / PAIRS;
 	[[unroll]] for (uint i = 0; i < QUADS; i++)
 		even[i] = odd[i] = vec4(0);
 	uint end = slice < SLICES ? min(min((slice + 1) * SLICE, SPLIT), uint(last + 1) - from) : 0;
-	for (uint first = slice * SLICE; first < end; first += AHEAD) {
+	uint skipped = uint(max(begin - int(from), 0)); // values that nobody sees may be anything
+	for (uint first = max(slice * SLICE, skipped); first < end; first += AHEAD) {
 		vec2 value[AHEAD];
 		[[unroll]] for (uint j = 0; j < AHEAD; j++) {
 			uint p = min(first + j, end - 1);
-			value[j] = unpackHalf2x16(v[blocks[p / PAGE] + p % PAGE * PAIRS + pair]);
+			value[j] = unpackHalf2x16(v[(blocks[p / PAGE] * PAGE + p % PAGE) * PAIRS + pair]);
 		}
 		[[unroll]] for (uint j = 0; j < AHEAD; j++) {
 			if (first + j >= end)
@@ -158,14 +176,14 @@ void take(uint quad, vec4 even, vec4 odd, uint split) {
 		slices[2 * id + 1] = odd;
 	}
 	barrier();
-	bvec4 takes = greaterThanEqual(limits[quad], ivec4(split * SPLIT));
+	bvec4 reaches = greaterThanEqual(limits[quad], ivec4(split * SPLIT)), begins = lessThan(starts[quad], ivec4((split + 1) * SPLIT));
 	vec4 old = vec4(1), new = vec4(0); // by what values are multiplied
 	[[unroll]] for (uint j = 0; j < 4; j++) {
-		if (!takes[j])
+		if (!(reaches[j] && begins[j]))
 			continue;
 		Part part = Part(tops[quad][j], sums[quad][j]);
 		if (WHOLE) {
-			vec2 by = merge(totals[4 * quad + j], part, split == 0);
+			vec2 by = merge(totals[4 * quad + j], part, split == uint(starts[quad][j]) / SPLIT);
 			old[j] = by.x;
 			new[j] = by.y;
 		} else if (id == 0) {
@@ -187,7 +205,7 @@ void take(uint quad, vec4 even, vec4 odd, uint split) {
 			continue;
 		}
 		[[unroll]] for (uint j = 0; j < 4; j++)
-			if (takes[j])
+			if (reaches[j] && begins[j])
 				splits[splitAt(4 * quad + j, split) + 2 + d] = sum[j];
 	}
 }
@@ -198,17 +216,25 @@ void attend(uint from, uint end, uint firstSplit) {
 	if (id < 4 * QUADS) {
 		uint t = id / HEADS;
 		limits[id / 4][id % 4] = id < QUERIES && exists(id) && t >= from && t < end ? int(position(tokenOf(id))) : -1;
+		int limit = limits[id / 4][id % 4];
+		starts[id / 4][id % 4] = push.window > 0 ? max(limit + 1 - int(push.window), 0) : 0;
 	}
 	barrier();
-	int last = -1;
+	int last = -1, begin = 0x7fffffff;
 	for (uint i = 0; i < QUADS; i++)
-		last = max(last, max(max(limits[i].x, limits[i].y), max(limits[i].z, limits[i].w)));
+		[[unroll]] for (uint j = 0; j < 4; j++) {
+			last = max(last, limits[i][j]);
+			if (limits[i][j] >= 0)
+				begin = min(begin, starts[i][j]);
+		}
 	uint sequence_ = sequence(firstToken + from);
 	for (uint split = firstSplit; int(split * SPLIT) <= last; split += WHOLE ? 1 : gl_NumWorkGroups.z) {
+		if (int((split + 1) * SPLIT) <= begin)
+			continue;
 		barrier();
-		score(sequence_, split * SPLIT, last);
+		score(sequence_, split * SPLIT, begin, last);
 		vec4 even[QUADS], odd[QUADS];
-		values(split * SPLIT, last, even, odd);
+		values(split * SPLIT, begin, last, even, odd);
 		[[unroll]] for (uint i = 0; i < QUADS; i++)
 			take(i, even[i], odd[i], split);
 	}
@@ -221,9 +247,9 @@ void main() {
 	firstToken = gl_WorkGroupID.x * TOKENS;
 	if (!WHOLE && gl_WorkGroupID.z * SPLIT > position(firstToken)) // it has one token
 		return;
-	for (uint i = id; i < 4 * QUADS * DIM; i += LOCAL) {
-		uint r = i / DIM, d = i % DIM;
-		queries[d * QUADS + r / 4][r % 4] = r < QUERIES && exists(r) ? q[(tokenOf(r) * push.heads + headOf(r)) * DIM + d] : 0;
+	for (uint i = id; i < 4 * QUADS * KEY; i += LOCAL) {
+		uint r = i / KEY, d = i % KEY;
+		queries[d * QUADS + r / 4][r % 4] = r < QUERIES && exists(r) ? q[(tokenOf(r) * push.heads + headOf(r)) * KEY + d] : 0;
 	}
 	[[unroll]] for (uint i = 0; i < QUADS * EACH; i++)
 		total[i] = vec4(0);
@@ -243,6 +269,10 @@ void main() {
 		[[unroll]] for (uint e = 0; e < EACH; e++) {
 			uint d = id + e * LOCAL;
 			precise float quotient = total[r / 4 * EACH + e][r % 4] / totals[r].sum;
+			if (SINKS && exists(r)) {
+				precise float product = total[r / 4 * EACH + e][r % 4] * withSink(totals[r], sinks[headOf(r)]);
+				quotient = product;
+			}
 			if (d < DIM && exists(r))
 				result[(tokenOf(r) * push.heads + headOf(r)) * DIM + d] = quotient;
 		}

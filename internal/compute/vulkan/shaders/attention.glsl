@@ -22,6 +22,15 @@ vec2 merge(inout Part p, Part s, bool first) {
 	return vec2(old, new);
 }
 
+// withSink is by what a part's values are multiplied where one more score, without a value, takes its share.
+float withSink(Part p, float sink) {
+	float top = max(p.top, sink);
+	precise float old = exp(p.top - top);
+	precise float sum = fma(p.sum, old, exp(sink - top));
+	precise float by = old / sum;
+	return by;
+}
+
 // merged is a value of the part with the split's added.
 float merged(float value, float split, vec2 by) {
 	precise float v = fma(value, by.x, split * by.y);

@@ -12,12 +12,17 @@ layout(constant_id = 2) const bool PACK = false; // dim is a multiple of 32
 layout(set = 0, binding = 0, std430) readonly buffer Splits { float splits[]; }; // [n, heads, maxSplits, dim + 2]
 layout(set = 0, binding = 1, std430) writeonly buffer Out { float result[]; };
 
+layout(constant_id = 3) const bool SINKS = false;
+
+layout(set = 0, binding = 4, std430) readonly buffer Sinks { float sinks[]; }; // [heads]
+
 layout(push_constant) uniform Push {
 	uint heads;
-	uint dim;
+	uint dim; // of a value
 	uint maxSplits;
 	uint room, outs;
 	uint scales;
+	uint window; // positions that a token sees; 0: all
 } push;
 #define PARAMS 2
 #define ROWS push.room
@@ -29,16 +34,21 @@ shared float values[512]; // of the head
 void main() {
 	uint head = gl_WorkGroupID.x, token = gl_WorkGroupID.y;
 	uint count = position(token) / SPLIT + 1, size = push.dim + 2;
+	uint begin = push.window > 0 ? uint(max(int(position(token)) + 1 - int(push.window), 0)) / SPLIT : 0;
 	uint first = (token * push.heads + head) * push.maxSplits * size;
 	for (uint d = gl_LocalInvocationID.x; d < push.dim; d += gl_WorkGroupSize.x) {
 		Part total;
 		float value = 0;
-		for (uint s = 0; s < count; s++) {
+		for (uint s = begin; s < count; s++) {
 			uint at = first + s * size;
-			vec2 by = merge(total, Part(splits[at], splits[at + 1]), s == 0);
+			vec2 by = merge(total, Part(splits[at], splits[at + 1]), s == begin);
 			value = merged(value, splits[at + 2 + d], by);
 		}
 		precise float quotient = value / total.sum;
+		if (SINKS) {
+			precise float product = value * withSink(total, sinks[head]);
+			quotient = product;
+		}
 		result[(token * push.heads + head) * push.dim + d] = quotient;
 		values[d] = quotient;
 	}

@@ -153,7 +153,7 @@ func (t *translation) translate(out, in []uint32) ([]uint32, error) {
 	return out, nil
 }
 
-// text is a string of an instruction.
+// text returns a string of an instruction.
 func text(words []uint32) string {
 	var b []byte
 	for _, w := range words {

@@ -7,6 +7,8 @@ import (
 	"os/exec"
 	"strings"
 	"testing"
+
+	"github.com/powerinfer-go/powerinfer/internal/testenv"
 )
 
 // module is SPIR-V of instructions, each its number and its operands.
@@ -22,7 +24,7 @@ func module(bound uint32, instructions ...[]uint32) []byte {
 	return code
 }
 
-// sample is a module that multiplies two matrices of halves, with the extensions' own instructions and operands.
+// sample returns a module that multiplies two matrices of halves, with the extensions' own instructions and operands.
 func sample(capability uint32, extension string, more []uint32, types, body [][]uint32) []byte {
 	all := [][]uint32{
 		{opCapability, capability},
@@ -92,7 +94,7 @@ func TestKhronosRefuses(t *testing.T) {
 // TestValid: the validator has nothing to say about any shader, but for those whose extension is younger than it (Debian 12's).
 func TestValid(t *testing.T) {
 	if _, err := exec.LookPath("spirv-val"); err != nil {
-		t.Skip("spirv-val is absent (Debian: spirv-tools)")
+		testenv.Missing(t, "vulkan", "spirv-val is absent (Debian: spirv-tools)")
 	}
 	young := fmt.Sprintf("Invalid capability operand: %d", khrCapability)
 	for _, s := range manifest(t).Shaders {

@@ -30,10 +30,10 @@ type Source struct {
 	SHA256 string `json:"sha256"`
 }
 
-// Flags are what shaders are compiled with.
+// Flags returns what shaders are compiled with.
 func Flags() []string { return []string{"-V", "--target-env", "vulkan1.2"} }
 
-// Sum is data's SHA-256 in hex.
+// Sum returns data's SHA-256 in hex.
 func Sum(data []byte) string {
 	s := sha256.Sum256(data)
 	return hex.EncodeToString(s[:])

@@ -78,11 +78,11 @@ Act loadAct(uint row, uint units, uint scales, uint u) {
 float scaled(Scale s, float d, ivec2 sums, int low, int high, float sum) {
 	precise float r = sum;
 	precise float scale = s.d * d;
-	if (TYPE == Q4_K) {
+	if (MINIMA > 0) {
 		precise float offset = s.m * d;
 		r = fma(scale, float(s.s0 * (low + high)), r);
 		r = fma(-offset, float(s.s1 * (sums.x + sums.y)), r);
-	} else if (TYPE == Q6_K) {
+	} else if (SCALES == HALF_BLOCKS) {
 		r = fma(scale, float(s.s0 * (low - OFFSET * sums.x) + s.s1 * (high - OFFSET * sums.y)), r);
 	} else {
 		r = fma(scale, float(low + high - OFFSET * (sums.x + sums.y)), r);

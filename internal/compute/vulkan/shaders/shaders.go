@@ -10,7 +10,7 @@ import (
 //go:embed *.spv
 var binaries embed.FS
 
-// Code is the SPIR-V of the shader name.comp, in words.
+// Code returns the SPIR-V of the shader name.comp, in words.
 func Code(name string) ([]uint32, error) {
 	data, err := binaries.ReadFile(name + ".spv")
 	if err != nil {

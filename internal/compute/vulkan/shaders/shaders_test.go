@@ -66,6 +66,17 @@ func TestManifest(t *testing.T) {
 	}
 }
 
+// TestTypes: the shaders' types are those of quant's table.
+func TestTypes(t *testing.T) {
+	have, err := os.ReadFile(TypesFile)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !bytes.Equal(have, Types()) {
+		t.Errorf("%s is not what package quant says: make shaders", TypesFile)
+	}
+}
+
 // TestRebuild: the same compiler makes the same bytes.
 func TestRebuild(t *testing.T) {
 	m := manifest(t)

@@ -60,7 +60,7 @@ func (d *Device) CmdWriteTimestamp(c CommandBuffer, stage uint32, p QueryPool, n
 // The functions below are on a token's path. They pass arguments in memory that the device keeps, so that a call allocates nothing; what
 // they point to is pinned by the caller.
 
-// SemaphoreValue is what a timeline semaphore has reached.
+// SemaphoreValue returns what a timeline semaphore has reached.
 func (d *Device) SemaphoreValue(s Semaphore, value *uint64) error {
 	d.args = append(d.args[:0], d.handle, uintptr(s), uintptr(ptr(value)))
 	return result(d.fn.GetSemaphoreCounterValue.with(d.args))

@@ -127,7 +127,7 @@ func (d *Device) CreatePipelineCache(info *PipelineCacheCreateInfo) (PipelineCac
 	return c, err
 }
 
-// PipelineCacheData is what c holds, for a later process.
+// PipelineCacheData returns what c holds, for a later process.
 func (d *Device) PipelineCacheData(c PipelineCache) ([]byte, error) {
 	var n uintptr
 	if err := result(d.fn.GetPipelineCacheData.call(d.handle, uintptr(c), uintptr(ptr(&n)), 0)); err != nil || n == 0 {
@@ -257,7 +257,7 @@ func (d *Device) QueryResults(p QueryPool, results []uint64) error {
 	return result(d.fn.GetQueryPoolResults.call(d.handle, uintptr(p), 0, n, 8*n, uintptr(ptr(&results[0])), 8, QueryResult64))
 }
 
-// CalibratedTimestamp is what the device's clock shows. It has VK_EXT_calibrated_timestamps.
+// CalibratedTimestamp returns what the device's clock shows. It has VK_EXT_calibrated_timestamps.
 func (d *Device) CalibratedTimestamp() (uint64, error) {
 	info := &CalibratedTimestampInfo{SType: StructureTypeCalibratedTimestampInfo, TimeDomain: TimeDomainDevice}
 	var tick, deviation uint64

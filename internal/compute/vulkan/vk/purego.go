@@ -21,7 +21,7 @@ func (p proc) with(args []uintptr) uintptr {
 	return r
 }
 
-// callback is a C function that calls f; it lives as long as the process.
+// callback returns a C function that calls f; it lives as long as the process.
 func callback(f func(severity, kind uint32, data *DebugUtilsMessengerCallbackData, user *messageSink) uintptr) uintptr {
 	return purego.NewCallback(f)
 }

@@ -169,7 +169,7 @@ type field struct {
 	offset, size uintptr
 }
 
-// layout is a structure's members, size and alignment.
+// layout returns a structure's members, size and alignment.
 func (r *registry) layout(name string) (fields []field, size, align uintptr, err error) {
 	typ := r.types[name]
 	if typ == nil || typ.Category != "struct" {
@@ -194,7 +194,7 @@ func (r *registry) layout(name string) (fields []field, size, align uintptr, err
 
 var dimension = regexp.MustCompile(`\[(?:<enum>)?(\w+)(?:</enum>)?\]`)
 
-// member is a member's size and alignment.
+// member returns a member's size and alignment.
 func (r *registry) member(m xmlMember) (size, align uintptr, err error) {
 	text := regexp.MustCompile(`<comment>.*</comment>`).ReplaceAllString(m.Text, "")
 	count := uintptr(1)
@@ -216,7 +216,7 @@ func (r *registry) member(m xmlMember) (size, align uintptr, err error) {
 	return size * count, align, err
 }
 
-// size is a type's size and alignment.
+// size returns a type's size and alignment.
 func (r *registry) size(name string) (size, align uintptr, err error) {
 	switch name {
 	case "char", "uint8_t", "int8_t":

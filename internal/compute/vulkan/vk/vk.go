@@ -23,7 +23,7 @@ func CString(s string) *byte {
 	return &b[0]
 }
 
-// GoString is the text in a structure's array.
+// GoString returns the text in a structure's array.
 func GoString(b []byte) string {
 	for i, c := range b {
 		if c == 0 {
@@ -33,7 +33,7 @@ func GoString(b []byte) string {
 	return string(b)
 }
 
-// text is the C string at p.
+// text returns the C string at p.
 func text(p *byte) string {
 	if p == nil {
 		return ""
@@ -47,7 +47,7 @@ func text(p *byte) string {
 
 func ptr[T any](p *T) unsafe.Pointer { return unsafe.Pointer(p) }
 
-// result is a call's VkResult as an error: nil for success.
+// result returns a call's VkResult as an error: nil for success.
 func result(r uintptr) error {
 	if r := Result(int32(r)); r != Success {
 		return r
@@ -66,7 +66,7 @@ type Library struct {
 	}
 }
 
-// loaders are the names that the system knows the loader by. macOS gets whole paths: there a bare name would be looked for in the
+// loaders returns the names that the system knows the loader by. macOS gets whole paths: there a bare name would be looked for in the
 // current folder, and not in any of these; what DYLD_LIBRARY_PATH has, as the SDK sets it, comes before them. Drivers are found by the
 // loader; MoltenVK may stand alone.
 func loaders() []string {
@@ -153,7 +153,7 @@ func typed[T any](f func(n *uint32, all *T) error, set func(*T)) ([]T, error) {
 	}
 }
 
-// Version is the loader's, as VK_MAKE_API_VERSION.
+// Version returns the loader's, as VK_MAKE_API_VERSION.
 func (l *Library) Version() (uint32, error) {
 	var v uint32
 	err := result(l.fn.EnumerateInstanceVersion.call(uintptr(ptr(&v))))

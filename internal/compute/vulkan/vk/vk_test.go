@@ -14,7 +14,7 @@ import (
 	"testing"
 )
 
-// structures are all of structs.go.
+// structures returns all of structs.go.
 func structures() []any {
 	return []any{
 		ApplicationInfo{},
@@ -105,7 +105,7 @@ func parse(t *testing.T, pattern string) (*token.FileSet, []*ast.File) {
 	return fset, files
 }
 
-// cName is the structure's name in the registry.
+// cName returns the structure's name in the registry.
 func (r *registry) cName(goName string) string {
 	for _, suffix := range []string{"", "KHR", "EXT"} {
 		if typ := r.types["Vk"+goName+suffix]; typ != nil && typ.Category == "struct" && typ.Alias == "" {

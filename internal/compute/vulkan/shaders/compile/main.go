@@ -1,4 +1,4 @@
-// Command compile compiles every .comp of the working directory to SPIR-V and writes the manifest.
+// Command compile writes the shaders' table of types, compiles every .comp of the working directory to SPIR-V and writes the manifest.
 // It needs glslangValidator, of Debian's glslang-tools.
 package main
 
@@ -27,6 +27,9 @@ func compile() error {
 		return fmt.Errorf("glslangValidator (of glslang-tools): %w", err)
 	}
 	m := shaders.Manifest{Compiler: strings.SplitN(string(version), "\n", 2)[0], Flags: shaders.Flags()}
+	if err := os.WriteFile(shaders.TypesFile, shaders.Types(), 0o644); err != nil {
+		return err
+	}
 	files, err := filepath.Glob("*.comp") // in order
 	if err != nil {
 		return err

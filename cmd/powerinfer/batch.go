@@ -1,0 +1,183 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"sync"
+
+	"github.com/urfave/cli/v3"
+
+	"github.com/powerinfer-go/powerinfer/internal/engine"
+	"github.com/powerinfer-go/powerinfer/internal/gguf"
+	"github.com/powerinfer-go/powerinfer/internal/sample"
+	"github.com/powerinfer-go/powerinfer/internal/trace"
+)
+
+// usualParallel is the default number of prompts that are continued at a time.
+const usualParallel = 8
+
+func batchCommand() *cli.Command {
+	return &cli.Command{
+		Name: "batch", Usage: "continue many prompts at a time, JSON Lines in and out",
+		Description: `Each line of the input is an object with a prompt, and options that differ from the flags:
+
+  {"id": "a", "prompt": "Once upon a time", "n_predict": 64, "temperature": 0.7, "seed": 1, "stop": ["\n"]}
+
+Each line of the output is an answer, in the order of completion:
+
+  {"id": "a", "text": " there was…", "stop": "token limit", "prompt_tokens": 5, "cached_tokens": 0, "tokens": 64}
+
+Where an id is missing the line's number stands for it. What the output already answers is not done again,
+so that an interrupted run is continued by the same command. A prompt that cannot be continued is
+answered by a line with an "error".`,
+		Flags: slices.Concat(engineFlags(), []cli.Flag{
+			&cli.StringFlag{Name: "file", Aliases: []string{"f"}, Usage: "read prompts from `FILE`; - is standard input"},
+			&cli.StringFlag{Name: "output", Aliases: []string{"o"}, Usage: "add answers to `FILE`; without it they go to standard output"},
+			&cli.IntFlag{Name: "parallel", Aliases: []string{"np"}, Value: usualParallel, Usage: "`N` prompts to continue at a time"},
+			&cli.IntFlag{Name: "n-predict", Aliases: []string{"n", "predict"}, Value: -1, Usage: "tokens to generate; -1: until the text or the context ends", Sources: env("N_PREDICT")},
+		}, samplerFlags(), []cli.Flag{traceFlag()}),
+		Action: func(ctx context.Context, c *cli.Command) error {
+			if err := noArguments(c); err != nil {
+				return err
+			}
+			return traced(c, func(l *trace.Log) error { return runBatch(ctx, c, l) })
+		},
+	}
+}
+
+func runBatch(ctx context.Context, c *cli.Command, l *trace.Log) error {
+	if c.Bool("list-devices") {
+		return listDevices()
+	}
+	parallel := c.Int("parallel")
+	if parallel < 1 || parallel > mostSequences {
+		return fmt.Errorf("--parallel %d is not a number from 1 to %d", parallel, mostSequences)
+	}
+	if err := checkGeneration(c); err != nil {
+		return err
+	}
+	if !c.IsSet("file") {
+		return errors.New("no prompts: give -f FILE, a JSON object on each line; -f - reads standard input")
+	}
+	text, err := readFile(c.String("file"))
+	if err != nil {
+		return err
+	}
+	prompts, err := readPrompts(c.String("file"), text)
+	if err != nil {
+		return err
+	}
+	answers, err := openAnswers(c.String("output"))
+	if err != nil {
+		return err
+	}
+	defer answers.close()
+	total := len(prompts)
+	prompts = slices.DeleteFunc(prompts, func(p batchPrompt) bool { return answers.done[string(p.ID)] })
+	if len(prompts) < total {
+		fmt.Fprintf(os.Stderr, "note: %d of %d prompts are answered already\n", total-len(prompts), total)
+	}
+	if len(prompts) == 0 {
+		return nil
+	}
+	e, err := openEngine(ctx, c, func(o *engine.Options, _ *gguf.File) error {
+		o.Trace, o.Outputs = l, parallel
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	defer e.Close()
+	o, err := samplerOptions(c, e.Engine)
+	if err != nil {
+		return err
+	}
+	b := &batch{e: e.Engine, options: o, most: c.Int("n-predict"), answers: answers}
+	return b.run(ctx, prompts, min(parallel, len(prompts)))
+}
+
+// batch continues prompts.
+type batch struct {
+	e       *engine.Engine
+	options sample.Options
+	most    int
+	answers *answers
+}
+
+// run continues prompts, so many at a time, in their order.
+func (b *batch) run(ctx context.Context, prompts []batchPrompt, parallel int) error {
+	bar := newProgress("continuing prompts", unitRuns)
+	defer bar.finish()
+	next := make(chan *batchPrompt)
+	ctx, stop := context.WithCancelCause(ctx)
+	defer stop(nil)
+	var group sync.WaitGroup
+	var mu sync.Mutex
+	done := 0
+	for range parallel {
+		group.Go(func() {
+			for p := range next {
+				if err := b.answer(ctx, p); err != nil {
+					stop(err)
+					continue
+				}
+				mu.Lock()
+				done++
+				bar.set(int64(done), int64(len(prompts)))
+				mu.Unlock()
+			}
+		})
+	}
+	for i := range prompts {
+		select {
+		case next <- &prompts[i]:
+		case <-ctx.Done():
+		}
+	}
+	close(next)
+	group.Wait()
+	if ctx.Err() == nil {
+		return nil
+	}
+	if err := context.Cause(ctx); !errors.Is(err, context.Canceled) {
+		return err
+	}
+	return errInterrupted
+}
+
+// answer continues p and writes what came out. An error is the output's, or ctx's: what is wrong with a prompt is its answer.
+func (b *batch) answer(ctx context.Context, p *batchPrompt) error {
+	a := batchAnswer{ID: p.ID}
+	res, text, err := b.generate(ctx, p)
+	if ctx.Err() != nil {
+		return ctx.Err()
+	}
+	if err != nil {
+		a.Error = err.Error()
+	} else {
+		a.Text, a.Stop, a.Tokens = &text, string(res.Stop), res.Tokens
+		a.PromptTokens, a.CachedTokens = res.PromptTokens+res.Reused, res.Reused
+	}
+	return b.answers.write(&a)
+}
+
+func (b *batch) generate(ctx context.Context, p *batchPrompt) (engine.Result, string, error) {
+	o := b.options
+	p.apply(&o)
+	sampler, err := sample.New(o, b.e.Config().Vocab)
+	if err != nil {
+		return engine.Result{}, "", err
+	}
+	most := b.most
+	if p.Predict != nil {
+		most = *p.Predict
+	}
+	text := ""
+	res, err := b.e.Generate(ctx, engine.Request{
+		Prompt: b.e.Tokenizer().Encode(p.Prompt, true, true), Max: most, Sampler: sampler, StopStrings: p.Stop, Text: true,
+	}, func(t engine.Token) bool { text += t.Text; return true })
+	return res, text + res.Text, err
+}

@@ -1,0 +1,230 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/urfave/cli/v3"
+	"golang.org/x/term"
+
+	"github.com/powerinfer-go/powerinfer/internal/chat/answer"
+	"github.com/powerinfer-go/powerinfer/internal/engine"
+	"github.com/powerinfer-go/powerinfer/internal/gguf"
+	"github.com/powerinfer-go/powerinfer/internal/grammar"
+	"github.com/powerinfer-go/powerinfer/internal/sample"
+	"github.com/powerinfer-go/powerinfer/internal/session"
+	"github.com/powerinfer-go/powerinfer/internal/trace"
+)
+
+func chatCommand() *cli.Command {
+	return &cli.Command{
+		Name: "chat", Usage: "talk with a model", Flags: slices.Concat(generationFlags(), chatFlags()),
+		Description: "A message is a line; it goes on after a line that ends with \\, and between two lines of \"\"\".\n" +
+			"Lines that begin with / are commands: /help lists them. Ctrl-C stops an answer, Ctrl-D leaves.\n" +
+			"Without a terminal each line of standard input is a message, and plain text comes out.",
+		Action: func(ctx context.Context, c *cli.Command) error {
+			if err := noArguments(c); err != nil {
+				return err
+			}
+			return traced(c, func(l *trace.Log) error { return runChat(ctx, c, l) })
+		},
+	}
+}
+
+// talk is a conversation of a user with an open model.
+type talk struct {
+	command     *cli.Command // whose flags /set changes
+	model       *session.Session
+	said        conversation
+	format      *answer.Format   // nil: answers are read as they are
+	sampling    sample.Options   // of the next answer but for its seed
+	grammar     *grammar.Grammar // nil: none
+	input       lineReader
+	interactive bool             // a person sits there
+	styled      bool             // escape sequences may be written
+	interrupts  <-chan os.Signal // Ctrl-C; nil: it ends the program
+	attached    string           // by /read, to the next message
+
+	load            time.Duration // of the model
+	answers, tokens int           // so far
+	time            time.Duration // that generating them took
+	last            engine.Result
+}
+
+// runChat holds a conversation.
+func runChat(ctx context.Context, c *cli.Command, l *trace.Log) error {
+	if c.Bool("list-devices") {
+		return listDevices()
+	}
+	t, err := openTalk(ctx, c, l)
+	if err != nil {
+		return err
+	}
+	defer t.model.Close()
+	t.interactive = onTerminal()
+	plain := c.Bool("simple-io") || os.Getenv("TERM") == "dumb" || os.Getenv("NO_COLOR") != ""
+	t.styled = !plain && term.IsTerminal(int(os.Stdout.Fd()))
+	if t.interactive {
+		signal.Reset(os.Interrupt) // which ends any other command
+		interrupts := make(chan os.Signal, 1)
+		signal.Notify(interrupts, os.Interrupt)
+		t.interrupts = interrupts
+	}
+	if t.interactive && !plain {
+		t.input = newLineEditor(ctx)
+	} else {
+		t.input = newPlainLines(ctx, os.Stdin, t.interrupts, t.interactive)
+	}
+	t.greet()
+	if err := t.converse(ctx); err != nil {
+		return err
+	}
+	if !t.interactive {
+		fmt.Fprintf(os.Stderr, "%s, %s generated", count(t.answers, "answer"), count(t.tokens, "token"))
+		if t.time > 0 {
+			fmt.Fprintf(os.Stderr, ", %.1f tokens/s", float64(t.tokens)/t.time.Seconds())
+		}
+		fmt.Fprintln(os.Stderr)
+	}
+	return nil
+}
+
+// openTalk opens the model and reads all flags.
+func openTalk(ctx context.Context, c *cli.Command, l *trace.Log) (*talk, error) {
+	if err := checkGeneration(c); err != nil {
+		return nil, err
+	}
+	t := &talk{command: c}
+	var err error
+	if t.said.system, err = readSystem(c); err != nil {
+		return nil, err
+	}
+	if t.said.kwargs, err = readKwargs(c); err != nil {
+		return nil, err
+	}
+	if t.grammar, err = readGrammar(c); err != nil {
+		return nil, err
+	}
+	begin := time.Now()
+	t.model, err = openEngine(ctx, c, func(o *engine.Options, f *gguf.File) error {
+		o.Trace = l
+		t.said.template, err = readTemplate(c, f)
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	t.load = time.Since(begin)
+	if t.sampling, err = samplerOptions(c, t.model.Engine); err != nil {
+		return nil, errors.Join(err, t.model.Close())
+	}
+	if tmpl := t.said.template; tmpl != nil {
+		can := tmpl.Can(false)
+		t.format = answer.FormatOf(tmpl.Source(), can.Tools, can.ToolCalls)
+	}
+	return t, nil
+}
+
+// greet says what the user talks with.
+func (t *talk) greet() {
+	if t.interactive {
+		c := t.model.Config()
+		t.note("%s, a context of %s; /help lists commands, Ctrl-D leaves", c.Name, count(t.model.Context(), "token"))
+	}
+	if t.said.template == nil {
+		t.note("this model has no chat template: it continues your text; --chat-template NAME gives it one if it was trained on it")
+	}
+}
+
+// note tells the user something, on standard error.
+func (t *talk) note(format string, a ...any) {
+	line := fmt.Sprintf(format, a...)
+	if t.styled && t.interactive {
+		line = "\x1b[2m" + line + "\x1b[0m"
+	}
+	fmt.Fprintln(os.Stderr, line)
+}
+
+// converse answers -p or -f, if given, and then what the user types.
+func (t *talk) converse(ctx context.Context) error {
+	c := t.command
+	if c.IsSet("prompt") || c.IsSet("file") {
+		text, err := readText(c)
+		if err != nil {
+			return err
+		}
+		if err := t.take(ctx, text); err != nil || c.Bool("single-turn") {
+			return err
+		}
+	}
+	again := false // Ctrl-C was pressed at the prompt
+	for {
+		message, err := readMessage(t.input, c.Bool("multiline-input"))
+		switch {
+		case errors.Is(err, errInterruptedInput):
+			if again {
+				t.note("Ctrl-D or /exit leaves")
+			}
+			again = true
+			continue
+		case errors.Is(err, io.EOF):
+			if t.interactive {
+				fmt.Println()
+			}
+			return nil
+		case err != nil:
+			return err
+		}
+		again = false
+		before := t.answers
+		err = t.handle(ctx, message)
+		if errors.Is(err, errExit) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		if c.Bool("single-turn") && t.answers > before {
+			return nil
+		}
+	}
+}
+
+// handle does what a message asks for. A person is told of what fails and goes on; otherwise an error ends the conversation.
+func (t *talk) handle(ctx context.Context, message string) error {
+	var err error
+	switch {
+	case strings.HasPrefix(message, "/") && !strings.Contains(message, "\n"):
+		err = t.obey(ctx, message)
+	case strings.TrimSpace(message) == "":
+	default:
+		err = t.take(ctx, message)
+	}
+	if err == nil || !t.interactive || errors.Is(err, errExit) || errors.Is(err, context.Canceled) || errors.Is(err, errInterrupted) {
+		return err
+	}
+	t.note("%s", oneLine(err))
+	return nil
+}
+
+// take answers a message.
+func (t *talk) take(ctx context.Context, message string) error {
+	if t.attached != "" {
+		message = t.attached + "\n\n" + message
+	}
+	t.said.ask(message)
+	err := t.answer(ctx)
+	if err != nil {
+		t.said.withdraw()
+		return err
+	}
+	t.attached = ""
+	return nil
+}

@@ -1,0 +1,181 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+
+	"github.com/urfave/cli/v3"
+)
+
+// errExit says that the user wants to leave.
+var errExit = errors.New("exit")
+
+// chatAction is a command within a conversation.
+type chatAction struct {
+	name, argument, help string
+	run                  func(ctx context.Context, t *talk, argument string) error
+}
+
+// chatActions returns all of them.
+func chatActions() []chatAction {
+	return []chatAction{
+		{"help", "", "list the commands", func(_ context.Context, t *talk, _ string) error { t.help(); return nil }},
+		{"clear", "", "begin a new conversation", func(_ context.Context, t *talk, _ string) error {
+			t.said.messages, t.attached = nil, ""
+			t.note("a new conversation")
+			return nil
+		}},
+		{"regen", "", "answer the last message again", func(ctx context.Context, t *talk, _ string) error { return t.again(ctx) }},
+		{"read", "FILE", "put a file's text before the next message", func(_ context.Context, t *talk, file string) error { return t.attach(file) }},
+		{"system", "TEXT", "set the system's text; without TEXT there is none", func(_ context.Context, t *talk, text string) error {
+			t.said.system = text
+			t.note("the system's text holds from the next answer on")
+			return nil
+		}},
+		{"set", "NAME VALUE", "set a sampling option such as temp; without NAME show all", func(_ context.Context, t *talk, argument string) error { return t.set(argument) }},
+		{"save", "FILE", "write the conversation to a file, as JSON", func(_ context.Context, t *talk, file string) error {
+			if file == "" {
+				return errors.New("/save needs the name of a file")
+			}
+			if err := t.said.save(file); err != nil {
+				return err
+			}
+			t.note("%s are in %s", count(len(t.said.messages), "message"), file)
+			return nil
+		}},
+		{"load", "FILE", "go on with a conversation that /save wrote", func(_ context.Context, t *talk, file string) error {
+			if file == "" {
+				return errors.New("/load needs the name of a file")
+			}
+			if err := t.said.load(file); err != nil {
+				return err
+			}
+			t.note("the conversation has %s", count(len(t.said.messages), "message"))
+			return nil
+		}},
+		{"stats", "", "show what the last answer took", func(_ context.Context, t *talk, _ string) error { return t.stats() }},
+		{"neurons", "", "show which share of each layer's neurons the last answer needed", func(_ context.Context, t *talk, _ string) error {
+			if t.answers == 0 {
+				return errors.New("there is no answer yet")
+			}
+			neurons(t.last.Neurons)
+			return nil
+		}},
+		{"exit", "", "leave, as Ctrl-D does", func(context.Context, *talk, string) error { return errExit }},
+	}
+}
+
+// obey runs the command in a line that begins with a slash.
+func (t *talk) obey(ctx context.Context, line string) error {
+	name, argument, _ := strings.Cut(strings.TrimPrefix(line, "/"), " ")
+	var names []string
+	for _, a := range chatActions() {
+		if a.name == name {
+			return a.run(ctx, t, strings.TrimSpace(argument))
+		}
+		names = append(names, a.name)
+	}
+	suggestion := nearest(name, names)
+	if suggestion != "" {
+		suggestion = "/" + suggestion
+	}
+	return fmt.Errorf("unknown command %q%s; /help lists them, and a space before the slash makes it text", "/"+name, didYouMean(suggestion))
+}
+
+func (t *talk) help() {
+	for _, a := range chatActions() {
+		fmt.Fprintf(os.Stderr, "  %-17s %s\n", strings.TrimSpace("/"+a.name+" "+a.argument), a.help)
+	}
+	t.note(`A line that ends with \ goes on in the next one, as does text after """ until """.`)
+}
+
+// again answers the last message again.
+func (t *talk) again(ctx context.Context) error {
+	before := t.said.messages
+	question, ok := t.said.withdraw()
+	if !ok {
+		return errors.New("there is no message yet")
+	}
+	t.said.messages = slices.Clone(t.said.messages)
+	t.said.ask(question)
+	if err := t.answer(ctx); err != nil {
+		t.said.messages = before
+		return err
+	}
+	return nil
+}
+
+// attach keeps a file's text for the next message.
+func (t *talk) attach(file string) error {
+	if file == "" {
+		return errors.New("/read needs the name of a file")
+	}
+	text, err := os.ReadFile(file)
+	if err != nil {
+		return err
+	}
+	t.attached = strings.TrimPrefix(t.attached+"\n\n", "\n\n") + strings.TrimRight(string(text), "\n")
+	t.note("%s of %s go before your next message", count(len(text), "byte"), file)
+	return nil
+}
+
+// set changes a sampling option, or shows them all.
+func (t *talk) set(argument string) error {
+	c := t.command
+	flags := append(samplerFlags(), lengthFlag())
+	if argument == "" {
+		for _, f := range flags {
+			name := f.Names()[0]
+			fmt.Fprintf(os.Stderr, "  %-22s %v\n", name, c.Value(name))
+		}
+		return nil
+	}
+	name, value, _ := strings.Cut(argument, " ")
+	var names []string
+	for _, f := range flags {
+		names = append(names, f.Names()...)
+	}
+	if !slices.Contains(names, name) {
+		return fmt.Errorf("there is no sampling option %q%s; /set lists them", name, didYouMean(nearest(name, names)))
+	}
+	before := fmt.Sprint(c.Value(name))
+	err := c.Set(name, strings.TrimSpace(value))
+	if err == nil {
+		err = checkGeneration(c)
+	}
+	if err == nil {
+		sampling, failed := samplerOptions(c, t.model.Engine)
+		if failed == nil {
+			t.sampling = sampling
+			t.note("%s is %v", name, c.Value(name))
+			return nil
+		}
+		err = failed
+	}
+	if !isList(c, name) {
+		err = errors.Join(err, c.Set(name, before))
+	}
+	return fmt.Errorf("/set %s: %w", name, err)
+}
+
+// isList reports whether the flag collects values.
+func isList(c *cli.Command, name string) bool {
+	_, ok := c.Value(name).([]string)
+	return ok
+}
+
+// stats tells what the last answer took and how full the context is.
+func (t *talk) stats() error {
+	if t.answers == 0 {
+		return errors.New("there is no answer yet")
+	}
+	closing(t.last, t.load)
+	used := t.last.Reused + t.last.PromptTokens + t.last.Tokens
+	fmt.Fprintf(os.Stderr, "%d of %d tokens of context used; %s, %s generated; %s\n",
+		used, t.model.Context(), count(t.answers, "answer"), count(t.tokens, "token"), t.model.Device())
+	return nil
+}

@@ -1,0 +1,128 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+)
+
+// errInterruptedInput says that Ctrl-C was pressed where a message is typed.
+var errInterruptedInput = errors.New("interrupted at the prompt")
+
+// lineReader reads what a user types. Its errors are io.EOF, errInterruptedInput and those of reading.
+type lineReader interface {
+	readLine(prompt string) (string, error)
+}
+
+// The prompts of the first line of a message and of further ones.
+const (
+	promptFirst = "> "
+	promptMore  = ". "
+)
+
+// readMessage reads a message: a line, lines of which all but the last end with a backslash, or lines between two """. With multi a
+// message goes on until a line ends with a backslash or a slash, which is left out.
+func readMessage(r lineReader, multi bool) (string, error) {
+	line, err := r.readLine(promptFirst)
+	if err != nil {
+		return "", err
+	}
+	if rest, ok := strings.CutPrefix(line, `"""`); ok {
+		return readQuoted(r, rest)
+	}
+	var lines []string
+	for {
+		body, ends := cutEnd(line, multi)
+		lines = append(lines, body)
+		if ends {
+			return strings.Join(lines, "\n"), nil
+		}
+		if line, err = r.readLine(promptMore); errors.Is(err, io.EOF) {
+			return strings.Join(lines, "\n"), nil
+		} else if err != nil {
+			return "", err
+		}
+	}
+}
+
+// cutEnd returns a line without the mark at its end, and whether the message ends there.
+func cutEnd(line string, multi bool) (body string, ends bool) {
+	body, backslash := strings.CutSuffix(line, `\`)
+	if !multi {
+		return body, !backslash
+	}
+	if backslash || strings.HasPrefix(line, "/") {
+		return body, true // commands are lines
+	}
+	return strings.CutSuffix(line, "/")
+}
+
+// readQuoted reads lines until one ends with """.
+func readQuoted(r lineReader, line string) (string, error) {
+	var lines []string
+	for {
+		body, ends := strings.CutSuffix(line, `"""`)
+		lines = append(lines, body)
+		if ends {
+			return strings.Trim(strings.Join(lines, "\n"), "\n"), nil
+		}
+		var err error
+		if line, err = r.readLine(promptMore); errors.Is(err, io.EOF) {
+			return "", errors.New(`the input ends inside """`)
+		} else if err != nil {
+			return "", err
+		}
+	}
+}
+
+// plainLines reads lines as they are, from a pipe or from a terminal that does the editing.
+type plainLines struct {
+	ctx        context.Context
+	interrupts <-chan os.Signal
+	show       bool // prompts
+	lines      chan string
+	failed     chan error
+}
+
+func newPlainLines(ctx context.Context, in io.Reader, interrupts <-chan os.Signal, show bool) *plainLines {
+	p := &plainLines{ctx: ctx, interrupts: interrupts, show: show, lines: make(chan string), failed: make(chan error, 1)}
+	go func() {
+		r := bufio.NewReader(in)
+		for {
+			line, err := r.ReadString('\n')
+			if line != "" {
+				p.lines <- strings.TrimRight(line, "\r\n")
+			}
+			if err != nil {
+				p.failed <- err
+				close(p.lines)
+				return
+			}
+		}
+	}()
+	return p
+}
+
+func (p *plainLines) readLine(prompt string) (string, error) {
+	if p.show {
+		fmt.Print(prompt)
+	}
+	select {
+	case <-p.ctx.Done():
+		return "", p.ctx.Err()
+	case <-p.interrupts:
+		fmt.Println()
+		return "", errInterruptedInput
+	case line, ok := <-p.lines:
+		if !ok {
+			err := <-p.failed
+			p.failed <- err
+			return "", err
+		}
+		return line, nil
+	}
+}

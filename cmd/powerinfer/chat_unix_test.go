@@ -1,0 +1,176 @@
+//go:build unix
+
+package main
+
+import (
+	"encoding/json"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/creack/pty"
+)
+
+// screen is a terminal in which powerinfer runs.
+type screen struct {
+	t    *testing.T
+	tty  *os.File
+	cmd  *exec.Cmd
+	mu   sync.Mutex
+	text string // written since the last expect
+	all  string
+}
+
+// onScreen runs powerinfer with args in a terminal.
+func onScreen(t *testing.T, env []string, args ...string) *screen {
+	path, err := exec.LookPath("powerinfer")
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := &screen{t: t, cmd: exec.Command(path, args...)}
+	s.cmd.Dir = t.TempDir()
+	s.cmd.Env = append([]string{"LLAMA_ARG_DEVICE=none", "LLAMA_ARG_THREADS=1", "TERM=xterm-256color", "HOME=" + s.cmd.Dir, "XDG_STATE_HOME=" + s.cmd.Dir}, env...)
+	if s.tty, err = pty.StartWithSize(s.cmd, &pty.Winsize{Rows: 24, Cols: 80}); err != nil {
+		t.Skip("no pseudo-terminal: ", err)
+	}
+	timer := time.AfterFunc(processLimit, func() { _ = s.cmd.Process.Kill() })
+	t.Cleanup(func() { timer.Stop(); _ = s.cmd.Process.Kill(); _ = s.tty.Close() })
+	go s.watch()
+	return s
+}
+
+// watch keeps what is written, and answers where the cursor is when asked.
+func (s *screen) watch() {
+	buffer := make([]byte, 4096)
+	for {
+		n, err := s.tty.Read(buffer)
+		if err != nil {
+			return
+		}
+		s.mu.Lock()
+		s.text += string(buffer[:n])
+		s.all += string(buffer[:n])
+		s.mu.Unlock()
+		for range strings.Count(string(buffer[:n]), "\x1b[6n") {
+			_, _ = s.tty.WriteString("\x1b[1;3R")
+		}
+	}
+}
+
+// expect waits until pattern was written.
+func (s *screen) expect(pattern string) {
+	s.t.Helper()
+	want := regexp.MustCompile(pattern)
+	for end := time.Now().Add(processLimit); time.Now().Before(end); time.Sleep(5 * time.Millisecond) {
+		s.mu.Lock()
+		at := want.FindStringIndex(s.text)
+		if at != nil {
+			s.text = s.text[at[1]:]
+		}
+		s.mu.Unlock()
+		if at != nil {
+			return
+		}
+	}
+	s.t.Fatalf("no %q in %q", pattern, s.text)
+}
+
+// drawn matches the end of drawing a line, from which on keys are read: the editor asks where the cursor is before, and takes what comes
+// then for the answer.
+const drawn = `(?s:.*?)\x1b\[\?25h`
+
+// keys presses keys, which follow a prompt.
+func (s *screen) keys(keys string) {
+	s.t.Helper()
+	s.expect("> " + drawn)
+	if _, err := s.tty.WriteString(keys); err != nil {
+		s.t.Fatal(err)
+	}
+}
+
+// ended waits for the program's end and holds it to success.
+func (s *screen) ended() {
+	s.t.Helper()
+	if err := s.cmd.Wait(); err != nil {
+		s.t.Errorf("%v: %q", err, s.all)
+	}
+}
+
+// A conversation on a terminal: what was typed and pasted is what the conversation holds, and Ctrl-C stops an answer and nothing else.
+func TestChatOnTerminal(t *testing.T) {
+	const endless = "llama.context_length=int:100000"
+	s := onScreen(t, nil, "chat", "--chat-template", "chatml", "-n", "8", "-c", "100000", "--override-kv", endless)
+	const status = `tokens/s \| prompt .* of neurons active`
+	want := []string{"Héllo wörld 👍🏽 日本", "one\ntwo **bold**", strings.Repeat("a long line ", 30) + "ends", "goes\non", "on and on"}
+	s.keys(want[0] + "\r")
+	s.expect(status)
+	s.keys("\x1b[200~one\rtwo **bold**\x1b[201~\r")
+	s.expect(status)
+	if err := pty.Setsize(s.tty, &pty.Winsize{Rows: 10, Cols: 40}); err != nil {
+		t.Fatal(err)
+	}
+	s.keys(want[2] + "\r")
+	s.expect(status)
+	s.keys("goes\\\r")
+	s.expect(`\. ` + drawn)
+	_, _ = s.tty.WriteString("on\r")
+	s.expect(status)
+	s.keys("/set n-predict -1\r")
+	s.expect("n-predict is -1")
+	s.keys("/set ignore-eos true\r")
+	s.expect("ignore-eos is true")
+	s.keys(want[4] + "\r")
+	s.expect("on and on(?s:.*)[a-z]{3}.*\n") // an answer has begun
+	_, _ = s.tty.WriteString("\x03")
+	s.expect("cancelled")
+	s.keys("\x03")
+	s.expect(`\^C`)
+	s.keys("\x03")
+	s.expect("Ctrl-D or /exit leaves")
+	s.keys("/save talk.json\r")
+	s.expect("10 messages are in talk.json")
+	s.keys("\x04")
+	s.ended()
+
+	data, err := os.ReadFile(filepath.Join(s.cmd.Dir, "talk.json"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var talk savedConversation
+	if err := json.Unmarshal(data, &talk); err != nil {
+		t.Fatal(err)
+	}
+	for i, w := range want {
+		if got := talk.Messages[2*i].Content; got != w {
+			t.Errorf("message %d is %q, typed was %q", i, got, w)
+		}
+	}
+	if info, err := os.Stat(filepath.Join(s.cmd.Dir, "powerinfer", "chat-history.jsonl")); err != nil || info.Mode().Perm() != 0o600 {
+		t.Errorf("the history: %v, %v", info, err)
+	}
+}
+
+// Where escape sequences are not wanted there are none, and powerinfer alone is a chat.
+func TestChatPlain(t *testing.T) {
+	for _, env := range []string{"NO_COLOR=1", "TERM=dumb"} {
+		s := onScreen(t, []string{env})
+		s.keys("/set n-predict 5\n")
+		s.expect("n-predict is 5")
+		s.keys("Once upon a time\n")
+		s.expect("5 tokens")
+		s.keys("\x03")
+		s.expect(`\^C`)
+		s.keys("\x03")
+		s.expect("Ctrl-D or /exit leaves")
+		s.keys("/exit\n")
+		s.ended()
+		if strings.Contains(s.all, "\x1b") {
+			t.Errorf("%s: an escape sequence in %q", env, s.all)
+		}
+	}
+}

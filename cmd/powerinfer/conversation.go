@@ -1,0 +1,123 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+
+	"github.com/powerinfer-go/powerinfer/internal/atomicfile"
+	"github.com/powerinfer-go/powerinfer/internal/chat"
+	"github.com/powerinfer-go/powerinfer/internal/tokenizer"
+)
+
+// conversation holds the messages so far and the template that makes a prompt of them.
+type conversation struct {
+	template *chat.Template // nil: the texts are joined and continued
+	kwargs   map[string]json.RawMessage
+	system   string
+	messages []chat.Message // users' and assistants' by turns
+}
+
+// prompt returns the text that the next answer continues.
+func (c *conversation) prompt() (string, error) {
+	if c.template == nil {
+		var b strings.Builder
+		b.WriteString(c.system)
+		for _, m := range c.messages {
+			if m.Role == "user" && b.Len() > 0 {
+				b.WriteString("\n")
+			}
+			b.WriteString(m.Content)
+		}
+		return b.String(), nil
+	}
+	return c.template.Render(chat.Request{Messages: c.all(), Kwargs: c.kwargs, AddGenerationPrompt: true})
+}
+
+// tokens returns a prompt's tokens. The token that begins a sequence is not doubled where the template wrote it.
+func (c *conversation) tokens(prompt string, tok *tokenizer.Tokenizer) []int32 {
+	special := true
+	if c.template != nil && tok.AddsBOS() {
+		bos := tok.Text(tok.BOS())
+		special = bos == "" || !strings.HasPrefix(prompt, bos)
+	}
+	return tok.Encode(prompt, special, c.template != nil)
+}
+
+// all returns the messages with the system message.
+func (c *conversation) all() []chat.Message {
+	if c.system == "" {
+		return c.messages
+	}
+	return slices.Concat([]chat.Message{{Role: "system", Content: c.system}}, c.messages)
+}
+
+// ask adds a user's message.
+func (c *conversation) ask(text string) {
+	c.messages = append(c.messages, chat.Message{Role: "user", Content: text})
+}
+
+// withdraw takes the last question and its answer, if there is one, out of the conversation, and returns the question.
+func (c *conversation) withdraw() (string, bool) {
+	for n := len(c.messages); n > 0; n-- {
+		if m := c.messages[n-1]; m.Role == "user" {
+			c.messages = c.messages[:n-1]
+			return m.Content, true
+		}
+	}
+	return "", false
+}
+
+// savedMessage is a message in a file, in the form of OpenAI's API.
+type savedMessage struct {
+	Role      string `json:"role"`
+	Content   string `json:"content"`
+	Reasoning string `json:"reasoning_content,omitempty"`
+}
+
+type savedConversation struct {
+	Messages []savedMessage `json:"messages"`
+}
+
+// save writes the conversation to a file.
+func (c *conversation) save(path string) error {
+	var s savedConversation
+	for _, m := range c.all() {
+		s.Messages = append(s.Messages, savedMessage{m.Role, m.Content, m.Reasoning})
+	}
+	data, err := json.MarshalIndent(s, "", "  ")
+	if err != nil {
+		return err
+	}
+	return atomicfile.Write(path, func(f *atomicfile.File) error {
+		_, err := f.Write(append(data, '\n'))
+		return err
+	})
+}
+
+// load replaces the conversation by that of a file.
+func (c *conversation) load(path string) error {
+	data, err := os.ReadFile(path)
+	if err != nil {
+		return err
+	}
+	var s savedConversation
+	if err := json.Unmarshal(data, &s); err != nil {
+		return fmt.Errorf("%s holds no conversation that /save wrote: %w", path, err)
+	}
+	system, messages := "", []chat.Message(nil)
+	for i, m := range s.Messages {
+		switch {
+		case m.Role == "system" && i == 0:
+			system = m.Content
+		case m.Role == "user" || m.Role == "assistant":
+			messages = append(messages, chat.Message{Role: m.Role, Content: m.Content, Reasoning: m.Reasoning})
+		default:
+			return fmt.Errorf("%s: message %d has the role %q; there may be a system message first, then user and assistant", path, i+1, m.Role)
+		}
+	}
+	c.system, c.messages = system, messages
+	return nil
+}

@@ -1,0 +1,144 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+
+	"github.com/urfave/cli/v3"
+
+	"github.com/powerinfer-go/powerinfer/internal/gguf"
+)
+
+// access says what a command does with the file that a flag or an argument names.
+type access int
+
+const (
+	reads access = iota
+	writes
+	writesFolder // files of a report in it
+	ownFolder    // a folder of the program's own files
+)
+
+// fileFlags names every flag of every command that names a file or a folder; a test holds it to the commands' help.
+func fileFlags() map[string]access {
+	return map[string]access{
+		"model": reads, "file": reads, "eval-file": reads, "stats": reads, "machine": reads, "grammar-file": reads, "json-schema-file": reads,
+		"system-prompt-file": reads, "chat-template-file": reads, "api-key-file": reads,
+		"output": writes, "outfile": writes, "trace": writes, "html": writes,
+		"kl-divergence-base": writes, // but with --kl-divergence
+		"report":             writesFolder,
+		"work":               ownFolder,
+	}
+}
+
+// argumentAccess returns what a command does with the files that its arguments name, in their order.
+func argumentAccess(command string) []access {
+	switch command {
+	case "quantize":
+		return []access{reads, writes}
+	case "convert":
+		return []access{reads, reads}
+	case "inspect", "prepare", "profile":
+		return []access{reads}
+	}
+	return nil
+}
+
+// guarded is action, which does not begin where a file that it writes is one that it reads.
+func guarded(action cli.ActionFunc) cli.ActionFunc {
+	return func(ctx context.Context, c *cli.Command) error {
+		in, out := commandFiles(c)
+		if err := checkFiles(in, out); err != nil {
+			return err
+		}
+		return action(ctx, c)
+	}
+}
+
+// commandFiles returns the names that c's flags and arguments give of files to read and to write.
+func commandFiles(c *cli.Command) (in, out []string) {
+	add := func(name string, a access) {
+		switch {
+		case name == "" || name == "-" || a == ownFolder:
+		case a == reads:
+			in = append(in, name)
+		case a == writesFolder:
+			for _, file := range reportFiles() {
+				out = append(out, filepath.Join(name, file))
+			}
+		default:
+			out = append(out, name)
+		}
+	}
+	known := fileFlags()
+	for _, f := range c.Flags {
+		name := f.Names()[0]
+		a, ok := known[name]
+		if !ok {
+			continue
+		}
+		if name == "kl-divergence-base" && c.Bool("kl-divergence") {
+			a = reads
+		}
+		if _, list := f.(*cli.StringSliceFlag); list {
+			for _, file := range c.StringSlice(name) {
+				add(file, a)
+			}
+			continue
+		}
+		add(c.String(name), a)
+	}
+	for i, a := range argumentAccess(c.Name) {
+		add(c.Args().Get(i), a)
+	}
+	return in, out
+}
+
+// checkFiles refuses outputs that are inputs, by whatever name or link, and two outputs that are one file. A folder among the inputs
+// stands for the files in it, and the first part of a split model for all parts.
+func checkFiles(in, out []string) error {
+	if len(out) == 0 {
+		return nil
+	}
+	var read []string
+	for _, name := range in {
+		read = append(read, gguf.Parts(name)...)
+		entries, err := os.ReadDir(name)
+		if err != nil {
+			continue // a file, or nothing
+		}
+		for _, e := range entries {
+			read = append(read, filepath.Join(name, e.Name()))
+		}
+	}
+	for i, o := range out {
+		for _, name := range read {
+			if sameFile(name, o) {
+				return fmt.Errorf("%s is both read and written; name another file to write", o)
+			}
+		}
+		for _, other := range out[:i] {
+			if sameFile(other, o) || sameName(other, o) {
+				return fmt.Errorf("%s would be written twice; name two files", o)
+			}
+		}
+	}
+	return nil
+}
+
+// sameFile reports whether two names lead to one file.
+func sameFile(a, b string) bool {
+	x, err1 := os.Stat(a)
+	y, err2 := os.Stat(b)
+	return err1 == nil && err2 == nil && os.SameFile(x, y)
+}
+
+// sameName reports whether two names mean one file that need not exist.
+func sameName(a, b string) bool {
+	x, err1 := filepath.Abs(a)
+	y, err2 := filepath.Abs(b)
+	return errors.Join(err1, err2) == nil && x == y
+}

@@ -1,0 +1,29 @@
+package main
+
+import (
+	"regexp"
+	"testing"
+
+	"github.com/urfave/cli/v3"
+)
+
+// TestFileFlags: every flag whose help names a file or a folder is known to be read or written, so that no command can write what it reads.
+func TestFileFlags(t *testing.T) {
+	names := regexp.MustCompile("`(FILE|FOLDER)`")
+	known, seen := fileFlags(), 0
+	for _, c := range command().Commands {
+		for _, f := range c.Flags {
+			d, ok := f.(cli.DocGenerationFlag)
+			if !ok || !names.MatchString(d.GetUsage()) {
+				continue
+			}
+			seen++
+			if _, ok := known[f.Names()[0]]; !ok {
+				t.Errorf("%s --%s names a file, and fileFlags does not say whether it is read or written", c.Name, f.Names()[0])
+			}
+		}
+	}
+	if seen < 10 {
+		t.Errorf("only %d flags name files", seen)
+	}
+}

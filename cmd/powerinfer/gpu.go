@@ -1,0 +1,145 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/urfave/cli/v3"
+
+	"github.com/powerinfer-go/powerinfer/internal/compute/vulkan"
+	"github.com/powerinfer-go/powerinfer/internal/engine"
+	"github.com/powerinfer-go/powerinfer/internal/gguf"
+	"github.com/powerinfer-go/powerinfer/internal/planner"
+	"github.com/powerinfer-go/powerinfer/internal/session"
+)
+
+// gpuFlags choose GPUs and what goes there.
+func gpuFlags() []cli.Flag {
+	return []cli.Flag{
+		deviceFlag(),
+		&cli.BoolFlag{Name: "list-devices", Usage: "list GPUs and exit"},
+		budgetFlag(),
+		statsFlag(),
+		streamFlag(),
+		&cli.IntFlag{Name: "n-gpu-layers", Aliases: []string{"ngl"}, Usage: "put the last `N` layers whole on GPUs, as llama.cpp does; default: attention and hot neurons first", Sources: env("N_GPU_LAYERS")},
+		&cli.BoolFlag{Name: "read-ahead", HideDefault: true, Usage: "read the neurons that a GPU seems to leave to the processor before it is their turn; default: where the plan has the GPU wait for them"},
+	}
+}
+
+func deviceFlag() cli.Flag {
+	return &cli.StringFlag{Name: "device", Aliases: []string{"dev"}, Usage: "GPUs: none, `NAMES` or numbers of --list-devices as in 0,1, or lavapipe; default: all GPUs, or the best of other devices", Sources: env("DEVICE")}
+}
+
+func budgetFlag() cli.Flag {
+	return &cli.StringSliceFlag{Name: "vram-budget", Usage: "`GIB` of a GPU's memory to use, default what is free less a reserve; one for all GPUs or one for each: 8,11", Sources: env("VRAM_BUDGET")}
+}
+
+func streamFlag() cli.Flag {
+	return &cli.IntFlag{Name: "stream-tokens", Usage: "send the neurons that are not on a GPU to it for steps of at least `N` tokens of a prompt; 0: never; default: where that is faster than computing with them"}
+}
+
+// listDevices prints what --device may name.
+func listDevices() error {
+	all, err := vulkan.Devices()
+	if errors.Is(err, vulkan.ErrNone) {
+		_, err = fmt.Println(err)
+		return err
+	}
+	if err != nil {
+		return err
+	}
+	out := bufio.NewWriter(os.Stdout)
+	usual := vulkan.Usual(all)
+	for _, d := range all {
+		note := ""
+		switch {
+		case d.Lacks != "":
+			note = ": cannot be used, it " + d.Lacks
+		case d.Kind == vulkan.CPU:
+			note = ": only where it is named, as lavapipe"
+		case !slices.Contains(usual, d):
+			note = ": only where it is named"
+		}
+		fmt.Fprintf(out, "%d  %s (%s, %.1f GiB, %s)%s\n", d.Index, d.Name, d.Kind, gib(d.Memory), d.Driver, note)
+	}
+	return out.Flush()
+}
+
+// plannerOptions reads the flags of where a model is computed; plan has fewer of them than run.
+func plannerOptions(c *cli.Command) (planner.Options, error) {
+	o := planner.Options{Device: c.String("device"), Notice: note}
+	var err error
+	if o.Budgets, err = budgets(c); err != nil {
+		return o, err
+	}
+	if c.IsSet("n-gpu-layers") {
+		n := c.Int("n-gpu-layers")
+		if n < -1 {
+			return o, fmt.Errorf("-ngl %d: give a number of layers, or -1 for all", n)
+		}
+		o.Layers = &n
+	}
+	if c.IsSet("stream-tokens") {
+		n := c.Int("stream-tokens")
+		if n < 0 {
+			return o, fmt.Errorf("--stream-tokens %d: give a number of tokens, or 0 to send nothing", n)
+		}
+		o.StreamTokens = &n
+	}
+	if c.IsSet("read-ahead") {
+		ahead := c.Bool("read-ahead")
+		o.ReadAhead = &ahead
+	}
+	return o, nil
+}
+
+// note prints what the user should know.
+func note(s string) { fmt.Fprintln(os.Stderr, "note:", s) }
+
+// mostBudget bounds --vram-budget, in GiB.
+const mostBudget = 1 << 20
+
+// budgets reads --vram-budget: bytes, one for all GPUs or one for each; nil where the flag is not given.
+func budgets(c *cli.Command) ([]int64, error) {
+	if !c.IsSet("vram-budget") {
+		return nil, nil
+	}
+	var all []int64
+	for _, part := range strings.Split(strings.Join(c.StringSlice("vram-budget"), ","), ",") {
+		part = strings.TrimSpace(part)
+		v, err := strconv.ParseFloat(part, 64)
+		if err != nil || !(v >= 0 && v <= mostBudget) {
+			return nil, fmt.Errorf("--vram-budget %.40q is not a number of GiB", part)
+		}
+		all = append(all, int64(v*(1<<30)))
+	}
+	return all, nil
+}
+
+// loadEngine opens an engine with a progress bar, on the GPUs that the flags choose.
+func loadEngine(ctx context.Context, c *cli.Command, f *gguf.File, o engine.Options, cpu planner.Processor) (*session.Session, error) {
+	p, err := plannerOptions(c)
+	if err != nil {
+		return nil, err
+	}
+	p.Processor = cpu
+	measuring, bar := newProgress("measuring", unitRuns), newProgress("loading", unitBytes)
+	defer bar.finish()
+	p.Measuring = measuring.set
+	o.Progress = func(done, total int64) {
+		measuring.finish()
+		bar.set(done, total)
+	}
+	return session.Open(ctx, f, session.Options{Engine: o, Planner: p, Statistics: c.String("stats")})
+}
+
+// statsFlag names statistics of a model that holds none.
+func statsFlag() cli.Flag {
+	return &cli.StringFlag{Name: "stats", Usage: "sort neurons hottest first by the `FILE` that profile wrote, for a model that is not prepared"}
+}

@@ -1,0 +1,167 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+
+	"github.com/urfave/cli/v3"
+)
+
+// A llamaFlag is a flag of llama.cpp's whose wish is granted anyway, so that commands written for it work unchanged.
+type llamaFlag struct {
+	names []string // the first one is told
+	value bool     // it has a value
+	why   string   // it changes nothing
+}
+
+// grantedFlags returns llama.cpp's flags that are taken with a note.
+func grantedFlags() []llamaFlag {
+	return []llamaFlag{
+		{[]string{"flash-attn", "fa"}, true, "attention never keeps its scores in memory"},
+		{[]string{"mmap"}, false, "--no-repack computes on the mapped file"},
+		{[]string{"no-mmap"}, false, "weights are read into memory, but with --no-repack"},
+		{[]string{"direct-io", "dio"}, false, "the file's pages are given back once they are read"},
+		{[]string{"no-direct-io", "ndio"}, false, "files are mapped"},
+		{[]string{"repack"}, false, "it is the default"},
+		{[]string{"warmup"}, false, "nothing is gained by it here"},
+		{[]string{"no-warmup"}, false, "there is none"},
+		{[]string{"perf"}, false, "times are always told"},
+		{[]string{"no-perf"}, false, "times take no time here"},
+		{[]string{"kv-offload", "kvo"}, false, "the plan says where keys and values lie"},
+		{[]string{"op-offload"}, false, "the plan says what is computed where"},
+		{[]string{"check-tensors"}, false, "files are always checked"},
+		{[]string{"no-context-shift"}, false, "the context is never shifted"},
+		{[]string{"jinja"}, false, "chat templates are always Jinja"},
+		{[]string{"display-prompt"}, false, "it is the default"},
+		{[]string{"escape", "e"}, false, "it is the default"},
+		{[]string{"offline"}, false, "nothing is loaded from the network"},
+		{[]string{"prio"}, true, "priorities are the system's to give: nice powerinfer …"},
+		{[]string{"poll"}, true, "workers wait for 100 µs before they sleep"},
+		{[]string{"defrag-thold", "dt"}, true, "the KV cache is paged"},
+		{[]string{"log-disable"}, false, "messages go to standard error"},
+		{[]string{"log-colors"}, true, "messages have no colours"},
+	}
+}
+
+// grantedFlagsOf are grantedFlags as flags that help does not list.
+func grantedFlagsOf() []cli.Flag {
+	note := func(g llamaFlag) {
+		fmt.Fprintf(os.Stderr, "note: --%s changes nothing here: %s\n", g.names[0], g.why)
+	}
+	var list []cli.Flag
+	for _, g := range grantedFlags() {
+		if g.value {
+			list = append(list, &cli.StringFlag{
+				Name: g.names[0], Aliases: g.names[1:], Hidden: true,
+				Action: func(context.Context, *cli.Command, string) error { note(g); return nil },
+			})
+			continue
+		}
+		list = append(list, &cli.BoolFlag{
+			Name: g.names[0], Aliases: g.names[1:], Hidden: true,
+			Action: func(context.Context, *cli.Command, bool) error { note(g); return nil },
+		})
+	}
+	return list
+}
+
+// withFlashAttention joins -fa with the value behind it, which llama.cpp lets be left out.
+func withFlashAttention(args []string) []string {
+	var out []string
+	for i := 0; i < len(args); i++ {
+		a := args[i]
+		if name := strings.TrimLeft(a, "-"); a != name && (name == "fa" || name == "flash-attn") {
+			if i+1 < len(args) && slices.Contains([]string{"on", "off", "auto", "0", "1"}, args[i+1]) {
+				i++
+				a += "=" + args[i]
+			} else {
+				a += "=auto"
+			}
+		}
+		out = append(out, a)
+	}
+	return out
+}
+
+// missingFlags returns llama.cpp's flags (of its common/arg.cpp, August 2026) for which there is nothing here yet, each with what to do
+// instead or with nothing. A name with a trailing * stands for all that begin so.
+func missingFlags() map[string]string {
+	return map[string]string{
+		"hf": "download the file and name it with -m", "hfr": "", "hf-repo": "download the file and name it with -m", "hff": "", "hf-file": "", "hft": "", "hf-token": "",
+		"mu": "", "model-url": "download the file and name it with -m", "md": "", "model-draft": "", "draft*": "", "spec-*": "", "ngld": "", "devd": "",
+		"lookup-cache*": "", "lcs": "", "lcd": "", "mtp": "",
+		"lora": "merge the adapter into the model and convert that", "lora-scaled": "", "control-vector*": "",
+		"cache-type-k": "keys and values are F16", "cache-type-v": "keys and values are F16", "ctk": "keys and values are F16", "ctv": "keys and values are F16",
+		"no-kv-offload": "give a smaller --vram-budget", "nkvo": "give a smaller --vram-budget", "swa-full": "",
+		"rope-scaling": "--override-kv sets the file's keys", "rope-scale": "--override-kv sets the file's keys", "rope-freq-base": "--override-kv ARCH.rope.freq_base=float:X does the same", "rope-freq-scale": "--override-kv sets the file's keys", "yarn-*": "--override-kv sets the file's keys",
+		"grp-attn-n": "", "gan": "", "grp-attn-w": "", "gaw": "", "context-shift": "", "keep": "", "prompt-cache*": "",
+		"i": "powerinfer chat talks", "interactive": "powerinfer chat talks", "if": "powerinfer chat talks", "interactive-first": "powerinfer chat talks", "r": "", "reverse-prompt": "",
+		"no-jinja": "", "reasoning*": "", "rea": "",
+		"in-prefix*": "", "in-suffix": "", "color": "", "co": "", "binary-file": "", "bf": "", "in-file": "use -f", "print-token-count": "", "ptc": "", "sp": "", "special": "",
+		"pooling": "", "attention": "", "embedding": "", "embeddings": "", "rerank": "", "reranking": "", "mm": "", "mmproj*": "", "image*": "", "audio": "",
+		"ot": "-ngl and --vram-budget choose what lies on GPUs", "override-tensor": "-ngl and --vram-budget choose what lies on GPUs", "cmoe": "", "cpu-moe": "", "ncmoe": "", "n-cpu-moe": "",
+		"sm": "--vram-budget 8,11 divides a model between GPUs", "split-mode": "--vram-budget 8,11 divides a model between GPUs", "ts": "--vram-budget 8,11 divides a model between GPUs", "tensor-split": "--vram-budget 8,11 divides a model between GPUs", "mg": "use --device", "main-gpu": "use --device",
+		"rpc": "", "numa": "start it with numactl", "C": "start it with taskset", "cpu-mask": "start it with taskset", "Cr": "start it with taskset", "cpu-range": "start it with taskset", "cpu-strict*": "start it with taskset", "cpu-mask-batch": "", "cpu-range-batch": "", "Cb": "", "Crb": "", "prio-batch": "", "poll-batch": "",
+		"hellaswag*": "", "winogrande*": "", "multiple-choice*": "", "np": "powerinfer serve and batch have it", "parallel": "powerinfer serve and batch have it", "cb": "", "cont-batching": "", "metrics": "", "slots": "", "no-slots": "", "props": "", "slot-save-path": "", "to": "powerinfer serve has it", "timeout": "powerinfer serve has it", "alias": "powerinfer serve has it", "a": "powerinfer serve has it", "sps": "", "slot-prompt-similarity": "", "host": "powerinfer serve has it", "port": "powerinfer serve has it", "path": "", "api-key*": "powerinfer serve has it", "ssl-*": "", "log-file": "send standard error to a file", "verbosity": "use --verbose", "lv": "use --verbose", "log-verbosity": "use --verbose", "log-prefix": "", "log-timestamps": "",
+		"fit": "plan shows what fits, and run keeps to it",
+	}
+}
+
+// missing returns what to say of a flag that llama.cpp has, and whether it has one of that name.
+func missing(name string) (instead string, ok bool) {
+	list := missingFlags()
+	if s, ok := list[name]; ok {
+		return s, true
+	}
+	for pattern, s := range list {
+		if prefix, ok := strings.CutSuffix(pattern, "*"); ok && strings.HasPrefix(name, prefix) {
+			return s, true
+		}
+	}
+	return "", false
+}
+
+// nearest returns the one of names that a slip of one or two letters made into name; "" where there is none.
+func nearest(name string, names []string) string {
+	most := 2
+	if len(name) < 5 {
+		most = 1
+	}
+	best := ""
+	for _, n := range names {
+		if len(n) < 3 {
+			continue // nearly anything is near to it
+		}
+		if d := distance(name, n); d <= most {
+			best, most = n, d-1
+		}
+	}
+	return best
+}
+
+// distance returns the number of letters to insert, delete or replace to make a into b (Levenshtein), or to swap with their neighbours.
+func distance(a, b string) int {
+	x, y := []rune(a), []rune(b)
+	rows := make([][]int, len(x)+1)
+	for i := range rows {
+		rows[i] = make([]int, len(y)+1)
+		for j := range rows[i] {
+			switch {
+			case i == 0 || j == 0:
+				rows[i][j] = i + j
+				continue
+			case x[i-1] == y[j-1]:
+				rows[i][j] = rows[i-1][j-1]
+				continue
+			}
+			rows[i][j] = 1 + min(rows[i-1][j], rows[i][j-1], rows[i-1][j-1])
+			if i > 1 && j > 1 && x[i-1] == y[j-2] && x[i-2] == y[j-1] {
+				rows[i][j] = min(rows[i][j], 1+rows[i-2][j-2])
+			}
+		}
+	}
+	return rows[len(x)][len(y)]
+}

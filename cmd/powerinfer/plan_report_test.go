@@ -1,0 +1,175 @@
+package main
+
+import (
+	"encoding/xml"
+	"fmt"
+	"regexp"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/powerinfer-go/powerinfer/internal/modelcost"
+	"github.com/powerinfer-go/powerinfer/internal/planner"
+)
+
+// described returns the plan of a described model for a machine of the PowerInfer paper.
+func described(t *testing.T, model string) *drawing {
+	t.Helper()
+	s, err := modelcost.Describe(model)
+	if err != nil {
+		t.Fatal(err)
+	}
+	m, err := planner.PC("pc-high")
+	if err != nil {
+		t.Fatal(err)
+	}
+	d, err := newDrawing(s.Cost(4096, 0), m, planner.Options{Budgets: []int64{8 << 30}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return d
+}
+
+func page(t *testing.T, d *drawing) string {
+	t.Helper()
+	var b strings.Builder
+	if err := d.html(&b); err != nil {
+		t.Fatal(err)
+	}
+	return b.String()
+}
+
+// The page has the terminal's rows: equal layers are one.
+func TestReportRows(t *testing.T) {
+	d := described(t, "llama-70b,type=q4_0,active=0.1")
+	var text strings.Builder
+	if err := d.text(&text); err != nil {
+		t.Fatal(err)
+	}
+	names := regexp.MustCompile(`(?m)^ +(\d+-\d+, each|\d+|head) +(?:GPU|RAM)`).FindAllStringSubmatch(text.String(), -1)
+	rows := regexp.MustCompile(`<tr><td>([^<]*)</td>`).FindAllStringSubmatch(page(t, d), -1)
+	rows = rows[:len(rows)-1] // all
+	if len(rows) != len(names) || len(rows) > 10 {
+		t.Fatalf("%d rows on the page, %d in the terminal, of 81 layers", len(rows), len(names))
+	}
+	for i := range rows {
+		if rows[i][1] != names[i][1] {
+			t.Errorf("row %d is %q on the page and %q in the terminal", i, rows[i][1], names[i][1])
+		}
+	}
+}
+
+// Nothing is said of the speed of software, in any form.
+func TestSoftwareIsNotPredicted(t *testing.T) {
+	d := described(t, "llama-7b,type=q4_0,active=0.1")
+	d.timed, d.on.GPUs[0].Read = false, 0
+	var text, json strings.Builder
+	if err := d.text(&text); err != nil {
+		t.Fatal(err)
+	}
+	if err := d.json(&json); err != nil {
+		t.Fatal(err)
+	}
+	html := page(t, d)
+	expected := fmt.Sprintf("%.2f", 1/d.plan.Seconds)
+	for form, s := range map[string]string{"text": text.String(), "JSON": json.String(), "HTML": html} {
+		if strings.Contains(s, expected) || !strings.Contains(s, "is software on the processor: its speed is not predicted") {
+			t.Errorf("%s: it expects %s tokens/s, or does not say that it expects nothing:\n%.600s", form, expected, s)
+		}
+	}
+	if !strings.Contains(json.String(), `"tokens_per_second": null`) || strings.Contains(html, "of a token's time") {
+		t.Error("times of software are shown")
+	}
+}
+
+// label is a text of a chart: its extent in CSS pixels, from the left edge of the chart's bars.
+type label struct {
+	text        string
+	left, right float64
+	y           string
+}
+
+// labels returns those of a chart whose bars are so wide, with or without what only wide pages have. A letter of the font takes at most
+// two thirds of its size.
+func labels(t *testing.T, svg string, width float64, wide bool) (list []label) {
+	t.Helper()
+	const letter = 12 * 2.0 / 3
+	d := xml.NewDecoder(strings.NewReader(svg))
+	for {
+		token, err := d.Token()
+		if err != nil {
+			return list
+		}
+		e, ok := token.(xml.StartElement)
+		if !ok || e.Name.Local != "text" {
+			continue
+		}
+		at := map[string]string{}
+		for _, a := range e.Attr {
+			at[a.Name.Local] = a.Value
+		}
+		var s string
+		if err := d.DecodeElement(&s, &e); err != nil {
+			t.Fatal(err)
+		}
+		if at["class"] == "wide" && !wide {
+			continue
+		}
+		number, percent := strings.CutSuffix(at["x"], "%")
+		x, err := strconv.ParseFloat(number, 64)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if percent {
+			x *= width / 100
+		}
+		long := letter * float64(len(s))
+		l := label{s, x, x + long, at["y"]}
+		switch at["text-anchor"] {
+		case "middle":
+			l.left, l.right = x-long/2, x+long/2
+		case "end":
+			l.left, l.right = x-long, x
+		}
+		list = append(list, l)
+	}
+}
+
+// No label of a chart is cut off, and none covers another, on wide and on narrow pages, of few and of many layers.
+func TestChartLabels(t *testing.T) {
+	const left = 60 // .bars leaves so much beside it
+	if !strings.Contains(planPage, "padding-left: 60px") {
+		t.Fatal("the page leaves another margin")
+	}
+	for _, n := range []int{2, 3, 7, 13, 27, 33, 41, 43, 47, 48, 61, 81, 97, 127} {
+		for _, tall := range []float64{0.0123, 3.21, 123, 98765} {
+			svg := stacked(n, "MiB", func(int) []part { return []part{{"wait", "x", tall}} })
+			for _, width := range []float64{240, 1100} { // of pages of 375 and 1200 pixels
+				list := labels(t, svg, width, width > 600)
+				for i, a := range list {
+					if a.left < -left || a.right > width {
+						t.Errorf("%d bars of %g on %g pixels: %q reaches from %.0f to %.0f", n, tall, width, a.text, a.left, a.right)
+					}
+					for _, b := range list[:i] {
+						if a.y == b.y && a.left < b.right && b.left < a.right {
+							t.Errorf("%d bars of %g on %g pixels: %q covers %q", n, tall, width, a.text, b.text)
+						}
+					}
+				}
+				if last := list[len(list)-1]; last.text != "head" {
+					t.Errorf("the last label is %q", last.text)
+				}
+			}
+		}
+	}
+}
+
+// What the charts are coloured by is in the page's style sheet.
+func TestChartClasses(t *testing.T) {
+	html := page(t, described(t, "llama-7b,type=q4_0,active=0.1"))
+	for _, m := range regexp.MustCompile(`<(?:rect|text|svg|line) class="([^"]+)"`).FindAllStringSubmatch(html, -1) {
+		if !strings.Contains(html, "."+m[1]+" {") {
+			t.Fatalf("the style sheet has no class %s", m[1])
+		}
+	}
+}

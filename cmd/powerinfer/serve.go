@@ -1,0 +1,161 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/urfave/cli/v3"
+
+	"github.com/powerinfer-go/powerinfer/internal/chat"
+	"github.com/powerinfer-go/powerinfer/internal/engine"
+	"github.com/powerinfer-go/powerinfer/internal/gguf"
+	"github.com/powerinfer-go/powerinfer/internal/sample"
+	"github.com/powerinfer-go/powerinfer/internal/server"
+	"github.com/powerinfer-go/powerinfer/internal/server/llamacpp"
+	"github.com/powerinfer-go/powerinfer/internal/server/openai"
+	"github.com/powerinfer-go/powerinfer/internal/session"
+)
+
+// servePatience is how long requests that run when the server is stopped may take to end. serveGrace is longer, for what comes after.
+const (
+	servePatience = 30 * time.Second
+	serveGrace    = servePatience + 5*time.Second
+)
+
+func serveCommand() *cli.Command {
+	return &cli.Command{
+		Name: "serve", Usage: "answer requests over HTTP, as llama-server and OpenAI's API do",
+		Description: `Clients of OpenAI's API are given http://127.0.0.1:8080/v1 as their base URL. What is answered, and what is refused:
+docs/server.md. Ctrl-C stops the server: requests that run may end, a second Ctrl-C ends them, too.`,
+		Flags: slices.Concat(engineFlags(), []cli.Flag{
+			&cli.StringFlag{Name: "host", Value: "127.0.0.1", Usage: "`ADDRESS` to listen on; 0.0.0.0: every network", Sources: env("HOST")},
+			&cli.IntFlag{Name: "port", Value: 8080, Usage: "port to listen on; 0: any free one", Sources: env("PORT")},
+			&cli.IntFlag{Name: "parallel", Aliases: []string{"np"}, Value: 4, Usage: "`N` requests that generate at a time, over one KV cache", Sources: env("N_PARALLEL")},
+			&cli.IntFlag{Name: "max-queue", Value: 64, Usage: "requests that may wait besides; more are told to come again later"},
+			&cli.StringFlag{Name: "alias", Aliases: []string{"a"}, Usage: "the model's `NAME` for clients; default: the file's", Sources: env("ALIAS")},
+			&cli.StringSliceFlag{Name: "api-key", Usage: "`KEY` that requests must have, or several with commas; may be repeated", Sources: cli.NewValueSourceChain(variable("LLAMA_API_KEY"))},
+			&cli.StringFlag{Name: "api-key-file", Usage: "read keys from `FILE`, one on each line"},
+			&cli.StringSliceFlag{Name: "cors-origin", Usage: "let web pages of this `ORIGIN` ask, such as https://example.org; * is all; may be repeated"},
+			&cli.IntFlag{Name: "timeout", Aliases: []string{"to"}, Value: 600, Usage: "`SECONDS` that a client may take to send a request", Sources: env("TIMEOUT")},
+			&cli.IntFlag{Name: "n-predict", Aliases: []string{"n", "predict"}, Value: -1, Usage: "tokens of an answer where a request says nothing; -1: until the text or the context ends", Sources: env("N_PREDICT")},
+		}, templateFlags(), samplerFlags(), []cli.Flag{
+			&cli.BoolFlag{Name: "verbose", Aliases: []string{"v"}, Usage: "say how the model is computed"},
+		}),
+		Action: func(ctx context.Context, c *cli.Command) error {
+			if err := noArguments(c); err != nil {
+				return err
+			}
+			return serve(ctx, c)
+		},
+	}
+}
+
+func serve(ctx context.Context, c *cli.Command) error {
+	if c.Bool("list-devices") {
+		return listDevices()
+	}
+	o, err := serverOptions(c)
+	if err != nil {
+		return err
+	}
+	if err := checkGeneration(c); err != nil {
+		return err
+	}
+	l, err := net.Listen("tcp", net.JoinHostPort(c.String("host"), strconv.Itoa(c.Int("port")))) // before the model is loaded, which takes long
+	if err != nil {
+		return fmt.Errorf("%w; --host and --port choose another address", err)
+	}
+	defer l.Close()
+	e, err := openEngine(ctx, c, func(eo *engine.Options, f *gguf.File) error {
+		eo.Outputs = o.Slots
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	defer e.Close()
+	if o.Sampling, err = samplerOptions(c, e.Engine); err != nil {
+		return err
+	}
+	if c.Int64("seed") < 0 {
+		o.Sampling.Seed = sample.RandomSeed // each request draws its own
+	}
+	if err := chooseTemplate(c, e, &o); err != nil {
+		return err
+	}
+	if o.Path = e.File.Path; o.Name == "" {
+		o.Name = strings.TrimSuffix(filepath.Base(o.Path), ".gguf")
+	}
+	s := server.New(e.Engine, o)
+	llamacpp.Register(s)
+	openai.Register(s)
+	if ip := net.ParseIP(c.String("host")); len(o.Keys) == 0 && c.String("host") != "localhost" && (ip == nil || !ip.IsLoopback()) {
+		o.Log.Warn("everyone who reaches this address may ask: --api-key or --api-key-file asks for a key")
+	}
+	o.Log.Info("listening", "url", "http://"+l.Addr().String(), "model", o.Name, "slots", o.Slots, "context", e.Context(), "device", e.Device())
+	return s.Serve(ctx, l, servePatience)
+}
+
+// serverOptions reads the flags that need no model.
+func serverOptions(c *cli.Command) (server.Options, error) {
+	o := server.Options{
+		Name: c.String("alias"), Slots: c.Int("parallel"), Queue: c.Int("max-queue"), Predict: c.Int("n-predict"),
+		Timeout: time.Duration(c.Int("timeout")) * time.Second, Log: slog.New(slog.NewTextHandler(os.Stderr, nil)),
+		Origins: c.StringSlice("cors-origin"),
+	}
+	switch {
+	case o.Slots < 1 || o.Slots > mostSequences:
+		return o, fmt.Errorf("--parallel %d is not a number from 1 to %d", o.Slots, mostSequences)
+	case o.Queue < 0:
+		return o, fmt.Errorf("--max-queue %d is not a number of requests", o.Queue)
+	case c.Int("timeout") < 1 || c.Int("timeout") > 1<<20:
+		return o, fmt.Errorf("--timeout %d is not a number of seconds", c.Int("timeout"))
+	case c.Int("port") < 0 || c.Int("port") > 1<<16-1:
+		return o, fmt.Errorf("--port %d is not a number from 0 to %d", c.Int("port"), 1<<16-1)
+	}
+	for _, keys := range c.StringSlice("api-key") {
+		for key := range strings.SplitSeq(keys, ",") {
+			if key = strings.TrimSpace(key); key != "" {
+				o.Keys = append(o.Keys, key)
+			}
+		}
+	}
+	if c.IsSet("api-key-file") {
+		text, err := readFile(c.String("api-key-file"))
+		if err != nil {
+			return o, fmt.Errorf("--api-key-file: %w", err)
+		}
+		for line := range strings.Lines(text) {
+			if key := strings.TrimSpace(line); key != "" {
+				o.Keys = append(o.Keys, key)
+			}
+		}
+	}
+	if len(o.Keys) == 0 && (c.IsSet("api-key") || c.IsSet("api-key-file")) {
+		return o, errors.New("--api-key and --api-key-file hold no key; leave them out to ask for none")
+	}
+	var err error
+	o.Kwargs, err = readKwargs(c)
+	return o, err
+}
+
+// chooseTemplate sets the template of conversations: the one that the flags name, the model's, or chatml where it has none.
+func chooseTemplate(c *cli.Command, e *session.Session, o *server.Options) error {
+	var err error
+	if o.Template, err = readTemplate(c, e.File); err != nil || o.Template != nil {
+		return err
+	}
+	o.Log.Warn("the model has no chat template: it may be a base model; chats are written in chatml, --chat-template names another")
+	o.Stop = []string{"<|im_end|>"} // mostly no token of such a model
+	o.Template, err = chat.Named("chatml", e.File)
+	return err
+}

@@ -1,0 +1,18 @@
+package powerinfer
+
+import (
+	"github.com/powerinfer-go/powerinfer/internal/compute"
+	"github.com/powerinfer-go/powerinfer/internal/engine"
+)
+
+// ErrClosed is the error of a generation or an evaluation whose model was closed.
+var ErrClosed = engine.ErrClosed
+
+// ErrFault is the error of a model whose mapped file became shorter, or could no longer be read, while it was in use.
+var ErrFault = compute.ErrFault
+
+// ContextError is the error of a text that is longer than the context: errors.As finds how long either is.
+type ContextError = engine.ContextError
+
+// MemoryError is the error of a model that does not fit into memory, with what it needs.
+type MemoryError = engine.MemoryError

@@ -1,0 +1,206 @@
+package powerinfer
+
+import (
+	"context"
+	"errors"
+	"iter"
+	"time"
+
+	"github.com/powerinfer-go/powerinfer/internal/engine"
+	"github.com/powerinfer-go/powerinfer/internal/grammar"
+	"github.com/powerinfer-go/powerinfer/internal/sample"
+)
+
+// Sampling says how tokens are chosen. DefaultSampling returns llama.cpp's defaults; a Temperature of 0 always takes the likeliest token.
+// Its fields are those of llama.cpp's sampler chain: Seed, Temperature, TopK, TopP, MinP, RepeatLastN, RepeatPenalty, PresencePenalty,
+// FrequencyPenalty, LogitBias and so on.
+type Sampling = sample.Options
+
+// DefaultSampling returns llama.cpp's defaults, with a seed that is drawn anew for each generation.
+func DefaultSampling() Sampling { return sample.DefaultOptions() }
+
+// Generation says what is wanted of a generation. The zero value continues the prompt until the model or the context ends.
+type Generation struct {
+	Max          int       // tokens at most; 0: until the model or the context ends
+	Sampling     *Sampling // nil: DefaultSampling
+	Stop         []string  // texts that end the generation and are not part of it
+	IgnoreEnd    bool      // go on where the model would end the text
+	Grammar      string    // what may be generated, in GBNF; empty: anything
+	Schema       string    // a JSON Schema that the generated JSON text must fit; empty: anything
+	Logprobs     bool      // Token.Logprob is wanted
+	TopLogprobs  int       // so many of the likeliest tokens are wanted in Token.Top; needs Logprobs
+	Reproducible bool      // keys and values of texts that other generations generated are not used again: they may differ in rounding
+
+	Progress func(read, total int) // is told how many tokens of the prompt are read; may be nil
+}
+
+// Token is a generated token.
+type Token struct {
+	ID      int32   // -1: no token, but the end of the text, which was held back because a stop text might have begun there
+	Text    string  // what it adds to the text, in whole characters; bytes of an unfinished character come with a later token
+	Logprob float32 // natural logarithm of its probability before sampling changed it
+	Top     []Likely
+}
+
+// Likely is a token that could have been chosen.
+type Likely struct {
+	ID      int32
+	Logprob float32
+}
+
+// Stopped says why a generation ended.
+type Stopped string
+
+// The reasons.
+const (
+	StoppedEnd     = Stopped(engine.StopEOG)     // the model ended the text
+	StoppedText    = Stopped(engine.StopString)  // one of Generation.Stop came
+	StoppedMax     = Stopped(engine.StopLength)  // Generation.Max tokens were generated
+	StoppedContext = Stopped(engine.StopContext) // the context is full
+	StoppedGrammar = Stopped(engine.StopGrammar) // the grammar lets nothing follow
+	StoppedEarly   = Stopped(engine.StopCaller)  // Close was called
+	StoppedByCtx   = Stopped(engine.StopCancelled)
+)
+
+// Result says what a generation took.
+type Result struct {
+	Stopped    Stopped
+	Cached     int           // tokens of the prompt that were computed before
+	Prompt     int           // tokens of the prompt that were computed
+	Tokens     int           // that were generated
+	Wait       time.Duration // until the model turned to the prompt
+	PromptTime time.Duration // from then until the first token could be chosen
+	Time       time.Duration // from then until the end
+}
+
+// Stream is a generation in progress. One goroutine uses it. It ends by itself, with its context, or by Close.
+type Stream struct {
+	s     *engine.Stream
+	ended bool
+}
+
+// Generate returns the tokens that continue prompt. Leaving the loop ends the generation; an error is the last element.
+func (m *Model) Generate(ctx context.Context, prompt string, g Generation) iter.Seq2[Token, error] {
+	return func(yield func(Token, error) bool) {
+		s, err := m.Start(ctx, m.Tokenize(prompt, true), g)
+		if err != nil {
+			yield(Token{}, err)
+			return
+		}
+		for t, err := range s.Tokens() {
+			if !yield(t, err) {
+				return
+			}
+		}
+	}
+}
+
+// Start begins to continue the tokens of a prompt, and returns at once. When ctx ends, so does the generation, and its memory is given back.
+func (m *Model) Start(ctx context.Context, prompt []int32, g Generation) (*Stream, error) {
+	o := DefaultSampling()
+	if g.Sampling != nil {
+		o = *g.Sampling
+	}
+	sampler, err := sample.New(o, m.info.Vocabulary)
+	if err != nil {
+		return nil, err
+	}
+	constraint, err := m.constraint(&g)
+	if err != nil {
+		return nil, err
+	}
+	r := engine.Request{
+		Prompt: prompt, Max: g.Max, Sampler: sampler, IgnoreEOG: g.IgnoreEnd, StopStrings: g.Stop, Text: true,
+		Logprobs: g.Logprobs, TopLogprobs: g.TopLogprobs, Reuse: engine.ReuseAny, Constraint: constraint, Progress: g.Progress,
+	}
+	if g.Max <= 0 {
+		r.Max = -1
+	}
+	if g.Reproducible {
+		r.Reuse = engine.ReuseSame
+	}
+	s, err := m.session.Submit(ctx, r)
+	if err != nil {
+		return nil, err
+	}
+	return &Stream{s: s}, nil
+}
+
+// constraint returns what g's grammar or schema allows; nil: anything.
+func (m *Model) constraint(g *Generation) (sample.Constraint, error) {
+	var rules *grammar.Grammar
+	var err error
+	switch {
+	case g.Grammar != "" && g.Schema != "":
+		return nil, errors.New("Generation.Grammar and Generation.Schema both say what may be generated; give one")
+	case g.Grammar != "":
+		rules, err = grammar.ParseGBNF(g.Grammar)
+	case g.Schema != "":
+		rules, err = grammar.FromSchema([]byte(g.Schema))
+	default:
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	v, err := m.vocabulary()
+	if err != nil {
+		return nil, err
+	}
+	compiled, err := rules.Compile(v)
+	if err != nil {
+		return nil, err
+	}
+	return compiled.NewState(), nil
+}
+
+// Next returns the next token. It returns false when the generation has ended: Err says whether it failed.
+func (s *Stream) Next() (Token, bool) {
+	if s.ended {
+		return Token{}, false
+	}
+	t, ok := s.s.Next()
+	if !ok {
+		s.ended = true
+		rest := s.s.Result().Text
+		return Token{ID: -1, Text: rest}, rest != ""
+	}
+	token := Token{ID: t.ID, Text: t.Text, Logprob: t.Logprob}
+	for _, l := range t.Top {
+		token.Top = append(token.Top, Likely(l))
+	}
+	return token, true
+}
+
+// Tokens returns the tokens that are left, and at the end an error if there is one. Leaving the loop ends the generation.
+func (s *Stream) Tokens() iter.Seq2[Token, error] {
+	return func(yield func(Token, error) bool) {
+		defer s.Close()
+		for t, ok := s.Next(); ok; t, ok = s.Next() {
+			if !yield(t, nil) {
+				return
+			}
+		}
+		if err := s.Err(); err != nil {
+			yield(Token{}, err)
+		}
+	}
+}
+
+// Close ends the generation, if it has not ended, and gives its memory back.
+func (s *Stream) Close() {
+	s.ended = true
+	s.s.Close()
+}
+
+// Err returns why the generation failed, or nil.
+func (s *Stream) Err() error { return s.s.Err() }
+
+// Result returns what the generation took, when it has ended.
+func (s *Stream) Result() Result {
+	r := s.s.Result()
+	return Result{
+		Stopped: Stopped(r.Stop), Cached: r.Reused, Prompt: r.PromptTokens, Tokens: r.Tokens,
+		Wait: r.Wait, PromptTime: r.PromptTime, Time: r.Time,
+	}
+}

@@ -1,0 +1,156 @@
+package powerinfer
+
+import (
+	"context"
+
+	"github.com/powerinfer-go/powerinfer/internal/compute"
+	"github.com/powerinfer-go/powerinfer/internal/gguf"
+	"github.com/powerinfer-go/powerinfer/internal/planner"
+	"github.com/powerinfer-go/powerinfer/internal/session"
+)
+
+// Info says what a model is.
+type Info struct {
+	Name         string // as the file says
+	Architecture string // llama, qwen3, …
+	Layers       int
+	Embedding    int // width of the residual stream
+	Vocabulary   int // tokens
+	Trained      int // tokens of context that the model was trained for
+	Context      int // tokens of context that are open
+	Sparse       Sparse
+	Activation   string // of feed-forward layers
+	Prepared     bool   // the file names its hot neurons and holds predictors
+}
+
+func infoOf(s *session.Session) Info {
+	c := s.Config()
+	return Info{
+		Name: c.Name, Architecture: c.Arch, Layers: c.Layers, Embedding: c.Embd, Vocabulary: c.Vocab, Trained: c.Context, Context: s.Context(),
+		Sparse: Sparse(c.Sparse.String()), Activation: c.Act.Kind.String(), Prepared: c.Prepared != nil,
+	}
+}
+
+// Info returns what the model is.
+func (m *Model) Info() Info { return m.info }
+
+// Device says in a few words what computes.
+func (m *Model) Device() string { return m.session.Device() }
+
+// Plan says what of a model lies where.
+type Plan struct {
+	GPUs   []GPU
+	Layers []Layer // of the model in order, and at last its head
+	Rate   float64 // tokens per second that are expected of generation; 0: nothing is known
+}
+
+// GPU is a GPU of a plan. Sizes are bytes of its memory.
+type GPU struct {
+	Name    string // empty before it is opened
+	Budget  int64  // that may be used
+	Planned int64  // that are expected to be
+	Used    int64  // that are in use; 0 before it is opened
+	Note    string // what a user may want to know of it
+}
+
+// Layer says where a layer lies.
+type Layer struct {
+	GPU       int  // number among Plan.GPUs; -1: all of the layer is in RAM
+	Attention bool // attention and its KV cache are on the GPU
+	Predictor bool // so is the predictor
+	Hot       int  // neurons [0, Hot) are on the GPU, the others in RAM
+}
+
+// Plan returns where the model lies. It changes where a GPU fails.
+func (m *Model) Plan() (Plan, error) {
+	p, err := m.session.Planner.Plan()
+	if err != nil {
+		return Plan{}, err
+	}
+	plan := planOf(p)
+	for j, u := range m.session.Planner.Usage() {
+		plan.GPUs[j] = GPU{Name: u.Name, Budget: u.Budget, Planned: u.Planned, Used: u.Used, Note: u.Note}
+	}
+	return plan, nil
+}
+
+// PlanFile returns where Open would put the model in the file at path, which is not loaded.
+func PlanFile(ctx context.Context, path string, o Options) (Plan, error) {
+	f, err := gguf.Open(path)
+	if err != nil {
+		return Plan{}, err
+	}
+	defer f.Close()
+	if err := session.Override(f, o.Overrides); err != nil {
+		return Plan{}, err
+	}
+	s, err := o.session()
+	if err != nil {
+		return Plan{}, err
+	}
+	p, err := session.Plan(ctx, f, s)
+	if err != nil {
+		return Plan{}, err
+	}
+	plan, err := p.Plan()
+	return planOf(plan), err
+}
+
+// planOf returns p in this package's terms; nil is the processor alone.
+func planOf(p *planner.Plan) Plan {
+	var plan Plan
+	if p == nil {
+		return plan
+	}
+	plan.Rate = p.Rate
+	for _, g := range p.GPUs {
+		plan.GPUs = append(plan.GPUs, GPU{Budget: g.Budget, Planned: g.Planned})
+	}
+	for _, y := range p.Places {
+		l := Layer{GPU: int(y.Tier), Attention: y.Attention, Predictor: y.Predictor, Hot: y.Bound}
+		if y.Tier == compute.RAM {
+			l.GPU = -1
+		}
+		plan.Layers = append(plan.Layers, l)
+	}
+	return plan
+}
+
+// LayerNeurons counts what a feed-forward layer has computed. Pairs are of a token and a neuron.
+type LayerNeurons struct {
+	Sparse    Sparse // how the layer is computed
+	Neurons   int    // of the layer
+	Steps     int64  // in which it was computed
+	Tokens    int64  // that passed it
+	Predicted int64  // pairs that predictors, where there are any, left to be computed
+	Active    int64  // pairs whose activation was not zero
+	Bytes     int64  // of weights read
+	Dense     int64  // bytes of weights that one step reads where nothing is skipped
+}
+
+// Neurons returns what each layer has computed since the model was opened. Layers that are computed without regard to single neurons
+// count nothing. [layers]
+func (m *Model) Neurons() []LayerNeurons {
+	var all []LayerNeurons
+	for _, u := range m.session.Neurons() {
+		all = append(all, LayerNeurons{
+			Sparse: Sparse(u.Mode.String()), Neurons: u.Neurons, Steps: u.Steps, Tokens: u.Tokens,
+			Predicted: u.Predicted, Active: u.Active, Bytes: u.Bytes, Dense: u.Dense,
+		})
+	}
+	return all
+}
+
+// Frequencies returns how often each neuron was active, as a share of the tokens that were counted, in the order in which neurons lie: of a
+// prepared model hottest first. It returns nil for a file that holds no statistics. [layers][neurons]
+func (m *Model) Frequencies() [][]float32 {
+	p := m.session.Config().Prepared
+	if p == nil {
+		return nil
+	}
+	var all [][]float32
+	for _, y := range p.Layers {
+		all = append(all, append([]float32(nil), y.Frequency...))
+	}
+	return all
+}

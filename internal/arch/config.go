@@ -1,0 +1,114 @@
+package arch
+
+import (
+	"cmp"
+	"fmt"
+)
+
+// Config is what a Hugging Face folder's config.json says of a model. Zero is absent; null too. After Family.Read the fields
+// that all families share are filled in, and Epsilon, Nonlinearity and TiedHead.
+type Config struct {
+	Path string `json:"-"` // of the file, for errors
+
+	Architectures []string `json:"architectures"`
+
+	Hidden   int      `json:"hidden_size"`
+	Layers   int      `json:"num_hidden_layers"`
+	Heads    int      `json:"num_attention_heads"`
+	KVHeads  int      `json:"num_key_value_heads"`
+	HeadDim  int      `json:"head_dim"`
+	FF       int      `json:"intermediate_size"`
+	Context  int      `json:"max_position_embeddings"`
+	Vocab    int      `json:"vocab_size"`
+	RMSEps   float64  `json:"rms_norm_eps"`
+	Tied     *bool    `json:"tie_word_embeddings"`
+	Act      string   `json:"hidden_act"`
+	ActParam *float64 `json:"hidden_act_param"` // FATReLU's threshold, as ProSparse names it
+
+	Rotary    float64      `json:"partial_rotary_factor"`
+	RopeTheta float64      `json:"rope_theta"`
+	RopeScale *RopeScaling `json:"rope_scaling"`
+	Rope      *RopeScaling `json:"rope_parameters"` // newer folders: theta and scaling together
+
+	Window    int   `json:"sliding_window"`
+	UseWindow *bool `json:"use_sliding_window"`
+
+	// Falcon, with its older names.
+	FalconAct    string  `json:"activation"`
+	FalconKV     int     `json:"num_kv_heads"`
+	OldLayers    int     `json:"n_layer"`
+	OldHeads     int     `json:"n_head"`
+	OldKVHeads   int     `json:"n_head_kv"`
+	FalconFF     int     `json:"ffn_hidden_size"`
+	LayerNormEps float64 `json:"layer_norm_epsilon"`
+	MultiQuery   *bool   `json:"multi_query"`
+	NewDecoder   bool    `json:"new_decoder_architecture"`
+	Parallel     *bool   `json:"parallel_attn"`
+	Alibi        bool    `json:"alibi"`
+	Bias         bool    `json:"bias"`
+
+	NormEps  float64 `json:"norm_eps"`                         // Nemotron
+	Original int     `json:"original_max_position_embeddings"` // Phi-3
+
+	// OPT.
+	OPTAct     string `json:"activation_function"`
+	OPTFF      int    `json:"ffn_dim"`
+	Projection int    `json:"word_embed_proj_dim"`
+	NormFirst  *bool  `json:"do_layer_norm_before"`
+	EnableBias *bool  `json:"enable_bias"`
+	NormAffine *bool  `json:"layer_norm_elementwise_affine"`
+
+	Epsilon      Setting[float64] `json:"-"` // of the norms
+	Nonlinearity Setting[string]  `json:"-"` // as Hugging Face names it
+	TiedHead     bool             `json:"-"` // the head is the embedding
+}
+
+// RopeScaling is config.json's rope_scaling or rope_parameters.
+type RopeScaling struct {
+	Type      string  `json:"rope_type"`
+	OldType   string  `json:"type"`
+	Theta     float64 `json:"rope_theta"`
+	Factor    float64 `json:"factor"`
+	Original  int     `json:"original_max_position_embeddings"`
+	Low       float64 `json:"low_freq_factor"`
+	High      float64 `json:"high_freq_factor"`
+	BetaFast  float64 `json:"beta_fast"`
+	BetaSlow  float64 `json:"beta_slow"`
+	Attention float64 `json:"attention_factor"`
+	MScale    float64 `json:"mscale"`
+	MScaleAll float64 `json:"mscale_all_dim"`
+	Partial   float64 `json:"partial_rotary_factor"`
+
+	// Of longrope, divisors of frequencies [rotated/2]: Short up to the original context, Long beyond.
+	Long  []float32 `json:"long_factor"`
+	Short []float32 `json:"short_factor"`
+}
+
+// Setting is a value and the key of config.json that it is from.
+type Setting[T any] struct {
+	Key   string
+	Value T
+}
+
+// Errorf returns an error about a key of config.json.
+func (c *Config) Errorf(key, format string, args ...any) error {
+	return fmt.Errorf("%s: key %q: %s", c.Path, key, fmt.Sprintf(format, args...))
+}
+
+// epsilon notes the norms' epsilon, def where the value is absent.
+func (c *Config) epsilon(key string, value, def float64) {
+	c.Epsilon = Setting[float64]{key, cmp.Or(value, def)}
+}
+
+// nonlinearity notes the activation, def where the name is absent.
+func (c *Config) nonlinearity(key, name, def string) {
+	c.Nonlinearity = Setting[string]{key, cmp.Or(name, def)}
+}
+
+// or returns v, or def where v is absent.
+func or[T any](v *T, def T) T {
+	if v == nil {
+		return def
+	}
+	return *v
+}

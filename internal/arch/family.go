@@ -1,0 +1,143 @@
+// Package arch describes families of models, each in a file of its own: names of tensors and hyperparameters in GGUF files and on
+// Hugging Face, norms, activation, rotation, what is fused. Loading, conversion, preparing and synthetic models read the
+// descriptions, so that a new family is a new file and a line in All.
+package arch
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/powerinfer-go/powerinfer/internal/compute"
+)
+
+// Rotation says whether a family's heads are rotated to their positions, and which elements form a pair.
+type Rotation int
+
+// The rotations. Learned positions are added to the embedding instead.
+const (
+	Learned     Rotation = iota // position_embd: a row for each position
+	Neighbours                  // (x[2i], x[2i+1])
+	HalvesApart                 // (x[i], x[i+n/2])
+)
+
+// Style returns the rotation as package compute names it.
+func (r Rotation) Style() compute.RopeStyle {
+	if r == HalvesApart {
+		return compute.Halves
+	}
+	return compute.Interleaved
+}
+
+// Family describes the models of one general.architecture.
+type Family struct {
+	Name        string   // general.architecture
+	HuggingFace []string // what config.json names in "architectures"
+
+	Rotation       Rotation
+	PartialRotary  bool                 // only the first elements of a head may be rotated
+	LearnedOffset  int                  // rows of position_embd before position 0
+	LayerNorm      bool                 // norms are LayerNorms with biases; else RMSNorms
+	Parallel       bool                 // attention and the feed-forward layer both read the block's input; else one after the other
+	Gated          bool                 // feed-forward layers have a gate
+	FusedGate      bool                 // ffn_up holds the gates' rows, then the ups'
+	Window         bool                 // attention.sliding_window is applied, in every layer
+	Activation     compute.Nonlinearity // of a GGUF file without powerinfer.activation
+	Original       string               // the activation of the original PowerInfer's files; empty: it does not run the family
+	Layout         string               // tensor_data_layout, where the family has one
+	HeadsFillWidth bool                 // heads·key must be the width of the residual stream
+	AlwaysTied     bool                 // files hold no output.weight: the head is the embedding
+	MaxContext     int                  // of synthetic models
+
+	Root  []string // prefixes of Outer on Hugging Face; the first under which the embedding is found
+	Layer string   // prefix of Block there after the root, with %d for the layer
+	Outer []Tensor // outside the blocks, in the order of synthetic files
+	Block []Tensor // of one block, likewise
+
+	// Read completes what config.json says with the family's own names and defaults, and refuses variants by name.
+	Read func(c *Config) error
+}
+
+// Tensor is a tensor's name on both sides, and what happens to it on the way.
+type Tensor struct {
+	Name     string // in GGUF; in blocks after "blk.N."
+	Source   string // on Hugging Face, after the prefix; alternatives, the first found, are apart by spaces
+	Optional bool   // files may lack it
+	Change   Change // at conversion
+}
+
+// Change is how a tensor's elements change at conversion from Hugging Face.
+type Change int
+
+// The changes.
+const (
+	Same     Change = iota
+	Pairs           // rows of each head, from halves apart to neighbours
+	Ungroup         // from groups of query heads, each followed by its key and value head, to all queries, all keys, all values
+	PlusOne         // 1 is added: the checkpoint stores a norm's weight less 1
+	Computed        // it is not in the checkpoint, but follows from config.json
+)
+
+// All returns every family, by name.
+func All() []Family {
+	return []Family{arcee(), bamboo(), falcon(), llama(), nemotron(), opt(), phi3(), qwen2(), qwen3()}
+}
+
+// Named returns the family of that general.architecture.
+func Named(name string) (Family, bool) {
+	return find(func(f *Family) bool { return f.Name == name })
+}
+
+// Converted returns the family of a Hugging Face architecture.
+func Converted(architecture string) (Family, bool) {
+	return find(func(f *Family) bool { return slices.Contains(f.HuggingFace, architecture) })
+}
+
+func find(is func(*Family) bool) (Family, bool) {
+	for _, f := range All() {
+		if is(&f) {
+			return f, true
+		}
+	}
+	return Family{}, false
+}
+
+// Names lists the families that are wanted, for messages. wanted may be nil: all.
+func Names(wanted func(Family) bool) string {
+	var names []string
+	for _, f := range All() {
+		if wanted == nil || wanted(f) {
+			names = append(names, f.Name)
+		}
+	}
+	return strings.Join(names, ", ")
+}
+
+// Originals lists the families that the original PowerInfer runs.
+func Originals() string { return Names(func(f Family) bool { return f.Original != "" }) }
+
+// Sources lists the Hugging Face architectures that can be converted, for messages.
+func Sources() string {
+	var names []string
+	for _, f := range All() {
+		names = append(names, f.HuggingFace...)
+	}
+	slices.Sort(names)
+	return strings.Join(names, ", ")
+}
+
+// InBlock returns the block's tensor of that name.
+func (f *Family) InBlock(name string) (Tensor, bool) {
+	i := slices.IndexFunc(f.Block, func(t Tensor) bool { return t.Name == name })
+	if i < 0 {
+		return Tensor{}, false
+	}
+	return f.Block[i], true
+}
+
+// EpsilonKey returns the key of the norms' epsilon, after the family's name.
+func (f *Family) EpsilonKey() string {
+	if f.LayerNorm {
+		return "attention.layer_norm_epsilon"
+	}
+	return "attention.layer_norm_rms_epsilon"
+}

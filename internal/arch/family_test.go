@@ -1,0 +1,92 @@
+package arch
+
+import (
+	"strings"
+	"testing"
+)
+
+// TestFamilies: every tensor has a shape, stands once, and is found on Hugging Face unless it is computed; every block has what the
+// forward pass and the neurons need.
+func TestFamilies(t *testing.T) {
+	sizes := Sizes{Embd: 64, Vocab: 100, Positions: 50, FF: 96, Heads: 4, KVHeads: 2, Key: 16, Value: 8}
+	names, sources := map[string]bool{}, map[string]bool{}
+	for _, f := range All() {
+		if got, ok := Named(f.Name); !ok || got.Name != f.Name || names[f.Name] {
+			t.Errorf("%s is not found by its name, or there are two", f.Name)
+		}
+		names[f.Name] = true
+		for _, a := range f.HuggingFace {
+			if got, _ := Converted(a); got.Name != f.Name || sources[a] {
+				t.Errorf("%s is converted as %s, not %s", a, got.Name, f.Name)
+			}
+			sources[a] = true
+		}
+		seen := map[string]bool{}
+		for _, tensor := range append(append([]Tensor{}, f.Outer...), f.Block...) {
+			if seen[tensor.Name] {
+				t.Errorf("%s: %s stands twice", f.Name, tensor.Name)
+			}
+			seen[tensor.Name] = true
+			if (tensor.Change == Computed) != (tensor.Source == "") {
+				t.Errorf("%s: %s is from %q and changes by %d", f.Name, tensor.Name, tensor.Source, tensor.Change)
+			}
+			if tensor.Change != Computed && len(f.Shape(tensor.Name, sizes)) == 0 {
+				t.Errorf("%s: %s has no shape", f.Name, tensor.Name)
+			}
+			if f.LayerNorm && strings.Contains(tensor.Name, "_norm") && strings.HasSuffix(tensor.Name, ".weight") && !has(f, strings.Replace(tensor.Name, ".weight", ".bias", 1)) {
+				t.Errorf("%s: %s is a LayerNorm without a bias", f.Name, tensor.Name)
+			}
+		}
+		for _, name := range []string{"attn_norm.weight", "attn_output.weight", "ffn_up.weight", "ffn_down.weight"} {
+			if _, ok := f.InBlock(name); !ok {
+				t.Errorf("%s: blocks have no %s", f.Name, name)
+			}
+		}
+		if _, gate := f.InBlock("ffn_gate.weight"); gate != (f.Gated && !f.FusedGate) {
+			t.Errorf("%s: Gated is %v, FusedGate %v, and blocks have a gate of their own: %v", f.Name, f.Gated, f.FusedGate, gate)
+		}
+		if _, ffnNorm := f.InBlock("ffn_norm.weight"); ffnNorm == f.Parallel {
+			t.Errorf("%s: Parallel is %v, and ffn_norm is there: %v", f.Name, f.Parallel, ffnNorm)
+		}
+	}
+}
+
+func has(f Family, name string) bool {
+	for _, t := range append(append([]Tensor{}, f.Outer...), f.Block...) {
+		if t.Name == name {
+			return true
+		}
+	}
+	return false
+}
+
+func TestShape(t *testing.T) {
+	sizes := Sizes{Embd: 64, Vocab: 100, Positions: 50, FF: 96, Heads: 4, KVHeads: 2, Key: 16, Value: 8}
+	phi, learned := phi3(), opt()
+	for _, c := range []struct {
+		f    Family
+		name string
+		want []int
+	}{
+		{phi, "attn_qkv.weight", []int{4*16 + 2*16 + 2*8, 64}},
+		{phi, "attn_output.weight", []int{64, 4 * 8}},
+		{phi, "ffn_up.weight", []int{192, 64}},
+		{learned, "ffn_up.bias", []int{96}},
+		{learned, "ffn_down.bias", []int{64}},
+		{learned, "ffn_down_t.weight", []int{96, 64}},
+		{learned, "ffn_down_t.bias", []int{64}},
+		{learned, "position_embd.weight", []int{52, 64}},
+		{learned, "nothing.weight", nil},
+	} {
+		got := c.f.Shape(c.name, sizes)
+		if len(got) != len(c.want) {
+			t.Errorf("%s: %s has shape %v, want %v", c.f.Name, c.name, got, c.want)
+			continue
+		}
+		for i := range got {
+			if got[i] != c.want[i] {
+				t.Errorf("%s: %s has shape %v, want %v", c.f.Name, c.name, got, c.want)
+			}
+		}
+	}
+}

@@ -1,0 +1,48 @@
+package arch
+
+import "github.com/powerinfer-go/powerinfer/internal/compute"
+
+// llama describes Llama 1 to 3, Mistral and their kin, ProSparse and TurboSparse among them.
+func llama() Family {
+	return Family{
+		Name: "llama", HuggingFace: []string{"LlamaForCausalLM", "SparseLlamaForCausalLM", "MistralForCausalLM"},
+		Rotation: Neighbours, Gated: true, Activation: compute.SiLU, Original: "relu", MaxContext: 4096,
+		Root: []string{"model."}, Layer: "layers.%d.",
+		Outer: llamaOuter(), Block: llamaBlock(Pairs), Read: readLlama,
+	}
+}
+
+func llamaOuter() []Tensor {
+	return []Tensor{
+		{Name: "token_embd.weight", Source: "embed_tokens.weight"},
+		{Name: "output_norm.weight", Source: "norm.weight"},
+		{Name: "rope_freqs.weight", Optional: true, Change: Computed},
+	}
+}
+
+// llamaBlock returns the tensors of a block; q and k change so that files hold the pairs that the family rotates.
+func llamaBlock(change Change) []Tensor {
+	return []Tensor{
+		{Name: "attn_norm.weight", Source: "input_layernorm.weight"},
+		{Name: "attn_q.weight", Source: "self_attn.q_proj.weight", Change: change},
+		{Name: "attn_k.weight", Source: "self_attn.k_proj.weight", Change: change},
+		{Name: "attn_v.weight", Source: "self_attn.v_proj.weight"},
+		{Name: "attn_q.bias", Source: "self_attn.q_proj.bias", Optional: true, Change: change},
+		{Name: "attn_k.bias", Source: "self_attn.k_proj.bias", Optional: true, Change: change},
+		{Name: "attn_v.bias", Source: "self_attn.v_proj.bias", Optional: true},
+		{Name: "attn_output.weight", Source: "self_attn.o_proj.weight"},
+		{Name: "attn_output.bias", Source: "self_attn.o_proj.bias", Optional: true},
+		{Name: "ffn_norm.weight", Source: "post_attention_layernorm.weight"},
+		{Name: "ffn_gate.weight", Source: "mlp.gate_proj.weight"},
+		{Name: "ffn_up.weight", Source: "mlp.up_proj.weight"},
+		{Name: "ffn_down.weight", Source: "mlp.down_proj.weight"},
+	}
+}
+
+// readLlama reads the names that Llama's configuration shares with most later ones.
+func readLlama(c *Config) error {
+	c.epsilon("rms_norm_eps", c.RMSEps, 1e-6)
+	c.nonlinearity("hidden_act", c.Act, "silu")
+	c.TiedHead = or(c.Tied, false)
+	return nil
+}

@@ -1,0 +1,60 @@
+package arch
+
+import "strings"
+
+// Sizes are the hyperparameters that tensors' shapes follow from; those of heads and neurons are one layer's.
+type Sizes struct {
+	Embd, Vocab    int
+	Positions      int // learned
+	FF             int
+	Heads, KVHeads int
+	Key, Value     int // elements of a head's key and of its value
+}
+
+// Shape returns the shape of a tensor of the family, outermost dimension first, by its name in GGUF; in blocks after "blk.N.". It is
+// empty for a name that no family has.
+func (f *Family) Shape(name string, s Sizes) []int {
+	stem, kind, _ := strings.Cut(name, ".")
+	shape := f.weight(stem, s)
+	if kind == "bias" {
+		if stem == "ffn_down_t" {
+			return []int{s.Embd}
+		}
+		return shape[:min(1, len(shape))]
+	}
+	return shape
+}
+
+func (f *Family) weight(stem string, s Sizes) []int {
+	q, k, v := s.Heads*s.Key, s.KVHeads*s.Key, s.KVHeads*s.Value
+	switch stem {
+	case "token_embd", "output":
+		return []int{s.Vocab, s.Embd}
+	case "position_embd":
+		return []int{s.Positions + f.LearnedOffset, s.Embd}
+	case "output_norm", "attn_norm", "attn_norm_2", "ffn_norm":
+		return []int{s.Embd}
+	case "attn_q":
+		return []int{q, s.Embd}
+	case "attn_k":
+		return []int{k, s.Embd}
+	case "attn_v":
+		return []int{v, s.Embd}
+	case "attn_qkv":
+		return []int{q + k + v, s.Embd}
+	case "attn_q_norm", "attn_k_norm":
+		return []int{s.Key}
+	case "attn_output":
+		return []int{s.Embd, s.Heads * s.Value}
+	case "ffn_up":
+		if f.FusedGate {
+			return []int{2 * s.FF, s.Embd}
+		}
+		return []int{s.FF, s.Embd}
+	case "ffn_gate", "ffn_down_t":
+		return []int{s.FF, s.Embd}
+	case "ffn_down":
+		return []int{s.Embd, s.FF}
+	}
+	return nil
+}

@@ -1,0 +1,162 @@
+package atomicfile
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"testing"
+)
+
+func put(t *testing.T, path, text string) {
+	t.Helper()
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// only holds a folder to these names, so that no temporary one is left behind.
+func only(t *testing.T, dir string, names ...string) {
+	t.Helper()
+	list, err := os.ReadDir(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	for _, e := range list {
+		got = append(got, e.Name())
+	}
+	if strings.Join(got, " ") != strings.Join(names, " ") {
+		t.Errorf("the folder holds %q, want %q", got, names)
+	}
+}
+
+func holds(t *testing.T, path, want string) {
+	t.Helper()
+	if got, err := os.ReadFile(path); err != nil || string(got) != want {
+		t.Errorf("%s holds %q, want %q (%v)", filepath.Base(path), got, want, err)
+	}
+}
+
+// symlink makes a symbolic link, and fails where none is there then: older versions of wine say that they made one.
+func symlink(target, path string) error {
+	err := os.Symlink(target, path)
+	if err == nil {
+		_, err = os.Readlink(path)
+	}
+	return err
+}
+
+func text(s string) func(*File) error {
+	return func(f *File) error { _, err := f.WriteString(s); return err }
+}
+
+// A file appears when it is complete; until then, and where writing fails, the old one is as it was.
+func TestComplete(t *testing.T) {
+	dir := t.TempDir()
+	path := filepath.Join(dir, "f")
+	if err := Write(path, text("old")); err != nil {
+		t.Fatal(err)
+	}
+	cause := errors.New("no more words")
+	err := Write(path, func(f *File) error {
+		if err := text("half")(f); err != nil {
+			return err
+		}
+		holds(t, path, "old")
+		return cause
+	})
+	if !errors.Is(err, cause) || !strings.Contains(err.Error(), path) {
+		t.Errorf("a failed write: %v", err)
+	}
+	holds(t, path, "old")
+	only(t, dir, "f")
+	if err := Write(path, text("new")); err != nil {
+		t.Fatal(err)
+	}
+	holds(t, path, "new")
+	only(t, dir, "f")
+}
+
+func TestCheckLeavesNothing(t *testing.T) {
+	dir := t.TempDir()
+	if err := Check(filepath.Join(dir, "f")); err != nil {
+		t.Error(err)
+	}
+	only(t, dir)
+}
+
+func TestMode(t *testing.T) {
+	if runtime.GOOS == "windows" {
+		t.Skip("Windows has no such permissions")
+	}
+	dir := t.TempDir()
+	for name, want := range map[string]os.FileMode{"private": 0o600, "new": newMode} {
+		path := filepath.Join(dir, name)
+		if name == "private" {
+			put(t, path, "old")
+		}
+		if err := Write(path, text("a")); err != nil {
+			t.Fatal(err)
+		}
+		if info, err := os.Stat(path); err != nil || info.Mode() != want {
+			t.Errorf("%s: mode %v, %v; want %v", name, info.Mode(), err, want)
+		}
+	}
+}
+
+// A link stays a link; the file that it leads to is replaced, wherever that is.
+func TestLink(t *testing.T) {
+	dir, far := t.TempDir(), t.TempDir()
+	target, link, chain := filepath.Join(far, "target"), filepath.Join(dir, "link"), filepath.Join(dir, "chain")
+	put(t, target, "old")
+	if err := errors.Join(symlink(target, link), symlink("link", chain)); err != nil {
+		t.Skip("no symbolic links here:", err)
+	}
+	if err := Write(chain, text("new")); err != nil {
+		t.Fatal(err)
+	}
+	holds(t, target, "new")
+	only(t, dir, "chain", "link")
+	only(t, far, "target")
+	if to, err := os.Readlink(chain); err != nil || to != "link" {
+		t.Errorf("the link leads to %q, %v", to, err)
+	}
+}
+
+func TestRefusals(t *testing.T) {
+	dir := t.TempDir()
+	at := func(name string) string { return filepath.Join(dir, name) }
+	put(t, at("file"), "text")
+	if err := os.Mkdir(at("folder"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	cases := map[string]string{
+		at("folder"):      "is a folder; name a file in it",
+		at("absent/name"): "cannot be written: ",
+		at("file/name"):   "cannot be written: ",
+		"":                "has no name",
+	}
+	if symlink(at("nowhere"), at("dangling")) == nil {
+		cases[at("dangling")] = "is a symbolic link to nothing"
+	}
+	if symlink(at("loop"), at("loop")) == nil {
+		cases[at("loop")] = "cannot be written: "
+	}
+	if symlink(at("folder"), at("to folder")) == nil {
+		cases[at("to folder")] = "is a folder"
+	}
+	for path, want := range cases {
+		for name, f := range map[string]func() error{
+			"Check": func() error { return Check(path) },
+			"Write": func() error { return Write(path, text("a")) },
+		} {
+			err := f()
+			if err == nil || !strings.Contains(err.Error(), want) || !strings.HasPrefix(err.Error(), path) || strings.Contains(err.Error(), "\n") {
+				t.Errorf("%s(%q): %v, want %q", name, path, err, want)
+			}
+		}
+	}
+	holds(t, at("file"), "text")
+}

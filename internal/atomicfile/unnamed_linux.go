@@ -1,0 +1,27 @@
+package atomicfile
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+
+	"golang.org/x/sys/unix"
+)
+
+// createUnnamed creates a file in dir that has no name until nameIt gives it one, so that nothing is left of it however the process
+// ends. nil: the file system or the kernel has no such files.
+func createUnnamed(dir string) *os.File {
+	if _, err := os.Stat("/proc/self/fd"); err != nil {
+		return nil // a name is given through it
+	}
+	fd, err := unix.Open(dir, unix.O_TMPFILE|unix.O_RDWR|unix.O_CLOEXEC, 0o600)
+	if err != nil {
+		return nil
+	}
+	return os.NewFile(uintptr(fd), filepath.Join(dir, "(unnamed)"))
+}
+
+// nameIt gives an unnamed file a name, which must be free.
+func nameIt(f *os.File, name string) error {
+	return unix.Linkat(unix.AT_FDCWD, fmt.Sprintf("/proc/self/fd/%d", f.Fd()), unix.AT_FDCWD, name, unix.AT_SYMLINK_FOLLOW)
+}

@@ -1,0 +1,13 @@
+//go:build !linux
+
+package atomicfile
+
+import (
+	"errors"
+	"os"
+)
+
+// createUnnamed returns nil: this system has no files without a name.
+func createUnnamed(string) *os.File { return nil }
+
+func nameIt(*os.File, string) error { return errors.ErrUnsupported }

@@ -1,0 +1,121 @@
+package compute
+
+// What a device or its executor may be able to do besides Device and Executor. Whoever needs a capability asks for it by a type
+// assertion and does without it where it is missing.
+
+// Recorder is a GPU that can record a segment without running it.
+type Recorder interface {
+	Device
+	// Record makes what later runs of seg need: what cannot be had is this error instead of theirs.
+	Record(seg Segment, p *Params, body func(Verbs)) error
+}
+
+// Overlapper is the executor of a GPU that works at the same time as another processor, the host. The functions that it returns are
+// valid in every replay.
+type Overlapper interface {
+	Executor
+	// Overlap waits for what was recorded so far and calls host, while the GPU computes what during, which may be nil, records. What
+	// is recorded afterwards sees what host wrote. An error of host's ends the run.
+	Overlap(host func(p *Params) error, during func())
+	// Download copies t to the host, which finds it in the next Overlap or, if none follows, when the segment has run: [t.Rows·t.Cols].
+	Download(t Tensor) func() []float32
+	// DownloadSet does so with a set's bits: token i's are words[i·perRow:].
+	DownloadSet(s Set) func() (words []uint32, perRow int)
+	// Upload fills t with what the host of an earlier Overlap writes to the returned memory: [t.Rows·t.Cols].
+	Upload(t Tensor) func() []float32
+	// UploadSet does so with a set's bits.
+	UploadSet(s Set) func() (words []uint32, perRow int)
+}
+
+// Host is the processor that works at the same time as a GPU.
+type Host interface {
+	Device
+	// Data returns a tensor's memory. [t.Rows·t.Cols]
+	Data(t Tensor) []float32
+	// FillSet makes token i's neurons those, counted from first, whose bits are set in words[i·perRow:].
+	FillSet(s Set, words []uint32, perRow, first int)
+	// SetWords writes every token's neurons as bits.
+	SetWords(s Set, words []uint32, perRow int)
+}
+
+// Foreseer is an executor of two processors, one of which waits for the other in every layer: a guess at the next layer's neurons
+// lets it bring their rows into its cache meanwhile. Nothing that is computed depends on the guess.
+type Foreseer interface {
+	// Foresee says, before a layer's SparseFFN, how the next layer's set can be guessed. Once that SparseFFN is done, the content of
+	// g.H, g.Set, g.Hidden and g.Logits is lost.
+	Foresee(g Guess)
+}
+
+// Guess is the next layer's predictor applied to this layer's residual, which differs little from its own input; n is 1.
+type Guess struct {
+	X              Tensor  // [n, n_embd] the residual
+	Norm           *Vector // [n_embd] of the RMSNorm before the predictor; nil: it reads X
+	Eps            float32
+	H              Tensor // [n, n_embd] scratch
+	Set            Set    // scratch, like the two below
+	Hidden, Logits Tensor // [n, FC1.Rows], [n, FC2.Rows]
+	FC1, FC2       *Matrix
+	Weights        SparseWeights // the next layer's
+}
+
+// Visit passes the operands that live on a device to v, as Op.Visit does.
+func (g *Guess) Visit(v Visitor) {
+	p := Predict{g.Set, g.X, g.Hidden, g.Logits, g.FC1, g.FC2}
+	p.Visit(v)
+	g.Set, g.X, g.Hidden, g.Logits, g.FC1, g.FC2 = p.Set, p.X, p.Hidden, p.Logits, p.FC1, p.FC2
+	v.Tensor(&g.H, Write)
+	v.Vector(&g.Norm)
+}
+
+// Idler is an Overlapper that can have the host do something while it waits.
+type Idler interface {
+	Overlapper
+	// Idles reports whether cores and memory have nothing to do while the host waits; they have where the GPU uses them itself.
+	Idles() bool
+	// Meanwhile has the host call f while it waits in the next Overlap. done reports whether the wait is over; ready reports whether
+	// what ran during the Overlap before has run, so that its downloads are there.
+	Meanwhile(f func(ready, done func() bool))
+}
+
+// AheadReader is a Host that can bring weights into its cache.
+type AheadReader interface {
+	// ReadAhead reads rows that a SparseFFN for one token will need, until done.
+	ReadAhead(s Set, w SparseWeights, done func() bool)
+}
+
+// Streamer is a GPU to which weights can be sent in the middle of a segment.
+type Streamer interface {
+	// StreamBuffer allocates GPU memory for matrices of size bytes together.
+	StreamBuffer(size int64) (any, error)
+}
+
+// WeightUploader is an Overlapper that can send weights.
+type WeightUploader interface {
+	Overlapper
+	// UploadWeights makes buffer, of a Streamer, hold matrices from here on. fill is called by the host of an earlier Overlap with a
+	// matrix's data. What is recorded during an Overlap may fill one buffer while it computes with another's matrices; a later turn
+	// of the host comes when they are there.
+	UploadWeights(buffer any, sources []Source, uses []Use) (matrices []*Matrix, fill func(i int, data []byte))
+}
+
+// Tuner is a device that chooses, by measuring, among kernels that give the same bytes.
+type Tuner interface {
+	// Tune chooses for the weights that the device holds. It is called once they are loaded.
+	Tune()
+}
+
+// Restorer is a Host that gives weights back in the layout of a file.
+type Restorer interface {
+	// Restorable says how Restore gives m's neurons: as Rows, or as Columns, in blocks of m's type.
+	Restorable(m *Matrix) Use
+	// Restore returns neurons [from, to) of m, in scratch, which has room for them, or where they lie.
+	Restore(m *Matrix, from, to int, scratch []byte) Source
+}
+
+// Rehearser is a device that must know the largest steps in advance.
+type Rehearser interface {
+	// Steps returns the numbers of tokens, at most most, of the steps that together need what any step does; the largest is the first.
+	Steps(most int) []int
+	// Rehearse prepares the segments that f runs, without running them.
+	Rehearse(f func() error) error
+}

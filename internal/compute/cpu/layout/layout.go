@@ -1,0 +1,86 @@
+// Package layout says where things lie in the memory of the processor's kernels: packed weights, quantised activations, panels. The
+// kernels in Go and the programs that write those in assembly (module gen) take their offsets from here.
+package layout
+
+import "github.com/powerinfer-go/powerinfer/internal/quant"
+
+// Super is where the parts of a packed superblock of 256 elements begin, in bytes. Its header holds the scales:
+//
+//	BlockScale     8 binary16 scales
+//	BlockMin       8 binary16 scales, 8 binary16 minima
+//	SixBits        d, dmin, 8×6 bits of scales, 8×6 bits of minima
+//	HalfBlocks     16 scales as in the file, two for each block; d lies at Unit
+//
+// Eight blocks of 32 elements follow side by side: SIMD lane j belongs to block j.
+//
+//	8 bits         8×32 bytes, as activations
+//	4 bits, more   4×32 bytes: vector v's dword j holds elements 4v… of block j in its low nibbles and 4(v+4)… in its high ones;
+//	               then the bits above the fourth, at High:
+//	1 above        32 bytes: dword j holds in its bytes' bits v the fifth bits of elements 4v… of block j
+//	2 above        2×32 bytes: vector h's dword j holds in its bit pair f the high bits of elements 4(2f+h)… of block j
+type Super struct {
+	Quants int
+	High   int // where bits above the fourth begin
+	Unit   int // HalfBlocks: the binary16 unit of scales
+	Bytes  int
+}
+
+// Of returns the layout of a quantised type.
+func Of(t quant.Type) Super {
+	traits := t.Traits()
+	s := Super{Quants: 16}
+	if traits.Scales == quant.BlockMin {
+		s.Quants = Minima + 16
+	}
+	s.High = s.Quants + 128
+	s.Bytes = s.High + 32*(traits.Bits-4)
+	if traits.Scales == quant.HalfBlocks {
+		s.Unit = s.Bytes
+		s.Bytes += 2
+	}
+	return s
+}
+
+// Minima is where those of BlockMin begin.
+const Minima = 16
+
+// ActBytes is the size of one superblock of quantised activations: 256 elements as int8 in lane order
+// (vector v holds elements 4v…4v+3 of block j in its dword j), then per block j, in lane j:
+// scale f32, -8·Σq i32, scale·Σq f32, -32·Σq i32 of the first and of the second half, and both halves' Σq as i16.
+// The products' integer sums start at these negatives, which removes the offset of unsigned quants exactly.
+const ActBytes = 448
+
+// Offsets into a superblock of activations.
+const (
+	ActScale = 256 // 8 × f32
+	ActNeg8  = 288 // 8 × i32 -8·Σ
+	ActDSum  = 320 // 8 × f32 scale·Σ
+	ActLo32  = 352 // 8 × i32 -32·Σ of the first halves
+	ActHi32  = 384 // 8 × i32 -32·Σ of the second halves
+	ActPairs = 416 // 8 × (i16 Σ of the first half, i16 Σ of the second)
+)
+
+// A panel's superblock has been unpacked to bytes and float scales.
+const (
+	PanelScale  = 0   // 8 × f32
+	PanelMin    = 32  // types with minima: 8 × f32; HalfBlocks: the 16 scales as i16, of AVX2 those of first halves twice
+	PanelQuants = 64  // 8 × 32 bytes as activations, unsigned; of AVX2 in 8 bits 8 × 32 low nibbles and 32 high ones
+	PanelHigh   = 320 // HalfBlocks of AVX2: the scales of second halves twice
+)
+
+// Panel returns the size of a panel's superblock of t; avx2 says whether it is for AVX2.
+func Panel(t quant.Type, avx2 bool) int {
+	switch {
+	case avx2 && t.Traits().Scales == quant.HalfBlocks:
+		return PanelHigh + 32
+	case avx2 && t.Traits().Bits == 8:
+		return PanelQuants + 512
+	}
+	return PanelQuants + 256
+}
+
+// Bits of the parameter part of tiles of several tokens, which may be called for one part of the columns after the other.
+const (
+	FirstPart = 1
+	LastPart  = 2
+)

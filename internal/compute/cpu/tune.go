@@ -1,0 +1,150 @@
+package cpu
+
+import (
+	"fmt"
+	"slices"
+	"time"
+	"unsafe"
+
+	"github.com/powerinfer-go/powerinfer/internal/compute"
+	"github.com/powerinfer-go/powerinfer/internal/compute/cpu/kernel"
+	"github.com/powerinfer-go/powerinfer/internal/quant"
+)
+
+// Values of Options.Kernels beside the names of kernels.
+const (
+	KernelsAuto  = "auto"  // what is fastest is measured when weights are loaded
+	KernelsUsual = "usual" // what was the fastest where the kernels were written
+)
+
+// Bounds of the measuring. A piece is what one call computes: from memory it takes some 50 µs a core.
+const (
+	tuneBytes  = 16 << 20  // of weights that go one way: fewer may lie in caches, and a choice would not show
+	tunePiece  = 256 << 10 // bytes of a piece
+	tuneRounds = 7
+	tuneDuels  = 5
+	tuneTime   = 12 * time.Millisecond // for the weights that go one way, on a machine that is too busy for all rounds
+	tuneGain   = 0.95                  // of the usual kernel's time: less of a gain is chance
+)
+
+// tuner chooses, by measuring, the kernels of one token's products with consecutive rows. All that it chooses from give the same bytes.
+type tuner struct {
+	kernels string
+	note    func(line string)
+	shapes  []*tuneShape
+}
+
+// tuneShape is the weights whose products go one way: one type, and rows of one class.
+type tuneShape struct {
+	t        quant.Type
+	class    kernel.Class
+	matrices []*compute.Matrix
+	bytes    int
+	at, row  int // the matrix and the row that are measured next
+}
+
+// add adds a matrix to its shape.
+func (u *tuner) add(k *kernel.Kernels, m *compute.Matrix) {
+	t, class := m.Type, k.ClassOf(m.Type, m.Cols)
+	i := slices.IndexFunc(u.shapes, func(s *tuneShape) bool { return s.t == t && s.class == class })
+	if i < 0 {
+		i = len(u.shapes)
+		u.shapes = append(u.shapes, &tuneShape{t: t, class: class})
+	}
+	s := u.shapes[i]
+	s.matrices = append(s.matrices, m)
+	s.bytes += len(mem(m).data)
+}
+
+// Tune chooses the kernels of the weights that were taken in so far. It takes some milliseconds, and none where weights are few.
+func (d *Device) Tune() {
+	for _, s := range d.tuner.shapes {
+		names := d.k.Ways(s.t)
+		switch asked := d.tuner.kernels; {
+		case asked == KernelsUsual || len(names) == 0:
+		case asked != KernelsAuto:
+			if slices.Contains(names, asked) {
+				d.goes(s, asked)
+			}
+		case s.bytes >= tuneBytes && len(names) > 1:
+			d.tune(s, names)
+		}
+	}
+	d.tuner.shapes = nil
+}
+
+func (d *Device) goes(s *tuneShape, name string) {
+	if err := d.k.Go(s.t, s.class, name); err != nil {
+		panic(err)
+	}
+}
+
+// tune times kernels in turn, each on weights that no other read just before, and takes the fastest by its best round if it beats the usual one in most of
+// a few duels, too. Best rounds are what a busy machine disturbs the least; where nothing is clear the usual kernel stays.
+func (d *Device) tune(s *tuneShape, names []string) {
+	usual := d.k.Way(s.t, s.class)
+	begin := time.Now()
+	best := make([]time.Duration, len(names))
+	d.timed(s) // wakes the workers
+	rounds := 0
+	for rounds < tuneRounds && (rounds < 2 || time.Since(begin) < tuneTime) {
+		for i, name := range names {
+			d.goes(s, name)
+			if took := d.timed(s); rounds == 0 || took < best[i] {
+				best[i] = took
+			}
+		}
+		rounds++
+	}
+	at := slices.Index(names, usual)
+	fastest := slices.Index(best, slices.Min(best))
+	won, mine, theirs := 0, best[fastest], best[at]
+	if fastest != at {
+		for range tuneDuels {
+			d.goes(s, usual)
+			u := d.timed(s)
+			d.goes(s, names[fastest])
+			f := d.timed(s)
+			if f < u {
+				won++
+			}
+			mine, theirs = min(mine, f), min(theirs, u)
+		}
+	}
+	chosen := usual
+	if won > tuneDuels/2 && float64(mine) < tuneGain*float64(theirs) {
+		chosen = names[fastest]
+	}
+	d.goes(s, chosen)
+	if d.tuner.note != nil {
+		d.tuner.note(fmt.Sprintf("kernel of %s, rows of %d elements: %s; %.2f of the time of %s, the usual one (%d rounds, %.1f ms)",
+			s.t, s.matrices[0].Cols, chosen, float64(min(mine, theirs))/float64(theirs), usual, rounds, float64(time.Since(begin).Microseconds())/1e3))
+	}
+}
+
+// timed computes one token's products with the next pieces of a shape's weights, on all threads, and returns how long it took.
+func (d *Device) timed(s *tuneShape) time.Duration {
+	m, row, rows := s.next(2 * d.decode.Threads())
+	w, f := mem(m), d.k.Form(m.Type)
+	x := make([]byte, f.ActRow(m.Cols)+cacheLine)
+	x = x[aligned(x):]
+	out := make([]float32, rows)
+	chunk := max(1, tunePiece/w.rowBytes)
+	begin := time.Now()
+	d.decode.Run((rows+chunk-1)/chunk, func(c, _ int) {
+		from, to := c*chunk, min(rows, (c+1)*chunk)
+		d.k.MatMul(m.Type, out[from:to], to-from, w.data[(row+from)*w.rowBytes:(row+to)*w.rowBytes], to-from, m.Cols, unsafe.Pointer(unsafe.SliceData(x)), 0, 1)
+	})
+	return time.Since(begin) / time.Duration(max(1, rows*w.rowBytes/tunePiece))
+}
+
+// next returns the next rows of the shape's weights, of so many pieces or what there is in one matrix.
+func (s *tuneShape) next(pieces int) (m *compute.Matrix, row, rows int) {
+	m = s.matrices[s.at]
+	row = s.row
+	rows = min(m.Rows-row, max(1, pieces*tunePiece/mem(m).rowBytes))
+	if s.row += rows; s.row == m.Rows {
+		s.at, s.row = (s.at+1)%len(s.matrices), 0
+	}
+	return m, row, rows
+}

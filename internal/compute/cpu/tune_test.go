@@ -1,0 +1,82 @@
+package cpu
+
+import (
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/powerinfer-go/powerinfer/internal/compute"
+	"github.com/powerinfer-go/powerinfer/internal/compute/cpu/kernel"
+	"github.com/powerinfer-go/powerinfer/internal/quant"
+)
+
+// tuned returns one token's products with weights of typ [rows, cols] by the kernels asked for, and what was said about the choice.
+func tuned(t *testing.T, kernels string, typ quant.Type, rows, cols int) (out []float32, notes []string) {
+	t.Helper()
+	const seed = 3
+	d, err := New(Options{Threads: 2, Kernels: kernels, Note: func(line string) { notes = append(notes, line) }})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer d.Close()
+	rng := rand.New(rand.NewPCG(seed, 0))
+	data := make([]byte, rows*typ.RowBytes(cols))
+	for i := range data {
+		data[i] = byte(rng.Uint32())
+	}
+	for at := 0; at < len(data); at += typ.BlockBytes() {
+		for _, h := range typ.Halves() { // scales of ordinary size
+			data[at+h], data[at+h+1] = 0x00, 0x2c
+		}
+	}
+	w, err := d.Matrix(compute.Source{Name: "w", Type: typ, Rows: rows, Cols: cols, Data: data}, compute.Dense)
+	if err != nil {
+		t.Fatal(err)
+	}
+	d.Tune()
+	x, err := d.Tensor(1, cols)
+	if err != nil {
+		t.Fatal(err)
+	}
+	y, err := d.Tensor(1, rows)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range floats(x) {
+		floats(x)[i] = float32(rng.NormFloat64())
+	}
+	if err := d.Run(compute.Segment{}, &compute.Params{Tokens: []int32{0}, Pos: []int32{0}}, func(v compute.Verbs) {
+		v.MatMul(x, compute.Products{{Out: y, W: w}})
+	}); err != nil {
+		t.Fatal(err)
+	}
+	return slices.Clone(floats(y)), notes
+}
+
+// TestTune: whatever is chosen, and however, products have the same bytes; few weights are not measured.
+func TestTune(t *testing.T) {
+	k, err := kernel.New("")
+	if err != nil {
+		t.Fatal(err)
+	}
+	const rows, cols = tuneBytes/(2048/2) + 5, 2048
+	want, notes := tuned(t, KernelsUsual, quant.Q4_0, rows, cols)
+	if len(notes) != 0 {
+		t.Errorf("measured though it was not asked for: %q", notes)
+	}
+	for _, kernels := range append(k.Ways(quant.Q4_0), KernelsAuto) {
+		got, notes := tuned(t, kernels, quant.Q4_0, rows, cols)
+		if !slices.Equal(got, want) {
+			t.Errorf("%s gives other bytes", kernels)
+		}
+		if measured := kernels == KernelsAuto && len(k.Ways(quant.Q4_0)) > 1; measured != (len(notes) == 1) {
+			t.Errorf("%s: %d choices noted", kernels, len(notes))
+		} else if measured && !slices.ContainsFunc(k.Ways(quant.Q4_0), func(name string) bool { return strings.Contains(notes[0], name) }) {
+			t.Errorf("the note names no kernel: %q", notes[0])
+		}
+	}
+	if _, notes := tuned(t, KernelsAuto, quant.Q4_0, 512, cols); len(notes) != 0 {
+		t.Errorf("half a MiB of weights was measured: %q", notes)
+	}
+}

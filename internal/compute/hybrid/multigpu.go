@@ -1,0 +1,322 @@
+package hybrid
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/powerinfer-go/powerinfer/internal/compute"
+)
+
+// MultiGPU is several GPUs and one host. Each layer has one GPU, and a pass is cut into stages where the GPU changes: a stage is what
+// a Device, of that GPU and the host, runs. What one stage leaves for another passes through the host's memory. It implements
+// compute.Device.
+type MultiGPU struct {
+	pairs  []*Device // a GPU each, and the same host
+	home   []int     // [layers] each one's GPU
+	index  []int     // [layers] each one's number among those of its GPU
+	stages map[compute.Segment][]stage
+}
+
+// NewFleet returns a device of several, which have the same host, and which it closes. home says which of them each layer belongs to; the
+// devices were told of their layers alone where keys and values lie.
+func NewFleet(pairs []*Device, home []int) *MultiGPU {
+	f := &MultiGPU{pairs: pairs, home: home, stages: map[compute.Segment][]stage{}}
+	for j, d := range pairs {
+		d.index = j
+	}
+	layers := make([]int, len(pairs))
+	for _, j := range home {
+		f.index = append(f.index, layers[j])
+		layers[j]++
+	}
+	return f
+}
+
+// Name says what computes.
+func (f *MultiGPU) Name() string {
+	var names []string
+	for _, c := range f.GPUs() {
+		names = append(names, c.Name())
+	}
+	return strings.Join(names, ", ") + " and " + f.host().Name()
+}
+
+// GPUs returns all processors but the host.
+func (f *MultiGPU) GPUs() []compute.Device {
+	var all []compute.Device
+	for _, d := range f.pairs {
+		all = append(all, d.gpu)
+	}
+	return all
+}
+
+func (f *MultiGPU) host() compute.Host { return f.pairs[0].host }
+
+// Close closes all devices.
+func (f *MultiGPU) Close() error {
+	var errs []error
+	for _, d := range f.pairs {
+		errs = append(errs, d.gpu.Close())
+	}
+	return errors.Join(append(errs, f.host().Close())...)
+}
+
+// Rehearse has every GPU record, and not run, the segments that do runs.
+func (f *MultiGPU) Rehearse(do func() error) error {
+	for _, d := range f.pairs {
+		inner := do
+		do = func() error { return d.Rehearse(inner) }
+	}
+	return do()
+}
+
+// Steps returns the numbers of tokens of the steps that together need of every GPU what any step does.
+func (f *MultiGPU) Steps(most int) []int {
+	var sizes []int
+	for _, d := range f.pairs {
+		for _, n := range d.Steps(most) {
+			if !slices.Contains(sizes, n) {
+				sizes = append(sizes, n)
+			}
+		}
+	}
+	return sizes
+}
+
+// of returns the device whose GPU src belongs to.
+func (f *MultiGPU) of(src *compute.Source) (*Device, error) {
+	gpu := int(src.Split.Tier)
+	if gpu < 0 || gpu >= len(f.pairs) {
+		return nil, fmt.Errorf("tensor %q: there are %d GPUs, and no GPU %d", src.Name, len(f.pairs), gpu)
+	}
+	return f.pairs[gpu], nil
+}
+
+// Matrix takes rows or neurons [0, src.Split.Bound) to the GPU src.Split.Tier and the others to the host.
+func (f *MultiGPU) Matrix(src compute.Source, use compute.Use) (*compute.Matrix, error) {
+	d, err := f.of(&src)
+	if err != nil {
+		return nil, err
+	}
+	m, err := d.Matrix(src, use)
+	if err == nil {
+		mem(m).home = d.index
+	}
+	return m, err
+}
+
+// Vector takes a one-dimensional weight to the GPU src.Split.Tier and to the host.
+func (f *MultiGPU) Vector(src compute.Source) (*compute.Vector, error) {
+	d, err := f.of(&src)
+	if err != nil {
+		return nil, err
+	}
+	v, err := d.Vector(src)
+	if err == nil {
+		v.Mem.(*vector).home = d.index
+	}
+	return v, err
+}
+
+// spread is an activation on every GPU and on the host, whose memory all pairs share.
+type spread struct {
+	on []compute.Tensor // [GPUs]
+	at int              // the GPU of the stage that saw it last
+}
+
+// Tensor allocates an activation [rows, cols] on all devices.
+func (f *MultiGPU) Tensor(rows, cols int) (compute.Tensor, error) {
+	host, err := f.host().Tensor(rows, cols)
+	if err != nil {
+		return compute.Tensor{}, err
+	}
+	s := &spread{on: make([]compute.Tensor, len(f.pairs))}
+	for j, d := range f.pairs {
+		if s.on[j], err = d.tensor(host); err != nil {
+			return compute.Tensor{}, err
+		}
+	}
+	return compute.Tensor{Rows: rows, Cols: cols, Mem: s}, nil
+}
+
+// Set allocates a set on all devices.
+func (f *MultiGPU) Set(rows, n int) (compute.Set, error) {
+	host, err := f.host().Set(rows, n)
+	if err != nil {
+		return compute.Set{}, err
+	}
+	cold, err := f.host().Set(rows, n)
+	if err != nil {
+		return compute.Set{}, err
+	}
+	on := make([]compute.Set, len(f.pairs))
+	for j, d := range f.pairs {
+		if on[j], err = d.set(host, cold); err != nil {
+			return compute.Set{}, err
+		}
+	}
+	return compute.Set{Rows: rows, N: n, Mem: on}, nil
+}
+
+// Cache allocates every layer where its attention is computed.
+func (f *MultiGPU) Cache(spec compute.CacheSpec) (*compute.Cache, error) {
+	if len(f.home) != len(spec.Layers) {
+		return nil, fmt.Errorf("a plan for %d layers is not for a cache of %d", len(f.home), len(spec.Layers))
+	}
+	on := make([]*compute.Cache, len(f.pairs))
+	for j, d := range f.pairs {
+		part := spec
+		part.Layers = nil
+		for l, home := range f.home {
+			if home == j {
+				part.Layers = append(part.Layers, spec.Layers[l])
+			}
+		}
+		if len(part.Layers) == 0 {
+			continue
+		}
+		var err error
+		if on[j], err = d.Cache(part); err != nil {
+			return nil, err
+		}
+	}
+	return &compute.Cache{CacheSpec: spec, Mem: on}, nil
+}
+
+// CopyPage copies a page on every device.
+func (f *MultiGPU) CopyPage(c *compute.Cache, to, from int32) {
+	for j, part := range c.Mem.([]*compute.Cache) {
+		if part != nil {
+			f.pairs[j].CopyPage(part, to, from)
+		}
+	}
+}
+
+// Read returns row i of t from where its content is.
+func (f *MultiGPU) Read(t compute.Tensor, i int) ([]float32, error) {
+	s := t.Mem.(*spread)
+	return f.pairs[s.at].Read(viewed(t, s.on[s.at]), i)
+}
+
+// Run runs body stage by stage.
+func (f *MultiGPU) Run(seg compute.Segment, p *compute.Params, body func(compute.Verbs)) error {
+	stages, ok := f.stages[seg]
+	if !ok {
+		stages = f.survey(seg, body)
+		f.stages[seg] = stages
+	}
+	for i := range stages {
+		if err := f.run(&stages[i], p, body); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// run has the stage's device do its operations of body.
+func (f *MultiGPU) run(s *stage, p *compute.Params, body func(compute.Verbs)) error {
+	for _, t := range s.seen {
+		t.at = s.gpu
+	}
+	err := f.pairs[s.gpu].Run(s.seg, p, func(v compute.Verbs) {
+		r, on := v.Executor().(*router), toStage{f, s.gpu}
+		r.arrive(on.tensors(s.takes)...)
+		body(compute.NewVerbs(&stageExecutor{f: f, s: s, to: r}))
+		s.bring = r.leave(on.tensors(s.leaves)...)
+	})
+	if err != nil {
+		return err
+	}
+	if f.pairs[s.gpu].rehearsal { // nothing was computed
+		return nil
+	}
+	for _, bring := range s.bring {
+		bring()
+	}
+	return nil
+}
+
+// stage is a stretch of a pass: the operations of one GPU, and of the host.
+type stage struct {
+	gpu      int              // -1: not known yet
+	seg      compute.Segment  // what it is on its GPU
+	from, to int              // its operations, counted through the pass
+	seen     []*spread        // activations that it takes or writes
+	takes    []compute.Tensor // activations that earlier stages left in the host's memory
+	leaves   []compute.Tensor // those that it leaves there
+	bring    []func()         // brings those that are on the GPU, as it was recorded last
+}
+
+// survey cuts body's operations into stages, without doing them.
+func (f *MultiGPU) survey(seg compute.Segment, body func(compute.Verbs)) []stage {
+	w := &survey{stages: []stage{{gpu: -1}}, writer: map[*spread]int{}}
+	body(compute.NewVerbs(&stageExecutor{f: f, survey: w}))
+	for i := range w.stages {
+		s := &w.stages[i]
+		s.gpu = max(s.gpu, 0)
+		s.seg = seg
+		s.seg.Name = fmt.Sprintf("%s, stage %d", seg.Name, i)
+	}
+	return w.stages
+}
+
+// survey finds out where a pass changes GPUs, and what crosses there.
+type survey struct {
+	stages []stage
+	writer map[*spread]int // the stage that wrote it last
+}
+
+// take takes in the next operation, which reads in and writes out: it needs home's GPU, or any if home is negative.
+func (w *survey) take(home int, in, out []compute.Tensor) {
+	now := len(w.stages) - 1
+	switch s := &w.stages[now]; {
+	case home < 0 || home == s.gpu:
+	case s.gpu < 0:
+		s.gpu = home
+	default:
+		w.stages = append(w.stages, stage{gpu: home, from: s.to, to: s.to})
+		now++
+	}
+	s := &w.stages[now]
+	s.to++
+	for _, t := range in {
+		m, ok := t.Mem.(*spread)
+		if !ok {
+			continue
+		}
+		if by, ok := w.writer[m]; ok && by != now {
+			s.takes = cross(s.takes, t)
+			s.see(m)
+			w.stages[by].leaves = cross(w.stages[by].leaves, t)
+		}
+	}
+	for _, t := range out {
+		m := t.Mem.(*spread)
+		w.writer[m] = now
+		s.see(m)
+	}
+}
+
+func (s *stage) see(m *spread) {
+	if !slices.Contains(s.seen, m) {
+		s.seen = append(s.seen, m)
+	}
+}
+
+// cross adds t to what crosses; of several views of one activation the largest counts.
+func cross(list []compute.Tensor, t compute.Tensor) []compute.Tensor {
+	for i, have := range list {
+		if have.Mem == t.Mem {
+			if t.Rows*t.Cols > have.Rows*have.Cols {
+				list[i] = t
+			}
+			return list
+		}
+	}
+	return append(list, t)
+}
+
+// Tune has the host that all share choose its kernels.
+func (f *MultiGPU) Tune() { f.pairs[0].Tune() }

@@ -1,0 +1,267 @@
+package hybrid
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+
+	"github.com/powerinfer-go/powerinfer/internal/compute"
+	"github.com/powerinfer-go/powerinfer/internal/trace"
+)
+
+// router sends each operation to the processor that has what it needs. The host's operations are gathered until the GPU's turn comes;
+// then they become one function, which the GPU calls in every replay. It implements compute.Executor.
+type router struct {
+	d   *Device
+	gpu compute.Overlapper
+	seg compute.Segment
+	err error
+
+	next    *stretch       // of host operations that no Overlap has yet
+	guess   *compute.Guess // at the next layer, for this layer's SparseFFN
+	guessed *guessed       // at this layer
+
+	last *stretch // the one before: what the GPU uploads next was written by it or earlier
+}
+
+// Do implements compute.Executor.
+func (r *router) Do(op compute.Op) {
+	switch o := op.(type) {
+	case *compute.MatMul: // its products may be on both processors
+		r.matMul(o)
+	case *compute.SparseFFN: // and so may its neurons
+		r.sparseFFN(o)
+	default:
+		r.whole(op)
+	}
+}
+
+// fail keeps the first error of the recording; Run returns it.
+func (r *router) fail(err error) {
+	if r.err == nil {
+		r.err = err
+	}
+}
+
+// stretch is a turn of the host: it loads what the GPU has downloaded, computes, and stores what the GPU is going to upload.
+type stretch struct {
+	d      *Device
+	name   string // of a weight that it is for, for the trace
+	seg    compute.Segment
+	loads  []func()
+	ops    []compute.Op
+	stores []func()
+	body   func(v compute.Verbs) // does ops
+}
+
+func (r *router) stretch() *stretch {
+	if r.next == nil {
+		s := &stretch{d: r.d, seg: r.seg}
+		s.seg.Name = fmt.Sprintf("%s, host", r.seg.Name)
+		s.body = func(v compute.Verbs) {
+			for _, op := range s.ops {
+				v.Do(op)
+			}
+		}
+		r.next = s
+	}
+	return r.next
+}
+
+func (s *stretch) run(p *compute.Params) error {
+	from := s.d.trace.Now()
+	err := s.compute(p)
+	s.d.trace.Span(trace.Host, cmp.Or(s.name, "activations"), from)
+	return err
+}
+
+func (s *stretch) compute(p *compute.Params) error {
+	for _, load := range s.loads {
+		load()
+	}
+	if len(s.ops) > 0 {
+		if err := s.d.host.Run(s.seg, p, s.body); err != nil {
+			return &hostError{err}
+		}
+	}
+	for _, store := range s.stores {
+		store()
+	}
+	return nil
+}
+
+// named says what s is for, if nothing has yet.
+func (s *stretch) named(w *compute.Matrix) {
+	if s.name == "" {
+		s.name = w.Name
+	}
+}
+
+// meet hands what the host has to do to the GPU, which computes what during records at the same time.
+func (r *router) meet(during func()) {
+	if r.next == nil {
+		if during != nil {
+			during()
+		}
+		return
+	}
+	r.last, r.next = r.next, nil
+	r.gpu.Overlap(r.last.run, during)
+}
+
+// toGPU has the GPU's memory hold t. It ends the host's stretch, for the GPU goes on.
+func (r *router) toGPU(tensors ...compute.Tensor) {
+	r.meet(nil)
+	for _, t := range tensors {
+		m, ok := t.Mem.(*tensor)
+		if !ok || m.onGPU {
+			continue
+		}
+		m.onGPU = true
+		if r.last == nil {
+			continue // it never had a content: the GPU's is as good
+		}
+		from, to := viewed(t, m.host), r.gpu.Upload(viewed(t, m.gpu))
+		r.last.stores = append(r.last.stores, func() { copy(to(), r.d.host.Data(from)) })
+	}
+}
+
+// toHost has the host's memory hold t.
+func (r *router) toHost(tensors ...compute.Tensor) {
+	for _, t := range tensors {
+		m, ok := t.Mem.(*tensor)
+		if !ok || m.onHost {
+			continue
+		}
+		m.onHost = true
+		from, to := r.gpu.Download(viewed(t, m.gpu)), viewed(t, m.host)
+		s := r.stretch()
+		s.loads = append(s.loads, func() { copy(r.d.host.Data(to), from()) })
+	}
+}
+
+// leave downloads tensors that another GPU's part of the pass goes on with. What it returns brings them to the host's memory when this
+// part has run, in every replay: no turn of the host is needed for it.
+func (r *router) leave(tensors ...compute.Tensor) (bring []func()) {
+	r.meet(nil)
+	for _, t := range tensors {
+		m := t.Mem.(*tensor)
+		if m.onHost {
+			continue
+		}
+		m.onHost = true
+		from, to := r.gpu.Download(viewed(t, m.gpu)), viewed(t, m.host)
+		bring = append(bring, func() { copy(r.d.host.Data(to), from()) })
+	}
+	return bring
+}
+
+// arrive says that the host's memory holds tensors which another GPU's part of the pass has left there.
+func (r *router) arrive(tensors ...compute.Tensor) {
+	for _, t := range tensors {
+		r.stretch() // what the GPU uploads is stored in the host's turn
+		written(t, false)
+	}
+}
+
+// written says where t's content is now.
+func written(t compute.Tensor, gpu bool) {
+	m := t.Mem.(*tensor)
+	m.onGPU, m.onHost = gpu, !gpu
+}
+
+// onHost has the host do op, with weights of its own.
+func (r *router) onHost(op compute.Op, weights ...*compute.Matrix) {
+	s := r.stretch()
+	s.ops = append(s.ops, op)
+	if len(weights) > 0 {
+		s.named(weights[0])
+	}
+}
+
+// prefer says where an operation without weights is done: on the GPU, unless only the host has all operands.
+func prefer(tensors ...compute.Tensor) (gpu bool) {
+	gpu, host := true, true
+	for _, t := range tensors {
+		if m, ok := t.Mem.(*tensor); ok {
+			gpu, host = gpu && m.onGPU, host && m.onHost
+		}
+	}
+	return gpu || !host
+}
+
+func gpuTensor(t compute.Tensor) compute.Tensor {
+	if m, ok := t.Mem.(*tensor); ok {
+		return viewed(t, m.gpu)
+	}
+	return t
+}
+
+func hostTensor(t compute.Tensor) compute.Tensor {
+	if m, ok := t.Mem.(*tensor); ok {
+		return viewed(t, m.host)
+	}
+	return t
+}
+
+// whole does op on one processor: where its weights are, or its layer's keys and values, or where its operands are.
+func (r *router) whole(op compute.Op) {
+	o := operandsOf(op)
+	gpu := r.belongsToGPU(o)
+	if gpu {
+		r.toGPU(o.reads...)
+		r.setsToGPU(o.readSets)
+		r.gpu.Do(gpuOp(op))
+	} else {
+		r.toHost(o.reads...)
+		r.setsToHost(o.readSets)
+		r.onHost(hostOp(op), o.matrices...)
+	}
+	for _, t := range o.writes {
+		written(t, gpu)
+	}
+	for _, s := range o.writeSets {
+		m := sets(s)
+		m.onGPU, m.onHost = gpu, !gpu
+	}
+}
+
+// belongsToGPU reports whether an operation with operands o is done on the GPU.
+func (r *router) belongsToGPU(o *operands) bool {
+	switch {
+	case o.cache != nil:
+		return r.d.attention[o.layer]
+	case len(o.matrices) > 0:
+		return !slices.ContainsFunc(o.matrices, func(m *compute.Matrix) bool { return !onGPU(m) })
+	}
+	return prefer(o.reads...)
+}
+
+// matMul computes each product where its weights are.
+func (r *router) matMul(o *compute.MatMul) {
+	gpu, host := compute.MatMul{X: o.X}, compute.MatMul{X: o.X}
+	nGPU, nHost := 0, 0
+	for _, y := range o.Products {
+		switch {
+		case y.W == nil:
+		case onGPU(y.W):
+			gpu.Products[nGPU] = y
+			nGPU++
+		default:
+			host.Products[nHost] = y
+			nHost++
+		}
+	}
+	if nHost > 0 {
+		r.whole(&host)
+	}
+	if nGPU > 0 {
+		r.whole(&gpu)
+	}
+}
+
+// Host ends both devices' work and calls f.
+func (r *router) Host(f func() error) {
+	r.meet(nil)
+	r.gpu.Host(f)
+}

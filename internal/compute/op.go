@@ -1,0 +1,80 @@
+package compute
+
+import "reflect"
+
+// Op is an operation of a forward pass with its operands: a pointer to one of the structs in ops.go. An operation is described
+// there once; whatever forwards, records, compares or traces operations treats all of them alike through Visit.
+type Op interface {
+	// Visit passes the operands that live on a device to v, in a fixed order. Absent ones are passed too: tensors and sets without
+	// Mem, nil matrices and vectors.
+	Visit(v Visitor)
+}
+
+// Visitor sees an operation's operands, and may replace them.
+type Visitor interface {
+	Tensor(t *Tensor, a Access)
+	Set(s *Set, a Access)
+	Matrix(m **Matrix)
+	Vector(v **Vector)
+	Cache(c **Cache, layer *int)
+}
+
+// Access says what an operation does with a tensor or a set.
+type Access int
+
+// The ways of access. Scratch memory, whose content nobody needs, is written.
+const (
+	Read Access = 1 << iota
+	Write
+	ReadWrite = Read | Write
+)
+
+// Clone returns a copy of op, which an executor reuses for its next operation of the same kind once Do has returned.
+func Clone(op Op) Op {
+	c := reflect.New(reflect.TypeOf(op).Elem())
+	c.Elem().Set(reflect.ValueOf(op).Elem())
+	return c.Interface().(Op)
+}
+
+// Same reports whether a and b are the same operation with the same operands.
+func Same(a, b Op) bool {
+	x, y := reflect.ValueOf(a), reflect.ValueOf(b)
+	return x.Type() == y.Type() && x.Elem().Interface() == y.Elem().Interface()
+}
+
+// Name returns op's name: that of its struct and of its method of Verbs.
+func Name(op Op) string { return reflect.TypeOf(op).Elem().Name() }
+
+// Executor does operations: a device at once, a GPU when a recording of them is submitted.
+type Executor interface {
+	// Do does op, which belongs to the caller again when Do returns. An operation that the executor does not know is a broken
+	// invariant: the conformance suite holds every device to all of them.
+	Do(op Op)
+	// Host ends what may be queued and calls f, which may Read tensors: for observers, not for the token's path. An error of f's is
+	// an error of the run.
+	Host(f func() error)
+}
+
+// Verbs are the operations as methods, so that a forward pass reads like the paper. A method fills in its operation and has the
+// executor do it; a call allocates nothing. Shapes are given with the operations, where n is the number of tokens in the step.
+type Verbs struct{ calls *calls }
+
+// NewVerbs returns the verbs of an executor.
+func NewVerbs(to Executor) Verbs { return Verbs{&calls{Executor: to}} }
+
+// Executor returns what does the operations.
+func (v Verbs) Executor() Executor { return v.calls.Executor }
+
+// Do does op.
+func (v Verbs) Do(op Op) { v.calls.Do(op) }
+
+// Host ends what may be queued and calls f, which may Read tensors: for observers, not for the token's path. An error of f's is an error
+// of the run.
+func (v Verbs) Host(f func() error) { v.calls.Host(f) }
+
+// Foresee passes g to executors that have a use for it.
+func (v Verbs) Foresee(g Guess) {
+	if f, ok := v.calls.Executor.(Foreseer); ok {
+		f.Foresee(g)
+	}
+}

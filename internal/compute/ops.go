@@ -1,0 +1,330 @@
+package compute
+
+// calls holds an operation of each kind, to be filled in for each call.
+type calls struct {
+	Executor
+	embed       Embed
+	addPosition AddPosition
+	rmsNorm     RMSNorm
+	layerNorm   LayerNorm
+	matMul      MatMul
+	rope        RoPE
+	storeKV     StoreKV
+	attend      Attend
+	add         Add
+	scale       Scale
+	activate    Activate
+	gather      Gather
+	predict     Predict
+	sparseFFN   SparseFFN
+}
+
+// Embed writes row Tokens[i] of Table to row i of Dst.
+type Embed struct {
+	Dst   Tensor  // [n, cols]
+	Table *Matrix // [n_vocab, cols]
+}
+
+// Visit implements Op.
+func (o *Embed) Visit(v Visitor) {
+	v.Tensor(&o.Dst, Write)
+	v.Matrix(&o.Table)
+}
+
+// Embed does an Embed.
+func (v Verbs) Embed(dst Tensor, table *Matrix) {
+	v.calls.embed = Embed{dst, table}
+	v.Do(&v.calls.embed)
+}
+
+// AddPosition adds row Pos[i]+Offset of Table to row i of X.
+type AddPosition struct {
+	X      Tensor  // [n, cols]
+	Table  *Matrix // [n_ctx+Offset, cols]
+	Offset int
+}
+
+// Visit implements Op.
+func (o *AddPosition) Visit(v Visitor) {
+	v.Tensor(&o.X, ReadWrite)
+	v.Matrix(&o.Table)
+}
+
+// AddPosition does an AddPosition.
+func (v Verbs) AddPosition(x Tensor, table *Matrix, offset int) {
+	v.calls.addPosition = AddPosition{x, table, offset}
+	v.Do(&v.calls.addPosition)
+}
+
+// RMSNorm computes Dst = X / √(mean(X²)+Eps) · W. Dst may be X.
+type RMSNorm struct {
+	Dst, X Tensor  // [n, cols]
+	W      *Vector // [cols]
+	Eps    float32
+}
+
+// Visit implements Op.
+func (o *RMSNorm) Visit(v Visitor) {
+	v.Tensor(&o.Dst, Write)
+	v.Tensor(&o.X, Read)
+	v.Vector(&o.W)
+}
+
+// RMSNorm does an RMSNorm.
+func (v Verbs) RMSNorm(dst, x Tensor, w *Vector, eps float32) {
+	v.calls.rmsNorm = RMSNorm{dst, x, w, eps}
+	v.Do(&v.calls.rmsNorm)
+}
+
+// LayerNorm computes Dst = (X−mean)/√(var+Eps) · W + B. Dst may be X.
+type LayerNorm struct {
+	Dst, X Tensor  // [n, cols]
+	W      *Vector // [cols]
+	B      *Vector // [cols] or nil
+	Eps    float32
+}
+
+// Visit implements Op.
+func (o *LayerNorm) Visit(v Visitor) {
+	v.Tensor(&o.Dst, Write)
+	v.Tensor(&o.X, Read)
+	v.Vector(&o.W)
+	v.Vector(&o.B)
+}
+
+// LayerNorm does a LayerNorm; b may be nil.
+func (v Verbs) LayerNorm(dst, x Tensor, w, b *Vector, eps float32) {
+	v.calls.layerNorm = LayerNorm{dst, x, w, b, eps}
+	v.Do(&v.calls.layerNorm)
+}
+
+// MatMul computes products of one X.
+type MatMul struct {
+	X        Tensor // [n, cols]
+	Products Products
+}
+
+// Products are the outputs of one MatMul; an array, so that a call allocates nothing.
+type Products [3]Product
+
+// Product is one output of a MatMul: Out = X·Wᵀ + Bias. A nil W ends the list.
+type Product struct {
+	Out  Tensor  // [n, W.Rows]
+	W    *Matrix // [W.Rows, cols]
+	Bias *Vector // [W.Rows] or nil
+
+	Outputs bool // the rows are those that Params.Out names, and a row's arithmetic does not depend on its kind
+}
+
+// Visit implements Op.
+func (o *MatMul) Visit(v Visitor) {
+	v.Tensor(&o.X, Read)
+	for i := range o.Products {
+		p := &o.Products[i]
+		v.Tensor(&p.Out, Write)
+		v.Matrix(&p.W)
+		v.Vector(&p.Bias)
+	}
+}
+
+// MatMul does a MatMul.
+func (v Verbs) MatMul(x Tensor, p Products) {
+	v.calls.matMul = MatMul{x, p}
+	v.Do(&v.calls.matMul)
+}
+
+// RoPE rotates, in place, every head of X to its token's position.
+type RoPE struct {
+	X       Tensor // [n, heads·HeadDim]
+	HeadDim int
+	Rope    *Rope
+}
+
+// Visit implements Op.
+func (o *RoPE) Visit(v Visitor) { v.Tensor(&o.X, ReadWrite) }
+
+// RoPE does a RoPE.
+func (v Verbs) RoPE(x Tensor, headDim int, r *Rope) {
+	v.calls.rope = RoPE{x, headDim, r}
+	v.Do(&v.calls.rope)
+}
+
+// StoreKV writes keys and values to the tokens' positions in a layer of a cache.
+type StoreKV struct {
+	Cache *Cache
+	Layer int
+	K     Tensor // [n, kv_heads·key]
+	V     Tensor // [n, kv_heads·value]
+}
+
+// Visit implements Op.
+func (o *StoreKV) Visit(v Visitor) {
+	v.Cache(&o.Cache, &o.Layer)
+	v.Tensor(&o.K, Read)
+	v.Tensor(&o.V, Read)
+}
+
+// StoreKV does a StoreKV.
+func (v Verbs) StoreKV(c *Cache, layer int, key, value Tensor) {
+	v.calls.storeKV = StoreKV{c, layer, key, value}
+	v.Do(&v.calls.storeKV)
+}
+
+// Attend computes causal attention over the sequence of each token: Out = softmax(score(Q·Kᵀ))·V, with the scores that How says. With
+// Cache.Layers[Layer] = {kv_heads, key, value}, query head h reads KV head h·kv_heads/heads.
+type Attend struct {
+	Out   Tensor // [n, heads·value]
+	Q     Tensor // [n, heads·key]
+	Cache *Cache
+	Layer int
+	How   Attention
+}
+
+// Visit implements Op.
+func (o *Attend) Visit(v Visitor) {
+	v.Tensor(&o.Out, Write)
+	v.Tensor(&o.Q, Read)
+	v.Cache(&o.Cache, &o.Layer)
+	v.Vector(&o.How.Sinks)
+}
+
+// Attend does an Attend.
+func (v Verbs) Attend(out, q Tensor, c *Cache, layer int, how Attention) {
+	v.calls.attend = Attend{out, q, c, layer, how}
+	v.Do(&v.calls.attend)
+}
+
+// Add computes Dst += X.
+type Add struct {
+	Dst, X Tensor // [n, cols]
+}
+
+// Visit implements Op.
+func (o *Add) Visit(v Visitor) {
+	v.Tensor(&o.Dst, ReadWrite)
+	v.Tensor(&o.X, Read)
+}
+
+// Add does an Add.
+func (v Verbs) Add(dst, x Tensor) {
+	v.calls.add = Add{dst, x}
+	v.Do(&v.calls.add)
+}
+
+// Scale computes X = Factor·X.
+type Scale struct {
+	X      Tensor // [n, cols]
+	Factor float32
+}
+
+// Visit implements Op.
+func (o *Scale) Visit(v Visitor) { v.Tensor(&o.X, ReadWrite) }
+
+// Scale does a Scale.
+func (v Verbs) Scale(x Tensor, factor float32) {
+	v.calls.scale = Scale{x, factor}
+	v.Do(&v.calls.scale)
+}
+
+// Activate computes Dst = act(Gate)·Up. Dst may be Gate.
+type Activate struct {
+	Dst, Gate Tensor // [n, n_ff]
+	Up        Tensor // [n, n_ff]; without Mem in ungated layers: Dst = act(Gate)
+	Act       Activation
+}
+
+// Visit implements Op.
+func (o *Activate) Visit(v Visitor) {
+	v.Tensor(&o.Dst, Write)
+	v.Tensor(&o.Gate, Read)
+	v.Tensor(&o.Up, Read)
+}
+
+// Activate does an Activate.
+func (v Verbs) Activate(dst, gate, up Tensor, act Activation) {
+	v.calls.activate = Activate{dst, gate, up, act}
+	v.Do(&v.calls.activate)
+}
+
+// Gather copies row Out[i] of X to row i of Dst.
+type Gather struct {
+	Dst Tensor // [n_out, cols]
+	X   Tensor // [n, cols]
+}
+
+// Visit implements Op.
+func (o *Gather) Visit(v Visitor) {
+	v.Tensor(&o.Dst, Write)
+	v.Tensor(&o.X, Read)
+}
+
+// Gather does a Gather.
+func (v Verbs) Gather(dst, x Tensor) {
+	v.calls.gather = Gather{dst, x}
+	v.Do(&v.calls.gather)
+}
+
+// Predict computes Set = {i < always} ∪ {always+i : Logits[i] >= Threshold} for each token, with Logits = FC2·relu(FC1·X) and
+// always = Set.N − FC2.Rows.
+type Predict struct {
+	Set    Set     // [n, n_ff]
+	X      Tensor  // [n, cols]
+	Hidden Tensor  // [n, rank] scratch
+	Logits Tensor  // [n, n_ff − always] scratch
+	FC1    *Matrix // [rank, cols]
+	FC2    *Matrix // [n_ff − always, rank]
+}
+
+// Visit implements Op.
+func (o *Predict) Visit(v Visitor) {
+	v.Set(&o.Set, Write)
+	v.Tensor(&o.X, Read)
+	v.Tensor(&o.Hidden, Write)
+	v.Tensor(&o.Logits, Write)
+	v.Matrix(&o.FC1)
+	v.Matrix(&o.FC2)
+}
+
+// Predict does a Predict.
+func (v Verbs) Predict(s Set, x, hidden, logits Tensor, fc1, fc2 *Matrix) {
+	v.calls.predict = Predict{s, x, hidden, logits, fc1, fc2}
+	v.Do(&v.calls.predict)
+}
+
+// SparseFFN computes a feed-forward layer by neuron: Out = Σ_{i∈Set} a_i·Down[i] + DownBias with a_i = act(Gate[i]·X)·(Up[i]·X), or
+// act(Up[i]·X+UpBias[i]) where there is no gate. A neuron outside a token's set adds nothing, whichever way the device computes.
+type SparseFFN struct {
+	Out, X  Tensor // [n, n_embd]
+	Set     Set    // [n, n_ff]
+	Weights SparseWeights
+}
+
+// SparseWeights are the weights of a feed-forward layer by neuron.
+type SparseWeights struct {
+	Gate     *Matrix // [n_ff, n_embd] or nil
+	Up       *Matrix // [n_ff, n_embd]
+	Down     *Matrix // [n_ff, n_embd], row i is neuron i's down column; or [n_embd, n_ff], taken in for Columns
+	UpBias   *Vector // [n_ff] or nil
+	DownBias *Vector // [n_embd] or nil
+	Act      Activation
+	Count    *NeuronCount // counts what was computed, or nil
+}
+
+// Visit implements Op.
+func (o *SparseFFN) Visit(v Visitor) {
+	v.Tensor(&o.Out, Write)
+	v.Tensor(&o.X, Read)
+	v.Set(&o.Set, Read)
+	w := &o.Weights
+	v.Matrix(&w.Up)
+	v.Matrix(&w.Gate)
+	v.Matrix(&w.Down)
+	v.Vector(&w.UpBias)
+	v.Vector(&w.DownBias)
+}
+
+// SparseFFN does a SparseFFN.
+func (v Verbs) SparseFFN(out, x Tensor, s Set, f SparseWeights) {
+	v.calls.sparseFFN = SparseFFN{out, x, s, f}
+	v.Do(&v.calls.sparseFFN)
+}

@@ -1,0 +1,39 @@
+package ref
+
+import "github.com/powerinfer-go/powerinfer/internal/compute"
+
+// Do implements compute.Executor.
+func (d *Device) Do(op compute.Op) {
+	switch o := op.(type) {
+	case *compute.Embed:
+		d.embed(o.Dst, o.Table)
+	case *compute.AddPosition:
+		d.addPosition(o.X, o.Table, o.Offset)
+	case *compute.RMSNorm:
+		d.rmsNorm(o.Dst, o.X, o.W, o.Eps)
+	case *compute.LayerNorm:
+		d.layerNorm(o.Dst, o.X, o.W, o.B, o.Eps)
+	case *compute.MatMul:
+		d.matMul(o.X, o.Products)
+	case *compute.RoPE:
+		d.rope(o.X, o.HeadDim, o.Rope)
+	case *compute.StoreKV:
+		d.storeKV(o.Cache, o.Layer, o.K, o.V)
+	case *compute.Attend:
+		d.attend(o.Out, o.Q, o.Cache, o.Layer, o.How)
+	case *compute.Add:
+		d.add(o.Dst, o.X)
+	case *compute.Scale:
+		d.scale(o.X, o.Factor)
+	case *compute.Activate:
+		d.activate(o.Dst, o.Gate, o.Up, o.Act)
+	case *compute.Gather:
+		d.gather(o.Dst, o.X)
+	case *compute.Predict:
+		d.predict(o.Set, o.X, o.Hidden, o.Logits, o.FC1, o.FC2)
+	case *compute.SparseFFN:
+		d.sparseFFN(o.Out, o.X, o.Set, o.Weights)
+	default:
+		panic("ref: no operation " + compute.Name(op))
+	}
+}

@@ -1,0 +1,36 @@
+package vulkan
+
+import (
+	"errors"
+	"math"
+
+	"github.com/powerinfer-go/powerinfer/internal/compute"
+	"github.com/powerinfer-go/powerinfer/internal/compute/vulkan/driver"
+)
+
+// Counter returns a device that has no GPU and counts: it takes in weights by their shapes, whose data it does not look at, and Used is
+// what the GPU that info describes would have in use. It allocates by the very code that the GPU's device does, and segments can be
+// recorded with Record, not run. Where info is not of Devices, but described, the GPU is taken for one that needs the most.
+func Counter(info Info) *Device {
+	g := driver.Described(info)
+	d := &Device{gpu: g, bindings: &bindings{}, segments: map[compute.Segment]*segment{}, scratches: map[string]driver.View{}, sizes: map[string]int64{}}
+	d.mem = driver.Memory{GPU: g, Budget: math.MaxInt64}
+	d.maxBinding = g.Span()
+	for i := range d.long.checked { // they are taken to pass
+		d.long.checked[i] = true
+	}
+	if g.Matrices.M == 0 {
+		d.long.failed[Matrices] = errors.New("there are none")
+	}
+	d.reset()
+	return d
+}
+
+// count runs body as record does, for what its scratch takes.
+func (d *Device) count(seg compute.Segment, p *compute.Params, body func(compute.Verbs)) {
+	d.inputs.restart()
+	d.results.restart()
+	r := &recorder{d: d, now: p, seg: newSegment(seg, p), err: errSizing}
+	body(compute.NewVerbs(r))
+	d.free(r.seg)
+}

@@ -1,0 +1,92 @@
+package driver
+
+import (
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"unsafe"
+
+	"github.com/powerinfer-go/powerinfer/internal/compute/vulkan/vk"
+)
+
+// cacheLimit is how many bytes of compiled pipelines are read from disk.
+const cacheLimit = 64 << 20
+
+// File returns the cache's path: a driver's update or another device has another one.
+func (p *Pipelines) File() string {
+	i := p.g.identity
+	return filepath.Join(p.folder, fmt.Sprintf("pipelines-%08x-%08x-%08x-%x.bin", i.vendor, i.device, i.driver, i.uuid))
+}
+
+// load starts with what an earlier process compiled. A file that is not whole is ignored, and written anew in the end: drivers are known
+// to crash on damaged data.
+func (p *Pipelines) load() error {
+	info := &vk.PipelineCacheCreateInfo{SType: vk.StructureTypePipelineCacheCreateInfo}
+	data := p.Read()
+	if len(data) > 0 {
+		defer Pinned(&data[0])()
+		info.InitialDataSize, info.PInitialData = uintptr(len(data)), unsafe.Pointer(&data[0])
+	}
+	var err error
+	if p.cache, err = p.g.VK.CreatePipelineCache(info); err != nil && len(data) > 0 {
+		p.cache, err = p.g.VK.CreatePipelineCache(&vk.PipelineCacheCreateInfo{SType: vk.StructureTypePipelineCacheCreateInfo})
+	}
+	if err != nil {
+		return fmt.Errorf("cache of pipelines on %s: %w", p.g.Info.Name, err)
+	}
+	return nil
+}
+
+// Read returns the data behind the file's checksum, or nothing.
+func (p *Pipelines) Read() []byte {
+	if p.folder == "" {
+		return nil
+	}
+	if s, err := os.Stat(p.File()); err != nil || s.Size() > cacheLimit || s.Size() <= sha256.Size {
+		return nil
+	}
+	all, err := os.ReadFile(p.File())
+	if err != nil || len(all) <= sha256.Size {
+		return nil
+	}
+	if sum := sha256.Sum256(all[sha256.Size:]); string(sum[:]) != string(all[:sha256.Size]) {
+		return nil
+	}
+	return all[sha256.Size:]
+}
+
+// Save writes the cache if something was compiled since. Without it everything works, only later: an error ends nothing.
+func (p *Pipelines) Save() {
+	if p.folder == "" || len(p.made) == p.saved || p.g.Lost != nil {
+		return
+	}
+	p.saved = len(p.made)
+	data, err := p.g.VK.PipelineCacheData(p.cache)
+	if err != nil || len(data) == 0 || len(data) > cacheLimit-sha256.Size {
+		return
+	}
+	_ = p.write(data)
+}
+
+// write puts the file in place whole.
+func (p *Pipelines) write(data []byte) error {
+	if err := os.MkdirAll(p.folder, 0o755); err != nil {
+		return err
+	}
+	f, err := os.CreateTemp(p.folder, "pipelines-*.tmp")
+	if err != nil {
+		return err
+	}
+	sum := sha256.Sum256(data)
+	_, err = f.Write(append(sum[:], data...))
+	err = errors.Join(err, f.Close())
+	if err == nil {
+		err = os.Rename(f.Name(), p.File())
+	}
+	if err != nil {
+		_ = os.Remove(f.Name())
+	}
+	return err
+}

@@ -1,0 +1,37 @@
+package driver
+
+import "math"
+
+// allocation is what the memory that a model takes depends on, of a device. The zero value is unknown.
+type allocation struct {
+	known     bool
+	alignment uint64 // of bound views, in bytes
+	span      uint32 // bytes that a binding may have
+	largest   int64  // bytes that one allocation may have
+	matrices  bool   // there are cooperative matrices that serve
+}
+
+// allocation returns d's.
+func (d *Physical) allocation() allocation {
+	return allocation{true, d.Limits.MinStorageBufferOffsetAlignment, d.Limits.MaxStorageBufferRange, d.MaxMemory, d.Matrices.M > 0}
+}
+
+// Described returns a GPU that is not there: memory for it is counted, and nothing can be submitted. Where info is not of Devices, but
+// described, it is taken for a GPU that needs the most.
+func Described(info Info) *GPU {
+	a := info.allocation
+	if !a.known {
+		a = allocation{span: math.MaxUint32, largest: math.MaxInt64, matrices: true}
+	}
+	p := &Physical{Info: info, MaxMemory: a.largest}
+	if a.matrices {
+		p.Matrices = Matrices{M: 16, N: 16, K: 16, Subgroup: 32}
+	}
+	p.Limits.MinStorageBufferOffsetAlignment, p.Limits.MaxStorageBufferRange = a.alignment, a.span
+	p.Limits.MaxComputeSharedMemorySize = math.MaxInt32
+	p.Limits.MaxComputeWorkGroupCount = [3]uint32{math.MaxInt32, math.MaxInt32, math.MaxInt32}
+	return &GPU{Physical: p}
+}
+
+// Counts reports whether the GPU is Described.
+func (g *GPU) Counts() bool { return g.VK == nil }

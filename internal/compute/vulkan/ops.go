@@ -1,0 +1,39 @@
+package vulkan
+
+import "github.com/powerinfer-go/powerinfer/internal/compute"
+
+// Do implements compute.Executor.
+func (r *recorder) Do(op compute.Op) {
+	switch o := op.(type) {
+	case *compute.Embed:
+		r.embed(o.Dst, o.Table)
+	case *compute.AddPosition:
+		r.addPosition(o.X, o.Table, o.Offset)
+	case *compute.RMSNorm:
+		r.rmsNorm(o.Dst, o.X, o.W, o.Eps)
+	case *compute.LayerNorm:
+		r.layerNorm(o.Dst, o.X, o.W, o.B, o.Eps)
+	case *compute.MatMul:
+		r.matMul(o.X, o.Products)
+	case *compute.RoPE:
+		r.rope(o.X, o.HeadDim, o.Rope)
+	case *compute.StoreKV:
+		r.storeKV(o.Cache, o.Layer, o.K, o.V)
+	case *compute.Attend:
+		r.attend(o.Out, o.Q, o.Cache, o.Layer, o.How)
+	case *compute.Add:
+		r.add(o.Dst, o.X)
+	case *compute.Scale:
+		r.scale(o.X, o.Factor)
+	case *compute.Activate:
+		r.activate(o.Dst, o.Gate, o.Up, o.Act)
+	case *compute.Gather:
+		r.gather(o.Dst, o.X)
+	case *compute.Predict:
+		r.predict(o.Set, o.X, o.Hidden, o.Logits, o.FC1, o.FC2)
+	case *compute.SparseFFN:
+		r.sparseFFN(o.Out, o.X, o.Set, o.Weights)
+	default:
+		panic("vulkan: no operation " + compute.Name(op))
+	}
+}

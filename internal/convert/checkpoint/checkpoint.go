@@ -1,0 +1,158 @@
+package checkpoint
+
+import (
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"sort"
+	"strings"
+)
+
+// Checkpoint holds a folder's weights: one safetensors file or several with an index, or the same in PyTorch's form.
+type Checkpoint struct {
+	Path    string             // the file or index that names the tensors, for messages
+	Tensors map[string]*Tensor // by name
+	files   []*os.File
+}
+
+// Open reads which tensors the folder dir holds; their elements are read later. Errors name the file and the tensor, key or offset.
+func Open(dir string) (_ *Checkpoint, err error) {
+	c := &Checkpoint{Path: filepath.Join(dir, "model.safetensors"), Tensors: map[string]*Tensor{}}
+	defer func() {
+		if err != nil {
+			c.Close()
+		}
+	}()
+	if _, err := os.Stat(c.Path); err == nil {
+		return c, c.openShard(c.Path)
+	}
+	found := false
+	for _, name := range []string{"model.safetensors.index.json", "pytorch_model.bin", "pytorch_model.bin.index.json"} {
+		c.Path = filepath.Join(dir, name)
+		if found = Exists(c.Path); found {
+			break
+		}
+	}
+	switch {
+	case !found:
+		return nil, fmt.Errorf("%s: no model.safetensors and no model.safetensors.index.json in it; name a Hugging Face model folder", dir)
+	case strings.HasSuffix(c.Path, ".bin"):
+		return c, c.openShard(c.Path)
+	}
+	var index struct {
+		WeightMap map[string]string `json:"weight_map"`
+	}
+	if err := ReadJSON(c.Path, &index); err != nil {
+		return nil, err
+	}
+	if len(index.WeightMap) == 0 {
+		return nil, fmt.Errorf("%s: key %q is missing or empty", c.Path, "weight_map")
+	}
+	names := map[string]bool{}
+	for name, file := range index.WeightMap {
+		// A shard lies beside its index; a path that leads elsewhere is not followed.
+		if filepath.Base(file) != file || !filepath.IsLocal(file) || strings.ContainsAny(file, `/\`) {
+			return nil, fmt.Errorf("%s: tensor %q: %q is not a file name in this folder", c.Path, name, file)
+		}
+		names[file] = true
+	}
+	for _, file := range slices.Sorted(maps.Keys(names)) {
+		if err := c.openShard(filepath.Join(dir, file)); err != nil {
+			return nil, err
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(index.WeightMap)) {
+		t, want := c.Tensors[name], filepath.Join(dir, index.WeightMap[name])
+		if t == nil || t.Path() != want {
+			return nil, fmt.Errorf("%s: tensor %q is not in %s", c.Path, name, want)
+		}
+	}
+	return c, nil
+}
+
+func (c *Checkpoint) openShard(path string) error {
+	if strings.HasSuffix(path, ".bin") {
+		return c.OpenTorch(path)
+	}
+	size, err := regular(path)
+	if err != nil {
+		return err
+	}
+	f, err := os.Open(path)
+	if err != nil {
+		return err
+	}
+	c.files = append(c.files, f)
+	tensors, err := readHeader(&shard{path: path, r: f}, size)
+	if err != nil {
+		return err
+	}
+	for i := range tensors {
+		if err := c.add(&tensors[i]); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// OpenTorch adds a state dict that torch.save has written.
+func (c *Checkpoint) OpenTorch(path string) error {
+	t, err := OpenTorch(path)
+	if err != nil {
+		return err
+	}
+	c.files = append(c.files, t.file)
+	tensors, err := t.StateDict()
+	if err != nil {
+		return err
+	}
+	for _, name := range slices.Sorted(maps.Keys(tensors)) {
+		if err := c.add(tensors[name]); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (c *Checkpoint) add(t *Tensor) error {
+	if other := c.Tensors[t.Name]; other != nil {
+		return fmt.Errorf("%s: tensor %q is also in %s", t.Path(), t.Name, other.Path())
+	}
+	c.Tensors[t.Name] = t
+	return nil
+}
+
+// Attach adds tensors of another file, which c closes from now on.
+func (c *Checkpoint) Attach(t *Torch, tensors map[string]*Tensor) {
+	c.files = append(c.files, t.file)
+	maps.Copy(c.Tensors, tensors)
+}
+
+// Close closes the files; no tensor can be read afterwards.
+func (c *Checkpoint) Close() {
+	for _, f := range c.files {
+		f.Close()
+	}
+}
+
+// Surplus returns an error that names the tensors that are not in used, or nil if there are none. Rotary frequencies may be left
+// over: every implementation of these models computes them again.
+func (c *Checkpoint) Surplus(used map[string]bool) error {
+	var left []string
+	for name := range c.Tensors {
+		if !used[name] && !strings.HasSuffix(name, ".rotary_emb.inv_freq") {
+			left = append(left, name)
+		}
+	}
+	if len(left) == 0 {
+		return nil
+	}
+	sort.Strings(left)
+	more := ""
+	if n := len(left) - 3; n > 0 {
+		left, more = left[:3], fmt.Sprintf(" and %d more", n)
+	}
+	return fmt.Errorf("%s: this architecture has no place for tensors %s%s", c.Path, strings.Join(left, ", "), more)
+}

@@ -1,0 +1,47 @@
+package checkpoint
+
+import (
+	"encoding/binary"
+	"fmt"
+	"math"
+
+	"github.com/powerinfer-go/powerinfer/internal/quant"
+)
+
+// Numbers returns all elements of a tensor of any dtype but 8-bit floats and unsigned integers of more than 8 bits.
+func (t *Tensor) Numbers() ([]float64, error) {
+	b := make([]byte, t.Bytes)
+	if err := t.ReadAt(b, 0); err != nil {
+		return nil, err
+	}
+	e := elements()[t.DType]
+	out := make([]float64, len(b)/e.bytes)
+	if e.weights {
+		x := make([]float32, len(out))
+		quant.Decode(e.typ, x, b)
+		for i, v := range x {
+			out[i] = float64(v)
+		}
+		return out, nil
+	}
+	for i := range out {
+		v := b[i*e.bytes:]
+		switch t.DType {
+		case "F64":
+			out[i] = math.Float64frombits(binary.LittleEndian.Uint64(v))
+		case "I64":
+			out[i] = float64(int64(binary.LittleEndian.Uint64(v)))
+		case "I32":
+			out[i] = float64(int32(binary.LittleEndian.Uint32(v)))
+		case "I16":
+			out[i] = float64(int16(binary.LittleEndian.Uint16(v)))
+		case "I8":
+			out[i] = float64(int8(v[0]))
+		case "U8", "BOOL":
+			out[i] = float64(v[0])
+		default:
+			return nil, fmt.Errorf("%s: numbers of dtype %s are not read", t.Path(), t.DType)
+		}
+	}
+	return out, nil
+}

@@ -1,0 +1,181 @@
+package convert_test
+
+import (
+	"encoding/binary"
+	"encoding/json"
+	"fmt"
+	"hash/fnv"
+	"maps"
+	"math"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/powerinfer-go/powerinfer/internal/compute"
+	"github.com/powerinfer-go/powerinfer/internal/compute/cpu"
+	"github.com/powerinfer-go/powerinfer/internal/compute/ref"
+	"github.com/powerinfer-go/powerinfer/internal/convert"
+	"github.com/powerinfer-go/powerinfer/internal/gguf"
+	"github.com/powerinfer-go/powerinfer/internal/model"
+	"github.com/powerinfer-go/powerinfer/internal/quant"
+)
+
+// referenceTolerance is the share of the largest logit by which an F32 model may differ from float64: the KV cache holds halves.
+const referenceTolerance = 1e-3
+
+// reference is what testdata/reference/reference.py computed from the published definition of a family.
+type reference struct {
+	Config  map[string]any `json:"config"`
+	Tensors map[string]struct {
+		Shape  []int   `json:"shape"`
+		Scale  float64 `json:"scale"`
+		Offset float64 `json:"offset"`
+	} `json:"tensors"`
+	Context int         `json:"context"`
+	Tokens  []int32     `json:"tokens"`
+	Logits  [][]float64 `json:"logits"`
+}
+
+// weight returns the numbers of reference.py's weight.
+func weight(name string, n int, scale, offset float64) []float32 {
+	h := fnv.New64a()
+	h.Write([]byte(name))
+	out, state := make([]float32, n), h.Sum64()
+	for i := range out {
+		state += 0x9e3779b97f4a7c15
+		z := state
+		z = (z ^ z>>30) * 0xbf58476d1ce4e5b9
+		z = (z ^ z>>27) * 0x94d049bb133111eb
+		z ^= z >> 31
+		out[i] = float32(offset + scale*(float64(z>>40)/(1<<23)-1))
+	}
+	return out
+}
+
+// folder writes the model as Hugging Face stores it.
+func (r *reference) folder(t *testing.T) string {
+	t.Helper()
+	dir := t.TempDir()
+	write := func(name string, content []byte) {
+		if err := os.WriteFile(filepath.Join(dir, name), content, 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	config, err := json.Marshal(r.Config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	write("config.json", config)
+	write("tokenizer.model", convert.SentencePieceModel(int(r.Config["vocab_size"].(float64))))
+	header := map[string]any{}
+	var data []byte
+	for _, name := range slices.Sorted(maps.Keys(r.Tensors)) {
+		x, n, from := r.Tensors[name], 1, len(data)
+		for _, d := range x.Shape {
+			n *= d
+		}
+		for _, v := range weight(name, n, x.Scale, x.Offset) {
+			data = binary.LittleEndian.AppendUint32(data, math.Float32bits(v))
+		}
+		header[name] = map[string]any{"dtype": "F32", "shape": x.Shape, "data_offsets": []int{from, len(data)}}
+	}
+	head, err := json.Marshal(header)
+	if err != nil {
+		t.Fatal(err)
+	}
+	write("model.safetensors", slices.Concat(binary.LittleEndian.AppendUint64(nil, uint64(len(head))), head, data))
+	return dir
+}
+
+// TestReference converts tiny models of each family that reference.py knows, and compares their logits on the scalar device and the
+// processor, dense and by neuron, whole and in steps.
+func TestReference(t *testing.T) {
+	files, err := filepath.Glob(filepath.Join("testdata", "reference", "*.json"))
+	if err != nil || len(files) == 0 {
+		t.Fatalf("no references: %v", err)
+	}
+	for _, name := range files {
+		t.Run(strings.TrimSuffix(filepath.Base(name), ".json"), func(t *testing.T) {
+			var r reference
+			data, err := os.ReadFile(name)
+			if err == nil {
+				err = json.Unmarshal(data, &r)
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			path := filepath.Join(t.TempDir(), "model.gguf")
+			if err := convert.HuggingFace(r.folder(t), path, convert.Options{OutType: quant.F32}); err != nil {
+				t.Fatal(err)
+			}
+			f, err := gguf.Open(path)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer f.Close()
+			r.compare(t, f, ref.New(), model.Off)
+			c, err := model.ReadConfig(f, "")
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, mode := range []model.SparseMode{model.Off, model.Exact} {
+				if mode == model.Exact && !c.Act.Sparse() {
+					continue
+				}
+				dev, err := cpu.New(cpu.Options{Threads: 2})
+				if err != nil {
+					t.Fatal(err)
+				}
+				r.compare(t, f, dev, mode)
+			}
+		})
+	}
+}
+
+// compare closes dev.
+func (r *reference) compare(t *testing.T, f *gguf.File, dev compute.Device, mode model.SparseMode) {
+	t.Helper()
+	defer dev.Close()
+	n := len(r.Tokens)
+	m, err := model.Load(t.Context(), f, dev, model.Options{
+		Batch: n, Outputs: n, Cache: compute.CacheSpec{Pages: 1}, Sparse: mode, Context: r.Context,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, size := range []int{n, 5, 1} {
+		for at := 0; at < n; at += size {
+			tokens := r.Tokens[at:min(at+size, n)]
+			p := compute.Params{Tokens: tokens, Pages: [][]int32{{0}}, Seq: make([]int32, len(tokens))}
+			for i := range tokens {
+				p.Pos, p.Out = append(p.Pos, int32(at+i)), append(p.Out, int32(i))
+			}
+			if err := m.Forward(&p); err != nil {
+				t.Fatal(err)
+			}
+			for i := range tokens {
+				what := fmt.Sprintf("%s, %s, steps of %d, position %d", dev.Name(), mode, size, at+i)
+				logits, err := m.Logits(i)
+				if err != nil {
+					t.Fatal(err)
+				}
+				near(t, what, logits, r.Logits[at+i])
+			}
+		}
+	}
+}
+
+func near(t *testing.T, what string, got []float32, want []float64) {
+	t.Helper()
+	top := 0.0
+	for _, v := range want {
+		top = max(top, math.Abs(v))
+	}
+	for i, v := range want {
+		if e := math.Abs(float64(got[i]) - v); !(e <= referenceTolerance*top) {
+			t.Fatalf("%s: logit %d is %g, and the reference has %g", what, i, got[i], v)
+		}
+	}
+}

@@ -1,0 +1,36 @@
+package engine
+
+import (
+	"errors"
+	"fmt"
+)
+
+// ErrClosed is the error of what was asked of an engine that is closed.
+var ErrClosed = errors.New("the model is closed")
+
+// ContextError is the error of a text that is longer than the context.
+type ContextError struct {
+	Tokens  int // of the text; 0 where it is not known how long it would become
+	Context int // tokens
+}
+
+func (e *ContextError) Error() string {
+	if e.Tokens == 0 {
+		return fmt.Sprintf("the context of %d tokens is full; raise it with -c", e.Context)
+	}
+	return fmt.Sprintf("the prompt has %d tokens, more than the context of %d; raise it with -c or shorten the prompt", e.Tokens, e.Context)
+}
+
+// MemoryError is the error of a model that does not fit into memory. Sizes are bytes.
+type MemoryError struct {
+	File                        string
+	Weights, Cache, Activations int64
+	Need                        int64 // of them all, and of the process itself
+	Available                   int64
+}
+
+func (e *MemoryError) Error() string {
+	gib := func(n int64) float64 { return float64(n) / (1 << 30) }
+	return fmt.Sprintf("%s: needs %.1f GiB (weights %.1f, KV cache %.1f, activations %.1f) but %.1f GiB are available; lower -c or -ub, or use --no-repack to read weights from disk",
+		e.File, gib(e.Need), gib(e.Weights), gib(e.Cache), gib(e.Activations), gib(e.Available))
+}

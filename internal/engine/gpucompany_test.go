@@ -1,0 +1,51 @@
+package engine_test
+
+import (
+	"fmt"
+	"slices"
+	"sync"
+	"testing"
+
+	"github.com/powerinfer-go/powerinfer/internal/engine"
+	"github.com/powerinfer-go/powerinfer/internal/model"
+	"github.com/powerinfer-go/powerinfer/internal/quant"
+	"github.com/powerinfer-go/powerinfer/internal/synth"
+	"github.com/powerinfer-go/powerinfer/internal/synth/synthtest"
+)
+
+// TestCompanyOnGPU: on a GPU, too, requests say the same, to the byte, alone and among others. The prompts of F16 weights are
+// multiplied in halves, single tokens in order, and 43 sequences are more than any product takes as a few.
+func TestCompanyOnGPU(t *testing.T) {
+	for _, m := range []struct {
+		mode model.SparseMode
+		spec synth.Spec
+	}{
+		{model.Off, synth.Spec{Arch: "llama", Type: quant.F16}},
+		{model.Exact, synth.Spec{Arch: "llama", Type: quant.F16}},
+	} {
+		t.Run(fmt.Sprintf("%s %s", m.mode, m.spec.Type), func(t *testing.T) {
+			const others, tokens = 40, 4
+			m.spec.Layers, m.spec.Embd, m.spec.FF, m.spec.Heads, m.spec.Sparsity, m.spec.PowerLaw, m.spec.Seed = 1, 64, 128, 2, 0.9, 1, 5
+			f := synthtest.File(t, m.spec)
+			e := openGPU(t, f, engine.Options{Context: 64 * (others + 10), UBatch: 64, Outputs: 48, Sparse: m.mode}, gigabyte(share(1, 128)))
+			ids := e.Tokenizer().Encode("the quick brown fox jumps over a lazy dog and another one and then the dog looks at the fox", true, true)
+			prompts := [][]int32{ids[:1], ids[:7], ids}
+			var want []said
+			for _, p := range prompts {
+				want = append(want, ask(t, e.Engine, p, tokens))
+			}
+			var group sync.WaitGroup
+			for i := range others {
+				group.Go(func() { ask(t, e.Engine, ids[1+i%7:][:1+i%9], tokens) })
+			}
+			for i, p := range prompts {
+				group.Go(func() {
+					if got := ask(t, e.Engine, p, tokens); !slices.Equal(got.ids, want[i].ids) || !slices.Equal(got.probs, want[i].probs) {
+						t.Errorf("a prompt of %d tokens is continued with %v among others, with %v alone, at %x, not %x", len(p), got.ids, want[i].ids, got.probs, want[i].probs)
+					}
+				})
+			}
+			group.Wait()
+		})
+	}
+}

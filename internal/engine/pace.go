@@ -1,0 +1,58 @@
+package engine
+
+import "time"
+
+// pace chooses how many tokens of prompts a step takes while other sequences generate, so that these need not wait long between two
+// tokens. It learns from the times of the steps.
+type pace struct {
+	decode float64 // nanoseconds of a step of single tokens only; 0: there was none
+	row    float64 // nanoseconds that a prompt's token adds to a step; 0: none was read
+}
+
+const (
+	// widestGap is how long a step may take that also reads prompts, in steps of single tokens: under three, with room for what is not foreseen.
+	widestGap = 2.25
+	// firstChunk is how many tokens are read at a time before times are known.
+	firstChunk = 16
+	// paceMemory is the weight of the newest time in the averages.
+	paceMemory = 0.25
+)
+
+// observe learns from a step of so many single tokens and tokens of prompts.
+func (p *pace) observe(decode, prompt int, took time.Duration) {
+	average := func(of *float64, v float64) {
+		if *of == 0 {
+			*of = v
+		}
+		*of += paceMemory * (v - *of)
+	}
+	switch {
+	case prompt == 0:
+		average(&p.decode, float64(took))
+	case decode > 0:
+		average(&p.row, max(float64(took)-p.decode, 1)/float64(prompt))
+	default:
+		average(&p.row, float64(took)/float64(prompt))
+	}
+}
+
+// chunk returns how many tokens of prompts a step may take at most, where it could take most, beside single tokens.
+func (p *pace) chunk(most int) int {
+	n := firstChunk
+	if p.decode > 0 && p.row > 0 {
+		n = int(min((widestGap-1)*p.decode/p.row, float64(most)))
+	}
+	return min(most, round(max(1, n)))
+}
+
+// round rounds n down to 2^k or 3·2^k, so that steps have few different shapes, for which devices may record commands.
+func round(n int) int {
+	r := 1
+	for 2*r <= n {
+		r *= 2
+	}
+	if r > 1 && r+r/2 <= n {
+		r += r / 2
+	}
+	return r
+}

@@ -1,0 +1,499 @@
+package engine
+
+import (
+	"errors"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/powerinfer-go/powerinfer/internal/compute"
+	"github.com/powerinfer-go/powerinfer/internal/kvcache"
+)
+
+// runner computes steps: a model, or what stands for one in tests.
+type runner interface {
+	// run computes a step. The error errLost says that the keys and values of all sequences are lost: a new cache is to be filled.
+	run(p *compute.Params) error
+	// logits returns row i of the last step's logits [n_vocab], valid until the next step.
+	logits(i int) []float32
+	// cache returns an empty cache over the runner's pages.
+	cache() *kvcache.Cache
+}
+
+// errLost is a runner's error after which everything is evaluated again.
+var errLost = errors.New("keys and values are lost")
+
+// limits are the sizes of the largest step, and of a sequence.
+type limits struct {
+	rows    int // tokens of a step
+	outputs int // rows of logits of a step
+	context int // tokens of a sequence
+	short   int // tokens of a prompt below which it is evaluated by the arithmetic of single tokens
+}
+
+// scheduler gives the model's turns to tasks. One goroutine runs the steps; tasks join and leave between them. A step holds the next
+// token of every running sequence and a bounded part of the prompts that wait. Older tasks go first: where pages run short, the youngest
+// loses its pages and is evaluated again later, so that the oldest always goes on.
+type scheduler struct {
+	limits
+	runner runner
+	now    func() time.Duration
+
+	mu      sync.Mutex
+	kv      *kvcache.Cache
+	tasks   []*task // those that have work for the model or will have, oldest first
+	held    []*task // of clients' sequences that have no work now
+	arrived uint64
+	awaited int // tasks whose clients are given a moment
+	taken   int // tasks whose clients read logits in place
+	closed  error
+	wake    chan struct{}
+	asleep  bool          // the goroutine waits for wake alone
+	done    chan struct{} // closed when the goroutine has ended
+	timer   *time.Timer
+
+	pace   pace
+	last   time.Duration // the last step's
+	params compute.Params
+	step   []part
+}
+
+// part is a task's part of a step.
+type part struct {
+	t *task
+	n int // positions
+}
+
+func newScheduler(r runner, l limits, now func() time.Duration) *scheduler {
+	s := &scheduler{limits: l, runner: r, kv: r.cache(), now: now, wake: make(chan struct{}, 1), done: make(chan struct{}), timer: time.NewTimer(time.Hour)}
+	go s.serve()
+	return s
+}
+
+// notify wakes the goroutine.
+func (s *scheduler) notify() {
+	select {
+	case s.wake <- struct{}{}:
+	default:
+	}
+}
+
+// join hands t, with what is to be evaluated behind its labels, to the model.
+func (s *scheduler) join(t *task, more ...kvcache.Label) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed != nil {
+		return s.closed
+	}
+	if t.kv == nil {
+		t.kv = s.kv.NewSequence()
+	}
+	t.order, t.gone, t.err = s.arrived, false, nil
+	s.arrived++
+	t.labels = append(t.labels, more...)
+	s.held = slices.DeleteFunc(s.held, func(o *task) bool { return o == t })
+	s.tasks = append(s.tasks, t)
+	s.notify()
+	return nil
+}
+
+// park takes t from those that have work, and keeps its pages as long as nobody else needs them.
+func (s *scheduler) park(t *task) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.tasks = slices.DeleteFunc(s.tasks, func(o *task) bool { return o == t })
+	s.held = append(s.held, t)
+	s.notify()
+}
+
+// leave takes t out of the scheduler, because of err or, if it is nil, because it has all it wanted. Its pages are given back at once
+// or, if a step is using them, when that has ended.
+func (s *scheduler) leave(t *task, err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.remove(t, err)
+}
+
+func (s *scheduler) remove(t *task, err error) {
+	if t.gone {
+		return
+	}
+	t.gone, t.err = true, err
+	s.unawait(t)
+	s.tasks = slices.DeleteFunc(s.tasks, func(o *task) bool { return o == t })
+	s.held = slices.DeleteFunc(s.held, func(o *task) bool { return o == t })
+	if !t.inStep && t.kv != nil {
+		t.kv.Release()
+	}
+	t.signal()
+	s.notify()
+}
+
+// take gives t's client the logits, if there are any, and says how many positions were read. If others are served too, the logits are
+// copied first, so that the next step need not wait for what the client does with them; else they are read where they lie, and
+// back must follow.
+func (s *scheduler) take(t *task) (rows [][]float32, read int, err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	switch {
+	case t.gone || t.where != offered:
+		return nil, t.mark, t.err
+	case t.copied:
+		return t.rows, t.mark, nil
+	}
+	t.where = taken
+	s.taken++
+	if len(s.tasks) == 1 || len(t.rows) > 1 {
+		return t.rows, t.mark, nil
+	}
+	s.mu.Unlock()
+	t.copy()
+	s.mu.Lock()
+	s.untake(t)
+	return t.rows, t.mark, nil
+}
+
+// copy brings the only row of logits to the task's own memory.
+func (t *task) copy() {
+	if t.own == nil {
+		t.own = make([]float32, len(t.rows[0]))
+	}
+	copy(t.own, t.rows[0])
+	t.rows[0], t.copied = t.own, true
+}
+
+// untake ends the reading of logits in place.
+func (s *scheduler) untake(t *task) {
+	if t.where != taken {
+		return
+	}
+	t.where = offered
+	if s.taken--; s.taken == 0 {
+		s.notify()
+	}
+}
+
+// unawait lets the next step run without t.
+func (s *scheduler) unawait(t *task) {
+	if t.awaited {
+		t.awaited = false
+		s.awaited--
+	}
+}
+
+// back gives the logits back, with a label that is to be evaluated next, if there is one.
+func (s *scheduler) back(t *task, next ...kvcache.Label) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.untake(t)
+	s.unawait(t)
+	t.where, t.copied = idle, false
+	t.rows, t.first = t.rows[:0], t.first[:0]
+	t.late = s.now()-t.since > s.patience()
+	t.labels = append(t.labels, next...)
+	if s.asleep || s.awaited == 0 {
+		s.notify()
+	}
+}
+
+// close ends the goroutine; what has not ended fails with err.
+func (s *scheduler) close(err error) {
+	s.mu.Lock()
+	if s.closed == nil {
+		s.closed = err
+	}
+	s.notify()
+	s.mu.Unlock()
+	<-s.done
+}
+
+// serve runs steps until close.
+func (s *scheduler) serve() {
+	defer close(s.done)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for s.closed == nil {
+		if !s.await() || !s.compose() {
+			s.sleep(-1)
+			continue
+		}
+		begin := s.now()
+		s.mu.Unlock()
+		err := s.runner.run(&s.params)
+		s.mu.Lock()
+		s.last = s.now() - begin
+		s.deliver(err)
+	}
+	for _, t := range slices.Concat(s.tasks, s.held) {
+		s.remove(t, s.closed)
+	}
+}
+
+// sleep waits, without the lock, until something has changed or, unless it is negative, for d.
+func (s *scheduler) sleep(d time.Duration) (late bool) {
+	s.asleep = d < 0
+	s.mu.Unlock()
+	defer func() {
+		s.mu.Lock()
+		s.asleep = false
+	}()
+	if d < 0 {
+		<-s.wake
+		return false
+	}
+	s.timer.Reset(d)
+	defer s.timer.Stop()
+	select {
+	case <-s.wake:
+		return false
+	case <-s.timer.C:
+		return true
+	}
+}
+
+// A client gets a share of the last step's time, within bounds, to choose its next token and take part in the next step.
+const (
+	patienceShare = 8
+	leastPatience = 200 * time.Microsecond
+	mostPatience  = 5 * time.Millisecond
+)
+
+func (s *scheduler) patience() time.Duration {
+	return min(max(s.last/patienceShare, leastPatience), mostPatience)
+}
+
+// await waits until the clients have had their moment, and logits that lie where the next step would write have been copied. It reports
+// whether a step may run.
+func (s *scheduler) await() bool {
+	until := s.now() + s.patience()
+	for s.awaited > 0 && s.closed == nil && slices.ContainsFunc(s.tasks, (*task).ready) {
+		left := until - s.now()
+		if left > 0 && !s.sleep(left) {
+			continue
+		}
+		for _, t := range s.tasks {
+			if t.awaited {
+				s.unawait(t)
+				t.late = true
+			}
+		}
+	}
+	if s.awaited > 0 || s.closed != nil || !slices.ContainsFunc(s.tasks, (*task).ready) {
+		return false
+	}
+	if s.taken > 0 {
+		return false
+	}
+	for _, t := range s.tasks {
+		if t.where == offered && !t.copied {
+			if len(t.rows) > 1 {
+				return false // an evaluation's, which is about to take them
+			}
+			t.copy()
+		}
+	}
+	return s.closed == nil
+}
+
+// compose chooses the rows of the next step. It reports whether there are any.
+func (s *scheduler) compose() bool {
+	s.step = s.step[:0]
+	running, begun, hurry := 0, 0, false
+	for _, t := range s.tasks {
+		hurry = hurry || t.expectsTurn(s.now())
+		if t.ready() && t.decodes() {
+			running++
+		}
+		if t.started && !t.late {
+			begun++
+		}
+	}
+	running = min(running, s.rows, s.outputs)
+	rows, outputs, prompts := s.rows-running, s.outputs-running, s.rows-running // that are not kept for those that run
+	if hurry {
+		prompts = min(s.pace.chunk(s.rows), prompts)
+	}
+	for _, t := range s.tasks {
+		switch {
+		case !t.ready():
+		case t.decodes():
+			if running > 0 {
+				running--
+				s.admit(t, 1, 1)
+			}
+		case t.started || begun < s.outputs:
+			if !t.started {
+				begun++
+			}
+			n, out := s.admit(t, min(prompts, rows), outputs)
+			rows, prompts, outputs = rows-n, prompts-n, outputs-out
+		}
+	}
+	if len(s.step) > 0 {
+		s.fill()
+	}
+	return len(s.step) > 0
+}
+
+// decoding counts the step's parts that are single tokens.
+func (s *scheduler) decoding() (n int) {
+	for i := range s.step {
+		if s.step[i].t.decodes() {
+			n++
+		}
+	}
+	return n
+}
+
+// admit makes t's next positions part of the step, at most so many with at most so many rows of logits, if there are pages for them. It
+// returns how many there are of both.
+func (s *scheduler) admit(t *task, most, outputs int) (n, out int) {
+	if most == 0 {
+		return 0, 0
+	}
+	oldest := len(s.step) == 0
+	if t.kv.Len() == 0 && !oldest && t.kv.Needs(len(t.labels))+1 > s.kv.Available() {
+		return 0, 0 // it would only lose its pages again
+	}
+	if rest := len(t.labels) - 1 - t.kv.Len(); rest > 0 && t.reuse != ReuseNone {
+		gained := t.kv.Follow(t.labels[t.kv.Len():len(t.labels)-1], t.reuse == ReuseAny)
+		if !t.started {
+			t.reused += gained
+			if t.reuse == ReuseAny {
+				t.shorten(s.short)
+			}
+		}
+	}
+	at := t.kv.Len()
+	for n < min(most, t.backlog()) {
+		if want := t.wants(at + n); want && out == outputs {
+			break
+		} else if want {
+			out++
+		}
+		n++
+	}
+	for n > 0 && !t.kv.Reserve(n) {
+		if v := s.victim(t); v != nil {
+			v.kv.Release()
+			continue
+		}
+		return 0, 0
+	}
+	if n > 0 {
+		if !t.started {
+			t.started, t.began = true, s.now()
+		}
+		t.inStep = true
+		s.step = append(s.step, part{t, n})
+	}
+	return n, out
+}
+
+// victim returns whose pages t may have: a sequence without work, one whose client does not come for its logits, or the youngest
+// that is younger than t and not in the step.
+func (s *scheduler) victim(t *task) *task {
+	for _, v := range s.held {
+		if len(v.kv.Pages()) > 0 {
+			return v
+		}
+	}
+	var youngest *task
+	for _, v := range s.tasks {
+		if v == t || v.inStep || len(v.kv.Pages()) == 0 {
+			continue
+		}
+		if v.late && !v.ready() {
+			return v
+		}
+		if v.order > t.order {
+			youngest = v
+		}
+	}
+	return youngest
+}
+
+// fill writes the step's params: rows that are computed as single tokens lead.
+func (s *scheduler) fill() {
+	p := &s.params
+	p.Tokens, p.Pos, p.Seq, p.Out, p.Pages, p.Decode = p.Tokens[:0], p.Pos[:0], p.Seq[:0], p.Out[:0], p.Pages[:0], 0
+	for _, decoded := range []bool{true, false} {
+		for i := range s.step {
+			s.fillPart(i, decoded)
+		}
+		if decoded {
+			p.Decode = len(p.Tokens)
+		}
+	}
+}
+
+// fillPart writes the rows of one kind that part i has.
+func (s *scheduler) fillPart(i int, decoded bool) {
+	c, p := &s.step[i], &s.params
+	if decoded {
+		p.Pages = append(p.Pages, c.t.kv.Pages())
+	}
+	at := c.t.kv.Len()
+	for pos := at; pos < at+c.n; pos++ {
+		l := c.t.labels[pos]
+		if l.Decoded() != decoded {
+			continue
+		}
+		if c.t.wants(pos) {
+			p.Out = append(p.Out, int32(len(p.Tokens)))
+		}
+		p.Tokens, p.Pos, p.Seq = append(p.Tokens, l.Token()), append(p.Pos, int32(pos)), append(p.Seq, int32(i))
+	}
+}
+
+// deliver tells the step's tasks how it went.
+func (s *scheduler) deliver(err error) {
+	if errors.Is(err, errLost) {
+		s.restart()
+		return
+	}
+	p := &s.params
+	if n := s.decoding(); err == nil {
+		s.pace.observe(n, len(p.Tokens)-n, s.last)
+	}
+	for i := range s.step {
+		c := &s.step[i]
+		t := c.t
+		t.inStep = false
+		switch {
+		case t.gone:
+			t.kv.Release()
+			continue
+		case err != nil:
+			s.remove(t, err)
+			continue
+		}
+		at := t.kv.Len()
+		t.kv.Append(t.labels[at : at+c.n]...)
+		t.mark = max(t.mark, t.kv.Len())
+		for out, row := range p.Out {
+			if int(p.Seq[row]) == i {
+				t.rows, t.first = append(t.rows, s.runner.logits(out)), append(t.first, int(p.Pos[row]))
+			}
+		}
+		if len(t.rows) > 0 {
+			t.where = offered
+			t.since = s.now()
+			if !t.late {
+				t.awaited = true
+				s.awaited++
+			}
+		}
+		if len(t.rows) > 0 || t.progress || t.mark == len(t.labels) {
+			t.signal()
+		}
+	}
+}
+
+// restart begins with an empty cache: everything is evaluated again.
+func (s *scheduler) restart() {
+	s.kv = s.runner.cache()
+	for _, t := range slices.Concat(s.tasks, s.held) {
+		t.kv, t.inStep = s.kv.NewSequence(), false
+	}
+}

@@ -1,0 +1,448 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"runtime"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/powerinfer-go/powerinfer/internal/compute"
+	"github.com/powerinfer-go/powerinfer/internal/kvcache"
+	"github.com/powerinfer-go/powerinfer/internal/monotime"
+	"github.com/powerinfer-go/powerinfer/internal/sample"
+)
+
+const fakeVocab = 16
+
+// fakeModel remembers in its pages what was evaluated where and by which arithmetic, and answers with logits that depend on all that a
+// token can see there.
+type fakeModel struct {
+	t      *testing.T
+	limits limits
+	pages  [][]kvcache.Label
+	out    [][]float32
+	time   atomic.Int64 // nanoseconds
+	cost   func(p *compute.Params) time.Duration
+	fail   func(step int) error
+	steps  int
+	wide   int // single tokens of the step with most of them
+}
+
+func (m *fakeModel) run(p *compute.Params) error {
+	m.steps++
+	if m.cost != nil {
+		m.time.Add(int64(m.cost(p)))
+	}
+	if m.fail != nil {
+		if err := m.fail(m.steps); err != nil {
+			return err
+		}
+	}
+	if len(p.Tokens) == 0 || len(p.Tokens) > m.limits.rows || len(p.Out) > m.limits.outputs {
+		m.t.Errorf("a step of %d tokens and %d outputs of %+v", len(p.Tokens), len(p.Out), m.limits)
+	}
+	m.wide = max(m.wide, p.Decode)
+	for i, id := range p.Tokens {
+		pos := p.Pos[i]
+		m.pages[p.Pages[p.Seq[i]][pos/compute.PagePositions]][pos%compute.PagePositions] = kvcache.LabelOf(id, i < p.Decode)
+	}
+	for i, row := range p.Out {
+		h := newFakeText()
+		for pos := range p.Pos[row] + 1 {
+			h.add(m.pages[p.Pages[p.Seq[row]][pos/compute.PagePositions]][pos%compute.PagePositions])
+		}
+		h.logits(m.out[i])
+	}
+	return nil
+}
+
+func (m *fakeModel) logits(i int) []float32 { return m.out[i] }
+
+func (m *fakeModel) cache() *kvcache.Cache {
+	for i := range m.pages {
+		m.pages[i] = make([]kvcache.Label, compute.PagePositions)
+	}
+	return kvcache.New(len(m.pages), compute.PagePositions, func(to, from int32) { copy(m.pages[to], m.pages[from]) })
+}
+
+// fakeText is what a sequence holds, in a number.
+type fakeText uint64
+
+func newFakeText() *fakeText { h := fakeText(14695981039346656037); return &h }
+
+func (h *fakeText) add(l kvcache.Label) { *h = (*h ^ fakeText(l)) * 1099511628211 }
+
+func (h *fakeText) logits(to []float32) {
+	rng := rand.New(rand.NewPCG(uint64(*h), 0))
+	for i := range to {
+		to[i] = rng.Float32()
+	}
+}
+
+// greedySampler takes the likeliest token. before, if set, is called first.
+type greedySampler struct{ before func() }
+
+func (greedySampler) Accept(int32)                {}
+func (greedySampler) Constrain(sample.Constraint) {}
+func (greedySampler) Done() bool                  { return false }
+func (greedySampler) Err() error                  { return nil }
+
+func (g greedySampler) Sample(logits []float32) int32 {
+	if g.before != nil {
+		g.before()
+	}
+	return int32(slices.Index(logits, slices.Max(logits)))
+}
+
+// alone returns what follows prompt where nothing else runs, by the definition.
+func alone(prompt []int32, n int) (out []int32) {
+	h, logits := newFakeText(), make([]float32, fakeVocab)
+	for _, id := range prompt {
+		h.add(kvcache.LabelOf(id, false))
+	}
+	for range n {
+		h.logits(logits)
+		id := greedySampler{}.Sample(logits)
+		out = append(out, id)
+		h.add(kvcache.LabelOf(id, true))
+	}
+	return out
+}
+
+func openFake(t *testing.T, pages int, l limits) (*Engine, *fakeModel) {
+	t.Helper()
+	m := &fakeModel{t: t, limits: l, pages: make([][]kvcache.Label, pages), out: make([][]float32, l.outputs)}
+	for i := range m.out {
+		m.out[i] = make([]float32, fakeVocab)
+	}
+	e := &Engine{context: l.context}
+	e.config.Vocab = fakeVocab
+	e.sched = newScheduler(m, l, func() time.Duration { return time.Duration(m.time.Load()) })
+	t.Cleanup(func() { e.sched.close(errors.New("closed")) })
+	return e, m
+}
+
+func (e *Engine) heldPages() int {
+	e.sched.mu.Lock()
+	defer e.sched.mu.Unlock()
+	return e.sched.kv.Held()
+}
+
+func tokens(rng *rand.Rand, n int) []int32 {
+	ids := make([]int32, n)
+	for i := range ids {
+		ids[i] = int32(rng.IntN(fakeVocab))
+	}
+	return ids
+}
+
+// TestTwoHundredRequests: requests that join, leave and are cancelled at random beside a cache that is too small for them say what they
+// say alone, all pages come back, and no goroutine stays.
+func TestTwoHundredRequests(t *testing.T) {
+	const seed = 7
+	before := runtime.NumGoroutine()
+	e, m := openFake(t, 12, limits{rows: 48, outputs: 5, context: 8 * compute.PagePositions})
+	m.fail = func(step int) error { // a GPU fails now and then, and what the cache held is lost
+		if step%97 == 0 {
+			return errLost
+		}
+		return nil
+	}
+	rng := rand.New(rand.NewPCG(seed, 0))
+	roots := [][]int32{tokens(rng, 200), tokens(rng, 150), nil}
+	var all sync.WaitGroup
+	var finished, cancelled atomic.Int32
+	for i := range 200 {
+		prompt := slices.Concat(roots[rng.IntN(len(roots))], tokens(rng, 1+rng.IntN(90)))
+		most, quit, slow := rng.IntN(60), -1, rng.IntN(20) == 0
+		if rng.IntN(4) == 0 {
+			quit = rng.IntN(30)
+		}
+		reuse := []Reuse{ReuseSame, ReuseSame, ReuseNone}[rng.IntN(3)]
+		pause := time.Duration(rng.IntN(3000)) * time.Microsecond
+		all.Go(func() {
+			time.Sleep(pause)
+			ctx, cancel := context.WithCancel(context.Background())
+			defer cancel()
+			if quit == 0 {
+				time.AfterFunc(pause/8, cancel)
+			}
+			var out []int32
+			res, err := e.Generate(ctx, Request{Prompt: prompt, Max: most, Sampler: greedySampler{}, IgnoreEOG: true, Reuse: reuse}, func(tok Token) bool {
+				if out = append(out, tok.ID); len(out) == quit {
+					cancel()
+				}
+				if slow {
+					time.Sleep(3 * time.Millisecond)
+				}
+				return true
+			})
+			switch {
+			case err != nil:
+				t.Errorf("seed %d, request %d: %v", seed, i, err)
+			case res.Stop == StopCancelled:
+				cancelled.Add(1)
+			case res.Stop != StopLength || len(out) != most:
+				t.Errorf("seed %d, request %d: stopped by %q after %d of %d tokens", seed, i, res.Stop, len(out), most)
+			default:
+				finished.Add(1)
+			}
+			if want := alone(prompt, len(out)); !slices.Equal(out, want) {
+				t.Errorf("seed %d, request %d says %v, alone %v", seed, i, out, want)
+			}
+		})
+	}
+	all.Wait()
+	t.Logf("%d finished, %d were cancelled, in %d steps of up to %d single tokens", finished.Load(), cancelled.Load(), m.steps, m.wide)
+	if finished.Load() < 100 || cancelled.Load() < 5 || m.wide < 3 {
+		t.Errorf("%d finished and %d were cancelled, with %d at a time: too few to tell", finished.Load(), cancelled.Load(), m.wide)
+	}
+	if n := e.heldPages(); n != 0 {
+		t.Errorf("%d pages are held", n)
+	}
+	e.sched.kv.Clear()
+	if s := e.sched.kv.NewSequence(); !s.Reserve(12 * compute.PagePositions) {
+		t.Error("not all pages are free again")
+	}
+	e.sched.close(errors.New("closed"))
+	for range 100 {
+		if runtime.NumGoroutine() <= before {
+			return
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+	t.Errorf("%d goroutines, %d before", runtime.NumGoroutine(), before)
+}
+
+// gapBound is how many times a stream's usual gap between two tokens its longest must stay below while a prompt is read.
+const gapBound = 3
+
+// TestGap: a long prompt is read in parts that leave other streams their turn, whatever the model's speeds: no step takes as long as three of
+// single tokens. Steps are timed, not tokens, for a busy machine may let a client miss one.
+func TestGap(t *testing.T) {
+	for _, c := range []struct{ decode, row time.Duration }{{30 * time.Millisecond, 5 * time.Millisecond}, {8 * time.Millisecond, 50 * time.Microsecond}, {10 * time.Millisecond, 9 * time.Millisecond}} {
+		const length = 2000
+		e, m := openFake(t, 80, limits{rows: 512, outputs: 4, context: 4096})
+		var longest atomic.Int64
+		var reading, read atomic.Bool
+		m.cost = func(p *compute.Params) time.Duration {
+			cost := c.decode + time.Duration(len(p.Tokens)-p.Decode)*c.row
+			if reading.Load() && !read.Load() && int64(cost) > longest.Load() {
+				longest.Store(int64(cost))
+			}
+			return cost
+		}
+		rng := rand.New(rand.NewPCG(1, 0))
+		prompt, reader, n := tokens(rng, length), make(chan struct{}), 0
+		_, err := e.Generate(context.Background(), Request{Prompt: tokens(rng, 5), Max: 3000, Sampler: greedySampler{}, IgnoreEOG: true}, func(Token) bool {
+			if n++; n == 20 {
+				reading.Store(true)
+				go func() {
+					defer close(reader)
+					_, err := e.Generate(context.Background(), Request{Prompt: prompt, Max: 1, Sampler: greedySampler{}, IgnoreEOG: true}, nil)
+					if err != nil {
+						t.Error(err)
+					}
+					read.Store(true)
+				}()
+			}
+			return !read.Load()
+		})
+		<-reader
+		if err != nil {
+			t.Fatal(err)
+		}
+		if gap := time.Duration(longest.Load()); gap >= gapBound*c.decode || gap == c.decode {
+			t.Errorf("%+v: the longest gap is %v, %.1f times the usual one", c, gap, float64(gap)/float64(c.decode))
+		}
+	}
+}
+
+// TestSamplingOutside: others go on while one request's sampler, or the reader of its tokens, takes its time.
+func TestSamplingOutside(t *testing.T) {
+	e, _ := openFake(t, 8, limits{rows: 32, outputs: 4, context: 256})
+	prompt := []int32{1, 2, 3}
+	others := make(chan int, 100)
+	slow := greedySampler{before: func() {
+		for range 5 { // tokens of the other
+			<-others
+		}
+	}}
+	var group sync.WaitGroup
+	group.Go(func() {
+		st, err := e.Submit(context.Background(), Request{Prompt: prompt, Max: 4, Sampler: slow, IgnoreEOG: true})
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		defer st.Close()
+		var out []int32
+		for tok, ok := st.Next(); ok; tok, ok = st.Next() {
+			out = append(out, tok.ID)
+		}
+		if want := alone(prompt, 4); !slices.Equal(out, want) {
+			t.Errorf("%v, want %v", out, want)
+		}
+	})
+	time.Sleep(10 * time.Millisecond) // it is alone at first, and its logits lie where the next step would write
+	for range 2 {
+		group.Go(func() {
+			_, err := e.Generate(context.Background(), Request{Prompt: []int32{4, 5}, Max: 100, Sampler: greedySampler{}, IgnoreEOG: true}, func(Token) bool {
+				select {
+				case others <- 1:
+				default:
+				}
+				return true
+			})
+			if err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	done := make(chan struct{})
+	go func() { group.Wait(); close(done) }()
+	for {
+		select {
+		case <-done:
+			return
+		case <-time.After(50 * time.Millisecond):
+			select {
+			case others <- 1: // the first token, chosen in place while nothing else runs, needs no other
+			default:
+			}
+		}
+	}
+}
+
+// TestForgottenStream: a request whose tokens nobody reads does not keep others from its pages.
+func TestForgottenStream(t *testing.T) {
+	e, _ := openFake(t, 4, limits{rows: 64, outputs: 1, context: 3 * compute.PagePositions})
+	rng := rand.New(rand.NewPCG(3, 0))
+	first, second := tokens(rng, 150), tokens(rng, 160)
+	st, err := e.Submit(context.Background(), Request{Prompt: first, Max: 20, Sampler: greedySampler{}, IgnoreEOG: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	tok, _ := st.Next()
+	out := []int32{tok.ID}
+	var other []int32
+	if _, err := e.Generate(context.Background(), Request{Prompt: second, Max: 20, Sampler: greedySampler{}, IgnoreEOG: true}, func(tok Token) bool {
+		other = append(other, tok.ID)
+		return true
+	}); err != nil {
+		t.Fatal(err)
+	}
+	for tok, err := range st.Tokens() {
+		if err != nil {
+			t.Fatal(err)
+		}
+		out = append(out, tok.ID)
+	}
+	if !slices.Equal(out, alone(first, 20)) || !slices.Equal(other, alone(second, 20)) {
+		t.Errorf("%v and %v", out, other)
+	}
+}
+
+// TestCancelWaiting: a request that waits, or is read, leaves at once and holds nothing; after Close nothing goes on.
+func TestCancelWaiting(t *testing.T) {
+	e, m := openFake(t, 4, limits{rows: 16, outputs: 1, context: 3 * compute.PagePositions})
+	blocked := make(chan struct{})
+	m.cost = func(*compute.Params) time.Duration { <-blocked; return 0 }
+	ctx, cancel := context.WithCancel(context.Background())
+	var streams []*Stream
+	for range 3 {
+		st, err := e.Submit(ctx, Request{Prompt: make([]int32, 100), Max: 5, Sampler: greedySampler{}, IgnoreEOG: true})
+		if err != nil {
+			t.Fatal(err)
+		}
+		streams = append(streams, st)
+	}
+	cancel()
+	for _, st := range streams {
+		if _, ok := st.Next(); ok || st.Result().Stop != StopCancelled || st.Err() != nil {
+			t.Errorf("stopped by %q, %v", st.Result().Stop, st.Err())
+		}
+	}
+	close(blocked)
+	e.sched.close(errors.New("closed for the night"))
+	if n := e.heldPages(); n != 0 {
+		t.Errorf("%d pages are held", n)
+	}
+	if _, err := e.Submit(context.Background(), Request{Prompt: []int32{1}, Sampler: greedySampler{}}); err == nil || !strings.Contains(err.Error(), "night") {
+		t.Errorf("after Close: %v", err)
+	}
+}
+
+// TestNeverFits: what can never fit is refused with both numbers.
+func TestNeverFits(t *testing.T) {
+	e, _ := openFake(t, 3, limits{rows: 16, outputs: 1, context: 128})
+	_, err := e.Submit(context.Background(), Request{Prompt: make([]int32, 129), Sampler: greedySampler{}})
+	if err == nil || !strings.Contains(err.Error(), "129") || !strings.Contains(err.Error(), "128") {
+		t.Errorf("%v", err)
+	}
+}
+
+// TestFailedStep: an error of the model ends the requests of its step, and no others.
+func TestFailedStep(t *testing.T) {
+	e, m := openFake(t, 8, limits{rows: 16, outputs: 2, context: 128})
+	m.fail = func(step int) error {
+		if step == 3 {
+			return fmt.Errorf("step %d failed", step)
+		}
+		return nil
+	}
+	for i, want := range []string{"step 3 failed", ""} {
+		_, err := e.Generate(context.Background(), Request{Prompt: []int32{1, 2}, Max: 5, Sampler: greedySampler{}, IgnoreEOG: true}, nil)
+		if got := fmt.Sprint(err); err != nil && got != want || err == nil && want != "" {
+			t.Errorf("request %d: %v, want %q", i, err, want)
+		}
+	}
+	if n := e.heldPages(); n != 0 {
+		t.Errorf("%d pages are held", n)
+	}
+}
+
+// TestPace: parts of prompts have few different lengths.
+func TestPace(t *testing.T) {
+	for n, want := range map[int]int{1: 1, 2: 2, 3: 3, 4: 4, 5: 4, 6: 6, 7: 6, 8: 8, 11: 8, 12: 12, 100: 96, 128: 128} {
+		if got := round(n); got != want {
+			t.Errorf("%d is rounded to %d, want %d", n, got, want)
+		}
+	}
+}
+
+// idleModel computes nothing.
+type idleModel struct{ row []float32 }
+
+func (idleModel) run(*compute.Params) error { return nil }
+func (m idleModel) logits(int) []float32    { return m.row }
+func (idleModel) cache() *kvcache.Cache {
+	return kvcache.New(1<<15, compute.PagePositions, func(_, _ int32) {})
+}
+
+// BenchmarkHandOver is what a token of a single sequence costs beside the model and the sampler.
+func BenchmarkHandOver(b *testing.B) {
+	l := limits{rows: 32, outputs: 1, context: 1 << 20}
+	e := &Engine{context: l.context}
+	e.config.Vocab = fakeVocab
+	e.sched = newScheduler(idleModel{make([]float32, fakeVocab)}, l, monotime.Now)
+	defer e.sched.close(errors.New("closed"))
+	st, err := e.Submit(context.Background(), Request{Prompt: []int32{1}, Max: -1, Sampler: greedySampler{}, IgnoreEOG: true})
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer st.Close()
+	b.ReportAllocs()
+	for b.Loop() {
+		if _, ok := st.Next(); !ok {
+			b.Fatal(st.Err())
+		}
+	}
+}

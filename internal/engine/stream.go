@@ -1,0 +1,327 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"iter"
+	"slices"
+	"time"
+
+	"github.com/powerinfer-go/powerinfer/internal/kvcache"
+	"github.com/powerinfer-go/powerinfer/internal/model"
+	"github.com/powerinfer-go/powerinfer/internal/monotime"
+	"github.com/powerinfer-go/powerinfer/internal/sample"
+)
+
+// StopReason says why a generation ended.
+type StopReason string
+
+// The reasons.
+const (
+	StopEOG       StopReason = "end of text"      // the model said so
+	StopToken     StopReason = "stop token"       // one of Request.StopTokens
+	StopString    StopReason = "stop string"      // one of Request.StopStrings
+	StopLength    StopReason = "token limit"      // Request.Max tokens were generated
+	StopContext   StopReason = "context full"     // no position is left
+	StopCancelled StopReason = "cancelled"        // ctx ended
+	StopCaller    StopReason = "caller stopped"   // Close was called
+	StopGrammar   StopReason = "grammar complete" // Request.Constraint lets nothing follow
+)
+
+// Sampler chooses tokens for one request. It is called by one goroutine, the request's own.
+type Sampler interface {
+	// Accept tells of a token of the prompt or of the text, in order.
+	Accept(id int32)
+	// Sample chooses the next token by logits [n_vocab], which it may not change and which are valid until it returns.
+	Sample(logits []float32) int32
+	// Constrain lets only what c allows be chosen from now on; nil: everything.
+	Constrain(c sample.Constraint)
+	// Done reports whether the constraint lets nothing follow.
+	Done() bool
+	// Err returns why no more tokens can be chosen, or nil.
+	Err() error
+}
+
+// Reuse says which keys and values that are still in the cache may serve a request's prompt.
+type Reuse int
+
+// The ways of reuse.
+const (
+	ReuseSame Reuse = iota // those that evaluating the prompt would give, to the byte
+	ReuseAny               // also those of generated text, which may differ in rounding: for conversations
+	ReuseNone              // none
+)
+
+// Request asks for a continuation of Prompt.
+type Request struct {
+	Prompt      []int32
+	Max         int // tokens to generate; negative: until the model or the context ends
+	Sampler     Sampler
+	IgnoreEOG   bool
+	StopTokens  []int32  // end the text without being part of it, as do
+	StopStrings []string // which may lie across tokens
+	Text        bool     // Token.Text is wanted
+	Special     bool     // in it, special tokens are shown
+	Logprobs    bool     // Token.Logprob is wanted
+	TopLogprobs int      // so many of the likeliest tokens are wanted in Token.Top, where Logprobs is set
+	Reuse       Reuse
+	Neurons     bool // Result.Neurons is wanted
+	// Constraint, if set, allows only some texts after the prompt; it is at their beginning. It is given to Sampler.
+	Constraint sample.Constraint
+	// Progress, if set, is told how many prompt tokens have been read. It is called by Stream.Next.
+	Progress func(done, total int)
+}
+
+// Token is one generated token.
+type Token struct {
+	ID      int32
+	Text    string  // what is now certain of the text, which may end within earlier tokens: see Request.Text
+	Logprob float32 // natural logarithm of its probability, before the sampler's changes
+	Top     []Likely
+}
+
+// Likely is a token that could have been chosen.
+type Likely struct {
+	ID      int32
+	Logprob float32
+}
+
+// Result is what a generation took.
+type Result struct {
+	Stop         StopReason
+	StopText     string            // which of Request.StopStrings it was
+	Text         string            // the end of the text, which no Token.Text had: see Request.Text
+	Reused       int               // prompt tokens whose keys and values were still there
+	PromptTokens int               // prompt tokens evaluated
+	Wait         time.Duration     // until the model turned to the request
+	PromptTime   time.Duration     // from then until the first token could be chosen
+	Tokens       int               // tokens generated
+	Time         time.Duration     // that they took
+	Neurons      []model.NeuronUse // [layers] what the steps meanwhile computed, also for others
+}
+
+// Stream is a generation in progress. It is used by one goroutine, in which tokens are chosen: while it is busy with a token, the
+// model already evaluates that token, and steps for others do not wait for it. It ends by itself or by Close.
+type Stream struct {
+	e      *Engine
+	t      *task
+	ctx    context.Context
+	unhook func() bool // ctx's
+	r      Request
+	res    Result
+	err    error
+	ended  bool
+	begin  time.Duration // of Submit, then of the first token
+	first  bool          // the first token was chosen
+	before []model.NeuronUse
+	text   *stopText
+}
+
+// Submit queues r. When ctx ends, the request leaves, wherever it is, and gives its memory back at once.
+func (e *Engine) Submit(ctx context.Context, r Request) (*Stream, error) {
+	if len(r.Prompt) == 0 {
+		return nil, errors.New("the prompt is empty: give at least one token")
+	}
+	if len(r.Prompt) > e.context {
+		return nil, &ContextError{len(r.Prompt), e.context}
+	}
+	if err := e.checkTokens(r.Prompt); err != nil {
+		return nil, err
+	}
+	st := &Stream{e: e, t: newTask(), ctx: ctx, r: r, begin: monotime.Now()}
+	if r.Text || len(r.StopStrings) > 0 {
+		st.text = newStopText(e.tok.NewStream(r.Special), r.StopStrings)
+	}
+	t := st.t
+	t.generates, t.reuse, t.progress = true, r.Reuse, r.Progress != nil
+	longest := e.context
+	if r.Max >= 0 {
+		longest = min(longest, len(r.Prompt)+r.Max)
+	}
+	t.labels = make([]kvcache.Label, 0, longest)
+	for _, id := range r.Prompt {
+		t.labels = append(t.labels, kvcache.LabelOf(id, len(r.Prompt) < e.sched.short))
+	}
+	for _, id := range r.Prompt {
+		r.Sampler.Accept(id)
+	}
+	if r.Constraint != nil {
+		r.Sampler.Constrain(r.Constraint)
+	}
+	if err := e.sched.join(t); err != nil {
+		return nil, err
+	}
+	st.unhook = context.AfterFunc(ctx, func() { e.sched.leave(t, ctx.Err()) })
+	return st, nil
+}
+
+// Next chooses and returns the next token. It returns false when the generation has ended: Result says why, and Err if it failed.
+func (st *Stream) Next() (tok Token, ok bool) {
+	if st.ended {
+		return tok, false
+	}
+	row, ok := st.logits()
+	if !ok {
+		return tok, false
+	}
+	if !st.first {
+		st.begins()
+	}
+	if st.r.Max == 0 {
+		return tok, st.end(StopLength, nil)
+	}
+	id := st.r.Sampler.Sample(row)
+	if err := st.r.Sampler.Err(); err != nil {
+		return tok, st.end("", err)
+	}
+	if v := row[id]; v-v != 0 { // such a logit is chosen only if there is no other
+		return tok, st.end("", st.e.ErrNotFinite())
+	}
+	tok.ID = id
+	if st.r.Logprobs {
+		tok.Logprob, tok.Top = likeliest(row, id, st.r.TopLogprobs)
+	}
+	switch {
+	case !st.r.IgnoreEOG && st.e.tok.IsEOG(id):
+		return Token{}, st.end(StopEOG, nil)
+	case slices.Contains(st.r.StopTokens, id):
+		return Token{}, st.end(StopToken, nil)
+	}
+	st.r.Sampler.Accept(id)
+	if err := st.r.Sampler.Err(); err != nil {
+		return Token{}, st.end("", err)
+	}
+	st.accepted(&tok)
+	return tok, true
+}
+
+// accepted ends the generation with tok, or has it evaluated.
+func (st *Stream) accepted(tok *Token) {
+	st.res.Tokens++
+	stop := false
+	if st.text != nil {
+		tok.Text, stop = st.text.push(tok.ID)
+	}
+	switch {
+	case stop:
+		st.res.StopText = st.text.word
+		st.end(StopString, nil)
+	case st.r.Sampler.Done():
+		st.end(StopGrammar, nil)
+	case st.res.Tokens == st.r.Max:
+		st.end(StopLength, nil)
+	case len(st.r.Prompt)+st.res.Tokens > st.e.context:
+		st.end(StopContext, nil)
+	default:
+		st.e.sched.back(st.t, kvcache.LabelOf(tok.ID, true))
+	}
+}
+
+// logits waits for the logits behind the last token. [n_vocab]
+func (st *Stream) logits() (row []float32, ok bool) {
+	for {
+		if st.ctx.Err() != nil {
+			return nil, st.end(StopCancelled, nil)
+		}
+		select {
+		case <-st.t.turn:
+		case <-st.ctx.Done():
+			continue
+		}
+		rows, read, err := st.e.sched.take(st.t)
+		switch {
+		case st.ctx.Err() != nil:
+		case err != nil:
+			return nil, st.end("", err)
+		case len(rows) > 0:
+			if !st.first && st.r.Progress != nil {
+				st.r.Progress(read, len(st.r.Prompt))
+			}
+			return rows[0], true
+		case st.r.Progress != nil:
+			st.r.Progress(read, len(st.r.Prompt))
+		}
+	}
+}
+
+// begins notes what the prompt took, when the first token can be chosen.
+func (st *Stream) begins() {
+	now := monotime.Now()
+	st.first = true
+	st.res.Reused = st.t.reused
+	st.res.PromptTokens = len(st.r.Prompt) - st.t.reused
+	st.res.Wait = max(0, st.t.began-st.begin)
+	st.res.PromptTime = now - st.begin - st.res.Wait
+	st.begin = now
+	if st.r.Neurons {
+		st.before = st.e.Neurons()
+	}
+}
+
+// end ends the generation. It returns false.
+func (st *Stream) end(why StopReason, err error) bool {
+	if st.ended {
+		return false
+	}
+	st.ended, st.err, st.res.Stop = true, err, why
+	if st.r.Constraint != nil {
+		st.r.Sampler.Constrain(nil)
+	}
+	st.unhook()
+	st.e.sched.back(st.t)
+	st.e.sched.leave(st.t, nil)
+	if st.first {
+		st.res.Time = monotime.Since(st.begin)
+		if st.r.Neurons {
+			st.res.Neurons = st.e.Neurons()
+			for l := range st.before {
+				st.res.Neurons[l] = st.res.Neurons[l].Since(st.before[l])
+			}
+		}
+	}
+	if st.text != nil && why != StopString {
+		st.res.Text = st.text.rest()
+	}
+	return false
+}
+
+// Close ends the generation, if it has not ended, and gives its memory back.
+func (st *Stream) Close() { st.end(StopCaller, nil) }
+
+// Reused returns how many tokens of the prompt had keys and values in the cache. It is known from the first call of Request.Progress on.
+func (st *Stream) Reused() int { return st.t.reused }
+
+// Err returns why the generation failed, or nil.
+func (st *Stream) Err() error { return st.err }
+
+// Result returns what the generation took, when it has ended.
+func (st *Stream) Result() Result { return st.res }
+
+// Tokens returns the tokens that are left, and at the end an error if there is one. Leaving the loop ends the generation.
+func (st *Stream) Tokens() iter.Seq2[Token, error] {
+	return func(yield func(Token, error) bool) {
+		defer st.Close()
+		for tok, ok := st.Next(); ok; tok, ok = st.Next() {
+			if !yield(tok, nil) {
+				return
+			}
+		}
+		if st.err != nil {
+			yield(Token{}, st.err)
+		}
+	}
+}
+
+// Generate runs r to its end. each is given every token; false ends the generation. It may be nil.
+func (e *Engine) Generate(ctx context.Context, r Request, each func(Token) bool) (Result, error) {
+	st, err := e.Submit(ctx, r)
+	if err != nil {
+		return Result{}, err
+	}
+	for tok, err := range st.Tokens() {
+		if err != nil || each != nil && !each(tok) {
+			break
+		}
+	}
+	return st.Result(), st.Err()
+}

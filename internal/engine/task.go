@@ -1,0 +1,97 @@
+package engine
+
+import (
+	"time"
+
+	"github.com/powerinfer-go/powerinfer/internal/kvcache"
+)
+
+// task is a sequence in the scheduler's hands: what is to be evaluated of it, and what lies in the cache. Whatever is lost of the cache,
+// because pages ran short or a GPU failed, is evaluated again from its labels. It is guarded by the scheduler's lock.
+type task struct {
+	order  uint64            // of arrival: the older goes first
+	labels []kvcache.Label   // all positions in order, evaluated or not
+	kv     *kvcache.Sequence // the first kv.Len() of labels
+	reuse  Reuse
+	inStep bool // its rows are in the step that runs
+
+	mark int // positions that were evaluated at some time
+
+	// Of positions that were never evaluated, logits are wanted if wanted says so, given the distance from base; if generates, of the last.
+	generates bool
+	wanted    func(i int) bool
+	base      int
+
+	rows    [][]float32 // [wanted rows of the last step][n_vocab] of logits, in order; valid until the next step, unless copied
+	first   []int       // their positions
+	where   whereabouts
+	copied  bool          // rows[0] is own
+	own     []float32     // [n_vocab]
+	since   time.Duration // when they were offered
+	awaited bool          // the scheduler gives its client a moment before the next step
+	late    bool          // it did not come back within that moment the last time
+
+	gone bool          // it has left the scheduler
+	err  error         // why it left
+	turn chan struct{} // one signal: rows, progress or the end
+
+	progress bool          // its client wants to know how much was read
+	reused   int           // positions taken over from other sequences before it started
+	started  bool          // a step has had some of its rows
+	began    time.Duration // when it started
+}
+
+// whereabouts says who has the task's logits.
+type whereabouts int
+
+const (
+	idle    whereabouts = iota // there are none: the model is to evaluate, or the client to say what
+	offered                    // they wait for the client
+	taken                      // the client reads them where they lie, so that no step may run
+)
+
+func newTask() *task { return &task{turn: make(chan struct{}, 1)} }
+
+// wants reports whether the logits of position i are wanted.
+func (t *task) wants(i int) bool {
+	if t.generates {
+		return i == len(t.labels)-1
+	}
+	return t.wanted != nil && i >= t.mark && t.wanted(i-t.base)
+}
+
+// backlog returns how many positions are to be evaluated.
+func (t *task) backlog() int { return len(t.labels) - t.kv.Len() }
+
+// ready reports whether the model can go on with t.
+func (t *task) ready() bool { return !t.gone && t.where == idle && t.mark < len(t.labels) }
+
+// shorten makes what is left of a prompt a short one, if fewer than short tokens are: rounding then depends on what was left, as ReuseAny allows.
+func (t *task) shorten(short int) {
+	at := t.kv.Len()
+	if len(t.labels)-at >= short {
+		return
+	}
+	for i, l := range t.labels[at:] {
+		t.labels[at+i] = kvcache.LabelOf(l.Token(), true)
+	}
+}
+
+// decodes reports whether all that t needs is one step of a single token.
+func (t *task) decodes() bool { return t.backlog() == 1 && t.labels[len(t.labels)-1].Decoded() }
+
+// forgotten is how long a client may leave its logits lie before prompts are read as if it were not there.
+const forgotten = 250 * time.Millisecond
+
+// expectsTurn reports whether t generates, so that a step should not take long: its next token waits for the model, or is being chosen.
+func (t *task) expectsTurn(now time.Duration) bool {
+	return t.generates && !t.gone && (t.decodes() || t.where != idle && now-t.since < forgotten)
+}
+
+// signal wakes t's client.
+func (t *task) signal() {
+	select {
+	case t.turn <- struct{}{}:
+	default:
+	}
+}

@@ -1,0 +1,195 @@
+package kvcache_test
+
+import (
+	"math/rand/v2"
+	"slices"
+	"testing"
+
+	"github.com/powerinfer-go/powerinfer/internal/kvcache"
+)
+
+// memory is what the pages really hold, as a device would see it.
+type memory struct {
+	*kvcache.Cache
+	pages [][]kvcache.Label
+}
+
+const positions = 4
+
+func newMemory(pages int) *memory {
+	m := &memory{pages: make([][]kvcache.Label, pages)}
+	for i := range m.pages {
+		m.pages[i] = make([]kvcache.Label, positions)
+	}
+	m.Cache = kvcache.New(pages, positions, func(to, from int32) { copy(m.pages[to], m.pages[from]) })
+	return m
+}
+
+// sequence is a sequence beside the labels that it must hold.
+type sequence struct {
+	*kvcache.Sequence
+	want []kvcache.Label
+}
+
+// write evaluates labels, as a step does: it writes to the pages, and then says so.
+func (m *memory) write(s *sequence, labels ...kvcache.Label) bool {
+	if !s.Reserve(len(labels)) {
+		return false
+	}
+	for i, l := range labels {
+		at := s.Len() + i
+		m.pages[s.Pages()[at/positions]][at%positions] = l
+	}
+	s.Append(labels...)
+	s.want = append(s.want, labels...)
+	return true
+}
+
+func (m *memory) check(t *testing.T, s *sequence) {
+	t.Helper()
+	if s.Len() != len(s.want) {
+		t.Fatalf("the sequence has %d positions, want %d", s.Len(), len(s.want))
+	}
+	for i, want := range s.want {
+		if got := m.pages[s.Pages()[i/positions]][i%positions]; got != want {
+			t.Fatalf("position %d holds %d, want %d", i, got, want)
+		}
+	}
+}
+
+func labels(tokens ...int32) (l []kvcache.Label) {
+	for _, id := range tokens {
+		l = append(l, kvcache.LabelOf(id, false))
+	}
+	return l
+}
+
+func TestLabel(t *testing.T) {
+	for _, decoded := range []bool{false, true} {
+		if l := kvcache.LabelOf(1<<20, decoded); l.Token() != 1<<20 || l.Decoded() != decoded {
+			t.Errorf("%d is token %d, decoded %t", l, l.Token(), l.Decoded())
+		}
+	}
+}
+
+// TestRunningSequencesShare: full pages are shared while their writer still runs, a page in use is copied, and whoever comes last takes
+// an idle page over without a copy.
+func TestRunningSequencesShare(t *testing.T) {
+	m := newMemory(8)
+	a, b := &sequence{Sequence: m.NewSequence()}, &sequence{Sequence: m.NewSequence()}
+	text := labels(1, 2, 3, 4, 5, 6, 7, 8, 9, 10)
+	m.write(a, text...)
+	if n := b.Follow(text, false); n != 10 {
+		t.Errorf("%d positions are shared, want 10", n)
+	}
+	b.want = slices.Clone(text)
+	m.check(t, b)
+	if a.Pages()[1] != b.Pages()[1] || a.Pages()[2] == b.Pages()[2] || m.Held() != 4 {
+		t.Errorf("pages %v and %v", a.Pages(), b.Pages())
+	}
+	m.write(a, labels(11)...)
+	m.write(b, labels(12)...)
+	m.check(t, a)
+	m.check(t, b)
+	page := b.Pages()[2]
+	b.Release()
+	c := &sequence{Sequence: m.NewSequence()}
+	if n := c.Follow(labels(1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 12, 13), false); n != 11 || c.Pages()[2] != page {
+		t.Errorf("%d positions in pages %v, want 11 that end in page %d", n, c.Pages(), page)
+	}
+}
+
+// TestDecodedIsAnother: what was evaluated by other arithmetic is taken only by who says that it does not matter.
+func TestDecodedIsAnother(t *testing.T) {
+	m := newMemory(4)
+	a := &sequence{Sequence: m.NewSequence()}
+	m.write(a, append(labels(1, 2), kvcache.LabelOf(3, true))...)
+	for _, loose := range []bool{false, true} {
+		b := m.NewSequence()
+		if n, want := b.Follow(labels(1, 2, 3), loose), map[bool]int{false: 2, true: 3}[loose]; n != want {
+			t.Errorf("loose %t: %d positions, want %d", loose, n, want)
+		}
+		b.Release()
+	}
+}
+
+// TestOldestPrefixGoes: pages are taken from the prefix that was released first, its end first.
+func TestOldestPrefixGoes(t *testing.T) {
+	m := newMemory(4)
+	for _, first := range []int32{1, 2} {
+		s := &sequence{Sequence: m.NewSequence()}
+		m.write(s, labels(first, 3, 4, 5, 6, 7, 8, 9)...)
+		s.Release()
+	}
+	s := &sequence{Sequence: m.NewSequence()}
+	m.write(s, labels(11)...)
+	for first, want := range map[int32]int{1: 4, 2: 8} {
+		f := m.NewSequence()
+		if n := f.Follow(labels(first, 3, 4, 5, 6, 7, 8, 9), false); n != want {
+			t.Errorf("%d positions of prefix %d are left, want %d", n, first, want)
+		}
+		f.Release()
+	}
+}
+
+// TestRandom: whatever sequences do, each reads what it wrote, no page is lost, and in the end all are free.
+func TestRandom(t *testing.T) {
+	for seed := range uint64(8) {
+		rng := rand.New(rand.NewPCG(seed, 0))
+		m := newMemory(12)
+		var running []*sequence
+		for range 1500 {
+			if len(running) == 0 || rng.IntN(8) == 0 {
+				running = append(running, &sequence{Sequence: m.NewSequence()})
+			}
+			i := rng.IntN(len(running))
+			s := running[i]
+			some := func() (l []kvcache.Label) {
+				for range rng.IntN(9) {
+					l = append(l, kvcache.LabelOf(int32(rng.IntN(2)), rng.IntN(9) == 0))
+				}
+				return l
+			}
+			switch rng.IntN(6) {
+			case 0, 1:
+				m.write(s, some()...)
+			case 2:
+				want := some()
+				if len(running) > 1 { // what another one holds, and a little more
+					if other := running[rng.IntN(len(running))].want; len(other) >= len(s.want) && slices.Equal(other[:len(s.want)], s.want) {
+						want = append(slices.Clone(other[len(s.want):]), want...)
+					}
+				}
+				n := s.Follow(want, false)
+				s.want = append(s.want, want[:n]...)
+			case 3:
+				s.Truncate(rng.IntN(len(s.want) + 1))
+				s.want = s.want[:s.Len()]
+			case 4:
+				s.Reserve(rng.IntN(6))
+			case 5:
+				if rng.IntN(2) == 0 {
+					s.Release()
+					running = slices.Delete(running, i, i+1)
+				}
+			}
+			held := map[int32]bool{}
+			for _, s := range running {
+				m.check(t, s)
+				for _, p := range s.Pages() {
+					held[p] = true
+				}
+			}
+			if m.Held() != len(held) {
+				t.Fatalf("seed %d: %d pages are held, want %d", seed, m.Held(), len(held))
+			}
+		}
+		for _, s := range running {
+			s.Release()
+		}
+		m.Clear()
+		if s := m.NewSequence(); m.Held() != 0 || !s.Reserve(12*positions) || s.Reserve(12*positions+1) {
+			t.Fatalf("seed %d: not all pages are free again", seed)
+		}
+	}
+}

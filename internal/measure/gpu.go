@@ -1,0 +1,104 @@
+package measure
+
+import "fmt"
+
+// ID says which GPU it is; where it changes, the GPU is measured anew.
+type ID struct {
+	Name     string `json:"name"`
+	Driver   string `json:"driver"` // with its version
+	UUID     string `json:"uuid"`
+	Memory   int64  `json:"memory"`          // bytes
+	Software bool   `json:"software"`        // it computes on the processor
+	Spare    bool   `json:"spare,omitempty"` // it computes only where it is named, beside others that are GPUs or better
+}
+
+// Found is a GPU that the machine has, before it is measured.
+type Found struct {
+	ID
+	Lacks string                 // why it cannot be used; empty if it can
+	Open  func() (Device, error) // nil where it cannot
+}
+
+// Device is what is measured of a GPU; the device that computes on it implements it.
+type Device interface {
+	// ReadBandwidth returns what its memory gives to a kernel that reads far more than its caches hold, bytes per second.
+	ReadBandwidth() (float64, error)
+	// TransferBandwidth returns what the bus gives from RAM to the GPU and back, bytes per second.
+	TransferBandwidth() (up, down float64, err error)
+	// HandOff returns the time from activations in RAM, through a kernel that does nothing, to a wait that has ended, in seconds.
+	HandOff() (float64, error)
+	// Launch returns the time that the kernels of one layer take to start beyond what they read, in seconds.
+	Launch() (float64, error)
+	Close() error
+}
+
+// GPU is what was measured of a GPU. All figures are 0 where Lacks is not empty.
+type GPU struct {
+	ID
+	Lacks    string  `json:"lacks,omitempty"` // why nothing was measured
+	Read     float64 `json:"read"`            // bytes per second of its memory
+	Upload   float64 `json:"upload"`          // bytes per second
+	Download float64 `json:"download"`        // bytes per second
+	HandOff  float64 `json:"hand_off"`        // seconds
+	Launch   float64 `json:"launch"`          // seconds a layer
+}
+
+// Usable reports whether models may be placed on the GPU without being told to.
+func (c *GPU) Usable() bool { return c.Lacks == "" && !c.Software && !c.Spare }
+
+// check reports figures that no GPU has.
+func (c *GPU) check() error {
+	if c.Lacks != "" {
+		return nil
+	}
+	for _, v := range []float64{c.Read, c.Upload, c.Download} {
+		if !plausible(v) {
+			return fmt.Errorf("GPU %q: %g bytes/s is no bandwidth", c.Name, v)
+		}
+	}
+	if !(c.HandOff >= 0 && c.HandOff < 1) || !(c.Launch >= 0 && c.Launch < 1) {
+		return fmt.Errorf("GPU %q: %g s to hand off and %g s to launch are no latencies", c.Name, c.HandOff, c.Launch)
+	}
+	return nil
+}
+
+// gpuSteps is how many figures a GPU takes.
+const gpuSteps = 4
+
+// take measures the GPU; what fails is said in Lacks.
+func (c *GPU) take(f *Found, step func()) {
+	err := func() error {
+		if f.Lacks != "" || f.Open == nil {
+			c.Lacks = f.Lacks
+			if c.Lacks == "" {
+				c.Lacks = "it cannot be opened"
+			}
+			return nil
+		}
+		g, err := f.Open()
+		if err != nil {
+			return err
+		}
+		defer g.Close()
+		if c.Read, err = g.ReadBandwidth(); err != nil {
+			return err
+		}
+		step()
+		if c.Upload, c.Download, err = g.TransferBandwidth(); err != nil {
+			return err
+		}
+		step()
+		if c.HandOff, err = g.HandOff(); err != nil {
+			return err
+		}
+		step()
+		if c.Launch, err = g.Launch(); err != nil {
+			return err
+		}
+		step()
+		return c.check()
+	}()
+	if err != nil {
+		*c = GPU{ID: c.ID, Lacks: err.Error()}
+	}
+}

@@ -1,0 +1,157 @@
+package measure
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/powerinfer-go/powerinfer/internal/hw"
+)
+
+// RAM is what memory gives to a number of threads.
+type RAM struct {
+	Threads int     `json:"threads"`
+	Stream  float64 `json:"stream"`        // read in order
+	Way     string  `json:"way,omitempty"` // in which that was read fastest
+	Rows    []Rows  `json:"rows"`          // read on scattered rows, by rising size
+}
+
+// Rows is what memory gives on scattered rows of one size.
+type Rows struct {
+	Bytes int     `json:"bytes"`
+	Read  float64 `json:"read"`
+}
+
+// rowSizes returns the rows of 4096 elements in Q4_0 and in F16: the usual neuron's.
+func rowSizes() []int { return []int{4096 / 32 * 18, 4096 * 2} }
+
+// Row returns what scattered rows of the given size get: that of the nearest size that was measured, Stream where none was.
+func (r RAM) Row(bytes int) float64 {
+	best, v := -1, r.Stream
+	for _, row := range r.Rows {
+		if d := max(row.Bytes-bytes, bytes-row.Bytes); best < 0 || d < best {
+			best, v = d, row.Read
+		}
+	}
+	return v
+}
+
+// threadCounts are one, half of and all cores.
+func threadCounts(cores int) []int {
+	return slices.Compact([]int{1, max((cores+1)/2, 1), max(cores, 1)})
+}
+
+// ramSteps returns how many figures measuring RAM once takes.
+func ramSteps(cores int) int { return len(threadCounts(cores)) * (1 + len(rowSizes())) }
+
+// A reader measures how fast threads read memory, in bytes per second.
+type reader interface {
+	size() int64 // bytes that are read
+	stream(threads int) (speed float64, way string, err error)
+	rows(threads, rowBytes int) float64
+}
+
+// memory reads a buffer.
+type memory struct{ buf []byte }
+
+func (m memory) size() int64                                 { return int64(len(m.buf)) }
+func (m memory) stream(threads int) (float64, string, error) { return stream(m.buf, threads) }
+func (m memory) rows(threads, rowBytes int) float64          { return scattered(m.buf, threads, rowBytes) }
+
+// attempts is how often RAM is measured where figures are doubtful.
+const attempts = 3
+
+// measureRAM fills in m.RAM and m.Taken; it takes about two seconds for each number of threads. Where the figures are doubtful it measures
+// again and keeps the faster ones: other programs make memory slower, never faster. step is called after each figure, again before
+// further attempts.
+func (m *Machine) measureRAM(ctx context.Context, r reader, busy func() int, step, again func()) error {
+	m.Taken = &Taken{At: time.Now().UTC().Truncate(time.Second), Buffer: r.size(), Caches: int64(hw.Detect().L3All)}
+	for try := range attempts {
+		before := busy()
+		ram, err := readRAM(ctx, r, m.Cores, step)
+		if err != nil {
+			return err
+		}
+		now := max(before, busy())
+		if try == 0 {
+			m.RAM, m.Taken.Busy = ram, now
+		} else {
+			m.faster(ram)
+			m.Taken.Busy = min(m.Taken.Busy, now)
+		}
+		if m.Taken.Doubts = m.doubts(); len(m.Taken.Doubts) == 0 {
+			break
+		}
+		if try+1 < attempts {
+			again()
+		}
+	}
+	return nil
+}
+
+// readRAM measures once with each number of threads.
+func readRAM(ctx context.Context, r reader, cores int, step func()) (ram []RAM, err error) {
+	for _, n := range threadCounts(cores) {
+		if err := ctx.Err(); err != nil {
+			return nil, err
+		}
+		t := RAM{Threads: n}
+		if t.Stream, t.Way, err = r.stream(n); err != nil {
+			return nil, err
+		}
+		step()
+		for _, bytes := range rowSizes() {
+			t.Rows = append(t.Rows, Rows{bytes, r.rows(n, bytes)})
+			step()
+		}
+		ram = append(ram, t)
+	}
+	return ram, nil
+}
+
+// faster takes over what is faster in ram, which has the same numbers of threads and sizes of rows.
+func (m *Machine) faster(ram []RAM) {
+	for i, r := range ram {
+		to := &m.RAM[i]
+		if r.Stream > to.Stream {
+			to.Stream, to.Way = r.Stream, r.Way
+		}
+		for j, row := range r.Rows {
+			to.Rows[j].Read = max(to.Rows[j].Read, row.Read)
+		}
+	}
+}
+
+// Figures contradict each other if they differ by more than noise, which is what repeated measurements on an idle machine do. Other
+// programs matter if they take more than one core of busyShare.
+const (
+	noise     = 1.15
+	busyShare = 8
+)
+
+// doubts says what makes the figures of RAM doubtful, a sentence each.
+func (m *Machine) doubts() (list []string) {
+	if b := m.Taken.Busy; b*busyShare > m.Cores {
+		list = append(list, fmt.Sprintf("other programs were busy with %s", counted(b, "task")))
+	}
+	for i, r := range m.RAM {
+		for _, row := range r.Rows {
+			if row.Read > noise*r.Stream {
+				list = append(list, fmt.Sprintf("%s read scattered rows of %d bytes at %.1f GB/s, but memory in order at %.1f", counted(r.Threads, "thread"), row.Bytes, row.Read/1e9, r.Stream/1e9))
+			}
+		}
+		if i > 0 && noise*r.Stream < m.RAM[i-1].Stream {
+			list = append(list, fmt.Sprintf("%s read at %.1f GB/s, but %s at %.1f", counted(r.Threads, "thread"), r.Stream/1e9, counted(m.RAM[i-1].Threads, "thread"), m.RAM[i-1].Stream/1e9))
+		}
+	}
+	return list
+}
+
+// counted returns "1 thread" or "2 threads".
+func counted(n int, what string) string {
+	if n != 1 {
+		what += "s"
+	}
+	return fmt.Sprintf("%d %s", n, what)
+}

@@ -1,0 +1,162 @@
+package model
+
+import (
+	"fmt"
+	"math"
+
+	"github.com/powerinfer-go/powerinfer/internal/arch"
+	"github.com/powerinfer-go/powerinfer/internal/compute"
+)
+
+// attention is a block's token mixer: it brings what other positions of the sequence hold to a token.
+type attention struct {
+	norm       norm            // of its input
+	wq         *compute.Matrix // [heads·key, n_embd]
+	wk         *compute.Matrix // [kv_heads·key, n_embd]
+	wv         *compute.Matrix // [kv_heads·value, n_embd]
+	wo         *compute.Matrix // [n_embd, heads·value]
+	bq, bk, bv *compute.Vector // biases of the above, or nil
+	bo         *compute.Vector // [n_embd] or nil
+	qNorm      *compute.Vector // [key] of each head, or nil
+	kNorm      *compute.Vector // [key] likewise
+	shape      Block
+	rope       *compute.Rope // nil where positions are learned
+	how        compute.Attention
+}
+
+// block is one transformer block: a token mixer, and a channel mixer, which works on each token alone.
+type block struct {
+	attention
+	ffnNorm norm // of the feed-forward layer's input; without weights it reads what attention does
+	ffn     ffn
+}
+
+// forward runs the block. Each part reads the norm of the residual x and is added to it:
+//
+//	x += attention(norm(x)); x += ffn(norm(x))
+//	x += attention(norm(x)) + ffn(norm(x))     in parallel families
+func (l *block) forward(v compute.Verbs, m *Model, i int) {
+	s := m.step.of(&l.shape)
+	m.normalise(v, s.h, s.x, l.norm)
+	l.attend(v, m, s, i)
+	if m.Family.Parallel {
+		if l.ffnNorm.w != nil {
+			m.normalise(v, s.h, s.x, l.ffnNorm)
+		}
+		l.ffn.forward(v, s)
+		v.MatMul(s.attn, compute.Products{{Out: s.h, W: l.wo, Bias: l.bo}})
+		v.Add(s.x, s.h)
+		v.Add(s.x, s.ffnOut)
+		return
+	}
+	v.MatMul(s.attn, compute.Products{{Out: s.h, W: l.wo, Bias: l.bo}})
+	v.Add(s.x, s.h)
+
+	m.normalise(v, s.h, s.x, l.ffnNorm)
+	m.foresee(v, s, i)
+	l.ffn.forward(v, s)
+	v.Add(s.x, s.ffnOut)
+}
+
+// attend computes s.attn, all heads' sums over positions, from the normed input s.h:
+//
+//	attention(rope(Wq·h+bq), rope(Wk·h+bk), Wv·h+bv)
+func (a *attention) attend(v compute.Verbs, m *Model, s *buffers, i int) {
+	width := a.shape.Key
+	v.MatMul(s.h, compute.Products{{Out: s.q, W: a.wq, Bias: a.bq}, {Out: s.k, W: a.wk, Bias: a.bk}, {Out: s.v, W: a.wv, Bias: a.bv}})
+	if a.qNorm != nil {
+		q, k := s.q.Split(width), s.k.Split(width)
+		v.RMSNorm(q, q, a.qNorm, m.Eps)
+		v.RMSNorm(k, k, a.kNorm, m.Eps)
+	}
+	if a.rope != nil {
+		v.RoPE(s.q, width, a.rope)
+		v.RoPE(s.k, width, a.rope)
+	}
+	v.StoreKV(m.cache, i, s.k, s.v)
+	v.Attend(s.attn, s.q, m.cache, i, a.how)
+}
+
+// blockBinder binds one block's tensors by their names after "blk.N.". What the family does not have is nil.
+type blockBinder struct {
+	*binder
+	m     *Model
+	layer int
+}
+
+func (b *blockBinder) name(s string) string { return fmt.Sprintf("blk.%d.%s", b.layer, s) }
+
+// bound reports whether the block binds a tensor: it must, or it may and the file holds it.
+func (b *blockBinder) bound(name string) bool {
+	t, ok := b.m.Family.InBlock(name)
+	return ok && (!t.Optional || b.has(b.name(name)))
+}
+
+func (b *blockBinder) matrix(name string) *compute.Matrix {
+	if !b.bound(name) {
+		return nil
+	}
+	shape := b.m.Family.Shape(name, b.m.sizes(b.layer))
+	return b.binder.matrix(b.name(name), shape[0], shape[1], compute.Precise)
+}
+
+func (b *blockBinder) vector(name string) *compute.Vector {
+	if !b.bound(name) {
+		return nil
+	}
+	return b.binder.vector(b.name(name), b.m.Family.Shape(name, b.m.sizes(b.layer))[0])
+}
+
+func (b *blockBinder) norm(name string) norm {
+	return norm{w: b.vector(name + ".weight"), b: b.vector(name + ".bias")}
+}
+
+// bindBlock binds layer i.
+func (m *Model) bindBlock(in *binder, i int) {
+	in.lies(m.place(i))
+	b, l := &blockBinder{binder: in, m: m, layer: i}, &m.layers[i]
+	l.norm = b.norm("attn_norm")
+	if second := b.norm("attn_norm_2"); second.w != nil { // attention's own; the other is the feed-forward layer's
+		l.norm, l.ffnNorm = second, l.norm
+	}
+	l.bindQKV(b)
+	l.qNorm, l.kNorm = b.vector("attn_q_norm.weight"), b.vector("attn_k_norm.weight")
+	l.wo, l.bo = b.matrix("attn_output.weight"), b.vector("attn_output.bias")
+	l.rope, l.shape = m.rope, m.Blocks[i]
+	l.how = compute.Attention{Scale: float32(1 / math.Sqrt(float64(l.shape.Key))), Window: l.shape.Window}
+	if n := b.norm("ffn_norm"); n.w != nil {
+		l.ffnNorm = n
+	}
+	l.ffn.bind(b)
+}
+
+// bindQKV binds q, k and v, which any family's files may hold as one tensor.
+func (a *attention) bindQKV(b *blockBinder) {
+	m := b.m
+	if _, fused := m.Family.InBlock("attn_qkv.weight"); !fused && !b.has(b.name("attn_qkv.weight")) {
+		a.wq, a.wk, a.wv = b.matrix("attn_q.weight"), b.matrix("attn_k.weight"), b.matrix("attn_v.weight")
+		a.bq, a.bk, a.bv = b.vector("attn_q.bias"), b.vector("attn_k.bias"), b.vector("attn_v.bias")
+		return
+	}
+	q, k, v := m.Blocks[b.layer].widths()
+	if qkv := b.slices(b.name("attn_qkv.weight"), m.Embd, compute.Precise, q, k, v); qkv != nil {
+		a.wq, a.wk, a.wv = qkv[0], qkv[1], qkv[2]
+	}
+	if t, ok := m.Family.InBlock("attn_q.bias"); !b.has(b.name("attn_qkv.bias")) && (!ok || t.Optional) {
+		return
+	}
+	if bias := b.vectorSlices(b.name("attn_qkv.bias"), q, k, v); bias != nil {
+		a.bq, a.bk, a.bv = bias[0], bias[1], bias[2]
+	}
+}
+
+// sizes returns what the shapes of a layer's tensors follow from.
+func (c *Config) sizes(layer int) arch.Sizes {
+	b := c.Blocks[layer]
+	return arch.Sizes{
+		Embd: c.Embd, Vocab: c.Vocab, Positions: c.Context, FF: b.FF, Heads: b.Heads, KVHeads: b.KVHeads, Key: b.Key, Value: b.Value,
+	}
+}
+
+// widths returns the elements of all heads' queries, keys and values.
+func (b Block) widths() (q, k, v int) { return b.Heads * b.Key, b.KVHeads * b.Key, b.KVHeads * b.Value }

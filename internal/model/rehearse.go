@@ -1,0 +1,36 @@
+package model
+
+import "github.com/powerinfer-go/powerinfer/internal/compute"
+
+// CachePages returns the number of pages of a KV cache for so many positions: one is spare, for copying a shared page.
+func CachePages(positions int) int {
+	return (positions+compute.PagePositions-1)/compute.PagePositions + 1
+}
+
+// Rehearse has the model's device, if it is a compute.Rehearser, take what steps of every size need, so that it is missing now or never: each is
+// the largest of its kind, of a prompt's rows and of rows that go by the arithmetic of single tokens, as short prompts do, with a sequence of as many pages as the cache has and as many rows of logits as there may be.
+func (m *Model) Rehearse() error {
+	d, ok := m.dev.(compute.Rehearser)
+	if !ok {
+		return nil
+	}
+	pages := make([]int32, m.cache.Pages)
+	step := func(n, decode int) error {
+		return m.Forward(&compute.Params{
+			Tokens: make([]int32, n), Pos: make([]int32, n), Seq: make([]int32, n), Out: make([]int32, min(n, m.buf.logits.Rows)), Pages: [][]int32{pages},
+			Decode: decode,
+		})
+	}
+	return d.Rehearse(func() error {
+		most := m.buf.x.Rows
+		if err := step(most, 0); err != nil {
+			return err
+		}
+		for _, n := range d.Steps(most) {
+			if err := step(n, n); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}

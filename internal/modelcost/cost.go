@@ -1,0 +1,114 @@
+// Package modelcost says what a model takes in memory and reads for a token, layer by layer, for placement to plan with: from
+// a file's header and statistics, or from a description. It reads no weights.
+package modelcost
+
+import (
+	"fmt"
+
+	"github.com/powerinfer-go/powerinfer/internal/compute"
+	"github.com/powerinfer-go/powerinfer/internal/gguf"
+	"github.com/powerinfer-go/powerinfer/internal/model"
+	"github.com/powerinfer-go/powerinfer/internal/placement"
+)
+
+// Cost is a model as placement sees it.
+type Cost struct {
+	Name     string
+	Type     string // of most neurons' rows: Q4_0
+	Mode     model.SparseMode
+	Context  int // tokens that the KV cache is planned for
+	Layers   int
+	FF       int   // neurons of a layer
+	RowBytes int   // of a neuron's row in one matrix
+	RowElems int   // n_embd
+	Rest     int64 // bytes that stay in RAM whatever the plan: embedding tables that are not the head
+	Active   float64
+	Model    placement.Model
+	Assumed  []string // what the file or the description does not say, one sentence each
+
+	File       *gguf.File // the header that a model is bound by; of a file it is the file, which must stay open
+	Activation string     // that overrides File's
+	Step       int        // tokens of the largest step
+	Outputs    int        // rows of logits of the largest step
+}
+
+// Law is what is assumed of frequencies that are not known: which part of the neurons is active for a token, and which part of them,
+// the hottest, makes 80 % of the activations.
+type Law struct{ Active, Share80 float64 }
+
+// UsualLaw returns 90 % sparsity, as of ReLU-family models, and the skew that the PowerInfer paper reports of a layer between OPT-30B's
+// (26 %) and LLaMA-70B's (43 %).
+func UsualLaw() Law { return Law{0.10, 0.35} }
+
+// Check reports shares that are none.
+func (w Law) Check() error {
+	if !(w.Active >= 0 && w.Active <= 1) || !(w.Share80 > 0 && w.Share80 <= 1) {
+		return fmt.Errorf("%g of the neurons active and 80 %% of the activations made by %g of them: both are shares from 0 to 1", w.Active, w.Share80)
+	}
+	return nil
+}
+
+func (w Law) String() string {
+	return fmt.Sprintf("a power law with %.1f %% of the neurons active for a token and 80 %% of the activations made by %.0f %% of the neurons", 100*w.Active, 100*w.Share80)
+}
+
+// usualPrecision is the share of predicted neurons that are active, of predictors whose precision is not known.
+const usualPrecision = 0.6
+
+// neurons are one layer's rows in bytes, and what is known of when they are read.
+type neurons struct {
+	gate, up, down int64     // of one neuron; gate is 0 in ungated layers
+	frequency      []float32 // [n_ff] hottest first
+	alwaysOn       int       // of these, without a predictor's say; predict only
+	precision      float64   // predict only
+}
+
+// units returns what placement plans with:
+//
+//	off      every row is read
+//	exact    gate rows (up rows, ungated) are all read, the others of active neurons only
+//	predict  gate rows of predicted neurons, the others of active ones; predicted are the always-on ones, and of each other
+//	         neuron frequency/precision of the tokens
+func (n *neurons) units(mode model.SparseMode) placement.Units {
+	u := placement.Units{Size: n.gate + n.up + n.down, Sometimes: make([]float64, len(n.frequency))}
+	first, rest := n.gate, n.up+n.down
+	if first == 0 {
+		first, rest = n.up, n.down
+	}
+	switch mode {
+	case model.Exact:
+		u.Always = first
+		for i, f := range n.frequency {
+			u.Sometimes[i] = float64(f) * float64(rest)
+		}
+	case model.Predict:
+		for i, f := range n.frequency {
+			predicted := min(1, float64(f)/n.precision)
+			if i < n.alwaysOn {
+				predicted = 1
+			}
+			u.Sometimes[i] = predicted*float64(first) + float64(f)*float64(rest)
+		}
+	default:
+		u.Always = u.Size
+	}
+	return u
+}
+
+// active returns the mean of the frequencies.
+func active(layers [][]float32) float64 {
+	var sum, n float64
+	for _, y := range layers {
+		for _, f := range y {
+			sum += float64(f)
+		}
+		n += float64(len(y))
+	}
+	return sum / max(n, 1)
+}
+
+// kv returns the bytes of one layer's keys and values at context tokens, in whole pages.
+func kv(shape compute.KVShape, context int) int64 {
+	pages := (context + compute.PagePositions - 1) / compute.PagePositions
+	return int64(pages) * shape.PageBytes()
+}

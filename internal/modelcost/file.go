@@ -1,0 +1,199 @@
+package modelcost
+
+import (
+	"fmt"
+	"path/filepath"
+	"strings"
+
+	"github.com/powerinfer-go/powerinfer/internal/compute"
+	"github.com/powerinfer-go/powerinfer/internal/gguf"
+	"github.com/powerinfer-go/powerinfer/internal/model"
+	"github.com/powerinfer-go/powerinfer/internal/neuron"
+	"github.com/powerinfer-go/powerinfer/internal/placement"
+	"github.com/powerinfer-go/powerinfer/internal/prepared"
+)
+
+// Options choose how a file is planned for.
+type Options struct {
+	Context    int // tokens; 0 is the model's own
+	UBatch     int // tokens of the largest step; 0 is the engine's own
+	Outputs    int // rows of logits of the largest step; 0 is 1
+	Sparse     model.SparseMode
+	Activation string        // overrides the file's
+	Law        Law           // of frequencies that the file does not have
+	Stats      *neuron.Stats // counted for this model, or nil
+}
+
+// Of reads f's header, and its frequencies if it is prepared.
+func Of(f *gguf.File, o Options) (Cost, error) {
+	c, err := model.ReadConfig(f, o.Activation)
+	if err != nil {
+		return Cost{}, err
+	}
+	if c.Sparse, err = c.Resolve(o.Sparse); err != nil {
+		return Cost{}, fmt.Errorf("%s: %w", f.Path, err)
+	}
+	if err := o.Law.Check(); err != nil {
+		return Cost{}, err
+	}
+	b := Cost{Name: c.Name, Mode: c.Sparse, Context: o.Context, Layers: c.Layers, FF: c.FF, RowElems: c.Embd}
+	if b.Name == "" {
+		b.Name = filepath.Base(f.Path)
+	}
+	if b.Context == 0 {
+		b.Context = c.Context
+	}
+	r := reader{f: f, c: &c, b: &b}
+	if err := r.frequencies(o); err != nil {
+		return Cost{}, err
+	}
+	for l := range c.Layers {
+		if err := r.layer(l, o); err != nil {
+			return Cost{}, err
+		}
+	}
+	r.tables()
+	b.File, b.Activation, b.Outputs = f, o.Activation, max(1, o.Outputs)
+	b.Step = largest(o.UBatch, b.Context)
+	return b, b.Model.Check()
+}
+
+// largest returns the tokens of the largest step, of ubatch, 0 being the usual one, within a context.
+func largest(ubatch, context int) int {
+	if ubatch <= 0 {
+		ubatch = model.UsualStep
+	}
+	return min(ubatch, context)
+}
+
+// reader fills in a Cost from a file.
+type reader struct {
+	f         *gguf.File
+	c         *model.Config
+	b         *Cost
+	frequency [][]float32 // [layers][n_ff] hottest first
+}
+
+// frequencies returns the file's, or those that were counted, or the law's.
+func (r *reader) frequencies(o Options) error {
+	switch {
+	case r.c.Prepared != nil:
+		for _, y := range r.c.Prepared.Layers {
+			r.frequency = append(r.frequency, y.Frequency)
+		}
+	case o.Stats != nil:
+		if len(o.Stats.Layers) != r.c.Layers {
+			return fmt.Errorf("statistics of %d layers do not belong to %s of %d", len(o.Stats.Layers), r.f.Path, r.c.Layers)
+		}
+		sorted, err := o.Stats.Permute(o.Stats.Order())
+		if err != nil {
+			return err
+		}
+		for l := range sorted.Layers {
+			r.frequency = append(r.frequency, sorted.Frequencies(l))
+		}
+	default:
+		for l, b := range r.c.Blocks {
+			if l > 0 && b.FF == r.c.Blocks[l-1].FF {
+				r.frequency = append(r.frequency, r.frequency[l-1])
+				continue
+			}
+			r.frequency = append(r.frequency, lawFrequencies(b.FF, o.Law))
+		}
+		if r.c.Sparse != model.Off {
+			r.assume("The file holds no frequencies: %s is assumed of every layer.", o.Law)
+		}
+	}
+	r.b.Active = 1
+	if r.c.Sparse != model.Off {
+		r.b.Active = active(r.frequency)
+	}
+	return nil
+}
+
+func (r *reader) assume(format string, args ...any) {
+	r.b.Assumed = append(r.b.Assumed, fmt.Sprintf(format, args...))
+}
+
+// row returns the bytes of one row of rows in the tensor of that name in layer l; it is 0 where there is none.
+func (r *reader) row(l int, name string, rows int) int64 {
+	return share(r.f.Tensor(fmt.Sprintf("blk.%d.%s", l, name)), rows)
+}
+
+// share returns one neuron's bytes of a tensor, which may be nil.
+func share(t *gguf.Tensor, neurons int) int64 {
+	if t == nil {
+		return 0
+	}
+	return int64(len(t.Data)) / int64(neurons)
+}
+
+func (r *reader) layer(l int, o Options) error {
+	shape := r.c.Blocks[l]
+	ff := shape.FF
+	if len(r.frequency[l]) != ff {
+		return fmt.Errorf("%s: layer %d: %d frequencies for %d neurons", r.f.Path, l, len(r.frequency[l]), ff)
+	}
+	rows := r.c.Family.Neurons(r.f, l)
+	n := neurons{
+		gate: share(rows.Gate, ff), up: share(rows.Up, ff),
+		down: r.row(l, "ffn_down.weight", ff) + r.row(l, "ffn_down_t.weight", ff), frequency: r.frequency[l], precision: usualPrecision,
+	}
+	if n.up == 0 || n.down == 0 {
+		return fmt.Errorf("%s: layer %d has no feed-forward layer that can be planned: ffn_up or ffn_down is missing", r.f.Path, l)
+	}
+	mode := r.c.Sparse
+	if p := r.c.Prepared; p != nil && mode == model.Predict {
+		if p.Layers[l].Mode == prepared.Exact {
+			mode = model.Exact
+		}
+		n.alwaysOn = p.Layers[l].AlwaysOn
+		if p.HeldOut != (prepared.Text{}) && p.Layers[l].Precision > 0 {
+			n.precision = float64(p.Layers[l].Precision)
+		} else if l == 0 {
+			r.assume("The precision of the predictors was not measured: %g is assumed.", usualPrecision)
+		}
+	} else if mode == model.Predict && l == 0 {
+		r.assume("Original files do not tell the precision of their predictors: %g is assumed.", usualPrecision)
+	}
+	y := placement.Layer{Units: n.units(mode)}
+	y.KV = kv(compute.KVShape{Heads: shape.KVHeads, Key: shape.Key, Value: shape.Value}, r.b.Context)
+	prefix := fmt.Sprintf("blk.%d.", l)
+	for _, t := range r.f.Tensors {
+		name, ok := strings.CutPrefix(t.Name, prefix)
+		if !ok {
+			continue
+		}
+		switch name {
+		case "ffn_gate.weight", "ffn_up.weight", "ffn_down.weight", "ffn_down_t.weight":
+			if l == 0 && name == "ffn_up.weight" {
+				r.b.Type, r.b.RowBytes = t.Type.String(), t.Type.RowBytes(r.c.Embd)
+			}
+		case "fc1.weight", "fc2.weight":
+			if mode == model.Predict {
+				y.Predictor += int64(len(t.Data))
+			}
+		default:
+			y.Attention += int64(len(t.Data))
+		}
+	}
+	r.b.Model.Layers = append(r.b.Model.Layers, y)
+	return nil
+}
+
+// tables are the head, and what stays in RAM.
+func (r *reader) tables() {
+	head := "token_embd.weight"
+	if r.f.Tensor("output.weight") != nil {
+		head = "output.weight"
+	}
+	for _, t := range r.f.Tensors {
+		switch {
+		case strings.HasPrefix(t.Name, "blk."):
+		case t.Name == head || strings.HasPrefix(t.Name, "output"):
+			r.b.Model.Head += int64(len(t.Data))
+		default:
+			r.b.Rest += int64(len(t.Data))
+		}
+	}
+}

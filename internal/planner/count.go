@@ -1,0 +1,122 @@
+package planner
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	"github.com/powerinfer-go/powerinfer/internal/compute"
+	"github.com/powerinfer-go/powerinfer/internal/compute/hybrid"
+	"github.com/powerinfer-go/powerinfer/internal/compute/vulkan"
+	"github.com/powerinfer-go/powerinfer/internal/model"
+	"github.com/powerinfer-go/powerinfer/internal/modelcost"
+)
+
+// used returns what each GPU of the plan has in use once the model is loaded, in bytes: the model's header is bound to devices that count,
+// and its forward pass is recorded there, as engine does it with GPUs. infos describe the plan's GPUs.
+func used(b *modelcost.Cost, plan *Plan, infos []vulkan.Info) ([]int64, error) {
+	var gpus []compute.Device
+	for _, info := range infos {
+		gpus = append(gpus, vulkan.Counter(info))
+	}
+	d := shapes{plan.join(gpus, host{}, &Options{}).(rehearsing)}
+	m, err := model.Load(context.Background(), b.File, d, model.Options{
+		Activation: b.Activation, Sparse: b.Mode, Places: plan.places(), Batch: b.Step, Outputs: b.Outputs,
+		Cache: compute.CacheSpec{Pages: model.CachePages(b.Context)}, Pinned: true, // no page of the file is given up
+	})
+	if err == nil {
+		err = m.Rehearse()
+	}
+	if err != nil {
+		return nil, fmt.Errorf("counting what a GPU will hold: %w", err)
+	}
+	var bytes []int64
+	for _, g := range gpus {
+		bytes = append(bytes, g.(*vulkan.Device).Used())
+	}
+	return bytes, nil
+}
+
+// rehearsing is what plan.join returns.
+type rehearsing interface {
+	compute.Device
+	compute.Rehearser
+}
+
+// shapes hands on weights without their data.
+type shapes struct{ rehearsing }
+
+func (d shapes) Matrix(src compute.Source, use compute.Use) (*compute.Matrix, error) {
+	src.Data = nil
+	return d.rehearsing.Matrix(src, use)
+}
+
+func (d shapes) Vector(src compute.Source) (*compute.Vector, error) {
+	src.Data = nil
+	return d.rehearsing.Vector(src)
+}
+
+// host is a processor that holds nothing and is never run.
+type host struct{}
+
+func (host) Name() string { return "no processor" }
+
+func (host) Matrix(src compute.Source, use compute.Use) (*compute.Matrix, error) {
+	return &compute.Matrix{Name: src.Name, Type: src.Type, Rows: src.Rows, Cols: src.Cols, Mem: use}, nil
+}
+
+func (host) Vector(src compute.Source) (*compute.Vector, error) {
+	return &compute.Vector{Name: src.Name, Len: src.Cols}, nil
+}
+
+func (host) Tensor(rows, cols int) (compute.Tensor, error) {
+	return compute.Tensor{Rows: rows, Cols: cols, Mem: host{}}, nil
+}
+
+func (host) Cache(spec compute.CacheSpec) (*compute.Cache, error) {
+	return &compute.Cache{CacheSpec: spec}, nil
+}
+
+func (host) Set(rows, n int) (compute.Set, error) {
+	return compute.Set{Rows: rows, N: n, Mem: host{}}, nil
+}
+
+func (host) Run(compute.Segment, *compute.Params, func(compute.Verbs)) error { return nil }
+func (host) Read(t compute.Tensor, _ int) ([]float32, error)                 { return make([]float32, t.Cols), nil }
+func (host) CopyPage(*compute.Cache, int32, int32)                           {}
+func (host) Close() error                                                    { return nil }
+func (host) Data(t compute.Tensor) []float32                                 { return make([]float32, t.Rows*t.Cols) }
+func (host) FillSet(compute.Set, []uint32, int, int)                         {}
+func (host) SetWords(compute.Set, []uint32, int)                             {}
+func (host) ReadAhead(compute.Set, compute.SparseWeights, func() bool)       {}
+
+// Restorable is that of the processor's device: columns of quantised types stay columns, in whole blocks.
+func (host) Restorable(m *compute.Matrix) compute.Use {
+	if m.Mem == compute.Columns && m.Type.Quantised() {
+		return compute.Columns
+	}
+	return compute.Rows
+}
+
+func (host) Restore(m *compute.Matrix, from, to int, _ []byte) compute.Source {
+	return compute.Source{Name: m.Name, Type: m.Type, Rows: to - from, Cols: m.Cols}
+}
+
+// onto is the plan of places on the machine's GPUs, and which of them it has a use for: those where vram bytes are put.
+func onto(places []compute.Place, vram []int64, streams []hybrid.Streaming, ahead hybrid.Ahead) (plan *Plan, gpus []int) {
+	plan = &Plan{Places: slices.Clone(places), Ahead: ahead}
+	index := make([]int, len(vram)) // of each in plan.GPUs
+	for j, v := range vram {
+		if v > 0 {
+			index[j] = len(gpus)
+			gpus = append(gpus, j)
+			plan.GPUs = append(plan.GPUs, GPU{Planned: v, Stream: streams[j]})
+		}
+	}
+	for l := range plan.Places {
+		if y := &plan.Places[l]; y.Tier != compute.RAM {
+			y.Tier = compute.Tier(index[y.Tier])
+		}
+	}
+	return plan, gpus
+}

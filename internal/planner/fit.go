@@ -1,0 +1,148 @@
+package planner
+
+import (
+	"errors"
+	"slices"
+
+	"github.com/powerinfer-go/powerinfer/internal/compute"
+	"github.com/powerinfer-go/powerinfer/internal/compute/hybrid"
+	"github.com/powerinfer-go/powerinfer/internal/compute/vulkan"
+	"github.com/powerinfer-go/powerinfer/internal/modelcost"
+	"github.com/powerinfer-go/powerinfer/internal/placement"
+)
+
+// A plan with less set aside for its step may put more on a GPU, whose step then needs more, so many times.
+const closerTries = 4
+
+// solve plans for a machine whose GPUs have so much set aside beside what is placed.
+type solve func(placement.Model, placement.Machine) (placement.Plan, error)
+
+// fit plans, and sets aside on each GPU what this very plan takes beside what is placed there: on.GPUs' overheads say how much any plan
+// may take.
+func (m *Machine) fit(b *modelcost.Cost, on placement.Machine, streams []hybrid.Streaming, readAhead *bool, s solve) (placement.Plan, error) {
+	with := func(given []int64) (placement.Plan, []int64, error) {
+		on := on
+		on.GPUs = slices.Clone(on.GPUs)
+		for j := range on.GPUs {
+			on.GPUs[j].Overhead = given[j]
+		}
+		p, err := s(b.Model, on)
+		if err != nil {
+			return p, nil, err
+		}
+		needs, err := m.overheads(b, &p, streams, ahead(readAhead, &p))
+		return p, needs, err
+	}
+	if len(on.GPUs) == 0 {
+		return s(b.Model, on)
+	}
+	given := make([]int64, len(on.GPUs)) // enough for any plan
+	for j := range given {
+		given[j] = on.GPUs[j].Overhead
+	}
+	p, need, err := with(given)
+	next := need
+	if err == nil && !within(need, given) {
+		err = errors.New("no plan fits beside what its own step takes; give more of the GPUs' memory")
+	}
+	if next == nil { // whole layers that may fit beside what they need
+		next = make([]int64, len(on.GPUs))
+	}
+	for range closerTries {
+		closer, needs, failed := with(next)
+		if failed != nil {
+			break
+		}
+		if within(needs, next) {
+			p, need, given, err = closer, needs, next, nil
+			break
+		}
+		next = most(needs, next)
+	}
+	if err != nil {
+		return p, err
+	}
+	for j := range p.VRAM {
+		if p.VRAM[j] > 0 {
+			p.VRAM[j] += need[j] - given[j]
+		}
+	}
+	return p, nil
+}
+
+// overheads are what p takes on each GPU beside what is placed there.
+func (m *Machine) overheads(b *modelcost.Cost, p *placement.Plan, streams []hybrid.Streaming, ahead hybrid.Ahead) ([]int64, error) {
+	needs := make([]int64, len(m.gpus))
+	plan, gpus := onto(p.Places(), p.VRAM, streams, ahead)
+	if len(gpus) == 0 {
+		return needs, nil
+	}
+	var infos []vulkan.Info
+	for _, j := range gpus {
+		infos = append(infos, m.gpus[j].info)
+	}
+	bytes, err := used(b, plan, infos)
+	if err != nil {
+		return nil, err
+	}
+	for i, j := range gpus {
+		needs[j] = bytes[i]
+	}
+	for _, y := range p.Layers {
+		if y.VRAM > 0 {
+			needs[y.Tier] -= y.VRAM
+		}
+	}
+	for j := range needs {
+		needs[j] = max(0, needs[j])
+	}
+	return needs, nil
+}
+
+// most plans take beside what is placed: one that has every kind of layer, and all of the model but a few neurons, on one GPU. A plan that
+// takes more is found out when it is counted.
+func (m *Machine) most(b *modelcost.Cost, j int, stream hybrid.Streaming) (int64, error) {
+	p := placement.Plan{VRAM: make([]int64, len(m.gpus))}
+	streams := make([]hybrid.Streaming, len(m.gpus))
+	streams[j] = stream
+	for l := range b.Model.Layers {
+		y := &b.Model.Layers[l]
+		hot := len(y.Units.Sometimes)
+		if l > 0 { // of whole blocks
+			hot = max(0, hot-1) / blocks * blocks
+		}
+		p.Layers = append(p.Layers, placement.Priced{
+			Place: compute.Place{Split: compute.Split{Tier: compute.Tier(j), Bound: hot}, Attention: true, Predictor: true},
+			VRAM:  y.Attention + y.KV + y.Predictor + y.Units.Size*int64(hot),
+		})
+	}
+	p.Layers = append(p.Layers, placement.Priced{Place: compute.Place{Split: compute.Split{Tier: compute.Tier(j)}, Attention: true}, VRAM: b.Model.Head})
+	p.VRAM[j] = 1
+	needs, err := m.overheads(b, &p, streams, hybrid.Never)
+	if err != nil {
+		return 0, err
+	}
+	return needs[j], nil
+}
+
+// blocks of every element type divide so many elements.
+const blocks = 256
+
+// within reports whether no element of a is more than b's.
+func within(a, b []int64) bool {
+	for j := range a {
+		if a[j] > b[j] {
+			return false
+		}
+	}
+	return true
+}
+
+// most is the larger of each two elements.
+func most(a, b []int64) []int64 {
+	c := slices.Clone(a)
+	for j := range c {
+		c[j] = max(c[j], b[j])
+	}
+	return c
+}

@@ -1,0 +1,311 @@
+package planner
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"slices"
+	"strconv"
+
+	"github.com/powerinfer-go/powerinfer/internal/compute/hybrid"
+	"github.com/powerinfer-go/powerinfer/internal/compute/vulkan"
+	"github.com/powerinfer-go/powerinfer/internal/measure"
+	"github.com/powerinfer-go/powerinfer/internal/placement"
+)
+
+// Machine is what there is to plan for: this machine with the GPUs that were chosen, or one that is described.
+type Machine struct {
+	Memory   uint64            // bytes of RAM; 0: unknown
+	figures  measure.Machine   // of a machine that was measured
+	stated   placement.Machine // else: RAM's bandwidths and the hand-off
+	measured bool
+	gpus     []gpu
+}
+
+// gpu is a GPU that a plan may use.
+type gpu struct {
+	name     string
+	info     vulkan.Info  // that memory is counted for; of a described GPU it is none
+	device   string       // as vulkan.Options has it; empty: it is described
+	memory   int64        // bytes that may be in use
+	software bool         // it is named to try the GPU's path, so it gets what a GPU would
+	read     float64      // bytes per second; 0: unknown
+	launch   float64      // seconds a layer
+	handOff  float64      // seconds
+	known    *measure.GPU // what streaming needs; nil: nothing is sent because that would be faster
+}
+
+// What is assumed of GPUs that were not measured: this share of the bandwidth that is stated of their memory, and so many seconds for a
+// hand-off and for a layer's launches. docs/placement.md says where the figures are from.
+const (
+	assumedRead    = 0.85
+	assumedHandOff = 50e-6
+	assumedLaunch  = 30e-6
+)
+
+// reserve is the share of a GPU's memory that is used where nobody says how much: the driver, a desktop and fragmentation take the rest.
+const reserve = 0.94
+
+// Budget returns how much of so many free bytes of a GPU's memory is used where nobody says how much.
+func Budget(free int64) int64 { return int64(reserve * float64(free)) }
+
+// GPUs returns how many GPUs a plan may use.
+func (m *Machine) GPUs() int { return len(m.gpus) }
+
+// Software reports whether GPU j is software that computes on the processor, whose speed no plan predicts.
+func (m *Machine) Software(j int) bool { return m.gpus[j].software }
+
+// Predictable reports whether the speed of a plan can be told: there is no software among the GPUs.
+func (m *Machine) Predictable() bool {
+	return !slices.ContainsFunc(m.gpus, func(g gpu) bool { return g.software })
+}
+
+// Doubts says what makes the machine's figures doubtful, a sentence each.
+func (m *Machine) Doubts() []string {
+	if t := m.figures.Taken; t != nil {
+		return t.Doubts
+	}
+	return nil
+}
+
+// Measured returns a machine by its figures, with the GPUs that are used by default.
+func Measured(figures measure.Machine) *Machine {
+	m := &Machine{Memory: figures.Memory, figures: figures, measured: true}
+	for j := range figures.GPUs {
+		if k := &figures.GPUs[j]; k.Usable() {
+			m.gpus = append(m.gpus, gpu{name: k.Name, memory: k.Memory, read: k.Read, launch: k.Launch, handOff: k.HandOff, known: k})
+		}
+	}
+	return m
+}
+
+// On returns a machine by its figures, with GPUs of this machine.
+func On(figures measure.Machine, infos []vulkan.Info) *Machine {
+	m := &Machine{Memory: figures.Memory, figures: figures, measured: true}
+	for _, info := range infos {
+		g := gpu{name: info.Name, info: info, device: strconv.Itoa(info.Index), memory: info.Free, software: info.Kind == vulkan.CPU, launch: assumedLaunch, handOff: assumedHandOff}
+		if g.software {
+			g.launch, g.handOff = 0, 0
+		} else if k := known(&m.figures, info); k != nil {
+			g.read, g.launch, g.handOff, g.known = k.Read, k.Launch, k.HandOff, k
+		}
+		m.gpus = append(m.gpus, g)
+	}
+	return m
+}
+
+// known returns what was measured of a GPU, or nil.
+func known(m *measure.Machine, info vulkan.Info) *measure.GPU {
+	for i := range m.GPUs {
+		if k := &m.GPUs[i]; k.Name == info.Name && k.UUID == info.UUID && k.Lacks == "" {
+			return k
+		}
+	}
+	return nil
+}
+
+// Add adds a described GPU of so many bytes, read at a stated bandwidth in bytes per second.
+func (m *Machine) Add(name string, memory int64, bandwidth float64) {
+	m.gpus = append(m.gpus, gpu{name: name, memory: memory, read: assumedRead * bandwidth, launch: assumedLaunch, handOff: assumedHandOff})
+}
+
+// on returns the machine as placement takes it, for a model whose neurons' rows have so many bytes.
+func (m *Machine) on(rowBytes int) placement.Machine {
+	on := m.stated
+	if m.measured {
+		on = m.figures.Placement(rowBytes)
+		on.GPUs, on.HandOff = nil, 0
+	}
+	for _, g := range m.gpus {
+		c := placement.GPU{Name: g.name, Read: g.read, Launch: g.launch, Budget: Budget(g.memory)}
+		switch {
+		case g.software:
+			c.Read = 10 * on.Stream
+		case g.read == 0:
+			c.Read = on.Stream
+		}
+		on.GPUs, on.HandOff = append(on.GPUs, c), max(on.HandOff, g.handOff)
+	}
+	return on
+}
+
+// This is this machine with the GPUs that o.Device chooses, or those that are used by default. why says why there are none, where nobody
+// named one.
+func This(ctx context.Context, o *Options) (m *Machine, why, err error) {
+	all, none := vulkan.Devices() // once: drivers take their time
+	infos, why, err := chosen(all, none, o.Device)
+	if err != nil {
+		return nil, nil, err
+	}
+	figures, err := Figures(ctx, all, o.Measuring)
+	if err != nil {
+		return nil, nil, err
+	}
+	return On(figures, infos), why, nil
+}
+
+// gpusOf is this machine with the GPUs that o.Device chooses; nil where there are none.
+func gpusOf(ctx context.Context, o *Options) (*Machine, error) {
+	if o.Device == vulkan.None {
+		return nil, nil
+	}
+	all, none := vulkan.Devices()
+	infos, why, err := chosen(all, none, o.Device)
+	if err != nil {
+		return nil, err
+	}
+	if len(infos) == 0 {
+		if why != nil && o.asked() {
+			o.notice("%v; the model is computed on the processor", why)
+		}
+		return nil, nil
+	}
+	figures, err := Figures(ctx, all, o.Measuring)
+	if err != nil {
+		return nil, err
+	}
+	return On(figures, infos), nil
+}
+
+// chosen returns those of all devices that list names, or the default ones; none where there are none, for which why says a reason, and
+// nobody asked.
+func chosen(all []vulkan.Info, none error, list string) (infos []vulkan.Info, why, err error) {
+	if list == vulkan.None {
+		return nil, nil, nil
+	}
+	if err = none; err == nil {
+		infos, err = vulkan.ChooseAll(all, list)
+	}
+	if list == "" && err != nil {
+		return nil, err, nil
+	}
+	return infos, nil, err
+}
+
+// Figures are this machine's and all its GPUs', kept from an earlier time or measured now, which takes seconds.
+func Figures(ctx context.Context, all []vulkan.Info, progress func(done, total int64)) (measure.Machine, error) {
+	path, err := measure.CacheFile()
+	if err != nil {
+		path = "" // without a home folder nothing is kept
+	}
+	if progress == nil {
+		progress = func(int64, int64) {}
+	}
+	return measure.Of(ctx, path, found(all), progress)
+}
+
+// Forget drops the figures that were kept.
+func Forget() {
+	if path, err := measure.CacheFile(); err == nil {
+		_ = os.Remove(path)
+	}
+}
+
+// found returns all devices as measure takes them.
+func found(all []vulkan.Info) []measure.Found {
+	usual := vulkan.Usual(all)
+	var found []measure.Found
+	for _, d := range all {
+		f := measure.Found{ID: measure.ID{
+			Name: d.Name, Driver: d.Driver, UUID: d.UUID, Memory: d.Memory, Software: d.Kind == vulkan.CPU,
+			Spare: d.Kind != vulkan.CPU && !slices.Contains(usual, d),
+		}}
+		switch {
+		case d.Lacks != "":
+			f.Lacks = "it " + d.Lacks
+		case f.Software: // how fast it is says nothing: it is there for tests
+			f.Lacks = "it is software on the processor, which computes only where it is named"
+		default:
+			f.Open = func() (measure.Device, error) { return vulkan.Open(vulkan.Options{Device: strconv.Itoa(d.Index)}) }
+		}
+		found = append(found, f)
+	}
+	return found
+}
+
+// budgets makes asked, one for all GPUs or one for each, on's budgets. No more is used of a GPU than there is: more would fail at load, or
+// make the driver page.
+func (m *Machine) budgets(asked []int64, on *placement.Machine, notice func(string, ...any)) error {
+	if asked == nil {
+		return nil
+	}
+	if len(asked) != 1 && len(asked) != len(m.gpus) {
+		return fmt.Errorf("%d budgets, and GPUs in use: %d; give one for all or one for each", len(asked), len(m.gpus))
+	}
+	for j, g := range m.gpus {
+		c := &on.GPUs[j]
+		if c.Budget = asked[min(j, len(asked)-1)]; c.Budget < 0 {
+			return fmt.Errorf("a budget of %d bytes for %s is less than none", c.Budget, g.name)
+		}
+		if c.Budget > g.memory {
+			c.Budget = g.memory
+			notice("of %s %.2f GiB are free: no more is used", g.name, gib(c.Budget))
+		}
+	}
+	return nil
+}
+
+// Solution is a plan of what lies where, and what it is for.
+type Solution struct {
+	Plan    placement.Plan
+	Machine placement.Machine  // with budgets, and what computing takes on each GPU beside what is placed there
+	Most    []int64            // what computing takes there with any plan, about
+	Streams []hybrid.Streaming // [GPUs]
+}
+
+// Solve plans for the budgets that are left of the machine's GPUs.
+func (p *Planner) Solve() (Solution, error) {
+	m, b := p.machine, &p.cost
+	s := Solution{Machine: m.on(b.RowBytes)}
+	notice := p.o.notice
+	if p.solved { // it was said
+		notice = func(string, ...any) {}
+	}
+	p.solved = true
+	if err := m.budgets(p.o.Budgets, &s.Machine, notice); err != nil {
+		return s, err
+	}
+	for j := range m.gpus {
+		c := &s.Machine.GPUs[j]
+		if c.Budget = int64(p.share * float64(c.Budget)); p.failed[j] {
+			c.Budget = 0
+		}
+		s.Streams = append(s.Streams, m.streaming(j, p.o.StreamTokens, b, c.Budget))
+		var err error
+		if c.Overhead, err = m.most(b, j, s.Streams[j]); err != nil {
+			return s, err
+		}
+		s.Most = append(s.Most, c.Overhead)
+	}
+	var err error
+	if s.Plan, err = m.fit(b, s.Machine, s.Streams, p.o.ReadAhead, p.solver()); err != nil {
+		return s, err
+	}
+	for j := range m.gpus {
+		s.Machine.GPUs[j].Overhead = s.Plan.VRAM[j]
+	}
+	for _, y := range s.Plan.Layers {
+		if y.VRAM > 0 {
+			s.Machine.GPUs[y.Tier].Overhead -= y.VRAM
+		}
+	}
+	return s, nil
+}
+
+// solver places neurons by what they save, or whole layers if it was said how many; as in llama.cpp, a negative number means all.
+func (p *Planner) solver() func(placement.Model, placement.Machine) (placement.Plan, error) {
+	if p.o.Layers == nil {
+		return placement.Solve
+	}
+	return func(m placement.Model, on placement.Machine) (placement.Plan, error) {
+		n := *p.o.Layers
+		if n < 0 {
+			n = len(m.Layers) + 1
+		}
+		plan, err := placement.Whole(m, on, n)
+		if err != nil {
+			err = fmt.Errorf("-ngl %d: %w; give less or more --vram-budget", *p.o.Layers, err)
+		}
+		return plan, err
+	}
+}

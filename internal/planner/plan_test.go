@@ -1,0 +1,127 @@
+package planner
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/powerinfer-go/powerinfer/demo"
+	"github.com/powerinfer-go/powerinfer/internal/compute/vulkan"
+	"github.com/powerinfer-go/powerinfer/internal/engine"
+	"github.com/powerinfer-go/powerinfer/internal/gguf"
+	"github.com/powerinfer-go/powerinfer/internal/model"
+	"github.com/powerinfer-go/powerinfer/internal/modelcost"
+	"github.com/powerinfer-go/powerinfer/internal/placement"
+	"github.com/powerinfer-go/powerinfer/internal/quant"
+	"github.com/powerinfer-go/powerinfer/internal/synth"
+	"github.com/powerinfer-go/powerinfer/internal/synth/synthtest"
+	"github.com/powerinfer-go/powerinfer/internal/testenv"
+)
+
+// lavapipes are so many GPUs, all of them lavapipe, said to be ten times as fast as RAM.
+func lavapipes(t *testing.T, gpus int) *Machine {
+	t.Helper()
+	info, err := vulkan.Chosen(vulkan.Software)
+	if errors.Is(err, vulkan.ErrNone) {
+		testenv.Missing(t, "vulkan", err.Error())
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	m := &Machine{stated: placement.Machine{Stream: 20e9, Rows: 5e9}}
+	for range gpus {
+		m.gpus = append(m.gpus, gpu{name: info.Name, info: info, device: vulkan.Software, memory: 1 << 40, read: 500e9})
+	}
+	return m
+}
+
+// TestPlanned: for every family, mode and size of step, within any budget and with every way of streaming, what a plan says a GPU will
+// hold is what it holds after load, to the byte, and no step needs more.
+func TestPlanned(t *testing.T) {
+	for _, c := range []struct {
+		spec          synth.Spec // of no architecture: the demo
+		mode          model.SparseMode
+		context       int
+		batch, ubatch int
+		share         float64 // of the weights, beside the most that computing may take; of all GPUs together
+		stream        int     // tokens
+		whole         int     // layers; 0: by neuron
+		gpus          int     // 0: 1
+	}{
+		{mode: model.Predict, context: 256, share: 0.5},
+		{mode: model.Predict, context: 256, share: 0.5, stream: 1},
+		{mode: model.Exact, context: 1024, ubatch: 64, share: 2},
+		{mode: model.Off, context: 256, share: 0.4, whole: 2},
+		{spec: synth.Spec{Arch: "llama", Type: quant.Q4_0}, mode: model.Exact, context: 512, share: 0.5, stream: 32},
+		{spec: synth.Spec{Arch: "llama", Type: quant.Q8_0}, mode: model.Off, context: 64, ubatch: 8, share: 2},
+		{spec: synth.Spec{Arch: "qwen2", Type: quant.F16}, mode: model.Exact, context: 256, batch: 32, ubatch: 512, share: 0.3},
+		{spec: synth.Spec{Arch: "qwen3", Type: quant.Q8_0}, mode: model.Exact, context: 256, ubatch: 100, share: 0.9},
+		{spec: synth.Spec{Arch: "bamboo", Type: quant.Q4_0, Magic: "PWRI"}, mode: model.Predict, context: 512, share: 0.6},
+		{spec: synth.Spec{Arch: "falcon", Type: quant.F16, Magic: "PWRI"}, mode: model.Predict, context: 128, share: 2},
+		{spec: synth.Spec{Arch: "falcon", Type: quant.Q8_0}, mode: model.Off, context: 512, ubatch: 256, share: 0.5, whole: 1},
+		{spec: synth.Spec{Arch: "opt", Type: quant.F16}, mode: model.Exact, context: 512, share: 0.4},
+		{spec: synth.Spec{Arch: "llama", Type: quant.Q4_0, Magic: "PWRI"}, mode: model.Predict, context: 256, ubatch: 64, share: 0.2, stream: 1},
+		{spec: synth.Spec{Arch: "llama", Type: quant.Q8_0}, mode: model.Exact, context: 256, ubatch: 64, share: 0.8, stream: 32, gpus: 2},
+		{spec: synth.Spec{Arch: "llama", Type: quant.Q4_K}, mode: model.Exact, context: 256, share: 0.5},
+		{spec: synth.Spec{Arch: "opt", Type: quant.Q4_0, Magic: "PWRI"}, mode: model.Predict, context: 256, ubatch: 1, share: 0.7},
+	} {
+		name := c.spec.Arch
+		if name == "" {
+			name = "demo"
+		}
+		t.Run(fmt.Sprintf("%s %s -c %d -ub %d", name, c.mode, c.context, c.ubatch), func(t *testing.T) {
+			var f *gguf.File
+			if c.spec.Arch == "" {
+				var err error
+				if f, err = gguf.Parse(demo.Name, demo.Model()); err != nil {
+					t.Fatal(err)
+				}
+			} else {
+				f = synthtest.Sparse(t, c.spec, 4)
+			}
+			o := engine.Options{Context: c.context, Batch: c.batch, UBatch: c.ubatch, Sparse: c.mode}
+			b, err := modelcost.Of(f, modelcost.Options{Context: o.Context, UBatch: o.LargestStep(), Sparse: c.mode, Law: modelcost.UsualLaw()})
+			if err != nil {
+				t.Fatal(err)
+			}
+			m := lavapipes(t, max(1, c.gpus))
+			po := Options{Processor: Processor{Threads: 1}, Budgets: []int64{budget(t, m, b, c.stream, c.share)}, StreamTokens: &c.stream}
+			if c.whole > 0 {
+				po.Layers = &c.whole
+			}
+			p := With(m, b, po)
+			o.Devices = p
+			e, err := engine.Open(t.Context(), f, o)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer e.Close()
+			before := p.Usage()
+			if len(before) != len(m.gpus) {
+				t.Fatalf("%d GPUs are in use, not %d", len(before), len(m.gpus))
+			}
+			for _, use := range before {
+				if use.Used != use.Planned || use.Planned > use.Budget {
+					t.Errorf("%d bytes are planned and %d in use, of a budget of %d", use.Planned, use.Used, use.Budget)
+				}
+			}
+			ids := e.Tokenizer().Encode(strings.Repeat("the quick brown fox jumps over a lazy dog ", 3), true, true)
+			greedy(t, e, ids[:min(len(ids), c.context-8)], 4)
+			if after := p.Usage(); !slices.Equal(after, before) {
+				t.Errorf("%+v after a text, and %+v before", after, before)
+			}
+		})
+	}
+}
+
+// budget is a share of the model for all GPUs together, and for each what computing takes there at most.
+func budget(t *testing.T, m *Machine, b modelcost.Cost, stream int, share float64) int64 {
+	t.Helper()
+	s, err := With(m, b, Options{Budgets: []int64{1 << 30}, StreamTokens: &stream}).Solve()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s.Most[0] + int64(share*float64(b.Model.Bytes()))/int64(len(m.gpus))
+}

@@ -1,0 +1,242 @@
+// Package planner decides what of a model lies on which processor, opens the processors, and chooses again where a GPU fails or has less
+// memory than it said. Nothing else above package model knows devices.
+package planner
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/powerinfer-go/powerinfer/internal/compute"
+	"github.com/powerinfer-go/powerinfer/internal/compute/cpu"
+	"github.com/powerinfer-go/powerinfer/internal/compute/hybrid"
+	"github.com/powerinfer-go/powerinfer/internal/compute/vulkan"
+	"github.com/powerinfer-go/powerinfer/internal/gguf"
+	"github.com/powerinfer-go/powerinfer/internal/modelcost"
+	"github.com/powerinfer-go/powerinfer/internal/placement"
+	"github.com/powerinfer-go/powerinfer/internal/trace"
+)
+
+// Processor says how the processor computes. Zero values mean defaults.
+type Processor struct {
+	Threads      int               // for generation; 0: idle physical cores, but for one where a GPU works, too
+	ThreadsBatch int               // for prompts; 0: as Threads
+	Lock         bool              // keep weights out of swap (mlock)
+	Kernels      string            // for one token: auto, usual or a kernel's name; empty: auto
+	Note         func(line string) // told which kernels were chosen; may be nil
+}
+
+// KernelsAuto is Processor.Kernels' default.
+const KernelsAuto = cpu.KernelsAuto
+
+// Options are the choices of where a model is computed. Zero values leave them to the planner.
+type Options struct {
+	Processor
+	Model        modelcost.Options       // how the model is planned for: context, largest step, sparse mode, statistics
+	Device       string                  // GPUs, as vulkan.ChooseAll takes them; vulkan.None: none; empty: those that are used by default
+	Budgets      []int64                 // bytes of each GPU's memory to use, or of all alike; nil: what is free, less a reserve
+	Layers       *int                    // so many whole layers, the last ones, go to GPUs, the head counted as one; negative: all; nil: neurons do, by what they save
+	StreamTokens *int                    // tokens of a prompt's step from which on cold neurons are sent to the GPU; 0: never; nil: where that is faster
+	ReadAhead    *bool                   // whether the processor reads neurons before it is their turn; nil: where the plan has GPUs wait for it
+	Trace        *trace.Log              // keeps when each processor did what; may be nil
+	Messages     func(string)            // switches the GPUs' validation layer on and is told what it finds; nil: it is off
+	Notice       func(string)            // is told in a line what the user should know, as why a GPU is given up; may be nil
+	Measuring    func(done, total int64) // is told how far measuring the machine is, which is done once; may be nil
+}
+
+// asked reports whether the user said something of GPUs.
+func (o *Options) asked() bool { return o.Budgets != nil || o.Layers != nil && *o.Layers != 0 }
+
+func (o *Options) notice(format string, args ...any) {
+	if o.Notice != nil {
+		o.Notice(fmt.Sprintf(format, args...))
+	}
+}
+
+// Planner opens what a model is computed on. It implements engine.Devices. One goroutine uses it at a time: the engine's, while a model is
+// loaded or a step runs.
+type Planner struct {
+	o       Options
+	machine *Machine // nil: nothing can be planned anew
+	cost    modelcost.Cost
+	share   float64          // of the GPUs' budgets that is used
+	tries   int              // how often it was lowered
+	failed  []bool           // [machine's GPUs] nothing more goes there
+	used    []int            // [plan's GPUs] their numbers among the machine's
+	plan    *Plan            // nil: the processor alone
+	planned bool             // plan is what Open opens
+	solved  bool             // at least once
+	err     error            // of planning, which Open returns
+	gpus    []compute.Device // [plan's GPUs] as opened last
+}
+
+// CPU has the processor compute alone.
+func CPU(p Processor) *Planner { return &Planner{o: Options{Processor: p}, planned: true} }
+
+// Fixed opens the GPUs of plan and the processor, and has nothing else to try. A nil plan is the processor alone.
+func Fixed(plan *Plan, o Options) *Planner { return &Planner{o: o, plan: plan, planned: true} }
+
+// New chooses among this machine's GPUs for the model in f. Where there is none it is the processor alone. Measuring the machine, which
+// takes seconds and is done once, ends with ctx.
+func New(ctx context.Context, f *gguf.File, o Options) (*Planner, error) {
+	m, err := gpusOf(ctx, &o)
+	if err != nil {
+		return nil, err
+	}
+	if m == nil {
+		return CPU(o.Processor), nil
+	}
+	cost, err := modelcost.Of(f, o.Model)
+	if err != nil {
+		return nil, err
+	}
+	return With(m, cost, o), nil
+}
+
+// With plans for a machine and a model that may both be described. Options.Device and Options.Model are not read.
+func With(m *Machine, cost modelcost.Cost, o Options) *Planner {
+	return &Planner{o: o, machine: m, cost: cost, share: 1, failed: make([]bool, len(m.gpus))}
+}
+
+// Plan returns what Open opened last, or will open; nil: the processor alone.
+func (p *Planner) Plan() (*Plan, error) {
+	p.choose()
+	return p.plan, p.err
+}
+
+// choose plans, unless what is planned still holds.
+func (p *Planner) choose() {
+	if !p.planned {
+		p.planned = true
+		p.plan, p.used, p.err = p.place()
+	}
+}
+
+// Open opens the processor and the plan's GPUs.
+func (p *Planner) Open(ctx context.Context) (compute.Device, placement.Layout, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, placement.Layout{}, err
+	}
+	plan, err := p.Plan()
+	if err != nil {
+		return nil, placement.Layout{}, err
+	}
+	host, err := p.o.Processor.open(plan != nil)
+	if err != nil || plan == nil {
+		p.gpus = nil
+		return host, placement.Layout{}, err
+	}
+	d, gpus, err := plan.open(host, &p.o)
+	if err != nil {
+		host.Close()
+		return nil, placement.Layout{}, err
+	}
+	p.gpus = gpus
+	return d, placement.Layout{Places: plan.places(), Bytes: plan.Bytes}, nil
+}
+
+// A GPU that turns out to have less memory than it said is tried again with a smaller share of it, so many times; then the others and the
+// processor go on without it.
+const (
+	smallerTries = 3
+	smaller      = 0.85
+)
+
+// After plans anew where err is a GPU's: with less of the GPUs' memory, or without the GPU. It reports whether it did.
+func (p *Planner) After(err error) bool {
+	var failed *hybrid.GPUError
+	if p.plan == nil || p.machine == nil || !errors.As(err, &failed) {
+		return false
+	}
+	p.planned = false
+	var full *vulkan.OutOfMemory
+	if errors.As(err, &full) && p.tries < smallerTries {
+		p.tries++
+		p.share *= smaller
+		p.o.notice("%v; trying with less", full)
+		return true
+	}
+	several := len(p.plan.GPUs) > 1
+	p.failed[p.used[failed.GPU]] = true
+	p.choose()
+	if p.err != nil {
+		p.plan, p.err = nil, nil // the processor can always go on
+	}
+	if several && p.plan == nil {
+		p.o.notice("%v; going on without GPUs", failed)
+	} else {
+		p.o.notice("%v; going on without it", failed)
+	}
+	return true
+}
+
+// Usage is what a GPU's memory is used for, in bytes.
+type Usage struct {
+	Name                  string
+	Used, Planned, Budget int64
+	Note                  string // what a user may want to know of the GPU
+}
+
+// Usage is that of the opened GPUs; empty if there are none, or no longer. No step may be running.
+func (p *Planner) Usage() []Usage {
+	var all []Usage
+	for j, d := range p.gpus {
+		plan := &p.plan.GPUs[j]
+		use := Usage{Name: d.Name(), Planned: plan.Planned, Budget: plan.Budget}
+		if d, ok := d.(interface{ Used() int64 }); ok {
+			use.Used = d.Used()
+		}
+		if d, ok := d.(interface{ Note() string }); ok {
+			use.Note = d.Note()
+		}
+		all = append(all, use)
+	}
+	return all
+}
+
+// place plans for what is left of the machine's GPUs; nil where nothing is to be put there. used are the GPUs that the plan has a use for.
+func (p *Planner) place() (plan *Plan, used []int, err error) {
+	s, err := p.Solve()
+	if err != nil {
+		return nil, nil, err
+	}
+	m := p.machine
+	plan, used = onto(s.Plan.Places(), s.Plan.VRAM, s.Streams, ahead(p.o.ReadAhead, &s.Plan))
+	if m.Predictable() {
+		plan.Rate = 1 / s.Plan.Seconds
+	}
+	for i, j := range used {
+		plan.GPUs[i].Device, plan.GPUs[i].Budget = m.gpus[j].device, s.Machine.GPUs[j].Budget
+	}
+	for j, g := range m.gpus {
+		if s.Plan.VRAM[j] == 0 && !p.failed[j] && (p.o.Device != "" || p.o.Budgets != nil) && p.o.Layers == nil {
+			p.o.notice("nothing of the model is worth its place within %.0f MiB of %s", mib(s.Machine.GPUs[j].Budget), g.name)
+		}
+	}
+	if len(plan.GPUs) == 0 {
+		return nil, nil, nil
+	}
+	for _, y := range s.Plan.Layers {
+		plan.Bytes += y.VRAM
+	}
+	return plan, used, nil
+}
+
+// leastLate is the share of a token's time that GPUs must wait for the processor's neurons for it to pay that it reads ahead: the GPUs
+// guess which, and that takes them about a hundredth.
+const leastLate = 0.03
+
+// ahead is whether the processor reads ahead.
+func ahead(asked *bool, p *placement.Plan) hybrid.Ahead {
+	switch {
+	case asked != nil && *asked:
+		return hybrid.Always
+	case asked != nil || p.Late() < leastLate*p.Seconds:
+		return hybrid.Never
+	}
+	return hybrid.IfIdle
+}
+
+func mib(n int64) float64 { return float64(n) / (1 << 20) }
+
+func gib(n int64) float64 { return float64(n) / (1 << 30) }

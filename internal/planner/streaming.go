@@ -1,0 +1,39 @@
+package planner
+
+import (
+	"math"
+
+	"github.com/powerinfer-go/powerinfer/internal/compute/hybrid"
+	"github.com/powerinfer-go/powerinfer/internal/modelcost"
+)
+
+// What computing with a weight and sending it take on a machine that was described and not measured: per core, multiplications and
+// additions of a prompt's products a second, and bytes packed for the GPU a second. A chunk of rows is long enough for the bus's full
+// speed, and a small share of the budget.
+const (
+	coreProducts   = 60e9
+	corePacks      = 2e9
+	largestChunk   = 32 << 20
+	budgetOfChunks = 256
+)
+
+// streaming returns when sending cold neurons to GPU j takes less time than computing with them on the machine's cores. Where nothing is known
+// of the GPU they are sent only if the user says so: asked is from how many tokens on.
+func (m *Machine) streaming(j int, asked *int, b *modelcost.Cost, budget int64) hybrid.Streaming {
+	s := hybrid.Streaming{Bytes: min(largestChunk, budget/budgetOfChunks)}
+	if asked != nil {
+		s.Tokens = max(0, *asked)
+		return s
+	}
+	k := m.gpus[j].known
+	if k == nil || !(k.Upload > 0) {
+		return s
+	}
+	products, packs := m.figures.Products, m.figures.Packs
+	if products == 0 || packs == 0 {
+		products, packs = coreProducts*float64(m.figures.Cores), corePacks*float64(m.figures.Cores)
+	}
+	send := float64(b.RowBytes) / float64(b.RowElems) * (1/k.Upload + 1/packs) // seconds a weight
+	s.Tokens = int(math.Ceil(send * products))
+	return s
+}

@@ -1,0 +1,76 @@
+package prepare
+
+import (
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/powerinfer-go/powerinfer/internal/hw"
+)
+
+// TestSpace: a disk without room is refused before the work, with what is needed and what to do.
+func TestSpace(t *testing.T) {
+	s := space{samples: 1 << 60, model: 3 << 20}
+	err := s.fits(t.TempDir(), "--work", 1<<60)
+	if err == nil {
+		t.Fatal("an EiB fits")
+	}
+	for _, want := range []string{"model 3", "--work", "--resume", "--trace-budget", "free"} {
+		if !strings.Contains(err.Error(), want) {
+			t.Errorf("%q does not say %q", err, want)
+		}
+	}
+	if err := s.fits(t.TempDir(), "--work", 1); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestDiskFull: the error of a disk that filled up on the way says how the run goes on. Linux has a device that is always full.
+func TestDiskFull(t *testing.T) {
+	full, err := os.OpenFile("/dev/full", os.O_WRONLY, 0)
+	if err != nil {
+		t.Skip("there is no /dev/full here")
+	}
+	defer full.Close()
+	_, err = full.WriteString("x")
+	if !hw.DiskFull(err) {
+		t.Fatalf("%v is not taken for a full disk", err)
+	}
+	if err := resumable(err); !strings.Contains(err.Error(), "--resume") {
+		t.Errorf("%q does not say --resume", err)
+	}
+}
+
+// TestOneAtATime: a second run in the same folder is told which process holds it, and a folder of other things is left as it is.
+func TestOneAtATime(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "work")
+	first, id, err := openWork(dir, identity{Version: workVersion}, false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, resume := range []bool{false, true} {
+		_, _, err = openWork(dir, id, resume)
+		if err == nil || !strings.Contains(err.Error(), "process "+strconv.Itoa(os.Getpid())) {
+			t.Errorf("a second run with resume %v: %v", resume, err)
+		}
+	}
+	first.release()
+	again, _, err := openWork(dir, id, true)
+	if err != nil {
+		t.Fatal(err)
+	}
+	again.release()
+
+	other := t.TempDir()
+	if err := os.WriteFile(filepath.Join(other, "letter"), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, _, err := openWork(other, id, false); err == nil {
+		t.Error("a folder with other things in it was taken")
+	}
+	if list, _ := os.ReadDir(other); len(list) != 1 {
+		t.Errorf("a folder that was refused holds %v", list)
+	}
+}

@@ -1,0 +1,152 @@
+package sample
+
+import "math"
+
+// cutTopK keeps the k best tokens.
+func (p *pool) cutTopK(k int) {
+	if p.logits != nil {
+		p.fill(k)
+		return
+	}
+	if k >= len(p.c) {
+		return
+	}
+	kept := p.c[:k]
+	heapify(kept, worse)
+	for i := k; i < len(p.c); i++ {
+		if better(&p.c[i], &kept[0]) {
+			kept[0] = p.c[i]
+			siftDown(kept, 0, worse)
+		}
+	}
+	p.c = kept
+}
+
+// cutTopP keeps the fewest of the best tokens whose probabilities add up to at least share (nucleus sampling, Holtzman et
+// al., arXiv:1904.09751); never none.
+func (p *pool) cutTopP(share float32) {
+	p.fill(0)
+	p.c = fewest(p.c, float64(share)*p.weigh(), better)
+}
+
+// fewest returns the first candidates in the order whose weights add up to at least want; never none. It reorders c.
+func fewest(c []candidate, want float64, before order) []candidate {
+	heapify(c, before)
+	var sum float64
+	for rest := len(c); rest > 0; {
+		sum += c[0].weight
+		rest--
+		c[0], c[rest] = c[rest], c[0]
+		if sum >= want {
+			return c[rest:]
+		}
+		siftDown(c[:rest], 0, before)
+	}
+	return c
+}
+
+// cutMinP keeps, in place, the tokens of at least share times the highest probability (arXiv:2407.01082).
+func (p *pool) cutMinP(share float32) {
+	p.fill(0)
+	p.keepFrom(float64(p.highest) + p.temperature*math.Log(float64(share)))
+}
+
+// keepFrom keeps, in place, the candidates of a logit of at least floor.
+func (p *pool) keepFrom(floor float64) {
+	kept := p.c[:0]
+	for i := range p.c {
+		if float64(p.c[i].logit) >= floor {
+			kept = append(kept, p.c[i])
+		}
+	}
+	p.c = kept
+}
+
+// cutSigma keeps the tokens whose logits are at most n standard deviations below the highest (arXiv:2411.07641). Banned tokens do not
+// count. A temperature changes nothing.
+func (p *pool) cutSigma(n float32) {
+	p.fill(0)
+	if math.IsInf(float64(p.highest), 0) {
+		return // there is no deviation
+	}
+	var count, sum, squares float64 // of distances from the highest, which keeps the numbers small
+	for i := range p.c {
+		if l := p.c[i].logit; l != negInf {
+			d := float64(p.highest) - float64(l)
+			count, sum, squares = count+1, sum+d, squares+d*d
+		}
+	}
+	mean := sum / count
+	deviation := math.Sqrt(max(0, squares/count-mean*mean))
+	p.keepFrom(float64(p.highest) - float64(n)*deviation)
+}
+
+// cutTypical keeps the fewest tokens whose probabilities add up to at least share, in the order of how near their surprise is to the
+// expected one, the entropy (locally typical sampling, Meister et al., arXiv:2202.00666).
+func (p *pool) cutTypical(share float32) {
+	p.fill(0)
+	if math.IsInf(float64(p.highest), 0) {
+		return
+	}
+	entropy, sum := p.entropy()
+	norm := math.Log(sum)
+	p.c = fewest(p.c, float64(share)*sum, func(a, b *candidate) bool {
+		x, y := math.Abs(p.surprise(a, norm)-entropy), math.Abs(p.surprise(b, norm)-entropy)
+		return x < y || x == y && better(a, b)
+	})
+	p.findHighest()
+}
+
+// excludeTop drops, in place, the tokens of at least a threshold's probability but the last of them ("exclude top choices").
+func (p *pool) excludeTop(threshold float32) {
+	p.fill(0)
+	floor := float64(threshold) * p.weigh()
+	last, n := -1, 0
+	for i := range p.c {
+		if p.c[i].weight >= floor {
+			n++
+			if last < 0 || better(&p.c[last], &p.c[i]) {
+				last = i
+			}
+		}
+	}
+	if n < 2 {
+		return
+	}
+	kept := p.c[:0]
+	for i := range p.c {
+		if i == last || p.c[i].weight < floor {
+			kept = append(kept, p.c[i])
+		}
+	}
+	p.c = kept
+	p.findHighest()
+}
+
+// heat divides the logits by a temperature that rises with their entropy: see Options.Temperature.
+func (p *pool) heat(o *Options) {
+	if o.DynamicRange <= 0 {
+		p.temperature *= float64(o.Temperature)
+		return
+	}
+	p.fill(0)
+	possible := 0
+	for i := range p.c {
+		if p.c[i].logit != negInf {
+			possible++
+		}
+	}
+	if possible < 2 {
+		return
+	}
+	low := max(0, float64(o.Temperature)-float64(o.DynamicRange))
+	high := float64(o.Temperature) + float64(o.DynamicRange)
+	entropy, _ := p.entropy()
+	share := min(1, entropy/math.Log(float64(possible)))
+	t := low + (high-low)*math.Pow(share, float64(o.DynamicExponent))
+	if t <= 0 {
+		p.keepBest()
+		return
+	}
+	p.temperature *= t
+}

@@ -1,0 +1,102 @@
+package server
+
+import (
+	"crypto/sha256"
+	"crypto/subtle"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+	"time"
+)
+
+const keySize = sha256.Size
+
+// hashes returns the keys' hashes: they are as long as each other, so that comparing them takes the same time whatever a client sends.
+func hashes(keys []string) [][keySize]byte {
+	all := make([][keySize]byte, len(keys))
+	for i, k := range keys {
+		all[i] = sha256.Sum256([]byte(k))
+	}
+	return all
+}
+
+// public are the paths that need no key.
+var public = []string{"/health", "/v1/health"}
+
+// Handler returns what answers requests: keys and origins are checked, and each request is logged without what it says.
+func (s *Server) Handler() http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		begin := time.Now()
+		http.NewResponseController(w).SetWriteDeadline(time.Time{}) // the last request's over the connection
+		status := &statusWriter{ResponseWriter: w, status: http.StatusOK}
+		defer func() {
+			s.o.Log.Info("request", "method", r.Method, "path", r.URL.Path, "status", status.status, "ms", time.Since(begin).Milliseconds(), "from", r.RemoteAddr)
+		}()
+		if !s.checkOrigin(status, r) {
+			return
+		}
+		if !slices.Contains(public, r.URL.Path) && !s.hasKey(r) {
+			WriteError(status, &Error{Status: http.StatusUnauthorized, Type: "authentication_error", Message: "the API key is missing or wrong"})
+			return
+		}
+		s.mux.ServeHTTP(status, r)
+	})
+}
+
+// hasKey reports whether the request has one of the keys, or none is needed.
+func (s *Server) hasKey(r *http.Request) bool {
+	if len(s.keys) == 0 {
+		return true
+	}
+	given, ok := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
+	if !ok {
+		given = r.Header.Get("X-Api-Key")
+	}
+	hash, same := sha256.Sum256([]byte(given)), 0
+	for i := range s.keys {
+		same |= subtle.ConstantTimeCompare(hash[:], s.keys[i][:])
+	}
+	return same == 1
+}
+
+// checkOrigin lets web pages ask that are the server's own or on the list, and answers their preflights. It reports whether to go on.
+func (s *Server) checkOrigin(w http.ResponseWriter, r *http.Request) bool {
+	origin := r.Header.Get("Origin")
+	if origin == "" {
+		return true
+	}
+	allowed := slices.Contains(s.o.Origins, "*") || slices.Contains(s.o.Origins, origin)
+	if u, err := url.Parse(origin); !allowed && (err != nil || u.Host == "" || u.Host != r.Host) {
+		WriteError(w, &Error{Status: http.StatusForbidden, Type: "permission_error", Message: "web pages of this origin may not ask; --cors-origin allows one"})
+		return false
+	}
+	h := w.Header()
+	h.Add("Vary", "Origin")
+	h.Set("Access-Control-Allow-Origin", origin)
+	if r.Method != http.MethodOptions {
+		return true
+	}
+	h.Set("Access-Control-Allow-Methods", "GET, POST")
+	headers := r.Header.Get("Access-Control-Request-Headers")
+	if headers == "" {
+		headers = "Authorization, Content-Type, X-Api-Key"
+	}
+	h.Set("Access-Control-Allow-Headers", headers)
+	w.WriteHeader(http.StatusNoContent)
+	return false
+}
+
+// statusWriter remembers the status for the log.
+type statusWriter struct {
+	http.ResponseWriter
+	status int
+}
+
+func (w *statusWriter) WriteHeader(status int) {
+	w.status = status
+	w.ResponseWriter.WriteHeader(status)
+}
+
+// Unwrap is for http.ResponseController.
+func (w *statusWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }

@@ -1,0 +1,135 @@
+package server_test
+
+import (
+	"encoding/json"
+	"net/http"
+	"strings"
+	"testing"
+)
+
+const tools = `"tools":[{"type":"function","function":{"name":"get_weather","parameters":{"type":"object","properties":{"city":{"type":"string","enum":["Rome","Oslo"]}},"required":["city"],"additionalProperties":false}}},
+	{"type":"function","function":{"name":"get_time","parameters":{"type":"object","properties":{},"additionalProperties":false}}}]`
+
+func TestChatStream(t *testing.T) {
+	l := start(t, nil)
+	const fields = `"messages":[{"role":"system","content":"You tell tales."},{"role":"user","content":[{"type":"text","text":"Begin."}]}],"max_completion_tokens":10,"temperature":0`
+	doc := l.good("/v1/chat/completions", "{"+fields+`,"logprobs":true,"top_logprobs":2}`)
+	want := at(t, doc, "choices", 0, "message", "content")
+	if at(t, doc, "choices", 0, "finish_reason") != "length" || at(t, doc, "usage", "completion_tokens") != 10.0 {
+		t.Errorf("an answer: %v", doc)
+	}
+	if logs := at(t, doc, "choices", 0, "logprobs", "content").([]any); len(logs) != 10 {
+		t.Errorf("%d log probabilities for 10 tokens", len(logs))
+	}
+	res := l.request(t.Context(), "POST", "/chat/completions", "{"+fields+`,"stream":true,"stream_options":{"include_usage":true}}`)
+	defer res.Body.Close()
+	docs, last := events(t, res.Body)
+	text := ""
+	for _, d := range docs[:len(docs)-1] {
+		if piece, ok := at(t, d, "choices", 0, "delta", "content").(string); ok {
+			text += piece
+		}
+	}
+	if text != want || last != "[DONE]" || at(t, docs[0], "choices", 0, "delta", "role") != "assistant" {
+		t.Errorf("streamed %q, in one piece %q, ending in %q", text, want, last)
+	}
+	end := docs[len(docs)-1]
+	if len(end["choices"].([]any)) != 0 || at(t, end, "usage", "completion_tokens") != 10.0 {
+		t.Errorf("the chunk of usage: %v", end)
+	}
+}
+
+func TestForcedCalls(t *testing.T) {
+	l := start(t, nil)
+	for choice, names := range map[string]string{
+		`"required"`: "get_weather get_time",
+		`{"type":"function","function":{"name":"get_weather"}}`: "get_weather",
+	} {
+		body := `{"messages":[{"role":"user","content":"Weather?"}],"max_tokens":200,"tool_choice":` + choice + "," + tools
+		doc := l.good("/v1/chat/completions", body+"}")
+		if at(t, doc, "choices", 0, "finish_reason") != "tool_calls" {
+			t.Fatalf("no call: %v", doc)
+		}
+		f := at(t, doc, "choices", 0, "message", "tool_calls", 0, "function")
+		checkCall(t, names, at(t, f, "name").(string), at(t, f, "arguments").(string))
+		res := l.request(t.Context(), "POST", "/v1/chat/completions", body+`,"stream":true}`)
+		docs, _ := events(t, res.Body)
+		res.Body.Close()
+		name, arguments := "", ""
+		for _, d := range docs {
+			if calls, ok := at(t, d, "choices", 0, "delta", "tool_calls").([]any); ok {
+				if n, ok := at(t, calls, 0, "function", "name").(string); ok {
+					name += n
+				}
+				arguments += at(t, calls, 0, "function", "arguments").(string)
+			}
+		}
+		checkCall(t, names, name, arguments)
+	}
+	// a conversation with what a model once wrote, which is not JSON
+	l.good("/v1/chat/completions", `{"max_tokens":2,"messages":[{"role":"user","content":"Hi"},{"role":"assistant","tool_calls":[{"id":"a","type":"function","function":{"name":"get_time","arguments":"{broken"}}]},{"role":"tool","tool_call_id":"a","content":"late"}],`+tools+"}")
+	// none: the answer is text
+	doc := l.good("/v1/chat/completions", `{"max_tokens":4,"messages":[{"role":"user","content":"Hi"}],"tool_choice":"none",`+tools+"}")
+	if at(t, doc, "choices", 0, "message", "tool_calls") != nil {
+		t.Errorf("a call in spite of tool_choice none: %v", doc)
+	}
+}
+
+func checkCall(t *testing.T, names, name, arguments string) {
+	t.Helper()
+	var v struct{ City string }
+	if err := json.Unmarshal([]byte(arguments), &v); err != nil || !strings.Contains(names, name) || name == "get_weather" && v.City != "Rome" && v.City != "Oslo" {
+		t.Errorf("the call %s(%s) is not one of %s by their schemas: %v", name, arguments, names, err)
+	}
+}
+
+func TestResponseFormat(t *testing.T) {
+	l := start(t, nil)
+	doc := l.good("/v1/chat/completions", `{"messages":[{"role":"user","content":"Hi"}],"max_tokens":200,"response_format":{"type":"json_schema","json_schema":{"name":"x","schema":{"type":"object","properties":{"ok":{"type":"boolean"}},"required":["ok"],"additionalProperties":false}}}}`)
+	var v map[string]bool
+	if err := json.Unmarshal([]byte(at(t, doc, "choices", 0, "message", "content").(string)), &v); err != nil || len(v) != 1 {
+		t.Errorf("%v: %v", doc, err)
+	}
+}
+
+func TestAssistantIsContinued(t *testing.T) {
+	l := start(t, nil)
+	for body, want := range map[string]string{
+		`{"messages":[{"role":"user","content":"Hi"},{"role":"assistant","content":"The old"}]}`:                              "<|im_start|>assistant\nThe old",
+		`{"messages":[{"role":"user","content":"Hi"},{"role":"assistant","content":"The old"}],"add_generation_prompt":true}`: "The old<|im_end|>\n<|im_start|>assistant\n",
+		`{"messages":[{"role":"user","content":"Hi"}]}`:                                                                       "<|im_start|>assistant\n",
+	} {
+		if prompt := at(t, l.good("/apply-template", body), "prompt").(string); !strings.HasSuffix(prompt, want) {
+			t.Errorf("%s: the prompt %q does not end in %q", body, prompt, want)
+		}
+	}
+}
+
+func TestRefusals(t *testing.T) {
+	l := start(t, nil)
+	const messages = `"messages":[{"role":"user","content":"Hi"}]`
+	for body, name := range map[string]string{
+		`{` + messages + `,"frobnicate":1}`:                                         "frobnicate",
+		`{` + messages + `,"audio":{"voice":"x"}}`:                                  "audio",
+		`{` + messages + `,"n":99}`:                                                 "n",
+		`{` + messages + `,"top_p":2}`:                                              "top-p",
+		`{` + messages + `,"temperature":"hot"}`:                                    "temperature",
+		`{` + messages + `,"temperature":1e999}`:                                    "temperature",
+		`{` + messages + `,"max_tokens":-7}`:                                        "max_tokens",
+		`{` + messages + `,"top_logprobs":3}`:                                       "top_logprobs",
+		`{` + messages + `,"tool_choice":"required"}`:                               "tool_choice",
+		`{` + messages + `,"grammar":"root ::= x"}`:                                 "grammar",
+		`{` + messages + `,"response_format":{"type":"xml"}}`:                       "response_format",
+		`{` + messages + `,"logit_bias":{"999999":1}}`:                              "logit bias",
+		`{"messages":[]}`:                                                           "messages",
+		`{"messages":[{"role":"wizard","content":"Hi"}]}`:                           "wizard",
+		`{"messages":[{"role":"user","content":[{"type":"image_url"}]}]}`:           "image_url",
+		`{` + messages + `,"response_format":{"type":"json_object"},` + tools + `}`: "response_format",
+		`{` + messages + `,"logprobs":true,"stream":true,` + tools + `}`:            "logprobs",
+	} {
+		doc, status := l.ask("/v1/chat/completions", body)
+		if message, _ := at(t, doc, "error", "message").(string); status != http.StatusBadRequest || at(t, doc, "error", "type") != "invalid_request_error" || !strings.Contains(message, name) {
+			t.Errorf("%s: status %d: %v", body, status, doc)
+		}
+	}
+}

@@ -1,0 +1,79 @@
+package server
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"strconv"
+	"time"
+
+	"github.com/powerinfer-go/powerinfer/internal/engine"
+)
+
+// An Error is what a request is refused with, in the form that llama-server and OpenAI's clients share.
+type Error struct {
+	Status  int    // of HTTP
+	Type    string // such as invalid_request_error
+	Message string
+
+	PromptTokens, Context int // where the prompt is longer than the context
+	RetryAfter            int // seconds; 0: not said
+}
+
+func (e *Error) Error() string { return e.Message }
+
+// MarshalJSON returns the error's body.
+func (e *Error) MarshalJSON() ([]byte, error) {
+	type body struct {
+		Code         int    `json:"code"`
+		Message      string `json:"message"`
+		Type         string `json:"type"`
+		PromptTokens int    `json:"n_prompt_tokens,omitempty"`
+		Context      int    `json:"n_ctx,omitempty"`
+	}
+	return json.Marshal(map[string]body{"error": {e.Status, e.Message, e.Type, e.PromptTokens, e.Context}})
+}
+
+// Invalid returns the error of a request that cannot be understood or granted.
+func Invalid(format string, values ...any) *Error {
+	return &Error{Status: http.StatusBadRequest, Type: "invalid_request_error", Message: fmt.Sprintf(format, values...)}
+}
+
+// errorOf returns err as it is told to a client.
+func errorOf(err error) *Error {
+	var known *Error
+	var long *engine.ContextError
+	switch {
+	case errors.As(err, &known):
+		return known
+	case errors.As(err, &long):
+		return &Error{
+			Status: http.StatusBadRequest, Type: "exceed_context_size_error", PromptTokens: long.Tokens, Context: long.Context,
+			Message: fmt.Sprintf("the prompt has %d tokens, more than the context of %d", long.Tokens, long.Context),
+		}
+	case errors.Is(err, engine.ErrClosed), errors.Is(err, context.Canceled):
+		return &Error{Status: http.StatusServiceUnavailable, Type: "unavailable_error", Message: "the server is stopping"}
+	}
+	return &Error{Status: http.StatusInternalServerError, Type: "server_error", Message: err.Error()}
+}
+
+// WriteError answers with an error.
+func WriteError(w http.ResponseWriter, err error) {
+	e := errorOf(err)
+	if e.RetryAfter > 0 {
+		w.Header().Set("Retry-After", strconv.Itoa(e.RetryAfter))
+	}
+	writeJSON(w, e.Status, e)
+}
+
+// WriteJSON answers with v.
+func WriteJSON(w http.ResponseWriter, v any) { writeJSON(w, http.StatusOK, v) }
+
+func writeJSON(w http.ResponseWriter, status int, v any) {
+	w.Header().Set("Content-Type", "application/json; charset=utf-8")
+	http.NewResponseController(w).SetWriteDeadline(time.Now().Add(slowest)) // a recorder of tests has none
+	w.WriteHeader(status)
+	w.Write(encoded(v))
+}

@@ -1,0 +1,212 @@
+package server
+
+import (
+	"context"
+	"iter"
+	"net/http"
+	"sync"
+	"time"
+
+	"github.com/powerinfer-go/powerinfer/internal/engine"
+	"github.com/powerinfer-go/powerinfer/internal/sample"
+)
+
+// A Generation is one text that a request asks for.
+type Generation struct {
+	engine.Request // but Sampler, Constraint and Progress
+	Sampling       sample.Options
+	Constrain      func() sample.Constraint // makes the text's constraint; nil: none
+	ReportProgress bool
+}
+
+// An Event is something that happened to one of a request's texts. One of Token, Progress and End is set, or none: then nothing happened
+// for a while, and the client may be told that the server is alive.
+type Event struct {
+	Index    int // of the text
+	Token    *engine.Token
+	Progress *Progress
+	End      *engine.Result
+	Err      error // with End
+	Slot     int
+}
+
+// Progress says how much of a prompt has been read.
+type Progress struct {
+	Total     int   `json:"total"`
+	Cache     int   `json:"cache"`
+	Processed int   `json:"processed"`
+	TimeMS    int64 `json:"time_ms"`
+}
+
+// quiet is after how long without an event clients are told that the server is alive.
+const quiet = 15 * time.Second
+
+// retryAfter is after how many seconds a client that was turned away may try again.
+const retryAfter = 2
+
+// enter counts n texts in, or refuses them where too many wait.
+func (s *Server) enter(n int) error {
+	if s.waiting.Add(int64(n)) > int64(s.o.Slots+s.o.Queue) {
+		s.waiting.Add(int64(-n))
+		return &Error{
+			Status: http.StatusServiceUnavailable, Type: "unavailable_error", RetryAfter: retryAfter,
+			Message: "too many requests wait; try again later",
+		}
+	}
+	return nil
+}
+
+// Generate queues texts and returns what happens to them until all have ended. Leaving the loop, or the end of ctx, ends them.
+func (s *Server) Generate(ctx context.Context, texts []Generation) (iter.Seq[Event], error) {
+	for i := range texts {
+		if n := len(texts[i].Prompt); n == 0 {
+			return nil, Invalid("the prompt is empty")
+		} else if n > s.Engine.Context() {
+			return nil, &engine.ContextError{Tokens: n, Context: s.Engine.Context()}
+		}
+		if err := texts[i].Sampling.Validate(s.Engine.Config().Vocab); err != nil {
+			return nil, Invalid("%s", err)
+		}
+	}
+	return func(yield func(Event) bool) {
+		if err := s.enter(len(texts)); err != nil {
+			yield(Event{End: &engine.Result{}, Err: err})
+			return
+		}
+		ctx, cancel := context.WithCancel(ctx)
+		events := make(chan Event, 64)
+		var group sync.WaitGroup
+		for i := range texts {
+			group.Go(func() {
+				defer s.waiting.Add(-1)
+				s.generate(ctx, &texts[i], func(e Event) {
+					e.Index = i
+					select {
+					case events <- e:
+					case <-ctx.Done():
+					}
+				})
+			})
+		}
+		defer group.Wait()
+		defer cancel()
+		deliver(ctx, events, len(texts), yield)
+	}, nil
+}
+
+// deliver yields events until n texts have ended.
+func deliver(ctx context.Context, events <-chan Event, n int, yield func(Event) bool) {
+	alive := time.NewTicker(quiet)
+	defer alive.Stop()
+	for n > 0 {
+		select {
+		case e := <-events:
+			alive.Reset(quiet)
+			if e.End != nil {
+				n--
+			}
+			if !yield(e) {
+				return
+			}
+		case <-alive.C:
+			if !yield(Event{}) {
+				return
+			}
+		case <-ctx.Done():
+			yield(Event{End: &engine.Result{Stop: engine.StopCancelled}, Err: ctx.Err()})
+			return
+		}
+	}
+}
+
+// generate makes one text, when a slot is free.
+func (s *Server) generate(ctx context.Context, g *Generation, tell func(Event)) {
+	slot := 0
+	select {
+	case slot = <-s.slots:
+	case <-ctx.Done():
+		return
+	}
+	s.busy[slot].Store(true)
+	defer func() {
+		s.busy[slot].Store(false)
+		s.slots <- slot
+	}()
+	res, err := s.run(ctx, g, func(e Event) {
+		e.Slot = slot
+		tell(e)
+	})
+	tell(Event{End: &res, Err: err, Slot: slot})
+	if err == nil {
+		s.o.Log.Info("generated", "slot", slot, "prompt_tokens", res.Reused+res.PromptTokens, "cached", res.Reused, "tokens", res.Tokens, "ms", res.Time.Milliseconds(), "end", string(res.Stop))
+	}
+}
+
+func (s *Server) run(ctx context.Context, g *Generation, tell func(Event)) (engine.Result, error) {
+	sampler, err := sample.New(g.Sampling, s.Engine.Config().Vocab)
+	if err != nil {
+		return engine.Result{}, Invalid("%s", err)
+	}
+	r := g.Request
+	r.Sampler = sampler
+	var held *heldTo
+	if g.Constrain != nil {
+		held = &heldTo{Constraint: g.Constrain()}
+		r.Constraint = held
+	}
+	var st *engine.Stream
+	if begin := time.Now(); g.ReportProgress {
+		r.Progress = func(done, total int) {
+			tell(Event{Progress: &Progress{total, st.Reused(), done, time.Since(begin).Milliseconds()}})
+		}
+	}
+	if st, err = s.Engine.Submit(ctx, r); err != nil {
+		return engine.Result{}, err
+	}
+	defer st.Close()
+	for tok, ok := st.Next(); ok; tok, ok = st.Next() {
+		tell(Event{Token: &tok})
+	}
+	res, err := st.Result(), st.Err()
+	if err != nil && held != nil && held.err != nil {
+		s.o.Log.Warn("a text was ended because its grammar allows nothing more", "reason", held.err)
+		res.Stop, err = engine.StopGrammar, nil
+	}
+	return res, err
+}
+
+// heldTo remembers why a constraint failed: that ends the text, and is no fault of the server's.
+type heldTo struct {
+	sample.Constraint
+	err error
+}
+
+func (h *heldTo) Apply(logits []float32) error {
+	err := h.Constraint.Apply(logits)
+	h.keep(err)
+	return err
+}
+
+func (h *heldTo) Accept(id int32) error {
+	err := h.Constraint.Accept(id)
+	h.keep(err)
+	return err
+}
+
+func (h *heldTo) keep(err error) {
+	if err != nil && h.err == nil {
+		h.err = err
+	}
+}
+
+// Several returns n texts like g, with seeds that follow each other where g has one.
+func Several(g Generation, n int) []Generation {
+	all := make([]Generation, n)
+	for i := range all {
+		all[i] = g
+		if g.Sampling.Seed != sample.RandomSeed {
+			all[i].Sampling.Seed += uint64(i)
+		}
+	}
+	return all
+}

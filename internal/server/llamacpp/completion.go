@@ -1,0 +1,162 @@
+package llamacpp
+
+import (
+	"iter"
+	"net/http"
+	"strings"
+
+	"github.com/powerinfer-go/powerinfer/internal/engine"
+	"github.com/powerinfer-go/powerinfer/internal/server"
+)
+
+// A chunk is a piece of a text, or its end.
+type chunk struct {
+	Index           int                  `json:"index"`
+	Content         string               `json:"content"`
+	Tokens          []int32              `json:"tokens"`
+	Slot            int                  `json:"id_slot"`
+	Stop            bool                 `json:"stop"`
+	TokensPredicted int                  `json:"tokens_predicted"`
+	TokensEvaluated int                  `json:"tokens_evaluated"`
+	Probabilities   []server.Probability `json:"completion_probabilities,omitempty"`
+	Progress        *server.Progress     `json:"prompt_progress,omitempty"`
+	*ending
+}
+
+// An ending is what only the last chunk has.
+type ending struct {
+	Model        string         `json:"model"`
+	Settings     map[string]any `json:"generation_settings"`
+	HasNewLine   bool           `json:"has_new_line"`
+	Truncated    bool           `json:"truncated"`
+	StopType     string         `json:"stop_type"`
+	StoppingWord string         `json:"stopping_word"`
+	TokensCached int            `json:"tokens_cached"`
+	Timings      server.Timings `json:"timings"`
+}
+
+// A completion is one request's texts in the making.
+type completion struct {
+	api
+	texts        []server.Generation
+	stream       bool
+	returnTokens bool
+	parts        []chunk // [texts] what was written
+}
+
+func (a api) completion(w http.ResponseWriter, r *http.Request, f *server.Fields) error {
+	c := &completion{api: a}
+	g := a.ReadGeneration(f)
+	g.Prompt = a.ReadPrompt(f)
+	a.ReadConstraint(f, &g)
+	f.Read("stream", &c.stream)
+	f.Read("return_tokens", &c.returnTokens)
+	n := 1
+	for _, name := range []string{"n_cmpl", "n"} {
+		f.Read(name, &n)
+	}
+	for _, name := range []string{"logprobs", "n_probs"} {
+		if f.Read(name, &g.TopLogprobs); g.TopLogprobs < 0 || g.TopLogprobs > a.Engine.Config().Vocab {
+			f.Fail(server.Invalid("the field %s is not a number of tokens of the vocabulary", name))
+		}
+	}
+	if n < 1 || n > a.Options().Slots {
+		f.Fail(server.Invalid("the field n_cmpl is not a number from 1 to %d, the number of slots", a.Options().Slots))
+	}
+	if err := f.Close(); err != nil {
+		return err
+	}
+	g.Logprobs = g.TopLogprobs > 0
+	c.texts = server.Several(g, n)
+	c.parts = make([]chunk, n)
+	for i := range c.parts {
+		c.parts[i] = chunk{Index: i, Tokens: []int32{}, TokensEvaluated: len(g.Prompt)}
+	}
+	events, err := a.Generate(r.Context(), c.texts)
+	if err != nil {
+		return err
+	}
+	if c.stream {
+		c.send(server.NewEventStream(w), events)
+		return nil
+	}
+	return c.answer(w, events)
+}
+
+// next notes what an event says and returns it as a chunk, whose ending is set with the last one.
+func (c *completion) next(e *server.Event) chunk {
+	whole := &c.parts[e.Index]
+	now := chunk{Index: e.Index, Slot: e.Slot, Tokens: []int32{}, TokensEvaluated: whole.TokensEvaluated, Progress: e.Progress}
+	switch {
+	case e.Token != nil:
+		whole.TokensPredicted++
+		now.Content, now.Tokens = e.Token.Text, []int32{e.Token.ID}
+		if c.texts[e.Index].Logprobs {
+			now.Probabilities = []server.Probability{c.ProbabilityOf(e.Token)}
+		}
+	case e.End != nil:
+		now.Content, now.Stop = e.End.Text, true
+	}
+	whole.Slot, whole.Stop = e.Slot, now.Stop
+	whole.Content += now.Content
+	whole.Tokens = append(whole.Tokens, now.Tokens...)
+	whole.Probabilities = append(whole.Probabilities, now.Probabilities...)
+	now.TokensPredicted = whole.TokensPredicted
+	if e.End != nil {
+		now.ending = c.end(&c.texts[e.Index], whole, e.End)
+		whole.ending = now.ending
+	}
+	return now
+}
+
+func (c *completion) end(g *server.Generation, whole *chunk, r *engine.Result) *ending {
+	kind := "eos"
+	switch r.Stop {
+	case engine.StopLength, engine.StopContext:
+		kind = "limit"
+	case engine.StopString:
+		kind = "word"
+	}
+	return &ending{
+		Model: c.Options().Name, Settings: settings(&g.Sampling, g.Max), HasNewLine: strings.Contains(whole.Content, "\n"), StopType: kind,
+		StoppingWord: r.StopText, TokensCached: whole.TokensEvaluated + whole.TokensPredicted, Timings: server.TimingsOf(r),
+	}
+}
+
+func (c *completion) answer(w http.ResponseWriter, events iter.Seq[server.Event]) error {
+	for e := range events {
+		if e.Err != nil {
+			return e.Err
+		}
+		c.next(&e)
+	}
+	if !c.returnTokens {
+		for i := range c.parts {
+			c.parts[i].Tokens = []int32{}
+		}
+	}
+	if len(c.parts) == 1 {
+		server.WriteJSON(w, c.parts[0])
+	} else {
+		server.WriteJSON(w, c.parts)
+	}
+	return nil
+}
+
+func (c *completion) send(out *server.EventStream, events iter.Seq[server.Event]) {
+	for e := range events {
+		var err error
+		switch {
+		case e.Err != nil:
+			out.Fail(e.Err)
+			return
+		case e.Token == nil && e.Progress == nil && e.End == nil:
+			err = out.Ping()
+		default:
+			err = out.Send(c.next(&e))
+		}
+		if err != nil {
+			return
+		}
+	}
+}

@@ -1,0 +1,264 @@
+package server
+
+import (
+	"encoding/json"
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/powerinfer-go/powerinfer/internal/engine"
+	"github.com/powerinfer-go/powerinfer/internal/grammar"
+	"github.com/powerinfer-go/powerinfer/internal/sample"
+)
+
+// Kwargs are variables of a chat template.
+type Kwargs = map[string]json.RawMessage
+
+// Bounds of the texts that end a generation.
+const (
+	maxStops = 64
+	maxStop  = 4096 // bytes
+)
+
+// ReadGeneration reads the fields that all ways to ask for a text share.
+func (s *Server) ReadGeneration(f *Fields) Generation {
+	g := Generation{Sampling: s.o.Sampling}
+	g.Max, g.Text, g.Reuse = s.o.Predict, true, engine.ReuseAny
+	for _, name := range []string{"n_predict", "max_tokens", "max_completion_tokens"} {
+		if f.Read(name, &g.Max) && (g.Max < -1 || g.Max > math.MaxInt32) {
+			f.Fail(Invalid("the field %s is not a number of tokens, or -1 for no limit", name))
+		}
+	}
+	g.StopStrings = readStop(f)
+	cache := true
+	if f.Read("cache_prompt", &cache); !cache {
+		g.Reuse = engine.ReuseNone
+	}
+	f.Read("return_progress", &g.ReportProgress)
+	s.readSampling(f, &g.Sampling)
+	if f.Read("ignore_eos", &g.IgnoreEOG); g.IgnoreEOG {
+		biases := map[int32]float32{}
+		for id, b := range g.Sampling.LogitBias {
+			biases[id] = b
+		}
+		for _, id := range s.ends {
+			biases[id] = float32(math.Inf(-1))
+		}
+		g.Sampling.LogitBias = biases
+	}
+	f.Ignore("model", "user", "sse_ping_interval")
+	f.Only("n_keep", "0")
+	f.Only("n_discard", "0")
+	f.Only("n_indent", "0")
+	f.Only("min_keep", "0")
+	f.Only("n_cache_reuse", "0")
+	f.Only("t_max_predict_ms", "0", "-1")
+	f.Only("id_slot", "-1")
+	f.Only("lora", "[]")
+	f.Only("verbose", "false")
+	f.Only("timings_per_token", "false")
+	f.Only("post_sampling_probs", "false")
+	f.Only("response_fields", "[]")
+	f.Only("grammar_lazy", "false")
+	f.Only("grammar_triggers", "[]")
+	f.Only("preserved_tokens", "[]")
+	return g
+}
+
+// readStop reads the texts that end a generation: one or a list.
+func readStop(f *Fields) []string {
+	var stops []string
+	raw := f.Raw("stop")
+	var one string
+	switch {
+	case raw == nil:
+	case json.Unmarshal(raw, &one) == nil:
+		stops = []string{one}
+	case json.Unmarshal(raw, &stops) != nil:
+		f.Fail(Invalid("the field stop is not a text or a list of texts"))
+	}
+	stops = slices.DeleteFunc(stops, func(s string) bool { return s == "" })
+	if len(stops) > maxStops || slices.ContainsFunc(stops, func(s string) bool { return len(s) > maxStop }) {
+		f.Fail(Invalid("the field stop has more than %d texts, or one longer than %d bytes", maxStops, maxStop))
+	}
+	return stops
+}
+
+// readSampling reads the fields that choose how tokens are drawn.
+func (s *Server) readSampling(f *Fields, o *sample.Options) {
+	for _, n := range []struct {
+		name string
+		into *float32
+	}{
+		{"temperature", &o.Temperature},
+		{"dynatemp_range", &o.DynamicRange},
+		{"dynatemp_exponent", &o.DynamicExponent},
+		{"top_p", &o.TopP},
+		{"min_p", &o.MinP},
+		{"top_n_sigma", &o.TopNSigma},
+		{"typical_p", &o.TypicalP},
+		{"xtc_probability", &o.XTCProbability},
+		{"xtc_threshold", &o.XTCThreshold},
+		{"repeat_penalty", &o.RepeatPenalty},
+		{"presence_penalty", &o.PresencePenalty},
+		{"frequency_penalty", &o.FrequencyPenalty},
+		{"dry_multiplier", &o.DRYMultiplier},
+		{"dry_base", &o.DRYBase},
+		{"mirostat_tau", &o.MirostatTau},
+		{"mirostat_eta", &o.MirostatEta},
+		{"adaptive_target", &o.AdaptiveTarget},
+		{"adaptive_decay", &o.AdaptiveDecay},
+	} {
+		f.Read(n.name, n.into)
+	}
+	f.Read("top_k", &o.TopK)
+	f.Read("mirostat", &o.Mirostat)
+	f.Read("dry_allowed_length", &o.DRYAllowedLength)
+	for name, into := range map[string]*int{"repeat_last_n": &o.RepeatLastN, "dry_penalty_last_n": &o.DRYLastN} {
+		f.Read(name, into)
+		if *into == -1 {
+			*into = s.Engine.Context()
+		}
+		*into = min(*into, s.Engine.Context())
+	}
+	var seed int64
+	if f.Read("seed", &seed) {
+		if o.Seed = uint64(seed); seed < 0 {
+			o.Seed = sample.RandomSeed
+		}
+	}
+	s.readChain(f, o)
+	s.readBias(f, o)
+	texts := sample.DefaultBreakers()
+	f.Read("dry_sequence_breakers", &texts)
+	if o.DRYMultiplier != 0 {
+		o.DRYBreakers = sample.NewBreakers(texts, s.Engine.Config().Vocab, s.Piece)
+	}
+}
+
+// readChain reads the samplers: a list of names, or letters.
+func (s *Server) readChain(f *Fields, o *sample.Options) {
+	raw := f.Raw("samplers")
+	if raw == nil {
+		return
+	}
+	var letters string
+	var names []string
+	var err error
+	switch {
+	case json.Unmarshal(raw, &letters) == nil:
+		o.Chain, err = sample.ParseLetters(letters)
+	case json.Unmarshal(raw, &names) == nil && len(names) == 0:
+		o.Chain = []sample.Stage{}
+	case names != nil:
+		o.Chain, err = sample.ParseChain(strings.Join(names, ";"))
+	default:
+		err = Invalid("it is neither a list of names nor letters")
+	}
+	if err != nil {
+		f.Fail(Invalid("the field samplers cannot be read: %s", err))
+	}
+}
+
+// readBias reads logit_bias: an object from tokens to biases, or a list of pairs. A token is a number, or a text for all its tokens; false bans.
+func (s *Server) readBias(f *Fields, o *sample.Options) {
+	raw := f.Raw("logit_bias")
+	if raw == nil {
+		return
+	}
+	biases := map[int32]float32{}
+	for id, b := range o.LogitBias {
+		biases[id] = b
+	}
+	o.LogitBias = biases
+	var object map[string]json.RawMessage
+	var pairs [][]json.RawMessage
+	switch {
+	case json.Unmarshal(raw, &object) == nil:
+		for token, value := range object {
+			s.addBias(f, biases, token, value)
+		}
+	case json.Unmarshal(raw, &pairs) == nil && !slices.ContainsFunc(pairs, func(p []json.RawMessage) bool { return len(p) != 2 }):
+		for _, p := range pairs {
+			token := string(p[0])
+			var text string
+			if json.Unmarshal(p[0], &text) == nil {
+				token = text
+			}
+			s.addBias(f, biases, token, p[1])
+		}
+	default:
+		f.Fail(Invalid("the field logit_bias is neither an object nor a list of pairs"))
+	}
+}
+
+func (s *Server) addBias(f *Fields, biases map[int32]float32, token string, value json.RawMessage) {
+	var bias float32
+	if string(value) == "false" {
+		bias = float32(math.Inf(-1))
+	} else if json.Unmarshal(value, &bias) != nil {
+		f.Fail(Invalid("the field logit_bias has a bias that is neither a number nor false"))
+	}
+	ids := []int32{0}
+	if id, err := strconv.ParseInt(token, 10, 32); err == nil {
+		ids[0] = int32(id)
+	} else {
+		ids = s.Engine.Tokenizer().Encode(token, false, true)
+	}
+	for _, id := range ids {
+		biases[id] += bias
+	}
+}
+
+// ReadConstraint reads the fields grammar and json_schema.
+func (s *Server) ReadConstraint(f *Fields, g *Generation) {
+	var text string
+	schema := f.Raw("json_schema")
+	if f.Read("grammar", &text); text == "" && schema == nil {
+		return
+	}
+	if text != "" && schema != nil {
+		f.Fail(Invalid("the fields grammar and json_schema each name a grammar; give one"))
+		return
+	}
+	var err error
+	if text != "" {
+		var parsed *grammar.Grammar
+		if parsed, err = grammar.ParseGBNF(text); err == nil {
+			err = s.Hold(g, parsed)
+		}
+	} else {
+		err = s.HoldSchema(g, schema)
+	}
+	if err != nil {
+		f.Fail(Invalid("the grammar or the JSON Schema cannot be used: %s", err))
+	}
+}
+
+// HoldSchema has g be JSON that is valid by a schema.
+func (s *Server) HoldSchema(g *Generation, schema json.RawMessage) error {
+	parsed, err := grammar.FromSchema(schema)
+	if err != nil {
+		return err
+	}
+	return s.Hold(g, parsed)
+}
+
+// Hold has g be a text of a grammar.
+func (s *Server) Hold(g *Generation, parsed *grammar.Grammar) error {
+	compiled, err := s.Compile(parsed)
+	if err == nil {
+		g.Constrain = func() sample.Constraint { return compiled.NewState() }
+	}
+	return err
+}
+
+// Compile joins a grammar with the model's vocabulary.
+func (s *Server) Compile(g *grammar.Grammar) (*grammar.Compiled, error) {
+	v, err := s.vocabulary()
+	if err != nil {
+		return nil, err
+	}
+	return g.Compile(v)
+}

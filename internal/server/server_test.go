@@ -1,0 +1,309 @@
+package server_test
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"runtime"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/powerinfer-go/powerinfer/demo"
+	"github.com/powerinfer-go/powerinfer/internal/chat"
+	"github.com/powerinfer-go/powerinfer/internal/engine"
+	"github.com/powerinfer-go/powerinfer/internal/gguf"
+	"github.com/powerinfer-go/powerinfer/internal/planner"
+	"github.com/powerinfer-go/powerinfer/internal/sample"
+	"github.com/powerinfer-go/powerinfer/internal/server"
+	"github.com/powerinfer-go/powerinfer/internal/server/llamacpp"
+	"github.com/powerinfer-go/powerinfer/internal/server/openai"
+	"github.com/powerinfer-go/powerinfer/internal/session"
+)
+
+// A live server with the embedded model.
+type live struct {
+	t    testing.TB
+	url  string
+	logs *bytes.Buffer // to be read when the server has ended
+	s    *server.Server
+}
+
+// start starts a server; change may change its options.
+func start(t testing.TB, change func(*server.Options)) *live {
+	t.Helper()
+	f, err := gguf.Parse(demo.Name, demo.Model())
+	if err != nil {
+		t.Fatal(err)
+	}
+	template, err := chat.Named("chatml", f)
+	if err != nil {
+		t.Fatal(err)
+	}
+	l := &live{t: t, logs: &bytes.Buffer{}}
+	o := server.Options{
+		Name: "tales", Slots: 2, Queue: 4, Predict: -1, Sampling: sample.DefaultOptions(), Template: template, Stop: []string{"<|im_end|>"},
+		Timeout: 10 * time.Second, Log: slog.New(slog.NewTextHandler(l.logs, nil)),
+	}
+	if change != nil {
+		change(&o)
+	}
+	e, err := session.Open(t.Context(), f, session.Options{
+		Engine:  engine.Options{Outputs: o.Slots},
+		Planner: planner.Options{Device: "none", Processor: planner.Processor{Threads: 1, Kernels: planner.KernelsAuto}, Notice: func(string) {}},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	l.s = server.New(e.Engine, o)
+	llamacpp.Register(l.s)
+	openai.Register(l.s)
+	h := httptest.NewServer(l.s.Handler())
+	l.url = h.URL
+	t.Cleanup(func() {
+		h.Close()
+		e.Close()
+	})
+	return l
+}
+
+// request sends a request and returns the answer.
+func (l *live) request(ctx context.Context, method, path, body string, header ...string) *http.Response {
+	l.t.Helper()
+	r, err := http.NewRequestWithContext(ctx, method, l.url+path, strings.NewReader(body))
+	if err != nil {
+		l.t.Fatal(err)
+	}
+	for i := 0; i < len(header); i += 2 {
+		r.Header.Set(header[i], header[i+1])
+	}
+	res, err := http.DefaultClient.Do(r)
+	if err != nil {
+		l.t.Fatalf("%s %s: %v", method, path, err)
+	}
+	return res
+}
+
+// ask posts body and returns the answer's document and status.
+func (l *live) ask(path, body string) (map[string]any, int) {
+	l.t.Helper()
+	res := l.request(context.Background(), "POST", path, body)
+	defer res.Body.Close()
+	var doc map[string]any
+	if err := json.NewDecoder(res.Body).Decode(&doc); err != nil {
+		l.t.Fatalf("%s: %v", path, err)
+	}
+	return doc, res.StatusCode
+}
+
+// good posts body, which must be answered by 200.
+func (l *live) good(path, body string) map[string]any {
+	l.t.Helper()
+	doc, status := l.ask(path, body)
+	if status != http.StatusOK {
+		l.t.Fatalf("%s %s: status %d: %v", path, body, status, doc)
+	}
+	return doc
+}
+
+// at returns what lies in doc at a path of keys and indices.
+func at(t testing.TB, doc any, path ...any) any {
+	t.Helper()
+	for _, p := range path {
+		switch p := p.(type) {
+		case string:
+			m, _ := doc.(map[string]any)
+			doc = m[p]
+		case int:
+			a, _ := doc.([]any)
+			if p >= len(a) {
+				t.Fatalf("%v has no element %d", path, p)
+			}
+			doc = a[p]
+		}
+	}
+	return doc
+}
+
+// events reads a stream to its end: the documents of its events, and the last line of data.
+func events(t testing.TB, body io.Reader) (docs []map[string]any, last string) {
+	t.Helper()
+	lines := bufio.NewScanner(body)
+	lines.Buffer(nil, 1<<20)
+	for lines.Scan() {
+		line := lines.Text()
+		data, ok := strings.CutPrefix(line, "data: ")
+		if !ok && line != "" && line != ":" {
+			t.Errorf("the line %q is none of an event's", line)
+		}
+		if !ok {
+			continue
+		}
+		last = data
+		var doc map[string]any
+		if data != "[DONE]" {
+			if err := json.Unmarshal([]byte(data), &doc); err != nil {
+				t.Errorf("%q: %v", data, err)
+			}
+			docs = append(docs, doc)
+		}
+	}
+	return docs, last
+}
+
+// eventually waits until what is true, for 10 s at most.
+func eventually(t testing.TB, what string, is func() bool) {
+	t.Helper()
+	for end := time.Now().Add(10 * time.Second); !is(); time.Sleep(5 * time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatalf("%s: not within 10 s", what)
+		}
+	}
+}
+
+func (l *live) idle() bool { return !slices.Contains(l.s.Busy(), true) }
+
+func TestState(t *testing.T) {
+	l := start(t, nil)
+	for path, want := range map[string]string{
+		"/health": `"ok"`, "/v1/health": `"ok"`, "/props": `"total_slots":2`, "/slots": `"is_processing":false`,
+		"/v1/models": `"id":"tales"`, "/models": `"object":"list"`,
+	} {
+		res := l.request(t.Context(), "GET", path, "")
+		text, _ := io.ReadAll(res.Body)
+		res.Body.Close()
+		if res.StatusCode != http.StatusOK || !json.Valid(text) || !strings.Contains(string(text), want) {
+			t.Errorf("GET %s: status %d: %s", path, res.StatusCode, text)
+		}
+	}
+	ids := at(t, l.good("/tokenize", `{"content":"The old king"}`), "tokens")
+	body, _ := json.Marshal(map[string]any{"tokens": ids})
+	if text := at(t, l.good("/detokenize", string(body)), "content"); strings.TrimSpace(text.(string)) != "The old king" {
+		t.Errorf("tokenize and detokenize give %q", text)
+	}
+	doc, status := l.ask("/nowhere", `{}`)
+	if status != http.StatusNotFound || at(t, doc, "error", "type") != "not_found_error" {
+		t.Errorf("an unknown route: %d %v", status, doc)
+	}
+}
+
+func TestKeysAndOrigins(t *testing.T) {
+	l := start(t, func(o *server.Options) {
+		o.Keys, o.Origins = []string{"first", "second"}, []string{"https://page.example"}
+	})
+	for _, k := range []struct {
+		path   string
+		header []string
+		status int
+	}{
+		{"/health", nil, 200},
+		{"/props", nil, 401},
+		{"/v1/models", []string{"Authorization", "Bearer wrong"}, 401},
+		{"/props", []string{"Authorization", "Bearer second"}, 200},
+		{"/props", []string{"X-Api-Key", "first"}, 200},
+		{"/health", []string{"Origin", "https://other.example"}, 403},
+		{"/health", []string{"Origin", "https://page.example"}, 200},
+		{"/health", []string{"Origin", l.url}, 200}, // the server's own page
+	} {
+		res := l.request(t.Context(), "GET", k.path, "", k.header...)
+		res.Body.Close()
+		if res.StatusCode != k.status {
+			t.Errorf("GET %s with %v: status %d, want %d", k.path, k.header, res.StatusCode, k.status)
+		}
+		if allowed := res.Header.Get("Access-Control-Allow-Origin"); k.status == 403 && allowed != "" {
+			t.Errorf("an origin that is not on the list was allowed: %s", allowed)
+		}
+	}
+	res := l.request(t.Context(), "OPTIONS", "/v1/chat/completions", "", "Origin", "https://page.example", "Access-Control-Request-Headers", "authorization")
+	res.Body.Close()
+	if res.StatusCode != http.StatusNoContent || res.Header.Get("Access-Control-Allow-Headers") != "authorization" {
+		t.Errorf("a preflight: status %d, headers %v", res.StatusCode, res.Header)
+	}
+}
+
+const long = `{"prompt":"Once upon a time","n_predict":-1,"ignore_eos":true,"stream":true}`
+
+func TestFullQueue(t *testing.T) {
+	l := start(t, func(o *server.Options) { o.Slots, o.Queue = 1, 0 })
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	res := l.request(ctx, "POST", "/completion", long)
+	defer res.Body.Close()
+	refused := l.request(t.Context(), "POST", "/completion", `{"prompt":"A","n_predict":1}`)
+	defer refused.Body.Close()
+	if refused.StatusCode != http.StatusServiceUnavailable || refused.Header.Get("Retry-After") == "" {
+		t.Errorf("with a full queue: status %d, Retry-After %q", refused.StatusCode, refused.Header.Get("Retry-After"))
+	}
+	cancel()
+	eventually(t, "the slot is free again", l.idle)
+	eventually(t, "a request is taken again", func() bool {
+		_, status := l.ask("/completion", `{"prompt":"A","n_predict":1}`)
+		return status == http.StatusOK
+	})
+}
+
+// TestClientsThatGo: their requests end, and one that needs the whole cache finds it free; no goroutine is left.
+func TestClientsThatGo(t *testing.T) {
+	before := runtime.NumGoroutine()
+	t.Run("server", func(t *testing.T) {
+		l := start(t, nil)
+		for _, path := range []string{"/completion", "/v1/completions"} {
+			ctx, cancel := context.WithCancel(t.Context())
+			res := l.request(ctx, "POST", path, long)
+			if _, err := bufio.NewReader(res.Body).ReadString('\n'); err != nil {
+				t.Fatal(err)
+			}
+			cancel()
+			res.Body.Close()
+			eventually(t, "the request ended", l.idle)
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		res := l.request(ctx, "POST", "/v1/chat/completions", `{"messages":[{"role":"user","content":"Tell"}],"stream":true,"ignore_eos":true}`)
+		cancel()
+		res.Body.Close()
+		eventually(t, "the chat ended", l.idle)
+		whole := `{"prompt":"` + strings.Repeat("king ", 400) + `","n_predict":1,"cache_prompt":false}`
+		if n := at(t, l.good("/completion", whole), "timings", "prompt_n").(float64); n < 400 {
+			t.Errorf("the prompt has %v tokens, fewer than meant", n)
+		}
+		http.DefaultClient.CloseIdleConnections()
+	})
+	eventually(t, "the goroutines ended", func() bool { return runtime.NumGoroutine() <= before })
+}
+
+// TestGracefulStop: the answer that runs goes on to its end, and the log has no prompt.
+func TestGracefulStop(t *testing.T) {
+	l := start(t, nil)
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, stop := context.WithCancel(t.Context())
+	defer stop()
+	ended := make(chan error, 1)
+	go func() { ended <- l.s.Serve(ctx, listener, 20*time.Second) }()
+	l.url = "http://" + listener.Addr().String()
+	res := l.request(t.Context(), "POST", "/completion", `{"prompt":"secret words","n_predict":200,"ignore_eos":true,"stream":true}`)
+	defer res.Body.Close()
+	stop()
+	docs, _ := events(t, res.Body)
+	if end := docs[len(docs)-1]; end["tokens_predicted"] != 200.0 {
+		t.Errorf("the answer ended early: %v", end)
+	}
+	if err := <-ended; err != nil {
+		t.Errorf("Serve: %v", err)
+	}
+	if _, err := http.Get(l.url + "/health"); err == nil {
+		t.Error("a stopped server answers")
+	}
+	if log := l.logs.String(); strings.Contains(log, "secret") || !strings.Contains(log, "path=/completion") {
+		t.Errorf("the log: %s", log)
+	}
+}

@@ -1,0 +1,76 @@
+package server
+
+import (
+	"time"
+
+	"github.com/powerinfer-go/powerinfer/internal/engine"
+)
+
+// Timings are llama-server's: what a text took.
+type Timings struct {
+	CacheN              int     `json:"cache_n"`
+	PromptN             int     `json:"prompt_n"`
+	PromptMS            float64 `json:"prompt_ms"`
+	PromptPerTokenMS    float64 `json:"prompt_per_token_ms"`
+	PromptPerSecond     float64 `json:"prompt_per_second"`
+	PredictedN          int     `json:"predicted_n"`
+	PredictedMS         float64 `json:"predicted_ms"`
+	PredictedPerTokenMS float64 `json:"predicted_per_token_ms"`
+	PredictedPerSecond  float64 `json:"predicted_per_second"`
+}
+
+// TimingsOf returns the timings of a text.
+func TimingsOf(r *engine.Result) Timings {
+	t := Timings{CacheN: r.Reused, PromptN: r.PromptTokens, PredictedN: r.Tokens}
+	t.PromptMS, t.PromptPerTokenMS, t.PromptPerSecond = rates(r.PromptTime, r.PromptTokens)
+	t.PredictedMS, t.PredictedPerTokenMS, t.PredictedPerSecond = rates(r.Time, r.Tokens)
+	return t
+}
+
+// rates returns a time in ms, in ms per token, and in tokens per second.
+func rates(d time.Duration, tokens int) (ms, perToken, perSecond float64) {
+	ms = d.Seconds() * 1000
+	if tokens > 0 && ms > 0 {
+		perToken, perSecond = ms/float64(tokens), float64(tokens)/d.Seconds()
+	}
+	return ms, perToken, perSecond
+}
+
+// A Probability is a token with the natural logarithm of its probability.
+type Probability struct {
+	ID      int32         `json:"id"`
+	Token   string        `json:"token"`
+	Bytes   []int         `json:"bytes"`
+	Logprob float32       `json:"logprob"`
+	Top     []Probability `json:"top_logprobs,omitempty"`
+}
+
+// leastLogprob stands for the probability 0, whose logarithm JSON cannot express.
+const leastLogprob = -1e30
+
+// ProbabilityOf returns the probability of a token and of those that might have been chosen.
+func (s *Server) ProbabilityOf(t *engine.Token) Probability {
+	p := s.probability(t.ID, t.Logprob)
+	for _, l := range t.Top {
+		p.Top = append(p.Top, s.probability(l.ID, l.Logprob))
+	}
+	return p
+}
+
+func (s *Server) probability(id int32, logprob float32) Probability {
+	piece := s.Piece(id)
+	p := Probability{ID: id, Token: string(piece), Logprob: max(logprob, leastLogprob), Bytes: make([]int, len(piece))}
+	for i, b := range piece {
+		p.Bytes[i] = int(b)
+	}
+	return p
+}
+
+// Piece returns a token's text; nothing for outputs that stand for no token.
+func (s *Server) Piece(id int32) []byte {
+	tok := s.Engine.Tokenizer()
+	if id < 0 || int(id) >= tok.Size() {
+		return nil
+	}
+	return tok.Piece(id, true)
+}

@@ -1,0 +1,103 @@
+// Package session opens a model on this machine: its file, the statistics of its neurons, the plan of where it lies, and the engine.
+package session
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/powerinfer-go/powerinfer/internal/engine"
+	"github.com/powerinfer-go/powerinfer/internal/gguf"
+	"github.com/powerinfer-go/powerinfer/internal/grammar"
+	"github.com/powerinfer-go/powerinfer/internal/modelcost"
+	"github.com/powerinfer-go/powerinfer/internal/planner"
+	"github.com/powerinfer-go/powerinfer/internal/tokenizer"
+)
+
+// Options are the choices made when a model is opened. Zero values mean defaults.
+type Options struct {
+	Engine     engine.Options  // Devices and Order are set by Open
+	Planner    planner.Options // Model and Trace are set by Open
+	Statistics string          // the file that profile wrote, for a model that holds no statistics
+}
+
+// Session is an open model.
+type Session struct {
+	*engine.Engine
+	File    *gguf.File
+	Planner *planner.Planner
+}
+
+// Open opens the engine for the model in f, which stays the caller's until Open succeeds: then Close closes both.
+func Open(ctx context.Context, f *gguf.File, o Options) (*Session, error) {
+	devices, err := o.plan(ctx, f)
+	if err != nil {
+		return nil, err
+	}
+	o.Engine.Devices = devices
+	e, err := engine.Open(ctx, f, o.Engine)
+	if err != nil {
+		return nil, err
+	}
+	return &Session{e, f, devices}, nil
+}
+
+// Plan returns what Open would have the model in f computed on.
+func Plan(ctx context.Context, f *gguf.File, o Options) (*planner.Planner, error) {
+	return o.plan(ctx, f)
+}
+
+// plan chooses what the model in f is computed on, and in which order its neurons lie.
+func (o *Options) plan(ctx context.Context, f *gguf.File) (*planner.Planner, error) {
+	stats, err := Statistics(f, o.Statistics, o.Engine.Activation)
+	if err != nil {
+		return nil, err
+	}
+	e, p := &o.Engine, &o.Planner
+	if stats != nil {
+		e.Order = stats.Order()
+	}
+	p.Trace = e.Trace
+	p.Lock = e.Lock
+	p.Model = modelcost.Options{
+		Context: e.Context, UBatch: e.LargestStep(), Outputs: e.Outputs, Sparse: e.Sparse, Activation: e.Activation,
+		Law: modelcost.UsualLaw(), Stats: stats,
+	}
+	return planner.New(ctx, f, *p)
+}
+
+// Close frees the model and closes its file.
+func (s *Session) Close() error { return errors.Join(s.Engine.Close(), s.File.Close()) }
+
+// Override replaces keys of f's metadata: each is KEY=TYPE:VALUE with a type of int, float, bool or str, as llama.cpp's --override-kv.
+func Override(f *gguf.File, overrides []string) error {
+	for _, o := range overrides {
+		key, rest, ok1 := strings.Cut(o, "=")
+		typ, value, ok2 := strings.Cut(rest, ":")
+		if !ok1 || !ok2 || key == "" {
+			return fmt.Errorf("--override-kv %q is not KEY=TYPE:VALUE with a type of int, float, bool or str", o)
+		}
+		if err := f.Override(key, typ, value); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Vocabulary returns the tokens of tok as grammars take them.
+func Vocabulary(tok *tokenizer.Tokenizer) (*grammar.Vocabulary, error) {
+	pieces := make([][]byte, tok.Size())
+	var ends []int32
+	special := map[string]int32{}
+	for id := range int32(tok.Size()) {
+		pieces[id] = tok.Piece(id, false)
+		if tok.IsEOG(id) {
+			ends = append(ends, id)
+		}
+		if len(pieces[id]) == 0 {
+			special[tok.Text(id)] = id
+		}
+	}
+	return grammar.NewVocabulary(pieces, ends, special)
+}

@@ -1,0 +1,117 @@
+package powerinfer
+
+import (
+	"fmt"
+	"io"
+
+	"github.com/powerinfer-go/powerinfer/internal/engine"
+	"github.com/powerinfer-go/powerinfer/internal/model"
+	"github.com/powerinfer-go/powerinfer/internal/planner"
+	"github.com/powerinfer-go/powerinfer/internal/session"
+	"github.com/powerinfer-go/powerinfer/internal/trace"
+)
+
+// Sparse says which neurons of feed-forward layers are computed.
+type Sparse string
+
+// The ways of computing feed-forward layers.
+const (
+	SparseAuto    Sparse = "auto"    // SparsePredict if the file says that it costs nearly nothing, else SparseExact where neurons are ever zero
+	SparseOff     Sparse = "off"     // all neurons
+	SparseExact   Sparse = "exact"   // those that are not zero, which changes no result
+	SparsePredict Sparse = "predict" // those that the file's predictors choose
+)
+
+// NoGPU is Options.Devices for the processor alone.
+const NoGPU = "none"
+
+// Options are the choices made when a model is opened. The zero value is a good one.
+type Options struct {
+	Context   int // tokens of KV cache that all generations share; 0: as many as the model was trained for
+	Sequences int // generations computed at a time, others wait; 0: 8
+
+	Batch        int // tokens of prompts handed in at a time; 0: 2048
+	UBatch       int // tokens of the largest step; 0: 512
+	Threads      int // for generation; 0: the idle physical cores
+	ThreadsBatch int // for prompts; 0: Threads
+
+	Devices      string  // GPUs by name or number, separated by commas, or NoGPU; empty: all GPUs, or the best of other devices
+	VRAM         []int64 // bytes of memory to use, of each GPU or of all alike; nil: what is free, less a reserve
+	GPULayers    *int    // so many whole layers, the last ones, lie on GPUs, negative: all; nil: attention and hot neurons come first
+	StreamTokens *int    // length of a prompt's step from which on cold neurons are sent to the GPU; 0: never; nil: where that is faster
+	ReadAhead    *bool   // whether the processor reads neurons before it is their turn; nil: where the plan has GPUs wait for it
+
+	Sparse          Sparse   // empty: SparseAuto
+	SparseThreshold *float32 // logit from which a predicted neuron is computed; nil: the file's
+	Activation      string   // overrides the file's: silu, gelu, relu, fatrelu[:threshold], drelu, relu2
+	Statistics      string   // a file of `powerinfer profile`, for a model that holds no statistics of its neurons
+	Overrides       []string // of metadata, each KEY=TYPE:VALUE as in llama.cpp's --override-kv
+
+	Mapped bool // compute on the mapped file instead of copying weights into memory
+	Lock   bool // keep weights out of swap
+
+	Progress func(done, total int64) // is told how many bytes of weights are loaded; may be nil
+	Notice   func(string)            // is told in a line what a user should know, such as why a GPU is given up; may be nil
+	Trace    *Trace                  // keeps what was computed when; may be nil
+}
+
+// defaultSequences is how many generations are computed at a time unless Options say otherwise.
+const defaultSequences = 8
+
+// Trace keeps what each processor did when. A Trace is for one model.
+type Trace struct{ log *trace.Log }
+
+// NewTrace returns an empty trace, whose time begins now.
+func NewTrace() *Trace { return &Trace{trace.New()} }
+
+// Empty reports whether nothing was computed yet.
+func (t *Trace) Empty() bool { return t.log.Empty() }
+
+// Dropped returns how many spans found no room.
+func (t *Trace) Dropped() int { return t.log.Left() }
+
+// Write writes the trace in Chrome's trace event format, which ui.perfetto.dev shows.
+func (t *Trace) Write(w io.Writer) error { return t.log.Write(w) }
+
+// session returns the options in the engine's and the planner's terms.
+func (o *Options) session() (session.Options, error) {
+	for _, f := range []struct {
+		name  string
+		value int
+	}{{"Context", o.Context}, {"Sequences", o.Sequences}, {"Batch", o.Batch}, {"UBatch", o.UBatch}, {"Threads", o.Threads}, {"ThreadsBatch", o.ThreadsBatch}} {
+		if f.value < 0 {
+			return session.Options{}, fmt.Errorf("option %s is %d; give a positive number, or 0 for the default", f.name, f.value)
+		}
+	}
+	mode, err := o.sparseMode()
+	if err != nil {
+		return session.Options{}, err
+	}
+	sequences := o.Sequences
+	if sequences == 0 {
+		sequences = defaultSequences
+	}
+	e := engine.Options{
+		Context: o.Context, Batch: o.Batch, UBatch: o.UBatch, Outputs: sequences, NoRepack: o.Mapped, Lock: o.Lock,
+		Activation: o.Activation, Threshold: o.SparseThreshold, Sparse: mode, Progress: o.Progress,
+	}
+	if o.Trace != nil {
+		e.Trace = o.Trace.log
+	}
+	return session.Options{Engine: e, Planner: o.planner(), Statistics: o.Statistics}, nil
+}
+
+func (o *Options) planner() planner.Options {
+	return planner.Options{
+		Processor: planner.Processor{Threads: o.Threads, ThreadsBatch: o.ThreadsBatch, Lock: o.Lock},
+		Device:    o.Devices, Budgets: o.VRAM, Layers: o.GPULayers, StreamTokens: o.StreamTokens, ReadAhead: o.ReadAhead, Notice: o.Notice,
+	}
+}
+
+func (o *Options) sparseMode() (model.SparseMode, error) {
+	name := o.Sparse
+	if name == "" {
+		name = SparseAuto
+	}
+	return model.ParseSparseMode(string(name))
+}

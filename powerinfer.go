@@ -1,0 +1,102 @@
+// Package powerinfer runs language models that may be larger than the GPU, in GGUF files, on the processor and on GPUs through Vulkan.
+//
+// A feed-forward layer is a set of neurons, of which a few, the hot ones, do most of the work whatever the input. They lie in the
+// GPU's memory; the cold ones lie in RAM and are computed there, if a predictor or the model's own zeros say that they are needed. Files
+// that `powerinfer prepare` has written name their hot neurons and hold predictors; all other files work as well.
+//
+//	m, err := powerinfer.Open(ctx, "model.gguf", powerinfer.Options{})
+//	if err != nil {
+//		return err
+//	}
+//	defer m.Close()
+//	for token, err := range m.Generate(ctx, "Once upon a time", powerinfer.Generation{Max: 100}) {
+//		if err != nil {
+//			return err
+//		}
+//		fmt.Print(token.Text)
+//	}
+//
+// A Model may be used by many goroutines: their generations are computed together, and each gives the same text as alone.
+package powerinfer
+
+import (
+	"context"
+	"errors"
+	"io"
+	"io/fs"
+	"os"
+	"sync"
+
+	"github.com/powerinfer-go/powerinfer/internal/gguf"
+	"github.com/powerinfer-go/powerinfer/internal/grammar"
+	"github.com/powerinfer-go/powerinfer/internal/session"
+)
+
+// Model is an open model. Its methods may be called from several goroutines.
+type Model struct {
+	session *session.Session
+	info    Info
+	close   func() error // closes the model once
+
+	vocabulary func() (*grammar.Vocabulary, error) // of the tokenizer, made when the first grammar is used
+}
+
+// Open opens the GGUF file at path, or all parts of a split one whose first part it is, and loads the model. Loading ends with ctx, and so
+// does measuring the machine, which takes seconds and is done once where there is a GPU. A file that cannot be opened gives an
+// *fs.PathError's cause, such as fs.ErrNotExist; a model that does not fit into memory a *MemoryError.
+func Open(ctx context.Context, path string, o Options) (*Model, error) {
+	f, err := gguf.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	return open(ctx, f, o)
+}
+
+// OpenFS opens a model as a file of a file system. A file of the operating system is mapped, another one is read into memory.
+func OpenFS(ctx context.Context, fsys fs.FS, name string, o Options) (*Model, error) {
+	f, err := fsys.Open(name)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	if file, ok := f.(*os.File); ok {
+		return Open(ctx, file.Name(), o)
+	}
+	data, err := io.ReadAll(f)
+	if err != nil {
+		return nil, err
+	}
+	return OpenBytes(ctx, name, data, o)
+}
+
+// OpenBytes opens a model that lies in memory, whole. data may not change until the model is closed; name is for messages.
+func OpenBytes(ctx context.Context, name string, data []byte, o Options) (*Model, error) {
+	f, err := gguf.Parse(name, data)
+	if err != nil {
+		return nil, err
+	}
+	return open(ctx, f, o)
+}
+
+// open loads the model in f, which it closes if that fails.
+func open(ctx context.Context, f *gguf.File, o Options) (*Model, error) {
+	s, err := func() (*session.Session, error) {
+		if err := session.Override(f, o.Overrides); err != nil {
+			return nil, err
+		}
+		so, err := o.session()
+		if err != nil {
+			return nil, err
+		}
+		return session.Open(ctx, f, so)
+	}()
+	if err != nil {
+		return nil, errors.Join(err, f.Close())
+	}
+	m := &Model{session: s, info: infoOf(s), close: sync.OnceValue(s.Close)}
+	m.vocabulary = sync.OnceValues(func() (*grammar.Vocabulary, error) { return session.Vocabulary(s.Tokenizer()) })
+	return m, nil
+}
+
+// Close ends all generations with ErrClosed, frees the model and closes its file.
+func (m *Model) Close() error { return m.close() }

@@ -1,0 +1,13 @@
+package powerinfer
+
+// Tokenize returns the tokens of text. With special, the tokens that begin and end a text are added as the model's file says, and the
+// texts of control tokens are recognised; leave it out for a piece of a text, or for what a stranger typed.
+func (m *Model) Tokenize(text string, special bool) []int32 {
+	return m.session.Tokenizer().Encode(text, special, special)
+}
+
+// Detokenize returns the text of tokens, byte for byte; control tokens have none. Tokens outside the vocabulary stand for nothing.
+func (m *Model) Detokenize(tokens []int32) string { return m.session.Tokenizer().Decode(tokens, false) }
+
+// EndOfText reports whether the token ends a generation.
+func (m *Model) EndOfText(token int32) bool { return m.session.Tokenizer().IsEOG(token) }
