@@ -159,15 +159,19 @@ func TestChatOnTerminal(t *testing.T) {
 func TestChatPlain(t *testing.T) {
 	for _, env := range []string{"NO_COLOR=1", "TERM=dumb"} {
 		s := onScreen(t, []string{env})
-		s.keys("/set n-predict 5\n")
+		typed := func(text string) {
+			s.expect("> ")
+			_, _ = s.tty.WriteString(text)
+		}
+		typed("/set n-predict 5\n")
 		s.expect("n-predict is 5")
-		s.keys("Once upon a time\n")
+		typed("Once upon a time\n")
 		s.expect("5 tokens")
-		s.keys("\x03")
+		typed("\x03")
 		s.expect(`\^C`)
-		s.keys("\x03")
+		typed("\x03")
 		s.expect("Ctrl-D or /exit leaves")
-		s.keys("/exit\n")
+		typed("/exit\n")
 		s.ended()
 		if strings.Contains(s.all, "\x1b") {
 			t.Errorf("%s: an escape sequence in %q", env, s.all)
