@@ -74,7 +74,7 @@ var floors = []struct{ pkg, imports string }{
 	{"bench/compare", "internal/bench internal/measure"},
 	{"internal/prepare", "internal/monotime internal/compute internal/compute/cpu internal/compute/cpu/gemm internal/compute/cpu/pool internal/engine internal/eval internal/gguf internal/hw internal/model internal/neuron internal/atomicfile internal/prepared internal/quant internal/sample internal/tokenizer internal/train internal/planner"},
 	{"internal/session", "internal/convert internal/engine internal/gguf internal/grammar internal/model internal/modelcost internal/neuron internal/planner internal/prepare internal/tokenizer"},
-	{"internal/server", "internal/chat internal/engine internal/grammar internal/sample internal/session"},
+	{"internal/server", "internal/chat internal/chat/answer internal/engine internal/grammar internal/sample internal/session"},
 	{"internal/server/llamacpp", "internal/engine internal/sample internal/server"},
 	{"internal/server/openai", "internal/chat internal/chat/answer internal/engine internal/sample internal/server"},
 	{".", "internal/compute internal/engine internal/eval internal/gguf internal/grammar internal/model internal/planner internal/sample internal/session internal/trace"},

@@ -67,6 +67,10 @@ func serve(ctx context.Context, c *cli.Command) error {
 	if err != nil {
 		return err
 	}
+	m, err := modelOptions(c, o.Log)
+	if err != nil {
+		return err
+	}
 	if err := checkGeneration(c); err != nil {
 		return err
 	}
@@ -74,49 +78,84 @@ func serve(ctx context.Context, c *cli.Command) error {
 	if err != nil {
 		return fmt.Errorf("%w; --host and --port choose another address", err)
 	}
-	defer l.Close()
+	if ip := net.ParseIP(c.String("host")); len(o.Keys) == 0 && c.String("host") != "localhost" && (ip == nil || !ip.IsLoopback()) {
+		o.Log.Warn("everyone who reaches this address may ask: --api-key or --api-key-file asks for a key")
+	}
+	models := &server.Single{}
+	s := server.New(models, o)
+	llamacpp.Register(s)
+	openai.Register(s)
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
+	ended := make(chan error, 1)
+	go func() { // health checks are answered while the model is loaded
+		ended <- s.Serve(ctx, l, servePatience)
+		stop()
+	}()
+	e, err := loadServed(ctx, c, m, models, l.Addr())
+	if err != nil {
+		stop()
+		return errors.Join(err, <-ended)
+	}
+	defer e.Close()
+	return <-ended
+}
+
+// loadServed loads the model and has it answer.
+func loadServed(ctx context.Context, c *cli.Command, o server.ModelOptions, models *server.Single, at net.Addr) (*session.Session, error) {
 	e, err := openEngine(ctx, c, func(eo *engine.Options, f *gguf.File) error {
 		eo.Outputs = o.Slots
 		return nil
 	})
 	if err != nil {
-		return err
+		return nil, err
 	}
-	defer e.Close()
+	if err := completeOptions(c, e, &o); err != nil {
+		return nil, errors.Join(err, e.Close())
+	}
+	models.Ready(server.Listed{Name: o.Name, Path: o.Path, Model: server.NewModel(e.Engine, o)})
+	o.Log.Info("listening", "url", "http://"+at.String(), "model", o.Name, "slots", o.Slots, "context", e.Context(), "device", e.Device())
+	return e, nil
+}
+
+// completeOptions sets what the model decides where the flags do not.
+func completeOptions(c *cli.Command, e *session.Session, o *server.ModelOptions) error {
+	var err error
 	if o.Sampling, err = samplerOptions(c, e.Engine); err != nil {
 		return err
 	}
 	if c.Int64("seed") < 0 {
 		o.Sampling.Seed = sample.RandomSeed // each request draws its own
 	}
-	if err := chooseTemplate(c, e, &o); err != nil {
-		return err
-	}
 	if o.Path = e.File.Path; o.Name == "" {
 		o.Name = strings.TrimSuffix(filepath.Base(o.Path), ".gguf")
 	}
-	s := server.New(e.Engine, o)
-	llamacpp.Register(s)
-	openai.Register(s)
-	if ip := net.ParseIP(c.String("host")); len(o.Keys) == 0 && c.String("host") != "localhost" && (ip == nil || !ip.IsLoopback()) {
-		o.Log.Warn("everyone who reaches this address may ask: --api-key or --api-key-file asks for a key")
-	}
-	o.Log.Info("listening", "url", "http://"+l.Addr().String(), "model", o.Name, "slots", o.Slots, "context", e.Context(), "device", e.Device())
-	return s.Serve(ctx, l, servePatience)
+	return chooseTemplate(c, e, o)
 }
 
-// serverOptions reads the flags that need no model.
-func serverOptions(c *cli.Command) (server.Options, error) {
-	o := server.Options{
-		Name: c.String("alias"), Slots: c.Int("parallel"), Queue: c.Int("max-queue"), Predict: c.Int("n-predict"),
-		Timeout: time.Duration(c.Int("timeout")) * time.Second, Log: slog.New(slog.NewTextHandler(os.Stderr, nil)),
-		Origins: c.StringSlice("cors-origin"),
+// modelOptions reads the flags about the model's requests that need no model.
+func modelOptions(c *cli.Command, log *slog.Logger) (server.ModelOptions, error) {
+	o := server.ModelOptions{
+		Name: c.String("alias"), Slots: c.Int("parallel"), Queue: c.Int("max-queue"), Predict: c.Int("n-predict"), Log: log,
 	}
 	switch {
 	case o.Slots < 1 || o.Slots > mostSequences:
 		return o, fmt.Errorf("--parallel %d is not a number from 1 to %d", o.Slots, mostSequences)
 	case o.Queue < 0:
 		return o, fmt.Errorf("--max-queue %d is not a number of requests", o.Queue)
+	}
+	var err error
+	o.Kwargs, err = readKwargs(c)
+	return o, err
+}
+
+// serverOptions reads the flags that need no model.
+func serverOptions(c *cli.Command) (server.Options, error) {
+	o := server.Options{
+		Timeout: time.Duration(c.Int("timeout")) * time.Second, Log: slog.New(slog.NewTextHandler(os.Stderr, nil)),
+		Origins: c.StringSlice("cors-origin"),
+	}
+	switch {
 	case c.Int("timeout") < 1 || c.Int("timeout") > 1<<20:
 		return o, fmt.Errorf("--timeout %d is not a number of seconds", c.Int("timeout"))
 	case c.Int("port") < 0 || c.Int("port") > 1<<16-1:
@@ -143,13 +182,11 @@ func serverOptions(c *cli.Command) (server.Options, error) {
 	if len(o.Keys) == 0 && (c.IsSet("api-key") || c.IsSet("api-key-file")) {
 		return o, errors.New("--api-key and --api-key-file hold no key; leave them out to ask for none")
 	}
-	var err error
-	o.Kwargs, err = readKwargs(c)
-	return o, err
+	return o, nil
 }
 
 // chooseTemplate sets the template of conversations: the one that the flags name, the model's, or chatml where it has none.
-func chooseTemplate(c *cli.Command, e *session.Session, o *server.Options) error {
+func chooseTemplate(c *cli.Command, e *session.Session, o *server.ModelOptions) error {
 	var err error
 	if o.Template, err = readTemplate(c, e.File); err != nil || o.Template != nil {
 		return err

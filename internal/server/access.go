@@ -37,7 +37,7 @@ func (s *Server) Handler() http.Handler {
 			return
 		}
 		if !slices.Contains(public, r.URL.Path) && !s.hasKey(r) {
-			WriteError(status, &Error{Status: http.StatusUnauthorized, Type: "authentication_error", Message: "the API key is missing or wrong"})
+			s.refuse(status, r, &Error{Status: http.StatusUnauthorized, Type: "authentication_error", Message: "the API key is missing or wrong"})
 			return
 		}
 		s.mux.ServeHTTP(status, r)
@@ -68,7 +68,7 @@ func (s *Server) checkOrigin(w http.ResponseWriter, r *http.Request) bool {
 	}
 	allowed := slices.Contains(s.o.Origins, "*") || slices.Contains(s.o.Origins, origin)
 	if u, err := url.Parse(origin); !allowed && (err != nil || u.Host == "" || u.Host != r.Host) {
-		WriteError(w, &Error{Status: http.StatusForbidden, Type: "permission_error", Message: "web pages of this origin may not ask; --cors-origin allows one"})
+		s.refuse(w, r, &Error{Status: http.StatusForbidden, Type: "permission_error", Message: "web pages of this origin may not ask; --cors-origin allows one"})
 		return false
 	}
 	h := w.Header()

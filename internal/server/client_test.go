@@ -6,7 +6,6 @@ import (
 	"path/filepath"
 	"testing"
 
-	"github.com/powerinfer-go/powerinfer/internal/server"
 	"github.com/powerinfer-go/powerinfer/internal/testenv"
 )
 
@@ -32,7 +31,7 @@ func TestOpenAIClient(t *testing.T) {
 	if out, err := install.CombinedOutput(); err != nil {
 		testenv.Missing(t, "npm", "npm cannot install openai: "+string(out))
 	}
-	l := start(t, func(o *server.Options) { o.Keys = []string{"secret"} })
+	l := start(t, func(o *choices) { o.Keys = []string{"secret"} })
 	node := exec.CommandContext(t.Context(), "node", "openai.mjs", l.url+"/v1")
 	node.Dir = folder
 	if out, err := node.CombinedOutput(); err != nil {

@@ -10,7 +10,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/powerinfer-go/powerinfer/internal/server"
 )
 
 // damaged returns a body that is broken somewhere, or in which something is far out of range.
@@ -89,7 +88,7 @@ func TestLargeBodies(t *testing.T) {
 
 // TestSlowBodies: a body that does not come in time is refused.
 func TestSlowBodies(t *testing.T) {
-	l := start(t, func(o *server.Options) { o.Timeout = 100 * time.Millisecond })
+	l := start(t, func(o *choices) { o.Timeout = 100 * time.Millisecond })
 	c, err := net.Dial("tcp", strings.TrimPrefix(l.url, "http://"))
 	if err != nil {
 		t.Fatal(err)

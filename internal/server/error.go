@@ -2,7 +2,6 @@ package server
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
@@ -12,7 +11,7 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/engine"
 )
 
-// An Error is what a request is refused with, in the form that llama-server and OpenAI's clients share.
+// An Error is what a request is refused with, by the names of llama-server and OpenAI.
 type Error struct {
 	Status  int    // of HTTP
 	Type    string // such as invalid_request_error
@@ -24,8 +23,11 @@ type Error struct {
 
 func (e *Error) Error() string { return e.Message }
 
-// MarshalJSON returns the error's body.
-func (e *Error) MarshalJSON() ([]byte, error) {
+// An ErrorForm returns an error's body as an API's clients expect it.
+type ErrorForm func(*Error) any
+
+// CommonForm is the form that llama-server and OpenAI's clients share.
+func CommonForm(e *Error) any {
 	type body struct {
 		Code         int    `json:"code"`
 		Message      string `json:"message"`
@@ -33,7 +35,7 @@ func (e *Error) MarshalJSON() ([]byte, error) {
 		PromptTokens int    `json:"n_prompt_tokens,omitempty"`
 		Context      int    `json:"n_ctx,omitempty"`
 	}
-	return json.Marshal(map[string]body{"error": {e.Status, e.Message, e.Type, e.PromptTokens, e.Context}})
+	return map[string]body{"error": {e.Status, e.Message, e.Type, e.PromptTokens, e.Context}}
 }
 
 // Invalid returns the error of a request that cannot be understood or granted.
@@ -41,8 +43,23 @@ func Invalid(format string, values ...any) *Error {
 	return &Error{Status: http.StatusBadRequest, Type: "invalid_request_error", Message: fmt.Sprintf(format, values...)}
 }
 
-// errorOf returns err as it is told to a client.
-func errorOf(err error) *Error {
+// NotFound returns the error of a request for something that does not exist.
+func NotFound(format string, values ...any) *Error {
+	return &Error{Status: http.StatusNotFound, Type: "not_found_error", Message: fmt.Sprintf(format, values...)}
+}
+
+// NotSupported returns the error of a request for something that this program does not do.
+func NotSupported(format string, values ...any) *Error {
+	return &Error{Status: http.StatusNotImplemented, Type: "not_supported_error", Message: fmt.Sprintf(format, values...)}
+}
+
+// Unavailable returns the error of a request that may succeed when it is sent again.
+func Unavailable(format string, values ...any) *Error {
+	return &Error{Status: http.StatusServiceUnavailable, Type: "unavailable_error", Message: fmt.Sprintf(format, values...), RetryAfter: retryAfter}
+}
+
+// ErrorOf returns err as it is told to a client.
+func ErrorOf(err error) *Error {
 	var known *Error
 	var long *engine.ContextError
 	switch {
@@ -54,18 +71,18 @@ func errorOf(err error) *Error {
 			Message: fmt.Sprintf("the prompt has %d tokens, more than the context of %d", long.Tokens, long.Context),
 		}
 	case errors.Is(err, engine.ErrClosed), errors.Is(err, context.Canceled):
-		return &Error{Status: http.StatusServiceUnavailable, Type: "unavailable_error", Message: "the server is stopping"}
+		return &Error{Status: http.StatusServiceUnavailable, Type: "unavailable_error", Message: "the server or the model is being stopped"}
 	}
 	return &Error{Status: http.StatusInternalServerError, Type: "server_error", Message: err.Error()}
 }
 
-// WriteError answers with an error.
-func WriteError(w http.ResponseWriter, err error) {
-	e := errorOf(err)
+// writeError answers with an error.
+func writeError(w http.ResponseWriter, form ErrorForm, err error) {
+	e := ErrorOf(err)
 	if e.RetryAfter > 0 {
 		w.Header().Set("Retry-After", strconv.Itoa(e.RetryAfter))
 	}
-	writeJSON(w, e.Status, e)
+	writeJSON(w, e.Status, form(e))
 }
 
 // WriteJSON answers with v.

@@ -3,7 +3,6 @@ package server
 import (
 	"context"
 	"iter"
-	"net/http"
 	"sync"
 	"time"
 
@@ -45,31 +44,28 @@ const quiet = 15 * time.Second
 const retryAfter = 2
 
 // enter counts n texts in, or refuses them where too many wait.
-func (s *Server) enter(n int) error {
-	if s.waiting.Add(int64(n)) > int64(s.o.Slots+s.o.Queue) {
-		s.waiting.Add(int64(-n))
-		return &Error{
-			Status: http.StatusServiceUnavailable, Type: "unavailable_error", RetryAfter: retryAfter,
-			Message: "too many requests wait; try again later",
-		}
+func (m *Model) enter(n int) error {
+	if m.waiting.Add(int64(n)) > int64(m.Slots+m.Queue) {
+		m.waiting.Add(int64(-n))
+		return Unavailable("too many requests wait; try again later")
 	}
 	return nil
 }
 
 // Generate queues texts and returns what happens to them until all have ended. Leaving the loop, or the end of ctx, ends them.
-func (s *Server) Generate(ctx context.Context, texts []Generation) (iter.Seq[Event], error) {
+func (m *Model) Generate(ctx context.Context, texts []Generation) (iter.Seq[Event], error) {
 	for i := range texts {
 		if n := len(texts[i].Prompt); n == 0 {
 			return nil, Invalid("the prompt is empty")
-		} else if n > s.Engine.Context() {
-			return nil, &engine.ContextError{Tokens: n, Context: s.Engine.Context()}
+		} else if n > m.Engine.Context() {
+			return nil, &engine.ContextError{Tokens: n, Context: m.Engine.Context()}
 		}
-		if err := texts[i].Sampling.Validate(s.Engine.Config().Vocab); err != nil {
+		if err := texts[i].Sampling.Validate(m.Engine.Config().Vocab); err != nil {
 			return nil, Invalid("%s", err)
 		}
 	}
 	return func(yield func(Event) bool) {
-		if err := s.enter(len(texts)); err != nil {
+		if err := m.enter(len(texts)); err != nil {
 			yield(Event{End: &engine.Result{}, Err: err})
 			return
 		}
@@ -78,8 +74,8 @@ func (s *Server) Generate(ctx context.Context, texts []Generation) (iter.Seq[Eve
 		var group sync.WaitGroup
 		for i := range texts {
 			group.Go(func() {
-				defer s.waiting.Add(-1)
-				s.generate(ctx, &texts[i], func(e Event) {
+				defer m.waiting.Add(-1)
+				m.generate(ctx, &texts[i], func(e Event) {
 					e.Index = i
 					select {
 					case events <- e:
@@ -120,30 +116,30 @@ func deliver(ctx context.Context, events <-chan Event, n int, yield func(Event) 
 }
 
 // generate makes one text, when a slot is free.
-func (s *Server) generate(ctx context.Context, g *Generation, tell func(Event)) {
+func (m *Model) generate(ctx context.Context, g *Generation, tell func(Event)) {
 	slot := 0
 	select {
-	case slot = <-s.slots:
+	case slot = <-m.slots:
 	case <-ctx.Done():
 		return
 	}
-	s.busy[slot].Store(true)
+	m.busy[slot].Store(true)
 	defer func() {
-		s.busy[slot].Store(false)
-		s.slots <- slot
+		m.busy[slot].Store(false)
+		m.slots <- slot
 	}()
-	res, err := s.run(ctx, g, func(e Event) {
+	res, err := m.run(ctx, g, func(e Event) {
 		e.Slot = slot
 		tell(e)
 	})
 	tell(Event{End: &res, Err: err, Slot: slot})
 	if err == nil {
-		s.o.Log.Info("generated", "slot", slot, "prompt_tokens", res.Reused+res.PromptTokens, "cached", res.Reused, "tokens", res.Tokens, "ms", res.Time.Milliseconds(), "end", string(res.Stop))
+		m.Log.Info("generated", "slot", slot, "prompt_tokens", res.Reused+res.PromptTokens, "cached", res.Reused, "tokens", res.Tokens, "ms", res.Time.Milliseconds(), "end", string(res.Stop))
 	}
 }
 
-func (s *Server) run(ctx context.Context, g *Generation, tell func(Event)) (engine.Result, error) {
-	sampler, err := sample.New(g.Sampling, s.Engine.Config().Vocab)
+func (m *Model) run(ctx context.Context, g *Generation, tell func(Event)) (engine.Result, error) {
+	sampler, err := sample.New(g.Sampling, m.Engine.Config().Vocab)
 	if err != nil {
 		return engine.Result{}, Invalid("%s", err)
 	}
@@ -160,7 +156,7 @@ func (s *Server) run(ctx context.Context, g *Generation, tell func(Event)) (engi
 			tell(Event{Progress: &Progress{total, st.Reused(), done, time.Since(begin).Milliseconds()}})
 		}
 	}
-	if st, err = s.Engine.Submit(ctx, r); err != nil {
+	if st, err = m.Engine.Submit(ctx, r); err != nil {
 		return engine.Result{}, err
 	}
 	defer st.Close()
@@ -169,7 +165,7 @@ func (s *Server) run(ctx context.Context, g *Generation, tell func(Event)) (engi
 	}
 	res, err := st.Result(), st.Err()
 	if err != nil && held != nil && held.err != nil {
-		s.o.Log.Warn("a text was ended because its grammar allows nothing more", "reason", held.err)
+		m.Log.Warn("a text was ended because its grammar allows nothing more", "reason", held.err)
 		res.Stop, err = engine.StopGrammar, nil
 	}
 	return res, err

@@ -6,21 +6,21 @@ import (
 )
 
 // ReadPrompt reads the prompt of a completion: a text, or a list of tokens and texts. Clients that send lists of prompts may send one.
-func (s *Server) ReadPrompt(f *Fields) []int32 {
+func (m *Model) ReadPrompt(f *Fields) []int32 {
 	raw := f.Raw("prompt")
 	if raw == nil {
 		f.Fail(Invalid("the field prompt is missing"))
 		return nil
 	}
-	ids, err := s.promptOf(raw, true)
+	ids, err := m.promptOf(raw, true)
 	if err != nil {
 		f.Fail(err)
 	}
 	return ids
 }
 
-func (s *Server) promptOf(raw json.RawMessage, listed bool) ([]int32, error) {
-	tok := s.Engine.Tokenizer()
+func (m *Model) promptOf(raw json.RawMessage, listed bool) ([]int32, error) {
+	tok := m.Engine.Tokenizer()
 	var text string
 	if json.Unmarshal(raw, &text) == nil {
 		return tok.Encode(text, true, true), nil
@@ -30,7 +30,7 @@ func (s *Server) promptOf(raw json.RawMessage, listed bool) ([]int32, error) {
 		return nil, Invalid("the field prompt is neither a text nor a list of tokens and texts")
 	}
 	if len(parts) == 1 && listed && len(parts[0]) > 0 && (parts[0][0] == '"' || parts[0][0] == '[') {
-		return s.promptOf(parts[0], false)
+		return m.promptOf(parts[0], false)
 	}
 	var ids []int32
 	tokens := 0
@@ -39,7 +39,7 @@ func (s *Server) promptOf(raw json.RawMessage, listed bool) ([]int32, error) {
 		switch {
 		case json.Unmarshal(p, &text) == nil:
 			ids = append(ids, tok.Encode(text, i == 0, true)...)
-		case json.Unmarshal(p, &id) == nil && id == math.Trunc(id) && id >= 0 && int(min(id, math.MaxInt32)) < s.Engine.Config().Vocab:
+		case json.Unmarshal(p, &id) == nil && id == math.Trunc(id) && id >= 0 && int(min(id, math.MaxInt32)) < m.Engine.Config().Vocab:
 			ids = append(ids, int32(id))
 			tokens++
 		default:

@@ -22,9 +22,9 @@ const (
 )
 
 // ReadGeneration reads the fields that all ways to ask for a text share.
-func (s *Server) ReadGeneration(f *Fields) Generation {
-	g := Generation{Sampling: s.o.Sampling}
-	g.Max, g.Text, g.Reuse = s.o.Predict, true, engine.ReuseAny
+func (m *Model) ReadGeneration(f *Fields) Generation {
+	g := Generation{Sampling: m.Sampling}
+	g.Max, g.Text, g.Reuse = m.Predict, true, engine.ReuseAny
 	for _, name := range []string{"n_predict", "max_tokens", "max_completion_tokens"} {
 		if f.Read(name, &g.Max) && (g.Max < -1 || g.Max > math.MaxInt32) {
 			f.Fail(Invalid("the field %s is not a number of tokens, or -1 for no limit", name))
@@ -36,13 +36,13 @@ func (s *Server) ReadGeneration(f *Fields) Generation {
 		g.Reuse = engine.ReuseNone
 	}
 	f.Read("return_progress", &g.ReportProgress)
-	s.readSampling(f, &g.Sampling)
+	m.readSampling(f, &g.Sampling)
 	if f.Read("ignore_eos", &g.IgnoreEOG); g.IgnoreEOG {
 		biases := map[int32]float32{}
 		for id, b := range g.Sampling.LogitBias {
 			biases[id] = b
 		}
-		for _, id := range s.ends {
+		for _, id := range m.ends {
 			biases[id] = float32(math.Inf(-1))
 		}
 		g.Sampling.LogitBias = biases
@@ -86,7 +86,7 @@ func readStop(f *Fields) []string {
 }
 
 // readSampling reads the fields that choose how tokens are drawn.
-func (s *Server) readSampling(f *Fields, o *sample.Options) {
+func (m *Model) readSampling(f *Fields, o *sample.Options) {
 	for _, n := range []struct {
 		name string
 		into *float32
@@ -118,9 +118,9 @@ func (s *Server) readSampling(f *Fields, o *sample.Options) {
 	for name, into := range map[string]*int{"repeat_last_n": &o.RepeatLastN, "dry_penalty_last_n": &o.DRYLastN} {
 		f.Read(name, into)
 		if *into == -1 {
-			*into = s.Engine.Context()
+			*into = m.Engine.Context()
 		}
-		*into = min(*into, s.Engine.Context())
+		*into = min(*into, m.Engine.Context())
 	}
 	var seed int64
 	if f.Read("seed", &seed) {
@@ -128,17 +128,17 @@ func (s *Server) readSampling(f *Fields, o *sample.Options) {
 			o.Seed = sample.RandomSeed
 		}
 	}
-	s.readChain(f, o)
-	s.readBias(f, o)
+	m.readChain(f, o)
+	m.readBias(f, o)
 	texts := sample.DefaultBreakers()
 	f.Read("dry_sequence_breakers", &texts)
 	if o.DRYMultiplier != 0 {
-		o.DRYBreakers = sample.NewBreakers(texts, s.Engine.Config().Vocab, s.Piece)
+		o.DRYBreakers = sample.NewBreakers(texts, m.Engine.Config().Vocab, m.Piece)
 	}
 }
 
 // readChain reads the samplers: a list of names, or letters.
-func (s *Server) readChain(f *Fields, o *sample.Options) {
+func (m *Model) readChain(f *Fields, o *sample.Options) {
 	raw := f.Raw("samplers")
 	if raw == nil {
 		return
@@ -162,7 +162,7 @@ func (s *Server) readChain(f *Fields, o *sample.Options) {
 }
 
 // readBias reads logit_bias: an object from tokens to biases, or a list of pairs. A token is a number, or a text for all its tokens; false bans.
-func (s *Server) readBias(f *Fields, o *sample.Options) {
+func (m *Model) readBias(f *Fields, o *sample.Options) {
 	raw := f.Raw("logit_bias")
 	if raw == nil {
 		return
@@ -177,7 +177,7 @@ func (s *Server) readBias(f *Fields, o *sample.Options) {
 	switch {
 	case json.Unmarshal(raw, &object) == nil:
 		for token, value := range object {
-			s.addBias(f, biases, token, value)
+			m.addBias(f, biases, token, value)
 		}
 	case json.Unmarshal(raw, &pairs) == nil && !slices.ContainsFunc(pairs, func(p []json.RawMessage) bool { return len(p) != 2 }):
 		for _, p := range pairs {
@@ -186,14 +186,14 @@ func (s *Server) readBias(f *Fields, o *sample.Options) {
 			if json.Unmarshal(p[0], &text) == nil {
 				token = text
 			}
-			s.addBias(f, biases, token, p[1])
+			m.addBias(f, biases, token, p[1])
 		}
 	default:
 		f.Fail(Invalid("the field logit_bias is neither an object nor a list of pairs"))
 	}
 }
 
-func (s *Server) addBias(f *Fields, biases map[int32]float32, token string, value json.RawMessage) {
+func (m *Model) addBias(f *Fields, biases map[int32]float32, token string, value json.RawMessage) {
 	var bias float32
 	if string(value) == "false" {
 		bias = float32(math.Inf(-1))
@@ -204,7 +204,7 @@ func (s *Server) addBias(f *Fields, biases map[int32]float32, token string, valu
 	if id, err := strconv.ParseInt(token, 10, 32); err == nil {
 		ids[0] = int32(id)
 	} else {
-		ids = s.Engine.Tokenizer().Encode(token, false, true)
+		ids = m.Engine.Tokenizer().Encode(token, false, true)
 	}
 	for _, id := range ids {
 		biases[id] += bias
@@ -212,7 +212,7 @@ func (s *Server) addBias(f *Fields, biases map[int32]float32, token string, valu
 }
 
 // ReadConstraint reads the fields grammar and json_schema.
-func (s *Server) ReadConstraint(f *Fields, g *Generation) {
+func (m *Model) ReadConstraint(f *Fields, g *Generation) {
 	var text string
 	schema := f.Raw("json_schema")
 	if f.Read("grammar", &text); text == "" && schema == nil {
@@ -226,10 +226,10 @@ func (s *Server) ReadConstraint(f *Fields, g *Generation) {
 	if text != "" {
 		var parsed *grammar.Grammar
 		if parsed, err = grammar.ParseGBNF(text); err == nil {
-			err = s.Hold(g, parsed)
+			err = m.Hold(g, parsed)
 		}
 	} else {
-		err = s.HoldSchema(g, schema)
+		err = m.HoldSchema(g, schema)
 	}
 	if err != nil {
 		f.Fail(Invalid("the grammar or the JSON Schema cannot be used: %s", err))
@@ -237,17 +237,17 @@ func (s *Server) ReadConstraint(f *Fields, g *Generation) {
 }
 
 // HoldSchema has g be JSON that is valid by a schema.
-func (s *Server) HoldSchema(g *Generation, schema json.RawMessage) error {
+func (m *Model) HoldSchema(g *Generation, schema json.RawMessage) error {
 	parsed, err := grammar.FromSchema(schema)
 	if err != nil {
 		return err
 	}
-	return s.Hold(g, parsed)
+	return m.Hold(g, parsed)
 }
 
 // Hold has g be a text of a grammar.
-func (s *Server) Hold(g *Generation, parsed *grammar.Grammar) error {
-	compiled, err := s.Compile(parsed)
+func (m *Model) Hold(g *Generation, parsed *grammar.Grammar) error {
+	compiled, err := m.Compile(parsed)
 	if err == nil {
 		g.Constrain = func() sample.Constraint { return compiled.NewState() }
 	}
@@ -255,8 +255,8 @@ func (s *Server) Hold(g *Generation, parsed *grammar.Grammar) error {
 }
 
 // Compile joins a grammar with the model's vocabulary.
-func (s *Server) Compile(g *grammar.Grammar) (*grammar.Compiled, error) {
-	v, err := s.vocabulary()
+func (m *Model) Compile(g *grammar.Grammar) (*grammar.Compiled, error) {
+	v, err := m.vocabulary()
 	if err != nil {
 		return nil, err
 	}

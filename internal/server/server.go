@@ -1,4 +1,4 @@
-// Package server answers requests over HTTP with one model: a queue with a limit, keys, origins, bodies within bounds, streams of events.
+// Package server answers requests over HTTP with models: a queue with a limit, keys, origins, bodies within bounds, streams of events.
 // The APIs that clients speak are the packages below it.
 package server
 
@@ -9,15 +9,7 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
-	"sync"
-	"sync/atomic"
 	"time"
-
-	"github.com/powerinfer-go/powerinfer/internal/chat"
-	"github.com/powerinfer-go/powerinfer/internal/engine"
-	"github.com/powerinfer-go/powerinfer/internal/grammar"
-	"github.com/powerinfer-go/powerinfer/internal/sample"
-	"github.com/powerinfer-go/powerinfer/internal/session"
 )
 
 // Bounds of what clients send.
@@ -30,52 +22,28 @@ const (
 
 // Options are the choices made when a server is started.
 type Options struct {
-	Name     string         // of the model, for clients
-	Path     string         // of the model's file
-	Slots    int            // requests that generate at a time
-	Queue    int            // requests that may wait besides
-	Predict  int            // tokens that an answer has at most where a request does not say; -1: no limit
-	Sampling sample.Options // where a request says nothing else
-	Template *chat.Template
-	Stop     []string // texts that end every answer of a chat
-	Kwargs   Kwargs   // variables of the chat template
-	Keys     []string // one of which a request must have; none: all may ask
-	Origins  []string // of web pages that may ask; "*" for all
-	Timeout  time.Duration
-	Log      *slog.Logger
+	Keys    []string // one of which a request must have; none: all may ask
+	Origins []string // of web pages that may ask; "*" for all
+	Timeout time.Duration
+	Log     *slog.Logger
 }
 
-// A Server has a model and answers requests.
+// A Server answers requests with its models.
 type Server struct {
-	Engine  *engine.Engine
-	o       Options
-	mux     *http.ServeMux
-	keys    [][keySize]byte
-	slots   chan int // free ones, by number
-	busy    []atomic.Bool
-	waiting atomic.Int64 // requests within, those that generate included
-	ends    []int32      // tokens that end a text
-	began   time.Time
-
-	vocabulary func() (*grammar.Vocabulary, error)
+	Models Models
+	o      Options
+	mux    *http.ServeMux
+	forms  map[string]ErrorForm // by the pattern of a route
+	keys   [][keySize]byte
+	began  time.Time
 }
 
-// New returns a server of e's model, which stays the caller's.
-func New(e *engine.Engine, o Options) *Server {
-	s := &Server{Engine: e, o: o, mux: http.NewServeMux(), slots: make(chan int, o.Slots), busy: make([]atomic.Bool, o.Slots), began: time.Now()}
-	for i := range o.Slots {
-		s.slots <- i
-	}
+// New returns a server of models, which stay the caller's. Routes are added by API.
+func New(models Models, o Options) *Server {
+	s := &Server{Models: models, o: o, mux: http.NewServeMux(), forms: map[string]ErrorForm{}, began: time.Now()}
 	s.keys = hashes(o.Keys)
-	tok := e.Tokenizer()
-	for id := range int32(tok.Size()) {
-		if tok.IsEOG(id) {
-			s.ends = append(s.ends, id)
-		}
-	}
-	s.vocabulary = sync.OnceValues(func() (*grammar.Vocabulary, error) { return session.Vocabulary(tok) })
-	s.mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
-		WriteError(w, &Error{Status: http.StatusNotFound, Type: "not_found_error", Message: "there is no " + r.Method + " " + r.URL.Path})
+	s.API(CommonForm).handle("/", func(_ http.ResponseWriter, r *http.Request) error {
+		return NotFound("there is no %s %s", r.Method, r.URL.Path)
 	})
 	return s
 }
@@ -85,34 +53,6 @@ func (s *Server) Options() *Options { return &s.o }
 
 // Began returns when the server was made.
 func (s *Server) Began() time.Time { return s.began }
-
-// Busy reports of each slot whether a request generates in it.
-func (s *Server) Busy() []bool {
-	all := make([]bool, len(s.busy))
-	for i := range s.busy {
-		all[i] = s.busy[i].Load()
-	}
-	return all
-}
-
-// Get has path answered by handle.
-func (s *Server) Get(path string, handle func(w http.ResponseWriter, r *http.Request)) {
-	s.mux.HandleFunc("GET "+path, handle)
-}
-
-// Post has what is posted to path answered by handle. An error is told to the client in the common form.
-func (s *Server) Post(path string, handle func(w http.ResponseWriter, r *http.Request, f *Fields) error) {
-	s.mux.HandleFunc("POST "+path, func(w http.ResponseWriter, r *http.Request) {
-		f, err := s.readBody(w, r)
-		if err != nil {
-			WriteError(w, err)
-			return
-		}
-		if err := handle(w, r, f); err != nil && r.Context().Err() == nil {
-			WriteError(w, err)
-		}
-	})
-}
 
 // readBody reads a request's body, which must come within the timeout.
 func (s *Server) readBody(w http.ResponseWriter, r *http.Request) (*Fields, error) {

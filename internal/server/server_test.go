@@ -34,10 +34,17 @@ type live struct {
 	url  string
 	logs *bytes.Buffer // to be read when the server has ended
 	s    *server.Server
+	m    *server.Model
+}
+
+// choices are those of a test.
+type choices struct {
+	server.Options
+	model server.ModelOptions
 }
 
 // start starts a server; change may change its options.
-func start(t testing.TB, change func(*server.Options)) *live {
+func start(t testing.TB, change func(*choices)) *live {
 	t.Helper()
 	f, err := gguf.Parse(demo.Name, demo.Model())
 	if err != nil {
@@ -48,21 +55,24 @@ func start(t testing.TB, change func(*server.Options)) *live {
 		t.Fatal(err)
 	}
 	l := &live{t: t, logs: &bytes.Buffer{}}
-	o := server.Options{
-		Name: "tales", Slots: 2, Queue: 4, Predict: -1, Sampling: sample.DefaultOptions(), Template: template, Stop: []string{"<|im_end|>"},
-		Timeout: 10 * time.Second, Log: slog.New(slog.NewTextHandler(l.logs, nil)),
-	}
+	log := slog.New(slog.NewTextHandler(l.logs, nil))
+	o := choices{server.Options{Timeout: 10 * time.Second, Log: log}, server.ModelOptions{
+		Name: "tales", Slots: 2, Queue: 4, Predict: -1, Sampling: sample.DefaultOptions(), Template: template, Stop: []string{"<|im_end|>"}, Log: log,
+	}}
 	if change != nil {
 		change(&o)
 	}
 	e, err := session.Open(t.Context(), f, session.Options{
-		Engine:  engine.Options{Outputs: o.Slots},
+		Engine:  engine.Options{Outputs: o.model.Slots},
 		Planner: planner.Options{Device: "none", Processor: planner.Processor{Threads: 1, Kernels: planner.KernelsAuto}, Notice: func(string) {}},
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
-	l.s = server.New(e.Engine, o)
+	l.m = server.NewModel(e.Engine, o.model)
+	single := &server.Single{}
+	single.Ready(server.Listed{Name: o.model.Name, Model: l.m})
+	l.s = server.New(single, o.Options)
 	llamacpp.Register(l.s)
 	openai.Register(l.s)
 	h := httptest.NewServer(l.s.Handler())
@@ -168,7 +178,7 @@ func eventually(t testing.TB, what string, is func() bool) {
 	}
 }
 
-func (l *live) idle() bool { return !slices.Contains(l.s.Busy(), true) }
+func (l *live) idle() bool { return !slices.Contains(l.m.Busy(), true) }
 
 func TestState(t *testing.T) {
 	l := start(t, nil)
@@ -195,7 +205,7 @@ func TestState(t *testing.T) {
 }
 
 func TestKeysAndOrigins(t *testing.T) {
-	l := start(t, func(o *server.Options) {
+	l := start(t, func(o *choices) {
 		o.Keys, o.Origins = []string{"first", "second"}, []string{"https://page.example"}
 	})
 	for _, k := range []struct {
@@ -231,7 +241,7 @@ func TestKeysAndOrigins(t *testing.T) {
 const long = `{"prompt":"Once upon a time","n_predict":-1,"ignore_eos":true,"stream":true}`
 
 func TestFullQueue(t *testing.T) {
-	l := start(t, func(o *server.Options) { o.Slots, o.Queue = 1, 0 })
+	l := start(t, func(o *choices) { o.model.Slots, o.model.Queue = 1, 0 })
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	res := l.request(ctx, "POST", "/completion", long)

@@ -3,6 +3,7 @@ package server
 import (
 	"bytes"
 	"encoding/json"
+	"fmt"
 	"net/http"
 	"time"
 )
@@ -38,19 +39,26 @@ func (e *EventStream) Send(v any) error {
 	return e.write(append(append([]byte("data: "), encoded(v)...), "\n\n"...))
 }
 
+// SendNamed sends v as an event that has a name.
+func (e *EventStream) SendNamed(name string, v any) error {
+	return e.write(fmt.Appendf(nil, "event: %s\ndata: %s\n\n", name, encoded(v)))
+}
+
 // Ping sends a comment, which keeps the connection open.
 func (e *EventStream) Ping() error { return e.write([]byte(":\n\n")) }
 
 // Done sends what ends OpenAI's streams.
 func (e *EventStream) Done() error { return e.write([]byte("data: [DONE]\n\n")) }
 
-// Fail tells of an error: by the status where nothing was sent, else by an event.
-func (e *EventStream) Fail(err error) {
+// Begun reports whether something was sent, so that an error can no longer be told by the status.
+func (e *EventStream) Begun() bool { return e.begun }
+
+// Fail sends an error as an event in the common form, or returns it where nothing was sent: then it can be told by the status.
+func (e *EventStream) Fail(err error) error {
 	if !e.begun {
-		WriteError(e.w, err)
-		return
+		return err
 	}
-	e.Send(errorOf(err))
+	return e.Send(CommonForm(ErrorOf(err)))
 }
 
 func (e *EventStream) write(data []byte) error {

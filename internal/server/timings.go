@@ -49,16 +49,16 @@ type Probability struct {
 const leastLogprob = -1e30
 
 // ProbabilityOf returns the probability of a token and of those that might have been chosen.
-func (s *Server) ProbabilityOf(t *engine.Token) Probability {
-	p := s.probability(t.ID, t.Logprob)
+func (m *Model) ProbabilityOf(t *engine.Token) Probability {
+	p := m.probability(t.ID, t.Logprob)
 	for _, l := range t.Top {
-		p.Top = append(p.Top, s.probability(l.ID, l.Logprob))
+		p.Top = append(p.Top, m.probability(l.ID, l.Logprob))
 	}
 	return p
 }
 
-func (s *Server) probability(id int32, logprob float32) Probability {
-	piece := s.Piece(id)
+func (m *Model) probability(id int32, logprob float32) Probability {
+	piece := m.Piece(id)
 	p := Probability{ID: id, Token: string(piece), Logprob: max(logprob, leastLogprob), Bytes: make([]int, len(piece))}
 	for i, b := range piece {
 		p.Bytes[i] = int(b)
@@ -67,8 +67,8 @@ func (s *Server) probability(id int32, logprob float32) Probability {
 }
 
 // Piece returns a token's text; nothing for outputs that stand for no token.
-func (s *Server) Piece(id int32) []byte {
-	tok := s.Engine.Tokenizer()
+func (m *Model) Piece(id int32) []byte {
+	tok := m.Engine.Tokenizer()
 	if id < 0 || int(id) >= tok.Size() {
 		return nil
 	}

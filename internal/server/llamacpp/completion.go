@@ -37,18 +37,18 @@ type ending struct {
 
 // A completion is one request's texts in the making.
 type completion struct {
-	api
+	model        *server.Model
 	texts        []server.Generation
 	stream       bool
 	returnTokens bool
 	parts        []chunk // [texts] what was written
 }
 
-func (a api) completion(w http.ResponseWriter, r *http.Request, f *server.Fields) error {
-	c := &completion{api: a}
-	g := a.ReadGeneration(f)
-	g.Prompt = a.ReadPrompt(f)
-	a.ReadConstraint(f, &g)
+func complete(w http.ResponseWriter, r *http.Request, f *server.Fields, m *server.Model) error {
+	c := &completion{model: m}
+	g := m.ReadGeneration(f)
+	g.Prompt = m.ReadPrompt(f)
+	m.ReadConstraint(f, &g)
 	f.Read("stream", &c.stream)
 	f.Read("return_tokens", &c.returnTokens)
 	n := 1
@@ -56,12 +56,12 @@ func (a api) completion(w http.ResponseWriter, r *http.Request, f *server.Fields
 		f.Read(name, &n)
 	}
 	for _, name := range []string{"logprobs", "n_probs"} {
-		if f.Read(name, &g.TopLogprobs); g.TopLogprobs < 0 || g.TopLogprobs > a.Engine.Config().Vocab {
+		if f.Read(name, &g.TopLogprobs); g.TopLogprobs < 0 || g.TopLogprobs > m.Engine.Config().Vocab {
 			f.Fail(server.Invalid("the field %s is not a number of tokens of the vocabulary", name))
 		}
 	}
-	if n < 1 || n > a.Options().Slots {
-		f.Fail(server.Invalid("the field n_cmpl is not a number from 1 to %d, the number of slots", a.Options().Slots))
+	if n < 1 || n > m.Slots {
+		f.Fail(server.Invalid("the field n_cmpl is not a number from 1 to %d, the number of slots", m.Slots))
 	}
 	if err := f.Close(); err != nil {
 		return err
@@ -72,13 +72,12 @@ func (a api) completion(w http.ResponseWriter, r *http.Request, f *server.Fields
 	for i := range c.parts {
 		c.parts[i] = chunk{Index: i, Tokens: []int32{}, TokensEvaluated: len(g.Prompt)}
 	}
-	events, err := a.Generate(r.Context(), c.texts)
+	events, err := m.Generate(r.Context(), c.texts)
 	if err != nil {
 		return err
 	}
 	if c.stream {
-		c.send(server.NewEventStream(w), events)
-		return nil
+		return c.send(server.NewEventStream(w), events)
 	}
 	return c.answer(w, events)
 }
@@ -92,7 +91,7 @@ func (c *completion) next(e *server.Event) chunk {
 		whole.TokensPredicted++
 		now.Content, now.Tokens = e.Token.Text, []int32{e.Token.ID}
 		if c.texts[e.Index].Logprobs {
-			now.Probabilities = []server.Probability{c.ProbabilityOf(e.Token)}
+			now.Probabilities = []server.Probability{c.model.ProbabilityOf(e.Token)}
 		}
 	case e.End != nil:
 		now.Content, now.Stop = e.End.Text, true
@@ -118,7 +117,7 @@ func (c *completion) end(g *server.Generation, whole *chunk, r *engine.Result) *
 		kind = "word"
 	}
 	return &ending{
-		Model: c.Options().Name, Settings: settings(&g.Sampling, g.Max), HasNewLine: strings.Contains(whole.Content, "\n"), StopType: kind,
+		Model: c.model.Name, Settings: settings(&g.Sampling, g.Max), HasNewLine: strings.Contains(whole.Content, "\n"), StopType: kind,
 		StoppingWord: r.StopText, TokensCached: whole.TokensEvaluated + whole.TokensPredicted, Timings: server.TimingsOf(r),
 	}
 }
@@ -143,20 +142,21 @@ func (c *completion) answer(w http.ResponseWriter, events iter.Seq[server.Event]
 	return nil
 }
 
-func (c *completion) send(out *server.EventStream, events iter.Seq[server.Event]) {
+// send returns an error where nothing was sent.
+func (c *completion) send(out *server.EventStream, events iter.Seq[server.Event]) error {
 	for e := range events {
 		var err error
 		switch {
 		case e.Err != nil:
-			out.Fail(e.Err)
-			return
+			return out.Fail(e.Err)
 		case e.Token == nil && e.Progress == nil && e.End == nil:
 			err = out.Ping()
 		default:
 			err = out.Send(c.next(&e))
 		}
 		if err != nil {
-			return
+			return nil // the client is gone
 		}
 	}
+	return nil
 }

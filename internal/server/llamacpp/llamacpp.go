@@ -9,37 +9,41 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/server"
 )
 
-// api is the routes over one server.
-type api struct{ *server.Server }
-
 // Register adds the routes to s.
 func Register(s *server.Server) {
-	a := api{s}
-	health := func(w http.ResponseWriter, _ *http.Request) { server.WriteJSON(w, map[string]string{"status": "ok"}) }
-	s.Get("/health", health)
-	s.Get("/v1/health", health)
-	s.Get("/props", a.props)
-	s.Get("/slots", a.slots)
-	s.Post("/tokenize", a.tokenize)
-	s.Post("/detokenize", a.detokenize)
-	s.Post("/completion", a.completion)
-	s.Post("/completions", a.completion)
+	api := s.API(server.CommonForm)
+	health := func(w http.ResponseWriter, _ *http.Request) error {
+		if len(s.Models.List()) == 0 {
+			return server.ErrLoading
+		}
+		server.WriteJSON(w, map[string]string{"status": "ok"})
+		return nil
+	}
+	api.Get("/health", health)
+	api.Get("/v1/health", health)
+	api.Show("/props", props)
+	api.Show("/slots", slots)
+	api.Ask("/tokenize", tokenize)
+	api.Ask("/detokenize", detokenize)
+	api.Ask("/completion", complete)
+	api.Ask("/completions", complete)
 }
 
-func (a api) props(w http.ResponseWriter, _ *http.Request) {
-	o, tok := a.Options(), a.Engine.Tokenizer()
+func props(w http.ResponseWriter, _ *http.Request, m *server.Model) error {
+	tok := m.Engine.Tokenizer()
 	template := ""
-	if o.Template != nil {
-		template = o.Template.Source()
+	if m.Template != nil {
+		template = m.Template.Source()
 	}
 	server.WriteJSON(w, map[string]any{
 		"default_generation_settings": map[string]any{
-			"id": 0, "n_ctx": a.Engine.Context(), "is_processing": false, "params": settings(&o.Sampling, o.Predict),
+			"id": 0, "n_ctx": m.Engine.Context(), "is_processing": false, "params": settings(&m.Sampling, m.Predict),
 		},
-		"total_slots": o.Slots, "model_alias": o.Name, "model_path": o.Path, "chat_template": template,
+		"total_slots": m.Slots, "model_alias": m.Name, "model_path": m.Path, "chat_template": template,
 		"bos_token": tok.Text(tok.BOS()), "eos_token": tok.Text(tok.EOS()),
 		"modalities": map[string]bool{"vision": false, "audio": false}, "build_info": "powerinfer",
 	})
+	return nil
 }
 
 // settings returns how a text is drawn, under the names of request fields.
@@ -59,7 +63,7 @@ func settings(o *sample.Options, most int) map[string]any {
 	}
 }
 
-func (a api) slots(w http.ResponseWriter, r *http.Request) {
+func slots(w http.ResponseWriter, r *http.Request, m *server.Model) error {
 	type slot struct {
 		ID           int  `json:"id"`
 		Context      int  `json:"n_ctx"`
@@ -67,28 +71,27 @@ func (a api) slots(w http.ResponseWriter, r *http.Request) {
 	}
 	var all []slot
 	free := false
-	for i, busy := range a.Busy() {
-		all = append(all, slot{i, a.Engine.Context(), busy})
+	for i, busy := range m.Busy() {
+		all = append(all, slot{i, m.Engine.Context(), busy})
 		free = free || !busy
 	}
 	if r.URL.Query().Get("fail_on_no_slot") != "" && !free {
-		server.WriteError(w, &server.Error{Status: http.StatusServiceUnavailable, Type: "unavailable_error", Message: "no slot is free"})
-		return
+		return server.Unavailable("no slot is free")
 	}
 	server.WriteJSON(w, all)
+	return nil
 }
 
-func (a api) tokenize(w http.ResponseWriter, _ *http.Request, f *server.Fields) error {
+func tokenize(w http.ResponseWriter, _ *http.Request, f *server.Fields, m *server.Model) error {
 	text, addSpecial, parseSpecial, pieces := "", false, true, false
 	f.Read("content", &text)
 	f.Read("add_special", &addSpecial)
 	f.Read("parse_special", &parseSpecial)
 	f.Read("with_pieces", &pieces)
-	f.Ignore("model")
 	if err := f.Close(); err != nil {
 		return err
 	}
-	ids := a.Engine.Tokenizer().Encode(text, addSpecial, parseSpecial)
+	ids := m.Engine.Tokenizer().Encode(text, addSpecial, parseSpecial)
 	if !pieces {
 		server.WriteJSON(w, map[string]any{"tokens": append([]int32{}, ids...)})
 		return nil
@@ -100,7 +103,7 @@ func (a api) tokenize(w http.ResponseWriter, _ *http.Request, f *server.Fields) 
 	all := []token{}
 	for _, id := range ids {
 		t := token{ID: id}
-		if piece := a.Piece(id); utf8.Valid(piece) {
+		if piece := m.Piece(id); utf8.Valid(piece) {
 			t.Piece = string(piece)
 		} else {
 			values := make([]int, len(piece))
@@ -115,14 +118,13 @@ func (a api) tokenize(w http.ResponseWriter, _ *http.Request, f *server.Fields) 
 	return nil
 }
 
-func (a api) detokenize(w http.ResponseWriter, _ *http.Request, f *server.Fields) error {
+func detokenize(w http.ResponseWriter, _ *http.Request, f *server.Fields, m *server.Model) error {
 	var ids []int32
 	f.Read("tokens", &ids)
-	f.Ignore("model")
 	if err := f.Close(); err != nil {
 		return err
 	}
-	tok := a.Engine.Tokenizer()
+	tok := m.Engine.Tokenizer()
 	for _, id := range ids {
 		if id < 0 || int(id) >= tok.Size() {
 			return server.Invalid("token %d is not in the vocabulary of %d", id, tok.Size())

@@ -5,7 +5,6 @@ import (
 	"iter"
 	"net/http"
 
-	"github.com/powerinfer-go/powerinfer/internal/chat/answer"
 	"github.com/powerinfer-go/powerinfer/internal/engine"
 	"github.com/powerinfer-go/powerinfer/internal/server"
 )
@@ -44,7 +43,7 @@ type choice struct {
 }
 
 // answer waits for the answers and sends them as one document.
-func (a *api) answer(w http.ResponseWriter, c *chatRequest, events iter.Seq[server.Event]) error {
+func (c *chatRequest) answer(w http.ResponseWriter, m *server.Model, events iter.Seq[server.Event]) error {
 	choices, texts := make([]choice, c.n), make([]string, c.n)
 	var total usage
 	var timings server.Timings
@@ -59,7 +58,7 @@ func (a *api) answer(w http.ResponseWriter, c *chatRequest, events iter.Seq[serv
 				if this.Logprobs == nil {
 					this.Logprobs = &tokenLogs{}
 				}
-				this.Logprobs.Content = append(this.Logprobs.Content, a.ProbabilityOf(e.Token))
+				this.Logprobs.Content = append(this.Logprobs.Content, m.ProbabilityOf(e.Token))
 			}
 		}
 		if e.End != nil {
@@ -75,16 +74,13 @@ func (a *api) answer(w http.ResponseWriter, c *chatRequest, events iter.Seq[serv
 		Choices []choice       `json:"choices"`
 		Usage   usage          `json:"usage"`
 		Timings server.Timings `json:"timings"`
-	}{a.head("chatcmpl-", "chat.completion"), choices, total, timings})
+	}{newHead(m, "chatcmpl-", "chat.completion"), choices, total, timings})
 	return nil
 }
 
 // read returns a whole answer's message, and why it ended.
 func (c *chatRequest) read(text string, end *engine.Result) (answered, string) {
-	p := c.format.NewParser(c.parsing)
-	var m answer.Message
-	m.Add(p.Feed(text)...)
-	m.Add(p.Finish()...)
+	m := c.reading.Read(text)
 	out := answered{Role: "assistant", Content: &m.Content, Reasoning: m.Reasoning}
 	for _, k := range m.Calls {
 		one := call{ID: callID(k.ID), Type: "function"}

@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"net/http"
 
-	"github.com/powerinfer-go/powerinfer/internal/chat"
 	"github.com/powerinfer-go/powerinfer/internal/chat/answer"
 	"github.com/powerinfer-go/powerinfer/internal/server"
 )
@@ -13,47 +12,41 @@ import (
 type chatRequest struct {
 	output
 	text    server.Generation
-	format  *answer.Format
-	parsing answer.Options
+	reading *server.Reading
 }
 
-func (a *api) applyTemplate(w http.ResponseWriter, _ *http.Request, f *server.Fields) error {
-	q, _ := a.readConversation(f)
-	f.Ignore("model")
+func applyTemplate(w http.ResponseWriter, _ *http.Request, f *server.Fields, m *server.Model) error {
+	c := readConversation(m, f)
 	if err := f.Close(); err != nil {
 		return err
 	}
-	text, _, err := a.render(q)
+	text, _, err := m.Render(c)
 	if err == nil {
 		server.WriteJSON(w, map[string]string{"prompt": text})
 	}
 	return err
 }
 
-func (a *api) chat(w http.ResponseWriter, r *http.Request, f *server.Fields) error {
-	c, err := a.readChat(f)
+func chatCompletion(w http.ResponseWriter, r *http.Request, f *server.Fields, m *server.Model) error {
+	c, err := readChat(m, f)
 	if err != nil {
 		return err
 	}
-	texts := server.Several(c.text, c.n)
-	events, err := a.Generate(r.Context(), texts)
+	events, err := m.Generate(r.Context(), server.Several(c.text, c.n))
 	if err != nil {
 		return err
 	}
 	if c.stream {
-		s := chatStream{api: a, request: c, head: a.head("chatcmpl-", "chat.completion.chunk"), out: server.NewEventStream(w)}
-		s.send(events)
-		return nil
+		s := chatStream{model: m, request: c, head: newHead(m, "chatcmpl-", "chat.completion.chunk"), out: server.NewEventStream(w)}
+		return s.send(events)
 	}
-	return a.answer(w, c, events)
+	return c.answer(w, m, events)
 }
 
-// readChat reads the fields of a chat completion.
-func (a *api) readChat(f *server.Fields) (*chatRequest, error) {
-	c := &chatRequest{text: a.ReadGeneration(f), output: a.readOutput(f)}
+// readChat reads the fields of a chat completion and makes its prompt.
+func readChat(m *server.Model, f *server.Fields) (*chatRequest, error) {
+	c := &chatRequest{text: m.ReadGeneration(f), output: readOutput(m, f)}
 	g := &c.text
-	g.Special = true // calls are made of special tokens, too
-	g.StopStrings = append(g.StopStrings, a.Options().Stop...)
 	f.Read("logprobs", &g.Logprobs)
 	f.Read("top_logprobs", &g.TopLogprobs)
 	switch {
@@ -62,46 +55,28 @@ func (a *api) readChat(f *server.Fields) (*chatRequest, error) {
 	case g.TopLogprobs > 0 && !g.Logprobs:
 		f.Fail(server.Invalid("the field top_logprobs needs logprobs to be true"))
 	}
-	q, tools := a.readConversation(f)
-	a.ReadConstraint(f, g)
-	a.readFormat(f, g)
-	readReasoning(f, &c.parsing)
+	q := readConversation(m, f)
+	m.ReadConstraint(f, g)
+	readFormat(m, f, g)
+	readReasoning(f, &q.Reasoning)
 	switch {
-	case tools != nil && g.Constrain != nil:
+	case q.Choice != nil && g.Constrain != nil:
 		f.Fail(server.Invalid("a grammar or response_format cannot be combined with tools"))
-	case tools != nil && g.Logprobs && c.stream:
+	case q.Choice != nil && g.Logprobs && c.stream:
 		f.Fail(server.Invalid("the field logprobs cannot be combined with tools and stream"))
 	}
 	f.Ignore("verbosity")
 	f.Only("modalities", `["text"]`)
 	f.Only("reasoning_budget_tokens", "-1")
-	if err := f.Close(); err != nil {
-		return nil, err
+	err := f.Close()
+	if err == nil {
+		c.reading, err = m.Prepare(q, g)
 	}
-	return c, a.prepare(c, q, tools)
-}
-
-// prepare makes the prompt and the grammar of calls.
-func (a *api) prepare(c *chatRequest, q chat.Request, tools *toolChoice) error {
-	if _, said := q.Kwargs["enable_thinking"]; !said && c.text.Constrain != nil && a.Options().Template.Can(false).Thinking {
-		q.Kwargs["enable_thinking"] = json.RawMessage("false") // a grammar leaves no room for thoughts
-	}
-	prompt, ids, err := a.render(q)
-	if err != nil {
-		return err
-	}
-	c.text.Prompt, c.parsing.Prompt = ids, prompt
-	plain, withTools := a.formats()
-	c.format = plain
-	if tools == nil {
-		return nil
-	}
-	c.format, c.parsing.Tools = withTools, tools.tools
-	return a.hold(&c.text, tools, withTools, prompt)
+	return c, err
 }
 
 // readFormat reads response_format.
-func (a *api) readFormat(f *server.Fields, g *server.Generation) {
+func readFormat(m *server.Model, f *server.Fields, g *server.Generation) {
 	var format struct {
 		Type       string          `json:"type"`
 		Schema     json.RawMessage `json:"schema"` // llama-server's form of json_object with a schema
@@ -134,21 +109,21 @@ func (a *api) readFormat(f *server.Fields, g *server.Generation) {
 	}
 	if g.Constrain != nil {
 		f.Fail(server.Invalid("the fields response_format and grammar or json_schema exclude each other"))
-	} else if err := a.HoldSchema(g, schema); err != nil {
+	} else if err := m.HoldSchema(g, schema); err != nil {
 		f.Fail(server.Invalid("the field response_format has a schema that cannot be used: %s", err))
 	}
 }
 
 // readReasoning reads where thoughts go.
-func readReasoning(f *server.Fields, o *answer.Options) {
+func readReasoning(f *server.Fields, r *answer.ReasoningFormat) {
 	format := "auto"
 	f.Read("reasoning_format", &format)
 	switch format {
 	case "auto", "deepseek":
 	case "none":
-		o.Reasoning = answer.ReasoningNone
+		*r = answer.ReasoningNone
 	case "deepseek-legacy":
-		o.Reasoning = answer.ReasoningBoth
+		*r = answer.ReasoningBoth
 	default:
 		f.Fail(server.Invalid("the field reasoning_format is none of none, auto, deepseek and deepseek-legacy"))
 	}

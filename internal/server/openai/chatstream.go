@@ -32,7 +32,7 @@ type chatChunk struct {
 
 // A chatStream sends answers while they are written.
 type chatStream struct {
-	*api
+	model   *server.Model
 	head    head
 	request *chatRequest
 	out     *server.EventStream
@@ -47,10 +47,11 @@ type streamed struct {
 	calls  int // complete ones
 }
 
-func (s *chatStream) send(events iter.Seq[server.Event]) {
+// send returns an error where nothing was sent.
+func (s *chatStream) send(events iter.Seq[server.Event]) error {
 	s.texts = make([]*streamed, s.request.n)
 	for i := range s.texts {
-		s.texts[i] = &streamed{parser: s.request.format.NewParser(s.request.parsing)}
+		s.texts[i] = &streamed{parser: s.request.reading.NewParser()}
 	}
 	defer func() {
 		for _, t := range s.texts {
@@ -61,17 +62,16 @@ func (s *chatStream) send(events iter.Seq[server.Event]) {
 	}()
 	for e := range events {
 		if e.Err != nil {
-			s.out.Fail(e.Err)
-			return
+			return s.out.Fail(e.Err)
 		}
 		if s.event(&e) != nil {
-			return
+			return nil // the client is gone
 		}
 	}
 	if s.request.usage && s.out.Send(chatChunk{head: s.head, Choices: []chunkChoice{}, Usage: &s.total}) != nil {
-		return
+		return nil
 	}
-	s.out.Done()
+	return s.out.Done()
 }
 
 // event sends what an event says.
@@ -83,7 +83,7 @@ func (s *chatStream) event(e *server.Event) error {
 	case e.Token != nil:
 		var logs *tokenLogs
 		if s.request.text.Logprobs {
-			logs = &tokenLogs{[]server.Probability{s.ProbabilityOf(e.Token)}}
+			logs = &tokenLogs{[]server.Probability{s.model.ProbabilityOf(e.Token)}}
 		}
 		return s.pieces(e.Index, t.parser.Feed(e.Token.Text), logs)
 	case e.End != nil:

@@ -30,11 +30,11 @@ type textCompletion struct {
 	Progress *server.Progress `json:"prompt_progress,omitempty"`
 }
 
-func (a *api) completion(w http.ResponseWriter, r *http.Request, f *server.Fields) error {
-	g := a.ReadGeneration(f)
-	g.Prompt = a.ReadPrompt(f)
-	a.ReadConstraint(f, &g)
-	o := a.readOutput(f)
+func completion(w http.ResponseWriter, r *http.Request, f *server.Fields, m *server.Model) error {
+	g := m.ReadGeneration(f)
+	g.Prompt = m.ReadPrompt(f)
+	m.ReadConstraint(f, &g)
+	o := readOutput(m, f)
 	f.Only("echo", "false")
 	f.Only("suffix", `""`)
 	f.Only("best_of", "1")
@@ -47,19 +47,18 @@ func (a *api) completion(w http.ResponseWriter, r *http.Request, f *server.Field
 	if err := f.Close(); err != nil {
 		return err
 	}
-	events, err := a.Generate(r.Context(), server.Several(g, o.n))
+	events, err := m.Generate(r.Context(), server.Several(g, o.n))
 	if err != nil {
 		return err
 	}
-	t := textCompletion{head: a.head("cmpl-", "text_completion")}
+	t := textCompletion{head: newHead(m, "cmpl-", "text_completion")}
 	if o.stream {
-		t.send(server.NewEventStream(w), events, o, g.Logprobs, a)
-		return nil
+		return t.send(server.NewEventStream(w), events, o, g.Logprobs, m)
 	}
-	return t.answer(w, events, o, g.Logprobs, a)
+	return t.answer(w, events, o, g.Logprobs, m)
 }
 
-func (t *textCompletion) answer(w http.ResponseWriter, events iter.Seq[server.Event], o output, logprobs bool, a *api) error {
+func (t *textCompletion) answer(w http.ResponseWriter, events iter.Seq[server.Event], o output, logprobs bool, m *server.Model) error {
 	t.Choices, t.Usage = make([]textChoice, o.n), &usage{}
 	for e := range events {
 		if e.Err != nil {
@@ -73,7 +72,7 @@ func (t *textCompletion) answer(w http.ResponseWriter, events iter.Seq[server.Ev
 				if c.Logprobs == nil {
 					c.Logprobs = &tokenLogs{}
 				}
-				c.Logprobs.Content = append(c.Logprobs.Content, a.ProbabilityOf(e.Token))
+				c.Logprobs.Content = append(c.Logprobs.Content, m.ProbabilityOf(e.Token))
 			}
 		}
 		if e.End != nil {
@@ -87,7 +86,7 @@ func (t *textCompletion) answer(w http.ResponseWriter, events iter.Seq[server.Ev
 	return nil
 }
 
-func (t *textCompletion) send(out *server.EventStream, events iter.Seq[server.Event], o output, logprobs bool, a *api) {
+func (t *textCompletion) send(out *server.EventStream, events iter.Seq[server.Event], o output, logprobs bool, m *server.Model) error {
 	var total usage
 	for e := range events {
 		chunk := textCompletion{head: t.head, Choices: []textChoice{{Index: e.Index}}, Progress: e.Progress}
@@ -95,11 +94,10 @@ func (t *textCompletion) send(out *server.EventStream, events iter.Seq[server.Ev
 		var err error
 		switch {
 		case e.Err != nil:
-			out.Fail(e.Err)
-			return
+			return out.Fail(e.Err)
 		case e.Token != nil:
 			if c.Text = e.Token.Text; logprobs {
-				c.Logprobs = &tokenLogs{[]server.Probability{a.ProbabilityOf(e.Token)}}
+				c.Logprobs = &tokenLogs{[]server.Probability{m.ProbabilityOf(e.Token)}}
 			}
 			err = out.Send(chunk)
 		case e.End != nil:
@@ -113,13 +111,13 @@ func (t *textCompletion) send(out *server.EventStream, events iter.Seq[server.Ev
 			err = out.Ping()
 		}
 		if err != nil {
-			return
+			return nil // the client is gone
 		}
 	}
 	if o.usage {
 		if out.Send(textCompletion{head: t.head, Choices: []textChoice{}, Usage: &total}) != nil {
-			return
+			return nil
 		}
 	}
-	out.Done()
+	return out.Done()
 }

@@ -25,9 +25,9 @@ type message struct {
 	} `json:"tool_calls"`
 }
 
-// readConversation reads the fields that make a prompt. With tools the choice of them is read, too.
-func (a *api) readConversation(f *server.Fields) (chat.Request, *toolChoice) {
-	q := chat.Request{Kwargs: server.Kwargs{}, AddGenerationPrompt: true}
+// readConversation reads the fields that make a prompt.
+func readConversation(m *server.Model, f *server.Fields) *server.Conversation {
+	q := m.NewConversation()
 	var messages []message
 	if !f.Read("messages", &messages) || len(messages) == 0 {
 		f.Fail(server.Invalid("the field messages has no message"))
@@ -39,9 +39,6 @@ func (a *api) readConversation(f *server.Fields) (chat.Request, *toolChoice) {
 		}
 		q.Messages = append(q.Messages, m)
 	}
-	for name, value := range a.Options().Kwargs {
-		q.Kwargs[name] = value
-	}
 	var kwargs server.Kwargs
 	f.Read("chat_template_kwargs", &kwargs)
 	if effort := f.Raw("reasoning_effort"); effort != nil {
@@ -50,9 +47,9 @@ func (a *api) readConversation(f *server.Fields) (chat.Request, *toolChoice) {
 	for name, value := range kwargs {
 		q.Kwargs[name] = value
 	}
-	choice := readTools(f, &q)
-	readContinue(f, &q)
-	return q, choice
+	q.Choice = readTools(f, &q.Request)
+	readContinue(f, &q.Request)
+	return q
 }
 
 // readContinue has an assistant's message at the end be continued, unless the request says otherwise.
@@ -133,18 +130,4 @@ func textOf(content json.RawMessage) (string, error) {
 		}
 	}
 	return b.String(), nil
-}
-
-// render returns a conversation's text and tokens.
-func (a *api) render(q chat.Request) (string, []int32, error) {
-	text, err := a.Options().Template.Render(q)
-	if err != nil {
-		return "", nil, server.Invalid("%s", err)
-	}
-	tok := a.Engine.Tokenizer()
-	ids := tok.Encode(text, true, true)
-	if tok.AddsBOS() && len(ids) > 1 && ids[0] == tok.BOS() && ids[1] == tok.BOS() {
-		ids = ids[1:] // the template writes it, too
-	}
-	return text, ids, nil
 }

@@ -5,48 +5,51 @@ import (
 	"crypto/rand"
 	"net/http"
 	"strings"
-	"sync"
 	"time"
 
-	"github.com/powerinfer-go/powerinfer/internal/chat"
-	"github.com/powerinfer-go/powerinfer/internal/chat/answer"
 	"github.com/powerinfer-go/powerinfer/internal/engine"
 	"github.com/powerinfer-go/powerinfer/internal/server"
 )
 
-// api is the routes over one server.
-type api struct {
-	*server.Server
-	formats func() (plain, tools *answer.Format) // of answers in conversations without tools and with them
-}
-
-// Register adds the routes to s, whose options have a template.
+// Register adds the routes to s.
 func Register(s *server.Server) {
-	a := &api{Server: s}
-	a.formats = sync.OnceValues(func() (plain, tools *answer.Format) {
-		t := s.Options().Template
-		return formatOf(t, false), formatOf(t, true)
-	})
+	api := s.API(server.CommonForm)
+	l := list{s}
 	for _, path := range []string{"/v1/models", "/models"} {
-		s.Get(path, a.models)
+		api.Get(path, l.models)
 	}
-	s.Post("/v1/completions", a.completion)
-	s.Post("/v1/chat/completions", a.chat)
-	s.Post("/chat/completions", a.chat)
-	s.Post("/apply-template", a.applyTemplate)
+	api.Ask("/v1/completions", completion)
+	api.Ask("/v1/chat/completions", chatCompletion)
+	api.Ask("/chat/completions", chatCompletion)
+	api.Ask("/apply-template", applyTemplate)
 }
 
-func formatOf(t *chat.Template, tools bool) *answer.Format {
-	can := t.Can(tools)
-	return answer.FormatOf(t.Source(), can.Tools, can.ToolCalls)
-}
+// list answers with the models of a server.
+type list struct{ s *server.Server }
 
-func (a *api) models(w http.ResponseWriter, _ *http.Request) {
-	c := a.Engine.Config()
-	server.WriteJSON(w, map[string]any{"object": "list", "data": []map[string]any{{
-		"id": a.Options().Name, "object": "model", "created": a.Began().Unix(), "owned_by": "powerinfer",
-		"meta": map[string]int{"n_vocab": c.Vocab, "n_ctx": a.Engine.Context(), "n_ctx_train": c.Context, "n_embd": c.Embd},
-	}}})
+func (l list) models(w http.ResponseWriter, _ *http.Request) error {
+	type status struct {
+		Value server.State `json:"value"`
+	}
+	type entry struct {
+		ID      string         `json:"id"`
+		Object  string         `json:"object"`
+		Created int64          `json:"created"`
+		OwnedBy string         `json:"owned_by"`
+		Status  status         `json:"status"`
+		Meta    map[string]int `json:"meta,omitempty"` // of a loaded model
+	}
+	all := []entry{}
+	for _, m := range l.s.Models.List() {
+		e := entry{ID: m.Name, Object: "model", Created: l.s.Began().Unix(), OwnedBy: "powerinfer", Status: status{m.State}}
+		if m.Model != nil {
+			c := m.Model.Engine.Config()
+			e.Meta = map[string]int{"n_vocab": c.Vocab, "n_ctx": m.Model.Engine.Context(), "n_ctx_train": c.Context, "n_embd": c.Embd}
+		}
+		all = append(all, e)
+	}
+	server.WriteJSON(w, map[string]any{"object": "list", "data": all})
+	return nil
 }
 
 // Usage counts tokens.
@@ -75,8 +78,8 @@ type head struct {
 	Model   string `json:"model"`
 }
 
-func (a *api) head(prefix, object string) head {
-	return head{prefix + strings.ToLower(rand.Text()), object, time.Now().Unix(), a.Options().Name}
+func newHead(m *server.Model, prefix, object string) head {
+	return head{prefix + strings.ToLower(rand.Text()), object, time.Now().Unix(), m.Name}
 }
 
 // An output is what the routes that generate share of a request.
@@ -85,7 +88,7 @@ type output struct {
 	n             int
 }
 
-func (a *api) readOutput(f *server.Fields) output {
+func readOutput(m *server.Model, f *server.Fields) output {
 	o := output{n: 1}
 	f.Read("stream", &o.stream)
 	var options struct {
@@ -96,7 +99,7 @@ func (a *api) readOutput(f *server.Fields) output {
 	for _, name := range []string{"n_cmpl", "n"} {
 		f.Read(name, &o.n)
 	}
-	if slots := a.Options().Slots; o.n < 1 || o.n > slots {
+	if slots := m.Slots; o.n < 1 || o.n > slots {
 		f.Fail(server.Invalid("the field n is not a number from 1 to %d, the number of slots", slots))
 	}
 	f.Ignore("metadata", "store", "service_tier", "safety_identifier", "prompt_cache_key", "prompt_cache_retention")

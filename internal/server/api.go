@@ -1,0 +1,89 @@
+package server
+
+import "net/http"
+
+// An API adds routes to a server whose errors have one form.
+type API struct {
+	s    *Server
+	form ErrorForm
+}
+
+// API returns what adds routes whose errors have a form.
+func (s *Server) API(form ErrorForm) *API { return &API{s, form} }
+
+// Default has the form be that of paths below prefix which no route answers.
+func (a *API) Default(prefix string) {
+	a.handle(prefix, func(_ http.ResponseWriter, r *http.Request) error {
+		return NotFound("there is no %s %s", r.Method, r.URL.Path)
+	})
+}
+
+// Get has path answered by handle.
+func (a *API) Get(path string, handle func(w http.ResponseWriter, r *http.Request) error) {
+	a.handle("GET "+path, handle)
+}
+
+// Show has path answered by handle with the model that the query's value model names, or the usual one.
+func (a *API) Show(path string, handle func(w http.ResponseWriter, r *http.Request, m *Model) error) {
+	a.Get(path, func(w http.ResponseWriter, r *http.Request) error {
+		m, release, err := a.s.Models.Use(r.Context(), r.URL.Query().Get("model"))
+		if err != nil {
+			return err
+		}
+		defer release()
+		return handle(w, r, m)
+	})
+}
+
+// Post has what is posted to path answered by handle.
+func (a *API) Post(path string, handle func(w http.ResponseWriter, r *http.Request, f *Fields) error) {
+	a.Body("POST", path, handle)
+}
+
+// Body has path answered by handle where the method is one whose requests have a body.
+func (a *API) Body(method, path string, handle func(w http.ResponseWriter, r *http.Request, f *Fields) error) {
+	a.handle(method+" "+path, func(w http.ResponseWriter, r *http.Request) error {
+		f, err := a.s.readBody(w, r)
+		if err != nil {
+			return err
+		}
+		return handle(w, r, f)
+	})
+}
+
+// Ask has what is posted to path answered by handle with the model that the field model names, or the usual one. The model stays loaded until
+// handle returns.
+func (a *API) Ask(path string, handle func(w http.ResponseWriter, r *http.Request, f *Fields, m *Model) error) {
+	a.Post(path, func(w http.ResponseWriter, r *http.Request, f *Fields) error {
+		name := ""
+		if f.Read("model", &name); f.err != nil {
+			return f.err
+		}
+		m, release, err := a.s.Models.Use(r.Context(), name)
+		if err != nil {
+			return err
+		}
+		defer release()
+		return handle(w, r, f, m)
+	})
+}
+
+// handle has what matches pattern answered by handle, whose error is told in the API's form.
+func (a *API) handle(pattern string, handle func(w http.ResponseWriter, r *http.Request) error) {
+	a.s.forms[pattern] = a.form
+	a.s.mux.HandleFunc(pattern, func(w http.ResponseWriter, r *http.Request) {
+		if err := handle(w, r); err != nil {
+			writeError(w, a.form, err)
+		}
+	})
+}
+
+// refuse answers a request before its route does, in the form of the API that the route belongs to.
+func (s *Server) refuse(w http.ResponseWriter, r *http.Request, err error) {
+	_, pattern := s.mux.Handler(r)
+	form, ok := s.forms[pattern]
+	if !ok {
+		form = CommonForm
+	}
+	writeError(w, form, err)
+}

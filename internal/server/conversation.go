@@ -1,0 +1,113 @@
+package server
+
+import (
+	"encoding/json"
+	"slices"
+
+	"github.com/powerinfer-go/powerinfer/internal/chat"
+	"github.com/powerinfer-go/powerinfer/internal/chat/answer"
+	"github.com/powerinfer-go/powerinfer/internal/sample"
+)
+
+// A Conversation is one for which an answer is asked.
+type Conversation struct {
+	chat.Request
+	Choice    *ToolChoice // nil: no tool may be called
+	Reasoning answer.ReasoningFormat
+}
+
+// A ToolChoice says which tools an answer may or must call.
+type ToolChoice struct {
+	Tools    []answer.Tool // all that the model is told
+	Allowed  []answer.Tool // those that it may call
+	Required bool
+	Parallel bool
+}
+
+// Only has the tool of a name be the only one, and be called. It reports whether there is such a tool.
+func (c *ToolChoice) Only(name string) bool {
+	i := slices.IndexFunc(c.Tools, func(t answer.Tool) bool { return t.Name == name })
+	if i >= 0 {
+		c.Allowed, c.Required = c.Tools[i:i+1], true
+	}
+	return i >= 0
+}
+
+// A Reading says how the answers in a conversation are read.
+type Reading struct {
+	format  *answer.Format
+	options answer.Options
+}
+
+// NewParser returns a parser of one answer.
+func (r *Reading) NewParser() *answer.Parser { return r.format.NewParser(r.options) }
+
+// Read returns what a whole answer means.
+func (r *Reading) Read(text string) answer.Message {
+	p := r.NewParser()
+	var m answer.Message
+	m.Add(p.Feed(text)...)
+	m.Add(p.Finish()...)
+	return m
+}
+
+// NewConversation returns a conversation without messages, with the template's variables that the server was started with.
+func (m *Model) NewConversation() *Conversation {
+	c := &Conversation{Request: chat.Request{Kwargs: Kwargs{}, AddGenerationPrompt: true}}
+	for name, value := range m.Kwargs {
+		c.Kwargs[name] = value
+	}
+	return c
+}
+
+// Prepare makes c the prompt of g, whose calls are held to the tools' schemas, and returns how its answers are read.
+func (m *Model) Prepare(c *Conversation, g *Generation) (*Reading, error) {
+	g.Special = true // calls are made of special tokens, too
+	g.StopStrings = append(g.StopStrings, m.Stop...)
+	if _, said := c.Kwargs["enable_thinking"]; !said && g.Constrain != nil && m.Template.Can(false).Thinking {
+		c.Kwargs["enable_thinking"] = json.RawMessage("false") // a grammar leaves no room for thoughts
+	}
+	prompt, ids, err := m.Render(c)
+	if err != nil {
+		return nil, err
+	}
+	g.Prompt = ids
+	plain, withTools := m.formats()
+	r := &Reading{plain, answer.Options{Prompt: prompt, Reasoning: c.Reasoning}}
+	if c.Choice == nil {
+		return r, nil
+	}
+	r.format, r.options.Tools = withTools, c.Choice.Tools
+	return r, m.holdCalls(g, c.Choice, withTools, prompt)
+}
+
+// Render returns a conversation's text and tokens.
+func (m *Model) Render(c *Conversation) (string, []int32, error) {
+	text, err := m.Template.Render(c.Request)
+	if err != nil {
+		return "", nil, Invalid("%s", err)
+	}
+	tok := m.Engine.Tokenizer()
+	ids := tok.Encode(text, true, true)
+	if tok.AddsBOS() && len(ids) > 1 && ids[0] == tok.BOS() && ids[1] == tok.BOS() {
+		ids = ids[1:] // the template writes it, too
+	}
+	return text, ids, nil
+}
+
+// holdCalls has g's calls be those that a choice allows, behind prompt.
+func (m *Model) holdCalls(g *Generation, c *ToolChoice, format *answer.Format, prompt string) error {
+	constraint, err := format.Constraint(answer.ConstraintOptions{Tools: c.Allowed, Required: c.Required, Parallel: c.Parallel, Prompt: prompt})
+	if err != nil {
+		return Invalid("the tools' schemas cannot be used: %s", err)
+	}
+	for _, reason := range constraint.Loose {
+		m.Log.Warn("arguments are not held to a schema", "reason", reason)
+	}
+	compiled, err := m.Compile(constraint.Grammar)
+	if err != nil {
+		return Invalid("the tools' schemas cannot be used: %s", err)
+	}
+	g.Constrain = func() sample.Constraint { return constraint.NewState(compiled) }
+	return nil
+}

@@ -1,0 +1,74 @@
+package server
+
+import (
+	"log/slog"
+	"sync"
+	"sync/atomic"
+
+	"github.com/powerinfer-go/powerinfer/internal/chat"
+	"github.com/powerinfer-go/powerinfer/internal/chat/answer"
+	"github.com/powerinfer-go/powerinfer/internal/engine"
+	"github.com/powerinfer-go/powerinfer/internal/grammar"
+	"github.com/powerinfer-go/powerinfer/internal/sample"
+	"github.com/powerinfer-go/powerinfer/internal/session"
+)
+
+// ModelOptions are the choices made when a model is given to a server.
+type ModelOptions struct {
+	Name     string         // for clients
+	Path     string         // of the model's file
+	Slots    int            // requests that generate at a time
+	Queue    int            // requests that may wait besides
+	Predict  int            // tokens that an answer has at most where a request does not say; -1: no limit
+	Sampling sample.Options // where a request says nothing else
+	Template *chat.Template
+	Stop     []string // texts that end every answer of a chat
+	Kwargs   Kwargs   // variables of the chat template
+	Log      *slog.Logger
+}
+
+// A Model is a loaded model that answers requests.
+type Model struct {
+	ModelOptions
+	Engine  *engine.Engine
+	slots   chan int // free ones, by number
+	busy    []atomic.Bool
+	waiting atomic.Int64 // texts within, those that are being generated included
+	ends    []int32      // tokens that end a text
+
+	vocabulary func() (*grammar.Vocabulary, error)
+	formats    func() (plain, tools *answer.Format) // of answers in conversations without tools and with them
+}
+
+// NewModel returns a model of e, which stays the caller's.
+func NewModel(e *engine.Engine, o ModelOptions) *Model {
+	m := &Model{ModelOptions: o, Engine: e, slots: make(chan int, o.Slots), busy: make([]atomic.Bool, o.Slots)}
+	for i := range o.Slots {
+		m.slots <- i
+	}
+	tok := e.Tokenizer()
+	for id := range int32(tok.Size()) {
+		if tok.IsEOG(id) {
+			m.ends = append(m.ends, id)
+		}
+	}
+	m.vocabulary = sync.OnceValues(func() (*grammar.Vocabulary, error) { return session.Vocabulary(tok) })
+	m.formats = sync.OnceValues(func() (plain, tools *answer.Format) {
+		return formatOf(o.Template, false), formatOf(o.Template, true)
+	})
+	return m
+}
+
+func formatOf(t *chat.Template, tools bool) *answer.Format {
+	can := t.Can(tools)
+	return answer.FormatOf(t.Source(), can.Tools, can.ToolCalls)
+}
+
+// Busy reports of each slot whether a request generates in it.
+func (m *Model) Busy() []bool {
+	all := make([]bool, len(m.busy))
+	for i := range m.busy {
+		all[i] = m.busy[i].Load()
+	}
+	return all
+}
