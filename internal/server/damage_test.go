@@ -9,7 +9,6 @@ import (
 	"strings"
 	"testing"
 	"time"
-
 )
 
 // damaged returns a body that is broken somewhere, or in which something is far out of range.
