@@ -34,6 +34,8 @@ var floors = []struct{ pkg, imports string }{
 	{"internal/markdown", ""},
 	{"demo", ""},
 	{"internal/gguf", "internal/atomicfile internal/memlock internal/quant"},
+	{"internal/hub/hubtest", ""},
+	{"internal/hub", "internal/gguf internal/hw"},
 	{"internal/chat", "internal/chat/jinja internal/gguf"},
 	{"internal/chat/answer", "internal/grammar"},
 	{"internal/compute", "internal/quant"},

@@ -1,0 +1,154 @@
+// Package hub fetches models from the Hugging Face hub into its cache folder and finds them there. The folder's layout is that of
+// Python's huggingface_hub, which llama.cpp has too, so that each finds what another has downloaded:
+//
+//	models--user--repo/refs/main                     the commit that the branch was at
+//	models--user--repo/snapshots/COMMIT/file.gguf    a symbolic link to ../../blobs/HASH, or the file itself
+//	models--user--repo/blobs/HASH                    the content, by its SHA-256; HASH.incomplete while it is fetched
+//	models--user--repo/trees/COMMIT.json             the repository's list of files
+//	.locks/models--user--repo/HASH.lock              held while HASH is fetched
+//
+// Nothing outside the folder of a repository is read or written for it, whatever names the hub sends and whatever links lie there.
+//
+// Sources: huggingface_hub 1.x (file_download.py, _tree_cache.py), llama.cpp (common/hf-cache.cpp, common/download.cpp), both August 2026.
+package hub
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net/http"
+	"net/url"
+	"path/filepath"
+	"slices"
+	"time"
+)
+
+// Hub is a hub and the folder where its files are kept. It may be used by many goroutines.
+type Hub struct {
+	o        Options
+	endpoint *url.URL
+	client   *http.Client
+	wait     func(ctx context.Context, d time.Duration) error // between tries
+	stall    time.Duration                                    // without a byte, after which a download is begun anew
+	piece    int64                                            // bytes asked for at a time
+}
+
+// New returns the hub that o names. Nothing is asked or created yet.
+func New(o Options) (*Hub, error) {
+	u, err := parseEndpoint(o.Endpoint)
+	if err != nil {
+		return nil, err
+	}
+	if err := checkToken(o.Token); err != nil {
+		return nil, err
+	}
+	if o.Folder, err = filepath.Abs(o.Folder); err != nil {
+		return nil, err
+	}
+	h := &Hub{o: o, endpoint: u, wait: sleep, stall: stallAfter, piece: largestPiece}
+	h.client = &http.Client{Transport: newTransport(), CheckRedirect: h.redirected}
+	return h, nil
+}
+
+// Folder returns the cache.
+func (h *Hub) Folder() string { return h.o.Folder }
+
+func (h *Hub) note(format string, args ...any) {
+	if h.o.Note != nil {
+		h.o.Note(fmt.Sprintf(format, args...))
+	}
+}
+
+// What an error means for those who ask: errors.Is finds these in errors of Resolve, Pull and Remove.
+var (
+	ErrNotFound = errors.New("no such model")                 // neither at the hub nor in the cache
+	ErrDenied   = errors.New("the hub does not allow it")     // a token is missing, or its owner has not accepted the model's terms
+	ErrOffline  = errors.New("the hub cannot be reached")     // or must not be
+	ErrInUse    = errors.New("it is being downloaded")        // by somebody else
+	ErrDamaged  = errors.New("what was sent is not the file") // it has another hash or size
+	ErrNoRoom   = errors.New("the disk is full")              // or would be
+)
+
+// failure is an error with one of the meanings above and a sentence of its own.
+type failure struct {
+	means error
+	says  string
+}
+
+func (f *failure) Error() string { return f.says }
+func (f *failure) Unwrap() error { return f.means }
+
+func failed(means error, format string, args ...any) error {
+	return &failure{means, fmt.Sprintf(format, args...)}
+}
+
+// Resolve returns the files of a model that is in the cache, without asking the network. One of an older commit will do where the newest
+// that is known here is not complete.
+func (h *Hub) Resolve(_ context.Context, n Name) (Model, error) {
+	m, _, err := h.local(n)
+	return m, err
+}
+
+// Use returns the files of a model: those in the cache where they are all there and no other could be meant, else those that Pull fetches,
+// else, where the hub cannot be reached, what the cache has.
+func (h *Hub) Use(ctx context.Context, n Name, progress func(Progress)) (Model, error) {
+	m, certain, err := h.local(n)
+	if err == nil && (certain || h.o.Offline) {
+		return m, nil
+	}
+	if err != nil && !errors.Is(err, ErrNotFound) {
+		return m, err
+	}
+	pulled, pullErr := h.Pull(ctx, n, progress)
+	if err == nil && errors.Is(pullErr, ErrOffline) {
+		h.note("%s cannot be reached: going on with %s of the cache", h.o.Endpoint, m.Name)
+		return m, nil
+	}
+	return pulled, pullErr
+}
+
+// local finds a complete model in the cache. certain is false where the hub could have meant another file by n.
+func (h *Hub) local(n Name) (m Model, certain bool, err error) {
+	r, err := h.open(n.Repo)
+	if errors.Is(err, fs.ErrNotExist) {
+		return m, false, h.notCached(n)
+	}
+	if err != nil {
+		return m, false, err
+	}
+	defer r.close()
+	for i, c := range r.commits() {
+		files, exact := r.list(c)
+		chosen, usual, err := choose(files, n)
+		if err != nil {
+			continue
+		}
+		if m, ok := r.complete(c, chosen); ok {
+			m.Name = nameOf(n.Repo, files, chosen[0].Path)
+			return m, i == 0 && (exact || usual), nil
+		}
+	}
+	return m, false, h.notCached(n)
+}
+
+// notCached says that n is not in the cache, and what is.
+func (h *Hub) notCached(n Name) error {
+	return failed(ErrNotFound, "%s is not in the cache; %s", n, h.holds())
+}
+
+// holds says which models the cache holds.
+func (h *Hub) holds() string {
+	list, err := h.List()
+	var names []string
+	for _, m := range list {
+		if m.Complete {
+			names = append(names, m.Name)
+		}
+	}
+	if err != nil || len(names) == 0 {
+		return "no model is cached in " + h.o.Folder
+	}
+	slices.Sort(names)
+	return "cached are " + listed(names)
+}
