@@ -22,6 +22,7 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/server"
 	"github.com/powerinfer-go/powerinfer/internal/server/llamacpp"
 	"github.com/powerinfer-go/powerinfer/internal/server/openai"
+	"github.com/powerinfer-go/powerinfer/internal/server/responses"
 	"github.com/powerinfer-go/powerinfer/internal/session"
 )
 
@@ -85,6 +86,7 @@ func serve(ctx context.Context, c *cli.Command) error {
 	s := server.New(models, o)
 	llamacpp.Register(s)
 	openai.Register(s)
+	responses.Register(s)
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
 	ended := make(chan error, 1)

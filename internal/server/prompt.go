@@ -5,6 +5,11 @@ import (
 	"math"
 )
 
+// InputTokens is the answer to a request that asks how many tokens its prompt has, in OpenAI's form.
+func InputTokens(n int) any {
+	return map[string]any{"object": "response.input_tokens", "input_tokens": n}
+}
+
 // ReadPrompt reads the prompt of a completion: a text, or a list of tokens and texts. Clients that send lists of prompts may send one.
 func (m *Model) ReadPrompt(f *Fields) []int32 {
 	raw := f.Raw("prompt")

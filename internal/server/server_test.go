@@ -25,6 +25,7 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/server"
 	"github.com/powerinfer-go/powerinfer/internal/server/llamacpp"
 	"github.com/powerinfer-go/powerinfer/internal/server/openai"
+	"github.com/powerinfer-go/powerinfer/internal/server/responses"
 	"github.com/powerinfer-go/powerinfer/internal/session"
 )
 
@@ -75,6 +76,7 @@ func start(t testing.TB, change func(*choices)) *live {
 	l.s = server.New(single, o.Options)
 	llamacpp.Register(l.s)
 	openai.Register(l.s)
+	responses.Register(l.s)
 	h := httptest.NewServer(l.s.Handler())
 	l.url = h.URL
 	t.Cleanup(func() {
@@ -150,7 +152,7 @@ func events(t testing.TB, body io.Reader) (docs []map[string]any, last string) {
 	for lines.Scan() {
 		line := lines.Text()
 		data, ok := strings.CutPrefix(line, "data: ")
-		if !ok && line != "" && line != ":" {
+		if !ok && line != "" && line != ":" && !strings.HasPrefix(line, "event: ") {
 			t.Errorf("the line %q is none of an event's", line)
 		}
 		if !ok {

@@ -58,7 +58,8 @@ func (e *EventStream) Fail(err error) error {
 	if !e.begun {
 		return err
 	}
-	return e.Send(CommonForm(ErrorOf(err)))
+	e.Send(CommonForm(ErrorOf(err))) // where that fails the client is gone
+	return nil
 }
 
 func (e *EventStream) write(data []byte) error {

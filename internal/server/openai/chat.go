@@ -27,6 +27,15 @@ func applyTemplate(w http.ResponseWriter, _ *http.Request, f *server.Fields, m *
 	return err
 }
 
+// inputTokens counts the tokens of a chat completion's prompt.
+func inputTokens(w http.ResponseWriter, _ *http.Request, f *server.Fields, m *server.Model) error {
+	c, err := readChat(m, f)
+	if err == nil {
+		server.WriteJSON(w, server.InputTokens(len(c.text.Prompt)))
+	}
+	return err
+}
+
 func chatCompletion(w http.ResponseWriter, r *http.Request, f *server.Fields, m *server.Model) error {
 	c, err := readChat(m, f)
 	if err != nil {

@@ -19,8 +19,10 @@ func Register(s *server.Server) {
 		api.Get(path, l.models)
 	}
 	api.Ask("/v1/completions", completion)
-	api.Ask("/v1/chat/completions", chatCompletion)
-	api.Ask("/chat/completions", chatCompletion)
+	for _, path := range []string{"/v1/chat/completions", "/chat/completions"} {
+		api.Ask(path, chatCompletion)
+		api.Ask(path+"/input_tokens", inputTokens)
+	}
 	api.Ask("/apply-template", applyTemplate)
 }
 

@@ -54,4 +54,33 @@ const stranger = new OpenAI({ baseURL: process.argv[2], apiKey: "wrong", maxRetr
 await assert.rejects(stranger.models.list(), OpenAI.AuthenticationError);
 const old = await client.completions.create({ model, prompt: "Once upon a time", max_tokens: 5 });
 assert.equal(old.usage.completion_tokens, 5);
+
+const kinds = new Set();
+const response = client.responses.stream({ model, input: "Tell a tale.", max_output_tokens: 12, temperature: 0, include: ["message.output_text.logprobs"], top_logprobs: 2 });
+response.on("event", (e) => kinds.add(e.type));
+const told = await response.finalResponse();
+assert.equal(told.status, "incomplete");
+assert.equal(told.usage.output_tokens, 12);
+assert.equal(told.output[0].content[0].logprobs.length, 12);
+assert.equal(told.output[0].content[0].logprobs.map((l) => l.token).join(""), told.output_text);
+assert.equal((await client.responses.create({ model, input: "Tell a tale.", max_output_tokens: 12, temperature: 0 })).output_text, told.output_text);
+assert.ok(kinds.has("response.created") && kinds.has("response.output_text.delta") && kinds.has("response.incomplete"));
+
+const responseTools = tools.map((t) => ({ type: "function", strict: true, ...t.function }));
+const calling = await client.responses
+  .stream({ model, input: [{ role: "user", content: "Weather?" }], tools: responseTools, tool_choice: { type: "function", name: "get_weather" } })
+  .finalResponse();
+assert.equal(calling.status, "completed");
+assert.match(JSON.parse(calling.output[0].arguments).city, /^(Rome|Oslo)$/);
+const answered = await client.responses.create({
+  model, tools: responseTools, max_output_tokens: 4,
+  input: [{ role: "user", content: "Weather?" }, ...calling.output, { type: "function_call_output", call_id: calling.output[0].call_id, output: "sunny" }],
+});
+assert.equal(answered.object, "response");
+const thought = await client.responses.stream({ model, input: "Hi", grammar: 'root ::= "<think>hm</think>so"' }).finalResponse();
+assert.deepEqual(thought.output.map((i) => i.content[0].text), ["hm", "so"]);
+const form = { type: "json_schema", name: "x", strict: true, schema };
+assert.equal(typeof (await client.responses.parse({ model, input: "Hi", text: { format: form } })).output_parsed.ok, "boolean");
+assert.equal((await client.responses.inputTokens.count({ model, input: "Tell a tale." })).input_tokens, told.usage.input_tokens);
+await assert.rejects(client.responses.create({ model, input: "Hi", previous_response_id: "resp_1" }), OpenAI.BadRequestError);
 console.log("all as expected");

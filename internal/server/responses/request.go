@@ -1,0 +1,230 @@
+package responses
+
+import (
+	"encoding/json"
+	"slices"
+	"sort"
+	"strings"
+
+	"github.com/powerinfer-go/powerinfer/internal/chat"
+	"github.com/powerinfer-go/powerinfer/internal/server"
+)
+
+// maxLogprobs is how many of the likeliest tokens are told at most, as in OpenAI's own API.
+const maxLogprobs = 20
+
+// A request is one for a response, read and checked.
+type request struct {
+	text         server.Generation
+	conversation *server.Conversation
+	reading      *server.Reading // set by prepare
+	custom       map[string]bool // tools whose input is a text
+	stream       bool
+	logprobs     bool // are told; to count them costs nothing more
+	thoughts     bool // are given in encrypted_content, too
+	cut          bool // the oldest items may be left out where the context is too short
+	echo         echoed
+}
+
+// echoed are the request's fields that its response repeats.
+type echoed struct {
+	Instructions    *string           `json:"instructions"`
+	MaxOutputTokens *int              `json:"max_output_tokens"`
+	Metadata        map[string]string `json:"metadata"`
+	Parallel        bool              `json:"parallel_tool_calls"`
+	CacheKey        *string           `json:"prompt_cache_key,omitempty"`
+	Reasoning       reasoning         `json:"reasoning"`
+	Safety          *string           `json:"safety_identifier,omitempty"`
+	Temperature     float32           `json:"temperature"`
+	Text            textConfig        `json:"text"`
+	ToolChoice      any               `json:"tool_choice"`
+	Tools           []json.RawMessage `json:"tools"`
+	TopLogprobs     int               `json:"top_logprobs"`
+	TopP            float32           `json:"top_p"`
+	Truncation      string            `json:"truncation"`
+	User            *string           `json:"user,omitempty"`
+}
+
+type reasoning struct {
+	Effort  *string `json:"effort"`
+	Summary *string `json:"summary"`
+}
+
+type textConfig struct {
+	Format    json.RawMessage `json:"format"`
+	Verbosity *string         `json:"verbosity,omitempty"`
+}
+
+// read reads the fields of a request.
+func read(m *server.Model, f *server.Fields) (*request, error) {
+	q := &request{text: m.ReadGeneration(f), conversation: m.NewConversation(), custom: map[string]bool{}}
+	e := &q.echo
+	f.Read("instructions", &e.Instructions)
+	if e.Instructions != nil && *e.Instructions != "" {
+		q.conversation.Messages = append(q.conversation.Messages, chat.Message{Role: "system", Content: *e.Instructions})
+	}
+	q.conversation.Messages = append(q.conversation.Messages, readInput(f)...)
+	if f.Read("max_output_tokens", &e.MaxOutputTokens) {
+		if *e.MaxOutputTokens < 1 {
+			f.Fail(server.Invalid("the field max_output_tokens is not a number of tokens"))
+		}
+		q.text.Max = *e.MaxOutputTokens
+	}
+	q.readTools(f)
+	m.ReadConstraint(f, &q.text)
+	q.readText(m, f)
+	q.readReasoning(f)
+	q.readIncluded(f)
+	q.readRest(f)
+	if q.conversation.Choice != nil && q.text.Constrain != nil {
+		f.Fail(server.Invalid("a grammar or text.format cannot be combined with tools"))
+	}
+	e.Temperature, e.TopP = q.text.Sampling.Temperature, q.text.Sampling.TopP
+	return q, f.Close()
+}
+
+// readRest reads the fields that say how a response is sent and kept, and those that have only one meaning here.
+func (q *request) readRest(f *server.Fields) {
+	e := &q.echo
+	e.Metadata, e.Truncation = map[string]string{}, "disabled"
+	f.Read("stream", &q.stream)
+	f.Read("metadata", &e.Metadata)
+	f.Read("user", &e.User)
+	f.Read("prompt_cache_key", &e.CacheKey)
+	f.Read("safety_identifier", &e.Safety)
+	switch f.Read("truncation", &e.Truncation); e.Truncation {
+	case "auto":
+		q.cut = true
+	case "disabled":
+	default:
+		f.Fail(server.Invalid("the field truncation is neither auto nor disabled"))
+	}
+	for _, name := range []string{"previous_response_id", "conversation", "prompt"} {
+		if v := f.Raw(name); v != nil && string(v) != `""` {
+			f.Fail(server.Invalid("the field %s is not supported: the server stores nothing, so send the whole conversation as input", name))
+		}
+	}
+	f.Only("background", "false")
+	f.Ignore("store", "stream_options", "service_tier", "prompt_cache_retention", "prompt_cache_options", "max_tool_calls", "client_metadata")
+}
+
+// readText reads the form of the answer's text.
+func (q *request) readText(m *server.Model, f *server.Fields) {
+	t := &q.echo.Text
+	f.Read("text", t)
+	if t.Format == nil {
+		t.Format = json.RawMessage(`{"type":"text"}`)
+	}
+	var format struct {
+		Type   string          `json:"type"`
+		Schema json.RawMessage `json:"schema"`
+	}
+	if json.Unmarshal(t.Format, &format) != nil {
+		f.Fail(server.Invalid("the field text.format cannot be read"))
+		return
+	}
+	switch format.Type {
+	case "text":
+		return
+	case "json_object":
+		format.Schema = json.RawMessage(`{"type":"object"}`)
+	case "json_schema":
+		if format.Schema == nil {
+			f.Fail(server.Invalid("the field text.format has no schema"))
+			return
+		}
+	default:
+		f.Fail(server.Invalid("the field text.format is of type %.40q; there are text, json_object and json_schema", format.Type))
+		return
+	}
+	if q.text.Constrain != nil {
+		f.Fail(server.Invalid("the fields text.format and grammar or json_schema exclude each other"))
+	} else if err := m.HoldSchema(&q.text, format.Schema); err != nil {
+		f.Fail(server.Invalid("the field text.format has a schema that cannot be used: %s", err))
+	}
+}
+
+// readReasoning reads how much the model is to think. There are no summaries: thoughts are told as they are.
+func (q *request) readReasoning(f *server.Fields) {
+	r := &q.echo.Reasoning
+	f.Read("reasoning", r)
+	if r.Effort == nil {
+		return
+	}
+	kwargs := q.conversation.Kwargs
+	if *r.Effort == "none" {
+		kwargs["enable_thinking"] = json.RawMessage("false")
+		return
+	}
+	effort, _ := json.Marshal(*r.Effort)
+	kwargs["reasoning_effort"] = effort
+}
+
+// included are the names that the field include may have. Of what the others name there is nothing.
+var included = []string{
+	"reasoning.encrypted_content", "message.output_text.logprobs", "message.input_image.image_url", "file_search_call.results",
+	"web_search_call.results", "web_search_call.action.sources", "computer_call_output.output.image_url", "code_interpreter_call.outputs",
+}
+
+func (q *request) readIncluded(f *server.Fields) {
+	var names []string
+	f.Read("include", &names)
+	for _, n := range names {
+		if !slices.Contains(included, n) {
+			f.Fail(server.Invalid("the field include has %.60q, which is none of %s", n, strings.Join(included, ", ")))
+		}
+	}
+	q.thoughts = slices.Contains(names, included[0])
+	top := &q.echo.TopLogprobs
+	f.Read("top_logprobs", top)
+	if *top < 0 || *top > maxLogprobs {
+		f.Fail(server.Invalid("the field top_logprobs is not a number from 0 to %d", maxLogprobs))
+	}
+	q.logprobs = slices.Contains(names, included[1]) || *top > 0
+	q.text.Logprobs, q.text.TopLogprobs = q.logprobs, *top
+}
+
+// prepare makes the prompt.
+func (q *request) prepare(m *server.Model) error {
+	if q.cut {
+		if err := q.shorten(m); err != nil {
+			return err
+		}
+	}
+	var err error
+	q.reading, err = m.Prepare(q.conversation, &q.text)
+	return err
+}
+
+// shorten leaves out the oldest messages where the conversation would leave no room for a token, but what the model was told at the
+// beginning and the last message. A tool's result goes with its call.
+func (q *request) shorten(m *server.Model) error {
+	all := q.conversation.Messages
+	first := slices.IndexFunc(all, func(m chat.Message) bool { return m.Role != "system" && m.Role != "developer" })
+	if first < 0 {
+		return nil
+	}
+	var cuts []int // where what is kept may begin
+	for i := first; i < len(all); i++ {
+		if all[i].Role != "tool" {
+			cuts = append(cuts, i)
+		}
+	}
+	var err error
+	keep := func(i int) []chat.Message { return slices.Concat(all[:first], all[cuts[i]:]) }
+	fits := func(i int) bool {
+		q.conversation.Messages = keep(i)
+		_, ids, renderErr := m.Render(q.conversation)
+		if renderErr != nil && i == 0 {
+			err = renderErr
+		}
+		return renderErr == nil && len(ids) < m.Engine.Context()
+	}
+	if len(cuts) == 0 || fits(0) || err != nil {
+		q.conversation.Messages = all
+		return err
+	}
+	n := 1 + sort.Search(len(cuts)-1, func(i int) bool { return fits(i + 1) })
+	q.conversation.Messages = keep(min(n, len(cuts)-1))
+	return nil
+}
