@@ -32,9 +32,15 @@ func onScreen(t *testing.T, env []string, args ...string) *screen {
 	if err != nil {
 		t.Fatal(err)
 	}
+	return programOnScreen(t, path, env, args...)
+}
+
+// programOnScreen runs a program in a terminal, in a folder of its own.
+func programOnScreen(t *testing.T, path string, env []string, args ...string) *screen {
 	s := &screen{t: t, cmd: exec.Command(path, args...)}
 	s.cmd.Dir = t.TempDir()
 	s.cmd.Env = append([]string{"LLAMA_ARG_DEVICE=none", "LLAMA_ARG_THREADS=1", "TERM=xterm-256color", "HOME=" + s.cmd.Dir, "XDG_STATE_HOME=" + s.cmd.Dir}, env...)
+	var err error
 	if s.tty, err = pty.StartWithSize(s.cmd, &pty.Winsize{Rows: 24, Cols: 80}); err != nil {
 		t.Skip("no pseudo-terminal: ", err)
 	}

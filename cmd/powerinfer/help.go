@@ -79,14 +79,14 @@ func entry(out *bufio.Writer, name, text string) {
 	out.WriteString("\n")
 }
 
-// flagNames is "-m, --model FILE": short names first, with one dash as llama.cpp writes them.
+// flagNames is "-m, --model FILE": short names first.
 func flagNames(f cli.Flag) string {
 	var short, long []string
 	for _, name := range f.Names() {
-		if len(name) <= 2 {
-			short = append(short, "-"+name)
+		if isShort(name) {
+			short = append(short, dashed(name))
 		} else {
-			long = append(long, "--"+name)
+			long = append(long, dashed(name))
 		}
 	}
 	names := strings.Join(append(short, long...), ", ")
@@ -94,6 +94,16 @@ func flagNames(f cli.Flag) string {
 		names += " " + placeholder(d)
 	}
 	return names
+}
+
+// isShort reports whether llama.cpp writes a flag's name with one dash.
+func isShort(name string) bool { return len(name) <= 2 }
+
+func dashed(name string) string {
+	if isShort(name) {
+		return "-" + name
+	}
+	return "--" + name
 }
 
 // placeholder returns the word that the usage has in backquotes, else one for the type.

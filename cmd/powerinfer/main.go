@@ -166,7 +166,7 @@ func withCommand(args []string) []string {
 		return args
 	}
 	switch strings.TrimLeft(args[1], "-") {
-	case "h", "help", "generate-shell-completion":
+	case "h", "help":
 		return args
 	case "version":
 		return []string{args[0], "version"}
@@ -183,15 +183,14 @@ func command() *cli.Command {
 			"powerinfer -m model.gguf -p \"…\" means powerinfer run; its flags: powerinfer run --help.\n" +
 			"Without -m the embedded demo model runs: powerinfer run -p \"Once upon a time\"\n" +
 			"powerinfer alone, on a terminal, means powerinfer chat.",
-		Action:                help,
-		EnableShellCompletion: true,
-		HideVersion:           true,
-		ExitErrHandler:        func(context.Context, *cli.Command, error) {},
-		OnUsageError:          usageError,
+		Action:         help,
+		HideVersion:    true,
+		ExitErrHandler: func(context.Context, *cli.Command, error) {},
+		OnUsageError:   usageError,
 		Commands: []*cli.Command{
 			chatCommand(), runCommand(), batchCommand(), serveCommand(), tokenizeCommand(), inspectCommand(), perplexityCommand(),
 			benchCommand(), convertCommand(), quantizeCommand(),
-			profileCommand(), prepareCommand(), planCommand(), doctorCommand(), versionCommand(),
+			profileCommand(), prepareCommand(), planCommand(), doctorCommand(), healthCommand(), completionCommand(), versionCommand(), completeCommand(),
 		},
 	}
 	for _, c := range root.Commands {
