@@ -36,6 +36,7 @@ answered by a line with an "error".`,
 		Flags: slices.Concat(engineFlags(), []cli.Flag{
 			&cli.StringFlag{Name: "file", Aliases: []string{"f"}, Usage: "read prompts from `FILE`; - is standard input"},
 			&cli.StringFlag{Name: "output", Aliases: []string{"o"}, Usage: "add answers to `FILE`; without it they go to standard output"},
+			&cli.StringFlag{Name: "shard", Usage: "answer one share of the lines only: `I/N` is every Nth, from the Ith on, which counts from 0"},
 			&cli.IntFlag{Name: "parallel", Aliases: []string{"np"}, Value: usualParallel, Usage: "`N` prompts to continue at a time"},
 			&cli.IntFlag{Name: "n-predict", Aliases: []string{"n", "predict"}, Value: -1, Usage: "tokens to generate; -1: until the text or the context ends", Sources: env("N_PREDICT")},
 		}, samplerFlags(), []cli.Flag{traceFlag()}),
@@ -69,6 +70,11 @@ func runBatch(ctx context.Context, c *cli.Command, l *trace.Log) error {
 	prompts, err := readPrompts(c.String("file"), text)
 	if err != nil {
 		return err
+	}
+	if c.IsSet("shard") {
+		if prompts, err = shard(prompts, c.String("shard")); err != nil {
+			return err
+		}
 	}
 	answers, err := openAnswers(c.String("output"))
 	if err != nil {

@@ -91,6 +91,24 @@ func readPrompts(name, text string) (all []batchPrompt, err error) {
 	return all, nil
 }
 
+// shard returns the prompts of a shard I/N: those that several machines must not answer twice differ in I. An id that the line
+// number stands for is that of the whole file.
+func shard(all []batchPrompt, name string) ([]batchPrompt, error) {
+	first, of, _ := strings.Cut(name, "/")
+	i, errI := strconv.Atoi(first)
+	n, errN := strconv.Atoi(of)
+	if errI != nil || errN != nil || i < 0 || i >= n {
+		return nil, fmt.Errorf("--shard %q is not a shard such as 0/4, the first of four; the last of them is 3/4", name)
+	}
+	var mine []batchPrompt
+	for at, p := range all {
+		if at%n == i {
+			mine = append(mine, p)
+		}
+	}
+	return mine, nil
+}
+
 // batchAnswer is a line of batch's output.
 type batchAnswer struct {
 	ID           json.RawMessage `json:"id"`

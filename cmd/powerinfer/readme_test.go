@@ -38,6 +38,9 @@ func TestReadme(t *testing.T) {
 		}
 	}
 	for _, c := range root.Commands {
+		if c.Hidden {
+			continue
+		}
 		if !shown[c.Name] {
 			t.Errorf("the README shows no %q", c.Name)
 		}
