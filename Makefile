@@ -1,6 +1,6 @@
 # make test runs every test and installs what they need when root or in CI; see scripts/tools.sh.
 
-.PHONY: build test race fuzz lint shaders generate generated demo-model cross windows-check gpu-check
+.PHONY: build test race fuzz lint shaders page generate generated demo-model cross windows-check gpu-check
 
 build:
 	CGO_ENABLED=0 go build -o powerinfer ./cmd/powerinfer
@@ -25,12 +25,20 @@ lint:
 shaders:
 	cd internal/compute/vulkan/shaders && go run ./compile
 
+# The web page, from its sources in web; the result is committed. Needs Node 20 and npm.
+page: web/node_modules
+	cd web && npm run --silent build
+
+web/node_modules: web/package-lock.json
+	cd web && npm ci
+	touch $@
+
 generate:
 	go generate ./...
 
 # Generated files are committed; this fails where they differ from what the generators write.
-generated: generate
-	git diff --exit-code --stat -- '*.s' '*_stub_amd64.go'
+generated: generate page
+	git diff --exit-code --stat -- '*.s' '*_stub_amd64.go' internal/server/page/dist
 
 demo-model:
 	@test -d ../shared/demo-model || { echo "make demo-model needs the training data in ../shared/demo-model, which is not part of the repository"; exit 1; }

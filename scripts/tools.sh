@@ -2,6 +2,7 @@
 # Makes sure that what the tests need is there: installs it when root or in CI, otherwise prints the command.
 #   tools.sh test   emulator for the arm64 tests; Mesa's software Vulkan, its validation layer, the shader compiler and validator for the GPU's tests;
 #                   the shells that completion is for;
+#                   for those of the web page a browser, and Node 20 or newer with npm, 130 MB, asked of nobody but CI;
 #                   for those of the Windows binary wine and an X server without a screen: 105 MB, asked of nobody but CI
 set -euo pipefail
 need=()
@@ -18,6 +19,8 @@ for shell in bash zsh fish; do
 done
 if [ -n "${CI:-}" ]; then
 	command -v wine64 >/dev/null || command -v wine >/dev/null || [ -x /usr/lib/wine/wine64 ] || need+=(wine64)
+	command -v chromium >/dev/null || need+=(chromium)
+	command -v npm >/dev/null || need+=(nodejs npm)
 	command -v Xvfb >/dev/null || need+=(xvfb)
 fi
 [ ${#need[@]} -eq 0 ] && exit 0

@@ -41,6 +41,7 @@ func grantedFlags() []llamaFlag {
 		{[]string{"prio"}, true, "priorities are the system's to give: nice powerinfer …"},
 		{[]string{"poll"}, true, "workers wait for 100 µs before they sleep"},
 		{[]string{"defrag-thold", "dt"}, true, "the KV cache is paged"},
+		{[]string{"webui", "ui"}, false, "it is the default of serve"},
 		{[]string{"log-disable"}, false, "messages go to standard error"},
 		{[]string{"log-colors"}, true, "messages have no colours"},
 	}

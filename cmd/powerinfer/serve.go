@@ -22,6 +22,7 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/server"
 	"github.com/powerinfer-go/powerinfer/internal/server/llamacpp"
 	"github.com/powerinfer-go/powerinfer/internal/server/openai"
+	"github.com/powerinfer-go/powerinfer/internal/server/page"
 	"github.com/powerinfer-go/powerinfer/internal/server/responses"
 	"github.com/powerinfer-go/powerinfer/internal/session"
 )
@@ -45,6 +46,7 @@ docs/server.md. Ctrl-C stops the server: requests that run may end, a second Ctr
 			&cli.StringFlag{Name: "alias", Aliases: []string{"a"}, Usage: "the model's `NAME` for clients; default: the file's", Sources: env("ALIAS")},
 			&cli.StringSliceFlag{Name: "api-key", Usage: "`KEY` that requests must have, or several with commas; may be repeated", Sources: cli.NewValueSourceChain(variable("LLAMA_API_KEY"))},
 			&cli.StringFlag{Name: "api-key-file", Usage: "read keys from `FILE`, one on each line"},
+			&cli.BoolFlag{Name: "no-webui", Aliases: []string{"no-ui"}, Usage: "serve no page to browsers", Sources: env("NO_WEBUI")},
 			&cli.StringSliceFlag{Name: "cors-origin", Usage: "let web pages of this `ORIGIN` ask, such as https://example.org; * is all; may be repeated"},
 			&cli.IntFlag{Name: "timeout", Aliases: []string{"to"}, Value: 600, Usage: "`SECONDS` that a client may take to send a request", Sources: env("TIMEOUT")},
 			&cli.IntFlag{Name: "n-predict", Aliases: []string{"n", "predict"}, Value: -1, Usage: "tokens of an answer where a request says nothing; -1: until the text or the context ends", Sources: env("N_PREDICT")},
@@ -156,6 +158,9 @@ func serverOptions(c *cli.Command) (server.Options, error) {
 	o := server.Options{
 		Timeout: time.Duration(c.Int("timeout")) * time.Second, Log: slog.New(slog.NewTextHandler(os.Stderr, nil)),
 		Origins: c.StringSlice("cors-origin"),
+	}
+	if !c.Bool("no-webui") {
+		o.Page = page.Handler
 	}
 	switch {
 	case c.Int("timeout") < 1 || c.Int("timeout") > 1<<20:

@@ -26,6 +26,10 @@ var public = []string{"/health", "/v1/health"}
 
 // Handler returns what answers requests: keys and origins are checked, and each request is logged without what it says.
 func (s *Server) Handler() http.Handler {
+	inner := http.Handler(http.HandlerFunc(s.admit))
+	if s.o.Page != nil {
+		inner = s.o.Page(inner)
+	}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		begin := time.Now()
 		http.NewResponseController(w).SetWriteDeadline(time.Time{}) // the last request's over the connection
@@ -33,15 +37,20 @@ func (s *Server) Handler() http.Handler {
 		defer func() {
 			s.o.Log.Info("request", "method", r.Method, "path", r.URL.Path, "status", status.status, "ms", time.Since(begin).Milliseconds(), "from", r.RemoteAddr)
 		}()
-		if !s.checkOrigin(status, r) {
-			return
-		}
-		if !slices.Contains(public, r.URL.Path) && !s.hasKey(r) {
-			s.refuse(status, r, &Error{Status: http.StatusUnauthorized, Type: "authentication_error", Message: "the API key is missing or wrong"})
-			return
-		}
-		s.mux.ServeHTTP(status, r)
+		inner.ServeHTTP(status, r)
 	})
+}
+
+// admit answers requests that may ask.
+func (s *Server) admit(w http.ResponseWriter, r *http.Request) {
+	if !s.checkOrigin(w, r) {
+		return
+	}
+	if !slices.Contains(public, r.URL.Path) && !s.hasKey(r) {
+		s.refuse(w, r, &Error{Status: http.StatusUnauthorized, Type: "authentication_error", Message: "the API key is missing or wrong"})
+		return
+	}
+	s.mux.ServeHTTP(w, r)
 }
 
 // hasKey reports whether the request has one of the keys, or none is needed.

@@ -26,6 +26,7 @@ type Options struct {
 	Origins []string // of web pages that may ask; "*" for all
 	Timeout time.Duration
 	Log     *slog.Logger
+	Page    func(next http.Handler) http.Handler // answers what browsers load, without a key, and hands on the rest; nil: nothing does
 }
 
 // A Server answers requests with its models.

@@ -1,0 +1,91 @@
+import { ask, ServerError } from "./client";
+import { events } from "./events";
+
+export interface Call {
+  id: string;
+  name: string;
+  arguments: string;
+}
+
+export interface Likely {
+  token: string;
+  logprob: number;
+}
+
+/** A token of an answer, with those that could have been in its place. */
+export interface Token extends Likely {
+  top: Likely[];
+}
+
+export interface Timings {
+  cache_n: number;
+  prompt_n: number;
+  prompt_ms: number;
+  prompt_per_second: number;
+  predicted_n: number;
+  predicted_ms: number;
+  predicted_per_second: number;
+}
+
+export interface Progress {
+  total: number;
+  cache: number;
+  processed: number;
+  time_ms: number;
+}
+
+/** A message as the server takes it. */
+export interface WireMessage {
+  role: string;
+  content: string | null;
+  reasoning_content?: string;
+  tool_call_id?: string;
+  tool_calls?: { id: string; type: "function"; function: { name: string; arguments: string } }[];
+}
+
+/** What has come of an answer. */
+export interface Piece {
+  content?: string;
+  reasoning?: string;
+  calls?: { index: number; id?: string; name?: string; arguments: string }[];
+  tokens?: Token[];
+  progress?: Progress;
+  timings?: Timings;
+  finish?: string;
+}
+
+interface WireToken {
+  token: string;
+  logprob: number;
+  top_logprobs?: { token: string; logprob: number }[];
+}
+
+/** Asks for an answer and gives its pieces as they come. */
+export async function* answer(request: Record<string, unknown>, abort: AbortSignal): AsyncGenerator<Piece> {
+  const response = await ask("v1/chat/completions", { ...request, stream: true, return_progress: true }, abort);
+  for await (const data of events(response.body!)) {
+    if (data === "[DONE]") return;
+    const chunk = JSON.parse(data);
+    if (chunk.error) throw new ServerError(chunk.error.message ?? String(chunk.error), chunk.error.code ?? 500, chunk.error.type);
+    yield pieceOf(chunk);
+  }
+  throw new ServerError("The connection ended before the answer did.", 0);
+}
+
+function pieceOf(chunk: any): Piece {
+  const choice = chunk.choices?.[0] ?? {};
+  const delta = choice.delta ?? {};
+  return {
+    content: delta.content ?? undefined,
+    reasoning: delta.reasoning_content ?? undefined,
+    calls: delta.tool_calls?.map((c: any) => ({ index: c.index ?? 0, id: c.id, name: c.function?.name, arguments: c.function?.arguments ?? "" })),
+    tokens: choice.logprobs?.content?.map((t: WireToken) => ({
+      token: t.token,
+      logprob: t.logprob,
+      top: (t.top_logprobs ?? []).map(({ token, logprob }) => ({ token, logprob })),
+    })),
+    progress: chunk.prompt_progress ?? undefined,
+    timings: chunk.timings ?? undefined,
+    finish: choice.finish_reason ?? undefined,
+  };
+}

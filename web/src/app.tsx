@@ -1,0 +1,45 @@
+import { Chat } from "./chat/chat";
+import { refresh } from "./chat/models";
+import { loadDefaults } from "./chat/settings";
+import { Announcer } from "./shell/announce";
+import { Icon } from "./shell/icon";
+import { KeySheet } from "./shell/key";
+import { ModelButton, ModelsSheet } from "./shell/models";
+import { SettingsSheet } from "./shell/settings";
+import { Sidebar, sidebarOpen } from "./shell/sidebar";
+
+/** Asks the server what it has. Failures are told where the models are shown. */
+export async function connect(): Promise<void> {
+  await Promise.allSettled([refresh(), loadDefaults()]);
+}
+
+export function App() {
+  return (
+    <>
+      <Sidebar />
+      {sidebarOpen.value && <div class="shade" onClick={() => (sidebarOpen.value = false)} />}
+      <main>
+        <header class="top">
+          <button
+            type="button"
+            class="icon narrow-only"
+            aria-label="Conversations"
+            aria-controls="sidebar"
+            aria-expanded={sidebarOpen.value}
+            onClick={() => (sidebarOpen.value = true)}
+          >
+            <Icon name="menu" />
+          </button>
+          <ModelButton />
+        </header>
+        <div class="views">
+          <Chat />
+        </div>
+      </main>
+      <ModelsSheet />
+      <SettingsSheet />
+      <KeySheet entered={connect} />
+      <Announcer />
+    </>
+  );
+}
