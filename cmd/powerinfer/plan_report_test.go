@@ -30,7 +30,7 @@ func described(t *testing.T, model string) *drawing {
 	return d
 }
 
-func page(t *testing.T, d *drawing) string {
+func htmlOf(t *testing.T, d *drawing) string {
 	t.Helper()
 	var b strings.Builder
 	if err := d.html(&b); err != nil {
@@ -47,7 +47,7 @@ func TestReportRows(t *testing.T) {
 		t.Fatal(err)
 	}
 	names := regexp.MustCompile(`(?m)^ +(\d+-\d+, each|\d+|head) +(?:GPU|RAM)`).FindAllStringSubmatch(text.String(), -1)
-	rows := regexp.MustCompile(`<tr><td>([^<]*)</td>`).FindAllStringSubmatch(page(t, d), -1)
+	rows := regexp.MustCompile(`<tr><td>([^<]*)</td>`).FindAllStringSubmatch(htmlOf(t, d), -1)
 	rows = rows[:len(rows)-1] // all
 	if len(rows) != len(names) || len(rows) > 10 {
 		t.Fatalf("%d rows on the page, %d in the terminal, of 81 layers", len(rows), len(names))
@@ -70,7 +70,7 @@ func TestSoftwareIsNotPredicted(t *testing.T) {
 	if err := d.json(&json); err != nil {
 		t.Fatal(err)
 	}
-	html := page(t, d)
+	html := htmlOf(t, d)
 	expected := fmt.Sprintf("%.2f", 1/d.plan.Seconds)
 	for form, s := range map[string]string{"text": text.String(), "JSON": json.String(), "HTML": html} {
 		if strings.Contains(s, expected) || !strings.Contains(s, "is software on the processor: its speed is not predicted") {
@@ -166,7 +166,7 @@ func TestChartLabels(t *testing.T) {
 
 // What the charts are coloured by is in the page's style sheet.
 func TestChartClasses(t *testing.T) {
-	html := page(t, described(t, "llama-7b,type=q4_0,active=0.1"))
+	html := htmlOf(t, described(t, "llama-7b,type=q4_0,active=0.1"))
 	for _, m := range regexp.MustCompile(`<(?:rect|text|svg|line) class="([^"]+)"`).FindAllStringSubmatch(html, -1) {
 		if !strings.Contains(html, "."+m[1]+" {") {
 			t.Fatalf("the style sheet has no class %s", m[1])
