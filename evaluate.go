@@ -2,6 +2,7 @@ package powerinfer
 
 import (
 	"context"
+	"io"
 
 	"github.com/powerinfer-go/powerinfer/internal/eval"
 )
@@ -33,24 +34,103 @@ func (m *Model) Logits(ctx context.Context, tokens []int32, wanted func(i int) b
 	return nil
 }
 
+// PerplexityOptions say how perplexity is measured. The zero value is llama.cpp's way.
+type PerplexityOptions struct {
+	Window  int    // tokens of a window, whose second half is predicted; 0: 512
+	Windows int    // to evaluate at most; 0: all
+	Stride  int    // tokens from one window to the next, of which so many are predicted; 0: Window
+	Save    string // file for all predictions, in llama.cpp's form, which OpenPredictions reads; empty: none
+
+	Progress func(done, total int, soFar float64) // is told of the windows done and of the estimate so far; may be nil
+}
+
 // Perplexity is how well a model predicts a text: e to the mean negative logarithm of the probability of each next token.
 type Perplexity struct {
 	Value, Error float64 // with the standard error
 	Tokens       int     // that were predicted
 }
 
-// Perplexity measures the model on text by llama.cpp's method: in windows of so many tokens, of which the second halves are predicted;
-// 0: 512. progress, if set, is told of the windows done and of the estimate so far.
-func (m *Model) Perplexity(ctx context.Context, text string, window int, progress func(done, total int, soFar float64)) (Perplexity, error) {
+// Perplexity measures the model on text by llama.cpp's method. A window may not be longer than the context.
+func (m *Model) Perplexity(ctx context.Context, text string, o PerplexityOptions) (Perplexity, error) {
 	const usual = 512
-	if window == 0 {
-		window = usual
+	p := eval.Perplexity{
+		Tokens: m.Tokenize(text, true, false), Context: o.Window, Chunks: o.Windows, Stride: o.Stride, BOS: m.windowStart(), Base: o.Save, Chunk: o.Progress,
 	}
-	tok := m.session.Tokenizer()
-	p := eval.Perplexity{Tokens: tok.Encode(text, true, false), Context: window, Chunks: -1, BOS: -1, Chunk: progress}
-	if tok.AddsBOS() {
-		p.BOS = tok.BOS()
+	if p.Context == 0 {
+		p.Context = usual
+	}
+	if p.Chunks == 0 {
+		p.Chunks = -1
 	}
 	e, err := p.Run(ctx, m.session.Engine)
 	return Perplexity{Value: e.PPL, Error: e.Error, Tokens: e.Count}, err
+}
+
+// windowStart returns the token that begins every window of an evaluated text; -1: none.
+func (m *Model) windowStart() int32 {
+	if tok := m.session.Tokenizer(); tok.AddsBOS() {
+		return tok.BOS()
+	}
+	return -1
+}
+
+// Predictions are a model's predictions for a text, in a file of llama.cpp's form.
+type Predictions struct{ base *eval.Base }
+
+// OpenPredictions opens the file at path. The caller closes it.
+func OpenPredictions(path string) (*Predictions, error) {
+	b, err := eval.OpenBase(path)
+	if err != nil {
+		return nil, err
+	}
+	return &Predictions{b}, nil
+}
+
+// Window returns how many tokens the windows have: the context that a model needs to be compared.
+func (p *Predictions) Window() int { return p.base.Context }
+
+// Close closes the file.
+func (p *Predictions) Close() error { return p.base.Close() }
+
+// Figure is a mean with its standard error.
+type Figure struct{ Value, Error float64 }
+
+// Divergence says how far a model's predictions are from those of another model, the base.
+type Divergence struct {
+	Tokens         int    // that were predicted
+	Perplexity     Figure // of the model
+	BasePerplexity Figure // of the base
+	KLDivergence   Figure // of the model from the base, in nats per token
+	SameTop        Figure // share of tokens for which both take the same token for the likeliest
+
+	all eval.Divergence
+}
+
+func divergenceOf(d eval.Divergence) Divergence {
+	return Divergence{
+		Tokens: d.Count, Perplexity: Figure(d.PPL), BasePerplexity: Figure(d.BasePPL), KLDivergence: Figure(d.KLD), SameTop: Figure(d.SameTop), all: d,
+	}
+}
+
+// DivergenceHeader heads the lines of Divergence.Line.
+const DivergenceHeader = eval.DivergenceHeader
+
+// Line returns the figures after so many windows in a line, as llama.cpp prints them.
+func (d Divergence) Line(windows int) string { return d.all.Line(windows) }
+
+// Report writes all figures, as llama.cpp prints them at the end.
+func (d Divergence) Report(w io.Writer) error { return d.all.Report(w) }
+
+// Divergence compares the model's predictions with base's, which can be read once, for its text. windows is how many windows are evaluated at
+// most; 0: all. progress, if set, is told of the windows done and of the figures so far, of which Report has no percentiles yet.
+func (m *Model) Divergence(ctx context.Context, base *Predictions, windows int, progress func(done, total int, soFar Divergence)) (Divergence, error) {
+	k := eval.KLDivergence{Base: base.base, Chunks: windows, BOS: m.windowStart()}
+	if windows == 0 {
+		k.Chunks = -1
+	}
+	if progress != nil {
+		k.Chunk = func(done, total int, d eval.Divergence) { progress(done, total, divergenceOf(d)) }
+	}
+	d, err := k.Run(ctx, m.session.Engine)
+	return divergenceOf(d), err
 }

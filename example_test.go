@@ -37,7 +37,7 @@ func ExampleModel_Tokenize() {
 		log.Fatal(err)
 	}
 	defer m.Close()
-	tokens := m.Tokenize("Once upon a time", false)
+	tokens := m.Tokenize("Once upon a time", false, false)
 	fmt.Println(len(tokens), m.Detokenize(tokens))
 	// Output: 4  Once upon a time
 }

@@ -11,24 +11,18 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/sample"
 )
 
-// Sampling says how tokens are chosen. DefaultSampling returns llama.cpp's defaults; a Temperature of 0 always takes the likeliest token.
-// Its fields are those of llama.cpp's sampler chain: Seed, Temperature, TopK, TopP, MinP, RepeatLastN, RepeatPenalty, PresencePenalty,
-// FrequencyPenalty, LogitBias and so on.
-type Sampling = sample.Options
-
-// DefaultSampling returns llama.cpp's defaults, with a seed that is drawn anew for each generation.
-func DefaultSampling() Sampling { return sample.DefaultOptions() }
-
 // Generation says what is wanted of a generation. The zero value continues the prompt until the model or the context ends.
 type Generation struct {
-	Max          int       // tokens at most; 0: until the model or the context ends
+	Max          int       // tokens at most; 0: until the model or the context ends; negative: none, the prompt is only read
 	Sampling     *Sampling // nil: DefaultSampling
 	Stop         []string  // texts that end the generation and are not part of it
 	IgnoreEnd    bool      // go on where the model would end the text
+	Special      bool      // Token.Text has the texts of control tokens, too
 	Grammar      string    // what may be generated, in GBNF; empty: anything
 	Schema       string    // a JSON Schema that the generated JSON text must fit; empty: anything
 	Logprobs     bool      // Token.Logprob is wanted
 	TopLogprobs  int       // so many of the likeliest tokens are wanted in Token.Top; needs Logprobs
+	Neurons      bool      // Result.Neurons is wanted
 	Reproducible bool      // keys and values of texts that other generations generated are not used again: they may differ in rounding
 
 	Progress func(read, total int) // is told how many tokens of the prompt are read; may be nil
@@ -71,6 +65,8 @@ type Result struct {
 	Wait       time.Duration // until the model turned to the prompt
 	PromptTime time.Duration // from then until the first token could be chosen
 	Time       time.Duration // from then until the end
+
+	Neurons []LayerNeurons // what the layers computed in that time, also for other generations, if Generation.Neurons asked for it; [layers]
 }
 
 // Stream is a generation in progress. One goroutine uses it. It ends by itself, with its context, or by Close.
@@ -82,7 +78,7 @@ type Stream struct {
 // Generate returns the tokens that continue prompt. Leaving the loop ends the generation; an error is the last element.
 func (m *Model) Generate(ctx context.Context, prompt string, g Generation) iter.Seq2[Token, error] {
 	return func(yield func(Token, error) bool) {
-		s, err := m.Start(ctx, m.Tokenize(prompt, true), g)
+		s, err := m.Start(ctx, m.Tokenize(prompt, true, true), g)
 		if err != nil {
 			yield(Token{}, err)
 			return
@@ -101,7 +97,7 @@ func (m *Model) Start(ctx context.Context, prompt []int32, g Generation) (*Strea
 	if g.Sampling != nil {
 		o = *g.Sampling
 	}
-	sampler, err := sample.New(o, m.info.Vocabulary)
+	sampler, err := m.sampler(o)
 	if err != nil {
 		return nil, err
 	}
@@ -110,11 +106,14 @@ func (m *Model) Start(ctx context.Context, prompt []int32, g Generation) (*Strea
 		return nil, err
 	}
 	r := engine.Request{
-		Prompt: prompt, Max: g.Max, Sampler: sampler, IgnoreEOG: g.IgnoreEnd, StopStrings: g.Stop, Text: true,
+		Prompt: prompt, Max: g.Max, Sampler: sampler, IgnoreEOG: g.IgnoreEnd, StopStrings: g.Stop, Text: true, Special: g.Special, Neurons: g.Neurons,
 		Logprobs: g.Logprobs, TopLogprobs: g.TopLogprobs, Reuse: engine.ReuseAny, Constraint: constraint, Progress: g.Progress,
 	}
-	if g.Max <= 0 {
+	switch {
+	case g.Max == 0:
 		r.Max = -1
+	case g.Max < 0:
+		r.Max = 0
 	}
 	if g.Reproducible {
 		r.Reuse = engine.ReuseSame
@@ -126,21 +125,29 @@ func (m *Model) Start(ctx context.Context, prompt []int32, g Generation) (*Strea
 	return &Stream{s: s}, nil
 }
 
-// constraint returns what g's grammar or schema allows; nil: anything.
-func (m *Model) constraint(g *Generation) (sample.Constraint, error) {
-	var rules *grammar.Grammar
-	var err error
+// Validate returns an error if the grammar or the schema cannot be read. It needs no model, so that this is known before one is loaded.
+func (g *Generation) Validate() error {
+	_, err := g.rules()
+	return err
+}
+
+// rules returns what the grammar or the schema allows; nil: anything.
+func (g *Generation) rules() (*grammar.Grammar, error) {
 	switch {
 	case g.Grammar != "" && g.Schema != "":
 		return nil, errors.New("Generation.Grammar and Generation.Schema both say what may be generated; give one")
 	case g.Grammar != "":
-		rules, err = grammar.ParseGBNF(g.Grammar)
+		return grammar.ParseGBNF(g.Grammar)
 	case g.Schema != "":
-		rules, err = grammar.FromSchema([]byte(g.Schema))
-	default:
-		return nil, nil
+		return grammar.FromSchema([]byte(g.Schema))
 	}
-	if err != nil {
+	return nil, nil
+}
+
+// constraint returns what g's grammar or schema allows; nil: anything.
+func (m *Model) constraint(g *Generation) (sample.Constraint, error) {
+	rules, err := g.rules()
+	if rules == nil || err != nil {
 		return nil, err
 	}
 	v, err := m.vocabulary()
@@ -201,6 +208,6 @@ func (s *Stream) Result() Result {
 	r := s.s.Result()
 	return Result{
 		Stopped: Stopped(r.Stop), Cached: r.Reused, Prompt: r.PromptTokens, Tokens: r.Tokens,
-		Wait: r.Wait, PromptTime: r.PromptTime, Time: r.Time,
+		Wait: r.Wait, PromptTime: r.PromptTime, Time: r.Time, Neurons: layerNeurons(r.Neurons),
 	}
 }

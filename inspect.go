@@ -3,31 +3,46 @@ package powerinfer
 import (
 	"context"
 
+	"github.com/powerinfer-go/powerinfer/internal/bench"
 	"github.com/powerinfer-go/powerinfer/internal/compute"
 	"github.com/powerinfer-go/powerinfer/internal/gguf"
+	"github.com/powerinfer-go/powerinfer/internal/model"
 	"github.com/powerinfer-go/powerinfer/internal/planner"
 	"github.com/powerinfer-go/powerinfer/internal/session"
 )
 
 // Info says what a model is.
 type Info struct {
+	Path         string // of the file, or the name given to OpenBytes
 	Name         string // as the file says
 	Architecture string // llama, qwen3, …
+	Type         string // architecture, size and the type that most weights have, as llama-bench prints them: "llama 8.0B Q4_0"
+	Bytes        int64  // of weights
+	Parameters   int64
 	Layers       int
-	Embedding    int // width of the residual stream
-	Vocabulary   int // tokens
-	Trained      int // tokens of context that the model was trained for
-	Context      int // tokens of context that are open
+	Embedding    int   // width of the residual stream
+	Neurons      int   // of the widest feed-forward layer
+	Heads        int   // of attention, in the layer that has most
+	KVHeads      int   // of keys and values, likewise
+	HeadSize     int   // elements of a head's key, likewise
+	Vocabulary   int   // tokens
+	Trained      int   // tokens of context that the model was trained for
+	Context      int   // tokens of context that are open
+	Cache        int64 // bytes of keys and values that these take
 	Sparse       Sparse
-	Activation   string // of feed-forward layers
-	Prepared     bool   // the file names its hot neurons and holds predictors
+	Threshold    float32 // logit from which a predicted neuron is computed, where Sparse is SparsePredict
+	Activation   string  // of feed-forward layers
+	Prepared     bool    // the file names its hot neurons and holds predictors
 }
 
 func infoOf(s *session.Session) Info {
-	c := s.Config()
+	c, file := s.Config(), bench.Describe(s.File)
+	pages := (s.Context() + compute.PagePositions - 1) / compute.PagePositions
 	return Info{
-		Name: c.Name, Architecture: c.Arch, Layers: c.Layers, Embedding: c.Embd, Vocabulary: c.Vocab, Trained: c.Context, Context: s.Context(),
-		Sparse: Sparse(c.Sparse.String()), Activation: c.Act.Kind.String(), Prepared: c.Prepared != nil,
+		Path: s.File.Path, Name: c.Name, Architecture: c.Arch, Type: file.Type, Bytes: file.Bytes, Parameters: file.Params,
+		Layers: c.Layers, Embedding: c.Embd, Neurons: c.FF, Heads: c.Heads, KVHeads: c.KVHeads, HeadSize: c.HeadDim, Vocabulary: c.Vocab,
+		Trained: c.Context, Context: s.Context(), Cache: c.CacheSpec(pages).Bytes(),
+		Sparse: Sparse(c.Sparse.String()), Threshold: c.Threshold, Activation: c.Act.Kind.String(), Prepared: c.Prepared != nil,
 	}
 }
 
@@ -47,6 +62,7 @@ type Plan struct {
 // GPU is a GPU of a plan. Sizes are bytes of its memory.
 type GPU struct {
 	Name    string // empty before it is opened
+	Device  string // as Options.Devices names it
 	Budget  int64  // that may be used
 	Planned int64  // that are expected to be
 	Used    int64  // that are in use; 0 before it is opened
@@ -61,6 +77,17 @@ type Layer struct {
 	Hot       int  // neurons [0, Hot) are on the GPU, the others in RAM
 }
 
+// OnGPUs returns how many layers, the head not among them, have something on a GPU.
+func (p Plan) OnGPUs() int {
+	n := 0
+	for _, y := range p.Layers[:max(0, len(p.Layers)-1)] {
+		if y.Attention || y.Predictor || y.Hot > 0 {
+			n++
+		}
+	}
+	return n
+}
+
 // Plan returns where the model lies. It changes where a GPU fails.
 func (m *Model) Plan() (Plan, error) {
 	p, err := m.session.Planner.Plan()
@@ -69,7 +96,7 @@ func (m *Model) Plan() (Plan, error) {
 	}
 	plan := planOf(p)
 	for j, u := range m.session.Planner.Usage() {
-		plan.GPUs[j] = GPU{Name: u.Name, Budget: u.Budget, Planned: u.Planned, Used: u.Used, Note: u.Note}
+		plan.GPUs[j] = GPU{Name: u.Name, Device: plan.GPUs[j].Device, Budget: u.Budget, Planned: u.Planned, Used: u.Used, Note: u.Note}
 	}
 	return plan, nil
 }
@@ -104,7 +131,7 @@ func planOf(p *planner.Plan) Plan {
 	}
 	plan.Rate = p.Rate
 	for _, g := range p.GPUs {
-		plan.GPUs = append(plan.GPUs, GPU{Budget: g.Budget, Planned: g.Planned})
+		plan.GPUs = append(plan.GPUs, GPU{Device: g.Device, Budget: g.Budget, Planned: g.Planned})
 	}
 	for _, y := range p.Places {
 		l := Layer{GPU: int(y.Tier), Attention: y.Attention, Predictor: y.Predictor, Hot: y.Bound}
@@ -130,9 +157,11 @@ type LayerNeurons struct {
 
 // Neurons returns what each layer has computed since the model was opened. Layers that are computed without regard to single neurons
 // count nothing. [layers]
-func (m *Model) Neurons() []LayerNeurons {
+func (m *Model) Neurons() []LayerNeurons { return layerNeurons(m.session.Neurons()) }
+
+func layerNeurons(use []model.NeuronUse) []LayerNeurons {
 	var all []LayerNeurons
-	for _, u := range m.session.Neurons() {
+	for _, u := range use {
 		all = append(all, LayerNeurons{
 			Sparse: Sparse(u.Mode.String()), Neurons: u.Neurons, Steps: u.Steps, Tokens: u.Tokens,
 			Predicted: u.Predicted, Active: u.Active, Bytes: u.Bytes, Dense: u.Dense,

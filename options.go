@@ -50,9 +50,13 @@ type Options struct {
 	Mapped bool // compute on the mapped file instead of copying weights into memory
 	Lock   bool // keep weights out of swap
 
-	Progress func(done, total int64) // is told how many bytes of weights are loaded; may be nil
-	Notice   func(string)            // is told in a line what a user should know, such as why a GPU is given up; may be nil
-	Trace    *Trace                  // keeps what was computed when; may be nil
+	Kernels string       // the processor's for generation, which all give the same text: auto, usual or a name that Chosen was told; empty: auto, the fastest as measured while loading
+	Chosen  func(string) // is told in a line for each type of weights which kernel was chosen; may be nil
+
+	Measuring func(done, total int64) // is told how far measuring the machine is, which is done once; may be nil
+	Progress  func(done, total int64) // is told how many bytes of weights are loaded; may be nil
+	Notice    func(string)            // is told in a line what a user should know, such as why a GPU is given up; may be nil
+	Trace     *Trace                  // keeps what was computed when; may be nil
 }
 
 // defaultSequences is how many generations are computed at a time unless Options say otherwise.
@@ -103,8 +107,9 @@ func (o *Options) session() (session.Options, error) {
 
 func (o *Options) planner() planner.Options {
 	return planner.Options{
-		Processor: planner.Processor{Threads: o.Threads, ThreadsBatch: o.ThreadsBatch, Lock: o.Lock},
-		Device:    o.Devices, Budgets: o.VRAM, Layers: o.GPULayers, StreamTokens: o.StreamTokens, ReadAhead: o.ReadAhead, Notice: o.Notice,
+		Processor: planner.Processor{Threads: o.Threads, ThreadsBatch: o.ThreadsBatch, Lock: o.Lock, Kernels: o.Kernels, Note: o.Chosen},
+		Device:    o.Devices, Budgets: o.VRAM, Layers: o.GPULayers, StreamTokens: o.StreamTokens, ReadAhead: o.ReadAhead,
+		Notice: o.Notice, Measuring: o.Measuring,
 	}
 }
 

@@ -39,6 +39,7 @@ type Model struct {
 	close   func() error // closes the model once
 
 	vocabulary func() (*grammar.Vocabulary, error) // of the tokenizer, made when the first grammar is used
+	breakers   breakerCache
 }
 
 // Open opens the GGUF file at path, or all parts of a split one whose first part it is, and loads the model. Loading ends with ctx, and so
@@ -94,6 +95,7 @@ func open(ctx context.Context, f *gguf.File, o Options) (*Model, error) {
 		return nil, errors.Join(err, f.Close())
 	}
 	m := &Model{session: s, info: infoOf(s), close: sync.OnceValue(s.Close)}
+	m.breakers.make = session.Breakers(s.Tokenizer(), m.info.Vocabulary)
 	m.vocabulary = sync.OnceValues(func() (*grammar.Vocabulary, error) { return session.Vocabulary(s.Tokenizer()) })
 	return m, nil
 }

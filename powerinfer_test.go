@@ -104,7 +104,7 @@ func TestStop(t *testing.T) {
 	m := open(t, powerinfer.Options{})
 	whole := text(t, m, "Once upon a time", powerinfer.Generation{Max: 40, Sampling: greedy()})
 	stop := whole[len(whole)/2 : len(whole)/2+5]
-	s, err := m.Start(t.Context(), m.Tokenize("Once upon a time", true), powerinfer.Generation{Max: 40, Sampling: greedy(), Stop: []string{stop}})
+	s, err := m.Start(t.Context(), m.Tokenize("Once upon a time", true, true), powerinfer.Generation{Max: 40, Sampling: greedy(), Stop: []string{stop}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -118,7 +118,7 @@ func TestStop(t *testing.T) {
 	if want, _, _ := strings.Cut(whole, stop); got != want {
 		t.Errorf("%q, want %q", got, want)
 	}
-	if r := s.Result(); r.Stopped != powerinfer.StoppedText || r.Tokens == 0 || r.Prompt+r.Cached != len(m.Tokenize("Once upon a time", true)) {
+	if r := s.Result(); r.Stopped != powerinfer.StoppedText || r.Tokens == 0 || r.Prompt+r.Cached != len(m.Tokenize("Once upon a time", true, true)) {
 		t.Errorf("%+v", r)
 	}
 }
@@ -145,7 +145,7 @@ func TestEnds(t *testing.T) {
 	m := open(t, powerinfer.Options{})
 	ctx, stop := context.WithCancel(t.Context())
 	defer stop()
-	s, err := m.Start(ctx, m.Tokenize("Once upon a time", true), powerinfer.Generation{IgnoreEnd: true})
+	s, err := m.Start(ctx, m.Tokenize("Once upon a time", true, true), powerinfer.Generation{IgnoreEnd: true})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -158,7 +158,7 @@ func TestEnds(t *testing.T) {
 	if r := s.Result(); r.Stopped != powerinfer.StoppedByCtx || n > 4 {
 		t.Errorf("after %d tokens: %+v", n, r)
 	}
-	s, err = m.Start(t.Context(), m.Tokenize("Once upon a time", true), powerinfer.Generation{IgnoreEnd: true})
+	s, err = m.Start(t.Context(), m.Tokenize("Once upon a time", true, true), powerinfer.Generation{IgnoreEnd: true})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -178,7 +178,7 @@ func TestEnds(t *testing.T) {
 // the logits by the definition of softmax.
 func TestLogits(t *testing.T) {
 	m := open(t, powerinfer.Options{})
-	prompt := m.Tokenize("Once upon a time", true)
+	prompt := m.Tokenize("Once upon a time", true, true)
 	var best int32
 	var logprob float64
 	err := m.Logits(t.Context(), prompt, func(i int) bool { return i == len(prompt)-1 }, func(_ int, logits []float32) error {
@@ -243,7 +243,7 @@ func TestInspect(t *testing.T) {
 	if err := trace.Write(&b); err != nil || trace.Empty() || !strings.Contains(b.String(), `"name":"token"`) {
 		t.Errorf("the trace %.200s %v", b.String(), err)
 	}
-	p, err := m.Perplexity(t.Context(), strings.Repeat("Once upon a time there was a king. ", 30), 64, nil)
+	p, err := m.Perplexity(t.Context(), strings.Repeat("Once upon a time there was a king. ", 30), powerinfer.PerplexityOptions{Window: 64})
 	if err != nil || !(p.Value > 1) || p.Tokens == 0 {
 		t.Errorf("%+v %v", p, err)
 	}

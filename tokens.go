@@ -1,9 +1,9 @@
 package powerinfer
 
-// Tokenize returns the tokens of text. With special, the tokens that begin and end a text are added as the model's file says, and the
-// texts of control tokens are recognised; leave it out for a piece of a text, or for what a stranger typed.
-func (m *Model) Tokenize(text string, special bool) []int32 {
-	return m.session.Tokenizer().Encode(text, special, special)
+// Tokenize returns the tokens of text. With ends, the tokens that begin and end a text are added as the model's file says: leave it out for a
+// piece of a text. With control, the texts of control tokens are recognised: leave it out for what a stranger typed.
+func (m *Model) Tokenize(text string, ends, control bool) []int32 {
+	return m.session.Tokenizer().Encode(text, ends, control)
 }
 
 // Detokenize returns the text of tokens, byte for byte; control tokens have none. Tokens outside the vocabulary stand for nothing.

@@ -75,14 +75,14 @@ var floors = []struct{ pkg, imports string }{
 	{"scripts/bcryptprimitives", ""},
 	{"bench/compare", "internal/bench internal/measure"},
 	{"internal/prepare", "internal/monotime internal/compute internal/compute/cpu internal/compute/cpu/gemm internal/compute/cpu/pool internal/engine internal/eval internal/gguf internal/hw internal/model internal/neuron internal/atomicfile internal/prepared internal/quant internal/sample internal/tokenizer internal/train internal/planner"},
-	{"internal/session", "internal/convert internal/engine internal/gguf internal/grammar internal/model internal/modelcost internal/neuron internal/planner internal/prepare internal/tokenizer"},
+	{"internal/session", "internal/convert internal/engine internal/gguf internal/grammar internal/model internal/modelcost internal/neuron internal/planner internal/prepare internal/sample internal/tokenizer"},
 	{"internal/server", "internal/chat internal/chat/answer internal/engine internal/grammar internal/sample internal/session"},
 	{"internal/server/llamacpp", "internal/engine internal/sample internal/server"},
 	{"internal/server/openai", "internal/chat internal/chat/answer internal/engine internal/sample internal/server"},
 	{"internal/server/responses", "internal/chat internal/chat/answer internal/engine internal/server"},
 	{"internal/server/page", ""},
-	{".", "internal/compute internal/engine internal/eval internal/gguf internal/grammar internal/model internal/planner internal/sample internal/session internal/trace"},
-	{"cmd/powerinfer", ". demo internal/chat internal/chat/answer internal/markdown internal/server internal/server/llamacpp internal/server/openai internal/server/page internal/server/responses internal/session internal/bench internal/modelcost internal/compute internal/compute/vulkan internal/convert internal/engine internal/eval internal/gguf internal/grammar internal/hw internal/measure internal/model internal/neuron internal/atomicfile internal/placement internal/neuronreport internal/prepare internal/prepared internal/quant internal/sample internal/tokenizer internal/trace internal/planner"},
+	{".", "internal/bench internal/compute internal/engine internal/eval internal/gguf internal/grammar internal/model internal/planner internal/sample internal/session internal/trace"},
+	{"cmd/powerinfer", ". demo internal/chat internal/chat/answer internal/markdown internal/server internal/server/llamacpp internal/server/openai internal/server/page internal/server/responses internal/session internal/bench internal/modelcost internal/compute internal/compute/vulkan internal/convert internal/engine internal/gguf internal/hw internal/measure internal/model internal/atomicfile internal/placement internal/neuronreport internal/prepare internal/prepared internal/sample internal/planner"},
 }
 
 func TestImportsPointDownward(t *testing.T) {
@@ -134,5 +134,25 @@ func TestImportsPointDownward(t *testing.T) {
 	}
 	if files < 20 {
 		t.Fatalf("only %d files were looked at", files)
+	}
+}
+
+// mostForCommand bounds the row of cmd/powerinfer, network APIs aside: what commands need of an open model belongs to the root package.
+const mostForCommand = 22
+
+func TestCommandIsThin(t *testing.T) {
+	for _, f := range floors {
+		if f.pkg != "cmd/powerinfer" {
+			continue
+		}
+		n := 0
+		for _, i := range strings.Fields(f.imports) {
+			if strings.HasPrefix(i, "internal/") && !strings.HasPrefix(i, "internal/server") {
+				n++
+			}
+		}
+		if n > mostForCommand {
+			t.Errorf("cmd/powerinfer may import %d internal packages besides the server's, more than %d; see whether the root package can offer what it needs", n, mostForCommand)
+		}
 	}
 }

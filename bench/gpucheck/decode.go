@@ -69,7 +69,7 @@ func (m shape) spec(c *check, predictors bool) synth.Spec {
 }
 
 // file writes the model unless it is there from an earlier run, and opens it.
-func (m shape) file(c *check, w *report, s synth.Spec) (*gguf.File, error) {
+func (m shape) file(ctx context.Context, c *check, w *report, s synth.Spec) (*gguf.File, error) {
 	if err := os.MkdirAll(c.models, 0o755); err != nil {
 		return nil, err
 	}
@@ -82,7 +82,7 @@ func (m shape) file(c *check, w *report, s synth.Spec) (*gguf.File, error) {
 	if errors.Is(err, fs.ErrNotExist) {
 		begin := time.Now()
 		say("writing %s", path)
-		if err = synth.Write(path, s, nil); err == nil {
+		if err = synth.Write(ctx, path, s, nil); err == nil {
 			w.say("Wrote %s in %.0f s.", filepath.Base(path), time.Since(begin).Seconds())
 		}
 	}
@@ -148,7 +148,7 @@ func (m shape) decode(ctx context.Context, c *check, w *report) error {
 		return fmt.Errorf("the GPU could not be measured: %s", k.Lacks)
 	}
 	s := m.spec(c, true)
-	f, err := m.file(c, w, s)
+	f, err := m.file(ctx, c, w, s)
 	if err != nil {
 		return err
 	}

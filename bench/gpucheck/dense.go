@@ -20,7 +20,7 @@ import (
 // dense decodes the same shape without skipping anything, and has llama.cpp do so where it is given. sparse are the fastest trials of the
 // sparse file, one for each budget.
 func (m shape) dense(ctx context.Context, c *check, w *report, machine *measure.Machine, sparse []trial) error {
-	f, err := m.file(c, w, m.spec(c, false))
+	f, err := m.file(ctx, c, w, m.spec(c, false))
 	if err != nil {
 		return err
 	}

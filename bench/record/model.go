@@ -151,9 +151,9 @@ func (s *subject) makeModels(ctx context.Context, all []question, jobs int) erro
 
 func (s *subject) make(ctx context.Context, m *model) error {
 	if !m.prepared {
-		return synth.Write(filepath.Join(s.dir, m.file()), m.spec, nil)
+		return synth.Write(ctx, filepath.Join(s.dir, m.file()), m.spec, nil)
 	}
-	if err := synth.Write(filepath.Join(s.dir, m.plainFile()), m.spec, nil); err != nil {
+	if err := synth.Write(ctx, filepath.Join(s.dir, m.plainFile()), m.spec, nil); err != nil {
 		return err
 	}
 	args := []string{"prepare", "-m", m.plainFile(), "-o", m.file(), "-f", wordsFile, "--tokens", "8192", "-t", "1"}

@@ -120,7 +120,7 @@ func spec(c *cli.Command) (synth.Spec, error) {
 	return s, nil
 }
 
-func write(_ context.Context, c *cli.Command) error {
+func write(ctx context.Context, c *cli.Command) error {
 	if c.Args().Present() {
 		return errors.New("unexpected argument; the file goes behind -o")
 	}
@@ -130,7 +130,7 @@ func write(_ context.Context, c *cli.Command) error {
 	}
 	begin, size := time.Now(), int64(0)
 	var bar *progressbar.ProgressBar
-	err = synth.Write(c.String("out"), s, func(done, total int64) {
+	err = synth.Write(ctx, c.String("out"), s, func(done, total int64) {
 		size = total
 		if bar == nil && term.IsTerminal(int(os.Stderr.Fd())) {
 			bar = progressbar.NewOptions64(total, progressbar.OptionSetWriter(os.Stderr), progressbar.OptionSetDescription("writing"),

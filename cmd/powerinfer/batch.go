@@ -6,14 +6,12 @@ import (
 	"fmt"
 	"os"
 	"slices"
+	"strings"
 	"sync"
 
 	"github.com/urfave/cli/v3"
 
-	"github.com/powerinfer-go/powerinfer/internal/engine"
-	"github.com/powerinfer-go/powerinfer/internal/gguf"
-	"github.com/powerinfer-go/powerinfer/internal/sample"
-	"github.com/powerinfer-go/powerinfer/internal/trace"
+	"github.com/powerinfer-go/powerinfer"
 )
 
 // usualParallel is the default number of prompts that are continued at a time.
@@ -25,6 +23,9 @@ func batchCommand() *cli.Command {
 		Description: `Each line of the input is an object with a prompt, and options that differ from the flags:
 
   {"id": "a", "prompt": "Once upon a time", "n_predict": 64, "temperature": 0.7, "seed": 1, "stop": ["\n"]}
+
+Options have the names of llama-server's API, all samplers', logit_bias, ignore_eos, grammar and json_schema
+among them: docs/batch.md.
 
 Each line of the output is an answer, in the order of completion:
 
@@ -38,18 +39,18 @@ answered by a line with an "error".`,
 			&cli.StringFlag{Name: "output", Aliases: []string{"o"}, Usage: "add answers to `FILE`; without it they go to standard output"},
 			&cli.StringFlag{Name: "shard", Usage: "answer one share of the lines only: `I/N` is every Nth, from the Ith on, which counts from 0"},
 			&cli.IntFlag{Name: "parallel", Aliases: []string{"np"}, Value: usualParallel, Usage: "`N` prompts to continue at a time"},
-			&cli.IntFlag{Name: "n-predict", Aliases: []string{"n", "predict"}, Value: -1, Usage: "tokens to generate; -1: until the text or the context ends", Sources: env("N_PREDICT")},
-		}, samplerFlags(), []cli.Flag{traceFlag()}),
+			lengthFlag(),
+		}, grammarFlags(), samplerFlags(), []cli.Flag{traceFlag()}),
 		Action: func(ctx context.Context, c *cli.Command) error {
 			if err := noArguments(c); err != nil {
 				return err
 			}
-			return traced(c, func(l *trace.Log) error { return runBatch(ctx, c, l) })
+			return traced(c, func(t *powerinfer.Trace) error { return runBatch(ctx, c, t) })
 		},
 	}
 }
 
-func runBatch(ctx context.Context, c *cli.Command, l *trace.Log) error {
+func runBatch(ctx context.Context, c *cli.Command, trace *powerinfer.Trace) error {
 	if c.Bool("list-devices") {
 		return listDevices()
 	}
@@ -58,6 +59,10 @@ func runBatch(ctx context.Context, c *cli.Command, l *trace.Log) error {
 		return fmt.Errorf("--parallel %d is not a number from 1 to %d", parallel, mostSequences)
 	}
 	if err := checkGeneration(c); err != nil {
+		return err
+	}
+	usual := powerinfer.Generation{Max: mostTokens(c.Int("n-predict")), IgnoreEnd: c.Bool("ignore-eos"), Reproducible: true}
+	if err := readGrammar(c, &usual); err != nil {
 		return err
 	}
 	if !c.IsSet("file") {
@@ -89,27 +94,24 @@ func runBatch(ctx context.Context, c *cli.Command, l *trace.Log) error {
 	if len(prompts) == 0 {
 		return nil
 	}
-	e, err := openEngine(ctx, c, func(o *engine.Options, _ *gguf.File) error {
-		o.Trace, o.Outputs = l, parallel
-		return nil
-	})
+	m, err := open(ctx, c, func(o *powerinfer.Options) { o.Trace, o.Sequences = trace, parallel })
 	if err != nil {
 		return err
 	}
-	defer e.Close()
-	o, err := samplerOptions(c, e.Engine)
+	defer m.Close()
+	chosen, err := sampling(c, m)
 	if err != nil {
 		return err
 	}
-	b := &batch{e: e.Engine, options: o, most: c.Int("n-predict"), answers: answers}
+	usual.Sampling = &chosen
+	b := &batch{model: m, usual: usual, answers: answers}
 	return b.run(ctx, prompts, min(parallel, len(prompts)))
 }
 
 // batch continues prompts.
 type batch struct {
-	e       *engine.Engine
-	options sample.Options
-	most    int
+	model   *powerinfer.Model
+	usual   powerinfer.Generation // what the flags say
 	answers *answers
 }
 
@@ -164,26 +166,25 @@ func (b *batch) answer(ctx context.Context, p *batchPrompt) error {
 	if err != nil {
 		a.Error = err.Error()
 	} else {
-		a.Text, a.Stop, a.Tokens = &text, string(res.Stop), res.Tokens
-		a.PromptTokens, a.CachedTokens = res.PromptTokens+res.Reused, res.Reused
+		a.Text, a.Stop, a.Tokens = &text, string(res.Stopped), res.Tokens
+		a.PromptTokens, a.CachedTokens = res.Prompt+res.Cached, res.Cached
 	}
 	return b.answers.write(&a)
 }
 
-func (b *batch) generate(ctx context.Context, p *batchPrompt) (engine.Result, string, error) {
-	o := b.options
-	p.apply(&o)
-	sampler, err := sample.New(o, b.e.Config().Vocab)
+// generate continues p and returns its text.
+func (b *batch) generate(ctx context.Context, p *batchPrompt) (powerinfer.Result, string, error) {
+	g, err := p.generation(b.usual, b.model)
 	if err != nil {
-		return engine.Result{}, "", err
+		return powerinfer.Result{}, "", err
 	}
-	most := b.most
-	if p.Predict != nil {
-		most = *p.Predict
+	s, err := b.model.Start(ctx, b.model.Tokenize(p.Prompt, true, true), g)
+	if err != nil {
+		return powerinfer.Result{}, "", err
 	}
-	text := ""
-	res, err := b.e.Generate(ctx, engine.Request{
-		Prompt: b.e.Tokenizer().Encode(p.Prompt, true, true), Max: most, Sampler: sampler, StopStrings: p.Stop, Text: true,
-	}, func(t engine.Token) bool { text += t.Text; return true })
-	return res, text + res.Text, err
+	var text strings.Builder
+	for token, ok := s.Next(); ok; token, ok = s.Next() {
+		text.WriteString(token.Text)
+	}
+	return s.Result(), text.String(), s.Err()
 }

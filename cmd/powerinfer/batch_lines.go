@@ -8,48 +8,202 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"maps"
+	"math"
 	"os"
 	"strconv"
 	"strings"
 	"sync"
 
+	"github.com/powerinfer-go/powerinfer"
 	"github.com/powerinfer-go/powerinfer/internal/sample"
 )
 
-// batchPrompt is a line of batch's input. Names are llama.cpp's server's; what is nil is as the flags say.
+// batchPrompt is a line of batch's input. Names are those of llama-server's API; what is nil is as the flags say.
 type batchPrompt struct {
-	ID               json.RawMessage `json:"id"` // text or number
-	Prompt           string          `json:"prompt"`
-	Predict          *int            `json:"n_predict"`
-	Seed             *uint64         `json:"seed"`
-	Temperature      *float32        `json:"temperature"`
-	TopK             *int            `json:"top_k"`
-	TopP             *float32        `json:"top_p"`
-	MinP             *float32        `json:"min_p"`
-	RepeatLastN      *int            `json:"repeat_last_n"`
-	RepeatPenalty    *float32        `json:"repeat_penalty"`
-	PresencePenalty  *float32        `json:"presence_penalty"`
-	FrequencyPenalty *float32        `json:"frequency_penalty"`
-	Stop             []string        `json:"stop"`
+	ID       json.RawMessage `json:"id"` // text or number
+	Prompt   string          `json:"prompt"`
+	Predict  *int            `json:"n_predict"`
+	Stop     []string        `json:"stop"`
+	NoEnd    *bool           `json:"ignore_eos"`
+	Grammar  string          `json:"grammar"`
+	Schema   json.RawMessage `json:"json_schema"`
+	Samplers json.RawMessage `json:"samplers"`   // list of names, or a text of letters
+	Bias     json.RawMessage `json:"logit_bias"` // see addBias
+	batchSampling
 }
 
-// apply changes o where p says so.
-func (p *batchPrompt) apply(o *sample.Options) {
-	set(&o.Seed, p.Seed)
-	set(&o.Temperature, p.Temperature)
-	set(&o.TopK, p.TopK)
-	set(&o.TopP, p.TopP)
-	set(&o.MinP, p.MinP)
-	set(&o.RepeatLastN, p.RepeatLastN)
-	set(&o.RepeatPenalty, p.RepeatPenalty)
-	set(&o.PresencePenalty, p.PresencePenalty)
-	set(&o.FrequencyPenalty, p.FrequencyPenalty)
+// batchSampling holds the numbers and texts that replace those of the flags' powerinfer.Sampling.
+type batchSampling struct {
+	Seed             *int64    `json:"seed"`
+	Temperature      *float32  `json:"temperature"`
+	DynamicRange     *float32  `json:"dynatemp_range"`
+	DynamicExponent  *float32  `json:"dynatemp_exponent"`
+	TopK             *int      `json:"top_k"`
+	TopP             *float32  `json:"top_p"`
+	MinP             *float32  `json:"min_p"`
+	TopNSigma        *float32  `json:"top_n_sigma"`
+	TypicalP         *float32  `json:"typical_p"`
+	XTCProbability   *float32  `json:"xtc_probability"`
+	XTCThreshold     *float32  `json:"xtc_threshold"`
+	RepeatLastN      *int      `json:"repeat_last_n"`
+	RepeatPenalty    *float32  `json:"repeat_penalty"`
+	PresencePenalty  *float32  `json:"presence_penalty"`
+	FrequencyPenalty *float32  `json:"frequency_penalty"`
+	DRYMultiplier    *float32  `json:"dry_multiplier"`
+	DRYBase          *float32  `json:"dry_base"`
+	DRYAllowedLength *int      `json:"dry_allowed_length"`
+	DRYLastN         *int      `json:"dry_penalty_last_n"`
+	DRYBreakers      *[]string `json:"dry_sequence_breakers"`
+	Mirostat         *int      `json:"mirostat"`
+	MirostatTau      *float32  `json:"mirostat_tau"`
+	MirostatEta      *float32  `json:"mirostat_eta"`
+	AdaptiveTarget   *float32  `json:"adaptive_target"`
+	AdaptiveDecay    *float32  `json:"adaptive_decay"`
+}
+
+// generation returns usual, changed where p says so.
+func (p *batchPrompt) generation(usual powerinfer.Generation, m *powerinfer.Model) (powerinfer.Generation, error) {
+	g, s := usual, *usual.Sampling
+	g.Sampling = &s
+	if p.Predict != nil {
+		g.Max = mostTokens(*p.Predict)
+	}
+	g.Stop = p.Stop
+	if p.Grammar != "" || p.Schema != nil {
+		g.Grammar, g.Schema = p.Grammar, string(p.Schema)
+	}
+	p.apply(&s, m.Info().Context)
+	if p.Samplers != nil {
+		var err error
+		if s.Samplers, err = readSamplers(p.Samplers); err != nil {
+			return g, err
+		}
+	}
+	s.LogitBias = maps.Clone(s.LogitBias)
+	if s.LogitBias == nil {
+		s.LogitBias = map[int32]float32{}
+	}
+	if p.NoEnd != nil {
+		g.IgnoreEnd = *p.NoEnd
+		maps.DeleteFunc(s.LogitBias, func(id int32, _ float32) bool { return m.EndOfText(id) })
+		if g.IgnoreEnd {
+			banEnds(s.LogitBias, m.Info().Vocabulary, m.EndOfText)
+		}
+	}
+	return g, readBiases(p.Bias, s.LogitBias, m)
+}
+
+// apply changes s where p says so, for a context of so many tokens.
+func (p *batchSampling) apply(s *powerinfer.Sampling, context int) {
+	if p.Seed != nil {
+		s.Seed = powerinfer.RandomSeed
+		if *p.Seed >= 0 {
+			s.Seed = uint64(*p.Seed)
+		}
+	}
+	for _, f := range []struct{ to, from *float32 }{
+		{&s.Temperature, p.Temperature},
+		{&s.DynamicRange, p.DynamicRange},
+		{&s.DynamicExponent, p.DynamicExponent},
+		{&s.TopP, p.TopP},
+		{&s.MinP, p.MinP},
+		{&s.TopNSigma, p.TopNSigma},
+		{&s.TypicalP, p.TypicalP},
+		{&s.XTCProbability, p.XTCProbability},
+		{&s.XTCThreshold, p.XTCThreshold},
+		{&s.RepeatPenalty, p.RepeatPenalty},
+		{&s.PresencePenalty, p.PresencePenalty},
+		{&s.FrequencyPenalty, p.FrequencyPenalty},
+		{&s.DRYMultiplier, p.DRYMultiplier},
+		{&s.DRYBase, p.DRYBase},
+		{&s.MirostatTau, p.MirostatTau},
+		{&s.MirostatEta, p.MirostatEta},
+		{&s.AdaptiveTarget, p.AdaptiveTarget},
+		{&s.AdaptiveDecay, p.AdaptiveDecay},
+	} {
+		set(f.to, f.from)
+	}
+	set(&s.TopK, p.TopK)
+	set(&s.DRYAllowedLength, p.DRYAllowedLength)
+	set(&s.DRYBreakers, p.DRYBreakers)
+	set(&s.Mirostat, p.Mirostat)
+	set(&s.RepeatLastN, p.RepeatLastN)
+	set(&s.DRYLastN, p.DRYLastN)
+	s.RepeatLastN, s.DRYLastN = lookBack(s.RepeatLastN, context), lookBack(s.DRYLastN, context)
 }
 
 func set[T any](to, from *T) {
 	if from != nil {
 		*to = *from
 	}
+}
+
+// readSamplers reads a list of samplers' names, or a text of their letters.
+func readSamplers(raw json.RawMessage) ([]string, error) {
+	names := []string{}
+	if json.Unmarshal(raw, &names) == nil {
+		return names, nil
+	}
+	var letters string
+	if json.Unmarshal(raw, &letters) != nil {
+		return nil, errors.New("samplers is neither a list of names nor a text of letters")
+	}
+	chain, err := sample.ParseLetters(letters)
+	for _, g := range chain {
+		names = append(names, g.String())
+	}
+	return names, err
+}
+
+// readBiases adds a line's logit_bias to biases: an object of tokens and biases, or a list of pairs of them.
+func readBiases(raw json.RawMessage, biases map[int32]float32, m *powerinfer.Model) error {
+	if raw == nil {
+		return nil
+	}
+	var object map[string]json.RawMessage
+	if json.Unmarshal(raw, &object) == nil {
+		for token, bias := range object {
+			if err := addBias(biases, token, bias, m); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	var pairs [][]json.RawMessage
+	if json.Unmarshal(raw, &pairs) != nil {
+		return errors.New("logit_bias is neither an object nor a list of pairs")
+	}
+	for _, p := range pairs {
+		if len(p) != 2 {
+			return errors.New("logit_bias has an element that is no pair of a token and a bias")
+		}
+		token := string(p[0])
+		var text string
+		if json.Unmarshal(p[0], &text) == nil {
+			token = text
+		}
+		if err := addBias(biases, token, p[1], m); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// addBias adds a bias, a number or false for a ban, to a token, a number or a text that stands for all its tokens.
+func addBias(biases map[int32]float32, token string, value json.RawMessage, m *powerinfer.Model) error {
+	bias := float32(math.Inf(-1))
+	if string(value) != "false" && json.Unmarshal(value, &bias) != nil {
+		return fmt.Errorf("logit_bias: the bias of %.80q is neither a number nor false", token)
+	}
+	if id, err := strconv.ParseInt(token, 10, 32); err == nil {
+		biases[int32(id)] += bias
+		return nil
+	}
+	for _, id := range m.Tokenize(token, false, true) {
+		biases[id] += bias
+	}
+	return nil
 }
 
 // readPrompts reads the lines of a batch. Empty ones are skipped.

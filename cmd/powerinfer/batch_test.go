@@ -2,11 +2,16 @@ package main
 
 import (
 	"encoding/json"
+	"math"
 	"os"
 	"path/filepath"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/powerinfer-go/powerinfer"
+	"github.com/powerinfer-go/powerinfer/demo"
 )
 
 // TestBatchPrompts: what a batch cannot be is refused by its line.
@@ -26,6 +31,65 @@ func TestBatchPrompts(t *testing.T) {
 	} {
 		if _, err := readPrompts("in", text); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%q: %v, want %q", text, err, want)
+		}
+	}
+}
+
+// TestBatchFields: every field of powerinfer.Sampling is set by a field of a line, and a line's grammar takes the place of the flags' schema.
+func TestBatchFields(t *testing.T) {
+	line := `{"prompt":"a","n_predict":0,"seed":7,"temperature":0.1,"dynatemp_range":0.2,"dynatemp_exponent":0.3,"top_k":1,"top_p":0.4,"min_p":0.15,
+		"top_n_sigma":0.6,"typical_p":0.7,"xtc_probability":0.8,"xtc_threshold":0.2,"repeat_last_n":-1,"repeat_penalty":1.1,"presence_penalty":1.2,
+		"frequency_penalty":1.3,"dry_multiplier":1.4,"dry_base":1.5,"dry_allowed_length":3,"dry_penalty_last_n":5,"dry_sequence_breakers":["x"],
+		"mirostat":2,"mirostat_tau":1.6,"mirostat_eta":1.7,"adaptive_target":0.9,"adaptive_decay":0.5,"ignore_eos":true,
+		"samplers":["top_k","temperature"],"logit_bias":[[3,1.5],["king",false]],"grammar":"root ::= \"b\""}`
+	all, err := readPrompts("in", strings.ReplaceAll(line, "\n", " "))
+	if err != nil {
+		t.Fatal(err)
+	}
+	m, err := powerinfer.OpenBytes(t.Context(), demo.Name, demo.Model(), powerinfer.Options{Devices: powerinfer.NoGPU, Context: 128})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer m.Close()
+	usual := powerinfer.DefaultSampling()
+	g, err := all[0].generation(powerinfer.Generation{Sampling: &usual, Schema: "{}", Max: 5}, m)
+	if err != nil {
+		t.Fatal(err)
+	}
+	was, is := reflect.ValueOf(powerinfer.DefaultSampling()), reflect.ValueOf(*g.Sampling)
+	for i := range is.NumField() {
+		if reflect.DeepEqual(was.Field(i).Interface(), is.Field(i).Interface()) {
+			t.Errorf("%s is %v, as without the line", is.Type().Field(i).Name, is.Field(i))
+		}
+	}
+	if !reflect.DeepEqual(was.Interface(), reflect.ValueOf(usual).Interface()) {
+		t.Error("the line changed what the flags say")
+	}
+	s := g.Sampling
+	if s.Seed != 7 || s.MinP != 0.15 || s.RepeatLastN != 128 || s.DRYBreakers[0] != "x" || s.LogitBias[3] != 1.5 || strings.Join(s.Samplers, ";") != "top_k;temperature" {
+		t.Errorf("%+v", s)
+	}
+	for _, id := range m.Tokenize("king", false, true) {
+		if !math.IsInf(float64(s.LogitBias[id]), -1) {
+			t.Errorf("token %d of a banned text has the bias %v", id, s.LogitBias[id])
+		}
+	}
+	if g.Schema != "" || g.Grammar == "" || g.Max >= 0 || !g.IgnoreEnd {
+		t.Errorf("%+v", g)
+	}
+	for line, want := range map[string]string{
+		`{"prompt":"a","samplers":3}`:           "neither a list of names nor",
+		`{"prompt":"a","samplers":"q"}`:         "no sampler has the letter",
+		`{"prompt":"a","logit_bias":[[1,2,3]]}`: "no pair",
+		`{"prompt":"a","logit_bias":{"1":"x"}}`: "neither a number nor false",
+		`{"prompt":"a","logit_bias":"1"}`:       "neither an object nor a list",
+	} {
+		all, err := readPrompts("in", line)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := all[0].generation(powerinfer.Generation{Sampling: &usual}, m); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v, want %q", line, err, want)
 		}
 	}
 }

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"slices"
@@ -11,13 +12,9 @@ import (
 
 	"github.com/urfave/cli/v3"
 
+	"github.com/powerinfer-go/powerinfer"
 	"github.com/powerinfer-go/powerinfer/internal/bench"
-	"github.com/powerinfer-go/powerinfer/internal/engine"
-	"github.com/powerinfer-go/powerinfer/internal/gguf"
 	"github.com/powerinfer-go/powerinfer/internal/hw"
-	"github.com/powerinfer-go/powerinfer/internal/model"
-	"github.com/powerinfer-go/powerinfer/internal/planner"
-	"github.com/powerinfer-go/powerinfer/internal/trace"
 )
 
 func benchCommand() *cli.Command {
@@ -30,8 +27,7 @@ func benchCommand() *cli.Command {
 			&cli.StringSliceFlag{Name: "n-depth", Aliases: []string{"d"}, Value: []string{"0"}, Usage: "`N` tokens already in the context" + list},
 			&cli.StringSliceFlag{Name: "threads", Aliases: []string{"t"}, Usage: "`N` threads, default idle physical cores; or a list: 1,2,4", Sources: env("THREADS")},
 			&cli.StringFlag{Name: "file", Aliases: []string{"f"}, Usage: "take tokens from the text in `FILE`, which leaves more neurons at zero than random ones; - is standard input"},
-			&cli.IntFlag{Name: "batch-size", Aliases: []string{"b"}, Value: engine.UsualBatch, Usage: "tokens of a prompt handed in at a time"},
-			&cli.IntFlag{Name: "ubatch-size", Aliases: []string{"ub"}, Value: model.UsualStep, Usage: "tokens computed at a time"},
+			batchFlag(), ubatchFlag(),
 			&cli.IntFlag{Name: "repetitions", Aliases: []string{"r"}, Value: 5, Usage: "counted runs of each test"},
 			&cli.StringFlag{Name: "output", Aliases: []string{"o"}, Value: "md", Usage: "`FORMAT`: md, csv, json or jsonl"},
 			kernelsFlag(),
@@ -41,12 +37,12 @@ func benchCommand() *cli.Command {
 			traceFlag(),
 		}, batchedFlags(), gpuFlags()),
 		Action: func(ctx context.Context, c *cli.Command) error {
-			return traced(c, func(l *trace.Log) error { return benchModel(ctx, c, l) })
+			return traced(c, func(t *powerinfer.Trace) error { return runBench(ctx, c, t) })
 		},
 	}
 }
 
-func benchModel(ctx context.Context, c *cli.Command, l *trace.Log) error {
+func runBench(ctx context.Context, c *cli.Command, trace *powerinfer.Trace) error {
 	if err := noArguments(c); err != nil {
 		return err
 	}
@@ -63,7 +59,7 @@ func benchModel(ctx context.Context, c *cli.Command, l *trace.Log) error {
 		}
 	}
 	if c.IsSet("npl") {
-		return benchBatched(ctx, c, l, threads)
+		return benchBatched(ctx, c, trace, threads)
 	}
 	tests, err := benchTests(c)
 	if err != nil {
@@ -78,63 +74,88 @@ func benchModel(ctx context.Context, c *cli.Command, l *trace.Log) error {
 	if err != nil {
 		return err
 	}
-	f, err := openModel(c)
-	if err != nil {
-		return err
+	longest := 0
+	for _, t := range tests {
+		longest = max(longest, t.Tokens())
 	}
-	defer f.Close()
 	for _, t := range threads {
-		if err := benchThreads(ctx, c, l, f, t, tests, text, reps, w); err != nil {
+		b, err := openBench(ctx, c, trace, t, longest, 1)
+		if err != nil {
+			return err
+		}
+		if err := errors.Join(b.time(ctx, tests, b.encoded(text), reps, w), b.Close()); err != nil {
 			return err
 		}
 	}
 	return w.Close()
 }
 
-// benchThreads loads the model for one number of threads and runs every test on it.
-func benchThreads(ctx context.Context, c *cli.Command, l *trace.Log, f *gguf.File, threads int, tests []bench.Test, text string, reps int, w *bench.Writer) error {
-	o := engine.Options{
-		Batch: c.Int("batch-size"), UBatch: c.Int("ubatch-size"),
-		NoRepack: c.Bool("no-repack"), Activation: c.String("activation"), Trace: l,
-	}
+// benchModel is a model that is timed, opened for one number of threads.
+type benchModel struct {
+	*powerinfer.Model
+	options powerinfer.Options
+}
+
+// openBench opens the model with so many threads, for a number of sequences that take so many tokens of context together.
+func openBench(ctx context.Context, c *cli.Command, trace *powerinfer.Trace, threads, tokens, sequences int) (*benchModel, error) {
+	b := &benchModel{}
 	var err error
-	if o.Sparse, err = sparseMode(c); err != nil {
-		return err
+	b.Model, err = open(ctx, c, func(o *powerinfer.Options) {
+		o.Threads, o.Context, o.Sequences, o.Trace = threads, tokens, sequences, trace
+		b.options = *o
+	})
+	return b, err
+}
+
+// encoded returns the tokens of text, nil for an empty one.
+func (b *benchModel) encoded(text string) []int32 {
+	if text == "" {
+		return nil
 	}
-	for _, t := range tests {
-		o.Context = max(o.Context, t.Tokens())
-	}
-	e, err := loadEngine(ctx, c, f, o, planner.Processor{Threads: threads, Kernels: c.String("kernels")})
-	if err != nil {
-		return err
-	}
-	defer e.Engine.Close() // the file is read again for the next number of threads
-	var tokens []int32
-	if text != "" {
-		tokens = e.Tokenizer().Encode(text, true, false)
-	}
+	return b.Tokenize(text, true, false)
+}
+
+// time runs every test.
+func (b *benchModel) time(ctx context.Context, tests []bench.Test, tokens []int32, reps int, w *bench.Writer) error {
+	i := b.Info()
 	for _, t := range tests {
 		bar := newProgress(t.Name(), unitRuns)
-		result, err := bench.Run(ctx, e.Engine, t, tokens, reps, func(done, total int) { bar.set(int64(done), int64(total)) })
+		timing, err := b.Benchmark(ctx, powerinfer.Benchmark{
+			Prompt: t.Prompt, Generate: t.Gen, Depth: t.Depth, Runs: reps, Tokens: tokens,
+			Progress: func(done, total int) { bar.set(int64(done), int64(total)) },
+		})
 		bar.finish()
 		if err != nil {
 			return err
 		}
 		row := bench.Row{
-			Test: t, Result: result, Threads: threads, Batch: o.Batch, UBatch: o.UBatch, NoRepack: o.NoRepack,
-			Commit: commit(), CPU: hw.Detect().Name, File: f.Path, Model: bench.Describe(f), Time: time.Now().UTC(),
+			Test: t, Threads: b.options.Threads, Batch: b.options.Batch, UBatch: b.options.UBatch, NoRepack: b.options.Mapped,
+			Commit: commit(), CPU: hw.Detect().Name, File: i.Path, Model: bench.Model{Type: i.Type, Bytes: i.Bytes, Params: i.Parameters}, Time: time.Now().UTC(),
 		}
-		if plan, _ := e.Planner.Plan(); plan != nil {
-			row.Expected, row.Layers = plan.Rate, plan.Layers()
-			for j, u := range e.Planner.Usage() {
-				row.GPUs = append(row.GPUs, bench.GPU{Name: u.Name, Device: plan.GPUs[j].Device})
-			}
+		row.Neurons = countedBy(i.Sparse, timing.Neurons)
+		for _, d := range timing.Runs {
+			row.Samples = append(row.Samples, d.Nanoseconds())
+		}
+		plan, err := b.Plan()
+		if err != nil {
+			return err
+		}
+		row.Expected, row.Layers = plan.Rate, plan.OnGPUs()
+		for _, g := range plan.GPUs {
+			row.GPUs = append(row.GPUs, bench.GPU{Name: g.Name, Device: g.Device})
 		}
 		if err := w.Write(row); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// countedBy returns n of a model computed in this mode, as a row has it.
+func countedBy(mode powerinfer.Sparse, n powerinfer.NeuronTotals) bench.Neurons {
+	return bench.Neurons{
+		Mode: string(mode), Pairs: n.Pairs, Predicted: n.Predicted, Active: n.Active, Bytes: n.Bytes, Dense: n.Dense, Steps: n.Steps,
+	}
 }
 
 // benchText returns the text of -f; without the flag there is none.

@@ -2,16 +2,15 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 
 	"github.com/urfave/cli/v3"
 
+	"github.com/powerinfer-go/powerinfer"
 	"github.com/powerinfer-go/powerinfer/internal/bench"
-	"github.com/powerinfer-go/powerinfer/internal/engine"
 	"github.com/powerinfer-go/powerinfer/internal/hw"
-	"github.com/powerinfer-go/powerinfer/internal/planner"
-	"github.com/powerinfer-go/powerinfer/internal/trace"
 )
 
 // batchedFlags ask for llama-batched-bench's test.
@@ -48,7 +47,7 @@ func batchedTests(c *cli.Command) (tests []bench.Batched, err error) {
 const mostSequences = 256
 
 // benchBatched times many sequences at a time, for every number of threads.
-func benchBatched(ctx context.Context, c *cli.Command, l *trace.Log, threads []int) error {
+func benchBatched(ctx context.Context, c *cli.Command, trace *powerinfer.Trace, threads []int) error {
 	tests, err := batchedTests(c)
 	if err != nil {
 		return err
@@ -57,59 +56,48 @@ func benchBatched(ctx context.Context, c *cli.Command, l *trace.Log, threads []i
 	if err != nil {
 		return err
 	}
+	text, err := benchText(c)
+	if err != nil {
+		return err
+	}
+	longest, sequences := 0, 0
+	for _, t := range tests {
+		longest, sequences = max(longest, t.Tokens()), max(sequences, t.Sequences)
+	}
 	for _, t := range threads {
-		if err := benchBatchedThreads(ctx, c, l, t, tests, w); err != nil {
+		b, err := openBench(ctx, c, trace, t, longest, sequences)
+		if err != nil {
+			return err
+		}
+		if err := errors.Join(b.timeSequences(ctx, tests, b.encoded(text), w), b.Close()); err != nil {
 			return err
 		}
 	}
 	return w.Close()
 }
 
-func benchBatchedThreads(ctx context.Context, c *cli.Command, l *trace.Log, threads int, tests []bench.Batched, w *bench.BatchedWriter) error {
-	o := engine.Options{
-		Batch: c.Int("batch-size"), UBatch: c.Int("ubatch-size"),
-		NoRepack: c.Bool("no-repack"), Activation: c.String("activation"), Trace: l,
-	}
-	var err error
-	if o.Sparse, err = sparseMode(c); err != nil {
-		return err
-	}
-	for _, t := range tests {
-		o.Context, o.Outputs = max(o.Context, t.Tokens()), max(o.Outputs, t.Sequences)
-	}
-	text, err := benchText(c)
+// timeSequences runs every test after a short one that warms up.
+func (b *benchModel) timeSequences(ctx context.Context, tests []bench.Batched, tokens []int32, w *bench.BatchedWriter) error {
+	plan, err := b.Plan()
 	if err != nil {
 		return err
 	}
-	f, err := openModel(c)
-	if err != nil {
-		return err
-	}
-	defer f.Close()
-	e, err := loadEngine(ctx, c, f, o, planner.Processor{Threads: threads, Kernels: c.String("kernels")})
-	if err != nil {
-		return err
-	}
-	defer e.Close()
-	var tokens []int32
-	if text != "" {
-		tokens = e.Tokenizer().Encode(text, true, false)
-	}
-	row := bench.BatchedRow{Context: o.Context, Batch: o.Batch, UBatch: o.UBatch, Threads: threads}
-	if plan, _ := e.Planner.Plan(); plan != nil {
-		row.Layers = plan.Layers()
-	}
-	warm := bench.Batched{Prompt: 8, Gen: 4, Sequences: 1}
-	if _, err := bench.RunBatched(ctx, e.Engine, warm, tokens); err != nil {
+	o := &b.options
+	row := bench.BatchedRow{Context: o.Context, Batch: o.Batch, UBatch: o.UBatch, Threads: o.Threads, Layers: plan.OnGPUs()}
+	if _, _, _, err := b.BenchmarkSequences(ctx, powerinfer.Benchmark{Prompt: 8, Generate: 4, Tokens: tokens}); err != nil {
 		return err
 	}
 	for _, row.Batched = range tests {
 		bar := newProgress(fmt.Sprintf("%d sequences of %d+%d tokens", row.Sequences, row.Prompt, row.Gen), unitRuns)
-		row.BatchedResult, err = bench.RunBatched(ctx, e.Engine, row.Batched, tokens)
+		prompts, generation, counted, err := b.BenchmarkSequences(ctx, powerinfer.Benchmark{
+			Prompt: row.Prompt, Generate: row.Gen, Sequences: row.Sequences, Tokens: tokens,
+		})
 		bar.finish()
 		if err != nil {
 			return err
 		}
+		row.PromptNS, row.GenNS = prompts.Nanoseconds(), generation.Nanoseconds()
+		row.Neurons = countedBy(b.Info().Sparse, counted)
 		if err := w.Write(row); err != nil {
 			return err
 		}

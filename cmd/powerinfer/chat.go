@@ -14,13 +14,8 @@ import (
 	"github.com/urfave/cli/v3"
 	"golang.org/x/term"
 
+	"github.com/powerinfer-go/powerinfer"
 	"github.com/powerinfer-go/powerinfer/internal/chat/answer"
-	"github.com/powerinfer-go/powerinfer/internal/engine"
-	"github.com/powerinfer-go/powerinfer/internal/gguf"
-	"github.com/powerinfer-go/powerinfer/internal/grammar"
-	"github.com/powerinfer-go/powerinfer/internal/sample"
-	"github.com/powerinfer-go/powerinfer/internal/session"
-	"github.com/powerinfer-go/powerinfer/internal/trace"
 )
 
 func chatCommand() *cli.Command {
@@ -33,7 +28,7 @@ func chatCommand() *cli.Command {
 			if err := noArguments(c); err != nil {
 				return err
 			}
-			return traced(c, func(l *trace.Log) error { return runChat(ctx, c, l) })
+			return traced(c, func(t *powerinfer.Trace) error { return runChat(ctx, c, t) })
 		},
 	}
 }
@@ -41,11 +36,11 @@ func chatCommand() *cli.Command {
 // talk is a conversation of a user with an open model.
 type talk struct {
 	command     *cli.Command // whose flags /set changes
-	model       *session.Session
+	model       *powerinfer.Model
 	said        conversation
-	format      *answer.Format   // nil: answers are read as they are
-	sampling    sample.Options   // of the next answer but for its seed
-	grammar     *grammar.Grammar // nil: none
+	format      *answer.Format        // nil: answers are read as they are
+	sampling    powerinfer.Sampling   // of the next answer but for its seed
+	constraint  powerinfer.Generation // whose grammar or schema holds for every answer
 	input       lineReader
 	interactive bool             // a person sits there
 	styled      bool             // escape sequences may be written
@@ -55,15 +50,15 @@ type talk struct {
 	load            time.Duration // of the model
 	answers, tokens int           // so far
 	time            time.Duration // that generating them took
-	last            engine.Result
+	last            powerinfer.Result
 }
 
 // runChat holds a conversation.
-func runChat(ctx context.Context, c *cli.Command, l *trace.Log) error {
+func runChat(ctx context.Context, c *cli.Command, trace *powerinfer.Trace) error {
 	if c.Bool("list-devices") {
 		return listDevices()
 	}
-	t, err := openTalk(ctx, c, l)
+	t, err := openTalk(ctx, c, trace)
 	if err != nil {
 		return err
 	}
@@ -97,7 +92,7 @@ func runChat(ctx context.Context, c *cli.Command, l *trace.Log) error {
 }
 
 // openTalk opens the model and reads all flags.
-func openTalk(ctx context.Context, c *cli.Command, l *trace.Log) (*talk, error) {
+func openTalk(ctx context.Context, c *cli.Command, trace *powerinfer.Trace) (*talk, error) {
 	if err := checkGeneration(c); err != nil {
 		return nil, err
 	}
@@ -109,20 +104,18 @@ func openTalk(ctx context.Context, c *cli.Command, l *trace.Log) (*talk, error) 
 	if t.said.kwargs, err = readKwargs(c); err != nil {
 		return nil, err
 	}
-	if t.grammar, err = readGrammar(c); err != nil {
+	if err := readGrammar(c, &t.constraint); err != nil {
 		return nil, err
 	}
 	begin := time.Now()
-	t.model, err = openEngine(ctx, c, func(o *engine.Options, f *gguf.File) error {
-		o.Trace = l
-		t.said.template, err = readTemplate(c, f)
-		return err
-	})
-	if err != nil {
+	if t.said.template, err = modelTemplate(c); err != nil {
+		return nil, err
+	}
+	if t.model, err = open(ctx, c, func(o *powerinfer.Options) { o.Trace = trace }); err != nil {
 		return nil, err
 	}
 	t.load = time.Since(begin)
-	if t.sampling, err = samplerOptions(c, t.model.Engine); err != nil {
+	if t.sampling, err = sampling(c, t.model); err != nil {
 		return nil, errors.Join(err, t.model.Close())
 	}
 	if tmpl := t.said.template; tmpl != nil {
@@ -135,8 +128,8 @@ func openTalk(ctx context.Context, c *cli.Command, l *trace.Log) (*talk, error) 
 // greet says what the user talks with.
 func (t *talk) greet() {
 	if t.interactive {
-		c := t.model.Config()
-		t.note("%s, a context of %s; /help lists commands, Ctrl-D leaves", c.Name, count(t.model.Context(), "token"))
+		i := t.model.Info()
+		t.note("%s, a context of %s; /help lists commands, Ctrl-D leaves", i.Name, count(i.Context, "token"))
 	}
 	if t.said.template == nil {
 		t.note("this model has no chat template: it continues your text; --chat-template NAME gives it one if it was trained on it")

@@ -8,42 +8,41 @@ import (
 	"os"
 	"strings"
 
+	"github.com/powerinfer-go/powerinfer"
 	"github.com/powerinfer-go/powerinfer/internal/chat"
 	"github.com/powerinfer-go/powerinfer/internal/chat/answer"
-	"github.com/powerinfer-go/powerinfer/internal/engine"
 	"github.com/powerinfer-go/powerinfer/internal/markdown"
-	"github.com/powerinfer-go/powerinfer/internal/model"
-	"github.com/powerinfer-go/powerinfer/internal/sample"
 )
 
 // answer generates an answer to the conversation, shows it while it comes, and adds it to the conversation.
 func (t *talk) answer(ctx context.Context) error {
-	r, prompt, err := t.request()
+	prompt, err := t.said.prompt()
 	if err != nil {
 		return err
 	}
-	if len(r.Prompt) > t.model.Context() {
-		return fmt.Errorf("the conversation has %d tokens, more than the context of %d; /clear begins a new one, -c gives a larger context", len(r.Prompt), t.model.Context())
+	tokens, most := t.said.tokens(prompt, t.model), t.model.Info().Context
+	if len(tokens) > most {
+		return fmt.Errorf("the conversation has %d tokens, more than the context of %d; /clear begins a new one, -c gives a larger context", len(tokens), most)
 	}
 	ctx, stop := t.untilInterrupted(ctx)
 	defer stop()
 	bar := newProgress("reading the prompt", unitTokens)
-	r.Progress = func(done, total int) { bar.set(int64(done), int64(total)) }
 	defer bar.finish()
-	stream, err := t.model.Submit(ctx, r)
+	g := t.generation()
+	g.Progress = func(done, total int) { bar.set(int64(done), int64(total)) }
+	stream, err := t.model.Start(ctx, tokens, g)
 	if err != nil {
 		return err
 	}
 	show := t.newAnswer(prompt)
-	text := t.model.Tokenizer().NewStream(t.format != nil)
-	for tok, ok := stream.Next(); ok; tok, ok = stream.Next() {
+	for token, ok := stream.Next(); ok; token, ok = stream.Next() {
 		bar.finish()
-		if err := show.push(text.Push(tok.ID)); err != nil {
+		if err := show.push(token.Text); err != nil {
 			stream.Close()
-			return errors.Join(err, show.end(""))
+			return errors.Join(err, show.end())
 		}
 	}
-	if err := errors.Join(show.end(text.Flush()), stream.Err()); err != nil && !errors.Is(err, context.Canceled) {
+	if err := errors.Join(show.end(), stream.Err()); err != nil && !errors.Is(err, context.Canceled) {
 		return err
 	}
 	t.last = stream.Result()
@@ -51,34 +50,21 @@ func (t *talk) answer(ctx context.Context) error {
 	t.tokens += t.last.Tokens
 	t.time += t.last.Time
 	t.said.messages = append(t.said.messages, chat.Message{Role: "assistant", Content: show.message.Content, Reasoning: show.message.Reasoning})
-	if t.last.Stop == engine.StopCancelled && t.interrupts == nil {
+	if t.last.Stopped == powerinfer.StoppedByCtx && t.interrupts == nil {
 		return errInterrupted
 	}
-	t.status(len(r.Prompt))
+	t.status(len(tokens))
 	return nil
 }
 
-// request returns what is asked of the model, and the prompt's text.
-func (t *talk) request() (engine.Request, string, error) {
-	prompt, err := t.said.prompt()
-	if err != nil {
-		return engine.Request{}, "", err
-	}
-	tok := t.model.Tokenizer()
-	o := t.sampling
-	o.Seed = (o.Seed + uint64(t.answers)) % sample.RandomSeed // another one for each answer, so that /regen gives another
-	sampler, err := sample.New(o, t.model.Config().Vocab)
-	if err != nil {
-		return engine.Request{}, "", err
-	}
-	constraint, err := constrain(t.grammar, tok)
-	if err != nil {
-		return engine.Request{}, "", err
-	}
-	return engine.Request{
-		Prompt: t.said.tokens(prompt, tok), Max: t.command.Int("n-predict"), Sampler: sampler, IgnoreEOG: t.command.Bool("ignore-eos"),
-		Constraint: constraint, Reuse: engine.ReuseAny, Neurons: true,
-	}, prompt, nil
+// generation returns what is wanted of the next answer.
+func (t *talk) generation() powerinfer.Generation {
+	s := t.sampling
+	s.Seed = (s.Seed + uint64(t.answers)) % powerinfer.RandomSeed // another one for each answer, so that /regen gives another
+	g := t.constraint
+	g.Max, g.IgnoreEnd, g.Sampling = mostTokens(t.command.Int("n-predict")), t.command.Bool("ignore-eos"), &s
+	g.Special, g.Neurons = t.format != nil, true
+	return g
 }
 
 // untilInterrupted returns a context that ends with ctx or when Ctrl-C is pressed. stop must be called.
@@ -101,8 +87,8 @@ func (t *talk) untilInterrupted(ctx context.Context) (_ context.Context, stop fu
 // status tells what the last answer took, of a prompt of so many tokens.
 func (t *talk) status(prompt int) {
 	r := t.last
-	if r.Stop == engine.StopContext {
-		t.note("the context of %d tokens is full, %d of them the prompt's; /clear begins a new conversation, -c gives a larger context", t.model.Context(), prompt)
+	if r.Stopped == powerinfer.StoppedContext {
+		t.note("the context of %d tokens is full, %d of them the prompt's; /clear begins a new conversation, -c gives a larger context", t.model.Info().Context, prompt)
 	}
 	if !t.interactive {
 		return
@@ -111,18 +97,18 @@ func (t *talk) status(prompt int) {
 	if r.Tokens > 1 && r.Time > 0 {
 		parts = append(parts, fmt.Sprintf("%.1f tokens/s", float64(r.Tokens-1)/r.Time.Seconds()))
 	}
-	parts = append(parts, fmt.Sprintf("prompt %d read, %d reused", r.PromptTokens, r.Reused))
+	parts = append(parts, fmt.Sprintf("prompt %d read, %d reused", r.Prompt, r.Cached))
 	if active, ok := activeShare(r.Neurons); ok {
 		parts = append(parts, fmt.Sprintf("%.0f %% of neurons active", 100*active))
 	}
-	if r.Stop == engine.StopLength || r.Stop == engine.StopCancelled {
-		parts = append(parts, string(r.Stop))
+	if r.Stopped == powerinfer.StoppedMax || r.Stopped == powerinfer.StoppedByCtx {
+		parts = append(parts, string(r.Stopped))
 	}
 	t.note("[%s]", strings.Join(parts, " | "))
 }
 
 // activeShare returns the share of neurons that were active, and whether any were counted.
-func activeShare(use []model.NeuronUse) (float64, bool) {
+func activeShare(use []powerinfer.LayerNeurons) (float64, bool) {
 	var active, all int64
 	for _, u := range use {
 		active += u.Active
@@ -163,9 +149,8 @@ func (a *shownAnswer) push(text string) error {
 	return a.out.Flush()
 }
 
-// end shows the last piece and ends the line.
-func (a *shownAnswer) end(text string) error {
-	err := a.push(text)
+// end shows what the parser held back and ends the line.
+func (a *shownAnswer) end() error {
 	if a.parser != nil {
 		a.show(a.parser.Finish()...)
 	}
@@ -176,7 +161,7 @@ func (a *shownAnswer) end(text string) error {
 	if a.lineOpen {
 		a.write("\n")
 	}
-	return errors.Join(err, a.out.Flush())
+	return a.out.Flush()
 }
 
 func (a *shownAnswer) show(events ...answer.Event) {

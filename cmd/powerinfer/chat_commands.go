@@ -148,9 +148,9 @@ func (t *talk) set(argument string) error {
 		err = checkGeneration(c)
 	}
 	if err == nil {
-		sampling, failed := samplerOptions(c, t.model.Engine)
+		chosen, failed := sampling(c, t.model)
 		if failed == nil {
-			t.sampling = sampling
+			t.sampling = chosen
 			t.note("%s is %v", name, c.Value(name))
 			return nil
 		}
@@ -174,8 +174,8 @@ func (t *talk) stats() error {
 		return errors.New("there is no answer yet")
 	}
 	closing(t.last, t.load)
-	used := t.last.Reused + t.last.PromptTokens + t.last.Tokens
+	used := t.last.Cached + t.last.Prompt + t.last.Tokens
 	fmt.Fprintf(os.Stderr, "%d of %d tokens of context used; %s, %s generated; %s\n",
-		used, t.model.Context(), count(t.answers, "answer"), count(t.tokens, "token"), t.model.Device())
+		used, t.model.Info().Context, count(t.answers, "answer"), count(t.tokens, "token"), t.model.Device())
 	return nil
 }

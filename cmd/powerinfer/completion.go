@@ -11,9 +11,10 @@ import (
 
 	"github.com/urfave/cli/v3"
 
+	"github.com/powerinfer-go/powerinfer/internal/convert"
 	"github.com/powerinfer-go/powerinfer/internal/model"
 	"github.com/powerinfer-go/powerinfer/internal/planner"
-	"github.com/powerinfer-go/powerinfer/internal/quant"
+	"github.com/powerinfer-go/powerinfer/internal/prepare"
 )
 
 // The library's own scripts complete no file names in fish, take a flag's value for a flag, and in bash execute what a
@@ -104,7 +105,7 @@ func completions(root *cli.Command, words []string) []string {
 	case c.Name == "completion":
 		return matching(completionShells, current, "")
 	case c.Name == "quantize" && len(before) == 3: // IN OUT TYPE
-		return matching(typeNames(quant.Types()), current, "")
+		return matching(strings.Split(convert.OutTypes(), ", "), current, "")
 	case takesFiles.MatchString(c.ArgsUsage):
 		return []string{fileNames}
 	}
@@ -225,17 +226,9 @@ func flagChoices(name string) []string {
 	case "kernels":
 		return []string{planner.KernelsAuto, "usual"}
 	case "predictor-type":
-		return typeNames(quant.BlockTypes())
+		return strings.Split(prepare.PredictorTypes(), ", ")
 	}
 	return nil
-}
-
-func typeNames(types []quant.Type) []string {
-	var names []string
-	for _, t := range types {
-		names = append(names, strings.ToLower(t.String()))
-	}
-	return names
 }
 
 func matching(words []string, current, prefix string) []string {

@@ -30,7 +30,7 @@ func TestCompletions(t *testing.T) {
 		{"inspect|", ":files"},
 		{"inspect|--report|", ":folders"},
 		{"inspect|--|--te", ":files"}, // a name that begins with dashes
-		{"quantize|a|b|q4_k", "q4_k"},
+		{"quantize|a|b|q8", "q8_0"},
 		{"completion|", "bash zsh fish"},
 		{"nonsense|--te", ""},
 	} {

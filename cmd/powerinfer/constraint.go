@@ -6,10 +6,7 @@ import (
 
 	"github.com/urfave/cli/v3"
 
-	"github.com/powerinfer-go/powerinfer/internal/grammar"
-	"github.com/powerinfer-go/powerinfer/internal/sample"
-	"github.com/powerinfer-go/powerinfer/internal/session"
-	"github.com/powerinfer-go/powerinfer/internal/tokenizer"
+	"github.com/powerinfer-go/powerinfer"
 )
 
 // grammarFlags constrain what is generated.
@@ -22,8 +19,8 @@ func grammarFlags() []cli.Flag {
 	}
 }
 
-// readGrammar returns the grammar that grammarFlags name, nil for none.
-func readGrammar(c *cli.Command) (*grammar.Grammar, error) {
+// readGrammar sets the grammar or the schema that grammarFlags name, and refuses one that cannot be read.
+func readGrammar(c *cli.Command, g *powerinfer.Generation) error {
 	var given []string
 	for _, name := range []string{"grammar", "grammar-file", "json-schema", "json-schema-file"} {
 		if c.IsSet(name) {
@@ -31,43 +28,28 @@ func readGrammar(c *cli.Command) (*grammar.Grammar, error) {
 		}
 	}
 	if len(given) == 0 {
-		return nil, nil
+		return nil
 	}
 	if len(given) > 1 {
-		return nil, fmt.Errorf("%s each name a grammar; give one", strings.Join(given, " and "))
+		return fmt.Errorf("%s each name a grammar; give one", strings.Join(given, " and "))
 	}
 	text := c.String(given[0][2:])
 	if name, ok := strings.CutSuffix(given[0], "-file"); ok {
 		var err error
 		if text, err = readFile(text); err != nil {
-			return nil, fmt.Errorf("%s: %w", name+"-file", err)
+			return fmt.Errorf("%s: %w", name+"-file", err)
 		}
 	}
-	var g *grammar.Grammar
-	var err error
+	if strings.TrimSpace(text) == "" {
+		return fmt.Errorf("%s is empty; leave it out to allow anything", given[0])
+	}
 	if strings.HasPrefix(given[0], "--json") {
-		g, err = grammar.FromSchema([]byte(text))
+		g.Schema = text
 	} else {
-		g, err = grammar.ParseGBNF(text)
+		g.Grammar = text
 	}
-	if err != nil {
-		return nil, fmt.Errorf("%s: %w", given[0], err)
+	if err := g.Validate(); err != nil {
+		return fmt.Errorf("%s: %w", given[0], err)
 	}
-	return g, nil
-}
-
-// constrain returns g as a constraint on texts of the tokenizer's tokens, nil for nil.
-func constrain(g *grammar.Grammar, tok *tokenizer.Tokenizer) (sample.Constraint, error) {
-	if g == nil {
-		return nil, nil
-	}
-	v, err := session.Vocabulary(tok)
-	if err != nil {
-		return nil, err
-	}
-	compiled, err := g.Compile(v)
-	if err != nil {
-		return nil, err
-	}
-	return compiled.NewState(), nil
+	return nil
 }

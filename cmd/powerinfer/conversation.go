@@ -7,9 +7,9 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/powerinfer-go/powerinfer"
 	"github.com/powerinfer-go/powerinfer/internal/atomicfile"
 	"github.com/powerinfer-go/powerinfer/internal/chat"
-	"github.com/powerinfer-go/powerinfer/internal/tokenizer"
 )
 
 // conversation holds the messages so far and the template that makes a prompt of them.
@@ -37,13 +37,11 @@ func (c *conversation) prompt() (string, error) {
 }
 
 // tokens returns a prompt's tokens. The token that begins a sequence is not doubled where the template wrote it.
-func (c *conversation) tokens(prompt string, tok *tokenizer.Tokenizer) []int32 {
-	special := true
-	if c.template != nil && tok.AddsBOS() {
-		bos := tok.Text(tok.BOS())
-		special = bos == "" || !strings.HasPrefix(prompt, bos)
+func (c *conversation) tokens(prompt string, m *powerinfer.Model) []int32 {
+	if c.template == nil {
+		return m.Tokenize(prompt, true, false)
 	}
-	return tok.Encode(prompt, special, c.template != nil)
+	return m.Tokenize(prompt, !c.template.Begins(prompt), true)
 }
 
 // all returns the messages with the system message.

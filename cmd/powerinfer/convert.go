@@ -65,14 +65,14 @@ func convertModel(ctx context.Context, c *cli.Command) error {
 		Notes: func(s string) { fmt.Fprintln(os.Stderr, "note:", s) },
 	}
 	bar := newProgress("converting", unitBytes)
-	o.Progress = untilCancelled(ctx, bar.set)
+	o.Progress = bar.set
 	switch {
 	case file:
-		err = convertPrepared(dir, out, o.Progress)
+		err = convertPrepared(ctx, dir, out, o.Progress)
 	case predictors != "":
-		err = convert.Original(dir, predictors, out, o)
+		err = convert.Original(ctx, dir, predictors, out, o)
 	default:
-		err = convert.HuggingFace(dir, out, o)
+		err = convert.HuggingFace(ctx, dir, out, o)
 	}
 	bar.finish()
 	if err != nil {
@@ -107,11 +107,11 @@ func convertOutfile(c *cli.Command, source string, file, predictors bool) (strin
 }
 
 // convertPrepared rewrites a prepared file in the original's form.
-func convertPrepared(path, out string, progress func(done, total int64)) error {
+func convertPrepared(ctx context.Context, path, out string, progress func(done, total int64)) error {
 	f, err := gguf.Open(path)
 	if err != nil {
 		return err
 	}
 	defer f.Close()
-	return prepared.WriteOriginal(out, f, progress)
+	return prepared.WriteOriginal(ctx, out, f, progress)
 }

@@ -12,6 +12,7 @@ import (
 
 	"github.com/urfave/cli/v3"
 
+	"github.com/powerinfer-go/powerinfer"
 	"github.com/powerinfer-go/powerinfer/demo"
 	"github.com/powerinfer-go/powerinfer/internal/engine"
 	"github.com/powerinfer-go/powerinfer/internal/gguf"
@@ -65,17 +66,26 @@ func sparseMode(c *cli.Command) (model.SparseMode, error) {
 	return m, nil
 }
 
+// modelPath returns the file that -m names, empty for the embedded model.
+func modelPath(c *cli.Command) (string, error) {
+	path := c.String("model")
+	if path == "" && c.IsSet("model") { // mostly a shell variable that was meant to hold a name
+		return "", errors.New("-m names no file; leave it out for the embedded model")
+	}
+	return path, nil
+}
+
 // openModel opens the file that -m names, or the embedded model, and applies --override-kv.
 func openModel(c *cli.Command) (*gguf.File, error) {
+	path, err := modelPath(c)
+	if err != nil {
+		return nil, err
+	}
 	var f *gguf.File
-	var err error
-	switch path := c.String("model"); {
-	case path != "":
-		f, err = gguf.Open(path)
-	case c.IsSet("model"): // mostly a shell variable that was meant to hold a name
-		err = errors.New("-m names no file; leave it out for the embedded model")
-	default:
+	if path == "" {
 		f, err = gguf.Parse(demo.Name, demo.Model())
+	} else {
+		f, err = gguf.Open(path)
 	}
 	if err != nil {
 		return nil, err
@@ -99,41 +109,83 @@ func kernelsFlag() cli.Flag {
 	return &cli.StringFlag{Name: "kernels", Value: planner.KernelsAuto, Usage: "processor kernels of generation, which all give the same text: auto measures while loading which is the fastest here; usual, or a `NAME` that -v shows"}
 }
 
-// engineOptions reads engineFlags but for gpuFlags.
-func engineOptions(c *cli.Command) (engine.Options, planner.Processor, error) {
-	o := engine.Options{
-		Context: c.Int("ctx-size"), Batch: c.Int("batch-size"), UBatch: c.Int("ubatch-size"),
-		NoRepack: c.Bool("no-repack"), Lock: c.Bool("mlock"), Activation: c.String("activation"),
+// openOptions reads engineFlags, of commands that have some of them those.
+func openOptions(c *cli.Command) (powerinfer.Options, error) {
+	o := powerinfer.Options{
+		Context: c.Int("ctx-size"), Sequences: 1, Batch: c.Int("batch-size"), UBatch: c.Int("ubatch-size"),
+		Threads: c.Int("threads"), ThreadsBatch: c.Int("threads-batch"), Mapped: c.Bool("no-repack"), Lock: c.Bool("mlock"),
+		Activation: c.String("activation"), Sparse: powerinfer.Sparse(c.String("sparse")), Kernels: c.String("kernels"),
+		Overrides: c.StringSlice("override-kv"),
 	}
-	cpu := planner.Processor{Threads: c.Int("threads"), ThreadsBatch: c.Int("threads-batch"), Lock: o.Lock, Kernels: c.String("kernels")}
-	if c.Bool("verbose") {
-		cpu.Note = func(line string) { fmt.Fprintln(os.Stderr, line) }
-	}
-	for _, name := range []string{"ctx-size", "batch-size", "ubatch-size", "threads", "threads-batch"} {
-		if v := c.Int(name); v == -1 && strings.HasPrefix(name, "threads") { // llama.cpp's way to say the default
-			continue
-		} else if v < 0 || v > 1<<30 {
-			return o, cpu, fmt.Errorf("--%s %d is not a number from 0 to %d", name, v, 1<<30)
+	for name, v := range map[string]*int{
+		"ctx-size": &o.Context, "batch-size": &o.Batch, "ubatch-size": &o.UBatch, "threads": &o.Threads, "threads-batch": &o.ThreadsBatch,
+	} {
+		if *v == -1 && strings.HasPrefix(name, "threads") { // llama.cpp's way to say the default
+			*v = 0
+		} else if *v < 0 || *v > 1<<30 {
+			return o, fmt.Errorf("--%s %d is not a number from 0 to %d", name, *v, 1<<30)
 		}
 	}
-	var err error
-	if o.Sparse, err = sparseMode(c); err != nil {
-		return o, cpu, err
+	if _, err := sparseMode(c); err != nil {
+		return o, err
 	}
 	if c.IsSet("sparse-threshold") {
 		t := c.Float32("sparse-threshold")
 		if t != t {
-			return o, cpu, errors.New("--sparse-threshold: NaN is no threshold")
+			return o, errors.New("--sparse-threshold: NaN is no threshold")
 		}
-		o.Threshold = &t
+		o.SparseThreshold = &t
 	}
-	return o, cpu, nil
+	if c.Bool("verbose") {
+		o.Chosen = func(line string) { fmt.Fprintln(os.Stderr, line) }
+	}
+	return o, gpuOptions(c, &o)
 }
 
-// openEngine opens model and engine with a progress bar.
-func openEngine(ctx context.Context, c *cli.Command, adjust func(*engine.Options, *gguf.File) error) (*session.Session, error) {
-	o, cpu, err := engineOptions(c)
+// open opens the model that -m names, or the embedded one, with a progress bar. adjust, if it is not nil, changes what the flags say.
+func open(ctx context.Context, c *cli.Command, adjust func(*powerinfer.Options)) (*powerinfer.Model, error) {
+	o, err := openOptions(c)
 	if err != nil {
+		return nil, err
+	}
+	if adjust != nil {
+		adjust(&o)
+	}
+	path, err := modelPath(c)
+	if err != nil {
+		return nil, err
+	}
+	if o.Threads == 0 {
+		noteBusy()
+	}
+	defer showLoading(&o)()
+	if path == "" {
+		return powerinfer.OpenBytes(ctx, demo.Name, demo.Model(), o)
+	}
+	return powerinfer.Open(ctx, path, o)
+}
+
+// showLoading shows how far loading with o is, until the function that it returns is called.
+func showLoading(o *powerinfer.Options) (finish func()) {
+	measuring, bar := newProgress("measuring", unitRuns), newProgress("loading", unitBytes)
+	o.Measuring = measuring.set
+	o.Progress = func(done, total int64) {
+		measuring.finish()
+		bar.set(done, total)
+	}
+	return bar.finish
+}
+
+// openEngine opens model and engine, for the server, with a progress bar.
+func openEngine(ctx context.Context, c *cli.Command, adjust func(*engine.Options, *gguf.File) error) (*session.Session, error) {
+	o, err := openOptions(c)
+	if err != nil {
+		return nil, err
+	}
+	e := engine.Options{
+		Context: o.Context, Batch: o.Batch, UBatch: o.UBatch, NoRepack: o.Mapped, Lock: o.Lock, Activation: o.Activation, Threshold: o.SparseThreshold,
+	}
+	if e.Sparse, err = sparseMode(c); err != nil {
 		return nil, err
 	}
 	f, err := openModel(c)
@@ -141,20 +193,31 @@ func openEngine(ctx context.Context, c *cli.Command, adjust func(*engine.Options
 		return nil, err
 	}
 	if adjust != nil {
-		if err := adjust(&o, f); err != nil {
+		if err := adjust(&e, f); err != nil {
 			f.Close()
 			return nil, err
 		}
 	}
-	if cpu.Threads <= 0 {
+	if o.Threads == 0 {
 		noteBusy()
 	}
-	e, err := loadEngine(ctx, c, f, o, cpu)
+	defer showLoading(&o)()
+	e.Progress = o.Progress
+	s, err := session.Open(ctx, f, session.Options{Engine: e, Planner: plannerOptionsOf(&o), Statistics: o.Statistics})
 	if err != nil {
 		f.Close()
 		return nil, err
 	}
-	return e, nil
+	return s, nil
+}
+
+// plannerOptionsOf returns what o says of the machine, in the planner's terms.
+func plannerOptionsOf(o *powerinfer.Options) planner.Options {
+	return planner.Options{
+		Processor: planner.Processor{Threads: o.Threads, ThreadsBatch: o.ThreadsBatch, Lock: o.Lock, Kernels: o.Kernels, Note: o.Chosen},
+		Device:    o.Devices, Budgets: o.VRAM, Layers: o.GPULayers, StreamTokens: o.StreamTokens, ReadAhead: o.ReadAhead,
+		Notice: o.Notice, Measuring: o.Measuring,
+	}
 }
 
 // readText returns the text of -p, or of the file behind -f ("-" is standard input).

@@ -2,7 +2,6 @@ package main
 
 import (
 	"bufio"
-	"context"
 	"errors"
 	"fmt"
 	"os"
@@ -12,11 +11,9 @@ import (
 
 	"github.com/urfave/cli/v3"
 
+	"github.com/powerinfer-go/powerinfer"
 	"github.com/powerinfer-go/powerinfer/internal/compute/vulkan"
-	"github.com/powerinfer-go/powerinfer/internal/engine"
-	"github.com/powerinfer-go/powerinfer/internal/gguf"
 	"github.com/powerinfer-go/powerinfer/internal/planner"
-	"github.com/powerinfer-go/powerinfer/internal/session"
 )
 
 // gpuFlags choose GPUs and what goes there.
@@ -73,22 +70,29 @@ func listDevices() error {
 
 // plannerOptions reads the flags of where a model is computed; plan has fewer of them than run.
 func plannerOptions(c *cli.Command) (planner.Options, error) {
-	o := planner.Options{Device: c.String("device"), Notice: note}
+	var o powerinfer.Options
+	err := gpuOptions(c, &o)
+	return plannerOptionsOf(&o), err
+}
+
+// gpuOptions reads gpuFlags into o.
+func gpuOptions(c *cli.Command, o *powerinfer.Options) error {
+	o.Devices, o.Statistics, o.Notice = c.String("device"), c.String("stats"), note
 	var err error
-	if o.Budgets, err = budgets(c); err != nil {
-		return o, err
+	if o.VRAM, err = budgets(c); err != nil {
+		return err
 	}
 	if c.IsSet("n-gpu-layers") {
 		n := c.Int("n-gpu-layers")
 		if n < -1 {
-			return o, fmt.Errorf("-ngl %d: give a number of layers, or -1 for all", n)
+			return fmt.Errorf("-ngl %d: give a number of layers, or -1 for all", n)
 		}
-		o.Layers = &n
+		o.GPULayers = &n
 	}
 	if c.IsSet("stream-tokens") {
 		n := c.Int("stream-tokens")
 		if n < 0 {
-			return o, fmt.Errorf("--stream-tokens %d: give a number of tokens, or 0 to send nothing", n)
+			return fmt.Errorf("--stream-tokens %d: give a number of tokens, or 0 to send nothing", n)
 		}
 		o.StreamTokens = &n
 	}
@@ -96,7 +100,7 @@ func plannerOptions(c *cli.Command) (planner.Options, error) {
 		ahead := c.Bool("read-ahead")
 		o.ReadAhead = &ahead
 	}
-	return o, nil
+	return nil
 }
 
 // note prints what the user should know.
@@ -120,23 +124,6 @@ func budgets(c *cli.Command) ([]int64, error) {
 		all = append(all, int64(v*(1<<30)))
 	}
 	return all, nil
-}
-
-// loadEngine opens an engine with a progress bar, on the GPUs that the flags choose.
-func loadEngine(ctx context.Context, c *cli.Command, f *gguf.File, o engine.Options, cpu planner.Processor) (*session.Session, error) {
-	p, err := plannerOptions(c)
-	if err != nil {
-		return nil, err
-	}
-	p.Processor = cpu
-	measuring, bar := newProgress("measuring", unitRuns), newProgress("loading", unitBytes)
-	defer bar.finish()
-	p.Measuring = measuring.set
-	o.Progress = func(done, total int64) {
-		measuring.finish()
-		bar.set(done, total)
-	}
-	return session.Open(ctx, f, session.Options{Engine: o, Planner: p, Statistics: c.String("stats")})
 }
 
 // statsFlag names statistics of a model that holds none.

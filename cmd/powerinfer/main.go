@@ -9,7 +9,6 @@ import (
 	"os"
 	"os/signal"
 	"regexp"
-	"runtime"
 	"runtime/debug"
 	"slices"
 	"strings"
@@ -65,7 +64,7 @@ func execute(args []string) int {
 	status := statusInterrupted
 	done := make(chan error, 1)
 	go func() {
-		err := errInterrupted // stays where untilCancelled ended the goroutine
+		var err error
 		defer func() { done <- err }()
 		debug.SetPanicOnFault(true)
 		defer func() {
@@ -110,17 +109,6 @@ func execute(args []string) int {
 	}
 	fmt.Fprintln(os.Stderr, "powerinfer:", oneLine(err))
 	return statusError
-}
-
-// untilCancelled returns a progress callback that ends its goroutine once ctx has ended. What lies between has no context of
-// its own, and its deferred calls still run: a half-written file is removed.
-func untilCancelled(ctx context.Context, set func(done, total int64)) func(done, total int64) {
-	return func(done, total int64) {
-		if ctx.Err() != nil {
-			runtime.Goexit()
-		}
-		set(done, total)
-	}
 }
 
 // written remembers the first error of writing to it, which cli drops when it prints help.

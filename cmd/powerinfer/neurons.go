@@ -13,7 +13,6 @@ import (
 
 	"github.com/powerinfer-go/powerinfer/internal/atomicfile"
 	"github.com/powerinfer-go/powerinfer/internal/gguf"
-	"github.com/powerinfer-go/powerinfer/internal/neuron"
 	"github.com/powerinfer-go/powerinfer/internal/neuronreport"
 	"github.com/powerinfer-go/powerinfer/internal/prepare"
 	"github.com/powerinfer-go/powerinfer/internal/prepared"
@@ -63,11 +62,7 @@ func reportOf(f *gguf.File) (*neuronreport.Report, error) {
 	if err != nil {
 		return nil, err
 	}
-	return newReport(name, f, stats)
-}
-
-func newReport(name string, f *gguf.File, s *neuron.Stats) (*neuronreport.Report, error) {
-	p, err := neuronreport.New(name, s)
+	p, err := neuronreport.New(name, stats)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", f.Path, err)
 	}
@@ -76,9 +71,9 @@ func newReport(name string, f *gguf.File, s *neuron.Stats) (*neuronreport.Report
 
 // preparedReport has predictors and what was measured, too.
 func preparedReport(name string, f *gguf.File, info *prepared.Info) (*neuronreport.Report, error) {
-	p, err := newReport(name, f, info.Stats())
+	p, err := neuronreport.New(name, info.Stats())
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("%s: %w", f.Path, err)
 	}
 	p.Facts = facts(info)
 	for l, y := range info.Layers {

@@ -11,17 +11,14 @@ import (
 	"github.com/urfave/cli/v3"
 	"golang.org/x/term"
 
+	"github.com/powerinfer-go/powerinfer"
 	"github.com/powerinfer-go/powerinfer/internal/atomicfile"
-	"github.com/powerinfer-go/powerinfer/internal/engine"
-	"github.com/powerinfer-go/powerinfer/internal/eval"
-	"github.com/powerinfer-go/powerinfer/internal/gguf"
-	"github.com/powerinfer-go/powerinfer/internal/session"
 )
 
 // perplexityContext is llama.cpp's window where -c is not given.
 const perplexityContext = 512
 
-// perplexityOutputs bounds the rows of logits held at a time: 128 rows of a 150k vocabulary are 75 MiB.
+// perplexityOutputs is the number of rows of logits held at a time, as many as so many sequences need: 128 of a 150k vocabulary are 75 MiB.
 const perplexityOutputs = 128
 
 func perplexityCommand() *cli.Command {
@@ -41,6 +38,9 @@ func perplexityCommand() *cli.Command {
 		Action: func(ctx context.Context, c *cli.Command) error {
 			if err := noArguments(c); err != nil {
 				return err
+			}
+			if c.Int("chunks") == 0 {
+				return errors.New("no chunk to evaluate: raise --chunks, or leave it out for all")
 			}
 			if c.Bool("kl-divergence") {
 				return divergence(ctx, c)
@@ -79,26 +79,24 @@ func perplexity(ctx context.Context, c *cli.Command) error {
 	if stride > 0 {
 		window += stride / 2 // as llama.cpp does
 	}
-	e, err := openWindow(ctx, c, window)
+	m, err := openWindow(ctx, c, window)
 	if err != nil {
 		return err
 	}
-	defer e.Close()
-	p := eval.Perplexity{
-		Tokens: e.Tokenizer().Encode(text, true, false), Context: window, Chunks: c.Int("chunks"), Stride: stride,
-		BOS: leader(e.Engine), Base: base,
-	}
+	defer m.Close()
 	bar, running := newProgress("perplexity", unitRuns), newRunning()
-	p.Chunk = func(done, total int, ppl float64) {
-		bar.set(int64(done), int64(total))
-		fmt.Fprintf(running, "[%d]%.4f,", done, ppl)
-	}
-	est, err := p.Run(ctx, e.Engine)
+	estimate, err := m.Perplexity(ctx, text, powerinfer.PerplexityOptions{
+		Window: window, Windows: max(0, c.Int("chunks")), Stride: stride, Save: base,
+		Progress: func(done, total int, soFar float64) {
+			bar.set(int64(done), int64(total))
+			fmt.Fprintf(running, "[%d]%.4f,", done, soFar)
+		},
+	})
 	bar.finish()
 	if err != nil {
 		return err
 	}
-	_, err = fmt.Printf("%s\nFinal estimate: PPL = %.4f +/- %.5f\n", running.kept.String(), est.PPL, est.Error)
+	_, err = fmt.Printf("%s\nFinal estimate: PPL = %.4f +/- %.5f\n", running.kept.String(), estimate.Value, estimate.Error)
 	return err
 }
 
@@ -111,32 +109,30 @@ func divergence(ctx context.Context, c *cli.Command) error {
 	case c.IsSet("ppl-stride"):
 		return errors.New("predictions are saved of disjoint windows; leave --ppl-stride out")
 	}
-	base, err := eval.OpenBase(path)
+	base, err := powerinfer.OpenPredictions(path)
 	if err != nil {
 		return err
 	}
 	defer base.Close()
-	if n := c.Int("ctx-size"); n != 0 && n != base.Context {
-		return fmt.Errorf("%s was saved at a context of %d tokens, not %d; leave -c out", path, base.Context, n)
+	if n := c.Int("ctx-size"); n != 0 && n != base.Window() {
+		return fmt.Errorf("%s was saved at a context of %d tokens, not %d; leave -c out", path, base.Window(), n)
 	}
 	if c.IsSet("file") || c.IsSet("prompt") {
 		fmt.Fprintf(os.Stderr, "note: the text is that of %s\n", path)
 	}
-	e, err := openWindow(ctx, c, base.Context)
+	m, err := openWindow(ctx, c, base.Window())
 	if err != nil {
 		return err
 	}
-	defer e.Close()
+	defer m.Close()
 	bar, running := newProgress("KL divergence", unitRuns), newRunning()
-	k := eval.KLDivergence{Base: base, Chunks: c.Int("chunks"), BOS: leader(e.Engine)}
-	k.Chunk = func(done, total int, d eval.Divergence) {
+	d, err := m.Divergence(ctx, base, max(0, c.Int("chunks")), func(done, total int, soFar powerinfer.Divergence) {
 		bar.set(int64(done), int64(total))
 		if done == 1 {
-			fmt.Fprintln(running, eval.DivergenceHeader)
+			fmt.Fprintln(running, powerinfer.DivergenceHeader)
 		}
-		fmt.Fprintln(running, d.Line(done))
-	}
-	d, err := k.Run(ctx, e.Engine)
+		fmt.Fprintln(running, soFar.Line(done))
+	})
 	bar.finish()
 	if err != nil {
 		return err
@@ -147,31 +143,20 @@ func divergence(ctx context.Context, c *cli.Command) error {
 	return d.Report(os.Stdout)
 }
 
-// openWindow opens the engine for windows of so many tokens.
-func openWindow(ctx context.Context, c *cli.Command, window int) (*session.Session, error) {
-	e, err := openEngine(ctx, c, func(o *engine.Options, _ *gguf.File) error {
-		o.Context, o.Outputs = window, perplexityOutputs
-		return nil
-	})
+// openWindow opens the model for windows of so many tokens.
+func openWindow(ctx context.Context, c *cli.Command, window int) (*powerinfer.Model, error) {
+	m, err := open(ctx, c, func(o *powerinfer.Options) { o.Context, o.Sequences = window, perplexityOutputs })
 	if err != nil {
 		return nil, err
 	}
-	if limit := e.Config().Context; window > limit {
-		fmt.Fprintf(os.Stderr, "note: the model was trained for %d tokens, fewer than the window of %d\n", limit, window)
+	if trained := m.Info().Trained; window > trained {
+		fmt.Fprintf(os.Stderr, "note: the model was trained for %d tokens, fewer than the window of %d\n", trained, window)
 	}
-	return e, nil
+	return m, nil
 }
 
-// leader returns the token that begins every window; -1: none.
-func leader(e *engine.Engine) int32 {
-	if tok := e.Tokenizer(); tok.AddsBOS() {
-		return tok.BOS()
-	}
-	return -1
-}
-
-// running is where figures are written as they come: standard output, but where that is a terminal, the bar has the line
-// until it is done, and they are kept.
+// running writes figures as they come to standard output. Where that is a terminal, whose line the progress bar has, it keeps them until the
+// bar is done.
 type running struct {
 	io.Writer
 	kept *strings.Builder

@@ -18,7 +18,6 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/model"
 	"github.com/powerinfer-go/powerinfer/internal/prepare"
 	"github.com/powerinfer-go/powerinfer/internal/prepared"
-	"github.com/powerinfer-go/powerinfer/internal/quant"
 )
 
 // calibrationFlags returns those of prepare and profile.
@@ -44,7 +43,7 @@ func prepareCommand() *cli.Command {
 			&cli.StringFlag{Name: "trace-budget", Value: "8G", Usage: "`SIZE` of the samples kept on disk for training"},
 			&cli.Float64Flag{Name: "recall", Value: 0.99, Usage: "share of activation mass that predictors must find"},
 			&cli.Float64Flag{Name: "accuracy", Value: 0.95, Usage: "share of neurons that they must judge right"},
-			&cli.StringFlag{Name: "predictor-type", Usage: "`TYPE` of the predictors: " + strings.ToLower(quant.Names(quant.BlockTypes())) + "; default: the model's, else q8_0"},
+			&cli.StringFlag{Name: "predictor-type", Usage: "`TYPE` of the predictors: " + prepare.PredictorTypes() + "; default: the model's, else q8_0"},
 			&cli.BoolFlag{Name: "no-predictors", Usage: "only order the neurons"},
 			&cli.BoolFlag{Name: "allow-requantize", Usage: "accept a quantised model: its down projections are quantised again"},
 			&cli.StringFlag{Name: "format", Value: "prepared", Usage: "prepared, or original: what the original PowerInfer loads"},
@@ -63,8 +62,8 @@ func prepareModel(ctx context.Context, c *cli.Command) error {
 		return fmt.Errorf("--trace-budget: %w", err)
 	}
 	if name := c.String("predictor-type"); name != "" {
-		if o.PredictorType, o.SetType = quant.Named(name, quant.BlockTypes()); !o.SetType {
-			return fmt.Errorf("--predictor-type %q is none of %s", name, strings.ToLower(quant.Names(quant.BlockTypes())))
+		if err := o.SetPredictorType(name); err != nil {
+			return fmt.Errorf("--predictor-type: %w", err)
 		}
 	}
 	switch format := c.String("format"); format {
@@ -75,7 +74,7 @@ func prepareModel(ctx context.Context, c *cli.Command) error {
 	}
 	o.EvalFiles, o.Recall, o.Accuracy = c.StringSlice("eval-file"), c.Float64("recall"), c.Float64("accuracy")
 	o.NoPredictors, o.AllowRequantize = c.Bool("no-predictors"), c.Bool("allow-requantize")
-	bars := newBars(ctx, &o)
+	bars := newBars(&o)
 	defer sayResume(ctx)()
 	rep, err := prepare.Run(ctx, f, o)
 	bars.finish()
@@ -148,8 +147,8 @@ type bars struct {
 	bar   *progress
 }
 
-// newBars lets o tell of its stages, and end where ctx has ended.
-func newBars(ctx context.Context, o *prepare.Options) *bars {
+// newBars lets o tell of its stages.
+func newBars(o *prepare.Options) *bars {
 	b := &bars{}
 	note := func(format string, args ...any) {
 		b.finish()
@@ -176,10 +175,6 @@ func newBars(ctx context.Context, o *prepare.Options) *bars {
 				u = unitTokens
 			}
 			b.stage, b.bar = s, newProgress(string(s), u)
-		}
-		if s == prepare.StageLoad || s == prepare.StageWrite { // these do not look at ctx themselves
-			untilCancelled(ctx, b.bar.set)(done, total)
-			return
 		}
 		b.bar.set(done, total)
 	}

@@ -25,7 +25,7 @@ func profileModel(ctx context.Context, c *cli.Command) error {
 		return err
 	}
 	defer f.Close()
-	bars := newBars(ctx, &o)
+	bars := newBars(&o)
 	defer sayResume(ctx)()
 	rep, err := prepare.Profile(ctx, f, o)
 	bars.finish()

@@ -60,9 +60,9 @@ func quantize(ctx context.Context, c *cli.Command) error {
 		return err
 	}
 	bar := newProgress("quantising", unitBytes)
-	err = convert.Quantize(f, out, convert.Quantization{
+	err = convert.Quantize(ctx, f, out, convert.Quantization{
 		Type: typ, Pure: c.Bool("pure"), Requantize: c.Bool("allow-requantize"), Threads: threads,
-		Progress: untilCancelled(ctx, bar.set), Notes: note,
+		Progress: bar.set, Notes: note,
 	})
 	bar.finish()
 	if err != nil {

@@ -12,12 +12,7 @@ import (
 
 	"github.com/urfave/cli/v3"
 
-	"github.com/powerinfer-go/powerinfer/internal/bench"
-	"github.com/powerinfer-go/powerinfer/internal/engine"
-	"github.com/powerinfer-go/powerinfer/internal/gguf"
-	"github.com/powerinfer-go/powerinfer/internal/sample"
-	"github.com/powerinfer-go/powerinfer/internal/tokenizer"
-	"github.com/powerinfer-go/powerinfer/internal/trace"
+	"github.com/powerinfer-go/powerinfer"
 )
 
 // generationFlags are of the commands that generate one text.
@@ -37,6 +32,17 @@ func lengthFlag() cli.Flag {
 	return &cli.IntFlag{Name: "n-predict", Aliases: []string{"n", "predict"}, Value: -1, Usage: "tokens to generate; -1: until the text or the context ends", Sources: env("N_PREDICT")}
 }
 
+// mostTokens returns --n-predict as powerinfer.Generation.Max has it.
+func mostTokens(n int) int {
+	switch {
+	case n < 0:
+		return 0
+	case n == 0:
+		return -1
+	}
+	return n
+}
+
 func runFlags() []cli.Flag {
 	return slices.Concat(generationFlags(), []cli.Flag{
 		&cli.BoolFlag{Name: "no-display-prompt", Usage: "print only what is generated"},
@@ -51,14 +57,14 @@ func runCommand() *cli.Command {
 				return err
 			}
 			if talks(c) {
-				return traced(c, func(l *trace.Log) error { return runChat(ctx, c, l) })
+				return traced(c, func(t *powerinfer.Trace) error { return runChat(ctx, c, t) })
 			}
-			return traced(c, func(l *trace.Log) error { return run(ctx, c, l) })
+			return traced(c, func(t *powerinfer.Trace) error { return run(ctx, c, t) })
 		},
 	}
 }
 
-func run(ctx context.Context, c *cli.Command, l *trace.Log) error {
+func run(ctx context.Context, c *cli.Command, trace *powerinfer.Trace) error {
 	if c.Bool("list-devices") {
 		return listDevices()
 	}
@@ -72,72 +78,52 @@ func run(ctx context.Context, c *cli.Command, l *trace.Log) error {
 	if err != nil {
 		return err
 	}
-	g, err := readGrammar(c)
-	if err != nil {
+	g := powerinfer.Generation{Max: mostTokens(c.Int("n-predict")), IgnoreEnd: c.Bool("ignore-eos"), Neurons: c.Bool("verbose")}
+	if err := readGrammar(c, &g); err != nil {
 		return err
 	}
 	begin := time.Now()
-	var file bench.Model
-	e, err := openEngine(ctx, c, func(o *engine.Options, f *gguf.File) error {
-		o.Trace = l
-		file = bench.Describe(f)
-		return nil
-	})
+	m, err := open(ctx, c, func(o *powerinfer.Options) { o.Trace = trace })
 	if err != nil {
 		return err
 	}
-	defer e.Close()
+	defer m.Close()
 	loadTime := time.Since(begin)
-	o, err := samplerOptions(c, e.Engine)
+	chosen, err := sampling(c, m)
 	if err != nil {
 		return err
 	}
-	sampler, err := sample.New(o, e.Config().Vocab)
-	if err != nil {
-		return err
-	}
-	if limit := e.Config().Context; e.Context() > limit {
-		fmt.Fprintf(os.Stderr, "note: the model was trained for %d tokens, fewer than the context of %d\n", limit, e.Context())
+	g.Sampling = &chosen
+	if i := m.Info(); i.Context > i.Trained {
+		fmt.Fprintf(os.Stderr, "note: the model was trained for %d tokens, fewer than the context of %d\n", i.Trained, i.Context)
 	}
 	if c.Bool("verbose") {
-		describe(e, file, o)
+		if err := describe(m, &chosen); err != nil {
+			return err
+		}
 	}
-	tok := e.Tokenizer()
-	ids := tok.Encode(prompt, true, true)
+	ids := m.Tokenize(prompt, true, true)
 	if len(ids) == 0 {
 		return errors.New("the prompt is empty and the model has no token to begin with; give -p or -f")
 	}
-	if len(ids) > e.Context() {
-		return fmt.Errorf("the prompt has %d tokens, more than the context of %d; raise it with -c or shorten the prompt", len(ids), e.Context())
-	}
-	constraint, err := constrain(g, tok)
-	if err != nil {
-		return err
-	}
-	text := newText(os.Stdout, tok.NewStream(false), "reading the prompt")
+	text := newText(os.Stdout, "reading the prompt")
 	if !c.Bool("no-display-prompt") {
 		text.prompt = prompt
 	}
-	res, err := e.Generate(ctx, engine.Request{
-		Prompt: ids, Max: c.Int("n-predict"), Sampler: sampler, IgnoreEOG: c.Bool("ignore-eos"), Constraint: constraint,
-		Reuse: engine.ReuseAny, Neurons: c.Bool("verbose"),
-		Progress: func(done, total int) { text.bar.set(int64(done), int64(total)) },
-	}, text.push)
-	text.bar.finish()
+	g.Progress = func(done, total int) { text.bar.set(int64(done), int64(total)) }
+	res, err := generate(ctx, m, ids, g, text)
 	if err != nil {
 		return err
 	}
-	cancelled := res.Stop == engine.StopCancelled
+	cancelled := res.Stopped == powerinfer.StoppedByCtx
 	if !cancelled || text.begun {
 		if err := text.end(); err != nil {
 			return err
 		}
 	}
 	if c.Bool("verbose") {
-		for _, u := range e.Planner.Usage() {
-			if u.Note != "" {
-				fmt.Fprintf(os.Stderr, "%s: %s\n", u.Name, u.Note)
-			}
+		if err := gpuNotes(m); err != nil {
+			return err
 		}
 		neurons(res.Neurons)
 	}
@@ -148,19 +134,31 @@ func run(ctx context.Context, c *cli.Command, l *trace.Log) error {
 	return nil
 }
 
+// generate continues prompt and prints the text as it comes, until it cannot be printed.
+func generate(ctx context.Context, m *powerinfer.Model, prompt []int32, g powerinfer.Generation, t *text) (powerinfer.Result, error) {
+	defer t.bar.finish()
+	s, err := m.Start(ctx, prompt, g)
+	if err != nil {
+		return powerinfer.Result{}, err
+	}
+	for token, ok := s.Next(); ok && t.push(token.Text); token, ok = s.Next() {
+	}
+	s.Close()
+	return s.Result(), s.Err()
+}
+
 // text is what a generation prints. On a terminal the prompt's bar and the prompt share a line, so the prompt is
 // printed when the bar is done.
 type text struct {
 	out    *bufio.Writer
-	stream *tokenizer.Stream
 	bar    *progress
 	prompt string // printed before the first token
 	begun  bool
 	err    error // of writing
 }
 
-func newText(w io.Writer, s *tokenizer.Stream, what string) *text {
-	return &text{out: bufio.NewWriter(w), stream: s, bar: newProgress(what, unitTokens)}
+func newText(w io.Writer, what string) *text {
+	return &text{out: bufio.NewWriter(w), bar: newProgress(what, unitTokens)}
 }
 
 func (t *text) begin() {
@@ -171,19 +169,19 @@ func (t *text) begin() {
 	}
 }
 
-// push prints a token. It flushes, for the text is read as it comes, and says whether that went well.
-func (t *text) push(tok engine.Token) bool {
+// push prints what a token adds to the text. It flushes, for the text is read as it comes, and reports whether that went well.
+func (t *text) push(more string) bool {
 	t.begin()
-	t.out.WriteString(t.stream.Push(tok.ID))
+	t.out.WriteString(more)
 	t.err = t.out.Flush()
 	return t.err == nil
 }
 
-// end prints what the stream still holds and a newline.
+// end prints a newline.
 func (t *text) end() error {
 	t.begin()
 	if t.err == nil {
-		t.out.WriteString(t.stream.Flush() + "\n")
+		t.out.WriteString("\n")
 		t.err = t.out.Flush()
 	}
 	return t.err

@@ -12,8 +12,10 @@ import (
 
 	"github.com/urfave/cli/v3"
 
+	"github.com/powerinfer-go/powerinfer"
 	"github.com/powerinfer-go/powerinfer/internal/engine"
 	"github.com/powerinfer-go/powerinfer/internal/sample"
+	"github.com/powerinfer-go/powerinfer/internal/session"
 )
 
 // samplerFlags choose how the next token is drawn.
@@ -65,15 +67,15 @@ func checkGeneration(c *cli.Command) error {
 			return fmt.Errorf("--%s %d: give a number of tokens, or -1 for the context", name, n)
 		}
 	}
-	if _, err := samplerChain(c); err != nil {
+	if _, err := samplerNames(c); err != nil {
 		return err
 	}
 	_, err := logitBias(c)
 	return err
 }
 
-// samplerChain reads --samplers or --sampler-seq.
-func samplerChain(c *cli.Command) ([]sample.Stage, error) {
+// samplerNames reads --samplers or --sampler-seq.
+func samplerNames(c *cli.Command) ([]string, error) {
 	var chain []sample.Stage
 	var err error
 	switch {
@@ -87,7 +89,11 @@ func samplerChain(c *cli.Command) ([]sample.Stage, error) {
 	if err != nil {
 		return nil, fmt.Errorf("--samplers: %w", err)
 	}
-	return chain, nil
+	var names []string
+	for _, g := range chain {
+		names = append(names, g.String())
+	}
+	return names, nil
 }
 
 // logitBias reads --logit-bias; biases of one token add up.
@@ -108,65 +114,78 @@ func logitBias(c *cli.Command) (map[int32]float32, error) {
 	return biases, nil
 }
 
-// samplerOptions reads samplerFlags. A drawn seed is in them, so that it can be told.
+// sampling reads samplerFlags for m. A drawn seed is in it, so that it can be told.
+func sampling(c *cli.Command, m *powerinfer.Model) (powerinfer.Sampling, error) {
+	i := m.Info()
+	return samplingFor(c, i.Context, i.Vocabulary, m.EndOfText)
+}
+
+// samplerOptions reads samplerFlags for the server's engine.
 func samplerOptions(c *cli.Command, e *engine.Engine) (sample.Options, error) {
-	o := sample.DefaultOptions()
+	tok, vocabulary := e.Tokenizer(), e.Config().Vocab
+	s, err := samplingFor(c, e.Context(), vocabulary, tok.IsEOG)
+	if err != nil {
+		return sample.Options{}, err
+	}
+	return session.Sampling(s).Options(session.Breakers(tok, vocabulary))
+}
+
+// samplingFor reads samplerFlags for a model with a context and a vocabulary of so many tokens, of which some end a text.
+func samplingFor(c *cli.Command, context, vocabulary int, endOfText func(id int32) bool) (powerinfer.Sampling, error) {
+	s := powerinfer.DefaultSampling()
 	if seed := c.Int64("seed"); seed >= 0 {
-		o.Seed = uint64(seed)
+		s.Seed = uint64(seed)
 	} else {
-		o.Seed = uint64(time.Now().UnixNano()) % sample.RandomSeed
+		s.Seed = uint64(time.Now().UnixNano()) % powerinfer.RandomSeed
 	}
 	var err error
-	if o.Chain, err = samplerChain(c); err != nil {
-		return o, err
+	if s.Samplers, err = samplerNames(c); err != nil {
+		return s, err
 	}
-	if o.LogitBias, err = logitBias(c); err != nil {
-		return o, err
+	if s.LogitBias, err = logitBias(c); err != nil {
+		return s, err
 	}
 	for name, field := range map[string]*float32{
-		"temp": &o.Temperature, "dynatemp-range": &o.DynamicRange, "dynatemp-exp": &o.DynamicExponent,
-		"top-p": &o.TopP, "min-p": &o.MinP, "top-n-sigma": &o.TopNSigma, "typical": &o.TypicalP,
-		"xtc-probability": &o.XTCProbability, "xtc-threshold": &o.XTCThreshold,
-		"repeat-penalty": &o.RepeatPenalty, "presence-penalty": &o.PresencePenalty, "frequency-penalty": &o.FrequencyPenalty,
-		"dry-multiplier": &o.DRYMultiplier, "dry-base": &o.DRYBase,
-		"mirostat-ent": &o.MirostatTau, "mirostat-lr": &o.MirostatEta,
-		"adaptive-target": &o.AdaptiveTarget, "adaptive-decay": &o.AdaptiveDecay,
+		"temp": &s.Temperature, "dynatemp-range": &s.DynamicRange, "dynatemp-exp": &s.DynamicExponent,
+		"top-p": &s.TopP, "min-p": &s.MinP, "top-n-sigma": &s.TopNSigma, "typical": &s.TypicalP,
+		"xtc-probability": &s.XTCProbability, "xtc-threshold": &s.XTCThreshold,
+		"repeat-penalty": &s.RepeatPenalty, "presence-penalty": &s.PresencePenalty, "frequency-penalty": &s.FrequencyPenalty,
+		"dry-multiplier": &s.DRYMultiplier, "dry-base": &s.DRYBase,
+		"mirostat-ent": &s.MirostatTau, "mirostat-lr": &s.MirostatEta,
+		"adaptive-target": &s.AdaptiveTarget, "adaptive-decay": &s.AdaptiveDecay,
 	} {
 		*field = c.Float32(name)
 	}
-	o.TopK, o.Mirostat, o.DRYAllowedLength = c.Int("top-k"), c.Int("mirostat"), c.Int("dry-allowed-length")
-	o.RepeatLastN, o.DRYLastN = lookBack(c, "repeat-last-n", e), lookBack(c, "dry-penalty-last-n", e)
-	tok := e.Tokenizer()
-	if o.DRYMultiplier != 0 {
-		o.DRYBreakers = sample.NewBreakers(breakers(c), e.Config().Vocab, func(id int32) []byte {
-			if int(id) >= tok.Size() {
-				return nil // an output that stands for no token
-			}
-			return tok.Piece(id, true)
-		})
-	}
+	s.TopK, s.Mirostat, s.DRYAllowedLength = c.Int("top-k"), c.Int("mirostat"), c.Int("dry-allowed-length")
+	s.RepeatLastN, s.DRYLastN = lookBack(c.Int("repeat-last-n"), context), lookBack(c.Int("dry-penalty-last-n"), context)
+	s.DRYBreakers = breakers(c)
 	if c.Bool("ignore-eos") {
-		for id := range e.Config().Vocab {
-			if tok.IsEOG(int32(id)) {
-				o.LogitBias[int32(id)] = float32(math.Inf(-1))
-			}
-		}
+		banEnds(s.LogitBias, vocabulary, endOfText)
 	}
-	if err := o.Validate(e.Config().Vocab); err != nil {
-		return o, err
+	if err := s.Validate(vocabulary); err != nil {
+		return s, err
 	}
-	if o.AdaptiveTarget >= 0 && !slices.Contains(o.Chain, sample.AdaptiveP) {
+	if s.AdaptiveTarget >= 0 && !slices.Contains(s.Samplers, sample.AdaptiveP.String()) {
 		fmt.Fprintln(os.Stderr, "note: --adaptive-target changes nothing unless --samplers names adaptive_p")
 	}
-	return o, nil
+	return s, nil
 }
 
-// lookBack reads a flag of a number of tokens, -1 for the context.
-func lookBack(c *cli.Command, name string, e *engine.Engine) int {
-	if n := c.Int(name); n >= 0 {
-		return n
+// banEnds adds biases that ban the tokens of a vocabulary that end a text.
+func banEnds(biases map[int32]float32, vocabulary int, endOfText func(id int32) bool) {
+	for id := range int32(vocabulary) {
+		if endOfText(id) {
+			biases[id] = float32(math.Inf(-1))
+		}
 	}
-	return e.Context()
+}
+
+// lookBack returns n tokens, -1 standing for the context.
+func lookBack(n, context int) int {
+	if n == -1 {
+		return context
+	}
+	return n
 }
 
 // breakers reads --dry-sequence-breaker, with its escapes.

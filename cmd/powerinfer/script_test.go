@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"context"
 	"encoding/binary"
 	"encoding/json"
 	"errors"
@@ -159,7 +160,7 @@ func writeModel(ts *testscript.TestScript, _ bool, args []string) {
 
 // writeDense writes a small ReLU model that is not prepared: dense FILE
 func writeDense(ts *testscript.TestScript, _ bool, args []string) {
-	ts.Check(synth.Write(ts.MkAbs(args[0]), synth.Spec{
+	ts.Check(synth.Write(context.Background(), ts.MkAbs(args[0]), synth.Spec{
 		Arch: "llama", Type: quant.F16, Layers: 2, Embd: 128, FF: 256, Heads: 4, Sparsity: 0.9, PowerLaw: 1, Seed: 1,
 	}, nil))
 }
@@ -210,7 +211,7 @@ func writePrepared(ts *testscript.TestScript, _ bool, args []string) {
 	y := &p.Info.Layers[0]
 	y.Mode, y.Rank, y.AlwaysOn, y.Recall, y.Found, y.Precision = prepared.Predict, rank, always, 0.99, 0.75, 0.5
 	p.Predictors[0] = prepared.Predictor{Rank: rank, FC1: make([]float32, rank*embd), FC2: make([]float32, (width-always)*rank)}
-	ts.Check(prepared.Write(ts.MkAbs(args[0]), f, p, nil))
+	ts.Check(prepared.Write(context.Background(), ts.MkAbs(args[0]), f, p, nil))
 }
 
 // writeProfile writes what profile would have counted of two layers of three neurons on ten tokens: profiled FILE
@@ -244,7 +245,7 @@ func hugeTensor(ts *testscript.TestScript, _ bool, args []string) {
 	const name = "extra.weight"
 	tensors = append(tensors, source(name, quant.F32, []int{1}, make([]byte, 4)))
 	path := ts.MkAbs(args[0])
-	ts.Check(gguf.Create(path, f.Magic, f.Keys, tensors, nil))
+	ts.Check(gguf.Create(context.Background(), path, f.Magic, f.Keys, tensors, nil))
 	data, err := os.ReadFile(path)
 	ts.Check(err)
 	at := bytes.Index(data, []byte(name)) + len(name) + 4 // behind the number of dimensions

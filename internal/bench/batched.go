@@ -63,7 +63,7 @@ func RunBatched(ctx context.Context, e *engine.Engine, b Batched, text []int32) 
 			prompts[i] = append(prompts[i], id)
 		}
 	}
-	r := BatchedResult{Neurons: Neurons{Mode: e.Config().Sparse}}
+	r := BatchedResult{Neurons: Neurons{Mode: e.Config().Sparse.String()}}
 	var err error
 	if r.PromptNS, err = b.together(ctx, e, prompts, 0, engine.ReuseNone); err != nil {
 		return r, err

@@ -53,7 +53,7 @@ func Run(ctx context.Context, e *engine.Engine, t Test, text []int32, reps int, 
 			tokens[i] = int32(rng.IntN(e.Config().Vocab))
 		}
 	}
-	r := Result{Neurons: Neurons{Mode: e.Config().Sparse}}
+	r := Result{Neurons: Neurons{Mode: e.Config().Sparse.String()}}
 	for rep := -1; rep < reps; rep++ {
 		if err := ctx.Err(); err != nil {
 			return r, err

@@ -74,7 +74,7 @@ var ourFields = []string{"repack", "sparse", "predicted_share", "active_share", 
 
 func row(name string) Row {
 	return Row{
-		Test: Test{Gen: 10}, Result: Result{Samples: []int64{1e9, 2e9}, Neurons: Neurons{Mode: model.Off}}, Threads: 3, Batch: 2048, UBatch: 512, Commit: "abc", CPU: `CPU "X", 3 GHz`, File: name,
+		Test: Test{Gen: 10}, Result: Result{Samples: []int64{1e9, 2e9}, Neurons: Neurons{Mode: "off"}}, Threads: 3, Batch: 2048, UBatch: 512, Commit: "abc", CPU: `CPU "X", 3 GHz`, File: name,
 		Model: Model{Type: "llama 6.7B Q4_0", Bytes: 3825065984, Params: 6738415616}, Time: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC),
 	}
 }
@@ -167,14 +167,14 @@ func TestMarkdown(t *testing.T) {
 
 // Two layers, the second of twice the width and dense, in three steps of two tokens.
 func TestNeurons(t *testing.T) {
-	n := Neurons{Mode: model.Exact}
+	n := Neurons{Mode: "exact"}
 	for range 3 {
 		n.add([]model.NeuronUse{
 			{NeuronCount: compute.NeuronCount{Steps: 1, Tokens: 2, Predicted: 100, Active: 10, Bytes: 700}, Neurons: 50, Dense: 1000},
 			{NeuronCount: compute.NeuronCount{Steps: 1, Tokens: 2, Predicted: 20, Active: 20, Bytes: 300}, Neurons: 100, Dense: 3000},
 		})
 	}
-	if want := (Neurons{Mode: model.Exact, Pairs: 900, Predicted: 360, Active: 90, Bytes: 3000, Dense: 12000, Steps: 3}); n != want {
+	if want := (Neurons{Mode: "exact", Pairs: 900, Predicted: 360, Active: 90, Bytes: 3000, Dense: 12000, Steps: 3}); n != want {
 		t.Errorf("%+v, want %+v", n, want)
 	}
 	r := row("a")
@@ -280,7 +280,7 @@ func TestRun(t *testing.T) {
 			steps += 3
 		}
 		n, c := r.Neurons, e.Config()
-		if n.Mode != model.Exact || n.Steps != steps || n.Pairs != int64(3*(test.Prompt+test.Gen)*c.Layers*c.FF) || n.Active <= 0 || n.Active >= n.Pairs/2 {
+		if n.Mode != "exact" || n.Steps != steps || n.Pairs != int64(3*(test.Prompt+test.Gen)*c.Layers*c.FF) || n.Active <= 0 || n.Active >= n.Pairs/2 {
 			t.Errorf("%s: %+v, want %d steps", test.Name(), n, steps)
 		}
 	}
@@ -343,7 +343,7 @@ func TestRunOnText(t *testing.T) {
 		use[l] = use[l].Since(before[l])
 	}
 	want.add(use)
-	want.Mode = model.Exact
+	want.Mode = "exact"
 	r, err := Run(context.Background(), e, Test{Gen: len(long)}, text, 1, nil)
 	if err != nil || r.Neurons != want {
 		t.Errorf("%+v, want %+v (%v)", r.Neurons, want, err)

@@ -4,7 +4,7 @@ import "github.com/powerinfer-go/powerinfer/internal/model"
 
 // Neurons is what feed-forward layers computed. In mode off nothing is counted: they compute all.
 type Neurons struct {
-	Mode model.SparseMode // of the model; single layers may run exact in a model that predicts
+	Mode string // how the model is computed: off, exact or predict; single layers may run exact in a model that predicts
 	// (token, neuron) pairs of all layers.
 	Pairs, Predicted, Active int64
 	// Bytes of feed-forward weights read, predictors included, and those that the same steps would have read without leaving neurons

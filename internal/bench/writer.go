@@ -149,7 +149,7 @@ func (r Row) record() record {
 		Mask: "0x0", Poll: 50, Split: "layer", Flash: 1, Shares: "0.00", Buffers: "none", MMap: r.NoRepack, Repack: !r.NoRepack,
 		Prompt: r.Prompt, Gen: r.Gen, Depth: r.Depth, Time: r.Time.Format(time.RFC3339),
 		AvgNS: int64(avgNS), StddevNS: int64(sdNS), AvgTS: avgTS, StddevTS: sdTS, SampleNS: r.Samples, SampleTS: each,
-		Sparse: n.Mode.String(), Predicted: ratio(n.Predicted, n.Pairs), Active: ratio(n.Active, n.Pairs),
+		Sparse: n.Mode, Predicted: ratio(n.Predicted, n.Pairs), Active: ratio(n.Active, n.Pairs),
 		FFNBytes: ratio(n.Bytes, n.Steps), FFNDense: ratio(n.Dense, n.Steps), Expected: r.Expected,
 	}
 }
@@ -205,7 +205,7 @@ func (w *Writer) Write(r Row) error {
 // row's mode decides, as all rows are of one model.
 func (w *Writer) markdown(r Row, rec record, first bool) {
 	if first {
-		w.sparse, w.plan = r.Neurons.Mode != model.Off, r.Expected > 0
+		w.sparse, w.plan = r.Neurons.Mode != model.Off.String(), r.Expected > 0
 		more, rule := "", ""
 		if w.sparse {
 			more, rule = "  sparse |  active | FFN read |", " ------: | ------: | -------: |"

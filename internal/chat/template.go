@@ -128,6 +128,9 @@ func (t *Template) Can(tools bool) Capabilities { return t.forTools(tools).can }
 // Source returns the template's source.
 func (t *Template) Source() string { return t.source }
 
+// Begins reports whether a prompt begins with the text of the token that begins a sequence, which is then not to be added.
+func (t *Template) Begins(prompt string) bool { return t.bos != "" && strings.HasPrefix(prompt, t.bos) }
+
 func (t *Template) forTools(tools bool) *Template {
 	if tools && t.tools != nil {
 		return t.tools

@@ -3,6 +3,7 @@
 package convert
 
 import (
+	"context"
 	"fmt"
 	"path/filepath"
 	"slices"
@@ -38,13 +39,13 @@ const quantizationVersion = 2
 
 // HuggingFace converts the model in folder dir to the GGUF file outfile, which appears only when it is complete.
 // The same folder and options give the same bytes. Errors name the file and the key, tensor or offset.
-func HuggingFace(dir, outfile string, o Options) error {
+func HuggingFace(ctx context.Context, dir, outfile string, o Options) error {
 	m, err := openModel(dir, "", &o)
 	if err != nil {
 		return err
 	}
 	defer m.source.Close()
-	return gguf.Create(outfile, "GGUF", m.keys, sources(m.tensors, o), o.Progress)
+	return gguf.Create(ctx, outfile, "GGUF", m.keys, sources(m.tensors, o), o.Progress)
 }
 
 // model is a folder's model, ready to be written.

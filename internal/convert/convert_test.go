@@ -2,8 +2,10 @@ package convert
 
 import (
 	"bytes"
+	"context"
 	"encoding/binary"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"math"
 	"os"
@@ -11,6 +13,7 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/powerinfer-go/powerinfer/demo"
 	"github.com/powerinfer-go/powerinfer/internal/convert/checkpoint"
 	"github.com/powerinfer-go/powerinfer/internal/gguf"
 	"github.com/powerinfer-go/powerinfer/internal/quant"
@@ -21,7 +24,7 @@ import (
 func convertTo(t *testing.T, dir string, o Options) *gguf.File {
 	t.Helper()
 	out := filepath.Join(t.TempDir(), "out.gguf")
-	if err := HuggingFace(dir, out, o); err != nil {
+	if err := HuggingFace(t.Context(), dir, out, o); err != nil {
 		t.Fatal(err)
 	}
 	f, err := gguf.Open(out)
@@ -393,7 +396,7 @@ func TestShardsGiveTheSameBytes(t *testing.T) {
 			f.save(t, shards, tinyVocab)
 		}
 		out := filepath.Join(t.TempDir(), "out.gguf")
-		if err := HuggingFace(f.dir, out, Options{OutType: quant.Q4_0}); err != nil {
+		if err := HuggingFace(t.Context(), f.dir, out, Options{OutType: quant.Q4_0}); err != nil {
 			t.Fatal(err)
 		}
 		b, err := os.ReadFile(out)
@@ -492,6 +495,39 @@ func TestDemoModel(t *testing.T) {
 					t.Fatalf("layer %d %s: row %d is not at %d", i, out, r, to)
 				}
 			}
+		}
+	}
+}
+
+// TestCancelled: a conversion and a quantisation end with their context, in the middle of the file, and leave nothing behind.
+func TestCancelled(t *testing.T) {
+	hf := testenv.Shared(t, "demo-model/hf")
+	f, err := gguf.Parse(demo.Name, demo.Model())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, write := range map[string]func(ctx context.Context, path string, progress func(done, total int64)) error{
+		"convert": func(ctx context.Context, path string, progress func(done, total int64)) error {
+			return HuggingFace(ctx, hf, path, Options{OutType: quant.F16, Progress: progress})
+		},
+		"quantize": func(ctx context.Context, path string, progress func(done, total int64)) error {
+			return Quantize(ctx, f, path, Quantization{Type: quant.Q8_0, Progress: progress})
+		},
+	} {
+		dir := t.TempDir()
+		ctx, cancel := context.WithCancel(t.Context())
+		after := 0
+		err := write(ctx, filepath.Join(dir, "m.gguf"), func(int64, int64) {
+			if ctx.Err() != nil {
+				after++
+			}
+			cancel()
+		})
+		if !errors.Is(err, context.Canceled) || after > 0 {
+			t.Errorf("%s: %v after %d more pieces", name, err, after)
+		}
+		if left, err := os.ReadDir(dir); err != nil || len(left) != 0 {
+			t.Errorf("%s left behind %v, %v", name, left, err)
 		}
 	}
 }

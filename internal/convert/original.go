@@ -1,6 +1,7 @@
 package convert
 
 import (
+	"context"
 	"fmt"
 	"slices"
 	"strings"
@@ -13,7 +14,7 @@ import (
 // Original joins the Hugging Face model in folder dir and the published predictors in folder predictors (model_N.pt,
 // config.json) to a file of the original PowerInfer, which this engine and the original run. OutType is F16 or Q4_0. The same
 // folders and options give the same bytes. Errors name the file and the key, tensor or offset.
-func Original(dir, predictors, outfile string, o Options) error {
+func Original(ctx context.Context, dir, predictors, outfile string, o Options) error {
 	if o.OutType != quant.F16 && o.OutType != quant.Q4_0 {
 		return fmt.Errorf("the original PowerInfer runs f16 and q4_0 only, not %s", strings.ToLower(o.OutType.String()))
 	}
@@ -44,7 +45,7 @@ func Original(dir, predictors, outfile string, o Options) error {
 	for _, i := range downs {
 		tensors[i] = m.tensors[i].transposed(tensors[i].Type)
 	}
-	return prepared.CreateOriginal(outfile, m.keys, tensors, o.Progress)
+	return prepared.CreateOriginal(ctx, outfile, m.keys, tensors, o.Progress)
 }
 
 // transposed is t of type typ, its rows being the columns of what the checkpoint holds.

@@ -40,7 +40,7 @@ func (f *folder) predictors(t *testing.T, layers, embd, ff int) string {
 func join(t *testing.T, dir, predictors string, o Options) (*gguf.File, error) {
 	t.Helper()
 	out := filepath.Join(t.TempDir(), "out.gguf")
-	if err := Original(dir, predictors, out, o); err != nil {
+	if err := Original(t.Context(), dir, predictors, out, o); err != nil {
 		return nil, err
 	}
 	f, err := gguf.Open(out)

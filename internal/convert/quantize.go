@@ -1,6 +1,7 @@
 package convert
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -25,7 +26,7 @@ type Quantization struct {
 // Quantize writes f to outfile with its matrices in another type; everything else stays as it is: vectors, learned
 // positions, expert routers, every key but those that name types, and so what prepared files hold. One tensor's rows are in
 // work at a time. The same file and options give the same bytes, for any number of threads.
-func Quantize(f *gguf.File, outfile string, q Quantization) error {
+func Quantize(ctx context.Context, f *gguf.File, outfile string, q Quantization) error {
 	if !slices.Contains(quant.OutTypes(), q.Type) {
 		return fmt.Errorf("output type %s is not supported; supported are %s", q.Type, OutTypes())
 	}
@@ -39,7 +40,7 @@ func Quantize(f *gguf.File, outfile string, q Quantization) error {
 	if err != nil {
 		return err
 	}
-	return gguf.Create(outfile, f.Magic, q.keys(f), tensors, q.Progress)
+	return gguf.Create(ctx, outfile, f.Magic, q.keys(f), tensors, q.Progress)
 }
 
 // keys are f's, with the file's type, without those that number a split file's parts.

@@ -20,7 +20,7 @@ import (
 func written(t *testing.T, magic string, keys []gguf.KV, tensors ...gguf.Source) *gguf.File {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "in.gguf")
-	if err := gguf.Create(path, magic, keys, tensors, nil); err != nil {
+	if err := gguf.Create(t.Context(), path, magic, keys, tensors, nil); err != nil {
 		t.Fatal(err)
 	}
 	return opened(t, path)
@@ -55,7 +55,7 @@ func random(rng *rand.Rand, n int) []float32 {
 func quantized(t *testing.T, f *gguf.File, q Quantization) *gguf.File {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "out.gguf")
-	if err := Quantize(f, path, q); err != nil {
+	if err := Quantize(t.Context(), f, path, q); err != nil {
 		t.Fatal(err)
 	}
 	return opened(t, path)
@@ -68,7 +68,7 @@ func TestQuantizeIsConversion(t *testing.T) {
 		f.save(t, 1, tinyVocab)
 		convert := func(typ quant.Type) string {
 			path := filepath.Join(t.TempDir(), "c.gguf")
-			if err := HuggingFace(f.dir, path, Options{OutType: typ, Name: "tiny"}); err != nil {
+			if err := HuggingFace(t.Context(), f.dir, path, Options{OutType: typ, Name: "tiny"}); err != nil {
 				t.Fatal(err)
 			}
 			return path
@@ -187,7 +187,7 @@ func TestQuantizeRefusals(t *testing.T) {
 		"threads":    {q8, Quantization{Type: quant.Q8_0, Threads: -1}, "negative"},
 	} {
 		path := filepath.Join(t.TempDir(), "out.gguf")
-		err := Quantize(c.f, path, c.q)
+		err := Quantize(t.Context(), c.f, path, c.q)
 		if err == nil || !strings.Contains(err.Error(), strings.TrimSuffix(c.want, ".*")) || strings.Contains(err.Error(), "\n") {
 			t.Errorf("%s: %v, want %q", name, err, c.want)
 		}
@@ -238,7 +238,7 @@ func TestQuantizeChunks(t *testing.T) {
 	}
 	x[len(x)-1] = float32(math.NaN())
 	f = written(t, "GGUF", nil, encoded("a.weight", quant.F32, []int{cols, rows}, x))
-	if err := Quantize(f, filepath.Join(t.TempDir(), "x"), Quantization{Type: quant.Q8_0, Threads: 3}); err == nil || !strings.Contains(err.Error(), "holds NaN") {
+	if err := Quantize(t.Context(), f, filepath.Join(t.TempDir(), "x"), Quantization{Type: quant.Q8_0, Threads: 3}); err == nil || !strings.Contains(err.Error(), "holds NaN") {
 		t.Errorf("NaN in the last chunk: %v", err)
 	}
 }

@@ -265,7 +265,7 @@ func TestBadTokenizers(t *testing.T) {
 			f.save(t, 1, tinyVocab)
 			remove(t, f, "tokenizer.model")
 			f.write(t, "tokenizer.json", []byte(c.json))
-			expectError(t, HuggingFace(f.dir, filepath.Join(t.TempDir(), "out.gguf"), Options{OutType: quant.F16}), c.want)
+			expectError(t, HuggingFace(t.Context(), f.dir, filepath.Join(t.TempDir(), "out.gguf"), Options{OutType: quant.F16}), c.want)
 		})
 	}
 }

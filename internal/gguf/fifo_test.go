@@ -33,7 +33,7 @@ func TestCreateFIFO(t *testing.T) {
 	}
 	asked := false
 	source := Source{"a", quant.F32, []int{1}, func(io.Writer) error { asked = true; return nil }}
-	if err := Create(path, "GGUF", nil, []Source{source}, nil); err == nil || !strings.Contains(err.Error(), "pipe is not a regular file") {
+	if err := Create(t.Context(), path, "GGUF", nil, []Source{source}, nil); err == nil || !strings.Contains(err.Error(), "pipe is not a regular file") {
 		t.Errorf("%v", err)
 	}
 	if info, err := os.Lstat(path); err != nil || info.Mode().Type() != os.ModeNamedPipe || asked {

@@ -96,7 +96,7 @@ func FuzzParse(f *testing.F) {
 			return // padding would make large files
 		}
 		var again bytes.Buffer // write is what Create calls; without the disk
-		if err := write(&again, a.Magic, a.Keys, sources(a), nil); err != nil {
+		if err := write(t.Context(), &again, a.Magic, a.Keys, sources(a), nil); err != nil {
 			t.Fatal(err)
 		}
 		b, err := Parse("again.gguf", again.Bytes())

@@ -40,7 +40,7 @@ func TestDontNeed(t *testing.T) {
 		in = append(in, bytesOf(name, quant.F32, []int{n}, want[name]))
 	}
 	path := filepath.Join(t.TempDir(), "m.gguf")
-	if err := Create(path, "GGUF", nil, in, nil); err != nil {
+	if err := Create(t.Context(), path, "GGUF", nil, in, nil); err != nil {
 		t.Fatal(err)
 	}
 	f, err := Open(path)

@@ -40,7 +40,7 @@ func account(t *testing.T, path, name string) int {
 func TestLock(t *testing.T) {
 	const mib = 1 << 20
 	path := filepath.Join(t.TempDir(), "m.gguf")
-	if err := Create(path, "GGUF", nil, []Source{bytesOf("w", quant.F32, []int{mib / 4}, make([]byte, mib))}, nil); err != nil {
+	if err := Create(t.Context(), path, "GGUF", nil, []Source{bytesOf("w", quant.F32, []int{mib / 4}, make([]byte, mib))}, nil); err != nil {
 		t.Fatal(err)
 	}
 	f, err := Open(path)
@@ -67,7 +67,7 @@ func TestResident(t *testing.T) {
 		bytesOf("kept", quant.F32, []int{mib / 4}, make([]byte, mib)),
 		bytesOf("dropped", quant.F32, []int{mib}, make([]byte, 4*mib)),
 	}
-	if err := Create(path, "GGUF", nil, in, nil); err != nil {
+	if err := Create(t.Context(), path, "GGUF", nil, in, nil); err != nil {
 		t.Fatal(err)
 	}
 	f, err := Open(path)

@@ -15,7 +15,7 @@ func part(t *testing.T, dir string, no, parts int, magic, tensor string, keys ..
 	t.Helper()
 	path := filepath.Join(dir, fmt.Sprintf("m-%05d-of-%05d.gguf", no+1, parts))
 	data := []byte{byte(no), 1, 2, 3}
-	if err := Create(path, magic, keys, []Source{bytesOf(tensor, quant.F32, []int{1}, data)}, nil); err != nil {
+	if err := Create(t.Context(), path, magic, keys, []Source{bytesOf(tensor, quant.F32, []int{1}, data)}, nil); err != nil {
 		t.Fatal(err)
 	}
 	return path

@@ -2,6 +2,7 @@ package gguf
 
 import (
 	"bufio"
+	"context"
 	"encoding/binary"
 	"fmt"
 	"io"
@@ -22,15 +23,16 @@ type Source struct {
 
 // Create writes a version 3 file, aligned as the key general.alignment says; it appears under its name when it is
 // complete, and what atomicfile.Create refuses is refused before anything is written. Keys or tensors that Parse would refuse
-// are an error. progress may be nil; it is told bytes of tensor data.
-func Create(path, magic string, keys []KV, tensors []Source, progress func(done, total int64)) error {
+// are an error. When ctx ends, so does Create, with its error, and leaves nothing behind. progress may be nil; it is told bytes of tensor data.
+func Create(ctx context.Context, path, magic string, keys []KV, tensors []Source, progress func(done, total int64)) error {
 	return atomicfile.Write(path, func(f *atomicfile.File) error {
-		return write(f, magic, keys, tensors, progress)
+		return write(ctx, f, magic, keys, tensors, progress)
 	})
 }
 
 // counter counts what passes through it, and what of that are tensors.
 type counter struct {
+	ctx         context.Context
 	w           io.Writer
 	n           int64
 	done, total int64 // bytes of tensor data
@@ -43,10 +45,13 @@ func (c *counter) Write(b []byte) (int, error) {
 	return n, err
 }
 
-// data is what a tensor is written to: progress is told of every piece, for a tensor may be gigabytes.
+// data takes a tensor's bytes. At every piece it tells progress and ends with the context, because a tensor may be gigabytes.
 type data struct{ *counter }
 
 func (d data) Write(b []byte) (int, error) {
+	if err := d.ctx.Err(); err != nil {
+		return 0, err
+	}
 	n, err := d.counter.Write(b)
 	d.done += int64(n)
 	if d.progress != nil {
@@ -55,13 +60,13 @@ func (d data) Write(b []byte) (int, error) {
 	return n, err
 }
 
-func write(w io.Writer, magic string, keys []KV, tensors []Source, progress func(done, total int64)) error {
+func write(ctx context.Context, w io.Writer, magic string, keys []KV, tensors []Source, progress func(done, total int64)) error {
 	head, alignment, err := encodeHeader(magic, keys, tensors)
 	if err != nil {
 		return err
 	}
 	buf := bufio.NewWriterSize(w, 1<<20)
-	c := &counter{w: buf, progress: progress}
+	c := &counter{ctx: ctx, w: buf, progress: progress}
 	for i := range tensors {
 		c.total += int64(tensors[i].bytes())
 	}

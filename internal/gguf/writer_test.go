@@ -79,7 +79,7 @@ func TestCreate(t *testing.T) {
 			}
 			path := filepath.Join(t.TempDir(), "m.gguf")
 			var done, total int64
-			if err := Create(path, magic, keys, in, func(d, n int64) { done, total = d, n }); err != nil {
+			if err := Create(t.Context(), path, magic, keys, in, func(d, n int64) { done, total = d, n }); err != nil {
 				t.Fatal(err)
 			}
 			if done != sum || total != sum {
@@ -149,7 +149,7 @@ func TestCreateRefuses(t *testing.T) {
 		if err := os.WriteFile(path, []byte("older"), 0o644); err != nil {
 			t.Fatal(err)
 		}
-		err := Create(path, c.magic, c.keys, c.tensors, nil)
+		err := Create(t.Context(), path, c.magic, c.keys, c.tensors, nil)
 		if err == nil || !strings.Contains(err.Error(), c.want) || !strings.Contains(err.Error(), path) {
 			t.Errorf("%s: error %v does not name the file and say %q", name, err, c.want)
 		}

@@ -16,7 +16,7 @@ import (
 func openSynth(t *testing.T, s synth.Spec) *gguf.File {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "model.gguf")
-	if err := synth.Write(path, s, nil); err != nil {
+	if err := synth.Write(t.Context(), path, s, nil); err != nil {
 		t.Fatal(err)
 	}
 	f, err := gguf.Open(path)

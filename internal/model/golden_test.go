@@ -170,7 +170,7 @@ func (c *goldenCase) model(t *testing.T) *gguf.File {
 		dir = t.TempDir()
 	}
 	path := filepath.Join(dir, c.Name+".gguf")
-	if err := synth.Write(path, c.spec(t), nil); err != nil {
+	if err := synth.Write(t.Context(), path, c.spec(t), nil); err != nil {
 		t.Fatal(err)
 	}
 	data, err := os.ReadFile(path)

@@ -96,7 +96,7 @@ func TestRopeKeys(t *testing.T) {
 	} {
 		path := filepath.Join(t.TempDir(), "rope.gguf")
 		s := synth.Spec{Arch: "llama", Layers: 1, Embd: 64, FF: 64, Heads: 2, Type: quant.F16, Seed: 1, Keys: c.keys}
-		if err := synth.Write(path, s, nil); err != nil {
+		if err := synth.Write(t.Context(), path, s, nil); err != nil {
 			t.Fatal(err)
 		}
 		f, err := gguf.Open(path)

@@ -113,7 +113,7 @@ func synthetic(t *testing.T, s synth.Spec) *gguf.File {
 		s.KVHeads = 4
 	}
 	path := filepath.Join(t.TempDir(), "model.gguf")
-	if err := synth.Write(path, s, nil); err != nil {
+	if err := synth.Write(t.Context(), path, s, nil); err != nil {
 		t.Fatal(err)
 	}
 	return open(t, path)
@@ -179,7 +179,7 @@ func TestPrepared(t *testing.T) {
 	info.Layers = []prepared.Layer{layer, exact}
 	p := prepared.Plan{Info: info, PredictorType: quant.F16, Predictors: []prepared.Predictor{{Rank: 32, FC1: make([]float32, 32*64), FC2: make([]float32, 240*32)}, {}}}
 	path := filepath.Join(t.TempDir(), "prepared.gguf")
-	if err := prepared.Write(path, src, p, nil); err != nil {
+	if err := prepared.Write(t.Context(), path, src, p, nil); err != nil {
 		t.Fatal(err)
 	}
 	f := open(t, path)

@@ -11,6 +11,7 @@ import (
 	"io"
 	"os"
 	"slices"
+	"strings"
 
 	"github.com/powerinfer-go/powerinfer/internal/atomicfile"
 	"github.com/powerinfer-go/powerinfer/internal/compute"
@@ -172,7 +173,7 @@ func (r *run) prepare(ctx context.Context) (*Report, error) {
 		rep.Rounds, rep.Recall = n+1, t.recall
 		q := rep.Measured
 		if q == nil || q.KLDivergence-q.ExactKLDivergence <= o.divergence || n == maxRounds-1 {
-			return rep, r.finish()
+			return rep, r.finish(ctx)
 		}
 		o.note("the KL divergence is %.4f, above %g: training again for a recall of %.4g", q.KLDivergence, o.divergence, 1-(1-t.recall)/2)
 	}
@@ -340,7 +341,7 @@ func (r *run) round(ctx context.Context, t round, rep *Report) error {
 	}
 	candidate := r.w.path(fileModel)
 	plan := prepared.Plan{Info: info, Order: r.order, Predictors: predictors, PredictorType: r.o.PredictorType}
-	if err := prepared.Write(candidate, r.f, plan, r.o.bytes(StageWrite)); err != nil {
+	if err := prepared.Write(ctx, candidate, r.f, plan, r.o.bytes(StageWrite)); err != nil {
 		return err
 	}
 	if err := ctx.Err(); err != nil || len(r.texts.heldOut) == 0 || r.o.NoPredictors {
@@ -355,7 +356,7 @@ func (r *run) round(ctx context.Context, t round, rep *Report) error {
 	info.Quality = &prepared.Quality{
 		KLDivergence: float32(q.KLDivergence), PerplexityDense: float32(q.PerplexityDense), PerplexityPredict: float32(q.PerplexityPredict),
 	}
-	return prepared.SetInfo(candidate, info, nil)
+	return prepared.SetInfo(ctx, candidate, info, nil)
 }
 
 // parts is how finely a layer's training is told.
@@ -411,22 +412,22 @@ func (r *run) info(rep *Report) (prepared.Info, error) {
 }
 
 // finish gives the file its name.
-func (r *run) finish() error {
+func (r *run) finish(ctx context.Context) error {
 	from := r.w.path(fileModel)
-	if err := r.place(from); err != nil {
+	if err := r.place(ctx, from); err != nil {
 		return err
 	}
 	return r.clean()
 }
 
-func (r *run) place(from string) error {
+func (r *run) place(ctx context.Context, from string) error {
 	if r.o.Original {
 		f, err := gguf.Open(from)
 		if err != nil {
 			return err
 		}
 		defer f.Close()
-		return prepared.WriteOriginal(r.o.Out, f, r.o.bytes(StageWrite))
+		return prepared.WriteOriginal(ctx, r.o.Out, f, r.o.bytes(StageWrite))
 	}
 	if info, err := os.Lstat(r.o.Out); err != nil || info.Mode().IsRegular() {
 		if os.Rename(from, r.o.Out) == nil {
@@ -440,9 +441,22 @@ func (r *run) place(from string) error {
 			return err
 		}
 		defer in.Close()
-		_, err = io.Copy(to, in)
+		_, err = io.Copy(to, endingReader{ctx, in})
 		return err
 	})
+}
+
+// endingReader reads until its context ends.
+type endingReader struct {
+	ctx context.Context
+	io.Reader
+}
+
+func (r endingReader) Read(b []byte) (int, error) {
+	if err := r.ctx.Err(); err != nil {
+		return 0, err
+	}
+	return r.Reader.Read(b)
 }
 
 // clean removes the work folder, which holds nothing but what this package wrote.
@@ -452,4 +466,17 @@ func (r *run) clean() error {
 	}
 	r.w.release() // Windows removes no locked file
 	return os.RemoveAll(r.w.dir)
+}
+
+// PredictorTypes lists the names of the types that predictors may have, for help and errors.
+func PredictorTypes() string { return strings.ToLower(quant.Names(quant.BlockTypes())) }
+
+// SetPredictorType sets the type of the predictors by its name.
+func (o *Options) SetPredictorType(name string) error {
+	t, ok := quant.Named(name, quant.BlockTypes())
+	if !ok {
+		return fmt.Errorf("%q is none of %s", name, PredictorTypes())
+	}
+	o.PredictorType, o.SetType = t, true
+	return nil
 }

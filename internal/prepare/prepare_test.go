@@ -3,12 +3,10 @@ package prepare
 import (
 	"bytes"
 	"context"
-	"errors"
 	"fmt"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
-	"runtime"
 	"slices"
 	"strings"
 	"syscall"
@@ -32,7 +30,7 @@ func smallSpec() synth.Spec {
 func openSmall(t testing.TB, s synth.Spec) *gguf.File {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "small.gguf")
-	if err := synth.Write(path, s, nil); err != nil {
+	if err := synth.Write(t.Context(), path, s, nil); err != nil {
 		t.Fatal(err)
 	}
 	f, err := gguf.Open(path)
@@ -190,7 +188,7 @@ func TestResume(t *testing.T) {
 		stops := 0
 		for done := false; !done; stops++ {
 			left := 1 + rng.IntN(steps/2)
-			done = stopAfter(t, f, o, left, rng.IntN(2) == 0)
+			done = stopAfter(t, f, o, left)
 			o.Resume = true
 			o.Threads = 1 + rng.IntN(3)
 			if !done {
@@ -209,9 +207,8 @@ func TestResume(t *testing.T) {
 	}
 }
 
-// stopAfter runs until the n-th progress and ends there: by its context, or at once, as untilCancelled does in the
-// command. It reports whether the run came to its end.
-func stopAfter(t *testing.T, f *gguf.File, o Options, n int, atOnce bool) bool {
+// stopAfter runs until the n-th progress, where it cancels the run. It reports whether the run came to its end.
+func stopAfter(t *testing.T, f *gguf.File, o Options, n int) bool {
 	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
@@ -221,18 +218,9 @@ func stopAfter(t *testing.T, f *gguf.File, o Options, n int, atOnce bool) bool {
 		}
 		if n--; n == 0 {
 			cancel()
-			if atOnce {
-				runtime.Goexit()
-			}
 		}
 	}
-	err := errors.New("ended at once")
-	finished := make(chan struct{})
-	go func() {
-		defer close(finished)
-		_, err = Run(ctx, f, o)
-	}()
-	<-finished
+	_, err := Run(ctx, f, o)
 	if err == nil {
 		return true
 	}
@@ -273,7 +261,7 @@ func litter(t *testing.T, dir string, rng *rand.Rand) {
 // What a run was begun with is what it must be resumed with, and a folder that is not a run's is left alone.
 func TestWorkFolder(t *testing.T) {
 	f, o := openSmall(t, smallSpec()), smallOptions(t)
-	if stopAfter(t, f, o, 5, false) {
+	if stopAfter(t, f, o, 5) {
 		t.Fatal("the run was not stopped")
 	}
 	refused := func(want string, o Options, f *gguf.File) {

@@ -1,6 +1,7 @@
 package prepare
 
 import (
+	"context"
 	"fmt"
 
 	"github.com/powerinfer-go/powerinfer/internal/gguf"
@@ -41,7 +42,7 @@ func WriteStats(path string, f *gguf.File, sha256 string, s *neuron.Stats) error
 			add(fmt.Sprintf(keyProfileMass, l), s.Mass[l])
 		}
 	}
-	return gguf.Create(path, "GGUF", keys, nil, nil)
+	return gguf.Create(context.Background(), path, "GGUF", keys, nil, nil) // without tensors it takes no time that a context could end
 }
 
 // ReadStats reads a file of WriteStats. Errors are one line and name file and key.

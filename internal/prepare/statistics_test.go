@@ -59,7 +59,7 @@ func TestStatisticsRefused(t *testing.T) {
 			keys = append(keys, gguf.KV{Key: c.key, Value: c.v})
 		}
 		path := filepath.Join(dir, "s.gguf")
-		if err := gguf.Create(path, "GGUF", keys, nil, nil); err != nil {
+		if err := gguf.Create(t.Context(), path, "GGUF", keys, nil, nil); err != nil {
 			t.Fatal(err)
 		}
 		if _, err := ReadStats(path); err == nil || !strings.Contains(err.Error(), c.want) || !strings.Contains(err.Error(), path) {

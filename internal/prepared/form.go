@@ -1,6 +1,7 @@
 package prepared
 
 import (
+	"context"
 	"fmt"
 	"math"
 	"reflect"
@@ -52,12 +53,12 @@ func originalOf(name string) (o originalTensors, ok bool) {
 // CreateOriginal writes a model with predictors as a file of the original PowerInfer, to a temporary name and renamed. Keys get the
 // types that it insists on, and a tied head a copy of its own, which it needs. What it would refuse, misread or crash on is an
 // error that names the key or tensor. progress may be nil.
-func CreateOriginal(path string, keys []gguf.KV, tensors []gguf.Source, progress func(done, total int64)) error {
+func CreateOriginal(ctx context.Context, path string, keys []gguf.KV, tensors []gguf.Source, progress func(done, total int64)) error {
 	o, err := newOriginal(keys, tensors)
 	if err != nil {
 		return fmt.Errorf("%s in the original PowerInfer's form: %w", path, err)
 	}
-	return gguf.Create(path, "PWRI", o.outKeys, o.outTensors, progress)
+	return gguf.Create(ctx, path, "PWRI", o.outKeys, o.outTensors, progress)
 }
 
 // original is a file in the making.

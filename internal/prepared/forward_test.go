@@ -29,7 +29,7 @@ func TestForwardPass(t *testing.T) {
 		const order, halves = 1e-4, 2e-2
 		dir := t.TempDir()
 		dense, mine, theirs := filepath.Join(dir, "dense.gguf"), filepath.Join(dir, "prepared.gguf"), filepath.Join(dir, "original.gguf")
-		err := synth.Write(dense, synth.Spec{
+		err := synth.Write(t.Context(), dense, synth.Spec{
 			Arch: arch, Layers: forwardLayers, Embd: forwardEmbd, FF: forwardFF, Heads: 4, Context: 2048,
 			Type: quant.F32, Activation: map[bool]string{true: "drelu", false: "relu"}[arch == "bamboo"], Sparsity: 0.7, Seed: 5,
 		}, nil)
@@ -37,11 +37,11 @@ func TestForwardPass(t *testing.T) {
 			t.Fatal(err)
 		}
 		src := open(t, dense)
-		if err := prepared.Write(mine, src, allNeurons(t, arch), nil); err != nil {
+		if err := prepared.Write(t.Context(), mine, src, allNeurons(t, arch), nil); err != nil {
 			t.Fatal(err)
 		}
 		file := open(t, mine)
-		if err := prepared.WriteOriginal(theirs, file, nil); err != nil {
+		if err := prepared.WriteOriginal(t.Context(), theirs, file, nil); err != nil {
 			t.Fatal(err)
 		}
 		want := logits(t, src, model.Off)

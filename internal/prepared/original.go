@@ -1,6 +1,7 @@
 package prepared
 
 import (
+	"context"
 	"fmt"
 	"io"
 
@@ -14,7 +15,7 @@ import (
 // zeros, and predictors that read the normed residual are folded: fc1's columns times the weight of the RMSNorm differ from
 // fc1 of the normed residual by a positive factor, which moves no logit over zero. What the original cannot run or express is
 // an error that says so. progress may be nil.
-func WriteOriginal(path string, src *gguf.File, progress func(done, total int64)) error {
+func WriteOriginal(ctx context.Context, path string, src *gguf.File, progress func(done, total int64)) error {
 	info, ok, err := Read(src)
 	if err != nil {
 		return err
@@ -48,7 +49,7 @@ func WriteOriginal(path string, src *gguf.File, progress func(done, total int64)
 	if err != nil {
 		return fmt.Errorf("%s: %w", src.Path, err)
 	}
-	return CreateOriginal(path, append(m.keys(), keys...), tensors, progress)
+	return CreateOriginal(ctx, path, append(m.keys(), keys...), tensors, progress)
 }
 
 // CheckOriginal says whether the dense model src, once it is prepared, can be written in the original's form, so that a user

@@ -71,11 +71,11 @@ func TestOriginalKeepsSets(t *testing.T) {
 		if err := CheckOriginal(dense, &p.Info); err != nil {
 			t.Error(err)
 		}
-		if err := Write(mine, dense, p, nil); err != nil {
+		if err := Write(t.Context(), mine, dense, p, nil); err != nil {
 			t.Fatal(err)
 		}
 		from := open(t, mine)
-		if err := WriteOriginal(theirs, from, nil); err != nil {
+		if err := WriteOriginal(t.Context(), theirs, from, nil); err != nil {
 			t.Fatal(err)
 		}
 		f := open(t, theirs)
@@ -203,10 +203,10 @@ func TestOriginalRefuses(t *testing.T) {
 		dir := t.TempDir()
 		mine, theirs := filepath.Join(dir, "p.gguf"), filepath.Join(dir, "o.gguf")
 		dense := create(t, "GGUF", keys, x.sources)
-		if err := Write(mine, dense, p, nil); err != nil {
+		if err := Write(t.Context(), mine, dense, p, nil); err != nil {
 			t.Fatalf("%s: %v", name, err)
 		}
-		for _, err := range []error{CheckOriginal(dense, &p.Info), WriteOriginal(theirs, open(t, mine), nil)} {
+		for _, err := range []error{CheckOriginal(dense, &p.Info), WriteOriginal(t.Context(), theirs, open(t, mine), nil)} {
 			if err == nil || !strings.Contains(err.Error(), c.want) || strings.Contains(err.Error(), "\n") {
 				t.Errorf("%s: %v, want %q", name, err, c.want)
 			}
@@ -214,7 +214,7 @@ func TestOriginalRefuses(t *testing.T) {
 	}
 	x := newFixture(t, "llama", testEmbd)
 	x.layers(quant.F16, quant.F16, quant.F16)
-	if err := WriteOriginal(filepath.Join(t.TempDir(), "o.gguf"), x.save(t), nil); err == nil || !strings.Contains(err.Error(), "is not a prepared file") {
+	if err := WriteOriginal(t.Context(), filepath.Join(t.TempDir(), "o.gguf"), x.save(t), nil); err == nil || !strings.Contains(err.Error(), "is not a prepared file") {
 		t.Errorf("a plain file: %v", err)
 	}
 }

@@ -39,7 +39,7 @@ func modelKeys() []gguf.KV {
 func write(t *testing.T, keys []gguf.KV) *gguf.File {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "p.gguf")
-	if err := gguf.Create(path, "GGUF", keys, nil, nil); err != nil {
+	if err := gguf.Create(t.Context(), path, "GGUF", keys, nil, nil); err != nil {
 		t.Fatal(err)
 	}
 	f, err := gguf.Open(path)

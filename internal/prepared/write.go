@@ -1,6 +1,7 @@
 package prepared
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"math"
@@ -34,7 +35,7 @@ type Plan struct {
 // Q8_0 it is quantised again, and other types become Q8_0. All other tensors and keys are copied. The same src and p give
 // the same bytes. Memory holds one tensor beside src's mapping. Errors are one line and name layer, tensor or key.
 // progress may be nil; it is told bytes of weights.
-func Write(path string, src *gguf.File, p Plan, progress func(done, total int64)) error {
+func Write(ctx context.Context, path string, src *gguf.File, p Plan, progress func(done, total int64)) error {
 	m, err := readModel(src)
 	if err != nil {
 		return err
@@ -50,18 +51,18 @@ func Write(path string, src *gguf.File, p Plan, progress func(done, total int64)
 	if err != nil {
 		return err
 	}
-	return gguf.Create(path, "GGUF", append(m.keys(), info...), tensors, progress)
+	return gguf.Create(ctx, path, "GGUF", append(m.keys(), info...), tensors, progress)
 }
 
 // SetInfo replaces the keys of the prepared file at path: what was measured, after it was written. The layers' modes,
 // ranks and always-on neurons are those of its tensors and must stay. The file is rewritten, and replaced when that is complete.
-func SetInfo(path string, info Info, progress func(done, total int64)) error {
+func SetInfo(ctx context.Context, path string, info Info, progress func(done, total int64)) error {
 	path, err := filepath.EvalSymlinks(path)
 	if err != nil {
 		return err
 	}
 	next := path + ".new"
-	if err := withInfo(next, path, info, progress); err != nil {
+	if err := withInfo(ctx, next, path, info, progress); err != nil {
 		return err
 	}
 	if err := os.Rename(next, path); err != nil { // only now: some systems do not replace a mapped file
@@ -71,7 +72,7 @@ func SetInfo(path string, info Info, progress func(done, total int64)) error {
 }
 
 // withInfo writes the prepared file at path to next, with other keys.
-func withInfo(next, path string, info Info, progress func(done, total int64)) error {
+func withInfo(ctx context.Context, next, path string, info Info, progress func(done, total int64)) error {
 	f, err := gguf.Open(path)
 	if err != nil {
 		return err
@@ -101,7 +102,7 @@ func withInfo(next, path string, info Info, progress func(done, total int64)) er
 	for _, t := range f.Tensors {
 		tensors = append(tensors, copied(t))
 	}
-	return gguf.Create(next, f.Magic, append(m.keys(), keys...), tensors, progress)
+	return gguf.Create(ctx, next, f.Magic, append(m.keys(), keys...), tensors, progress)
 }
 
 // model is a file whose neurons are to be moved.

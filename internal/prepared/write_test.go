@@ -99,7 +99,7 @@ func (x *fixture) save(t *testing.T) *gguf.File {
 func create(t *testing.T, magic string, keys []gguf.KV, tensors []gguf.Source) *gguf.File {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "m.gguf")
-	if err := gguf.Create(path, magic, keys, tensors, nil); err != nil {
+	if err := gguf.Create(t.Context(), path, magic, keys, tensors, nil); err != nil {
 		t.Fatal(err)
 	}
 	return open(t, path)
@@ -193,7 +193,7 @@ func TestWriteMovesNeurons(t *testing.T) {
 			p := x.plan(c.fc)
 			path := filepath.Join(t.TempDir(), "p.gguf")
 			var told int64
-			if err := Write(path, x.save(t), p, func(done, _ int64) { told = done }); err != nil {
+			if err := Write(t.Context(), path, x.save(t), p, func(done, _ int64) { told = done }); err != nil {
 				t.Fatal(err)
 			}
 			f := open(t, path)
@@ -292,19 +292,19 @@ func TestWriteAgain(t *testing.T) {
 	p := x.plan(quant.F16)
 	dir := t.TempDir()
 	first, same, back := filepath.Join(dir, "1.gguf"), filepath.Join(dir, "2.gguf"), filepath.Join(dir, "3.gguf")
-	if err := Write(first, x.save(t), p, nil); err != nil {
+	if err := Write(t.Context(), first, x.save(t), p, nil); err != nil {
 		t.Fatal(err)
 	}
 	order := p.Order
 	p.Order = nil
-	if err := Write(same, open(t, first), p, nil); err != nil {
+	if err := Write(t.Context(), same, open(t, first), p, nil); err != nil {
 		t.Fatal(err)
 	}
 	if !slices.Equal(bytesOf(t, first), bytesOf(t, same)) {
 		t.Error("written again as it was, the file changed")
 	}
 	p.Order = order.Inverse()
-	if err := Write(back, open(t, first), p, nil); err != nil {
+	if err := Write(t.Context(), back, open(t, first), p, nil); err != nil {
 		t.Fatal(err)
 	}
 	p.Order = neuron.Order{identity(testFF), identity(testFF), identity(testFF)}
@@ -363,7 +363,7 @@ func TestHostilePlans(t *testing.T) {
 		p := x.plan(quant.F16)
 		c.damage(x, &p)
 		path := filepath.Join(t.TempDir(), "p.gguf")
-		err := Write(path, x.save(t), p, nil)
+		err := Write(t.Context(), path, x.save(t), p, nil)
 		if err == nil || !strings.Contains(err.Error(), c.want) || strings.Contains(err.Error(), "\n") {
 			t.Errorf("%s: %v, want %q", name, err, c.want)
 		}
@@ -396,7 +396,7 @@ func TestSetInfo(t *testing.T) {
 	p := x.plan(quant.F16)
 	dir := t.TempDir()
 	path, direct := filepath.Join(dir, "p.gguf"), filepath.Join(dir, "direct.gguf")
-	if err := Write(path, x.save(t), p, nil); err != nil {
+	if err := Write(t.Context(), path, x.save(t), p, nil); err != nil {
 		t.Fatal(err)
 	}
 	p.Info.HeldOut = Text{hash, 77}
@@ -404,10 +404,10 @@ func TestSetInfo(t *testing.T) {
 	for l := range p.Info.Layers {
 		p.Info.Layers[l].Recall = 0.99
 	}
-	if err := Write(direct, x.save(t), p, nil); err != nil {
+	if err := Write(t.Context(), direct, x.save(t), p, nil); err != nil {
 		t.Fatal(err)
 	}
-	if err := SetInfo(path, p.Info, nil); err != nil {
+	if err := SetInfo(t.Context(), path, p.Info, nil); err != nil {
 		t.Fatal(err)
 	}
 	if !slices.Equal(bytesOf(t, path), bytesOf(t, direct)) {
@@ -422,12 +422,12 @@ func TestSetInfo(t *testing.T) {
 		i := p.Info
 		i.Layers = slices.Clone(i.Layers)
 		damage(&i)
-		if err := SetInfo(path, i, nil); err == nil || !strings.Contains(err.Error(), name) {
+		if err := SetInfo(t.Context(), path, i, nil); err == nil || !strings.Contains(err.Error(), name) {
 			t.Errorf("%v, want %q", err, name)
 		}
 	}
 	plain := x.save(t)
-	if err := SetInfo(plain.Path, p.Info, nil); err == nil || !strings.Contains(err.Error(), "is not a prepared file") {
+	if err := SetInfo(t.Context(), plain.Path, p.Info, nil); err == nil || !strings.Contains(err.Error(), "is not a prepared file") {
 		t.Errorf("a plain file: %v", err)
 	}
 	if !slices.Equal(bytesOf(t, path), before) {

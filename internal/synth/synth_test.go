@@ -70,7 +70,7 @@ func (v watchedExecutor) Do(op compute.Op) {
 func write(t *testing.T, s synth.Spec) *gguf.File {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "synth.gguf")
-	if err := synth.Write(path, s, nil); err != nil {
+	if err := synth.Write(t.Context(), path, s, nil); err != nil {
 		t.Fatal(err)
 	}
 	f, err := gguf.Open(path)
@@ -307,7 +307,7 @@ func TestSameBytes(t *testing.T) {
 	make := func(s synth.Spec, threads int) []byte {
 		defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(threads))
 		path := filepath.Join(t.TempDir(), "synth.gguf")
-		if err := synth.Write(path, s, nil); err != nil {
+		if err := synth.Write(t.Context(), path, s, nil); err != nil {
 			t.Fatal(err)
 		}
 		data, err := os.ReadFile(path)
@@ -429,7 +429,7 @@ func TestRefusals(t *testing.T) {
 		s := small("llama")
 		c.edit(&s)
 		path := filepath.Join(t.TempDir(), "synth.gguf")
-		if err := synth.Write(path, s, nil); err == nil {
+		if err := synth.Write(t.Context(), path, s, nil); err == nil {
 			t.Errorf("%s: accepted", c.name)
 		} else if _, err := os.Stat(path); err == nil {
 			t.Errorf("%s: a file was left", c.name)

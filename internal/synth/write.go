@@ -1,6 +1,7 @@
 package synth
 
 import (
+	"context"
 	"fmt"
 	"io"
 	"runtime"
@@ -14,13 +15,13 @@ import (
 // Write makes the model that s describes and writes it to path, which appears only when it is complete. The same Spec
 // gives the same bytes, whatever the number of threads. Memory holds a few rows at a time. progress may be nil; it is
 // told bytes of weights.
-func Write(path string, s Spec, progress func(done, total int64)) error {
+func Write(ctx context.Context, path string, s Spec, progress func(done, total int64)) error {
 	s, err := s.complete()
 	if err != nil {
 		return fmt.Errorf("synthetic model: %w", err)
 	}
 	m := newModel(s)
-	return gguf.Create(path, s.Magic, m.keys(), m.tensors(), progress)
+	return gguf.Create(ctx, path, s.Magic, m.keys(), m.tensors(), progress)
 }
 
 // keys returns the file's metadata.

@@ -100,7 +100,7 @@ func TestModels(t *testing.T) {
 		t.Run(fmt.Sprintf("%s %s/%s", name, spec.Type, mode), func(t *testing.T) {
 			spec.Layers, spec.Embd, spec.FF, spec.Heads, spec.Sparsity, spec.PowerLaw, spec.Seed = 2, 256, 512, 4, 0.9, 1, 11
 			path := filepath.Join(t.TempDir(), "model.gguf")
-			if err := synth.Write(path, spec, nil); err != nil {
+			if err := synth.Write(t.Context(), path, spec, nil); err != nil {
 				t.Fatal(err)
 			}
 			f, err := gguf.Open(path)

@@ -14,7 +14,7 @@ import (
 func File(t testing.TB, s synth.Spec) *gguf.File {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "model.gguf")
-	if err := synth.Write(path, s, nil); err != nil {
+	if err := synth.Write(t.Context(), path, s, nil); err != nil {
 		t.Fatal(err)
 	}
 	data, err := os.ReadFile(path)
