@@ -65,6 +65,7 @@ type Engine struct {
 	outputs int
 	pages   int         // of the KV cache
 	rows    [][]float32 // [n_out][n_vocab] logits of the last step
+	states  [][]float32 // [n_hidden][n_embd] hidden states of the last step
 }
 
 // Open loads the model in f, which must stay open as long as the engine: Options.NoRepack computes on it, and a GPU that fails has the
@@ -234,18 +235,26 @@ func (e *Engine) checkTokens(tokens []int32) error {
 	return nil
 }
 
-// run computes a step. Where a GPU fails, the model is loaded anew without it, and the error is errLost.
-func (e *Engine) run(p *compute.Params) error {
+// run computes a step, with the hidden states of some of its rows. Where a GPU fails, the model is loaded anew without it, and the error is
+// errLost.
+func (e *Engine) run(p *compute.Params, hidden []int32) error {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if e.broken != nil {
 		return e.broken
 	}
 	begin := e.options.Trace.Now()
-	err := e.model.Forward(p)
+	forward := e.model.Forward
+	if len(hidden) > 0 {
+		forward = e.model.ForwardHidden
+	}
+	err := forward(p)
 	e.traceStep(len(p.Tokens), begin)
 	if err == nil {
 		err = e.readLogits(len(p.Out))
+	}
+	if err == nil {
+		err = e.readHidden(hidden)
 	}
 	if err == nil {
 		return nil
@@ -265,6 +274,22 @@ func (e *Engine) readLogits(n int) error {
 	}
 	return nil
 }
+
+// readHidden reads the hidden states of some rows.
+func (e *Engine) readHidden(rows []int32) error {
+	e.states = e.states[:0]
+	for _, i := range rows {
+		state, err := e.model.Hidden(int(i))
+		if err != nil {
+			return err
+		}
+		e.states = append(e.states, state)
+	}
+	return nil
+}
+
+// hidden returns the i-th of the hidden states [n_embd] that the last step was run for.
+func (e *Engine) hidden(i int) []float32 { return e.states[i] }
 
 // logits returns row i of the last step's logits [n_vocab].
 func (e *Engine) logits(i int) []float32 { return e.rows[i] }

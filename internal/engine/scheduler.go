@@ -12,10 +12,13 @@ import (
 
 // runner computes steps: a model, or what stands for one in tests.
 type runner interface {
-	// run computes a step. The error errLost says that the keys and values of all sequences are lost: a new cache is to be filled.
-	run(p *compute.Params) error
+	// run computes a step, with the hidden states of the rows that hidden lists. The error errLost says that the keys and values of all
+	// sequences are lost: a new cache is to be filled.
+	run(p *compute.Params, hidden []int32) error
 	// logits returns row i of the last step's logits [n_vocab], valid until the next step.
 	logits(i int) []float32
+	// hidden returns the i-th of the last step's hidden states [n_embd], valid until the next step.
+	hidden(i int) []float32
 	// cache returns an empty cache over the runner's pages.
 	cache() *kvcache.Cache
 }
@@ -55,6 +58,7 @@ type scheduler struct {
 	pace   pace
 	last   time.Duration // the last step's
 	params compute.Params
+	hidden []int32 // rows of the step whose hidden states are wanted
 	step   []part
 }
 
@@ -219,7 +223,7 @@ func (s *scheduler) serve() {
 		}
 		begin := s.now()
 		s.mu.Unlock()
-		err := s.runner.run(&s.params)
+		err := s.runner.run(&s.params, s.hidden)
 		s.mu.Lock()
 		s.last = s.now() - begin
 		s.deliver(err)
@@ -417,6 +421,7 @@ func (s *scheduler) victim(t *task) *task {
 func (s *scheduler) fill() {
 	p := &s.params
 	p.Tokens, p.Pos, p.Seq, p.Out, p.Pages, p.Decode = p.Tokens[:0], p.Pos[:0], p.Seq[:0], p.Out[:0], p.Pages[:0], 0
+	s.hidden = s.hidden[:0]
 	for _, decoded := range []bool{true, false} {
 		for i := range s.step {
 			s.fillPart(i, decoded)
@@ -441,6 +446,9 @@ func (s *scheduler) fillPart(i int, decoded bool) {
 		}
 		if c.t.wants(pos) {
 			p.Out = append(p.Out, int32(len(p.Tokens)))
+		}
+		if c.t.pools(pos) {
+			s.hidden = append(s.hidden, int32(len(p.Tokens)))
 		}
 		p.Tokens, p.Pos, p.Seq = append(p.Tokens, l.Token()), append(p.Pos, int32(pos)), append(p.Seq, int32(i))
 	}
@@ -468,6 +476,7 @@ func (s *scheduler) deliver(err error) {
 			s.remove(t, err)
 			continue
 		}
+		s.pool(i)
 		at := t.kv.Len()
 		t.kv.Append(t.labels[at : at+c.n]...)
 		t.mark = max(t.mark, t.kv.Len())
@@ -486,6 +495,16 @@ func (s *scheduler) deliver(err error) {
 		}
 		if len(t.rows) > 0 || t.progress || t.mark == len(t.labels) {
 			t.signal()
+		}
+	}
+}
+
+// pool hands the hidden states of part i to its task.
+func (s *scheduler) pool(i int) {
+	p, t := &s.params, s.step[i].t
+	for n, row := range s.hidden {
+		if int(p.Seq[row]) == i {
+			t.pooled.add(s.runner.hidden(n))
 		}
 	}
 }

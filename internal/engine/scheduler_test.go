@@ -35,7 +35,9 @@ type fakeModel struct {
 	wide   int // single tokens of the step with most of them
 }
 
-func (m *fakeModel) run(p *compute.Params) error {
+func (m *fakeModel) hidden(int) []float32 { panic("no request asks for hidden states") }
+
+func (m *fakeModel) run(p *compute.Params, _ []int32) error {
 	m.steps++
 	if m.cost != nil {
 		m.time.Add(int64(m.cost(p)))
@@ -421,8 +423,9 @@ func TestPace(t *testing.T) {
 // idleModel computes nothing.
 type idleModel struct{ row []float32 }
 
-func (idleModel) run(*compute.Params) error { return nil }
-func (m idleModel) logits(int) []float32    { return m.row }
+func (idleModel) run(*compute.Params, []int32) error { return nil }
+func (m idleModel) logits(int) []float32             { return m.row }
+func (m idleModel) hidden(int) []float32             { return m.row }
 func (idleModel) cache() *kvcache.Cache {
 	return kvcache.New(1<<15, compute.PagePositions, func(_, _ int32) {})
 }

@@ -31,6 +31,8 @@ type task struct {
 	awaited bool          // the scheduler gives its client a moment before the next step
 	late    bool          // it did not come back within that moment the last time
 
+	pooled *pooled // what becomes of its hidden states; nil: they are not wanted
+
 	gone bool          // it has left the scheduler
 	err  error         // why it left
 	turn chan struct{} // one signal: rows, progress or the end
@@ -58,6 +60,11 @@ func (t *task) wants(i int) bool {
 		return i == len(t.labels)-1
 	}
 	return t.wanted != nil && i >= t.mark && t.wanted(i-t.base)
+}
+
+// pools reports whether the hidden state of position i is wanted. Of positions that are evaluated again it was, before.
+func (t *task) pools(i int) bool {
+	return t.pooled != nil && i >= t.mark && t.pooled.wants(i, len(t.labels))
 }
 
 // backlog returns how many positions are to be evaluated.

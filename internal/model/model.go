@@ -269,14 +269,25 @@ func (b *buffers) of(l *Block) *buffers {
 }
 
 // Forward runs one step. Afterwards Logits returns the rows that p.Out asked for.
-func (m *Model) Forward(p *compute.Params) error {
+func (m *Model) Forward(p *compute.Params) error { return m.run("forward", p, m.body) }
+
+// ForwardHidden runs one step as Forward does. Afterwards Hidden returns every row's hidden state, too.
+func (m *Model) ForwardHidden(p *compute.Params) error {
+	return m.run("forward with hidden states", p, func(v compute.Verbs) {
+		m.body(v)
+		m.normalise(v, m.step.h, m.step.x, m.norm)
+	})
+}
+
+// run runs one step of body, which has a name of its own.
+func (m *Model) run(name string, p *compute.Params, body func(compute.Verbs)) error {
 	n, nOut := len(p.Tokens), len(p.Out)
 	if n == 0 || n > m.buf.x.Rows || nOut > m.buf.logits.Rows {
 		return fmt.Errorf("a step of %d tokens and %d outputs does not fit buffers of %d and %d", n, nOut, m.buf.x.Rows, m.buf.logits.Rows)
 	}
 	p.Threshold, m.params = m.Threshold, p
 	m.step = m.buf.first(n, nOut)
-	return m.dev.Run(compute.Segment{Name: "forward", Rows: n, Decode: p.Decode, Out: nOut}, p, m.body)
+	return m.dev.Run(compute.Segment{Name: name, Rows: n, Decode: p.Decode, Out: nOut}, p, body)
 }
 
 // forward is the whole pass: embedding, blocks, final norm, head.
@@ -308,6 +319,10 @@ func (m *Model) normalise(v compute.Verbs, dst, x compute.Tensor, n norm) {
 
 // Logits returns row i of the last step's logits [n_vocab], valid until the next step. It fails where a GPU does.
 func (m *Model) Logits(i int) ([]float32, error) { return m.dev.Read(m.buf.logits, i) }
+
+// Hidden returns row i of the hidden states [n_embd] of the last step, which ForwardHidden ran: the last layer's outputs behind the norm,
+// from which logits are computed. It is valid until the next step. It fails where a GPU does.
+func (m *Model) Hidden(i int) ([]float32, error) { return m.dev.Read(m.buf.h, i) }
 
 // CopyPage copies one page of the KV cache, in every layer.
 func (m *Model) CopyPage(to, from int32) { m.dev.CopyPage(m.cache, to, from) }

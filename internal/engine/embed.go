@@ -1,0 +1,105 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/powerinfer-go/powerinfer/internal/kvcache"
+)
+
+// Pooling says how the hidden states of a text's tokens become one embedding: llama.cpp's --pooling.
+type Pooling string
+
+// The ways of pooling.
+const (
+	PoolNone Pooling = "none" // each token keeps its own
+	PoolMean Pooling = "mean" // the mean of all
+	PoolCLS  Pooling = "cls"  // the first token's
+	PoolLast Pooling = "last" // the last token's
+)
+
+// ParsePooling returns the pooling of a name.
+func ParsePooling(name string) (Pooling, error) {
+	switch p := Pooling(name); p {
+	case PoolNone, PoolMean, PoolCLS, PoolLast:
+		return p, nil
+	}
+	return "", fmt.Errorf("there is no pooling %q; there are none, mean, cls and last", name)
+}
+
+// Embed returns the embedding of tokens, a vector of n_embd numbers that are not normalised; with PoolNone as many as there are tokens.
+// The states that are pooled are the last layer's outputs behind the norm. When ctx ends, the request leaves and gives its memory back.
+func (e *Engine) Embed(ctx context.Context, tokens []int32, p Pooling) ([][]float32, error) {
+	if len(tokens) == 0 {
+		return nil, errors.New("the text to embed is empty: give at least one token")
+	}
+	if len(tokens) > e.context {
+		return nil, &ContextError{len(tokens), e.context}
+	}
+	if err := e.checkTokens(tokens); err != nil {
+		return nil, err
+	}
+	t := newTask()
+	t.reuse, t.pooled = ReuseNone, &pooled{way: p}
+	for _, id := range tokens {
+		t.labels = append(t.labels, kvcache.LabelOf(id, len(tokens) < e.sched.short))
+	}
+	if err := e.sched.join(t); err != nil {
+		return nil, err
+	}
+	defer e.sched.leave(t, nil)
+	for read := 0; read < len(tokens); {
+		select {
+		case <-t.turn:
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
+		var err error
+		if _, read, err = e.sched.take(t); err != nil {
+			return nil, err
+		}
+	}
+	return t.pooled.result(), nil
+}
+
+// pooled gathers hidden states. Until the task has been read it is the scheduler's, and afterwards its client's.
+type pooled struct {
+	way    Pooling
+	states [][]float32 // [1 or n][n_embd]
+	n      int         // states added
+}
+
+// wants reports whether the state of position i of n counts.
+func (p *pooled) wants(i, n int) bool {
+	switch p.way {
+	case PoolCLS:
+		return i == 0
+	case PoolLast:
+		return i == n-1
+	}
+	return true
+}
+
+// add takes in the next position's state, which is copied.
+func (p *pooled) add(state []float32) {
+	p.n++
+	if p.way == PoolNone || p.states == nil {
+		p.states = append(p.states, append([]float32(nil), state...))
+		return
+	}
+	sum := p.states[0]
+	for i, v := range state {
+		sum[i] += v
+	}
+}
+
+// result returns the embedding.
+func (p *pooled) result() [][]float32 {
+	if p.way == PoolMean {
+		for i := range p.states[0] {
+			p.states[0][i] /= float32(p.n)
+		}
+	}
+	return p.states
+}

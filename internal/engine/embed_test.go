@@ -1,0 +1,124 @@
+package engine_test
+
+import (
+	"context"
+	"errors"
+	"math"
+	"slices"
+	"sync"
+	"testing"
+
+	"github.com/powerinfer-go/powerinfer/internal/engine"
+	"github.com/powerinfer-go/powerinfer/internal/gguf"
+	"github.com/powerinfer-go/powerinfer/internal/planner"
+	"github.com/powerinfer-go/powerinfer/internal/quant"
+	"github.com/powerinfer-go/powerinfer/internal/synth"
+	"github.com/powerinfer-go/powerinfer/internal/synth/synthtest"
+)
+
+// stateTolerance is of logits that are computed from a hidden state and the head in float64, relative to the largest one: the
+// engine sums products of F32 weights in float32.
+const stateTolerance = 1e-4
+
+func embeddingFile(t *testing.T, layers int) *gguf.File {
+	return synthtest.File(t, synth.Spec{Arch: "llama", Type: quant.F32, Layers: layers, Embd: 64, FF: 128, Heads: 2, Seed: 7})
+}
+
+func embed(t *testing.T, e *engine.Engine, ids []int32, p engine.Pooling) [][]float32 {
+	t.Helper()
+	states, err := e.Embed(t.Context(), ids, p)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return states
+}
+
+// checkStates holds hidden states to the logits of the same positions: the head's products with them.
+func checkStates(t *testing.T, e *engine.Engine, f *gguf.File, ids []int32) {
+	t.Helper()
+	n, head := e.Config().Embd, f.Tensor("output.weight")
+	row := make([]float32, n)
+	states := embed(t, e, ids, engine.PoolNone)
+	if len(states) != len(ids) {
+		t.Fatalf("%d states of %d tokens", len(states), len(ids))
+	}
+	s := e.NewSequence()
+	defer e.Release(s)
+	err := e.Evaluate(s, ids, func(i int) bool { return i == len(ids)-1 }, func(_ int, logits []float32) {
+		var worst, largest float64
+		for id, want := range logits {
+			quant.Decode(head.Type, row, head.Data[id*n*4:][:n*4])
+			var sum float64
+			for i, w := range row {
+				sum += float64(w) * float64(states[len(ids)-1][i])
+			}
+			worst, largest = max(worst, math.Abs(sum-float64(want))), max(largest, math.Abs(float64(want)))
+		}
+		if !(worst <= stateTolerance*largest) {
+			t.Errorf("%d tokens: the head times the last state is off by %g of logits up to %g", len(ids), worst, largest)
+		}
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	mean := make([]float64, n)
+	for _, s := range states {
+		for i, v := range s {
+			mean[i] += float64(v) / float64(len(states))
+		}
+	}
+	for i, v := range embed(t, e, ids, engine.PoolMean)[0] {
+		if math.Abs(float64(v)-mean[i]) > stateTolerance {
+			t.Fatalf("the mean is %g at %d, not %g", v, i, mean[i])
+		}
+	}
+	if !slices.Equal(embed(t, e, ids, engine.PoolLast)[0], states[len(ids)-1]) || !slices.Equal(embed(t, e, ids, engine.PoolCLS)[0], states[0]) {
+		t.Error("the last or the first state is not that of its token")
+	}
+}
+
+func TestEmbed(t *testing.T) {
+	f := embeddingFile(t, 2)
+	e, err := engine.Open(t.Context(), f, engine.Options{Devices: planner.CPU(planner.Processor{Threads: 2}), Context: 256, UBatch: 32})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer e.Close()
+	ids := make([]int32, 100)
+	for i := range ids {
+		ids[i] = int32(5 + i*7%50)
+	}
+	for _, n := range []int{1, 2, 31, 33, 100} {
+		checkStates(t, e, f, ids[:n])
+	}
+	if _, err := e.Embed(t.Context(), make([]int32, 257), engine.PoolMean); !errors.As(err, new(*engine.ContextError)) {
+		t.Errorf("a text longer than the context: %v", err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := e.Embed(ctx, ids, engine.PoolMean); !errors.Is(err, context.Canceled) {
+		t.Errorf("a cancelled request: %v", err)
+	}
+
+	want := embed(t, e, ids, engine.PoolMean)[0]
+	var group sync.WaitGroup
+	for range 8 { // more than the cache holds at once, and generations between
+		group.Go(func() {
+			if got, err := e.Embed(t.Context(), ids, engine.PoolMean); err != nil || !slices.Equal(got[0], want) {
+				t.Errorf("an embedding among others is not what it is alone: %v", err)
+			}
+		})
+		group.Go(func() { ask(t, e, ids[:20], 10) })
+	}
+	group.Wait()
+}
+
+func TestEmbedOnGPU(t *testing.T) {
+	f := embeddingFile(t, 1)
+	e := openGPU(t, f, engine.Options{Context: 256, UBatch: 32}, gigabyte(share(1, 128)))
+	ids := make([]int32, 40)
+	for i := range ids {
+		ids[i] = int32(5 + i*3%50)
+	}
+	checkStates(t, e.Engine, f, ids)
+}
