@@ -102,7 +102,7 @@ func missingFlags() map[string]string {
 		"i": "powerinfer chat talks", "interactive": "powerinfer chat talks", "if": "powerinfer chat talks", "interactive-first": "powerinfer chat talks", "r": "", "reverse-prompt": "",
 		"no-jinja": "", "reasoning*": "", "rea": "",
 		"in-prefix*": "", "in-suffix": "", "color": "", "co": "", "binary-file": "", "bf": "", "in-file": "use -f", "print-token-count": "", "ptc": "", "sp": "", "special": "",
-		"pooling": "", "attention": "", "embedding": "", "embeddings": "", "rerank": "", "reranking": "", "mm": "", "mmproj*": "", "image*": "", "audio": "",
+		"pooling": "powerinfer serve has it", "attention": "", "embedding": "powerinfer serve answers embeddings", "embeddings": "powerinfer serve answers embeddings", "rerank": "", "reranking": "", "mm": "", "mmproj*": "", "image*": "", "audio": "",
 		"ot": "-ngl and --vram-budget choose what lies on GPUs", "override-tensor": "-ngl and --vram-budget choose what lies on GPUs", "cmoe": "", "cpu-moe": "", "ncmoe": "", "n-cpu-moe": "",
 		"sm": "--vram-budget 8,11 divides a model between GPUs", "split-mode": "--vram-budget 8,11 divides a model between GPUs", "ts": "--vram-budget 8,11 divides a model between GPUs", "tensor-split": "--vram-budget 8,11 divides a model between GPUs", "mg": "use --device", "main-gpu": "use --device",
 		"rpc": "", "numa": "start it with numactl", "C": "start it with taskset", "cpu-mask": "start it with taskset", "Cr": "start it with taskset", "cpu-range": "start it with taskset", "cpu-strict*": "start it with taskset", "cpu-mask-batch": "", "cpu-range-batch": "", "Cb": "", "Crb": "", "prio-batch": "", "poll-batch": "",

@@ -50,6 +50,8 @@ docs/server.md. Ctrl-C stops the server: requests that run may end, a second Ctr
 			&cli.StringSliceFlag{Name: "cors-origin", Usage: "let web pages of this `ORIGIN` ask, such as https://example.org; * is all; may be repeated"},
 			&cli.IntFlag{Name: "timeout", Aliases: []string{"to"}, Value: 600, Usage: "`SECONDS` that a client may take to send a request", Sources: env("TIMEOUT")},
 			&cli.IntFlag{Name: "n-predict", Aliases: []string{"n", "predict"}, Value: -1, Usage: "tokens of an answer where a request says nothing; -1: until the text or the context ends", Sources: env("N_PREDICT")},
+			&cli.StringFlag{Name: "pooling", Usage: "how a text's tokens become one embedding: none, mean, cls or last; default: the file's, else mean", Sources: env("POOLING")},
+			&cli.BoolFlag{Name: "embeddings", Aliases: []string{"embedding"}, Usage: "accepted; embeddings are always answered", Sources: env("EMBEDDINGS")},
 		}, templateFlags(), samplerFlags(), []cli.Flag{
 			&cli.BoolFlag{Name: "verbose", Aliases: []string{"v"}, Usage: "say how the model is computed"},
 		}),
@@ -134,7 +136,22 @@ func completeOptions(c *cli.Command, e *session.Session, o *server.ModelOptions)
 	if o.Path = e.File.Path; o.Name == "" {
 		o.Name = strings.TrimSuffix(filepath.Base(o.Path), ".gguf")
 	}
+	if o.Pooling, err = choosePooling(c, e.File); err != nil {
+		return err
+	}
 	return chooseTemplate(c, e, o)
+}
+
+// choosePooling returns the pooling that the flags name, else the file's, else the mean.
+func choosePooling(c *cli.Command, f *gguf.File) (engine.Pooling, error) {
+	if name := c.String("pooling"); name != "" {
+		p, err := engine.ParsePooling(name)
+		if err != nil {
+			return "", fmt.Errorf("--pooling: %w", err)
+		}
+		return p, nil
+	}
+	return engine.PoolingOf(f)
 }
 
 // modelOptions reads the flags about the model's requests that need no model.

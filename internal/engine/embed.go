@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/powerinfer-go/powerinfer/internal/gguf"
 	"github.com/powerinfer-go/powerinfer/internal/kvcache"
 )
 
@@ -26,6 +27,25 @@ func ParsePooling(name string) (Pooling, error) {
 		return p, nil
 	}
 	return "", fmt.Errorf("there is no pooling %q; there are none, mean, cls and last", name)
+}
+
+// PoolingOf returns the pooling that a model's file names, or the mean where it names none.
+func PoolingOf(f *gguf.File) (Pooling, error) {
+	arch, _, err := f.String("general.architecture")
+	if err != nil {
+		return "", err
+	}
+	key := arch + ".pooling_type"
+	v, ok, err := f.Uint(key)
+	switch ways := []Pooling{PoolNone, PoolMean, PoolCLS, PoolLast}; {
+	case err != nil:
+		return "", err
+	case !ok:
+		return PoolMean, nil
+	case v < uint64(len(ways)): // as llama.cpp numbers them
+		return ways[v], nil
+	}
+	return "", fmt.Errorf("%s: key %q: pooling %d is not supported; --pooling names another", f.Path, key, v)
 }
 
 // Embed returns the embedding of tokens, a vector of n_embd numbers that are not normalised; with PoolNone as many as there are tokens.

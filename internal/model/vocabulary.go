@@ -55,6 +55,10 @@ func Tokenizer(f *gguf.File) (*tokenizer.Tokenizer, error) {
 	}
 	v.UNK, v.BOS, v.EOS = id("unknown_token_id", def(0)), id("bos_token_id", def(1)), id("eos_token_id", def(2))
 	v.EOT, v.PAD = id("eot_token_id", -1), id("padding_token_id", -1)
+	v.Infill = tokenizer.Infill{
+		Prefix: id("fim_pre_token_id", id("prefix_token_id", -1)), Suffix: id("fim_suf_token_id", id("suffix_token_id", -1)),
+		Middle: id("fim_mid_token_id", id("middle_token_id", -1)), Repository: id("fim_rep_token_id", -1), File: id("fim_sep_token_id", -1),
+	}
 	v.AddBOS = flag("add_bos_token", spm || v.Pre == "llama-bpe" || v.Pre == "llama3" || v.Pre == "llama-v3")
 	v.AddEOS = flag("add_eos_token", false)
 	v.AddSpacePrefix = flag("add_space_prefix", spm)

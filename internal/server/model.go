@@ -24,6 +24,7 @@ type ModelOptions struct {
 	Template *chat.Template
 	Stop     []string // texts that end every answer of a chat
 	Kwargs   Kwargs   // variables of the chat template
+	Pooling  engine.Pooling
 	Log      *slog.Logger
 }
 

@@ -58,7 +58,7 @@ func start(t testing.TB, change func(*choices)) *live {
 	l := &live{t: t, logs: &bytes.Buffer{}}
 	log := slog.New(slog.NewTextHandler(l.logs, nil))
 	o := choices{server.Options{Timeout: 10 * time.Second, Log: log}, server.ModelOptions{
-		Name: "tales", Slots: 2, Queue: 4, Predict: -1, Sampling: sample.DefaultOptions(), Template: template, Stop: []string{"<|im_end|>"}, Log: log,
+		Name: "tales", Slots: 2, Queue: 4, Predict: -1, Sampling: sample.DefaultOptions(), Template: template, Stop: []string{"<|im_end|>"}, Log: log, Pooling: engine.PoolMean,
 	}}
 	if change != nil {
 		change(&o)

@@ -29,6 +29,8 @@ type Vocab struct {
 
 	BOS, EOS, UNK, EOT, PAD int32 // -1: none
 
+	Infill Infill // those that the file names, the others -1; zero: it names none
+
 	AddBOS, AddEOS bool // what Encode adds around a text when asked for special tokens
 	AddSpacePrefix bool // llama: a space is put before the text and before what follows a special token
 	// RemoveExtraWhitespaces is recorded by converters. Neither model applies it: runs of spaces carry meaning in
@@ -100,7 +102,18 @@ func (v *Vocab) check() error {
 	for _, s := range []struct {
 		name string
 		id   int32
-	}{{"BOS", v.BOS}, {"EOS", v.EOS}, {"UNK", v.UNK}, {"EOT", v.EOT}, {"PAD", v.PAD}} {
+	}{
+		{"BOS", v.BOS},
+		{"EOS", v.EOS},
+		{"UNK", v.UNK},
+		{"EOT", v.EOT},
+		{"PAD", v.PAD},
+		{"infill prefix", v.Infill.Prefix},
+		{"infill suffix", v.Infill.Suffix},
+		{"infill middle", v.Infill.Middle},
+		{"repository", v.Infill.Repository},
+		{"file separator", v.Infill.File},
+	} {
 		if s.id < -1 || int(s.id) >= n {
 			return fmt.Errorf("%s id %d is outside the %d tokens", s.name, s.id, n)
 		}

@@ -45,9 +45,14 @@ type completion struct {
 }
 
 func complete(w http.ResponseWriter, r *http.Request, f *server.Fields, m *server.Model) error {
+	return completeTokens(w, r, f, m, m.ReadPrompt(f))
+}
+
+// completeTokens answers with what follows prompt.
+func completeTokens(w http.ResponseWriter, r *http.Request, f *server.Fields, m *server.Model, prompt []int32) error {
 	c := &completion{model: m}
 	g := m.ReadGeneration(f)
-	g.Prompt = m.ReadPrompt(f)
+	g.Prompt = prompt
 	m.ReadConstraint(f, &g)
 	f.Read("stream", &c.stream)
 	f.Read("return_tokens", &c.returnTokens)

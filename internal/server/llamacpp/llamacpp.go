@@ -27,6 +27,14 @@ func Register(s *server.Server) {
 	api.Ask("/detokenize", detokenize)
 	api.Ask("/completion", complete)
 	api.Ask("/completions", complete)
+	api.Ask("/infill", infill)
+	api.Ask("/embedding", embedding)
+	api.Ask("/embeddings", embedding)
+	for _, path := range []string{"/rerank", "/reranking", "/v1/rerank", "/v1/reranking"} {
+		api.Ask(path, rerank)
+	}
+	api.Get("/lora-adapters", func(http.ResponseWriter, *http.Request) error { return adapters() })
+	api.Body("POST", "/lora-adapters", func(http.ResponseWriter, *http.Request, *server.Fields) error { return adapters() })
 }
 
 func props(w http.ResponseWriter, _ *http.Request, m *server.Model) error {

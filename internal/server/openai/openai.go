@@ -23,6 +23,7 @@ func Register(s *server.Server) {
 		api.Ask(path, chatCompletion)
 		api.Ask(path+"/input_tokens", inputTokens)
 	}
+	api.Ask("/v1/embeddings", embeddings)
 	api.Ask("/apply-template", applyTemplate)
 }
 

@@ -1,0 +1,153 @@
+package server
+
+import (
+	"context"
+	"encoding/json"
+	"math"
+	"sync"
+
+	"github.com/powerinfer-go/powerinfer/internal/engine"
+)
+
+// maxTexts is how many texts one request may have embedded.
+const maxTexts = 2048
+
+// ReadTexts reads the texts of a request for embeddings from the first of the fields names that is there: a text, a list of tokens, or a
+// list of both.
+func (m *Model) ReadTexts(f *Fields, names ...string) [][]int32 {
+	var raw json.RawMessage
+	for _, name := range names {
+		if v := f.Raw(name); raw == nil {
+			raw = v
+		}
+	}
+	if raw == nil {
+		f.Fail(Invalid("the field %s is missing", names[0]))
+		return nil
+	}
+	texts, err := m.textsOf(raw, names[0])
+	if err != nil {
+		f.Fail(err)
+	}
+	return texts
+}
+
+func (m *Model) textsOf(raw json.RawMessage, name string) ([][]int32, error) {
+	if ids, ok := m.oneText(raw); ok {
+		return [][]int32{ids}, nil
+	}
+	var parts []json.RawMessage
+	if json.Unmarshal(raw, &parts) != nil || len(parts) == 0 || len(parts) > maxTexts {
+		return nil, Invalid("the field %s is none of a text, a list of tokens, and a list of up to %d of them", name, maxTexts)
+	}
+	texts := make([][]int32, len(parts))
+	for i, p := range parts {
+		var ok bool
+		if texts[i], ok = m.oneText(p); !ok {
+			return nil, Invalid("element %d of the field %s is neither a text nor a list of tokens of the vocabulary", i, name)
+		}
+	}
+	return texts, nil
+}
+
+// oneText returns the tokens of a text, or of a list of them.
+func (m *Model) oneText(raw json.RawMessage) ([]int32, bool) {
+	var text string
+	if json.Unmarshal(raw, &text) == nil {
+		if text == "" {
+			return nil, true // not the token that begins a text, of which no embedding is meant
+		}
+		return m.Engine.Tokenizer().Encode(text, true, true), true
+	}
+	var ids []int32
+	if json.Unmarshal(raw, &ids) != nil || len(ids) == 0 {
+		return nil, false
+	}
+	for _, id := range ids {
+		if id < 0 || int(id) >= m.Engine.Config().Vocab {
+			return nil, false
+		}
+	}
+	return ids, true
+}
+
+// Embed returns the embeddings of texts, each as engine.Engine.Embed does. As many are computed at a time as there are slots.
+func (m *Model) Embed(ctx context.Context, texts [][]int32, p engine.Pooling) ([][][]float32, error) {
+	for _, ids := range texts {
+		if len(ids) == 0 {
+			return nil, Invalid("a text to embed is empty")
+		}
+		if n := m.Engine.Context(); len(ids) > n {
+			return nil, &engine.ContextError{Tokens: len(ids), Context: n}
+		}
+	}
+	if err := m.enter(1); err != nil {
+		return nil, err
+	}
+	defer m.waiting.Add(-1)
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	all := make([][][]float32, len(texts))
+	next := make(chan int)
+	var group sync.WaitGroup
+	for range min(len(texts), m.Slots) {
+		group.Go(func() {
+			for i := range next {
+				var err error
+				if all[i], err = m.embedOne(ctx, texts[i], p); err != nil {
+					cancel(err)
+				}
+			}
+		})
+	}
+	for i := range texts {
+		next <- i
+	}
+	close(next)
+	group.Wait()
+	if ctx.Err() != nil {
+		return nil, context.Cause(ctx)
+	}
+	return all, nil
+}
+
+// embedOne embeds one text, when a slot is free.
+func (m *Model) embedOne(ctx context.Context, ids []int32, p engine.Pooling) ([][]float32, error) {
+	select {
+	case slot := <-m.slots:
+		m.busy[slot].Store(true)
+		defer func() {
+			m.busy[slot].Store(false)
+			m.slots <- slot
+		}()
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
+	}
+	return m.Engine.Embed(ctx, ids, p)
+}
+
+// Normalise scales an embedding by llama.cpp's --embd-normalize: −1 not at all, 0 to a largest magnitude of 32,760, p > 0 by its p-norm, of which
+// 2 is Euclid's.
+func Normalise(v []float32, p int) {
+	var sum float64
+	for _, x := range v {
+		switch a := math.Abs(float64(x)); p {
+		case -1:
+		case 0:
+			sum = max(sum, a/32760)
+		case 1:
+			sum += a
+		default:
+			sum += math.Pow(a, float64(p))
+		}
+	}
+	if p > 1 {
+		sum = math.Pow(sum, 1/float64(p))
+	}
+	if p < 0 || sum == 0 {
+		return
+	}
+	for i := range v {
+		v[i] = float32(float64(v[i]) / sum)
+	}
+}

@@ -1,0 +1,128 @@
+package server_test
+
+import (
+	"encoding/base64"
+	"encoding/binary"
+	"encoding/json"
+	"math"
+	"net/http"
+	"testing"
+
+	"github.com/powerinfer-go/powerinfer/internal/engine"
+)
+
+// unitTolerance is of a length that float32 numbers have after they were scaled to 1.
+const unitTolerance = 1e-5
+
+func vector(t *testing.T, doc any) []float64 {
+	t.Helper()
+	var v []float64
+	for _, x := range doc.([]any) {
+		v = append(v, x.(float64))
+	}
+	return v
+}
+
+func dot(a, b []float64) (sum float64) {
+	for i := range a {
+		sum += a[i] * b[i]
+	}
+	return sum
+}
+
+// TestEmbeddings: vectors of length 1, the same in every form of a text and of numbers, and near for texts that are alike.
+func TestEmbeddings(t *testing.T) {
+	l := start(t, func(o *choices) { o.model.Pooling = engine.PoolMean })
+	doc := l.good("/v1/embeddings", `{"model":"x","input":["The king sat on his throne","The queen sat on her throne","4711 ; { } ++"]}`)
+	var all [][]float64
+	for i := range 3 {
+		v := vector(t, at(t, doc, "data", i, "embedding"))
+		if n := dot(v, v); math.Abs(n-1) > unitTolerance {
+			t.Errorf("vector %d is %g long", i, math.Sqrt(n))
+		}
+		all = append(all, v)
+	}
+	if near, far := dot(all[0], all[1]), dot(all[0], all[2]); near <= far {
+		t.Errorf("texts that are alike are %g near, others %g", near, far)
+	}
+
+	ids := at(t, l.good("/tokenize", `{"content":"The king sat on his throne","add_special":true}`), "tokens")
+	body, _ := json.Marshal(map[string]any{"input": ids, "encoding_format": "base64"})
+	raw, err := base64.StdEncoding.DecodeString(at(t, l.good("/v1/embeddings", string(body)), "data", 0, "embedding").(string))
+	if err != nil || len(raw) != 4*len(all[0]) {
+		t.Fatalf("%d bytes of base64: %v", len(raw), err)
+	}
+	for i, want := range all[0] {
+		if got := math.Float32frombits(binary.LittleEndian.Uint32(raw[4*i:])); got != float32(want) {
+			t.Fatalf("in base64 number %d is %g, not %g", i, got, want)
+		}
+	}
+	if n := len(ids.([]any)); at(t, l.good("/v1/embeddings", string(body)), "usage", "prompt_tokens") != float64(n) {
+		t.Errorf("usage does not count %d tokens", n)
+	}
+
+	short := vector(t, at(t, l.good("/v1/embeddings", `{"input":"The king sat on his throne","dimensions":16}`), "data", 0, "embedding"))
+	if len(short) != 16 || math.Abs(dot(short, short)-1) > unitTolerance {
+		t.Errorf("of 16 dimensions: %d numbers, %g long", len(short), math.Sqrt(dot(short, short)))
+	}
+	for _, bad := range []string{`{}`, `{"input":[]}`, `{"input":""}`, `{"input":[[1e9]]}`, `{"input":5}`, `{"input":"a","dimensions":0}`, `{"input":"a","encoding_format":"hex"}`} {
+		if doc, status := l.ask("/v1/embeddings", bad); status != http.StatusBadRequest {
+			t.Errorf("%s: status %d: %v", bad, status, doc)
+		}
+	}
+	if doc, status := l.ask("/rerank", `{"query":"a","documents":["b"]}`); status != http.StatusNotImplemented || at(t, doc, "error", "type") != "not_supported_error" {
+		t.Errorf("reranking: %d %v", status, doc)
+	}
+}
+
+// asked posts body and returns the answer, which is a list.
+func (l *live) asked(path, body string) []any {
+	l.t.Helper()
+	res := l.request(l.t.Context(), "POST", path, body)
+	defer res.Body.Close()
+	var list []any
+	if err := json.NewDecoder(res.Body).Decode(&list); err != nil || res.StatusCode != http.StatusOK {
+		l.t.Fatalf("%s: status %d: %v", path, res.StatusCode, err)
+	}
+	return list
+}
+
+func TestNativeEmbeddings(t *testing.T) {
+	l := start(t, func(o *choices) { o.model.Pooling = engine.PoolNone })
+	const text = "The king sat"
+	tokens := at(t, l.good("/tokenize", `{"content":"`+text+`","add_special":true}`), "tokens").([]any)
+	list := l.asked("/embedding", `{"content":"`+text+`"}`)
+	if states := at(t, list, 0, "embedding").([]any); len(states) != len(tokens) {
+		t.Errorf("%d vectors of %d tokens", len(states), len(tokens))
+	}
+	if doc, status := l.ask("/v1/embeddings", `{"input":"a"}`); status != http.StatusBadRequest {
+		t.Errorf("without pooling OpenAI's form cannot be answered: %d %v", status, doc)
+	}
+}
+
+func TestNormalise(t *testing.T) {
+	l := start(t, func(o *choices) { o.model.Pooling = engine.PoolLast })
+	v := func(norm string) []float64 {
+		return vector(t, at(t, l.asked("/embeddings", `{"content":["The king"],"embd_normalize":`+norm+`}`), 0, "embedding", 0))
+	}
+	plain := v("-1")
+	var largest, taxicab float64
+	for _, x := range plain {
+		largest, taxicab = max(largest, math.Abs(x)), taxicab+math.Abs(x)
+	}
+	for norm, length := range map[string]float64{"0": largest / 32760, "1": taxicab, "2": math.Sqrt(dot(plain, plain))} {
+		for i, x := range v(norm) {
+			if math.Abs(x-plain[i]/length) > unitTolerance*max(1, math.Abs(x)) {
+				t.Fatalf("norm %s: %g at %d, not %g", norm, x, i, plain[i]/length)
+			}
+		}
+	}
+}
+
+// TestInfillRefused: the embedded model was not trained to fill in.
+func TestInfillRefused(t *testing.T) {
+	l := start(t, nil)
+	if doc, status := l.ask("/infill", `{"input_prefix":"a","input_suffix":"b"}`); status != http.StatusNotImplemented {
+		t.Errorf("status %d: %v", status, doc)
+	}
+}
