@@ -1,6 +1,6 @@
 # make test runs every test and installs what they need when root or in CI; see scripts/tools.sh.
 
-.PHONY: build test race fuzz lint shaders page generate generated demo-model cross windows-check gpu-check
+.PHONY: build test race fuzz lint shaders page generate generated demo-model cross windows-check gpu-check deploy-check release
 
 build:
 	CGO_ENABLED=0 go build -o powerinfer ./cmd/powerinfer
@@ -57,3 +57,11 @@ windows-check:
 # Tries the GPU: docs/gpu-check.md. ARGS go to it: make gpu-check ARGS="--device lavapipe --tiny".
 gpu-check:
 	@scripts/gpu-check.sh $(ARGS)
+
+# Holds the Helm chart, the systemd unit and the release's files to what reads them: deploy/ is a module of its own.
+deploy-check:
+	cd deploy && go vet ./... && go test ./...
+
+# Archives, packages and checksums of what is checked out, in dist/.
+release:
+	@scripts/release.sh
