@@ -3,7 +3,7 @@
 # release.sh publish makes a release of the tag that is checked out, and needs GITHUB_TOKEN.
 set -euo pipefail
 cd "$(dirname "$0")/.."
-goreleaser=${GORELEASER:-go run github.com/goreleaser/goreleaser/v2@v2.17.0}
+goreleaser=${GORELEASER:-go run github.com/goreleaser/goreleaser/v2@v2.15.0}
 export GOFLAGS=
 case ${1:-} in
 publish) $goreleaser release --clean ;;
