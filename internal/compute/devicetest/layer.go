@@ -15,16 +15,23 @@ type layer struct {
 	upBias, downBias  []float32 // [ff], [embd], or nil
 	order             []int32   // [ff] or nil
 	x                 []float32 // [n, embd]
-	mostD             []float64 // see largest
-	long              bool      // the script's steps may be matrix products, of the down projection rounded once more
+	downs             *downs
+	long              bool // the script's steps may be matrix products, of the down projection rounded once more
+}
+
+// downs is what the bounds of all tokens take from the down projection's weights.
+type downs struct {
+	largest        []float64 // |down| of every output [embd]
+	bfloat, halves []float64 // the distances of the numbers that weights are rounded to, or nil where they are not [as the weights]
 }
 
 // coefficient is a neuron of one token's set.
 type coefficient struct {
-	row      int // of the weights
-	a        float64
-	variance float64 // of a, from the rounding of what it was computed from
-	top      float64 // the largest |down| of its row in the block of outputs at hand
+	row            int // of the weights
+	a              float64
+	variance       float64 // of a, from the rounding of what it was computed from
+	top            float64 // the largest |down| of its row in the block of outputs at hand
+	bfloat, halves float64 // the distances of the numbers that a is rounded to, where it is
 }
 
 // bound adds up, for each output of token t, the variances that rounding gives its terms a_i·d_i.
@@ -34,80 +41,97 @@ func (l *layer) bound(bounds []float64, _ []float32, t int) {
 	for _, c := range of {
 		mostA = max(mostA, math.Abs(c.a))
 	}
+	down := l.projection()
+	for i := range of {
+		of[i].steps(mostA)
+	}
 	for from := 0; from < l.embd; from += quant.QK {
 		to := min(l.embd, from+quant.QK)
 		most := 0.0 // the largest |a_i·d_i| of the block
 		for i := range of {
 			of[i].top = 0
 			for j := from; j < to; j++ {
-				of[i].top = max(of[i].top, math.Abs(float64(l.down(of[i].row, j))))
+				of[i].top = max(of[i].top, math.Abs(float64(l.downW.values[l.at(of[i].row, j)])))
 			}
 			most = max(most, math.Abs(of[i].a)*of[i].top)
 		}
 		for j := from; j < to; j++ {
 			mass, variance := tiny, 0.0
-			mostD := l.largest()[j]
 			if l.downBias != nil {
 				mass += math.Abs(float64(l.downBias[j]))
 			}
 			for _, c := range of {
-				d := float64(l.down(c.row, j))
+				at := l.at(c.row, j)
+				d := float64(l.downW.values[at])
 				mass += math.Abs(c.a * d)
-				variance += c.variance*d*d + l.rounding(c, d, mostA, mostD, most)
+				variance += c.variance*d*d + l.rounding(c, d, down, at, mostA, down.largest[j], most)
 			}
 			bounds[j] = sumTolerance*mass + roundingSigmas*math.Sqrt(variance)
 		}
 	}
 }
 
-// largest returns the largest |down| of every output. [embd]
-func (l *layer) largest() []float64 {
-	if l.mostD == nil {
-		l.mostD = make([]float64, l.embd)
-		for i := range l.ff {
-			for j := range l.mostD {
-				l.mostD[j] = max(l.mostD[j], math.Abs(float64(l.down(i, j))))
-			}
+// projection returns what is the same for all tokens.
+func (l *layer) projection() *downs {
+	if l.downs != nil {
+		return l.downs
+	}
+	w := l.downW
+	l.downs = &downs{largest: make([]float64, l.embd)}
+	for i := range l.ff {
+		for j := range l.embd {
+			l.downs.largest[j] = max(l.downs.largest[j], math.Abs(float64(w.values[l.at(i, j)])))
 		}
 	}
-	return l.mostD
+	if half(w.Type) && (l.long || l.columns) { // a matrix product in bfloat16
+		l.downs.bfloat = make([]float64, len(w.values))
+		bfloatSteps(l.downs.bfloat, w.values)
+	}
+	if w.halves && w.Type != quant.F32 {
+		l.downs.halves = make([]float64, len(w.values))
+		halfSteps(l.downs.halves, w.values, largestHalf)
+	}
+	return l.downs
 }
 
-func (l *layer) down(row, j int) float32 {
+// steps computes the distances of the numbers that c.a may be rounded to among coefficients of which mostA is the largest.
+func (c *coefficient) steps(mostA float64) {
+	var steps [2]float64
+	a := []float32{float32(c.a)}
+	bfloatSteps(steps[:1], a)
+	halfSteps(steps[1:], a, mostA)
+	c.bfloat, c.halves = steps[0], steps[1]
+}
+
+// at returns where the down projection's weight of a row and an output is.
+func (l *layer) at(row, j int) int {
 	if l.columns {
-		return l.downW.values[j*l.ff+row]
+		return j*l.ff + row
 	}
-	return l.downW.values[row*l.embd+j]
+	return row*l.embd + j
 }
 
-// rounding returns the variance of a_i·d where the down projection rounds a_i, or d. mostA is the largest coefficient, mostD the largest
-// weight of the output, most the largest product in its block of outputs.
-func (l *layer) rounding(c coefficient, d, mostA, mostD, most float64) (variance float64) {
-	add := func(step float64) { variance += step * step / uniform }
+// rounding returns the variance of a_i·d where the down projection rounds a_i, or d, which is at that place. mostA is the largest
+// coefficient, mostD the largest weight of the output, most the largest product in its block of outputs.
+func (l *layer) rounding(c coefficient, d float64, by *downs, at int, mostA, mostD, most float64) float64 {
+	squares := 0.0
+	if by.bfloat != nil {
+		squares += square(c.bfloat*d) + square(by.bfloat[at]*c.a)
+	}
+	if by.halves != nil {
+		squares += square(c.halves*d) + square(by.halves[at]*c.a)
+	}
 	typ := l.downW.Type
-	if half(typ) && (l.long || l.columns) { // a matrix product in bfloat16
-		var steps [2]float64
-		bfloatSteps(steps[:], []float32{float32(c.a), float32(d)})
-		add(steps[0] * d)
-		add(steps[1] * c.a)
-	}
-	if l.downW.halves && typ != quant.F32 {
-		var steps [2]float64
-		halfSteps(steps[:1], []float32{float32(c.a)}, mostA)
-		halfSteps(steps[1:], []float32{float32(d)}, 1<<(halfRange-24))
-		add(steps[0] * d)
-		add(steps[1] * c.a)
-	}
 	if typ.Quantised() && (l.long || l.columns) { // or in int8, of the largest coefficient among neurons side by side
-		add(mostA / 127 * d)
+		squares += square(mostA / 127 * d)
 	}
 	if typ.Quantised() && l.long { // for which weights are turned into int8 of the largest of neurons side by side
-		add(mostD / 127 * c.a)
+		squares += square(mostD / 127 * c.a)
 	}
 	if typ.Traits().Columns && !l.columns && c.top > 0 { // int8 of the largest coefficient times scale among rows added at once
-		add(most / c.top / 127 * d)
+		squares += square(most / c.top / 127 * d)
 	}
-	return variance
+	return squares / uniform
 }
 
 // coefficients returns the neurons of token t's set, but for those that are zero whatever is rounded.

@@ -23,6 +23,8 @@ const (
 	// halfBits are the bits of the significand of a half, and halfRange those that a token's largest element has above the unit of the
 	// smallest halves.
 	halfBits, halfRange = 11, 38
+	// largestHalf as a token's largest element makes the unit that of the smallest halves: 2^-24.
+	largestHalf = 1 << (halfRange - 24)
 	// bfloatBits are the bits of the significand of bfloat16, which processors may multiply F16 and BF16 weights in.
 	bfloatBits = 8
 	// normTolerance is some ulps of each of a norm's terms: the scale is rounded once, and two products.
@@ -69,13 +71,29 @@ func ofRow(share float64) bound {
 
 // rounding is what one token's products with the rows of w lose to float32, and to the rounding of their operands.
 type rounding struct {
-	w              weight
-	x              []float32 // [w.Cols]
-	xSteps, wSteps []float64 // [w.Cols] between the numbers that operands are rounded to
+	w      weight
+	x      []float32 // [w.Cols]
+	xSteps []float64 // [w.Cols] between the numbers that x is rounded to
+	wSteps []float64 // [w.Rows, w.Cols] between those that weights are rounded to, or nil where they are multiplied as they are
 }
 
 func newRounding(w weight) *rounding {
-	return &rounding{w: w, xSteps: make([]float64, w.Cols), wSteps: make([]float64, w.Cols)}
+	return &rounding{w: w, xSteps: make([]float64, w.Cols), wSteps: w.steps()}
+}
+
+// steps are the distances of the numbers that w's elements are rounded to [Rows, Cols], or nil where they are not. They are computed once,
+// not for every token.
+func (w weight) steps() []float64 {
+	steps := make([]float64, len(w.values))
+	switch {
+	case half(w.Type):
+		bfloatSteps(steps, w.values)
+	case w.halves && w.Type.Quantised():
+		halfSteps(steps, w.values, largestHalf)
+	default:
+		return nil
+	}
+	return steps
 }
 
 // token goes on to another token, x [w.Cols].
@@ -94,22 +112,19 @@ func (r *rounding) token(x []float32) {
 
 // row returns the product with row i of w, its Σ|w||x|, and the variance that rounded operands give it.
 func (r *rounding) row(i int) (y, mass, variance float64) {
-	weights := r.w.values[i*r.w.Cols:][:r.w.Cols]
-	if half(r.w.Type) {
-		bfloatSteps(r.wSteps, weights)
-	}
-	if r.w.halves && r.w.Type.Quantised() {
-		clear(r.wSteps)
-		halfSteps(r.wSteps, weights, 1<<(halfRange-24))
-	}
-	for c, v := range weights {
+	at := i * r.w.Cols
+	for c, v := range r.w.values[at:][:r.w.Cols] {
 		w, x := float64(v), float64(r.x[c])
 		y += w * x
 		mass += math.Abs(w * x)
-		byX, byW := w*r.xSteps[c], x*r.wSteps[c]
-		variance += (byX*byX + byW*byW) / uniform
+		byX := w * r.xSteps[c]
+		variance += byX * byX
+		if r.wSteps != nil {
+			byW := x * r.wSteps[at+c]
+			variance += byW * byW
+		}
 	}
-	return y, mass, variance
+	return y, mass, variance / uniform
 }
 
 // product bounds x·Wᵀ + bias. x [n, w.Cols]
@@ -127,13 +142,19 @@ func product(w weight, x, bias []float32) bound {
 	}
 }
 
+// exponent returns the e of 2^(e-1) ≤ |v| < 2^e, as math.Frexp does, of a normal float64: every float32 but zero is one. With Frexp, Ldexp
+// and Mod, tests would spend half their time on these distances.
+func exponent(v float64) int { return int(math.Float64bits(v)>>52&0x7ff) - 1022 }
+
+// power returns 2^e, of a normal float64.
+func power(e int) float64 { return math.Float64frombits(uint64(e+1023) << 52) }
+
 // bfloatSteps are the distances of the bfloat16 numbers that elements of x are rounded to, or 0 where an element is one.
 func bfloatSteps(steps []float64, x []float32) {
 	for i, v := range x {
 		steps[i] = 0
 		if quant.F32FromBF16(quant.BF16FromF32(v)) != v {
-			_, exp := math.Frexp(float64(v))
-			steps[i] = math.Ldexp(1, exp-bfloatBits)
+			steps[i] = power(exponent(float64(v)) - bfloatBits)
 		}
 	}
 }
@@ -141,12 +162,14 @@ func bfloatSteps(steps []float64, x []float32) {
 // halfSteps widens steps to the distances of the halves that elements of x are rounded to, whose unit is 2^-halfRange of most; not where an
 // element is one.
 func halfSteps(steps []float64, x []float32, most float64) {
-	_, top := math.Frexp(most)
+	smallest := exponent(most) - 1 - halfRange
 	for i, v := range x {
-		_, exp := math.Frexp(float64(v))
-		step := math.Ldexp(1, max(exp-halfBits, top-1-halfRange))
-		if math.Mod(float64(v), step) != 0 {
-			steps[i] = max(steps[i], step)
+		if v == 0 {
+			continue
+		}
+		e := max(exponent(float64(v))-halfBits, smallest)
+		if of := float64(v) * power(-e); of != math.Trunc(of) {
+			steps[i] = max(steps[i], power(e))
 		}
 	}
 }
