@@ -6,10 +6,8 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
-	"os"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
@@ -21,6 +19,7 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/sample"
 	"github.com/powerinfer-go/powerinfer/internal/server"
 	"github.com/powerinfer-go/powerinfer/internal/server/llamacpp"
+	"github.com/powerinfer-go/powerinfer/internal/server/metrics"
 	"github.com/powerinfer-go/powerinfer/internal/server/openai"
 	"github.com/powerinfer-go/powerinfer/internal/server/page"
 	"github.com/powerinfer-go/powerinfer/internal/server/responses"
@@ -38,21 +37,20 @@ func serveCommand() *cli.Command {
 		Name: "serve", Usage: "answer requests over HTTP, as llama-server and OpenAI's API do",
 		Description: `Clients of OpenAI's API are given http://127.0.0.1:8080/v1 as their base URL. What is answered, and what is refused:
 docs/server.md. Ctrl-C stops the server: requests that run may end, a second Ctrl-C ends them, too.`,
-		Flags: slices.Concat(engineFlags(), []cli.Flag{
-			&cli.StringFlag{Name: "host", Value: "127.0.0.1", Usage: "`ADDRESS` to listen on; 0.0.0.0: every network", Sources: env("HOST")},
-			&cli.IntFlag{Name: "port", Value: 8080, Usage: "port to listen on; 0: any free one", Sources: env("PORT")},
+		Flags: slices.Concat(engineFlags(), listenFlags(), []cli.Flag{
 			&cli.IntFlag{Name: "parallel", Aliases: []string{"np"}, Value: 4, Usage: "`N` requests that generate at a time, over one KV cache", Sources: env("N_PARALLEL")},
 			&cli.IntFlag{Name: "max-queue", Value: 64, Usage: "requests that may wait besides; more are told to come again later"},
 			&cli.StringFlag{Name: "alias", Aliases: []string{"a"}, Usage: "the model's `NAME` for clients; default: the file's", Sources: env("ALIAS")},
 			&cli.StringSliceFlag{Name: "api-key", Usage: "`KEY` that requests must have, or several with commas; may be repeated", Sources: cli.NewValueSourceChain(variable("LLAMA_API_KEY"))},
-			&cli.StringFlag{Name: "api-key-file", Usage: "read keys from `FILE`, one on each line"},
+			&cli.StringFlag{Name: "api-key-file", Usage: "read keys from `FILE`, one on each line; lines that begin with # are comments"},
 			&cli.BoolFlag{Name: "no-webui", Aliases: []string{"no-ui"}, Usage: "serve no page to browsers", Sources: env("NO_WEBUI")},
 			&cli.StringSliceFlag{Name: "cors-origin", Usage: "let web pages of this `ORIGIN` ask, such as https://example.org; * is all; may be repeated"},
 			&cli.IntFlag{Name: "timeout", Aliases: []string{"to"}, Value: 600, Usage: "`SECONDS` that a client may take to send a request", Sources: env("TIMEOUT")},
 			&cli.IntFlag{Name: "n-predict", Aliases: []string{"n", "predict"}, Value: -1, Usage: "tokens of an answer where a request says nothing; -1: until the text or the context ends", Sources: env("N_PREDICT")},
 			&cli.StringFlag{Name: "pooling", Usage: "how a text's tokens become one embedding: none, mean, cls or last; default: the file's, else mean", Sources: env("POOLING")},
 			&cli.BoolFlag{Name: "embeddings", Aliases: []string{"embedding"}, Usage: "accepted; embeddings are always answered", Sources: env("EMBEDDINGS")},
-		}, templateFlags(), samplerFlags(), []cli.Flag{
+			&cli.BoolFlag{Name: "metrics", Usage: "answer /metrics, for Prometheus", Sources: env("ENDPOINT_METRICS")},
+		}, templateFlags(), samplerFlags(), logFlags(), []cli.Flag{
 			&cli.BoolFlag{Name: "verbose", Aliases: []string{"v"}, Usage: "say how the model is computed"},
 		}),
 		Action: func(ctx context.Context, c *cli.Command) error {
@@ -68,7 +66,12 @@ func serve(ctx context.Context, c *cli.Command) error {
 	if c.Bool("list-devices") {
 		return listDevices()
 	}
-	o, err := serverOptions(c)
+	log, closeLog, err := openLog(c)
+	if err != nil {
+		return err
+	}
+	defer closeLog()
+	o, err := serverOptions(c, log)
 	if err != nil {
 		return err
 	}
@@ -79,18 +82,16 @@ func serve(ctx context.Context, c *cli.Command) error {
 	if err := checkGeneration(c); err != nil {
 		return err
 	}
-	l, err := net.Listen("tcp", net.JoinHostPort(c.String("host"), strconv.Itoa(c.Int("port")))) // before the model is loaded, which takes long
+	l, url, err := listen(ctx, c) // before the model is loaded, which takes long
 	if err != nil {
-		return fmt.Errorf("%w; --host and --port choose another address", err)
+		return err
 	}
-	if ip := net.ParseIP(c.String("host")); len(o.Keys) == 0 && c.String("host") != "localhost" && (ip == nil || !ip.IsLoopback()) {
+	if ip := net.ParseIP(c.String("host")); len(o.Keys) == 0 && socketPath(c) == "" && c.String("host") != "localhost" && (ip == nil || !ip.IsLoopback()) {
 		o.Log.Warn("everyone who reaches this address may ask: --api-key or --api-key-file asks for a key")
 	}
 	models := &server.Single{}
-	s := server.New(models, o)
-	llamacpp.Register(s)
-	openai.Register(s)
-	responses.Register(s)
+	s := newServer(c, models, o)
+	m.Meter = s.Options().Meter
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
 	ended := make(chan error, 1)
@@ -98,7 +99,7 @@ func serve(ctx context.Context, c *cli.Command) error {
 		ended <- s.Serve(ctx, l, servePatience)
 		stop()
 	}()
-	e, err := loadServed(ctx, c, m, models, l.Addr())
+	e, err := loadServed(ctx, c, m, models, url)
 	if err != nil {
 		stop()
 		return errors.Join(err, <-ended)
@@ -107,8 +108,27 @@ func serve(ctx context.Context, c *cli.Command) error {
 	return <-ended
 }
 
+// newServer returns a server with all routes, which counts what it does where it is asked to.
+func newServer(c *cli.Command, models server.Models, o server.Options) *server.Server {
+	var shown *metrics.Metrics
+	if c.Bool("metrics") {
+		shown = metrics.New(false)
+		o.Meter = shown
+	}
+	s := server.New(models, o)
+	llamacpp.Register(s)
+	openai.Register(s)
+	responses.Register(s)
+	if shown == nil {
+		metrics.Refuse(s)
+	} else {
+		shown.Register(s)
+	}
+	return s
+}
+
 // loadServed loads the model and has it answer.
-func loadServed(ctx context.Context, c *cli.Command, o server.ModelOptions, models *server.Single, at net.Addr) (*session.Session, error) {
+func loadServed(ctx context.Context, c *cli.Command, o server.ModelOptions, models *server.Single, url string) (*session.Session, error) {
 	e, err := openEngine(ctx, c, func(eo *engine.Options, f *gguf.File) error {
 		eo.Outputs = o.Slots
 		return nil
@@ -120,7 +140,7 @@ func loadServed(ctx context.Context, c *cli.Command, o server.ModelOptions, mode
 		return nil, errors.Join(err, e.Close())
 	}
 	models.Ready(server.Listed{Name: o.Name, Path: o.Path, Model: server.NewModel(e.Engine, o)})
-	o.Log.Info("listening", "url", "http://"+at.String(), "model", o.Name, "slots", o.Slots, "context", e.Context(), "device", e.Device())
+	o.Log.Info("listening", "url", url, "model", o.Name, "slots", o.Slots, "context", e.Context(), "device", e.Device())
 	return e, nil
 }
 
@@ -158,6 +178,7 @@ func choosePooling(c *cli.Command, f *gguf.File) (engine.Pooling, error) {
 func modelOptions(c *cli.Command, log *slog.Logger) (server.ModelOptions, error) {
 	o := server.ModelOptions{
 		Name: c.String("alias"), Slots: c.Int("parallel"), Queue: c.Int("max-queue"), Predict: c.Int("n-predict"), Log: log,
+		LogPrompts: c.Bool("log-prompts"),
 	}
 	switch {
 	case o.Slots < 1 || o.Slots > mostSequences:
@@ -171,11 +192,8 @@ func modelOptions(c *cli.Command, log *slog.Logger) (server.ModelOptions, error)
 }
 
 // serverOptions reads the flags that need no model.
-func serverOptions(c *cli.Command) (server.Options, error) {
-	o := server.Options{
-		Timeout: time.Duration(c.Int("timeout")) * time.Second, Log: slog.New(slog.NewTextHandler(os.Stderr, nil)),
-		Origins: c.StringSlice("cors-origin"),
-	}
+func serverOptions(c *cli.Command, log *slog.Logger) (server.Options, error) {
+	o := server.Options{Timeout: time.Duration(c.Int("timeout")) * time.Second, Log: log, Origins: c.StringSlice("cors-origin")}
 	if !c.Bool("no-webui") {
 		o.Page = page.Handler
 	}
@@ -184,6 +202,9 @@ func serverOptions(c *cli.Command) (server.Options, error) {
 		return o, fmt.Errorf("--timeout %d is not a number of seconds", c.Int("timeout"))
 	case c.Int("port") < 0 || c.Int("port") > 1<<16-1:
 		return o, fmt.Errorf("--port %d is not a number from 0 to %d", c.Int("port"), 1<<16-1)
+	}
+	if err := secure(c, &o); err != nil {
+		return o, err
 	}
 	for _, keys := range c.StringSlice("api-key") {
 		for key := range strings.SplitSeq(keys, ",") {
@@ -198,7 +219,7 @@ func serverOptions(c *cli.Command) (server.Options, error) {
 			return o, fmt.Errorf("--api-key-file: %w", err)
 		}
 		for line := range strings.Lines(text) {
-			if key := strings.TrimSpace(line); key != "" {
+			if key := strings.TrimSpace(line); key != "" && key[0] != '#' {
 				o.Keys = append(o.Keys, key)
 			}
 		}

@@ -60,6 +60,7 @@ type scheduler struct {
 	params compute.Params
 	hidden []int32 // rows of the step whose hidden states are wanted
 	step   []part
+	counts counts
 }
 
 // part is a task's part of a step.
@@ -380,6 +381,7 @@ func (s *scheduler) admit(t *task, most, outputs int) (n, out int) {
 	for n > 0 && !t.kv.Reserve(n) {
 		if v := s.victim(t); v != nil {
 			v.kv.Release()
+			s.counts.evicted++
 			continue
 		}
 		return 0, 0
@@ -463,6 +465,7 @@ func (s *scheduler) deliver(err error) {
 	p := &s.params
 	if n := s.decoding(); err == nil {
 		s.pace.observe(n, len(p.Tokens)-n, s.last)
+		s.count(n)
 	}
 	for i := range s.step {
 		c := &s.step[i]

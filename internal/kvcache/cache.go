@@ -67,6 +67,12 @@ func (c *Cache) Available() int { return len(c.free) + c.idle }
 // Held returns the number of pages that sequences hold.
 func (c *Cache) Held() int { return c.Pages() - c.Available() }
 
+// Kept returns the number of pages that no sequence holds and that are kept for their prefixes.
+func (c *Cache) Kept() int { return c.idle }
+
+// Positions returns the number of positions of a page.
+func (c *Cache) Positions() int { return c.positions }
+
 // Clear frees the pages that are kept for their prefixes only.
 func (c *Cache) Clear() {
 	for c.evict() {

@@ -35,7 +35,12 @@ func (s *Server) Handler() http.Handler {
 		http.NewResponseController(w).SetWriteDeadline(time.Time{}) // the last request's over the connection
 		status := &statusWriter{ResponseWriter: w, status: http.StatusOK}
 		defer func() {
-			s.o.Log.Info("request", "method", r.Method, "path", r.URL.Path, "status", status.status, "ms", time.Since(begin).Milliseconds(), "from", r.RemoteAddr)
+			took := time.Since(begin)
+			if s.o.Meter != nil {
+				_, route := s.mux.Handler(r)
+				s.o.Meter.Request(route, status.status, took)
+			}
+			s.o.Log.Info("request", "method", r.Method, "path", r.URL.Path, "status", status.status, "ms", took.Milliseconds(), "from", r.RemoteAddr)
 		}()
 		inner.ServeHTTP(status, r)
 	})

@@ -3,6 +3,7 @@ package server
 import (
 	"context"
 	"iter"
+	"strings"
 	"sync"
 	"time"
 
@@ -69,13 +70,14 @@ func (m *Model) Generate(ctx context.Context, texts []Generation) (iter.Seq[Even
 			yield(Event{End: &engine.Result{}, Err: err})
 			return
 		}
+		begin := time.Now()
 		ctx, cancel := context.WithCancel(ctx)
 		events := make(chan Event, 64)
 		var group sync.WaitGroup
 		for i := range texts {
 			group.Go(func() {
 				defer m.waiting.Add(-1)
-				m.generate(ctx, &texts[i], func(e Event) {
+				m.generate(ctx, &texts[i], begin, func(e Event) {
 					e.Index = i
 					select {
 					case events <- e:
@@ -115,8 +117,8 @@ func deliver(ctx context.Context, events <-chan Event, n int, yield func(Event) 
 	}
 }
 
-// generate makes one text, when a slot is free.
-func (m *Model) generate(ctx context.Context, g *Generation, tell func(Event)) {
+// generate makes one text, when a slot is free. The request came in at begin.
+func (m *Model) generate(ctx context.Context, g *Generation, begin time.Time, tell func(Event)) {
 	slot := 0
 	select {
 	case slot = <-m.slots:
@@ -128,17 +130,19 @@ func (m *Model) generate(ctx context.Context, g *Generation, tell func(Event)) {
 		m.busy[slot].Store(false)
 		m.slots <- slot
 	}()
-	res, err := m.run(ctx, g, func(e Event) {
+	waited := time.Since(begin)
+	res, err := m.run(ctx, g, begin, func(e Event) {
 		e.Slot = slot
 		tell(e)
 	})
+	m.Count.Ended(&res, waited+res.Wait, time.Since(begin))
 	tell(Event{End: &res, Err: err, Slot: slot})
 	if err == nil {
 		m.Log.Info("generated", "slot", slot, "prompt_tokens", res.Reused+res.PromptTokens, "cached", res.Reused, "tokens", res.Tokens, "ms", res.Time.Milliseconds(), "end", string(res.Stop))
 	}
 }
 
-func (m *Model) run(ctx context.Context, g *Generation, tell func(Event)) (engine.Result, error) {
+func (m *Model) run(ctx context.Context, g *Generation, begin time.Time, tell func(Event)) (engine.Result, error) {
 	sampler, err := sample.New(g.Sampling, m.Engine.Config().Vocab)
 	if err != nil {
 		return engine.Result{}, Invalid("%s", err)
@@ -151,24 +155,58 @@ func (m *Model) run(ctx context.Context, g *Generation, tell func(Event)) (engin
 		r.Constraint = held
 	}
 	var st *engine.Stream
-	if begin := time.Now(); g.ReportProgress {
+	if g.ReportProgress {
+		submitted := time.Now()
 		r.Progress = func(done, total int) {
-			tell(Event{Progress: &Progress{total, st.Reused(), done, time.Since(begin).Milliseconds()}})
+			tell(Event{Progress: &Progress{total, st.Reused(), done, time.Since(submitted).Milliseconds()}})
 		}
 	}
 	if st, err = m.Engine.Submit(ctx, r); err != nil {
 		return engine.Result{}, err
 	}
 	defer st.Close()
+	said := newTranscript(m, g)
+	last := begin
 	for tok, ok := st.Next(); ok; tok, ok = st.Next() {
+		now := time.Now()
+		m.Count.Token(now.Sub(last), last == begin)
+		last = now
+		said.add(tok.Text)
 		tell(Event{Token: &tok})
 	}
 	res, err := st.Result(), st.Err()
+	said.end(res.Text)
 	if err != nil && held != nil && held.err != nil {
 		m.Log.Warn("a text was ended because its grammar allows nothing more", "reason", held.err)
 		res.Stop, err = engine.StopGrammar, nil
 	}
 	return res, err
+}
+
+// A transcript logs what is said where the user wants that.
+type transcript struct {
+	m    *Model // nil: it does not
+	text strings.Builder
+}
+
+func newTranscript(m *Model, g *Generation) *transcript {
+	if !m.LogPrompts {
+		return &transcript{}
+	}
+	m.Log.Info("prompt", "text", m.Engine.Tokenizer().Decode(g.Prompt, true))
+	return &transcript{m: m}
+}
+
+func (t *transcript) add(text string) {
+	if t.m != nil {
+		t.text.WriteString(text)
+	}
+}
+
+func (t *transcript) end(text string) {
+	if t.m != nil {
+		t.m.Log.Info("answer", "text", t.text.String()+text)
+	}
 }
 
 // heldTo remembers why a constraint failed: that ends the text, and is no fault of the server's.

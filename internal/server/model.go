@@ -26,12 +26,16 @@ type ModelOptions struct {
 	Kwargs   Kwargs   // variables of the chat template
 	Pooling  engine.Pooling
 	Log      *slog.Logger
+	Meter    Meter // nil: nobody counts
+
+	LogPrompts bool // the log has what is asked and answered
 }
 
 // A Model is a loaded model that answers requests.
 type Model struct {
 	ModelOptions
 	Engine  *engine.Engine
+	Count   ModelMeter
 	slots   chan int // free ones, by number
 	busy    []atomic.Bool
 	waiting atomic.Int64 // texts within, those that are being generated included
@@ -46,6 +50,10 @@ func NewModel(e *engine.Engine, o ModelOptions) *Model {
 	m := &Model{ModelOptions: o, Engine: e, slots: make(chan int, o.Slots), busy: make([]atomic.Bool, o.Slots)}
 	for i := range o.Slots {
 		m.slots <- i
+	}
+	m.Count = unmetered{}
+	if o.Meter != nil {
+		m.Count = o.Meter.Model(o.Name)
 	}
 	tok := e.Tokenizer()
 	for id := range int32(tok.Size()) {
@@ -72,4 +80,14 @@ func (m *Model) Busy() []bool {
 		all[i] = m.busy[i].Load()
 	}
 	return all
+}
+
+// Load returns how many texts are being generated, and how many wait.
+func (m *Model) Load() (running, waiting int) {
+	for i := range m.busy {
+		if m.busy[i].Load() {
+			running++
+		}
+	}
+	return running, max(0, int(m.waiting.Load())-running)
 }

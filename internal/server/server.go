@@ -4,6 +4,7 @@ package server
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"io"
 	"log/slog"
@@ -27,6 +28,8 @@ type Options struct {
 	Timeout time.Duration
 	Log     *slog.Logger
 	Page    func(next http.Handler) http.Handler // answers what browsers load, without a key, and hands on the rest; nil: nothing does
+	Meter   Meter                                // nil: nobody counts
+	TLS     *tls.Config                          // nil: requests come in plain text
 }
 
 // A Server answers requests with its models.
@@ -81,7 +84,14 @@ func (s *Server) Serve(ctx context.Context, l net.Listener, patience time.Durati
 		ErrorLog:    slog.NewLogLogger(s.o.Log.Handler(), slog.LevelDebug),
 	}
 	ended := make(chan error, 1)
-	go func() { ended <- h.Serve(l) }()
+	go func() {
+		if s.o.TLS != nil {
+			h.TLSConfig = s.o.TLS
+			ended <- h.ServeTLS(l, "", "")
+			return
+		}
+		ended <- h.Serve(l)
+	}()
 	select {
 	case err := <-ended:
 		return err

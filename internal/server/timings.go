@@ -23,7 +23,7 @@ type Timings struct {
 func TimingsOf(r *engine.Result) Timings {
 	t := Timings{CacheN: r.Reused, PromptN: r.PromptTokens, PredictedN: r.Tokens}
 	t.PromptMS, t.PromptPerTokenMS, t.PromptPerSecond = rates(r.PromptTime, r.PromptTokens)
-	t.PredictedMS, t.PredictedPerTokenMS, t.PredictedPerSecond = rates(r.Time, r.Tokens)
+	t.PredictedMS, t.PredictedPerTokenMS, t.PredictedPerSecond = rates(r.Time, r.Tokens-1) // the prompt's step gave the first
 	return t
 }
 

@@ -1,0 +1,46 @@
+package engine
+
+import "time"
+
+// Stats say what an engine has computed since it was opened, and how full its KV cache is.
+type Stats struct {
+	Steps     int64         // of the model
+	Time      time.Duration // that they took
+	Sequences int64         // that took part in them, summed over the steps
+	Decoded   int64         // tokens evaluated one by one for running sequences
+	Read      int64         // tokens of prompts evaluated
+	Evicted   int64         // sequences that lost their pages to others, to be evaluated again
+
+	Pages         int // of the KV cache
+	PagesHeld     int // by sequences
+	PagesKept     int // by none, for prompts that begin with the same tokens
+	PagePositions int // tokens of a page
+}
+
+// counts are those of Stats that only grow. The scheduler's lock guards them.
+type counts struct {
+	steps, sequences, decoded, read, evicted int64
+	time                                     time.Duration
+}
+
+// Stats returns the engine's statistics. It does not wait for the step that runs.
+func (e *Engine) Stats() Stats {
+	s := e.sched
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	c, kv := &s.counts, s.kv
+	return Stats{
+		Steps: c.steps, Time: c.time, Sequences: c.sequences, Decoded: c.decoded, Read: c.read, Evicted: c.evicted,
+		Pages: kv.Pages(), PagesHeld: kv.Held(), PagesKept: kv.Kept(), PagePositions: kv.Positions(),
+	}
+}
+
+// count notes a step that went well.
+func (s *scheduler) count(decoded int) {
+	c := &s.counts
+	c.steps++
+	c.time += s.last
+	c.sequences += int64(len(s.step))
+	c.decoded += int64(decoded)
+	c.read += int64(len(s.params.Tokens) - decoded)
+}

@@ -1,0 +1,153 @@
+package metrics
+
+import (
+	"maps"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/powerinfer-go/powerinfer/internal/engine"
+	"github.com/powerinfer-go/powerinfer/internal/model"
+	"github.com/powerinfer-go/powerinfer/internal/server"
+)
+
+// A collector reads models' counters and their engines' state when it is asked.
+type collector struct {
+	metrics *Metrics
+	models  server.Models
+}
+
+// Describe describes nothing: what there is depends on the models that are loaded.
+func (c *collector) Describe(chan<- *prometheus.Desc) {}
+
+// samples go out with a model's labels.
+type samples struct {
+	out    chan<- prometheus.Metric
+	labels []string
+	values []string
+}
+
+func (s *samples) add(name, help string, kind prometheus.ValueType, v float64, more ...string) {
+	labels, values := slices.Clone(s.labels), slices.Clone(s.values)
+	for i := 0; i < len(more); i += 2 {
+		labels, values = append(labels, more[i]), append(values, more[i+1])
+	}
+	s.out <- prometheus.MustNewConstMetric(prometheus.NewDesc(name, help, labels, nil), kind, v, values...)
+}
+
+func (s *samples) count(name, help string, v int64, more ...string) {
+	s.add(name, help, prometheus.CounterValue, float64(v), more...)
+}
+
+func (s *samples) seconds(name, help string, d time.Duration) {
+	s.add(name, help, prometheus.CounterValue, d.Seconds())
+}
+
+func (s *samples) gauge(name, help string, v float64, more ...string) {
+	s.add(name, help, prometheus.GaugeValue, v, more...)
+}
+
+// Collect sends all samples.
+func (c *collector) Collect(out chan<- prometheus.Metric) {
+	loaded := map[string]*server.Model{}
+	for _, l := range c.models.List() {
+		if l.Model != nil {
+			loaded[l.Name] = l.Model
+			c.metrics.Model(l.Name)
+		}
+	}
+	c.metrics.mu.Lock()
+	counters := maps.Clone(c.metrics.models)
+	c.metrics.mu.Unlock()
+	for name, k := range counters {
+		s := &samples{out, c.metrics.labels, c.metrics.values(name)}
+		t := k.read()
+		s.totals(&t)
+		s.model(loaded[name])
+	}
+}
+
+// totals sends what a model's texts took.
+func (s *samples) totals(t *totals) {
+	s.count("llamacpp:prompt_tokens_total", "Prompt tokens evaluated, without those found in the cache.", t.prompt)
+	s.count("llamacpp:prompt_tokens_cached_total", "Prompt tokens found in the cache.", t.cached)
+	s.seconds("llamacpp:prompt_seconds_total", "Time that prompts took.", t.promptTime)
+	s.count("llamacpp:tokens_predicted_total", "Tokens generated.", t.predicted)
+	s.seconds("llamacpp:tokens_predicted_seconds_total", "Time that generating tokens took.", t.predictedTime)
+	s.count("llamacpp:n_tokens_max", "The longest sequence, prompt and text.", int64(t.longest))
+	for _, name := range []string{"draft_tokens", "accepted_tokens", "drafts"} {
+		s.count("llamacpp:spec_decode_num_"+name+"_total", "Speculative decoding, of which there is none.", 0)
+	}
+	s.gauge("llamacpp:prompt_tokens_seconds", "Prompt tokens evaluated per second, on average.", rate(t.prompt, t.promptTime))
+	s.gauge("llamacpp:predicted_tokens_seconds", "Tokens generated per second and text, on average.", rate(t.timed, t.predictedTime))
+	for i, label := range endLabels {
+		s.count("powerinfer_texts_total", "Texts that ended, by why.", t.ends[i], "end", label)
+	}
+}
+
+func rate(n int64, d time.Duration) float64 {
+	if d <= 0 {
+		return 0
+	}
+	return float64(n) / d.Seconds()
+}
+
+// model sends the state of a model, nothing where it is not loaded.
+func (s *samples) model(m *server.Model) {
+	if m == nil {
+		return
+	}
+	running, waiting := m.Load()
+	s.gauge("llamacpp:requests_processing", "Texts being generated.", float64(running))
+	s.gauge("llamacpp:requests_deferred", "Texts that wait for a slot.", float64(waiting))
+	s.gauge("powerinfer_requests_running", "Texts being generated.", float64(running))
+	s.gauge("powerinfer_requests_waiting", "Texts that wait for a slot.", float64(waiting))
+	e := m.Engine.Stats()
+	s.count("llamacpp:n_decode_total", "Steps of the model.", e.Steps)
+	s.gauge("llamacpp:n_busy_slots_per_decode", "Sequences in a step, on average.", float64(e.Sequences)/float64(max(e.Steps, 1)))
+	s.engine(&e)
+	s.neurons(m.Engine.Neurons(), e.Decoded+e.Read)
+}
+
+func (s *samples) engine(e *engine.Stats) {
+	s.seconds("powerinfer_step_seconds_total", "Time that the model's steps took.", e.Time)
+	s.count("powerinfer_step_tokens_total", "Tokens evaluated, one by one for running texts or as parts of prompts.", e.Decoded, "kind", "decode")
+	s.count("powerinfer_step_tokens_total", "Tokens evaluated, one by one for running texts or as parts of prompts.", e.Read, "kind", "prompt")
+	s.count("powerinfer_sequences_evicted_total", "Sequences that lost their pages to others and are evaluated again.", e.Evicted)
+	s.gauge("powerinfer_kv_cache_usage_ratio", "Pages of the KV cache that sequences hold, of all.", float64(e.PagesHeld)/float64(max(e.Pages, 1)))
+	free := e.Pages - e.PagesHeld - e.PagesKept
+	for state, n := range map[string]int{"held": e.PagesHeld, "kept": e.PagesKept, "free": free} {
+		s.gauge("powerinfer_kv_cache_pages", "Pages of the KV cache: held by sequences, kept for their prefixes, free.", float64(n), "state", state)
+	}
+	s.gauge("powerinfer_kv_cache_page_tokens", "Tokens of a page of the KV cache.", float64(e.PagePositions))
+	s.gauge("powerinfer_cache_config_info", "The KV cache, as the model server protocol of the Gateway API wants it.", 1,
+		"block_size", strconv.Itoa(e.PagePositions), "num_gpu_blocks", strconv.Itoa(e.Pages))
+}
+
+// neurons sends what feed-forward layers computed and read, of which tokens were evaluated.
+func (s *samples) neurons(layers []model.NeuronUse, tokens int64) {
+	var all, predicted, active, read, dense int64
+	for i := range layers {
+		l := &layers[i]
+		if l.Mode == model.Off {
+			continue
+		}
+		all += l.Tokens * int64(l.Neurons)
+		predicted += l.Predicted
+		active += l.Active
+		read += l.Bytes
+		dense += l.Dense * l.Steps
+	}
+	if all == 0 {
+		return
+	}
+	s.count("powerinfer_neurons_total", "Pairs of a token and a neuron of layers that are computed by neuron.", all, "kind", "all")
+	s.count("powerinfer_neurons_total", "Pairs of a token and a neuron of layers that are computed by neuron.", predicted, "kind", "computed")
+	s.count("powerinfer_neurons_total", "Pairs of a token and a neuron of layers that are computed by neuron.", active, "kind", "active")
+	s.gauge("powerinfer_neurons_active_ratio", "Neurons that were active, of all that tokens passed.", float64(active)/float64(all))
+	s.count("powerinfer_ffn_bytes_total", "Weights of feed-forward layers that were read, and that dense layers would have read.", read, "kind", "read")
+	s.count("powerinfer_ffn_bytes_total", "Weights of feed-forward layers that were read, and that dense layers would have read.", dense, "kind", "dense")
+	s.gauge("powerinfer_ffn_bytes_per_token", "Weights of feed-forward layers read for a token, on average.", float64(read)/float64(max(tokens, 1)))
+}

@@ -1,0 +1,79 @@
+package metrics
+
+import (
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/powerinfer-go/powerinfer/internal/engine"
+)
+
+// A counter is a model's ModelMeter.
+type counter struct {
+	queue, first, between, whole prometheus.Observer
+
+	mu sync.Mutex
+	totals
+}
+
+// totals are what a model's texts took, by the names of llama-server's counters.
+type totals struct {
+	prompt, cached, predicted int64
+	promptTime, predictedTime time.Duration
+	timed                     int64 // generated tokens that predictedTime is of
+	longest                   int   // sequence
+	ends                      [len(ends)]int64
+}
+
+// ends are why texts end.
+var ends = [...]engine.StopReason{
+	engine.StopEOG, engine.StopToken, engine.StopString, engine.StopLength, engine.StopContext, engine.StopCancelled, engine.StopCaller, engine.StopGrammar, "",
+}
+
+// endLabels are their labels.
+var endLabels = [len(ends)]string{"eos", "stop_token", "stop_string", "length", "context", "cancelled", "cancelled_by_client", "grammar", "error"}
+
+// Token counts a token.
+func (c *counter) Token(after time.Duration, first bool) {
+	if first {
+		c.first.Observe(after.Seconds())
+	} else {
+		c.between.Observe(after.Seconds())
+	}
+}
+
+// Ended counts a text that ended.
+func (c *counter) Ended(r *engine.Result, waited, took time.Duration) {
+	c.queue.Observe(waited.Seconds())
+	c.whole.Observe(took.Seconds())
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.prompt += int64(r.PromptTokens)
+	c.cached += int64(r.Reused)
+	c.predicted += int64(r.Tokens)
+	c.promptTime += r.PromptTime
+	c.predictedTime += r.Time
+	c.timed += max(0, int64(r.Tokens)-1) // the prompt's step gave the first
+	c.longest = max(c.longest, r.Reused+r.PromptTokens+r.Tokens)
+	for i, e := range ends {
+		if e == r.Stop {
+			c.ends[i]++
+		}
+	}
+}
+
+// Read counts tokens that were evaluated and not generated from.
+func (c *counter) Read(tokens int, took time.Duration) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.prompt += int64(tokens)
+	c.promptTime += took
+	c.longest = max(c.longest, tokens)
+}
+
+func (c *counter) read() totals {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.totals
+}
