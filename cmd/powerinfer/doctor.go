@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"strings"
 	"text/tabwriter"
 
 	"github.com/urfave/cli/v3"
@@ -21,6 +22,8 @@ import (
 func doctorCommand() *cli.Command {
 	return &cli.Command{
 		Name: "doctor", Usage: "measure this machine, once, and say which speed to expect of it",
+		Description: "Memory, the processor's kernels and GPUs are measured, and kept with the date. For each type of\n" +
+			"weights and length of rows it says which kernel was the fastest, and by how much.",
 		Flags: []cli.Flag{
 			&cli.BoolFlag{Name: "again", Usage: "measure anew what was kept from an earlier time"},
 			&cli.StringFlag{Name: "machine", Usage: "explain a machine's `FILE`, as --json prints it, instead of measuring"},
@@ -60,6 +63,7 @@ func doctor(ctx context.Context, c *cli.Command) error {
 		fmt.Fprintf(out, "%s, %d cores, %.1f GiB of memory, as described\n", m.CPU, m.Cores, gib(m.Memory))
 	}
 	ramTable(out, &m)
+	kernelTable(out, &m)
 	gpuTable(out, &m, why)
 	if err := meaning(out, &m); err != nil {
 		return err
@@ -111,6 +115,25 @@ func ramTable(out io.Writer, m *measure.Machine) {
 	if m.Products > 0 {
 		fmt.Fprintf(out, "\nprompts: %.0f billion multiplications and additions a second with %s, in Q4_0; %.1f GB/s packed for a GPU\n", m.Products/1e9, count(m.Cores, "thread"), m.Packs/1e9)
 	}
+}
+
+// kernelTable prints which kernels were chosen, and why.
+func kernelTable(out io.Writer, m *measure.Machine) {
+	if len(m.Kernels) == 0 {
+		return
+	}
+	fmt.Fprintln(out, "\nKernels of generation, GB/s of weights; loading a model chooses anew on its own weights, --kernels overrides:")
+	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(w, "type\trow\tchosen\tGB/s\twhy\tall")
+	for i := range m.Kernels {
+		k := &m.Kernels[i]
+		var all []string
+		for _, s := range k.Speeds {
+			all = append(all, fmt.Sprintf("%s %.1f", s.Kernel, s.Speed/1e9))
+		}
+		fmt.Fprintf(w, "%s\t%d\t%s\t%.1f\t%s\t%s\n", k.Type, k.Cols, k.Chosen, k.Speed(k.Chosen)/1e9, k.Why(), strings.Join(all, ", "))
+	}
+	w.Flush()
 }
 
 // taken prints when and how RAM was measured, and what makes its figures doubtful.

@@ -22,6 +22,8 @@ type Machine struct {
 	// Of all cores; 0 where it was not measured.
 	Products float64 `json:"products,omitempty"` // multiplications and additions a second of a prompt's products in Q4_0
 	Packs    float64 `json:"packs,omitempty"`    // bytes a second that are packed to be sent to a GPU
+
+	Kernels []Kernel `json:"kernels,omitempty"` // of the types that the processor has several for; nil: not measured
 }
 
 // Best returns the number of threads that reads fastest, and what it gets.
@@ -57,6 +59,11 @@ func (m *Machine) Check() error {
 			return fmt.Errorf("%g multiplications or packed bytes a second are nothing that cores do", v)
 		}
 	}
+	for i := range m.Kernels {
+		if err := m.Kernels[i].check(); err != nil {
+			return err
+		}
+	}
 	for _, c := range m.GPUs {
 		if err := c.check(); err != nil {
 			return err
@@ -75,7 +82,7 @@ func Kernels() string { return cpu.Kernels() }
 // its reason in Lacks.
 func Take(ctx context.Context, found []Found, progress func(done, total int64)) (Machine, error) {
 	m := this(found)
-	left, done := int64(ramSteps(m.Cores)+productSteps+gpuSteps*len(found)), int64(0)
+	left, done := int64(ramSteps(m.Cores)+productSteps+kernelSteps()+gpuSteps*len(found)), int64(0)
 	step := func() {
 		done, left = done+1, left-1
 		if progress != nil {
@@ -93,6 +100,9 @@ func Take(ctx context.Context, found []Found, progress func(done, total int64)) 
 		return m, err
 	}
 	if err := m.measureProducts(step); err != nil {
+		return m, err
+	}
+	if err := m.measureKernels(ctx, step); err != nil {
 		return m, err
 	}
 	for i := range found {

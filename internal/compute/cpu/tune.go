@@ -32,6 +32,54 @@ type tuner struct {
 	kernels string
 	note    func(line string)
 	shapes  []*tuneShape
+	choices []Choice
+}
+
+// Choice is the kernel that Tune chose by measuring for weights of one type whose rows are about equally long.
+type Choice struct {
+	Type   quant.Type
+	Cols   int           // elements of a row of the first of the weights
+	Kernel string        // the chosen one
+	Usual  string        // the one that is taken without measuring, and where no other is clearly faster
+	Speeds []KernelSpeed // of all kernels there are, as measured
+	Rounds int           // each was measured in
+	Took   time.Duration // for the choice
+}
+
+// KernelSpeed is how many bytes of weights a kernel takes in a second, with all threads.
+type KernelSpeed struct {
+	Kernel string
+	Speed  float64
+}
+
+// Speed returns the speed of the kernel of that name; 0: it was not measured.
+func (c *Choice) Speed(kernel string) float64 {
+	for _, s := range c.Speeds {
+		if s.Kernel == kernel {
+			return s.Speed
+		}
+	}
+	return 0
+}
+
+func (c *Choice) String() string {
+	return fmt.Sprintf("kernel of %s, rows of %d elements: %s; %.2f of the time of %s, the usual one (%d rounds, %.1f ms)",
+		c.Type, c.Cols, c.Kernel, c.Speed(c.Usual)/c.Speed(c.Kernel), c.Usual, c.Rounds, float64(c.Took.Microseconds())/1e3)
+}
+
+// Choices returns what Tune chose by measuring.
+func (d *Device) Choices() []Choice { return d.tuner.choices }
+
+// TunableTypes returns the types of weights that this machine has several kernels for.
+func TunableTypes() []quant.Type {
+	k := kernel.Variants()[0]
+	return slices.DeleteFunc(quant.Types(), func(t quant.Type) bool { return len(k.Ways(t)) < 2 })
+}
+
+// SameKernel reports whether rows of t with a and with b elements go by one kernel whatever is chosen.
+func SameKernel(t quant.Type, a, b int) bool {
+	k := kernel.Variants()[0]
+	return k.ClassOf(t, a) == k.ClassOf(t, b)
 }
 
 // tuneShape is the weights whose products go one way: one type, and rows of one class.
@@ -98,7 +146,7 @@ func (d *Device) tune(s *tuneShape, names []string) {
 	}
 	at := slices.Index(names, usual)
 	fastest := slices.Index(best, slices.Min(best))
-	won, mine, theirs := 0, best[fastest], best[at]
+	won := 0
 	if fastest != at {
 		for range tuneDuels {
 			d.goes(s, usual)
@@ -108,21 +156,25 @@ func (d *Device) tune(s *tuneShape, names []string) {
 			if f < u {
 				won++
 			}
-			mine, theirs = min(mine, f), min(theirs, u)
+			best[fastest], best[at] = min(best[fastest], f), min(best[at], u)
 		}
 	}
 	chosen := usual
-	if won > tuneDuels/2 && float64(mine) < tuneGain*float64(theirs) {
+	if won > tuneDuels/2 && float64(best[fastest]) < tuneGain*float64(best[at]) {
 		chosen = names[fastest]
 	}
 	d.goes(s, chosen)
+	c := Choice{Type: s.t, Cols: s.matrices[0].Cols, Kernel: chosen, Usual: usual, Rounds: rounds, Took: time.Since(begin)}
+	for i, name := range names {
+		c.Speeds = append(c.Speeds, KernelSpeed{name, tunePiece / max(best[i], 1).Seconds()})
+	}
+	d.tuner.choices = append(d.tuner.choices, c)
 	if d.tuner.note != nil {
-		d.tuner.note(fmt.Sprintf("kernel of %s, rows of %d elements: %s; %.2f of the time of %s, the usual one (%d rounds, %.1f ms)",
-			s.t, s.matrices[0].Cols, chosen, float64(min(mine, theirs))/float64(theirs), usual, rounds, float64(time.Since(begin).Microseconds())/1e3))
+		d.tuner.note(c.String())
 	}
 }
 
-// timed computes one token's products with the next pieces of a shape's weights, on all threads, and returns how long it took.
+// timed computes one token's products with the next pieces of a shape's weights, on all threads, and returns how long a piece took.
 func (d *Device) timed(s *tuneShape) time.Duration {
 	m, row, rows := s.next(2 * d.decode.Threads())
 	w, f := mem(m), d.k.Form(m.Type)
@@ -135,15 +187,16 @@ func (d *Device) timed(s *tuneShape) time.Duration {
 		from, to := c*chunk, min(rows, (c+1)*chunk)
 		d.k.MatMul(m.Type, out[from:to], to-from, w.data[(row+from)*w.rowBytes:(row+to)*w.rowBytes], to-from, m.Cols, unsafe.Pointer(unsafe.SliceData(x)), 0, 1)
 	})
-	return time.Since(begin) / time.Duration(max(1, rows*w.rowBytes/tunePiece))
+	return time.Duration(float64(time.Since(begin)) * tunePiece / float64(rows*w.rowBytes))
 }
 
-// next returns the next rows of the shape's weights, of so many pieces or what there is in one matrix.
+// next returns the next rows of the shape's weights: so many pieces, or a whole matrix that has fewer. What is left at a matrix's end is
+// passed over, for a part of a piece has another speed.
 func (s *tuneShape) next(pieces int) (m *compute.Matrix, row, rows int) {
 	m = s.matrices[s.at]
 	row = s.row
-	rows = min(m.Rows-row, max(1, pieces*tunePiece/mem(m).rowBytes))
-	if s.row += rows; s.row == m.Rows {
+	rows = min(m.Rows, max(1, pieces*tunePiece/mem(m).rowBytes))
+	if s.row += rows; s.row+rows > m.Rows {
 		s.at, s.row = (s.at+1)%len(s.matrices), 0
 	}
 	return m, row, rows

@@ -80,3 +80,34 @@ func TestTune(t *testing.T) {
 		t.Errorf("half a MiB of weights was measured: %q", notes)
 	}
 }
+
+// TestTunePieces: what is timed is never a rest of a matrix, whose time says nothing of a piece's, and all weights have their turn.
+func TestTunePieces(t *testing.T) {
+	d, err := New(Options{Threads: 1, Kernels: KernelsAuto})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer d.Close()
+	const cols = 2048
+	for _, rows := range []int{100, 1000, 1003} {
+		src := compute.Source{Name: "w", Type: quant.Q8_0, Rows: rows, Cols: cols, Data: make([]byte, rows*quant.Q8_0.RowBytes(cols))}
+		if _, err := d.Matrix(src, compute.Dense); err != nil {
+			t.Fatal(err)
+		}
+	}
+	s := d.tuner.shapes[0]
+	whole := tunePiece / mem(s.matrices[0]).rowBytes
+	seen := map[*compute.Matrix]int{}
+	for range 100 {
+		m, row, rows := s.next(1)
+		if rows != min(m.Rows, whole) || row+rows > m.Rows {
+			t.Fatalf("rows %d to %d of %d are timed; a piece has %d", row, row+rows, m.Rows, whole)
+		}
+		seen[m] = max(seen[m], row+rows)
+	}
+	for _, m := range s.matrices {
+		if seen[m] == 0 || m.Rows-seen[m] >= whole {
+			t.Errorf("of %d rows the last that are timed end at %d", m.Rows, seen[m])
+		}
+	}
+}
