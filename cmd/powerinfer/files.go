@@ -26,7 +26,7 @@ const (
 func fileFlags() map[string]access {
 	return map[string]access{
 		"model": reads, "file": reads, "eval-file": reads, "stats": reads, "machine": reads, "grammar-file": reads, "json-schema-file": reads,
-		"system-prompt-file": reads, "chat-template-file": reads, "api-key-file": reads,
+		"system-prompt-file": reads, "chat-template-file": reads, "api-key-file": reads, "models-dir": reads,
 		"output": writes, "outfile": writes, "trace": writes, "html": writes,
 		"kl-divergence-base": writes, // but with --kl-divergence
 		"report":             writesFolder,

@@ -24,10 +24,10 @@ import (
 
 // modelFlags choose a model and what is done to its metadata.
 func modelFlags() []cli.Flag {
-	return []cli.Flag{
+	return slices.Concat([]cli.Flag{
 		&cli.StringFlag{Name: "model", Aliases: []string{"m"}, Usage: "GGUF `FILE`; without it the embedded demo model", Sources: env("MODEL")},
 		&cli.StringSliceFlag{Name: "override-kv", Usage: "replace a metadata key: `KEY=TYPE:VALUE`, TYPE int, float, bool or str; may be repeated"},
-	}
+	}, hubFlags())
 }
 
 // engineFlags choose how a model is loaded and computed.

@@ -37,7 +37,7 @@ func grantedFlags() []llamaFlag {
 		{[]string{"jinja"}, false, "chat templates are always Jinja"},
 		{[]string{"display-prompt"}, false, "it is the default"},
 		{[]string{"escape", "e"}, false, "it is the default"},
-		{[]string{"offline"}, false, "nothing is loaded from the network"},
+		{[]string{"no-mmproj", "no-mmproj-auto"}, false, "projectors of images are never loaded"},
 		{[]string{"prio"}, true, "priorities are the system's to give: nice powerinfer …"},
 		{[]string{"poll"}, true, "workers wait for 100 µs before they sleep"},
 		{[]string{"defrag-thold", "dt"}, true, "the KV cache is paged"},
@@ -91,8 +91,7 @@ func withFlashAttention(args []string) []string {
 // instead or with nothing. A name with a trailing * stands for all that begin so.
 func missingFlags() map[string]string {
 	return map[string]string{
-		"hf": "download the file and name it with -m", "hfr": "", "hf-repo": "download the file and name it with -m", "hff": "", "hf-file": "", "hft": "", "hf-token": "",
-		"mu": "", "model-url": "download the file and name it with -m", "md": "", "model-draft": "", "draft*": "", "spec-*": "", "ngld": "", "devd": "",
+		"mu": "", "model-url": "-hf user/repo downloads from the Hugging Face hub", "dr": "", "docker-repo": "-hf user/repo downloads from the Hugging Face hub", "md": "", "model-draft": "", "draft*": "", "spec-*": "", "ngld": "", "devd": "",
 		"lookup-cache*": "", "lcs": "", "lcd": "", "mtp": "",
 		"lora": "merge the adapter into the model and convert that", "lora-scaled": "", "control-vector*": "",
 		"cache-type-k": "keys and values are F16", "cache-type-v": "keys and values are F16", "ctk": "keys and values are F16", "ctv": "keys and values are F16",

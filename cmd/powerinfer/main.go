@@ -178,12 +178,13 @@ func command() *cli.Command {
 		Commands: []*cli.Command{
 			chatCommand(), runCommand(), batchCommand(), serveCommand(), tokenizeCommand(), inspectCommand(), perplexityCommand(),
 			benchCommand(), convertCommand(), quantizeCommand(),
+			pullCommand(), listCommand(), showCommand(), rmCommand(),
 			profileCommand(), prepareCommand(), planCommand(), doctorCommand(), healthCommand(), completionCommand(), versionCommand(), completeCommand(),
 		},
 	}
 	for _, c := range root.Commands {
 		c.OnUsageError = usageError
-		c.Action = guarded(c.Action)
+		c.Action = fetched(guarded(c.Action))
 		c.DisableSliceFlagSeparator = true
 	}
 	return root

@@ -36,7 +36,7 @@ func planCommand() *cli.Command {
 			&cli.StringFlag{Name: "stats", Usage: "frequencies from the `FILE` that profile wrote, for a model that holds none"},
 			&cli.FloatFlag{Name: "active", Value: modelcost.UsualLaw().Active, Usage: "`SHARE` of the neurons active for a token, of files that hold no frequencies"},
 			&cli.FloatFlag{Name: "share80", Value: modelcost.UsualLaw().Share80, Usage: "`SHARE` of the neurons that makes 80 % of the activations, likewise"},
-			&cli.StringFlag{Name: "machine", Usage: "a machine's `FILE` from doctor --json, or pc-high, pc-low, pc-high-cpu: those of the PowerInfer paper"},
+			machineFlag(),
 			&cli.StringSliceFlag{Name: "gpu", Aliases: []string{"card"}, Usage: "a described GPU of `GIB:GB/S` in the machine; may be repeated"},
 			&cli.BoolFlag{Name: "json", Usage: "print the plan as JSON"},
 			&cli.StringFlag{Name: "html", Usage: "write a report with a picture to `FILE`"},
@@ -44,6 +44,11 @@ func planCommand() *cli.Command {
 		),
 		Action: plan,
 	}
+}
+
+// machineFlag describes a machine to plan for, instead of this one.
+func machineFlag() cli.Flag {
+	return &cli.StringFlag{Name: "machine", Usage: "a machine's `FILE` from doctor --json, or pc-high, pc-low, pc-high-cpu: those of the PowerInfer paper"}
 }
 
 func plan(ctx context.Context, c *cli.Command) error {

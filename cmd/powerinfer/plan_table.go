@@ -185,6 +185,22 @@ func (d *drawing) closing(out io.Writer) error {
 	return err
 }
 
+// line tells where the model would lie and how fast that should be, in a line.
+func (d *drawing) line() string {
+	ram := d.plan.RAM + d.b.Rest
+	where := fmt.Sprintf("%.2f GiB in RAM", gib(ram))
+	for j, v := range d.plan.VRAM {
+		where += fmt.Sprintf(", %.2f on GPU %d", gib(v), j)
+	}
+	if d.memory > 0 && uint64(ram) > d.memory {
+		return fmt.Sprintf("does not fit: %s, and the machine has %.2f", where, gib(d.memory))
+	}
+	if !d.timed {
+		return fmt.Sprintf("%s, with a context of %d tokens; no speed is predicted of a GPU that is software", where, d.b.Context)
+	}
+	return fmt.Sprintf("%s; %.2f tokens/s expected at a context of %d", where, 1/d.plan.Seconds, d.b.Context)
+}
+
 func waits(p *placement.Plan) (sum float64) {
 	for _, y := range p.Layers {
 		sum += y.Wait

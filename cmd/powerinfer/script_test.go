@@ -24,6 +24,7 @@ import (
 	"github.com/powerinfer-go/powerinfer/demo"
 	"github.com/powerinfer-go/powerinfer/internal/compute/vulkan"
 	"github.com/powerinfer-go/powerinfer/internal/gguf"
+	"github.com/powerinfer-go/powerinfer/internal/hub/hubtest"
 	"github.com/powerinfer-go/powerinfer/internal/neuron"
 	"github.com/powerinfer-go/powerinfer/internal/prepare"
 	"github.com/powerinfer-go/powerinfer/internal/prepared"
@@ -62,7 +63,7 @@ func TestGPUScripts(t *testing.T) {
 func runScripts(t *testing.T, dir string, setup func(*testscript.Env)) {
 	cmds := map[string]func(*testscript.TestScript, bool, []string){
 		"refuse": refuse, "figure": figure, "json": validJSON, "width": width, "greedy": greedy,
-		"model": writeModel, "dense": writeDense, "prepared": writePrepared, "profiled": writeProfile, "truncate": truncate, "huge": hugeTensor, "patched": writePatched,
+		"model": writeModel, "dense": writeDense, "prepared": writePrepared, "profiled": writeProfile, "truncate": truncate, "huge": hugeTensor, "hub": startHub, "patched": writePatched,
 	}
 	for name, f := range systemCommands {
 		cmds[name] = f
@@ -78,6 +79,7 @@ func runScripts(t *testing.T, dir string, setup func(*testscript.Env)) {
 			e.Setenv("LLAMA_ARG_THREADS", "2")   // whatever else keeps it busy, which a note would tell
 			e.Setenv("XDG_CACHE_HOME", filepath.Join(e.WorkDir, "cache"))
 			e.Setenv("MESA_SHADER_CACHE_DIR", shaders) // ten seconds of a processor for every process that compiles them all
+			e.Values[standIn{}] = new(*hubtest.Hub)
 			setup(e)
 			return nil
 		},
@@ -275,7 +277,7 @@ func start(ts *testscript.TestScript, args []string) process {
 	ts.Check(err)
 	p := process{Cmd: exec.Command(path, args...)}
 	p.Dir = ts.Getenv("WORK")
-	p.Env = []string{"PATH=" + ts.Getenv("PATH"), "LLAMA_ARG_THREADS=2"}
+	p.Env = []string{"PATH=" + ts.Getenv("PATH"), "LLAMA_ARG_THREADS=2", "XDG_CACHE_HOME=" + ts.Getenv("XDG_CACHE_HOME"), "HF_ENDPOINT=" + ts.Getenv("HF_ENDPOINT")}
 	p.out, err = p.StdoutPipe()
 	ts.Check(err)
 	p.err, err = p.StderrPipe()

@@ -194,6 +194,17 @@ func Figures(ctx context.Context, all []vulkan.Info, progress func(done, total i
 	return measure.Of(ctx, path, found(all), progress)
 }
 
+// Kept reports whether this machine's figures were kept from an earlier time, so that This takes no time for measuring.
+func Kept() bool {
+	path, err := measure.CacheFile()
+	if err != nil {
+		return false
+	}
+	all, _ := vulkan.Devices()
+	_, ok := measure.Cached(path, found(all))
+	return ok
+}
+
 // Forget drops the figures that were kept.
 func Forget() {
 	if path, err := measure.CacheFile(); err == nil {

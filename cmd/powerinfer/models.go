@@ -1,0 +1,268 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"slices"
+	"strings"
+	"text/tabwriter"
+
+	"github.com/urfave/cli/v3"
+
+	"github.com/powerinfer-go/powerinfer/internal/gguf"
+	"github.com/powerinfer-go/powerinfer/internal/hub"
+)
+
+func pullCommand() *cli.Command {
+	return &cli.Command{
+		Name: "pull", Usage: "download models of the Hugging Face hub, or what is new of them",
+		ArgsUsage: "USER/REPO[:QUANT]...",
+		Description: `Files go to the cache that Python's huggingface_hub and llama.cpp use, and are found there by all of them: $HF_HOME/hub, usually
+~/.cache/huggingface/hub. A download that was interrupted goes on where it ended. The path of each model is printed.`,
+		Flags: accessFlags(),
+		Action: func(ctx context.Context, c *cli.Command) error {
+			if c.NArg() == 0 {
+				return errors.New("name the models to download: user/repo, user/repo:Q4_K_M or user/repo/file.gguf")
+			}
+			if c.NArg() > 1 && c.IsSet("hf-file") {
+				return errors.New("--hf-file is of one repository; name one, or write user/repo/file.gguf")
+			}
+			h, err := openHub(c)
+			if err != nil {
+				return err
+			}
+			for _, text := range c.Args().Slice() {
+				n, err := hubName(c, text)
+				if err != nil {
+					return err
+				}
+				m, err := downloading(ctx, func(progress func(hub.Progress)) (hub.Model, error) { return h.Pull(ctx, n, progress) })
+				if err != nil {
+					return err
+				}
+				if _, err := fmt.Println(m.Path()); err != nil {
+					return err
+				}
+			}
+			return nil
+		},
+	}
+}
+
+func listCommand() *cli.Command {
+	return &cli.Command{
+		Name: "list", Usage: "list the models in the Hugging Face cache and in a folder",
+		Flags: []cli.Flag{
+			modelsDirFlag(),
+			&cli.BoolFlag{Name: "json", Usage: "print them as one JSON array"},
+		},
+		Action: func(_ context.Context, c *cli.Command) error {
+			if err := noArguments(c); err != nil {
+				return err
+			}
+			h, err := openHub(c)
+			if err != nil {
+				return err
+			}
+			models, err := h.List(modelsDirs(c)...)
+			if err != nil {
+				return err
+			}
+			list := make([]listed, len(models))
+			for i, m := range models {
+				list[i] = newListed(m)
+			}
+			if c.Bool("json") {
+				return indented(list)
+			}
+			if len(list) == 0 {
+				note(fmt.Sprintf("no model is cached in %s; powerinfer pull user/repo downloads one", h.Folder()))
+			}
+			return printList(os.Stdout, list)
+		},
+	}
+}
+
+// listed is a model as list shows it.
+type listed struct {
+	hub.Model
+	*hub.Details
+	Error string `json:"error,omitempty"` // why its file cannot be read
+}
+
+// newListed reads the header of a complete model.
+func newListed(m hub.Model) listed {
+	l := listed{Model: m}
+	if !m.Complete {
+		return l
+	}
+	f, err := gguf.Open(m.Path())
+	if err != nil {
+		l.Error = oneLine(err)
+		return l
+	}
+	defer f.Close()
+	d := hub.Describe(f)
+	l.Details = &d
+	return l
+}
+
+// MarshalJSON leaves one field "quant": what the file's name tells is more exact, of mixtures of types.
+func (l listed) MarshalJSON() ([]byte, error) {
+	type plain struct {
+		hub.Model
+		Architecture string `json:"architecture,omitempty"`
+		Parameters   int64  `json:"parameters,omitempty"`
+		Context      uint64 `json:"context,omitempty"`
+		Error        string `json:"error,omitempty"`
+	}
+	p := plain{Model: l.Model, Error: l.Error}
+	p.Quant = l.quant()
+	if l.Details != nil {
+		p.Architecture, p.Parameters, p.Context = l.Architecture, l.Parameters, l.Context
+	}
+	return json.Marshal(p)
+}
+
+func (l *listed) quant() string {
+	if l.Model.Quant == "" && l.Details != nil {
+		return l.Details.Quant
+	}
+	return l.Model.Quant
+}
+
+// state says whether a model can be used.
+func (l *listed) state() string {
+	switch {
+	case l.Error != "":
+		return "damaged"
+	case l.Complete:
+		return "complete"
+	case l.Size > l.Have:
+		return fmt.Sprintf("%d %% there", 100*l.Have/max(1, l.Size))
+	}
+	return "parts are missing"
+}
+
+func printList(to io.Writer, list []listed) error {
+	if len(list) == 0 {
+		return nil
+	}
+	out := bufio.NewWriter(to)
+	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(w, "name\tquant\tsize\tfamily\tparameters\tmodified\tstate")
+	for _, l := range list {
+		family, parameters, modified := "", "", ""
+		if l.Details != nil {
+			family, parameters = plain(l.Architecture), count3(l.Parameters)
+		}
+		if !l.Modified.IsZero() {
+			modified = l.Modified.Local().Format("2006-01-02 15:04")
+		}
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t%s\n", plain(l.Name), l.quant(), hub.Bytes(l.Size), family, parameters, modified, l.state())
+	}
+	if err := w.Flush(); err != nil {
+		return err
+	}
+	return out.Flush()
+}
+
+// count3 returns a number of parameters as models are called by it: 7.2B, 135M.
+func count3(n int64) string {
+	for _, u := range []struct {
+		name string
+		size float64
+	}{{"T", 1e12}, {"B", 1e9}, {"M", 1e6}, {"K", 1e3}} {
+		if v := float64(n) / u.size; v >= 1 {
+			return fmt.Sprintf("%.3g%s", v, u.name)
+		}
+	}
+	return fmt.Sprint(n)
+}
+
+// indented prints v as JSON that people can read.
+func indented(v any) error {
+	enc := json.NewEncoder(os.Stdout)
+	enc.SetIndent("", "  ")
+	return enc.Encode(v)
+}
+
+func rmCommand() *cli.Command {
+	return &cli.Command{
+		Name: "rm", Usage: "remove models from the Hugging Face cache",
+		ArgsUsage: "USER/REPO[:QUANT]...",
+		Description: `Without QUANT or a file's name the whole repository goes, with what other programs fetched of it. Contents that another name
+of the repository leads to stay.`,
+		Flags: []cli.Flag{&cli.BoolFlag{Name: "yes", Aliases: []string{"y"}, Usage: "do not ask"}},
+		Action: func(ctx context.Context, c *cli.Command) error {
+			if c.NArg() == 0 {
+				return errors.New("name the models to remove, as powerinfer list does")
+			}
+			h, err := openHub(c)
+			if err != nil {
+				return err
+			}
+			var names []hub.Name
+			for _, text := range c.Args().Slice() {
+				n, err := hub.ParseName(text)
+				if err != nil {
+					return err
+				}
+				names = append(names, n)
+			}
+			for _, n := range names {
+				if err := removeModel(ctx, h, n, c.Bool("yes")); err != nil {
+					return err
+				}
+			}
+			return nil
+		},
+	}
+}
+
+func removeModel(ctx context.Context, h *hub.Hub, n hub.Name, yes bool) error {
+	would, err := h.Removable(ctx, n)
+	if err != nil {
+		return err
+	}
+	what := n.String()
+	if len(would.Models) > 0 && !slices.Equal(would.Models, []string{what}) {
+		what += " (" + strings.Join(would.Models, ", ") + ")"
+	}
+	if !yes {
+		if !onTerminal() {
+			return fmt.Errorf("%s would be removed, %s; give -y", what, hub.Bytes(would.Bytes))
+		}
+		fmt.Printf("remove %s, %s? [y/N] ", what, hub.Bytes(would.Bytes))
+		if ok, err := confirmed(ctx); err != nil || !ok {
+			return err
+		}
+	}
+	gone, err := h.Remove(ctx, n)
+	if err != nil {
+		return err
+	}
+	fmt.Fprintf(os.Stderr, "removed %s, %s\n", what, hub.Bytes(gone.Bytes))
+	return nil
+}
+
+// confirmed reads whether the user says yes.
+func confirmed(ctx context.Context) (bool, error) {
+	answer := make(chan string, 1)
+	go func() {
+		line, _ := bufio.NewReader(os.Stdin).ReadString('\n')
+		answer <- strings.ToLower(strings.TrimSpace(line))
+	}()
+	select {
+	case <-ctx.Done():
+		fmt.Println()
+		return false, errInterrupted
+	case a := <-answer:
+		return a == "y" || a == "yes", nil
+	}
+}

@@ -1,0 +1,97 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"io"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/rogpeppe/go-internal/testscript"
+
+	"github.com/powerinfer-go/powerinfer/demo"
+	"github.com/powerinfer-go/powerinfer/internal/gguf"
+	"github.com/powerinfer-go/powerinfer/internal/hub/hubtest"
+)
+
+// standIn is the key of a script's stand-in for the Hugging Face hub, a **hubtest.Hub.
+type standIn struct{}
+
+// startHub gives a script a hub of its own, which HF_ENDPOINT names: tales/small holds the embedded model as two types, tales/parts
+// as a model of two files, tales/gated behind the token hf_reader. hub NAME=VALUE... changes it: slow=20ms, cut=BYTES and cuts=TIMES of
+// lost connections, new=FILE adds one to tales/small; hub stop ends it.
+func startHub(ts *testscript.TestScript, _ bool, args []string) {
+	held := ts.Value(standIn{}).(**hubtest.Hub)
+	h := *held
+	if len(args) == 0 {
+		h = hubtest.New()
+		*held = h
+		ts.Defer(h.Close)
+		m := demo.Model()
+		h.Repos["tales/small"] = &hubtest.Repo{Files: map[string][]byte{
+			"README.md": []byte("# tales\n"), "small-Q8_0.gguf": m, "small-Q4_K_M.gguf": append(bytes.Clone(m), make([]byte, 32)...), "mmproj-F16.gguf": []byte("x"),
+		}}
+		first, second := halves(ts)
+		h.Repos["tales/parts"] = &hubtest.Repo{Files: map[string][]byte{
+			"Q8_0/parts-Q8_0-00001-of-00002.gguf": first, "Q8_0/parts-Q8_0-00002-of-00002.gguf": second,
+		}}
+		h.Repos["tales/gated"] = &hubtest.Repo{Gated: true, Files: map[string][]byte{"gated-Q8_0.gguf": m}}
+		h.Token = "hf_reader"
+		ts.Setenv("HF_ENDPOINT", h.URL)
+		return
+	}
+	if args[0] == "stop" {
+		h.Close()
+		return
+	}
+	h.Lock()
+	defer h.Unlock()
+	for _, a := range args {
+		name, value, _ := strings.Cut(a, "=")
+		var err error
+		switch name {
+		case "slow":
+			h.Slow, err = time.ParseDuration(value)
+		case "cut":
+			h.Cut, err = strconv.ParseInt(value, 10, 64)
+		case "cuts":
+			h.Cuts, err = strconv.Atoi(value)
+		case "new":
+			h.Repos["tales/small"].Files[value] = []byte("new")
+		default:
+			ts.Fatalf("hub %s", a)
+		}
+		ts.Check(err)
+	}
+}
+
+// halves returns the embedded model as the two files of a split one.
+func halves(ts *testscript.TestScript) (first, second []byte) {
+	f, err := gguf.Parse(demo.Name, demo.Model())
+	ts.Check(err)
+	source := func(t *gguf.Tensor) gguf.Source {
+		return gguf.Source{Name: t.Name, Type: t.Type, Shape: t.Shape, Write: func(w io.Writer) error { _, err := w.Write(t.Data); return err }}
+	}
+	half := len(f.Tensors) / 2
+	var files [][]byte
+	for no, tensors := range [][]*gguf.Tensor{f.Tensors[:half], f.Tensors[half:]} {
+		keys := []gguf.KV{{Key: "split.no", Value: uint16(no)}, {Key: "split.count", Value: uint16(2)}, {Key: "split.tensors.count", Value: int32(len(f.Tensors))}}
+		if no == 0 {
+			keys = append(keys, f.Keys...)
+		}
+		var list []gguf.Source
+		for _, t := range tensors {
+			list = append(list, source(t))
+		}
+		path := filepath.Join(ts.MkAbs("."), "half.gguf")
+		ts.Check(gguf.Create(context.Background(), path, f.Magic, keys, list, nil))
+		b, err := os.ReadFile(path)
+		ts.Check(err)
+		ts.Check(os.Remove(path))
+		files = append(files, b)
+	}
+	return files[0], files[1]
+}

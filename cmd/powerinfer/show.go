@@ -1,0 +1,188 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"strconv"
+	"strings"
+	"text/tabwriter"
+
+	"github.com/urfave/cli/v3"
+
+	"github.com/powerinfer-go/powerinfer/internal/gguf"
+	"github.com/powerinfer-go/powerinfer/internal/hub"
+	"github.com/powerinfer-go/powerinfer/internal/modelcost"
+	"github.com/powerinfer-go/powerinfer/internal/planner"
+	"github.com/powerinfer-go/powerinfer/internal/prepared"
+)
+
+func showCommand() *cli.Command {
+	return &cli.Command{
+		Name: "show", Usage: "say what a model is, and how it would run here",
+		ArgsUsage:   "NAME|FILE",
+		Description: "NAME is one that powerinfer list prints. Nothing is downloaded, and no weights are loaded.",
+		Flags: []cli.Flag{
+			modelsDirFlag(),
+			&cli.IntFlag{Name: "ctx-size", Aliases: []string{"c"}, Usage: "context in tokens to plan for; 0 is the model's own", Sources: env("CTX_SIZE")},
+			deviceFlag(), budgetFlag(), machineFlag(),
+			&cli.BoolFlag{Name: "json", Usage: "print it as JSON"},
+		},
+		Action: show,
+	}
+}
+
+// shown is what show says of a model.
+type shown struct {
+	Name string `json:"name"`
+	Path string `json:"path"`
+	Size int64  `json:"size"` // bytes of all files
+	hub.Details
+	NameQuant string `json:"name_quant,omitempty"` // what the file's name tells of mixtures of types
+	Prepared  bool   `json:"prepared"`             // for --sparse predict
+	Neurons   string `json:"neurons"`
+	Plan      string `json:"plan"`
+}
+
+func show(ctx context.Context, c *cli.Command) error {
+	if c.NArg() != 1 {
+		return errors.New("name one model, as powerinfer list does, or a file")
+	}
+	m, err := shownModel(ctx, c)
+	if err != nil {
+		return err
+	}
+	f, err := gguf.Open(m.Path())
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	s := shown{Name: m.Name, Path: m.Path(), Size: m.Size, Details: hub.Describe(f), NameQuant: m.Quant}
+	if s.Prepared, s.Neurons, err = neuronState(f); err != nil {
+		return err
+	}
+	if s.Plan, err = planLine(ctx, c, f); err != nil {
+		return err
+	}
+	if c.Bool("json") {
+		return indented(s)
+	}
+	return s.print()
+}
+
+// shownModel finds the model that the argument names: a file, else one of the folder or the cache.
+func shownModel(ctx context.Context, c *cli.Command) (hub.Model, error) {
+	name := c.Args().First()
+	if info, err := os.Stat(name); err == nil && !info.IsDir() {
+		m := hub.Model{Name: name, Quant: hub.Quant(name), Complete: true}
+		paths := []string{name}
+		if parts := gguf.Parts(name); len(parts) > 1 {
+			paths = parts[:len(parts)-1] // the last one is the name again
+		}
+		for _, path := range paths {
+			if info, err := os.Stat(path); err == nil {
+				m.Files, m.Size = append(m.Files, path), m.Size+info.Size()
+			}
+		}
+		m.Files[0] = name
+		return m, nil
+	}
+	h, err := openHub(c)
+	if err != nil {
+		return hub.Model{}, err
+	}
+	m, err := h.Lookup(ctx, name, modelsDirs(c)...)
+	if errors.Is(err, hub.ErrNotFound) && strings.HasSuffix(name, ".gguf") {
+		return m, fmt.Errorf("there is no file %s, and %w", name, err)
+	}
+	return m, err
+}
+
+// neuronState says whether f's neurons are sorted and predicted.
+func neuronState(f *gguf.File) (ready bool, says string, err error) {
+	if f.Magic == "PWRI" {
+		return true, "predictors, in the original PowerInfer's form", nil
+	}
+	info, ok, err := prepared.Read(f)
+	if err != nil || !ok {
+		return false, "not prepared", err
+	}
+	n := 0
+	for _, l := range info.Layers {
+		if l.Mode == prepared.Predict {
+			n++
+		}
+	}
+	return true, fmt.Sprintf("prepared: hottest first, predicted in %d of %d layers", n, len(info.Layers)), nil
+}
+
+// planLine returns what plan would say of f, in a line.
+func planLine(ctx context.Context, c *cli.Command, f *gguf.File) (string, error) {
+	o, err := plannerOptions(c)
+	if err != nil {
+		return "", err
+	}
+	if n := c.Int("ctx-size"); n < 0 || n > 1<<30 {
+		return "", fmt.Errorf("--ctx-size %d is not a number from 0 to %d", n, 1<<30)
+	}
+	b, err := modelcost.Of(f, modelcost.Options{Context: c.Int("ctx-size"), Law: modelcost.UsualLaw()})
+	if err != nil {
+		return "cannot be run: " + strings.TrimPrefix(oneLine(err), f.Path+": "), nil
+	}
+	if !c.IsSet("machine") && !planner.Kept() {
+		return "unknown: powerinfer doctor measures this machine, once", nil
+	}
+	m, err := planMachine(ctx, c, &o)
+	if err != nil {
+		return "", err
+	}
+	d, err := newDrawing(b, m, o)
+	if err != nil {
+		return "cannot be run here: " + oneLine(err), nil
+	}
+	return d.line(), nil
+}
+
+func (s *shown) print() error {
+	out := bufio.NewWriter(os.Stdout)
+	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+	row := func(name, value string) {
+		if value != "" {
+			fmt.Fprintf(w, "%s\t%s\n", name, value)
+		}
+	}
+	number := func(n uint64) string {
+		if n == 0 {
+			return ""
+		}
+		return strconv.FormatUint(n, 10)
+	}
+	quant := s.Quant
+	if s.NameQuant != "" && s.NameQuant != s.Quant {
+		quant = s.NameQuant + ", mostly " + s.Quant
+	}
+	template := "none: conversations are plain continuations"
+	if s.Template {
+		template = "yes"
+	}
+	row("name", plain(s.Name))
+	row("title", plain(s.Title))
+	row("file", plain(s.Path))
+	row("size", hub.Bytes(s.Size))
+	row("architecture", plain(s.Architecture))
+	row("parameters", count3(s.Parameters))
+	row("quant", quant)
+	row("context", number(s.Context))
+	row("layers", number(s.Layers))
+	row("embedding", number(s.Embedding))
+	row("chat template", template)
+	row("licence", plain(s.Licence))
+	row("neurons", s.Neurons)
+	row("plan", s.Plan)
+	if err := w.Flush(); err != nil {
+		return err
+	}
+	return out.Flush()
+}
