@@ -18,6 +18,7 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/gguf"
 	"github.com/powerinfer-go/powerinfer/internal/sample"
 	"github.com/powerinfer-go/powerinfer/internal/server"
+	"github.com/powerinfer-go/powerinfer/internal/server/anthropic"
 	"github.com/powerinfer-go/powerinfer/internal/server/llamacpp"
 	"github.com/powerinfer-go/powerinfer/internal/server/metrics"
 	"github.com/powerinfer-go/powerinfer/internal/server/openai"
@@ -119,6 +120,7 @@ func newServer(c *cli.Command, models server.Models, o server.Options) *server.S
 	llamacpp.Register(s)
 	openai.Register(s)
 	responses.Register(s)
+	anthropic.Register(s)
 	if shown == nil {
 		metrics.Refuse(s)
 	} else {

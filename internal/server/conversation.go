@@ -3,6 +3,8 @@ package server
 import (
 	"encoding/json"
 	"slices"
+	"strconv"
+	"strings"
 
 	"github.com/powerinfer-go/powerinfer/internal/chat"
 	"github.com/powerinfer-go/powerinfer/internal/chat/answer"
@@ -12,8 +14,32 @@ import (
 // A Conversation is one for which an answer is asked.
 type Conversation struct {
 	chat.Request
-	Choice    *ToolChoice // nil: no tool may be called
-	Reasoning answer.ReasoningFormat
+	Choice         *ToolChoice // nil: no tool may be called
+	Reasoning      answer.ReasoningFormat
+	ThinkingBudget *int // tokens after which a thought is ended; nil: no limit
+}
+
+// Think says whether the model thinks before it answers, in the words of those templates that leave the choice.
+func (c *Conversation) Think(on bool) {
+	for _, name := range []string{"enable_thinking", "thinking"} {
+		c.Kwargs[name] = strconv.AppendBool(nil, on)
+	}
+}
+
+// EndsInAnswer reports whether the last message is an assistant's that can be continued: it has a text and calls nothing.
+func (c *Conversation) EndsInAnswer() bool {
+	if len(c.Messages) == 0 {
+		return false
+	}
+	last := &c.Messages[len(c.Messages)-1]
+	return last.Role == "assistant" && len(last.ToolCalls) == 0 && strings.TrimSpace(last.Content) != ""
+}
+
+// Continue has the last message be continued if it can be.
+func (c *Conversation) Continue() {
+	if c.EndsInAnswer() {
+		c.ContinueFinalMessage, c.AddGenerationPrompt = true, false
+	}
 }
 
 // A ToolChoice says which tools an answer may or must call.
@@ -74,11 +100,14 @@ func (m *Model) Prepare(c *Conversation, g *Generation) (*Reading, error) {
 	g.Prompt = ids
 	plain, withTools := m.formats()
 	r := &Reading{plain, answer.Options{Prompt: prompt, Reasoning: c.Reasoning}}
-	if c.Choice == nil {
-		return r, nil
+	if c.Choice != nil {
+		r.format, r.options.Tools = withTools, c.Choice.Tools
+		err = m.holdCalls(g, c.Choice, withTools, prompt)
 	}
-	r.format, r.options.Tools = withTools, c.Choice.Tools
-	return r, m.holdCalls(g, c.Choice, withTools, prompt)
+	if err == nil && c.ThinkingBudget != nil {
+		m.limitThought(g, r, *c.ThinkingBudget)
+	}
+	return r, err
 }
 
 // Render returns a conversation's text and tokens.

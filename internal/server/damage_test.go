@@ -53,6 +53,7 @@ func TestDamagedRequests(t *testing.T) {
 		{"/completion", `{"prompt":"A","n_predict":3,"temperature":0.3}`},
 		{"/v1/completions", `{"prompt":"A","max_tokens":3}`},
 		{"/v1/chat/completions", `{"messages":[{"role":"user","content":"A"}],"max_tokens":3}`},
+		{"/v1/messages", `{"messages":[{"role":"user","content":"A"}],"max_tokens":3}`},
 		{"/tokenize", `{"content":"A","with_pieces":3}`},
 		{"/apply-template", `{"messages":[{"role":"user","content":"A"}],"x":3}`},
 	}

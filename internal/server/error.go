@@ -23,11 +23,13 @@ type Error struct {
 
 func (e *Error) Error() string { return e.Message }
 
-// An ErrorForm returns an error's body as an API's clients expect it.
-type ErrorForm func(*Error) any
+// An ErrorForm returns an error's status and body as an API's clients expect them. It may add to the answer's header.
+type ErrorForm func(h http.Header, e *Error) (status int, body any)
 
 // CommonForm is the form that llama-server and OpenAI's clients share.
-func CommonForm(e *Error) any {
+func CommonForm(_ http.Header, e *Error) (status int, body any) { return e.Status, commonBody(e) }
+
+func commonBody(e *Error) any {
 	type body struct {
 		Code         int    `json:"code"`
 		Message      string `json:"message"`
@@ -82,7 +84,8 @@ func writeError(w http.ResponseWriter, form ErrorForm, err error) {
 	if e.RetryAfter > 0 {
 		w.Header().Set("Retry-After", strconv.Itoa(e.RetryAfter))
 	}
-	writeJSON(w, e.Status, form(e))
+	status, body := form(w.Header(), e)
+	writeJSON(w, status, body)
 }
 
 // WriteJSON answers with v.

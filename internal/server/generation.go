@@ -150,8 +150,8 @@ func (m *Model) run(ctx context.Context, g *Generation, begin time.Time, tell fu
 	r := g.Request
 	r.Sampler = sampler
 	var held *heldTo
-	if g.Constrain != nil {
-		held = &heldTo{Constraint: g.Constrain()}
+	if c := m.constraint(g); c != nil {
+		held = &heldTo{Constraint: c}
 		r.Constraint = held
 	}
 	var st *engine.Stream
@@ -207,6 +207,18 @@ func (t *transcript) end(text string) {
 	if t.m != nil {
 		t.m.Log.Info("answer", "text", t.text.String()+text)
 	}
+}
+
+// constraint returns what a text is held to, nil for nothing.
+func (m *Model) constraint(g *Generation) sample.Constraint {
+	var c sample.Constraint
+	if g.Constrain != nil {
+		c = g.Constrain()
+	}
+	if m.Restrict != nil {
+		c = m.Restrict(g, c)
+	}
+	return c
 }
 
 // heldTo remembers why a constraint failed: that ends the text, and is no fault of the server's.

@@ -29,6 +29,9 @@ type ModelOptions struct {
 	Meter    Meter // nil: nobody counts
 
 	LogPrompts bool // the log has what is asked and answered
+
+	// Restrict, if set, returns what a text is held to, given what its request holds it to, nil for nothing: tests have models say what they need.
+	Restrict func(*Generation, sample.Constraint) sample.Constraint
 }
 
 // A Model is a loaded model that answers requests.

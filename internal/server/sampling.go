@@ -30,7 +30,7 @@ func (m *Model) ReadGeneration(f *Fields) Generation {
 			f.Fail(Invalid("the field %s is not a number of tokens, or -1 for no limit", name))
 		}
 	}
-	g.StopStrings = readStop(f)
+	g.StopStrings = ReadStops(f, "stop")
 	cache := true
 	if f.Read("cache_prompt", &cache); !cache {
 		g.Reuse = engine.ReuseNone
@@ -66,21 +66,21 @@ func (m *Model) ReadGeneration(f *Fields) Generation {
 	return g
 }
 
-// readStop reads the texts that end a generation: one or a list.
-func readStop(f *Fields) []string {
+// ReadStops reads a field of texts that end a generation: one or a list.
+func ReadStops(f *Fields, name string) []string {
 	var stops []string
-	raw := f.Raw("stop")
+	raw := f.Raw(name)
 	var one string
 	switch {
 	case raw == nil:
 	case json.Unmarshal(raw, &one) == nil:
 		stops = []string{one}
 	case json.Unmarshal(raw, &stops) != nil:
-		f.Fail(Invalid("the field stop is not a text or a list of texts"))
+		f.Fail(Invalid("the field %s is not a text or a list of texts", name))
 	}
 	stops = slices.DeleteFunc(stops, func(s string) bool { return s == "" })
 	if len(stops) > maxStops || slices.ContainsFunc(stops, func(s string) bool { return len(s) > maxStop }) {
-		f.Fail(Invalid("the field stop has more than %d texts, or one longer than %d bytes", maxStops, maxStop))
+		f.Fail(Invalid("the field %s has more than %d texts, or one longer than %d bytes", name, maxStops, maxStop))
 	}
 	return stops
 }

@@ -23,6 +23,7 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/planner"
 	"github.com/powerinfer-go/powerinfer/internal/sample"
 	"github.com/powerinfer-go/powerinfer/internal/server"
+	"github.com/powerinfer-go/powerinfer/internal/server/anthropic"
 	"github.com/powerinfer-go/powerinfer/internal/server/llamacpp"
 	"github.com/powerinfer-go/powerinfer/internal/server/openai"
 	"github.com/powerinfer-go/powerinfer/internal/server/responses"
@@ -34,6 +35,7 @@ type live struct {
 	t    testing.TB
 	url  string
 	logs *bytes.Buffer // to be read when the server has ended
+	says script
 	s    *server.Server
 	m    *server.Model
 }
@@ -41,7 +43,8 @@ type live struct {
 // choices are those of a test.
 type choices struct {
 	server.Options
-	model server.ModelOptions
+	model   server.ModelOptions
+	context int // 0: the model's own
 }
 
 // start starts a server; change may change its options.
@@ -57,19 +60,21 @@ func start(t testing.TB, change func(*choices)) *live {
 	}
 	l := &live{t: t, logs: &bytes.Buffer{}}
 	log := slog.New(slog.NewTextHandler(l.logs, nil))
-	o := choices{server.Options{Timeout: 10 * time.Second, Log: log}, server.ModelOptions{
+	o := choices{Options: server.Options{Timeout: 10 * time.Second, Log: log}, model: server.ModelOptions{
 		Name: "tales", Slots: 2, Queue: 4, Predict: -1, Sampling: sample.DefaultOptions(), Template: template, Stop: []string{"<|im_end|>"}, Log: log, Pooling: engine.PoolMean,
 	}}
 	if change != nil {
 		change(&o)
 	}
 	e, err := session.Open(t.Context(), f, session.Options{
-		Engine:  engine.Options{Outputs: o.model.Slots},
+		Engine:  engine.Options{Outputs: o.model.Slots, Context: o.context},
 		Planner: planner.Options{Device: "none", Processor: planner.Processor{Threads: 1, Kernels: planner.KernelsAuto}, Notice: func(string) {}},
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
+	l.says.tok = e.Tokenizer()
+	o.model.Restrict = l.says.hold
 	l.m = server.NewModel(e.Engine, o.model)
 	single := &server.Single{}
 	single.Ready(server.Listed{Name: o.model.Name, Model: l.m})
@@ -77,6 +82,7 @@ func start(t testing.TB, change func(*choices)) *live {
 	llamacpp.Register(l.s)
 	openai.Register(l.s)
 	responses.Register(l.s)
+	anthropic.Register(l.s)
 	h := httptest.NewServer(l.s.Handler())
 	l.url = h.URL
 	t.Cleanup(func() {

@@ -58,7 +58,7 @@ func (e *EventStream) Fail(err error) error {
 	if !e.begun {
 		return err
 	}
-	e.Send(CommonForm(ErrorOf(err))) // where that fails the client is gone
+	e.Send(commonBody(ErrorOf(err))) // where that fails the client is gone
 	return nil
 }
 

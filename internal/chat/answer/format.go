@@ -101,6 +101,21 @@ func FormatOf(source string, tools, calls bool) *Format {
 	return f
 }
 
+// Thought returns the markers around the thoughts that an answer behind prompt may begin with, and whether the prompt ends within one.
+// Both are empty where the model was not trained to think.
+func (f *Format) Thought(prompt string) (begin, end string, inside bool) {
+	if f.harmony {
+		return "<|channel|>analysis<|message|>", "<|end|>", false
+	}
+	if t := f.opened(prompt); t != nil {
+		return t.open, t.close, true
+	}
+	if !f.thinks {
+		return "", "", false
+	}
+	return f.thoughts[0].open, f.thoughts[0].close, false
+}
+
 // opened returns the thought that a prompt ends in, nil if it ends in none.
 func (f *Format) opened(prompt string) *thought {
 	prompt = strings.TrimRight(prompt, " \t\r\n")

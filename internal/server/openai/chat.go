@@ -76,7 +76,10 @@ func readChat(m *server.Model, f *server.Fields) (*chatRequest, error) {
 	}
 	f.Ignore("verbosity")
 	f.Only("modalities", `["text"]`)
-	f.Only("reasoning_budget_tokens", "-1")
+	budget := -1
+	if f.Read("reasoning_budget_tokens", &budget); budget >= 0 {
+		q.ThinkingBudget = &budget
+	}
 	err := f.Close()
 	if err == nil {
 		c.reading, err = m.Prepare(q, g)

@@ -48,17 +48,13 @@ func readConversation(m *server.Model, f *server.Fields) *server.Conversation {
 		q.Kwargs[name] = value
 	}
 	q.Choice = readTools(f, &q.Request)
-	readContinue(f, &q.Request)
+	readContinue(f, q)
 	return q
 }
 
 // readContinue has an assistant's message at the end be continued, unless the request says otherwise.
-func readContinue(f *server.Fields, q *chat.Request) {
-	goOn := len(q.Messages) > 0
-	if goOn {
-		last := q.Messages[len(q.Messages)-1]
-		goOn = last.Role == "assistant" && len(last.ToolCalls) == 0 && strings.TrimSpace(last.Content) != ""
-	}
+func readContinue(f *server.Fields, q *server.Conversation) {
+	goOn := q.EndsInAnswer()
 	var begin bool
 	said := f.Read("add_generation_prompt", &begin)
 	var asked bool

@@ -1,0 +1,29 @@
+package anthropic
+
+import (
+	"encoding/json"
+	"regexp"
+	"strings"
+
+	"github.com/powerinfer-go/powerinfer/internal/server"
+)
+
+// billing is the line that Claude Code writes before its system prompt, such as "x-anthropic-billing-header: cc_version=2.1; cch=a5145;".
+// It says nothing to a model, and changes with each request, so that no conversation would find its beginning in the cache.
+var billing = regexp.MustCompile(`^x-anthropic-billing-header:(?:[ \t]*[\w-]+=[^;\n]*(?:;|\n|$))*[ \t]*\n?`)
+
+// systemOf returns the system prompt, a text or blocks of text, without Claude Code's line.
+func systemOf(raw json.RawMessage) (string, error) {
+	blocks, err := blocksOf(raw)
+	if err != nil {
+		return "", server.Invalid("system: %s", err)
+	}
+	var text strings.Builder
+	for i := range blocks {
+		if blocks[i].Type != "text" {
+			return "", server.Invalid("system: %s", blocks[i].refuse(i))
+		}
+		text.WriteString(billing.ReplaceAllString(blocks[i].Text, ""))
+	}
+	return text.String(), nil
+}

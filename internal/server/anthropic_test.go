@@ -1,0 +1,293 @@
+package server_test
+
+import (
+	"bufio"
+	"encoding/json"
+	"net/http"
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/powerinfer-go/powerinfer/internal/chat"
+	"github.com/powerinfer-go/powerinfer/internal/testenv"
+)
+
+// anthropicTools are those of chat_test.go in Anthropic's form.
+const anthropicTools = `"tools":[{"name":"get_weather","description":"Weather","cache_control":{"type":"ephemeral"},
+	"input_schema":{"type":"object","properties":{"city":{"type":"string","enum":["Rome","Oslo"]}},"required":["city"],"additionalProperties":false}},
+	{"type":"custom","name":"get_time","input_schema":{"type":"object","properties":{},"additionalProperties":false}}]`
+
+// namedEvents reads a stream of events whose names are their documents' types.
+func namedEvents(t *testing.T, res *http.Response) []map[string]any {
+	t.Helper()
+	defer res.Body.Close()
+	if kind := res.Header.Get("Content-Type"); res.StatusCode != http.StatusOK || kind != "text/event-stream" {
+		t.Fatalf("status %d, %s", res.StatusCode, kind)
+	}
+	var docs []map[string]any
+	name := ""
+	for lines := bufio.NewScanner(res.Body); lines.Scan(); {
+		line := lines.Text()
+		if n, ok := strings.CutPrefix(line, "event: "); ok {
+			name = n
+		} else if data, ok := strings.CutPrefix(line, "data: "); ok {
+			var doc map[string]any
+			if err := json.Unmarshal([]byte(data), &doc); err != nil || doc["type"] != name {
+				t.Errorf("the event %s has the data %s: %v", name, data, err)
+			}
+			docs = append(docs, doc)
+		} else if line != "" {
+			t.Errorf("the line %q is none of an event's", line)
+		}
+	}
+	return docs
+}
+
+// joined puts a stream's message together as Anthropic's clients do, and holds it to their rules: blocks are numbered, and begun and ended
+// one after the other.
+func joined(t *testing.T, docs []map[string]any) map[string]any {
+	t.Helper()
+	var message map[string]any
+	content := []any{}
+	open, ended := false, false
+	input := ""
+	for i, d := range docs {
+		if ended || (i == 0) != (d["type"] == "message_start") {
+			t.Fatalf("event %d is %v", i, d)
+		}
+		if index, ok := d["index"].(float64); ok && int(index) != len(content)-1 && (open || int(index) != len(content)) {
+			t.Fatalf("event %d of block %d: %v", i, len(content), d)
+		}
+		switch d["type"] {
+		case "message_start":
+			message = d["message"].(map[string]any)
+		case "content_block_start":
+			if open {
+				t.Fatalf("a block begins within another: %v", d)
+			}
+			content, open, input = append(content, d["content_block"]), true, ""
+		case "content_block_delta":
+			block := content[len(content)-1].(map[string]any)
+			delta := d["delta"].(map[string]any)
+			switch delta["type"] {
+			case "text_delta":
+				block["text"] = block["text"].(string) + delta["text"].(string)
+			case "thinking_delta":
+				block["thinking"] = block["thinking"].(string) + delta["thinking"].(string)
+			case "signature_delta":
+				block["signature"] = delta["signature"]
+			case "input_json_delta":
+				input += delta["partial_json"].(string)
+				block["input"] = json.RawMessage(input)
+			default:
+				t.Errorf("a delta of type %v", delta["type"])
+			}
+		case "content_block_stop":
+			open = false
+		case "message_delta":
+			for name, value := range d["delta"].(map[string]any) {
+				message[name] = value
+			}
+			message["usage"] = d["usage"]
+		case "message_stop":
+			ended = !open
+		}
+	}
+	if !ended {
+		t.Fatalf("the stream ends with %v", docs[len(docs)-1])
+	}
+	message["content"] = content
+	return message
+}
+
+// sameMessage compares messages but for their ids.
+func sameMessage(t *testing.T, got, want map[string]any) {
+	t.Helper()
+	plain := func(doc map[string]any) string {
+		text, _ := json.Marshal(doc)
+		var copied map[string]any
+		json.Unmarshal(text, &copied)
+		delete(copied, "id")
+		delete(copied, "usage")
+		for _, b := range copied["content"].([]any) {
+			delete(b.(map[string]any), "id")
+		}
+		text, _ = json.Marshal(copied)
+		return string(text)
+	}
+	if g, w := plain(got), plain(want); g != w {
+		t.Errorf("streamed: %s\nin one piece: %s", g, w)
+	}
+}
+
+// TestMessages: a stream and one piece have the same content, in the right blocks, and say why the answer ended.
+func TestMessages(t *testing.T) {
+	qwen, err := os.ReadFile(testenv.Shared(t, "chat-templates/Qwen-Qwen3-0.6B.jinja"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	l := start(t, func(o *choices) {
+		o.context = 2048
+		if o.model.Template, err = chat.Parse(string(qwen), "", "<|im_end|>"); err != nil {
+			t.Fatal(err)
+		}
+	})
+	const call = "<tool_call>\n{\"name\": \"get_weather\", \"arguments\": {\"city\": \"Rome\"}}\n</tool_call>"
+	for _, k := range []struct{ name, says, fields, blocks, reason string }{
+		{"text", "Once upon a time.", "", "text=Once upon a time.", "end_turn"},
+		{"nothing", "", "", "", "end_turn"},
+		{"thought", "<think>\nHm.\n</think>\n\nYes.", `"thinking":{"type":"enabled","budget_tokens":1024},`, "thinking=Hm. text=Yes.", "end_turn"},
+		{"call", "I look." + call, anthropicTools + ",", `text=I look. get_weather={"city":"Rome"}`, "tool_use"},
+		{"calls", "<think>\nHm.\n</think>\n\n" + call + "\n" + call, anthropicTools + ",", `thinking=Hm. get_weather={"city":"Rome"} get_weather={"city":"Rome"}`, "tool_use"},
+		{"no call", "<tool_call>\nnone", "", "text=<tool_call>\nnone", "end_turn"},
+		{"stop", "One. Two. Three.", `"stop_sequences":["Two","Three"],`, "text=One. ", "stop_sequence"},
+		{"length", "Once upon a time there was a king.", `"max_tokens":3,`, "text=", "max_tokens"},
+	} {
+		t.Run(k.name, func(t *testing.T) {
+			l.says.text(k.says)
+			if !strings.Contains(k.fields, "max_tokens") {
+				k.fields += `"max_tokens":400,`
+			}
+			body := "{" + k.fields + `"messages":[{"role":"user","content":"Hi"}]`
+			doc := l.good("/v1/messages", body+"}")
+			var blocks []string
+			for _, b := range doc["content"].([]any) {
+				switch kind := at(t, b, "type").(string); kind {
+				case "tool_use":
+					input, _ := json.Marshal(at(t, b, "input"))
+					blocks = append(blocks, at(t, b, "name").(string)+"="+string(input))
+				default:
+					blocks = append(blocks, kind+"="+at(t, b, kind).(string))
+				}
+			}
+			if got := strings.Join(blocks, " "); doc["stop_reason"] != k.reason || got != k.blocks && (k.name != "length" || !strings.HasPrefix(got, k.blocks)) {
+				t.Errorf("stop_reason %v, content %q, want %q", doc["stop_reason"], got, k.blocks)
+			}
+			if sequence := doc["stop_sequence"]; k.name == "stop" && sequence != "Two" || k.name != "stop" && sequence != nil {
+				t.Errorf("stop_sequence %v", sequence)
+			}
+			sameMessage(t, joined(t, namedEvents(t, l.request(t.Context(), "POST", "/v1/messages", body+`,"stream":true}`))), doc)
+		})
+	}
+}
+
+// TestThinkingBudget: a thought that is too long is ended, and the answer comes.
+func TestThinkingBudget(t *testing.T) {
+	qwen, err := os.ReadFile(testenv.Shared(t, "chat-templates/Qwen-Qwen3-0.6B.jinja"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	l := start(t, func(o *choices) {
+		if o.model.Template, err = chat.Parse(string(qwen), "", "<|im_end|>"); err != nil {
+			t.Fatal(err)
+		}
+	})
+	for budget, want := range map[string]string{"0": "", "5": "some"} {
+		doc := l.good("/v1/messages", `{"max_tokens":60,"ignore_eos":true,"thinking":{"type":"enabled","budget_tokens":`+budget+`},"messages":[{"role":"user","content":"Hi"},{"role":"assistant","content":"<think>"}]}`)
+		first := at(t, doc, "content", 0)
+		if want == "" && at(t, first, "type") != "text" || want != "" && (at(t, first, "type") != "thinking" || at(t, doc, "content", 1, "type") != "text") {
+			t.Errorf("a budget of %s: %v", budget, doc)
+		}
+	}
+}
+
+// TestMessagesPrompt: what a prompt is made of, by its tokens.
+func TestMessagesPrompt(t *testing.T) {
+	l := start(t, nil)
+	var prompt string
+	l.says.answer(func(p string) string { prompt = p; return "Yes." })
+	for body, want := range map[string]string{
+		`"system":"Be brief.","messages":[{"role":"user","content":[{"type":"text","text":"Say "},{"type":"text","text":"hi"}]}]`: "system\nBe brief.|user\nSay hi|assistant\n",
+		`"system":[{"type":"text","text":"x-anthropic-billing-header: cc_version=2.1.101.e51; cch=a5145;"},{"type":"text","text":"Be brief."}],
+			"messages":[{"role":"user","content":"Hi"}]`: "system\nBe brief.|user\nHi|assistant\n",
+		`"system":"x-anthropic-billing-header: cc_version=2.1.101; cch=a5145;\nBe brief; x=1;","messages":[{"role":"user","content":"Hi"}]`: "system\nBe brief; x=1;|user\nHi|assistant\n",
+		`"messages":[{"role":"user","content":"Hi"},{"role":"assistant","content":"The old"}]`:                                              "user\nHi|assistant\nThe old",
+		`"messages":[{"role":"user","content":"Hi"},{"role":"system","content":"Now in French."},{"role":"user","content":"Go"}]`:           "user\nHi|system\nNow in French.|user\nGo|assistant\n",
+		`"messages":[{"role":"user","content":"Hi"},{"role":"assistant","content":[{"type":"redacted_thinking","data":"x"},{"type":"text","text":"Well."},
+			{"type":"tool_use","id":"a","name":"look","input":{"at":1}}]},{"role":"user","content":[{"type":"text","text":"Look."},
+			{"type":"tool_result","tool_use_id":"a","is_error":true,"content":[{"type":"text","text":"nothing"},{"type":"text","text":" there"}]}]}]`: "look|Error: nothing there|Look.",
+	} {
+		doc := l.good("/v1/messages", `{"max_tokens":5,`+body+"}")
+		for _, part := range strings.Split(want, "|") {
+			if !strings.Contains(prompt, part) {
+				t.Errorf("%s: the prompt %q lacks %q", body, prompt, part)
+			}
+		}
+		usage := doc["usage"].(map[string]any)
+		counted := l.good("/v1/messages/count_tokens", `{"model":"x",`+body+"}")
+		if all := usage["input_tokens"].(float64) + usage["cache_read_input_tokens"].(float64); counted["input_tokens"] != all || len(counted) != 1 {
+			t.Errorf("%s: counted %v, answered with %v", body, counted, usage)
+		}
+	}
+}
+
+// TestClaudeCodesHeaderLine: the line changes with each request, and the second one finds the conversation's beginning in the cache.
+func TestClaudeCodesHeaderLine(t *testing.T) {
+	l := start(t, nil)
+	ask := func(version string) (fresh, cached float64) {
+		doc := l.good("/v1/messages", `{"max_tokens":1,"system":[{"type":"text","text":"x-anthropic-billing-header: cc_version=2.1.101.e51; cc_entrypoint=cli; cch=`+version+`;"},
+			{"type":"text","text":"`+strings.Repeat("You know the old tales. ", 20)+`"}],"messages":[{"role":"user","content":"Hi"}]}`)
+		return at(t, doc, "usage", "input_tokens").(float64), at(t, doc, "usage", "cache_read_input_tokens").(float64)
+	}
+	all, _ := ask("a5145")
+	if fresh, cached := ask("77ffe"); cached < 100 || fresh+cached != all || fresh > 20 {
+		t.Errorf("of %v tokens %v were in the cache", all, cached)
+	}
+}
+
+func TestMessagesRefused(t *testing.T) {
+	l := start(t, func(o *choices) { o.Keys = []string{"secret"} })
+	const hi = `"messages":[{"role":"user","content":"Hi"}]`
+	for _, k := range []struct {
+		body   string
+		status int
+		kind   string
+		name   string
+	}{
+		{`{"max_tokens":1,"messages":[]}`, 400, "invalid_request_error", "messages"},
+		{`{"max_tokens":1}`, 400, "invalid_request_error", "messages"},
+		{`[]`, 400, "invalid_request_error", "object"},
+		{`{` + hi + `,"frobnicate":1}`, 400, "invalid_request_error", "frobnicate"},
+		{`{` + hi + `,"mcp_servers":[{}]}`, 400, "invalid_request_error", "mcp_servers"},
+		{`{` + hi + `,"tool_choice":{"type":"any"}}`, 400, "invalid_request_error", "tool_choice"},
+		{`{` + hi + `,"tool_choice":{"type":"tool","name":"fly"},` + anthropicTools + `}`, 400, "invalid_request_error", "fly"},
+		{`{` + hi + `,"tools":[{"type":"web_search_20250305","name":"web_search"}]}`, 400, "invalid_request_error", "web_search_20250305"},
+		{`{` + hi + `,"thinking":{"type":"deep"}}`, 400, "invalid_request_error", "deep"},
+		{`{"messages":[{"role":"user","content":[{"type":"image","source":{}}]}]}`, 400, "invalid_request_error", "image input is not supported"},
+		{`{"messages":[{"role":"user","content":[{"type":"tool_result","tool_use_id":"a","content":[{"type":"document"}]}]}]}`, 400, "invalid_request_error", "document"},
+		{`{"messages":[{"role":"wizard","content":"Hi"}]}`, 400, "invalid_request_error", "wizard"},
+		{`{"messages":[{"role":"user","content":"` + strings.Repeat("king ", 2000) + `"}]}`, 400, "invalid_request_error", "tokens > 512 maximum"},
+		{`{"messages":[{"role":"user","content":"` + strings.Repeat("king ", 7<<20) + `"}]}`, 413, "request_too_large", "32 MiB"},
+		{"no key", 401, "authentication_error", "key"},
+	} {
+		key := "secret"
+		if k.body == "no key" {
+			key = "wrong"
+		}
+		res := l.request(t.Context(), "POST", "/v1/messages?beta=true", k.body, "X-Api-Key", key, "Anthropic-Version", "2023-06-01")
+		var doc map[string]any
+		err := json.NewDecoder(res.Body).Decode(&doc)
+		res.Body.Close()
+		message, _ := at(t, doc, "error", "message").(string)
+		id := res.Header.Get("Request-Id")
+		if err != nil || res.StatusCode != k.status || doc["type"] != "error" || at(t, doc, "error", "type") != k.kind || !strings.Contains(message, k.name) || id == "" || doc["request_id"] != id {
+			t.Errorf("%.100s: status %d, id %q: %v", k.body, res.StatusCode, id, doc)
+		}
+	}
+}
+
+// TestMessagesWithFullQueue: the client is told to come again, in the way that Anthropic's do by themselves.
+func TestMessagesWithFullQueue(t *testing.T) {
+	l := start(t, func(o *choices) { o.model.Slots, o.model.Queue = 1, 0 })
+	res := l.request(t.Context(), "POST", "/completion", long)
+	defer res.Body.Close()
+	for _, stream := range []string{"true", "false"} {
+		refused := l.request(t.Context(), "POST", "/v1/messages", `{"max_tokens":1,"messages":[{"role":"user","content":"Hi"}],"stream":`+stream+`}`)
+		var doc map[string]any
+		json.NewDecoder(refused.Body).Decode(&doc)
+		refused.Body.Close()
+		if refused.StatusCode != 529 || at(t, doc, "error", "type") != "overloaded_error" || refused.Header.Get("Retry-After") == "" {
+			t.Errorf("with a full queue: %d %v", refused.StatusCode, doc)
+		}
+	}
+}
