@@ -52,7 +52,7 @@ func convertModel(ctx context.Context, c *cli.Command) error {
 	case predictors != "" && format == "gguf":
 		return errors.New("predictors are written in the original's form; leave --format out")
 	}
-	typ, err := convert.ParseOutType(c.String("outtype"))
+	outtype, err := convert.ParseOutput(c.String("outtype"))
 	if err != nil {
 		return fmt.Errorf("--outtype: %w", err)
 	}
@@ -61,7 +61,7 @@ func convertModel(ctx context.Context, c *cli.Command) error {
 		return err
 	}
 	o := convert.Options{
-		OutType: typ, Name: c.String("model-name"),
+		OutType: outtype.Type, More: outtype.More, Name: c.String("model-name"),
 		Notes: func(s string) { fmt.Fprintln(os.Stderr, "note:", s) },
 	}
 	bar := newProgress("converting", unitBytes)

@@ -19,7 +19,7 @@ import (
 func quantizeCommand() *cli.Command {
 	return &cli.Command{
 		Name: "quantize", Usage: "write a GGUF file's matrices in another type", ArgsUsage: "IN OUT TYPE [THREADS]",
-		Description: "TYPE is one of " + convert.OutTypes() + ".\nVectors, metadata and what prepared files hold stay as they are.",
+		Description: "TYPE is one of " + convert.OutTypes() + ".\nQ5_K_M has values and down projections of half of the layers in Q6_K.\nVectors, metadata and what prepared files hold stay as they are.",
 		Flags: []cli.Flag{
 			&cli.BoolFlag{Name: "allow-requantize", Usage: "decode matrices that are quantised already; quality is lost twice"},
 			&cli.BoolFlag{Name: "pure", Usage: "the output matrix is of TYPE, too; else it is Q8_0 where TYPE has 4 bits"},
@@ -36,7 +36,7 @@ func quantize(ctx context.Context, c *cli.Command) error {
 		return errors.New("give a file, a file to write and a type: powerinfer quantize IN OUT TYPE")
 	}
 	in, out := c.Args().Get(0), c.Args().Get(1)
-	typ, err := convert.ParseOutType(c.Args().Get(2))
+	outtype, err := convert.ParseOutput(c.Args().Get(2))
 	if err != nil {
 		return err
 	}
@@ -61,7 +61,7 @@ func quantize(ctx context.Context, c *cli.Command) error {
 	}
 	bar := newProgress("quantising", unitBytes)
 	err = convert.Quantize(ctx, f, out, convert.Quantization{
-		Type: typ, Pure: c.Bool("pure"), Requantize: c.Bool("allow-requantize"), Threads: threads,
+		Type: outtype.Type, More: outtype.More, Pure: c.Bool("pure"), Requantize: c.Bool("allow-requantize"), Threads: threads,
 		Progress: bar.set, Notes: note,
 	})
 	bar.finish()

@@ -6,8 +6,6 @@ import (
 	"context"
 	"fmt"
 	"path/filepath"
-	"slices"
-	"strings"
 
 	"github.com/powerinfer-go/powerinfer/internal/arch"
 	"github.com/powerinfer-go/powerinfer/internal/convert/checkpoint"
@@ -18,21 +16,13 @@ import (
 // Options of a conversion.
 type Options struct {
 	OutType  quant.Type              // of the matrices, one of quant.OutTypes; vectors stay F32
+	More     bool                    // see Output
 	Name     string                  // general.name; empty takes config.json's, else the folder's
 	Progress func(done, total int64) // bytes written and to write; may be nil
 	Notes    func(line string)       // one line on each thing a user may want to know; may be nil
 }
 
-// OutTypes names the output types, for flags and error messages.
-func OutTypes() string { return strings.ToLower(quant.Names(quant.OutTypes())) }
-
-// ParseOutType reads the name of an output type.
-func ParseOutType(name string) (quant.Type, error) {
-	if t, ok := quant.Named(name, quant.OutTypes()); ok {
-		return t, nil
-	}
-	return 0, fmt.Errorf("output type %q is not supported; supported are %s", name, OutTypes())
-}
+func (o *Options) output() Output { return Output{o.OutType, o.More} }
 
 // quantizationVersion is that of the block layouts, as llama.cpp counts them.
 const quantizationVersion = 2
@@ -58,10 +48,10 @@ type model struct {
 
 // openModel reads what is to be written of the model in folder dir and, unless it is empty, of the predictors in another.
 func openModel(dir, predictors string, o *Options) (*model, error) {
-	if !slices.Contains(quant.OutTypes(), o.OutType) {
-		return nil, fmt.Errorf("output type %s is not supported; supported are %s", o.OutType, OutTypes())
+	if err := o.output().check(); err != nil {
+		return nil, err
 	}
-	fileType, _ := o.OutType.FileType()
+	fileType := o.output().fileType()
 	if o.Notes == nil {
 		o.Notes = func(string) {}
 	}

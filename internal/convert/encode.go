@@ -21,15 +21,20 @@ const maxHalf = 65520
 func sources(tensors []*tensor, o Options) []gguf.Source {
 	e := &encoder{lanes: make([]lane, runtime.GOMAXPROCS(0))}
 	out := make([]gguf.Source, len(tensors))
+	var names []string
+	for _, t := range tensors {
+		names = append(names, t.name)
+	}
+	layers := layersOf(names)
 	for i, t := range tensors {
-		typ := t.storeAs(o)
+		typ := t.storeAs(o, layers)
 		out[i] = gguf.Source{Name: t.name, Type: typ, Shape: t.shape, Write: func(w io.Writer) error { return e.write(w, t, typ) }}
 	}
 	return out
 }
 
-// storeAs returns the type of t in the output.
-func (t *tensor) storeAs(o Options) quant.Type {
+// storeAs returns the type of t in the output, in a model of so many layers.
+func (t *tensor) storeAs(o Options, layers int) quant.Type {
 	switch {
 	case t.plain:
 		return quant.F32
@@ -43,6 +48,8 @@ func (t *tensor) storeAs(o Options) quant.Type {
 		return quant.Q8_0
 	case t.head && o.OutType == quant.Q5_K:
 		o.Notes(fmt.Sprintf("%s: stored as Q6_K, because it gives the logits", t.name))
+		return quant.Q6_K
+	case o.output().wantsMore(t.name, layers):
 		return quant.Q6_K
 	}
 	return o.OutType

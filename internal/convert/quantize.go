@@ -16,6 +16,7 @@ import (
 // Quantization asks for a file with matrices of another type.
 type Quantization struct {
 	Type       quant.Type              // one of quant.OutTypes
+	More       bool                    // see Output
 	Pure       bool                    // the matrix that gives the logits, too; else it is Q8_0 where Type has 4 bits
 	Requantize bool                    // decode what is quantised already; it loses quality twice
 	Threads    int                     // 0: all
@@ -27,8 +28,8 @@ type Quantization struct {
 // positions, expert routers, every key but those that name types, and so what prepared files hold. One tensor's rows are in
 // work at a time. The same file and options give the same bytes, for any number of threads.
 func Quantize(ctx context.Context, f *gguf.File, outfile string, q Quantization) error {
-	if !slices.Contains(quant.OutTypes(), q.Type) {
-		return fmt.Errorf("output type %s is not supported; supported are %s", q.Type, OutTypes())
+	if err := q.output().check(); err != nil {
+		return err
 	}
 	if len(f.Tensors) == 0 {
 		return fmt.Errorf("%s: the file has no tensors", f.Path)
@@ -43,6 +44,8 @@ func Quantize(ctx context.Context, f *gguf.File, outfile string, q Quantization)
 	return gguf.Create(ctx, outfile, f.Magic, q.keys(f), tensors, q.Progress)
 }
 
+func (q *Quantization) output() Output { return Output{q.Type, q.More} }
+
 // keys are f's, with the file's type, without those that number a split file's parts.
 func (q *Quantization) keys(f *gguf.File) []gguf.KV {
 	keys := slices.DeleteFunc(slices.Clone(f.Keys), func(kv gguf.KV) bool { return strings.HasPrefix(kv.Key, "split.") })
@@ -54,8 +57,7 @@ func (q *Quantization) keys(f *gguf.File) []gguf.KV {
 		}
 		keys[i].Value = value
 	}
-	fileType, _ := q.Type.FileType()
-	set("general.file_type", fileType)
+	set("general.file_type", q.output().fileType())
 	set("general.quantization_version", quantizationVersion)
 	return keys
 }
@@ -71,8 +73,13 @@ func (q *Quantization) sources(f *gguf.File) ([]gguf.Source, error) {
 	}
 	e := &encoder{lanes: make([]lane, threads)}
 	out := make([]gguf.Source, len(f.Tensors))
+	var names []string
+	for _, m := range f.Tensors {
+		names = append(names, m.Name)
+	}
+	layers := layersOf(names)
 	for i, m := range f.Tensors {
-		typ, err := q.storeAs(f, m)
+		typ, err := q.storeAs(f, m, layers)
 		if err != nil {
 			return nil, err
 		}
@@ -91,8 +98,8 @@ func predictor(m *gguf.Tensor) bool {
 	return strings.HasSuffix(m.Name, ".fc1.weight") || strings.HasSuffix(m.Name, ".fc2.weight")
 }
 
-// storeAs returns the type of m in the output.
-func (q *Quantization) storeAs(f *gguf.File, m *gguf.Tensor) (quant.Type, error) {
+// storeAs returns the type of m in the output, in a model of so many layers.
+func (q *Quantization) storeAs(f *gguf.File, m *gguf.Tensor, layers int) (quant.Type, error) {
 	if m.Type == q.Type || kept(m) {
 		return m.Type, nil
 	}
@@ -114,7 +121,7 @@ func (q *Quantization) storeAs(f *gguf.File, m *gguf.Tensor) (quant.Type, error)
 		head = "token_embd.weight"
 	}
 	t := tensor{name: m.Name, shape: m.Shape, head: m.Name == head && !q.Pure}
-	return t.storeAs(Options{OutType: q.Type, Notes: q.Notes}), nil
+	return t.storeAs(Options{OutType: q.Type, More: q.More, Notes: q.Notes}, layers), nil
 }
 
 // kept reports what stays as it is in every type: vectors, what is no weight, and matrices that are small and matter.

@@ -2,6 +2,7 @@ package convert
 
 import (
 	"bytes"
+	"fmt"
 	"io"
 	"math"
 	"math/rand/v2"
@@ -240,5 +241,58 @@ func TestQuantizeChunks(t *testing.T) {
 	f = written(t, "GGUF", nil, encoded("a.weight", quant.F32, []int{cols, rows}, x))
 	if err := Quantize(t.Context(), f, filepath.Join(t.TempDir(), "x"), Quantization{Type: quant.Q8_0, Threads: 3}); err == nil || !strings.Contains(err.Error(), "holds NaN") {
 		t.Errorf("NaN in the last chunk: %v", err)
+	}
+}
+
+// TestMixes: of a llama of 32 layers, Q5_K_M has as many matrices of each type as the published files of Llama 2 7B, and its file type;
+// Q5_K_S has the logits' matrix alone in Q6_K.
+func TestMixes(t *testing.T) {
+	const layers = 32
+	rng := rand.New(rand.NewPCG(7, 0))
+	x, norm := random(rng, 256), random(rng, 256)
+	var tensors []gguf.Source
+	matrix := func(name string) {
+		tensors = append(tensors, encoded(name, quant.F16, []int{256, 1}, x))
+	}
+	vector := func(name string) { tensors = append(tensors, encoded(name, quant.F32, []int{256}, norm)) }
+	matrix("token_embd.weight")
+	for l := range layers {
+		for _, part := range []string{"attn_q", "attn_k", "attn_v", "attn_output", "ffn_gate", "ffn_up", "ffn_down"} {
+			matrix(fmt.Sprintf("blk.%d.%s.weight", l, part))
+		}
+		vector(fmt.Sprintf("blk.%d.attn_norm.weight", l))
+		vector(fmt.Sprintf("blk.%d.ffn_norm.weight", l))
+	}
+	vector("output_norm.weight")
+	matrix("output.weight")
+	f := written(t, "GGUF", nil, tensors...)
+	for name, want := range map[string]struct {
+		counts   map[quant.Type]int
+		fileType uint64
+	}{
+		"Q5_K_M": {map[quant.Type]int{quant.F32: 65, quant.Q5_K: 193, quant.Q6_K: 33}, 17}, // as llama.cpp lists TheBloke/Llama-2-7B-GGUF
+		"q5_k_s": {map[quant.Type]int{quant.F32: 65, quant.Q5_K: 225, quant.Q6_K: 1}, 16},
+		"q4_1":   {map[quant.Type]int{quant.F32: 65, quant.Q4_1: 225, quant.Q8_0: 1}, 3},
+	} {
+		o, err := ParseOutput(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		g := quantized(t, f, Quantization{Type: o.Type, More: o.More})
+		got := map[quant.Type]int{}
+		for _, m := range g.Tensors {
+			got[m.Type]++
+		}
+		if fileType, _, _ := g.Uint("general.file_type"); !reflect.DeepEqual(got, want.counts) || fileType != want.fileType {
+			t.Errorf("%s: %v of file type %d, want %v of %d", name, got, fileType, want.counts, want.fileType)
+		}
+		for _, l := range []int{3, 6, 27, 28} {
+			if more := g.Tensor(fmt.Sprintf("blk.%d.attn_v.weight", l)).Type == quant.Q6_K; more != o.More {
+				t.Errorf("%s: values of layer %d in Q6_K: %t", name, l, more)
+			}
+		}
+	}
+	if err := Quantize(t.Context(), f, filepath.Join(t.TempDir(), "m"), Quantization{Type: quant.Q8_0, More: true}); err == nil {
+		t.Error("a mix that there is not")
 	}
 }
