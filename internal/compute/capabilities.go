@@ -10,6 +10,15 @@ type Recorder interface {
 	Record(seg Segment, p *Params, body func(Verbs)) error
 }
 
+// Shaper is a device that records segments, and would rather run a recording with rows to spare than make another.
+type Shaper interface {
+	// Shape returns the segment to run a step of seg's rows as: one with room for as many of each kind or more. Where seg has none of a
+	// kind, it has none either. No step is larger than most in tokens and rows of logits.
+	Shape(seg, most Segment) Segment
+	// Spare returns how many rows a segment that Shape returns may have beyond most, the tokens of the largest step.
+	Spare(most int) int
+}
+
 // Overlapper is the executor of a GPU that works at the same time as another processor, the host. The functions that it returns are
 // valid in every replay.
 type Overlapper interface {

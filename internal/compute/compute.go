@@ -16,7 +16,8 @@ import (
 // memory belongs to the device and lives until the device is closed.
 type Tensor struct {
 	Rows, Cols int
-	Mem        any // the device's own handle
+	Outputs    bool // rows are those that Params.Out names, not the step's tokens; a product's arithmetic then does not depend on their kind
+	Mem        any  // the device's own handle
 }
 
 // First returns the view of t's first n rows.
@@ -24,7 +25,8 @@ func (t Tensor) First(n int) Tensor { t.Rows = n; return t }
 
 // Split is t seen as rows of cols elements each: [Rows·Cols/cols, cols]. Heads are rows this way.
 func (t Tensor) Split(cols int) Tensor {
-	return Tensor{Rows: t.Rows * t.Cols / cols, Cols: cols, Mem: t.Mem}
+	t.Rows, t.Cols = t.Rows*t.Cols/cols, cols
+	return t
 }
 
 // Matrix is a weight [Rows, Cols] on a device: Rows outputs of Cols inputs each.
@@ -162,12 +164,19 @@ type Set struct {
 func (s Set) First(n int) Set { s.Rows = n; return s }
 
 // Segment names a stretch of a forward pass whose operations are the same for every step of the same shape.
+//
+// A step may have fewer rows of each kind than the segment that it runs as; see Shaper. The rows before Lead, and those behind the step's
+// last, are then padding: nobody reads what they hold, nothing is stored in a cache for them, and none of their neurons is computed or
+// counted. So are rows of logits behind the step's last.
 type Segment struct {
 	Name   string
 	Rows   int // tokens in the step: the shape
 	Decode int // of them, those that Params.Decode counts
 	Out    int // rows of logits in the step
 }
+
+// Lead returns the row of the segment that a step's first row is. The padding of single tokens comes before them, so that the step's rows lie together.
+func (s Segment) Lead(p *Params) int { return s.Decode - p.Decode }
 
 // Device owns weights, activations and caches, and runs segments over them.
 // A device is used by one goroutine at a time.
@@ -184,7 +193,7 @@ type Device interface {
 	// Run does body's operations with params p. The body must call the same ones for every p of the same segment and read no
 	// tensor's content.
 	Run(seg Segment, p *Params, body func(Verbs)) error
-	// Read returns row i of t, valid until the next Run: [t.Cols]. It fails where a GPU does.
+	// Read returns row i of t, of the rows that the last step has, valid until the next Run: [t.Cols]. It fails where a GPU does.
 	Read(t Tensor, i int) ([]float32, error)
 	// CopyPage copies page from to page to, in every layer of c.
 	CopyPage(c *Cache, to, from int32)

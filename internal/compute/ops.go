@@ -112,8 +112,6 @@ type Product struct {
 	Out  Tensor  // [n, W.Rows]
 	W    *Matrix // [W.Rows, cols]
 	Bias *Vector // [W.Rows] or nil
-
-	Outputs bool // the rows are those that Params.Out names, and a row's arithmetic does not depend on its kind
 }
 
 // Visit implements Op.

@@ -46,6 +46,8 @@ type Model struct {
 	rope   *compute.Rope   // nil where positions are learned
 
 	cache  *compute.Cache
+	most   compute.Segment // rows of the largest step
+	shaper compute.Shaper  // the device, if it has a choice of segments, or nil
 	buf    buffers
 	step   buffers         // buf, cut to the step in progress
 	params *compute.Params // of the step in progress
@@ -104,7 +106,13 @@ func Load(ctx context.Context, f *gguf.File, dev compute.Device, o Options) (*Mo
 	if m.cache, err = dev.Cache(m.CacheSpec(o.Cache.Pages)); err != nil {
 		return nil, err
 	}
-	if m.buf, err = m.newBuffers(o.Batch, o.Outputs); err != nil {
+	m.most = compute.Segment{Rows: o.Batch, Out: o.Outputs}
+	rows := o.Batch
+	if s, ok := dev.(compute.Shaper); ok && o.Observer == nil { // an observer reads rows of the step
+		m.shaper = s
+		rows += s.Spare(o.Batch)
+	}
+	if m.buf, err = m.newBuffers(rows, o.Outputs); err != nil {
 		return nil, err
 	}
 	m.body = m.forward
@@ -229,6 +237,7 @@ func (m *Model) newBuffers(n, outputs int) (buffers, error) {
 	}
 	b.q, b.attn, b.k, b.v = tensor(n, q), tensor(n, attn), tensor(n, k), tensor(n, values)
 	b.last, b.logits = tensor(outputs, m.Embd), tensor(outputs, m.Vocab)
+	b.last.Outputs, b.logits.Outputs = true, true
 	rank, dense, gated := 0, false, false
 	for i := range m.layers {
 		f := &m.layers[i].ffn
@@ -281,13 +290,21 @@ func (m *Model) ForwardHidden(p *compute.Params) error {
 
 // run runs one step of body, which has a name of its own.
 func (m *Model) run(name string, p *compute.Params, body func(compute.Verbs)) error {
-	n, nOut := len(p.Tokens), len(p.Out)
-	if n == 0 || n > m.buf.x.Rows || nOut > m.buf.logits.Rows {
-		return fmt.Errorf("a step of %d tokens and %d outputs does not fit buffers of %d and %d", n, nOut, m.buf.x.Rows, m.buf.logits.Rows)
+	seg := compute.Segment{Name: name, Rows: len(p.Tokens), Decode: p.Decode, Out: len(p.Out)}
+	if seg.Rows == 0 || seg.Rows > m.most.Rows || seg.Out > m.most.Out {
+		return fmt.Errorf("a step of %d tokens and %d outputs does not fit buffers of %d and %d", seg.Rows, seg.Out, m.most.Rows, m.most.Out)
 	}
+	if m.shaper != nil {
+		seg = m.shaper.Shape(seg, m.most)
+	}
+	return m.runAs(seg, p, body)
+}
+
+// runAs runs a step as seg.
+func (m *Model) runAs(seg compute.Segment, p *compute.Params, body func(compute.Verbs)) error {
 	p.Threshold, m.params = m.Threshold, p
-	m.step = m.buf.first(n, nOut)
-	return m.dev.Run(compute.Segment{Name: name, Rows: n, Decode: p.Decode, Out: nOut}, p, body)
+	m.step = m.buf.first(seg.Rows, seg.Out)
+	return m.dev.Run(seg, p, body)
 }
 
 // forward is the whole pass: embedding, blocks, final norm, head.
@@ -305,7 +322,7 @@ func (m *Model) forward(v compute.Verbs) {
 	}
 	v.Gather(s.last, s.x)
 	m.normalise(v, s.last, s.last, m.norm)
-	v.MatMul(s.last, compute.Products{{Out: s.logits, W: m.head, Outputs: true}})
+	v.MatMul(s.last, compute.Products{{Out: s.logits, W: m.head}})
 }
 
 // normalise applies the family's norm.

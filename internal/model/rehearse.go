@@ -16,13 +16,14 @@ func (m *Model) Rehearse() error {
 	}
 	pages := make([]int32, m.cache.Pages)
 	step := func(n, decode int) error {
-		return m.Forward(&compute.Params{
-			Tokens: make([]int32, n), Pos: make([]int32, n), Seq: make([]int32, n), Out: make([]int32, min(n, m.buf.logits.Rows)), Pages: [][]int32{pages},
+		out := min(n, m.most.Out)
+		return m.runAs(compute.Segment{Name: "forward", Rows: n, Decode: decode, Out: out}, &compute.Params{
+			Tokens: make([]int32, n), Pos: make([]int32, n), Seq: make([]int32, n), Out: make([]int32, out), Pages: [][]int32{pages},
 			Decode: decode,
-		})
+		}, m.body)
 	}
 	return d.Rehearse(func() error {
-		most := m.buf.x.Rows
+		most := m.buf.x.Rows // of the largest segment, in which some may be padding
 		if err := step(most, 0); err != nil {
 			return err
 		}

@@ -41,6 +41,7 @@ func used(b *modelcost.Cost, plan *Plan, infos []vulkan.Info) ([]int64, error) {
 type rehearsing interface {
 	compute.Device
 	compute.Rehearser
+	compute.Shaper
 }
 
 // shapes hands on weights without their data.

@@ -325,7 +325,8 @@ func (d *Device) Read(t compute.Tensor, i int) ([]float32, error) {
 
 // viewed is memory in the shape of t, which is a view of it.
 func viewed(t, memory compute.Tensor) compute.Tensor {
-	return compute.Tensor{Rows: t.Rows, Cols: t.Cols, Mem: memory.Mem}
+	t.Mem = memory.Mem
+	return t
 }
 
 // Run has the GPU run body, whose operations are passed on to the host where they are the host's.
@@ -373,6 +374,27 @@ func (d *Device) Steps(most int) []int {
 		return gpu.Steps(most)
 	}
 	return []int{most}
+}
+
+// Shape implements compute.Shaper: only the GPU has padding.
+func (d *Device) Shape(seg, most compute.Segment) compute.Segment {
+	gpu, ok := d.gpu.(compute.Shaper)
+	if !ok {
+		return seg
+	}
+	shape := gpu.Shape(seg, most)
+	if sent := d.streaming.Tokens; seg.Decode == 0 && seg.Rows < sent && shape.Rows >= sent { // tokens decide that, not padding
+		shape.Rows = sent - 1
+	}
+	return shape
+}
+
+// Spare implements compute.Shaper.
+func (d *Device) Spare(most int) int {
+	if gpu, ok := d.gpu.(compute.Shaper); ok {
+		return gpu.Spare(most)
+	}
+	return 0
 }
 
 // hostError is an error of the host's part of a run, which the GPU passes on.

@@ -85,6 +85,18 @@ func (f *MultiGPU) Steps(most int) []int {
 	return sizes
 }
 
+// Shape implements compute.Shaper. GPUs round alike, but may be sent neurons for prompts of other lengths.
+func (f *MultiGPU) Shape(seg, most compute.Segment) compute.Segment {
+	shape := f.pairs[0].Shape(seg, most)
+	for _, d := range f.pairs[1:] {
+		shape.Rows = min(shape.Rows, d.Shape(seg, most).Rows)
+	}
+	return shape
+}
+
+// Spare implements compute.Shaper.
+func (f *MultiGPU) Spare(most int) int { return f.pairs[0].Spare(most) }
+
 // of returns the device whose GPU src belongs to.
 func (f *MultiGPU) of(src *compute.Source) (*Device, error) {
 	gpu := int(src.Split.Tier)
@@ -232,8 +244,9 @@ func (f *MultiGPU) run(s *stage, p *compute.Params, body func(compute.Verbs)) er
 	if f.pairs[s.gpu].rehearsal { // nothing was computed
 		return nil
 	}
+	w := windowOf(s.seg, p)
 	for _, bring := range s.bring {
-		bring()
+		bring(&w)
 	}
 	return nil
 }
@@ -246,7 +259,7 @@ type stage struct {
 	seen     []*spread        // activations that it takes or writes
 	takes    []compute.Tensor // activations that earlier stages left in the host's memory
 	leaves   []compute.Tensor // those that it leaves there
-	bring    []func()         // brings those that are on the GPU, as it was recorded last
+	bring    []func(*window)  // brings those that are on the GPU, as it was recorded last
 }
 
 // survey cuts body's operations into stages, without doing them.

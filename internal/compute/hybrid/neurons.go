@@ -37,9 +37,9 @@ func (r *router) setToGPU(s compute.Set) {
 	r.meet(nil)
 	m.onGPU = true
 	to, from := r.gpu.UploadSet(setView(s, m.gpu)), setView(s, m.host)
-	r.last.stores = append(r.last.stores, func() {
+	r.last.stores = append(r.last.stores, func(w *window) {
 		words, perRow := to()
-		r.d.host.SetWords(from, words, perRow)
+		r.d.host.SetWords(w.set(from), w.words(words, perRow), perRow)
 	})
 }
 
@@ -56,9 +56,9 @@ func (r *router) setToHost(s compute.Set) {
 // loadSet fills to with the neurons of a set that the GPU has downloaded, counted from first.
 func (r *router) loadSet(from func() ([]uint32, int), to compute.Set, first int) {
 	s := r.stretch()
-	s.loads = append(s.loads, func() {
+	s.loads = append(s.loads, func(w *window) {
 		words, perRow := from()
-		r.d.host.FillSet(to, words, perRow, first)
+		r.d.host.FillSet(w.set(to), w.words(words, perRow), perRow, first)
 	})
 }
 
@@ -145,8 +145,8 @@ func (r *router) both(out, x compute.Tensor, s compute.Set, f compute.SparseWeig
 	})
 	from := viewed(out, partial.gpu)
 	to := r.gpu.Upload(from)
-	work.stores = append(work.stores, func() {
-		copy(to(), r.d.host.Data(sum))
+	work.stores = append(work.stores, func(w *window) {
+		copy(w.floats(sum, to()), r.d.host.Data(sum))
 		f.Count.Join(cold.Count)
 	})
 	r.gpu.Do(&compute.Add{Dst: gpuTensor(out), X: from})
@@ -170,9 +170,9 @@ func (r *router) cold(s compute.Set, hot, n int) compute.Set {
 	}
 	words, all, host := m.words, setView(s, m.host), r.d.host
 	work := r.stretch()
-	work.loads = append(work.loads, func() {
-		host.SetWords(all, words, perRow)
-		host.FillSet(to, words, perRow, hot)
+	work.loads = append(work.loads, func(w *window) {
+		host.SetWords(w.set(all), words, perRow)
+		host.FillSet(w.set(to), words, perRow, hot)
 	})
 	return to
 }

@@ -46,18 +46,21 @@ func (r *router) fail(err error) {
 // stretch is a turn of the host: it loads what the GPU has downloaded, computes, and stores what the GPU is going to upload.
 type stretch struct {
 	d      *Device
-	name   string // of a weight that it is for, for the trace
-	seg    compute.Segment
-	loads  []func()
+	name   string          // of a weight that it is for, for the trace
+	seg    compute.Segment // the GPU's
+	host   string          // the name of the host's
+	loads  []func(w *window)
 	ops    []compute.Op
-	stores []func()
+	stores []func(w *window)
 	body   func(v compute.Verbs) // does ops
+	now    window                // of the step at hand
+	resize resize                // of ops, to the rows of now
 }
 
 func (r *router) stretch() *stretch {
 	if r.next == nil {
-		s := &stretch{d: r.d, seg: r.seg}
-		s.seg.Name = fmt.Sprintf("%s, host", r.seg.Name)
+		s := &stretch{d: r.d, seg: r.seg, host: fmt.Sprintf("%s, host", r.seg.Name)}
+		s.resize.to = window{rows: r.seg.Rows, out: r.seg.Out}
 		s.body = func(v compute.Verbs) {
 			for _, op := range s.ops {
 				v.Do(op)
@@ -76,18 +79,32 @@ func (s *stretch) run(p *compute.Params) error {
 }
 
 func (s *stretch) compute(p *compute.Params) error {
+	s.now = windowOf(s.seg, p)
 	for _, load := range s.loads {
-		load()
+		load(&s.now)
 	}
 	if len(s.ops) > 0 {
-		if err := s.d.host.Run(s.seg, p, s.body); err != nil {
+		s.fit()
+		seg := compute.Segment{Name: s.host, Rows: s.now.rows, Decode: p.Decode, Out: s.now.out}
+		if err := s.d.host.Run(seg, p, s.body); err != nil {
 			return &hostError{err}
 		}
 	}
 	for _, store := range s.stores {
-		store()
+		store(&s.now)
 	}
 	return nil
+}
+
+// fit gives the operations the step's rows: they were recorded with the segment's, and have had an earlier step's since.
+func (s *stretch) fit() {
+	if to := &s.resize.to; to.rows == s.now.rows && to.out == s.now.out {
+		return
+	}
+	s.resize = resize{from: s.resize.to, to: s.now}
+	for _, op := range s.ops {
+		op.Visit(&s.resize)
+	}
 }
 
 // named says what s is for, if nothing has yet.
@@ -122,7 +139,7 @@ func (r *router) toGPU(tensors ...compute.Tensor) {
 			continue // it never had a content: the GPU's is as good
 		}
 		from, to := viewed(t, m.host), r.gpu.Upload(viewed(t, m.gpu))
-		r.last.stores = append(r.last.stores, func() { copy(to(), r.d.host.Data(from)) })
+		r.last.stores = append(r.last.stores, func(w *window) { copy(w.floats(from, to()), r.d.host.Data(from)) })
 	}
 }
 
@@ -136,13 +153,13 @@ func (r *router) toHost(tensors ...compute.Tensor) {
 		m.onHost = true
 		from, to := r.gpu.Download(viewed(t, m.gpu)), viewed(t, m.host)
 		s := r.stretch()
-		s.loads = append(s.loads, func() { copy(r.d.host.Data(to), from()) })
+		s.loads = append(s.loads, func(w *window) { copy(r.d.host.Data(to), w.floats(to, from())) })
 	}
 }
 
 // leave downloads tensors that another GPU's part of the pass goes on with. What it returns brings them to the host's memory when this
 // part has run, in every replay: no turn of the host is needed for it.
-func (r *router) leave(tensors ...compute.Tensor) (bring []func()) {
+func (r *router) leave(tensors ...compute.Tensor) (bring []func(w *window)) {
 	r.meet(nil)
 	for _, t := range tensors {
 		m := t.Mem.(*tensor)
@@ -151,7 +168,7 @@ func (r *router) leave(tensors ...compute.Tensor) (bring []func()) {
 		}
 		m.onHost = true
 		from, to := r.gpu.Download(viewed(t, m.gpu)), viewed(t, m.host)
-		bring = append(bring, func() { copy(r.d.host.Data(to), from()) })
+		bring = append(bring, func(w *window) { copy(r.d.host.Data(to), w.floats(to, from())) })
 	}
 	return bring
 }

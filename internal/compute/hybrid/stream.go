@@ -199,7 +199,7 @@ func (y *stream) seeSet() {
 	s := y.r.stretch()
 	if !m.onHost {
 		from := y.r.gpu.DownloadSet(setView(y.set, m.gpu))
-		s.loads = append(s.loads, func() {
+		s.loads = append(s.loads, func(*window) {
 			words, perRow := from()
 			y.words, y.perRow = append(y.words[:0], words...), perRow // other layers' come to the same place
 		})
@@ -208,7 +208,7 @@ func (y *stream) seeSet() {
 	all, host := setView(y.set, m.host), y.r.d.host
 	y.perRow = (y.n + 31) / 32
 	y.words = make([]uint32, y.set.Rows*y.perRow)
-	s.loads = append(s.loads, func() { host.SetWords(all, y.words, y.perRow) })
+	s.loads = append(s.loads, func(w *window) { host.SetWords(w.set(all), w.words(y.words, y.perRow), y.perRow) })
 }
 
 // bring records the way of chunk c to the GPU.
@@ -228,7 +228,7 @@ func (y *stream) bring(c int) {
 	}
 	matrices, fill := y.gpu.UploadWeights(d.rooms.room[c%2], sources, y.uses)
 	turn := y.turns[c]
-	turn.stores = append(turn.stores, func() {
+	turn.stores = append(turn.stores, func(*window) {
 		for i, w := range y.weights {
 			fill(i, y.host.Restore(w, from, to, d.rooms.host).Data)
 		}
@@ -245,7 +245,7 @@ func (y *stream) bring(c int) {
 	if y.set.Mem != nil {
 		set := y.chunkSet(c)
 		words := y.r.gpu.UploadSet(set)
-		turn.stores = append(turn.stores, func() {
+		turn.stores = append(turn.stores, func(*window) {
 			dst, perRow := words()
 			for row := range set.Rows {
 				bits(dst[row*perRow:][:perRow], y.words[row*y.perRow:][:y.perRow], y.hot+from, to-from)

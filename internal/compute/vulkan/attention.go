@@ -39,7 +39,7 @@ func (r *recorder) attend(out, q compute.Tensor, c *compute.Cache, layer int, a 
 	if n == 0 {
 		return
 	}
-	r.check(needPlaces(n, c.Pages))
+	r.check(needPlaces(c.Pages))
 
 	// No sequence is longer than the cache.
 	maxSplits := ceil(c.Pages*compute.PagePositions, splitPositions)

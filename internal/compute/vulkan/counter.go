@@ -30,7 +30,7 @@ func Counter(info Info) *Device {
 func (d *Device) count(seg compute.Segment, p *compute.Params, body func(compute.Verbs)) {
 	d.inputs.restart()
 	d.results.restart()
-	r := &recorder{d: d, now: p, seg: newSegment(seg, p), err: errSizing}
+	r := &recorder{d: d, now: p, seg: d.newSegment(seg, p), err: errSizing}
 	body(compute.NewVerbs(r))
 	d.free(r.seg)
 }

@@ -1,12 +1,15 @@
 package vulkan
 
-import "github.com/powerinfer-go/powerinfer/internal/compute/vulkan/driver"
+import (
+	"github.com/powerinfer-go/powerinfer/internal/compute"
+	"github.com/powerinfer-go/powerinfer/internal/compute/vulkan/driver"
+)
 
 // counters are the counts that a recording's dispatches add to: in the device's own memory, where adding is fast, zeroed before the
 // first of them and copied to the host at the recording's end.
 type counters struct {
 	memory driver.View
-	done   []func(counts []uint32)
+	done   []func(p *compute.Params, counts []uint32)
 }
 
 const (
@@ -15,10 +18,10 @@ const (
 )
 
 // counter is memory for three counts, which done is given when the segment has run.
-func (r *recorder) counter(done func(counts []uint32)) driver.View {
+func (r *recorder) counter(done func(p *compute.Params, counts []uint32)) driver.View {
 	c, pitch := &r.counters, driver.Align(counterBytes, r.d.gpu.Alignment())
 	if len(c.done) == maxCounters {
-		return r.result(counterBytes, func(data []byte) { done(words(data)) })
+		return r.result(counterBytes, func(p *compute.Params, data []byte) { done(p, words(data)) })
 	}
 	if len(c.done) == 0 {
 		c.memory = r.scratch("counters", maxCounters*pitch)
@@ -39,9 +42,9 @@ func (r *recorder) collect() {
 		return
 	}
 	size := int64(len(done)) * pitch
-	v := r.result(size, func(data []byte) {
+	v := r.result(size, func(p *compute.Params, data []byte) {
 		for i, f := range done {
-			f(words(data[int64(i)*pitch:][:counterBytes]))
+			f(p, words(data[int64(i)*pitch:][:counterBytes]))
 		}
 	})
 	if r.err == nil {

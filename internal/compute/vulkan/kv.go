@@ -65,7 +65,7 @@ func (r *recorder) storeKV(c *compute.Cache, layer int, k, v compute.Tensor) {
 	if n == 0 {
 		return
 	}
-	r.check(needPlaces(k.Rows, c.Pages))
+	r.check(needPlaces(c.Pages))
 	keys, values := cacheLayer(c, layer)
 	r.dispatch(call{
 		shader: "storekv", local: elementwise,
@@ -75,19 +75,19 @@ func (r *recorder) storeKV(c *compute.Cache, layer int, k, v compute.Tensor) {
 	})
 }
 
-// needPlaces checks that n tokens have a place in one of pages.
-func needPlaces(n, pages int) func(*compute.Params) error {
+// needPlaces checks that every token has a place in one of pages.
+func needPlaces(pages int) func(*compute.Params) error {
 	return func(p *compute.Params) error {
-		if err := within("sequence", p.Seq, n, len(p.Pages)); err != nil {
+		if err := within("sequence", p.Seq, len(p.Tokens), len(p.Pages)); err != nil {
 			return err
 		}
-		for i, seq := range p.Seq[:n] {
+		for i, seq := range p.Seq {
 			if i >= len(p.Pos) || p.Pos[i] < 0 || int(p.Pos[i])/compute.PagePositions >= len(p.Pages[seq]) {
 				return fmt.Errorf("token %d of sequence %d has no page", i, seq)
 			}
 		}
 		for _, table := range p.Pages {
-			if err := within("page", table, len(table), pages); err != nil {
+			if err := within("page", table, 0, pages); err != nil {
 				return err
 			}
 		}

@@ -9,18 +9,19 @@ import (
 )
 
 // paramsLayout is where a step's compute.Params lie in device memory, for shaders/params.glsl; a recording fixes it. In words of four
-// bytes: tokens of the step, rows of logits, threshold, sequences; then Tokens[rows], Pos[rows], Seq[rows], Out[out], where each
-// sequence's pages begin [sequences], and the pages.
+// bytes: tokens of the step, rows of logits, threshold, the segment's first row that is the step's; then Tokens[rows], Pos[rows],
+// Seq[rows], Out[out], where each sequence's pages begin [sequences], and the pages. Padding has zeros, and as a row of logits the step's first row.
 type paramsLayout struct {
 	rows, out int
-	tables    int // room for the last two
+	decode    int // rows that are single tokens
+	tables    int // room for the sequences' pages, and for where they begin
 }
 
 const paramsHeader = 4
 
-// layoutFor returns the layout of a recording made with p, with room for tables that grow.
-func layoutFor(seg compute.Segment, p *compute.Params) paramsLayout {
-	l := paramsLayout{rows: max(seg.Rows, len(p.Tokens)), out: max(seg.Out, len(p.Out)), tables: 64}
+// layoutFor returns the layout of a recording of seg made with p, with room for tables that grow, and at least for so many words of them.
+func layoutFor(seg compute.Segment, p *compute.Params, tables int) paramsLayout {
+	l := paramsLayout{rows: seg.Rows, out: seg.Out, decode: seg.Decode, tables: max(64, tables)}
 	for n := tableWords(p); l.tables < n+n/4; {
 		l.tables *= 2
 	}
@@ -35,23 +36,44 @@ func tableWords(p *compute.Params) int {
 	return n
 }
 
-// holds reports whether p fits.
-func (l paramsLayout) holds(p *compute.Params) bool {
-	return max(len(p.Tokens), len(p.Pos), len(p.Seq)) <= l.rows && len(p.Out) <= l.out && tableWords(p) <= l.tables
+// holds reports whether there is room for p's tables.
+func (l paramsLayout) holds(p *compute.Params) bool { return tableWords(p) <= l.tables }
+
+// fits says why a step of p's rows does not run as seg.
+func fits(seg compute.Segment, p *compute.Params) error {
+	decode, rows := p.Decode, max(len(p.Tokens), len(p.Pos), len(p.Seq))
+	switch {
+	case decode < 0 || decode > seg.Decode || seg.Lead(p)+rows > seg.Rows:
+		return fmt.Errorf("%d rows, of which %d are single tokens, do not fit a recording of %d and %d", rows, decode, seg.Rows, seg.Decode)
+	case len(p.Out) > seg.Out:
+		return fmt.Errorf("%d rows of logits do not fit a recording of %d", len(p.Out), seg.Out)
+	}
+	return nil
 }
+
+// lead returns the row that p's first row is; see compute.Segment.
+func (l paramsLayout) lead(p *compute.Params) int { return l.decode - p.Decode }
 
 func (l paramsLayout) words() int { return paramsHeader + 3*l.rows + l.out + l.tables }
 
 // write fills dst with p.
 func (l paramsLayout) write(p *compute.Params, dst []byte) {
 	w := words(dst)
-	w[0], w[1], w[2], w[3] = uint32(len(p.Tokens)), uint32(len(p.Out)), math.Float32bits(p.Threshold), uint32(len(p.Pages))
+	lead := uint32(l.lead(p))
+	w[0], w[1], w[2], w[3] = uint32(len(p.Tokens)), uint32(len(p.Out)), math.Float32bits(p.Threshold), lead
 	at := paramsHeader
 	for _, part := range [...][]int32{p.Tokens, p.Pos, p.Seq} {
-		put(w[at:at+l.rows], part)
+		room := w[at:][:l.rows]
+		clear(room)
+		put(room[lead:], part)
 		at += l.rows
 	}
-	put(w[at:at+l.out], p.Out)
+	for i := range w[at:][:l.out] {
+		w[at+i] = lead
+		if i < len(p.Out) {
+			w[at+i] += uint32(p.Out[i])
+		}
+	}
 	at += l.out
 	next := at + len(p.Pages)
 	for i, pages := range p.Pages {
@@ -78,23 +100,24 @@ func numbers(b []byte) []float32 {
 }
 
 // needTokens, needPositions, needPlaces and needRows check what verbs take from the params; a wrong one would be read from elsewhere.
-func needTokens(n, rows int) func(*compute.Params) error {
-	return func(p *compute.Params) error { return within("token", p.Tokens, n, rows) }
+func needTokens(rows int) func(*compute.Params) error {
+	return func(p *compute.Params) error { return within("token", p.Tokens, 0, rows) }
 }
 
-func needPositions(n, offset, rows int) func(*compute.Params) error {
-	return func(p *compute.Params) error { return within("position", p.Pos, n, rows-offset) }
+func needPositions(offset, rows int) func(*compute.Params) error {
+	return func(p *compute.Params) error { return within("position", p.Pos, len(p.Tokens), rows-offset) }
 }
 
-func needRows(n, rows int) func(*compute.Params) error {
-	return func(p *compute.Params) error { return within("row of logits", p.Out, n, rows) }
+func needRows() func(*compute.Params) error {
+	return func(p *compute.Params) error { return within("row of logits", p.Out, 0, len(p.Tokens)) }
 }
 
+// within says what is wrong with ids: there are fewer than n, or one is negative or not below limit.
 func within(what string, ids []int32, n, limit int) error {
 	if len(ids) < n {
 		return fmt.Errorf("%d numbers of a %s for %d rows", len(ids), what, n)
 	}
-	for _, id := range ids[:n] {
+	for _, id := range ids {
 		if id < 0 || int(id) >= limit {
 			return fmt.Errorf("%s %d of %d", what, id, limit)
 		}

@@ -17,12 +17,15 @@ func (d *Device) Record(seg compute.Segment, p *compute.Params, body func(comput
 		d.forget(seg)
 	}
 	d.runs++
+	if err := fits(seg, p); err != nil {
+		return fmt.Errorf("segment %q: %w", seg.Name, err)
+	}
 	d.size(seg, p, body)
 	if d.gpu.Counts() {
 		d.count(seg, p, body)
 		return nil
 	}
-	r := &recorder{d: d, now: p, seg: newSegment(seg, p)}
+	r := &recorder{d: d, now: p, seg: d.newSegment(seg, p)}
 	r.seg.used = d.runs
 	if err := r.record(body); err != nil {
 		return fmt.Errorf("segment %q: %w", seg.Name, err)
@@ -43,7 +46,7 @@ var errSizing = errors.New("only sizes are asked for")
 func (d *Device) size(seg compute.Segment, p *compute.Params, body func(compute.Verbs)) {
 	d.inputs.restart()
 	d.results.restart()
-	r := &recorder{d: d, now: p, seg: newSegment(seg, p), sizing: true, err: errSizing}
+	r := &recorder{d: d, now: p, seg: d.newSegment(seg, p), sizing: true, err: errSizing}
 	body(compute.NewVerbs(r))
 	d.free(r.seg)
 }

@@ -124,13 +124,13 @@ func (r *recorder) norm(shader string, dst, x compute.Tensor, w, b *compute.Vect
 
 // embed looks up each token's row.
 func (r *recorder) embed(dst compute.Tensor, table *compute.Matrix) {
-	r.check(needTokens(dst.Rows, table.Rows))
+	r.check(needTokens(table.Rows))
 	r.lookup("embed", dst, table, 0)
 }
 
 // addPosition adds each position's row.
 func (r *recorder) addPosition(x compute.Tensor, table *compute.Matrix, offset int) {
-	r.check(needPositions(x.Rows, offset, table.Rows))
+	r.check(needPositions(offset, table.Rows))
 	r.lookup("addposition", x, table, offset)
 }
 
@@ -163,7 +163,7 @@ func (r *recorder) gather(dst, x compute.Tensor) {
 	if dst.Cols != x.Cols {
 		panic(fmt.Sprintf("vulkan: Gather of %d columns from %d", dst.Cols, x.Cols))
 	}
-	r.check(needRows(dst.Rows, x.Rows))
+	r.check(needRows())
 	n := dst.Rows * dst.Cols
 	if n == 0 {
 		return
@@ -199,11 +199,15 @@ func (r *recorder) turns(rp *compute.Rope, rows int) driver.View {
 	if v, ok := r.ropes[rp]; ok && v.Size >= 8*int64(rows)*int64(len(rp.Freqs)) {
 		return v
 	}
-	r.check(needPositions(rows, 0, math.MaxInt32))
+	r.check(needPositions(0, math.MaxInt32))
+	layout := r.seg.params
 	v := r.hostData(8*int64(rows)*int64(len(rp.Freqs)), func(p *compute.Params, dst []byte) {
-		w := numbers(dst)
+		w, lead := numbers(dst), layout.lead(p)
 		for t := range rows {
-			pos := float64(p.Pos[t])
+			pos := 0.0 // of padding
+			if i := t - lead; i >= 0 && i < len(p.Pos) {
+				pos = float64(p.Pos[i])
+			}
 			for i, f := range rp.Freqs {
 				sin, cos := math.Sincos(pos * f)
 				at := 2 * (t*len(rp.Freqs) + i)

@@ -13,16 +13,16 @@ import (
 
 // segment is a recorded stretch of a forward pass, to be submitted again with other params.
 type segment struct {
+	name    string
 	legs    []leg
 	checks  []func(*compute.Params) error
 	inputs  []input
 	results []result
 	params  paramsLayout // what the recording has room for
-	decode  int          // its first rows, which are single tokens of running sequences
 	used    uint64       // the number of the run that used it last
 	stamps  []stamp      // in the order in which they are passed
 	copies  []copied     // what the host reads when it has run
-	wanted  []place      // what it read besides: the next recording copies that too
+	stale   bool         // it read more: the next recording copies that too
 
 	pools []vk.DescriptorPool // of its dispatches' sets; none where descriptors are pushed
 	sets  int                 // left in the last one
@@ -53,12 +53,14 @@ type input struct {
 // result is memory that the host clears before every run, and looks at behind it.
 type result struct {
 	driver.View
-	done func(data []byte)
+	done func(p *compute.Params, data []byte)
 }
 
 // newSegment returns a segment to be recorded with p.
-func newSegment(seg compute.Segment, p *compute.Params) *segment {
-	return &segment{params: layoutFor(seg, p), decode: seg.Decode}
+func (d *Device) newSegment(seg compute.Segment, p *compute.Params) *segment {
+	s := &segment{name: seg.Name, params: layoutFor(seg, p, d.tables)}
+	d.tables = s.params.tables
+	return s
 }
 
 // maxSegments stay recorded; the one that was not used for longest makes room for another.
@@ -69,18 +71,17 @@ const maxSegments = 64
 func (d *Device) Run(seg compute.Segment, p *compute.Params, body func(compute.Verbs)) error {
 	d.runs++
 	d.seen.restart()
+	if err := fits(seg, p); err != nil {
+		return fmt.Errorf("segment %q: %w", seg.Name, err)
+	}
 	s := d.segments[seg]
-	var wanted []place
-	if s != nil && (!s.params.holds(p) || len(s.wanted) > 0) {
-		wanted = s.wanted
-		for _, c := range s.copies {
-			wanted = append(wanted, c.place)
-		}
+	if s != nil && (s.stale || !s.params.holds(p)) {
 		d.forget(seg)
 		s = nil
 	}
 	if s == nil {
-		r := &recorder{d: d, now: p, seg: newSegment(seg, p), wanted: wanted}
+		r := &recorder{d: d, now: p, seg: d.newSegment(seg, p)}
+		r.wanted = d.seen.wanted(r.seg)
 		if err := r.record(body); err != nil {
 			return fmt.Errorf("segment %q: %w", seg.Name, err)
 		}
@@ -130,7 +131,7 @@ func (r *recorder) leg(host func(*compute.Params) error, meanwhile func()) {
 	r.seg.legs = append(r.seg.legs, l)
 }
 
-// copyWanted records copies of what the host read behind earlier runs.
+// copyWanted records copies of what the host read behind earlier runs, for it is likely to read that again.
 func (r *recorder) copyWanted() {
 	for _, w := range r.wanted {
 		v, err := r.d.results.take(w.size)
@@ -180,12 +181,12 @@ func (d *Device) play(s *segment, p *compute.Params) error {
 		return err
 	}
 	for _, r := range s.results {
-		r.done(r.Host())
+		r.done(p, r.Host())
 	}
 	for _, c := range s.copies {
 		d.seen.rows[c.place] = c.View
 	}
-	d.played = s
+	d.played, d.lead = s, s.params.lead(p)
 	return nil
 }
 
@@ -282,7 +283,7 @@ func (r *recorder) hostData(size int64, fill func(p *compute.Params, dst []byte)
 }
 
 // result is memory that is zero before every run, and given to done when the segment has run.
-func (r *recorder) result(size int64, done func(data []byte)) driver.View {
+func (r *recorder) result(size int64, done func(p *compute.Params, data []byte)) driver.View {
 	v, err := r.d.results.take(size)
 	if err != nil {
 		r.fail(err)

@@ -49,7 +49,7 @@ func (r *recorder) sparseFFN(out, x compute.Tensor, s compute.Set, w compute.Spa
 	if x.Rows == 0 {
 		return
 	}
-	prompts := min(r.seg.decode, x.Rows) // where they begin
+	prompts := min(r.seg.params.decode, x.Rows) // where they begin
 	if f.prompt = true; f.by(w.Gate) == Ordered && f.by(w.Up) == Ordered && f.by(w.Down) == Ordered {
 		prompts = x.Rows // there is no other arithmetic for them
 	}
@@ -96,8 +96,10 @@ func (f *sparse) count(first, rows, steps int) {
 		f.counts = f.r.scratch("counts", counterBytes)
 		return
 	}
-	w, tokens, n, all, listed := f.w, int64(rows), int64(f.n), f.all, f.listed
-	f.counts = f.r.counter(func(counted []uint32) {
+	w, n, all, listed, layout := f.w, int64(f.n), f.all, f.listed, f.r.seg.params
+	f.counts = f.r.counter(func(p *compute.Params, counted []uint32) {
+		lead := layout.lead(p)
+		tokens := int64(max(0, min(first+rows, lead+len(p.Tokens))-max(first, lead)))
 		predicted, gated, active := int64(counted[0]), int64(counted[1]), int64(counted[2])
 		if listed && all {
 			predicted = tokens * n
@@ -177,6 +179,7 @@ func (f *sparse) someNeurons(first, n int) {
 // choose lists the set's neurons, or, where all are in the set, those whose values' activation is not zero; picked are the
 // list's gates, or a_i in ungated layers.
 func (f *sparse) choose(first, n int, values, picked compute.Tensor) {
+	step := uint32(first)
 	c := call{
 		shader: "list", local: listLocal, spec: []uint32{truth(f.all), truth(f.w.Gate == nil)},
 		groups: [3]int{n, 1, 1},
@@ -189,8 +192,8 @@ func (f *sparse) choose(first, n int, values, picked compute.Tensor) {
 	} else {
 		from = bits(f.set)
 	}
-	c.bind = []binding{read(from), write(f.list), write(f.offsets), write(floats(picked)), update(f.counts)}
-	c.push = []uint32{uint32(f.n), f.words(), uint32(first), count, kind, threshold}
+	c.bind = []binding{read(from), write(f.list), write(f.offsets), write(floats(picked)), update(f.counts), read(f.r.params())}
+	c.push = []uint32{uint32(f.n), f.words(), uint32(first), count, kind, threshold, step}
 	f.r.dispatch(c)
 }
 
@@ -278,7 +281,7 @@ func (f *sparse) everyNeuron(first, n int) {
 	}
 	f.r.dispatch(call{
 		shader: "mask", local: elementwise, spec: []uint32{truth(f.w.Gate != nil), truth(f.all)},
-		bind:   []binding{update(floats(gates)), read(floats(ups)), read(members), update(f.counts)},
+		bind:   []binding{update(floats(gates)), read(floats(ups)), read(members), update(f.counts), read(f.r.params())},
 		push:   []uint32{uint32(n), uint32(f.n), f.words(), uint32(first), kind, threshold},
 		groups: [3]int{min(ceil(n*f.n, elementwise), listedGroups), 1, 1},
 	})

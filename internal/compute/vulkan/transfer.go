@@ -2,6 +2,7 @@ package vulkan
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/powerinfer-go/powerinfer/internal/compute"
 	"github.com/powerinfer-go/powerinfer/internal/compute/vulkan/driver"
@@ -94,6 +95,7 @@ func (s *stage) copy(v driver.View, fill func(dst []byte)) error {
 type readback struct {
 	d     *Device
 	rows  map[place]driver.View
+	known map[string][]reading // what was read behind segments, by name
 	bytes exchange
 }
 
@@ -110,15 +112,24 @@ const (
 	copyMost  = 4 << 20
 )
 
+// reading is a tensor that was read: its first row, or all of it in one place.
+type reading struct {
+	place
+	outputs bool // rows are compute.Tensor.Outputs
+}
+
 // restart gives up what Read returned.
 func (b *readback) restart() {
 	clear(b.rows)
 	b.bytes.restart()
 }
 
-// Read returns row i of t, valid until the next Run. An error leaves the device unable to compute.
+// Read returns row i of t, of those that the last step has, valid until the next Run. An error leaves the device unable to compute.
 func (d *Device) Read(t compute.Tensor, i int) ([]float32, error) {
 	m := t.Mem.(*tensor)
+	if !t.Outputs {
+		i += d.lead
+	}
 	row := place{m, 4 * int64(i) * int64(t.Cols), 4 * int64(t.Cols)}
 	all := row
 	if m.Size <= readWhole {
@@ -127,7 +138,7 @@ func (d *Device) Read(t compute.Tensor, i int) ([]float32, error) {
 	v, ok := d.seen.rows[all]
 	if !ok {
 		var err error
-		if v, err = d.seen.fetch(all); err != nil {
+		if v, err = d.seen.fetch(all, t.Outputs); err != nil {
 			if d.gpu.Lost == nil {
 				d.gpu.Fail(err)
 			}
@@ -137,7 +148,7 @@ func (d *Device) Read(t compute.Tensor, i int) ([]float32, error) {
 	return numbers(v.Slice(row.at-all.at, row.size).Host()), nil
 }
 
-func (b *readback) fetch(p place) (driver.View, error) {
+func (b *readback) fetch(p place, outputs bool) (driver.View, error) {
 	v, err := b.bytes.take(p.size)
 	if err == nil {
 		err = b.d.once(func(r *recorder) { r.copy(v, p.t.Slice(p.at, p.size)) })
@@ -147,16 +158,29 @@ func (b *readback) fetch(p place) (driver.View, error) {
 	}
 	b.rows[p] = v
 	if s := b.d.played; s != nil {
-		total := p.size
-		for _, c := range s.copies {
-			total += c.place.size
+		if r := (reading{place{p.t, 0, p.size}, outputs}); !slices.Contains(b.known[s.name], r) {
+			b.known[s.name] = append(b.known[s.name], r)
 		}
-		for _, w := range s.wanted {
-			total += w.size
-		}
-		if total <= copyMost {
-			s.wanted = append(s.wanted, p)
-		}
+		s.stale = s.stale || slices.Contains(b.wanted(s), p)
 	}
 	return v, nil
+}
+
+// wanted returns what a recording of s copies for the host: whichever rows a step has are read, as behind other segments of the same name.
+func (b *readback) wanted(s *segment) (list []place) {
+	total := int64(0)
+	for _, r := range b.known[s.name] {
+		rows, p := max(1, s.params.rows), r.place
+		if r.outputs {
+			rows = s.params.out
+		}
+		for i := range rows {
+			if p.at = int64(i) * p.size; total+p.size > copyMost || p.at+p.size > p.t.Size {
+				break
+			}
+			list = append(list, p)
+			total += p.size
+		}
+	}
+	return list
 }

@@ -215,7 +215,7 @@ void attend(uint from, uint end, uint firstSplit) {
 	barrier();
 	if (id < 4 * QUADS) {
 		uint t = id / HEADS;
-		limits[id / 4][id % 4] = id < QUERIES && exists(id) && t >= from && t < end ? int(position(tokenOf(id))) : -1;
+		limits[id / 4][id % 4] = id < QUERIES && exists(id) && !padding(tokenOf(id)) && t >= from && t < end ? int(position(tokenOf(id))) : -1;
 		int limit = limits[id / 4][id % 4];
 		starts[id / 4][id % 4] = push.window > 0 ? max(limit + 1 - int(push.window), 0) : 0;
 	}
@@ -245,7 +245,7 @@ void main() {
 	kvHead = gl_WorkGroupID.y / tiles;
 	firstHead = kvHead * group + gl_WorkGroupID.y % tiles * HEADS;
 	firstToken = gl_WorkGroupID.x * TOKENS;
-	if (!WHOLE && gl_WorkGroupID.z * SPLIT > position(firstToken)) // it has one token
+	if (!WHOLE && (padding(firstToken) || gl_WorkGroupID.z * SPLIT > position(firstToken))) // it has one token
 		return;
 	for (uint i = id; i < 4 * QUADS * KEY; i += LOCAL) {
 		uint r = i / KEY, d = i % KEY;
@@ -273,6 +273,8 @@ void main() {
 				precise float product = total[r / 4 * EACH + e][r % 4] * withSink(totals[r], sinks[headOf(r)]);
 				quotient = product;
 			}
+			if (exists(r) && padding(tokenOf(r)))
+				quotient = 0;
 			if (d < DIM && exists(r))
 				result[(tokenOf(r) * push.heads + headOf(r)) * DIM + d] = quotient;
 		}

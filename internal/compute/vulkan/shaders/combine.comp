@@ -33,11 +33,11 @@ shared float values[512]; // of the head
 
 void main() {
 	uint head = gl_WorkGroupID.x, token = gl_WorkGroupID.y;
-	uint count = position(token) / SPLIT + 1, size = push.dim + 2;
+	uint count = padding(token) ? 0 : position(token) / SPLIT + 1, size = push.dim + 2;
 	uint begin = push.window > 0 ? uint(max(int(position(token)) + 1 - int(push.window), 0)) / SPLIT : 0;
 	uint first = (token * push.heads + head) * push.maxSplits * size;
 	for (uint d = gl_LocalInvocationID.x; d < push.dim; d += gl_WorkGroupSize.x) {
-		Part total;
+		Part total = Part(0, 1); // of padding, which has no parts
 		float value = 0;
 		for (uint s = begin; s < count; s++) {
 			uint at = first + s * size;

@@ -1,5 +1,5 @@
 // A list of neurons for each token, from bits or from values: the gates, in ungated layers the ups, whose activation is not
-// zero. A workgroup makes one token's list; four invocations make a lane's.
+// zero. A workgroup makes one token's list; four invocations make a lane's. Padding has an empty list.
 #version 460
 #extension GL_GOOGLE_include_directive : require
 #include "common.glsl"
@@ -23,7 +23,12 @@ layout(push_constant) uniform Push {
 	uint count;      // which of counts the list's length is added to
 	uint kind;       // compute.Nonlinearity
 	float threshold; // of FATReLU
+	uint firstStep;  // row of the step that belongs to the first token
 } push;
+#define PARAMS 5
+#define ROWS 0
+#define OUT 0
+#include "params.glsl"
 
 const uint LOCAL = 256, PARTS = LOCAL / NEURON_LANES;
 
@@ -66,7 +71,7 @@ void main() {
 	uint id = gl_LocalInvocationID.x, token = gl_WorkGroupID.x;
 	uint words = (push.neurons + 31) / 32, each = ((words + NEURON_LANES - 1) / NEURON_LANES + PARTS - 1) / PARTS;
 	uint lane = id / PARTS, from = lane + id % PARTS * each * NEURON_LANES;
-	uint to = min(words, from + each * NEURON_LANES);
+	uint to = padding(push.firstStep + token) ? 0 : min(words, from + each * NEURON_LANES);
 	keep(token);
 	uint n = 0;
 	for (uint i = from; i < to; i += NEURON_LANES)

@@ -1,4 +1,4 @@
-// a_i of all neurons of many tokens, in place of their gates, or of their ups in ungated layers: zero outside the sets.
+// a_i of all neurons of many tokens, in place of their gates, or of their ups in ungated layers: zero outside the sets, and in padding.
 #version 460
 #extension GL_GOOGLE_include_directive : require
 #include "common.glsl"
@@ -16,17 +16,21 @@ layout(push_constant) uniform Push {
 	uint tokens;
 	uint neurons;    // of the layer; sets may have more
 	uint words;      // of a row of bits
-	uint firstToken; // row of the bits that belongs to the first token
+	uint firstToken; // row of the step, and of the bits, that belongs to the first token
 	uint kind;       // compute.Nonlinearity
 	float threshold; // of FATReLU
 } push;
+#define PARAMS 4
+#define ROWS 0
+#define OUT 0
+#include "params.glsl"
 
 void main() {
 	uvec3 n = uvec3(0);
 	for (uint i = first(); i < push.tokens * push.neurons; i += stride()) {
 		uint token = push.firstToken + i / push.neurons, neuron = i % push.neurons;
 		float a = 0;
-		if (ALL || (bits[token * push.words + neuron / 32] >> neuron % 32 & 1) != 0) {
+		if (!padding(token) && (ALL || (bits[token * push.words + neuron / 32] >> neuron % 32 & 1) != 0)) {
 			float gate = activation(push.kind, push.threshold, gates[i]);
 			a = GATED ? gate == 0 ? 0 : gate * factor(push.kind, ups[i]) : gate;
 			n += uvec3(1, gate != 0 ? 1 : 0, a != 0 ? 1 : 0);

@@ -4,6 +4,9 @@
 layout(set = 0, binding = PARAMS, std430) readonly buffer Params { uint params[]; };
 
 uint tokens() { return params[0]; }
+
+// padding reports whether a row of the recording is none of the step's, which begin at params[3].
+bool padding(uint row) { return row - params[3] >= tokens(); }
 float threshold() { return uintBitsToFloat(params[2]); }
 uint token(uint i) { return params[4 + i]; }
 uint position(uint i) { return params[4 + ROWS + i]; }

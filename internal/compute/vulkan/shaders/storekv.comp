@@ -24,6 +24,8 @@ uint word(vec2 x) { return halfBits(x.x) | halfBits(x.y) << 16; }
 void main() {
 	for (uint i = first(); i < push.n; i += stride()) {
 		uint wide = max(push.keys, push.values), row = i / wide, pair = i % wide, head = row % push.heads, t = row / push.heads;
+		if (padding(t))
+			continue;
 		uint pos = position(t), slot = pos % 64;
 		uint at = page(sequence(t), pos / 64) * push.heads + head;
 		if (pair < push.keys)
