@@ -14,22 +14,27 @@ import (
 )
 
 // TestCompanyOnGPU: on a GPU, too, requests say the same, to the byte, alone and among others. The prompts of F16 weights are
-// multiplied in halves, single tokens in order, and 43 sequences are more than any product takes as a few.
+// multiplied in halves, from compute.ShortPrompt tokens on, single tokens in order, and 44 sequences are more than any product takes as a few. The
+// longest prompt is cut wherever the others leave room for it. Some of the neurons are the processor's.
 func TestCompanyOnGPU(t *testing.T) {
 	for _, m := range []struct {
 		mode model.SparseMode
+		hot  int // neurons on the GPU
 		spec synth.Spec
 	}{
-		{model.Off, synth.Spec{Arch: "llama", Type: quant.F16}},
-		{model.Exact, synth.Spec{Arch: "llama", Type: quant.F16}},
+		{model.Off, 128, synth.Spec{Arch: "llama", Type: quant.F16}},
+		{model.Exact, 128, synth.Spec{Arch: "llama", Type: quant.F16}},
+		{model.Exact, 64, synth.Spec{Arch: "llama", Type: quant.F16}},
+		{model.Predict, 64, synth.Spec{Arch: "llama", Type: quant.F16, Magic: "PWRI"}},
 	} {
-		t.Run(fmt.Sprintf("%s %s", m.mode, m.spec.Type), func(t *testing.T) {
+		t.Run(fmt.Sprintf("%s %s %d", m.mode, m.spec.Type, m.hot), func(t *testing.T) {
 			const others, tokens = 40, 4
 			m.spec.Layers, m.spec.Embd, m.spec.FF, m.spec.Heads, m.spec.Sparsity, m.spec.PowerLaw, m.spec.Seed = 1, 64, 128, 2, 0.9, 1, 5
 			f := synthtest.File(t, m.spec)
-			e := openGPU(t, f, engine.Options{Context: 64 * (others + 10), UBatch: 64, Outputs: 48, Sparse: m.mode}, gigabyte(share(1, 128)))
+			e := openGPU(t, f, engine.Options{Context: 64 * (others + 10), UBatch: 64, Outputs: 48, Sparse: m.mode}, gigabyte(share(1, m.hot)))
 			ids := e.Tokenizer().Encode("the quick brown fox jumps over a lazy dog and another one and then the dog looks at the fox", true, true)
-			prompts := [][]int32{ids[:1], ids[:7], ids}
+			long := slices.Repeat(ids[1:], 6)[:90]
+			prompts := [][]int32{ids[:1], ids[:7], ids, long}
 			var want []said
 			for _, p := range prompts {
 				want = append(want, ask(t, e.Engine, p, tokens))

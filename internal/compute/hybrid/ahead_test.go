@@ -114,9 +114,9 @@ func TestReadAhead(t *testing.T) {
 		f := synthtest.Sparse(t, c.spec, layers)
 		attention := []bool{true, true, true}
 		o := model.Options{Sparse: c.mode, Places: plan}
-		want, wantUse := logits(t, f, hybrid.New(&tapes{host(t), map[compute.Segment]*tape{}}, host(t), attention), o)
+		want, wantUse := logits(t, f, hybrid.New(&tapes{host(t), map[compute.Segment]*tape{}, false}, host(t), attention), o)
 		r := &reader{Device: host(t)}
-		got, use := logits(t, f, hybrid.New(&idleTapes{&tapes{host(t), map[compute.Segment]*tape{}}}, r, attention), o)
+		got, use := logits(t, f, hybrid.New(&idleTapes{&tapes{host(t), map[compute.Segment]*tape{}, false}}, r, attention), o)
 		name := c.spec.Arch + " " + c.mode.String()
 		if apart(got, want) != 0 || !slices.Equal(use, wantUse) {
 			t.Errorf("%s: other bytes, or other neurons, where the host reads ahead", name)

@@ -77,6 +77,11 @@ func logits(t *testing.T, f *gguf.File, dev compute.Device, o model.Options) (ou
 // device returns as many GPUs as plan names, and a host. If streamed, prompts' cold neurons are sent, in several chunks, the last of them
 // smaller.
 func device(t *testing.T, plan [layers + 1]compute.Place, streamed bool) compute.Device {
+	return padded(t, plan, streamed, false)
+}
+
+// padded returns such a device, on whose GPUs steps have padding if so asked.
+func padded(t *testing.T, plan [layers + 1]compute.Place, streamed, pad bool) compute.Device {
 	t.Helper()
 	gpus := 0
 	for _, p := range plan {
@@ -92,7 +97,7 @@ func device(t *testing.T, plan [layers + 1]compute.Place, streamed bool) compute
 				attention = append(attention, p.Attention)
 			}
 		}
-		pair := hybrid.New(&tapes{host(t), map[compute.Segment]*tape{}}, processor, attention)
+		pair := hybrid.New(&tapes{host(t), map[compute.Segment]*tape{}, pad}, processor, attention)
 		if streamed {
 			pair.Stream(hybrid.Streaming{Tokens: 8, Bytes: 300 << 10})
 		}

@@ -11,7 +11,50 @@ import (
 // tapes is a GPU without a GPU: it keeps a segment's operations and plays them again, as a GPU does.
 type tapes struct {
 	*cpu.Device
-	kept map[compute.Segment]*tape
+	kept   map[compute.Segment]*tape
+	padded bool // steps have padding, which goes to a page of its own: the cache's last, of sparePages
+}
+
+// sparePages are the pages of the cache of a model on padded tapes.
+const sparePages = 4
+
+// Shape gives every kind of rows up to four more, to a multiple of four.
+func (c *tapes) Shape(seg, most compute.Segment) compute.Segment {
+	if !c.padded {
+		return seg
+	}
+	decode, prompts := seg.Decode, seg.Rows-seg.Decode
+	for _, n := range []*int{&decode, &prompts, &seg.Out} {
+		if *n > 0 {
+			*n += 4 - *n%4
+		}
+	}
+	seg.Rows, seg.Decode, seg.Out = decode+prompts, decode, min(seg.Out, most.Out)
+	return seg
+}
+
+func (c *tapes) Spare(int) int { return 8 }
+
+// pad returns p as its segment has it.
+func pad(seg compute.Segment, p *compute.Params) *compute.Params {
+	lead := seg.Lead(p)
+	if lead == 0 && len(p.Tokens) == seg.Rows && len(p.Out) == seg.Out {
+		return p
+	}
+	q := &compute.Params{
+		Decode: seg.Decode, Tokens: make([]int32, seg.Rows), Pos: make([]int32, seg.Rows), Seq: make([]int32, seg.Rows), Out: make([]int32, seg.Out),
+		Pages: append(slices.Clone(p.Pages), []int32{sparePages - 1}), Threshold: p.Threshold,
+	}
+	for i := range q.Seq {
+		q.Seq[i] = int32(len(p.Pages))
+	}
+	copy(q.Tokens[lead:], p.Tokens)
+	copy(q.Pos[lead:], p.Pos)
+	copy(q.Seq[lead:], p.Seq)
+	for i, row := range p.Out {
+		q.Out[i] = row + int32(lead)
+	}
+	return q
 }
 
 // tape is a recorded segment. What Download and Upload pass lies in memory of its own, as between a GPU and its host.
@@ -37,7 +80,7 @@ func (c *tapes) Run(seg compute.Segment, p *compute.Params, body func(compute.Ve
 }
 
 func (t *tape) op(body func(v compute.Verbs)) {
-	t.ops = append(t.ops, func(p *compute.Params) error { return t.dev.Run(t.seg, p, body) })
+	t.ops = append(t.ops, func(p *compute.Params) error { return t.dev.Run(t.seg, pad(t.seg, p), body) })
 }
 
 func (t *tape) Overlap(host func(p *compute.Params) error, during func()) {
