@@ -45,7 +45,7 @@ func TestCompanyOnGPU(t *testing.T) {
 			}
 			for i, p := range prompts {
 				group.Go(func() {
-					if got := ask(t, e.Engine, p, tokens); !slices.Equal(got.ids, want[i].ids) || !slices.Equal(got.probs, want[i].probs) {
+					if got := askReusing(t, e.Engine, p, tokens, engine.ReuseNone); !slices.Equal(got.ids, want[i].ids) || !slices.Equal(got.probs, want[i].probs) {
 						t.Errorf("a prompt of %d tokens is continued with %v among others, with %v alone, at %x, not %x", len(p), got.ids, want[i].ids, got.probs, want[i].probs)
 					}
 				})

@@ -93,6 +93,12 @@ type said struct {
 // ask generates n tokens greedily.
 func ask(t *testing.T, e *engine.Engine, prompt []int32, n int) (s said) {
 	t.Helper()
+	return askReusing(t, e, prompt, n, engine.ReuseSame)
+}
+
+// askReusing is ask with keys and values of earlier requests, or without.
+func askReusing(t *testing.T, e *engine.Engine, prompt []int32, n int, reuse engine.Reuse) (s said) {
+	t.Helper()
 	o := sample.DefaultOptions()
 	o.Temperature = 0
 	sampler, err := sample.New(o, e.Config().Vocab)
@@ -100,7 +106,7 @@ func ask(t *testing.T, e *engine.Engine, prompt []int32, n int) (s said) {
 		t.Error(err)
 		return s
 	}
-	_, err = e.Generate(context.Background(), engine.Request{Prompt: prompt, Max: n, Sampler: sampler, IgnoreEOG: true, Logprobs: true}, func(tok engine.Token) bool {
+	_, err = e.Generate(context.Background(), engine.Request{Prompt: prompt, Max: n, Sampler: sampler, IgnoreEOG: true, Logprobs: true, Reuse: reuse}, func(tok engine.Token) bool {
 		s.ids, s.probs = append(s.ids, tok.ID), append(s.probs, math.Float32bits(tok.Logprob))
 		return true
 	})

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/powerinfer-go/powerinfer/demo"
@@ -109,8 +110,13 @@ func TestPlanned(t *testing.T) {
 			}
 			ids := e.Tokenizer().Encode(strings.Repeat("the quick brown fox jumps over a lazy dog ", 3), true, true)
 			greedy(t, e, ids[:min(len(ids), c.context-8)], 4)
+			var group sync.WaitGroup
+			for i := range 5 { // steps of single tokens and parts of prompts, with padding
+				group.Go(func() { greedy(t, e, ids[i:min(len(ids), 7*i+3, c.context-8)], 4) })
+			}
+			group.Wait()
 			if after := p.Usage(); !slices.Equal(after, before) {
-				t.Errorf("%+v after a text, and %+v before", after, before)
+				t.Errorf("%+v after six texts, and %+v before", after, before)
 			}
 		})
 	}

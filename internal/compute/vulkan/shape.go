@@ -3,26 +3,25 @@ package vulkan
 import "github.com/powerinfer-go/powerinfer/internal/compute"
 
 // Recordings are made for rounded numbers of rows, so that a server, in whose steps any number occurs, soon has all that it needs; the
-// rows of a step that are missing are padding. What rounds is the tiles of the shaders, so padding costs no product: matvec.comp is compiled
-// for powers of two, and all others compute tiles of matTile rows. Between those, sixteen rows bound what padding costs in all other verbs.
-const (
-	fewRows  = compute.FewTokens // up to here numbers are powers of two
-	someRows = 16                // from there to matTile they are multiples of this, beyond it of matTile
-)
+// rows of a step that are missing are padding. It costs few products: matvec.comp is compiled for powers of two, and all others compute tiles
+// of matTile rows. The numbers between bound what padding costs in other verbs: at most a third of the rows.
 
-// rounded returns the rows of a recording for n, which is in multiples of step from matTile on.
+// someRows is what numbers of single tokens beyond matTile are multiples of: more would be to spare in every step, and less is more recordings.
+const someRows = 16
+
+// rounded returns the rows of a recording for n: a power of two, or three halves of one, and a multiple of step from matTile on.
 func rounded(n, step int) int {
-	switch {
-	case n <= fewRows:
-		rows := min(n, 1)
-		for rows < n {
-			rows *= 2
-		}
-		return rows
-	case n <= matTile:
-		step = someRows
+	if n > matTile {
+		return ceil(n, step) * step
 	}
-	return ceil(n, step) * step
+	rows := min(n, 1)
+	for rows < n {
+		if half := rows / 2; rows > 1 && rows+half >= n {
+			return rows + half
+		}
+		rows *= 2
+	}
+	return rows
 }
 
 // Shape implements compute.Shaper. Prompts are cut to fill steps, so the rows of a full one are what its single tokens, rounded, leave.
