@@ -121,7 +121,7 @@ func (d *Device) reset() {
 	clear(d.sizes)
 	d.played, d.lead, d.tables = nil, 0, 0
 	d.inputs, d.results = exchange{memory: &d.mem, purpose: driver.ToDevice}, exchange{memory: &d.mem, purpose: driver.ToHost}
-	d.seen, d.stage = readback{d: d, rows: map[place]driver.View{}, known: map[string][]reading{}, bytes: exchange{memory: &d.mem, purpose: driver.ToHost}}, stage{d: d}
+	d.seen, d.stage = readback{d: d, rows: map[place]driver.View{}, known: map[string][]readTensor{}, bytes: exchange{memory: &d.mem, purpose: driver.ToHost}}, stage{d: d}
 }
 
 // tensor is the memory of a compute.Tensor.

@@ -102,7 +102,7 @@ func small(t *testing.T, spec synth.Spec) *gguf.File {
 	t.Helper()
 	spec.Layers, spec.Embd, spec.FF, spec.Heads, spec.Sparsity, spec.PowerLaw, spec.Seed = 2, 64, 256, 2, 0.8, 1, 3
 	path := filepath.Join(t.TempDir(), "model.gguf")
-	if err := synth.Write(path, spec, nil); err != nil {
+	if err := synth.Write(t.Context(), path, spec, nil); err != nil {
 		t.Fatal(err)
 	}
 	f, err := gguf.Open(path)
@@ -179,16 +179,22 @@ func TestPadding(t *testing.T) {
 					var rows [2][][]float32
 					p := group.step(n[0], n[1])
 					for i, m := range models {
-						q := *p
-						if err := m.Forward(&q); err != nil {
+						q, forward := *p, m.Forward
+						if n[1] > 0 {
+							forward = m.ForwardHidden
+						}
+						if err := forward(&q); err != nil {
 							t.Fatal(err)
 						}
 						for out := range p.Out {
 							rows[i] = append(rows[i], slices.Clone(readable(m.Logits(out))))
 						}
+						for row := 0; n[1] > 0 && row < len(p.Tokens); row++ {
+							rows[i] = append(rows[i], slices.Clone(readable(m.Hidden(row))))
+						}
 					}
-					for i := range p.Out {
-						sameBits(t, fmt.Sprintf("seed %d, %d single tokens and a prompt of %d, row of logits %d", seed, n[0], n[1], i), rows[0][i], rows[1][i])
+					for i := range rows[0] {
+						sameBits(t, fmt.Sprintf("seed %d, %d single tokens and a prompt of %d, row %d of logits and hidden states", seed, n[0], n[1], i), rows[0][i], rows[1][i])
 					}
 				}
 				if !bytes.Equal(padded.memory(t), plain.memory(t)) {

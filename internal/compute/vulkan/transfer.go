@@ -95,7 +95,7 @@ func (s *stage) copy(v driver.View, fill func(dst []byte)) error {
 type readback struct {
 	d     *Device
 	rows  map[place]driver.View
-	known map[string][]reading // what was read behind segments, by name
+	known map[string][]readTensor // what was read behind segments, by name
 	bytes exchange
 }
 
@@ -112,8 +112,8 @@ const (
 	copyMost  = 4 << 20
 )
 
-// reading is a tensor that was read: its first row, or all of it in one place.
-type reading struct {
+// readTensor is a tensor that was read: its first row, or all of it in one place.
+type readTensor struct {
 	place
 	outputs bool // rows are compute.Tensor.Outputs
 }
@@ -158,7 +158,7 @@ func (b *readback) fetch(p place, outputs bool) (driver.View, error) {
 	}
 	b.rows[p] = v
 	if s := b.d.played; s != nil {
-		if r := (reading{place{p.t, 0, p.size}, outputs}); !slices.Contains(b.known[s.name], r) {
+		if r := (readTensor{place{p.t, 0, p.size}, outputs}); !slices.Contains(b.known[s.name], r) {
 			b.known[s.name] = append(b.known[s.name], r)
 		}
 		s.stale = s.stale || slices.Contains(b.wanted(s), p)
