@@ -21,6 +21,7 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/server/anthropic"
 	"github.com/powerinfer-go/powerinfer/internal/server/llamacpp"
 	"github.com/powerinfer-go/powerinfer/internal/server/metrics"
+	"github.com/powerinfer-go/powerinfer/internal/server/ollama"
 	"github.com/powerinfer-go/powerinfer/internal/server/openai"
 	"github.com/powerinfer-go/powerinfer/internal/server/page"
 	"github.com/powerinfer-go/powerinfer/internal/server/responses"
@@ -121,6 +122,7 @@ func newServer(c *cli.Command, models server.Models, o server.Options) *server.S
 	openai.Register(s)
 	responses.Register(s)
 	anthropic.Register(s)
+	ollama.Register(s, nil)
 	if shown == nil {
 		metrics.Refuse(s)
 	} else {

@@ -19,6 +19,9 @@ type Fields struct {
 	err error
 }
 
+// FieldsOf returns the fields of an object within a body.
+func FieldsOf(object json.RawMessage) (*Fields, error) { return parseFields(object) }
+
 // parseFields reads an object. Fields that are null count as absent.
 func parseFields(body []byte) (*Fields, error) {
 	if !utf8.Valid(body) {
@@ -107,6 +110,13 @@ func (f *Fields) Only(name string, values ...string) {
 	if json.Compact(&compact, raw); !slices.Contains(values, compact.String()) {
 		f.Fail(Invalid("the field %s is supported only as %s", name, strings.Join(values, " or ")))
 	}
+}
+
+// Drop leaves out the fields that nobody read, and returns their names.
+func (f *Fields) Drop() []string {
+	names := slices.Sorted(maps.Keys(f.raw))
+	f.raw = nil
+	return names
 }
 
 // Fail keeps an error for Close, unless there is one.

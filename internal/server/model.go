@@ -76,6 +76,13 @@ func formatOf(t *chat.Template, tools bool) *answer.Format {
 	return answer.FormatOf(t.Source(), can.Tools, can.ToolCalls)
 }
 
+// Thinks reports whether the model was trained to think before it answers, as its template shows.
+func (m *Model) Thinks() bool {
+	plain, _ := m.formats()
+	_, end, _ := plain.Thought("")
+	return end != ""
+}
+
 // Busy reports of each slot whether a request generates in it.
 func (m *Model) Busy() []bool {
 	all := make([]bool, len(m.busy))

@@ -25,6 +25,7 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/server"
 	"github.com/powerinfer-go/powerinfer/internal/server/anthropic"
 	"github.com/powerinfer-go/powerinfer/internal/server/llamacpp"
+	"github.com/powerinfer-go/powerinfer/internal/server/ollama"
 	"github.com/powerinfer-go/powerinfer/internal/server/openai"
 	"github.com/powerinfer-go/powerinfer/internal/server/responses"
 	"github.com/powerinfer-go/powerinfer/internal/session"
@@ -83,6 +84,7 @@ func start(t testing.TB, change func(*choices)) *live {
 	openai.Register(l.s)
 	responses.Register(l.s)
 	anthropic.Register(l.s)
+	ollama.Register(l.s, nil)
 	h := httptest.NewServer(l.s.Handler())
 	l.url = h.URL
 	t.Cleanup(func() {

@@ -22,17 +22,32 @@ func encoded(v any) []byte {
 	return bytes.TrimSuffix(b.Bytes(), []byte("\n"))
 }
 
-// An EventStream answers with server-sent events. A client that does not read them within 30 s is given up.
-type EventStream struct {
+// pieces are an answer that is sent while it is made. A client that does not read them within 30 s is given up.
+type pieces struct {
 	w       http.ResponseWriter
 	control *http.ResponseController
+	kind    string // of content
 	begun   bool
 }
 
+// An EventStream answers with server-sent events.
+type EventStream struct{ pieces }
+
 // NewEventStream returns a stream whose headers go out with the first event: until then a request can still be refused by its status.
 func NewEventStream(w http.ResponseWriter) *EventStream {
-	return &EventStream{w: w, control: http.NewResponseController(w)}
+	return &EventStream{pieces{w: w, control: http.NewResponseController(w), kind: "text/event-stream"}}
 }
+
+// A LineStream answers with JSON documents, each on a line of its own.
+type LineStream struct{ pieces }
+
+// NewLineStream returns a stream as NewEventStream does.
+func NewLineStream(w http.ResponseWriter) *LineStream {
+	return &LineStream{pieces{w: w, control: http.NewResponseController(w), kind: "application/x-ndjson"}}
+}
+
+// Send sends v as a line.
+func (l *LineStream) Send(v any) error { return l.write(append(encoded(v), '\n')) }
 
 // Send sends v as an event.
 func (e *EventStream) Send(v any) error {
@@ -51,7 +66,7 @@ func (e *EventStream) Ping() error { return e.write([]byte(":\n\n")) }
 func (e *EventStream) Done() error { return e.write([]byte("data: [DONE]\n\n")) }
 
 // Begun reports whether something was sent, so that an error can no longer be told by the status.
-func (e *EventStream) Begun() bool { return e.begun }
+func (p *pieces) Begun() bool { return p.begun }
 
 // Fail sends an error as an event in the common form, or returns it where nothing was sent: then it can be told by the status.
 func (e *EventStream) Fail(err error) error {
@@ -62,16 +77,16 @@ func (e *EventStream) Fail(err error) error {
 	return nil
 }
 
-func (e *EventStream) write(data []byte) error {
-	if !e.begun {
-		h := e.w.Header()
-		h.Set("Content-Type", "text/event-stream")
+func (p *pieces) write(data []byte) error {
+	if !p.begun {
+		h := p.w.Header()
+		h.Set("Content-Type", p.kind)
 		h.Set("Cache-Control", "no-cache")
-		e.begun = true
+		p.begun = true
 	}
-	e.control.SetWriteDeadline(time.Now().Add(slowest)) // a recorder of tests has none
-	if _, err := e.w.Write(data); err != nil {
+	p.control.SetWriteDeadline(time.Now().Add(slowest)) // a recorder of tests has none
+	if _, err := p.w.Write(data); err != nil {
 		return err
 	}
-	return e.control.Flush()
+	return p.control.Flush()
 }

@@ -3,7 +3,6 @@ package responses
 import (
 	"encoding/json"
 	"slices"
-	"sort"
 	"strings"
 
 	"github.com/powerinfer-go/powerinfer/internal/chat"
@@ -187,44 +186,11 @@ func (q *request) readIncluded(f *server.Fields) {
 // prepare makes the prompt.
 func (q *request) prepare(m *server.Model) error {
 	if q.cut {
-		if err := q.shorten(m); err != nil {
+		if err := m.Shorten(q.conversation); err != nil {
 			return err
 		}
 	}
 	var err error
 	q.reading, err = m.Prepare(q.conversation, &q.text)
 	return err
-}
-
-// shorten leaves out the oldest messages where the conversation would leave no room for a token, but what the model was told at the
-// beginning and the last message. A tool's result goes with its call.
-func (q *request) shorten(m *server.Model) error {
-	all := q.conversation.Messages
-	first := slices.IndexFunc(all, func(m chat.Message) bool { return m.Role != "system" && m.Role != "developer" })
-	if first < 0 {
-		return nil
-	}
-	var cuts []int // where what is kept may begin
-	for i := first; i < len(all); i++ {
-		if all[i].Role != "tool" {
-			cuts = append(cuts, i)
-		}
-	}
-	var err error
-	keep := func(i int) []chat.Message { return slices.Concat(all[:first], all[cuts[i]:]) }
-	fits := func(i int) bool {
-		q.conversation.Messages = keep(i)
-		_, ids, renderErr := m.Render(q.conversation)
-		if renderErr != nil && i == 0 {
-			err = renderErr
-		}
-		return renderErr == nil && len(ids) < m.Engine.Context()
-	}
-	if len(cuts) == 0 || fits(0) || err != nil {
-		q.conversation.Messages = all
-		return err
-	}
-	n := 1 + sort.Search(len(cuts)-1, func(i int) bool { return fits(i + 1) })
-	q.conversation.Messages = keep(min(n, len(cuts)-1))
-	return nil
 }

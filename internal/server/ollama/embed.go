@@ -1,0 +1,91 @@
+package ollama
+
+import (
+	"net/http"
+	"time"
+
+	"github.com/powerinfer-go/powerinfer/internal/engine"
+	"github.com/powerinfer-go/powerinfer/internal/server"
+)
+
+// embed answers with one vector of length 1 for each text.
+func (a *api) embed(w http.ResponseWriter, r *http.Request, f *server.Fields) error {
+	began, name := time.Now(), nameOf(f)
+	m, release, err := a.useForEmbedding(r, f, name)
+	if err != nil {
+		return err
+	}
+	defer release()
+	loading := time.Since(began)
+	texts := m.ReadTexts(f, "input")
+	truncate, dimensions := true, m.Engine.Config().Embd
+	f.Read("truncate", &truncate)
+	if f.Read("dimensions", &dimensions); dimensions == 0 { // as Ollama's Go client says nothing
+		dimensions = m.Engine.Config().Embd
+	}
+	if dimensions < 1 || dimensions > m.Engine.Config().Embd {
+		f.Fail(server.Invalid("the field dimensions is not a number from 1 to %d, the model's", m.Engine.Config().Embd))
+	}
+	if err := a.close(f); err != nil {
+		return err
+	}
+	tokens := 0
+	for i, ids := range texts {
+		if truncate {
+			texts[i] = ids[:min(len(ids), m.Engine.Context())]
+		}
+		tokens += len(texts[i])
+	}
+	vectors, err := m.Embed(r.Context(), texts, m.Pooling)
+	if err != nil {
+		return err
+	}
+	all := make([][]float32, len(vectors))
+	for i := range vectors {
+		all[i] = vectors[i][0][:dimensions]
+		server.Normalise(all[i], 2)
+	}
+	server.WriteJSON(w, map[string]any{
+		"model": name, "embeddings": all, "total_duration": time.Since(began), "load_duration": loading, "prompt_eval_count": tokens,
+	})
+	return nil
+}
+
+// embedOne answers with one vector as the model has it, in the form of old clients.
+func (a *api) embedOne(w http.ResponseWriter, r *http.Request, f *server.Fields) error {
+	m, release, err := a.useForEmbedding(r, f, nameOf(f))
+	if err != nil {
+		return err
+	}
+	defer release()
+	texts := m.ReadTexts(f, "prompt")
+	if err := a.close(f); err != nil {
+		return err
+	}
+	vectors, err := m.Embed(r.Context(), texts[:1], m.Pooling)
+	if err == nil {
+		server.WriteJSON(w, map[string]any{"embedding": vectors[0][0]})
+	}
+	return err
+}
+
+// useForEmbedding returns the model, which is to give one vector for each text.
+func (a *api) useForEmbedding(r *http.Request, f *server.Fields, name string) (*server.Model, func(), error) {
+	keep := readKeep(f)
+	f.Ignore("options")
+	m, release, err := a.s.Models.Use(r.Context(), a.known(name))
+	if err != nil {
+		return nil, nil, err
+	}
+	if keep != nil {
+		err = a.s.Models.Keep(a.known(name), *keep)
+	}
+	if err == nil && m.Pooling == engine.PoolNone {
+		err = server.Invalid("the server was started with --pooling none, which gives a vector for each token; POST /embedding returns them")
+	}
+	if err != nil {
+		release()
+		return nil, nil, err
+	}
+	return m, release, nil
+}

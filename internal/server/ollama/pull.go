@@ -1,0 +1,104 @@
+package ollama
+
+import (
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/powerinfer-go/powerinfer/internal/hub"
+	"github.com/powerinfer-go/powerinfer/internal/server"
+)
+
+// progressEvery is how often the progress of a file is told.
+const progressEvery = 100 * time.Millisecond
+
+// A status is a line of a pull's progress.
+type status struct {
+	Status    string `json:"status"`
+	Digest    string `json:"digest,omitempty"`
+	Total     int64  `json:"total,omitempty"`
+	Completed int64  `json:"completed,omitempty"`
+}
+
+// hubName reads the name of a model of the hub, which Ollama's users write with the hub's address.
+func (a *api) hubName(f *server.Fields) (hub.Name, error) {
+	if a.hub == nil {
+		return hub.Name{}, server.NotSupported("this server neither fetches nor removes models; powerinfer pull and rm do")
+	}
+	n, err := hub.ParseName(strings.TrimPrefix(strings.TrimSuffix(nameOf(f), ":latest"), "hf.co/"))
+	if err != nil {
+		return n, server.Invalid("%s", err)
+	}
+	return n, nil
+}
+
+func (a *api) pull(w http.ResponseWriter, r *http.Request, f *server.Fields) error {
+	n, err := a.hubName(f)
+	if err != nil {
+		return err
+	}
+	stream := true
+	f.Read("stream", &stream)
+	f.Ignore("insecure", "username", "password")
+	if err := a.close(f); err != nil {
+		return err
+	}
+	if !stream {
+		if _, err := a.hub.Pull(r.Context(), n, nil); err != nil {
+			return failureOf(err)
+		}
+		server.WriteJSON(w, status{Status: "success"})
+		return nil
+	}
+	p := &pulling{lines: server.NewLineStream(w)}
+	if p.lines.Send(status{Status: "pulling manifest"}) != nil {
+		return nil // the client is gone
+	}
+	if _, err := a.hub.Pull(r.Context(), n, p.tell); err != nil {
+		p.lines.Send(map[string]string{"error": failureOf(err).Error()})
+		return nil
+	}
+	p.lines.Send(status{Status: "success"})
+	return nil
+}
+
+// pulling tells how far a pull is. A client that is gone ends it, since its request's context ends.
+type pulling struct {
+	lines *server.LineStream
+	file  string
+	told  time.Time
+}
+
+func (p *pulling) tell(g hub.Progress) {
+	if g.File == "" || g.File == p.file && g.FileDone < g.FileTotal && time.Since(p.told) < progressEvery {
+		return
+	}
+	p.file, p.told = g.File, time.Now()
+	s := status{Status: "pulling " + g.File, Total: g.FileTotal, Completed: g.FileDone}
+	if g.SHA256 != "" {
+		s.Status, s.Digest = "pulling "+g.SHA256[:12], "sha256:"+g.SHA256
+	}
+	p.lines.Send(s)
+}
+
+func (a *api) remove(w http.ResponseWriter, r *http.Request, f *server.Fields) error {
+	n, err := a.hubName(f)
+	if err != nil {
+		return err
+	}
+	if err := a.close(f); err != nil {
+		return err
+	}
+	for _, l := range a.s.Models.List() {
+		if l.State == server.Loaded && strings.EqualFold(l.Name, n.String()) {
+			if err := a.s.Models.Unload(r.Context(), l.Name); err != nil {
+				return err
+			}
+		}
+	}
+	if _, err := a.hub.Remove(r.Context(), n); err != nil {
+		return failureOf(err)
+	}
+	w.WriteHeader(http.StatusOK)
+	return nil
+}

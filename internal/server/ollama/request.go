@@ -1,0 +1,102 @@
+package ollama
+
+import (
+	"context"
+	"encoding/json"
+	"net/http"
+	"time"
+
+	"github.com/powerinfer-go/powerinfer/internal/server"
+)
+
+// maxLogprobs is how many of the likeliest tokens are told at most.
+const maxLogprobs = 20
+
+// A request is one for a text.
+type request struct {
+	name    string // of the model, as the client says it
+	model   *server.Model
+	keep    *time.Duration
+	stream  bool
+	text    server.Generation
+	reading *server.Reading // nil: the text is told as it is
+	context bool            // the answer's end has the conversation's tokens
+	began   time.Time
+	loading time.Duration
+}
+
+// begin reads the fields that all requests for a text share. release must be called at the end; it is nil where the request was for
+// loading or unloading, and is answered.
+func (a *api) begin(ctx context.Context, f *server.Fields, empty bool) (q *request, release func(), reason string, err error) {
+	q = &request{name: nameOf(f), keep: readKeep(f), stream: true, began: time.Now()}
+	f.Read("stream", &q.stream)
+	name := a.known(q.name)
+	if empty && q.keep != nil && *q.keep == 0 {
+		return q, nil, "unload", a.s.Models.Unload(ctx, name)
+	}
+	if q.model, release, err = a.s.Models.Use(ctx, name); err != nil {
+		return nil, nil, "", err
+	}
+	q.loading = time.Since(q.began)
+	if q.keep != nil {
+		err = a.s.Models.Keep(name, *q.keep)
+	}
+	if empty || err != nil {
+		release()
+		return q, nil, "load", err
+	}
+	return q, release, "", nil
+}
+
+// readText reads the fields about how a text is generated.
+func (a *api) readText(f *server.Fields, q *request) {
+	q.text = a.readOptions(f, q.model)
+	readFormat(f, q.model, &q.text)
+	f.Read("logprobs", &q.text.Logprobs)
+	if f.Read("top_logprobs", &q.text.TopLogprobs); q.text.TopLogprobs < 0 || q.text.TopLogprobs > maxLogprobs {
+		f.Fail(server.Invalid("the field top_logprobs is not a number from 0 to %d", maxLogprobs))
+	}
+}
+
+// noImages refuses images.
+func noImages(f *server.Fields, images []json.RawMessage) {
+	if len(images) > 0 {
+		f.Fail(server.Invalid("image input is not supported; the model reads text"))
+	}
+}
+
+// close logs the fields that nobody read, which Ollama's clients may send, and returns the first error of reading.
+func (a *api) close(f *server.Fields) error {
+	for _, name := range f.Drop() {
+		a.s.Options().Log.Warn("a request has a field that is not known", "field", name)
+	}
+	return f.Close()
+}
+
+// answer generates the text and sends it in the form of d.
+func (q *request) answer(w http.ResponseWriter, r *http.Request, d document) error {
+	events, err := q.model.Generate(r.Context(), []server.Generation{q.text})
+	if err != nil {
+		return err
+	}
+	t := &text{request: q, document: d}
+	if q.reading != nil {
+		t.parser = q.reading.NewParser()
+		defer t.close()
+	}
+	if q.stream {
+		t.lines = server.NewLineStream(w)
+	}
+	for e := range events {
+		if err := t.take(&e); err != nil {
+			return err
+		}
+		if t.gone {
+			return nil
+		}
+	}
+	if !q.stream {
+		server.WriteJSON(w, t.last)
+	}
+	return nil
+}

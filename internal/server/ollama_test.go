@@ -1,0 +1,202 @@
+package server_test
+
+import (
+	"bufio"
+	"encoding/json"
+	"io"
+	"net/http"
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/powerinfer-go/powerinfer/internal/chat"
+	"github.com/powerinfer-go/powerinfer/internal/testenv"
+)
+
+// lines reads a stream of JSON documents on lines.
+func lines(t *testing.T, res *http.Response) []map[string]any {
+	t.Helper()
+	defer res.Body.Close()
+	if kind := res.Header.Get("Content-Type"); res.StatusCode != http.StatusOK || kind != "application/x-ndjson" {
+		t.Fatalf("status %d, %s", res.StatusCode, kind)
+	}
+	var docs []map[string]any
+	for in := bufio.NewScanner(res.Body); in.Scan(); {
+		var doc map[string]any
+		if err := json.Unmarshal(in.Bytes(), &doc); err != nil {
+			t.Fatalf("the line %q: %v", in.Text(), err)
+		}
+		docs = append(docs, doc)
+	}
+	for i, d := range docs {
+		if last := i == len(docs)-1; d["done"] != last || (d["done_reason"] != nil) != last {
+			t.Errorf("line %d of %d: %v", i, len(docs), d)
+		}
+	}
+	return docs
+}
+
+func TestOllamaGenerate(t *testing.T) {
+	l := start(t, nil)
+	const body = `{"model":"tales:latest","prompt":"Begin.","system":"You tell tales.","keep_alive":"5m","options":{"num_predict":8.0,"temperature":0,"num_ctx":1000000,"frobnicate":1}`
+	doc := l.good("/api/generate", body+`,"stream":false}`)
+	if doc["done"] != true || doc["done_reason"] != "length" || doc["eval_count"] != 8.0 || doc["prompt_eval_count"].(float64) < 10 ||
+		doc["total_duration"].(float64) <= 0 || doc["model"] != "tales:latest" {
+		t.Errorf("an answer: %v", doc)
+	}
+	text := ""
+	docs := lines(t, l.request(t.Context(), "POST", "/api/generate", body+`,"logprobs":true,"top_logprobs":2}`))
+	logs := 0
+	for _, d := range docs {
+		text += d["response"].(string)
+		if all, ok := d["logprobs"].([]any); ok {
+			logs += len(all)
+		}
+	}
+	if text != doc["response"] || text == "" || logs != 8 {
+		t.Errorf("streamed %q with %d log probabilities, in one piece %q", text, logs, doc["response"])
+	}
+	// the context of an answer goes on with the next
+	context, _ := json.Marshal(doc["context"])
+	next := l.good("/api/generate", `{"prompt":"And then?","stream":false,"options":{"num_predict":1},"context":`+string(context)+`}`)
+	if got, had := next["prompt_eval_count"].(float64), float64(len(doc["context"].([]any))); got <= had {
+		t.Errorf("a prompt of %v tokens behind %v", got, had)
+	}
+	for body, want := range map[string]string{
+		`{"prompt":"A","raw":true,"options":{"num_predict":1}`: "",
+		`{"prompt":""`: "load",
+		`{"prompt":"A","format":"json","options":{"num_predict":2}`: "",
+	} {
+		if doc := l.good("/api/generate", body+`,"stream":false}`); want != "" && doc["done_reason"] != want {
+			t.Errorf("%s: %v", body, doc)
+		}
+	}
+	doc = l.good("/api/generate", `{"prompt":"A","stream":false,"format":{"type":"object","properties":{"ok":{"type":"boolean"}},"required":["ok"],"additionalProperties":false}}`)
+	var v map[string]bool
+	if err := json.Unmarshal([]byte(doc["response"].(string)), &v); err != nil || len(v) != 1 || doc["done_reason"] != "stop" {
+		t.Errorf("by a schema: %v: %v", doc, err)
+	}
+}
+
+func TestOllamaChat(t *testing.T) {
+	qwen, err := os.ReadFile(testenv.Shared(t, "chat-templates/Qwen-Qwen3-0.6B.jinja"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	l := start(t, func(o *choices) {
+		o.context = 2048
+		if o.model.Template, err = chat.Parse(string(qwen), "", "<|im_end|>"); err != nil {
+			t.Fatal(err)
+		}
+	})
+	var prompt string
+	l.says.answer(func(p string) string {
+		prompt = p
+		return "<think>\nHm.\n</think>\n\n<tool_call>\n{\"name\": \"get_weather\", \"arguments\": {\"city\": \"Rome\"}}\n</tool_call>"
+	})
+	body := `{"model":"tales","think":true,"messages":[{"role":"user","content":"Weather?"}],` + tools
+	check := func(content, thinking string, calls []any) {
+		t.Helper()
+		if content != "" || thinking != "Hm." || len(calls) != 1 || at(t, calls[0], "function", "name") != "get_weather" || at(t, calls[0], "function", "arguments", "city") != "Rome" {
+			t.Errorf("content %q, thinking %q, calls %v", content, thinking, calls)
+		}
+	}
+	m := l.good("/api/chat", body+`,"stream":false}`)["message"].(map[string]any)
+	check(m["content"].(string), m["thinking"].(string), m["tool_calls"].([]any))
+	content, thinking := "", ""
+	var calls []any
+	for _, d := range lines(t, l.request(t.Context(), "POST", "/api/chat", body+"}")) {
+		m := d["message"].(map[string]any)
+		content += m["content"].(string)
+		if s, ok := m["thinking"].(string); ok {
+			thinking += s
+		}
+		if all, ok := m["tool_calls"].([]any); ok {
+			calls = append(calls, all...)
+		}
+	}
+	check(content, thinking, calls)
+	l.says.answer(func(p string) string { prompt = p; return "Sunny." })
+	l.good("/api/chat", `{"model":"tales","stream":false,"think":false,"messages":[{"role":"user","content":"Weather?"},
+		{"role":"assistant","content":"","tool_calls":[{"function":{"name":"get_weather","arguments":{"city":"Rome"}}}]},
+		{"role":"tool","tool_name":"get_weather","content":"22 degrees"}],`+tools+"}")
+	for _, part := range []string{`"city": "Rome"`, "22 degrees", "<think>\n\n</think>"} {
+		if !strings.Contains(prompt, part) {
+			t.Errorf("the prompt lacks %q: %q", part, prompt)
+		}
+	}
+	// the oldest turns are left out of what is too long, unless the client says not to
+	turns := strings.Repeat(`{"role":"user","content":"`+strings.Repeat("king ", 200)+`"},{"role":"assistant","content":"Yes."},`, 20)
+	long := `{"model":"tales","stream":false,"messages":[` + turns + `{"role":"user","content":"Last"}]`
+	if l.good("/api/chat", long+"}"); !strings.Contains(prompt, "Last") || strings.Count(prompt, "Yes.") >= 20 {
+		t.Errorf("the prompt has %d of 20 turns", strings.Count(prompt, "Yes."))
+	}
+	if doc, status := l.ask("/api/chat", long+`,"truncate":false}`); status != http.StatusBadRequest || !strings.Contains(doc["error"].(string), "2048") {
+		t.Errorf("without truncation: %d %v", status, doc)
+	}
+	if doc := l.good("/api/chat", `{"messages":[]}`); doc["done_reason"] != "load" {
+		t.Errorf("an empty chat: %v", doc)
+	}
+}
+
+func TestOllamaModels(t *testing.T) {
+	l := start(t, nil)
+	for path, want := range map[string]string{
+		"/": "Ollama is running", "/api/version": `"version":"`, "/api/tags": `"name":"tales"`, "/api/ps": `"context_length":512`,
+	} {
+		res := l.request(t.Context(), "GET", path, "")
+		text, _ := io.ReadAll(res.Body)
+		res.Body.Close()
+		if res.StatusCode != http.StatusOK || !strings.Contains(string(text), want) {
+			t.Errorf("GET %s: %d %s", path, res.StatusCode, text)
+		}
+	}
+	res := l.request(t.Context(), "HEAD", "/", "")
+	if res.Body.Close(); res.StatusCode != http.StatusOK {
+		t.Errorf("HEAD /: %d", res.StatusCode)
+	}
+	doc := l.good("/api/show", `{"model":"tales"}`)
+	if at(t, doc, "details", "family") != "llama" || doc["template"] == "" || !strings.Contains(doc["parameters"].(string), "num_ctx 512") {
+		t.Errorf("the model: %v", doc)
+	}
+	doc = l.good("/api/embed", `{"model":"tales","input":["The king","The queen"]}`)
+	if all := doc["embeddings"].([]any); len(all) != 2 || len(all[0].([]any)) < 8 {
+		t.Errorf("embeddings: %v", doc)
+	}
+	if doc = l.good("/api/embeddings", `{"model":"tales","prompt":"The king"}`); len(doc["embedding"].([]any)) < 8 {
+		t.Errorf("an embedding: %v", doc)
+	}
+}
+
+func TestOllamaRefused(t *testing.T) {
+	l := start(t, nil)
+	for _, k := range []struct {
+		path, body string
+		status     int
+		name       string
+	}{
+		{"/api/chat", `{"messages":[{"role":"user","content":"Hi","images":["aGk="]}]}`, 400, "image input"},
+		{"/api/chat", `{"messages":[{"role":"wizard","content":"Hi"}]}`, 400, "wizard"},
+		{"/api/chat", `{"model":"tales","messages":[{"role":"user","content":"Hi"}],"think":true}`, 400, `"tales" does not support thinking`},
+		{"/api/chat", `{"messages":[{"role":"user","content":"Hi"}],"think":"much"}`, 400, "think"},
+		{"/api/chat", `{"messages":[{"role":"user","content":"Hi"}],"format":"json",` + tools + `}`, 400, "format"},
+		{"/api/generate", `{"prompt":"A","suffix":"B"}`, 400, "insert"},
+		{"/api/generate", `{"prompt":"A","template":"{{ .Prompt }}"}`, 400, "template"},
+		{"/api/generate", `{"prompt":"A","format":"xml"}`, 400, "format"},
+		{"/api/generate", `{"prompt":"A","context":[-1]}`, 400, "context"},
+		{"/api/generate", `{"prompt":"A","options":{"top_p":7}}`, 400, "top-p"},
+		{"/api/generate", `{"prompt":"A","keep_alive":"soon"}`, 400, "keep_alive"},
+		{"/api/generate", `{"prompt":"","keep_alive":0}`, 501, "--models-dir"},
+		{"/api/generate", `{"prompt":"` + strings.Repeat("king ", 2000) + `"}`, 400, "512"},
+		{"/api/pull", `{"model":"a/b"}`, 501, "powerinfer pull"},
+		{"/api/create", `{"model":"a"}`, 501, "create"},
+		{"/api/show", `{"model":"nobody"}`, 404, "nobody"},
+		{"/api/nothing", `{}`, 404, "/api/nothing"},
+	} {
+		doc, status := l.ask(k.path, k.body)
+		message, _ := doc["error"].(string)
+		if status != k.status || !strings.Contains(message, k.name) {
+			t.Errorf("%s %.80s: %d %v", k.path, k.body, status, doc)
+		}
+	}
+}
