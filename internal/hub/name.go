@@ -133,7 +133,7 @@ var (
 	oidPattern    = regexp.MustCompile(`^(?:[0-9a-f]{40}|[0-9a-f]{64})$`)
 )
 
-// validCommit reports whether s is a commit's name.
+// validCommit reports whether s is Git's SHA-1 of a commit, or of anything else.
 func validCommit(s string) bool { return commitPattern.MatchString(s) }
 
 // validOID reports whether s identifies a file's content: its SHA-256, or Git's SHA-1 of it where it is kept in Git itself.

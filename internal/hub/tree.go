@@ -62,7 +62,8 @@ func readTree(r io.Reader) (files []File, whole bool, err error) {
 
 // valid reports whether f can be kept under its name and checked.
 func (f *File) valid() bool {
-	return validPath(f.Path) && validOID(f.OID) && f.Size >= 0 && f.Size <= mostBytes
+	hashed := f.OID == f.git || f.sha256() != "" && validOID(f.OID)
+	return validPath(f.Path) && validCommit(f.git) && hashed && f.Size >= 0 && f.Size <= mostBytes
 }
 
 // decode reads one JSON value of at most mostJSON bytes, and nothing after it.
