@@ -35,13 +35,14 @@ var splitName = regexp.MustCompile(`^(.+)-([0-9]{5})-of-([0-9]{5})\.gguf$`)
 
 // split returns what a file's name says of its place in a split model: 1 of 1 where it says nothing.
 func split(path string) (stem string, number, of int) {
-	m := splitName.FindStringSubmatch(path)
-	if m == nil {
-		return strings.TrimSuffix(path, ggufSuffix), 1, 1
+	if m := splitName.FindStringSubmatch(path); m != nil {
+		number, _ = strconv.Atoi(m[2]) // five digits
+		of, _ = strconv.Atoi(m[3])
+		if number >= 1 && number <= of {
+			return m[1], number, of
+		}
 	}
-	number, _ = strconv.Atoi(m[2]) // five digits
-	of, _ = strconv.Atoi(m[3])
-	return m[1], number, of
+	return strings.TrimSuffix(path, ggufSuffix), 1, 1
 }
 
 // quantName is what types and mixtures of types are called at the end of files' names.
@@ -139,7 +140,7 @@ func parts(files []File, first string) ([]File, error) {
 		byPath[f.Path] = f
 	}
 	stem, _, of := split(first)
-	if of == 1 && !splitName.MatchString(first) {
+	if stem+ggufSuffix == first {
 		return []File{byPath[first]}, nil
 	}
 	var list []File
