@@ -83,6 +83,12 @@ func device(t *testing.T, plan [layers + 1]compute.Place, streamed bool) compute
 // padded returns such a device, on whose GPUs steps have padding if so asked.
 func padded(t *testing.T, plan [layers + 1]compute.Place, streamed, pad bool) compute.Device {
 	t.Helper()
+	return deviceOf(t, plan, streamed, func() compute.Device { return &tapes{host(t), map[compute.Segment]*tape{}, pad} })
+}
+
+// deviceOf is device with GPUs of another kind.
+func deviceOf(t *testing.T, plan [layers + 1]compute.Place, streamed bool, gpu func() compute.Device) compute.Device {
+	t.Helper()
 	gpus := 0
 	for _, p := range plan {
 		gpus = max(gpus, int(p.Tier)+1)
@@ -97,7 +103,7 @@ func padded(t *testing.T, plan [layers + 1]compute.Place, streamed, pad bool) co
 				attention = append(attention, p.Attention)
 			}
 		}
-		pair := hybrid.New(&tapes{host(t), map[compute.Segment]*tape{}, pad}, processor, attention)
+		pair := hybrid.New(gpu(), processor, attention)
 		if streamed {
 			pair.Stream(hybrid.Streaming{Tokens: 8, Bytes: 300 << 10})
 		}

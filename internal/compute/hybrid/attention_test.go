@@ -1,0 +1,152 @@
+package hybrid_test
+
+import (
+	"errors"
+	"math"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/powerinfer-go/powerinfer/internal/compute"
+	"github.com/powerinfer-go/powerinfer/internal/compute/ref"
+	"github.com/powerinfer-go/powerinfer/internal/compute/vulkan"
+	"github.com/powerinfer-go/powerinfer/internal/quant"
+	"github.com/powerinfer-go/powerinfer/internal/testenv"
+)
+
+// attentionAgrees is the largest difference of an element to the scalar device's, which computes in float64; keys and values are halves in both.
+const attentionAgrees = 1e-4
+
+// attended returns what attention with a window, a cap of the scores and sinks gives in each layer, each with sinks of its own, for a prompt and
+// the token after it. [steps][layers][tokens·heads·dim]
+func attended(t *testing.T, dev compute.Device, places []compute.Place, seed uint64) (all [][][]float32) {
+	t.Helper()
+	defer dev.Close()
+	const kv, group, dim, prompt = 2, 3, 32, 20
+	rng := rand.New(rand.NewPCG(seed, 0))
+	bytes := func(rows, cols int, scale float64) []byte {
+		x := make([]float32, rows*cols)
+		for i := range x {
+			x[i] = float32(scale * rng.NormFloat64())
+		}
+		b := make([]byte, 4*len(x))
+		quant.Encode(quant.F32, b, x)
+		return b
+	}
+	must := func(err error) {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	table := func(cols int) *compute.Matrix {
+		m, err := dev.Matrix(compute.Source{Name: "table", Type: quant.F32, Rows: prompt + 1, Cols: cols, Data: bytes(prompt+1, cols, 1)}, compute.Lookup)
+		must(err)
+		return m
+	}
+	tensor := func(cols int) compute.Tensor {
+		x, err := dev.Tensor(prompt, cols)
+		must(err)
+		return x
+	}
+	queries, keys, values := table(kv*group*dim), table(kv*dim), table(kv*dim)
+	q, k, v := tensor(kv*group*dim), tensor(kv*dim), tensor(kv*dim)
+	cache, err := dev.Cache(compute.CacheSpec{Layers: slices.Repeat([]compute.KVShape{{Heads: kv, Key: dim, Value: dim}}, layers), Pages: 1})
+	must(err)
+	var outs []compute.Tensor
+	var sinks []*compute.Vector
+	for l := range layers {
+		s, err := dev.Vector(compute.Source{Name: "sinks", Type: quant.F32, Rows: 1, Cols: kv * group, Data: bytes(1, kv*group, 3), Split: places[l].Split})
+		must(err)
+		outs, sinks = append(outs, tensor(kv*group*dim)), append(sinks, s)
+	}
+	for _, step := range [][2]int{{0, prompt}, {prompt, prompt + 1}} {
+		n := step[1] - step[0]
+		p := compute.Params{Pages: [][]int32{{0}}, Seq: make([]int32, n)}
+		for pos := step[0]; pos < step[1]; pos++ {
+			p.Tokens, p.Pos = append(p.Tokens, int32(pos)), append(p.Pos, int32(pos))
+		}
+		must(dev.Run(compute.Segment{Name: "attention", Rows: n}, &p, func(verbs compute.Verbs) {
+			verbs.Embed(q.First(n), queries)
+			verbs.Embed(k.First(n), keys)
+			verbs.Embed(v.First(n), values)
+			for l := range layers {
+				verbs.StoreKV(cache, l, k.First(n), v.First(n))
+				verbs.Attend(outs[l].First(n), q.First(n), cache, l, compute.Attention{
+					Scale: float32(1 / math.Sqrt(dim)), Window: 11 + l, SoftCap: float32(1 + l), Sinks: sinks[l],
+				})
+			}
+		}))
+		var rows [][]float32
+		for _, out := range outs {
+			var row []float32
+			for i := range n {
+				x, err := dev.Read(out, i)
+				must(err)
+				row = append(row, x...)
+			}
+			rows = append(rows, row)
+		}
+		all = append(all, rows)
+	}
+	return all
+}
+
+// TestAttentionOfSeveral: the parameters of attention hold in layers on a GPU, on another one and in RAM, as the scalar device defines them; each layer
+// has its own.
+func TestAttentionOfSeveral(t *testing.T) {
+	on := func(gpu compute.Tier, attention bool) compute.Place {
+		return compute.Place{Split: compute.Split{Tier: gpu}, Attention: attention}
+	}
+	plans := map[string][layers + 1]compute.Place{
+		"one GPU":          {on(0, true), on(0, true), on(0, true)},
+		"a layer in RAM":   {on(0, true), on(0, false), on(0, true)},
+		"all in RAM":       {on(0, false), on(0, false), on(0, false)},
+		"two GPUs":         {on(0, true), on(1, true), on(1, true)},
+		"two GPUs and RAM": {on(0, true), on(1, false), on(1, true)},
+		"GPUs, to and fro": {on(1, true), on(0, true), on(1, true)},
+	}
+	t.Run("tapes", func(t *testing.T) {
+		attentionOfSeveral(t, plans, func() compute.Device { return &tapes{host(t), map[compute.Segment]*tape{}, false} })
+	})
+	t.Run("lavapipe", func(t *testing.T) {
+		const name = "two GPUs and RAM" // one plan, because a device takes seconds to compile its pipelines
+		attentionOfSeveral(t, map[string][layers + 1]compute.Place{name: plans[name]}, func() compute.Device {
+			d, err := vulkan.Open(vulkan.Options{Device: vulkan.Software})
+			if errors.Is(err, vulkan.ErrNone) || err != nil && strings.Contains(err.Error(), "no device is called") {
+				testenv.Missing(t, "vulkan", err.Error())
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			return d
+		})
+	})
+}
+
+func attentionOfSeveral(t *testing.T, plans map[string][layers + 1]compute.Place, gpu func() compute.Device) {
+	t.Helper()
+	const seed = 5
+	var none [layers + 1]compute.Place
+	want := attended(t, ref.New(), none[:], seed)
+	for name, plan := range plans {
+		got := attended(t, deviceOf(t, plan, false, gpu), plan[:], seed)
+		for s := range want {
+			for l := range want[s] {
+				worst := 0.0
+				for i, w := range want[s][l] {
+					worst = max(worst, math.Abs(float64(w-got[s][l][i])))
+				}
+				if !(worst <= attentionAgrees) {
+					t.Errorf("%s, step %d, layer %d: an element differs by %.2g, more than %g (seed %d)", name, s, l, worst, attentionAgrees, seed)
+				}
+			}
+		}
+	}
+	for l := 1; l < layers; l++ {
+		if slices.Equal(want[0][0], want[0][l]) {
+			t.Errorf("layers 0 and %d give the same, so that nothing shows which parameters were taken", l)
+		}
+	}
+}
