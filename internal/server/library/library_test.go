@@ -1,0 +1,279 @@
+package library_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/powerinfer-go/powerinfer/internal/server"
+	"github.com/powerinfer-go/powerinfer/internal/server/library"
+)
+
+// machine is a machine with memory for models whose files' names are their sizes: "a-ram-gpu".
+type machine struct {
+	t        testing.TB
+	mu       sync.Mutex
+	ram, gpu int64 // that are left
+	open     []string
+	opened   int
+	fail     error
+}
+
+func sizes(path string) (ram, gpu int64) {
+	var name string
+	fmt.Sscanf(strings.ReplaceAll(path, "-", " "), "%s %d %d", &name, &ram, &gpu)
+	return ram, gpu
+}
+
+func (m *machine) Need(_ context.Context, path string) (library.Need, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	ram, gpu := sizes(path)
+	has := min(gpu, m.gpu)
+	return library.Need{RAM: ram + gpu - has, GPU: has, Wanted: gpu}, nil
+}
+
+func (m *machine) Free() (int64, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.ram, nil
+}
+
+func (m *machine) Open(ctx context.Context, _, path string) (*server.Model, io.Closer, error) {
+	need, _ := m.Need(ctx, path)
+	time.Sleep(time.Second)
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.fail != nil {
+		return nil, nil, m.fail
+	}
+	m.ram, m.gpu, m.opened = m.ram-need.RAM, m.gpu-need.GPU, m.opened+1
+	if m.ram < 0 || m.gpu < 0 {
+		m.t.Errorf("%s was loaded with %d and %d bytes too few", path, -m.ram, -m.gpu)
+	}
+	m.open = append(m.open, path)
+	return &server.Model{}, closer(func() {
+		m.mu.Lock()
+		defer m.mu.Unlock()
+		m.ram, m.gpu = m.ram+need.RAM, m.gpu+need.GPU
+		m.open = slices.DeleteFunc(m.open, func(p string) bool { return p == path })
+	}), nil
+}
+
+func (m *machine) loaded() string {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	open := slices.Sorted(slices.Values(m.open))
+	return strings.Join(open, " ")
+}
+
+type closer func()
+
+func (c closer) Close() error { c(); return nil }
+
+func newLibrary(m *machine, o library.Options, models ...string) *library.Library {
+	o.Opener, o.Log = m, slog.New(slog.DiscardHandler)
+	o.Scan = func() ([]library.Source, error) {
+		var all []library.Source
+		for _, name := range models {
+			all = append(all, library.Source{Name: name, Path: name})
+		}
+		return all, nil
+	}
+	return library.New(o)
+}
+
+func use(t *testing.T, l *library.Library, name string) (release func()) {
+	t.Helper()
+	_, release, err := l.Use(t.Context(), name)
+	if err != nil {
+		t.Fatalf("%s: %v", name, err)
+	}
+	return release
+}
+
+// TestEviction: by memory and not by count; what nobody uses goes first, the longest unused first; what is in use stays.
+func TestEviction(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := &machine{t: t, ram: 100}
+		l := newLibrary(m, library.Options{Keep: -1}, "a-40-0", "b-40-0", "c-15-0", "d-70-0", "e-200-0")
+		defer l.Close()
+		for _, name := range []string{"a-40-0", "b-40-0", "c-15-0", "a-40-0"} {
+			use(t, l, name)()
+			time.Sleep(time.Second)
+		}
+		if got := m.loaded(); got != "a-40-0 b-40-0 c-15-0" || m.opened != 3 {
+			t.Errorf("loaded are %s, after %d loads: they fit together", got, m.opened)
+		}
+		held := use(t, l, "c-15-0")
+		use(t, l, "d-70-0")()
+		if got := m.loaded(); got != "c-15-0 d-70-0" {
+			t.Errorf("loaded are %s", got)
+		}
+
+		begin := time.Now()
+		time.AfterFunc(time.Minute, held)
+		held = use(t, l, "d-70-0")
+		go func() {
+			time.Sleep(90 * time.Second)
+			if got := m.loaded(); got != "c-15-0 d-70-0" {
+				t.Errorf("loaded are %s: c was freed although that does not make room enough", got)
+			}
+			time.Sleep(30 * time.Second)
+			held()
+		}()
+		use(t, l, "b-40-0")()
+		if waited := time.Since(begin); waited < 2*time.Minute || m.loaded() != "b-40-0" {
+			t.Errorf("after %v loaded are %s: b needs d's memory, which is in use for two minutes", waited, m.loaded())
+		}
+		if _, _, err := l.Use(t.Context(), "e-200-0"); err == nil || !strings.Contains(err.Error(), "RAM") {
+			t.Errorf("a model larger than the machine: %v", err)
+		}
+	})
+}
+
+// TestGPUMemory: the model that is asked for has the GPU; what lies there unused makes room, and what lies in RAM alone need not.
+func TestGPUMemory(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := &machine{t: t, ram: 100, gpu: 10}
+		l := newLibrary(m, library.Options{Keep: -1}, "a-5-8", "b-5-8", "c-5-0", "d-5-8")
+		defer l.Close()
+		use(t, l, "c-5-0")()
+		use(t, l, "a-5-8")()
+		use(t, l, "b-5-8")()
+		if got := m.loaded(); got != "b-5-8 c-5-0" {
+			t.Errorf("loaded are %s", got)
+		}
+		held := use(t, l, "b-5-8")
+		defer held()
+		use(t, l, "d-5-8")() // has what is left
+		if got := m.loaded(); !strings.Contains(got, "b-5-8") || !strings.Contains(got, "d-5-8") {
+			t.Errorf("loaded are %s", got)
+		}
+	})
+}
+
+func TestKeep(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := &machine{t: t, ram: 100}
+		l := newLibrary(m, library.Options{Keep: 5 * time.Minute}, "a-1-0", "b-1-0")
+		defer l.Close()
+		loadedAfter := func(d time.Duration, want string) {
+			t.Helper()
+			time.Sleep(d)
+			synctest.Wait()
+			if got := m.loaded(); got != want {
+				t.Errorf("loaded are %q, not %q", got, want)
+			}
+		}
+		release := use(t, l, "a-1-0")
+		loadedAfter(time.Hour, "a-1-0") // in use
+		release()
+		loadedAfter(4*time.Minute, "a-1-0")
+		if left := time.Until(l.List()[0].Expires); left != time.Minute {
+			t.Errorf("it says to be freed in %v", left)
+		}
+		use(t, l, "a-1-0")()
+		loadedAfter(4*time.Minute, "a-1-0")
+		loadedAfter(2*time.Minute, "")
+		use(t, l, "a-1-0")()
+		if err := l.Keep("a-1-0", -1); err != nil {
+			t.Error(err)
+		}
+		loadedAfter(24*time.Hour, "a-1-0")
+		if err := l.Keep("a-1-0", 0); err != nil {
+			t.Error(err)
+		}
+		loadedAfter(time.Millisecond, "")
+
+		release = use(t, l, "b-1-0")
+		unloaded := make(chan error, 1)
+		go func() { unloaded <- l.Unload(t.Context(), "b-1-0") }()
+		loadedAfter(time.Minute, "b-1-0")
+		release()
+		if err := <-unloaded; err != nil || m.loaded() != "" {
+			t.Errorf("unloading: %v, loaded are %q", err, m.loaded())
+		}
+		if err := l.Load(t.Context(), "b-1-0"); err != nil || m.loaded() != "b-1-0" {
+			t.Errorf("loading: %v, loaded are %q", err, m.loaded())
+		}
+	})
+}
+
+func TestNames(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := &machine{t: t, ram: 100, fail: errors.New("damaged")}
+		l := newLibrary(m, library.Options{Keep: -1}, "a-1-0", "b-1-0")
+		defer l.Close()
+		var known *server.Error
+		if _, _, err := l.Use(t.Context(), "c"); !errors.As(err, &known) || known.Status != 404 || !strings.Contains(err.Error(), "a-1-0, b-1-0") {
+			t.Errorf("no such model: %v", err)
+		}
+		if _, _, err := l.Use(t.Context(), ""); !errors.As(err, &known) || known.Status != 400 {
+			t.Errorf("no name among several: %v", err)
+		}
+		if _, _, err := l.Use(t.Context(), "A-1-0"); !errors.Is(err, m.fail) {
+			t.Errorf("a model that cannot be loaded: %v", err)
+		}
+		if s := l.List()[0].State; s != server.Failed {
+			t.Errorf("its state is %s", s)
+		}
+		m.fail = nil
+		use(t, l, "A-1-0")()
+		use(t, l, "")() // the one that is loaded
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel()
+		if _, _, err := l.Use(ctx, "b-1-0"); !errors.Is(err, context.Canceled) {
+			t.Errorf("a client that is gone: %v", err)
+		}
+		time.Sleep(2 * time.Second)
+		if got := m.loaded(); got != "a-1-0 b-1-0" {
+			t.Errorf("loaded are %s: loading goes on", got)
+		}
+	})
+}
+
+// TestManyClients: at random, with too little memory, each gets its model, and at the end nothing is loaded.
+func TestManyClients(t *testing.T) {
+	seed := rand.Uint64()
+	t.Logf("seed %d", seed)
+	synctest.Test(t, func(t *testing.T) {
+		r := rand.New(rand.NewPCG(seed, 1))
+		m := &machine{t: t, ram: 100, gpu: 20}
+		names := []string{"a-40-5", "b-50-0", "c-20-20", "d-70-10", "e-10-3"}
+		l := newLibrary(m, library.Options{Keep: time.Minute, Most: 3}, names...)
+		var group sync.WaitGroup
+		var answered atomic.Int64
+		for range 200 {
+			name, at, long := names[r.IntN(len(names))], time.Duration(r.IntN(600))*time.Second, time.Duration(r.IntN(30))*time.Second
+			group.Go(func() {
+				time.Sleep(at)
+				release := use(t, l, name)
+				if got := m.loaded(); !strings.Contains(got, name) {
+					t.Errorf("%s is used and not loaded: %s", name, got)
+				}
+				time.Sleep(long)
+				release()
+				answered.Add(1)
+			})
+		}
+		group.Wait()
+		if answered.Load() != 200 {
+			t.Errorf("%d of 200 were answered", answered.Load())
+		}
+		l.Close()
+		if m.ram != 100 || m.gpu != 20 || m.loaded() != "" {
+			t.Errorf("at the end %d and %d bytes are free, loaded are %q", m.ram, m.gpu, m.loaded())
+		}
+	})
+}

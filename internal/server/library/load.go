@@ -1,0 +1,118 @@
+package library
+
+import (
+	"context"
+	"time"
+
+	"github.com/powerinfer-go/powerinfer/internal/server"
+)
+
+// begin has e be loaded. The lock is held.
+func (l *Library) begin(e *entry) {
+	e.state, e.err = server.Loading, nil
+	l.pending.Go(func() {
+		err := l.load(e)
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		if err != nil {
+			e.state, e.err = server.Failed, err
+			l.o.Log.Error("not loaded", "model", e.Name, "error", err)
+		}
+		l.announce()
+	})
+}
+
+// load makes room for e and loads it.
+func (l *Library) load(e *entry) error {
+	select {
+	case l.loads <- struct{}{}:
+		defer func() { <-l.loads }()
+	case <-l.ctx.Done():
+		return context.Cause(l.ctx)
+	}
+	begin := time.Now()
+	need, err := l.makeRoom(e)
+	if err != nil {
+		return err
+	}
+	l.o.Log.Info("loading", "model", e.Name, "ram", need.RAM, "gpu", need.GPU)
+	m, closer, err := l.o.Opener.Open(l.ctx, e.Name, e.Path)
+	if err != nil {
+		return err
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	e.state, e.model, e.closer, e.need, e.last = server.Loaded, m, closer, need, time.Now()
+	if e.uses == 0 && e.keep > 0 { // the request that asked may be gone
+		l.idle(e)
+	}
+	l.o.Log.Info("loaded", "model", e.Name, "ms", time.Since(begin).Milliseconds())
+	return nil
+}
+
+// makeRoom frees models that nobody uses, those first whose last request is longest ago, until e fits into RAM and has what it wants of the
+// GPUs, and returns what it will take. Where all that is left is in use it waits.
+func (l *Library) makeRoom(e *entry) (Need, error) {
+	for {
+		need, err := l.o.Opener.Need(l.ctx, e.Path)
+		if err != nil {
+			return need, err
+		}
+		free, err := l.o.Opener.Free()
+		if err != nil {
+			return need, err
+		}
+		l.mu.Lock()
+		v, loaded, busy, idle := l.victim(need.RAM <= free)
+		many := l.o.Most > 0 && loaded >= l.o.Most
+		switch {
+		case many && v == nil, need.RAM > free+idle && busy > 0:
+			err = l.wait(l.ctx) // for a request to end: freeing what is idle would not do
+		case need.RAM > free+idle:
+			err = tooLarge(e, need, free)
+		case many, need.RAM > free, need.GPU < need.Wanted && v != nil && v.need.GPU > 0:
+			v.leaving = true
+			l.halt(v)
+			l.mu.Unlock()
+			l.free(v, "its memory is needed for "+e.Name)
+			continue
+		default:
+			l.mu.Unlock()
+			return need, nil
+		}
+		l.mu.Unlock()
+		if err != nil {
+			return need, err
+		}
+	}
+}
+
+// victim returns the model that nobody uses and whose last request is longest ago, how many are loaded, of them in use, and the bytes of RAM of
+// those that nobody uses. If only GPUs' memory is short, models that have some go first. The lock is held.
+func (l *Library) victim(gpusOnly bool) (oldest *entry, loaded, busy int, idle int64) {
+	for _, e := range l.models {
+		if e.state != server.Loaded {
+			continue
+		}
+		loaded++
+		if e.uses > 0 || e.leaving {
+			busy++
+			continue
+		}
+		idle += e.need.RAM
+		switch {
+		case oldest == nil, gpusOnly && e.need.GPU > 0 && oldest.need.GPU == 0:
+			oldest = e
+		case gpusOnly && e.need.GPU == 0 && oldest.need.GPU > 0:
+		case e.last.Before(oldest.last):
+			oldest = e
+		}
+	}
+	return oldest, loaded, busy, idle
+}
+
+func tooLarge(e *entry, need Need, free int64) error {
+	const gib = 1 << 30
+	return server.Invalid("%s needs %.1f GiB of RAM and %.1f GiB are free; a smaller context (-c) or quantisation takes less",
+		e.Name, float64(need.RAM)/gib, float64(free)/gib)
+}
