@@ -176,39 +176,20 @@ func showLoading(o *powerinfer.Options) (finish func()) {
 	return bar.finish
 }
 
-// openEngine opens model and engine, for the server, with a progress bar.
-func openEngine(ctx context.Context, c *cli.Command, adjust func(*engine.Options, *gguf.File) error) (*session.Session, error) {
+// sessionOptions reads engineFlags for a server, of which outputs requests generate at a time.
+func sessionOptions(c *cli.Command, outputs int) (session.Options, *powerinfer.Options, error) {
 	o, err := openOptions(c)
 	if err != nil {
-		return nil, err
+		return session.Options{}, nil, err
 	}
 	e := engine.Options{
 		Context: o.Context, Batch: o.Batch, UBatch: o.UBatch, NoRepack: o.Mapped, Lock: o.Lock, Activation: o.Activation, Threshold: o.SparseThreshold,
+		Outputs: outputs,
 	}
 	if e.Sparse, err = sparseMode(c); err != nil {
-		return nil, err
+		return session.Options{}, nil, err
 	}
-	f, err := openModel(c)
-	if err != nil {
-		return nil, err
-	}
-	if adjust != nil {
-		if err := adjust(&e, f); err != nil {
-			f.Close()
-			return nil, err
-		}
-	}
-	if o.Threads == 0 {
-		noteBusy()
-	}
-	defer showLoading(&o)()
-	e.Progress = o.Progress
-	s, err := session.Open(ctx, f, session.Options{Engine: e, Planner: plannerOptionsOf(&o), Statistics: o.Statistics})
-	if err != nil {
-		f.Close()
-		return nil, err
-	}
-	return s, nil
+	return session.Options{Engine: e, Planner: plannerOptionsOf(&o), Statistics: o.Statistics}, &o, nil
 }
 
 // plannerOptionsOf returns what o says of the machine, in the planner's terms.

@@ -39,7 +39,7 @@ func serveCommand() *cli.Command {
 		Name: "serve", Usage: "answer requests over HTTP, as llama-server and OpenAI's API do",
 		Description: `Clients of OpenAI's API are given http://127.0.0.1:8080/v1 as their base URL. What is answered, and what is refused:
 docs/server.md. Ctrl-C stops the server: requests that run may end, a second Ctrl-C ends them, too.`,
-		Flags: slices.Concat(engineFlags(), listenFlags(), []cli.Flag{
+		Flags: slices.Concat(engineFlags(), libraryFlags(), listenFlags(), []cli.Flag{
 			&cli.IntFlag{Name: "parallel", Aliases: []string{"np"}, Value: 4, Usage: "`N` requests that generate at a time, over one KV cache", Sources: env("N_PARALLEL")},
 			&cli.IntFlag{Name: "max-queue", Value: 64, Usage: "requests that may wait besides; more are told to come again later"},
 			&cli.StringFlag{Name: "alias", Aliases: []string{"a"}, Usage: "the model's `NAME` for clients; default: the file's", Sources: env("ALIAS")},
@@ -91,6 +91,9 @@ func serve(ctx context.Context, c *cli.Command) error {
 	if ip := net.ParseIP(c.String("host")); len(o.Keys) == 0 && socketPath(c) == "" && c.String("host") != "localhost" && (ip == nil || !ip.IsLoopback()) {
 		o.Log.Warn("everyone who reaches this address may ask: --api-key or --api-key-file asks for a key")
 	}
+	if c.String("models-dir") != "" {
+		return serveLibrary(ctx, c, o, m, l, url)
+	}
 	models := &server.Single{}
 	s := newServer(c, models, o)
 	m.Meter = s.Options().Meter
@@ -131,19 +134,30 @@ func newServer(c *cli.Command, models server.Models, o server.Options) *server.S
 	return s
 }
 
-// loadServed loads the model and has it answer.
+// loadServed loads the model, with a progress bar, and has it answer.
 func loadServed(ctx context.Context, c *cli.Command, o server.ModelOptions, models *server.Single, url string) (*session.Session, error) {
-	e, err := openEngine(ctx, c, func(eo *engine.Options, f *gguf.File) error {
-		eo.Outputs = o.Slots
-		return nil
-	})
+	so, po, err := sessionOptions(c, o.Slots)
 	if err != nil {
 		return nil, err
+	}
+	f, err := openModel(c)
+	if err != nil {
+		return nil, err
+	}
+	if po.Threads == 0 {
+		noteBusy()
+	}
+	ended := showLoading(po)
+	so.Engine.Progress, so.Planner.Measuring = po.Progress, po.Measuring
+	e, err := session.Open(ctx, f, so)
+	ended()
+	if err != nil {
+		return nil, errors.Join(err, f.Close())
 	}
 	if err := completeOptions(c, e, &o); err != nil {
 		return nil, errors.Join(err, e.Close())
 	}
-	models.Ready(server.Listed{Name: o.Name, Path: o.Path, Model: server.NewModel(e.Engine, o)})
+	models.Set(server.Listed{Name: o.Name, Path: o.Path, Model: server.NewModel(e.Engine, o)})
 	o.Log.Info("listening", "url", url, "model", o.Name, "slots", o.Slots, "context", e.Context(), "device", e.Device())
 	return e, nil
 }

@@ -121,7 +121,7 @@ func (e *Engine) loadOn(ctx context.Context, dev compute.Device, layout placemen
 	e.context = pick(o.Context, c.Context)
 	e.ubatch = min(o.LargestStep(), e.context)
 	nPages := model.CachePages(e.context)
-	if err := checkMemory(f, c, c.CacheSpec(nPages).Bytes(), c.ActivationBytes(e.ubatch), layout.Bytes, o.NoRepack); err != nil {
+	if err := checkMemory(o.memory(f, c, layout.Bytes)); err != nil {
 		return err
 	}
 	progress := o.Progress
@@ -164,22 +164,39 @@ func pick(v, def int) int {
 // overhead is what a process needs besides weights and cache: activations, the Go heap, the file's metadata.
 const overhead = 300 << 20
 
+// Memory returns the bytes of RAM that opening the model in f takes where onGPUs bytes of its weights and KV cache lie on GPUs.
+func (o *Options) Memory(f *gguf.File, onGPUs int64) (int64, error) {
+	c, err := model.ReadConfig(f, o.Activation)
+	if err != nil {
+		return 0, err
+	}
+	return o.memory(f, c, onGPUs).Need, nil
+}
+
+// memory returns what a model takes as the error that it would be if there were less.
+func (o *Options) memory(f *gguf.File, c model.Config, onGPUs int64) *MemoryError {
+	e := &MemoryError{File: f.Path}
+	if !o.NoRepack { // pages of a mapped file may be dropped and read again
+		for _, t := range f.Tensors {
+			e.Weights += int64(len(t.Data))
+		}
+		e.Weights = max(0, e.Weights-onGPUs)
+	}
+	context := pick(o.Context, c.Context)
+	e.Cache = c.CacheSpec(model.CachePages(context)).Bytes()
+	e.Activations = c.ActivationBytes(min(o.LargestStep(), context))
+	e.Need = e.Weights + e.Cache + e.Activations + overhead
+	return e
+}
+
 // checkMemory says before loading that a model cannot fit.
-func checkMemory(f *gguf.File, c model.Config, cache, activations, onGPUs int64, mapped bool) error {
+func checkMemory(e *MemoryError) error {
 	mem, err := hw.ReadMemory()
 	if err != nil || mem.Available == 0 {
 		return nil // unknown: let the loader try
 	}
-	var weights int64
-	for _, t := range f.Tensors {
-		weights += int64(len(t.Data))
-	}
-	if mapped {
-		weights = 0 // pages of the file may be dropped and read again
-	}
-	weights = max(0, weights-onGPUs)
-	if need := weights + cache + activations + overhead; need > int64(mem.Available) {
-		return &MemoryError{File: f.Path, Weights: weights, Cache: cache, Activations: activations, Need: need, Available: int64(mem.Available)}
+	if e.Available = int64(mem.Available); e.Need > e.Available {
+		return e
 	}
 	return nil
 }

@@ -13,6 +13,8 @@ type Models interface {
 	Use(ctx context.Context, name string) (m *Model, release func(), err error)
 	// List returns all models, by name.
 	List() []Listed
+	// Ready returns why no request can be answered yet, or nil.
+	Ready() error
 	// Load loads a model, without a request for it.
 	Load(ctx context.Context, name string) error
 	// Unload frees a model when the requests that it answers have ended.
@@ -49,8 +51,8 @@ type Listed struct {
 // Single is a server's only model, which answers under every name, as llama-server's does. The zero value is still being loaded.
 type Single struct{ listed atomic.Pointer[Listed] }
 
-// Ready has requests answered by l.Model from now on.
-func (s *Single) Ready(l Listed) {
+// Set has requests answered by l.Model from now on.
+func (s *Single) Set(l Listed) {
 	l.State = Loaded
 	s.listed.Store(&l)
 }
@@ -71,6 +73,14 @@ var ErrLoading = &Error{Status: http.StatusServiceUnavailable, Type: "unavailabl
 func (s *Single) List() []Listed {
 	if l := s.listed.Load(); l != nil {
 		return []Listed{*l}
+	}
+	return nil
+}
+
+// Ready returns ErrLoading until there is a model.
+func (s *Single) Ready() error {
+	if s.listed.Load() == nil {
+		return ErrLoading
 	}
 	return nil
 }

@@ -78,7 +78,7 @@ func start(t testing.TB, change func(*choices)) *live {
 	o.model.Restrict = l.says.hold
 	l.m = server.NewModel(e.Engine, o.model)
 	single := &server.Single{}
-	single.Ready(server.Listed{Name: o.model.Name, Model: l.m})
+	single.Set(server.Listed{Name: o.model.Name, Model: l.m})
 	l.s = server.New(single, o.Options)
 	llamacpp.Register(l.s)
 	openai.Register(l.s)

@@ -48,6 +48,34 @@ func Plan(ctx context.Context, f *gguf.File, o Options) (*planner.Planner, error
 	return o.plan(ctx, f)
 }
 
+// Need is the memory that a model takes or would take, in bytes.
+type Need struct {
+	RAM    int64 // weights, KV cache, activations and what the process itself takes
+	GPU    int64 // weights and KV cache that are planned for GPUs with what is free of their memory
+	Wanted int64 // that GPUs would hold if they had room for all; 0 where none is used
+}
+
+// NeedOf returns what opening the model in f takes now, of which nothing is opened.
+func NeedOf(ctx context.Context, f *gguf.File, o Options) (Need, error) {
+	var n Need
+	devices, err := o.plan(ctx, f)
+	if err != nil {
+		return n, err
+	}
+	plan, err := devices.Plan()
+	if err != nil {
+		return n, err
+	}
+	if plan != nil {
+		n.GPU = plan.Bytes
+	}
+	if n.RAM, err = o.Engine.Memory(f, n.GPU); err != nil || plan == nil {
+		return n, err
+	}
+	n.Wanted, err = o.Engine.Memory(f, 0)
+	return n, err
+}
+
 // plan chooses what the model in f is computed on, and in which order its neurons lie.
 func (o *Options) plan(ctx context.Context, f *gguf.File) (*planner.Planner, error) {
 	stats, err := Statistics(f, o.Statistics, o.Engine.Activation)

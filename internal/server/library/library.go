@@ -13,19 +13,13 @@ import (
 	"time"
 
 	"github.com/powerinfer-go/powerinfer/internal/server"
+	"github.com/powerinfer-go/powerinfer/internal/session"
 )
-
-// Need is the memory that a model takes or would take, in bytes.
-type Need struct {
-	RAM    int64 // weights, KV cache and activations
-	GPU    int64 // planned on GPUs with what is free of their memory
-	Wanted int64 // that would be planned if all of their memory were free
-}
 
 // An Opener loads models.
 type Opener interface {
 	// Need returns what the model in a file would take now.
-	Need(ctx context.Context, path string) (Need, error)
+	Need(ctx context.Context, path string) (session.Need, error)
 	// Open loads the model in a file. Closing the closer frees it.
 	Open(ctx context.Context, name, path string) (*server.Model, io.Closer, error)
 	// Free returns the bytes of RAM that a model may take now.
@@ -68,7 +62,7 @@ type entry struct {
 	state   server.State
 	model   *server.Model // nil unless state is Loaded
 	closer  io.Closer
-	need    Need
+	need    session.Need
 	err     error // of state Failed
 	uses    int   // requests that hold it
 	last    time.Time
@@ -304,6 +298,9 @@ func (l *Library) List() []server.Listed {
 	}
 	return list
 }
+
+// Ready returns nil: models are loaded when they are asked for.
+func (l *Library) Ready() error { return nil }
 
 // Load loads a model.
 func (l *Library) Load(ctx context.Context, name string) error {

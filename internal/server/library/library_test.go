@@ -17,6 +17,7 @@ import (
 
 	"github.com/powerinfer-go/powerinfer/internal/server"
 	"github.com/powerinfer-go/powerinfer/internal/server/library"
+	"github.com/powerinfer-go/powerinfer/internal/session"
 )
 
 // machine is a machine with memory for models whose files' names are their sizes: "a-ram-gpu".
@@ -35,12 +36,12 @@ func sizes(path string) (ram, gpu int64) {
 	return ram, gpu
 }
 
-func (m *machine) Need(_ context.Context, path string) (library.Need, error) {
+func (m *machine) Need(_ context.Context, path string) (session.Need, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	ram, gpu := sizes(path)
 	has := min(gpu, m.gpu)
-	return library.Need{RAM: ram + gpu - has, GPU: has, Wanted: gpu}, nil
+	return session.Need{RAM: ram + gpu - has, GPU: has, Wanted: gpu}, nil
 }
 
 func (m *machine) Free() (int64, error) {

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/powerinfer-go/powerinfer/internal/server"
+	"github.com/powerinfer-go/powerinfer/internal/session"
 )
 
 // begin has e be loaded. The lock is held.
@@ -52,7 +53,7 @@ func (l *Library) load(e *entry) error {
 
 // makeRoom frees models that nobody uses, those first whose last request is longest ago, until e fits into RAM and has what it wants of the
 // GPUs, and returns what it will take. Where all that is left is in use it waits.
-func (l *Library) makeRoom(e *entry) (Need, error) {
+func (l *Library) makeRoom(e *entry) (session.Need, error) {
 	for {
 		need, err := l.o.Opener.Need(l.ctx, e.Path)
 		if err != nil {
@@ -111,7 +112,7 @@ func (l *Library) victim(gpusOnly bool) (oldest *entry, loaded, busy int, idle i
 	return oldest, loaded, busy, idle
 }
 
-func tooLarge(e *entry, need Need, free int64) error {
+func tooLarge(e *entry, need session.Need, free int64) error {
 	const gib = 1 << 30
 	return server.Invalid("%s needs %.1f GiB of RAM and %.1f GiB are free; a smaller context (-c) or quantisation takes less",
 		e.Name, float64(need.RAM)/gib, float64(free)/gib)

@@ -2,6 +2,7 @@
 package llamacpp
 
 import (
+	"context"
 	"net/http"
 	"unicode/utf8"
 
@@ -13,14 +14,16 @@ import (
 func Register(s *server.Server) {
 	api := s.API(server.CommonForm)
 	health := func(w http.ResponseWriter, _ *http.Request) error {
-		if len(s.Models.List()) == 0 {
-			return server.ErrLoading
+		if err := s.Models.Ready(); err != nil {
+			return err
 		}
 		server.WriteJSON(w, map[string]string{"status": "ok"})
 		return nil
 	}
 	api.Get("/health", health)
 	api.Get("/v1/health", health)
+	api.Post("/models/load", change(s.Models.Load))
+	api.Post("/models/unload", change(s.Models.Unload))
 	api.Show("/props", props)
 	api.Show("/slots", slots)
 	api.Ask("/tokenize", tokenize)
@@ -35,6 +38,24 @@ func Register(s *server.Server) {
 	}
 	api.Get("/lora-adapters", func(http.ResponseWriter, *http.Request) error { return adapters() })
 	api.Body("POST", "/lora-adapters", func(http.ResponseWriter, *http.Request, *server.Fields) error { return adapters() })
+}
+
+// change returns what answers a request to load or unload the model that it names, when that is done.
+func change(do func(ctx context.Context, name string) error) func(http.ResponseWriter, *http.Request, *server.Fields) error {
+	return func(w http.ResponseWriter, r *http.Request, f *server.Fields) error {
+		name := ""
+		if f.Read("model", &name); name == "" {
+			f.Fail(server.Invalid("the field model is missing"))
+		}
+		if err := f.Close(); err != nil {
+			return err
+		}
+		if err := do(r.Context(), name); err != nil {
+			return err
+		}
+		server.WriteJSON(w, map[string]bool{"success": true})
+		return nil
+	}
 }
 
 func props(w http.ResponseWriter, _ *http.Request, m *server.Model) error {

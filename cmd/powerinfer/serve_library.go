@@ -1,0 +1,124 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net"
+	"time"
+
+	"github.com/urfave/cli/v3"
+
+	"github.com/powerinfer-go/powerinfer/internal/gguf"
+	"github.com/powerinfer-go/powerinfer/internal/hub"
+	"github.com/powerinfer-go/powerinfer/internal/hw"
+	"github.com/powerinfer-go/powerinfer/internal/server"
+	"github.com/powerinfer-go/powerinfer/internal/server/library"
+	"github.com/powerinfer-go/powerinfer/internal/session"
+)
+
+// libraryFlags are those of a server with several models.
+func libraryFlags() []cli.Flag {
+	return []cli.Flag{
+		&cli.StringFlag{Name: "models-dir", Usage: "serve the models in this `FOLDER` and those that pull fetched, each loaded when a request names it", Sources: env("MODELS_DIR")},
+		&cli.IntFlag{Name: "models-max", Usage: "models of --models-dir that are loaded at a time; 0: as many as fit into memory", Sources: env("MODELS_MAX")},
+		&cli.DurationFlag{Name: "keep-alive", Value: 5 * time.Minute, Usage: "how long a model of --models-dir stays loaded after its last request, such as 30s or 1h; negative: until its memory is needed"},
+	}
+}
+
+// serveLibrary answers with the models of --models-dir and of the cache.
+func serveLibrary(ctx context.Context, c *cli.Command, o server.Options, m server.ModelOptions, l net.Listener, url string) error {
+	if c.String("model") != "" || c.IsSet("hf-repo") || m.Name != "" {
+		return errors.New("--models-dir serves many models: leave out -m, -hf and --alias")
+	}
+	h, err := openHub(c)
+	if err != nil {
+		return err
+	}
+	dirs := modelsDirs(c)
+	if _, err := hub.Folder(dirs[0]); err != nil {
+		return err
+	}
+	so, _, err := sessionOptions(c, m.Slots)
+	if err != nil {
+		return err
+	}
+	so.Planner.Notice = func(line string) { o.Log.Info(line) }
+	opener := &modelOpener{c: c, session: so, model: m}
+	models := library.New(library.Options{
+		Opener: opener, Keep: c.Duration("keep-alive"), Most: c.Int("models-max"), Log: o.Log,
+		Scan: func() ([]library.Source, error) { return completeModels(h, dirs) },
+	})
+	s := newServer(c, models, o)
+	opener.model.Meter = s.Options().Meter
+	o.Log.Info("listening", "url", url, "models", len(models.List()), "folder", dirs[0])
+	return errors.Join(s.Serve(ctx, l, servePatience), models.Close())
+}
+
+// completeModels returns the models of folders and of the cache of which no file is missing.
+func completeModels(h *hub.Hub, dirs []string) ([]library.Source, error) {
+	all, err := h.List(dirs...)
+	if err != nil {
+		return nil, err
+	}
+	var sources []library.Source
+	for i := range all {
+		if m := &all[i]; m.Complete {
+			sources = append(sources, library.Source{Name: m.Name, Path: m.Path(), Size: m.Size, Modified: m.Modified})
+		}
+	}
+	return sources, nil
+}
+
+// modelOpener opens models as the flags of serve say. It implements library.Opener.
+type modelOpener struct {
+	c       *cli.Command
+	session session.Options
+	model   server.ModelOptions
+}
+
+// Need returns the memory that the model in a file would take.
+func (o *modelOpener) Need(ctx context.Context, path string) (session.Need, error) {
+	f, err := o.open(path)
+	if err != nil {
+		return session.Need{}, err
+	}
+	n, err := session.NeedOf(ctx, f, o.session)
+	return n, errors.Join(err, f.Close())
+}
+
+// Free returns the RAM that is available.
+func (o *modelOpener) Free() (int64, error) {
+	mem, err := hw.ReadMemory()
+	return int64(mem.Available), err
+}
+
+// Open loads the model in a file.
+func (o *modelOpener) Open(ctx context.Context, name, path string) (*server.Model, io.Closer, error) {
+	f, err := o.open(path)
+	if err != nil {
+		return nil, nil, err
+	}
+	e, err := session.Open(ctx, f, o.session)
+	if err != nil {
+		return nil, nil, errors.Join(err, f.Close())
+	}
+	m := o.model
+	m.Name = name
+	if err := completeOptions(o.c, e, &m); err != nil {
+		return nil, nil, errors.Join(err, e.Close())
+	}
+	return server.NewModel(e.Engine, m), e, nil
+}
+
+// open opens a file, with what --override-kv says.
+func (o *modelOpener) open(path string) (*gguf.File, error) {
+	f, err := gguf.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	if err := session.Override(f, o.c.StringSlice("override-kv")); err != nil {
+		return nil, errors.Join(err, f.Close())
+	}
+	return f, nil
+}
