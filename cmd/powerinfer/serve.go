@@ -16,6 +16,7 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/chat"
 	"github.com/powerinfer-go/powerinfer/internal/engine"
 	"github.com/powerinfer-go/powerinfer/internal/gguf"
+	"github.com/powerinfer-go/powerinfer/internal/hub"
 	"github.com/powerinfer-go/powerinfer/internal/sample"
 	"github.com/powerinfer-go/powerinfer/internal/server"
 	"github.com/powerinfer-go/powerinfer/internal/server/anthropic"
@@ -95,7 +96,7 @@ func serve(ctx context.Context, c *cli.Command) error {
 		return serveLibrary(ctx, c, o, m, l, url)
 	}
 	models := &server.Single{}
-	s := newServer(c, models, o)
+	s := newServer(c, models, nil, o)
 	m.Meter = s.Options().Meter
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
@@ -113,8 +114,9 @@ func serve(ctx context.Context, c *cli.Command) error {
 	return <-ended
 }
 
-// newServer returns a server with all routes, which counts what it does where it is asked to.
-func newServer(c *cli.Command, models server.Models, o server.Options) *server.Server {
+// newServer returns a server with all routes, which counts what it does where it is asked to. Clients may fetch models from h and remove them,
+// unless it is nil.
+func newServer(c *cli.Command, models server.Models, h *hub.Hub, o server.Options) *server.Server {
 	var shown *metrics.Metrics
 	if c.Bool("metrics") {
 		shown = metrics.New(false)
@@ -125,7 +127,7 @@ func newServer(c *cli.Command, models server.Models, o server.Options) *server.S
 	openai.Register(s)
 	responses.Register(s)
 	anthropic.Register(s)
-	ollama.Register(s, nil)
+	ollama.Register(s, h)
 	if shown == nil {
 		metrics.Refuse(s)
 	} else {

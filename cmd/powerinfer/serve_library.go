@@ -49,7 +49,7 @@ func serveLibrary(ctx context.Context, c *cli.Command, o server.Options, m serve
 		Opener: opener, Keep: c.Duration("keep-alive"), Most: c.Int("models-max"), Log: o.Log,
 		Scan: func() ([]library.Source, error) { return completeModels(h, dirs) },
 	})
-	s := newServer(c, models, o)
+	s := newServer(c, models, h, o)
 	opener.model.Meter = s.Options().Meter
 	o.Log.Info("listening", "url", url, "models", len(models.List()), "folder", dirs[0])
 	return errors.Join(s.Serve(ctx, l, servePatience), models.Close())
