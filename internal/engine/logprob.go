@@ -4,7 +4,25 @@ import (
 	"cmp"
 	"math"
 	"slices"
+
+	"github.com/powerinfer-go/powerinfer/internal/sample"
 )
+
+// likeliest returns what Token.Logprob and Token.Top are for the token id that was just chosen.
+func (st *Stream) likeliest(row []float32, id int32) (float32, []Likely) {
+	s, ok := st.r.Sampler.(interface {
+		Chances(id int32, n int) (float64, []sample.Chance)
+	})
+	if !st.r.Chances || !ok {
+		return likeliest(row, id, st.r.TopLogprobs)
+	}
+	p, top := s.Chances(id, st.r.TopLogprobs)
+	var all []Likely
+	for _, c := range top {
+		all = append(all, Likely{c.ID, float32(math.Log(c.Probability))})
+	}
+	return float32(math.Log(p)), all
+}
 
 // likeliest returns the natural logarithm of id's probability by logits [n_vocab], and the n likeliest tokens, likeliest first.
 func likeliest(logits []float32, id int32, n int) (float32, []Likely) {

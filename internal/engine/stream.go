@@ -64,6 +64,8 @@ type Request struct {
 	Special     bool     // in it, special tokens are shown
 	Logprobs    bool     // Token.Logprob is wanted
 	TopLogprobs int      // so many of the likeliest tokens are wanted in Token.Top, where Logprobs is set
+	Chances     bool     // these are the probabilities behind the sampler's changes, not those before, if the sampler knows them
+	Shift       *Shift   // what to do where the context is full; nil: the text ends
 	Reuse       Reuse
 	Neurons     bool // Result.Neurons is wanted
 	// Constraint, if set, allows only some texts after the prompt; it is at their beginning. It is given to Sampler.
@@ -72,11 +74,18 @@ type Request struct {
 	Progress func(done, total int)
 }
 
+// A Shift has a text go on where the context is full: the oldest tokens are forgotten, but those that are kept, and what is left is
+// evaluated again at its new positions.
+type Shift struct {
+	Keep    int // tokens at the beginning that stay
+	Discard int // tokens behind them that go each time; 0: half of what is there
+}
+
 // Token is one generated token.
 type Token struct {
 	ID      int32
 	Text    string  // what is now certain of the text, which may end within earlier tokens: see Request.Text
-	Logprob float32 // natural logarithm of its probability, before the sampler's changes
+	Logprob float32 // natural logarithm of its probability: see Request.Chances
 	Top     []Likely
 }
 
@@ -96,6 +105,7 @@ type Result struct {
 	Wait         time.Duration     // until the model turned to the request
 	PromptTime   time.Duration     // from then until the first token could be chosen
 	Tokens       int               // tokens generated
+	Shifts       int               // how often the context was full and went on: see Request.Shift
 	Time         time.Duration     // that they took
 	Neurons      []model.NeuronUse // [layers] what the steps meanwhile computed, also for others
 }
@@ -179,7 +189,7 @@ func (st *Stream) Next() (tok Token, ok bool) {
 	}
 	tok.ID = id
 	if st.r.Logprobs {
-		tok.Logprob, tok.Top = likeliest(row, id, st.r.TopLogprobs)
+		tok.Logprob, tok.Top = st.likeliest(row, id)
 	}
 	switch {
 	case !st.r.IgnoreEOG && st.e.tok.IsEOG(id):
@@ -210,12 +220,52 @@ func (st *Stream) accepted(tok *Token) {
 		st.end(StopGrammar, nil)
 	case st.res.Tokens == st.r.Max:
 		st.end(StopLength, nil)
-	case len(st.r.Prompt)+st.res.Tokens > st.e.context:
-		st.end(StopContext, nil)
+	case len(st.t.labels)+1 > st.e.context:
+		st.full(tok.ID)
 	default:
 		st.e.sched.back(st.t, kvcache.LabelOf(tok.ID, true))
 	}
 }
+
+// full ends a text whose context is full, or has it go on behind id with what is kept of it.
+func (st *Stream) full(id int32) {
+	sh := st.r.Shift
+	if sh == nil {
+		st.end(StopContext, nil)
+		return
+	}
+	old := st.t
+	keep := min(max(sh.Keep, 0), st.e.context-leastShift)
+	left := len(old.labels) - keep
+	gone := sh.Discard
+	if gone <= 0 {
+		gone = left / 2
+	}
+	gone = min(max(gone, 1), left)
+	t := newTask()
+	t.generates, t.reuse = true, st.r.Reuse
+	t.labels = make([]kvcache.Label, 0, cap(old.labels))
+	short := len(old.labels)-gone+1 < st.e.sched.short
+	for i, l := range old.labels {
+		if i < keep || i >= keep+gone {
+			t.labels = append(t.labels, kvcache.LabelOf(l.Token(), short))
+		}
+	}
+	t.labels = append(t.labels, kvcache.LabelOf(id, short))
+	st.res.Shifts++
+	st.unhook()
+	st.e.sched.back(old)
+	st.e.sched.leave(old, nil)
+	if err := st.e.sched.join(t); err != nil {
+		st.end("", err)
+		return
+	}
+	st.t = t
+	st.unhook = context.AfterFunc(st.ctx, func() { st.e.sched.leave(t, st.ctx.Err()) })
+}
+
+// leastShift is how many tokens at least a context has behind those that are kept when it shifts, as in llama.cpp.
+const leastShift = 4
 
 // logits waits for the logits behind the last token. [n_vocab]
 func (st *Stream) logits() (row []float32, ok bool) {
@@ -238,7 +288,7 @@ func (st *Stream) logits() (row []float32, ok bool) {
 				st.r.Progress(read, len(st.r.Prompt))
 			}
 			return rows[0], true
-		case st.r.Progress != nil:
+		case !st.first && st.r.Progress != nil:
 			st.r.Progress(read, len(st.r.Prompt))
 		}
 	}
@@ -296,6 +346,15 @@ func (st *Stream) Err() error { return st.err }
 
 // Result returns what the generation took, when it has ended.
 func (st *Stream) Result() Result { return st.res }
+
+// SoFar returns what the generation has taken up to now, when it has a token.
+func (st *Stream) SoFar() Result {
+	r := st.res
+	if st.first && !st.ended {
+		r.Time = monotime.Since(st.begin)
+	}
+	return r
+}
 
 // Tokens returns the tokens that are left, and at the end an error if there is one. Leaving the loop ends the generation.
 func (st *Stream) Tokens() iter.Seq2[Token, error] {

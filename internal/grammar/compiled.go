@@ -45,6 +45,16 @@ func (g *Grammar) Compile(v *Vocabulary) (*Compiled, error) {
 	return c, nil
 }
 
+// Bytes returns roughly what c takes of memory now; it grows with use, up to bounds.
+func (c *Compiled) Bytes() int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return nodeBytes*len(c.arena.a.nodes) + c.arena.bytes + c.localBytes
+}
+
+// nodeBytes is roughly what a node of an automaton takes.
+const nodeBytes = 128
+
 // NewState returns the state of a sequence at its beginning.
 func (c *Compiled) NewState() *State {
 	c.mu.Lock()

@@ -23,21 +23,21 @@ func (p *pool) cutTopK(k int) {
 }
 
 // cutTopP keeps the fewest of the best tokens whose probabilities add up to at least share (nucleus sampling, Holtzman et
-// al., arXiv:1904.09751); never none.
-func (p *pool) cutTopP(share float32) {
+// al., arXiv:1904.09751); never fewer than least, or one.
+func (p *pool) cutTopP(share float32, least int) {
 	p.fill(0)
-	p.c = fewest(p.c, float64(share)*p.weigh(), better)
+	p.c = fewest(p.c, float64(share)*p.weigh(), least, better)
 }
 
-// fewest returns the first candidates in the order whose weights add up to at least want; never none. It reorders c.
-func fewest(c []candidate, want float64, before order) []candidate {
+// fewest returns the first candidates in the order whose weights add up to at least want; never fewer than least, or one. It reorders c.
+func fewest(c []candidate, want float64, least int, before order) []candidate {
 	heapify(c, before)
 	var sum float64
 	for rest := len(c); rest > 0; {
 		sum += c[0].weight
 		rest--
 		c[0], c[rest] = c[rest], c[0]
-		if sum >= want {
+		if sum >= want && len(c)-rest >= least {
 			return c[rest:]
 		}
 		siftDown(c[:rest], 0, before)
@@ -45,10 +45,21 @@ func fewest(c []candidate, want float64, before order) []candidate {
 	return c
 }
 
-// cutMinP keeps, in place, the tokens of at least share times the highest probability (arXiv:2407.01082).
-func (p *pool) cutMinP(share float32) {
+// cutMinP keeps, in place, the tokens of at least share times the highest probability (arXiv:2407.01082), or so many of the best.
+func (p *pool) cutMinP(share float32, least int) {
 	p.fill(0)
-	p.keepFrom(float64(p.highest) + p.temperature*math.Log(float64(share)))
+	floor := float64(p.highest) + p.temperature*math.Log(float64(share))
+	n := 0
+	for i := range p.c {
+		if float64(p.c[i].logit) >= floor {
+			n++
+		}
+	}
+	if n < least {
+		p.cutTopK(least)
+		return
+	}
+	p.keepFrom(floor)
 }
 
 // keepFrom keeps, in place, the candidates of a logit of at least floor.
@@ -83,14 +94,14 @@ func (p *pool) cutSigma(n float32) {
 
 // cutTypical keeps the fewest tokens whose probabilities add up to at least share, in the order of how near their surprise is to the
 // expected one, the entropy (locally typical sampling, Meister et al., arXiv:2202.00666).
-func (p *pool) cutTypical(share float32) {
+func (p *pool) cutTypical(share float32, least int) {
 	p.fill(0)
 	if math.IsInf(float64(p.highest), 0) {
 		return
 	}
 	entropy, sum := p.entropy()
 	norm := math.Log(sum)
-	p.c = fewest(p.c, float64(share)*sum, func(a, b *candidate) bool {
+	p.c = fewest(p.c, float64(share)*sum, least, func(a, b *candidate) bool {
 		x, y := math.Abs(p.surprise(a, norm)-entropy), math.Abs(p.surprise(b, norm)-entropy)
 		return x < y || x == y && better(a, b)
 	})
@@ -98,7 +109,7 @@ func (p *pool) cutTypical(share float32) {
 }
 
 // excludeTop drops, in place, the tokens of at least a threshold's probability but the last of them ("exclude top choices").
-func (p *pool) excludeTop(threshold float32) {
+func (p *pool) excludeTop(threshold float32, least int) {
 	p.fill(0)
 	floor := float64(threshold) * p.weigh()
 	last, n := -1, 0
@@ -110,7 +121,7 @@ func (p *pool) excludeTop(threshold float32) {
 			}
 		}
 	}
-	if n < 2 {
+	if n < 2 || len(p.c)-n+1 < least {
 		return
 	}
 	kept := p.c[:0]

@@ -25,6 +25,8 @@ type Options struct {
 	TopNSigma float32 // keeps logits at most N standard deviations below the highest (arXiv:2411.07641); <= 0 is off
 	TypicalP  float32 // keeps the fewest tokens nearest to the expected surprise that reach P, in [0, 1] (arXiv:2202.00666); 1 is off
 
+	MinKeep int // tokens that TopP, MinP, TypicalP and XTC leave at least; 0 and 1 are the same
+
 	// With this probability, in [0, 1], all tokens of at least the threshold but the least likely of them are left out
 	// ("exclude top choices", text-generation-webui pull request 6335). A threshold above 0.5, which no two tokens reach, is off.
 	XTCProbability float32
@@ -91,6 +93,9 @@ func (o *Options) Validate(nVocab int) error {
 	}
 	if err := o.validateNumbers(); err != nil {
 		return err
+	}
+	if o.MinKeep < 0 {
+		return fmt.Errorf("sample: min-keep %d is negative", o.MinKeep)
 	}
 	if o.RepeatLastN < 0 {
 		return fmt.Errorf("sample: repeat-last-n %d is negative; 0 turns it off", o.RepeatLastN)

@@ -192,14 +192,14 @@ func (s *Sampler) apply(g Stage) {
 	case TopK:
 		p.cutTopK(o.TopK)
 	case Typical:
-		p.cutTypical(o.TypicalP)
+		p.cutTypical(o.TypicalP, o.MinKeep)
 	case TopP:
-		p.cutTopP(o.TopP)
+		p.cutTopP(o.TopP, o.MinKeep)
 	case MinP:
-		p.cutMinP(o.MinP)
+		p.cutMinP(o.MinP, o.MinKeep)
 	case XTC:
 		if s.uniform() < float64(o.XTCProbability) {
-			p.excludeTop(o.XTCThreshold)
+			p.excludeTop(o.XTCThreshold, o.MinKeep)
 		}
 	case Temperature:
 		p.heat(o)

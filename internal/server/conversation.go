@@ -124,19 +124,25 @@ func (m *Model) Render(c *Conversation) (string, []int32, error) {
 	return text, ids, nil
 }
 
+// tail is how much of a prompt's end says whether a thought or a call is open there, in bytes.
+const tail = 64
+
 // holdCalls has g's calls be those that a choice allows, behind prompt.
 func (m *Model) holdCalls(g *Generation, c *ToolChoice, format *answer.Format, prompt string) error {
-	constraint, err := format.Constraint(answer.ConstraintOptions{Tools: c.Allowed, Required: c.Required, Parallel: c.Parallel, Prompt: prompt})
+	h, err := m.grammars.find(key("calls", format.Name(), c.Allowed, c.Required, c.Parallel, prompt[max(0, len(prompt)-tail):]), func() (*held, error) {
+		constraint, err := format.Constraint(answer.ConstraintOptions{Tools: c.Allowed, Required: c.Required, Parallel: c.Parallel, Prompt: prompt})
+		if err != nil {
+			return nil, err
+		}
+		for _, reason := range constraint.Loose {
+			m.Log.Warn("arguments are not held to a schema", "reason", reason)
+		}
+		compiled, err := m.compile(constraint.Grammar)
+		return &held{compiled: compiled, calls: constraint}, err
+	})
 	if err != nil {
 		return Invalid("the tools' schemas cannot be used: %s", err)
 	}
-	for _, reason := range constraint.Loose {
-		m.Log.Warn("arguments are not held to a schema", "reason", reason)
-	}
-	compiled, err := m.Compile(constraint.Grammar)
-	if err != nil {
-		return Invalid("the tools' schemas cannot be used: %s", err)
-	}
-	g.Constrain = func() sample.Constraint { return constraint.NewState(compiled) }
+	g.Constrain = func() sample.Constraint { return h.calls.NewState(h.compiled) }
 	return nil
 }

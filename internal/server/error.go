@@ -70,7 +70,7 @@ func ErrorOf(err error) *Error {
 	case errors.As(err, &long):
 		return &Error{
 			Status: http.StatusBadRequest, Type: "exceed_context_size_error", PromptTokens: long.Tokens, Context: long.Context,
-			Message: fmt.Sprintf("the prompt has %d tokens, more than the context of %d", long.Tokens, long.Context),
+			Message: fmt.Sprintf("the prompt has %d tokens, which exceeds the available context size of %d tokens", long.Tokens, long.Context),
 		}
 	case errors.Is(err, engine.ErrClosed), errors.Is(err, context.Canceled):
 		return &Error{Status: http.StatusServiceUnavailable, Type: "unavailable_error", Message: "the server or the model is being stopped"}

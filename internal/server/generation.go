@@ -17,6 +17,8 @@ type Generation struct {
 	Sampling       sample.Options
 	Constrain      func() sample.Constraint // makes the text's constraint; nil: none
 	ReportProgress bool
+	ReportTimings  bool // with each token
+	Limits         Limits
 }
 
 // An Event is something that happened to one of a request's texts. One of Token, Progress and End is set, or none: then nothing happened
@@ -28,6 +30,7 @@ type Event struct {
 	End      *engine.Result
 	Err      error // with End
 	Slot     int
+	Timings  *Timings // so far, with Token and Progress where they are wanted
 }
 
 // Progress says how much of a prompt has been read.
@@ -149,38 +152,75 @@ func (m *Model) run(ctx context.Context, g *Generation, begin time.Time, tell fu
 	}
 	r := g.Request
 	r.Sampler = sampler
+	if g.Shift != nil {
+		r.Shift = m.keep(g)
+	}
 	var held *heldTo
 	if c := m.constraint(g); c != nil {
 		held = &heldTo{Constraint: c}
 		r.Constraint = held
 	}
 	var st *engine.Stream
-	if g.ReportProgress {
-		submitted := time.Now()
-		r.Progress = func(done, total int) {
-			tell(Event{Progress: &Progress{total, st.Reused(), done, time.Since(submitted).Milliseconds()}})
+	submitted := time.Now()
+	progress := func(done, total, cached int) {
+		e := Event{Progress: &Progress{total, cached, done, time.Since(submitted).Milliseconds()}}
+		if g.ReportTimings {
+			e.Timings = promptTimings(cached, max(0, done-cached), time.Since(submitted))
 		}
+		tell(e)
+	}
+	if g.ReportProgress {
+		r.Progress = func(done, total int) { progress(done, total, st.Reused()) }
 	}
 	if st, err = m.Engine.Submit(ctx, r); err != nil {
 		return engine.Result{}, err
 	}
 	defer st.Close()
+	if g.ReportProgress {
+		progress(0, len(r.Prompt), 0)
+	}
 	said := newTranscript(m, g)
-	last := begin
-	for tok, ok := st.Next(); ok; tok, ok = st.Next() {
+	limit := limiter{Limits: g.Limits}
+	last, goesOn := begin, true
+	for tok, ok := st.Next(); ok && goesOn; tok, ok = st.Next() {
 		now := time.Now()
 		m.Count.Token(now.Sub(last), last == begin)
 		last = now
+		tok.Text, goesOn = limit.pass(tok.Text)
 		said.add(tok.Text)
-		tell(Event{Token: &tok})
+		e := Event{Token: &tok}
+		if g.ReportTimings {
+			so := st.SoFar()
+			e.Timings = TimingsOf(&so)
+		}
+		if tell(e); !goesOn {
+			break
+		}
 	}
+	st.Close()
 	res, err := st.Result(), st.Err()
+	if goesOn {
+		res.Text, _ = limit.pass(res.Text)
+		res.Text += limit.rest()
+	} else {
+		res.Text, res.Stop = "", engine.StopLength
+	}
 	said.end(res.Text)
 	if err != nil && held != nil && held.err != nil {
 		m.Log.Warn("a text was ended because its grammar allows nothing more", "reason", held.err)
 		res.Stop, err = engine.StopGrammar, nil
 	}
 	return res, err
+}
+
+// keep returns g's shift with the number of tokens that stay: the prompt's at most, and what begins a sequence besides.
+func (m *Model) keep(g *Generation) *engine.Shift {
+	s := *g.Shift
+	s.Keep = min(s.Keep, len(g.Prompt))
+	if m.Engine.Tokenizer().AddsBOS() && s.Keep < len(g.Prompt) {
+		s.Keep++
+	}
+	return &s
 }
 
 // A transcript logs what is said where the user wants that.

@@ -29,6 +29,7 @@ type ModelOptions struct {
 	Meter    Meter // nil: nobody counts
 
 	LogPrompts bool // the log has what is asked and answered
+	Shift      bool // a text goes on where the context is full, without its oldest tokens
 
 	// Restrict, if set, returns what a text is held to, given what its request holds it to, nil for nothing: tests have models say what they need.
 	Restrict func(*Generation, sample.Constraint) sample.Constraint
@@ -44,6 +45,7 @@ type Model struct {
 	waiting atomic.Int64 // texts within, those that are being generated included
 	ends    []int32      // tokens that end a text
 
+	grammars   grammars // compiled for past requests
 	vocabulary func() (*grammar.Vocabulary, error)
 	formats    func() (plain, tools *answer.Format) // of answers in conversations without tools and with them
 }

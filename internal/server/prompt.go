@@ -3,6 +3,8 @@ package server
 import (
 	"encoding/json"
 	"math"
+	"slices"
+	"strings"
 )
 
 // InputTokens is the answer to a request that asks how many tokens its prompt has, in OpenAI's form.
@@ -10,35 +12,66 @@ func InputTokens(n int) any {
 	return map[string]any{"object": "response.input_tokens", "input_tokens": n}
 }
 
-// ReadPrompt reads the prompt of a completion: a text, or a list of tokens and texts. Clients that send lists of prompts may send one.
-func (m *Model) ReadPrompt(f *Fields) []int32 {
+// ReadPrompts reads the prompts of a completion: one or a list. A prompt is a text, an object with a text as prompt_string, or a list of tokens
+// and texts; a list without any token is one of prompts.
+func (m *Model) ReadPrompts(f *Fields) [][]int32 {
 	raw := f.Raw("prompt")
 	if raw == nil {
 		f.Fail(Invalid("the field prompt is missing"))
 		return nil
 	}
-	ids, err := m.promptOf(raw, true)
+	all, err := m.promptsOf(raw)
+	if most := m.Slots + m.Queue; err == nil && len(all) > most {
+		err = Invalid("the field prompt has %d prompts; a request may have %d", len(all), most)
+	}
 	if err != nil {
 		f.Fail(err)
 	}
-	return ids
+	return all
 }
 
-func (m *Model) promptOf(raw json.RawMessage, listed bool) ([]int32, error) {
+func (m *Model) promptsOf(raw json.RawMessage) ([][]int32, error) {
+	var parts []json.RawMessage
+	if json.Unmarshal(raw, &parts) != nil || slices.ContainsFunc(parts, func(p json.RawMessage) bool { return !strings.ContainsAny(string(p[:1]), `"[{`) }) {
+		ids, err := m.promptOf(raw)
+		return [][]int32{ids}, err
+	}
+	if len(parts) == 0 {
+		return nil, Invalid("the field prompt is an empty list")
+	}
+	var all [][]int32
+	for _, p := range parts {
+		ids, err := m.promptOf(p)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, ids)
+	}
+	return all, nil
+}
+
+// promptOf returns the tokens of one prompt.
+func (m *Model) promptOf(raw json.RawMessage) ([]int32, error) {
 	tok := m.Engine.Tokenizer()
 	var text string
 	if json.Unmarshal(raw, &text) == nil {
 		return tok.Encode(text, true, true), nil
 	}
+	var object struct {
+		Text  *string         `json:"prompt_string"`
+		Media json.RawMessage `json:"multimodal_data"`
+	}
+	if json.Unmarshal(raw, &object) == nil && object.Text != nil {
+		if len(object.Media) > 0 && string(object.Media) != "[]" {
+			return nil, Invalid("the field prompt has multimodal_data; the model reads text")
+		}
+		return tok.Encode(*object.Text, true, true), nil
+	}
 	var parts []json.RawMessage
 	if json.Unmarshal(raw, &parts) != nil {
 		return nil, Invalid("the field prompt is neither a text nor a list of tokens and texts")
 	}
-	if len(parts) == 1 && listed && len(parts[0]) > 0 && (parts[0][0] == '"' || parts[0][0] == '[') {
-		return m.promptOf(parts[0], false)
-	}
 	var ids []int32
-	tokens := 0
 	for i, p := range parts {
 		var id float64
 		switch {
@@ -46,13 +79,9 @@ func (m *Model) promptOf(raw json.RawMessage, listed bool) ([]int32, error) {
 			ids = append(ids, tok.Encode(text, i == 0, true)...)
 		case json.Unmarshal(p, &id) == nil && id == math.Trunc(id) && id >= 0 && int(min(id, math.MaxInt32)) < m.Engine.Config().Vocab:
 			ids = append(ids, int32(id))
-			tokens++
 		default:
 			return nil, Invalid("the field prompt has an element that is neither a text nor a token of the vocabulary")
 		}
-	}
-	if tokens == 0 && len(parts) > 0 {
-		return nil, Invalid("the field prompt has several prompts; send them as requests of their own")
 	}
 	return ids, nil
 }

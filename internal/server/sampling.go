@@ -1,11 +1,13 @@
 package server
 
 import (
+	"crypto/sha256"
 	"encoding/json"
 	"math"
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/powerinfer-go/powerinfer/internal/engine"
 	"github.com/powerinfer-go/powerinfer/internal/grammar"
@@ -18,7 +20,8 @@ type Kwargs = map[string]json.RawMessage
 // Bounds of the texts that end a generation.
 const (
 	maxStops = 64
-	maxStop  = 4096 // bytes
+	maxStop  = 4096    // bytes
+	maxLimit = 1 << 40 // ms
 )
 
 // ReadGeneration reads the fields that all ways to ask for a text share.
@@ -47,23 +50,40 @@ func (m *Model) ReadGeneration(f *Fields) Generation {
 		}
 		g.Sampling.LogitBias = biases
 	}
-	f.Ignore("model", "user", "sse_ping_interval")
-	f.Only("n_keep", "0")
-	f.Only("n_discard", "0")
-	f.Only("n_indent", "0")
-	f.Only("min_keep", "0")
-	f.Only("n_cache_reuse", "0")
-	f.Only("t_max_predict_ms", "0", "-1")
-	f.Only("id_slot", "-1")
+	m.readLimits(f, &g)
+	f.Read("timings_per_token", &g.ReportTimings)
+	f.Read("post_sampling_probs", &g.Chances)
+	f.Ignore("model", "user", "sse_ping_interval", "n_cache_reuse") // beginnings of prompts are always found
 	f.Only("lora", "[]")
-	f.Only("verbose", "false")
-	f.Only("timings_per_token", "false")
-	f.Only("post_sampling_probs", "false")
-	f.Only("response_fields", "[]")
 	f.Only("grammar_lazy", "false")
 	f.Only("grammar_triggers", "[]")
 	f.Only("preserved_tokens", "[]")
 	return g
+}
+
+// readLimits reads where texts end early, where they go on, and which slot is wished for: the cache serves all of them alike.
+func (m *Model) readLimits(f *Fields, g *Generation) {
+	ms, slot, keep, discard := 0, -1, 0, 0
+	f.Read("t_max_predict_ms", &ms)
+	f.Read("n_indent", &g.Limits.Indent)
+	f.Read("id_slot", &slot)
+	f.Read("n_keep", &keep)
+	f.Read("n_discard", &discard)
+	g.Limits.Time = time.Duration(min(ms, maxLimit)) * time.Millisecond
+	switch {
+	case g.Limits.Indent < 0 || g.Limits.Indent > maxStop:
+		f.Fail(Invalid("the field n_indent is not a number from 0 to %d", maxStop))
+	case slot < -1 || slot >= m.Slots:
+		f.Fail(Invalid("the field id_slot is not -1 or the number of one of the %d slots", m.Slots))
+	case discard < 0:
+		f.Fail(Invalid("the field n_discard is not a number of tokens"))
+	}
+	if keep < 0 {
+		keep = math.MaxInt32 // the whole prompt
+	}
+	if m.Shift {
+		g.Shift = &engine.Shift{Keep: keep, Discard: discard}
+	}
 }
 
 // ReadStops reads a field of texts that end a generation: one or a list.
@@ -113,6 +133,7 @@ func (m *Model) readSampling(f *Fields, o *sample.Options) {
 		f.Read(n.name, n.into)
 	}
 	f.Read("top_k", &o.TopK)
+	f.Read("min_keep", &o.MinKeep)
 	f.Read("mirostat", &o.Mirostat)
 	f.Read("dry_allowed_length", &o.DRYAllowedLength)
 	for name, into := range map[string]*int{"repeat_last_n": &o.RepeatLastN, "dry_penalty_last_n": &o.DRYLastN} {
@@ -224,10 +245,7 @@ func (m *Model) ReadConstraint(f *Fields, g *Generation) {
 	}
 	var err error
 	if text != "" {
-		var parsed *grammar.Grammar
-		if parsed, err = grammar.ParseGBNF(text); err == nil {
-			err = m.Hold(g, parsed)
-		}
+		err = m.hold(g, key("gbnf", text), func() (*grammar.Grammar, error) { return grammar.ParseGBNF(text) })
 	} else {
 		err = m.HoldSchema(g, schema)
 	}
@@ -238,24 +256,27 @@ func (m *Model) ReadConstraint(f *Fields, g *Generation) {
 
 // HoldSchema has g be JSON that is valid by a schema.
 func (m *Model) HoldSchema(g *Generation, schema json.RawMessage) error {
-	parsed, err := grammar.FromSchema(schema)
-	if err != nil {
-		return err
-	}
-	return m.Hold(g, parsed)
+	return m.hold(g, key("schema", schema), func() (*grammar.Grammar, error) { return grammar.FromSchema(schema) })
 }
 
-// Hold has g be a text of a grammar.
-func (m *Model) Hold(g *Generation, parsed *grammar.Grammar) error {
-	compiled, err := m.Compile(parsed)
+// hold has g be a text of the grammar of a key, which parse reads where it was not compiled before.
+func (m *Model) hold(g *Generation, key [sha256.Size]byte, parse func() (*grammar.Grammar, error)) error {
+	h, err := m.grammars.find(key, func() (*held, error) {
+		parsed, err := parse()
+		if err != nil {
+			return nil, err
+		}
+		compiled, err := m.compile(parsed)
+		return &held{compiled: compiled}, err
+	})
 	if err == nil {
-		g.Constrain = func() sample.Constraint { return compiled.NewState() }
+		g.Constrain = func() sample.Constraint { return h.compiled.NewState() }
 	}
 	return err
 }
 
-// Compile joins a grammar with the model's vocabulary.
-func (m *Model) Compile(g *grammar.Grammar) (*grammar.Compiled, error) {
+// compile joins a grammar with the model's vocabulary.
+func (m *Model) compile(g *grammar.Grammar) (*grammar.Compiled, error) {
 	v, err := m.vocabulary()
 	if err != nil {
 		return nil, err

@@ -1,6 +1,7 @@
 package server
 
 import (
+	"math"
 	"time"
 
 	"github.com/powerinfer-go/powerinfer/internal/engine"
@@ -20,10 +21,19 @@ type Timings struct {
 }
 
 // TimingsOf returns the timings of a text.
-func TimingsOf(r *engine.Result) Timings {
-	t := Timings{CacheN: r.Reused, PromptN: r.PromptTokens, PredictedN: r.Tokens}
+func TimingsOf(r *engine.Result) *Timings {
+	t := &Timings{CacheN: r.Reused, PromptN: r.PromptTokens, PredictedN: r.Tokens}
 	t.PromptMS, t.PromptPerTokenMS, t.PromptPerSecond = rates(r.PromptTime, r.PromptTokens)
 	t.PredictedMS, t.PredictedPerTokenMS, t.PredictedPerSecond = rates(r.Time, r.Tokens-1) // the prompt's step gave the first
+	return t
+}
+
+// promptTimings returns the timings of a prompt that is being read.
+func promptTimings(cached, read int, d time.Duration) *Timings {
+	t := &Timings{CacheN: cached, PromptN: read}
+	if read > 0 {
+		t.PromptMS, t.PromptPerTokenMS, t.PromptPerSecond = rates(d, read)
+	}
 	return t
 }
 
@@ -43,6 +53,24 @@ type Probability struct {
 	Bytes   []int         `json:"bytes"`
 	Logprob float32       `json:"logprob"`
 	Top     []Probability `json:"top_logprobs,omitempty"`
+}
+
+// A Chance is a token with its probability behind all samplers.
+type Chance struct {
+	ID    int32    `json:"id"`
+	Token string   `json:"token"`
+	Bytes []int    `json:"bytes"`
+	Prob  float64  `json:"prob"`
+	Top   []Chance `json:"top_probs,omitempty"`
+}
+
+// ChanceOf returns what p says of probabilities as a Chance.
+func (p *Probability) ChanceOf() Chance {
+	c := Chance{ID: p.ID, Token: p.Token, Bytes: p.Bytes, Prob: math.Exp(float64(p.Logprob))}
+	for i := range p.Top {
+		c.Top = append(c.Top, p.Top[i].ChanceOf())
+	}
+	return c
 }
 
 // leastLogprob stands for the probability 0, whose logarithm JSON cannot express.

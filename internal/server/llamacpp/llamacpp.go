@@ -83,7 +83,7 @@ func settings(o *sample.Options, most int) map[string]any {
 	}
 	return map[string]any{
 		"seed": o.Seed, "samplers": chain, "n_predict": most, "temperature": o.Temperature, "dynatemp_range": o.DynamicRange,
-		"dynatemp_exponent": o.DynamicExponent, "top_k": o.TopK, "top_p": o.TopP, "min_p": o.MinP, "top_n_sigma": o.TopNSigma,
+		"dynatemp_exponent": o.DynamicExponent, "top_k": o.TopK, "top_p": o.TopP, "min_p": o.MinP, "min_keep": o.MinKeep, "top_n_sigma": o.TopNSigma,
 		"typical_p": o.TypicalP, "xtc_probability": o.XTCProbability, "xtc_threshold": o.XTCThreshold, "repeat_last_n": o.RepeatLastN,
 		"repeat_penalty": o.RepeatPenalty, "presence_penalty": o.PresencePenalty, "frequency_penalty": o.FrequencyPenalty,
 		"dry_multiplier": o.DRYMultiplier, "dry_base": o.DRYBase, "dry_allowed_length": o.DRYAllowedLength,

@@ -46,7 +46,7 @@ type choice struct {
 func (c *chatRequest) answer(w http.ResponseWriter, m *server.Model, events iter.Seq[server.Event]) error {
 	choices, texts := make([]choice, c.n), make([]string, c.n)
 	var total usage
-	var timings server.Timings
+	var timings *server.Timings
 	for e := range events {
 		if e.Err != nil {
 			return e.Err
@@ -63,7 +63,7 @@ func (c *chatRequest) answer(w http.ResponseWriter, m *server.Model, events iter
 		}
 		if e.End != nil {
 			texts[e.Index] += e.End.Text
-			total.add(e.End)
+			total.add(e.End, e.Index == 0)
 			timings = server.TimingsOf(e.End)
 			this.Index = e.Index
 			this.Message, this.Finish = c.read(texts[e.Index], e.End)
@@ -71,9 +71,9 @@ func (c *chatRequest) answer(w http.ResponseWriter, m *server.Model, events iter
 	}
 	server.WriteJSON(w, struct {
 		head
-		Choices []choice       `json:"choices"`
-		Usage   usage          `json:"usage"`
-		Timings server.Timings `json:"timings"`
+		Choices []choice        `json:"choices"`
+		Usage   usage           `json:"usage"`
+		Timings *server.Timings `json:"timings"`
 	}{newHead(m, "chatcmpl-", "chat.completion"), choices, total, timings})
 	return nil
 }

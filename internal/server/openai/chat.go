@@ -75,6 +75,8 @@ func readChat(m *server.Model, f *server.Fields) (*chatRequest, error) {
 		f.Fail(server.Invalid("the field logprobs cannot be combined with tools and stream"))
 	}
 	f.Ignore("verbosity")
+	f.Only("verbose", "false")
+	f.Only("response_fields", "[]")
 	f.Only("modalities", `["text"]`)
 	budget := -1
 	if f.Read("reasoning_budget_tokens", &budget); budget >= 0 {

@@ -9,10 +9,10 @@ import (
 
 // A delta is what an answer goes on with.
 type delta struct {
-	Role      string  `json:"role,omitempty"`
-	Content   *string `json:"content,omitempty"`
-	Reasoning string  `json:"reasoning_content,omitempty"`
-	Calls     []call  `json:"tool_calls,omitempty"`
+	Role      string `json:"role,omitempty"`
+	Content   any    `json:"content,omitempty"` // a text, or a nil *string for null
+	Reasoning string `json:"reasoning_content,omitempty"`
+	Calls     []call `json:"tool_calls,omitempty"`
 }
 
 type chunkChoice struct {
@@ -38,6 +38,7 @@ type chatStream struct {
 	out     *server.EventStream
 	texts   []*streamed
 	total   usage
+	timings *server.Timings // so far, where they are wanted
 }
 
 // streamed is one answer in the making.
@@ -79,8 +80,9 @@ func (s *chatStream) event(e *server.Event) error {
 	t := s.texts[e.Index]
 	switch {
 	case e.Progress != nil:
-		return s.out.Send(chatChunk{head: s.head, Choices: []chunkChoice{{Index: e.Index}}, Progress: e.Progress})
+		return s.out.Send(chatChunk{head: s.head, Choices: []chunkChoice{{Index: e.Index}}, Progress: e.Progress, Timings: e.Timings})
 	case e.Token != nil:
+		s.timings = e.Timings
 		var logs *tokenLogs
 		if s.request.text.Logprobs {
 			logs = &tokenLogs{[]server.Probability{s.model.ProbabilityOf(e.Token)}}
@@ -92,12 +94,13 @@ func (s *chatStream) event(e *server.Event) error {
 		if err := s.pieces(e.Index, events, nil); err != nil {
 			return err
 		}
-		s.total.add(e.End)
+		s.timings = nil
+		s.total.add(e.End, e.Index == 0)
 		reason, timings := finish(e.End), server.TimingsOf(e.End)
 		if t.calls > 0 {
 			reason = "tool_calls"
 		}
-		return s.out.Send(chatChunk{head: s.head, Choices: []chunkChoice{{Index: e.Index, Finish: &reason}}, Timings: &timings})
+		return s.out.Send(chatChunk{head: s.head, Choices: []chunkChoice{{Index: e.Index, Finish: &reason}}, Timings: timings})
 	}
 	return s.out.Ping()
 }
@@ -126,9 +129,13 @@ func (s *chatStream) pieces(index int, events []answer.Event, logs *tokenLogs) e
 
 func (s *chatStream) delta(index int, d delta, logs *tokenLogs) error {
 	if t := s.texts[index]; !t.begun {
-		t.begun, d.Role = true, "assistant"
+		t.begun = true
+		begin := delta{Role: "assistant", Content: (*string)(nil)}
+		if err := s.out.Send(chatChunk{head: s.head, Choices: []chunkChoice{{Index: index, Delta: begin}}}); err != nil {
+			return err
+		}
 	}
-	return s.out.Send(chatChunk{head: s.head, Choices: []chunkChoice{{Index: index, Delta: d, Logprobs: logs}}})
+	return s.out.Send(chatChunk{head: s.head, Choices: []chunkChoice{{Index: index, Delta: d, Logprobs: logs}}, Timings: s.timings})
 }
 
 // deltaOf returns what a client is told of an event, and whether it is told anything. A call that turns out to be none was begun already;
@@ -136,7 +143,7 @@ func (s *chatStream) delta(index int, d delta, logs *tokenLogs) error {
 func deltaOf(e *answer.Event) (d delta, ok bool) {
 	switch e.Kind {
 	case answer.Content, answer.CallFailed:
-		d.Content = &e.Text
+		d.Content = e.Text
 	case answer.Reasoning:
 		d.Reasoning = e.Text
 	case answer.CallBegin:

@@ -4,6 +4,7 @@ import (
 	"iter"
 	"net/http"
 
+	"github.com/powerinfer-go/powerinfer/internal/engine"
 	"github.com/powerinfer-go/powerinfer/internal/server"
 )
 
@@ -30,80 +31,129 @@ type textCompletion struct {
 	Progress *server.Progress `json:"prompt_progress,omitempty"`
 }
 
+// A textRequest is one for completions of texts, read and checked.
+type textRequest struct {
+	output
+	model *server.Model
+	texts []server.Generation // n for each prompt
+	echo  bool
+}
+
 func completion(w http.ResponseWriter, r *http.Request, f *server.Fields, m *server.Model) error {
+	c := &textRequest{model: m}
 	g := m.ReadGeneration(f)
-	g.Prompt = m.ReadPrompt(f)
+	prompts := m.ReadPrompts(f)
 	m.ReadConstraint(f, &g)
-	o := readOutput(m, f)
-	f.Only("echo", "false")
+	c.output = readOutput(m, f)
+	f.Read("echo", &c.echo)
 	f.Only("suffix", `""`)
 	f.Only("best_of", "1")
+	f.Only("verbose", "false")
+	f.Only("response_fields", "[]")
 	if f.Read("logprobs", &g.TopLogprobs) {
 		g.Logprobs = true
 	}
-	if g.TopLogprobs < 0 || g.TopLogprobs > maxLogprobs {
+	switch {
+	case g.TopLogprobs < 0 || g.TopLogprobs > maxLogprobs:
 		f.Fail(server.Invalid("the field logprobs is not a number from 0 to %d", maxLogprobs))
+	case c.echo && g.Logprobs:
+		f.Fail(server.Invalid("the field echo cannot be combined with logprobs, which there are of the answer only"))
 	}
 	if err := f.Close(); err != nil {
 		return err
 	}
-	events, err := m.Generate(r.Context(), server.Several(g, o.n))
+	for _, p := range prompts {
+		g.Prompt = p
+		c.texts = append(c.texts, server.Several(g, c.n)...)
+	}
+	events, err := m.Generate(r.Context(), c.texts)
 	if err != nil {
 		return err
 	}
-	t := textCompletion{head: newHead(m, "cmpl-", "text_completion")}
-	if o.stream {
-		return t.send(server.NewEventStream(w), events, o, g.Logprobs, m)
+	head := newHead(m, "cmpl-", "text_completion")
+	if c.stream {
+		return c.send(server.NewEventStream(w), head, events)
 	}
-	return t.answer(w, events, o, g.Logprobs, m)
+	return c.answer(w, head, events)
 }
 
-func (t *textCompletion) answer(w http.ResponseWriter, events iter.Seq[server.Event], o output, logprobs bool, m *server.Model) error {
-	t.Choices, t.Usage = make([]textChoice, o.n), &usage{}
+// begin returns what a text begins with before anything is generated: its prompt, where that is wanted.
+func (c *textRequest) begin(index int) string {
+	if !c.echo {
+		return ""
+	}
+	prompt := c.texts[index].Prompt
+	if tok := c.model.Engine.Tokenizer(); tok.AddsBOS() && len(prompt) > 0 && prompt[0] == tok.BOS() {
+		prompt = prompt[1:]
+	}
+	return c.model.Engine.Tokenizer().Decode(prompt, true)
+}
+
+// logs returns a token's log probabilities, where they are wanted.
+func (c *textRequest) logs(index int, t *engine.Token) []server.Probability {
+	if !c.texts[index].Logprobs {
+		return nil
+	}
+	return []server.Probability{c.model.ProbabilityOf(t)}
+}
+
+func (c *textRequest) answer(w http.ResponseWriter, h head, events iter.Seq[server.Event]) error {
+	t := textCompletion{head: h, Choices: make([]textChoice, len(c.texts)), Usage: &usage{}}
+	for i := range t.Choices {
+		t.Choices[i].Index, t.Choices[i].Text = i, c.begin(i)
+	}
 	for e := range events {
 		if e.Err != nil {
 			return e.Err
 		}
-		c := &t.Choices[e.Index]
-		c.Index = e.Index
+		k := &t.Choices[e.Index]
 		if e.Token != nil {
-			c.Text += e.Token.Text
-			if logprobs {
-				if c.Logprobs == nil {
-					c.Logprobs = &tokenLogs{}
+			k.Text += e.Token.Text
+			if logs := c.logs(e.Index, e.Token); logs != nil {
+				if k.Logprobs == nil {
+					k.Logprobs = &tokenLogs{}
 				}
-				c.Logprobs.Content = append(c.Logprobs.Content, m.ProbabilityOf(e.Token))
+				k.Logprobs.Content = append(k.Logprobs.Content, logs...)
 			}
 		}
 		if e.End != nil {
-			reason, timings := finish(e.End), server.TimingsOf(e.End)
-			c.Text += e.End.Text
-			c.Finish, t.Timings = &reason, &timings
-			t.Usage.add(e.End)
+			reason := finish(e.End)
+			k.Text += e.End.Text
+			k.Finish, t.Timings = &reason, server.TimingsOf(e.End)
+			t.Usage.add(e.End, e.Index%c.n == 0)
 		}
 	}
 	server.WriteJSON(w, t)
 	return nil
 }
 
-func (t *textCompletion) send(out *server.EventStream, events iter.Seq[server.Event], o output, logprobs bool, m *server.Model) error {
+// send returns an error where nothing was sent.
+func (c *textRequest) send(out *server.EventStream, h head, events iter.Seq[server.Event]) error {
 	var total usage
+	begun := make([]bool, len(c.texts))
 	for e := range events {
-		chunk := textCompletion{head: t.head, Choices: []textChoice{{Index: e.Index}}, Progress: e.Progress}
-		c := &chunk.Choices[0]
+		chunk := textCompletion{head: h, Choices: []textChoice{{Index: e.Index}}, Progress: e.Progress, Timings: e.Timings}
+		k := &chunk.Choices[0]
+		if e.Token != nil || e.End != nil {
+			if !begun[e.Index] {
+				k.Text, begun[e.Index] = c.begin(e.Index), true
+			}
+		}
 		var err error
 		switch {
 		case e.Err != nil:
 			return out.Fail(e.Err)
 		case e.Token != nil:
-			if c.Text = e.Token.Text; logprobs {
-				c.Logprobs = &tokenLogs{[]server.Probability{m.ProbabilityOf(e.Token)}}
+			k.Text += e.Token.Text
+			if logs := c.logs(e.Index, e.Token); logs != nil {
+				k.Logprobs = &tokenLogs{logs}
 			}
 			err = out.Send(chunk)
 		case e.End != nil:
-			reason, timings := finish(e.End), server.TimingsOf(e.End)
-			c.Text, c.Finish, chunk.Timings = e.End.Text, &reason, &timings
-			total.add(e.End)
+			reason := finish(e.End)
+			k.Text += e.End.Text
+			k.Finish, chunk.Timings = &reason, server.TimingsOf(e.End)
+			total.add(e.End, e.Index%c.n == 0)
 			err = out.Send(chunk)
 		case e.Progress != nil:
 			err = out.Send(chunk)
@@ -114,8 +164,8 @@ func (t *textCompletion) send(out *server.EventStream, events iter.Seq[server.Ev
 			return nil // the client is gone
 		}
 	}
-	if o.usage {
-		if out.Send(textCompletion{head: t.head, Choices: []textChoice{}, Usage: &total}) != nil {
+	if c.usage {
+		if out.Send(textCompletion{head: h, Choices: []textChoice{}, Usage: &total}) != nil {
 			return nil
 		}
 	}

@@ -65,11 +65,13 @@ type usage struct {
 	} `json:"prompt_tokens_details"`
 }
 
-// add counts a text whose prompt is the same as that of those before.
-func (u *usage) add(r *engine.Result) {
+// add counts a text. Several texts of one prompt count it once.
+func (u *usage) add(r *engine.Result, first bool) {
 	u.Completion += r.Tokens
-	u.Prompt = r.Reused + r.PromptTokens
-	u.Details.Cached = max(u.Details.Cached, r.Reused)
+	if first {
+		u.Prompt += r.Reused + r.PromptTokens
+		u.Details.Cached += r.Reused
+	}
 	u.Total = u.Prompt + u.Completion
 }
 
@@ -79,10 +81,14 @@ type head struct {
 	Object  string `json:"object"`
 	Created int64  `json:"created"`
 	Model   string `json:"model"`
+	System  string `json:"system_fingerprint"`
 }
 
+// fingerprint stands for what computes the answers; llama.cpp's begin with b, too.
+const fingerprint = "b-powerinfer"
+
 func newHead(m *server.Model, prefix, object string) head {
-	return head{prefix + strings.ToLower(rand.Text()), object, time.Now().Unix(), m.Name}
+	return head{prefix + strings.ToLower(rand.Text()), object, time.Now().Unix(), m.Name, fingerprint}
 }
 
 // An output is what the routes that generate share of a request.

@@ -38,7 +38,7 @@ func (t *telling) grow(w *writer, text string) {
 	t.text.WriteString(text)
 	logs := w.takeLogs()
 	t.logs = append(t.logs, logs...)
-	w.tell("response.output_text.delta", func(e event) any { return deltaEvent{e, t.at, 0, text, &logs, nil} })
+	w.tell("response.output_text.delta", func(e event) any { return deltaEvent{e, t.at, 0, text, &logs, w.timings} })
 }
 
 func (t *telling) end(w *writer, status string) {
@@ -68,7 +68,7 @@ func (t *thinking) begin(w *writer) {
 
 func (t *thinking) grow(w *writer, text string) {
 	t.text.WriteString(text)
-	w.tell("response.reasoning_text.delta", func(e event) any { return deltaEvent{e, t.at, 0, text, nil, nil} })
+	w.tell("response.reasoning_text.delta", func(e event) any { return deltaEvent{e, t.at, 0, text, nil, w.timings} })
 }
 
 func (t *thinking) end(w *writer, status string) {

@@ -104,6 +104,8 @@ func (q *request) readRest(f *server.Fields) {
 		}
 	}
 	f.Only("background", "false")
+	f.Only("verbose", "false")
+	f.Only("response_fields", "[]")
 	f.Ignore("store", "stream_options", "service_tier", "prompt_cache_retention", "prompt_cache_options", "max_tool_calls", "client_metadata")
 }
 

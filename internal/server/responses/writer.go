@@ -26,6 +26,7 @@ type writer struct {
 	open    item                 // the last of the output, which still grows; nil: none does
 	pending []server.Probability // of tokens whose text is held back
 	thought int                  // tokens of thoughts
+	timings *server.Timings      // so far, where they are wanted
 	short   bool                 // the text ended before the model ended it
 }
 
@@ -93,8 +94,9 @@ func (w *writer) event(e *server.Event) {
 	}
 	switch {
 	case e.Progress != nil:
-		w.tellResponse("response.in_progress", e.Progress, nil)
+		w.tellResponse("response.in_progress", e.Progress, e.Timings)
 	case e.Token != nil:
+		w.timings = e.Timings
 		w.token(e.Token)
 	case e.End != nil:
 		w.finish(e.End)
@@ -206,9 +208,9 @@ func (w *writer) finish(r *engine.Result) {
 	}
 	w.close(w.response.Status)
 	if w.out == nil {
-		w.response.Timings = &timings
+		w.response.Timings = timings
 	}
-	w.tellResponse(name, nil, &timings)
+	w.tellResponse(name, nil, timings)
 }
 
 // fail ends a stream that has begun with an error.

@@ -1,0 +1,66 @@
+package server
+
+import (
+	"strings"
+	"time"
+)
+
+// Limits end texts early, as editors want it that complete code.
+type Limits struct {
+	Time   time.Duration // from the first token, after which a text ends at its next line; 0: none
+	Indent int           // white space that each line but the first begins with at least, else the text ends before it
+}
+
+// A limiter passes a text on until a limit ends it.
+type limiter struct {
+	Limits
+	begin time.Time // of the first token
+	held  []byte    // a line break with the white space behind it, while it is not known whether the line is indented enough
+	ended bool
+}
+
+// pass returns what is certain of the text when more comes, and reports whether the text goes on.
+func (l *limiter) pass(text string) (string, bool) {
+	if l.ended {
+		return "", false
+	}
+	if l.begin.IsZero() {
+		l.begin = time.Now()
+	}
+	if l.Indent > 0 {
+		text = l.indented(text)
+	}
+	if l.Time > 0 && strings.Contains(text, "\n") && time.Since(l.begin) > l.Time {
+		l.ended = true
+	}
+	return text, !l.ended
+}
+
+// indented returns text with what was held back, up to a line that is not indented enough.
+func (l *limiter) indented(text string) string {
+	var out strings.Builder
+	for i := range len(text) {
+		switch c := text[i]; {
+		case len(l.held) > 0 && (c == ' ' || c == '\t'):
+			l.held = append(l.held, c)
+		case len(l.held) > 0 && len(l.held) <= l.Indent: // also of an empty line, as in llama.cpp
+			l.held, l.ended = nil, true
+			return out.String()
+		case c == '\n':
+			out.Write(l.held)
+			l.held = append(l.held[:0], c)
+		default:
+			out.Write(l.held)
+			l.held = l.held[:0]
+			out.WriteByte(c)
+		}
+	}
+	return out.String()
+}
+
+// rest returns what is held back of a text that ended.
+func (l *limiter) rest() string {
+	text := string(l.held)
+	l.held = nil
+	return text
+}
