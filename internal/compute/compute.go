@@ -143,6 +143,8 @@ type Params struct {
 	Pages     [][]int32 // [sequence][page] page ids of a sequence's KV; token i attends to positions 0…Pos[i]
 	Out       []int32   // [n_out] rows whose logits are wanted
 	Threshold float32   // a neuron is predicted active iff its logit >= Threshold
+
+	Everything bool // whoever sets Threshold has every neuron predicted active, as in a dense model
 }
 
 // ShortPrompt is the number of tokens from which on a prompt's rows may be computed by arithmetic that pays for many rows only. What counts is
@@ -209,6 +211,7 @@ type NeuronCount struct {
 	Gated     int64 // of those, the ones whose act(gate), in ungated layers act(up), was not zero
 	Active    int64 // of those, the ones whose a_i was not zero
 	Bytes     int64 // of weights that were read for them; a row that several tokens of a step need is counted once where it is read once
+	RAM       int64 // of Bytes, those that the processor read
 }
 
 // Join adds what a part of the layer's neurons counted of the same steps, and starts part anew. c may be nil.
@@ -218,6 +221,7 @@ func (c *NeuronCount) Join(part *NeuronCount) {
 		c.Gated += part.Gated
 		c.Active += part.Active
 		c.Bytes += part.Bytes
+		c.RAM += part.RAM
 	}
 	*part = NeuronCount{}
 }

@@ -306,6 +306,8 @@ type SparseWeights struct {
 	DownBias *Vector // [n_embd] or nil
 	Act      Activation
 	Count    *NeuronCount // counts what was computed, or nil
+	Bins     *NeuronBins  // count which neurons were needed, or nil
+	First    int          // the layer's number of neuron 0, in Bins
 }
 
 // Visit implements Op.

@@ -66,6 +66,10 @@ type Engine struct {
 	pages   int         // of the KV cache
 	rows    [][]float32 // [n_out][n_vocab] logits of the last step
 	states  [][]float32 // [n_hidden][n_embd] hidden states of the last step
+
+	watchers int      // how many look at what steps do
+	loads    int      // how often the model was loaded: what it counts began anew
+	spent    [2]Spent // while somebody looked: on single tokens, and on steps with prompts
 }
 
 // Open loads the model in f, which must stay open as long as the engine: Options.NoRepack computes on it, and a GPU that fails has the
@@ -145,6 +149,8 @@ func (e *Engine) loadOn(ctx context.Context, dev compute.Device, layout placemen
 		return err
 	}
 	e.dev, e.model, e.pages = dev, m, nPages
+	e.loads++
+	m.Watch(e.watchers > 0)
 	if t, ok := dev.(compute.Tuner); ok {
 		t.Tune()
 	}
@@ -265,7 +271,7 @@ func (e *Engine) run(p *compute.Params, hidden []int32) error {
 	if len(hidden) > 0 {
 		forward = e.model.ForwardHidden
 	}
-	err := forward(p)
+	err := e.forward(p, forward)
 	e.traceStep(len(p.Tokens), begin)
 	if err == nil {
 		err = e.readLogits(len(p.Out))

@@ -55,12 +55,15 @@ type scheduler struct {
 	done    chan struct{} // closed when the goroutine has ended
 	timer   *time.Timer
 
-	pace   pace
-	last   time.Duration // the last step's
-	params compute.Params
-	hidden []int32 // rows of the step whose hidden states are wanted
-	step   []part
-	counts counts
+	pace     pace
+	last     time.Duration // the last step's
+	params   compute.Params
+	hidden   []int32 // rows of the step whose hidden states are wanted
+	step     []part
+	counts   counts
+	stepping bool // the runner has the step
+	stale    bool // what it computes is to be forgotten
+	lone     bool // dense tasks had the first choice of the last step
 }
 
 // part is a task's part of a step.
@@ -91,7 +94,7 @@ func (s *scheduler) join(t *task, more ...kvcache.Label) error {
 		return s.closed
 	}
 	if t.kv == nil {
-		t.kv = s.kv.NewSequence()
+		t.kv = s.sequence(t)
 	}
 	t.order, t.gone, t.err = s.arrived, false, nil
 	s.arrived++
@@ -100,6 +103,23 @@ func (s *scheduler) join(t *task, more ...kvcache.Label) error {
 	s.tasks = append(s.tasks, t)
 	s.notify()
 	return nil
+}
+
+// sequence returns an empty sequence for t.
+func (s *scheduler) sequence(t *task) *kvcache.Sequence {
+	if t.dense {
+		return s.kv.NewPrivate()
+	}
+	return s.kv.NewSequence()
+}
+
+// forget has no keys and values serve later requests that were computed until now, or are by the step that runs.
+func (s *scheduler) forget() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.stale = s.stepping; !s.stale {
+		s.kv.Forget()
+	}
 }
 
 // park takes t from those that have work, and keeps its pages as long as nobody else needs them.
@@ -117,6 +137,13 @@ func (s *scheduler) leave(t *task, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.remove(t, err)
+}
+
+// cut forgets t's labels from n on, when it has left. A step may still hold it.
+func (s *scheduler) cut(t *task, n int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	t.labels, t.mark = t.labels[:n], min(t.mark, n)
 }
 
 func (s *scheduler) remove(t *task, err error) {
@@ -223,11 +250,17 @@ func (s *scheduler) serve() {
 			continue
 		}
 		begin := s.now()
+		s.stepping = true
 		s.mu.Unlock()
 		err := s.runner.run(&s.params, s.hidden)
 		s.mu.Lock()
+		s.stepping = false
 		s.last = s.now() - begin
 		s.deliver(err)
+		if s.stale {
+			s.stale = false
+			s.kv.Forget()
+		}
 	}
 	for _, t := range slices.Concat(s.tasks, s.held) {
 		s.remove(t, s.closed)
@@ -300,11 +333,42 @@ func (s *scheduler) await() bool {
 	return s.closed == nil
 }
 
-// compose chooses the rows of the next step. It reports whether there are any.
+// compose chooses the rows of the next step. It reports whether there are any. A step of every neuron is one task's alone; the other tasks have
+// every second step.
 func (s *scheduler) compose() bool {
 	s.step = s.step[:0]
+	if s.lone = !s.lone; s.lone {
+		s.composeLone()
+	}
+	if len(s.step) == 0 {
+		s.composeShared()
+	}
+	if len(s.step) == 0 {
+		s.composeLone()
+	}
+	if len(s.step) > 0 {
+		s.fill()
+	}
+	return len(s.step) > 0
+}
+
+// composeLone chooses a step of every neuron for the oldest task that is to have one.
+func (s *scheduler) composeLone() {
+	for _, t := range s.tasks {
+		if t.dense && t.ready() {
+			s.admit(t, s.pace.chunk(s.rows), s.outputs)
+			return
+		}
+	}
+}
+
+// composeShared chooses a step for all other tasks.
+func (s *scheduler) composeShared() {
 	running, begun, hurry := 0, 0, false
 	for _, t := range s.tasks {
+		if t.dense {
+			continue
+		}
 		hurry = hurry || t.expectsTurn(s.now())
 		if t.ready() && t.decodes() {
 			running++
@@ -320,7 +384,7 @@ func (s *scheduler) compose() bool {
 	}
 	for _, t := range s.tasks {
 		switch {
-		case !t.ready():
+		case !t.ready() || t.dense:
 		case t.decodes():
 			if running > 0 {
 				running--
@@ -334,10 +398,6 @@ func (s *scheduler) compose() bool {
 			rows, prompts, outputs = rows-n, prompts-n, outputs-out
 		}
 	}
-	if len(s.step) > 0 {
-		s.fill()
-	}
-	return len(s.step) > 0
 }
 
 // decoding counts the step's parts that are single tokens.
@@ -424,6 +484,7 @@ func (s *scheduler) fill() {
 	p := &s.params
 	p.Tokens, p.Pos, p.Seq, p.Out, p.Pages, p.Decode = p.Tokens[:0], p.Pos[:0], p.Seq[:0], p.Out[:0], p.Pages[:0], 0
 	s.hidden = s.hidden[:0]
+	p.Everything = s.step[0].t.dense
 	for _, decoded := range []bool{true, false} {
 		for i := range s.step {
 			s.fillPart(i, decoded)
@@ -516,6 +577,6 @@ func (s *scheduler) pool(i int) {
 func (s *scheduler) restart() {
 	s.kv = s.runner.cache()
 	for _, t := range slices.Concat(s.tasks, s.held) {
-		t.kv, t.inStep = s.kv.NewSequence(), false
+		t.kv, t.inStep = s.sequence(t), false
 	}
 }

@@ -21,7 +21,7 @@ func (e *Engine) NewSequence() *Sequence {
 // Release forgets s's tokens and gives its pages back.
 func (e *Engine) Release(s *Sequence) {
 	e.sched.leave(s.t, nil)
-	s.t.labels, s.t.mark = s.t.labels[:0], 0
+	e.sched.cut(s.t, 0)
 }
 
 // Evaluate appends tokens to s: one as a single token of a running sequence, several as a part of a prompt. wanted(i) says whether
@@ -51,7 +51,7 @@ func (e *Engine) Evaluate(s *Sequence, tokens []int32, wanted func(i int) bool, 
 	}
 	if err != nil {
 		e.sched.leave(t, nil)
-		t.labels, t.mark = t.labels[:t.base], min(t.mark, t.base)
+		e.sched.cut(t, t.base)
 		return err
 	}
 	e.sched.park(t)

@@ -13,6 +13,7 @@ type task struct {
 	labels []kvcache.Label   // all positions in order, evaluated or not
 	kv     *kvcache.Sequence // the first kv.Len() of labels
 	reuse  Reuse
+	dense  bool // evaluated with every neuron, by steps of its own, and private
 	inStep bool // its rows are in the step that runs
 
 	mark int // positions that were evaluated at some time

@@ -79,6 +79,12 @@ func (c *Cache) Clear() {
 	}
 }
 
+// Forget has no prefix found that was computed until now, as after a change of what is computed. Sequences keep what they hold.
+func (c *Cache) Forget() {
+	c.Clear()
+	c.root = &node{page: -1}
+}
+
 // take returns a node of an empty page, or nil.
 func (c *Cache) take() *node {
 	if len(c.free) == 0 && !c.evict() {

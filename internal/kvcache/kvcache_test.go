@@ -193,3 +193,55 @@ func TestRandom(t *testing.T) {
 		}
 	}
 }
+
+// TestPrivate: what a private sequence holds serves nobody, it takes nothing over, and its pages are free at once.
+func TestPrivate(t *testing.T) {
+	m := newMemory(8)
+	a := &sequence{Sequence: m.NewSequence()}
+	m.write(a, labels(1, 2, 3, 4, 5)...)
+	p := &sequence{Sequence: m.NewPrivate()}
+	if n := p.Follow(labels(1, 2, 3, 4), true); n != 0 {
+		t.Errorf("a private sequence took %d positions over", n)
+	}
+	m.write(p, labels(6, 7, 8, 9, 10)...)
+	m.check(t, p)
+	b := m.NewSequence()
+	if n := b.Follow(labels(6, 7, 8, 9), true); n != 0 {
+		t.Errorf("%d positions of a private sequence were taken over", n)
+	}
+	if p.Release(); m.Available() != 6 || m.Held() != 2 {
+		t.Errorf("%d pages can be had and %d are held", m.Available(), m.Held())
+	}
+}
+
+// TestForget: nothing is found any more, those who hold pages keep them, and none is lost.
+func TestForget(t *testing.T) {
+	m := newMemory(6)
+	a, idle := &sequence{Sequence: m.NewSequence()}, &sequence{Sequence: m.NewSequence()}
+	m.write(a, labels(1, 2, 3, 4, 5)...)
+	m.write(idle, labels(6, 7, 8, 9)...)
+	idle.Release()
+	m.Forget()
+	m.write(a, labels(10, 11, 12, 13)...)
+	m.check(t, a)
+	for _, want := range [][]kvcache.Label{labels(1, 2, 3, 4), labels(6, 7, 8, 9)} {
+		if n := m.NewSequence().Follow(want, true); n != 0 {
+			t.Errorf("%d positions of what was forgotten were found", n)
+		}
+	}
+	a.Release()
+	b := &sequence{Sequence: m.NewSequence()}
+	if n := b.Follow(labels(1, 2, 3, 4), true); n != 0 {
+		t.Errorf("%d positions of a sequence from before were found", n)
+	}
+	m.write(b, labels(1, 2, 3, 4)...)
+	c := m.NewSequence()
+	if n := c.Follow(labels(1, 2, 3, 4), false); n != 4 {
+		t.Errorf("%d positions of a sequence from afterwards were found, want 4", n)
+	}
+	b.Release()
+	c.Release()
+	if m.Clear(); !m.NewSequence().Reserve(6 * positions) {
+		t.Error("not all pages are free again")
+	}
+}

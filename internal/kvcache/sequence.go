@@ -3,6 +3,7 @@ package kvcache
 // Sequence is a run of labels whose keys and values lie in the cache.
 type Sequence struct {
 	c     *Cache
+	own   *node   // of a private sequence: the root of a tree of its own
 	nodes []*node // the path of its pages; those behind the last label are reserved
 	pages []int32 // of nodes
 	len   int
@@ -10,6 +11,18 @@ type Sequence struct {
 
 // NewSequence returns an empty sequence. It holds no page.
 func (c *Cache) NewSequence() *Sequence { return &Sequence{c: c} }
+
+// NewPrivate returns an empty sequence whose keys and values never serve another, and which takes over none: they are computed in another
+// way. It holds no page.
+func (c *Cache) NewPrivate() *Sequence { return &Sequence{c: c, own: &node{page: -1}} }
+
+// root returns where s's path begins.
+func (s *Sequence) root() *node {
+	if s.own != nil {
+		return s.own
+	}
+	return s.c.root
+}
 
 // Len returns the number of positions whose keys and values are there.
 func (s *Sequence) Len() int { return s.len }
@@ -39,7 +52,7 @@ func (s *Sequence) Append(labels ...Label) {
 		i := s.len / s.c.positions
 		n := s.nodes[i]
 		if n.parent == nil {
-			n.parent = s.c.root
+			n.parent = s.root()
 			if i > 0 {
 				n.parent = s.nodes[i-1]
 			}
@@ -65,7 +78,7 @@ func (s *Sequence) Follow(want []Label, loose bool) int {
 		return 0
 	}
 	for {
-		at := s.c.root
+		at := s.root()
 		if len(s.nodes) > 0 {
 			at = s.nodes[len(s.nodes)-1]
 		}
@@ -123,10 +136,14 @@ func (s *Sequence) Truncate(n int) {
 	s.nodes, s.pages = s.nodes[:keep], s.pages[:keep]
 }
 
-// Release gives all pages back. They stay for their prefixes until they are needed.
+// Release gives all pages back. They stay for their prefixes until they are needed, unless s is private.
 func (s *Sequence) Release() {
 	for i := len(s.nodes) - 1; i >= 0; i-- {
-		s.c.release(s.nodes[i])
+		if n := s.nodes[i]; s.own != nil {
+			s.c.drop(n)
+		} else {
+			s.c.release(n)
+		}
 	}
 	s.nodes, s.pages, s.len = s.nodes[:0], s.pages[:0], 0
 }

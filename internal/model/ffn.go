@@ -21,6 +21,7 @@ type ffn struct {
 	fc2      *compute.Matrix // [n_ff - always on, rank], mode predict only
 	normed   bool            // the predictor reads what comes out of the norm, not the residual before it
 	count    compute.NeuronCount
+	bins     compute.NeuronBins
 	observe  func(compute.Verbs, *buffers) // tells an Observer, or nil
 }
 
@@ -104,7 +105,7 @@ func (f *ffn) forward(v compute.Verbs, s *buffers) {
 }
 
 func (f *ffn) weights() compute.SparseWeights {
-	return compute.SparseWeights{Gate: f.gate, Up: f.up, Down: f.down, UpBias: f.upBias, DownBias: f.downBias, Act: f.act, Count: &f.count}
+	return compute.SparseWeights{Gate: f.gate, Up: f.up, Down: f.down, UpBias: f.upBias, DownBias: f.downBias, Act: f.act, Count: &f.count, Bins: &f.bins}
 }
 
 // predict chooses the neurons to compute.

@@ -7,6 +7,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"math"
 
 	"github.com/powerinfer-go/powerinfer/internal/arch"
 	"github.com/powerinfer-go/powerinfer/internal/compute"
@@ -52,6 +53,7 @@ type Model struct {
 	step   buffers         // buf, cut to the step in progress
 	params *compute.Params // of the step in progress
 	body   func(compute.Verbs)
+	watch  compute.Watch
 }
 
 // norm is a norm's scale and, in families with LayerNorm, its bias.
@@ -116,6 +118,9 @@ func Load(ctx context.Context, f *gguf.File, dev compute.Device, o Options) (*Mo
 		return nil, err
 	}
 	m.body = m.forward
+	if d, ok := dev.(compute.Watched); ok {
+		d.Watch(&m.watch)
+	}
 	if o.Observer != nil {
 		return m, m.observe(o.Observer)
 	}
@@ -302,7 +307,9 @@ func (m *Model) run(name string, p *compute.Params, body func(compute.Verbs)) er
 
 // runAs runs a step as seg.
 func (m *Model) runAs(seg compute.Segment, p *compute.Params, body func(compute.Verbs)) error {
-	p.Threshold, m.params = m.Threshold, p
+	if p.Threshold, m.params = m.Threshold, p; p.Everything {
+		p.Threshold = -math.MaxFloat32
+	}
 	m.step = m.buf.first(seg.Rows, seg.Out)
 	return m.dev.Run(seg, p, body)
 }

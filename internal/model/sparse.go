@@ -100,6 +100,7 @@ func (u NeuronUse) Since(then NeuronUse) NeuronUse {
 	u.Gated -= then.Gated
 	u.Active -= then.Active
 	u.Bytes -= then.Bytes
+	u.RAM -= then.RAM
 	return u
 }
 
@@ -112,7 +113,11 @@ func (m *Model) Neurons() []NeuronUse {
 		for _, w := range []*compute.Matrix{f.gate, f.up, f.down} {
 			use[i].Dense += bytes(w)
 		}
-		use[i].Bytes += f.count.Steps * (bytes(f.fc1) + bytes(f.fc2))
+		predictor := f.count.Steps * (bytes(f.fc1) + bytes(f.fc2))
+		use[i].Bytes += predictor
+		if !m.place(i).Predictor {
+			use[i].RAM += predictor
+		}
 	}
 	return use
 }

@@ -37,6 +37,7 @@ type Device struct {
 	p      *compute.Params // of the segment in progress
 	verbs  compute.Verbs   // d's own
 	err    error           // of an observer in the segment in progress
+	watch  *compute.Watch  // the model's, or nil
 
 	scratch scratch
 	mm      matmul
@@ -124,6 +125,9 @@ func (d *Device) Run(_ compute.Segment, p *compute.Params, body func(compute.Ver
 	d.p = nil
 	return d.err
 }
+
+// Watch has times added to w as long as it is on.
+func (d *Device) Watch(w *compute.Watch) { d.watch = w }
 
 // Host calls f at once: nothing is queued.
 func (d *Device) Host(f func() error) { d.err = cmp.Or(d.err, f()) }

@@ -1,9 +1,23 @@
 package cpu
 
-import "github.com/powerinfer-go/powerinfer/internal/compute"
+import (
+	"github.com/powerinfer-go/powerinfer/internal/compute"
+	"github.com/powerinfer-go/powerinfer/internal/monotime"
+)
 
 // Do implements compute.Executor.
 func (d *Device) Do(op compute.Op) {
+	w := d.watch
+	if w == nil || !w.On {
+		d.do(op)
+		return
+	}
+	begin := monotime.Now()
+	d.do(op)
+	w.Times[compute.PartOf(op)] += monotime.Since(begin)
+}
+
+func (d *Device) do(op compute.Op) {
 	switch o := op.(type) {
 	case *compute.Embed:
 		d.embed(o.Dst, o.Table)

@@ -167,7 +167,23 @@ func (d *Device) sparseFFN(out, x compute.Tensor, s compute.Set, w compute.Spars
 		c.Predicted += f.predicted()
 		c.Gated += f.counts[0].Load()
 		c.Active += f.counts[1].Load()
-		c.Bytes += f.bytes(whole)
+		read := f.bytes(whole)
+		c.Bytes += read
+		c.RAM += read
+	}
+	if w.Bins != nil && w.Bins.On {
+		f.show(w.Bins)
+	}
+}
+
+// show counts the neurons that tokens needed.
+func (f *sparseFFN) show(b *compute.NeuronBins) {
+	lists := f.open
+	if !f.all {
+		lists = f.s
+	}
+	for t := range f.tokens {
+		b.Add(f.w.First, lists.token(t))
 	}
 }
 

@@ -56,6 +56,13 @@ func New(gpu compute.Device, host compute.Host, attention []bool) *Device {
 	return &Device{gpu: gpu, host: host, attention: attention, partials: map[int]tensorPair{}, joins: map[compute.Segment][]join{}}
 }
 
+// Watch has what the host computes added to w's times as long as it is on.
+func (d *Device) Watch(w *compute.Watch) {
+	if host, ok := d.host.(compute.Watched); ok {
+		host.Watch(w)
+	}
+}
+
 // Trace has the host's parts kept in l.
 func (d *Device) Trace(l *trace.Log) { d.trace = l }
 

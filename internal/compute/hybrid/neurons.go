@@ -113,7 +113,7 @@ func hostWeights(f compute.SparseWeights) compute.SparseWeights {
 func (r *router) both(out, x compute.Tensor, s compute.Set, f compute.SparseWeights, guess *compute.Guess) {
 	hot, n := mem(f.Up).hot, f.Up.Rows
 	warm, cold := gpuWeights(f), hostWeights(f)
-	cold.Count = &compute.NeuronCount{}
+	cold.Count, cold.Bins, cold.First = &compute.NeuronCount{}, f.Bins, hot
 	partial, err := r.d.partial(out.Cols)
 	if err == nil {
 		warm.UpBias, err = part(f.UpBias, r.d.gpu, 0, hot)
@@ -128,7 +128,7 @@ func (r *router) both(out, x compute.Tensor, s compute.Set, f compute.SparseWeig
 	r.toGPU(x)
 	r.setToGPU(s)
 	r.toHost(x)
-	rest := r.cold(s, hot, n)
+	rest := r.cold(s, hot, n, f.Bins)
 	sum := viewed(out, partial.host)
 	r.onHost(&compute.SparseFFN{Out: sum, X: hostTensor(x), Set: rest, Weights: cold}, f.Up)
 	work := r.stretch()
@@ -153,15 +153,23 @@ func (r *router) both(out, x compute.Tensor, s compute.Set, f compute.SparseWeig
 	written(out, true)
 }
 
-// cold returns the host's set of the neurons of s from hot on, counted from there.
-func (r *router) cold(s compute.Set, hot, n int) compute.Set {
+// cold returns the host's set of the neurons of s from hot on, counted from there. Those before hot are counted in b.
+func (r *router) cold(s compute.Set, hot, n int, b *compute.NeuronBins) compute.Set {
 	m := sets(s)
 	if m == nil {
 		return compute.Set{Rows: s.Rows, N: n - hot}
 	}
 	to := compute.Set{Rows: s.Rows, N: n - hot, Mem: m.cold.Mem}
 	if !m.onHost {
-		r.loadSet(r.gpu.DownloadSet(setView(s, m.gpu)), to, hot)
+		from := r.gpu.DownloadSet(setView(s, m.gpu))
+		r.loadSet(from, to, hot)
+		work := r.stretch()
+		work.loads = append(work.loads, func(w *window) {
+			if b != nil && b.On {
+				words, perRow := from()
+				b.AddBits(w.words(words, perRow), perRow, w.rows, hot)
+			}
+		})
 		return to
 	}
 	perRow := (n + 31) / 32
@@ -173,6 +181,9 @@ func (r *router) cold(s compute.Set, hot, n int) compute.Set {
 	work.loads = append(work.loads, func(w *window) {
 		host.SetWords(w.set(all), words, perRow)
 		host.FillSet(w.set(to), words, perRow, hot)
+		if b != nil && b.On {
+			b.AddBits(words, perRow, w.rows, hot)
+		}
 	})
 	return to
 }

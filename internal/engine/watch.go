@@ -1,0 +1,159 @@
+package engine
+
+import (
+	"slices"
+	"time"
+
+	"github.com/powerinfer-go/powerinfer/internal/compute"
+	"github.com/powerinfer-go/powerinfer/internal/model"
+	"github.com/powerinfer-go/powerinfer/internal/monotime"
+)
+
+// Spent is what steps took.
+type Spent struct {
+	Steps  int64
+	Tokens int64 // rows of the steps
+	Chosen int64 // rows of logits: tokens that were chosen
+	Time   time.Duration
+	Parts  compute.Times // of Time, what the processor computed; the rest is the GPUs' and the waiting for them
+	Read   model.Read
+}
+
+// add adds a step's to s, or takes it away where sign is -1.
+func (s *Spent) add(o *Spent, sign int64) {
+	s.Steps += sign * o.Steps
+	s.Tokens += sign * o.Tokens
+	s.Chosen += sign * o.Chosen
+	s.Time += time.Duration(sign) * o.Time
+	for i := range s.Parts {
+		s.Parts[i] += time.Duration(sign) * o.Parts[i]
+	}
+	s.Read.All += sign * o.Read.All
+	s.Read.RAM += sign * o.Read.RAM
+	s.Read.Dense += sign * o.Read.Dense
+}
+
+// Activity is what an engine's steps did in a while.
+type Activity struct {
+	Single  Spent             // on steps of single tokens: generations
+	Prompts Spent             // on steps with parts of prompts
+	Neurons []model.NeuronUse // [layers]
+	Bins    [][]uint32        // [layers][bins] see compute.NeuronBins
+}
+
+// A Watch looks at what an engine's steps do. While there is one, steps take times and count neurons; without, they do not. One goroutine
+// uses it.
+type Watch struct {
+	e     *Engine
+	loads int // Engine.loads of last
+	last  Activity
+	bins  [][]uint32 // [layers] the model's counts at last
+}
+
+// Watch returns a Watch that has looked from now on. Close ends it.
+func (e *Engine) Watch() *Watch {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.watchers++; e.broken == nil {
+		e.model.Watch(true)
+	}
+	w := &Watch{e: e, bins: make([][]uint32, e.config.Layers)}
+	w.last.Bins = make([][]uint32, e.config.Layers)
+	w.begin()
+	return w
+}
+
+// begin has the next Read tell what happens from now on.
+func (w *Watch) begin() {
+	w.loads = w.e.loads
+	w.last.Single, w.last.Prompts, w.last.Neurons = w.e.spent[0], w.e.spent[1], w.e.neurons()
+	for l := range w.bins {
+		w.bins[l] = append(w.bins[l][:0], w.e.model.Bins(l)...)
+	}
+}
+
+// Read returns what was done since the last Read; its Bins are valid until the next. It waits for the step that runs.
+func (w *Watch) Read() Activity {
+	w.e.mu.Lock()
+	defer w.e.mu.Unlock()
+	if w.loads != w.e.loads {
+		w.begin() // the counts began anew
+	}
+	a, before := Activity{Single: w.e.spent[0], Prompts: w.e.spent[1], Neurons: w.e.neurons(), Bins: w.last.Bins}, w.last
+	w.last = a
+	a.Single.add(&before.Single, -1)
+	a.Prompts.add(&before.Prompts, -1)
+	a.Neurons = slices.Clone(a.Neurons)
+	for l := range a.Neurons {
+		a.Neurons[l] = a.Neurons[l].Since(before.Neurons[l])
+		now := w.e.model.Bins(l)
+		a.Bins[l] = slices.Grow(a.Bins[l][:0], len(now))[:len(now)]
+		for i, n := range now {
+			a.Bins[l][i] = n - w.bins[l][i]
+		}
+		copy(w.bins[l], now)
+	}
+	return a
+}
+
+// Close ends the watch.
+func (w *Watch) Close() {
+	w.e.mu.Lock()
+	defer w.e.mu.Unlock()
+	if w.e.watchers--; w.e.watchers == 0 && w.e.broken == nil {
+		w.e.model.Watch(false)
+	}
+}
+
+// forward has run compute a step, whose costs are added up while somebody looks. What a step of every neuron counts is taken back: it was computed
+// to compare with.
+func (e *Engine) forward(p *compute.Params, run func(*compute.Params) error) error {
+	switch {
+	case p.Everything:
+		before := e.model.Neurons()
+		e.model.Watch(false)
+		err := run(p)
+		e.model.Watch(e.watchers > 0)
+		if e.past == nil {
+			e.past = make([]model.NeuronUse, len(before))
+		}
+		for l, now := range e.model.Neurons() {
+			e.past[l] = e.past[l].Since(before[l].Since(now)) // adds now less before
+		}
+		return err
+	case e.watchers == 0:
+		return run(p)
+	}
+	begin, parts, read := monotime.Now(), e.model.Times(), e.model.Read()
+	err := run(p)
+	step, before := Spent{Steps: 1, Tokens: int64(len(p.Tokens)), Chosen: int64(len(p.Out)), Time: monotime.Since(begin), Parts: e.model.Times(), Read: e.model.Read()}, Spent{Parts: parts, Read: read}
+	step.add(&before, -1)
+	kind := &e.spent[1]
+	if p.Decode == len(p.Tokens) && len(p.Out) == len(p.Tokens) {
+		kind = &e.spent[0]
+	}
+	kind.add(&step, 1)
+	return err
+}
+
+// Threshold returns from which logit on a predictor's neurons are computed.
+func (e *Engine) Threshold() float32 {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.model.Threshold
+}
+
+// SetThreshold changes it for the steps that follow. Keys and values that were computed before serve no later request.
+func (e *Engine) SetThreshold(t float32) {
+	e.mu.Lock()
+	e.model.Threshold, e.options.Threshold = t, &t
+	e.mu.Unlock()
+	e.sched.forget()
+}
+
+// Placed returns what of layer l lies on a GPU.
+func (e *Engine) Placed(l int) compute.Place {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.model.Placed(l)
+}

@@ -1,0 +1,53 @@
+package model
+
+import "github.com/powerinfer-go/powerinfer/internal/compute"
+
+// mostBins is how many counts a layer's neurons share: about as many as a picture has columns for.
+const mostBins = 256
+
+// Watch says whether somebody looks at the model's steps: then Times and Bins go on, which costs a little.
+func (m *Model) Watch(on bool) {
+	m.watch.On = on
+	for i := range m.layers {
+		b := &m.layers[i].ffn.bins
+		if b.On = on; b.Counts == nil {
+			b.Neurons = m.Blocks[i].FF
+			b.Counts = make([]uint32, min(mostBins, b.Neurons))
+		}
+	}
+}
+
+// Times returns how long the processor computed for each part of the model while it was watched.
+func (m *Model) Times() compute.Times { return m.watch.Times }
+
+// Bins returns how often layer l's neurons were needed while the model was watched, the hottest first where they are sorted: see
+// compute.NeuronBins. The memory is the model's. [bins]
+func (m *Model) Bins(l int) []uint32 { return m.layers[l].ffn.bins.Counts }
+
+// Read is what steps have read of the feed-forward layers' weights, in bytes.
+type Read struct {
+	All   int64
+	RAM   int64 // by the processor
+	Dense int64 // what a dense model reads in as many steps
+}
+
+// Read returns what was read since the model was loaded. Dense layers, which are always read whole, count nothing.
+func (m *Model) Read() (r Read) {
+	for i := range m.layers {
+		f := &m.layers[i].ffn
+		predictor := f.count.Steps * (bytes(f.fc1) + bytes(f.fc2))
+		r.All += f.count.Bytes + predictor
+		if r.RAM += f.count.RAM; !m.place(i).Predictor {
+			r.RAM += predictor
+		}
+		r.Dense += f.count.Steps * (bytes(f.gate) + bytes(f.up) + bytes(f.down))
+	}
+	return r
+}
+
+// Placed returns what of layer l lies on a GPU, and how many of its neurons do.
+func (m *Model) Placed(l int) compute.Place {
+	p := m.place(l)
+	p.Bound = min(p.Bound, m.Blocks[l].FF)
+	return p
+}
