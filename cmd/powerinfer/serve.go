@@ -22,6 +22,7 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/server/anthropic"
 	"github.com/powerinfer-go/powerinfer/internal/server/llamacpp"
 	"github.com/powerinfer-go/powerinfer/internal/server/metrics"
+	neuronapi "github.com/powerinfer-go/powerinfer/internal/server/neurons"
 	"github.com/powerinfer-go/powerinfer/internal/server/ollama"
 	"github.com/powerinfer-go/powerinfer/internal/server/openai"
 	"github.com/powerinfer-go/powerinfer/internal/server/page"
@@ -125,6 +126,7 @@ func newServer(c *cli.Command, models server.Models, h *hub.Hub, o server.Option
 	}
 	s := server.New(models, o)
 	llamacpp.Register(s)
+	neuronapi.Register(s)
 	openai.Register(s)
 	responses.Register(s)
 	anthropic.Register(s)
@@ -176,6 +178,9 @@ func completeOptions(c *cli.Command, e *session.Session, o *server.ModelOptions)
 	}
 	if o.Path = e.File.Path; o.Name == "" {
 		o.Name = strings.TrimSuffix(filepath.Base(o.Path), ".gguf")
+	}
+	if o.Plan, err = e.Planner.Plan(); err != nil {
+		return err
 	}
 	if o.Pooling, err = choosePooling(c, e.File); err != nil {
 		return err

@@ -9,6 +9,7 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/chat/answer"
 	"github.com/powerinfer-go/powerinfer/internal/engine"
 	"github.com/powerinfer-go/powerinfer/internal/grammar"
+	"github.com/powerinfer-go/powerinfer/internal/planner"
 	"github.com/powerinfer-go/powerinfer/internal/sample"
 	"github.com/powerinfer-go/powerinfer/internal/session"
 )
@@ -22,8 +23,9 @@ type ModelOptions struct {
 	Predict  int            // tokens that an answer has at most where a request does not say; -1: no limit
 	Sampling sample.Options // where a request says nothing else
 	Template *chat.Template
-	Stop     []string // texts that end every answer of a chat
-	Kwargs   Kwargs   // variables of the chat template
+	Stop     []string      // texts that end every answer of a chat
+	Kwargs   Kwargs        // variables of the chat template
+	Plan     *planner.Plan // what was planned to lie on GPUs; nil: nothing
 	Pooling  engine.Pooling
 	Log      *slog.Logger
 	Meter    Meter // nil: nobody counts

@@ -66,6 +66,15 @@ func (s *Single) Use(context.Context, string) (*Model, func(), error) {
 	return l.Model, func() {}, nil
 }
 
+// Peek returns the model, if it is loaded, to who only looks at it.
+func (s *Single) Peek(string) (*Model, func(), bool) {
+	l := s.listed.Load()
+	if l == nil {
+		return nil, nil, false
+	}
+	return l.Model, func() {}, true
+}
+
 // ErrLoading refuses a request while the model is being loaded.
 var ErrLoading = &Error{Status: http.StatusServiceUnavailable, Type: "unavailable_error", Message: "Loading model", RetryAfter: retryAfter}
 

@@ -1,0 +1,163 @@
+package neurons
+
+import (
+	"encoding/base64"
+	"math"
+	"net/http"
+	"time"
+
+	"github.com/powerinfer-go/powerinfer/internal/compute"
+	"github.com/powerinfer-go/powerinfer/internal/engine"
+	"github.com/powerinfer-go/powerinfer/internal/model"
+	"github.com/powerinfer-go/powerinfer/internal/server"
+)
+
+// period is how often what happened is told; quiet is after how long of nothing clients are told that the server is alive.
+const (
+	period = 250 * time.Millisecond
+	quiet  = 10 * time.Second
+)
+
+// An event tells what happened since the one before.
+type event struct {
+	Model      string    `json:"model"`
+	MS         float64   `json:"ms"`         // since the event before
+	Threshold  float32   `json:"threshold"`  // of predictors' logits
+	Generation spent     `json:"generation"` // steps of single tokens
+	Prompts    spent     `json:"prompts"`    // steps with parts of prompts
+	Computed   []float64 `json:"computed"`   // [layers] share of the neurons that were computed for a token
+	Active     []float64 `json:"active"`     // [layers] share of those that were not zero
+	Map        []string  `json:"map"`        // [layers] see picture
+}
+
+// spent is what steps took.
+type spent struct {
+	Steps     int64   `json:"steps"`
+	Tokens    int64   `json:"tokens"` // evaluated
+	Chosen    int64   `json:"chosen"`
+	MS        float64 `json:"ms"`
+	Predictor float64 `json:"predictor_ms"` // of MS, what the processor computed; the rest is the GPUs' work and waiting for it
+	Attention float64 `json:"attention_ms"`
+	Neurons   float64 `json:"neurons_ms"`
+	Head      float64 `json:"head_ms"`
+	Other     float64 `json:"other_ms"`
+	Bytes     int64   `json:"bytes"` // that were read of feed-forward weights
+	RAM       int64   `json:"ram_bytes"`
+	Dense     int64   `json:"dense_bytes"` // what a dense model would have read
+}
+
+func spentOf(s *engine.Spent) spent {
+	ms := func(d time.Duration) float64 { return math.Round(float64(d)/1e3) / 1e3 }
+	return spent{
+		Steps: s.Steps, Tokens: s.Tokens, Chosen: s.Chosen, MS: ms(s.Time),
+		Predictor: ms(s.Parts[compute.PartPredictor]), Attention: ms(s.Parts[compute.PartAttention]), Neurons: ms(s.Parts[compute.PartNeurons]),
+		Head: ms(s.Parts[compute.PartHead]), Other: ms(s.Parts[compute.PartRest]),
+		Bytes: s.Read.All, RAM: s.Read.RAM, Dense: s.Read.Dense,
+	}
+}
+
+// watch tells what the model does, as long as the client listens. A model that is loaded meanwhile is looked at from then on.
+func watch(s *server.Server, w http.ResponseWriter, r *http.Request) error {
+	out := server.NewEventStream(w)
+	ticks := time.NewTicker(period)
+	defer ticks.Stop()
+	var of *server.Model
+	var look *engine.Watch
+	defer func() {
+		if look != nil {
+			look.Close()
+		}
+	}()
+	told := time.Now()
+	if err := out.Ping(); err != nil { // the client knows at once that it is heard
+		return nil
+	}
+	for {
+		select {
+		case <-r.Context().Done():
+			return nil
+		case <-ticks.C:
+		}
+		var e event
+		happened := false
+		if m, release, err := peek(s, r); err == nil {
+			if m != of {
+				if look != nil {
+					look.Close()
+				}
+				of, look = m, m.Engine.Watch()
+			}
+			e, happened = read(m, look)
+			release()
+		}
+		now := time.Now()
+		e.MS = float64(now.Sub(told).Milliseconds())
+		var err error
+		switch {
+		case happened:
+			err = out.Send(e)
+		case now.Sub(told) > quiet:
+			err = out.Ping()
+		default:
+			continue
+		}
+		if told = now; err != nil {
+			return nil // the client has gone
+		}
+	}
+}
+
+// read returns what happened since the last reading, and whether anything did.
+func read(m *server.Model, look *engine.Watch) (e event, happened bool) {
+	a := look.Read()
+	if a.Single.Steps+a.Prompts.Steps == 0 {
+		return e, false
+	}
+	e = event{Model: m.Name, Threshold: m.Engine.Threshold(), Generation: spentOf(&a.Single), Prompts: spentOf(&a.Prompts)}
+	for l := range a.Neurons {
+		u := &a.Neurons[l]
+		share := func(n int64) float64 {
+			if u.Mode == model.Off {
+				return 1
+			}
+			return math.Round(1e4*float64(n)/float64(max(1, u.Tokens*int64(u.Neurons)))) / 1e4
+		}
+		e.Computed, e.Active = append(e.Computed, share(u.Predicted)), append(e.Active, share(u.Active))
+		e.Map = append(e.Map, picture(a.Bins[l], u, m.Engine.Placed(l)))
+	}
+	return e, true
+}
+
+// picture returns a layer's bins, a byte each in base64: 255·√s for neurons of which a token needed the share s. Of neurons on a GPU that has no
+// set of them to compute only the sum is known, and each has the mean.
+func picture(bins []uint32, u *model.NeuronUse, at compute.Place) string {
+	shades := make([]byte, len(bins))
+	perBin := float64(u.Tokens) * float64(u.Neurons) / float64(len(bins))
+	hot := 0 // bins of neurons on a GPU
+	if at.Tier >= 0 && u.Neurons > 0 {
+		hot = at.Bound * len(bins) / u.Neurons
+	}
+	sum, counted := int64(0), int64(0)
+	for i, n := range bins {
+		sum += int64(n)
+		if i < hot {
+			counted += int64(n)
+		}
+	}
+	mean := 0.0
+	if hot > 0 && counted == 0 {
+		mean = float64(u.Gated-sum) / float64(hot)
+	}
+	for i, n := range bins {
+		v := float64(n)
+		if i < hot && counted == 0 {
+			v = mean
+		}
+		share := 1.0 // of a dense layer, which counts nothing
+		if u.Mode != model.Off {
+			share = min(1, max(0, v)/max(perBin, 1))
+		}
+		shades[i] = byte(math.Round(255 * math.Sqrt(share)))
+	}
+	return base64.StdEncoding.EncodeToString(shades)
+}
