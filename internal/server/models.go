@@ -11,6 +11,9 @@ import (
 type Models interface {
 	// Use returns the model that a request names, loaded, and keeps it loaded until release is called. The empty name means the usual one.
 	Use(ctx context.Context, name string) (m *Model, release func(), err error)
+	// Peek returns a model, if it is loaded, to who only looks at it, and keeps it until release is called. That is no request: it loads nothing,
+	// and the time after which the model is freed goes on.
+	Peek(name string) (m *Model, release func(), ok bool)
 	// List returns all models, by name.
 	List() []Listed
 	// Ready returns why no request can be answered yet, or nil.
@@ -66,7 +69,7 @@ func (s *Single) Use(context.Context, string) (*Model, func(), error) {
 	return l.Model, func() {}, nil
 }
 
-// Peek returns the model, if it is loaded, to who only looks at it.
+// Peek returns the model, if it is loaded.
 func (s *Single) Peek(string) (*Model, func(), bool) {
 	l := s.listed.Load()
 	if l == nil {

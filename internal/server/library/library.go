@@ -143,6 +143,32 @@ func (l *Library) Use(ctx context.Context, name string) (*server.Model, func(), 
 	}
 }
 
+// Peek returns a loaded model to who only looks at it.
+func (l *Library) Peek(name string) (*server.Model, func(), bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	e, err := l.find(name)
+	if err != nil || e.state != server.Loaded || e.leaving {
+		return nil, nil, false
+	}
+	e.uses++
+	return e.model, sync.OnceFunc(func() { l.looked(e) }), true
+}
+
+// looked ends a look at e, whose time to be freed may have come meanwhile.
+func (l *Library) looked(e *entry) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if e.uses--; e.uses == 0 {
+		if l.halt(e); e.leaving || e.keep <= 0 {
+			l.idle(e)
+		} else {
+			e.expires = time.AfterFunc(max(0, e.keep-time.Since(e.last)), func() { l.expire(e) })
+		}
+	}
+	l.announce()
+}
+
 // release ends a request's use of e.
 func (l *Library) release(e *entry) {
 	l.mu.Lock()

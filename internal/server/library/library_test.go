@@ -278,3 +278,36 @@ func TestManyClients(t *testing.T) {
 		}
 	})
 }
+
+// TestPeek: looking at a model neither loads it nor keeps it loaded, but while one looks it is not freed.
+func TestPeek(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := &machine{t: t, ram: 100}
+		l := newLibrary(m, library.Options{Keep: 5 * time.Minute}, "a-1-0")
+		defer l.Close()
+		if _, _, ok := l.Peek("a-1-0"); ok || m.opened != 0 {
+			t.Error("looking loaded a model")
+		}
+		use(t, l, "a-1-0")()
+		for range 4 {
+			time.Sleep(time.Minute)
+			_, release, ok := l.Peek("a-1-0")
+			if !ok {
+				t.Fatal("a loaded model cannot be looked at")
+			}
+			release()
+		}
+		_, release, _ := l.Peek("")
+		time.Sleep(time.Hour)
+		synctest.Wait()
+		if got := m.loaded(); got != "a-1-0" {
+			t.Errorf("loaded are %q while somebody looks", got)
+		}
+		release()
+		time.Sleep(time.Millisecond)
+		synctest.Wait()
+		if got := m.loaded(); got != "" {
+			t.Errorf("loaded are %q after nobody asked for an hour", got)
+		}
+	})
+}

@@ -26,26 +26,13 @@ func Register(s *server.Server) {
 	api.Ask("/neurons/compare", compare)
 }
 
-// A peeker is Models that give a loaded model to who only looks at it: that is no request which keeps it loaded.
-type peeker interface {
-	Peek(name string) (m *server.Model, release func(), ok bool)
-}
-
 // peek returns the model that the query's value model names, if it is loaded. Looking at a model does not load it.
 func peek(s *server.Server, r *http.Request) (*server.Model, func(), error) {
-	name := r.URL.Query().Get("model")
-	if p, ok := s.Models.(peeker); ok {
-		if m, release, ok := p.Peek(name); ok {
-			return m, release, nil
-		}
+	m, release, ok := s.Models.Peek(r.URL.Query().Get("model"))
+	if !ok {
 		return nil, nil, server.Unavailable("the model is not loaded")
 	}
-	for _, l := range s.Models.List() {
-		if l.State == server.Loaded && (name == "" || l.Name == name) {
-			return s.Models.Use(r.Context(), name)
-		}
-	}
-	return nil, nil, server.Unavailable("the model is not loaded")
+	return m, release, nil
 }
 
 // A layer says where a layer's parts lie.

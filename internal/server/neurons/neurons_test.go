@@ -47,7 +47,7 @@ func serve(t *testing.T, mode model.SparseMode) string {
 	}
 	log := slog.New(slog.NewTextHandler(io.Discard, nil))
 	single := &server.Single{}
-	single.Ready(server.Listed{Name: "tales", Model: server.NewModel(e.Engine, server.ModelOptions{
+	single.Set(server.Listed{Name: "tales", Model: server.NewModel(e.Engine, server.ModelOptions{
 		Name: "tales", Slots: 2, Predict: -1, Sampling: sample.DefaultOptions(), Template: template, Log: log,
 	})})
 	s := server.New(single, server.Options{Timeout: time.Minute, Log: log})
