@@ -111,8 +111,8 @@ func TestRefusals(t *testing.T) {
 		"order's range":    {Order{{0, 3, 1}}.Check(widths), "place 1 of the order names neuron 3 of 3"},
 		"order's sign":     {Order{{0, -1, 1}}.Check(widths), "names neuron -1 of 3"},
 		"order's repeat":   {Order{{0, 2, 2}}.Check(widths), "names neuron 2 twice"},
-		"split's layers":   {Split{1, 1}.Check(widths), "hot counts of 2 layers for a model of 1"},
-		"split's range":    {Split{4}.Check(widths), "layer 0: 4 of 3 neurons cannot be hot"},
+		"split's layers":   {HotCounts{1, 1}.Check(widths), "hot counts of 2 layers for a model of 1"},
+		"split's range":    {HotCounts{4}.Check(widths), "layer 0: 4 of 3 neurons cannot be hot"},
 		"count":            {(&Stats{Tokens: 2, Layers: [][]uint32{{1, 3}}}).Check(), "neuron 1 was active for 3 of 2 tokens"},
 		"tokens":           {(&Stats{Tokens: 1 << 32}).Check(), "more than a neuron's count can hold"},
 		"mass's layers":    {(&Stats{Mass: [][]float32{{1}}}).Check(), "masses of 1 layers beside counts of 0"},
@@ -133,7 +133,7 @@ func TestRefusals(t *testing.T) {
 	if _, err := small().Permute(Order{{0, 1, 2, 3}, {0, 0}}); err == nil {
 		t.Error("permuted by a repeated neuron")
 	}
-	if (Split{3}).Check(widths) != nil || (Split{0}).Check(widths) != nil {
+	if (HotCounts{3}).Check(widths) != nil || (HotCounts{0}).Check(widths) != nil {
 		t.Error("the bounds themselves are refused")
 	}
 }

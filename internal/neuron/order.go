@@ -10,8 +10,8 @@ import (
 // first makes every set of hot neurons a prefix. [layer][n_ff]
 type Order [][]int32
 
-// Split is the hot count of each layer: neurons [0, Split[layer]) of the order are hot. [layer]
-type Split []int
+// HotCounts is how many neurons of each layer are hot: of layer l, [0, HotCounts[l]) in the order. [layer]
+type HotCounts []int
 
 // Order is hottest first by count; neurons that are equally hot keep their order.
 func (s *Stats) Order() Order {
@@ -74,7 +74,7 @@ func (o Order) Inverse() Order {
 }
 
 // Check reports a hot count beyond its layer. widths [layer] is n_ff of each layer.
-func (s Split) Check(widths []int) error {
+func (s HotCounts) Check(widths []int) error {
 	if len(s) != len(widths) {
 		return fmt.Errorf("hot counts of %d layers for a model of %d", len(s), len(widths))
 	}

@@ -113,7 +113,7 @@ func TestPrice(t *testing.T) {
 	if late := p.Late(); !near(late, 130*µs) { // no GPU waits for the second
 		t.Errorf("late by %.1f µs, want 130", late/µs)
 	}
-	if s := p.Split(); !slices.Equal(s, []int{1, 0}) {
+	if s := p.HotCounts(); !slices.Equal(s, []int{1, 0}) {
 		t.Errorf("split %v", s)
 	}
 }

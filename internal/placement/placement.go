@@ -127,9 +127,9 @@ func (p *Plan) Places() []compute.Place {
 	return all
 }
 
-// Split returns the hot count of each layer, whichever GPU it lies on.
-func (p *Plan) Split() neuron.Split {
-	var s neuron.Split
+// HotCounts returns how many neurons of each layer are hot, whichever GPU they lie on.
+func (p *Plan) HotCounts() neuron.HotCounts {
+	var s neuron.HotCounts
 	for _, y := range p.Layers[:len(p.Layers)-1] {
 		s = append(s, y.Bound)
 	}
