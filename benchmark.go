@@ -20,7 +20,7 @@ type Benchmark struct {
 	Progress func(done, total int) // is told of the runs done; may be nil
 }
 
-// Timing is what a benchmark took.
+// Timing is the result of a benchmark.
 type Timing struct {
 	Runs    []time.Duration
 	Neurons NeuronTotals // in all of them

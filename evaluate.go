@@ -44,7 +44,7 @@ type PerplexityOptions struct {
 	Progress func(done, total int, soFar float64) // is told of the windows done and of the estimate so far; may be nil
 }
 
-// Perplexity is how well a model predicts a text: e to the mean negative logarithm of the probability of each next token.
+// Perplexity measures how well a model predicts a text: it is e to the mean negative logarithm of the probability of each next token.
 type Perplexity struct {
 	Value, Error float64 // with the standard error
 	Tokens       int     // that were predicted

@@ -59,7 +59,7 @@ type Options struct {
 	Trace     *Trace                  // keeps what was computed when; may be nil
 }
 
-// defaultSequences is how many generations are computed at a time unless Options say otherwise.
+// defaultSequences is the default of Options.Sequences.
 const defaultSequences = 8
 
 // Trace keeps what each processor did when. A Trace is for one model.

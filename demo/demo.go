@@ -4,7 +4,7 @@ package demo
 
 import _ "embed"
 
-// Name is what messages call the embedded file.
+// Name stands for the embedded file in messages.
 const Name = "demo/tales-relu.gguf"
 
 //go:embed tales-relu.gguf

@@ -15,7 +15,7 @@ import (
 	"github.com/urfave/cli/v3"
 )
 
-// mostHealth is how much of an answer is read, in bytes: what is at that address may be no server of ours.
+// mostHealth bounds the bytes that are read of an answer: what is at that address may be no server of ours.
 const mostHealth = 64 << 10
 
 func healthCommand() *cli.Command {

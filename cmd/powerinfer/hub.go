@@ -29,7 +29,7 @@ func accessFlags() []cli.Flag {
 	}
 }
 
-// modelsDirFlag names a folder of models beside the cache.
+// modelsDirFlag names a folder of models in addition to the cache.
 func modelsDirFlag() cli.Flag {
 	return &cli.StringFlag{Name: "models-dir", Usage: "also the models in this `FOLDER`", Sources: env("MODELS_DIR")}
 }

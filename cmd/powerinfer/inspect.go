@@ -55,7 +55,7 @@ func inspectCommand() *cli.Command {
 	}
 }
 
-// inspection is what inspect --json prints.
+// inspection is the output of inspect --json.
 type inspection struct {
 	File      string          `json:"file"`
 	Magic     string          `json:"magic"`

@@ -29,7 +29,7 @@ const (
 	statusInterrupted = statusSignal + int(syscall.SIGINT)
 )
 
-// grace is how long an interrupted command may take to end by itself: a step on a large model can take longer.
+// grace is the time that an interrupted command has to end by itself: a step on a large model can take longer.
 const grace = time.Second
 
 // graceOf returns the grace of a command line: a server lets its clients' requests end.
@@ -125,10 +125,10 @@ func (w *written) Write(b []byte) (int, error) {
 	return n, err
 }
 
-// strconvNoise is what strconv puts before the cause, repeating the value.
+// strconvNoise matches strconv's words before the cause, which repeat the value.
 var strconvNoise = regexp.MustCompile(`strconv\.\w+: parsing "(?:[^"\\]|\\.)*": `)
 
-// longestError is where an error is cut, in characters: files name things at any length.
+// longestError is the length at which errors are cut, in characters: files name things at any length.
 const longestError = 1000
 
 // oneLine keeps an error to one line, whatever a library or a file's name put into it.

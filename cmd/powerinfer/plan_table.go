@@ -51,7 +51,7 @@ func newDrawing(b modelcost.Cost, m *planner.Machine, o planner.Options) (*drawi
 // layers returns the plan without the head, which is its last layer.
 func (d *drawing) layers() []placement.Priced { return d.plan.Layers[:len(d.plan.Layers)-1] }
 
-// notes returns what must be known beside the table.
+// notes returns remarks that the table has no column for.
 func (d *drawing) notes() []string {
 	notes := d.b.Assumed
 	if ram := d.plan.RAM + d.b.Rest; d.memory > 0 && uint64(ram) > d.memory {
@@ -218,7 +218,7 @@ func (f number) MarshalJSON() ([]byte, error) {
 	return json.Marshal(float64(f))
 }
 
-// planJSON is what plan --json prints; bytes, seconds and bytes per second throughout. Figures are null where no speed is predicted.
+// planJSON is the output of plan --json; bytes, seconds and bytes per second throughout. Figures are null where no speed is predicted.
 type planJSON struct {
 	Model        string            `json:"model"`
 	Type         string            `json:"type"`
@@ -271,7 +271,7 @@ func (d *drawing) json(out io.Writer) error {
 	return enc.Encode(j)
 }
 
-// publishedTable prints what was published beside what the cost model says of the same setting.
+// publishedTable prints published figures and, next to them, the cost model's for the same settings.
 func publishedTable(out io.Writer) error {
 	list, err := planner.Simulate()
 	if err != nil {

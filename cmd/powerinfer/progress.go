@@ -11,7 +11,7 @@ import (
 	"golang.org/x/term"
 )
 
-// unit is what a progress bar counts.
+// unit is the unit in which a progress bar counts.
 type unit int
 
 const (
@@ -20,13 +20,13 @@ const (
 	unitRuns
 )
 
-// patience is how long a task may take before anything is shown, and lineEvery how far plain lines lie apart.
+// patience is the time that a task takes before anything is shown, and lineEvery the time between plain lines.
 const (
 	patience  = 2 * time.Second
 	lineEvery = 5 * time.Second
 )
 
-// barThrottle is how far two states of a bar lie apart.
+// barThrottle is the time between two redraws of a bar.
 const barThrottle = 100 * time.Millisecond
 
 // progress shows a task once it has run longer than patience: a bar with rate and time left on a terminal, plain lines

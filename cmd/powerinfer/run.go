@@ -147,7 +147,7 @@ func generate(ctx context.Context, m *powerinfer.Model, prompt []int32, g poweri
 	return s.Result(), s.Err()
 }
 
-// text is what a generation prints. On a terminal the prompt's bar and the prompt share a line, so the prompt is
+// text prints a generation. On a terminal the prompt's bar and the prompt share a line, so the prompt is
 // printed when the bar is done.
 type text struct {
 	out    *bufio.Writer

@@ -262,7 +262,7 @@ func hugeTensor(ts *testscript.TestScript, _ bool, args []string) {
 	ts.Check(os.Truncate(path, int64(len(data))+int64(gib<<30)))
 }
 
-// processLimit is when a process under test is taken for hung.
+// processLimit is the time after which a process under test counts as hung.
 const processLimit = 30 * time.Second
 
 // process is a powerinfer that a script's command watches while it runs.

@@ -34,7 +34,7 @@ func showCommand() *cli.Command {
 	}
 }
 
-// shown is what show says of a model.
+// shown is the output of show for one model.
 type shown struct {
 	Name string `json:"name"`
 	Path string `json:"path"`

@@ -187,7 +187,7 @@ func (k *fileRow) groups(half int, g, tmp []reg.VecPhysical) {
 	transpose(g, tmp)
 }
 
-// fileNibbles is where the low nibbles of Q4_K and Q5_K begin.
+// fileNibbles returns the offset of the low nibbles of Q4_K and Q5_K.
 func fileNibbles(typ quant.Type) int {
 	if typ == quant.Q5_K {
 		return fileQ5K

@@ -22,7 +22,7 @@ const (
 	scattered                // rows chosen by index, of which the next are asked for
 )
 
-// farAhead is how many bytes ahead a far stream asks for memory: further than the hardware's prefetchers, which end at a page. It is
+// farAhead is the distance in bytes at which a far stream prefetches: further than the hardware's prefetchers, which end at a page. It is
 // slower than they are as long as activations stay in the first-level cache, and faster by half where those come from the second.
 const farAhead = 8 << 10
 
@@ -99,7 +99,7 @@ func (k *tile) oneToken(name, where string, order reading, prepare func(isum reg
 	RET()
 }
 
-// rowsAhead is how many scattered rows ahead memory is asked for: what takes longer to compute than to arrive.
+// rowsAhead is the number of scattered rows by which prefetches run ahead: computing them takes longer than the memory's latency.
 const rowsAhead = 4
 
 // scatteredRow points dst at the row whose number is disp bytes behind index.

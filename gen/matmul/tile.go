@@ -35,7 +35,7 @@ var ymm = []reg.VecPhysical{
 	reg.Y16, reg.Y17, reg.Y18, reg.Y19, reg.Y20, reg.Y21, reg.Y22, reg.Y23, reg.Y24, reg.Y25, reg.Y26, reg.Y27, reg.Y28, reg.Y29, reg.Y30, reg.Y31,
 }
 
-// super is where the parts of a packed superblock lie.
+// super holds the offsets of the parts of a packed superblock.
 func (k *tile) super() layout.Super { return layout.Of(k.typ) }
 
 // bytes reports whether quants are bytes with a sign.

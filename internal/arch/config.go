@@ -5,7 +5,7 @@ import (
 	"fmt"
 )
 
-// Config is what a Hugging Face folder's config.json says of a model. Zero is absent; null too. After Family.Read the fields
+// Config is the content of a Hugging Face folder's config.json. Zero is absent; null too. After Family.Read the fields
 // that all families share are filled in, and Epsilon, Nonlinearity and TiedHead.
 type Config struct {
 	Path string `json:"-"` // of the file, for errors

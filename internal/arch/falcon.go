@@ -6,7 +6,7 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/compute"
 )
 
-// falconContext is what Falcon was trained for; its older configurations do not say it.
+// falconContext is the context that Falcon was trained for; its older configurations do not say it.
 const falconContext = 2048
 
 // falcon describes Falcon 7B (one KV head, one norm) and 40B (grouped KV heads, attn_norm_2 is attention's own norm).

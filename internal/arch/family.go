@@ -65,7 +65,7 @@ type Tensor struct {
 	Change   Change // at conversion
 }
 
-// Change is how a tensor's elements change at conversion from Hugging Face.
+// Change is a change of a tensor's elements at conversion from Hugging Face.
 type Change int
 
 // The changes.

@@ -34,7 +34,7 @@ type Cache struct {
 	Mem any // the device's own handle
 }
 
-// Attention is how a layer's attention weighs the positions that a token sees.
+// Attention holds the parameters by which a layer's attention weighs the positions that a token sees.
 type Attention struct {
 	Scale   float32 // of the products q·k: the scores
 	Window  int     // positions that a token sees, the last of which is its own; 0: all up to its own

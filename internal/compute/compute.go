@@ -130,7 +130,7 @@ type Rope struct {
 	Scale float64   // magnitude of the rotated pair; 1 but for YaRN
 }
 
-// Params is what changes from step to step: everything a forward pass branches on lies here.
+// Params holds the inputs that change from step to step: everything a forward pass branches on lies here.
 //
 // A row's arithmetic may depend on whether it is one of the first Decode rows, and on its own numbers, but not on how many rows
 // share the step: a sequence gets the same bytes alone and among others, and a prompt however it is cut. Devices that cannot hold

@@ -11,7 +11,7 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/neuron"
 )
 
-// shareTokens is how many tokens stand for all, where files give shares of tokens instead of counts.
+// shareTokens is the number of tokens that counts refer to where files give shares instead of counts.
 const shareTokens = 1 << 24
 
 // ReadActivations reads the original project's activation counts, dir/activation_N.pt for each of the model's layers, N from 0:

@@ -19,13 +19,13 @@ const (
 // prosparseThreshold is FATReLU's threshold in the published ProSparse configuration.
 const prosparseThreshold = 0.01
 
-// config is what config.json says of a model. Zero is absent; null too.
+// config is the content of config.json. Zero is absent; null too.
 type config struct {
 	arch.Config
 	beside
 }
 
-// beside is what config.json says beside the hyperparameters.
+// beside is the content of config.json other than the hyperparameters.
 type beside struct {
 	Source     string `json:"_name_or_path"`
 	Quantizing *struct {

@@ -11,7 +11,7 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/quant"
 )
 
-// chunkElems is how many elements one worker holds at a time (in three forms: as stored, as float32, as written).
+// chunkElems is the number of elements that one worker holds at a time (in three forms: as stored, as float32, as written).
 const chunkElems = 1 << 18
 
 // maxHalf is the first magnitude that rounds to infinity in F16.

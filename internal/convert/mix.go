@@ -9,7 +9,7 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/quant"
 )
 
-// Output is what matrices are stored as: all of one type, or by a mix of types that has a name of its own.
+// Output is the form in which matrices are stored: all of one type, or by a mix of types that has a name of its own.
 type Output struct {
 	Type quant.Type
 	More bool // store the matrices that matter most with more bits: Q5_K's are Q6_K then, which llama.cpp calls Q5_K_M

@@ -9,7 +9,7 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/convert/checkpoint"
 )
 
-// predictorSource names a layer's predictor tensor beside a checkpoint's own.
+// predictorSource returns the name of a layer's predictor tensor, which none of a checkpoint's own tensors has.
 func predictorSource(layer int, name string) string {
 	return fmt.Sprintf("predictor %d %s", layer, name)
 }

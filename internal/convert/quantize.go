@@ -132,7 +132,7 @@ func kept(m *gguf.Tensor) bool {
 	return strings.HasSuffix(m.Name, "_norm.weight") || strings.HasSuffix(m.Name, "ffn_gate_inp.weight") || m.Name == "position_embd.weight"
 }
 
-// copyStep is how much is copied between two reports of progress.
+// copyStep is the number of bytes that are copied between two reports of progress.
 const copyStep = 4 << 20
 
 func copyData(w io.Writer, b []byte) error {

@@ -90,7 +90,7 @@ func TestQuantizeIsConversion(t *testing.T) {
 	}
 }
 
-// What a prepared file holds beside its matrices comes out as it went in, whatever it is.
+// Everything in a prepared file but its matrices comes out unchanged.
 func TestQuantizeKeepsTheRest(t *testing.T) {
 	seed := rand.Uint64()
 	t.Logf("seed %d", seed)

@@ -25,7 +25,7 @@ import (
 // referenceTolerance is the share of the largest logit by which an F32 model may differ from float64: the KV cache holds halves.
 const referenceTolerance = 1e-3
 
-// reference is what testdata/reference/reference.py computed from the published definition of a family.
+// reference holds results of testdata/reference/reference.py, which follows the published definition of a family.
 type reference struct {
 	Config  map[string]any `json:"config"`
 	Tensors map[string]struct {

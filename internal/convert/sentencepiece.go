@@ -16,7 +16,7 @@ type piece struct {
 	kind  int32 // tokenNormal and so on: the numbers are SentencePiece's own
 }
 
-// sentencePiece is what the converter reads of a tokenizer.model.
+// sentencePiece holds the parts of a tokenizer.model that the converter reads.
 type sentencePiece struct {
 	pieces      []piece
 	bpe         bool // trained as BPE, the only kind whose merges follow from scores

@@ -14,7 +14,7 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/convert/checkpoint"
 )
 
-// tokenizerJSON is what the converter reads of a tokenizer.json (Hugging Face tokenizers).
+// tokenizerJSON holds the parts of a tokenizer.json (Hugging Face tokenizers) that the converter reads.
 type tokenizerJSON struct {
 	Added         []addedToken `json:"added_tokens"`
 	Normalizer    *component   `json:"normalizer"`

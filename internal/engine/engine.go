@@ -167,7 +167,7 @@ func pick(v, def int) int {
 	return def
 }
 
-// overhead is what a process needs besides weights and cache: activations, the Go heap, the file's metadata.
+// overhead is the memory that a process needs besides weights and cache: activations, the Go heap, the file's metadata.
 const overhead = 300 << 20
 
 // Memory returns the bytes of RAM that opening the model in f takes where onGPUs bytes of its weights and KV cache lie on GPUs.

@@ -98,7 +98,7 @@ func surprises(t *testing.T, e *engine.Engine, ids []int32) []float64 {
 	return out
 }
 
-// choice is the likeliest token, and how far its logit is above the next one's.
+// choice is the likeliest token and the distance of its logit from the next.
 type choice struct {
 	id           int32
 	gap, largest float64

@@ -10,9 +10,9 @@ type pace struct {
 }
 
 const (
-	// widestGap is how long a step may take that also reads prompts, in steps of single tokens: under three, with room for what is not foreseen.
+	// widestGap bounds the time of a step that also reads prompts, in steps of single tokens: under three, with room for what is not foreseen.
 	widestGap = 2.25
-	// firstChunk is how many tokens are read at a time before times are known.
+	// firstChunk is the number of tokens read at a time before times are known.
 	firstChunk = 16
 	// paceMemory is the weight of the newest time in the averages.
 	paceMemory = 0.25
@@ -36,7 +36,7 @@ func (p *pace) observe(decode, prompt int, took time.Duration) {
 	}
 }
 
-// chunk returns how many tokens of prompts a step may take at most, where it could take most, beside single tokens.
+// chunk returns how many tokens of prompts a step with single tokens may take; without any it could take most.
 func (p *pace) chunk(most int) int {
 	n := firstChunk
 	if p.decode > 0 && p.row > 0 {

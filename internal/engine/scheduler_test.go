@@ -74,7 +74,7 @@ func (m *fakeModel) cache() *kvcache.Cache {
 	return kvcache.New(len(m.pages), compute.PagePositions, func(to, from int32) { copy(m.pages[to], m.pages[from]) })
 }
 
-// fakeText is what a sequence holds, in a number.
+// fakeText is a number that stands for a sequence's text.
 type fakeText uint64
 
 func newFakeText() *fakeText { h := fakeText(14695981039346656037); return &h }
@@ -223,7 +223,7 @@ func TestTwoHundredRequests(t *testing.T) {
 	t.Errorf("%d goroutines, %d before", runtime.NumGoroutine(), before)
 }
 
-// gapBound is how many times a stream's usual gap between two tokens its longest must stay below while a prompt is read.
+// gapBound bounds a stream's longest gap between two tokens while a prompt is read, as a multiple of its usual gap.
 const gapBound = 3
 
 // TestGap: a long prompt is read in parts that leave other streams their turn, whatever the model's speeds: no step takes as long as three of
@@ -430,7 +430,7 @@ func (idleModel) cache() *kvcache.Cache {
 	return kvcache.New(1<<15, compute.PagePositions, func(_, _ int32) {})
 }
 
-// BenchmarkHandOver is what a token of a single sequence costs beside the model and the sampler.
+// BenchmarkHandOver measures a token of a single sequence without the model and the sampler.
 func BenchmarkHandOver(b *testing.B) {
 	l := limits{rows: 32, outputs: 1, context: 1 << 20}
 	e := &Engine{context: l.context}

@@ -84,7 +84,7 @@ func TestNoAllocationByNeuron(t *testing.T) {
 	}
 }
 
-// said is what a request says: its tokens and, to the byte, their probabilities.
+// said is the output of a request: its tokens and, to the byte, their probabilities.
 type said struct {
 	ids   []int32
 	probs []uint32

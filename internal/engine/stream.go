@@ -95,7 +95,7 @@ type Likely struct {
 	Logprob float32
 }
 
-// Result is what a generation took.
+// Result describes a generation that has ended.
 type Result struct {
 	Stop         StopReason
 	StopText     string            // which of Request.StopStrings it was

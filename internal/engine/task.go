@@ -88,7 +88,7 @@ func (t *task) shorten(short int) {
 // decodes reports whether all that t needs is one step of a single token.
 func (t *task) decodes() bool { return t.backlog() == 1 && t.labels[len(t.labels)-1].Decoded() }
 
-// forgotten is how long a client may leave its logits lie before prompts are read as if it were not there.
+// forgotten is the time after which a client that does not take its logits no longer holds up prompts.
 const forgotten = 250 * time.Millisecond
 
 // expectsTurn reports whether t generates, so that a step should not take long: its next token waits for the model, or is being chosen.

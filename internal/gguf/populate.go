@@ -8,7 +8,7 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/memlock"
 )
 
-// populateStep is how much is brought in between two reports of progress.
+// populateStep is the number of bytes that are read between two reports of progress.
 const populateStep = 64 << 20
 
 // Populate brings the whole mapping into memory, so that the first pass over the weights does not fault page by page

@@ -23,7 +23,7 @@ func Parts(path string) []string {
 	return append(list, path)
 }
 
-// maxParts is what five digits can number.
+// maxParts is the largest number of five digits.
 const maxParts = 99999
 
 // splitCount returns how many parts the file says it belongs to; 1 where it says nothing.

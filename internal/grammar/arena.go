@@ -19,7 +19,7 @@ type frame struct {
 // bottom is the index of the frame under every stack: what is read is complete.
 const bottom = 0
 
-// Values of arena.next beside states.
+// Values of arena.next other than states.
 const (
 	unknown = 0
 	dead    = -1

@@ -6,7 +6,7 @@ import (
 	"unicode/utf8"
 )
 
-// SyntaxError is what is wrong in a GBNF text, and where.
+// SyntaxError is an error in a GBNF text, with its place.
 type SyntaxError struct {
 	Line, Column int // from 1; columns count code points
 	Problem      string

@@ -34,7 +34,7 @@ func (m *mask) bytes() int { return 64 + 4*len(m.ids) + 4*len(m.bits) }
 // position is a node with its count: what lies on top of a stack.
 type position struct{ node, count int32 }
 
-// local is what a position says about tokens whatever lies below it in the stack.
+// local is the part of a position's mask that does not depend on what lies below it in the stack.
 type local struct {
 	mask            // tokens that can be read from the position without returning below it, or that end as it returns
 	returns []int32 // trie nodes with others below them after which the position may have returned: what lies below decides on those

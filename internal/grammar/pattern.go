@@ -9,7 +9,7 @@ import (
 	"unicode"
 )
 
-// unicodeEscape is how ECMAScript writes a character by its number, which Go writes \x{…}.
+// unicodeEscape matches ECMAScript's way to write a character by its number, which Go writes \x{…}.
 var unicodeEscape = regexp.MustCompile(`\\u([0-9a-fA-F]{4})|\\u\{([0-9a-fA-F]{1,6})\}|\\.`)
 
 // patternDFA returns the automaton of texts in which the regular expression of JSON Schema's pattern matches somewhere. Its syntax is that of

@@ -21,7 +21,7 @@ func (a *automaton) prune() bool {
 	return p.productive[a.root] || a.procedures[a.root].nullable
 }
 
-// longestChain is how far shorten looks.
+// longestChain bounds the number of edges that shorten follows.
 const longestChain = 16
 
 // shorten lets edges to a node that has but one empty edge lead to that one's end, so that fewer places mean the same.

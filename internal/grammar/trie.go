@@ -26,7 +26,7 @@ type group struct {
 // minGroup is from how many nodes on a group pays: a check of 256 bits against walking the nodes.
 const minGroup = 16
 
-// groupDepth is how deep groups lie at most: those below have few tokens.
+// groupDepth bounds the depth of groups, because nodes below it have few tokens.
 const groupDepth = 4
 
 // longestToken bounds what a trie holds; a node's depth takes 16 bits.

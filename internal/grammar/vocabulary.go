@@ -52,7 +52,7 @@ func NewVocabulary(tokens [][]byte, ends []int32, special map[string]int32) (*Vo
 	return v, nil
 }
 
-// shortToken is how many bytes most tokens have at most. What a long count still allows is the same for all of these (see canonical), so
+// shortToken is the length in bytes that most tokens do not exceed. What a long count still allows is the same for all of these (see canonical), so
 // the few longer ones, mostly runs of one character, have a trie of their own.
 const shortToken = 16
 

@@ -8,7 +8,7 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/kvcache"
 )
 
-// memory is what the pages really hold, as a device would see it.
+// memory is the content of the pages as a device would see it.
 type memory struct {
 	*kvcache.Cache
 	pages [][]kvcache.Label
@@ -25,7 +25,7 @@ func newMemory(pages int) *memory {
 	return m
 }
 
-// sequence is a sequence beside the labels that it must hold.
+// sequence is a sequence with the labels that it must hold.
 type sequence struct {
 	*kvcache.Sequence
 	want []kvcache.Label

@@ -20,7 +20,7 @@ const (
 // codes are the parameters of SGR (ECMA-48, 8.3.117) for the bits of a style.
 var codes = []string{"1", "3", "4", "2", "36"}
 
-// longestSpan is how many bytes of a span may be held back until its closing mark comes.
+// longestSpan bounds the bytes of a span that are held back until its closing mark comes.
 const longestSpan = 400
 
 // A Styler turns Markdown into text with ANSI escape sequences: headings, bold, italic, inline code, code blocks, lists and quotations.

@@ -19,7 +19,7 @@ type Kernel struct {
 	Speeds []KernelSpeed `json:"speeds"` // of all kernels there are for the type
 }
 
-// KernelSpeed is how many bytes of weights a kernel takes in a second, with all cores.
+// KernelSpeed is a kernel's speed in bytes of weights a second, with all cores.
 type KernelSpeed struct {
 	Kernel string  `json:"kernel"`
 	Speed  float64 `json:"speed"`

@@ -19,7 +19,7 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/synth"
 )
 
-// golden is what another engine computed: testdata/golden/*.json, one file an engine. The models are made from their
+// golden holds another engine's results: testdata/golden/*.json, one file an engine. The models are made from their
 // seeds, so that only numbers are kept; their hashes hold them to the files that the engine saw. With POWERINFER_GOLDEN=DIR
 // the models are left in DIR, for an engine to be run on them.
 type golden struct {

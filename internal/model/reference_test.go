@@ -22,7 +22,7 @@ import (
 // cache holds halves, and sums run in another order.
 const logitTolerance = 1e-3
 
-// reference is what an independent forward pass computed from the same safetensors file.
+// reference holds results of an independent forward pass over the same safetensors file.
 type reference struct {
 	IDs  []int32 `json:"ids"`
 	Top5 []struct {

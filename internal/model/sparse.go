@@ -38,7 +38,7 @@ func ParseSparseMode(name string) (SparseMode, error) {
 // AutoDivergence is the mean KL divergence from dense, in nats a token, up to which Auto trusts a file's predictors.
 const AutoDivergence = 0.01
 
-// autoPerplexity is how many times the dense perplexity the predictors' may be: divergence alone misses a model that is already lost.
+// autoPerplexity bounds the predictors' perplexity, as a multiple of the dense one: divergence alone misses a model that is already lost.
 const autoPerplexity = 1.01
 
 // Resolve turns Auto into the mode to run c in, or says why the mode asked for is not possible.
@@ -84,7 +84,7 @@ func (c *Config) ofLayer(l int) SparseMode {
 	return c.Sparse
 }
 
-// NeuronUse is what a feed-forward layer has computed since the model was loaded, or in a part of that time.
+// NeuronUse counts the work of a feed-forward layer since the model was loaded, or in a part of that time.
 type NeuronUse struct {
 	compute.NeuronCount            // zero in mode off, which does not look at single neurons
 	Mode                SparseMode // of the layer

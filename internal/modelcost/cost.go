@@ -32,7 +32,7 @@ type Cost struct {
 	Outputs    int        // rows of logits of the largest step
 }
 
-// Law is what is assumed of frequencies that are not known: which part of the neurons is active for a token, and which part of them,
+// Law is the assumption about frequencies that are not known: which part of the neurons is active for a token, and which part of them,
 // the hottest, makes 80 % of the activations.
 type Law struct{ Active, Share80 float64 }
 

@@ -37,7 +37,7 @@ func used(b *modelcost.Cost, plan *Plan, infos []vulkan.Info) ([]int64, error) {
 	return bytes, nil
 }
 
-// rehearsing is what plan.join returns.
+// rehearsing is the result of plan.join.
 type rehearsing interface {
 	compute.Device
 	compute.Rehearser

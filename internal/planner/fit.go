@@ -14,7 +14,7 @@ import (
 // A plan with less set aside for its step may put more on a GPU, whose step then needs more, so many times.
 const closerTries = 4
 
-// solve plans for a machine whose GPUs have so much set aside beside what is placed.
+// solve plans for a machine whose GPUs set so much memory aside.
 type solve func(placement.Model, placement.Machine) (placement.Plan, error)
 
 // fit plans, and sets aside on each GPU what this very plan takes beside what is placed there: on.GPUs' overheads say how much any plan
@@ -70,7 +70,7 @@ func (m *Machine) fit(b *modelcost.Cost, on placement.Machine, streams []hybrid.
 	return p, nil
 }
 
-// overheads are what p takes on each GPU beside what is placed there.
+// overheads returns the memory that p takes on each GPU in addition to what is placed there.
 func (m *Machine) overheads(b *modelcost.Cost, p *placement.Plan, streams []hybrid.Streaming, ahead hybrid.Ahead) ([]int64, error) {
 	needs := make([]int64, len(m.gpus))
 	plan, gpus := onto(p.Places(), p.VRAM, streams, ahead)

@@ -13,7 +13,7 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/placement"
 )
 
-// Machine is what there is to plan for: this machine with the GPUs that were chosen, or one that is described.
+// Machine is a machine to plan for: this one with the GPUs that were chosen, or one that is described.
 type Machine struct {
 	Memory   uint64            // bytes of RAM; 0: unknown
 	figures  measure.Machine   // of a machine that was measured

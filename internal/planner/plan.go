@@ -12,7 +12,7 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/hw"
 )
 
-// Plan is what of a model lies on which GPUs.
+// Plan says which parts of a model lie on which GPUs.
 type Plan struct {
 	GPUs   []GPU
 	Places []compute.Place // [layers+1], of each layer and of the head

@@ -39,7 +39,7 @@ func lavapipes(t *testing.T, gpus int) *Machine {
 }
 
 // TestPlanned: for every family, mode and size of step, within any budget and with every way of streaming, what a plan says a GPU will
-// hold is what it holds after load, to the byte, and no step needs more.
+// hold is the memory that it holds after load, to the byte, and no step needs more.
 func TestPlanned(t *testing.T) {
 	for _, c := range []struct {
 		spec          synth.Spec // of no architecture: the demo

@@ -170,7 +170,7 @@ func (p *Planner) After(err error) bool {
 	return true
 }
 
-// Usage is what a GPU's memory is used for, in bytes.
+// Usage is the use of a GPU's memory, in bytes.
 type Usage struct {
 	Name                  string
 	Used, Planned, Budget int64

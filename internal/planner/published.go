@@ -76,7 +76,7 @@ func PC(name string) (*Machine, error) {
 	return m, nil
 }
 
-// Simulation is a setting beside what the cost model says of it.
+// Simulation is a published setting with the cost model's figures for it.
 type Simulation struct {
 	Setting
 	Plan     placement.Plan // by neuron, with predictors

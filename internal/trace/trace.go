@@ -25,7 +25,7 @@ const (
 
 var tracks = [...]string{"steps", "processor", "calls", "GPU"}
 
-// most is how many spans are kept: 48 MiB of them. A token has about four a layer.
+// most bounds the number of spans: 48 MiB of them. A token has about four a layer.
 const most = 1 << 20
 
 // Log is a list of spans. A nil Log keeps none and costs nothing. It may be used by several goroutines.
@@ -34,7 +34,7 @@ type Log struct {
 	gpu int // whose tracks are written to
 }
 
-// kept is what the logs of all GPUs share.
+// kept is shared by the logs of all GPUs.
 type kept struct {
 	begin time.Duration // of monotime.Now
 	mu    sync.Mutex

@@ -70,7 +70,7 @@ func (d *Device) store(s *cacheSlot, i int, k, v []float32) {
 	}
 }
 
-// tileQueries is how many query rows a worker takes through a chunk together.
+// tileQueries is the number of query rows that a worker takes through a chunk together.
 const tileQueries = 48
 
 // attention is the state of one Attention. Partial results of chunks are merged in chunk order in both of its

@@ -30,7 +30,7 @@ const (
 
 func mem(m *compute.Matrix) *matrix { return m.Mem.(*matrix) }
 
-// packRows is how many rows a worker packs at a time at load.
+// packRows is the number of rows that a worker packs at a time at load.
 const packRows = 64
 
 // Matrix repacks src into the arena, or keeps it where it is mapped if it is pinned.

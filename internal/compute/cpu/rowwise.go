@@ -46,7 +46,7 @@ type rowwise struct {
 	size    int // rows of a chunk
 }
 
-// serialElements is how much work is done at once rather than handed to other cores: about a microsecond's.
+// serialElements bounds the elements that one core computes alone rather than with others: about a microsecond's work.
 const serialElements = 16 << 10
 
 func (r *rowwise) init(d *Device) {

@@ -11,7 +11,7 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/quant"
 )
 
-// Values of Options.Kernels beside the names of kernels.
+// Values of Options.Kernels other than the names of kernels.
 const (
 	KernelsAuto  = "auto"  // what is fastest is measured when weights are loaded
 	KernelsUsual = "usual" // what was the fastest where the kernels were written
@@ -46,7 +46,7 @@ type Choice struct {
 	Took   time.Duration // for the choice
 }
 
-// KernelSpeed is how many bytes of weights a kernel takes in a second, with all threads.
+// KernelSpeed is a kernel's speed in bytes of weights a second, with all threads.
 type KernelSpeed struct {
 	Kernel string
 	Speed  float64

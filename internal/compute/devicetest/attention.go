@@ -141,7 +141,7 @@ func (s *stage) store(c *compute.Cache, layer int, pages [][]int32, from token, 
 	s.must(s.dev.Run(compute.Segment{Name: "store", Rows: rows}, &p, func(v compute.Verbs) { v.StoreKV(c, layer, tk, tv) }))
 }
 
-// kind is how a script attends, beside the usual scale.
+// kind holds the parameters of a script's attention other than the usual scale.
 type kind struct {
 	sharpness float32 // of queries; 0: 1
 	window    int

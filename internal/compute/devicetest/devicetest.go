@@ -68,9 +68,9 @@ func groups(oneIn int) (names []string, by map[string][]script) {
 // Family are devices, each opened by a function, that must agree to the byte: they differ in their number of threads, say.
 type Family []func(t *testing.T) compute.Device
 
-// Promise is what a device promises beyond the definitions of the verbs.
+// Promise lists properties of a device beyond the definitions of the verbs.
 type Promise struct {
-	// Few is how many tokens a step has at most in which a feed-forward layer by neuron gives every token the bytes of the token
+	// Few is the most tokens of a step in which a feed-forward layer by neuron gives every token the bytes of the token
 	// alone. Longer steps may go through matrix products over the union of their sets. With 0 steps of any length give every token
 	// the bytes of the token alone, if it is of a prompt in both, or of a running sequence in both: see compute.Params.
 	Few int
@@ -165,7 +165,7 @@ func (sc *script) verify(t testing.TB, reference subject, families [][]subject) 
 	return errors.Join(failed...)
 }
 
-// playing is what a script gave with some of its tokens.
+// playing is the result of a script with some of its tokens.
 type playing struct {
 	step   []int32
 	decode int // of the step, the first so many are single tokens of running sequences

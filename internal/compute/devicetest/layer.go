@@ -19,7 +19,7 @@ type layer struct {
 	long              bool // the script's steps may be matrix products, of the down projection rounded once more
 }
 
-// downs is what the bounds of all tokens take from the down projection's weights.
+// downs holds the part of all tokens' bounds that follows from the down projection's weights.
 type downs struct {
 	largest        []float64 // |down| of every output [embd]
 	bfloat, halves []float64 // the distances of the numbers that weights are rounded to, or nil where they are not [as the weights]

@@ -7,7 +7,7 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/quant"
 )
 
-// numbersFor is which numbers a MatMul's script is made of.
+// numbersFor says which numbers a MatMul's script uses.
 type numbersFor int
 
 const (

@@ -15,7 +15,7 @@ const (
 	// sumTolerance is the share of Σ|w||x| that the order and rounding of float32 sums may cost: a few ulps per step, of
 	// which random signs leave the root.
 	sumTolerance = 2e-6
-	// roundingSigmas is how many standard deviations of rounding its operands are allowed to a product: activations to int8 in
+	// roundingSigmas is the number of standard deviations of its operands' rounding that a product may be off: activations to int8 in
 	// blocks of 32 for quantised types, both operands to bfloat16 for F16 and BF16. One in some hundred million normal numbers lies beyond.
 	roundingSigmas = 6
 	// uniform is the square of a step over the variance of numbers spread evenly over it.
@@ -69,7 +69,7 @@ func ofRow(share float64) bound {
 	}
 }
 
-// rounding is what one token's products with the rows of w lose to float32, and to the rounding of their operands.
+// rounding is the error of one token's products with the rows of w that is due to float32, and to the rounding of their operands.
 type rounding struct {
 	w      weight
 	x      []float32 // [w.Cols]

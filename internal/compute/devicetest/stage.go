@@ -38,7 +38,7 @@ type output struct {
 	total bool // over all tokens: there is no row for each
 }
 
-// material is what the playings of a script share: its numbers in the order they are asked for, and what they are
+// material is shared by the playings of a script: its numbers in the order they are asked for, and what they are
 // encoded to. To make them is slower than anything else.
 type material struct {
 	rng      *rand.Rand

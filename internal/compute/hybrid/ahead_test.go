@@ -15,7 +15,7 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/synth/synthtest"
 )
 
-// idleTapes is a GPU beside which the host has time.
+// idleTapes is a GPU that leaves the host time.
 type idleTapes struct{ *tapes }
 
 type idleTape struct {

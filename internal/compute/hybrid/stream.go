@@ -19,16 +19,16 @@ func (s Streaming) RoomBytes() int64 {
 	return 2 * (s.Bytes + roomSlack)
 }
 
-// roomSlack is what three matrices in a room lose to alignment.
+// roomSlack is the number of bytes that three matrices in a room lose to alignment.
 const roomSlack = 4 << 10
 
-// chunkStep is what chunks of neurons are multiples of: sets come in words. Columns come in their type's blocks besides.
+// chunkStep divides the number of neurons of a chunk, because sets come in words. Columns come in their type's blocks besides.
 const chunkStep = 32
 
 // Stream has the cold neurons' part of large steps computed on the GPU.
 func (d *Device) Stream(s Streaming) { d.streaming = s }
 
-// rooms are what chunks take turns in.
+// rooms are the buffers that chunks use in turn.
 type rooms struct {
 	room [2]any
 	set  [2]compute.Set // of the GPU, of most neurons
@@ -316,5 +316,5 @@ func (y *stream) compute(c int) {
 	r.gpu.Do(&compute.Add{Dst: gpuTensor(y.out), X: y.partial})
 }
 
-// join is what a part of a layer's neurons counts, and what it belongs to.
+// join holds the counts of a part of a layer's neurons, and the layer that they belong to.
 type join struct{ to, part *compute.NeuronCount }

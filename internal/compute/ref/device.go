@@ -39,7 +39,7 @@ func (d *Device) Run(_ compute.Segment, p *compute.Params, body func(compute.Ver
 // Host calls f at once.
 func (d *Device) Host(f func() error) { d.err = cmp.Or(d.err, f()) }
 
-// memory is what a tensor is a view of.
+// memory holds the elements that tensors are views of.
 type memory struct{ data []float32 }
 
 // Tensor allocates an activation [rows, cols].

@@ -53,7 +53,7 @@ func (r *recorder) describe(n int) {
 	g.VK.CmdBindDescriptorSet(r.command, g.Layout, set)
 }
 
-// poolSets is how many sets a recording takes at a time.
+// poolSets is the number of descriptor sets that a recording allocates at a time.
 const poolSets = 256
 
 // set returns a new set of s's own.

@@ -10,7 +10,7 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/quant"
 )
 
-// Arithmetic is how products of prompts are computed.
+// Arithmetic is a way of computing products of prompts.
 type Arithmetic int
 
 // The arithmetics. But for Ordered they turn weights and activations into halves and add up floats in an order of their own: a row of
@@ -45,7 +45,7 @@ func exponent(a Arithmetic) uint32 {
 	return 14
 }
 
-// long is what a device has found out about its arithmetics.
+// long holds a device's findings about its arithmetics.
 type long struct {
 	asked   Arithmetic
 	checked [Ordered]bool
@@ -221,7 +221,7 @@ func (d *Device) check(a Arithmetic) error {
 	return nil
 }
 
-// checkBudget is what the check may allocate, in bytes.
+// checkBudget bounds the memory of the check, in bytes.
 const checkBudget = 4 << 20
 
 func (d *Device) checkMatrix(byNeuron bool) (*compute.Matrix, error) {

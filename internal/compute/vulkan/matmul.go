@@ -52,7 +52,7 @@ func vecRows(rows, tokens int) int {
 	return 1
 }
 
-// form is how products of a type take activations.
+// form is the form in which products of a type take activations.
 type form int
 
 // The forms.

@@ -222,7 +222,7 @@ func laidOut(src compute.Source, use compute.Use) (m *matrix, rows int, regions 
 	return m, rows, regions, fill, err
 }
 
-// regionAlign is what regions of a part begin at.
+// regionAlign is the alignment of a part's regions.
 const regionAlign = 16
 
 // take allocates the parts of m, of rows in all, and uploads them.

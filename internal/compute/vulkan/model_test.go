@@ -50,7 +50,7 @@ func loadModel(t *testing.T, f *gguf.File, d compute.Device, mode model.SparseMo
 	return m
 }
 
-// sequence is where a sequence's next tokens go.
+// sequence holds the place of a sequence's next tokens.
 type sequence struct {
 	m     *model.Model
 	pages []int32

@@ -155,7 +155,7 @@ func (r *recorder) lookup(shader string, dst compute.Tensor, table *compute.Matr
 	}
 }
 
-// slotElems is how many elements weights.glsl decodes at a time.
+// slotElems is the number of elements that weights.glsl decodes at a time.
 const slotElems = 8
 
 // gather copies the rows whose logits are wanted.

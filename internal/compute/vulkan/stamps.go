@@ -26,7 +26,7 @@ type moment struct {
 	time time.Duration
 }
 
-// maxStamps is how many a recording may have; what comes behind them is not timed.
+// maxStamps bounds the stamps of a recording; later operations are not timed.
 const maxStamps = 1 << 14
 
 // stamp is a place of a recording.

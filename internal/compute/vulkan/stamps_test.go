@@ -75,7 +75,7 @@ func stampedRuns(t *testing.T, d *Device, before func()) (results []float32) {
 
 const stampedTimes = 4
 
-// clockError is what the two clocks' comparison may be wrong by: as long as the driver takes to answer, while other tests use all cores.
+// clockError bounds the error of comparing the two clocks: as long as the driver takes to answer, while other tests use all cores.
 const clockError = 20_000 // µs
 
 // TestStamps: what the device's clock says of each part of a run lies within that run by the host's clock, part behind part, whichever

@@ -99,7 +99,7 @@ type readback struct {
 	bytes exchange
 }
 
-// place is what was read: a whole tensor's memory, or one row of it.
+// place is the source of a read: a whole tensor's memory, or one row of it.
 type place struct {
 	t        *tensor
 	at, size int64

@@ -24,7 +24,7 @@ type (
 	mark   struct{}
 )
 
-// storage is where tensors' elements lie: a record of the archive.
+// storage is a record of the archive that holds tensors' elements.
 type storage struct {
 	dtype string // as in safetensors
 	key   string

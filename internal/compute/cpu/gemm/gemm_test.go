@@ -179,7 +179,7 @@ func TestProductsAllocateNothing(t *testing.T) {
 	}
 }
 
-// BenchmarkPeak is what the tile does on operands in the cache, one thread: the bound of BenchmarkMul's share.
+// BenchmarkPeak measures the tile on operands in the cache with one thread, which bounds BenchmarkMul's share.
 func BenchmarkPeak(b *testing.B) {
 	for _, s := range variants() {
 		b.Run(s.name, func(b *testing.B) {

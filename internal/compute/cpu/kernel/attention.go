@@ -14,7 +14,7 @@ const ChunkPositions = 4 * compute.PagePositions
 // Chunks returns the number of chunks over n positions.
 func Chunks(n int) int { return (n + ChunkPositions - 1) / ChunkPositions }
 
-// KV is what one KV head of one sequence has cached in one layer, in halves.
+// KV is the cache of one KV head of one sequence in one layer, in halves.
 type KV struct {
 	K, V  []uint16        // the layer's cache [pages, heads, PagePositions, shape.Key or shape.Value]
 	Pages []int32         // page ids of the sequence
@@ -49,7 +49,7 @@ func PartialLen(n, value int) int { return n * (value + 2) }
 // attention names the kernels that a chunk is computed with: scores, softmax and accumulate below, or an
 // instruction set's. They are called by name, not through function values, so that scratch stays on the stack.
 // Tiles have at most maxTile queries; rows of s and p are PagePositions apart, all others headDim.
-// ahead is what will be read next, to be fetched meanwhile.
+// ahead is the memory that will be read next, to be prefetched meanwhile.
 type attention int
 
 const (

@@ -50,7 +50,7 @@ type adders struct {
 	floats func(sum *float32, rows *[floatBatch]*byte, coef *[floatBatch]float32, n uintptr, next *[floatBatch]*byte)
 }
 
-// RowsHeld is how many rows a RowSum may hold at once.
+// RowsHeld bounds the rows that a RowSum holds at once.
 const RowsHeld = 2 * sumBatch
 
 // RowSum adds weighted packed rows of one matrix in the order they are given.

@@ -94,7 +94,7 @@ func dotBF16Generic(t quant.Type, row []byte, x []uint16, n int) float32 {
 	return sumLanes(&half)
 }
 
-// Form is how activations are laid out for a type's products.
+// Form is the layout of activations for a type's products.
 type Form int
 
 // The forms.

@@ -1,6 +1,6 @@
 package kernel
 
-// ChooseSlack is how much longer than its longest list a list's memory must be.
+// ChooseSlack is the number of elements by which a list's memory must exceed its longest list.
 const ChooseSlack = 8
 
 // Choose appends to list the places of x, counted from first, that are above bound, or at least bound. NaN is neither. There

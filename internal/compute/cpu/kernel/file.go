@@ -35,7 +35,7 @@ func (f *fileTiles) rows(cols int) fileStream {
 // PackRow is the function of this name, which defines it, by k's instructions.
 func (k *Kernels) PackRow(t quant.Type, dst, src []byte, cols int) { k.packRow(t, dst, src, cols, 0) }
 
-// packAhead is how far ahead of consecutive rows memory is asked for, in bytes; streams do so, too.
+// packAhead is the prefetch distance of consecutive rows, in bytes, as that of streams.
 const packAhead = 8 << 10
 
 func (k *Kernels) packRow(t quant.Type, dst, src []byte, cols int, ahead uintptr) {

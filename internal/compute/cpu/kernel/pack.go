@@ -12,7 +12,7 @@ import (
 // piece, so that a row is one stream: the hardware's prefetchers follow it. The last one is filled up with zero scales. Float types stay
 // rows as in the file.
 
-// packing is how a type's superblocks are brought from the file's layout into the kernels' and back, in plain Go.
+// packing converts a type's superblocks from the file's layout into the kernels' and back, in plain Go.
 type packing struct {
 	pack    func(out, file []byte) // file may have fewer blocks than a superblock, of types whose blocks are smaller
 	restore func(file, packed []byte)

@@ -32,7 +32,7 @@ const (
 	partBFloats = 4096 // elements
 )
 
-// blockScratch is what one MatMul of many tokens needs; a pool keeps them.
+// blockScratch is the scratch memory of one MatMul of many tokens; a pool keeps them.
 type blockScratch struct {
 	acc   [blockRows * maxTokens * 16]float32
 	panel []byte // panelSize, on a cache line

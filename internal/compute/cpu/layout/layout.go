@@ -4,7 +4,7 @@ package layout
 
 import "github.com/powerinfer-go/powerinfer/internal/quant"
 
-// Super is where the parts of a packed superblock of 256 elements begin, in bytes. Its header holds the scales:
+// Super holds the offsets in bytes of the parts of a packed superblock of 256 elements. Its header holds the scales:
 //
 //	BlockScale     8 binary16 scales
 //	BlockMin       8 binary16 scales, 8 binary16 minima
@@ -41,7 +41,7 @@ func Of(t quant.Type) Super {
 	return s
 }
 
-// Minima is where those of BlockMin begin.
+// Minima is the offset of the minima of BlockMin.
 const Minima = 16
 
 // ActBytes is the size of one superblock of quantised activations: 256 elements as int8 in lane order

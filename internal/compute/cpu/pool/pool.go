@@ -159,7 +159,7 @@ func (p *Pool) finish() {
 	}
 }
 
-// Panic is what Run panics with when a chunk did.
+// Panic is the value that Run panics with when a chunk has panicked.
 type Panic struct {
 	Value any    // of the first panic
 	Stack []byte // of the goroutine that panicked

@@ -11,7 +11,7 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/compute/vulkan/vk"
 )
 
-// cacheLimit is how many bytes of compiled pipelines are read from disk.
+// cacheLimit bounds the bytes of compiled pipelines that are read from disk.
 const cacheLimit = 64 << 20
 
 // File returns the cache's path: a driver's update or another device has another one.

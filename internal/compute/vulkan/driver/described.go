@@ -2,7 +2,7 @@ package driver
 
 import "math"
 
-// allocation is what the memory that a model takes depends on, of a device. The zero value is unknown.
+// allocation holds the properties of a device that decide how much memory a model takes. The zero value is unknown.
 type allocation struct {
 	known     bool
 	alignment uint64 // of bound views, in bytes

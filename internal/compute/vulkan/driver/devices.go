@@ -35,7 +35,7 @@ type Info struct {
 	allocation allocation
 }
 
-// Kind is what sort of processor a device is.
+// Kind is the kind of processor that a device is.
 type Kind int
 
 // The kinds of devices.

@@ -29,7 +29,7 @@ type Physical struct {
 	Resets     bool   // the host can reset them
 }
 
-// identity is what compiled pipelines depend on.
+// identity names the device and driver that compiled pipelines depend on.
 type identity struct {
 	vendor, device, driver uint32
 	uuid                   [16]byte // of the pipeline cache's format

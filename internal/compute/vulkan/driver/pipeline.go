@@ -16,7 +16,7 @@ type Variant struct {
 	Specs  int             // of them in use
 }
 
-// MaxSpec is how many specialisation constants a shader may have of its own.
+// MaxSpec bounds the number of a shader's own specialisation constants.
 const MaxSpec = 12
 
 // Pipelines are compiled as they are asked for, and live until the device is closed.

@@ -60,7 +60,7 @@ func Khronos(code []byte) ([]byte, error) {
 	return bytes, nil
 }
 
-// translation is what one module's instructions need to know of each other.
+// translation is the state that translating one module's instructions shares.
 type translation struct {
 	needed bool
 	number uint32            // the id of the type of 32-bit numbers

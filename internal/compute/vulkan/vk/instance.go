@@ -27,7 +27,7 @@ type Instance struct {
 	}
 }
 
-// InstanceOptions are what an instance is created with.
+// InstanceOptions are the choices made when an instance is created.
 type InstanceOptions struct {
 	Layers, Extensions []string
 	Flags              uint32
@@ -35,7 +35,7 @@ type InstanceOptions struct {
 	Messages           func(string) // is told what layers and drivers have to say, on any thread; nil: they keep silent
 }
 
-// messageSink is what a messenger's callback is given.
+// messageSink is the user data of a messenger's callback.
 type messageSink struct{ tell func(string) }
 
 // messageCallback is the C function of all messengers: there is no way to free one.

@@ -13,10 +13,10 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/testenv"
 )
 
-// registryFile is where Debian's libvulkan-dev puts the registry.
+// registryFile is the registry's path in Debian's libvulkan-dev.
 const registryFile = "/usr/share/vulkan/registry/vk.xml"
 
-// registry is what vk.xml says, by C names.
+// registry is the content of vk.xml by C names.
 type registry struct {
 	types    map[string]*xmlType
 	values   map[string]int64 // of constants
