@@ -241,7 +241,7 @@ func (k *adder) groupPairs() {
 	VMOVDQU(reg.Y0, k.at(groupStart+32))
 }
 
-// start returns the value that sums begin with when unpacking u.
+// start returns the memory that holds the initial sums of unpacking u.
 func (k *adder) start(u int) Mem {
 	if k.group {
 		return k.at(groupStart + 32*u)

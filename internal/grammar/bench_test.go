@@ -67,7 +67,7 @@ func BenchmarkSecondMask(b *testing.B) {
 	}
 }
 
-// document is JSON by personSchema, with the cost of a token of it without the model.
+// document is a JSON text that fits personSchema.
 const (
 	personSchema = `{"type":"array","items":{"type":"object","properties":{"name":{"type":"string","minLength":1,"maxLength":100},"age":{"type":"integer","minimum":0,"maximum":150},"email":{"type":"string"},"tags":{"type":"array","items":{"enum":["friend","family","work"]}}},"required":["name","age"]}}`
 	document     = `[{"name":"Ada Lovelace, who wrote the first program","age":36,"email":"ada@example.org","tags":["friend","work"]},{"name":"Grace Hopper","age":85,"tags":[]},{"name":"Alan Turing","age":41,"email":"alan@example.org"}]`
