@@ -74,6 +74,7 @@ var floors = []struct{ pkg, imports string }{
 	{"bench/gpucheck", "internal/bench internal/modelcost internal/monotime internal/compute internal/compute/vulkan internal/engine internal/gguf internal/hw internal/measure internal/model internal/neuron internal/atomicfile internal/placement internal/quant internal/synth internal/trace internal/planner"},
 	{"scripts/bcryptprimitives", ""},
 	{"bench/compare", "internal/bench internal/measure"},
+	{"bench/load", ""},
 	{"internal/prepare", "internal/monotime internal/compute internal/compute/cpu internal/compute/cpu/gemm internal/compute/cpu/pool internal/engine internal/eval internal/gguf internal/hw internal/model internal/neuron internal/atomicfile internal/prepared internal/quant internal/sample internal/tokenizer internal/train internal/planner"},
 	{"internal/session", "internal/convert internal/engine internal/gguf internal/grammar internal/model internal/modelcost internal/neuron internal/planner internal/prepare internal/sample internal/tokenizer"},
 	{"internal/server", "internal/chat internal/chat/answer internal/engine internal/grammar internal/planner internal/sample internal/session"},
