@@ -115,7 +115,7 @@ func (d *Device) timed(passes int, f func(r *recorder)) (time.Duration, error) {
 		return 0, r.err
 	}
 	start := monotime.Now()
-	if err := d.play(r.seg, nil); err != nil {
+	if err := d.play(r.seg, &compute.Params{}); err != nil {
 		return 0, err
 	}
 	return monotime.Since(start), nil
