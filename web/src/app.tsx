@@ -1,10 +1,12 @@
 import { Chat } from "./chat/chat";
 import { refresh } from "./chat/models";
 import { loadDefaults } from "./chat/settings";
+import { Neurons } from "./neurons/view";
 import { Announcer } from "./shell/announce";
 import { Icon } from "./shell/icon";
 import { KeySheet } from "./shell/key";
 import { ModelButton, ModelsSheet } from "./shell/models";
+import { neuronsOpen } from "./shell/neurons";
 import { SettingsSheet } from "./shell/settings";
 import { Sidebar, sidebarOpen } from "./shell/sidebar";
 
@@ -31,9 +33,14 @@ export function App() {
             <Icon name="menu" />
           </button>
           <ModelButton />
+          <button type="button" class="toggle" aria-pressed={neuronsOpen.value} onClick={() => (neuronsOpen.value = !neuronsOpen.value)}>
+            <Icon name="grid" />
+            Neurons
+          </button>
         </header>
         <div class="views">
           <Chat />
+          {neuronsOpen.value && <Neurons />}
         </div>
       </main>
       <ModelsSheet />

@@ -143,6 +143,42 @@ async function likelyOf(page) {
   return (await page.locator(".likely tbody tr").last().getAttribute("class")) === "chosen" ? await page.locator(".likely tbody tr").count() : 5;
 }
 
+async function neurons(page) {
+  await page.getByRole("button", { name: "New conversation" }).click();
+  await limitTokens(page, -1);
+  await page.getByRole("button", { name: "Neurons", exact: true }).click();
+  const panel = page.getByRole("complementary", { name: "Neurons" });
+  await panel.getByText("Predictors choose the neurons").waitFor();
+  await accessible(page, "the neurons at rest");
+  await page.waitForTimeout(600); // two periods of the server's, after which it looks
+  await say(page, "Tell me a long story.");
+  await panel.getByRole("img", { name: "Heat map of 6 layers" }).waitFor();
+  const lit = await panel.locator("canvas").evaluate((c) => {
+    const { data } = c.getContext("2d").getImageData(0, 0, c.width, c.height);
+    const shades = new Set();
+    for (let i = 3; i < data.length; i += 4) shades.add(data[i]);
+    return shades.size;
+  });
+  assert.ok(lit > 20, `the heat map has ${lit} shades`);
+  const figures = await panel.locator(".figures").innerText();
+  assert.match(figures, /Speed\s+[\d.]+\s+tokens\/s[^]*Active\s+[\d.]+ %[^]*Read\s+[\d.]+ [KM]iB/);
+  assert.match(await panel.locator(".parts").innerText(), /Predictor [\d.]+ ms[^]*Attention [\d.]+ ms[^]*Neurons [\d.]+ ms/);
+
+  const slider = panel.getByLabel("Sparse threshold");
+  await slider.fill("4");
+  const row = panel.getByRole("row", { name: "4.0" });
+  await row.waitFor();
+  const far = Number(await row.getByRole("cell").nth(3).innerText());
+  await slider.fill("-6");
+  const near = Number(await panel.getByRole("row", { name: "−6.0" }).getByRole("cell").nth(3).innerText());
+  assert.ok(near < far && far > 1e-4, `a divergence of ${far} at a threshold of 4, ${near} at -6`);
+  await accessible(page, "the neurons at work");
+  if (pictures) await page.screenshot({ path: `${pictures}/page-neurons.png` });
+  await page.getByRole("button", { name: "Stop" }).click();
+  await page.getByRole("button", { name: "Close the neurons" }).click();
+  assert.equal(await panel.count(), 0);
+}
+
 async function archive(page) {
   await page.getByLabel("Exported conversations", { exact: true }).setInputFiles(rich);
   await page.getByRole("link", { name: "Sorting in Go" }).click();
@@ -204,6 +240,10 @@ async function phone() {
   await page.getByRole("link", { name: "Sorting in Go" }).click();
   await page.getByText("Use the slices package:").waitFor();
   await fits("a conversation");
+  await page.getByRole("button", { name: "Neurons", exact: true }).click();
+  await page.getByText("Predictors choose the neurons").waitFor();
+  await fits("the neurons");
+  await page.getByRole("button", { name: "Close the neurons" }).click();
   await accessible(page, "a conversation on a phone");
   await page.getByRole("button", { name: "Model:" }).click();
   await page.getByRole("dialog").getByText("tales").waitFor();
@@ -216,7 +256,7 @@ async function phone() {
 try {
   const page = await open({});
   await accessible(page, "the beginning");
-  for (const step of [conversation, stopping, attachments, probabilities, archive]) await timed(step, page);
+  for (const step of [conversation, stopping, attachments, probabilities, neurons, archive]) await timed(step, page);
   await page.context().close();
   for (const step of [themes, phone]) await timed(step);
   assert.deepEqual(said, [], "messages on the console, errors, requests to elsewhere");

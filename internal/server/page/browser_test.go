@@ -20,6 +20,7 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/sample"
 	"github.com/powerinfer-go/powerinfer/internal/server"
 	"github.com/powerinfer-go/powerinfer/internal/server/llamacpp"
+	"github.com/powerinfer-go/powerinfer/internal/server/neurons"
 	"github.com/powerinfer-go/powerinfer/internal/server/openai"
 	"github.com/powerinfer-go/powerinfer/internal/server/page"
 	"github.com/powerinfer-go/powerinfer/internal/session"
@@ -86,6 +87,7 @@ func serve(t *testing.T) string {
 	})})
 	s := server.New(single, server.Options{Timeout: time.Minute, Log: log, Page: page.Handler})
 	llamacpp.Register(s)
+	neurons.Register(s)
 	openai.Register(s)
 	h := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { s.Handler().ServeHTTP(slow{w}, r) }))
 	t.Cleanup(func() {

@@ -66,9 +66,13 @@ function Messages() {
     follow();
   }, [messages[0]!.id, running.value?.message.peek().id ?? last]);
   useSpoken();
+  const top = useRef(0); // where the view was
   const scrolled = () => {
     const v = view.current!;
-    away.value = v.scrollHeight - v.scrollTop - v.clientHeight > nearEnd;
+    const near = v.scrollHeight - v.scrollTop - v.clientHeight <= nearEnd;
+    if (near) away.value = false;
+    else if (v.scrollTop < top.current) away.value = true; // it is the user who goes up; what is written only moves the end
+    top.current = v.scrollTop;
   };
   return (
     <div class="scroll-frame">

@@ -4,7 +4,7 @@ import { stored } from "./stored";
 
 type Theme = "auto" | "light" | "dark";
 
-const theme = stored<Theme>("theme", "auto");
+export const theme = stored<Theme>("theme", "auto");
 effect(() => {
   document.documentElement.dataset.theme = theme.value;
 });

@@ -1,0 +1,65 @@
+import { description, type Layer } from "./live";
+
+/** Where the model lies: neighbours that lie alike share a row. */
+export function Plan() {
+  const d = description.value!;
+  const rows: { from: number; to: number; layer: Layer }[] = [];
+  d.layers.forEach((layer, l) => {
+    const last = rows.at(-1);
+    if (last && alike(last.layer, layer)) last.to = l;
+    else rows.push({ from: l, to: l, layer });
+  });
+  return (
+    <section>
+      <h3>Plan</h3>
+      {d.plan ? (
+        d.plan.gpus.map((g, i) => (
+          <p key={i} class="lead">
+            GPU {i}: {size(g.planned)} planned of a budget of {size(g.budget)}
+            {i === 0 && d.plan!.tokens_per_second > 0 && `; ${d.plan!.tokens_per_second.toFixed(1)} tokens/s expected`}
+          </p>
+        ))
+      ) : (
+        <p class="lead">No GPU takes part: everything lies in RAM and is computed by the processor.</p>
+      )}
+      <div class="scroll" tabIndex={0} role="group" aria-label="Where layers lie">
+        <table>
+          <thead>
+            <tr>
+              <th>Layers</th>
+              <th>Mode</th>
+              <th>Attention</th>
+              <th>Hot neurons</th>
+              <th>Neurons</th>
+              <th>Size</th>
+            </tr>
+          </thead>
+          <tbody>
+            {rows.map(({ from, to, layer: y }) => (
+              <tr key={from}>
+                <td>{from === to ? from : `${from}–${to}`}</td>
+                <td>{y.mode}</td>
+                <td>{y.attention_on_gpu ? `GPU ${y.gpu}` : "RAM"}</td>
+                <td>{y.hot > 0 ? `${y.hot.toLocaleString("en")} on GPU ${y.gpu}` : "–"}</td>
+                <td>{y.neurons.toLocaleString("en")}</td>
+                <td>{size(y.dense_bytes)}</td>
+              </tr>
+            ))}
+          </tbody>
+        </table>
+      </div>
+    </section>
+  );
+}
+
+function alike(a: Layer, b: Layer): boolean {
+  return JSON.stringify(a) === JSON.stringify(b);
+}
+
+/** A number of bytes in the unit that suits it. */
+export function size(bytes: number): string {
+  const units = ["B", "KiB", "MiB", "GiB"];
+  let i = 0;
+  for (; bytes >= 1000 && i < units.length - 1; i++) bytes /= 1024;
+  return `${bytes >= 100 || i === 0 ? bytes.toFixed(0) : bytes.toFixed(1)} ${units[i]}`;
+}

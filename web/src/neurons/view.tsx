@@ -1,0 +1,142 @@
+import { useEffect } from "preact/hooks";
+import { model } from "../chat/models";
+import { Icon } from "../shell/icon";
+import { neuronsOpen } from "../shell/neurons";
+import { Chart } from "./charts";
+import { HeatMap, percent } from "./heatmap";
+import { description, moments, problem, recent, watching, type Spent } from "./live";
+import { Plan, size } from "./plan";
+import { Threshold } from "./threshold";
+
+/** What the model's neurons do, as it happens. */
+export function Neurons() {
+  useEffect(() => {
+    const look = () => (watching.value = !document.hidden);
+    look();
+    document.addEventListener("visibilitychange", look);
+    return () => {
+      document.removeEventListener("visibilitychange", look);
+      watching.value = false;
+    };
+  }, []);
+  const d = description.value;
+  return (
+    <aside class="neurons" aria-label="Neurons" tabIndex={0}>
+      <header>
+        <h2>Neurons</h2>
+        <button type="button" class="icon" aria-label="Close the neurons" onClick={() => (neuronsOpen.value = false)}>
+          <Icon name="close" />
+        </button>
+      </header>
+      {problem.value && <p class="notice">{problem}</p>}
+      {model.value && model.value.status !== "loaded" && <p class="lead">{model.value.id} is not loaded.</p>}
+      {d && (
+        <>
+          <p class="lead">
+            {modes[d.mode] ?? d.mode} · {d.device}
+          </p>
+          <Figures />
+          <HeatMap />
+          <Chart
+            title="Neurons per token"
+            format={percent}
+            lines={[
+              { name: "computed", kind: "cold", of: (m) => m.computed },
+              { name: "active", kind: "accent", of: (m) => m.active },
+            ]}
+          />
+          <Chart
+            title="Read per token"
+            format={size}
+            lines={[
+              { name: "dense", kind: "plain", of: (m) => (m.generation?.dense_bytes ? m.generation.dense_bytes / m.generation.tokens : null) },
+              { name: "here", kind: "accent", of: (m) => (m.generation?.dense_bytes ? m.generation.bytes / m.generation.tokens : null) },
+            ]}
+          />
+          <Times gpu={d.plan !== null} />
+          {d.adjustable && <Threshold />}
+          <Plan />
+        </>
+      )}
+    </aside>
+  );
+}
+
+const modes: Record<string, string> = {
+  predict: "Predictors choose the neurons",
+  exact: "Only neurons that are not zero",
+  off: "Every neuron is computed",
+};
+
+/** Figures are over so many milliseconds. */
+const recently = 2000;
+
+function Figures() {
+  const s = recent(recently);
+  const last = moments.value.at(-1);
+  const figures: [string, string, string][] = [
+    ["Speed", s ? ((s.tokens / s.ms) * 1000).toFixed(s.tokens / s.ms > 0.01 ? 0 : 1) : "–", "tokens/s"],
+    ["Active", last ? percent(last.active) : "–", "of the neurons"],
+    ["Read", s && s.dense_bytes ? size(s.bytes / s.tokens) : "–", "per token"],
+    ["Against dense", s && s.dense_bytes ? percent(s.bytes / s.dense_bytes) : "–", "of the bytes"],
+  ];
+  return (
+    <dl class="figures">
+      {figures.map(([name, value, unit]) => (
+        <div key={name}>
+          <dt>{name}</dt>
+          <dd>
+            <b>{value}</b> <small>{unit}</small>
+          </dd>
+        </div>
+      ))}
+    </dl>
+  );
+}
+
+/** Where a token's milliseconds went. */
+function Times({ gpu }: { gpu: boolean }) {
+  const s = recent(recently);
+  const parts = s ? partsOf(s, gpu) : [];
+  return (
+    <section>
+      <h3>A token's time {s && <span class="unit">{(s.ms / s.tokens).toFixed(2)} ms</span>}</h3>
+      {s ? (
+        <>
+          <div class="times" aria-hidden="true">
+            {parts.map((p) => (
+              <span key={p.name} class={p.kind} style={{ flexGrow: (100 * p.ms * s.tokens) / s.ms }} />
+            ))}
+          </div>
+          <ul class="parts">
+            {parts.map((p) => (
+              <li key={p.name}>
+                <span class={`swatch ${p.kind}`} />
+                {p.name} <b>{p.ms.toFixed(p.ms < 1 ? 3 : 2)} ms</b>
+              </li>
+            ))}
+          </ul>
+        </>
+      ) : (
+        <p class="lead">Shown while tokens are generated.</p>
+      )}
+    </section>
+  );
+}
+
+function partsOf(s: Spent, gpu: boolean): { name: string; kind: string; ms: number }[] {
+  const known = s.predictor_ms + s.attention_ms + s.neurons_ms + s.head_ms + s.other_ms;
+  const parts = [
+    { name: "Predictor", kind: "predictor", ms: s.predictor_ms },
+    { name: "Attention", kind: "attention", ms: s.attention_ms },
+    { name: gpu ? "Cold neurons" : "Neurons", kind: "cold", ms: s.neurons_ms },
+    { name: "Head", kind: "head", ms: s.head_ms },
+    { name: "Norms and sums", kind: "other", ms: s.other_ms },
+    {
+      name: gpu ? "Hot neurons and all else on GPUs, as far as it is waited for" : "Between",
+      kind: gpu ? "hot" : "between",
+      ms: Math.max(0, s.ms - known),
+    },
+  ];
+  return parts.map((p) => ({ ...p, ms: p.ms / s.tokens }));
+}
