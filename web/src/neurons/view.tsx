@@ -133,10 +133,10 @@ function partsOf(s: Spent, gpu: boolean): { name: string; kind: string; ms: numb
     { name: "Head", kind: "head", ms: s.head_ms },
     { name: "Norms and sums", kind: "other", ms: s.other_ms },
     {
-      name: gpu ? "Hot neurons and all else on GPUs, as far as it is waited for" : "Between",
+      name: gpu ? "GPUs, as far as they are waited for" : "Between",
       kind: gpu ? "hot" : "between",
       ms: Math.max(0, s.ms - known),
     },
   ];
-  return parts.map((p) => ({ ...p, ms: p.ms / s.tokens }));
+  return parts.filter((p) => p.ms > 0).map((p) => ({ ...p, ms: p.ms / s.tokens }));
 }
