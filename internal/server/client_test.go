@@ -4,38 +4,87 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"testing"
 
+	"github.com/powerinfer-go/powerinfer/internal/chat"
 	"github.com/powerinfer-go/powerinfer/internal/testenv"
 )
 
-// TestOpenAIClient: OpenAI's own client for Node chats, streams, calls tools, has answers held to a schema, aborts, and is refused.
-func TestOpenAIClient(t *testing.T) {
+// thinking has a server's model be asked by a template of a model that thinks and calls tools.
+func thinking(t testing.TB) func(*choices) {
+	t.Helper()
+	source, err := os.ReadFile(testenv.Shared(t, "chat-templates/Qwen-Qwen3-0.6B.jinja"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return func(o *choices) {
+		o.Keys = []string{"secret"}
+		o.context = 4096
+		if o.model.Template, err = chat.Parse(string(source), "", "<|im_end|>"); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// bracketed returns what stands in the last double brackets of a prompt, which is how the clients have the model say what they need.
+func bracketed(prompt string) string {
+	i := strings.LastIndex(prompt, "[[")
+	n := strings.Index(prompt[max(0, i):], "]]")
+	if i < 0 || n < 0 {
+		return itself
+	}
+	return prompt[i+2 : i+n]
+}
+
+// TestGoClients: OpenAI's and Ollama's clients for Go do as those for Node. They have a module of their own, since they pull in much.
+func TestGoClients(t *testing.T) {
+	if testing.Short() {
+		t.Skip("the clients take long to build")
+	}
+	program := filepath.Join(t.TempDir(), "clients")
+	build := exec.CommandContext(t.Context(), "go", "build", "-o", program, ".")
+	build.Dir = filepath.Join("testdata", "goclients")
+	if out, err := build.CombinedOutput(); err != nil {
+		testenv.Missing(t, "npm", "the Go clients cannot be built: "+string(out)) // as for Node, a registry is needed
+	}
+	l := start(t, thinking(t))
+	l.says.answer(bracketed)
+	if out, err := exec.CommandContext(t.Context(), program, l.url).CombinedOutput(); err != nil {
+		t.Fatalf("%v:\n%s", err, out)
+	}
+	eventually(t, "the aborted answer ended", l.idle)
+}
+
+// TestClients: the clients that people use, unmodified, chat, stream, call tools, have answers held to a schema, abort, and are refused.
+func TestClients(t *testing.T) {
 	for _, program := range []string{"node", "npm"} {
 		if _, err := exec.LookPath(program); err != nil {
 			testenv.Missing(t, "npm", program+" is absent")
 		}
 	}
 	folder := t.TempDir()
-	script, err := os.ReadFile(filepath.Join("testdata", "openai.mjs"))
-	if err != nil {
+	if err := os.CopyFS(folder, os.DirFS(filepath.Join("testdata", "clients"))); err != nil {
 		t.Fatal(err)
 	}
-	for name, text := range map[string]string{"openai.mjs": string(script), "package.json": `{"private":true}`} {
-		if err := os.WriteFile(filepath.Join(folder, name), []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
-	}
-	install := exec.CommandContext(t.Context(), "npm", "install", "--no-audit", "--no-fund", "--prefer-offline", "openai@6")
+	install := exec.CommandContext(t.Context(), "npm", "ci", "--prefer-offline", "--ignore-scripts")
 	install.Dir = folder
 	if out, err := install.CombinedOutput(); err != nil {
-		testenv.Missing(t, "npm", "npm cannot install openai: "+string(out))
+		testenv.Missing(t, "npm", "npm cannot install the clients: "+string(out))
 	}
-	l := start(t, func(o *choices) { o.Keys = []string{"secret"} })
-	node := exec.CommandContext(t.Context(), "node", "openai.mjs", l.url+"/v1")
-	node.Dir = folder
-	if out, err := node.CombinedOutput(); err != nil {
-		t.Fatalf("%v:\n%s", err, out)
+	for script, change := range map[string]func(*choices){
+		"openai.mjs": func(o *choices) { o.Keys = []string{"secret"} }, "anthropic.mjs": thinking(t), "ollama.mjs": thinking(t),
+		"langchain.mjs": thinking(t), "aisdk.mjs": thinking(t),
+	} {
+		t.Run(strings.TrimSuffix(script, ".mjs"), func(t *testing.T) {
+			l := start(t, change)
+			l.says.answer(bracketed)
+			node := exec.CommandContext(t.Context(), "node", script, l.url)
+			node.Dir = folder
+			if out, err := node.CombinedOutput(); err != nil {
+				t.Fatalf("%v:\n%s", err, out)
+			}
+			eventually(t, "the aborted answer ended", l.idle)
+		})
 	}
-	eventually(t, "the aborted answer ended", l.idle)
 }

@@ -11,6 +11,9 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/tokenizer"
 )
 
+// itself is what a script returns for a model that says what it will.
+const itself = "\x00"
+
 // A script has a model say what a test needs. All else is real: prompts are read, tokens are evaluated, held to the requests' grammars,
 // decoded, parsed and sent.
 type script struct {
@@ -36,7 +39,11 @@ func (s *script) hold(g *server.Generation, c sample.Constraint) sample.Constrai
 	if say == nil {
 		return c
 	}
-	return &scripted{inner: c, tokens: append(s.tokensOf(say(s.tok.Decode(g.Prompt, true))), s.tok.EOS())}
+	text := say(s.tok.Decode(g.Prompt, true))
+	if text == itself {
+		return c
+	}
+	return &scripted{inner: c, tokens: append(s.tokensOf(text), s.tok.EOS())}
 }
 
 // tokensOf returns tokens of exactly that text, also where the tokenizer would put a space before it.

@@ -1,8 +1,8 @@
-// Asks a server by OpenAI's own client. Arguments: the base URL. Exits with 0 if all is as the client's users expect.
+// Asks a server by OpenAI's own client. Arguments: the server's address. Exits with 0 if all is as the client's users expect.
 import assert from "node:assert/strict";
 import OpenAI from "openai";
 
-const client = new OpenAI({ baseURL: process.argv[2], apiKey: "secret", maxRetries: 0 });
+const client = new OpenAI({ baseURL: process.argv[2] + "/v1", apiKey: "secret", maxRetries: 0 });
 const model = "tales";
 const messages = [{ role: "user", content: "Tell a tale." }];
 const tools = [{
@@ -50,7 +50,7 @@ for await (const _ of endless) {
 }
 
 await assert.rejects(client.chat.completions.create({ model, messages, frobnicate: 1 }), OpenAI.BadRequestError);
-const stranger = new OpenAI({ baseURL: process.argv[2], apiKey: "wrong", maxRetries: 0 });
+const stranger = new OpenAI({ baseURL: process.argv[2] + "/v1", apiKey: "wrong", maxRetries: 0 });
 await assert.rejects(stranger.models.list(), OpenAI.AuthenticationError);
 const old = await client.completions.create({ model, prompt: "Once upon a time", max_tokens: 5 });
 assert.equal(old.usage.completion_tokens, 5);
