@@ -85,10 +85,11 @@ var floors = []struct{ pkg, imports string }{
 	{"internal/server/responses", "internal/chat internal/chat/answer internal/engine internal/server"},
 	{"internal/server/library", "internal/server internal/session"},
 	{"internal/server/page", ""},
+	{"internal/server/openapi", "internal/server"},
 	{"internal/server/neurons", "internal/compute internal/engine internal/model internal/server"},
 	{"internal/server/metrics", "internal/engine internal/model internal/server"},
 	{".", "internal/bench internal/compute internal/engine internal/eval internal/gguf internal/grammar internal/model internal/planner internal/sample internal/session internal/trace"},
-	{"cmd/powerinfer", ". demo internal/hub internal/chat internal/chat/answer internal/markdown internal/server internal/server/anthropic internal/server/llamacpp internal/server/library internal/server/ollama internal/server/openai internal/server/metrics internal/server/neurons internal/server/page internal/server/responses internal/session internal/bench internal/modelcost internal/compute internal/compute/vulkan internal/convert internal/engine internal/gguf internal/hw internal/measure internal/model internal/atomicfile internal/placement internal/neuronreport internal/prepare internal/prepared internal/sample internal/planner"},
+	{"cmd/powerinfer", ". demo internal/hub internal/chat internal/chat/answer internal/markdown internal/server internal/server/anthropic internal/server/llamacpp internal/server/library internal/server/ollama internal/server/openai internal/server/openapi internal/server/metrics internal/server/neurons internal/server/page internal/server/responses internal/session internal/bench internal/modelcost internal/compute internal/compute/vulkan internal/convert internal/engine internal/gguf internal/hw internal/measure internal/model internal/atomicfile internal/placement internal/neuronreport internal/prepare internal/prepared internal/sample internal/planner"},
 }
 
 func TestImportsPointDownward(t *testing.T) {

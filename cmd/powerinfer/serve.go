@@ -25,6 +25,7 @@ import (
 	neuronapi "github.com/powerinfer-go/powerinfer/internal/server/neurons"
 	"github.com/powerinfer-go/powerinfer/internal/server/ollama"
 	"github.com/powerinfer-go/powerinfer/internal/server/openai"
+	"github.com/powerinfer-go/powerinfer/internal/server/openapi"
 	"github.com/powerinfer-go/powerinfer/internal/server/page"
 	"github.com/powerinfer-go/powerinfer/internal/server/responses"
 	"github.com/powerinfer-go/powerinfer/internal/session"
@@ -84,6 +85,7 @@ func serve(ctx context.Context, c *cli.Command) error {
 	if err != nil {
 		return err
 	}
+	m.Meter = o.Meter
 	if err := checkGeneration(c); err != nil {
 		return err
 	}
@@ -99,7 +101,6 @@ func serve(ctx context.Context, c *cli.Command) error {
 	}
 	models := &server.Single{}
 	s := newServer(c, models, nil, o)
-	m.Meter = s.Options().Meter
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
 	ended := make(chan error, 1)
@@ -119,11 +120,7 @@ func serve(ctx context.Context, c *cli.Command) error {
 // newServer returns a server with all routes, which counts what it does where it is asked to. Clients may fetch models from h and remove them,
 // unless it is nil.
 func newServer(c *cli.Command, models server.Models, h *hub.Hub, o server.Options) *server.Server {
-	var shown *metrics.Metrics
-	if c.Bool("metrics") {
-		shown = metrics.New(false)
-		o.Meter = shown
-	}
+	shown, _ := o.Meter.(*metrics.Metrics)
 	s := server.New(models, o)
 	llamacpp.Register(s)
 	neuronapi.Register(s)
@@ -131,6 +128,7 @@ func newServer(c *cli.Command, models server.Models, h *hub.Hub, o server.Option
 	responses.Register(s)
 	anthropic.Register(s)
 	ollama.Register(s, h)
+	openapi.Register(s)
 	if shown == nil {
 		metrics.Refuse(s)
 	} else {
@@ -222,6 +220,9 @@ func serverOptions(c *cli.Command, log *slog.Logger) (server.Options, error) {
 	o := server.Options{Timeout: time.Duration(c.Int("timeout")) * time.Second, Log: log, Origins: c.StringSlice("cors-origin")}
 	if !c.Bool("no-webui") {
 		o.Page = page.Handler
+	}
+	if c.Bool("metrics") {
+		o.Meter = metrics.New(c.String("models-dir") != "")
 	}
 	switch {
 	case c.Int("timeout") < 1 || c.Int("timeout") > 1<<20:

@@ -46,11 +46,10 @@ func serveLibrary(ctx context.Context, c *cli.Command, o server.Options, m serve
 	so.Planner.Notice = func(line string) { o.Log.Info(line) }
 	opener := &modelOpener{c: c, session: so, model: m}
 	models := library.New(library.Options{
-		Opener: opener, Keep: c.Duration("keep-alive"), Most: c.Int("models-max"), Log: o.Log,
+		Opener: opener, Keep: c.Duration("keep-alive"), Most: c.Int("models-max"), Log: o.Log, Meter: o.Meter,
 		Scan: func() ([]library.Source, error) { return completeModels(h, dirs) },
 	})
 	s := newServer(c, models, h, o)
-	opener.model.Meter = s.Options().Meter
 	o.Log.Info("listening", "url", url, "models", len(models.List()), "folder", dirs[0])
 	return errors.Join(s.Serve(ctx, l, servePatience), models.Close())
 }

@@ -1,6 +1,10 @@
 package server
 
-import "net/http"
+import (
+	"maps"
+	"net/http"
+	"slices"
+)
 
 // An API adds routes to a server whose errors have one form.
 type API struct {
@@ -77,6 +81,9 @@ func (a *API) handle(pattern string, handle func(w http.ResponseWriter, r *http.
 		}
 	})
 }
+
+// Routes returns the patterns of all routes, sorted.
+func (s *Server) Routes() []string { return slices.Sorted(maps.Keys(s.forms)) }
 
 // refuse answers a request before its route does, in the form of the API that the route belongs to.
 func (s *Server) refuse(w http.ResponseWriter, r *http.Request, err error) {

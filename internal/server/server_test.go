@@ -27,6 +27,7 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/server/llamacpp"
 	"github.com/powerinfer-go/powerinfer/internal/server/ollama"
 	"github.com/powerinfer-go/powerinfer/internal/server/openai"
+	"github.com/powerinfer-go/powerinfer/internal/server/openapi"
 	"github.com/powerinfer-go/powerinfer/internal/server/responses"
 	"github.com/powerinfer-go/powerinfer/internal/session"
 )
@@ -85,7 +86,8 @@ func start(t testing.TB, change func(*choices)) *live {
 	responses.Register(l.s)
 	anthropic.Register(l.s)
 	ollama.Register(l.s, nil)
-	h := httptest.NewServer(l.s.Handler())
+	openapi.Register(l.s)
+	h := httptest.NewServer(heldToDocument(t, l.s.Handler()))
 	l.url = h.URL
 	t.Cleanup(func() {
 		h.Close()

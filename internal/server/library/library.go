@@ -41,6 +41,7 @@ type Options struct {
 	Keep   time.Duration            // how long a model stays loaded after its last request; negative: until its memory is needed
 	Most   int                      // models that are loaded at a time; 0: as many as fit
 	Log    *slog.Logger
+	Meter  server.Meter // nil: nobody counts
 }
 
 // A Library is a server.Models of models that are loaded on demand.

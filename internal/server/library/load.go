@@ -37,7 +37,11 @@ func (l *Library) load(e *entry) error {
 		return err
 	}
 	l.o.Log.Info("loading", "model", e.Name, "ram", need.RAM, "gpu", need.GPU)
+	opening := time.Now()
 	m, closer, err := l.o.Opener.Open(l.ctx, e.Name, e.Path)
+	if l.o.Meter != nil {
+		l.o.Meter.Loaded(e.Name, time.Since(opening), err)
+	}
 	if err != nil {
 		return err
 	}
@@ -76,6 +80,9 @@ func (l *Library) makeRoom(e *entry) (session.Need, error) {
 			l.halt(v)
 			l.mu.Unlock()
 			l.free(v, "its memory is needed for "+e.Name)
+			if l.o.Meter != nil {
+				l.o.Meter.Evicted(v.Name)
+			}
 			continue
 		default:
 			l.mu.Unlock()
