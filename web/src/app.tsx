@@ -1,6 +1,5 @@
 import { Chat } from "./chat/chat";
 import { refresh } from "./chat/models";
-import { loadDefaults } from "./chat/settings";
 import { Neurons } from "./neurons/view";
 import { Announcer } from "./shell/announce";
 import { Icon } from "./shell/icon";
@@ -9,11 +8,6 @@ import { ModelButton, ModelsSheet } from "./shell/models";
 import { neuronsOpen } from "./shell/neurons";
 import { SettingsSheet } from "./shell/settings";
 import { Sidebar, sidebarOpen } from "./shell/sidebar";
-
-/** Asks the server what it has. Failures are told where the models are shown. */
-export async function connect(): Promise<void> {
-  await Promise.allSettled([refresh(), loadDefaults()]);
-}
 
 export function App() {
   return (
@@ -45,7 +39,7 @@ export function App() {
       </main>
       <ModelsSheet />
       <SettingsSheet />
-      <KeySheet entered={connect} />
+      <KeySheet entered={refresh} />
       <Announcer />
     </>
   );

@@ -1,9 +1,10 @@
 import "./page.css";
 import { render } from "preact";
-import { App, connect } from "./app";
+import { App } from "./app";
+import { refresh } from "./chat/models";
 import { follow, list } from "./chat/state";
 
 render(<App />, document.getElementById("app")!);
 addEventListener("hashchange", follow);
-void connect();
+void refresh();
 void list().then(follow);

@@ -1,5 +1,5 @@
-import { computed, signal } from "@preact/signals";
-import { askJSON, ServerError } from "../api/client";
+import { computed, effect, signal } from "@preact/signals";
+import { askJSON, keyRefused, ServerError } from "../api/client";
 import { stored } from "../shell/stored";
 
 export interface Model {
@@ -29,6 +29,9 @@ export function choose(m: Model): void {
   wanted.value = m.id;
 }
 
+/** How often the list was asked for. */
+const modelsAsked = signal(0);
+
 export async function refresh(): Promise<void> {
   try {
     const list = await askJSON<{ data: any[] }>("v1/models");
@@ -38,23 +41,29 @@ export async function refresh(): Promise<void> {
       context: m.meta?.n_ctx,
       bytes: m.meta?.size,
     }));
-    canLoad.value = canLoad.value && list.data.some((m) => m.status);
+    if (list.data.length > 0 && !list.data.some((m) => m.status)) canLoad.value = false;
     modelsError.value = "";
   } catch (failure) {
     modelsError.value = (failure as Error).message;
   }
+  modelsAsked.value++;
 }
 
 /** While a model is loaded the list is asked for this often, in milliseconds. */
 const loadingPeriod = 700;
+const emptyPeriod = 2000; // while there is none
 
-export async function load(m: Model): Promise<void> {
-  await change("models/load", m);
-  while (models.value.some((o) => o.id === m.id && o.status === "loading")) {
-    await new Promise((resolve) => setTimeout(resolve, loadingPeriod));
-    await refresh();
-  }
-}
+let asking = 0; // the timer of the next asking
+
+/** Asks for the list again while there is nothing to choose from or a model is being loaded. */
+effect(() => {
+  clearTimeout(asking);
+  const empty = models.value.length === 0;
+  const waits = modelsAsked.value > 0 && !keyRefused.value && (empty || models.value.some((m) => m.status === "loading"));
+  if (waits) asking = window.setTimeout(refresh, empty ? emptyPeriod : loadingPeriod);
+});
+
+export const load = (m: Model) => change("models/load", m);
 
 export const unload = (m: Model) => change("models/unload", m);
 

@@ -1,6 +1,7 @@
-import { signal } from "@preact/signals";
+import { effect, signal } from "@preact/signals";
 import { askJSON } from "../api/client";
 import { stored } from "../shell/stored";
+import { model } from "./models";
 
 /** A number that says how tokens are drawn, under its name in requests. */
 export interface Setting {
@@ -98,8 +99,14 @@ const topLogprobs = 5;
 export const defaults = signal<Record<string, number>>({});
 export const contextSize = signal(0);
 
-export async function loadDefaults(): Promise<void> {
-  const props = await askJSON<any>("props");
+/** Asks for the settings of the model that answers. One that is not loaded is not asked: that would load it. */
+effect(() => {
+  const m = model.value;
+  if (m?.status === "loaded") void loadDefaults(m.id).catch(() => {}); // the fields then show no defaults
+});
+
+async function loadDefaults(name: string): Promise<void> {
+  const props = await askJSON<any>(`props?model=${encodeURIComponent(name)}`);
   const g = props.default_generation_settings ?? {};
   contextSize.value = g.n_ctx ?? 0;
   const params = { ...g.params };
