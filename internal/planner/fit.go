@@ -11,8 +11,12 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/placement"
 )
 
-// A plan with less set aside for its step may put more on a GPU, whose step then needs more, so many times.
-const closerTries = 4
+// A plan with less set aside for its step may put more on a GPU, whose step then needs more, and one with more set aside may divide layers
+// otherwise, so many times. From the second time on, more is set aside than was needed: firstSlack bytes, and each time four times as much.
+const (
+	closerTries = 5
+	firstSlack  = 1 << 20
+)
 
 // solve plans for a machine whose GPUs set so much memory aside.
 type solve func(placement.Model, placement.Machine) (placement.Plan, error)
@@ -48,7 +52,7 @@ func (m *Machine) fit(b *modelcost.Cost, on placement.Machine, streams []hybrid.
 	if next == nil { // whole layers that may fit beside what they need
 		next = make([]int64, len(on.GPUs))
 	}
-	for range closerTries {
+	for try := range closerTries {
 		closer, needs, failed := with(next)
 		if failed != nil {
 			break
@@ -57,7 +61,11 @@ func (m *Machine) fit(b *modelcost.Cost, on placement.Machine, streams []hybrid.
 			p, need, given, err = closer, needs, next, nil
 			break
 		}
-		next = most(needs, next)
+		for j := range next {
+			if needs[j] > next[j] {
+				next[j] = needs[j] + slack(try)
+			}
+		}
 	}
 	if err != nil {
 		return p, err
@@ -68,6 +76,14 @@ func (m *Machine) fit(b *modelcost.Cost, on placement.Machine, streams []hybrid.
 		}
 	}
 	return p, nil
+}
+
+// slack returns what is set aside beyond what was needed, in bytes.
+func slack(try int) int64 {
+	if try == 0 {
+		return 0
+	}
+	return firstSlack << (2 * (try - 1))
 }
 
 // overheads returns the memory that p takes on each GPU in addition to what is placed there.
@@ -136,13 +152,4 @@ func within(a, b []int64) bool {
 		}
 	}
 	return true
-}
-
-// most is the larger of each two elements.
-func most(a, b []int64) []int64 {
-	c := slices.Clone(a)
-	for j := range c {
-		c[j] = max(c[j], b[j])
-	}
-	return c
 }
