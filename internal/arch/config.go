@@ -50,6 +50,24 @@ type Config struct {
 	NormEps  float64 `json:"norm_eps"`                         // Nemotron
 	Original int     `json:"original_max_position_embeddings"` // Phi-3
 
+	// Granite.
+	EmbeddingScale float64 `json:"embedding_multiplier"`
+	AttentionScale float64 `json:"attention_multiplier"`
+	ResidualScale  float64 `json:"residual_multiplier"`
+	LogitScale     float64 `json:"logits_scaling"` // logits are divided by it
+
+	LayerTypes []string `json:"layer_types"` // full_attention or sliding_attention
+
+	// SmolLM3.
+	NoRope      []int `json:"no_rope_layers"` // 0 of layers that are not rotated, despite the name
+	NoRopeEvery int   `json:"no_rope_layer_interval"`
+
+	// StableLM.
+	OldLayerNormEps float64 `json:"layer_norm_eps"`
+	OldRotary       float64 `json:"rope_pct"` // share of a head that is rotated
+	ParallelParts   bool    `json:"use_parallel_residual"`
+	HeadNorm        bool    `json:"qk_layernorm"`
+
 	// OPT.
 	OPTAct     string `json:"activation_function"`
 	OPTFF      int    `json:"ffn_dim"`
@@ -61,6 +79,7 @@ type Config struct {
 	Epsilon      Setting[float64] `json:"-"` // of the norms
 	Nonlinearity Setting[string]  `json:"-"` // as Hugging Face names it
 	TiedHead     bool             `json:"-"` // the head is the embedding
+	Windowed     []bool           `json:"-"` // whether each layer has a window, where that is not what the family's description says
 }
 
 // RopeScaling is config.json's rope_scaling or rope_parameters.

@@ -40,7 +40,11 @@ type Family struct {
 	Parallel       bool                 // attention and the feed-forward layer both read the block's input; else one after the other
 	Gated          bool                 // feed-forward layers have a gate
 	FusedGate      bool                 // ffn_up holds the gates' rows, then the ups'
-	Window         bool                 // attention.sliding_window is applied, in every layer
+	WideNorm       bool                 // the norms of q and k are over all heads together; else over each
+	Window         bool                 // attention.sliding_window is applied
+	FullEvery      int                  // of layers with windows, every so manyth sees all positions instead; 0: none does. Files may say otherwise
+	UnrotatedEvery int                  // every so manyth layer is not rotated; 0: all are
+	Multipliers    bool                 // files scale embeddings, attention, what a part adds to the residual, and logits
 	Activation     compute.Nonlinearity // of a GGUF file without powerinfer.activation
 	Original       string               // the activation of the original PowerInfer's files; empty: it does not run the family
 	Layout         string               // tensor_data_layout, where the family has one
@@ -79,7 +83,9 @@ const (
 
 // All returns every family, by name.
 func All() []Family {
-	return []Family{arcee(), bamboo(), falcon(), llama(), nemotron(), opt(), phi3(), qwen2(), qwen3()}
+	return []Family{
+		arcee(), bamboo(), falcon(), granite(), llama(), nemotron(), olmo2(), opt(), phi3(), qwen2(), qwen3(), smollm3(), stablelm(),
+	}
 }
 
 // Named returns the family of that general.architecture.
@@ -132,6 +138,12 @@ func (f *Family) InBlock(name string) (Tensor, bool) {
 		return Tensor{}, false
 	}
 	return f.Block[i], true
+}
+
+// PreNorm reports whether the parts of a block read the norm of the residual, not the residual itself.
+func (f *Family) PreNorm() bool {
+	_, ok := f.InBlock("attn_norm.weight")
+	return ok
 }
 
 // EpsilonKey returns the key of the norms' epsilon, after the family's name.

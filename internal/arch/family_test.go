@@ -33,11 +33,12 @@ func TestFamilies(t *testing.T) {
 			if tensor.Change != Computed && len(f.Shape(tensor.Name, sizes)) == 0 {
 				t.Errorf("%s: %s has no shape", f.Name, tensor.Name)
 			}
-			if f.LayerNorm && strings.Contains(tensor.Name, "_norm") && strings.HasSuffix(tensor.Name, ".weight") && !has(f, strings.Replace(tensor.Name, ".weight", ".bias", 1)) {
+			ofHeads := tensor.Name == "attn_q_norm.weight" || tensor.Name == "attn_k_norm.weight"
+			if f.LayerNorm && !ofHeads && strings.Contains(tensor.Name, "_norm") && strings.HasSuffix(tensor.Name, ".weight") && !has(f, strings.Replace(tensor.Name, ".weight", ".bias", 1)) {
 				t.Errorf("%s: %s is a LayerNorm without a bias", f.Name, tensor.Name)
 			}
 		}
-		for _, name := range []string{"attn_norm.weight", "attn_output.weight", "ffn_up.weight", "ffn_down.weight"} {
+		for _, name := range []string{"attn_output.weight", "ffn_up.weight", "ffn_down.weight"} {
 			if _, ok := f.InBlock(name); !ok {
 				t.Errorf("%s: blocks have no %s", f.Name, name)
 			}
@@ -45,8 +46,13 @@ func TestFamilies(t *testing.T) {
 		if _, gate := f.InBlock("ffn_gate.weight"); gate != (f.Gated && !f.FusedGate) {
 			t.Errorf("%s: Gated is %v, FusedGate %v, and blocks have a gate of their own: %v", f.Name, f.Gated, f.FusedGate, gate)
 		}
-		if _, ffnNorm := f.InBlock("ffn_norm.weight"); ffnNorm == f.Parallel {
+		if _, ffnNorm := f.InBlock("ffn_norm.weight"); f.PreNorm() && ffnNorm == f.Parallel {
 			t.Errorf("%s: Parallel is %v, and ffn_norm is there: %v", f.Name, f.Parallel, ffnNorm)
+		}
+		for _, norms := range [][2]string{{"attn_norm.weight", "post_attention_norm.weight"}, {"ffn_norm.weight", "post_ffw_norm.weight"}} {
+			if _, after := f.InBlock(norms[1]); !has(f, norms[0]) && !after && !f.Parallel {
+				t.Errorf("%s: blocks have neither %s nor %s", f.Name, norms[0], norms[1])
+			}
 		}
 	}
 }

@@ -1,6 +1,11 @@
 package arch
 
-import "github.com/powerinfer-go/powerinfer/internal/compute"
+import (
+	"slices"
+	"strings"
+
+	"github.com/powerinfer-go/powerinfer/internal/compute"
+)
 
 // llama describes Llama 1 to 3, Mistral and their kin, ProSparse and TurboSparse among them.
 func llama() Family {
@@ -45,4 +50,33 @@ func readLlama(c *Config) error {
 	c.nonlinearity("hidden_act", c.Act, "silu")
 	c.TiedHead = or(c.Tied, false)
 	return nil
+}
+
+// replaced returns block with tensors in the place of the named one; it is gone where there are none.
+func replaced(block []Tensor, name string, by ...Tensor) []Tensor {
+	i := slices.IndexFunc(block, func(t Tensor) bool { return t.Name == name })
+	return slices.Concat(block[:i], by, block[i+1:])
+}
+
+// headNorms returns block with norms of q and k.
+func headNorms(block []Tensor) []Tensor {
+	i := slices.IndexFunc(block, func(t Tensor) bool { return t.Name == "attn_output.weight" })
+	return slices.Insert(slices.Clone(block), i,
+		Tensor{Name: "attn_q_norm.weight", Source: "self_attn.q_norm.weight"},
+		Tensor{Name: "attn_k_norm.weight", Source: "self_attn.k_norm.weight"})
+}
+
+// normBiases returns block with a bias behind each norm before a part, whose weight changes so.
+func normBiases(block []Tensor, change Change) []Tensor {
+	var out []Tensor
+	for _, t := range block {
+		if t.Name != "attn_norm.weight" && t.Name != "ffn_norm.weight" {
+			out = append(out, t)
+			continue
+		}
+		t.Change = change
+		bias := Tensor{Name: strings.TrimSuffix(t.Name, "weight") + "bias", Source: strings.TrimSuffix(t.Source, "weight") + "bias"}
+		out = append(out, t, bias)
+	}
+	return out
 }

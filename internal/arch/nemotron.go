@@ -14,22 +14,8 @@ func nemotron() Family {
 			{Name: "output_norm.weight", Source: "norm.weight", Change: PlusOne},
 			{Name: "output_norm.bias", Source: "norm.bias"},
 		},
-		Block: nemotronBlock(), Read: readNemotron,
+		Block: normBiases(ungated(llamaBlock(Same)), PlusOne), Read: readNemotron,
 	}
-}
-
-func nemotronBlock() []Tensor {
-	var block []Tensor
-	for _, t := range ungated(llamaBlock(Same)) {
-		if t.Name == "attn_norm.weight" || t.Name == "ffn_norm.weight" {
-			t.Change = PlusOne
-			bias := Tensor{Name: t.Name[:len(t.Name)-len("weight")] + "bias", Source: t.Source[:len(t.Source)-len("weight")] + "bias"}
-			block = append(block, t, bias)
-			continue
-		}
-		block = append(block, t)
-	}
-	return block
 }
 
 func readNemotron(c *Config) error {

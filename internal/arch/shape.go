@@ -32,7 +32,7 @@ func (f *Family) weight(stem string, s Sizes) []int {
 		return []int{s.Vocab, s.Embd}
 	case "position_embd":
 		return []int{s.Positions + f.LearnedOffset, s.Embd}
-	case "output_norm", "attn_norm", "attn_norm_2", "ffn_norm":
+	case "output_norm", "attn_norm", "attn_norm_2", "ffn_norm", "post_attention_norm", "post_ffw_norm":
 		return []int{s.Embd}
 	case "attn_q":
 		return []int{q, s.Embd}
@@ -42,7 +42,15 @@ func (f *Family) weight(stem string, s Sizes) []int {
 		return []int{v, s.Embd}
 	case "attn_qkv":
 		return []int{q + k + v, s.Embd}
-	case "attn_q_norm", "attn_k_norm":
+	case "attn_q_norm":
+		if f.WideNorm {
+			return []int{q}
+		}
+		return []int{s.Key}
+	case "attn_k_norm":
+		if f.WideNorm {
+			return []int{k}
+		}
 		return []int{s.Key}
 	case "attn_output":
 		return []int{s.Embd, s.Heads * s.Value}

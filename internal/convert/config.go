@@ -14,6 +14,7 @@ const (
 	maxLayers = 1 << 12
 	maxWidth  = 1 << 20
 	maxVocab  = 1 << 22
+	maxScale  = 1e6 // of activations
 )
 
 // prosparseThreshold is FATReLU's threshold in the published ProSparse configuration.

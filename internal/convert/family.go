@@ -169,6 +169,30 @@ func (c *config) sizeKeys(family string) []gguf.KV {
 	return keys
 }
 
+// scaleKeys returns the factors of activations that config.json gives.
+func (c *config) scaleKeys(f arch.Family) (keys []gguf.KV, err error) {
+	for _, s := range []struct {
+		from, to string
+		value    float64
+	}{
+		{"attention_multiplier", "attention.scale", c.AttentionScale},
+		{"embedding_multiplier", "embedding_scale", c.EmbeddingScale},
+		{"residual_multiplier", "residual_scale", c.ResidualScale},
+		{"logits_scaling", "logit_scale", c.LogitScale},
+	} {
+		switch {
+		case s.value == 0: // absent
+		case !f.Multipliers:
+			return nil, c.Errorf(s.from, "%s has no such factor", f.Name)
+		case !(s.value > 0 && s.value <= maxScale):
+			return nil, c.Errorf(s.from, "%g is not a factor from 0 to %g", s.value, maxScale)
+		default:
+			keys = append(keys, gguf.KV{Key: f.Name + "." + s.to, Value: float32(s.value)})
+		}
+	}
+	return keys, nil
+}
+
 // activationKeys tell the engine the nonlinearity, which GGUF files of other tools leave to the architecture.
 func activationKeys(kind string, threshold float64) []gguf.KV {
 	keys := []gguf.KV{{Key: "powerinfer.activation", Value: kind}}
@@ -193,6 +217,11 @@ func (c *config) keys(f arch.Family) (keys []gguf.KV, computed map[string][]floa
 		keys = append(keys, gguf.KV{Key: f.Name + ".tensor_data_layout", Value: f.Layout})
 	}
 	keys = append(keys, gguf.KV{Key: f.Name + "." + f.EpsilonKey(), Value: float32(eps)})
+	scales, err := c.scaleKeys(f)
+	if err != nil {
+		return nil, nil, err
+	}
+	keys = append(keys, scales...)
 	if f.Window && c.Window > 0 {
 		keys = append(keys, gguf.KV{Key: f.Name + ".attention.sliding_window", Value: uint32(min(c.Window, math.MaxInt32))})
 	}

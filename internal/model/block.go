@@ -1,6 +1,7 @@
 package model
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 
@@ -17,57 +18,84 @@ type attention struct {
 	wo         *compute.Matrix // [n_embd, heads·value]
 	bq, bk, bv *compute.Vector // biases of the above, or nil
 	bo         *compute.Vector // [n_embd] or nil
-	qNorm      *compute.Vector // [key] of each head, or nil
-	kNorm      *compute.Vector // [key] likewise
+	qNorm      norm            // [key] of each head, or [heads·key] of all; or none
+	kNorm      norm            // [key] or [kv_heads·key] likewise
+	after      norm            // of what attention adds to the residual, or none
 	shape      Block
-	rope       *compute.Rope // nil where positions are learned
+	rope       *compute.Rope // nil where heads are not rotated
 	how        compute.Attention
 }
 
 // block is one transformer block: a token mixer, and a channel mixer, which works on each token alone.
 type block struct {
 	attention
-	ffnNorm norm // of the feed-forward layer's input; without weights it reads what attention does
-	ffn     ffn
+	ffnNorm  norm // of the feed-forward layer's input; without weights it reads what attention does in parallel families, else the residual
+	ffnAfter norm // of what the feed-forward layer adds to the residual, or none
+	ffn      ffn
 }
 
 // forward runs the block. Each part reads the norm of the residual x and is added to it:
 //
 //	x += attention(norm(x)); x += ffn(norm(x))
 //	x += attention(norm(x)) + ffn(norm(x))     in parallel families
+//
+// Some families have a norm behind each part, instead of the one before it or besides, and some scale what is added.
 func (l *block) forward(v compute.Verbs, m *Model, i int) {
 	s := m.step.of(&l.shape)
-	m.normalise(v, s.h, s.x, l.norm)
-	l.attend(v, m, s, i)
+	in := m.input(v, s, l.norm)
+	l.attend(v, m, s, in, i)
 	if m.Family.Parallel {
 		if l.ffnNorm.w != nil {
-			m.normalise(v, s.h, s.x, l.ffnNorm)
+			in = m.input(v, s, l.ffnNorm)
 		}
-		l.ffn.forward(v, s)
+		l.ffn.forward(v, s, in)
 		v.MatMul(s.attn, compute.Products{{Out: s.h, W: l.wo, Bias: l.bo}})
-		v.Add(s.x, s.h)
-		v.Add(s.x, s.ffnOut)
+		m.join(v, s.x, s.h, l.after)
+		m.join(v, s.x, s.ffnOut, l.ffnAfter)
 		return
 	}
 	v.MatMul(s.attn, compute.Products{{Out: s.h, W: l.wo, Bias: l.bo}})
-	v.Add(s.x, s.h)
+	m.join(v, s.x, s.h, l.after)
 
-	m.normalise(v, s.h, s.x, l.ffnNorm)
+	in = m.input(v, s, l.ffnNorm)
 	m.foresee(v, s, i)
-	l.ffn.forward(v, s)
-	v.Add(s.x, s.ffnOut)
+	l.ffn.forward(v, s, in)
+	m.join(v, s.x, s.ffnOut, l.ffnAfter)
 }
 
-// attend computes s.attn, all heads' sums over positions, from the normed input s.h:
+// input returns what a part of a block reads: the norm of the residual, or the residual itself where there is no norm.
+func (m *Model) input(v compute.Verbs, s *buffers, n norm) compute.Tensor {
+	if n.w == nil {
+		return s.x
+	}
+	m.normalise(v, s.h, s.x, n)
+	return s.h
+}
+
+// join adds a part's output y, which it overwrites, to the residual: x += scale·norm(y).
+func (m *Model) join(v compute.Verbs, x, y compute.Tensor, after norm) {
+	if after.w != nil {
+		m.normalise(v, y, y, after)
+	}
+	if m.Scale.Residual != 1 {
+		v.Scale(y, m.Scale.Residual)
+	}
+	v.Add(x, y)
+}
+
+// attend computes s.attn, all heads' sums over positions, from the block's input:
 //
-//	attention(rope(Wq·h+bq), rope(Wk·h+bk), Wv·h+bv)
-func (a *attention) attend(v compute.Verbs, m *Model, s *buffers, i int) {
+//	attention(rope(Wq·in+bq), rope(Wk·in+bk), Wv·in+bv)
+func (a *attention) attend(v compute.Verbs, m *Model, s *buffers, in compute.Tensor, i int) {
 	width := a.shape.Key
-	v.MatMul(s.h, compute.Products{{Out: s.q, W: a.wq, Bias: a.bq}, {Out: s.k, W: a.wk, Bias: a.bk}, {Out: s.v, W: a.wv, Bias: a.bv}})
-	if a.qNorm != nil {
-		q, k := s.q.Split(width), s.k.Split(width)
-		v.RMSNorm(q, q, a.qNorm, m.Eps)
-		v.RMSNorm(k, k, a.kNorm, m.Eps)
+	v.MatMul(in, compute.Products{{Out: s.q, W: a.wq, Bias: a.bq}, {Out: s.k, W: a.wk, Bias: a.bk}, {Out: s.v, W: a.wv, Bias: a.bv}})
+	if a.qNorm.w != nil {
+		q, k := s.q, s.k
+		if !m.Family.WideNorm {
+			q, k = q.Split(width), k.Split(width)
+		}
+		m.normalise(v, q, q, a.qNorm)
+		m.normalise(v, k, k, a.kNorm)
 	}
 	if a.rope != nil {
 		v.RoPE(s.q, width, a.rope)
@@ -120,10 +148,14 @@ func (m *Model) bindBlock(in *binder, i int) {
 		l.norm, l.ffnNorm = second, l.norm
 	}
 	l.bindQKV(b)
-	l.qNorm, l.kNorm = b.vector("attn_q_norm.weight"), b.vector("attn_k_norm.weight")
+	l.qNorm, l.kNorm = b.norm("attn_q_norm"), b.norm("attn_k_norm")
+	l.after, l.ffnAfter = b.norm("post_attention_norm"), b.norm("post_ffw_norm")
 	l.wo, l.bo = b.matrix("attn_output.weight"), b.vector("attn_output.bias")
-	l.rope, l.shape = m.rope, m.Blocks[i]
-	l.how = compute.Attention{Scale: float32(1 / math.Sqrt(float64(l.shape.Key))), Window: l.shape.Window}
+	l.shape = m.Blocks[i]
+	if l.shape.Rotation == Rotated {
+		l.rope = m.rope
+	}
+	l.how = compute.Attention{Scale: cmp.Or(m.Scale.Attention, float32(1/math.Sqrt(float64(l.shape.Key)))), Window: l.shape.Window}
 	if n := b.norm("ffn_norm"); n.w != nil {
 		l.ffnNorm = n
 	}

@@ -1,6 +1,7 @@
 package model
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 	"reflect"
@@ -30,6 +31,7 @@ type Config struct {
 	Vocab   int     // rows of the token embedding
 	Eps     float32 // of the norms
 	Rope    ropeConfig
+	Scale   Scales
 	Act     compute.Activation
 	// Predictors says that the file carries predictors: it is an original PowerInfer file or a prepared one.
 	Predictors bool
@@ -47,6 +49,24 @@ type Block struct {
 	KVHeads    int
 	Key, Value int // elements of a head's key and of its value
 	Window     int // positions that a token attends to; 0: all
+	Rotation   Rotation
+}
+
+// Rotation says how a layer's heads are rotated to their positions.
+type Rotation int
+
+// The rotations of layers.
+const (
+	Rotated   Rotation = iota // as Config.Rope says
+	Unrotated                 // not at all
+)
+
+// Scales are factors of activations; 1 changes nothing.
+type Scales struct {
+	Embedding float32
+	Attention float32 // of the products q·k, before the softmax; 0: 1/√key
+	Residual  float32 // of what each part of a block adds to the residual
+	Logits    float32
 }
 
 // uniform reports whether all layers have as many neurons.
@@ -180,6 +200,7 @@ func ReadConfig(f *gguf.File, activation string) (Config, error) {
 		m.fail("key %q: rope scaling %q is not supported; supported are none, linear, yarn, longrope", key("rope.scaling.type"), v)
 	}
 	c.Rope = readRope(m, &c)
+	c.Scale = readScales(m, &c.Family)
 	c.Threshold = float32(m.within("powerinfer.sparse_threshold", 0, math.Inf(-1), math.Inf(1)))
 	original := f.Magic == "PWRI"
 	if original && c.Family.Original == "" {
@@ -219,13 +240,13 @@ func (c *Config) readBlocks(m *metadata) {
 	kvHeads := m.counts(key("attention.head_count_kv"), c.Layers, func(l int) int { return heads[l] })
 	keys := m.counts(key("attention.key_length"), c.Layers, func(l int) int { return max(1, c.Embd/heads[l]) })
 	values := m.counts(key("attention.value_length"), c.Layers, func(l int) int { return keys[l] })
-	window := 0
-	if v, ok, err := m.f.Uint(key("attention.sliding_window")); c.Family.Window && err == nil && ok && v < uint64(c.Context) {
-		window = int(v) // 0: none
-	}
+	windows := c.readWindows(m)
 	c.Blocks = make([]Block, c.Layers)
 	for l := range c.Blocks {
-		b := Block{FF: ff[l], Heads: heads[l], KVHeads: kvHeads[l], Key: keys[l], Value: values[l], Window: window}
+		b := Block{FF: ff[l], Heads: heads[l], KVHeads: kvHeads[l], Key: keys[l], Value: values[l], Window: windows[l]}
+		if every := c.Family.UnrotatedEvery; every > 0 && (l+1)%every == 0 {
+			b.Rotation = Unrotated
+		}
 		c.Blocks[l] = b
 		c.FF, c.Heads, c.KVHeads, c.HeadDim = max(c.FF, b.FF), max(c.Heads, b.Heads), max(c.KVHeads, b.KVHeads), max(c.HeadDim, b.Key)
 		if b.Heads%b.KVHeads != 0 {
@@ -240,6 +261,54 @@ func (c *Config) readBlocks(m *metadata) {
 			m.fail("%d heads of %d elements are wider than %d", b.Heads, max(b.Key, b.Value), maxWidth)
 		}
 	}
+}
+
+// readWindows returns how many positions a token of each layer attends to; 0: all. Where layers differ, files give an array, or the
+// period at which a layer without a window follows.
+func (c *Config) readWindows(m *metadata) []int {
+	windows := make([]int, c.Layers)
+	v, ok, err := m.f.Uint(c.Arch + ".attention.sliding_window")
+	if !c.Family.Window || err != nil || !ok || v >= uint64(c.Context) {
+		return windows
+	}
+	key := c.Arch + ".attention.sliding_window_pattern"
+	every := uint64(c.Family.FullEvery)
+	windowed := func(l int) bool { return every == 0 || uint64(l)%every < every-1 }
+	switch pattern, _ := m.f.Lookup(key); p := pattern.(type) {
+	case nil:
+	case []bool:
+		if len(p) != c.Layers {
+			m.fail("key %q: %d values for %d layers", key, len(p), c.Layers)
+			return windows
+		}
+		windowed = func(l int) bool { return p[l] }
+	default:
+		if every, _, err = m.f.Uint(key); err != nil && m.err == nil {
+			m.err = err
+		}
+	}
+	for l := range windows {
+		if windowed(l) {
+			windows[l] = int(v)
+		}
+	}
+	return windows
+}
+
+// maxScale bounds factors from outside: beyond it activations stop being numbers.
+const maxScale = 1e6
+
+// readScales reads the factors of activations.
+func readScales(m *metadata, f *arch.Family) Scales {
+	s := Scales{Embedding: 1, Residual: 1, Logits: 1}
+	read := func(key string) float32 { // 0, as llama.cpp has it, is no factor
+		return float32(cmp.Or(m.within(f.Name+"."+key, 1, 0, maxScale), 1))
+	}
+	s.Attention = float32(m.within(f.Name+".attention.scale", 0, 0, maxScale))
+	if f.Multipliers {
+		s.Embedding, s.Residual, s.Logits = read("embedding_scale"), read("residual_scale"), 1/read("logit_scale")
+	}
+	return s
 }
 
 // readActivation returns the activation: the override, the file's key, else what the architecture and magic imply.

@@ -22,7 +22,7 @@ type ffn struct {
 	normed   bool            // the predictor reads what comes out of the norm, not the residual before it
 	count    compute.NeuronCount
 	bins     compute.NeuronBins
-	observe  func(compute.Verbs, *buffers) // tells an Observer, or nil
+	observe  func(v compute.Verbs, s *buffers, in compute.Tensor) // tells an Observer, or nil
 }
 
 func (f *ffn) bind(b *blockBinder) {
@@ -90,18 +90,18 @@ func (f *ffn) bindPredictor(b *binder, m *Model, layer int, order []int32) {
 	f.fc2 = b.neurons(fc2, m.FF-always, rank, compute.Dense, b.whole(m.FF-always), order)
 }
 
-// forward computes s.ffnOut from the normed input s.h; s.x is the residual before the norm.
-func (f *ffn) forward(v compute.Verbs, s *buffers) {
+// forward computes s.ffnOut from the input in, the normed residual where the block has a norm before the layer; s.x is the residual.
+func (f *ffn) forward(v compute.Verbs, s *buffers, in compute.Tensor) {
 	if !f.byNeuron {
-		f.dense(v, s)
+		f.dense(v, s, in)
 		return
 	}
-	set := compute.Set{Rows: s.h.Rows, N: f.up.Rows}
+	set := compute.Set{Rows: in.Rows, N: f.up.Rows}
 	if f.fc1 != nil {
 		set = s.set
-		f.predict(v, s)
+		f.predict(v, s, in)
 	}
-	v.SparseFFN(s.ffnOut, s.h, set, f.weights())
+	v.SparseFFN(s.ffnOut, in, set, f.weights())
 }
 
 func (f *ffn) weights() compute.SparseWeights {
@@ -109,25 +109,25 @@ func (f *ffn) weights() compute.SparseWeights {
 }
 
 // predict chooses the neurons to compute.
-func (f *ffn) predict(v compute.Verbs, s *buffers) {
+func (f *ffn) predict(v compute.Verbs, s *buffers, in compute.Tensor) {
 	x, hidden, logits := s.x, s.hidden, s.gate
 	if f.normed {
-		x = s.h
+		x = in
 	}
 	hidden.Cols, logits.Cols = f.fc1.Rows, f.fc2.Rows
 	v.Predict(s.set, x, hidden, logits, f.fc1, f.fc2)
 }
 
-func (f *ffn) dense(v compute.Verbs, s *buffers) {
+func (f *ffn) dense(v compute.Verbs, s *buffers, in compute.Tensor) {
 	if f.gate != nil {
-		v.MatMul(s.h, compute.Products{{Out: s.gate, W: f.gate}, {Out: s.up, W: f.up}})
+		v.MatMul(in, compute.Products{{Out: s.gate, W: f.gate}, {Out: s.up, W: f.up}})
 		v.Activate(s.gate, s.gate, s.up, f.act)
 	} else {
-		v.MatMul(s.h, compute.Products{{Out: s.gate, W: f.up, Bias: f.upBias}})
+		v.MatMul(in, compute.Products{{Out: s.gate, W: f.up, Bias: f.upBias}})
 		v.Activate(s.gate, s.gate, compute.Tensor{}, f.act)
 	}
 	if f.observe != nil {
-		f.observe(v, s)
+		f.observe(v, s, in)
 	}
 	v.MatMul(s.gate, compute.Products{{Out: s.ffnOut, W: f.down, Bias: f.downBias}})
 }

@@ -318,6 +318,9 @@ func (m *Model) runAs(seg compute.Segment, p *compute.Params, body func(compute.
 func (m *Model) forward(v compute.Verbs) {
 	s := &m.step
 	v.Embed(s.x, m.embd)
+	if m.Scale.Embedding != 1 {
+		v.Scale(s.x, m.Scale.Embedding)
+	}
 	if m.pos != nil {
 		v.AddPosition(s.x, m.pos, m.Family.LearnedOffset)
 	}
@@ -330,6 +333,9 @@ func (m *Model) forward(v compute.Verbs) {
 	v.Gather(s.last, s.x)
 	m.normalise(v, s.last, s.last, m.norm)
 	v.MatMul(s.last, compute.Products{{Out: s.logits, W: m.head}})
+	if m.Scale.Logits != 1 {
+		v.Scale(s.logits, m.Scale.Logits)
+	}
 }
 
 // normalise applies the family's norm.

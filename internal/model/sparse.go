@@ -139,7 +139,7 @@ type Observer interface {
 type FFNStep struct {
 	Params      *compute.Params
 	Residual    func(i int) []float32 // [n_embd] before the layer's norm; falcon: the block's input
-	Normed      func(i int) []float32 // [n_embd] after it
+	Normed      func(i int) []float32 // [n_embd] after it; what the layer reads
 	Activations func(i int) []float32 // [n_ff] a_i
 }
 
@@ -153,7 +153,7 @@ func (m *Model) observe(o Observer) error {
 		if f.byNeuron {
 			return fmt.Errorf("only a dense model can be observed: not a prepared or original PowerInfer file, and with --sparse off")
 		}
-		f.observe = func(v compute.Verbs, s *buffers) {
+		f.observe = func(v compute.Verbs, s *buffers, in compute.Tensor) {
 			var failed error
 			read := func(t compute.Tensor) func(i int) []float32 {
 				return func(i int) []float32 {
@@ -165,7 +165,7 @@ func (m *Model) observe(o Observer) error {
 					return row
 				}
 			}
-			step := FFNStep{Params: m.params, Residual: read(s.x), Normed: read(s.h), Activations: read(s.gate)}
+			step := FFNStep{Params: m.params, Residual: read(s.x), Normed: read(in), Activations: read(s.gate)}
 			v.Host(func() error {
 				o.FeedForward(i, step)
 				return failed

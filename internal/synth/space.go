@@ -59,9 +59,17 @@ func (s Spec) energy(layers float64) float64 {
 	return e
 }
 
-// normed returns what a norm makes of a residual of energy e in the subspace: amplitudes of the subspace (of a unit vector in
-// it) and of m̂.
-func (sp space) normed(e float64) (subspace, mean float64) {
+// amplitudes are those of an activation in the subspace (of a unit vector in it) and of m̂.
+type amplitudes struct{ subspace, mean float64 }
+
+// plain returns the amplitudes of a residual of energy e in the subspace.
+func (sp space) plain(e float64) amplitudes {
 	n := float64(sp.n)
-	return math.Sqrt(n * e / (e + meanEnergy)), math.Sqrt(n * meanEnergy / (e + meanEnergy))
+	return amplitudes{math.Sqrt(n * e), math.Sqrt(n * meanEnergy)}
+}
+
+// normed returns what a norm makes of a residual of energy e in the subspace.
+func (sp space) normed(e float64) amplitudes {
+	n := float64(sp.n)
+	return amplitudes{math.Sqrt(n * e / (e + meanEnergy)), math.Sqrt(n * meanEnergy / (e + meanEnergy))}
 }

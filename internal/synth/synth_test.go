@@ -199,6 +199,9 @@ func TestSparsity(t *testing.T) {
 		{"arcee", "", 0.9, 1},
 		{"nemotron", "", 0.8, 0.7},
 		{"phi3", "", 0.9, 1},
+		{"granite", "", 0.9, 1},
+		{"olmo2", "", 0.9, 1},
+		{"stablelm", "", 0.9, 1},
 	} {
 		t.Run(fmt.Sprintf("%s%s/%g/%g", c.arch, c.act, c.sparsity, c.law), func(t *testing.T) {
 			s := small(c.arch)

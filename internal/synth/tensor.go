@@ -26,11 +26,24 @@ type model struct {
 	law   law
 	key   key
 	out   []gguf.Source
+
+	scales scales
+}
+
+// scales are the factors of activations that the engine applies, and that weights make up for.
+type scales struct{ embedding, residual, logits float64 }
+
+// scalesOf returns the scales of a family's synthetic models.
+func scalesOf(f arch.Family) scales {
+	if f.Multipliers {
+		return scales{embedding: 8, residual: 0.25, logits: 0.125}
+	}
+	return scales{embedding: 1, residual: 1, logits: 1}
 }
 
 func newModel(s Spec) *model {
 	fam, _ := arch.Named(s.Arch)
-	return &model{Spec: s, fam: fam, space: newSpace(s.Embd), law: newLaw(s, fam.Gated), key: key(mix(s.Seed + golden))}
+	return &model{Spec: s, fam: fam, space: newSpace(s.Embd), law: newLaw(s, fam.Gated), key: key(mix(s.Seed + golden)), scales: scalesOf(fam)}
 }
 
 // stream returns a tensor's random numbers, the same in both orientations.
@@ -68,14 +81,12 @@ func (m *model) norm(name string) {
 	}
 }
 
-// reader lists a matrix [rows, n_embd] whose products with a normed residual of energy e in the subspace have the
-// deviation given and the mean offset(row); offset may be nil.
-func (m *model) reader(name string, rows int, e, deviation float64, offset func(row int) float32) {
+// reader lists a matrix [rows, n_embd] whose products with in have the deviation given and the mean offset(row); offset may be nil.
+func (m *model) reader(name string, rows int, in amplitudes, deviation float64, offset func(row int) float32) {
 	k := m.stream(name)
 	noise, coefs := k.sub(0), k.sub(1)
-	amplitude, mean := m.space.normed(e)
-	scale, perOffset := float32(deviation/amplitude), float32(1/mean)
-	jitter := float32(rowNoise * deviation / amplitude / math.Sqrt(float64(m.space.g)))
+	scale, perOffset := float32(deviation/in.subspace), float32(1/in.mean)
+	jitter := float32(rowNoise * deviation / in.subspace / math.Sqrt(float64(m.space.g)))
 	m.matrix(name, rows, m.Embd, func(i int, row, c []float32) {
 		own := coefs.sub(i)
 		for j := range c {
@@ -96,12 +107,12 @@ func addNoise(row []float32, k key, at int, deviation float32) {
 	}
 }
 
-// points lists a table [rows, n_embd] of random points of the given energy in the subspace, and mean along m̂: embeddings.
-func (m *model) points(name string, rows int, e, mean float64) {
+// points lists a table [rows, n_embd] of random points of the given energy in the subspace, and mean along m̂, times a factor: embeddings.
+func (m *model) points(name string, rows int, e, mean, factor float64) {
 	k := m.stream(name)
 	noise, coefs := k.sub(0), k.sub(1)
 	n := float64(m.Embd)
-	jitter := float32(rowNoise * math.Sqrt(e))
+	jitter := float32(rowNoise * factor * math.Sqrt(e))
 	m.matrix(name, rows, m.Embd, func(i int, row, c []float32) {
 		own := coefs.sub(i)
 		var square float64
@@ -109,11 +120,11 @@ func (m *model) points(name string, rows int, e, mean float64) {
 			c[j] = own.normal(j)
 			square += float64(float64(c[j]) * float64(c[j]))
 		}
-		scale := float32(math.Sqrt(n * e / square))
+		scale := float32(factor * math.Sqrt(n*e/square))
 		for j := range c {
 			c[j] *= scale
 		}
-		m.space.vector(row, c, float32(math.Sqrt(n*mean)))
+		m.space.vector(row, c, float32(factor*math.Sqrt(n*mean)))
 		addNoise(row, noise, i*m.Embd, jitter)
 	})
 }
@@ -147,9 +158,9 @@ func (m *model) writer(name string, cols int, transposed bool, origin func(col i
 
 // tensors lists the whole model in the order in which it is written.
 func (m *model) tensors() []gguf.Source {
-	m.points("token_embd.weight", m.Vocab, embedEnergy, meanEnergy)
+	m.points("token_embd.weight", m.Vocab, embedEnergy, meanEnergy, 1/m.scales.embedding)
 	if m.fam.Rotation == arch.Learned {
-		m.points("position_embd.weight", m.Context+m.fam.LearnedOffset, positionEnergy, 0)
+		m.points("position_embd.weight", m.Context+m.fam.LearnedOffset, positionEnergy, 0, 1)
 	}
 	m.head()
 	for _, f := range []struct {
@@ -176,11 +187,11 @@ func (m *model) head() {
 	e := m.energy(float64(m.Layers))
 	if !m.Tied {
 		m.norm("output_norm")
-		m.reader("output.weight", m.Vocab, e, logitDeviation, nil)
+		m.reader("output.weight", m.Vocab, m.space.normed(e), logitDeviation/m.scales.logits, nil)
 		return
 	}
-	amplitude, _ := m.space.normed(e)
-	size := float32(logitDeviation * math.Sqrt(float64(m.space.k)/(float64(m.Embd)*embedEnergy)) / amplitude)
+	rows := math.Sqrt(float64(m.space.k)/(float64(m.Embd)*embedEnergy)) * m.scales.embedding
+	size := float32(logitDeviation * rows / m.space.normed(e).subspace / m.scales.logits)
 	k := m.stream("output_norm.weight")
 	m.vector("output_norm.weight", m.Embd, func(i int) float32 {
 		turn := 1 - float32(i%m.space.k%2*2)
@@ -213,7 +224,7 @@ func (m *model) sizes() arch.Sizes {
 // attention lists one block's attention: scores have a deviation of 2, so that few positions weigh much.
 func (m *model) attention(layer int) {
 	name := func(s string) string { return fmt.Sprintf("blk.%d.%s", layer, s) }
-	e := m.energy(float64(layer))
+	in := m.input(m.energy(float64(layer)))
 	q, kv := m.Heads*m.HeadDim, m.KVHeads*m.HeadDim
 	for _, norm := range []string{"attn_norm", "attn_norm_2"} {
 		if m.has(norm + ".weight") {
@@ -222,11 +233,11 @@ func (m *model) attention(layer int) {
 	}
 	fused := m.has("attn_qkv.weight")
 	if fused {
-		m.reader(name("attn_qkv.weight"), q+2*kv, e, math.Sqrt2, nil)
+		m.reader(name("attn_qkv.weight"), q+2*kv, in, math.Sqrt2, nil)
 	} else {
-		m.reader(name("attn_q.weight"), q, e, 2, nil)
-		m.reader(name("attn_k.weight"), kv, e, 1, nil)
-		m.reader(name("attn_v.weight"), kv, e, 1, nil)
+		m.reader(name("attn_q.weight"), q, in, 2, nil)
+		m.reader(name("attn_k.weight"), kv, in, 1, nil)
+		m.reader(name("attn_v.weight"), kv, in, 1, nil)
 	}
 	for _, bias := range []string{"attn_q.bias", "attn_k.bias", "attn_v.bias"} {
 		m.maybe(layer, bias, 0, 0.1)
@@ -240,9 +251,24 @@ func (m *model) attention(layer int) {
 	if fused {
 		added /= 2 // values have twice the energy
 	}
-	weight := float32(math.Sqrt(added / (kept * float64(q) * float64(m.space.k))))
+	weight := float32(math.Sqrt(added/(kept*float64(q)*float64(m.space.k))) / m.scales.residual)
 	m.writer(name("attn_output.weight"), q, false, func(i int) int { return i }, func(int) float32 { return weight })
 	m.maybe(layer, "attn_output.bias", 0, 0.02)
+	m.after(layer, "post_attention_norm.weight", attentionShare)
+}
+
+// after lists the norm behind a part of the block, which adds that share of what the layer adds.
+func (m *model) after(layer int, name string, share float64) {
+	root := float32(math.Sqrt(growth*share/float64(m.Layers)) / m.scales.residual)
+	m.maybe(layer, name, root, 0.02*root)
+}
+
+// input returns what a part of a block reads of a residual of energy e in the subspace.
+func (m *model) input(e float64) amplitudes {
+	if m.fam.PreNorm() {
+		return m.space.normed(e)
+	}
+	return m.space.plain(e)
 }
 
 // neurons is the order of one layer's neurons: their rank by frequency.
@@ -278,9 +304,9 @@ func (m *model) feedForward(layer int) {
 	sign := name("ffn_up.weight") // of the matrix whose sign decides
 	if m.has("ffn_gate.weight") {
 		sign = name("ffn_gate.weight")
-		m.reader(sign, m.FF, e, 1, n.offset)
+		m.reader(sign, m.FF, m.input(e), 1, n.offset)
 	}
-	m.ups(name("ffn_up.weight"), e, n)
+	m.ups(name("ffn_up.weight"), m.input(e), n)
 	if m.has("ffn_up.bias") {
 		m.vector(name("ffn_up.bias"), m.FF, n.offset)
 	}
@@ -292,6 +318,7 @@ func (m *model) feedForward(layer int) {
 	if m.has("ffn_down.bias") {
 		m.random(down+".bias", m.Embd, 0, 0.02)
 	}
+	m.after(layer, "post_ffw_norm.weight", 1-attentionShare)
 	if m.Magic == "PWRI" {
 		m.predictor(layer, e, sign, n)
 	}
@@ -299,27 +326,27 @@ func (m *model) feedForward(layer int) {
 
 // ups lists the up projection. Its rows have the offset where they decide, too, unless that is in the bias; after the gates' rows
 // where one tensor holds both.
-func (m *model) ups(name string, e float64, n *neurons) {
+func (m *model) ups(name string, in amplitudes, n *neurons) {
 	both := m.Activation == compute.DReLU.String()
 	switch {
 	case m.fam.FusedGate:
-		m.reader(name, 2*m.FF, e, 1, func(i int) float32 {
+		m.reader(name, 2*m.FF, in, 1, func(i int) float32 {
 			if i >= m.FF && !both {
 				return 0
 			}
 			return n.offset(i % m.FF)
 		})
 	case (both || !m.fam.Gated) && !m.has("ffn_up.bias"):
-		m.reader(name, m.FF, e, 1, n.offset)
+		m.reader(name, m.FF, in, 1, n.offset)
 	default:
-		m.reader(name, m.FF, e, 1, nil)
+		m.reader(name, m.FF, in, 1, nil)
 	}
 }
 
 // down lists the down projection, which adds what growth leaves to the feed-forward layer.
 func (m *model) down(name string, n *neurons) {
 	added := growth * (1 - attentionShare) / float64(m.Layers) * float64(m.Embd)
-	scale := float32(math.Sqrt(added / float64(m.space.k)))
+	scale := float32(math.Sqrt(added/float64(m.space.k)) / m.scales.residual)
 	origin := func(i int) int { return n.of(i) / 2 }
 	m.writer(name+".weight", m.FF, m.Transposed, origin, func(i int) float32 {
 		rank := n.of(i)

@@ -60,6 +60,12 @@ func (m *model) keys() []gguf.KV {
 			gguf.KV{Key: a("attention.key_length"), Value: uint32(m.HeadDim)},
 			gguf.KV{Key: a("attention.value_length"), Value: uint32(m.HeadDim)})
 	}
+	if m.fam.Multipliers {
+		keys = append(keys,
+			gguf.KV{Key: a("embedding_scale"), Value: float32(m.scales.embedding)},
+			gguf.KV{Key: a("residual_scale"), Value: float32(m.scales.residual)},
+			gguf.KV{Key: a("logit_scale"), Value: float32(1 / m.scales.logits)})
+	}
 	if m.Magic == "PWRI" {
 		keys = append(keys, gguf.KV{Key: "powerinfer.sparse_threshold", Value: float32(0)})
 	}

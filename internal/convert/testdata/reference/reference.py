@@ -4,7 +4,9 @@ definitions (Hugging Face's configuration names, the papers' formulas). Weights 
     python3 reference.py
 
 Sources: arcee: the configuration and model card of AFM-4.5B. nemotron: Parmar et al. 2024, Nemotron-4 15B (LayerNorm1p, squared
-ReLU, half of a head rotated). phi3: Abdin et al. 2024; long RoPE: Ding et al. 2024.
+ReLU, half of a head rotated). phi3: Abdin et al. 2024; long RoPE: Ding et al. 2024. granite: IBM's model cards and configuration (factors
+after Yang et al. 2022, muP). olmo2: OLMo team 2024. smollm3: its model card; layers without RoPE: Yang et al. 2025. stablelm: Bellagente
+et al. 2024.
 """
 import json
 import math
@@ -60,9 +62,10 @@ def rotate(x, freqs, magnitude=1.0):
     return np.concatenate([a * cos - b * sin, b * cos + a * sin, x[..., 2 * n:]], -1)
 
 
-def attention(q, k, v, window=None):
+def attention(q, k, v, window=None, scale=None, cap=None):
     """Causal, q [n, heads, head_dim], k and v [n, kv_heads, head_dim]; a token sees the last window positions, its own included."""
     n, heads, dim = q.shape
+    scale = scale or 1 / math.sqrt(dim)
     i, j = np.arange(n)[:, None], np.arange(n)[None, :]
     seen = j <= i
     if window:
@@ -70,7 +73,8 @@ def attention(q, k, v, window=None):
     out = np.zeros_like(q)
     for h in range(heads):
         kv = h * k.shape[1] // heads
-        s = np.where(seen, q[:, h] @ k[:, kv].T / math.sqrt(dim), -np.inf)
+        s = q[:, h] @ k[:, kv].T * scale
+        s = np.where(seen, cap * np.tanh(s / cap) if cap else s, -np.inf)
         s = np.exp(s - s.max(-1, keepdims=True))
         out[:, h] = s / s.sum(-1, keepdims=True) @ v[:, kv]
     return out.reshape(n, heads * dim)
@@ -84,31 +88,60 @@ def silu(x):
     return x / (1 + np.exp(-x))
 
 
-def run(m, norm, freqs, mlp, fused=False, magnitude=1.0, window=None):
-    c, dim = m.c, m.head_dim
+def run(m, norm, freqs, mlp, fused=False, magnitude=1.0, window=None, **more):
+    """The usual decoder: x += attention(norm(x)); x += mlp(norm(x)). freqs and window may be functions of the layer; freqs of None is no
+    rotation. more: see Block's defaults."""
+    c, dim, b = m.c, m.head_dim, Block(**more)
+    of = lambda v, layer: v(layer) if callable(v) else v
     hidden, heads, kv = c["hidden_size"], c["num_attention_heads"], c["num_key_value_heads"]
-    x = m.get("model.embed_tokens.weight", c["vocab_size"], hidden, scale=1.0)[TOKENS]
+    embedding = m.get("model.embed_tokens.weight", c["vocab_size"], hidden, scale=b.table)
+    x = embedding[TOKENS] * b.embedding
     for layer in range(c["num_hidden_layers"]):
         p = f"model.layers.{layer}."
-        h = norm(m, x, p + "input_layernorm")
+        h = norm(m, x, p + b.before[0]) if b.before else x
         if fused:
             qkv = h @ m.get(p + "self_attn.qkv_proj.weight", (heads + 2 * kv) * dim, hidden).T
             q, k, v = np.split(qkv, [heads * dim, (heads + kv) * dim], -1)
         else:
-            q = h @ m.get(p + "self_attn.q_proj.weight", heads * dim, hidden).T
-            k = h @ m.get(p + "self_attn.k_proj.weight", kv * dim, hidden).T
-            v = h @ m.get(p + "self_attn.v_proj.weight", kv * dim, hidden).T
+            q, k, v = (h @ m.get(f"{p}self_attn.{n}_proj.weight", w * dim, hidden, scale=s).T
+                       for n, w, s in (("q", heads, b.queries), ("k", kv, 0.25), ("v", kv, 0.25)))
+            if b.biased:
+                q, k, v = (t + m.get(f"{p}self_attn.{n}_proj.bias", t.shape[-1]) for n, t in (("q", q), ("k", k), ("v", v)))
+        q, k = b.wide(m, q, k, p) if b.wide else (q, k)
         q, k, v = (t.reshape(len(x), -1, dim) for t in (q, k, v))
-        a = attention(rotate(q, freqs, magnitude), rotate(k, freqs, magnitude), v, window)
-        x = x + a @ m.get(p + "self_attn.o_proj.weight", hidden, heads * dim).T
-        x = x + mlp(m, norm(m, x, p + "post_attention_layernorm"), p + "mlp.")
+        q, k = b.heads(m, q, k, p) if b.heads else (q, k)
+        f = of(freqs, layer)
+        if f is not None:
+            q, k = rotate(q, f, magnitude), rotate(k, f, magnitude)
+        y = attention(q, k, v, of(window, layer), b.scale, b.cap) @ m.get(p + "self_attn.o_proj.weight", hidden, heads * dim).T
+        x = x + (norm(m, y, p + b.after[0]) if b.after else y) * b.residual
+        y = mlp(m, norm(m, x, p + b.before[1]) if b.before else x, p + "mlp.")
+        x = x + (norm(m, y, p + b.after[1]) if b.after else y) * b.residual
     x = norm(m, x, "model.norm")
-    return x @ m.get("lm_head.weight", c["vocab_size"], hidden).T
+    head = embedding if c["tie_word_embeddings"] else m.get("lm_head.weight", c["vocab_size"], hidden)
+    logits = x @ head.T / b.logits
+    return b.logit_cap * np.tanh(logits / b.logit_cap) if b.logit_cap else logits
+
+
+class Block:
+    """What decoders differ in: names of the norms before and after attention and mlp, norms of q and k over the whole width or of each
+    head, factors of embeddings, scores and what is added to the residual, the divisor of logits, soft caps, biases of q, k and v. And the
+    sizes of weights: of the embedding's table, and of queries, small enough that scores do not magnify the rounding of a cache of halves."""
+
+    def __init__(self, before=("input_layernorm", "post_attention_layernorm"), after=None, wide=None, heads=None, embedding=1.0, scale=None,
+                 residual=1.0, logits=1.0, cap=None, logit_cap=None, biased=False, table=1.0, queries=0.25):
+        self.__dict__.update(locals())
 
 
 def squared(m, h, p):
     hidden, ff = m.c["hidden_size"], m.c["intermediate_size"]
     return relu2(h @ m.get(p + "up_proj.weight", ff, hidden).T) @ m.get(p + "down_proj.weight", hidden, ff, scale=0.125).T
+
+
+def swiglu(m, h, p):
+    hidden, ff = m.c["hidden_size"], m.c["intermediate_size"]
+    gate, up = (h @ m.get(f"{p}{n}_proj.weight", ff, hidden).T for n in ("gate", "up"))
+    return silu(gate) * up @ m.get(p + "down_proj.weight", hidden, ff).T
 
 
 def gated(m, h, p):
@@ -155,7 +188,48 @@ def phi3():
         yield name, m, context, run(m, rms, frequencies(m, dims) / np.array(chosen), gated, fused=True, magnitude=magnitude, window=9)
 
 
-for family in (arcee, nemotron, phi3):
+def granite():
+    """Factors that are absent are 1, that of the scores too."""
+    m = Model({"architectures": ["GraniteForCausalLM"], "hidden_act": "silu", "rms_norm_eps": 1e-5, "embedding_multiplier": 6.0,
+               "attention_multiplier": 0.125, "residual_multiplier": 0.35, "logits_scaling": 4.0, "tie_word_embeddings": True})
+    yield "granite", m, 128, run(m, rms, frequencies(m, 16), swiglu, embedding=6.0, scale=0.125, residual=0.35, logits=4.0)
+    m = Model({"architectures": ["GraniteForCausalLM"], "rms_norm_eps": 1e-5, "attention_bias": True})
+    yield "granite-plain", m, 128, run(m, rms, frequencies(m, 16), swiglu, scale=1.0, biased=True, queries=0.03)
+
+
+def wide_norms(m, q, k, p):
+    return tuple(rms_norm(t, m.get(f"{p}self_attn.{n}_norm.weight", t.shape[-1], offset=0.5), m.c["rms_norm_eps"]) for n, t in (("q", q), ("k", k)))
+
+
+AFTER = ("post_attention_layernorm", "post_feedforward_layernorm")
+
+
+def olmo2():
+    m = Model({"architectures": ["Olmo2ForCausalLM"], "hidden_act": "silu", "rms_norm_eps": 1e-6, "rope_theta": 500000.0})
+    yield "olmo2", m, 128, run(m, rms, frequencies(m, 16), swiglu, before=None, after=AFTER, wide=wide_norms)
+
+
+def smollm3():
+    m = Model({"architectures": ["SmolLM3ForCausalLM"], "hidden_act": "silu", "rms_norm_eps": 1e-6, "rope_theta": 2000000.0,
+               "num_hidden_layers": 5, "no_rope_layers": [1, 1, 1, 0, 1], "no_rope_layer_interval": 4, "use_sliding_window": False,
+               "tie_word_embeddings": True})
+    every = frequencies(m, 16)
+    yield "smollm3", m, 128, run(m, rms, lambda layer: every if m.c["no_rope_layers"][layer] else None, swiglu, queries=0.1)
+
+
+def plain_layer_norm(m, x, name):
+    w = m.get(name + ".weight", m.c["hidden_size"], offset=1.0)
+    return layer_norm(x, w, m.get(name + ".bias", m.c["hidden_size"]), m.c["layer_norm_eps"])
+
+
+def stablelm():
+    base = {"architectures": ["StableLmForCausalLM"], "hidden_act": "silu", "layer_norm_eps": 1e-5, "hidden_size": 128}
+    for name, config, dims, biased in [("stablelm", {}, 8, False), ("stablelm-2", {"use_qkv_bias": True, "partial_rotary_factor": 0.5}, 16, True)]:
+        m = Model({**base, **config})
+        yield name, m, 128, run(m, plain_layer_norm, frequencies(m, dims), swiglu, biased=biased, queries=0.1)
+
+
+for family in (arcee, nemotron, phi3, granite, olmo2, smollm3, stablelm):
     for name, m, context, logits in family():
         with open(name + ".json", "w") as f:
             json.dump({"how": f"reference.py, numpy {np.__version__}, float64", "config": m.c, "tensors": m.tensors, "context": context,

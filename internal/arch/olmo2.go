@@ -1,0 +1,22 @@
+package arch
+
+import "cmp"
+
+// olmo2 describes OLMo 2: the norms are behind attention and feed-forward layer instead of before them, and those of q and k are over all
+// heads together.
+func olmo2() Family {
+	f := llama()
+	f.Name, f.HuggingFace = "olmo2", []string{"Olmo2ForCausalLM"}
+	f.Rotation, f.WideNorm, f.Original = HalvesApart, true, ""
+	f.Block = replaced(headNorms(llamaBlock(Same)), "attn_norm.weight")
+	f.Block = replaced(f.Block, "attn_output.weight",
+		Tensor{Name: "attn_output.weight", Source: "self_attn.o_proj.weight"},
+		Tensor{Name: "post_attention_norm.weight", Source: "post_attention_layernorm.weight"})
+	f.Block = replaced(f.Block, "ffn_norm.weight")
+	f.Block = append(f.Block, Tensor{Name: "post_ffw_norm.weight", Source: "post_feedforward_layernorm.weight"})
+	f.Read = func(c *Config) error {
+		c.RMSEps = cmp.Or(c.RMSEps, 1e-5)
+		return readLlama(c)
+	}
+	return f
+}
