@@ -101,15 +101,21 @@ func (s *Server) checkOrigin(w http.ResponseWriter, r *http.Request) bool {
 	return false
 }
 
-// statusWriter remembers the status for the log.
+// statusWriter remembers what became of an answer.
 type statusWriter struct {
 	http.ResponseWriter
 	status int
+	begun  bool // an answer has begun, which an error can no longer replace
 }
 
 func (w *statusWriter) WriteHeader(status int) {
-	w.status = status
+	w.status, w.begun = status, true
 	w.ResponseWriter.WriteHeader(status)
+}
+
+func (w *statusWriter) Write(data []byte) (int, error) {
+	w.begun = true
+	return w.ResponseWriter.Write(data)
 }
 
 // Unwrap is for http.ResponseController.

@@ -76,7 +76,8 @@ func (a *API) Ask(path string, handle func(w http.ResponseWriter, r *http.Reques
 func (a *API) handle(pattern string, handle func(w http.ResponseWriter, r *http.Request) error) {
 	a.s.forms[pattern] = a.form
 	a.s.mux.HandleFunc(pattern, func(w http.ResponseWriter, r *http.Request) {
-		if err := handle(w, r); err != nil {
+		err := handle(w, r)
+		if status, ok := w.(*statusWriter); err != nil && !(ok && status.begun) {
 			writeError(w, a.form, err)
 		}
 	})
