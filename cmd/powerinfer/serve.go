@@ -54,6 +54,7 @@ docs/server.md. Ctrl-C stops the server: requests that run may end, a second Ctr
 			&cli.IntFlag{Name: "n-predict", Aliases: []string{"n", "predict"}, Value: -1, Usage: "tokens of an answer where a request says nothing; -1: until the text or the context ends", Sources: env("N_PREDICT")},
 			&cli.StringFlag{Name: "pooling", Usage: "how a text's tokens become one embedding: none, mean, cls or last; default: the file's, else mean", Sources: env("POOLING")},
 			&cli.BoolFlag{Name: "embeddings", Aliases: []string{"embedding"}, Usage: "accepted; embeddings are always answered", Sources: env("EMBEDDINGS")},
+			&cli.StringFlag{Name: "reasoning", Aliases: []string{"rea"}, Value: "auto", Usage: "whether answers of chats begin with thoughts: on, off, or auto, which is what the template says", Sources: env("REASONING")},
 			&cli.BoolFlag{Name: "context-shift", Usage: "have a text go on where the context is full, without its oldest tokens", Sources: env("CONTEXT_SHIFT")},
 			&cli.BoolFlag{Name: "metrics", Usage: "answer /metrics, for Prometheus", Sources: env("ENDPOINT_METRICS")},
 		}, templateFlags(), samplerFlags(), logFlags(), []cli.Flag{
@@ -202,11 +203,13 @@ func choosePooling(c *cli.Command, f *gguf.File) (engine.Pooling, error) {
 func modelOptions(c *cli.Command, log *slog.Logger) (server.ModelOptions, error) {
 	o := server.ModelOptions{
 		Name: c.String("alias"), Slots: c.Int("parallel"), Queue: c.Int("max-queue"), Predict: c.Int("n-predict"), Log: log,
-		LogPrompts: c.Bool("log-prompts"), Shift: c.Bool("context-shift"),
+		LogPrompts: c.Bool("log-prompts"), Shift: c.Bool("context-shift"), Reasoning: c.String("reasoning"),
 	}
 	switch {
 	case o.Slots < 1 || o.Slots > mostSequences:
 		return o, fmt.Errorf("--parallel %d is not a number from 1 to %d", o.Slots, mostSequences)
+	case !slices.Contains([]string{"on", "off", "auto"}, o.Reasoning):
+		return o, fmt.Errorf("--reasoning %q is none of on, off and auto", o.Reasoning)
 	case o.Queue < 0:
 		return o, fmt.Errorf("--max-queue %d is not a number of requests", o.Queue)
 	}

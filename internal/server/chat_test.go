@@ -5,6 +5,8 @@ import (
 	"net/http"
 	"strings"
 	"testing"
+
+	"github.com/powerinfer-go/powerinfer/internal/chat"
 )
 
 const tools = `"tools":[{"type":"function","function":{"name":"get_weather","parameters":{"type":"object","properties":{"city":{"type":"string","enum":["Rome","Oslo"]}},"required":["city"],"additionalProperties":false}}},
@@ -130,6 +132,23 @@ func TestRefusals(t *testing.T) {
 		doc, status := l.ask("/v1/chat/completions", body)
 		if message, _ := at(t, doc, "error", "message").(string); status != http.StatusBadRequest || at(t, doc, "error", "type") != "invalid_request_error" || !strings.Contains(message, name) {
 			t.Errorf("%s: status %d: %v", body, status, doc)
+		}
+	}
+}
+
+// TestReasoningOff: a template that leaves the choice is told, and where one opens a thought it is closed at once.
+func TestReasoningOff(t *testing.T) {
+	for source, want := range map[string]string{
+		`{{ messages[0].content }}{% if enable_thinking is defined and not enable_thinking %}<none>{% endif %}`: "Hi<none>",
+		`{{ messages[0].content }}{% if add_generation_prompt %}<think>` + "\n" + `{% endif %}`:                 "Hi<think>\n</think>",
+	} {
+		template, err := chat.Parse(source, "", "")
+		if err != nil {
+			t.Fatal(err)
+		}
+		l := start(t, func(o *choices) { o.model.Template, o.model.Reasoning = template, "off" })
+		if prompt := at(t, l.good("/apply-template", `{"messages":[{"role":"user","content":"Hi"}]}`), "prompt"); prompt != want {
+			t.Errorf("the prompt is %q, want %q", prompt, want)
 		}
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/powerinfer-go/powerinfer/internal/chat"
 	"github.com/powerinfer-go/powerinfer/internal/chat/answer"
@@ -80,11 +81,25 @@ func (r *Reading) Read(text string) answer.Message {
 // NewConversation returns a conversation without messages, with the template's variables that the server was started with.
 func (m *Model) NewConversation() *Conversation {
 	c := &Conversation{Request: chat.Request{Kwargs: Kwargs{}, AddGenerationPrompt: true}}
+	for name, layout := range dates {
+		if strings.Contains(m.Template.Source(), name) {
+			c.Kwargs[name], _ = json.Marshal(time.Now().UTC().Format(layout))
+		}
+	}
+	switch m.Reasoning {
+	case "on":
+		c.Kwargs["enable_thinking"] = json.RawMessage("true")
+	case "off":
+		c.Kwargs["enable_thinking"] = json.RawMessage("false")
+	}
 	for name, value := range m.Kwargs {
 		c.Kwargs[name] = value
 	}
 	return c
 }
+
+// dates are variables in which templates of Llama 3 and Firefunction expect today's date, in their forms.
+var dates = map[string]string{"date_string": "02 Jan 2006", "datetime": "Jan 02 2006 15:04:05 GMT"}
 
 // Prepare makes c the prompt of g, whose calls are held to the tools' schemas, and returns how its answers are read.
 func (m *Model) Prepare(c *Conversation, g *Generation) (*Reading, error) {
@@ -115,6 +130,10 @@ func (m *Model) Render(c *Conversation) (string, []int32, error) {
 	text, err := m.Template.Render(c.Request)
 	if err != nil {
 		return "", nil, Invalid("%s", err)
+	}
+	if m.Reasoning == "off" { // also for templates that always open a thought
+		plain, _ := m.formats()
+		text += plain.Closing(text)
 	}
 	tok := m.Engine.Tokenizer()
 	ids := tok.Encode(text, true, true)

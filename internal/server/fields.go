@@ -126,6 +126,9 @@ func (f *Fields) Fail(err error) {
 	}
 }
 
+// Err returns the first error of reading so far.
+func (f *Fields) Err() error { return f.err }
+
 // Close returns the first error of reading, or one that names a field that nobody read.
 func (f *Fields) Close() error {
 	if f.err == nil && len(f.raw) > 0 {

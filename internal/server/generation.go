@@ -170,15 +170,19 @@ func (m *Model) run(ctx context.Context, g *Generation, begin time.Time, tell fu
 		tell(e)
 	}
 	if g.ReportProgress {
-		r.Progress = func(done, total int) { progress(done, total, st.Reused()) }
+		known := false
+		r.Progress = func(done, total int) {
+			if cached := st.Reused(); !known && done > cached { // what was found in the cache is told first
+				progress(cached, total, cached)
+			}
+			known = true
+			progress(done, total, st.Reused())
+		}
 	}
 	if st, err = m.Engine.Submit(ctx, r); err != nil {
 		return engine.Result{}, err
 	}
 	defer st.Close()
-	if g.ReportProgress {
-		progress(0, len(r.Prompt), 0)
-	}
 	said := newTranscript(m, g)
 	limit := limiter{Limits: g.Limits}
 	last, goesOn := begin, true

@@ -30,8 +30,9 @@ type ModelOptions struct {
 	Log      *slog.Logger
 	Meter    Meter // nil: nobody counts
 
-	LogPrompts bool // the log has what is asked and answered
-	Shift      bool // a text goes on where the context is full, without its oldest tokens
+	LogPrompts bool   // the log has what is asked and answered
+	Reasoning  string // on or off: whether chats begin with thoughts where the template leaves the choice; else it is the template's
+	Shift      bool   // a text goes on where the context is full, without its oldest tokens
 
 	// Restrict, if set, returns what a text is held to, given what its request holds it to, nil for nothing: tests have models say what they need.
 	Restrict func(*Generation, sample.Constraint) sample.Constraint

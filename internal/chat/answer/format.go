@@ -127,6 +127,14 @@ func (f *Format) opened(prompt string) *thought {
 	return nil
 }
 
+// Closing returns the marker that ends the thought that a prompt ends in, or nothing where it ends in none.
+func (f *Format) Closing(prompt string) string {
+	if t := f.opened(prompt); t != nil {
+		return t.close
+	}
+	return ""
+}
+
 // primed returns the form whose opening a prompt ends with, nil if there is none.
 func (f *Format) primed(prompt string) *form {
 	for _, k := range f.forms {

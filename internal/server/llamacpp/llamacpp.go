@@ -3,7 +3,10 @@ package llamacpp
 
 import (
 	"context"
+	"maps"
+	"math"
 	"net/http"
+	"slices"
 	"unicode/utf8"
 
 	"github.com/powerinfer-go/powerinfer/internal/sample"
@@ -88,8 +91,21 @@ func settings(o *sample.Options, most int) map[string]any {
 		"repeat_penalty": o.RepeatPenalty, "presence_penalty": o.PresencePenalty, "frequency_penalty": o.FrequencyPenalty,
 		"dry_multiplier": o.DRYMultiplier, "dry_base": o.DRYBase, "dry_allowed_length": o.DRYAllowedLength,
 		"dry_penalty_last_n": o.DRYLastN, "mirostat": o.Mirostat, "mirostat_tau": o.MirostatTau, "mirostat_eta": o.MirostatEta,
-		"adaptive_target": o.AdaptiveTarget, "adaptive_decay": o.AdaptiveDecay,
+		"logit_bias": biases(o.LogitBias), "adaptive_target": o.AdaptiveTarget, "adaptive_decay": o.AdaptiveDecay,
 	}
+}
+
+// biases returns biases in llama-server's form, by token; one that bans is null.
+func biases(of map[int32]float32) []map[string]any {
+	all := []map[string]any{}
+	for _, id := range slices.Sorted(maps.Keys(of)) {
+		var bias any
+		if v := float64(of[id]); !math.IsInf(v, 0) {
+			bias = v
+		}
+		all = append(all, map[string]any{"token": id, "bias": bias})
+	}
+	return all
 }
 
 func slots(w http.ResponseWriter, r *http.Request, m *server.Model) error {

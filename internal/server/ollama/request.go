@@ -30,6 +30,9 @@ type request struct {
 func (a *api) begin(ctx context.Context, f *server.Fields, empty bool) (q *request, release func(), reason string, err error) {
 	q = &request{name: nameOf(f), keep: readKeep(f), stream: true, began: time.Now()}
 	f.Read("stream", &q.stream)
+	if err := f.Err(); err != nil { // a field that cannot be read is not an empty one
+		return nil, nil, "", err
+	}
 	name := a.known(q.name)
 	if empty && q.keep != nil && *q.keep == 0 {
 		return q, nil, "unload", a.s.Models.Unload(ctx, name)

@@ -39,6 +39,7 @@ type chatStream struct {
 	texts   []*streamed
 	total   usage
 	timings *server.Timings // so far, where they are wanted
+	last    *server.Timings // of the text that ended last
 }
 
 // streamed is one answer in the making.
@@ -69,7 +70,7 @@ func (s *chatStream) send(events iter.Seq[server.Event]) error {
 			return nil // the client is gone
 		}
 	}
-	if s.request.usage && s.out.Send(chatChunk{head: s.head, Choices: []chunkChoice{}, Usage: &s.total}) != nil {
+	if s.request.usage && s.out.Send(chatChunk{head: s.head, Choices: []chunkChoice{}, Usage: &s.total, Timings: s.last}) != nil {
 		return nil
 	}
 	return s.out.Done()
@@ -95,12 +96,13 @@ func (s *chatStream) event(e *server.Event) error {
 			return err
 		}
 		s.timings = nil
+		s.last = server.TimingsOf(e.End)
 		s.total.add(e.End, e.Index == 0)
-		reason, timings := finish(e.End), server.TimingsOf(e.End)
+		reason := finish(e.End)
 		if t.calls > 0 {
 			reason = "tool_calls"
 		}
-		return s.out.Send(chatChunk{head: s.head, Choices: []chunkChoice{{Index: e.Index, Finish: &reason}}, Timings: timings})
+		return s.out.Send(chatChunk{head: s.head, Choices: []chunkChoice{{Index: e.Index, Finish: &reason}}, Timings: s.last})
 	}
 	return s.out.Ping()
 }

@@ -130,6 +130,7 @@ func (c *textRequest) answer(w http.ResponseWriter, h head, events iter.Seq[serv
 // send returns an error where nothing was sent.
 func (c *textRequest) send(out *server.EventStream, h head, events iter.Seq[server.Event]) error {
 	var total usage
+	var last *server.Timings
 	begun := make([]bool, len(c.texts))
 	for e := range events {
 		chunk := textCompletion{head: h, Choices: []textChoice{{Index: e.Index}}, Progress: e.Progress, Timings: e.Timings}
@@ -152,7 +153,8 @@ func (c *textRequest) send(out *server.EventStream, h head, events iter.Seq[serv
 		case e.End != nil:
 			reason := finish(e.End)
 			k.Text += e.End.Text
-			k.Finish, chunk.Timings = &reason, server.TimingsOf(e.End)
+			last = server.TimingsOf(e.End)
+			k.Finish, chunk.Timings = &reason, last
 			total.add(e.End, e.Index%c.n == 0)
 			err = out.Send(chunk)
 		case e.Progress != nil:
@@ -165,7 +167,7 @@ func (c *textRequest) send(out *server.EventStream, h head, events iter.Seq[serv
 		}
 	}
 	if c.usage {
-		if out.Send(textCompletion{head: h, Choices: []textChoice{}, Usage: &total}) != nil {
+		if out.Send(textCompletion{head: h, Choices: []textChoice{}, Usage: &total, Timings: last}) != nil {
 			return nil
 		}
 	}
