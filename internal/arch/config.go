@@ -2,6 +2,7 @@ package arch
 
 import (
 	"cmp"
+	"encoding/json"
 	"fmt"
 )
 
@@ -56,7 +57,17 @@ type Config struct {
 	ResidualScale  float64 `json:"residual_multiplier"`
 	LogitScale     float64 `json:"logits_scaling"` // logits are divided by it
 
-	LayerTypes []string `json:"layer_types"` // full_attention or sliding_attention
+	LayerTypes []string        `json:"layer_types"`            // full_attention or sliding_attention
+	Pattern    json.RawMessage `json:"sliding_window_pattern"` // a number: every so manyth layer has no window; a text such as LLLG: L has one
+	OldPattern json.RawMessage `json:"_sliding_window_pattern"`
+
+	// Gemma.
+	GemmaAct      string   `json:"hidden_activation"`
+	QueryScalar   float64  `json:"query_pre_attn_scalar"` // scores are divided by its root
+	ScoreCap      *float64 `json:"attn_logit_softcapping"`
+	LogitCap      *float64 `json:"final_logit_softcapping"`
+	WindowTheta   float64  `json:"rope_local_base_freq"`
+	Bidirectional bool     `json:"use_bidirectional_attention"`
 
 	// SmolLM3.
 	NoRope      []int `json:"no_rope_layers"` // 0 of layers that are not rotated, despite the name
@@ -79,7 +90,7 @@ type Config struct {
 	Epsilon      Setting[float64] `json:"-"` // of the norms
 	Nonlinearity Setting[string]  `json:"-"` // as Hugging Face names it
 	TiedHead     bool             `json:"-"` // the head is the embedding
-	Windowed     []bool           `json:"-"` // whether each layer has a window, where that is not what the family's description says
+	ScoreScale   float64          `json:"-"` // of the products q·k; 0: 1/√key
 }
 
 // RopeScaling is config.json's rope_scaling or rope_parameters.
@@ -97,6 +108,9 @@ type RopeScaling struct {
 	MScale    float64 `json:"mscale"`
 	MScaleAll float64 `json:"mscale_all_dim"`
 	Partial   float64 `json:"partial_rotary_factor"`
+
+	Full    *RopeScaling `json:"full_attention"`    // of layers without a window, where kinds of layers differ
+	Sliding *RopeScaling `json:"sliding_attention"` // of layers with one
 
 	// Of longrope, divisors of frequencies [rotated/2]: Short up to the original context, Long beyond.
 	Long  []float32 `json:"long_factor"`

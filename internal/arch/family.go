@@ -43,7 +43,14 @@ type Family struct {
 	WideNorm       bool                 // the norms of q and k are over all heads together; else over each
 	Window         bool                 // attention.sliding_window is applied
 	FullEvery      int                  // of layers with windows, every so manyth sees all positions instead; 0: none does. Files may say otherwise
+	UsualWindow    int                  // of a file that does not say it; 0: none
+	WindowBase     float64              // θ of layers with windows, of a file that does not say it; 0: that of the others
+	PlainWindow    bool                 // the rotation of layers with windows is not scaled for longer contexts
 	UnrotatedEvery int                  // every so manyth layer is not rotated; 0: all are
+	ScaledInput    bool                 // embeddings are multiplied by √n_embd
+	ScaledByWidth  int                  // models of so many layers divide scores by √(n_embd/heads), not √key, unless the file says otherwise
+	ScoreCap       float64              // the soft cap of scores, of a file that does not say it; 0: none
+	LogitCap       float64              // likewise of logits
 	Multipliers    bool                 // files scale embeddings, attention, what a part adds to the residual, and logits
 	Activation     compute.Nonlinearity // of a GGUF file without powerinfer.activation
 	Original       string               // the activation of the original PowerInfer's files; empty: it does not run the family
@@ -84,7 +91,7 @@ const (
 // All returns every family, by name.
 func All() []Family {
 	return []Family{
-		arcee(), bamboo(), falcon(), granite(), llama(), nemotron(), olmo2(), opt(), phi3(), qwen2(), qwen3(), smollm3(), stablelm(),
+		arcee(), bamboo(), falcon(), gemma(), gemma2(), gemma3(), granite(), llama(), nemotron(), olmo2(), opt(), phi3(), qwen2(), qwen3(), smollm3(), stablelm(),
 	}
 }
 

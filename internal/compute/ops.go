@@ -13,6 +13,7 @@ type calls struct {
 	attend      Attend
 	add         Add
 	scale       Scale
+	softCap     SoftCap
 	activate    Activate
 	gather      Gather
 	predict     Predict
@@ -222,6 +223,21 @@ func (o *Scale) Visit(v Visitor) { v.Tensor(&o.X, ReadWrite) }
 func (v Verbs) Scale(x Tensor, factor float32) {
 	v.calls.scale = Scale{x, factor}
 	v.Do(&v.calls.scale)
+}
+
+// SoftCap computes X = Limit·tanh(X/Limit).
+type SoftCap struct {
+	X     Tensor // [n, cols]
+	Limit float32
+}
+
+// Visit implements Op.
+func (o *SoftCap) Visit(v Visitor) { v.Tensor(&o.X, ReadWrite) }
+
+// SoftCap does a SoftCap.
+func (v Verbs) SoftCap(x Tensor, limit float32) {
+	v.calls.softCap = SoftCap{x, limit}
+	v.Do(&v.calls.softCap)
 }
 
 // Activate computes Dst = act(Gate)·Up. Dst may be Gate.

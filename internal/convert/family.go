@@ -1,6 +1,7 @@
 package convert
 
 import (
+	"encoding/json"
 	"fmt"
 	"math"
 	"slices"
@@ -174,21 +175,75 @@ func (c *config) scaleKeys(f arch.Family) (keys []gguf.KV, err error) {
 	for _, s := range []struct {
 		from, to string
 		value    float64
+		known    bool // to the family
 	}{
-		{"attention_multiplier", "attention.scale", c.AttentionScale},
-		{"embedding_multiplier", "embedding_scale", c.EmbeddingScale},
-		{"residual_multiplier", "residual_scale", c.ResidualScale},
-		{"logits_scaling", "logit_scale", c.LogitScale},
+		{"attention_multiplier", "attention.scale", c.AttentionScale, f.Multipliers},
+		{"embedding_multiplier", "embedding_scale", c.EmbeddingScale, f.Multipliers},
+		{"residual_multiplier", "residual_scale", c.ResidualScale, f.Multipliers},
+		{"logits_scaling", "logit_scale", c.LogitScale, f.Multipliers},
+		{"query_pre_attn_scalar", "attention.scale", c.ScoreScale, true},
+		{"attn_logit_softcapping", "attn_logit_softcapping", or(c.ScoreCap, 0), f.ScaledInput},
+		{"final_logit_softcapping", "final_logit_softcapping", or(c.LogitCap, 0), f.ScaledInput},
 	} {
 		switch {
 		case s.value == 0: // absent
-		case !f.Multipliers:
+		case !s.known:
 			return nil, c.Errorf(s.from, "%s has no such factor", f.Name)
 		case !(s.value > 0 && s.value <= maxScale):
 			return nil, c.Errorf(s.from, "%g is not a factor from 0 to %g", s.value, maxScale)
 		default:
 			keys = append(keys, gguf.KV{Key: f.Name + "." + s.to, Value: float32(s.value)})
 		}
+	}
+	return keys, nil
+}
+
+// windowKeys returns the window, and which layers have one where config.json does not say what the family's files imply.
+func (c *config) windowKeys(f arch.Family) ([]gguf.KV, error) {
+	keys := []gguf.KV{{Key: f.Name + ".attention.sliding_window", Value: uint32(min(c.Window, math.MaxInt32))}}
+	implied, said := make([]bool, c.Layers), make([]bool, c.Layers)
+	period := func(of []bool, every int) {
+		for l := range of {
+			of[l] = every == 0 || (l+1)%every != 0
+		}
+	}
+	period(implied, f.FullEvery)
+	copy(said, implied)
+	switch {
+	case f.FullEvery == 0: // all have it
+	case c.LayerTypes != nil:
+		if len(c.LayerTypes) != c.Layers {
+			return nil, c.Errorf("layer_types", "%d for %d layers", len(c.LayerTypes), c.Layers)
+		}
+		for l, t := range c.LayerTypes {
+			said[l] = t == "sliding_attention"
+			if !said[l] && t != "full_attention" {
+				return nil, c.Errorf("layer_types", "%q is not supported; full_attention and sliding_attention are", t)
+			}
+		}
+	default:
+		var every int
+		var letters string
+		p := c.Pattern
+		if len(p) == 0 {
+			p = c.OldPattern
+		}
+		switch {
+		case len(p) == 0:
+		case json.Unmarshal(p, &every) == nil && every >= 0:
+			if every > 0 {
+				period(said, every)
+			}
+		case json.Unmarshal(p, &letters) == nil && letters != "":
+			for l := range said {
+				said[l] = letters[l%len(letters)] == 'L'
+			}
+		default:
+			return nil, c.Errorf("sliding_window_pattern", "%.40s is neither a number nor a text such as LLLG", p)
+		}
+	}
+	if !slices.Equal(said, implied) {
+		keys = append(keys, gguf.KV{Key: f.Name + ".attention.sliding_window_pattern", Value: said})
 	}
 	return keys, nil
 }
@@ -223,7 +278,11 @@ func (c *config) keys(f arch.Family) (keys []gguf.KV, computed map[string][]floa
 	}
 	keys = append(keys, scales...)
 	if f.Window && c.Window > 0 {
-		keys = append(keys, gguf.KV{Key: f.Name + ".attention.sliding_window", Value: uint32(min(c.Window, math.MaxInt32))})
+		windows, err := c.windowKeys(f)
+		if err != nil {
+			return nil, nil, err
+		}
+		keys = append(keys, windows...)
 	}
 	if f.Rotation != arch.Learned {
 		rope, factors, err := c.rope(f)

@@ -36,6 +36,12 @@ func (c *config) rope(f arch.Family) (keys []gguf.KV, factors map[string][]float
 	add := func(key string, v any) { keys = append(keys, gguf.KV{Key: f.Name + ".rope." + key, Value: v}) }
 	add("dimension_count", uint32(dims))
 	add("freq_base", float32(base))
+	if f.WindowBase > 0 {
+		if !(c.WindowTheta >= 1) || math.IsInf(c.WindowTheta, 0) {
+			return nil, nil, c.Errorf("rope_local_base_freq", "%g is not a number of at least 1", c.WindowTheta)
+		}
+		add("freq_base_swa", float32(c.WindowTheta))
+	}
 	kind := s.Type
 	if kind == "" {
 		kind = s.OldType

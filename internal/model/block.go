@@ -152,10 +152,8 @@ func (m *Model) bindBlock(in *binder, i int) {
 	l.after, l.ffnAfter = b.norm("post_attention_norm"), b.norm("post_ffw_norm")
 	l.wo, l.bo = b.matrix("attn_output.weight"), b.vector("attn_output.bias")
 	l.shape = m.Blocks[i]
-	if l.shape.Rotation == Rotated {
-		l.rope = m.rope
-	}
-	l.how = compute.Attention{Scale: cmp.Or(m.Scale.Attention, float32(1/math.Sqrt(float64(l.shape.Key)))), Window: l.shape.Window}
+	l.rope = m.ropes[l.shape.Rotation]
+	l.how = compute.Attention{Scale: cmp.Or(m.Scale.Attention, float32(1/math.Sqrt(float64(l.shape.Key)))), Window: l.shape.Window, SoftCap: m.Cap.Scores}
 	if n := b.norm("ffn_norm"); n.w != nil {
 		l.ffnNorm = n
 	}

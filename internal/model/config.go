@@ -31,7 +31,9 @@ type Config struct {
 	Vocab   int     // rows of the token embedding
 	Eps     float32 // of the norms
 	Rope    ropeConfig
+	Local   ropeConfig // of layers with windows
 	Scale   Scales
+	Cap     Caps
 	Act     compute.Activation
 	// Predictors says that the file carries predictors: it is an original PowerInfer file or a prepared one.
 	Predictors bool
@@ -58,6 +60,7 @@ type Rotation int
 // The rotations of layers.
 const (
 	Rotated   Rotation = iota // as Config.Rope says
+	Locally                   // as Config.Local says
 	Unrotated                 // not at all
 )
 
@@ -67,6 +70,12 @@ type Scales struct {
 	Attention float32 // of the products q·k, before the softmax; 0: 1/√key
 	Residual  float32 // of what each part of a block adds to the residual
 	Logits    float32
+}
+
+// Caps are the limits that activations are brought below smoothly; 0: none.
+type Caps struct {
+	Scores float32
+	Logits float32
 }
 
 // uniform reports whether all layers have as many neurons.
@@ -200,7 +209,8 @@ func ReadConfig(f *gguf.File, activation string) (Config, error) {
 		m.fail("key %q: rope scaling %q is not supported; supported are none, linear, yarn, longrope", key("rope.scaling.type"), v)
 	}
 	c.Rope = readRope(m, &c)
-	c.Scale = readScales(m, &c.Family)
+	c.Local = c.readLocalRope(m)
+	c.readScales(m)
 	c.Threshold = float32(m.within("powerinfer.sparse_threshold", 0, math.Inf(-1), math.Inf(1)))
 	original := f.Magic == "PWRI"
 	if original && c.Family.Original == "" {
@@ -240,10 +250,13 @@ func (c *Config) readBlocks(m *metadata) {
 	kvHeads := m.counts(key("attention.head_count_kv"), c.Layers, func(l int) int { return heads[l] })
 	keys := m.counts(key("attention.key_length"), c.Layers, func(l int) int { return max(1, c.Embd/heads[l]) })
 	values := m.counts(key("attention.value_length"), c.Layers, func(l int) int { return keys[l] })
-	windows := c.readWindows(m)
+	window, windowed := c.readWindows(m)
 	c.Blocks = make([]Block, c.Layers)
 	for l := range c.Blocks {
-		b := Block{FF: ff[l], Heads: heads[l], KVHeads: kvHeads[l], Key: keys[l], Value: values[l], Window: windows[l]}
+		b := Block{FF: ff[l], Heads: heads[l], KVHeads: kvHeads[l], Key: keys[l], Value: values[l]}
+		if windowed[l] {
+			b.Window, b.Rotation = window, Locally
+		}
 		if every := c.Family.UnrotatedEvery; every > 0 && (l+1)%every == 0 {
 			b.Rotation = Unrotated
 		}
@@ -263,52 +276,60 @@ func (c *Config) readBlocks(m *metadata) {
 	}
 }
 
-// readWindows returns how many positions a token of each layer attends to; 0: all. Where layers differ, files give an array, or the
-// period at which a layer without a window follows.
-func (c *Config) readWindows(m *metadata) []int {
-	windows := make([]int, c.Layers)
+// readWindows returns how many positions a token of a layer with a window attends to, 0 being all, and which layers have one. Where
+// layers differ, files give an array, or the period at which a layer without a window follows.
+func (c *Config) readWindows(m *metadata) (window int, windowed []bool) {
+	windowed = make([]bool, c.Layers)
 	v, ok, err := m.f.Uint(c.Arch + ".attention.sliding_window")
-	if !c.Family.Window || err != nil || !ok || v >= uint64(c.Context) {
-		return windows
+	if !ok {
+		v = uint64(c.Family.UsualWindow)
+	}
+	if !c.Family.Window || err != nil || v == 0 {
+		return 0, windowed
+	}
+	if v < uint64(c.Context) {
+		window = int(v)
 	}
 	key := c.Arch + ".attention.sliding_window_pattern"
 	every := uint64(c.Family.FullEvery)
-	windowed := func(l int) bool { return every == 0 || uint64(l)%every < every-1 }
 	switch pattern, _ := m.f.Lookup(key); p := pattern.(type) {
 	case nil:
 	case []bool:
 		if len(p) != c.Layers {
 			m.fail("key %q: %d values for %d layers", key, len(p), c.Layers)
-			return windows
+			return 0, windowed
 		}
-		windowed = func(l int) bool { return p[l] }
+		return window, p
 	default:
 		if every, _, err = m.f.Uint(key); err != nil && m.err == nil {
 			m.err = err
 		}
 	}
-	for l := range windows {
-		if windowed(l) {
-			windows[l] = int(v)
-		}
+	for l := range windowed {
+		windowed[l] = every == 0 || uint64(l)%every < every-1
 	}
-	return windows
+	return window, windowed
 }
 
 // maxScale bounds factors from outside: beyond it activations stop being numbers.
 const maxScale = 1e6
 
-// readScales reads the factors of activations.
-func readScales(m *metadata, f *arch.Family) Scales {
-	s := Scales{Embedding: 1, Residual: 1, Logits: 1}
-	read := func(key string) float32 { // 0, as llama.cpp has it, is no factor
-		return float32(cmp.Or(m.within(f.Name+"."+key, 1, 0, maxScale), 1))
-	}
-	s.Attention = float32(m.within(f.Name+".attention.scale", 0, 0, maxScale))
+// readScales reads the factors and caps of activations.
+func (c *Config) readScales(m *metadata) {
+	read := func(key string, def float64) float32 { return float32(m.within(c.Arch+"."+key, def, 0, maxScale)) }
+	factor := func(key string) float32 { return cmp.Or(read(key, 1), 1) } // 0, as llama.cpp has it, is no factor
+	f := &c.Family
+	c.Scale = Scales{Embedding: 1, Attention: read("attention.scale", 0), Residual: 1, Logits: 1}
 	if f.Multipliers {
-		s.Embedding, s.Residual, s.Logits = read("embedding_scale"), read("residual_scale"), 1/read("logit_scale")
+		c.Scale.Embedding, c.Scale.Residual, c.Scale.Logits = factor("embedding_scale"), factor("residual_scale"), 1/factor("logit_scale")
 	}
-	return s
+	if f.ScaledInput {
+		c.Scale.Embedding = float32(math.Sqrt(float64(c.Embd)))
+	}
+	if c.Scale.Attention == 0 && f.ScaledByWidth == c.Layers && c.Heads > 0 {
+		c.Scale.Attention = float32(1 / math.Sqrt(float64(c.Embd/c.Heads)))
+	}
+	c.Cap = Caps{Scores: read("attn_logit_softcapping", f.ScoreCap), Logits: read("final_logit_softcapping", f.LogitCap)}
 }
 
 // readActivation returns the activation: the override, the file's key, else what the architecture and magic imply.

@@ -42,9 +42,9 @@ type Model struct {
 	embd   *compute.Matrix // [n_vocab, n_embd]
 	pos    *compute.Matrix // [n_ctx+offset, n_embd] learned positions, or nil
 	layers []block
-	norm   norm            // before the head
-	head   *compute.Matrix // [n_vocab, n_embd]; embd where tied
-	rope   *compute.Rope   // nil where positions are learned
+	norm   norm                         // before the head
+	head   *compute.Matrix              // [n_vocab, n_embd]; embd where tied
+	ropes  [Unrotated + 1]*compute.Rope // by Rotation; nil where heads are not rotated
 
 	cache  *compute.Cache
 	most   compute.Segment // rows of the largest step
@@ -175,7 +175,17 @@ func (m *Model) bindRope(b *binder, positions int) error {
 		return b.err
 	}
 	var err error
-	if m.rope, err = m.Rope.rope(factors); err != nil {
+	if m.ropes[Rotated], err = m.Rope.rope(factors); err != nil {
+		return fmt.Errorf("%s: %w", b.f.Path, err)
+	}
+	if m.Local == m.Rope && !m.Family.PlainWindow {
+		m.ropes[Locally] = m.ropes[Rotated]
+		return nil
+	}
+	if m.Family.PlainWindow {
+		factors = nil
+	}
+	if m.ropes[Locally], err = m.Local.rope(factors); err != nil {
 		return fmt.Errorf("%s: %w", b.f.Path, err)
 	}
 	return nil
@@ -335,6 +345,9 @@ func (m *Model) forward(v compute.Verbs) {
 	v.MatMul(s.last, compute.Products{{Out: s.logits, W: m.head}})
 	if m.Scale.Logits != 1 {
 		v.Scale(s.logits, m.Scale.Logits)
+	}
+	if m.Cap.Logits > 0 {
+		v.SoftCap(s.logits, m.Cap.Logits)
 	}
 }
 

@@ -59,6 +59,16 @@ func readRope(m *metadata, c *Config) ropeConfig {
 	return r
 }
 
+// readLocalRope returns the rotation of layers with windows.
+func (c *Config) readLocalRope(m *metadata) ropeConfig {
+	r := c.Rope
+	r.Base = m.within(c.Arch+".rope.freq_base_swa", cmp.Or(c.Family.WindowBase, r.Base), leastBase, maxRope)
+	if c.Family.PlainWindow {
+		r.Scaling, r.AttnFactor = "none", 1
+	}
+	return r
+}
+
 // rope builds the frequencies. factors [Dims/2] divide them (llama3 scaling, longrope); nil: none do.
 //
 // Sources: Su et al. 2021 (RoPE), Chen et al. 2023 (linear), Peng et al. 2023 (YaRN), Ding et al. 2024 (longrope).

@@ -201,6 +201,7 @@ func TestSparsity(t *testing.T) {
 		{"phi3", "", 0.9, 1},
 		{"granite", "", 0.9, 1},
 		{"olmo2", "", 0.9, 1},
+		{"gemma3", "", 0.9, 1},
 		{"stablelm", "", 0.9, 1},
 	} {
 		t.Run(fmt.Sprintf("%s%s/%g/%g", c.arch, c.act, c.sparsity, c.law), func(t *testing.T) {

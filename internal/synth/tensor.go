@@ -34,7 +34,10 @@ type model struct {
 type scales struct{ embedding, residual, logits float64 }
 
 // scalesOf returns the scales of a family's synthetic models.
-func scalesOf(f arch.Family) scales {
+func scalesOf(f arch.Family, embd int) scales {
+	if f.ScaledInput {
+		return scales{embedding: math.Sqrt(float64(embd)), residual: 1, logits: 1}
+	}
 	if f.Multipliers {
 		return scales{embedding: 8, residual: 0.25, logits: 0.125}
 	}
@@ -43,7 +46,7 @@ func scalesOf(f arch.Family) scales {
 
 func newModel(s Spec) *model {
 	fam, _ := arch.Named(s.Arch)
-	return &model{Spec: s, fam: fam, space: newSpace(s.Embd), law: newLaw(s, fam.Gated), key: key(mix(s.Seed + golden)), scales: scalesOf(fam)}
+	return &model{Spec: s, fam: fam, space: newSpace(s.Embd), law: newLaw(s, fam.Gated), key: key(mix(s.Seed + golden)), scales: scalesOf(fam, s.Embd)}
 }
 
 // stream returns a tensor's random numbers, the same in both orientations.

@@ -13,6 +13,7 @@ const (
 	layerNormRows
 	addRows
 	scaleRows
+	capRows
 	activateRows
 	rotateRows
 	convertRows
@@ -27,7 +28,7 @@ type rowwiseArgs struct {
 	w, b    []float32 // [cols]
 	cols    int
 	eps     float32
-	factor  float32 // of scaleRows
+	factor  float32 // of scaleRows; the limit of capRows
 	act     compute.Activation
 	headDim int
 	rope    *compute.Rope
@@ -83,6 +84,8 @@ func (r *rowwise) row(i int) {
 		for j, x := range cut(a.x) {
 			cut(a.x)[j] = a.factor * x
 		}
+	case capRows:
+		kernel.SoftCap(cut(a.x), a.factor)
 	case activateRows:
 		var up []float32
 		if a.up != nil {
@@ -118,6 +121,15 @@ func (d *Device) add(dst, x compute.Tensor) {
 // scale multiplies every element of x by factor.
 func (d *Device) scale(x compute.Tensor, factor float32) {
 	d.rows.run(rowwiseArgs{verb: scaleRows, x: floats(x), cols: x.Cols, factor: factor}, x.Rows)
+}
+
+// softCap brings every element of x smoothly into (-limit, limit). Rows of logits are long: workers share one.
+func (d *Device) softCap(x compute.Tensor, limit float32) {
+	part := x.Cols
+	for part > serialElements/4 && part%2 == 0 {
+		part /= 2
+	}
+	d.rows.run(rowwiseArgs{verb: capRows, x: floats(x), cols: part, factor: limit}, x.Rows*(x.Cols/part))
 }
 
 // activate computes act(gate)·up.
@@ -158,19 +170,36 @@ func (d *Device) gather(dst, x compute.Tensor) {
 	}
 }
 
-// rotations are the cosines and sines of the step's positions; every layer uses the same.
+// rotations are the cosines and sines of the step's positions, in a table for each rotation that layers use.
 type rotations struct {
+	tables []turns
+	used   int // of tables, in this step
+	now    int // the table that prepare was called for last
+}
+
+// turns are one rotation's.
+type turns struct {
 	rope     *compute.Rope
 	cos, sin []float32 // [n, Dims/2]
 	half     int
 }
 
-func (t *rotations) reset() { t.rope = nil }
+func (t *rotations) reset() { t.used = 0 }
 
 func (t *rotations) prepare(r *compute.Rope, pos []int32) {
-	if t.rope == r {
-		return
+	for t.now = range t.used {
+		if t.tables[t.now].rope == r {
+			return
+		}
 	}
+	if t.now = t.used; t.now == len(t.tables) {
+		t.tables = append(t.tables, turns{})
+	}
+	t.used++
+	t.tables[t.now].fill(r, pos)
+}
+
+func (t *turns) fill(r *compute.Rope, pos []int32) {
 	t.rope, t.half = r, len(r.Freqs)
 	cos, sin := grown(&t.cos, len(pos)*t.half), grown(&t.sin, len(pos)*t.half)
 	for i, p := range pos {
@@ -179,5 +208,6 @@ func (t *rotations) prepare(r *compute.Rope, pos []int32) {
 }
 
 func (t *rotations) at(i int) (cos, sin []float32) {
-	return t.cos[i*t.half:][:t.half], t.sin[i*t.half:][:t.half]
+	n := &t.tables[t.now]
+	return n.cos[i*n.half:][:n.half], n.sin[i*n.half:][:n.half]
 }

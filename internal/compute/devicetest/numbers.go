@@ -34,6 +34,8 @@ const (
 	smoothTolerance = 5e-7
 	// pieceTolerance is two roundings of the result of a piecewise activation.
 	pieceTolerance = 2.5e-7
+	// capTolerance is some ulps of the limit of a soft cap: 1 - 2/(1+e) is rounded like 1, however small it is.
+	capTolerance = 5e-7
 	// turnTolerance is the share of a pair's length that rounded sines, cosines and products may cost.
 	turnTolerance = 4e-7
 	// attentionTolerance is the share of a row's largest magnitude that float32 scores and sums over halves may cost.
@@ -46,6 +48,15 @@ const (
 
 // exact: the result is one number, rounded once.
 func exact(bounds []float64, _ []float32, _ int) { clear(bounds) }
+
+// within returns the same for every element.
+func within(distance float64) bound {
+	return func(bounds []float64, _ []float32, _ int) {
+		for c := range bounds {
+			bounds[c] = distance
+		}
+	}
+}
 
 // element returns a share of the wanted element.
 func element(share float64) bound {

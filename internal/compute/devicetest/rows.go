@@ -11,7 +11,7 @@ import (
 
 // rowScripts returns the verbs that treat every token alone, but for MatMul.
 func rowScripts() []script {
-	return slices.Concat(lookupScripts(), normScripts(), activateScripts(), addScripts(), scaleScripts(), hostScripts())
+	return slices.Concat(lookupScripts(), normScripts(), activateScripts(), addScripts(), scaleScripts(), softCapScripts(), hostScripts())
 }
 
 func lookupScripts() (all []script) {
@@ -189,6 +189,21 @@ func scaleScripts() (all []script) {
 				x := s.inOut(cols, s.uneven(s.all, cols))
 				s.run(func(v compute.Verbs) { v.Scale(x, 1.7) })
 				s.keep("scaled", x, exact)
+			}})
+		}
+	}
+	return all
+}
+
+// softCapScripts: numbers far beyond the limit become it, small ones stay about as they are.
+func softCapScripts() (all []script) {
+	const limit = 2.5
+	for _, cols := range []int{1, 33, 16384} {
+		for _, n := range []int{1, 33} {
+			all = append(all, script{name: fmt.Sprintf("SoftCap/%d columns/%d tokens", cols, n), tokens: n, play: func(s *stage) {
+				x := s.inOut(cols, s.uneven(s.all, cols))
+				s.run(func(v compute.Verbs) { v.SoftCap(x, limit) })
+				s.keep("capped", x, within(capTolerance*limit))
 			}})
 		}
 	}

@@ -25,6 +25,8 @@ func (d *Device) Do(op compute.Op) {
 		d.add(o.Dst, o.X)
 	case *compute.Scale:
 		d.scale(o.X, o.Factor)
+	case *compute.SoftCap:
+		d.softCap(o.X, o.Limit)
 	case *compute.Activate:
 		d.activate(o.Dst, o.Gate, o.Up, o.Act)
 	case *compute.Gather:

@@ -126,6 +126,15 @@ func (d *Device) scale(x compute.Tensor, factor float32) {
 	}
 }
 
+// softCap brings every element of x smoothly into (-limit, limit).
+func (d *Device) softCap(x compute.Tensor, limit float32) {
+	for t := range x.Rows {
+		for i, v := range row(x, t) {
+			row(x, t)[i] = float32(float64(limit) * math.Tanh(float64(v)/float64(limit)))
+		}
+	}
+}
+
 // activate computes act(gate)·up.
 func (d *Device) activate(dst, gate, up compute.Tensor, act compute.Activation) {
 	for t := range gate.Rows {

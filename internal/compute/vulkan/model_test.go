@@ -146,6 +146,8 @@ func TestModels(t *testing.T) {
 	play("arcee", synth.Spec{Arch: "arcee", Type: quant.Q4_0}, model.Exact, quantLogits)
 	window := []gguf.KV{{Key: "phi3.attention.sliding_window", Value: uint32(7)}}
 	play("phi3 with a window", synth.Spec{Arch: "phi3", Type: quant.Q4_0, Keys: window}, model.Exact, quantLogits)
+	window = []gguf.KV{{Key: "gemma2.attention.sliding_window", Value: uint32(7)}}
+	play("gemma2 with a window", synth.Spec{Arch: "gemma2", Type: quant.Q4_0, Keys: window}, model.Exact, quantLogits)
 	play("nemotron", synth.Spec{Arch: "nemotron", Type: quant.F16, RopeDims: 32}, model.Exact, floatLogits)
 	for _, arch := range []string{"llama", "falcon", "opt"} {
 		play(arch+" with predictors", synth.Spec{Arch: arch, Type: quant.F16, Magic: "PWRI"}, model.Predict, floatLogits)

@@ -25,6 +25,8 @@ func (r *recorder) Do(op compute.Op) {
 		r.add(o.Dst, o.X)
 	case *compute.Scale:
 		r.scale(o.X, o.Factor)
+	case *compute.SoftCap:
+		r.softCap(o.X, o.Limit)
 	case *compute.Activate:
 		r.activate(o.Dst, o.Gate, o.Up, o.Act)
 	case *compute.Gather:

@@ -52,6 +52,20 @@ func (r *recorder) scale(x compute.Tensor, factor float32) {
 	})
 }
 
+// softCap brings every element of x smoothly into (-limit, limit).
+func (r *recorder) softCap(x compute.Tensor, limit float32) {
+	n := x.Rows * x.Cols
+	if n == 0 {
+		return
+	}
+	r.dispatch(call{
+		shader: "softcap", local: elementwise,
+		bind:   []binding{update(floats(x))},
+		push:   []uint32{uint32(n), math.Float32bits(limit)},
+		groups: r.groupsFor(n),
+	})
+}
+
 // activate computes act(gate)·up.
 func (r *recorder) activate(dst, gate, up compute.Tensor, act compute.Activation) {
 	same("Activate", dst, gate)

@@ -172,7 +172,7 @@ func (w *walk) add(i int, s []float32, from, to int) {
 // weigh turns query i's scores [from, to) into weights, and brings what it has summed so far to their maximum.
 func (w *walk) weigh(i int, s []float32, from, to int) {
 	if w.softCap > 0 {
-		capScores(s[from:to], w.softCap)
+		SoftCap(s[from:to], w.softCap)
 	}
 	old := w.out.Max[i]
 	var m, sum float32
@@ -191,8 +191,8 @@ func (w *walk) weigh(i int, s []float32, from, to int) {
 	w.out.Sum[i] += sum
 }
 
-// capScores brings scores smoothly into (-limit, limit): limit·tanh(s/limit).
-func capScores(s []float32, limit float32) {
+// SoftCap brings numbers smoothly into (-limit, limit): limit·tanh(s/limit).
+func SoftCap(s []float32, limit float32) {
 	for i, e := range s {
 		s[i] = limit * (1 - 2/(1+exp32(2*e/limit)))
 	}

@@ -6,7 +6,7 @@ definitions (Hugging Face's configuration names, the papers' formulas). Weights 
 Sources: arcee: the configuration and model card of AFM-4.5B. nemotron: Parmar et al. 2024, Nemotron-4 15B (LayerNorm1p, squared
 ReLU, half of a head rotated). phi3: Abdin et al. 2024; long RoPE: Ding et al. 2024. granite: IBM's model cards and configuration (factors
 after Yang et al. 2022, muP). olmo2: OLMo team 2024. smollm3: its model card; layers without RoPE: Yang et al. 2025. stablelm: Bellagente
-et al. 2024.
+et al. 2024. gemma, gemma2, gemma3: the Gemma team's reports of 2024, 2024 and 2025.
 """
 import json
 import math
@@ -229,7 +229,58 @@ def stablelm():
         yield name, m, 128, run(m, plain_layer_norm, frequencies(m, dims), swiglu, biased=biased, queries=0.1)
 
 
-for family in (arcee, nemotron, phi3, granite, olmo2, smollm3, stablelm):
+def gelu(x):
+    return 0.5 * x * (1 + np.tanh(math.sqrt(2 / math.pi) * (x + 0.044715 * x**3)))
+
+
+def geglu(m, h, p):
+    hidden, ff = m.c["hidden_size"], m.c["intermediate_size"]
+    gate, up = (h @ m.get(f"{p}{n}_proj.weight", ff, hidden).T for n in ("gate", "up"))
+    return gelu(gate) * up @ m.get(p + "down_proj.weight", hidden, ff).T
+
+
+def rms1p(m, x, name):
+    return rms_norm(x, m.get(name + ".weight", m.c["hidden_size"]) + 1, m.c["rms_norm_eps"])
+
+
+def head_norms1p(m, q, k, p):
+    return tuple(rms_norm(t, m.get(f"{p}self_attn.{n}_norm.weight", m.head_dim, offset=-0.5) + 1, m.c["rms_norm_eps"]) for n, t in (("q", q), ("k", k)))
+
+
+GEMMA = {"hidden_activation": "gelu_pytorch_tanh", "rms_norm_eps": 1e-6, "head_dim": 24, "tie_word_embeddings": True}
+FOUR = {"before": ("input_layernorm", "pre_feedforward_layernorm"), "after": AFTER}
+
+
+def gemma():
+    m = Model({**GEMMA, "architectures": ["GemmaForCausalLM"], "hidden_act": "gelu"})
+    yield "gemma", m, 128, run(m, rms1p, frequencies(m, 24), geglu, embedding=8.0, queries=0.1)
+
+
+def gemma2():
+    """Layers 0, 2, … have the window."""
+    m = Model({**GEMMA, "architectures": ["Gemma2ForCausalLM"], "sliding_window": 7, "query_pre_attn_scalar": 16, "attn_logit_softcapping": 1.5,
+               "final_logit_softcapping": 8.0})
+    yield "gemma2", m, 128, run(m, rms1p, frequencies(m, 24), geglu, window=lambda layer: None if layer % 2 else 7, embedding=8.0, scale=0.25,
+                                cap=1.5, logit_cap=8.0, queries=0.1, **FOUR)
+
+
+def gemma3():
+    """Five of six layers have a window and turn by a base of their own; linear scaling is of the others. Newer folders name each layer."""
+    base = {**GEMMA, "architectures": ["Gemma3ForCausalLM"], "sliding_window": 5, "query_pre_attn_scalar": 24}
+    linear = {"rope_type": "linear", "factor": 8.0}
+    for name, config, full in [
+            ("gemma3", {"num_hidden_layers": 7, "rope_theta": 1000000.0, "rope_local_base_freq": 10000.0, "rope_scaling": linear,
+                        "sliding_window_pattern": 6}, lambda layer: layer == 5),
+            ("gemma3-types", {"layer_types": ["sliding_attention", "full_attention", "sliding_attention"], "rope_parameters": {
+                "full_attention": {"rope_theta": 1000000.0, **linear},
+                "sliding_attention": {"rope_type": "default", "rope_theta": 10000.0}}}, lambda layer: layer == 1)]:
+        m = Model({**base, **config})
+        every = np.arange(0, 24, 2) / 24
+        freqs = lambda layer: 1000000.0 ** -every / 8 if full(layer) else 10000.0 ** -every
+        yield name, m, 128, run(m, rms1p, freqs, geglu, window=lambda layer: None if full(layer) else 5, embedding=8.0, heads=head_norms1p, **FOUR)
+
+
+for family in (arcee, nemotron, phi3, granite, olmo2, smollm3, stablelm, gemma, gemma2, gemma3):
     for name, m, context, logits in family():
         with open(name + ".json", "w") as f:
             json.dump({"how": f"reference.py, numpy {np.__version__}, float64", "config": m.c, "tensors": m.tensors, "context": context,
