@@ -1,6 +1,6 @@
 # make test runs every test and installs what they need when root or in CI; see scripts/tools.sh.
 
-.PHONY: build test race fuzz lint shaders page generate generated demo-model cross windows-check gpu-check deploy-check release
+.PHONY: build test race fuzz lint shaders page generate generated demo-model cross windows-check gpu-check deploy-check agents-check release
 
 build:
 	CGO_ENABLED=0 go build -o powerinfer ./cmd/powerinfer
@@ -63,6 +63,13 @@ gpu-check:
 # Holds the Helm chart, the systemd unit and the release's files to what reads them: deploy/ is a module of its own.
 deploy-check:
 	cd deploy && go vet ./... && go test ./...
+
+# Coding agents against the server, with a scripted model: docs/clients.md. It takes minutes and a registry of npm; not part of CI.
+agents-check:
+	@mkdir -p .cache/agents
+	cp internal/server/testdata/agents/package.json internal/server/testdata/agents/package-lock.json internal/server/testdata/agents/.npmrc .cache/agents
+	cd .cache/agents && npm ci --prefer-offline
+	POWERINFER_AGENTS=$(CURDIR)/.cache/agents go test -tags agents -count 1 -timeout 45m -run TestAgents -v ./internal/server
 
 # Archives, packages and checksums of what is checked out, in dist/.
 release:
