@@ -47,6 +47,8 @@ type Family struct {
 	WindowBase     float64              // θ of layers with windows, of a file that does not say it; 0: that of the others
 	PlainWindow    bool                 // the rotation of layers with windows is not scaled for longer contexts
 	UnrotatedEvery int                  // every so manyth layer is not rotated; 0: all are
+	UnrotatedFull  bool                 // of models with windows, layers without one are not rotated
+	FFNNorm        string               // the norm before the feed-forward layer; empty: ffn_norm
 	ScaledInput    bool                 // embeddings are multiplied by √n_embd
 	ScaledByWidth  int                  // models of so many layers divide scores by √(n_embd/heads), not √key, unless the file says otherwise
 	ScoreCap       float64              // the soft cap of scores, of a file that does not say it; 0: none
@@ -91,7 +93,8 @@ const (
 // All returns every family, by name.
 func All() []Family {
 	return []Family{
-		arcee(), bamboo(), falcon(), gemma(), gemma2(), gemma3(), granite(), llama(), nemotron(), olmo2(), opt(), phi3(), qwen2(), qwen3(), smollm3(), stablelm(),
+		arcee(), bamboo(), exaone4(), falcon(), gemma(), gemma2(), gemma3(), glm4(), granite(), llama(), nemotron(),
+		olmo2(), opt(), phi3(), qwen2(), qwen3(), seedOSS(), smollm3(), stablelm(),
 	}
 }
 

@@ -1,6 +1,7 @@
 package arch
 
 import (
+	"cmp"
 	"strings"
 	"testing"
 )
@@ -46,10 +47,11 @@ func TestFamilies(t *testing.T) {
 		if _, gate := f.InBlock("ffn_gate.weight"); gate != (f.Gated && !f.FusedGate) {
 			t.Errorf("%s: Gated is %v, FusedGate %v, and blocks have a gate of their own: %v", f.Name, f.Gated, f.FusedGate, gate)
 		}
-		if _, ffnNorm := f.InBlock("ffn_norm.weight"); f.PreNorm() && ffnNorm == f.Parallel {
+		before := cmp.Or(f.FFNNorm, "ffn_norm") + ".weight"
+		if _, ffnNorm := f.InBlock(before); f.PreNorm() && ffnNorm == f.Parallel {
 			t.Errorf("%s: Parallel is %v, and ffn_norm is there: %v", f.Name, f.Parallel, ffnNorm)
 		}
-		for _, norms := range [][2]string{{"attn_norm.weight", "post_attention_norm.weight"}, {"ffn_norm.weight", "post_ffw_norm.weight"}} {
+		for _, norms := range [][2]string{{"attn_norm.weight", "post_attention_norm.weight"}, {before, "post_ffw_norm.weight"}} {
 			if _, after := f.InBlock(norms[1]); !has(f, norms[0]) && !after && !f.Parallel {
 				t.Errorf("%s: blocks have neither %s nor %s", f.Name, norms[0], norms[1])
 			}

@@ -149,12 +149,16 @@ func (m *Model) bindBlock(in *binder, i int) {
 	}
 	l.bindQKV(b)
 	l.qNorm, l.kNorm = b.norm("attn_q_norm"), b.norm("attn_k_norm")
-	l.after, l.ffnAfter = b.norm("post_attention_norm"), b.norm("post_ffw_norm")
+	ffnNorm := cmp.Or(m.Family.FFNNorm, "ffn_norm")
+	if ffnNorm != "post_attention_norm" {
+		l.after = b.norm("post_attention_norm")
+	}
+	l.ffnAfter = b.norm("post_ffw_norm")
 	l.wo, l.bo = b.matrix("attn_output.weight"), b.vector("attn_output.bias")
 	l.shape = m.Blocks[i]
 	l.rope = m.ropes[l.shape.Rotation]
 	l.how = compute.Attention{Scale: cmp.Or(m.Scale.Attention, float32(1/math.Sqrt(float64(l.shape.Key)))), Window: l.shape.Window, SoftCap: m.Cap.Scores}
-	if n := b.norm("ffn_norm"); n.w != nil {
+	if n := b.norm(ffnNorm); n.w != nil {
 		l.ffnNorm = n
 	}
 	l.ffn.bind(b)

@@ -256,6 +256,8 @@ func (c *Config) readBlocks(m *metadata) {
 		b := Block{FF: ff[l], Heads: heads[l], KVHeads: kvHeads[l], Key: keys[l], Value: values[l]}
 		if windowed[l] {
 			b.Window, b.Rotation = window, Locally
+		} else if c.Family.UnrotatedFull && slices.Contains(windowed, true) {
+			b.Rotation = Unrotated
 		}
 		if every := c.Family.UnrotatedEvery; every > 0 && (l+1)%every == 0 {
 			b.Rotation = Unrotated

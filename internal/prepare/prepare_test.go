@@ -366,6 +366,7 @@ func TestFamilies(t *testing.T) {
 		{"granite", "relu", quant.F16},
 		{"olmo2", "relu", quant.F16},
 		{"gemma2", "relu", quant.F16},
+		{"glm4", "relu", quant.F16},
 		{"llama", "fatrelu", quant.Q8_0},
 		{"llama", "relu", quant.Q4_0},
 	} {

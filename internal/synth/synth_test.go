@@ -202,6 +202,8 @@ func TestSparsity(t *testing.T) {
 		{"granite", "", 0.9, 1},
 		{"olmo2", "", 0.9, 1},
 		{"gemma3", "", 0.9, 1},
+		{"glm4", "", 0.9, 1},
+		{"seed_oss", "", 0.9, 1},
 		{"stablelm", "", 0.9, 1},
 	} {
 		t.Run(fmt.Sprintf("%s%s/%g/%g", c.arch, c.act, c.sparsity, c.law), func(t *testing.T) {

@@ -1,6 +1,7 @@
 package synth
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 	"strings"
@@ -257,7 +258,9 @@ func (m *model) attention(layer int) {
 	weight := float32(math.Sqrt(added/(kept*float64(q)*float64(m.space.k))) / m.scales.residual)
 	m.writer(name("attn_output.weight"), q, false, func(i int) int { return i }, func(int) float32 { return weight })
 	m.maybe(layer, "attn_output.bias", 0, 0.02)
-	m.after(layer, "post_attention_norm.weight", attentionShare)
+	if m.fam.FFNNorm == "" {
+		m.after(layer, "post_attention_norm.weight", attentionShare)
+	}
 }
 
 // after lists the norm behind a part of the block, which adds that share of what the layer adds.
@@ -301,8 +304,8 @@ func (m *model) feedForward(layer int) {
 		e = m.energy(float64(layer))
 	}
 	n := m.neurons(layer)
-	if m.has("ffn_norm.weight") {
-		m.norm(name("ffn_norm"))
+	if norm := cmp.Or(m.fam.FFNNorm, "ffn_norm"); m.has(norm + ".weight") {
+		m.norm(name(norm))
 	}
 	sign := name("ffn_up.weight") // of the matrix whose sign decides
 	if m.has("ffn_gate.weight") {

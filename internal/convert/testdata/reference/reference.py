@@ -112,7 +112,7 @@ def run(m, norm, freqs, mlp, fused=False, magnitude=1.0, window=None, **more):
         q, k = b.heads(m, q, k, p) if b.heads else (q, k)
         f = of(freqs, layer)
         if f is not None:
-            q, k = rotate(q, f, magnitude), rotate(k, f, magnitude)
+            q, k = b.turn(q, f, magnitude), b.turn(k, f, magnitude)
         y = attention(q, k, v, of(window, layer), b.scale, b.cap) @ m.get(p + "self_attn.o_proj.weight", hidden, heads * dim).T
         x = x + (norm(m, y, p + b.after[0]) if b.after else y) * b.residual
         y = mlp(m, norm(m, x, p + b.before[1]) if b.before else x, p + "mlp.")
@@ -129,7 +129,7 @@ class Block:
     sizes of weights: of the embedding's table, and of queries, small enough that scores do not magnify the rounding of a cache of halves."""
 
     def __init__(self, before=("input_layernorm", "post_attention_layernorm"), after=None, wide=None, heads=None, embedding=1.0, scale=None,
-                 residual=1.0, logits=1.0, cap=None, logit_cap=None, biased=False, table=1.0, queries=0.25):
+                 residual=1.0, logits=1.0, cap=None, logit_cap=None, biased=False, table=1.0, queries=0.25, turn=rotate):
         self.__dict__.update(locals())
 
 
@@ -280,7 +280,45 @@ def gemma3():
         yield name, m, 128, run(m, rms1p, freqs, geglu, window=lambda layer: None if full(layer) else 5, embedding=8.0, heads=head_norms1p, **FOUR)
 
 
-for family in (arcee, nemotron, phi3, granite, olmo2, smollm3, stablelm, gemma, gemma2, gemma3):
+def head_norms(m, q, k, p):
+    return tuple(rms_norm(t, m.get(f"{p}self_attn.{n}_norm.weight", m.head_dim, offset=0.5), m.c["rms_norm_eps"]) for n, t in (("q", q), ("k", k)))
+
+
+def exaone4():
+    """Where there are windows, the layers without one are not rotated; where there are none, all are."""
+    base = {"architectures": ["Exaone4ForCausalLM"], "hidden_act": "silu", "rms_norm_eps": 1e-5, "rope_theta": 1000000.0}
+    m = Model({**base, "num_hidden_layers": 5, "sliding_window": 6, "sliding_window_pattern": "LLLG"})
+    every, full = frequencies(m, 16), lambda layer: layer == 3
+    yield "exaone4", m, 128, run(m, rms, lambda layer: None if full(layer) else every, swiglu, window=lambda layer: None if full(layer) else 6,
+                                 before=None, after=AFTER, heads=head_norms)
+    m = Model({**base, "sliding_window": None, "tie_word_embeddings": True})
+    yield "exaone4-small", m, 128, run(m, rms, every, swiglu, before=None, after=AFTER, heads=head_norms)
+
+
+def seed_oss():
+    m = Model({"architectures": ["SeedOssForCausalLM"], "hidden_act": "silu", "rms_norm_eps": 1e-6, "rope_theta": 10000000.0, "head_dim": 24,
+               "attention_bias": True})
+    yield "seed-oss", m, 128, run(m, rms, frequencies(m, 24), swiglu, biased=True, queries=0.1)
+
+
+def rotate_neighbours(x, freqs, magnitude=1.0):
+    """As rotate, but the pairs are of elements 2i and 2i+1."""
+    n = 2 * len(freqs)
+    order = np.concatenate([np.arange(0, n, 2), np.arange(1, n, 2)])
+    turned = rotate(x[..., order], freqs, magnitude)
+    out = x.copy()
+    out[..., order] = turned
+    return out
+
+
+def glm4():
+    m = Model({"architectures": ["Glm4ForCausalLM"], "hidden_act": "silu", "rms_norm_eps": 1e-5, "head_dim": 24, "partial_rotary_factor": 0.5,
+               "attention_bias": True})
+    yield "glm4", m, 128, run(m, rms, frequencies(m, 12), gated, biased=True, queries=0.1, turn=rotate_neighbours,
+                              before=("input_layernorm", "post_attention_layernorm"), after=("post_self_attn_layernorm", "post_mlp_layernorm"))
+
+
+for family in (arcee, nemotron, phi3, granite, olmo2, smollm3, stablelm, gemma, gemma2, gemma3, exaone4, seed_oss, glm4):
     for name, m, context, logits in family():
         with open(name + ".json", "w") as f:
             json.dump({"how": f"reference.py, numpy {np.__version__}, float64", "config": m.c, "tensors": m.tensors, "context": context,
