@@ -2,6 +2,7 @@ package server
 
 import (
 	"encoding/json"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -127,7 +128,12 @@ func (m *Model) Prepare(c *Conversation, g *Generation) (*Reading, error) {
 
 // Render returns a conversation's text and tokens.
 func (m *Model) Render(c *Conversation) (string, []int32, error) {
-	text, err := m.Template.Render(c.Request)
+	q := c.Request
+	if _, said := q.Kwargs["enable_thinking"]; !said { // as llama.cpp has it: in some templates a missing one means no
+		q.Kwargs = maps.Clone(q.Kwargs)
+		q.Kwargs["enable_thinking"] = json.RawMessage("true")
+	}
+	text, err := m.Template.Render(q)
 	if err != nil {
 		return "", nil, Invalid("%s", err)
 	}
