@@ -14,6 +14,13 @@ func (s KVShape) PageBytes() int64 {
 	return 2 * PagePositions * int64(s.Heads) * (int64(s.Key) + int64(s.Value))
 }
 
+// PositionHalves returns how many halves a position's keys and values have.
+func (s KVShape) PositionHalves() int { return s.Heads * (s.Key + s.Value) }
+
+// Positions returns how many positions a layer's halves [n·kv_heads·key + n·kv_heads·value] of a page hold, in the order of Device.ReadPage: first
+// the keys [n, kv_heads, key], then the values [n, kv_heads, value].
+func (s KVShape) Positions(halves []uint16) int { return len(halves) / s.PositionHalves() }
+
 // CacheSpec is the shape of a KV cache: F16, Pages·PagePositions positions in every layer.
 type CacheSpec struct {
 	Layers []KVShape

@@ -199,6 +199,11 @@ type Device interface {
 	Read(t Tensor, i int) ([]float32, error)
 	// CopyPage copies page from to page to, in every layer of c.
 	CopyPage(c *Cache, to, from int32)
+	// ReadPage writes the keys and values of a page's first positions to layers, for each of c's layers as many as KVShape.Positions says of
+	// its slice. The order is the same on every device. It may be called between runs.
+	ReadPage(c *Cache, page int32, layers [][]uint16) error
+	// WritePage makes a page's first positions those that ReadPage gave. What lies behind them is lost.
+	WritePage(c *Cache, page int32, layers [][]uint16) error
 
 	io.Closer
 }

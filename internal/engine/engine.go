@@ -4,6 +4,7 @@ package engine
 
 import (
 	"context"
+	"crypto/sha256"
 	"fmt"
 	"runtime"
 	"sync"
@@ -57,13 +58,15 @@ type Engine struct {
 	file    *gguf.File
 	options Options
 	config  model.Config
-	past    []model.NeuronUse // [layers] what was computed before GPUs were given up; nil: none was
-	broken  error             // nothing can be computed any more
+	past    []model.NeuronUse        // [layers] what was computed before GPUs were given up; nil: none was
+	broken  error                    // nothing can be computed any more
+	digest  func() [sha256.Size]byte // of file
 	context int
 	batch   int
 	ubatch  int
 	outputs int
-	pages   int         // of the KV cache
+	pages   int // of the KV cache
+	places  []compute.Place
 	rows    [][]float32 // [n_out][n_vocab] logits of the last step
 	states  [][]float32 // [n_hidden][n_embd] hidden states of the last step
 
@@ -84,6 +87,7 @@ func Open(ctx context.Context, f *gguf.File, o Options) (*Engine, error) {
 		return nil, err
 	}
 	e.config = e.model.Config
+	e.digest = sync.OnceValue(f.Digest)
 	if tok.Size() > e.model.Vocab {
 		e.dev.Close()
 		return nil, fmt.Errorf("%s: the tokenizer has %d tokens but the embedding %d rows", f.Path, tok.Size(), e.model.Vocab)
@@ -148,7 +152,7 @@ func (e *Engine) loadOn(ctx context.Context, dev compute.Device, layout placemen
 	if err != nil {
 		return err
 	}
-	e.dev, e.model, e.pages = dev, m, nPages
+	e.dev, e.model, e.pages, e.places = dev, m, nPages, layout.Places
 	e.loads++
 	m.Watch(e.watchers > 0)
 	if t, ok := dev.(compute.Tuner); ok {
@@ -317,14 +321,14 @@ func (e *Engine) hidden(i int) []float32 { return e.states[i] }
 // logits returns row i of the last step's logits [n_vocab].
 func (e *Engine) logits(i int) []float32 { return e.rows[i] }
 
-// cache returns an empty cache over the model's pages.
-func (e *Engine) cache() *kvcache.Cache {
+// cache returns an empty cache over the model's pages, and what those hold.
+func (e *Engine) cache() (*kvcache.Cache, contents) {
 	m := e.model
 	return kvcache.New(e.pages, compute.PagePositions, func(to, from int32) {
 		e.mu.Lock()
 		defer e.mu.Unlock()
 		m.CopyPage(to, from)
-	})
+	}), pagesOf{e, m}
 }
 
 // ErrNotFinite returns the error of a model whose logits are no numbers.

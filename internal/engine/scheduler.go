@@ -19,8 +19,14 @@ type runner interface {
 	logits(i int) []float32
 	// hidden returns the i-th of the last step's hidden states [n_embd], valid until the next step.
 	hidden(i int) []float32
-	// cache returns an empty cache over the runner's pages.
-	cache() *kvcache.Cache
+	// cache returns an empty cache over the runner's pages, and what those hold.
+	cache() (*kvcache.Cache, contents)
+}
+
+// contents reads and writes pages between steps, as compute.Device does. It fails once the cache was given up for another.
+type contents interface {
+	readPage(page int32, layers [][]uint16) error
+	writePage(page int32, layers [][]uint16) error
 }
 
 // errLost is a runner's error after which everything is evaluated again.
@@ -44,8 +50,9 @@ type scheduler struct {
 
 	mu      sync.Mutex
 	kv      *kvcache.Cache
-	tasks   []*task // those that have work for the model or will have, oldest first
-	held    []*task // of clients' sequences that have no work now
+	pages   contents // of kv
+	tasks   []*task  // those that have work for the model or will have, oldest first
+	held    []*task  // of clients' sequences that have no work now
 	arrived uint64
 	awaited int // tasks whose clients are given a moment
 	taken   int // tasks whose clients read logits in place
@@ -73,7 +80,8 @@ type part struct {
 }
 
 func newScheduler(r runner, l limits, now func() time.Duration) *scheduler {
-	s := &scheduler{limits: l, runner: r, kv: r.cache(), now: now, wake: make(chan struct{}, 1), done: make(chan struct{}), timer: time.NewTimer(time.Hour)}
+	s := &scheduler{limits: l, runner: r, now: now, wake: make(chan struct{}, 1), done: make(chan struct{}), timer: time.NewTimer(time.Hour)}
+	s.kv, s.pages = r.cache()
 	go s.serve()
 	return s
 }
@@ -113,10 +121,12 @@ func (s *scheduler) sequence(t *task) *kvcache.Sequence {
 	return s.kv.NewSequence()
 }
 
-// forget has no keys and values serve later requests that were computed until now, or are by the step that runs.
-func (s *scheduler) forget() {
+// forget calls change, which changes what is computed, and has no keys and values serve later requests that were computed before, or are by the
+// step that runs.
+func (s *scheduler) forget(change func()) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	change()
 	if s.stale = s.stepping; !s.stale {
 		s.kv.Forget()
 	}
@@ -575,7 +585,7 @@ func (s *scheduler) pool(i int) {
 
 // restart begins with an empty cache: everything is evaluated again.
 func (s *scheduler) restart() {
-	s.kv = s.runner.cache()
+	s.kv, s.pages = s.runner.cache()
 	for _, t := range slices.Concat(s.tasks, s.held) {
 		t.kv, t.inStep = s.sequence(t), false
 	}

@@ -68,11 +68,27 @@ func (m *fakeModel) run(p *compute.Params, _ []int32) error {
 
 func (m *fakeModel) logits(i int) []float32 { return m.out[i] }
 
-func (m *fakeModel) cache() *kvcache.Cache {
+// readPage gives labels out as the halves of one layer, two for each.
+func (m *fakeModel) readPage(page int32, layers [][]uint16) error {
+	for i := range len(layers[0]) / 2 {
+		l := m.pages[page][i]
+		layers[0][2*i], layers[0][2*i+1] = uint16(l), uint16(l>>16)
+	}
+	return nil
+}
+
+func (m *fakeModel) writePage(page int32, layers [][]uint16) error {
+	for i := range len(layers[0]) / 2 {
+		m.pages[page][i] = kvcache.Label(layers[0][2*i]) | kvcache.Label(layers[0][2*i+1])<<16
+	}
+	return nil
+}
+
+func (m *fakeModel) cache() (*kvcache.Cache, contents) {
 	for i := range m.pages {
 		m.pages[i] = make([]kvcache.Label, compute.PagePositions)
 	}
-	return kvcache.New(len(m.pages), compute.PagePositions, func(to, from int32) { copy(m.pages[to], m.pages[from]) })
+	return kvcache.New(len(m.pages), compute.PagePositions, func(to, from int32) { copy(m.pages[to], m.pages[from]) }), m
 }
 
 // fakeText is a number that stands for a sequence's text.
@@ -432,8 +448,8 @@ type idleModel struct{ row []float32 }
 func (idleModel) run(*compute.Params, []int32) error { return nil }
 func (m idleModel) logits(int) []float32             { return m.row }
 func (m idleModel) hidden(int) []float32             { return m.row }
-func (idleModel) cache() *kvcache.Cache {
-	return kvcache.New(1<<15, compute.PagePositions, func(_, _ int32) {})
+func (idleModel) cache() (*kvcache.Cache, contents) {
+	return kvcache.New(1<<15, compute.PagePositions, func(_, _ int32) {}), nil
 }
 
 // BenchmarkHandOver measures a token of a single sequence without the model and the sampler.

@@ -341,6 +341,18 @@ func (st *Stream) Close() { st.end(StopCaller, nil) }
 // Reused returns how many tokens of the prompt had keys and values in the cache. It is known from the first call of Request.Progress on.
 func (st *Stream) Reused() int { return st.t.reused }
 
+// History returns the tokens whose keys and values the generation put into the cache or was about to: the prompt and the text but for its last
+// token, without what a shift left out.
+func (st *Stream) History() []int32 {
+	st.e.sched.mu.Lock()
+	defer st.e.sched.mu.Unlock()
+	tokens := make([]int32, len(st.t.labels))
+	for i, l := range st.t.labels {
+		tokens[i] = l.Token()
+	}
+	return tokens
+}
+
 // Err returns why the generation failed, or nil.
 func (st *Stream) Err() error { return st.err }
 

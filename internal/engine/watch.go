@@ -145,10 +145,11 @@ func (e *Engine) Threshold() float32 {
 
 // SetThreshold changes it for the steps that follow. Keys and values that were computed before serve no later request.
 func (e *Engine) SetThreshold(t float32) {
-	e.mu.Lock()
-	e.model.Threshold, e.options.Threshold = t, &t
-	e.mu.Unlock()
-	e.sched.forget()
+	e.sched.forget(func() {
+		e.mu.Lock()
+		defer e.mu.Unlock()
+		e.model.Threshold, e.options.Threshold = t, &t
+	})
 }
 
 // Placed returns what of layer l lies on a GPU.

@@ -12,21 +12,37 @@ import "slices"
 // mean equal keys and values, to the byte.
 type Label uint32
 
-// LabelOf returns the label of a token that was evaluated as part of a prompt, or, if decoded, by the arithmetic of single tokens of running
+// The bits of a label below its token.
+const (
+	decoded Label = 1 << iota
+	foreign
+	kindBits = 2
+)
+
+// LabelOf returns the label of a token that was evaluated as part of a prompt, or, if single, by the arithmetic of single tokens of running
 // sequences, which short prompts are evaluated by too.
-func LabelOf(token int32, decoded bool) Label {
-	l := Label(token) << 1
-	if decoded {
-		l |= 1
+func LabelOf(token int32, single bool) Label {
+	l := Label(token) << kindBits
+	if single {
+		l |= decoded
 	}
 	return l
 }
 
 // Token returns l's token.
-func (l Label) Token() int32 { return int32(l >> 1) }
+func (l Label) Token() int32 { return int32(l >> kindBits) }
 
 // Decoded reports whether the token was evaluated by the arithmetic of single tokens of running sequences.
-func (l Label) Decoded() bool { return l&1 != 0 }
+func (l Label) Decoded() bool { return l&decoded != 0 }
+
+// Foreign returns the label of l's token where it was evaluated on other devices, or on another share of them, which round differently.
+func (l Label) Foreign() Label { return l | foreign }
+
+// IsForeign reports whether that is so.
+func (l Label) IsForeign() bool { return l&foreign != 0 }
+
+// same reports whether l and m name the same token, however evaluated.
+func (l Label) same(m Label) bool { return l>>kindBits == m>>kindBits }
 
 // Cache is the pages of one KV cache. It is used by one goroutine at a time.
 type Cache struct {
@@ -157,6 +173,7 @@ func (c *Cache) filled(n *node) *node {
 	for _, m := range slices.Clone(p.children) {
 		switch {
 		case m == n || len(m.labels) > len(n.labels) || !slices.Equal(m.labels, n.labels[:len(m.labels)]):
+		case len(m.labels) == len(n.labels) && n.refs > 1: // a Prefix reads it
 		case len(m.labels) == len(n.labels):
 			c.hold(m)
 			c.drop(n)
@@ -173,7 +190,7 @@ func (c *Cache) filled(n *node) *node {
 func (p *node) match(want []Label, loose bool) (best *node, most int) {
 	for _, m := range p.children {
 		n := 0
-		for n < min(len(m.labels), len(want)) && (m.labels[n] == want[n] || loose && m.labels[n]>>1 == want[n]>>1) {
+		for n < min(len(m.labels), len(want)) && (m.labels[n] == want[n] || loose && m.labels[n].same(want[n])) {
 			n++
 		}
 		if n > most || n == most && n > 0 && m.refs == 0 && best.refs > 0 { // an idle one may not need to be copied

@@ -66,7 +66,7 @@ func labels(tokens ...int32) (l []kvcache.Label) {
 
 func TestLabel(t *testing.T) {
 	for _, decoded := range []bool{false, true} {
-		if l := kvcache.LabelOf(1<<20, decoded); l.Token() != 1<<20 || l.Decoded() != decoded {
+		if l := kvcache.LabelOf(1<<20, decoded); l.Token() != 1<<20 || l.Decoded() != decoded || l.IsForeign() || !l.Foreign().IsForeign() || l.Foreign().Token() != 1<<20 {
 			t.Errorf("%d is token %d, decoded %t", l, l.Token(), l.Decoded())
 		}
 	}
@@ -243,5 +243,98 @@ func TestForget(t *testing.T) {
 	c.Release()
 	if m.Clear(); !m.NewSequence().Reserve(6 * positions) {
 		t.Error("not all pages are free again")
+	}
+}
+
+// TestFind: of texts that begin alike the longest is found, however its tokens were evaluated, and is not evicted while it is held.
+func TestFind(t *testing.T) {
+	m := newMemory(6)
+	texts := [][]kvcache.Label{
+		labels(1, 2, 3, 4, 5),
+		append([]kvcache.Label{kvcache.LabelOf(1, true).Foreign()}, labels(2, 3, 4, 5, 6, 7)...),
+	}
+	for _, text := range texts {
+		s := &sequence{Sequence: m.NewSequence()}
+		m.write(s, text...)
+		s.Release()
+	}
+	p := m.Find(labels(1, 2, 3, 4, 5, 6, 8))
+	if got, want := p.Labels(), texts[1][:6]; !slices.Equal(got, want) {
+		t.Fatalf("found %v, want %v", got, want)
+	}
+	s := m.NewSequence()
+	if !s.Reserve(4*positions) || s.Reserve(4*positions+1) {
+		t.Errorf("%d pages can be had beside the two that are held", m.Available())
+	}
+	for i, want := range p.Labels() {
+		if got := m.pages[p.Page(i/positions)][i%positions]; got != want {
+			t.Errorf("position %d holds %d, want %d", i, got, want)
+		}
+	}
+	s.Release()
+	p.Release()
+	if m.Held() != 0 {
+		t.Errorf("%d pages are held", m.Held())
+	}
+}
+
+// TestErase: what another text begins with stays, and so does what a sequence holds.
+func TestErase(t *testing.T) {
+	m := newMemory(12)
+	m.write(&sequence{Sequence: m.NewSequence()}, labels(1, 9)...) // and goes on
+	short, long := labels(1, 2, 3, 4, 5, 6), labels(1, 2, 3, 4, 7, 8)
+	for _, text := range [][]kvcache.Label{short, long} {
+		s := &sequence{Sequence: m.NewSequence()}
+		s.want = append(s.want, text[:s.Follow(text, false)]...)
+		m.write(s, text[s.Len():]...)
+		s.Release()
+	}
+	m.Erase(short)
+	if p := m.Find(long); len(p.Labels()) != len(long) {
+		t.Errorf("%d positions of the other text are left, want %d", len(p.Labels()), len(long))
+	} else {
+		p.Release()
+	}
+	if p := m.Find(short); len(p.Labels()) != positions {
+		t.Errorf("%d positions of the text are left, want %d", len(p.Labels()), positions)
+	} else {
+		p.Release()
+	}
+	running := m.NewSequence()
+	running.Follow(long, false)
+	m.Erase(long)
+	if m.Held() != 1+len(running.Pages()) {
+		t.Errorf("%d pages are held, want %d", m.Held(), 1+len(running.Pages()))
+	}
+	running.Release()
+	m.Erase(long)
+	if m.Kept() != 0 || m.Held() != 1 {
+		t.Errorf("%d pages are kept and %d held", m.Kept(), m.Held())
+	}
+}
+
+// TestReadWhileFilled: a page that is read is neither given up nor written again when its sequence turns out to hold what another does.
+func TestReadWhileFilled(t *testing.T) {
+	m := newMemory(3)
+	a, b := &sequence{Sequence: m.NewSequence()}, &sequence{Sequence: m.NewSequence()}
+	m.write(a, labels(1, 2)...)
+	m.write(b, labels(1, 2)...)
+	p := m.Find(labels(1, 2, 3, 4))
+	m.write(b, labels(3, 4)...)
+	m.write(a, labels(3, 4)...) // whose page was found
+	a.Release()
+	b.Release()
+	other := &sequence{Sequence: m.NewSequence()}
+	m.write(other, labels(9, 9, 9, 9, 9, 9, 9, 9)...)
+	for i, want := range p.Labels() {
+		if got := m.pages[p.Page(0)][i]; got != want {
+			t.Errorf("position %d holds %d, want %d", i, got, want)
+		}
+	}
+	p.Release()
+	other.Release()
+	m.Clear()
+	if m.Available() != 3 {
+		t.Errorf("%d pages are free", m.Available())
 	}
 }

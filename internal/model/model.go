@@ -367,5 +367,32 @@ func (m *Model) Logits(i int) ([]float32, error) { return m.dev.Read(m.buf.logit
 // from which logits are computed. It is valid until the next step. It fails where a GPU does.
 func (m *Model) Hidden(i int) ([]float32, error) { return m.dev.Read(m.buf.h, i) }
 
+// ReadPage reads a page's first positions of the KV cache, in every layer: see compute.Device.
+func (m *Model) ReadPage(page int32, layers [][]uint16) error {
+	return m.dev.ReadPage(m.cache, page, layers)
+}
+
+// WritePage writes them.
+func (m *Model) WritePage(page int32, layers [][]uint16) error {
+	return m.dev.WritePage(m.cache, page, layers)
+}
+
+// KVShapes returns the shape of each layer's keys and values.
+func (m *Model) KVShapes() []compute.KVShape { return m.cache.Layers }
+
+// Meaning names what, besides the file, decides which keys and values a token gets, but for rounding.
+func (m *Model) Meaning() string {
+	s := fmt.Sprintf("activation %+v", m.Act)
+	for _, r := range m.ropes {
+		if r != nil {
+			s += fmt.Sprintf(", rope %+v", *r)
+		}
+	}
+	if m.Sparse == Predict {
+		s += fmt.Sprintf(", neurons predicted from a logit of %v", m.Threshold)
+	}
+	return s
+}
+
 // CopyPage copies one page of the KV cache, in every layer.
 func (m *Model) CopyPage(to, from int32) { m.dev.CopyPage(m.cache, to, from) }

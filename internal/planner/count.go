@@ -85,6 +85,8 @@ func (host) Set(rows, n int) (compute.Set, error) {
 func (host) Run(compute.Segment, *compute.Params, func(compute.Verbs)) error { return nil }
 func (host) Read(t compute.Tensor, _ int) ([]float32, error)                 { return make([]float32, t.Cols), nil }
 func (host) CopyPage(*compute.Cache, int32, int32)                           {}
+func (host) ReadPage(*compute.Cache, int32, [][]uint16) error                { return nil }
+func (host) WritePage(*compute.Cache, int32, [][]uint16) error               { return nil }
 func (host) Close() error                                                    { return nil }
 func (host) Data(t compute.Tensor) []float32                                 { return make([]float32, t.Rows*t.Cols) }
 func (host) FillSet(compute.Set, []uint32, int, int)                         {}

@@ -45,6 +45,38 @@ func (d *Device) CopyPage(c *compute.Cache, to, from int32) {
 	}
 }
 
+// ReadPage reads a page's first positions in every layer.
+func (d *Device) ReadPage(c *compute.Cache, page int32, layers [][]uint16) error {
+	pageRows(c, page, layers, func(row, out []uint16) { copy(out, row) })
+	return nil
+}
+
+// WritePage writes them.
+func (d *Device) WritePage(c *compute.Cache, page int32, layers [][]uint16) error {
+	pageRows(c, page, layers, func(row, in []uint16) { copy(row, in) })
+	return nil
+}
+
+// pageRows calls visit for each position and head of a page, with its key and then with its value: the row in the cache, and its place in layers.
+func pageRows(c *compute.Cache, page int32, layers [][]uint16, visit func(row, outside []uint16)) {
+	m := c.Mem.(*cache)
+	for i, l := range c.Layers {
+		n, rest := l.Positions(layers[i]), layers[i]
+		for _, side := range []struct {
+			memory []uint16
+			width  int
+		}{{m.k[i], l.Key}, {m.v[i], l.Value}} {
+			for pos := range n {
+				for h := range l.Heads {
+					at := (int(page)*l.Heads+h)*compute.PagePositions + pos
+					visit(side.memory[at*side.width:][:side.width], rest[:side.width])
+					rest = rest[side.width:]
+				}
+			}
+		}
+	}
+}
+
 // cacheSlot says where StoreKV writes.
 type cacheSlot struct {
 	shape compute.KVShape

@@ -80,7 +80,7 @@ func attentionScripts() (all []script) {
 	}
 	add("prompts/130 tokens", heads{64, 2, 4, 0}, span(0, 190, 130))
 	add("prompts/130 tokens, long", heads{32, 1, 3, 0}, span(0, longest-130, 130))
-	return append(append(all, kindScripts()...), peakedScript(), storeScript(), copyPageScript())
+	return append(append(all, kindScripts()...), peakedScript(), storeScript(), copyPageScript(), movePageScript())
 }
 
 // conversation is a cache with what both sequences hold in its layer. It is made once for a device, and scripts leave it as it was.
@@ -273,4 +273,49 @@ func copyPageScript() script {
 			s.keep(fmt.Sprintf("layer %d", layer), out, ofRow(attentionTolerance))
 		}
 	}}
+}
+
+// movePageScript: a page that is read has what was stored, in the order that all devices share, and one that is written is attended to as if it
+// had been stored.
+func movePageScript() script {
+	narrow, wide := compute.KVShape{Heads: 2, Key: 64, Value: 64}, compute.KVShape{Heads: 1, Key: 32, Value: 16}
+	const stored, kept = 100, 90 - compute.PagePositions // positions; of the second page those that are moved
+	return script{name: "MovePage/all layers", tokens: 1, play: func(s *stage) {
+		c, err := s.dev.Cache(compute.CacheSpec{Layers: []compute.KVShape{narrow, wide, narrow}, Pages: 5})
+		s.must(err)
+		page := make([][]uint16, len(c.Layers))
+		for layer, l := range c.Layers {
+			s.store(c, layer, [][]int32{{3, 1}}, token{0, 0}, s.normal(stored*l.Heads*l.Key), s.normal(stored*l.Heads*l.Value))
+			page[layer] = make([]uint16, kept*l.PositionHalves())
+		}
+		s.must(s.dev.ReadPage(c, 1, page))
+		for layer := range page {
+			s.keepTotal(fmt.Sprintf("page of layer %d", layer), numbersOf(page[layer]), exact)
+		}
+		s.must(s.dev.WritePage(c, 4, page))
+		again := make([][]uint16, len(page))
+		for layer := range page {
+			again[layer] = make([]uint16, len(page[layer]))
+		}
+		s.must(s.dev.ReadPage(c, 4, again))
+		for layer := range page {
+			s.keepTotal(fmt.Sprintf("written page of layer %d", layer), numbersOf(again[layer]), exact)
+		}
+		s.params.Pages, s.params.Seq, s.params.Pos = [][]int32{{3, 4}}, []int32{0}, []int32{compute.PagePositions + kept - 1}
+		for _, layer := range []int{0, 2} {
+			l := c.Layers[layer]
+			q, out := s.input(2*l.Heads*l.Key, s.normal(2*l.Heads*l.Key)), s.output(2*l.Heads*l.Value)
+			s.run(func(v compute.Verbs) { v.Attend(out, q, c, layer, compute.Attention{Scale: 0.125}) })
+			s.keep(fmt.Sprintf("layer %d", layer), out, ofRow(attentionTolerance))
+		}
+	}}
+}
+
+// numbersOf are halves as numbers that they equal only if every bit does.
+func numbersOf(halves []uint16) []float32 {
+	x := make([]float32, len(halves))
+	for i, h := range halves {
+		x[i] = float32(h)
+	}
+	return x
 }

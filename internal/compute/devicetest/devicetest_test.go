@@ -119,6 +119,16 @@ func (f onlyFirstLayer) CopyPage(c *compute.Cache, to, from int32) {
 	f.Device.CopyPage(&one, to, from)
 }
 
+// keysUnread reads pages without the keys of the last layer.
+type keysUnread struct{ compute.Device }
+
+func (f keysUnread) ReadPage(c *compute.Cache, page int32, layers [][]uint16) error {
+	err := f.Device.ReadPage(c, page, layers)
+	last := len(layers) - 1
+	clear(layers[last][:len(layers[last])/2])
+	return err
+}
+
 // lastNeuronLost takes the last row of neurons in as zeros.
 type lastNeuronLost struct{ compute.Device }
 
@@ -151,6 +161,7 @@ func TestFaults(t *testing.T) {
 		{"an observer called twice", "Host/between verbs", hostTwice{ref.New()}, "seen has 10 rows, want 5"},
 		{"a neuron lost", "SparseFFN/Q4_K", lastNeuronLost{ref.New()}, "33 tokens: scalar reference: output"},
 		{"one layer copied", "CopyPage/all layers", onlyFirstLayer{ref.New()}, "layer 1"},
+		{"keys not read", "MovePage/all layers", keysUnread{ref.New()}, "page of layer 2"},
 	} {
 		_, by := groups(1)
 		found := false

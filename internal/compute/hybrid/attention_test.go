@@ -150,3 +150,40 @@ func attentionOfSeveral(t *testing.T, plans map[string][layers + 1]compute.Place
 		}
 	}
 }
+
+// TestPages: a page of a cache whose layers lie on several devices is read as it was written, whichever layers differ in shape.
+func TestPages(t *testing.T) {
+	const seed = 6
+	rng := rand.New(rand.NewPCG(seed, 0))
+	spec := compute.CacheSpec{Layers: []compute.KVShape{{Heads: 1, Key: 16, Value: 8}, {Heads: 2, Key: 32, Value: 32}, {Heads: 3, Key: 8, Value: 16}}, Pages: 4}
+	on := func(gpu compute.Tier, attention bool) compute.Place {
+		return compute.Place{Split: compute.Split{Tier: gpu}, Attention: attention}
+	}
+	for name, plan := range map[string][layers + 1]compute.Place{
+		"a layer in RAM":   {on(0, true), on(0, false), on(0, true)},
+		"GPUs, to and fro": {on(1, true), on(0, true), on(1, true)},
+		"two GPUs and RAM": {on(0, true), on(1, false), on(1, true)},
+	} {
+		dev := device(t, plan, false)
+		c, err := dev.Cache(spec)
+		if err != nil {
+			t.Fatal(err)
+		}
+		const positions = 50
+		want, got := make([][]uint16, layers), make([][]uint16, layers)
+		for l, shape := range spec.Layers {
+			want[l], got[l] = make([]uint16, positions*shape.PositionHalves()), make([]uint16, positions*shape.PositionHalves())
+			for i := range want[l] {
+				want[l][i] = uint16(rng.Uint32())
+			}
+		}
+		err = dev.WritePage(c, 2, want)
+		if err == nil {
+			dev.CopyPage(c, 1, 2)
+			err = dev.ReadPage(c, 1, got)
+		}
+		if err != nil || !slices.EqualFunc(got, want, slices.Equal[[]uint16]) {
+			t.Errorf("%s: what is read is not what was written (seed %d): %v", name, seed, err)
+		}
+	}
+}

@@ -320,6 +320,42 @@ func (d *Device) CopyPage(c *compute.Cache, to, from int32) {
 	}
 }
 
+// ReadPage reads each layer's part of a page where it lies.
+func (d *Device) ReadPage(c *compute.Cache, page int32, layers [][]uint16) error {
+	return d.eachPart(c, layers, func(dev compute.Device, part *compute.Cache, layers [][]uint16) error {
+		return dev.ReadPage(part, page, layers)
+	})
+}
+
+// WritePage writes each layer's part of a page where it lies.
+func (d *Device) WritePage(c *compute.Cache, page int32, layers [][]uint16) error {
+	return d.eachPart(c, layers, func(dev compute.Device, part *compute.Cache, layers [][]uint16) error {
+		return dev.WritePage(part, page, layers)
+	})
+}
+
+// eachPart calls f for the GPU's and the host's part of a cache, with those of layers that are its own.
+func (d *Device) eachPart(c *compute.Cache, layers [][]uint16, f func(compute.Device, *compute.Cache, [][]uint16) error) error {
+	m := c.Mem.(*cache)
+	var gpu, host [][]uint16
+	for l, on := range d.attention {
+		if on {
+			gpu = append(gpu, layers[l])
+		} else {
+			host = append(host, layers[l])
+		}
+	}
+	if m.gpu != nil {
+		if err := f(d.gpu, m.gpu, gpu); err != nil {
+			return d.ofGPU(err)
+		}
+	}
+	if m.host != nil {
+		return f(d.host, m.host, host)
+	}
+	return nil
+}
+
 // Read returns row i of t from where its content is.
 func (d *Device) Read(t compute.Tensor, i int) ([]float32, error) {
 	m := t.Mem.(*tensor)

@@ -44,6 +44,34 @@ func (d *Device) CopyPage(c *compute.Cache, to, from int32) {
 	}
 }
 
+// ReadPage reads a page's first positions in every layer.
+func (d *Device) ReadPage(c *compute.Cache, page int32, layers [][]uint16) error {
+	for i, l := range c.Layers {
+		n := l.Positions(layers[i])
+		nk, nv := l.Heads*l.Key, l.Heads*l.Value
+		for slot := range n {
+			k, v := position(c, i, page, slot)
+			copy(layers[i][slot*nk:][:nk], k)
+			copy(layers[i][n*nk+slot*nv:][:nv], v)
+		}
+	}
+	return nil
+}
+
+// WritePage writes them.
+func (d *Device) WritePage(c *compute.Cache, page int32, layers [][]uint16) error {
+	for i, l := range c.Layers {
+		n := l.Positions(layers[i])
+		nk, nv := l.Heads*l.Key, l.Heads*l.Value
+		for slot := range n {
+			k, v := position(c, i, page, slot)
+			copy(k, layers[i][slot*nk:])
+			copy(v, layers[i][n*nk+slot*nv:])
+		}
+	}
+	return nil
+}
+
 // storeKV rounds keys and values to halves.
 func (d *Device) storeKV(c *compute.Cache, layer int, k, v compute.Tensor) {
 	for t := range k.Rows {

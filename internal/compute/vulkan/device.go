@@ -38,6 +38,8 @@ type Device struct {
 	stage      stage
 	inputs     exchange
 	results    exchange
+	pagesIn    exchange // of the KV cache, on their way from files
+	pagesOut   exchange // to files
 	seen       readback
 	uploaded   func(int64)
 	quantised  bool // there are weights of quantised types
@@ -121,6 +123,7 @@ func (d *Device) reset() {
 	clear(d.sizes)
 	d.played, d.lead, d.tables = nil, 0, 0
 	d.inputs, d.results = exchange{memory: &d.mem, purpose: driver.ToDevice}, exchange{memory: &d.mem, purpose: driver.ToHost}
+	d.pagesIn, d.pagesOut = exchange{memory: &d.mem, purpose: driver.ToDevice}, exchange{memory: &d.mem, purpose: driver.ToHost}
 	d.seen, d.stage = readback{d: d, rows: map[place]driver.View{}, known: map[string][]readTensor{}, bytes: exchange{memory: &d.mem, purpose: driver.ToHost}}, stage{d: d}
 }
 

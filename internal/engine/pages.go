@@ -1,0 +1,76 @@
+package engine
+
+import "github.com/powerinfer-go/powerinfer/internal/kvcache"
+
+// What reads and fills the cache beside the tasks. Pages are held meanwhile, so that the lock is not.
+
+// find returns the longest beginning of labels that the cache holds, and what its pages hold. release must follow. header is called at the same
+// moment: it says what the keys and values mean.
+func (s *scheduler) find(labels []kvcache.Label, header func() error) (*kvcache.Prefix, contents, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	err := s.closed
+	if err == nil {
+		err = header()
+	}
+	if err == nil && s.stale { // all is about to be forgotten
+		err = ErrNotCached
+	}
+	if err != nil {
+		return nil, nil, err
+	}
+	return s.kv.Find(labels), s.pages, nil
+}
+
+// release gives a prefix's pages back.
+func (s *scheduler) release(p *kvcache.Prefix) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	p.Release()
+	s.notify()
+}
+
+// erase frees the pages that hold a text and serve no other.
+func (s *scheduler) erase(text []kvcache.Label) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.kv.Erase(text)
+	return s.closed
+}
+
+// begin returns a sequence that is to be filled from outside the model. adopt must follow.
+func (s *scheduler) begin() (*kvcache.Sequence, contents, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed != nil {
+		return nil, nil, s.closed
+	}
+	return s.kv.NewSequence(), s.pages, nil
+}
+
+// extend reports whether seq, nothing of which was adopted yet, has pages for n positions. Idle prefixes make room, tasks do not.
+func (s *scheduler) extend(seq *kvcache.Sequence, n int) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return seq.Reserve(n)
+}
+
+// adopt ends the filling of seq: its pages hold what labels name, and stay for whoever needs them; or, after an error of fits, nothing. fits is called
+// at the same moment: it says whether the model would still compute the same. Pages of a cache that was given up meanwhile are lost.
+func (s *scheduler) adopt(seq *kvcache.Sequence, pages contents, labels []kvcache.Label, fits func() error) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	err := s.closed
+	if err == nil {
+		err = fits()
+	}
+	if err == nil && (pages != s.pages || s.stale) {
+		err = errChanged
+	}
+	if err == nil {
+		seq.Append(labels...)
+	}
+	seq.Release()
+	s.notify()
+	return err
+}

@@ -1,0 +1,249 @@
+package engine
+
+import (
+	"bufio"
+	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"runtime"
+	"runtime/debug"
+	"slices"
+
+	"github.com/powerinfer-go/powerinfer/internal/atomicfile"
+	"github.com/powerinfer-go/powerinfer/internal/kvcache"
+	"github.com/powerinfer-go/powerinfer/internal/kvfile"
+	"github.com/powerinfer-go/powerinfer/internal/model"
+)
+
+// Saved says what was written to a file of keys and values, or read from it.
+type Saved struct {
+	Tokens []int32 // of the text whose keys and values were written, or lie in the cache now
+	Bytes  int64   // of the file
+}
+
+// ErrNotCached is the error of saving a text of which the cache holds nothing.
+var ErrNotCached = errors.New("the KV cache holds nothing of this text any more")
+
+// ErrNoRoom is the error of restoring where running requests hold all of the cache.
+var ErrNoRoom = errors.New("running requests hold the whole KV cache; try again when one has ended")
+
+// errChanged is the error of what was under way when the cache was given up.
+var errChanged = errors.New("meanwhile the sparse threshold was changed, or the model loaded again because a GPU failed; try again")
+
+// SaveFile is Save to a file, which appears under its name only when it is complete.
+func (e *Engine) SaveFile(ctx context.Context, path string, tokens []int32) (s Saved, err error) {
+	err = atomicfile.Write(path, func(f *atomicfile.File) error {
+		s, err = e.Save(ctx, f, tokens)
+		return err
+	})
+	return s, err
+}
+
+// RestoreFile is Restore from a file. Errors name it.
+func (e *Engine) RestoreFile(ctx context.Context, path string) (Saved, error) {
+	info, err := os.Stat(path) // first: opening a pipe would wait for its writer
+	if err != nil {
+		return Saved{}, err
+	}
+	if !info.Mode().IsRegular() {
+		return Saved{}, fmt.Errorf("%s is not a regular file", path)
+	}
+	f, err := os.Open(path)
+	if err != nil {
+		return Saved{}, err
+	}
+	defer f.Close()
+	s, err := e.Restore(ctx, f, info.Size())
+	if err != nil {
+		return s, fmt.Errorf("%s: %w", path, err)
+	}
+	return s, nil
+}
+
+// Save writes the keys and values of the longest beginning of a text that the cache holds. Requests go on meanwhile: a page is read between two steps.
+func (e *Engine) Save(ctx context.Context, w io.Writer, tokens []int32) (s Saved, err error) {
+	want := make([]kvcache.Label, len(tokens))
+	for i, id := range tokens {
+		want[i] = kvcache.LabelOf(id, false)
+	}
+	e.digest() // which may have to read much
+	var h kvfile.Header
+	prefix, pages, err := e.sched.find(want, func() (err error) {
+		h, err = e.header()
+		return err
+	})
+	if err != nil {
+		return s, err
+	}
+	defer e.sched.release(prefix)
+	if len(prefix.Labels()) == 0 {
+		return s, ErrNotCached
+	}
+	h.Labels = prefix.Labels()
+	out := bufio.NewWriterSize(w, 1<<20)
+	file, err := kvfile.NewWriter(out, &h)
+	for i := 0; err == nil && i < h.Pages(); i++ {
+		page := h.NewPage(h.PageLen(i))
+		if err = ctx.Err(); err == nil {
+			err = pages.readPage(prefix.Page(i), page)
+		}
+		if err == nil {
+			err = file.Page(page)
+		}
+	}
+	if err == nil {
+		err = out.Flush()
+	}
+	if err != nil {
+		return s, err
+	}
+	return Saved{tokens[:len(h.Labels)], h.Bytes()}, nil
+}
+
+// Restore reads what Save wrote, size bytes, into the cache, as if the text had been evaluated and its request had ended. Of a text for which
+// there is no room, because running requests hold the pages or the context is shorter, the beginning is restored. After an error the cache has
+// nothing of it.
+func (e *Engine) Restore(ctx context.Context, r io.Reader, size int64) (s Saved, err error) {
+	f, err := kvfile.NewReader(r, size)
+	if err != nil {
+		return s, err
+	}
+	if err := e.accept(f); err != nil {
+		return s, err
+	}
+	seq, pages, err := e.sched.begin()
+	if err != nil {
+		return s, err
+	}
+	kept := 0
+	for i := 0; i < f.Pages(); i++ {
+		n := f.PageLen(i)
+		page := f.NewPage(n)
+		if err = ctx.Err(); err == nil {
+			err = f.Next(page)
+		}
+		if err != nil || !e.sched.extend(seq, kept+n) {
+			break
+		}
+		if err = pages.writePage(seq.Pages()[i], page); err != nil {
+			break
+		}
+		kept += n
+	}
+	if err == nil && kept == 0 {
+		err = ErrNoRoom
+	}
+	kept = min(kept, e.context)
+	err = e.sched.adopt(seq, pages, f.Labels[:kept], func() error {
+		if err != nil {
+			return err
+		}
+		now, err := e.header()
+		if err == nil && now.Model != f.Model {
+			err = errChanged
+		}
+		return err
+	})
+	if err != nil {
+		return s, err
+	}
+	for _, l := range f.Labels[:kept] {
+		s.Tokens = append(s.Tokens, l.Token())
+	}
+	s.Bytes = f.Bytes()
+	return s, nil
+}
+
+// Erase drops a text's keys and values from the cache, but for those that serve other texts.
+func (e *Engine) Erase(tokens []int32) error {
+	want := make([]kvcache.Label, len(tokens))
+	for i, id := range tokens {
+		want[i] = kvcache.LabelOf(id, false)
+	}
+	return e.sched.erase(want)
+}
+
+// accept checks that f's keys and values are this model's. Those that were computed by other arithmetic are marked.
+func (e *Engine) accept(f *kvfile.Reader) error {
+	h, err := e.header()
+	switch {
+	case err != nil:
+		return err
+	case f.Model != h.Model && f.Name != h.Name:
+		return fmt.Errorf("the file was saved with another model, %q, and this one is %q", f.Name, h.Name)
+	case f.Model != h.Model || !slices.Equal(f.Layers, h.Layers):
+		return errors.New("the file was saved with another model of this name, or with other options of its context, activation or sparse threshold")
+	}
+	for i, l := range f.Labels {
+		if int(l.Token()) >= e.config.Vocab {
+			return fmt.Errorf("the file is damaged: token %d is not in the vocabulary of %d", l.Token(), e.config.Vocab)
+		}
+		if f.Arithmetic != h.Arithmetic {
+			f.Labels[i] = l.Foreign()
+		}
+	}
+	return nil
+}
+
+// maxModelName is how many bytes of a model's name a file keeps.
+const maxModelName = 200
+
+// header returns what files of the model's keys and values have in common.
+func (e *Engine) header() (h kvfile.Header, err error) {
+	base := e.digest()
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.broken != nil {
+		return h, e.broken
+	}
+	h.Name = e.config.Name[:min(maxModelName, len(e.config.Name))]
+	h.Layers = e.model.KVShapes()
+	h.Model = sha256.Sum256(fmt.Appendf(base[:], "%s", e.model.Meaning()))
+	h.Arithmetic = sha256.Sum256(fmt.Appendf(nil, "%s %s %v %s %+v %v %v", build(), runtime.GOARCH, e.dev.Name(), e.model.Sparse, e.places, e.options.NoRepack, e.options.Order))
+	return h, nil
+}
+
+// build names the program: another version may round in another way.
+func build() string {
+	info, ok := debug.ReadBuildInfo()
+	if !ok {
+		return ""
+	}
+	s := info.Main.Version
+	for _, v := range info.Settings {
+		if v.Key == "vcs.revision" {
+			s += " " + v.Value
+		}
+	}
+	return s
+}
+
+// pagesOf is the pages of a model that e may have given up for another.
+type pagesOf struct {
+	e *Engine
+	m *model.Model
+}
+
+// use calls f with the model, if it is still e's, while no step runs.
+func (p pagesOf) use(f func() error) error {
+	p.e.mu.Lock()
+	defer p.e.mu.Unlock()
+	switch {
+	case p.e.broken != nil:
+		return p.e.broken
+	case p.e.model != p.m:
+		return errChanged
+	}
+	return f()
+}
+
+func (p pagesOf) readPage(page int32, layers [][]uint16) error {
+	return p.use(func() error { return p.m.ReadPage(page, layers) })
+}
+
+func (p pagesOf) writePage(page int32, layers [][]uint16) error {
+	return p.use(func() error { return p.m.WritePage(page, layers) })
+}

@@ -1,0 +1,32 @@
+package gguf
+
+import (
+	"crypto/sha256"
+	"encoding/binary"
+	"fmt"
+)
+
+// digestSample is how many bytes at the beginning and in the middle of each tensor's data Digest reads.
+const digestSample = 64
+
+// Digest returns a SHA-256 of f's metadata, of the names, types and shapes of its tensors, and of samples of their data, so that models that were
+// trained further differ. It reads a few pages of the file for each tensor, not the whole file.
+func (f *File) Digest() [sha256.Size]byte {
+	h := sha256.New()
+	for _, kv := range f.Keys {
+		b := appendText(nil, kv.Key)
+		if v, err := appendValue(b, kv.Value); err == nil {
+			b = v
+		}
+		h.Write(b)
+	}
+	for _, t := range f.Tensors {
+		b := appendText(nil, t.Name)
+		b = fmt.Append(b, t.Type, t.Shape)
+		b = binary.LittleEndian.AppendUint64(b, uint64(len(t.Data)))
+		b = append(b, t.Data[:min(digestSample, len(t.Data))]...)
+		middle := t.Data[len(t.Data)/2:]
+		h.Write(append(b, middle[:min(digestSample, len(middle))]...))
+	}
+	return [sha256.Size]byte(h.Sum(nil))
+}

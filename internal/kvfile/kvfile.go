@@ -1,0 +1,251 @@
+// Package kvfile reads and writes files of keys and values: what a KV cache holds of one text. docs/kv-file.md describes the format.
+package kvfile
+
+import (
+	"bufio"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"hash/crc32"
+	"io"
+
+	"github.com/powerinfer-go/powerinfer/internal/compute"
+	"github.com/powerinfer-go/powerinfer/internal/kvcache"
+)
+
+// magic begins every file. A transfer that changes line ends damages it.
+const magic = "PIKV\r\n\x1a\n"
+
+const version = 1
+
+// Limits on what a header may say: beyond them a file is taken for damaged before memory is asked for.
+const (
+	maxName   = 1 << 10 // bytes
+	maxLayers = 1 << 12
+	maxWidth  = 1 << 20 // KV heads, and elements of a head
+	maxTokens = 1 << 24
+)
+
+// Digest is a SHA-256.
+type Digest [32]byte
+
+// Header says what a file holds.
+type Header struct {
+	Name       string // of the model, for people
+	Model      Digest // of all that decides what keys and values a token gets, but for rounding
+	Arithmetic Digest // of what decides rounding
+	Layers     []compute.KVShape
+	Labels     []kvcache.Label // of its positions
+}
+
+// fixed are the header's bytes before its lists.
+const fixed = len(magic) + 4 + 32 + 32 + 4 + 4 + 4
+
+// Bytes returns the size of the whole file.
+func (h *Header) Bytes() int64 {
+	halves := int64(0)
+	for _, l := range h.Layers {
+		halves += int64(l.PositionHalves())
+	}
+	n := int64(len(h.Labels))
+	pages := (n + compute.PagePositions - 1) / compute.PagePositions
+	return int64(fixed+len(h.Name)+12*len(h.Layers)) + 4*n + 4 + 2*halves*n + 4*pages
+}
+
+// NewPage returns memory for a page of the header's layers, its first n positions: see compute.Device.ReadPage.
+func (h *Header) NewPage(n int) [][]uint16 {
+	page := make([][]uint16, len(h.Layers))
+	for i, l := range h.Layers {
+		page[i] = make([]uint16, n*l.PositionHalves())
+	}
+	return page
+}
+
+// PageLen returns how many positions page i has.
+func (h *Header) PageLen(i int) int {
+	return min(compute.PagePositions, len(h.Labels)-i*compute.PagePositions)
+}
+
+// Pages returns the number of pages.
+func (h *Header) Pages() int {
+	return (len(h.Labels) + compute.PagePositions - 1) / compute.PagePositions
+}
+
+// A label in a file is a token and two bits that say by which arithmetic it was evaluated.
+const (
+	singleToken = 1 << iota
+	otherDevices
+	kindBits = 2
+)
+
+func (h *Header) encode() ([]byte, error) {
+	if len(h.Name) > maxName || len(h.Layers) > maxLayers || len(h.Labels) > maxTokens {
+		return nil, fmt.Errorf("%d tokens of %d layers are more than a file of keys and values can hold", len(h.Labels), len(h.Layers))
+	}
+	le := binary.LittleEndian
+	b := append(make([]byte, 0, fixed), magic...)
+	b = le.AppendUint32(b, version)
+	b = append(b, h.Model[:]...)
+	b = append(b, h.Arithmetic[:]...)
+	b = le.AppendUint32(b, uint32(len(h.Name)))
+	b = le.AppendUint32(b, uint32(len(h.Layers)))
+	b = le.AppendUint32(b, uint32(len(h.Labels)))
+	b = append(b, h.Name...)
+	for _, l := range h.Layers {
+		b = le.AppendUint32(le.AppendUint32(le.AppendUint32(b, uint32(l.Heads)), uint32(l.Key)), uint32(l.Value))
+	}
+	for _, l := range h.Labels {
+		v := uint32(l.Token()) << kindBits
+		if l.Decoded() {
+			v |= singleToken
+		}
+		if l.IsForeign() {
+			v |= otherDevices
+		}
+		b = le.AppendUint32(b, v)
+	}
+	return le.AppendUint32(b, checksum(b)), nil
+}
+
+var castagnoli = crc32.MakeTable(crc32.Castagnoli)
+
+func checksum(b []byte) uint32 { return crc32.Checksum(b, castagnoli) }
+
+// Writer writes a file.
+type Writer struct {
+	w      io.Writer
+	buffer []byte
+}
+
+// NewWriter writes h to w. As many pages as it has follow.
+func NewWriter(w io.Writer, h *Header) (*Writer, error) {
+	b, err := h.encode()
+	if err == nil {
+		_, err = w.Write(b)
+	}
+	return &Writer{w: w}, err
+}
+
+// Page writes the next page.
+func (w *Writer) Page(layers [][]uint16) error {
+	b := w.buffer[:0]
+	for _, l := range layers {
+		for _, x := range l {
+			b = binary.LittleEndian.AppendUint16(b, x)
+		}
+	}
+	b = binary.LittleEndian.AppendUint32(b, checksum(b))
+	w.buffer = b
+	_, err := w.w.Write(b)
+	return err
+}
+
+// Reader reads a file.
+type Reader struct {
+	Header
+	r      io.Reader
+	buffer []byte
+}
+
+// errDamaged is the error of a file whose content is not what was written.
+var errDamaged = errors.New("the file is damaged: a checksum is wrong; evaluate the text again and save it anew")
+
+// NewReader reads the header of a file of size bytes from r, and checks that the file is complete.
+func NewReader(r io.Reader, size int64) (*Reader, error) {
+	in := bufio.NewReaderSize(r, 1<<16)
+	head := make([]byte, fixed, 1<<12)
+	if _, err := io.ReadFull(in, head); err != nil || string(head[:len(magic)]) != magic {
+		return nil, notOurs(err)
+	}
+	le := binary.LittleEndian
+	b := head[len(magic):]
+	if v := le.Uint32(b); v != version {
+		return nil, fmt.Errorf("the file has version %d of its format, and this program reads version %d", v, version)
+	}
+	f := &Reader{r: in}
+	copy(f.Model[:], b[4:])
+	copy(f.Arithmetic[:], b[36:])
+	name, layers, tokens := int64(le.Uint32(b[68:])), int64(le.Uint32(b[72:])), int64(le.Uint32(b[76:]))
+	rest := name + 12*layers + 4*tokens + 4
+	if name > maxName || layers > maxLayers || tokens > maxTokens || tokens == 0 || layers == 0 || int64(fixed)+rest > size {
+		return nil, fmt.Errorf("the file is damaged: its header tells of %d layers and %d tokens in %d bytes", layers, tokens, size)
+	}
+	head = append(head, make([]byte, rest)...)
+	if _, err := io.ReadFull(in, head[fixed:]); err != nil {
+		return nil, cut(err)
+	}
+	if body := head[:len(head)-4]; checksum(body) != le.Uint32(head[len(body):]) {
+		return nil, errDamaged
+	}
+	return f, f.decode(head[fixed:], int(name), int(layers), int(tokens), size)
+}
+
+// decode reads the header's lists.
+func (f *Reader) decode(b []byte, name, layers, tokens int, size int64) error {
+	le := binary.LittleEndian
+	f.Name, b = string(b[:name]), b[name:]
+	most := size / 2 / int64(tokens) // halves that a position can have, so that no product below overflows
+	for range layers {
+		l := compute.KVShape{Heads: int(le.Uint32(b)), Key: int(le.Uint32(b[4:])), Value: int(le.Uint32(b[8:]))}
+		if min(l.Heads, l.Key, l.Value) < 1 || max(l.Heads, l.Key, l.Value) > maxWidth {
+			return fmt.Errorf("the file is damaged: a layer has %d KV heads of %d and %d elements", l.Heads, l.Key, l.Value)
+		}
+		if most -= int64(l.PositionHalves()); most < 0 {
+			return fmt.Errorf("the file has %d bytes, fewer than the layers of %d tokens take: it was cut short or is damaged", size, tokens)
+		}
+		f.Layers, b = append(f.Layers, l), b[12:]
+	}
+	f.Labels = make([]kvcache.Label, tokens)
+	for i := range f.Labels {
+		v := le.Uint32(b[4*i:])
+		f.Labels[i] = kvcache.LabelOf(int32(v>>kindBits), v&singleToken != 0)
+		if v&otherDevices != 0 {
+			f.Labels[i] = f.Labels[i].Foreign()
+		}
+	}
+	if want := f.Bytes(); size != want {
+		return fmt.Errorf("the file has %d bytes instead of %d: it was cut short or is damaged", size, want)
+	}
+	return nil
+}
+
+// Next reads the next page, which has as many positions as page has room for: PageLen's.
+func (f *Reader) Next(page [][]uint16) error {
+	n := 4
+	for _, l := range page {
+		n += 2 * len(l)
+	}
+	if cap(f.buffer) < n {
+		f.buffer = make([]byte, n)
+	}
+	b := f.buffer[:n]
+	if _, err := io.ReadFull(f.r, b); err != nil {
+		return cut(err)
+	}
+	if checksum(b[:n-4]) != binary.LittleEndian.Uint32(b[n-4:]) {
+		return errDamaged
+	}
+	for _, l := range page {
+		for i := range l {
+			l[i] = binary.LittleEndian.Uint16(b[2*i:])
+		}
+		b = b[2*len(l):]
+	}
+	return nil
+}
+
+// notOurs is the error of a file without the magic; err is that of reading it, or nil.
+func notOurs(err error) error {
+	if err != nil && !errors.Is(err, io.EOF) && !errors.Is(err, io.ErrUnexpectedEOF) {
+		return err
+	}
+	return errors.New("this is no file of keys and values that PowerInfer saved")
+}
+
+// cut is err in words, if a file ends too early.
+func cut(err error) error {
+	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
+		return errors.New("the file ends too early: it was cut short")
+	}
+	return err
+}
