@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -56,6 +57,7 @@ docs/server.md. Ctrl-C stops the server: requests that run may end, a second Ctr
 			&cli.BoolFlag{Name: "embeddings", Aliases: []string{"embedding"}, Usage: "accepted; embeddings are always answered", Sources: env("EMBEDDINGS")},
 			&cli.StringFlag{Name: "reasoning", Aliases: []string{"rea"}, Value: "auto", Usage: "whether answers of chats begin with thoughts: on, off, or auto, which is what the template says", Sources: env("REASONING")},
 			&cli.BoolFlag{Name: "context-shift", Usage: "have a text go on where the context is full, without its oldest tokens", Sources: env("CONTEXT_SHIFT")},
+			&cli.StringFlag{Name: "slot-save-path", Usage: "let requests save what the KV cache has of their texts in the folder `DIR`, and restore it", Sources: env("SLOT_SAVE_PATH")},
 			&cli.BoolFlag{Name: "metrics", Usage: "answer /metrics, for Prometheus", Sources: env("ENDPOINT_METRICS")},
 		}, templateFlags(), samplerFlags(), logFlags(), []cli.Flag{
 			&cli.BoolFlag{Name: "verbose", Aliases: []string{"v"}, Usage: "say how the model is computed"},
@@ -203,7 +205,12 @@ func choosePooling(c *cli.Command, f *gguf.File) (engine.Pooling, error) {
 func modelOptions(c *cli.Command, log *slog.Logger) (server.ModelOptions, error) {
 	o := server.ModelOptions{
 		Name: c.String("alias"), Slots: c.Int("parallel"), Queue: c.Int("max-queue"), Predict: c.Int("n-predict"), Log: log,
-		LogPrompts: c.Bool("log-prompts"), Shift: c.Bool("context-shift"), Reasoning: c.String("reasoning"),
+		LogPrompts: c.Bool("log-prompts"), Shift: c.Bool("context-shift"), Reasoning: c.String("reasoning"), SlotPath: c.String("slot-save-path"),
+	}
+	if o.SlotPath != "" {
+		if info, err := os.Stat(o.SlotPath); err != nil || !info.IsDir() {
+			return o, fmt.Errorf("--slot-save-path %s is not a folder", o.SlotPath)
+		}
 	}
 	switch {
 	case o.Slots < 1 || o.Slots > mostSequences:

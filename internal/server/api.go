@@ -72,6 +72,30 @@ func (a *API) Ask(path string, handle func(w http.ResponseWriter, r *http.Reques
 	})
 }
 
+// Control has what is posted to path answered by handle with the model that the field or the query's value model names, or the usual one. The body
+// may be empty.
+func (a *API) Control(path string, handle func(w http.ResponseWriter, r *http.Request, f *Fields, m *Model) error) {
+	a.handle("POST "+path, func(w http.ResponseWriter, r *http.Request) error {
+		f, err := parseFields([]byte("{}"))
+		if r.ContentLength != 0 {
+			f, err = a.s.readBody(w, r)
+		}
+		if err != nil {
+			return err
+		}
+		name := r.URL.Query().Get("model")
+		if f.Read("model", &name); f.err != nil {
+			return f.err
+		}
+		m, release, err := a.s.Models.Use(r.Context(), name)
+		if err != nil {
+			return err
+		}
+		defer release()
+		return handle(w, r, f, m)
+	})
+}
+
 // handle has what matches pattern answered by handle, whose error is told in the API's form.
 func (a *API) handle(pattern string, handle func(w http.ResponseWriter, r *http.Request) error) {
 	a.s.forms[pattern] = a.form

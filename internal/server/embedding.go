@@ -113,16 +113,12 @@ func (m *Model) Embed(ctx context.Context, texts [][]int32, p engine.Pooling) ([
 
 // embedOne embeds one text, when a slot is free.
 func (m *Model) embedOne(ctx context.Context, ids []int32, p engine.Pooling) ([][]float32, error) {
-	select {
-	case slot := <-m.slots:
-		m.busy[slot].Store(true)
-		defer func() {
-			m.busy[slot].Store(false)
-			m.slots <- slot
-		}()
-	case <-ctx.Done():
-		return nil, context.Cause(ctx)
+	slot, err := m.slots.take(ctx, AnySlot)
+	if err != nil {
+		return nil, err
 	}
+	defer m.slots.give(slot)
+	m.slots.begin(slot, nil)
 	return m.Engine.Embed(ctx, ids, p)
 }
 

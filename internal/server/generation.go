@@ -19,6 +19,7 @@ type Generation struct {
 	ReportProgress bool
 	ReportTimings  bool // with each token
 	Limits         Limits
+	Slot           int // which has to generate it, or AnySlot
 }
 
 // An Event is something that happened to one of a request's texts. One of Token, Progress and End is set, or none: then nothing happened
@@ -122,20 +123,17 @@ func deliver(ctx context.Context, events <-chan Event, n int, yield func(Event) 
 
 // generate makes one text, when a slot is free. The request came in at begin.
 func (m *Model) generate(ctx context.Context, g *Generation, begin time.Time, tell func(Event)) {
-	slot := 0
-	select {
-	case slot = <-m.slots:
-	case <-ctx.Done():
+	slot, err := m.slots.take(ctx, g.Slot)
+	if err != nil {
 		return
 	}
-	m.busy[slot].Store(true)
-	defer func() {
-		m.busy[slot].Store(false)
-		m.slots <- slot
-	}()
+	defer m.slots.give(slot)
+	m.slots.begin(slot, g)
 	waited := time.Since(begin)
-	res, err := m.run(ctx, g, begin, func(e Event) {
-		e.Slot = slot
+	res, err := m.run(ctx, g, slot, begin, func(e Event) {
+		if e.Slot = slot; e.Token != nil {
+			m.slots.change(slot, func(p *Slot) { p.Decoded++ })
+		}
 		tell(e)
 	})
 	m.Count.Ended(&res, waited+res.Wait, time.Since(begin))
@@ -145,7 +143,7 @@ func (m *Model) generate(ctx context.Context, g *Generation, begin time.Time, te
 	}
 }
 
-func (m *Model) run(ctx context.Context, g *Generation, begin time.Time, tell func(Event)) (engine.Result, error) {
+func (m *Model) run(ctx context.Context, g *Generation, slot int, begin time.Time, tell func(Event)) (engine.Result, error) {
 	sampler, err := sample.New(g.Sampling, m.Engine.Config().Vocab)
 	if err != nil {
 		return engine.Result{}, Invalid("%s", err)
@@ -203,6 +201,7 @@ func (m *Model) run(ctx context.Context, g *Generation, begin time.Time, tell fu
 	}
 	st.Close()
 	res, err := st.Result(), st.Err()
+	m.slots.change(slot, func(p *Slot) { p.Tokens, p.Result = st.History(), res })
 	if goesOn {
 		res.Text, _ = limit.pass(res.Text)
 		res.Text += limit.rest()

@@ -32,6 +32,7 @@ type ModelOptions struct {
 
 	LogPrompts bool   // the log has what is asked and answered
 	Reasoning  string // on or off: whether chats begin with thoughts where the template leaves the choice; else it is the template's
+	SlotPath   string // folder of saved slots; empty: none are saved
 	Shift      bool   // a text goes on where the context is full, without its oldest tokens
 
 	// Restrict, if set, returns what a text is held to, given what its request holds it to, nil for nothing: tests have models say what they need.
@@ -43,8 +44,7 @@ type Model struct {
 	ModelOptions
 	Engine  *engine.Engine
 	Count   ModelMeter
-	slots   chan int // free ones, by number
-	busy    []atomic.Bool
+	slots   *slots
 	waiting atomic.Int64 // texts within, those that are being generated included
 	ends    []int32      // tokens that end a text
 
@@ -55,10 +55,7 @@ type Model struct {
 
 // NewModel returns a model of e, which stays the caller's.
 func NewModel(e *engine.Engine, o ModelOptions) *Model {
-	m := &Model{ModelOptions: o, Engine: e, slots: make(chan int, o.Slots), busy: make([]atomic.Bool, o.Slots)}
-	for i := range o.Slots {
-		m.slots <- i
-	}
+	m := &Model{ModelOptions: o, Engine: e, slots: newSlots(o.Slots)}
 	m.Count = unmetered{}
 	if o.Meter != nil {
 		m.Count = o.Meter.Model(o.Name)
@@ -90,17 +87,17 @@ func (m *Model) Thinks() bool {
 
 // Busy reports of each slot whether a request generates in it.
 func (m *Model) Busy() []bool {
-	all := make([]bool, len(m.busy))
-	for i := range m.busy {
-		all[i] = m.busy[i].Load()
+	all := make([]bool, m.Slots)
+	for i, s := range m.SlotStates() {
+		all[i] = s.Busy
 	}
 	return all
 }
 
 // Load returns how many texts are being generated, and how many wait.
 func (m *Model) Load() (running, waiting int) {
-	for i := range m.busy {
-		if m.busy[i].Load() {
+	for _, busy := range m.Busy() {
+		if busy {
 			running++
 		}
 	}

@@ -61,9 +61,9 @@ func (m *Model) ReadGeneration(f *Fields) Generation {
 	return g
 }
 
-// readLimits reads where texts end early, where they go on, and which slot is wished for: the cache serves all of them alike.
+// readLimits reads where texts end early, where they go on, and which slot is wished for.
 func (m *Model) readLimits(f *Fields, g *Generation) {
-	ms, slot, keep, discard := 0, -1, 0, 0
+	ms, slot, keep, discard := 0, AnySlot, 0, 0
 	f.Read("t_max_predict_ms", &ms)
 	f.Read("n_indent", &g.Limits.Indent)
 	f.Read("id_slot", &slot)
@@ -78,6 +78,7 @@ func (m *Model) readLimits(f *Fields, g *Generation) {
 	case discard < 0:
 		f.Fail(Invalid("the field n_discard is not a number of tokens"))
 	}
+	g.Slot = slot
 	if keep < 0 {
 		keep = math.MaxInt32 // the whole prompt
 	}

@@ -29,6 +29,7 @@ func Register(s *server.Server) {
 	api.Post("/models/unload", change(s.Models.Unload))
 	api.Show("/props", props)
 	api.Show("/slots", slots)
+	api.Control("/slots/{id}", changeSlot)
 	api.Ask("/tokenize", tokenize)
 	api.Ask("/detokenize", detokenize)
 	api.Ask("/completion", complete)
@@ -106,25 +107,6 @@ func biases(of map[int32]float32) []map[string]any {
 		all = append(all, map[string]any{"token": id, "bias": bias})
 	}
 	return all
-}
-
-func slots(w http.ResponseWriter, r *http.Request, m *server.Model) error {
-	type slot struct {
-		ID           int  `json:"id"`
-		Context      int  `json:"n_ctx"`
-		IsProcessing bool `json:"is_processing"`
-	}
-	var all []slot
-	free := false
-	for i, busy := range m.Busy() {
-		all = append(all, slot{i, m.Engine.Context(), busy})
-		free = free || !busy
-	}
-	if r.URL.Query().Get("fail_on_no_slot") != "" && !free {
-		return server.Unavailable("no slot is free")
-	}
-	server.WriteJSON(w, all)
-	return nil
 }
 
 func tokenize(w http.ResponseWriter, _ *http.Request, f *server.Fields, m *server.Model) error {
