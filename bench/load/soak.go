@@ -181,7 +181,7 @@ func anything(models []string, rng *rand.Rand) (path string, body []byte, good b
 		text = bytes.Replace(text, []byte("king"), []byte("\xff\xfe"), 1)
 		text = append(text, 0xff)
 	case 3:
-		text = []byte(`{"model":"` + model + `","prompt":"a","input":"a","content":"a","messages":[],"max_tokens":1e99,"n_predict":-7,"temperature":"hot"}`)
+		text = []byte(`{"model":"` + model + `","prompt":"a","input":"a","content":"a","messages":7,"max_tokens":1e99,"n_predict":-7,"temperature":"hot"}`)
 	}
 	return r.path, text, false
 }
