@@ -118,7 +118,7 @@ func (m *Model) Prepare(c *Conversation, g *Generation) (*Reading, error) {
 	r := &Reading{plain, answer.Options{Prompt: prompt, Reasoning: c.Reasoning}}
 	if c.Choice != nil {
 		r.format, r.options.Tools = withTools, c.Choice.Tools
-		err = m.holdCalls(g, c.Choice, withTools, prompt)
+		err = m.holdCalls(g, c, withTools, prompt)
 	}
 	if err == nil && c.ThinkingBudget != nil {
 		m.limitThought(g, r, *c.ThinkingBudget)
@@ -152,10 +152,13 @@ func (m *Model) Render(c *Conversation) (string, []int32, error) {
 // tail is how much of a prompt's end says whether a thought or a call is open there, in bytes.
 const tail = 64
 
-// holdCalls has g's calls be those that a choice allows, behind prompt.
-func (m *Model) holdCalls(g *Generation, c *ToolChoice, format *answer.Format, prompt string) error {
-	h, err := m.grammars.find(key("calls", format.Name(), c.Allowed, c.Required, c.Parallel, prompt[max(0, len(prompt)-tail):]), func() (*held, error) {
-		constraint, err := format.Constraint(answer.ConstraintOptions{Tools: c.Allowed, Required: c.Required, Parallel: c.Parallel, Prompt: prompt})
+// holdCalls has g's calls be those that q allows, behind prompt, without thoughts where q asks for none.
+func (m *Model) holdCalls(g *Generation, q *Conversation, format *answer.Format, prompt string) error {
+	c, plain := q.Choice, string(q.Kwargs["enable_thinking"]) == "false"
+	h, err := m.grammars.find(key("calls", format.Name(), c.Allowed, c.Required, c.Parallel, plain, prompt[max(0, len(prompt)-tail):]), func() (*held, error) {
+		constraint, err := format.Constraint(answer.ConstraintOptions{
+			Tools: c.Allowed, Required: c.Required, Parallel: c.Parallel, Plain: plain, Prompt: prompt,
+		})
 		if err != nil {
 			return nil, err
 		}

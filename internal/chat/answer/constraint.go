@@ -14,6 +14,7 @@ import (
 type ConstraintOptions struct {
 	Tools    []Tool
 	Required bool   // the answer must be a call
+	Plain    bool   // no thought is begun before a required call; one that the prompt has begun may end
 	Parallel bool   // there may be several calls
 	Prompt   string // as in Options
 }
@@ -106,7 +107,7 @@ func (c *composer) answer(f *Format, t *grammar.Triggers) grammar.Expr {
 		switch {
 		case opened != nil:
 			return grammar.Sequence(c.Until(opened.close), gap, calls)
-		case primed != nil, !f.thinks: // a model that was not trained to think would begin a thought and not end it
+		case primed != nil, !f.thinks, c.o.Plain: // a model that was not trained to think would begin a thought and not end it
 			return calls
 		}
 		th := f.thoughts[0]
@@ -400,6 +401,9 @@ func (c *composer) harmony(t *grammar.Triggers) grammar.Expr {
 	call := grammar.Choice(calls...)
 	if !c.o.Required {
 		return grammar.Sequence(space, call)
+	}
+	if c.o.Plain {
+		return grammar.Sequence(grammar.Optional(channel), grammar.Literal(" "), call)
 	}
 	thoughts := grammar.Sequence(c.Marker(harmonyChannel), grammar.Literal("analysis"), c.Marker(harmonyMessage), c.Until("<|end|>"),
 		c.Marker(harmonyStart), grammar.Literal("assistant"))

@@ -292,3 +292,22 @@ func TestFortyToolsCompileInTime(t *testing.T) {
 		}
 	}
 }
+
+// TestPlainCalls holds that a required call may follow a thought, unless no thought is asked for.
+func TestPlainCalls(t *testing.T) {
+	v, texts := vocabulary(t, nil)
+	const thought = "<think>Hm.</think>"
+	for _, plain := range []bool{false, true} {
+		f := FormatOf(sources["hermes"]+"<think>", true, true) // a model that thinks
+		s := compile(t, constraint(t, f, ConstraintOptions{Tools: testTools, Required: true, Plain: plain}), v)
+		var err error
+		for _, id := range tokens(texts, thought) {
+			if err = s.Accept(id); err != nil {
+				break
+			}
+		}
+		if (err != nil) != plain {
+			t.Errorf("without thoughts %v: %q before the call: %v", plain, thought, err)
+		}
+	}
+}

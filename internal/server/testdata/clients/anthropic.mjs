@@ -24,7 +24,7 @@ assert.ok(told.usage.cache_read_input_tokens > 0);
 const { max_tokens: _, temperature: __, ...counted } = plain;
 assert.equal((await client.messages.countTokens(counted)).input_tokens, whole.usage.input_tokens + whole.usage.cache_read_input_tokens);
 
-const forced = await client.messages.stream(ask("Weather?", { tools, tool_choice: { type: "tool", name: "get_weather", disable_parallel_tool_use: true } })).finalMessage();
+const forced = await client.messages.stream(ask("Weather?", { tools, thinking: { type: "disabled" }, tool_choice: { type: "tool", name: "get_weather", disable_parallel_tool_use: true } })).finalMessage();
 const call = forced.content.find((b) => b.type === "tool_use");
 assert.equal(forced.stop_reason, "tool_use");
 assert.match(call.input.city, /^(Rome|Oslo)$/);
