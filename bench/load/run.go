@@ -15,7 +15,7 @@ import (
 	"time"
 )
 
-// work is what clients ask for.
+// work describes the requests of one run.
 type work struct {
 	clients, each int // requests of each client, one after the other
 	least, most   int // tokens of a prompt
@@ -23,14 +23,14 @@ type work struct {
 	seed          uint64
 }
 
-// seen is what clients saw of a server.
+// seen holds the figures of one run against a server.
 type seen struct {
 	rate  float64       // generated tokens per second of all together
 	first time.Duration // to the first token, median
 	gap   time.Duration // between two tokens of an answer, which 95 of 100 gaps keep to
 }
 
-// answer is what one client saw of an answer.
+// answer holds the times of one answer, as its client measured them.
 type answer struct {
 	first time.Duration
 	gaps  []time.Duration

@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// results are what clients saw, by their number and the server, one a round.
+// results holds the figures of all runs by number of clients and server, one for each round.
 type results map[int]map[string][]seen
 
 func (r results) add(clients int, server string, s seen) {

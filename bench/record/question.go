@@ -92,7 +92,7 @@ func generation(name string, m *model, n, window int, flags []string) question {
 	}}
 }
 
-// promptBytes is how much of the tale is the prompt: a sentence and a half, over 32 tokens of any model.
+// promptBytes is the length of the prompt, the beginning of the tale: a sentence and a half, over 32 tokens of any model.
 const promptBytes = 190
 
 // text returns a continuation of the prompt: its hash and its beginning.

@@ -14,6 +14,8 @@ import (
 	"time"
 
 	"github.com/creack/pty"
+
+	"github.com/powerinfer-go/powerinfer/internal/testenv"
 )
 
 // screen is a terminal in which powerinfer runs.
@@ -42,7 +44,7 @@ func programOnScreen(t *testing.T, path string, env []string, args ...string) *s
 	s.cmd.Env = append([]string{"LLAMA_ARG_DEVICE=none", "LLAMA_ARG_THREADS=1", "TERM=xterm-256color", "HOME=" + s.cmd.Dir, "XDG_STATE_HOME=" + s.cmd.Dir}, env...)
 	var err error
 	if s.tty, err = pty.StartWithSize(s.cmd, &pty.Winsize{Rows: 24, Cols: 80}); err != nil {
-		t.Skip("no pseudo-terminal: ", err)
+		testenv.Missing(t, "shells", "no pseudo-terminal: "+err.Error())
 	}
 	timer := time.AfterFunc(processLimit, func() { _ = s.cmd.Process.Kill() })
 	t.Cleanup(func() { timer.Stop(); _ = s.cmd.Process.Kill(); _ = s.tty.Close() })

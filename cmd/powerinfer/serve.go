@@ -32,7 +32,7 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/session"
 )
 
-// servePatience is how long requests that run when the server is stopped may take to end. serveGrace is longer, for what comes after.
+// Requests that run when the server is stopped have servePatience to end. The process has serveGrace, in which models are freed, too.
 const (
 	servePatience = 30 * time.Second
 	serveGrace    = servePatience + 5*time.Second

@@ -18,7 +18,7 @@ func (k *tile) nibbles(r, v int, lo, hi, mask reg.VecPhysical) {
 	k.and(mask, hi, hi)
 }
 
-// offset is what quants lie above zero: bytes are made unsigned first.
+// offset returns the number that stored quants lie above their values; bytes are made unsigned first.
 func (k *tile) offset() int {
 	if k.bytes() {
 		return 128
