@@ -14,6 +14,9 @@ type entry struct {
 	// decode and encode read and write one block; float types and I32 have theirs element by element.
 	decode func(dst []float32, b []byte)
 	encode func(b []byte, x []float32)
+	// weighed writes 256 elements, or what a row ends with, where errors count by importance; power is the mean square of the row.
+	// nil: the type has nothing to choose.
+	weighed func(b []byte, x, importance []float32, power float32)
 }
 
 // Traits says how elements follow from the stored bits: element i of a block of 32 is scale·(q − Offset), less a minimum in
@@ -62,12 +65,12 @@ var table = [...]entry{
 	Q4_0: {
 		name: "Q4_0", blockElems: QK, blockBytes: 2 + QK/2, fileType: 2, output: true, reach: 8, halves: []int{0},
 		traits: Traits{Bits: 4, Offset: 8, Scales: BlockScale, Columns: true},
-		decode: decodeQ4_0, encode: encodeQ4_0,
+		decode: decodeQ4_0, encode: encodeQ4_0, weighed: weighedQ4_0,
 	},
 	Q4_1: {
 		name: "Q4_1", blockElems: QK, blockBytes: 2 + 2 + QK/2, fileType: 3, output: true, reach: 1, halves: []int{0, 2},
 		traits: Traits{Bits: 4, Scales: BlockMin},
-		decode: decodeQ4_1, encode: encodeQ4_1,
+		decode: decodeQ4_1, encode: encodeQ4_1, weighed: weighedQ4_1,
 	},
 	Q8_0: {
 		name: "Q8_0", blockElems: QK, blockBytes: 2 + QK, fileType: 7, output: true, reach: 127, halves: []int{0},
@@ -75,19 +78,19 @@ var table = [...]entry{
 		decode: decodeQ8_0, encode: encodeQ8_0,
 	},
 	Q4_K: {
-		name: "Q4_K", blockElems: QKK, blockBytes: 2 + 2 + 12 + QKK/2, fileType: 14, halves: []int{0, 2},
+		name: "Q4_K", blockElems: QKK, blockBytes: 2 + 2 + 12 + QKK/2, fileType: 14, reach: 60, halves: []int{0, 2},
 		traits: Traits{Bits: 4, Scales: SixBits},
-		decode: decodeQ4_K, encode: encodeQ4_K,
+		decode: decodeQ4_K, encode: encodeQ4_K, weighed: weighedQ4_K,
 	},
 	Q5_K: {
-		name: "Q5_K", blockElems: QKK, blockBytes: 2 + 2 + 12 + QKK/8 + QKK/2, fileType: 16, output: true, reach: 63, halves: []int{0, 2},
+		name: "Q5_K", blockElems: QKK, blockBytes: 2 + 2 + 12 + QKK/8 + QKK/2, fileType: 16, output: true, reach: 60, halves: []int{0, 2},
 		traits: Traits{Bits: 5, Scales: SixBits},
-		decode: decodeQ5_K, encode: encodeQ5_K,
+		decode: decodeQ5_K, encode: encodeQ5_K, weighed: weighedQ5_K,
 	},
 	Q6_K: {
-		name: "Q6_K", blockElems: QKK, blockBytes: QKK/2 + QKK/4 + QKK/16 + 2, fileType: 18, halves: []int{QKK/2 + QKK/4 + QKK/16},
+		name: "Q6_K", blockElems: QKK, blockBytes: QKK/2 + QKK/4 + QKK/16 + 2, fileType: 18, reach: 2000, halves: []int{QKK/2 + QKK/4 + QKK/16},
 		traits: Traits{Bits: 6, Offset: 32, Scales: HalfBlocks},
-		decode: decodeQ6_K, encode: encodeQ6_K,
+		decode: decodeQ6_K, encode: encodeQ6_K, weighed: weighedQ6_K,
 	},
 
 	6: {name: "Q5_0"}, 7: {name: "Q5_1"}, 9: {name: "Q8_1"}, 10: {name: "Q2_K"}, 11: {name: "Q3_K"},
