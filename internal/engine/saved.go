@@ -188,7 +188,7 @@ func (e *Engine) accept(f *kvfile.Reader) error {
 	return nil
 }
 
-// maxModelName is how many bytes of a model's name a file keeps.
+// maxModelName is the length in bytes of a model's name that a file keeps.
 const maxModelName = 200
 
 // header returns what files of the model's keys and values have in common.

@@ -33,7 +33,7 @@ func told(t *testing.T, e *engine.Engine, n int) []int32 {
 	return slices.Concat(prompt, out)
 }
 
-// saved is what an engine saves of a text: all but its last token, at least.
+// saved is the number of tokens that an engine saves of a text: all but its last one, at least.
 func saved(t *testing.T, e *engine.Engine, text []int32) []byte {
 	t.Helper()
 	var file bytes.Buffer

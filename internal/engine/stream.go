@@ -264,7 +264,7 @@ func (st *Stream) full(id int32) {
 	st.unhook = context.AfterFunc(st.ctx, func() { st.e.sched.leave(t, st.ctx.Err()) })
 }
 
-// leastShift is how many tokens at least a context has behind those that are kept when it shifts, as in llama.cpp.
+// leastShift is the smallest number of tokens that a context has behind those that are kept when it shifts, as in llama.cpp.
 const leastShift = 4
 
 // logits waits for the logits behind the last token. [n_vocab]

@@ -9,7 +9,7 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/monotime"
 )
 
-// Spent is what steps took.
+// Spent holds the time that steps took.
 type Spent struct {
 	Steps  int64
 	Tokens int64 // rows of the steps
@@ -33,7 +33,7 @@ func (s *Spent) add(o *Spent, sign int64) {
 	s.Read.Dense += sign * o.Read.Dense
 }
 
-// Activity is what an engine's steps did in a while.
+// Activity sums up an engine's steps over some time.
 type Activity struct {
 	Single  Spent             // on steps of single tokens: generations
 	Prompts Spent             // on steps with parts of prompts

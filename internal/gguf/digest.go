@@ -6,7 +6,7 @@ import (
 	"fmt"
 )
 
-// digestSample is how many bytes at the beginning and in the middle of each tensor's data Digest reads.
+// digestSample is the number of bytes that Digest reads at the beginning and in the middle of each tensor's data.
 const digestSample = 64
 
 // Digest returns a SHA-256 of f's metadata, of the names, types and shapes of its tensors, and of samples of their data, so that models that were

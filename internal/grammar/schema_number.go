@@ -291,7 +291,7 @@ func split(r *big.Rat) (*big.Int, string) {
 	return n, strings.TrimRight(digits, "0")
 }
 
-// bound is what digits after a point are compared with; low and high say whether they are equal to the bound so far.
+// bound holds the digits that those after a point are compared with; low and high say whether they are equal to the bound so far.
 type bound struct {
 	lo, hi         string
 	low, high      bool

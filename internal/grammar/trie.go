@@ -17,7 +17,7 @@ type trieNode struct {
 	ends   bool // a token ends here
 }
 
-// group is what is known of a node with many tokens below it, which can be allowed together where the text may repeat all their bytes.
+// group describes a node with many tokens below it, which can be allowed together where the text may repeat all their bytes.
 type group struct {
 	bytes byteSet // bytes of the nodes below
 	last  int32   // tokens before the node's end, in order

@@ -19,7 +19,7 @@ type File struct {
 
 const unknownSize = -1
 
-// defaultTags are what a name without a tag means, the first that there is; llama.cpp has the same.
+// defaultTags lists the tags that a name without one means, the best first; llama.cpp has the same.
 var defaultTags = []string{"Q4_K_M", "Q8_0"}
 
 // notModels are parts of the names of files that go with a model: llama.cpp has the same.
@@ -45,7 +45,7 @@ func split(path string) (stem string, number, of int) {
 	return strings.TrimSuffix(path, ggufSuffix), 1, 1
 }
 
-// quantName is what types and mixtures of types are called at the end of files' names.
+// quantName matches names of types and of mixtures of types at the end of files' names.
 var quantName = regexp.MustCompile(`(?i)[-._/]((?:UD-)?(?:I?Q[0-9]\w*|TQ[0-9]\w*|MXFP[0-9]\w*|NVFP[0-9]\w*|BF16|F16|F32|FP[0-9]+))$`)
 
 // Quant returns the quantisation that a file's name tells, such as Q4_K_M; empty where it tells none.

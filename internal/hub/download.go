@@ -24,10 +24,10 @@ import (
 // largestPiece is asked for at a time: the hub's distributors send no more than 50 GB in one answer.
 const largestPiece = 32 << 30
 
-// lockPoll is how often another's lock is looked at.
+// lockPoll is the time between two looks at another process's lock.
 const lockPoll = 200 * time.Millisecond
 
-// longCheck is what takes seconds to hash.
+// longCheck is the size in bytes from which hashing takes seconds.
 const longCheck = 4 << 30
 
 // copyBuffer is read and hashed at a time.
@@ -181,7 +181,7 @@ func (d *download) finish() error {
 	return d.r.root.Rename(blob(d.f.OID)+partial, blob(d.f.OID))
 }
 
-// tagFile is where the ETag of what is there is kept, beside the lock.
+// tagFile returns the path of the file beside the lock that keeps the ETag of a download's beginning.
 func (d *download) tagFile() string { return filepath.Join(d.r.locks, d.f.OID+".etag") }
 
 // longestETag bounds what is kept of one.

@@ -160,7 +160,7 @@ func (r *repository) state(commit string, files []File, first string) (m Model, 
 	return m, some
 }
 
-// folderDepth is how deep below a folder of models files are looked for.
+// folderDepth is the number of levels below a folder of models that are searched for files.
 const folderDepth = 3
 
 // Folder returns the models of a folder: its GGUF files, and those of folders in it, by their path without .gguf. Names only ever
@@ -221,7 +221,7 @@ func folderModel(dir string, files []File, first string) Model {
 	return m
 }
 
-// Details are what a model's file says of it.
+// Details holds what a model's file says about the model.
 type Details struct {
 	Architecture string `json:"architecture"`
 	Title        string `json:"title,omitempty"`

@@ -25,7 +25,7 @@ func (n Name) String() string {
 	return n.Repo
 }
 
-// sites are what stands before a repository in addresses of its page, and in Ollama's names for it.
+// sites lists the prefixes of a repository's name in addresses of its page and in Ollama's names.
 var sites = []string{"https://huggingface.co/", "https://hf.co/", "huggingface.co/", "hf.co/"}
 
 // ParseName reads user/repo, user/repo:TAG or user/repo/FILE.gguf; the address of a repository or of one of its files will do as well.

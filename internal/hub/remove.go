@@ -13,7 +13,7 @@ import (
 	"github.com/gofrs/flock"
 )
 
-// Removal is what Remove took away, or would take.
+// Removal lists what Remove deleted, or would delete.
 type Removal struct {
 	Models []string // names, of models that are complete or not
 	Whole  bool     // the repository's whole folder goes, with files that are no models

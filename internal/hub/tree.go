@@ -19,7 +19,7 @@ const (
 	mostTree  = 256 << 20 // bytes of a list of files that was kept
 )
 
-// treeEntry is what the hub's list of a repository's files says of one.
+// treeEntry is a file in the hub's list of a repository's files.
 type treeEntry struct {
 	Type string `json:"type"`
 	Path string `json:"path"`

@@ -39,7 +39,7 @@ type Features struct {
 	SVE     bool
 }
 
-// topology is what an operating system says of its cores; zero where it does not.
+// topology describes the cores as the operating system does; zero where it does not.
 type topology struct {
 	name                      string
 	physical, logical, usable int

@@ -2,7 +2,7 @@ package model
 
 import "github.com/powerinfer-go/powerinfer/internal/compute"
 
-// mostBins is how many counts a layer's neurons share: about as many as a picture has columns for.
+// mostBins is the largest number of counts of a layer, which its neurons share: about as many as a picture has columns for.
 const mostBins = 256
 
 // Watch says whether somebody looks at the model's steps: then Times and Bins go on, which costs a little.
@@ -24,7 +24,7 @@ func (m *Model) Times() compute.Times { return m.watch.Times }
 // compute.NeuronBins. The memory is the model's. [bins]
 func (m *Model) Bins(l int) []uint32 { return m.layers[l].ffn.bins.Counts }
 
-// Read is what steps have read of the feed-forward layers' weights, in bytes.
+// Read counts the bytes that steps have read of the feed-forward layers' weights.
 type Read struct {
 	All   int64
 	RAM   int64 // by the processor

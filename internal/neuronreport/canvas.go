@@ -6,7 +6,7 @@ import (
 	"image/color"
 )
 
-// canvas is what a chart is drawn on: a PNG or an SVG, from the same calls. Lengths are CSS pixels, the origin is the upper left.
+// canvas draws a chart as a PNG or an SVG, by the same calls. Lengths are CSS pixels, the origin is the upper left.
 type canvas interface {
 	title(s string)
 	rect(x, y, w, h float64, fill ink)

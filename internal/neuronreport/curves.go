@@ -66,7 +66,7 @@ func (p *Report) drawCurves(c canvas) {
 	p.layerKey(c, f, drawn)
 }
 
-// leastFrequency is where the logarithmic axis of frequencies ends at the latest.
+// leastFrequency is the lowest end that the logarithmic axis of frequencies may have.
 const leastFrequency = 1e-4
 
 func (p *Report) drawRanks(c canvas) {

@@ -26,7 +26,7 @@ type Fact struct {
 	Value string `json:"value"`
 }
 
-// Predictor is how a layer is predicted. Shares are 0…1.
+// Predictor describes how a layer is predicted. Shares are 0…1.
 type Predictor struct {
 	Mode      string  `json:"mode"` // predict or exact
 	Rank      int     `json:"rank"`

@@ -116,7 +116,7 @@ func (s *solver) divide(split []int, left int64, hot []int) int64 {
 // coarse is the share of a token's time that one unit must make for exchange to look at single units; 28672 neurons are none.
 const coarse = 1e-5
 
-// mostGiven is how many units of a layer exchange gives up at a time.
+// mostGiven is the largest number of units of a layer that exchange gives up at a time.
 const mostGiven = 16
 
 // exchange gives units of one layer for as many of another as fit, where that saves time: units of several sizes leave

@@ -2,7 +2,7 @@ package placement
 
 import "github.com/powerinfer-go/powerinfer/internal/compute"
 
-// Layout is what of a model lies on GPUs.
+// Layout says which parts of a model lie on GPUs.
 type Layout struct {
 	Places []compute.Place // [layers+1] of each layer, then of the head; nil: all lies in RAM
 	Bytes  int64           // of weights, keys and values on GPUs

@@ -99,7 +99,7 @@ func (f *multiGPU) borders(layers int) []int {
 	return b
 }
 
-// coarseBorders is how many places coarse tries for each border.
+// coarseBorders is the number of places that coarse tries for each border.
 const coarseBorders = 32
 
 // coarse returns the choice of borders, among places evenly apart, whose bounds have the least sum. [GPUs+1]

@@ -13,7 +13,7 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/neuron"
 )
 
-// Model is what a token reads, layer by layer.
+// Model describes what a token reads, layer by layer.
 type Model struct {
 	Layers []Layer
 	Head   int64 // bytes of the output matrix and its norm, read whole for every token that is sampled
@@ -34,7 +34,7 @@ type Units struct {
 	Sometimes []float64 // [n] expected bytes of each unit read for a token beyond Always, hottest first: never rises
 }
 
-// Machine is what computes. Bandwidths are bytes per second, times seconds.
+// Machine describes the processors of a computer. Bandwidths are bytes per second, times seconds.
 type Machine struct {
 	Stream  float64 // of RAM, read in order
 	Rows    float64 // of RAM, on scattered rows

@@ -160,7 +160,7 @@ func small(r *rand.Rand, layers, units int) (Model, Machine) {
 	return m, on
 }
 
-// nearBest is what the issue allows between the plan and the best placement.
+// nearBest is the largest allowed distance between the plan and the best placement.
 const nearBest = 0.01
 
 func TestNearExhaustive(t *testing.T) {

@@ -27,7 +27,7 @@ type solver struct {
 	fixed  [][len(modes)]fixed
 }
 
-// fixed is what a layer in a mode takes: seconds and bytes, the units' own where it is none or all of them.
+// fixed holds a layer's cost in a mode in seconds and bytes, the units' own included where the mode takes none or all of them.
 type fixed struct {
 	seconds float64
 	bytes   int64

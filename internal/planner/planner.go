@@ -226,7 +226,7 @@ func (p *Planner) place() (plan *Plan, used []int, err error) {
 // guess which, and that takes them about a hundredth.
 const leastLate = 0.03
 
-// ahead is whether the processor reads ahead.
+// ahead reports whether the processor reads ahead.
 func ahead(asked *bool, p *placement.Plan) hybrid.Ahead {
 	switch {
 	case asked != nil && *asked:

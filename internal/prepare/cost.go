@@ -8,7 +8,7 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/quant"
 )
 
-// cost is what a layer reads for a token, in bytes.
+// cost holds the bytes that a layer reads for a token.
 type cost struct {
 	ff, embd  int
 	deciding  int64      // a row that must be read to know whether its neuron is active: gate, or up in ungated families

@@ -131,7 +131,7 @@ func trainTime(c model.Config, threads, samples int) (float64, error) {
 	return float64(c.Layers) * layer, nil
 }
 
-// noiseCount is how many samples the estimate trains on.
+// noiseCount is the number of samples that the estimate trains on.
 const noiseCount = 1024
 
 func noiseSamples(c model.Config) *train.Samples {

@@ -19,7 +19,7 @@ import (
 
 const rankStep = prepared.RankStep
 
-// Layer is what preparing found out about a feed-forward layer. Shares are 0…1, bytes are those that a token reads.
+// Layer holds what preparing found out about a feed-forward layer. Shares are 0…1, bytes are those that a token reads.
 type Layer struct {
 	Mode     prepared.Mode
 	Why      string // it runs exact, one line

@@ -21,7 +21,7 @@ type measurer struct {
 	mapped bool
 }
 
-// Measured is what a prepared file costs on the text held out.
+// Measured says what a prepared file costs on held-out text.
 type Measured struct {
 	PerplexityDense, PerplexityPredict float64
 	KLDivergence                       float64 // mean, nats a token, of predict from dense

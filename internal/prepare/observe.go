@@ -10,7 +10,7 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/tokenizer"
 )
 
-// texts are what a run reads.
+// texts holds the texts that a run reads.
 type texts struct {
 	calibration, heldOut []document
 	generate             int // tokens that the model generates for calibration; 0: calibration was given
@@ -91,7 +91,7 @@ func (r *run) readCalibration(tok *tokenizer.Tokenizer) error {
 	return nil
 }
 
-// observer is what profiles: the model is loaded when it is first needed, which in a resumed run may be never.
+// observer profiles a model, which it loads when it is first needed; in a resumed run that may be never.
 type observer struct {
 	*run
 	p   *profiler
@@ -168,7 +168,7 @@ func (r *run) leastTokens() int {
 	return LeastCounted
 }
 
-// samplingPlan is how much is sampled of either text.
+// samplingPlan says how much is sampled of either text.
 type samplingPlan struct {
 	want   [roles]int
 	budget [roles]int64 // bytes
@@ -177,7 +177,7 @@ type samplingPlan struct {
 // heldShare is the part of the trace budget that the text held out gets.
 const heldShare = 8
 
-// traceSlack is how much more than expected the traces may take before they are cut short.
+// traceSlack is the factor by which traces may exceed what was expected before they are cut short.
 const traceSlack = 1.25
 
 // plan decides how much is sampled from how sparse the model is on a first step, and tells the estimate. A resumed run

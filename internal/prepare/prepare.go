@@ -104,7 +104,7 @@ func (o *Options) bytes(s Stage) func(done, total int64) {
 	return func(done, total int64) { o.progress(s, done, total) }
 }
 
-// Report is what a run did.
+// Report describes what a run did.
 type Report struct {
 	Layers      []Layer
 	Stats       *neuron.Stats // in the model's own order
@@ -274,7 +274,7 @@ func (o *Options) complete(r *run) error {
 	return nil
 }
 
-// maxFF is how many neurons traces can name.
+// maxFF is the largest number of neurons that traces can name.
 const maxFF = 1 << 16
 
 // check refuses models that cannot be prepared.
@@ -359,7 +359,7 @@ func (r *run) round(ctx context.Context, t round, rep *Report) error {
 	return prepared.SetInfo(ctx, candidate, info, nil)
 }
 
-// parts is how finely a layer's training is told.
+// parts is the number of steps in which the progress of a layer's training is reported.
 const parts = 100
 
 func (r *run) train(ctx context.Context, t round, rep *Report) ([]prepared.Predictor, error) {

@@ -174,7 +174,7 @@ func (w *work) remove(names ...string) {
 	}
 }
 
-// beginning is how much of each tensor goes into a model's fingerprint.
+// beginning is the number of bytes of each tensor that go into a model's fingerprint.
 const beginning = 4 << 10
 
 // fingerprint tells models apart without reading all of them.

@@ -14,7 +14,7 @@ import (
 // Version is the form of prepared files that this package reads and writes.
 const Version = 1
 
-// RankStep is what the rank of a predictor is a multiple of, so that its rows are whole quantised blocks.
+// RankStep divides the rank of a predictor, so that its rows are whole quantised blocks.
 const RankStep = 32
 
 // Info is everything that the keys of a prepared file say.
@@ -65,7 +65,7 @@ type Layer struct {
 	Accuracy  float32 // (token, neuron) pairs predicted right
 }
 
-// Quality is what prediction costs on held-out text.
+// Quality says what prediction costs on held-out text.
 type Quality struct {
 	KLDivergence      float32 // mean, nats a token, of predict from dense
 	PerplexityDense   float32

@@ -136,7 +136,7 @@ func ordered(t *gguf.Tensor, order []int32) gguf.Source {
 	}}
 }
 
-// band is how many rows of a matrix are transposed together: a block of the quantised types, and whole cache lines of the others.
+// band is the number of rows of a matrix that are transposed together: a block of the quantised types, and whole cache lines of the others.
 const band = quant.QK
 
 // transposed is t [n_ff, n_embd] with columns as rows, row i being column order[i]. [n_embd, n_ff]

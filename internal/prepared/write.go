@@ -22,7 +22,7 @@ type Predictor struct {
 	FC2  []float32 // [n_ff − always_on, rank], rows in the new order
 }
 
-// Plan is what turns a model into a prepared file.
+// Plan holds what turns a model into a prepared file.
 type Plan struct {
 	Info          Info         // what the keys will say; its layers decide which predictors there are
 	Order         neuron.Order // [layer][n_ff]; nil: neurons already lie hottest first

@@ -46,7 +46,7 @@ func draw(c []candidate, target float64) int {
 	return best
 }
 
-// feedback is what mirostat and adaptive-p remember of the tokens that they chose and that were accepted.
+// feedback holds what mirostat and adaptive-p remember about the tokens that they chose and that were accepted.
 type feedback struct {
 	limit       float64 // mirostat's mu, in bits
 	sum, weight float64 // adaptive-p's average probability is sum / weight
@@ -99,7 +99,7 @@ func (s *Sampler) mirostat(r float64) int32 {
 	return chosen.id
 }
 
-// zipfTokens is how many of the best tokens the exponent is estimated from, as in the paper and in llama.cpp.
+// zipfTokens is the number of best tokens that the exponent is estimated from, as in the paper and in llama.cpp.
 const zipfTokens = 100
 
 // zipf returns the best tokens, as many as mirostat 1 keeps for a limit in bits. It reorders c, whose weights are set.

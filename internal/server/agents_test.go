@@ -58,7 +58,7 @@ env_key = "POWERINFER_KEY"
 	},
 }
 
-// agentTime is how long an agent may take: its prompts have tens of thousands of tokens, which two busy cores read in minutes.
+// agentTime is the longest time that an agent may take: its prompts have tens of thousands of tokens, which two busy cores read in minutes.
 const agentTime = 10 * time.Minute
 
 // TestAgents: coding agents, unmodified, read a prompt, run a command that the model calls for, and tell what it answers to the result. The

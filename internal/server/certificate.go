@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// recheck is how often at most a certificate's files are looked at.
+// recheck is the shortest time between two looks at a certificate's files.
 const recheck = 10 * time.Second
 
 // A certificate is a server's, read again when its files change, as they do when it is renewed.

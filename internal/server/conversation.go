@@ -149,7 +149,7 @@ func (m *Model) Render(c *Conversation) (string, []int32, error) {
 	return text, ids, nil
 }
 
-// tail is how much of a prompt's end says whether a thought or a call is open there, in bytes.
+// tail is the length in bytes of a prompt's end that is searched for an open thought or call.
 const tail = 64
 
 // holdCalls has g's calls be those that q allows, behind prompt, without thoughts where q asks for none.

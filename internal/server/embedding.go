@@ -9,7 +9,7 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/engine"
 )
 
-// maxTexts is how many texts one request may have embedded.
+// maxTexts is the largest number of texts of one request for embeddings.
 const maxTexts = 2048
 
 // ReadTexts reads the texts of a request for embeddings from the first of the fields names that is there: a text, a list of tokens, or a

@@ -137,7 +137,7 @@ func TestTimingsPerToken(t *testing.T) {
 	}
 }
 
-// compileBound is how long a large request may take until its first token, the grammar's compilation included.
+// compileBound is the longest time that a large request may take until its first token, the grammar's compilation included.
 const compileBound = time.Second
 
 // TestLargeSchemas: a schema of 100 kB and forty tools are taken within a second, and the second time faster than they compile.

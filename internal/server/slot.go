@@ -161,7 +161,7 @@ func (m *Model) EraseSlot(ctx context.Context, slot int) (n int, err error) {
 	return n, err
 }
 
-// maxSlotFile is how many bytes the name of a saved slot has at most: file systems' limit, less what a temporary name adds.
+// maxSlotFile is the largest length of a saved slot's name, in bytes: file systems' limit, less what a temporary name adds.
 const maxSlotFile = 200
 
 // withSlot calls do with the path of a saved slot while nothing else is done in the slot.

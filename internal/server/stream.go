@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// slowest is how long a client may take to take a piece of an answer: a stream holds a slot meanwhile.
+// slowest is the longest time in which a client must accept a piece of an answer: a stream holds a slot meanwhile.
 const slowest = 30 * time.Second
 
 // encoded returns v as JSON, with < and > as they are. What is encoded is the server's own, so that it cannot fail.

@@ -6,7 +6,7 @@ import (
 	"unicode/utf8"
 )
 
-// byteLevel is what model "gpt2" needs beside the token texts. Its symbols are numbered like the tokens; those of
+// byteLevel holds what model "gpt2" needs beside the token texts. Its symbols are numbered like the tokens; those of
 // merges that are no tokens have numbers beyond.
 type byteLevel struct {
 	bytes  [256]int32       // byte -> symbol

@@ -9,7 +9,7 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/quant"
 )
 
-// layer is what all trainings on the same samples share.
+// layer holds what all trainings on the same samples share.
 type layer struct {
 	s       *Samples
 	pool    *pool.Pool

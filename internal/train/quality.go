@@ -6,7 +6,7 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/quant"
 )
 
-// Quality is how well a predictor does on held-out samples, over the neurons that it predicts.
+// Quality measures a predictor on held-out samples, over the neurons that it predicts.
 type Quality struct {
 	MassRecall     float64 // share of the active neurons' mass Σ|a_i|·‖d_i‖ that is predicted
 	Recall         float64 // share of active neurons that are predicted

@@ -15,7 +15,7 @@ type run struct {
 	eval *evaluation
 }
 
-// state is what a training goes on from.
+// state is the point from which a training goes on.
 type state struct {
 	Trials   []trial
 	Rank     int // 0 while it is searched

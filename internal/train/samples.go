@@ -7,7 +7,7 @@ import (
 	"slices"
 )
 
-// Samples are what was recorded of a layer: its predictor's inputs and the neurons that were active for each. The slices
+// Samples holds what was recorded of a layer: its predictor's inputs and the neurons that were active for each. The slices
 // may lie in a mapped file; they are only read.
 type Samples struct {
 	Embd, FF int
@@ -21,7 +21,7 @@ type Samples struct {
 // Len returns the number of samples.
 func (s *Samples) Len() int { return len(s.Document) }
 
-// maxFF is how many neurons 16-bit indices name.
+// maxFF is the largest number of neurons that 16-bit indices can name.
 const maxFF = 1 << 16
 
 // check holds the samples to their own shape, so that nothing later reads beside them.

@@ -23,7 +23,7 @@ const (
 	startSteepness  = 4       // logit of a product one standard deviation from zero
 )
 
-// basis is what starts of any rank share.
+// basis holds what starts of any rank share.
 type basis struct {
 	x    []float32 // [n, n_embd] scaled inputs
 	n    int

@@ -26,7 +26,7 @@ var ErrInactive = errors.New("none of the neurons to be predicted is active")
 // from, or their inputs have no common part that could stand for a bias.
 var ErrDiverged = errors.New("training diverged: the inputs are too large, or have nothing in common")
 
-// RankStep is what ranks are multiples of.
+// RankStep divides all ranks.
 const RankStep = 32
 
 // Options are the choices of a training. Zero values mean defaults, but for Pool.
@@ -57,7 +57,7 @@ type Options struct {
 	Resume []byte
 }
 
-// Progress is where a training stands.
+// Progress says how far a training is.
 type Progress struct {
 	Rank          int
 	Trial         bool // the rank is being searched: Epoch counts trials, Epochs is 0
@@ -65,7 +65,7 @@ type Progress struct {
 	Quality       Quality
 }
 
-// Predictor is what was trained, for inputs as they were recorded.
+// Predictor is a trained predictor, for inputs as they were recorded.
 type Predictor struct {
 	Rank int
 	FC1  []float32 // [rank, n_embd]

@@ -11,7 +11,7 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/quant"
 )
 
-// unseen is how much recall of mass samples that neither trained nor calibrated may lose: the calibration is one number, set on
+// unseen is the largest loss of recall of mass on samples that neither trained nor calibrated: the calibration is one number, set on
 // a few hundred samples.
 const unseen = 0.01
 

@@ -353,7 +353,7 @@ func (c *composer) taggedValue(k *tags, tool int, p *parameter) grammar.Expr {
 	return grammar.Sequence(typed, gap, c.value(tool, p), gap, c.text(k.close))
 }
 
-// middle is what stands between an argument's name and its value.
+// middle returns the text between an argument's name and its value.
 func (c *composer) middle(k *tags) grammar.Expr {
 	var parts []grammar.Expr
 	for i, m := range k.middle {

@@ -42,7 +42,7 @@ type keys struct {
 	idBefore, idBehind string // a member with the call's id before or behind the others, empty where there is none
 }
 
-// tags are what stands around an argument's name and value: open NAME middle VALUE close.
+// tags holds the texts around an argument's name and value: open NAME middle VALUE close.
 type tags struct {
 	open   string
 	middle []string // with white space between

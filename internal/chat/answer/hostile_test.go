@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// hostileLimit is how long 64 KiB of an answer may take, in pieces of four bytes: a hundred times what they take, and a tenth of what they
+// hostileLimit is the longest time that 64 KiB of an answer may take, in pieces of four bytes: a hundred times what they take, and a tenth of what they
 // took if each piece were compared with all that came before.
 const hostileLimit = time.Second
 

@@ -14,7 +14,7 @@ type parameter struct {
 	kinds
 }
 
-// kinds are what a schema allows, as far as it says so.
+// kinds is the set of types that a schema allows, as far as it says so.
 type kinds struct {
 	types  []string // of JSON Schema; none: anything
 	values []string // strings that enum and const name

@@ -58,7 +58,7 @@ var published = map[string]string{
 var weather = json.RawMessage(`{"type":"function","function":{"name":"get_weather","description":"Get the weather","parameters":{"type":"object",` +
 	`"properties":{"city":{"type":"string","description":"City"},"days":{"type":"integer"},"options":{"type":"object"}},"required":["city"]}}}`)
 
-// ends are what templates write behind an answer.
+// ends lists what templates write behind an answer.
 var ends = []string{"<|im_end|>", "<|eot_id|>", "<|eom_id|>", "</s>", "<seed:eos>", "<|END_OF_TURN_TOKEN|>", "<｜end▁of▁sentence｜>", "<sep>", "<|end_of_text|>", "<end_of_turn>", "<|end|>"}
 
 // TestPublishedTemplates renders a call with each published template, cuts out what the model would have written, and reads it.

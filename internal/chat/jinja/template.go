@@ -19,7 +19,7 @@ type Limits struct {
 	Depth  int // nesting of calls of macros and recursive loops; default 200
 }
 
-// maxValueDepth is how deep lists, tuples and dicts may be nested in each other.
+// maxValueDepth is the largest depth at which lists, tuples and dicts may be nested in each other.
 const maxValueDepth = 256
 
 func (l Limits) filled() Limits {

@@ -8,7 +8,7 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/compute"
 )
 
-// paramsLayout is where a step's compute.Params lie in device memory, for shaders/params.glsl; a recording fixes it. In words of four
+// paramsLayout holds the offsets of a step's compute.Params in device memory, for shaders/params.glsl; a recording fixes it. In words of four
 // bytes: tokens of the step, rows of logits, threshold, the segment's first row that is the step's; then Tokens[rows], Pos[rows],
 // Seq[rows], Out[out], where each sequence's pages begin [sequences], and the pages. Padding has zeros, and as a row of logits the step's first row.
 type paramsLayout struct {

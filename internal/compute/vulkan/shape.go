@@ -6,7 +6,8 @@ import "github.com/powerinfer-go/powerinfer/internal/compute"
 // rows of a step that are missing are padding. It costs few products: matvec.comp is compiled for powers of two, and all others compute tiles
 // of matTile rows. The numbers between bound what padding costs in other verbs: at most a third of the rows.
 
-// someRows is what numbers of single tokens beyond matTile are multiples of: more would be to spare in every step, and less is more recordings.
+// someRows divides the numbers of single tokens beyond matTile that recordings are made for: a larger one
+// would leave more rows unused in every step, a smaller one needs more recordings.
 const someRows = 16
 
 // rounded returns the rows of a recording for n: a power of two, or three halves of one, and a multiple of step from matTile on.

@@ -47,7 +47,7 @@ type Repo struct {
 	Gated bool // readable with Hub.Token alone
 }
 
-// Request is what came.
+// Request is a request that came.
 type Request struct {
 	Distributor bool
 	Path        string
@@ -200,7 +200,7 @@ func (r *Repo) paths() []string {
 	return list
 }
 
-// item is what lists of files say of one.
+// item is a file in a list of files.
 func (r *Repo) item(path string) map[string]any {
 	b := r.Files[path]
 	e := map[string]any{"type": "file", "path": path, "size": len(b), "oid": gitSHA1(b)}

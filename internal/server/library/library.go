@@ -262,7 +262,7 @@ func (l *Library) usual(all []*entry) (*entry, error) {
 	return nil, server.Invalid("the request names no model; there are: %s", names(all))
 }
 
-// mostNames is how many models an error lists.
+// mostNames is the largest number of models that an error lists.
 const mostNames = 20
 
 func names(all []*entry) string {

@@ -17,7 +17,7 @@ type counter struct {
 	totals
 }
 
-// totals are what a model's texts took, by the names of llama-server's counters.
+// totals holds sums over a model's texts under the names of llama-server's counters.
 type totals struct {
 	prompt, cached, predicted int64
 	promptTime, predictedTime time.Duration

@@ -12,7 +12,7 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/server"
 )
 
-// period is how often what happened is told; quiet is after how long of nothing clients are told that the server is alive.
+// period is the time between two events; quiet is the time without events after which clients are sent a sign of life.
 const (
 	period = 250 * time.Millisecond
 	quiet  = 10 * time.Second
@@ -30,7 +30,7 @@ type event struct {
 	Map        []string  `json:"map"`        // [layers] see picture
 }
 
-// spent is what steps took.
+// spent holds the time that steps took.
 type spent struct {
 	Steps     int64   `json:"steps"`
 	Tokens    int64   `json:"tokens"` // evaluated

@@ -18,7 +18,7 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/server"
 )
 
-// details are what clients show of a model.
+// details describes a model to clients, which show it.
 type details struct {
 	Parent        string   `json:"parent_model"`
 	Format        string   `json:"format"`
@@ -142,7 +142,7 @@ func (a *api) show(w http.ResponseWriter, _ *http.Request, f *server.Fields) err
 	return server.NotFound("model '%s' not found", name)
 }
 
-// shown is what is told of one model.
+// shown is the answer to /api/show.
 type shown struct {
 	Licence      string         `json:"license,omitempty"`
 	Modelfile    string         `json:"modelfile"`

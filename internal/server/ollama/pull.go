@@ -9,7 +9,7 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/server"
 )
 
-// progressEvery is how often the progress of a file is told.
+// progressEvery is the time between two messages about a file's progress.
 const progressEvery = 100 * time.Millisecond
 
 // A status is a line of a pull's progress.

@@ -9,7 +9,7 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/server"
 )
 
-// maxLogprobs is how many of the likeliest tokens are told at most.
+// maxLogprobs is the largest number of likeliest tokens that an answer lists.
 const maxLogprobs = 20
 
 // A request is one for a text.

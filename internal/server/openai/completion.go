@@ -8,7 +8,7 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/server"
 )
 
-// maxLogprobs is how many of the likeliest tokens are told at most, as OpenAI's own chat completions tell.
+// maxLogprobs is the largest number of likeliest tokens that an answer lists, as in OpenAI's own chat completions.
 const maxLogprobs = 20
 
 type textChoice struct {

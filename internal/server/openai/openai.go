@@ -75,7 +75,7 @@ func (u *usage) add(r *engine.Result, first bool) {
 	u.Total = u.Prompt + u.Completion
 }
 
-// head is what all answers and chunks of a request begin with.
+// head holds the fields that all answers and chunks of a request begin with.
 type head struct {
 	ID      string `json:"id"`
 	Object  string `json:"object"`

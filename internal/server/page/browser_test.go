@@ -27,7 +27,7 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/testenv"
 )
 
-// tokenTime is how long a piece of an answer takes at least: an answer can then be stopped before it ends, on any machine.
+// tokenTime is the shortest time that a piece of an answer takes: an answer can then be stopped before it ends, on any machine.
 const tokenTime = 8 * time.Millisecond
 
 // TestBrowser: the page in Chromium, with a server of the embedded model. PAGE_PICTURES names a folder for pictures of it.

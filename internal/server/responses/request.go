@@ -9,7 +9,7 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/server"
 )
 
-// maxLogprobs is how many of the likeliest tokens are told at most, as in OpenAI's own API.
+// maxLogprobs is the largest number of likeliest tokens that an answer lists, as in OpenAI's own API.
 const maxLogprobs = 20
 
 // A request is one for a response, read and checked.
