@@ -2,9 +2,20 @@ package main
 
 import (
 	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/x509"
+	"encoding/pem"
+	"errors"
 	"io"
+	"log"
+	"math/big"
+	"net"
 	"net/http"
 	"net/http/httptest"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 )
@@ -33,7 +44,7 @@ func TestHealth(t *testing.T) {
 		{200, "", "file:///etc/passwd", "no server's address"},
 	} {
 		status, body = c.status, c.body
-		err := checkHealth(context.Background(), c.address)
+		err := checkHealth(context.Background(), c.address, "")
 		if c.err == "" && err != nil {
 			t.Errorf("%d %s: %v", c.status, c.address, err)
 		}
@@ -42,8 +53,59 @@ func TestHealth(t *testing.T) {
 		}
 	}
 	s.Close()
-	if err := checkHealth(context.Background(), s.URL); err == nil || !strings.Contains(err.Error(), "no server answers") {
+	if err := checkHealth(context.Background(), s.URL, ""); err == nil || !strings.Contains(err.Error(), "no server answers") {
 		t.Errorf("without a server: %v", err)
+	}
+}
+
+// A server that speaks TLS is asked by its certificate, and by no other; one at a socket is asked there.
+func TestHealthOverTLSAndSockets(t *testing.T) {
+	answer := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { _, _ = io.WriteString(w, `{"status":"ok"}`) })
+	s := httptest.NewTLSServer(answer)
+	defer s.Close()
+	s.Config.ErrorLog = log.New(io.Discard, "", 0) // of handshakes that are to fail
+	folder := t.TempDir()
+	write := func(name string, der []byte) string {
+		file := filepath.Join(folder, name)
+		if err := os.WriteFile(file, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return file
+	}
+	own := write("own.pem", s.Certificate().Raw)
+	if err := checkHealth(t.Context(), s.URL, own); err != nil {
+		t.Errorf("with the server's certificate: %v", err)
+	}
+	if err := checkHealth(t.Context(), s.URL, ""); err == nil {
+		t.Error("a certificate that nobody signed is trusted")
+	}
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	other := x509.Certificate{SerialNumber: big.NewInt(7)}
+	der, err := x509.CreateCertificate(rand.Reader, &other, &other, &key.PublicKey, key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := checkHealth(t.Context(), s.URL, write("other.pem", der)); err == nil || !strings.Contains(err.Error(), "not that of the file") {
+		t.Errorf("with another certificate: %v", err)
+	}
+	if err := checkHealth(t.Context(), s.URL, filepath.Join(folder, "none.pem")); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("without the file: %v", err)
+	}
+	socket := filepath.Join(folder, "s.sock")
+	l, err := net.Listen("unix", socket)
+	if err != nil {
+		t.Skip("no sockets in the file system: ", err)
+	}
+	at := &httptest.Server{Listener: l, Config: &http.Server{Handler: answer}}
+	at.Start()
+	defer at.Close()
+	for _, address := range []string{serverURL(socket, 80, false), "unix://" + socket} {
+		if err := checkHealth(t.Context(), address, ""); err != nil {
+			t.Errorf("%s: %v", address, err)
+		}
 	}
 }
 
@@ -52,7 +114,7 @@ func TestServerURL(t *testing.T) {
 	for host, want := range map[string]string{
 		"0.0.0.0": "http://127.0.0.1:80", "::": "http://[::1]:80", "192.0.2.1": "http://192.0.2.1:80", "example.org": "http://example.org:80",
 	} {
-		if got := serverURL(host, 80); got != want {
+		if got := serverURL(host, 80, false); got != want {
 			t.Errorf("%s: %s, not %s", host, got, want)
 		}
 	}

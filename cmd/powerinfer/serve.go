@@ -48,7 +48,7 @@ docs/server.md. Ctrl-C stops the server: requests that run may end, a second Ctr
 			&cli.IntFlag{Name: "max-queue", Value: 64, Usage: "requests that may wait besides; more are told to come again later"},
 			&cli.StringFlag{Name: "alias", Aliases: []string{"a"}, Usage: "the model's `NAME` for clients; default: the file's", Sources: env("ALIAS")},
 			&cli.StringSliceFlag{Name: "api-key", Usage: "`KEY` that requests must have, or several with commas; may be repeated", Sources: cli.NewValueSourceChain(variable("LLAMA_API_KEY"))},
-			&cli.StringFlag{Name: "api-key-file", Usage: "read keys from `FILE`, one on each line; lines that begin with # are comments"},
+			&cli.StringFlag{Name: "api-key-file", Usage: "read keys from `FILE`, one on each line; lines that begin with # are comments; it is read again when it changes"},
 			&cli.BoolFlag{Name: "no-webui", Aliases: []string{"no-ui"}, Usage: "serve no page to browsers", Sources: env("NO_WEBUI")},
 			&cli.StringSliceFlag{Name: "cors-origin", Usage: "let web pages of this `ORIGIN` ask, such as https://example.org; * is all; may be repeated"},
 			&cli.IntFlag{Name: "timeout", Aliases: []string{"to"}, Value: 600, Usage: "`SECONDS` that a client may take to send a request", Sources: env("TIMEOUT")},
@@ -96,7 +96,7 @@ func serve(ctx context.Context, c *cli.Command) error {
 	if err != nil {
 		return err
 	}
-	if ip := net.ParseIP(c.String("host")); len(o.Keys) == 0 && socketPath(c) == "" && c.String("host") != "localhost" && (ip == nil || !ip.IsLoopback()) {
+	if ip := net.ParseIP(c.String("host")); len(o.Keys) == 0 && o.KeyFile == "" && socketPath(c) == "" && c.String("host") != "localhost" && (ip == nil || !ip.IsLoopback()) {
 		o.Log.Warn("everyone who reaches this address may ask: --api-key or --api-key-file asks for a key")
 	}
 	if c.String("models-dir") != "" {
@@ -250,19 +250,17 @@ func serverOptions(c *cli.Command, log *slog.Logger) (server.Options, error) {
 			}
 		}
 	}
-	if c.IsSet("api-key-file") {
-		text, err := readFile(c.String("api-key-file"))
+	if o.KeyFile = c.String("api-key-file"); o.KeyFile != "" {
+		keys, err := server.ReadKeys(o.KeyFile)
 		if err != nil {
 			return o, fmt.Errorf("--api-key-file: %w", err)
 		}
-		for line := range strings.Lines(text) {
-			if key := strings.TrimSpace(line); key != "" && key[0] != '#' {
-				o.Keys = append(o.Keys, key)
-			}
+		if len(keys) == 0 {
+			return o, errors.New("--api-key-file holds no key; leave it out to ask for none")
 		}
 	}
-	if len(o.Keys) == 0 && (c.IsSet("api-key") || c.IsSet("api-key-file")) {
-		return o, errors.New("--api-key and --api-key-file hold no key; leave them out to ask for none")
+	if len(o.Keys) == 0 && c.IsSet("api-key") {
+		return o, errors.New("--api-key holds no key; leave it out to ask for none")
 	}
 	return o, nil
 }

@@ -68,7 +68,7 @@ var typed = map[string][]string{
 	"number":  strings.Fields("minimum maximum exclusiveMinimum exclusiveMaximum multipleOf"),
 	"integer": strings.Fields("minimum maximum exclusiveMinimum exclusiveMaximum multipleOf"),
 	"object":  strings.Fields("properties required additionalProperties patternProperties propertyNames minProperties maxProperties"),
-	"array":   strings.Fields("items prefixItems minItems maxItems"),
+	"array":   strings.Fields("items prefixItems additionalItems minItems maxItems"),
 }
 
 // types in the order in which they are tried, which does not matter.

@@ -103,6 +103,9 @@ func cross(a, b []*value, path string) ([]*value, error) {
 
 // merge returns the schema of values that are valid by both a and b, which have no applicators.
 func merge(a, b *value, path string) (*value, error) {
+	if err := sameTuples(a, b, path); err != nil {
+		return nil, err
+	}
 	out := a
 	for i, key := range b.keys {
 		x, y := a.get(key), b.values[i]
@@ -120,6 +123,23 @@ func merge(a, b *value, path string) (*value, error) {
 		out = out.with(key, m)
 	}
 	return mergeProperties(out, a, b), nil
+}
+
+// sameTuples refuses schemas of which one is about an array's first items, each by itself, and the other says something else about items: which
+// of its items a keyword is about depends on the others beside it.
+func sameTuples(a, b *value, path string) error {
+	keys := []string{"prefixItems", "items", "additionalItems"}
+	about := func(v *value) bool { return slices.ContainsFunc(keys, func(k string) bool { return v.get(k) != nil }) }
+	tuple := func(v *value) bool { return v.get("prefixItems") != nil || v.get("items") != nil && v.get("items").kind == '[' }
+	if !about(a) || !about(b) || !tuple(a) && !tuple(b) {
+		return nil
+	}
+	for _, k := range keys {
+		if x, y := a.get(k), b.get(k); (x == nil) != (y == nil) || x != nil && x.String() != y.String() {
+			return fmt.Errorf("%s: allOf, $ref, anyOf or oneOf combines lists of items that differ, which is not supported", path)
+		}
+	}
+	return nil
 }
 
 // both returns a schema of what is valid by x and y.

@@ -232,42 +232,64 @@ func (c *schemas) otherName(v *value, props []property, path string) (*expr, err
 	return quoted(d.others()), nil
 }
 
-// items returns the arrays that are valid by v. Without items, nothing follows prefixItems unless minItems asks for it.
+// items returns the arrays that are valid by v. Without a schema for them, no items follow those that a list has schemas for, unless minItems
+// asks for some.
 func (c *schemas) items(v *value, path string) (*expr, error) {
 	least, most, err := sizes(v, "minItems", "maxItems", path)
 	if err != nil {
 		return nil, err
 	}
-	var prefix []*value
-	if p := v.get("prefixItems"); p != nil {
-		if p.kind != '[' {
-			return nil, fmt.Errorf("%s/prefixItems: a list of schemas belongs here", path)
-		}
-		prefix = p.values
+	t, err := tupleOf(v, path)
+	if err != nil {
+		return nil, err
 	}
-	s := v.get("items")
+	s := t.rest
 	switch {
-	case s == nil && len(prefix) > 0 && least <= len(prefix):
+	case s == nil && len(t.prefix) > 0 && least <= len(t.prefix):
 		s = truth(false)
 	case s == nil:
 		s = truth(true)
 	}
 	var item *expr
 	if s.kind != 'f' {
-		if item, err = c.schema(s, path+"/items"); err != nil {
+		if item, err = c.schema(s, path+"/"+t.restKey); err != nil {
 			return nil, err
 		}
 	}
-	body, err := c.arrayGraph(prefix, item, least, most, path)
+	body, err := c.arrayGraph(t, item, least, most, path)
 	if err != nil {
 		return nil, err
 	}
 	return sequence(literal("["), body, literal("]")), nil
 }
 
-// arrayGraph returns the items of prefix in their order, then others; item is nil where there are no others.
-func (c *schemas) arrayGraph(prefix []*value, item *expr, least, most int, path string) (*expr, error) {
-	n := len(prefix)
+// A tuple holds the schemas of an array's first items, each its own, and of the rest.
+type tuple struct {
+	prefix             []*value
+	prefixKey, restKey string // the keywords
+	rest               *value // or nil
+}
+
+// tupleOf returns v's tuple: prefixItems and items or, as up to draft 2019-09, a list in items and additionalItems.
+func tupleOf(v *value, path string) (t tuple, err error) {
+	first, items := v.get("prefixItems"), v.get("items")
+	switch {
+	case items != nil && items.kind == '[' && first != nil:
+		return t, fmt.Errorf("%s: prefixItems and a list in items exclude each other", path)
+	case items != nil && items.kind == '[':
+		return tuple{items.values, "items", "additionalItems", v.get("additionalItems")}, nil
+	case first != nil && first.kind != '[':
+		return t, fmt.Errorf("%s/prefixItems: a list of schemas belongs here", path)
+	case first != nil:
+		t.prefix = first.values
+	}
+	t.prefixKey, t.restKey, t.rest = "prefixItems", "items", items // additionalItems says nothing beside a single schema
+	return t, nil
+}
+
+// arrayGraph returns a tuple's first items in their order, then others; item is nil where there are no others.
+func (c *schemas) arrayGraph(t tuple, item *expr, least, most int, path string) (*expr, error) {
+	n := len(t.prefix)
 	if item == nil && (most == unbounded || most > n) {
 		most = n
 	}
@@ -281,8 +303,8 @@ func (c *schemas) arrayGraph(prefix []*value, item *expr, least, most int, path 
 		return separated(item, least, most), nil
 	}
 	g := make([]vertex, n+2)
-	for i, s := range prefix {
-		e, err := c.schema(s, fmt.Sprint(path, "/prefixItems/", i))
+	for i, s := range t.prefix {
+		e, err := c.schema(s, fmt.Sprint(path, "/", t.prefixKey, "/", i))
 		if err != nil {
 			return nil, err
 		}

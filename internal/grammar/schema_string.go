@@ -3,6 +3,7 @@ package grammar
 import (
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 )
 
@@ -51,20 +52,26 @@ var formats = func() map[string]string {
 		h16   = `[0-9a-fA-F]{1,4}`
 		label = `[a-zA-Z0-9]([a-zA-Z0-9-]{0,61}[a-zA-Z0-9])?`
 		host  = label + `(\.` + label + `)*`
+		uuid  = `[0-9a-fA-F]{8}-[0-9a-fA-F]{4}-%s[0-9a-fA-F]{3}-[0-9a-fA-F]{4}-[0-9a-fA-F]{12}`
 		pchar = `([A-Za-z0-9._~!$&'()*+,;=:@-]|%[0-9A-Fa-f]{2})`
 	)
 	ipv6 := fmt.Sprintf(`((%[1]s:){7}%[1]s|(%[1]s:){1,7}:|(%[1]s:){1,6}:%[1]s|(%[1]s:){1,5}(:%[1]s){1,2}|(%[1]s:){1,4}(:%[1]s){1,3}|(%[1]s:){1,3}(:%[1]s){1,4}|(%[1]s:){1,2}(:%[1]s){1,5}|%[1]s:(:%[1]s){1,6}|:((:%[1]s){1,7}|:))`, h16)
 	rest := `(/` + pchar + `*)*(\?(` + pchar + `|[/?])*)?(#(` + pchar + `|[/?])*)?`
 	uri := `[A-Za-z][A-Za-z0-9+.-]*:(//(` + host + `(:\d{1,5})?)?` + rest + `|` + pchar + `+` + rest + `)`
-	return map[string]string{
+	named := map[string]string{
 		"date": day, "time": clock, "date-time": day + "T" + clock,
 		"duration": `P(\d+W|\d+Y(\d+M(\d+D)?)?(T\d+H(\d+M(\d+S)?)?)?|\d+M(\d+D)?|\d+D(T\d+H(\d+M(\d+S)?)?)?|T(\d+H(\d+M(\d+S)?)?|\d+M(\d+S)?|\d+S))`,
-		"uuid":     `[0-9a-fA-F]{8}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{12}`,
+		"uuid":     fmt.Sprintf(uuid, "[0-9a-fA-F]"),
 		"ipv4":     ipv4, "ipv6": ipv6, "hostname": host,
 		"email": `[A-Za-z0-9!#$%&'*+/=?^_{|}~-]+(\.[A-Za-z0-9!#$%&'*+/=?^_{|}~-]+)*@` + host,
 		"uri":   uri, "uri-reference": `(` + uri + `|([A-Za-z0-9._~!$&'()*+,;=@-]|%[0-9A-Fa-f]{2})*` + rest + `)`,
 		"json-pointer": `(/([^~/]|~[01])*)*`,
 	}
+	for version := range 5 { // llama.cpp knows these names
+		digit := strconv.Itoa(version + 1)
+		named["uuid"+digit] = fmt.Sprintf(uuid, digit)
+	}
+	return named
 }()
 
 // numeric formats, which OpenAPI uses beside number and integer, say nothing about a JSON text.

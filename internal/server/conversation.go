@@ -52,6 +52,9 @@ type ToolChoice struct {
 	Parallel bool
 }
 
+// Excludes reports whether g is held to a grammar, which calls of tools cannot be combined with. With a JSON Schema an answer is either.
+func (c *ToolChoice) Excludes(g *Generation) bool { return c != nil && g.Constrain != nil && g.Schema == nil }
+
 // Only has the tool of a name be the only one, and be called. It reports whether there is such a tool.
 func (c *ToolChoice) Only(name string) bool {
 	i := slices.IndexFunc(c.Tools, func(t answer.Tool) bool { return t.Name == name })
@@ -152,12 +155,13 @@ func (m *Model) Render(c *Conversation) (string, []int32, error) {
 // tail is the length in bytes of a prompt's end that is searched for an open thought or call.
 const tail = 64
 
-// holdCalls has g's calls be those that q allows, behind prompt, without thoughts where q asks for none.
+// holdCalls has g's calls be those that q allows, behind prompt, without thoughts where q asks for none. A text that is no call stays held to
+// g's schema.
 func (m *Model) holdCalls(g *Generation, q *Conversation, format *answer.Format, prompt string) error {
 	c, plain := q.Choice, string(q.Kwargs["enable_thinking"]) == "false"
-	h, err := m.grammars.find(key("calls", format.Name(), c.Allowed, c.Required, c.Parallel, plain, prompt[max(0, len(prompt)-tail):]), func() (*held, error) {
+	h, err := m.grammars.find(key("calls", format.Name(), c.Allowed, c.Required, c.Parallel, plain, prompt[max(0, len(prompt)-tail):], g.Schema), func() (*held, error) {
 		constraint, err := format.Constraint(answer.ConstraintOptions{
-			Tools: c.Allowed, Required: c.Required, Parallel: c.Parallel, Plain: plain, Prompt: prompt,
+			Tools: c.Allowed, Required: c.Required, Parallel: c.Parallel, Plain: plain, Prompt: prompt, Text: g.Schema,
 		})
 		if err != nil {
 			return nil, err
@@ -169,7 +173,7 @@ func (m *Model) holdCalls(g *Generation, q *Conversation, format *answer.Format,
 		return &held{compiled: compiled, calls: constraint}, err
 	})
 	if err != nil {
-		return Invalid("the tools' schemas cannot be used: %s", err)
+		return Invalid("the schemas cannot be used: %s", err)
 	}
 	g.Constrain = func() sample.Constraint { return h.calls.NewState(h.compiled) }
 	return nil

@@ -2,6 +2,7 @@ package server
 
 import (
 	"context"
+	"encoding/json"
 	"iter"
 	"strings"
 	"sync"
@@ -16,6 +17,7 @@ type Generation struct {
 	engine.Request // but Sampler, Constraint and Progress
 	Sampling       sample.Options
 	Constrain      func() sample.Constraint // makes the text's constraint; nil: none
+	Schema         json.RawMessage          // that Constrain holds the text to; nil: it is held to something else, or to nothing
 	ReportProgress bool
 	ReportTimings  bool // with each token
 	Limits         Limits
@@ -143,62 +145,25 @@ func (m *Model) generate(ctx context.Context, g *Generation, begin time.Time, te
 	}
 }
 
+// run makes one text in its slot, and tells what happens until its end.
 func (m *Model) run(ctx context.Context, g *Generation, slot int, begin time.Time, tell func(Event)) (engine.Result, error) {
-	sampler, err := sample.New(g.Sampling, m.Engine.Config().Vocab)
+	r, held, err := m.request(g)
 	if err != nil {
-		return engine.Result{}, Invalid("%s", err)
-	}
-	r := g.Request
-	r.Sampler = sampler
-	if g.Shift != nil {
-		r.Shift = m.keep(g)
-	}
-	var held *heldTo
-	if c := m.constraint(g); c != nil {
-		held = &heldTo{Constraint: c}
-		r.Constraint = held
+		return engine.Result{}, err
 	}
 	var st *engine.Stream
-	submitted := time.Now()
-	progress := func(done, total, cached int) {
-		e := Event{Progress: &Progress{total, cached, done, time.Since(submitted).Milliseconds()}}
-		if g.ReportTimings {
-			e.Timings = promptTimings(cached, max(0, done-cached), time.Since(submitted))
-		}
-		tell(e)
-	}
 	if g.ReportProgress {
-		known := false
-		r.Progress = func(done, total int) {
-			if cached := st.Reused(); !known && done > cached { // what was found in the cache is told first
-				progress(cached, total, cached)
-			}
-			known = true
-			progress(done, total, st.Reused())
-		}
+		r.Progress = g.progress(func() int { return st.Reused() }, tell)
 	}
 	if st, err = m.Engine.Submit(ctx, r); err != nil {
 		return engine.Result{}, err
 	}
 	defer st.Close()
-	said := newTranscript(m, g)
-	limit := limiter{Limits: g.Limits}
-	last, goesOn := begin, true
-	for tok, ok := st.Next(); ok && goesOn; tok, ok = st.Next() {
-		now := time.Now()
-		m.Count.Token(now.Sub(last), last == begin)
-		last = now
-		tok.Text, goesOn = limit.pass(tok.Text)
-		said.add(tok.Text)
-		e := Event{Token: &tok}
-		if g.ReportTimings {
-			so := st.SoFar()
-			e.Timings = TimingsOf(&so)
-		}
-		if tell(e); !goesOn {
-			break
-		}
-	}
+	said, limit := newTranscript(m, g), limiter{Limits: g.Limits}
+	goesOn := m.pass(g, st, &limit, begin, func(e Event) {
+		said.add(e.Token.Text)
+		tell(e)
+	})
 	st.Close()
 	res, err := st.Result(), st.Err()
 	m.slots.change(slot, func(p *Slot) { p.Tokens, p.Result = st.History(), res })
@@ -214,6 +179,64 @@ func (m *Model) run(ctx context.Context, g *Generation, slot int, begin time.Tim
 		res.Stop, err = engine.StopGrammar, nil
 	}
 	return res, err
+}
+
+// request returns what the engine is asked for, and what it is held to, nil for nothing.
+func (m *Model) request(g *Generation) (engine.Request, *heldTo, error) {
+	r := g.Request
+	var err error
+	if r.Sampler, err = sample.New(g.Sampling, m.Engine.Config().Vocab); err != nil {
+		return r, nil, Invalid("%s", err)
+	}
+	if g.Shift != nil {
+		r.Shift = m.keep(g)
+	}
+	c := m.constraint(g)
+	if c == nil {
+		return r, nil, nil
+	}
+	held := &heldTo{Constraint: c}
+	r.Constraint = held
+	return r, held, nil
+}
+
+// progress returns what tells how much of the prompt has been read, what was found in the cache first.
+func (g *Generation) progress(reused func() int, tell func(Event)) func(done, total int) {
+	submitted, known := time.Now(), false
+	say := func(done, total, cached int) {
+		e := Event{Progress: &Progress{total, cached, done, time.Since(submitted).Milliseconds()}}
+		if g.ReportTimings {
+			e.Timings = promptTimings(cached, max(0, done-cached), time.Since(submitted))
+		}
+		tell(e)
+	}
+	return func(done, total int) {
+		if cached := reused(); !known && done > cached {
+			say(cached, total, cached)
+		}
+		known = true
+		say(done, total, reused())
+	}
+}
+
+// pass tells a stream's tokens until it ends or reaches its limits. It reports whether the text may go on.
+func (m *Model) pass(g *Generation, st *engine.Stream, limit *limiter, begin time.Time, tell func(Event)) (goesOn bool) {
+	last := begin
+	for tok, ok := st.Next(); ok; tok, ok = st.Next() {
+		now := time.Now()
+		m.Count.Token(now.Sub(last), last == begin)
+		last = now
+		tok.Text, goesOn = limit.pass(tok.Text)
+		e := Event{Token: &tok}
+		if g.ReportTimings {
+			so := st.SoFar()
+			e.Timings = TimingsOf(&so)
+		}
+		if tell(e); !goesOn {
+			return false
+		}
+	}
+	return true
 }
 
 // keep returns g's shift with the number of tokens that stay: the prompt's at most, and what begins a sequence besides.

@@ -179,7 +179,6 @@ func TestOllamaRefused(t *testing.T) {
 		{"/api/chat", `{"messages":[{"role":"wizard","content":"Hi"}]}`, 400, "wizard"},
 		{"/api/chat", `{"model":"tales","messages":[{"role":"user","content":"Hi"}],"think":true}`, 400, `"tales" does not support thinking`},
 		{"/api/chat", `{"messages":[{"role":"user","content":"Hi"}],"think":"much"}`, 400, "think"},
-		{"/api/chat", `{"messages":[{"role":"user","content":"Hi"}],"format":"json",` + tools + `}`, 400, "format"},
 		{"/api/generate", `{"prompt":"A","suffix":"B"}`, 400, "insert"},
 		{"/api/generate", `{"prompt":"A","template":"{{ .Prompt }}"}`, 400, "template"},
 		{"/api/generate", `{"prompt":"A","format":"xml"}`, 400, "format"},

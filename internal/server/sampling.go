@@ -257,6 +257,7 @@ func (m *Model) ReadConstraint(f *Fields, g *Generation) {
 
 // HoldSchema has g be JSON that is valid by a schema.
 func (m *Model) HoldSchema(g *Generation, schema json.RawMessage) error {
+	g.Schema = schema
 	return m.hold(g, key("schema", schema), func() (*grammar.Grammar, error) { return grammar.FromSchema(schema) })
 }
 

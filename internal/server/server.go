@@ -23,7 +23,8 @@ const (
 
 // Options are the choices made when a server is started.
 type Options struct {
-	Keys    []string // one of which a request must have; none: all may ask
+	Keys    []string // one of which a request must have, or one of KeyFile; where there are neither all may ask
+	KeyFile string   // is read again when it changes, see ReadKeys
 	Origins []string // of web pages that may ask; "*" for all
 	Timeout time.Duration
 	Log     *slog.Logger
@@ -38,14 +39,14 @@ type Server struct {
 	o      Options
 	mux    *http.ServeMux
 	forms  map[string]ErrorForm // by the pattern of a route
-	keys   [][keySize]byte
+	keys   *keys
 	began  time.Time
 }
 
 // New returns a server of models, which stay the caller's. Routes are added by API.
 func New(models Models, o Options) *Server {
 	s := &Server{Models: models, o: o, mux: http.NewServeMux(), forms: map[string]ErrorForm{}, began: time.Now()}
-	s.keys = hashes(o.Keys)
+	s.keys = newKeys(&o)
 	s.API(CommonForm).handle("/", func(_ http.ResponseWriter, r *http.Request) error {
 		return NotFound("there is no %s %s", r.Method, r.URL.Path)
 	})

@@ -17,6 +17,9 @@ type ConstraintOptions struct {
 	Plain    bool   // no thought is begun before a required call; one that the prompt has begun may end
 	Parallel bool   // there may be several calls
 	Prompt   string // as in Options
+
+	// Text is the JSON Schema of an answer that is no call; nil: it may be any text.
+	Text json.RawMessage
 }
 
 // A Constraint is the grammar that calls are held to.
@@ -37,7 +40,7 @@ func (c *Constraint) NewState(compiled *grammar.Compiled) *grammar.State {
 	return compiled.NewState()
 }
 
-// Constraint returns the grammar of an answer's calls: where none is required, one that begins to hold where a call begins.
+// Constraint returns the grammar of an answer's calls: where none is required, and texts have no schema, one that begins to hold where a call begins.
 func (f *Format) Constraint(o ConstraintOptions) (*Constraint, error) {
 	if len(o.Tools) == 0 {
 		return nil, errors.New("calls can be constrained only where there are tools")
@@ -46,7 +49,14 @@ func (f *Format) Constraint(o ConstraintOptions) (*Constraint, error) {
 	for i := range o.Tools {
 		c.addArguments(&o.Tools[i])
 	}
-	out := &Constraint{Lazy: !o.Required, Loose: c.loose}
+	if o.Text != nil && !o.Required {
+		_, text, err := c.read(o.Text)
+		if err != nil {
+			return nil, fmt.Errorf("the schema of the answer's text: %w", err)
+		}
+		c.json = &text
+	}
+	out := &Constraint{Lazy: !o.Required && c.json == nil, Loose: c.loose}
 	var root grammar.Expr
 	if f.harmony {
 		root = c.harmony(&out.Triggers)
@@ -65,6 +75,7 @@ type composer struct {
 	schemas   []*grammar.Schema // [tools]; any object where the tool's is not supported
 	arguments []grammar.Expr    // [tools] as JSON objects
 	loose     []error
+	json      *grammar.Expr // what an answer is that is no call; nil: it may be any text
 }
 
 // gap is white space between calls and their parts; it is bounded, since models can go on with it forever.
@@ -102,8 +113,11 @@ func (c *composer) read(schema json.RawMessage) (*grammar.Schema, grammar.Expr, 
 func (c *composer) answer(f *Format, t *grammar.Triggers) grammar.Expr {
 	primed := f.primed(c.o.Prompt)
 	opened := f.opened(c.o.Prompt)
-	if c.o.Required {
+	if c.o.Required || c.json != nil {
 		calls := c.calls(f.forms[0], primed != nil)
+		if c.json != nil {
+			calls = grammar.Choice(calls, *c.json)
+		}
 		switch {
 		case opened != nil:
 			return grammar.Sequence(c.Until(opened.close), gap, calls)
@@ -399,13 +413,18 @@ func (c *composer) harmony(t *grammar.Triggers) grammar.Expr {
 			grammar.Optional(content), c.Marker(harmonyMessage), c.arguments[i], grammar.Optional(c.Marker("<|call|>"))))
 	}
 	call := grammar.Choice(calls...)
-	if !c.o.Required {
+	if !c.o.Required && c.json == nil {
 		return grammar.Sequence(space, call)
 	}
+	said := grammar.Sequence(grammar.Optional(channel), grammar.Literal(" "), call)
+	if c.json != nil {
+		final := grammar.Sequence(c.Marker(harmonyChannel), grammar.Literal("final"), c.Marker(harmonyMessage), *c.json)
+		said = grammar.Choice(said, final)
+	}
 	if c.o.Plain {
-		return grammar.Sequence(grammar.Optional(channel), grammar.Literal(" "), call)
+		return said
 	}
 	thoughts := grammar.Sequence(c.Marker(harmonyChannel), grammar.Literal("analysis"), c.Marker(harmonyMessage), c.Until("<|end|>"),
 		c.Marker(harmonyStart), grammar.Literal("assistant"))
-	return grammar.Sequence(grammar.Optional(thoughts), grammar.Optional(channel), grammar.Literal(" "), call)
+	return grammar.Sequence(grammar.Optional(thoughts), said)
 }

@@ -311,3 +311,40 @@ func TestPlainCalls(t *testing.T) {
 		}
 	}
 }
+
+// TestTextsHaveASchema generates answers at random that may be calls: those that are none are valid by the schema for texts.
+func TestTextsHaveASchema(t *testing.T) {
+	seed := uint64(time.Now().UnixNano())
+	r := rand.New(rand.NewPCG(seed, 2))
+	t.Logf("seed %d", seed)
+	v, texts := vocabulary(t, nil)
+	schema := json.RawMessage(`{"type":"object","properties":{"answer":{"type":"integer","minimum":0,"maximum":99}},"required":["answer"],"additionalProperties":false}`)
+	said, called := 0, 0
+	for format, source := range sources {
+		f := FormatOf(source, format != "generic", true)
+		for range 12 {
+			o := ConstraintOptions{Tools: testTools, Text: schema, Plain: true}
+			text, whole := generate(t, compile(t, constraint(t, f, o), v), r, texts)
+			if !whole {
+				continue
+			}
+			m, _ := parse(f, Options{Tools: testTools}, text)
+			if len(m.Calls) > 0 && m.Content == "" {
+				called++
+				continue
+			}
+			said++
+			var answer map[string]int
+			if err := json.Unmarshal([]byte(m.Content), &answer); err != nil || len(answer) != 1 || len(m.Calls) > 0 {
+				t.Errorf("%s: %q is read as %+v: %v", format, text, m, err)
+			}
+		}
+	}
+	if said == 0 || called == 0 {
+		t.Errorf("%d texts and %d calls: one of them never came", said, called)
+	}
+	f := FormatOf(sources["hermes"], true, true)
+	if _, err := f.Constraint(ConstraintOptions{Tools: testTools, Text: json.RawMessage(`{"not":{}}`)}); err == nil || !strings.Contains(err.Error(), "not") {
+		t.Errorf("a schema that is not supported: %v", err)
+	}
+}

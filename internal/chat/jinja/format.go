@@ -188,7 +188,7 @@ func (p *percentFormat) write(spec *formatSpec, v Value) error {
 		if spec.verb == 's' {
 			s, err = p.r.str(v)
 		} else {
-			w := &reprWriter{r: p.r, ascii: spec.verb == 'a'}
+			w := &reprWriter{writer{r: p.r, ascii: spec.verb == 'a'}}
 			err = w.value(v, 0)
 			s = w.b.String()
 		}

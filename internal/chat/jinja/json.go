@@ -104,7 +104,7 @@ func decodeNumber(s string) (Value, error) {
 
 // toJSONFilter returns transformers' tojson: json.dumps, by default without escapes for what is not ASCII.
 func toJSONFilter(c *call, a []Value) (Value, error) {
-	w := &jsonWriter{r: c.r, ascii: given(a[1]), item: ", ", key: ": ", sortKeys: given(a[4])}
+	w := &jsonWriter{writer: writer{r: c.r, ascii: given(a[1])}, item: ", ", key: ": ", sortKeys: given(a[4])}
 	if !isNone(a[2]) {
 		w.multiline, w.item = true, ","
 		if s, ok := text(a[2]); ok {
@@ -145,7 +145,7 @@ func toJSONFilter(c *call, a []Value) (Value, error) {
 func ToJSON(v Value, compact bool) (string, error) {
 	r := &render{limits: Limits{}.filled()}
 	r.steps, r.memory = r.limits.Steps, r.limits.Memory
-	w := &jsonWriter{r: r, item: ", ", key: ": "}
+	w := &jsonWriter{writer: writer{r: r}, item: ", ", key: ": "}
 	if compact {
 		w.item, w.key = ",", ":"
 	}
@@ -154,25 +154,15 @@ func ToJSON(v Value, compact bool) (string, error) {
 }
 
 type jsonWriter struct {
-	r         *render
-	b         strings.Builder
-	ascii     bool
+	writer
 	item, key string // separators
 	multiline bool
 	indent    string
 	sortKeys  bool
 }
 
-func (w *jsonWriter) write(s string) error {
-	w.b.WriteString(s)
-	return w.r.grow(len(s))
-}
-
 func (w *jsonWriter) value(v Value, depth int) error {
-	if depth > maxValueDepth {
-		return faultf(ErrDepth, "a value is nested more than %d deep", maxValueDepth)
-	}
-	if err := w.r.work(1); err != nil {
+	if err := w.enter(depth); err != nil {
 		return err
 	}
 	switch v := v.(type) {
@@ -213,48 +203,28 @@ func jsonFloat(f float64) string {
 	return formatFloat(f)
 }
 
-// line begins a new line, where each item has one.
-func (w *jsonWriter) line(depth int) error {
+// line returns what begins a new line, where each item has one.
+func (w *jsonWriter) line(depth int) string {
 	if !w.multiline {
-		return nil
+		return ""
 	}
-	return w.write("\n" + strings.Repeat(w.indent, depth))
+	return "\n" + strings.Repeat(w.indent, depth)
 }
 
 func (w *jsonWriter) list(items []Value, depth int) error {
-	if len(items) == 0 {
-		return w.write("[]")
-	}
-	return w.group("[", "]", len(items), depth, func(i int) error { return w.value(items[i], depth+1) })
+	return w.items("[", "]", len(items), depth, func(i int) error { return w.value(items[i], depth+1) })
 }
 
-func (w *jsonWriter) group(open, end string, n, depth int, each func(int) error) error {
-	if err := w.write(open); err != nil {
-		return err
+// items writes n things with w's separator, each on its line where it has one.
+func (w *jsonWriter) items(open, end string, n, depth int, each func(int) error) error {
+	if n == 0 {
+		return w.write(open + end)
 	}
-	for i := range n {
-		if i > 0 {
-			if err := w.write(w.item); err != nil {
-				return err
-			}
-		}
-		if err := w.line(depth + 1); err != nil {
-			return err
-		}
-		if err := each(i); err != nil {
-			return err
-		}
-	}
-	if err := w.line(depth); err != nil {
-		return err
-	}
-	return w.write(end)
+	line := w.line(depth + 1)
+	return w.group(open+line, w.item+line, w.line(depth)+end, n, each)
 }
 
 func (w *jsonWriter) dict(d *Dict, depth int) error {
-	if d.Len() == 0 {
-		return w.write("{}")
-	}
 	order := make([]int, d.Len())
 	for i := range order {
 		order[i] = i
@@ -272,7 +242,7 @@ func (w *jsonWriter) dict(d *Dict, depth int) error {
 			return failed
 		}
 	}
-	return w.group("{", "}", d.Len(), depth, func(i int) error {
+	return w.items("{", "}", d.Len(), depth, func(i int) error {
 		key, err := w.keyString(d.keys[order[i]])
 		if err != nil {
 			return err

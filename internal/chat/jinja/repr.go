@@ -23,30 +23,56 @@ func (r *render) str(v Value) (string, error) {
 
 // repr returns Python's repr(v).
 func (r *render) repr(v Value) (string, error) {
-	w := &reprWriter{r: r}
+	w := &reprWriter{writer{r: r}}
 	if err := w.value(v, 0); err != nil {
 		return "", err
 	}
 	return w.b.String(), nil
 }
 
-// A reprWriter writes Python's literals, counting its memory as it goes.
-type reprWriter struct {
+// A writer writes a value, counting its memory and its work as it goes.
+type writer struct {
 	r     *render
 	b     strings.Builder
 	ascii bool // everything else is escaped
 }
 
-func (w *reprWriter) write(s string) error {
+func (w *writer) write(s string) error {
 	w.b.WriteString(s)
 	return w.r.grow(len(s))
 }
 
-func (w *reprWriter) value(v Value, depth int) error {
+// enter counts a value so deep within others.
+func (w *writer) enter(depth int) error {
 	if depth > maxValueDepth {
 		return faultf(ErrDepth, "a value is nested more than %d deep", maxValueDepth)
 	}
-	if err := w.r.work(1); err != nil {
+	return w.r.work(1)
+}
+
+// group writes n things between open and end, with separators between them.
+func (w *writer) group(open, separator, end string, n int, each func(i int) error) error {
+	if err := w.write(open); err != nil {
+		return err
+	}
+	for i := range n {
+		if i > 0 {
+			if err := w.write(separator); err != nil {
+				return err
+			}
+		}
+		if err := each(i); err != nil {
+			return err
+		}
+	}
+	return w.write(end)
+}
+
+// A reprWriter writes Python's literals.
+type reprWriter struct{ writer }
+
+func (w *reprWriter) value(v Value, depth int) error {
+	if err := w.enter(depth); err != nil {
 		return err
 	}
 	switch v := v.(type) {
@@ -116,43 +142,19 @@ func scalarRepr(v Value) string {
 }
 
 func (w *reprWriter) list(open string, items []Value, end string, depth int) error {
-	if err := w.write(open); err != nil {
-		return err
-	}
-	for i, v := range items {
-		if i > 0 {
-			if err := w.write(", "); err != nil {
-				return err
-			}
-		}
-		if err := w.value(v, depth+1); err != nil {
-			return err
-		}
-	}
-	return w.write(end)
+	return w.group(open, ", ", end, len(items), func(i int) error { return w.value(items[i], depth+1) })
 }
 
 func (w *reprWriter) dict(d *Dict, depth int) error {
-	if err := w.write("{"); err != nil {
-		return err
-	}
-	for i, k := range d.keys {
-		if i > 0 {
-			if err := w.write(", "); err != nil {
-				return err
-			}
-		}
-		if err := w.value(k, depth+1); err != nil {
+	return w.group("{", ", ", "}", len(d.keys), func(i int) error {
+		if err := w.value(d.keys[i], depth+1); err != nil {
 			return err
 		}
 		if err := w.write(": "); err != nil {
 			return err
 		}
-		if err := w.value(d.vals[i], depth+1); err != nil {
-			return err
-		}
-	}
-	return w.write("}")
+		return w.value(d.vals[i], depth+1)
+	})
 }
 
 // shortRepr is repr for error messages.

@@ -84,7 +84,7 @@ func (f *braceFormat) field(s string, depth int) (string, error) {
 		return "", err
 	}
 	if converted {
-		w := &reprWriter{r: f.r, ascii: conversion == "a"}
+		w := &reprWriter{writer{r: f.r, ascii: conversion == "a"}}
 		switch conversion {
 		case "s":
 			v, err = f.r.str(v)

@@ -29,9 +29,6 @@ func readRequest(m *server.Model, f *server.Fields) (*request, error) {
 		"user_profile_id", "workspace_id", "billing_policy", "compaction")
 	f.Only("mcp_servers", "[]")
 	f.Only("fallbacks", "[]")
-	if r.conversation.Choice != nil && g.Constrain != nil {
-		f.Fail(server.Invalid("output_config.format cannot be combined with tools"))
-	}
 	return r, f.Close()
 }
 

@@ -74,9 +74,6 @@ func (a *api) chat(w http.ResponseWriter, r *http.Request, f *server.Fields) err
 	}
 	c.Continue()
 	readTools(f, c)
-	if c.Choice != nil && q.text.Constrain != nil {
-		f.Fail(server.Invalid("the field format cannot be combined with tools"))
-	}
 	readThink(f, q.model, q.name, c)
 	truncate := true
 	f.Read("truncate", &truncate)

@@ -69,8 +69,8 @@ func readChat(m *server.Model, f *server.Fields) (*chatRequest, error) {
 	readFormat(m, f, g)
 	readReasoning(f, &q.Reasoning)
 	switch {
-	case q.Choice != nil && g.Constrain != nil:
-		f.Fail(server.Invalid("a grammar or response_format cannot be combined with tools"))
+	case q.Choice.Excludes(g):
+		f.Fail(server.Invalid("a grammar cannot be combined with tools"))
 	case q.Choice != nil && g.Logprobs && c.stream:
 		f.Fail(server.Invalid("the field logprobs cannot be combined with tools and stream"))
 	}

@@ -75,8 +75,8 @@ func read(m *server.Model, f *server.Fields) (*request, error) {
 	q.readReasoning(f)
 	q.readIncluded(f)
 	q.readRest(f)
-	if q.conversation.Choice != nil && q.text.Constrain != nil {
-		f.Fail(server.Invalid("a grammar or text.format cannot be combined with tools"))
+	if q.conversation.Choice.Excludes(&q.text) {
+		f.Fail(server.Invalid("a grammar cannot be combined with tools"))
 	}
 	e.Temperature, e.TopP = q.text.Sampling.Temperature, q.text.Sampling.TopP
 	return q, f.Close()
