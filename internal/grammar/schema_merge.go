@@ -130,7 +130,9 @@ func merge(a, b *value, path string) (*value, error) {
 func sameTuples(a, b *value, path string) error {
 	keys := []string{"prefixItems", "items", "additionalItems"}
 	about := func(v *value) bool { return slices.ContainsFunc(keys, func(k string) bool { return v.get(k) != nil }) }
-	tuple := func(v *value) bool { return v.get("prefixItems") != nil || v.get("items") != nil && v.get("items").kind == '[' }
+	tuple := func(v *value) bool {
+		return v.get("prefixItems") != nil || v.get("items") != nil && v.get("items").kind == '['
+	}
 	if !about(a) || !about(b) || !tuple(a) && !tuple(b) {
 		return nil
 	}

@@ -280,7 +280,7 @@ func TestSchemasNotSupportedAreNamed(t *testing.T) {
 		`{`:                                                                    `is no JSON`,
 		`{} {}`:                                                                `more than one`,
 		`[1]`:                                                                  `a schema is an object`,
-		strings.Repeat(`{"items":`, 300) + `{}` + strings.Repeat(`}`, 300): `nested more than 200 deep`,
+		strings.Repeat(`{"items":`, 300) + `{}` + strings.Repeat(`}`, 300):     `nested more than 200 deep`,
 	} {
 		_, err := FromSchema([]byte(schema))
 		if err == nil || !strings.Contains(err.Error(), want) {

@@ -291,3 +291,39 @@ func TestMessagesWithFullQueue(t *testing.T) {
 		}
 	}
 }
+
+// TestAnthropicModels: the list of models has Anthropic's form where the client's header says so, and OpenAI's otherwise.
+func TestAnthropicModels(t *testing.T) {
+	l := start(t, nil)
+	get := func(path string, header ...string) (map[string]any, int) {
+		res := l.request(t.Context(), "GET", path, "", header...)
+		defer res.Body.Close()
+		var doc map[string]any
+		if err := json.NewDecoder(res.Body).Decode(&doc); err != nil {
+			t.Fatalf("%s: %v", path, err)
+		}
+		return doc, res.StatusCode
+	}
+	version := []string{"anthropic-version", "2023-06-01"}
+	doc, status := get("/v1/models?limit=5", version...)
+	if status != 200 || doc["has_more"] != false || doc["first_id"] != "tales" || at(t, doc, "data", 0, "type") != "model" || at(t, doc, "data", 0, "display_name") != "tales" {
+		t.Errorf("the models: %d %v", status, doc)
+	}
+	if doc, status = get("/v1/models?after_id=tales", version...); status != 200 || len(doc["data"].([]any)) != 0 || doc["last_id"] != nil {
+		t.Errorf("behind the last: %d %v", status, doc)
+	}
+	if doc, status = get("/v1/models/tales", version...); status != 200 || doc["id"] != "tales" || doc["type"] != "model" {
+		t.Errorf("the model: %d %v", status, doc)
+	}
+	if doc, status = get("/v1/models/tales"); status != 200 || doc["object"] != "model" {
+		t.Errorf("the model in OpenAI's form: %d %v", status, doc)
+	}
+	for path, want := range map[string]int{"/v1/models?limit=0": 400, "/v1/models?limit=x": 400, "/v1/models?before_id=nobody": 400, "/v1/models/no/body": 404} {
+		if doc, status = get(path, version...); status != want || doc["type"] != "error" {
+			t.Errorf("%s: %d %v", path, status, doc)
+		}
+	}
+	if doc, status = get("/v1/models/no/body"); status != 404 || at(t, doc, "error", "type") != "not_found_error" {
+		t.Errorf("no model in OpenAI's form: %d %v", status, doc)
+	}
+}

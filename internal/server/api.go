@@ -96,13 +96,35 @@ func (a *API) Control(path string, handle func(w http.ResponseWriter, r *http.Re
 	})
 }
 
+// A variant answers those of a route's requests that have a header: two APIs have the same path.
+type variant struct {
+	header string
+	form   ErrorForm
+	handle func(w http.ResponseWriter, r *http.Request) error
+}
+
+// GetWith has path answered by handle, with errors of a's form, where a request has the header. Another API answers the others.
+func (a *API) GetWith(header, path string, handle func(w http.ResponseWriter, r *http.Request) error) {
+	a.s.variants["GET "+path] = variant{header, a.form, handle}
+}
+
+// variant returns what answers a request that matches pattern in another way than the others, if it has a header that says so.
+func (s *Server) variant(pattern string, r *http.Request) (variant, bool) {
+	v, ok := s.variants[pattern]
+	return v, ok && r.Header.Get(v.header) != ""
+}
+
 // handle has what matches pattern answered by handle, whose error is told in the API's form.
 func (a *API) handle(pattern string, handle func(w http.ResponseWriter, r *http.Request) error) {
 	a.s.forms[pattern] = a.form
 	a.s.mux.HandleFunc(pattern, func(w http.ResponseWriter, r *http.Request) {
-		err := handle(w, r)
+		form, answer := a.form, handle
+		if v, ok := a.s.variant(pattern, r); ok {
+			form, answer = v.form, v.handle
+		}
+		err := answer(w, r)
 		if status, ok := w.(*statusWriter); err != nil && !(ok && status.begun) {
-			writeError(w, a.form, err)
+			writeError(w, form, err)
 		}
 	})
 }
@@ -114,7 +136,9 @@ func (s *Server) Routes() []string { return slices.Sorted(maps.Keys(s.forms)) }
 func (s *Server) refuse(w http.ResponseWriter, r *http.Request, err error) {
 	_, pattern := s.mux.Handler(r)
 	form, ok := s.forms[pattern]
-	if !ok {
+	if v, special := s.variant(pattern, r); special {
+		form = v.form
+	} else if !ok {
 		form = CommonForm
 	}
 	writeError(w, form, err)

@@ -53,7 +53,9 @@ type ToolChoice struct {
 }
 
 // Excludes reports whether g is held to a grammar, which calls of tools cannot be combined with. With a JSON Schema an answer is either.
-func (c *ToolChoice) Excludes(g *Generation) bool { return c != nil && g.Constrain != nil && g.Schema == nil }
+func (c *ToolChoice) Excludes(g *Generation) bool {
+	return c != nil && g.Constrain != nil && g.Schema == nil
+}
 
 // Only has the tool of a name be the only one, and be called. It reports whether there is such a tool.
 func (c *ToolChoice) Only(name string) bool {

@@ -51,6 +51,16 @@ type Listed struct {
 	Err      error     // of State Failed
 }
 
+// Listed returns the model of a name.
+func (s *Server) Listed(name string) (*Listed, error) {
+	for _, m := range s.Models.List() {
+		if m.Name == name {
+			return &m, nil
+		}
+	}
+	return nil, NotFound("there is no model %.100q", name)
+}
+
 // Single is a server's only model, which answers under every name, as llama-server's does. The zero value is still being loaded.
 type Single struct{ listed atomic.Pointer[Listed] }
 

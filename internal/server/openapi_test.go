@@ -131,6 +131,9 @@ func TestDocument(t *testing.T) {
 		t.Fatal(err)
 	}
 	routes := l.s.Routes()
+	for i := range routes {
+		routes[i] = strings.Replace(routes[i], "...}", "}", 1) // names may have slashes, which the document cannot say
+	}
 	for _, pattern := range routes {
 		if strings.Contains(pattern, " ") && !strings.HasSuffix(pattern, "/{$}") && routeOf(doc, pattern) == nil {
 			t.Errorf("openapi.json lacks %s: describe it there", pattern)

@@ -207,3 +207,29 @@ func TestResponsesRefusals(t *testing.T) {
 		}
 	}
 }
+
+// TestResponsesFormatWithTools: where tools may be called and texts have a schema, an answer is either a call or such a text.
+func TestResponsesFormatWithTools(t *testing.T) {
+	l := start(t, nil)
+	const format = `"text":{"format":{"type":"json_schema","name":"sum","schema":{"type":"object","properties":{"sum":{"type":"integer","minimum":0,"maximum":99}},"required":["sum"],"additionalProperties":false}}}`
+	for seed := range 6 {
+		doc := l.good("/v1/responses", fmt.Sprintf(`{"input":"Add 2 and 3.","max_output_tokens":64,"temperature":1.5,"seed":%d,%s,%s}`, seed, format, responseTools))
+		if doc["status"] != "completed" {
+			continue // by the limit of tokens
+		}
+		switch item := at(t, doc, "output", 0).(map[string]any); item["type"] {
+		case "message":
+			var sum map[string]int
+			text := at(t, item, "content", 0, "text").(string)
+			if err := json.Unmarshal([]byte(text), &sum); err != nil || len(sum) != 1 {
+				t.Errorf("seed %d: the text is %q: %v", seed, text, err)
+			}
+		case "function_call", "custom_tool_call":
+		default:
+			t.Errorf("seed %d: %v", seed, item)
+		}
+	}
+	if doc, status := l.ask("/v1/responses", `{"input":"Hi","grammar":"root ::= \"a\"",`+responseTools+`}`); status != 400 {
+		t.Errorf("a grammar beside tools: %d %v", status, doc)
+	}
+}

@@ -38,14 +38,16 @@ type Server struct {
 	Models Models
 	o      Options
 	mux    *http.ServeMux
-	forms  map[string]ErrorForm // by the pattern of a route
 	keys   *keys
 	began  time.Time
+
+	forms    map[string]ErrorForm // by the pattern of a route
+	variants map[string]variant   // by the pattern of a route that has one
 }
 
 // New returns a server of models, which stay the caller's. Routes are added by API.
 func New(models Models, o Options) *Server {
-	s := &Server{Models: models, o: o, mux: http.NewServeMux(), forms: map[string]ErrorForm{}, began: time.Now()}
+	s := &Server{Models: models, o: o, mux: http.NewServeMux(), forms: map[string]ErrorForm{}, variants: map[string]variant{}, began: time.Now()}
 	s.keys = newKeys(&o)
 	s.API(CommonForm).handle("/", func(_ http.ResponseWriter, r *http.Request) error {
 		return NotFound("there is no %s %s", r.Method, r.URL.Path)

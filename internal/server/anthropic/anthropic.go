@@ -15,9 +15,14 @@ func Register(s *server.Server) {
 	api := s.API(form)
 	api.Ask("/v1/messages", answerMessages)
 	api.Ask("/v1/messages/count_tokens", countTokens)
+	api.GetWith(versionHeader, "/v1/models", func(w http.ResponseWriter, r *http.Request) error { return listModels(s, w, r) })
+	api.GetWith(versionHeader, "/v1/models/{id...}", func(w http.ResponseWriter, r *http.Request) error { return showModel(s, w, r) })
 	api.Default("/v1/messages")
 	api.Default("/v1/messages/")
 }
+
+// versionHeader is in all requests of Anthropic's clients.
+const versionHeader = "Anthropic-Version"
 
 // idHeader names the header that has a request's id, which clients tell when something fails.
 const idHeader = "Request-Id"

@@ -18,6 +18,7 @@ func Register(s *server.Server) {
 	for _, path := range []string{"/v1/models", "/models"} {
 		api.Get(path, l.models)
 	}
+	api.Get("/v1/models/{id...}", l.model)
 	api.Ask("/v1/completions", completion)
 	for _, path := range []string{"/v1/chat/completions", "/chat/completions"} {
 		api.Ask(path, chatCompletion)
@@ -30,28 +31,45 @@ func Register(s *server.Server) {
 // list answers with the models of a server.
 type list struct{ s *server.Server }
 
+// entry is a model of the list.
+type entry struct {
+	ID      string         `json:"id"`
+	Object  string         `json:"object"`
+	Created int64          `json:"created"`
+	OwnedBy string         `json:"owned_by"`
+	Status  status         `json:"status"`
+	Meta    map[string]int `json:"meta,omitempty"` // of a loaded model
+}
+
+type status struct {
+	Value server.State `json:"value"`
+}
+
+func (l list) entry(m *server.Listed) entry {
+	e := entry{ID: m.Name, Object: "model", Created: l.s.Began().Unix(), OwnedBy: "powerinfer", Status: status{m.State}}
+	if m.Model != nil {
+		c := m.Model.Engine.Config()
+		e.Meta = map[string]int{"n_vocab": c.Vocab, "n_ctx": m.Model.Engine.Context(), "n_ctx_train": c.Context, "n_embd": c.Embd}
+	}
+	return e
+}
+
 func (l list) models(w http.ResponseWriter, _ *http.Request) error {
-	type status struct {
-		Value server.State `json:"value"`
-	}
-	type entry struct {
-		ID      string         `json:"id"`
-		Object  string         `json:"object"`
-		Created int64          `json:"created"`
-		OwnedBy string         `json:"owned_by"`
-		Status  status         `json:"status"`
-		Meta    map[string]int `json:"meta,omitempty"` // of a loaded model
-	}
 	all := []entry{}
 	for _, m := range l.s.Models.List() {
-		e := entry{ID: m.Name, Object: "model", Created: l.s.Began().Unix(), OwnedBy: "powerinfer", Status: status{m.State}}
-		if m.Model != nil {
-			c := m.Model.Engine.Config()
-			e.Meta = map[string]int{"n_vocab": c.Vocab, "n_ctx": m.Model.Engine.Context(), "n_ctx_train": c.Context, "n_embd": c.Embd}
-		}
-		all = append(all, e)
+		all = append(all, l.entry(&m))
 	}
 	server.WriteJSON(w, map[string]any{"object": "list", "data": all})
+	return nil
+}
+
+// model answers with one of the models.
+func (l list) model(w http.ResponseWriter, r *http.Request) error {
+	m, err := l.s.Listed(r.PathValue("id"))
+	if err != nil {
+		return err
+	}
+	server.WriteJSON(w, l.entry(m))
 	return nil
 }
 
