@@ -197,7 +197,6 @@ func TestResponsesRefusals(t *testing.T) {
 		`{"input":"x","tool_choice":{"type":"web_search"}}`:                                   "web_search",
 		`{"input":"x","tool_choice":{"type":"function","name":"fly"},` + responseTools + `}`:  "fly",
 		`{"input":"x","text":{"format":{"type":"yaml"}}}`:                                     "yaml",
-		`{"input":"x","text":{"format":{"type":"json_object"}},` + responseTools + `}`:        "text.format",
 		`{"input":[{"type":"function_call_output","output":"x"}]}`:                            "call_id",
 		`{"input":[{"type":"reasoning","summary":[],"encrypted_content":"powerinfer:%%%%"}]}`: "encrypted_content",
 	} {
