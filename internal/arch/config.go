@@ -69,6 +69,17 @@ type Config struct {
 	WindowTheta   float64  `json:"rope_local_base_freq"`
 	Bidirectional bool     `json:"use_bidirectional_attention"`
 
+	// Command R.
+	LogitFactor float64 `json:"logit_scale"`      // logits are multiplied by it
+	LongContext int     `json:"model_max_length"` // where max_position_embeddings is less than the model was trained for
+	QueryNorm   bool    `json:"use_qk_norm"`
+
+	// StarCoder2.
+	NormEpsilon float64 `json:"norm_epsilon"`
+
+	// Of folders that hold a model of pictures, too.
+	Vision *Vision `json:"vision_config"`
+
 	// SmolLM3.
 	NoRope      []int `json:"no_rope_layers"` // 0 of layers that are not rotated, despite the name
 	NoRopeEvery int   `json:"no_rope_layer_interval"`
@@ -93,6 +104,11 @@ type Config struct {
 	ScoreScale   float64          `json:"-"` // of the products q·k; 0: 1/√key
 }
 
+// Vision is the part of config.json about a model of pictures that a text model's files tell, too.
+type Vision struct {
+	DeepStack []int `json:"deepstack_visual_indexes"` // its layers whose output is added to the text model's first layers
+}
+
 // RopeScaling is config.json's rope_scaling or rope_parameters.
 type RopeScaling struct {
 	Type      string  `json:"rope_type"`
@@ -108,6 +124,8 @@ type RopeScaling struct {
 	MScale    float64 `json:"mscale"`
 	MScaleAll float64 `json:"mscale_all_dim"`
 	Partial   float64 `json:"partial_rotary_factor"`
+
+	Sections []int `json:"mrope_section"` // pairs of a head that turn by time, height and width
 
 	Full    *RopeScaling `json:"full_attention"`    // of layers without a window, where kinds of layers differ
 	Sliding *RopeScaling `json:"sliding_attention"` // of layers with one
@@ -126,6 +144,17 @@ type Setting[T any] struct {
 // Errorf returns an error about a key of config.json.
 func (c *Config) Errorf(key, format string, args ...any) error {
 	return fmt.Errorf("%s: key %q: %s", c.Path, key, fmt.Sprintf(format, args...))
+}
+
+// ropeByKind takes the rotations of newer folders, which tell them for each kind of layer.
+func (c *Config) ropeByKind() {
+	if c.Rope == nil || c.Rope.Full == nil {
+		return
+	}
+	if c.Rope.Sliding != nil {
+		c.WindowTheta = cmp.Or(c.Rope.Sliding.Theta, c.WindowTheta)
+	}
+	c.Rope = c.Rope.Full
 }
 
 // epsilon notes the norms' epsilon, def where the value is absent.

@@ -36,7 +36,7 @@ type Family struct {
 	Rotation       Rotation
 	PartialRotary  bool                 // only the first elements of a head may be rotated
 	LearnedOffset  int                  // rows of position_embd before position 0
-	LayerNorm      bool                 // norms are LayerNorms with biases; else RMSNorms
+	LayerNorm      bool                 // norms are LayerNorms; else RMSNorms
 	Parallel       bool                 // attention and the feed-forward layer both read the block's input; else one after the other
 	Gated          bool                 // feed-forward layers have a gate
 	FusedGate      bool                 // ffn_up holds the gates' rows, then the ups'
@@ -53,7 +53,9 @@ type Family struct {
 	ScaledByWidth  int                  // models of so many layers divide scores by √(n_embd/heads), not √key, unless the file says otherwise
 	ScoreCap       float64              // the soft cap of scores, of a file that does not say it; 0: none
 	LogitCap       float64              // likewise of logits
-	Multipliers    bool                 // files scale embeddings, attention, what a part adds to the residual, and logits
+	Multipliers    bool                 // files scale embeddings, attention, what a part adds to the residual, and divide logits
+	ScaledLogits   bool                 // files give a factor of logits
+	Sections       bool                 // pictures have positions of their own in sections of a head (M-RoPE); a text's are the same in all
 	Activation     compute.Nonlinearity // of a GGUF file without powerinfer.activation
 	Original       string               // the activation of the original PowerInfer's files; empty: it does not run the family
 	Layout         string               // tensor_data_layout, where the family has one
@@ -93,8 +95,8 @@ const (
 // All returns every family, by name.
 func All() []Family {
 	return []Family{
-		arcee(), bamboo(), exaone4(), falcon(), gemma(), gemma2(), gemma3(), glm4(), granite(), llama(), nemotron(),
-		olmo2(), opt(), phi3(), qwen2(), qwen3(), seedOSS(), smollm3(), stablelm(),
+		arcee(), bamboo(), cohere2(), commandR(), exaone4(), falcon(), gemma(), gemma2(), gemma3(), glm4(), granite(), llama(), nemotron(),
+		olmo2(), opt(), phi3(), qwen2(), qwen2VL(), qwen3(), qwen3VL(), seedOSS(), smollm3(), stablelm(), starcoder2(),
 	}
 }
 
@@ -154,6 +156,11 @@ func (f *Family) InBlock(name string) (Tensor, bool) {
 func (f *Family) PreNorm() bool {
 	_, ok := f.InBlock("attn_norm.weight")
 	return ok
+}
+
+// NormBiases reports whether norms have biases.
+func (f *Family) NormBiases() bool {
+	return slices.ContainsFunc(f.Outer, func(t Tensor) bool { return t.Name == "output_norm.bias" })
 }
 
 // EpsilonKey returns the key of the norms' epsilon, after the family's name.

@@ -2,6 +2,7 @@ package arch
 
 import (
 	"cmp"
+	"reflect"
 	"strings"
 	"testing"
 )
@@ -35,7 +36,7 @@ func TestFamilies(t *testing.T) {
 				t.Errorf("%s: %s has no shape", f.Name, tensor.Name)
 			}
 			ofHeads := tensor.Name == "attn_q_norm.weight" || tensor.Name == "attn_k_norm.weight"
-			if f.LayerNorm && !ofHeads && strings.Contains(tensor.Name, "_norm") && strings.HasSuffix(tensor.Name, ".weight") && !has(f, strings.Replace(tensor.Name, ".weight", ".bias", 1)) {
+			if f.NormBiases() && !ofHeads && strings.Contains(tensor.Name, "_norm") && strings.HasSuffix(tensor.Name, ".weight") && !has(f, strings.Replace(tensor.Name, ".weight", ".bias", 1)) {
 				t.Errorf("%s: %s is a LayerNorm without a bias", f.Name, tensor.Name)
 			}
 		}
@@ -56,6 +57,20 @@ func TestFamilies(t *testing.T) {
 				t.Errorf("%s: blocks have neither %s nor %s", f.Name, norms[0], norms[1])
 			}
 		}
+	}
+}
+
+// TestKeys: encoding/json reads a key that two fields claim into neither.
+func TestKeys(t *testing.T) {
+	of := reflect.TypeFor[Config]()
+	seen := map[string]string{}
+	for i := range of.NumField() {
+		f := of.Field(i)
+		key := f.Tag.Get("json")
+		if other, ok := seen[key]; ok && key != "-" {
+			t.Errorf("%s and %s are both of the key %q", other, f.Name, key)
+		}
+		seen[key] = f.Name
 	}
 }
 

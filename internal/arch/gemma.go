@@ -50,12 +50,13 @@ func gemma2() Family {
 	return f
 }
 
-// gemma3 describes the text models of Gemma 3: norms of q and k in place of the caps, and layers with windows, five of six, whose
-// rotation has a base of its own and is not scaled.
+// gemma3 describes Gemma 3 and the text part of its folders with pictures: norms of q and k in place of the caps, and layers with windows,
+// five of six, whose rotation has a base of its own and is not scaled.
 func gemma3() Family {
 	f := gemma()
-	f.Name, f.HuggingFace = "gemma3", []string{"Gemma3ForCausalLM"}
+	f.Name, f.HuggingFace = "gemma3", []string{"Gemma3ForCausalLM", "Gemma3ForConditionalGeneration"}
 	f.AlwaysTied, f.Window, f.FullEvery, f.PlainWindow, f.WindowBase, f.ScaledByWidth = false, true, gemma3FullEvery, true, gemma3Base, gemma3Large
+	f.Root = textRoots()
 	f.Block = plusOne(headNorms(bothNorms(llamaBlock(Same))))
 	f.Read = readGemma3
 	return f
@@ -76,18 +77,18 @@ func readGemma(c *Config) error {
 }
 
 func readGemma3(c *Config) error {
+	if c.Architectures[0] == "Gemma3ForConditionalGeneration" { // whose text_config leaves out what is usual
+		c.Heads, c.KVHeads, c.QueryScalar = cmp.Or(c.Heads, 8), cmp.Or(c.KVHeads, 4), cmp.Or(c.QueryScalar, 256)
+		c.Context, c.Vocab = cmp.Or(c.Context, 131072), cmp.Or(c.Vocab, 262208)
+		c.Window = cmp.Or(c.Window, 4096)
+	}
 	if err := readGemma(c); err != nil {
 		return err
 	}
 	if c.Bidirectional {
 		return c.Errorf("use_bidirectional_attention", "attention to later positions is not supported")
 	}
-	if c.Rope != nil && c.Rope.Full != nil { // newer folders: rotations by kind of layer
-		if c.Rope.Sliding != nil {
-			c.WindowTheta = cmp.Or(c.Rope.Sliding.Theta, c.WindowTheta)
-		}
-		c.Rope = c.Rope.Full
-	}
+	c.ropeByKind()
 	if c.RopeTheta == 0 && (c.Rope == nil || c.Rope.Theta == 0) {
 		c.RopeTheta = gemma3FullBase
 	}

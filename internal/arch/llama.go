@@ -44,6 +44,11 @@ func llamaBlock(change Change) []Tensor {
 	}
 }
 
+// textRoots returns the prefixes of a text model, alone and as a part of folders with pictures, of older and newer form.
+func textRoots() []string {
+	return []string{"model.", "language_model.model.", "model.language_model."}
+}
+
 // readLlama reads the names that Llama's configuration shares with most later ones.
 func readLlama(c *Config) error {
 	c.epsilon("rms_norm_eps", c.RMSEps, 1e-6)

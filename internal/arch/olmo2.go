@@ -2,12 +2,16 @@ package arch
 
 import "cmp"
 
-// olmo2 describes OLMo 2: the norms are behind attention and feed-forward layer instead of before them, and those of q and k are over all
-// heads together.
+// olmo3FullEvery is the period of OLMo 3's layers that see all positions.
+const olmo3FullEvery = 4
+
+// olmo2 describes OLMo 2 and 3: the norms are behind attention and feed-forward layer instead of before them, and those of q and k are over
+// all heads together. OLMo 3 has windows in three of four layers, whose rotation is not scaled.
 func olmo2() Family {
 	f := llama()
-	f.Name, f.HuggingFace = "olmo2", []string{"Olmo2ForCausalLM"}
+	f.Name, f.HuggingFace = "olmo2", []string{"Olmo2ForCausalLM", "Olmo3ForCausalLM"}
 	f.Rotation, f.WideNorm, f.Original = HalvesApart, true, ""
+	f.Window, f.FullEvery, f.PlainWindow = true, olmo3FullEvery, true
 	f.Block = replaced(headNorms(llamaBlock(Same)), "attn_norm.weight")
 	f.Block = replaced(f.Block, "attn_output.weight",
 		Tensor{Name: "attn_output.weight", Source: "self_attn.o_proj.weight"},
@@ -16,6 +20,7 @@ func olmo2() Family {
 	f.Block = append(f.Block, Tensor{Name: "post_ffw_norm.weight", Source: "post_feedforward_layernorm.weight"})
 	f.Read = func(c *Config) error {
 		c.RMSEps = cmp.Or(c.RMSEps, 1e-5)
+		c.ropeByKind()
 		return readLlama(c)
 	}
 	return f

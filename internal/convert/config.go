@@ -24,6 +24,7 @@ const prosparseThreshold = 0.01
 type config struct {
 	arch.Config
 	beside
+	parts bool // the folder holds other models, of pictures or sound, beside the text model
 }
 
 // beside is the content of config.json other than the hyperparameters.
@@ -40,15 +41,41 @@ type beside struct {
 
 func readConfig(dir string) (*config, error) {
 	c := &config{Config: arch.Config{Path: filepath.Join(dir, "config.json")}}
-	for _, part := range []any{&c.Config, &c.beside} { // each alone, for errors that name the key as the file does
-		if err := checkpoint.ReadJSON(c.Path, part); err != nil {
+	data, err := checkpoint.ReadFile(c.Path)
+	if err != nil {
+		return nil, err
+	}
+	if err := c.decode(c.Path, data); err != nil {
+		return nil, err
+	}
+	var whole struct {
+		Text json.RawMessage `json:"text_config"`
+	}
+	if err := checkpoint.DecodeJSON(c.Path, data, &whole); err != nil {
+		return nil, err
+	}
+	c.parts = len(whole.Text) > 0 || c.Vision != nil
+	if len(whole.Text) > 0 { // the text model's own keys go before those beside it
+		architectures := c.Architectures
+		if err := c.decode(c.Path+`: key "text_config"`, whole.Text); err != nil {
 			return nil, err
 		}
+		c.Architectures = architectures
 	}
 	if c.Quantizing != nil {
 		return nil, c.Errorf("quantization_config", "weights quantised by %q are not read; convert the model they were made from", c.Quantizing.Method)
 	}
 	return c, nil
+}
+
+// decode reads data over what c holds; path is for errors.
+func (c *config) decode(path string, data []byte) error {
+	for _, part := range []any{&c.Config, &c.beside} { // each alone, for errors that name the key as the file does
+		if err := checkpoint.DecodeJSON(path, data, part); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // family finds the architecture's description and has it read what it names in its own way.

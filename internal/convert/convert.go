@@ -80,7 +80,7 @@ func openModel(dir, predictors string, o *Options) (*model, error) {
 	if m.source, err = checkpoint.Open(dir); err != nil {
 		return nil, err
 	}
-	if err := m.plan(fam, c, factors, predictors); err != nil {
+	if err := m.plan(fam, c, factors, predictors, o.Notes); err != nil {
 		m.source.Close()
 		return nil, err
 	}
@@ -94,7 +94,7 @@ func openModel(dir, predictors string, o *Options) (*model, error) {
 }
 
 // plan lists the tensors to write.
-func (m *model) plan(fam arch.Family, c *config, factors map[string][]float32, predictors string) error {
+func (m *model) plan(fam arch.Family, c *config, factors map[string][]float32, predictors string, notes func(string)) error {
 	p := &plan{family: fam, source: m.source, used: map[string]bool{}}
 	p.model(c, factors)
 	if predictors != "" && p.err == nil {
@@ -102,6 +102,9 @@ func (m *model) plan(fam arch.Family, c *config, factors map[string][]float32, p
 			return err
 		}
 		planPredictors(p, c)
+	}
+	if c.parts {
+		p.leaveOut(notes)
 	}
 	m.tensors = p.tensors
 	return p.finish()

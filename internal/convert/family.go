@@ -103,11 +103,15 @@ func (p *plan) model(c *config, computed map[string][]float32) {
 
 // head plans the head; one that is tied to the embedding, which was planned last, is that tensor.
 func (p *plan) head(c *config) {
+	name := "lm_head.weight"
+	if older := "language_model." + name; p.source.Tensors[older] != nil {
+		name = older
+	}
 	if !c.TiedHead {
-		p.add("output.weight", "lm_head.weight", c.Vocab, c.Hidden).head = true
+		p.add("output.weight", name, c.Vocab, c.Hidden).head = true
 		return
 	}
-	p.used["lm_head.weight"] = true // loaders overwrite a stored head by the embedding
+	p.used[name] = true // loaders overwrite a stored head by the embedding
 	if p.err == nil {
 		p.tensors[len(p.tensors)-1].head = true
 	}
@@ -139,6 +143,25 @@ func (p *plan) one(c *config, sizes arch.Sizes, t arch.Tensor, prefix, from stri
 		out.row = ungrouped(c.Heads, c.KVHeads, c.HeadDim)
 	case arch.PlusOne:
 		out.plus = 1
+	}
+}
+
+// otherParts are the prefixes of tensors of pictures and sound in folders that hold such a model beside the text model, with and without
+// "model." before them.
+var otherParts = []string{"vision_tower.", "vision_model.", "vision_embedder.", "embed_vision.", "visual.", "multi_modal_projector.", "audio_tower.", "embed_audio."}
+
+// leaveOut marks the tensors of other parts than the text model as used, and says how many they are.
+func (p *plan) leaveOut(notes func(string)) {
+	n := 0
+	for name := range p.source.Tensors {
+		rest := strings.TrimPrefix(name, "model.")
+		if !p.used[name] && slices.ContainsFunc(otherParts, func(part string) bool { return strings.HasPrefix(rest, part) }) {
+			p.used[name] = true
+			n++
+		}
+	}
+	if n > 0 {
+		notes(fmt.Sprintf("%s: the text model is converted; %d tensors of pictures and sound are left out", p.source.Path, n))
 	}
 }
 
@@ -181,6 +204,7 @@ func (c *config) scaleKeys(f arch.Family) (keys []gguf.KV, err error) {
 		{"embedding_multiplier", "embedding_scale", c.EmbeddingScale, f.Multipliers},
 		{"residual_multiplier", "residual_scale", c.ResidualScale, f.Multipliers},
 		{"logits_scaling", "logit_scale", c.LogitScale, f.Multipliers},
+		{"logit_scale", "logit_scale", c.LogitFactor, f.ScaledLogits},
 		{"query_pre_attn_scalar", "attention.scale", c.ScoreScale, true},
 		{"attn_logit_softcapping", "attn_logit_softcapping", or(c.ScoreCap, 0), f.ScaledInput},
 		{"final_logit_softcapping", "final_logit_softcapping", or(c.LogitCap, 0), f.ScaledInput},
@@ -283,6 +307,9 @@ func (c *config) keys(f arch.Family) (keys []gguf.KV, computed map[string][]floa
 			return nil, nil, err
 		}
 		keys = append(keys, windows...)
+	}
+	if f.Sections && c.Vision != nil && len(c.Vision.DeepStack) > 0 {
+		keys = append(keys, gguf.KV{Key: f.Name + ".n_deepstack_layers", Value: uint32(len(c.Vision.DeepStack))})
 	}
 	if f.Rotation != arch.Learned {
 		rope, factors, err := c.rope(f)

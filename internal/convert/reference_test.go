@@ -68,7 +68,7 @@ func (r *reference) folder(t *testing.T) string {
 		t.Fatal(err)
 	}
 	write("config.json", config)
-	write("tokenizer.model", convert.SentencePieceModel(int(r.Config["vocab_size"].(float64))))
+	write("tokenizer.model", convert.SentencePieceModel(r.vocabulary()))
 	header := map[string]any{}
 	var data []byte
 	for _, name := range slices.Sorted(maps.Keys(r.Tensors)) {
@@ -87,6 +87,15 @@ func (r *reference) folder(t *testing.T) string {
 	}
 	write("model.safetensors", slices.Concat(binary.LittleEndian.AppendUint64(nil, uint64(len(head))), head, data))
 	return dir
+}
+
+// vocabulary returns the number of tokens.
+func (r *reference) vocabulary() int {
+	text, ok := r.Config["text_config"].(map[string]any)
+	if !ok {
+		text = r.Config
+	}
+	return int(text["vocab_size"].(float64))
 }
 
 // TestReference converts tiny models of each family that reference.py knows, and compares their logits on the scalar device and the

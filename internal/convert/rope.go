@@ -46,6 +46,16 @@ func (c *config) rope(f arch.Family) (keys []gguf.KV, factors map[string][]float
 	if kind == "" {
 		kind = s.OldType
 	}
+	if f.Sections {
+		sections, err := c.sections(s, where, dims)
+		if err != nil {
+			return nil, nil, err
+		}
+		add("dimension_sections", sections)
+		if kind == "mrope" {
+			kind = "default"
+		}
+	}
 	original := cmp.Or(s.Original, c.Context)
 	if factored := []string{"linear", "yarn", "llama3"}; slices.Contains(factored, kind) && (!(s.Factor >= 1) || math.IsInf(s.Factor, 0)) {
 		return nil, nil, c.Errorf(where, "factor %g is not a number of at least 1", s.Factor)
@@ -90,6 +100,22 @@ func (c *config) rope(f arch.Family) (keys []gguf.KV, factors map[string][]float
 		return nil, nil, c.Errorf(where, "type %q is not supported; supported are linear, yarn, llama3, longrope", kind)
 	}
 	return keys, factors, nil
+}
+
+// sections returns how many pairs of a head turn by each coordinate of a picture's part, in four numbers as files have them.
+func (c *config) sections(s *arch.RopeScaling, where string, dims int) ([]int32, error) {
+	out, sum := make([]int32, 4), 0
+	for i, n := range s.Sections {
+		if n < 0 || n > dims || i >= len(out) {
+			return nil, c.Errorf(where, "mrope_section %v is not a division of %d pairs into at most four sections", s.Sections, dims/2)
+		}
+		out[i] = int32(n)
+		sum += n
+	}
+	if sum != dims/2 {
+		return nil, c.Errorf(where, "mrope_section %v is not a division of %d pairs into at most four sections", s.Sections, dims/2)
+	}
+	return out, nil
 }
 
 // longFactors returns the tensors of longrope, whose factors the engine chooses by the context.

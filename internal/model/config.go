@@ -325,6 +325,9 @@ func (c *Config) readScales(m *metadata) {
 	if f.Multipliers {
 		c.Scale.Embedding, c.Scale.Residual, c.Scale.Logits = factor("embedding_scale"), factor("residual_scale"), 1/factor("logit_scale")
 	}
+	if f.ScaledLogits {
+		c.Scale.Logits = factor("logit_scale")
+	}
 	if f.ScaledInput {
 		c.Scale.Embedding = float32(math.Sqrt(float64(c.Embd)))
 	}

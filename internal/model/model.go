@@ -56,7 +56,7 @@ type Model struct {
 	watch  compute.Watch
 }
 
-// norm is a norm's scale and, in families with LayerNorm, its bias.
+// norm is a norm's scale and, in families whose norms have one, its bias.
 type norm struct {
 	w, b *compute.Vector // [n_embd]
 }
@@ -224,10 +224,10 @@ func (m *Model) bindPositions(b *binder) {
 	m.Context = min(m.Context, positions-offset)
 }
 
-// bindNorm binds name's weight and, in families with LayerNorm, its bias.
+// bindNorm binds name's weight and, in families whose norms have one, its bias.
 func (m *Model) bindNorm(b *binder, name string) norm {
 	n := norm{w: b.vector(name+".weight", m.Embd)}
-	if m.Family.LayerNorm {
+	if m.Family.NormBiases() {
 		n.b = b.vector(name+".bias", m.Embd)
 	}
 	return n

@@ -367,6 +367,8 @@ func TestFamilies(t *testing.T) {
 		{"olmo2", "relu", quant.F16},
 		{"gemma2", "relu", quant.F16},
 		{"glm4", "relu", quant.F16},
+		{"command-r", "relu", quant.F16},
+		{"starcoder2", "relu", quant.F16},
 		{"llama", "fatrelu", quant.Q8_0},
 		{"llama", "relu", quant.Q4_0},
 	} {

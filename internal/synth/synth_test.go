@@ -205,6 +205,8 @@ func TestSparsity(t *testing.T) {
 		{"glm4", "", 0.9, 1},
 		{"seed_oss", "", 0.9, 1},
 		{"stablelm", "", 0.9, 1},
+		{"cohere2", "", 0.9, 1},
+		{"starcoder2", "", 0.9, 1},
 	} {
 		t.Run(fmt.Sprintf("%s%s/%g/%g", c.arch, c.act, c.sparsity, c.law), func(t *testing.T) {
 			s := small(c.arch)

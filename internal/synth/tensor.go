@@ -39,6 +39,9 @@ func scalesOf(f arch.Family, embd int) scales {
 	if f.ScaledInput {
 		return scales{embedding: math.Sqrt(float64(embd)), residual: 1, logits: 1}
 	}
+	if f.ScaledLogits {
+		return scales{embedding: 1, residual: 1, logits: 0.0625}
+	}
 	if f.Multipliers {
 		return scales{embedding: 8, residual: 0.25, logits: 0.125}
 	}
@@ -80,7 +83,7 @@ func (m *model) random(name string, n int, mean, deviation float32) {
 // norm lists a norm's weight, and its bias where the family has one.
 func (m *model) norm(name string) {
 	m.random(name+".weight", m.Embd, 1, 0.02)
-	if m.fam.LayerNorm {
+	if m.fam.NormBiases() {
 		m.random(name+".bias", m.Embd, 0, 0.02)
 	}
 }
@@ -201,7 +204,7 @@ func (m *model) head() {
 		turn := 1 - float32(i%m.space.k%2*2)
 		return float32(size*turn) * (1 + float32(0.02*k.normal(i)))
 	})
-	if m.fam.LayerNorm {
+	if m.fam.NormBiases() {
 		m.random("output_norm.bias", m.Embd, 0, 0.02*size)
 	}
 }

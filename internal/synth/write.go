@@ -66,6 +66,12 @@ func (m *model) keys() []gguf.KV {
 			gguf.KV{Key: a("residual_scale"), Value: float32(m.scales.residual)},
 			gguf.KV{Key: a("logit_scale"), Value: float32(1 / m.scales.logits)})
 	}
+	if m.fam.ScaledLogits {
+		keys = append(keys, gguf.KV{Key: a("logit_scale"), Value: float32(m.scales.logits)})
+	}
+	if m.fam.Sections { // a text's positions are the same in all
+		keys = append(keys, gguf.KV{Key: a("rope.dimension_sections"), Value: []int32{int32(m.RopeDims / 2), 0, 0, 0}})
+	}
 	if m.Magic == "PWRI" {
 		keys = append(keys, gguf.KV{Key: "powerinfer.sparse_threshold", Value: float32(0)})
 	}

@@ -6,7 +6,9 @@ definitions (Hugging Face's configuration names, the papers' formulas). Weights 
 Sources: arcee: the configuration and model card of AFM-4.5B. nemotron: Parmar et al. 2024, Nemotron-4 15B (LayerNorm1p, squared
 ReLU, half of a head rotated). phi3: Abdin et al. 2024; long RoPE: Ding et al. 2024. granite: IBM's model cards and configuration (factors
 after Yang et al. 2022, muP). olmo2: OLMo team 2024. smollm3: its model card; layers without RoPE: Yang et al. 2025. stablelm: Bellagente
-et al. 2024. gemma, gemma2, gemma3: the Gemma team's reports of 2024, 2024 and 2025.
+et al. 2024. gemma, gemma2, gemma3: the Gemma team's reports of 2024, 2024 and 2025. olmo3: its report, 2025; YaRN: Peng et al. 2023.
+command-r, cohere2: Cohere's model cards and configurations, and the report on Command A, 2025. starcoder2: Lozhkov et al. 2024. qwen2vl,
+qwen3vl: Bai et al. 2025 (M-RoPE), the configurations of Qwen2.5-VL and Qwen3-VL.
 """
 import json
 import math
@@ -37,6 +39,7 @@ class Model:
     def __init__(self, config):
         self.c = {"vocab_size": 48, "hidden_size": 64, "intermediate_size": 96, "num_hidden_layers": 3, "num_attention_heads": 4,
                   "num_key_value_heads": 2, "max_position_embeddings": 128, "tie_word_embeddings": False, **config}
+        self.folder = self.c  # what config.json says
         self.head_dim = self.c.get("head_dim", self.c["hidden_size"] // self.c["num_attention_heads"])
         self.tensors = {}
 
@@ -89,15 +92,15 @@ def silu(x):
 
 
 def run(m, norm, freqs, mlp, fused=False, magnitude=1.0, window=None, **more):
-    """The usual decoder: x += attention(norm(x)); x += mlp(norm(x)). freqs and window may be functions of the layer; freqs of None is no
-    rotation. more: see Block's defaults."""
+    """The usual decoder: x += attention(norm(x)); x += mlp(norm(x)). freqs, window and magnitude may be functions of the layer; freqs of None
+    is no rotation. more: see Block's defaults."""
     c, dim, b = m.c, m.head_dim, Block(**more)
     of = lambda v, layer: v(layer) if callable(v) else v
     hidden, heads, kv = c["hidden_size"], c["num_attention_heads"], c["num_key_value_heads"]
-    embedding = m.get("model.embed_tokens.weight", c["vocab_size"], hidden, scale=b.table)
+    embedding = m.get(b.root + "embed_tokens.weight", c["vocab_size"], hidden, scale=b.table)
     x = embedding[TOKENS] * b.embedding
     for layer in range(c["num_hidden_layers"]):
-        p = f"model.layers.{layer}."
+        p = f"{b.root}layers.{layer}."
         h = norm(m, x, p + b.before[0]) if b.before else x
         if fused:
             qkv = h @ m.get(p + "self_attn.qkv_proj.weight", (heads + 2 * kv) * dim, hidden).T
@@ -112,24 +115,32 @@ def run(m, norm, freqs, mlp, fused=False, magnitude=1.0, window=None, **more):
         q, k = b.heads(m, q, k, p) if b.heads else (q, k)
         f = of(freqs, layer)
         if f is not None:
-            q, k = b.turn(q, f, magnitude), b.turn(k, f, magnitude)
+            q, k = (b.turn(t, f, of(magnitude, layer)) for t in (q, k))
+        if b.temperature is not None:
+            q = q * b.temperature[:, None, None]
         y = attention(q, k, v, of(window, layer), b.scale, b.cap) @ m.get(p + "self_attn.o_proj.weight", hidden, heads * dim).T
+        if b.biased == "all":
+            y = y + m.get(p + "self_attn.o_proj.bias", hidden)
+        if b.parallel:
+            x = x + y + mlp(m, h, p + "mlp.")
+            continue
         x = x + (norm(m, y, p + b.after[0]) if b.after else y) * b.residual
         y = mlp(m, norm(m, x, p + b.before[1]) if b.before else x, p + "mlp.")
         x = x + (norm(m, y, p + b.after[1]) if b.after else y) * b.residual
-    x = norm(m, x, "model.norm")
-    head = embedding if c["tie_word_embeddings"] else m.get("lm_head.weight", c["vocab_size"], hidden)
+    x = norm(m, x, b.root + "norm")
+    head = embedding if c["tie_word_embeddings"] else m.get(b.head, c["vocab_size"], hidden)
     logits = x @ head.T / b.logits
     return b.logit_cap * np.tanh(logits / b.logit_cap) if b.logit_cap else logits
 
 
 class Block:
     """What decoders differ in: names of the norms before and after attention and mlp, norms of q and k over the whole width or of each
-    head, factors of embeddings, scores and what is added to the residual, the divisor of logits, soft caps, biases of q, k and v. And the
-    sizes of weights: of the embedding's table, and of queries, small enough that scores do not magnify the rounding of a cache of halves."""
+    head, factors of embeddings, scores, what is added to the residual, and queries by position, the divisor of logits, soft caps, biases of
+    q, k and v or of all, attention beside the mlp, names in folders with other models. And the sizes of weights: of the embedding's table, and of queries, small enough that scores do not magnify the rounding of a cache of halves."""
 
     def __init__(self, before=("input_layernorm", "post_attention_layernorm"), after=None, wide=None, heads=None, embedding=1.0, scale=None,
-                 residual=1.0, logits=1.0, cap=None, logit_cap=None, biased=False, table=1.0, queries=0.25, turn=rotate):
+                 residual=1.0, logits=1.0, cap=None, logit_cap=None, biased=False, table=1.0, queries=0.25, turn=rotate, temperature=None,
+                 parallel=False, root="model.", head="lm_head.weight"):
         self.__dict__.update(locals())
 
 
@@ -207,6 +218,27 @@ AFTER = ("post_attention_layernorm", "post_feedforward_layernorm")
 def olmo2():
     m = Model({"architectures": ["Olmo2ForCausalLM"], "hidden_act": "silu", "rms_norm_eps": 1e-6, "rope_theta": 500000.0})
     yield "olmo2", m, 128, run(m, rms, frequencies(m, 16), swiglu, before=None, after=AFTER, wide=wide_norms)
+
+
+def yarn(freqs, dims, base, factor, original, fast=32.0, slow=1.0):
+    """Pairs that turn more than fast times within the original context keep their frequency, those that turn less than slow times are slowed
+    by factor, those between are blended."""
+    pair = lambda turns: dims * math.log(original / (turns * 2 * math.pi)) / (2 * math.log(base))
+    low, high = max(math.floor(pair(fast)), 0), min(math.ceil(pair(slow)), dims - 1)
+    ramp = np.clip((np.arange(len(freqs)) - low) / max(high - low, 0.001), 0, 1)
+    return freqs / factor * ramp + freqs * (1 - ramp)
+
+
+def olmo3():
+    """Three of four layers have a window; YaRN is of the others."""
+    m = Model({"architectures": ["Olmo3ForCausalLM"], "hidden_act": "silu", "rms_norm_eps": 1e-6, "rope_theta": 500000.0, "num_hidden_layers": 5,
+               "sliding_window": 6, "layer_types": [("full" if i == 3 else "sliding") + "_attention" for i in range(5)],
+               "rope_scaling": {"rope_type": "yarn", "factor": 8.0, "original_max_position_embeddings": 16, "beta_fast": 2.0, "beta_slow": 1.0,
+                                "attention_factor": 1.2079441541679836}})
+    plain, full = frequencies(m, 16), lambda layer: layer == 3
+    slowed = yarn(plain, 16, 500000.0, 8.0, 16, fast=2.0)
+    yield "olmo3", m, 128, run(m, rms, lambda layer: slowed if full(layer) else plain, swiglu, before=None, after=AFTER, wide=wide_norms,
+                               window=lambda layer: None if full(layer) else 6, magnitude=lambda layer: 1.2079441541679836 if full(layer) else 1.0)
 
 
 def smollm3():
@@ -318,9 +350,82 @@ def glm4():
                               before=("input_layernorm", "post_attention_layernorm"), after=("post_self_attn_layernorm", "post_mlp_layernorm"))
 
 
-for family in (arcee, nemotron, phi3, granite, olmo2, smollm3, stablelm, gemma, gemma2, gemma3, exaone4, seed_oss, glm4):
+def gemma3_pictures():
+    """The text part of a folder with pictures; what its text_config leaves out is usual. With 8 heads of 8 elements, and 4 of keys."""
+    m = Model({**GEMMA, "num_attention_heads": 8, "num_key_value_heads": 4, "head_dim": 8})
+    text = {"hidden_size": 64, "intermediate_size": 96, "num_hidden_layers": 7, "vocab_size": 48, "head_dim": 8, "sliding_window": 5,
+            "rope_scaling": {"rope_type": "linear", "factor": 8.0}}
+    m.c["num_hidden_layers"] = 7
+    m.folder = {"architectures": ["Gemma3ForConditionalGeneration"], "text_config": text, "vision_config": {"hidden_size": 8}}
+    every, full = np.arange(0, 8, 2) / 8, lambda layer: layer == 5
+    freqs = lambda layer: 1000000.0 ** -every / 8 if full(layer) else 10000.0 ** -every
+    logits = run(m, rms1p, freqs, geglu, window=lambda layer: None if full(layer) else 5, embedding=8.0, heads=head_norms1p, scale=1 / 16,
+                 root="language_model.model.", **FOUR)
+    m.get("vision_tower.vision_model.embeddings.patch_embedding.weight", 8, 3, 2, 2)
+    m.get("multi_modal_projector.mm_input_projection_weight", 8, 64)
+    yield "gemma3-pictures", m, 131072, logits
+
+
+def bare_layer_norm(m, x, name):
+    return layer_norm(x, m.get(name + ".weight", m.c["hidden_size"], offset=1.0), 0, m.c["layer_norm_eps"])
+
+
+def command_r():
+    """Attention and mlp read the same norm, which has no bias; logits are multiplied by a factor."""
+    m = Model({"architectures": ["CohereForCausalLM"], "hidden_act": "silu", "layer_norm_eps": 1e-5, "rope_theta": 8000000.0, "logit_scale": 0.25,
+               "tie_word_embeddings": True, "max_position_embeddings": 64, "model_max_length": 128, "use_qk_norm": False})
+    yield "command-r", m, 128, run(m, bare_layer_norm, frequencies(m, 16), swiglu, before=("input_layernorm",), parallel=True, logits=4.0,
+                                   turn=rotate_neighbours, queries=0.1)
+
+
+def cohere2():
+    """Three of four layers have a window; the others are not rotated."""
+    m = Model({"architectures": ["Cohere2ForCausalLM"], "hidden_act": "silu", "layer_norm_eps": 1e-5, "rope_theta": 50000.0, "logit_scale": 0.25,
+               "num_hidden_layers": 5, "sliding_window": 6, "sliding_window_pattern": 4, "tie_word_embeddings": True})
+    every, full = frequencies(m, 16), lambda layer: layer == 3
+    yield "cohere2", m, 128, run(m, bare_layer_norm, lambda layer: None if full(layer) else every, swiglu, before=("input_layernorm",),
+                                 window=lambda layer: None if full(layer) else 6, parallel=True, logits=4.0, turn=rotate_neighbours, queries=0.1)
+
+
+def biased_layer_norm(m, x, name):
+    w = m.get(name + ".weight", m.c["hidden_size"], offset=1.0)
+    return layer_norm(x, w, m.get(name + ".bias", m.c["hidden_size"]), m.c["norm_epsilon"])
+
+
+def biased_gelu(m, h, p):
+    hidden, ff = m.c["hidden_size"], m.c["intermediate_size"]
+    up = h @ m.get(p + "c_fc.weight", ff, hidden).T + m.get(p + "c_fc.bias", ff)
+    return gelu(up) @ m.get(p + "c_proj.weight", hidden, ff).T + m.get(p + "c_proj.bias", hidden)
+
+
+def starcoder2():
+    m = Model({"architectures": ["Starcoder2ForCausalLM"], "hidden_act": "gelu_pytorch_tanh", "norm_epsilon": 1e-5, "rope_theta": 999999.0,
+               "sliding_window": 9, "use_bias": True, "tie_word_embeddings": True})
+    yield "starcoder2", m, 128, run(m, biased_layer_norm, frequencies(m, 16), biased_gelu, window=9, biased="all", queries=0.1)
+
+
+def qwen_vl():
+    """Text has the same position in every section, which is plain rotation. Folders of older and newer form."""
+    m = Model({"architectures": ["Qwen2_5_VLForConditionalGeneration"], "hidden_act": "silu", "rms_norm_eps": 1e-6, "rope_theta": 1000000.0,
+               "rope_scaling": {"type": "mrope", "mrope_section": [2, 3, 3]}, "use_sliding_window": False, "sliding_window": 32768,
+               "vision_config": {"hidden_size": 8}})
+    logits = run(m, rms, frequencies(m, 16), swiglu, biased=True, queries=0.1)
+    m.get("visual.patch_embed.proj.weight", 8, 12)
+    yield "qwen2vl", m, 128, logits
+    m = Model({"rms_norm_eps": 1e-6, "rope_theta": 5000000.0, "head_dim": 24, "tie_word_embeddings": True})
+    m.folder = {"architectures": ["Qwen3VLForConditionalGeneration"], "tie_word_embeddings": True, "text_config": {
+        **{k: v for k, v in m.c.items() if k != "tie_word_embeddings"}, "hidden_act": "silu",
+        "rope_scaling": {"rope_type": "default", "mrope_interleaved": True, "mrope_section": [6, 3, 3]}},
+        "vision_config": {"hidden_size": 8, "deepstack_visual_indexes": [0, 1]}}
+    logits = run(m, rms, frequencies(m, 24), swiglu, heads=head_norms, root="model.language_model.")
+    m.get("model.visual.deepstack_merger_list.0.norm.weight", 8)
+    yield "qwen3vl", m, 128, logits
+
+
+for family in (arcee, nemotron, phi3, granite, olmo2, smollm3, stablelm, gemma, gemma2, gemma3, exaone4, seed_oss, glm4, olmo3,
+               gemma3_pictures, command_r, cohere2, starcoder2, qwen_vl):
     for name, m, context, logits in family():
         with open(name + ".json", "w") as f:
-            json.dump({"how": f"reference.py, numpy {np.__version__}, float64", "config": m.c, "tensors": m.tensors, "context": context,
+            json.dump({"how": f"reference.py, numpy {np.__version__}, float64", "config": m.folder, "tensors": m.tensors, "context": context,
                        "tokens": TOKENS, "logits": [[float(f"{v:.7g}") for v in row] for row in logits]}, f)
             f.write("\n")

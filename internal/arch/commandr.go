@@ -1,0 +1,45 @@
+package arch
+
+import "cmp"
+
+// cohere2FullEvery is the period of Command R7B's and A's layers that see all positions.
+const cohere2FullEvery = 4
+
+// commandR describes Command R, Aya 23 and Aya Expanse: LayerNorms without biases, attention beside the feed-forward layer, the head tied
+// to the embedding, and a factor of logits.
+func commandR() Family {
+	f := llama()
+	f.Name, f.HuggingFace = "command-r", []string{"CohereForCausalLM"}
+	f.LayerNorm, f.Parallel, f.ScaledLogits, f.AlwaysTied, f.Original = true, true, true, true, ""
+	f.MaxContext = 8192
+	f.Block = replaced(llamaBlock(Same), "ffn_norm.weight")
+	f.Read = readCommandR
+	return f
+}
+
+// cohere2 describes Command R7B and Command A: windows in three of four layers; the others are not rotated.
+func cohere2() Family {
+	f := commandR()
+	f.Name, f.HuggingFace = "cohere2", []string{"Cohere2ForCausalLM"}
+	f.Window, f.FullEvery, f.UnrotatedFull = true, cohere2FullEvery, true
+	f.Read = func(c *Config) error {
+		c.Window = cmp.Or(c.Window, 4096)
+		return readCommandR(c)
+	}
+	return f
+}
+
+func readCommandR(c *Config) error {
+	if c.QueryNorm {
+		return c.Errorf("use_qk_norm", "norms with weights of their own for each head, as Command R+ has them, are not supported")
+	}
+	if !or(c.Tied, true) {
+		return c.Errorf("tie_word_embeddings", "a head that is not the embedding is not supported in this family")
+	}
+	c.Context = max(c.Context, c.LongContext)
+	c.LogitFactor = cmp.Or(c.LogitFactor, 0.0625)
+	c.epsilon("layer_norm_eps", c.OldLayerNormEps, 1e-5)
+	c.nonlinearity("hidden_act", c.Act, "silu")
+	c.TiedHead = true
+	return nil
+}

@@ -1,0 +1,18 @@
+package arch
+
+// qwen2VL describes the text part of Qwen2-VL and Qwen2.5-VL, which is Qwen2's but for the positions of pictures.
+func qwen2VL() Family {
+	f := qwen2()
+	f.Name, f.HuggingFace = "qwen2vl", []string{"Qwen2VLForConditionalGeneration", "Qwen2_5_VLForConditionalGeneration"}
+	f.Sections, f.Root = true, textRoots()
+	return f
+}
+
+// qwen3VL describes the text part of Qwen3-VL, which is Qwen3's but for the positions of pictures. What pictures add to the first layers is
+// the vision model's.
+func qwen3VL() Family {
+	f := qwen3()
+	f.Name, f.HuggingFace = "qwen3vl", []string{"Qwen3VLForConditionalGeneration"}
+	f.Sections, f.Root = true, textRoots()
+	return f
+}
