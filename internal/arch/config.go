@@ -87,8 +87,32 @@ type Config struct {
 	// StableLM.
 	OldLayerNormEps float64 `json:"layer_norm_eps"`
 	OldRotary       float64 `json:"rope_pct"` // share of a head that is rotated
-	ParallelParts   bool    `json:"use_parallel_residual"`
+	ParallelParts   *bool   `json:"use_parallel_residual"`
 	HeadNorm        bool    `json:"qk_layernorm"`
+
+	// GPT-NeoX.
+	RotaryBase  float64 `json:"rotary_emb_base"`
+	RotaryShare float64 `json:"rotary_pct"`
+
+	// GPT-2.
+	OldHidden    int  `json:"n_embd"`
+	Positions    int  `json:"n_positions"`
+	OldContext   int  `json:"n_ctx"`
+	Inner        int  `json:"n_inner"`
+	ScaleByLayer bool `json:"scale_attn_by_inverse_layer_idx"`
+	CrossRead    bool `json:"add_cross_attention"`
+
+	// ChatGLM.
+	NumLayers    int     `json:"num_layers"`
+	PaddedVocab  int     `json:"padded_vocab_size"`
+	SeqLength    int     `json:"seq_length"`
+	KVChannels   int     `json:"kv_channels"` // elements of a head
+	Groups       int     `json:"multi_query_group_num"`
+	Grouped      bool    `json:"multi_query_attention"`
+	NormEpsGLM   float64 `json:"layernorm_epsilon"`
+	RopeRatio    float64 `json:"rope_ratio"` // by which RoPE's base is multiplied
+	LinearBias   bool    `json:"add_bias_linear"`
+	ResidualNorm bool    `json:"apply_residual_connection_post_layernorm"`
 
 	// OPT.
 	OPTAct     string `json:"activation_function"`

@@ -13,9 +13,9 @@ import (
 // Rotation says whether a family's heads are rotated to their positions, and which elements form a pair.
 type Rotation int
 
-// The rotations. Learned positions are added to the embedding instead.
+// The rotations.
 const (
-	Learned     Rotation = iota // position_embd: a row for each position
+	NotRotated  Rotation = iota // position_embd is added to the embedding, where the family has it
 	Neighbours                  // (x[2i], x[2i+1])
 	HalvesApart                 // (x[i], x[i+n/2])
 )
@@ -38,6 +38,7 @@ type Family struct {
 	LearnedOffset  int                  // rows of position_embd before position 0
 	LayerNorm      bool                 // norms are LayerNorms; else RMSNorms
 	Parallel       bool                 // attention and the feed-forward layer both read the block's input; else one after the other
+	ParallelKey    string               // the key by which files say whether Parallel holds; empty: it always does, or never
 	Gated          bool                 // feed-forward layers have a gate
 	FusedGate      bool                 // ffn_up holds the gates' rows, then the ups'
 	WideNorm       bool                 // the norms of q and k are over all heads together; else over each
@@ -56,6 +57,9 @@ type Family struct {
 	Multipliers    bool                 // files scale embeddings, attention, what a part adds to the residual, and divide logits
 	ScaledLogits   bool                 // files give a factor of logits
 	Sections       bool                 // pictures have positions of their own in sections of a head (M-RoPE); a text's are the same in all
+	MaxAlibi       float64              // the largest exponent of ALiBi's slopes, of a file that does not say it; 0: scores do not fall with distance
+	AlibiLayers    int                  // only models of so many layers have ALiBi; 0: all do that have an exponent
+	RotatedLayers  int                  // only models of so many layers are rotated; 0: all are
 	Activation     compute.Nonlinearity // of a GGUF file without powerinfer.activation
 	Original       string               // the activation of the original PowerInfer's files; empty: it does not run the family
 	Layout         string               // tensor_data_layout, where the family has one
@@ -63,10 +67,14 @@ type Family struct {
 	AlwaysTied     bool                 // files hold no output.weight: the head is the embedding
 	MaxContext     int                  // of synthetic models
 
-	Root  []string // prefixes of Outer on Hugging Face; the first under which the embedding is found
-	Layer string   // prefix of Block there after the root, with %d for the layer
-	Outer []Tensor // outside the blocks, in the order of synthetic files
-	Block []Tensor // of one block, likewise
+	Root    []string // prefixes of Outer on Hugging Face; the first under which the embedding is found
+	Layer   string   // prefix of Block there after the root, with %d for the layer; alternatives, the first found, are apart by spaces
+	Head    string   // the head there, without ".weight" and without the root; alternatives likewise; empty: lm_head
+	QKV     string   // the tensor there, after Layer and without ".weight", that holds q, k and v, which GGUF files hold apart; empty: none does
+	Grouped bool     // QKV lies in groups of query heads, each followed by its key and value head; else all queries, all keys, all values
+	Buffers []string // ends of names there that hold no weights, such as masks
+	Outer   []Tensor // outside the blocks, in the order of synthetic files
+	Block   []Tensor // of one block, likewise
 
 	// Read completes what config.json says with the family's own names and defaults, and refuses variants by name.
 	Read func(c *Config) error
@@ -85,18 +93,20 @@ type Change int
 
 // The changes.
 const (
-	Same     Change = iota
-	Pairs           // rows of each head, from halves apart to neighbours
-	Ungroup         // from groups of query heads, each followed by its key and value head, to all queries, all keys, all values
-	PlusOne         // 1 is added: the checkpoint stores a norm's weight less 1
-	Computed        // it is not in the checkpoint, but follows from config.json
+	Same       Change = iota
+	Pairs             // rows of each head, from halves apart to neighbours
+	Ungroup           // from groups of query heads, each followed by its key and value head, to all queries, all keys, all values
+	PlusOne           // 1 is added: the checkpoint stores a norm's weight less 1
+	Computed          // it is not in the checkpoint, but follows from config.json
+	Transposed        // columns become rows
 )
 
 // All returns every family, by name.
 func All() []Family {
 	return []Family{
-		arcee(), bamboo(), cohere2(), commandR(), exaone4(), falcon(), gemma(), gemma2(), gemma3(), glm4(), granite(), llama(), nemotron(),
-		olmo2(), opt(), phi3(), qwen2(), qwen2VL(), qwen3(), qwen3VL(), seedOSS(), smollm3(), stablelm(), starcoder2(),
+		arcee(), bamboo(), chatglm(), cohere2(), commandR(), exaone4(), falcon(), gemma(), gemma2(), gemma3(), glm4(), gpt2(), gptneox(), granite(),
+		internlm2(), jais2(), llama(), nemotron(), olmo2(), opt(), phi2(), phi3(), qwen2(), qwen2VL(), qwen3(), qwen3VL(), seedOSS(), smollm3(),
+		stablelm(), starcoder2(),
 	}
 }
 
@@ -150,6 +160,15 @@ func (f *Family) InBlock(name string) (Tensor, bool) {
 		return Tensor{}, false
 	}
 	return f.Block[i], true
+}
+
+// Outside returns the tensor of that name outside the blocks.
+func (f *Family) Outside(name string) (Tensor, bool) {
+	i := slices.IndexFunc(f.Outer, func(t Tensor) bool { return t.Name == name })
+	if i < 0 {
+		return Tensor{}, false
+	}
+	return f.Outer[i], true
 }
 
 // PreNorm reports whether the parts of a block read the norm of the residual, not the residual itself.

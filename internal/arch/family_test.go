@@ -49,7 +49,7 @@ func TestFamilies(t *testing.T) {
 			t.Errorf("%s: Gated is %v, FusedGate %v, and blocks have a gate of their own: %v", f.Name, f.Gated, f.FusedGate, gate)
 		}
 		before := cmp.Or(f.FFNNorm, "ffn_norm") + ".weight"
-		if _, ffnNorm := f.InBlock(before); f.PreNorm() && ffnNorm == f.Parallel {
+		if _, ffnNorm := f.InBlock(before); f.PreNorm() && ffnNorm == f.Parallel && f.ParallelKey == "" {
 			t.Errorf("%s: Parallel is %v, and ffn_norm is there: %v", f.Name, f.Parallel, ffnNorm)
 		}
 		for _, norms := range [][2]string{{"attn_norm.weight", "post_attention_norm.weight"}, {before, "post_ffw_norm.weight"}} {

@@ -17,7 +17,7 @@ func readStableLM(c *Config) error {
 	switch {
 	case c.HeadNorm:
 		return c.Errorf("qk_layernorm", "norms with weights of their own for each head, as StableLM 2 12B has them, are not supported")
-	case c.ParallelParts:
+	case or(c.ParallelParts, false):
 		return c.Errorf("use_parallel_residual", "attention beside the feed-forward layer, as StableLM 2 12B has it, is not supported")
 	}
 	c.epsilon("layer_norm_eps", cmp.Or(c.OldLayerNormEps, c.NormEps), 1e-5)

@@ -124,6 +124,9 @@ func (l *lane) encode(t *tensor, typ quant.Type, rowLen, from, to int) error {
 // read decodes rows [from, to) of t into l.floats; consecutive source rows are read at once.
 func (l *lane) read(t *tensor, rowLen, from, to int) error {
 	typ, _ := t.from.Type()
+	if t.column {
+		return l.columns(t, rowLen, from, to)
+	}
 	rowBytes := typ.RowBytes(rowLen)
 	l.raw = resize(l.raw, rowBytes*(to-from))
 	source := func(r int) int {
@@ -147,6 +150,24 @@ func (l *lane) read(t *tensor, rowLen, from, to int) error {
 	if t.plus != 0 {
 		for i := range l.floats {
 			l.floats[i] += t.plus
+		}
+	}
+	return nil
+}
+
+// columns decodes columns [from, to) of the source into rows of l.floats.
+func (l *lane) columns(t *tensor, rowLen, from, to int) error {
+	typ, _ := t.from.Type()
+	size, n, width := typ.RowBytes(1), to-from, t.shape[1]
+	l.raw = resize(l.raw, n*size)
+	part := make([]float32, n)
+	for r := range rowLen {
+		if err := t.from.ReadAt(l.raw, int64(r*width+from)*int64(size)); err != nil {
+			return err
+		}
+		quant.Decode(typ, part, l.raw)
+		for i, v := range part {
+			l.floats[i*rowLen+r] = v
 		}
 	}
 	return nil

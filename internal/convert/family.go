@@ -1,6 +1,7 @@
 package convert
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"math"
@@ -19,6 +20,7 @@ type tensor struct {
 	from  *checkpoint.Tensor // where its elements lie, or nil
 	// row gives the source row of an output row; nil is the identity.
 	row    func(int) int
+	column bool         // rows are the source's columns
 	plus   float32      // added to every element
 	values []float32    // computed elements, where from is nil
 	mapped *gguf.Tensor // a GGUF file's elements, where from is nil
@@ -36,7 +38,10 @@ type plan struct {
 }
 
 // add plans output tensor name from checkpoint tensor from, whose shape must be dims (outermost first).
-func (p *plan) add(name, from string, dims ...int) *tensor {
+func (p *plan) add(name, from string, dims ...int) *tensor { return p.from(name, from, dims, dims) }
+
+// from plans output tensor name of shape dims from checkpoint tensor from, whose shape must be stored (both outermost first).
+func (p *plan) from(name, from string, dims, stored []int) *tensor {
 	t := &tensor{name: name, plain: len(dims) == 1}
 	if p.err != nil {
 		return t
@@ -46,8 +51,8 @@ func (p *plan) add(name, from string, dims ...int) *tensor {
 	case s == nil:
 		p.err = fmt.Errorf("%s: tensor %q is missing", p.source.Path, from)
 		return t
-	case !slices.Equal(s.Shape, dims):
-		p.err = fmt.Errorf("%s: offset %d: tensor %q has shape %v, config.json makes it %v", s.Path(), s.Offset, from, s.Shape, dims)
+	case !slices.Equal(s.Shape, stored):
+		p.err = fmt.Errorf("%s: offset %d: tensor %q has shape %v, config.json makes it %v", s.Path(), s.Offset, from, s.Shape, stored)
 		return t
 	}
 	if _, ok := s.Type(); !ok {
@@ -62,23 +67,27 @@ func (p *plan) add(name, from string, dims ...int) *tensor {
 	return t
 }
 
-// optional is add where the checkpoint holds from, else nil.
-func (p *plan) optional(name, from string, dims ...int) *tensor {
-	if p.err != nil || p.source.Tensors[from] == nil {
-		return nil
+// found returns the first of names that the checkpoint holds after prefix with end, or the last of them.
+func (p *plan) found(prefix string, names []string, end string) string {
+	for _, name := range names {
+		if p.source.Tensors[prefix+name+end] != nil {
+			return name
+		}
 	}
-	return p.add(name, from, dims...)
+	return names[len(names)-1]
 }
 
 // model plans all tensors. computed are those that follow from the configuration, by name.
 func (p *plan) model(c *config, computed map[string][]float32) {
 	root := p.family.Root[0]
+	embedding := strings.Fields(p.family.Outer[0].Source)
 	for _, r := range p.family.Root {
-		if p.source.Tensors[r+p.family.Outer[0].Source] != nil {
+		if p.source.Tensors[r+p.found(r, embedding, "")] != nil {
 			root = r
 			break
 		}
 	}
+	layer := p.layer(root)
 	sizes := arch.Sizes{
 		Embd: c.Hidden, Vocab: c.Vocab, Positions: c.Context, FF: c.FF, Heads: c.Heads, KVHeads: c.KVHeads, Key: c.HeadDim, Value: c.HeadDim,
 	}
@@ -89,29 +98,42 @@ func (p *plan) model(c *config, computed map[string][]float32) {
 			}
 			continue
 		}
-		p.one(c, sizes, t, "", root)
+		from := root
+		if t.Name == "output.bias" {
+			from = ""
+		}
+		p.one(c, sizes, t, "", from)
 		if i == 0 {
 			p.head(c)
 		}
 	}
 	for l := 0; l < c.Layers && p.err == nil; l++ {
 		for _, t := range p.family.Block {
-			p.one(c, sizes, t, fmt.Sprintf("blk.%d.", l), root+fmt.Sprintf(p.family.Layer, l))
+			p.one(c, sizes, t, fmt.Sprintf("blk.%d.", l), root+fmt.Sprintf(layer, l))
 		}
 	}
 }
 
+// layer returns the prefix of a block after root, with %d for the layer.
+func (p *plan) layer(root string) string {
+	prefixes := strings.Fields(p.family.Layer)
+	for _, prefix := range prefixes {
+		from := root + fmt.Sprintf(prefix, 0)
+		if first := strings.Fields(p.family.Block[0].Source); p.source.Tensors[from+p.found(from, first, "")] != nil {
+			return prefix
+		}
+	}
+	return prefixes[0]
+}
+
 // head plans the head; one that is tied to the embedding, which was planned last, is that tensor.
 func (p *plan) head(c *config) {
-	name := "lm_head.weight"
-	if older := "language_model." + name; p.source.Tensors[older] != nil {
-		name = older
-	}
+	head := p.found("", strings.Fields(cmp.Or(p.family.Head, "lm_head language_model.lm_head")), ".weight") + ".weight"
 	if !c.TiedHead {
-		p.add("output.weight", name, c.Vocab, c.Hidden).head = true
+		p.add("output.weight", head, c.Vocab, c.Hidden).head = true
 		return
 	}
-	p.used[name] = true // loaders overwrite a stored head by the embedding
+	p.used[head] = true // loaders overwrite a stored head by the embedding
 	if p.err == nil {
 		p.tensors[len(p.tensors)-1].head = true
 	}
@@ -119,30 +141,56 @@ func (p *plan) head(c *config) {
 
 // one plans the tensor of the family that t describes, with its prefixes on both sides.
 func (p *plan) one(c *config, sizes arch.Sizes, t arch.Tensor, prefix, from string) {
-	sources := strings.Fields(t.Source)
-	source := sources[len(sources)-1]
-	for _, s := range sources {
-		if p.source.Tensors[from+s] != nil {
-			source = s
-			break
-		}
-	}
-	add := p.add
-	if t.Optional {
-		add = p.optional
-	}
-	out := add(prefix+t.Name, from+source, p.family.Shape(t.Name, sizes)...)
-	if out == nil {
+	source := p.found(from, strings.Fields(t.Source), "")
+	if t.Optional && p.source.Tensors[from+source] == nil {
 		return
 	}
+	shape := p.family.Shape(t.Name, sizes)
+	stored := slices.Clone(shape)
+	stem, _, _ := strings.Cut(t.Name, ".")
+	part, packed := packedAt(sizes)[stem]
+	packed = packed && p.family.QKV != "" && strings.HasPrefix(source, p.family.QKV+".")
+	if packed {
+		stored[0] = (sizes.Heads + 2*sizes.KVHeads) * sizes.Key
+	}
+	if t.Change == arch.Transposed {
+		slices.Reverse(stored)
+	}
+	out := p.from(prefix+t.Name, from+source, shape, stored)
 	out.plain = out.plain || t.Name == "position_embd.weight"
 	switch t.Change {
+	case arch.Transposed:
+		out.column = true
 	case arch.Pairs:
 		out.row = interleaved(c.HeadDim)
 	case arch.Ungroup:
 		out.row = ungrouped(c.Heads, c.KVHeads, c.HeadDim)
 	case arch.PlusOne:
 		out.plus = 1
+	}
+	if packed {
+		out.row = behind(out.row, part, nil)
+		if p.family.Grouped {
+			out.row = behind(out.row, 0, ungrouped(c.Heads, c.KVHeads, c.HeadDim))
+		}
+	}
+}
+
+// packedAt returns where queries, keys and values begin in a tensor that holds all of them, by the names of those that it becomes.
+func packedAt(s arch.Sizes) map[string]int {
+	return map[string]int{"attn_q": 0, "attn_k": s.Heads * s.Key, "attn_v": (s.Heads + s.KVHeads) * s.Key}
+}
+
+// behind returns the rows that then gives for those of first, moved by offset; nil is the identity.
+func behind(first func(int) int, offset int, then func(int) int) func(int) int {
+	return func(r int) int {
+		if first != nil {
+			r = first(r)
+		}
+		if r += offset; then != nil {
+			r = then(r)
+		}
+		return r
 	}
 }
 
@@ -170,7 +218,7 @@ func (p *plan) finish() error {
 	if p.err != nil {
 		return p.err
 	}
-	return p.source.Surplus(p.used)
+	return p.source.Surplus(p.used, p.family.Buffers)
 }
 
 // sizeKeys returns the hyperparameters that every family writes.
@@ -296,6 +344,9 @@ func (c *config) keys(f arch.Family) (keys []gguf.KV, computed map[string][]floa
 		keys = append(keys, gguf.KV{Key: f.Name + ".tensor_data_layout", Value: f.Layout})
 	}
 	keys = append(keys, gguf.KV{Key: f.Name + "." + f.EpsilonKey(), Value: float32(eps)})
+	if f.ParallelKey != "" {
+		keys = append(keys, gguf.KV{Key: f.Name + "." + f.ParallelKey, Value: or(c.ParallelParts, f.Parallel)})
+	}
 	scales, err := c.scaleKeys(f)
 	if err != nil {
 		return nil, nil, err
@@ -311,7 +362,7 @@ func (c *config) keys(f arch.Family) (keys []gguf.KV, computed map[string][]floa
 	if f.Sections && c.Vision != nil && len(c.Vision.DeepStack) > 0 {
 		keys = append(keys, gguf.KV{Key: f.Name + ".n_deepstack_layers", Value: uint32(len(c.Vision.DeepStack))})
 	}
-	if f.Rotation != arch.Learned {
+	if f.Rotation != arch.NotRotated {
 		rope, factors, err := c.rope(f)
 		if err != nil {
 			return nil, nil, err

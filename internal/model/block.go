@@ -120,6 +120,12 @@ func (b *blockBinder) bound(name string) bool {
 	return ok && (!t.Optional || b.has(b.name(name)))
 }
 
+// requires reports whether files must hold a tensor of the block.
+func (b *blockBinder) requires(name string) bool {
+	t, ok := b.m.Family.InBlock(name)
+	return ok && !t.Optional
+}
+
 func (b *blockBinder) matrix(name string) *compute.Matrix {
 	if !b.bound(name) {
 		return nil
@@ -176,7 +182,7 @@ func (a *attention) bindQKV(b *blockBinder) {
 	if qkv := b.slices(b.name("attn_qkv.weight"), m.Embd, compute.Precise, q, k, v); qkv != nil {
 		a.wq, a.wk, a.wv = qkv[0], qkv[1], qkv[2]
 	}
-	if t, ok := m.Family.InBlock("attn_q.bias"); !b.has(b.name("attn_qkv.bias")) && (!ok || t.Optional) {
+	if !b.has(b.name("attn_qkv.bias")) && !b.requires("attn_q.bias") && !b.requires("attn_qkv.bias") {
 		return
 	}
 	if bias := b.vectorSlices(b.name("attn_qkv.bias"), q, k, v); bias != nil {

@@ -174,6 +174,17 @@ func (m *metadata) within(key string, def, low, high float64) float64 {
 	return v
 }
 
+func (m *metadata) flag(key string, def bool) bool {
+	v, ok, err := m.f.Bool(key)
+	if err != nil && m.err == nil {
+		m.err = err
+	}
+	if !ok || err != nil {
+		return def
+	}
+	return v
+}
+
 func (m *metadata) text(key, def string) string {
 	v, ok, err := m.f.String(key)
 	if err != nil && m.err == nil {
@@ -199,6 +210,9 @@ func ReadConfig(f *gguf.File, activation string) (Config, error) {
 	key := func(s string) string { return c.Arch + "." + s }
 	if n, ok, err := f.Uint(key("expert_count")); err == nil && ok && n > 0 {
 		return c, fmt.Errorf("%s: this is a mixture of %d experts, which is not supported yet; a dense model of the same series is", f.Path, n)
+	}
+	if k := c.Family.ParallelKey; k != "" {
+		c.Family.Parallel = m.flag(key(k), c.Family.Parallel)
 	}
 	c.Context = m.count(key("context_length"), 0, 1<<30)
 	c.Embd = m.count(key("embedding_length"), 0, maxWidth)

@@ -44,6 +44,7 @@ type Model struct {
 	layers []block
 	norm   norm                         // before the head
 	head   *compute.Matrix              // [n_vocab, n_embd]; embd where tied
+	bias   *compute.Vector              // of the head [n_vocab], or nil
 	ropes  [Unrotated + 1]*compute.Rope // by Rotation; nil where heads are not rotated
 
 	cache  *compute.Cache
@@ -152,7 +153,7 @@ func (c Config) CacheSpec(pages int) compute.CacheSpec {
 // bindRope builds the rotation. Files may hold factors for short and for long contexts, between which the positions that a
 // sequence may have decide; 0: the model's context.
 func (m *Model) bindRope(b *binder, positions int) error {
-	if m.Family.Rotation == arch.Learned {
+	if m.Family.Rotation == arch.NotRotated {
 		return nil
 	}
 	var factors []float32
@@ -203,7 +204,10 @@ func (m *Model) bindEnds(b *binder) {
 	if m.head = m.embd; !tied {
 		m.head = b.matrix("output.weight", m.Vocab, m.Embd, compute.Precise)
 	}
-	if m.Family.Rotation == arch.Learned {
+	if t, ok := m.Family.Outside("output.bias"); ok && (!t.Optional || b.has("output.bias")) {
+		m.bias = b.vector("output.bias", m.Vocab)
+	}
+	if t, ok := m.Family.Outside("position_embd.weight"); ok && (!t.Optional || b.has("position_embd.weight")) {
 		m.bindPositions(b)
 	}
 }
@@ -342,7 +346,7 @@ func (m *Model) forward(v compute.Verbs) {
 	}
 	v.Gather(s.last, s.x)
 	m.normalise(v, s.last, s.last, m.norm)
-	v.MatMul(s.last, compute.Products{{Out: s.logits, W: m.head}})
+	v.MatMul(s.last, compute.Products{{Out: s.logits, W: m.head, Bias: m.bias}})
 	if m.Scale.Logits != 1 {
 		v.Scale(s.logits, m.Scale.Logits)
 	}

@@ -363,6 +363,8 @@ func TestFamilies(t *testing.T) {
 		{"arcee", "relu2", quant.F16},
 		{"nemotron", "relu2", quant.F16},
 		{"phi3", "relu", quant.F16},
+		{"jais2", "relu2", quant.F16},
+		{"gptneox", "relu", quant.F16},
 		{"granite", "relu", quant.F16},
 		{"olmo2", "relu", quant.F16},
 		{"gemma2", "relu", quant.F16},

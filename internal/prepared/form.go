@@ -44,7 +44,7 @@ func originalOf(name string) (o originalTensors, ok bool) {
 		}
 	}
 	o.block = append(o.block, "fc1.weight", "fc2.weight")
-	if o.rotated = f.Rotation != arch.Learned; o.rotated {
+	if o.rotated = f.Rotation != arch.NotRotated; o.rotated {
 		o.eps = f.EpsilonKey()
 	}
 	return o, f.Original != ""

@@ -53,10 +53,16 @@ const (
 // energy of the residual in the subspace before part (in layers) of the depth.
 func (s Spec) energy(layers float64) float64 {
 	e := embedEnergy + growth*layers/float64(s.Layers)
-	if f, _ := arch.Named(s.Arch); f.Rotation == arch.Learned {
+	if f, _ := arch.Named(s.Arch); learned(f) {
 		e += positionEnergy
 	}
 	return e
+}
+
+// learned reports whether the family's files hold a row for each position.
+func learned(f arch.Family) bool {
+	t, ok := f.Outside("position_embd.weight")
+	return ok && !t.Optional
 }
 
 // amplitudes are those of an activation in the subspace (of a unit vector in it) and of m̂.

@@ -166,10 +166,13 @@ func (m *model) writer(name string, cols int, transposed bool, origin func(col i
 // tensors lists the whole model in the order in which it is written.
 func (m *model) tensors() []gguf.Source {
 	m.points("token_embd.weight", m.Vocab, embedEnergy, meanEnergy, 1/m.scales.embedding)
-	if m.fam.Rotation == arch.Learned {
+	if learned(m.fam) {
 		m.points("position_embd.weight", m.Context+m.fam.LearnedOffset, positionEnergy, 0, 1)
 	}
 	m.head()
+	if _, ok := m.fam.Outside("output.bias"); ok {
+		m.random("output.bias", m.Vocab, 0, 0.1)
+	}
 	for _, f := range []struct {
 		name    string
 		factors []float32
@@ -246,7 +249,7 @@ func (m *model) attention(layer int) {
 		m.reader(name("attn_k.weight"), kv, in, 1, nil)
 		m.reader(name("attn_v.weight"), kv, in, 1, nil)
 	}
-	for _, bias := range []string{"attn_q.bias", "attn_k.bias", "attn_v.bias"} {
+	for _, bias := range []string{"attn_qkv.bias", "attn_q.bias", "attn_k.bias", "attn_v.bias"} {
 		m.maybe(layer, bias, 0, 0.1)
 	}
 	m.maybe(layer, "attn_q_norm.weight", 2, 0.1)

@@ -50,10 +50,13 @@ func (m *model) keys() []gguf.KV {
 		keys = append(keys, gguf.KV{Key: "powerinfer.activation", Value: m.Activation})
 	}
 	keys = append(keys, gguf.KV{Key: a(m.fam.EpsilonKey()), Value: float32(1e-5)})
-	if m.fam.Rotation != arch.Learned {
+	if m.fam.Rotation != arch.NotRotated {
 		keys = append(keys,
 			gguf.KV{Key: a("rope.freq_base"), Value: float32(10000)},
 			gguf.KV{Key: a("rope.dimension_count"), Value: uint32(m.RopeDims)})
+	}
+	if k := m.fam.ParallelKey; k != "" {
+		keys = append(keys, gguf.KV{Key: a(k), Value: m.fam.Parallel})
 	}
 	if m.HeadDim*m.Heads != m.Embd || m.has("attn_q_norm.weight") {
 		keys = append(keys,

@@ -137,12 +137,13 @@ func (c *Checkpoint) Close() {
 	}
 }
 
-// Surplus returns an error that names the tensors that are not in used, or nil if there are none. Rotary frequencies may be left
-// over: every implementation of these models computes them again.
-func (c *Checkpoint) Surplus(used map[string]bool) error {
+// Surplus returns an error that names the tensors that are not in used, or nil if there are none. Those whose names end in one of buffers may
+// be left over, and rotary frequencies: every implementation of these models computes them again.
+func (c *Checkpoint) Surplus(used map[string]bool, buffers []string) error {
+	buffers = append([]string{".rotary_emb.inv_freq"}, buffers...)
 	var left []string
 	for name := range c.Tensors {
-		if !used[name] && !strings.HasSuffix(name, ".rotary_emb.inv_freq") {
+		if !used[name] && !slices.ContainsFunc(buffers, func(end string) bool { return strings.HasSuffix(name, end) }) {
 			left = append(left, name)
 		}
 	}

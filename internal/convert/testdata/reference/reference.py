@@ -8,7 +8,8 @@ ReLU, half of a head rotated). phi3: Abdin et al. 2024; long RoPE: Ding et al. 2
 after Yang et al. 2022, muP). olmo2: OLMo team 2024. smollm3: its model card; layers without RoPE: Yang et al. 2025. stablelm: Bellagente
 et al. 2024. gemma, gemma2, gemma3: the Gemma team's reports of 2024, 2024 and 2025. olmo3: its report, 2025; YaRN: Peng et al. 2023.
 command-r, cohere2: Cohere's model cards and configurations, and the report on Command A, 2025. starcoder2: Lozhkov et al. 2024. qwen2vl,
-qwen3vl: Bai et al. 2025 (M-RoPE), the configurations of Qwen2.5-VL and Qwen3-VL.
+qwen3vl: Bai et al. 2025 (M-RoPE), the configurations of Qwen2.5-VL and Qwen3-VL. gpt2: Radford et al. 2019. gptneox: Black et al. 2022,
+Biderman et al. 2023. internlm2: Cai et al. 2024. phi2: Gunasekar et al. 2023, Li et al. 2023. chatglm: GLM team 2024. jais2: its model card.
 """
 import json
 import math
@@ -422,8 +423,140 @@ def qwen_vl():
     yield "qwen3vl", m, 128, logits
 
 
-for family in (arcee, nemotron, phi3, granite, olmo2, smollm3, stablelm, gemma, gemma2, gemma3, exaone4, seed_oss, glm4, olmo3,
-               gemma3_pictures, command_r, cohere2, starcoder2, qwen_vl):
+def layer_norm_of(m, x, name, eps):
+    n = x.shape[-1]
+    return layer_norm(x, m.get(name + ".weight", n, offset=1.0), m.get(name + ".bias", n), eps)
+
+
+def linear(m, x, name, out, bias=True, scale=0.25):
+    """Weights [out, in], as torch.nn.Linear stores them."""
+    y = x @ m.get(name + ".weight", out, x.shape[-1], scale=scale).T
+    return y + m.get(name + ".bias", out) if bias else y
+
+
+def heads_of(x, dim):
+    return x.reshape(len(x), -1, dim)
+
+
+def gpt2():
+    """Matrices are stored as [in, out]; q, k and v lie one after the other."""
+    m = Model({"architectures": ["GPT2LMHeadModel"], "activation_function": "gelu_new", "layer_norm_epsilon": 1e-5, "n_embd": 64, "n_layer": 3,
+               "n_head": 4, "n_positions": 128, "n_ctx": 128, "tie_word_embeddings": True})
+    for other in ("hidden_size", "intermediate_size", "num_hidden_layers", "num_attention_heads", "num_key_value_heads", "max_position_embeddings"):
+        del m.c[other]
+
+    def conv1d(x, name, out, scale=0.25):
+        return x @ m.get(name + ".weight", x.shape[-1], out, scale=scale) + m.get(name + ".bias", out)
+
+    embedding = m.get("transformer.wte.weight", 48, 64)
+    x = embedding[TOKENS] + m.get("transformer.wpe.weight", 128, 64)[:len(TOKENS)]
+    for layer in range(3):
+        p = f"transformer.h.{layer}."
+        q, k, v = (heads_of(t, 16) for t in np.split(conv1d(layer_norm_of(m, x, p + "ln_1", 1e-5), p + "attn.c_attn", 192, scale=0.15), 3, -1))
+        x = x + conv1d(attention(q, k, v), p + "attn.c_proj", 64)
+        x = x + conv1d(gelu(conv1d(layer_norm_of(m, x, p + "ln_2", 1e-5), p + "mlp.c_fc", 256)), p + "mlp.c_proj", 64)
+    yield "gpt2", m, 128, layer_norm_of(m, x, "transformer.ln_f", 1e-5) @ embedding.T
+
+
+def gelu_erf(x):
+    return 0.5 * x * (1 + np.vectorize(math.erf)(x / math.sqrt(2)))
+
+
+def gptneox():
+    """q, k and v of a head lie together; both parts read the block's input, or one follows the other."""
+    for name, config in [("gptneox", {"rotary_pct": 0.25, "use_parallel_residual": True}),
+                         ("gptneox-sequential", {"rotary_pct": 0.5, "rotary_emb_base": 5000, "use_parallel_residual": False})]:
+        m = Model({"architectures": ["GPTNeoXForCausalLM"], "hidden_act": "gelu", "layer_norm_eps": 1e-5, **config})
+        m.c["num_key_value_heads"] = None
+        dims = int(16 * config["rotary_pct"])
+        freqs = config.get("rotary_emb_base", 10000.0) ** (-np.arange(0, dims, 2) / dims)
+        x = m.get("gpt_neox.embed_in.weight", 48, 64)[TOKENS]
+        for layer in range(3):
+            p = f"gpt_neox.layers.{layer}."
+            qkv = linear(m, layer_norm_of(m, x, p + "input_layernorm", 1e-5), p + "attention.query_key_value", 192, scale=0.15)
+            q, k, v = (qkv.reshape(len(x), 4, 3, 16)[:, :, i] for i in range(3))
+            y = linear(m, attention(rotate(q, freqs), rotate(k, freqs), v), p + "attention.dense", 64)
+            read = x if config["use_parallel_residual"] else x + y
+            h = linear(m, layer_norm_of(m, read, p + "post_attention_layernorm", 1e-5), p + "mlp.dense_h_to_4h", 96)
+            x = x + y + linear(m, gelu_erf(h), p + "mlp.dense_4h_to_h", 64)
+        yield name, m, 128, linear(m, layer_norm_of(m, x, "gpt_neox.final_layer_norm", 1e-5), "embed_out", 48, bias=False)
+
+
+def internlm2():
+    """q, k and v lie in groups: the query heads that share a KV head, then their key, then their value."""
+    m = Model({"architectures": ["InternLM2ForCausalLM"], "hidden_act": "silu", "rms_norm_eps": 1e-5, "rope_theta": 1000000, "bias": False,
+               "num_attention_heads": 8, "num_key_value_heads": 2})
+    freqs = 1000000.0 ** (-np.arange(0, 8, 2) / 8)
+    x = m.get("model.tok_embeddings.weight", 48, 64)[TOKENS]
+    for layer in range(3):
+        p = f"model.layers.{layer}."
+        qkv = linear(m, rms(m, x, p + "attention_norm"), p + "attention.wqkv", 96, bias=False, scale=0.15).reshape(len(x), 2, 6, 8)
+        q, k, v = qkv[:, :, :4].reshape(len(x), 8, 8), qkv[:, :, 4], qkv[:, :, 5]
+        x = x + linear(m, attention(rotate(q, freqs), rotate(k, freqs), v), p + "attention.wo", 64, bias=False)
+        h = rms(m, x, p + "ffn_norm")
+        h = silu(linear(m, h, p + "feed_forward.w1", 96, bias=False)) * linear(m, h, p + "feed_forward.w3", 96, bias=False)
+        x = x + linear(m, h, p + "feed_forward.w2", 64, bias=False)
+    yield "internlm2", m, 128, linear(m, rms(m, x, "model.norm"), "output", 48, bias=False)
+
+
+def phi2():
+    m = Model({"architectures": ["PhiForCausalLM"], "hidden_act": "gelu_new", "layer_norm_eps": 1e-5, "partial_rotary_factor": 0.4,
+               "hidden_size": 160, "num_key_value_heads": 4})
+    freqs = frequencies(m, 16)
+    x = m.get("model.embed_tokens.weight", 48, 160)[TOKENS]
+    for layer in range(3):
+        p = f"model.layers.{layer}."
+        h = layer_norm_of(m, x, p + "input_layernorm", 1e-5)
+        q, k, v = (heads_of(linear(m, h, f"{p}self_attn.{n}_proj", 160, scale=0.06), 40) for n in "qkv")
+        y = linear(m, attention(rotate(q, freqs), rotate(k, freqs), v), p + "self_attn.dense", 160)
+        x = x + y + linear(m, gelu(linear(m, h, p + "mlp.fc1", 96)), p + "mlp.fc2", 160)
+    yield "phi2", m, 128, linear(m, layer_norm_of(m, x, "model.final_layernorm", 1e-5), "lm_head", 48)
+
+
+def chatglm():
+    """The form of the models' own code, with names of its own; and that of transformers, which has one tensor for each."""
+    c = {"architectures": ["ChatGLMModel"], "num_layers": 3, "padded_vocab_size": 48, "seq_length": 128, "ffn_hidden_size": 96, "kv_channels": 16,
+         "layernorm_epsilon": 1e-5, "multi_query_attention": True, "multi_query_group_num": 2, "rope_ratio": 50, "add_qkv_bias": True}
+    m = Model(c)
+    for other in ("intermediate_size", "num_hidden_layers", "num_key_value_heads", "max_position_embeddings"):
+        del m.c[other]
+    freqs = 500000.0 ** (-np.arange(0, 8, 2) / 8)
+    norm = lambda x, name: rms_norm(x, m.get(name + ".weight", 64, offset=1.0), 1e-5)
+    x = m.get("transformer.embedding.word_embeddings.weight", 48, 64)[TOKENS]
+    for layer in range(3):
+        p = f"transformer.encoder.layers.{layer}."
+        qkv = linear(m, norm(x, p + "input_layernorm"), p + "self_attention.query_key_value", 128, scale=0.15)
+        q, k, v = (heads_of(t, 16) for t in np.split(qkv, [64, 96], -1))
+        y = attention(rotate_neighbours(q, freqs), rotate_neighbours(k, freqs), v)
+        x = x + linear(m, y, p + "self_attention.dense", 64, bias=False)
+        gate, up = np.split(linear(m, norm(x, p + "post_attention_layernorm"), p + "mlp.dense_h_to_4h", 192, bias=False), 2, -1)
+        x = x + linear(m, silu(gate) * up, p + "mlp.dense_4h_to_h", 64, bias=False)
+    yield "chatglm", m, 128, linear(m, norm(x, "transformer.encoder.final_layernorm"), "transformer.output_layer", 48, bias=False)
+    m = Model({"architectures": ["GlmForCausalLM"], "hidden_act": "silu", "rms_norm_eps": 1e-5, "head_dim": 16, "partial_rotary_factor": 0.5,
+               "attention_bias": True})
+    yield "chatglm-hf", m, 128, run(m, rms, frequencies(m, 8), gated, biased=True, queries=0.1, turn=rotate_neighbours)
+
+
+def jais2():
+    m = Model({"architectures": ["Jais2ForCausalLM"], "hidden_act": "relu2", "layer_norm_eps": 1e-5, "num_key_value_heads": 4, "mlp_bias": True,
+               "attention_bias": True, "rope_theta": 500000.0})
+    freqs = frequencies(m, 16)
+    x = m.get("model.embed_tokens.weight", 48, 64)[TOKENS]
+    for layer in range(3):
+        p = f"model.layers.{layer}."
+        h = layer_norm_of(m, x, p + "input_layernorm", 1e-5)
+        q, k, v = (heads_of(linear(m, h, f"{p}self_attn.{n}_proj", 64, scale=0.15), 16) for n in "qkv")
+        x = x + linear(m, attention(rotate(q, freqs), rotate(k, freqs), v), p + "self_attn.o_proj", 64)
+        h = linear(m, layer_norm_of(m, x, p + "post_attention_layernorm", 1e-5), p + "mlp.up_proj", 96)
+        x = x + linear(m, relu2(h), p + "mlp.down_proj", 64, scale=0.06)
+    yield "jais2", m, 128, linear(m, layer_norm_of(m, x, "model.norm", 1e-5), "lm_head", 48, bias=False)
+
+
+FIRST = (arcee, nemotron, phi3, granite, olmo2, smollm3, stablelm, gemma, gemma2, gemma3, exaone4, seed_oss, glm4, olmo3,
+         gemma3_pictures, command_r, cohere2, starcoder2, qwen_vl)
+SECOND = (gpt2, gptneox, internlm2, phi2, chatglm, jais2)
+
+for family in FIRST + SECOND:
     for name, m, context, logits in family():
         with open(name + ".json", "w") as f:
             json.dump({"how": f"reference.py, numpy {np.__version__}, float64", "config": m.folder, "tensors": m.tensors, "context": context,

@@ -1,0 +1,117 @@
+// Command families compares perplexities with llama.cpp's, family by family: a small synthetic model of each in F16, the same text, both programs.
+//
+//	go build ./cmd/powerinfer && go run ./bench/families --powerinfer ./powerinfer --llama-perplexity PATH --text FILE
+//
+// The models have the families' own activations, which llama.cpp takes for granted, and shapes other than the tests'.
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"math"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/urfave/cli/v3"
+
+	"github.com/powerinfer-go/powerinfer/internal/arch"
+	"github.com/powerinfer-go/powerinfer/internal/quant"
+	"github.com/powerinfer-go/powerinfer/internal/synth"
+)
+
+// elsewhere names the families that llama.cpp does not read.
+var elsewhere = []string{"bamboo"}
+
+func main() {
+	c := &cli.Command{
+		Name:  "families",
+		Usage: "compare perplexities with llama.cpp's, family by family",
+		Flags: []cli.Flag{
+			&cli.StringFlag{Name: "powerinfer", Usage: "our program", Required: true},
+			&cli.StringFlag{Name: "llama-perplexity", Usage: "llama.cpp's program", Required: true},
+			&cli.StringFlag{Name: "text", Usage: "a file of text, of a few windows", Required: true},
+			&cli.StringFlag{Name: "only", Usage: "families, apart by commas; all of them if empty"},
+			&cli.IntFlag{Name: "context", Aliases: []string{"c"}, Value: 256, Usage: "tokens of a window"},
+		},
+		Action: func(ctx context.Context, c *cli.Command) error { return compare(ctx, c, os.Stdout) },
+	}
+	if err := c.Run(context.Background(), os.Args); err != nil {
+		fmt.Fprintln(os.Stderr, "families:", err)
+		os.Exit(1)
+	}
+}
+
+// ownKeys names the families whose query heads have keys and values of their own.
+var ownKeys = []string{"baichuan", "bloom", "gpt2", "gptneox", "jais2", "opt", "phi2", "plm"}
+
+// spec returns the model of a family that both programs run.
+func spec(f arch.Family) synth.Spec {
+	s := synth.Spec{Arch: f.Name, Layers: 5, Embd: 384, FF: 704, Heads: 6, Vocab: 640, Type: quant.F16, Activation: f.Activation.String(), Seed: 11}
+	if n := max(f.RotatedLayers, f.AlibiLayers); n > 0 {
+		s.Layers = n
+	}
+	if !slices.Contains(ownKeys, f.Name) {
+		s.KVHeads = 2
+	}
+	return s
+}
+
+func compare(ctx context.Context, c *cli.Command, out io.Writer) error {
+	dir, err := os.MkdirTemp("", "families")
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(dir)
+	fmt.Fprintln(out, "| family | ours | llama.cpp | difference |\n|---|---|---|---|")
+	for _, f := range arch.All() {
+		if only := c.String("only"); slices.Contains(elsewhere, f.Name) || only != "" && !slices.Contains(strings.Split(only, ","), f.Name) {
+			continue
+		}
+		path := filepath.Join(dir, f.Name+".gguf")
+		if err := synth.Write(ctx, path, spec(f), nil); err != nil {
+			return fmt.Errorf("%s: %w", f.Name, err)
+		}
+		args := []string{"-m", path, "-f", c.String("text"), "-c", strconv.Itoa(c.Int("context")), "-t", "2"}
+		ours, err := perplexity(ctx, c.String("powerinfer"), append([]string{"perplexity"}, args...))
+		if err != nil {
+			return fmt.Errorf("%s: %w", f.Name, err)
+		}
+		theirs, err := perplexity(ctx, c.String("llama-perplexity"), args)
+		if err != nil {
+			return fmt.Errorf("%s: %w", f.Name, err)
+		}
+		fmt.Fprintf(out, "| %s | %.4f | %.4f | %.4f %% |\n", f.Name, ours, theirs, 100*math.Abs(ours/theirs-1))
+		if err := os.Remove(path); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// estimate finds both programs' last line.
+var estimate = regexp.MustCompile(`PPL = ([0-9.]+)`)
+
+// attempts is how often a program is run that ends without its last line: llama.cpp's log is written by a thread that its exit may cut off.
+const attempts = 5
+
+func perplexity(ctx context.Context, program string, args []string) (float64, error) {
+	var text []byte
+	for range attempts {
+		var err error
+		if text, err = exec.CommandContext(ctx, program, args...).CombinedOutput(); err != nil {
+			return 0, fmt.Errorf("%s: %w: %s", program, err, tail(text))
+		}
+		if found := estimate.FindSubmatch(text); found != nil {
+			return strconv.ParseFloat(string(found[1]), 64)
+		}
+	}
+	return 0, fmt.Errorf("%s: no perplexity in %s", program, tail(text))
+}
+
+func tail(b []byte) []byte { return b[max(0, len(b)-400):] }
