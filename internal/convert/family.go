@@ -128,7 +128,7 @@ func (p *plan) layer(root string) string {
 
 // head plans the head; one that is tied to the embedding, which was planned last, is that tensor.
 func (p *plan) head(c *config) {
-	head := p.found("", strings.Fields(cmp.Or(p.family.Head, "lm_head language_model.lm_head")), ".weight") + ".weight"
+	head := p.found("", strings.Fields(cmp.Or(p.family.Head, "language_model.lm_head lm_head")), ".weight") + ".weight"
 	if !c.TiedHead {
 		p.add("output.weight", head, c.Vocab, c.Hidden).head = true
 		return
