@@ -76,7 +76,7 @@ func (k *kit) weights(t quant.Type, rows, cols int, positive bool) []byte {
 				row[j] = -row[j]
 			}
 		}
-		quant.Encode(t, data[i*size:][:size], row)
+		quant.Imitate(t, data[i*size:][:size], row)
 	}
 	for at := distinct * size; at < len(data); at *= 2 {
 		copy(data[at:], data[:at])

@@ -71,7 +71,7 @@ func hostile() map[string]struct {
 		"product wraps to small":  {tensor(0, 0, 1<<32, 1<<32, 1), "has too many elements"},
 		"bytes wrap to zero":      {tensor(0, 0, 1<<31, 1<<31), "has too many elements"},
 		"bytes overflow":          {tensor(0, 0, 1<<60+1), `dimension 0 is`},
-		"foreign type":            {tensor(6, 0, 32), `tensor "w": type Q5_0 is not supported; supported are ` + quant.Supported()},
+		"foreign type":            {tensor(9, 0, 32), `tensor "w": type Q8_1 is not supported; supported are ` + quant.Supported()},
 		"unknown type":            {tensor(77, 0, 32), "type type 77 is not supported"},
 		"removed type":            {tensor(4, 0, 32), "type type 4 is not supported"},
 		"rows of half a block":    {tensor(2, 0, 48), "rows of 48 elements are not whole blocks of 32 (Q4_0)"},

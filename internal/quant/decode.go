@@ -19,7 +19,14 @@ func Decode(t Type, dst []float32, src []byte) {
 		e.decode(dst, src)
 		return
 	}
+	var p Parts
 	for len(dst) > 0 {
+		if e.parted {
+			t.Split(&p, src)
+			p.decode(t, dst[:e.blockElems])
+			dst, src = dst[e.blockElems:], src[e.blockBytes:]
+			continue
+		}
 		e.decode(dst[:e.blockElems], src[:e.blockBytes])
 		dst, src = dst[e.blockElems:], src[e.blockBytes:]
 	}

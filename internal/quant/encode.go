@@ -15,6 +15,9 @@ func Encode(t Type, dst []byte, src []float32) {
 		panic(fmt.Sprintf("quant: %d elements do not fill %d bytes of %s", len(src), len(dst), t))
 	}
 	e := t.entry()
+	if e.encode == nil {
+		panic(fmt.Sprintf("quant: %s has no encoder", t))
+	}
 	if e.blockElems == 1 {
 		e.encode(dst, src)
 		return

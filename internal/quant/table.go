@@ -10,21 +10,25 @@ type entry struct {
 	fileType   uint32  // see Type.FileType; 0: none
 	output     bool    // convert and quantize write it
 	reach      float64 // see Type.Reach
-	halves     []int   // see Type.Halves
-	// decode and encode read and write one block; float types and I32 have theirs element by element.
+	halves     []int   // of types without parts: where binary16 numbers lie in a block
+	// decode and encode read and write one block; float types and I32 have theirs element by element. A type that is parted is
+	// decoded from its parts. encode is nil where there is no encoder yet.
 	decode func(dst []float32, b []byte)
 	encode func(b []byte, x []float32)
 	// weighed writes 256 elements, or what a row ends with, where errors count by importance; power is the mean square of the row.
 	// nil: the type has nothing to choose.
 	weighed func(b []byte, x, importance []float32, power float32)
+	parted bool // see Parts
 }
 
-// Traits says how elements follow from the stored bits: element i of a block of 32 is scale·(q − Offset), less a minimum in
-// types that have one. Kernels, their generator and the shaders are made from this.
+// Traits says how elements follow from the stored bits: element i of a block of 32 is scale·(q − Offset), or scale·Codebook[q], less a minimum
+// in types that have one. Kernels, their generator and the shaders are made from this.
 type Traits struct {
-	Bits   int // of a quant: 4, 5, 6, or 8 with a sign; 0 in float types
-	Offset int // what the stored quant of element zero is
-	Scales Scales
+	Bits     int    // of a quant: 2, 3, 4, 5, 6, or 8 with a sign; 0 in float types
+	Offset   int    // what the stored quant of element zero is
+	Codebook []int8 // the values of 8 codes of 3 bits, or of 16 of 4
+	Scales   Scales
+	Halvings int // how often the file's unit is halved before it is one of Scales'
 	// Columns says that columns can be neurons without being quantised again: 32 of them share each scale.
 	Columns bool
 }
@@ -34,15 +38,19 @@ type Scales int
 
 // The forms.
 const (
-	NoScales   Scales = iota
-	BlockScale        // for each 32 elements a binary16 scale
-	BlockMin          // for each 32 elements a binary16 scale and a binary16 minimum, which is added
-	SixBits           // for each 32 elements six bits of scale and six of minimum, for each 256 a binary16 unit of both
-	HalfBlocks        // for each 16 elements a signed byte of scale, for each 256 its binary16 unit
+	NoScales     Scales = iota
+	BlockScale          // for each 32 elements a binary16 scale
+	BlockMin            // for each 32 elements a binary16 scale and a binary16 minimum, which is added
+	SixBits             // for each 32 elements six bits of scale and six of minimum, for each 256 a binary16 unit of both
+	HalfBlocks          // for each 16 elements a signed byte of scale, for each 256 its binary16 unit
+	ByteBlocks          // for each 32 elements a signed byte of scale, for each 256 its binary16 unit
+	NibbleMinima        // for each 16 elements four bits of scale and four of minimum, for each 256 a binary16 unit of each
+	Exponents           // for each 32 elements the exponent of a power of two, 127 of which is one
+	SuperScale          // for each 256 elements a binary16 scale
 )
 
 // Minima reports whether elements have a minimum beside the product of scale and quant.
-func (s Scales) Minima() bool { return s == BlockMin || s == SixBits }
+func (s Scales) Minima() bool { return s == BlockMin || s == SixBits || s == NibbleMinima }
 
 // table holds the types by number. Those without a size are met in files, and an error can say which one it was.
 var table = [...]entry{
@@ -93,8 +101,70 @@ var table = [...]entry{
 		decode: decodeQ6_K, encode: encodeQ6_K, weighed: weighedQ6_K,
 	},
 
-	6: {name: "Q5_0"}, 7: {name: "Q5_1"}, 9: {name: "Q8_1"}, 10: {name: "Q2_K"}, 11: {name: "Q3_K"},
-	15: {name: "Q8_K"}, 16: {name: "IQ2_XXS"}, 17: {name: "IQ2_XS"}, 18: {name: "IQ3_XXS"}, 19: {name: "IQ1_S"},
-	20: {name: "IQ4_NL"}, 21: {name: "IQ3_S"}, 22: {name: "IQ2_S"}, 23: {name: "IQ4_XS"}, 24: {name: "I8"}, 25: {name: "I16"},
-	27: {name: "I64"}, 28: {name: "F64"}, 29: {name: "IQ1_M"}, 34: {name: "TQ1_0"}, 35: {name: "TQ2_0"}, 39: {name: "MXFP4"},
+	Q5_0: {
+		name: "Q5_0", blockElems: QK, blockBytes: 2 + 4 + QK/2, fileType: 8,
+		traits: Traits{Bits: 5, Offset: 16, Scales: BlockScale}, parted: true,
+	},
+	Q5_1: {
+		name: "Q5_1", blockElems: QK, blockBytes: 2 + 2 + 4 + QK/2, fileType: 9,
+		traits: Traits{Bits: 5, Scales: BlockMin}, parted: true,
+	},
+	Q2_K: {
+		name: "Q2_K", blockElems: QKK, blockBytes: QKK/16 + QKK/4 + 2 + 2, fileType: 10,
+		traits: Traits{Bits: 2, Scales: NibbleMinima}, parted: true,
+	},
+	Q3_K: {
+		name: "Q3_K", blockElems: QKK, blockBytes: QKK/8 + QKK/4 + 12 + 2, fileType: 11,
+		traits: Traits{Bits: 3, Offset: 4, Scales: HalfBlocks}, parted: true,
+	},
+	IQ2_XXS: {
+		name: "IQ2_XXS", blockElems: QKK, blockBytes: 2 + QKK/4, fileType: 19,
+		traits: Traits{Bits: 3, Codebook: iq2Values(), Scales: ByteBlocks, Halvings: 3}, parted: true,
+	},
+	IQ2_XS: {
+		name: "IQ2_XS", blockElems: QKK, blockBytes: 2 + QKK/4 + QKK/32, fileType: 20,
+		traits: Traits{Bits: 3, Codebook: iq2Values(), Scales: HalfBlocks, Halvings: 3}, parted: true,
+	},
+	IQ3_XXS: {
+		name: "IQ3_XXS", blockElems: QKK, blockBytes: 2 + QKK/4 + QKK/8, fileType: 23,
+		traits: Traits{Bits: 4, Codebook: iq3xxsValues(), Scales: ByteBlocks, Halvings: 2}, parted: true,
+	},
+	IQ1_S: {
+		name: "IQ1_S", blockElems: QKK, blockBytes: 2 + QKK/8 + QKK/16, fileType: 24,
+		traits: Traits{Bits: 3, Codebook: iq1Values(), Scales: ByteBlocks, Halvings: 3}, parted: true,
+	},
+	IQ4_NL: {
+		name: "IQ4_NL", blockElems: QK, blockBytes: 2 + QK/2, fileType: 25,
+		traits: Traits{Bits: 4, Codebook: iq4Values(), Scales: BlockScale}, parted: true,
+	},
+	IQ3_S: {
+		name: "IQ3_S", blockElems: QKK, blockBytes: 2 + QKK/4 + QKK/32 + QKK/8 + QKK/64, fileType: 26,
+		traits: Traits{Bits: 4, Codebook: iq3sValues(), Scales: ByteBlocks}, parted: true,
+	},
+	IQ2_S: {
+		name: "IQ2_S", blockElems: QKK, blockBytes: 2 + QKK/4 + QKK/32 + QKK/32, fileType: 28,
+		traits: Traits{Bits: 3, Codebook: iq2Values(), Scales: HalfBlocks, Halvings: 3}, parted: true,
+	},
+	IQ4_XS: {
+		name: "IQ4_XS", blockElems: QKK, blockBytes: 2 + 2 + QKK/64 + QKK/2, fileType: 30,
+		traits: Traits{Bits: 4, Codebook: iq4Values(), Scales: ByteBlocks}, parted: true,
+	},
+	IQ1_M: {
+		name: "IQ1_M", blockElems: QKK, blockBytes: QKK/8 + QKK/16 + QKK/32, fileType: 31,
+		traits: Traits{Bits: 3, Codebook: iq1Values(), Scales: HalfBlocks, Halvings: 3}, parted: true,
+	},
+	TQ1_0: {
+		name: "TQ1_0", blockElems: QKK, blockBytes: 48 + 4 + 2, fileType: 36,
+		traits: Traits{Bits: 2, Offset: 1, Scales: SuperScale}, parted: true,
+	},
+	TQ2_0: {
+		name: "TQ2_0", blockElems: QKK, blockBytes: QKK/4 + 2, fileType: 37,
+		traits: Traits{Bits: 2, Offset: 1, Scales: SuperScale}, parted: true,
+	},
+	MXFP4: {
+		name: "MXFP4", blockElems: QK, blockBytes: 1 + QK/2, fileType: 38,
+		traits: Traits{Bits: 4, Codebook: mxfp4Values(), Scales: Exponents, Halvings: 1}, parted: true,
+	},
+
+	9: {name: "Q8_1"}, 15: {name: "Q8_K"}, 24: {name: "I8"}, 25: {name: "I16"}, 27: {name: "I64"}, 28: {name: "F64"}, 40: {name: "NVFP4"},
 }

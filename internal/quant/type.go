@@ -16,17 +16,36 @@ type Type uint32
 
 // The types this engine computes with, and I32, which it reads.
 const (
-	F32  Type = 0
-	F16  Type = 1
-	Q4_0 Type = 2
-	Q4_1 Type = 3
-	Q8_0 Type = 8
-	Q4_K Type = 12
-	Q5_K Type = 13
-	Q6_K Type = 14
-	I32  Type = 26
-	BF16 Type = 30
+	F32     Type = 0
+	F16     Type = 1
+	Q4_0    Type = 2
+	Q4_1    Type = 3
+	Q5_0    Type = 6
+	Q5_1    Type = 7
+	Q8_0    Type = 8
+	Q2_K    Type = 10
+	Q3_K    Type = 11
+	Q4_K    Type = 12
+	Q5_K    Type = 13
+	Q6_K    Type = 14
+	IQ2_XXS Type = 16
+	IQ2_XS  Type = 17
+	IQ3_XXS Type = 18
+	IQ1_S   Type = 19
+	IQ4_NL  Type = 20
+	IQ3_S   Type = 21
+	IQ2_S   Type = 22
+	IQ4_XS  Type = 23
+	I32     Type = 26
+	IQ1_M   Type = 29
+	BF16    Type = 30
+	TQ1_0   Type = 34
+	TQ2_0   Type = 35
+	MXFP4   Type = 39
 )
+
+// Limit is above every known type's number: the length of arrays by type.
+const Limit = len(table)
 
 // QK is the number of elements that share one scale in Q4_0 and Q8_0; QKK is a K-quant's superblock.
 const (
@@ -69,8 +88,8 @@ func (t Type) Float() bool { return t.Known() && !t.Quantised() && t != I32 }
 // Reach returns how many times the largest binary16 number a magnitude may be that t is sure to hold; 0 where binary16 is no bound.
 func (t Type) Reach() float64 { return t.entry().reach }
 
-// Halves lists where binary16 numbers lie in a block of a quantised type: a block of any other bytes is a valid one where these are finite.
-func (t Type) Halves() []int { return t.entry().halves }
+// Encodes reports whether Encode can write t.
+func (t Type) Encodes() bool { return t.entry().encode != nil }
 
 // FileType is general.file_type of files whose matrices are mostly of type t, numbered as llama.cpp does. ok reports whether there is one.
 func (t Type) FileType() (n uint32, ok bool) {
@@ -97,6 +116,21 @@ func Types() []Type {
 		}
 	}
 	return append(floats, quantised...)
+}
+
+// Like returns the first type of t's form: of the same bits and scales, and with a codebook where t has one. Tests try fewer cases of the others.
+func (t Type) Like() Type {
+	form := func(t Type) Traits {
+		traits := t.Traits()
+		return Traits{Bits: traits.Bits, Scales: traits.Scales, Codebook: traits.Codebook[:min(1, len(traits.Codebook))]}
+	}
+	own := form(t)
+	for i := range table {
+		if f := form(Type(i)); t.Quantised() && f.Bits == own.Bits && f.Scales == own.Scales && len(f.Codebook) == len(own.Codebook) {
+			return Type(i)
+		}
+	}
+	return t
 }
 
 // OutTypes lists the types that convert and quantize write.

@@ -123,6 +123,6 @@ func (b *batch) encode(t quant.Type, from, to int, f fill) {
 	b.bytes = b.bytes[:(to-from)*size]
 	for i := from; i < to; i++ {
 		f(i, b.row, b.scratch)
-		quant.Encode(t, b.bytes[(i-from)*size:][:size], b.row)
+		quant.Imitate(t, b.bytes[(i-from)*size:][:size], b.row)
 	}
 }

@@ -119,7 +119,7 @@ func TestBytesRead(t *testing.T) {
 						values[j] = 1
 					}
 				}
-				quant.Encode(typ, data[i*int(row):][:row], values)
+				quant.Imitate(typ, data[i*int(row):][:row], values)
 			}
 			m, err := d.Matrix(compute.Source{Name: "w", Type: typ, Rows: ff, Cols: embd, Data: data}, compute.Rows)
 			if err != nil {

@@ -26,9 +26,7 @@ func tuned(t *testing.T, kernels string, typ quant.Type, rows, cols int) (out []
 		data[i] = byte(rng.Uint32())
 	}
 	for at := 0; at < len(data); at += typ.BlockBytes() {
-		for _, h := range typ.Halves() { // scales of ordinary size
-			data[at+h], data[at+h+1] = 0x00, 0x2c
-		}
+		typ.SetUnits(data[at:][:typ.BlockBytes()], func() float32 { return 1. / 16 })
 	}
 	w, err := d.Matrix(compute.Source{Name: "w", Type: typ, Rows: rows, Cols: cols, Data: data}, compute.Dense)
 	if err != nil {

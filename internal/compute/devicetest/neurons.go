@@ -66,6 +66,9 @@ func predictScripts() (all []script) {
 		cols := max(96, typ.BlockElems())
 		for _, neurons := range []int{1, 17, 100} {
 			for _, n := range []int{1, 5, 33} {
+				if typ.Like() != typ && n != 5 {
+					continue
+				}
 				all = append(all, script{
 					name: fmt.Sprintf("Predict/%s/%d neurons/%d tokens", typ, neurons, n), tokens: n,
 					play: func(s *stage) { playPredict(s, typ, cols, neurons) },
@@ -194,6 +197,9 @@ func sparseScripts() (all []script) {
 	by := sets()
 	for _, n := range []int{5, 33, 70} { // one token alone is a step of each, too
 		for _, typ := range quant.Types() {
+			if typ.Like() != typ && n == 33 {
+				continue
+			}
 			for i, embd := range columns(typ)[1:] {
 				ff := []int{17, 96, 320, 33}[i]
 				if n == 5 {

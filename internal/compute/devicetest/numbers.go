@@ -218,6 +218,9 @@ func half(t quant.Type) bool { return t == quant.F16 || t == quant.BF16 }
 
 // columns are row lengths that type t can have and kernels may stumble over.
 func columns(t quant.Type) []int {
+	if t.Like() != t {
+		return []int{256, 512}
+	}
 	switch t.BlockElems() {
 	case 1:
 		return []int{1, 7, 32, 77, 352}

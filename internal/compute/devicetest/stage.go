@@ -74,7 +74,7 @@ func (m *material) encode(typ quant.Type, rows, cols int, values []float32) enco
 		size := typ.RowBytes(cols)
 		e := encoded{make([]byte, rows*size), make([]float32, rows*cols)}
 		for r := range rows {
-			quant.Encode(typ, e.data[r*size:][:size], values[r*cols:][:cols])
+			quant.Imitate(typ, e.data[r*size:][:size], values[r*cols:][:cols])
 			quant.Decode(typ, e.values[r*cols:][:cols], e.data[r*size:][:size])
 		}
 		m.encoded = append(m.encoded, e)

@@ -8,6 +8,7 @@ import (
 
 	"github.com/powerinfer-go/powerinfer/internal/compute"
 	"github.com/powerinfer-go/powerinfer/internal/compute/vulkan/driver"
+	"github.com/powerinfer-go/powerinfer/internal/compute/vulkan/shaders"
 	"github.com/powerinfer-go/powerinfer/internal/quant"
 )
 
@@ -34,6 +35,9 @@ const (
 	neurons               // neurons: rows taken in for Rows, or columns of floats taken in for Columns
 	groups                // neurons: columns in groups of 32, which share scales
 )
+
+// Supports reports whether GPUs compute with matrices of type t.
+func Supports(t quant.Type) bool { return shaders.Supports(t) }
 
 func mem(m *compute.Matrix) *matrix { return m.Mem.(*matrix) }
 
@@ -187,6 +191,9 @@ func (d *Device) Matrix(src compute.Source, use compute.Use) (*compute.Matrix, e
 		src.Data = nil
 	} else if err := src.Check(); err != nil {
 		return nil, err
+	}
+	if !Supports(src.Type) {
+		return nil, fmt.Errorf("tensor %q: no shaders compute with %s yet; keep the model on the processor with --device none", src.Name, src.Type)
 	}
 	d.quantised = d.quantised || src.Type.Quantised()
 	m, rows, regions, fill, err := laidOut(src, use)

@@ -95,7 +95,7 @@ func (k *Kernels) DotFileRows(t quant.Type, out []float32, w []byte, index []int
 		packed := scratch[:RowBytes(t, cols)]
 		for i, r := range index {
 			k.PackRow(t, packed, w[int(r)*size:][:size], cols)
-			out[i] = k.Dot(t, packed, cols, x)
+			k.MatMul(t, out[i:i+1], 1, packed, 1, cols, x, 0, 1)
 		}
 		return
 	}

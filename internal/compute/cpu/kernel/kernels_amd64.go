@@ -36,6 +36,7 @@ func cpuid(leaf, sub uint32) (eax, ebx, ecx, edx uint32)
 func avx2() *Kernels {
 	k := &Kernels{Name: "AVX2", Vector: avx2Vector(), Quantize: quantizeRowAVX2}
 	k.scratch.New = newBlockScratch
+	k.types = generic().types // of types that have no assembly
 	k.types[quant.Q4_0] = tiles{
 		scatter: scatterQ40AVX2,
 		block:   block{2, 2, tileQ40AVX22x2}, panel: block{2, 3, panelQ40AVX22x3}, expand: expandQ40AVX2,

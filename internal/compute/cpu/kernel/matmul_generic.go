@@ -14,19 +14,25 @@ import (
 func dotGeneric(t quant.Type, row, act []byte, n int) float32 {
 	var acc [8]float32
 	var w superblock
-	minima := t.Traits().Scales.Minima()
+	minima, halves := t.Traits().Scales.Minima(), t.Traits().Scales == quant.NibbleMinima
 	for s := range n {
 		w.read(t, row, s)
 		x := act[s*layout.ActBytes:][:layout.ActBytes]
 		f32 := (*[layout.ActBytes / 4]float32)(unsafe.Pointer(unsafe.SliceData(x)))
 		for j := range 8 {
-			var sum [2]int32
+			var sum, xsum [2]int32
 			for i := range 32 {
-				sum[i/16] += w.q[32*j+i] * int32(int8(x[i/4*32+j*4+i%4]))
+				v := int32(int8(x[i/4*32+j*4+i%4]))
+				sum[i/16] += w.q[32*j+i] * v
+				xsum[i/16] += v
 			}
 			isum := sum[0]*w.half[2*j] + sum[1]*w.half[2*j+1]
 			acc[j] = fma(float32(isum), w.scale[j]*f32[layout.ActScale/4+j], acc[j])
-			if minima {
+			switch {
+			case halves:
+				least := w.least[2*j]*xsum[0] + w.least[2*j+1]*xsum[1]
+				acc[j] = fma(float32(least), -(w.min[j] * f32[layout.ActScale/4+j]), acc[j])
+			case minima:
 				acc[j] = fma(-w.min[j], f32[layout.ActDSum/4+j], acc[j])
 			}
 		}

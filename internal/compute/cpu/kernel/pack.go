@@ -18,7 +18,7 @@ type packing struct {
 	restore func(file, packed []byte)
 }
 
-// packings holds the quantised types'.
+// packings holds those of types that have no parts.
 var packings = [...]packing{
 	quant.Q4_0: {packQ4_0, restoreQ4_0},
 	quant.Q4_1: {packQ4_1, restoreQ4_1},
@@ -58,6 +58,10 @@ func PackRow(t quant.Type, dst, src []byte, cols int) {
 func packSuper(t quant.Type, out, file []byte) {
 	if len(file) < quant.QKK/t.BlockElems()*t.BlockBytes() {
 		clear(out)
+	}
+	if t.Parted() {
+		packParts(t, out, file)
+		return
 	}
 	packings[t].pack(out, file)
 }

@@ -22,7 +22,7 @@ func TestPackedRowKeepsElements(t *testing.T) {
 			for i := range x {
 				x[i] = float32(rng.NormFloat64())
 			}
-			quant.Encode(typ, raw, x)
+			quant.Imitate(typ, raw, x)
 			quant.Decode(typ, want, raw)
 			n := RowBytes(typ, cols)
 			packed := make([]byte, n+2*canary)

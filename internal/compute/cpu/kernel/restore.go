@@ -21,7 +21,12 @@ func RestoreRow(t quant.Type, dst, src []byte, from, cols int) {
 	n := layout.Of(t).Bytes
 	in := quant.QKK / t.BlockElems() * t.BlockBytes()
 	for s := range Super(cols) {
-		packings[t].restore(dst[s*in:min(len(dst), (s+1)*in)], src[(from/quant.QKK+s)*n:][:n])
+		file, packed := dst[s*in:min(len(dst), (s+1)*in)], src[(from/quant.QKK+s)*n:][:n]
+		if t.Parted() {
+			restoreParts(t, file, packed)
+		} else {
+			packings[t].restore(file, packed)
+		}
 	}
 }
 

@@ -24,7 +24,7 @@ func TestRestore(t *testing.T) {
 			if cols%typ.BlockElems() != 0 {
 				continue
 			}
-			file := random(typ.RowBytes(cols))
+			file := randomFile(rng, typ, 1, cols)
 			packed, got := make([]byte, RowBytes(typ, cols)), make([]byte, len(file))
 			PackRow(typ, packed, file, cols)
 			RestoreRow(typ, got, packed, 0, cols)

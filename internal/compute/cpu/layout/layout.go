@@ -9,36 +9,60 @@ import "github.com/powerinfer-go/powerinfer/internal/quant"
 //	BlockScale     8 binary16 scales
 //	BlockMin       8 binary16 scales, 8 binary16 minima
 //	SixBits        d, dmin, 8×6 bits of scales, 8×6 bits of minima
-//	HalfBlocks     16 scales as in the file, two for each block; d lies at Unit
+//	HalfBlocks     16 scales, two for each block; the unit lies at Unit
+//	ByteBlocks     8 scales; the unit lies at Unit
+//	NibbleMinima   16 bytes, two for each block: a scale in the low nibble, a minimum in the high one; d and dmin lie at Unit
+//	Exponents      8 exponents
+//	SuperScale     nothing; the scale lies at Unit
 //
 // Eight blocks of 32 elements follow side by side: SIMD lane j belongs to block j.
 //
 //	8 bits         8×32 bytes, as activations
 //	4 bits, more   4×32 bytes: vector v's dword j holds elements 4v… of block j in its low nibbles and 4(v+4)… in its high ones;
-//	               then the bits above the fourth, at High:
-//	1 above        32 bytes: dword j holds in its bytes' bits v the fifth bits of elements 4v… of block j
-//	2 above        2×32 bytes: vector h's dword j holds in its bit pair f the high bits of elements 4(2f+h)… of block j
+//	               then the bits above the fourth, at High
+//	2 bits, 3      2×32 bytes of the lower two bits, then the third, at High
+//
+// One bit above the others takes 32 bytes: dword j holds in its bytes' bits v those of elements 4v… of block j. Two bits take
+// 2×32 bytes: vector h's dword j holds in its bit pair f those of elements 4(2f+h)… of block j.
 type Super struct {
 	Quants int
-	High   int // where bits above the fourth begin
-	Unit   int // HalfBlocks: the binary16 unit of scales
+	High   int // where the bits above begin
+	Unit   int // the binary16 units of forms that have some
 	Bytes  int
 }
 
 // Of returns the layout of a quantised type.
 func Of(t quant.Type) Super {
 	traits := t.Traits()
-	s := Super{Quants: 16}
-	if traits.Scales == quant.BlockMin {
-		s.Quants = Minima + 16
+	s := Super{Quants: header(traits.Scales)}
+	low := min(traits.Bits, 4) // bits of a quant at Quants
+	if traits.Bits < 4 {
+		low = 2
 	}
-	s.High = s.Quants + 128
-	s.Bytes = s.High + 32*(traits.Bits-4)
-	if traits.Scales == quant.HalfBlocks {
+	s.High = s.Quants + 32*low
+	s.Bytes = s.High + 32*(traits.Bits-low)
+	switch traits.Scales {
+	case quant.HalfBlocks, quant.ByteBlocks, quant.SuperScale:
 		s.Unit = s.Bytes
 		s.Bytes += 2
+	case quant.NibbleMinima:
+		s.Unit = s.Bytes
+		s.Bytes += 4
 	}
 	return s
+}
+
+// header returns the size of a form's header.
+func header(form quant.Scales) int {
+	switch form {
+	case quant.BlockMin:
+		return Minima + 16
+	case quant.ByteBlocks, quant.Exponents:
+		return 8
+	case quant.SuperScale:
+		return 0
+	}
+	return 16
 }
 
 // Minima is the offset of the minima of BlockMin.

@@ -2,10 +2,25 @@ package shaders
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/powerinfer-go/powerinfer/internal/quant"
 )
+
+// Supports reports whether shaders compute with type t. Forms of quants and scales that came later are not there yet.
+func Supports(t quant.Type) bool {
+	switch t {
+	case quant.Q4_0, quant.Q4_1, quant.Q8_0, quant.Q4_K, quant.Q5_K, quant.Q6_K:
+		return true
+	}
+	return t.Float()
+}
+
+// supported lists the types that shaders compute with.
+func supported() []quant.Type {
+	return slices.DeleteFunc(quant.Types(), func(t quant.Type) bool { return !Supports(t) })
+}
 
 // TypesFile is the name of the source that Types writes.
 const TypesFile = "types.glsl"
@@ -17,7 +32,7 @@ func Types() []byte {
 	fmt.Fprintln(&b, "// Code generated from package quant by compile. DO NOT EDIT.")
 	fmt.Fprintln(&b, "\nlayout(constant_id = 2) const uint TYPE = 0;")
 	fmt.Fprintln(&b)
-	for _, t := range quant.Types() {
+	for _, t := range supported() {
 		fmt.Fprintf(&b, "const uint %s = %d;\n", t, uint32(t))
 	}
 	fmt.Fprintln(&b, "\n// Forms of scales: quant.Scales says what they are.")
@@ -45,7 +60,7 @@ func scaleNames() []string {
 // trait writes the constant name, which is of(traits) of the pipeline's type.
 func trait(b *strings.Builder, typ, name string, of func(quant.Traits) int) {
 	fmt.Fprintf(b, "const %s %s = ", typ, name)
-	for _, t := range quant.Types() {
+	for _, t := range supported() {
 		if v := of(t.Traits()); v != 0 {
 			fmt.Fprintf(b, "TYPE == %s ? %d : ", t, v)
 		}

@@ -1,0 +1,200 @@
+package quant
+
+import (
+	"encoding/binary"
+	"math"
+)
+
+// Parts are a block taken apart: elements' codes, and the integers and numbers of its scales, in the order of elements. Types that have them
+// share the few forms of Traits, so that what packs, computes and encodes needs no knowledge of where a file has its bits.
+type Parts struct {
+	// Q holds a code for each element: the stored quant, or the place of its value in Traits.Codebook.
+	Q [QKK]uint8
+	// Scale holds the integer factors of the unit: of HalfBlocks and NibbleMinima for each 16 elements, of ByteBlocks for each 32.
+	Scale [QKK / 16]int8
+	// Min holds NibbleMinima's integer minima.
+	Min [QKK / 16]uint8
+	// Unit is the binary16 scale or unit, of Exponents the exponent; MinUnit the binary16 minimum of BlockMin, or the unit of NibbleMinima's.
+	Unit, MinUnit uint16
+}
+
+// Parted reports whether blocks of t can be taken apart.
+func (t Type) Parted() bool { return t.entry().parted }
+
+// Split takes block b of t apart, a type that is Parted. It is a switch, as functions in a table would have p allocated.
+func (t Type) Split(p *Parts, b []byte) {
+	b = b[:t.BlockBytes()]
+	switch t {
+	case Q5_0:
+		splitQ5_0(p, b)
+	case Q5_1:
+		splitQ5_1(p, b)
+	case Q2_K:
+		splitQ2_K(p, b)
+	case Q3_K:
+		splitQ3_K(p, b)
+	case IQ2_XXS:
+		splitIQ2_XXS(p, b)
+	case IQ2_XS:
+		splitIQ2_XS(p, b)
+	case IQ3_XXS:
+		splitIQ3_XXS(p, b)
+	case IQ1_S:
+		splitIQ1_S(p, b)
+	case IQ4_NL:
+		splitIQ4_NL(p, b)
+	case IQ3_S:
+		splitIQ3_S(p, b)
+	case IQ2_S:
+		splitIQ2_S(p, b)
+	case IQ4_XS:
+		splitIQ4_XS(p, b)
+	case IQ1_M:
+		splitIQ1_M(p, b)
+	case TQ1_0:
+		splitTQ1_0(p, b)
+	case TQ2_0:
+		splitTQ2_0(p, b)
+	case MXFP4:
+		splitMXFP4(p, b)
+	default:
+		panic("quant: blocks of " + t.String() + " have no parts")
+	}
+}
+
+// Join is the inverse of Split. It writes all of block b. Codes and scales must be ones that the type can hold: elements of the IQ types' groups
+// must be entries of their grids, with an even number of minus signs among eight where the eighth is not stored.
+func (t Type) Join(b []byte, p *Parts) {
+	b = b[:t.BlockBytes()]
+	clear(b)
+	switch t {
+	case Q5_0:
+		joinQ5_0(b, p)
+	case Q5_1:
+		joinQ5_1(b, p)
+	case Q2_K:
+		joinQ2_K(b, p)
+	case Q3_K:
+		joinQ3_K(b, p)
+	case IQ2_XXS:
+		joinIQ2_XXS(b, p)
+	case IQ2_XS:
+		joinIQ2_XS(b, p)
+	case IQ3_XXS:
+		joinIQ3_XXS(b, p)
+	case IQ1_S:
+		joinIQ1_S(b, p)
+	case IQ4_NL:
+		joinIQ4_NL(b, p)
+	case IQ3_S:
+		joinIQ3_S(b, p)
+	case IQ2_S:
+		joinIQ2_S(b, p)
+	case IQ4_XS:
+		joinIQ4_XS(b, p)
+	case IQ1_M:
+		joinIQ1_M(b, p)
+	case TQ1_0:
+		joinTQ1_0(b, p)
+	case TQ2_0:
+		joinTQ2_0(b, p)
+	case MXFP4:
+		joinMXFP4(b, p)
+	default:
+		panic("quant: blocks of " + t.String() + " have no parts")
+	}
+}
+
+// SetUnits makes block b, of any bytes, a valid one: its binary16 numbers, or what exponent the type has, become unit's, and bits that an encoder
+// would not write are made as it would. It serves tests and synthetic models.
+func (t Type) SetUnits(b []byte, unit func() float32) {
+	e := t.entry()
+	if !e.parted {
+		for _, at := range e.halves {
+			putHalf(b[at:], unit())
+		}
+		return
+	}
+	var p Parts
+	t.Split(&p, b)
+	if e.traits.Scales == Exponents {
+		_, exponent := math.Frexp(float64(unit()))
+		p.Unit = uint16(127 + exponent)
+	} else {
+		p.Unit, p.MinUnit = F16FromF32(unit()), F16FromF32(unit())
+	}
+	t.Join(b, &p)
+}
+
+// decode writes the elements of a block of type t.
+func (p *Parts) decode(t Type, dst []float32) {
+	traits := t.Traits()
+	for g := range len(dst) / 16 {
+		scale, least := p.scales(traits, g)
+		for i, q := range p.Q[16*g:][:16] {
+			v := float32(scale * float32(traits.value(q))) // converted: no platform may fuse, or values would differ
+			if traits.Scales.Minima() {
+				v += least
+			}
+			dst[16*g+i] = v
+		}
+	}
+}
+
+// scales returns the scale of elements 16g…, and what is added to their products.
+func (p *Parts) scales(t Traits, g int) (scale, least float32) {
+	unit := float32(math.Ldexp(float64(F32FromF16(p.Unit)), -t.Halvings))
+	switch t.Scales {
+	case HalfBlocks:
+		return unit * float32(p.Scale[g]), 0
+	case ByteBlocks:
+		return unit * float32(p.Scale[g/2]), 0
+	case NibbleMinima:
+		return unit * float32(p.Scale[g]), -(F32FromF16(p.MinUnit) * float32(p.Min[g]))
+	case BlockMin:
+		return unit, F32FromF16(p.MinUnit)
+	case Exponents:
+		if p.Unit == 255 {
+			return float32(math.NaN()), 0
+		}
+		return float32(math.Ldexp(1, int(p.Unit)-127-t.Halvings)), 0
+	}
+	return unit, 0
+}
+
+// value returns the number that code q stands for, in units of its scale.
+func (t Traits) value(q uint8) int {
+	if t.Codebook != nil {
+		return int(t.Codebook[q])
+	}
+	return int(q) - t.Offset
+}
+
+func get16(b []byte) uint16    { return binary.LittleEndian.Uint16(b) }
+func put16(b []byte, v uint16) { binary.LittleEndian.PutUint16(b, v) }
+
+// splitNibbles: element i is the low nibble of byte i, element i+16 its high one.
+func splitNibbles(q []uint8, b []byte) {
+	for i, v := range b[:QK/2] {
+		q[i], q[i+QK/2] = v&15, v>>4
+	}
+}
+
+func joinNibbles(b []byte, q []uint8) {
+	for i := range b[:QK/2] {
+		b[i] = q[i]&15 | q[i+QK/2]<<4
+	}
+}
+
+// splitPairs: of 128 elements, element i of the j-th 32 is bit pair j of byte i of 32.
+func splitPairs(q *[QKK]uint8, b []byte) {
+	for e := range q {
+		q[e] = b[e/128*32+e%32] >> (e / 32 % 4 * 2) & 3
+	}
+}
+
+func joinPairs(b []byte, q *[QKK]uint8) {
+	for e, v := range q {
+		b[e/128*32+e%32] |= v & 3 << (e / 32 % 4 * 2)
+	}
+}
