@@ -18,7 +18,7 @@ type entry struct {
 	// weighed writes 256 elements, or what a row ends with, where errors count by importance; power is the mean square of the row.
 	// nil: the type has nothing to choose.
 	weighed func(b []byte, x, importance []float32, power float32)
-	parted bool // see Parts
+	parted  bool // see Parts
 }
 
 // Traits says how elements follow from the stored bits: element i of a block of 32 is scale·(q − Offset), or scale·Codebook[q], less a minimum
