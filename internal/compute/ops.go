@@ -1,5 +1,7 @@
 package compute
 
+import "math"
+
 // calls holds an operation of each kind, to be filled in for each call.
 type calls struct {
 	Executor
@@ -15,6 +17,13 @@ type calls struct {
 	scale       Scale
 	softCap     SoftCap
 	activate    Activate
+	temper      Temper
+	topK        GaussianTopK
+	match       Match
+	slice       Slice
+	multiply    Multiply
+	altUp       AltUpPredict
+	correct     AltUpCorrect
 	gather      Gather
 	predict     Predict
 	sparseFFN   SparseFFN
@@ -258,6 +267,163 @@ func (o *Activate) Visit(v Visitor) {
 func (v Verbs) Activate(dst, gate, up Tensor, act Activation) {
 	v.calls.activate = Activate{dst, gate, up, act}
 	v.Do(&v.calls.activate)
+}
+
+// Temper multiplies row i of X by 1 + Scale·ln(1 + ⌊(Pos[i]+Offset)/Length⌋): queries that see many positions attend more sharply.
+type Temper struct {
+	X   Tensor // [n, cols]
+	How Temperature
+}
+
+// Temperature holds the parameters of a Temper.
+type Temperature struct {
+	Scale  float32
+	Length int // positions after which the factor grows
+	Offset int // of positions
+}
+
+// Factor returns the factor at a position.
+func (t Temperature) Factor(pos int) float64 {
+	return 1 + float64(t.Scale)*math.Log(float64(1+(pos+t.Offset)/t.Length))
+}
+
+// Visit implements Op.
+func (o *Temper) Visit(v Visitor) { v.Tensor(&o.X, ReadWrite) }
+
+// Temper does a Temper.
+func (v Verbs) Temper(x Tensor, how Temperature) {
+	v.calls.temper = Temper{x, how}
+	v.Do(&v.calls.temper)
+}
+
+// GaussianTopK computes X = max(0, X − mean − Deviations·σ), with each row's mean and standard deviation σ (over n): of normally distributed
+// numbers the largest part stays, the others become exactly zero.
+type GaussianTopK struct {
+	X          Tensor // [n, cols]
+	Deviations float32
+}
+
+// Visit implements Op.
+func (o *GaussianTopK) Visit(v Visitor) { v.Tensor(&o.X, ReadWrite) }
+
+// GaussianTopK does a GaussianTopK.
+func (v Verbs) GaussianTopK(x Tensor, deviations float32) {
+	v.calls.topK = GaussianTopK{x, deviations}
+	v.Do(&v.calls.topK)
+}
+
+// Match gives each row of X the size that Like's has: X = X·√mean(Like²) / √max(mean(X²), Floor).
+type Match struct {
+	X, Like Tensor // [n, cols]
+	Floor   float32
+}
+
+// Visit implements Op.
+func (o *Match) Visit(v Visitor) {
+	v.Tensor(&o.X, ReadWrite)
+	v.Tensor(&o.Like, Read)
+}
+
+// Match does a Match.
+func (v Verbs) Match(x, like Tensor, floor float32) {
+	v.calls.match = Match{x, like, floor}
+	v.Do(&v.calls.match)
+}
+
+// Slice copies columns of X from From on to Dst.
+type Slice struct {
+	Dst  Tensor // [n, some]
+	X    Tensor // [n, cols]
+	From int
+}
+
+// Visit implements Op.
+func (o *Slice) Visit(v Visitor) {
+	v.Tensor(&o.Dst, Write)
+	v.Tensor(&o.X, Read)
+}
+
+// Slice does a Slice.
+func (v Verbs) Slice(dst, x Tensor, from int) {
+	v.calls.slice = Slice{dst, x, from}
+	v.Do(&v.calls.slice)
+}
+
+// Multiply computes Dst = X·W, column by column. Dst may be X.
+type Multiply struct {
+	Dst, X Tensor  // [n, cols]
+	W      *Vector // [cols]
+}
+
+// Visit implements Op.
+func (o *Multiply) Visit(v Visitor) {
+	v.Tensor(&o.Dst, Write)
+	v.Tensor(&o.X, Read)
+	v.Vector(&o.W)
+}
+
+// Multiply does a Multiply.
+func (v Verbs) Multiply(dst, x Tensor, w *Vector) {
+	v.calls.multiply = Multiply{dst, x, w}
+	v.Do(&v.calls.multiply)
+}
+
+// AltUpStreams is the number of residual streams that the operations of AltUp take.
+const AltUpStreams = 4
+
+// Streams are the residual streams of AltUp, which widen the residual without widening the blocks. [n, cols] each
+type Streams [AltUpStreams]Tensor
+
+func (s *Streams) visit(v Visitor) {
+	for i := range s {
+		v.Tensor(&s[i], ReadWrite)
+	}
+}
+
+// AltUpPredict adds to each stream a mix of all: X[i] += Σ_j c_ij·X[j] with c_ij = Σ_m W[(4i+j)·4+m]·M[m] for each token.
+//
+// Source: Baykal et al. 2023, Alternating Updates for Efficient Transformers.
+type AltUpPredict struct {
+	X Streams
+	M Tensor  // [n, 4] modalities of a token
+	W *Vector // [64]
+}
+
+// Visit implements Op.
+func (o *AltUpPredict) Visit(v Visitor) {
+	o.X.visit(v)
+	v.Tensor(&o.M, Read)
+	v.Vector(&o.W)
+}
+
+// AltUpPredict does an AltUpPredict.
+func (v Verbs) AltUpPredict(x Streams, m Tensor, w *Vector) {
+	v.calls.altUp = AltUpPredict{x, m, w}
+	v.Do(&v.calls.altUp)
+}
+
+// AltUpCorrect adds to each stream what a block's output Y differs by from the active stream's prediction, to an extent of its own:
+// X[i] += (1 + Σ_m W[4i+m]·M[m])·(Y − X[Active]).
+type AltUpCorrect struct {
+	X      Streams
+	Y      Tensor  // [n, cols]
+	M      Tensor  // [n, 4]
+	W      *Vector // [16]
+	Active int
+}
+
+// Visit implements Op.
+func (o *AltUpCorrect) Visit(v Visitor) {
+	o.X.visit(v)
+	v.Tensor(&o.Y, Read)
+	v.Tensor(&o.M, Read)
+	v.Vector(&o.W)
+}
+
+// AltUpCorrect does an AltUpCorrect.
+func (v Verbs) AltUpCorrect(x Streams, y, m Tensor, w *Vector, active int) {
+	v.calls.correct = AltUpCorrect{x, y, m, w, active}
+	v.Do(&v.calls.correct)
 }
 
 // Gather copies row Out[i] of X to row i of Dst.

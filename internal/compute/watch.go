@@ -36,11 +36,11 @@ type Watched interface {
 // PartOf returns the part of a model that an operation belongs to.
 func PartOf(op Op) Part {
 	switch o := op.(type) {
-	case *Attend, *StoreKV, *RoPE:
+	case *Attend, *StoreKV, *RoPE, *Temper:
 		return PartAttention
 	case *Predict:
 		return PartPredictor
-	case *SparseFFN, *Activate:
+	case *SparseFFN, *Activate, *GaussianTopK:
 		return PartNeurons
 	case *MatMul:
 		switch name := o.Products[0].W.Name; {

@@ -18,6 +18,12 @@ const (
 	rotateRows
 	convertRows
 	storeRows
+	temperRows
+	topKRows
+	matchRows
+	multiplyRows
+	predictRows
+	correctRows
 )
 
 // rowwiseArgs are the operands of one call.
@@ -28,13 +34,16 @@ type rowwiseArgs struct {
 	w, b    []float32 // [cols]
 	cols    int
 	eps     float32
-	factor  float32 // of scaleRows; the limit of capRows
+	factor  float32 // of scaleRows; the limit of capRows, the deviations of topKRows
 	act     compute.Activation
 	headDim int
 	rope    *compute.Rope
 	acts    []byte // [n, form.ActRow(cols)]
 	form    kernel.Form
-	values  compute.Tensor // of storeRows, beside x [n, kv_heads·value]
+	values  compute.Tensor // of storeRows, beside x [n, kv_heads·value]; of predictRows and correctRows the modalities
+	streams compute.Streams
+	active  int
+	how     compute.Temperature
 	store   cacheSlot
 }
 
@@ -100,6 +109,20 @@ func (r *rowwise) row(i int) {
 		v.Convert(a.form, a.acts[i*n:(i+1)*n], cut(a.x))
 	case storeRows:
 		r.d.store(&a.store, i, cut(a.x), row(a.values, i))
+	case temperRows:
+		scaled(cut(a.x), float32(a.how.Factor(int(r.d.p.Pos[i]))))
+	case topKRows:
+		aboveCut(cut(a.x), a.factor)
+	case matchRows:
+		matched(cut(a.dst), cut(a.x), a.eps)
+	case multiplyRows:
+		for j, v := range cut(a.x) {
+			cut(a.dst)[j] = v * a.w[j]
+		}
+	case predictRows:
+		predicted(&a.streams, i, row(a.values, i), a.w)
+	case correctRows:
+		corrected(&a.streams, i, cut(a.x), row(a.values, i), a.w, a.active)
 	}
 }
 

@@ -11,7 +11,7 @@ import (
 
 // rowScripts returns the verbs that treat every token alone, but for MatMul.
 func rowScripts() []script {
-	return slices.Concat(lookupScripts(), normScripts(), activateScripts(), addScripts(), scaleScripts(), softCapScripts(), hostScripts())
+	return slices.Concat(lookupScripts(), normScripts(), activateScripts(), addScripts(), scaleScripts(), softCapScripts(), streamScripts(), hostScripts())
 }
 
 func lookupScripts() (all []script) {

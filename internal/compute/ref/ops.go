@@ -27,6 +27,20 @@ func (d *Device) Do(op compute.Op) {
 		d.scale(o.X, o.Factor)
 	case *compute.SoftCap:
 		d.softCap(o.X, o.Limit)
+	case *compute.Temper:
+		d.temper(o.X, o.How)
+	case *compute.GaussianTopK:
+		d.gaussianTopK(o.X, o.Deviations)
+	case *compute.Match:
+		d.match(o.X, o.Like, o.Floor)
+	case *compute.Slice:
+		d.slice(o.Dst, o.X, o.From)
+	case *compute.Multiply:
+		d.scaleColumns(o.Dst, o.X, o.W)
+	case *compute.AltUpPredict:
+		d.altUpPredict(o.X, o.M, o.W)
+	case *compute.AltUpCorrect:
+		d.altUpCorrect(o.X, o.Y, o.M, o.W, o.Active)
 	case *compute.Activate:
 		d.activate(o.Dst, o.Gate, o.Up, o.Act)
 	case *compute.Gather:

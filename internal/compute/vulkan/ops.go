@@ -27,6 +27,20 @@ func (r *recorder) Do(op compute.Op) {
 		r.scale(o.X, o.Factor)
 	case *compute.SoftCap:
 		r.softCap(o.X, o.Limit)
+	case *compute.Temper:
+		r.temper(o.X, o.How)
+	case *compute.GaussianTopK:
+		r.gaussianTopK(o.X, o.Deviations)
+	case *compute.Match:
+		r.match(o.X, o.Like, o.Floor)
+	case *compute.Slice:
+		r.slice(o.Dst, o.X, o.From)
+	case *compute.Multiply:
+		r.scaleColumns(o.Dst, o.X, o.W)
+	case *compute.AltUpPredict:
+		r.altUpPredict(o.X, o.M, o.W)
+	case *compute.AltUpCorrect:
+		r.altUpCorrect(o.X, o.Y, o.M, o.W, o.Active)
 	case *compute.Activate:
 		r.activate(o.Dst, o.Gate, o.Up, o.Act)
 	case *compute.Gather:
