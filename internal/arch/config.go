@@ -12,6 +12,7 @@ type Config struct {
 	Path string `json:"-"` // of the file, for errors
 
 	Architectures []string `json:"architectures"`
+	Kind          string   `json:"model_type"`
 
 	Hidden   int      `json:"hidden_size"`
 	Layers   int      `json:"num_hidden_layers"`
@@ -148,6 +149,8 @@ type RopeScaling struct {
 	MScale    float64 `json:"mscale"`
 	MScaleAll float64 `json:"mscale_all_dim"`
 	Partial   float64 `json:"partial_rotary_factor"`
+
+	Temperature float64 `json:"llama_4_scaling_beta"` // by which queries grow with the logarithm of how many original contexts lie before them
 
 	Sections []int `json:"mrope_section"` // pairs of a head that turn by time, height and width
 

@@ -57,6 +57,7 @@ type Family struct {
 	Multipliers    bool                 // files scale embeddings, attention, what a part adds to the residual, and divide logits
 	ScaledLogits   bool                 // files give a factor of logits
 	Sections       bool                 // pictures have positions of their own in sections of a head (M-RoPE); a text's are the same in all
+	Tempered       bool                 // files may say that queries grow with their position
 	MaxAlibi       float64              // the largest exponent of ALiBi's slopes, of a file that does not say it; 0: scores do not fall with distance
 	AlibiLayers    int                  // only models of so many layers have ALiBi; 0: all do that have an exponent
 	RotatedLayers  int                  // only models of so many layers are rotated; 0: all are
@@ -105,7 +106,7 @@ const (
 func All() []Family {
 	return []Family{
 		arcee(), bamboo(), chatglm(), cohere2(), commandR(), exaone4(), falcon(), gemma(), gemma2(), gemma3(), glm4(), gpt2(), gptneox(), granite(),
-		internlm2(), jais2(), llama(), nemotron(), olmo2(), opt(), phi2(), phi3(), qwen2(), qwen2VL(), qwen3(), qwen3VL(), seedOSS(), smollm3(),
+		internlm2(), jais2(), llama(), mistral3(), nemotron(), olmo2(), opt(), phi2(), phi3(), qwen2(), qwen2VL(), qwen3(), qwen3VL(), seedOSS(), smollm3(),
 		stablelm(), starcoder2(),
 	}
 }

@@ -42,6 +42,14 @@ func (c *config) rope(f arch.Family) (keys []gguf.KV, factors map[string][]float
 		}
 		add("freq_base_swa", float32(c.WindowTheta))
 	}
+	original := cmp.Or(s.Original, c.Context)
+	if s.Temperature != 0 {
+		if !f.Tempered || !(s.Temperature > 0 && s.Temperature <= maxScale) {
+			return nil, nil, c.Errorf(where, "llama_4_scaling_beta %g is not supported in %s", s.Temperature, f.Name)
+		}
+		keys = append(keys, gguf.KV{Key: f.Name + ".attention.temperature_scale", Value: float32(s.Temperature)})
+		add("scaling.original_context_length", uint32(original))
+	}
 	kind := s.Type
 	if kind == "" {
 		kind = s.OldType
@@ -56,7 +64,6 @@ func (c *config) rope(f arch.Family) (keys []gguf.KV, factors map[string][]float
 			kind = "default"
 		}
 	}
-	original := cmp.Or(s.Original, c.Context)
 	if factored := []string{"linear", "yarn", "llama3"}; slices.Contains(factored, kind) && (!(s.Factor >= 1) || math.IsInf(s.Factor, 0)) {
 		return nil, nil, c.Errorf(where, "factor %g is not a number of at least 1", s.Factor)
 	}
@@ -69,21 +76,28 @@ func (c *config) rope(f arch.Family) (keys []gguf.KV, factors map[string][]float
 		add("scaling.type", "linear")
 		add("scaling.factor", float32(s.Factor))
 	case "yarn":
-		if s.MScale != 0 || s.MScaleAll != 0 {
-			return nil, nil, c.Errorf(where, "mscale is not supported")
+		if s.MScale < 0 || s.MScaleAll < 0 {
+			return nil, nil, c.Errorf(where, "mscale %g and mscale_all_dim %g are not positive", s.MScale, s.MScaleAll)
 		}
 		add("scaling.type", "yarn")
 		add("scaling.factor", float32(s.Factor))
-		add("scaling.original_context_length", uint32(original))
+		if s.Temperature == 0 {
+			add("scaling.original_context_length", uint32(original))
+		}
 		if s.BetaFast != 0 {
 			add("scaling.yarn_beta_fast", float32(s.BetaFast))
 		}
 		if s.BetaSlow != 0 {
 			add("scaling.yarn_beta_slow", float32(s.BetaSlow))
 		}
-		if s.Attention != 0 {
-			// GGUF's factor multiplies YaRN's own magnitude, Hugging Face's replaces it.
-			add("scaling.attn_factor", float32(s.Attention/(1+0.1*math.Log(s.Factor))))
+		magnitude := func(of float64) float64 { return 1 + 0.1*of*math.Log(s.Factor) }
+		switch { // GGUF's factor multiplies YaRN's own magnitude, Hugging Face's replaces it
+		case s.Attention != 0:
+			add("scaling.attn_factor", float32(s.Attention/magnitude(1)))
+		case s.MScale == 1 && s.MScaleAll != 0:
+			add("scaling.yarn_log_multiplier", float32(s.MScaleAll))
+		case s.MScale != 0 && s.MScaleAll != 0:
+			add("scaling.attn_factor", float32(magnitude(s.MScale)/magnitude(s.MScaleAll)/magnitude(1)))
 		}
 	case "llama3":
 		if !(s.Low > 0) || !(s.High > s.Low) {

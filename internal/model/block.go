@@ -101,6 +101,9 @@ func (a *attention) attend(v compute.Verbs, m *Model, s *buffers, in compute.Ten
 		v.RoPE(s.q, width, a.rope)
 		v.RoPE(s.k, width, a.rope)
 	}
+	if m.Temperature.Scale != 0 {
+		v.Temper(s.q, m.Temperature)
+	}
 	v.StoreKV(m.cache, i, s.k, s.v)
 	v.Attend(s.attn, s.q, m.cache, i, a.how)
 }

@@ -34,7 +34,9 @@ type Config struct {
 	Local   ropeConfig // of layers with windows
 	Scale   Scales
 	Cap     Caps
-	Act     compute.Activation
+	// Temperature says how queries grow with their position; Scale is 0 where they do not.
+	Temperature compute.Temperature
+	Act         compute.Activation
 	// Predictors says that the file carries predictors: it is an original PowerInfer file or a prepared one.
 	Predictors bool
 	Transposed bool           // down projections are stored one row per neuron
@@ -70,6 +72,15 @@ type Scales struct {
 	Attention float32 // of the products q·k, before the softmax; 0: 1/√key
 	Residual  float32 // of what each part of a block adds to the residual
 	Logits    float32
+}
+
+// readTemperature returns how queries grow with their position; the zero value where they do not.
+func (c *Config) readTemperature(m *metadata) compute.Temperature {
+	if !c.Family.Tempered {
+		return compute.Temperature{}
+	}
+	scale := m.within(c.Arch+".attention.temperature_scale", 0, 0, maxScale)
+	return compute.Temperature{Scale: float32(scale), Length: c.Rope.Context}
 }
 
 // Caps are the limits that activations are brought below smoothly; 0: none.
@@ -225,6 +236,7 @@ func ReadConfig(f *gguf.File, activation string) (Config, error) {
 	c.Rope = readRope(m, &c)
 	c.Local = c.readLocalRope(m)
 	c.readScales(m)
+	c.Temperature = c.readTemperature(m)
 	c.Threshold = float32(m.within("powerinfer.sparse_threshold", 0, math.Inf(-1), math.Inf(1)))
 	original := f.Magic == "PWRI"
 	if original && c.Family.Original == "" {

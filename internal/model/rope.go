@@ -21,6 +21,7 @@ type ropeConfig struct {
 	Magnitude  float64 // yarn: in place of 1 + 0.1·ln(Factor); 0: not said
 	BetaFast   float64 // yarn: rotations above which a dimension is left alone
 	BetaSlow   float64 // yarn: rotations below which it is interpolated
+	LogMul     float64 // yarn: what the magnitude is divided by grows with it as the magnitude does with 1; 0: it is not divided
 }
 
 // Limits on numbers from outside: beyond them frequencies stop being numbers.
@@ -47,6 +48,7 @@ func readRope(m *metadata, c *Config) ropeConfig {
 		Magnitude: m.within(key("scaling.yarn_attn_factor"), 0, 0, maxRope),
 		BetaFast:  m.within(key("scaling.yarn_beta_fast"), 32, leastBeta, maxRope),
 		BetaSlow:  m.within(key("scaling.yarn_beta_slow"), 1, leastBeta, maxRope),
+		LogMul:    m.within(key("scaling.yarn_log_multiplier"), 0, 0, maxRope),
 	}
 	for _, b := range c.Blocks {
 		if r.Dims > b.Key || r.Dims%2 != 0 {
@@ -103,7 +105,7 @@ func (r ropeConfig) rope(factors []float32) (*compute.Rope, error) {
 		case r.Magnitude > 0:
 			out.Scale *= r.Magnitude
 		case r.ExtFactor != 0:
-			out.Scale *= 1 + 0.1*math.Log(r.Factor)
+			out.Scale *= (1 + 0.1*math.Log(r.Factor)) / (1 + 0.1*r.LogMul*math.Log(r.Factor))
 		}
 	}
 	return out, nil

@@ -7,8 +7,8 @@ Sources: arcee: the configuration and model card of AFM-4.5B. nemotron: Parmar e
 ReLU, half of a head rotated). phi3: Abdin et al. 2024; long RoPE: Ding et al. 2024. granite: IBM's model cards and configuration (factors
 after Yang et al. 2022, muP). olmo2: OLMo team 2024. smollm3: its model card; layers without RoPE: Yang et al. 2025. stablelm: Bellagente
 et al. 2024. gemma, gemma2, gemma3: the Gemma team's reports of 2024, 2024 and 2025. olmo3: its report, 2025; YaRN: Peng et al. 2023.
-command-r, cohere2: Cohere's model cards and configurations, and the report on Command A, 2025. starcoder2: Lozhkov et al. 2024. qwen2vl,
-qwen3vl: Bai et al. 2025 (M-RoPE), the configurations of Qwen2.5-VL and Qwen3-VL. gpt2: Radford et al. 2019. gptneox: Black et al. 2022,
+command-r, cohere2: Cohere's model cards and configurations, and the report on Command A, 2025. starcoder2: Lozhkov et al. 2024. mistral3: the
+configuration of Ministral 3. qwen2vl, qwen3vl: Bai et al. 2025 (M-RoPE), the configurations of Qwen2.5-VL and Qwen3-VL. gpt2: Radford et al. 2019. gptneox: Black et al. 2022,
 Biderman et al. 2023. internlm2: Cai et al. 2024. phi2: Gunasekar et al. 2023, Li et al. 2023. chatglm: GLM team 2024. jais2: its model card.
 """
 import json
@@ -388,6 +388,21 @@ def cohere2():
                                  window=lambda layer: None if full(layer) else 6, parallel=True, logits=4.0, turn=rotate_neighbours, queries=0.1)
 
 
+def mistral3():
+    """Queries grow with the logarithm of how many original contexts lie before them. With two such factors YaRN's magnitude is their quotient."""
+    yarned = {"type": "yarn", "rope_type": "yarn", "rope_theta": 1000000.0, "factor": 16.0, "original_max_position_embeddings": 8, "beta_fast": 2.0,
+              "beta_slow": 1.0, "mscale": 1.0, "mscale_all_dim": 0.5, "llama_4_scaling_beta": 0.75}
+    m = Model({"rms_norm_eps": 1e-5, "head_dim": 24})
+    m.folder = {"architectures": ["Mistral3ForConditionalGeneration"], "model_type": "mistral3", "text_config": {
+        **m.c, "model_type": "ministral3", "hidden_act": "silu", "sliding_window": None, "rope_parameters": yarned}, "vision_config": {"hidden_size": 8}}
+    freqs = yarn(1000000.0 ** (-np.arange(0, 24, 2) / 24), 24, 1000000.0, 16.0, 8, fast=2.0)
+    size = lambda scale: 1 + 0.1 * scale * math.log(16)
+    logits = run(m, rms, freqs, swiglu, magnitude=size(1.0) / size(0.5), temperature=1 + 0.75 * np.log(1 + np.arange(len(TOKENS)) // 8), queries=0.1,
+                 root="language_model.model.", head="language_model.lm_head.weight")
+    m.get("vision_tower.transformer.layers.0.attention.q_proj.weight", 8, 8)
+    yield "mistral3", m, 128, logits
+
+
 def biased_layer_norm(m, x, name):
     w = m.get(name + ".weight", m.c["hidden_size"], offset=1.0)
     return layer_norm(x, w, m.get(name + ".bias", m.c["hidden_size"]), m.c["norm_epsilon"])
@@ -553,7 +568,7 @@ def jais2():
 
 
 FIRST = (arcee, nemotron, phi3, granite, olmo2, smollm3, stablelm, gemma, gemma2, gemma3, exaone4, seed_oss, glm4, olmo3,
-         gemma3_pictures, command_r, cohere2, starcoder2, qwen_vl)
+         gemma3_pictures, command_r, cohere2, mistral3, starcoder2, qwen_vl)
 SECOND = (gpt2, gptneox, internlm2, phi2, chatglm, jais2)
 
 for family in FIRST + SECOND:
