@@ -184,7 +184,7 @@ func sessionOptions(c *cli.Command, outputs int) (session.Options, *powerinfer.O
 	}
 	e := engine.Options{
 		Context: o.Context, Batch: o.Batch, UBatch: o.UBatch, NoRepack: o.Mapped, Lock: o.Lock, Activation: o.Activation, Threshold: o.SparseThreshold,
-		Outputs: outputs,
+		Outputs: outputs, Work: c.Bool("metrics"),
 	}
 	if e.Sparse, err = sparseMode(c); err != nil {
 		return session.Options{}, nil, err

@@ -217,6 +217,8 @@ type NeuronCount struct {
 	Active    int64 // of those, the ones whose a_i was not zero
 	Bytes     int64 // of weights that were read for them; a row that several tokens of a step need is counted once where it is read once
 	RAM       int64 // of Bytes, those that the processor read
+
+	PredictedRAM, ActiveRAM int64 // of Predicted and Active, the neurons that the processor computed
 }
 
 // Join adds what a part of the layer's neurons counted of the same steps, and starts part anew. c may be nil.
@@ -227,6 +229,8 @@ func (c *NeuronCount) Join(part *NeuronCount) {
 		c.Active += part.Active
 		c.Bytes += part.Bytes
 		c.RAM += part.RAM
+		c.PredictedRAM += part.PredictedRAM
+		c.ActiveRAM += part.ActiveRAM
 	}
 	*part = NeuronCount{}
 }

@@ -3,17 +3,83 @@ package compute
 import (
 	"strings"
 	"time"
+
+	"github.com/powerinfer-go/powerinfer/internal/monotime"
 )
 
 // A Watch collects what is of interest only while somebody looks at a model's steps. It belongs to the model, whose goroutine writes it during
 // steps; its owner reads and switches it between them.
 type Watch struct {
-	On    bool
-	Times Times
+	On   bool
+	Work Work
+
+	turns []turn // of the processor beside a GPU, in the run at hand, one behind the other
+	at    int    // the first turn that may not have ended before what the GPU did last
 }
 
-// Times say how long a processor computed for each part of a model.
+// Work says how long each part of a model was computed.
+type Work struct {
+	CPU Times
+	GPU Times // of all GPUs, by their own clocks; zero where they have none
+
+	// Together is the time in which the processor and a GPU computed both.
+	Together time.Duration
+}
+
+// Plus returns w and sign times o.
+func (w Work) Plus(o Work, sign time.Duration) Work {
+	for i := range Parts {
+		w.CPU[i] += sign * o.CPU[i]
+		w.GPU[i] += sign * o.GPU[i]
+	}
+	w.Together += sign * o.Together
+	return w
+}
+
+// Times say how long was computed for each part of a model.
 type Times [Parts]time.Duration
+
+// Sum returns the time of all parts.
+func (t *Times) Sum() (d time.Duration) {
+	for _, part := range t {
+		d += part
+	}
+	return d
+}
+
+// turn is a time, by monotime, in which the processor computed.
+type turn struct{ from, to time.Duration }
+
+// Begin forgets the turns of an earlier run. w may be nil, here and below.
+func (w *Watch) Begin() {
+	if w != nil {
+		w.turns, w.at = w.turns[:0], 0
+	}
+}
+
+// Turn says that the processor computed beside a GPU from a time of monotime until now.
+func (w *Watch) Turn(from time.Duration) {
+	if w != nil && w.On {
+		w.turns = append(w.turns, turn{from, monotime.Now()})
+	}
+}
+
+// Ran says that a GPU computed for a part from a time of monotime to another, which was behind what it did before and within the run at hand.
+func (w *Watch) Ran(part Part, from, to time.Duration) {
+	if w == nil || !w.On {
+		return
+	}
+	w.Work.GPU[part] += to - from
+	for w.at < len(w.turns) && w.turns[w.at].to <= from {
+		w.at++
+	}
+	for _, t := range w.turns[w.at:] {
+		if t.from >= to {
+			break
+		}
+		w.Work.Together += min(to, t.to) - max(from, t.from)
+	}
+}
 
 // Part is a part of a model.
 type Part int
@@ -28,7 +94,7 @@ const (
 	Parts int = iota
 )
 
-// Watched is a device that adds to a Watch's times, as long as it is on, what the processor computes.
+// Watched is a device that adds to a Watch's work, as long as it is on, what it computes.
 type Watched interface {
 	Watch(w *Watch)
 }
@@ -43,12 +109,24 @@ func PartOf(op Op) Part {
 	case *SparseFFN, *Activate, *GaussianTopK:
 		return PartNeurons
 	case *MatMul:
-		switch name := o.Products[0].W.Name; {
-		case strings.Contains(name, ".attn_"):
-			return PartAttention
-		case strings.Contains(name, ".ffn_"):
-			return PartNeurons
+		if part := PartNamed(o.Products[0].W.Name); part != PartRest {
+			return part
 		}
+		return PartHead
+	}
+	return PartRest
+}
+
+// PartNamed returns the part of a model that a weight belongs to.
+func PartNamed(weight string) Part {
+	switch {
+	case strings.Contains(weight, ".attn"):
+		return PartAttention
+	case strings.Contains(weight, ".ffn"):
+		return PartNeurons
+	case strings.Contains(weight, ".fc1"), strings.Contains(weight, ".fc2"):
+		return PartPredictor
+	case strings.HasPrefix(weight, "output") && !strings.Contains(weight, "norm"), strings.HasPrefix(weight, "token_embd"):
 		return PartHead
 	}
 	return PartRest

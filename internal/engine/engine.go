@@ -36,6 +36,7 @@ type Options struct {
 	Observer   model.Observer // sees feed-forward layers, which are then dense; may be nil
 	Devices    Devices        // what the model is computed on
 	Trace      *trace.Log     // keeps steps; may be nil
+	Work       bool           // steps are timed part by part, also while nobody watches
 	Progress   func(done, total int64)
 }
 
@@ -154,7 +155,7 @@ func (e *Engine) loadOn(ctx context.Context, dev compute.Device, layout placemen
 	}
 	e.dev, e.model, e.pages, e.places = dev, m, nPages, layout.Places
 	e.loads++
-	m.Watch(e.watchers > 0)
+	m.Watch(o.Work || e.watchers > 0, e.watchers > 0)
 	if t, ok := dev.(compute.Tuner); ok {
 		t.Tune()
 	}

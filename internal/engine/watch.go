@@ -15,7 +15,7 @@ type Spent struct {
 	Tokens int64 // rows of the steps
 	Chosen int64 // rows of logits: tokens that were chosen
 	Time   time.Duration
-	Parts  compute.Times // of Time, what the processor computed; the rest is the GPUs' and the waiting for them
+	Work   compute.Work // of Time; a part that is neither the processor's nor a GPU's is waiting for either
 	Read   model.Read
 }
 
@@ -25,9 +25,7 @@ func (s *Spent) add(o *Spent, sign int64) {
 	s.Tokens += sign * o.Tokens
 	s.Chosen += sign * o.Chosen
 	s.Time += time.Duration(sign) * o.Time
-	for i := range s.Parts {
-		s.Parts[i] += time.Duration(sign) * o.Parts[i]
-	}
+	s.Work = s.Work.Plus(o.Work, time.Duration(sign))
 	s.Read.All += sign * o.Read.All
 	s.Read.RAM += sign * o.Read.RAM
 	s.Read.Dense += sign * o.Read.Dense
@@ -55,7 +53,7 @@ func (e *Engine) Watch() *Watch {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if e.watchers++; e.broken == nil {
-		e.model.Watch(true)
+		e.model.Watch(true, true)
 	}
 	w := &Watch{e: e, bins: make([][]uint32, e.config.Layers)}
 	w.last.Bins = make([][]uint32, e.config.Layers)
@@ -101,7 +99,7 @@ func (w *Watch) Close() {
 	w.e.mu.Lock()
 	defer w.e.mu.Unlock()
 	if w.e.watchers--; w.e.watchers == 0 && w.e.broken == nil {
-		w.e.model.Watch(false)
+		w.e.model.Watch(w.e.options.Work, false)
 	}
 }
 
@@ -110,10 +108,11 @@ func (w *Watch) Close() {
 func (e *Engine) forward(p *compute.Params, run func(*compute.Params) error) error {
 	switch {
 	case p.Everything:
-		before := e.model.Neurons()
-		e.model.Watch(false)
+		before, work := e.model.Neurons(), e.model.Work()
+		e.model.Watch(e.options.Work || e.watchers > 0, false) // a GPU records steps anew where that changes
 		err := run(p)
-		e.model.Watch(e.watchers > 0)
+		e.model.SetWork(work)
+		e.model.Watch(e.options.Work || e.watchers > 0, e.watchers > 0)
 		if e.past == nil {
 			e.past = make([]model.NeuronUse, len(before))
 		}
@@ -121,12 +120,12 @@ func (e *Engine) forward(p *compute.Params, run func(*compute.Params) error) err
 			e.past[l] = e.past[l].Since(before[l].Since(now)) // adds now less before
 		}
 		return err
-	case e.watchers == 0:
+	case e.watchers == 0 && !e.options.Work:
 		return run(p)
 	}
-	begin, parts, read := monotime.Now(), e.model.Times(), e.model.Read()
+	begin, work, read := monotime.Now(), e.model.Work(), e.model.Read()
 	err := run(p)
-	step, before := Spent{Steps: 1, Tokens: int64(len(p.Tokens)), Chosen: int64(len(p.Out)), Time: monotime.Since(begin), Parts: e.model.Times(), Read: e.model.Read()}, Spent{Parts: parts, Read: read}
+	step, before := Spent{Steps: 1, Tokens: int64(len(p.Tokens)), Chosen: int64(len(p.Out)), Time: monotime.Since(begin), Work: e.model.Work(), Read: e.model.Read()}, Spent{Work: work, Read: read}
 	step.add(&before, -1)
 	kind := &e.spent[1]
 	if p.Decode == len(p.Tokens) && len(p.Out) == len(p.Tokens) {
@@ -134,6 +133,14 @@ func (e *Engine) forward(p *compute.Params, run func(*compute.Params) error) err
 	}
 	kind.add(&step, 1)
 	return err
+}
+
+// Spent returns what steps took since the engine was opened, if its options ask for Work: those of single tokens, and those with parts of prompts.
+// It waits for the step that runs.
+func (e *Engine) Spent() (single, prompts Spent) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.spent[0], e.spent[1]
 }
 
 // Threshold returns from which logit on a predictor's neurons are computed.

@@ -56,7 +56,7 @@ func TestWatch(t *testing.T) {
 			if read := a.Single.Read.All + a.Prompts.Read.All; read != bytes || a.Single.Read.RAM != a.Single.Read.All || a.Single.Read.Dense < a.Single.Read.All {
 				t.Errorf("%d bytes were read, want %d: %+v", read, bytes, a.Single.Read)
 			}
-			for _, d := range a.Single.Parts {
+			for _, d := range a.Single.Work.CPU {
 				times += int64(d)
 			}
 			if times <= 0 || times > int64(a.Single.Time) {

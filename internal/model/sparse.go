@@ -101,6 +101,8 @@ func (u NeuronUse) Since(then NeuronUse) NeuronUse {
 	u.Active -= then.Active
 	u.Bytes -= then.Bytes
 	u.RAM -= then.RAM
+	u.PredictedRAM -= then.PredictedRAM
+	u.ActiveRAM -= then.ActiveRAM
 	return u
 }
 

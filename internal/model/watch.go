@@ -5,20 +5,23 @@ import "github.com/powerinfer-go/powerinfer/internal/compute"
 // mostBins is the largest number of counts of a layer, which its neurons share: about as many as a picture has columns for.
 const mostBins = 256
 
-// Watch says whether somebody looks at the model's steps: then Times and Bins go on, which costs a little.
-func (m *Model) Watch(on bool) {
-	m.watch.On = on
+// Watch says whether Work goes on with the model's steps, and whether Bins does, which costs a little more.
+func (m *Model) Watch(work, bins bool) {
+	m.watch.On = work
 	for i := range m.layers {
 		b := &m.layers[i].ffn.bins
-		if b.On = on; b.Counts == nil {
+		if b.On = bins; b.Counts == nil {
 			b.Neurons = m.Blocks[i].FF
 			b.Counts = make([]uint32, min(mostBins, b.Neurons))
 		}
 	}
 }
 
-// Times returns how long the processor computed for each part of the model while it was watched.
-func (m *Model) Times() compute.Times { return m.watch.Times }
+// Work returns how long each part of the model was computed while it was watched.
+func (m *Model) Work() compute.Work { return m.watch.Work }
+
+// SetWork takes back what was computed since Work returned w.
+func (m *Model) SetWork(w compute.Work) { m.watch.Work = w }
 
 // Bins returns how often layer l's neurons were needed while the model was watched, the hottest first where they are sorted: see
 // compute.NeuronBins. The memory is the model's. [bins]

@@ -126,7 +126,7 @@ func (d *Device) Run(_ compute.Segment, p *compute.Params, body func(compute.Ver
 	return d.err
 }
 
-// Watch has times added to w as long as it is on.
+// Watch has what is computed added to w as long as it is on.
 func (d *Device) Watch(w *compute.Watch) { d.watch = w }
 
 // Host calls f at once: nothing is queued.

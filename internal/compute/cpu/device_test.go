@@ -151,7 +151,7 @@ func TestBytesRead(t *testing.T) {
 			err = d.Run(compute.Segment{}, &compute.Params{Tokens: make([]int32, tokens), Decode: tokens}, func(v compute.Verbs) {
 				v.SparseFFN(out.First(tokens), x.First(tokens), compute.Set{Rows: tokens, N: ff}, w)
 			})
-			want := compute.NeuronCount{Steps: 1, Tokens: n + 1, Predicted: 64 * (n + 1), Gated: 8 * (n + 1), Active: 4 * (n + 1), Bytes: (64 + 8 + 4) * row, RAM: (64 + 8 + 4) * row}
+			want := compute.NeuronCount{Steps: 1, Tokens: n + 1, Predicted: 64 * (n + 1), Gated: 8 * (n + 1), Active: 4 * (n + 1), Bytes: (64 + 8 + 4) * row, RAM: (64 + 8 + 4) * row, PredictedRAM: 64 * (n + 1), ActiveRAM: 4 * (n + 1)}
 			if err != nil || count != want {
 				t.Errorf("%s, %d tokens: counted %+v, want %+v (%v)", typ, tokens, count, want, err)
 			}

@@ -14,7 +14,7 @@ func (d *Device) Do(op compute.Op) {
 	}
 	begin := monotime.Now()
 	d.do(op)
-	w.Times[compute.PartOf(op)] += monotime.Since(begin)
+	w.Work.CPU[compute.PartOf(op)] += monotime.Since(begin)
 }
 
 func (d *Device) do(op compute.Op) {

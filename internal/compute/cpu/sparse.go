@@ -164,10 +164,12 @@ func (d *Device) sparseFFN(out, x compute.Tensor, s compute.Set, w compute.Spars
 	if c := w.Count; c != nil {
 		c.Steps++
 		c.Tokens += int64(x.Rows)
-		c.Predicted += f.predicted()
+		predicted, active, read := f.predicted(), f.counts[1].Load(), f.bytes(whole)
+		c.Predicted += predicted
+		c.PredictedRAM += predicted
 		c.Gated += f.counts[0].Load()
-		c.Active += f.counts[1].Load()
-		read := f.bytes(whole)
+		c.Active += active
+		c.ActiveRAM += active
 		c.Bytes += read
 		c.RAM += read
 	}

@@ -27,6 +27,7 @@ type Device struct {
 	early     compute.Set // the host's, of a guess
 	rehearsal bool        // Run records only
 	trace     *trace.Log  // or nil
+	watch     *compute.Watch
 	streaming Streaming
 	rooms     rooms
 	joins     map[compute.Segment][]join // what a run has counted apart
@@ -56,10 +57,13 @@ func New(gpu compute.Device, host compute.Host, attention []bool) *Device {
 	return &Device{gpu: gpu, host: host, attention: attention, partials: map[int]tensorPair{}, joins: map[compute.Segment][]join{}}
 }
 
-// Watch has what the host computes added to w's times as long as it is on.
+// Watch has what the GPU and the host compute added to w as long as it is on.
 func (d *Device) Watch(w *compute.Watch) {
-	if host, ok := d.host.(compute.Watched); ok {
-		host.Watch(w)
+	d.watch = w
+	for _, dev := range []compute.Device{d.gpu, d.host} {
+		if dev, ok := dev.(compute.Watched); ok {
+			dev.Watch(w)
+		}
 	}
 }
 
@@ -374,6 +378,7 @@ func viewed(t, memory compute.Tensor) compute.Tensor {
 
 // Run has the GPU run body, whose operations are passed on to the host where they are the host's.
 func (d *Device) Run(seg compute.Segment, p *compute.Params, body func(compute.Verbs)) error {
+	d.watch.Begin()
 	var failed error // while recording, and of the host
 	run := d.gpu.Run
 	if d.rehearsal {

@@ -52,6 +52,13 @@ func (f *MultiGPU) GPUs() []compute.Device {
 	return all
 }
 
+// Watch has what the GPUs and the host compute added to w as long as it is on.
+func (f *MultiGPU) Watch(w *compute.Watch) {
+	for _, d := range f.pairs {
+		d.Watch(w)
+	}
+}
+
 func (f *MultiGPU) host() compute.Host { return f.pairs[0].host }
 
 // Close closes all devices.

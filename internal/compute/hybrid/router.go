@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/powerinfer-go/powerinfer/internal/compute"
+	"github.com/powerinfer-go/powerinfer/internal/monotime"
 	"github.com/powerinfer-go/powerinfer/internal/trace"
 )
 
@@ -72,8 +73,9 @@ func (r *router) stretch() *stretch {
 }
 
 func (s *stretch) run(p *compute.Params) error {
-	from := s.d.trace.Now()
+	from, begin := s.d.trace.Now(), monotime.Now()
 	err := s.compute(p)
+	s.d.watch.Turn(begin)
 	s.d.trace.Span(trace.Host, cmp.Or(s.name, "activations"), from)
 	return err
 }

@@ -51,6 +51,8 @@ type Device struct {
 	scratches  map[string]driver.View
 	sizes      map[string]int64 // of scratches, as far as it is known what will be asked for
 	stamps     *stamps          // nil: what runs is not timed
+	clocked    bool             // stamps were made, if there can be any
+	watch      *compute.Watch   // the model's, or nil
 	long       long
 }
 
@@ -75,10 +77,6 @@ func Open(o Options) (*Device, error) {
 		d.bindings.pin.Unpin()
 		g.Close()
 		return nil, err
-	}
-	if d.stamps, err = newStamps(g); err != nil {
-		_ = d.Close()
-		return nil, fmt.Errorf("device %s: %w", g.Info.Name, err)
 	}
 	return d, nil
 }

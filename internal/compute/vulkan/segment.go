@@ -21,6 +21,7 @@ type segment struct {
 	params  paramsLayout // what the recording has room for
 	used    uint64       // the number of the run that used it last
 	stamps  []stamp      // in the order in which they are passed
+	timed   bool         // it has stamps
 	copies  []copied     // what the host reads when it has run
 	stale   bool         // it read more: the next recording copies that too
 
@@ -75,7 +76,7 @@ func (d *Device) Run(seg compute.Segment, p *compute.Params, body func(compute.V
 		return fmt.Errorf("segment %q: %w", seg.Name, err)
 	}
 	s := d.segments[seg]
-	if s != nil && (s.stale || !s.params.holds(p)) {
+	if s != nil && (s.stale || s.timed != d.stamping() || !s.params.holds(p)) {
 		d.forget(seg)
 		s = nil
 	}
@@ -105,7 +106,8 @@ func (d *Device) Run(seg compute.Segment, p *compute.Params, body func(compute.V
 func (r *recorder) record(body func(compute.Verbs)) error {
 	r.d.inputs.restart()
 	r.d.results.restart()
-	r.timed = r.d.stamps != nil
+	r.timed = r.d.stamping()
+	r.seg.timed = r.timed
 	r.begin()
 	if r.err == nil {
 		body(compute.NewVerbs(r))
@@ -176,7 +178,7 @@ func (d *Device) play(s *segment, p *compute.Params) error {
 	clear(d.seen.rows)
 	from := d.stamps.begin(len(s.stamps))
 	err := s.play(d.gpu, p)
-	d.stamps.end(s.stamps, from, err == nil)
+	d.stamps.end(s.stamps, from, err == nil, d.watch)
 	if err != nil {
 		return err
 	}

@@ -4,12 +4,14 @@ import (
 	"strings"
 	"time"
 
+	"github.com/powerinfer-go/powerinfer/internal/compute"
 	"github.com/powerinfer-go/powerinfer/internal/compute/vulkan/driver"
 	"github.com/powerinfer-go/powerinfer/internal/compute/vulkan/vk"
+	"github.com/powerinfer-go/powerinfer/internal/monotime"
 	"github.com/powerinfer-go/powerinfer/internal/trace"
 )
 
-// stamps are the times at which the device passes places of a recording. They are there only while somebody traces, and where the
+// stamps are the times at which the device passes places of a recording. They are there only once somebody traces or watches, and where the
 // device has them; a nil one does nothing. Recordings share them, because only one runs at a time: the host resets them before each run
 // and reads them behind it.
 type stamps struct {
@@ -22,8 +24,8 @@ type stamps struct {
 
 // moment is a time of which both clocks' readings are known.
 type moment struct {
-	tick uint64 // of the device
-	time time.Duration
+	tick uint64        // of the device
+	time time.Duration // of monotime
 }
 
 // maxStamps bounds the stamps of a recording; later operations are not timed.
@@ -32,12 +34,28 @@ const maxStamps = 1 << 14
 // stamp is a place of a recording.
 type stamp struct {
 	name string // of what begins here; empty until something has a name
-	ends bool   // nothing begins: a command buffer ends
+	part compute.Part
+	ends bool // nothing begins: a command buffer ends
 }
 
-// newStamps makes those of g, if it is traced and has any.
+// Watch has what the device computes added to w as long as it is on, where the device has a clock.
+func (d *Device) Watch(w *compute.Watch) { d.watch = w }
+
+// stamping reports whether recordings are to have stamps.
+func (d *Device) stamping() bool {
+	if d.gpu.Trace == nil && (d.watch == nil || !d.watch.On) {
+		return false
+	}
+	if !d.clocked {
+		d.clocked = true
+		d.stamps, _ = newStamps(d.gpu) // what they would tell is not known without them
+	}
+	return d.stamps != nil
+}
+
+// newStamps makes those of g, if it has any.
 func newStamps(g *driver.GPU) (*stamps, error) {
-	if g.Trace == nil || g.StampBits == 0 || !g.Resets {
+	if g.StampBits == 0 || !g.Resets {
 		return nil, nil
 	}
 	s := &stamps{g: g, ticks: make([]uint64, maxStamps), calibrated: g.Has(driver.CalibratedExtension)}
@@ -61,9 +79,9 @@ func (r *recorder) about(weight string) {
 	switch n := len(all); {
 	case n == 0 || all[n-1].ends || all[n-1].name == name:
 	case all[n-1].name == "":
-		all[n-1].name = name
+		all[n-1].name, all[n-1].part = name, compute.PartNamed(name)
 	default:
-		r.stamp(stamp{name: name})
+		r.stamp(stamp{name: name, part: compute.PartNamed(name)})
 	}
 }
 
@@ -97,7 +115,7 @@ func (r *recorder) stamp(s stamp) {
 func (r *recorder) stampBegin() {
 	if r.timed {
 		r.first = len(r.seg.stamps)
-		r.stamp(stamp{})
+		r.stamp(stamp{part: compute.PartRest})
 	}
 }
 
@@ -119,11 +137,11 @@ func (s *stamps) begin(n int) time.Duration {
 	}
 	s.g.Timed = true
 	s.g.VK.ResetQueryPool(s.pool, uint32(n))
-	return s.g.Trace.Now()
+	return monotime.Now()
 }
 
-// end keeps what ran between the stamps of a run that began at from, if it has come to its end.
-func (s *stamps) end(all []stamp, from time.Duration, done bool) {
+// end tells the trace and w what ran between the stamps of a run that began at from, if it has come to its end.
+func (s *stamps) end(all []stamp, from time.Duration, done bool, w *compute.Watch) {
 	if s == nil || len(all) == 0 {
 		return
 	}
@@ -132,7 +150,7 @@ func (s *stamps) end(all []stamp, from time.Duration, done bool) {
 		return
 	}
 	s.align(from, s.ticks[0], s.ticks[len(all)-1])
-	last := from
+	last, begin := from, monotime.Now()-s.g.Trace.Now() // of the trace
 	for i := range all[:len(all)-1] {
 		begun, ended := max(last, s.when(s.ticks[i])), s.when(s.ticks[i+1])
 		if all[i].ends || ended < begun {
@@ -142,7 +160,8 @@ func (s *stamps) end(all []stamp, from time.Duration, done bool) {
 		if name == "" {
 			name = "run"
 		}
-		s.g.Trace.Between(trace.GPU, name, begun, ended)
+		s.g.Trace.Between(trace.GPU, name, begun-begin, ended-begin)
+		w.Ran(all[i].part, begun, ended)
 		last = ended
 	}
 }
@@ -150,11 +169,11 @@ func (s *stamps) end(all []stamp, from time.Duration, done bool) {
 // align finds a common moment of both clocks: the driver's, or one by which the stamps of a run, the first and the last, lie
 // between its submission at from and now.
 func (s *stamps) align(from time.Duration, first, last uint64) {
-	before := s.g.Trace.Now()
+	before := monotime.Now()
 	if s.calibrated {
 		tick, err := s.g.VK.CalibratedTimestamp()
 		if err == nil {
-			s.common = moment{tick, (before + s.g.Trace.Now()) / 2}
+			s.common = moment{tick, (before + monotime.Now()) / 2}
 			return
 		}
 		s.calibrated = false

@@ -8,6 +8,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/powerinfer-go/powerinfer/internal/compute"
 	"github.com/powerinfer-go/powerinfer/internal/engine"
 	"github.com/powerinfer-go/powerinfer/internal/model"
 	"github.com/powerinfer-go/powerinfer/internal/server"
@@ -41,8 +42,8 @@ func (s *samples) count(name, help string, v int64, more ...string) {
 	s.add(name, help, prometheus.CounterValue, float64(v), more...)
 }
 
-func (s *samples) seconds(name, help string, d time.Duration) {
-	s.add(name, help, prometheus.CounterValue, d.Seconds())
+func (s *samples) seconds(name, help string, d time.Duration, more ...string) {
+	s.add(name, help, prometheus.CounterValue, d.Seconds(), more...)
 }
 
 func (s *samples) gauge(name, help string, v float64, more ...string) {
@@ -109,6 +110,7 @@ func (s *samples) model(m *server.Model) {
 	s.gauge("llamacpp:n_busy_slots_per_decode", "Sequences in a step, on average.", float64(e.Sequences)/float64(max(e.Steps, 1)))
 	s.engine(&e)
 	s.neurons(m.Engine.Neurons(), e.Decoded+e.Read)
+	s.work(m.Engine)
 }
 
 func (s *samples) engine(e *engine.Stats) {
@@ -129,6 +131,7 @@ func (s *samples) engine(e *engine.Stats) {
 // neurons sends what feed-forward layers computed and read, of which tokens were evaluated.
 func (s *samples) neurons(layers []model.NeuronUse, tokens int64) {
 	var all, predicted, active, read, dense int64
+	var ram struct{ predicted, active, read int64 } // the processor's share
 	for i := range layers {
 		l := &layers[i]
 		if l.Mode == model.Off {
@@ -139,6 +142,9 @@ func (s *samples) neurons(layers []model.NeuronUse, tokens int64) {
 		active += l.Active
 		read += l.Bytes
 		dense += l.Dense * l.Steps
+		ram.predicted += l.PredictedRAM
+		ram.active += l.ActiveRAM
+		ram.read += l.RAM
 	}
 	if all == 0 {
 		return
@@ -150,4 +156,35 @@ func (s *samples) neurons(layers []model.NeuronUse, tokens int64) {
 	s.count("powerinfer_ffn_bytes_total", "Weights of feed-forward layers that were read, and that dense layers would have read.", read, "kind", "read")
 	s.count("powerinfer_ffn_bytes_total", "Weights of feed-forward layers that were read, and that dense layers would have read.", dense, "kind", "dense")
 	s.gauge("powerinfer_ffn_bytes_per_token", "Weights of feed-forward layers read for a token, on average.", float64(read)/float64(max(tokens, 1)))
+	for _, t := range []struct {
+		name                    string
+		predicted, active, read int64
+	}{{"gpu", predicted - ram.predicted, active - ram.active, read - ram.read}, {"ram", ram.predicted, ram.active, ram.read}} {
+		const neurons = "Pairs of a token and a neuron, by where they were computed."
+		s.count("powerinfer_tier_neurons_total", neurons, t.predicted, "tier", t.name, "kind", "computed")
+		s.count("powerinfer_tier_neurons_total", neurons, t.active, "tier", t.name, "kind", "active")
+		s.count("powerinfer_tier_ffn_bytes_total", "Weights of feed-forward layers that were read, by where.", t.read, "tier", t.name)
+		s.gauge("powerinfer_tier_ffn_bytes_per_token", "Weights of feed-forward layers read for a token, on average, by where.",
+			float64(t.read)/float64(max(tokens, 1)), "tier", t.name)
+	}
+	s.gauge("powerinfer_hot_hits_ratio", "Active neurons that a GPU had, of all active ones.", float64(active-ram.active)/float64(max(active, 1)))
+}
+
+// partLabels are the labels of compute's parts.
+var partLabels = [compute.Parts]string{
+	compute.PartAttention: "attention", compute.PartPredictor: "predictor", compute.PartNeurons: "neurons", compute.PartHead: "head", compute.PartRest: "other",
+}
+
+// work sends how long the processor and GPUs computed which parts of steps, and how long neither did.
+func (s *samples) work(e *engine.Engine) {
+	single, prompts := e.Spent()
+	w := single.Work.Plus(prompts.Work, 1)
+	const parts = "Time in which parts of the model's steps were computed; a GPU's by its own clock."
+	for i, label := range partLabels {
+		s.seconds("powerinfer_part_seconds_total", parts, w.CPU[i], "part", label, "processor", "cpu")
+		s.seconds("powerinfer_part_seconds_total", parts, w.GPU[i], "part", label, "processor", "gpu")
+	}
+	s.seconds("powerinfer_overlap_seconds_total", "Time in which the processor and a GPU computed at the same time.", w.Together)
+	waited := single.Time + prompts.Time - w.CPU.Sum() - w.GPU.Sum() + w.Together
+	s.seconds("powerinfer_waiting_seconds_total", "Time of the model's steps in which neither the processor nor a GPU computed.", max(0, waited))
 }

@@ -30,30 +30,49 @@ type event struct {
 	Map        []string  `json:"map"`        // [layers] see picture
 }
 
-// spent holds the time that steps took.
-type spent struct {
-	Steps     int64   `json:"steps"`
-	Tokens    int64   `json:"tokens"` // evaluated
-	Chosen    int64   `json:"chosen"`
-	MS        float64 `json:"ms"`
-	Predictor float64 `json:"predictor_ms"` // of MS, what the processor computed; the rest is the GPUs' work and waiting for it
+// parts holds the times of a step's parts, in milliseconds.
+type parts struct {
+	Predictor float64 `json:"predictor_ms"`
 	Attention float64 `json:"attention_ms"`
 	Neurons   float64 `json:"neurons_ms"`
 	Head      float64 `json:"head_ms"`
 	Other     float64 `json:"other_ms"`
-	Bytes     int64   `json:"bytes"` // that were read of feed-forward weights
-	RAM       int64   `json:"ram_bytes"`
-	Dense     int64   `json:"dense_bytes"` // what a dense model would have read
+}
+
+func partsOf(t *compute.Times) parts {
+	return parts{
+		Predictor: milliseconds(t[compute.PartPredictor]), Attention: milliseconds(t[compute.PartAttention]),
+		Neurons: milliseconds(t[compute.PartNeurons]), Head: milliseconds(t[compute.PartHead]), Other: milliseconds(t[compute.PartRest]),
+	}
+}
+
+func milliseconds(d time.Duration) float64 { return math.Round(float64(d)/1e3) / 1e3 }
+
+// spent holds the time that steps took.
+type spent struct {
+	Steps  int64   `json:"steps"`
+	Tokens int64   `json:"tokens"` // evaluated
+	Chosen int64   `json:"chosen"`
+	MS     float64 `json:"ms"`
+	parts          // of MS, in which the processor computed
+	GPU    *parts  `json:"gpu"`         // in which GPUs computed, by their own clocks; nil: no GPU takes part, or it has no clock
+	Both   float64 `json:"together_ms"` // in which the processor and a GPU computed at the same time
+	Bytes  int64   `json:"bytes"`       // that were read of feed-forward weights
+	RAM    int64   `json:"ram_bytes"`
+	Dense  int64   `json:"dense_bytes"` // what a dense model would have read
 }
 
 func spentOf(s *engine.Spent) spent {
-	ms := func(d time.Duration) float64 { return math.Round(float64(d)/1e3) / 1e3 }
-	return spent{
-		Steps: s.Steps, Tokens: s.Tokens, Chosen: s.Chosen, MS: ms(s.Time),
-		Predictor: ms(s.Parts[compute.PartPredictor]), Attention: ms(s.Parts[compute.PartAttention]), Neurons: ms(s.Parts[compute.PartNeurons]),
-		Head: ms(s.Parts[compute.PartHead]), Other: ms(s.Parts[compute.PartRest]),
+	out := spent{
+		Steps: s.Steps, Tokens: s.Tokens, Chosen: s.Chosen, MS: milliseconds(s.Time),
+		parts: partsOf(&s.Work.CPU), Both: milliseconds(s.Work.Together),
 		Bytes: s.Read.All, RAM: s.Read.RAM, Dense: s.Read.Dense,
 	}
+	if s.Work.GPU.Sum() > 0 {
+		gpu := partsOf(&s.Work.GPU)
+		out.GPU = &gpu
+	}
+	return out
 }
 
 // watch tells what the model does, as long as the client listens. A model that is loaded meanwhile is looked at from then on.

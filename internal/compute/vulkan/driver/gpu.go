@@ -113,7 +113,7 @@ func (i *instance) open(o Options) (*GPU, error) {
 	if g.Matrices.M > 0 {
 		extensions = append(extensions, matrixExtension)
 	}
-	if o.Trace != nil && g.Has(CalibratedExtension) {
+	if g.Has(CalibratedExtension) {
 		extensions = append(extensions, CalibratedExtension)
 	}
 	if g.VK, err = i.vk.CreateDevice(g.handle, g.Family, extensions, &f.two); err != nil {

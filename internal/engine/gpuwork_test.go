@@ -1,0 +1,70 @@
+package engine_test
+
+import (
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/powerinfer-go/powerinfer/demo"
+	"github.com/powerinfer-go/powerinfer/internal/compute"
+	"github.com/powerinfer-go/powerinfer/internal/engine"
+	"github.com/powerinfer-go/powerinfer/internal/gguf"
+	"github.com/powerinfer-go/powerinfer/internal/model"
+)
+
+// clockError bounds by how much the clock of a software device may seem to run apart from the processor's: its stamps are taken by threads
+// that other programs interrupt.
+const clockError = 1.05
+
+// TestWorkOnGPU: what a GPU computed is known by its own clock part by part, and what it and the processor did together, without any change
+// to what is said; neurons are counted where they were computed. What nobody watches is not timed.
+func TestWorkOnGPU(t *testing.T) {
+	f, err := gguf.Parse(demo.Name, demo.Model())
+	if err != nil {
+		t.Fatal(err)
+	}
+	const tokens = 12
+	o := engine.Options{Context: 128, Sparse: model.Predict}
+	c, err := model.ReadConfig(f, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, hot := range []int{c.FF / 2, c.FF} {
+		e := openGPU(t, f, o, gigabyte(share(c.Layers, hot)))
+		prompt := e.Tokenizer().Encode("Once upon a time", true, true)
+		want, _ := greedy(t, e.Engine, prompt, tokens)
+		before := e.Neurons()
+		w := e.Watch()
+		got, _ := greedy(t, e.Engine, prompt, tokens)
+		a := w.Read()
+		w.Close()
+		if !slices.Equal(got, want) {
+			t.Errorf("%d neurons on the GPU: %v while somebody watches, %v otherwise", hot, got, want)
+		}
+		work := a.Single.Work
+		for part, name := range map[compute.Part]string{compute.PartAttention: "attention", compute.PartPredictor: "predictors", compute.PartNeurons: "neurons"} {
+			if work.GPU[part] <= 0 {
+				t.Errorf("%d neurons on the GPU: it took no time for %s: %+v", hot, name, work)
+			}
+		}
+		busy := work.CPU.Sum() + work.GPU.Sum() - work.Together
+		if work.Together < 0 || work.Together > min(work.CPU.Sum()+time.Duration(a.Single.Steps)*time.Millisecond, work.GPU.Sum()) || float64(busy) > clockError*float64(a.Single.Time) {
+			t.Errorf("%d neurons on the GPU: %+v in %v", hot, work, a.Single.Time)
+		}
+		if split := hot < c.FF; split != (work.CPU[compute.PartNeurons] > 0) {
+			t.Errorf("%d of %d neurons on the GPU, and the processor took %v for neurons", hot, c.FF, work.CPU[compute.PartNeurons])
+		}
+		for l, now := range e.Neurons() {
+			use := now.Since(before[l])
+			if hot == c.FF && (use.PredictedRAM != 0 || use.ActiveRAM != 0) ||
+				hot < c.FF && (use.PredictedRAM <= 0 || use.PredictedRAM >= use.Predicted || use.ActiveRAM >= use.Active) {
+				t.Errorf("%d neurons on the GPU: layer %d counts %+v", hot, l, use)
+			}
+		}
+		greedy(t, e.Engine, prompt, 3)
+		if single, _ := e.Spent(); single.Work.Plus(work, -1) != (compute.Work{}) {
+			t.Errorf("nobody watched, and %+v was added", single.Work.Plus(work, -1))
+		}
+		e.Close()
+	}
+}
