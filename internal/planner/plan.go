@@ -10,15 +10,17 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/compute/hybrid"
 	"github.com/powerinfer-go/powerinfer/internal/compute/vulkan"
 	"github.com/powerinfer-go/powerinfer/internal/hw"
+	"github.com/powerinfer-go/powerinfer/internal/placement"
 )
 
 // Plan says which parts of a model lie on which GPUs.
 type Plan struct {
 	GPUs   []GPU
-	Places []compute.Place // [layers+1], of each layer and of the head
-	Bytes  int64           // of weights and cache that Places put on GPUs
-	Rate   float64         // tokens per second that are expected of generation, 0 where nothing is known; only told
-	Ahead  hybrid.Ahead    // whether the processor reads ahead while it waits for GPUs
+	Places []compute.Place    // [layers+1], of each layer and of the head
+	Bytes  int64              // of weights and cache that Places put on GPUs
+	Rate   float64            // tokens per second that are expected of generation, 0 where nothing is known; only told
+	Priced []placement.Priced // [layers+1] a token's time as it is expected, nil where nothing is known; only told
+	Ahead  hybrid.Ahead       // whether the processor reads ahead while it waits for GPUs
 }
 
 // GPU is a GPU of a plan.

@@ -209,7 +209,7 @@ func (p *Planner) place() (plan *Plan, used []int, err error) {
 	m := p.machine
 	plan, used = onto(s.Plan.Places(), s.Plan.VRAM, s.Streams, ahead(p.o.ReadAhead, &s.Plan))
 	if m.Predictable() {
-		plan.Rate = 1 / s.Plan.Seconds
+		plan.Rate, plan.Priced = 1/s.Plan.Seconds, s.Plan.Layers
 	}
 	for i, j := range used {
 		plan.GPUs[i].Device, plan.GPUs[i].Budget = m.gpus[j].device, s.Machine.GPUs[j].Budget

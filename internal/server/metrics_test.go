@@ -86,6 +86,16 @@ func TestMetrics(t *testing.T) {
 	if n := value(all, "powerinfer_neurons_active_ratio"); n <= 0 || n >= 0.9 { // the embedded model is a prepared one
 		t.Errorf("%v of the neurons are active", n)
 	}
+	if n := value(all, "powerinfer_tier_neurons_total", "tier=ram", "kind=active"); n == 0 || n != value(all, "powerinfer_neurons_total", "kind=active") {
+		t.Errorf("%v active neurons in RAM, where all are", n)
+	}
+	if n := value(all, "powerinfer_tier_ffn_bytes_total"); n != value(all, "powerinfer_ffn_bytes_total", "kind=read") {
+		t.Errorf("%v bytes read in all tiers, %v altogether", n, value(all, "powerinfer_ffn_bytes_total", "kind=read"))
+	}
+	timed := value(all, "powerinfer_part_seconds_total") + value(all, "powerinfer_waiting_seconds_total") - value(all, "powerinfer_overlap_seconds_total")
+	if whole := value(all, "powerinfer_step_seconds_total"); timed <= 0.5*whole || timed > whole || value(all, "powerinfer_part_seconds_total", "part=predictor") <= 0 {
+		t.Errorf("parts of %v s in steps of %v s", timed, whole)
+	}
 	for status, want := range map[string]float64{"200": 3, "400": 1, "404": 1} {
 		if got := value(all, "powerinfer_http_requests_total", "status="+status); got != want {
 			t.Errorf("%v requests of status %s, not %v", got, status, want)

@@ -69,7 +69,7 @@ func start(t testing.TB, change func(*choices)) *live {
 		change(&o)
 	}
 	e, err := session.Open(t.Context(), f, session.Options{
-		Engine:  engine.Options{Outputs: o.model.Slots, Context: o.context},
+		Engine:  engine.Options{Outputs: o.model.Slots, Context: o.context, Work: o.Meter != nil},
 		Planner: planner.Options{Device: "none", Processor: planner.Processor{Threads: 1, Kernels: planner.KernelsAuto}, Notice: func(string) {}},
 	})
 	if err != nil {

@@ -44,6 +44,18 @@ type layer struct {
 	Hot       int    `json:"hot"`         // neurons on the GPU
 	Attention bool   `json:"attention_on_gpu"`
 	Predictor bool   `json:"predictor_on_gpu"`
+
+	Expected *expected `json:"expected,omitempty"` // where the plan knows
+}
+
+// expected is a layer's part of a token's time as planned, in milliseconds: what both processors compute one after the other, what they compute
+// at the same time, hand-offs between them, and altogether.
+type expected struct {
+	Dense float64 `json:"dense_ms"`
+	Hot   float64 `json:"hot_ms"`
+	Cold  float64 `json:"cold_ms"`
+	Wait  float64 `json:"wait_ms"`
+	MS    float64 `json:"ms"`
 }
 
 // A description is what does not change from step to step.
@@ -83,6 +95,11 @@ func describe(m *server.Model) description {
 		y := layer{Neurons: use.Neurons, Mode: use.Mode.String(), Dense: use.Dense, GPU: -1, Attention: at.Attention, Predictor: at.Predictor}
 		if at.Tier >= 0 {
 			y.GPU, y.Hot = int(at.Tier), at.Bound
+		}
+		if p := m.Plan; p != nil && l < len(p.Priced) {
+			const ms = 1e3
+			c := &p.Priced[l]
+			y.Expected = &expected{ms * c.Dense, ms * c.HotTime, ms * c.ColdTime, ms * c.Wait, ms * c.Seconds}
 		}
 		d.Layers = append(d.Layers, y)
 	}

@@ -11,6 +11,7 @@ export interface Layer {
   hot: number;
   attention_on_gpu: boolean;
   predictor_on_gpu: boolean;
+  expected?: { dense_ms: number; hot_ms: number; cold_ms: number; wait_ms: number; ms: number }; // of a token's time
 }
 
 export interface Description {
@@ -24,16 +25,23 @@ export interface Description {
   plan: { gpus: { device: string; budget: number; planned: number }[]; bytes: number; tokens_per_second: number } | null;
 }
 
-export interface Spent {
-  steps: number;
-  tokens: number;
-  chosen: number;
-  ms: number;
+/** Milliseconds in which parts of steps were computed. */
+export interface Parts {
   predictor_ms: number;
   attention_ms: number;
   neurons_ms: number;
   head_ms: number;
   other_ms: number;
+}
+
+/** What steps took; its parts are the processor's. */
+export interface Spent extends Parts {
+  steps: number;
+  tokens: number;
+  chosen: number;
+  ms: number;
+  gpu: Parts | null; // by the GPUs' own clocks; null: none takes part, or it has no clock
+  together_ms: number; // in which the processor and a GPU computed both
   bytes: number;
   ram_bytes: number;
   dense_bytes: number;
@@ -138,9 +146,17 @@ export function recent(ms: number): Spent | null {
   const since = (moments.value.at(-1)?.time ?? 0) - ms;
   const all = moments.value.filter((m) => m.time >= since && m.generation).map((m) => m.generation!);
   if (all.length === 0) return null;
-  const sum = { ...all[0]! };
-  for (const s of all.slice(1)) for (const key of Object.keys(sum) as (keyof Spent)[]) sum[key] += s[key];
-  return sum;
+  const sum = total(all);
+  const gpus = all.flatMap((s) => s.gpu ?? []);
+  return { ...sum, gpu: gpus.length > 0 ? total(gpus) : null };
+}
+
+/** The sum of objects, number by number. */
+function total<T extends object>(all: T[]): T {
+  const sum = { ...all[0]! } as Record<string, unknown>;
+  for (const one of all.slice(1))
+    for (const [key, value] of Object.entries(one)) if (typeof value === "number") sum[key] = (sum[key] as number) + value;
+  return sum as T;
 }
 
 export interface Comparison {

@@ -9,6 +9,7 @@ export function Plan() {
     if (last && alike(last.layer, layer)) last.to = l;
     else rows.push({ from: l, to: l, layer });
   });
+  const timed = d.layers.some((y) => y.expected);
   return (
     <section>
       <h3>Plan</h3>
@@ -32,6 +33,7 @@ export function Plan() {
               <th>Hot neurons</th>
               <th>Neurons</th>
               <th>Size</th>
+              {timed && <th>Expected</th>}
             </tr>
           </thead>
           <tbody>
@@ -43,6 +45,7 @@ export function Plan() {
                 <td>{y.hot > 0 ? `${y.hot.toLocaleString("en")} on GPU ${y.gpu}` : "–"}</td>
                 <td>{y.neurons.toLocaleString("en")}</td>
                 <td>{size(y.dense_bytes)}</td>
+                {timed && <td title={y.expected && told(y.expected)}>{y.expected ? `${y.expected.ms.toFixed(3)} ms` : "–"}</td>}
               </tr>
             ))}
           </tbody>
@@ -50,6 +53,12 @@ export function Plan() {
       </div>
     </section>
   );
+}
+
+/** What a layer's time is made of. */
+function told(e: NonNullable<Layer["expected"]>): string {
+  const ms = (v: number) => v.toFixed(3);
+  return `attention and predictor ${ms(e.dense_ms)} ms, hot neurons ${ms(e.hot_ms)} beside cold ones ${ms(e.cold_ms)}, waiting ${ms(e.wait_ms)}`;
 }
 
 function alike(a: Layer, b: Layer): boolean {

@@ -4,7 +4,7 @@ import { Icon } from "../shell/icon";
 import { neuronsOpen } from "../shell/neurons";
 import { Chart } from "./charts";
 import { HeatMap, percent } from "./heatmap";
-import { description, moments, problem, recent, watching, type Spent } from "./live";
+import { description, moments, problem, recent, watching, type Parts, type Spent } from "./live";
 import { Plan, size } from "./plan";
 import { Threshold } from "./threshold";
 
@@ -94,28 +94,17 @@ function Figures() {
   );
 }
 
-/** Where a token's milliseconds went. */
+/** Where a token's milliseconds went: on the processor and, where one takes part, on the GPUs. */
 function Times({ gpu }: { gpu: boolean }) {
   const s = recent(recently);
-  const parts = s ? partsOf(s, gpu) : [];
   return (
     <section>
       <h3>A token's time {s && <span class="unit">{(s.ms / s.tokens).toFixed(2)} ms</span>}</h3>
       {s ? (
         <>
-          <div class="times" aria-hidden="true">
-            {parts.map((p) => (
-              <span key={p.name} class={p.kind} style={{ flexGrow: (100 * p.ms * s.tokens) / s.ms }} />
-            ))}
-          </div>
-          <ul class="parts">
-            {parts.map((p) => (
-              <li key={p.name}>
-                <span class={`swatch ${p.kind}`} />
-                {p.name} <b>{p.ms.toFixed(p.ms < 1 ? 3 : 2)} ms</b>
-              </li>
-            ))}
-          </ul>
+          {gpu && <Lane title="GPUs" parts={s.gpu && laneOf(s.gpu, s, "Hot neurons", "hot", "Waiting")} />}
+          <Lane title={gpu ? "Processor" : ""} parts={laneOf(s, s, gpu ? "Cold neurons" : "Neurons", "cold", gpu ? "Waiting" : "Between")} />
+          {gpu && s.gpu && <p class="lead">Both computed at the same time for {milliseconds(s.together_ms / s.tokens)}.</p>}
         </>
       ) : (
         <p class="lead">Shown while tokens are generated.</p>
@@ -124,19 +113,49 @@ function Times({ gpu }: { gpu: boolean }) {
   );
 }
 
-function partsOf(s: Spent, gpu: boolean): { name: string; kind: string; ms: number }[] {
-  const known = s.predictor_ms + s.attention_ms + s.neurons_ms + s.head_ms + s.other_ms;
+interface Part {
+  name: string;
+  kind: string; // its class
+  ms: number; // of a token
+}
+
+/** What somebody did in a token's time. */
+function Lane({ title, parts }: { title: string; parts: Part[] | null }) {
+  if (!parts) return <p class="lead">{title}: no clock that can be read.</p>;
+  const all = parts.reduce((sum, p) => sum + p.ms, 0);
+  return (
+    <div class="lane">
+      {title && <h4>{title}</h4>}
+      <div class="times" aria-hidden="true">
+        {parts.map((p) => (
+          <span key={p.name} class={p.kind} style={{ flexGrow: (100 * p.ms) / all }} />
+        ))}
+      </div>
+      <ul class="parts">
+        {parts.map((p) => (
+          <li key={p.name}>
+            <span class={`swatch ${p.kind}`} />
+            {p.name} <b>{milliseconds(p.ms)}</b>
+          </li>
+        ))}
+      </ul>
+    </div>
+  );
+}
+
+function laneOf(of: Parts, s: Spent, neurons: string, kind: string, rest: string): Part[] {
+  const known = of.predictor_ms + of.attention_ms + of.neurons_ms + of.head_ms + of.other_ms;
   const parts = [
-    { name: "Predictor", kind: "predictor", ms: s.predictor_ms },
-    { name: "Attention", kind: "attention", ms: s.attention_ms },
-    { name: gpu ? "Cold neurons" : "Neurons", kind: "cold", ms: s.neurons_ms },
-    { name: "Head", kind: "head", ms: s.head_ms },
-    { name: "Norms and sums", kind: "other", ms: s.other_ms },
-    {
-      name: gpu ? "GPUs, as far as they are waited for" : "Between",
-      kind: gpu ? "hot" : "between",
-      ms: Math.max(0, s.ms - known),
-    },
+    { name: "Predictor", kind: "predictor", ms: of.predictor_ms },
+    { name: "Attention", kind: "attention", ms: of.attention_ms },
+    { name: neurons, kind, ms: of.neurons_ms },
+    { name: "Head", kind: "head", ms: of.head_ms },
+    { name: "Norms and sums", kind: "other", ms: of.other_ms },
+    { name: rest, kind: "between", ms: Math.max(0, s.ms - known) },
   ];
   return parts.filter((p) => p.ms > 0).map((p) => ({ ...p, ms: p.ms / s.tokens }));
+}
+
+function milliseconds(ms: number): string {
+  return `${ms.toFixed(ms < 1 ? 3 : 2)} ms`;
 }
