@@ -51,6 +51,7 @@ type talk struct {
 	answers, tokens int           // so far
 	time            time.Duration // that generating them took
 	last            powerinfer.Result
+	evaluated       []int32 // the text whose keys and values the model has: the last answer with its prompt, or what /load brought
 }
 
 // runChat holds a conversation.
@@ -95,6 +96,12 @@ func runChat(ctx context.Context, c *cli.Command, trace *powerinfer.Trace) error
 func openTalk(ctx context.Context, c *cli.Command, trace *powerinfer.Trace) (*talk, error) {
 	if err := checkGeneration(c); err != nil {
 		return nil, err
+	}
+	if c.IsSet("prompt-cache") {
+		return nil, errors.New("--prompt-cache is for a text that is continued; /save keeps a conversation with its keys and values, /load goes on with it")
+	}
+	if n := c.Int64("save-cache"); n < 0 || n > 1<<40 {
+		return nil, fmt.Errorf("--save-cache %d is not a number of MiB", n)
 	}
 	t := &talk{command: c}
 	var err error

@@ -24,6 +24,7 @@ func (t *talk) answer(ctx context.Context) error {
 	if len(tokens) > most {
 		return fmt.Errorf("the conversation has %d tokens, more than the context of %d; /clear begins a new one, -c gives a larger context", len(tokens), most)
 	}
+	prompted := len(tokens)
 	ctx, stop := t.untilInterrupted(ctx)
 	defer stop()
 	bar := newProgress("reading the prompt", unitTokens)
@@ -35,8 +36,12 @@ func (t *talk) answer(ctx context.Context) error {
 		return err
 	}
 	show := t.newAnswer(prompt)
+	t.evaluated = tokens
 	for token, ok := stream.Next(); ok; token, ok = stream.Next() {
 		bar.finish()
+		if token.ID >= 0 {
+			t.evaluated = append(t.evaluated, token.ID)
+		}
 		if err := show.push(token.Text); err != nil {
 			stream.Close()
 			return errors.Join(err, show.end())
@@ -53,7 +58,7 @@ func (t *talk) answer(ctx context.Context) error {
 	if t.last.Stopped == powerinfer.StoppedByCtx && t.interrupts == nil {
 		return errInterrupted
 	}
-	t.status(len(tokens))
+	t.status(prompted)
 	return nil
 }
 

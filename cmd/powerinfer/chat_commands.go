@@ -4,11 +4,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"slices"
 	"strings"
 
 	"github.com/urfave/cli/v3"
+
+	"github.com/powerinfer-go/powerinfer"
 )
 
 // errExit says that the user wants to leave.
@@ -25,7 +28,7 @@ func chatActions() []chatAction {
 	return []chatAction{
 		{"help", "", "list the commands", func(_ context.Context, t *talk, _ string) error { t.help(); return nil }},
 		{"clear", "", "begin a new conversation", func(_ context.Context, t *talk, _ string) error {
-			t.said.messages, t.attached = nil, ""
+			t.said.messages, t.attached, t.evaluated = nil, "", nil
 			t.note("a new conversation")
 			return nil
 		}},
@@ -37,26 +40,8 @@ func chatActions() []chatAction {
 			return nil
 		}},
 		{"set", "NAME VALUE", "set a sampling option such as temp; without NAME show all", func(_ context.Context, t *talk, argument string) error { return t.set(argument) }},
-		{"save", "FILE", "write the conversation to a file, as JSON", func(_ context.Context, t *talk, file string) error {
-			if file == "" {
-				return errors.New("/save needs the name of a file")
-			}
-			if err := t.said.save(file); err != nil {
-				return err
-			}
-			t.note("%s are in %s", count(len(t.said.messages), "message"), file)
-			return nil
-		}},
-		{"load", "FILE", "go on with a conversation that /save wrote", func(_ context.Context, t *talk, file string) error {
-			if file == "" {
-				return errors.New("/load needs the name of a file")
-			}
-			if err := t.said.load(file); err != nil {
-				return err
-			}
-			t.note("the conversation has %s", count(len(t.said.messages), "message"))
-			return nil
-		}},
+		{"save", "FILE", "write the conversation to a file, as JSON, and its keys and values to FILE.kv", func(ctx context.Context, t *talk, file string) error { return t.save(ctx, file) }},
+		{"load", "FILE", "go on with a conversation that /save wrote", func(ctx context.Context, t *talk, file string) error { return t.restore(ctx, file) }},
 		{"stats", "", "show what the last answer took", func(_ context.Context, t *talk, _ string) error { return t.stats() }},
 		{"neurons", "", "show which share of each layer's neurons the last answer needed", func(_ context.Context, t *talk, _ string) error {
 			if t.answers == 0 {
@@ -120,6 +105,57 @@ func (t *talk) attach(file string) error {
 	}
 	t.attached = strings.TrimPrefix(t.attached+"\n\n", "\n\n") + strings.TrimRight(string(text), "\n")
 	t.note("%s of %s go before your next message", count(len(text), "byte"), file)
+	return nil
+}
+
+// cacheOf returns the name of the file of a saved conversation's keys and values.
+func cacheOf(file string) string { return file + ".kv" }
+
+// save writes the conversation to a file and what the model computed of it to another, so that going on later does not read it all again. Without
+// the second one it is saved as well.
+func (t *talk) save(ctx context.Context, file string) error {
+	if file == "" {
+		return errors.New("/save needs the name of a file")
+	}
+	if err := t.said.save(file); err != nil {
+		return err
+	}
+	messages, most := count(len(t.said.messages), "message"), t.command.Int64("save-cache")
+	if most == 0 || len(t.evaluated) == 0 {
+		t.note("%s are in %s", messages, file)
+		return nil
+	}
+	s, err := t.model.SaveCache(ctx, cacheOf(file), t.evaluated, most<<20)
+	var size *powerinfer.CacheSizeError
+	switch {
+	case errors.As(err, &size):
+		t.note("%s are in %s; %s; --save-cache %d keeps them", messages, file, oneLine(err), size.Bytes>>20+1)
+	case err != nil:
+		t.note("%s are in %s, without keys and values: %s", messages, file, oneLine(err))
+	default:
+		t.note("%s are in %s, keys and values of %s in %s (%.1f MiB)", messages, file, count(len(s.Tokens), "token"), cacheOf(file), float64(s.Bytes)/(1<<20))
+	}
+	return nil
+}
+
+// restore goes on with a conversation that save wrote. Keys and values that cannot be used, as those of another model, are computed again.
+func (t *talk) restore(ctx context.Context, file string) error {
+	if file == "" {
+		return errors.New("/load needs the name of a file")
+	}
+	if err := t.said.load(file); err != nil {
+		return err
+	}
+	t.note("the conversation has %s", count(len(t.said.messages), "message"))
+	s, err := t.model.RestoreCache(ctx, cacheOf(file))
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+	case err != nil:
+		t.note("the next answer reads it anew: %s", oneLine(err))
+	default:
+		t.evaluated = s.Tokens
+		t.note("%s of it need not be read again", count(len(s.Tokens), "token"))
+	}
 	return nil
 }
 

@@ -15,6 +15,9 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/gguf"
 )
 
+// usualSavedCache is the default of --save-cache in MiB: some 16,000 tokens of an 8B model of Llama 3's shape.
+const usualSavedCache = 2048
+
 // chatFlags are of conversations.
 func chatFlags() []cli.Flag {
 	return slices.Concat([]cli.Flag{
@@ -23,6 +26,7 @@ func chatFlags() []cli.Flag {
 		&cli.BoolFlag{Name: "single-turn", Aliases: []string{"st"}, Usage: "end after one answer"},
 		&cli.BoolFlag{Name: "multiline-input", Aliases: []string{"mli"}, Usage: `a message goes on over lines until one ends with \ or /`},
 		&cli.BoolFlag{Name: "simple-io", Usage: "read plain lines and write plain text, without colours and line editing"},
+		&cli.Int64Flag{Name: "save-cache", Value: usualSavedCache, Usage: "`MIB` that the keys and values which /save keeps beside a conversation may take; 0: none are kept"},
 	}, templateFlags())
 }
 
@@ -51,6 +55,9 @@ func talks(c *cli.Command) bool {
 	onlyChat := slices.ContainsFunc(chatFlags(), func(f cli.Flag) bool {
 		return c.IsSet(f.Names()[0]) && !c.IsSet("prompt") && !c.IsSet("file")
 	})
+	if c.IsSet("prompt-cache") && !c.Bool("conversation") {
+		return false
+	}
 	return c.Bool("conversation") || onlyChat || !c.IsSet("prompt") && !c.IsSet("file") && onTerminal()
 }
 

@@ -97,7 +97,7 @@ func missingFlags() map[string]string {
 		"cache-type-k": "keys and values are F16", "cache-type-v": "keys and values are F16", "ctk": "keys and values are F16", "ctv": "keys and values are F16",
 		"no-kv-offload": "give a smaller --vram-budget", "nkvo": "give a smaller --vram-budget", "swa-full": "",
 		"rope-scaling": "--override-kv sets the file's keys", "rope-scale": "--override-kv sets the file's keys", "rope-freq-base": "--override-kv ARCH.rope.freq_base=float:X does the same", "rope-freq-scale": "--override-kv sets the file's keys", "yarn-*": "--override-kv sets the file's keys",
-		"grp-attn-n": "", "gan": "", "grp-attn-w": "", "gaw": "", "context-shift": "powerinfer serve has it", "keep": "", "prompt-cache*": "",
+		"grp-attn-n": "", "gan": "", "grp-attn-w": "", "gaw": "", "context-shift": "powerinfer serve has it", "keep": "",
 		"i": "powerinfer chat talks", "interactive": "powerinfer chat talks", "if": "powerinfer chat talks", "interactive-first": "powerinfer chat talks", "r": "", "reverse-prompt": "",
 		"no-jinja": "", "reasoning*": "", "rea": "",
 		"in-prefix*": "", "in-suffix": "", "color": "", "co": "", "binary-file": "", "bf": "", "in-file": "use -f", "print-token-count": "", "ptc": "", "sp": "", "special": "",

@@ -8,6 +8,7 @@ import (
 	"io"
 	"os"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/urfave/cli/v3"
@@ -46,7 +47,7 @@ func mostTokens(n int) int {
 func runFlags() []cli.Flag {
 	return slices.Concat(generationFlags(), []cli.Flag{
 		&cli.BoolFlag{Name: "no-display-prompt", Usage: "print only what is generated"},
-	}, modeFlags(), chatFlags())
+	}, promptCacheFlags(), modeFlags(), chatFlags())
 }
 
 func runCommand() *cli.Command {
@@ -64,12 +65,20 @@ func runCommand() *cli.Command {
 	}
 }
 
+// errNoPrompt is the error of a command line that says nothing to continue.
+var errNoPrompt = errors.New("no prompt: give -p TEXT or -f FILE; -f - reads standard input")
+
 func run(ctx context.Context, c *cli.Command, trace *powerinfer.Trace) error {
 	if c.Bool("list-devices") {
 		return listDevices()
 	}
-	if !c.IsSet("prompt") && !c.IsSet("file") {
-		return errors.New("no prompt: give -p TEXT or -f FILE; -f - reads standard input")
+	cached, err := readPromptCache(c)
+	if err != nil {
+		return err
+	}
+	given := c.IsSet("prompt") || c.IsSet("file")
+	if !given && cached.path == "" {
+		return errNoPrompt
 	}
 	if err := checkGeneration(c); err != nil {
 		return err
@@ -102,7 +111,16 @@ func run(ctx context.Context, c *cli.Command, trace *powerinfer.Trace) error {
 			return err
 		}
 	}
+	if err := cached.load(ctx, m); err != nil {
+		return err
+	}
 	ids := m.Tokenize(prompt, true, true)
+	if !given {
+		if ids = cached.held; len(ids) == 0 {
+			return fmt.Errorf("--prompt-cache %s holds no text yet, and there is %w", cached.path, errNoPrompt)
+		}
+		prompt = wholeText(m, ids)
+	}
 	if len(ids) == 0 {
 		return errors.New("the prompt is empty and the model has no token to begin with; give -p or -f")
 	}
@@ -111,9 +129,12 @@ func run(ctx context.Context, c *cli.Command, trace *powerinfer.Trace) error {
 		text.prompt = prompt
 	}
 	g.Progress = func(done, total int) { text.bar.set(int64(done), int64(total)) }
-	res, err := generate(ctx, m, ids, g, text)
+	res, generated, err := generate(ctx, m, ids, g, text)
 	if err != nil {
 		return err
+	}
+	if err := cached.save(ctx, m, ids, generated); err != nil {
+		return errors.Join(err, text.end())
 	}
 	cancelled := res.Stopped == powerinfer.StoppedByCtx
 	if !cancelled || text.begun {
@@ -134,17 +155,29 @@ func run(ctx context.Context, c *cli.Command, trace *powerinfer.Trace) error {
 	return nil
 }
 
-// generate continues prompt and prints the text as it comes, until it cannot be printed.
-func generate(ctx context.Context, m *powerinfer.Model, prompt []int32, g powerinfer.Generation, t *text) (powerinfer.Result, error) {
+// wholeText returns the text of tokens that begin one, without the space that some vocabularies put before every text.
+func wholeText(m *powerinfer.Model, tokens []int32) string {
+	text := m.Detokenize(tokens)
+	if strings.HasPrefix(m.Detokenize(m.Tokenize("a", false, false)), " ") {
+		return strings.TrimPrefix(text, " ")
+	}
+	return text
+}
+
+// generate continues prompt and prints the text as it comes, until it cannot be printed. It returns the tokens that came, too.
+func generate(ctx context.Context, m *powerinfer.Model, prompt []int32, g powerinfer.Generation, t *text) (_ powerinfer.Result, tokens []int32, _ error) {
 	defer t.bar.finish()
 	s, err := m.Start(ctx, prompt, g)
 	if err != nil {
-		return powerinfer.Result{}, err
+		return powerinfer.Result{}, nil, err
 	}
 	for token, ok := s.Next(); ok && t.push(token.Text); token, ok = s.Next() {
+		if token.ID >= 0 {
+			tokens = append(tokens, token.ID)
+		}
 	}
 	s.Close()
-	return s.Result(), s.Err()
+	return s.Result(), tokens, s.Err()
 }
 
 // text prints a generation. On a terminal the prompt's bar and the prompt share a line, so the prompt is

@@ -33,10 +33,19 @@ var ErrNoRoom = errors.New("running requests hold the whole KV cache; try again 
 // errChanged is the error of what was under way when the cache was given up.
 var errChanged = errors.New("meanwhile the sparse threshold was changed, or the model loaded again because a GPU failed; try again")
 
-// SaveFile is Save to a file, which appears under its name only when it is complete.
-func (e *Engine) SaveFile(ctx context.Context, path string, tokens []int32) (s Saved, err error) {
+// SizeError is the error of a text whose keys and values take more bytes than they may.
+type SizeError struct {
+	Bytes, Most int64 // what the file would have, and may have
+}
+
+func (e *SizeError) Error() string {
+	return fmt.Sprintf("the text's keys and values take %.1f MiB, more than the %.1f MiB that are allowed", float64(e.Bytes)/(1<<20), float64(e.Most)/(1<<20))
+}
+
+// SaveFile is Save to a file of at most so many bytes, 0 being any number, which appears under its name only when it is complete.
+func (e *Engine) SaveFile(ctx context.Context, path string, tokens []int32, most int64) (s Saved, err error) {
 	err = atomicfile.Write(path, func(f *atomicfile.File) error {
-		s, err = e.Save(ctx, f, tokens)
+		s, err = e.save(ctx, f, tokens, most)
 		return err
 	})
 	return s, err
@@ -65,6 +74,11 @@ func (e *Engine) RestoreFile(ctx context.Context, path string) (Saved, error) {
 
 // Save writes the keys and values of the longest beginning of a text that the cache holds. Requests go on meanwhile: a page is read between two steps.
 func (e *Engine) Save(ctx context.Context, w io.Writer, tokens []int32) (s Saved, err error) {
+	return e.save(ctx, w, tokens, 0)
+}
+
+// save is Save of at most so many bytes, 0 being any number.
+func (e *Engine) save(ctx context.Context, w io.Writer, tokens []int32, most int64) (s Saved, err error) {
 	want := make([]kvcache.Label, len(tokens))
 	for i, id := range tokens {
 		want[i] = kvcache.LabelOf(id, false)
@@ -83,6 +97,9 @@ func (e *Engine) Save(ctx context.Context, w io.Writer, tokens []int32) (s Saved
 		return s, ErrNotCached
 	}
 	h.Labels = prefix.Labels()
+	if n := h.Bytes(); most > 0 && n > most {
+		return s, &SizeError{n, most}
+	}
 	out := bufio.NewWriterSize(w, 1<<20)
 	file, err := kvfile.NewWriter(out, &h)
 	for i := 0; err == nil && i < h.Pages(); i++ {

@@ -63,7 +63,7 @@ func TestSaveAndRestore(t *testing.T) {
 	want, _ := greedy(t, first, text, 20)
 	text = append(text, want[0])
 	path := filepath.Join(t.TempDir(), "text.kv")
-	s, err := first.SaveFile(t.Context(), path, text)
+	s, err := first.SaveFile(t.Context(), path, text, 0)
 	if err != nil || !slices.Equal(s.Tokens, text[:len(text)-1]) && !slices.Equal(s.Tokens, text) {
 		t.Fatalf("%d of %d tokens were saved: %v", len(s.Tokens), len(text), err)
 	}

@@ -121,7 +121,7 @@ func (m *Model) SaveSlot(ctx context.Context, slot int, name string) (s engine.S
 		if len(tokens) == 0 {
 			return Invalid("slot %d has no text to save: generate one with id_slot %d", slot, slot)
 		}
-		s, err = m.Engine.SaveFile(ctx, path, tokens)
+		s, err = m.Engine.SaveFile(ctx, path, tokens, 0)
 		if errors.Is(err, engine.ErrNotCached) {
 			return Invalid("slot %d cannot be saved: other texts needed the room of its text in the KV cache", slot)
 		}

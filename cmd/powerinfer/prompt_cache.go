@@ -1,0 +1,83 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"slices"
+
+	"github.com/urfave/cli/v3"
+
+	"github.com/powerinfer-go/powerinfer"
+)
+
+// promptCacheFlags are of run: llama.cpp's of its completion tool.
+func promptCacheFlags() []cli.Flag {
+	return []cli.Flag{
+		&cli.StringFlag{Name: "prompt-cache", Usage: "keep the prompt's keys and values in `FILE`, and evaluate only what it does not hold yet; without a prompt the file's text is continued"},
+		&cli.BoolFlag{Name: "prompt-cache-all", Usage: "keep those of the generated text in it, too"},
+		&cli.BoolFlag{Name: "prompt-cache-ro", Usage: "only read it"},
+	}
+}
+
+// promptCache is a file of a prompt's keys and values.
+type promptCache struct {
+	path          string // empty: there is none
+	all, readOnly bool
+	held          []int32 // the text whose keys and values the file holds
+}
+
+func readPromptCache(c *cli.Command) (promptCache, error) {
+	p := promptCache{path: c.String("prompt-cache"), all: c.Bool("prompt-cache-all"), readOnly: c.Bool("prompt-cache-ro")}
+	switch {
+	case p.path == "" && (p.all || p.readOnly || c.IsSet("prompt-cache")):
+		return p, errors.New("--prompt-cache names no file; --prompt-cache-all and --prompt-cache-ro say what is done with it")
+	case p.all && p.readOnly:
+		return p, errors.New("--prompt-cache-all writes the file and --prompt-cache-ro does not; give one")
+	}
+	return p, nil
+}
+
+// load takes the file into m's cache. A file that is not there or is empty, as mktemp leaves it, will be written.
+func (p *promptCache) load(ctx context.Context, m *powerinfer.Model) error {
+	if p.path == "" {
+		return nil
+	}
+	if info, err := os.Stat(p.path); errors.Is(err, fs.ErrNotExist) || err == nil && info.Mode().IsRegular() && info.Size() == 0 {
+		if p.readOnly {
+			fmt.Fprintf(os.Stderr, "note: %s holds no keys and values yet, and --prompt-cache-ro writes none\n", p.path)
+		}
+		return nil
+	}
+	s, err := m.RestoreCache(ctx, p.path)
+	if err != nil {
+		return fmt.Errorf("--prompt-cache: %w; remove the file or name another one", err)
+	}
+	p.held = s.Tokens
+	return nil
+}
+
+// save writes what the file lacks of the prompt and, if all is kept, of the text that was generated behind it. It does so for an interrupted
+// generation, too.
+func (p *promptCache) save(ctx context.Context, m *powerinfer.Model, prompt, generated []int32) error {
+	if p.path == "" || p.readOnly {
+		return nil
+	}
+	text := prompt
+	if p.all {
+		text = slices.Concat(prompt, generated)
+	}
+	if len(p.held) >= len(text) && slices.Equal(p.held[:len(text)], text) {
+		return nil
+	}
+	_, err := m.SaveCache(context.WithoutCancel(ctx), p.path, text, 0)
+	if errors.Is(err, powerinfer.ErrNotCached) { // it was interrupted before anything was computed
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("--prompt-cache: %w", err)
+	}
+	return nil
+}
