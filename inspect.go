@@ -41,7 +41,7 @@ func infoOf(s *session.Session) Info {
 	return Info{
 		Path: s.File.Path, Name: c.Name, Architecture: c.Arch, Type: file.Type, Bytes: file.Bytes, Parameters: file.Params,
 		Layers: c.Layers, Embedding: c.Embd, Neurons: c.FF, Heads: c.Heads, KVHeads: c.KVHeads, HeadSize: c.HeadDim, Vocabulary: c.Vocab,
-		Trained: c.Context, Context: s.Context(), Cache: c.CacheSpec(pages).Bytes(),
+		Trained: c.Context, Context: s.Context(), Cache: c.CacheSpec(pages, s.CacheTypes()).Bytes(),
 		Sparse: Sparse(c.Sparse.String()), Threshold: c.Threshold, Activation: c.Act.Kind.String(), Prepared: c.Prepared != nil,
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"io"
 
+	"github.com/powerinfer-go/powerinfer/internal/compute"
 	"github.com/powerinfer-go/powerinfer/internal/engine"
 	"github.com/powerinfer-go/powerinfer/internal/model"
 	"github.com/powerinfer-go/powerinfer/internal/planner"
@@ -28,6 +29,8 @@ const NoGPU = "none"
 // Options are the choices made when a model is opened. The zero value is a good one.
 type Options struct {
 	Context   int // tokens of KV cache that all generations share; 0: as many as the model was trained for
+	CacheKeys, CacheValues string // types in which keys and values are kept: f32, f16, bf16, q8_0 or q4_0; empty: f16
+
 	Sequences int // generations computed at a time, others wait; 0: 8
 
 	Batch        int // tokens of prompts handed in at a time; 0: 2048
@@ -91,13 +94,17 @@ func (o *Options) session() (session.Options, error) {
 	if err != nil {
 		return session.Options{}, err
 	}
+	types, err := o.cacheTypes()
+	if err != nil {
+		return session.Options{}, err
+	}
 	sequences := o.Sequences
 	if sequences == 0 {
 		sequences = defaultSequences
 	}
 	e := engine.Options{
 		Context: o.Context, Batch: o.Batch, UBatch: o.UBatch, Outputs: sequences, NoRepack: o.Mapped, Lock: o.Lock,
-		Activation: o.Activation, Threshold: o.SparseThreshold, Sparse: mode, Progress: o.Progress,
+		Activation: o.Activation, Threshold: o.SparseThreshold, Sparse: mode, Progress: o.Progress, CacheTypes: types,
 	}
 	if o.Trace != nil {
 		e.Trace = o.Trace.log
@@ -111,6 +118,18 @@ func (o *Options) planner() planner.Options {
 		Device:    o.Devices, Budgets: o.VRAM, Layers: o.GPULayers, StreamTokens: o.StreamTokens, ReadAhead: o.ReadAhead,
 		Notice: o.Notice, Measuring: o.Measuring,
 	}
+}
+
+func (o *Options) cacheTypes() (types compute.CacheTypes, err error) {
+	if o.CacheKeys != "" {
+		if types.Key, err = compute.ParseKVType(o.CacheKeys); err != nil {
+			return types, err
+		}
+	}
+	if o.CacheValues != "" {
+		types.Value, err = compute.ParseKVType(o.CacheValues)
+	}
+	return types, err
 }
 
 func (o *Options) sparseMode() (model.SparseMode, error) {

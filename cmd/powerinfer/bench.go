@@ -27,7 +27,7 @@ func benchCommand() *cli.Command {
 			&cli.StringSliceFlag{Name: "n-depth", Aliases: []string{"d"}, Value: []string{"0"}, Usage: "`N` tokens already in the context" + list},
 			&cli.StringSliceFlag{Name: "threads", Aliases: []string{"t"}, Usage: "`N` threads, default idle physical cores; or a list: 1,2,4", Sources: env("THREADS")},
 			&cli.StringFlag{Name: "file", Aliases: []string{"f"}, Usage: "take tokens from the text in `FILE`, which leaves more neurons at zero than random ones; - is standard input"},
-			batchFlag(), ubatchFlag(),
+			batchFlag(), ubatchFlag(), cacheKeysFlag(), cacheValuesFlag(),
 			&cli.IntFlag{Name: "repetitions", Aliases: []string{"r"}, Value: 5, Usage: "counted runs of each test"},
 			&cli.StringFlag{Name: "output", Aliases: []string{"o"}, Value: "md", Usage: "`FORMAT`: md, csv, json or jsonl"},
 			kernelsFlag(),
@@ -57,6 +57,9 @@ func runBench(ctx context.Context, c *cli.Command, trace *powerinfer.Trace) erro
 		if v := c.Int(name); v < 1 || v > 1<<20 {
 			return fmt.Errorf("--%s %d is not a number from 1 to %d", name, v, 1<<20)
 		}
+	}
+	if _, err := cacheTypes(c); err != nil {
+		return err
 	}
 	if c.IsSet("npl") {
 		return benchBatched(ctx, c, trace, threads)
@@ -129,7 +132,7 @@ func (b *benchModel) time(ctx context.Context, tests []bench.Test, tokens []int3
 			return err
 		}
 		row := bench.Row{
-			Test: t, Threads: b.options.Threads, Batch: b.options.Batch, UBatch: b.options.UBatch, NoRepack: b.options.Mapped,
+			Test: t, Threads: b.options.Threads, Batch: b.options.Batch, UBatch: b.options.UBatch, TypeK: b.options.CacheKeys, TypeV: b.options.CacheValues, NoRepack: b.options.Mapped,
 			Commit: commit(), CPU: hw.Detect().Name, File: i.Path, Model: bench.Model{Type: i.Type, Bytes: i.Bytes, Params: i.Parameters}, Time: time.Now().UTC(),
 		}
 		row.Neurons = countedBy(i.Sparse, timing.Neurons)

@@ -14,6 +14,7 @@ import (
 
 	"github.com/powerinfer-go/powerinfer"
 	"github.com/powerinfer-go/powerinfer/demo"
+	"github.com/powerinfer-go/powerinfer/internal/compute"
 	"github.com/powerinfer-go/powerinfer/internal/engine"
 	"github.com/powerinfer-go/powerinfer/internal/gguf"
 	"github.com/powerinfer-go/powerinfer/internal/hw"
@@ -34,7 +35,7 @@ func modelFlags() []cli.Flag {
 func engineFlags() []cli.Flag {
 	return slices.Concat(modelFlags(), []cli.Flag{
 		&cli.IntFlag{Name: "ctx-size", Aliases: []string{"c"}, Usage: "context in tokens; 0 is the model's own", Sources: env("CTX_SIZE")},
-		batchFlag(), ubatchFlag(),
+		batchFlag(), ubatchFlag(), cacheKeysFlag(), cacheValuesFlag(),
 		&cli.IntFlag{Name: "threads", Aliases: []string{"t"}, Usage: "threads for generation; default: idle physical cores", Sources: env("THREADS")},
 		&cli.IntFlag{Name: "threads-batch", Aliases: []string{"tb"}, Usage: "threads for prompts; default: as --threads", Sources: env("THREADS_BATCH")},
 		&cli.BoolFlag{Name: "no-repack", Aliases: []string{"nr"}, Usage: "compute on the mapped file instead of repacking it into memory; sums are the same but in --sparse exact of files that are not prepared, whose down projections are then computed whole and round differently", Sources: env("NO_REPACK")},
@@ -52,6 +53,25 @@ func batchFlag() cli.Flag {
 
 func ubatchFlag() cli.Flag {
 	return &cli.IntFlag{Name: "ubatch-size", Aliases: []string{"ub"}, Value: model.UsualStep, Usage: "tokens computed at a time", Sources: env("UBATCH")}
+}
+
+func cacheKeysFlag() cli.Flag {
+	return &cli.StringFlag{Name: "cache-type-k", Aliases: []string{"ctk"}, Value: "f16", Usage: "keep keys in `TYPE`: f32, f16, bf16, q8_0 or q4_0", Sources: env("CACHE_TYPE_K")}
+}
+
+func cacheValuesFlag() cli.Flag {
+	return &cli.StringFlag{Name: "cache-type-v", Aliases: []string{"ctv"}, Value: "f16", Usage: "keep values in `TYPE`, one of the same", Sources: env("CACHE_TYPE_V")}
+}
+
+// cacheTypes reads those flags.
+func cacheTypes(c *cli.Command) (types compute.CacheTypes, err error) {
+	if types.Key, err = compute.ParseKVType(c.String("cache-type-k")); err != nil {
+		return types, fmt.Errorf("--cache-type-k: %w", err)
+	}
+	if types.Value, err = compute.ParseKVType(c.String("cache-type-v")); err != nil {
+		return types, fmt.Errorf("--cache-type-v: %w", err)
+	}
+	return types, nil
 }
 
 func sparseFlag() cli.Flag {
@@ -129,6 +149,10 @@ func openOptions(c *cli.Command) (powerinfer.Options, error) {
 	if _, err := sparseMode(c); err != nil {
 		return o, err
 	}
+	if _, err := cacheTypes(c); err != nil {
+		return o, err
+	}
+	o.CacheKeys, o.CacheValues = c.String("cache-type-k"), c.String("cache-type-v")
 	if c.IsSet("sparse-threshold") {
 		t := c.Float32("sparse-threshold")
 		if t != t {
@@ -187,6 +211,9 @@ func sessionOptions(c *cli.Command, outputs int) (session.Options, *powerinfer.O
 		Outputs: outputs, Work: c.Bool("metrics"),
 	}
 	if e.Sparse, err = sparseMode(c); err != nil {
+		return session.Options{}, nil, err
+	}
+	if e.CacheTypes, err = cacheTypes(c); err != nil {
 		return session.Options{}, nil, err
 	}
 	return session.Options{Engine: e, Planner: plannerOptionsOf(&o), Statistics: o.Statistics}, &o, nil

@@ -24,7 +24,7 @@ func gpuFlags() []cli.Flag {
 		budgetFlag(),
 		statsFlag(),
 		streamFlag(),
-		&cli.IntFlag{Name: "n-gpu-layers", Aliases: []string{"ngl"}, Usage: "put the last `N` layers whole on GPUs, as llama.cpp does; default: attention and hot neurons first", Sources: env("N_GPU_LAYERS")},
+		&cli.IntFlag{Name: "n-gpu-layers", Aliases: []string{"ngl", "gpu-layers"}, Usage: "put the last `N` layers whole on GPUs, as llama.cpp does; default: attention and hot neurons first", Sources: env("N_GPU_LAYERS")},
 		&cli.BoolFlag{Name: "read-ahead", HideDefault: true, Usage: "read the neurons that a GPU seems to leave to the processor before it is their turn; default: where the plan has the GPU wait for them"},
 	}
 }

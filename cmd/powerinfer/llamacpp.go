@@ -42,6 +42,18 @@ func grantedFlags() []llamaFlag {
 		{[]string{"poll"}, true, "workers wait for 100 µs before they sleep"},
 		{[]string{"defrag-thold", "dt"}, true, "the KV cache is paged"},
 		{[]string{"webui", "ui"}, false, "it is the default of serve"},
+		{[]string{"cont-batching", "cb"}, false, "requests are always computed together"},
+		{[]string{"kv-unified", "kvu"}, false, "sequences always share one KV cache"},
+		{[]string{"cache-prompt"}, false, "it is the default"},
+		{[]string{"slots"}, false, "it is the default of serve"},
+		{[]string{"models-autoload"}, false, "it is the default of serve"},
+		{[]string{"threads-http"}, true, "a request takes no thread of its own"},
+		{[]string{"no-host"}, false, "buffers are the plan's to choose"},
+		{[]string{"swa-full"}, false, "what windowed layers no longer have is evaluated again where it is needed"},
+		{[]string{"show-timings"}, false, "times are always told"},
+		{[]string{"no-show-timings"}, false, "times go to standard error"},
+		{[]string{"no-skip-chat-parsing", "prefill-assistant"}, false, "it is the default"},
+		{[]string{"log-prefix", "no-log-prefix", "log-timestamps", "no-log-timestamps"}, false, "messages are one line each"},
 		{[]string{"log-disable"}, false, "messages go to standard error"},
 		{[]string{"log-colors"}, true, "messages have no colours"},
 	}
@@ -85,43 +97,6 @@ func withFlashAttention(args []string) []string {
 		out = append(out, a)
 	}
 	return out
-}
-
-// missingFlags returns llama.cpp's flags (of its common/arg.cpp, August 2026) for which there is nothing here yet, each with what to do
-// instead or with nothing. A name with a trailing * stands for all that begin so.
-func missingFlags() map[string]string {
-	return map[string]string{
-		"mu": "", "model-url": "-hf user/repo downloads from the Hugging Face hub", "dr": "", "docker-repo": "-hf user/repo downloads from the Hugging Face hub", "md": "", "model-draft": "", "draft*": "", "spec-*": "", "ngld": "", "devd": "",
-		"lookup-cache*": "", "lcs": "", "lcd": "", "mtp": "",
-		"lora": "merge the adapter into the model and convert that", "lora-scaled": "", "control-vector*": "",
-		"cache-type-k": "keys and values are F16", "cache-type-v": "keys and values are F16", "ctk": "keys and values are F16", "ctv": "keys and values are F16",
-		"no-kv-offload": "give a smaller --vram-budget", "nkvo": "give a smaller --vram-budget", "swa-full": "",
-		"rope-scaling": "--override-kv sets the file's keys", "rope-scale": "--override-kv sets the file's keys", "rope-freq-base": "--override-kv ARCH.rope.freq_base=float:X does the same", "rope-freq-scale": "--override-kv sets the file's keys", "yarn-*": "--override-kv sets the file's keys",
-		"grp-attn-n": "", "gan": "", "grp-attn-w": "", "gaw": "", "context-shift": "powerinfer serve has it", "keep": "",
-		"i": "powerinfer chat talks", "interactive": "powerinfer chat talks", "if": "powerinfer chat talks", "interactive-first": "powerinfer chat talks", "r": "", "reverse-prompt": "",
-		"no-jinja": "", "reasoning*": "", "rea": "",
-		"in-prefix*": "", "in-suffix": "", "color": "", "co": "", "binary-file": "", "bf": "", "in-file": "use -f", "print-token-count": "", "ptc": "", "sp": "", "special": "",
-		"pooling": "powerinfer serve has it", "attention": "", "embedding": "powerinfer serve answers embeddings", "embeddings": "powerinfer serve answers embeddings", "rerank": "", "reranking": "", "mm": "", "mmproj*": "", "image*": "", "audio": "",
-		"ot": "-ngl and --vram-budget choose what lies on GPUs", "override-tensor": "-ngl and --vram-budget choose what lies on GPUs", "cmoe": "", "cpu-moe": "", "ncmoe": "", "n-cpu-moe": "",
-		"sm": "--vram-budget 8,11 divides a model between GPUs", "split-mode": "--vram-budget 8,11 divides a model between GPUs", "ts": "--vram-budget 8,11 divides a model between GPUs", "tensor-split": "--vram-budget 8,11 divides a model between GPUs", "mg": "use --device", "main-gpu": "use --device",
-		"rpc": "", "numa": "start it with numactl", "C": "start it with taskset", "cpu-mask": "start it with taskset", "Cr": "start it with taskset", "cpu-range": "start it with taskset", "cpu-strict*": "start it with taskset", "cpu-mask-batch": "", "cpu-range-batch": "", "Cb": "", "Crb": "", "prio-batch": "", "poll-batch": "",
-		"hellaswag*": "", "winogrande*": "", "multiple-choice*": "", "np": "powerinfer serve and batch have it", "parallel": "powerinfer serve and batch have it", "cb": "", "cont-batching": "", "metrics": "powerinfer serve has it", "slots": "", "no-slots": "", "props": "", "slot-save-path": "powerinfer serve has it", "to": "powerinfer serve has it", "timeout": "powerinfer serve has it", "alias": "powerinfer serve has it", "a": "powerinfer serve has it", "sps": "", "slot-prompt-similarity": "", "host": "powerinfer serve has it", "port": "powerinfer serve has it", "path": "", "api-key*": "powerinfer serve has it", "ssl-*": "powerinfer serve has it", "log-file": "send standard error to a file", "verbosity": "use --verbose", "lv": "use --verbose", "log-verbosity": "use --verbose", "log-prefix": "", "log-timestamps": "",
-		"fit": "plan shows what fits, and run keeps to it",
-	}
-}
-
-// missing returns what to say of a flag that llama.cpp has, and whether it has one of that name.
-func missing(name string) (instead string, ok bool) {
-	list := missingFlags()
-	if s, ok := list[name]; ok {
-		return s, true
-	}
-	for pattern, s := range list {
-		if prefix, ok := strings.CutSuffix(pattern, "*"); ok && strings.HasPrefix(name, prefix) {
-			return s, true
-		}
-	}
-	return "", false
 }
 
 // nearest returns the one of names that a slip of one or two letters made into name; "" where there is none.

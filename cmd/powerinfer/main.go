@@ -195,10 +195,10 @@ func usageError(_ context.Context, c *cli.Command, err error, _ bool) error {
 	if name, ok := strings.CutPrefix(err.Error(), "flag provided but not defined: -"); ok {
 		name = strings.TrimLeft(name, "-")
 		if instead, ok := missing(name); ok {
-			if instead != "" {
-				instead = "; " + instead
-			}
-			return fmt.Errorf("llama.cpp has %s, %s does not yet%s", "--"+name, c.FullName(), instead)
+			return fmt.Errorf("llama.cpp has --%s, %s does not; %s", name, c.FullName(), instead)
+		}
+		if others := commandsWith(c.Root(), name); others != "" {
+			return fmt.Errorf("%s has no flag --%s; powerinfer %s does", c.FullName(), name, others)
 		}
 		var names []string
 		for _, f := range c.VisibleFlags() {
@@ -211,6 +211,20 @@ func usageError(_ context.Context, c *cli.Command, err error, _ bool) error {
 		err = fmt.Errorf("unknown flag %s%s", "--"+name, didYouMean(suggestion))
 	}
 	return fmt.Errorf("%w; see %s --help", err, c.FullName())
+}
+
+// commandsWith returns the names of the commands that have a flag and show it.
+func commandsWith(root *cli.Command, flag string) string {
+	var names []string
+	for _, c := range root.VisibleCommands() {
+		if slices.ContainsFunc(c.VisibleFlags(), func(f cli.Flag) bool { return slices.Contains(f.Names(), flag) }) {
+			names = append(names, c.Name)
+		}
+	}
+	if n := len(names); n > 1 {
+		return strings.Join(names[:n-1], ", ") + " and " + names[n-1]
+	}
+	return strings.Join(names, "")
 }
 
 func didYouMean(suggestion string) string {

@@ -26,7 +26,7 @@ func planCommand() *cli.Command {
 		Flags: append(modelFlags(),
 			&cli.StringFlag{Name: "describe", Usage: "plan for `SHAPE[,KEY=VALUE…]` instead of a file: llama-70b,type=q4_0,active=0.1"},
 			&cli.IntFlag{Name: "ctx-size", Aliases: []string{"c"}, Usage: "context in tokens; 0 is the model's own", Sources: env("CTX_SIZE")},
-			batchFlag(), ubatchFlag(),
+			batchFlag(), ubatchFlag(), cacheKeysFlag(), cacheValuesFlag(),
 			deviceFlag(),
 			budgetFlag(),
 			streamFlag(),
@@ -109,6 +109,10 @@ func planned(c *cli.Command) (b modelcost.Cost, close func(), err error) {
 			return b, close, fmt.Errorf("--%s %d is not a number from 0 to %d", name, v, 1<<30)
 		}
 	}
+	types, err := cacheTypes(c)
+	if err != nil {
+		return b, close, err
+	}
 	step := o.LargestStep()
 	if text := c.String("describe"); text != "" {
 		if c.IsSet("model") {
@@ -121,6 +125,7 @@ func planned(c *cli.Command) (b modelcost.Cost, close func(), err error) {
 		if ctxSize == 0 {
 			ctxSize = doctorContext
 		}
+		s.CacheTypes = types
 		return s.Cost(ctxSize, step), close, nil
 	}
 	mode, err := sparseMode(c)
@@ -133,7 +138,7 @@ func planned(c *cli.Command) (b modelcost.Cost, close func(), err error) {
 	}
 	close = func() { f.Close() }
 	of := modelcost.Options{
-		Context: ctxSize, UBatch: step, Sparse: mode, Activation: c.String("activation"),
+		Context: ctxSize, UBatch: step, Sparse: mode, CacheTypes: types, Activation: c.String("activation"),
 		Law: modelcost.Law{Active: c.Float("active"), Share80: c.Float("share80")},
 	}
 	if path := c.String("stats"); path != "" {

@@ -16,16 +16,104 @@ const pagePositions = 64
 const rowBytes = 4 * pagePositions
 
 func attention() {
-	for _, t := range []struct{ queries, keys int }{{1, 8}, {2, 4}, {3, 4}, {4, 2}, {6, 2}} {
-		scores(t.queries, t.keys)
+	for _, c := range cached() {
+		for _, t := range []struct{ queries, keys int }{{1, 8}, {2, 4}, {3, 4}, {4, 2}, {6, 2}} {
+			scores(c, t.queries, t.keys)
+		}
 	}
 	softmax()
-	for _, t := range []struct {
-		queries int
-		vectors []int
-	}{{1, []int{8, 2, 1}}, {2, []int{4, 1}}, {3, []int{3, 1}}, {4, []int{2, 1}}, {6, []int{2, 1}}} {
-		accumulate(t.queries, t.vectors)
+	for _, c := range cached() {
+		for _, t := range []struct {
+			queries int
+			vectors []int
+		}{{1, []int{8, 2, 1}}, {2, []int{4, 1}}, {3, []int{3, 1}}, {4, []int{2, 1}}, {6, []int{2, 1}}} {
+			accumulate(c, t.queries, t.vectors)
+		}
 	}
+	decodeBlocks("Q8_0", 34, func(src reg.Register, i int, y reg.VecVirtual) {
+		VPMOVSXBD(at(src, 2+8*i), y)
+	})
+	decodeNibbles()
+}
+
+// element is a type of the cache's that kernels read as it lies.
+type element struct {
+	suffix, in string // of the function's name, and its Go type
+	bytes      int
+	load       func(from Mem, to reg.VecVirtual) // eight of them
+}
+
+func cached() []element {
+	return []element{
+		{"AVX2", "uint16", 2, func(from Mem, to reg.VecVirtual) { VCVTPH2PS(from, to) }},
+		{"BF16AVX2", "uint16", 2, func(from Mem, to reg.VecVirtual) {
+			VPMOVZXWD(from, to)
+			VPSLLD(Imm(16), to, to)
+		}},
+		{"F32AVX2", "float32", 4, func(from Mem, to reg.VecVirtual) { VMOVUPS(from, to) }},
+	}
+}
+
+// shift is the binary logarithm of the element's bytes.
+func (c element) shift() uint64 { return uint64(c.bytes / 2) }
+
+// decodeBlocks emits the decoding of blocks of 32 elements that begin with a half, the scale. load brings eight integers, number i of four, into y.
+func decodeBlocks(name string, bytes int, load func(src reg.Register, i int, y reg.VecVirtual)) {
+	function("decode"+name+"AVX2", "func(dst *float32, src *byte, blocks int)",
+		fmt.Sprintf("writes the elements of blocks of %s. Scalar twin: quant.Decode.", name))
+	dst, src, blocks := pointer("dst"), pointer("src"), pointer("blocks")
+	Label("blocks")
+	scale := blockScale(src)
+	for i := range 4 {
+		y := YMM()
+		load(src, i, y)
+		VCVTDQ2PS(y, y)
+		VMULPS(scale, y, y)
+		VMOVUPS(y, at(dst, 32*i))
+	}
+	ADDQ(U32(uint32(bytes)), src)
+	ADDQ(U32(128), dst)
+	DECQ(blocks)
+	JNZ(LabelRef("blocks"))
+	end()
+}
+
+// blockScale returns the half at src in all lanes.
+func blockScale(src reg.Register) reg.VecVirtual {
+	bits, scale := GP32(), YMM()
+	MOVWLZX(at(src, 0), bits)
+	VMOVD(bits, scale.AsX())
+	VCVTPH2PS(scale.AsX(), scale.AsX())
+	VBROADCASTSS(scale.AsX(), scale)
+	return scale
+}
+
+// decodeNibbles emits the decoding of blocks of Q4_0: sixteen bytes behind the scale, whose low halves are the first elements.
+func decodeNibbles() {
+	function("decodeQ4_0AVX2", "func(dst *float32, src *byte, blocks int)", "writes the elements of blocks of Q4_0. Scalar twin: quant.Decode.")
+	dst, src, blocks := pointer("dst"), pointer("src"), pointer("blocks")
+	low, middle := YMM(), YMM()
+	VMOVUPS(table("lowNibble", func(int) uint32 { return 15 }), low)
+	VMOVUPS(table("middleNibble", func(int) uint32 { return 8 }), middle)
+	Label("blocks")
+	scale := blockScale(src)
+	for i := range 2 {
+		y, high := YMM(), YMM()
+		VPMOVZXBD(at(src, 2+8*i), y)
+		VPSRLD(Imm(4), y, high)
+		VPAND(low, y, y)
+		for j, v := range []reg.VecVirtual{y, high} {
+			VPSUBD(middle, v, v)
+			VCVTDQ2PS(v, v)
+			VMULPS(scale, v, v)
+			VMOVUPS(v, at(dst, 32*i+64*j))
+		}
+	}
+	ADDQ(U32(18), src)
+	ADDQ(U32(128), dst)
+	DECQ(blocks)
+	JNZ(LabelRef("blocks"))
+	end()
 }
 
 // rows addresses several rows that are stride apart through few registers.
@@ -70,8 +158,8 @@ func (r rows) advance(by Op) {
 
 // scores emits the products of T queries with keys, K keys at a time. Every score is eight sums over
 // every eighth element, added by a tree, whatever T and K.
-func scores(T, K int) {
-	function(fmt.Sprintf("scores%dAVX2", T), "func(s, q *float32, k, ahead *uint16, keys, headDim int)",
+func scores(c element, T, K int) {
+	function(fmt.Sprintf("scores%d%s", T, c.suffix), fmt.Sprintf("func(s, q *float32, k, ahead *%s, keys, headDim int)", c.in),
 		fmt.Sprintf("computes s[t][j] = q[t]·k[j] for %d queries; keys are rounded up to a multiple of 8. Scalar twin: scores.", T))
 	s, q0, k0, ahead := pointer("s"), pointer("q"), pointer("k"), pointer("ahead")
 	keys, headDim := pointer("keys"), pointer("headDim")
@@ -79,7 +167,7 @@ func scores(T, K int) {
 	MOVQ(headDim, qStride)
 	SHLQ(Imm(2), qStride)
 	MOVQ(headDim, kStride)
-	SHLQ(Imm(1), kStride)
+	SHLQ(Imm(c.shift()), kStride)
 	ADDQ(Imm(7), keys)
 	ANDQ(I8(-8), keys)
 	q, k := newRows(q0, qStride, T), newRows(k0, kStride, K)
@@ -96,20 +184,20 @@ func scores(T, K int) {
 	d := GP64()
 	MOVQ(headDim, d)
 	Label("dims")
-	prefetch(ahead, 16*K)
+	prefetch(ahead, 8*c.bytes*K)
 	if T == 1 {
 		x := YMM()
 		VMOVUPS(q.at(0), x)
 		for j := range K {
 			y := YMM()
-			VCVTPH2PS(k.at(j), y)
+			c.load(k.at(j), y)
 			VFMADD231PS(x, y, acc[0][j])
 		}
 	} else if T > K {
 		y := make([]reg.VecVirtual, K)
 		for j := range K {
 			y[j] = YMM()
-			VCVTPH2PS(k.at(j), y[j])
+			c.load(k.at(j), y[j])
 		}
 		for t := range T {
 			x := YMM()
@@ -126,14 +214,14 @@ func scores(T, K int) {
 		}
 		for j := range K {
 			y := YMM()
-			VCVTPH2PS(k.at(j), y)
+			c.load(k.at(j), y)
 			for t := range T {
 				VFMADD231PS(x[t], y, acc[t][j])
 			}
 		}
 	}
 	q.advance(Imm(32))
-	k.advance(Imm(16))
+	k.advance(Imm(uint64(8 * c.bytes)))
 	SUBQ(Imm(8), d)
 	JG(LabelRef("dims"))
 	for _, b := range q.base {
@@ -229,8 +317,8 @@ func softmax() {
 }
 
 // accumulate emits the weighted sum of value rows for T queries, some vectors of the head at a time.
-func accumulate(T int, widths []int) {
-	function(fmt.Sprintf("accumulate%dAVX2", T), "func(acc, p *float32, v, ahead *uint16, keys, headDim int)",
+func accumulate(c element, T int, widths []int) {
+	function(fmt.Sprintf("accumulate%d%s", T, c.suffix), fmt.Sprintf("func(acc, p *float32, v, ahead *%s, keys, headDim int)", c.in),
 		fmt.Sprintf("computes acc[t] += Σ p[t][j]·v[j] for %d queries, term after term. Scalar twin: accumulate.", T))
 	acc, p, v, ahead := pointer("acc"), pointer("p"), pointer("v"), pointer("ahead")
 	keys, headDim := pointer("keys"), pointer("headDim")
@@ -238,7 +326,7 @@ func accumulate(T int, widths []int) {
 	MOVQ(headDim, accStride)
 	SHLQ(Imm(2), accStride)
 	MOVQ(headDim, vStride)
-	SHLQ(Imm(1), vStride)
+	SHLQ(Imm(c.shift()), vStride)
 	for _, D := range widths {
 		loop, inner, next := fmt.Sprintf("dims%d", 8*D), fmt.Sprintf("keys%d", 8*D), fmt.Sprintf("below%d", 8*D)
 		Label(loop)
@@ -262,12 +350,12 @@ func accumulate(T int, widths []int) {
 		MOVQ(p, pp)
 		MOVQ(keys, j)
 		Label(inner)
-		prefetch(ahead, 16*D)
+		prefetch(ahead, 8*c.bytes*D)
 		w := make([]reg.VecVirtual, D)
 		if T > 1 {
 			for i := range w {
 				w[i] = YMM()
-				VCVTPH2PS(at(vp, 16*i), w[i])
+				c.load(at(vp, 8*c.bytes*i), w[i])
 			}
 		}
 		for t := range a {
@@ -276,7 +364,7 @@ func accumulate(T int, widths []int) {
 			for i := range w {
 				if T == 1 {
 					w[i] = YMM()
-					VCVTPH2PS(at(vp, 16*i), w[i])
+					c.load(at(vp, 8*c.bytes*i), w[i])
 				}
 				VFMADD231PS(w[i], b, a[t][i])
 			}
@@ -294,7 +382,7 @@ func accumulate(T int, widths []int) {
 			}
 		}
 		ADDQ(U32(uint32(32*D)), acc)
-		ADDQ(U32(uint32(16*D)), v)
+		ADDQ(U32(uint32(8*c.bytes*D)), v)
 		SUBQ(U32(uint32(8*D)), headDim)
 		JMP(LabelRef(loop))
 		Label(next)

@@ -74,7 +74,7 @@ var ourFields = []string{"repack", "sparse", "predicted_share", "active_share", 
 
 func row(name string) Row {
 	return Row{
-		Test: Test{Gen: 10}, Result: Result{Samples: []int64{1e9, 2e9}, Neurons: Neurons{Mode: "off"}}, Threads: 3, Batch: 2048, UBatch: 512, Commit: "abc", CPU: `CPU "X", 3 GHz`, File: name,
+		Test: Test{Gen: 10}, Result: Result{Samples: []int64{1e9, 2e9}, Neurons: Neurons{Mode: "off"}}, Threads: 3, Batch: 2048, UBatch: 512, TypeK: "f16", TypeV: "f16", Commit: "abc", CPU: `CPU "X", 3 GHz`, File: name,
 		Model: Model{Type: "llama 6.7B Q4_0", Bytes: 3825065984, Params: 6738415616}, Time: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC),
 	}
 }

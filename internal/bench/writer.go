@@ -56,6 +56,8 @@ type Row struct {
 	Threads  int
 	Batch    int
 	UBatch   int
+	TypeK    string // of the KV cache's keys
+	TypeV    string // of its values
 	NoRepack bool
 	Commit   string
 	CPU      string
@@ -145,7 +147,7 @@ func (r Row) record() record {
 	}
 	return record{
 		Commit: r.Commit, CPU: r.CPU, GPU: strings.Join(names, ", "), Backends: backends, Layers: r.Layers, Devices: devices, File: r.File, Type: r.Model.Type, Bytes: r.Model.Bytes, Params: r.Model.Params,
-		Batch: r.Batch, UBatch: r.UBatch, Threads: r.Threads, TypeK: "f16", TypeV: "f16",
+		Batch: r.Batch, UBatch: r.UBatch, Threads: r.Threads, TypeK: r.TypeK, TypeV: r.TypeV,
 		Mask: "0x0", Poll: 50, Split: "layer", Flash: 1, Shares: "0.00", Buffers: "none", MMap: r.NoRepack, Repack: !r.NoRepack,
 		Prompt: r.Prompt, Gen: r.Gen, Depth: r.Depth, Time: r.Time.Format(time.RFC3339),
 		AvgNS: int64(avgNS), StddevNS: int64(sdNS), AvgTS: avgTS, StddevTS: sdTS, SampleNS: r.Samples, SampleTS: each,

@@ -1,30 +1,107 @@
 package compute
 
+import (
+	"fmt"
+	"strings"
+
+	"github.com/powerinfer-go/powerinfer/internal/quant"
+)
+
 // PagePositions is the number of positions in one KV page.
 const PagePositions = 64
 
-// KVShape is the shape of one layer's keys and values.
+// KVType is the type in which a cache keeps keys or values. They are rounded to it when they are stored, as quant.Encode does, and attention
+// computes with what quant.Decode makes of them, in floats.
+type KVType int
+
+// The types of caches.
+const (
+	KVF16 KVType = iota
+	KVBF16
+	KVF32
+	KVQ8_0
+	KVQ4_0
+)
+
+// KVTypes returns all of them, the most exact first.
+func KVTypes() []KVType { return []KVType{KVF32, KVF16, KVBF16, KVQ8_0, KVQ4_0} }
+
+// Type returns t as the type of elements that it is.
+func (t KVType) Type() quant.Type {
+	return [...]quant.Type{quant.F16, quant.BF16, quant.F32, quant.Q8_0, quant.Q4_0}[t]
+}
+
+func (t KVType) String() string { return t.Type().String() }
+
+// RowBytes returns what the key or the value of a head takes: of so many elements, which are whole blocks of t.
+func (t KVType) RowBytes(elements int) int { return t.Type().RowBytes(elements) }
+
+// ParseKVType returns the type of a name as -ctk and -ctv have it.
+func ParseKVType(name string) (KVType, error) {
+	var names []string
+	for _, t := range KVTypes() {
+		if strings.EqualFold(name, t.String()) {
+			return t, nil
+		}
+		names = append(names, strings.ToLower(t.String()))
+	}
+	return 0, fmt.Errorf("the KV cache cannot be kept in %q; it can in %s", name, strings.Join(names, ", "))
+}
+
+// CacheTypes are the types of a cache's keys and values. The zero value is F16.
+type CacheTypes struct{ Key, Value KVType }
+
+// KVShape is the shape of one layer's keys and values, and their types.
 type KVShape struct {
-	Heads      int // KV heads
-	Key, Value int // elements of a head's key and of its value
+	Heads              int // KV heads
+	Key, Value         int // elements of a head's key and of its value
+	KeyType, ValueType KVType
 }
 
-// PageBytes returns the memory of a page of keys and values in F16.
-func (s KVShape) PageBytes() int64 {
-	return 2 * PagePositions * int64(s.Heads) * (int64(s.Key) + int64(s.Value))
+// Check reports whether the widths hold whole blocks of the types.
+func (s KVShape) Check() error {
+	for _, side := range []struct {
+		what     string
+		elements int
+		t        KVType
+	}{{"keys", s.Key, s.KeyType}, {"values", s.Value, s.ValueType}} {
+		if block := side.t.Type().BlockElems(); side.elements%block != 0 {
+			return fmt.Errorf("a KV cache in %s: %s have %d elements, which are not blocks of %d; keep them in f16", side.t, side.what, side.elements, block)
+		}
+	}
+	return nil
 }
 
-// PositionHalves returns how many halves a position's keys and values have.
-func (s KVShape) PositionHalves() int { return s.Heads * (s.Key + s.Value) }
+// KeyBytes returns what a position's keys of all heads take.
+func (s KVShape) KeyBytes() int { return s.Heads * s.KeyType.RowBytes(s.Key) }
 
-// Positions returns how many positions a layer's halves [n·kv_heads·key + n·kv_heads·value] of a page hold, in the order of Device.ReadPage: first
-// the keys [n, kv_heads, key], then the values [n, kv_heads, value].
-func (s KVShape) Positions(halves []uint16) int { return len(halves) / s.PositionHalves() }
+// ValueBytes returns what a position's values of all heads take.
+func (s KVShape) ValueBytes() int { return s.Heads * s.ValueType.RowBytes(s.Value) }
 
-// CacheSpec is the shape of a KV cache: F16, Pages·PagePositions positions in every layer.
+// PositionBytes returns what a position's keys and values take.
+func (s KVShape) PositionBytes() int { return s.KeyBytes() + s.ValueBytes() }
+
+// PageBytes returns the memory of a page of keys and values.
+func (s KVShape) PageBytes() int64 { return PagePositions * int64(s.PositionBytes()) }
+
+// Positions returns how many positions a layer's part of a page holds, in the order of Device.ReadPage: first the keys [n, kv_heads] of a row of the
+// type each, as a file has it, and then the values.
+func (s KVShape) Positions(part []byte) int { return len(part) / s.PositionBytes() }
+
+// CacheSpec is the shape of a KV cache: Pages·PagePositions positions in every layer.
 type CacheSpec struct {
 	Layers []KVShape
 	Pages  int
+}
+
+// Check reports whether the cache's types hold its widths. The error names the layer.
+func (s CacheSpec) Check() error {
+	for i, l := range s.Layers {
+		if err := l.Check(); err != nil {
+			return fmt.Errorf("layer %d: %w", i, err)
+		}
+	}
+	return nil
 }
 
 // Bytes returns the memory that the cache takes.

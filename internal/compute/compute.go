@@ -201,9 +201,9 @@ type Device interface {
 	CopyPage(c *Cache, to, from int32)
 	// ReadPage writes the keys and values of a page's first positions to layers, for each of c's layers as many as KVShape.Positions says of
 	// its slice. The order is the same on every device. It may be called between runs.
-	ReadPage(c *Cache, page int32, layers [][]uint16) error
+	ReadPage(c *Cache, page int32, layers [][]byte) error
 	// WritePage makes a page's first positions those that ReadPage gave. What lies behind them is lost.
-	WritePage(c *Cache, page int32, layers [][]uint16) error
+	WritePage(c *Cache, page int32, layers [][]byte) error
 
 	io.Closer
 }

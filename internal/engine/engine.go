@@ -32,6 +32,7 @@ type Options struct {
 	Activation string   // overrides the file's
 	Threshold  *float32 // overrides the file's sparse threshold
 	Sparse     model.SparseMode
+	CacheTypes compute.CacheTypes
 	Order      [][]int32      // [layers][n_ff] of neurons at load; nil keeps the file's
 	Observer   model.Observer // sees feed-forward layers, which are then dense; may be nil
 	Devices    Devices        // what the model is computed on
@@ -148,7 +149,7 @@ func (e *Engine) loadOn(ctx context.Context, dev compute.Device, layout placemen
 	m, err := model.Load(ctx, f, dev, model.Options{
 		Activation: o.Activation, Threshold: o.Threshold, Batch: e.ubatch, Outputs: e.outputs,
 		Sparse: o.Sparse, Order: o.Order, Observer: o.Observer, Places: layout.Places,
-		Context: e.context, Cache: compute.CacheSpec{Pages: nPages}, Pinned: o.NoRepack, Progress: progress,
+		Context: e.context, Cache: compute.CacheSpec{Pages: nPages}, CacheTypes: o.CacheTypes, Pinned: o.NoRepack, Progress: progress,
 	})
 	if err != nil {
 		return err
@@ -194,7 +195,7 @@ func (o *Options) memory(f *gguf.File, c model.Config, onGPUs int64) *MemoryErro
 		e.Weights = max(0, e.Weights-onGPUs)
 	}
 	context := pick(o.Context, c.Context)
-	e.Cache = c.CacheSpec(model.CachePages(context)).Bytes()
+	e.Cache = c.CacheSpec(model.CachePages(context), o.CacheTypes).Bytes()
 	e.Activations = c.ActivationBytes(min(o.LargestStep(), context))
 	e.Need = e.Weights + e.Cache + e.Activations + overhead
 	return e
@@ -249,6 +250,9 @@ func (e *Engine) neurons() []model.NeuronUse {
 
 // Step returns the number of tokens that one step evaluates at most.
 func (e *Engine) Step() int { return e.ubatch }
+
+// CacheTypes returns the types of the KV cache.
+func (e *Engine) CacheTypes() compute.CacheTypes { return e.options.CacheTypes }
 
 // Context returns the number of tokens that the KV cache holds.
 func (e *Engine) Context() int { return e.context }

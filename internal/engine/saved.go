@@ -257,10 +257,10 @@ func (p pagesOf) use(f func() error) error {
 	return f()
 }
 
-func (p pagesOf) readPage(page int32, layers [][]uint16) error {
+func (p pagesOf) readPage(page int32, layers [][]byte) error {
 	return p.use(func() error { return p.m.ReadPage(page, layers) })
 }
 
-func (p pagesOf) writePage(page int32, layers [][]uint16) error {
+func (p pagesOf) writePage(page int32, layers [][]byte) error {
 	return p.use(func() error { return p.m.WritePage(page, layers) })
 }

@@ -25,8 +25,8 @@ type runner interface {
 
 // contents reads and writes pages between steps, as compute.Device does. It fails once the cache was given up for another.
 type contents interface {
-	readPage(page int32, layers [][]uint16) error
-	writePage(page int32, layers [][]uint16) error
+	readPage(page int32, layers [][]byte) error
+	writePage(page int32, layers [][]byte) error
 }
 
 // errLost is a runner's error after which everything is evaluated again.

@@ -2,6 +2,7 @@ package engine
 
 import (
 	"context"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"math/rand/v2"
@@ -68,18 +69,17 @@ func (m *fakeModel) run(p *compute.Params, _ []int32) error {
 
 func (m *fakeModel) logits(i int) []float32 { return m.out[i] }
 
-// readPage gives labels out as the halves of one layer, two for each.
-func (m *fakeModel) readPage(page int32, layers [][]uint16) error {
-	for i := range len(layers[0]) / 2 {
-		l := m.pages[page][i]
-		layers[0][2*i], layers[0][2*i+1] = uint16(l), uint16(l>>16)
+// readPage gives labels out as the bytes of one layer, four for each.
+func (m *fakeModel) readPage(page int32, layers [][]byte) error {
+	for i := range len(layers[0]) / 4 {
+		binary.LittleEndian.PutUint32(layers[0][4*i:], uint32(m.pages[page][i]))
 	}
 	return nil
 }
 
-func (m *fakeModel) writePage(page int32, layers [][]uint16) error {
-	for i := range len(layers[0]) / 2 {
-		m.pages[page][i] = kvcache.Label(layers[0][2*i]) | kvcache.Label(layers[0][2*i+1])<<16
+func (m *fakeModel) writePage(page int32, layers [][]byte) error {
+	for i := range len(layers[0]) / 4 {
+		m.pages[page][i] = kvcache.Label(binary.LittleEndian.Uint32(layers[0][4*i:]))
 	}
 	return nil
 }

@@ -16,7 +16,7 @@ import (
 // magic begins every file. A transfer that changes line ends damages it.
 const magic = "PIKV\r\n\x1a\n"
 
-const version = 1
+const version = 2
 
 // Limits on what a header may say: beyond them a file is taken for damaged before memory is asked for.
 const (
@@ -38,25 +38,28 @@ type Header struct {
 	Labels     []kvcache.Label // of its positions
 }
 
+// layerBytes are those that a layer's shape takes in a header.
+const layerBytes = 16
+
 // fixed are the header's bytes before its lists.
 const fixed = len(magic) + 4 + 32 + 32 + 4 + 4 + 4
 
 // Bytes returns the size of the whole file.
 func (h *Header) Bytes() int64 {
-	halves := int64(0)
+	position := int64(0)
 	for _, l := range h.Layers {
-		halves += int64(l.PositionHalves())
+		position += int64(l.PositionBytes())
 	}
 	n := int64(len(h.Labels))
 	pages := (n + compute.PagePositions - 1) / compute.PagePositions
-	return int64(fixed+len(h.Name)+12*len(h.Layers)) + 4*n + 4 + 2*halves*n + 4*pages
+	return int64(fixed+len(h.Name)+layerBytes*len(h.Layers)) + 4*n + 4 + position*n + 4*pages
 }
 
 // NewPage returns memory for a page of the header's layers, its first n positions: see compute.Device.ReadPage.
-func (h *Header) NewPage(n int) [][]uint16 {
-	page := make([][]uint16, len(h.Layers))
+func (h *Header) NewPage(n int) [][]byte {
+	page := make([][]byte, len(h.Layers))
 	for i, l := range h.Layers {
-		page[i] = make([]uint16, n*l.PositionHalves())
+		page[i] = make([]byte, n*l.PositionBytes())
 	}
 	return page
 }
@@ -93,6 +96,7 @@ func (h *Header) encode() ([]byte, error) {
 	b = append(b, h.Name...)
 	for _, l := range h.Layers {
 		b = le.AppendUint32(le.AppendUint32(le.AppendUint32(b, uint32(l.Heads)), uint32(l.Key)), uint32(l.Value))
+		b = le.AppendUint16(le.AppendUint16(b, uint16(l.KeyType.Type())), uint16(l.ValueType.Type()))
 	}
 	for _, l := range h.Labels {
 		v := uint32(l.Token()) << kindBits
@@ -127,12 +131,10 @@ func NewWriter(w io.Writer, h *Header) (*Writer, error) {
 }
 
 // Page writes the next page.
-func (w *Writer) Page(layers [][]uint16) error {
+func (w *Writer) Page(layers [][]byte) error {
 	b := w.buffer[:0]
 	for _, l := range layers {
-		for _, x := range l {
-			b = binary.LittleEndian.AppendUint16(b, x)
-		}
+		b = append(b, l...)
 	}
 	b = binary.LittleEndian.AppendUint32(b, checksum(b))
 	w.buffer = b
@@ -166,7 +168,7 @@ func NewReader(r io.Reader, size int64) (*Reader, error) {
 	copy(f.Model[:], b[4:])
 	copy(f.Arithmetic[:], b[36:])
 	name, layers, tokens := int64(le.Uint32(b[68:])), int64(le.Uint32(b[72:])), int64(le.Uint32(b[76:]))
-	rest := name + 12*layers + 4*tokens + 4
+	rest := name + layerBytes*layers + 4*tokens + 4
 	if name > maxName || layers > maxLayers || tokens > maxTokens || tokens == 0 || layers == 0 || int64(fixed)+rest > size {
 		return nil, fmt.Errorf("the file is damaged: its header tells of %d layers and %d tokens in %d bytes", layers, tokens, size)
 	}
@@ -184,16 +186,31 @@ func NewReader(r io.Reader, size int64) (*Reader, error) {
 func (f *Reader) decode(b []byte, name, layers, tokens int, size int64) error {
 	le := binary.LittleEndian
 	f.Name, b = string(b[:name]), b[name:]
-	most := size / 2 / int64(tokens) // halves that a position can have, so that no product below overflows
+	most := size / int64(tokens) // bytes that a position can have, so that no product below overflows
 	for range layers {
 		l := compute.KVShape{Heads: int(le.Uint32(b)), Key: int(le.Uint32(b[4:])), Value: int(le.Uint32(b[8:]))}
 		if min(l.Heads, l.Key, l.Value) < 1 || max(l.Heads, l.Key, l.Value) > maxWidth {
 			return fmt.Errorf("the file is damaged: a layer has %d KV heads of %d and %d elements", l.Heads, l.Key, l.Value)
 		}
-		if most -= int64(l.PositionHalves()); most < 0 {
+		var known [2]bool
+		for _, t := range compute.KVTypes() {
+			if uint16(t.Type()) == le.Uint16(b[12:]) {
+				l.KeyType, known[0] = t, true
+			}
+			if uint16(t.Type()) == le.Uint16(b[14:]) {
+				l.ValueType, known[1] = t, true
+			}
+		}
+		if !known[0] || !known[1] {
+			return fmt.Errorf("the file is damaged: a layer's keys and values are of the types %d and %d", le.Uint16(b[12:]), le.Uint16(b[14:]))
+		}
+		if err := l.Check(); err != nil {
+			return fmt.Errorf("the file is damaged: %w", err)
+		}
+		if most -= int64(l.PositionBytes()); most < 0 {
 			return fmt.Errorf("the file has %d bytes, fewer than the layers of %d tokens take: it was cut short or is damaged", size, tokens)
 		}
-		f.Layers, b = append(f.Layers, l), b[12:]
+		f.Layers, b = append(f.Layers, l), b[layerBytes:]
 	}
 	f.Labels = make([]kvcache.Label, tokens)
 	for i := range f.Labels {
@@ -210,10 +227,10 @@ func (f *Reader) decode(b []byte, name, layers, tokens int, size int64) error {
 }
 
 // Next reads the next page, which has as many positions as page has room for: PageLen's.
-func (f *Reader) Next(page [][]uint16) error {
+func (f *Reader) Next(page [][]byte) error {
 	n := 4
 	for _, l := range page {
-		n += 2 * len(l)
+		n += len(l)
 	}
 	if cap(f.buffer) < n {
 		f.buffer = make([]byte, n)
@@ -226,10 +243,7 @@ func (f *Reader) Next(page [][]uint16) error {
 		return errDamaged
 	}
 	for _, l := range page {
-		for i := range l {
-			l[i] = binary.LittleEndian.Uint16(b[2*i:])
-		}
-		b = b[2*len(l):]
+		b = b[copy(l, b):]
 	}
 	return nil
 }

@@ -13,12 +13,12 @@ import (
 )
 
 // sample is a file of so many tokens, and its pages.
-func sample(t testing.TB, tokens int) (data []byte, h kvfile.Header, pages [][][]uint16) {
+func sample(t testing.TB, tokens int) (data []byte, h kvfile.Header, pages [][][]byte) {
 	t.Helper()
 	rng := rand.New(rand.NewPCG(1, uint64(tokens)))
 	h = kvfile.Header{
 		Name: "a model", Model: kvfile.Digest{1, 2}, Arithmetic: kvfile.Digest{3},
-		Layers: []compute.KVShape{{Heads: 2, Key: 4, Value: 2}, {Heads: 1, Key: 2, Value: 6}},
+		Layers: []compute.KVShape{{Heads: 2, Key: 4, Value: 2}, {Heads: 1, Key: 2, Value: 6, ValueType: compute.KVBF16}, {Heads: 1, Key: 32, Value: 64, KeyType: compute.KVQ8_0, ValueType: compute.KVQ4_0}},
 	}
 	for range tokens {
 		l := kvcache.LabelOf(rng.Int32N(1000), rng.IntN(2) == 0)
@@ -33,7 +33,7 @@ func sample(t testing.TB, tokens int) (data []byte, h kvfile.Header, pages [][][
 		page := h.NewPage(h.PageLen(i))
 		for _, l := range page {
 			for k := range l {
-				l[k] = uint16(rng.Uint32())
+				l[k] = byte(rng.Uint32())
 			}
 		}
 		pages = append(pages, page)
@@ -46,7 +46,7 @@ func sample(t testing.TB, tokens int) (data []byte, h kvfile.Header, pages [][][
 }
 
 // read reads a whole file.
-func read(data []byte) (h kvfile.Header, pages [][][]uint16, err error) {
+func read(data []byte) (h kvfile.Header, pages [][][]byte, err error) {
 	r, err := kvfile.NewReader(bytes.NewReader(data), int64(len(data)))
 	if err != nil {
 		return h, nil, err

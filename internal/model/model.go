@@ -19,16 +19,17 @@ const UsualStep = 512
 
 // Options are the choices made when a model is loaded.
 type Options struct {
-	Activation string                  // overrides the file's; empty keeps it
-	Threshold  *float32                // overrides the file's sparse threshold
-	Sparse     SparseMode              // how feed-forward layers are computed
-	Order      [][]int32               // [layers][n_ff]: a layer's neuron i is the file's Order[layer][i]; nil keeps the file's order
-	Places     []compute.Place         // [layers+1] what of each layer, and of the head, goes to a GPU, and which; nil: nothing
-	Observer   Observer                // sees dense feed-forward layers, which it asks for; may be nil
-	Batch      int                     // tokens of the largest step (llama.cpp's ubatch)
-	Outputs    int                     // rows of logits of the largest step
-	Context    int                     // positions that a sequence may have: it decides between long and short RoPE factors; 0: the model's
-	Cache      compute.CacheSpec       // only Pages is read; the rest follows from the file
+	Activation string            // overrides the file's; empty keeps it
+	Threshold  *float32          // overrides the file's sparse threshold
+	Sparse     SparseMode        // how feed-forward layers are computed
+	Order      [][]int32         // [layers][n_ff]: a layer's neuron i is the file's Order[layer][i]; nil keeps the file's order
+	Places     []compute.Place   // [layers+1] what of each layer, and of the head, goes to a GPU, and which; nil: nothing
+	Observer   Observer          // sees dense feed-forward layers, which it asks for; may be nil
+	Batch      int               // tokens of the largest step (llama.cpp's ubatch)
+	Outputs    int               // rows of logits of the largest step
+	Context    int               // positions that a sequence may have: it decides between long and short RoPE factors; 0: the model's
+	Cache      compute.CacheSpec // only Pages is read; the rest follows from the file
+	CacheTypes compute.CacheTypes
 	Pinned     bool                    // compute on the mapped file in place (--no-repack)
 	Progress   func(done, total int64) // bytes of weights taken in; may be nil
 }
@@ -81,6 +82,9 @@ func Load(ctx context.Context, f *gguf.File, dev compute.Device, o Options) (*Mo
 	if err != nil {
 		return nil, err
 	}
+	if err := c.CacheSpec(0, o.CacheTypes).Check(); err != nil {
+		return nil, fmt.Errorf("%s: %w", f.Path, err)
+	}
 	if o.Threshold != nil {
 		c.Threshold = *o.Threshold
 	}
@@ -106,7 +110,7 @@ func Load(ctx context.Context, f *gguf.File, dev compute.Device, o Options) (*Mo
 	if err := b.finish(); err != nil {
 		return nil, err
 	}
-	if m.cache, err = dev.Cache(m.CacheSpec(o.Cache.Pages)); err != nil {
+	if m.cache, err = dev.Cache(m.CacheSpec(o.Cache.Pages, o.CacheTypes)); err != nil {
 		return nil, err
 	}
 	m.most = compute.Segment{Rows: o.Batch, Out: o.Outputs}
@@ -141,11 +145,11 @@ func (o *Options) mode() SparseMode {
 	return o.Sparse
 }
 
-// CacheSpec returns the shape of a KV cache of the given number of pages.
-func (c Config) CacheSpec(pages int) compute.CacheSpec {
+// CacheSpec returns the shape of a KV cache of the given number of pages and types.
+func (c Config) CacheSpec(pages int, types compute.CacheTypes) compute.CacheSpec {
 	spec := compute.CacheSpec{Pages: pages}
 	for _, b := range c.Blocks {
-		spec.Layers = append(spec.Layers, compute.KVShape{Heads: b.KVHeads, Key: b.Key, Value: b.Value})
+		spec.Layers = append(spec.Layers, compute.KVShape{Heads: b.KVHeads, Key: b.Key, Value: b.Value, KeyType: types.Key, ValueType: types.Value})
 	}
 	return spec
 }
@@ -372,12 +376,12 @@ func (m *Model) Logits(i int) ([]float32, error) { return m.dev.Read(m.buf.logit
 func (m *Model) Hidden(i int) ([]float32, error) { return m.dev.Read(m.buf.h, i) }
 
 // ReadPage reads a page's first positions of the KV cache, in every layer: see compute.Device.
-func (m *Model) ReadPage(page int32, layers [][]uint16) error {
+func (m *Model) ReadPage(page int32, layers [][]byte) error {
 	return m.dev.ReadPage(m.cache, page, layers)
 }
 
 // WritePage writes them.
-func (m *Model) WritePage(page int32, layers [][]uint16) error {
+func (m *Model) WritePage(page int32, layers [][]byte) error {
 	return m.dev.WritePage(m.cache, page, layers)
 }
 

@@ -30,6 +30,7 @@ type Cost struct {
 	Activation string     // that overrides File's
 	Step       int        // tokens of the largest step
 	Outputs    int        // rows of logits of the largest step
+	CacheTypes compute.CacheTypes
 }
 
 // Law is the assumption about frequencies that are not known: which part of the neurons is active for a token, and which part of them,

@@ -23,6 +23,7 @@ type Shape struct {
 	Law                  Law
 	Mode                 model.SparseMode // Off, Exact or Predict
 	Predictor, Precision float64          // share of all other weights; share of predicted neurons that are active
+	CacheTypes           compute.CacheTypes
 }
 
 // paperPredictor is the share of a model's weights that predictors take, by the PowerInfer paper, section 5.1.
@@ -150,7 +151,7 @@ func (s *Shape) Cost(context, ubatch int) Cost {
 	headDim := s.Embd / s.Heads
 	y := placement.Layer{Units: n.units(s.Mode)}
 	y.Attention = row*int64(2*s.Embd+2*s.KVHeads*headDim) + 8*int64(s.Embd) // q, output; k, v; two norms in F32
-	y.KV = kv(compute.KVShape{Heads: s.KVHeads, Key: headDim, Value: headDim}, context)
+	y.KV = kv(compute.KVShape{Heads: s.KVHeads, Key: headDim, Value: headDim, KeyType: s.CacheTypes.Key, ValueType: s.CacheTypes.Value}, context)
 	if s.Mode == model.Predict {
 		y.Predictor = int64(s.Predictor * float64(y.Attention+y.Units.Size*int64(s.FF)))
 	}
@@ -159,7 +160,7 @@ func (s *Shape) Cost(context, ubatch int) Cost {
 		Active: active([][]float32{n.frequency}),
 		Model:  placement.Model{Layers: slices.Repeat([]placement.Layer{y}, s.Layers), Head: row * int64(s.Vocab)},
 	}
-	b.File, b.Step, b.Outputs = s.header(y.Predictor), largest(ubatch, context), 1
+	b.File, b.Step, b.Outputs, b.CacheTypes = s.header(y.Predictor), largest(ubatch, context), 1, s.CacheTypes
 	if !s.Tied {
 		b.Rest = b.Model.Head
 	}

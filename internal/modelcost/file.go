@@ -19,7 +19,8 @@ type Options struct {
 	UBatch     int // tokens of the largest step; 0 is the engine's own
 	Outputs    int // rows of logits of the largest step; 0 is 1
 	Sparse     model.SparseMode
-	Activation string        // overrides the file's
+	Activation string // overrides the file's
+	CacheTypes compute.CacheTypes
 	Law        Law           // of frequencies that the file does not have
 	Stats      *neuron.Stats // counted for this model, or nil
 }
@@ -53,7 +54,7 @@ func Of(f *gguf.File, o Options) (Cost, error) {
 		}
 	}
 	r.tables()
-	b.File, b.Activation, b.Outputs = f, o.Activation, max(1, o.Outputs)
+	b.File, b.Activation, b.Outputs, b.CacheTypes = f, o.Activation, max(1, o.Outputs), o.CacheTypes
 	b.Step = largest(o.UBatch, b.Context)
 	return b, b.Model.Check()
 }
@@ -157,7 +158,7 @@ func (r *reader) layer(l int, o Options) error {
 		r.assume("Original files do not tell the precision of their predictors: %g is assumed.", usualPrecision)
 	}
 	y := placement.Layer{Units: n.units(mode)}
-	y.KV = kv(compute.KVShape{Heads: shape.KVHeads, Key: shape.Key, Value: shape.Value}, r.b.Context)
+	y.KV = kv(compute.KVShape{Heads: shape.KVHeads, Key: shape.Key, Value: shape.Value, KeyType: o.CacheTypes.Key, ValueType: o.CacheTypes.Value}, r.b.Context)
 	prefix := fmt.Sprintf("blk.%d.", l)
 	for _, t := range r.f.Tensors {
 		name, ok := strings.CutPrefix(t.Name, prefix)

@@ -6,66 +6,68 @@ import (
 
 	"github.com/powerinfer-go/powerinfer/internal/compute"
 	"github.com/powerinfer-go/powerinfer/internal/compute/cpu/kernel"
+	"github.com/powerinfer-go/powerinfer/internal/quant"
 )
 
-// cache is a KV cache in the arena, of halves. k [layers][pages, kv_heads, PagePositions, key], v the same of values
-type cache struct{ k, v [][]uint16 }
+// cache is a KV cache in the arena. k [layers][pages, kv_heads, PagePositions] of a key's row in the layer's type, v the same of values
+type cache struct{ k, v [][]byte }
+
+// cacheAlign is the alignment of a layer's part: a cache line.
+const cacheAlign = 64
 
 // Cache allocates a KV cache.
 func (d *Device) Cache(spec compute.CacheSpec) (*compute.Cache, error) {
-	n := int(spec.Bytes() / 2)
-	b, err := d.mem.bytes(n * 2)
-	if err != nil {
-		return nil, fmt.Errorf("KV cache of %d MiB: %w; a smaller -c takes less", n>>19, err)
+	if err := spec.Check(); err != nil {
+		return nil, err
 	}
-	all := unsafe.Slice((*uint16)(unsafe.Pointer(unsafe.SliceData(b))), n)
-	cut := func(width func(compute.KVShape) int) (layers [][]uint16) {
+	all, err := d.mem.bytes(int(spec.Bytes()) + 2*cacheAlign*len(spec.Layers))
+	if err != nil {
+		return nil, fmt.Errorf("KV cache of %d MiB: %w; a smaller -c takes less", spec.Bytes()>>20, err)
+	}
+	cut := func(width func(compute.KVShape) int) (layers [][]byte) {
 		for _, l := range spec.Layers {
-			n := spec.Pages * pageLen(l, width(l))
+			n := spec.Pages * compute.PagePositions * width(l)
 			layers = append(layers, all[:n:n])
-			all = all[n:]
+			all = all[(n+cacheAlign-1)/cacheAlign*cacheAlign:]
 		}
 		return layers
 	}
-	m := &cache{k: cut(func(l compute.KVShape) int { return l.Key }), v: cut(func(l compute.KVShape) int { return l.Value })}
+	m := &cache{k: cut(compute.KVShape.KeyBytes), v: cut(compute.KVShape.ValueBytes)}
 	return &compute.Cache{CacheSpec: spec, Mem: m}, nil
 }
-
-// pageLen returns the halves of a page of one layer whose heads are of the given width.
-func pageLen(l compute.KVShape, width int) int { return l.Heads * compute.PagePositions * width }
 
 // CopyPage copies one page in every layer.
 func (d *Device) CopyPage(c *compute.Cache, to, from int32) {
 	m := c.Mem.(*cache)
 	for i, l := range c.Layers {
-		n := pageLen(l, l.Key)
-		copy(m.k[i][int(to)*n:][:n], m.k[i][int(from)*n:][:n])
-		n = pageLen(l, l.Value)
-		copy(m.v[i][int(to)*n:][:n], m.v[i][int(from)*n:][:n])
+		for side, memory := range [][]byte{m.k[i], m.v[i]} {
+			n := compute.PagePositions * [...]int{l.KeyBytes(), l.ValueBytes()}[side]
+			copy(memory[int(to)*n:][:n], memory[int(from)*n:][:n])
+		}
 	}
 }
 
 // ReadPage reads a page's first positions in every layer.
-func (d *Device) ReadPage(c *compute.Cache, page int32, layers [][]uint16) error {
-	pageRows(c, page, layers, func(row, out []uint16) { copy(out, row) })
+func (d *Device) ReadPage(c *compute.Cache, page int32, layers [][]byte) error {
+	pageRows(c, page, layers, func(row, out []byte) { copy(out, row) })
 	return nil
 }
 
 // WritePage writes them.
-func (d *Device) WritePage(c *compute.Cache, page int32, layers [][]uint16) error {
-	pageRows(c, page, layers, func(row, in []uint16) { copy(row, in) })
+func (d *Device) WritePage(c *compute.Cache, page int32, layers [][]byte) error {
+	pageRows(c, page, layers, func(row, in []byte) { copy(row, in) })
 	return nil
 }
 
 // pageRows calls visit for each position and head of a page, with its key and then with its value: the row in the cache, and its place in layers.
-func pageRows(c *compute.Cache, page int32, layers [][]uint16, visit func(row, outside []uint16)) {
+func pageRows(c *compute.Cache, page int32, layers [][]byte, visit func(row, outside []byte)) {
 	m := c.Mem.(*cache)
 	for i, l := range c.Layers {
 		n, rest := l.Positions(layers[i]), layers[i]
 		for _, side := range []struct {
-			memory []uint16
+			memory []byte
 			width  int
-		}{{m.k[i], l.Key}, {m.v[i], l.Value}} {
+		}{{m.k[i], l.KeyType.RowBytes(l.Key)}, {m.v[i], l.ValueType.RowBytes(l.Value)}} {
 			for pos := range n {
 				for h := range l.Heads {
 					at := (int(page)*l.Heads+h)*compute.PagePositions + pos
@@ -80,7 +82,7 @@ func pageRows(c *compute.Cache, page int32, layers [][]uint16, visit func(row, o
 // cacheSlot says where StoreKV writes.
 type cacheSlot struct {
 	shape compute.KVShape
-	k, v  []uint16 // of the layer
+	k, v  []byte // of the layer
 }
 
 // storeKV writes keys and values to their tokens' positions.
@@ -94,12 +96,22 @@ func (d *Device) storeKV(c *compute.Cache, layer int, k, v compute.Tensor) {
 func (d *Device) store(s *cacheSlot, i int, k, v []float32) {
 	pos := int(d.p.Pos[i])
 	page := int(d.p.Pages[d.p.Seq[i]][pos/compute.PagePositions])
-	nk, nv := s.shape.Key, s.shape.Value
 	for h := range s.shape.Heads {
 		at := (page*s.shape.Heads+h)*compute.PagePositions + pos%compute.PagePositions
-		d.k.ToF16(s.k[at*nk:][:nk], k[h*nk:][:nk])
-		d.k.ToF16(s.v[at*nv:][:nv], v[h*nv:][:nv])
+		d.storeRow(s.k, at, s.shape.KeyType, k[h*s.shape.Key:][:s.shape.Key])
+		d.storeRow(s.v, at, s.shape.ValueType, v[h*s.shape.Value:][:s.shape.Value])
 	}
+}
+
+// storeRow writes row number at of a layer's keys or values.
+func (d *Device) storeRow(memory []byte, at int, t compute.KVType, x []float32) {
+	n := t.RowBytes(len(x))
+	to := memory[at*n:][:n]
+	if t == compute.KVF16 {
+		d.k.ToF16(unsafe.Slice((*uint16)(unsafe.Pointer(unsafe.SliceData(to))), len(x)), x)
+		return
+	}
+	quant.Encode(t.Type(), to, x)
 }
 
 // tileQueries is the number of query rows that a worker takes through a chunk together.
@@ -117,7 +129,7 @@ type attention struct {
 	how      compute.Attention
 	sinks    []float32 // [heads] or nil
 	shape    compute.KVShape
-	k, v     []uint16      // of the layer
+	k, v     []byte        // of the layer
 	group    int           // query heads of a KV head
 	chunks   int           // of the longest sequence
 	tile     int           // tokens of a tile
@@ -164,8 +176,8 @@ func (a *attention) partial(token, head, chunk int) kernel.Partial {
 	return kernel.NewPartial(a.partials[at*n:][:n], a.group, a.shape.Value)
 }
 
-func (a *attention) kv(seq int32, head int) kernel.KV {
-	return kernel.KV{K: a.k, V: a.v, Pages: a.d.p.Pages[seq], Head: head, Shape: a.shape}
+func (a *attention) kv(seq int32, head int, w *workerScratch) kernel.KV {
+	return kernel.KV{K: a.k, V: a.v, Pages: a.d.p.Pages[seq], Head: head, Shape: a.shape, Scratch: grown(&w.decoded, kernel.DecodedLen(a.shape))}
 }
 
 // scaled copies the queries of tokens [t, end) and one KV head to dst, times the scale.
@@ -184,7 +196,7 @@ func (a *attention) chunk(i, worker int) {
 	}
 	q := grown(&a.d.worker(worker).floats, a.group*a.shape.Key)
 	a.scaled(q, token, token+1, head)
-	kv := a.kv(a.d.p.Seq[token], head)
+	kv := a.kv(a.d.p.Seq[token], head, a.d.worker(worker))
 	a.d.k.AttendChunk(a.partial(token, head, chunk), q, &kv, a.spans[token:token+1], a.how.SoftCap, chunk)
 }
 
@@ -243,7 +255,7 @@ func (a *attention) tokens(t, end, head int, w *workerScratch) {
 	q, mem := mem[:n*a.shape.Key], mem[n*a.shape.Key:]
 	sum, next := kernel.NewPartial(mem[:size], n, a.shape.Value), kernel.NewPartial(mem[size:], n, a.shape.Value)
 	a.scaled(q, t, end, head)
-	kv, spans := a.kv(a.d.p.Seq[t], head), a.spans[t:end]
+	kv, spans := a.kv(a.d.p.Seq[t], head, w), a.spans[t:end]
 	first, last := chunksOf(spans)
 	a.d.k.AttendChunk(sum, q, &kv, spans, a.how.SoftCap, first)
 	for c := first + 1; c < last; c++ {

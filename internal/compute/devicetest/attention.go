@@ -27,21 +27,32 @@ func span(seq int32, from, n int) (p []token) {
 type heads struct {
 	dim, kv, group int
 	value          int // elements of a value, where they are other than a key's
+	types          cacheTypes
 }
+
+// cacheTypes are those of a cache's keys and values.
+type cacheTypes struct{ key, value compute.KVType }
+
+// halves are the usual ones.
+func halves() cacheTypes { return cacheTypes{} }
 
 // shape is that of the cache.
 func (h heads) shape() compute.KVShape {
 	if h.value == 0 {
 		h.value = h.dim
 	}
-	return compute.KVShape{Heads: h.kv, Key: h.dim, Value: h.value}
+	return compute.KVShape{Heads: h.kv, Key: h.dim, Value: h.value, KeyType: h.types.key, ValueType: h.types.value}
 }
 
 func (h heads) String() string {
-	if h.value != 0 {
-		return fmt.Sprintf("heads of %d and %d, %d×%d", h.dim, h.value, h.kv, h.group)
+	types := ""
+	if h.types != halves() {
+		types = fmt.Sprintf(", %s and %s", h.types.key, h.types.value)
 	}
-	return fmt.Sprintf("heads of %d, %d×%d", h.dim, h.kv, h.group)
+	if h.value != 0 {
+		return fmt.Sprintf("heads of %d and %d, %d×%d%s", h.dim, h.value, h.kv, h.group, types)
+	}
+	return fmt.Sprintf("heads of %d, %d×%d%s", h.dim, h.kv, h.group, types)
 }
 
 // conversations are two sequences that share their first page, on pages out of order. Long enough for both: 1153 and 200 positions.
@@ -62,7 +73,7 @@ func attentionScripts() (all []script) {
 	add := func(name string, h heads, places []token) {
 		all = append(all, script{name: "Attention/" + name, tokens: len(places), each: strings.HasSuffix(name, lonely), play: func(s *stage) { playAttention(s, h, places, kind{}) }})
 	}
-	shapes := []heads{{16, 1, 1, 0}, {64, 2, 1, 0}, {64, 1, 8, 0}, {80, 2, 3, 0}, {96, 3, 2, 0}, {128, 2, 4, 0}, {64, 1, 5, 0}, {128, 1, 7, 0}, {64, 2, 6, 0}, {20, 2, 2, 0}}
+	shapes := []heads{{16, 1, 1, 0, halves()}, {64, 2, 1, 0, halves()}, {64, 1, 8, 0, halves()}, {80, 2, 3, 0, halves()}, {96, 3, 2, 0, halves()}, {128, 2, 4, 0, halves()}, {64, 1, 5, 0, halves()}, {128, 1, 7, 0, halves()}, {64, 2, 6, 0, halves()}, {20, 2, 2, 0, halves()}}
 	mixed := append(append(span(0, 62, 5), span(1, 60, 9)...), append(span(0, 255, 3), span(1, 127, 3)...)...)
 	for _, h := range shapes {
 		at := func(what string) string { return fmt.Sprintf("%s/%s", h, what) }
@@ -78,9 +89,18 @@ func attentionScripts() (all []script) {
 		add(at("mixed"), h, mixed)
 		add(at("backwards"), h, []token{{1, 130}, {0, 64}, {0, 63}, {1, 3}, {0, 200}, {1, 64}, {0, 0}, {1, 199}, {0, 512}, {0, 5}})
 	}
-	add("prompts/130 tokens", heads{64, 2, 4, 0}, span(0, 190, 130))
-	add("prompts/130 tokens, long", heads{32, 1, 3, 0}, span(0, longest-130, 130))
-	return append(append(all, kindScripts()...), peakedScript(), storeScript(), copyPageScript(), movePageScript())
+	add("prompts/130 tokens", heads{64, 2, 4, 0, halves()}, span(0, 190, 130))
+	add("prompts/130 tokens, long", heads{32, 1, 3, 0, halves()}, span(0, longest-130, 130))
+	for _, t := range []cacheTypes{{compute.KVBF16, compute.KVF32}, {compute.KVF32, compute.KVBF16}, {compute.KVQ8_0, compute.KVQ8_0}, {compute.KVQ4_0, compute.KVQ4_0}, {compute.KVQ8_0, compute.KVF16}, {compute.KVF16, compute.KVQ4_0}} {
+		h := heads{64, 2, 3, 96, t}
+		for what, places := range map[string][]token{
+			lonely: {{0, 0}, {0, 63}, {0, 64}, {0, 300}, {0, longest - 1}}, "two sequences, a token each": {{0, 300}, {1, 70}}, "mixed": mixed, "a prompt": span(0, 0, 33),
+		} {
+			add(fmt.Sprintf("%s/%s", h, what), h, places)
+		}
+	}
+	return append(append(all, kindScripts()...), peakedScript(), storeScript(), copyPageScript(), movePageScript(halves(), halves()),
+		movePageScript(cacheTypes{compute.KVQ8_0, compute.KVQ4_0}, cacheTypes{compute.KVF32, compute.KVBF16}))
 }
 
 // conversation is a cache with what both sequences hold in its layer. It is made once for a device, and scripts leave it as it was.
@@ -101,8 +121,12 @@ func (s *stage) conversation(h heads) *conversation {
 	nk, nv := h.kv*h.dim, h.kv*h.shape().Value
 	own := material{rng: numbers(h.String())}
 
-	// Everything is NaN at first, because a device may read only what a token attends to.
-	nan := slices.Repeat([]float32{float32(math.NaN())}, cache.Pages*compute.PagePositions*max(nk, nv))
+	// Everything is NaN at first, because a device may read only what a token attends to. Blocks hold none: they are large.
+	nothing := float32(math.NaN())
+	if h.types.key.Type().Quantised() || h.types.value.Type().Quantised() {
+		nothing = 3e4
+	}
+	nan := slices.Repeat([]float32{nothing}, cache.Pages*compute.PagePositions*max(nk, nv))
 	positions := cache.Pages * compute.PagePositions
 	s.store(cache, conversationLayer, [][]int32{everyone(cache.Pages)}, token{0, 0}, nan[:positions*nk], nan[:positions*nv])
 	for seq, length := range []int{longest, shorter} {
@@ -277,25 +301,26 @@ func copyPageScript() script {
 
 // movePageScript: a page that is read has what was stored, in the order that all devices share, and one that is written is attended to as if it
 // had been stored.
-func movePageScript() script {
-	narrow, wide := compute.KVShape{Heads: 2, Key: 64, Value: 64}, compute.KVShape{Heads: 1, Key: 32, Value: 16}
+func movePageScript(n, w cacheTypes) script {
+	narrow := compute.KVShape{Heads: 2, Key: 64, Value: 64, KeyType: n.key, ValueType: n.value}
+	wide := compute.KVShape{Heads: 1, Key: 32, Value: 16, KeyType: w.key, ValueType: w.value}
 	const stored, kept = 100, 90 - compute.PagePositions // positions; of the second page those that are moved
-	return script{name: "MovePage/all layers", tokens: 1, play: func(s *stage) {
+	return script{name: fmt.Sprintf("MovePage/all layers/%v %v", n, w), tokens: 1, play: func(s *stage) {
 		c, err := s.dev.Cache(compute.CacheSpec{Layers: []compute.KVShape{narrow, wide, narrow}, Pages: 5})
 		s.must(err)
-		page := make([][]uint16, len(c.Layers))
+		page := make([][]byte, len(c.Layers))
 		for layer, l := range c.Layers {
 			s.store(c, layer, [][]int32{{3, 1}}, token{0, 0}, s.normal(stored*l.Heads*l.Key), s.normal(stored*l.Heads*l.Value))
-			page[layer] = make([]uint16, kept*l.PositionHalves())
+			page[layer] = make([]byte, kept*l.PositionBytes())
 		}
 		s.must(s.dev.ReadPage(c, 1, page))
 		for layer := range page {
 			s.keepTotal(fmt.Sprintf("page of layer %d", layer), numbersOf(page[layer]), exact)
 		}
 		s.must(s.dev.WritePage(c, 4, page))
-		again := make([][]uint16, len(page))
+		again := make([][]byte, len(page))
 		for layer := range page {
-			again[layer] = make([]uint16, len(page[layer]))
+			again[layer] = make([]byte, len(page[layer]))
 		}
 		s.must(s.dev.ReadPage(c, 4, again))
 		for layer := range page {
@@ -311,11 +336,11 @@ func movePageScript() script {
 	}}
 }
 
-// numbersOf are halves as numbers that they equal only if every bit does.
-func numbersOf(halves []uint16) []float32 {
-	x := make([]float32, len(halves))
-	for i, h := range halves {
-		x[i] = float32(h)
+// numbersOf are bytes as numbers.
+func numbersOf(bytes []byte) []float32 {
+	x := make([]float32, len(bytes))
+	for i, b := range bytes {
+		x[i] = float32(b)
 	}
 	return x
 }

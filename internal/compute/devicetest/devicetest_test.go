@@ -122,7 +122,7 @@ func (f onlyFirstLayer) CopyPage(c *compute.Cache, to, from int32) {
 // keysUnread reads pages without the keys of the last layer.
 type keysUnread struct{ compute.Device }
 
-func (f keysUnread) ReadPage(c *compute.Cache, page int32, layers [][]uint16) error {
+func (f keysUnread) ReadPage(c *compute.Cache, page int32, layers [][]byte) error {
 	err := f.Device.ReadPage(c, page, layers)
 	last := len(layers) - 1
 	clear(layers[last][:len(layers[last])/2])

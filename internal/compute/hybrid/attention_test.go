@@ -170,11 +170,11 @@ func TestPages(t *testing.T) {
 			t.Fatal(err)
 		}
 		const positions = 50
-		want, got := make([][]uint16, layers), make([][]uint16, layers)
+		want, got := make([][]byte, layers), make([][]byte, layers)
 		for l, shape := range spec.Layers {
-			want[l], got[l] = make([]uint16, positions*shape.PositionHalves()), make([]uint16, positions*shape.PositionHalves())
+			want[l], got[l] = make([]byte, positions*shape.PositionBytes()), make([]byte, positions*shape.PositionBytes())
 			for i := range want[l] {
-				want[l][i] = uint16(rng.Uint32())
+				want[l][i] = byte(rng.Uint32())
 			}
 		}
 		err = dev.WritePage(c, 2, want)
@@ -182,7 +182,7 @@ func TestPages(t *testing.T) {
 			dev.CopyPage(c, 1, 2)
 			err = dev.ReadPage(c, 1, got)
 		}
-		if err != nil || !slices.EqualFunc(got, want, slices.Equal[[]uint16]) {
+		if err != nil || !slices.EqualFunc(got, want, slices.Equal[[]byte]) {
 			t.Errorf("%s: what is read is not what was written (seed %d): %v", name, seed, err)
 		}
 	}

@@ -325,23 +325,23 @@ func (d *Device) CopyPage(c *compute.Cache, to, from int32) {
 }
 
 // ReadPage reads each layer's part of a page where it lies.
-func (d *Device) ReadPage(c *compute.Cache, page int32, layers [][]uint16) error {
-	return d.eachPart(c, layers, func(dev compute.Device, part *compute.Cache, layers [][]uint16) error {
+func (d *Device) ReadPage(c *compute.Cache, page int32, layers [][]byte) error {
+	return d.eachPart(c, layers, func(dev compute.Device, part *compute.Cache, layers [][]byte) error {
 		return dev.ReadPage(part, page, layers)
 	})
 }
 
 // WritePage writes each layer's part of a page where it lies.
-func (d *Device) WritePage(c *compute.Cache, page int32, layers [][]uint16) error {
-	return d.eachPart(c, layers, func(dev compute.Device, part *compute.Cache, layers [][]uint16) error {
+func (d *Device) WritePage(c *compute.Cache, page int32, layers [][]byte) error {
+	return d.eachPart(c, layers, func(dev compute.Device, part *compute.Cache, layers [][]byte) error {
 		return dev.WritePage(part, page, layers)
 	})
 }
 
 // eachPart calls f for the GPU's and the host's part of a cache, with those of layers that are its own.
-func (d *Device) eachPart(c *compute.Cache, layers [][]uint16, f func(compute.Device, *compute.Cache, [][]uint16) error) error {
+func (d *Device) eachPart(c *compute.Cache, layers [][]byte, f func(compute.Device, *compute.Cache, [][]byte) error) error {
 	m := c.Mem.(*cache)
-	var gpu, host [][]uint16
+	var gpu, host [][]byte
 	for l, on := range d.attention {
 		if on {
 			gpu = append(gpu, layers[l])

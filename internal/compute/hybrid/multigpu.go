@@ -214,22 +214,22 @@ func (f *MultiGPU) CopyPage(c *compute.Cache, to, from int32) {
 }
 
 // ReadPage reads each layer's part of a page where it lies.
-func (f *MultiGPU) ReadPage(c *compute.Cache, page int32, layers [][]uint16) error {
-	return f.eachPart(c, layers, func(d *Device, part *compute.Cache, layers [][]uint16) error { return d.ReadPage(part, page, layers) })
+func (f *MultiGPU) ReadPage(c *compute.Cache, page int32, layers [][]byte) error {
+	return f.eachPart(c, layers, func(d *Device, part *compute.Cache, layers [][]byte) error { return d.ReadPage(part, page, layers) })
 }
 
 // WritePage writes each layer's part of a page where it lies.
-func (f *MultiGPU) WritePage(c *compute.Cache, page int32, layers [][]uint16) error {
-	return f.eachPart(c, layers, func(d *Device, part *compute.Cache, layers [][]uint16) error { return d.WritePage(part, page, layers) })
+func (f *MultiGPU) WritePage(c *compute.Cache, page int32, layers [][]byte) error {
+	return f.eachPart(c, layers, func(d *Device, part *compute.Cache, layers [][]byte) error { return d.WritePage(part, page, layers) })
 }
 
 // eachPart calls do for each device's part of a cache, with those of layers that are its own.
-func (f *MultiGPU) eachPart(c *compute.Cache, layers [][]uint16, do func(*Device, *compute.Cache, [][]uint16) error) error {
+func (f *MultiGPU) eachPart(c *compute.Cache, layers [][]byte, do func(*Device, *compute.Cache, [][]byte) error) error {
 	for j, part := range c.Mem.([]*compute.Cache) {
 		if part == nil {
 			continue
 		}
-		var own [][]uint16
+		var own [][]byte
 		for l, home := range f.home {
 			if home == j {
 				own = append(own, layers[l])

@@ -7,24 +7,34 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/quant"
 )
 
-// cache holds keys and values as halves. [layers][pages, PagePositions, kv_heads, key or value]
-type cache struct{ k, v [][]uint16 }
+// cache holds keys and values in their types. [layers][pages, PagePositions, kv_heads, key or value]
+type cache struct{ k, v [][]byte }
 
 // Cache allocates a KV cache.
 func (d *Device) Cache(spec compute.CacheSpec) (*compute.Cache, error) {
+	if err := spec.Check(); err != nil {
+		return nil, err
+	}
 	m := &cache{}
 	for _, l := range spec.Layers {
-		n := spec.Pages * compute.PagePositions * l.Heads
-		m.k, m.v = append(m.k, make([]uint16, n*l.Key)), append(m.v, make([]uint16, n*l.Value))
+		n := spec.Pages * compute.PagePositions
+		m.k, m.v = append(m.k, make([]byte, n*l.KeyBytes())), append(m.v, make([]byte, n*l.ValueBytes()))
 	}
 	return &compute.Cache{CacheSpec: spec, Mem: m}, nil
 }
 
 // position returns one position's keys and values of all heads in one layer. [kv_heads·key], [kv_heads·value]
-func position(c *compute.Cache, layer int, page int32, slot int) (k, v []uint16) {
+func position(c *compute.Cache, layer int, page int32, slot int) (k, v []byte) {
 	m, l := c.Mem.(*cache), c.Layers[layer]
-	at, nk, nv := int(page)*compute.PagePositions+slot, l.Heads*l.Key, l.Heads*l.Value
+	at, nk, nv := int(page)*compute.PagePositions+slot, l.KeyBytes(), l.ValueBytes()
 	return m.k[layer][at*nk:][:nk], m.v[layer][at*nv:][:nv]
+}
+
+// head returns KV head number h of n of a position's keys or values, decoded.
+func head(row []byte, t compute.KVType, h, elements int) []float32 {
+	out, n := make([]float32, elements), t.RowBytes(elements)
+	quant.Decode(t.Type(), out, row[h*n:][:n])
+	return out
 }
 
 // slot returns where position pos of sequence seq lies.
@@ -45,10 +55,10 @@ func (d *Device) CopyPage(c *compute.Cache, to, from int32) {
 }
 
 // ReadPage reads a page's first positions in every layer.
-func (d *Device) ReadPage(c *compute.Cache, page int32, layers [][]uint16) error {
+func (d *Device) ReadPage(c *compute.Cache, page int32, layers [][]byte) error {
 	for i, l := range c.Layers {
 		n := l.Positions(layers[i])
-		nk, nv := l.Heads*l.Key, l.Heads*l.Value
+		nk, nv := l.KeyBytes(), l.ValueBytes()
 		for slot := range n {
 			k, v := position(c, i, page, slot)
 			copy(layers[i][slot*nk:][:nk], k)
@@ -59,10 +69,10 @@ func (d *Device) ReadPage(c *compute.Cache, page int32, layers [][]uint16) error
 }
 
 // WritePage writes them.
-func (d *Device) WritePage(c *compute.Cache, page int32, layers [][]uint16) error {
+func (d *Device) WritePage(c *compute.Cache, page int32, layers [][]byte) error {
 	for i, l := range c.Layers {
 		n := l.Positions(layers[i])
-		nk, nv := l.Heads*l.Key, l.Heads*l.Value
+		nk, nv := l.KeyBytes(), l.ValueBytes()
 		for slot := range n {
 			k, v := position(c, i, page, slot)
 			copy(k, layers[i][slot*nk:])
@@ -72,17 +82,14 @@ func (d *Device) WritePage(c *compute.Cache, page int32, layers [][]uint16) erro
 	return nil
 }
 
-// storeKV rounds keys and values to halves.
+// storeKV rounds keys and values to the cache's types.
 func (d *Device) storeKV(c *compute.Cache, layer int, k, v compute.Tensor) {
+	l := c.Layers[layer]
 	for t := range k.Rows {
 		page, slot := d.slot(d.p.Seq[t], int(d.p.Pos[t]))
 		toK, toV := position(c, layer, page, slot)
-		for i := range toK {
-			toK[i] = quant.F16FromF32(row(k, t)[i])
-		}
-		for i := range toV {
-			toV[i] = quant.F16FromF32(row(v, t)[i])
-		}
+		quant.Encode(l.KeyType.Type(), toK, row(k, t))
+		quant.Encode(l.ValueType.Type(), toV, row(v, t))
 	}
 }
 
@@ -97,17 +104,17 @@ func (d *Device) attend(out, q compute.Tensor, c *compute.Cache, layer int, a co
 	}
 }
 
-// attendHead computes query head number head of token t over KV head kv. out [value], q [key]
-func (d *Device) attendHead(out, q []float32, t int, c *compute.Cache, layer, head, kv int, a compute.Attention) {
-	pos := int(d.p.Pos[t])
+// attendHead computes query head number number of token t over KV head kv. out [value], q [key]
+func (d *Device) attendHead(out, q []float32, t int, c *compute.Cache, layer, number, kv int, a compute.Attention) {
+	pos, l := int(d.p.Pos[t]), c.Layers[layer]
 	first := a.First(pos)
 	scores := make([]float64, pos+1-first)
 	top, sum := math.Inf(-1), 0.0
 	for i := range scores {
 		page, slot := d.slot(d.p.Seq[t], first+i)
 		k, _ := position(c, layer, page, slot)
-		for j, h := range k[kv*len(q):][:len(q)] {
-			scores[i] += float64(q[j]) * float64(quant.F32FromF16(h))
+		for j, e := range head(k, l.KeyType, kv, len(q)) {
+			scores[i] += float64(q[j]) * float64(e)
 		}
 		scores[i] *= float64(a.Scale)
 		if a.SoftCap > 0 {
@@ -116,7 +123,7 @@ func (d *Device) attendHead(out, q []float32, t int, c *compute.Cache, layer, he
 		top = max(top, scores[i])
 	}
 	if a.Sinks != nil {
-		sink := float64(elements(a.Sinks)[head])
+		sink := float64(elements(a.Sinks)[number])
 		top = max(top, sink)
 		sum = math.Exp(sink - top)
 	}
@@ -126,8 +133,8 @@ func (d *Device) attendHead(out, q []float32, t int, c *compute.Cache, layer, he
 		sum += weight
 		page, slot := d.slot(d.p.Seq[t], first+i)
 		_, v := position(c, layer, page, slot)
-		for j, h := range v[kv*len(out):][:len(out)] {
-			acc[j] += weight * float64(quant.F32FromF16(h))
+		for j, e := range head(v, l.ValueType, kv, len(out)) {
+			acc[j] += weight * float64(e)
 		}
 	}
 	for j := range out {

@@ -61,7 +61,7 @@ func (r *recorder) attend(out, q compute.Tensor, c *compute.Cache, layer int, a 
 	room := []uint32{uint32(r.seg.params.rows), uint32(r.seg.params.out)}
 	attend := call{
 		shader: "attention", local: splitPositions,
-		spec: []uint32{uint32(l.Key), uint32(tokens * shared), uint32(shared), truth(whole), uint32(l.Value), truth(a.Sinks != nil)},
+		spec: []uint32{uint32(l.Key), uint32(tokens * shared), uint32(shared), truth(whole), uint32(l.Value), truth(a.Sinks != nil), uint32(l.KeyType), uint32(l.ValueType)},
 		bind: []binding{read(floats(q)), read(keys), read(values), write(floats(out)), write(splits), read(r.params()), read(sinks)},
 		push: append(append([]uint32{uint32(n), uint32(heads), uint32(l.Heads), uint32(maxSplits), math.Float32bits(a.Scale)}, room...),
 			uint32(a.Window), math.Float32bits(a.SoftCap)),

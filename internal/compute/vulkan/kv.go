@@ -7,17 +7,81 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/compute/vulkan/driver"
 )
 
-// cache is the memory of a compute.Cache: two views for each layer, of pages in F16, two halves to a word. Keys lie
-// [pages][kv_heads][key/2][64 positions], so that neighbouring positions are read together; values
-// [pages][kv_heads][64 positions][value/2].
+// cache is the memory of a compute.Cache: two views for each layer, of pages. What a page has of a head, its keys or its values, are words of elements and,
+// in quantised types, behind them the scales of blocks, halves. Keys lie across positions, [words of a key][64 positions] and [blocks][64], so that
+// neighbouring positions are read together; values [64 positions][words] and [64][blocks].
 type cache struct {
 	keys, values []driver.View // by layer
+}
+
+// side is how the keys or the values of one KV head lie.
+type side struct {
+	t        compute.KVType
+	elements int
+	across   bool // positions lie next to each other: keys
+}
+
+// sides returns a layer's keys and its values.
+func sides(l compute.KVShape) [2]side {
+	return [2]side{{l.KeyType, l.Key, true}, {l.ValueType, l.Value, false}}
+}
+
+// rowBytes returns what a position takes.
+func (s side) rowBytes() int { return s.t.RowBytes(s.elements) }
+
+// pageBytes returns what a page takes.
+func (s side) pageBytes() int { return compute.PagePositions * s.rowBytes() }
+
+// blocks returns the number of scales of a position, and the bytes of a block behind its scale; 0, 0 in types without.
+func (s side) blocks() (n, bytes int) {
+	if t := s.t.Type(); t.Quantised() {
+		return s.elements / t.BlockElems(), t.BlockBytes() - scaleBytes
+	}
+	return 0, 0
+}
+
+// words returns the words of a position's elements.
+func (s side) words() int {
+	n, _ := s.blocks()
+	return (s.rowBytes() - n*scaleBytes) / 4
+}
+
+// scaleBytes are those of a block's scale, a half.
+const scaleBytes = 2
+
+// eachPiece calls f for the pieces of a position of a page in memory with their places in row, which is as a file has it.
+func (s side) eachPiece(memory []byte, pos int, row []byte, f func(cached, outside []byte)) {
+	words := s.words()
+	place := func(i, n int) int {
+		if s.across {
+			return i*compute.PagePositions + pos
+		}
+		return pos*n + i
+	}
+	blocks, bytes := s.blocks()
+	if blocks == 0 {
+		for i := range words {
+			f(memory[4*place(i, words):][:4], row[4*i:])
+		}
+		return
+	}
+	scales := memory[compute.PagePositions*4*words:]
+	for b := range blocks {
+		block := row[b*(scaleBytes+bytes):]
+		f(scales[scaleBytes*place(b, blocks):][:scaleBytes], block)
+		for i := range bytes / 4 {
+			f(memory[4*place(b*bytes/4+i, words):][:4], block[scaleBytes+4*i:])
+		}
+	}
 }
 
 // Cache allocates the keys and values of every layer.
 func (d *Device) Cache(spec compute.CacheSpec) (*compute.Cache, error) {
 	what := func() string {
 		return fmt.Sprintf("KV cache of %d positions in %d layers", spec.Pages*compute.PagePositions, len(spec.Layers))
+	}
+	if err := spec.Check(); err != nil {
+		return nil, err
 	}
 	c := &cache{}
 	for _, l := range spec.Layers {
@@ -51,8 +115,7 @@ func cacheLayer(c *compute.Cache, layer int) (k, v driver.View) {
 
 // sideBytes returns what a page of a layer's keys takes, and of its values.
 func sideBytes(l compute.KVShape) (keys, values int64) {
-	positions := 2 * compute.PagePositions * int64(l.Heads)
-	return positions * int64(l.Key), positions * int64(l.Value)
+	return compute.PagePositions * int64(l.KeyBytes()), compute.PagePositions * int64(l.ValueBytes())
 }
 
 // storeKV writes the tokens' keys and values to their places.
@@ -61,18 +124,26 @@ func (r *recorder) storeKV(c *compute.Cache, layer int, k, v compute.Tensor) {
 	if k.Rows != v.Rows || k.Cols != l.Heads*l.Key || v.Cols != l.Heads*l.Value {
 		panic(fmt.Sprintf("vulkan: StoreKV of %d and %d columns to %d heads of %d and %d", k.Cols, v.Cols, l.Heads, l.Key, l.Value))
 	}
-	n := k.Rows * l.Heads * max(l.Key, l.Value) / 2
+	n := k.Rows * l.Heads * max(storeUnits(l.KeyType, l.Key), storeUnits(l.ValueType, l.Value))
 	if n == 0 {
 		return
 	}
 	r.check(needPlaces(c.Pages))
 	keys, values := cacheLayer(c, layer)
 	r.dispatch(call{
-		shader: "storekv", local: elementwise,
+		shader: "storekv", local: elementwise, spec: []uint32{uint32(l.KeyType), uint32(l.ValueType)},
 		bind:   []binding{update(keys), update(values), read(floats(k)), read(floats(v)), read(r.params())},
-		push:   []uint32{uint32(n), uint32(l.Heads), uint32(l.Key / 2), uint32(l.Value / 2), uint32(r.seg.params.rows), uint32(r.seg.params.out)},
+		push:   []uint32{uint32(n), uint32(l.Heads), uint32(l.Key), uint32(l.Value), uint32(r.seg.params.rows), uint32(r.seg.params.out)},
 		groups: r.groupsFor(n),
 	})
+}
+
+// storeUnits returns how many invocations of storekv.comp write a head of so many elements: one for a pair, or for a block.
+func storeUnits(t compute.KVType, elements int) int {
+	if q := t.Type(); q.Quantised() {
+		return elements / q.BlockElems()
+	}
+	return elements / 2
 }
 
 // needPlaces checks that every token has a place in one of pages.

@@ -1,7 +1,6 @@
 package vulkan
 
 import (
-	"encoding/binary"
 	"fmt"
 
 	"github.com/powerinfer-go/powerinfer/internal/compute"
@@ -9,25 +8,20 @@ import (
 )
 
 // ReadPage reads a page's first positions in every layer.
-func (d *Device) ReadPage(c *compute.Cache, page int32, layers [][]uint16) error {
+func (d *Device) ReadPage(c *compute.Cache, page int32, layers [][]byte) error {
 	staged, err := d.movePage(c, page, &d.pagesOut, nil, func(r *recorder, cached, staged driver.View) { r.copy(staged, cached) })
 	if err != nil {
 		return fmt.Errorf("reading the KV cache: %w", err)
 	}
-	eachWord(c, layers, staged.Host(), func(word []byte, low, high *uint16) {
-		w := binary.LittleEndian.Uint32(word)
-		*low, *high = uint16(w), uint16(w>>16)
-	})
+	eachPiece(c, layers, staged.Host(), func(cached, outside []byte) { copy(outside, cached) })
 	return nil
 }
 
 // WritePage writes a page's first positions in every layer, and zeros behind them.
-func (d *Device) WritePage(c *compute.Cache, page int32, layers [][]uint16) error {
+func (d *Device) WritePage(c *compute.Cache, page int32, layers [][]byte) error {
 	fill := func(staged driver.View) {
 		clear(staged.Host())
-		eachWord(c, layers, staged.Host(), func(word []byte, low, high *uint16) {
-			binary.LittleEndian.PutUint32(word, uint32(*low)|uint32(*high)<<16)
-		})
+		eachPiece(c, layers, staged.Host(), func(cached, outside []byte) { copy(cached, outside) })
 	}
 	_, err := d.movePage(c, page, &d.pagesIn, fill, func(r *recorder, cached, staged driver.View) { r.copy(cached, staged) })
 	if err != nil {
@@ -62,29 +56,19 @@ func (d *Device) movePage(c *compute.Cache, page int32, through *exchange, fill 
 	})
 }
 
-// eachWord calls f for every word of the first positions of a page that lies in host memory, with the two halves in layers that it holds.
-func eachWord(c *compute.Cache, layers [][]uint16, memory []byte, f func(word []byte, low, high *uint16)) {
-	const positions = compute.PagePositions
+// eachPiece calls f for every piece of the first positions of a page that lies in host memory in the layout of cache, with the place in layers that
+// holds the same bytes: words of elements, and the scales of blocks.
+func eachPiece(c *compute.Cache, layers [][]byte, memory []byte, f func(cached, outside []byte)) {
 	for i, l := range c.Layers {
 		n, rest := l.Positions(layers[i]), layers[i]
-		keys, values := sideBytes(l)
-		for pos := range n {
-			for h := range l.Heads {
-				for j := range l.Key / 2 {
-					f(memory[4*((h*l.Key/2+j)*positions+pos):], &rest[2*j], &rest[2*j+1])
+		for _, side := range sides(l) {
+			for pos := range n {
+				for h := range l.Heads {
+					side.eachPiece(memory[h*side.pageBytes():], pos, rest[:side.rowBytes()], f)
+					rest = rest[side.rowBytes():]
 				}
-				rest = rest[l.Key:]
 			}
+			memory = memory[l.Heads*side.pageBytes():]
 		}
-		memory = memory[keys:]
-		for pos := range n {
-			for h := range l.Heads {
-				for j := range l.Value / 2 {
-					f(memory[4*((h*positions+pos)*l.Value/2+j):], &rest[2*j], &rest[2*j+1])
-				}
-				rest = rest[l.Value:]
-			}
-		}
-		memory = memory[values:]
 	}
 }

@@ -2,6 +2,7 @@ package kernel
 
 import (
 	"math"
+	"unsafe"
 
 	"github.com/powerinfer-go/powerinfer/internal/compute"
 	"github.com/powerinfer-go/powerinfer/internal/quant"
@@ -14,18 +15,58 @@ const ChunkPositions = 4 * compute.PagePositions
 // Chunks returns the number of chunks over n positions.
 func Chunks(n int) int { return (n + ChunkPositions - 1) / ChunkPositions }
 
-// KV is the cache of one KV head of one sequence in one layer, in halves.
+// KV is the cache of one KV head of one sequence in one layer.
 type KV struct {
-	K, V  []uint16        // the layer's cache [pages, heads, PagePositions, shape.Key or shape.Value]
-	Pages []int32         // page ids of the sequence
-	Head  int             // this one
-	Shape compute.KVShape // widths that are not multiples of 8 take the scalar way
+	K, V    []byte          // the layer's cache [pages, heads, PagePositions] of rows of the shape's keys or values, in its types
+	Pages   []int32         // page ids of the sequence
+	Head    int             // this one
+	Shape   compute.KVShape // widths that are not multiples of 8 take the scalar way
+	Scratch []float32       // [DecodedLen(Shape)]
 }
 
-// page returns keys [PagePositions, key] and values [PagePositions, value] of the i-th page of the sequence.
-func (kv *KV) page(i int) (k, v []uint16) {
+// DecodedLen returns the elements of the scratch in which a page of one head is decoded: none for types that kernels read as they lie.
+func DecodedLen(s compute.KVShape) int {
+	n := 0
+	if s.KeyType.Type().Quantised() {
+		n += compute.PagePositions * s.Key
+	}
+	if s.ValueType.Type().Quantised() {
+		n += compute.PagePositions * s.Value
+	}
+	return n
+}
+
+// page returns keys [PagePositions] and values [PagePositions] of the i-th page of the sequence, as they lie.
+func (kv *KV) page(i int) (k, v []byte) {
 	at := (int(kv.Pages[i])*kv.Shape.Heads + kv.Head) * compute.PagePositions
-	return kv.K[at*kv.Shape.Key:][:compute.PagePositions*kv.Shape.Key], kv.V[at*kv.Shape.Value:][:compute.PagePositions*kv.Shape.Value]
+	nk, nv := kv.Shape.KeyType.RowBytes(kv.Shape.Key), kv.Shape.ValueType.RowBytes(kv.Shape.Value)
+	return kv.K[at*nk:][:compute.PagePositions*nk], kv.V[at*nv:][:compute.PagePositions*nv]
+}
+
+// rows are some positions' keys or values in a type that kernels read: halves, BF16 or floats.
+type rows struct {
+	t    compute.KVType
+	data []byte
+}
+
+// from returns r behind the first i rows of so many elements.
+func (r rows) from(i, elements int) rows {
+	r.data = r.data[i*r.t.RowBytes(elements):]
+	return r
+}
+
+// half returns element i of 16 bits.
+func (r rows) half(i int) uint16 { return uint16(r.data[2*i]) | uint16(r.data[2*i+1])<<8 }
+
+// at returns element i.
+func (r rows) at(i int) float32 {
+	switch r.t {
+	case compute.KVF16:
+		return quant.F32FromF16(r.half(i))
+	case compute.KVBF16:
+		return quant.F32FromBF16(r.half(i))
+	}
+	return math.Float32frombits(uint32(r.half(2*i)) | uint32(r.half(2*i+1))<<16)
 }
 
 // Span is the positions [From, To) of a sequence that a token attends to: some before it, and its own.
@@ -83,11 +124,7 @@ func (v *Vector) AttendChunk(out Partial, q []float32, kv *KV, spans []Span, sof
 	first = max(first, begin/compute.PagePositions*compute.PagePositions)
 	for ; first < last; first += compute.PagePositions {
 		w.first = first
-		w.keys, w.values = kv.page(first / compute.PagePositions)
-		w.next = w.values
-		if first/compute.PagePositions+1 < len(kv.Pages) { // even of the next chunk: +40 % with one thread
-			w.next, _ = kv.page(first/compute.PagePositions + 1)
-		}
+		w.load(kv, first/compute.PagePositions, min(last-first, compute.PagePositions))
 		for i := 0; i < len(out.Max); {
 			n := tileOf(len(out.Max) - i)
 			w.tile(i, n)
@@ -118,10 +155,33 @@ type walk struct {
 	group      int
 	key, value int // widths
 
-	first  int      // position at which the page begins
-	keys   []uint16 // [PagePositions, key]
-	values []uint16 // [PagePositions, value]
-	next   []uint16 // what is read after the values
+	first  int    // position at which the page begins
+	keys   rows   // [PagePositions, key]
+	values rows   // [PagePositions, value]
+	next   []byte // what is read after the values
+}
+
+// load makes page number i of the sequence, of which so many positions are read, the walk's. Quantised rows are decoded.
+func (w *walk) load(kv *KV, i, positions int) {
+	k, v := kv.page(i)
+	w.next = v
+	if i+1 < len(kv.Pages) { // even of the next chunk: +40 % with one thread
+		w.next, _ = kv.page(i + 1)
+	}
+	scratch := kv.Scratch
+	w.keys, scratch = w.kernels.decoded(kv.Shape.KeyType, k, scratch, positions, w.key)
+	w.values, _ = w.kernels.decoded(kv.Shape.ValueType, v, scratch, positions, w.value)
+}
+
+// decoded returns the first rows of data in a type that kernels read, decoded into scratch if need be, of which it returns the rest. Rows behind them,
+// up to a multiple of 8, may be anything.
+func (a attention) decoded(t compute.KVType, data []byte, scratch []float32, n, elements int) (rows, []float32) {
+	if !t.Type().Quantised() {
+		return rows{t, data}, scratch
+	}
+	out, rest := scratch[:compute.PagePositions*elements], scratch[compute.PagePositions*elements:]
+	a.decode(t, out[:n*elements], data[:n*t.RowBytes(elements)])
+	return rows{compute.KVF32, unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(out))), 4*len(out))}, rest
 }
 
 // tile adds the page to queries i…i+n.
@@ -139,7 +199,7 @@ func (w *walk) tile(i, n int) {
 		return
 	}
 	var s [maxTile * page]float32
-	w.kernels.scores(s[:], w.q[i*w.key:], w.keys, w.values, n, most, w.key)
+	w.kernels.scores(s[:], w.q[i*w.key:], w.keys, w.values.data, n, most, w.key)
 	for t := range n {
 		if from[t] < to[t] {
 			w.weigh(i+t, s[t*page:][:page], from[t], to[t])
@@ -156,7 +216,7 @@ func (w *walk) tile(i, n int) {
 	if !together {
 		return
 	}
-	w.kernels.accumulate(w.out.Acc[i*w.value:], s[begin:], w.values[begin*w.value:], w.next, n, least-begin, w.value)
+	w.kernels.accumulate(w.out.Acc[i*w.value:], s[begin:], w.values.from(begin, w.value), w.next, n, least-begin, w.value)
 	for t := range n {
 		w.add(i+t, s[t*page:][:page], least, to[t])
 	}
@@ -165,7 +225,7 @@ func (w *walk) tile(i, n int) {
 // add adds the page's values [from, to), times their weights, to query i's sum. s [PagePositions]
 func (w *walk) add(i int, s []float32, from, to int) {
 	if from < to {
-		w.kernels.accumulate(w.out.Acc[i*w.value:], s[from:], w.values[from*w.value:], w.next, 1, to-from, w.value)
+		w.kernels.accumulate(w.out.Acc[i*w.value:], s[from:], w.values.from(from, w.value), w.next, 1, to-from, w.value)
 	}
 }
 
@@ -233,12 +293,12 @@ func (v *Vector) FinishWithSink(out []float32, p Partial, i int, sink float32) {
 }
 
 // scores: s[t][j] = q[t]·k[j]; the fast ones round keys up to a multiple of 8.
-func scores(s, q []float32, k []uint16, tile, keys, headDim int) {
+func scores(s, q []float32, k rows, tile, keys, headDim int) {
 	for t := range tile {
 		for j := range keys {
 			dot := float32(0)
-			for d, h := range k[j*headDim:][:headDim] {
-				dot += q[t*headDim+d] * quant.F32FromF16(h)
+			for d := range headDim {
+				dot += q[t*headDim+d] * k.at(j*headDim+d)
 			}
 			s[t*compute.PagePositions+j] = dot
 		}
@@ -258,13 +318,13 @@ func softmax(s []float32, n int, old float32) (m, sum float32) {
 }
 
 // accumulate: acc[t] += Σ p[t][j]·v[j], one term after the other.
-func accumulate(acc, p []float32, v []uint16, tile, keys, headDim int) {
+func accumulate(acc, p []float32, v rows, tile, keys, headDim int) {
 	for t := range tile {
 		a := acc[t*headDim:][:headDim]
 		for j := range keys {
 			w := p[t*compute.PagePositions+j]
-			for d, h := range v[j*headDim:][:headDim] {
-				a[d] += w * quant.F32FromF16(h)
+			for d := range a {
+				a[d] += w * v.at(j*headDim+d)
 			}
 		}
 	}

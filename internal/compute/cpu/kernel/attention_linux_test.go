@@ -23,23 +23,31 @@ func BenchmarkRead(b *testing.B) {
 func BenchmarkAttention(b *testing.B) {
 	rng := newRand(b)
 	for _, k := range Variants()[:1] {
-		for _, c := range []struct{ headDim, group, positions, tokens int }{
-			{128, 1, 256, 1},
-			{128, 4, 256, 1},
-			{128, 8, 256, 1},
-			{128, 1, 1 << 17, 1},
-			{128, 4, 1 << 17, 1},
-			{128, 8, 1 << 17, 1},
-			{64, 8, 1 << 17, 1},
-			{64, 1, 512, 48},
-			{64, 4, 512, 12},
-			{128, 1, 512, 48},
-			{128, 4, 512, 12},
-			{128, 4, 4096, 12},
-			{80, 1, 512, 48},
+		for _, c := range []struct {
+			headDim, group, positions, tokens int
+			t                                 compute.KVType
+		}{
+			{128, 4, 1 << 17, 1, compute.KVQ8_0},
+			{128, 4, 1 << 17, 1, compute.KVQ4_0},
+			{128, 1, 1 << 17, 1, compute.KVQ8_0},
+			{128, 4, 1 << 17, 1, compute.KVBF16},
+			{128, 4, 512, 12, compute.KVQ8_0},
+			{128, 1, 256, 1, compute.KVF16},
+			{128, 4, 256, 1, compute.KVF16},
+			{128, 8, 256, 1, compute.KVF16},
+			{128, 1, 1 << 17, 1, compute.KVF16},
+			{128, 4, 1 << 17, 1, compute.KVF16},
+			{128, 8, 1 << 17, 1, compute.KVF16},
+			{64, 8, 1 << 17, 1, compute.KVF16},
+			{64, 1, 512, 48, compute.KVF16},
+			{64, 4, 512, 12, compute.KVF16},
+			{128, 1, 512, 48, compute.KVF16},
+			{128, 4, 512, 12, compute.KVF16},
+			{128, 4, 4096, 12, compute.KVF16},
+			{80, 1, 512, 48, compute.KVF16},
 		} {
-			b.Run(fmt.Sprintf("%s/dim=%d/group=%d/positions=%d/tokens=%d", k.Name, c.headDim, c.group, c.positions, c.tokens), func(b *testing.B) {
-				s := newSequence(rng, c.headDim, c.group, c.positions, c.tokens)
+			b.Run(fmt.Sprintf("%s/dim=%d/group=%d/positions=%d/tokens=%d/%s", k.Name, c.headDim, c.group, c.positions, c.tokens, c.t), func(b *testing.B) {
+				s := newSequenceIn(rng, compute.KVShape{Heads: 2, Key: c.headDim, Value: c.headDim, KeyType: c.t, ValueType: c.t}, c.group, c.positions, c.tokens, 0)
 				s.kv.K, s.kv.V = inHugePages(b, s.kv.K), inHugePages(b, s.kv.V)
 				n := c.tokens * c.group
 				p := NewPartial(make([]float32, PartialLen(n, c.headDim)), n, c.headDim)
@@ -49,7 +57,7 @@ func BenchmarkAttention(b *testing.B) {
 					}
 				}
 				if c.tokens == 1 {
-					b.SetBytes(int64(2 * 2 * c.positions * c.headDim))
+					b.SetBytes(int64(2 * c.positions * c.t.RowBytes(c.headDim)))
 				}
 				flops := 0.0
 				for _, v := range s.spans {
@@ -62,9 +70,8 @@ func BenchmarkAttention(b *testing.B) {
 }
 
 // inHugePages returns a copy of x as the device holds a cache.
-func inHugePages(b *testing.B, x []uint16) []uint16 {
-	m := bigWeights(b, 2*len(x))
-	y := unsafe.Slice((*uint16)(unsafe.Pointer(unsafe.SliceData(m))), len(x))
+func inHugePages(b *testing.B, x []byte) []byte {
+	y := bigWeights(b, len(x))
 	copy(y, x)
 	return y
 }

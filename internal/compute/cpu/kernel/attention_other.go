@@ -2,12 +2,21 @@
 
 package kernel
 
-func (attention) scores(s, q []float32, k, _ []uint16, tile, keys, headDim int) {
+import (
+	"github.com/powerinfer-go/powerinfer/internal/compute"
+	"github.com/powerinfer-go/powerinfer/internal/quant"
+)
+
+func (attention) scores(s, q []float32, k rows, _ []byte, tile, keys, headDim int) {
 	scores(s, q, k, tile, keys, headDim)
 }
 
 func (attention) softmax(s []float32, n int, old float32) (m, sum float32) { return softmax(s, n, old) }
 
-func (attention) accumulate(acc, p []float32, v, _ []uint16, tile, keys, headDim int) {
+func (attention) accumulate(acc, p []float32, v rows, _ []byte, tile, keys, headDim int) {
 	accumulate(acc, p, v, tile, keys, headDim)
+}
+
+func (attention) decode(t compute.KVType, dst []float32, src []byte) {
+	quant.Decode(t.Type(), dst, src)
 }

@@ -30,26 +30,28 @@ func newSequence(rng *rand.Rand, headDim, group, positions, tokens int) *sequenc
 
 // newSequenceOf has keys and values of their own widths, and tokens that see at most window positions; 0: all.
 func newSequenceOf(rng *rand.Rand, key, value, group, positions, tokens, window int) *sequence {
+	return newSequenceIn(rng, compute.KVShape{Heads: 2, Key: key, Value: value}, group, positions, tokens, window)
+}
+
+// newSequenceIn has a cache of other types, too.
+func newSequenceIn(rng *rand.Rand, shape compute.KVShape, group, positions, tokens, window int) *sequence {
+	key, value := shape.Key, shape.Value
 	pages := (positions + compute.PagePositions - 1) / compute.PagePositions
-	s := &sequence{kv: KV{Head: rng.IntN(2), Shape: compute.KVShape{Heads: 2, Key: key, Value: value}}, group: group}
+	s := &sequence{kv: KV{Head: rng.IntN(2), Shape: shape, Scratch: make([]float32, DecodedLen(shape))}, group: group}
 	for _, p := range rng.Perm(pages + 2)[:pages] {
 		s.kv.Pages = append(s.kv.Pages, int32(p))
 	}
 	n := (pages + 2) * s.kv.Shape.Heads * compute.PagePositions
-	// What was never written, and what no token sees, is NaN and must not matter.
-	s.kv.K, s.kv.V = slices.Repeat([]uint16{0x7e00}, n*key), slices.Repeat([]uint16{0x7e00}, n*value)
+	// What was never written, and what no token sees, is NaN in every type and must not matter.
+	s.kv.K, s.kv.V = slices.Repeat([]byte{0xff}, n*shape.KeyType.RowBytes(key)), slices.Repeat([]byte{0xff}, n*shape.ValueType.RowBytes(value))
 	begin := 0
 	if window > 0 {
 		begin = max(0, positions-tokens+1-window)
 	}
 	for p := begin; p < positions; p++ {
 		k, v := s.row(p)
-		for d := range k {
-			k[d] = quant.F16FromF32(float32(rng.NormFloat64()))
-		}
-		for d := range v {
-			v[d] = quant.F16FromF32(float32(rng.NormFloat64()))
-		}
+		quant.Encode(shape.KeyType.Type(), k, normals(rng, key))
+		quant.Encode(shape.ValueType.Type(), v, normals(rng, value))
 	}
 	s.q = normals(rng, tokens*group*key)
 	for i := range s.q {
@@ -66,11 +68,20 @@ func newSequenceOf(rng *rand.Rand, key, value, group, positions, tokens, window 
 	return s
 }
 
-// row is position p's key and value.
-func (s *sequence) row(p int) (k, v []uint16) {
+// row is position p's key and value, as they lie.
+func (s *sequence) row(p int) (k, v []byte) {
 	k, v = s.kv.page(p / compute.PagePositions)
-	at := p % compute.PagePositions
-	return k[at*s.kv.Shape.Key:][:s.kv.Shape.Key], v[at*s.kv.Shape.Value:][:s.kv.Shape.Value]
+	at, nk, nv := p%compute.PagePositions, s.kv.Shape.KeyType.RowBytes(s.kv.Shape.Key), s.kv.Shape.ValueType.RowBytes(s.kv.Shape.Value)
+	return k[at*nk:][:nk], v[at*nv:][:nv]
+}
+
+// elements is position p's key and value.
+func (s *sequence) elements(p int) (k, v []float32) {
+	key, value := s.row(p)
+	k, v = make([]float32, s.kv.Shape.Key), make([]float32, s.kv.Shape.Value)
+	quant.Decode(s.kv.Shape.KeyType.Type(), k, key)
+	quant.Decode(s.kv.Shape.ValueType.Type(), v, value)
+	return k, v
 }
 
 // attend is attention of tokens [from, to), from the first chunk that one of them sees, with the sequence's sink.
@@ -109,10 +120,10 @@ func (s *sequence) define(i int) (out []float64, largest float64) {
 		sum = math.Exp(float64(*s.sink))
 	}
 	for p := range w {
-		k, _ := s.row(int(span.From) + p)
+		k, _ := s.elements(int(span.From) + p)
 		dot := 0.0
-		for d, h := range k {
-			dot += float64(s.q[i*key+d]) * float64(quant.F32FromF16(h))
+		for d, e := range k {
+			dot += float64(s.q[i*key+d]) * float64(e)
 		}
 		if c := float64(s.softCap); c > 0 {
 			dot = c * math.Tanh(dot/c)
@@ -122,9 +133,9 @@ func (s *sequence) define(i int) (out []float64, largest float64) {
 	}
 	out = make([]float64, s.kv.Shape.Value)
 	for p := range w {
-		_, v := s.row(int(span.From) + p)
-		for d, h := range v {
-			f := float64(quant.F32FromF16(h))
+		_, v := s.elements(int(span.From) + p)
+		for d, e := range v {
+			f := float64(e)
 			out[d] += w[p] / sum * f
 			largest = max(largest, math.Abs(f))
 		}
@@ -216,6 +227,33 @@ func TestAttentionKinds(t *testing.T) {
 				for i, e := range s.attend(t, k, token, token+1) {
 					if w := got[token*c.group*c.value+i]; math.Float32bits(e) != math.Float32bits(w) {
 						t.Fatalf("%s %+v token %d: element %d is %x alone, and %x among others", k.Name, c, token, i, e, w)
+					}
+				}
+			}
+		}
+	}
+}
+
+// TestAttentionTypes: every pair of types, with windows, alone and in company.
+func TestAttentionTypes(t *testing.T) {
+	rng := newRand(t)
+	for _, k := range Variants() {
+		for _, keys := range compute.KVTypes() {
+			for _, values := range compute.KVTypes() {
+				for _, c := range []struct{ group, positions, tokens, window int }{{3, 300, 1, 0}, {1, 70, 30, 0}, {2, 150, 21, 65}} {
+					shape := compute.KVShape{Heads: 2, Key: 64, Value: 96, KeyType: keys, ValueType: values}
+					s := newSequenceIn(rng, shape, c.group, c.positions, c.tokens, c.window)
+					got := s.attend(t, k, 0, c.tokens)
+					for i := range c.tokens * c.group {
+						want, largest := s.define(i)
+						near(t, fmt.Sprintf("%s %s %s %+v query %d", k.Name, keys, values, c, i), got[i*shape.Value:][:shape.Value],
+							func(d int) (float64, float64) { return want[d], largest }, attentionTolerance)
+					}
+					token := rng.IntN(c.tokens)
+					for i, e := range s.attend(t, k, token, token+1) {
+						if w := got[token*c.group*shape.Value+i]; math.Float32bits(e) != math.Float32bits(w) {
+							t.Fatalf("%s %s %s %+v token %d: element %d is %x alone, and %x among others", k.Name, keys, values, c, token, i, e, w)
+						}
 					}
 				}
 			}

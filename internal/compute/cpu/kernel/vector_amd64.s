@@ -2304,6 +2304,890 @@ dims:
 	VZEROUPPER
 	RET
 
+// func scores1BF16AVX2(s *float32, q *float32, k *uint16, ahead *uint16, keys int, headDim int)
+// Requires: AVX, AVX2, FMA3, MMX+
+TEXT ·scores1BF16AVX2(SB), NOSPLIT, $0-48
+	MOVQ s+0(FP), AX
+	MOVQ q+8(FP), CX
+	MOVQ k+16(FP), DX
+	MOVQ ahead+24(FP), BX
+	MOVQ keys+32(FP), SI
+	MOVQ headDim+40(FP), DI
+	MOVQ DI, R8
+	SHLQ $0x02, R8
+	MOVQ DI, R9
+	SHLQ $0x01, R9
+	ADDQ $0x07, SI
+	ANDQ $-8, SI
+	LEAQ (DX)(R9*2), R10
+	ADDQ R9, R10
+	LEAQ (R10)(R9*2), R11
+	ADDQ R9, R11
+
+keys:
+	VXORPS Y0, Y0, Y0
+	VXORPS Y1, Y1, Y1
+	VXORPS Y2, Y2, Y2
+	VXORPS Y3, Y3, Y3
+	VXORPS Y4, Y4, Y4
+	VXORPS Y5, Y5, Y5
+	VXORPS Y6, Y6, Y6
+	VXORPS Y7, Y7, Y7
+	MOVQ   DI, R12
+
+dims:
+	PREFETCHT1   (BX)
+	PREFETCHT1   64(BX)
+	ADDQ         $0x00000080, BX
+	VMOVUPS      (CX), Y8
+	VPMOVZXWD    (DX), Y9
+	VPSLLD       $0x10, Y9, Y9
+	VFMADD231PS  Y8, Y9, Y0
+	VPMOVZXWD    (DX)(R9*1), Y9
+	VPSLLD       $0x10, Y9, Y9
+	VFMADD231PS  Y8, Y9, Y1
+	VPMOVZXWD    (DX)(R9*2), Y9
+	VPSLLD       $0x10, Y9, Y9
+	VFMADD231PS  Y8, Y9, Y2
+	VPMOVZXWD    (R10), Y9
+	VPSLLD       $0x10, Y9, Y9
+	VFMADD231PS  Y8, Y9, Y3
+	VPMOVZXWD    (DX)(R9*4), Y9
+	VPSLLD       $0x10, Y9, Y9
+	VFMADD231PS  Y8, Y9, Y4
+	VPMOVZXWD    (R10)(R9*2), Y9
+	VPSLLD       $0x10, Y9, Y9
+	VFMADD231PS  Y8, Y9, Y5
+	VPMOVZXWD    (R11), Y9
+	VPSLLD       $0x10, Y9, Y9
+	VFMADD231PS  Y8, Y9, Y6
+	VPMOVZXWD    (R10)(R9*4), Y9
+	VPSLLD       $0x10, Y9, Y9
+	VFMADD231PS  Y8, Y9, Y7
+	ADDQ         $0x20, CX
+	ADDQ         $0x10, DX
+	ADDQ         $0x10, R10
+	ADDQ         $0x10, R11
+	SUBQ         $0x08, R12
+	JG           dims
+	SUBQ         R8, CX
+	ADDQ         R9, DX
+	ADDQ         R9, R10
+	ADDQ         R9, R11
+	ADDQ         R9, DX
+	ADDQ         R9, R10
+	ADDQ         R9, R11
+	ADDQ         R9, DX
+	ADDQ         R9, R10
+	ADDQ         R9, R11
+	ADDQ         R9, DX
+	ADDQ         R9, R10
+	ADDQ         R9, R11
+	ADDQ         R9, DX
+	ADDQ         R9, R10
+	ADDQ         R9, R11
+	ADDQ         R9, DX
+	ADDQ         R9, R10
+	ADDQ         R9, R11
+	ADDQ         R9, DX
+	ADDQ         R9, R10
+	ADDQ         R9, R11
+	VHADDPS      Y1, Y0, Y0
+	VHADDPS      Y3, Y2, Y2
+	VHADDPS      Y2, Y0, Y0
+	VEXTRACTF128 $0x01, Y0, X1
+	VADDPS       X0, X1, X1
+	VMOVUPS      X1, (AX)
+	VHADDPS      Y5, Y4, Y4
+	VHADDPS      Y7, Y6, Y6
+	VHADDPS      Y6, Y4, Y4
+	VEXTRACTF128 $0x01, Y4, X0
+	VADDPS       X4, X0, X0
+	VMOVUPS      X0, 16(AX)
+	ADDQ         $0x20, AX
+	SUBQ         $0x08, SI
+	JG           keys
+	VZEROUPPER
+	RET
+
+// func scores2BF16AVX2(s *float32, q *float32, k *uint16, ahead *uint16, keys int, headDim int)
+// Requires: AVX, AVX2, FMA3, MMX+
+TEXT ·scores2BF16AVX2(SB), NOSPLIT, $0-48
+	MOVQ s+0(FP), AX
+	MOVQ q+8(FP), CX
+	MOVQ k+16(FP), DX
+	MOVQ ahead+24(FP), BX
+	MOVQ keys+32(FP), SI
+	MOVQ headDim+40(FP), DI
+	MOVQ DI, R8
+	SHLQ $0x02, R8
+	MOVQ DI, R9
+	SHLQ $0x01, R9
+	ADDQ $0x07, SI
+	ANDQ $-8, SI
+	LEAQ (DX)(R9*2), R10
+	ADDQ R9, R10
+
+keys:
+	VXORPS Y0, Y0, Y0
+	VXORPS Y1, Y1, Y1
+	VXORPS Y2, Y2, Y2
+	VXORPS Y3, Y3, Y3
+	VXORPS Y4, Y4, Y4
+	VXORPS Y5, Y5, Y5
+	VXORPS Y6, Y6, Y6
+	VXORPS Y7, Y7, Y7
+	MOVQ   DI, R11
+
+dims:
+	PREFETCHT1   (BX)
+	ADDQ         $0x00000040, BX
+	VMOVUPS      (CX), Y8
+	VMOVUPS      (CX)(R8*1), Y9
+	VPMOVZXWD    (DX), Y10
+	VPSLLD       $0x10, Y10, Y10
+	VFMADD231PS  Y8, Y10, Y0
+	VFMADD231PS  Y9, Y10, Y4
+	VPMOVZXWD    (DX)(R9*1), Y10
+	VPSLLD       $0x10, Y10, Y10
+	VFMADD231PS  Y8, Y10, Y1
+	VFMADD231PS  Y9, Y10, Y5
+	VPMOVZXWD    (DX)(R9*2), Y10
+	VPSLLD       $0x10, Y10, Y10
+	VFMADD231PS  Y8, Y10, Y2
+	VFMADD231PS  Y9, Y10, Y6
+	VPMOVZXWD    (R10), Y10
+	VPSLLD       $0x10, Y10, Y10
+	VFMADD231PS  Y8, Y10, Y3
+	VFMADD231PS  Y9, Y10, Y7
+	ADDQ         $0x20, CX
+	ADDQ         $0x10, DX
+	ADDQ         $0x10, R10
+	SUBQ         $0x08, R11
+	JG           dims
+	SUBQ         R8, CX
+	ADDQ         R9, DX
+	ADDQ         R9, R10
+	ADDQ         R9, DX
+	ADDQ         R9, R10
+	ADDQ         R9, DX
+	ADDQ         R9, R10
+	VHADDPS      Y1, Y0, Y0
+	VHADDPS      Y3, Y2, Y2
+	VHADDPS      Y2, Y0, Y0
+	VEXTRACTF128 $0x01, Y0, X1
+	VADDPS       X0, X1, X1
+	VMOVUPS      X1, (AX)
+	VHADDPS      Y5, Y4, Y4
+	VHADDPS      Y7, Y6, Y6
+	VHADDPS      Y6, Y4, Y4
+	VEXTRACTF128 $0x01, Y4, X0
+	VADDPS       X4, X0, X0
+	VMOVUPS      X0, 256(AX)
+	ADDQ         $0x10, AX
+	SUBQ         $0x04, SI
+	JG           keys
+	VZEROUPPER
+	RET
+
+// func scores3BF16AVX2(s *float32, q *float32, k *uint16, ahead *uint16, keys int, headDim int)
+// Requires: AVX, AVX2, FMA3, MMX+
+TEXT ·scores3BF16AVX2(SB), NOSPLIT, $0-48
+	MOVQ s+0(FP), AX
+	MOVQ q+8(FP), CX
+	MOVQ k+16(FP), DX
+	MOVQ ahead+24(FP), BX
+	MOVQ keys+32(FP), SI
+	MOVQ headDim+40(FP), DI
+	MOVQ DI, R8
+	SHLQ $0x02, R8
+	MOVQ DI, R9
+	SHLQ $0x01, R9
+	ADDQ $0x07, SI
+	ANDQ $-8, SI
+	LEAQ (DX)(R9*2), R10
+	ADDQ R9, R10
+
+keys:
+	VXORPS Y0, Y0, Y0
+	VXORPS Y1, Y1, Y1
+	VXORPS Y2, Y2, Y2
+	VXORPS Y3, Y3, Y3
+	VXORPS Y4, Y4, Y4
+	VXORPS Y5, Y5, Y5
+	VXORPS Y6, Y6, Y6
+	VXORPS Y7, Y7, Y7
+	VXORPS Y8, Y8, Y8
+	VXORPS Y9, Y9, Y9
+	VXORPS Y10, Y10, Y10
+	VXORPS Y11, Y11, Y11
+	MOVQ   DI, R11
+
+dims:
+	PREFETCHT1   (BX)
+	ADDQ         $0x00000040, BX
+	VMOVUPS      (CX), Y12
+	VMOVUPS      (CX)(R8*1), Y13
+	VMOVUPS      (CX)(R8*2), Y14
+	VPMOVZXWD    (DX), Y15
+	VPSLLD       $0x10, Y15, Y15
+	VFMADD231PS  Y12, Y15, Y0
+	VFMADD231PS  Y13, Y15, Y4
+	VFMADD231PS  Y14, Y15, Y8
+	VPMOVZXWD    (DX)(R9*1), Y15
+	VPSLLD       $0x10, Y15, Y15
+	VFMADD231PS  Y12, Y15, Y1
+	VFMADD231PS  Y13, Y15, Y5
+	VFMADD231PS  Y14, Y15, Y9
+	VPMOVZXWD    (DX)(R9*2), Y15
+	VPSLLD       $0x10, Y15, Y15
+	VFMADD231PS  Y12, Y15, Y2
+	VFMADD231PS  Y13, Y15, Y6
+	VFMADD231PS  Y14, Y15, Y10
+	VPMOVZXWD    (R10), Y15
+	VPSLLD       $0x10, Y15, Y15
+	VFMADD231PS  Y12, Y15, Y3
+	VFMADD231PS  Y13, Y15, Y7
+	VFMADD231PS  Y14, Y15, Y11
+	ADDQ         $0x20, CX
+	ADDQ         $0x10, DX
+	ADDQ         $0x10, R10
+	SUBQ         $0x08, R11
+	JG           dims
+	SUBQ         R8, CX
+	ADDQ         R9, DX
+	ADDQ         R9, R10
+	ADDQ         R9, DX
+	ADDQ         R9, R10
+	ADDQ         R9, DX
+	ADDQ         R9, R10
+	VHADDPS      Y1, Y0, Y0
+	VHADDPS      Y3, Y2, Y2
+	VHADDPS      Y2, Y0, Y0
+	VEXTRACTF128 $0x01, Y0, X1
+	VADDPS       X0, X1, X1
+	VMOVUPS      X1, (AX)
+	VHADDPS      Y5, Y4, Y4
+	VHADDPS      Y7, Y6, Y6
+	VHADDPS      Y6, Y4, Y4
+	VEXTRACTF128 $0x01, Y4, X0
+	VADDPS       X4, X0, X0
+	VMOVUPS      X0, 256(AX)
+	VHADDPS      Y9, Y8, Y8
+	VHADDPS      Y11, Y10, Y10
+	VHADDPS      Y10, Y8, Y8
+	VEXTRACTF128 $0x01, Y8, X0
+	VADDPS       X8, X0, X0
+	VMOVUPS      X0, 512(AX)
+	ADDQ         $0x10, AX
+	SUBQ         $0x04, SI
+	JG           keys
+	VZEROUPPER
+	RET
+
+// func scores4BF16AVX2(s *float32, q *float32, k *uint16, ahead *uint16, keys int, headDim int)
+// Requires: AVX, AVX2, FMA3, MMX+
+TEXT ·scores4BF16AVX2(SB), NOSPLIT, $0-48
+	MOVQ s+0(FP), AX
+	MOVQ q+8(FP), CX
+	MOVQ k+16(FP), DX
+	MOVQ ahead+24(FP), BX
+	MOVQ keys+32(FP), SI
+	MOVQ headDim+40(FP), DI
+	MOVQ DI, R8
+	SHLQ $0x02, R8
+	MOVQ DI, R9
+	SHLQ $0x01, R9
+	ADDQ $0x07, SI
+	ANDQ $-8, SI
+	LEAQ (CX)(R8*2), R10
+	ADDQ R8, R10
+
+keys:
+	VXORPS Y0, Y0, Y0
+	VXORPS Y1, Y1, Y1
+	VXORPS Y2, Y2, Y2
+	VXORPS Y3, Y3, Y3
+	VXORPS Y4, Y4, Y4
+	VXORPS Y5, Y5, Y5
+	VXORPS Y6, Y6, Y6
+	VXORPS Y7, Y7, Y7
+	MOVQ   DI, R11
+
+dims:
+	PREFETCHT1   (BX)
+	ADDQ         $0x00000020, BX
+	VPMOVZXWD    (DX), Y8
+	VPSLLD       $0x10, Y8, Y8
+	VPMOVZXWD    (DX)(R9*1), Y9
+	VPSLLD       $0x10, Y9, Y9
+	VMOVUPS      (CX), Y10
+	VFMADD231PS  Y10, Y8, Y0
+	VFMADD231PS  Y10, Y9, Y1
+	VMOVUPS      (CX)(R8*1), Y10
+	VFMADD231PS  Y10, Y8, Y2
+	VFMADD231PS  Y10, Y9, Y3
+	VMOVUPS      (CX)(R8*2), Y10
+	VFMADD231PS  Y10, Y8, Y4
+	VFMADD231PS  Y10, Y9, Y5
+	VMOVUPS      (R10), Y10
+	VFMADD231PS  Y10, Y8, Y6
+	VFMADD231PS  Y10, Y9, Y7
+	ADDQ         $0x20, CX
+	ADDQ         $0x20, R10
+	ADDQ         $0x10, DX
+	SUBQ         $0x08, R11
+	JG           dims
+	SUBQ         R8, CX
+	SUBQ         R8, R10
+	ADDQ         R9, DX
+	VHADDPS      Y1, Y0, Y0
+	VHADDPS      Y3, Y2, Y2
+	VHADDPS      Y2, Y0, Y0
+	VEXTRACTF128 $0x01, Y0, X1
+	VADDPS       X0, X1, X1
+	VMOVLPS      X1, (AX)
+	VMOVHPS      X1, 256(AX)
+	VHADDPS      Y5, Y4, Y4
+	VHADDPS      Y7, Y6, Y6
+	VHADDPS      Y6, Y4, Y4
+	VEXTRACTF128 $0x01, Y4, X0
+	VADDPS       X4, X0, X0
+	VMOVLPS      X0, 512(AX)
+	VMOVHPS      X0, 768(AX)
+	ADDQ         $0x08, AX
+	SUBQ         $0x02, SI
+	JG           keys
+	VZEROUPPER
+	RET
+
+// func scores6BF16AVX2(s *float32, q *float32, k *uint16, ahead *uint16, keys int, headDim int)
+// Requires: AVX, AVX2, FMA3, MMX+
+TEXT ·scores6BF16AVX2(SB), NOSPLIT, $0-48
+	MOVQ s+0(FP), AX
+	MOVQ q+8(FP), CX
+	MOVQ k+16(FP), DX
+	MOVQ ahead+24(FP), BX
+	MOVQ keys+32(FP), SI
+	MOVQ headDim+40(FP), DI
+	MOVQ DI, R8
+	SHLQ $0x02, R8
+	MOVQ DI, R9
+	SHLQ $0x01, R9
+	ADDQ $0x07, SI
+	ANDQ $-8, SI
+	LEAQ (CX)(R8*2), R10
+	ADDQ R8, R10
+
+keys:
+	VXORPS Y0, Y0, Y0
+	VXORPS Y1, Y1, Y1
+	VXORPS Y2, Y2, Y2
+	VXORPS Y3, Y3, Y3
+	VXORPS Y4, Y4, Y4
+	VXORPS Y5, Y5, Y5
+	VXORPS Y6, Y6, Y6
+	VXORPS Y7, Y7, Y7
+	VXORPS Y8, Y8, Y8
+	VXORPS Y9, Y9, Y9
+	VXORPS Y10, Y10, Y10
+	VXORPS Y11, Y11, Y11
+	MOVQ   DI, R11
+
+dims:
+	PREFETCHT1   (BX)
+	ADDQ         $0x00000020, BX
+	VPMOVZXWD    (DX), Y12
+	VPSLLD       $0x10, Y12, Y12
+	VPMOVZXWD    (DX)(R9*1), Y13
+	VPSLLD       $0x10, Y13, Y13
+	VMOVUPS      (CX), Y14
+	VFMADD231PS  Y14, Y12, Y0
+	VFMADD231PS  Y14, Y13, Y1
+	VMOVUPS      (CX)(R8*1), Y14
+	VFMADD231PS  Y14, Y12, Y2
+	VFMADD231PS  Y14, Y13, Y3
+	VMOVUPS      (CX)(R8*2), Y14
+	VFMADD231PS  Y14, Y12, Y4
+	VFMADD231PS  Y14, Y13, Y5
+	VMOVUPS      (R10), Y14
+	VFMADD231PS  Y14, Y12, Y6
+	VFMADD231PS  Y14, Y13, Y7
+	VMOVUPS      (CX)(R8*4), Y14
+	VFMADD231PS  Y14, Y12, Y8
+	VFMADD231PS  Y14, Y13, Y9
+	VMOVUPS      (R10)(R8*2), Y14
+	VFMADD231PS  Y14, Y12, Y10
+	VFMADD231PS  Y14, Y13, Y11
+	ADDQ         $0x20, CX
+	ADDQ         $0x20, R10
+	ADDQ         $0x10, DX
+	SUBQ         $0x08, R11
+	JG           dims
+	SUBQ         R8, CX
+	SUBQ         R8, R10
+	ADDQ         R9, DX
+	VHADDPS      Y1, Y0, Y0
+	VHADDPS      Y3, Y2, Y2
+	VHADDPS      Y2, Y0, Y0
+	VEXTRACTF128 $0x01, Y0, X1
+	VADDPS       X0, X1, X1
+	VMOVLPS      X1, (AX)
+	VMOVHPS      X1, 256(AX)
+	VHADDPS      Y5, Y4, Y4
+	VHADDPS      Y7, Y6, Y6
+	VHADDPS      Y6, Y4, Y4
+	VEXTRACTF128 $0x01, Y4, X0
+	VADDPS       X4, X0, X0
+	VMOVLPS      X0, 512(AX)
+	VMOVHPS      X0, 768(AX)
+	VHADDPS      Y9, Y8, Y8
+	VHADDPS      Y11, Y10, Y10
+	VHADDPS      Y10, Y8, Y8
+	VEXTRACTF128 $0x01, Y8, X0
+	VADDPS       X8, X0, X0
+	VMOVLPS      X0, 1024(AX)
+	VMOVHPS      X0, 1280(AX)
+	ADDQ         $0x08, AX
+	SUBQ         $0x02, SI
+	JG           keys
+	VZEROUPPER
+	RET
+
+// func scores1F32AVX2(s *float32, q *float32, k *float32, ahead *float32, keys int, headDim int)
+// Requires: AVX, FMA3, MMX+
+TEXT ·scores1F32AVX2(SB), NOSPLIT, $0-48
+	MOVQ s+0(FP), AX
+	MOVQ q+8(FP), CX
+	MOVQ k+16(FP), DX
+	MOVQ ahead+24(FP), BX
+	MOVQ keys+32(FP), SI
+	MOVQ headDim+40(FP), DI
+	MOVQ DI, R8
+	SHLQ $0x02, R8
+	MOVQ DI, R9
+	SHLQ $0x02, R9
+	ADDQ $0x07, SI
+	ANDQ $-8, SI
+	LEAQ (DX)(R9*2), R10
+	ADDQ R9, R10
+	LEAQ (R10)(R9*2), R11
+	ADDQ R9, R11
+
+keys:
+	VXORPS Y0, Y0, Y0
+	VXORPS Y1, Y1, Y1
+	VXORPS Y2, Y2, Y2
+	VXORPS Y3, Y3, Y3
+	VXORPS Y4, Y4, Y4
+	VXORPS Y5, Y5, Y5
+	VXORPS Y6, Y6, Y6
+	VXORPS Y7, Y7, Y7
+	MOVQ   DI, R12
+
+dims:
+	PREFETCHT1   (BX)
+	PREFETCHT1   64(BX)
+	PREFETCHT1   128(BX)
+	PREFETCHT1   192(BX)
+	ADDQ         $0x00000100, BX
+	VMOVUPS      (CX), Y8
+	VMOVUPS      (DX), Y9
+	VFMADD231PS  Y8, Y9, Y0
+	VMOVUPS      (DX)(R9*1), Y9
+	VFMADD231PS  Y8, Y9, Y1
+	VMOVUPS      (DX)(R9*2), Y9
+	VFMADD231PS  Y8, Y9, Y2
+	VMOVUPS      (R10), Y9
+	VFMADD231PS  Y8, Y9, Y3
+	VMOVUPS      (DX)(R9*4), Y9
+	VFMADD231PS  Y8, Y9, Y4
+	VMOVUPS      (R10)(R9*2), Y9
+	VFMADD231PS  Y8, Y9, Y5
+	VMOVUPS      (R11), Y9
+	VFMADD231PS  Y8, Y9, Y6
+	VMOVUPS      (R10)(R9*4), Y9
+	VFMADD231PS  Y8, Y9, Y7
+	ADDQ         $0x20, CX
+	ADDQ         $0x20, DX
+	ADDQ         $0x20, R10
+	ADDQ         $0x20, R11
+	SUBQ         $0x08, R12
+	JG           dims
+	SUBQ         R8, CX
+	ADDQ         R9, DX
+	ADDQ         R9, R10
+	ADDQ         R9, R11
+	ADDQ         R9, DX
+	ADDQ         R9, R10
+	ADDQ         R9, R11
+	ADDQ         R9, DX
+	ADDQ         R9, R10
+	ADDQ         R9, R11
+	ADDQ         R9, DX
+	ADDQ         R9, R10
+	ADDQ         R9, R11
+	ADDQ         R9, DX
+	ADDQ         R9, R10
+	ADDQ         R9, R11
+	ADDQ         R9, DX
+	ADDQ         R9, R10
+	ADDQ         R9, R11
+	ADDQ         R9, DX
+	ADDQ         R9, R10
+	ADDQ         R9, R11
+	VHADDPS      Y1, Y0, Y0
+	VHADDPS      Y3, Y2, Y2
+	VHADDPS      Y2, Y0, Y0
+	VEXTRACTF128 $0x01, Y0, X1
+	VADDPS       X0, X1, X1
+	VMOVUPS      X1, (AX)
+	VHADDPS      Y5, Y4, Y4
+	VHADDPS      Y7, Y6, Y6
+	VHADDPS      Y6, Y4, Y4
+	VEXTRACTF128 $0x01, Y4, X0
+	VADDPS       X4, X0, X0
+	VMOVUPS      X0, 16(AX)
+	ADDQ         $0x20, AX
+	SUBQ         $0x08, SI
+	JG           keys
+	VZEROUPPER
+	RET
+
+// func scores2F32AVX2(s *float32, q *float32, k *float32, ahead *float32, keys int, headDim int)
+// Requires: AVX, FMA3, MMX+
+TEXT ·scores2F32AVX2(SB), NOSPLIT, $0-48
+	MOVQ s+0(FP), AX
+	MOVQ q+8(FP), CX
+	MOVQ k+16(FP), DX
+	MOVQ ahead+24(FP), BX
+	MOVQ keys+32(FP), SI
+	MOVQ headDim+40(FP), DI
+	MOVQ DI, R8
+	SHLQ $0x02, R8
+	MOVQ DI, R9
+	SHLQ $0x02, R9
+	ADDQ $0x07, SI
+	ANDQ $-8, SI
+	LEAQ (DX)(R9*2), R10
+	ADDQ R9, R10
+
+keys:
+	VXORPS Y0, Y0, Y0
+	VXORPS Y1, Y1, Y1
+	VXORPS Y2, Y2, Y2
+	VXORPS Y3, Y3, Y3
+	VXORPS Y4, Y4, Y4
+	VXORPS Y5, Y5, Y5
+	VXORPS Y6, Y6, Y6
+	VXORPS Y7, Y7, Y7
+	MOVQ   DI, R11
+
+dims:
+	PREFETCHT1   (BX)
+	PREFETCHT1   64(BX)
+	ADDQ         $0x00000080, BX
+	VMOVUPS      (CX), Y8
+	VMOVUPS      (CX)(R8*1), Y9
+	VMOVUPS      (DX), Y10
+	VFMADD231PS  Y8, Y10, Y0
+	VFMADD231PS  Y9, Y10, Y4
+	VMOVUPS      (DX)(R9*1), Y10
+	VFMADD231PS  Y8, Y10, Y1
+	VFMADD231PS  Y9, Y10, Y5
+	VMOVUPS      (DX)(R9*2), Y10
+	VFMADD231PS  Y8, Y10, Y2
+	VFMADD231PS  Y9, Y10, Y6
+	VMOVUPS      (R10), Y10
+	VFMADD231PS  Y8, Y10, Y3
+	VFMADD231PS  Y9, Y10, Y7
+	ADDQ         $0x20, CX
+	ADDQ         $0x20, DX
+	ADDQ         $0x20, R10
+	SUBQ         $0x08, R11
+	JG           dims
+	SUBQ         R8, CX
+	ADDQ         R9, DX
+	ADDQ         R9, R10
+	ADDQ         R9, DX
+	ADDQ         R9, R10
+	ADDQ         R9, DX
+	ADDQ         R9, R10
+	VHADDPS      Y1, Y0, Y0
+	VHADDPS      Y3, Y2, Y2
+	VHADDPS      Y2, Y0, Y0
+	VEXTRACTF128 $0x01, Y0, X1
+	VADDPS       X0, X1, X1
+	VMOVUPS      X1, (AX)
+	VHADDPS      Y5, Y4, Y4
+	VHADDPS      Y7, Y6, Y6
+	VHADDPS      Y6, Y4, Y4
+	VEXTRACTF128 $0x01, Y4, X0
+	VADDPS       X4, X0, X0
+	VMOVUPS      X0, 256(AX)
+	ADDQ         $0x10, AX
+	SUBQ         $0x04, SI
+	JG           keys
+	VZEROUPPER
+	RET
+
+// func scores3F32AVX2(s *float32, q *float32, k *float32, ahead *float32, keys int, headDim int)
+// Requires: AVX, FMA3, MMX+
+TEXT ·scores3F32AVX2(SB), NOSPLIT, $0-48
+	MOVQ s+0(FP), AX
+	MOVQ q+8(FP), CX
+	MOVQ k+16(FP), DX
+	MOVQ ahead+24(FP), BX
+	MOVQ keys+32(FP), SI
+	MOVQ headDim+40(FP), DI
+	MOVQ DI, R8
+	SHLQ $0x02, R8
+	MOVQ DI, R9
+	SHLQ $0x02, R9
+	ADDQ $0x07, SI
+	ANDQ $-8, SI
+	LEAQ (DX)(R9*2), R10
+	ADDQ R9, R10
+
+keys:
+	VXORPS Y0, Y0, Y0
+	VXORPS Y1, Y1, Y1
+	VXORPS Y2, Y2, Y2
+	VXORPS Y3, Y3, Y3
+	VXORPS Y4, Y4, Y4
+	VXORPS Y5, Y5, Y5
+	VXORPS Y6, Y6, Y6
+	VXORPS Y7, Y7, Y7
+	VXORPS Y8, Y8, Y8
+	VXORPS Y9, Y9, Y9
+	VXORPS Y10, Y10, Y10
+	VXORPS Y11, Y11, Y11
+	MOVQ   DI, R11
+
+dims:
+	PREFETCHT1   (BX)
+	PREFETCHT1   64(BX)
+	ADDQ         $0x00000080, BX
+	VMOVUPS      (CX), Y12
+	VMOVUPS      (CX)(R8*1), Y13
+	VMOVUPS      (CX)(R8*2), Y14
+	VMOVUPS      (DX), Y15
+	VFMADD231PS  Y12, Y15, Y0
+	VFMADD231PS  Y13, Y15, Y4
+	VFMADD231PS  Y14, Y15, Y8
+	VMOVUPS      (DX)(R9*1), Y15
+	VFMADD231PS  Y12, Y15, Y1
+	VFMADD231PS  Y13, Y15, Y5
+	VFMADD231PS  Y14, Y15, Y9
+	VMOVUPS      (DX)(R9*2), Y15
+	VFMADD231PS  Y12, Y15, Y2
+	VFMADD231PS  Y13, Y15, Y6
+	VFMADD231PS  Y14, Y15, Y10
+	VMOVUPS      (R10), Y15
+	VFMADD231PS  Y12, Y15, Y3
+	VFMADD231PS  Y13, Y15, Y7
+	VFMADD231PS  Y14, Y15, Y11
+	ADDQ         $0x20, CX
+	ADDQ         $0x20, DX
+	ADDQ         $0x20, R10
+	SUBQ         $0x08, R11
+	JG           dims
+	SUBQ         R8, CX
+	ADDQ         R9, DX
+	ADDQ         R9, R10
+	ADDQ         R9, DX
+	ADDQ         R9, R10
+	ADDQ         R9, DX
+	ADDQ         R9, R10
+	VHADDPS      Y1, Y0, Y0
+	VHADDPS      Y3, Y2, Y2
+	VHADDPS      Y2, Y0, Y0
+	VEXTRACTF128 $0x01, Y0, X1
+	VADDPS       X0, X1, X1
+	VMOVUPS      X1, (AX)
+	VHADDPS      Y5, Y4, Y4
+	VHADDPS      Y7, Y6, Y6
+	VHADDPS      Y6, Y4, Y4
+	VEXTRACTF128 $0x01, Y4, X0
+	VADDPS       X4, X0, X0
+	VMOVUPS      X0, 256(AX)
+	VHADDPS      Y9, Y8, Y8
+	VHADDPS      Y11, Y10, Y10
+	VHADDPS      Y10, Y8, Y8
+	VEXTRACTF128 $0x01, Y8, X0
+	VADDPS       X8, X0, X0
+	VMOVUPS      X0, 512(AX)
+	ADDQ         $0x10, AX
+	SUBQ         $0x04, SI
+	JG           keys
+	VZEROUPPER
+	RET
+
+// func scores4F32AVX2(s *float32, q *float32, k *float32, ahead *float32, keys int, headDim int)
+// Requires: AVX, FMA3, MMX+
+TEXT ·scores4F32AVX2(SB), NOSPLIT, $0-48
+	MOVQ s+0(FP), AX
+	MOVQ q+8(FP), CX
+	MOVQ k+16(FP), DX
+	MOVQ ahead+24(FP), BX
+	MOVQ keys+32(FP), SI
+	MOVQ headDim+40(FP), DI
+	MOVQ DI, R8
+	SHLQ $0x02, R8
+	MOVQ DI, R9
+	SHLQ $0x02, R9
+	ADDQ $0x07, SI
+	ANDQ $-8, SI
+	LEAQ (CX)(R8*2), R10
+	ADDQ R8, R10
+
+keys:
+	VXORPS Y0, Y0, Y0
+	VXORPS Y1, Y1, Y1
+	VXORPS Y2, Y2, Y2
+	VXORPS Y3, Y3, Y3
+	VXORPS Y4, Y4, Y4
+	VXORPS Y5, Y5, Y5
+	VXORPS Y6, Y6, Y6
+	VXORPS Y7, Y7, Y7
+	MOVQ   DI, R11
+
+dims:
+	PREFETCHT1   (BX)
+	ADDQ         $0x00000040, BX
+	VMOVUPS      (DX), Y8
+	VMOVUPS      (DX)(R9*1), Y9
+	VMOVUPS      (CX), Y10
+	VFMADD231PS  Y10, Y8, Y0
+	VFMADD231PS  Y10, Y9, Y1
+	VMOVUPS      (CX)(R8*1), Y10
+	VFMADD231PS  Y10, Y8, Y2
+	VFMADD231PS  Y10, Y9, Y3
+	VMOVUPS      (CX)(R8*2), Y10
+	VFMADD231PS  Y10, Y8, Y4
+	VFMADD231PS  Y10, Y9, Y5
+	VMOVUPS      (R10), Y10
+	VFMADD231PS  Y10, Y8, Y6
+	VFMADD231PS  Y10, Y9, Y7
+	ADDQ         $0x20, CX
+	ADDQ         $0x20, R10
+	ADDQ         $0x20, DX
+	SUBQ         $0x08, R11
+	JG           dims
+	SUBQ         R8, CX
+	SUBQ         R8, R10
+	ADDQ         R9, DX
+	VHADDPS      Y1, Y0, Y0
+	VHADDPS      Y3, Y2, Y2
+	VHADDPS      Y2, Y0, Y0
+	VEXTRACTF128 $0x01, Y0, X1
+	VADDPS       X0, X1, X1
+	VMOVLPS      X1, (AX)
+	VMOVHPS      X1, 256(AX)
+	VHADDPS      Y5, Y4, Y4
+	VHADDPS      Y7, Y6, Y6
+	VHADDPS      Y6, Y4, Y4
+	VEXTRACTF128 $0x01, Y4, X0
+	VADDPS       X4, X0, X0
+	VMOVLPS      X0, 512(AX)
+	VMOVHPS      X0, 768(AX)
+	ADDQ         $0x08, AX
+	SUBQ         $0x02, SI
+	JG           keys
+	VZEROUPPER
+	RET
+
+// func scores6F32AVX2(s *float32, q *float32, k *float32, ahead *float32, keys int, headDim int)
+// Requires: AVX, FMA3, MMX+
+TEXT ·scores6F32AVX2(SB), NOSPLIT, $0-48
+	MOVQ s+0(FP), AX
+	MOVQ q+8(FP), CX
+	MOVQ k+16(FP), DX
+	MOVQ ahead+24(FP), BX
+	MOVQ keys+32(FP), SI
+	MOVQ headDim+40(FP), DI
+	MOVQ DI, R8
+	SHLQ $0x02, R8
+	MOVQ DI, R9
+	SHLQ $0x02, R9
+	ADDQ $0x07, SI
+	ANDQ $-8, SI
+	LEAQ (CX)(R8*2), R10
+	ADDQ R8, R10
+
+keys:
+	VXORPS Y0, Y0, Y0
+	VXORPS Y1, Y1, Y1
+	VXORPS Y2, Y2, Y2
+	VXORPS Y3, Y3, Y3
+	VXORPS Y4, Y4, Y4
+	VXORPS Y5, Y5, Y5
+	VXORPS Y6, Y6, Y6
+	VXORPS Y7, Y7, Y7
+	VXORPS Y8, Y8, Y8
+	VXORPS Y9, Y9, Y9
+	VXORPS Y10, Y10, Y10
+	VXORPS Y11, Y11, Y11
+	MOVQ   DI, R11
+
+dims:
+	PREFETCHT1   (BX)
+	ADDQ         $0x00000040, BX
+	VMOVUPS      (DX), Y12
+	VMOVUPS      (DX)(R9*1), Y13
+	VMOVUPS      (CX), Y14
+	VFMADD231PS  Y14, Y12, Y0
+	VFMADD231PS  Y14, Y13, Y1
+	VMOVUPS      (CX)(R8*1), Y14
+	VFMADD231PS  Y14, Y12, Y2
+	VFMADD231PS  Y14, Y13, Y3
+	VMOVUPS      (CX)(R8*2), Y14
+	VFMADD231PS  Y14, Y12, Y4
+	VFMADD231PS  Y14, Y13, Y5
+	VMOVUPS      (R10), Y14
+	VFMADD231PS  Y14, Y12, Y6
+	VFMADD231PS  Y14, Y13, Y7
+	VMOVUPS      (CX)(R8*4), Y14
+	VFMADD231PS  Y14, Y12, Y8
+	VFMADD231PS  Y14, Y13, Y9
+	VMOVUPS      (R10)(R8*2), Y14
+	VFMADD231PS  Y14, Y12, Y10
+	VFMADD231PS  Y14, Y13, Y11
+	ADDQ         $0x20, CX
+	ADDQ         $0x20, R10
+	ADDQ         $0x20, DX
+	SUBQ         $0x08, R11
+	JG           dims
+	SUBQ         R8, CX
+	SUBQ         R8, R10
+	ADDQ         R9, DX
+	VHADDPS      Y1, Y0, Y0
+	VHADDPS      Y3, Y2, Y2
+	VHADDPS      Y2, Y0, Y0
+	VEXTRACTF128 $0x01, Y0, X1
+	VADDPS       X0, X1, X1
+	VMOVLPS      X1, (AX)
+	VMOVHPS      X1, 256(AX)
+	VHADDPS      Y5, Y4, Y4
+	VHADDPS      Y7, Y6, Y6
+	VHADDPS      Y6, Y4, Y4
+	VEXTRACTF128 $0x01, Y4, X0
+	VADDPS       X4, X0, X0
+	VMOVLPS      X0, 512(AX)
+	VMOVHPS      X0, 768(AX)
+	VHADDPS      Y9, Y8, Y8
+	VHADDPS      Y11, Y10, Y10
+	VHADDPS      Y10, Y8, Y8
+	VEXTRACTF128 $0x01, Y8, X0
+	VADDPS       X8, X0, X0
+	VMOVLPS      X0, 1024(AX)
+	VMOVHPS      X0, 1280(AX)
+	ADDQ         $0x08, AX
+	SUBQ         $0x02, SI
+	JG           keys
+	VZEROUPPER
+	RET
+
 // func softmaxAVX2(s *float32, n int, old float32) (m float32, sum float32)
 // Requires: AVX, AVX2, FMA3
 TEXT ·softmaxAVX2(SB), NOSPLIT, $0-32
@@ -3056,3 +3940,1349 @@ keys8:
 below8:
 	VZEROUPPER
 	RET
+
+// func accumulate1BF16AVX2(acc *float32, p *float32, v *uint16, ahead *uint16, keys int, headDim int)
+// Requires: AVX, AVX2, FMA3, MMX+
+TEXT ·accumulate1BF16AVX2(SB), NOSPLIT, $0-48
+	MOVQ acc+0(FP), AX
+	MOVQ p+8(FP), CX
+	MOVQ v+16(FP), DX
+	MOVQ ahead+24(FP), BX
+	MOVQ keys+32(FP), SI
+	MOVQ headDim+40(FP), DI
+	MOVQ DI, R8
+	SHLQ $0x02, R8
+	MOVQ DI, R8
+	SHLQ $0x01, R8
+
+dims64:
+	CMPQ    DI, $0x00000040
+	JL      below64
+	MOVQ    AX, R9
+	VMOVUPS (R9), Y0
+	VMOVUPS 32(R9), Y1
+	VMOVUPS 64(R9), Y2
+	VMOVUPS 96(R9), Y3
+	VMOVUPS 128(R9), Y4
+	VMOVUPS 160(R9), Y5
+	VMOVUPS 192(R9), Y6
+	VMOVUPS 224(R9), Y7
+	MOVQ    DX, R10
+	MOVQ    CX, R11
+	MOVQ    SI, R12
+
+keys64:
+	PREFETCHT1   (BX)
+	PREFETCHT1   64(BX)
+	ADDQ         $0x00000080, BX
+	VBROADCASTSS (R11), Y8
+	VPMOVZXWD    (R10), Y9
+	VPSLLD       $0x10, Y9, Y9
+	VFMADD231PS  Y9, Y8, Y0
+	VPMOVZXWD    16(R10), Y9
+	VPSLLD       $0x10, Y9, Y9
+	VFMADD231PS  Y9, Y8, Y1
+	VPMOVZXWD    32(R10), Y9
+	VPSLLD       $0x10, Y9, Y9
+	VFMADD231PS  Y9, Y8, Y2
+	VPMOVZXWD    48(R10), Y9
+	VPSLLD       $0x10, Y9, Y9
+	VFMADD231PS  Y9, Y8, Y3
+	VPMOVZXWD    64(R10), Y9
+	VPSLLD       $0x10, Y9, Y9
+	VFMADD231PS  Y9, Y8, Y4
+	VPMOVZXWD    80(R10), Y9
+	VPSLLD       $0x10, Y9, Y9
+	VFMADD231PS  Y9, Y8, Y5
+	VPMOVZXWD    96(R10), Y9
+	VPSLLD       $0x10, Y9, Y9
+	VFMADD231PS  Y9, Y8, Y6
+	VPMOVZXWD    112(R10), Y9
+	VPSLLD       $0x10, Y9, Y9
+	VFMADD231PS  Y9, Y8, Y7
+	ADDQ         $0x04, R11
+	ADDQ         R8, R10
+	DECQ         R12
+	JNZ          keys64
+	VMOVUPS      Y0, (R9)
+	VMOVUPS      Y1, 32(R9)
+	VMOVUPS      Y2, 64(R9)
+	VMOVUPS      Y3, 96(R9)
+	VMOVUPS      Y4, 128(R9)
+	VMOVUPS      Y5, 160(R9)
+	VMOVUPS      Y6, 192(R9)
+	VMOVUPS      Y7, 224(R9)
+	ADDQ         $0x00000100, AX
+	ADDQ         $0x00000080, DX
+	SUBQ         $0x00000040, DI
+	JMP          dims64
+
+below64:
+dims16:
+	CMPQ    DI, $0x00000010
+	JL      below16
+	MOVQ    AX, R9
+	VMOVUPS (R9), Y0
+	VMOVUPS 32(R9), Y1
+	MOVQ    DX, R10
+	MOVQ    CX, R11
+	MOVQ    SI, R12
+
+keys16:
+	PREFETCHT1   (BX)
+	ADDQ         $0x00000020, BX
+	VBROADCASTSS (R11), Y2
+	VPMOVZXWD    (R10), Y3
+	VPSLLD       $0x10, Y3, Y3
+	VFMADD231PS  Y3, Y2, Y0
+	VPMOVZXWD    16(R10), Y3
+	VPSLLD       $0x10, Y3, Y3
+	VFMADD231PS  Y3, Y2, Y1
+	ADDQ         $0x04, R11
+	ADDQ         R8, R10
+	DECQ         R12
+	JNZ          keys16
+	VMOVUPS      Y0, (R9)
+	VMOVUPS      Y1, 32(R9)
+	ADDQ         $0x00000040, AX
+	ADDQ         $0x00000020, DX
+	SUBQ         $0x00000010, DI
+	JMP          dims16
+
+below16:
+dims8:
+	CMPQ    DI, $0x00000008
+	JL      below8
+	MOVQ    AX, R9
+	VMOVUPS (R9), Y0
+	MOVQ    DX, R10
+	MOVQ    CX, R11
+	MOVQ    SI, R12
+
+keys8:
+	PREFETCHT1   (BX)
+	ADDQ         $0x00000010, BX
+	VBROADCASTSS (R11), Y1
+	VPMOVZXWD    (R10), Y2
+	VPSLLD       $0x10, Y2, Y2
+	VFMADD231PS  Y2, Y1, Y0
+	ADDQ         $0x04, R11
+	ADDQ         R8, R10
+	DECQ         R12
+	JNZ          keys8
+	VMOVUPS      Y0, (R9)
+	ADDQ         $0x00000020, AX
+	ADDQ         $0x00000010, DX
+	SUBQ         $0x00000008, DI
+	JMP          dims8
+
+below8:
+	VZEROUPPER
+	RET
+
+// func accumulate2BF16AVX2(acc *float32, p *float32, v *uint16, ahead *uint16, keys int, headDim int)
+// Requires: AVX, AVX2, FMA3, MMX+
+TEXT ·accumulate2BF16AVX2(SB), NOSPLIT, $0-48
+	MOVQ acc+0(FP), AX
+	MOVQ p+8(FP), CX
+	MOVQ v+16(FP), DX
+	MOVQ ahead+24(FP), BX
+	MOVQ keys+32(FP), SI
+	MOVQ headDim+40(FP), DI
+	MOVQ DI, R8
+	SHLQ $0x02, R8
+	MOVQ DI, R9
+	SHLQ $0x01, R9
+
+dims32:
+	CMPQ    DI, $0x00000020
+	JL      below32
+	MOVQ    AX, R10
+	VMOVUPS (R10), Y0
+	VMOVUPS 32(R10), Y1
+	VMOVUPS 64(R10), Y2
+	VMOVUPS 96(R10), Y3
+	ADDQ    R8, R10
+	VMOVUPS (R10), Y4
+	VMOVUPS 32(R10), Y5
+	VMOVUPS 64(R10), Y6
+	VMOVUPS 96(R10), Y7
+	MOVQ    DX, R11
+	MOVQ    CX, R12
+	MOVQ    SI, R13
+
+keys32:
+	PREFETCHT1   (BX)
+	ADDQ         $0x00000040, BX
+	VPMOVZXWD    (R11), Y8
+	VPSLLD       $0x10, Y8, Y8
+	VPMOVZXWD    16(R11), Y9
+	VPSLLD       $0x10, Y9, Y9
+	VPMOVZXWD    32(R11), Y10
+	VPSLLD       $0x10, Y10, Y10
+	VPMOVZXWD    48(R11), Y11
+	VPSLLD       $0x10, Y11, Y11
+	VBROADCASTSS (R12), Y12
+	VFMADD231PS  Y8, Y12, Y0
+	VFMADD231PS  Y9, Y12, Y1
+	VFMADD231PS  Y10, Y12, Y2
+	VFMADD231PS  Y11, Y12, Y3
+	VBROADCASTSS 256(R12), Y12
+	VFMADD231PS  Y8, Y12, Y4
+	VFMADD231PS  Y9, Y12, Y5
+	VFMADD231PS  Y10, Y12, Y6
+	VFMADD231PS  Y11, Y12, Y7
+	ADDQ         $0x04, R12
+	ADDQ         R9, R11
+	DECQ         R13
+	JNZ          keys32
+	VMOVUPS      Y4, (R10)
+	VMOVUPS      Y5, 32(R10)
+	VMOVUPS      Y6, 64(R10)
+	VMOVUPS      Y7, 96(R10)
+	SUBQ         R8, R10
+	VMOVUPS      Y0, (R10)
+	VMOVUPS      Y1, 32(R10)
+	VMOVUPS      Y2, 64(R10)
+	VMOVUPS      Y3, 96(R10)
+	ADDQ         $0x00000080, AX
+	ADDQ         $0x00000040, DX
+	SUBQ         $0x00000020, DI
+	JMP          dims32
+
+below32:
+dims8:
+	CMPQ    DI, $0x00000008
+	JL      below8
+	MOVQ    AX, R10
+	VMOVUPS (R10), Y0
+	ADDQ    R8, R10
+	VMOVUPS (R10), Y1
+	MOVQ    DX, R11
+	MOVQ    CX, R12
+	MOVQ    SI, R13
+
+keys8:
+	PREFETCHT1   (BX)
+	ADDQ         $0x00000010, BX
+	VPMOVZXWD    (R11), Y2
+	VPSLLD       $0x10, Y2, Y2
+	VBROADCASTSS (R12), Y3
+	VFMADD231PS  Y2, Y3, Y0
+	VBROADCASTSS 256(R12), Y3
+	VFMADD231PS  Y2, Y3, Y1
+	ADDQ         $0x04, R12
+	ADDQ         R9, R11
+	DECQ         R13
+	JNZ          keys8
+	VMOVUPS      Y1, (R10)
+	SUBQ         R8, R10
+	VMOVUPS      Y0, (R10)
+	ADDQ         $0x00000020, AX
+	ADDQ         $0x00000010, DX
+	SUBQ         $0x00000008, DI
+	JMP          dims8
+
+below8:
+	VZEROUPPER
+	RET
+
+// func accumulate3BF16AVX2(acc *float32, p *float32, v *uint16, ahead *uint16, keys int, headDim int)
+// Requires: AVX, AVX2, FMA3, MMX+
+TEXT ·accumulate3BF16AVX2(SB), NOSPLIT, $0-48
+	MOVQ acc+0(FP), AX
+	MOVQ p+8(FP), CX
+	MOVQ v+16(FP), DX
+	MOVQ ahead+24(FP), BX
+	MOVQ keys+32(FP), SI
+	MOVQ headDim+40(FP), DI
+	MOVQ DI, R8
+	SHLQ $0x02, R8
+	MOVQ DI, R9
+	SHLQ $0x01, R9
+
+dims24:
+	CMPQ    DI, $0x00000018
+	JL      below24
+	MOVQ    AX, R10
+	VMOVUPS (R10), Y0
+	VMOVUPS 32(R10), Y1
+	VMOVUPS 64(R10), Y2
+	ADDQ    R8, R10
+	VMOVUPS (R10), Y3
+	VMOVUPS 32(R10), Y4
+	VMOVUPS 64(R10), Y5
+	ADDQ    R8, R10
+	VMOVUPS (R10), Y6
+	VMOVUPS 32(R10), Y7
+	VMOVUPS 64(R10), Y8
+	MOVQ    DX, R11
+	MOVQ    CX, R12
+	MOVQ    SI, R13
+
+keys24:
+	PREFETCHT1   (BX)
+	ADDQ         $0x00000030, BX
+	VPMOVZXWD    (R11), Y9
+	VPSLLD       $0x10, Y9, Y9
+	VPMOVZXWD    16(R11), Y10
+	VPSLLD       $0x10, Y10, Y10
+	VPMOVZXWD    32(R11), Y11
+	VPSLLD       $0x10, Y11, Y11
+	VBROADCASTSS (R12), Y12
+	VFMADD231PS  Y9, Y12, Y0
+	VFMADD231PS  Y10, Y12, Y1
+	VFMADD231PS  Y11, Y12, Y2
+	VBROADCASTSS 256(R12), Y12
+	VFMADD231PS  Y9, Y12, Y3
+	VFMADD231PS  Y10, Y12, Y4
+	VFMADD231PS  Y11, Y12, Y5
+	VBROADCASTSS 512(R12), Y12
+	VFMADD231PS  Y9, Y12, Y6
+	VFMADD231PS  Y10, Y12, Y7
+	VFMADD231PS  Y11, Y12, Y8
+	ADDQ         $0x04, R12
+	ADDQ         R9, R11
+	DECQ         R13
+	JNZ          keys24
+	VMOVUPS      Y6, (R10)
+	VMOVUPS      Y7, 32(R10)
+	VMOVUPS      Y8, 64(R10)
+	SUBQ         R8, R10
+	VMOVUPS      Y3, (R10)
+	VMOVUPS      Y4, 32(R10)
+	VMOVUPS      Y5, 64(R10)
+	SUBQ         R8, R10
+	VMOVUPS      Y0, (R10)
+	VMOVUPS      Y1, 32(R10)
+	VMOVUPS      Y2, 64(R10)
+	ADDQ         $0x00000060, AX
+	ADDQ         $0x00000030, DX
+	SUBQ         $0x00000018, DI
+	JMP          dims24
+
+below24:
+dims8:
+	CMPQ    DI, $0x00000008
+	JL      below8
+	MOVQ    AX, R10
+	VMOVUPS (R10), Y0
+	ADDQ    R8, R10
+	VMOVUPS (R10), Y1
+	ADDQ    R8, R10
+	VMOVUPS (R10), Y2
+	MOVQ    DX, R11
+	MOVQ    CX, R12
+	MOVQ    SI, R13
+
+keys8:
+	PREFETCHT1   (BX)
+	ADDQ         $0x00000010, BX
+	VPMOVZXWD    (R11), Y3
+	VPSLLD       $0x10, Y3, Y3
+	VBROADCASTSS (R12), Y4
+	VFMADD231PS  Y3, Y4, Y0
+	VBROADCASTSS 256(R12), Y4
+	VFMADD231PS  Y3, Y4, Y1
+	VBROADCASTSS 512(R12), Y4
+	VFMADD231PS  Y3, Y4, Y2
+	ADDQ         $0x04, R12
+	ADDQ         R9, R11
+	DECQ         R13
+	JNZ          keys8
+	VMOVUPS      Y2, (R10)
+	SUBQ         R8, R10
+	VMOVUPS      Y1, (R10)
+	SUBQ         R8, R10
+	VMOVUPS      Y0, (R10)
+	ADDQ         $0x00000020, AX
+	ADDQ         $0x00000010, DX
+	SUBQ         $0x00000008, DI
+	JMP          dims8
+
+below8:
+	VZEROUPPER
+	RET
+
+// func accumulate4BF16AVX2(acc *float32, p *float32, v *uint16, ahead *uint16, keys int, headDim int)
+// Requires: AVX, AVX2, FMA3, MMX+
+TEXT ·accumulate4BF16AVX2(SB), NOSPLIT, $0-48
+	MOVQ acc+0(FP), AX
+	MOVQ p+8(FP), CX
+	MOVQ v+16(FP), DX
+	MOVQ ahead+24(FP), BX
+	MOVQ keys+32(FP), SI
+	MOVQ headDim+40(FP), DI
+	MOVQ DI, R8
+	SHLQ $0x02, R8
+	MOVQ DI, R9
+	SHLQ $0x01, R9
+
+dims16:
+	CMPQ    DI, $0x00000010
+	JL      below16
+	MOVQ    AX, R10
+	VMOVUPS (R10), Y0
+	VMOVUPS 32(R10), Y1
+	ADDQ    R8, R10
+	VMOVUPS (R10), Y2
+	VMOVUPS 32(R10), Y3
+	ADDQ    R8, R10
+	VMOVUPS (R10), Y4
+	VMOVUPS 32(R10), Y5
+	ADDQ    R8, R10
+	VMOVUPS (R10), Y6
+	VMOVUPS 32(R10), Y7
+	MOVQ    DX, R11
+	MOVQ    CX, R12
+	MOVQ    SI, R13
+
+keys16:
+	PREFETCHT1   (BX)
+	ADDQ         $0x00000020, BX
+	VPMOVZXWD    (R11), Y8
+	VPSLLD       $0x10, Y8, Y8
+	VPMOVZXWD    16(R11), Y9
+	VPSLLD       $0x10, Y9, Y9
+	VBROADCASTSS (R12), Y10
+	VFMADD231PS  Y8, Y10, Y0
+	VFMADD231PS  Y9, Y10, Y1
+	VBROADCASTSS 256(R12), Y10
+	VFMADD231PS  Y8, Y10, Y2
+	VFMADD231PS  Y9, Y10, Y3
+	VBROADCASTSS 512(R12), Y10
+	VFMADD231PS  Y8, Y10, Y4
+	VFMADD231PS  Y9, Y10, Y5
+	VBROADCASTSS 768(R12), Y10
+	VFMADD231PS  Y8, Y10, Y6
+	VFMADD231PS  Y9, Y10, Y7
+	ADDQ         $0x04, R12
+	ADDQ         R9, R11
+	DECQ         R13
+	JNZ          keys16
+	VMOVUPS      Y6, (R10)
+	VMOVUPS      Y7, 32(R10)
+	SUBQ         R8, R10
+	VMOVUPS      Y4, (R10)
+	VMOVUPS      Y5, 32(R10)
+	SUBQ         R8, R10
+	VMOVUPS      Y2, (R10)
+	VMOVUPS      Y3, 32(R10)
+	SUBQ         R8, R10
+	VMOVUPS      Y0, (R10)
+	VMOVUPS      Y1, 32(R10)
+	ADDQ         $0x00000040, AX
+	ADDQ         $0x00000020, DX
+	SUBQ         $0x00000010, DI
+	JMP          dims16
+
+below16:
+dims8:
+	CMPQ    DI, $0x00000008
+	JL      below8
+	MOVQ    AX, R10
+	VMOVUPS (R10), Y0
+	ADDQ    R8, R10
+	VMOVUPS (R10), Y1
+	ADDQ    R8, R10
+	VMOVUPS (R10), Y2
+	ADDQ    R8, R10
+	VMOVUPS (R10), Y3
+	MOVQ    DX, R11
+	MOVQ    CX, R12
+	MOVQ    SI, R13
+
+keys8:
+	PREFETCHT1   (BX)
+	ADDQ         $0x00000010, BX
+	VPMOVZXWD    (R11), Y4
+	VPSLLD       $0x10, Y4, Y4
+	VBROADCASTSS (R12), Y5
+	VFMADD231PS  Y4, Y5, Y0
+	VBROADCASTSS 256(R12), Y5
+	VFMADD231PS  Y4, Y5, Y1
+	VBROADCASTSS 512(R12), Y5
+	VFMADD231PS  Y4, Y5, Y2
+	VBROADCASTSS 768(R12), Y5
+	VFMADD231PS  Y4, Y5, Y3
+	ADDQ         $0x04, R12
+	ADDQ         R9, R11
+	DECQ         R13
+	JNZ          keys8
+	VMOVUPS      Y3, (R10)
+	SUBQ         R8, R10
+	VMOVUPS      Y2, (R10)
+	SUBQ         R8, R10
+	VMOVUPS      Y1, (R10)
+	SUBQ         R8, R10
+	VMOVUPS      Y0, (R10)
+	ADDQ         $0x00000020, AX
+	ADDQ         $0x00000010, DX
+	SUBQ         $0x00000008, DI
+	JMP          dims8
+
+below8:
+	VZEROUPPER
+	RET
+
+// func accumulate6BF16AVX2(acc *float32, p *float32, v *uint16, ahead *uint16, keys int, headDim int)
+// Requires: AVX, AVX2, FMA3, MMX+
+TEXT ·accumulate6BF16AVX2(SB), NOSPLIT, $0-48
+	MOVQ acc+0(FP), AX
+	MOVQ p+8(FP), CX
+	MOVQ v+16(FP), DX
+	MOVQ ahead+24(FP), BX
+	MOVQ keys+32(FP), SI
+	MOVQ headDim+40(FP), DI
+	MOVQ DI, R8
+	SHLQ $0x02, R8
+	MOVQ DI, R9
+	SHLQ $0x01, R9
+
+dims16:
+	CMPQ    DI, $0x00000010
+	JL      below16
+	MOVQ    AX, R10
+	VMOVUPS (R10), Y0
+	VMOVUPS 32(R10), Y1
+	ADDQ    R8, R10
+	VMOVUPS (R10), Y2
+	VMOVUPS 32(R10), Y3
+	ADDQ    R8, R10
+	VMOVUPS (R10), Y4
+	VMOVUPS 32(R10), Y5
+	ADDQ    R8, R10
+	VMOVUPS (R10), Y6
+	VMOVUPS 32(R10), Y7
+	ADDQ    R8, R10
+	VMOVUPS (R10), Y8
+	VMOVUPS 32(R10), Y9
+	ADDQ    R8, R10
+	VMOVUPS (R10), Y10
+	VMOVUPS 32(R10), Y11
+	MOVQ    DX, R11
+	MOVQ    CX, R12
+	MOVQ    SI, R13
+
+keys16:
+	PREFETCHT1   (BX)
+	ADDQ         $0x00000020, BX
+	VPMOVZXWD    (R11), Y12
+	VPSLLD       $0x10, Y12, Y12
+	VPMOVZXWD    16(R11), Y13
+	VPSLLD       $0x10, Y13, Y13
+	VBROADCASTSS (R12), Y14
+	VFMADD231PS  Y12, Y14, Y0
+	VFMADD231PS  Y13, Y14, Y1
+	VBROADCASTSS 256(R12), Y14
+	VFMADD231PS  Y12, Y14, Y2
+	VFMADD231PS  Y13, Y14, Y3
+	VBROADCASTSS 512(R12), Y14
+	VFMADD231PS  Y12, Y14, Y4
+	VFMADD231PS  Y13, Y14, Y5
+	VBROADCASTSS 768(R12), Y14
+	VFMADD231PS  Y12, Y14, Y6
+	VFMADD231PS  Y13, Y14, Y7
+	VBROADCASTSS 1024(R12), Y14
+	VFMADD231PS  Y12, Y14, Y8
+	VFMADD231PS  Y13, Y14, Y9
+	VBROADCASTSS 1280(R12), Y14
+	VFMADD231PS  Y12, Y14, Y10
+	VFMADD231PS  Y13, Y14, Y11
+	ADDQ         $0x04, R12
+	ADDQ         R9, R11
+	DECQ         R13
+	JNZ          keys16
+	VMOVUPS      Y10, (R10)
+	VMOVUPS      Y11, 32(R10)
+	SUBQ         R8, R10
+	VMOVUPS      Y8, (R10)
+	VMOVUPS      Y9, 32(R10)
+	SUBQ         R8, R10
+	VMOVUPS      Y6, (R10)
+	VMOVUPS      Y7, 32(R10)
+	SUBQ         R8, R10
+	VMOVUPS      Y4, (R10)
+	VMOVUPS      Y5, 32(R10)
+	SUBQ         R8, R10
+	VMOVUPS      Y2, (R10)
+	VMOVUPS      Y3, 32(R10)
+	SUBQ         R8, R10
+	VMOVUPS      Y0, (R10)
+	VMOVUPS      Y1, 32(R10)
+	ADDQ         $0x00000040, AX
+	ADDQ         $0x00000020, DX
+	SUBQ         $0x00000010, DI
+	JMP          dims16
+
+below16:
+dims8:
+	CMPQ    DI, $0x00000008
+	JL      below8
+	MOVQ    AX, R10
+	VMOVUPS (R10), Y0
+	ADDQ    R8, R10
+	VMOVUPS (R10), Y1
+	ADDQ    R8, R10
+	VMOVUPS (R10), Y2
+	ADDQ    R8, R10
+	VMOVUPS (R10), Y3
+	ADDQ    R8, R10
+	VMOVUPS (R10), Y4
+	ADDQ    R8, R10
+	VMOVUPS (R10), Y5
+	MOVQ    DX, R11
+	MOVQ    CX, R12
+	MOVQ    SI, R13
+
+keys8:
+	PREFETCHT1   (BX)
+	ADDQ         $0x00000010, BX
+	VPMOVZXWD    (R11), Y6
+	VPSLLD       $0x10, Y6, Y6
+	VBROADCASTSS (R12), Y7
+	VFMADD231PS  Y6, Y7, Y0
+	VBROADCASTSS 256(R12), Y7
+	VFMADD231PS  Y6, Y7, Y1
+	VBROADCASTSS 512(R12), Y7
+	VFMADD231PS  Y6, Y7, Y2
+	VBROADCASTSS 768(R12), Y7
+	VFMADD231PS  Y6, Y7, Y3
+	VBROADCASTSS 1024(R12), Y7
+	VFMADD231PS  Y6, Y7, Y4
+	VBROADCASTSS 1280(R12), Y7
+	VFMADD231PS  Y6, Y7, Y5
+	ADDQ         $0x04, R12
+	ADDQ         R9, R11
+	DECQ         R13
+	JNZ          keys8
+	VMOVUPS      Y5, (R10)
+	SUBQ         R8, R10
+	VMOVUPS      Y4, (R10)
+	SUBQ         R8, R10
+	VMOVUPS      Y3, (R10)
+	SUBQ         R8, R10
+	VMOVUPS      Y2, (R10)
+	SUBQ         R8, R10
+	VMOVUPS      Y1, (R10)
+	SUBQ         R8, R10
+	VMOVUPS      Y0, (R10)
+	ADDQ         $0x00000020, AX
+	ADDQ         $0x00000010, DX
+	SUBQ         $0x00000008, DI
+	JMP          dims8
+
+below8:
+	VZEROUPPER
+	RET
+
+// func accumulate1F32AVX2(acc *float32, p *float32, v *float32, ahead *float32, keys int, headDim int)
+// Requires: AVX, FMA3, MMX+
+TEXT ·accumulate1F32AVX2(SB), NOSPLIT, $0-48
+	MOVQ acc+0(FP), AX
+	MOVQ p+8(FP), CX
+	MOVQ v+16(FP), DX
+	MOVQ ahead+24(FP), BX
+	MOVQ keys+32(FP), SI
+	MOVQ headDim+40(FP), DI
+	MOVQ DI, R8
+	SHLQ $0x02, R8
+	MOVQ DI, R8
+	SHLQ $0x02, R8
+
+dims64:
+	CMPQ    DI, $0x00000040
+	JL      below64
+	MOVQ    AX, R9
+	VMOVUPS (R9), Y0
+	VMOVUPS 32(R9), Y1
+	VMOVUPS 64(R9), Y2
+	VMOVUPS 96(R9), Y3
+	VMOVUPS 128(R9), Y4
+	VMOVUPS 160(R9), Y5
+	VMOVUPS 192(R9), Y6
+	VMOVUPS 224(R9), Y7
+	MOVQ    DX, R10
+	MOVQ    CX, R11
+	MOVQ    SI, R12
+
+keys64:
+	PREFETCHT1   (BX)
+	PREFETCHT1   64(BX)
+	PREFETCHT1   128(BX)
+	PREFETCHT1   192(BX)
+	ADDQ         $0x00000100, BX
+	VBROADCASTSS (R11), Y8
+	VMOVUPS      (R10), Y9
+	VFMADD231PS  Y9, Y8, Y0
+	VMOVUPS      32(R10), Y9
+	VFMADD231PS  Y9, Y8, Y1
+	VMOVUPS      64(R10), Y9
+	VFMADD231PS  Y9, Y8, Y2
+	VMOVUPS      96(R10), Y9
+	VFMADD231PS  Y9, Y8, Y3
+	VMOVUPS      128(R10), Y9
+	VFMADD231PS  Y9, Y8, Y4
+	VMOVUPS      160(R10), Y9
+	VFMADD231PS  Y9, Y8, Y5
+	VMOVUPS      192(R10), Y9
+	VFMADD231PS  Y9, Y8, Y6
+	VMOVUPS      224(R10), Y9
+	VFMADD231PS  Y9, Y8, Y7
+	ADDQ         $0x04, R11
+	ADDQ         R8, R10
+	DECQ         R12
+	JNZ          keys64
+	VMOVUPS      Y0, (R9)
+	VMOVUPS      Y1, 32(R9)
+	VMOVUPS      Y2, 64(R9)
+	VMOVUPS      Y3, 96(R9)
+	VMOVUPS      Y4, 128(R9)
+	VMOVUPS      Y5, 160(R9)
+	VMOVUPS      Y6, 192(R9)
+	VMOVUPS      Y7, 224(R9)
+	ADDQ         $0x00000100, AX
+	ADDQ         $0x00000100, DX
+	SUBQ         $0x00000040, DI
+	JMP          dims64
+
+below64:
+dims16:
+	CMPQ    DI, $0x00000010
+	JL      below16
+	MOVQ    AX, R9
+	VMOVUPS (R9), Y0
+	VMOVUPS 32(R9), Y1
+	MOVQ    DX, R10
+	MOVQ    CX, R11
+	MOVQ    SI, R12
+
+keys16:
+	PREFETCHT1   (BX)
+	ADDQ         $0x00000040, BX
+	VBROADCASTSS (R11), Y2
+	VMOVUPS      (R10), Y3
+	VFMADD231PS  Y3, Y2, Y0
+	VMOVUPS      32(R10), Y3
+	VFMADD231PS  Y3, Y2, Y1
+	ADDQ         $0x04, R11
+	ADDQ         R8, R10
+	DECQ         R12
+	JNZ          keys16
+	VMOVUPS      Y0, (R9)
+	VMOVUPS      Y1, 32(R9)
+	ADDQ         $0x00000040, AX
+	ADDQ         $0x00000040, DX
+	SUBQ         $0x00000010, DI
+	JMP          dims16
+
+below16:
+dims8:
+	CMPQ    DI, $0x00000008
+	JL      below8
+	MOVQ    AX, R9
+	VMOVUPS (R9), Y0
+	MOVQ    DX, R10
+	MOVQ    CX, R11
+	MOVQ    SI, R12
+
+keys8:
+	PREFETCHT1   (BX)
+	ADDQ         $0x00000020, BX
+	VBROADCASTSS (R11), Y1
+	VMOVUPS      (R10), Y2
+	VFMADD231PS  Y2, Y1, Y0
+	ADDQ         $0x04, R11
+	ADDQ         R8, R10
+	DECQ         R12
+	JNZ          keys8
+	VMOVUPS      Y0, (R9)
+	ADDQ         $0x00000020, AX
+	ADDQ         $0x00000020, DX
+	SUBQ         $0x00000008, DI
+	JMP          dims8
+
+below8:
+	VZEROUPPER
+	RET
+
+// func accumulate2F32AVX2(acc *float32, p *float32, v *float32, ahead *float32, keys int, headDim int)
+// Requires: AVX, FMA3, MMX+
+TEXT ·accumulate2F32AVX2(SB), NOSPLIT, $0-48
+	MOVQ acc+0(FP), AX
+	MOVQ p+8(FP), CX
+	MOVQ v+16(FP), DX
+	MOVQ ahead+24(FP), BX
+	MOVQ keys+32(FP), SI
+	MOVQ headDim+40(FP), DI
+	MOVQ DI, R8
+	SHLQ $0x02, R8
+	MOVQ DI, R9
+	SHLQ $0x02, R9
+
+dims32:
+	CMPQ    DI, $0x00000020
+	JL      below32
+	MOVQ    AX, R10
+	VMOVUPS (R10), Y0
+	VMOVUPS 32(R10), Y1
+	VMOVUPS 64(R10), Y2
+	VMOVUPS 96(R10), Y3
+	ADDQ    R8, R10
+	VMOVUPS (R10), Y4
+	VMOVUPS 32(R10), Y5
+	VMOVUPS 64(R10), Y6
+	VMOVUPS 96(R10), Y7
+	MOVQ    DX, R11
+	MOVQ    CX, R12
+	MOVQ    SI, R13
+
+keys32:
+	PREFETCHT1   (BX)
+	PREFETCHT1   64(BX)
+	ADDQ         $0x00000080, BX
+	VMOVUPS      (R11), Y8
+	VMOVUPS      32(R11), Y9
+	VMOVUPS      64(R11), Y10
+	VMOVUPS      96(R11), Y11
+	VBROADCASTSS (R12), Y12
+	VFMADD231PS  Y8, Y12, Y0
+	VFMADD231PS  Y9, Y12, Y1
+	VFMADD231PS  Y10, Y12, Y2
+	VFMADD231PS  Y11, Y12, Y3
+	VBROADCASTSS 256(R12), Y12
+	VFMADD231PS  Y8, Y12, Y4
+	VFMADD231PS  Y9, Y12, Y5
+	VFMADD231PS  Y10, Y12, Y6
+	VFMADD231PS  Y11, Y12, Y7
+	ADDQ         $0x04, R12
+	ADDQ         R9, R11
+	DECQ         R13
+	JNZ          keys32
+	VMOVUPS      Y4, (R10)
+	VMOVUPS      Y5, 32(R10)
+	VMOVUPS      Y6, 64(R10)
+	VMOVUPS      Y7, 96(R10)
+	SUBQ         R8, R10
+	VMOVUPS      Y0, (R10)
+	VMOVUPS      Y1, 32(R10)
+	VMOVUPS      Y2, 64(R10)
+	VMOVUPS      Y3, 96(R10)
+	ADDQ         $0x00000080, AX
+	ADDQ         $0x00000080, DX
+	SUBQ         $0x00000020, DI
+	JMP          dims32
+
+below32:
+dims8:
+	CMPQ    DI, $0x00000008
+	JL      below8
+	MOVQ    AX, R10
+	VMOVUPS (R10), Y0
+	ADDQ    R8, R10
+	VMOVUPS (R10), Y1
+	MOVQ    DX, R11
+	MOVQ    CX, R12
+	MOVQ    SI, R13
+
+keys8:
+	PREFETCHT1   (BX)
+	ADDQ         $0x00000020, BX
+	VMOVUPS      (R11), Y2
+	VBROADCASTSS (R12), Y3
+	VFMADD231PS  Y2, Y3, Y0
+	VBROADCASTSS 256(R12), Y3
+	VFMADD231PS  Y2, Y3, Y1
+	ADDQ         $0x04, R12
+	ADDQ         R9, R11
+	DECQ         R13
+	JNZ          keys8
+	VMOVUPS      Y1, (R10)
+	SUBQ         R8, R10
+	VMOVUPS      Y0, (R10)
+	ADDQ         $0x00000020, AX
+	ADDQ         $0x00000020, DX
+	SUBQ         $0x00000008, DI
+	JMP          dims8
+
+below8:
+	VZEROUPPER
+	RET
+
+// func accumulate3F32AVX2(acc *float32, p *float32, v *float32, ahead *float32, keys int, headDim int)
+// Requires: AVX, FMA3, MMX+
+TEXT ·accumulate3F32AVX2(SB), NOSPLIT, $0-48
+	MOVQ acc+0(FP), AX
+	MOVQ p+8(FP), CX
+	MOVQ v+16(FP), DX
+	MOVQ ahead+24(FP), BX
+	MOVQ keys+32(FP), SI
+	MOVQ headDim+40(FP), DI
+	MOVQ DI, R8
+	SHLQ $0x02, R8
+	MOVQ DI, R9
+	SHLQ $0x02, R9
+
+dims24:
+	CMPQ    DI, $0x00000018
+	JL      below24
+	MOVQ    AX, R10
+	VMOVUPS (R10), Y0
+	VMOVUPS 32(R10), Y1
+	VMOVUPS 64(R10), Y2
+	ADDQ    R8, R10
+	VMOVUPS (R10), Y3
+	VMOVUPS 32(R10), Y4
+	VMOVUPS 64(R10), Y5
+	ADDQ    R8, R10
+	VMOVUPS (R10), Y6
+	VMOVUPS 32(R10), Y7
+	VMOVUPS 64(R10), Y8
+	MOVQ    DX, R11
+	MOVQ    CX, R12
+	MOVQ    SI, R13
+
+keys24:
+	PREFETCHT1   (BX)
+	PREFETCHT1   64(BX)
+	ADDQ         $0x00000060, BX
+	VMOVUPS      (R11), Y9
+	VMOVUPS      32(R11), Y10
+	VMOVUPS      64(R11), Y11
+	VBROADCASTSS (R12), Y12
+	VFMADD231PS  Y9, Y12, Y0
+	VFMADD231PS  Y10, Y12, Y1
+	VFMADD231PS  Y11, Y12, Y2
+	VBROADCASTSS 256(R12), Y12
+	VFMADD231PS  Y9, Y12, Y3
+	VFMADD231PS  Y10, Y12, Y4
+	VFMADD231PS  Y11, Y12, Y5
+	VBROADCASTSS 512(R12), Y12
+	VFMADD231PS  Y9, Y12, Y6
+	VFMADD231PS  Y10, Y12, Y7
+	VFMADD231PS  Y11, Y12, Y8
+	ADDQ         $0x04, R12
+	ADDQ         R9, R11
+	DECQ         R13
+	JNZ          keys24
+	VMOVUPS      Y6, (R10)
+	VMOVUPS      Y7, 32(R10)
+	VMOVUPS      Y8, 64(R10)
+	SUBQ         R8, R10
+	VMOVUPS      Y3, (R10)
+	VMOVUPS      Y4, 32(R10)
+	VMOVUPS      Y5, 64(R10)
+	SUBQ         R8, R10
+	VMOVUPS      Y0, (R10)
+	VMOVUPS      Y1, 32(R10)
+	VMOVUPS      Y2, 64(R10)
+	ADDQ         $0x00000060, AX
+	ADDQ         $0x00000060, DX
+	SUBQ         $0x00000018, DI
+	JMP          dims24
+
+below24:
+dims8:
+	CMPQ    DI, $0x00000008
+	JL      below8
+	MOVQ    AX, R10
+	VMOVUPS (R10), Y0
+	ADDQ    R8, R10
+	VMOVUPS (R10), Y1
+	ADDQ    R8, R10
+	VMOVUPS (R10), Y2
+	MOVQ    DX, R11
+	MOVQ    CX, R12
+	MOVQ    SI, R13
+
+keys8:
+	PREFETCHT1   (BX)
+	ADDQ         $0x00000020, BX
+	VMOVUPS      (R11), Y3
+	VBROADCASTSS (R12), Y4
+	VFMADD231PS  Y3, Y4, Y0
+	VBROADCASTSS 256(R12), Y4
+	VFMADD231PS  Y3, Y4, Y1
+	VBROADCASTSS 512(R12), Y4
+	VFMADD231PS  Y3, Y4, Y2
+	ADDQ         $0x04, R12
+	ADDQ         R9, R11
+	DECQ         R13
+	JNZ          keys8
+	VMOVUPS      Y2, (R10)
+	SUBQ         R8, R10
+	VMOVUPS      Y1, (R10)
+	SUBQ         R8, R10
+	VMOVUPS      Y0, (R10)
+	ADDQ         $0x00000020, AX
+	ADDQ         $0x00000020, DX
+	SUBQ         $0x00000008, DI
+	JMP          dims8
+
+below8:
+	VZEROUPPER
+	RET
+
+// func accumulate4F32AVX2(acc *float32, p *float32, v *float32, ahead *float32, keys int, headDim int)
+// Requires: AVX, FMA3, MMX+
+TEXT ·accumulate4F32AVX2(SB), NOSPLIT, $0-48
+	MOVQ acc+0(FP), AX
+	MOVQ p+8(FP), CX
+	MOVQ v+16(FP), DX
+	MOVQ ahead+24(FP), BX
+	MOVQ keys+32(FP), SI
+	MOVQ headDim+40(FP), DI
+	MOVQ DI, R8
+	SHLQ $0x02, R8
+	MOVQ DI, R9
+	SHLQ $0x02, R9
+
+dims16:
+	CMPQ    DI, $0x00000010
+	JL      below16
+	MOVQ    AX, R10
+	VMOVUPS (R10), Y0
+	VMOVUPS 32(R10), Y1
+	ADDQ    R8, R10
+	VMOVUPS (R10), Y2
+	VMOVUPS 32(R10), Y3
+	ADDQ    R8, R10
+	VMOVUPS (R10), Y4
+	VMOVUPS 32(R10), Y5
+	ADDQ    R8, R10
+	VMOVUPS (R10), Y6
+	VMOVUPS 32(R10), Y7
+	MOVQ    DX, R11
+	MOVQ    CX, R12
+	MOVQ    SI, R13
+
+keys16:
+	PREFETCHT1   (BX)
+	ADDQ         $0x00000040, BX
+	VMOVUPS      (R11), Y8
+	VMOVUPS      32(R11), Y9
+	VBROADCASTSS (R12), Y10
+	VFMADD231PS  Y8, Y10, Y0
+	VFMADD231PS  Y9, Y10, Y1
+	VBROADCASTSS 256(R12), Y10
+	VFMADD231PS  Y8, Y10, Y2
+	VFMADD231PS  Y9, Y10, Y3
+	VBROADCASTSS 512(R12), Y10
+	VFMADD231PS  Y8, Y10, Y4
+	VFMADD231PS  Y9, Y10, Y5
+	VBROADCASTSS 768(R12), Y10
+	VFMADD231PS  Y8, Y10, Y6
+	VFMADD231PS  Y9, Y10, Y7
+	ADDQ         $0x04, R12
+	ADDQ         R9, R11
+	DECQ         R13
+	JNZ          keys16
+	VMOVUPS      Y6, (R10)
+	VMOVUPS      Y7, 32(R10)
+	SUBQ         R8, R10
+	VMOVUPS      Y4, (R10)
+	VMOVUPS      Y5, 32(R10)
+	SUBQ         R8, R10
+	VMOVUPS      Y2, (R10)
+	VMOVUPS      Y3, 32(R10)
+	SUBQ         R8, R10
+	VMOVUPS      Y0, (R10)
+	VMOVUPS      Y1, 32(R10)
+	ADDQ         $0x00000040, AX
+	ADDQ         $0x00000040, DX
+	SUBQ         $0x00000010, DI
+	JMP          dims16
+
+below16:
+dims8:
+	CMPQ    DI, $0x00000008
+	JL      below8
+	MOVQ    AX, R10
+	VMOVUPS (R10), Y0
+	ADDQ    R8, R10
+	VMOVUPS (R10), Y1
+	ADDQ    R8, R10
+	VMOVUPS (R10), Y2
+	ADDQ    R8, R10
+	VMOVUPS (R10), Y3
+	MOVQ    DX, R11
+	MOVQ    CX, R12
+	MOVQ    SI, R13
+
+keys8:
+	PREFETCHT1   (BX)
+	ADDQ         $0x00000020, BX
+	VMOVUPS      (R11), Y4
+	VBROADCASTSS (R12), Y5
+	VFMADD231PS  Y4, Y5, Y0
+	VBROADCASTSS 256(R12), Y5
+	VFMADD231PS  Y4, Y5, Y1
+	VBROADCASTSS 512(R12), Y5
+	VFMADD231PS  Y4, Y5, Y2
+	VBROADCASTSS 768(R12), Y5
+	VFMADD231PS  Y4, Y5, Y3
+	ADDQ         $0x04, R12
+	ADDQ         R9, R11
+	DECQ         R13
+	JNZ          keys8
+	VMOVUPS      Y3, (R10)
+	SUBQ         R8, R10
+	VMOVUPS      Y2, (R10)
+	SUBQ         R8, R10
+	VMOVUPS      Y1, (R10)
+	SUBQ         R8, R10
+	VMOVUPS      Y0, (R10)
+	ADDQ         $0x00000020, AX
+	ADDQ         $0x00000020, DX
+	SUBQ         $0x00000008, DI
+	JMP          dims8
+
+below8:
+	VZEROUPPER
+	RET
+
+// func accumulate6F32AVX2(acc *float32, p *float32, v *float32, ahead *float32, keys int, headDim int)
+// Requires: AVX, FMA3, MMX+
+TEXT ·accumulate6F32AVX2(SB), NOSPLIT, $0-48
+	MOVQ acc+0(FP), AX
+	MOVQ p+8(FP), CX
+	MOVQ v+16(FP), DX
+	MOVQ ahead+24(FP), BX
+	MOVQ keys+32(FP), SI
+	MOVQ headDim+40(FP), DI
+	MOVQ DI, R8
+	SHLQ $0x02, R8
+	MOVQ DI, R9
+	SHLQ $0x02, R9
+
+dims16:
+	CMPQ    DI, $0x00000010
+	JL      below16
+	MOVQ    AX, R10
+	VMOVUPS (R10), Y0
+	VMOVUPS 32(R10), Y1
+	ADDQ    R8, R10
+	VMOVUPS (R10), Y2
+	VMOVUPS 32(R10), Y3
+	ADDQ    R8, R10
+	VMOVUPS (R10), Y4
+	VMOVUPS 32(R10), Y5
+	ADDQ    R8, R10
+	VMOVUPS (R10), Y6
+	VMOVUPS 32(R10), Y7
+	ADDQ    R8, R10
+	VMOVUPS (R10), Y8
+	VMOVUPS 32(R10), Y9
+	ADDQ    R8, R10
+	VMOVUPS (R10), Y10
+	VMOVUPS 32(R10), Y11
+	MOVQ    DX, R11
+	MOVQ    CX, R12
+	MOVQ    SI, R13
+
+keys16:
+	PREFETCHT1   (BX)
+	ADDQ         $0x00000040, BX
+	VMOVUPS      (R11), Y12
+	VMOVUPS      32(R11), Y13
+	VBROADCASTSS (R12), Y14
+	VFMADD231PS  Y12, Y14, Y0
+	VFMADD231PS  Y13, Y14, Y1
+	VBROADCASTSS 256(R12), Y14
+	VFMADD231PS  Y12, Y14, Y2
+	VFMADD231PS  Y13, Y14, Y3
+	VBROADCASTSS 512(R12), Y14
+	VFMADD231PS  Y12, Y14, Y4
+	VFMADD231PS  Y13, Y14, Y5
+	VBROADCASTSS 768(R12), Y14
+	VFMADD231PS  Y12, Y14, Y6
+	VFMADD231PS  Y13, Y14, Y7
+	VBROADCASTSS 1024(R12), Y14
+	VFMADD231PS  Y12, Y14, Y8
+	VFMADD231PS  Y13, Y14, Y9
+	VBROADCASTSS 1280(R12), Y14
+	VFMADD231PS  Y12, Y14, Y10
+	VFMADD231PS  Y13, Y14, Y11
+	ADDQ         $0x04, R12
+	ADDQ         R9, R11
+	DECQ         R13
+	JNZ          keys16
+	VMOVUPS      Y10, (R10)
+	VMOVUPS      Y11, 32(R10)
+	SUBQ         R8, R10
+	VMOVUPS      Y8, (R10)
+	VMOVUPS      Y9, 32(R10)
+	SUBQ         R8, R10
+	VMOVUPS      Y6, (R10)
+	VMOVUPS      Y7, 32(R10)
+	SUBQ         R8, R10
+	VMOVUPS      Y4, (R10)
+	VMOVUPS      Y5, 32(R10)
+	SUBQ         R8, R10
+	VMOVUPS      Y2, (R10)
+	VMOVUPS      Y3, 32(R10)
+	SUBQ         R8, R10
+	VMOVUPS      Y0, (R10)
+	VMOVUPS      Y1, 32(R10)
+	ADDQ         $0x00000040, AX
+	ADDQ         $0x00000040, DX
+	SUBQ         $0x00000010, DI
+	JMP          dims16
+
+below16:
+dims8:
+	CMPQ    DI, $0x00000008
+	JL      below8
+	MOVQ    AX, R10
+	VMOVUPS (R10), Y0
+	ADDQ    R8, R10
+	VMOVUPS (R10), Y1
+	ADDQ    R8, R10
+	VMOVUPS (R10), Y2
+	ADDQ    R8, R10
+	VMOVUPS (R10), Y3
+	ADDQ    R8, R10
+	VMOVUPS (R10), Y4
+	ADDQ    R8, R10
+	VMOVUPS (R10), Y5
+	MOVQ    DX, R11
+	MOVQ    CX, R12
+	MOVQ    SI, R13
+
+keys8:
+	PREFETCHT1   (BX)
+	ADDQ         $0x00000020, BX
+	VMOVUPS      (R11), Y6
+	VBROADCASTSS (R12), Y7
+	VFMADD231PS  Y6, Y7, Y0
+	VBROADCASTSS 256(R12), Y7
+	VFMADD231PS  Y6, Y7, Y1
+	VBROADCASTSS 512(R12), Y7
+	VFMADD231PS  Y6, Y7, Y2
+	VBROADCASTSS 768(R12), Y7
+	VFMADD231PS  Y6, Y7, Y3
+	VBROADCASTSS 1024(R12), Y7
+	VFMADD231PS  Y6, Y7, Y4
+	VBROADCASTSS 1280(R12), Y7
+	VFMADD231PS  Y6, Y7, Y5
+	ADDQ         $0x04, R12
+	ADDQ         R9, R11
+	DECQ         R13
+	JNZ          keys8
+	VMOVUPS      Y5, (R10)
+	SUBQ         R8, R10
+	VMOVUPS      Y4, (R10)
+	SUBQ         R8, R10
+	VMOVUPS      Y3, (R10)
+	SUBQ         R8, R10
+	VMOVUPS      Y2, (R10)
+	SUBQ         R8, R10
+	VMOVUPS      Y1, (R10)
+	SUBQ         R8, R10
+	VMOVUPS      Y0, (R10)
+	ADDQ         $0x00000020, AX
+	ADDQ         $0x00000020, DX
+	SUBQ         $0x00000008, DI
+	JMP          dims8
+
+below8:
+	VZEROUPPER
+	RET
+
+// func decodeQ8_0AVX2(dst *float32, src *byte, blocks int)
+// Requires: AVX, AVX2, F16C
+TEXT ·decodeQ8_0AVX2(SB), NOSPLIT, $0-24
+	MOVQ dst+0(FP), AX
+	MOVQ src+8(FP), CX
+	MOVQ blocks+16(FP), DX
+
+blocks:
+	MOVWLZX      (CX), BX
+	VMOVD        BX, X0
+	VCVTPH2PS    X0, X0
+	VBROADCASTSS X0, Y0
+	VPMOVSXBD    2(CX), Y1
+	VCVTDQ2PS    Y1, Y1
+	VMULPS       Y0, Y1, Y1
+	VMOVUPS      Y1, (AX)
+	VPMOVSXBD    10(CX), Y1
+	VCVTDQ2PS    Y1, Y1
+	VMULPS       Y0, Y1, Y1
+	VMOVUPS      Y1, 32(AX)
+	VPMOVSXBD    18(CX), Y1
+	VCVTDQ2PS    Y1, Y1
+	VMULPS       Y0, Y1, Y1
+	VMOVUPS      Y1, 64(AX)
+	VPMOVSXBD    26(CX), Y1
+	VCVTDQ2PS    Y1, Y1
+	VMULPS       Y0, Y1, Y1
+	VMOVUPS      Y1, 96(AX)
+	ADDQ         $0x00000022, CX
+	ADDQ         $0x00000080, AX
+	DECQ         DX
+	JNZ          blocks
+	VZEROUPPER
+	RET
+
+// func decodeQ4_0AVX2(dst *float32, src *byte, blocks int)
+// Requires: AVX, AVX2, F16C
+TEXT ·decodeQ4_0AVX2(SB), NOSPLIT, $0-24
+	MOVQ    dst+0(FP), AX
+	MOVQ    src+8(FP), CX
+	MOVQ    blocks+16(FP), DX
+	VMOVUPS lowNibble<>+0(SB), Y0
+	VMOVUPS middleNibble<>+0(SB), Y1
+
+blocks:
+	MOVWLZX      (CX), BX
+	VMOVD        BX, X2
+	VCVTPH2PS    X2, X2
+	VBROADCASTSS X2, Y2
+	VPMOVZXBD    2(CX), Y3
+	VPSRLD       $0x04, Y3, Y4
+	VPAND        Y0, Y3, Y3
+	VPSUBD       Y1, Y3, Y3
+	VCVTDQ2PS    Y3, Y3
+	VMULPS       Y2, Y3, Y3
+	VMOVUPS      Y3, (AX)
+	VPSUBD       Y1, Y4, Y4
+	VCVTDQ2PS    Y4, Y4
+	VMULPS       Y2, Y4, Y4
+	VMOVUPS      Y4, 64(AX)
+	VPMOVZXBD    10(CX), Y3
+	VPSRLD       $0x04, Y3, Y4
+	VPAND        Y0, Y3, Y3
+	VPSUBD       Y1, Y3, Y3
+	VCVTDQ2PS    Y3, Y3
+	VMULPS       Y2, Y3, Y3
+	VMOVUPS      Y3, 32(AX)
+	VPSUBD       Y1, Y4, Y4
+	VCVTDQ2PS    Y4, Y4
+	VMULPS       Y2, Y4, Y4
+	VMOVUPS      Y4, 96(AX)
+	ADDQ         $0x00000012, CX
+	ADDQ         $0x00000080, AX
+	DECQ         DX
+	JNZ          blocks
+	VZEROUPPER
+	RET
+
+DATA lowNibble<>+0(SB)/4, $0x0000000f
+DATA lowNibble<>+4(SB)/4, $0x0000000f
+DATA lowNibble<>+8(SB)/4, $0x0000000f
+DATA lowNibble<>+12(SB)/4, $0x0000000f
+DATA lowNibble<>+16(SB)/4, $0x0000000f
+DATA lowNibble<>+20(SB)/4, $0x0000000f
+DATA lowNibble<>+24(SB)/4, $0x0000000f
+DATA lowNibble<>+28(SB)/4, $0x0000000f
+GLOBL lowNibble<>(SB), RODATA|NOPTR, $32
+
+DATA middleNibble<>+0(SB)/4, $0x00000008
+DATA middleNibble<>+4(SB)/4, $0x00000008
+DATA middleNibble<>+8(SB)/4, $0x00000008
+DATA middleNibble<>+12(SB)/4, $0x00000008
+DATA middleNibble<>+16(SB)/4, $0x00000008
+DATA middleNibble<>+20(SB)/4, $0x00000008
+DATA middleNibble<>+24(SB)/4, $0x00000008
+DATA middleNibble<>+28(SB)/4, $0x00000008
+GLOBL middleNibble<>(SB), RODATA|NOPTR, $32

@@ -147,6 +147,56 @@ func scores4AVX2(s *float32, q *float32, k *uint16, ahead *uint16, keys int, hea
 //go:noescape
 func scores6AVX2(s *float32, q *float32, k *uint16, ahead *uint16, keys int, headDim int)
 
+// scores1BF16AVX2 computes s[t][j] = q[t]·k[j] for 1 queries; keys are rounded up to a multiple of 8. Scalar twin: scores.
+//
+//go:noescape
+func scores1BF16AVX2(s *float32, q *float32, k *uint16, ahead *uint16, keys int, headDim int)
+
+// scores2BF16AVX2 computes s[t][j] = q[t]·k[j] for 2 queries; keys are rounded up to a multiple of 8. Scalar twin: scores.
+//
+//go:noescape
+func scores2BF16AVX2(s *float32, q *float32, k *uint16, ahead *uint16, keys int, headDim int)
+
+// scores3BF16AVX2 computes s[t][j] = q[t]·k[j] for 3 queries; keys are rounded up to a multiple of 8. Scalar twin: scores.
+//
+//go:noescape
+func scores3BF16AVX2(s *float32, q *float32, k *uint16, ahead *uint16, keys int, headDim int)
+
+// scores4BF16AVX2 computes s[t][j] = q[t]·k[j] for 4 queries; keys are rounded up to a multiple of 8. Scalar twin: scores.
+//
+//go:noescape
+func scores4BF16AVX2(s *float32, q *float32, k *uint16, ahead *uint16, keys int, headDim int)
+
+// scores6BF16AVX2 computes s[t][j] = q[t]·k[j] for 6 queries; keys are rounded up to a multiple of 8. Scalar twin: scores.
+//
+//go:noescape
+func scores6BF16AVX2(s *float32, q *float32, k *uint16, ahead *uint16, keys int, headDim int)
+
+// scores1F32AVX2 computes s[t][j] = q[t]·k[j] for 1 queries; keys are rounded up to a multiple of 8. Scalar twin: scores.
+//
+//go:noescape
+func scores1F32AVX2(s *float32, q *float32, k *float32, ahead *float32, keys int, headDim int)
+
+// scores2F32AVX2 computes s[t][j] = q[t]·k[j] for 2 queries; keys are rounded up to a multiple of 8. Scalar twin: scores.
+//
+//go:noescape
+func scores2F32AVX2(s *float32, q *float32, k *float32, ahead *float32, keys int, headDim int)
+
+// scores3F32AVX2 computes s[t][j] = q[t]·k[j] for 3 queries; keys are rounded up to a multiple of 8. Scalar twin: scores.
+//
+//go:noescape
+func scores3F32AVX2(s *float32, q *float32, k *float32, ahead *float32, keys int, headDim int)
+
+// scores4F32AVX2 computes s[t][j] = q[t]·k[j] for 4 queries; keys are rounded up to a multiple of 8. Scalar twin: scores.
+//
+//go:noescape
+func scores4F32AVX2(s *float32, q *float32, k *float32, ahead *float32, keys int, headDim int)
+
+// scores6F32AVX2 computes s[t][j] = q[t]·k[j] for 6 queries; keys are rounded up to a multiple of 8. Scalar twin: scores.
+//
+//go:noescape
+func scores6F32AVX2(s *float32, q *float32, k *float32, ahead *float32, keys int, headDim int)
+
 // softmaxAVX2 turns the first n of 64 scores into e^(s-m), the others into 0. Scalar twin: softmax.
 //
 //go:noescape
@@ -176,3 +226,63 @@ func accumulate4AVX2(acc *float32, p *float32, v *uint16, ahead *uint16, keys in
 //
 //go:noescape
 func accumulate6AVX2(acc *float32, p *float32, v *uint16, ahead *uint16, keys int, headDim int)
+
+// accumulate1BF16AVX2 computes acc[t] += Σ p[t][j]·v[j] for 1 queries, term after term. Scalar twin: accumulate.
+//
+//go:noescape
+func accumulate1BF16AVX2(acc *float32, p *float32, v *uint16, ahead *uint16, keys int, headDim int)
+
+// accumulate2BF16AVX2 computes acc[t] += Σ p[t][j]·v[j] for 2 queries, term after term. Scalar twin: accumulate.
+//
+//go:noescape
+func accumulate2BF16AVX2(acc *float32, p *float32, v *uint16, ahead *uint16, keys int, headDim int)
+
+// accumulate3BF16AVX2 computes acc[t] += Σ p[t][j]·v[j] for 3 queries, term after term. Scalar twin: accumulate.
+//
+//go:noescape
+func accumulate3BF16AVX2(acc *float32, p *float32, v *uint16, ahead *uint16, keys int, headDim int)
+
+// accumulate4BF16AVX2 computes acc[t] += Σ p[t][j]·v[j] for 4 queries, term after term. Scalar twin: accumulate.
+//
+//go:noescape
+func accumulate4BF16AVX2(acc *float32, p *float32, v *uint16, ahead *uint16, keys int, headDim int)
+
+// accumulate6BF16AVX2 computes acc[t] += Σ p[t][j]·v[j] for 6 queries, term after term. Scalar twin: accumulate.
+//
+//go:noescape
+func accumulate6BF16AVX2(acc *float32, p *float32, v *uint16, ahead *uint16, keys int, headDim int)
+
+// accumulate1F32AVX2 computes acc[t] += Σ p[t][j]·v[j] for 1 queries, term after term. Scalar twin: accumulate.
+//
+//go:noescape
+func accumulate1F32AVX2(acc *float32, p *float32, v *float32, ahead *float32, keys int, headDim int)
+
+// accumulate2F32AVX2 computes acc[t] += Σ p[t][j]·v[j] for 2 queries, term after term. Scalar twin: accumulate.
+//
+//go:noescape
+func accumulate2F32AVX2(acc *float32, p *float32, v *float32, ahead *float32, keys int, headDim int)
+
+// accumulate3F32AVX2 computes acc[t] += Σ p[t][j]·v[j] for 3 queries, term after term. Scalar twin: accumulate.
+//
+//go:noescape
+func accumulate3F32AVX2(acc *float32, p *float32, v *float32, ahead *float32, keys int, headDim int)
+
+// accumulate4F32AVX2 computes acc[t] += Σ p[t][j]·v[j] for 4 queries, term after term. Scalar twin: accumulate.
+//
+//go:noescape
+func accumulate4F32AVX2(acc *float32, p *float32, v *float32, ahead *float32, keys int, headDim int)
+
+// accumulate6F32AVX2 computes acc[t] += Σ p[t][j]·v[j] for 6 queries, term after term. Scalar twin: accumulate.
+//
+//go:noescape
+func accumulate6F32AVX2(acc *float32, p *float32, v *float32, ahead *float32, keys int, headDim int)
+
+// decodeQ8_0AVX2 writes the elements of blocks of Q8_0. Scalar twin: quant.Decode.
+//
+//go:noescape
+func decodeQ8_0AVX2(dst *float32, src *byte, blocks int)
+
+// decodeQ4_0AVX2 writes the elements of blocks of Q4_0. Scalar twin: quant.Decode.
+//
+//go:noescape
+func decodeQ4_0AVX2(dst *float32, src *byte, blocks int)

@@ -5,6 +5,7 @@
 #extension GL_GOOGLE_include_directive : require
 #include "common.glsl"
 #include "attention.glsl"
+#include "kv.glsl"
 
 layout(constant_id = 2) const uint KEY = 128; // of a head; even
 layout(constant_id = 3) const uint QUERIES = 8;
@@ -12,10 +13,14 @@ layout(constant_id = 4) const uint HEADS = 8;
 layout(constant_id = 5) const bool WHOLE = false;
 layout(constant_id = 6) const uint DIM = 128; // of a head's value; even
 layout(constant_id = 7) const bool SINKS = false;
+layout(constant_id = 8) const uint KEY_TYPE = KV_F16;
+layout(constant_id = 9) const uint VALUE_TYPE = KV_F16;
 
 layout(set = 0, binding = 0, std430) readonly buffer Q { float q[]; };
-layout(set = 0, binding = 1, std430) readonly buffer K { uint k[]; }; // pairs of halves [pages, kv_heads, KEY/2, 64]
-layout(set = 0, binding = 2, std430) readonly buffer V { uint v[]; }; // [pages, kv_heads, 64, DIM/2]
+layout(set = 0, binding = 1, std430) readonly buffer K { uint k[]; }; // words of elements [pages, kv_heads, words, 64], and scales; kv.go has the layout
+layout(set = 0, binding = 1, std430) readonly buffer KeyScales { uint16_t keyScales[]; };
+layout(set = 0, binding = 2, std430) readonly buffer V { uint v[]; }; // [pages, kv_heads, 64, words], and scales
+layout(set = 0, binding = 2, std430) readonly buffer ValueScales { uint16_t valueScales[]; };
 layout(set = 0, binding = 3, std430) writeonly buffer Out { float result[]; };
 layout(set = 0, binding = 4, std430) writeonly buffer Splits { float splits[]; }; // [n, heads, maxSplits, DIM + 2]
 
@@ -44,6 +49,48 @@ const uint SLICE = (SPLIT + SLICES - 1) / SLICES;
 const uint EACH = (DIM + LOCAL - 1) / LOCAL; // elements of an output that an invocation keeps
 const uint QUADS = (QUERIES + 3) / 4; // rows of q, four to a vector
 const uint AHEAD = 4; // positions whose values an invocation loads at a time
+
+// pairOf is two neighbouring elements of type, a float type or a quantised one with its scale. In word, theirs, they are number j of it; the second float of
+// F32 is next.
+vec2 pairOf(uint type, uint word, uint next, uint j, float scale) {
+	switch (type) {
+	case KV_F16:
+		return unpackHalf2x16(word);
+	case KV_BF16:
+		return vec2(uintBitsToFloat(word << 16), uintBitsToFloat(word & 0xffff0000u));
+	case KV_F32:
+		return vec2(uintBitsToFloat(word), uintBitsToFloat(next));
+	case KV_Q8_0:
+		return vec2(bitfieldExtract(int(word), int(16 * j), 8), bitfieldExtract(int(word), int(16 * j + 8), 8)) * scale;
+	}
+	return vec2(int(bitfieldExtract(word, int(j), 4)) - 8, int(bitfieldExtract(word, int(j) + 8, 4)) - 8) * scale;
+}
+
+// wordOf is the word of a head's elements that has pair j.
+uint wordOf(uint type, uint j) {
+	if (type == KV_F32)
+		return 2 * j;
+	if (type == KV_Q8_0)
+		return j / 2;
+	return type == KV_Q4_0 ? j / 16 * 4 + j % 8 / 2 : j;
+}
+
+// inWord is pair j's number in it; in Q4_0 its first bit, for the second half of a block lies in the upper halves of bytes.
+uint inWord(uint type, uint j) { return type == KV_Q4_0 ? j % 2 * 16 + j % 16 / 8 * 4 : j % 2; }
+
+// keyPair is pair j of the key at slot of a head's page.
+vec2 keyPair(uint block, uint slot, uint j) {
+	uint base = block * kvHeadWords(KEY_TYPE, KEY), at = base + wordOf(KEY_TYPE, j) * 64 + slot;
+	float scale = KEY_TYPE >= KV_Q8_0 ? unpackHalf2x16(uint(keyScales[2 * (base + 64 * kvWords(KEY_TYPE, KEY)) + j / 16 * 64 + slot])).x : 1;
+	return pairOf(KEY_TYPE, k[at], KEY_TYPE == KV_F32 ? k[at + 64] : 0, inWord(KEY_TYPE, j), scale);
+}
+
+// valuePair is pair j of the value at slot.
+vec2 valuePair(uint block, uint slot, uint j) {
+	uint words = kvWords(VALUE_TYPE, DIM), base = block * kvHeadWords(VALUE_TYPE, DIM), at = base + slot * words + wordOf(VALUE_TYPE, j);
+	float scale = VALUE_TYPE >= KV_Q8_0 ? unpackHalf2x16(uint(valueScales[2 * (base + 64 * words) + slot * (DIM / 32) + j / 16])).x : 1;
+	return pairOf(VALUE_TYPE, v[at], VALUE_TYPE == KV_F32 ? v[at + 1] : 0, inWord(VALUE_TYPE, j), scale);
+}
 
 shared vec4 queries[KEYS * 2 * QUADS]; // by element
 shared vec4 scores[SPLIT * QUADS];      // by position
@@ -112,9 +159,8 @@ void score(uint sequence, uint from, int begin, int last) {
 	[[unroll]] for (uint i = 0; i < QUADS; i++)
 		s[i] = vec4(0);
 	if (position >= begin && position <= last) {
-		uint at = blocks[id / PAGE] * PAGE * KEYS + id % PAGE;
 		for (uint j = 0; j < KEYS; j++) {
-			vec2 key = unpackHalf2x16(k[at + j * PAGE]);
+			vec2 key = keyPair(blocks[id / PAGE], id % PAGE, j);
 			[[unroll]] for (uint i = 0; i < QUADS; i++) {
 				precise vec4 sum = fma(queries[2 * j * QUADS + i], key.xxxx, s[i]);
 				sum = fma(queries[(2 * j + 1) * QUADS + i], key.yyyy, sum);
@@ -150,7 +196,7 @@ void values(uint from, int begin, int last, out vec4 even[QUADS], out vec4 odd[Q
 		vec2 value[AHEAD];
 		[[unroll]] for (uint j = 0; j < AHEAD; j++) {
 			uint p = min(first + j, end - 1);
-			value[j] = unpackHalf2x16(v[(blocks[p / PAGE] * PAGE + p % PAGE) * PAIRS + pair]);
+			value[j] = valuePair(blocks[p / PAGE], p % PAGE, pair);
 		}
 		[[unroll]] for (uint j = 0; j < AHEAD; j++) {
 			if (first + j >= end)

@@ -2,16 +2,22 @@
 #extension GL_GOOGLE_include_directive : require
 #include "common.glsl"
 #include "half.glsl"
+#include "kv.glsl"
 
-// Writes keys and values as halves to the tokens' places; kv.go has the layout.
+// Writes keys and values, rounded to the cache's types, to the tokens' places; kv.go has the layout.
+
+layout(constant_id = 2) const uint KEYS = KV_F16;
+layout(constant_id = 3) const uint VALUES = KV_F16;
 
 layout(set = 0, binding = 0, std430) writeonly buffer Keys { uint keyCache[]; };
+layout(set = 0, binding = 0, std430) writeonly buffer KeyScales { uint16_t keyScales[]; };
 layout(set = 0, binding = 1, std430) writeonly buffer Values { uint valueCache[]; };
-layout(set = 0, binding = 2, std430) readonly buffer K { vec2 k[]; }; // [tokens, heads, keys]
-layout(set = 0, binding = 3, std430) readonly buffer V { vec2 v[]; }; // [tokens, heads, values]
+layout(set = 0, binding = 1, std430) writeonly buffer ValueScales { uint16_t valueScales[]; };
+layout(set = 0, binding = 2, std430) readonly buffer K { float k[]; }; // [tokens, heads, keys]
+layout(set = 0, binding = 3, std430) readonly buffer V { float v[]; }; // [tokens, heads, values]
 layout(push_constant) uniform Push {
-	uint n, heads; // n = tokens · heads · the larger of keys and values
-	uint keys, values; // pairs of a head
+	uint n, heads; // n = tokens · heads · the larger of the units of keys and values
+	uint keys, values; // elements of a head
 	uint room, outs;
 } push;
 #define PARAMS 4
@@ -19,18 +25,88 @@ layout(push_constant) uniform Push {
 #define OUT push.outs
 #include "params.glsl"
 
-uint word(vec2 x) { return halfBits(x.x) | halfBits(x.y) << 16; }
+// bfloatBits is the BF16 nearest to x, ties to even.
+uint bfloatBits(float x) {
+	uint bits = floatBitsToUint(x);
+	if ((bits & 0x7fffffffu) > 0x7f800000u) return bits >> 16 | 64; // NaN
+	return bits + 0x7fffu + (bits >> 16 & 1) >> 16;
+}
+
+void put(bool key, uint at, uint word) {
+	if (key)
+		keyCache[at] = word;
+	else
+		valueCache[at] = word;
+}
+
+float element(bool key, uint i) { return key ? k[i] : v[i]; }
+
+// nearest rounds halves away from zero.
+int nearest(float x) { return int(x + (x < 0 ? -0.5 : 0.5)); }
+
+// quantise writes a block of 32 elements from i on: its words begin at word, each step apart, and its scale is number scale.
+void quantise(bool key, uint type, uint i, uint word, uint step, uint scale) {
+	float largest = 0; // in magnitude, with its sign
+	for (uint j = 0; j < 32; j++) {
+		float x = element(key, i + j);
+		if (abs(x) > abs(largest))
+			largest = x;
+	}
+	precise float d = type == KV_Q8_0 ? abs(largest) / 127.0 : largest / -8.0;
+	precise float by = d != 0 ? 1.0 / d : 0;
+	if (key)
+		keyScales[scale] = uint16_t(halfBits(d));
+	else
+		valueScales[scale] = uint16_t(halfBits(d));
+	if (type == KV_Q8_0) {
+		for (uint w = 0; w < 8; w++) {
+			uint bits = 0;
+			for (uint j = 0; j < 4; j++) {
+				precise float x = element(key, i + 4 * w + j) * by;
+				bits |= (uint(nearest(x)) & 0xffu) << 8 * j;
+			}
+			put(key, word + w * step, bits);
+		}
+		return;
+	}
+	for (uint w = 0; w < 4; w++) {
+		uint bits = 0;
+		for (uint j = 0; j < 4; j++) {
+			precise float low = element(key, i + 4 * w + j) * by + 8.5, high = element(key, i + 16 + 4 * w + j) * by + 8.5;
+			bits |= (uint(min(15, int(low))) | uint(min(15, int(high))) << 4) << 8 * j;
+		}
+		put(key, word + w * step, bits);
+	}
+}
+
+// store writes one unit of a head's elements, the first of which is number first: a pair, or a block.
+void store(bool key, uint type, uint elements, uint first, uint unit, uint head, uint slot) {
+	uint words = kvWords(type, elements), blocks = kvBlocks(type, elements);
+	uint base = head * kvHeadWords(type, elements), step = key ? 64 : 1;
+	uint at = base + (key ? slot : slot * words);
+	if (type == KV_F32) {
+		put(key, at + 2 * unit * step, floatBitsToUint(element(key, first + 2 * unit)));
+		put(key, at + (2 * unit + 1) * step, floatBitsToUint(element(key, first + 2 * unit + 1)));
+	} else if (blocks == 0) {
+		float x = element(key, first + 2 * unit), y = element(key, first + 2 * unit + 1);
+		put(key, at + unit * step, type == KV_BF16 ? bfloatBits(x) | bfloatBits(y) << 16 : halfBits(x) | halfBits(y) << 16);
+	} else {
+		uint scale = 2 * (base + 64 * words) + (key ? unit * 64 + slot : slot * blocks + unit);
+		quantise(key, type, first + 32 * unit, at + unit * (words / blocks) * step, step, scale);
+	}
+}
 
 void main() {
+	uint keyUnits = kvUnits(KEYS, push.keys), valueUnits = kvUnits(VALUES, push.values), wide = max(keyUnits, valueUnits);
 	for (uint i = first(); i < push.n; i += stride()) {
-		uint wide = max(push.keys, push.values), row = i / wide, pair = i % wide, head = row % push.heads, t = row / push.heads;
+		uint row = i / wide, unit = i % wide, head = row % push.heads, t = row / push.heads;
 		if (padding(t))
 			continue;
-		uint pos = position(t), slot = pos % 64;
+		uint pos = position(t);
 		uint at = page(sequence(t), pos / 64) * push.heads + head;
-		if (pair < push.keys)
-			keyCache[(at * push.keys + pair) * 64 + slot] = word(k[row * push.keys + pair]);
-		if (pair < push.values)
-			valueCache[(at * 64 + slot) * push.values + pair] = word(v[row * push.values + pair]);
+		if (unit < keyUnits)
+			store(true, KEYS, push.keys, row * push.keys, unit, at, pos % 64);
+		if (unit < valueUnits)
+			store(false, VALUES, push.values, row * push.values, unit, at, pos % 64);
 	}
 }
