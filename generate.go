@@ -23,6 +23,8 @@ type Generation struct {
 	Logprobs     bool      // Token.Logprob is wanted
 	TopLogprobs  int       // so many of the likeliest tokens are wanted in Token.Top; needs Logprobs
 	Neurons      bool      // Result.Neurons is wanted
+	Shift        bool      // where the context is full the text goes on without its oldest tokens; what is left is evaluated again
+	Keep         int       // so many tokens at the beginning of the prompt stay then, with the one that begins a text
 	Reproducible bool      // keys and values of texts that other generations generated are not used again: they may differ in rounding
 
 	Progress func(read, total int) // is told how many tokens of the prompt are read; may be nil
@@ -115,6 +117,9 @@ func (m *Model) Start(ctx context.Context, prompt []int32, g Generation) (*Strea
 	case g.Max < 0:
 		r.Max = 0
 	}
+	if g.Shift {
+		r.Shift = m.shift(g.Keep, len(prompt))
+	}
 	if g.Reproducible {
 		r.Reuse = engine.ReuseSame
 	}
@@ -123,6 +128,15 @@ func (m *Model) Start(ctx context.Context, prompt []int32, g Generation) (*Strea
 		return nil, err
 	}
 	return &Stream{s: s}, nil
+}
+
+// shift returns how a text with a prompt of so many tokens goes on where the context is full.
+func (m *Model) shift(keep, prompt int) *engine.Shift {
+	keep = min(max(keep, 0), prompt)
+	if m.session.Tokenizer().AddsBOS() && keep < prompt {
+		keep++
+	}
+	return &engine.Shift{Keep: keep}
 }
 
 // Validate returns an error if the grammar or the schema cannot be read. It needs no model, so that this is known before one is loaded.

@@ -28,7 +28,7 @@ const NoGPU = "none"
 
 // Options are the choices made when a model is opened. The zero value is a good one.
 type Options struct {
-	Context   int // tokens of KV cache that all generations share; 0: as many as the model was trained for
+	Context                int    // tokens of KV cache that all generations share; 0: as many as the model was trained for
 	CacheKeys, CacheValues string // types in which keys and values are kept: f32, f16, bf16, q8_0 or q4_0; empty: f16
 
 	Sequences int // generations computed at a time, others wait; 0: 8

@@ -45,6 +45,7 @@ type talk struct {
 	interactive bool             // a person sits there
 	styled      bool             // escape sequences may be written
 	interrupts  <-chan os.Signal // Ctrl-C; nil: it ends the program
+	keep        int              // tokens of a prompt that a shift of the context leaves
 	attached    string           // by /read, to the next message
 
 	load            time.Duration // of the model
@@ -112,6 +113,9 @@ func openTalk(ctx context.Context, c *cli.Command, trace *powerinfer.Trace) (*ta
 		return nil, err
 	}
 	if err := readGrammar(c, &t.constraint); err != nil {
+		return nil, err
+	}
+	if t.keep, err = readKeep(c); err != nil {
 		return nil, err
 	}
 	begin := time.Now()

@@ -27,7 +27,7 @@ import (
 func modelFlags() []cli.Flag {
 	return slices.Concat([]cli.Flag{
 		&cli.StringFlag{Name: "model", Aliases: []string{"m"}, Usage: "GGUF `FILE`; without it the embedded demo model", Sources: env("MODEL")},
-		&cli.StringSliceFlag{Name: "override-kv", Usage: "replace a metadata key: `KEY=TYPE:VALUE`, TYPE int, float, bool or str; may be repeated"},
+		&cli.StringSliceFlag{Name: "override-kv", Usage: "replace a metadata key: `KEY=TYPE:VALUE`, TYPE int, float, bool or str; ARCH stands for the file's architecture; may be repeated"},
 	}, hubFlags())
 }
 
@@ -44,7 +44,7 @@ func engineFlags() []cli.Flag {
 		&cli.StringFlag{Name: "activation", Usage: "override the file's activation: `NAME` is silu, gelu, relu, fatrelu[:threshold], drelu or relu2"},
 		sparseFlag(),
 		&cli.Float32Flag{Name: "sparse-threshold", Usage: "logit from which a predicted neuron is computed; default: the file's", Sources: cli.NewValueSourceChain(variable("LLAMA_SPARSE_PRED_THRESHOLD"))},
-	}, gpuFlags(), grantedFlagsOf())
+	}, ropeFlags(), gpuFlags(), grantedFlagsOf())
 }
 
 func batchFlag() cli.Flag {
@@ -110,9 +110,12 @@ func openModel(c *cli.Command) (*gguf.File, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := session.Override(f, c.StringSlice("override-kv")); err != nil {
-		f.Close()
-		return nil, err
+	list, err := overrides(c)
+	if err == nil {
+		err = session.Override(f, list)
+	}
+	if err != nil {
+		return nil, errors.Join(err, f.Close())
 	}
 	return f, nil
 }
@@ -135,7 +138,10 @@ func openOptions(c *cli.Command) (powerinfer.Options, error) {
 		Context: c.Int("ctx-size"), Sequences: 1, Batch: c.Int("batch-size"), UBatch: c.Int("ubatch-size"),
 		Threads: c.Int("threads"), ThreadsBatch: c.Int("threads-batch"), Mapped: c.Bool("no-repack"), Lock: c.Bool("mlock"),
 		Activation: c.String("activation"), Sparse: powerinfer.Sparse(c.String("sparse")), Kernels: c.String("kernels"),
-		Overrides: c.StringSlice("override-kv"),
+	}
+	var err error
+	if o.Overrides, err = overrides(c); err != nil {
+		return o, err
 	}
 	for name, v := range map[string]*int{
 		"ctx-size": &o.Context, "batch-size": &o.Batch, "ubatch-size": &o.UBatch, "threads": &o.Threads, "threads-batch": &o.ThreadsBatch,

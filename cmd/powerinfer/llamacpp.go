@@ -33,7 +33,7 @@ func grantedFlags() []llamaFlag {
 		{[]string{"kv-offload", "kvo"}, false, "the plan says where keys and values lie"},
 		{[]string{"op-offload"}, false, "the plan says what is computed where"},
 		{[]string{"check-tensors"}, false, "files are always checked"},
-		{[]string{"no-context-shift"}, false, "the context is shifted only with --context-shift"},
+		{[]string{"no-context-shift"}, false, "it is the default"},
 		{[]string{"jinja"}, false, "chat templates are always Jinja"},
 		{[]string{"display-prompt"}, false, "it is the default"},
 		{[]string{"escape", "e"}, false, "it is the default"},

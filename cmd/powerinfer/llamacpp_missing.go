@@ -33,9 +33,7 @@ func missingFlags() []missingFlag {
 	return []missingFlag{
 		{[]string{"usage"}, "use --help"},
 		{[]string{"lora", "lora-scaled", "lora-init-without-apply"}, "merge the adapter into the model and convert that"},
-		{[]string{"rope-scaling", "rope-scale", "rope-freq-base", "rope-freq-scale", "yarn-orig-ctx", "yarn-ext-factor", "yarn-attn-factor", "yarn-beta-slow", "yarn-beta-fast"}, "--override-kv sets the file's keys"},
-		{[]string{"gan", "grp-attn-n", "gaw", "grp-attn-w"}, "take a model that was trained for the context"},
-		{[]string{"keep"}, "requests to powerinfer serve have n_keep"},
+		{[]string{"gan", "grp-attn-n", "gaw", "grp-attn-w"}, "--rope-scaling yarn --rope-scale N extends the context of any model"},
 		{[]string{"nkvo", "no-kv-offload"}, "give a smaller --vram-budget"},
 		{[]string{"rerank", "reranking"}, "use llama.cpp for rerankers"},
 		{[]string{"cl", "cache-list"}, "powerinfer list shows what was downloaded"},

@@ -23,7 +23,7 @@ func generationFlags() []cli.Flag {
 		&cli.StringFlag{Name: "file", Aliases: []string{"f"}, Usage: "read the prompt from `FILE`; - is standard input"},
 		&cli.BoolFlag{Name: "no-escape", Usage: `take \n, \t and the like in -p literally`},
 		lengthFlag(),
-	}, samplerFlags(), []cli.Flag{
+	}, shiftFlags(), samplerFlags(), []cli.Flag{
 		traceFlag(),
 		&cli.BoolFlag{Name: "verbose", Aliases: []string{"v"}, Usage: "say what was loaded and how it is computed"},
 	})
@@ -89,6 +89,10 @@ func run(ctx context.Context, c *cli.Command, trace *powerinfer.Trace) error {
 	}
 	g := powerinfer.Generation{Max: mostTokens(c.Int("n-predict")), IgnoreEnd: c.Bool("ignore-eos"), Neurons: c.Bool("verbose")}
 	if err := readGrammar(c, &g); err != nil {
+		return err
+	}
+	g.Shift = c.Bool("context-shift")
+	if g.Keep, err = readKeep(c); err != nil {
 		return err
 	}
 	begin := time.Now()

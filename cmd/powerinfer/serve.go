@@ -43,7 +43,7 @@ func serveCommand() *cli.Command {
 		Name: "serve", Usage: "answer requests over HTTP, as llama-server and OpenAI's API do",
 		Description: `Clients of OpenAI's API are given http://127.0.0.1:8080/v1 as their base URL. What is answered, and what is refused:
 docs/server.md. Ctrl-C stops the server: requests that run may end, a second Ctrl-C ends them, too.`,
-		Flags: slices.Concat(engineFlags(), libraryFlags(), listenFlags(), []cli.Flag{
+		Flags: slices.Concat(engineFlags(), libraryFlags(), listenFlags(), shiftFlags(), []cli.Flag{
 			&cli.IntFlag{Name: "parallel", Aliases: []string{"np"}, Value: 4, Usage: "`N` requests that generate at a time, over one KV cache", Sources: env("N_PARALLEL")},
 			&cli.IntFlag{Name: "max-queue", Value: 64, Usage: "requests that may wait besides; more are told to come again later"},
 			&cli.StringFlag{Name: "alias", Aliases: []string{"a"}, Usage: "the model's `NAME` for clients; default: the file's", Sources: env("ALIAS")},
@@ -56,7 +56,6 @@ docs/server.md. Ctrl-C stops the server: requests that run may end, a second Ctr
 			&cli.StringFlag{Name: "pooling", Usage: "how a text's tokens become one embedding: none, mean, cls or last; default: the file's, else mean", Sources: env("POOLING")},
 			&cli.BoolFlag{Name: "embeddings", Aliases: []string{"embedding"}, Usage: "accepted; embeddings are always answered", Sources: env("EMBEDDINGS")},
 			&cli.StringFlag{Name: "reasoning", Aliases: []string{"rea"}, Value: "auto", Usage: "whether answers of chats begin with thoughts: on, off, or auto, which is what the template says", Sources: env("REASONING")},
-			&cli.BoolFlag{Name: "context-shift", Usage: "have a text go on where the context is full, without its oldest tokens", Sources: env("CONTEXT_SHIFT")},
 			&cli.StringFlag{Name: "slot-save-path", Usage: "let requests save what the KV cache has of their texts in the folder `DIR`, and restore it", Sources: env("SLOT_SAVE_PATH")},
 			&cli.BoolFlag{Name: "metrics", Usage: "answer /metrics, for Prometheus", Sources: env("ENDPOINT_METRICS")},
 		}, templateFlags(), samplerFlags(), logFlags(), []cli.Flag{
@@ -221,6 +220,9 @@ func modelOptions(c *cli.Command, log *slog.Logger) (server.ModelOptions, error)
 		return o, fmt.Errorf("--max-queue %d is not a number of requests", o.Queue)
 	}
 	var err error
+	if o.Keep, err = readKeep(c); err != nil {
+		return o, err
+	}
 	o.Kwargs, err = readKwargs(c)
 	return o, err
 }

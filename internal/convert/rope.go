@@ -64,7 +64,7 @@ func (c *config) rope(f arch.Family) (keys []gguf.KV, factors map[string][]float
 			kind = "default"
 		}
 	}
-	if factored := []string{"linear", "yarn", "llama3"}; slices.Contains(factored, kind) && (!(s.Factor >= 1) || math.IsInf(s.Factor, 0)) {
+	if factored := []string{"linear", "dynamic", "yarn", "llama3"}; slices.Contains(factored, kind) && (!(s.Factor >= 1) || math.IsInf(s.Factor, 0)) {
 		return nil, nil, c.Errorf(where, "factor %g is not a number of at least 1", s.Factor)
 	}
 	if original < 1 {
@@ -75,6 +75,10 @@ func (c *config) rope(f arch.Family) (keys []gguf.KV, factors map[string][]float
 	case "linear":
 		add("scaling.type", "linear")
 		add("scaling.factor", float32(s.Factor))
+	case "dynamic":
+		add("scaling.type", "dynamic")
+		add("scaling.factor", float32(s.Factor))
+		add("scaling.original_context_length", uint32(original))
 	case "yarn":
 		if s.MScale < 0 || s.MScaleAll < 0 {
 			return nil, nil, c.Errorf(where, "mscale %g and mscale_all_dim %g are not positive", s.MScale, s.MScaleAll)
@@ -111,7 +115,7 @@ func (c *config) rope(f arch.Family) (keys []gguf.KV, factors map[string][]float
 		add("scaling.original_context_length", uint32(original))
 		add("scaling.attn_factor", float32(longMagnitude(s, float64(c.Context)/float64(original), float64(original))))
 	default:
-		return nil, nil, c.Errorf(where, "type %q is not supported; supported are linear, yarn, llama3, longrope", kind)
+		return nil, nil, c.Errorf(where, "type %q is not supported; supported are linear, dynamic, yarn, llama3, longrope", kind)
 	}
 	return keys, factors, nil
 }

@@ -230,8 +230,8 @@ func ReadConfig(f *gguf.File, activation string) (Config, error) {
 	c.Layers = m.count(key("block_count"), 0, maxLayers)
 	c.readBlocks(m)
 	c.Eps = float32(m.within(key(c.Family.EpsilonKey()), 1e-5, 0, 1))
-	if v := m.text(key("rope.scaling.type"), "none"); v != "none" && v != "linear" && v != "yarn" && v != "longrope" {
-		m.fail("key %q: rope scaling %q is not supported; supported are none, linear, yarn, longrope", key("rope.scaling.type"), v)
+	if v := m.text(key("rope.scaling.type"), "none"); v != "none" && v != "linear" && v != "yarn" && v != "longrope" && v != "dynamic" {
+		m.fail("key %q: rope scaling %q is not supported; supported are none, linear, yarn, longrope, dynamic", key("rope.scaling.type"), v)
 	}
 	c.Rope = readRope(m, &c)
 	c.Local = c.readLocalRope(m)

@@ -179,6 +179,7 @@ func (m *Model) bindRope(b *binder, positions int) error {
 	if b.err != nil {
 		return b.err
 	}
+	m.Rope.Positions, m.Local.Positions = positions, positions
 	var err error
 	if m.ropes[Rotated], err = m.Rope.rope(factors); err != nil {
 		return fmt.Errorf("%s: %w", b.f.Path, err)

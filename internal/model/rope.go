@@ -13,9 +13,10 @@ type ropeConfig struct {
 	Style      compute.RopeStyle
 	Dims       int     // rotated elements of a head
 	Base       float64 // θ
-	Scaling    string  // none, linear, yarn, longrope
-	Factor     float64 // context extension of linear and yarn
-	Context    int     // positions before extension (yarn, longrope)
+	Scaling    string  // none, linear, yarn, longrope, dynamic
+	Factor     float64 // context extension of linear, yarn and dynamic
+	Context    int     // positions before extension (yarn, longrope, dynamic)
+	Positions  int     // that a sequence may have, which decide dynamic's base; 0: no more than Context
 	ExtFactor  float64 // yarn: share of extrapolation; 1
 	AttnFactor float64 // extra magnitude; 1
 	Magnitude  float64 // yarn: in place of 1 + 0.1·ln(Factor); 0: not said
@@ -73,15 +74,18 @@ func (c *Config) readLocalRope(m *metadata) ropeConfig {
 
 // rope builds the frequencies. factors [Dims/2] divide them (llama3 scaling, longrope); nil: none do.
 //
-// Sources: Su et al. 2021 (RoPE), Chen et al. 2023 (linear), Peng et al. 2023 (YaRN), Ding et al. 2024 (longrope).
+// Sources: Su et al. 2021 (RoPE), Chen et al. 2023 (linear), Peng et al. 2023 (YaRN, and dynamic NTK as its section 3 tells it), Ding et al. 2024 (longrope).
 func (r ropeConfig) rope(factors []float32) (*compute.Rope, error) {
 	out := &compute.Rope{Style: r.Style, Dims: r.Dims, Freqs: make([]float64, r.Dims/2), Scale: cmp.Or(r.AttnFactor, 1)}
 	if factors != nil && len(factors) != r.Dims/2 {
 		return nil, fmt.Errorf("there are %d factors of frequencies, not %d", len(factors), r.Dims/2)
 	}
 	scale := 1.0
-	if r.Scaling != "none" && r.Scaling != "longrope" {
+	if r.Scaling == "linear" || r.Scaling == "yarn" {
 		scale = 1 / r.Factor
+	}
+	if r.Scaling == "dynamic" {
+		r.Base = r.dynamicBase()
 	}
 	low, high := r.yarnRange()
 	for i := range out.Freqs {
@@ -109,6 +113,17 @@ func (r ropeConfig) rope(factors []float32) (*compute.Rope, error) {
 		}
 	}
 	return out, nil
+}
+
+// dynamicBase returns the base of dynamic NTK scaling for sequences of so many positions: up to the original context nothing changes, beyond it the slowest
+// pairs turn more slowly. Published implementations raise it as a text grows; here it is fixed when the model is loaded, by the longest text that
+// may come, because keys are rotated once.
+func (r ropeConfig) dynamicBase() float64 {
+	if r.Positions <= r.Context || r.Dims <= 2 {
+		return r.Base
+	}
+	grown := r.Factor*float64(r.Positions)/float64(r.Context) - (r.Factor - 1)
+	return r.Base * math.Pow(grown, float64(r.Dims)/float64(r.Dims-2))
 }
 
 // yarnRange returns the range of pair indices over which YaRN passes from extrapolation to interpolation:

@@ -61,6 +61,10 @@ func TestRopeFrequencies(t *testing.T) {
 			}
 		}, 1 + 0.1*math.Log(4)},
 		{"yarn, no extrapolation", interpolating, nil, func(i int) float64 { return plain(i) / 2 }, 1.5},
+		{"dynamic, within the context", ropeConfig{Scaling: "dynamic", Factor: 2, Context: context, Positions: context}, nil, plain, 1},
+		{"dynamic, three contexts", ropeConfig{Scaling: "dynamic", Factor: 2, Context: context, Positions: 3 * context}, nil, func(i int) float64 {
+			return math.Pow(base*math.Pow(2*3-1, dims/(dims-2.0)), -2*float64(i)/dims) // the slowest pair turns 2·3-1 times more slowly
+		}, 1},
 	} {
 		c.rope.Dims, c.rope.Base = dims, base
 		got, err := c.rope.rope(c.factors)

@@ -33,6 +33,7 @@ type ModelOptions struct {
 	LogPrompts bool   // the log has what is asked and answered
 	Reasoning  string // on or off: whether chats begin with thoughts where the template leaves the choice; else it is the template's
 	SlotPath   string // folder of saved slots; empty: none are saved
+	Keep       int    // tokens of a prompt that stay then, where a request says nothing
 	Shift      bool   // a text goes on where the context is full, without its oldest tokens
 
 	// Restrict, if set, returns what a text is held to, given what its request holds it to, nil for nothing: tests have models say what they need.

@@ -63,7 +63,7 @@ func (m *Model) ReadGeneration(f *Fields) Generation {
 
 // readLimits reads where texts end early, where they go on, and which slot is wished for.
 func (m *Model) readLimits(f *Fields, g *Generation) {
-	ms, slot, keep, discard := 0, AnySlot, 0, 0
+	ms, slot, keep, discard := 0, AnySlot, m.Keep, 0
 	f.Read("t_max_predict_ms", &ms)
 	f.Read("n_indent", &g.Limits.Indent)
 	f.Read("id_slot", &slot)

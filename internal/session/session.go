@@ -98,13 +98,21 @@ func (o *Options) plan(ctx context.Context, f *gguf.File) (*planner.Planner, err
 // Close frees the model and closes its file.
 func (s *Session) Close() error { return errors.Join(s.Engine.Close(), s.File.Close()) }
 
-// Override replaces keys of f's metadata: each is KEY=TYPE:VALUE with a type of int, float, bool or str, as llama.cpp's --override-kv.
+// Override replaces keys of f's metadata: each is KEY=TYPE:VALUE with a type of int, float, bool or str, as llama.cpp's --override-kv. A key that
+// begins with ARCH has the file's architecture in its place.
 func Override(f *gguf.File, overrides []string) error {
 	for _, o := range overrides {
 		key, rest, ok1 := strings.Cut(o, "=")
 		typ, value, ok2 := strings.Cut(rest, ":")
 		if !ok1 || !ok2 || key == "" {
 			return fmt.Errorf("--override-kv %q is not KEY=TYPE:VALUE with a type of int, float, bool or str", o)
+		}
+		if rest, ok := strings.CutPrefix(key, "ARCH."); ok {
+			arch, _, err := f.String("general.architecture")
+			if err != nil {
+				return err
+			}
+			key = arch + "." + rest
 		}
 		if err := f.Override(key, typ, value); err != nil {
 			return err
