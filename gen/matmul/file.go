@@ -37,6 +37,9 @@ func fileKernels() {
 	defineConstants()
 	defineFileConstants()
 	for _, typ := range quantised() {
+		if typ.Parted() {
+			continue // rows are packed before they are computed on
+		}
 		for _, isa := range []string{"AVX2", "VNNI"} {
 			fileStream(isa, typ, "fileStream", paged)
 			fileStream(isa, typ, "fileFar", far) // of all types: it is the faster there

@@ -6,7 +6,11 @@
 package main
 
 import (
+	"encoding/binary"
 	"flag"
+	"fmt"
+	"math"
+	"reflect"
 	"slices"
 	"strings"
 
@@ -63,6 +67,19 @@ func sixBitFields(base int) (shuffle, shift []byte) {
 func defineConstants() {
 	constants["f127"] = GLOBL("f127", RODATA|NOPTR)
 	DATA(0, F32(127))
+	defineCodebooks()
+	define("mask03", repeat(0x03))
+	define("mask04", repeat(0x04))
+	define("low4Words", repeat(0x0f, 0))
+	define("leastExponent", repeat(0, 0, 0x40, 0)) // half the smallest normal number
+	for n := 1; n <= 3; n++ {
+		define(fmt.Sprintf("halved%d", n), repeat(binary.LittleEndian.AppendUint32(nil, math.Float32bits(float32(math.Ldexp(1, -n))))...))
+	}
+	turn3 := make([]byte, 64) // brings the third bits of groups 0 and 1 to bit 2, see codedZ
+	for i := range 16 {
+		turn3[4*i] = byte(2 - i/8)
+	}
+	define("turn3", turn3)
 	define("mask0f", repeat(0x0f))
 	define("mask10", repeat(0x10))
 	define("mask30", repeat(0x30))
@@ -92,6 +109,12 @@ func quantised() []quant.Type {
 	return slices.DeleteFunc(quant.Types(), func(t quant.Type) bool { return !t.Quantised() })
 }
 
+// first returns the first type whose traits are those of typ.
+func first(typ quant.Type) quant.Type {
+	all := quantised()
+	return all[slices.IndexFunc(all, func(t quant.Type) bool { return reflect.DeepEqual(t.Traits(), typ.Traits()) })]
+}
+
 func main() {
 	form := flag.String("layout", "packed", "packed or file: which kernels are written")
 	flag.Parse()
@@ -104,8 +127,11 @@ func main() {
 	for _, isa := range []string{"AVX2", "VNNI"} {
 		size := map[string][2]int{"AVX2": {2, 2}, "VNNI": {4, 4}}[isa]
 		for _, typ := range quantised() {
+			if first(typ) != typ {
+				continue // packed, it is the same
+			}
 			r := size[0]
-			if typ.Traits().Scales == quant.HalfBlocks {
+			if (&tile{typ: typ}).twoSums() {
 				r = 2 // two sums for every output
 			}
 			(&tile{isa: isa, typ: typ, r: r, t: size[1]}).emit()
@@ -118,7 +144,7 @@ func main() {
 			} else {
 				(&panel{tile{isa: isa, typ: typ, r: 2, t: 3}}).emit()
 			}
-			if isa == "AVX2" || layout.Panel(typ, true) != layout.Panel(typ, false) {
+			if isa == "AVX2" || layout.Panel(typ, true) != layout.Panel(typ, false) || (&tile{typ: typ}).nibbleMinima() {
 				expand(isa, typ)
 			}
 		}

@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"math/bits"
 
 	. "github.com/mmcloughlin/avo/build"
 	. "github.com/mmcloughlin/avo/operand"
@@ -21,7 +22,9 @@ func (k *panel) emit() {
 	k.supers(layout.Panel(k.typ, k.isa == "AVX2"), func() {
 		mark := k.next
 		switch {
-		case k.halfBlocks() && k.vnni():
+		case k.coded() && k.isa == "AVX2" && !k.nibblePairs():
+			k.sumsCoded(isum)
+		case k.twoSums() && k.vnni():
 			for r := 0; r < k.r; r += 2 {
 				k.halvesVNNI(r, isum[r*k.t:])
 				k.next = mark
@@ -104,12 +107,53 @@ func (k *panel) sumsFiveBits(isum []reg.VecPhysical) {
 				VPMADDUBSW(k.act(t, 32*v), w0, p)
 				VPMADDUBSW(k.act(t, 32*(v+1)), w1, q)
 				VPADDW(q, p, p)
-				if v == 0 {
+				if v == 0 && k.offset() == 0 {
 					VPMADDWD(constant("ones16"), p, s)
 					continue
 				}
 				VPMADDWD(constant("ones16"), p, p)
+				if v == 0 {
+					k.start(t, s)
+				}
 				VPADDD(p, s, s)
+			}
+		}
+	}
+}
+
+// sumsCoded adds as many products in 16 bits as these hold.
+func (k *panel) sumsCoded(isum []reg.VecPhysical) {
+	room := k.room(2)
+	w, p := k.vecs(room), k.vec()
+	for r := range k.r {
+		if k.twoSums() && k.offset() > 0 {
+			VMOVDQU(k.row(r, layout.PanelMin), w[0])
+			VPBLENDW(U8(0xaa), k.row(r, layout.PanelHigh), w[0], w[0])
+		}
+		for t := range k.t {
+			s := isum[r*k.t+t]
+			if !k.twoSums() || k.offset() == 0 {
+				k.startAVX2(r, t, s, p)
+				continue
+			}
+			VPMADDWD(k.act(t, layout.ActPairs), w[0], p)
+			VPSLLD(U8(byte(bits.Len(uint(k.offset()))-1)), p, p)
+			k.zero(s)
+			VPSUBD(p, s, s)
+		}
+		for v := 0; v < 8; v += room {
+			for i := range w {
+				VMOVDQU(k.row(r, layout.PanelQuants+32*(v+i)), w[i])
+			}
+			scale := constant("ones16")
+			if k.twoSums() {
+				scale = k.row(r, layout.PanelMin)
+				if v >= 4 {
+					scale = k.row(r, layout.PanelHigh)
+				}
+			}
+			for t := range k.t {
+				k.addProducts(isum[r*k.t+t], w, t, v, scale, p)
 			}
 		}
 	}
@@ -117,7 +161,7 @@ func (k *panel) sumsFiveBits(isum []reg.VecPhysical) {
 
 // nibblePairs reports whether bytes are expanded to two nibbles each. AVX2 has few units for products, and those of
 // nibbles may be added in 16 bits where those of bytes have to be widened one by one.
-func (k *panel) nibblePairs() bool { return k.bytes() && !k.vnni() }
+func (k *panel) nibblePairs() bool { return k.offset() == 128 && !k.vnni() }
 
 // sumsNibblePairs adds (16·high + low − 128)·x.
 func (k *panel) sumsNibblePairs(isum []reg.VecPhysical) {
@@ -191,8 +235,7 @@ func (k *panel) halvesVNNI(r int, isum []reg.VecPhysical) {
 	x0, x1 := k.vec(), k.vec()
 	for t := range k.t {
 		for i := range 2 {
-			k.load(k.act(t, layout.ActLo32), isum[i*k.t+t])
-			k.load(k.act(t, layout.ActHi32), second[i*k.t+t])
+			k.startHalves(t, isum[i*k.t+t], second[i*k.t+t])
 		}
 	}
 	for v := range 4 {
@@ -228,14 +271,38 @@ func (k *panel) accumulatePanel(isum []reg.VecPhysical) {
 	if k.minima() {
 		m = k.vec()
 	}
+	if k.nibbleMinima() {
+		k.least = k.vec()
+	}
 	for r := range k.r {
 		k.load(k.row(r, layout.PanelScale), dw)
-		if m != nil {
+		switch {
+		case k.nibbleMinima():
+			k.load(k.row(r, layout.PanelLeast), k.least)
+			k.load(k.row(r, layout.PanelLeast+32), m)
+		case m != nil:
 			k.load(k.row(r, layout.PanelMin), m)
 		}
 		for t := range k.t {
 			k.accumulate(r, t, isum[r*k.t+t], dw, m, s)
 		}
+	}
+}
+
+// expandCoded writes the quants of types whose codes are looked up, or have two or three bits.
+func (k *tile) expandCoded(isa string, at func(int) Mem, w, tmp reg.VecPhysical) {
+	c := k.codes(false)
+	for v := range 8 {
+		k.group(c, 0, v, w, tmp)
+		if isa == "VNNI" || k.offset() != 128 {
+			VMOVDQU(w, at(layout.PanelQuants+32*v))
+			continue
+		}
+		VPSRLW(U8(4), w, tmp)
+		VPAND(constant("mask0f"), w, w)
+		VPAND(constant("mask0f"), tmp, tmp)
+		VMOVDQU(w, at(layout.PanelQuants+64*v))
+		VMOVDQU(tmp, at(layout.PanelQuants+64*v+32))
 	}
 }
 
@@ -252,18 +319,29 @@ func expand(isa string, typ quant.Type) {
 	Label("super")
 	k.scales(0, dw, m, t)
 	VMOVUPS(dw, at(layout.PanelScale))
-	if k.halfBlocks() {
-		VPMOVSXBW(k.row(0, 0), m)
+	if k.nibbleMinima() {
+		VMOVUPS(m, at(layout.PanelLeast+32))
+		k.halfMinima(0, t)
+		VMOVUPS(t, at(layout.PanelLeast))
 	}
-	if k.halfBlocks() && isa == "AVX2" {
+	if k.twoSums() {
+		k.halfScales(0, m)
+	}
+	if k.twoSums() && isa == "AVX2" {
 		VPSHUFB(constant("highWords"), m, t)
 		VMOVDQU(t, at(layout.PanelHigh))
 		VPSHUFB(constant("lowWords"), m, m)
 	}
-	if k.minima() || k.halfBlocks() {
+	if k.minima() || k.twoSums() {
 		VMOVUPS(m, at(layout.PanelMin))
 	}
+	if k.coded() {
+		k.expandCoded(isa, at, lo, hi)
+	}
 	for v := range 4 {
+		if k.coded() {
+			break
+		}
 		if k.bytes() {
 			for i := range 2 {
 				VMOVDQU(k.row(0, k.super().Quants+32*(2*v+i)), lo)

@@ -18,21 +18,21 @@ func (k *tile) nibbles(r, v int, lo, hi, mask reg.VecPhysical) {
 	k.and(mask, hi, hi)
 }
 
-// offset returns the number that stored quants lie above their values; bytes are made unsigned first.
-func (k *tile) offset() int {
-	if k.bytes() {
-		return 128
-	}
-	return k.typ.Traits().Offset
-}
+// offset returns the number that unsigned quants lie above their values.
+func (k *tile) offset() int { return layout.Offset(k.typ) }
 
-// start leaves in sum what the offset makes of token t's activations: −offset·Σ. Offsets are zero or a power of two from 8 on.
+// start leaves in sum what the offset makes of token t's activations: −offset·Σ. Offsets are zero or a power of two; those below 8 need AVX-512.
 func (k *tile) start(t int, sum reg.VecPhysical) {
-	switch o := k.offset(); o {
-	case 0:
+	switch o := k.offset(); {
+	case o == 0:
 		k.zero(sum)
-	case 8:
+	case o == 8:
 		k.load(k.act(t, layout.ActNeg8), sum)
+	case o < 8:
+		VPSRAD(U8(byte(bits.Len(uint(8/o))-1)), k.act(t, layout.ActNeg8), sum)
+	case !k.vnni():
+		k.load(k.act(t, layout.ActNeg8), sum)
+		VPSLLD(U8(byte(bits.Len(uint(o/8))-1)), sum, sum)
 	default:
 		VPSLLD(U8(byte(bits.Len(uint(o/8))-1)), k.act(t, layout.ActNeg8), sum)
 	}
@@ -105,11 +105,14 @@ func (k *tile) fiveBitAVX2(isum []reg.VecPhysical) {
 				VPMADDUBSW(k.act(t, 32*v), lo, p)
 				VPMADDUBSW(k.act(t, 32*(v+4)), hi, q)
 				VPADDW(q, p, p)
-				if v == 0 {
+				if v == 0 && k.offset() == 0 {
 					VPMADDWD(constant("ones16"), p, acc)
 					continue
 				}
 				VPMADDWD(constant("ones16"), p, p)
+				if v == 0 {
+					k.start(t, acc)
+				}
 				VPADDD(p, acc, acc)
 			}
 		}

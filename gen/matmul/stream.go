@@ -126,6 +126,9 @@ func (k *tile) ask(m Mem, bytes int) {
 // superblockZ adds one superblock of one row and token with 512-bit vectors: each holds two groups, whose sums are
 // added at the end.
 func (k *tile) superblockZ(isum reg.VecPhysical) func() {
+	if k.coded() {
+		return k.codedZ(isum)
+	}
 	dw, s, m, lo, hi, mask := k.vec(), k.vec(), k.vec(), k.vec(), k.vec(), k.vec()
 	finish := func() {
 		VEXTRACTI64X4(U8(1), isum.AsZ(), lo)

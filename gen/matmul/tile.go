@@ -25,9 +25,10 @@ type tile struct {
 	xp, xs, xs3    reg.Register // activations of token 0, stride and 3×
 	n              reg.Register
 	acc, part      reg.Register
-	facc           []Op // [r*T+t], registers or stack
-	memory         bool // accumulators stay in acc
-	wide           bool // vectors are 512-bit ones
+	facc           []Op            // [r*T+t], registers or stack
+	least          reg.VecPhysical // NibbleMinima: the row's minima as words
+	memory         bool            // accumulators stay in acc
+	wide           bool            // vectors are 512-bit ones
 }
 
 var ymm = []reg.VecPhysical{
@@ -257,6 +258,10 @@ func (k *tile) supers(bytes int, body func()) {
 func (k *tile) superblock(isum []reg.VecPhysical) {
 	mark := k.next
 	switch {
+	case k.coded() && k.vnni():
+		k.codedVNNI(isum)
+	case k.coded():
+		k.codedAVX2(isum)
 	case k.bytes() && k.vnni():
 		k.eightBitVNNI(isum)
 	case k.bytes():
@@ -277,7 +282,13 @@ func (k *tile) superblock(isum []reg.VecPhysical) {
 	if k.minima() {
 		m = k.vec()
 	}
+	if k.nibbleMinima() {
+		k.least = k.vec()
+	}
 	for r := range k.r {
+		if k.nibbleMinima() {
+			k.halfMinima(r, k.least)
+		}
 		k.scales(r, dw, m, s)
 		for t := range k.t {
 			k.accumulate(r, t, isum[r*k.t+t], dw, m, s)
@@ -294,12 +305,32 @@ func (k *tile) scales(r int, dw, m, tmp reg.VecPhysical) {
 		VCVTPH2PS(k.row(r, layout.Minima), m)
 	case quant.SixBits:
 		k.sixBitScales(r, dw, m, tmp)
-	case quant.HalfBlocks:
-		VPBROADCASTW(k.row(r, k.super().Unit), dw.AsX())
-		VCVTPH2PS(dw.AsX(), dw)
+	case quant.HalfBlocks, quant.ByteBlocks, quant.SuperScale:
+		k.unit(r, k.super().Unit, dw)
+	case quant.NibbleMinima:
+		k.unit(r, k.super().Unit, dw)
+		k.unit(r, k.super().Unit+2, m)
+	case quant.Exponents:
+		VPMOVZXBD(k.row(r, 0), dw)
+		VPSLLD(U8(23), dw, dw)
+		VPMAXUD(constant("leastExponent"), dw, dw)
 	default:
 		VCVTPH2PS(k.row(r, 0), dw)
 	}
+	if n := k.typ.Traits().Halvings; n > 0 {
+		VMULPS(constant(fmt.Sprintf("halved%d", n)), dw, dw)
+	}
+	if k.typ.Traits().Scales == quant.ByteBlocks {
+		VPMOVSXBD(k.row(r, 0), tmp)
+		VCVTDQ2PS(tmp, tmp)
+		VMULPS(tmp, dw, dw)
+	}
+}
+
+// unit leaves the binary16 number at byte at of row r's superblock in every lane of dst.
+func (k *tile) unit(r, at int, dst reg.VecPhysical) {
+	VPBROADCASTW(k.row(r, at), dst.AsX())
+	VCVTPH2PS(dst.AsX(), dst)
 }
 
 // accumulate adds isum·dw·dx, and of types with minima those times Σx, to the float accumulator of (r, t). It overwrites isum and s.
@@ -307,6 +338,10 @@ func (k *tile) accumulate(r, t int, isum, dw, m, s reg.VecPhysical) {
 	VMULPS(k.act(t, layout.ActScale), dw, s)
 	VCVTDQ2PS(isum, isum)
 	acc := k.facc[r*k.t+t]
+	if k.nibbleMinima() {
+		k.accumulateHalves(t, isum, m, s, acc)
+		return
+	}
 	if !k.memory {
 		VFMADD231PS(isum, s, acc)
 		if m != nil {
@@ -319,6 +354,33 @@ func (k *tile) accumulate(r, t int, isum, dw, m, s reg.VecPhysical) {
 		k.minimum(t, m, s)
 	}
 	VMOVUPS(s, acc)
+}
+
+// accumulateHalves adds isum·s to acc and subtracts the minima of halves times their activations' sums.
+func (k *tile) accumulateHalves(t int, isum, m, s reg.VecPhysical, acc Op) {
+	sum := acc
+	if k.memory {
+		VFMADD213PS(acc, s, isum) // isum = s·isum + acc
+		sum = isum
+	} else {
+		VFMADD231PS(isum, s, acc)
+	}
+	least := s
+	if !k.memory {
+		least = isum
+	}
+	VPMADDWD(k.act(t, layout.ActPairs), k.least, least)
+	VCVTDQ2PS(least, least)
+	if k.memory {
+		tmp := k.vec()
+		VMULPS(k.act(t, layout.ActScale), m, tmp)
+		VFNMADD231PS(tmp, least, sum)
+		k.next--
+		VMOVUPS(isum, acc)
+		return
+	}
+	VMULPS(k.act(t, layout.ActScale), m, s)
+	VFNMADD231PS(s, least, sum)
 }
 
 // minimum adds m·Σx of token t to sum, or subtracts it.

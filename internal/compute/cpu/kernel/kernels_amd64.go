@@ -61,6 +61,63 @@ func avx2() *Kernels {
 		scatter: scatterQ6KAVX2,
 		block:   block{2, 2, tileQ6KAVX22x2}, panel: block{2, 3, panelQ6KAVX22x3}, expand: expandQ6KAVX2,
 	}
+	k.types[quant.Q5_0] = tiles{
+		scatter: scatterQ50AVX2,
+		block:   block{2, 2, tileQ50AVX22x2}, panel: block{2, 3, panelQ50AVX22x3}, expand: expandQ50AVX2,
+	}
+	k.types[quant.Q5_1] = tiles{
+		scatter: scatterQ51AVX2,
+		block:   block{2, 2, tileQ51AVX22x2}, panel: block{2, 3, panelQ51AVX22x3}, expand: expandQ51AVX2,
+	}
+	k.types[quant.Q2_K] = tiles{
+		scatter: scatterQ2KAVX2,
+		block:   block{2, 2, tileQ2KAVX22x2}, panel: block{2, 3, panelQ2KAVX22x3}, expand: expandQ2KAVX2,
+	}
+	k.types[quant.Q3_K] = tiles{
+		scatter: scatterQ3KAVX2,
+		block:   block{2, 2, tileQ3KAVX22x2}, panel: block{2, 3, panelQ3KAVX22x3}, expand: expandQ3KAVX2,
+	}
+	k.types[quant.IQ2_XXS] = tiles{
+		scatter: scatterIQ2XXSAVX2,
+		block:   block{2, 2, tileIQ2XXSAVX22x2}, panel: block{2, 3, panelIQ2XXSAVX22x3}, expand: expandIQ2XXSAVX2,
+	}
+	k.types[quant.IQ2_XS] = tiles{
+		scatter: scatterIQ2XSAVX2,
+		block:   block{2, 2, tileIQ2XSAVX22x2}, panel: block{2, 3, panelIQ2XSAVX22x3}, expand: expandIQ2XSAVX2,
+	}
+	k.types[quant.IQ3_XXS] = tiles{
+		scatter: scatterIQ3XXSAVX2,
+		block:   block{2, 2, tileIQ3XXSAVX22x2}, panel: block{2, 3, panelIQ3XXSAVX22x3}, expand: expandIQ3XXSAVX2,
+	}
+	k.types[quant.IQ1_S] = tiles{
+		scatter: scatterIQ1SAVX2,
+		block:   block{2, 2, tileIQ1SAVX22x2}, panel: block{2, 3, panelIQ1SAVX22x3}, expand: expandIQ1SAVX2,
+	}
+	k.types[quant.IQ4_NL] = tiles{
+		scatter: scatterIQ4NLAVX2,
+		block:   block{2, 2, tileIQ4NLAVX22x2}, panel: block{2, 3, panelIQ4NLAVX22x3}, expand: expandIQ4NLAVX2,
+	}
+	k.types[quant.IQ3_S] = tiles{
+		scatter: scatterIQ3SAVX2,
+		block:   block{2, 2, tileIQ3SAVX22x2}, panel: block{2, 3, panelIQ3SAVX22x3}, expand: expandIQ3SAVX2,
+	}
+	k.types[quant.IQ4_XS] = tiles{
+		scatter: scatterIQ4XSAVX2,
+		block:   block{2, 2, tileIQ4XSAVX22x2}, panel: block{2, 3, panelIQ4XSAVX22x3}, expand: expandIQ4XSAVX2,
+	}
+	k.types[quant.IQ1_M] = tiles{
+		scatter: scatterIQ1MAVX2,
+		block:   block{2, 2, tileIQ1MAVX22x2}, panel: block{2, 3, panelIQ1MAVX22x3}, expand: expandIQ1MAVX2,
+	}
+	k.types[quant.TQ1_0] = tiles{
+		scatter: scatterTQ10AVX2,
+		block:   block{2, 2, tileTQ10AVX22x2}, panel: block{2, 3, panelTQ10AVX22x3}, expand: expandTQ10AVX2,
+	}
+	k.types[quant.MXFP4] = tiles{
+		scatter: scatterMXFP4AVX2,
+		block:   block{2, 2, tileMXFP4AVX22x2}, panel: block{2, 3, panelMXFP4AVX22x3}, expand: expandMXFP4AVX2,
+	}
+	k.sameTypes()
 	k.types[quant.F32] = tiles{scatter: scatterF32AVX2, scatterRows: 4, one: tileF32AVX21x1, block: block{2, 4, tileF32AVX22x4}}
 	k.types[quant.F16] = tiles{scatter: scatterF16AVX2, scatterRows: 4, one: tileF16AVX21x1, block: block{2, 4, tileF16AVX22x4}}
 	k.types[quant.BF16] = tiles{scatter: scatterBF16AVX2, scatterRows: 4, one: tileBF16AVX21x1, block: block{2, 4, tileBF16AVX22x4}}
@@ -77,6 +134,11 @@ func avx2() *Kernels {
 		k.take(t, w)
 	}
 	return k
+}
+
+// sameTypes gives types the kernels of those that have the same traits: packed, they are the same.
+func (k *Kernels) sameTypes() {
+	k.types[quant.IQ2_S], k.types[quant.TQ2_0] = k.types[quant.IQ2_XS], k.types[quant.TQ1_0]
 }
 
 // vnni is for processors with AVX-512 VL and VNNI: 32 registers, VPDPBUSD. Its tiles have 256-bit vectors, which were as
@@ -109,6 +171,63 @@ func vnni() *Kernels {
 		scatter: scatterQ6KVNNI,
 		block:   block{2, 4, tileQ6KVNNI2x4}, panel: block{4, 4, panelQ6KVNNI4x4}, expand: expandQ6KVNNI,
 	}
+	k.types[quant.Q5_0] = tiles{
+		scatter: scatterQ50VNNI,
+		block:   block{4, 4, tileQ50VNNI4x4}, panel: block{4, 4, panelQ50VNNI4x4}, expand: expandQ50AVX2,
+	}
+	k.types[quant.Q5_1] = tiles{
+		scatter: scatterQ51VNNI,
+		block:   block{4, 4, tileQ51VNNI4x4}, panel: block{4, 4, panelQ51VNNI4x4}, expand: expandQ51AVX2,
+	}
+	k.types[quant.Q2_K] = tiles{
+		scatter: scatterQ2KVNNI,
+		block:   block{2, 4, tileQ2KVNNI2x4}, panel: block{4, 4, panelQ2KVNNI4x4}, expand: expandQ2KVNNI,
+	}
+	k.types[quant.Q3_K] = tiles{
+		scatter: scatterQ3KVNNI,
+		block:   block{2, 4, tileQ3KVNNI2x4}, panel: block{4, 4, panelQ3KVNNI4x4}, expand: expandQ3KVNNI,
+	}
+	k.types[quant.IQ2_XXS] = tiles{
+		scatter: scatterIQ2XXSVNNI,
+		block:   block{4, 4, tileIQ2XXSVNNI4x4}, panel: block{4, 4, panelIQ2XXSVNNI4x4}, expand: expandIQ2XXSAVX2,
+	}
+	k.types[quant.IQ2_XS] = tiles{
+		scatter: scatterIQ2XSVNNI,
+		block:   block{2, 4, tileIQ2XSVNNI2x4}, panel: block{4, 4, panelIQ2XSVNNI4x4}, expand: expandIQ2XSVNNI,
+	}
+	k.types[quant.IQ3_XXS] = tiles{
+		scatter: scatterIQ3XXSVNNI,
+		block:   block{4, 4, tileIQ3XXSVNNI4x4}, panel: block{4, 4, panelIQ3XXSVNNI4x4}, expand: expandIQ3XXSAVX2,
+	}
+	k.types[quant.IQ1_S] = tiles{
+		scatter: scatterIQ1SVNNI,
+		block:   block{4, 4, tileIQ1SVNNI4x4}, panel: block{4, 4, panelIQ1SVNNI4x4}, expand: expandIQ1SAVX2,
+	}
+	k.types[quant.IQ4_NL] = tiles{
+		scatter: scatterIQ4NLVNNI,
+		block:   block{4, 4, tileIQ4NLVNNI4x4}, panel: block{4, 4, panelIQ4NLVNNI4x4}, expand: expandIQ4NLVNNI,
+	}
+	k.types[quant.IQ3_S] = tiles{
+		scatter: scatterIQ3SVNNI,
+		block:   block{4, 4, tileIQ3SVNNI4x4}, panel: block{4, 4, panelIQ3SVNNI4x4}, expand: expandIQ3SAVX2,
+	}
+	k.types[quant.IQ4_XS] = tiles{
+		scatter: scatterIQ4XSVNNI,
+		block:   block{4, 4, tileIQ4XSVNNI4x4}, panel: block{4, 4, panelIQ4XSVNNI4x4}, expand: expandIQ4XSVNNI,
+	}
+	k.types[quant.IQ1_M] = tiles{
+		scatter: scatterIQ1MVNNI,
+		block:   block{2, 4, tileIQ1MVNNI2x4}, panel: block{4, 4, panelIQ1MVNNI4x4}, expand: expandIQ1MVNNI,
+	}
+	k.types[quant.TQ1_0] = tiles{
+		scatter: scatterTQ10VNNI,
+		block:   block{4, 4, tileTQ10VNNI4x4}, panel: block{4, 4, panelTQ10VNNI4x4}, expand: expandTQ10AVX2,
+	}
+	k.types[quant.MXFP4] = tiles{
+		scatter: scatterMXFP4VNNI,
+		block:   block{4, 4, tileMXFP4VNNI4x4}, panel: block{4, 4, panelMXFP4VNNI4x4}, expand: expandMXFP4AVX2,
+	}
+	k.sameTypes()
 	for t, f := range map[quant.Type]block{quant.F32: {4, 4, tileF32VNNI4x4}, quant.F16: {4, 4, tileF16VNNI4x4}, quant.BF16: {4, 4, tileBF16VNNI4x4}} {
 		k.types[t].block = f
 	}

@@ -44,6 +44,48 @@ func panelQ41AVX22x3(out *float32, outStride uintptr, w *byte, rowBytes uintptr,
 // expandQ41AVX2 writes n superblocks of a packed Q4_1 row as a panel's. Scalar twin: superblock in unpack.go.
 func expandQ41AVX2(dst *byte, w *byte, n uintptr)
 
+// tileQ50AVX22x2 computes out[t][r] of 2 Q5_0 rows and 2 tokens. Scalar twin: tileGeneric in matmul_generic.go.
+func tileQ50AVX22x2(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
+
+// tileQ50AVX24x1 computes out[t][r] of 4 Q5_0 rows and 1 tokens. Scalar twin: tileGeneric in matmul_generic.go.
+func tileQ50AVX24x1(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr)
+
+// streamQ50AVX2 computes one token's products with consecutive rows of Q5_0. Scalar twin: tileGeneric in matmul_generic.go.
+func streamQ50AVX2(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
+
+// farQ50AVX2 computes one token's products with consecutive rows of Q5_0. Scalar twin: tileGeneric in matmul_generic.go.
+func farQ50AVX2(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
+
+// scatterQ50AVX2 computes one token's products with rows chosen by index of Q5_0. Scalar twin: tileGeneric in matmul_generic.go.
+func scatterQ50AVX2(out *float32, w *byte, rowBytes uintptr, index *int32, x *byte, n uintptr, rows uintptr)
+
+// panelQ50AVX22x3 computes out[t][r] of 2 Q5_0 rows and 3 tokens. Scalar twin: tileGeneric in matmul_generic.go.
+func panelQ50AVX22x3(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
+
+// expandQ50AVX2 writes n superblocks of a packed Q5_0 row as a panel's. Scalar twin: superblock in unpack.go.
+func expandQ50AVX2(dst *byte, w *byte, n uintptr)
+
+// tileQ51AVX22x2 computes out[t][r] of 2 Q5_1 rows and 2 tokens. Scalar twin: tileGeneric in matmul_generic.go.
+func tileQ51AVX22x2(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
+
+// tileQ51AVX24x1 computes out[t][r] of 4 Q5_1 rows and 1 tokens. Scalar twin: tileGeneric in matmul_generic.go.
+func tileQ51AVX24x1(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr)
+
+// streamQ51AVX2 computes one token's products with consecutive rows of Q5_1. Scalar twin: tileGeneric in matmul_generic.go.
+func streamQ51AVX2(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
+
+// farQ51AVX2 computes one token's products with consecutive rows of Q5_1. Scalar twin: tileGeneric in matmul_generic.go.
+func farQ51AVX2(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
+
+// scatterQ51AVX2 computes one token's products with rows chosen by index of Q5_1. Scalar twin: tileGeneric in matmul_generic.go.
+func scatterQ51AVX2(out *float32, w *byte, rowBytes uintptr, index *int32, x *byte, n uintptr, rows uintptr)
+
+// panelQ51AVX22x3 computes out[t][r] of 2 Q5_1 rows and 3 tokens. Scalar twin: tileGeneric in matmul_generic.go.
+func panelQ51AVX22x3(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
+
+// expandQ51AVX2 writes n superblocks of a packed Q5_1 row as a panel's. Scalar twin: superblock in unpack.go.
+func expandQ51AVX2(dst *byte, w *byte, n uintptr)
+
 // tileQ80AVX22x2 computes out[t][r] of 2 Q8_0 rows and 2 tokens. Scalar twin: tileGeneric in matmul_generic.go.
 func tileQ80AVX22x2(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
 
@@ -64,6 +106,48 @@ func panelQ80AVX22x3(out *float32, outStride uintptr, w *byte, rowBytes uintptr,
 
 // expandQ80AVX2 writes n superblocks of a packed Q8_0 row as a panel's. Scalar twin: superblock in unpack.go.
 func expandQ80AVX2(dst *byte, w *byte, n uintptr)
+
+// tileQ2KAVX22x2 computes out[t][r] of 2 Q2_K rows and 2 tokens. Scalar twin: tileGeneric in matmul_generic.go.
+func tileQ2KAVX22x2(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
+
+// tileQ2KAVX24x1 computes out[t][r] of 4 Q2_K rows and 1 tokens. Scalar twin: tileGeneric in matmul_generic.go.
+func tileQ2KAVX24x1(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr)
+
+// streamQ2KAVX2 computes one token's products with consecutive rows of Q2_K. Scalar twin: tileGeneric in matmul_generic.go.
+func streamQ2KAVX2(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
+
+// farQ2KAVX2 computes one token's products with consecutive rows of Q2_K. Scalar twin: tileGeneric in matmul_generic.go.
+func farQ2KAVX2(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
+
+// scatterQ2KAVX2 computes one token's products with rows chosen by index of Q2_K. Scalar twin: tileGeneric in matmul_generic.go.
+func scatterQ2KAVX2(out *float32, w *byte, rowBytes uintptr, index *int32, x *byte, n uintptr, rows uintptr)
+
+// panelQ2KAVX22x3 computes out[t][r] of 2 Q2_K rows and 3 tokens. Scalar twin: tileGeneric in matmul_generic.go.
+func panelQ2KAVX22x3(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
+
+// expandQ2KAVX2 writes n superblocks of a packed Q2_K row as a panel's. Scalar twin: superblock in unpack.go.
+func expandQ2KAVX2(dst *byte, w *byte, n uintptr)
+
+// tileQ3KAVX22x2 computes out[t][r] of 2 Q3_K rows and 2 tokens. Scalar twin: tileGeneric in matmul_generic.go.
+func tileQ3KAVX22x2(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
+
+// tileQ3KAVX24x1 computes out[t][r] of 4 Q3_K rows and 1 tokens. Scalar twin: tileGeneric in matmul_generic.go.
+func tileQ3KAVX24x1(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr)
+
+// streamQ3KAVX2 computes one token's products with consecutive rows of Q3_K. Scalar twin: tileGeneric in matmul_generic.go.
+func streamQ3KAVX2(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
+
+// farQ3KAVX2 computes one token's products with consecutive rows of Q3_K. Scalar twin: tileGeneric in matmul_generic.go.
+func farQ3KAVX2(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
+
+// scatterQ3KAVX2 computes one token's products with rows chosen by index of Q3_K. Scalar twin: tileGeneric in matmul_generic.go.
+func scatterQ3KAVX2(out *float32, w *byte, rowBytes uintptr, index *int32, x *byte, n uintptr, rows uintptr)
+
+// panelQ3KAVX22x3 computes out[t][r] of 2 Q3_K rows and 3 tokens. Scalar twin: tileGeneric in matmul_generic.go.
+func panelQ3KAVX22x3(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
+
+// expandQ3KAVX2 writes n superblocks of a packed Q3_K row as a panel's. Scalar twin: superblock in unpack.go.
+func expandQ3KAVX2(dst *byte, w *byte, n uintptr)
 
 // tileQ4KAVX22x2 computes out[t][r] of 2 Q4_K rows and 2 tokens. Scalar twin: tileGeneric in matmul_generic.go.
 func tileQ4KAVX22x2(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
@@ -128,6 +212,216 @@ func panelQ6KAVX22x3(out *float32, outStride uintptr, w *byte, rowBytes uintptr,
 // expandQ6KAVX2 writes n superblocks of a packed Q6_K row as a panel's. Scalar twin: superblock in unpack.go.
 func expandQ6KAVX2(dst *byte, w *byte, n uintptr)
 
+// tileIQ2XXSAVX22x2 computes out[t][r] of 2 IQ2_XXS rows and 2 tokens. Scalar twin: tileGeneric in matmul_generic.go.
+func tileIQ2XXSAVX22x2(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
+
+// tileIQ2XXSAVX24x1 computes out[t][r] of 4 IQ2_XXS rows and 1 tokens. Scalar twin: tileGeneric in matmul_generic.go.
+func tileIQ2XXSAVX24x1(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr)
+
+// streamIQ2XXSAVX2 computes one token's products with consecutive rows of IQ2_XXS. Scalar twin: tileGeneric in matmul_generic.go.
+func streamIQ2XXSAVX2(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
+
+// farIQ2XXSAVX2 computes one token's products with consecutive rows of IQ2_XXS. Scalar twin: tileGeneric in matmul_generic.go.
+func farIQ2XXSAVX2(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
+
+// scatterIQ2XXSAVX2 computes one token's products with rows chosen by index of IQ2_XXS. Scalar twin: tileGeneric in matmul_generic.go.
+func scatterIQ2XXSAVX2(out *float32, w *byte, rowBytes uintptr, index *int32, x *byte, n uintptr, rows uintptr)
+
+// panelIQ2XXSAVX22x3 computes out[t][r] of 2 IQ2_XXS rows and 3 tokens. Scalar twin: tileGeneric in matmul_generic.go.
+func panelIQ2XXSAVX22x3(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
+
+// expandIQ2XXSAVX2 writes n superblocks of a packed IQ2_XXS row as a panel's. Scalar twin: superblock in unpack.go.
+func expandIQ2XXSAVX2(dst *byte, w *byte, n uintptr)
+
+// tileIQ2XSAVX22x2 computes out[t][r] of 2 IQ2_XS rows and 2 tokens. Scalar twin: tileGeneric in matmul_generic.go.
+func tileIQ2XSAVX22x2(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
+
+// tileIQ2XSAVX24x1 computes out[t][r] of 4 IQ2_XS rows and 1 tokens. Scalar twin: tileGeneric in matmul_generic.go.
+func tileIQ2XSAVX24x1(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr)
+
+// streamIQ2XSAVX2 computes one token's products with consecutive rows of IQ2_XS. Scalar twin: tileGeneric in matmul_generic.go.
+func streamIQ2XSAVX2(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
+
+// farIQ2XSAVX2 computes one token's products with consecutive rows of IQ2_XS. Scalar twin: tileGeneric in matmul_generic.go.
+func farIQ2XSAVX2(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
+
+// scatterIQ2XSAVX2 computes one token's products with rows chosen by index of IQ2_XS. Scalar twin: tileGeneric in matmul_generic.go.
+func scatterIQ2XSAVX2(out *float32, w *byte, rowBytes uintptr, index *int32, x *byte, n uintptr, rows uintptr)
+
+// panelIQ2XSAVX22x3 computes out[t][r] of 2 IQ2_XS rows and 3 tokens. Scalar twin: tileGeneric in matmul_generic.go.
+func panelIQ2XSAVX22x3(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
+
+// expandIQ2XSAVX2 writes n superblocks of a packed IQ2_XS row as a panel's. Scalar twin: superblock in unpack.go.
+func expandIQ2XSAVX2(dst *byte, w *byte, n uintptr)
+
+// tileIQ3XXSAVX22x2 computes out[t][r] of 2 IQ3_XXS rows and 2 tokens. Scalar twin: tileGeneric in matmul_generic.go.
+func tileIQ3XXSAVX22x2(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
+
+// tileIQ3XXSAVX24x1 computes out[t][r] of 4 IQ3_XXS rows and 1 tokens. Scalar twin: tileGeneric in matmul_generic.go.
+func tileIQ3XXSAVX24x1(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr)
+
+// streamIQ3XXSAVX2 computes one token's products with consecutive rows of IQ3_XXS. Scalar twin: tileGeneric in matmul_generic.go.
+func streamIQ3XXSAVX2(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
+
+// farIQ3XXSAVX2 computes one token's products with consecutive rows of IQ3_XXS. Scalar twin: tileGeneric in matmul_generic.go.
+func farIQ3XXSAVX2(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
+
+// scatterIQ3XXSAVX2 computes one token's products with rows chosen by index of IQ3_XXS. Scalar twin: tileGeneric in matmul_generic.go.
+func scatterIQ3XXSAVX2(out *float32, w *byte, rowBytes uintptr, index *int32, x *byte, n uintptr, rows uintptr)
+
+// panelIQ3XXSAVX22x3 computes out[t][r] of 2 IQ3_XXS rows and 3 tokens. Scalar twin: tileGeneric in matmul_generic.go.
+func panelIQ3XXSAVX22x3(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
+
+// expandIQ3XXSAVX2 writes n superblocks of a packed IQ3_XXS row as a panel's. Scalar twin: superblock in unpack.go.
+func expandIQ3XXSAVX2(dst *byte, w *byte, n uintptr)
+
+// tileIQ1SAVX22x2 computes out[t][r] of 2 IQ1_S rows and 2 tokens. Scalar twin: tileGeneric in matmul_generic.go.
+func tileIQ1SAVX22x2(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
+
+// tileIQ1SAVX24x1 computes out[t][r] of 4 IQ1_S rows and 1 tokens. Scalar twin: tileGeneric in matmul_generic.go.
+func tileIQ1SAVX24x1(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr)
+
+// streamIQ1SAVX2 computes one token's products with consecutive rows of IQ1_S. Scalar twin: tileGeneric in matmul_generic.go.
+func streamIQ1SAVX2(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
+
+// farIQ1SAVX2 computes one token's products with consecutive rows of IQ1_S. Scalar twin: tileGeneric in matmul_generic.go.
+func farIQ1SAVX2(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
+
+// scatterIQ1SAVX2 computes one token's products with rows chosen by index of IQ1_S. Scalar twin: tileGeneric in matmul_generic.go.
+func scatterIQ1SAVX2(out *float32, w *byte, rowBytes uintptr, index *int32, x *byte, n uintptr, rows uintptr)
+
+// panelIQ1SAVX22x3 computes out[t][r] of 2 IQ1_S rows and 3 tokens. Scalar twin: tileGeneric in matmul_generic.go.
+func panelIQ1SAVX22x3(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
+
+// expandIQ1SAVX2 writes n superblocks of a packed IQ1_S row as a panel's. Scalar twin: superblock in unpack.go.
+func expandIQ1SAVX2(dst *byte, w *byte, n uintptr)
+
+// tileIQ4NLAVX22x2 computes out[t][r] of 2 IQ4_NL rows and 2 tokens. Scalar twin: tileGeneric in matmul_generic.go.
+func tileIQ4NLAVX22x2(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
+
+// tileIQ4NLAVX24x1 computes out[t][r] of 4 IQ4_NL rows and 1 tokens. Scalar twin: tileGeneric in matmul_generic.go.
+func tileIQ4NLAVX24x1(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr)
+
+// streamIQ4NLAVX2 computes one token's products with consecutive rows of IQ4_NL. Scalar twin: tileGeneric in matmul_generic.go.
+func streamIQ4NLAVX2(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
+
+// farIQ4NLAVX2 computes one token's products with consecutive rows of IQ4_NL. Scalar twin: tileGeneric in matmul_generic.go.
+func farIQ4NLAVX2(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
+
+// scatterIQ4NLAVX2 computes one token's products with rows chosen by index of IQ4_NL. Scalar twin: tileGeneric in matmul_generic.go.
+func scatterIQ4NLAVX2(out *float32, w *byte, rowBytes uintptr, index *int32, x *byte, n uintptr, rows uintptr)
+
+// panelIQ4NLAVX22x3 computes out[t][r] of 2 IQ4_NL rows and 3 tokens. Scalar twin: tileGeneric in matmul_generic.go.
+func panelIQ4NLAVX22x3(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
+
+// expandIQ4NLAVX2 writes n superblocks of a packed IQ4_NL row as a panel's. Scalar twin: superblock in unpack.go.
+func expandIQ4NLAVX2(dst *byte, w *byte, n uintptr)
+
+// tileIQ3SAVX22x2 computes out[t][r] of 2 IQ3_S rows and 2 tokens. Scalar twin: tileGeneric in matmul_generic.go.
+func tileIQ3SAVX22x2(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
+
+// tileIQ3SAVX24x1 computes out[t][r] of 4 IQ3_S rows and 1 tokens. Scalar twin: tileGeneric in matmul_generic.go.
+func tileIQ3SAVX24x1(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr)
+
+// streamIQ3SAVX2 computes one token's products with consecutive rows of IQ3_S. Scalar twin: tileGeneric in matmul_generic.go.
+func streamIQ3SAVX2(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
+
+// farIQ3SAVX2 computes one token's products with consecutive rows of IQ3_S. Scalar twin: tileGeneric in matmul_generic.go.
+func farIQ3SAVX2(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
+
+// scatterIQ3SAVX2 computes one token's products with rows chosen by index of IQ3_S. Scalar twin: tileGeneric in matmul_generic.go.
+func scatterIQ3SAVX2(out *float32, w *byte, rowBytes uintptr, index *int32, x *byte, n uintptr, rows uintptr)
+
+// panelIQ3SAVX22x3 computes out[t][r] of 2 IQ3_S rows and 3 tokens. Scalar twin: tileGeneric in matmul_generic.go.
+func panelIQ3SAVX22x3(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
+
+// expandIQ3SAVX2 writes n superblocks of a packed IQ3_S row as a panel's. Scalar twin: superblock in unpack.go.
+func expandIQ3SAVX2(dst *byte, w *byte, n uintptr)
+
+// tileIQ4XSAVX22x2 computes out[t][r] of 2 IQ4_XS rows and 2 tokens. Scalar twin: tileGeneric in matmul_generic.go.
+func tileIQ4XSAVX22x2(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
+
+// tileIQ4XSAVX24x1 computes out[t][r] of 4 IQ4_XS rows and 1 tokens. Scalar twin: tileGeneric in matmul_generic.go.
+func tileIQ4XSAVX24x1(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr)
+
+// streamIQ4XSAVX2 computes one token's products with consecutive rows of IQ4_XS. Scalar twin: tileGeneric in matmul_generic.go.
+func streamIQ4XSAVX2(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
+
+// farIQ4XSAVX2 computes one token's products with consecutive rows of IQ4_XS. Scalar twin: tileGeneric in matmul_generic.go.
+func farIQ4XSAVX2(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
+
+// scatterIQ4XSAVX2 computes one token's products with rows chosen by index of IQ4_XS. Scalar twin: tileGeneric in matmul_generic.go.
+func scatterIQ4XSAVX2(out *float32, w *byte, rowBytes uintptr, index *int32, x *byte, n uintptr, rows uintptr)
+
+// panelIQ4XSAVX22x3 computes out[t][r] of 2 IQ4_XS rows and 3 tokens. Scalar twin: tileGeneric in matmul_generic.go.
+func panelIQ4XSAVX22x3(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
+
+// expandIQ4XSAVX2 writes n superblocks of a packed IQ4_XS row as a panel's. Scalar twin: superblock in unpack.go.
+func expandIQ4XSAVX2(dst *byte, w *byte, n uintptr)
+
+// tileIQ1MAVX22x2 computes out[t][r] of 2 IQ1_M rows and 2 tokens. Scalar twin: tileGeneric in matmul_generic.go.
+func tileIQ1MAVX22x2(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
+
+// tileIQ1MAVX24x1 computes out[t][r] of 4 IQ1_M rows and 1 tokens. Scalar twin: tileGeneric in matmul_generic.go.
+func tileIQ1MAVX24x1(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr)
+
+// streamIQ1MAVX2 computes one token's products with consecutive rows of IQ1_M. Scalar twin: tileGeneric in matmul_generic.go.
+func streamIQ1MAVX2(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
+
+// farIQ1MAVX2 computes one token's products with consecutive rows of IQ1_M. Scalar twin: tileGeneric in matmul_generic.go.
+func farIQ1MAVX2(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
+
+// scatterIQ1MAVX2 computes one token's products with rows chosen by index of IQ1_M. Scalar twin: tileGeneric in matmul_generic.go.
+func scatterIQ1MAVX2(out *float32, w *byte, rowBytes uintptr, index *int32, x *byte, n uintptr, rows uintptr)
+
+// panelIQ1MAVX22x3 computes out[t][r] of 2 IQ1_M rows and 3 tokens. Scalar twin: tileGeneric in matmul_generic.go.
+func panelIQ1MAVX22x3(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
+
+// expandIQ1MAVX2 writes n superblocks of a packed IQ1_M row as a panel's. Scalar twin: superblock in unpack.go.
+func expandIQ1MAVX2(dst *byte, w *byte, n uintptr)
+
+// tileTQ10AVX22x2 computes out[t][r] of 2 TQ1_0 rows and 2 tokens. Scalar twin: tileGeneric in matmul_generic.go.
+func tileTQ10AVX22x2(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
+
+// tileTQ10AVX24x1 computes out[t][r] of 4 TQ1_0 rows and 1 tokens. Scalar twin: tileGeneric in matmul_generic.go.
+func tileTQ10AVX24x1(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr)
+
+// streamTQ10AVX2 computes one token's products with consecutive rows of TQ1_0. Scalar twin: tileGeneric in matmul_generic.go.
+func streamTQ10AVX2(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
+
+// farTQ10AVX2 computes one token's products with consecutive rows of TQ1_0. Scalar twin: tileGeneric in matmul_generic.go.
+func farTQ10AVX2(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
+
+// scatterTQ10AVX2 computes one token's products with rows chosen by index of TQ1_0. Scalar twin: tileGeneric in matmul_generic.go.
+func scatterTQ10AVX2(out *float32, w *byte, rowBytes uintptr, index *int32, x *byte, n uintptr, rows uintptr)
+
+// panelTQ10AVX22x3 computes out[t][r] of 2 TQ1_0 rows and 3 tokens. Scalar twin: tileGeneric in matmul_generic.go.
+func panelTQ10AVX22x3(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
+
+// expandTQ10AVX2 writes n superblocks of a packed TQ1_0 row as a panel's. Scalar twin: superblock in unpack.go.
+func expandTQ10AVX2(dst *byte, w *byte, n uintptr)
+
+// tileMXFP4AVX22x2 computes out[t][r] of 2 MXFP4 rows and 2 tokens. Scalar twin: tileGeneric in matmul_generic.go.
+func tileMXFP4AVX22x2(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
+
+// tileMXFP4AVX24x1 computes out[t][r] of 4 MXFP4 rows and 1 tokens. Scalar twin: tileGeneric in matmul_generic.go.
+func tileMXFP4AVX24x1(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr)
+
+// streamMXFP4AVX2 computes one token's products with consecutive rows of MXFP4. Scalar twin: tileGeneric in matmul_generic.go.
+func streamMXFP4AVX2(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
+
+// farMXFP4AVX2 computes one token's products with consecutive rows of MXFP4. Scalar twin: tileGeneric in matmul_generic.go.
+func farMXFP4AVX2(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
+
+// scatterMXFP4AVX2 computes one token's products with rows chosen by index of MXFP4. Scalar twin: tileGeneric in matmul_generic.go.
+func scatterMXFP4AVX2(out *float32, w *byte, rowBytes uintptr, index *int32, x *byte, n uintptr, rows uintptr)
+
+// panelMXFP4AVX22x3 computes out[t][r] of 2 MXFP4 rows and 3 tokens. Scalar twin: tileGeneric in matmul_generic.go.
+func panelMXFP4AVX22x3(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
+
+// expandMXFP4AVX2 writes n superblocks of a packed MXFP4 row as a panel's. Scalar twin: superblock in unpack.go.
+func expandMXFP4AVX2(dst *byte, w *byte, n uintptr)
+
 // tileQ40VNNI4x4 computes out[t][r] of 4 Q4_0 rows and 4 tokens. Scalar twin: tileGeneric in matmul_generic.go.
 func tileQ40VNNI4x4(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
 
@@ -164,6 +458,42 @@ func scatterQ41VNNI(out *float32, w *byte, rowBytes uintptr, index *int32, x *by
 // panelQ41VNNI4x4 computes out[t][r] of 4 Q4_1 rows and 4 tokens. Scalar twin: tileGeneric in matmul_generic.go.
 func panelQ41VNNI4x4(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
 
+// tileQ50VNNI4x4 computes out[t][r] of 4 Q5_0 rows and 4 tokens. Scalar twin: tileGeneric in matmul_generic.go.
+func tileQ50VNNI4x4(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
+
+// tileQ50VNNI4x1 computes out[t][r] of 4 Q5_0 rows and 1 tokens. Scalar twin: tileGeneric in matmul_generic.go.
+func tileQ50VNNI4x1(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr)
+
+// streamQ50VNNI computes one token's products with consecutive rows of Q5_0. Scalar twin: tileGeneric in matmul_generic.go.
+func streamQ50VNNI(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
+
+// farQ50VNNI computes one token's products with consecutive rows of Q5_0. Scalar twin: tileGeneric in matmul_generic.go.
+func farQ50VNNI(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
+
+// scatterQ50VNNI computes one token's products with rows chosen by index of Q5_0. Scalar twin: tileGeneric in matmul_generic.go.
+func scatterQ50VNNI(out *float32, w *byte, rowBytes uintptr, index *int32, x *byte, n uintptr, rows uintptr)
+
+// panelQ50VNNI4x4 computes out[t][r] of 4 Q5_0 rows and 4 tokens. Scalar twin: tileGeneric in matmul_generic.go.
+func panelQ50VNNI4x4(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
+
+// tileQ51VNNI4x4 computes out[t][r] of 4 Q5_1 rows and 4 tokens. Scalar twin: tileGeneric in matmul_generic.go.
+func tileQ51VNNI4x4(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
+
+// tileQ51VNNI4x1 computes out[t][r] of 4 Q5_1 rows and 1 tokens. Scalar twin: tileGeneric in matmul_generic.go.
+func tileQ51VNNI4x1(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr)
+
+// streamQ51VNNI computes one token's products with consecutive rows of Q5_1. Scalar twin: tileGeneric in matmul_generic.go.
+func streamQ51VNNI(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
+
+// farQ51VNNI computes one token's products with consecutive rows of Q5_1. Scalar twin: tileGeneric in matmul_generic.go.
+func farQ51VNNI(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
+
+// scatterQ51VNNI computes one token's products with rows chosen by index of Q5_1. Scalar twin: tileGeneric in matmul_generic.go.
+func scatterQ51VNNI(out *float32, w *byte, rowBytes uintptr, index *int32, x *byte, n uintptr, rows uintptr)
+
+// panelQ51VNNI4x4 computes out[t][r] of 4 Q5_1 rows and 4 tokens. Scalar twin: tileGeneric in matmul_generic.go.
+func panelQ51VNNI4x4(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
+
 // tileQ80VNNI4x4 computes out[t][r] of 4 Q8_0 rows and 4 tokens. Scalar twin: tileGeneric in matmul_generic.go.
 func tileQ80VNNI4x4(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
 
@@ -184,6 +514,48 @@ func panelQ80VNNI4x4(out *float32, outStride uintptr, w *byte, rowBytes uintptr,
 
 // expandQ80VNNI writes n superblocks of a packed Q8_0 row as a panel's. Scalar twin: superblock in unpack.go.
 func expandQ80VNNI(dst *byte, w *byte, n uintptr)
+
+// tileQ2KVNNI2x4 computes out[t][r] of 2 Q2_K rows and 4 tokens. Scalar twin: tileGeneric in matmul_generic.go.
+func tileQ2KVNNI2x4(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
+
+// tileQ2KVNNI4x1 computes out[t][r] of 4 Q2_K rows and 1 tokens. Scalar twin: tileGeneric in matmul_generic.go.
+func tileQ2KVNNI4x1(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr)
+
+// streamQ2KVNNI computes one token's products with consecutive rows of Q2_K. Scalar twin: tileGeneric in matmul_generic.go.
+func streamQ2KVNNI(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
+
+// farQ2KVNNI computes one token's products with consecutive rows of Q2_K. Scalar twin: tileGeneric in matmul_generic.go.
+func farQ2KVNNI(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
+
+// scatterQ2KVNNI computes one token's products with rows chosen by index of Q2_K. Scalar twin: tileGeneric in matmul_generic.go.
+func scatterQ2KVNNI(out *float32, w *byte, rowBytes uintptr, index *int32, x *byte, n uintptr, rows uintptr)
+
+// panelQ2KVNNI4x4 computes out[t][r] of 4 Q2_K rows and 4 tokens. Scalar twin: tileGeneric in matmul_generic.go.
+func panelQ2KVNNI4x4(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
+
+// expandQ2KVNNI writes n superblocks of a packed Q2_K row as a panel's. Scalar twin: superblock in unpack.go.
+func expandQ2KVNNI(dst *byte, w *byte, n uintptr)
+
+// tileQ3KVNNI2x4 computes out[t][r] of 2 Q3_K rows and 4 tokens. Scalar twin: tileGeneric in matmul_generic.go.
+func tileQ3KVNNI2x4(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
+
+// tileQ3KVNNI4x1 computes out[t][r] of 4 Q3_K rows and 1 tokens. Scalar twin: tileGeneric in matmul_generic.go.
+func tileQ3KVNNI4x1(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr)
+
+// streamQ3KVNNI computes one token's products with consecutive rows of Q3_K. Scalar twin: tileGeneric in matmul_generic.go.
+func streamQ3KVNNI(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
+
+// farQ3KVNNI computes one token's products with consecutive rows of Q3_K. Scalar twin: tileGeneric in matmul_generic.go.
+func farQ3KVNNI(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
+
+// scatterQ3KVNNI computes one token's products with rows chosen by index of Q3_K. Scalar twin: tileGeneric in matmul_generic.go.
+func scatterQ3KVNNI(out *float32, w *byte, rowBytes uintptr, index *int32, x *byte, n uintptr, rows uintptr)
+
+// panelQ3KVNNI4x4 computes out[t][r] of 4 Q3_K rows and 4 tokens. Scalar twin: tileGeneric in matmul_generic.go.
+func panelQ3KVNNI4x4(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
+
+// expandQ3KVNNI writes n superblocks of a packed Q3_K row as a panel's. Scalar twin: superblock in unpack.go.
+func expandQ3KVNNI(dst *byte, w *byte, n uintptr)
 
 // tileQ4KVNNI4x4 computes out[t][r] of 4 Q4_K rows and 4 tokens. Scalar twin: tileGeneric in matmul_generic.go.
 func tileQ4KVNNI4x4(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
@@ -241,6 +613,198 @@ func panelQ6KVNNI4x4(out *float32, outStride uintptr, w *byte, rowBytes uintptr,
 
 // expandQ6KVNNI writes n superblocks of a packed Q6_K row as a panel's. Scalar twin: superblock in unpack.go.
 func expandQ6KVNNI(dst *byte, w *byte, n uintptr)
+
+// tileIQ2XXSVNNI4x4 computes out[t][r] of 4 IQ2_XXS rows and 4 tokens. Scalar twin: tileGeneric in matmul_generic.go.
+func tileIQ2XXSVNNI4x4(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
+
+// tileIQ2XXSVNNI4x1 computes out[t][r] of 4 IQ2_XXS rows and 1 tokens. Scalar twin: tileGeneric in matmul_generic.go.
+func tileIQ2XXSVNNI4x1(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr)
+
+// streamIQ2XXSVNNI computes one token's products with consecutive rows of IQ2_XXS. Scalar twin: tileGeneric in matmul_generic.go.
+func streamIQ2XXSVNNI(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
+
+// farIQ2XXSVNNI computes one token's products with consecutive rows of IQ2_XXS. Scalar twin: tileGeneric in matmul_generic.go.
+func farIQ2XXSVNNI(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
+
+// scatterIQ2XXSVNNI computes one token's products with rows chosen by index of IQ2_XXS. Scalar twin: tileGeneric in matmul_generic.go.
+func scatterIQ2XXSVNNI(out *float32, w *byte, rowBytes uintptr, index *int32, x *byte, n uintptr, rows uintptr)
+
+// panelIQ2XXSVNNI4x4 computes out[t][r] of 4 IQ2_XXS rows and 4 tokens. Scalar twin: tileGeneric in matmul_generic.go.
+func panelIQ2XXSVNNI4x4(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
+
+// tileIQ2XSVNNI2x4 computes out[t][r] of 2 IQ2_XS rows and 4 tokens. Scalar twin: tileGeneric in matmul_generic.go.
+func tileIQ2XSVNNI2x4(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
+
+// tileIQ2XSVNNI4x1 computes out[t][r] of 4 IQ2_XS rows and 1 tokens. Scalar twin: tileGeneric in matmul_generic.go.
+func tileIQ2XSVNNI4x1(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr)
+
+// streamIQ2XSVNNI computes one token's products with consecutive rows of IQ2_XS. Scalar twin: tileGeneric in matmul_generic.go.
+func streamIQ2XSVNNI(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
+
+// farIQ2XSVNNI computes one token's products with consecutive rows of IQ2_XS. Scalar twin: tileGeneric in matmul_generic.go.
+func farIQ2XSVNNI(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
+
+// scatterIQ2XSVNNI computes one token's products with rows chosen by index of IQ2_XS. Scalar twin: tileGeneric in matmul_generic.go.
+func scatterIQ2XSVNNI(out *float32, w *byte, rowBytes uintptr, index *int32, x *byte, n uintptr, rows uintptr)
+
+// panelIQ2XSVNNI4x4 computes out[t][r] of 4 IQ2_XS rows and 4 tokens. Scalar twin: tileGeneric in matmul_generic.go.
+func panelIQ2XSVNNI4x4(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
+
+// expandIQ2XSVNNI writes n superblocks of a packed IQ2_XS row as a panel's. Scalar twin: superblock in unpack.go.
+func expandIQ2XSVNNI(dst *byte, w *byte, n uintptr)
+
+// tileIQ3XXSVNNI4x4 computes out[t][r] of 4 IQ3_XXS rows and 4 tokens. Scalar twin: tileGeneric in matmul_generic.go.
+func tileIQ3XXSVNNI4x4(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
+
+// tileIQ3XXSVNNI4x1 computes out[t][r] of 4 IQ3_XXS rows and 1 tokens. Scalar twin: tileGeneric in matmul_generic.go.
+func tileIQ3XXSVNNI4x1(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr)
+
+// streamIQ3XXSVNNI computes one token's products with consecutive rows of IQ3_XXS. Scalar twin: tileGeneric in matmul_generic.go.
+func streamIQ3XXSVNNI(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
+
+// farIQ3XXSVNNI computes one token's products with consecutive rows of IQ3_XXS. Scalar twin: tileGeneric in matmul_generic.go.
+func farIQ3XXSVNNI(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
+
+// scatterIQ3XXSVNNI computes one token's products with rows chosen by index of IQ3_XXS. Scalar twin: tileGeneric in matmul_generic.go.
+func scatterIQ3XXSVNNI(out *float32, w *byte, rowBytes uintptr, index *int32, x *byte, n uintptr, rows uintptr)
+
+// panelIQ3XXSVNNI4x4 computes out[t][r] of 4 IQ3_XXS rows and 4 tokens. Scalar twin: tileGeneric in matmul_generic.go.
+func panelIQ3XXSVNNI4x4(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
+
+// tileIQ1SVNNI4x4 computes out[t][r] of 4 IQ1_S rows and 4 tokens. Scalar twin: tileGeneric in matmul_generic.go.
+func tileIQ1SVNNI4x4(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
+
+// tileIQ1SVNNI4x1 computes out[t][r] of 4 IQ1_S rows and 1 tokens. Scalar twin: tileGeneric in matmul_generic.go.
+func tileIQ1SVNNI4x1(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr)
+
+// streamIQ1SVNNI computes one token's products with consecutive rows of IQ1_S. Scalar twin: tileGeneric in matmul_generic.go.
+func streamIQ1SVNNI(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
+
+// farIQ1SVNNI computes one token's products with consecutive rows of IQ1_S. Scalar twin: tileGeneric in matmul_generic.go.
+func farIQ1SVNNI(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
+
+// scatterIQ1SVNNI computes one token's products with rows chosen by index of IQ1_S. Scalar twin: tileGeneric in matmul_generic.go.
+func scatterIQ1SVNNI(out *float32, w *byte, rowBytes uintptr, index *int32, x *byte, n uintptr, rows uintptr)
+
+// panelIQ1SVNNI4x4 computes out[t][r] of 4 IQ1_S rows and 4 tokens. Scalar twin: tileGeneric in matmul_generic.go.
+func panelIQ1SVNNI4x4(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
+
+// tileIQ4NLVNNI4x4 computes out[t][r] of 4 IQ4_NL rows and 4 tokens. Scalar twin: tileGeneric in matmul_generic.go.
+func tileIQ4NLVNNI4x4(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
+
+// tileIQ4NLVNNI4x1 computes out[t][r] of 4 IQ4_NL rows and 1 tokens. Scalar twin: tileGeneric in matmul_generic.go.
+func tileIQ4NLVNNI4x1(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr)
+
+// streamIQ4NLVNNI computes one token's products with consecutive rows of IQ4_NL. Scalar twin: tileGeneric in matmul_generic.go.
+func streamIQ4NLVNNI(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
+
+// farIQ4NLVNNI computes one token's products with consecutive rows of IQ4_NL. Scalar twin: tileGeneric in matmul_generic.go.
+func farIQ4NLVNNI(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
+
+// scatterIQ4NLVNNI computes one token's products with rows chosen by index of IQ4_NL. Scalar twin: tileGeneric in matmul_generic.go.
+func scatterIQ4NLVNNI(out *float32, w *byte, rowBytes uintptr, index *int32, x *byte, n uintptr, rows uintptr)
+
+// panelIQ4NLVNNI4x4 computes out[t][r] of 4 IQ4_NL rows and 4 tokens. Scalar twin: tileGeneric in matmul_generic.go.
+func panelIQ4NLVNNI4x4(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
+
+// expandIQ4NLVNNI writes n superblocks of a packed IQ4_NL row as a panel's. Scalar twin: superblock in unpack.go.
+func expandIQ4NLVNNI(dst *byte, w *byte, n uintptr)
+
+// tileIQ3SVNNI4x4 computes out[t][r] of 4 IQ3_S rows and 4 tokens. Scalar twin: tileGeneric in matmul_generic.go.
+func tileIQ3SVNNI4x4(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
+
+// tileIQ3SVNNI4x1 computes out[t][r] of 4 IQ3_S rows and 1 tokens. Scalar twin: tileGeneric in matmul_generic.go.
+func tileIQ3SVNNI4x1(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr)
+
+// streamIQ3SVNNI computes one token's products with consecutive rows of IQ3_S. Scalar twin: tileGeneric in matmul_generic.go.
+func streamIQ3SVNNI(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
+
+// farIQ3SVNNI computes one token's products with consecutive rows of IQ3_S. Scalar twin: tileGeneric in matmul_generic.go.
+func farIQ3SVNNI(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
+
+// scatterIQ3SVNNI computes one token's products with rows chosen by index of IQ3_S. Scalar twin: tileGeneric in matmul_generic.go.
+func scatterIQ3SVNNI(out *float32, w *byte, rowBytes uintptr, index *int32, x *byte, n uintptr, rows uintptr)
+
+// panelIQ3SVNNI4x4 computes out[t][r] of 4 IQ3_S rows and 4 tokens. Scalar twin: tileGeneric in matmul_generic.go.
+func panelIQ3SVNNI4x4(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
+
+// tileIQ4XSVNNI4x4 computes out[t][r] of 4 IQ4_XS rows and 4 tokens. Scalar twin: tileGeneric in matmul_generic.go.
+func tileIQ4XSVNNI4x4(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
+
+// tileIQ4XSVNNI4x1 computes out[t][r] of 4 IQ4_XS rows and 1 tokens. Scalar twin: tileGeneric in matmul_generic.go.
+func tileIQ4XSVNNI4x1(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr)
+
+// streamIQ4XSVNNI computes one token's products with consecutive rows of IQ4_XS. Scalar twin: tileGeneric in matmul_generic.go.
+func streamIQ4XSVNNI(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
+
+// farIQ4XSVNNI computes one token's products with consecutive rows of IQ4_XS. Scalar twin: tileGeneric in matmul_generic.go.
+func farIQ4XSVNNI(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
+
+// scatterIQ4XSVNNI computes one token's products with rows chosen by index of IQ4_XS. Scalar twin: tileGeneric in matmul_generic.go.
+func scatterIQ4XSVNNI(out *float32, w *byte, rowBytes uintptr, index *int32, x *byte, n uintptr, rows uintptr)
+
+// panelIQ4XSVNNI4x4 computes out[t][r] of 4 IQ4_XS rows and 4 tokens. Scalar twin: tileGeneric in matmul_generic.go.
+func panelIQ4XSVNNI4x4(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
+
+// expandIQ4XSVNNI writes n superblocks of a packed IQ4_XS row as a panel's. Scalar twin: superblock in unpack.go.
+func expandIQ4XSVNNI(dst *byte, w *byte, n uintptr)
+
+// tileIQ1MVNNI2x4 computes out[t][r] of 2 IQ1_M rows and 4 tokens. Scalar twin: tileGeneric in matmul_generic.go.
+func tileIQ1MVNNI2x4(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
+
+// tileIQ1MVNNI4x1 computes out[t][r] of 4 IQ1_M rows and 1 tokens. Scalar twin: tileGeneric in matmul_generic.go.
+func tileIQ1MVNNI4x1(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr)
+
+// streamIQ1MVNNI computes one token's products with consecutive rows of IQ1_M. Scalar twin: tileGeneric in matmul_generic.go.
+func streamIQ1MVNNI(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
+
+// farIQ1MVNNI computes one token's products with consecutive rows of IQ1_M. Scalar twin: tileGeneric in matmul_generic.go.
+func farIQ1MVNNI(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
+
+// scatterIQ1MVNNI computes one token's products with rows chosen by index of IQ1_M. Scalar twin: tileGeneric in matmul_generic.go.
+func scatterIQ1MVNNI(out *float32, w *byte, rowBytes uintptr, index *int32, x *byte, n uintptr, rows uintptr)
+
+// panelIQ1MVNNI4x4 computes out[t][r] of 4 IQ1_M rows and 4 tokens. Scalar twin: tileGeneric in matmul_generic.go.
+func panelIQ1MVNNI4x4(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
+
+// expandIQ1MVNNI writes n superblocks of a packed IQ1_M row as a panel's. Scalar twin: superblock in unpack.go.
+func expandIQ1MVNNI(dst *byte, w *byte, n uintptr)
+
+// tileTQ10VNNI4x4 computes out[t][r] of 4 TQ1_0 rows and 4 tokens. Scalar twin: tileGeneric in matmul_generic.go.
+func tileTQ10VNNI4x4(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
+
+// tileTQ10VNNI4x1 computes out[t][r] of 4 TQ1_0 rows and 1 tokens. Scalar twin: tileGeneric in matmul_generic.go.
+func tileTQ10VNNI4x1(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr)
+
+// streamTQ10VNNI computes one token's products with consecutive rows of TQ1_0. Scalar twin: tileGeneric in matmul_generic.go.
+func streamTQ10VNNI(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
+
+// farTQ10VNNI computes one token's products with consecutive rows of TQ1_0. Scalar twin: tileGeneric in matmul_generic.go.
+func farTQ10VNNI(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
+
+// scatterTQ10VNNI computes one token's products with rows chosen by index of TQ1_0. Scalar twin: tileGeneric in matmul_generic.go.
+func scatterTQ10VNNI(out *float32, w *byte, rowBytes uintptr, index *int32, x *byte, n uintptr, rows uintptr)
+
+// panelTQ10VNNI4x4 computes out[t][r] of 4 TQ1_0 rows and 4 tokens. Scalar twin: tileGeneric in matmul_generic.go.
+func panelTQ10VNNI4x4(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
+
+// tileMXFP4VNNI4x4 computes out[t][r] of 4 MXFP4 rows and 4 tokens. Scalar twin: tileGeneric in matmul_generic.go.
+func tileMXFP4VNNI4x4(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
+
+// tileMXFP4VNNI4x1 computes out[t][r] of 4 MXFP4 rows and 1 tokens. Scalar twin: tileGeneric in matmul_generic.go.
+func tileMXFP4VNNI4x1(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr)
+
+// streamMXFP4VNNI computes one token's products with consecutive rows of MXFP4. Scalar twin: tileGeneric in matmul_generic.go.
+func streamMXFP4VNNI(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
+
+// farMXFP4VNNI computes one token's products with consecutive rows of MXFP4. Scalar twin: tileGeneric in matmul_generic.go.
+func farMXFP4VNNI(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
+
+// scatterMXFP4VNNI computes one token's products with rows chosen by index of MXFP4. Scalar twin: tileGeneric in matmul_generic.go.
+func scatterMXFP4VNNI(out *float32, w *byte, rowBytes uintptr, index *int32, x *byte, n uintptr, rows uintptr)
+
+// panelMXFP4VNNI4x4 computes out[t][r] of 4 MXFP4 rows and 4 tokens. Scalar twin: tileGeneric in matmul_generic.go.
+func panelMXFP4VNNI4x4(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
 
 // tileF32AVX21x1 computes out[t][r] of 1 F32 rows and 1 tokens. Scalar twin: tileGeneric in matmul_generic.go.
 func tileF32AVX21x1(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr)

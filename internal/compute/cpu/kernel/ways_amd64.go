@@ -35,6 +35,86 @@ func avx2Ways() map[quant.Type]ways {
 			{name: "far-avx2", stream: farQ6KAVX2},
 			{name: "rows-avx2", tile: tileQ6KAVX24x1, rows: 4},
 		}, [Classes]string{"near-avx2", "near-avx2", "rows-avx2", "rows-avx2"}},
+		quant.Q5_0: {[]way{
+			{name: "near-avx2", stream: streamQ50AVX2},
+			{name: "far-avx2", stream: farQ50AVX2},
+			{name: "rows-avx2", tile: tileQ50AVX24x1, rows: 4},
+		}, [Classes]string{"near-avx2", "far-avx2", "far-avx2", "rows-avx2"}},
+		quant.Q5_1: {[]way{
+			{name: "near-avx2", stream: streamQ51AVX2},
+			{name: "far-avx2", stream: farQ51AVX2},
+			{name: "rows-avx2", tile: tileQ51AVX24x1, rows: 4},
+		}, [Classes]string{"near-avx2", "far-avx2", "far-avx2", "rows-avx2"}},
+		quant.Q2_K: {[]way{
+			{name: "near-avx2", stream: streamQ2KAVX2},
+			{name: "far-avx2", stream: farQ2KAVX2},
+			{name: "rows-avx2", tile: tileQ2KAVX24x1, rows: 4},
+		}, [Classes]string{"near-avx2", "far-avx2", "far-avx2", "rows-avx2"}},
+		quant.Q3_K: {[]way{
+			{name: "near-avx2", stream: streamQ3KAVX2},
+			{name: "far-avx2", stream: farQ3KAVX2},
+			{name: "rows-avx2", tile: tileQ3KAVX24x1, rows: 4},
+		}, [Classes]string{"near-avx2", "far-avx2", "far-avx2", "rows-avx2"}},
+		quant.IQ2_XXS: {[]way{
+			{name: "near-avx2", stream: streamIQ2XXSAVX2},
+			{name: "far-avx2", stream: farIQ2XXSAVX2},
+			{name: "rows-avx2", tile: tileIQ2XXSAVX24x1, rows: 4},
+		}, [Classes]string{"near-avx2", "far-avx2", "far-avx2", "rows-avx2"}},
+		quant.IQ2_XS: {[]way{
+			{name: "near-avx2", stream: streamIQ2XSAVX2},
+			{name: "far-avx2", stream: farIQ2XSAVX2},
+			{name: "rows-avx2", tile: tileIQ2XSAVX24x1, rows: 4},
+		}, [Classes]string{"near-avx2", "far-avx2", "far-avx2", "rows-avx2"}},
+		quant.IQ3_XXS: {[]way{
+			{name: "near-avx2", stream: streamIQ3XXSAVX2},
+			{name: "far-avx2", stream: farIQ3XXSAVX2},
+			{name: "rows-avx2", tile: tileIQ3XXSAVX24x1, rows: 4},
+		}, [Classes]string{"near-avx2", "far-avx2", "far-avx2", "rows-avx2"}},
+		quant.IQ1_S: {[]way{
+			{name: "near-avx2", stream: streamIQ1SAVX2},
+			{name: "far-avx2", stream: farIQ1SAVX2},
+			{name: "rows-avx2", tile: tileIQ1SAVX24x1, rows: 4},
+		}, [Classes]string{"near-avx2", "far-avx2", "far-avx2", "rows-avx2"}},
+		quant.IQ4_NL: {[]way{
+			{name: "near-avx2", stream: streamIQ4NLAVX2},
+			{name: "far-avx2", stream: farIQ4NLAVX2},
+			{name: "rows-avx2", tile: tileIQ4NLAVX24x1, rows: 4},
+		}, [Classes]string{"near-avx2", "far-avx2", "far-avx2", "rows-avx2"}},
+		quant.IQ3_S: {[]way{
+			{name: "near-avx2", stream: streamIQ3SAVX2},
+			{name: "far-avx2", stream: farIQ3SAVX2},
+			{name: "rows-avx2", tile: tileIQ3SAVX24x1, rows: 4},
+		}, [Classes]string{"near-avx2", "far-avx2", "far-avx2", "rows-avx2"}},
+		quant.IQ4_XS: {[]way{
+			{name: "near-avx2", stream: streamIQ4XSAVX2},
+			{name: "far-avx2", stream: farIQ4XSAVX2},
+			{name: "rows-avx2", tile: tileIQ4XSAVX24x1, rows: 4},
+		}, [Classes]string{"near-avx2", "far-avx2", "far-avx2", "rows-avx2"}},
+		quant.IQ1_M: {[]way{
+			{name: "near-avx2", stream: streamIQ1MAVX2},
+			{name: "far-avx2", stream: farIQ1MAVX2},
+			{name: "rows-avx2", tile: tileIQ1MAVX24x1, rows: 4},
+		}, [Classes]string{"near-avx2", "far-avx2", "far-avx2", "rows-avx2"}},
+		quant.TQ1_0: {[]way{
+			{name: "near-avx2", stream: streamTQ10AVX2},
+			{name: "far-avx2", stream: farTQ10AVX2},
+			{name: "rows-avx2", tile: tileTQ10AVX24x1, rows: 4},
+		}, [Classes]string{"near-avx2", "far-avx2", "far-avx2", "rows-avx2"}},
+		quant.MXFP4: {[]way{
+			{name: "near-avx2", stream: streamMXFP4AVX2},
+			{name: "far-avx2", stream: farMXFP4AVX2},
+			{name: "rows-avx2", tile: tileMXFP4AVX24x1, rows: 4},
+		}, [Classes]string{"near-avx2", "far-avx2", "far-avx2", "rows-avx2"}},
+		quant.IQ2_S: {[]way{
+			{name: "near-avx2", stream: streamIQ2XSAVX2},
+			{name: "far-avx2", stream: farIQ2XSAVX2},
+			{name: "rows-avx2", tile: tileIQ2XSAVX24x1, rows: 4},
+		}, [Classes]string{"near-avx2", "far-avx2", "far-avx2", "rows-avx2"}},
+		quant.TQ2_0: {[]way{
+			{name: "near-avx2", stream: streamTQ10AVX2},
+			{name: "far-avx2", stream: farTQ10AVX2},
+			{name: "rows-avx2", tile: tileTQ10AVX24x1, rows: 4},
+		}, [Classes]string{"near-avx2", "far-avx2", "far-avx2", "rows-avx2"}},
 		quant.F32:  {[]way{{name: "rows-avx2", tile: tileF32AVX23x1, rows: 3}}, all("rows-avx2")},
 		quant.F16:  {[]way{{name: "rows-avx2", tile: tileF16AVX23x1, rows: 3}}, all("rows-avx2")},
 		quant.BF16: {[]way{{name: "rows-avx2", tile: tileBF16AVX23x1, rows: 3}}, all("rows-avx2")},
@@ -75,6 +155,86 @@ func vnniWays() map[quant.Type]ways {
 			{name: "far-vnni", stream: farQ6KVNNI},
 			{name: "rows-vnni", tile: tileQ6KVNNI4x1, rows: 4},
 		}, [Classes]string{"near-vnni", "near-vnni", "rows-vnni", "rows-vnni"}},
+		quant.Q5_0: {[]way{
+			{name: "near-vnni", stream: streamQ50VNNI},
+			{name: "far-vnni", stream: farQ50VNNI},
+			{name: "rows-vnni", tile: tileQ50VNNI4x1, rows: 4},
+		}, [Classes]string{"near-vnni", "far-vnni", "far-vnni", "rows-vnni"}},
+		quant.Q5_1: {[]way{
+			{name: "near-vnni", stream: streamQ51VNNI},
+			{name: "far-vnni", stream: farQ51VNNI},
+			{name: "rows-vnni", tile: tileQ51VNNI4x1, rows: 4},
+		}, [Classes]string{"near-vnni", "far-vnni", "far-vnni", "rows-vnni"}},
+		quant.Q2_K: {[]way{
+			{name: "near-vnni", stream: streamQ2KVNNI},
+			{name: "far-vnni", stream: farQ2KVNNI},
+			{name: "rows-vnni", tile: tileQ2KVNNI4x1, rows: 4},
+		}, [Classes]string{"near-vnni", "far-vnni", "far-vnni", "rows-vnni"}},
+		quant.Q3_K: {[]way{
+			{name: "near-vnni", stream: streamQ3KVNNI},
+			{name: "far-vnni", stream: farQ3KVNNI},
+			{name: "rows-vnni", tile: tileQ3KVNNI4x1, rows: 4},
+		}, [Classes]string{"near-vnni", "far-vnni", "far-vnni", "rows-vnni"}},
+		quant.IQ2_XXS: {[]way{
+			{name: "near-vnni", stream: streamIQ2XXSVNNI},
+			{name: "far-vnni", stream: farIQ2XXSVNNI},
+			{name: "rows-vnni", tile: tileIQ2XXSVNNI4x1, rows: 4},
+		}, [Classes]string{"near-vnni", "far-vnni", "far-vnni", "rows-vnni"}},
+		quant.IQ2_XS: {[]way{
+			{name: "near-vnni", stream: streamIQ2XSVNNI},
+			{name: "far-vnni", stream: farIQ2XSVNNI},
+			{name: "rows-vnni", tile: tileIQ2XSVNNI4x1, rows: 4},
+		}, [Classes]string{"near-vnni", "far-vnni", "far-vnni", "rows-vnni"}},
+		quant.IQ3_XXS: {[]way{
+			{name: "near-vnni", stream: streamIQ3XXSVNNI},
+			{name: "far-vnni", stream: farIQ3XXSVNNI},
+			{name: "rows-vnni", tile: tileIQ3XXSVNNI4x1, rows: 4},
+		}, [Classes]string{"near-vnni", "far-vnni", "far-vnni", "rows-vnni"}},
+		quant.IQ1_S: {[]way{
+			{name: "near-vnni", stream: streamIQ1SVNNI},
+			{name: "far-vnni", stream: farIQ1SVNNI},
+			{name: "rows-vnni", tile: tileIQ1SVNNI4x1, rows: 4},
+		}, [Classes]string{"near-vnni", "far-vnni", "far-vnni", "rows-vnni"}},
+		quant.IQ4_NL: {[]way{
+			{name: "near-vnni", stream: streamIQ4NLVNNI},
+			{name: "far-vnni", stream: farIQ4NLVNNI},
+			{name: "rows-vnni", tile: tileIQ4NLVNNI4x1, rows: 4},
+		}, [Classes]string{"near-vnni", "far-vnni", "far-vnni", "rows-vnni"}},
+		quant.IQ3_S: {[]way{
+			{name: "near-vnni", stream: streamIQ3SVNNI},
+			{name: "far-vnni", stream: farIQ3SVNNI},
+			{name: "rows-vnni", tile: tileIQ3SVNNI4x1, rows: 4},
+		}, [Classes]string{"near-vnni", "far-vnni", "far-vnni", "rows-vnni"}},
+		quant.IQ4_XS: {[]way{
+			{name: "near-vnni", stream: streamIQ4XSVNNI},
+			{name: "far-vnni", stream: farIQ4XSVNNI},
+			{name: "rows-vnni", tile: tileIQ4XSVNNI4x1, rows: 4},
+		}, [Classes]string{"near-vnni", "far-vnni", "far-vnni", "rows-vnni"}},
+		quant.IQ1_M: {[]way{
+			{name: "near-vnni", stream: streamIQ1MVNNI},
+			{name: "far-vnni", stream: farIQ1MVNNI},
+			{name: "rows-vnni", tile: tileIQ1MVNNI4x1, rows: 4},
+		}, [Classes]string{"near-vnni", "far-vnni", "far-vnni", "rows-vnni"}},
+		quant.TQ1_0: {[]way{
+			{name: "near-vnni", stream: streamTQ10VNNI},
+			{name: "far-vnni", stream: farTQ10VNNI},
+			{name: "rows-vnni", tile: tileTQ10VNNI4x1, rows: 4},
+		}, [Classes]string{"near-vnni", "far-vnni", "far-vnni", "rows-vnni"}},
+		quant.MXFP4: {[]way{
+			{name: "near-vnni", stream: streamMXFP4VNNI},
+			{name: "far-vnni", stream: farMXFP4VNNI},
+			{name: "rows-vnni", tile: tileMXFP4VNNI4x1, rows: 4},
+		}, [Classes]string{"near-vnni", "far-vnni", "far-vnni", "rows-vnni"}},
+		quant.IQ2_S: {[]way{
+			{name: "near-vnni", stream: streamIQ2XSVNNI},
+			{name: "far-vnni", stream: farIQ2XSVNNI},
+			{name: "rows-vnni", tile: tileIQ2XSVNNI4x1, rows: 4},
+		}, [Classes]string{"near-vnni", "far-vnni", "far-vnni", "rows-vnni"}},
+		quant.TQ2_0: {[]way{
+			{name: "near-vnni", stream: streamTQ10VNNI},
+			{name: "far-vnni", stream: farTQ10VNNI},
+			{name: "rows-vnni", tile: tileTQ10VNNI4x1, rows: 4},
+		}, [Classes]string{"near-vnni", "far-vnni", "far-vnni", "rows-vnni"}},
 	}
 }
 

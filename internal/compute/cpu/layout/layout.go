@@ -2,7 +2,11 @@
 // kernels in Go and the programs that write those in assembly (module gen) take their offsets from here.
 package layout
 
-import "github.com/powerinfer-go/powerinfer/internal/quant"
+import (
+	"slices"
+
+	"github.com/powerinfer-go/powerinfer/internal/quant"
+)
 
 // Super holds the offsets in bytes of the parts of a packed superblock of 256 elements. Its header holds the scales:
 //
@@ -87,20 +91,40 @@ const (
 // A panel's superblock has been unpacked to bytes and float scales.
 const (
 	PanelScale  = 0   // 8 × f32
-	PanelMin    = 32  // types with minima: 8 × f32; HalfBlocks: the 16 scales as i16, of AVX2 those of first halves twice
+	PanelMin    = 32  // types with minima: 8 × f32; of half-blocks the 16 scales as i16, of AVX2 those of first halves twice
 	PanelQuants = 64  // 8 × 32 bytes as activations, unsigned; of AVX2 in 8 bits 8 × 32 low nibbles and 32 high ones
-	PanelHigh   = 320 // HalfBlocks of AVX2: the scales of second halves twice
+	PanelHigh   = 320 // half-blocks of AVX2: the scales of second halves twice
+	PanelLeast  = 352 // NibbleMinima: 16 minima as i16, then 8 × f32 of their unit
 )
 
 // Panel returns the size of a panel's superblock of t; avx2 says whether it is for AVX2.
 func Panel(t quant.Type, avx2 bool) int {
-	switch {
-	case avx2 && t.Traits().Scales == quant.HalfBlocks:
+	switch scales := t.Traits().Scales; {
+	case scales == quant.NibbleMinima:
+		return PanelLeast + 64
+	case avx2 && scales == quant.HalfBlocks:
 		return PanelHigh + 32
-	case avx2 && t.Traits().Bits == 8:
+	case avx2 && Offset(t) == 128:
 		return PanelQuants + 512
 	}
 	return PanelQuants + 256
+}
+
+// Offset returns the number that the unsigned quants of products lie above their values: where they are signed, or come from a codebook, the least power of
+// two that leaves none negative.
+func Offset(t quant.Type) int {
+	traits := t.Traits()
+	switch {
+	case traits.Bits == 8:
+		return 128
+	case traits.Codebook != nil:
+		offset := 8
+		for int(slices.Min(traits.Codebook)) < -offset {
+			offset *= 2
+		}
+		return offset
+	}
+	return traits.Offset
 }
 
 // Bits of the parameter part of tiles of several tokens, which may be called for one part of the columns after the other.
