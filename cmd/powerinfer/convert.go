@@ -61,7 +61,7 @@ func convertModel(ctx context.Context, c *cli.Command) error {
 		return err
 	}
 	o := convert.Options{
-		OutType: outtype.Type, More: outtype.More, Name: c.String("model-name"),
+		Output: outtype, Name: c.String("model-name"),
 		Notes: func(s string) { fmt.Fprintln(os.Stderr, "note:", s) },
 	}
 	bar := newProgress("converting", unitBytes)

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"os"
 	"strconv"
+	"strings"
+	"time"
 
 	"github.com/urfave/cli/v3"
 
@@ -19,10 +21,23 @@ import (
 func quantizeCommand() *cli.Command {
 	return &cli.Command{
 		Name: "quantize", Usage: "write a GGUF file's matrices in another type", ArgsUsage: "IN OUT TYPE [THREADS]",
-		Description: "TYPE is one of " + convert.OutTypes() + ".\nQ5_K_M has values and down projections of half of the layers in Q6_K.\nVectors, metadata and what prepared files hold stay as they are.",
+		Description: "TYPE is one of " + convert.OutTypes() + ", or copy.\nq4_k_m suits most models; q8_0 loses next to nothing; iq4_xs and smaller want --imatrix, whose file `powerinfer imatrix` makes.\n" +
+			"Each matrix has the type that llama-quantize gives it. Vectors, metadata and what prepared files hold stay as they are.\n" +
+			"With --dry-run OUT may be left out.",
 		Flags: []cli.Flag{
+			&cli.StringFlag{Name: "imatrix", Usage: "importance matrix `FILE`: errors count by how large a weight's inputs are"},
+			&cli.StringSliceFlag{Name: "include-weights", Usage: "use importances of tensors with `NAME` in their names only; may be repeated"},
+			&cli.StringSliceFlag{Name: "exclude-weights", Usage: "use no importances of tensors with `NAME` in their names; may be repeated"},
+			&cli.BoolFlag{Name: "pure", Usage: "all matrices are of TYPE"},
+			&cli.StringSliceFlag{Name: "tensor-type", Usage: "`PATTERN=TYPE`: matrices whose names match are of that element type, as attn_v=q8_0; may be repeated, the first that matches counts"},
+			&cli.StringFlag{Name: "tensor-type-file", Usage: "read PATTERN=TYPE from `FILE`, one a line"},
+			&cli.StringFlag{Name: "output-tensor-type", Usage: "element `TYPE` of output.weight, which gives the logits"},
+			&cli.StringFlag{Name: "token-embedding-type", Usage: "element `TYPE` of the token embedding"},
+			&cli.BoolFlag{Name: "leave-output-tensor", Usage: "leave output.weight as it is"},
 			&cli.BoolFlag{Name: "allow-requantize", Usage: "decode matrices that are quantised already; quality is lost twice"},
-			&cli.BoolFlag{Name: "pure", Usage: "the output matrix is of TYPE, too; else it is Q8_0 where TYPE has 4 bits"},
+			&cli.BoolFlag{Name: "keep-split", Usage: "write as many parts as IN has"},
+			&cli.StringSliceFlag{Name: "override-kv", Usage: "set a metadata key of OUT: `KEY=TYPE:VALUE`, TYPE int, float, bool or str; may be repeated"},
+			&cli.BoolFlag{Name: "dry-run", Usage: "show each matrix's type and size, and write nothing"},
 		},
 		Action: quantize,
 	}
@@ -31,53 +46,181 @@ func quantizeCommand() *cli.Command {
 // mostThreads bounds the buffers that threads need.
 const mostThreads = 512
 
-func quantize(ctx context.Context, c *cli.Command) error {
-	if n := c.NArg(); n < 3 || n > 4 {
-		return errors.New("give a file, a file to write and a type: powerinfer quantize IN OUT TYPE")
+// quantizeArguments are the command's positional ones.
+type quantizeArguments struct {
+	in, out, kind string
+	threads       int
+}
+
+func parseQuantizeArguments(c *cli.Command) (a quantizeArguments, err error) {
+	words := c.Args().Slice()
+	if c.Bool("dry-run") && len(words) > 1 {
+		if _, err := convert.ParseOutput(words[1]); err == nil {
+			words = append([]string{words[0], ""}, words[1:]...)
+		}
 	}
-	in, out := c.Args().Get(0), c.Args().Get(1)
-	outtype, err := convert.ParseOutput(c.Args().Get(2))
+	if n := len(words); n < 3 || n > 4 {
+		return a, errors.New("give a file, a file to write and a type: powerinfer quantize IN OUT TYPE")
+	}
+	a = quantizeArguments{in: words[0], out: words[1], kind: words[2]}
+	if len(words) == 4 {
+		if a.threads, err = strconv.Atoi(words[3]); err != nil || a.threads < 1 || a.threads > mostThreads {
+			return a, fmt.Errorf("%q threads: give 1 to %d", words[3], mostThreads)
+		}
+	}
+	return a, nil
+}
+
+func quantize(ctx context.Context, c *cli.Command) error {
+	a, err := parseQuantizeArguments(c)
 	if err != nil {
 		return err
 	}
-	threads := 0
-	if s := c.Args().Get(3); s != "" {
-		if threads, err = strconv.Atoi(s); err != nil || threads < 1 || threads > mostThreads {
-			return fmt.Errorf("%q threads: give 1 to %d", s, mostThreads)
-		}
-	}
-	if err := atomicfile.Check(out); err != nil {
+	q, err := quantization(c, a)
+	if err != nil {
 		return err
 	}
-	f, err := gguf.Open(in)
+	dry := c.Bool("dry-run")
+	if !dry && !q.KeepSplit {
+		if err := atomicfile.Check(a.out); err != nil {
+			return err
+		}
+	}
+	f, err := gguf.Open(a.in)
 	if err != nil {
 		return err
 	}
 	defer f.Close()
-	note := func(s string) { fmt.Fprintln(os.Stderr, "note:", s) }
+	if !dry {
+		for _, name := range q.Files(f, a.out) {
+			if err := errors.Join(atomicfile.Check(name), checkFiles([]string{a.in}, []string{name})); err != nil {
+				return err
+			}
+		}
+	}
 	info, _, err := prepared.Read(f)
 	if err != nil {
 		return err
 	}
+	choices, err := q.Plan(f)
+	if err != nil {
+		return err
+	}
+	if dry {
+		return showChoices(choices)
+	}
+	q.Notes = nil // Plan has told them
+	if e := q.Estimate(choices); e.Time > patience {
+		note(fmt.Sprintf("about %s, and %.0f MiB of memory beside the files' pages", e.Time.Round(time.Second), float64(e.Memory)/(1<<20)))
+	}
 	bar := newProgress("quantising", unitBytes)
-	err = convert.Quantize(ctx, f, out, convert.Quantization{
-		Type: outtype.Type, More: outtype.More, Pure: c.Bool("pure"), Requantize: c.Bool("allow-requantize"), Threads: threads,
-		Progress: bar.set, Notes: note,
-	})
+	q.Progress = bar.set
+	err = convert.Quantize(ctx, f, a.out, q)
 	bar.finish()
 	if err != nil {
 		return err
 	}
+	out := q.Files(f, a.out)[0]
 	after, err := gguf.Open(out)
 	if err != nil {
 		return err
 	}
 	defer after.Close()
 	if info.Quality != nil {
-		note("the quality that the file names was measured on " + in)
+		note("the quality that the file names was measured on " + a.in)
 	}
-	a, b := bench.Describe(f), bench.Describe(after)
+	before, now := bench.Describe(f), bench.Describe(after)
 	fmt.Fprintf(os.Stderr, "wrote %s: %.1f MiB before, %.1f MiB after, %.2f bits a weight\n",
-		out, float64(a.Bytes)/(1<<20), float64(b.Bytes)/(1<<20), 8*float64(b.Bytes)/float64(b.Params))
+		out, float64(before.Bytes)/(1<<20), float64(now.Bytes)/(1<<20), 8*float64(now.Bytes)/float64(now.Params))
 	return nil
+}
+
+// quantization reads the flags.
+func quantization(c *cli.Command, a quantizeArguments) (q convert.Quantization, err error) {
+	q = convert.Quantization{
+		Copy: strings.EqualFold(a.kind, "copy"), Pure: c.Bool("pure"), Requantize: c.Bool("allow-requantize"), KeepHead: c.Bool("leave-output-tensor"),
+		KeepSplit: c.Bool("keep-split"), Threads: a.threads, Notes: note,
+	}
+	if !q.Copy {
+		if q.Output, err = convert.ParseOutput(a.kind); err != nil {
+			return q, err
+		}
+	}
+	if q.Head, err = convert.ParseType(c.String("output-tensor-type")); err != nil {
+		return q, fmt.Errorf("--output-tensor-type: %w", err)
+	}
+	if q.Embedding, err = convert.ParseType(c.String("token-embedding-type")); err != nil {
+		return q, fmt.Errorf("--token-embedding-type: %w", err)
+	}
+	if q.Rules, err = typeRules(c); err != nil {
+		return q, err
+	}
+	for _, s := range c.StringSlice("override-kv") {
+		kv, err := convert.ParseKey(s)
+		if err != nil {
+			return q, fmt.Errorf("--override-kv: %w", err)
+		}
+		q.Keys = append(q.Keys, kv)
+	}
+	include, exclude := c.StringSlice("include-weights"), c.StringSlice("exclude-weights")
+	path := c.String("imatrix")
+	switch {
+	case len(include) > 0 && len(exclude) > 0:
+		return q, errors.New("--include-weights and --exclude-weights cannot be given together")
+	case path == "" && len(include)+len(exclude) > 0:
+		return q, errors.New("--include-weights and --exclude-weights choose among the importances of --imatrix, which is not given")
+	case path != "":
+		err = q.ReadMatrix(path, include, exclude)
+	}
+	return q, err
+}
+
+// typeRules reads --tensor-type and the file of --tensor-type-file.
+func typeRules(c *cli.Command) ([]convert.TypeRule, error) {
+	var rules []convert.TypeRule
+	add := func(where string, words []string) error {
+		for _, s := range words {
+			r, err := convert.ParseTypeRule(s)
+			if err != nil {
+				return fmt.Errorf("%s: %w", where, err)
+			}
+			rules = append(rules, r)
+		}
+		return nil
+	}
+	if err := add("--tensor-type", c.StringSlice("tensor-type")); err != nil {
+		return nil, err
+	}
+	if path := c.String("tensor-type-file"); path != "" {
+		b, err := os.ReadFile(path)
+		if err != nil {
+			return nil, err
+		}
+		if err := add(path, strings.Fields(string(b))); err != nil {
+			return nil, err
+		}
+	}
+	return rules, nil
+}
+
+// showChoices prints what would become of each tensor.
+func showChoices(choices []convert.Choice) error {
+	var before, after, elems int64
+	needed := ""
+	for i, c := range choices {
+		t := c.Tensor
+		before, after, elems = before+int64(len(t.Data)), after+c.Bytes(), elems+int64(t.Elems())
+		if c.NeedsMatrix && needed == "" {
+			needed = t.Name
+		}
+		if _, err := fmt.Printf("[%4d/%4d] %-36s %-20s %7s -> %7s %9.2f MiB -> %9.2f MiB\n", i+1, len(choices), t.Name, fmt.Sprint(t.Shape), t.Type, c.Type,
+			float64(len(t.Data))/(1<<20), float64(c.Bytes())/(1<<20)); err != nil {
+			return err
+		}
+	}
+	if needed != "" {
+		note(fmt.Sprintf("this needs an importance matrix: tensor %q would be worth nothing without", needed))
+	}
+	_, err := fmt.Printf("%.1f MiB before, %.1f MiB after, %.2f bits a weight\n", float64(before)/(1<<20), float64(after)/(1<<20), 8*float64(after)/float64(elems))
+	return err
 }

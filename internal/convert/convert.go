@@ -10,19 +10,15 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/arch"
 	"github.com/powerinfer-go/powerinfer/internal/convert/checkpoint"
 	"github.com/powerinfer-go/powerinfer/internal/gguf"
-	"github.com/powerinfer-go/powerinfer/internal/quant"
 )
 
 // Options of a conversion.
 type Options struct {
-	OutType  quant.Type              // of the matrices, one of quant.OutTypes; vectors stay F32
-	More     bool                    // see Output
+	Output   Output                  // of the matrices; vectors stay F32
 	Name     string                  // general.name; empty takes config.json's, else the folder's
 	Progress func(done, total int64) // bytes written and to write; may be nil
 	Notes    func(line string)       // one line on each thing a user may want to know; may be nil
 }
-
-func (o *Options) output() Output { return Output{o.OutType, o.More} }
 
 // quantizationVersion is that of the block layouts, as llama.cpp counts them.
 const quantizationVersion = 2
@@ -35,7 +31,7 @@ func HuggingFace(ctx context.Context, dir, outfile string, o Options) error {
 		return err
 	}
 	defer m.source.Close()
-	return gguf.Create(ctx, outfile, "GGUF", m.keys, sources(m.tensors, o), o.Progress)
+	return gguf.Create(ctx, outfile, "GGUF", m.keys, sources(m.tensors, m.keys, o), o.Progress)
 }
 
 // model is a folder's model, ready to be written.
@@ -48,10 +44,9 @@ type model struct {
 
 // openModel reads what is to be written of the model in folder dir and, unless it is empty, of the predictors in another.
 func openModel(dir, predictors string, o *Options) (*model, error) {
-	if err := o.output().check(); err != nil {
+	if err := o.Output.check(); err != nil {
 		return nil, err
 	}
-	fileType := o.output().fileType()
 	if o.Notes == nil {
 		o.Notes = func(string) {}
 	}
@@ -74,7 +69,7 @@ func openModel(dir, predictors string, o *Options) (*model, error) {
 		{Key: "general.architecture", Value: fam.Name},
 		{Key: "general.type", Value: "model"},
 		{Key: "general.name", Value: o.name(dir, c)},
-		{Key: "general.file_type", Value: fileType},
+		{Key: "general.file_type", Value: o.Output.fileType},
 		{Key: "general.quantization_version", Value: uint32(2)},
 	}, sizes...)}
 	if m.source, err = checkpoint.Open(dir); err != nil {

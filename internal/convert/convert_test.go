@@ -142,7 +142,7 @@ func TestLlama(t *testing.T) {
 	f.random("F32", "model.layers.0.self_attn.rotary_emb.inv_freq", tinyHeadDim/2) // old checkpoints store it
 	f.save(t, 1, tinyVocab)
 	var last, total int64
-	g := convertTo(t, f.dir, Options{OutType: quant.F16, Progress: func(d, n int64) { last, total = d, n }})
+	g := convertTo(t, f.dir, Options{Output: OutputOf(quant.F16), Progress: func(d, n int64) { last, total = d, n }})
 	if last != total || total == 0 {
 		t.Errorf("progress ended at %d of %d", last, total)
 	}
@@ -188,7 +188,7 @@ func TestFamilies(t *testing.T) {
 	t.Run("qwen2", func(t *testing.T) {
 		f := tinyLlama(t, "Qwen2ForCausalLM", map[string]any{"tie_word_embeddings": true, "hidden_act": "silu", "rope_theta": 1e6})
 		f.save(t, 1, tinyVocab-5)
-		g := convertTo(t, f.dir, Options{OutType: quant.BF16})
+		g := convertTo(t, f.dir, Options{Output: OutputOf(quant.BF16)})
 		expectKey(t, g, "qwen2.rope.freq_base", float32(1e6))
 		expectKey(t, g, "powerinfer.activation", "silu")
 		expectKey(t, g, "general.file_type", uint32(32))
@@ -205,14 +205,14 @@ func TestFamilies(t *testing.T) {
 	t.Run("qwen3", func(t *testing.T) {
 		f := tinyLlama(t, "Qwen3ForCausalLM", nil)
 		f.save(t, 1, tinyVocab)
-		g := convertTo(t, f.dir, Options{OutType: quant.F32})
+		g := convertTo(t, f.dir, Options{Output: OutputOf(quant.F32)})
 		expectValues(t, g, "blk.1.attn_k_norm.weight", f.tensors["model.layers.1.self_attn.k_norm.weight"].values)
 	})
 	t.Run("mistral", func(t *testing.T) {
 		f := tinyLlama(t, "MistralForCausalLM", map[string]any{"sliding_window": 16})
 		f.save(t, 1, tinyVocab)
 		var notes []string
-		g := convertTo(t, f.dir, Options{OutType: quant.F32, Notes: func(s string) { notes = append(notes, s) }})
+		g := convertTo(t, f.dir, Options{Output: OutputOf(quant.F32), Notes: func(s string) { notes = append(notes, s) }})
 		expectKey(t, g, "general.architecture", "llama")
 		if len(notes) != 1 {
 			t.Errorf("notes %q, want one on the sliding window", notes)
@@ -221,14 +221,14 @@ func TestFamilies(t *testing.T) {
 	t.Run("prosparse", func(t *testing.T) {
 		f := tinyLlama(t, "SparseLlamaForCausalLM", map[string]any{"hidden_act": "fatrelu", "hidden_act_param": 0.01})
 		f.save(t, 1, tinyVocab)
-		g := convertTo(t, f.dir, Options{OutType: quant.F32})
+		g := convertTo(t, f.dir, Options{Output: OutputOf(quant.F32)})
 		expectKey(t, g, "powerinfer.activation", "fatrelu")
 		expectKey(t, g, "powerinfer.activation_threshold", float32(0.01))
 	})
 	t.Run("bamboo", func(t *testing.T) {
 		f := tinyLlama(t, "BambooForCausalLM", nil)
 		f.save(t, 1, tinyVocab)
-		g := convertTo(t, f.dir, Options{OutType: quant.F32})
+		g := convertTo(t, f.dir, Options{Output: OutputOf(quant.F32)})
 		expectKey(t, g, "bamboo.block_count", uint32(tinyLayers))
 		expectKey(t, g, "powerinfer.activation", "drelu")
 		// Row 1 of a head rotates with row 0, so it is the first row of the source head's second half.
@@ -244,7 +244,7 @@ func TestFamilies(t *testing.T) {
 		// The published configuration gives num_kv_heads as the number of heads, which multi_query overrides.
 		f := tinyFalcon(t, 1, map[string]any{"num_kv_heads": tinyHeads})
 		f.save(t, 1, tinyVocab)
-		g := convertTo(t, f.dir, Options{OutType: quant.F32})
+		g := convertTo(t, f.dir, Options{Output: OutputOf(quant.F32)})
 		expectKey(t, g, "falcon.attention.head_count_kv", uint32(1))
 		expectKey(t, g, "falcon.attention.layer_norm_epsilon", float32(1e-5))
 		expectKey(t, g, "falcon.context_length", uint32(2048))
@@ -255,7 +255,7 @@ func TestFamilies(t *testing.T) {
 	t.Run("falcon 40B", func(t *testing.T) {
 		f := tinyFalcon(t, 2, map[string]any{"num_kv_heads": 2, "new_decoder_architecture": true, "tie_word_embeddings": false})
 		f.save(t, 1, tinyVocab)
-		g := convertTo(t, f.dir, Options{OutType: quant.F32})
+		g := convertTo(t, f.dir, Options{Output: OutputOf(quant.F32)})
 		expectKey(t, g, "falcon.attention.head_count_kv", uint32(2))
 		expectValues(t, g, "blk.0.attn_norm.bias", f.tensors["transformer.h.0.ln_mlp.bias"].values)
 		expectValues(t, g, "blk.0.attn_norm_2.bias", f.tensors["transformer.h.0.ln_attn.bias"].values)
@@ -272,7 +272,7 @@ func TestFamilies(t *testing.T) {
 	t.Run("opt", func(t *testing.T) {
 		f := tinyOPT(t)
 		f.save(t, 1, tinyVocab)
-		g := convertTo(t, f.dir, Options{OutType: quant.F16})
+		g := convertTo(t, f.dir, Options{Output: OutputOf(quant.F16)})
 		expectKey(t, g, "opt.feed_forward_length", uint32(tinyFF))
 		expectKey(t, g, "powerinfer.activation", "relu")
 		expectValues(t, g, "position_embd.weight", f.tensors["model.decoder.embed_positions.weight"].values)
@@ -291,7 +291,7 @@ func TestHeadDim(t *testing.T) {
 		f.random("F32", l+"o_proj.weight", tinyEmbd, tinyHeads*8)
 	}
 	f.save(t, 1, tinyVocab)
-	g := convertTo(t, f.dir, Options{OutType: quant.F32})
+	g := convertTo(t, f.dir, Options{Output: OutputOf(quant.F32)})
 	expectKey(t, g, "llama.attention.key_length", uint32(8))
 	expectKey(t, g, "llama.attention.value_length", uint32(8))
 	expectKey(t, g, "llama.rope.dimension_count", uint32(8))
@@ -300,7 +300,7 @@ func TestHeadDim(t *testing.T) {
 func TestRopeScaling(t *testing.T) {
 	f := tinyLlama(t, "LlamaForCausalLM", map[string]any{"rope_scaling": map[string]any{"type": "linear", "factor": 4.0}})
 	f.save(t, 1, tinyVocab)
-	g := convertTo(t, f.dir, Options{OutType: quant.F32})
+	g := convertTo(t, f.dir, Options{Output: OutputOf(quant.F32)})
 	expectKey(t, g, "llama.rope.scaling.type", "linear")
 	expectKey(t, g, "llama.rope.scaling.factor", float32(4))
 
@@ -308,7 +308,7 @@ func TestRopeScaling(t *testing.T) {
 		"rope_type": "yarn", "factor": 4.0, "rope_theta": 5e5, "original_max_position_embeddings": 32,
 	}})
 	f.save(t, 1, tinyVocab)
-	g = convertTo(t, f.dir, Options{OutType: quant.F32})
+	g = convertTo(t, f.dir, Options{Output: OutputOf(quant.F32)})
 	expectKey(t, g, "llama.rope.scaling.type", "yarn")
 	expectKey(t, g, "llama.rope.scaling.original_context_length", uint32(32))
 	expectKey(t, g, "llama.rope.freq_base", float32(5e5))
@@ -317,7 +317,7 @@ func TestRopeScaling(t *testing.T) {
 		"rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0, "original_max_position_embeddings": 8192,
 	}})
 	f.save(t, 1, tinyVocab)
-	g = convertTo(t, f.dir, Options{OutType: quant.F16})
+	g = convertTo(t, f.dir, Options{Output: OutputOf(quant.F16)})
 	expectKey(t, g, "llama.rope.scaling.type", nil)
 	// By definition: waves shorter than 8192/4 stay (divisor 1), longer than 8192 are slowed 8 times, between them the
 	// frequency is a blend of f and f/8 that is linear in 8192/wave.
@@ -338,10 +338,10 @@ func TestOutTypes(t *testing.T) {
 	f.save(t, 1, tinyVocab)
 	for typ, fileType := range map[quant.Type]uint32{quant.F32: 0, quant.F16: 1, quant.BF16: 32, quant.Q8_0: 7, quant.Q4_0: 2, quant.Q4_1: 3} {
 		t.Run(typ.String(), func(t *testing.T) {
-			g := convertTo(t, f.dir, Options{OutType: typ})
+			g := convertTo(t, f.dir, Options{Output: OutputOf(typ)})
 			expectKey(t, g, "general.file_type", fileType)
 			head := typ
-			if typ == quant.Q4_0 || typ == quant.Q4_1 {
+			if typ == quant.Q4_0 || typ == quant.Q4_1 { // Q6_K, whose blocks do not divide these rows
 				head = quant.Q8_0
 			}
 			for name, want := range map[string]quant.Type{
@@ -374,7 +374,7 @@ func TestOddRows(t *testing.T) {
 	}
 	f.save(t, 1, tinyVocab)
 	var notes []string
-	g := convertTo(t, f.dir, Options{OutType: quant.Q8_0, Notes: func(s string) { notes = append(notes, s) }})
+	g := convertTo(t, f.dir, Options{Output: OutputOf(quant.Q8_0), Notes: func(s string) { notes = append(notes, s) }})
 	if g.Tensor("blk.0.ffn_down.weight").Type != quant.F16 || g.Tensor("blk.0.ffn_up.weight").Type != quant.Q8_0 {
 		t.Errorf("ffn_down is %s, ffn_up %s", g.Tensor("blk.0.ffn_down.weight").Type, g.Tensor("blk.0.ffn_up.weight").Type)
 	}
@@ -396,7 +396,7 @@ func TestShardsGiveTheSameBytes(t *testing.T) {
 			f.save(t, shards, tinyVocab)
 		}
 		out := filepath.Join(t.TempDir(), "out.gguf")
-		if err := HuggingFace(t.Context(), f.dir, out, Options{OutType: quant.Q4_0}); err != nil {
+		if err := HuggingFace(t.Context(), f.dir, out, Options{Output: OutputOf(quant.Q4_0)}); err != nil {
 			t.Fatal(err)
 		}
 		b, err := os.ReadFile(out)
@@ -444,7 +444,7 @@ func TestChunks(t *testing.T) {
 // The demo model: every tensor against an independent reading of its safetensors file.
 func TestDemoModel(t *testing.T) {
 	dir := filepath.Join(testenv.Shared(t, "demo-model"), "hf")
-	g := convertTo(t, dir, Options{OutType: quant.F16, Name: "tales-relu"})
+	g := convertTo(t, dir, Options{Output: OutputOf(quant.F16), Name: "tales-relu"})
 	for key, want := range map[string]any{
 		"general.name": "tales-relu", "powerinfer.activation": "relu", "llama.context_length": uint32(512), "llama.feed_forward_length": uint32(768),
 		"tokenizer.ggml.bos_token_id": uint32(1), "tokenizer.ggml.eos_token_id": uint32(2), "tokenizer.ggml.unknown_token_id": uint32(0),
@@ -508,10 +508,10 @@ func TestCancelled(t *testing.T) {
 	}
 	for name, write := range map[string]func(ctx context.Context, path string, progress func(done, total int64)) error{
 		"convert": func(ctx context.Context, path string, progress func(done, total int64)) error {
-			return HuggingFace(ctx, hf, path, Options{OutType: quant.F16, Progress: progress})
+			return HuggingFace(ctx, hf, path, Options{Output: OutputOf(quant.F16), Progress: progress})
 		},
 		"quantize": func(ctx context.Context, path string, progress func(done, total int64)) error {
-			return Quantize(ctx, f, path, Quantization{Type: quant.Q8_0, Progress: progress})
+			return Quantize(ctx, f, path, Quantization{Output: OutputOf(quant.Q8_0), Progress: progress})
 		},
 	} {
 		dir := t.TempDir()

@@ -18,41 +18,31 @@ const chunkElems = 1 << 18
 const maxHalf = 65520
 
 // sources chooses every tensor's type and prepares its encoding.
-func sources(tensors []*tensor, o Options) []gguf.Source {
+func sources(tensors []*tensor, keys []gguf.KV, o Options) []gguf.Source {
 	e := &encoder{lanes: make([]lane, runtime.GOMAXPROCS(0))}
-	out := make([]gguf.Source, len(tensors))
 	var names []string
 	for _, t := range tensors {
 		names = append(names, t.name)
 	}
-	layers := layersOf(names)
-	for i, t := range tensors {
-		typ := t.storeAs(o, layers)
+	m := newMixer(o.Output, keys, names)
+	out := make([]gguf.Source, len(tensors))
+	for _, i := range inLayerOrder(names) {
+		t := tensors[i]
+		typ := t.storeAs(o, m)
 		out[i] = gguf.Source{Name: t.name, Type: typ, Shape: t.shape, Write: func(w io.Writer) error { return e.write(w, t, typ) }}
 	}
 	return out
 }
 
-// storeAs returns the type of t in the output, in a model of so many layers.
-func (t *tensor) storeAs(o Options, layers int) quant.Type {
+// storeAs returns the type of t in the output.
+func (t *tensor) storeAs(o Options, m *mixer) quant.Type {
 	switch {
 	case t.plain:
 		return quant.F32
-	case t.shape[0]%o.OutType.BlockElems() != 0:
-		o.Notes(fmt.Sprintf("%s: rows of %d elements do not divide into blocks of %s (%d); stored as F16",
-			t.name, t.shape[0], o.OutType, o.OutType.BlockElems()))
-		return quant.F16
-	case t.head && o.OutType.Traits().Bits == 4:
-		// Errors of the head go straight into the logits: 4 bits there cost more quality than they save time.
-		o.Notes(fmt.Sprintf("%s: stored as Q8_0, because it gives the logits", t.name))
-		return quant.Q8_0
-	case t.head && o.OutType == quant.Q5_K:
-		o.Notes(fmt.Sprintf("%s: stored as Q6_K, because it gives the logits", t.name))
-		return quant.Q6_K
-	case o.output().wantsMore(t.name, layers):
-		return quant.Q6_K
+	case !o.Output.base.Quantised():
+		return o.Output.base
 	}
-	return o.OutType
+	return narrowed(t.name, t.shape, m.choose(t.name, t.shape), o.Notes)
 }
 
 // encoder turns stored rows into output rows; its lanes work side by side and keep their buffers.
@@ -117,8 +107,23 @@ func (l *lane) encode(t *tensor, typ quant.Type, rowLen, from, to int) error {
 	if err := t.check(l.floats, typ); err != nil {
 		return err
 	}
-	quant.Encode(typ, l.out, l.floats)
+	if t.importance == nil {
+		quant.Encode(typ, l.out, l.floats)
+		return nil
+	}
+	rows, bytes := matrixRows(t.shape), typ.RowBytes(rowLen)
+	for r := from; r < to; r++ {
+		quant.EncodeWeighted(typ, l.out[(r-from)*bytes:][:bytes], l.floats[(r-from)*rowLen:][:rowLen], t.importance[r/rows*rowLen:][:rowLen])
+	}
 	return nil
+}
+
+// matrixRows returns the rows of each matrix of a tensor, of which there may be one for each expert.
+func matrixRows(shape []int) int {
+	if len(shape) < 2 {
+		return 1
+	}
+	return shape[1]
 }
 
 // read decodes rows [from, to) of t into l.floats; consecutive source rows are read at once.

@@ -25,7 +25,8 @@ type tensor struct {
 	values []float32    // computed elements, where from is nil
 	mapped *gguf.Tensor // a GGUF file's elements, where from is nil
 	plain  bool         // stays F32 whatever the output type: vectors, learned positions
-	head   bool         // the matrix that gives the logits
+	// importance holds one for each element of a row, matrix after matrix; nil: none are known.
+	importance []float32
 }
 
 // plan collects the output's tensors and keeps the first error.
@@ -130,13 +131,10 @@ func (p *plan) layer(root string) string {
 func (p *plan) head(c *config) {
 	head := p.found("", strings.Fields(cmp.Or(p.family.Head, "language_model.lm_head lm_head")), ".weight") + ".weight"
 	if !c.TiedHead {
-		p.add("output.weight", head, c.Vocab, c.Hidden).head = true
+		p.add("output.weight", head, c.Vocab, c.Hidden)
 		return
 	}
 	p.used[head] = true // loaders overwrite a stored head by the embedding
-	if p.err == nil {
-		p.tensors[len(p.tensors)-1].head = true
-	}
 }
 
 // one plans the tensor of the family that t describes, with its prefixes on both sides.

@@ -117,13 +117,13 @@ func TestBadFolders(t *testing.T) {
 				c.damage(t, f)
 			}
 			out := filepath.Join(t.TempDir(), "out.gguf")
-			expectError(t, HuggingFace(t.Context(), f.dir, out, Options{OutType: quant.F16}), c.want)
+			expectError(t, HuggingFace(t.Context(), f.dir, out, Options{Output: OutputOf(quant.F16)}), c.want)
 			if left, _ := filepath.Glob(filepath.Join(filepath.Dir(out), "*")); len(left) != 0 {
 				t.Errorf("left behind: %q", left)
 			}
 		})
 	}
-	expectError(t, HuggingFace(t.Context(), t.TempDir(), "out", Options{OutType: quant.Q6_K}), "output type Q6_K is not supported; supported are "+OutTypes())
+	expectError(t, HuggingFace(t.Context(), t.TempDir(), "out", Options{}), "give an output type; supported are "+OutTypes())
 }
 
 func remove(t *testing.T, f *folder, name string) {

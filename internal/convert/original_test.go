@@ -69,8 +69,8 @@ func TestOriginalJoins(t *testing.T) {
 			c.folder.save(t, 1, tinyVocab)
 			c.folder.newline(t)
 			pred := c.folder.predictors(t, tinyLayers, tinyEmbd, c.ff)
-			dense := convertTo(t, c.folder.dir, Options{OutType: quant.F16})
-			f, err := join(t, c.folder.dir, pred, Options{OutType: quant.F16})
+			dense := convertTo(t, c.folder.dir, Options{Output: OutputOf(quant.F16)})
+			f, err := join(t, c.folder.dir, pred, Options{Output: OutputOf(quant.F16)})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -150,7 +150,7 @@ func TestOriginalQuantises(t *testing.T) {
 	f := tinyLlama(t, "LlamaForCausalLM", nil)
 	f.save(t, 2, tinyVocab)
 	f.newline(t)
-	got, err := join(t, f.dir, f.predictors(t, tinyLayers, tinyEmbd, tinyFF), Options{OutType: quant.Q4_0})
+	got, err := join(t, f.dir, f.predictors(t, tinyLayers, tinyEmbd, tinyFF), Options{Output: OutputOf(quant.Q4_0)})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -205,7 +205,7 @@ func TestOriginalRefusesFolders(t *testing.T) {
 		if c.damage != nil {
 			c.damage(c.folder, p)
 		}
-		_, err := join(t, c.folder.dir, p, Options{OutType: c.typ})
+		_, err := join(t, c.folder.dir, p, Options{Output: OutputOf(c.typ)})
 		if err == nil || !strings.Contains(err.Error(), c.want) || strings.Contains(err.Error(), "\n") {
 			t.Errorf("%s: %v, want %q", name, err, c.want)
 		}
@@ -218,7 +218,7 @@ func TestOriginalOfFATReLU(t *testing.T) {
 	f.save(t, 1, tinyVocab)
 	f.newline(t)
 	var notes []string
-	got, err := join(t, f.dir, f.predictors(t, tinyLayers, tinyEmbd, tinyFF), Options{OutType: quant.F16, Notes: func(s string) { notes = append(notes, s) }})
+	got, err := join(t, f.dir, f.predictors(t, tinyLayers, tinyEmbd, tinyFF), Options{Output: OutputOf(quant.F16), Notes: func(s string) { notes = append(notes, s) }})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -5,51 +5,179 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"path/filepath"
+	"regexp"
 	"runtime"
 	"slices"
 	"strings"
 
 	"github.com/powerinfer-go/powerinfer/internal/gguf"
+	"github.com/powerinfer-go/powerinfer/internal/imatrix"
 	"github.com/powerinfer-go/powerinfer/internal/quant"
 )
 
-// Quantization asks for a file with matrices of another type.
+// Quantization asks for a file with matrices of other types.
 type Quantization struct {
-	Type       quant.Type              // one of quant.OutTypes
-	More       bool                    // see Output
-	Pure       bool                    // the matrix that gives the logits, too; else it is Q8_0 where Type has 4 bits
-	Requantize bool                    // decode what is quantised already; it loses quality twice
+	Output     Output
+	Copy       bool        // every tensor as it is; Output is not looked at
+	Pure       bool        // all matrices of Output's type
+	Requantize bool        // decode what is quantised already; it loses quality twice
+	KeepHead   bool        // leave output.weight as it is
+	Head       *quant.Type // of the matrix that gives the logits; nil: as Output has it
+	Embedding  *quant.Type // of the token embedding
+	Rules      []TypeRule  // the first that matches a tensor decides, before Output does
+	Matrix     *imatrix.Matrix
+	MatrixPath string // is written into the file
+	KeepSplit  bool   // as many parts as the file has
+	Keys       []gguf.KV
 	Threads    int                     // 0: all
 	Progress   func(done, total int64) // bytes written and to write; may be nil
 	Notes      func(line string)       // one line on each thing a user may want to know; may be nil
 }
 
-// Quantize writes f to outfile with its matrices in another type; everything else stays as it is: vectors, learned
-// positions, expert routers, every key but those that name types, and so what prepared files hold. One tensor's rows are in
-// work at a time. The same file and options give the same bytes, for any number of threads.
-func Quantize(ctx context.Context, f *gguf.File, outfile string, q Quantization) error {
-	if err := q.output().check(); err != nil {
-		return err
+// TypeRule gives the tensors whose name Pattern matches a type.
+type TypeRule struct {
+	Pattern *regexp.Regexp
+	Type    quant.Type
+}
+
+// ParseTypeRule reads PATTERN=TYPE; the pattern is a regular expression that a part of the name matches.
+func ParseTypeRule(s string) (TypeRule, error) {
+	pattern, name, ok := strings.Cut(s, "=")
+	if !ok || pattern == "" || name == "" {
+		return TypeRule{}, fmt.Errorf("%q is not PATTERN=TYPE, as attn_v=q8_0", s)
 	}
-	if len(f.Tensors) == 0 {
-		return fmt.Errorf("%s: the file has no tensors", f.Path)
+	r, err := regexp.Compile(strings.ToLower(pattern))
+	if err != nil {
+		return TypeRule{}, fmt.Errorf("%q: the pattern is no regular expression: %w", s, err)
 	}
-	if q.Notes == nil {
-		q.Notes = func(string) {}
+	typ, err := ParseType(name)
+	if err != nil {
+		return TypeRule{}, err
 	}
-	tensors, err := q.sources(f)
+	return TypeRule{r, *typ}, nil
+}
+
+// ParseType reads an element type's name, in upper or lower case; nil stands for none.
+func ParseType(name string) (*quant.Type, error) {
+	if name == "" {
+		return nil, nil
+	}
+	t, ok := quant.Named(name, quant.OutTypes())
+	if !ok {
+		return nil, fmt.Errorf("element type %q is not supported; supported are %s", name, strings.ToLower(quant.Names(quant.OutTypes())))
+	}
+	return &t, nil
+}
+
+// ReadMatrix reads the importance matrix at path. Of its entries those are kept whose names contain one of include, if there are any, and none of exclude.
+func (q *Quantization) ReadMatrix(path string, include, exclude []string) error {
+	m, err := imatrix.Open(path)
 	if err != nil {
 		return err
 	}
-	return gguf.Create(ctx, outfile, f.Magic, q.keys(f), tensors, q.Progress)
+	in := func(name string, words []string) bool {
+		return slices.ContainsFunc(words, func(w string) bool { return strings.Contains(name, w) })
+	}
+	m.Keep(func(name string) bool { return !in(name, exclude) && (len(include) == 0 || in(name, include)) })
+	if len(m.Entries) == 0 {
+		return fmt.Errorf("%s: no importances are left; loosen --include-weights or --exclude-weights", path)
+	}
+	q.Matrix, q.MatrixPath = m, path
+	return nil
 }
 
-func (q *Quantization) output() Output { return Output{q.Type, q.More} }
+// Choice is what becomes of a tensor.
+type Choice struct {
+	Tensor      *gguf.Tensor
+	Type        quant.Type
+	NeedsMatrix bool // and there are no importances for it
+}
 
-// keys are f's, with the file's type, without those that number a split file's parts.
+// Bytes returns the tensor's size in its new type.
+func (c Choice) Bytes() int64 { return int64(c.Type.RowBytes(c.Tensor.Elems())) }
+
+// Quantize writes f to outfile with its matrices in other types; everything else stays as it is: vectors, learned
+// positions, expert routers, every key but those that name types, and so what prepared files hold. One tensor's rows are in
+// work at a time. The same file and options give the same bytes, for any number of threads.
+func Quantize(ctx context.Context, f *gguf.File, outfile string, q Quantization) error {
+	choices, err := q.Plan(f)
+	if err != nil {
+		return err
+	}
+	for _, c := range choices {
+		if c.NeedsMatrix {
+			return fmt.Errorf("%s: tensor %q would be %s, which is worth nothing without importances: give a file with --imatrix (powerinfer imatrix makes one), or choose a type of more bits",
+				f.Path, c.Tensor.Name, c.Type)
+		}
+	}
+	if q.Threads < 0 {
+		return errors.New("a negative number of threads")
+	}
+	threads := q.Threads
+	if threads == 0 {
+		threads = runtime.GOMAXPROCS(0)
+	}
+	e := &encoder{lanes: make([]lane, threads)}
+	sources := make([]gguf.Source, len(choices))
+	for i, c := range choices {
+		if sources[i], err = q.source(f, c, e); err != nil {
+			return err
+		}
+	}
+	if parts := 1 + choices[len(choices)-1].Tensor.PartNo; q.KeepSplit && parts > 1 {
+		return q.writeParts(ctx, f, outfile, parts, choices, sources)
+	}
+	return gguf.Create(ctx, outfile, f.Magic, q.keys(f), sources, q.Progress)
+}
+
+// writeParts writes what lies in each of f's parts into a part of its own; the first has the keys.
+func (q *Quantization) writeParts(ctx context.Context, f *gguf.File, outfile string, parts int, choices []Choice, sources []gguf.Source) error {
+	var total, before int64
+	for _, c := range choices {
+		total += c.Bytes()
+	}
+	names := gguf.PartNames(strings.TrimSuffix(outfile, ".gguf"), parts)
+	for no, name := range names {
+		var in []gguf.Source
+		var size int64
+		for i, c := range choices {
+			if c.Tensor.PartNo == no {
+				in = append(in, sources[i])
+				size += c.Bytes()
+			}
+		}
+		var keys []gguf.KV
+		if no == 0 {
+			keys = q.keys(f)
+		}
+		keys = append(keys, gguf.KV{Key: "split.no", Value: uint16(no)}, gguf.KV{Key: "split.count", Value: uint16(parts)},
+			gguf.KV{Key: "split.tensors.count", Value: int32(len(choices))})
+		progress := func(done, _ int64) {
+			if q.Progress != nil {
+				q.Progress(before+done, total)
+			}
+		}
+		if err := gguf.Create(ctx, name, f.Magic, keys, in, progress); err != nil {
+			return err
+		}
+		before += size
+	}
+	return nil
+}
+
+// Files returns the names of the files that Quantize will write.
+func (q *Quantization) Files(f *gguf.File, outfile string) []string {
+	if n := len(f.Tensors); q.KeepSplit && n > 0 && f.Tensors[n-1].PartNo > 0 {
+		return gguf.PartNames(strings.TrimSuffix(outfile, ".gguf"), f.Tensors[n-1].PartNo+1)
+	}
+	return []string{outfile}
+}
+
+// keys are f's, with the file's type, without those that number a split file's parts, and what the user sets.
 func (q *Quantization) keys(f *gguf.File) []gguf.KV {
 	keys := slices.DeleteFunc(slices.Clone(f.Keys), func(kv gguf.KV) bool { return strings.HasPrefix(kv.Key, "split.") })
-	set := func(key string, value uint32) {
+	set := func(key string, value any) {
 		i := slices.IndexFunc(keys, func(kv gguf.KV) bool { return kv.Key == key })
 		if i < 0 {
 			keys = append(keys, gguf.KV{Key: key})
@@ -57,40 +185,119 @@ func (q *Quantization) keys(f *gguf.File) []gguf.KV {
 		}
 		keys[i].Value = value
 	}
-	set("general.file_type", q.output().fileType())
-	set("general.quantization_version", quantizationVersion)
+	if !q.Copy {
+		set("general.file_type", q.Output.fileType)
+	}
+	set("general.quantization_version", uint32(quantizationVersion))
+	if m := q.Matrix; m != nil {
+		set("quantize.imatrix.file", filepath.ToSlash(q.MatrixPath))
+		if len(m.Datasets) > 0 {
+			set("quantize.imatrix.dataset", m.Datasets[0])
+		}
+		set("quantize.imatrix.entries_count", uint32(len(m.Entries)))
+		if m.Chunks > 0 {
+			set("quantize.imatrix.chunks_count", uint32(m.Chunks))
+		}
+	}
+	for _, kv := range q.Keys {
+		set(kv.Key, kv.Value)
+	}
 	return keys
 }
 
-// sources chooses every tensor's type; an error names a tensor that is quantised already.
-func (q *Quantization) sources(f *gguf.File) ([]gguf.Source, error) {
-	threads := q.Threads
-	if threads == 0 {
-		threads = runtime.GOMAXPROCS(0)
+// source prepares a tensor's encoding.
+func (q *Quantization) source(f *gguf.File, c Choice, e *encoder) (gguf.Source, error) {
+	m, t := c.Tensor, &tensor{name: c.Tensor.Name, shape: c.Tensor.Shape, mapped: c.Tensor}
+	if entry := q.entry(m.Name); entry != nil && c.Type != m.Type && c.Type.Weighable() {
+		if want := m.Shape[0] * matrices(m.Shape); len(entry.Sums) == want {
+			t.importance = entry.Mean()
+		} else if partOf(m.Name) != partEmbedding { // embeddings are looked up: nothing is multiplied with them unless they give the logits
+			return gguf.Source{}, fmt.Errorf("%s: tensor %q takes %d importances, and the importance matrix has %d: it is of another model",
+				f.Path, m.Name, want, len(entry.Sums))
+		}
 	}
-	if threads < 0 {
-		return nil, errors.New("a negative number of threads")
+	return gguf.Source{Name: m.Name, Type: c.Type, Shape: m.Shape, Write: func(w io.Writer) error {
+		if c.Type == m.Type {
+			return copyData(w, m.Data)
+		}
+		return e.write(w, t, c.Type)
+	}}, nil
+}
+
+// entry returns the importances of a tensor; nil if there are none.
+func (q *Quantization) entry(name string) *imatrix.Entry {
+	if q.Matrix == nil {
+		return nil
 	}
-	e := &encoder{lanes: make([]lane, threads)}
-	out := make([]gguf.Source, len(f.Tensors))
+	return q.Matrix.Entries[name]
+}
+
+// matrices returns how many a tensor of so many dimensions holds.
+func matrices(shape []int) int {
+	n := 1
+	if len(shape) > 2 {
+		for _, d := range shape[2:] {
+			n *= d
+		}
+	}
+	return n
+}
+
+// Plan chooses every tensor's type; an error names a tensor that cannot have it.
+func (q *Quantization) Plan(f *gguf.File) ([]Choice, error) {
+	if q.Notes == nil {
+		q.Notes = func(string) {}
+	}
+	if len(f.Tensors) == 0 {
+		return nil, fmt.Errorf("%s: the file has no tensors", f.Path)
+	}
+	choices := make([]Choice, len(f.Tensors))
+	for i, t := range f.Tensors {
+		choices[i] = Choice{Tensor: t, Type: t.Type}
+	}
+	if q.Copy {
+		return choices, nil
+	}
+	if err := q.Output.check(); err != nil {
+		return nil, err
+	}
 	var names []string
-	for _, m := range f.Tensors {
-		names = append(names, m.Name)
+	for _, t := range f.Tensors {
+		names = append(names, t.Name)
 	}
-	layers := layersOf(names)
-	for i, m := range f.Tensors {
-		typ, err := q.storeAs(f, m, layers)
+	m := newMixer(q.Output, f.Keys, names)
+	m.headType, m.embedding, m.matrix = q.Head, q.Embedding, q.Matrix != nil
+	for _, i := range inLayerOrder(names) {
+		typ, err := q.storeAs(f, f.Tensors[i], m)
 		if err != nil {
 			return nil, err
 		}
-		out[i] = gguf.Source{Name: m.Name, Type: typ, Shape: m.Shape, Write: func(w io.Writer) error {
-			if typ == m.Type {
-				return copyData(w, m.Data)
-			}
-			return e.write(w, &tensor{name: m.Name, shape: m.Shape, mapped: m}, typ)
-		}}
+		c := &choices[i]
+		c.Type = typ
+		c.NeedsMatrix = typ != c.Tensor.Type && q.Output.needsMatrix(c.Tensor.Name, typ) && q.entry(c.Tensor.Name) == nil
 	}
-	return out, nil
+	return choices, nil
+}
+
+// inLayerOrder returns the places of names in the order in which mixes count: by layer, and in a layer by name.
+func inLayerOrder(names []string) []int {
+	order := make([]int, len(names))
+	for i := range order {
+		order[i] = i
+	}
+	layer := func(i int) int {
+		if l, _, ok := layerOf(names[i]); ok {
+			return l
+		}
+		return -1
+	}
+	slices.SortFunc(order, func(a, b int) int {
+		if la, lb := layer(a), layer(b); la != lb {
+			return la - lb
+		}
+		return strings.Compare(names[a], names[b])
+	})
+	return order
 }
 
 // predictor reports whether m is part of a layer's predictor.
@@ -98,38 +305,87 @@ func predictor(m *gguf.Tensor) bool {
 	return strings.HasSuffix(m.Name, ".fc1.weight") || strings.HasSuffix(m.Name, ".fc2.weight")
 }
 
-// storeAs returns the type of m in the output, in a model of so many layers.
-func (q *Quantization) storeAs(f *gguf.File, m *gguf.Tensor, layers int) (quant.Type, error) {
-	if m.Type == q.Type || kept(m) {
-		return m.Type, nil
+// storeAs returns the type of t in the output.
+func (q *Quantization) storeAs(f *gguf.File, t *gguf.Tensor, m *mixer) (quant.Type, error) {
+	if kept(t.Name, t.Shape) || t.Type == quant.I32 || q.KeepHead && t.Name == "output.weight" {
+		return t.Type, nil
 	}
 	// prepare was told their type; the original's form scales some far below what a block's scale can be
-	if predictor(m) && (!m.Type.Float() || m.Type == quant.F32 && f.Magic == "PWRI") {
-		return m.Type, nil
+	if predictor(t) && (!t.Type.Float() || t.Type == quant.F32 && f.Magic == "PWRI") {
+		return t.Type, nil
 	}
-	if !m.Type.Float() && !q.Requantize {
+	typ, err := q.wanted(f, t, m)
+	switch {
+	case err != nil:
+		return 0, err
+	case typ == t.Type:
+		return typ, nil
+	case !t.Type.Float() && !q.Requantize:
 		return 0, fmt.Errorf("%s: tensor %q is %s already, and quantising it again loses quality: start from a file of F32, F16 or BF16, or give --allow-requantize",
-			f.Path, m.Name, m.Type)
+			f.Path, t.Name, t.Type)
+	case typ == quant.F16 && t.Type == quant.BF16 && q.Output.base.Quantised():
+		return t.Type, nil // a fallback, and the wider one
 	}
-	if m.Type.Float() && m.Type != quant.F32 && m.Shape[0]%q.Type.BlockElems() != 0 {
-		q.Notes(fmt.Sprintf("%s: rows of %d elements do not divide into blocks of %s (%d); left as %s",
-			m.Name, m.Shape[0], q.Type, q.Type.BlockElems(), m.Type))
-		return m.Type, nil
-	}
-	head := "output.weight"
-	if f.Tensor(head) == nil {
-		head = "token_embd.weight"
-	}
-	t := tensor{name: m.Name, shape: m.Shape, head: m.Name == head && !q.Pure}
-	return t.storeAs(Options{OutType: q.Type, More: q.More, Notes: q.Notes}, layers), nil
+	return typ, nil
 }
 
-// kept reports what stays as it is in every type: vectors, what is no weight, and matrices that are small and matter.
-func kept(m *gguf.Tensor) bool {
-	if len(m.Shape) < 2 || !strings.HasSuffix(m.Name, ".weight") || m.Type == quant.I32 {
+// wanted returns the type that t is to have.
+func (q *Quantization) wanted(f *gguf.File, t *gguf.Tensor, m *mixer) (quant.Type, error) {
+	p := partOf(t.Name)
+	for _, c := range []struct {
+		typ  *quant.Type
+		part part
+	}{{q.Embedding, partEmbedding}, {q.Head, partHead}} {
+		if c.typ == nil || p != c.part {
+			continue
+		}
+		if n := c.typ.BlockElems(); t.Shape[0]%n != 0 {
+			return 0, fmt.Errorf("%s: tensor %q has rows of %d elements, which do not divide into blocks of %s (%d); choose another type for it",
+				f.Path, t.Name, t.Shape[0], *c.typ, n)
+		}
+		return *c.typ, nil
+	}
+	if !q.Output.base.Quantised() {
+		return q.Output.base, nil
+	}
+	typ := q.Output.base
+	rule := slices.IndexFunc(q.Rules, func(r TypeRule) bool { return r.Pattern.MatchString(t.Name) })
+	switch {
+	case rule >= 0:
+		typ = q.Rules[rule].Type
+	case !q.Pure:
+		typ = m.choose(t.Name, t.Shape)
+	}
+	return narrowed(t.Name, t.Shape, typ, q.Notes), nil
+}
+
+// narrowed returns typ, or what stands for it where its blocks do not divide rows.
+func narrowed(name string, shape []int, typ quant.Type, note func(string)) quant.Type {
+	other := fallback(typ, shape[0])
+	if other != typ {
+		note(fmt.Sprintf("%s: rows of %d elements do not divide into blocks of %s (%d); stored as %s", name, shape[0], typ, typ.BlockElems(), other))
+	}
+	return other
+}
+
+// kept reports what stays as it is in every type: vectors, what is no weight, and matrices that are small and matter. Source: llama.cpp's list.
+func kept(name string, shape []int) bool {
+	dims := len(shape)
+	for dims > 1 && shape[dims-1] == 1 {
+		dims--
+	}
+	if dims < 2 || !strings.HasSuffix(name, "weight") || name == "position_embd.weight" || name == "token_types.weight" {
 		return true
 	}
-	return strings.HasSuffix(m.Name, "_norm.weight") || strings.HasSuffix(m.Name, "ffn_gate_inp.weight") || m.Name == "position_embd.weight"
+	return slices.ContainsFunc([]string{
+		"_norm.weight", "ffn_gate_inp.weight", "ffn_gate_tid2eid.weight", "altup", "laurel", "per_layer_model_proj",
+		"ssm_conv1d", "shortconv.conv.weight", "indexer.k_proj.weight", "indexer.q_proj.weight",
+		"time_mix_first.weight", "time_mix_w0.weight", "time_mix_w1.weight", "time_mix_w2.weight", "time_mix_v0.weight", "time_mix_v1.weight",
+		"time_mix_v2.weight", "time_mix_a0.weight", "time_mix_a1.weight", "time_mix_a2.weight", "time_mix_g1.weight", "time_mix_g2.weight",
+		"time_mix_decay_w1.weight", "time_mix_decay_w2.weight", "time_mix_lerp_fused.weight",
+		"attn_rel_b.weight", ".position_embd", "sam.pos_embd", "sam.neck.", "sam.net_", ".rel_pos", ".patch_embd", ".patch_merger",
+		"a.rvq.codebook", "mm.a.code_embd",
+	}, func(s string) bool { return strings.Contains(name, s) })
 }
 
 // copyStep is the number of bytes that are copied between two reports of progress.

@@ -69,19 +69,19 @@ func TestQuantizeIsConversion(t *testing.T) {
 		f.save(t, 1, tinyVocab)
 		convert := func(typ quant.Type) string {
 			path := filepath.Join(t.TempDir(), "c.gguf")
-			if err := HuggingFace(t.Context(), f.dir, path, Options{OutType: typ, Name: "tiny"}); err != nil {
+			if err := HuggingFace(t.Context(), f.dir, path, Options{Output: OutputOf(typ), Name: "tiny"}); err != nil {
 				t.Fatal(err)
 			}
 			return path
 		}
 		source := opened(t, convert(quant.F32))
-		for _, typ := range quant.OutTypes() {
+		for _, typ := range []quant.Type{quant.F32, quant.BF16, quant.Q8_0, quant.Q5_1, quant.Q4_K, quant.IQ4_NL} {
 			want, err := os.ReadFile(convert(typ))
 			if err != nil {
 				t.Fatal(err)
 			}
 			for _, threads := range []int{0, 1, 3} {
-				got, err := os.ReadFile(quantized(t, source, Quantization{Type: typ, Threads: threads}).Path)
+				got, err := os.ReadFile(quantized(t, source, Quantization{Output: OutputOf(typ), Threads: threads}).Path)
 				if err != nil || !bytes.Equal(got, want) {
 					t.Errorf("%s, tied %v, %d threads: %d bytes are not the %d of the conversion (%v)", typ, tied, threads, len(got), len(want), err)
 				}
@@ -122,7 +122,7 @@ func TestQuantizeKeepsTheRest(t *testing.T) {
 	var notes []string
 	var done, total int64
 	out := quantized(t, f, Quantization{
-		Type: quant.Q4_0, Notes: func(s string) { notes = append(notes, s) }, Progress: func(d, n int64) { done, total = d, n },
+		Output: OutputOf(quant.Q4_0), Notes: func(s string) { notes = append(notes, s) }, Progress: func(d, n int64) { done, total = d, n },
 	})
 	if out.Magic != "PWRI" || len(out.Tensors) != len(f.Tensors) || done != total || total == 0 {
 		t.Errorf("magic %s, %d tensors, progress %d of %d", out.Magic, len(out.Tensors), done, total)
@@ -157,7 +157,7 @@ func TestQuantizeKeepsTheRest(t *testing.T) {
 			t.Errorf("%s %s %v became %s %s %v, or its bytes are wrong; want %s", m.Name, m.Type, m.Shape, got.Name, got.Type, got.Shape, typ)
 		}
 	}
-	if pure := quantized(t, f, Quantization{Type: quant.Q4_0, Pure: true}); pure.Tensor("output.weight").Type != quant.Q4_0 {
+	if pure := quantized(t, f, Quantization{Output: OutputOf(quant.Q4_0), Pure: true}); pure.Tensor("output.weight").Type != quant.Q4_0 {
 		t.Error("--pure leaves the head in another type")
 	}
 }
@@ -175,17 +175,17 @@ func TestQuantizeRefusals(t *testing.T) {
 		q    Quantization
 		want string
 	}{
-		"quantised":  {q8, Quantization{Type: quant.Q4_0}, `tensor "a.weight" is Q8_0 already, .*`},
-		"to floats":  {q8, Quantization{Type: quant.F32}, "give --allow-requantize"},
-		"type":       {q8, Quantization{Type: quant.Q6_K}, "output type Q6_K is not supported; supported are f32, f16"},
-		"no tensors": {written(t, "GGUF", nil), Quantization{Type: quant.F16}, "no tensors"},
-		"NaN":        {bad(float32(math.NaN())), Quantization{Type: quant.Q8_0}, `"a.weight" holds NaN; the model is damaged`},
-		"infinity":   {bad(float32(math.Inf(-1))), Quantization{Type: quant.BF16}, `"a.weight" holds -Inf; the model is damaged`},
-		"F16":        {bad(65520), Quantization{Type: quant.F16}, `holds 65520, beyond F16; choose bf16 or f32`},
-		"Q4_0":       {bad(-1e6), Quantization{Type: quant.Q4_0}, `holds -1e+06, beyond Q4_0; choose bf16 or f32`},
-		"Q8_0":       {bad(1e7), Quantization{Type: quant.Q8_0}, `holds 1e+07, beyond Q8_0; choose bf16 or f32`},
-		"BF16":       {bad(math.MaxFloat32), Quantization{Type: quant.BF16}, `beyond BF16; choose f32`},
-		"threads":    {q8, Quantization{Type: quant.Q8_0, Threads: -1}, "negative"},
+		"quantised":  {q8, Quantization{Output: OutputOf(quant.Q4_0)}, `tensor "a.weight" is Q8_0 already, .*`},
+		"to floats":  {q8, Quantization{Output: OutputOf(quant.F32)}, "give --allow-requantize"},
+		"type":       {q8, Quantization{Output: OutputOf(quant.I32)}, "give an output type; supported are f32, f16"},
+		"no tensors": {written(t, "GGUF", nil), Quantization{Output: OutputOf(quant.F16)}, "no tensors"},
+		"NaN":        {bad(float32(math.NaN())), Quantization{Output: OutputOf(quant.Q8_0)}, `"a.weight" holds NaN; the model is damaged`},
+		"infinity":   {bad(float32(math.Inf(-1))), Quantization{Output: OutputOf(quant.BF16)}, `"a.weight" holds -Inf; the model is damaged`},
+		"F16":        {bad(65520), Quantization{Output: OutputOf(quant.F16)}, `holds 65520, beyond F16; choose bf16 or f32`},
+		"Q4_0":       {bad(-1e6), Quantization{Output: OutputOf(quant.Q4_0)}, `holds -1e+06, beyond Q4_0; choose bf16 or f32`},
+		"Q8_0":       {bad(1e7), Quantization{Output: OutputOf(quant.Q8_0)}, `holds 1e+07, beyond Q8_0; choose bf16 or f32`},
+		"BF16":       {bad(math.MaxFloat32), Quantization{Output: OutputOf(quant.BF16)}, `beyond BF16; choose f32`},
+		"threads":    {q8, Quantization{Output: OutputOf(quant.Q8_0), Threads: -1}, "negative"},
 	} {
 		path := filepath.Join(t.TempDir(), "out.gguf")
 		err := Quantize(t.Context(), c.f, path, c.q)
@@ -196,11 +196,11 @@ func TestQuantizeRefusals(t *testing.T) {
 			t.Errorf("%s: %v is left behind", name, left)
 		}
 	}
-	again := quantized(t, q8, Quantization{Type: quant.F16, Requantize: true})
+	again := quantized(t, q8, Quantization{Output: OutputOf(quant.F16), Requantize: true})
 	if m := again.Tensor("a.weight"); m.Type != quant.F16 || !bytes.Equal(m.Data, make([]byte, 2*64)) {
 		t.Errorf("requantised to %s", m.Type)
 	}
-	if same := quantized(t, q8, Quantization{Type: quant.Q8_0}); !bytes.Equal(same.Tensors[0].Data, q8.Tensors[0].Data) {
+	if same := quantized(t, q8, Quantization{Output: OutputOf(quant.Q8_0)}); !bytes.Equal(same.Tensors[0].Data, q8.Tensors[0].Data) {
 		t.Error("a file of the type is not copied")
 	}
 }
@@ -233,26 +233,26 @@ func TestQuantizeChunks(t *testing.T) {
 	want := make([]byte, quant.Q8_0.RowBytes(len(x)))
 	quant.Encode(quant.Q8_0, want, x)
 	for _, threads := range []int{1, 2, 3, 6, 64} {
-		if got := quantized(t, f, Quantization{Type: quant.Q8_0, Threads: threads}); !bytes.Equal(got.Tensors[0].Data, want) {
+		if got := quantized(t, f, Quantization{Output: OutputOf(quant.Q8_0), Threads: threads}); !bytes.Equal(got.Tensors[0].Data, want) {
 			t.Errorf("%d threads: other bytes", threads)
 		}
 	}
 	x[len(x)-1] = float32(math.NaN())
 	f = written(t, "GGUF", nil, encoded("a.weight", quant.F32, []int{cols, rows}, x))
-	if err := Quantize(t.Context(), f, filepath.Join(t.TempDir(), "x"), Quantization{Type: quant.Q8_0, Threads: 3}); err == nil || !strings.Contains(err.Error(), "holds NaN") {
+	if err := Quantize(t.Context(), f, filepath.Join(t.TempDir(), "x"), Quantization{Output: OutputOf(quant.Q8_0), Threads: 3}); err == nil || !strings.Contains(err.Error(), "holds NaN") {
 		t.Errorf("NaN in the last chunk: %v", err)
 	}
 }
 
 // TestMixes: of a llama of 32 layers, Q5_K_M has as many matrices of each type as the published files of Llama 2 7B, and its file type;
-// Q5_K_S has the logits' matrix alone in Q6_K.
+// the others have as many as llama-quantize --dry-run (3f545bec) chooses for a file of these very tensors.
 func TestMixes(t *testing.T) {
 	const layers = 32
 	rng := rand.New(rand.NewPCG(7, 0))
-	x, norm := random(rng, 256), random(rng, 256)
+	x, norm := random(rng, 512), random(rng, 256)
 	var tensors []gguf.Source
 	matrix := func(name string) {
-		tensors = append(tensors, encoded(name, quant.F16, []int{256, 1}, x))
+		tensors = append(tensors, encoded(name, quant.F16, []int{256, 2}, x))
 	}
 	vector := func(name string) { tensors = append(tensors, encoded(name, quant.F32, []int{256}, norm)) }
 	matrix("token_embd.weight")
@@ -272,13 +272,13 @@ func TestMixes(t *testing.T) {
 	}{
 		"Q5_K_M": {map[quant.Type]int{quant.F32: 65, quant.Q5_K: 193, quant.Q6_K: 33}, 17}, // as llama.cpp lists TheBloke/Llama-2-7B-GGUF
 		"q5_k_s": {map[quant.Type]int{quant.F32: 65, quant.Q5_K: 225, quant.Q6_K: 1}, 16},
-		"q4_1":   {map[quant.Type]int{quant.F32: 65, quant.Q4_1: 225, quant.Q8_0: 1}, 3},
+		"q4_1":   {map[quant.Type]int{quant.F32: 65, quant.Q4_1: 225, quant.Q6_K: 1}, 3},
 	} {
 		o, err := ParseOutput(name)
 		if err != nil {
 			t.Fatal(err)
 		}
-		g := quantized(t, f, Quantization{Type: o.Type, More: o.More})
+		g := quantized(t, f, Quantization{Output: o})
 		got := map[quant.Type]int{}
 		for _, m := range g.Tensors {
 			got[m.Type]++
@@ -287,12 +287,12 @@ func TestMixes(t *testing.T) {
 			t.Errorf("%s: %v of file type %d, want %v of %d", name, got, fileType, want.counts, want.fileType)
 		}
 		for _, l := range []int{3, 6, 27, 28} {
-			if more := g.Tensor(fmt.Sprintf("blk.%d.attn_v.weight", l)).Type == quant.Q6_K; more != o.More {
+			if more := g.Tensor(fmt.Sprintf("blk.%d.attn_v.weight", l)).Type == quant.Q6_K; more != (name == "Q5_K_M") {
 				t.Errorf("%s: values of layer %d in Q6_K: %t", name, l, more)
 			}
 		}
 	}
-	if err := Quantize(t.Context(), f, filepath.Join(t.TempDir(), "m"), Quantization{Type: quant.Q8_0, More: true}); err == nil {
-		t.Error("a mix that there is not")
+	if err := Quantize(t.Context(), f, filepath.Join(t.TempDir(), "m"), Quantization{}); err == nil {
+		t.Error("no type at all")
 	}
 }

@@ -116,7 +116,7 @@ func TestReference(t *testing.T) {
 				t.Fatal(err)
 			}
 			path := filepath.Join(t.TempDir(), "model.gguf")
-			if err := convert.HuggingFace(t.Context(), r.folder(t), path, convert.Options{OutType: quant.F32}); err != nil {
+			if err := convert.HuggingFace(t.Context(), r.folder(t), path, convert.Options{Output: convert.OutputOf(quant.F32)}); err != nil {
 				t.Fatal(err)
 			}
 			f, err := gguf.Open(path)

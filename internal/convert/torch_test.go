@@ -20,7 +20,7 @@ func TestTorchCheckpoint(t *testing.T) {
 	bytesOf := func() []byte {
 		t.Helper()
 		out := filepath.Join(t.TempDir(), "out.gguf")
-		if err := HuggingFace(t.Context(), f.dir, out, Options{OutType: quant.F16, Name: "tiny"}); err != nil {
+		if err := HuggingFace(t.Context(), f.dir, out, Options{Output: OutputOf(quant.F16), Name: "tiny"}); err != nil {
 			t.Fatal(err)
 		}
 		b, err := os.ReadFile(out)

@@ -87,7 +87,7 @@ func TestDemoTokenizer(t *testing.T) {
 			t.Skip(err)
 		}
 	}
-	o := Options{OutType: quant.F16, Notes: func(s string) { t.Errorf("note: %s", s) }}
+	o := Options{Output: OutputOf(quant.F16), Notes: func(s string) { t.Errorf("note: %s", s) }}
 	text, err := os.ReadFile(filepath.Join(shared, "corpus", "valid.txt"))
 	if err != nil {
 		t.Fatal(err)
@@ -178,7 +178,7 @@ func TestByteLevel(t *testing.T) {
 			f.writeJSON(t, "tokenizer_config.json", map[string]any{"bos_token": "<|begin|>", "chat_template": []any{
 				map[string]any{"name": "default", "template": "D"}, map[string]any{"name": "tools", "template": "T"},
 			}})
-			g := convertTo(t, f.dir, Options{OutType: quant.F16})
+			g := convertTo(t, f.dir, Options{Output: OutputOf(quant.F16)})
 			for key, want := range map[string]any{
 				"tokenizer.ggml.model": "gpt2", "tokenizer.ggml.pre": want, "tokenizer.ggml.merges": []string{"a b", "Ġ ab"},
 				"tokenizer.ggml.bos_token_id": uint32(4), "tokenizer.ggml.eos_token_id": uint32(2), "tokenizer.ggml.add_bos_token": true,
@@ -210,7 +210,7 @@ func TestVocabAndMerges(t *testing.T) {
 		"tokenizer_class": "GPT2Tokenizer", "add_bos_token": true,
 		"bos_token": map[string]any{"content": "</s>"}, "eos_token": map[string]any{"content": "</s>"}, "pad_token": "<pad>",
 	})
-	g := convertTo(t, f.dir, Options{OutType: quant.F16})
+	g := convertTo(t, f.dir, Options{Output: OutputOf(quant.F16)})
 	for key, want := range map[string]any{
 		"tokenizer.ggml.pre": "gpt-2", "tokenizer.ggml.merges": []string{"a b"}, "tokenizer.ggml.bos_token_id": uint32(2),
 		"tokenizer.ggml.padding_token_id": uint32(1), "tokenizer.ggml.add_bos_token": true,
@@ -232,7 +232,7 @@ func TestAddedTokens(t *testing.T) {
 	}})
 	f.write(t, "chat_template.jinja", []byte("{{ messages }}"))
 	var notes []string
-	g := convertTo(t, f.dir, Options{OutType: quant.F16, Notes: func(s string) { notes = append(notes, s) }})
+	g := convertTo(t, f.dir, Options{Output: OutputOf(quant.F16), Notes: func(s string) { notes = append(notes, s) }})
 	tokens, _ := g.Lookup("tokenizer.ggml.tokens")
 	types, _ := g.Lookup("tokenizer.ggml.token_type")
 	if got := tokens.([]string)[40:45]; !slices.Equal(got, []string{"[PAD40]", "<|im_end|>", " tag", "[X]", "[PAD44]"}) {
@@ -265,7 +265,7 @@ func TestBadTokenizers(t *testing.T) {
 			f.save(t, 1, tinyVocab)
 			remove(t, f, "tokenizer.model")
 			f.write(t, "tokenizer.json", []byte(c.json))
-			expectError(t, HuggingFace(t.Context(), f.dir, filepath.Join(t.TempDir(), "out.gguf"), Options{OutType: quant.F16}), c.want)
+			expectError(t, HuggingFace(t.Context(), f.dir, filepath.Join(t.TempDir(), "out.gguf"), Options{Output: OutputOf(quant.F16)}), c.want)
 		})
 	}
 }

@@ -24,6 +24,7 @@ type Tensor struct {
 	Type   quant.Type
 	Shape  []int // Shape[0] is the row length, as stored
 	Offset int64 // of Data in its part's file
+	PartNo int   // of a split file's parts, from 0
 	Data   []byte
 }
 

@@ -16,11 +16,16 @@ func Parts(path string) []string {
 		return []string{path}
 	}
 	n, _ := strconv.Atoi(m[3]) // five digits
+	return append(PartNames(m[1], n), path)
+}
+
+// PartNames returns the names of a split file's n parts, which begin with stem.
+func PartNames(stem string, n int) []string {
 	list := make([]string, n)
 	for i := range list {
-		list[i] = fmt.Sprintf("%s-%05d-of-%05d.gguf", m[1], i+1, n)
+		list[i] = fmt.Sprintf("%s-%05d-of-%05d.gguf", stem, i+1, n)
 	}
-	return append(list, path)
+	return list
 }
 
 // maxParts is the largest number of five digits.
@@ -80,6 +85,7 @@ func (f *File) addPart(path string, no, parts int) error {
 		if f.tensors[t.Name] != nil {
 			return fmt.Errorf("%s: tensor %q also lies in an earlier part", path, t.Name)
 		}
+		t.PartNo = no
 		f.tensors[t.Name] = t
 		f.Tensors = append(f.Tensors, t)
 	}

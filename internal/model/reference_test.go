@@ -50,7 +50,7 @@ func loadReference(t *testing.T) (reference, *gguf.File) {
 		t.Fatal(err)
 	}
 	path := filepath.Join(t.TempDir(), "demo-f32.gguf")
-	if err := convert.HuggingFace(t.Context(), dir, path, convert.Options{OutType: quant.F32}); err != nil {
+	if err := convert.HuggingFace(t.Context(), dir, path, convert.Options{Output: convert.OutputOf(quant.F32)}); err != nil {
 		t.Fatal(err)
 	}
 	f, err := gguf.Open(path)

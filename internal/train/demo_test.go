@@ -51,7 +51,7 @@ func demoLayer(t *testing.T, layer, tokens, freshTokens int) (train, fresh *Samp
 	t.Helper()
 	const window = 256
 	path := filepath.Join(t.TempDir(), "tales.gguf")
-	if err := convert.HuggingFace(t.Context(), testenv.Shared(t, "demo-model/hf"), path, convert.Options{OutType: quant.F16}); err != nil {
+	if err := convert.HuggingFace(t.Context(), testenv.Shared(t, "demo-model/hf"), path, convert.Options{Output: convert.OutputOf(quant.F16)}); err != nil {
 		t.Fatal(err)
 	}
 	f, err := gguf.Open(path)

@@ -1,0 +1,55 @@
+package quant
+
+import "math"
+
+// ternary takes a superblock to −1, 0 and 1 of its largest magnitude; halves round away from zero.
+func ternary(p *Parts, x []float32) {
+	d := abs(absMax(x))
+	id := inverse(d)
+	p.Unit = F16FromF32(d)
+	for i, v := range x {
+		p.Q[i] = uint8(awayFromZero(v*id) + 1)
+	}
+}
+
+func encodeTQ1_0(b []byte, x []float32) {
+	var p Parts
+	ternary(&p, x)
+	clear(b)
+	joinTQ1_0(b, &p)
+}
+
+func encodeTQ2_0(b []byte, x []float32) {
+	var p Parts
+	ternary(&p, x)
+	clear(b)
+	joinTQ2_0(b, &p)
+}
+
+var nearestMXFP4 = newNearestCodes(mxfp4Values()[:8])
+
+// encodeMXFP4: the power of two is the largest magnitude's, two less, because the largest float of four bits has the exponent 2.
+func encodeMXFP4(b []byte, x []float32) {
+	const bias, exponent, last = 127, 2, 254
+	var p Parts
+	top := abs(absMax(x))
+	if top > 0 {
+		_, e := math.Frexp(float64(top)) // 2^(e−1) ≤ top
+		p.Unit = uint16(max(0, min(last, e-1-exponent+bias)))
+	}
+	halves := float32(math.Ldexp(2, bias-int(p.Unit))) // of a step, the unit of the codes' values
+	for i, v := range x {
+		// of two values as near, the smaller magnitude, as ggml's search has it
+		a := abs(v) * halves
+		q := nearestMXFP4.of(a)
+		if q > 0 && a-nearestMXFP4.value[q-1] <= nearestMXFP4.value[q]-a {
+			q--
+		}
+		if v < 0 && q > 0 {
+			q |= 8
+		}
+		p.Q[i] = q
+	}
+	clear(b)
+	joinMXFP4(b, &p)
+}
