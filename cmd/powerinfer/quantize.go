@@ -21,9 +21,9 @@ import (
 func quantizeCommand() *cli.Command {
 	return &cli.Command{
 		Name: "quantize", Usage: "write a GGUF file's matrices in another type", ArgsUsage: "IN OUT TYPE [THREADS]",
-		Description: "TYPE is one of " + convert.OutTypes() + ", or copy.\nq4_k_m suits most models; q8_0 loses next to nothing; iq4_xs and smaller want --imatrix, whose file `powerinfer imatrix` makes.\n" +
-			"Each matrix has the type that llama-quantize gives it. Vectors, metadata and what prepared files hold stay as they are.\n" +
-			"With --dry-run OUT may be left out.",
+		Description: "TYPE is one of\n" + typeLines() +
+			"or copy. q4_k_m suits most models; q8_0 loses next to nothing; iq4_xs and smaller want\n--imatrix, whose file powerinfer imatrix makes. docs/quantize.md says more.\n" +
+			"Each matrix has the type that llama-quantize gives it. Vectors, metadata and what prepared files\nhold stay as they are. With --dry-run OUT may be left out.",
 		Flags: []cli.Flag{
 			&cli.StringFlag{Name: "imatrix", Usage: "importance matrix `FILE`: errors count by how large a weight's inputs are"},
 			&cli.StringSliceFlag{Name: "include-weights", Usage: "use importances of tensors with `NAME` in their names only; may be repeated"},
@@ -41,6 +41,21 @@ func quantizeCommand() *cli.Command {
 		},
 		Action: quantize,
 	}
+}
+
+// typeLines lists the types that there are, in lines of a terminal's width.
+func typeLines() string {
+	const width = 88
+	var b strings.Builder
+	line := 0
+	for name := range strings.SplitSeq(convert.OutTypes(), ", ") {
+		if line += len(name) + 2; line > width {
+			b.WriteString("\n")
+			line = len(name) + 2
+		}
+		b.WriteString(name + ", ")
+	}
+	return b.String() + "\n"
 }
 
 // mostThreads bounds the buffers that threads need.

@@ -245,9 +245,6 @@ func matrices(shape []int) int {
 
 // Plan chooses every tensor's type; an error names a tensor that cannot have it.
 func (q *Quantization) Plan(f *gguf.File) ([]Choice, error) {
-	if q.Notes == nil {
-		q.Notes = func(string) {}
-	}
 	if len(f.Tensors) == 0 {
 		return nil, fmt.Errorf("%s: the file has no tensors", f.Path)
 	}
@@ -267,14 +264,20 @@ func (q *Quantization) Plan(f *gguf.File) ([]Choice, error) {
 	}
 	m := newMixer(q.Output, f.Keys, names)
 	m.headType, m.embedding, m.matrix = q.Head, q.Embedding, q.Matrix != nil
+	var notes []string // for the user if nothing is refused
 	for _, i := range inLayerOrder(names) {
-		typ, err := q.storeAs(f, f.Tensors[i], m)
+		typ, err := q.storeAs(f, f.Tensors[i], m, func(s string) { notes = append(notes, s) })
 		if err != nil {
 			return nil, err
 		}
 		c := &choices[i]
 		c.Type = typ
 		c.NeedsMatrix = typ != c.Tensor.Type && q.Output.needsMatrix(c.Tensor.Name, typ) && q.entry(c.Tensor.Name) == nil
+	}
+	for _, s := range notes {
+		if q.Notes != nil {
+			q.Notes(s)
+		}
 	}
 	return choices, nil
 }
@@ -306,7 +309,7 @@ func predictor(m *gguf.Tensor) bool {
 }
 
 // storeAs returns the type of t in the output.
-func (q *Quantization) storeAs(f *gguf.File, t *gguf.Tensor, m *mixer) (quant.Type, error) {
+func (q *Quantization) storeAs(f *gguf.File, t *gguf.Tensor, m *mixer, note func(string)) (quant.Type, error) {
 	if kept(t.Name, t.Shape) || t.Type == quant.I32 || q.KeepHead && t.Name == "output.weight" {
 		return t.Type, nil
 	}
@@ -314,7 +317,7 @@ func (q *Quantization) storeAs(f *gguf.File, t *gguf.Tensor, m *mixer) (quant.Ty
 	if predictor(t) && (!t.Type.Float() || t.Type == quant.F32 && f.Magic == "PWRI") {
 		return t.Type, nil
 	}
-	typ, err := q.wanted(f, t, m)
+	typ, err := q.wanted(f, t, m, note)
 	switch {
 	case err != nil:
 		return 0, err
@@ -330,7 +333,7 @@ func (q *Quantization) storeAs(f *gguf.File, t *gguf.Tensor, m *mixer) (quant.Ty
 }
 
 // wanted returns the type that t is to have.
-func (q *Quantization) wanted(f *gguf.File, t *gguf.Tensor, m *mixer) (quant.Type, error) {
+func (q *Quantization) wanted(f *gguf.File, t *gguf.Tensor, m *mixer, note func(string)) (quant.Type, error) {
 	p := partOf(t.Name)
 	for _, c := range []struct {
 		typ  *quant.Type
@@ -356,7 +359,7 @@ func (q *Quantization) wanted(f *gguf.File, t *gguf.Tensor, m *mixer) (quant.Typ
 	case !q.Pure:
 		typ = m.choose(t.Name, t.Shape)
 	}
-	return narrowed(t.Name, t.Shape, typ, q.Notes), nil
+	return narrowed(t.Name, t.Shape, typ, note), nil
 }
 
 // narrowed returns typ, or what stands for it where its blocks do not divide rows.

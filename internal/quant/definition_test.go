@@ -364,7 +364,7 @@ func BenchmarkDecode(b *testing.B) {
 			for i := range x {
 				x[i] = float32(i%31) - 15
 			}
-			if typ.Encodes() {
+			if !typ.OnGrid() {
 				Encode(typ, src, x)
 			}
 			b.SetBytes(int64(4 * len(x)))

@@ -208,7 +208,8 @@ type grids struct {
 // weighedGrids are those tried where elements have their importance.
 func weighedGrids() grids { return grids{first: -0.9, step: 0.05, tries: 37} }
 
-// fitMinimum returns a scale d and a minimum m, not negative, for which d·q − m, with whole q from 0 to most, comes nearest to x.
+// fitMinimum returns a scale d and a minimum m, not negative, for which d·q − m, with whole q from 0 to most, comes nearest to x, which has at
+// most 32 elements.
 func fitMinimum(x, w []float32, most float32, g grids) (d, m float32) {
 	w = w[:len(x)]
 	var low, sumW, sumX float32
@@ -222,16 +223,21 @@ func fitMinimum(x, w []float32, most float32, g grids) (d, m float32) {
 	if span < negligible {
 		return 0, -low
 	}
+	var whole [QK]float32
+	q := whole[:len(x)]
+	for i, v := range x {
+		q[i] = within((v-low)*(most/span), 0, most)
+	}
 	d, m = span/most, -low
-	least := minimumError(x, w, d, low, most/span, low, most, g.absolute)
+	least := minimumError(x, w, q, d, low, g.absolute)
 	for try := range g.tries {
 		inverse := (g.first + g.step*float32(try) + most) / span
 		var sumQ, sumQQ, sumQX float32
 		for i, v := range x {
-			q := within(inverse*(v-low), 0, most)
-			wq := w[i] * q
+			q[i] = within(inverse*(v-low), 0, most)
+			wq := w[i] * q[i]
 			sumQ += wq
-			sumQQ += float32(wq * q)
+			sumQQ += float32(wq * q[i])
 			sumQX += float32(wq * v)
 		}
 		determinant := float32(sumW*sumQQ) - float32(sumQ*sumQ)
@@ -243,7 +249,7 @@ func fitMinimum(x, w []float32, most float32, g grids) (d, m float32) {
 		if offset > 0 {
 			scale, offset = sumQX/sumQQ, 0
 		}
-		if e := minimumError(x, w, scale, offset, inverse, low, most, g.absolute); e < least {
+		if e := minimumError(x, w, q, scale, offset, g.absolute); e < least {
 			least, d, m = e, scale, -offset
 			low, span = offset, high-offset // later grids begin where the best one does
 		}
@@ -251,16 +257,17 @@ func fitMinimum(x, w []float32, most float32, g grids) (d, m float32) {
 	return d, m
 }
 
-// minimumError returns the error of scale·q + offset on the grid that begins at low.
-func minimumError(x, w []float32, scale, offset, inverse, low, most float32, absolute bool) (sum float32) {
-	for i, v := range x {
-		e := float32(scale*within(inverse*(v-low), 0, most)) + offset - v
-		if absolute {
-			e = abs(e)
-		} else {
-			e = square(e)
+// minimumError returns the error of scale·q + offset.
+func minimumError(x, w, q []float32, scale, offset float32, absolute bool) (sum float32) {
+	w, q = w[:len(x)], q[:len(x)]
+	if absolute {
+		for i, v := range x {
+			sum += float32(w[i] * abs(float32(scale*q[i])+offset-v))
 		}
-		sum += float32(w[i] * e)
+		return sum
+	}
+	for i, v := range x {
+		sum += float32(w[i] * square(float32(scale*q[i])+offset-v))
 	}
 	return sum
 }

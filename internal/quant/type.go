@@ -88,8 +88,14 @@ func (t Type) Float() bool { return t.Known() && !t.Quantised() && t != I32 }
 // Reach returns how many times the largest binary16 number a magnitude may be that t is sure to hold; 0 where binary16 is no bound.
 func (t Type) Reach() float64 { return t.entry().reach }
 
-// Encodes reports whether Encode can write t.
-func (t Type) Encodes() bool { return t.entry().encode != nil }
+// OnGrid reports whether groups of t's elements are entries of a grid. Encoding, which searches it, is slow.
+func (t Type) OnGrid() bool {
+	switch t {
+	case IQ1_S, IQ1_M, IQ2_XXS, IQ2_XS, IQ2_S, IQ3_XXS, IQ3_S:
+		return true
+	}
+	return false
+}
 
 // FileType is general.file_type of files whose matrices are mostly of type t, numbered as llama.cpp does. ok reports whether there is one.
 func (t Type) FileType() (n uint32, ok bool) {

@@ -63,7 +63,7 @@ func members(s *stage, label string, set compute.Set) {
 
 func predictScripts() (all []script) {
 	for _, typ := range quant.Types() {
-		if !typ.Encodes() {
+		if typ.OnGrid() {
 			continue // scores of random blocks may lie too near the threshold
 		}
 		cols := max(96, typ.BlockElems())
@@ -213,7 +213,7 @@ func sparseScripts() (all []script) {
 				}
 			}
 			embd := max(96, typ.BlockElems())
-			if typ.Encodes() { // random blocks are not normal
+			if !typ.OnGrid() { // random blocks are not normal
 				add(fmt.Sprintf("%s/normal", typ), n, same(typ, sparseCase{embd: embd, ff: 96, gated: true, act: relu, normal: true, members: by["most"]}))
 			}
 			add(fmt.Sprintf("%s/all neurons, gated", typ), n, same(typ, sparseCase{embd: embd, ff: 96, gated: true, act: relu}))
