@@ -188,6 +188,11 @@ func (k *tile) codedVNNI(isum []reg.VecPhysical) {
 	}
 }
 
+// narrow reports whether sums of halves fit 16 bits, so that one product of pairs scales and joins them.
+func (k *tile) narrow() bool {
+	return k.coded() && max(k.largest()-k.offset(), k.offset())*127*16 < 1<<15
+}
+
 // halfScales leaves the 16 scales of row r as words in s.
 func (k *tile) halfScales(r int, s reg.VecPhysical) {
 	if !k.nibbleMinima() {
@@ -204,15 +209,24 @@ func (k *tile) halfMinima(r int, m reg.VecPhysical) {
 	VPSRLW(U8(4), m, m)
 }
 
-// splitWords leaves the lower words of s in low, and keeps the upper ones, as numbers with a sign.
+// splitWords leaves the lower words of s in low, and keeps the upper ones, as numbers with a sign; of narrow sums it leaves s.
 func (k *tile) splitWords(s, low reg.VecPhysical) {
+	if k.narrow() {
+		return
+	}
 	VPSLLD(U8(16), s, low)
 	VPSRAD(U8(16), low, low)
 	VPSRAD(U8(16), s, s)
 }
 
-// joinHalves leaves s0·first + s1·second in first, exact in 32 bits (2·128·127·16·128 < 2^27).
+// joinHalves leaves s0·first + s1·second in first, exact in 32 bits (2·128·127·16·128 < 2^27). Of narrow sums s1 holds both scales.
 func (k *tile) joinHalves(first, second, s0, s1 reg.VecPhysical) {
+	if k.narrow() {
+		VPSLLD(U8(16), second, second)
+		VPTERNLOGD(U8(orAnd), constant("lowerWords"), first, second)
+		VPMADDWD(s1, second, first)
+		return
+	}
 	VPMULLD(s0, first, first)
 	VPMULLD(s1, second, second)
 	VPADDD(second, first, first)
@@ -388,17 +402,20 @@ func (k *tile) codedZ(isum reg.VecPhysical) func() {
 			VEXTRACTI64X4(U8(1), zmm(second), hi)
 			VPADDD(lo, isum, isum)
 			VPADDD(hi, second, second)
-			k.halfScales(0, lo)
+			if k.nibbleMinima() { // one load for both
+				VPMOVZXBW(k.row(0, 0), lo)
+				VPSRLW(U8(4), lo, least)
+				k.and(constant("low4Words"), lo, lo)
+				k.least = least
+			} else {
+				k.halfScales(0, lo)
+			}
 			k.splitWords(lo, hi)
 			k.joinHalves(isum, second, hi, lo)
 		} else {
 			VPADDD(zmm(second), zmm(isum), zmm(isum))
 			VEXTRACTI64X4(U8(1), zmm(isum), lo)
 			VPADDD(lo, isum, isum)
-		}
-		if k.nibbleMinima() {
-			k.halfMinima(0, least)
-			k.least = least
 		}
 		if !k.minima() {
 			m = nil

@@ -36,7 +36,12 @@ type fileRow struct {
 func fileKernels() {
 	defineConstants()
 	defineFileConstants()
+	defineFileCoded()
 	for _, typ := range quantised() {
+		if !filePacked(typ) {
+			continue
+		}
+		filePack(typ)
 		if typ.Parted() {
 			continue // rows are packed before they are computed on
 		}
@@ -45,7 +50,6 @@ func fileKernels() {
 			fileStream(isa, typ, "fileFar", far) // of all types: it is the faster there
 			fileStream(isa, typ, "fileScatter", scattered)
 		}
-		filePack(typ)
 	}
 }
 

@@ -21,25 +21,29 @@ func filePack(typ quant.Type) {
 	k.wp, k.n = Load(Param("src"), GP64()), Load(Param("n"), GP64())
 	ahead := Load(Param("ahead"), GP64())
 	to := func(at int) Mem { return Mem{Base: dst, Disp: at} }
-	if !k.blocks() {
+	if !k.blocks() && !typ.Parted() {
 		k.mask = k.vec()
 		k.load(constant("mask0f"), k.mask)
 	}
 	var three, one reg.VecPhysical // two bits of every byte, and one
-	if typ == quant.Q5_K {
+	if typ == quant.Q5_K || typ == quant.Q3_K {
 		one = k.vec()
 		k.load(constant("mask10"), one)
 		VPSRLW(U8(4), one, one)
 	}
-	if typ == quant.Q6_K {
+	if typ == quant.Q6_K || typ.Traits().Bits < 4 {
 		three = k.vec()
 		k.load(constant("mask30"), three)
 		VPSRLW(U8(4), three, three)
 	}
 	g, h, tmp := k.vecs(4), k.vecs(4), k.vecs(2)
 	Label("super")
-	k.ask(Mem{Base: k.wp, Index: ahead, Scale: 1}, layout.Of(typ).Bytes)
+	k.ask(Mem{Base: k.wp, Index: ahead, Scale: 1}, typ.RowBytes(quant.QKK))
 	switch typ {
+	case quant.Q5_0, quant.Q5_1, quant.IQ4_NL, quant.MXFP4, quant.IQ4_XS:
+		k.packNibbles(to, g, tmp)
+	case quant.Q2_K, quant.Q3_K, quant.TQ2_0:
+		k.packPairs(to, three, one, g, tmp)
 	case quant.Q4_0, quant.Q4_1, quant.Q8_0:
 		k.blockHalves(0, tmp[0].AsX())
 		VMOVDQU(tmp[0].AsX(), to(0))
@@ -58,7 +62,7 @@ func filePack(typ quant.Type) {
 		k.pairGroups(g, h, tmp)
 	case quant.Q5_K:
 		k.packFields(to)
-		k.packFifth(to, one, g[0], tmp)
+		k.packFifth(to, fileSixBits, one, g[0], tmp)
 		k.pairGroups(g, h, tmp)
 	case quant.Q6_K:
 		VMOVDQU(k.row(0, fileSix), tmp[0].AsX())
@@ -66,15 +70,15 @@ func filePack(typ quant.Type) {
 		d := GP32()
 		MOVWLZX(k.row(0, k.super().Unit), d)
 		MOVW(d.As16(), to(k.super().Unit))
-		k.packHigh(to, three, g, tmp)
+		k.packHigh(to(k.super().High), fileHigh, three, g, tmp)
 		k.pairGroups(g, h, tmp)
 	}
-	if !k.blocks() {
+	if !k.blocks() && !typ.Parted() {
 		for v, w := range g {
 			VMOVDQU(w, to(k.super().Quants+32*v))
 		}
 	}
-	ADDQ(U32(uint32(layout.Of(typ).Bytes)), k.wp)
+	ADDQ(U32(uint32(typ.RowBytes(quant.QKK))), k.wp)
 	ADDQ(U32(uint32(layout.Of(typ).Bytes)), dst)
 	DECQ(k.n)
 	JNZ(LabelRef("super"))
@@ -145,14 +149,14 @@ func (k *fileRow) packFields(to func(int) Mem) {
 	MOVL(min.As32(), to(12))
 }
 
-// packFifth packs Q5_K's fifth bits: dword j holds in its bytes' bits v those of group v of block j, which the file has in bits j.
-func (k *fileRow) packFifth(to func(int) Mem, one, sum reg.VecPhysical, tmp []reg.VecPhysical) {
+// packFifth packs the bits above the others of Q5_K and Q3_K, whose 32 bytes begin at byte from: dword j holds in its bytes' bits v those of group v of block j, which the file has in bits j.
+func (k *fileRow) packFifth(to func(int) Mem, from int, one, sum reg.VecPhysical, tmp []reg.VecPhysical) {
 	for v := range 8 {
 		w := tmp[v%2]
 		if v == 0 {
 			w = sum
 		}
-		VPBROADCASTD(k.row(0, fileSixBits+4*v), w)
+		VPBROADCASTD(k.row(0, from+4*v), w)
 		VPSRLVD(constant("fileLanes"), w, w)
 		VPAND(one, w, w)
 		if v > 0 {
@@ -163,14 +167,14 @@ func (k *fileRow) packFifth(to func(int) Mem, one, sum reg.VecPhysical, tmp []re
 	VMOVDQU(sum, to(k.super().High))
 }
 
-// packHigh packs Q6_K's high bits: vector h's dword j holds in its bit pair f those of group 2f+h of block j.
-func (k *fileRow) packHigh(to func(int) Mem, three reg.VecPhysical, g, tmp []reg.VecPhysical) {
+// packHigh packs bit pairs, which begin at byte from, Q6_K's high bits among them: vector h's dword j holds in its bit pair f those of group 2f+h of block j.
+func (k *fileRow) packHigh(at Mem, from int, three reg.VecPhysical, g, tmp []reg.VecPhysical) {
 	for h := range 2 {
 		sum := g[h]
 		for f := range 4 {
 			v := 2*f + h
 			if f%2 == 0 {
-				k.halves(fileHigh+16*(v/4), fileHigh+32+16*(v/4), tmp[0])
+				k.halves(from+16*(v/4), from+32+16*(v/4), tmp[0])
 			}
 			w := tmp[1]
 			VPSHUFD(U8(byte(v%4*0x55)), tmp[0], w)
@@ -183,6 +187,6 @@ func (k *fileRow) packHigh(to func(int) Mem, three reg.VecPhysical, g, tmp []reg
 			VPSLLD(U8(byte(2*f)), w, w)
 			VPOR(w, sum, sum)
 		}
-		VMOVDQU(sum, to(k.super().High+32*h))
+		VMOVDQU(sum, at.Offset(32*h))
 	}
 }

@@ -70,6 +70,7 @@ func defineConstants() {
 	defineCodebooks()
 	define("mask03", repeat(0x03))
 	define("mask04", repeat(0x04))
+	define("lowerWords", repeat(0xff, 0xff, 0, 0))
 	define("low4Words", repeat(0x0f, 0))
 	define("leastExponent", repeat(0, 0, 0x40, 0)) // half the smallest normal number
 	for n := 1; n <= 3; n++ {

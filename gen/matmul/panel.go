@@ -254,14 +254,9 @@ func (k *panel) halvesVNNI(r int, isum []reg.VecPhysical) {
 	}
 	for i := range 2 {
 		k.load(k.row(r+i, layout.PanelMin), x0)
-		VPSLLD(U8(16), x0, x1)
-		VPSRAD(U8(16), x1, x1)
-		VPSRAD(U8(16), x0, x0)
+		k.splitWords(x0, x1)
 		for t := range k.t {
-			s := isum[i*k.t+t]
-			VPMULLD(x1, s, s)
-			VPMULLD(x0, second[i*k.t+t], second[i*k.t+t])
-			VPADDD(second[i*k.t+t], s, s)
+			k.joinHalves(isum[i*k.t+t], second[i*k.t+t], x1, x0)
 		}
 	}
 }

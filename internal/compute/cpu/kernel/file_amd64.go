@@ -12,6 +12,12 @@ func fileAVX2(k *Kernels) {
 	k.file[quant.Q4_K] = fileTiles{fileStreamQ4KAVX2, fileFarQ4KAVX2, fileFarQ4KAVX2, fileScatterQ4KAVX2, packQ4KAVX2}
 	k.file[quant.Q5_K] = fileTiles{fileStreamQ5KAVX2, fileFarQ5KAVX2, fileFarQ5KAVX2, fileScatterQ5KAVX2, packQ5KAVX2}
 	k.file[quant.Q6_K] = fileTiles{fileStreamQ6KAVX2, fileFarQ6KAVX2, fileFarQ6KAVX2, fileScatterQ6KAVX2, packQ6KAVX2}
+	for t, pack := range map[quant.Type]func(dst, src *byte, n, ahead uintptr){
+		quant.Q5_0: packQ50AVX2, quant.Q5_1: packQ51AVX2, quant.IQ4_NL: packIQ4NLAVX2, quant.IQ4_XS: packIQ4XSAVX2, quant.MXFP4: packMXFP4AVX2,
+		quant.Q2_K: packQ2KAVX2, quant.Q3_K: packQ3KAVX2, quant.TQ2_0: packTQ20AVX2,
+	} {
+		k.file[t].pack = pack
+	}
 }
 
 // fileVNNI replaces what is faster so: not packing, nor Q4_0's widest rows.

@@ -929,6 +929,72 @@ DATA mask04<>+62(SB)/1, $0x04
 DATA mask04<>+63(SB)/1, $0x04
 GLOBL mask04<>(SB), RODATA|NOPTR, $64
 
+DATA lowerWords<>+0(SB)/1, $0xff
+DATA lowerWords<>+1(SB)/1, $0xff
+DATA lowerWords<>+2(SB)/1, $0x00
+DATA lowerWords<>+3(SB)/1, $0x00
+DATA lowerWords<>+4(SB)/1, $0xff
+DATA lowerWords<>+5(SB)/1, $0xff
+DATA lowerWords<>+6(SB)/1, $0x00
+DATA lowerWords<>+7(SB)/1, $0x00
+DATA lowerWords<>+8(SB)/1, $0xff
+DATA lowerWords<>+9(SB)/1, $0xff
+DATA lowerWords<>+10(SB)/1, $0x00
+DATA lowerWords<>+11(SB)/1, $0x00
+DATA lowerWords<>+12(SB)/1, $0xff
+DATA lowerWords<>+13(SB)/1, $0xff
+DATA lowerWords<>+14(SB)/1, $0x00
+DATA lowerWords<>+15(SB)/1, $0x00
+DATA lowerWords<>+16(SB)/1, $0xff
+DATA lowerWords<>+17(SB)/1, $0xff
+DATA lowerWords<>+18(SB)/1, $0x00
+DATA lowerWords<>+19(SB)/1, $0x00
+DATA lowerWords<>+20(SB)/1, $0xff
+DATA lowerWords<>+21(SB)/1, $0xff
+DATA lowerWords<>+22(SB)/1, $0x00
+DATA lowerWords<>+23(SB)/1, $0x00
+DATA lowerWords<>+24(SB)/1, $0xff
+DATA lowerWords<>+25(SB)/1, $0xff
+DATA lowerWords<>+26(SB)/1, $0x00
+DATA lowerWords<>+27(SB)/1, $0x00
+DATA lowerWords<>+28(SB)/1, $0xff
+DATA lowerWords<>+29(SB)/1, $0xff
+DATA lowerWords<>+30(SB)/1, $0x00
+DATA lowerWords<>+31(SB)/1, $0x00
+DATA lowerWords<>+32(SB)/1, $0xff
+DATA lowerWords<>+33(SB)/1, $0xff
+DATA lowerWords<>+34(SB)/1, $0x00
+DATA lowerWords<>+35(SB)/1, $0x00
+DATA lowerWords<>+36(SB)/1, $0xff
+DATA lowerWords<>+37(SB)/1, $0xff
+DATA lowerWords<>+38(SB)/1, $0x00
+DATA lowerWords<>+39(SB)/1, $0x00
+DATA lowerWords<>+40(SB)/1, $0xff
+DATA lowerWords<>+41(SB)/1, $0xff
+DATA lowerWords<>+42(SB)/1, $0x00
+DATA lowerWords<>+43(SB)/1, $0x00
+DATA lowerWords<>+44(SB)/1, $0xff
+DATA lowerWords<>+45(SB)/1, $0xff
+DATA lowerWords<>+46(SB)/1, $0x00
+DATA lowerWords<>+47(SB)/1, $0x00
+DATA lowerWords<>+48(SB)/1, $0xff
+DATA lowerWords<>+49(SB)/1, $0xff
+DATA lowerWords<>+50(SB)/1, $0x00
+DATA lowerWords<>+51(SB)/1, $0x00
+DATA lowerWords<>+52(SB)/1, $0xff
+DATA lowerWords<>+53(SB)/1, $0xff
+DATA lowerWords<>+54(SB)/1, $0x00
+DATA lowerWords<>+55(SB)/1, $0x00
+DATA lowerWords<>+56(SB)/1, $0xff
+DATA lowerWords<>+57(SB)/1, $0xff
+DATA lowerWords<>+58(SB)/1, $0x00
+DATA lowerWords<>+59(SB)/1, $0x00
+DATA lowerWords<>+60(SB)/1, $0xff
+DATA lowerWords<>+61(SB)/1, $0xff
+DATA lowerWords<>+62(SB)/1, $0x00
+DATA lowerWords<>+63(SB)/1, $0x00
+GLOBL lowerWords<>(SB), RODATA|NOPTR, $64
+
 DATA low4Words<>+0(SB)/1, $0x0f
 DATA low4Words<>+1(SB)/1, $0x00
 DATA low4Words<>+2(SB)/1, $0x0f
@@ -4493,6 +4559,582 @@ DATA filePlacesQ401<>+62(SB)/1, $0x3f
 DATA filePlacesQ401<>+63(SB)/1, $0x00
 GLOBL filePlacesQ401<>(SB), RODATA|NOPTR, $64
 
+DATA nibbleDwords<>+0(SB)/1, $0x0f
+DATA nibbleDwords<>+1(SB)/1, $0x00
+DATA nibbleDwords<>+2(SB)/1, $0x00
+DATA nibbleDwords<>+3(SB)/1, $0x00
+DATA nibbleDwords<>+4(SB)/1, $0x0f
+DATA nibbleDwords<>+5(SB)/1, $0x00
+DATA nibbleDwords<>+6(SB)/1, $0x00
+DATA nibbleDwords<>+7(SB)/1, $0x00
+DATA nibbleDwords<>+8(SB)/1, $0x0f
+DATA nibbleDwords<>+9(SB)/1, $0x00
+DATA nibbleDwords<>+10(SB)/1, $0x00
+DATA nibbleDwords<>+11(SB)/1, $0x00
+DATA nibbleDwords<>+12(SB)/1, $0x0f
+DATA nibbleDwords<>+13(SB)/1, $0x00
+DATA nibbleDwords<>+14(SB)/1, $0x00
+DATA nibbleDwords<>+15(SB)/1, $0x00
+DATA nibbleDwords<>+16(SB)/1, $0x0f
+DATA nibbleDwords<>+17(SB)/1, $0x00
+DATA nibbleDwords<>+18(SB)/1, $0x00
+DATA nibbleDwords<>+19(SB)/1, $0x00
+DATA nibbleDwords<>+20(SB)/1, $0x0f
+DATA nibbleDwords<>+21(SB)/1, $0x00
+DATA nibbleDwords<>+22(SB)/1, $0x00
+DATA nibbleDwords<>+23(SB)/1, $0x00
+DATA nibbleDwords<>+24(SB)/1, $0x0f
+DATA nibbleDwords<>+25(SB)/1, $0x00
+DATA nibbleDwords<>+26(SB)/1, $0x00
+DATA nibbleDwords<>+27(SB)/1, $0x00
+DATA nibbleDwords<>+28(SB)/1, $0x0f
+DATA nibbleDwords<>+29(SB)/1, $0x00
+DATA nibbleDwords<>+30(SB)/1, $0x00
+DATA nibbleDwords<>+31(SB)/1, $0x00
+DATA nibbleDwords<>+32(SB)/1, $0x0f
+DATA nibbleDwords<>+33(SB)/1, $0x00
+DATA nibbleDwords<>+34(SB)/1, $0x00
+DATA nibbleDwords<>+35(SB)/1, $0x00
+DATA nibbleDwords<>+36(SB)/1, $0x0f
+DATA nibbleDwords<>+37(SB)/1, $0x00
+DATA nibbleDwords<>+38(SB)/1, $0x00
+DATA nibbleDwords<>+39(SB)/1, $0x00
+DATA nibbleDwords<>+40(SB)/1, $0x0f
+DATA nibbleDwords<>+41(SB)/1, $0x00
+DATA nibbleDwords<>+42(SB)/1, $0x00
+DATA nibbleDwords<>+43(SB)/1, $0x00
+DATA nibbleDwords<>+44(SB)/1, $0x0f
+DATA nibbleDwords<>+45(SB)/1, $0x00
+DATA nibbleDwords<>+46(SB)/1, $0x00
+DATA nibbleDwords<>+47(SB)/1, $0x00
+DATA nibbleDwords<>+48(SB)/1, $0x0f
+DATA nibbleDwords<>+49(SB)/1, $0x00
+DATA nibbleDwords<>+50(SB)/1, $0x00
+DATA nibbleDwords<>+51(SB)/1, $0x00
+DATA nibbleDwords<>+52(SB)/1, $0x0f
+DATA nibbleDwords<>+53(SB)/1, $0x00
+DATA nibbleDwords<>+54(SB)/1, $0x00
+DATA nibbleDwords<>+55(SB)/1, $0x00
+DATA nibbleDwords<>+56(SB)/1, $0x0f
+DATA nibbleDwords<>+57(SB)/1, $0x00
+DATA nibbleDwords<>+58(SB)/1, $0x00
+DATA nibbleDwords<>+59(SB)/1, $0x00
+DATA nibbleDwords<>+60(SB)/1, $0x0f
+DATA nibbleDwords<>+61(SB)/1, $0x00
+DATA nibbleDwords<>+62(SB)/1, $0x00
+DATA nibbleDwords<>+63(SB)/1, $0x00
+GLOBL nibbleDwords<>(SB), RODATA|NOPTR, $64
+
+DATA pairDwords<>+0(SB)/1, $0x03
+DATA pairDwords<>+1(SB)/1, $0x00
+DATA pairDwords<>+2(SB)/1, $0x00
+DATA pairDwords<>+3(SB)/1, $0x00
+DATA pairDwords<>+4(SB)/1, $0x03
+DATA pairDwords<>+5(SB)/1, $0x00
+DATA pairDwords<>+6(SB)/1, $0x00
+DATA pairDwords<>+7(SB)/1, $0x00
+DATA pairDwords<>+8(SB)/1, $0x03
+DATA pairDwords<>+9(SB)/1, $0x00
+DATA pairDwords<>+10(SB)/1, $0x00
+DATA pairDwords<>+11(SB)/1, $0x00
+DATA pairDwords<>+12(SB)/1, $0x03
+DATA pairDwords<>+13(SB)/1, $0x00
+DATA pairDwords<>+14(SB)/1, $0x00
+DATA pairDwords<>+15(SB)/1, $0x00
+DATA pairDwords<>+16(SB)/1, $0x03
+DATA pairDwords<>+17(SB)/1, $0x00
+DATA pairDwords<>+18(SB)/1, $0x00
+DATA pairDwords<>+19(SB)/1, $0x00
+DATA pairDwords<>+20(SB)/1, $0x03
+DATA pairDwords<>+21(SB)/1, $0x00
+DATA pairDwords<>+22(SB)/1, $0x00
+DATA pairDwords<>+23(SB)/1, $0x00
+DATA pairDwords<>+24(SB)/1, $0x03
+DATA pairDwords<>+25(SB)/1, $0x00
+DATA pairDwords<>+26(SB)/1, $0x00
+DATA pairDwords<>+27(SB)/1, $0x00
+DATA pairDwords<>+28(SB)/1, $0x03
+DATA pairDwords<>+29(SB)/1, $0x00
+DATA pairDwords<>+30(SB)/1, $0x00
+DATA pairDwords<>+31(SB)/1, $0x00
+DATA pairDwords<>+32(SB)/1, $0x03
+DATA pairDwords<>+33(SB)/1, $0x00
+DATA pairDwords<>+34(SB)/1, $0x00
+DATA pairDwords<>+35(SB)/1, $0x00
+DATA pairDwords<>+36(SB)/1, $0x03
+DATA pairDwords<>+37(SB)/1, $0x00
+DATA pairDwords<>+38(SB)/1, $0x00
+DATA pairDwords<>+39(SB)/1, $0x00
+DATA pairDwords<>+40(SB)/1, $0x03
+DATA pairDwords<>+41(SB)/1, $0x00
+DATA pairDwords<>+42(SB)/1, $0x00
+DATA pairDwords<>+43(SB)/1, $0x00
+DATA pairDwords<>+44(SB)/1, $0x03
+DATA pairDwords<>+45(SB)/1, $0x00
+DATA pairDwords<>+46(SB)/1, $0x00
+DATA pairDwords<>+47(SB)/1, $0x00
+DATA pairDwords<>+48(SB)/1, $0x03
+DATA pairDwords<>+49(SB)/1, $0x00
+DATA pairDwords<>+50(SB)/1, $0x00
+DATA pairDwords<>+51(SB)/1, $0x00
+DATA pairDwords<>+52(SB)/1, $0x03
+DATA pairDwords<>+53(SB)/1, $0x00
+DATA pairDwords<>+54(SB)/1, $0x00
+DATA pairDwords<>+55(SB)/1, $0x00
+DATA pairDwords<>+56(SB)/1, $0x03
+DATA pairDwords<>+57(SB)/1, $0x00
+DATA pairDwords<>+58(SB)/1, $0x00
+DATA pairDwords<>+59(SB)/1, $0x00
+DATA pairDwords<>+60(SB)/1, $0x03
+DATA pairDwords<>+61(SB)/1, $0x00
+DATA pairDwords<>+62(SB)/1, $0x00
+DATA pairDwords<>+63(SB)/1, $0x00
+GLOBL pairDwords<>(SB), RODATA|NOPTR, $64
+
+DATA bitsToBytes<>+0(SB)/1, $0x81
+DATA bitsToBytes<>+1(SB)/1, $0x40
+DATA bitsToBytes<>+2(SB)/1, $0x20
+DATA bitsToBytes<>+3(SB)/1, $0x00
+DATA bitsToBytes<>+4(SB)/1, $0x81
+DATA bitsToBytes<>+5(SB)/1, $0x40
+DATA bitsToBytes<>+6(SB)/1, $0x20
+DATA bitsToBytes<>+7(SB)/1, $0x00
+DATA bitsToBytes<>+8(SB)/1, $0x81
+DATA bitsToBytes<>+9(SB)/1, $0x40
+DATA bitsToBytes<>+10(SB)/1, $0x20
+DATA bitsToBytes<>+11(SB)/1, $0x00
+DATA bitsToBytes<>+12(SB)/1, $0x81
+DATA bitsToBytes<>+13(SB)/1, $0x40
+DATA bitsToBytes<>+14(SB)/1, $0x20
+DATA bitsToBytes<>+15(SB)/1, $0x00
+DATA bitsToBytes<>+16(SB)/1, $0x81
+DATA bitsToBytes<>+17(SB)/1, $0x40
+DATA bitsToBytes<>+18(SB)/1, $0x20
+DATA bitsToBytes<>+19(SB)/1, $0x00
+DATA bitsToBytes<>+20(SB)/1, $0x81
+DATA bitsToBytes<>+21(SB)/1, $0x40
+DATA bitsToBytes<>+22(SB)/1, $0x20
+DATA bitsToBytes<>+23(SB)/1, $0x00
+DATA bitsToBytes<>+24(SB)/1, $0x81
+DATA bitsToBytes<>+25(SB)/1, $0x40
+DATA bitsToBytes<>+26(SB)/1, $0x20
+DATA bitsToBytes<>+27(SB)/1, $0x00
+DATA bitsToBytes<>+28(SB)/1, $0x81
+DATA bitsToBytes<>+29(SB)/1, $0x40
+DATA bitsToBytes<>+30(SB)/1, $0x20
+DATA bitsToBytes<>+31(SB)/1, $0x00
+DATA bitsToBytes<>+32(SB)/1, $0x81
+DATA bitsToBytes<>+33(SB)/1, $0x40
+DATA bitsToBytes<>+34(SB)/1, $0x20
+DATA bitsToBytes<>+35(SB)/1, $0x00
+DATA bitsToBytes<>+36(SB)/1, $0x81
+DATA bitsToBytes<>+37(SB)/1, $0x40
+DATA bitsToBytes<>+38(SB)/1, $0x20
+DATA bitsToBytes<>+39(SB)/1, $0x00
+DATA bitsToBytes<>+40(SB)/1, $0x81
+DATA bitsToBytes<>+41(SB)/1, $0x40
+DATA bitsToBytes<>+42(SB)/1, $0x20
+DATA bitsToBytes<>+43(SB)/1, $0x00
+DATA bitsToBytes<>+44(SB)/1, $0x81
+DATA bitsToBytes<>+45(SB)/1, $0x40
+DATA bitsToBytes<>+46(SB)/1, $0x20
+DATA bitsToBytes<>+47(SB)/1, $0x00
+DATA bitsToBytes<>+48(SB)/1, $0x81
+DATA bitsToBytes<>+49(SB)/1, $0x40
+DATA bitsToBytes<>+50(SB)/1, $0x20
+DATA bitsToBytes<>+51(SB)/1, $0x00
+DATA bitsToBytes<>+52(SB)/1, $0x81
+DATA bitsToBytes<>+53(SB)/1, $0x40
+DATA bitsToBytes<>+54(SB)/1, $0x20
+DATA bitsToBytes<>+55(SB)/1, $0x00
+DATA bitsToBytes<>+56(SB)/1, $0x81
+DATA bitsToBytes<>+57(SB)/1, $0x40
+DATA bitsToBytes<>+58(SB)/1, $0x20
+DATA bitsToBytes<>+59(SB)/1, $0x00
+DATA bitsToBytes<>+60(SB)/1, $0x81
+DATA bitsToBytes<>+61(SB)/1, $0x40
+DATA bitsToBytes<>+62(SB)/1, $0x20
+DATA bitsToBytes<>+63(SB)/1, $0x00
+GLOBL bitsToBytes<>(SB), RODATA|NOPTR, $64
+
+DATA lowBits<>+0(SB)/1, $0x01
+DATA lowBits<>+1(SB)/1, $0x01
+DATA lowBits<>+2(SB)/1, $0x01
+DATA lowBits<>+3(SB)/1, $0x01
+DATA lowBits<>+4(SB)/1, $0x01
+DATA lowBits<>+5(SB)/1, $0x01
+DATA lowBits<>+6(SB)/1, $0x01
+DATA lowBits<>+7(SB)/1, $0x01
+DATA lowBits<>+8(SB)/1, $0x01
+DATA lowBits<>+9(SB)/1, $0x01
+DATA lowBits<>+10(SB)/1, $0x01
+DATA lowBits<>+11(SB)/1, $0x01
+DATA lowBits<>+12(SB)/1, $0x01
+DATA lowBits<>+13(SB)/1, $0x01
+DATA lowBits<>+14(SB)/1, $0x01
+DATA lowBits<>+15(SB)/1, $0x01
+DATA lowBits<>+16(SB)/1, $0x01
+DATA lowBits<>+17(SB)/1, $0x01
+DATA lowBits<>+18(SB)/1, $0x01
+DATA lowBits<>+19(SB)/1, $0x01
+DATA lowBits<>+20(SB)/1, $0x01
+DATA lowBits<>+21(SB)/1, $0x01
+DATA lowBits<>+22(SB)/1, $0x01
+DATA lowBits<>+23(SB)/1, $0x01
+DATA lowBits<>+24(SB)/1, $0x01
+DATA lowBits<>+25(SB)/1, $0x01
+DATA lowBits<>+26(SB)/1, $0x01
+DATA lowBits<>+27(SB)/1, $0x01
+DATA lowBits<>+28(SB)/1, $0x01
+DATA lowBits<>+29(SB)/1, $0x01
+DATA lowBits<>+30(SB)/1, $0x01
+DATA lowBits<>+31(SB)/1, $0x01
+DATA lowBits<>+32(SB)/1, $0x01
+DATA lowBits<>+33(SB)/1, $0x01
+DATA lowBits<>+34(SB)/1, $0x01
+DATA lowBits<>+35(SB)/1, $0x01
+DATA lowBits<>+36(SB)/1, $0x01
+DATA lowBits<>+37(SB)/1, $0x01
+DATA lowBits<>+38(SB)/1, $0x01
+DATA lowBits<>+39(SB)/1, $0x01
+DATA lowBits<>+40(SB)/1, $0x01
+DATA lowBits<>+41(SB)/1, $0x01
+DATA lowBits<>+42(SB)/1, $0x01
+DATA lowBits<>+43(SB)/1, $0x01
+DATA lowBits<>+44(SB)/1, $0x01
+DATA lowBits<>+45(SB)/1, $0x01
+DATA lowBits<>+46(SB)/1, $0x01
+DATA lowBits<>+47(SB)/1, $0x01
+DATA lowBits<>+48(SB)/1, $0x01
+DATA lowBits<>+49(SB)/1, $0x01
+DATA lowBits<>+50(SB)/1, $0x01
+DATA lowBits<>+51(SB)/1, $0x01
+DATA lowBits<>+52(SB)/1, $0x01
+DATA lowBits<>+53(SB)/1, $0x01
+DATA lowBits<>+54(SB)/1, $0x01
+DATA lowBits<>+55(SB)/1, $0x01
+DATA lowBits<>+56(SB)/1, $0x01
+DATA lowBits<>+57(SB)/1, $0x01
+DATA lowBits<>+58(SB)/1, $0x01
+DATA lowBits<>+59(SB)/1, $0x01
+DATA lowBits<>+60(SB)/1, $0x01
+DATA lowBits<>+61(SB)/1, $0x01
+DATA lowBits<>+62(SB)/1, $0x01
+DATA lowBits<>+63(SB)/1, $0x01
+GLOBL lowBits<>(SB), RODATA|NOPTR, $64
+
+DATA dwords32<>+0(SB)/1, $0x20
+DATA dwords32<>+1(SB)/1, $0x00
+DATA dwords32<>+2(SB)/1, $0x00
+DATA dwords32<>+3(SB)/1, $0x00
+DATA dwords32<>+4(SB)/1, $0x20
+DATA dwords32<>+5(SB)/1, $0x00
+DATA dwords32<>+6(SB)/1, $0x00
+DATA dwords32<>+7(SB)/1, $0x00
+DATA dwords32<>+8(SB)/1, $0x20
+DATA dwords32<>+9(SB)/1, $0x00
+DATA dwords32<>+10(SB)/1, $0x00
+DATA dwords32<>+11(SB)/1, $0x00
+DATA dwords32<>+12(SB)/1, $0x20
+DATA dwords32<>+13(SB)/1, $0x00
+DATA dwords32<>+14(SB)/1, $0x00
+DATA dwords32<>+15(SB)/1, $0x00
+DATA dwords32<>+16(SB)/1, $0x20
+DATA dwords32<>+17(SB)/1, $0x00
+DATA dwords32<>+18(SB)/1, $0x00
+DATA dwords32<>+19(SB)/1, $0x00
+DATA dwords32<>+20(SB)/1, $0x20
+DATA dwords32<>+21(SB)/1, $0x00
+DATA dwords32<>+22(SB)/1, $0x00
+DATA dwords32<>+23(SB)/1, $0x00
+DATA dwords32<>+24(SB)/1, $0x20
+DATA dwords32<>+25(SB)/1, $0x00
+DATA dwords32<>+26(SB)/1, $0x00
+DATA dwords32<>+27(SB)/1, $0x00
+DATA dwords32<>+28(SB)/1, $0x20
+DATA dwords32<>+29(SB)/1, $0x00
+DATA dwords32<>+30(SB)/1, $0x00
+DATA dwords32<>+31(SB)/1, $0x00
+DATA dwords32<>+32(SB)/1, $0x20
+DATA dwords32<>+33(SB)/1, $0x00
+DATA dwords32<>+34(SB)/1, $0x00
+DATA dwords32<>+35(SB)/1, $0x00
+DATA dwords32<>+36(SB)/1, $0x20
+DATA dwords32<>+37(SB)/1, $0x00
+DATA dwords32<>+38(SB)/1, $0x00
+DATA dwords32<>+39(SB)/1, $0x00
+DATA dwords32<>+40(SB)/1, $0x20
+DATA dwords32<>+41(SB)/1, $0x00
+DATA dwords32<>+42(SB)/1, $0x00
+DATA dwords32<>+43(SB)/1, $0x00
+DATA dwords32<>+44(SB)/1, $0x20
+DATA dwords32<>+45(SB)/1, $0x00
+DATA dwords32<>+46(SB)/1, $0x00
+DATA dwords32<>+47(SB)/1, $0x00
+DATA dwords32<>+48(SB)/1, $0x20
+DATA dwords32<>+49(SB)/1, $0x00
+DATA dwords32<>+50(SB)/1, $0x00
+DATA dwords32<>+51(SB)/1, $0x00
+DATA dwords32<>+52(SB)/1, $0x20
+DATA dwords32<>+53(SB)/1, $0x00
+DATA dwords32<>+54(SB)/1, $0x00
+DATA dwords32<>+55(SB)/1, $0x00
+DATA dwords32<>+56(SB)/1, $0x20
+DATA dwords32<>+57(SB)/1, $0x00
+DATA dwords32<>+58(SB)/1, $0x00
+DATA dwords32<>+59(SB)/1, $0x00
+DATA dwords32<>+60(SB)/1, $0x20
+DATA dwords32<>+61(SB)/1, $0x00
+DATA dwords32<>+62(SB)/1, $0x00
+DATA dwords32<>+63(SB)/1, $0x00
+GLOBL dwords32<>(SB), RODATA|NOPTR, $64
+
+DATA bytes32<>+0(SB)/1, $0x20
+DATA bytes32<>+1(SB)/1, $0x20
+DATA bytes32<>+2(SB)/1, $0x20
+DATA bytes32<>+3(SB)/1, $0x20
+DATA bytes32<>+4(SB)/1, $0x20
+DATA bytes32<>+5(SB)/1, $0x20
+DATA bytes32<>+6(SB)/1, $0x20
+DATA bytes32<>+7(SB)/1, $0x20
+DATA bytes32<>+8(SB)/1, $0x20
+DATA bytes32<>+9(SB)/1, $0x20
+DATA bytes32<>+10(SB)/1, $0x20
+DATA bytes32<>+11(SB)/1, $0x20
+DATA bytes32<>+12(SB)/1, $0x20
+DATA bytes32<>+13(SB)/1, $0x20
+DATA bytes32<>+14(SB)/1, $0x20
+DATA bytes32<>+15(SB)/1, $0x20
+DATA bytes32<>+16(SB)/1, $0x20
+DATA bytes32<>+17(SB)/1, $0x20
+DATA bytes32<>+18(SB)/1, $0x20
+DATA bytes32<>+19(SB)/1, $0x20
+DATA bytes32<>+20(SB)/1, $0x20
+DATA bytes32<>+21(SB)/1, $0x20
+DATA bytes32<>+22(SB)/1, $0x20
+DATA bytes32<>+23(SB)/1, $0x20
+DATA bytes32<>+24(SB)/1, $0x20
+DATA bytes32<>+25(SB)/1, $0x20
+DATA bytes32<>+26(SB)/1, $0x20
+DATA bytes32<>+27(SB)/1, $0x20
+DATA bytes32<>+28(SB)/1, $0x20
+DATA bytes32<>+29(SB)/1, $0x20
+DATA bytes32<>+30(SB)/1, $0x20
+DATA bytes32<>+31(SB)/1, $0x20
+DATA bytes32<>+32(SB)/1, $0x20
+DATA bytes32<>+33(SB)/1, $0x20
+DATA bytes32<>+34(SB)/1, $0x20
+DATA bytes32<>+35(SB)/1, $0x20
+DATA bytes32<>+36(SB)/1, $0x20
+DATA bytes32<>+37(SB)/1, $0x20
+DATA bytes32<>+38(SB)/1, $0x20
+DATA bytes32<>+39(SB)/1, $0x20
+DATA bytes32<>+40(SB)/1, $0x20
+DATA bytes32<>+41(SB)/1, $0x20
+DATA bytes32<>+42(SB)/1, $0x20
+DATA bytes32<>+43(SB)/1, $0x20
+DATA bytes32<>+44(SB)/1, $0x20
+DATA bytes32<>+45(SB)/1, $0x20
+DATA bytes32<>+46(SB)/1, $0x20
+DATA bytes32<>+47(SB)/1, $0x20
+DATA bytes32<>+48(SB)/1, $0x20
+DATA bytes32<>+49(SB)/1, $0x20
+DATA bytes32<>+50(SB)/1, $0x20
+DATA bytes32<>+51(SB)/1, $0x20
+DATA bytes32<>+52(SB)/1, $0x20
+DATA bytes32<>+53(SB)/1, $0x20
+DATA bytes32<>+54(SB)/1, $0x20
+DATA bytes32<>+55(SB)/1, $0x20
+DATA bytes32<>+56(SB)/1, $0x20
+DATA bytes32<>+57(SB)/1, $0x20
+DATA bytes32<>+58(SB)/1, $0x20
+DATA bytes32<>+59(SB)/1, $0x20
+DATA bytes32<>+60(SB)/1, $0x20
+DATA bytes32<>+61(SB)/1, $0x20
+DATA bytes32<>+62(SB)/1, $0x20
+DATA bytes32<>+63(SB)/1, $0x20
+GLOBL bytes32<>(SB), RODATA|NOPTR, $64
+
+DATA nibbleShifts<>+0(SB)/1, $0x00
+DATA nibbleShifts<>+1(SB)/1, $0x00
+DATA nibbleShifts<>+2(SB)/1, $0x00
+DATA nibbleShifts<>+3(SB)/1, $0x00
+DATA nibbleShifts<>+4(SB)/1, $0x04
+DATA nibbleShifts<>+5(SB)/1, $0x00
+DATA nibbleShifts<>+6(SB)/1, $0x00
+DATA nibbleShifts<>+7(SB)/1, $0x00
+DATA nibbleShifts<>+8(SB)/1, $0x08
+DATA nibbleShifts<>+9(SB)/1, $0x00
+DATA nibbleShifts<>+10(SB)/1, $0x00
+DATA nibbleShifts<>+11(SB)/1, $0x00
+DATA nibbleShifts<>+12(SB)/1, $0x0c
+DATA nibbleShifts<>+13(SB)/1, $0x00
+DATA nibbleShifts<>+14(SB)/1, $0x00
+DATA nibbleShifts<>+15(SB)/1, $0x00
+DATA nibbleShifts<>+16(SB)/1, $0x10
+DATA nibbleShifts<>+17(SB)/1, $0x00
+DATA nibbleShifts<>+18(SB)/1, $0x00
+DATA nibbleShifts<>+19(SB)/1, $0x00
+DATA nibbleShifts<>+20(SB)/1, $0x14
+DATA nibbleShifts<>+21(SB)/1, $0x00
+DATA nibbleShifts<>+22(SB)/1, $0x00
+DATA nibbleShifts<>+23(SB)/1, $0x00
+DATA nibbleShifts<>+24(SB)/1, $0x18
+DATA nibbleShifts<>+25(SB)/1, $0x00
+DATA nibbleShifts<>+26(SB)/1, $0x00
+DATA nibbleShifts<>+27(SB)/1, $0x00
+DATA nibbleShifts<>+28(SB)/1, $0x1c
+DATA nibbleShifts<>+29(SB)/1, $0x00
+DATA nibbleShifts<>+30(SB)/1, $0x00
+DATA nibbleShifts<>+31(SB)/1, $0x00
+DATA nibbleShifts<>+32(SB)/1, $0x00
+DATA nibbleShifts<>+33(SB)/1, $0x00
+DATA nibbleShifts<>+34(SB)/1, $0x00
+DATA nibbleShifts<>+35(SB)/1, $0x00
+DATA nibbleShifts<>+36(SB)/1, $0x04
+DATA nibbleShifts<>+37(SB)/1, $0x00
+DATA nibbleShifts<>+38(SB)/1, $0x00
+DATA nibbleShifts<>+39(SB)/1, $0x00
+DATA nibbleShifts<>+40(SB)/1, $0x08
+DATA nibbleShifts<>+41(SB)/1, $0x00
+DATA nibbleShifts<>+42(SB)/1, $0x00
+DATA nibbleShifts<>+43(SB)/1, $0x00
+DATA nibbleShifts<>+44(SB)/1, $0x0c
+DATA nibbleShifts<>+45(SB)/1, $0x00
+DATA nibbleShifts<>+46(SB)/1, $0x00
+DATA nibbleShifts<>+47(SB)/1, $0x00
+DATA nibbleShifts<>+48(SB)/1, $0x10
+DATA nibbleShifts<>+49(SB)/1, $0x00
+DATA nibbleShifts<>+50(SB)/1, $0x00
+DATA nibbleShifts<>+51(SB)/1, $0x00
+DATA nibbleShifts<>+52(SB)/1, $0x14
+DATA nibbleShifts<>+53(SB)/1, $0x00
+DATA nibbleShifts<>+54(SB)/1, $0x00
+DATA nibbleShifts<>+55(SB)/1, $0x00
+DATA nibbleShifts<>+56(SB)/1, $0x18
+DATA nibbleShifts<>+57(SB)/1, $0x00
+DATA nibbleShifts<>+58(SB)/1, $0x00
+DATA nibbleShifts<>+59(SB)/1, $0x00
+DATA nibbleShifts<>+60(SB)/1, $0x1c
+DATA nibbleShifts<>+61(SB)/1, $0x00
+DATA nibbleShifts<>+62(SB)/1, $0x00
+DATA nibbleShifts<>+63(SB)/1, $0x00
+GLOBL nibbleShifts<>(SB), RODATA|NOPTR, $64
+
+DATA pairShifts<>+0(SB)/1, $0x00
+DATA pairShifts<>+1(SB)/1, $0x00
+DATA pairShifts<>+2(SB)/1, $0x00
+DATA pairShifts<>+3(SB)/1, $0x00
+DATA pairShifts<>+4(SB)/1, $0x02
+DATA pairShifts<>+5(SB)/1, $0x00
+DATA pairShifts<>+6(SB)/1, $0x00
+DATA pairShifts<>+7(SB)/1, $0x00
+DATA pairShifts<>+8(SB)/1, $0x04
+DATA pairShifts<>+9(SB)/1, $0x00
+DATA pairShifts<>+10(SB)/1, $0x00
+DATA pairShifts<>+11(SB)/1, $0x00
+DATA pairShifts<>+12(SB)/1, $0x06
+DATA pairShifts<>+13(SB)/1, $0x00
+DATA pairShifts<>+14(SB)/1, $0x00
+DATA pairShifts<>+15(SB)/1, $0x00
+DATA pairShifts<>+16(SB)/1, $0x08
+DATA pairShifts<>+17(SB)/1, $0x00
+DATA pairShifts<>+18(SB)/1, $0x00
+DATA pairShifts<>+19(SB)/1, $0x00
+DATA pairShifts<>+20(SB)/1, $0x0a
+DATA pairShifts<>+21(SB)/1, $0x00
+DATA pairShifts<>+22(SB)/1, $0x00
+DATA pairShifts<>+23(SB)/1, $0x00
+DATA pairShifts<>+24(SB)/1, $0x0c
+DATA pairShifts<>+25(SB)/1, $0x00
+DATA pairShifts<>+26(SB)/1, $0x00
+DATA pairShifts<>+27(SB)/1, $0x00
+DATA pairShifts<>+28(SB)/1, $0x0e
+DATA pairShifts<>+29(SB)/1, $0x00
+DATA pairShifts<>+30(SB)/1, $0x00
+DATA pairShifts<>+31(SB)/1, $0x00
+DATA pairShifts<>+32(SB)/1, $0x00
+DATA pairShifts<>+33(SB)/1, $0x00
+DATA pairShifts<>+34(SB)/1, $0x00
+DATA pairShifts<>+35(SB)/1, $0x00
+DATA pairShifts<>+36(SB)/1, $0x02
+DATA pairShifts<>+37(SB)/1, $0x00
+DATA pairShifts<>+38(SB)/1, $0x00
+DATA pairShifts<>+39(SB)/1, $0x00
+DATA pairShifts<>+40(SB)/1, $0x04
+DATA pairShifts<>+41(SB)/1, $0x00
+DATA pairShifts<>+42(SB)/1, $0x00
+DATA pairShifts<>+43(SB)/1, $0x00
+DATA pairShifts<>+44(SB)/1, $0x06
+DATA pairShifts<>+45(SB)/1, $0x00
+DATA pairShifts<>+46(SB)/1, $0x00
+DATA pairShifts<>+47(SB)/1, $0x00
+DATA pairShifts<>+48(SB)/1, $0x08
+DATA pairShifts<>+49(SB)/1, $0x00
+DATA pairShifts<>+50(SB)/1, $0x00
+DATA pairShifts<>+51(SB)/1, $0x00
+DATA pairShifts<>+52(SB)/1, $0x0a
+DATA pairShifts<>+53(SB)/1, $0x00
+DATA pairShifts<>+54(SB)/1, $0x00
+DATA pairShifts<>+55(SB)/1, $0x00
+DATA pairShifts<>+56(SB)/1, $0x0c
+DATA pairShifts<>+57(SB)/1, $0x00
+DATA pairShifts<>+58(SB)/1, $0x00
+DATA pairShifts<>+59(SB)/1, $0x00
+DATA pairShifts<>+60(SB)/1, $0x0e
+DATA pairShifts<>+61(SB)/1, $0x00
+DATA pairShifts<>+62(SB)/1, $0x00
+DATA pairShifts<>+63(SB)/1, $0x00
+GLOBL pairShifts<>(SB), RODATA|NOPTR, $64
+
+// func packQ40AVX2(dst *byte, src *byte, n uintptr, ahead uintptr)
+// Requires: AVX, AVX2, MMX+
+TEXT ·packQ40AVX2(SB), NOSPLIT, $0-32
+	MOVQ dst+0(FP), AX
+	MOVQ src+8(FP), CX
+	MOVQ n+16(FP), DX
+	MOVQ ahead+24(FP), BX
+
+super:
+	PREFETCHT1  (CX)(BX*1)
+	PREFETCHT1  64(CX)(BX*1)
+	PREFETCHT1  128(CX)(BX*1)
+	VMOVD       (CX), X8
+	VPINSRW     $0x01, 18(CX), X8, X8
+	VPINSRW     $0x02, 36(CX), X8, X8
+	VPINSRW     $0x03, 54(CX), X8, X8
+	VPINSRW     $0x04, 72(CX), X8, X8
+	VPINSRW     $0x05, 90(CX), X8, X8
+	VPINSRW     $0x06, 108(CX), X8, X8
+	VPINSRW     $0x07, 126(CX), X8, X8
+	VMOVDQU     X8, (AX)
+	VMOVDQU     2(CX), X0
+	VINSERTI128 $0x01, 74(CX), Y0, Y0
+	VMOVDQU     20(CX), X1
+	VINSERTI128 $0x01, 92(CX), Y1, Y1
+	VMOVDQU     38(CX), X2
+	VINSERTI128 $0x01, 110(CX), Y2, Y2
+	VMOVDQU     56(CX), X3
+	VINSERTI128 $0x01, 128(CX), Y3, Y3
+	VPUNPCKLDQ  Y1, Y0, Y8
+	VPUNPCKHDQ  Y1, Y0, Y9
+	VPUNPCKLDQ  Y3, Y2, Y0
+	VPUNPCKHDQ  Y3, Y2, Y3
+	VPUNPCKHQDQ Y0, Y8, Y1
+	VPUNPCKLQDQ Y0, Y8, Y0
+	VPUNPCKLQDQ Y3, Y9, Y2
+	VPUNPCKHQDQ Y3, Y9, Y3
+	VMOVDQU     Y0, 16(AX)
+	VMOVDQU     Y1, 48(AX)
+	VMOVDQU     Y2, 80(AX)
+	VMOVDQU     Y3, 112(AX)
+	ADDQ        $0x00000090, CX
+	ADDQ        $0x00000090, AX
+	DECQ        DX
+	JNZ         super
+	VZEROUPPER
+	RET
+
 // func fileStreamQ40AVX2(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
 // Requires: AVX, AVX2, F16C, FMA3, MMX+
 TEXT ·fileStreamQ40AVX2(SB), NOSPLIT, $0-48
@@ -4993,9 +5635,9 @@ super:
 	VZEROUPPER
 	RET
 
-// func packQ40AVX2(dst *byte, src *byte, n uintptr, ahead uintptr)
+// func packQ41AVX2(dst *byte, src *byte, n uintptr, ahead uintptr)
 // Requires: AVX, AVX2, MMX+
-TEXT ·packQ40AVX2(SB), NOSPLIT, $0-32
+TEXT ·packQ41AVX2(SB), NOSPLIT, $0-32
 	MOVQ dst+0(FP), AX
 	MOVQ src+8(FP), CX
 	MOVQ n+16(FP), DX
@@ -5006,22 +5648,31 @@ super:
 	PREFETCHT1  64(CX)(BX*1)
 	PREFETCHT1  128(CX)(BX*1)
 	VMOVD       (CX), X8
-	VPINSRW     $0x01, 18(CX), X8, X8
-	VPINSRW     $0x02, 36(CX), X8, X8
-	VPINSRW     $0x03, 54(CX), X8, X8
-	VPINSRW     $0x04, 72(CX), X8, X8
-	VPINSRW     $0x05, 90(CX), X8, X8
-	VPINSRW     $0x06, 108(CX), X8, X8
-	VPINSRW     $0x07, 126(CX), X8, X8
+	VPINSRW     $0x01, 20(CX), X8, X8
+	VPINSRW     $0x02, 40(CX), X8, X8
+	VPINSRW     $0x03, 60(CX), X8, X8
+	VPINSRW     $0x04, 80(CX), X8, X8
+	VPINSRW     $0x05, 100(CX), X8, X8
+	VPINSRW     $0x06, 120(CX), X8, X8
+	VPINSRW     $0x07, 140(CX), X8, X8
 	VMOVDQU     X8, (AX)
-	VMOVDQU     2(CX), X0
-	VINSERTI128 $0x01, 74(CX), Y0, Y0
-	VMOVDQU     20(CX), X1
-	VINSERTI128 $0x01, 92(CX), Y1, Y1
-	VMOVDQU     38(CX), X2
-	VINSERTI128 $0x01, 110(CX), Y2, Y2
-	VMOVDQU     56(CX), X3
-	VINSERTI128 $0x01, 128(CX), Y3, Y3
+	VMOVD       2(CX), X8
+	VPINSRW     $0x01, 22(CX), X8, X8
+	VPINSRW     $0x02, 42(CX), X8, X8
+	VPINSRW     $0x03, 62(CX), X8, X8
+	VPINSRW     $0x04, 82(CX), X8, X8
+	VPINSRW     $0x05, 102(CX), X8, X8
+	VPINSRW     $0x06, 122(CX), X8, X8
+	VPINSRW     $0x07, 142(CX), X8, X8
+	VMOVDQU     X8, 16(AX)
+	VMOVDQU     4(CX), X0
+	VINSERTI128 $0x01, 84(CX), Y0, Y0
+	VMOVDQU     24(CX), X1
+	VINSERTI128 $0x01, 104(CX), Y1, Y1
+	VMOVDQU     44(CX), X2
+	VINSERTI128 $0x01, 124(CX), Y2, Y2
+	VMOVDQU     64(CX), X3
+	VINSERTI128 $0x01, 144(CX), Y3, Y3
 	VPUNPCKLDQ  Y1, Y0, Y8
 	VPUNPCKHDQ  Y1, Y0, Y9
 	VPUNPCKLDQ  Y3, Y2, Y0
@@ -5030,12 +5681,12 @@ super:
 	VPUNPCKLQDQ Y0, Y8, Y0
 	VPUNPCKLQDQ Y3, Y9, Y2
 	VPUNPCKHQDQ Y3, Y9, Y3
-	VMOVDQU     Y0, 16(AX)
-	VMOVDQU     Y1, 48(AX)
-	VMOVDQU     Y2, 80(AX)
-	VMOVDQU     Y3, 112(AX)
-	ADDQ        $0x00000090, CX
-	ADDQ        $0x00000090, AX
+	VMOVDQU     Y0, 32(AX)
+	VMOVDQU     Y1, 64(AX)
+	VMOVDQU     Y2, 96(AX)
+	VMOVDQU     Y3, 128(AX)
+	ADDQ        $0x000000a0, CX
+	ADDQ        $0x000000a0, AX
 	DECQ        DX
 	JNZ         super
 	VZEROUPPER
@@ -5658,9 +6309,9 @@ super:
 	VZEROUPPER
 	RET
 
-// func packQ41AVX2(dst *byte, src *byte, n uintptr, ahead uintptr)
+// func packQ50AVX2(dst *byte, src *byte, n uintptr, ahead uintptr)
 // Requires: AVX, AVX2, MMX+
-TEXT ·packQ41AVX2(SB), NOSPLIT, $0-32
+TEXT ·packQ50AVX2(SB), NOSPLIT, $0-32
 	MOVQ dst+0(FP), AX
 	MOVQ src+8(FP), CX
 	MOVQ n+16(FP), DX
@@ -5671,31 +6322,193 @@ super:
 	PREFETCHT1  64(CX)(BX*1)
 	PREFETCHT1  128(CX)(BX*1)
 	VMOVD       (CX), X8
-	VPINSRW     $0x01, 20(CX), X8, X8
-	VPINSRW     $0x02, 40(CX), X8, X8
-	VPINSRW     $0x03, 60(CX), X8, X8
-	VPINSRW     $0x04, 80(CX), X8, X8
-	VPINSRW     $0x05, 100(CX), X8, X8
-	VPINSRW     $0x06, 120(CX), X8, X8
-	VPINSRW     $0x07, 140(CX), X8, X8
+	VPINSRW     $0x01, 22(CX), X8, X8
+	VPINSRW     $0x02, 44(CX), X8, X8
+	VPINSRW     $0x03, 66(CX), X8, X8
+	VPINSRW     $0x04, 88(CX), X8, X8
+	VPINSRW     $0x05, 110(CX), X8, X8
+	VPINSRW     $0x06, 132(CX), X8, X8
+	VPINSRW     $0x07, 154(CX), X8, X8
+	VMOVDQU     X8, (AX)
+	VMOVD       2(CX), X0
+	VPINSRD     $0x01, 24(CX), X0, X0
+	VPINSRD     $0x02, 46(CX), X0, X0
+	VPINSRD     $0x03, 68(CX), X0, X0
+	VMOVD       90(CX), X8
+	VPINSRD     $0x01, 112(CX), X8, X8
+	VPINSRD     $0x02, 134(CX), X8, X8
+	VPINSRD     $0x03, 156(CX), X8, X8
+	VINSERTI128 $0x01, X8, Y0, Y0
+	VPSRLD      $0x00, Y0, Y8
+	VPAND       nibbleDwords<>+0(SB), Y8, Y8
+	VPMULLD     bitsToBytes<>+0(SB), Y8, Y8
+	VPAND       lowBits<>+0(SB), Y8, Y8
+	VMOVDQA     Y8, Y1
+	VPSRLD      $0x04, Y0, Y8
+	VPAND       nibbleDwords<>+0(SB), Y8, Y8
+	VPMULLD     bitsToBytes<>+0(SB), Y8, Y8
+	VPAND       lowBits<>+0(SB), Y8, Y8
+	VPSLLD      $0x01, Y8, Y8
+	VPOR        Y8, Y1, Y1
+	VPSRLD      $0x08, Y0, Y8
+	VPAND       nibbleDwords<>+0(SB), Y8, Y8
+	VPMULLD     bitsToBytes<>+0(SB), Y8, Y8
+	VPAND       lowBits<>+0(SB), Y8, Y8
+	VPSLLD      $0x02, Y8, Y8
+	VPOR        Y8, Y1, Y1
+	VPSRLD      $0x0c, Y0, Y8
+	VPAND       nibbleDwords<>+0(SB), Y8, Y8
+	VPMULLD     bitsToBytes<>+0(SB), Y8, Y8
+	VPAND       lowBits<>+0(SB), Y8, Y8
+	VPSLLD      $0x03, Y8, Y8
+	VPOR        Y8, Y1, Y1
+	VPSRLD      $0x10, Y0, Y8
+	VPAND       nibbleDwords<>+0(SB), Y8, Y8
+	VPMULLD     bitsToBytes<>+0(SB), Y8, Y8
+	VPAND       lowBits<>+0(SB), Y8, Y8
+	VPSLLD      $0x04, Y8, Y8
+	VPOR        Y8, Y1, Y1
+	VPSRLD      $0x14, Y0, Y8
+	VPAND       nibbleDwords<>+0(SB), Y8, Y8
+	VPMULLD     bitsToBytes<>+0(SB), Y8, Y8
+	VPAND       lowBits<>+0(SB), Y8, Y8
+	VPSLLD      $0x05, Y8, Y8
+	VPOR        Y8, Y1, Y1
+	VPSRLD      $0x18, Y0, Y8
+	VPAND       nibbleDwords<>+0(SB), Y8, Y8
+	VPMULLD     bitsToBytes<>+0(SB), Y8, Y8
+	VPAND       lowBits<>+0(SB), Y8, Y8
+	VPSLLD      $0x06, Y8, Y8
+	VPOR        Y8, Y1, Y1
+	VPSRLD      $0x1c, Y0, Y8
+	VPAND       nibbleDwords<>+0(SB), Y8, Y8
+	VPMULLD     bitsToBytes<>+0(SB), Y8, Y8
+	VPAND       lowBits<>+0(SB), Y8, Y8
+	VPSLLD      $0x07, Y8, Y8
+	VPOR        Y8, Y1, Y1
+	VMOVDQU     Y1, 144(AX)
+	VMOVDQU     6(CX), X0
+	VINSERTI128 $0x01, 94(CX), Y0, Y0
+	VMOVDQU     28(CX), X1
+	VINSERTI128 $0x01, 116(CX), Y1, Y1
+	VMOVDQU     50(CX), X2
+	VINSERTI128 $0x01, 138(CX), Y2, Y2
+	VMOVDQU     72(CX), X3
+	VINSERTI128 $0x01, 160(CX), Y3, Y3
+	VPUNPCKLDQ  Y1, Y0, Y8
+	VPUNPCKHDQ  Y1, Y0, Y9
+	VPUNPCKLDQ  Y3, Y2, Y0
+	VPUNPCKHDQ  Y3, Y2, Y3
+	VPUNPCKHQDQ Y0, Y8, Y1
+	VPUNPCKLQDQ Y0, Y8, Y0
+	VPUNPCKLQDQ Y3, Y9, Y2
+	VPUNPCKHQDQ Y3, Y9, Y3
+	VMOVDQU     Y0, 16(AX)
+	VMOVDQU     Y1, 48(AX)
+	VMOVDQU     Y2, 80(AX)
+	VMOVDQU     Y3, 112(AX)
+	ADDQ        $0x000000b0, CX
+	ADDQ        $0x000000b0, AX
+	DECQ        DX
+	JNZ         super
+	VZEROUPPER
+	RET
+
+// func packQ51AVX2(dst *byte, src *byte, n uintptr, ahead uintptr)
+// Requires: AVX, AVX2, MMX+
+TEXT ·packQ51AVX2(SB), NOSPLIT, $0-32
+	MOVQ dst+0(FP), AX
+	MOVQ src+8(FP), CX
+	MOVQ n+16(FP), DX
+	MOVQ ahead+24(FP), BX
+
+super:
+	PREFETCHT1  (CX)(BX*1)
+	PREFETCHT1  64(CX)(BX*1)
+	PREFETCHT1  128(CX)(BX*1)
+	VMOVD       (CX), X8
+	VPINSRW     $0x01, 24(CX), X8, X8
+	VPINSRW     $0x02, 48(CX), X8, X8
+	VPINSRW     $0x03, 72(CX), X8, X8
+	VPINSRW     $0x04, 96(CX), X8, X8
+	VPINSRW     $0x05, 120(CX), X8, X8
+	VPINSRW     $0x06, 144(CX), X8, X8
+	VPINSRW     $0x07, 168(CX), X8, X8
 	VMOVDQU     X8, (AX)
 	VMOVD       2(CX), X8
-	VPINSRW     $0x01, 22(CX), X8, X8
-	VPINSRW     $0x02, 42(CX), X8, X8
-	VPINSRW     $0x03, 62(CX), X8, X8
-	VPINSRW     $0x04, 82(CX), X8, X8
-	VPINSRW     $0x05, 102(CX), X8, X8
-	VPINSRW     $0x06, 122(CX), X8, X8
-	VPINSRW     $0x07, 142(CX), X8, X8
+	VPINSRW     $0x01, 26(CX), X8, X8
+	VPINSRW     $0x02, 50(CX), X8, X8
+	VPINSRW     $0x03, 74(CX), X8, X8
+	VPINSRW     $0x04, 98(CX), X8, X8
+	VPINSRW     $0x05, 122(CX), X8, X8
+	VPINSRW     $0x06, 146(CX), X8, X8
+	VPINSRW     $0x07, 170(CX), X8, X8
 	VMOVDQU     X8, 16(AX)
-	VMOVDQU     4(CX), X0
-	VINSERTI128 $0x01, 84(CX), Y0, Y0
-	VMOVDQU     24(CX), X1
-	VINSERTI128 $0x01, 104(CX), Y1, Y1
-	VMOVDQU     44(CX), X2
-	VINSERTI128 $0x01, 124(CX), Y2, Y2
-	VMOVDQU     64(CX), X3
-	VINSERTI128 $0x01, 144(CX), Y3, Y3
+	VMOVD       4(CX), X0
+	VPINSRD     $0x01, 28(CX), X0, X0
+	VPINSRD     $0x02, 52(CX), X0, X0
+	VPINSRD     $0x03, 76(CX), X0, X0
+	VMOVD       100(CX), X8
+	VPINSRD     $0x01, 124(CX), X8, X8
+	VPINSRD     $0x02, 148(CX), X8, X8
+	VPINSRD     $0x03, 172(CX), X8, X8
+	VINSERTI128 $0x01, X8, Y0, Y0
+	VPSRLD      $0x00, Y0, Y8
+	VPAND       nibbleDwords<>+0(SB), Y8, Y8
+	VPMULLD     bitsToBytes<>+0(SB), Y8, Y8
+	VPAND       lowBits<>+0(SB), Y8, Y8
+	VMOVDQA     Y8, Y1
+	VPSRLD      $0x04, Y0, Y8
+	VPAND       nibbleDwords<>+0(SB), Y8, Y8
+	VPMULLD     bitsToBytes<>+0(SB), Y8, Y8
+	VPAND       lowBits<>+0(SB), Y8, Y8
+	VPSLLD      $0x01, Y8, Y8
+	VPOR        Y8, Y1, Y1
+	VPSRLD      $0x08, Y0, Y8
+	VPAND       nibbleDwords<>+0(SB), Y8, Y8
+	VPMULLD     bitsToBytes<>+0(SB), Y8, Y8
+	VPAND       lowBits<>+0(SB), Y8, Y8
+	VPSLLD      $0x02, Y8, Y8
+	VPOR        Y8, Y1, Y1
+	VPSRLD      $0x0c, Y0, Y8
+	VPAND       nibbleDwords<>+0(SB), Y8, Y8
+	VPMULLD     bitsToBytes<>+0(SB), Y8, Y8
+	VPAND       lowBits<>+0(SB), Y8, Y8
+	VPSLLD      $0x03, Y8, Y8
+	VPOR        Y8, Y1, Y1
+	VPSRLD      $0x10, Y0, Y8
+	VPAND       nibbleDwords<>+0(SB), Y8, Y8
+	VPMULLD     bitsToBytes<>+0(SB), Y8, Y8
+	VPAND       lowBits<>+0(SB), Y8, Y8
+	VPSLLD      $0x04, Y8, Y8
+	VPOR        Y8, Y1, Y1
+	VPSRLD      $0x14, Y0, Y8
+	VPAND       nibbleDwords<>+0(SB), Y8, Y8
+	VPMULLD     bitsToBytes<>+0(SB), Y8, Y8
+	VPAND       lowBits<>+0(SB), Y8, Y8
+	VPSLLD      $0x05, Y8, Y8
+	VPOR        Y8, Y1, Y1
+	VPSRLD      $0x18, Y0, Y8
+	VPAND       nibbleDwords<>+0(SB), Y8, Y8
+	VPMULLD     bitsToBytes<>+0(SB), Y8, Y8
+	VPAND       lowBits<>+0(SB), Y8, Y8
+	VPSLLD      $0x06, Y8, Y8
+	VPOR        Y8, Y1, Y1
+	VPSRLD      $0x1c, Y0, Y8
+	VPAND       nibbleDwords<>+0(SB), Y8, Y8
+	VPMULLD     bitsToBytes<>+0(SB), Y8, Y8
+	VPAND       lowBits<>+0(SB), Y8, Y8
+	VPSLLD      $0x07, Y8, Y8
+	VPOR        Y8, Y1, Y1
+	VMOVDQU     Y1, 160(AX)
+	VMOVDQU     8(CX), X0
+	VINSERTI128 $0x01, 104(CX), Y0, Y0
+	VMOVDQU     32(CX), X1
+	VINSERTI128 $0x01, 128(CX), Y1, Y1
+	VMOVDQU     56(CX), X2
+	VINSERTI128 $0x01, 152(CX), Y2, Y2
+	VMOVDQU     80(CX), X3
+	VINSERTI128 $0x01, 176(CX), Y3, Y3
 	VPUNPCKLDQ  Y1, Y0, Y8
 	VPUNPCKHDQ  Y1, Y0, Y9
 	VPUNPCKLDQ  Y3, Y2, Y0
@@ -5708,8 +6521,78 @@ super:
 	VMOVDQU     Y1, 64(AX)
 	VMOVDQU     Y2, 96(AX)
 	VMOVDQU     Y3, 128(AX)
-	ADDQ        $0x000000a0, CX
-	ADDQ        $0x000000a0, AX
+	ADDQ        $0x000000c0, CX
+	ADDQ        $0x000000c0, AX
+	DECQ        DX
+	JNZ         super
+	VZEROUPPER
+	RET
+
+// func packQ80AVX2(dst *byte, src *byte, n uintptr, ahead uintptr)
+// Requires: AVX, AVX2, MMX+
+TEXT ·packQ80AVX2(SB), NOSPLIT, $0-32
+	MOVQ dst+0(FP), AX
+	MOVQ src+8(FP), CX
+	MOVQ n+16(FP), DX
+	MOVQ ahead+24(FP), BX
+
+super:
+	PREFETCHT1  (CX)(BX*1)
+	PREFETCHT1  64(CX)(BX*1)
+	PREFETCHT1  128(CX)(BX*1)
+	PREFETCHT1  192(CX)(BX*1)
+	PREFETCHT1  256(CX)(BX*1)
+	VMOVD       (CX), X8
+	VPINSRW     $0x01, 34(CX), X8, X8
+	VPINSRW     $0x02, 68(CX), X8, X8
+	VPINSRW     $0x03, 102(CX), X8, X8
+	VPINSRW     $0x04, 136(CX), X8, X8
+	VPINSRW     $0x05, 170(CX), X8, X8
+	VPINSRW     $0x06, 204(CX), X8, X8
+	VPINSRW     $0x07, 238(CX), X8, X8
+	VMOVDQU     X8, (AX)
+	VMOVDQU     2(CX), X0
+	VINSERTI128 $0x01, 138(CX), Y0, Y0
+	VMOVDQU     36(CX), X1
+	VINSERTI128 $0x01, 172(CX), Y1, Y1
+	VMOVDQU     70(CX), X2
+	VINSERTI128 $0x01, 206(CX), Y2, Y2
+	VMOVDQU     104(CX), X3
+	VINSERTI128 $0x01, 240(CX), Y3, Y3
+	VPUNPCKLDQ  Y1, Y0, Y8
+	VPUNPCKHDQ  Y1, Y0, Y9
+	VPUNPCKLDQ  Y3, Y2, Y0
+	VPUNPCKHDQ  Y3, Y2, Y3
+	VPUNPCKHQDQ Y0, Y8, Y1
+	VPUNPCKLQDQ Y0, Y8, Y0
+	VPUNPCKLQDQ Y3, Y9, Y2
+	VPUNPCKHQDQ Y3, Y9, Y3
+	VMOVDQU     Y0, 16(AX)
+	VMOVDQU     Y1, 48(AX)
+	VMOVDQU     Y2, 80(AX)
+	VMOVDQU     Y3, 112(AX)
+	VMOVDQU     18(CX), X0
+	VINSERTI128 $0x01, 154(CX), Y0, Y0
+	VMOVDQU     52(CX), X1
+	VINSERTI128 $0x01, 188(CX), Y1, Y1
+	VMOVDQU     86(CX), X2
+	VINSERTI128 $0x01, 222(CX), Y2, Y2
+	VMOVDQU     120(CX), X3
+	VINSERTI128 $0x01, 256(CX), Y3, Y3
+	VPUNPCKLDQ  Y1, Y0, Y8
+	VPUNPCKHDQ  Y1, Y0, Y9
+	VPUNPCKLDQ  Y3, Y2, Y0
+	VPUNPCKHDQ  Y3, Y2, Y3
+	VPUNPCKHQDQ Y0, Y8, Y1
+	VPUNPCKLQDQ Y0, Y8, Y0
+	VPUNPCKLQDQ Y3, Y9, Y2
+	VPUNPCKHQDQ Y3, Y9, Y3
+	VMOVDQU     Y0, 144(AX)
+	VMOVDQU     Y1, 176(AX)
+	VMOVDQU     Y2, 208(AX)
+	VMOVDQU     Y3, 240(AX)
+	ADDQ        $0x00000110, CX
+	ADDQ        $0x00000110, AX
 	DECQ        DX
 	JNZ         super
 	VZEROUPPER
@@ -6421,71 +7304,325 @@ super:
 	VZEROUPPER
 	RET
 
-// func packQ80AVX2(dst *byte, src *byte, n uintptr, ahead uintptr)
+// func packQ2KAVX2(dst *byte, src *byte, n uintptr, ahead uintptr)
 // Requires: AVX, AVX2, MMX+
-TEXT ·packQ80AVX2(SB), NOSPLIT, $0-32
-	MOVQ dst+0(FP), AX
-	MOVQ src+8(FP), CX
-	MOVQ n+16(FP), DX
-	MOVQ ahead+24(FP), BX
+TEXT ·packQ2KAVX2(SB), NOSPLIT, $0-32
+	MOVQ    dst+0(FP), AX
+	MOVQ    src+8(FP), CX
+	MOVQ    n+16(FP), DX
+	MOVQ    ahead+24(FP), BX
+	VMOVDQU mask30<>+0(SB), Y0
+	VPSRLW  $0x04, Y0, Y0
+
+super:
+	PREFETCHT1  (CX)(BX*1)
+	PREFETCHT1  64(CX)(BX*1)
+	VMOVDQU     (CX), X9
+	VMOVDQU     X9, (AX)
+	MOVL        80(CX), SI
+	MOVL        SI, 80(AX)
+	VMOVDQU     16(CX), X9
+	VINSERTI128 $0x01, 48(CX), Y9, Y9
+	VPSHUFD     $0x00, Y9, Y10
+	VPSRLVD     fileQuarter<>+0(SB), Y10, Y10
+	VPAND       Y0, Y10, Y10
+	VMOVDQA     Y10, Y1
+	VPSHUFD     $0xaa, Y9, Y10
+	VPSRLVD     fileQuarter<>+0(SB), Y10, Y10
+	VPAND       Y0, Y10, Y10
+	VPSLLD      $0x02, Y10, Y10
+	VPOR        Y10, Y1, Y1
+	VMOVDQU     32(CX), X9
+	VINSERTI128 $0x01, 64(CX), Y9, Y9
+	VPSHUFD     $0x00, Y9, Y10
+	VPSRLVD     fileQuarter<>+0(SB), Y10, Y10
+	VPAND       Y0, Y10, Y10
+	VPSLLD      $0x04, Y10, Y10
+	VPOR        Y10, Y1, Y1
+	VPSHUFD     $0xaa, Y9, Y10
+	VPSRLVD     fileQuarter<>+0(SB), Y10, Y10
+	VPAND       Y0, Y10, Y10
+	VPSLLD      $0x06, Y10, Y10
+	VPOR        Y10, Y1, Y1
+	VMOVDQU     Y1, 16(AX)
+	VMOVDQU     16(CX), X9
+	VINSERTI128 $0x01, 48(CX), Y9, Y9
+	VPSHUFD     $0x55, Y9, Y10
+	VPSRLVD     fileQuarter<>+0(SB), Y10, Y10
+	VPAND       Y0, Y10, Y10
+	VMOVDQA     Y10, Y2
+	VPSHUFD     $0xff, Y9, Y10
+	VPSRLVD     fileQuarter<>+0(SB), Y10, Y10
+	VPAND       Y0, Y10, Y10
+	VPSLLD      $0x02, Y10, Y10
+	VPOR        Y10, Y2, Y2
+	VMOVDQU     32(CX), X9
+	VINSERTI128 $0x01, 64(CX), Y9, Y9
+	VPSHUFD     $0x55, Y9, Y10
+	VPSRLVD     fileQuarter<>+0(SB), Y10, Y10
+	VPAND       Y0, Y10, Y10
+	VPSLLD      $0x04, Y10, Y10
+	VPOR        Y10, Y2, Y2
+	VPSHUFD     $0xff, Y9, Y10
+	VPSRLVD     fileQuarter<>+0(SB), Y10, Y10
+	VPAND       Y0, Y10, Y10
+	VPSLLD      $0x06, Y10, Y10
+	VPOR        Y10, Y2, Y2
+	VMOVDQU     Y2, 48(AX)
+	ADDQ        $0x00000054, CX
+	ADDQ        $0x00000054, AX
+	DECQ        DX
+	JNZ         super
+	VZEROUPPER
+	RET
+
+// func packQ3KAVX2(dst *byte, src *byte, n uintptr, ahead uintptr)
+// Requires: AVX, AVX2, MMX+
+TEXT ·packQ3KAVX2(SB), NOSPLIT, $0-32
+	MOVQ    dst+0(FP), AX
+	MOVQ    src+8(FP), CX
+	MOVQ    n+16(FP), DX
+	MOVQ    ahead+24(FP), BX
+	VMOVDQU mask10<>+0(SB), Y0
+	VPSRLW  $0x04, Y0, Y0
+	VMOVDQU mask30<>+0(SB), Y1
+	VPSRLW  $0x04, Y1, Y1
+
+super:
+	PREFETCHT1   (CX)(BX*1)
+	PREFETCHT1   64(CX)(BX*1)
+	VMOVQ        96(CX), X10
+	VPSRLW       $0x04, X10, X11
+	VPUNPCKLQDQ  X11, X10, X10
+	VPAND        mask0f<>+0(SB), X10, X10
+	VPBROADCASTD 104(CX), X11
+	VPSRLVD      pairShifts<>+0(SB), X11, X11
+	VPSLLW       $0x04, X11, X11
+	VPAND        mask30<>+0(SB), X11, X11
+	VPOR         X11, X10, X10
+	VPSUBB       bytes32<>+0(SB), X10, X10
+	VMOVDQU      X10, (AX)
+	VPBROADCASTD (CX), Y2
+	VPSRLVD      fileLanes<>+0(SB), Y2, Y2
+	VPAND        Y0, Y2, Y2
+	VPBROADCASTD 4(CX), Y11
+	VPSRLVD      fileLanes<>+0(SB), Y11, Y11
+	VPAND        Y0, Y11, Y11
+	VPSLLD       $0x01, Y11, Y11
+	VPOR         Y11, Y2, Y2
+	VPBROADCASTD 8(CX), Y10
+	VPSRLVD      fileLanes<>+0(SB), Y10, Y10
+	VPAND        Y0, Y10, Y10
+	VPSLLD       $0x02, Y10, Y10
+	VPOR         Y10, Y2, Y2
+	VPBROADCASTD 12(CX), Y11
+	VPSRLVD      fileLanes<>+0(SB), Y11, Y11
+	VPAND        Y0, Y11, Y11
+	VPSLLD       $0x03, Y11, Y11
+	VPOR         Y11, Y2, Y2
+	VPBROADCASTD 16(CX), Y10
+	VPSRLVD      fileLanes<>+0(SB), Y10, Y10
+	VPAND        Y0, Y10, Y10
+	VPSLLD       $0x04, Y10, Y10
+	VPOR         Y10, Y2, Y2
+	VPBROADCASTD 20(CX), Y11
+	VPSRLVD      fileLanes<>+0(SB), Y11, Y11
+	VPAND        Y0, Y11, Y11
+	VPSLLD       $0x05, Y11, Y11
+	VPOR         Y11, Y2, Y2
+	VPBROADCASTD 24(CX), Y10
+	VPSRLVD      fileLanes<>+0(SB), Y10, Y10
+	VPAND        Y0, Y10, Y10
+	VPSLLD       $0x06, Y10, Y10
+	VPOR         Y10, Y2, Y2
+	VPBROADCASTD 28(CX), Y11
+	VPSRLVD      fileLanes<>+0(SB), Y11, Y11
+	VPAND        Y0, Y11, Y11
+	VPSLLD       $0x07, Y11, Y11
+	VPOR         Y11, Y2, Y2
+	VMOVDQU      Y2, 80(AX)
+	MOVWLZX      108(CX), SI
+	MOVW         SI, 112(AX)
+	VMOVDQU      32(CX), X10
+	VINSERTI128  $0x01, 64(CX), Y10, Y10
+	VPSHUFD      $0x00, Y10, Y11
+	VPSRLVD      fileQuarter<>+0(SB), Y11, Y11
+	VPAND        Y1, Y11, Y11
+	VMOVDQA      Y11, Y2
+	VPSHUFD      $0xaa, Y10, Y11
+	VPSRLVD      fileQuarter<>+0(SB), Y11, Y11
+	VPAND        Y1, Y11, Y11
+	VPSLLD       $0x02, Y11, Y11
+	VPOR         Y11, Y2, Y2
+	VMOVDQU      48(CX), X10
+	VINSERTI128  $0x01, 80(CX), Y10, Y10
+	VPSHUFD      $0x00, Y10, Y11
+	VPSRLVD      fileQuarter<>+0(SB), Y11, Y11
+	VPAND        Y1, Y11, Y11
+	VPSLLD       $0x04, Y11, Y11
+	VPOR         Y11, Y2, Y2
+	VPSHUFD      $0xaa, Y10, Y11
+	VPSRLVD      fileQuarter<>+0(SB), Y11, Y11
+	VPAND        Y1, Y11, Y11
+	VPSLLD       $0x06, Y11, Y11
+	VPOR         Y11, Y2, Y2
+	VMOVDQU      Y2, 16(AX)
+	VMOVDQU      32(CX), X10
+	VINSERTI128  $0x01, 64(CX), Y10, Y10
+	VPSHUFD      $0x55, Y10, Y11
+	VPSRLVD      fileQuarter<>+0(SB), Y11, Y11
+	VPAND        Y1, Y11, Y11
+	VMOVDQA      Y11, Y3
+	VPSHUFD      $0xff, Y10, Y11
+	VPSRLVD      fileQuarter<>+0(SB), Y11, Y11
+	VPAND        Y1, Y11, Y11
+	VPSLLD       $0x02, Y11, Y11
+	VPOR         Y11, Y3, Y3
+	VMOVDQU      48(CX), X10
+	VINSERTI128  $0x01, 80(CX), Y10, Y10
+	VPSHUFD      $0x55, Y10, Y11
+	VPSRLVD      fileQuarter<>+0(SB), Y11, Y11
+	VPAND        Y1, Y11, Y11
+	VPSLLD       $0x04, Y11, Y11
+	VPOR         Y11, Y3, Y3
+	VPSHUFD      $0xff, Y10, Y11
+	VPSRLVD      fileQuarter<>+0(SB), Y11, Y11
+	VPAND        Y1, Y11, Y11
+	VPSLLD       $0x06, Y11, Y11
+	VPOR         Y11, Y3, Y3
+	VMOVDQU      Y3, 48(AX)
+	ADDQ         $0x0000006e, CX
+	ADDQ         $0x00000072, AX
+	DECQ         DX
+	JNZ          super
+	VZEROUPPER
+	RET
+
+// func packQ4KAVX2(dst *byte, src *byte, n uintptr, ahead uintptr)
+// Requires: AVX, AVX2, MMX+
+TEXT ·packQ4KAVX2(SB), NOSPLIT, $0-32
+	MOVQ    dst+0(FP), AX
+	MOVQ    src+8(FP), CX
+	MOVQ    n+16(FP), DX
+	MOVQ    ahead+24(FP), BX
+	VMOVDQU mask0f<>+0(SB), Y0
 
 super:
 	PREFETCHT1  (CX)(BX*1)
 	PREFETCHT1  64(CX)(BX*1)
 	PREFETCHT1  128(CX)(BX*1)
-	PREFETCHT1  192(CX)(BX*1)
-	PREFETCHT1  256(CX)(BX*1)
-	VMOVD       (CX), X8
-	VPINSRW     $0x01, 34(CX), X8, X8
-	VPINSRW     $0x02, 68(CX), X8, X8
-	VPINSRW     $0x03, 102(CX), X8, X8
-	VPINSRW     $0x04, 136(CX), X8, X8
-	VPINSRW     $0x05, 170(CX), X8, X8
-	VPINSRW     $0x06, 204(CX), X8, X8
-	VPINSRW     $0x07, 238(CX), X8, X8
-	VMOVDQU     X8, (AX)
-	VMOVDQU     2(CX), X0
-	VINSERTI128 $0x01, 138(CX), Y0, Y0
-	VMOVDQU     36(CX), X1
-	VINSERTI128 $0x01, 172(CX), Y1, Y1
-	VMOVDQU     70(CX), X2
-	VINSERTI128 $0x01, 206(CX), Y2, Y2
-	VMOVDQU     104(CX), X3
-	VINSERTI128 $0x01, 240(CX), Y3, Y3
-	VPUNPCKLDQ  Y1, Y0, Y8
-	VPUNPCKHDQ  Y1, Y0, Y9
-	VPUNPCKLDQ  Y3, Y2, Y0
-	VPUNPCKHDQ  Y3, Y2, Y3
-	VPUNPCKHQDQ Y0, Y8, Y1
-	VPUNPCKLQDQ Y0, Y8, Y0
-	VPUNPCKLQDQ Y3, Y9, Y2
-	VPUNPCKHQDQ Y3, Y9, Y3
-	VMOVDQU     Y0, 16(AX)
-	VMOVDQU     Y1, 48(AX)
-	VMOVDQU     Y2, 80(AX)
-	VMOVDQU     Y3, 112(AX)
-	VMOVDQU     18(CX), X0
-	VINSERTI128 $0x01, 154(CX), Y0, Y0
-	VMOVDQU     52(CX), X1
-	VINSERTI128 $0x01, 188(CX), Y1, Y1
-	VMOVDQU     86(CX), X2
-	VINSERTI128 $0x01, 222(CX), Y2, Y2
-	VMOVDQU     120(CX), X3
-	VINSERTI128 $0x01, 256(CX), Y3, Y3
-	VPUNPCKLDQ  Y1, Y0, Y8
-	VPUNPCKHDQ  Y1, Y0, Y9
-	VPUNPCKLDQ  Y3, Y2, Y0
-	VPUNPCKHDQ  Y3, Y2, Y3
-	VPUNPCKHQDQ Y0, Y8, Y1
-	VPUNPCKLQDQ Y0, Y8, Y0
-	VPUNPCKLQDQ Y3, Y9, Y2
-	VPUNPCKHQDQ Y3, Y9, Y3
-	VMOVDQU     Y0, 144(AX)
-	VMOVDQU     Y1, 176(AX)
-	VMOVDQU     Y2, 208(AX)
-	VMOVDQU     Y3, 240(AX)
-	ADDQ        $0x00000110, CX
-	ADDQ        $0x00000110, AX
+	MOVL        (CX), SI
+	MOVL        SI, (AX)
+	MOVL        4(CX), SI
+	MOVL        8(CX), DI
+	MOVL        12(CX), R8
+	MOVQ        $0x0f0f0f0f00000000, R9
+	MOVQ        $0xff00ff00ff00ff00, R10
+	MOVQ        $0xffff0000ffff0000, R11
+	MOVQ        $0x3030303000000000, R12
+	MOVQ        SI, R13
+	SHLQ        $0x1e, R13
+	ANDQ        R12, R13
+	MOVQ        R8, R14
+	SHLQ        $0x20, R14
+	ANDQ        R9, R14
+	ANDL        $0x3f3f3f3f, SI
+	ORQ         R14, SI
+	ORQ         R13, SI
+	MOVQ        SI, R14
+	ANDQ        R10, R14
+	XORQ        R14, SI
+	SHRQ        $0x02, R14
+	ORQ         R14, SI
+	MOVQ        SI, R14
+	ANDQ        R11, R14
+	XORQ        R14, SI
+	SHRQ        $0x04, R14
+	ORQ         R14, SI
+	MOVQ        SI, R14
+	SHRQ        $0x20, R14
+	SHLQ        $0x18, R14
+	ANDL        $0x00ffffff, SI
+	ORQ         R14, SI
+	MOVQ        DI, R13
+	SHLQ        $0x1e, R13
+	ANDQ        R12, R13
+	SHLQ        $0x1c, R8
+	ANDQ        R9, R8
+	ANDL        $0x3f3f3f3f, DI
+	ORQ         R8, DI
+	ORQ         R13, DI
+	MOVQ        DI, R8
+	ANDQ        R10, R8
+	XORQ        R8, DI
+	SHRQ        $0x02, R8
+	ORQ         R8, DI
+	MOVQ        DI, R8
+	ANDQ        R11, R8
+	XORQ        R8, DI
+	SHRQ        $0x04, R8
+	ORQ         R8, DI
+	MOVQ        DI, R8
+	SHRQ        $0x20, R8
+	SHLQ        $0x18, R8
+	ANDL        $0x00ffffff, DI
+	ORQ         R8, DI
+	MOVQ        DI, R8
+	SHLQ        $0x30, R8
+	ORQ         SI, R8
+	MOVQ        R8, 4(AX)
+	SHRQ        $0x10, DI
+	MOVL        DI, 12(AX)
+	VMOVDQU     16(CX), X1
+	VINSERTI128 $0x01, 80(CX), Y1, Y1
+	VPSRLW      $0x04, Y1, Y2
+	VPAND       Y0, Y1, Y1
+	VPAND       Y0, Y2, Y2
+	VMOVDQU     48(CX), X3
+	VINSERTI128 $0x01, 112(CX), Y3, Y3
+	VPSRLW      $0x04, Y3, Y4
+	VPAND       Y0, Y3, Y3
+	VPAND       Y0, Y4, Y4
+	VPUNPCKLDQ  Y2, Y1, Y9
+	VPUNPCKHDQ  Y2, Y1, Y10
+	VPUNPCKLDQ  Y4, Y3, Y1
+	VPUNPCKHDQ  Y4, Y3, Y4
+	VPUNPCKHQDQ Y1, Y9, Y2
+	VPUNPCKLQDQ Y1, Y9, Y1
+	VPUNPCKLQDQ Y4, Y10, Y3
+	VPUNPCKHQDQ Y4, Y10, Y4
+	VMOVDQU     32(CX), X5
+	VINSERTI128 $0x01, 96(CX), Y5, Y5
+	VPSRLW      $0x04, Y5, Y6
+	VPAND       Y0, Y5, Y5
+	VPAND       Y0, Y6, Y6
+	VMOVDQU     64(CX), X7
+	VINSERTI128 $0x01, 128(CX), Y7, Y7
+	VPSRLW      $0x04, Y7, Y8
+	VPAND       Y0, Y7, Y7
+	VPAND       Y0, Y8, Y8
+	VPUNPCKLDQ  Y6, Y5, Y9
+	VPUNPCKHDQ  Y6, Y5, Y10
+	VPUNPCKLDQ  Y8, Y7, Y5
+	VPUNPCKHDQ  Y8, Y7, Y8
+	VPUNPCKHQDQ Y5, Y9, Y6
+	VPUNPCKLQDQ Y5, Y9, Y5
+	VPUNPCKLQDQ Y8, Y10, Y7
+	VPUNPCKHQDQ Y8, Y10, Y8
+	VPSLLW      $0x04, Y5, Y5
+	VPOR        Y5, Y1, Y1
+	VPSLLW      $0x04, Y6, Y6
+	VPOR        Y6, Y2, Y2
+	VPSLLW      $0x04, Y7, Y7
+	VPOR        Y7, Y3, Y3
+	VPSLLW      $0x04, Y8, Y8
+	VPOR        Y8, Y4, Y4
+	VMOVDQU     Y1, 16(AX)
+	VMOVDQU     Y2, 48(AX)
+	VMOVDQU     Y3, 80(AX)
+	VMOVDQU     Y4, 112(AX)
+	ADDQ        $0x00000090, CX
+	ADDQ        $0x00000090, AX
 	DECQ        DX
 	JNZ         super
 	VZEROUPPER
@@ -7117,133 +8254,174 @@ super:
 	VZEROUPPER
 	RET
 
-// func packQ4KAVX2(dst *byte, src *byte, n uintptr, ahead uintptr)
+// func packQ5KAVX2(dst *byte, src *byte, n uintptr, ahead uintptr)
 // Requires: AVX, AVX2, MMX+
-TEXT ·packQ4KAVX2(SB), NOSPLIT, $0-32
+TEXT ·packQ5KAVX2(SB), NOSPLIT, $0-32
 	MOVQ    dst+0(FP), AX
 	MOVQ    src+8(FP), CX
 	MOVQ    n+16(FP), DX
 	MOVQ    ahead+24(FP), BX
 	VMOVDQU mask0f<>+0(SB), Y0
+	VMOVDQU mask10<>+0(SB), Y1
+	VPSRLW  $0x04, Y1, Y1
 
 super:
-	PREFETCHT1  (CX)(BX*1)
-	PREFETCHT1  64(CX)(BX*1)
-	PREFETCHT1  128(CX)(BX*1)
-	MOVL        (CX), SI
-	MOVL        SI, (AX)
-	MOVL        4(CX), SI
-	MOVL        8(CX), DI
-	MOVL        12(CX), R8
-	MOVQ        $0x0f0f0f0f00000000, R9
-	MOVQ        $0xff00ff00ff00ff00, R10
-	MOVQ        $0xffff0000ffff0000, R11
-	MOVQ        $0x3030303000000000, R12
-	MOVQ        SI, R13
-	SHLQ        $0x1e, R13
-	ANDQ        R12, R13
-	MOVQ        R8, R14
-	SHLQ        $0x20, R14
-	ANDQ        R9, R14
-	ANDL        $0x3f3f3f3f, SI
-	ORQ         R14, SI
-	ORQ         R13, SI
-	MOVQ        SI, R14
-	ANDQ        R10, R14
-	XORQ        R14, SI
-	SHRQ        $0x02, R14
-	ORQ         R14, SI
-	MOVQ        SI, R14
-	ANDQ        R11, R14
-	XORQ        R14, SI
-	SHRQ        $0x04, R14
-	ORQ         R14, SI
-	MOVQ        SI, R14
-	SHRQ        $0x20, R14
-	SHLQ        $0x18, R14
-	ANDL        $0x00ffffff, SI
-	ORQ         R14, SI
-	MOVQ        DI, R13
-	SHLQ        $0x1e, R13
-	ANDQ        R12, R13
-	SHLQ        $0x1c, R8
-	ANDQ        R9, R8
-	ANDL        $0x3f3f3f3f, DI
-	ORQ         R8, DI
-	ORQ         R13, DI
-	MOVQ        DI, R8
-	ANDQ        R10, R8
-	XORQ        R8, DI
-	SHRQ        $0x02, R8
-	ORQ         R8, DI
-	MOVQ        DI, R8
-	ANDQ        R11, R8
-	XORQ        R8, DI
-	SHRQ        $0x04, R8
-	ORQ         R8, DI
-	MOVQ        DI, R8
-	SHRQ        $0x20, R8
-	SHLQ        $0x18, R8
-	ANDL        $0x00ffffff, DI
-	ORQ         R8, DI
-	MOVQ        DI, R8
-	SHLQ        $0x30, R8
-	ORQ         SI, R8
-	MOVQ        R8, 4(AX)
-	SHRQ        $0x10, DI
-	MOVL        DI, 12(AX)
-	VMOVDQU     16(CX), X1
-	VINSERTI128 $0x01, 80(CX), Y1, Y1
-	VPSRLW      $0x04, Y1, Y2
-	VPAND       Y0, Y1, Y1
-	VPAND       Y0, Y2, Y2
-	VMOVDQU     48(CX), X3
-	VINSERTI128 $0x01, 112(CX), Y3, Y3
-	VPSRLW      $0x04, Y3, Y4
-	VPAND       Y0, Y3, Y3
-	VPAND       Y0, Y4, Y4
-	VPUNPCKLDQ  Y2, Y1, Y9
-	VPUNPCKHDQ  Y2, Y1, Y10
-	VPUNPCKLDQ  Y4, Y3, Y1
-	VPUNPCKHDQ  Y4, Y3, Y4
-	VPUNPCKHQDQ Y1, Y9, Y2
-	VPUNPCKLQDQ Y1, Y9, Y1
-	VPUNPCKLQDQ Y4, Y10, Y3
-	VPUNPCKHQDQ Y4, Y10, Y4
-	VMOVDQU     32(CX), X5
-	VINSERTI128 $0x01, 96(CX), Y5, Y5
-	VPSRLW      $0x04, Y5, Y6
-	VPAND       Y0, Y5, Y5
-	VPAND       Y0, Y6, Y6
-	VMOVDQU     64(CX), X7
-	VINSERTI128 $0x01, 128(CX), Y7, Y7
-	VPSRLW      $0x04, Y7, Y8
-	VPAND       Y0, Y7, Y7
-	VPAND       Y0, Y8, Y8
-	VPUNPCKLDQ  Y6, Y5, Y9
-	VPUNPCKHDQ  Y6, Y5, Y10
-	VPUNPCKLDQ  Y8, Y7, Y5
-	VPUNPCKHDQ  Y8, Y7, Y8
-	VPUNPCKHQDQ Y5, Y9, Y6
-	VPUNPCKLQDQ Y5, Y9, Y5
-	VPUNPCKLQDQ Y8, Y10, Y7
-	VPUNPCKHQDQ Y8, Y10, Y8
-	VPSLLW      $0x04, Y5, Y5
-	VPOR        Y5, Y1, Y1
-	VPSLLW      $0x04, Y6, Y6
-	VPOR        Y6, Y2, Y2
-	VPSLLW      $0x04, Y7, Y7
-	VPOR        Y7, Y3, Y3
-	VPSLLW      $0x04, Y8, Y8
-	VPOR        Y8, Y4, Y4
-	VMOVDQU     Y1, 16(AX)
-	VMOVDQU     Y2, 48(AX)
-	VMOVDQU     Y3, 80(AX)
-	VMOVDQU     Y4, 112(AX)
-	ADDQ        $0x00000090, CX
-	ADDQ        $0x00000090, AX
-	DECQ        DX
-	JNZ         super
+	PREFETCHT1   (CX)(BX*1)
+	PREFETCHT1   64(CX)(BX*1)
+	PREFETCHT1   128(CX)(BX*1)
+	MOVL         (CX), SI
+	MOVL         SI, (AX)
+	MOVL         4(CX), SI
+	MOVL         8(CX), DI
+	MOVL         12(CX), R8
+	MOVQ         $0x0f0f0f0f00000000, R9
+	MOVQ         $0xff00ff00ff00ff00, R10
+	MOVQ         $0xffff0000ffff0000, R11
+	MOVQ         $0x3030303000000000, R12
+	MOVQ         SI, R13
+	SHLQ         $0x1e, R13
+	ANDQ         R12, R13
+	MOVQ         R8, R14
+	SHLQ         $0x20, R14
+	ANDQ         R9, R14
+	ANDL         $0x3f3f3f3f, SI
+	ORQ          R14, SI
+	ORQ          R13, SI
+	MOVQ         SI, R14
+	ANDQ         R10, R14
+	XORQ         R14, SI
+	SHRQ         $0x02, R14
+	ORQ          R14, SI
+	MOVQ         SI, R14
+	ANDQ         R11, R14
+	XORQ         R14, SI
+	SHRQ         $0x04, R14
+	ORQ          R14, SI
+	MOVQ         SI, R14
+	SHRQ         $0x20, R14
+	SHLQ         $0x18, R14
+	ANDL         $0x00ffffff, SI
+	ORQ          R14, SI
+	MOVQ         DI, R13
+	SHLQ         $0x1e, R13
+	ANDQ         R12, R13
+	SHLQ         $0x1c, R8
+	ANDQ         R9, R8
+	ANDL         $0x3f3f3f3f, DI
+	ORQ          R8, DI
+	ORQ          R13, DI
+	MOVQ         DI, R8
+	ANDQ         R10, R8
+	XORQ         R8, DI
+	SHRQ         $0x02, R8
+	ORQ          R8, DI
+	MOVQ         DI, R8
+	ANDQ         R11, R8
+	XORQ         R8, DI
+	SHRQ         $0x04, R8
+	ORQ          R8, DI
+	MOVQ         DI, R8
+	SHRQ         $0x20, R8
+	SHLQ         $0x18, R8
+	ANDL         $0x00ffffff, DI
+	ORQ          R8, DI
+	MOVQ         DI, R8
+	SHLQ         $0x30, R8
+	ORQ          SI, R8
+	MOVQ         R8, 4(AX)
+	SHRQ         $0x10, DI
+	MOVL         DI, 12(AX)
+	VPBROADCASTD 16(CX), Y2
+	VPSRLVD      fileLanes<>+0(SB), Y2, Y2
+	VPAND        Y1, Y2, Y2
+	VPBROADCASTD 20(CX), Y11
+	VPSRLVD      fileLanes<>+0(SB), Y11, Y11
+	VPAND        Y1, Y11, Y11
+	VPSLLD       $0x01, Y11, Y11
+	VPOR         Y11, Y2, Y2
+	VPBROADCASTD 24(CX), Y10
+	VPSRLVD      fileLanes<>+0(SB), Y10, Y10
+	VPAND        Y1, Y10, Y10
+	VPSLLD       $0x02, Y10, Y10
+	VPOR         Y10, Y2, Y2
+	VPBROADCASTD 28(CX), Y11
+	VPSRLVD      fileLanes<>+0(SB), Y11, Y11
+	VPAND        Y1, Y11, Y11
+	VPSLLD       $0x03, Y11, Y11
+	VPOR         Y11, Y2, Y2
+	VPBROADCASTD 32(CX), Y10
+	VPSRLVD      fileLanes<>+0(SB), Y10, Y10
+	VPAND        Y1, Y10, Y10
+	VPSLLD       $0x04, Y10, Y10
+	VPOR         Y10, Y2, Y2
+	VPBROADCASTD 36(CX), Y11
+	VPSRLVD      fileLanes<>+0(SB), Y11, Y11
+	VPAND        Y1, Y11, Y11
+	VPSLLD       $0x05, Y11, Y11
+	VPOR         Y11, Y2, Y2
+	VPBROADCASTD 40(CX), Y10
+	VPSRLVD      fileLanes<>+0(SB), Y10, Y10
+	VPAND        Y1, Y10, Y10
+	VPSLLD       $0x06, Y10, Y10
+	VPOR         Y10, Y2, Y2
+	VPBROADCASTD 44(CX), Y11
+	VPSRLVD      fileLanes<>+0(SB), Y11, Y11
+	VPAND        Y1, Y11, Y11
+	VPSLLD       $0x07, Y11, Y11
+	VPOR         Y11, Y2, Y2
+	VMOVDQU      Y2, 144(AX)
+	VMOVDQU      48(CX), X2
+	VINSERTI128  $0x01, 112(CX), Y2, Y2
+	VPSRLW       $0x04, Y2, Y3
+	VPAND        Y0, Y2, Y2
+	VPAND        Y0, Y3, Y3
+	VMOVDQU      80(CX), X4
+	VINSERTI128  $0x01, 144(CX), Y4, Y4
+	VPSRLW       $0x04, Y4, Y5
+	VPAND        Y0, Y4, Y4
+	VPAND        Y0, Y5, Y5
+	VPUNPCKLDQ   Y3, Y2, Y10
+	VPUNPCKHDQ   Y3, Y2, Y11
+	VPUNPCKLDQ   Y5, Y4, Y2
+	VPUNPCKHDQ   Y5, Y4, Y5
+	VPUNPCKHQDQ  Y2, Y10, Y3
+	VPUNPCKLQDQ  Y2, Y10, Y2
+	VPUNPCKLQDQ  Y5, Y11, Y4
+	VPUNPCKHQDQ  Y5, Y11, Y5
+	VMOVDQU      64(CX), X6
+	VINSERTI128  $0x01, 128(CX), Y6, Y6
+	VPSRLW       $0x04, Y6, Y7
+	VPAND        Y0, Y6, Y6
+	VPAND        Y0, Y7, Y7
+	VMOVDQU      96(CX), X8
+	VINSERTI128  $0x01, 160(CX), Y8, Y8
+	VPSRLW       $0x04, Y8, Y9
+	VPAND        Y0, Y8, Y8
+	VPAND        Y0, Y9, Y9
+	VPUNPCKLDQ   Y7, Y6, Y10
+	VPUNPCKHDQ   Y7, Y6, Y11
+	VPUNPCKLDQ   Y9, Y8, Y6
+	VPUNPCKHDQ   Y9, Y8, Y9
+	VPUNPCKHQDQ  Y6, Y10, Y7
+	VPUNPCKLQDQ  Y6, Y10, Y6
+	VPUNPCKLQDQ  Y9, Y11, Y8
+	VPUNPCKHQDQ  Y9, Y11, Y9
+	VPSLLW       $0x04, Y6, Y6
+	VPOR         Y6, Y2, Y2
+	VPSLLW       $0x04, Y7, Y7
+	VPOR         Y7, Y3, Y3
+	VPSLLW       $0x04, Y8, Y8
+	VPOR         Y8, Y4, Y4
+	VPSLLW       $0x04, Y9, Y9
+	VPOR         Y9, Y5, Y5
+	VMOVDQU      Y2, 16(AX)
+	VMOVDQU      Y3, 48(AX)
+	VMOVDQU      Y4, 80(AX)
+	VMOVDQU      Y5, 112(AX)
+	ADDQ         $0x000000b0, CX
+	ADDQ         $0x000000b0, AX
+	DECQ         DX
+	JNZ          super
 	VZEROUPPER
 	RET
 
@@ -8035,174 +9213,126 @@ super:
 	VZEROUPPER
 	RET
 
-// func packQ5KAVX2(dst *byte, src *byte, n uintptr, ahead uintptr)
+// func packQ6KAVX2(dst *byte, src *byte, n uintptr, ahead uintptr)
 // Requires: AVX, AVX2, MMX+
-TEXT ·packQ5KAVX2(SB), NOSPLIT, $0-32
+TEXT ·packQ6KAVX2(SB), NOSPLIT, $0-32
 	MOVQ    dst+0(FP), AX
 	MOVQ    src+8(FP), CX
 	MOVQ    n+16(FP), DX
 	MOVQ    ahead+24(FP), BX
 	VMOVDQU mask0f<>+0(SB), Y0
-	VMOVDQU mask10<>+0(SB), Y1
+	VMOVDQU mask30<>+0(SB), Y1
 	VPSRLW  $0x04, Y1, Y1
 
 super:
-	PREFETCHT1   (CX)(BX*1)
-	PREFETCHT1   64(CX)(BX*1)
-	PREFETCHT1   128(CX)(BX*1)
-	MOVL         (CX), SI
-	MOVL         SI, (AX)
-	MOVL         4(CX), SI
-	MOVL         8(CX), DI
-	MOVL         12(CX), R8
-	MOVQ         $0x0f0f0f0f00000000, R9
-	MOVQ         $0xff00ff00ff00ff00, R10
-	MOVQ         $0xffff0000ffff0000, R11
-	MOVQ         $0x3030303000000000, R12
-	MOVQ         SI, R13
-	SHLQ         $0x1e, R13
-	ANDQ         R12, R13
-	MOVQ         R8, R14
-	SHLQ         $0x20, R14
-	ANDQ         R9, R14
-	ANDL         $0x3f3f3f3f, SI
-	ORQ          R14, SI
-	ORQ          R13, SI
-	MOVQ         SI, R14
-	ANDQ         R10, R14
-	XORQ         R14, SI
-	SHRQ         $0x02, R14
-	ORQ          R14, SI
-	MOVQ         SI, R14
-	ANDQ         R11, R14
-	XORQ         R14, SI
-	SHRQ         $0x04, R14
-	ORQ          R14, SI
-	MOVQ         SI, R14
-	SHRQ         $0x20, R14
-	SHLQ         $0x18, R14
-	ANDL         $0x00ffffff, SI
-	ORQ          R14, SI
-	MOVQ         DI, R13
-	SHLQ         $0x1e, R13
-	ANDQ         R12, R13
-	SHLQ         $0x1c, R8
-	ANDQ         R9, R8
-	ANDL         $0x3f3f3f3f, DI
-	ORQ          R8, DI
-	ORQ          R13, DI
-	MOVQ         DI, R8
-	ANDQ         R10, R8
-	XORQ         R8, DI
-	SHRQ         $0x02, R8
-	ORQ          R8, DI
-	MOVQ         DI, R8
-	ANDQ         R11, R8
-	XORQ         R8, DI
-	SHRQ         $0x04, R8
-	ORQ          R8, DI
-	MOVQ         DI, R8
-	SHRQ         $0x20, R8
-	SHLQ         $0x18, R8
-	ANDL         $0x00ffffff, DI
-	ORQ          R8, DI
-	MOVQ         DI, R8
-	SHLQ         $0x30, R8
-	ORQ          SI, R8
-	MOVQ         R8, 4(AX)
-	SHRQ         $0x10, DI
-	MOVL         DI, 12(AX)
-	VPBROADCASTD 16(CX), Y2
-	VPSRLVD      fileLanes<>+0(SB), Y2, Y2
-	VPAND        Y1, Y2, Y2
-	VPBROADCASTD 20(CX), Y11
-	VPSRLVD      fileLanes<>+0(SB), Y11, Y11
-	VPAND        Y1, Y11, Y11
-	VPSLLD       $0x01, Y11, Y11
-	VPOR         Y11, Y2, Y2
-	VPBROADCASTD 24(CX), Y10
-	VPSRLVD      fileLanes<>+0(SB), Y10, Y10
-	VPAND        Y1, Y10, Y10
-	VPSLLD       $0x02, Y10, Y10
-	VPOR         Y10, Y2, Y2
-	VPBROADCASTD 28(CX), Y11
-	VPSRLVD      fileLanes<>+0(SB), Y11, Y11
-	VPAND        Y1, Y11, Y11
-	VPSLLD       $0x03, Y11, Y11
-	VPOR         Y11, Y2, Y2
-	VPBROADCASTD 32(CX), Y10
-	VPSRLVD      fileLanes<>+0(SB), Y10, Y10
-	VPAND        Y1, Y10, Y10
-	VPSLLD       $0x04, Y10, Y10
-	VPOR         Y10, Y2, Y2
-	VPBROADCASTD 36(CX), Y11
-	VPSRLVD      fileLanes<>+0(SB), Y11, Y11
-	VPAND        Y1, Y11, Y11
-	VPSLLD       $0x05, Y11, Y11
-	VPOR         Y11, Y2, Y2
-	VPBROADCASTD 40(CX), Y10
-	VPSRLVD      fileLanes<>+0(SB), Y10, Y10
-	VPAND        Y1, Y10, Y10
-	VPSLLD       $0x06, Y10, Y10
-	VPOR         Y10, Y2, Y2
-	VPBROADCASTD 44(CX), Y11
-	VPSRLVD      fileLanes<>+0(SB), Y11, Y11
-	VPAND        Y1, Y11, Y11
-	VPSLLD       $0x07, Y11, Y11
-	VPOR         Y11, Y2, Y2
-	VMOVDQU      Y2, 144(AX)
-	VMOVDQU      48(CX), X2
-	VINSERTI128  $0x01, 112(CX), Y2, Y2
-	VPSRLW       $0x04, Y2, Y3
-	VPAND        Y0, Y2, Y2
-	VPAND        Y0, Y3, Y3
-	VMOVDQU      80(CX), X4
-	VINSERTI128  $0x01, 144(CX), Y4, Y4
-	VPSRLW       $0x04, Y4, Y5
-	VPAND        Y0, Y4, Y4
-	VPAND        Y0, Y5, Y5
-	VPUNPCKLDQ   Y3, Y2, Y10
-	VPUNPCKHDQ   Y3, Y2, Y11
-	VPUNPCKLDQ   Y5, Y4, Y2
-	VPUNPCKHDQ   Y5, Y4, Y5
-	VPUNPCKHQDQ  Y2, Y10, Y3
-	VPUNPCKLQDQ  Y2, Y10, Y2
-	VPUNPCKLQDQ  Y5, Y11, Y4
-	VPUNPCKHQDQ  Y5, Y11, Y5
-	VMOVDQU      64(CX), X6
-	VINSERTI128  $0x01, 128(CX), Y6, Y6
-	VPSRLW       $0x04, Y6, Y7
-	VPAND        Y0, Y6, Y6
-	VPAND        Y0, Y7, Y7
-	VMOVDQU      96(CX), X8
-	VINSERTI128  $0x01, 160(CX), Y8, Y8
-	VPSRLW       $0x04, Y8, Y9
-	VPAND        Y0, Y8, Y8
-	VPAND        Y0, Y9, Y9
-	VPUNPCKLDQ   Y7, Y6, Y10
-	VPUNPCKHDQ   Y7, Y6, Y11
-	VPUNPCKLDQ   Y9, Y8, Y6
-	VPUNPCKHDQ   Y9, Y8, Y9
-	VPUNPCKHQDQ  Y6, Y10, Y7
-	VPUNPCKLQDQ  Y6, Y10, Y6
-	VPUNPCKLQDQ  Y9, Y11, Y8
-	VPUNPCKHQDQ  Y9, Y11, Y9
-	VPSLLW       $0x04, Y6, Y6
-	VPOR         Y6, Y2, Y2
-	VPSLLW       $0x04, Y7, Y7
-	VPOR         Y7, Y3, Y3
-	VPSLLW       $0x04, Y8, Y8
-	VPOR         Y8, Y4, Y4
-	VPSLLW       $0x04, Y9, Y9
-	VPOR         Y9, Y5, Y5
-	VMOVDQU      Y2, 16(AX)
-	VMOVDQU      Y3, 48(AX)
-	VMOVDQU      Y4, 80(AX)
-	VMOVDQU      Y5, 112(AX)
-	ADDQ         $0x000000b0, CX
-	ADDQ         $0x000000b0, AX
-	DECQ         DX
-	JNZ          super
+	PREFETCHT1  (CX)(BX*1)
+	PREFETCHT1  64(CX)(BX*1)
+	PREFETCHT1  128(CX)(BX*1)
+	PREFETCHT1  192(CX)(BX*1)
+	VMOVDQU     192(CX), X10
+	VMOVDQU     X10, (AX)
+	MOVWLZX     208(CX), SI
+	MOVW        SI, 208(AX)
+	VMOVDQU     128(CX), X10
+	VINSERTI128 $0x01, 160(CX), Y10, Y10
+	VPSHUFD     $0x00, Y10, Y11
+	VPSRLVD     fileQuarter<>+0(SB), Y11, Y11
+	VPAND       Y1, Y11, Y11
+	VMOVDQA     Y11, Y2
+	VPSHUFD     $0xaa, Y10, Y11
+	VPSRLVD     fileQuarter<>+0(SB), Y11, Y11
+	VPAND       Y1, Y11, Y11
+	VPSLLD      $0x02, Y11, Y11
+	VPOR        Y11, Y2, Y2
+	VMOVDQU     144(CX), X10
+	VINSERTI128 $0x01, 176(CX), Y10, Y10
+	VPSHUFD     $0x00, Y10, Y11
+	VPSRLVD     fileQuarter<>+0(SB), Y11, Y11
+	VPAND       Y1, Y11, Y11
+	VPSLLD      $0x04, Y11, Y11
+	VPOR        Y11, Y2, Y2
+	VPSHUFD     $0xaa, Y10, Y11
+	VPSRLVD     fileQuarter<>+0(SB), Y11, Y11
+	VPAND       Y1, Y11, Y11
+	VPSLLD      $0x06, Y11, Y11
+	VPOR        Y11, Y2, Y2
+	VMOVDQU     Y2, 144(AX)
+	VMOVDQU     128(CX), X10
+	VINSERTI128 $0x01, 160(CX), Y10, Y10
+	VPSHUFD     $0x55, Y10, Y11
+	VPSRLVD     fileQuarter<>+0(SB), Y11, Y11
+	VPAND       Y1, Y11, Y11
+	VMOVDQA     Y11, Y3
+	VPSHUFD     $0xff, Y10, Y11
+	VPSRLVD     fileQuarter<>+0(SB), Y11, Y11
+	VPAND       Y1, Y11, Y11
+	VPSLLD      $0x02, Y11, Y11
+	VPOR        Y11, Y3, Y3
+	VMOVDQU     144(CX), X10
+	VINSERTI128 $0x01, 176(CX), Y10, Y10
+	VPSHUFD     $0x55, Y10, Y11
+	VPSRLVD     fileQuarter<>+0(SB), Y11, Y11
+	VPAND       Y1, Y11, Y11
+	VPSLLD      $0x04, Y11, Y11
+	VPOR        Y11, Y3, Y3
+	VPSHUFD     $0xff, Y10, Y11
+	VPSRLVD     fileQuarter<>+0(SB), Y11, Y11
+	VPAND       Y1, Y11, Y11
+	VPSLLD      $0x06, Y11, Y11
+	VPOR        Y11, Y3, Y3
+	VMOVDQU     Y3, 176(AX)
+	VMOVDQU     (CX), X2
+	VINSERTI128 $0x01, 64(CX), Y2, Y2
+	VPSRLW      $0x04, Y2, Y4
+	VPAND       Y0, Y2, Y2
+	VPAND       Y0, Y4, Y4
+	VMOVDQU     32(CX), X3
+	VINSERTI128 $0x01, 96(CX), Y3, Y3
+	VPSRLW      $0x04, Y3, Y5
+	VPAND       Y0, Y3, Y3
+	VPAND       Y0, Y5, Y5
+	VPUNPCKLDQ  Y3, Y2, Y10
+	VPUNPCKHDQ  Y3, Y2, Y11
+	VPUNPCKLDQ  Y5, Y4, Y2
+	VPUNPCKHDQ  Y5, Y4, Y5
+	VPUNPCKHQDQ Y2, Y10, Y3
+	VPUNPCKLQDQ Y2, Y10, Y2
+	VPUNPCKLQDQ Y5, Y11, Y4
+	VPUNPCKHQDQ Y5, Y11, Y5
+	VMOVDQU     16(CX), X6
+	VINSERTI128 $0x01, 80(CX), Y6, Y6
+	VPSRLW      $0x04, Y6, Y8
+	VPAND       Y0, Y6, Y6
+	VPAND       Y0, Y8, Y8
+	VMOVDQU     48(CX), X7
+	VINSERTI128 $0x01, 112(CX), Y7, Y7
+	VPSRLW      $0x04, Y7, Y9
+	VPAND       Y0, Y7, Y7
+	VPAND       Y0, Y9, Y9
+	VPUNPCKLDQ  Y7, Y6, Y10
+	VPUNPCKHDQ  Y7, Y6, Y11
+	VPUNPCKLDQ  Y9, Y8, Y6
+	VPUNPCKHDQ  Y9, Y8, Y9
+	VPUNPCKHQDQ Y6, Y10, Y7
+	VPUNPCKLQDQ Y6, Y10, Y6
+	VPUNPCKLQDQ Y9, Y11, Y8
+	VPUNPCKHQDQ Y9, Y11, Y9
+	VPSLLW      $0x04, Y6, Y6
+	VPOR        Y6, Y2, Y2
+	VPSLLW      $0x04, Y7, Y7
+	VPOR        Y7, Y3, Y3
+	VPSLLW      $0x04, Y8, Y8
+	VPOR        Y8, Y4, Y4
+	VPSLLW      $0x04, Y9, Y9
+	VPOR        Y9, Y5, Y5
+	VMOVDQU     Y2, 16(AX)
+	VMOVDQU     Y3, 48(AX)
+	VMOVDQU     Y4, 80(AX)
+	VMOVDQU     Y5, 112(AX)
+	ADDQ        $0x000000d2, CX
+	ADDQ        $0x000000d2, AX
+	DECQ        DX
+	JNZ         super
 	VZEROUPPER
 	RET
 
@@ -8929,124 +10059,221 @@ super:
 	VZEROUPPER
 	RET
 
-// func packQ6KAVX2(dst *byte, src *byte, n uintptr, ahead uintptr)
+// func packIQ4NLAVX2(dst *byte, src *byte, n uintptr, ahead uintptr)
 // Requires: AVX, AVX2, MMX+
-TEXT ·packQ6KAVX2(SB), NOSPLIT, $0-32
-	MOVQ    dst+0(FP), AX
-	MOVQ    src+8(FP), CX
-	MOVQ    n+16(FP), DX
-	MOVQ    ahead+24(FP), BX
-	VMOVDQU mask0f<>+0(SB), Y0
-	VMOVDQU mask30<>+0(SB), Y1
-	VPSRLW  $0x04, Y1, Y1
+TEXT ·packIQ4NLAVX2(SB), NOSPLIT, $0-32
+	MOVQ dst+0(FP), AX
+	MOVQ src+8(FP), CX
+	MOVQ n+16(FP), DX
+	MOVQ ahead+24(FP), BX
 
 super:
 	PREFETCHT1  (CX)(BX*1)
 	PREFETCHT1  64(CX)(BX*1)
 	PREFETCHT1  128(CX)(BX*1)
-	PREFETCHT1  192(CX)(BX*1)
-	VMOVDQU     192(CX), X10
-	VMOVDQU     X10, (AX)
-	MOVWLZX     208(CX), SI
-	MOVW        SI, 208(AX)
-	VMOVDQU     128(CX), X10
-	VINSERTI128 $0x01, 160(CX), Y10, Y10
-	VPSHUFD     $0x00, Y10, Y11
-	VPSRLVD     fileQuarter<>+0(SB), Y11, Y11
-	VPAND       Y1, Y11, Y11
-	VMOVDQA     Y11, Y2
-	VPSHUFD     $0xaa, Y10, Y11
-	VPSRLVD     fileQuarter<>+0(SB), Y11, Y11
-	VPAND       Y1, Y11, Y11
-	VPSLLD      $0x02, Y11, Y11
-	VPOR        Y11, Y2, Y2
-	VMOVDQU     144(CX), X10
-	VINSERTI128 $0x01, 176(CX), Y10, Y10
-	VPSHUFD     $0x00, Y10, Y11
-	VPSRLVD     fileQuarter<>+0(SB), Y11, Y11
-	VPAND       Y1, Y11, Y11
-	VPSLLD      $0x04, Y11, Y11
-	VPOR        Y11, Y2, Y2
-	VPSHUFD     $0xaa, Y10, Y11
-	VPSRLVD     fileQuarter<>+0(SB), Y11, Y11
-	VPAND       Y1, Y11, Y11
-	VPSLLD      $0x06, Y11, Y11
-	VPOR        Y11, Y2, Y2
-	VMOVDQU     Y2, 144(AX)
-	VMOVDQU     128(CX), X10
-	VINSERTI128 $0x01, 160(CX), Y10, Y10
-	VPSHUFD     $0x55, Y10, Y11
-	VPSRLVD     fileQuarter<>+0(SB), Y11, Y11
-	VPAND       Y1, Y11, Y11
-	VMOVDQA     Y11, Y3
-	VPSHUFD     $0xff, Y10, Y11
-	VPSRLVD     fileQuarter<>+0(SB), Y11, Y11
-	VPAND       Y1, Y11, Y11
-	VPSLLD      $0x02, Y11, Y11
-	VPOR        Y11, Y3, Y3
-	VMOVDQU     144(CX), X10
-	VINSERTI128 $0x01, 176(CX), Y10, Y10
-	VPSHUFD     $0x55, Y10, Y11
-	VPSRLVD     fileQuarter<>+0(SB), Y11, Y11
-	VPAND       Y1, Y11, Y11
-	VPSLLD      $0x04, Y11, Y11
-	VPOR        Y11, Y3, Y3
-	VPSHUFD     $0xff, Y10, Y11
-	VPSRLVD     fileQuarter<>+0(SB), Y11, Y11
-	VPAND       Y1, Y11, Y11
-	VPSLLD      $0x06, Y11, Y11
-	VPOR        Y11, Y3, Y3
-	VMOVDQU     Y3, 176(AX)
-	VMOVDQU     (CX), X2
-	VINSERTI128 $0x01, 64(CX), Y2, Y2
-	VPSRLW      $0x04, Y2, Y4
-	VPAND       Y0, Y2, Y2
-	VPAND       Y0, Y4, Y4
-	VMOVDQU     32(CX), X3
-	VINSERTI128 $0x01, 96(CX), Y3, Y3
-	VPSRLW      $0x04, Y3, Y5
-	VPAND       Y0, Y3, Y3
-	VPAND       Y0, Y5, Y5
-	VPUNPCKLDQ  Y3, Y2, Y10
-	VPUNPCKHDQ  Y3, Y2, Y11
-	VPUNPCKLDQ  Y5, Y4, Y2
-	VPUNPCKHDQ  Y5, Y4, Y5
-	VPUNPCKHQDQ Y2, Y10, Y3
-	VPUNPCKLQDQ Y2, Y10, Y2
-	VPUNPCKLQDQ Y5, Y11, Y4
-	VPUNPCKHQDQ Y5, Y11, Y5
-	VMOVDQU     16(CX), X6
-	VINSERTI128 $0x01, 80(CX), Y6, Y6
-	VPSRLW      $0x04, Y6, Y8
-	VPAND       Y0, Y6, Y6
-	VPAND       Y0, Y8, Y8
-	VMOVDQU     48(CX), X7
-	VINSERTI128 $0x01, 112(CX), Y7, Y7
-	VPSRLW      $0x04, Y7, Y9
-	VPAND       Y0, Y7, Y7
-	VPAND       Y0, Y9, Y9
-	VPUNPCKLDQ  Y7, Y6, Y10
-	VPUNPCKHDQ  Y7, Y6, Y11
-	VPUNPCKLDQ  Y9, Y8, Y6
-	VPUNPCKHDQ  Y9, Y8, Y9
-	VPUNPCKHQDQ Y6, Y10, Y7
-	VPUNPCKLQDQ Y6, Y10, Y6
-	VPUNPCKLQDQ Y9, Y11, Y8
-	VPUNPCKHQDQ Y9, Y11, Y9
-	VPSLLW      $0x04, Y6, Y6
-	VPOR        Y6, Y2, Y2
-	VPSLLW      $0x04, Y7, Y7
-	VPOR        Y7, Y3, Y3
-	VPSLLW      $0x04, Y8, Y8
-	VPOR        Y8, Y4, Y4
-	VPSLLW      $0x04, Y9, Y9
-	VPOR        Y9, Y5, Y5
-	VMOVDQU     Y2, 16(AX)
-	VMOVDQU     Y3, 48(AX)
-	VMOVDQU     Y4, 80(AX)
-	VMOVDQU     Y5, 112(AX)
-	ADDQ        $0x000000d2, CX
-	ADDQ        $0x000000d2, AX
+	VMOVD       (CX), X8
+	VPINSRW     $0x01, 18(CX), X8, X8
+	VPINSRW     $0x02, 36(CX), X8, X8
+	VPINSRW     $0x03, 54(CX), X8, X8
+	VPINSRW     $0x04, 72(CX), X8, X8
+	VPINSRW     $0x05, 90(CX), X8, X8
+	VPINSRW     $0x06, 108(CX), X8, X8
+	VPINSRW     $0x07, 126(CX), X8, X8
+	VMOVDQU     X8, (AX)
+	VMOVDQU     2(CX), X0
+	VINSERTI128 $0x01, 74(CX), Y0, Y0
+	VMOVDQU     20(CX), X1
+	VINSERTI128 $0x01, 92(CX), Y1, Y1
+	VMOVDQU     38(CX), X2
+	VINSERTI128 $0x01, 110(CX), Y2, Y2
+	VMOVDQU     56(CX), X3
+	VINSERTI128 $0x01, 128(CX), Y3, Y3
+	VPUNPCKLDQ  Y1, Y0, Y8
+	VPUNPCKHDQ  Y1, Y0, Y9
+	VPUNPCKLDQ  Y3, Y2, Y0
+	VPUNPCKHDQ  Y3, Y2, Y3
+	VPUNPCKHQDQ Y0, Y8, Y1
+	VPUNPCKLQDQ Y0, Y8, Y0
+	VPUNPCKLQDQ Y3, Y9, Y2
+	VPUNPCKHQDQ Y3, Y9, Y3
+	VMOVDQU     Y0, 16(AX)
+	VMOVDQU     Y1, 48(AX)
+	VMOVDQU     Y2, 80(AX)
+	VMOVDQU     Y3, 112(AX)
+	ADDQ        $0x00000090, CX
+	ADDQ        $0x00000090, AX
+	DECQ        DX
+	JNZ         super
+	VZEROUPPER
+	RET
+
+// func packIQ4XSAVX2(dst *byte, src *byte, n uintptr, ahead uintptr)
+// Requires: AVX, AVX2, MMX+
+TEXT ·packIQ4XSAVX2(SB), NOSPLIT, $0-32
+	MOVQ dst+0(FP), AX
+	MOVQ src+8(FP), CX
+	MOVQ n+16(FP), DX
+	MOVQ ahead+24(FP), BX
+
+super:
+	PREFETCHT1   (CX)(BX*1)
+	PREFETCHT1   64(CX)(BX*1)
+	PREFETCHT1   128(CX)(BX*1)
+	MOVWLZX      (CX), SI
+	MOVW         SI, 136(AX)
+	VPBROADCASTD 4(CX), Y8
+	VPSRLVD      nibbleShifts<>+0(SB), Y8, Y8
+	VPAND        nibbleDwords<>+0(SB), Y8, Y8
+	VPBROADCASTD 2(CX), Y9
+	VPSRLVD      pairShifts<>+0(SB), Y9, Y9
+	VPAND        pairDwords<>+0(SB), Y9, Y9
+	VPSLLD       $0x04, Y9, Y9
+	VPOR         Y9, Y8, Y8
+	VPSUBD       dwords32<>+0(SB), Y8, Y8
+	VEXTRACTI128 $0x01, Y8, X9
+	VPACKSSDW    X9, X8, X8
+	VPACKSSWB    X8, X8, X8
+	VMOVQ        X8, (AX)
+	VMOVDQU      8(CX), X0
+	VINSERTI128  $0x01, 72(CX), Y0, Y0
+	VMOVDQU      24(CX), X1
+	VINSERTI128  $0x01, 88(CX), Y1, Y1
+	VMOVDQU      40(CX), X2
+	VINSERTI128  $0x01, 104(CX), Y2, Y2
+	VMOVDQU      56(CX), X3
+	VINSERTI128  $0x01, 120(CX), Y3, Y3
+	VPUNPCKLDQ   Y1, Y0, Y8
+	VPUNPCKHDQ   Y1, Y0, Y9
+	VPUNPCKLDQ   Y3, Y2, Y0
+	VPUNPCKHDQ   Y3, Y2, Y3
+	VPUNPCKHQDQ  Y0, Y8, Y1
+	VPUNPCKLQDQ  Y0, Y8, Y0
+	VPUNPCKLQDQ  Y3, Y9, Y2
+	VPUNPCKHQDQ  Y3, Y9, Y3
+	VMOVDQU      Y0, 8(AX)
+	VMOVDQU      Y1, 40(AX)
+	VMOVDQU      Y2, 72(AX)
+	VMOVDQU      Y3, 104(AX)
+	ADDQ         $0x00000088, CX
+	ADDQ         $0x0000008a, AX
+	DECQ         DX
+	JNZ          super
+	VZEROUPPER
+	RET
+
+// func packTQ20AVX2(dst *byte, src *byte, n uintptr, ahead uintptr)
+// Requires: AVX, AVX2, MMX+
+TEXT ·packTQ20AVX2(SB), NOSPLIT, $0-32
+	MOVQ    dst+0(FP), AX
+	MOVQ    src+8(FP), CX
+	MOVQ    n+16(FP), DX
+	MOVQ    ahead+24(FP), BX
+	VMOVDQU mask30<>+0(SB), Y0
+	VPSRLW  $0x04, Y0, Y0
+
+super:
+	PREFETCHT1  (CX)(BX*1)
+	PREFETCHT1  64(CX)(BX*1)
+	MOVWLZX     64(CX), SI
+	MOVW        SI, 64(AX)
+	VMOVDQU     (CX), X9
+	VINSERTI128 $0x01, 32(CX), Y9, Y9
+	VPSHUFD     $0x00, Y9, Y10
+	VPSRLVD     fileQuarter<>+0(SB), Y10, Y10
+	VPAND       Y0, Y10, Y10
+	VMOVDQA     Y10, Y1
+	VPSHUFD     $0xaa, Y9, Y10
+	VPSRLVD     fileQuarter<>+0(SB), Y10, Y10
+	VPAND       Y0, Y10, Y10
+	VPSLLD      $0x02, Y10, Y10
+	VPOR        Y10, Y1, Y1
+	VMOVDQU     16(CX), X9
+	VINSERTI128 $0x01, 48(CX), Y9, Y9
+	VPSHUFD     $0x00, Y9, Y10
+	VPSRLVD     fileQuarter<>+0(SB), Y10, Y10
+	VPAND       Y0, Y10, Y10
+	VPSLLD      $0x04, Y10, Y10
+	VPOR        Y10, Y1, Y1
+	VPSHUFD     $0xaa, Y9, Y10
+	VPSRLVD     fileQuarter<>+0(SB), Y10, Y10
+	VPAND       Y0, Y10, Y10
+	VPSLLD      $0x06, Y10, Y10
+	VPOR        Y10, Y1, Y1
+	VMOVDQU     Y1, (AX)
+	VMOVDQU     (CX), X9
+	VINSERTI128 $0x01, 32(CX), Y9, Y9
+	VPSHUFD     $0x55, Y9, Y10
+	VPSRLVD     fileQuarter<>+0(SB), Y10, Y10
+	VPAND       Y0, Y10, Y10
+	VMOVDQA     Y10, Y2
+	VPSHUFD     $0xff, Y9, Y10
+	VPSRLVD     fileQuarter<>+0(SB), Y10, Y10
+	VPAND       Y0, Y10, Y10
+	VPSLLD      $0x02, Y10, Y10
+	VPOR        Y10, Y2, Y2
+	VMOVDQU     16(CX), X9
+	VINSERTI128 $0x01, 48(CX), Y9, Y9
+	VPSHUFD     $0x55, Y9, Y10
+	VPSRLVD     fileQuarter<>+0(SB), Y10, Y10
+	VPAND       Y0, Y10, Y10
+	VPSLLD      $0x04, Y10, Y10
+	VPOR        Y10, Y2, Y2
+	VPSHUFD     $0xff, Y9, Y10
+	VPSRLVD     fileQuarter<>+0(SB), Y10, Y10
+	VPAND       Y0, Y10, Y10
+	VPSLLD      $0x06, Y10, Y10
+	VPOR        Y10, Y2, Y2
+	VMOVDQU     Y2, 32(AX)
+	ADDQ        $0x00000042, CX
+	ADDQ        $0x00000042, AX
+	DECQ        DX
+	JNZ         super
+	VZEROUPPER
+	RET
+
+// func packMXFP4AVX2(dst *byte, src *byte, n uintptr, ahead uintptr)
+// Requires: AVX, AVX2, MMX+
+TEXT ·packMXFP4AVX2(SB), NOSPLIT, $0-32
+	MOVQ dst+0(FP), AX
+	MOVQ src+8(FP), CX
+	MOVQ n+16(FP), DX
+	MOVQ ahead+24(FP), BX
+
+super:
+	PREFETCHT1  (CX)(BX*1)
+	PREFETCHT1  64(CX)(BX*1)
+	PREFETCHT1  128(CX)(BX*1)
+	VPINSRB     $0x00, (CX), X8, X8
+	VPINSRB     $0x01, 17(CX), X8, X8
+	VPINSRB     $0x02, 34(CX), X8, X8
+	VPINSRB     $0x03, 51(CX), X8, X8
+	VPINSRB     $0x04, 68(CX), X8, X8
+	VPINSRB     $0x05, 85(CX), X8, X8
+	VPINSRB     $0x06, 102(CX), X8, X8
+	VPINSRB     $0x07, 119(CX), X8, X8
+	VMOVQ       X8, (AX)
+	VMOVDQU     1(CX), X0
+	VINSERTI128 $0x01, 69(CX), Y0, Y0
+	VMOVDQU     18(CX), X1
+	VINSERTI128 $0x01, 86(CX), Y1, Y1
+	VMOVDQU     35(CX), X2
+	VINSERTI128 $0x01, 103(CX), Y2, Y2
+	VMOVDQU     52(CX), X3
+	VINSERTI128 $0x01, 120(CX), Y3, Y3
+	VPUNPCKLDQ  Y1, Y0, Y8
+	VPUNPCKHDQ  Y1, Y0, Y9
+	VPUNPCKLDQ  Y3, Y2, Y0
+	VPUNPCKHDQ  Y3, Y2, Y3
+	VPUNPCKHQDQ Y0, Y8, Y1
+	VPUNPCKLQDQ Y0, Y8, Y0
+	VPUNPCKLQDQ Y3, Y9, Y2
+	VPUNPCKHQDQ Y3, Y9, Y3
+	VMOVDQU     Y0, 8(AX)
+	VMOVDQU     Y1, 40(AX)
+	VMOVDQU     Y2, 72(AX)
+	VMOVDQU     Y3, 104(AX)
+	ADDQ        $0x00000088, CX
+	ADDQ        $0x00000088, AX
 	DECQ        DX
 	JNZ         super
 	VZEROUPPER

@@ -929,6 +929,72 @@ DATA mask04<>+62(SB)/1, $0x04
 DATA mask04<>+63(SB)/1, $0x04
 GLOBL mask04<>(SB), RODATA|NOPTR, $64
 
+DATA lowerWords<>+0(SB)/1, $0xff
+DATA lowerWords<>+1(SB)/1, $0xff
+DATA lowerWords<>+2(SB)/1, $0x00
+DATA lowerWords<>+3(SB)/1, $0x00
+DATA lowerWords<>+4(SB)/1, $0xff
+DATA lowerWords<>+5(SB)/1, $0xff
+DATA lowerWords<>+6(SB)/1, $0x00
+DATA lowerWords<>+7(SB)/1, $0x00
+DATA lowerWords<>+8(SB)/1, $0xff
+DATA lowerWords<>+9(SB)/1, $0xff
+DATA lowerWords<>+10(SB)/1, $0x00
+DATA lowerWords<>+11(SB)/1, $0x00
+DATA lowerWords<>+12(SB)/1, $0xff
+DATA lowerWords<>+13(SB)/1, $0xff
+DATA lowerWords<>+14(SB)/1, $0x00
+DATA lowerWords<>+15(SB)/1, $0x00
+DATA lowerWords<>+16(SB)/1, $0xff
+DATA lowerWords<>+17(SB)/1, $0xff
+DATA lowerWords<>+18(SB)/1, $0x00
+DATA lowerWords<>+19(SB)/1, $0x00
+DATA lowerWords<>+20(SB)/1, $0xff
+DATA lowerWords<>+21(SB)/1, $0xff
+DATA lowerWords<>+22(SB)/1, $0x00
+DATA lowerWords<>+23(SB)/1, $0x00
+DATA lowerWords<>+24(SB)/1, $0xff
+DATA lowerWords<>+25(SB)/1, $0xff
+DATA lowerWords<>+26(SB)/1, $0x00
+DATA lowerWords<>+27(SB)/1, $0x00
+DATA lowerWords<>+28(SB)/1, $0xff
+DATA lowerWords<>+29(SB)/1, $0xff
+DATA lowerWords<>+30(SB)/1, $0x00
+DATA lowerWords<>+31(SB)/1, $0x00
+DATA lowerWords<>+32(SB)/1, $0xff
+DATA lowerWords<>+33(SB)/1, $0xff
+DATA lowerWords<>+34(SB)/1, $0x00
+DATA lowerWords<>+35(SB)/1, $0x00
+DATA lowerWords<>+36(SB)/1, $0xff
+DATA lowerWords<>+37(SB)/1, $0xff
+DATA lowerWords<>+38(SB)/1, $0x00
+DATA lowerWords<>+39(SB)/1, $0x00
+DATA lowerWords<>+40(SB)/1, $0xff
+DATA lowerWords<>+41(SB)/1, $0xff
+DATA lowerWords<>+42(SB)/1, $0x00
+DATA lowerWords<>+43(SB)/1, $0x00
+DATA lowerWords<>+44(SB)/1, $0xff
+DATA lowerWords<>+45(SB)/1, $0xff
+DATA lowerWords<>+46(SB)/1, $0x00
+DATA lowerWords<>+47(SB)/1, $0x00
+DATA lowerWords<>+48(SB)/1, $0xff
+DATA lowerWords<>+49(SB)/1, $0xff
+DATA lowerWords<>+50(SB)/1, $0x00
+DATA lowerWords<>+51(SB)/1, $0x00
+DATA lowerWords<>+52(SB)/1, $0xff
+DATA lowerWords<>+53(SB)/1, $0xff
+DATA lowerWords<>+54(SB)/1, $0x00
+DATA lowerWords<>+55(SB)/1, $0x00
+DATA lowerWords<>+56(SB)/1, $0xff
+DATA lowerWords<>+57(SB)/1, $0xff
+DATA lowerWords<>+58(SB)/1, $0x00
+DATA lowerWords<>+59(SB)/1, $0x00
+DATA lowerWords<>+60(SB)/1, $0xff
+DATA lowerWords<>+61(SB)/1, $0xff
+DATA lowerWords<>+62(SB)/1, $0x00
+DATA lowerWords<>+63(SB)/1, $0x00
+GLOBL lowerWords<>(SB), RODATA|NOPTR, $64
+
 DATA low4Words<>+0(SB)/1, $0x0f
 DATA low4Words<>+1(SB)/1, $0x00
 DATA low4Words<>+2(SB)/1, $0x0f
@@ -33595,38 +33661,32 @@ super:
 	VPDPBUSD     Y27, Y26, Y23
 	VPMOVZXBW    (DX), Y27
 	VPANDD       low4Words<>+0(SB), Y27, Y27
-	VPSLLD       $0x10, Y27, Y25
-	VPSRAD       $0x10, Y25, Y25
-	VPSRAD       $0x10, Y27, Y27
-	VPMULLD      Y25, Y8, Y8
-	VPMULLD      Y27, Y16, Y16
-	VPADDD       Y16, Y8, Y8
-	VPMULLD      Y25, Y9, Y9
-	VPMULLD      Y27, Y17, Y17
-	VPADDD       Y17, Y9, Y9
-	VPMULLD      Y25, Y10, Y10
-	VPMULLD      Y27, Y18, Y18
-	VPADDD       Y18, Y10, Y10
-	VPMULLD      Y25, Y11, Y11
-	VPMULLD      Y27, Y19, Y19
-	VPADDD       Y19, Y11, Y11
+	VPSLLD       $0x10, Y16, Y16
+	VPTERNLOGD   $0xf8, lowerWords<>+0(SB), Y8, Y16
+	VPMADDWD     Y27, Y16, Y8
+	VPSLLD       $0x10, Y17, Y17
+	VPTERNLOGD   $0xf8, lowerWords<>+0(SB), Y9, Y17
+	VPMADDWD     Y27, Y17, Y9
+	VPSLLD       $0x10, Y18, Y18
+	VPTERNLOGD   $0xf8, lowerWords<>+0(SB), Y10, Y18
+	VPMADDWD     Y27, Y18, Y10
+	VPSLLD       $0x10, Y19, Y19
+	VPTERNLOGD   $0xf8, lowerWords<>+0(SB), Y11, Y19
+	VPMADDWD     Y27, Y19, Y11
 	VPMOVZXBW    (DX)(BX*1), Y27
 	VPANDD       low4Words<>+0(SB), Y27, Y27
-	VPSLLD       $0x10, Y27, Y25
-	VPSRAD       $0x10, Y25, Y25
-	VPSRAD       $0x10, Y27, Y27
-	VPMULLD      Y25, Y12, Y12
-	VPMULLD      Y27, Y20, Y20
-	VPADDD       Y20, Y12, Y12
-	VPMULLD      Y25, Y13, Y13
-	VPMULLD      Y27, Y21, Y21
-	VPADDD       Y21, Y13, Y13
-	VPMULLD      Y25, Y14, Y14
-	VPMULLD      Y27, Y22, Y22
-	VPADDD       Y22, Y14, Y14
-	VPMULLD      Y25, Y15, Y15
-	VPMULLD      Y27, Y23, Y23
-	VPADDD       Y23, Y15, Y15
+	VPSLLD       $0x10, Y20, Y20
+	VPTERNLOGD   $0xf8, lowerWords<>+0(SB), Y12, Y20
+	VPMADDWD     Y27, Y20, Y12
+	VPSLLD       $0x10, Y21, Y21
+	VPTERNLOGD   $0xf8, lowerWords<>+0(SB), Y13, Y21
+	VPMADDWD     Y27, Y21, Y13
+	VPSLLD       $0x10, Y22, Y22
+	VPTERNLOGD   $0xf8, lowerWords<>+0(SB), Y14, Y22
+	VPMADDWD     Y27, Y22, Y14
+	VPSLLD       $0x10, Y23, Y23
+	VPTERNLOGD   $0xf8, lowerWords<>+0(SB), Y15, Y23
+	VPMADDWD     Y27, Y23, Y15
 	VPMOVZXBW    (DX), Y19
 	VPSRLW       $0x04, Y19, Y19
 	VPBROADCASTW 80(DX), X16
@@ -33903,36 +33963,24 @@ super:
 	VPDPBUSD     Y17, Y16, Y11
 	VPMOVZXBW    (CX), Y17
 	VPANDD       low4Words<>+0(SB), Y17, Y17
-	VPSLLD       $0x10, Y17, Y13
-	VPSRAD       $0x10, Y13, Y13
-	VPSRAD       $0x10, Y17, Y17
-	VPMULLD      Y13, Y4, Y4
-	VPMULLD      Y17, Y8, Y8
-	VPADDD       Y8, Y4, Y4
+	VPSLLD       $0x10, Y8, Y8
+	VPTERNLOGD   $0xf8, lowerWords<>+0(SB), Y4, Y8
+	VPMADDWD     Y17, Y8, Y4
 	VPMOVZXBW    (CX)(DX*1), Y17
 	VPANDD       low4Words<>+0(SB), Y17, Y17
-	VPSLLD       $0x10, Y17, Y13
-	VPSRAD       $0x10, Y13, Y13
-	VPSRAD       $0x10, Y17, Y17
-	VPMULLD      Y13, Y5, Y5
-	VPMULLD      Y17, Y9, Y9
-	VPADDD       Y9, Y5, Y5
+	VPSLLD       $0x10, Y9, Y9
+	VPTERNLOGD   $0xf8, lowerWords<>+0(SB), Y5, Y9
+	VPMADDWD     Y17, Y9, Y5
 	VPMOVZXBW    (CX)(DX*2), Y17
 	VPANDD       low4Words<>+0(SB), Y17, Y17
-	VPSLLD       $0x10, Y17, Y13
-	VPSRAD       $0x10, Y13, Y13
-	VPSRAD       $0x10, Y17, Y17
-	VPMULLD      Y13, Y6, Y6
-	VPMULLD      Y17, Y10, Y10
-	VPADDD       Y10, Y6, Y6
+	VPSLLD       $0x10, Y10, Y10
+	VPTERNLOGD   $0xf8, lowerWords<>+0(SB), Y6, Y10
+	VPMADDWD     Y17, Y10, Y6
 	VPMOVZXBW    (CX)(DI*1), Y17
 	VPANDD       low4Words<>+0(SB), Y17, Y17
-	VPSLLD       $0x10, Y17, Y13
-	VPSRAD       $0x10, Y13, Y13
-	VPSRAD       $0x10, Y17, Y17
-	VPMULLD      Y13, Y7, Y7
-	VPMULLD      Y17, Y11, Y11
-	VPADDD       Y11, Y7, Y7
+	VPSLLD       $0x10, Y11, Y11
+	VPTERNLOGD   $0xf8, lowerWords<>+0(SB), Y7, Y11
+	VPMADDWD     Y17, Y11, Y7
 	VPMOVZXBW    (CX), Y11
 	VPSRLW       $0x04, Y11, Y11
 	VPBROADCASTW 80(CX), X8
@@ -34040,15 +34088,11 @@ super:
 	VPADDD        Y7, Y1, Y1
 	VPADDD        Y8, Y6, Y6
 	VPMOVZXBW     (R8), Y7
+	VPSRLW        $0x04, Y7, Y5
 	VPANDD        low4Words<>+0(SB), Y7, Y7
-	VPSLLD        $0x10, Y7, Y8
-	VPSRAD        $0x10, Y8, Y8
-	VPSRAD        $0x10, Y7, Y7
-	VPMULLD       Y8, Y1, Y1
-	VPMULLD       Y7, Y6, Y6
-	VPADDD        Y6, Y1, Y1
-	VPMOVZXBW     (R8), Y5
-	VPSRLW        $0x04, Y5, Y5
+	VPSLLD        $0x10, Y6, Y6
+	VPTERNLOGD    $0xf8, lowerWords<>+0(SB), Y1, Y6
+	VPMADDWD      Y7, Y6, Y1
 	VPBROADCASTW  80(R8), X2
 	VCVTPH2PS     X2, Y2
 	VPBROADCASTW  82(R8), X4
@@ -34115,15 +34159,11 @@ super:
 	VPADDD        Y7, Y1, Y1
 	VPADDD        Y8, Y6, Y6
 	VPMOVZXBW     (R8), Y7
+	VPSRLW        $0x04, Y7, Y5
 	VPANDD        low4Words<>+0(SB), Y7, Y7
-	VPSLLD        $0x10, Y7, Y8
-	VPSRAD        $0x10, Y8, Y8
-	VPSRAD        $0x10, Y7, Y7
-	VPMULLD       Y8, Y1, Y1
-	VPMULLD       Y7, Y6, Y6
-	VPADDD        Y6, Y1, Y1
-	VPMOVZXBW     (R8), Y5
-	VPSRLW        $0x04, Y5, Y5
+	VPSLLD        $0x10, Y6, Y6
+	VPTERNLOGD    $0xf8, lowerWords<>+0(SB), Y1, Y6
+	VPMADDWD      Y7, Y6, Y1
 	VPBROADCASTW  80(R8), X2
 	VCVTPH2PS     X2, Y2
 	VPBROADCASTW  82(R8), X4
@@ -34201,15 +34241,11 @@ super:
 	VPADDD        Y7, Y1, Y1
 	VPADDD        Y8, Y6, Y6
 	VPMOVZXBW     (R8), Y7
+	VPSRLW        $0x04, Y7, Y5
 	VPANDD        low4Words<>+0(SB), Y7, Y7
-	VPSLLD        $0x10, Y7, Y8
-	VPSRAD        $0x10, Y8, Y8
-	VPSRAD        $0x10, Y7, Y7
-	VPMULLD       Y8, Y1, Y1
-	VPMULLD       Y7, Y6, Y6
-	VPADDD        Y6, Y1, Y1
-	VPMOVZXBW     (R8), Y5
-	VPSRLW        $0x04, Y5, Y5
+	VPSLLD        $0x10, Y6, Y6
+	VPTERNLOGD    $0xf8, lowerWords<>+0(SB), Y1, Y6
+	VPMADDWD      Y7, Y6, Y1
 	VPBROADCASTW  80(R8), X2
 	VCVTPH2PS     X2, Y2
 	VPBROADCASTW  82(R8), X4
@@ -34417,37 +34453,31 @@ super:
 	VPDPBUSD     Y28, Y26, Y7
 	VPDPBUSD     Y29, Y27, Y23
 	VMOVDQU32    32(DX), Y28
-	VPSLLD       $0x10, Y28, Y29
-	VPSRAD       $0x10, Y29, Y29
-	VPSRAD       $0x10, Y28, Y28
-	VPMULLD      Y29, Y0, Y0
-	VPMULLD      Y28, Y16, Y16
-	VPADDD       Y16, Y0, Y0
-	VPMULLD      Y29, Y1, Y1
-	VPMULLD      Y28, Y17, Y17
-	VPADDD       Y17, Y1, Y1
-	VPMULLD      Y29, Y2, Y2
-	VPMULLD      Y28, Y18, Y18
-	VPADDD       Y18, Y2, Y2
-	VPMULLD      Y29, Y3, Y3
-	VPMULLD      Y28, Y19, Y19
-	VPADDD       Y19, Y3, Y3
+	VPSLLD       $0x10, Y16, Y16
+	VPTERNLOGD   $0xf8, lowerWords<>+0(SB), Y0, Y16
+	VPMADDWD     Y28, Y16, Y0
+	VPSLLD       $0x10, Y17, Y17
+	VPTERNLOGD   $0xf8, lowerWords<>+0(SB), Y1, Y17
+	VPMADDWD     Y28, Y17, Y1
+	VPSLLD       $0x10, Y18, Y18
+	VPTERNLOGD   $0xf8, lowerWords<>+0(SB), Y2, Y18
+	VPMADDWD     Y28, Y18, Y2
+	VPSLLD       $0x10, Y19, Y19
+	VPTERNLOGD   $0xf8, lowerWords<>+0(SB), Y3, Y19
+	VPMADDWD     Y28, Y19, Y3
 	VMOVDQU32    32(DX)(BX*1), Y28
-	VPSLLD       $0x10, Y28, Y29
-	VPSRAD       $0x10, Y29, Y29
-	VPSRAD       $0x10, Y28, Y28
-	VPMULLD      Y29, Y4, Y4
-	VPMULLD      Y28, Y20, Y20
-	VPADDD       Y20, Y4, Y4
-	VPMULLD      Y29, Y5, Y5
-	VPMULLD      Y28, Y21, Y21
-	VPADDD       Y21, Y5, Y5
-	VPMULLD      Y29, Y6, Y6
-	VPMULLD      Y28, Y22, Y22
-	VPADDD       Y22, Y6, Y6
-	VPMULLD      Y29, Y7, Y7
-	VPMULLD      Y28, Y23, Y23
-	VPADDD       Y23, Y7, Y7
+	VPSLLD       $0x10, Y20, Y20
+	VPTERNLOGD   $0xf8, lowerWords<>+0(SB), Y4, Y20
+	VPMADDWD     Y28, Y20, Y4
+	VPSLLD       $0x10, Y21, Y21
+	VPTERNLOGD   $0xf8, lowerWords<>+0(SB), Y5, Y21
+	VPMADDWD     Y28, Y21, Y5
+	VPSLLD       $0x10, Y22, Y22
+	VPTERNLOGD   $0xf8, lowerWords<>+0(SB), Y6, Y22
+	VPMADDWD     Y28, Y22, Y6
+	VPSLLD       $0x10, Y23, Y23
+	VPTERNLOGD   $0xf8, lowerWords<>+0(SB), Y7, Y23
+	VPMADDWD     Y28, Y23, Y7
 	VPXORD       Y8, Y8, Y8
 	VPXORD       Y16, Y16, Y16
 	VPXORD       Y12, Y12, Y12
@@ -34577,37 +34607,31 @@ super:
 	VPDPBUSD     Y28, Y26, Y15
 	VPDPBUSD     Y29, Y27, Y23
 	VMOVDQU32    32(DX)(BX*2), Y28
-	VPSLLD       $0x10, Y28, Y29
-	VPSRAD       $0x10, Y29, Y29
-	VPSRAD       $0x10, Y28, Y28
-	VPMULLD      Y29, Y8, Y8
-	VPMULLD      Y28, Y16, Y16
-	VPADDD       Y16, Y8, Y8
-	VPMULLD      Y29, Y9, Y9
-	VPMULLD      Y28, Y17, Y17
-	VPADDD       Y17, Y9, Y9
-	VPMULLD      Y29, Y10, Y10
-	VPMULLD      Y28, Y18, Y18
-	VPADDD       Y18, Y10, Y10
-	VPMULLD      Y29, Y11, Y11
-	VPMULLD      Y28, Y19, Y19
-	VPADDD       Y19, Y11, Y11
+	VPSLLD       $0x10, Y16, Y16
+	VPTERNLOGD   $0xf8, lowerWords<>+0(SB), Y8, Y16
+	VPMADDWD     Y28, Y16, Y8
+	VPSLLD       $0x10, Y17, Y17
+	VPTERNLOGD   $0xf8, lowerWords<>+0(SB), Y9, Y17
+	VPMADDWD     Y28, Y17, Y9
+	VPSLLD       $0x10, Y18, Y18
+	VPTERNLOGD   $0xf8, lowerWords<>+0(SB), Y10, Y18
+	VPMADDWD     Y28, Y18, Y10
+	VPSLLD       $0x10, Y19, Y19
+	VPTERNLOGD   $0xf8, lowerWords<>+0(SB), Y11, Y19
+	VPMADDWD     Y28, Y19, Y11
 	VMOVDQU32    32(DX)(R9*1), Y28
-	VPSLLD       $0x10, Y28, Y29
-	VPSRAD       $0x10, Y29, Y29
-	VPSRAD       $0x10, Y28, Y28
-	VPMULLD      Y29, Y12, Y12
-	VPMULLD      Y28, Y20, Y20
-	VPADDD       Y20, Y12, Y12
-	VPMULLD      Y29, Y13, Y13
-	VPMULLD      Y28, Y21, Y21
-	VPADDD       Y21, Y13, Y13
-	VPMULLD      Y29, Y14, Y14
-	VPMULLD      Y28, Y22, Y22
-	VPADDD       Y22, Y14, Y14
-	VPMULLD      Y29, Y15, Y15
-	VPMULLD      Y28, Y23, Y23
-	VPADDD       Y23, Y15, Y15
+	VPSLLD       $0x10, Y20, Y20
+	VPTERNLOGD   $0xf8, lowerWords<>+0(SB), Y12, Y20
+	VPMADDWD     Y28, Y20, Y12
+	VPSLLD       $0x10, Y21, Y21
+	VPTERNLOGD   $0xf8, lowerWords<>+0(SB), Y13, Y21
+	VPMADDWD     Y28, Y21, Y13
+	VPSLLD       $0x10, Y22, Y22
+	VPTERNLOGD   $0xf8, lowerWords<>+0(SB), Y14, Y22
+	VPMADDWD     Y28, Y22, Y14
+	VPSLLD       $0x10, Y23, Y23
+	VPTERNLOGD   $0xf8, lowerWords<>+0(SB), Y15, Y23
+	VPMADDWD     Y28, Y23, Y15
 	VMOVDQU32    (DX), Y16
 	VMOVDQU32    352(DX), Y19
 	VMOVDQU32    384(DX), Y18
@@ -35102,37 +35126,31 @@ super:
 	VPDPBUSD     Y28, Y26, Y19
 	VPDPBUSD     Y28, Y27, Y23
 	VPMOVSXBW    (DX), Y28
-	VPSLLD       $0x10, Y28, Y26
-	VPSRAD       $0x10, Y26, Y26
-	VPSRAD       $0x10, Y28, Y28
-	VPMULLD      Y26, Y8, Y8
-	VPMULLD      Y28, Y16, Y16
-	VPADDD       Y16, Y8, Y8
-	VPMULLD      Y26, Y9, Y9
-	VPMULLD      Y28, Y17, Y17
-	VPADDD       Y17, Y9, Y9
-	VPMULLD      Y26, Y10, Y10
-	VPMULLD      Y28, Y18, Y18
-	VPADDD       Y18, Y10, Y10
-	VPMULLD      Y26, Y11, Y11
-	VPMULLD      Y28, Y19, Y19
-	VPADDD       Y19, Y11, Y11
+	VPSLLD       $0x10, Y16, Y16
+	VPTERNLOGD   $0xf8, lowerWords<>+0(SB), Y8, Y16
+	VPMADDWD     Y28, Y16, Y8
+	VPSLLD       $0x10, Y17, Y17
+	VPTERNLOGD   $0xf8, lowerWords<>+0(SB), Y9, Y17
+	VPMADDWD     Y28, Y17, Y9
+	VPSLLD       $0x10, Y18, Y18
+	VPTERNLOGD   $0xf8, lowerWords<>+0(SB), Y10, Y18
+	VPMADDWD     Y28, Y18, Y10
+	VPSLLD       $0x10, Y19, Y19
+	VPTERNLOGD   $0xf8, lowerWords<>+0(SB), Y11, Y19
+	VPMADDWD     Y28, Y19, Y11
 	VPMOVSXBW    (DX)(BX*1), Y28
-	VPSLLD       $0x10, Y28, Y26
-	VPSRAD       $0x10, Y26, Y26
-	VPSRAD       $0x10, Y28, Y28
-	VPMULLD      Y26, Y12, Y12
-	VPMULLD      Y28, Y20, Y20
-	VPADDD       Y20, Y12, Y12
-	VPMULLD      Y26, Y13, Y13
-	VPMULLD      Y28, Y21, Y21
-	VPADDD       Y21, Y13, Y13
-	VPMULLD      Y26, Y14, Y14
-	VPMULLD      Y28, Y22, Y22
-	VPADDD       Y22, Y14, Y14
-	VPMULLD      Y26, Y15, Y15
-	VPMULLD      Y28, Y23, Y23
-	VPADDD       Y23, Y15, Y15
+	VPSLLD       $0x10, Y20, Y20
+	VPTERNLOGD   $0xf8, lowerWords<>+0(SB), Y12, Y20
+	VPMADDWD     Y28, Y20, Y12
+	VPSLLD       $0x10, Y21, Y21
+	VPTERNLOGD   $0xf8, lowerWords<>+0(SB), Y13, Y21
+	VPMADDWD     Y28, Y21, Y13
+	VPSLLD       $0x10, Y22, Y22
+	VPTERNLOGD   $0xf8, lowerWords<>+0(SB), Y14, Y22
+	VPMADDWD     Y28, Y22, Y14
+	VPSLLD       $0x10, Y23, Y23
+	VPTERNLOGD   $0xf8, lowerWords<>+0(SB), Y15, Y23
+	VPMADDWD     Y28, Y23, Y15
 	VPBROADCASTW 112(DX), X16
 	VCVTPH2PS    X16, Y16
 	VMULPS       256(SI), Y16, Y17
@@ -35463,33 +35481,21 @@ super:
 	VPDPBUSD     Y18, Y16, Y10
 	VPDPBUSD     Y18, Y17, Y11
 	VPMOVSXBW    (CX), Y18
-	VPSLLD       $0x10, Y18, Y14
-	VPSRAD       $0x10, Y14, Y14
-	VPSRAD       $0x10, Y18, Y18
-	VPMULLD      Y14, Y4, Y4
-	VPMULLD      Y18, Y8, Y8
-	VPADDD       Y8, Y4, Y4
+	VPSLLD       $0x10, Y8, Y8
+	VPTERNLOGD   $0xf8, lowerWords<>+0(SB), Y4, Y8
+	VPMADDWD     Y18, Y8, Y4
 	VPMOVSXBW    (CX)(DX*1), Y18
-	VPSLLD       $0x10, Y18, Y14
-	VPSRAD       $0x10, Y14, Y14
-	VPSRAD       $0x10, Y18, Y18
-	VPMULLD      Y14, Y5, Y5
-	VPMULLD      Y18, Y9, Y9
-	VPADDD       Y9, Y5, Y5
+	VPSLLD       $0x10, Y9, Y9
+	VPTERNLOGD   $0xf8, lowerWords<>+0(SB), Y5, Y9
+	VPMADDWD     Y18, Y9, Y5
 	VPMOVSXBW    (CX)(DX*2), Y18
-	VPSLLD       $0x10, Y18, Y14
-	VPSRAD       $0x10, Y14, Y14
-	VPSRAD       $0x10, Y18, Y18
-	VPMULLD      Y14, Y6, Y6
-	VPMULLD      Y18, Y10, Y10
-	VPADDD       Y10, Y6, Y6
+	VPSLLD       $0x10, Y10, Y10
+	VPTERNLOGD   $0xf8, lowerWords<>+0(SB), Y6, Y10
+	VPMADDWD     Y18, Y10, Y6
 	VPMOVSXBW    (CX)(DI*1), Y18
-	VPSLLD       $0x10, Y18, Y14
-	VPSRAD       $0x10, Y14, Y14
-	VPSRAD       $0x10, Y18, Y18
-	VPMULLD      Y14, Y7, Y7
-	VPMULLD      Y18, Y11, Y11
-	VPADDD       Y11, Y7, Y7
+	VPSLLD       $0x10, Y11, Y11
+	VPTERNLOGD   $0xf8, lowerWords<>+0(SB), Y7, Y11
+	VPMADDWD     Y18, Y11, Y7
 	VPBROADCASTW 112(CX), X8
 	VCVTPH2PS    X8, Y8
 	VMULPS       256(BX), Y8, Y9
@@ -35576,12 +35582,9 @@ super:
 	VPADDD          Y7, Y1, Y1
 	VPADDD          Y8, Y6, Y6
 	VPMOVSXBW       (R8), Y7
-	VPSLLD          $0x10, Y7, Y8
-	VPSRAD          $0x10, Y8, Y8
-	VPSRAD          $0x10, Y7, Y7
-	VPMULLD         Y8, Y1, Y1
-	VPMULLD         Y7, Y6, Y6
-	VPADDD          Y6, Y1, Y1
+	VPSLLD          $0x10, Y6, Y6
+	VPTERNLOGD      $0xf8, lowerWords<>+0(SB), Y1, Y6
+	VPMADDWD        Y7, Y6, Y1
 	VPBROADCASTW    112(R8), X2
 	VCVTPH2PS       X2, Y2
 	VMULPS          256(R9), Y2, Y3
@@ -35653,12 +35656,9 @@ super:
 	VPADDD          Y7, Y1, Y1
 	VPADDD          Y8, Y6, Y6
 	VPMOVSXBW       (R8), Y7
-	VPSLLD          $0x10, Y7, Y8
-	VPSRAD          $0x10, Y8, Y8
-	VPSRAD          $0x10, Y7, Y7
-	VPMULLD         Y8, Y1, Y1
-	VPMULLD         Y7, Y6, Y6
-	VPADDD          Y6, Y1, Y1
+	VPSLLD          $0x10, Y6, Y6
+	VPTERNLOGD      $0xf8, lowerWords<>+0(SB), Y1, Y6
+	VPMADDWD        Y7, Y6, Y1
 	VPBROADCASTW    112(R8), X2
 	VCVTPH2PS       X2, Y2
 	VMULPS          256(R9), Y2, Y3
@@ -35741,12 +35741,9 @@ super:
 	VPADDD          Y7, Y1, Y1
 	VPADDD          Y8, Y6, Y6
 	VPMOVSXBW       (R8), Y7
-	VPSLLD          $0x10, Y7, Y8
-	VPSRAD          $0x10, Y8, Y8
-	VPSRAD          $0x10, Y7, Y7
-	VPMULLD         Y8, Y1, Y1
-	VPMULLD         Y7, Y6, Y6
-	VPADDD          Y6, Y1, Y1
+	VPSLLD          $0x10, Y6, Y6
+	VPTERNLOGD      $0xf8, lowerWords<>+0(SB), Y1, Y6
+	VPMADDWD        Y7, Y6, Y1
 	VPBROADCASTW    112(R8), X2
 	VCVTPH2PS       X2, Y2
 	VMULPS          256(R9), Y2, Y3
@@ -35948,37 +35945,31 @@ super:
 	VPDPBUSD    Y28, Y26, Y7
 	VPDPBUSD    Y29, Y27, Y23
 	VMOVDQU32   32(DX), Y28
-	VPSLLD      $0x10, Y28, Y29
-	VPSRAD      $0x10, Y29, Y29
-	VPSRAD      $0x10, Y28, Y28
-	VPMULLD     Y29, Y0, Y0
-	VPMULLD     Y28, Y16, Y16
-	VPADDD      Y16, Y0, Y0
-	VPMULLD     Y29, Y1, Y1
-	VPMULLD     Y28, Y17, Y17
-	VPADDD      Y17, Y1, Y1
-	VPMULLD     Y29, Y2, Y2
-	VPMULLD     Y28, Y18, Y18
-	VPADDD      Y18, Y2, Y2
-	VPMULLD     Y29, Y3, Y3
-	VPMULLD     Y28, Y19, Y19
-	VPADDD      Y19, Y3, Y3
+	VPSLLD      $0x10, Y16, Y16
+	VPTERNLOGD  $0xf8, lowerWords<>+0(SB), Y0, Y16
+	VPMADDWD    Y28, Y16, Y0
+	VPSLLD      $0x10, Y17, Y17
+	VPTERNLOGD  $0xf8, lowerWords<>+0(SB), Y1, Y17
+	VPMADDWD    Y28, Y17, Y1
+	VPSLLD      $0x10, Y18, Y18
+	VPTERNLOGD  $0xf8, lowerWords<>+0(SB), Y2, Y18
+	VPMADDWD    Y28, Y18, Y2
+	VPSLLD      $0x10, Y19, Y19
+	VPTERNLOGD  $0xf8, lowerWords<>+0(SB), Y3, Y19
+	VPMADDWD    Y28, Y19, Y3
 	VMOVDQU32   32(DX)(BX*1), Y28
-	VPSLLD      $0x10, Y28, Y29
-	VPSRAD      $0x10, Y29, Y29
-	VPSRAD      $0x10, Y28, Y28
-	VPMULLD     Y29, Y4, Y4
-	VPMULLD     Y28, Y20, Y20
-	VPADDD      Y20, Y4, Y4
-	VPMULLD     Y29, Y5, Y5
-	VPMULLD     Y28, Y21, Y21
-	VPADDD      Y21, Y5, Y5
-	VPMULLD     Y29, Y6, Y6
-	VPMULLD     Y28, Y22, Y22
-	VPADDD      Y22, Y6, Y6
-	VPMULLD     Y29, Y7, Y7
-	VPMULLD     Y28, Y23, Y23
-	VPADDD      Y23, Y7, Y7
+	VPSLLD      $0x10, Y20, Y20
+	VPTERNLOGD  $0xf8, lowerWords<>+0(SB), Y4, Y20
+	VPMADDWD    Y28, Y20, Y4
+	VPSLLD      $0x10, Y21, Y21
+	VPTERNLOGD  $0xf8, lowerWords<>+0(SB), Y5, Y21
+	VPMADDWD    Y28, Y21, Y5
+	VPSLLD      $0x10, Y22, Y22
+	VPTERNLOGD  $0xf8, lowerWords<>+0(SB), Y6, Y22
+	VPMADDWD    Y28, Y22, Y6
+	VPSLLD      $0x10, Y23, Y23
+	VPTERNLOGD  $0xf8, lowerWords<>+0(SB), Y7, Y23
+	VPMADDWD    Y28, Y23, Y7
 	VPSRAD      $0x03, 352(SI), Y8
 	VPSRAD      $0x03, 384(SI), Y16
 	VPSRAD      $0x03, 352(SI), Y12
@@ -36108,37 +36099,31 @@ super:
 	VPDPBUSD    Y28, Y26, Y15
 	VPDPBUSD    Y29, Y27, Y23
 	VMOVDQU32   32(DX)(BX*2), Y28
-	VPSLLD      $0x10, Y28, Y29
-	VPSRAD      $0x10, Y29, Y29
-	VPSRAD      $0x10, Y28, Y28
-	VPMULLD     Y29, Y8, Y8
-	VPMULLD     Y28, Y16, Y16
-	VPADDD      Y16, Y8, Y8
-	VPMULLD     Y29, Y9, Y9
-	VPMULLD     Y28, Y17, Y17
-	VPADDD      Y17, Y9, Y9
-	VPMULLD     Y29, Y10, Y10
-	VPMULLD     Y28, Y18, Y18
-	VPADDD      Y18, Y10, Y10
-	VPMULLD     Y29, Y11, Y11
-	VPMULLD     Y28, Y19, Y19
-	VPADDD      Y19, Y11, Y11
+	VPSLLD      $0x10, Y16, Y16
+	VPTERNLOGD  $0xf8, lowerWords<>+0(SB), Y8, Y16
+	VPMADDWD    Y28, Y16, Y8
+	VPSLLD      $0x10, Y17, Y17
+	VPTERNLOGD  $0xf8, lowerWords<>+0(SB), Y9, Y17
+	VPMADDWD    Y28, Y17, Y9
+	VPSLLD      $0x10, Y18, Y18
+	VPTERNLOGD  $0xf8, lowerWords<>+0(SB), Y10, Y18
+	VPMADDWD    Y28, Y18, Y10
+	VPSLLD      $0x10, Y19, Y19
+	VPTERNLOGD  $0xf8, lowerWords<>+0(SB), Y11, Y19
+	VPMADDWD    Y28, Y19, Y11
 	VMOVDQU32   32(DX)(R9*1), Y28
-	VPSLLD      $0x10, Y28, Y29
-	VPSRAD      $0x10, Y29, Y29
-	VPSRAD      $0x10, Y28, Y28
-	VPMULLD     Y29, Y12, Y12
-	VPMULLD     Y28, Y20, Y20
-	VPADDD      Y20, Y12, Y12
-	VPMULLD     Y29, Y13, Y13
-	VPMULLD     Y28, Y21, Y21
-	VPADDD      Y21, Y13, Y13
-	VPMULLD     Y29, Y14, Y14
-	VPMULLD     Y28, Y22, Y22
-	VPADDD      Y22, Y14, Y14
-	VPMULLD     Y29, Y15, Y15
-	VPMULLD     Y28, Y23, Y23
-	VPADDD      Y23, Y15, Y15
+	VPSLLD      $0x10, Y20, Y20
+	VPTERNLOGD  $0xf8, lowerWords<>+0(SB), Y12, Y20
+	VPMADDWD    Y28, Y20, Y12
+	VPSLLD      $0x10, Y21, Y21
+	VPTERNLOGD  $0xf8, lowerWords<>+0(SB), Y13, Y21
+	VPMADDWD    Y28, Y21, Y13
+	VPSLLD      $0x10, Y22, Y22
+	VPTERNLOGD  $0xf8, lowerWords<>+0(SB), Y14, Y22
+	VPMADDWD    Y28, Y22, Y14
+	VPSLLD      $0x10, Y23, Y23
+	VPTERNLOGD  $0xf8, lowerWords<>+0(SB), Y15, Y23
+	VPMADDWD    Y28, Y23, Y15
 	VMOVDQU32   (DX), Y16
 	VMULPS      256(SI), Y16, Y17
 	VCVTDQ2PS   Y0, Y0
@@ -50802,37 +50787,31 @@ super:
 	VPDPBUSD     Y29, Y27, Y19
 	VPDPBUSD     Y29, Y28, Y23
 	VPMOVSXBW    (DX), Y29
-	VPSLLD       $0x10, Y29, Y27
-	VPSRAD       $0x10, Y27, Y27
-	VPSRAD       $0x10, Y29, Y29
-	VPMULLD      Y27, Y8, Y8
-	VPMULLD      Y29, Y16, Y16
-	VPADDD       Y16, Y8, Y8
-	VPMULLD      Y27, Y9, Y9
-	VPMULLD      Y29, Y17, Y17
-	VPADDD       Y17, Y9, Y9
-	VPMULLD      Y27, Y10, Y10
-	VPMULLD      Y29, Y18, Y18
-	VPADDD       Y18, Y10, Y10
-	VPMULLD      Y27, Y11, Y11
-	VPMULLD      Y29, Y19, Y19
-	VPADDD       Y19, Y11, Y11
+	VPSLLD       $0x10, Y16, Y16
+	VPTERNLOGD   $0xf8, lowerWords<>+0(SB), Y8, Y16
+	VPMADDWD     Y29, Y16, Y8
+	VPSLLD       $0x10, Y17, Y17
+	VPTERNLOGD   $0xf8, lowerWords<>+0(SB), Y9, Y17
+	VPMADDWD     Y29, Y17, Y9
+	VPSLLD       $0x10, Y18, Y18
+	VPTERNLOGD   $0xf8, lowerWords<>+0(SB), Y10, Y18
+	VPMADDWD     Y29, Y18, Y10
+	VPSLLD       $0x10, Y19, Y19
+	VPTERNLOGD   $0xf8, lowerWords<>+0(SB), Y11, Y19
+	VPMADDWD     Y29, Y19, Y11
 	VPMOVSXBW    (DX)(BX*1), Y29
-	VPSLLD       $0x10, Y29, Y27
-	VPSRAD       $0x10, Y27, Y27
-	VPSRAD       $0x10, Y29, Y29
-	VPMULLD      Y27, Y12, Y12
-	VPMULLD      Y29, Y20, Y20
-	VPADDD       Y20, Y12, Y12
-	VPMULLD      Y27, Y13, Y13
-	VPMULLD      Y29, Y21, Y21
-	VPADDD       Y21, Y13, Y13
-	VPMULLD      Y27, Y14, Y14
-	VPMULLD      Y29, Y22, Y22
-	VPADDD       Y22, Y14, Y14
-	VPMULLD      Y27, Y15, Y15
-	VPMULLD      Y29, Y23, Y23
-	VPADDD       Y23, Y15, Y15
+	VPSLLD       $0x10, Y20, Y20
+	VPTERNLOGD   $0xf8, lowerWords<>+0(SB), Y12, Y20
+	VPMADDWD     Y29, Y20, Y12
+	VPSLLD       $0x10, Y21, Y21
+	VPTERNLOGD   $0xf8, lowerWords<>+0(SB), Y13, Y21
+	VPMADDWD     Y29, Y21, Y13
+	VPSLLD       $0x10, Y22, Y22
+	VPTERNLOGD   $0xf8, lowerWords<>+0(SB), Y14, Y22
+	VPMADDWD     Y29, Y22, Y14
+	VPSLLD       $0x10, Y23, Y23
+	VPTERNLOGD   $0xf8, lowerWords<>+0(SB), Y15, Y23
+	VPMADDWD     Y29, Y23, Y15
 	VPBROADCASTW 112(DX), X16
 	VCVTPH2PS    X16, Y16
 	VMULPS       halved3<>+0(SB), Y16, Y16
@@ -51198,33 +51177,21 @@ super:
 	VPDPBUSD     Y19, Y17, Y10
 	VPDPBUSD     Y19, Y18, Y11
 	VPMOVSXBW    (CX), Y19
-	VPSLLD       $0x10, Y19, Y15
-	VPSRAD       $0x10, Y15, Y15
-	VPSRAD       $0x10, Y19, Y19
-	VPMULLD      Y15, Y4, Y4
-	VPMULLD      Y19, Y8, Y8
-	VPADDD       Y8, Y4, Y4
+	VPSLLD       $0x10, Y8, Y8
+	VPTERNLOGD   $0xf8, lowerWords<>+0(SB), Y4, Y8
+	VPMADDWD     Y19, Y8, Y4
 	VPMOVSXBW    (CX)(DX*1), Y19
-	VPSLLD       $0x10, Y19, Y15
-	VPSRAD       $0x10, Y15, Y15
-	VPSRAD       $0x10, Y19, Y19
-	VPMULLD      Y15, Y5, Y5
-	VPMULLD      Y19, Y9, Y9
-	VPADDD       Y9, Y5, Y5
+	VPSLLD       $0x10, Y9, Y9
+	VPTERNLOGD   $0xf8, lowerWords<>+0(SB), Y5, Y9
+	VPMADDWD     Y19, Y9, Y5
 	VPMOVSXBW    (CX)(DX*2), Y19
-	VPSLLD       $0x10, Y19, Y15
-	VPSRAD       $0x10, Y15, Y15
-	VPSRAD       $0x10, Y19, Y19
-	VPMULLD      Y15, Y6, Y6
-	VPMULLD      Y19, Y10, Y10
-	VPADDD       Y10, Y6, Y6
+	VPSLLD       $0x10, Y10, Y10
+	VPTERNLOGD   $0xf8, lowerWords<>+0(SB), Y6, Y10
+	VPMADDWD     Y19, Y10, Y6
 	VPMOVSXBW    (CX)(DI*1), Y19
-	VPSLLD       $0x10, Y19, Y15
-	VPSRAD       $0x10, Y15, Y15
-	VPSRAD       $0x10, Y19, Y19
-	VPMULLD      Y15, Y7, Y7
-	VPMULLD      Y19, Y11, Y11
-	VPADDD       Y11, Y7, Y7
+	VPSLLD       $0x10, Y11, Y11
+	VPTERNLOGD   $0xf8, lowerWords<>+0(SB), Y7, Y11
+	VPMADDWD     Y19, Y11, Y7
 	VPBROADCASTW 112(CX), X8
 	VCVTPH2PS    X8, Y8
 	VMULPS       halved3<>+0(SB), Y8, Y8
@@ -51320,12 +51287,9 @@ super:
 	VPADDD          Y7, Y1, Y1
 	VPADDD          Y8, Y6, Y6
 	VPMOVSXBW       (R8), Y7
-	VPSLLD          $0x10, Y7, Y8
-	VPSRAD          $0x10, Y8, Y8
-	VPSRAD          $0x10, Y7, Y7
-	VPMULLD         Y8, Y1, Y1
-	VPMULLD         Y7, Y6, Y6
-	VPADDD          Y6, Y1, Y1
+	VPSLLD          $0x10, Y6, Y6
+	VPTERNLOGD      $0xf8, lowerWords<>+0(SB), Y1, Y6
+	VPMADDWD        Y7, Y6, Y1
 	VPBROADCASTW    112(R8), X2
 	VCVTPH2PS       X2, Y2
 	VMULPS          halved3<>+0(SB), Y2, Y2
@@ -51403,12 +51367,9 @@ super:
 	VPADDD          Y7, Y1, Y1
 	VPADDD          Y8, Y6, Y6
 	VPMOVSXBW       (R8), Y7
-	VPSLLD          $0x10, Y7, Y8
-	VPSRAD          $0x10, Y8, Y8
-	VPSRAD          $0x10, Y7, Y7
-	VPMULLD         Y8, Y1, Y1
-	VPMULLD         Y7, Y6, Y6
-	VPADDD          Y6, Y1, Y1
+	VPSLLD          $0x10, Y6, Y6
+	VPTERNLOGD      $0xf8, lowerWords<>+0(SB), Y1, Y6
+	VPMADDWD        Y7, Y6, Y1
 	VPBROADCASTW    112(R8), X2
 	VCVTPH2PS       X2, Y2
 	VMULPS          halved3<>+0(SB), Y2, Y2
@@ -51497,12 +51458,9 @@ super:
 	VPADDD          Y7, Y1, Y1
 	VPADDD          Y8, Y6, Y6
 	VPMOVSXBW       (R8), Y7
-	VPSLLD          $0x10, Y7, Y8
-	VPSRAD          $0x10, Y8, Y8
-	VPSRAD          $0x10, Y7, Y7
-	VPMULLD         Y8, Y1, Y1
-	VPMULLD         Y7, Y6, Y6
-	VPADDD          Y6, Y1, Y1
+	VPSLLD          $0x10, Y6, Y6
+	VPTERNLOGD      $0xf8, lowerWords<>+0(SB), Y1, Y6
+	VPMADDWD        Y7, Y6, Y1
 	VPBROADCASTW    112(R8), X2
 	VCVTPH2PS       X2, Y2
 	VMULPS          halved3<>+0(SB), Y2, Y2
@@ -51705,37 +51663,31 @@ super:
 	VPDPBUSD    Y28, Y26, Y7
 	VPDPBUSD    Y29, Y27, Y23
 	VMOVDQU32   32(DX), Y28
-	VPSLLD      $0x10, Y28, Y29
-	VPSRAD      $0x10, Y29, Y29
-	VPSRAD      $0x10, Y28, Y28
-	VPMULLD     Y29, Y0, Y0
-	VPMULLD     Y28, Y16, Y16
-	VPADDD      Y16, Y0, Y0
-	VPMULLD     Y29, Y1, Y1
-	VPMULLD     Y28, Y17, Y17
-	VPADDD      Y17, Y1, Y1
-	VPMULLD     Y29, Y2, Y2
-	VPMULLD     Y28, Y18, Y18
-	VPADDD      Y18, Y2, Y2
-	VPMULLD     Y29, Y3, Y3
-	VPMULLD     Y28, Y19, Y19
-	VPADDD      Y19, Y3, Y3
+	VPSLLD      $0x10, Y16, Y16
+	VPTERNLOGD  $0xf8, lowerWords<>+0(SB), Y0, Y16
+	VPMADDWD    Y28, Y16, Y0
+	VPSLLD      $0x10, Y17, Y17
+	VPTERNLOGD  $0xf8, lowerWords<>+0(SB), Y1, Y17
+	VPMADDWD    Y28, Y17, Y1
+	VPSLLD      $0x10, Y18, Y18
+	VPTERNLOGD  $0xf8, lowerWords<>+0(SB), Y2, Y18
+	VPMADDWD    Y28, Y18, Y2
+	VPSLLD      $0x10, Y19, Y19
+	VPTERNLOGD  $0xf8, lowerWords<>+0(SB), Y3, Y19
+	VPMADDWD    Y28, Y19, Y3
 	VMOVDQU32   32(DX)(BX*1), Y28
-	VPSLLD      $0x10, Y28, Y29
-	VPSRAD      $0x10, Y29, Y29
-	VPSRAD      $0x10, Y28, Y28
-	VPMULLD     Y29, Y4, Y4
-	VPMULLD     Y28, Y20, Y20
-	VPADDD      Y20, Y4, Y4
-	VPMULLD     Y29, Y5, Y5
-	VPMULLD     Y28, Y21, Y21
-	VPADDD      Y21, Y5, Y5
-	VPMULLD     Y29, Y6, Y6
-	VPMULLD     Y28, Y22, Y22
-	VPADDD      Y22, Y6, Y6
-	VPMULLD     Y29, Y7, Y7
-	VPMULLD     Y28, Y23, Y23
-	VPADDD      Y23, Y7, Y7
+	VPSLLD      $0x10, Y20, Y20
+	VPTERNLOGD  $0xf8, lowerWords<>+0(SB), Y4, Y20
+	VPMADDWD    Y28, Y20, Y4
+	VPSLLD      $0x10, Y21, Y21
+	VPTERNLOGD  $0xf8, lowerWords<>+0(SB), Y5, Y21
+	VPMADDWD    Y28, Y21, Y5
+	VPSLLD      $0x10, Y22, Y22
+	VPTERNLOGD  $0xf8, lowerWords<>+0(SB), Y6, Y22
+	VPMADDWD    Y28, Y22, Y6
+	VPSLLD      $0x10, Y23, Y23
+	VPTERNLOGD  $0xf8, lowerWords<>+0(SB), Y7, Y23
+	VPMADDWD    Y28, Y23, Y7
 	VPSRAD      $0x01, 352(SI), Y8
 	VPSRAD      $0x01, 384(SI), Y16
 	VPSRAD      $0x01, 352(SI), Y12
@@ -51865,37 +51817,31 @@ super:
 	VPDPBUSD    Y28, Y26, Y15
 	VPDPBUSD    Y29, Y27, Y23
 	VMOVDQU32   32(DX)(BX*2), Y28
-	VPSLLD      $0x10, Y28, Y29
-	VPSRAD      $0x10, Y29, Y29
-	VPSRAD      $0x10, Y28, Y28
-	VPMULLD     Y29, Y8, Y8
-	VPMULLD     Y28, Y16, Y16
-	VPADDD      Y16, Y8, Y8
-	VPMULLD     Y29, Y9, Y9
-	VPMULLD     Y28, Y17, Y17
-	VPADDD      Y17, Y9, Y9
-	VPMULLD     Y29, Y10, Y10
-	VPMULLD     Y28, Y18, Y18
-	VPADDD      Y18, Y10, Y10
-	VPMULLD     Y29, Y11, Y11
-	VPMULLD     Y28, Y19, Y19
-	VPADDD      Y19, Y11, Y11
+	VPSLLD      $0x10, Y16, Y16
+	VPTERNLOGD  $0xf8, lowerWords<>+0(SB), Y8, Y16
+	VPMADDWD    Y28, Y16, Y8
+	VPSLLD      $0x10, Y17, Y17
+	VPTERNLOGD  $0xf8, lowerWords<>+0(SB), Y9, Y17
+	VPMADDWD    Y28, Y17, Y9
+	VPSLLD      $0x10, Y18, Y18
+	VPTERNLOGD  $0xf8, lowerWords<>+0(SB), Y10, Y18
+	VPMADDWD    Y28, Y18, Y10
+	VPSLLD      $0x10, Y19, Y19
+	VPTERNLOGD  $0xf8, lowerWords<>+0(SB), Y11, Y19
+	VPMADDWD    Y28, Y19, Y11
 	VMOVDQU32   32(DX)(R9*1), Y28
-	VPSLLD      $0x10, Y28, Y29
-	VPSRAD      $0x10, Y29, Y29
-	VPSRAD      $0x10, Y28, Y28
-	VPMULLD     Y29, Y12, Y12
-	VPMULLD     Y28, Y20, Y20
-	VPADDD      Y20, Y12, Y12
-	VPMULLD     Y29, Y13, Y13
-	VPMULLD     Y28, Y21, Y21
-	VPADDD      Y21, Y13, Y13
-	VPMULLD     Y29, Y14, Y14
-	VPMULLD     Y28, Y22, Y22
-	VPADDD      Y22, Y14, Y14
-	VPMULLD     Y29, Y15, Y15
-	VPMULLD     Y28, Y23, Y23
-	VPADDD      Y23, Y15, Y15
+	VPSLLD      $0x10, Y20, Y20
+	VPTERNLOGD  $0xf8, lowerWords<>+0(SB), Y12, Y20
+	VPMADDWD    Y28, Y20, Y12
+	VPSLLD      $0x10, Y21, Y21
+	VPTERNLOGD  $0xf8, lowerWords<>+0(SB), Y13, Y21
+	VPMADDWD    Y28, Y21, Y13
+	VPSLLD      $0x10, Y22, Y22
+	VPTERNLOGD  $0xf8, lowerWords<>+0(SB), Y14, Y22
+	VPMADDWD    Y28, Y22, Y14
+	VPSLLD      $0x10, Y23, Y23
+	VPTERNLOGD  $0xf8, lowerWords<>+0(SB), Y15, Y23
+	VPMADDWD    Y28, Y23, Y15
 	VMOVDQU32   (DX), Y16
 	VMULPS      256(SI), Y16, Y17
 	VCVTDQ2PS   Y0, Y0
