@@ -6,8 +6,11 @@ func (m *Model) Tokenize(text string, ends, control bool) []int32 {
 	return m.session.Tokenizer().Encode(text, ends, control)
 }
 
-// Detokenize returns the text of tokens, byte for byte; control tokens have none. Tokens outside the vocabulary stand for nothing.
-func (m *Model) Detokenize(tokens []int32) string { return m.session.Tokenizer().Decode(tokens, false) }
+// Detokenize returns the text of tokens, without what Tokenize puts before a text; control tokens have none. Tokens outside the vocabulary stand
+// for nothing.
+func (m *Model) Detokenize(tokens []int32) string {
+	return m.session.Tokenizer().Detokenize(tokens, false)
+}
 
 // EndOfText reports whether the token ends a generation.
 func (m *Model) EndOfText(token int32) bool { return m.session.Tokenizer().IsEOG(token) }

@@ -19,7 +19,8 @@ const module = "github.com/powerinfer-go/powerinfer/"
 // rows name only packages above them: imports point downward. A new package gets a row here.
 var floors = []struct{ pkg, imports string }{
 	{"internal/quant", ""},
-	{"internal/tokenizer", ""},
+	{"internal/tokenizer/regex", ""},
+	{"internal/tokenizer", "internal/tokenizer/regex"},
 	{"internal/sample", ""},
 	{"internal/grammar", ""},
 	{"internal/monotime", ""},

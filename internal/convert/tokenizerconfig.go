@@ -8,22 +8,26 @@ import (
 	"slices"
 
 	"github.com/powerinfer-go/powerinfer/internal/convert/checkpoint"
+	"github.com/powerinfer-go/powerinfer/internal/tokenizer"
 )
 
 // tokenizerConfig is tokenizer_config.json, filled up from special_tokens_map.json. Everything is optional.
 type tokenizerConfig struct {
 	path string
 
-	Class          string                `json:"tokenizer_class"`
-	BOS            tokenText             `json:"bos_token"`
-	EOS            tokenText             `json:"eos_token"`
-	UNK            tokenText             `json:"unk_token"`
-	PAD            tokenText             `json:"pad_token"`
-	AddBOS         *bool                 `json:"add_bos_token"`
-	AddEOS         *bool                 `json:"add_eos_token"`
-	AddPrefixSpace *bool                 `json:"add_prefix_space"`
-	Decoder        map[string]addedToken `json:"added_tokens_decoder"`
-	Template       json.RawMessage       `json:"chat_template"`
+	Class          string                          `json:"tokenizer_class"`
+	BOS            tokenText                       `json:"bos_token"`
+	EOS            tokenText                       `json:"eos_token"`
+	UNK            tokenText                       `json:"unk_token"`
+	SEP            tokenText                       `json:"sep_token"`
+	CLS            tokenText                       `json:"cls_token"`
+	MASK           tokenText                       `json:"mask_token"`
+	PAD            tokenText                       `json:"pad_token"`
+	AddBOS         *bool                           `json:"add_bos_token"`
+	AddEOS         *bool                           `json:"add_eos_token"`
+	AddPrefixSpace *bool                           `json:"add_prefix_space"`
+	Decoder        map[string]tokenizer.AddedToken `json:"added_tokens_decoder"`
+	Template       json.RawMessage                 `json:"chat_template"`
 }
 
 // tokenText is a special token's text, written as a string, as an object with a content, or as null.
@@ -60,13 +64,16 @@ func readTokenizerConfig(dir string) (*tokenizerConfig, error) {
 		t.EOS.text = cmp.Or(t.EOS.text, m.EOS.text)
 		t.UNK.text = cmp.Or(t.UNK.text, m.UNK.text)
 		t.PAD.text = cmp.Or(t.PAD.text, m.PAD.text)
+		t.SEP.text = cmp.Or(t.SEP.text, m.SEP.text)
+		t.CLS.text = cmp.Or(t.CLS.text, m.CLS.text)
+		t.MASK.text = cmp.Or(t.MASK.text, m.MASK.text)
 	}
 	return t, nil
 }
 
 // added lists the tokens of added_tokens.json (path) and of added_tokens_decoder, which knows more and wins; by id.
-func (t *tokenizerConfig) added(path string) ([]addedToken, error) {
-	byID := map[int]addedToken{}
+func (t *tokenizerConfig) added(path string) ([]tokenizer.AddedToken, error) {
+	byID := map[int]tokenizer.AddedToken{}
 	if checkpoint.Exists(path) {
 		var ids map[string]int
 		if err := checkpoint.ReadJSON(path, &ids); err != nil {
@@ -76,7 +83,7 @@ func (t *tokenizerConfig) added(path string) ([]addedToken, error) {
 			if other, ok := byID[id]; ok {
 				return nil, fmt.Errorf("%s: id %d is given to %q and %q", path, id, min(text, other.Content), max(text, other.Content))
 			}
-			byID[id] = addedToken{ID: id, Content: text}
+			byID[id] = tokenizer.AddedToken{ID: int32(id), Content: text}
 		}
 	}
 	for key, a := range t.Decoder {
@@ -84,14 +91,14 @@ func (t *tokenizerConfig) added(path string) ([]addedToken, error) {
 		if err != nil {
 			return nil, err
 		}
-		a.ID = id
+		a.ID = int32(id)
 		byID[id] = a
 	}
-	var out []addedToken
+	var out []tokenizer.AddedToken
 	for _, a := range byID {
 		out = append(out, a)
 	}
-	slices.SortFunc(out, func(a, b addedToken) int { return cmp.Compare(a.ID, b.ID) })
+	slices.SortFunc(out, func(a, b tokenizer.AddedToken) int { return cmp.Compare(a.ID, b.ID) })
 	return out, nil
 }
 

@@ -2,156 +2,199 @@ package convert
 
 import (
 	"bytes"
-	"cmp"
 	"encoding/json"
 	"fmt"
 	"maps"
+	"math"
 	"path/filepath"
 	"slices"
 	"strings"
 	"unicode/utf8"
 
 	"github.com/powerinfer-go/powerinfer/internal/convert/checkpoint"
+	"github.com/powerinfer-go/powerinfer/internal/tokenizer"
 )
 
-// tokenizerJSON holds the parts of a tokenizer.json (Hugging Face tokenizers) that the converter reads.
+// tokenizerJSON is a tokenizer.json (Hugging Face tokenizers): a definition, and the vocabulary that GGUF's keys hold.
 type tokenizerJSON struct {
-	Added         []addedToken `json:"added_tokens"`
-	Normalizer    *component   `json:"normalizer"`
-	PreTokenizer  *component   `json:"pre_tokenizer"`
-	PostProcessor *component   `json:"post_processor"`
-	Model         struct {
-		Type         string          `json:"type"`
-		Vocab        json.RawMessage `json:"vocab"`
-		Merges       json.RawMessage `json:"merges"`
-		ByteFallback bool            `json:"byte_fallback"`
-		Unknown      string          `json:"unk_token"`
+	tokenizer.Definition
+	Model struct {
+		tokenizer.ModelFacts
+		Vocab  json.RawMessage `json:"vocab"`
+		Merges json.RawMessage `json:"merges"`
 	} `json:"model"`
 }
 
-// component is a normalizer, pre-tokenizer or post-processor: the fields of all kinds, of which each has some.
-type component struct {
-	Type          string      `json:"type"`
-	Normalizers   []component `json:"normalizers"`
-	PreTokenizers []component `json:"pretokenizers"`
-	Processors    []component `json:"processors"`
-	Pattern       struct {
-		String string `json:"String"`
-		Regex  string `json:"Regex"`
-	} `json:"pattern"`
-	Behavior       string `json:"behavior"`
-	Invert         bool   `json:"invert"`
-	Prepend        string `json:"prepend"`
-	Content        string `json:"content"`
-	UseRegex       *bool  `json:"use_regex"`
-	AddPrefixSpace *bool  `json:"add_prefix_space"`
-	PrependScheme  string `json:"prepend_scheme"`
-	Split          *bool  `json:"split"`
-	Individual     bool   `json:"individual_digits"`
-	Single         []struct {
-		SpecialToken *struct {
-			ID string `json:"id"`
-		} `json:"SpecialToken"`
-	} `json:"single"`
-}
-
-// parts flattens a Sequence; a nil component has none.
-func (c *component) parts() []component {
-	switch {
-	case c == nil:
-		return nil
-	case c.Type != "Sequence":
-		return []component{*c}
-	}
-	var out []component
-	for _, list := range [][]component{c.Normalizers, c.PreTokenizers, c.Processors} {
-		for i := range list {
-			out = append(out, list[i].parts()...)
-		}
-	}
-	return out
-}
-
-// preTokenizers maps a byte-level pre-tokenizer's description (see describe) to its GGUF name.
-func preTokenizers() map[string]string {
-	const (
-		head   = `(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|`
-		tail   = `| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+`
-		llama3 = head + `\p{N}{1,3}` + tail
-		qwen2  = head + `\p{N}` + tail
-	)
-	return map[string]string{
-		"ByteLevel regex":                          "gpt-2",
-		"Split " + llama3 + " Isolated, ByteLevel": "llama-bpe",
-		"Split " + qwen2 + " Isolated, ByteLevel":  "qwen2",
-		"Punctuation Contiguous, ByteLevel regex, Digits, Split [0-9][0-9][0-9] Isolated": "falcon",
-	}
-}
-
-// describe writes a pre-tokenizer on one line, with what decides how it splits.
-func describe(parts []component) string {
-	var out []string
-	for _, p := range parts {
-		words := []string{p.Type}
-		switch p.Type {
-		case "ByteLevel":
-			if or(p.UseRegex, true) {
-				words = append(words, "regex")
-			}
-			if or(p.AddPrefixSpace, false) {
-				words = append(words, "add_prefix_space")
-			}
-		case "Split":
-			words = append(words, p.Pattern.Regex+p.Pattern.String, p.Behavior)
-			if p.Invert {
-				words = append(words, "inverted")
-			}
-		case "Punctuation":
-			words = append(words, cmp.Or(p.Behavior, "Isolated"))
-		case "Digits":
-			if p.Individual {
-				words = append(words, "individual")
-			}
-		}
-		out = append(out, strings.Join(words, " "))
-	}
-	return strings.Join(out, ", ")
-}
-
-// readTokenizerJSON reads a BPE tokenizer.json: with byte fallback as SentencePiece, else as byte-level BPE.
+// readTokenizerJSON reads a tokenizer.json. What it says goes into the keys that llama.cpp reads as far as these can
+// say it, and whole into a definition, by which our engine encodes.
 func readTokenizerJSON(path string, size int, tok *tokenizerConfig, notes func(string)) (*vocabulary, error) {
 	var j tokenizerJSON
 	if err := checkpoint.ReadJSON(path, &j); err != nil {
 		return nil, err
 	}
-	if j.Model.Type != "BPE" && j.Model.Type != "" {
-		return nil, fmt.Errorf("%s: key %q: %q is not supported; BPE is", path, "model.type", j.Model.Type)
+	v := &vocabulary{path: path}
+	var err error
+	switch j.Model.Type {
+	case "BPE", "":
+		err = v.readBPE(&j, size, notes)
+	case "Unigram":
+		err = v.readUnigram(&j, size)
+	case "WordPiece":
+		err = v.readWordPiece(&j, size)
+	default:
+		err = fmt.Errorf("%s: key %q: %q is not supported; BPE, Unigram and WordPiece are", path, "model.type", j.Model.Type)
 	}
-	var ids map[string]int
-	if err := checkpoint.DecodeJSON(path+": model.vocab", j.Model.Vocab, &ids); err != nil {
-		return nil, err
-	}
-	merges, err := parseMerges(path, j.Model.Merges)
 	if err != nil {
 		return nil, err
 	}
-	v := &vocabulary{path: path, model: "gpt2"}
-	if j.Model.ByteFallback {
-		v.model, v.pre = "llama", "default"
+	own := len(v.tokens)
+	inModel := func(a tokenizer.AddedToken) bool { return int(a.ID) < own && v.tokens[a.ID] == v.written(a.Content) }
+	d := j.Definition
+	d.Model = j.Model.ModelFacts
+	d.Added = nil
+	for _, a := range j.Added {
+		if a.ID < 0 || int(a.ID) >= size {
+			continue
+		}
+		a.OnlyAdded = !inModel(a)
+		d.Added = append(d.Added, a)
+	}
+	v.definition = &d
+	err = v.addTokens(j.Added, size, notes)
+	v.templateFlags(&d, tok)
+	return v, err
+}
+
+// written returns how the GGUF file has a token that tokenizer.json writes as text.
+func (v *vocabulary) written(text string) string {
+	if v.model != "bert" {
+		return text
+	}
+	if rest, ok := strings.CutPrefix(text, v.further); ok && rest != "" {
+		return rest
+	}
+	return "▁" + text
+}
+
+// readBPE reads a byte-level BPE, or one of characters, which GGUF files have as SentencePiece vocabularies.
+func (v *vocabulary) readBPE(j *tokenizerJSON, size int, notes func(string)) error {
+	var ids map[string]int
+	if err := checkpoint.DecodeJSON(v.path+": model.vocab", j.Model.Vocab, &ids); err != nil {
+		return err
+	}
+	merges, err := parseMerges(v.path, j.Model.Merges)
+	if err != nil {
+		return err
+	}
+	v.model, v.pre = "llama", "default"
+	byteLevel := func(c tokenizer.Component) bool { return c.Type == "ByteLevel" }
+	if slices.ContainsFunc(j.PreTokenizer.Parts(), byteLevel) || slices.ContainsFunc(j.Normalizer.Parts(), byteLevel) {
+		v.model = "gpt2"
 	}
 	if err := v.enter(ids, size); err != nil {
-		return nil, err
+		return err
 	}
-	if j.Model.ByteFallback {
-		err = v.likeSentencePiece(&j, ids, merges, notes)
-	} else {
-		err = v.byteLevel(&j, merges)
+	if v.setMerges(merges) {
+		j.Model.ModelFacts.Merges = merges
 	}
-	if err != nil {
-		return nil, err
+	if v.model == "llama" {
+		return v.likeSentencePiece(j, ids, merges, notes)
 	}
-	v.templateFlags(j.PostProcessor, tok)
-	return v, v.addTokens(j.Added, size, notes)
+	pre, ok := tokenizer.PreTokenizerName(j.PreTokenizer, j.Model.IgnoreMerges)
+	if v.pre = pre; !ok {
+		notes(fmt.Sprintf("%s: no name in llama.cpp says how this pre_tokenizer splits text; PowerInfer follows it, llama.cpp will split otherwise", v.path))
+	}
+	return nil
+}
+
+// readUnigram reads a vocabulary of pieces with their log probabilities.
+func (v *vocabulary) readUnigram(j *tokenizerJSON, size int) error {
+	var raw [][2]json.RawMessage
+	if err := checkpoint.DecodeJSON(v.path+": model.vocab", j.Model.Vocab, &raw); err != nil {
+		return err
+	}
+	if len(raw) > size {
+		return fmt.Errorf("%s: %d pieces for %d rows of the embedding (config.json: vocab_size)", v.path, len(raw), size)
+	}
+	exact := true
+	var scores []float64
+	for i, r := range raw {
+		var text string
+		var score float64
+		if json.Unmarshal(r[0], &text) != nil || json.Unmarshal(r[1], &score) != nil || math.IsInf(float64(float32(score)), 0) {
+			return fmt.Errorf("%s: key %q: entry %d is not a text with a score", v.path, "model.vocab", i)
+		}
+		v.tokens, v.types, v.scores = append(v.tokens, text), append(v.types, tokenNormal), append(v.scores, float32(score))
+		scores = append(scores, score)
+		exact = exact && float64(float32(score)) == score
+	}
+	v.model, v.pre = "t5", "default"
+	if id := j.Model.UnknownID; id != nil && *id >= 0 && int(*id) < len(v.tokens) {
+		v.types[*id], v.unknown = tokenUnknown, int(*id)+1
+	}
+	if !exact {
+		v.full = scores
+	}
+	v.sentencePieceFlags(j)
+	return nil
+}
+
+// sentencePieceFlags writes for llama.cpp what the components of a Unigram model do to spaces and characters.
+func (v *vocabulary) sentencePieceFlags(j *tokenizerJSON) {
+	prefix := false
+	for _, n := range j.Normalizer.Parts() {
+		switch {
+		case n.Type == "Precompiled":
+			v.charsmap = n.Charsmap
+		case n.Type == "Replace" && n.Pattern != nil && n.Pattern.Regex != nil && strings.Contains(*n.Pattern.Regex, "{2,}"):
+			v.squeeze = true
+		}
+	}
+	for _, p := range j.PreTokenizer.Parts() {
+		switch p.Type {
+		case "Metaspace":
+			prefix = p.PrependScheme != "never" && or(p.AddPrefixSpace, true)
+		case "WhitespaceSplit":
+			v.squeeze = true
+		}
+	}
+	v.addSpacePrefix = &prefix
+}
+
+// readWordPiece reads BERT's vocabulary, in which GGUF files mark what begins a word and not what continues one.
+func (v *vocabulary) readWordPiece(j *tokenizerJSON, size int) error {
+	var ids map[string]int
+	if err := checkpoint.DecodeJSON(v.path+": model.vocab", j.Model.Vocab, &ids); err != nil {
+		return err
+	}
+	v.model, v.pre, v.further = "bert", "default", j.Model.Prefix
+	if err := v.enter(ids, size); err != nil {
+		return err
+	}
+	special := map[string]bool{}
+	for _, a := range j.Added {
+		special[a.Content] = true
+	}
+	for text, id := range ids {
+		switch {
+		case j.Model.Unknown != nil && text == *j.Model.Unknown:
+			v.types[id], v.unknown = tokenUnknown, id+1
+		case !special[text]:
+			v.tokens[id] = v.written(text)
+		}
+	}
+	for _, n := range j.Normalizer.Parts() {
+		switch n.Type {
+		case "BertNormalizer":
+			lower := or(n.Lowercase, true)
+			v.lowercase, v.stripAccents = lower, or(n.StripAccents, lower)
+		case "Lowercase":
+			v.lowercase = true
+		case "StripAccents":
+			v.stripAccents = true
+		}
+	}
+	return nil
 }
 
 // enter places a vocabulary's tokens by id; size is the number of embedding rows.
@@ -205,62 +248,45 @@ func parseMerges(path string, raw json.RawMessage) ([][2]string, error) {
 	return out, nil
 }
 
-// byteLevel fills in a byte-level BPE.
-func (v *vocabulary) byteLevel(j *tokenizerJSON, merges [][2]string) error {
-	for _, n := range j.Normalizer.parts() {
-		if n.Type != "NFC" {
-			return fmt.Errorf("%s: key %q: %q is not supported; NFC is", v.path, "normalizer", n.Type)
-		}
-	}
-	known := preTokenizers()
-	desc := describe(j.PreTokenizer.parts())
-	pre, ok := known[desc]
-	if !ok {
-		var names []string
-		for _, name := range known {
-			names = append(names, name)
-		}
-		slices.Sort(names)
-		return fmt.Errorf("%s: key %q: %q is not supported; supported are those of %s", v.path, "pre_tokenizer", desc, strings.Join(names, ", "))
-	}
-	v.pre = pre
-	v.setMerges(merges)
-	return nil
-}
-
-func (v *vocabulary) setMerges(merges [][2]string) {
+// setMerges writes merges as GGUF files have them, and reports whether that loses where a part ends: a part with a space.
+func (v *vocabulary) setMerges(merges [][2]string) (lost bool) {
 	v.merges = make([]string, len(merges))
 	for i, m := range merges {
-		v.merges[i] = m[0] + " " + m[1]
+		lost = lost || strings.Contains(m[0]+m[1], " ")
+		v.merges[i] = strings.ReplaceAll(m[0], " ", "\u0120") + " " + strings.ReplaceAll(m[1], " ", "\u0120")
 	}
+	return lost
 }
 
 // likeSentencePiece gives tokens the scores by which a SentencePiece encoder merges as the ranked merges do: such
 // files are made from SentencePiece models by listing every split of every piece, best piece first.
 func (v *vocabulary) likeSentencePiece(j *tokenizerJSON, ids map[string]int, merges [][2]string, notes func(string)) error {
-	prefix := false
-	for _, n := range j.Normalizer.parts() {
+	prefix, other := false, ""
+	for _, n := range j.Normalizer.Parts() {
 		switch {
 		case n.Type == "Prepend" && n.Prepend == "▁":
 			prefix = true
-		case n.Type == "Replace" && n.Pattern.String == " " && n.Content == "▁":
+		case n.Type == "Replace" && n.Pattern != nil && n.Pattern.String != nil && *n.Pattern.String == " " && n.Content == "▁":
 		default:
-			return fmt.Errorf("%s: key %q: %q is not supported beside byte fallback; spaces to ▁ are", v.path, "normalizer", n.Type)
+			other = n.Type
 		}
 	}
-	for _, p := range j.PreTokenizer.parts() {
-		if p.Type != "Metaspace" {
-			return fmt.Errorf("%s: key %q: %q is not supported beside byte fallback; Metaspace is", v.path, "pre_tokenizer", p.Type)
+	for _, p := range j.PreTokenizer.Parts() {
+		switch {
+		case p.Type == "Metaspace":
+			prefix = p.PrependScheme != "never" && or(p.AddPrefixSpace, true)
+		case p.Type == "Split" && p.Pattern != nil && p.Pattern.String != nil && *p.Pattern.String == " ": // spaces are ▁ by then
+		default:
+			other = p.Type
 		}
-		prefix = p.PrependScheme != "never" && or(p.AddPrefixSpace, true)
-		if or(p.Split, true) {
-			notes(fmt.Sprintf("%s: Metaspace splits before every space; runs of spaces may give other tokens", v.path))
-		}
+	}
+	if other != "" {
+		notes(fmt.Sprintf("%s: %s has no key in llama.cpp; PowerInfer follows it, llama.cpp will give other tokens for some texts", v.path, other))
 	}
 	v.addSpacePrefix = &prefix
 	for text, id := range ids {
 		switch {
-		case text == j.Model.Unknown:
+		case j.Model.Unknown != nil && text == *j.Model.Unknown:
 			v.types[id], v.scores[id] = tokenUnknown, 0
 		case isByteToken(text):
 			v.types[id], v.scores[id] = tokenByte, 0
@@ -290,7 +316,7 @@ func (v *vocabulary) scoreMerges(ids map[string]int, merges [][2]string, notes f
 		last = text
 	}
 	if !grouped {
-		notes(fmt.Sprintf("%s: the merges are not those of a SentencePiece model; some words may give other tokens", v.path))
+		notes(fmt.Sprintf("%s: the merges are not those of a SentencePiece model; PowerInfer follows them, llama.cpp may give other tokens for some words", v.path))
 	}
 	return nil
 }
@@ -303,24 +329,26 @@ func isByteToken(text string) bool {
 }
 
 // templateFlags reads from the post-processor whether a text begins with BOS and ends with EOS.
-func (v *vocabulary) templateFlags(post *component, tok *tokenizerConfig) {
-	for _, p := range post.parts() {
-		if p.Type != "TemplateProcessing" || len(p.Single) == 0 {
-			continue
-		}
-		is := func(i int, text string) *bool {
-			s := p.Single[i].SpecialToken
-			yes := s != nil && text != "" && s.ID == text
-			return &yes
-		}
-		v.addBOS, v.addEOS = is(0, tok.BOS.text), is(len(p.Single)-1, tok.EOS.text)
-		if len(p.Single) == 1 {
-			v.addEOS = new(bool)
-		}
+func (v *vocabulary) templateFlags(d *tokenizer.Definition, tok *tokenizerConfig) {
+	before, after, err := d.Ends()
+	if err != nil { // New will say it
 		return
 	}
-	if v.model == "gpt2" {
-		v.addBOS = new(bool)
+	// What stands at an end is BOS or EOS, unless tokenizer_config.json names another.
+	is := func(list []int32, i int, name *tokenText) *bool {
+		yes := false
+		if i >= 0 && i < len(list) && list[i] >= 0 && int(list[i]) < len(v.tokens) {
+			text := v.tokens[list[i]]
+			if name.text == "" {
+				name.text = text
+			}
+			yes = name.text == text
+		}
+		return &yes
+	}
+	v.addBOS, v.addEOS = is(before, 0, &tok.BOS), is(after, len(after)-1, &tok.EOS)
+	if d.PostProcessor == nil && strings.HasPrefix(tok.Class, "LlamaTokenizer") {
+		*v.addBOS = or(tok.AddBOS, true) // by the class, not the file
 	}
 }
 

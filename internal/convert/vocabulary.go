@@ -34,12 +34,20 @@ const (
 // vocabulary is the tokenizer as GGUF describes it.
 type vocabulary struct {
 	path   string // the file it was read from, for errors
-	model  string // "llama" (SentencePiece) or "gpt2" (byte-level BPE)
+	model  string // tokenizer.ggml.model: "llama" (SentencePiece), "gpt2" (byte-level BPE), "t5" (Unigram) or "bert" (WordPiece)
 	pre    string // pre-tokenizer
 	tokens []string
-	scores []float32 // llama only
+	scores []float32 // llama and t5
 	types  []int32
-	merges []string // gpt2 only
+	merges []string // gpt2, and what llama's scores are made from
+
+	definition *tokenizer.Definition // the rest of tokenizer.json; nil without one
+	unknown    int                   // the unknown token's id plus 1, where the model itself names it
+	full       []float64             // t5: scores, where they are no float32
+	further    string                // bert: what tokenizer.json puts before what continues a word
+	charsmap   []byte                // t5: precompiled normalization
+
+	lowercase, stripAccents bool // bert
 
 	ids            map[string]int // special token ids by GGUF's name: "bos" and so on
 	addBOS, addEOS *bool
@@ -67,7 +75,7 @@ func readVocabulary(dir string, c *config, notes func(string)) (*vocabulary, err
 	if tok.AddEOS != nil {
 		v.addEOS = tok.AddEOS
 	}
-	if v.model == "llama" && tok.AddPrefixSpace != nil {
+	if v.model == "llama" && v.definition == nil && tok.AddPrefixSpace != nil {
 		v.addSpacePrefix = tok.AddPrefixSpace
 	}
 	if err := v.check(); err != nil {
@@ -80,8 +88,9 @@ func readVocabulary(dir string, c *config, notes func(string)) (*vocabulary, err
 // check builds the tokenizer once, so that a vocabulary which could not be used is refused now.
 func (v *vocabulary) check() error {
 	t := tokenizer.Vocab{
-		Model: v.model, Pre: v.pre, Tokens: v.tokens, Scores: v.scores, Types: v.types, Merges: v.merges,
-		BOS: -1, EOS: -1, UNK: -1, EOT: -1, PAD: -1, AddSpacePrefix: or(v.addSpacePrefix, v.model == "llama"), RemoveExtraWhitespaces: v.squeeze,
+		Model: v.model, Pre: v.pre, Tokens: v.tokens, Scores: v.scores, Types: v.types, Merges: v.merges, Definition: v.definition,
+		BOS: -1, EOS: -1, UNK: -1, EOT: -1, PAD: -1, SEP: -1, Charsmap: v.charsmap,
+		AddSpacePrefix: or(v.addSpacePrefix, v.model == "llama"), RemoveExtraWhitespaces: v.squeeze,
 	}
 	if id, ok := v.ids["unknown"]; ok {
 		t.UNK = int32(id)
@@ -96,6 +105,9 @@ func readTokens(dir string, c *config, tok *tokenizerConfig, notes func(string))
 	spm, hf := filepath.Join(dir, "tokenizer.model"), filepath.Join(dir, "tokenizer.json")
 	if checkpoint.Exists(spm) {
 		v, err := readSentencePiece(spm, c.Vocab, tok, notes)
+		if err == nil && checkpoint.Exists(hf) {
+			v.complete(hf, c.Vocab, tok)
+		}
 		if err == nil || !errors.Is(err, errNotSentencePiece) || !checkpoint.Exists(hf) {
 			return v, err
 		}
@@ -142,21 +154,28 @@ func readSentencePiece(path string, size int, tok *tokenizerConfig, notes func(s
 	return v, v.addTokens(added, size, notes)
 }
 
-// addedToken is a token that the text is searched for before it is split.
-type addedToken struct {
-	ID      int    `json:"id"`
-	Content string `json:"content"`
-	Special bool   `json:"special"`
+// complete takes the definition from a tokenizer.json beside a tokenizer.model, if both have the same tokens.
+func (v *vocabulary) complete(path string, size int, tok *tokenizerConfig) {
+	j, err := readTokenizerJSON(path, size, tok, func(string) {})
+	if err != nil || j.model != v.model || len(j.tokens) > len(v.tokens) {
+		return
+	}
+	for id, text := range j.tokens {
+		if v.tokens[id] != text && j.types[id] != tokenUnused {
+			return
+		}
+	}
+	v.definition, v.merges, v.addBOS, v.addEOS = j.definition, j.merges, j.addBOS, j.addEOS
 }
 
 // addTokens enters added tokens; those beyond the embedding's rows are left out, as nothing could embed them.
-func (v *vocabulary) addTokens(added []addedToken, size int, notes func(string)) error {
+func (v *vocabulary) addTokens(added []tokenizer.AddedToken, size int, notes func(string)) error {
 	for _, a := range added {
-		if a.ID < 0 || a.ID >= size {
+		if a.ID < 0 || int(a.ID) >= size {
 			notes(fmt.Sprintf("%s: added token %q is left out: id %d is outside the %d rows of the embedding", v.path, a.Content, a.ID, size))
 			continue
 		}
-		v.fill(a.ID + 1)
+		v.fill(int(a.ID) + 1)
 		if v.tokens[a.ID] == a.Content && v.types[a.ID] != tokenNormal && v.types[a.ID] != tokenUser && v.types[a.ID] != tokenUnused {
 			continue // the model itself already says what kind of special token it is
 		}
@@ -164,10 +183,10 @@ func (v *vocabulary) addTokens(added []addedToken, size int, notes func(string))
 		if !a.Special && !looksSpecial(content) {
 			kind, content = tokenUser, strings.ReplaceAll(content, "▁", " ")
 		}
-		v.tokens[a.ID], v.types[a.ID] = content, kind
-		if v.scores != nil {
+		if v.scores != nil && (v.model != "t5" || v.tokens[a.ID] != a.Content) { // a Unigram model's own token keeps its score
 			v.scores[a.ID] = scoreAdded
 		}
+		v.tokens[a.ID], v.types[a.ID] = content, kind
 	}
 	return nil
 }
@@ -182,7 +201,7 @@ func (v *vocabulary) fill(n int) {
 	for i := len(v.tokens); i < n; i++ {
 		v.tokens = append(v.tokens, fmt.Sprintf("[PAD%d]", i))
 		v.types = append(v.types, tokenUnused)
-		if v.model == "llama" {
+		if v.model == "llama" || v.model == "t5" {
 			v.scores = append(v.scores, scoreUnused)
 		}
 	}
@@ -215,6 +234,19 @@ func (v *vocabulary) findSpecials(tok *tokenizerConfig, c *config, notes func(st
 	byText("eos", tok.EOS.text)
 	byText("unknown", tok.UNK.text)
 	byText("padding", tok.PAD.text)
+	byText("seperator", tok.SEP.text) // llama.cpp's spelling
+	byText("cls", tok.CLS.text)
+	byText("mask", tok.MASK.text)
+	if v.unknown > 0 {
+		v.ids["unknown"] = v.unknown - 1
+	}
+	if v.model == "bert" {
+		for kind, of := range map[string]string{"bos": "cls", "eos": "seperator"} {
+			if id, ok := v.ids[of]; ok {
+				v.ids[kind] = id
+			}
+		}
+	}
 	byID("bos", c.BOS)
 	byID("eos", c.EOS)
 	byID("padding", c.PAD)
@@ -250,7 +282,7 @@ func (v *vocabulary) keys() []gguf.KV {
 	if v.merges != nil {
 		add("tokenizer.ggml.merges", v.merges)
 	}
-	for _, kind := range []string{"bos", "eos", "unknown", "padding", "eot"} {
+	for _, kind := range []string{"bos", "eos", "unknown", "padding", "eot", "seperator", "cls", "mask"} {
 		if id, ok := v.ids[kind]; ok {
 			add("tokenizer.ggml."+kind+"_token_id", uint32(id))
 		}
@@ -265,6 +297,20 @@ func (v *vocabulary) keys() []gguf.KV {
 	}
 	if v.squeeze {
 		add("tokenizer.ggml.remove_extra_whitespaces", true)
+	}
+	if v.charsmap != nil {
+		add("tokenizer.ggml.precompiled_charsmap", v.charsmap)
+	}
+	if v.model == "bert" {
+		add("tokenizer.ggml.normalizer.lowercase", v.lowercase)
+		add("tokenizer.ggml.normalizer.strip_accents", v.stripAccents)
+	}
+	if v.definition != nil {
+		text, err := json.Marshal(v.definition)
+		if err != nil {
+			panic(err) // strings, numbers and lists only
+		}
+		add(tokenizer.DefinitionKey, string(text))
 	}
 	var named []string
 	for _, name := range slices.Sorted(maps.Keys(v.templates)) {

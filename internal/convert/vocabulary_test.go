@@ -174,7 +174,11 @@ func TestByteLevel(t *testing.T) {
 			f := tinyLlama(t, "LlamaForCausalLM", map[string]any{"bos_token_id": 4, "eos_token_id": []int{2, 3}})
 			f.save(t, 1, tinyVocab)
 			remove(t, f, "tokenizer.model")
-			f.write(t, "tokenizer.json", byteLevelJSON(pre, withBOS))
+			text := byteLevelJSON(pre, withBOS)
+			if want == "llama-bpe" {
+				text = bytes.Replace(text, []byte(`"type":"BPE"`), []byte(`"type":"BPE","ignore_merges":true`), 1)
+			}
+			f.write(t, "tokenizer.json", text)
 			f.writeJSON(t, "tokenizer_config.json", map[string]any{"bos_token": "<|begin|>", "chat_template": []any{
 				map[string]any{"name": "default", "template": "D"}, map[string]any{"name": "tools", "template": "T"},
 			}})
@@ -250,9 +254,11 @@ func TestAddedTokens(t *testing.T) {
 
 func TestBadTokenizers(t *testing.T) {
 	for _, c := range []struct{ name, json, want string }{
-		{"unigram", `{"model":{"type":"Unigram","vocab":[["a",0]]}}`, `key "model.type": "Unigram" is not supported; BPE is`},
-		{"unknown pattern", string(bytes.Replace(byteLevelJSON(gpt2Pre, "null"), []byte("false"), []byte("true"), 2)), `key "pre_tokenizer": "ByteLevel regex add_prefix_space" is not supported; supported are those of falcon, gpt-2, llama-bpe, qwen2`},
-		{"normalizer", strings.Replace(string(byteLevelJSON(gpt2Pre, "null")), "NFC", "NFKC", 1), `key "normalizer": "NFKC" is not supported; NFC is`},
+		{"unigram", `{"model":{"type":"Unigram","vocab":[["a",0]]}}`, `the vocabulary lacks the unknown token of a Unigram model`},
+		{"other model", `{"model":{"type":"WordLevel","vocab":{"a":0}}}`, `key "model.type": "WordLevel" is not supported; BPE, Unigram and WordPiece are`},
+		{"unknown pattern", string(byteLevelJSON(strings.Replace(qwen2Pre, "(?i:'s", `(a)\\1|(?i:'s`, 1), "null")), `pre_tokenizer Split: pattern`},
+		{"normalizer", strings.Replace(string(byteLevelJSON(gpt2Pre, "null")), "NFC", "NFX", 1), `normalizer NFX: this normalizer is not supported`},
+		{"post-processor", string(byteLevelJSON(gpt2Pre, `{"type":"Wonder"}`)), `post_processor "Wonder" is not supported`},
 		{"id", `{"model":{"vocab":{"a":48},"merges":[]}}`, `token "a": id 48 is outside the 48 rows of the embedding`},
 		{"two of one id", `{"model":{"vocab":{"a":1,"b":1},"merges":[]}}`, `two tokens have the id 1`},
 		{"merge", `{"model":{"vocab":{"a":1},"merges":["a"]}}`, `merge 0 ["a"] is not a pair`},

@@ -47,21 +47,27 @@ func Tokenizer(f *gguf.File) (*tokenizer.Tokenizer, error) {
 		m.fail("key %q is missing: the file has no tokenizer", "tokenizer.ggml.model")
 	}
 	spm := v.Model == "llama"
-	def := func(id int32) int32 { // SentencePiece files may leave out the customary ids
-		if spm {
-			return id
-		}
-		return -1
+	customary := map[string][3]int32{"llama": {0, 1, 2}, "t5": {2, -1, 1}, "bert": {100, 101, 102}}
+	none := [3]int32{-1, -1, -1}
+	def, ok := customary[v.Model] // files of these models may leave them out
+	if !ok {
+		def = none
 	}
-	v.UNK, v.BOS, v.EOS = id("unknown_token_id", def(0)), id("bos_token_id", def(1)), id("eos_token_id", def(2))
-	v.EOT, v.PAD = id("eot_token_id", -1), id("padding_token_id", -1)
+	v.UNK, v.BOS, v.EOS = id("unknown_token_id", def[0]), id("bos_token_id", def[1]), id("eos_token_id", def[2])
+	v.EOT, v.PAD, v.SEP = id("eot_token_id", -1), id("padding_token_id", -1), id("seperator_token_id", -1)
+	if v.Model == "bert" && v.SEP >= 0 {
+		v.EOS = v.SEP // it ends every text
+	}
 	v.Infill = tokenizer.Infill{
 		Prefix: id("fim_pre_token_id", id("prefix_token_id", -1)), Suffix: id("fim_suf_token_id", id("suffix_token_id", -1)),
 		Middle: id("fim_mid_token_id", id("middle_token_id", -1)), Repository: id("fim_rep_token_id", -1), File: id("fim_sep_token_id", -1),
 	}
-	v.AddBOS = flag("add_bos_token", spm || v.Pre == "llama-bpe" || v.Pre == "llama3" || v.Pre == "llama-v3")
-	v.AddEOS = flag("add_eos_token", false)
+	bert := v.Model == "bert"
+	v.AddBOS = flag("add_bos_token", spm || bert || v.Model == "gemma4" || v.Model == "gpt2" && tokenizer.PreTokenizerAddsBOS(v.Pre))
+	v.AddEOS = flag("add_eos_token", bert || v.Model == "t5")
 	v.AddSpacePrefix = flag("add_space_prefix", spm)
+	v.Lowercase = flag("normalizer.lowercase", true)
+	v.StripAccents = flag("normalizer.strip_accents", v.Lowercase)
 	v.RemoveExtraWhitespaces = flag("remove_extra_whitespaces", false)
 	var err error
 	list := func(read func() error) {
@@ -73,6 +79,10 @@ func Tokenizer(f *gguf.File) (*tokenizer.Tokenizer, error) {
 	list(func() error { v.Scores, _, err = f.Float32s("tokenizer.ggml.scores"); return err })
 	list(func() error { v.Types, _, err = f.Int32s("tokenizer.ggml.token_type"); return err })
 	list(func() error { v.Merges, _, err = f.Strings("tokenizer.ggml.merges"); return err })
+	list(func() error { v.Charsmap, err = byteList(f, "tokenizer.ggml.precompiled_charsmap"); return err })
+	if text := m.text(tokenizer.DefinitionKey, ""); text != "" {
+		list(func() error { v.Definition, err = tokenizer.ParseDefinition(text); return err })
+	}
 	if m.err == nil && v.Model == "gpt2" && len(v.Merges) == 0 {
 		m.fail("key %q is missing: without it every byte would be a token of its own; convert the model again", "tokenizer.ggml.merges")
 	}
@@ -84,4 +94,17 @@ func Tokenizer(f *gguf.File) (*tokenizer.Tokenizer, error) {
 		return nil, fmt.Errorf("%s: %w", f.Path, err)
 	}
 	return t, nil
+}
+
+// byteList reads an array of bytes, signed or not.
+func byteList(f *gguf.File, key string) ([]byte, error) {
+	list, _, err := f.Int32s(key)
+	if len(list) == 0 || err != nil {
+		return nil, err
+	}
+	out := make([]byte, len(list))
+	for i, x := range list {
+		out[i] = byte(x)
+	}
+	return out, nil
 }

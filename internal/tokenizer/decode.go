@@ -8,21 +8,36 @@ import (
 // piece returns what a token stands for in text.
 func (t *Tokenizer) piece(id int32) string {
 	text := t.v.Tokens[id]
-	switch t.v.kind(id) {
-	case UserDefined:
-		return text
-	case Unknown, Control, Unused:
+	kind := t.v.kind(id)
+	switch {
+	case kind == Unknown || kind == Control || kind == Unused:
 		return ""
-	case Byte:
-		if b, ok := byteOf(text); ok && t.spm != nil {
+	case kind == UserDefined:
+		return text
+	case t.writing == inBytes:
+		return bytesOf(text)
+	case t.writing == escaped:
+		return unescape(text)
+	case kind == Byte || t.pipe != nil && t.pipe.byteTokens:
+		if b, ok := byteOf(text); ok {
 			return string([]byte{b})
 		}
 	}
-	if t.spm != nil {
+	if t.writing == spaced {
 		return strings.ReplaceAll(text, space, " ")
 	}
-	return bytesOf(text)
+	return text
 }
+
+// writing is how tokens write what they stand for.
+type writing uint8
+
+const (
+	spaced  writing = iota // ▁ for a space, <0x41> for a byte
+	inBytes                // GPT-2's characters for bytes
+	escaped                // rwkv: \n, \x41 and so on
+	plain
+)
 
 // Piece returns the bytes that the token stands for, in a slice of its own; they may be a part of a character. Control
 // and unknown tokens stand for nothing, or with special for their own text. An id outside the vocabulary is empty.

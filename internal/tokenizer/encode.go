@@ -1,22 +1,112 @@
 package tokenizer
 
-// maxCached bounds the words that an encoder remembers, in bytes: longer ones hardly ever come twice.
-const maxCached = 48
+import (
+	"strings"
+	"sync"
+	"unicode/utf8"
+)
+
+const (
+	// maxCached bounds the words that an encoder remembers, in bytes: longer ones hardly ever come twice.
+	maxCached = 48
+	// maxRemembered bounds how many words it remembers.
+	maxRemembered = 1 << 16
+)
 
 // encoder is the scratch space of one Encode.
 type encoder struct {
 	t      *Tokenizer
 	merger merger
+	bpe    bpeMerger
+	best   []best
 	out    []int32
 	seen   map[string]span // word -> where out already holds its tokens
+
+	steps []splitter
+	emit  []func(part string, start bool) // step -> what takes its parts
+	begin []bool                          // step -> whether its text stands at the begin of all
 }
 
 type span struct{ start, end int }
 
+// wordEncoder appends the tokens of a word to e.out.
+type wordEncoder interface{ encode(e *encoder, word string) }
+
+var encoders = sync.Pool{New: func() any { return new(encoder) }}
+
 // Encode returns the tokens of text. addSpecial adds BOS and EOS as the vocabulary says; parseSpecial recognises
 // the texts of control tokens in text, so it is for templates, not for what a user typed.
 func (t *Tokenizer) Encode(text string, addSpecial, parseSpecial bool) []int32 {
-	e := &encoder{t: t, seen: map[string]span{}, out: make([]int32, 0, len(text)/4+2)}
+	e := encoders.Get().(*encoder)
+	e.prepare(t, len(text))
+	if t.pipe != nil {
+		e.pipeline(t.pipe, text, addSpecial, parseSpecial)
+	} else {
+		e.file(text, addSpecial, parseSpecial)
+	}
+	out := e.out
+	e.out, e.t = nil, nil
+	encoders.Put(e)
+	return out
+}
+
+// prepare readies scratch space that may have served another tokenizer.
+func (e *encoder) prepare(t *Tokenizer, size int) {
+	e.t, e.out = t, make([]int32, 0, size/4+2)
+	if e.seen == nil || len(e.seen) > 1<<10 {
+		e.seen = map[string]span{}
+	}
+	clear(e.seen)
+	e.steps = t.split
+	e.begin = append(e.begin[:0], make([]bool, len(e.steps)+1)...)
+	for i := len(e.emit); i <= len(e.steps); i++ {
+		e.emit = append(e.emit, func(part string, start bool) {
+			e.begin[i] = start && (i == 0 || e.begin[i-1])
+			e.cut(i, part)
+		})
+	}
+}
+
+// cut hands a part to a step, or after the last to the model.
+func (e *encoder) cut(step int, part string) {
+	switch {
+	case part == "":
+	case step == len(e.steps):
+		e.t.model.encode(e, part)
+	default:
+		e.steps[step](part, e.begin[step], e.emit[step+1])
+	}
+}
+
+// pipeline encodes as a Definition says.
+func (e *encoder) pipeline(p *pipeline, text string, addSpecial, parseSpecial bool) {
+	if addSpecial {
+		e.out = append(e.out, p.before...)
+	}
+	p.raw.cut(replaceInvalid(text, false), parseSpecial, func(part string, id int32, first bool) {
+		if id >= 0 {
+			e.out = append(e.out, id)
+			return
+		}
+		for _, normalize := range p.normalize {
+			part = normalize(part)
+		}
+		p.normalized.cut(part, parseSpecial, func(part string, id int32, start bool) {
+			if id >= 0 {
+				e.out = append(e.out, id)
+			} else {
+				e.emit[0](part, first && start)
+			}
+		})
+	})
+	if addSpecial {
+		e.out = append(e.out, p.after...)
+	}
+}
+
+// file encodes as llama.cpp does with a GGUF file's vocabulary.
+func (e *encoder) file(text string, addSpecial, parseSpecial bool) {
+	t := e.t
 	if addSpecial && t.v.AddBOS {
 		e.out = append(e.out, t.v.BOS)
 	}
@@ -28,25 +118,50 @@ func (t *Tokenizer) Encode(text string, addSpecial, parseSpecial bool) []int32 {
 		case t.spm != nil:
 			e.sentencePiece(f.text, t.v.AddSpacePrefix && afterSpecial)
 		default:
-			t.bpe.split(f.text, e.byteLevelWord)
+			part := replaceInvalid(f.text, true)
+			if t.prepare != nil {
+				part = t.prepare(part)
+			}
+			e.emit[0](part, true)
 		}
 		afterSpecial = f.id >= 0
 	}
 	if addSpecial && t.v.AddEOS {
 		e.out = append(e.out, t.v.EOS)
 	}
-	return e.out
 }
 
 // word appends the tokens of word, which no merge leaves: encode's, or those of the same word before.
 func (e *encoder) word(word string, encode func(word string)) {
+	if len(word) > maxCached {
+		encode(word)
+		return
+	}
 	if s, ok := e.seen[word]; ok {
 		e.out = append(e.out, e.out[s.start:s.end]...)
 		return
 	}
 	start := len(e.out)
 	encode(word)
-	if len(word) <= maxCached {
+	if len(e.seen) < maxRemembered {
 		e.seen[word] = span{start, len(e.out)}
 	}
+}
+
+// replaceInvalid writes U+FFFD for what is not UTF-8: for each longest begin of a character, as decoders do before
+// Hugging Face's library sees a text, or for each byte, as llama.cpp does.
+func replaceInvalid(text string, each bool) string {
+	if utf8.ValidString(text) {
+		return text
+	}
+	var b strings.Builder
+	for text != "" {
+		r, n := utf8.DecodeRuneInString(text)
+		if r == utf8.RuneError && n == 1 && !each {
+			n = subpart([]byte(text[:min(len(text), utf8.UTFMax)]))
+		}
+		b.WriteRune(r)
+		text = text[n:]
+	}
+	return b.String()
 }

@@ -1,296 +1,158 @@
 package tokenizer
 
-import (
-	"fmt"
-	"strings"
-	"unicode"
-	"unicode/utf8"
-)
+import "strings"
 
-// A splitter cuts text into the words within which bytes are merged, from left to right, leaving nothing out.
-type splitter func(text string, emit func(word string))
-
+// preTokenization is what the name of a GGUF file's pre-tokenizer says.
 type preTokenization struct {
-	split      splitter
-	wholeWords bool // a word that is a token is that token, whatever the merges say
+	patterns   []string // each cuts what the ones before it left: matches by themselves, and what lies between them
+	wholeWords bool     // a word that is a token is that token, whatever the merges say
+	characters bool     // tokens are written in plain characters, with ▁ for a space, not in GPT-2's for bytes
+	lines      bool     // a run of newlines that is a token is that token
+	addBOS     bool     // unless the file says otherwise
 }
 
-// preTokenizer finds the splitter that tokenizer.ggml.pre names. Each is the regular expression of the model that
-// it was made for, scanned by hand.
-func preTokenizer(name string) (preTokenization, error) {
+// Parts of the expressions that models share.
+const (
+	contractions = `(?i:'s|'t|'re|'ve|'m|'ll|'d)`
+	letters      = `[^\r\n\p{L}\p{N}]?\p{L}+`
+	ending       = `|\s*[\r\n]+|\s+(?!\S)|\s+`
+	marks        = ` ?[^\s\p{L}\p{N}]+[\r\n]*` + ending
+	slashMarks   = ` ?[^\s\p{L}\p{N}]+[\r\n/]*` + ending
+	upper        = `[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]`
+	lower        = `[\p{Ll}\p{Lm}\p{Lo}\p{M}]`
+	lead         = `[^\r\n\p{L}\p{N}]?`
+	cased        = lead + upper + `*` + lower + `+|` + lead + upper + `+` + lower + `*`
+	casedShort   = lead + upper + `*` + lower + `+` + contractions + `?|` + lead + upper + `+` + lower + `*` + contractions + `?`
+	asciiMarks   = `[!"#$%&'()*+,\-./:;<=>?@\[\\\]^_` + "`" + `{|}~]`
+	marked       = asciiMarks + `[A-Za-z]+|[^\r\n\p{L}\p{P}\p{S}]?[\p{L}\p{M}]+| ?[\p{P}\p{S}]+[\r\n]*` + ending
+	kana         = `[一-龥぀-ゟ゠-ヿ]+`
+	han          = `&&[^\p{Han}]]`
+
+	llama3Expression = contractions + `|` + letters + `|\p{N}{1,3}|` + marks
+	qwen2Expression  = contractions + `|` + letters + `|\p{N}|` + marks
+	gpt4oExpression  = casedShort + `|\p{N}{1,3}|` + slashMarks
+	bloomExpression  = ` ?[^(\s|.,!?…。，、।۔،)]+`
+	lines            = `[^\n]+|[\n]+`
+	latin            = `\s?[` +
+		`A-Za-z\x{B5}\x{C0}-\x{D6}\x{D8}-\x{F6}\x{F8}-\x{1BA}\x{1BC}-\x{1BF}\x{1C4}-\x{293}\x{295}-\x{2AF}\x{370}-\x{373}\x{376}\x{377}` +
+		`\x{37B}-\x{37D}\x{37F}\x{386}\x{388}-\x{38A}\x{38C}\x{38E}-\x{3A1}\x{3A3}-\x{3F5}\x{3F7}-\x{481}\x{48A}-\x{52F}\x{531}-\x{556}` +
+		`\x{10A0}-\x{10C5}\x{13A0}-\x{13F5}\x{13F8}-\x{13FD}\x{1C90}-\x{1CBA}\x{1CBD}-\x{1CBF}\x{1D00}-\x{1D2B}\x{1D6B}-\x{1D77}\x{1D79}-` +
+		`\x{1D9A}\x{1E00}-\x{1F15}\x{1F18}-\x{1F1D}\x{1F20}-\x{1F45}\x{1F48}-\x{1F4D}\x{1F50}-\x{1F57}\x{1F59}\x{1F5B}\x{1F5D}\x{1F5F}-` +
+		`\x{1F7D}\x{1F80}-\x{1FB4}\x{1FB6}-\x{1FBC}\x{1FBE}\x{1FC2}-\x{1FC4}\x{1FC6}-\x{1FCC}\x{1FD0}-\x{1FD3}\x{1FD6}-\x{1FDB}\x{1FE0}-` +
+		`\x{1FEC}\x{1FF2}-\x{1FF4}\x{1FF6}-\x{1FFC}\x{2102}\x{2107}\x{210A}-\x{2113}\x{2115}\x{2119}-\x{211D}\x{2124}\x{2126}\x{2128}` +
+		`\x{212A}-\x{212D}\x{212F}-\x{2134}\x{2139}\x{213C}-\x{213F}\x{2145}-\x{2149}\x{214E}\x{2183}\x{2184}\x{2C00}-\x{2C7B}\x{2C7E}-` +
+		`\x{2CE4}\x{2CEB}-\x{2CEE}\x{2CF2}\x{2CF3}\x{A640}-\x{A66D}\x{A680}-\x{A69B}\x{A722}-\x{A76F}\x{A771}-\x{A787}\x{A78B}-\x{A78E}` +
+		`\x{AB70}-\x{ABBF}\x{FB00}-\x{FB06}\x{FB13}-\x{FB17}\x{FF21}-\x{FF3A}\x{FF41}-\x{FF5A}\x{10400}-\x{1044F}\x{104B0}-\x{104D3}` +
+		`\x{104D8}-\x{104FB}\x{10C80}-\x{10CB2}\x{10CC0}-\x{10CF2}\x{118A0}-\x{118DF}\x{1E900}-\x{1E943}` +
+		`]+`
+)
+
+// preTokenizer finds what tokenizer.ggml.pre names, and whether it is known. The names are llama.cpp's; the expressions
+// are those of the tokenizer.json of the model that a name was made for, also where llama.cpp computes something near it.
+func preTokenizer(name string) (*preTokenization, bool) {
+	one := func(patterns ...string) (*preTokenization, bool) { return &preTokenization{patterns: patterns}, true }
+	whole := func(addBOS bool, patterns ...string) (*preTokenization, bool) {
+		return &preTokenization{patterns: patterns, wholeWords: true, addBOS: addBOS}, true
+	}
 	switch name {
 	case "", "default":
-		return preTokenization{split: splitDefault}, nil
-	case "gpt-2", "phi-2", "mpt", "olmo", "jais", "roberta-bpe":
-		return preTokenization{split: each(nextGPT2)}, nil
+		return defaultPre(), true
+	case "gpt-2", "phi-2", "jina-es", "jina-de", "gigachat", "jina-v2-es", "jina-v2-de", "a.x-4.0", "mellum", "modern-bert", "mpt", "olmo", "jais",
+		"trillion", "granite-docling", "exaone4", "jina-v1-en", "jina-v2-code", "roberta-bpe":
+		return one(gpt2Expression)
+	case "llama3", "llama-v3", "llama-bpe", "falcon3", "falcon-h1", "pixtral", "midm-2.0", "lfm2", "jina-v5-nano":
+		return whole(true, llama3Expression)
+	case "dbrx", "smaug-bpe", "glm4", "chatglm-bpe":
+		return one(llama3Expression)
+	case "minicpm5":
+		return whole(false, `\p{N}{1,3}`, contractions+`|`+letters+`|\p{N}+|`+marks)
+	case "jais-2":
+		spaces := `|\s{512}(?!\S)|\s{256}(?!\S)|\s{128}(?!\S)|\s{64}(?!\S)|\s{32}(?!\S)|\s{16}(?!\S)|\s{8}(?!\S)|\s{4}(?!\S)|\s{1,2}(?!\S)|\s{1}`
+		return one(contractions + `|` + letters + `|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+` + spaces)
+	case "qwen2", "deepseek-r1-qwen", "kormo", "f2llmv2", "stablelm2", "hunyuan", "solar-open", "megrez", "grok-2":
+		return one(qwen2Expression)
+	case "qwen35":
+		return one(contractions + `|[^\r\n\p{L}\p{N}]?[\p{L}\p{M}]+|\p{N}| ?[^\s\p{L}\p{M}\p{N}]+[\r\n]*` + ending)
+	case "laguna":
+		return one(lines, qwen2Expression)
+	case "seed-coder":
+		return one(contractions + `|` + letters + `|\p{N}{1}| ?[^\s\p{L}\p{N}\r\n]+` + ending)
+	case "bailingmoe", "bailingmoe2", "llada-moe":
+		return one(`'(?i:[sdmt]|ll|ve|re)|[^\r\n\p{L}\p{N}]?+\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]++[\r\n]*|\s*[\r\n]|\s+(?!\S)|\s+`)
+	case "exaone-moe":
+		return one(contractions + `|[^\r\n\p{L}\p{N}]?(?:\p{L}\p{M}*(?: \p{L}\p{M}*)*)+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n/]?|\s*[\r\n]|\s+(?!\S)|\s+`)
+	case "gpt-4o", "llama4", "kanana2", "talkie", "minimax-m2":
+		return one(gpt4oExpression)
+	case "granite-embed-multi-97m":
+		return whole(false, gpt4oExpression)
+	case "tiny_aya", "cohere2moe":
+		return one(`\d{1,3}(?=(?:\d{3})*\b)`, gpt4oExpression)
+	case "tekken":
+		return whole(true, cased+`|\p{N}|`+slashMarks)
+	case "youtu":
+		p, _ := whole(false, `[가-힣ㄱ-ㆎ]+|[！…“”‘’—：；，、-〿︰-﹏]+|[ㄅ-ㄯ]+|`+kana, casedShort+`|\p{N}|`+slashMarks)
+		return p, true
+	case "kimi-k2":
+		upperHan, lowerHan := strings.TrimSuffix(upper, "]")+han, strings.TrimSuffix(lower, "]")+han
+		return one(`[\p{Han}]+|` + lead + upperHan + `*` + lowerHan + `+` + contractions + `?|` + lead + upperHan + `+` + lowerHan + `*` + contractions +
+			`?|\p{N}{1,3}|` + marks)
+	case "deepseek-llm":
+		return one(`[\r\n]`, latin, `\s?[!-/:-~！-／：-～‘-‟　-。]+`, `\s+$`, `[一-龥ࠀ-一가-퟿]+`, `\p{N}+`)
+	case "deepseek-coder":
+		return one(`[\r\n]`, `\s?\p{L}+`, `\s?\p{P}+`, `[一-龥ࠀ-一가-퟿]+`, `\p{N}`)
+	case "deepseek-v3", "hunyuan-dense", "joyai-llm":
+		return one(`\p{N}{1,3}`, kana, marked)
+	case "afmoe":
+		return one(`\p{N}{1,3}(?=(?:\p{N}{3})*(?!\p{N}))`,
+			`[一-鿿㐀-䶿豈-﫿぀-ゟ゠-ヿ･-ﾟ⼀-⿟เ-๿຀-໿ក-៿က-႟ꩠ-ꩿꧠ-꧿가-힯ᄀ-ᇿ]+`, marked)
 	case "falcon":
-		return preTokenization{split: splitFalcon}, nil
-	case "starcoder", "refact", "command-r", "smollm", "codeshell", "exaone":
-		return preTokenization{split: splitDigits}, nil
-	case "llama-bpe", "llama3", "llama-v3", "falcon3", "pixtral":
-		return preTokenization{split: each(nextLlama3), wholeWords: true}, nil
-	case "qwen2", "deepseek-r1-qwen", "stablelm2":
-		return preTokenization{split: each(nextQwen2)}, nil
+		return one("[\\p{P}\\$\\+<=>\\^~\\|`]+", gpt2Expression, `[0-9][0-9][0-9]`)
+	case "starcoder", "refact", "command-r", "smollm", "codeshell", "exaone", "minerva-7b", "mellum2":
+		return one(`\p{N}`, gpt2Expression)
+	case "poro-chat", "bloom", "gpt3-finnish":
+		return one(bloomExpression)
+	case "viking":
+		return one(bloomExpression, `\p{N}`)
+	case "chameleon":
+		return &preTokenization{addBOS: true, patterns: []string{`<sentinel:[0-9]+>`, `(IMGIMG)((A|B|C|D|E|F|G|H|I){1,4})Z`, `([\t\n]|    |  )`, `\p{N}`,
+			"[\\p{P}!-/:-@\\[-`{-~]", gpt2Expression}}, true
+	case "superbpe":
+		return one(`\p{N}+`, `(?=(\d{3})+(?!\d))`)
+	case "gemma4", "granite-embed-multi-311m":
+		return &preTokenization{patterns: []string{lines}, characters: true, lines: true, addBOS: true}, true
+	case "sarvam-moe":
+		return &preTokenization{patterns: []string{lines}, characters: true}, true
+	case "whitespace":
+		return &preTokenization{patterns: []string{`\S+`}, characters: true}, true
 	}
-	return preTokenization{}, fmt.Errorf("pre-tokenizer %q is not supported; supported are default, gpt-2, falcon, llama-bpe, qwen2, smollm", name)
+	return defaultPre(), false
 }
 
-// each splits by the length of the next word of a text that is not empty.
-func each(next func(text string) int) splitter {
-	return func(text string, emit func(string)) {
-		for text != "" {
-			n := next(text)
-			emit(text[:n])
-			text = text[n:]
-		}
-	}
+func defaultPre() *preTokenization {
+	return &preTokenization{patterns: []string{`[\p{P}\$\+<=>\^~\|]+`, gpt2Expression, `\p{N}+`, `[0-9][0-9][0-9]`}}
 }
 
-// class is what the expressions tell characters apart by.
-type class uint8
-
-const (
-	other  class = iota
-	letter       // \p{L}
-	number       // \p{N}
-	blank        // \s: Unicode's White_Space
-)
-
-// first returns the class of the first character and its length; length 0 at the end. Bytes that are not UTF-8 are other.
-func first(text string) (class, int) {
-	if text == "" {
-		return other, 0
-	}
-	if c := text[0]; c < utf8.RuneSelf {
-		switch {
-		case 'a' <= c|0x20 && c|0x20 <= 'z':
-			return letter, 1
-		case '0' <= c && c <= '9':
-			return number, 1
-		case c == ' ' || '\t' <= c && c <= '\r':
-			return blank, 1
-		}
-		return other, 1
-	}
-	r, n := utf8.DecodeRuneInString(text)
-	switch {
-	case unicode.IsLetter(r):
-		return letter, n
-	case unicode.IsNumber(r):
-		return number, n
-	case unicode.IsSpace(r):
-		return blank, n
-	}
-	return other, n
+// KnownPreTokenizer reports whether tokenizer.ggml.pre is a name whose expressions are known; what is unknown is cut by
+// the default ones.
+func KnownPreTokenizer(name string) bool {
+	_, ok := preTokenizer(name)
+	return ok
 }
 
-// run returns the length of the characters of class c at the text's begin, at most limit of them (0: all).
-func run(text string, c class, limit int) int {
-	end := 0
-	for count := 0; limit == 0 || count < limit; count++ {
-		k, n := first(text[end:])
-		if n == 0 || k != c {
-			break
-		}
-		end += n
-	}
-	return end
+// PreTokenizerAddsBOS reports whether files with that pre-tokenizer mean a text to begin with BOS unless they say otherwise.
+func PreTokenizerAddsBOS(name string) bool {
+	p, _ := preTokenizer(name)
+	return p.addBOS
 }
 
-// nextGPT2 returns the next match of (GPT-2, encoder.py)
-//
-//	's|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+
-func nextGPT2(text string) int {
-	if n := contraction(text, false); n > 0 {
-		return n
-	}
-	lead := 0
-	if text[0] == ' ' {
-		lead = 1
-	}
-	if k, n := first(text[lead:]); n > 0 && k != blank {
-		return lead + run(text[lead:], k, 0)
-	}
-	return blanks(text)
-}
-
-// nextLlama3 returns the next match of (Llama 3, tokenizer.py)
-//
-//	(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+
-func nextLlama3(text string) int { return nextByDigits(text, 3) }
-
-// nextQwen2 is nextLlama3 with \p{N} in place of \p{N}{1,3} (Qwen2, tokenizer.json).
-func nextQwen2(text string) int { return nextByDigits(text, 1) }
-
-// nextByDigits returns the next match of Llama 3's expression with at most so many digits together.
-func nextByDigits(text string, digits int) int {
-	if n := contraction(text, true); n > 0 {
-		return n
-	}
-	k, n := first(text)
-	switch {
-	case k == letter:
-		return run(text, letter, 0)
-	case k == number:
-		return run(text, number, digits)
-	case text[0] != '\r' && text[0] != '\n':
-		if letters := run(text[n:], letter, 0); letters > 0 {
-			return n + letters
+func (p *preTokenization) splitters() ([]splitter, error) {
+	var out []splitter
+	for _, pattern := range p.patterns {
+		s, err := patternSplitter(&Pattern{Regex: &pattern}, "Isolated", false)
+		if err != nil {
+			return nil, err
 		}
+		out = append(out, s)
 	}
-	lead := 0
-	if text[0] == ' ' {
-		lead = 1
-	}
-	if n := run(text[lead:], other, 0); n > 0 {
-		n += lead
-		for n < len(text) && (text[n] == '\r' || text[n] == '\n') {
-			n++
-		}
-		return n
-	}
-	if end := strings.LastIndexAny(text[:run(text, blank, 0)], "\r\n"); end >= 0 {
-		return end + 1
-	}
-	return blanks(text)
-}
-
-// contraction returns the length of 's 't 're 've 'm 'll 'd at the text's begin, 0 if none is there.
-func contraction(text string, anyCase bool) int {
-	if len(text) < 2 || text[0] != '\'' {
-		return 0
-	}
-	at := func(i int) byte {
-		if i >= len(text) {
-			return 0
-		}
-		if c := text[i]; anyCase && 'A' <= c && c <= 'Z' {
-			return c | 0x20
-		}
-		return text[i]
-	}
-	switch at(1) {
-	case 's', 't', 'm', 'd':
-		return 2
-	case 'r', 'v':
-		if at(2) == 'e' {
-			return 3
-		}
-	case 'l':
-		if at(2) == 'l' {
-			return 3
-		}
-	}
-	return 0
-}
-
-// blanks returns the match of \s+(?!\S)|\s+ on a text that begins with a blank: all of them at the text's end, else all
-// but the last, which belongs to the word after it.
-func blanks(text string) int {
-	end, last := 0, 0
-	for {
-		k, n := first(text[end:])
-		if n == 0 {
-			return end
-		}
-		if k != blank {
-			break
-		}
-		last, end = end, end+n
-	}
-	if last > 0 {
-		return last
-	}
-	return end
-}
-
-// splitFalcon cuts out punctuation, splits what that leaves by GPT-2's expression, and cuts out of each word the
-// groups of three ASCII digits, from the left (Falcon, tokenizer.json).
-func splitFalcon(text string, emit func(string)) {
-	words := each(nextGPT2)
-	for text != "" {
-		n := sameRun(text, falconPunctuation)
-		words(text[:n], func(word string) { digitGroups(word, emit) })
-		text = text[n:]
-	}
-}
-
-// splitDefault is what llama.cpp does for files that name no pre-tokenizer: splitFalcon, but for the backtick, and with \p{N}+ cut
-// out of each word before its groups of digits.
-func splitDefault(text string, emit func(string)) {
-	words := each(nextGPT2)
-	for text != "" {
-		n := sameRun(text, defaultPunctuation)
-		words(text[:n], func(word string) {
-			for word != "" {
-				n := sameRun(word, unicode.IsNumber)
-				digitGroups(word[:n], emit)
-				word = word[n:]
-			}
-		})
-		text = text[n:]
-	}
-}
-
-// digitGroups cuts groups of three ASCII digits out of word, from the left.
-func digitGroups(word string, emit func(string)) {
-	rest := 0
-	for i := 0; i+3 <= len(word); {
-		if !digit(word[i]) || !digit(word[i+1]) || !digit(word[i+2]) {
-			i++
-			continue
-		}
-		if rest < i {
-			emit(word[rest:i])
-		}
-		emit(word[i : i+3])
-		i += 3
-		rest = i
-	}
-	if rest < len(word) {
-		emit(word[rest:])
-	}
-}
-
-func digit(c byte) bool { return '0' <= c && c <= '9' }
-
-// defaultPunctuation is [\p{P}$+<=>^~|].
-func defaultPunctuation(r rune) bool {
-	return unicode.IsPunct(r) || strings.ContainsRune("$+<=>^~|", r)
-}
-
-// falconPunctuation is [\p{P}$+<=>^~|`].
-func falconPunctuation(r rune) bool { return r == '`' || defaultPunctuation(r) }
-
-// sameRun returns the length of the characters at the text's begin that all fulfil is, or all do not.
-func sameRun(text string, is func(rune) bool) int {
-	want := -1
-	for i, r := range text {
-		have := 0
-		if is(r) {
-			have = 1
-		}
-		if want < 0 {
-			want = have
-		}
-		if have != want {
-			return i
-		}
-	}
-	return len(text)
-}
-
-// splitDigits cuts out every \p{N} by itself and splits the rest by GPT-2's expression (StarCoder, tokenizer.json).
-func splitDigits(text string, emit func(string)) {
-	words := each(nextGPT2)
-	for text != "" {
-		if n := run(text, number, 1); n > 0 {
-			emit(text[:n])
-			text = text[n:]
-			continue
-		}
-		n := sameRun(text, unicode.IsNumber)
-		words(text[:n], emit)
-		text = text[n:]
-	}
+	return out, nil
 }

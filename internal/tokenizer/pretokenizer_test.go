@@ -83,7 +83,11 @@ func TestPreTokenizers(t *testing.T) {
 		"1", "12", "345", "6789", "٣", "½", "Ⅷ", ".", "...", "!?", "_", "$", "+", "=", "`", "€", "🦙", "្", "\u200d", "<|", "«",
 	}
 	for name, define := range want {
-		pre, err := preTokenizer(name)
+		pre, known := preTokenizer(name)
+		if !known {
+			t.Fatalf("%s is not known", name)
+		}
+		steps, err := pre.splitters()
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -93,7 +97,17 @@ func TestPreTokenizers(t *testing.T) {
 				text.WriteString(parts[rng.IntN(len(parts))])
 			}
 			var got []string
-			pre.split(text.String(), func(w string) { got = append(got, w) })
+			var cut func(step int, text string)
+			cut = func(step int, text string) {
+				if step == len(steps) {
+					got = append(got, text)
+					return
+				}
+				steps[step](text, true, func(part string, _ bool) { cut(step+1, part) })
+			}
+			if text.Len() > 0 {
+				cut(0, text.String())
+			}
 			if expected := define(text.String()); !slices.Equal(got, expected) {
 				t.Fatalf("%s (seed %d): %q:\n got %q\nwant %q", name, seed, text.String(), got, expected)
 			}
@@ -101,9 +115,25 @@ func TestPreTokenizers(t *testing.T) {
 	}
 }
 
-func TestUnknownPreTokenizer(t *testing.T) {
-	v := bytesVocab("made-up")
-	if _, err := New(v); err == nil || !strings.Contains(err.Error(), `"made-up"`) || !strings.Contains(err.Error(), "llama-bpe") {
-		t.Errorf("error %v names neither the pre-tokenizer nor the supported ones", err)
+// TestNamedPreTokenizers: every name that llama.cpp 3f545bec knows has expressions that compile; another name means the
+// default's.
+func TestNamedPreTokenizers(t *testing.T) {
+	for _, name := range strings.Fields(`default minicpm5 llama3 llama-v3 llama-bpe falcon3 falcon-h1 pixtral midm-2.0 lfm2 jina-v5-nano deepseek-llm
+		deepseek-coder deepseek-v3 youtu falcon mpt starcoder gpt-2 phi-2 jina-es jina-de gigachat jina-v2-es jina-v2-de a.x-4.0 mellum modern-bert
+		jais-2 gemma4 granite-embed-multi-311m sarvam-moe jina-v1-en jina-v2-code roberta-bpe whitespace refact command-r qwen2 deepseek-r1-qwen kormo
+		f2llmv2 qwen35 stablelm2 olmo dbrx smaug-bpe poro-chat glm4 chatglm-bpe viking jais tekken smollm codeshell bloom gpt3-finnish exaone exaone4
+		exaone-moe chameleon minerva-7b megrez gpt-4o llama4 kanana2 talkie granite-embed-multi-97m tiny_aya cohere2moe superbpe trillion
+		granite-docling bailingmoe bailingmoe2 llada-moe seed-coder hunyuan hunyuan-dense joyai-llm kimi-k2 grok-2 afmoe laguna minimax-m2 solar-open
+		mellum2`) {
+		if pre, known := preTokenizer(name); !known {
+			t.Errorf("%s is not known", name)
+		} else if _, err := pre.splitters(); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	tok, other := mustNew(t, bytesVocab("made-up")), mustNew(t, bytesVocab("default"))
+	text := "a12345 b... $x"
+	if got, want := tok.Encode(text, false, false), other.Encode(text, false, false); KnownPreTokenizer("made-up") || !slices.Equal(got, want) {
+		t.Errorf("an unknown pre-tokenizer gives %v, the default %v", got, want)
 	}
 }

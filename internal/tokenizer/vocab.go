@@ -1,11 +1,14 @@
-// Package tokenizer turns text into token ids and back: SentencePiece's BPE with byte fallback ("llama") and
-// byte-level BPE ("gpt2"), from a vocabulary as GGUF describes it. A Tokenizer is immutable and safe for concurrent use.
+// Package tokenizer turns text into token ids and back. What it does with a text follows from a GGUF file's keys, as in
+// llama.cpp, or from a Definition, the rest of a tokenizer.json, as in Hugging Face's library. A Tokenizer is immutable
+// and safe for concurrent use.
 package tokenizer
 
 import (
 	"errors"
 	"fmt"
 	"math"
+	"slices"
+	"strings"
 )
 
 // Kinds of token, numbered as in GGUF's tokenizer.ggml.token_type and SentencePiece's model file.
@@ -20,21 +23,30 @@ const (
 
 // Vocab is a vocabulary as a model file describes it; the index in Tokens is the token's id.
 type Vocab struct {
-	Model  string    // "llama": SentencePiece; "gpt2": byte-level BPE
+	Model  string    // as in tokenizer.ggml.model
 	Pre    string    // gpt2: name of the pre-tokenizer (tokenizer.ggml.pre); empty is "default"
-	Tokens []string  // gpt2: bytes written as GPT-2's printable characters; llama: U+2581 for a space
-	Scores []float32 // llama: one a token, the highest merges first; gpt2: ignored
+	Tokens []string  // gpt2: bytes written as GPT-2's printable characters; llama, t5, gemma4: U+2581 for a space; bert: before what begins a word
+	Scores []float32 // llama, t5: one a token, the highest merges first or is the likeliest; others: ignored
 	Types  []int32   // one a token: 1 normal 2 unknown 3 control 4 user-defined 5 unused 6 byte; empty: all normal
-	Merges []string  // gpt2: "left right", the first merges first
+	Merges []string  // gpt2, gemma4: "left right", the first merges first
+
+	// Definition is the rest of the tokenizer.json that the vocabulary is from. Where it is there, text is encoded as it
+	// says; nil: as llama.cpp encodes a file with these keys.
+	Definition *Definition
 
 	BOS, EOS, UNK, EOT, PAD int32 // -1: none
+	SEP                     int32 // bert: after a text
+
+	// Charsmap is SentencePiece's precompiled normalization (t5), Lowercase and StripAccents are those of bert.
+	Charsmap                []byte
+	Lowercase, StripAccents bool
 
 	Infill Infill // those that the file names, the others -1; zero: it names none
 
 	AddBOS, AddEOS bool // what Encode adds around a text when asked for special tokens
 	AddSpacePrefix bool // llama: a space is put before the text and before what follows a special token
-	// RemoveExtraWhitespaces is recorded by converters. Neither model applies it: runs of spaces carry meaning in
-	// code, and llama.cpp keeps them for these two models too.
+	// RemoveExtraWhitespaces makes one space of several. Only t5 applies it: for llama, where runs of spaces carry meaning
+	// in code, llama.cpp keeps them too.
 	RemoveExtraWhitespaces bool
 }
 
@@ -46,9 +58,16 @@ type Tokenizer struct {
 	pieces   []string // id -> the bytes it stands for; empty for control, unknown and unused tokens
 	eog      map[int32]bool
 
-	spm *sentencePiece // model "llama"
-	bpe *byteLevel     // model "gpt2"
+	pipe    *pipeline           // of a Definition; nil without one
+	spm     *sentencePiece      // model "llama" without a Definition; then the rest is nil
+	prepare func(string) string // without a Definition: what is done to text between special tokens; nil: nothing
+	split   []splitter
+	model   wordEncoder
+	writing writing
 }
+
+// models lists the values of tokenizer.ggml.model that New takes.
+var models = []string{"llama", "gpt2", "bert", "t5", "gemma4", "whitespace", "rwkv"}
 
 // New checks v, which may come from a hostile file, and builds its tokenizer. It keeps v's slices: don't change them.
 func New(v Vocab) (*Tokenizer, error) {
@@ -62,10 +81,10 @@ func New(v Vocab) (*Tokenizer, error) {
 		}
 	}
 	var err error
-	if v.Model == "llama" {
-		t.spm, err = newSentencePiece(&t.v, t.ids)
+	if v.Definition != nil {
+		err = t.define(v.Definition)
 	} else {
-		t.bpe, err = newByteLevel(&t.v, t.ids)
+		err = t.follow()
 	}
 	if err != nil {
 		return nil, fmt.Errorf("tokenizer: %w", err)
@@ -83,15 +102,15 @@ func New(v Vocab) (*Tokenizer, error) {
 func (v *Vocab) check() error {
 	n := len(v.Tokens)
 	switch {
-	case v.Model != "llama" && v.Model != "gpt2":
-		return fmt.Errorf("model %q is not supported; supported are llama, gpt2", v.Model)
+	case !slices.Contains(models, v.Model):
+		return fmt.Errorf("model %q is not supported; supported are %s", v.Model, strings.Join(models, ", "))
 	case n == 0:
 		return errors.New("the vocabulary has no tokens")
 	case n > math.MaxInt32/2:
 		return fmt.Errorf("%d tokens are too many", n)
 	case len(v.Types) != 0 && len(v.Types) != n:
 		return fmt.Errorf("%d token types for %d tokens", len(v.Types), n)
-	case v.Model == "llama" && len(v.Scores) != n:
+	case (v.Model == "llama" || v.Model == "t5") && len(v.Scores) != n:
 		return fmt.Errorf("%d scores for %d tokens", len(v.Scores), n)
 	}
 	for id, kind := range v.Types {
@@ -108,6 +127,7 @@ func (v *Vocab) check() error {
 		{"UNK", v.UNK},
 		{"EOT", v.EOT},
 		{"PAD", v.PAD},
+		{"separator", v.SEP},
 		{"infill prefix", v.Infill.Prefix},
 		{"infill suffix", v.Infill.Suffix},
 		{"infill middle", v.Infill.Middle},

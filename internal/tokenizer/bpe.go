@@ -1,0 +1,419 @@
+package tokenizer
+
+import (
+	"fmt"
+	"math"
+	"strings"
+	"sync/atomic"
+	"unicode/utf8"
+)
+
+// bpe merges the bytes or characters of a word to tokens (Sennrich et al., Neural Machine Translation of Rare Words
+// with Subword Units, 2016). Its symbols are numbered like the tokens; those of merges that are no tokens, which only
+// GGUF files have, have numbers beyond.
+type bpe struct {
+	raw    bool             // words are bytes and ids has tokens by the bytes they stand for; else by their text
+	bytes  [256]int32       // raw: byte -> symbol
+	ids    map[string]int32 // what a word may be found under as a whole
+	merges *pairTable       // left, right -> line in the list, what they become
+	size   int              // tokens
+
+	whole    bool       // a word that is a token is that token, whatever the merges say
+	fallback bool       // a character that is no token becomes its bytes' tokens
+	byteIDs  [256]int32 // of fallback; -1: none
+	unknown  int32      // for what has no token, -1: left out
+	fuse     bool       // unknown characters in a row become one token
+	prefix   string     // before the characters of a word but the first, when they are looked up
+	suffix   string     // after the last
+	pairs    *pairs     // characters side by side in what merges make; nil: words are not cut
+
+	alone []uint32 // token -> whether merging its own text gives it: 0 not known, 1 yes, 2 no; atomic
+}
+
+// Whether a token is what its own text is merged to.
+const (
+	aloneUnknown uint32 = iota
+	aloneYes
+	aloneNo
+)
+
+// symbol numbers of a word's parts while they are merged, parallel slices by position.
+type bpeMerger struct {
+	ids, starts []int32
+	ranks, made []int32 // of the pair with the next symbol: line in the list (noMerge: none), what it becomes
+	next, prev  []int32
+	queue       rankQueue
+}
+
+const noMerge = math.MaxInt32
+
+// rankQueue holds pairs that can be merged, as rank<<32 | position: the lowest rank first, then the left one.
+type rankQueue []uint64
+
+func (q *rankQueue) push(key uint64) {
+	*q = append(*q, key)
+	a, i := *q, len(*q)-1
+	for i > 0 {
+		up := (i - 1) / 4
+		if key >= a[up] {
+			break
+		}
+		a[i], i = a[up], up
+	}
+	a[i] = key
+}
+
+func (q *rankQueue) pop() uint64 {
+	a := *q
+	first, n := a[0], len(a)-1
+	a[0] = a[n]
+	if *q = a[:n]; n > 0 {
+		q.sink(0)
+	}
+	return first
+}
+
+// sink moves the key at i down to where it belongs.
+func (q rankQueue) sink(i int) {
+	key := q[i]
+	for {
+		down := 4*i + 1
+		if down >= len(q) {
+			break
+		}
+		least := down
+		for k := down + 1; k < min(down+4, len(q)); k++ {
+			if q[k] < q[least] {
+				least = k
+			}
+		}
+		if q[least] >= key {
+			break
+		}
+		q[i], i = q[least], least
+	}
+	q[i] = key
+}
+
+// shortWord is the number of symbols up to which looking through all pairs is faster than a queue.
+const shortWord = 32
+
+func (b *bpe) pair(m *bpeMerger, left, right int32) {
+	rank, made, ok := b.merges.get(m.ids[left], m.ids[right])
+	if !ok {
+		rank = noMerge
+	}
+	m.ranks[left], m.made[left] = rank, made
+}
+
+// merge joins the symbols in m.ids until no pair is in the list.
+func (b *bpe) merge(m *bpeMerger) {
+	n := len(m.ids)
+	m.ranks, m.made = grow(m.ranks, n), grow(m.made, n)
+	for i := range n - 1 {
+		b.pair(m, int32(i), int32(i+1))
+	}
+	if n <= shortWord {
+		b.mergeShort(m)
+		return
+	}
+	b.mergeLong(m)
+}
+
+func (b *bpe) mergeShort(m *bpeMerger) {
+	for n := len(m.ids); n > 1; n-- {
+		at, best := -1, int32(noMerge)
+		for i, rank := range m.ranks[:n-1] {
+			if rank < best {
+				at, best = i, rank
+			}
+		}
+		if at < 0 {
+			break
+		}
+		m.ids[at] = m.made[at]
+		copy(m.ids[at+1:n-1], m.ids[at+2:n])
+		copy(m.starts[at+1:n-1], m.starts[at+2:n])
+		copy(m.ranks[at:n-2], m.ranks[at+1:n-1])
+		copy(m.made[at:n-2], m.made[at+1:n-1])
+		m.ids, m.starts = m.ids[:n-1], m.starts[:n-1]
+		if at > 0 {
+			b.pair(m, int32(at-1), int32(at))
+		}
+		if at < n-2 {
+			b.pair(m, int32(at), int32(at+1))
+		}
+	}
+}
+
+func (b *bpe) mergeLong(m *bpeMerger) {
+	n := len(m.ids)
+	m.next, m.prev = grow(m.next, n), grow(m.prev, n)
+	m.queue = m.queue[:0]
+	for i := range n {
+		m.next[i], m.prev[i] = int32(i+1), int32(i-1)
+		if i+1 < n && m.ranks[i] != noMerge {
+			m.queue = append(m.queue, uint64(m.ranks[i])<<32|uint64(i))
+		}
+	}
+	m.ranks[n-1] = noMerge
+	for i := (len(m.queue) - 2) / 4; i >= 0 && len(m.queue) > 1; i-- {
+		m.queue.sink(i)
+	}
+	for len(m.queue) > 0 {
+		key := m.queue.pop()
+		at := int32(uint32(key))
+		if m.ranks[at] != int32(key>>32) { // merged or changed since
+			continue
+		}
+		gone := m.next[at]
+		m.ids[at], m.ids[gone] = m.made[at], -1
+		after := m.next[gone]
+		m.next[at] = after
+		m.ranks[gone], m.ranks[at] = noMerge, noMerge
+		if int(after) < n {
+			m.prev[after] = at
+			b.queue(m, at, after)
+		}
+		if before := m.prev[at]; before >= 0 {
+			b.queue(m, before, at)
+		}
+	}
+	kept := 0
+	for i := 0; i < n; i = int(m.next[i]) {
+		m.ids[kept], m.starts[kept] = m.ids[i], m.starts[i]
+		kept++
+	}
+	m.ids, m.starts = m.ids[:kept], m.starts[:kept]
+}
+
+func (b *bpe) queue(m *bpeMerger, left, right int32) {
+	b.pair(m, left, right)
+	if rank := m.ranks[left]; rank != noMerge {
+		m.queue.push(uint64(rank)<<32 | uint64(left))
+	}
+}
+
+func grow(s []int32, n int) []int32 {
+	if cap(s) < n {
+		return make([]int32, n, n+n/2)
+	}
+	return s[:n]
+}
+
+// encode appends the tokens of a word.
+func (b *bpe) encode(e *encoder, word string) {
+	if id, ok := b.ids[word]; ok {
+		if b.whole {
+			e.out = append(e.out, id)
+			return
+		}
+		switch atomic.LoadUint32(&b.alone[id]) {
+		case aloneYes:
+			e.out = append(e.out, id)
+			return
+		case aloneUnknown:
+			start := len(e.out)
+			b.mergeWord(e, word)
+			alone := aloneNo
+			if len(e.out) == start+1 && e.out[start] == id {
+				alone = aloneYes
+			}
+			atomic.StoreUint32(&b.alone[id], alone)
+			return
+		}
+	}
+	if b.pairs == nil {
+		e.word(word, func(word string) { b.mergeWord(e, word) })
+		return
+	}
+	b.cut(word, func(part string) {
+		if len(part) == len(word) {
+			e.word(part, func(word string) { b.mergeWord(e, word) })
+		} else {
+			b.encodePart(e, part)
+		}
+	})
+}
+
+// encodePart is encode for what cut has cut off.
+func (b *bpe) encodePart(e *encoder, part string) {
+	if id, ok := b.ids[part]; ok && atomic.LoadUint32(&b.alone[id]) == aloneYes {
+		e.out = append(e.out, id)
+		return
+	}
+	e.word(part, func(word string) { b.mergeWord(e, word) })
+}
+
+// cut cuts a word where nothing that merges make has the two characters side by side: no merge reaches across.
+func (b *bpe) cut(word string, emit func(part string)) {
+	for start := 0; start < len(word); {
+		prev, n := character(word[start:])
+		end := start + n
+		for end < len(word) {
+			next, n := character(word[end:])
+			if !b.pairs.has(prev, next) && !b.fused(word[end-size32(prev):end], word[end:end+n]) {
+				break
+			}
+			prev, end = next, end+n
+		}
+		emit(word[start:end])
+		start = end
+	}
+}
+
+// size32 returns how many bytes a character packed by character has.
+func size32(packed uint32) int {
+	switch {
+	case packed < 1<<8:
+		return 1
+	case packed < 1<<16:
+		return 2
+	case packed < 1<<24:
+		return 3
+	}
+	return 4
+}
+
+// fused reports whether two characters without a token would become one unknown token.
+func (b *bpe) fused(left, right string) bool {
+	if !b.fuse || b.fallback {
+		return false
+	}
+	_, l := b.ids[left]
+	_, r := b.ids[right]
+	return !l && !r
+}
+
+func (b *bpe) mergeWord(e *encoder, word string) {
+	m := &e.bpe
+	m.ids, m.starts = m.ids[:0], m.starts[:0]
+	if b.raw {
+		for i := range len(word) {
+			m.ids, m.starts = append(m.ids, b.bytes[word[i]]), append(m.starts, int32(i))
+		}
+	} else {
+		b.characters(m, word)
+	}
+	if len(m.ids) == 0 {
+		return
+	}
+	b.merge(m)
+	for i, id := range m.ids {
+		if int(id) < b.size {
+			e.out = append(e.out, id)
+			continue
+		}
+		end := len(word)
+		if i+1 < len(m.starts) {
+			end = int(m.starts[i+1])
+		}
+		b.spell(e, word[m.starts[i]:end])
+	}
+}
+
+// spell appends the bytes of what was merged to no token.
+func (b *bpe) spell(e *encoder, text string) {
+	for i := range len(text) {
+		id := b.byteIDs[text[i]]
+		if b.raw {
+			id = b.bytes[text[i]]
+		}
+		if id >= 0 && int(id) < b.size {
+			e.out = append(e.out, id)
+		} else if b.unknown >= 0 {
+			e.out = append(e.out, b.unknown)
+		}
+	}
+}
+
+// characters enters the symbols that a word's characters begin as.
+func (b *bpe) characters(m *bpeMerger, word string) {
+	pending := -1 // where an unknown token begins that is not entered yet
+	flush := func() {
+		if pending >= 0 {
+			m.ids, m.starts = append(m.ids, b.unknown), append(m.starts, int32(pending))
+			pending = -1
+		}
+	}
+	for i := 0; i < len(word); {
+		_, n := utf8.DecodeRuneInString(word[i:])
+		char := word[i : i+n]
+		if i > 0 && b.prefix != "" {
+			char = b.prefix + char
+		}
+		if i+n == len(word) && b.suffix != "" {
+			char += b.suffix
+		}
+		if id, ok := b.ids[char]; ok {
+			flush()
+			m.ids, m.starts = append(m.ids, id), append(m.starts, int32(i))
+		} else if b.fallback && b.spellable(char) {
+			for j := range len(char) {
+				m.ids, m.starts = append(m.ids, b.byteIDs[char[j]]), append(m.starts, int32(i))
+			}
+		} else if b.unknown >= 0 {
+			if !b.fuse {
+				flush()
+			}
+			if pending < 0 {
+				pending = i
+			}
+		}
+		i += n
+	}
+	flush()
+}
+
+func (b *bpe) spellable(text string) bool {
+	for i := range len(text) {
+		if b.byteIDs[text[i]] < 0 {
+			return false
+		}
+	}
+	return true
+}
+
+// findByteIDs enters the tokens <0x00> to <0xFF>.
+func (b *bpe) findByteIDs(ids map[string]int32) {
+	for i := range b.byteIDs {
+		id, ok := ids[fmt.Sprintf("<0x%02X>", i)]
+		if !ok {
+			id = -1
+		}
+		b.byteIDs[i] = id
+	}
+}
+
+// byteTexts returns the tokens whose texts are written in GPT-2's characters, by the bytes that they stand for.
+func byteTexts(ids map[string]int32) map[string]int32 {
+	out := make(map[string]int32, len(ids))
+	for text, id := range ids {
+		if bytes, ok := allBytes(text); ok {
+			out[bytes] = id
+		}
+	}
+	return out
+}
+
+// allBytes returns the bytes that a text in GPT-2's characters stands for, and whether all of it is in them.
+func allBytes(text string) (string, bool) {
+	out := make([]byte, 0, len(text))
+	for _, r := range text {
+		b, ok := runeByte(r)
+		if !ok {
+			return "", false
+		}
+		out = append(out, b)
+	}
+	return string(out), true
+}
+
+// spreadBytes writes bytes in GPT-2's characters.
+func spreadBytes(bytes string) string {
+	var out strings.Builder
+	for i := range len(bytes) {
+		out.WriteRune(byteRune(bytes[i]))
+	}
+	return out.String()
+}

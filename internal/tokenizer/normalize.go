@@ -1,0 +1,299 @@
+package tokenizer
+
+import (
+	"fmt"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/rivo/uniseg"
+	"golang.org/x/text/unicode/norm"
+
+	"github.com/powerinfer-go/powerinfer/internal/tokenizer/regex"
+)
+
+// normalizers builds what a normalizer does to a stretch of text, step by step.
+func normalizers(c *Component) ([]func(string) string, error) {
+	var out []func(string) string
+	for _, part := range c.Parts() {
+		f, err := normalizer(&part)
+		if err != nil {
+			return nil, fmt.Errorf("normalizer %s: %w", part.Type, err)
+		}
+		if f != nil {
+			out = append(out, f)
+		}
+	}
+	return out, nil
+}
+
+func normalizer(c *Component) (func(string) string, error) {
+	switch c.Type {
+	case "NFC":
+		return normalForm(norm.NFC), nil
+	case "NFD":
+		return normalForm(norm.NFD), nil
+	case "NFKC":
+		return normalForm(norm.NFKC), nil
+	case "NFKD":
+		return normalForm(norm.NFKD), nil
+	case "Lowercase":
+		return lowercase, nil
+	case "Prepend":
+		return func(s string) string {
+			if s == "" {
+				return s
+			}
+			return c.Prepend + s
+		}, nil
+	case "Replace":
+		return replacer(c)
+	case "Strip":
+		left, right := or(c.StripLeft, true), or(c.StripRight, true)
+		return func(s string) string {
+			if left {
+				s = strings.TrimLeftFunc(s, unicode.IsSpace)
+			}
+			if right {
+				s = strings.TrimRightFunc(s, unicode.IsSpace)
+			}
+			return s
+		}, nil
+	case "StripAccents":
+		return without(accent), nil
+	case "Nmt":
+		return nmt, nil
+	case "ByteLevel":
+		return spreadBytes, nil
+	case "BertNormalizer":
+		return bertNormalizer(c), nil
+	case "Precompiled":
+		if len(c.Charsmap) == 0 {
+			return nil, nil
+		}
+		m, err := newCharsmap(c.Charsmap)
+		if err != nil {
+			return nil, err
+		}
+		return m.normalize, nil
+	}
+	return nil, fmt.Errorf("this normalizer is not supported")
+}
+
+func replacer(c *Component) (func(string) string, error) {
+	switch {
+	case c.Pattern == nil || c.Pattern.String == nil && c.Pattern.Regex == nil:
+		return nil, fmt.Errorf("it names no pattern")
+	case c.Pattern.String != nil:
+		old := *c.Pattern.String
+		if old == "" {
+			return nil, nil
+		}
+		return func(s string) string { return strings.ReplaceAll(s, old, c.Content) }, nil
+	}
+	re, err := regex.Compile(*c.Pattern.Regex)
+	if err != nil {
+		return nil, err
+	}
+	return func(s string) string {
+		var b strings.Builder
+		end := 0
+		re.Scan(s, func(from, to int) {
+			b.WriteString(s[end:from])
+			b.WriteString(c.Content)
+			end = to
+		})
+		if end == 0 && b.Len() == 0 {
+			return s
+		}
+		b.WriteString(s[end:])
+		return b.String()
+	}, nil
+}
+
+// lowercase maps each character by itself; only one has two in lower case (SpecialCasing.txt).
+func lowercase(s string) string {
+	return strings.ReplaceAll(strings.Map(func(r rune) rune {
+		switch {
+		case r == 'İ':
+			return r
+		case r == 0x1C89, r == 0xA7CC, r == 0xA7CE, r == 0xA7D2, r == 0xA7D4, r == 0xA7DA: // Unicode 16 and 17
+			return r + 1
+		case r == 0xA7CB:
+			return 0x264
+		case r == 0xA7DC:
+			return 0x19B
+		case 0x10D50 <= r && r <= 0x10D65:
+			return r + 0x20
+		case 0x16EA0 <= r && r <= 0x16EB8:
+			return r + 0x1B
+		}
+		return unicode.ToLower(r)
+	}, s), "İ", "i\u0307")
+}
+
+// without drops the characters that fulfil is.
+func without(is func(rune) bool) func(string) string {
+	return func(s string) string {
+		return strings.Map(func(r rune) rune {
+			if is(r) {
+				return -1
+			}
+			return r
+		}, s)
+	}
+}
+
+// nmt is the normalization of the NMT rules in SentencePiece: control characters go, other blanks become spaces.
+func nmt(s string) string {
+	return strings.Map(func(r rune) rune {
+		switch {
+		case r >= 1 && r <= 8, r == 0xB, r >= 0xE && r <= 0x1F, r == 0x7F, r == 0x8F, r == 0x9F:
+			return -1
+		case r == 9, r == 0xA, r == 0xC, r == 0xD, r == 0x1680, r >= 0x200B && r <= 0x200F, r == 0x2028, r == 0x2029, r == 0x2581, r == 0xFEFF, r == 0xFFFD:
+			return ' '
+		}
+		return r
+	}, s)
+}
+
+// bertNormalizer is that of BERT (google-research/bert, tokenization.py).
+func bertNormalizer(c *Component) func(string) string {
+	lower := or(c.Lowercase, true)
+	accents := or(c.StripAccents, lower)
+	clean, chinese := or(c.CleanText, true), or(c.Chinese, true)
+	decomposed := normalForm(norm.NFD)
+	marks := without(nonspacing)
+	return func(s string) string {
+		var b strings.Builder
+		b.Grow(len(s))
+		for _, r := range s {
+			if clean {
+				switch {
+				case r == '\t' || r == '\n' || r == '\r':
+					r = ' '
+				case r == utf8.RuneError || bertControl(r):
+					continue
+				case unicode.IsSpace(r):
+					r = ' '
+				}
+			}
+			if chinese && isChinese(r) {
+				b.WriteByte(' ')
+				b.WriteRune(r)
+				b.WriteByte(' ')
+				continue
+			}
+			b.WriteRune(r)
+		}
+		s = b.String()
+		if accents {
+			s = marks(decomposed(s))
+		}
+		if lower {
+			s = lowercase(s)
+		}
+		return s
+	}
+}
+
+// isChinese reports whether a character is of the blocks that BERT's normalizer sets apart. 0x2B920, where Unicode's
+// block begins at 0x2B820, is Hugging Face's.
+func isChinese(r rune) bool {
+	for _, b := range [...][2]rune{
+		{0x4E00, 0x9FFF},
+		{0x3400, 0x4DBF},
+		{0x20000, 0x2A6DF},
+		{0x2A700, 0x2B73F},
+		{0x2B740, 0x2B81F},
+		{0x2B920, 0x2CEAF},
+		{0xF900, 0xFAFF},
+		{0x2F800, 0x2FA1F},
+	} {
+		if b[0] <= r && r <= b[1] {
+			return true
+		}
+	}
+	return false
+}
+
+// charsmap is SentencePiece's precompiled normalization: a double array (Darts) from character sequences to places in
+// the replacements, each of which ends with a zero.
+type charsmap struct {
+	units        []uint32
+	replacements string
+}
+
+func newCharsmap(b []byte) (*charsmap, error) {
+	if len(b) < 4 {
+		return nil, fmt.Errorf("the precompiled character map is cut short")
+	}
+	size := int(b[0]) | int(b[1])<<8 | int(b[2])<<16 | int(b[3])<<24
+	if size < 4 || size%4 != 0 || size > len(b)-4 {
+		return nil, fmt.Errorf("the precompiled character map is cut short")
+	}
+	m := &charsmap{units: make([]uint32, size/4), replacements: string(b[4+size:])}
+	for i := range m.units {
+		u := b[4+4*i:]
+		m.units[i] = uint32(u[0]) | uint32(u[1])<<8 | uint32(u[2])<<16 | uint32(u[3])<<24
+	}
+	return m, nil
+}
+
+func (m *charsmap) offset(u uint32) uint32 { return (u >> 10) << ((u & (1 << 9)) >> 6) }
+
+// find returns the replacements of text's shortest and longest begin that has one, and the longest's length; 0: none.
+func (m *charsmap) find(text string) (shortest, longest string, size int) {
+	at := m.offset(m.units[0])
+	for i := range len(text) {
+		c := uint32(text[i])
+		at ^= c
+		if c == 0 || int(at) >= len(m.units) || m.units[at]&(1<<31|0xFF) != c {
+			break
+		}
+		u := m.units[at]
+		at ^= m.offset(u)
+		if u>>8&1 == 0 {
+			continue
+		}
+		if int(at) >= len(m.units) {
+			break
+		}
+		from := m.units[at] & (1<<31 - 1)
+		if int64(from) > int64(len(m.replacements)) {
+			break
+		}
+		longest, _, _ = strings.Cut(m.replacements[from:], "\x00")
+		if size == 0 {
+			shortest = longest
+		}
+		size = i + 1
+	}
+	return shortest, longest, size
+}
+
+// normalize replaces as Hugging Face's library does: a short grapheme as a whole by what its shortest begin becomes,
+// else each character.
+func (m *charsmap) normalize(s string) string {
+	var b strings.Builder
+	b.Grow(len(s))
+	for state := -1; s != ""; {
+		var g string
+		g, s, _, state = uniseg.FirstGraphemeClusterInString(s, state)
+		if len(g) < 6 {
+			if short, _, n := m.find(g); n > 0 {
+				b.WriteString(short)
+				continue
+			}
+		}
+		for i, r := range g {
+			char := g[i : i+utf8.RuneLen(r)]
+			if short, _, n := m.find(char); n > 0 {
+				b.WriteString(short)
+			} else {
+				b.WriteString(char)
+			}
+		}
+	}
+	return b.String()
+}
