@@ -114,8 +114,10 @@ func preTokenizer(name string) (*preTokenization, bool) {
 	case "viking":
 		return one(bloomExpression, `\p{N}`)
 	case "chameleon":
-		return &preTokenization{addBOS: true, patterns: []string{`<sentinel:[0-9]+>`, `(IMGIMG)((A|B|C|D|E|F|G|H|I){1,4})Z`, `([\t\n]|    |  )`, `\p{N}`,
-			"[\\p{P}!-/:-@\\[-`{-~]", gpt2Expression}}, true
+		return &preTokenization{addBOS: true, patterns: []string{
+			`<sentinel:[0-9]+>`, `(IMGIMG)((A|B|C|D|E|F|G|H|I){1,4})Z`, `([\t\n]|    |  )`, `\p{N}`,
+			"[\\p{P}!-/:-@\\[-`{-~]", gpt2Expression,
+		}}, true
 	case "superbpe":
 		return one(`\p{N}+`, `(?=(\d{3})+(?!\d))`)
 	case "gemma4", "granite-embed-multi-311m":
