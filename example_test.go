@@ -39,7 +39,7 @@ func ExampleModel_Tokenize() {
 	defer m.Close()
 	tokens := m.Tokenize("Once upon a time", false, false)
 	fmt.Println(len(tokens), m.Detokenize(tokens))
-	// Output: 4  Once upon a time
+	// Output: 4 Once upon a time
 }
 
 func ExampleModel_Generate_schema() {
