@@ -103,6 +103,26 @@ type Config struct {
 	ScaleByLayer bool `json:"scale_attn_by_inverse_layer_idx"`
 	CrossRead    bool `json:"add_cross_attention"`
 
+	// MPT.
+	ModelWidth int           `json:"d_model"`
+	MPTHeads   int           `json:"n_heads"`
+	MPTLayers  int           `json:"n_layers"`
+	MaxSeq     int           `json:"max_seq_len"`
+	Expansion  float64       `json:"expansion_ratio"` // neurons by width
+	MPT        *MPTAttention `json:"attn_config"`
+
+	OldWidth int `json:"n_embed"` // BLOOM
+
+	ZLoss *float64 `json:"z_loss_weight"` // Baichuan 2
+
+	// PLM.
+	NarrowWidth   int  `json:"kv_lora_rank"`
+	NarrowQueries int  `json:"q_lora_rank"`
+	NotTurned     int  `json:"qk_nope_head_dim"`
+	Turned        int  `json:"qk_rope_head_dim"`
+	ValueDim      int  `json:"v_head_dim"`
+	AttentionBias bool `json:"attention_bias"`
+
 	// ChatGLM.
 	NumLayers    int     `json:"num_layers"`
 	PaddedVocab  int     `json:"padded_vocab_size"`
@@ -126,6 +146,9 @@ type Config struct {
 	Epsilon      Setting[float64] `json:"-"` // of the norms
 	Nonlinearity Setting[string]  `json:"-"` // as Hugging Face names it
 	TiedHead     bool             `json:"-"` // the head is the embedding
+	UnitHead     bool             `json:"-"` // the head's rows are brought to a length of 1
+	MaxAlibi     *float64         `json:"-"` // the largest exponent of ALiBi's slopes, where files say it
+	Clamp        float64          `json:"-"` // limit of queries, keys and values; 0: none
 	ScoreScale   float64          `json:"-"` // of the products q·k; 0: 1/√key
 }
 

@@ -54,6 +54,8 @@ type Family struct {
 	ScaledByWidth  int                  // models of so many layers divide scores by √(n_embd/heads), not √key, unless the file says otherwise
 	ScoreCap       float64              // the soft cap of scores, of a file that does not say it; 0: none
 	LogitCap       float64              // likewise of logits
+	Clamped        bool                 // files may limit the elements of queries, keys and values
+	Narrow         bool                 // keys and values follow from a narrower vector, the rotated part of keys, the same for all heads, from the input
 	Multipliers    bool                 // files scale embeddings, attention, what a part adds to the residual, and divide logits
 	ScaledLogits   bool                 // files give a factor of logits
 	Sections       bool                 // pictures have positions of their own in sections of a head (M-RoPE); a text's are the same in all
@@ -105,8 +107,9 @@ const (
 // All returns every family, by name.
 func All() []Family {
 	return []Family{
-		arcee(), bamboo(), chatglm(), cohere2(), commandR(), exaone4(), falcon(), gemma(), gemma2(), gemma3(), glm4(), gpt2(), gptneox(), granite(),
-		internlm2(), jais2(), llama(), mistral3(), nemotron(), olmo2(), opt(), phi2(), phi3(), qwen2(), qwen2VL(), qwen3(), qwen3VL(), seedOSS(), smollm3(),
+		arcee(), baichuan(), bamboo(), bloom(), chatglm(), cohere2(), commandR(), exaone4(), falcon(), gemma(), gemma2(), gemma3(), glm4(), gpt2(),
+		gptneox(), granite(), internlm2(), jais2(), llama(), mistral3(), mpt(), nemotron(), olmo2(), opt(), phi2(), phi3(), plm(), qwen2(), qwen2VL(),
+		qwen3(), qwen3VL(), seedOSS(), smollm3(),
 		stablelm(), starcoder2(),
 	}
 }

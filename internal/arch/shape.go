@@ -9,6 +9,8 @@ type Sizes struct {
 	FF             int
 	Heads, KVHeads int
 	Key, Value     int // elements of a head's key and of its value
+	Narrow         int // width of what keys and values are computed from, of families where that is narrower than Embd
+	Rotated        int // rotated elements of a head, of the same
 }
 
 // Shape returns the shape of a tensor of the family, outermost dimension first, by its name in GGUF; in blocks after "blk.N.". It is
@@ -32,7 +34,13 @@ func (f *Family) weight(stem string, s Sizes) []int {
 		return []int{s.Vocab, s.Embd}
 	case "position_embd":
 		return []int{s.Positions + f.LearnedOffset, s.Embd}
-	case "output_norm", "attn_norm", "attn_norm_2", "ffn_norm", "post_attention_norm", "post_ffw_norm":
+	case "attn_kv_a_mqa":
+		return []int{s.Narrow + s.Rotated, s.Embd}
+	case "attn_kv_a_norm":
+		return []int{s.Narrow}
+	case "attn_kv_b":
+		return []int{s.Heads * (s.Key - s.Rotated + s.Value), s.Narrow}
+	case "token_embd_norm", "output_norm", "attn_norm", "attn_norm_2", "ffn_norm", "post_attention_norm", "post_ffw_norm":
 		return []int{s.Embd}
 	case "attn_q":
 		return []int{q, s.Embd}

@@ -122,14 +122,32 @@ type Cache struct {
 type Attention struct {
 	Scale   float32 // of the products q·k: the scores
 	Window  int     // positions that a token sees, the last of which is its own; 0: all up to its own
+	Later   bool    // a token sees positions behind its own, too, as far as the step has its sequence; of a window half are before its own and half behind
 	SoftCap float32 // a score s becomes SoftCap·tanh(s/SoftCap); 0: scores stay as they are
+	Slopes  *Vector // [heads] ALiBi: a capped score falls by its head's slope for each position between the token and the one it sees; nil: none does
 	Sinks   *Vector // [heads] a score for each query head that takes its share of the softmax and has no value; nil: none
 }
 
-// First returns the first position that a token at position pos sees.
-func (a Attention) First(pos int) int {
-	if a.Window == 0 {
-		return 0
+// Span returns the positions [from, to) that a token at position pos sees; last is the last position of its sequence in the step.
+func (a Attention) Span(pos, last int) (from, to int) {
+	switch {
+	case a.Later && a.Window > 0:
+		return max(0, pos-a.Window/2), min(last, pos+a.Window/2) + 1
+	case a.Later:
+		return 0, last + 1
+	case a.Window > 0:
+		return max(0, pos+1-a.Window), pos + 1
 	}
-	return max(0, pos+1-a.Window)
+	return 0, pos + 1
+}
+
+// Last returns the last position in the step of a sequence.
+func (p *Params) Last(seq int32) int {
+	last := int32(0)
+	for i, s := range p.Seq {
+		if s == seq {
+			last = max(last, p.Pos[i])
+		}
+	}
+	return int(last)
 }

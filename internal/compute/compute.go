@@ -125,6 +125,7 @@ const (
 // Rope describes rotary position embedding over the first Dims elements of a head.
 type Rope struct {
 	Style RopeStyle
+	First int       // the first rotated element of a head
 	Dims  int       // rotated elements of a head
 	Freqs []float64 // [Dims/2] radians per position, scaling included
 	Scale float64   // magnitude of the rotated pair; 1 but for YaRN

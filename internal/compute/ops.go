@@ -16,6 +16,8 @@ type calls struct {
 	add         Add
 	scale       Scale
 	softCap     SoftCap
+	clamp       Clamp
+	copyColumns CopyColumns
 	activate    Activate
 	temper      Temper
 	topK        GaussianTopK
@@ -178,7 +180,7 @@ func (v Verbs) StoreKV(c *Cache, layer int, key, value Tensor) {
 	v.Do(&v.calls.storeKV)
 }
 
-// Attend computes causal attention over the sequence of each token: Out = softmax(score(Q·Kᵀ))·V, with the scores that How says. With
+// Attend computes attention over the sequence of each token, causal unless How says otherwise: Out = softmax(score(Q·Kᵀ))·V, with the scores that How says. With
 // Cache.Layers[Layer] = {kv_heads, key, value}, query head h reads KV head h·kv_heads/heads.
 type Attend struct {
 	Out   Tensor // [n, heads·value]
@@ -193,6 +195,7 @@ func (o *Attend) Visit(v Visitor) {
 	v.Tensor(&o.Out, Write)
 	v.Tensor(&o.Q, Read)
 	v.Cache(&o.Cache, &o.Layer)
+	v.Vector(&o.How.Slopes)
 	v.Vector(&o.How.Sinks)
 }
 
@@ -247,6 +250,43 @@ func (o *SoftCap) Visit(v Visitor) { v.Tensor(&o.X, ReadWrite) }
 func (v Verbs) SoftCap(x Tensor, limit float32) {
 	v.calls.softCap = SoftCap{x, limit}
 	v.Do(&v.calls.softCap)
+}
+
+// Clamp brings every element of X into [−Limit, Limit].
+type Clamp struct {
+	X     Tensor // [n, cols]
+	Limit float32
+}
+
+// Visit implements Op.
+func (o *Clamp) Visit(v Visitor) { v.Tensor(&o.X, ReadWrite) }
+
+// Clamp does a Clamp.
+func (v Verbs) Clamp(x Tensor, limit float32) {
+	v.calls.clamp = Clamp{x, limit}
+	v.Do(&v.calls.clamp)
+}
+
+// CopyColumns copies Count ranges of Width columns: Dst[t, To.First + i·To.Step + j] = Src[t, From.First + i·From.Step + j].
+type CopyColumns struct {
+	Dst, Src     Tensor // [n, cols of each]
+	To, From     Ranges
+	Width, Count int
+}
+
+// Ranges says where ranges of columns begin: at First, and each Step behind the one before it; with a step of 0 all are the same.
+type Ranges struct{ First, Step int }
+
+// Visit implements Op.
+func (o *CopyColumns) Visit(v Visitor) {
+	v.Tensor(&o.Dst, ReadWrite) // other columns keep what they hold
+	v.Tensor(&o.Src, Read)
+}
+
+// CopyColumns does a CopyColumns.
+func (v Verbs) CopyColumns(dst, src Tensor, to, from Ranges, width, count int) {
+	v.calls.copyColumns = CopyColumns{dst, src, to, from, width, count}
+	v.Do(&v.calls.copyColumns)
 }
 
 // Activate computes Dst = act(Gate)·Up. Dst may be Gate.

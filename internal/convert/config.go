@@ -15,6 +15,8 @@ const (
 	maxWidth  = 1 << 20
 	maxVocab  = 1 << 22
 	maxScale  = 1e6 // of activations
+
+	maxExponent = 64 // of ALiBi's slopes
 )
 
 // prosparseThreshold is FATReLU's threshold in the published ProSparse configuration.

@@ -5,6 +5,7 @@ import (
 	"io"
 	"math"
 	"runtime"
+	"slices"
 	"sync"
 
 	"github.com/powerinfer-go/powerinfer/internal/gguf"
@@ -13,6 +14,9 @@ import (
 
 // chunkElems is the number of elements that one worker holds at a time (in three forms: as stored, as float32, as written).
 const chunkElems = 1 << 18
+
+// unitEpsilon is the least length by which rows are divided, as torch's normalize has it.
+const unitEpsilon = 1e-12
 
 // maxHalf is the first magnitude that rounds to infinity in F16.
 const maxHalf = 65520
@@ -152,6 +156,17 @@ func (l *lane) read(t *tensor, rowLen, from, to int) error {
 		r += n
 	}
 	quant.Decode(typ, l.floats, l.raw)
+	if t.unit {
+		for row := range slices.Chunk(l.floats, rowLen) {
+			var square float64
+			for _, v := range row {
+				square += float64(v) * float64(v)
+			}
+			for i := range row {
+				row[i] = float32(float64(row[i]) / max(math.Sqrt(square), unitEpsilon))
+			}
+		}
+	}
 	if t.plus != 0 {
 		for i := range l.floats {
 			l.floats[i] += t.plus

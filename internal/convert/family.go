@@ -22,6 +22,7 @@ type tensor struct {
 	row    func(int) int
 	column bool         // rows are the source's columns
 	plus   float32      // added to every element
+	unit   bool         // rows are brought to a length of 1
 	values []float32    // computed elements, where from is nil
 	mapped *gguf.Tensor // a GGUF file's elements, where from is nil
 	plain  bool         // stays F32 whatever the output type: vectors, learned positions
@@ -90,7 +91,8 @@ func (p *plan) model(c *config, computed map[string][]float32) {
 	}
 	layer := p.layer(root)
 	sizes := arch.Sizes{
-		Embd: c.Hidden, Vocab: c.Vocab, Positions: c.Context, FF: c.FF, Heads: c.Heads, KVHeads: c.KVHeads, Key: c.HeadDim, Value: c.HeadDim,
+		Embd: c.Hidden, Vocab: c.Vocab, Positions: c.Context, FF: c.FF, Heads: c.Heads, KVHeads: c.KVHeads, Key: c.HeadDim, Value: c.value(),
+		Narrow: c.NarrowWidth, Rotated: c.Turned,
 	}
 	for i, t := range p.family.Outer {
 		if t.Change == arch.Computed {
@@ -131,7 +133,7 @@ func (p *plan) layer(root string) string {
 func (p *plan) head(c *config) {
 	head := p.found("", strings.Fields(cmp.Or(p.family.Head, "language_model.lm_head lm_head")), ".weight") + ".weight"
 	if !c.TiedHead {
-		p.add("output.weight", head, c.Vocab, c.Hidden)
+		p.add("output.weight", head, c.Vocab, c.Hidden).unit = c.UnitHead
 		return
 	}
 	p.used[head] = true // loaders overwrite a stored head by the embedding
@@ -231,12 +233,36 @@ func (c *config) sizeKeys(family string) []gguf.KV {
 		{Key: key("attention.head_count_kv"), Value: uint32(c.KVHeads)},
 		{Key: key("vocab_size"), Value: uint32(c.Vocab)},
 	}
-	if c.HeadDim*c.Heads != c.Hidden {
+	if c.HeadDim*c.Heads != c.Hidden || c.value() != c.HeadDim {
 		keys = append(keys,
 			gguf.KV{Key: key("attention.key_length"), Value: uint32(c.HeadDim)},
-			gguf.KV{Key: key("attention.value_length"), Value: uint32(c.HeadDim)})
+			gguf.KV{Key: key("attention.value_length"), Value: uint32(c.value())})
 	}
 	return keys
+}
+
+// value returns the elements of a head's value.
+func (c *config) value() int { return cmp.Or(c.ValueDim, c.HeadDim) }
+
+// attentionKeys returns how scores depend on positions besides a rotation, what limits queries, keys and values, and of what the latter two follow.
+func (c *config) attentionKeys(f arch.Family) (keys []gguf.KV, err error) {
+	add := func(name string, v any) { keys = append(keys, gguf.KV{Key: f.Name + ".attention." + name, Value: v}) }
+	if c.MaxAlibi != nil {
+		if !(*c.MaxAlibi >= 0 && *c.MaxAlibi <= maxExponent) {
+			return nil, c.Errorf("alibi_bias_max", "%g is not a number from 0 to %d", *c.MaxAlibi, maxExponent)
+		}
+		add("max_alibi_bias", float32(*c.MaxAlibi))
+	}
+	if c.Clamp != 0 {
+		if !(c.Clamp > 0 && c.Clamp <= maxScale) {
+			return nil, c.Errorf("clip_qkv", "%g is not a limit from 0 to %g", c.Clamp, maxScale)
+		}
+		add("clamp_kqv", float32(c.Clamp))
+	}
+	if f.Narrow {
+		add("kv_lora_rank", uint32(c.NarrowWidth))
+	}
+	return keys, nil
 }
 
 // scaleKeys returns the factors of activations that config.json gives.
@@ -345,11 +371,13 @@ func (c *config) keys(f arch.Family) (keys []gguf.KV, computed map[string][]floa
 	if f.ParallelKey != "" {
 		keys = append(keys, gguf.KV{Key: f.Name + "." + f.ParallelKey, Value: or(c.ParallelParts, f.Parallel)})
 	}
-	scales, err := c.scaleKeys(f)
-	if err != nil {
-		return nil, nil, err
+	for _, more := range []func(arch.Family) ([]gguf.KV, error){c.attentionKeys, c.scaleKeys} {
+		some, err := more(f)
+		if err != nil {
+			return nil, nil, err
+		}
+		keys = append(keys, some...)
 	}
-	keys = append(keys, scales...)
 	if f.Window && c.Window > 0 {
 		windows, err := c.windowKeys(f)
 		if err != nil {

@@ -170,7 +170,7 @@ func longMagnitude(s *arch.RopeScaling, extension, original float64) float64 {
 
 // rotated returns how many elements of a head are rotated where it is the given share.
 func (c *config) rotated(f arch.Family, share float64) (int, error) {
-	dims := int(share * float64(c.HeadDim))
+	dims := cmp.Or(c.Turned, int(share*float64(c.HeadDim)))
 	switch {
 	case share != 1 && !f.PartialRotary:
 		return 0, c.Errorf("partial_rotary_factor", "heads rotated in part are not supported in %s", f.Name)

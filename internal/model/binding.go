@@ -149,6 +149,21 @@ func (b *binder) parts(name string, cols int, use compute.Use, hot int, order []
 	return out
 }
 
+// numbers takes in a vector that is not in the file; what names it in errors.
+func (b *binder) numbers(what string, x []float32) *compute.Vector {
+	if b.err != nil {
+		return nil
+	}
+	data := make([]byte, quant.F32.RowBytes(len(x)))
+	quant.Encode(quant.F32, data, x)
+	v, err := b.dev.Vector(compute.Source{Name: what, Type: quant.F32, Rows: 1, Cols: len(x), Data: data, Split: compute.Split{Tier: b.tier}})
+	if err != nil {
+		b.fail("%w", err)
+		return nil
+	}
+	return v
+}
+
 // vector binds name as [n].
 func (b *binder) vector(name string, n int) *compute.Vector {
 	parts := b.vectorSlices(name, n)

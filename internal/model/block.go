@@ -22,6 +22,7 @@ type attention struct {
 	kNorm      norm            // [key] or [kv_heads·key] likewise
 	after      norm            // of what attention adds to the residual, or none
 	shape      Block
+	narrow     narrow        // in place of wk and wv, or zero
 	rope       *compute.Rope // nil where heads are not rotated
 	how        compute.Attention
 }
@@ -87,8 +88,17 @@ func (m *Model) join(v compute.Verbs, x, y compute.Tensor, after norm) {
 //
 //	attention(rope(Wq·in+bq), rope(Wk·in+bk), Wv·in+bv)
 func (a *attention) attend(v compute.Verbs, m *Model, s *buffers, in compute.Tensor, i int) {
+	if a.narrow.up != nil {
+		a.attendNarrow(v, m, s, in, i)
+		return
+	}
 	width := a.shape.Key
 	v.MatMul(in, compute.Products{{Out: s.q, W: a.wq, Bias: a.bq}, {Out: s.k, W: a.wk, Bias: a.bk}, {Out: s.v, W: a.wv, Bias: a.bv}})
+	if m.Clamp > 0 {
+		for _, t := range []compute.Tensor{s.q, s.k, s.v} {
+			v.Clamp(t, m.Clamp)
+		}
+	}
 	if a.qNorm.w != nil {
 		q, k := s.q, s.k
 		if !m.Family.WideNorm {
@@ -166,7 +176,11 @@ func (m *Model) bindBlock(in *binder, i int) {
 	l.wo, l.bo = b.matrix("attn_output.weight"), b.vector("attn_output.bias")
 	l.shape = m.Blocks[i]
 	l.rope = m.ropes[l.shape.Rotation]
+	l.narrow.bind(b)
 	l.how = compute.Attention{Scale: cmp.Or(m.Scale.Attention, float32(1/math.Sqrt(float64(l.shape.Key)))), Window: l.shape.Window, SoftCap: m.Cap.Scores}
+	if m.Alibi > 0 {
+		l.how.Slopes = b.numbers("ALiBi's slopes", slopes(l.shape.Heads, m.Alibi))
+	}
 	if n := b.norm(ffnNorm); n.w != nil {
 		l.ffnNorm = n
 	}
@@ -176,6 +190,10 @@ func (m *Model) bindBlock(in *binder, i int) {
 // bindQKV binds q, k and v, which any family's files may hold as one tensor.
 func (a *attention) bindQKV(b *blockBinder) {
 	m := b.m
+	if m.Family.Narrow {
+		a.wq = b.matrix("attn_q.weight")
+		return
+	}
 	if _, fused := m.Family.InBlock("attn_qkv.weight"); !fused && !b.has(b.name("attn_qkv.weight")) {
 		a.wq, a.wk, a.wv = b.matrix("attn_q.weight"), b.matrix("attn_k.weight"), b.matrix("attn_v.weight")
 		a.bq, a.bk, a.bv = b.vector("attn_q.bias"), b.vector("attn_k.bias"), b.vector("attn_v.bias")
@@ -198,6 +216,7 @@ func (c *Config) sizes(layer int) arch.Sizes {
 	b := c.Blocks[layer]
 	return arch.Sizes{
 		Embd: c.Embd, Vocab: c.Vocab, Positions: c.Context, FF: b.FF, Heads: b.Heads, KVHeads: b.KVHeads, Key: b.Key, Value: b.Value,
+		Narrow: c.Narrow, Rotated: c.Rope.Dims,
 	}
 }
 

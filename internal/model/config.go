@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"math"
+	"math/bits"
 	"reflect"
 	"slices"
 	"strconv"
@@ -32,6 +33,9 @@ type Config struct {
 	Eps     float32 // of the norms
 	Rope    ropeConfig
 	Local   ropeConfig // of layers with windows
+	Alibi   float64    // the largest exponent of ALiBi's slopes; 0: scores do not fall with distance
+	Clamp   float32    // queries, keys and values are brought into [-Clamp, Clamp]; 0: they stay as they are
+	Narrow  int        // width of what keys and values are computed from, where that is narrower than the residual; else 0
 	Scale   Scales
 	Cap     Caps
 	// Temperature says how queries grow with their position; Scale is 0 where they do not.
@@ -235,6 +239,7 @@ func ReadConfig(f *gguf.File, activation string) (Config, error) {
 	}
 	c.Rope = readRope(m, &c)
 	c.Local = c.readLocalRope(m)
+	c.readPositions(m)
 	c.readScales(m)
 	c.Temperature = c.readTemperature(m)
 	c.Threshold = float32(m.within("powerinfer.sparse_threshold", 0, math.Inf(-1), math.Inf(1)))
@@ -337,6 +342,51 @@ func (c *Config) readWindows(m *metadata) (window int, windowed []bool) {
 		windowed[l] = every == 0 || uint64(l)%every < every-1
 	}
 	return window, windowed
+}
+
+// maxExponent bounds ALiBi's exponents, whose slopes are powers of 1/2.
+const maxExponent = 64
+
+// readPositions reads how scores depend on positions besides the rotation, and what keys and values are computed from.
+func (c *Config) readPositions(m *metadata) {
+	f := &c.Family
+	if f.RotatedLayers > 0 && c.Layers != f.RotatedLayers {
+		f.Rotation = arch.NotRotated
+	}
+	if c.Alibi = m.within(c.Arch+".attention.max_alibi_bias", f.MaxAlibi, 0, maxExponent); f.AlibiLayers > 0 && c.Layers != f.AlibiLayers {
+		c.Alibi = 0
+	}
+	if f.Clamped {
+		c.Clamp = float32(m.within(c.Arch+".attention.clamp_kqv", 0, 0, maxScale))
+	}
+	if f.Narrow {
+		c.Narrow = m.count(c.Arch+".attention.kv_lora_rank", 0, maxWidth)
+		for _, b := range c.Blocks {
+			if b.KVHeads != b.Heads {
+				m.fail("%d heads share %d KV heads, and in %s each has its own", b.Heads, b.KVHeads, f.Name)
+			}
+		}
+		c.Rope.First = c.HeadDim - c.Rope.Dims
+		if c.Rope.First < 1 {
+			m.fail("key %q: %d rotated elements leave none of a head's %d", c.Arch+".rope.dimension_count", c.Rope.Dims, c.HeadDim)
+		}
+	}
+}
+
+// slopes returns ALiBi's slopes for so many heads: powers of 2, those of the next power of two heads between them.
+//
+// Source: Press et al. 2022, Train Short, Test Long.
+func slopes(heads int, most float64) []float32 {
+	out := make([]float32, heads)
+	whole := 1 << (bits.Len(uint(heads)) - 1)
+	for h := range out {
+		step, n := most/float64(whole), float64(h+1)
+		if h >= whole {
+			step, n = step/2, float64(2*(h-whole)+1)
+		}
+		out[h] = float32(math.Exp2(-step * n))
+	}
+	return out
 }
 
 // maxScale bounds factors from outside: beyond it activations stop being numbers.

@@ -46,7 +46,10 @@ type Model struct {
 	norm   norm                         // before the head
 	head   *compute.Matrix              // [n_vocab, n_embd]; embd where tied
 	bias   *compute.Vector              // of the head [n_vocab], or nil
+	after  norm                         // of the embedding, or none
 	ropes  [Unrotated + 1]*compute.Rope // by Rotation; nil where heads are not rotated
+
+	sharedRope *compute.Rope // of the part of keys that heads share, in narrow families
 
 	cache  *compute.Cache
 	most   compute.Segment // rows of the largest step
@@ -70,6 +73,9 @@ type buffers struct {
 	q, k, v    compute.Tensor // [n, heads·key], [n, kv_heads·key], [n, kv_heads·value]
 	gate       compute.Tensor // [n, n_ff] in dense layers, and a predictor's logits
 	up         compute.Tensor // [n, n_ff] in dense gated layers
+	narrow     compute.Tensor // [n, narrow], of which keys and values follow in narrow families
+	shared     compute.Tensor // [n, rotated], the part of keys that heads share there
+	both       compute.Tensor // [n, heads·(key-rotated+value)], what follows
 	hidden     compute.Tensor // [n, largest predictor rank]
 	set        compute.Set    // [n] of n_ff
 	last       compute.Tensor // [n_out, n_embd]
@@ -184,6 +190,11 @@ func (m *Model) bindRope(b *binder, positions int) error {
 	if m.ropes[Rotated], err = m.Rope.rope(factors); err != nil {
 		return fmt.Errorf("%s: %w", b.f.Path, err)
 	}
+	if m.Family.Narrow {
+		shared := *m.ropes[Rotated]
+		shared.First = 0
+		m.sharedRope = &shared
+	}
 	if m.Local == m.Rope && !m.Family.PlainWindow {
 		m.ropes[Locally] = m.ropes[Rotated]
 		return nil
@@ -205,6 +216,9 @@ func (m *Model) bindEnds(b *binder) {
 	b.gpu = b.gpu && tied
 	m.embd = b.matrix("token_embd.weight", m.Vocab, m.Embd, compute.Lookup)
 	m.norm = m.bindNorm(b, "output_norm")
+	if _, ok := m.Family.Outside("token_embd_norm.weight"); ok {
+		m.after = m.bindNorm(b, "token_embd_norm")
+	}
 	b.lies(head)
 	if m.head = m.embd; !tied {
 		m.head = b.matrix("output.weight", m.Vocab, m.Embd, compute.Precise)
@@ -236,7 +250,7 @@ func (m *Model) bindPositions(b *binder) {
 // bindNorm binds name's weight and, in families whose norms have one, its bias.
 func (m *Model) bindNorm(b *binder, name string) norm {
 	n := norm{w: b.vector(name+".weight", m.Embd)}
-	if m.Family.NormBiases() {
+	if t, ok := m.Family.Outside(name + ".bias"); ok && (!t.Optional || b.has(name+".bias")) {
 		n.b = b.vector(name+".bias", m.Embd)
 	}
 	return n
@@ -260,6 +274,10 @@ func (m *Model) newBuffers(n, outputs int) (buffers, error) {
 		q, k, values, attn = max(q, lq), max(k, lk), max(values, lv), max(attn, l.Heads*l.Value)
 	}
 	b.q, b.attn, b.k, b.v = tensor(n, q), tensor(n, attn), tensor(n, k), tensor(n, values)
+	if m.Family.Narrow {
+		b.narrow, b.shared = tensor(n, m.Narrow), tensor(n, m.Rope.Dims)
+		b.both = tensor(n, m.layers[0].narrow.up.Rows)
+	}
 	b.last, b.logits = tensor(outputs, m.Embd), tensor(outputs, m.Vocab)
 	b.last.Outputs, b.logits.Outputs = true, true
 	rank, dense, gated := 0, false, false
@@ -290,6 +308,7 @@ func (b *buffers) first(n, nOut int) buffers {
 	return buffers{
 		x: b.x.First(n), h: b.h.First(n), attn: b.attn.First(n), ffnOut: b.ffnOut.First(n),
 		q: b.q.First(n), k: b.k.First(n), v: b.v.First(n), gate: b.gate.First(n), up: b.up.First(n),
+		narrow: b.narrow.First(n), shared: b.shared.First(n), both: b.both.First(n),
 		hidden: b.hidden.First(n), set: b.set.First(n), last: b.last.First(nOut), logits: b.logits.First(nOut),
 	}
 }
@@ -342,6 +361,9 @@ func (m *Model) forward(v compute.Verbs) {
 	}
 	if m.pos != nil {
 		v.AddPosition(s.x, m.pos, m.Family.LearnedOffset)
+	}
+	if m.after.w != nil {
+		m.normalise(v, s.x, s.x, m.after)
 	}
 	for i := range m.layers {
 		m.layers[i].forward(v, m, i)

@@ -11,6 +11,7 @@ import (
 // ropeConfig is the file's description of rotary position embedding.
 type ropeConfig struct {
 	Style      compute.RopeStyle
+	First      int     // the first rotated element of a head
 	Dims       int     // rotated elements of a head
 	Base       float64 // θ
 	Scaling    string  // none, linear, yarn, longrope, dynamic
@@ -76,7 +77,7 @@ func (c *Config) readLocalRope(m *metadata) ropeConfig {
 //
 // Sources: Su et al. 2021 (RoPE), Chen et al. 2023 (linear), Peng et al. 2023 (YaRN, and dynamic NTK as its section 3 tells it), Ding et al. 2024 (longrope).
 func (r ropeConfig) rope(factors []float32) (*compute.Rope, error) {
-	out := &compute.Rope{Style: r.Style, Dims: r.Dims, Freqs: make([]float64, r.Dims/2), Scale: cmp.Or(r.AttnFactor, 1)}
+	out := &compute.Rope{Style: r.Style, First: r.First, Dims: r.Dims, Freqs: make([]float64, r.Dims/2), Scale: cmp.Or(r.AttnFactor, 1)}
 	if factors != nil && len(factors) != r.Dims/2 {
 		return nil, fmt.Errorf("there are %d factors of frequencies, not %d", len(factors), r.Dims/2)
 	}

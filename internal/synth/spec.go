@@ -84,6 +84,9 @@ func (s Spec) complete() (Spec, error) {
 	def(&s.HeadDim, s.Embd/s.Heads)
 	def(&s.Vocab, 512)
 	def(&s.Context, fam.MaxContext)
+	if fam.Narrow {
+		def(&s.RopeDims, s.HeadDim/2/8*8)
+	}
 	def(&s.RopeDims, s.HeadDim)
 	if s.Magic == "" {
 		s.Magic = "GGUF"
@@ -143,6 +146,10 @@ func (s Spec) check(fam arch.Family) error {
 		return fmt.Errorf("%d rope factors for heads of %d elements: give half as many", len(s.RopeFactors), s.HeadDim)
 	case s.RopeDims < 2 || s.RopeDims%2 != 0 || s.RopeDims > s.HeadDim || s.RopeDims < s.HeadDim && !fam.PartialRotary:
 		return fmt.Errorf("%d rotated elements of heads of %d are not possible in %s", s.RopeDims, s.HeadDim, s.Arch)
+	case fam.Narrow && s.KVHeads != s.Heads:
+		return fmt.Errorf("%d heads of %s have keys and values of their own, not %d", s.Heads, s.Arch, s.KVHeads)
+	case fam.Narrow && s.RopeDims == s.HeadDim:
+		return fmt.Errorf("heads of %d elements that are all rotated are not possible in %s", s.HeadDim, s.Arch)
 	case s.AttnNorm2 && !hasSecondNorm(fam):
 		return fmt.Errorf("attn_norm_2 is falcon's, not %s's", s.Arch)
 	case s.Tied && !fam.AlwaysTied && s.Magic == "PWRI":

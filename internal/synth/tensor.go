@@ -166,6 +166,9 @@ func (m *model) writer(name string, cols int, transposed bool, origin func(col i
 // tensors lists the whole model in the order in which it is written.
 func (m *model) tensors() []gguf.Source {
 	m.points("token_embd.weight", m.Vocab, embedEnergy, meanEnergy, 1/m.scales.embedding)
+	if _, ok := m.fam.Outside("token_embd_norm.weight"); ok {
+		m.norm("token_embd_norm")
+	}
 	if learned(m.fam) {
 		m.points("position_embd.weight", m.Context+m.fam.LearnedOffset, positionEnergy, 0, 1)
 	}
@@ -228,8 +231,12 @@ func (m *model) maybe(layer int, name string, mean, deviation float32) {
 func (m *model) sizes() arch.Sizes {
 	return arch.Sizes{
 		Embd: m.Embd, Vocab: m.Vocab, Positions: m.Context, FF: m.FF, Heads: m.Heads, KVHeads: m.KVHeads, Key: m.HeadDim, Value: m.HeadDim,
+		Narrow: m.narrow(), Rotated: m.RopeDims,
 	}
 }
+
+// narrow returns the width of what keys and values are computed from, in families where it is narrower than the residual.
+func (m *model) narrow() int { return max(1, m.Embd/128) * 32 }
 
 // attention lists one block's attention: scores have a deviation of 2, so that few positions weigh much.
 func (m *model) attention(layer int) {
@@ -242,9 +249,21 @@ func (m *model) attention(layer int) {
 		}
 	}
 	fused := m.has("attn_qkv.weight")
-	if fused {
+	switch {
+	case fused:
 		m.reader(name("attn_qkv.weight"), q+2*kv, in, math.Sqrt2, nil)
-	} else {
+	case m.fam.Narrow:
+		m.reader(name("attn_q.weight"), q, in, 2, nil)
+		m.reader(name("attn_kv_a_mqa.weight"), m.narrow()+m.RopeDims, in, 1, nil)
+		m.random(name("attn_kv_a_norm.weight"), m.narrow(), 1, 0.02)
+		up := name("attn_kv_b.weight")
+		k, deviation := m.stream(up), float32(1/math.Sqrt(float64(m.narrow())))
+		m.matrix(up, m.fam.Shape("attn_kv_b.weight", m.sizes())[0], m.narrow(), func(i int, row, _ []float32) {
+			for e := range row {
+				row[e] = float32(deviation * k.normal(i*len(row)+e))
+			}
+		})
+	default:
 		m.reader(name("attn_q.weight"), q, in, 2, nil)
 		m.reader(name("attn_k.weight"), kv, in, 1, nil)
 		m.reader(name("attn_v.weight"), kv, in, 1, nil)

@@ -55,10 +55,18 @@ func (m *model) keys() []gguf.KV {
 			gguf.KV{Key: a("rope.freq_base"), Value: float32(10000)},
 			gguf.KV{Key: a("rope.dimension_count"), Value: uint32(m.RopeDims)})
 	}
+	if m.fam.Clamped {
+		keys = append(keys,
+			gguf.KV{Key: a("attention.max_alibi_bias"), Value: float32(8)},
+			gguf.KV{Key: a("attention.clamp_kqv"), Value: float32(4)})
+	}
+	if m.fam.Narrow {
+		keys = append(keys, gguf.KV{Key: a("attention.kv_lora_rank"), Value: uint32(m.narrow())})
+	}
 	if k := m.fam.ParallelKey; k != "" {
 		keys = append(keys, gguf.KV{Key: a(k), Value: m.fam.Parallel})
 	}
-	if m.HeadDim*m.Heads != m.Embd || m.has("attn_q_norm.weight") {
+	if m.HeadDim*m.Heads != m.Embd || m.has("attn_q_norm.weight") || m.fam.Narrow {
 		keys = append(keys,
 			gguf.KV{Key: a("attention.key_length"), Value: uint32(m.HeadDim)},
 			gguf.KV{Key: a("attention.value_length"), Value: uint32(m.HeadDim)})

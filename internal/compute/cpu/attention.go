@@ -127,6 +127,7 @@ type attention struct {
 
 	out, q   compute.Tensor // [tokens, heads·key], [tokens, heads·value]
 	how      compute.Attention
+	slopes   []float32 // [heads] or nil
 	sinks    []float32 // [heads] or nil
 	shape    compute.KVShape
 	k, v     []byte        // of the layer
@@ -146,14 +147,18 @@ func (a *attention) init(d *Device) {
 func (d *Device) attend(out, q compute.Tensor, c *compute.Cache, layer int, how compute.Attention) {
 	a, m := &d.att, c.Mem.(*cache)
 	a.out, a.q, a.how, a.shape = out, q, how, c.Layers[layer]
-	a.k, a.v, a.sinks = m.k[layer], m.v[layer], vector(how.Sinks)
+	a.k, a.v, a.slopes, a.sinks = m.k[layer], m.v[layer], vector(how.Slopes), vector(how.Sinks)
 	a.group = q.Cols / a.shape.Key / a.shape.Heads
 	spans := grown(&a.spans, q.Rows)
-	longest := 0
+	longest, last := 0, 0
 	for i := range spans {
-		pos := int(d.p.Pos[i])
-		spans[i] = kernel.Span{From: int32(how.First(pos)), To: int32(pos + 1)}
-		longest = max(longest, pos+1)
+		if how.Later && (i == 0 || d.p.Seq[i] != d.p.Seq[i-1]) {
+			last = d.p.Last(d.p.Seq[i])
+		}
+		pos := d.p.Pos[i]
+		from, to := how.Span(int(pos), last)
+		spans[i] = kernel.Span{From: int32(from), To: int32(to), At: pos}
+		longest = max(longest, to)
 	}
 	heads := a.shape.Heads
 	if q.Rows <= compute.FewTokens { // the chunks of a sequence are spread over workers; else the tokens are
@@ -180,6 +185,15 @@ func (a *attention) kv(seq int32, head int, w *workerScratch) kernel.KV {
 	return kernel.KV{K: a.k, V: a.v, Pages: a.d.p.Pages[seq], Head: head, Shape: a.shape, Scratch: grown(&w.decoded, kernel.DecodedLen(a.shape))}
 }
 
+// scores returns how the scores of a KV head are changed.
+func (a *attention) scores(head int) kernel.Scores {
+	s := kernel.Scores{SoftCap: a.how.SoftCap}
+	if a.slopes != nil {
+		s.Slopes = a.slopes[head*a.group:][:a.group]
+	}
+	return s
+}
+
 // scaled copies the queries of tokens [t, end) and one KV head to dst, times the scale.
 func (a *attention) scaled(dst []float32, t, end, head int) {
 	n := a.group * a.shape.Key
@@ -197,7 +211,7 @@ func (a *attention) chunk(i, worker int) {
 	q := grown(&a.d.worker(worker).floats, a.group*a.shape.Key)
 	a.scaled(q, token, token+1, head)
 	kv := a.kv(a.d.p.Seq[token], head, a.d.worker(worker))
-	a.d.k.AttendChunk(a.partial(token, head, chunk), q, &kv, a.spans[token:token+1], a.how.SoftCap, chunk)
+	a.d.k.AttendChunk(a.partial(token, head, chunk), q, &kv, a.spans[token:token+1], a.scores(head), chunk)
 }
 
 // chunksOf returns the chunks [first, end) that hold what some of the spans do.
@@ -257,9 +271,10 @@ func (a *attention) tokens(t, end, head int, w *workerScratch) {
 	a.scaled(q, t, end, head)
 	kv, spans := a.kv(a.d.p.Seq[t], head, w), a.spans[t:end]
 	first, last := chunksOf(spans)
-	a.d.k.AttendChunk(sum, q, &kv, spans, a.how.SoftCap, first)
+	how := a.scores(head)
+	a.d.k.AttendChunk(sum, q, &kv, spans, how, first)
 	for c := first + 1; c < last; c++ {
-		a.d.k.AttendChunk(next, q, &kv, spans, a.how.SoftCap, c)
+		a.d.k.AttendChunk(next, q, &kv, spans, how, c)
 		a.d.k.Merge(sum, next)
 	}
 	a.finish(sum, t, end, head)

@@ -55,6 +55,10 @@ func (d *Device) do(op compute.Op) {
 		d.altUpPredict(o.X, o.M, o.W)
 	case *compute.AltUpCorrect:
 		d.altUpCorrect(o.X, o.Y, o.M, o.W, o.Active)
+	case *compute.Clamp:
+		d.clamp(o.X, o.Limit)
+	case *compute.CopyColumns:
+		d.copyColumns(o)
 	case *compute.Activate:
 		d.activate(o.Dst, o.Gate, o.Up, o.Act)
 	case *compute.Gather:

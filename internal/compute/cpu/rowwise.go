@@ -14,6 +14,8 @@ const (
 	addRows
 	scaleRows
 	capRows
+	clampRows
+	copyRows
 	activateRows
 	rotateRows
 	convertRows
@@ -34,7 +36,8 @@ type rowwiseArgs struct {
 	w, b    []float32 // [cols]
 	cols    int
 	eps     float32
-	factor  float32 // of scaleRows; the limit of capRows, the deviations of topKRows
+	factor  float32 // of scaleRows; the limit of capRows and clampRows, the deviations of topKRows
+	copied  *compute.CopyColumns
 	act     compute.Activation
 	headDim int
 	rope    *compute.Rope
@@ -95,6 +98,15 @@ func (r *rowwise) row(i int) {
 		}
 	case capRows:
 		kernel.SoftCap(cut(a.x), a.factor)
+	case clampRows:
+		for j, x := range cut(a.x) {
+			cut(a.x)[j] = min(max(x, -a.factor), a.factor)
+		}
+	case copyRows:
+		dst, src, o := row(a.copied.Dst, i), row(a.copied.Src, i), a.copied
+		for k := range o.Count {
+			copy(dst[o.To.First+k*o.To.Step:][:o.Width], src[o.From.First+k*o.From.Step:])
+		}
 	case activateRows:
 		var up []float32
 		if a.up != nil {
@@ -103,7 +115,13 @@ func (r *rowwise) row(i int) {
 		v.Activate(cut(a.dst), cut(a.x), up, a.act)
 	case rotateRows:
 		cos, sin := r.d.turns.at(i)
-		v.Rotate(cut(a.x), a.headDim, cos, sin, a.rope.Style)
+		if a.rope.First == 0 {
+			v.Rotate(cut(a.x), a.headDim, cos, sin, a.rope.Style)
+			return
+		}
+		for head := cut(a.x); len(head) > 0; head = head[a.headDim:] {
+			v.Rotate(head[a.rope.First:][:a.rope.Dims], a.rope.Dims, cos, sin, a.rope.Style)
+		}
 	case convertRows:
 		n := a.form.ActRow(a.cols)
 		v.Convert(a.form, a.acts[i*n:(i+1)*n], cut(a.x))
@@ -153,6 +171,16 @@ func (d *Device) softCap(x compute.Tensor, limit float32) {
 		part /= 2
 	}
 	d.rows.run(rowwiseArgs{verb: capRows, x: floats(x), cols: part, factor: limit}, x.Rows*(x.Cols/part))
+}
+
+// clamp brings every element of x into [-limit, limit].
+func (d *Device) clamp(x compute.Tensor, limit float32) {
+	d.rows.run(rowwiseArgs{verb: clampRows, x: floats(x), cols: x.Cols, factor: limit}, x.Rows)
+}
+
+// copyColumns copies ranges of columns.
+func (d *Device) copyColumns(o *compute.CopyColumns) {
+	d.rows.run(rowwiseArgs{verb: copyRows, copied: o, cols: o.Width * o.Count}, o.Dst.Rows)
 }
 
 // activate computes act(gate)·up.

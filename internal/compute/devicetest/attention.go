@@ -170,7 +170,9 @@ type kind struct {
 	sharpness float32 // of queries; 0: 1
 	window    int
 	softCap   float32
+	slopes    bool
 	sinks     bool
+	later     bool
 }
 
 // playAttention stores and attends in one step, as a model does. What other tokens of the sequences stored lies there already.
@@ -193,7 +195,14 @@ func playAttention(s *stage, h heads, places []token, kind kind) {
 			queries[i] *= kind.sharpness
 		}
 	}
-	how := compute.Attention{Scale: float32(1 / math.Sqrt(float64(h.dim))), Window: kind.window, SoftCap: kind.softCap}
+	how := compute.Attention{Scale: float32(1 / math.Sqrt(float64(h.dim))), Window: kind.window, Later: kind.later, SoftCap: kind.softCap}
+	if kind.slopes {
+		slopes := make([]float32, h.kv*h.group)
+		for i := range slopes {
+			slopes[i] = float32(math.Exp2(-float64(i + 1)))
+		}
+		how.Slopes = s.vector(slopes)
+	}
 	if kind.sinks {
 		how.Sinks = s.vector(s.normal(h.kv * h.group))
 	}
@@ -221,13 +230,18 @@ func kindScripts() (all []script) {
 		{"a window wider than the sequence", h, kind{window: 5000}},
 		{"soft cap", h, kind{softCap: 3}},
 		{"sinks", h, kind{sinks: true}},
-		{"all together", heads{dim: 128, kv: 1, group: 4}, kind{window: 65, softCap: 2, sinks: true}},
+		{"slopes", h, kind{slopes: true}},
+		{"all together", heads{dim: 128, kv: 1, group: 4}, kind{window: 65, softCap: 2, slopes: true, sinks: true}},
+		{"later positions", h, kind{later: true}},
+		{"later positions, all together", heads{dim: 128, kv: 1, group: 4}, kind{window: 64, softCap: 2, slopes: true, sinks: true, later: true}},
 		{"narrow values", heads{dim: 96, kv: 2, group: 2, value: 64}, kind{}},
 		{"wide values", heads{dim: 32, kv: 2, group: 2, value: 128}, kind{window: 100}},
 	} {
 		for _, places := range [][]token{few, many} {
 			name := fmt.Sprintf("Attention/%s/%d tokens", c.name, len(places))
-			all = append(all, script{name: name, tokens: len(places), each: true, play: func(s *stage) { playAttention(s, c.heads, places, c.kind) }})
+			all = append(all, script{name: name, tokens: len(places), each: !c.kind.later, whole: c.kind.later, play: func(s *stage) {
+				playAttention(s, c.heads, places, c.kind)
+			}})
 		}
 	}
 	return all

@@ -11,7 +11,8 @@ import (
 
 // rowScripts returns the verbs that treat every token alone, but for MatMul.
 func rowScripts() []script {
-	return slices.Concat(lookupScripts(), normScripts(), activateScripts(), addScripts(), scaleScripts(), softCapScripts(), streamScripts(), hostScripts())
+	return slices.Concat(lookupScripts(), normScripts(), activateScripts(), addScripts(), scaleScripts(), softCapScripts(), clampScripts(), copyScripts(),
+		streamScripts(), hostScripts())
 }
 
 func lookupScripts() (all []script) {
@@ -210,6 +211,37 @@ func softCapScripts() (all []script) {
 	return all
 }
 
+// clampScripts: numbers within the limit keep every bit.
+func clampScripts() (all []script) {
+	for _, cols := range []int{1, 33, 4096} {
+		for _, n := range []int{1, 33} {
+			all = append(all, script{name: fmt.Sprintf("Clamp/%d columns/%d tokens", cols, n), tokens: n, play: func(s *stage) {
+				x := s.inOut(cols, s.uneven(s.all, cols))
+				s.run(func(v compute.Verbs) { v.Clamp(x, 0.75) })
+				s.keep("clamped", x, exact)
+			}})
+		}
+	}
+	return all
+}
+
+// copyScripts: parts of heads are put together, one of them the same for all heads; columns between them stay as they are.
+func copyScripts() (all []script) {
+	const heads, own, shared, cols = 5, 12, 8, 5*24 + 3
+	for _, n := range []int{1, 33} {
+		all = append(all, script{name: fmt.Sprintf("CopyColumns/%d tokens", n), tokens: n, play: func(s *stage) {
+			x := s.inOut(cols, s.normal(s.all*cols))
+			a, b := s.input(heads*own+7, s.normal(s.all*(heads*own+7))), s.input(shared, s.normal(s.all*shared))
+			s.run(func(v compute.Verbs) {
+				v.CopyColumns(x, a, compute.Ranges{First: 1, Step: 24}, compute.Ranges{First: 5, Step: own}, own, heads)
+				v.CopyColumns(x, b, compute.Ranges{First: 1 + own, Step: 24}, compute.Ranges{}, shared, heads)
+			})
+			s.keep("copied", x, exact)
+		}})
+	}
+	return all
+}
+
 // hostScripts: an observer sees what the verbs before it wrote, once, and not what those after it write.
 func hostScripts() []script {
 	return []script{{name: "Host/between verbs", tokens: 5, play: func(s *stage) {
@@ -245,10 +277,10 @@ func ropeScripts() (all []script) {
 	return all
 }
 
-// playRoPE turns by two ropes in one step, and by the first again in a second step at other positions: a device may
+// playRoPE turns by two ropes in one step, of which the second turns the last elements of heads, and by the first again in a second step at other positions: a device may
 // keep a step's sines, and only a step's.
 func playRoPE(s *stage, style compute.RopeStyle, headDim, dims, heads int) {
-	first, second := compute.Rope{Style: style, Dims: dims, Scale: 1}, compute.Rope{Style: style, Dims: dims, Scale: 1.25}
+	first, second := compute.Rope{Style: style, Dims: dims, Scale: 1}, compute.Rope{Style: style, First: headDim - dims, Dims: dims, Scale: 1.25}
 	for i := range dims / 2 {
 		first.Freqs = append(first.Freqs, math.Pow(10000, -2*float64(i)/float64(dims)))
 		second.Freqs = append(second.Freqs, math.Pow(500000, -2*float64(i)/float64(dims))/8)
@@ -277,12 +309,15 @@ func playRoPE(s *stage, style compute.RopeStyle, headDim, dims, heads int) {
 		s.keep(fmt.Sprintf("turn %d", i), x[i], func(bounds []float64, _ []float32, r int) {
 			for c := range bounds {
 				head, at := values[i][r*cols+c/headDim*headDim:][:headDim], c%headDim
+				if i == 1 {
+					head, at = head[second.First:], at-second.First
+				}
 				pair := at ^ 1
 				if style == compute.Halves {
 					pair = (at + dims/2) % dims
 				}
 				bounds[c] = 0
-				if at < dims {
+				if at >= 0 && at < dims {
 					bounds[c] = turnTolerance * math.Hypot(float64(head[at]), float64(head[pair]))
 				}
 			}

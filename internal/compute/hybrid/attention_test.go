@@ -55,11 +55,13 @@ func attended(t *testing.T, dev compute.Device, places []compute.Place, seed uin
 	cache, err := dev.Cache(compute.CacheSpec{Layers: slices.Repeat([]compute.KVShape{{Heads: kv, Key: dim, Value: dim}}, layers), Pages: 1})
 	must(err)
 	var outs []compute.Tensor
-	var sinks []*compute.Vector
+	var sinks, slopes []*compute.Vector
 	for l := range layers {
 		s, err := dev.Vector(compute.Source{Name: "sinks", Type: quant.F32, Rows: 1, Cols: kv * group, Data: bytes(1, kv*group, 3), Split: places[l].Split})
 		must(err)
-		outs, sinks = append(outs, tensor(kv*group*dim)), append(sinks, s)
+		fall, err := dev.Vector(compute.Source{Name: "slopes", Type: quant.F32, Rows: 1, Cols: kv * group, Data: bytes(1, kv*group, 0.1), Split: places[l].Split})
+		must(err)
+		outs, sinks, slopes = append(outs, tensor(kv*group*dim)), append(sinks, s), append(slopes, fall)
 	}
 	for _, step := range [][2]int{{0, prompt}, {prompt, prompt + 1}} {
 		n := step[1] - step[0]
@@ -74,7 +76,7 @@ func attended(t *testing.T, dev compute.Device, places []compute.Place, seed uin
 			for l := range layers {
 				verbs.StoreKV(cache, l, k.First(n), v.First(n))
 				verbs.Attend(outs[l].First(n), q.First(n), cache, l, compute.Attention{
-					Scale: float32(1 / math.Sqrt(dim)), Window: 11 + l, SoftCap: float32(1 + l), Sinks: sinks[l],
+					Scale: float32(1 / math.Sqrt(dim)), Window: 11 + l, SoftCap: float32(1 + l), Slopes: slopes[l], Sinks: sinks[l], Later: l == 1,
 				})
 			}
 		}))

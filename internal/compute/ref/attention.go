@@ -107,8 +107,8 @@ func (d *Device) attend(out, q compute.Tensor, c *compute.Cache, layer int, a co
 // attendHead computes query head number number of token t over KV head kv. out [value], q [key]
 func (d *Device) attendHead(out, q []float32, t int, c *compute.Cache, layer, number, kv int, a compute.Attention) {
 	pos, l := int(d.p.Pos[t]), c.Layers[layer]
-	first := a.First(pos)
-	scores := make([]float64, pos+1-first)
+	first, end := a.Span(pos, d.p.Last(d.p.Seq[t]))
+	scores := make([]float64, end-first)
 	top, sum := math.Inf(-1), 0.0
 	for i := range scores {
 		page, slot := d.slot(d.p.Seq[t], first+i)
@@ -119,6 +119,9 @@ func (d *Device) attendHead(out, q []float32, t int, c *compute.Cache, layer, nu
 		scores[i] *= float64(a.Scale)
 		if a.SoftCap > 0 {
 			scores[i] = float64(a.SoftCap) * math.Tanh(scores[i]/float64(a.SoftCap))
+		}
+		if a.Slopes != nil {
+			scores[i] -= float64(elements(a.Slopes)[number]) * math.Abs(float64(pos-first-i))
 		}
 		top = max(top, scores[i])
 	}

@@ -100,6 +100,7 @@ func (d *Device) rope(x compute.Tensor, headDim int, r *compute.Rope) {
 					a, b = i, i+r.Dims/2
 				}
 				sin, cos := math.Sincos(float64(d.p.Pos[t]) * freq)
+				a, b = a+r.First, b+r.First
 				xa, xb := float64(head[a]), float64(head[b])
 				head[a] = float32(r.Scale * (xa*cos - xb*sin))
 				head[b] = float32(r.Scale * (xa*sin + xb*cos))
@@ -131,6 +132,24 @@ func (d *Device) softCap(x compute.Tensor, limit float32) {
 	for t := range x.Rows {
 		for i, v := range row(x, t) {
 			row(x, t)[i] = float32(float64(limit) * math.Tanh(float64(v)/float64(limit)))
+		}
+	}
+}
+
+// clamp brings every element of x into [-limit, limit].
+func (d *Device) clamp(x compute.Tensor, limit float32) {
+	for t := range x.Rows {
+		for i, v := range row(x, t) {
+			row(x, t)[i] = min(max(v, -limit), limit)
+		}
+	}
+}
+
+// copyColumns copies ranges of columns.
+func (d *Device) copyColumns(o *compute.CopyColumns) {
+	for t := range o.Dst.Rows {
+		for i := range o.Count {
+			copy(row(o.Dst, t)[o.To.First+i*o.To.Step:][:o.Width], row(o.Src, t)[o.From.First+i*o.From.Step:])
 		}
 	}
 }

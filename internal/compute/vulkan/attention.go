@@ -49,7 +49,7 @@ func (r *recorder) attend(out, q compute.Tensor, c *compute.Cache, layer int, a 
 	if !whole {
 		splits = r.scratch("attention", size)
 	}
-	sinks := elementsOr(a.Sinks, floats(q))
+	sinks, slopes := elementsOr(a.Sinks, floats(q)), elementsOr(a.Slopes, floats(q))
 	group := heads / l.Heads
 	queries := attentionQueries(l)
 	shared := min(group, queries) // query heads of a workgroup
@@ -61,8 +61,11 @@ func (r *recorder) attend(out, q compute.Tensor, c *compute.Cache, layer int, a 
 	room := []uint32{uint32(r.seg.params.rows), uint32(r.seg.params.out)}
 	attend := call{
 		shader: "attention", local: splitPositions,
-		spec: []uint32{uint32(l.Key), uint32(tokens * shared), uint32(shared), truth(whole), uint32(l.Value), truth(a.Sinks != nil), uint32(l.KeyType), uint32(l.ValueType)},
-		bind: []binding{read(floats(q)), read(keys), read(values), write(floats(out)), write(splits), read(r.params()), read(sinks)},
+		spec: []uint32{
+			uint32(l.Key), uint32(tokens * shared), uint32(shared), truth(whole), uint32(l.Value), truth(a.Sinks != nil), uint32(l.KeyType), uint32(l.ValueType),
+			truth(a.Slopes != nil), truth(a.Later),
+		},
+		bind: []binding{read(floats(q)), read(keys), read(values), write(floats(out)), write(splits), read(r.params()), read(sinks), read(slopes)},
 		push: append(append([]uint32{uint32(n), uint32(heads), uint32(l.Heads), uint32(maxSplits), math.Float32bits(a.Scale)}, room...),
 			uint32(a.Window), math.Float32bits(a.SoftCap)),
 		groups: [3]int{ceil(n, tokens), l.Heads * ceil(group, shared), 1},
@@ -79,7 +82,7 @@ func (r *recorder) attend(out, q compute.Tensor, c *compute.Cache, layer int, a 
 		form, pack = r.packing(out)
 	}
 	r.dispatch(call{
-		shader: "combine", local: combineLocal, spec: []uint32{truth(pack), truth(a.Sinks != nil)},
+		shader: "combine", local: combineLocal, spec: []uint32{truth(pack), truth(a.Sinks != nil), truth(a.Later)},
 		bind:   []binding{read(splits), write(floats(out)), read(r.params()), write(form), read(sinks)},
 		push:   append(append([]uint32{uint32(heads), uint32(l.Value), uint32(maxSplits)}, room...), packedScales(n*out.Cols), uint32(a.Window)),
 		groups: [3]int{heads, n, 1},

@@ -41,6 +41,10 @@ func (r *recorder) Do(op compute.Op) {
 		r.altUpPredict(o.X, o.M, o.W)
 	case *compute.AltUpCorrect:
 		r.altUpCorrect(o.X, o.Y, o.M, o.W, o.Active)
+	case *compute.Clamp:
+		r.clamp(o.X, o.Limit)
+	case *compute.CopyColumns:
+		r.copyColumns(o)
 	case *compute.Activate:
 		r.activate(o.Dst, o.Gate, o.Up, o.Act)
 	case *compute.Gather:

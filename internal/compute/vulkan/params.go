@@ -10,7 +10,7 @@ import (
 
 // paramsLayout holds the offsets of a step's compute.Params in device memory, for shaders/params.glsl; a recording fixes it. In words of four
 // bytes: tokens of the step, rows of logits, threshold, the segment's first row that is the step's; then Tokens[rows], Pos[rows],
-// Seq[rows], Out[out], where each sequence's pages begin [sequences], and the pages. Padding has zeros, and as a row of logits the step's first row.
+// Seq[rows], the last position in the step of each row's sequence [rows], Out[out], where each sequence's pages begin [sequences], and the pages. Padding has zeros, and as a row of logits the step's first row.
 type paramsLayout struct {
 	rows, out int
 	decode    int // rows that are single tokens
@@ -54,7 +54,7 @@ func fits(seg compute.Segment, p *compute.Params) error {
 // lead returns the row that p's first row is; see compute.Segment.
 func (l paramsLayout) lead(p *compute.Params) int { return l.decode - p.Decode }
 
-func (l paramsLayout) words() int { return paramsHeader + 3*l.rows + l.out + l.tables }
+func (l paramsLayout) words() int { return paramsHeader + 4*l.rows + l.out + l.tables }
 
 // write fills dst with p.
 func (l paramsLayout) write(p *compute.Params, dst []byte) {
@@ -67,6 +67,22 @@ func (l paramsLayout) write(p *compute.Params, dst []byte) {
 		clear(room)
 		put(room[lead:], part)
 		at += l.rows
+	}
+	lasts := w[at:][:l.rows]
+	clear(lasts)
+	at += l.rows
+	ends := w[at+l.out:][:len(p.Pages)] // where the pages begin is written there later
+	clear(ends)
+	placed := min(len(p.Seq), len(p.Pos))
+	for i, seq := range p.Seq[:placed] {
+		if uint(seq) < uint(len(ends)) { // others are refused where they are used
+			ends[seq] = max(ends[seq], uint32(p.Pos[i]))
+		}
+	}
+	for i, seq := range p.Seq[:placed] {
+		if uint(seq) < uint(len(ends)) {
+			lasts[int(lead)+i] = ends[seq]
+		}
 	}
 	for i := range w[at:][:l.out] {
 		w[at+i] = lead

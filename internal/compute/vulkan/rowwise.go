@@ -66,6 +66,20 @@ func (r *recorder) softCap(x compute.Tensor, limit float32) {
 	})
 }
 
+// clamp brings every element of x into [-limit, limit].
+func (r *recorder) clamp(x compute.Tensor, limit float32) {
+	n := x.Rows * x.Cols
+	if n == 0 {
+		return
+	}
+	r.dispatch(call{
+		shader: "clamp", local: elementwise,
+		bind:   []binding{update(floats(x))},
+		push:   []uint32{uint32(n), math.Float32bits(limit)},
+		groups: r.groupsFor(n),
+	})
+}
+
 // activate computes act(gate)·up.
 func (r *recorder) activate(dst, gate, up compute.Tensor, act compute.Activation) {
 	same("Activate", dst, gate)
@@ -190,10 +204,31 @@ func (r *recorder) gather(dst, x compute.Tensor) {
 	})
 }
 
+// copyColumns copies ranges of columns.
+func (r *recorder) copyColumns(o *compute.CopyColumns) {
+	dst, src, last := o.Dst, o.Src, o.Count-1
+	if o.To.First+last*o.To.Step+o.Width > dst.Cols || o.From.First+last*o.From.Step+o.Width > src.Cols || dst.Rows != src.Rows {
+		panic(fmt.Sprintf("vulkan: CopyColumns of %d times %d columns from %d to %d", o.Count, o.Width, src.Cols, dst.Cols))
+	}
+	n := dst.Rows * o.Count * o.Width
+	if n == 0 {
+		return
+	}
+	r.dispatch(call{
+		shader: "copycolumns", local: elementwise,
+		bind: []binding{update(floats(dst)), read(floats(src))},
+		push: []uint32{
+			uint32(n), uint32(o.Width), uint32(o.Count), uint32(dst.Cols), uint32(src.Cols),
+			uint32(o.To.First), uint32(o.To.Step), uint32(o.From.First), uint32(o.From.Step),
+		},
+		groups: r.groupsFor(n),
+	})
+}
+
 // rope turns the pairs of every head. Angles grow with the position far beyond what a shader's sine is good for, so the host computes them
 // once a step.
 func (r *recorder) rope(x compute.Tensor, headDim int, rp *compute.Rope) {
-	if headDim < 1 || x.Cols%headDim != 0 || rp.Dims > headDim || len(rp.Freqs) != rp.Dims/2 {
+	if headDim < 1 || x.Cols%headDim != 0 || rp.First < 0 || rp.First+rp.Dims > headDim || len(rp.Freqs) != rp.Dims/2 {
 		panic(fmt.Sprintf("vulkan: RoPE of %d columns in heads of %d, %d turned by %d", x.Cols, headDim, rp.Dims, len(rp.Freqs)))
 	}
 	n := x.Rows * (x.Cols / headDim) * len(rp.Freqs)
@@ -203,7 +238,7 @@ func (r *recorder) rope(x compute.Tensor, headDim int, rp *compute.Rope) {
 	r.dispatch(call{
 		shader: "rope", local: elementwise, spec: []uint32{uint32(rp.Style)},
 		bind:   []binding{update(floats(x)), read(r.turns(rp, x.Rows))},
-		push:   []uint32{uint32(n), uint32(x.Cols), uint32(headDim), uint32(len(rp.Freqs))},
+		push:   []uint32{uint32(n), uint32(x.Cols), uint32(headDim), uint32(len(rp.Freqs)), uint32(rp.First)},
 		groups: r.groupsFor(n),
 	})
 }

@@ -69,8 +69,14 @@ func (r rows) at(i int) float32 {
 	return math.Float32frombits(uint32(r.half(2*i)) | uint32(r.half(2*i+1))<<16)
 }
 
-// Span is the positions [From, To) of a sequence that a token attends to: some before it, and its own.
-type Span struct{ From, To int32 }
+// Span is the positions [From, To) of a sequence that the token at position At attends to.
+type Span struct{ From, To, At int32 }
+
+// Scores says how scores are changed before the softmax, as compute.Attention does.
+type Scores struct {
+	SoftCap float32   // 0: none
+	Slopes  []float32 // [group] by which they fall with the distance, or nil
+}
 
 // Partial is attention over some of the positions, not yet normalised: with scores s,
 // Max = max s, Sum = Σ e^(s−Max), Acc = Σ e^(s−Max)·v. No positions: -Inf, 0, 0.
@@ -102,16 +108,16 @@ const maxTile = 6
 
 // AttendChunk computes the attention of queries q [tokens·group, key], already times the softmax
 // scale, over chunk number chunk of the sequence. spans [tokens] are the positions that each token attends to. The group query heads
-// of a token that share this KV head lie in consecutive rows. Scores are capped at softCap as compute.Attention says; 0: they are not.
+// of a token that share this KV head lie in consecutive rows.
 //
 // A query's result is the same bytes in any company: every score, every sum and
 // every output element is accumulated in an order that only its own position decides.
-func (v *Vector) AttendChunk(out Partial, q []float32, kv *KV, spans []Span, softCap float32, chunk int) {
+func (v *Vector) AttendChunk(out Partial, q []float32, kv *KV, spans []Span, how Scores, chunk int) {
 	for i := range out.Max {
 		out.Max[i], out.Sum[i] = float32(math.Inf(-1)), 0
 	}
 	clear(out.Acc)
-	w := walk{v: v, kernels: v.attention, out: out, q: q, spans: spans, softCap: softCap, group: len(out.Max) / len(spans), key: kv.Shape.Key, value: kv.Shape.Value}
+	w := walk{v: v, kernels: v.attention, out: out, q: q, spans: spans, how: how, group: len(out.Max) / len(spans), key: kv.Shape.Key, value: kv.Shape.Value}
 	if w.key%8 != 0 || w.value%8 != 0 {
 		w.kernels = scalarAttention
 	}
@@ -151,7 +157,7 @@ type walk struct {
 	out        Partial
 	q          []float32 // [queries, key]
 	spans      []Span    // [queries/group]
-	softCap    float32
+	how        Scores
 	group      int
 	key, value int // widths
 
@@ -231,8 +237,14 @@ func (w *walk) add(i int, s []float32, from, to int) {
 
 // weigh turns query i's scores [from, to) into weights, and brings what it has summed so far to their maximum.
 func (w *walk) weigh(i int, s []float32, from, to int) {
-	if w.softCap > 0 {
-		SoftCap(s[from:to], w.softCap)
+	if w.how.SoftCap > 0 {
+		SoftCap(s[from:to], w.how.SoftCap)
+	}
+	if w.how.Slopes != nil {
+		slope, at := w.how.Slopes[i%w.group], w.spans[i/w.group].At-int32(w.first)
+		for j := from; j < to; j++ {
+			s[j] -= float32(slope * float32(max(int(at)-j, j-int(at))))
+		}
 	}
 	old := w.out.Max[i]
 	var m, sum float32

@@ -53,7 +53,7 @@ func BenchmarkAttention(b *testing.B) {
 				p := NewPartial(make([]float32, PartialLen(n, c.headDim)), n, c.headDim)
 				for b.Loop() {
 					for chunk := range Chunks(c.positions) {
-						k.AttendChunk(p, s.q, &s.kv, s.spans, 0, chunk)
+						k.AttendChunk(p, s.q, &s.kv, s.spans, Scores{}, chunk)
 					}
 				}
 				if c.tokens == 1 {

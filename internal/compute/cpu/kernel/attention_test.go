@@ -93,9 +93,9 @@ func (s *sequence) attend(t *testing.T, k *Kernels, from, to int) []float32 {
 	out, checkOut := guarded(t, make([]float32, n*value))
 	sum, next := NewPartial(a, n, value), NewPartial(b, n, value)
 	first := int(spans[0].From) / ChunkPositions
-	k.AttendChunk(sum, q, &s.kv, spans, s.softCap, first)
+	k.AttendChunk(sum, q, &s.kv, spans, Scores{SoftCap: s.softCap}, first)
 	for c := first + 1; c < Chunks(int(spans[len(spans)-1].To)); c++ {
-		k.AttendChunk(next, q, &s.kv, spans, s.softCap, c)
+		k.AttendChunk(next, q, &s.kv, spans, Scores{SoftCap: s.softCap}, c)
 		k.Merge(sum, next)
 	}
 	for i := range n {
@@ -281,7 +281,7 @@ func TestAttentionAllocatesNothing(t *testing.T) {
 	p, sum := NewPartial(make([]float32, PartialLen(12, 64)), 12, 64), NewPartial(make([]float32, PartialLen(12, 64)), 12, 64)
 	for _, k := range Variants() {
 		if n := testing.AllocsPerRun(10, func() {
-			k.AttendChunk(p, s.q, &s.kv, s.spans, 0, 0)
+			k.AttendChunk(p, s.q, &s.kv, s.spans, Scores{}, 0)
 			k.Merge(sum, p)
 		}); n != 0 {
 			t.Fatalf("%s: %v allocations", k.Name, n)

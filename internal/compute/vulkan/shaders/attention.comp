@@ -15,6 +15,8 @@ layout(constant_id = 6) const uint DIM = 128; // of a head's value; even
 layout(constant_id = 7) const bool SINKS = false;
 layout(constant_id = 8) const uint KEY_TYPE = KV_F16;
 layout(constant_id = 9) const uint VALUE_TYPE = KV_F16;
+layout(constant_id = 10) const bool SLOPES = false;
+layout(constant_id = 11) const bool LATER = false;
 
 layout(set = 0, binding = 0, std430) readonly buffer Q { float q[]; };
 layout(set = 0, binding = 1, std430) readonly buffer K { uint k[]; }; // words of elements [pages, kv_heads, words, 64], and scales; kv.go has the layout
@@ -25,6 +27,7 @@ layout(set = 0, binding = 3, std430) writeonly buffer Out { float result[]; };
 layout(set = 0, binding = 4, std430) writeonly buffer Splits { float splits[]; }; // [n, heads, maxSplits, DIM + 2]
 
 layout(set = 0, binding = 6, std430) readonly buffer Sinks { float sinks[]; }; // [heads]
+layout(set = 0, binding = 7, std430) readonly buffer Slopes { float falls[]; }; // [heads]
 
 layout(push_constant) uniform Push {
 	uint tokens;
@@ -40,6 +43,7 @@ layout(push_constant) uniform Push {
 #define ROWS push.room
 #define OUT push.outs
 #include "params.glsl"
+#include "seen.glsl"
 
 const uint PAGE = 64, KEYS = KEY / 2, PAIRS = DIM / 2; // pairs of a key, of a value
 const uint TOKENS = QUERIES / HEADS;
@@ -99,6 +103,7 @@ shared vec4 slices[SLICES * DIM];
 shared vec4 tops[QUADS], sums[QUADS]; // parts of the rows
 shared ivec4 limits[QUADS];           // the last position that a row attends to; -1 where it takes no part
 shared ivec4 starts[QUADS];           // the first
+shared vec4 places[QUADS], fallings[QUADS]; // a row's own position, and by what its scores fall with the distance
 shared uint blocks[SPLIT / PAGE]; // the head's blocks of the split's pages
 
 uint id = gl_LocalInvocationID.x;
@@ -173,6 +178,10 @@ void score(uint sequence, uint from, int begin, int last) {
 		if (push.softCap > 0) { // cap·tanh(score/cap)
 			precise vec4 capped = push.softCap * (1.0 - 2.0 / (1.0 + exp(min(2.0 * score / push.softCap, vec4(80)))));
 			score = capped;
+		}
+		if (SLOPES) {
+			precise vec4 fallen = fma(-fallings[i], abs(places[i] - float(position)), score);
+			score = fallen;
 		}
 		s[i] = mix(vec4(NOTHING), score, sees(i, position));
 		scores[id * QUADS + i] = s[i];
@@ -261,9 +270,13 @@ void attend(uint from, uint end, uint firstSplit) {
 	barrier();
 	if (id < 4 * QUADS) {
 		uint t = id / HEADS;
-		limits[id / 4][id % 4] = id < QUERIES && exists(id) && !padding(tokenOf(id)) && t >= from && t < end ? int(position(tokenOf(id))) : -1;
-		int limit = limits[id / 4][id % 4];
-		starts[id / 4][id % 4] = push.window > 0 ? max(limit + 1 - int(push.window), 0) : 0;
+		bool takesPart = id < QUERIES && exists(id) && !padding(tokenOf(id)) && t >= from && t < end;
+		limits[id / 4][id % 4] = takesPart ? lastSeen(tokenOf(id), push.window, LATER) : -1;
+		starts[id / 4][id % 4] = takesPart ? firstSeen(tokenOf(id), push.window, LATER) : 0;
+		if (SLOPES) {
+			places[id / 4][id % 4] = takesPart ? float(position(tokenOf(id))) : 0;
+			fallings[id / 4][id % 4] = takesPart ? falls[headOf(id)] : 0;
+		}
 	}
 	barrier();
 	int last = -1, begin = 0x7fffffff;
@@ -291,7 +304,7 @@ void main() {
 	kvHead = gl_WorkGroupID.y / tiles;
 	firstHead = kvHead * group + gl_WorkGroupID.y % tiles * HEADS;
 	firstToken = gl_WorkGroupID.x * TOKENS;
-	if (!WHOLE && (padding(firstToken) || gl_WorkGroupID.z * SPLIT > position(firstToken))) // it has one token
+	if (!WHOLE && (padding(firstToken) || int(gl_WorkGroupID.z * SPLIT) > lastSeen(firstToken, push.window, LATER))) // it has one token
 		return;
 	for (uint i = id; i < 4 * QUADS * KEY; i += LOCAL) {
 		uint r = i / KEY, d = i % KEY;

@@ -13,6 +13,7 @@ layout(set = 0, binding = 0, std430) readonly buffer Splits { float splits[]; };
 layout(set = 0, binding = 1, std430) writeonly buffer Out { float result[]; };
 
 layout(constant_id = 3) const bool SINKS = false;
+layout(constant_id = 4) const bool LATER = false;
 
 layout(set = 0, binding = 4, std430) readonly buffer Sinks { float sinks[]; }; // [heads]
 
@@ -28,13 +29,14 @@ layout(push_constant) uniform Push {
 #define ROWS push.room
 #define OUT push.outs
 #include "params.glsl"
+#include "seen.glsl"
 
 shared float values[512]; // of the head
 
 void main() {
 	uint head = gl_WorkGroupID.x, token = gl_WorkGroupID.y;
-	uint count = padding(token) ? 0 : position(token) / SPLIT + 1, size = push.dim + 2;
-	uint begin = push.window > 0 ? uint(max(int(position(token)) + 1 - int(push.window), 0)) / SPLIT : 0;
+	uint count = padding(token) ? 0 : uint(lastSeen(token, push.window, LATER)) / SPLIT + 1, size = push.dim + 2;
+	uint begin = uint(firstSeen(token, push.window, LATER)) / SPLIT;
 	uint first = (token * push.heads + head) * push.maxSplits * size;
 	for (uint d = gl_LocalInvocationID.x; d < push.dim; d += gl_WorkGroupSize.x) {
 		Part total = Part(0, 1); // of padding, which has no parts

@@ -11,7 +11,8 @@ float threshold() { return uintBitsToFloat(params[2]); }
 uint token(uint i) { return params[4 + i]; }
 uint position(uint i) { return params[4 + ROWS + i]; }
 uint sequence(uint i) { return params[4 + 2 * ROWS + i]; }
-uint outRow(uint i) { return params[4 + 3 * ROWS + i]; }
+uint last(uint i) { return params[4 + 3 * ROWS + i]; } // position in the step of the row's sequence
+uint outRow(uint i) { return params[4 + 4 * ROWS + i]; }
 
 // page is page number j of a sequence.
-uint page(uint seq, uint j) { return params[params[4 + 3 * ROWS + OUT + seq] + j]; }
+uint page(uint seq, uint j) { return params[params[4 + 4 * ROWS + OUT + seq] + j]; }

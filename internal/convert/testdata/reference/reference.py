@@ -10,6 +10,7 @@ et al. 2024. gemma, gemma2, gemma3: the Gemma team's reports of 2024, 2024 and 2
 command-r, cohere2: Cohere's model cards and configurations, and the report on Command A, 2025. starcoder2: Lozhkov et al. 2024. mistral3: the
 configuration of Ministral 3. qwen2vl, qwen3vl: Bai et al. 2025 (M-RoPE), the configurations of Qwen2.5-VL and Qwen3-VL. gpt2: Radford et al. 2019. gptneox: Black et al. 2022,
 Biderman et al. 2023. internlm2: Cai et al. 2024. phi2: Gunasekar et al. 2023, Li et al. 2023. chatglm: GLM team 2024. jais2: its model card.
+ALiBi: Press et al. 2022. mpt: MosaicML 2023. bloom: BigScience 2022. baichuan: Yang et al. 2023. plm: Deng et al. 2025; DeepSeek-AI 2024.
 """
 import json
 import math
@@ -66,22 +67,24 @@ def rotate(x, freqs, magnitude=1.0):
     return np.concatenate([a * cos - b * sin, b * cos + a * sin, x[..., 2 * n:]], -1)
 
 
-def attention(q, k, v, window=None, scale=None, cap=None):
-    """Causal, q [n, heads, head_dim], k and v [n, kv_heads, head_dim]; a token sees the last window positions, its own included."""
+def attention(q, k, v, window=None, scale=None, cap=None, slopes=None):
+    """Causal, q [n, heads, head_dim], k and v [n, kv_heads, head_dim]; a token sees the last window positions, its own included. Scores fall by a
+    head's slope for each position between."""
     n, heads, dim = q.shape
     scale = scale or 1 / math.sqrt(dim)
     i, j = np.arange(n)[:, None], np.arange(n)[None, :]
     seen = j <= i
     if window:
         seen &= j > i - window
-    out = np.zeros_like(q)
+    out = np.zeros((n, heads, v.shape[-1]))
     for h in range(heads):
         kv = h * k.shape[1] // heads
         s = q[:, h] @ k[:, kv].T * scale
-        s = np.where(seen, cap * np.tanh(s / cap) if cap else s, -np.inf)
+        s = cap * np.tanh(s / cap) if cap else s
+        s = np.where(seen, s - (i - j) * slopes[h] if slopes else s, -np.inf)
         s = np.exp(s - s.max(-1, keepdims=True))
         out[:, h] = s / s.sum(-1, keepdims=True) @ v[:, kv]
-    return out.reshape(n, heads * dim)
+    return out.reshape(n, -1)
 
 
 def relu2(x):
@@ -567,9 +570,109 @@ def jais2():
     yield "jais2", m, 128, linear(m, layer_norm_of(m, x, "model.norm", 1e-5), "lm_head", 48, bias=False)
 
 
+def alibi(heads, most=8.0):
+    """The slopes of the paper: for 2^a heads the powers of 2^(-most/2^a), for others those and every second of the next power of two."""
+    if heads & (heads - 1) == 0:
+        return [2.0 ** (-most * (h + 1) / heads) for h in range(heads)]
+    whole = 1 << (heads.bit_length() - 1)
+    return alibi(whole, most) + alibi(2 * whole, most)[::2][:heads - whole]
+
+
+def mpt():
+    """Six heads, so that slopes are not those of a power of two. Without biases; queries, keys and values are clamped. And with learned positions
+    in place of slopes, biases, and keys that heads share."""
+    for name, positions in (("mpt", False), ("mpt-positions", True)):
+        kv = 2 if positions else 6
+        config = {"attn_type": "grouped_query_attention" if positions else "multihead_attention", "kv_n_heads": kv, "alibi": not positions,
+                  "alibi_bias_max": 6, "clip_qkv": None if positions else 0.75, "qk_ln": False, "prefix_lm": False, "softmax_scale": None}
+        m = Model({"architectures": ["MPTForCausalLM"], "d_model": 96, "n_heads": 6, "n_layers": 3, "expansion_ratio": 2, "max_seq_len": 128,
+                   "no_bias": not positions, "attn_config": config, "tie_word_embeddings": None})
+        for other in ("hidden_size", "intermediate_size", "num_hidden_layers", "num_attention_heads", "num_key_value_heads", "max_position_embeddings"):
+            del m.c[other]
+        norm = lambda x, n: layer_norm(x, m.get(n + ".weight", 96, offset=1.0), m.get(n + ".bias", 96) if positions else 0, 1e-5)
+        embedding = m.get("transformer.wte.weight", 48, 96)
+        x = embedding[TOKENS]
+        if positions:
+            x = x + m.get("transformer.wpe.weight", 128, 96)[:len(TOKENS)]
+        for layer in range(3):
+            p = f"transformer.blocks.{layer}."
+            qkv = linear(m, norm(x, p + "norm_1"), p + "attn.Wqkv", 16 * (6 + 2 * kv), bias=positions, scale=0.1)
+            if not positions:
+                qkv = np.clip(qkv, -0.75, 0.75)
+            q, k, v = (heads_of(t, 16) for t in np.split(qkv, [96, 96 + 16 * kv], -1))
+            x = x + linear(m, attention(q, k, v, slopes=None if positions else alibi(6, 6.0)), p + "attn.out_proj", 96, bias=positions)
+            h = gelu_erf(linear(m, norm(x, p + "norm_2"), p + "ffn.up_proj", 192, bias=positions))
+            x = x + linear(m, h, p + "ffn.down_proj", 96, bias=positions)
+        yield name, m, 128, norm(x, "transformer.norm_f") @ embedding.T
+
+
+def bloom():
+    m = Model({"architectures": ["BloomForCausalLM"], "n_layer": 3, "n_head": 4, "seq_length": 128, "layer_norm_epsilon": 1e-5})
+    for other in ("intermediate_size", "num_hidden_layers", "num_attention_heads", "num_key_value_heads", "max_position_embeddings", "tie_word_embeddings"):
+        del m.c[other]
+    embedding = m.get("transformer.word_embeddings.weight", 48, 64)
+    x = layer_norm_of(m, embedding[TOKENS], "transformer.word_embeddings_layernorm", 1e-5)
+    for layer in range(3):
+        p = f"transformer.h.{layer}."
+        qkv = linear(m, layer_norm_of(m, x, p + "input_layernorm", 1e-5), p + "self_attention.query_key_value", 192, scale=0.15)
+        q, k, v = (qkv.reshape(len(x), 4, 3, 16)[:, :, i] for i in range(3))
+        x = x + linear(m, attention(q, k, v, slopes=alibi(4)), p + "self_attention.dense", 64)
+        h = gelu(linear(m, layer_norm_of(m, x, p + "post_attention_layernorm", 1e-5), p + "mlp.dense_h_to_4h", 256))
+        x = x + linear(m, h, p + "mlp.dense_4h_to_h", 64)
+    yield "bloom", m, 128, layer_norm_of(m, x, "transformer.ln_f", 1e-5) @ embedding.T
+
+
+def baichuan():
+    """7B by its layers, rotated; and 13B of the second series, with slopes and a head of unit rows."""
+    for name, layers, config in (("baichuan-7b", 32, {}), ("baichuan-13b", 40, {"z_loss_weight": 0, "model_max_length": 128})):
+        m = Model({"architectures": ["BaichuanForCausalLM"], "hidden_act": "silu", "rms_norm_eps": 1e-6, "num_hidden_layers": layers, "hidden_size": 32,
+                   "intermediate_size": 32, **config})
+        m.c["num_key_value_heads"] = None
+        if config:
+            del m.c["max_position_embeddings"]
+        freqs = frequencies(m, 8)
+        x = m.get("model.embed_tokens.weight", 48, 32)[TOKENS]
+        for layer in range(layers):
+            p = f"model.layers.{layer}."
+            qkv = linear(m, rms(m, x, p + "input_layernorm"), p + "self_attn.W_pack", 96, bias=False, scale=0.2)
+            q, k, v = (heads_of(t, 8) for t in np.split(qkv, 3, -1))
+            y = attention(q, k, v, slopes=alibi(4)) if config else attention(rotate(q, freqs), rotate(k, freqs), v)
+            x = x + linear(m, y, p + "self_attn.o_proj", 32, bias=False, scale=0.1)
+            h = rms(m, x, p + "post_attention_layernorm")
+            h = silu(linear(m, h, p + "mlp.gate_proj", 32, bias=False)) * linear(m, h, p + "mlp.up_proj", 32, bias=False)
+            x = x + linear(m, h, p + "mlp.down_proj", 32, bias=False, scale=0.1)
+        head = m.get("lm_head.weight", 48, 32)
+        if config:
+            head = head / np.linalg.norm(head, axis=-1, keepdims=True)
+        yield name, m, 128, rms(m, x, "model.norm") @ head.T
+
+
+def plm():
+    """Keys of 16 elements of their own and 8 rotated ones that all heads share; values of 8."""
+    m = Model({"architectures": ["PLMForCausalLM"], "hidden_act": "relu2", "rms_norm_eps": 1e-6, "num_key_value_heads": 4, "kv_lora_rank": 24,
+               "q_lora_rank": None, "qk_nope_head_dim": 16, "qk_rope_head_dim": 8, "v_head_dim": 8, "tie_word_embeddings": True})
+    freqs = frequencies(m, 8)
+    embedding = m.get("model.embed_tokens.weight", 48, 64)
+    x = embedding[TOKENS]
+    for layer in range(3):
+        p = f"model.layers.{layer}."
+        h = rms(m, x, p + "input_layernorm")
+        q = heads_of(linear(m, h, p + "self_attn.q_proj", 4 * 24, bias=False, scale=0.1), 24)
+        both = linear(m, h, p + "self_attn.kv_a_proj_with_mqa", 24 + 8, bias=False)
+        c, shared = both[:, :24], rotate_neighbours(both[:, None, 24:], freqs)
+        c = rms_norm(c, m.get(p + "self_attn.kv_a_layernorm.weight", 24, offset=1.0), 1e-6)
+        kv = heads_of(linear(m, c, p + "self_attn.kv_b_proj", 4 * (16 + 8), bias=False), 24)
+        q = np.concatenate([q[..., :16], rotate_neighbours(q[..., 16:], freqs)], -1)
+        k = np.concatenate([kv[..., :16], np.repeat(shared, 4, 1)], -1)
+        x = x + linear(m, attention(q, k, kv[..., 16:]), p + "self_attn.o_proj", 64, bias=False)
+        h = relu2(linear(m, rms(m, x, p + "post_attention_layernorm"), p + "mlp.up_proj", 96, bias=False))
+        x = x + linear(m, h, p + "mlp.down_proj", 64, bias=False, scale=0.06)
+    yield "plm", m, 128, rms(m, x, "model.norm") @ embedding.T
+
+
 FIRST = (arcee, nemotron, phi3, granite, olmo2, smollm3, stablelm, gemma, gemma2, gemma3, exaone4, seed_oss, glm4, olmo3,
          gemma3_pictures, command_r, cohere2, mistral3, starcoder2, qwen_vl)
-SECOND = (gpt2, gptneox, internlm2, phi2, chatglm, jais2)
+SECOND = (gpt2, gptneox, internlm2, phi2, chatglm, jais2, mpt, bloom, baichuan, plm)
 
 for family in FIRST + SECOND:
     for name, m, context, logits in family():
