@@ -130,12 +130,14 @@ type shownAnswer struct {
 	styler   *markdown.Styler // nil: as it is
 	styled   bool
 	message  answer.Message
-	thinking bool // the last that was shown is a thought
-	lineOpen bool // what was shown last is no newline
+	thinking bool          // the last that was shown is a thought
+	folding  *shownThought // the thought that is shown, where it is folded
+	onScreen bool          // a terminal obeys what it is shown
+	lineOpen bool          // what was shown last is no newline
 }
 
 func (t *talk) newAnswer(prompt string) *shownAnswer {
-	a := &shownAnswer{out: bufio.NewWriter(os.Stdout), styled: t.styled}
+	a := &shownAnswer{out: bufio.NewWriter(os.Stdout), styled: t.styled, onScreen: t.interactive}
 	if t.format != nil {
 		a.parser = t.format.NewParser(answer.Options{Prompt: prompt})
 		if t.styled {
@@ -176,7 +178,14 @@ func (a *shownAnswer) show(events ...answer.Event) {
 		if e.Text == "" {
 			continue
 		}
+		if a.onScreen {
+			e.Text = controlled(e.Text)
+		}
 		a.thought(e.Kind == answer.Reasoning)
+		if a.folding != nil {
+			a.folding.write(e.Text)
+			continue
+		}
 		if a.styler != nil && e.Kind != answer.Reasoning {
 			e.Text = a.styler.Feed(e.Text)
 		}
@@ -184,7 +193,7 @@ func (a *shownAnswer) show(events ...answer.Event) {
 	}
 }
 
-// thought begins or ends a thought, which is faint or, in plain text, between two lines.
+// thought begins or ends a thought, which is faint and then folded or, in plain text, between two lines.
 func (a *shownAnswer) thought(begins bool) {
 	if begins == a.thinking {
 		return
@@ -192,10 +201,10 @@ func (a *shownAnswer) thought(begins bool) {
 	a.thinking = begins
 	switch {
 	case a.styled && begins:
-		a.write("\x1b[2m")
+		a.folding = newThought(a.out)
 	case a.styled:
-		a.out.WriteString("\x1b[0m")
-		a.write("\n")
+		a.folding.fold()
+		a.folding, a.lineOpen = nil, false
 	case begins:
 		a.write("[thoughts]\n")
 	default:

@@ -50,6 +50,7 @@ func chatActions() []chatAction {
 			neurons(t.last.Neurons)
 			return nil
 		}},
+		{"thoughts", "", "show the thoughts before the last answer", func(_ context.Context, t *talk, _ string) error { return t.thoughts() }},
 		{"exit", "", "leave, as Ctrl-D does", func(context.Context, *talk, string) error { return errExit }},
 	}
 }

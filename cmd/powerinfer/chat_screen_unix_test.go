@@ -1,0 +1,346 @@
+//go:build unix
+
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"flag"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/creack/pty"
+	"github.com/gdamore/tcell/v3/vt"
+	"github.com/rivo/uniseg"
+
+	"github.com/powerinfer-go/powerinfer/internal/testenv"
+)
+
+var talkFor = flag.Duration("talk", 3*time.Second, "how long TestChatScreen talks; 20m by hand")
+
+// thinking is a template whose answers begin with thoughts, and thoughtful a grammar by which they end: four lines of them, then a line.
+const (
+	thinking   = "{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content }}<|im_end|>\n{% endfor %}{% if add_generation_prompt %}<|im_start|>assistant\n<think>\n{% endif %}"
+	thoughtful = `root ::= ([a-z ]{20,90} "\n"){4} "</think>" [A-Z]{20,60}`
+)
+
+// tube is powerinfer in a terminal whose screen is known: what counts is what a person sees.
+type tube struct {
+	t    *testing.T
+	tty  *os.File
+	cmd  *exec.Cmd
+	term vt.MockTerm
+	size vt.Coord
+
+	asking atomic.Bool  // the program has asked where the cursor is, and has not drawn since
+	drawn  atomic.Int64 // times that the prompt and what is behind it was drawn
+}
+
+// Write shows what the program writes.
+func (s *tube) Write(text []byte) (int, error) {
+	asked, drew := bytes.LastIndex(text, []byte("\x1b[6n")), bytes.LastIndex(text, []byte("\x1b[?25h"))
+	n, err := s.term.Write(text)
+	s.drawn.Add(int64(bytes.Count(text, []byte("\x1b[?25h"))))
+	if asked != drew {
+		s.asking.Store(asked > drew)
+	}
+	return n, err
+}
+
+func newTube(t *testing.T, args ...string) *tube {
+	path, err := exec.LookPath("powerinfer")
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := &tube{t: t, cmd: exec.Command(path, args...), size: vt.Coord{X: 80, Y: 24}}
+	s.cmd.Dir = t.TempDir()
+	s.cmd.Env = []string{"LLAMA_ARG_DEVICE=none", "LLAMA_ARG_THREADS=1", "TERM=xterm-256color", "HOME=" + s.cmd.Dir, "XDG_STATE_HOME=" + s.cmd.Dir, "LANG=C.UTF-8"}
+	s.term = vt.NewMockTerm(vt.MockOptSize(s.size))
+	if err := s.term.Start(); err != nil {
+		t.Fatal(err)
+	}
+	if s.tty, err = pty.StartWithSize(s.cmd, &pty.Winsize{Rows: uint16(s.size.Y), Cols: uint16(s.size.X)}); err != nil {
+		testenv.Missing(t, "shells", "no pseudo-terminal: "+err.Error())
+	}
+	t.Cleanup(func() { _ = s.cmd.Process.Kill(); _ = s.tty.Close(); _ = s.term.Stop() })
+	go func() { _, _ = io.Copy(s, s.tty) }()
+	go func() { _, _ = io.Copy(s.tty, s.term) }() // answers, as where the cursor is
+	return s
+}
+
+// rows returns what the screen shows, without the spaces at the ends of lines and the empty lines below.
+func (s *tube) rows() []string {
+	var all []string
+	for y := range s.size.Y {
+		var row strings.Builder
+		for x := vt.Col(0); x < s.size.X; {
+			c := s.term.GetCell(vt.Coord{X: x, Y: y})
+			if c.C == "" {
+				c.C = " "
+			}
+			row.WriteString(c.C)
+			x += vt.Col(max(1, c.W))
+		}
+		all = append(all, strings.TrimRight(row.String(), " "))
+	}
+	for len(all) > 0 && all[len(all)-1] == "" {
+		all = all[:len(all)-1]
+	}
+	return all
+}
+
+// until waits until the screen is as ok says; it says what that is.
+func (s *tube) until(what string, ok func(rows []string) bool) []string {
+	s.t.Helper()
+	for end := time.Now().Add(processLimit); time.Now().Before(end); time.Sleep(3 * time.Millisecond) {
+		if rows := s.rows(); ok(rows) {
+			return rows
+		}
+	}
+	s.t.Fatalf("%s did not come about on the screen of %d×%d, the cursor at %v:\n%s", what, s.size.X, s.size.Y, s.term.Pos(), strings.Join(s.rows(), "\n"))
+	return nil
+}
+
+// keys presses keys, not while the program asks where the cursor is: it takes what comes in one piece with the answer for a part of it.
+func (s *tube) keys(text string) {
+	s.t.Helper()
+	s.until("an answer to where the cursor is", func([]string) bool { return !s.asking.Load() })
+	if _, err := s.tty.WriteString(text); err != nil {
+		s.t.Fatal(err)
+	}
+}
+
+// types types text, each character when the one before has appeared.
+func (s *tube) types(text string) {
+	s.t.Helper()
+	before, state := s.input(s.rows()), -1
+	for rest := text; rest != ""; {
+		var c string
+		c, rest, _, state = uniseg.FirstGraphemeClusterInString(rest, state)
+		drawn := s.drawn.Load()
+		s.keys(c)
+		s.until("a line drawn anew", func([]string) bool { return s.drawn.Load() > drawn })
+		s.typed(before + text[:len(text)-len(rest)])
+	}
+}
+
+// prompt waits until the last line is an empty prompt with the cursor behind it.
+func (s *tube) prompt() []string {
+	s.t.Helper()
+	return s.until("an empty prompt", func(rows []string) bool {
+		return len(rows) > 0 && rows[len(rows)-1] == ">" && s.term.Pos() == vt.Coord{X: 2, Y: vt.Row(len(rows) - 1)}
+	})
+}
+
+// typed waits until what is behind the last prompt is text, over as many lines as that takes.
+func (s *tube) typed(text string) {
+	s.t.Helper()
+	s.until(fmt.Sprintf("%q behind the prompt", text), func(rows []string) bool { return s.input(rows) == squeeze(text) })
+}
+
+// input returns what is behind the last prompt, without spaces.
+func (s *tube) input(rows []string) string {
+	for i := len(rows) - 1; i >= 0; i-- {
+		if rest, ok := strings.CutPrefix(rows[i]+" ", "> "); ok {
+			return squeeze(rest + strings.Join(rows[i+1:], ""))
+		}
+	}
+	return ""
+}
+
+// squeeze returns text without white space, of which the screen has any where a line is broken, and without joiners, which this terminal has
+// no place for.
+func squeeze(text string) string {
+	return strings.Join(strings.Fields(strings.ReplaceAll(text, "\u200d", "")), "")
+}
+
+// answered waits for a status line and the prompt below it, and returns the rows.
+func (s *tube) answered() []string {
+	s.t.Helper()
+	s.until("a status line", func(rows []string) bool {
+		return len(rows) > 1 && rows[len(rows)-1] == ">" && strings.HasSuffix(strings.Join(rows[max(0, len(rows)-4):len(rows)-1], ""), "]")
+	})
+	return s.prompt()
+}
+
+// folded holds that the thought is one line, of which nothing else is left, and the answer is below it.
+func (s *tube) folded(rows []string) {
+	s.t.Helper()
+	for i := len(rows) - 1; i >= 0; i-- {
+		if !strings.HasPrefix(rows[i], "▸ thought for") {
+			continue
+		}
+		if i > 0 && strings.Trim(rows[i-1], "abcdefghijklmnopqrstuvwxyz ") == "" && rows[i-1] != "" {
+			s.t.Errorf("something is left of the thought:\n%s", strings.Join(rows, "\n"))
+		}
+		return
+	}
+	if len(rows) < int(s.size.Y)-2 { // else it has scrolled away
+		s.t.Errorf("no line of the thought:\n%s", strings.Join(rows, "\n"))
+	}
+}
+
+func (s *tube) resize(x, y int) {
+	s.t.Helper()
+	s.size = vt.Coord{X: vt.Col(x), Y: vt.Row(y)}
+	s.term.SetSize(s.size)
+	if err := pty.Setsize(s.tty, &pty.Winsize{Rows: uint16(y), Cols: uint16(x)}); err != nil {
+		s.t.Fatal(err)
+	}
+}
+
+// sayings are typed: letters of one and two columns, of several code points, and lines longer than the screen is wide.
+var sayings = []string{
+	"hello", "Héllo wörld", "日本語の文章です", "👍🏽 👩‍👩‍👧 🇩🇪 ok", strings.Repeat("a long line ", 12) + "ends", strings.Repeat("長い", 50),
+}
+
+// TestChatScreen talks at random for a while, as a person does, and looks at the screen: what was typed, pasted and recalled stands behind the
+// prompt, thoughts are folded, Ctrl-C ends an answer, and the prompt is where it belongs, whatever the size.
+func TestChatScreen(t *testing.T) {
+	seed := uint64(time.Now().UnixNano())
+	r := rand.New(rand.NewPCG(seed, 1))
+	t.Logf("seed %d", seed)
+	s := newTube(t, "chat", "--chat-template", thinking, "--grammar", thoughtful, "-c", "4096")
+	s.prompt()
+	said := ""
+	say := func() {
+		said = sayings[r.IntN(len(sayings))]
+		s.types(said)
+		s.keys("\r")
+	}
+	acts := []func(){
+		func() { say(); s.folded(s.answered()) },
+		func() {
+			say()
+			s.answered()
+			said = "/thoughts"
+			s.types(said)
+			s.keys("\r")
+			s.until("thoughts", func(rows []string) bool { return !strings.HasPrefix(rows[max(0, len(rows)-2)], "[") })
+			s.prompt()
+		},
+		func() { // several lines at once
+			s.keys("\x1b[200~one\rtwo **bold**\x1b[201~")
+			s.typed("one two **bold**")
+			s.keys("\r")
+			s.answered()
+			said = ""
+		},
+		func() { // Ctrl-C while it answers
+			say()
+			s.until("the beginning of an answer", func(rows []string) bool { return s.input(rows) != squeeze(said) })
+			s.keys("\x03")
+			s.answered()
+		},
+		func() { // Ctrl-C while one types
+			s.types("never mind")
+			s.keys("\x03")
+			s.prompt()
+		},
+		func() { // what was said last, once more
+			if said == "" {
+				return
+			}
+			s.keys("\x1b[A")
+			s.typed(said)
+			s.keys("\x03")
+			s.prompt()
+		},
+		func() {
+			s.resize(40+r.IntN(80), 12+r.IntN(30))
+			s.types("x")
+			s.keys("\x7f")
+			s.prompt()
+		},
+		func() { // while it answers
+			say()
+			s.resize(40+r.IntN(80), 12+r.IntN(30))
+			s.answered()
+		},
+		func() {
+			said = "/clear"
+			s.types(said)
+			s.keys("\r")
+			s.until("a new conversation", s.ends("a new conversation", ">"))
+			s.prompt()
+		},
+		func() { // what is typed is changed in the middle
+			s.types("a日c")
+			for _, k := range [][2]string{{"\x1b[D", "a日c"}, {"\x1b[D", "a日c"}, {"b", "ab日c"}, {"\x05", "ab日c"}, {"d", "ab日cd"}, {"\x01", "ab日cd"}, {"\x1b[3~", "b日cd"}} {
+				s.keys(k[0])
+				time.Sleep(20 * time.Millisecond) // moving the cursor changes nothing that is waited for
+				s.typed(k[1])
+			}
+			s.keys("\x0b")
+			s.prompt()
+		},
+	}
+	n := 0
+	for end := time.Now().Add(*talkFor); time.Now().Before(end) && !t.Failed(); n++ {
+		acts[r.IntN(len(acts))]()
+		if *talkFor > time.Minute {
+			time.Sleep(time.Duration(r.IntN(2000)) * time.Millisecond)
+		}
+		if n%20 == 19 { // before the context is full
+			acts[8]()
+		}
+	}
+	t.Logf("%d actions", n)
+	s.keys("\x04")
+	if err := s.cmd.Wait(); err != nil {
+		t.Error(err)
+	}
+}
+
+// ends reports whether the last rows are these.
+func (s *tube) ends(last ...string) func(rows []string) bool {
+	return func(rows []string) bool {
+		return len(rows) >= len(last) && strings.Join(rows[len(rows)-len(last):], "\n") == strings.Join(last, "\n")
+	}
+}
+
+// TestThoughtOnScreen: a thought is broken into lines that fit and leaves one line, also where it is longer than the screen; text before it
+// stays. After a change of the size nothing is erased.
+func TestThoughtOnScreen(t *testing.T) {
+	const text = "日本語の文章です and some words in English, 👍🏽👩‍👩‍👧 with pictures.\nA second line.\n"
+	for _, k := range []struct {
+		times  int
+		resize bool
+		want   int // rows
+	}{{1, false, 2}, {30, false, 2}, {1, true, 6}} {
+		size := vt.Coord{X: 40, Y: 10}
+		s := &tube{t: t, size: size, term: vt.NewMockTerm(vt.MockOptSize(size))}
+		if err := s.term.Start(); err != nil {
+			t.Fatal(err)
+		}
+		width := int(size.X)
+		show := func(text string) { _, _ = io.WriteString(s.term, strings.ReplaceAll(text, "\n", "\r\n")) }
+		show("before\n")
+		var out strings.Builder
+		a := beginThought(bufio.NewWriter(&out), func() (int, int) { return width, int(size.Y) })
+		state, rest := -1, strings.Repeat(text, k.times)
+		for rest != "" {
+			var piece string
+			piece, rest, _, state = uniseg.FirstGraphemeClusterInString(rest, state)
+			a.write(piece)
+		}
+		if k.resize {
+			width = 30
+		}
+		a.fold()
+		a.out.Flush()
+		show(out.String())
+		rows := s.until("the thought's line", func(rows []string) bool { return strings.HasPrefix(rows[len(rows)-1], "▸ thought for") })
+		if len(rows) != k.want || rows[0] != "before" {
+			t.Errorf("%d times, resized %v: %d rows, not %d:\n%s", k.times, k.resize, len(rows), k.want, strings.Join(rows, "\n"))
+		}
+		_ = s.term.Stop()
+	}
+}

@@ -1,0 +1,156 @@
+package main
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/rivo/uniseg"
+	"golang.org/x/term"
+)
+
+// spareColumns stay free at the right of a thought's lines, for the ^C that a terminal shows where the key is pressed.
+const spareColumns = 4
+
+// shownThought is a thought on a terminal: faint while it comes, and a single line when it has ended. Its lines are broken here, so that it is
+// known how many there are.
+type shownThought struct {
+	out           *bufio.Writer
+	size          func() (width, height int) // of the terminal; 0: not known
+	width, height int                        // when the thought began
+	begin         time.Time
+	held          string // the last character, which may go on
+	rows          int    // of the thought above the cursor's
+	column        int
+}
+
+func newThought(out *bufio.Writer) *shownThought {
+	return beginThought(out, func() (int, int) {
+		width, height, err := term.GetSize(int(os.Stdout.Fd()))
+		if err != nil {
+			return 0, 0
+		}
+		return width, height
+	})
+}
+
+func beginThought(out *bufio.Writer, size func() (int, int)) *shownThought {
+	s := &shownThought{out: out, size: size, begin: time.Now()}
+	s.width, s.height = size()
+	out.WriteString(faint)
+	return s
+}
+
+// Escape sequences (ECMA-48): faint, no attributes any more, and to erase all from the cursor on.
+const (
+	faint  = "\x1b[2m"
+	normal = "\x1b[0m"
+	erase  = "\x1b[J"
+)
+
+// write shows the next piece.
+func (s *shownThought) write(text string) {
+	rest, state := s.held+text, -1
+	s.held = ""
+	for rest != "" {
+		var c string
+		c, rest, _, state = uniseg.FirstGraphemeClusterInString(rest, state)
+		if rest == "" {
+			s.held = c // an accent or the other half of an emoji may follow
+			return
+		}
+		s.character(c)
+	}
+}
+
+// character shows one. A thought that fills the screen is begun anew from the top, for what has scrolled away cannot be erased.
+func (s *shownThought) character(c string) {
+	most, width := s.width-spareColumns, 0
+	for _, r := range c { // as terminals have it that show each of an emoji's parts
+		width += uniseg.StringWidth(string(r))
+	}
+	if c == "\t" {
+		c, width = " ", 1
+	}
+	switch {
+	case c == "\n" || c == "\r\n":
+		s.newLine()
+		return
+	case s.width > 0 && s.column > 0 && s.column+width > most:
+		s.newLine()
+	}
+	s.out.WriteString(c)
+	s.column += width
+}
+
+func (s *shownThought) newLine() {
+	s.column = 0
+	if s.height > 0 && s.rows+2 >= s.height && s.same() {
+		s.clear()
+		return
+	}
+	s.rows++
+	s.out.WriteString("\n")
+}
+
+// same reports whether the terminal has the size that it had: else nobody knows where it has put the lines.
+func (s *shownThought) same() bool {
+	width, height := s.size()
+	return width == s.width && height == s.height && width > spareColumns && height > 2
+}
+
+// clear erases what is shown.
+func (s *shownThought) clear() {
+	s.out.WriteString("\r")
+	if s.rows > 0 {
+		fmt.Fprintf(s.out, "\x1b[%dA", s.rows)
+	}
+	s.out.WriteString(erase)
+	s.rows, s.column = 0, 0
+}
+
+// fold leaves a line of the thought.
+func (s *shownThought) fold() {
+	if s.same() {
+		s.clear()
+	} else {
+		s.out.WriteString(s.held)
+		if s.column > 0 || s.held != "" {
+			s.out.WriteString("\n")
+		}
+	}
+	fmt.Fprintf(s.out, "▸ thought for %.1f s (/thoughts)%s\n", time.Since(s.begin).Seconds(), normal)
+}
+
+// thoughts shows those of the last answer.
+func (t *talk) thoughts() error {
+	for i := len(t.said.messages) - 1; i >= 0; i-- {
+		m := &t.said.messages[i]
+		if m.Role != "assistant" {
+			continue
+		}
+		text := controlled(strings.Trim(m.Reasoning, "\n"))
+		if text == "" {
+			break
+		}
+		if t.styled {
+			text = faint + text + normal
+		}
+		fmt.Println(text)
+		return nil
+	}
+	return errors.New("the last answer has no thoughts")
+}
+
+// controlled returns text without control characters but for line ends and tabs: what a model writes does not command a terminal.
+func controlled(text string) string {
+	return strings.Map(func(r rune) rune {
+		if r < ' ' && r != '\n' && r != '\t' || r >= 0x7f && r < 0xa0 {
+			return -1
+		}
+		return r
+	}, text)
+}
