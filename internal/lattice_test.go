@@ -62,6 +62,7 @@ var floors = []struct{ pkg, imports string }{
 	{"internal/compute/vulkan", "internal/compute/vulkan/driver internal/monotime internal/compute internal/compute/vulkan/shaders internal/compute/vulkan/vk internal/quant internal/trace"},
 	{"internal/train", "internal/compute/cpu/gemm internal/compute/cpu/kernel internal/compute/cpu/pool internal/quant"},
 	{"internal/model", "internal/arch internal/compute internal/gguf internal/prepared internal/quant internal/tokenizer"},
+	{"internal/imatrix/collect", "internal/compute internal/compute/cpu internal/gguf internal/hw internal/imatrix internal/model"},
 	{"internal/modelcost", "internal/compute internal/gguf internal/model internal/neuron internal/placement internal/prepared internal/quant"},
 	{"internal/planner", "internal/compute internal/compute/cpu internal/compute/hybrid internal/compute/vulkan internal/gguf internal/hw internal/measure internal/model internal/modelcost internal/placement internal/quant internal/trace"},
 	{"internal/engine", "internal/atomicfile internal/monotime internal/compute internal/gguf internal/hw internal/kvcache internal/kvfile internal/model internal/placement internal/sample internal/tokenizer internal/trace"},
@@ -93,7 +94,7 @@ var floors = []struct{ pkg, imports string }{
 	{"internal/server/neurons", "internal/compute internal/engine internal/model internal/server"},
 	{"internal/server/metrics", "internal/compute internal/engine internal/model internal/server"},
 	{".", "internal/bench internal/compute internal/engine internal/eval internal/gguf internal/grammar internal/model internal/planner internal/sample internal/session internal/trace"},
-	{"cmd/powerinfer", ". demo internal/hub internal/chat internal/chat/answer internal/markdown internal/server internal/server/anthropic internal/server/llamacpp internal/server/library internal/server/ollama internal/server/openai internal/server/openapi internal/server/metrics internal/server/neurons internal/server/page internal/server/responses internal/session internal/bench internal/modelcost internal/compute internal/compute/vulkan internal/convert internal/engine internal/gguf internal/hw internal/measure internal/model internal/atomicfile internal/placement internal/neuronreport internal/prepare internal/prepared internal/sample internal/planner"},
+	{"cmd/powerinfer", ". demo internal/hub internal/chat internal/chat/answer internal/markdown internal/server internal/server/anthropic internal/server/llamacpp internal/server/library internal/server/ollama internal/server/openai internal/server/openapi internal/server/metrics internal/server/neurons internal/server/page internal/server/responses internal/session internal/bench internal/modelcost internal/compute internal/compute/vulkan internal/convert internal/engine internal/gguf internal/hw internal/imatrix/collect internal/measure internal/model internal/atomicfile internal/placement internal/neuronreport internal/prepare internal/prepared internal/sample internal/planner"},
 }
 
 func TestImportsPointDownward(t *testing.T) {
@@ -149,7 +150,7 @@ func TestImportsPointDownward(t *testing.T) {
 }
 
 // mostForCommand bounds the row of cmd/powerinfer, network APIs aside: what commands need of an open model belongs to the root package.
-const mostForCommand = 22
+const mostForCommand = 23
 
 func TestCommandIsThin(t *testing.T) {
 	for _, f := range floors {

@@ -177,7 +177,7 @@ func command() *cli.Command {
 		OnUsageError:   usageError,
 		Commands: []*cli.Command{
 			chatCommand(), runCommand(), batchCommand(), serveCommand(), tokenizeCommand(), inspectCommand(), perplexityCommand(),
-			benchCommand(), convertCommand(), quantizeCommand(),
+			benchCommand(), convertCommand(), quantizeCommand(), imatrixCommand(),
 			pullCommand(), listCommand(), showCommand(), rmCommand(),
 			profileCommand(), prepareCommand(), planCommand(), doctorCommand(), healthCommand(), completionCommand(), versionCommand(), completeCommand(),
 		},

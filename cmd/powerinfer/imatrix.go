@@ -1,0 +1,167 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/urfave/cli/v3"
+
+	"github.com/powerinfer-go/powerinfer/internal/atomicfile"
+	"github.com/powerinfer-go/powerinfer/internal/gguf"
+	"github.com/powerinfer-go/powerinfer/internal/imatrix/collect"
+)
+
+func imatrixCommand() *cli.Command {
+	return &cli.Command{
+		Name: "imatrix", Usage: "measure what matters in a model's weights, for quantize --imatrix", ArgsUsage: "[MODEL]",
+		Description: "Reads a text through the model, on the processor, and writes how large the inputs of each matrix\n" +
+			"are. Some hundred chunks of text like what the model will be used for are enough. What was collected\n" +
+			"is saved every --output-frequency chunks and when the command is interrupted.\n" +
+			"With --in-file and no text, files are added up.",
+		Flags: append(modelFlags(),
+			&cli.StringFlag{Name: "file", Aliases: []string{"f"}, Usage: "text `FILE`; - is standard input"},
+			&cli.StringFlag{Name: "output", Aliases: []string{"o", "output-file"}, Value: "imatrix.gguf", Usage: "`FILE` to write"},
+			&cli.StringFlag{Name: "output-format", Usage: "`FORM` of the file: gguf, or dat, the older one; default: dat where the name ends in .dat"},
+			&cli.StringSliceFlag{Name: "in-file", Usage: "add what is in `FILE`; may be repeated"},
+			&cli.IntFlag{Name: "ctx-size", Aliases: []string{"c"}, Value: collect.UsualContext, Usage: "tokens of a chunk", Sources: env("CTX_SIZE")},
+			&cli.IntFlag{Name: "chunks", Value: -1, Usage: "chunks to read; -1: all"},
+			&cli.IntFlag{Name: "chunk", Aliases: []string{"from-chunk"}, Usage: "chunks at the beginning to leave out"},
+			&cli.IntFlag{Name: "output-frequency", Aliases: []string{"ofreq"}, Value: 10, Usage: "save every `N` chunks"},
+			&cli.IntFlag{Name: "save-frequency", Usage: "keep a copy every `N` chunks, under the name of the output and .at_N; 0: none"},
+			&cli.BoolFlag{Name: "process-output", Usage: "collect for output.weight, too"},
+			&cli.BoolFlag{Name: "parse-special", Usage: "take special tokens in the text as such"},
+			&cli.BoolFlag{Name: "no-ppl", Usage: "does nothing: no perplexity is computed here"},
+			&cli.BoolFlag{Name: "no-repack", Aliases: []string{"nr"}, Usage: "compute on the mapped file instead of repacking it into memory", Sources: env("NO_REPACK")},
+			&cli.IntFlag{Name: "threads", Aliases: []string{"t"}, Usage: "default: idle physical cores", Sources: env("THREADS")},
+		),
+		Action: makeMatrix,
+	}
+}
+
+func makeMatrix(ctx context.Context, c *cli.Command) error {
+	if c.NArg() > 1 || c.NArg() == 1 && c.IsSet("model") {
+		return fmt.Errorf("unexpected argument %q; imatrix reads one model", c.Args().Get(c.NArg()-1))
+	}
+	if c.NArg() == 1 {
+		if err := c.Set("model", c.Args().First()); err != nil {
+			return err
+		}
+	}
+	for name, least := range map[string]int{"chunks": -1, "chunk": 0, "output-frequency": 1, "save-frequency": 0, "ctx-size": 1, "threads": 0} {
+		if n := c.Int(name); n < least || n > 1<<30 {
+			return fmt.Errorf("--%s %d: give %d or more", name, n, least)
+		}
+	}
+	if c.Int("chunks") == 0 {
+		return errors.New("no chunk to read: raise --chunks, or leave it out for all")
+	}
+	out, err := matrixWriter(c)
+	if err != nil {
+		return err
+	}
+	base, err := collect.Sum(c.StringSlice("in-file"), c.Int("ctx-size"))
+	if err != nil {
+		return err
+	}
+	if c.String("file") == "" {
+		if len(base.Entries) == 0 {
+			return errors.New("give a text with -f FILE")
+		}
+		return out.write(context.WithoutCancel(ctx), base, "")
+	}
+	f, err := openModel(c)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	return collectMatrix(ctx, c, f, base, out)
+}
+
+func collectMatrix(ctx context.Context, c *cli.Command, f *gguf.File, base *collect.Matrix, out *matrixFile) error {
+	text, err := readFile(c.String("file"))
+	if err != nil {
+		return err
+	}
+	bar := newProgress("importances", unitRuns)
+	var begin time.Time // of the first chunk
+	o := collect.Options{
+		Text: strings.TrimSuffix(text, "\n"), Dataset: c.String("file"), Context: c.Int("ctx-size"), Skip: c.Int("chunk"), Chunks: max(0, c.Int("chunks")),
+		Special: c.Bool("parse-special"), Head: c.Bool("process-output"), Threads: c.Int("threads"), Pinned: c.Bool("no-repack"), Matrix: base,
+	}
+	memory, err := o.Memory(f)
+	if err != nil {
+		return err
+	}
+	told := false
+	o.Loading = func(done, total int64) {
+		if !told {
+			told = true
+			note(fmt.Sprintf("about %.1f GiB of memory", float64(memory)/(1<<30)))
+		}
+		if done == total {
+			begin = time.Now()
+		}
+	}
+	o.Progress = func(done, total int) {
+		if done == 1 && !begin.IsZero() {
+			if whole := time.Since(begin) * time.Duration(total); whole > patience {
+				note(fmt.Sprintf("%d chunks of %d tokens, about %s", total, o.Context, whole.Round(time.Second)))
+			}
+		}
+		bar.set(int64(done), int64(total))
+	}
+	o.Save = func(m *collect.Matrix, done int) error {
+		if every := c.Int("save-frequency"); every > 0 && done%every == 0 {
+			if err := out.write(ctx, m, fmt.Sprintf(".at_%d", done)); err != nil {
+				return err
+			}
+		}
+		if done%c.Int("output-frequency") != 0 {
+			return nil
+		}
+		return out.write(ctx, m, "")
+	}
+	m, err := collect.Run(ctx, f, o)
+	bar.finish()
+	if err != nil && (m == nil || m.Chunks == base.Chunks) {
+		return err
+	}
+	if failed := out.write(context.WithoutCancel(ctx), m, ""); failed != nil || err != nil {
+		if failed == nil {
+			fmt.Fprintf(os.Stderr, "interrupted after %d chunks; --in-file %s --chunk %d goes on\n", m.Chunks-base.Chunks, out.path, o.Skip+m.Chunks-base.Chunks)
+		}
+		return errors.Join(failed, err)
+	}
+	fmt.Fprintf(os.Stderr, "wrote %s: %d tensors, %d chunks of %d tokens\n", out.path, len(m.Entries), m.Chunks, m.ChunkTokens)
+	return nil
+}
+
+// matrixFile is where importances are written.
+type matrixFile struct {
+	path  string
+	older bool
+}
+
+func matrixWriter(c *cli.Command) (*matrixFile, error) {
+	w := &matrixFile{path: c.String("output")}
+	switch form := c.String("output-format"); form {
+	case "":
+		w.older = strings.HasSuffix(w.path, ".dat")
+	case "gguf", "dat":
+		w.older = form == "dat"
+	default:
+		return nil, fmt.Errorf("--output-format: %.80q is neither gguf nor dat", form)
+	}
+	return w, atomicfile.Check(w.path)
+}
+
+func (w *matrixFile) write(ctx context.Context, m *collect.Matrix, suffix string) error {
+	if w.older {
+		return m.WriteOlder(w.path + suffix)
+	}
+	return m.Write(ctx, w.path+suffix)
+}
