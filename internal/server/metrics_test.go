@@ -4,6 +4,9 @@ import (
 	"context"
 	"io"
 	"net/http"
+	"os"
+	"path/filepath"
+	"regexp"
 	"strings"
 	"sync"
 	"testing"
@@ -13,6 +16,7 @@ import (
 	"github.com/prometheus/common/model"
 
 	"github.com/powerinfer-go/powerinfer/internal/server/metrics"
+	"github.com/powerinfer-go/powerinfer/internal/testenv"
 )
 
 // measured starts a server with metrics.
@@ -132,6 +136,34 @@ func TestMetricsOfSeveralModels(t *testing.T) {
 	cancel()
 	clients.Wait()
 	eventually(t, "all ended", l.idle)
+}
+
+// TestMetricsOfChart: what the chart's autoscaling, its endpoint picker and their documentation ask for is there.
+func TestMetricsOfChart(t *testing.T) {
+	l := measured(t, true)
+	l.good("/completion", `{"prompt":"Once","n_predict":1}`)
+	all, asked := l.scrape(), 0
+	root := testenv.Root(t)
+	for _, name := range []string{"deploy/helm", "deploy/kubernetes", "docs/kubernetes.md"} {
+		err := filepath.WalkDir(filepath.Join(root, name), func(path string, d os.DirEntry, err error) error {
+			if err != nil || d.IsDir() {
+				return err
+			}
+			text, err := os.ReadFile(path)
+			for _, metric := range regexp.MustCompile(`\bpowerinfer_[a-z_]+[a-z]`).FindAllString(string(text), -1) {
+				if asked++; all[metric] == nil {
+					t.Errorf("%s asks for %s, which the server has not", path, metric)
+				}
+			}
+			return err
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	if asked == 0 {
+		t.Error("nothing asks for any metric")
+	}
 }
 
 func TestNoMetrics(t *testing.T) {
