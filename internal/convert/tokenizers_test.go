@@ -26,7 +26,7 @@ type tokenization struct {
 }
 
 // folderTokenizer converts the tokenizer of a folder to a GGUF file and reads it from there, as the engine does.
-func folderTokenizer(t *testing.T, dir string) *tokenizer.Tokenizer {
+func folderTokenizer(t testing.TB, dir string) *tokenizer.Tokenizer {
 	t.Helper()
 	tok, err := readTokenizerConfig(dir)
 	if err != nil {

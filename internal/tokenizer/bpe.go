@@ -27,15 +27,10 @@ type bpe struct {
 	suffix   string     // after the last
 	pairs    *pairs     // characters side by side in what merges make; nil: words are not cut
 
-	alone []uint32 // token -> whether merging its own text gives it: 0 not known, 1 yes, 2 no; atomic
+	alone []uint32 // token -> aloneYes where merging its own text has given it; atomic
 }
 
-// Whether a token is what its own text is merged to.
-const (
-	aloneUnknown uint32 = iota
-	aloneYes
-	aloneNo
-)
+const aloneYes = 1
 
 // symbol numbers of a word's parts while they are merged, parallel slices by position.
 type bpeMerger struct {
@@ -203,47 +198,44 @@ func grow(s []int32, n int) []int32 {
 
 // encode appends the tokens of a word.
 func (b *bpe) encode(e *encoder, word string) {
-	if id, ok := b.ids[word]; ok {
-		if b.whole {
-			e.out = append(e.out, id)
-			return
-		}
-		switch atomic.LoadUint32(&b.alone[id]) {
-		case aloneYes:
-			e.out = append(e.out, id)
-			return
-		case aloneUnknown:
-			start := len(e.out)
-			b.mergeWord(e, word)
-			alone := aloneNo
-			if len(e.out) == start+1 && e.out[start] == id {
-				alone = aloneYes
-			}
-			atomic.StoreUint32(&b.alone[id], alone)
-			return
-		}
+	if b.pairs == nil || len(word) <= shortest {
+		e.remember(word, b)
+		return
 	}
-	if b.pairs == nil {
-		e.word(word, func(word string) { b.mergeWord(e, word) })
+	if id, ok := b.ids[word]; ok && b.whole {
+		e.out = append(e.out, id)
 		return
 	}
 	b.cut(word, func(part string) {
-		if len(part) == len(word) {
-			e.word(part, func(word string) { b.mergeWord(e, word) })
+		if b.whole { // the part is not the word
+			e.word(part, bpeParts{b})
 		} else {
-			b.encodePart(e, part)
+			e.remember(part, b)
 		}
 	})
 }
 
-// encodePart is encode for what cut has cut off.
-func (b *bpe) encodePart(e *encoder, part string) {
-	if id, ok := b.ids[part]; ok && atomic.LoadUint32(&b.alone[id]) == aloneYes {
+// encodeNew implements slowEncoder.
+func (b *bpe) encodeNew(e *encoder, word string) {
+	id, ok := b.ids[word]
+	switch {
+	case !ok:
+		b.mergeWord(e, word)
+	case b.whole || atomic.LoadUint32(&b.alone[id]) == aloneYes:
 		e.out = append(e.out, id)
-		return
+	default:
+		start := len(e.out)
+		b.mergeWord(e, word)
+		if len(e.out) == start+1 && e.out[start] == id {
+			atomic.StoreUint32(&b.alone[id], aloneYes)
+		}
 	}
-	e.word(part, func(word string) { b.mergeWord(e, word) })
 }
+
+// bpeParts encodes parts of words, which are not taken whole.
+type bpeParts struct{ *bpe }
+
+func (p bpeParts) encodeNew(e *encoder, word string) { p.mergeWord(e, word) }
 
 // cut cuts a word where nothing that merges make has the two characters side by side: no merge reaches across.
 func (b *bpe) cut(word string, emit func(part string)) {

@@ -381,7 +381,7 @@ func (b *bpe) define(ids map[string]int32, merges [][2]string) error {
 	b.merges = newPairTable(len(merges))
 	b.alone = make([]uint32, b.size)
 	b.findByteIDs(ids)
-	b.pairs = &pairs{wide: map[uint64]struct{}{}}
+	b.pairs = newPairs()
 	bytes := map[string]bool{}
 	for i := range b.byteIDs {
 		if b.byteIDs[i] >= 0 {

@@ -1,8 +1,8 @@
 package tokenizer
 
 import (
+	"encoding/binary"
 	"strings"
-	"sync"
 	"unicode/utf8"
 )
 
@@ -20,7 +20,8 @@ type encoder struct {
 	bpe    bpeMerger
 	best   []best
 	out    []int32
-	seen   map[string]span // word -> where out already holds its tokens
+	short  []shortEntry    // words of at most shortest bytes, by hash
+	seen   map[string]span // longer word -> where out already holds its tokens
 
 	steps []splitter
 	emit  []func(part string, start bool) // step -> what takes its parts
@@ -32,12 +33,48 @@ type span struct{ start, end int }
 // wordEncoder appends the tokens of a word to e.out.
 type wordEncoder interface{ encode(e *encoder, word string) }
 
-var encoders = sync.Pool{New: func() any { return new(encoder) }}
+// slowEncoder encodes a word that is not remembered.
+type slowEncoder interface{ encodeNew(e *encoder, word string) }
+
+const (
+	shortest     = 15      // bytes of a word that is remembered across texts
+	shortEntries = 1 << 12 // so many lie in a core's own cache
+)
+
+// shortEntry is a remembered word: its bytes and, in the last, its length; then its tokens.
+type shortEntry struct {
+	a, b uint64
+	ids  [3]int32
+	n    int32
+}
+
+// remember appends the tokens of word: those of the last time, or m's.
+func (e *encoder) remember(word string, m slowEncoder) {
+	if len(word) > shortest {
+		e.word(word, m)
+		return
+	}
+	var key [16]byte
+	copy(key[:], word)
+	key[15] = byte(len(word))
+	a, b := binary.LittleEndian.Uint64(key[:8]), binary.LittleEndian.Uint64(key[8:])
+	entry := &e.short[(a*0x9E3779B97F4A7C15^b*0xC2B2AE3D27D4EB4F)>>(64-12)]
+	if entry.a == a && entry.b == b {
+		e.out = append(e.out, entry.ids[:entry.n]...)
+		return
+	}
+	start := len(e.out)
+	m.encodeNew(e, word)
+	if made := e.out[start:]; len(made) <= len(entry.ids) {
+		*entry = shortEntry{a: a, b: b, n: int32(len(made))}
+		copy(entry.ids[:], made)
+	}
+}
 
 // Encode returns the tokens of text. addSpecial adds BOS and EOS as the vocabulary says; parseSpecial recognises
 // the texts of control tokens in text, so it is for templates, not for what a user typed.
 func (t *Tokenizer) Encode(text string, addSpecial, parseSpecial bool) []int32 {
-	e := encoders.Get().(*encoder)
+	e := t.encoders.Get().(*encoder)
 	e.prepare(t, len(text))
 	if t.pipe != nil {
 		e.pipeline(t.pipe, text, addSpecial, parseSpecial)
@@ -45,18 +82,21 @@ func (t *Tokenizer) Encode(text string, addSpecial, parseSpecial bool) []int32 {
 		e.file(text, addSpecial, parseSpecial)
 	}
 	out := e.out
-	e.out, e.t = nil, nil
-	encoders.Put(e)
+	e.out = nil
+	t.encoders.Put(e)
 	return out
 }
 
-// prepare readies scratch space that may have served another tokenizer.
+// prepare readies scratch space that may have served another text.
 func (e *encoder) prepare(t *Tokenizer, size int) {
 	e.t, e.out = t, make([]int32, 0, size/4+2)
 	if e.seen == nil || len(e.seen) > 1<<10 {
 		e.seen = map[string]span{}
 	}
 	clear(e.seen)
+	if e.short == nil {
+		e.short = make([]shortEntry, shortEntries)
+	}
 	e.steps = t.split
 	e.begin = append(e.begin[:0], make([]bool, len(e.steps)+1)...)
 	for i := len(e.emit); i <= len(e.steps); i++ {
@@ -131,10 +171,10 @@ func (e *encoder) file(text string, addSpecial, parseSpecial bool) {
 	}
 }
 
-// word appends the tokens of word, which no merge leaves: encode's, or those of the same word before.
-func (e *encoder) word(word string, encode func(word string)) {
+// word appends the tokens of a longer word: those of the same word before in this text, or m's.
+func (e *encoder) word(word string, m slowEncoder) {
 	if len(word) > maxCached {
-		encode(word)
+		m.encodeNew(e, word)
 		return
 	}
 	if s, ok := e.seen[word]; ok {
@@ -142,7 +182,7 @@ func (e *encoder) word(word string, encode func(word string)) {
 		return
 	}
 	start := len(e.out)
-	encode(word)
+	m.encodeNew(e, word)
 	if len(e.seen) < maxRemembered {
 		e.seen[word] = span{start, len(e.out)}
 	}

@@ -46,7 +46,7 @@ func newFileBPE(v *Vocab, ids map[string]int32, pre *preTokenization) (*bpe, err
 	}
 	b.findByteIDs(ids)
 	if pre.characters {
-		b.fallback, b.unknown, b.pairs = true, -1, &pairs{wide: map[uint64]struct{}{}}
+		b.fallback, b.unknown, b.pairs = true, -1, newPairs()
 	}
 	for rank, m := range merges {
 		left, right, made := symbol(m[0]), symbol(m[1]), symbol(m[0]+m[1])

@@ -11,11 +11,11 @@ const space = "\u2581"
 // sentencePiece is what model "llama" needs beside the token texts.
 type sentencePiece struct {
 	bytes [256]int32 // the token that stands for a byte alone, -1 if none
-	pairs pairs
+	pairs *pairs
 }
 
 func newSentencePiece(v *Vocab, ids map[string]int32) (*sentencePiece, error) {
-	s := &sentencePiece{pairs: pairs{wide: map[uint64]struct{}{}}}
+	s := &sentencePiece{pairs: newPairs()}
 	for id, text := range v.Tokens {
 		if v.kind(int32(id)) == Byte {
 			if _, ok := byteOf(text); !ok {
@@ -70,12 +70,13 @@ func (e *encoder) sentencePiece(text string, prefix bool) {
 			}
 			prev, end = next, end+n
 		}
-		e.word(text[start:end], e.sentencePieceWord)
+		e.remember(text[start:end], e.t.spm)
 		start = end
 	}
 }
 
-func (e *encoder) sentencePieceWord(word string) {
+// encodeNew implements slowEncoder.
+func (s *sentencePiece) encodeNew(e *encoder, word string) {
 	m, t := &e.merger, e.t
 	m.symbols = m.symbols[:0]
 	for i := 0; i < len(word); {
@@ -140,8 +141,10 @@ func character(s string) (packed uint32, n int) {
 // pairs is the set of characters that stand side by side in some token.
 type pairs struct {
 	narrow [1 << 14 / 64]uint64 // both ASCII
-	wide   map[uint64]struct{}
+	wide   *pairTable
 }
+
+func newPairs() *pairs { return &pairs{wide: newPairTable(1 << 10)} }
 
 func (p *pairs) add(token string) {
 	if token == "" {
@@ -154,7 +157,7 @@ func (p *pairs) add(token string) {
 			i := prev<<7 | next
 			p.narrow[i/64] |= 1 << (i % 64)
 		} else {
-			p.wide[uint64(prev)<<32|uint64(next)] = struct{}{}
+			p.wide.set(int32(prev), int32(next), 0, 0)
 		}
 		prev, at = next, at+n
 	}
@@ -165,6 +168,6 @@ func (p *pairs) has(a, b uint32) bool {
 		i := a<<7 | b
 		return p.narrow[i/64]>>(i%64)&1 != 0
 	}
-	_, ok := p.wide[uint64(a)<<32|uint64(b)]
+	_, _, ok := p.wide.get(int32(a), int32(b))
 	return ok
 }

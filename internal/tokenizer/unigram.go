@@ -51,11 +51,10 @@ type best struct {
 	id    int32
 }
 
-func (u *unigram) encode(e *encoder, word string) {
-	e.word(word, func(word string) { u.search(e, word) })
-}
+func (u *unigram) encode(e *encoder, word string) { e.remember(word, u) }
 
-func (u *unigram) search(e *encoder, word string) {
+// encodeNew implements slowEncoder.
+func (u *unigram) encodeNew(e *encoder, word string) {
 	if cap(e.best) <= len(word) {
 		e.best = make([]best, len(word)+1)
 	}

@@ -9,6 +9,7 @@ import (
 	"math"
 	"slices"
 	"strings"
+	"sync"
 )
 
 // Kinds of token, numbered as in GGUF's tokenizer.ggml.token_type and SentencePiece's model file.
@@ -64,6 +65,8 @@ type Tokenizer struct {
 	split   []splitter
 	model   wordEncoder
 	writing writing
+
+	encoders sync.Pool // of *encoder
 }
 
 // models lists the values of tokenizer.ggml.model that New takes.
@@ -75,6 +78,7 @@ func New(v Vocab) (*Tokenizer, error) {
 		return nil, fmt.Errorf("tokenizer: %w", err)
 	}
 	t := &Tokenizer{v: v, ids: make(map[string]int32, len(v.Tokens))}
+	t.encoders.New = func() any { return new(encoder) }
 	for id, text := range v.Tokens {
 		if text != "" {
 			t.ids[text] = int32(id)

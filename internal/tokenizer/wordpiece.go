@@ -26,11 +26,10 @@ func newWordPiece(ids map[string]int32, unknown int32) *wordPiece {
 	return w
 }
 
-func (w *wordPiece) encode(e *encoder, word string) {
-	e.word(word, func(word string) { w.pieces(e, word) })
-}
+func (w *wordPiece) encode(e *encoder, word string) { e.remember(word, w) }
 
-func (w *wordPiece) pieces(e *encoder, word string) {
+// encodeNew implements slowEncoder.
+func (w *wordPiece) encodeNew(e *encoder, word string) {
 	start, tree := len(e.out), w.begin
 	if utf8.RuneCountInString(word) > w.limit {
 		e.out = append(e.out, w.unknown)
