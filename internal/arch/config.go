@@ -19,7 +19,7 @@ type Config struct {
 	Heads    int      `json:"num_attention_heads"`
 	KVHeads  int      `json:"num_key_value_heads"`
 	HeadDim  int      `json:"head_dim"`
-	FF       int      `json:"intermediate_size"`
+	FF       int      `json:"-"` // the largest of Widths
 	Context  int      `json:"max_position_embeddings"`
 	Vocab    int      `json:"vocab_size"`
 	RMSEps   float64  `json:"rms_norm_eps"`
@@ -80,6 +80,21 @@ type Config struct {
 
 	// Of folders that hold a model of pictures, too.
 	Vision *Vision `json:"vision_config"`
+
+	// Gemma 3n and 4.
+	Widths           Counts          `json:"intermediate_size"` // of each layer, or of all; FF is the largest
+	Streams          int             `json:"altup_num_inputs"`
+	ActiveStream     int             `json:"altup_active_idx"`
+	ScaledCorrection *bool           `json:"altup_correct_scale"`
+	LowRank          int             `json:"laurel_rank"`
+	Input            int             `json:"hidden_size_per_layer_input"`
+	InputVocab       int             `json:"vocab_size_per_layer_input"` // rows of the table of layers' embeddings, where they are fewer than all
+	SharedKV         *int            `json:"num_kv_shared_layers"`
+	GateSparsity     json.RawMessage `json:"activation_sparsity_pattern"` // share of gates that are zero: a number, or one for each layer
+	GlobalHead       int             `json:"global_head_dim"`             // of layers without a window
+	GlobalKV         int             `json:"num_global_key_value_heads"`
+	Wider            bool            `json:"use_double_wide_mlp"` // layers that share keys and values have twice as many neurons
+	Experts          bool            `json:"enable_moe_block"`
 
 	// SmolLM3.
 	NoRope      []int `json:"no_rope_layers"` // 0 of layers that are not rotated, despite the name
@@ -190,6 +205,26 @@ type Setting[T any] struct {
 	Key   string
 	Value T
 }
+
+// Counts are numbers of config.json that may be one for all layers.
+type Counts []int
+
+// UnmarshalJSON implements json.Unmarshaler.
+func (c *Counts) UnmarshalJSON(data []byte) error {
+	if len(data) > 0 && data[0] == '[' {
+		return json.Unmarshal(data, (*[]int)(c))
+	}
+	var n int
+	err := json.Unmarshal(data, &n)
+	*c = nil
+	if n != 0 {
+		*c = Counts{n}
+	}
+	return err
+}
+
+// Shares returns how many layers at the end read keys and values of others.
+func (c *Config) Shares() int { return or(c.SharedKV, 0) }
 
 // Errorf returns an error about a key of config.json.
 func (c *Config) Errorf(key, format string, args ...any) error {

@@ -59,6 +59,14 @@ type Family struct {
 	Multipliers    bool                 // files scale embeddings, attention, what a part adds to the residual, and divide logits
 	ScaledLogits   bool                 // files give a factor of logits
 	Sections       bool                 // pictures have positions of their own in sections of a head (M-RoPE); a text's are the same in all
+	ScoreScale     float64              // of the products q·k, of a file that does not say it; 0: 1/√key
+	NormedValues   bool                 // values are normed, without weights
+	WindowHeads    bool                 // heads of layers with windows have a size of their own
+	SharedKV       bool                 // the last layers read the keys and values of the last layer of their kind that has some
+	UsualKV        int                  // layers that have keys and values, of a file that does not say how many share them; 0: all
+	LayerInputs    bool                 // tokens may have an embedding for each layer besides
+	AltUp          bool                 // the residual is in several streams, of which blocks compute one
+	TopK           bool                 // layers may set all but the largest of their gates to zero
 	Tempered       bool                 // files may say that queries grow with their position
 	MaxAlibi       float64              // the largest exponent of ALiBi's slopes, of a file that does not say it; 0: scores do not fall with distance
 	AlibiLayers    int                  // only models of so many layers have ALiBi; 0: all do that have an exponent
@@ -100,6 +108,7 @@ const (
 	Pairs             // rows of each head, from halves apart to neighbours
 	Ungroup           // from groups of query heads, each followed by its key and value head, to all queries, all keys, all values
 	PlusOne           // 1 is added: the checkpoint stores a norm's weight less 1
+	Stacked           // several, whose numbers stand for %d in their name, become one
 	Computed          // it is not in the checkpoint, but follows from config.json
 	Transposed        // columns become rows
 )
@@ -107,7 +116,7 @@ const (
 // All returns every family, by name.
 func All() []Family {
 	return []Family{
-		arcee(), baichuan(), bamboo(), bloom(), chatglm(), cohere2(), commandR(), exaone4(), falcon(), gemma(), gemma2(), gemma3(), glm4(), gpt2(),
+		arcee(), baichuan(), bamboo(), bloom(), chatglm(), cohere2(), commandR(), exaone4(), falcon(), gemma(), gemma2(), gemma3(), gemma3n(), gemma4(), glm4(), gpt2(),
 		gptneox(), granite(), internlm2(), jais2(), llama(), mistral3(), mpt(), nemotron(), olmo2(), opt(), phi2(), phi3(), plm(), qwen2(), qwen2VL(),
 		qwen3(), qwen3VL(), seedOSS(), smollm3(),
 		stablelm(), starcoder2(),

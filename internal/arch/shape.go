@@ -1,6 +1,10 @@
 package arch
 
-import "strings"
+import (
+	"strings"
+
+	"github.com/powerinfer-go/powerinfer/internal/compute"
+)
 
 // Sizes are the hyperparameters that tensors' shapes follow from; those of heads and neurons are one layer's.
 type Sizes struct {
@@ -11,6 +15,9 @@ type Sizes struct {
 	Key, Value     int // elements of a head's key and of its value
 	Narrow         int // width of what keys and values are computed from, of families where that is narrower than Embd
 	Rotated        int // rotated elements of a head, of the same
+	Layers         int
+	Input          int // width of a layer's own embedding of a token
+	LowRank        int // of what is added to attention
 }
 
 // Shape returns the shape of a tensor of the family, outermost dimension first, by its name in GGUF; in blocks after "blk.N.". It is
@@ -67,6 +74,32 @@ func (f *Family) weight(stem string, s Sizes) []int {
 			return []int{2 * s.FF, s.Embd}
 		}
 		return []int{s.FF, s.Embd}
+	case "per_layer_token_embd":
+		return []int{s.Vocab, s.Layers * s.Input}
+	case "per_layer_model_proj":
+		return []int{s.Layers * s.Input, s.Embd}
+	case "per_layer_proj_norm":
+		return []int{s.Input}
+	case "inp_gate":
+		return []int{s.Input, s.Embd}
+	case "proj":
+		return []int{s.Embd, s.Input}
+	case "layer_output_scale":
+		return []int{1}
+	case "altup_proj", "altup_unembd_proj":
+		return []int{compute.AltUpStreams - 1, s.Embd, s.Embd}
+	case "altup_router":
+		return []int{compute.AltUpStreams, s.Embd}
+	case "altup_predict_coef":
+		return []int{compute.AltUpStreams * compute.AltUpStreams, compute.AltUpStreams}
+	case "altup_correct_coef":
+		return []int{compute.AltUpStreams, compute.AltUpStreams}
+	case "altup_router_norm", "altup_correct_scale", "laurel_post_norm", "post_norm":
+		return []int{s.Embd}
+	case "laurel_l":
+		return []int{s.LowRank, s.Embd}
+	case "laurel_r":
+		return []int{s.Embd, s.LowRank}
 	case "ffn_gate", "ffn_down_t":
 		return []int{s.FF, s.Embd}
 	case "ffn_down":

@@ -53,7 +53,7 @@ type CacheTypes struct{ Key, Value KVType }
 
 // KVShape is the shape of one layer's keys and values, and their types.
 type KVShape struct {
-	Heads              int // KV heads
+	Heads              int // KV heads; 0: the layer reads another layer's
 	Key, Value         int // elements of a head's key and of its value
 	KeyType, ValueType KVType
 }
@@ -86,7 +86,7 @@ func (s KVShape) PageBytes() int64 { return PagePositions * int64(s.PositionByte
 
 // Positions returns how many positions a layer's part of a page holds, in the order of Device.ReadPage: first the keys [n, kv_heads] of a row of the
 // type each, as a file has it, and then the values.
-func (s KVShape) Positions(part []byte) int { return len(part) / s.PositionBytes() }
+func (s KVShape) Positions(part []byte) int { return len(part) / max(1, s.PositionBytes()) }
 
 // CacheSpec is the shape of a KV cache: Pages·PagePositions positions in every layer.
 type CacheSpec struct {

@@ -414,6 +414,14 @@ const AltUpStreams = 4
 // Streams are the residual streams of AltUp, which widen the residual without widening the blocks. [n, cols] each
 type Streams [AltUpStreams]Tensor
 
+// First returns the views of the streams' first n rows.
+func (s Streams) First(n int) Streams {
+	for i := range s {
+		s[i] = s[i].First(n)
+	}
+	return s
+}
+
 func (s *Streams) visit(v Visitor) {
 	for i := range s {
 		v.Tensor(&s[i], ReadWrite)

@@ -3,6 +3,7 @@ package convert
 import (
 	"encoding/json"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/powerinfer-go/powerinfer/internal/arch"
@@ -76,6 +77,9 @@ func (c *config) decode(path string, data []byte) error {
 		if err := checkpoint.DecodeJSON(path, data, part); err != nil {
 			return err
 		}
+	}
+	if len(c.Widths) > 0 {
+		c.FF = slices.Max(c.Widths)
 	}
 	return nil
 }

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"sync"
 
+	"github.com/powerinfer-go/powerinfer/internal/convert/checkpoint"
 	"github.com/powerinfer-go/powerinfer/internal/gguf"
 	"github.com/powerinfer-go/powerinfer/internal/quant"
 )
@@ -45,6 +46,8 @@ func (t *tensor) storeAs(o Options, m *mixer) quant.Type {
 		return quant.F32
 	case !o.Output.base.Quantised():
 		return o.Output.base
+	case kept(t.name, t.shape):
+		return quant.F16
 	}
 	return narrowed(t.name, t.shape, m.choose(t.name, t.shape), o.Notes)
 }
@@ -146,14 +149,19 @@ func (l *lane) read(t *tensor, rowLen, from, to int) error {
 	}
 	for r := from; r < to; {
 		first, n := source(r), 1
-		for r+n < to && source(r+n) == first+n {
+		part, end := t.part(first)
+		for r+n < to && source(r+n) == first+n && first+n < end {
 			n++
 		}
 		b := l.raw[(r-from)*rowBytes : (r-from+n)*rowBytes]
-		if err := t.from.ReadAt(b, int64(first)*int64(rowBytes)); err != nil {
+		r += n
+		if part == nil {
+			clear(b)
+			continue
+		}
+		if err := part.ReadAt(b, int64(first-(end-part.Shape[0]))*int64(rowBytes)); err != nil {
 			return err
 		}
-		r += n
 	}
 	quant.Decode(typ, l.floats, l.raw)
 	if t.unit {
@@ -173,6 +181,21 @@ func (l *lane) read(t *tensor, rowLen, from, to int) error {
 		}
 	}
 	return nil
+}
+
+// part returns the tensor in which source row r of t lies, and the first row behind it; nil where the row is one of zeros.
+func (t *tensor) part(r int) (from *checkpoint.Tensor, end int) {
+	if t.rows > 0 && r >= t.rows {
+		return nil, math.MaxInt
+	}
+	if len(t.more) == 0 {
+		return t.from, t.from.Shape[0]
+	}
+	n := t.from.Shape[0]
+	if i := r / n; i > 0 {
+		return t.more[i-1], (i + 1) * n
+	}
+	return t.from, n
 }
 
 // columns decodes columns [from, to) of the source into rows of l.floats.

@@ -20,12 +20,14 @@ type tensor struct {
 	from  *checkpoint.Tensor // where its elements lie, or nil
 	// row gives the source row of an output row; nil is the identity.
 	row    func(int) int
-	column bool         // rows are the source's columns
-	plus   float32      // added to every element
-	unit   bool         // rows are brought to a length of 1
-	values []float32    // computed elements, where from is nil
-	mapped *gguf.Tensor // a GGUF file's elements, where from is nil
-	plain  bool         // stays F32 whatever the output type: vectors, learned positions
+	more   []*checkpoint.Tensor // of a stack: where the others' elements lie, of as many rows
+	rows   int                  // of from; those behind them are zero. 0: all are there
+	column bool                 // rows are the source's columns
+	plus   float32              // added to every element
+	unit   bool                 // rows are brought to a length of 1
+	values []float32            // computed elements, where from is nil
+	mapped *gguf.Tensor         // a GGUF file's elements, where from is nil
+	plain  bool                 // stays F32 whatever the output type: vectors, learned positions
 	// importance holds one for each element of a row, matrix after matrix; nil: none are known.
 	importance []float32
 }
@@ -90,10 +92,6 @@ func (p *plan) model(c *config, computed map[string][]float32) {
 		}
 	}
 	layer := p.layer(root)
-	sizes := arch.Sizes{
-		Embd: c.Hidden, Vocab: c.Vocab, Positions: c.Context, FF: c.FF, Heads: c.Heads, KVHeads: c.KVHeads, Key: c.HeadDim, Value: c.value(),
-		Narrow: c.NarrowWidth, Rotated: c.Turned,
-	}
 	for i, t := range p.family.Outer {
 		if t.Change == arch.Computed {
 			if v := computed[t.Name]; v != nil {
@@ -105,16 +103,46 @@ func (p *plan) model(c *config, computed map[string][]float32) {
 		if t.Name == "output.bias" {
 			from = ""
 		}
-		p.one(c, sizes, t, "", from)
+		p.one(c, c.sizes(0), t, "", from)
 		if i == 0 {
 			p.head(c)
 		}
 	}
 	for l := 0; l < c.Layers && p.err == nil; l++ {
 		for _, t := range p.family.Block {
-			p.one(c, sizes, t, fmt.Sprintf("blk.%d.", l), root+fmt.Sprintf(layer, l))
+			if l >= c.Layers-c.Shares() && slices.Contains(ofOwnKV, t.Name) {
+				t.Optional = true
+			}
+			p.one(c, c.sizes(l), t, fmt.Sprintf("blk.%d.", l), root+fmt.Sprintf(layer, l))
 		}
 	}
+}
+
+// ofOwnKV are the tensors that layers need which have keys and values of their own.
+var ofOwnKV = []string{"attn_k.weight", "attn_v.weight", "attn_k_norm.weight"}
+
+// sizes returns what the shapes of a layer's tensors follow from.
+func (c *config) sizes(l int) arch.Sizes {
+	s := arch.Sizes{
+		Embd: c.Hidden, Vocab: c.Vocab, Positions: c.Context, FF: c.neurons(l), Heads: c.Heads, KVHeads: c.KVHeads, Key: c.HeadDim, Value: c.value(),
+		Narrow: c.NarrowWidth, Rotated: c.Turned, Layers: c.Layers, Input: c.Input, LowRank: c.LowRank,
+	}
+	if c.GlobalHead > 0 && l < len(c.LayerTypes) && c.LayerTypes[l] == "full_attention" {
+		s.KVHeads, s.Key, s.Value = c.GlobalKV, c.GlobalHead, c.GlobalHead
+	}
+	return s
+}
+
+// neurons returns those of layer l.
+func (c *config) neurons(l int) int {
+	n := c.FF
+	if len(c.Widths) == c.Layers {
+		n = c.Widths[l]
+	}
+	if c.Wider && l >= c.Layers-c.Shares() {
+		n *= 2
+	}
+	return n
 }
 
 // layer returns the prefix of a block after root, with %d for the layer.
@@ -141,6 +169,10 @@ func (p *plan) head(c *config) {
 
 // one plans the tensor of the family that t describes, with its prefixes on both sides.
 func (p *plan) one(c *config, sizes arch.Sizes, t arch.Tensor, prefix, from string) {
+	if t.Change == arch.Stacked {
+		p.stacked(prefix+t.Name, from+t.Source, p.family.Shape(t.Name, sizes))
+		return
+	}
 	source := p.found(from, strings.Fields(t.Source), "")
 	if t.Optional && p.source.Tensors[from+source] == nil {
 		return
@@ -156,7 +188,14 @@ func (p *plan) one(c *config, sizes arch.Sizes, t arch.Tensor, prefix, from stri
 	if t.Change == arch.Transposed {
 		slices.Reverse(stored)
 	}
+	if n := c.InputVocab; t.Name == "per_layer_token_embd.weight" && n > 0 && n < c.Vocab {
+		stored[0] = n
+	}
 	out := p.from(prefix+t.Name, from+source, shape, stored)
+	if len(out.shape) > 1 && stored[0] < shape[0] {
+		out.rows = stored[0]
+	}
+	out.plain = out.plain || strings.HasPrefix(t.Name, "altup_predict") || strings.HasPrefix(t.Name, "altup_correct")
 	out.plain = out.plain || t.Name == "position_embd.weight"
 	switch t.Change {
 	case arch.Transposed:
@@ -173,6 +212,16 @@ func (p *plan) one(c *config, sizes arch.Sizes, t arch.Tensor, prefix, from stri
 		if p.family.Grouped {
 			out.row = behind(out.row, 0, ungrouped(c.Heads, c.KVHeads, c.HeadDim))
 		}
+	}
+}
+
+// stacked plans output tensor name of shape dims [n, rows, cols] from n checkpoint tensors, whose numbers stand for %d in from.
+func (p *plan) stacked(name, from string, dims []int) {
+	first := p.from(name, fmt.Sprintf(from, 0), dims, dims[1:])
+	for i := 1; i < dims[0] && p.err == nil; i++ {
+		next := p.from(name, fmt.Sprintf(from, i), dims, dims[1:])
+		p.tensors = p.tensors[:len(p.tensors)-1]
+		first.more = append(first.more, next.from)
 	}
 }
 
@@ -228,15 +277,15 @@ func (c *config) sizeKeys(family string) []gguf.KV {
 		{Key: key("context_length"), Value: uint32(c.Context)},
 		{Key: key("embedding_length"), Value: uint32(c.Hidden)},
 		{Key: key("block_count"), Value: uint32(c.Layers)},
-		{Key: key("feed_forward_length"), Value: uint32(c.FF)},
+		{Key: key("feed_forward_length"), Value: c.perLayer(func(s arch.Sizes) int { return s.FF })},
 		{Key: key("attention.head_count"), Value: uint32(c.Heads)},
-		{Key: key("attention.head_count_kv"), Value: uint32(c.KVHeads)},
+		{Key: key("attention.head_count_kv"), Value: c.perLayer(func(s arch.Sizes) int { return s.KVHeads })},
 		{Key: key("vocab_size"), Value: uint32(c.Vocab)},
 	}
-	if c.HeadDim*c.Heads != c.Hidden || c.value() != c.HeadDim {
+	if c.HeadDim*c.Heads != c.Hidden || c.value() != c.HeadDim || c.GlobalHead > 0 {
 		keys = append(keys,
-			gguf.KV{Key: key("attention.key_length"), Value: uint32(c.HeadDim)},
-			gguf.KV{Key: key("attention.value_length"), Value: uint32(c.value())})
+			gguf.KV{Key: key("attention.key_length"), Value: uint32(cmp.Or(c.GlobalHead, c.HeadDim))},
+			gguf.KV{Key: key("attention.value_length"), Value: uint32(cmp.Or(c.GlobalHead, c.value()))})
 	}
 	return keys
 }
@@ -263,6 +312,83 @@ func (c *config) attentionKeys(f arch.Family) (keys []gguf.KV, err error) {
 		add("kv_lora_rank", uint32(c.NarrowWidth))
 	}
 	return keys, nil
+}
+
+// layerKeys returns what files say of layers that differ, and of what they have beside their own weights.
+func (c *config) layerKeys(f arch.Family) ([]gguf.KV, error) {
+	var keys []gguf.KV
+	add := func(key string, v any) { keys = append(keys, gguf.KV{Key: f.Name + "." + key, Value: v}) }
+	if n := len(c.Widths); n > 1 && n != c.Layers {
+		return nil, c.Errorf("intermediate_size", "%d numbers for %d layers", n, c.Layers)
+	}
+	if c.Input < 0 || c.Input > maxWidth/c.Layers {
+		return nil, c.Errorf("hidden_size_per_layer_input", "%d is outside 0…%d", c.Input, maxWidth/c.Layers)
+	}
+	if f.LayerInputs {
+		add("embedding_length_per_layer_input", uint32(c.Input))
+	}
+	if f.SharedKV {
+		if n := c.Shares(); n < 0 || n >= c.Layers {
+			return nil, c.Errorf("num_kv_shared_layers", "%d of %d layers cannot share those of others", n, c.Layers)
+		}
+		add("attention.shared_kv_layers", uint32(c.Shares()))
+	}
+	if f.AltUp {
+		if c.LowRank < 1 || c.LowRank > maxWidth {
+			return nil, c.Errorf("laurel_rank", "%d is outside 1…%d", c.LowRank, maxWidth)
+		}
+		add("altup.active_idx", uint32(c.ActiveStream))
+		add("altup.num_inputs", uint32(c.Streams))
+	}
+	if f.WindowHeads {
+		add("attention.key_length_swa", uint32(c.HeadDim))
+		add("attention.value_length_swa", uint32(c.HeadDim))
+	}
+	if f.TopK {
+		scales, err := c.deviations()
+		if err != nil {
+			return nil, err
+		}
+		add("activation_sparsity_scale", scales)
+	}
+	return keys, nil
+}
+
+// deviations returns by how many standard deviations gates must exceed their mean so that the share of them is zero that config.json says;
+// minus infinity where none is.
+func (c *config) deviations() ([]float32, error) {
+	shares, one := make([]float64, c.Layers), 0.0
+	switch raw := c.GateSparsity; {
+	case len(raw) == 0 || string(raw) == "null":
+	case json.Unmarshal(raw, &one) == nil:
+		for l := range shares {
+			shares[l] = one
+		}
+	case json.Unmarshal(raw, &shares) != nil || len(shares) != c.Layers:
+		return nil, c.Errorf("activation_sparsity_pattern", "it is neither a number nor %d of them", c.Layers)
+	}
+	out := make([]float32, c.Layers)
+	for l, share := range shares {
+		if !(share >= 0 && share < 1) {
+			return nil, c.Errorf("activation_sparsity_pattern", "%g of layer %d is not a share below 1", share, l)
+		}
+		out[l] = float32(math.Sqrt2 * math.Erfinv(2*share-1))
+	}
+	return out, nil
+}
+
+// perLayer returns the number of each layer where they differ, else that of all.
+func (c *config) perLayer(of func(s arch.Sizes) int) any {
+	all, first := make([]int32, c.Layers), of(c.sizes(0))
+	same := true
+	for l := range all {
+		n := of(c.sizes(l))
+		all[l], same = int32(n), same && n == first
+	}
+	if same {
+		return uint32(first)
+	}
+	return all
 }
 
 // scaleKeys returns the factors of activations that config.json gives.
@@ -338,7 +464,7 @@ func (c *config) windowKeys(f arch.Family) ([]gguf.KV, error) {
 			return nil, c.Errorf("sliding_window_pattern", "%.40s is neither a number nor a text such as LLLG", p)
 		}
 	}
-	if !slices.Equal(said, implied) {
+	if !slices.Equal(said, implied) || f.WindowHeads {
 		keys = append(keys, gguf.KV{Key: f.Name + ".attention.sliding_window_pattern", Value: said})
 	}
 	return keys, nil
@@ -371,7 +497,7 @@ func (c *config) keys(f arch.Family) (keys []gguf.KV, computed map[string][]floa
 	if f.ParallelKey != "" {
 		keys = append(keys, gguf.KV{Key: f.Name + "." + f.ParallelKey, Value: or(c.ParallelParts, f.Parallel)})
 	}
-	for _, more := range []func(arch.Family) ([]gguf.KV, error){c.attentionKeys, c.scaleKeys} {
+	for _, more := range []func(arch.Family) ([]gguf.KV, error){c.attentionKeys, c.scaleKeys, c.layerKeys} {
 		some, err := more(f)
 		if err != nil {
 			return nil, nil, err

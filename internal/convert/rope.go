@@ -29,11 +29,19 @@ func (c *config) rope(f arch.Family) (keys []gguf.KV, factors map[string][]float
 	if !(base > 0) || math.IsInf(base, 0) {
 		return nil, nil, c.Errorf("rope_theta", "%g is not a positive number", base)
 	}
-	dims, err := c.rotated(f, cmp.Or(s.Partial, c.Rotary, 1))
+	share := cmp.Or(s.Partial, c.Rotary, 1)
+	if s.Type == "proportional" { // the others have no frequency
+		share = 1
+	}
+	dims, err := c.rotated(f, share)
 	if err != nil {
 		return nil, nil, err
 	}
 	add := func(key string, v any) { keys = append(keys, gguf.KV{Key: f.Name + ".rope." + key, Value: v}) }
+	if f.WindowHeads {
+		add("dimension_count_swa", uint32(dims))
+		dims = c.GlobalHead
+	}
 	add("dimension_count", uint32(dims))
 	add("freq_base", float32(base))
 	if f.WindowBase > 0 {
@@ -72,6 +80,10 @@ func (c *config) rope(f arch.Family) (keys []gguf.KV, factors map[string][]float
 	}
 	switch kind {
 	case "", "default":
+	case "proportional":
+		if factors, err = c.proportional(f, s, where, dims); err != nil {
+			return nil, nil, err
+		}
 	case "linear":
 		add("scaling.type", "linear")
 		add("scaling.factor", float32(s.Factor))
@@ -118,6 +130,25 @@ func (c *config) rope(f arch.Family) (keys []gguf.KV, factors map[string][]float
 		return nil, nil, c.Errorf(where, "type %q is not supported; supported are linear, dynamic, yarn, llama3, longrope", kind)
 	}
 	return keys, factors, nil
+}
+
+// noFrequency divides the frequencies of pairs that are not rotated.
+const noFrequency = 1e30
+
+// proportional returns the divisors of the frequencies of heads of which only the first pairs are rotated, pairs being halves apart.
+func (c *config) proportional(f arch.Family, s *arch.RopeScaling, where string, dims int) (map[string][]float32, error) {
+	share := cmp.Or(s.Partial, 1)
+	if !f.WindowHeads || !(share > 0 && share <= 1) || dims%2 != 0 {
+		return nil, c.Errorf(where, "type proportional with %g of heads of %d elements is not supported in %s", share, dims, f.Name)
+	}
+	out := make([]float32, dims/2)
+	for i := range out {
+		out[i] = 1
+		if i >= int(float64(dims)*share/2) {
+			out[i] = noFrequency
+		}
+	}
+	return map[string][]float32{"rope_freqs.weight": out}, nil
 }
 
 // sections returns how many pairs of a head turn by each coordinate of a picture's part, in four numbers as files have them.

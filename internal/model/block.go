@@ -20,6 +20,7 @@ type attention struct {
 	bo         *compute.Vector // [n_embd] or nil
 	qNorm      norm            // [key] of each head, or [heads·key] of all; or none
 	kNorm      norm            // [key] or [kv_heads·key] likewise
+	vNorm      *compute.Vector // [value] of ones, in families that norm values; or nil
 	after      norm            // of what attention adds to the residual, or none
 	shape      Block
 	narrow     narrow        // in place of wk and wv, or zero
@@ -33,6 +34,9 @@ type block struct {
 	ffnNorm  norm // of the feed-forward layer's input; without weights it reads what attention does in parallel families, else the residual
 	ffnAfter norm // of what the feed-forward layer adds to the residual, or none
 	ffn      ffn
+	input    input   // reads the layer's own embedding
+	scale    float32 // of the residual behind the block
+	mixing   mixing  // of streams
 }
 
 // forward runs the block. Each part reads the norm of the residual x and is added to it:
@@ -42,6 +46,10 @@ type block struct {
 //
 // Some families have a norm behind each part, instead of the one before it or besides, and some scale what is added.
 func (l *block) forward(v compute.Verbs, m *Model, i int) {
+	if l.mixing.router != nil {
+		l.alternate(v, m, i)
+		return
+	}
 	s := m.step.of(&l.shape)
 	in := m.input(v, s, l.norm)
 	l.attend(v, m, s, in, i)
@@ -62,6 +70,13 @@ func (l *block) forward(v compute.Verbs, m *Model, i int) {
 	m.foresee(v, s, i)
 	l.ffn.forward(v, s, in)
 	m.join(v, s.x, s.ffnOut, l.ffnAfter)
+	if l.input.gate != nil {
+		l.input.compute(v, m, s, i)
+		v.Add(s.x, s.h)
+	}
+	if l.scale != 1 {
+		v.Scale(s.x, l.scale)
+	}
 }
 
 // input returns what a part of a block reads: the norm of the residual, or the residual itself where there is no norm.
@@ -87,35 +102,59 @@ func (m *Model) join(v compute.Verbs, x, y compute.Tensor, after norm) {
 // attend computes s.attn, all heads' sums over positions, from the block's input:
 //
 //	attention(rope(Wq·in+bq), rope(Wk·in+bk), Wv·in+bv)
+//
+// Layers may read the keys and values of an earlier one instead of their own, and values may be the keys before they are rotated.
 func (a *attention) attend(v compute.Verbs, m *Model, s *buffers, in compute.Tensor, i int) {
 	if a.narrow.up != nil {
 		a.attendNarrow(v, m, s, in, i)
 		return
 	}
-	width := a.shape.Key
-	v.MatMul(in, compute.Products{{Out: s.q, W: a.wq, Bias: a.bq}, {Out: s.k, W: a.wk, Bias: a.bk}, {Out: s.v, W: a.wv, Bias: a.bv}})
+	own := a.shape.KV == i // keys and values
+	switch {
+	case !own:
+		v.MatMul(in, compute.Products{{Out: s.q, W: a.wq, Bias: a.bq}})
+	case a.wv == nil:
+		v.MatMul(in, compute.Products{{Out: s.q, W: a.wq, Bias: a.bq}, {Out: s.k, W: a.wk, Bias: a.bk}})
+		v.Slice(s.v, s.k, 0)
+	default:
+		v.MatMul(in, compute.Products{{Out: s.q, W: a.wq, Bias: a.bq}, {Out: s.k, W: a.wk, Bias: a.bk}, {Out: s.v, W: a.wv, Bias: a.bv}})
+	}
 	if m.Clamp > 0 {
-		for _, t := range []compute.Tensor{s.q, s.k, s.v} {
-			v.Clamp(t, m.Clamp)
+		v.Clamp(s.q, m.Clamp)
+		if own {
+			v.Clamp(s.k, m.Clamp)
+			v.Clamp(s.v, m.Clamp)
 		}
 	}
-	if a.qNorm.w != nil {
-		q, k := s.q, s.k
-		if !m.Family.WideNorm {
-			q, k = q.Split(width), k.Split(width)
+	a.turn(v, m, s.q, a.qNorm)
+	if own {
+		a.turn(v, m, s.k, a.kNorm)
+		if a.vNorm != nil {
+			each := s.v.Split(a.shape.Value)
+			v.RMSNorm(each, each, a.vNorm, m.Eps)
 		}
-		m.normalise(v, q, q, a.qNorm)
-		m.normalise(v, k, k, a.kNorm)
-	}
-	if a.rope != nil {
-		v.RoPE(s.q, width, a.rope)
-		v.RoPE(s.k, width, a.rope)
 	}
 	if m.Temperature.Scale != 0 {
 		v.Temper(s.q, m.Temperature)
 	}
-	v.StoreKV(m.cache, i, s.k, s.v)
-	v.Attend(s.attn, s.q, m.cache, i, a.how)
+	if own {
+		v.StoreKV(m.cache, i, s.k, s.v)
+	}
+	v.Attend(s.attn, s.q, m.cache, a.shape.KV, a.how)
+}
+
+// turn norms and rotates the heads of queries or keys.
+func (a *attention) turn(v compute.Verbs, m *Model, x compute.Tensor, n norm) {
+	if n.w != nil {
+		heads := x
+		if !m.Family.WideNorm {
+			heads = x.Split(a.shape.Key)
+		}
+		m.normalise(v, heads, heads, n)
+	}
+	if a.rope != nil {
+		v.RoPE(x, a.shape.Key, a.rope)
+	}
 }
 
 // blockBinder binds one block's tensors by their names after "blk.N.". What the family does not have is nil.
@@ -167,7 +206,13 @@ func (m *Model) bindBlock(in *binder, i int) {
 		l.norm, l.ffnNorm = second, l.norm
 	}
 	l.bindQKV(b)
-	l.qNorm, l.kNorm = b.norm("attn_q_norm"), b.norm("attn_k_norm")
+	l.qNorm = b.norm("attn_q_norm")
+	if m.Blocks[i].KV == i {
+		l.kNorm = b.norm("attn_k_norm")
+		if m.Family.NormedValues {
+			l.vNorm = b.ones(m.Blocks[i].Value)
+		}
+	}
 	ffnNorm := cmp.Or(m.Family.FFNNorm, "ffn_norm")
 	if ffnNorm != "post_attention_norm" {
 		l.after = b.norm("post_attention_norm")
@@ -185,6 +230,7 @@ func (m *Model) bindBlock(in *binder, i int) {
 		l.ffnNorm = n
 	}
 	l.ffn.bind(b)
+	l.bindMixing(b)
 }
 
 // bindQKV binds q, k and v, which any family's files may hold as one tensor.
@@ -192,6 +238,13 @@ func (a *attention) bindQKV(b *blockBinder) {
 	m := b.m
 	if m.Family.Narrow {
 		a.wq = b.matrix("attn_q.weight")
+		return
+	}
+	if m.Blocks[b.layer].KV != b.layer { // files may hold what it would need for its own
+		a.wq, a.bq = b.matrix("attn_q.weight"), b.vector("attn_q.bias")
+		for _, name := range []string{"attn_k.weight", "attn_v.weight", "attn_k_norm.weight"} {
+			b.ignore(b.name(name))
+		}
 		return
 	}
 	if _, fused := m.Family.InBlock("attn_qkv.weight"); !fused && !b.has(b.name("attn_qkv.weight")) {
@@ -217,7 +270,13 @@ func (c *Config) sizes(layer int) arch.Sizes {
 	return arch.Sizes{
 		Embd: c.Embd, Vocab: c.Vocab, Positions: c.Context, FF: b.FF, Heads: b.Heads, KVHeads: b.KVHeads, Key: b.Key, Value: b.Value,
 		Narrow: c.Narrow, Rotated: c.Rope.Dims,
+		Layers: c.Layers, Input: c.Input,
 	}
+}
+
+// kv returns the shape of the layer's keys and values.
+func (b Block) kv() compute.KVShape {
+	return compute.KVShape{Heads: b.KVHeads, Key: b.Key, Value: b.Value}
 }
 
 // widths returns the elements of all heads' queries, keys and values.

@@ -41,6 +41,8 @@ type Config struct {
 	// Temperature says how queries grow with their position; Scale is 0 where they do not.
 	Temperature compute.Temperature
 	Act         compute.Activation
+	Input       int // width of a layer's own embedding of a token; 0: there are none
+	Active      int // the stream of the residual that blocks compute, of families with several
 	// Predictors says that the file carries predictors: it is an original PowerInfer file or a prepared one.
 	Predictors bool
 	Transposed bool           // down projections are stored one row per neuron
@@ -58,6 +60,8 @@ type Block struct {
 	Key, Value int // elements of a head's key and of its value
 	Window     int // positions that a token attends to; 0: all
 	Rotation   Rotation
+	KV         int      // the layer whose keys and values it reads: its own, or an earlier one that has some
+	TopK       *float32 // gates that are not above their mean by so many deviations are zero; nil: all stay
 }
 
 // Rotation says how a layer's heads are rotated to their positions.
@@ -233,6 +237,7 @@ func ReadConfig(f *gguf.File, activation string) (Config, error) {
 	c.Embd = m.count(key("embedding_length"), 0, maxWidth)
 	c.Layers = m.count(key("block_count"), 0, maxLayers)
 	c.readBlocks(m)
+	c.readInputs(m)
 	c.Eps = float32(m.within(key(c.Family.EpsilonKey()), 1e-5, 0, 1))
 	if v := m.text(key("rope.scaling.type"), "none"); v != "none" && v != "linear" && v != "yarn" && v != "longrope" && v != "dynamic" {
 		m.fail("key %q: rope scaling %q is not supported; supported are none, linear, yarn, longrope, dynamic", key("rope.scaling.type"), v)
@@ -284,9 +289,13 @@ func (c *Config) readBlocks(m *metadata) {
 	window, windowed := c.readWindows(m)
 	c.Blocks = make([]Block, c.Layers)
 	for l := range c.Blocks {
-		b := Block{FF: ff[l], Heads: heads[l], KVHeads: kvHeads[l], Key: keys[l], Value: values[l]}
+		b := Block{FF: ff[l], Heads: heads[l], KVHeads: kvHeads[l], Key: keys[l], Value: values[l], KV: l}
 		if windowed[l] {
 			b.Window, b.Rotation = window, Locally
+			if c.Family.WindowHeads {
+				b.Key = m.count(key("attention.key_length_swa"), b.Key, maxWidth)
+				b.Value = m.count(key("attention.value_length_swa"), b.Value, maxWidth)
+			}
 		} else if c.Family.UnrotatedFull && slices.Contains(windowed, true) {
 			b.Rotation = Unrotated
 		}
@@ -308,6 +317,76 @@ func (c *Config) readBlocks(m *metadata) {
 		}
 	}
 }
+
+// readInputs reads what layers have beside their own weights: embeddings of tokens, keys and values of other layers, a part of their gates.
+func (c *Config) readInputs(m *metadata) {
+	key := func(s string) string { return c.Arch + "." + s }
+	f := &c.Family
+	if f.LayerInputs {
+		if n, ok, err := m.f.Uint(key("embedding_length_per_layer_input")); err != nil || !ok || n > 0 {
+			c.Input = m.count(key("embedding_length_per_layer_input"), 0, maxWidth/max(1, c.Layers))
+		}
+	}
+	if f.AltUp {
+		n, _, err := m.f.Uint(key("altup.active_idx"))
+		if c.Active = int(min(n, compute.AltUpStreams)); err != nil || c.Active == compute.AltUpStreams {
+			m.fail("key %q: it names none of %d streams", key("altup.active_idx"), compute.AltUpStreams)
+		}
+		if n := m.count(key("altup.num_inputs"), compute.AltUpStreams, maxWidth); n != compute.AltUpStreams {
+			m.fail("key %q: %d streams of the residual are not supported; %d are", key("altup.num_inputs"), n, compute.AltUpStreams)
+		}
+	}
+	if f.SharedKV && m.err == nil {
+		c.shareKV(m, key("attention.shared_kv_layers"))
+	}
+	if f.TopK && m.err == nil {
+		c.readTopK(m, key("activation_sparsity_scale"))
+	}
+}
+
+// shareKV has the last layers read keys and values of the last layer before them that has some and a window if they have one.
+func (c *Config) shareKV(m *metadata, key string) {
+	shared, ok, err := m.f.Uint(key)
+	if !ok && c.Family.UsualKV > 0 {
+		shared = uint64(max(0, c.Layers-c.Family.UsualKV))
+	}
+	if err != nil || shared > uint64(c.Layers) {
+		m.fail("key %q: it is not a number of layers up to %d", key, c.Layers)
+		return
+	}
+	own := c.Layers - int(shared)
+	for l := own; l < c.Layers; l++ {
+		b := &c.Blocks[l]
+		if b.KV = own - 1; b.Rotation == Locally {
+			b.KV = own - 2 // as families with shared layers have it: the last two that have their own are one of each kind
+		}
+		if b.KV < 0 || c.Blocks[b.KV].Rotation != b.Rotation || c.Blocks[b.KV].kv() != b.kv() {
+			m.fail("key %q: layer %d finds no layer of its kind whose keys and values it could read", key, l)
+			return
+		}
+	}
+}
+
+// readTopK reads how many deviations above the mean gates must be; minus infinity: all stay.
+func (c *Config) readTopK(m *metadata, key string) {
+	scales, _, err := m.f.Float32s(key)
+	if err != nil || scales != nil && len(scales) != c.Layers {
+		m.fail("key %q: it is not a list of %d numbers", key, c.Layers)
+		return
+	}
+	for l, v := range scales {
+		switch {
+		case math.IsNaN(float64(v)) || v > maxDeviations:
+			m.fail("key %q: %g of layer %d is not a number up to %d", key, v, l, maxDeviations)
+			return
+		case v > -maxDeviations:
+			c.Blocks[l].TopK = &scales[l]
+		}
+	}
+}
+
+// maxDeviations bounds what gates may have to be above their mean by, in standard deviations: beyond it none or all are.
+const maxDeviations = 10
 
 // readWindows returns how many positions a token of a layer with a window attends to, 0 being all, and which layers have one. Where
 // layers differ, files give an array, or the period at which a layer without a window follows.
@@ -397,7 +476,7 @@ func (c *Config) readScales(m *metadata) {
 	read := func(key string, def float64) float32 { return float32(m.within(c.Arch+"."+key, def, 0, maxScale)) }
 	factor := func(key string) float32 { return cmp.Or(read(key, 1), 1) } // 0, as llama.cpp has it, is no factor
 	f := &c.Family
-	c.Scale = Scales{Embedding: 1, Attention: read("attention.scale", 0), Residual: 1, Logits: 1}
+	c.Scale = Scales{Embedding: 1, Attention: read("attention.scale", f.ScoreScale), Residual: 1, Logits: 1}
 	if f.Multipliers {
 		c.Scale.Embedding, c.Scale.Residual, c.Scale.Logits = factor("embedding_scale"), factor("residual_scale"), 1/factor("logit_scale")
 	}

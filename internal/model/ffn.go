@@ -16,6 +16,7 @@ type ffn struct {
 	byNeuron bool            // computed by SparseFFN
 	upBias   *compute.Vector // [n_ff] or nil
 	downBias *compute.Vector // [n_embd] or nil
+	topK     *float32        // see Block.TopK
 	act      compute.Activation
 	fc1      *compute.Matrix // [rank, n_embd], mode predict only
 	fc2      *compute.Matrix // [n_ff - always on, rank], mode predict only
@@ -30,6 +31,12 @@ func (f *ffn) bind(b *blockBinder) {
 	shape := m.Blocks[b.layer]
 	f.act, f.mode = m.Act, m.ofLayer(b.layer)
 	place, hot := m.place(b.layer), m.hot(b.binder, b.layer)
+	if f.topK = shape.TopK; f.topK != nil { // all gates decide which stay, so they are computed in one place
+		f.mode = Off
+		if hot < shape.FF {
+			hot = 0
+		}
+	}
 	f.byNeuron = f.mode != Off || m.Transposed || hot > 0 && hot < shape.FF
 	rows, columns := compute.Dense, compute.Dense
 	order := m.order(b.binder, b.layer)
@@ -121,6 +128,9 @@ func (f *ffn) predict(v compute.Verbs, s *buffers, in compute.Tensor) {
 func (f *ffn) dense(v compute.Verbs, s *buffers, in compute.Tensor) {
 	if f.gate != nil {
 		v.MatMul(in, compute.Products{{Out: s.gate, W: f.gate}, {Out: s.up, W: f.up}})
+		if f.topK != nil {
+			v.GaussianTopK(s.gate, *f.topK)
+		}
 		v.Activate(s.gate, s.gate, s.up, f.act)
 	} else {
 		v.MatMul(in, compute.Products{{Out: s.gate, W: f.up, Bias: f.upBias}})

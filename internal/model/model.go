@@ -43,6 +43,8 @@ type Model struct {
 	embd   *compute.Matrix // [n_vocab, n_embd]
 	pos    *compute.Matrix // [n_ctx+offset, n_embd] learned positions, or nil
 	layers []block
+	inputs inputs                       // every layer's own embeddings
+	altUp  altUp                        // streams of the residual
 	norm   norm                         // before the head
 	head   *compute.Matrix              // [n_vocab, n_embd]; embd where tied
 	bias   *compute.Vector              // of the head [n_vocab], or nil
@@ -68,18 +70,26 @@ type norm struct {
 
 // buffers are the activations of a step; rows are tokens.
 type buffers struct {
-	x, h, attn compute.Tensor // [n, n_embd], [n, n_embd], [n, heads·value]
-	ffnOut     compute.Tensor // [n, n_embd]
-	q, k, v    compute.Tensor // [n, heads·key], [n, kv_heads·key], [n, kv_heads·value]
-	gate       compute.Tensor // [n, n_ff] in dense layers, and a predictor's logits
-	up         compute.Tensor // [n, n_ff] in dense gated layers
-	narrow     compute.Tensor // [n, narrow], of which keys and values follow in narrow families
-	shared     compute.Tensor // [n, rotated], the part of keys that heads share there
-	both       compute.Tensor // [n, heads·(key-rotated+value)], what follows
-	hidden     compute.Tensor // [n, largest predictor rank]
-	set        compute.Set    // [n] of n_ff
-	last       compute.Tensor // [n_out, n_embd]
-	logits     compute.Tensor // [n_out, n_vocab]
+	x, h, attn compute.Tensor  // [n, n_embd], [n, n_embd], [n, heads·value]
+	ffnOut     compute.Tensor  // [n, n_embd]
+	q, k, v    compute.Tensor  // [n, heads·key], [n, kv_heads·key], [n, kv_heads·value]
+	gate       compute.Tensor  // [n, n_ff] in dense layers, and a predictor's logits
+	up         compute.Tensor  // [n, n_ff] in dense gated layers
+	narrow     compute.Tensor  // [n, narrow], of which keys and values follow in narrow families
+	shared     compute.Tensor  // [n, rotated], the part of keys that heads share there
+	both       compute.Tensor  // [n, heads·(key-rotated+value)], what follows
+	hidden     compute.Tensor  // [n, largest predictor rank]
+	set        compute.Set     // [n] of n_ff
+	streams    compute.Streams // of the residual, of which blocks compute one in x; or none
+	modalities compute.Tensor  // [n, streams]
+	low        compute.Tensor  // [n, rank of what is added to attention]
+	beside     compute.Tensor  // [n, n_embd] what is added to attention
+	inputs     compute.Tensor  // [n, layers·input] layers' own embeddings of the tokens
+	lookup     compute.Tensor  // [n, layers·input] as they are looked up
+	input      compute.Tensor  // [n, input] a layer's
+	gated      compute.Tensor  // [n, input]
+	last       compute.Tensor  // [n_out, n_embd]
+	logits     compute.Tensor  // [n_out, n_vocab]
 }
 
 // Load binds f's weights to dev. The file may be closed afterwards unless Options.Pinned.
@@ -109,6 +119,7 @@ func Load(ctx context.Context, f *gguf.File, dev compute.Device, o Options) (*Mo
 		return nil, err
 	}
 	m.bindEnds(b)
+	m.bindStreams(b)
 	m.layers = make([]block, m.Layers)
 	for i := range m.layers {
 		m.bindBlock(b, i)
@@ -154,8 +165,13 @@ func (o *Options) mode() SparseMode {
 // CacheSpec returns the shape of a KV cache of the given number of pages and types.
 func (c Config) CacheSpec(pages int, types compute.CacheTypes) compute.CacheSpec {
 	spec := compute.CacheSpec{Pages: pages}
-	for _, b := range c.Blocks {
-		spec.Layers = append(spec.Layers, compute.KVShape{Heads: b.KVHeads, Key: b.Key, Value: b.Value, KeyType: types.Key, ValueType: types.Value})
+	for l, b := range c.Blocks {
+		shape := b.kv()
+		if b.KV != l {
+			shape.Heads = 0 // it reads another layer's
+		}
+		shape.KeyType, shape.ValueType = types.Key, types.Value
+		spec.Layers = append(spec.Layers, shape)
 	}
 	return spec
 }
@@ -280,6 +296,7 @@ func (m *Model) newBuffers(n, outputs int) (buffers, error) {
 	}
 	b.last, b.logits = tensor(outputs, m.Embd), tensor(outputs, m.Vocab)
 	b.last.Outputs, b.logits.Outputs = true, true
+	m.newStreams(&b, n, tensor)
 	rank, dense, gated := 0, false, false
 	for i := range m.layers {
 		f := &m.layers[i].ffn
@@ -310,6 +327,8 @@ func (b *buffers) first(n, nOut int) buffers {
 		q: b.q.First(n), k: b.k.First(n), v: b.v.First(n), gate: b.gate.First(n), up: b.up.First(n),
 		narrow: b.narrow.First(n), shared: b.shared.First(n), both: b.both.First(n),
 		hidden: b.hidden.First(n), set: b.set.First(n), last: b.last.First(nOut), logits: b.logits.First(nOut),
+		streams: b.streams.First(n), modalities: b.modalities.First(n), low: b.low.First(n), beside: b.beside.First(n),
+		inputs: b.inputs.First(n), lookup: b.lookup.First(n), input: b.input.First(n), gated: b.gated.First(n),
 	}
 }
 
@@ -365,9 +384,12 @@ func (m *Model) forward(v compute.Verbs) {
 	if m.after.w != nil {
 		m.normalise(v, s.x, s.x, m.after)
 	}
+	m.embedLayers(v, s)
+	m.split(v, s)
 	for i := range m.layers {
 		m.layers[i].forward(v, m, i)
 	}
+	m.merge(v, s)
 	if s.logits.Rows == 0 {
 		return
 	}

@@ -53,6 +53,9 @@ func readRope(m *metadata, c *Config) ropeConfig {
 		LogMul:    m.within(key("scaling.yarn_log_multiplier"), 0, 0, maxRope),
 	}
 	for _, b := range c.Blocks {
+		if c.Family.WindowHeads && b.Rotation == Locally {
+			continue
+		}
 		if r.Dims > b.Key || r.Dims%2 != 0 {
 			m.fail("key %q: %d rotated elements do not fit a head of %d", key("dimension_count"), r.Dims, b.Key)
 		}
@@ -67,6 +70,17 @@ func readRope(m *metadata, c *Config) ropeConfig {
 func (c *Config) readLocalRope(m *metadata) ropeConfig {
 	r := c.Rope
 	r.Base = m.within(c.Arch+".rope.freq_base_swa", cmp.Or(c.Family.WindowBase, r.Base), leastBase, maxRope)
+	if c.Family.WindowHeads {
+		for _, b := range c.Blocks {
+			if b.Rotation != Locally {
+				continue
+			}
+			if r.Dims = m.count(c.Arch+".rope.dimension_count_swa", b.Key, maxWidth); r.Dims > b.Key || r.Dims%2 != 0 {
+				m.fail("key %q: %d rotated elements do not fit a head of %d", c.Arch+".rope.dimension_count_swa", r.Dims, b.Key)
+			}
+			break
+		}
+	}
 	if c.Family.PlainWindow {
 		r.Scaling, r.AttnFactor = "none", 1
 	}

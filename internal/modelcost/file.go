@@ -158,7 +158,7 @@ func (r *reader) layer(l int, o Options) error {
 		r.assume("Original files do not tell the precision of their predictors: %g is assumed.", usualPrecision)
 	}
 	y := placement.Layer{Units: n.units(mode)}
-	y.KV = kv(compute.KVShape{Heads: shape.KVHeads, Key: shape.Key, Value: shape.Value, KeyType: o.CacheTypes.Key, ValueType: o.CacheTypes.Value}, r.b.Context)
+	y.KV = kv(r.c.CacheSpec(0, o.CacheTypes).Layers[l], r.b.Context)
 	prefix := fmt.Sprintf("blk.%d.", l)
 	for _, t := range r.f.Tensors {
 		name, ok := strings.CutPrefix(t.Name, prefix)
@@ -173,6 +173,10 @@ func (r *reader) layer(l int, o Options) error {
 		case "fc1.weight", "fc2.weight":
 			if mode == model.Predict {
 				y.Predictor += int64(len(t.Data))
+			}
+		case "attn_k.weight", "attn_v.weight", "attn_k_norm.weight":
+			if shape.KV == l { // else it is left in the file
+				y.Attention += int64(len(t.Data))
 			}
 		default:
 			y.Attention += int64(len(t.Data))
@@ -191,7 +195,7 @@ func (r *reader) tables() {
 	for _, t := range r.f.Tensors {
 		switch {
 		case strings.HasPrefix(t.Name, "blk."):
-		case t.Name == head || strings.HasPrefix(t.Name, "output"):
+		case t.Name == head || strings.HasPrefix(t.Name, "output") || strings.HasPrefix(t.Name, "altup_") || strings.HasPrefix(t.Name, "per_layer_") && t.Name != "per_layer_token_embd.weight":
 			r.b.Model.Head += int64(len(t.Data))
 		default:
 			r.b.Rest += int64(len(t.Data))

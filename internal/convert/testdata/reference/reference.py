@@ -670,8 +670,139 @@ def plm():
     yield "plm", m, 128, rms(m, x, "model.norm") @ embedding.T
 
 
+def plain_rms(m, x, name, offset=1.0, scale=0.25):
+    return rms_norm(x, m.get(name + ".weight", x.shape[-1], scale=scale, offset=offset), m.c["rms_norm_eps"])
+
+
+def layer_inputs(m, x, root):
+    """Every layer's own embedding of the tokens [n, layers, width], x being their usual ones."""
+    c, width = m.c, m.c["hidden_size_per_layer_input"]
+    wide = c["num_hidden_layers"] * width
+    table = m.get(root + "embed_tokens_per_layer.weight", c.get("vocab_size_per_layer_input", c["vocab_size"]), wide)
+    projected = x @ m.get(root + "per_layer_model_projection.weight", wide, c["hidden_size"]).T / math.sqrt(c["hidden_size"])
+    projected = plain_rms(m, projected.reshape(len(x), -1, width), root + "per_layer_projection_norm")
+    return (projected + table[TOKENS].reshape(len(x), -1, width) * math.sqrt(width)) / math.sqrt(2)
+
+
+def of_layer(m, x, own, p):
+    """What a layer's own embedding adds to the residual."""
+    c = m.c
+    width, hidden = c["hidden_size_per_layer_input"], c["hidden_size"]
+    gated = gelu(x @ m.get(p + "per_layer_input_gate.weight", width, hidden).T) * own
+    return plain_rms(m, gated @ m.get(p + "per_layer_projection.weight", hidden, width).T, p + "post_per_layer_input_norm")
+
+
+def shared_attention(m, h, p, layer, kept, dim, kv, freqs, window, values=True):
+    """Norms of q, k and v, the last without weights; scores are not scaled. Layers that share keys and values read those of the last layer of
+    their kind that has some, which kept holds. Without v_proj values are keys before their norm."""
+    c, heads, kind = m.c, m.c["num_attention_heads"], m.c["layer_types"][layer]
+    proj = lambda n, count: (h @ m.get(f"{p}self_attn.{n}_proj.weight", count * dim, c["hidden_size"]).T).reshape(len(h), count, dim)
+    q = rotate(plain_rms(m, proj("q", heads), p + "self_attn.q_norm", 0.125, 0.03125), freqs)
+    if layer < c["num_hidden_layers"] - c["num_kv_shared_layers"]:
+        k = proj("k", kv)
+        v = proj("v", kv) if values else k
+        kept[kind] = rotate(plain_rms(m, k, p + "self_attn.k_norm"), freqs), rms_norm(v, 1, c["rms_norm_eps"])
+    y = attention(q, *kept[kind], window, 1.0)
+    return plain_rms(m, y @ m.get(p + "self_attn.o_proj.weight", c["hidden_size"], heads * dim).T, p + "post_attention_layernorm")
+
+
+def gemma3n():
+    """Layers 0, 2, … have a window. Layers 4 to 7 read the keys and values of 2 and 3; of the first layers' gates nine of ten are to be zero."""
+    kinds = ["sliding_attention", "full_attention"] * 4
+    m = Model({"hidden_activation": "gelu_pytorch_tanh", "rms_norm_eps": 1e-6, "head_dim": 24, "tie_word_embeddings": True, "vocab_size": 56,
+               "vocab_size_per_layer_input": 48, "num_hidden_layers": 8, "layer_types": kinds, "sliding_window": 6, "num_kv_shared_layers": 4,
+               "hidden_size_per_layer_input": 16, "laurel_rank": 8, "altup_num_inputs": 4, "altup_active_idx": 0, "altup_correct_scale": True,
+               "activation_sparsity_pattern": [0.9, 0.9, 0.9] + [0.0] * 5, "intermediate_size": [96] * 8, "final_logit_softcapping": 8.0,
+               "rope_theta": 1000000.0, "rope_local_base_freq": 10000.0})
+    c, ff, root = m.c, 96, "model.language_model."
+    m.folder = {"architectures": ["Gemma3nForConditionalGeneration"], "text_config": c, "vision_config": {"hidden_size": 8}, "audio_config": {}}
+    deviations = 1.2815515655446004  # a tenth of a normal distribution is above
+    size = lambda x: np.sqrt(np.mean(x * x, -1, keepdims=True))
+    x = m.get(root + "embed_tokens.weight", 56, 64, scale=1.0)
+    embedding, x = x, x[TOKENS] * 8.0
+    own = layer_inputs(m, x, root)
+    streams = [x]
+    for i in range(3):
+        y = x @ m.get(f"{root}altup_projections.{i}.weight", 64, 64).T
+        streams.append(y * size(x) / size(y))
+    kept = {}
+    for layer in range(8):
+        p, full = f"{root}layers.{layer}.", kinds[layer] == "full_attention"
+        freqs = (1000000.0 if full else 10000.0) ** (-np.arange(0, 24, 2) / 24)
+
+        def modalities(x):
+            return np.tanh(plain_rms(m, x, p + "altup.router_norm") / 64 @ m.get(p + "altup.modality_router.weight", 4, 64, scale=8.0).T)
+
+        coefs = (modalities(streams[0]) @ m.get(p + "altup.prediction_coefs.weight", 16, 4).T).reshape(-1, 4, 4)
+        predicted = [s + sum(coefs[:, i, j, None] * streams[j] for j in range(4)) for i, s in enumerate(streams)]
+        h = plain_rms(m, predicted[0], p + "input_layernorm")
+        low = h @ m.get(p + "laurel.linear_left.weight", 8, 64).T @ m.get(p + "laurel.linear_right.weight", 64, 8).T
+        laurel = h + plain_rms(m, low, p + "laurel.post_laurel_norm")
+        attended = shared_attention(m, h, p, layer, kept, 24, 2, freqs, None if full else 6)
+        x = (predicted[0] + attended + laurel) / math.sqrt(2)
+        h = plain_rms(m, x, p + "pre_feedforward_layernorm")
+        gate, up = (h @ m.get(f"{p}mlp.{n}_proj.weight", ff, 64).T for n in ("gate", "up"))
+        if layer < 3:
+            gate = np.maximum(gate - gate.mean(-1, keepdims=True) - deviations * gate.std(-1, keepdims=True), 0)
+        y = gelu(gate) * up @ m.get(p + "mlp.down_proj.weight", 64, ff).T
+        x = x + plain_rms(m, y, p + "post_feedforward_layernorm")
+        extents = modalities(x) @ m.get(p + "altup.correction_coefs.weight", 4, 4).T + 1
+        streams = [s + extents[:, i, None] * (x - predicted[0]) for i, s in enumerate(predicted)]
+        first = of_layer(m, streams[0] * m.get(p + "altup.correct_output_scale", 64, offset=1.0), own[:, layer], p)
+        streams = [streams[0]] + [s + first for s in streams[1:]]
+    merged = [streams[0]]
+    for i, s in enumerate(streams[1:]):
+        y = s @ m.get(f"{root}altup_unembed_projections.{i}.weight", 64, 64).T
+        merged.append(y * size(streams[0]) / size(y))
+    x = plain_rms(m, sum(merged) / 4, root + "norm")
+    m.get("model.vision_tower.timm_model.conv_stem.conv.weight", 8, 3)
+    m.get("model.embed_audio.embedding.weight", 8, 64)
+    for layer in range(4, 8):  # checkpoints hold what nobody reads
+        for n in ("k", "v"):
+            m.get(f"{root}layers.{layer}.self_attn.{n}_proj.weight", 48, 64)
+        m.get(f"{root}layers.{layer}.self_attn.k_norm.weight", 24)
+    yield "gemma3n", m, 128, 8.0 * np.tanh(x @ embedding.T / 8.0)
+
+
+def gemma4():
+    """Heads of layers without a window are larger, rotated in part. The small form has layers' own embeddings, shared keys and values and wider
+    layers where they are shared; the large one no v_proj in layers without a window."""
+    base = {"hidden_activation": "gelu_pytorch_tanh", "rms_norm_eps": 1e-6, "head_dim": 16, "global_head_dim": 32, "tie_word_embeddings": True,
+            "sliding_window": 6, "final_logit_softcapping": 8.0, "enable_moe_block": False, "rope_parameters": {
+                "full_attention": {"rope_type": "proportional", "rope_theta": 1000000.0, "partial_rotary_factor": 0.25},
+                "sliding_attention": {"rope_type": "default", "rope_theta": 10000.0}}}
+    kinds = ["sliding_attention", "sliding_attention", "full_attention"] * 2
+    for name, config in [
+            ("gemma4-small", {"num_kv_shared_layers": 3, "use_double_wide_mlp": True, "hidden_size_per_layer_input": 16, "attention_k_eq_v": False}),
+            ("gemma4-large", {"num_kv_shared_layers": 0, "hidden_size_per_layer_input": 0, "attention_k_eq_v": True, "num_global_key_value_heads": 1})]:
+        m = Model({**base, "num_hidden_layers": 6, "layer_types": kinds, **config})
+        c, root = m.c, "model.language_model."
+        m.folder = {"architectures": ["Gemma4ForConditionalGeneration"], "text_config": c, "vision_config": {"hidden_size": 8}}
+        embedding = m.get(root + "embed_tokens.weight", 48, 64, scale=1.0)
+        x = embedding[TOKENS] * 8.0
+        own = layer_inputs(m, x, root) if c["hidden_size_per_layer_input"] else None
+        kept = {}
+        for layer in range(6):
+            p, full, shared = f"{root}layers.{layer}.", layer % 3 == 2, layer >= 6 - c["num_kv_shared_layers"]
+            dim, kv = (32, c.get("num_global_key_value_heads", 2)) if full else (16, 2)
+            freqs = 10000.0 ** (-np.arange(0, 16, 2) / 16)
+            if full:
+                freqs = np.where(np.arange(16) < 4, 1000000.0 ** (-np.arange(0, 32, 2) / 32), 0)
+            h = plain_rms(m, x, p + "input_layernorm")
+            x = x + shared_attention(m, h, p, layer, kept, dim, kv, freqs, None if full else 6, not (full and c["attention_k_eq_v"]))
+            h, ff = plain_rms(m, x, p + "pre_feedforward_layernorm"), 96 * (2 if shared and c.get("use_double_wide_mlp") else 1)
+            gate, up = (h @ m.get(f"{p}mlp.{n}_proj.weight", ff, 64).T for n in ("gate", "up"))
+            x = x + plain_rms(m, gelu(gate) * up @ m.get(p + "mlp.down_proj.weight", 64, ff).T, p + "post_feedforward_layernorm")
+            if own is not None:
+                x = x + of_layer(m, x, own[:, layer], p)
+            x = x * m.get(p + "layer_scalar", 1, offset=0.75)
+        x = plain_rms(m, x, root + "norm")
+        m.get("model.vision_tower.patch_embedder.input_proj.weight", 8, 12)
+        yield name, m, 128, 8.0 * np.tanh(x @ embedding.T / 8.0)
+
+
 FIRST = (arcee, nemotron, phi3, granite, olmo2, smollm3, stablelm, gemma, gemma2, gemma3, exaone4, seed_oss, glm4, olmo3,
-         gemma3_pictures, command_r, cohere2, mistral3, starcoder2, qwen_vl)
+         gemma3_pictures, command_r, cohere2, mistral3, starcoder2, qwen_vl, gemma3n, gemma4)
 SECOND = (gpt2, gptneox, internlm2, phi2, chatglm, jais2, mpt, bloom, baichuan, plm)
 
 for family in FIRST + SECOND:
