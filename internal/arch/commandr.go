@@ -21,9 +21,9 @@ func commandR() Family {
 func cohere2() Family {
 	f := commandR()
 	f.Name, f.HuggingFace = "cohere2", []string{"Cohere2ForCausalLM"}
-	f.Window, f.FullEvery, f.UnrotatedFull = true, cohere2FullEvery, true
+	f.Window, f.UsualWindow, f.FullEvery, f.UnrotatedFull = true, 4096, cohere2FullEvery, true
 	f.Read = func(c *Config) error {
-		c.Window = cmp.Or(c.Window, 4096)
+		c.Window = cmp.Or(c.Window, f.UsualWindow)
 		return readCommandR(c)
 	}
 	return f

@@ -2,12 +2,15 @@ package arch
 
 import "cmp"
 
+// gemma4Window is that of the small models; GGUF files say it.
+const gemma4Window = 512
+
 // gemma4 describes the text part of the dense models of Gemma 4: Gemma 3's block with heads of two sizes, keys that may be the values, too,
 // a factor of each layer, and in the small models Gemma 3n's embeddings for each layer and shared keys and values.
 func gemma4() Family {
 	f := gemma3()
 	f.Name, f.HuggingFace = "gemma4", []string{"Gemma4ForConditionalGeneration", "Gemma4ForCausalLM"}
-	f.ScaledByWidth, f.ScoreScale, f.LogitCap = 0, 1, 0
+	f.ScaledByWidth, f.ScoreScale, f.LogitCap, f.UsualWindow = 0, 1, 0, gemma4Window
 	f.NormedValues, f.SharedKV, f.LayerInputs, f.WindowHeads = true, true, true, true
 	f.Outer = append(llamaOuter(), layerInputs(true)...)
 	f.Block = append(headNorms(bothNorms(llamaBlock(Same))), layerInput(true)...)

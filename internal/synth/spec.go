@@ -95,6 +95,12 @@ func (s Spec) complete() (Spec, error) {
 		s.Activation = usual(fam)
 	}
 	s.Tied = s.Tied || fam.AlwaysTied
+	if fam.WindowHeads && s.RopeFactors == nil { // a quarter of a head is rotated in layers without a window
+		s.RopeFactors = slices.Repeat([]float32{1e30}, s.RopeDims/2)
+		for i := range s.RopeDims / 8 {
+			s.RopeFactors[i] = 1
+		}
+	}
 	if s.Magic == "PWRI" {
 		s.Transposed = true
 		def(&s.Rank, (2*newSpace(s.Embd).k+1+31)/32*32)

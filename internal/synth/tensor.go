@@ -184,9 +184,11 @@ func (m *model) tensors() []gguf.Source {
 			m.vector(f.name, len(f.factors), func(i int) float32 { return f.factors[i] })
 		}
 	}
+	m.streams()
 	for i := range m.Layers {
 		m.attention(i)
 		m.feedForward(i)
+		m.mixing(i)
 	}
 	return m.out
 }
@@ -265,14 +267,22 @@ func (m *model) attention(layer int) {
 		})
 	default:
 		m.reader(name("attn_q.weight"), q, in, 2, nil)
-		m.reader(name("attn_k.weight"), kv, in, 1, nil)
-		m.reader(name("attn_v.weight"), kv, in, 1, nil)
+		if layer < m.Layers-m.shared() {
+			m.reader(name("attn_k.weight"), kv, in, 1, nil)
+			m.reader(name("attn_v.weight"), kv, in, 1, nil)
+		}
 	}
 	for _, bias := range []string{"attn_qkv.bias", "attn_q.bias", "attn_k.bias", "attn_v.bias"} {
 		m.maybe(layer, bias, 0, 0.1)
 	}
-	m.maybe(layer, "attn_q_norm.weight", 2, 0.1)
-	m.maybe(layer, "attn_k_norm.weight", 1, 0.1)
+	queries := float32(2)
+	if m.fam.ScoreScale == 1 { // scores are not divided by the root of the heads' size
+		queries /= float32(math.Sqrt(float64(m.HeadDim)))
+	}
+	m.maybe(layer, "attn_q_norm.weight", queries, 0.1*queries/2)
+	if layer < m.Layers-m.shared() {
+		m.maybe(layer, "attn_k_norm.weight", 1, 0.1)
+	}
 	// The energy that an average over positions leaves, measured on a few hundred tokens of text. A text's first positions
 	// keep more.
 	const kept = 0.2

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"runtime"
+	"slices"
 	"sync"
 
 	"github.com/powerinfer-go/powerinfer/internal/arch"
@@ -79,6 +80,10 @@ func (m *model) keys() []gguf.KV {
 	}
 	if m.fam.ScaledLogits {
 		keys = append(keys, gguf.KV{Key: a("logit_scale"), Value: float32(m.scales.logits)})
+	}
+	keys = append(keys, m.streamKeys(a)...)
+	if window := a("attention.sliding_window"); m.fam.UsualWindow > 0 && !slices.ContainsFunc(m.Keys, func(k gguf.KV) bool { return k.Key == window }) {
+		keys = append(keys, gguf.KV{Key: window, Value: uint32(m.fam.UsualWindow)})
 	}
 	if m.fam.Sections { // a text's positions are the same in all
 		keys = append(keys, gguf.KV{Key: a("rope.dimension_sections"), Value: []int32{int32(m.RopeDims / 2), 0, 0, 0}})

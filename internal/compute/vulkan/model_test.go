@@ -105,7 +105,7 @@ func TestModels(t *testing.T) {
 	})
 	play := func(name string, spec synth.Spec, mode model.SparseMode, tolerance float64) {
 		t.Run(fmt.Sprintf("%s %s/%s", name, spec.Type, mode), func(t *testing.T) {
-			spec.Layers, spec.Embd, spec.FF, spec.Heads, spec.Sparsity, spec.PowerLaw, spec.Seed = 2, 256, 512, 4, 0.9, 1, 11
+			spec.Layers, spec.Embd, spec.FF, spec.Heads, spec.Sparsity, spec.PowerLaw, spec.Seed = max(2, spec.Layers), 256, 512, 4, 0.9, 1, 11
 			path := filepath.Join(t.TempDir(), "model.gguf")
 			if err := synth.Write(t.Context(), path, spec, nil); err != nil {
 				t.Fatal(err)
@@ -144,6 +144,7 @@ func TestModels(t *testing.T) {
 	play("qwen2", synth.Spec{Arch: "qwen2", Type: quant.Q6_K}, model.Off, quantLogits)
 	play("bamboo", synth.Spec{Arch: "bamboo", Type: quant.Q8_0}, model.Exact, quantLogits)
 	play("arcee", synth.Spec{Arch: "arcee", Type: quant.Q4_0}, model.Exact, quantLogits)
+	play("gemma4 with shared layers", synth.Spec{Arch: "gemma4", Type: quant.F32, Layers: 5}, model.Off, floatLogits)
 	window := []gguf.KV{{Key: "phi3.attention.sliding_window", Value: uint32(7)}}
 	play("phi3 with a window", synth.Spec{Arch: "phi3", Type: quant.Q4_0, Keys: window}, model.Exact, quantLogits)
 	window = []gguf.KV{{Key: "gemma2.attention.sliding_window", Value: uint32(7)}}
