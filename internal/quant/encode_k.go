@@ -69,6 +69,9 @@ func (f minimumForm) fit(q *[QKK]uint8, x []float32, w *[QKK]float32, importance
 // fitMinima fits parts of equal size, as many as d has.
 func fitMinima(d, m, x, w []float32, most float32, g grids) {
 	size := len(x) / len(d)
+	for n := fitLanes(); n > 0 && len(d) >= n; d, m, x, w = d[n:], m[n:], x[n*size:], w[n*size:] {
+		fitMinimumLanes(d[:n], m[:n], x[:n*size], w[:n*size], most, g)
+	}
 	for j := range d {
 		d[j], m[j] = fitMinimum(x[j*size:][:size], w[j*size:][:size], most, g)
 	}
@@ -77,6 +80,9 @@ func fitMinima(d, m, x, w []float32, most float32, g grids) {
 // fitScales fits parts of equal size, as many as d has.
 func fitScales(d, x, w []float32, most float32) {
 	size := len(x) / len(d)
+	for n := fitLanes(); n > 0 && len(d) >= n; d, x, w = d[n:], x[n*size:], w[n*size:] {
+		fitScaleLanes(d[:n], x[:n*size], w[:n*size], most)
+	}
 	for j := range d {
 		d[j] = fitScale(x[j*size:][:size], w[j*size:][:size], most)
 	}

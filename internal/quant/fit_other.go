@@ -1,0 +1,16 @@
+//go:build !amd64
+
+package quant
+
+// fitLanes returns how many blocks are fitted at a time: here they are fitted one after the other.
+func fitLanes() int { return 0 }
+
+func (l *laneBlock) scaleSums(*lanes, float32, *lanes, *lanes) { panic("quant: no vectors") }
+
+func (l *laneBlock) minimumSums(*lanes, *lanes, float32, *lanes, *lanes, *lanes) {
+	panic("quant: no vectors")
+}
+
+func (l *laneBlock) minimumError(*lanes, *lanes, float32, *lanes, *lanes, *lanes, bool) {
+	panic("quant: no vectors")
+}
