@@ -15,9 +15,9 @@ func encodeQ4_0(b []byte, x []float32) {
 	d := absMax(x) / -8
 	id := inverse(d)
 	putHalf(b, d)
-	quant := func(v float32) byte { return byte(max(0, min(15, int(float32(v*id)+8.5)))) }
-	for i := range QK / 2 {
-		b[2+i] = quant(x[i]) | quant(x[i+QK/2])<<4
+	low, high := x[:QK/2], x[QK/2:QK]
+	for i := range b[2 : 2+QK/2] {
+		b[2+i] = byte(min(15, int32(float32(low[i]*id)+8.5))) | byte(min(15, int32(float32(high[i]*id)+8.5)))<<4
 	}
 }
 
@@ -156,5 +156,6 @@ func encodeQ8_0(b []byte, x []float32) {
 
 // awayFromZero rounds to a whole number, halves away from zero.
 func awayFromZero(v float32) int8 {
-	return int8(float64(v) + math.Copysign(0.5, float64(v)))
+	const nearlyHalf = 0.5 - 0x1p-25 // the largest float32 below a half: what is less than a half stays so, and a half is rounded up to one
+	return int8(v + math.Float32frombits(math.Float32bits(nearlyHalf)|math.Float32bits(v)&(1<<31)))
 }
