@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/powerinfer-go/powerinfer/internal/compute"
+	"github.com/powerinfer-go/powerinfer/internal/compute/cpu/layout"
 	"github.com/powerinfer-go/powerinfer/internal/gguf"
 	"github.com/powerinfer-go/powerinfer/internal/hw"
 	"github.com/powerinfer-go/powerinfer/internal/kvcache"
@@ -190,7 +191,7 @@ func (o *Options) memory(f *gguf.File, c model.Config, onGPUs int64) *MemoryErro
 	e := &MemoryError{File: f.Path}
 	if !o.NoRepack { // pages of a mapped file may be dropped and read again
 		for _, t := range f.Tensors {
-			e.Weights += int64(len(t.Data))
+			e.Weights += layout.Packed(t.Type, int64(len(t.Data)))
 		}
 		e.Weights = max(0, e.Weights-onGPUs)
 	}

@@ -1,6 +1,7 @@
 package quant
 
 import (
+	"encoding/binary"
 	"strconv"
 	"sync"
 )
@@ -13,13 +14,14 @@ import (
 type codeGrid struct {
 	bits    int // of a code
 	entries []uint16
+	wide    []uint64       // the same with a byte for each code, the first the lowest
 	places  map[uint16]int // of entries
 }
 
 // newGrid returns what reads the grid, when it is first used, from numbers of so many hexadecimal digits.
 func newGrid(bits, digits int, data string) func() *codeGrid {
 	return sync.OnceValue(func() *codeGrid {
-		g := &codeGrid{bits: bits, entries: make([]uint16, len(data)/digits), places: make(map[uint16]int, len(data)/digits)}
+		g := &codeGrid{bits: bits, entries: make([]uint16, len(data)/digits), wide: make([]uint64, len(data)/digits), places: make(map[uint16]int, len(data)/digits)}
 		for i := range g.entries {
 			v, err := strconv.ParseUint(data[i*digits:][:digits], 16, 16)
 			if err != nil {
@@ -27,18 +29,17 @@ func newGrid(bits, digits int, data string) func() *codeGrid {
 			}
 			g.entries[i] = uint16(v)
 			g.places[uint16(v)] = i
+			for k := 0; k*bits < 4*digits; k++ {
+				g.wide[i] |= v >> (bits * k) & (1<<bits - 1) << (8 * k)
+			}
 		}
 		return g
 	})
 }
 
-// codes writes the codes of entry i to q.
-func (g *codeGrid) codes(q []uint8, i int) {
-	e := g.entries[i]
-	for k := range q {
-		q[k] = uint8(e >> (g.bits * k) & (1<<g.bits - 1))
-	}
-}
+// four and eight write the codes of entry i to q.
+func (g *codeGrid) four(q []uint8, i int)  { binary.LittleEndian.PutUint32(q, uint32(g.wide[i])) }
+func (g *codeGrid) eight(q []uint8, i int) { binary.LittleEndian.PutUint64(q, g.wide[i]) }
 
 // place returns the index of the entry that has the codes of q, of which bits above a code's are left out.
 func (g *codeGrid) place(q []uint8) int {

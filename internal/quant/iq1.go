@@ -1,5 +1,7 @@
 package quant
 
+import "encoding/binary"
+
 // The IQ1 types choose −1, 0 or 1 for eight elements at once from a grid, and add an eighth, or subtract it where a bit is set, which bit 2 of a
 // code is: d·(2·scale+1)·(g±⅛), which is d/8·(2·scale+1)·(8g±1). Source: ggml's block_iq1_s and block_iq1_m.
 //
@@ -24,10 +26,7 @@ func splitIQ1_S(p *Parts, b []byte) {
 
 // eighth writes the codes of eight elements.
 func eighth(grid *codeGrid, q []uint8, at int, minus uint8) {
-	grid.codes(q[:8], at)
-	for i := range q[:8] {
-		q[i] |= minus << 2
-	}
+	binary.LittleEndian.PutUint64(q, grid.wide[at]|uint64(minus)<<2*0x0101010101010101)
 }
 
 func joinIQ1_S(b []byte, p *Parts) {

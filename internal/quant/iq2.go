@@ -18,7 +18,7 @@ func splitIQ2_XXS(p *Parts, b []byte) {
 	for j := range 8 {
 		group := b[2+8*j:]
 		for g, at := range group[:4] {
-			grid.codes(p.Q[32*j+8*g:][:8], int(at))
+			grid.eight(p.Q[32*j+8*g:], int(at))
 		}
 		p.Scale[j] = splitWord(p.Q[32*j:], group[4:], 2)
 	}
@@ -41,7 +41,7 @@ func splitIQ2_XS(p *Parts, b []byte) {
 	grid := gridIQ2XS()
 	for g := range 32 {
 		word := get16(b[2+2*g:])
-		grid.codes(p.Q[8*g:][:8], int(word&511))
+		grid.eight(p.Q[8*g:], int(word&511))
 		addSigns(p.Q[8*g:], evenSigns(uint32(word>>9)), 2)
 	}
 	splitHalfScales(p, b[66:])
@@ -60,7 +60,7 @@ func splitIQ2_S(p *Parts, b []byte) {
 	p.Unit = get16(b)
 	grid := gridIQ2S()
 	for g, at := range b[2:34] {
-		grid.codes(p.Q[8*g:][:8], int(at)|int(b[66+g/4]>>(g%4*2)&3)<<8)
+		grid.eight(p.Q[8*g:], int(at)|int(b[66+g/4]>>(g%4*2)&3)<<8)
 		addSigns(p.Q[8*g:], b[34+g], 2)
 	}
 	splitHalfScales(p, b[74:])

@@ -31,9 +31,9 @@ func evenSigns(seven uint32) uint8 {
 
 // addSigns sets the given bit of the codes of elements whose sign is minus.
 func addSigns(q []uint8, signs uint8, bit int) {
-	for i := range q[:8] {
-		q[i] |= signs >> i & 1 << bit
-	}
+	each := uint64(signs) * 0x0101010101010101 & 0x8040201008040201 // bit i of byte i
+	each = (each + 0x7f7f7f7f7f7f7f7f) >> 7 & 0x0101010101010101
+	binary.LittleEndian.PutUint64(q, binary.LittleEndian.Uint64(q)|each<<bit)
 }
 
 // signsOf is the inverse of addSigns.
@@ -65,7 +65,7 @@ func splitIQ3_XXS(p *Parts, b []byte) {
 	p.Unit = get16(b)
 	grid := gridIQ3XXS()
 	for g, at := range b[2:66] {
-		grid.codes(p.Q[4*g:][:4], int(at))
+		grid.four(p.Q[4*g:], int(at))
 	}
 	for j := range 8 {
 		p.Scale[j] = splitWord(p.Q[32*j:], b[66+4*j:], 3)
@@ -87,7 +87,7 @@ func splitIQ3_S(p *Parts, b []byte) {
 	p.Unit = get16(b)
 	grid := gridIQ3S()
 	for g, at := range b[2:66] {
-		grid.codes(p.Q[4*g:][:4], int(at)|int(b[66+g/8]>>(g%8)&1)<<8)
+		grid.four(p.Q[4*g:], int(at)|int(b[66+g/8]>>(g%8)&1)<<8)
 	}
 	for g, s := range b[74:106] {
 		addSigns(p.Q[8*g:], s, 3)

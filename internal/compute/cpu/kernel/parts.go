@@ -53,7 +53,8 @@ func packScales(form quant.Scales, at layout.Super, out []byte, p *quant.Parts, 
 }
 
 // packCodes packs the codes of block j.
-func packCodes(bits int, out []byte, at layout.Super, j int, q []uint8) {
+func packCodes(bits int, out []byte, at layout.Super, j int, codes []uint8) {
+	q := (*[quant.QK]uint8)(codes)
 	low, high := at.Quants+4*j, at.High+4*j
 	below := 4
 	if bits < 4 {

@@ -69,6 +69,15 @@ func header(form quant.Scales) int {
 	return 16
 }
 
+// Packed returns about what so many bytes of a file's matrix of type t take in memory once they are packed.
+func Packed(t quant.Type, bytes int64) int64 {
+	if !t.Quantised() {
+		return bytes
+	}
+	file := int64(t.RowBytes(quant.QKK))
+	return (bytes + file - 1) / file * int64(Of(t).Bytes)
+}
+
 // Minima is the offset of the minima of BlockMin.
 const Minima = 16
 
