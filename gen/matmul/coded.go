@@ -43,9 +43,7 @@ func defineCodebooks() {
 			unsigned, signed = append(unsigned, byte(int(v)+layout.Offset(typ))), append(signed, byte(v))
 		}
 		define(codebookName(typ, false), repeat(unsigned...))
-		if layout.Offset(typ) == 128 {
-			define(codebookName(typ, true), repeat(signed...))
-		}
+		define(codebookName(typ, true), repeat(signed...))
 	}
 }
 

@@ -63,6 +63,7 @@ type RowSum struct {
 	n    int       // rows waiting: up to two batches, so that the second is asked for while the first is added
 	rows [RowsHeld]*byte
 	coef [RowsHeld]float32
+	wide [floatBatch][quant.QKK]float32 // superblocks of rows, unpacked
 }
 
 // Begin starts a sum of rows [cols] of type t in sum [Sums(cols)], which it does not clear.
@@ -108,10 +109,27 @@ func (s *RowSum) add(n int, next []*byte) {
 		a.rows(&s.sum[0], (*[sumBatch]*byte)(s.rows[:]), (*[sumBatch]float32)(s.coef[:]), uintptr(n+1)/2, uintptr(Super(s.cols)), (*[sumBatch]*byte)(filled(next, s.rows[0])))
 	case a.floats != nil && s.cols%32 == 0:
 		a.floats(&s.sum[0], (*[floatBatch]*byte)(s.rows[:]), (*[floatBatch]float32)(s.coef[:]), uintptr(s.cols/32), (*[floatBatch]*byte)(filled(next, s.rows[0])))
+	case s.k.unpack[s.t] != nil:
+		s.addUnpacked()
 	case summedInt8(s.t):
 		addRowsGeneric(s.t, s.sum, s.rows[:n], s.coef[:n], Super(s.cols))
 	default:
 		addFloatsGeneric(s.t, s.sum[:s.cols], s.rows[:s.size], s.coef[:s.size])
+	}
+}
+
+// addUnpacked adds a batch of rows superblock by superblock, each turned into floats.
+func (s *RowSum) addUnpacked() {
+	var rows [floatBatch]*byte
+	for r := range rows {
+		rows[r] = (*byte)(unsafe.Pointer(&s.wide[r]))
+	}
+	add, size := s.k.adders[quant.F32].floats, layout.Of(s.t).Bytes
+	for i := range Super(s.cols) {
+		for r := range rows {
+			s.k.unpack[s.t](&s.wide[r][0], (*byte)(unsafe.Add(unsafe.Pointer(s.rows[r]), i*size)), 1)
+		}
+		add(&s.sum[i*quant.QKK], &rows, (*[floatBatch]float32)(s.coef[:]), quant.QKK/32, &rows)
 	}
 }
 
@@ -174,6 +192,10 @@ func (k *Kernels) Unpack(t quant.Type, dst *[quant.QKK]float32, row []byte, cols
 	if t == quant.F16 {
 		part := dst[:min(quant.QKK, cols-s*quant.QKK)]
 		k.FromF16(part, unsafe.Slice((*uint16)(unsafe.Pointer(&row[2*quant.QKK*s])), len(part)))
+		return
+	}
+	if f := k.unpack[t]; f != nil {
+		f(&dst[0], &row[s*layout.Of(t).Bytes], 1)
 		return
 	}
 	if a.rows == nil {

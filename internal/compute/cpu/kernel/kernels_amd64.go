@@ -127,6 +127,7 @@ func avx2() *Kernels {
 	k.adders[quant.F16] = adders{floats: addRowsF16}
 	k.adders[quant.BF16] = adders{floats: addRowsBF16}
 	k.turn[quant.Q8_0], k.turn[quant.BF16] = turnQ80, turnBF16
+	k.unpack = unpackersAVX2()
 	k.choose = [2]chooser{chooseAbove, chooseAtLeast}
 	fileAVX2(k)
 	k.panels(true)
@@ -134,6 +135,31 @@ func avx2() *Kernels {
 		k.take(t, w)
 	}
 	return k
+}
+
+// unpackersAVX2 returns what turns packed superblocks into floats.
+func unpackersAVX2() [quant.Limit]func(dst *float32, w *byte, n uintptr) {
+	return [quant.Limit]func(dst *float32, w *byte, n uintptr){
+		quant.Q4_1:    unpackQ41AVX2,
+		quant.Q5_0:    unpackQ50AVX2,
+		quant.Q5_1:    unpackQ51AVX2,
+		quant.Q2_K:    unpackQ2KAVX2,
+		quant.Q3_K:    unpackQ3KAVX2,
+		quant.Q4_K:    unpackQ4KAVX2,
+		quant.Q5_K:    unpackQ5KAVX2,
+		quant.Q6_K:    unpackQ6KAVX2,
+		quant.IQ2_XXS: unpackIQ2XXSAVX2,
+		quant.IQ2_XS:  unpackIQ2XSAVX2,
+		quant.IQ3_XXS: unpackIQ3XXSAVX2,
+		quant.IQ1_S:   unpackIQ1SAVX2,
+		quant.IQ4_NL:  unpackIQ4NLAVX2,
+		quant.IQ3_S:   unpackIQ3SAVX2,
+		quant.IQ4_XS:  unpackIQ4XSAVX2,
+		quant.IQ1_M:   unpackIQ1MAVX2,
+		quant.TQ1_0:   unpackTQ10AVX2,
+		quant.MXFP4:   unpackMXFP4AVX2,
+		quant.IQ2_S:   unpackIQ2XSAVX2, quant.TQ2_0: unpackTQ10AVX2,
+	}
 }
 
 // sameTypes gives types the kernels of those that have the same traits: packed, they are the same.

@@ -71,6 +71,72 @@ DATA valuesIQ2XXS<>+62(SB)/1, $0x15
 DATA valuesIQ2XXS<>+63(SB)/1, $0x40
 GLOBL valuesIQ2XXS<>(SB), RODATA|NOPTR, $64
 
+DATA signedIQ2XXS<>+0(SB)/1, $0x08
+DATA signedIQ2XXS<>+1(SB)/1, $0x19
+DATA signedIQ2XXS<>+2(SB)/1, $0x2b
+DATA signedIQ2XXS<>+3(SB)/1, $0x00
+DATA signedIQ2XXS<>+4(SB)/1, $0xf8
+DATA signedIQ2XXS<>+5(SB)/1, $0xe7
+DATA signedIQ2XXS<>+6(SB)/1, $0xd5
+DATA signedIQ2XXS<>+7(SB)/1, $0x00
+DATA signedIQ2XXS<>+8(SB)/1, $0x08
+DATA signedIQ2XXS<>+9(SB)/1, $0x19
+DATA signedIQ2XXS<>+10(SB)/1, $0x2b
+DATA signedIQ2XXS<>+11(SB)/1, $0x00
+DATA signedIQ2XXS<>+12(SB)/1, $0xf8
+DATA signedIQ2XXS<>+13(SB)/1, $0xe7
+DATA signedIQ2XXS<>+14(SB)/1, $0xd5
+DATA signedIQ2XXS<>+15(SB)/1, $0x00
+DATA signedIQ2XXS<>+16(SB)/1, $0x08
+DATA signedIQ2XXS<>+17(SB)/1, $0x19
+DATA signedIQ2XXS<>+18(SB)/1, $0x2b
+DATA signedIQ2XXS<>+19(SB)/1, $0x00
+DATA signedIQ2XXS<>+20(SB)/1, $0xf8
+DATA signedIQ2XXS<>+21(SB)/1, $0xe7
+DATA signedIQ2XXS<>+22(SB)/1, $0xd5
+DATA signedIQ2XXS<>+23(SB)/1, $0x00
+DATA signedIQ2XXS<>+24(SB)/1, $0x08
+DATA signedIQ2XXS<>+25(SB)/1, $0x19
+DATA signedIQ2XXS<>+26(SB)/1, $0x2b
+DATA signedIQ2XXS<>+27(SB)/1, $0x00
+DATA signedIQ2XXS<>+28(SB)/1, $0xf8
+DATA signedIQ2XXS<>+29(SB)/1, $0xe7
+DATA signedIQ2XXS<>+30(SB)/1, $0xd5
+DATA signedIQ2XXS<>+31(SB)/1, $0x00
+DATA signedIQ2XXS<>+32(SB)/1, $0x08
+DATA signedIQ2XXS<>+33(SB)/1, $0x19
+DATA signedIQ2XXS<>+34(SB)/1, $0x2b
+DATA signedIQ2XXS<>+35(SB)/1, $0x00
+DATA signedIQ2XXS<>+36(SB)/1, $0xf8
+DATA signedIQ2XXS<>+37(SB)/1, $0xe7
+DATA signedIQ2XXS<>+38(SB)/1, $0xd5
+DATA signedIQ2XXS<>+39(SB)/1, $0x00
+DATA signedIQ2XXS<>+40(SB)/1, $0x08
+DATA signedIQ2XXS<>+41(SB)/1, $0x19
+DATA signedIQ2XXS<>+42(SB)/1, $0x2b
+DATA signedIQ2XXS<>+43(SB)/1, $0x00
+DATA signedIQ2XXS<>+44(SB)/1, $0xf8
+DATA signedIQ2XXS<>+45(SB)/1, $0xe7
+DATA signedIQ2XXS<>+46(SB)/1, $0xd5
+DATA signedIQ2XXS<>+47(SB)/1, $0x00
+DATA signedIQ2XXS<>+48(SB)/1, $0x08
+DATA signedIQ2XXS<>+49(SB)/1, $0x19
+DATA signedIQ2XXS<>+50(SB)/1, $0x2b
+DATA signedIQ2XXS<>+51(SB)/1, $0x00
+DATA signedIQ2XXS<>+52(SB)/1, $0xf8
+DATA signedIQ2XXS<>+53(SB)/1, $0xe7
+DATA signedIQ2XXS<>+54(SB)/1, $0xd5
+DATA signedIQ2XXS<>+55(SB)/1, $0x00
+DATA signedIQ2XXS<>+56(SB)/1, $0x08
+DATA signedIQ2XXS<>+57(SB)/1, $0x19
+DATA signedIQ2XXS<>+58(SB)/1, $0x2b
+DATA signedIQ2XXS<>+59(SB)/1, $0x00
+DATA signedIQ2XXS<>+60(SB)/1, $0xf8
+DATA signedIQ2XXS<>+61(SB)/1, $0xe7
+DATA signedIQ2XXS<>+62(SB)/1, $0xd5
+DATA signedIQ2XXS<>+63(SB)/1, $0x00
+GLOBL signedIQ2XXS<>(SB), RODATA|NOPTR, $64
+
 DATA valuesIQ2XS<>+0(SB)/1, $0x48
 DATA valuesIQ2XS<>+1(SB)/1, $0x59
 DATA valuesIQ2XS<>+2(SB)/1, $0x6b
@@ -136,6 +202,72 @@ DATA valuesIQ2XS<>+61(SB)/1, $0x27
 DATA valuesIQ2XS<>+62(SB)/1, $0x15
 DATA valuesIQ2XS<>+63(SB)/1, $0x40
 GLOBL valuesIQ2XS<>(SB), RODATA|NOPTR, $64
+
+DATA signedIQ2XS<>+0(SB)/1, $0x08
+DATA signedIQ2XS<>+1(SB)/1, $0x19
+DATA signedIQ2XS<>+2(SB)/1, $0x2b
+DATA signedIQ2XS<>+3(SB)/1, $0x00
+DATA signedIQ2XS<>+4(SB)/1, $0xf8
+DATA signedIQ2XS<>+5(SB)/1, $0xe7
+DATA signedIQ2XS<>+6(SB)/1, $0xd5
+DATA signedIQ2XS<>+7(SB)/1, $0x00
+DATA signedIQ2XS<>+8(SB)/1, $0x08
+DATA signedIQ2XS<>+9(SB)/1, $0x19
+DATA signedIQ2XS<>+10(SB)/1, $0x2b
+DATA signedIQ2XS<>+11(SB)/1, $0x00
+DATA signedIQ2XS<>+12(SB)/1, $0xf8
+DATA signedIQ2XS<>+13(SB)/1, $0xe7
+DATA signedIQ2XS<>+14(SB)/1, $0xd5
+DATA signedIQ2XS<>+15(SB)/1, $0x00
+DATA signedIQ2XS<>+16(SB)/1, $0x08
+DATA signedIQ2XS<>+17(SB)/1, $0x19
+DATA signedIQ2XS<>+18(SB)/1, $0x2b
+DATA signedIQ2XS<>+19(SB)/1, $0x00
+DATA signedIQ2XS<>+20(SB)/1, $0xf8
+DATA signedIQ2XS<>+21(SB)/1, $0xe7
+DATA signedIQ2XS<>+22(SB)/1, $0xd5
+DATA signedIQ2XS<>+23(SB)/1, $0x00
+DATA signedIQ2XS<>+24(SB)/1, $0x08
+DATA signedIQ2XS<>+25(SB)/1, $0x19
+DATA signedIQ2XS<>+26(SB)/1, $0x2b
+DATA signedIQ2XS<>+27(SB)/1, $0x00
+DATA signedIQ2XS<>+28(SB)/1, $0xf8
+DATA signedIQ2XS<>+29(SB)/1, $0xe7
+DATA signedIQ2XS<>+30(SB)/1, $0xd5
+DATA signedIQ2XS<>+31(SB)/1, $0x00
+DATA signedIQ2XS<>+32(SB)/1, $0x08
+DATA signedIQ2XS<>+33(SB)/1, $0x19
+DATA signedIQ2XS<>+34(SB)/1, $0x2b
+DATA signedIQ2XS<>+35(SB)/1, $0x00
+DATA signedIQ2XS<>+36(SB)/1, $0xf8
+DATA signedIQ2XS<>+37(SB)/1, $0xe7
+DATA signedIQ2XS<>+38(SB)/1, $0xd5
+DATA signedIQ2XS<>+39(SB)/1, $0x00
+DATA signedIQ2XS<>+40(SB)/1, $0x08
+DATA signedIQ2XS<>+41(SB)/1, $0x19
+DATA signedIQ2XS<>+42(SB)/1, $0x2b
+DATA signedIQ2XS<>+43(SB)/1, $0x00
+DATA signedIQ2XS<>+44(SB)/1, $0xf8
+DATA signedIQ2XS<>+45(SB)/1, $0xe7
+DATA signedIQ2XS<>+46(SB)/1, $0xd5
+DATA signedIQ2XS<>+47(SB)/1, $0x00
+DATA signedIQ2XS<>+48(SB)/1, $0x08
+DATA signedIQ2XS<>+49(SB)/1, $0x19
+DATA signedIQ2XS<>+50(SB)/1, $0x2b
+DATA signedIQ2XS<>+51(SB)/1, $0x00
+DATA signedIQ2XS<>+52(SB)/1, $0xf8
+DATA signedIQ2XS<>+53(SB)/1, $0xe7
+DATA signedIQ2XS<>+54(SB)/1, $0xd5
+DATA signedIQ2XS<>+55(SB)/1, $0x00
+DATA signedIQ2XS<>+56(SB)/1, $0x08
+DATA signedIQ2XS<>+57(SB)/1, $0x19
+DATA signedIQ2XS<>+58(SB)/1, $0x2b
+DATA signedIQ2XS<>+59(SB)/1, $0x00
+DATA signedIQ2XS<>+60(SB)/1, $0xf8
+DATA signedIQ2XS<>+61(SB)/1, $0xe7
+DATA signedIQ2XS<>+62(SB)/1, $0xd5
+DATA signedIQ2XS<>+63(SB)/1, $0x00
+GLOBL signedIQ2XS<>(SB), RODATA|NOPTR, $64
 
 DATA valuesIQ3XXS<>+0(SB)/1, $0x44
 DATA valuesIQ3XXS<>+1(SB)/1, $0x4c
@@ -203,6 +335,72 @@ DATA valuesIQ3XXS<>+62(SB)/1, $0x0c
 DATA valuesIQ3XXS<>+63(SB)/1, $0x02
 GLOBL valuesIQ3XXS<>(SB), RODATA|NOPTR, $64
 
+DATA signedIQ3XXS<>+0(SB)/1, $0x04
+DATA signedIQ3XXS<>+1(SB)/1, $0x0c
+DATA signedIQ3XXS<>+2(SB)/1, $0x14
+DATA signedIQ3XXS<>+3(SB)/1, $0x1c
+DATA signedIQ3XXS<>+4(SB)/1, $0x24
+DATA signedIQ3XXS<>+5(SB)/1, $0x2c
+DATA signedIQ3XXS<>+6(SB)/1, $0x34
+DATA signedIQ3XXS<>+7(SB)/1, $0x3e
+DATA signedIQ3XXS<>+8(SB)/1, $0xfc
+DATA signedIQ3XXS<>+9(SB)/1, $0xf4
+DATA signedIQ3XXS<>+10(SB)/1, $0xec
+DATA signedIQ3XXS<>+11(SB)/1, $0xe4
+DATA signedIQ3XXS<>+12(SB)/1, $0xdc
+DATA signedIQ3XXS<>+13(SB)/1, $0xd4
+DATA signedIQ3XXS<>+14(SB)/1, $0xcc
+DATA signedIQ3XXS<>+15(SB)/1, $0xc2
+DATA signedIQ3XXS<>+16(SB)/1, $0x04
+DATA signedIQ3XXS<>+17(SB)/1, $0x0c
+DATA signedIQ3XXS<>+18(SB)/1, $0x14
+DATA signedIQ3XXS<>+19(SB)/1, $0x1c
+DATA signedIQ3XXS<>+20(SB)/1, $0x24
+DATA signedIQ3XXS<>+21(SB)/1, $0x2c
+DATA signedIQ3XXS<>+22(SB)/1, $0x34
+DATA signedIQ3XXS<>+23(SB)/1, $0x3e
+DATA signedIQ3XXS<>+24(SB)/1, $0xfc
+DATA signedIQ3XXS<>+25(SB)/1, $0xf4
+DATA signedIQ3XXS<>+26(SB)/1, $0xec
+DATA signedIQ3XXS<>+27(SB)/1, $0xe4
+DATA signedIQ3XXS<>+28(SB)/1, $0xdc
+DATA signedIQ3XXS<>+29(SB)/1, $0xd4
+DATA signedIQ3XXS<>+30(SB)/1, $0xcc
+DATA signedIQ3XXS<>+31(SB)/1, $0xc2
+DATA signedIQ3XXS<>+32(SB)/1, $0x04
+DATA signedIQ3XXS<>+33(SB)/1, $0x0c
+DATA signedIQ3XXS<>+34(SB)/1, $0x14
+DATA signedIQ3XXS<>+35(SB)/1, $0x1c
+DATA signedIQ3XXS<>+36(SB)/1, $0x24
+DATA signedIQ3XXS<>+37(SB)/1, $0x2c
+DATA signedIQ3XXS<>+38(SB)/1, $0x34
+DATA signedIQ3XXS<>+39(SB)/1, $0x3e
+DATA signedIQ3XXS<>+40(SB)/1, $0xfc
+DATA signedIQ3XXS<>+41(SB)/1, $0xf4
+DATA signedIQ3XXS<>+42(SB)/1, $0xec
+DATA signedIQ3XXS<>+43(SB)/1, $0xe4
+DATA signedIQ3XXS<>+44(SB)/1, $0xdc
+DATA signedIQ3XXS<>+45(SB)/1, $0xd4
+DATA signedIQ3XXS<>+46(SB)/1, $0xcc
+DATA signedIQ3XXS<>+47(SB)/1, $0xc2
+DATA signedIQ3XXS<>+48(SB)/1, $0x04
+DATA signedIQ3XXS<>+49(SB)/1, $0x0c
+DATA signedIQ3XXS<>+50(SB)/1, $0x14
+DATA signedIQ3XXS<>+51(SB)/1, $0x1c
+DATA signedIQ3XXS<>+52(SB)/1, $0x24
+DATA signedIQ3XXS<>+53(SB)/1, $0x2c
+DATA signedIQ3XXS<>+54(SB)/1, $0x34
+DATA signedIQ3XXS<>+55(SB)/1, $0x3e
+DATA signedIQ3XXS<>+56(SB)/1, $0xfc
+DATA signedIQ3XXS<>+57(SB)/1, $0xf4
+DATA signedIQ3XXS<>+58(SB)/1, $0xec
+DATA signedIQ3XXS<>+59(SB)/1, $0xe4
+DATA signedIQ3XXS<>+60(SB)/1, $0xdc
+DATA signedIQ3XXS<>+61(SB)/1, $0xd4
+DATA signedIQ3XXS<>+62(SB)/1, $0xcc
+DATA signedIQ3XXS<>+63(SB)/1, $0xc2
+GLOBL signedIQ3XXS<>(SB), RODATA|NOPTR, $64
+
 DATA valuesIQ1S<>+0(SB)/1, $0x09
 DATA valuesIQ1S<>+1(SB)/1, $0x11
 DATA valuesIQ1S<>+2(SB)/1, $0x19
@@ -268,6 +466,72 @@ DATA valuesIQ1S<>+61(SB)/1, $0x0f
 DATA valuesIQ1S<>+62(SB)/1, $0x17
 DATA valuesIQ1S<>+63(SB)/1, $0x10
 GLOBL valuesIQ1S<>(SB), RODATA|NOPTR, $64
+
+DATA signedIQ1S<>+0(SB)/1, $0xf9
+DATA signedIQ1S<>+1(SB)/1, $0x01
+DATA signedIQ1S<>+2(SB)/1, $0x09
+DATA signedIQ1S<>+3(SB)/1, $0x00
+DATA signedIQ1S<>+4(SB)/1, $0xf7
+DATA signedIQ1S<>+5(SB)/1, $0xff
+DATA signedIQ1S<>+6(SB)/1, $0x07
+DATA signedIQ1S<>+7(SB)/1, $0x00
+DATA signedIQ1S<>+8(SB)/1, $0xf9
+DATA signedIQ1S<>+9(SB)/1, $0x01
+DATA signedIQ1S<>+10(SB)/1, $0x09
+DATA signedIQ1S<>+11(SB)/1, $0x00
+DATA signedIQ1S<>+12(SB)/1, $0xf7
+DATA signedIQ1S<>+13(SB)/1, $0xff
+DATA signedIQ1S<>+14(SB)/1, $0x07
+DATA signedIQ1S<>+15(SB)/1, $0x00
+DATA signedIQ1S<>+16(SB)/1, $0xf9
+DATA signedIQ1S<>+17(SB)/1, $0x01
+DATA signedIQ1S<>+18(SB)/1, $0x09
+DATA signedIQ1S<>+19(SB)/1, $0x00
+DATA signedIQ1S<>+20(SB)/1, $0xf7
+DATA signedIQ1S<>+21(SB)/1, $0xff
+DATA signedIQ1S<>+22(SB)/1, $0x07
+DATA signedIQ1S<>+23(SB)/1, $0x00
+DATA signedIQ1S<>+24(SB)/1, $0xf9
+DATA signedIQ1S<>+25(SB)/1, $0x01
+DATA signedIQ1S<>+26(SB)/1, $0x09
+DATA signedIQ1S<>+27(SB)/1, $0x00
+DATA signedIQ1S<>+28(SB)/1, $0xf7
+DATA signedIQ1S<>+29(SB)/1, $0xff
+DATA signedIQ1S<>+30(SB)/1, $0x07
+DATA signedIQ1S<>+31(SB)/1, $0x00
+DATA signedIQ1S<>+32(SB)/1, $0xf9
+DATA signedIQ1S<>+33(SB)/1, $0x01
+DATA signedIQ1S<>+34(SB)/1, $0x09
+DATA signedIQ1S<>+35(SB)/1, $0x00
+DATA signedIQ1S<>+36(SB)/1, $0xf7
+DATA signedIQ1S<>+37(SB)/1, $0xff
+DATA signedIQ1S<>+38(SB)/1, $0x07
+DATA signedIQ1S<>+39(SB)/1, $0x00
+DATA signedIQ1S<>+40(SB)/1, $0xf9
+DATA signedIQ1S<>+41(SB)/1, $0x01
+DATA signedIQ1S<>+42(SB)/1, $0x09
+DATA signedIQ1S<>+43(SB)/1, $0x00
+DATA signedIQ1S<>+44(SB)/1, $0xf7
+DATA signedIQ1S<>+45(SB)/1, $0xff
+DATA signedIQ1S<>+46(SB)/1, $0x07
+DATA signedIQ1S<>+47(SB)/1, $0x00
+DATA signedIQ1S<>+48(SB)/1, $0xf9
+DATA signedIQ1S<>+49(SB)/1, $0x01
+DATA signedIQ1S<>+50(SB)/1, $0x09
+DATA signedIQ1S<>+51(SB)/1, $0x00
+DATA signedIQ1S<>+52(SB)/1, $0xf7
+DATA signedIQ1S<>+53(SB)/1, $0xff
+DATA signedIQ1S<>+54(SB)/1, $0x07
+DATA signedIQ1S<>+55(SB)/1, $0x00
+DATA signedIQ1S<>+56(SB)/1, $0xf9
+DATA signedIQ1S<>+57(SB)/1, $0x01
+DATA signedIQ1S<>+58(SB)/1, $0x09
+DATA signedIQ1S<>+59(SB)/1, $0x00
+DATA signedIQ1S<>+60(SB)/1, $0xf7
+DATA signedIQ1S<>+61(SB)/1, $0xff
+DATA signedIQ1S<>+62(SB)/1, $0x07
+DATA signedIQ1S<>+63(SB)/1, $0x00
+GLOBL signedIQ1S<>(SB), RODATA|NOPTR, $64
 
 DATA valuesIQ4NL<>+0(SB)/1, $0x01
 DATA valuesIQ4NL<>+1(SB)/1, $0x18
@@ -467,6 +731,72 @@ DATA valuesIQ3S<>+62(SB)/1, $0x03
 DATA valuesIQ3S<>+63(SB)/1, $0x01
 GLOBL valuesIQ3S<>(SB), RODATA|NOPTR, $64
 
+DATA signedIQ3S<>+0(SB)/1, $0x01
+DATA signedIQ3S<>+1(SB)/1, $0x03
+DATA signedIQ3S<>+2(SB)/1, $0x05
+DATA signedIQ3S<>+3(SB)/1, $0x07
+DATA signedIQ3S<>+4(SB)/1, $0x09
+DATA signedIQ3S<>+5(SB)/1, $0x0b
+DATA signedIQ3S<>+6(SB)/1, $0x0d
+DATA signedIQ3S<>+7(SB)/1, $0x0f
+DATA signedIQ3S<>+8(SB)/1, $0xff
+DATA signedIQ3S<>+9(SB)/1, $0xfd
+DATA signedIQ3S<>+10(SB)/1, $0xfb
+DATA signedIQ3S<>+11(SB)/1, $0xf9
+DATA signedIQ3S<>+12(SB)/1, $0xf7
+DATA signedIQ3S<>+13(SB)/1, $0xf5
+DATA signedIQ3S<>+14(SB)/1, $0xf3
+DATA signedIQ3S<>+15(SB)/1, $0xf1
+DATA signedIQ3S<>+16(SB)/1, $0x01
+DATA signedIQ3S<>+17(SB)/1, $0x03
+DATA signedIQ3S<>+18(SB)/1, $0x05
+DATA signedIQ3S<>+19(SB)/1, $0x07
+DATA signedIQ3S<>+20(SB)/1, $0x09
+DATA signedIQ3S<>+21(SB)/1, $0x0b
+DATA signedIQ3S<>+22(SB)/1, $0x0d
+DATA signedIQ3S<>+23(SB)/1, $0x0f
+DATA signedIQ3S<>+24(SB)/1, $0xff
+DATA signedIQ3S<>+25(SB)/1, $0xfd
+DATA signedIQ3S<>+26(SB)/1, $0xfb
+DATA signedIQ3S<>+27(SB)/1, $0xf9
+DATA signedIQ3S<>+28(SB)/1, $0xf7
+DATA signedIQ3S<>+29(SB)/1, $0xf5
+DATA signedIQ3S<>+30(SB)/1, $0xf3
+DATA signedIQ3S<>+31(SB)/1, $0xf1
+DATA signedIQ3S<>+32(SB)/1, $0x01
+DATA signedIQ3S<>+33(SB)/1, $0x03
+DATA signedIQ3S<>+34(SB)/1, $0x05
+DATA signedIQ3S<>+35(SB)/1, $0x07
+DATA signedIQ3S<>+36(SB)/1, $0x09
+DATA signedIQ3S<>+37(SB)/1, $0x0b
+DATA signedIQ3S<>+38(SB)/1, $0x0d
+DATA signedIQ3S<>+39(SB)/1, $0x0f
+DATA signedIQ3S<>+40(SB)/1, $0xff
+DATA signedIQ3S<>+41(SB)/1, $0xfd
+DATA signedIQ3S<>+42(SB)/1, $0xfb
+DATA signedIQ3S<>+43(SB)/1, $0xf9
+DATA signedIQ3S<>+44(SB)/1, $0xf7
+DATA signedIQ3S<>+45(SB)/1, $0xf5
+DATA signedIQ3S<>+46(SB)/1, $0xf3
+DATA signedIQ3S<>+47(SB)/1, $0xf1
+DATA signedIQ3S<>+48(SB)/1, $0x01
+DATA signedIQ3S<>+49(SB)/1, $0x03
+DATA signedIQ3S<>+50(SB)/1, $0x05
+DATA signedIQ3S<>+51(SB)/1, $0x07
+DATA signedIQ3S<>+52(SB)/1, $0x09
+DATA signedIQ3S<>+53(SB)/1, $0x0b
+DATA signedIQ3S<>+54(SB)/1, $0x0d
+DATA signedIQ3S<>+55(SB)/1, $0x0f
+DATA signedIQ3S<>+56(SB)/1, $0xff
+DATA signedIQ3S<>+57(SB)/1, $0xfd
+DATA signedIQ3S<>+58(SB)/1, $0xfb
+DATA signedIQ3S<>+59(SB)/1, $0xf9
+DATA signedIQ3S<>+60(SB)/1, $0xf7
+DATA signedIQ3S<>+61(SB)/1, $0xf5
+DATA signedIQ3S<>+62(SB)/1, $0xf3
+DATA signedIQ3S<>+63(SB)/1, $0xf1
+GLOBL signedIQ3S<>(SB), RODATA|NOPTR, $64
+
 DATA valuesIQ2S<>+0(SB)/1, $0x48
 DATA valuesIQ2S<>+1(SB)/1, $0x59
 DATA valuesIQ2S<>+2(SB)/1, $0x6b
@@ -532,6 +862,72 @@ DATA valuesIQ2S<>+61(SB)/1, $0x27
 DATA valuesIQ2S<>+62(SB)/1, $0x15
 DATA valuesIQ2S<>+63(SB)/1, $0x40
 GLOBL valuesIQ2S<>(SB), RODATA|NOPTR, $64
+
+DATA signedIQ2S<>+0(SB)/1, $0x08
+DATA signedIQ2S<>+1(SB)/1, $0x19
+DATA signedIQ2S<>+2(SB)/1, $0x2b
+DATA signedIQ2S<>+3(SB)/1, $0x00
+DATA signedIQ2S<>+4(SB)/1, $0xf8
+DATA signedIQ2S<>+5(SB)/1, $0xe7
+DATA signedIQ2S<>+6(SB)/1, $0xd5
+DATA signedIQ2S<>+7(SB)/1, $0x00
+DATA signedIQ2S<>+8(SB)/1, $0x08
+DATA signedIQ2S<>+9(SB)/1, $0x19
+DATA signedIQ2S<>+10(SB)/1, $0x2b
+DATA signedIQ2S<>+11(SB)/1, $0x00
+DATA signedIQ2S<>+12(SB)/1, $0xf8
+DATA signedIQ2S<>+13(SB)/1, $0xe7
+DATA signedIQ2S<>+14(SB)/1, $0xd5
+DATA signedIQ2S<>+15(SB)/1, $0x00
+DATA signedIQ2S<>+16(SB)/1, $0x08
+DATA signedIQ2S<>+17(SB)/1, $0x19
+DATA signedIQ2S<>+18(SB)/1, $0x2b
+DATA signedIQ2S<>+19(SB)/1, $0x00
+DATA signedIQ2S<>+20(SB)/1, $0xf8
+DATA signedIQ2S<>+21(SB)/1, $0xe7
+DATA signedIQ2S<>+22(SB)/1, $0xd5
+DATA signedIQ2S<>+23(SB)/1, $0x00
+DATA signedIQ2S<>+24(SB)/1, $0x08
+DATA signedIQ2S<>+25(SB)/1, $0x19
+DATA signedIQ2S<>+26(SB)/1, $0x2b
+DATA signedIQ2S<>+27(SB)/1, $0x00
+DATA signedIQ2S<>+28(SB)/1, $0xf8
+DATA signedIQ2S<>+29(SB)/1, $0xe7
+DATA signedIQ2S<>+30(SB)/1, $0xd5
+DATA signedIQ2S<>+31(SB)/1, $0x00
+DATA signedIQ2S<>+32(SB)/1, $0x08
+DATA signedIQ2S<>+33(SB)/1, $0x19
+DATA signedIQ2S<>+34(SB)/1, $0x2b
+DATA signedIQ2S<>+35(SB)/1, $0x00
+DATA signedIQ2S<>+36(SB)/1, $0xf8
+DATA signedIQ2S<>+37(SB)/1, $0xe7
+DATA signedIQ2S<>+38(SB)/1, $0xd5
+DATA signedIQ2S<>+39(SB)/1, $0x00
+DATA signedIQ2S<>+40(SB)/1, $0x08
+DATA signedIQ2S<>+41(SB)/1, $0x19
+DATA signedIQ2S<>+42(SB)/1, $0x2b
+DATA signedIQ2S<>+43(SB)/1, $0x00
+DATA signedIQ2S<>+44(SB)/1, $0xf8
+DATA signedIQ2S<>+45(SB)/1, $0xe7
+DATA signedIQ2S<>+46(SB)/1, $0xd5
+DATA signedIQ2S<>+47(SB)/1, $0x00
+DATA signedIQ2S<>+48(SB)/1, $0x08
+DATA signedIQ2S<>+49(SB)/1, $0x19
+DATA signedIQ2S<>+50(SB)/1, $0x2b
+DATA signedIQ2S<>+51(SB)/1, $0x00
+DATA signedIQ2S<>+52(SB)/1, $0xf8
+DATA signedIQ2S<>+53(SB)/1, $0xe7
+DATA signedIQ2S<>+54(SB)/1, $0xd5
+DATA signedIQ2S<>+55(SB)/1, $0x00
+DATA signedIQ2S<>+56(SB)/1, $0x08
+DATA signedIQ2S<>+57(SB)/1, $0x19
+DATA signedIQ2S<>+58(SB)/1, $0x2b
+DATA signedIQ2S<>+59(SB)/1, $0x00
+DATA signedIQ2S<>+60(SB)/1, $0xf8
+DATA signedIQ2S<>+61(SB)/1, $0xe7
+DATA signedIQ2S<>+62(SB)/1, $0xd5
+DATA signedIQ2S<>+63(SB)/1, $0x00
+GLOBL signedIQ2S<>(SB), RODATA|NOPTR, $64
 
 DATA valuesIQ4XS<>+0(SB)/1, $0x01
 DATA valuesIQ4XS<>+1(SB)/1, $0x18
@@ -731,6 +1127,72 @@ DATA valuesIQ1M<>+62(SB)/1, $0x17
 DATA valuesIQ1M<>+63(SB)/1, $0x10
 GLOBL valuesIQ1M<>(SB), RODATA|NOPTR, $64
 
+DATA signedIQ1M<>+0(SB)/1, $0xf9
+DATA signedIQ1M<>+1(SB)/1, $0x01
+DATA signedIQ1M<>+2(SB)/1, $0x09
+DATA signedIQ1M<>+3(SB)/1, $0x00
+DATA signedIQ1M<>+4(SB)/1, $0xf7
+DATA signedIQ1M<>+5(SB)/1, $0xff
+DATA signedIQ1M<>+6(SB)/1, $0x07
+DATA signedIQ1M<>+7(SB)/1, $0x00
+DATA signedIQ1M<>+8(SB)/1, $0xf9
+DATA signedIQ1M<>+9(SB)/1, $0x01
+DATA signedIQ1M<>+10(SB)/1, $0x09
+DATA signedIQ1M<>+11(SB)/1, $0x00
+DATA signedIQ1M<>+12(SB)/1, $0xf7
+DATA signedIQ1M<>+13(SB)/1, $0xff
+DATA signedIQ1M<>+14(SB)/1, $0x07
+DATA signedIQ1M<>+15(SB)/1, $0x00
+DATA signedIQ1M<>+16(SB)/1, $0xf9
+DATA signedIQ1M<>+17(SB)/1, $0x01
+DATA signedIQ1M<>+18(SB)/1, $0x09
+DATA signedIQ1M<>+19(SB)/1, $0x00
+DATA signedIQ1M<>+20(SB)/1, $0xf7
+DATA signedIQ1M<>+21(SB)/1, $0xff
+DATA signedIQ1M<>+22(SB)/1, $0x07
+DATA signedIQ1M<>+23(SB)/1, $0x00
+DATA signedIQ1M<>+24(SB)/1, $0xf9
+DATA signedIQ1M<>+25(SB)/1, $0x01
+DATA signedIQ1M<>+26(SB)/1, $0x09
+DATA signedIQ1M<>+27(SB)/1, $0x00
+DATA signedIQ1M<>+28(SB)/1, $0xf7
+DATA signedIQ1M<>+29(SB)/1, $0xff
+DATA signedIQ1M<>+30(SB)/1, $0x07
+DATA signedIQ1M<>+31(SB)/1, $0x00
+DATA signedIQ1M<>+32(SB)/1, $0xf9
+DATA signedIQ1M<>+33(SB)/1, $0x01
+DATA signedIQ1M<>+34(SB)/1, $0x09
+DATA signedIQ1M<>+35(SB)/1, $0x00
+DATA signedIQ1M<>+36(SB)/1, $0xf7
+DATA signedIQ1M<>+37(SB)/1, $0xff
+DATA signedIQ1M<>+38(SB)/1, $0x07
+DATA signedIQ1M<>+39(SB)/1, $0x00
+DATA signedIQ1M<>+40(SB)/1, $0xf9
+DATA signedIQ1M<>+41(SB)/1, $0x01
+DATA signedIQ1M<>+42(SB)/1, $0x09
+DATA signedIQ1M<>+43(SB)/1, $0x00
+DATA signedIQ1M<>+44(SB)/1, $0xf7
+DATA signedIQ1M<>+45(SB)/1, $0xff
+DATA signedIQ1M<>+46(SB)/1, $0x07
+DATA signedIQ1M<>+47(SB)/1, $0x00
+DATA signedIQ1M<>+48(SB)/1, $0xf9
+DATA signedIQ1M<>+49(SB)/1, $0x01
+DATA signedIQ1M<>+50(SB)/1, $0x09
+DATA signedIQ1M<>+51(SB)/1, $0x00
+DATA signedIQ1M<>+52(SB)/1, $0xf7
+DATA signedIQ1M<>+53(SB)/1, $0xff
+DATA signedIQ1M<>+54(SB)/1, $0x07
+DATA signedIQ1M<>+55(SB)/1, $0x00
+DATA signedIQ1M<>+56(SB)/1, $0xf9
+DATA signedIQ1M<>+57(SB)/1, $0x01
+DATA signedIQ1M<>+58(SB)/1, $0x09
+DATA signedIQ1M<>+59(SB)/1, $0x00
+DATA signedIQ1M<>+60(SB)/1, $0xf7
+DATA signedIQ1M<>+61(SB)/1, $0xff
+DATA signedIQ1M<>+62(SB)/1, $0x07
+DATA signedIQ1M<>+63(SB)/1, $0x00
+GLOBL signedIQ1M<>(SB), RODATA|NOPTR, $64
+
 DATA valuesMXFP4<>+0(SB)/1, $0x10
 DATA valuesMXFP4<>+1(SB)/1, $0x11
 DATA valuesMXFP4<>+2(SB)/1, $0x12
@@ -796,6 +1258,72 @@ DATA valuesMXFP4<>+61(SB)/1, $0x0a
 DATA valuesMXFP4<>+62(SB)/1, $0x08
 DATA valuesMXFP4<>+63(SB)/1, $0x04
 GLOBL valuesMXFP4<>(SB), RODATA|NOPTR, $64
+
+DATA signedMXFP4<>+0(SB)/1, $0x00
+DATA signedMXFP4<>+1(SB)/1, $0x01
+DATA signedMXFP4<>+2(SB)/1, $0x02
+DATA signedMXFP4<>+3(SB)/1, $0x03
+DATA signedMXFP4<>+4(SB)/1, $0x04
+DATA signedMXFP4<>+5(SB)/1, $0x06
+DATA signedMXFP4<>+6(SB)/1, $0x08
+DATA signedMXFP4<>+7(SB)/1, $0x0c
+DATA signedMXFP4<>+8(SB)/1, $0x00
+DATA signedMXFP4<>+9(SB)/1, $0xff
+DATA signedMXFP4<>+10(SB)/1, $0xfe
+DATA signedMXFP4<>+11(SB)/1, $0xfd
+DATA signedMXFP4<>+12(SB)/1, $0xfc
+DATA signedMXFP4<>+13(SB)/1, $0xfa
+DATA signedMXFP4<>+14(SB)/1, $0xf8
+DATA signedMXFP4<>+15(SB)/1, $0xf4
+DATA signedMXFP4<>+16(SB)/1, $0x00
+DATA signedMXFP4<>+17(SB)/1, $0x01
+DATA signedMXFP4<>+18(SB)/1, $0x02
+DATA signedMXFP4<>+19(SB)/1, $0x03
+DATA signedMXFP4<>+20(SB)/1, $0x04
+DATA signedMXFP4<>+21(SB)/1, $0x06
+DATA signedMXFP4<>+22(SB)/1, $0x08
+DATA signedMXFP4<>+23(SB)/1, $0x0c
+DATA signedMXFP4<>+24(SB)/1, $0x00
+DATA signedMXFP4<>+25(SB)/1, $0xff
+DATA signedMXFP4<>+26(SB)/1, $0xfe
+DATA signedMXFP4<>+27(SB)/1, $0xfd
+DATA signedMXFP4<>+28(SB)/1, $0xfc
+DATA signedMXFP4<>+29(SB)/1, $0xfa
+DATA signedMXFP4<>+30(SB)/1, $0xf8
+DATA signedMXFP4<>+31(SB)/1, $0xf4
+DATA signedMXFP4<>+32(SB)/1, $0x00
+DATA signedMXFP4<>+33(SB)/1, $0x01
+DATA signedMXFP4<>+34(SB)/1, $0x02
+DATA signedMXFP4<>+35(SB)/1, $0x03
+DATA signedMXFP4<>+36(SB)/1, $0x04
+DATA signedMXFP4<>+37(SB)/1, $0x06
+DATA signedMXFP4<>+38(SB)/1, $0x08
+DATA signedMXFP4<>+39(SB)/1, $0x0c
+DATA signedMXFP4<>+40(SB)/1, $0x00
+DATA signedMXFP4<>+41(SB)/1, $0xff
+DATA signedMXFP4<>+42(SB)/1, $0xfe
+DATA signedMXFP4<>+43(SB)/1, $0xfd
+DATA signedMXFP4<>+44(SB)/1, $0xfc
+DATA signedMXFP4<>+45(SB)/1, $0xfa
+DATA signedMXFP4<>+46(SB)/1, $0xf8
+DATA signedMXFP4<>+47(SB)/1, $0xf4
+DATA signedMXFP4<>+48(SB)/1, $0x00
+DATA signedMXFP4<>+49(SB)/1, $0x01
+DATA signedMXFP4<>+50(SB)/1, $0x02
+DATA signedMXFP4<>+51(SB)/1, $0x03
+DATA signedMXFP4<>+52(SB)/1, $0x04
+DATA signedMXFP4<>+53(SB)/1, $0x06
+DATA signedMXFP4<>+54(SB)/1, $0x08
+DATA signedMXFP4<>+55(SB)/1, $0x0c
+DATA signedMXFP4<>+56(SB)/1, $0x00
+DATA signedMXFP4<>+57(SB)/1, $0xff
+DATA signedMXFP4<>+58(SB)/1, $0xfe
+DATA signedMXFP4<>+59(SB)/1, $0xfd
+DATA signedMXFP4<>+60(SB)/1, $0xfc
+DATA signedMXFP4<>+61(SB)/1, $0xfa
+DATA signedMXFP4<>+62(SB)/1, $0xf8
+DATA signedMXFP4<>+63(SB)/1, $0xf4
+GLOBL signedMXFP4<>(SB), RODATA|NOPTR, $64
 
 DATA mask03<>+0(SB)/1, $0x03
 DATA mask03<>+1(SB)/1, $0x03
@@ -54534,6 +55062,6025 @@ sum:
 	VEXTRACTF128 $0x01, Y0, X4
 	VADDPS       X4, X0, X4
 	VMOVUPS      X4, (AX)
+	VZEROUPPER
+	RET
+
+DATA offset1<>+0(SB)/1, $0x01
+DATA offset1<>+1(SB)/1, $0x00
+DATA offset1<>+2(SB)/1, $0x00
+DATA offset1<>+3(SB)/1, $0x00
+DATA offset1<>+4(SB)/1, $0x01
+DATA offset1<>+5(SB)/1, $0x00
+DATA offset1<>+6(SB)/1, $0x00
+DATA offset1<>+7(SB)/1, $0x00
+DATA offset1<>+8(SB)/1, $0x01
+DATA offset1<>+9(SB)/1, $0x00
+DATA offset1<>+10(SB)/1, $0x00
+DATA offset1<>+11(SB)/1, $0x00
+DATA offset1<>+12(SB)/1, $0x01
+DATA offset1<>+13(SB)/1, $0x00
+DATA offset1<>+14(SB)/1, $0x00
+DATA offset1<>+15(SB)/1, $0x00
+DATA offset1<>+16(SB)/1, $0x01
+DATA offset1<>+17(SB)/1, $0x00
+DATA offset1<>+18(SB)/1, $0x00
+DATA offset1<>+19(SB)/1, $0x00
+DATA offset1<>+20(SB)/1, $0x01
+DATA offset1<>+21(SB)/1, $0x00
+DATA offset1<>+22(SB)/1, $0x00
+DATA offset1<>+23(SB)/1, $0x00
+DATA offset1<>+24(SB)/1, $0x01
+DATA offset1<>+25(SB)/1, $0x00
+DATA offset1<>+26(SB)/1, $0x00
+DATA offset1<>+27(SB)/1, $0x00
+DATA offset1<>+28(SB)/1, $0x01
+DATA offset1<>+29(SB)/1, $0x00
+DATA offset1<>+30(SB)/1, $0x00
+DATA offset1<>+31(SB)/1, $0x00
+DATA offset1<>+32(SB)/1, $0x01
+DATA offset1<>+33(SB)/1, $0x00
+DATA offset1<>+34(SB)/1, $0x00
+DATA offset1<>+35(SB)/1, $0x00
+DATA offset1<>+36(SB)/1, $0x01
+DATA offset1<>+37(SB)/1, $0x00
+DATA offset1<>+38(SB)/1, $0x00
+DATA offset1<>+39(SB)/1, $0x00
+DATA offset1<>+40(SB)/1, $0x01
+DATA offset1<>+41(SB)/1, $0x00
+DATA offset1<>+42(SB)/1, $0x00
+DATA offset1<>+43(SB)/1, $0x00
+DATA offset1<>+44(SB)/1, $0x01
+DATA offset1<>+45(SB)/1, $0x00
+DATA offset1<>+46(SB)/1, $0x00
+DATA offset1<>+47(SB)/1, $0x00
+DATA offset1<>+48(SB)/1, $0x01
+DATA offset1<>+49(SB)/1, $0x00
+DATA offset1<>+50(SB)/1, $0x00
+DATA offset1<>+51(SB)/1, $0x00
+DATA offset1<>+52(SB)/1, $0x01
+DATA offset1<>+53(SB)/1, $0x00
+DATA offset1<>+54(SB)/1, $0x00
+DATA offset1<>+55(SB)/1, $0x00
+DATA offset1<>+56(SB)/1, $0x01
+DATA offset1<>+57(SB)/1, $0x00
+DATA offset1<>+58(SB)/1, $0x00
+DATA offset1<>+59(SB)/1, $0x00
+DATA offset1<>+60(SB)/1, $0x01
+DATA offset1<>+61(SB)/1, $0x00
+DATA offset1<>+62(SB)/1, $0x00
+DATA offset1<>+63(SB)/1, $0x00
+GLOBL offset1<>(SB), RODATA|NOPTR, $64
+
+DATA offset4<>+0(SB)/1, $0x04
+DATA offset4<>+1(SB)/1, $0x00
+DATA offset4<>+2(SB)/1, $0x00
+DATA offset4<>+3(SB)/1, $0x00
+DATA offset4<>+4(SB)/1, $0x04
+DATA offset4<>+5(SB)/1, $0x00
+DATA offset4<>+6(SB)/1, $0x00
+DATA offset4<>+7(SB)/1, $0x00
+DATA offset4<>+8(SB)/1, $0x04
+DATA offset4<>+9(SB)/1, $0x00
+DATA offset4<>+10(SB)/1, $0x00
+DATA offset4<>+11(SB)/1, $0x00
+DATA offset4<>+12(SB)/1, $0x04
+DATA offset4<>+13(SB)/1, $0x00
+DATA offset4<>+14(SB)/1, $0x00
+DATA offset4<>+15(SB)/1, $0x00
+DATA offset4<>+16(SB)/1, $0x04
+DATA offset4<>+17(SB)/1, $0x00
+DATA offset4<>+18(SB)/1, $0x00
+DATA offset4<>+19(SB)/1, $0x00
+DATA offset4<>+20(SB)/1, $0x04
+DATA offset4<>+21(SB)/1, $0x00
+DATA offset4<>+22(SB)/1, $0x00
+DATA offset4<>+23(SB)/1, $0x00
+DATA offset4<>+24(SB)/1, $0x04
+DATA offset4<>+25(SB)/1, $0x00
+DATA offset4<>+26(SB)/1, $0x00
+DATA offset4<>+27(SB)/1, $0x00
+DATA offset4<>+28(SB)/1, $0x04
+DATA offset4<>+29(SB)/1, $0x00
+DATA offset4<>+30(SB)/1, $0x00
+DATA offset4<>+31(SB)/1, $0x00
+DATA offset4<>+32(SB)/1, $0x04
+DATA offset4<>+33(SB)/1, $0x00
+DATA offset4<>+34(SB)/1, $0x00
+DATA offset4<>+35(SB)/1, $0x00
+DATA offset4<>+36(SB)/1, $0x04
+DATA offset4<>+37(SB)/1, $0x00
+DATA offset4<>+38(SB)/1, $0x00
+DATA offset4<>+39(SB)/1, $0x00
+DATA offset4<>+40(SB)/1, $0x04
+DATA offset4<>+41(SB)/1, $0x00
+DATA offset4<>+42(SB)/1, $0x00
+DATA offset4<>+43(SB)/1, $0x00
+DATA offset4<>+44(SB)/1, $0x04
+DATA offset4<>+45(SB)/1, $0x00
+DATA offset4<>+46(SB)/1, $0x00
+DATA offset4<>+47(SB)/1, $0x00
+DATA offset4<>+48(SB)/1, $0x04
+DATA offset4<>+49(SB)/1, $0x00
+DATA offset4<>+50(SB)/1, $0x00
+DATA offset4<>+51(SB)/1, $0x00
+DATA offset4<>+52(SB)/1, $0x04
+DATA offset4<>+53(SB)/1, $0x00
+DATA offset4<>+54(SB)/1, $0x00
+DATA offset4<>+55(SB)/1, $0x00
+DATA offset4<>+56(SB)/1, $0x04
+DATA offset4<>+57(SB)/1, $0x00
+DATA offset4<>+58(SB)/1, $0x00
+DATA offset4<>+59(SB)/1, $0x00
+DATA offset4<>+60(SB)/1, $0x04
+DATA offset4<>+61(SB)/1, $0x00
+DATA offset4<>+62(SB)/1, $0x00
+DATA offset4<>+63(SB)/1, $0x00
+GLOBL offset4<>(SB), RODATA|NOPTR, $64
+
+DATA offset16<>+0(SB)/1, $0x10
+DATA offset16<>+1(SB)/1, $0x00
+DATA offset16<>+2(SB)/1, $0x00
+DATA offset16<>+3(SB)/1, $0x00
+DATA offset16<>+4(SB)/1, $0x10
+DATA offset16<>+5(SB)/1, $0x00
+DATA offset16<>+6(SB)/1, $0x00
+DATA offset16<>+7(SB)/1, $0x00
+DATA offset16<>+8(SB)/1, $0x10
+DATA offset16<>+9(SB)/1, $0x00
+DATA offset16<>+10(SB)/1, $0x00
+DATA offset16<>+11(SB)/1, $0x00
+DATA offset16<>+12(SB)/1, $0x10
+DATA offset16<>+13(SB)/1, $0x00
+DATA offset16<>+14(SB)/1, $0x00
+DATA offset16<>+15(SB)/1, $0x00
+DATA offset16<>+16(SB)/1, $0x10
+DATA offset16<>+17(SB)/1, $0x00
+DATA offset16<>+18(SB)/1, $0x00
+DATA offset16<>+19(SB)/1, $0x00
+DATA offset16<>+20(SB)/1, $0x10
+DATA offset16<>+21(SB)/1, $0x00
+DATA offset16<>+22(SB)/1, $0x00
+DATA offset16<>+23(SB)/1, $0x00
+DATA offset16<>+24(SB)/1, $0x10
+DATA offset16<>+25(SB)/1, $0x00
+DATA offset16<>+26(SB)/1, $0x00
+DATA offset16<>+27(SB)/1, $0x00
+DATA offset16<>+28(SB)/1, $0x10
+DATA offset16<>+29(SB)/1, $0x00
+DATA offset16<>+30(SB)/1, $0x00
+DATA offset16<>+31(SB)/1, $0x00
+DATA offset16<>+32(SB)/1, $0x10
+DATA offset16<>+33(SB)/1, $0x00
+DATA offset16<>+34(SB)/1, $0x00
+DATA offset16<>+35(SB)/1, $0x00
+DATA offset16<>+36(SB)/1, $0x10
+DATA offset16<>+37(SB)/1, $0x00
+DATA offset16<>+38(SB)/1, $0x00
+DATA offset16<>+39(SB)/1, $0x00
+DATA offset16<>+40(SB)/1, $0x10
+DATA offset16<>+41(SB)/1, $0x00
+DATA offset16<>+42(SB)/1, $0x00
+DATA offset16<>+43(SB)/1, $0x00
+DATA offset16<>+44(SB)/1, $0x10
+DATA offset16<>+45(SB)/1, $0x00
+DATA offset16<>+46(SB)/1, $0x00
+DATA offset16<>+47(SB)/1, $0x00
+DATA offset16<>+48(SB)/1, $0x10
+DATA offset16<>+49(SB)/1, $0x00
+DATA offset16<>+50(SB)/1, $0x00
+DATA offset16<>+51(SB)/1, $0x00
+DATA offset16<>+52(SB)/1, $0x10
+DATA offset16<>+53(SB)/1, $0x00
+DATA offset16<>+54(SB)/1, $0x00
+DATA offset16<>+55(SB)/1, $0x00
+DATA offset16<>+56(SB)/1, $0x10
+DATA offset16<>+57(SB)/1, $0x00
+DATA offset16<>+58(SB)/1, $0x00
+DATA offset16<>+59(SB)/1, $0x00
+DATA offset16<>+60(SB)/1, $0x10
+DATA offset16<>+61(SB)/1, $0x00
+DATA offset16<>+62(SB)/1, $0x00
+DATA offset16<>+63(SB)/1, $0x00
+GLOBL offset16<>(SB), RODATA|NOPTR, $64
+
+DATA offset32<>+0(SB)/1, $0x20
+DATA offset32<>+1(SB)/1, $0x00
+DATA offset32<>+2(SB)/1, $0x00
+DATA offset32<>+3(SB)/1, $0x00
+DATA offset32<>+4(SB)/1, $0x20
+DATA offset32<>+5(SB)/1, $0x00
+DATA offset32<>+6(SB)/1, $0x00
+DATA offset32<>+7(SB)/1, $0x00
+DATA offset32<>+8(SB)/1, $0x20
+DATA offset32<>+9(SB)/1, $0x00
+DATA offset32<>+10(SB)/1, $0x00
+DATA offset32<>+11(SB)/1, $0x00
+DATA offset32<>+12(SB)/1, $0x20
+DATA offset32<>+13(SB)/1, $0x00
+DATA offset32<>+14(SB)/1, $0x00
+DATA offset32<>+15(SB)/1, $0x00
+DATA offset32<>+16(SB)/1, $0x20
+DATA offset32<>+17(SB)/1, $0x00
+DATA offset32<>+18(SB)/1, $0x00
+DATA offset32<>+19(SB)/1, $0x00
+DATA offset32<>+20(SB)/1, $0x20
+DATA offset32<>+21(SB)/1, $0x00
+DATA offset32<>+22(SB)/1, $0x00
+DATA offset32<>+23(SB)/1, $0x00
+DATA offset32<>+24(SB)/1, $0x20
+DATA offset32<>+25(SB)/1, $0x00
+DATA offset32<>+26(SB)/1, $0x00
+DATA offset32<>+27(SB)/1, $0x00
+DATA offset32<>+28(SB)/1, $0x20
+DATA offset32<>+29(SB)/1, $0x00
+DATA offset32<>+30(SB)/1, $0x00
+DATA offset32<>+31(SB)/1, $0x00
+DATA offset32<>+32(SB)/1, $0x20
+DATA offset32<>+33(SB)/1, $0x00
+DATA offset32<>+34(SB)/1, $0x00
+DATA offset32<>+35(SB)/1, $0x00
+DATA offset32<>+36(SB)/1, $0x20
+DATA offset32<>+37(SB)/1, $0x00
+DATA offset32<>+38(SB)/1, $0x00
+DATA offset32<>+39(SB)/1, $0x00
+DATA offset32<>+40(SB)/1, $0x20
+DATA offset32<>+41(SB)/1, $0x00
+DATA offset32<>+42(SB)/1, $0x00
+DATA offset32<>+43(SB)/1, $0x00
+DATA offset32<>+44(SB)/1, $0x20
+DATA offset32<>+45(SB)/1, $0x00
+DATA offset32<>+46(SB)/1, $0x00
+DATA offset32<>+47(SB)/1, $0x00
+DATA offset32<>+48(SB)/1, $0x20
+DATA offset32<>+49(SB)/1, $0x00
+DATA offset32<>+50(SB)/1, $0x00
+DATA offset32<>+51(SB)/1, $0x00
+DATA offset32<>+52(SB)/1, $0x20
+DATA offset32<>+53(SB)/1, $0x00
+DATA offset32<>+54(SB)/1, $0x00
+DATA offset32<>+55(SB)/1, $0x00
+DATA offset32<>+56(SB)/1, $0x20
+DATA offset32<>+57(SB)/1, $0x00
+DATA offset32<>+58(SB)/1, $0x00
+DATA offset32<>+59(SB)/1, $0x00
+DATA offset32<>+60(SB)/1, $0x20
+DATA offset32<>+61(SB)/1, $0x00
+DATA offset32<>+62(SB)/1, $0x00
+DATA offset32<>+63(SB)/1, $0x00
+GLOBL offset32<>(SB), RODATA|NOPTR, $64
+
+DATA signs<>+0(SB)/1, $0x00
+DATA signs<>+1(SB)/1, $0x00
+DATA signs<>+2(SB)/1, $0x00
+DATA signs<>+3(SB)/1, $0x80
+DATA signs<>+4(SB)/1, $0x00
+DATA signs<>+5(SB)/1, $0x00
+DATA signs<>+6(SB)/1, $0x00
+DATA signs<>+7(SB)/1, $0x80
+DATA signs<>+8(SB)/1, $0x00
+DATA signs<>+9(SB)/1, $0x00
+DATA signs<>+10(SB)/1, $0x00
+DATA signs<>+11(SB)/1, $0x80
+DATA signs<>+12(SB)/1, $0x00
+DATA signs<>+13(SB)/1, $0x00
+DATA signs<>+14(SB)/1, $0x00
+DATA signs<>+15(SB)/1, $0x80
+DATA signs<>+16(SB)/1, $0x00
+DATA signs<>+17(SB)/1, $0x00
+DATA signs<>+18(SB)/1, $0x00
+DATA signs<>+19(SB)/1, $0x80
+DATA signs<>+20(SB)/1, $0x00
+DATA signs<>+21(SB)/1, $0x00
+DATA signs<>+22(SB)/1, $0x00
+DATA signs<>+23(SB)/1, $0x80
+DATA signs<>+24(SB)/1, $0x00
+DATA signs<>+25(SB)/1, $0x00
+DATA signs<>+26(SB)/1, $0x00
+DATA signs<>+27(SB)/1, $0x80
+DATA signs<>+28(SB)/1, $0x00
+DATA signs<>+29(SB)/1, $0x00
+DATA signs<>+30(SB)/1, $0x00
+DATA signs<>+31(SB)/1, $0x80
+DATA signs<>+32(SB)/1, $0x00
+DATA signs<>+33(SB)/1, $0x00
+DATA signs<>+34(SB)/1, $0x00
+DATA signs<>+35(SB)/1, $0x80
+DATA signs<>+36(SB)/1, $0x00
+DATA signs<>+37(SB)/1, $0x00
+DATA signs<>+38(SB)/1, $0x00
+DATA signs<>+39(SB)/1, $0x80
+DATA signs<>+40(SB)/1, $0x00
+DATA signs<>+41(SB)/1, $0x00
+DATA signs<>+42(SB)/1, $0x00
+DATA signs<>+43(SB)/1, $0x80
+DATA signs<>+44(SB)/1, $0x00
+DATA signs<>+45(SB)/1, $0x00
+DATA signs<>+46(SB)/1, $0x00
+DATA signs<>+47(SB)/1, $0x80
+DATA signs<>+48(SB)/1, $0x00
+DATA signs<>+49(SB)/1, $0x00
+DATA signs<>+50(SB)/1, $0x00
+DATA signs<>+51(SB)/1, $0x80
+DATA signs<>+52(SB)/1, $0x00
+DATA signs<>+53(SB)/1, $0x00
+DATA signs<>+54(SB)/1, $0x00
+DATA signs<>+55(SB)/1, $0x80
+DATA signs<>+56(SB)/1, $0x00
+DATA signs<>+57(SB)/1, $0x00
+DATA signs<>+58(SB)/1, $0x00
+DATA signs<>+59(SB)/1, $0x80
+DATA signs<>+60(SB)/1, $0x00
+DATA signs<>+61(SB)/1, $0x00
+DATA signs<>+62(SB)/1, $0x00
+DATA signs<>+63(SB)/1, $0x80
+GLOBL signs<>(SB), RODATA|NOPTR, $64
+
+DATA blocksOf0<>+0(SB)/1, $0x00
+DATA blocksOf0<>+1(SB)/1, $0x00
+DATA blocksOf0<>+2(SB)/1, $0x00
+DATA blocksOf0<>+3(SB)/1, $0x00
+DATA blocksOf0<>+4(SB)/1, $0x00
+DATA blocksOf0<>+5(SB)/1, $0x00
+DATA blocksOf0<>+6(SB)/1, $0x00
+DATA blocksOf0<>+7(SB)/1, $0x00
+DATA blocksOf0<>+8(SB)/1, $0x00
+DATA blocksOf0<>+9(SB)/1, $0x00
+DATA blocksOf0<>+10(SB)/1, $0x00
+DATA blocksOf0<>+11(SB)/1, $0x00
+DATA blocksOf0<>+12(SB)/1, $0x00
+DATA blocksOf0<>+13(SB)/1, $0x00
+DATA blocksOf0<>+14(SB)/1, $0x00
+DATA blocksOf0<>+15(SB)/1, $0x00
+DATA blocksOf0<>+16(SB)/1, $0x01
+DATA blocksOf0<>+17(SB)/1, $0x00
+DATA blocksOf0<>+18(SB)/1, $0x00
+DATA blocksOf0<>+19(SB)/1, $0x00
+DATA blocksOf0<>+20(SB)/1, $0x01
+DATA blocksOf0<>+21(SB)/1, $0x00
+DATA blocksOf0<>+22(SB)/1, $0x00
+DATA blocksOf0<>+23(SB)/1, $0x00
+DATA blocksOf0<>+24(SB)/1, $0x01
+DATA blocksOf0<>+25(SB)/1, $0x00
+DATA blocksOf0<>+26(SB)/1, $0x00
+DATA blocksOf0<>+27(SB)/1, $0x00
+DATA blocksOf0<>+28(SB)/1, $0x01
+DATA blocksOf0<>+29(SB)/1, $0x00
+DATA blocksOf0<>+30(SB)/1, $0x00
+DATA blocksOf0<>+31(SB)/1, $0x00
+DATA blocksOf0<>+32(SB)/1, $0x00
+DATA blocksOf0<>+33(SB)/1, $0x00
+DATA blocksOf0<>+34(SB)/1, $0x00
+DATA blocksOf0<>+35(SB)/1, $0x00
+DATA blocksOf0<>+36(SB)/1, $0x00
+DATA blocksOf0<>+37(SB)/1, $0x00
+DATA blocksOf0<>+38(SB)/1, $0x00
+DATA blocksOf0<>+39(SB)/1, $0x00
+DATA blocksOf0<>+40(SB)/1, $0x00
+DATA blocksOf0<>+41(SB)/1, $0x00
+DATA blocksOf0<>+42(SB)/1, $0x00
+DATA blocksOf0<>+43(SB)/1, $0x00
+DATA blocksOf0<>+44(SB)/1, $0x00
+DATA blocksOf0<>+45(SB)/1, $0x00
+DATA blocksOf0<>+46(SB)/1, $0x00
+DATA blocksOf0<>+47(SB)/1, $0x00
+DATA blocksOf0<>+48(SB)/1, $0x01
+DATA blocksOf0<>+49(SB)/1, $0x00
+DATA blocksOf0<>+50(SB)/1, $0x00
+DATA blocksOf0<>+51(SB)/1, $0x00
+DATA blocksOf0<>+52(SB)/1, $0x01
+DATA blocksOf0<>+53(SB)/1, $0x00
+DATA blocksOf0<>+54(SB)/1, $0x00
+DATA blocksOf0<>+55(SB)/1, $0x00
+DATA blocksOf0<>+56(SB)/1, $0x01
+DATA blocksOf0<>+57(SB)/1, $0x00
+DATA blocksOf0<>+58(SB)/1, $0x00
+DATA blocksOf0<>+59(SB)/1, $0x00
+DATA blocksOf0<>+60(SB)/1, $0x01
+DATA blocksOf0<>+61(SB)/1, $0x00
+DATA blocksOf0<>+62(SB)/1, $0x00
+DATA blocksOf0<>+63(SB)/1, $0x00
+GLOBL blocksOf0<>(SB), RODATA|NOPTR, $64
+
+DATA blocksOf1<>+0(SB)/1, $0x02
+DATA blocksOf1<>+1(SB)/1, $0x00
+DATA blocksOf1<>+2(SB)/1, $0x00
+DATA blocksOf1<>+3(SB)/1, $0x00
+DATA blocksOf1<>+4(SB)/1, $0x02
+DATA blocksOf1<>+5(SB)/1, $0x00
+DATA blocksOf1<>+6(SB)/1, $0x00
+DATA blocksOf1<>+7(SB)/1, $0x00
+DATA blocksOf1<>+8(SB)/1, $0x02
+DATA blocksOf1<>+9(SB)/1, $0x00
+DATA blocksOf1<>+10(SB)/1, $0x00
+DATA blocksOf1<>+11(SB)/1, $0x00
+DATA blocksOf1<>+12(SB)/1, $0x02
+DATA blocksOf1<>+13(SB)/1, $0x00
+DATA blocksOf1<>+14(SB)/1, $0x00
+DATA blocksOf1<>+15(SB)/1, $0x00
+DATA blocksOf1<>+16(SB)/1, $0x03
+DATA blocksOf1<>+17(SB)/1, $0x00
+DATA blocksOf1<>+18(SB)/1, $0x00
+DATA blocksOf1<>+19(SB)/1, $0x00
+DATA blocksOf1<>+20(SB)/1, $0x03
+DATA blocksOf1<>+21(SB)/1, $0x00
+DATA blocksOf1<>+22(SB)/1, $0x00
+DATA blocksOf1<>+23(SB)/1, $0x00
+DATA blocksOf1<>+24(SB)/1, $0x03
+DATA blocksOf1<>+25(SB)/1, $0x00
+DATA blocksOf1<>+26(SB)/1, $0x00
+DATA blocksOf1<>+27(SB)/1, $0x00
+DATA blocksOf1<>+28(SB)/1, $0x03
+DATA blocksOf1<>+29(SB)/1, $0x00
+DATA blocksOf1<>+30(SB)/1, $0x00
+DATA blocksOf1<>+31(SB)/1, $0x00
+DATA blocksOf1<>+32(SB)/1, $0x02
+DATA blocksOf1<>+33(SB)/1, $0x00
+DATA blocksOf1<>+34(SB)/1, $0x00
+DATA blocksOf1<>+35(SB)/1, $0x00
+DATA blocksOf1<>+36(SB)/1, $0x02
+DATA blocksOf1<>+37(SB)/1, $0x00
+DATA blocksOf1<>+38(SB)/1, $0x00
+DATA blocksOf1<>+39(SB)/1, $0x00
+DATA blocksOf1<>+40(SB)/1, $0x02
+DATA blocksOf1<>+41(SB)/1, $0x00
+DATA blocksOf1<>+42(SB)/1, $0x00
+DATA blocksOf1<>+43(SB)/1, $0x00
+DATA blocksOf1<>+44(SB)/1, $0x02
+DATA blocksOf1<>+45(SB)/1, $0x00
+DATA blocksOf1<>+46(SB)/1, $0x00
+DATA blocksOf1<>+47(SB)/1, $0x00
+DATA blocksOf1<>+48(SB)/1, $0x03
+DATA blocksOf1<>+49(SB)/1, $0x00
+DATA blocksOf1<>+50(SB)/1, $0x00
+DATA blocksOf1<>+51(SB)/1, $0x00
+DATA blocksOf1<>+52(SB)/1, $0x03
+DATA blocksOf1<>+53(SB)/1, $0x00
+DATA blocksOf1<>+54(SB)/1, $0x00
+DATA blocksOf1<>+55(SB)/1, $0x00
+DATA blocksOf1<>+56(SB)/1, $0x03
+DATA blocksOf1<>+57(SB)/1, $0x00
+DATA blocksOf1<>+58(SB)/1, $0x00
+DATA blocksOf1<>+59(SB)/1, $0x00
+DATA blocksOf1<>+60(SB)/1, $0x03
+DATA blocksOf1<>+61(SB)/1, $0x00
+DATA blocksOf1<>+62(SB)/1, $0x00
+DATA blocksOf1<>+63(SB)/1, $0x00
+GLOBL blocksOf1<>(SB), RODATA|NOPTR, $64
+
+DATA blocksOf2<>+0(SB)/1, $0x04
+DATA blocksOf2<>+1(SB)/1, $0x00
+DATA blocksOf2<>+2(SB)/1, $0x00
+DATA blocksOf2<>+3(SB)/1, $0x00
+DATA blocksOf2<>+4(SB)/1, $0x04
+DATA blocksOf2<>+5(SB)/1, $0x00
+DATA blocksOf2<>+6(SB)/1, $0x00
+DATA blocksOf2<>+7(SB)/1, $0x00
+DATA blocksOf2<>+8(SB)/1, $0x04
+DATA blocksOf2<>+9(SB)/1, $0x00
+DATA blocksOf2<>+10(SB)/1, $0x00
+DATA blocksOf2<>+11(SB)/1, $0x00
+DATA blocksOf2<>+12(SB)/1, $0x04
+DATA blocksOf2<>+13(SB)/1, $0x00
+DATA blocksOf2<>+14(SB)/1, $0x00
+DATA blocksOf2<>+15(SB)/1, $0x00
+DATA blocksOf2<>+16(SB)/1, $0x05
+DATA blocksOf2<>+17(SB)/1, $0x00
+DATA blocksOf2<>+18(SB)/1, $0x00
+DATA blocksOf2<>+19(SB)/1, $0x00
+DATA blocksOf2<>+20(SB)/1, $0x05
+DATA blocksOf2<>+21(SB)/1, $0x00
+DATA blocksOf2<>+22(SB)/1, $0x00
+DATA blocksOf2<>+23(SB)/1, $0x00
+DATA blocksOf2<>+24(SB)/1, $0x05
+DATA blocksOf2<>+25(SB)/1, $0x00
+DATA blocksOf2<>+26(SB)/1, $0x00
+DATA blocksOf2<>+27(SB)/1, $0x00
+DATA blocksOf2<>+28(SB)/1, $0x05
+DATA blocksOf2<>+29(SB)/1, $0x00
+DATA blocksOf2<>+30(SB)/1, $0x00
+DATA blocksOf2<>+31(SB)/1, $0x00
+DATA blocksOf2<>+32(SB)/1, $0x04
+DATA blocksOf2<>+33(SB)/1, $0x00
+DATA blocksOf2<>+34(SB)/1, $0x00
+DATA blocksOf2<>+35(SB)/1, $0x00
+DATA blocksOf2<>+36(SB)/1, $0x04
+DATA blocksOf2<>+37(SB)/1, $0x00
+DATA blocksOf2<>+38(SB)/1, $0x00
+DATA blocksOf2<>+39(SB)/1, $0x00
+DATA blocksOf2<>+40(SB)/1, $0x04
+DATA blocksOf2<>+41(SB)/1, $0x00
+DATA blocksOf2<>+42(SB)/1, $0x00
+DATA blocksOf2<>+43(SB)/1, $0x00
+DATA blocksOf2<>+44(SB)/1, $0x04
+DATA blocksOf2<>+45(SB)/1, $0x00
+DATA blocksOf2<>+46(SB)/1, $0x00
+DATA blocksOf2<>+47(SB)/1, $0x00
+DATA blocksOf2<>+48(SB)/1, $0x05
+DATA blocksOf2<>+49(SB)/1, $0x00
+DATA blocksOf2<>+50(SB)/1, $0x00
+DATA blocksOf2<>+51(SB)/1, $0x00
+DATA blocksOf2<>+52(SB)/1, $0x05
+DATA blocksOf2<>+53(SB)/1, $0x00
+DATA blocksOf2<>+54(SB)/1, $0x00
+DATA blocksOf2<>+55(SB)/1, $0x00
+DATA blocksOf2<>+56(SB)/1, $0x05
+DATA blocksOf2<>+57(SB)/1, $0x00
+DATA blocksOf2<>+58(SB)/1, $0x00
+DATA blocksOf2<>+59(SB)/1, $0x00
+DATA blocksOf2<>+60(SB)/1, $0x05
+DATA blocksOf2<>+61(SB)/1, $0x00
+DATA blocksOf2<>+62(SB)/1, $0x00
+DATA blocksOf2<>+63(SB)/1, $0x00
+GLOBL blocksOf2<>(SB), RODATA|NOPTR, $64
+
+DATA blocksOf3<>+0(SB)/1, $0x06
+DATA blocksOf3<>+1(SB)/1, $0x00
+DATA blocksOf3<>+2(SB)/1, $0x00
+DATA blocksOf3<>+3(SB)/1, $0x00
+DATA blocksOf3<>+4(SB)/1, $0x06
+DATA blocksOf3<>+5(SB)/1, $0x00
+DATA blocksOf3<>+6(SB)/1, $0x00
+DATA blocksOf3<>+7(SB)/1, $0x00
+DATA blocksOf3<>+8(SB)/1, $0x06
+DATA blocksOf3<>+9(SB)/1, $0x00
+DATA blocksOf3<>+10(SB)/1, $0x00
+DATA blocksOf3<>+11(SB)/1, $0x00
+DATA blocksOf3<>+12(SB)/1, $0x06
+DATA blocksOf3<>+13(SB)/1, $0x00
+DATA blocksOf3<>+14(SB)/1, $0x00
+DATA blocksOf3<>+15(SB)/1, $0x00
+DATA blocksOf3<>+16(SB)/1, $0x07
+DATA blocksOf3<>+17(SB)/1, $0x00
+DATA blocksOf3<>+18(SB)/1, $0x00
+DATA blocksOf3<>+19(SB)/1, $0x00
+DATA blocksOf3<>+20(SB)/1, $0x07
+DATA blocksOf3<>+21(SB)/1, $0x00
+DATA blocksOf3<>+22(SB)/1, $0x00
+DATA blocksOf3<>+23(SB)/1, $0x00
+DATA blocksOf3<>+24(SB)/1, $0x07
+DATA blocksOf3<>+25(SB)/1, $0x00
+DATA blocksOf3<>+26(SB)/1, $0x00
+DATA blocksOf3<>+27(SB)/1, $0x00
+DATA blocksOf3<>+28(SB)/1, $0x07
+DATA blocksOf3<>+29(SB)/1, $0x00
+DATA blocksOf3<>+30(SB)/1, $0x00
+DATA blocksOf3<>+31(SB)/1, $0x00
+DATA blocksOf3<>+32(SB)/1, $0x06
+DATA blocksOf3<>+33(SB)/1, $0x00
+DATA blocksOf3<>+34(SB)/1, $0x00
+DATA blocksOf3<>+35(SB)/1, $0x00
+DATA blocksOf3<>+36(SB)/1, $0x06
+DATA blocksOf3<>+37(SB)/1, $0x00
+DATA blocksOf3<>+38(SB)/1, $0x00
+DATA blocksOf3<>+39(SB)/1, $0x00
+DATA blocksOf3<>+40(SB)/1, $0x06
+DATA blocksOf3<>+41(SB)/1, $0x00
+DATA blocksOf3<>+42(SB)/1, $0x00
+DATA blocksOf3<>+43(SB)/1, $0x00
+DATA blocksOf3<>+44(SB)/1, $0x06
+DATA blocksOf3<>+45(SB)/1, $0x00
+DATA blocksOf3<>+46(SB)/1, $0x00
+DATA blocksOf3<>+47(SB)/1, $0x00
+DATA blocksOf3<>+48(SB)/1, $0x07
+DATA blocksOf3<>+49(SB)/1, $0x00
+DATA blocksOf3<>+50(SB)/1, $0x00
+DATA blocksOf3<>+51(SB)/1, $0x00
+DATA blocksOf3<>+52(SB)/1, $0x07
+DATA blocksOf3<>+53(SB)/1, $0x00
+DATA blocksOf3<>+54(SB)/1, $0x00
+DATA blocksOf3<>+55(SB)/1, $0x00
+DATA blocksOf3<>+56(SB)/1, $0x07
+DATA blocksOf3<>+57(SB)/1, $0x00
+DATA blocksOf3<>+58(SB)/1, $0x00
+DATA blocksOf3<>+59(SB)/1, $0x00
+DATA blocksOf3<>+60(SB)/1, $0x07
+DATA blocksOf3<>+61(SB)/1, $0x00
+DATA blocksOf3<>+62(SB)/1, $0x00
+DATA blocksOf3<>+63(SB)/1, $0x00
+GLOBL blocksOf3<>(SB), RODATA|NOPTR, $64
+
+// func unpackQ41AVX2(dst *float32, w *byte, n uintptr)
+// Requires: AVX, AVX2, F16C
+TEXT ·unpackQ41AVX2(SB), NOSPLIT, $512-24
+	MOVQ dst+0(FP), AX
+	MOVQ w+8(FP), CX
+	MOVQ n+16(FP), DX
+
+super:
+	VCVTPH2PS    (CX), Y4
+	VCVTPH2PS    16(CX), Y5
+	VXORPS       signs<>+0(SB), Y5, Y5
+	VMOVDQU      blocksOf0<>+0(SB), Y9
+	VPERMPS      Y4, Y9, Y9
+	VMOVUPS      Y9, (SP)
+	VMOVDQU      blocksOf1<>+0(SB), Y9
+	VPERMPS      Y4, Y9, Y9
+	VMOVUPS      Y9, 32(SP)
+	VMOVDQU      blocksOf2<>+0(SB), Y9
+	VPERMPS      Y4, Y9, Y9
+	VMOVUPS      Y9, 64(SP)
+	VMOVDQU      blocksOf3<>+0(SB), Y9
+	VPERMPS      Y4, Y9, Y9
+	VMOVUPS      Y9, 96(SP)
+	VMOVDQU      blocksOf0<>+0(SB), Y9
+	VPERMPS      Y5, Y9, Y9
+	VMOVUPS      Y9, 256(SP)
+	VMOVDQU      blocksOf1<>+0(SB), Y9
+	VPERMPS      Y5, Y9, Y9
+	VMOVUPS      Y9, 288(SP)
+	VMOVDQU      blocksOf2<>+0(SB), Y9
+	VPERMPS      Y5, Y9, Y9
+	VMOVUPS      Y9, 320(SP)
+	VMOVDQU      blocksOf3<>+0(SB), Y9
+	VPERMPS      Y5, Y9, Y9
+	VMOVUPS      Y9, 352(SP)
+	VMOVDQU      blocksOf0<>+0(SB), Y9
+	VPERMPS      Y4, Y9, Y9
+	VMOVUPS      Y9, 128(SP)
+	VMOVDQU      blocksOf1<>+0(SB), Y9
+	VPERMPS      Y4, Y9, Y9
+	VMOVUPS      Y9, 160(SP)
+	VMOVDQU      blocksOf2<>+0(SB), Y9
+	VPERMPS      Y4, Y9, Y9
+	VMOVUPS      Y9, 192(SP)
+	VMOVDQU      blocksOf3<>+0(SB), Y9
+	VPERMPS      Y4, Y9, Y9
+	VMOVUPS      Y9, 224(SP)
+	VMOVDQU      blocksOf0<>+0(SB), Y9
+	VPERMPS      Y5, Y9, Y9
+	VMOVUPS      Y9, 384(SP)
+	VMOVDQU      blocksOf1<>+0(SB), Y9
+	VPERMPS      Y5, Y9, Y9
+	VMOVUPS      Y9, 416(SP)
+	VMOVDQU      blocksOf2<>+0(SB), Y9
+	VPERMPS      Y5, Y9, Y9
+	VMOVUPS      Y9, 448(SP)
+	VMOVDQU      blocksOf3<>+0(SB), Y9
+	VPERMPS      Y5, Y9, Y9
+	VMOVUPS      Y9, 480(SP)
+	VMOVDQU      32(CX), Y0
+	VPAND        mask0f<>+0(SB), Y0, Y0
+	VPMOVZXBD    X0, Y2
+	VCVTDQ2PS    Y2, Y2
+	VMULPS       (SP), Y2, Y2
+	VSUBPS       256(SP), Y2, Y2
+	VMOVUPS      X2, (AX)
+	VEXTRACTF128 $0x01, Y2, 128(AX)
+	VPSRLDQ      $0x08, X0, X1
+	VPMOVZXBD    X1, Y2
+	VCVTDQ2PS    Y2, Y2
+	VMULPS       32(SP), Y2, Y2
+	VSUBPS       288(SP), Y2, Y2
+	VMOVUPS      X2, 256(AX)
+	VEXTRACTF128 $0x01, Y2, 384(AX)
+	VEXTRACTI128 $0x01, Y0, X1
+	VPMOVZXBD    X1, Y2
+	VCVTDQ2PS    Y2, Y2
+	VMULPS       64(SP), Y2, Y2
+	VSUBPS       320(SP), Y2, Y2
+	VMOVUPS      X2, 512(AX)
+	VEXTRACTF128 $0x01, Y2, 640(AX)
+	VEXTRACTI128 $0x01, Y0, X1
+	VPSRLDQ      $0x08, X1, X1
+	VPMOVZXBD    X1, Y2
+	VCVTDQ2PS    Y2, Y2
+	VMULPS       96(SP), Y2, Y2
+	VSUBPS       352(SP), Y2, Y2
+	VMOVUPS      X2, 768(AX)
+	VEXTRACTF128 $0x01, Y2, 896(AX)
+	VMOVDQU      64(CX), Y0
+	VPAND        mask0f<>+0(SB), Y0, Y0
+	VPMOVZXBD    X0, Y2
+	VCVTDQ2PS    Y2, Y2
+	VMULPS       (SP), Y2, Y2
+	VSUBPS       256(SP), Y2, Y2
+	VMOVUPS      X2, 16(AX)
+	VEXTRACTF128 $0x01, Y2, 144(AX)
+	VPSRLDQ      $0x08, X0, X1
+	VPMOVZXBD    X1, Y2
+	VCVTDQ2PS    Y2, Y2
+	VMULPS       32(SP), Y2, Y2
+	VSUBPS       288(SP), Y2, Y2
+	VMOVUPS      X2, 272(AX)
+	VEXTRACTF128 $0x01, Y2, 400(AX)
+	VEXTRACTI128 $0x01, Y0, X1
+	VPMOVZXBD    X1, Y2
+	VCVTDQ2PS    Y2, Y2
+	VMULPS       64(SP), Y2, Y2
+	VSUBPS       320(SP), Y2, Y2
+	VMOVUPS      X2, 528(AX)
+	VEXTRACTF128 $0x01, Y2, 656(AX)
+	VEXTRACTI128 $0x01, Y0, X1
+	VPSRLDQ      $0x08, X1, X1
+	VPMOVZXBD    X1, Y2
+	VCVTDQ2PS    Y2, Y2
+	VMULPS       96(SP), Y2, Y2
+	VSUBPS       352(SP), Y2, Y2
+	VMOVUPS      X2, 784(AX)
+	VEXTRACTF128 $0x01, Y2, 912(AX)
+	VMOVDQU      96(CX), Y0
+	VPAND        mask0f<>+0(SB), Y0, Y0
+	VPMOVZXBD    X0, Y2
+	VCVTDQ2PS    Y2, Y2
+	VMULPS       (SP), Y2, Y2
+	VSUBPS       256(SP), Y2, Y2
+	VMOVUPS      X2, 32(AX)
+	VEXTRACTF128 $0x01, Y2, 160(AX)
+	VPSRLDQ      $0x08, X0, X1
+	VPMOVZXBD    X1, Y2
+	VCVTDQ2PS    Y2, Y2
+	VMULPS       32(SP), Y2, Y2
+	VSUBPS       288(SP), Y2, Y2
+	VMOVUPS      X2, 288(AX)
+	VEXTRACTF128 $0x01, Y2, 416(AX)
+	VEXTRACTI128 $0x01, Y0, X1
+	VPMOVZXBD    X1, Y2
+	VCVTDQ2PS    Y2, Y2
+	VMULPS       64(SP), Y2, Y2
+	VSUBPS       320(SP), Y2, Y2
+	VMOVUPS      X2, 544(AX)
+	VEXTRACTF128 $0x01, Y2, 672(AX)
+	VEXTRACTI128 $0x01, Y0, X1
+	VPSRLDQ      $0x08, X1, X1
+	VPMOVZXBD    X1, Y2
+	VCVTDQ2PS    Y2, Y2
+	VMULPS       96(SP), Y2, Y2
+	VSUBPS       352(SP), Y2, Y2
+	VMOVUPS      X2, 800(AX)
+	VEXTRACTF128 $0x01, Y2, 928(AX)
+	VMOVDQU      128(CX), Y0
+	VPAND        mask0f<>+0(SB), Y0, Y0
+	VPMOVZXBD    X0, Y2
+	VCVTDQ2PS    Y2, Y2
+	VMULPS       (SP), Y2, Y2
+	VSUBPS       256(SP), Y2, Y2
+	VMOVUPS      X2, 48(AX)
+	VEXTRACTF128 $0x01, Y2, 176(AX)
+	VPSRLDQ      $0x08, X0, X1
+	VPMOVZXBD    X1, Y2
+	VCVTDQ2PS    Y2, Y2
+	VMULPS       32(SP), Y2, Y2
+	VSUBPS       288(SP), Y2, Y2
+	VMOVUPS      X2, 304(AX)
+	VEXTRACTF128 $0x01, Y2, 432(AX)
+	VEXTRACTI128 $0x01, Y0, X1
+	VPMOVZXBD    X1, Y2
+	VCVTDQ2PS    Y2, Y2
+	VMULPS       64(SP), Y2, Y2
+	VSUBPS       320(SP), Y2, Y2
+	VMOVUPS      X2, 560(AX)
+	VEXTRACTF128 $0x01, Y2, 688(AX)
+	VEXTRACTI128 $0x01, Y0, X1
+	VPSRLDQ      $0x08, X1, X1
+	VPMOVZXBD    X1, Y2
+	VCVTDQ2PS    Y2, Y2
+	VMULPS       96(SP), Y2, Y2
+	VSUBPS       352(SP), Y2, Y2
+	VMOVUPS      X2, 816(AX)
+	VEXTRACTF128 $0x01, Y2, 944(AX)
+	VMOVDQU      32(CX), Y0
+	VPSRLW       $0x04, Y0, Y0
+	VPAND        mask0f<>+0(SB), Y0, Y0
+	VPMOVZXBD    X0, Y2
+	VCVTDQ2PS    Y2, Y2
+	VMULPS       128(SP), Y2, Y2
+	VSUBPS       384(SP), Y2, Y2
+	VMOVUPS      X2, 64(AX)
+	VEXTRACTF128 $0x01, Y2, 192(AX)
+	VPSRLDQ      $0x08, X0, X1
+	VPMOVZXBD    X1, Y2
+	VCVTDQ2PS    Y2, Y2
+	VMULPS       160(SP), Y2, Y2
+	VSUBPS       416(SP), Y2, Y2
+	VMOVUPS      X2, 320(AX)
+	VEXTRACTF128 $0x01, Y2, 448(AX)
+	VEXTRACTI128 $0x01, Y0, X1
+	VPMOVZXBD    X1, Y2
+	VCVTDQ2PS    Y2, Y2
+	VMULPS       192(SP), Y2, Y2
+	VSUBPS       448(SP), Y2, Y2
+	VMOVUPS      X2, 576(AX)
+	VEXTRACTF128 $0x01, Y2, 704(AX)
+	VEXTRACTI128 $0x01, Y0, X1
+	VPSRLDQ      $0x08, X1, X1
+	VPMOVZXBD    X1, Y2
+	VCVTDQ2PS    Y2, Y2
+	VMULPS       224(SP), Y2, Y2
+	VSUBPS       480(SP), Y2, Y2
+	VMOVUPS      X2, 832(AX)
+	VEXTRACTF128 $0x01, Y2, 960(AX)
+	VMOVDQU      64(CX), Y0
+	VPSRLW       $0x04, Y0, Y0
+	VPAND        mask0f<>+0(SB), Y0, Y0
+	VPMOVZXBD    X0, Y2
+	VCVTDQ2PS    Y2, Y2
+	VMULPS       128(SP), Y2, Y2
+	VSUBPS       384(SP), Y2, Y2
+	VMOVUPS      X2, 80(AX)
+	VEXTRACTF128 $0x01, Y2, 208(AX)
+	VPSRLDQ      $0x08, X0, X1
+	VPMOVZXBD    X1, Y2
+	VCVTDQ2PS    Y2, Y2
+	VMULPS       160(SP), Y2, Y2
+	VSUBPS       416(SP), Y2, Y2
+	VMOVUPS      X2, 336(AX)
+	VEXTRACTF128 $0x01, Y2, 464(AX)
+	VEXTRACTI128 $0x01, Y0, X1
+	VPMOVZXBD    X1, Y2
+	VCVTDQ2PS    Y2, Y2
+	VMULPS       192(SP), Y2, Y2
+	VSUBPS       448(SP), Y2, Y2
+	VMOVUPS      X2, 592(AX)
+	VEXTRACTF128 $0x01, Y2, 720(AX)
+	VEXTRACTI128 $0x01, Y0, X1
+	VPSRLDQ      $0x08, X1, X1
+	VPMOVZXBD    X1, Y2
+	VCVTDQ2PS    Y2, Y2
+	VMULPS       224(SP), Y2, Y2
+	VSUBPS       480(SP), Y2, Y2
+	VMOVUPS      X2, 848(AX)
+	VEXTRACTF128 $0x01, Y2, 976(AX)
+	VMOVDQU      96(CX), Y0
+	VPSRLW       $0x04, Y0, Y0
+	VPAND        mask0f<>+0(SB), Y0, Y0
+	VPMOVZXBD    X0, Y2
+	VCVTDQ2PS    Y2, Y2
+	VMULPS       128(SP), Y2, Y2
+	VSUBPS       384(SP), Y2, Y2
+	VMOVUPS      X2, 96(AX)
+	VEXTRACTF128 $0x01, Y2, 224(AX)
+	VPSRLDQ      $0x08, X0, X1
+	VPMOVZXBD    X1, Y2
+	VCVTDQ2PS    Y2, Y2
+	VMULPS       160(SP), Y2, Y2
+	VSUBPS       416(SP), Y2, Y2
+	VMOVUPS      X2, 352(AX)
+	VEXTRACTF128 $0x01, Y2, 480(AX)
+	VEXTRACTI128 $0x01, Y0, X1
+	VPMOVZXBD    X1, Y2
+	VCVTDQ2PS    Y2, Y2
+	VMULPS       192(SP), Y2, Y2
+	VSUBPS       448(SP), Y2, Y2
+	VMOVUPS      X2, 608(AX)
+	VEXTRACTF128 $0x01, Y2, 736(AX)
+	VEXTRACTI128 $0x01, Y0, X1
+	VPSRLDQ      $0x08, X1, X1
+	VPMOVZXBD    X1, Y2
+	VCVTDQ2PS    Y2, Y2
+	VMULPS       224(SP), Y2, Y2
+	VSUBPS       480(SP), Y2, Y2
+	VMOVUPS      X2, 864(AX)
+	VEXTRACTF128 $0x01, Y2, 992(AX)
+	VMOVDQU      128(CX), Y0
+	VPSRLW       $0x04, Y0, Y0
+	VPAND        mask0f<>+0(SB), Y0, Y0
+	VPMOVZXBD    X0, Y2
+	VCVTDQ2PS    Y2, Y2
+	VMULPS       128(SP), Y2, Y2
+	VSUBPS       384(SP), Y2, Y2
+	VMOVUPS      X2, 112(AX)
+	VEXTRACTF128 $0x01, Y2, 240(AX)
+	VPSRLDQ      $0x08, X0, X1
+	VPMOVZXBD    X1, Y2
+	VCVTDQ2PS    Y2, Y2
+	VMULPS       160(SP), Y2, Y2
+	VSUBPS       416(SP), Y2, Y2
+	VMOVUPS      X2, 368(AX)
+	VEXTRACTF128 $0x01, Y2, 496(AX)
+	VEXTRACTI128 $0x01, Y0, X1
+	VPMOVZXBD    X1, Y2
+	VCVTDQ2PS    Y2, Y2
+	VMULPS       192(SP), Y2, Y2
+	VSUBPS       448(SP), Y2, Y2
+	VMOVUPS      X2, 624(AX)
+	VEXTRACTF128 $0x01, Y2, 752(AX)
+	VEXTRACTI128 $0x01, Y0, X1
+	VPSRLDQ      $0x08, X1, X1
+	VPMOVZXBD    X1, Y2
+	VCVTDQ2PS    Y2, Y2
+	VMULPS       224(SP), Y2, Y2
+	VSUBPS       480(SP), Y2, Y2
+	VMOVUPS      X2, 880(AX)
+	VEXTRACTF128 $0x01, Y2, 1008(AX)
+	ADDQ         $0x000000a0, CX
+	ADDQ         $0x00000400, AX
+	DECQ         DX
+	JNZ          super
+	VZEROUPPER
+	RET
+
+// func unpackQ50AVX2(dst *float32, w *byte, n uintptr)
+// Requires: AVX, AVX2, F16C
+TEXT ·unpackQ50AVX2(SB), NOSPLIT, $512-24
+	MOVQ    dst+0(FP), AX
+	MOVQ    w+8(FP), CX
+	MOVQ    n+16(FP), DX
+	VMOVDQU offset16<>+0(SB), Y3
+
+super:
+	VCVTPH2PS    (CX), Y4
+	VMOVDQU      blocksOf0<>+0(SB), Y9
+	VPERMPS      Y4, Y9, Y9
+	VMOVUPS      Y9, (SP)
+	VMOVDQU      blocksOf1<>+0(SB), Y9
+	VPERMPS      Y4, Y9, Y9
+	VMOVUPS      Y9, 32(SP)
+	VMOVDQU      blocksOf2<>+0(SB), Y9
+	VPERMPS      Y4, Y9, Y9
+	VMOVUPS      Y9, 64(SP)
+	VMOVDQU      blocksOf3<>+0(SB), Y9
+	VPERMPS      Y4, Y9, Y9
+	VMOVUPS      Y9, 96(SP)
+	VMOVDQU      blocksOf0<>+0(SB), Y9
+	VPERMPS      Y4, Y9, Y9
+	VMOVUPS      Y9, 128(SP)
+	VMOVDQU      blocksOf1<>+0(SB), Y9
+	VPERMPS      Y4, Y9, Y9
+	VMOVUPS      Y9, 160(SP)
+	VMOVDQU      blocksOf2<>+0(SB), Y9
+	VPERMPS      Y4, Y9, Y9
+	VMOVUPS      Y9, 192(SP)
+	VMOVDQU      blocksOf3<>+0(SB), Y9
+	VPERMPS      Y4, Y9, Y9
+	VMOVUPS      Y9, 224(SP)
+	VMOVDQU      16(CX), Y0
+	VPAND        mask0f<>+0(SB), Y0, Y0
+	VMOVDQU      144(CX), Y1
+	VPSLLW       $0x04, Y1, Y1
+	VPAND        mask10<>+0(SB), Y1, Y1
+	VPOR         Y1, Y0, Y0
+	VPMOVZXBD    X0, Y2
+	VPSUBD       Y3, Y2, Y2
+	VCVTDQ2PS    Y2, Y2
+	VMULPS       (SP), Y2, Y2
+	VMOVUPS      X2, (AX)
+	VEXTRACTF128 $0x01, Y2, 128(AX)
+	VPSRLDQ      $0x08, X0, X1
+	VPMOVZXBD    X1, Y2
+	VPSUBD       Y3, Y2, Y2
+	VCVTDQ2PS    Y2, Y2
+	VMULPS       32(SP), Y2, Y2
+	VMOVUPS      X2, 256(AX)
+	VEXTRACTF128 $0x01, Y2, 384(AX)
+	VEXTRACTI128 $0x01, Y0, X1
+	VPMOVZXBD    X1, Y2
+	VPSUBD       Y3, Y2, Y2
+	VCVTDQ2PS    Y2, Y2
+	VMULPS       64(SP), Y2, Y2
+	VMOVUPS      X2, 512(AX)
+	VEXTRACTF128 $0x01, Y2, 640(AX)
+	VEXTRACTI128 $0x01, Y0, X1
+	VPSRLDQ      $0x08, X1, X1
+	VPMOVZXBD    X1, Y2
+	VPSUBD       Y3, Y2, Y2
+	VCVTDQ2PS    Y2, Y2
+	VMULPS       96(SP), Y2, Y2
+	VMOVUPS      X2, 768(AX)
+	VEXTRACTF128 $0x01, Y2, 896(AX)
+	VMOVDQU      48(CX), Y0
+	VPAND        mask0f<>+0(SB), Y0, Y0
+	VMOVDQU      144(CX), Y1
+	VPSLLW       $0x03, Y1, Y1
+	VPAND        mask10<>+0(SB), Y1, Y1
+	VPOR         Y1, Y0, Y0
+	VPMOVZXBD    X0, Y2
+	VPSUBD       Y3, Y2, Y2
+	VCVTDQ2PS    Y2, Y2
+	VMULPS       (SP), Y2, Y2
+	VMOVUPS      X2, 16(AX)
+	VEXTRACTF128 $0x01, Y2, 144(AX)
+	VPSRLDQ      $0x08, X0, X1
+	VPMOVZXBD    X1, Y2
+	VPSUBD       Y3, Y2, Y2
+	VCVTDQ2PS    Y2, Y2
+	VMULPS       32(SP), Y2, Y2
+	VMOVUPS      X2, 272(AX)
+	VEXTRACTF128 $0x01, Y2, 400(AX)
+	VEXTRACTI128 $0x01, Y0, X1
+	VPMOVZXBD    X1, Y2
+	VPSUBD       Y3, Y2, Y2
+	VCVTDQ2PS    Y2, Y2
+	VMULPS       64(SP), Y2, Y2
+	VMOVUPS      X2, 528(AX)
+	VEXTRACTF128 $0x01, Y2, 656(AX)
+	VEXTRACTI128 $0x01, Y0, X1
+	VPSRLDQ      $0x08, X1, X1
+	VPMOVZXBD    X1, Y2
+	VPSUBD       Y3, Y2, Y2
+	VCVTDQ2PS    Y2, Y2
+	VMULPS       96(SP), Y2, Y2
+	VMOVUPS      X2, 784(AX)
+	VEXTRACTF128 $0x01, Y2, 912(AX)
+	VMOVDQU      80(CX), Y0
+	VPAND        mask0f<>+0(SB), Y0, Y0
+	VMOVDQU      144(CX), Y1
+	VPSLLW       $0x02, Y1, Y1
+	VPAND        mask10<>+0(SB), Y1, Y1
+	VPOR         Y1, Y0, Y0
+	VPMOVZXBD    X0, Y2
+	VPSUBD       Y3, Y2, Y2
+	VCVTDQ2PS    Y2, Y2
+	VMULPS       (SP), Y2, Y2
+	VMOVUPS      X2, 32(AX)
+	VEXTRACTF128 $0x01, Y2, 160(AX)
+	VPSRLDQ      $0x08, X0, X1
+	VPMOVZXBD    X1, Y2
+	VPSUBD       Y3, Y2, Y2
+	VCVTDQ2PS    Y2, Y2
+	VMULPS       32(SP), Y2, Y2
+	VMOVUPS      X2, 288(AX)
+	VEXTRACTF128 $0x01, Y2, 416(AX)
+	VEXTRACTI128 $0x01, Y0, X1
+	VPMOVZXBD    X1, Y2
+	VPSUBD       Y3, Y2, Y2
+	VCVTDQ2PS    Y2, Y2
+	VMULPS       64(SP), Y2, Y2
+	VMOVUPS      X2, 544(AX)
+	VEXTRACTF128 $0x01, Y2, 672(AX)
+	VEXTRACTI128 $0x01, Y0, X1
+	VPSRLDQ      $0x08, X1, X1
+	VPMOVZXBD    X1, Y2
+	VPSUBD       Y3, Y2, Y2
+	VCVTDQ2PS    Y2, Y2
+	VMULPS       96(SP), Y2, Y2
+	VMOVUPS      X2, 800(AX)
+	VEXTRACTF128 $0x01, Y2, 928(AX)
+	VMOVDQU      112(CX), Y0
+	VPAND        mask0f<>+0(SB), Y0, Y0
+	VMOVDQU      144(CX), Y1
+	VPSLLW       $0x01, Y1, Y1
+	VPAND        mask10<>+0(SB), Y1, Y1
+	VPOR         Y1, Y0, Y0
+	VPMOVZXBD    X0, Y2
+	VPSUBD       Y3, Y2, Y2
+	VCVTDQ2PS    Y2, Y2
+	VMULPS       (SP), Y2, Y2
+	VMOVUPS      X2, 48(AX)
+	VEXTRACTF128 $0x01, Y2, 176(AX)
+	VPSRLDQ      $0x08, X0, X1
+	VPMOVZXBD    X1, Y2
+	VPSUBD       Y3, Y2, Y2
+	VCVTDQ2PS    Y2, Y2
+	VMULPS       32(SP), Y2, Y2
+	VMOVUPS      X2, 304(AX)
+	VEXTRACTF128 $0x01, Y2, 432(AX)
+	VEXTRACTI128 $0x01, Y0, X1
+	VPMOVZXBD    X1, Y2
+	VPSUBD       Y3, Y2, Y2
+	VCVTDQ2PS    Y2, Y2
+	VMULPS       64(SP), Y2, Y2
+	VMOVUPS      X2, 560(AX)
+	VEXTRACTF128 $0x01, Y2, 688(AX)
+	VEXTRACTI128 $0x01, Y0, X1
+	VPSRLDQ      $0x08, X1, X1
+	VPMOVZXBD    X1, Y2
+	VPSUBD       Y3, Y2, Y2
+	VCVTDQ2PS    Y2, Y2
+	VMULPS       96(SP), Y2, Y2
+	VMOVUPS      X2, 816(AX)
+	VEXTRACTF128 $0x01, Y2, 944(AX)
+	VMOVDQU      16(CX), Y0
+	VPSRLW       $0x04, Y0, Y0
+	VPAND        mask0f<>+0(SB), Y0, Y0
+	VMOVDQU      144(CX), Y1
+	VPAND        mask10<>+0(SB), Y1, Y1
+	VPOR         Y1, Y0, Y0
+	VPMOVZXBD    X0, Y2
+	VPSUBD       Y3, Y2, Y2
+	VCVTDQ2PS    Y2, Y2
+	VMULPS       128(SP), Y2, Y2
+	VMOVUPS      X2, 64(AX)
+	VEXTRACTF128 $0x01, Y2, 192(AX)
+	VPSRLDQ      $0x08, X0, X1
+	VPMOVZXBD    X1, Y2
+	VPSUBD       Y3, Y2, Y2
+	VCVTDQ2PS    Y2, Y2
+	VMULPS       160(SP), Y2, Y2
+	VMOVUPS      X2, 320(AX)
+	VEXTRACTF128 $0x01, Y2, 448(AX)
+	VEXTRACTI128 $0x01, Y0, X1
+	VPMOVZXBD    X1, Y2
+	VPSUBD       Y3, Y2, Y2
+	VCVTDQ2PS    Y2, Y2
+	VMULPS       192(SP), Y2, Y2
+	VMOVUPS      X2, 576(AX)
+	VEXTRACTF128 $0x01, Y2, 704(AX)
+	VEXTRACTI128 $0x01, Y0, X1
+	VPSRLDQ      $0x08, X1, X1
+	VPMOVZXBD    X1, Y2
+	VPSUBD       Y3, Y2, Y2
+	VCVTDQ2PS    Y2, Y2
+	VMULPS       224(SP), Y2, Y2
+	VMOVUPS      X2, 832(AX)
+	VEXTRACTF128 $0x01, Y2, 960(AX)
+	VMOVDQU      48(CX), Y0
+	VPSRLW       $0x04, Y0, Y0
+	VPAND        mask0f<>+0(SB), Y0, Y0
+	VMOVDQU      144(CX), Y1
+	VPSRLW       $0x01, Y1, Y1
+	VPAND        mask10<>+0(SB), Y1, Y1
+	VPOR         Y1, Y0, Y0
+	VPMOVZXBD    X0, Y2
+	VPSUBD       Y3, Y2, Y2
+	VCVTDQ2PS    Y2, Y2
+	VMULPS       128(SP), Y2, Y2
+	VMOVUPS      X2, 80(AX)
+	VEXTRACTF128 $0x01, Y2, 208(AX)
+	VPSRLDQ      $0x08, X0, X1
+	VPMOVZXBD    X1, Y2
+	VPSUBD       Y3, Y2, Y2
+	VCVTDQ2PS    Y2, Y2
+	VMULPS       160(SP), Y2, Y2
+	VMOVUPS      X2, 336(AX)
+	VEXTRACTF128 $0x01, Y2, 464(AX)
+	VEXTRACTI128 $0x01, Y0, X1
+	VPMOVZXBD    X1, Y2
+	VPSUBD       Y3, Y2, Y2
+	VCVTDQ2PS    Y2, Y2
+	VMULPS       192(SP), Y2, Y2
+	VMOVUPS      X2, 592(AX)
+	VEXTRACTF128 $0x01, Y2, 720(AX)
+	VEXTRACTI128 $0x01, Y0, X1
+	VPSRLDQ      $0x08, X1, X1
+	VPMOVZXBD    X1, Y2
+	VPSUBD       Y3, Y2, Y2
+	VCVTDQ2PS    Y2, Y2
+	VMULPS       224(SP), Y2, Y2
+	VMOVUPS      X2, 848(AX)
+	VEXTRACTF128 $0x01, Y2, 976(AX)
+	VMOVDQU      80(CX), Y0
+	VPSRLW       $0x04, Y0, Y0
+	VPAND        mask0f<>+0(SB), Y0, Y0
+	VMOVDQU      144(CX), Y1
+	VPSRLW       $0x02, Y1, Y1
+	VPAND        mask10<>+0(SB), Y1, Y1
+	VPOR         Y1, Y0, Y0
+	VPMOVZXBD    X0, Y2
+	VPSUBD       Y3, Y2, Y2
+	VCVTDQ2PS    Y2, Y2
+	VMULPS       128(SP), Y2, Y2
+	VMOVUPS      X2, 96(AX)
+	VEXTRACTF128 $0x01, Y2, 224(AX)
+	VPSRLDQ      $0x08, X0, X1
+	VPMOVZXBD    X1, Y2
+	VPSUBD       Y3, Y2, Y2
+	VCVTDQ2PS    Y2, Y2
+	VMULPS       160(SP), Y2, Y2
+	VMOVUPS      X2, 352(AX)
+	VEXTRACTF128 $0x01, Y2, 480(AX)
+	VEXTRACTI128 $0x01, Y0, X1
+	VPMOVZXBD    X1, Y2
+	VPSUBD       Y3, Y2, Y2
+	VCVTDQ2PS    Y2, Y2
+	VMULPS       192(SP), Y2, Y2
+	VMOVUPS      X2, 608(AX)
+	VEXTRACTF128 $0x01, Y2, 736(AX)
+	VEXTRACTI128 $0x01, Y0, X1
+	VPSRLDQ      $0x08, X1, X1
+	VPMOVZXBD    X1, Y2
+	VPSUBD       Y3, Y2, Y2
+	VCVTDQ2PS    Y2, Y2
+	VMULPS       224(SP), Y2, Y2
+	VMOVUPS      X2, 864(AX)
+	VEXTRACTF128 $0x01, Y2, 992(AX)
+	VMOVDQU      112(CX), Y0
+	VPSRLW       $0x04, Y0, Y0
+	VPAND        mask0f<>+0(SB), Y0, Y0
+	VMOVDQU      144(CX), Y1
+	VPSRLW       $0x03, Y1, Y1
+	VPAND        mask10<>+0(SB), Y1, Y1
+	VPOR         Y1, Y0, Y0
+	VPMOVZXBD    X0, Y2
+	VPSUBD       Y3, Y2, Y2
+	VCVTDQ2PS    Y2, Y2
+	VMULPS       128(SP), Y2, Y2
+	VMOVUPS      X2, 112(AX)
+	VEXTRACTF128 $0x01, Y2, 240(AX)
+	VPSRLDQ      $0x08, X0, X1
+	VPMOVZXBD    X1, Y2
+	VPSUBD       Y3, Y2, Y2
+	VCVTDQ2PS    Y2, Y2
+	VMULPS       160(SP), Y2, Y2
+	VMOVUPS      X2, 368(AX)
+	VEXTRACTF128 $0x01, Y2, 496(AX)
+	VEXTRACTI128 $0x01, Y0, X1
+	VPMOVZXBD    X1, Y2
+	VPSUBD       Y3, Y2, Y2
+	VCVTDQ2PS    Y2, Y2
+	VMULPS       192(SP), Y2, Y2
+	VMOVUPS      X2, 624(AX)
+	VEXTRACTF128 $0x01, Y2, 752(AX)
+	VEXTRACTI128 $0x01, Y0, X1
+	VPSRLDQ      $0x08, X1, X1
+	VPMOVZXBD    X1, Y2
+	VPSUBD       Y3, Y2, Y2
+	VCVTDQ2PS    Y2, Y2
+	VMULPS       224(SP), Y2, Y2
+	VMOVUPS      X2, 880(AX)
+	VEXTRACTF128 $0x01, Y2, 1008(AX)
+	ADDQ         $0x000000b0, CX
+	ADDQ         $0x00000400, AX
+	DECQ         DX
+	JNZ          super
+	VZEROUPPER
+	RET
+
+// func unpackQ51AVX2(dst *float32, w *byte, n uintptr)
+// Requires: AVX, AVX2, F16C
+TEXT ·unpackQ51AVX2(SB), NOSPLIT, $512-24
+	MOVQ dst+0(FP), AX
+	MOVQ w+8(FP), CX
+	MOVQ n+16(FP), DX
+
+super:
+	VCVTPH2PS    (CX), Y4
+	VCVTPH2PS    16(CX), Y5
+	VXORPS       signs<>+0(SB), Y5, Y5
+	VMOVDQU      blocksOf0<>+0(SB), Y9
+	VPERMPS      Y4, Y9, Y9
+	VMOVUPS      Y9, (SP)
+	VMOVDQU      blocksOf1<>+0(SB), Y9
+	VPERMPS      Y4, Y9, Y9
+	VMOVUPS      Y9, 32(SP)
+	VMOVDQU      blocksOf2<>+0(SB), Y9
+	VPERMPS      Y4, Y9, Y9
+	VMOVUPS      Y9, 64(SP)
+	VMOVDQU      blocksOf3<>+0(SB), Y9
+	VPERMPS      Y4, Y9, Y9
+	VMOVUPS      Y9, 96(SP)
+	VMOVDQU      blocksOf0<>+0(SB), Y9
+	VPERMPS      Y5, Y9, Y9
+	VMOVUPS      Y9, 256(SP)
+	VMOVDQU      blocksOf1<>+0(SB), Y9
+	VPERMPS      Y5, Y9, Y9
+	VMOVUPS      Y9, 288(SP)
+	VMOVDQU      blocksOf2<>+0(SB), Y9
+	VPERMPS      Y5, Y9, Y9
+	VMOVUPS      Y9, 320(SP)
+	VMOVDQU      blocksOf3<>+0(SB), Y9
+	VPERMPS      Y5, Y9, Y9
+	VMOVUPS      Y9, 352(SP)
+	VMOVDQU      blocksOf0<>+0(SB), Y9
+	VPERMPS      Y4, Y9, Y9
+	VMOVUPS      Y9, 128(SP)
+	VMOVDQU      blocksOf1<>+0(SB), Y9
+	VPERMPS      Y4, Y9, Y9
+	VMOVUPS      Y9, 160(SP)
+	VMOVDQU      blocksOf2<>+0(SB), Y9
+	VPERMPS      Y4, Y9, Y9
+	VMOVUPS      Y9, 192(SP)
+	VMOVDQU      blocksOf3<>+0(SB), Y9
+	VPERMPS      Y4, Y9, Y9
+	VMOVUPS      Y9, 224(SP)
+	VMOVDQU      blocksOf0<>+0(SB), Y9
+	VPERMPS      Y5, Y9, Y9
+	VMOVUPS      Y9, 384(SP)
+	VMOVDQU      blocksOf1<>+0(SB), Y9
+	VPERMPS      Y5, Y9, Y9
+	VMOVUPS      Y9, 416(SP)
+	VMOVDQU      blocksOf2<>+0(SB), Y9
+	VPERMPS      Y5, Y9, Y9
+	VMOVUPS      Y9, 448(SP)
+	VMOVDQU      blocksOf3<>+0(SB), Y9
+	VPERMPS      Y5, Y9, Y9
+	VMOVUPS      Y9, 480(SP)
+	VMOVDQU      32(CX), Y0
+	VPAND        mask0f<>+0(SB), Y0, Y0
+	VMOVDQU      160(CX), Y1
+	VPSLLW       $0x04, Y1, Y1
+	VPAND        mask10<>+0(SB), Y1, Y1
+	VPOR         Y1, Y0, Y0
+	VPMOVZXBD    X0, Y2
+	VCVTDQ2PS    Y2, Y2
+	VMULPS       (SP), Y2, Y2
+	VSUBPS       256(SP), Y2, Y2
+	VMOVUPS      X2, (AX)
+	VEXTRACTF128 $0x01, Y2, 128(AX)
+	VPSRLDQ      $0x08, X0, X1
+	VPMOVZXBD    X1, Y2
+	VCVTDQ2PS    Y2, Y2
+	VMULPS       32(SP), Y2, Y2
+	VSUBPS       288(SP), Y2, Y2
+	VMOVUPS      X2, 256(AX)
+	VEXTRACTF128 $0x01, Y2, 384(AX)
+	VEXTRACTI128 $0x01, Y0, X1
+	VPMOVZXBD    X1, Y2
+	VCVTDQ2PS    Y2, Y2
+	VMULPS       64(SP), Y2, Y2
+	VSUBPS       320(SP), Y2, Y2
+	VMOVUPS      X2, 512(AX)
+	VEXTRACTF128 $0x01, Y2, 640(AX)
+	VEXTRACTI128 $0x01, Y0, X1
+	VPSRLDQ      $0x08, X1, X1
+	VPMOVZXBD    X1, Y2
+	VCVTDQ2PS    Y2, Y2
+	VMULPS       96(SP), Y2, Y2
+	VSUBPS       352(SP), Y2, Y2
+	VMOVUPS      X2, 768(AX)
+	VEXTRACTF128 $0x01, Y2, 896(AX)
+	VMOVDQU      64(CX), Y0
+	VPAND        mask0f<>+0(SB), Y0, Y0
+	VMOVDQU      160(CX), Y1
+	VPSLLW       $0x03, Y1, Y1
+	VPAND        mask10<>+0(SB), Y1, Y1
+	VPOR         Y1, Y0, Y0
+	VPMOVZXBD    X0, Y2
+	VCVTDQ2PS    Y2, Y2
+	VMULPS       (SP), Y2, Y2
+	VSUBPS       256(SP), Y2, Y2
+	VMOVUPS      X2, 16(AX)
+	VEXTRACTF128 $0x01, Y2, 144(AX)
+	VPSRLDQ      $0x08, X0, X1
+	VPMOVZXBD    X1, Y2
+	VCVTDQ2PS    Y2, Y2
+	VMULPS       32(SP), Y2, Y2
+	VSUBPS       288(SP), Y2, Y2
+	VMOVUPS      X2, 272(AX)
+	VEXTRACTF128 $0x01, Y2, 400(AX)
+	VEXTRACTI128 $0x01, Y0, X1
+	VPMOVZXBD    X1, Y2
+	VCVTDQ2PS    Y2, Y2
+	VMULPS       64(SP), Y2, Y2
+	VSUBPS       320(SP), Y2, Y2
+	VMOVUPS      X2, 528(AX)
+	VEXTRACTF128 $0x01, Y2, 656(AX)
+	VEXTRACTI128 $0x01, Y0, X1
+	VPSRLDQ      $0x08, X1, X1
+	VPMOVZXBD    X1, Y2
+	VCVTDQ2PS    Y2, Y2
+	VMULPS       96(SP), Y2, Y2
+	VSUBPS       352(SP), Y2, Y2
+	VMOVUPS      X2, 784(AX)
+	VEXTRACTF128 $0x01, Y2, 912(AX)
+	VMOVDQU      96(CX), Y0
+	VPAND        mask0f<>+0(SB), Y0, Y0
+	VMOVDQU      160(CX), Y1
+	VPSLLW       $0x02, Y1, Y1
+	VPAND        mask10<>+0(SB), Y1, Y1
+	VPOR         Y1, Y0, Y0
+	VPMOVZXBD    X0, Y2
+	VCVTDQ2PS    Y2, Y2
+	VMULPS       (SP), Y2, Y2
+	VSUBPS       256(SP), Y2, Y2
+	VMOVUPS      X2, 32(AX)
+	VEXTRACTF128 $0x01, Y2, 160(AX)
+	VPSRLDQ      $0x08, X0, X1
+	VPMOVZXBD    X1, Y2
+	VCVTDQ2PS    Y2, Y2
+	VMULPS       32(SP), Y2, Y2
+	VSUBPS       288(SP), Y2, Y2
+	VMOVUPS      X2, 288(AX)
+	VEXTRACTF128 $0x01, Y2, 416(AX)
+	VEXTRACTI128 $0x01, Y0, X1
+	VPMOVZXBD    X1, Y2
+	VCVTDQ2PS    Y2, Y2
+	VMULPS       64(SP), Y2, Y2
+	VSUBPS       320(SP), Y2, Y2
+	VMOVUPS      X2, 544(AX)
+	VEXTRACTF128 $0x01, Y2, 672(AX)
+	VEXTRACTI128 $0x01, Y0, X1
+	VPSRLDQ      $0x08, X1, X1
+	VPMOVZXBD    X1, Y2
+	VCVTDQ2PS    Y2, Y2
+	VMULPS       96(SP), Y2, Y2
+	VSUBPS       352(SP), Y2, Y2
+	VMOVUPS      X2, 800(AX)
+	VEXTRACTF128 $0x01, Y2, 928(AX)
+	VMOVDQU      128(CX), Y0
+	VPAND        mask0f<>+0(SB), Y0, Y0
+	VMOVDQU      160(CX), Y1
+	VPSLLW       $0x01, Y1, Y1
+	VPAND        mask10<>+0(SB), Y1, Y1
+	VPOR         Y1, Y0, Y0
+	VPMOVZXBD    X0, Y2
+	VCVTDQ2PS    Y2, Y2
+	VMULPS       (SP), Y2, Y2
+	VSUBPS       256(SP), Y2, Y2
+	VMOVUPS      X2, 48(AX)
+	VEXTRACTF128 $0x01, Y2, 176(AX)
+	VPSRLDQ      $0x08, X0, X1
+	VPMOVZXBD    X1, Y2
+	VCVTDQ2PS    Y2, Y2
+	VMULPS       32(SP), Y2, Y2
+	VSUBPS       288(SP), Y2, Y2
+	VMOVUPS      X2, 304(AX)
+	VEXTRACTF128 $0x01, Y2, 432(AX)
+	VEXTRACTI128 $0x01, Y0, X1
+	VPMOVZXBD    X1, Y2
+	VCVTDQ2PS    Y2, Y2
+	VMULPS       64(SP), Y2, Y2
+	VSUBPS       320(SP), Y2, Y2
+	VMOVUPS      X2, 560(AX)
+	VEXTRACTF128 $0x01, Y2, 688(AX)
+	VEXTRACTI128 $0x01, Y0, X1
+	VPSRLDQ      $0x08, X1, X1
+	VPMOVZXBD    X1, Y2
+	VCVTDQ2PS    Y2, Y2
+	VMULPS       96(SP), Y2, Y2
+	VSUBPS       352(SP), Y2, Y2
+	VMOVUPS      X2, 816(AX)
+	VEXTRACTF128 $0x01, Y2, 944(AX)
+	VMOVDQU      32(CX), Y0
+	VPSRLW       $0x04, Y0, Y0
+	VPAND        mask0f<>+0(SB), Y0, Y0
+	VMOVDQU      160(CX), Y1
+	VPAND        mask10<>+0(SB), Y1, Y1
+	VPOR         Y1, Y0, Y0
+	VPMOVZXBD    X0, Y2
+	VCVTDQ2PS    Y2, Y2
+	VMULPS       128(SP), Y2, Y2
+	VSUBPS       384(SP), Y2, Y2
+	VMOVUPS      X2, 64(AX)
+	VEXTRACTF128 $0x01, Y2, 192(AX)
+	VPSRLDQ      $0x08, X0, X1
+	VPMOVZXBD    X1, Y2
+	VCVTDQ2PS    Y2, Y2
+	VMULPS       160(SP), Y2, Y2
+	VSUBPS       416(SP), Y2, Y2
+	VMOVUPS      X2, 320(AX)
+	VEXTRACTF128 $0x01, Y2, 448(AX)
+	VEXTRACTI128 $0x01, Y0, X1
+	VPMOVZXBD    X1, Y2
+	VCVTDQ2PS    Y2, Y2
+	VMULPS       192(SP), Y2, Y2
+	VSUBPS       448(SP), Y2, Y2
+	VMOVUPS      X2, 576(AX)
+	VEXTRACTF128 $0x01, Y2, 704(AX)
+	VEXTRACTI128 $0x01, Y0, X1
+	VPSRLDQ      $0x08, X1, X1
+	VPMOVZXBD    X1, Y2
+	VCVTDQ2PS    Y2, Y2
+	VMULPS       224(SP), Y2, Y2
+	VSUBPS       480(SP), Y2, Y2
+	VMOVUPS      X2, 832(AX)
+	VEXTRACTF128 $0x01, Y2, 960(AX)
+	VMOVDQU      64(CX), Y0
+	VPSRLW       $0x04, Y0, Y0
+	VPAND        mask0f<>+0(SB), Y0, Y0
+	VMOVDQU      160(CX), Y1
+	VPSRLW       $0x01, Y1, Y1
+	VPAND        mask10<>+0(SB), Y1, Y1
+	VPOR         Y1, Y0, Y0
+	VPMOVZXBD    X0, Y2
+	VCVTDQ2PS    Y2, Y2
+	VMULPS       128(SP), Y2, Y2
+	VSUBPS       384(SP), Y2, Y2
+	VMOVUPS      X2, 80(AX)
+	VEXTRACTF128 $0x01, Y2, 208(AX)
+	VPSRLDQ      $0x08, X0, X1
+	VPMOVZXBD    X1, Y2
+	VCVTDQ2PS    Y2, Y2
+	VMULPS       160(SP), Y2, Y2
+	VSUBPS       416(SP), Y2, Y2
+	VMOVUPS      X2, 336(AX)
+	VEXTRACTF128 $0x01, Y2, 464(AX)
+	VEXTRACTI128 $0x01, Y0, X1
+	VPMOVZXBD    X1, Y2
+	VCVTDQ2PS    Y2, Y2
+	VMULPS       192(SP), Y2, Y2
+	VSUBPS       448(SP), Y2, Y2
+	VMOVUPS      X2, 592(AX)
+	VEXTRACTF128 $0x01, Y2, 720(AX)
+	VEXTRACTI128 $0x01, Y0, X1
+	VPSRLDQ      $0x08, X1, X1
+	VPMOVZXBD    X1, Y2
+	VCVTDQ2PS    Y2, Y2
+	VMULPS       224(SP), Y2, Y2
+	VSUBPS       480(SP), Y2, Y2
+	VMOVUPS      X2, 848(AX)
+	VEXTRACTF128 $0x01, Y2, 976(AX)
+	VMOVDQU      96(CX), Y0
+	VPSRLW       $0x04, Y0, Y0
+	VPAND        mask0f<>+0(SB), Y0, Y0
+	VMOVDQU      160(CX), Y1
+	VPSRLW       $0x02, Y1, Y1
+	VPAND        mask10<>+0(SB), Y1, Y1
+	VPOR         Y1, Y0, Y0
+	VPMOVZXBD    X0, Y2
+	VCVTDQ2PS    Y2, Y2
+	VMULPS       128(SP), Y2, Y2
+	VSUBPS       384(SP), Y2, Y2
+	VMOVUPS      X2, 96(AX)
+	VEXTRACTF128 $0x01, Y2, 224(AX)
+	VPSRLDQ      $0x08, X0, X1
+	VPMOVZXBD    X1, Y2
+	VCVTDQ2PS    Y2, Y2
+	VMULPS       160(SP), Y2, Y2
+	VSUBPS       416(SP), Y2, Y2
+	VMOVUPS      X2, 352(AX)
+	VEXTRACTF128 $0x01, Y2, 480(AX)
+	VEXTRACTI128 $0x01, Y0, X1
+	VPMOVZXBD    X1, Y2
+	VCVTDQ2PS    Y2, Y2
+	VMULPS       192(SP), Y2, Y2
+	VSUBPS       448(SP), Y2, Y2
+	VMOVUPS      X2, 608(AX)
+	VEXTRACTF128 $0x01, Y2, 736(AX)
+	VEXTRACTI128 $0x01, Y0, X1
+	VPSRLDQ      $0x08, X1, X1
+	VPMOVZXBD    X1, Y2
+	VCVTDQ2PS    Y2, Y2
+	VMULPS       224(SP), Y2, Y2
+	VSUBPS       480(SP), Y2, Y2
+	VMOVUPS      X2, 864(AX)
+	VEXTRACTF128 $0x01, Y2, 992(AX)
+	VMOVDQU      128(CX), Y0
+	VPSRLW       $0x04, Y0, Y0
+	VPAND        mask0f<>+0(SB), Y0, Y0
+	VMOVDQU      160(CX), Y1
+	VPSRLW       $0x03, Y1, Y1
+	VPAND        mask10<>+0(SB), Y1, Y1
+	VPOR         Y1, Y0, Y0
+	VPMOVZXBD    X0, Y2
+	VCVTDQ2PS    Y2, Y2
+	VMULPS       128(SP), Y2, Y2
+	VSUBPS       384(SP), Y2, Y2
+	VMOVUPS      X2, 112(AX)
+	VEXTRACTF128 $0x01, Y2, 240(AX)
+	VPSRLDQ      $0x08, X0, X1
+	VPMOVZXBD    X1, Y2
+	VCVTDQ2PS    Y2, Y2
+	VMULPS       160(SP), Y2, Y2
+	VSUBPS       416(SP), Y2, Y2
+	VMOVUPS      X2, 368(AX)
+	VEXTRACTF128 $0x01, Y2, 496(AX)
+	VEXTRACTI128 $0x01, Y0, X1
+	VPMOVZXBD    X1, Y2
+	VCVTDQ2PS    Y2, Y2
+	VMULPS       192(SP), Y2, Y2
+	VSUBPS       448(SP), Y2, Y2
+	VMOVUPS      X2, 624(AX)
+	VEXTRACTF128 $0x01, Y2, 752(AX)
+	VEXTRACTI128 $0x01, Y0, X1
+	VPSRLDQ      $0x08, X1, X1
+	VPMOVZXBD    X1, Y2
+	VCVTDQ2PS    Y2, Y2
+	VMULPS       224(SP), Y2, Y2
+	VSUBPS       480(SP), Y2, Y2
+	VMOVUPS      X2, 880(AX)
+	VEXTRACTF128 $0x01, Y2, 1008(AX)
+	ADDQ         $0x000000c0, CX
+	ADDQ         $0x00000400, AX
+	DECQ         DX
+	JNZ          super
+	VZEROUPPER
+	RET
+
+// func unpackQ2KAVX2(dst *float32, w *byte, n uintptr)
+// Requires: AVX, AVX2, F16C
+TEXT ·unpackQ2KAVX2(SB), NOSPLIT, $512-24
+	MOVQ    dst+0(FP), AX
+	MOVQ    w+8(FP), CX
+	MOVQ    n+16(FP), DX
+	VMOVDQU mask03<>+0(SB), Y0
+
+super:
+	VPBROADCASTW 80(CX), X5
+	VCVTPH2PS    X5, Y5
+	VPBROADCASTW 82(CX), X6
+	VCVTPH2PS    X6, Y6
+	VPMOVZXBW    (CX), Y8
+	VPAND        low4Words<>+0(SB), Y8, Y8
+	VPSLLD       $0x10, Y8, Y8
+	VPSRAD       $0x10, Y8, Y8
+	VCVTDQ2PS    Y8, Y9
+	VMULPS       Y9, Y5, Y9
+	VMOVDQU      blocksOf0<>+0(SB), Y10
+	VPERMPS      Y9, Y10, Y10
+	VMOVUPS      Y10, (SP)
+	VMOVDQU      blocksOf1<>+0(SB), Y10
+	VPERMPS      Y9, Y10, Y10
+	VMOVUPS      Y10, 32(SP)
+	VMOVDQU      blocksOf2<>+0(SB), Y10
+	VPERMPS      Y9, Y10, Y10
+	VMOVUPS      Y10, 64(SP)
+	VMOVDQU      blocksOf3<>+0(SB), Y10
+	VPERMPS      Y9, Y10, Y10
+	VMOVUPS      Y10, 96(SP)
+	VPMOVZXBW    (CX), Y8
+	VPSRLW       $0x04, Y8, Y8
+	VPSLLD       $0x10, Y8, Y8
+	VPSRAD       $0x10, Y8, Y8
+	VCVTDQ2PS    Y8, Y9
+	VMULPS       Y9, Y6, Y9
+	VMOVDQU      blocksOf0<>+0(SB), Y10
+	VPERMPS      Y9, Y10, Y10
+	VMOVUPS      Y10, 256(SP)
+	VMOVDQU      blocksOf1<>+0(SB), Y10
+	VPERMPS      Y9, Y10, Y10
+	VMOVUPS      Y10, 288(SP)
+	VMOVDQU      blocksOf2<>+0(SB), Y10
+	VPERMPS      Y9, Y10, Y10
+	VMOVUPS      Y10, 320(SP)
+	VMOVDQU      blocksOf3<>+0(SB), Y10
+	VPERMPS      Y9, Y10, Y10
+	VMOVUPS      Y10, 352(SP)
+	VPMOVZXBW    (CX), Y8
+	VPAND        low4Words<>+0(SB), Y8, Y8
+	VPSRAD       $0x10, Y8, Y8
+	VCVTDQ2PS    Y8, Y9
+	VMULPS       Y9, Y5, Y9
+	VMOVDQU      blocksOf0<>+0(SB), Y10
+	VPERMPS      Y9, Y10, Y10
+	VMOVUPS      Y10, 128(SP)
+	VMOVDQU      blocksOf1<>+0(SB), Y10
+	VPERMPS      Y9, Y10, Y10
+	VMOVUPS      Y10, 160(SP)
+	VMOVDQU      blocksOf2<>+0(SB), Y10
+	VPERMPS      Y9, Y10, Y10
+	VMOVUPS      Y10, 192(SP)
+	VMOVDQU      blocksOf3<>+0(SB), Y10
+	VPERMPS      Y9, Y10, Y10
+	VMOVUPS      Y10, 224(SP)
+	VPMOVZXBW    (CX), Y8
+	VPSRLW       $0x04, Y8, Y8
+	VPSRAD       $0x10, Y8, Y8
+	VCVTDQ2PS    Y8, Y9
+	VMULPS       Y9, Y6, Y9
+	VMOVDQU      blocksOf0<>+0(SB), Y10
+	VPERMPS      Y9, Y10, Y10
+	VMOVUPS      Y10, 384(SP)
+	VMOVDQU      blocksOf1<>+0(SB), Y10
+	VPERMPS      Y9, Y10, Y10
+	VMOVUPS      Y10, 416(SP)
+	VMOVDQU      blocksOf2<>+0(SB), Y10
+	VPERMPS      Y9, Y10, Y10
+	VMOVUPS      Y10, 448(SP)
+	VMOVDQU      blocksOf3<>+0(SB), Y10
+	VPERMPS      Y9, Y10, Y10
+	VMOVUPS      Y10, 480(SP)
+	VPAND        16(CX), Y0, Y1
+	VPMOVZXBD    X1, Y3
+	VCVTDQ2PS    Y3, Y3
+	VMULPS       (SP), Y3, Y3
+	VSUBPS       256(SP), Y3, Y3
+	VMOVUPS      X3, (AX)
+	VEXTRACTF128 $0x01, Y3, 128(AX)
+	VPSRLDQ      $0x08, X1, X2
+	VPMOVZXBD    X2, Y3
+	VCVTDQ2PS    Y3, Y3
+	VMULPS       32(SP), Y3, Y3
+	VSUBPS       288(SP), Y3, Y3
+	VMOVUPS      X3, 256(AX)
+	VEXTRACTF128 $0x01, Y3, 384(AX)
+	VEXTRACTI128 $0x01, Y1, X2
+	VPMOVZXBD    X2, Y3
+	VCVTDQ2PS    Y3, Y3
+	VMULPS       64(SP), Y3, Y3
+	VSUBPS       320(SP), Y3, Y3
+	VMOVUPS      X3, 512(AX)
+	VEXTRACTF128 $0x01, Y3, 640(AX)
+	VEXTRACTI128 $0x01, Y1, X2
+	VPSRLDQ      $0x08, X2, X2
+	VPMOVZXBD    X2, Y3
+	VCVTDQ2PS    Y3, Y3
+	VMULPS       96(SP), Y3, Y3
+	VSUBPS       352(SP), Y3, Y3
+	VMOVUPS      X3, 768(AX)
+	VEXTRACTF128 $0x01, Y3, 896(AX)
+	VPAND        48(CX), Y0, Y1
+	VPMOVZXBD    X1, Y3
+	VCVTDQ2PS    Y3, Y3
+	VMULPS       (SP), Y3, Y3
+	VSUBPS       256(SP), Y3, Y3
+	VMOVUPS      X3, 16(AX)
+	VEXTRACTF128 $0x01, Y3, 144(AX)
+	VPSRLDQ      $0x08, X1, X2
+	VPMOVZXBD    X2, Y3
+	VCVTDQ2PS    Y3, Y3
+	VMULPS       32(SP), Y3, Y3
+	VSUBPS       288(SP), Y3, Y3
+	VMOVUPS      X3, 272(AX)
+	VEXTRACTF128 $0x01, Y3, 400(AX)
+	VEXTRACTI128 $0x01, Y1, X2
+	VPMOVZXBD    X2, Y3
+	VCVTDQ2PS    Y3, Y3
+	VMULPS       64(SP), Y3, Y3
+	VSUBPS       320(SP), Y3, Y3
+	VMOVUPS      X3, 528(AX)
+	VEXTRACTF128 $0x01, Y3, 656(AX)
+	VEXTRACTI128 $0x01, Y1, X2
+	VPSRLDQ      $0x08, X2, X2
+	VPMOVZXBD    X2, Y3
+	VCVTDQ2PS    Y3, Y3
+	VMULPS       96(SP), Y3, Y3
+	VSUBPS       352(SP), Y3, Y3
+	VMOVUPS      X3, 784(AX)
+	VEXTRACTF128 $0x01, Y3, 912(AX)
+	VMOVDQU      16(CX), Y1
+	VPSRLW       $0x02, Y1, Y1
+	VPAND        Y0, Y1, Y1
+	VPMOVZXBD    X1, Y3
+	VCVTDQ2PS    Y3, Y3
+	VMULPS       (SP), Y3, Y3
+	VSUBPS       256(SP), Y3, Y3
+	VMOVUPS      X3, 32(AX)
+	VEXTRACTF128 $0x01, Y3, 160(AX)
+	VPSRLDQ      $0x08, X1, X2
+	VPMOVZXBD    X2, Y3
+	VCVTDQ2PS    Y3, Y3
+	VMULPS       32(SP), Y3, Y3
+	VSUBPS       288(SP), Y3, Y3
+	VMOVUPS      X3, 288(AX)
+	VEXTRACTF128 $0x01, Y3, 416(AX)
+	VEXTRACTI128 $0x01, Y1, X2
+	VPMOVZXBD    X2, Y3
+	VCVTDQ2PS    Y3, Y3
+	VMULPS       64(SP), Y3, Y3
+	VSUBPS       320(SP), Y3, Y3
+	VMOVUPS      X3, 544(AX)
+	VEXTRACTF128 $0x01, Y3, 672(AX)
+	VEXTRACTI128 $0x01, Y1, X2
+	VPSRLDQ      $0x08, X2, X2
+	VPMOVZXBD    X2, Y3
+	VCVTDQ2PS    Y3, Y3
+	VMULPS       96(SP), Y3, Y3
+	VSUBPS       352(SP), Y3, Y3
+	VMOVUPS      X3, 800(AX)
+	VEXTRACTF128 $0x01, Y3, 928(AX)
+	VMOVDQU      48(CX), Y1
+	VPSRLW       $0x02, Y1, Y1
+	VPAND        Y0, Y1, Y1
+	VPMOVZXBD    X1, Y3
+	VCVTDQ2PS    Y3, Y3
+	VMULPS       (SP), Y3, Y3
+	VSUBPS       256(SP), Y3, Y3
+	VMOVUPS      X3, 48(AX)
+	VEXTRACTF128 $0x01, Y3, 176(AX)
+	VPSRLDQ      $0x08, X1, X2
+	VPMOVZXBD    X2, Y3
+	VCVTDQ2PS    Y3, Y3
+	VMULPS       32(SP), Y3, Y3
+	VSUBPS       288(SP), Y3, Y3
+	VMOVUPS      X3, 304(AX)
+	VEXTRACTF128 $0x01, Y3, 432(AX)
+	VEXTRACTI128 $0x01, Y1, X2
+	VPMOVZXBD    X2, Y3
+	VCVTDQ2PS    Y3, Y3
+	VMULPS       64(SP), Y3, Y3
+	VSUBPS       320(SP), Y3, Y3
+	VMOVUPS      X3, 560(AX)
+	VEXTRACTF128 $0x01, Y3, 688(AX)
+	VEXTRACTI128 $0x01, Y1, X2
+	VPSRLDQ      $0x08, X2, X2
+	VPMOVZXBD    X2, Y3
+	VCVTDQ2PS    Y3, Y3
+	VMULPS       96(SP), Y3, Y3
+	VSUBPS       352(SP), Y3, Y3
+	VMOVUPS      X3, 816(AX)
+	VEXTRACTF128 $0x01, Y3, 944(AX)
+	VMOVDQU      16(CX), Y1
+	VPSRLW       $0x04, Y1, Y1
+	VPAND        Y0, Y1, Y1
+	VPMOVZXBD    X1, Y3
+	VCVTDQ2PS    Y3, Y3
+	VMULPS       128(SP), Y3, Y3
+	VSUBPS       384(SP), Y3, Y3
+	VMOVUPS      X3, 64(AX)
+	VEXTRACTF128 $0x01, Y3, 192(AX)
+	VPSRLDQ      $0x08, X1, X2
+	VPMOVZXBD    X2, Y3
+	VCVTDQ2PS    Y3, Y3
+	VMULPS       160(SP), Y3, Y3
+	VSUBPS       416(SP), Y3, Y3
+	VMOVUPS      X3, 320(AX)
+	VEXTRACTF128 $0x01, Y3, 448(AX)
+	VEXTRACTI128 $0x01, Y1, X2
+	VPMOVZXBD    X2, Y3
+	VCVTDQ2PS    Y3, Y3
+	VMULPS       192(SP), Y3, Y3
+	VSUBPS       448(SP), Y3, Y3
+	VMOVUPS      X3, 576(AX)
+	VEXTRACTF128 $0x01, Y3, 704(AX)
+	VEXTRACTI128 $0x01, Y1, X2
+	VPSRLDQ      $0x08, X2, X2
+	VPMOVZXBD    X2, Y3
+	VCVTDQ2PS    Y3, Y3
+	VMULPS       224(SP), Y3, Y3
+	VSUBPS       480(SP), Y3, Y3
+	VMOVUPS      X3, 832(AX)
+	VEXTRACTF128 $0x01, Y3, 960(AX)
+	VMOVDQU      48(CX), Y1
+	VPSRLW       $0x04, Y1, Y1
+	VPAND        Y0, Y1, Y1
+	VPMOVZXBD    X1, Y3
+	VCVTDQ2PS    Y3, Y3
+	VMULPS       128(SP), Y3, Y3
+	VSUBPS       384(SP), Y3, Y3
+	VMOVUPS      X3, 80(AX)
+	VEXTRACTF128 $0x01, Y3, 208(AX)
+	VPSRLDQ      $0x08, X1, X2
+	VPMOVZXBD    X2, Y3
+	VCVTDQ2PS    Y3, Y3
+	VMULPS       160(SP), Y3, Y3
+	VSUBPS       416(SP), Y3, Y3
+	VMOVUPS      X3, 336(AX)
+	VEXTRACTF128 $0x01, Y3, 464(AX)
+	VEXTRACTI128 $0x01, Y1, X2
+	VPMOVZXBD    X2, Y3
+	VCVTDQ2PS    Y3, Y3
+	VMULPS       192(SP), Y3, Y3
+	VSUBPS       448(SP), Y3, Y3
+	VMOVUPS      X3, 592(AX)
+	VEXTRACTF128 $0x01, Y3, 720(AX)
+	VEXTRACTI128 $0x01, Y1, X2
+	VPSRLDQ      $0x08, X2, X2
+	VPMOVZXBD    X2, Y3
+	VCVTDQ2PS    Y3, Y3
+	VMULPS       224(SP), Y3, Y3
+	VSUBPS       480(SP), Y3, Y3
+	VMOVUPS      X3, 848(AX)
+	VEXTRACTF128 $0x01, Y3, 976(AX)
+	VMOVDQU      16(CX), Y1
+	VPSRLW       $0x06, Y1, Y1
+	VPAND        Y0, Y1, Y1
+	VPMOVZXBD    X1, Y3
+	VCVTDQ2PS    Y3, Y3
+	VMULPS       128(SP), Y3, Y3
+	VSUBPS       384(SP), Y3, Y3
+	VMOVUPS      X3, 96(AX)
+	VEXTRACTF128 $0x01, Y3, 224(AX)
+	VPSRLDQ      $0x08, X1, X2
+	VPMOVZXBD    X2, Y3
+	VCVTDQ2PS    Y3, Y3
+	VMULPS       160(SP), Y3, Y3
+	VSUBPS       416(SP), Y3, Y3
+	VMOVUPS      X3, 352(AX)
+	VEXTRACTF128 $0x01, Y3, 480(AX)
+	VEXTRACTI128 $0x01, Y1, X2
+	VPMOVZXBD    X2, Y3
+	VCVTDQ2PS    Y3, Y3
+	VMULPS       192(SP), Y3, Y3
+	VSUBPS       448(SP), Y3, Y3
+	VMOVUPS      X3, 608(AX)
+	VEXTRACTF128 $0x01, Y3, 736(AX)
+	VEXTRACTI128 $0x01, Y1, X2
+	VPSRLDQ      $0x08, X2, X2
+	VPMOVZXBD    X2, Y3
+	VCVTDQ2PS    Y3, Y3
+	VMULPS       224(SP), Y3, Y3
+	VSUBPS       480(SP), Y3, Y3
+	VMOVUPS      X3, 864(AX)
+	VEXTRACTF128 $0x01, Y3, 992(AX)
+	VMOVDQU      48(CX), Y1
+	VPSRLW       $0x06, Y1, Y1
+	VPAND        Y0, Y1, Y1
+	VPMOVZXBD    X1, Y3
+	VCVTDQ2PS    Y3, Y3
+	VMULPS       128(SP), Y3, Y3
+	VSUBPS       384(SP), Y3, Y3
+	VMOVUPS      X3, 112(AX)
+	VEXTRACTF128 $0x01, Y3, 240(AX)
+	VPSRLDQ      $0x08, X1, X2
+	VPMOVZXBD    X2, Y3
+	VCVTDQ2PS    Y3, Y3
+	VMULPS       160(SP), Y3, Y3
+	VSUBPS       416(SP), Y3, Y3
+	VMOVUPS      X3, 368(AX)
+	VEXTRACTF128 $0x01, Y3, 496(AX)
+	VEXTRACTI128 $0x01, Y1, X2
+	VPMOVZXBD    X2, Y3
+	VCVTDQ2PS    Y3, Y3
+	VMULPS       192(SP), Y3, Y3
+	VSUBPS       448(SP), Y3, Y3
+	VMOVUPS      X3, 624(AX)
+	VEXTRACTF128 $0x01, Y3, 752(AX)
+	VEXTRACTI128 $0x01, Y1, X2
+	VPSRLDQ      $0x08, X2, X2
+	VPMOVZXBD    X2, Y3
+	VCVTDQ2PS    Y3, Y3
+	VMULPS       224(SP), Y3, Y3
+	VSUBPS       480(SP), Y3, Y3
+	VMOVUPS      X3, 880(AX)
+	VEXTRACTF128 $0x01, Y3, 1008(AX)
+	ADDQ         $0x00000054, CX
+	ADDQ         $0x00000400, AX
+	DECQ         DX
+	JNZ          super
+	VZEROUPPER
+	RET
+
+// func unpackQ3KAVX2(dst *float32, w *byte, n uintptr)
+// Requires: AVX, AVX2, F16C
+TEXT ·unpackQ3KAVX2(SB), NOSPLIT, $512-24
+	MOVQ    dst+0(FP), AX
+	MOVQ    w+8(FP), CX
+	MOVQ    n+16(FP), DX
+	VMOVDQU mask03<>+0(SB), Y0
+	VMOVDQU offset4<>+0(SB), Y4
+
+super:
+	VPBROADCASTW 112(CX), X5
+	VCVTPH2PS    X5, Y5
+	VPMOVSXBW    (CX), Y8
+	VPSLLD       $0x10, Y8, Y8
+	VPSRAD       $0x10, Y8, Y8
+	VCVTDQ2PS    Y8, Y9
+	VMULPS       Y9, Y5, Y9
+	VMOVDQU      blocksOf0<>+0(SB), Y10
+	VPERMPS      Y9, Y10, Y10
+	VMOVUPS      Y10, (SP)
+	VMOVDQU      blocksOf1<>+0(SB), Y10
+	VPERMPS      Y9, Y10, Y10
+	VMOVUPS      Y10, 32(SP)
+	VMOVDQU      blocksOf2<>+0(SB), Y10
+	VPERMPS      Y9, Y10, Y10
+	VMOVUPS      Y10, 64(SP)
+	VMOVDQU      blocksOf3<>+0(SB), Y10
+	VPERMPS      Y9, Y10, Y10
+	VMOVUPS      Y10, 96(SP)
+	VPMOVSXBW    (CX), Y8
+	VPSRAD       $0x10, Y8, Y8
+	VCVTDQ2PS    Y8, Y9
+	VMULPS       Y9, Y5, Y9
+	VMOVDQU      blocksOf0<>+0(SB), Y10
+	VPERMPS      Y9, Y10, Y10
+	VMOVUPS      Y10, 128(SP)
+	VMOVDQU      blocksOf1<>+0(SB), Y10
+	VPERMPS      Y9, Y10, Y10
+	VMOVUPS      Y10, 160(SP)
+	VMOVDQU      blocksOf2<>+0(SB), Y10
+	VPERMPS      Y9, Y10, Y10
+	VMOVUPS      Y10, 192(SP)
+	VMOVDQU      blocksOf3<>+0(SB), Y10
+	VPERMPS      Y9, Y10, Y10
+	VMOVUPS      Y10, 224(SP)
+	VPAND        16(CX), Y0, Y1
+	VMOVDQU      80(CX), Y2
+	VPSLLW       $0x02, Y2, Y2
+	VPAND        mask04<>+0(SB), Y2, Y2
+	VPOR         Y2, Y1, Y1
+	VPMOVZXBD    X1, Y3
+	VPSUBD       Y4, Y3, Y3
+	VCVTDQ2PS    Y3, Y3
+	VMULPS       (SP), Y3, Y3
+	VMOVUPS      X3, (AX)
+	VEXTRACTF128 $0x01, Y3, 128(AX)
+	VPSRLDQ      $0x08, X1, X2
+	VPMOVZXBD    X2, Y3
+	VPSUBD       Y4, Y3, Y3
+	VCVTDQ2PS    Y3, Y3
+	VMULPS       32(SP), Y3, Y3
+	VMOVUPS      X3, 256(AX)
+	VEXTRACTF128 $0x01, Y3, 384(AX)
+	VEXTRACTI128 $0x01, Y1, X2
+	VPMOVZXBD    X2, Y3
+	VPSUBD       Y4, Y3, Y3
+	VCVTDQ2PS    Y3, Y3
+	VMULPS       64(SP), Y3, Y3
+	VMOVUPS      X3, 512(AX)
+	VEXTRACTF128 $0x01, Y3, 640(AX)
+	VEXTRACTI128 $0x01, Y1, X2
+	VPSRLDQ      $0x08, X2, X2
+	VPMOVZXBD    X2, Y3
+	VPSUBD       Y4, Y3, Y3
+	VCVTDQ2PS    Y3, Y3
+	VMULPS       96(SP), Y3, Y3
+	VMOVUPS      X3, 768(AX)
+	VEXTRACTF128 $0x01, Y3, 896(AX)
+	VPAND        48(CX), Y0, Y1
+	VMOVDQU      80(CX), Y2
+	VPSLLW       $0x01, Y2, Y2
+	VPAND        mask04<>+0(SB), Y2, Y2
+	VPOR         Y2, Y1, Y1
+	VPMOVZXBD    X1, Y3
+	VPSUBD       Y4, Y3, Y3
+	VCVTDQ2PS    Y3, Y3
+	VMULPS       (SP), Y3, Y3
+	VMOVUPS      X3, 16(AX)
+	VEXTRACTF128 $0x01, Y3, 144(AX)
+	VPSRLDQ      $0x08, X1, X2
+	VPMOVZXBD    X2, Y3
+	VPSUBD       Y4, Y3, Y3
+	VCVTDQ2PS    Y3, Y3
+	VMULPS       32(SP), Y3, Y3
+	VMOVUPS      X3, 272(AX)
+	VEXTRACTF128 $0x01, Y3, 400(AX)
+	VEXTRACTI128 $0x01, Y1, X2
+	VPMOVZXBD    X2, Y3
+	VPSUBD       Y4, Y3, Y3
+	VCVTDQ2PS    Y3, Y3
+	VMULPS       64(SP), Y3, Y3
+	VMOVUPS      X3, 528(AX)
+	VEXTRACTF128 $0x01, Y3, 656(AX)
+	VEXTRACTI128 $0x01, Y1, X2
+	VPSRLDQ      $0x08, X2, X2
+	VPMOVZXBD    X2, Y3
+	VPSUBD       Y4, Y3, Y3
+	VCVTDQ2PS    Y3, Y3
+	VMULPS       96(SP), Y3, Y3
+	VMOVUPS      X3, 784(AX)
+	VEXTRACTF128 $0x01, Y3, 912(AX)
+	VMOVDQU      16(CX), Y1
+	VPSRLW       $0x02, Y1, Y1
+	VPAND        Y0, Y1, Y1
+	VMOVDQU      80(CX), Y2
+	VPAND        mask04<>+0(SB), Y2, Y2
+	VPOR         Y2, Y1, Y1
+	VPMOVZXBD    X1, Y3
+	VPSUBD       Y4, Y3, Y3
+	VCVTDQ2PS    Y3, Y3
+	VMULPS       (SP), Y3, Y3
+	VMOVUPS      X3, 32(AX)
+	VEXTRACTF128 $0x01, Y3, 160(AX)
+	VPSRLDQ      $0x08, X1, X2
+	VPMOVZXBD    X2, Y3
+	VPSUBD       Y4, Y3, Y3
+	VCVTDQ2PS    Y3, Y3
+	VMULPS       32(SP), Y3, Y3
+	VMOVUPS      X3, 288(AX)
+	VEXTRACTF128 $0x01, Y3, 416(AX)
+	VEXTRACTI128 $0x01, Y1, X2
+	VPMOVZXBD    X2, Y3
+	VPSUBD       Y4, Y3, Y3
+	VCVTDQ2PS    Y3, Y3
+	VMULPS       64(SP), Y3, Y3
+	VMOVUPS      X3, 544(AX)
+	VEXTRACTF128 $0x01, Y3, 672(AX)
+	VEXTRACTI128 $0x01, Y1, X2
+	VPSRLDQ      $0x08, X2, X2
+	VPMOVZXBD    X2, Y3
+	VPSUBD       Y4, Y3, Y3
+	VCVTDQ2PS    Y3, Y3
+	VMULPS       96(SP), Y3, Y3
+	VMOVUPS      X3, 800(AX)
+	VEXTRACTF128 $0x01, Y3, 928(AX)
+	VMOVDQU      48(CX), Y1
+	VPSRLW       $0x02, Y1, Y1
+	VPAND        Y0, Y1, Y1
+	VMOVDQU      80(CX), Y2
+	VPSRLW       $0x01, Y2, Y2
+	VPAND        mask04<>+0(SB), Y2, Y2
+	VPOR         Y2, Y1, Y1
+	VPMOVZXBD    X1, Y3
+	VPSUBD       Y4, Y3, Y3
+	VCVTDQ2PS    Y3, Y3
+	VMULPS       (SP), Y3, Y3
+	VMOVUPS      X3, 48(AX)
+	VEXTRACTF128 $0x01, Y3, 176(AX)
+	VPSRLDQ      $0x08, X1, X2
+	VPMOVZXBD    X2, Y3
+	VPSUBD       Y4, Y3, Y3
+	VCVTDQ2PS    Y3, Y3
+	VMULPS       32(SP), Y3, Y3
+	VMOVUPS      X3, 304(AX)
+	VEXTRACTF128 $0x01, Y3, 432(AX)
+	VEXTRACTI128 $0x01, Y1, X2
+	VPMOVZXBD    X2, Y3
+	VPSUBD       Y4, Y3, Y3
+	VCVTDQ2PS    Y3, Y3
+	VMULPS       64(SP), Y3, Y3
+	VMOVUPS      X3, 560(AX)
+	VEXTRACTF128 $0x01, Y3, 688(AX)
+	VEXTRACTI128 $0x01, Y1, X2
+	VPSRLDQ      $0x08, X2, X2
+	VPMOVZXBD    X2, Y3
+	VPSUBD       Y4, Y3, Y3
+	VCVTDQ2PS    Y3, Y3
+	VMULPS       96(SP), Y3, Y3
+	VMOVUPS      X3, 816(AX)
+	VEXTRACTF128 $0x01, Y3, 944(AX)
+	VMOVDQU      16(CX), Y1
+	VPSRLW       $0x04, Y1, Y1
+	VPAND        Y0, Y1, Y1
+	VMOVDQU      80(CX), Y2
+	VPSRLW       $0x02, Y2, Y2
+	VPAND        mask04<>+0(SB), Y2, Y2
+	VPOR         Y2, Y1, Y1
+	VPMOVZXBD    X1, Y3
+	VPSUBD       Y4, Y3, Y3
+	VCVTDQ2PS    Y3, Y3
+	VMULPS       128(SP), Y3, Y3
+	VMOVUPS      X3, 64(AX)
+	VEXTRACTF128 $0x01, Y3, 192(AX)
+	VPSRLDQ      $0x08, X1, X2
+	VPMOVZXBD    X2, Y3
+	VPSUBD       Y4, Y3, Y3
+	VCVTDQ2PS    Y3, Y3
+	VMULPS       160(SP), Y3, Y3
+	VMOVUPS      X3, 320(AX)
+	VEXTRACTF128 $0x01, Y3, 448(AX)
+	VEXTRACTI128 $0x01, Y1, X2
+	VPMOVZXBD    X2, Y3
+	VPSUBD       Y4, Y3, Y3
+	VCVTDQ2PS    Y3, Y3
+	VMULPS       192(SP), Y3, Y3
+	VMOVUPS      X3, 576(AX)
+	VEXTRACTF128 $0x01, Y3, 704(AX)
+	VEXTRACTI128 $0x01, Y1, X2
+	VPSRLDQ      $0x08, X2, X2
+	VPMOVZXBD    X2, Y3
+	VPSUBD       Y4, Y3, Y3
+	VCVTDQ2PS    Y3, Y3
+	VMULPS       224(SP), Y3, Y3
+	VMOVUPS      X3, 832(AX)
+	VEXTRACTF128 $0x01, Y3, 960(AX)
+	VMOVDQU      48(CX), Y1
+	VPSRLW       $0x04, Y1, Y1
+	VPAND        Y0, Y1, Y1
+	VMOVDQU      80(CX), Y2
+	VPSRLW       $0x03, Y2, Y2
+	VPAND        mask04<>+0(SB), Y2, Y2
+	VPOR         Y2, Y1, Y1
+	VPMOVZXBD    X1, Y3
+	VPSUBD       Y4, Y3, Y3
+	VCVTDQ2PS    Y3, Y3
+	VMULPS       128(SP), Y3, Y3
+	VMOVUPS      X3, 80(AX)
+	VEXTRACTF128 $0x01, Y3, 208(AX)
+	VPSRLDQ      $0x08, X1, X2
+	VPMOVZXBD    X2, Y3
+	VPSUBD       Y4, Y3, Y3
+	VCVTDQ2PS    Y3, Y3
+	VMULPS       160(SP), Y3, Y3
+	VMOVUPS      X3, 336(AX)
+	VEXTRACTF128 $0x01, Y3, 464(AX)
+	VEXTRACTI128 $0x01, Y1, X2
+	VPMOVZXBD    X2, Y3
+	VPSUBD       Y4, Y3, Y3
+	VCVTDQ2PS    Y3, Y3
+	VMULPS       192(SP), Y3, Y3
+	VMOVUPS      X3, 592(AX)
+	VEXTRACTF128 $0x01, Y3, 720(AX)
+	VEXTRACTI128 $0x01, Y1, X2
+	VPSRLDQ      $0x08, X2, X2
+	VPMOVZXBD    X2, Y3
+	VPSUBD       Y4, Y3, Y3
+	VCVTDQ2PS    Y3, Y3
+	VMULPS       224(SP), Y3, Y3
+	VMOVUPS      X3, 848(AX)
+	VEXTRACTF128 $0x01, Y3, 976(AX)
+	VMOVDQU      16(CX), Y1
+	VPSRLW       $0x06, Y1, Y1
+	VPAND        Y0, Y1, Y1
+	VMOVDQU      80(CX), Y2
+	VPSRLW       $0x04, Y2, Y2
+	VPAND        mask04<>+0(SB), Y2, Y2
+	VPOR         Y2, Y1, Y1
+	VPMOVZXBD    X1, Y3
+	VPSUBD       Y4, Y3, Y3
+	VCVTDQ2PS    Y3, Y3
+	VMULPS       128(SP), Y3, Y3
+	VMOVUPS      X3, 96(AX)
+	VEXTRACTF128 $0x01, Y3, 224(AX)
+	VPSRLDQ      $0x08, X1, X2
+	VPMOVZXBD    X2, Y3
+	VPSUBD       Y4, Y3, Y3
+	VCVTDQ2PS    Y3, Y3
+	VMULPS       160(SP), Y3, Y3
+	VMOVUPS      X3, 352(AX)
+	VEXTRACTF128 $0x01, Y3, 480(AX)
+	VEXTRACTI128 $0x01, Y1, X2
+	VPMOVZXBD    X2, Y3
+	VPSUBD       Y4, Y3, Y3
+	VCVTDQ2PS    Y3, Y3
+	VMULPS       192(SP), Y3, Y3
+	VMOVUPS      X3, 608(AX)
+	VEXTRACTF128 $0x01, Y3, 736(AX)
+	VEXTRACTI128 $0x01, Y1, X2
+	VPSRLDQ      $0x08, X2, X2
+	VPMOVZXBD    X2, Y3
+	VPSUBD       Y4, Y3, Y3
+	VCVTDQ2PS    Y3, Y3
+	VMULPS       224(SP), Y3, Y3
+	VMOVUPS      X3, 864(AX)
+	VEXTRACTF128 $0x01, Y3, 992(AX)
+	VMOVDQU      48(CX), Y1
+	VPSRLW       $0x06, Y1, Y1
+	VPAND        Y0, Y1, Y1
+	VMOVDQU      80(CX), Y2
+	VPSRLW       $0x05, Y2, Y2
+	VPAND        mask04<>+0(SB), Y2, Y2
+	VPOR         Y2, Y1, Y1
+	VPMOVZXBD    X1, Y3
+	VPSUBD       Y4, Y3, Y3
+	VCVTDQ2PS    Y3, Y3
+	VMULPS       128(SP), Y3, Y3
+	VMOVUPS      X3, 112(AX)
+	VEXTRACTF128 $0x01, Y3, 240(AX)
+	VPSRLDQ      $0x08, X1, X2
+	VPMOVZXBD    X2, Y3
+	VPSUBD       Y4, Y3, Y3
+	VCVTDQ2PS    Y3, Y3
+	VMULPS       160(SP), Y3, Y3
+	VMOVUPS      X3, 368(AX)
+	VEXTRACTF128 $0x01, Y3, 496(AX)
+	VEXTRACTI128 $0x01, Y1, X2
+	VPMOVZXBD    X2, Y3
+	VPSUBD       Y4, Y3, Y3
+	VCVTDQ2PS    Y3, Y3
+	VMULPS       192(SP), Y3, Y3
+	VMOVUPS      X3, 624(AX)
+	VEXTRACTF128 $0x01, Y3, 752(AX)
+	VEXTRACTI128 $0x01, Y1, X2
+	VPSRLDQ      $0x08, X2, X2
+	VPMOVZXBD    X2, Y3
+	VPSUBD       Y4, Y3, Y3
+	VCVTDQ2PS    Y3, Y3
+	VMULPS       224(SP), Y3, Y3
+	VMOVUPS      X3, 880(AX)
+	VEXTRACTF128 $0x01, Y3, 1008(AX)
+	ADDQ         $0x00000072, CX
+	ADDQ         $0x00000400, AX
+	DECQ         DX
+	JNZ          super
+	VZEROUPPER
+	RET
+
+// func unpackQ4KAVX2(dst *float32, w *byte, n uintptr)
+// Requires: AVX, AVX2, F16C
+TEXT ·unpackQ4KAVX2(SB), NOSPLIT, $512-24
+	MOVQ dst+0(FP), AX
+	MOVQ w+8(FP), CX
+	MOVQ n+16(FP), DX
+
+super:
+	VBROADCASTI128 (CX), Y5
+	VCVTPH2PS      (CX), X6
+	VPSHUFB        sixBitShuffle<>+0(SB), Y5, Y4
+	VPSRLVD        sixBitShift<>+0(SB), Y4, Y4
+	VPAND          mask63<>+0(SB), Y4, Y4
+	VCVTDQ2PS      Y4, Y4
+	VPSHUFB        sixBitShuffle<>+32(SB), Y5, Y5
+	VPSRLVD        sixBitShift<>+0(SB), Y5, Y5
+	VPAND          mask63<>+0(SB), Y5, Y5
+	VCVTDQ2PS      Y5, Y5
+	VBROADCASTSS   X6, Y7
+	VMULPS         Y7, Y4, Y4
+	VMOVSHDUP      X6, X6
+	VBROADCASTSS   X6, Y6
+	VMULPS         Y6, Y5, Y5
+	VMOVDQU        blocksOf0<>+0(SB), Y9
+	VPERMPS        Y4, Y9, Y9
+	VMOVUPS        Y9, (SP)
+	VMOVDQU        blocksOf1<>+0(SB), Y9
+	VPERMPS        Y4, Y9, Y9
+	VMOVUPS        Y9, 32(SP)
+	VMOVDQU        blocksOf2<>+0(SB), Y9
+	VPERMPS        Y4, Y9, Y9
+	VMOVUPS        Y9, 64(SP)
+	VMOVDQU        blocksOf3<>+0(SB), Y9
+	VPERMPS        Y4, Y9, Y9
+	VMOVUPS        Y9, 96(SP)
+	VMOVDQU        blocksOf0<>+0(SB), Y9
+	VPERMPS        Y5, Y9, Y9
+	VMOVUPS        Y9, 256(SP)
+	VMOVDQU        blocksOf1<>+0(SB), Y9
+	VPERMPS        Y5, Y9, Y9
+	VMOVUPS        Y9, 288(SP)
+	VMOVDQU        blocksOf2<>+0(SB), Y9
+	VPERMPS        Y5, Y9, Y9
+	VMOVUPS        Y9, 320(SP)
+	VMOVDQU        blocksOf3<>+0(SB), Y9
+	VPERMPS        Y5, Y9, Y9
+	VMOVUPS        Y9, 352(SP)
+	VMOVDQU        blocksOf0<>+0(SB), Y9
+	VPERMPS        Y4, Y9, Y9
+	VMOVUPS        Y9, 128(SP)
+	VMOVDQU        blocksOf1<>+0(SB), Y9
+	VPERMPS        Y4, Y9, Y9
+	VMOVUPS        Y9, 160(SP)
+	VMOVDQU        blocksOf2<>+0(SB), Y9
+	VPERMPS        Y4, Y9, Y9
+	VMOVUPS        Y9, 192(SP)
+	VMOVDQU        blocksOf3<>+0(SB), Y9
+	VPERMPS        Y4, Y9, Y9
+	VMOVUPS        Y9, 224(SP)
+	VMOVDQU        blocksOf0<>+0(SB), Y9
+	VPERMPS        Y5, Y9, Y9
+	VMOVUPS        Y9, 384(SP)
+	VMOVDQU        blocksOf1<>+0(SB), Y9
+	VPERMPS        Y5, Y9, Y9
+	VMOVUPS        Y9, 416(SP)
+	VMOVDQU        blocksOf2<>+0(SB), Y9
+	VPERMPS        Y5, Y9, Y9
+	VMOVUPS        Y9, 448(SP)
+	VMOVDQU        blocksOf3<>+0(SB), Y9
+	VPERMPS        Y5, Y9, Y9
+	VMOVUPS        Y9, 480(SP)
+	VMOVDQU        16(CX), Y0
+	VPAND          mask0f<>+0(SB), Y0, Y0
+	VPMOVZXBD      X0, Y2
+	VCVTDQ2PS      Y2, Y2
+	VMULPS         (SP), Y2, Y2
+	VSUBPS         256(SP), Y2, Y2
+	VMOVUPS        X2, (AX)
+	VEXTRACTF128   $0x01, Y2, 128(AX)
+	VPSRLDQ        $0x08, X0, X1
+	VPMOVZXBD      X1, Y2
+	VCVTDQ2PS      Y2, Y2
+	VMULPS         32(SP), Y2, Y2
+	VSUBPS         288(SP), Y2, Y2
+	VMOVUPS        X2, 256(AX)
+	VEXTRACTF128   $0x01, Y2, 384(AX)
+	VEXTRACTI128   $0x01, Y0, X1
+	VPMOVZXBD      X1, Y2
+	VCVTDQ2PS      Y2, Y2
+	VMULPS         64(SP), Y2, Y2
+	VSUBPS         320(SP), Y2, Y2
+	VMOVUPS        X2, 512(AX)
+	VEXTRACTF128   $0x01, Y2, 640(AX)
+	VEXTRACTI128   $0x01, Y0, X1
+	VPSRLDQ        $0x08, X1, X1
+	VPMOVZXBD      X1, Y2
+	VCVTDQ2PS      Y2, Y2
+	VMULPS         96(SP), Y2, Y2
+	VSUBPS         352(SP), Y2, Y2
+	VMOVUPS        X2, 768(AX)
+	VEXTRACTF128   $0x01, Y2, 896(AX)
+	VMOVDQU        48(CX), Y0
+	VPAND          mask0f<>+0(SB), Y0, Y0
+	VPMOVZXBD      X0, Y2
+	VCVTDQ2PS      Y2, Y2
+	VMULPS         (SP), Y2, Y2
+	VSUBPS         256(SP), Y2, Y2
+	VMOVUPS        X2, 16(AX)
+	VEXTRACTF128   $0x01, Y2, 144(AX)
+	VPSRLDQ        $0x08, X0, X1
+	VPMOVZXBD      X1, Y2
+	VCVTDQ2PS      Y2, Y2
+	VMULPS         32(SP), Y2, Y2
+	VSUBPS         288(SP), Y2, Y2
+	VMOVUPS        X2, 272(AX)
+	VEXTRACTF128   $0x01, Y2, 400(AX)
+	VEXTRACTI128   $0x01, Y0, X1
+	VPMOVZXBD      X1, Y2
+	VCVTDQ2PS      Y2, Y2
+	VMULPS         64(SP), Y2, Y2
+	VSUBPS         320(SP), Y2, Y2
+	VMOVUPS        X2, 528(AX)
+	VEXTRACTF128   $0x01, Y2, 656(AX)
+	VEXTRACTI128   $0x01, Y0, X1
+	VPSRLDQ        $0x08, X1, X1
+	VPMOVZXBD      X1, Y2
+	VCVTDQ2PS      Y2, Y2
+	VMULPS         96(SP), Y2, Y2
+	VSUBPS         352(SP), Y2, Y2
+	VMOVUPS        X2, 784(AX)
+	VEXTRACTF128   $0x01, Y2, 912(AX)
+	VMOVDQU        80(CX), Y0
+	VPAND          mask0f<>+0(SB), Y0, Y0
+	VPMOVZXBD      X0, Y2
+	VCVTDQ2PS      Y2, Y2
+	VMULPS         (SP), Y2, Y2
+	VSUBPS         256(SP), Y2, Y2
+	VMOVUPS        X2, 32(AX)
+	VEXTRACTF128   $0x01, Y2, 160(AX)
+	VPSRLDQ        $0x08, X0, X1
+	VPMOVZXBD      X1, Y2
+	VCVTDQ2PS      Y2, Y2
+	VMULPS         32(SP), Y2, Y2
+	VSUBPS         288(SP), Y2, Y2
+	VMOVUPS        X2, 288(AX)
+	VEXTRACTF128   $0x01, Y2, 416(AX)
+	VEXTRACTI128   $0x01, Y0, X1
+	VPMOVZXBD      X1, Y2
+	VCVTDQ2PS      Y2, Y2
+	VMULPS         64(SP), Y2, Y2
+	VSUBPS         320(SP), Y2, Y2
+	VMOVUPS        X2, 544(AX)
+	VEXTRACTF128   $0x01, Y2, 672(AX)
+	VEXTRACTI128   $0x01, Y0, X1
+	VPSRLDQ        $0x08, X1, X1
+	VPMOVZXBD      X1, Y2
+	VCVTDQ2PS      Y2, Y2
+	VMULPS         96(SP), Y2, Y2
+	VSUBPS         352(SP), Y2, Y2
+	VMOVUPS        X2, 800(AX)
+	VEXTRACTF128   $0x01, Y2, 928(AX)
+	VMOVDQU        112(CX), Y0
+	VPAND          mask0f<>+0(SB), Y0, Y0
+	VPMOVZXBD      X0, Y2
+	VCVTDQ2PS      Y2, Y2
+	VMULPS         (SP), Y2, Y2
+	VSUBPS         256(SP), Y2, Y2
+	VMOVUPS        X2, 48(AX)
+	VEXTRACTF128   $0x01, Y2, 176(AX)
+	VPSRLDQ        $0x08, X0, X1
+	VPMOVZXBD      X1, Y2
+	VCVTDQ2PS      Y2, Y2
+	VMULPS         32(SP), Y2, Y2
+	VSUBPS         288(SP), Y2, Y2
+	VMOVUPS        X2, 304(AX)
+	VEXTRACTF128   $0x01, Y2, 432(AX)
+	VEXTRACTI128   $0x01, Y0, X1
+	VPMOVZXBD      X1, Y2
+	VCVTDQ2PS      Y2, Y2
+	VMULPS         64(SP), Y2, Y2
+	VSUBPS         320(SP), Y2, Y2
+	VMOVUPS        X2, 560(AX)
+	VEXTRACTF128   $0x01, Y2, 688(AX)
+	VEXTRACTI128   $0x01, Y0, X1
+	VPSRLDQ        $0x08, X1, X1
+	VPMOVZXBD      X1, Y2
+	VCVTDQ2PS      Y2, Y2
+	VMULPS         96(SP), Y2, Y2
+	VSUBPS         352(SP), Y2, Y2
+	VMOVUPS        X2, 816(AX)
+	VEXTRACTF128   $0x01, Y2, 944(AX)
+	VMOVDQU        16(CX), Y0
+	VPSRLW         $0x04, Y0, Y0
+	VPAND          mask0f<>+0(SB), Y0, Y0
+	VPMOVZXBD      X0, Y2
+	VCVTDQ2PS      Y2, Y2
+	VMULPS         128(SP), Y2, Y2
+	VSUBPS         384(SP), Y2, Y2
+	VMOVUPS        X2, 64(AX)
+	VEXTRACTF128   $0x01, Y2, 192(AX)
+	VPSRLDQ        $0x08, X0, X1
+	VPMOVZXBD      X1, Y2
+	VCVTDQ2PS      Y2, Y2
+	VMULPS         160(SP), Y2, Y2
+	VSUBPS         416(SP), Y2, Y2
+	VMOVUPS        X2, 320(AX)
+	VEXTRACTF128   $0x01, Y2, 448(AX)
+	VEXTRACTI128   $0x01, Y0, X1
+	VPMOVZXBD      X1, Y2
+	VCVTDQ2PS      Y2, Y2
+	VMULPS         192(SP), Y2, Y2
+	VSUBPS         448(SP), Y2, Y2
+	VMOVUPS        X2, 576(AX)
+	VEXTRACTF128   $0x01, Y2, 704(AX)
+	VEXTRACTI128   $0x01, Y0, X1
+	VPSRLDQ        $0x08, X1, X1
+	VPMOVZXBD      X1, Y2
+	VCVTDQ2PS      Y2, Y2
+	VMULPS         224(SP), Y2, Y2
+	VSUBPS         480(SP), Y2, Y2
+	VMOVUPS        X2, 832(AX)
+	VEXTRACTF128   $0x01, Y2, 960(AX)
+	VMOVDQU        48(CX), Y0
+	VPSRLW         $0x04, Y0, Y0
+	VPAND          mask0f<>+0(SB), Y0, Y0
+	VPMOVZXBD      X0, Y2
+	VCVTDQ2PS      Y2, Y2
+	VMULPS         128(SP), Y2, Y2
+	VSUBPS         384(SP), Y2, Y2
+	VMOVUPS        X2, 80(AX)
+	VEXTRACTF128   $0x01, Y2, 208(AX)
+	VPSRLDQ        $0x08, X0, X1
+	VPMOVZXBD      X1, Y2
+	VCVTDQ2PS      Y2, Y2
+	VMULPS         160(SP), Y2, Y2
+	VSUBPS         416(SP), Y2, Y2
+	VMOVUPS        X2, 336(AX)
+	VEXTRACTF128   $0x01, Y2, 464(AX)
+	VEXTRACTI128   $0x01, Y0, X1
+	VPMOVZXBD      X1, Y2
+	VCVTDQ2PS      Y2, Y2
+	VMULPS         192(SP), Y2, Y2
+	VSUBPS         448(SP), Y2, Y2
+	VMOVUPS        X2, 592(AX)
+	VEXTRACTF128   $0x01, Y2, 720(AX)
+	VEXTRACTI128   $0x01, Y0, X1
+	VPSRLDQ        $0x08, X1, X1
+	VPMOVZXBD      X1, Y2
+	VCVTDQ2PS      Y2, Y2
+	VMULPS         224(SP), Y2, Y2
+	VSUBPS         480(SP), Y2, Y2
+	VMOVUPS        X2, 848(AX)
+	VEXTRACTF128   $0x01, Y2, 976(AX)
+	VMOVDQU        80(CX), Y0
+	VPSRLW         $0x04, Y0, Y0
+	VPAND          mask0f<>+0(SB), Y0, Y0
+	VPMOVZXBD      X0, Y2
+	VCVTDQ2PS      Y2, Y2
+	VMULPS         128(SP), Y2, Y2
+	VSUBPS         384(SP), Y2, Y2
+	VMOVUPS        X2, 96(AX)
+	VEXTRACTF128   $0x01, Y2, 224(AX)
+	VPSRLDQ        $0x08, X0, X1
+	VPMOVZXBD      X1, Y2
+	VCVTDQ2PS      Y2, Y2
+	VMULPS         160(SP), Y2, Y2
+	VSUBPS         416(SP), Y2, Y2
+	VMOVUPS        X2, 352(AX)
+	VEXTRACTF128   $0x01, Y2, 480(AX)
+	VEXTRACTI128   $0x01, Y0, X1
+	VPMOVZXBD      X1, Y2
+	VCVTDQ2PS      Y2, Y2
+	VMULPS         192(SP), Y2, Y2
+	VSUBPS         448(SP), Y2, Y2
+	VMOVUPS        X2, 608(AX)
+	VEXTRACTF128   $0x01, Y2, 736(AX)
+	VEXTRACTI128   $0x01, Y0, X1
+	VPSRLDQ        $0x08, X1, X1
+	VPMOVZXBD      X1, Y2
+	VCVTDQ2PS      Y2, Y2
+	VMULPS         224(SP), Y2, Y2
+	VSUBPS         480(SP), Y2, Y2
+	VMOVUPS        X2, 864(AX)
+	VEXTRACTF128   $0x01, Y2, 992(AX)
+	VMOVDQU        112(CX), Y0
+	VPSRLW         $0x04, Y0, Y0
+	VPAND          mask0f<>+0(SB), Y0, Y0
+	VPMOVZXBD      X0, Y2
+	VCVTDQ2PS      Y2, Y2
+	VMULPS         128(SP), Y2, Y2
+	VSUBPS         384(SP), Y2, Y2
+	VMOVUPS        X2, 112(AX)
+	VEXTRACTF128   $0x01, Y2, 240(AX)
+	VPSRLDQ        $0x08, X0, X1
+	VPMOVZXBD      X1, Y2
+	VCVTDQ2PS      Y2, Y2
+	VMULPS         160(SP), Y2, Y2
+	VSUBPS         416(SP), Y2, Y2
+	VMOVUPS        X2, 368(AX)
+	VEXTRACTF128   $0x01, Y2, 496(AX)
+	VEXTRACTI128   $0x01, Y0, X1
+	VPMOVZXBD      X1, Y2
+	VCVTDQ2PS      Y2, Y2
+	VMULPS         192(SP), Y2, Y2
+	VSUBPS         448(SP), Y2, Y2
+	VMOVUPS        X2, 624(AX)
+	VEXTRACTF128   $0x01, Y2, 752(AX)
+	VEXTRACTI128   $0x01, Y0, X1
+	VPSRLDQ        $0x08, X1, X1
+	VPMOVZXBD      X1, Y2
+	VCVTDQ2PS      Y2, Y2
+	VMULPS         224(SP), Y2, Y2
+	VSUBPS         480(SP), Y2, Y2
+	VMOVUPS        X2, 880(AX)
+	VEXTRACTF128   $0x01, Y2, 1008(AX)
+	ADDQ           $0x00000090, CX
+	ADDQ           $0x00000400, AX
+	DECQ           DX
+	JNZ            super
+	VZEROUPPER
+	RET
+
+// func unpackQ5KAVX2(dst *float32, w *byte, n uintptr)
+// Requires: AVX, AVX2, F16C
+TEXT ·unpackQ5KAVX2(SB), NOSPLIT, $512-24
+	MOVQ dst+0(FP), AX
+	MOVQ w+8(FP), CX
+	MOVQ n+16(FP), DX
+
+super:
+	VBROADCASTI128 (CX), Y5
+	VCVTPH2PS      (CX), X6
+	VPSHUFB        sixBitShuffle<>+0(SB), Y5, Y4
+	VPSRLVD        sixBitShift<>+0(SB), Y4, Y4
+	VPAND          mask63<>+0(SB), Y4, Y4
+	VCVTDQ2PS      Y4, Y4
+	VPSHUFB        sixBitShuffle<>+32(SB), Y5, Y5
+	VPSRLVD        sixBitShift<>+0(SB), Y5, Y5
+	VPAND          mask63<>+0(SB), Y5, Y5
+	VCVTDQ2PS      Y5, Y5
+	VBROADCASTSS   X6, Y7
+	VMULPS         Y7, Y4, Y4
+	VMOVSHDUP      X6, X6
+	VBROADCASTSS   X6, Y6
+	VMULPS         Y6, Y5, Y5
+	VMOVDQU        blocksOf0<>+0(SB), Y9
+	VPERMPS        Y4, Y9, Y9
+	VMOVUPS        Y9, (SP)
+	VMOVDQU        blocksOf1<>+0(SB), Y9
+	VPERMPS        Y4, Y9, Y9
+	VMOVUPS        Y9, 32(SP)
+	VMOVDQU        blocksOf2<>+0(SB), Y9
+	VPERMPS        Y4, Y9, Y9
+	VMOVUPS        Y9, 64(SP)
+	VMOVDQU        blocksOf3<>+0(SB), Y9
+	VPERMPS        Y4, Y9, Y9
+	VMOVUPS        Y9, 96(SP)
+	VMOVDQU        blocksOf0<>+0(SB), Y9
+	VPERMPS        Y5, Y9, Y9
+	VMOVUPS        Y9, 256(SP)
+	VMOVDQU        blocksOf1<>+0(SB), Y9
+	VPERMPS        Y5, Y9, Y9
+	VMOVUPS        Y9, 288(SP)
+	VMOVDQU        blocksOf2<>+0(SB), Y9
+	VPERMPS        Y5, Y9, Y9
+	VMOVUPS        Y9, 320(SP)
+	VMOVDQU        blocksOf3<>+0(SB), Y9
+	VPERMPS        Y5, Y9, Y9
+	VMOVUPS        Y9, 352(SP)
+	VMOVDQU        blocksOf0<>+0(SB), Y9
+	VPERMPS        Y4, Y9, Y9
+	VMOVUPS        Y9, 128(SP)
+	VMOVDQU        blocksOf1<>+0(SB), Y9
+	VPERMPS        Y4, Y9, Y9
+	VMOVUPS        Y9, 160(SP)
+	VMOVDQU        blocksOf2<>+0(SB), Y9
+	VPERMPS        Y4, Y9, Y9
+	VMOVUPS        Y9, 192(SP)
+	VMOVDQU        blocksOf3<>+0(SB), Y9
+	VPERMPS        Y4, Y9, Y9
+	VMOVUPS        Y9, 224(SP)
+	VMOVDQU        blocksOf0<>+0(SB), Y9
+	VPERMPS        Y5, Y9, Y9
+	VMOVUPS        Y9, 384(SP)
+	VMOVDQU        blocksOf1<>+0(SB), Y9
+	VPERMPS        Y5, Y9, Y9
+	VMOVUPS        Y9, 416(SP)
+	VMOVDQU        blocksOf2<>+0(SB), Y9
+	VPERMPS        Y5, Y9, Y9
+	VMOVUPS        Y9, 448(SP)
+	VMOVDQU        blocksOf3<>+0(SB), Y9
+	VPERMPS        Y5, Y9, Y9
+	VMOVUPS        Y9, 480(SP)
+	VMOVDQU        16(CX), Y0
+	VPAND          mask0f<>+0(SB), Y0, Y0
+	VMOVDQU        144(CX), Y1
+	VPSLLW         $0x04, Y1, Y1
+	VPAND          mask10<>+0(SB), Y1, Y1
+	VPOR           Y1, Y0, Y0
+	VPMOVZXBD      X0, Y2
+	VCVTDQ2PS      Y2, Y2
+	VMULPS         (SP), Y2, Y2
+	VSUBPS         256(SP), Y2, Y2
+	VMOVUPS        X2, (AX)
+	VEXTRACTF128   $0x01, Y2, 128(AX)
+	VPSRLDQ        $0x08, X0, X1
+	VPMOVZXBD      X1, Y2
+	VCVTDQ2PS      Y2, Y2
+	VMULPS         32(SP), Y2, Y2
+	VSUBPS         288(SP), Y2, Y2
+	VMOVUPS        X2, 256(AX)
+	VEXTRACTF128   $0x01, Y2, 384(AX)
+	VEXTRACTI128   $0x01, Y0, X1
+	VPMOVZXBD      X1, Y2
+	VCVTDQ2PS      Y2, Y2
+	VMULPS         64(SP), Y2, Y2
+	VSUBPS         320(SP), Y2, Y2
+	VMOVUPS        X2, 512(AX)
+	VEXTRACTF128   $0x01, Y2, 640(AX)
+	VEXTRACTI128   $0x01, Y0, X1
+	VPSRLDQ        $0x08, X1, X1
+	VPMOVZXBD      X1, Y2
+	VCVTDQ2PS      Y2, Y2
+	VMULPS         96(SP), Y2, Y2
+	VSUBPS         352(SP), Y2, Y2
+	VMOVUPS        X2, 768(AX)
+	VEXTRACTF128   $0x01, Y2, 896(AX)
+	VMOVDQU        48(CX), Y0
+	VPAND          mask0f<>+0(SB), Y0, Y0
+	VMOVDQU        144(CX), Y1
+	VPSLLW         $0x03, Y1, Y1
+	VPAND          mask10<>+0(SB), Y1, Y1
+	VPOR           Y1, Y0, Y0
+	VPMOVZXBD      X0, Y2
+	VCVTDQ2PS      Y2, Y2
+	VMULPS         (SP), Y2, Y2
+	VSUBPS         256(SP), Y2, Y2
+	VMOVUPS        X2, 16(AX)
+	VEXTRACTF128   $0x01, Y2, 144(AX)
+	VPSRLDQ        $0x08, X0, X1
+	VPMOVZXBD      X1, Y2
+	VCVTDQ2PS      Y2, Y2
+	VMULPS         32(SP), Y2, Y2
+	VSUBPS         288(SP), Y2, Y2
+	VMOVUPS        X2, 272(AX)
+	VEXTRACTF128   $0x01, Y2, 400(AX)
+	VEXTRACTI128   $0x01, Y0, X1
+	VPMOVZXBD      X1, Y2
+	VCVTDQ2PS      Y2, Y2
+	VMULPS         64(SP), Y2, Y2
+	VSUBPS         320(SP), Y2, Y2
+	VMOVUPS        X2, 528(AX)
+	VEXTRACTF128   $0x01, Y2, 656(AX)
+	VEXTRACTI128   $0x01, Y0, X1
+	VPSRLDQ        $0x08, X1, X1
+	VPMOVZXBD      X1, Y2
+	VCVTDQ2PS      Y2, Y2
+	VMULPS         96(SP), Y2, Y2
+	VSUBPS         352(SP), Y2, Y2
+	VMOVUPS        X2, 784(AX)
+	VEXTRACTF128   $0x01, Y2, 912(AX)
+	VMOVDQU        80(CX), Y0
+	VPAND          mask0f<>+0(SB), Y0, Y0
+	VMOVDQU        144(CX), Y1
+	VPSLLW         $0x02, Y1, Y1
+	VPAND          mask10<>+0(SB), Y1, Y1
+	VPOR           Y1, Y0, Y0
+	VPMOVZXBD      X0, Y2
+	VCVTDQ2PS      Y2, Y2
+	VMULPS         (SP), Y2, Y2
+	VSUBPS         256(SP), Y2, Y2
+	VMOVUPS        X2, 32(AX)
+	VEXTRACTF128   $0x01, Y2, 160(AX)
+	VPSRLDQ        $0x08, X0, X1
+	VPMOVZXBD      X1, Y2
+	VCVTDQ2PS      Y2, Y2
+	VMULPS         32(SP), Y2, Y2
+	VSUBPS         288(SP), Y2, Y2
+	VMOVUPS        X2, 288(AX)
+	VEXTRACTF128   $0x01, Y2, 416(AX)
+	VEXTRACTI128   $0x01, Y0, X1
+	VPMOVZXBD      X1, Y2
+	VCVTDQ2PS      Y2, Y2
+	VMULPS         64(SP), Y2, Y2
+	VSUBPS         320(SP), Y2, Y2
+	VMOVUPS        X2, 544(AX)
+	VEXTRACTF128   $0x01, Y2, 672(AX)
+	VEXTRACTI128   $0x01, Y0, X1
+	VPSRLDQ        $0x08, X1, X1
+	VPMOVZXBD      X1, Y2
+	VCVTDQ2PS      Y2, Y2
+	VMULPS         96(SP), Y2, Y2
+	VSUBPS         352(SP), Y2, Y2
+	VMOVUPS        X2, 800(AX)
+	VEXTRACTF128   $0x01, Y2, 928(AX)
+	VMOVDQU        112(CX), Y0
+	VPAND          mask0f<>+0(SB), Y0, Y0
+	VMOVDQU        144(CX), Y1
+	VPSLLW         $0x01, Y1, Y1
+	VPAND          mask10<>+0(SB), Y1, Y1
+	VPOR           Y1, Y0, Y0
+	VPMOVZXBD      X0, Y2
+	VCVTDQ2PS      Y2, Y2
+	VMULPS         (SP), Y2, Y2
+	VSUBPS         256(SP), Y2, Y2
+	VMOVUPS        X2, 48(AX)
+	VEXTRACTF128   $0x01, Y2, 176(AX)
+	VPSRLDQ        $0x08, X0, X1
+	VPMOVZXBD      X1, Y2
+	VCVTDQ2PS      Y2, Y2
+	VMULPS         32(SP), Y2, Y2
+	VSUBPS         288(SP), Y2, Y2
+	VMOVUPS        X2, 304(AX)
+	VEXTRACTF128   $0x01, Y2, 432(AX)
+	VEXTRACTI128   $0x01, Y0, X1
+	VPMOVZXBD      X1, Y2
+	VCVTDQ2PS      Y2, Y2
+	VMULPS         64(SP), Y2, Y2
+	VSUBPS         320(SP), Y2, Y2
+	VMOVUPS        X2, 560(AX)
+	VEXTRACTF128   $0x01, Y2, 688(AX)
+	VEXTRACTI128   $0x01, Y0, X1
+	VPSRLDQ        $0x08, X1, X1
+	VPMOVZXBD      X1, Y2
+	VCVTDQ2PS      Y2, Y2
+	VMULPS         96(SP), Y2, Y2
+	VSUBPS         352(SP), Y2, Y2
+	VMOVUPS        X2, 816(AX)
+	VEXTRACTF128   $0x01, Y2, 944(AX)
+	VMOVDQU        16(CX), Y0
+	VPSRLW         $0x04, Y0, Y0
+	VPAND          mask0f<>+0(SB), Y0, Y0
+	VMOVDQU        144(CX), Y1
+	VPAND          mask10<>+0(SB), Y1, Y1
+	VPOR           Y1, Y0, Y0
+	VPMOVZXBD      X0, Y2
+	VCVTDQ2PS      Y2, Y2
+	VMULPS         128(SP), Y2, Y2
+	VSUBPS         384(SP), Y2, Y2
+	VMOVUPS        X2, 64(AX)
+	VEXTRACTF128   $0x01, Y2, 192(AX)
+	VPSRLDQ        $0x08, X0, X1
+	VPMOVZXBD      X1, Y2
+	VCVTDQ2PS      Y2, Y2
+	VMULPS         160(SP), Y2, Y2
+	VSUBPS         416(SP), Y2, Y2
+	VMOVUPS        X2, 320(AX)
+	VEXTRACTF128   $0x01, Y2, 448(AX)
+	VEXTRACTI128   $0x01, Y0, X1
+	VPMOVZXBD      X1, Y2
+	VCVTDQ2PS      Y2, Y2
+	VMULPS         192(SP), Y2, Y2
+	VSUBPS         448(SP), Y2, Y2
+	VMOVUPS        X2, 576(AX)
+	VEXTRACTF128   $0x01, Y2, 704(AX)
+	VEXTRACTI128   $0x01, Y0, X1
+	VPSRLDQ        $0x08, X1, X1
+	VPMOVZXBD      X1, Y2
+	VCVTDQ2PS      Y2, Y2
+	VMULPS         224(SP), Y2, Y2
+	VSUBPS         480(SP), Y2, Y2
+	VMOVUPS        X2, 832(AX)
+	VEXTRACTF128   $0x01, Y2, 960(AX)
+	VMOVDQU        48(CX), Y0
+	VPSRLW         $0x04, Y0, Y0
+	VPAND          mask0f<>+0(SB), Y0, Y0
+	VMOVDQU        144(CX), Y1
+	VPSRLW         $0x01, Y1, Y1
+	VPAND          mask10<>+0(SB), Y1, Y1
+	VPOR           Y1, Y0, Y0
+	VPMOVZXBD      X0, Y2
+	VCVTDQ2PS      Y2, Y2
+	VMULPS         128(SP), Y2, Y2
+	VSUBPS         384(SP), Y2, Y2
+	VMOVUPS        X2, 80(AX)
+	VEXTRACTF128   $0x01, Y2, 208(AX)
+	VPSRLDQ        $0x08, X0, X1
+	VPMOVZXBD      X1, Y2
+	VCVTDQ2PS      Y2, Y2
+	VMULPS         160(SP), Y2, Y2
+	VSUBPS         416(SP), Y2, Y2
+	VMOVUPS        X2, 336(AX)
+	VEXTRACTF128   $0x01, Y2, 464(AX)
+	VEXTRACTI128   $0x01, Y0, X1
+	VPMOVZXBD      X1, Y2
+	VCVTDQ2PS      Y2, Y2
+	VMULPS         192(SP), Y2, Y2
+	VSUBPS         448(SP), Y2, Y2
+	VMOVUPS        X2, 592(AX)
+	VEXTRACTF128   $0x01, Y2, 720(AX)
+	VEXTRACTI128   $0x01, Y0, X1
+	VPSRLDQ        $0x08, X1, X1
+	VPMOVZXBD      X1, Y2
+	VCVTDQ2PS      Y2, Y2
+	VMULPS         224(SP), Y2, Y2
+	VSUBPS         480(SP), Y2, Y2
+	VMOVUPS        X2, 848(AX)
+	VEXTRACTF128   $0x01, Y2, 976(AX)
+	VMOVDQU        80(CX), Y0
+	VPSRLW         $0x04, Y0, Y0
+	VPAND          mask0f<>+0(SB), Y0, Y0
+	VMOVDQU        144(CX), Y1
+	VPSRLW         $0x02, Y1, Y1
+	VPAND          mask10<>+0(SB), Y1, Y1
+	VPOR           Y1, Y0, Y0
+	VPMOVZXBD      X0, Y2
+	VCVTDQ2PS      Y2, Y2
+	VMULPS         128(SP), Y2, Y2
+	VSUBPS         384(SP), Y2, Y2
+	VMOVUPS        X2, 96(AX)
+	VEXTRACTF128   $0x01, Y2, 224(AX)
+	VPSRLDQ        $0x08, X0, X1
+	VPMOVZXBD      X1, Y2
+	VCVTDQ2PS      Y2, Y2
+	VMULPS         160(SP), Y2, Y2
+	VSUBPS         416(SP), Y2, Y2
+	VMOVUPS        X2, 352(AX)
+	VEXTRACTF128   $0x01, Y2, 480(AX)
+	VEXTRACTI128   $0x01, Y0, X1
+	VPMOVZXBD      X1, Y2
+	VCVTDQ2PS      Y2, Y2
+	VMULPS         192(SP), Y2, Y2
+	VSUBPS         448(SP), Y2, Y2
+	VMOVUPS        X2, 608(AX)
+	VEXTRACTF128   $0x01, Y2, 736(AX)
+	VEXTRACTI128   $0x01, Y0, X1
+	VPSRLDQ        $0x08, X1, X1
+	VPMOVZXBD      X1, Y2
+	VCVTDQ2PS      Y2, Y2
+	VMULPS         224(SP), Y2, Y2
+	VSUBPS         480(SP), Y2, Y2
+	VMOVUPS        X2, 864(AX)
+	VEXTRACTF128   $0x01, Y2, 992(AX)
+	VMOVDQU        112(CX), Y0
+	VPSRLW         $0x04, Y0, Y0
+	VPAND          mask0f<>+0(SB), Y0, Y0
+	VMOVDQU        144(CX), Y1
+	VPSRLW         $0x03, Y1, Y1
+	VPAND          mask10<>+0(SB), Y1, Y1
+	VPOR           Y1, Y0, Y0
+	VPMOVZXBD      X0, Y2
+	VCVTDQ2PS      Y2, Y2
+	VMULPS         128(SP), Y2, Y2
+	VSUBPS         384(SP), Y2, Y2
+	VMOVUPS        X2, 112(AX)
+	VEXTRACTF128   $0x01, Y2, 240(AX)
+	VPSRLDQ        $0x08, X0, X1
+	VPMOVZXBD      X1, Y2
+	VCVTDQ2PS      Y2, Y2
+	VMULPS         160(SP), Y2, Y2
+	VSUBPS         416(SP), Y2, Y2
+	VMOVUPS        X2, 368(AX)
+	VEXTRACTF128   $0x01, Y2, 496(AX)
+	VEXTRACTI128   $0x01, Y0, X1
+	VPMOVZXBD      X1, Y2
+	VCVTDQ2PS      Y2, Y2
+	VMULPS         192(SP), Y2, Y2
+	VSUBPS         448(SP), Y2, Y2
+	VMOVUPS        X2, 624(AX)
+	VEXTRACTF128   $0x01, Y2, 752(AX)
+	VEXTRACTI128   $0x01, Y0, X1
+	VPSRLDQ        $0x08, X1, X1
+	VPMOVZXBD      X1, Y2
+	VCVTDQ2PS      Y2, Y2
+	VMULPS         224(SP), Y2, Y2
+	VSUBPS         480(SP), Y2, Y2
+	VMOVUPS        X2, 880(AX)
+	VEXTRACTF128   $0x01, Y2, 1008(AX)
+	ADDQ           $0x000000b0, CX
+	ADDQ           $0x00000400, AX
+	DECQ           DX
+	JNZ            super
+	VZEROUPPER
+	RET
+
+// func unpackQ6KAVX2(dst *float32, w *byte, n uintptr)
+// Requires: AVX, AVX2, F16C
+TEXT ·unpackQ6KAVX2(SB), NOSPLIT, $512-24
+	MOVQ    dst+0(FP), AX
+	MOVQ    w+8(FP), CX
+	MOVQ    n+16(FP), DX
+	VMOVDQU offset32<>+0(SB), Y3
+
+super:
+	VPBROADCASTW 208(CX), X4
+	VCVTPH2PS    X4, Y4
+	VPMOVSXBW    (CX), Y7
+	VPSLLD       $0x10, Y7, Y7
+	VPSRAD       $0x10, Y7, Y7
+	VCVTDQ2PS    Y7, Y8
+	VMULPS       Y8, Y4, Y8
+	VMOVDQU      blocksOf0<>+0(SB), Y9
+	VPERMPS      Y8, Y9, Y9
+	VMOVUPS      Y9, (SP)
+	VMOVDQU      blocksOf1<>+0(SB), Y9
+	VPERMPS      Y8, Y9, Y9
+	VMOVUPS      Y9, 32(SP)
+	VMOVDQU      blocksOf2<>+0(SB), Y9
+	VPERMPS      Y8, Y9, Y9
+	VMOVUPS      Y9, 64(SP)
+	VMOVDQU      blocksOf3<>+0(SB), Y9
+	VPERMPS      Y8, Y9, Y9
+	VMOVUPS      Y9, 96(SP)
+	VPMOVSXBW    (CX), Y7
+	VPSRAD       $0x10, Y7, Y7
+	VCVTDQ2PS    Y7, Y8
+	VMULPS       Y8, Y4, Y8
+	VMOVDQU      blocksOf0<>+0(SB), Y9
+	VPERMPS      Y8, Y9, Y9
+	VMOVUPS      Y9, 128(SP)
+	VMOVDQU      blocksOf1<>+0(SB), Y9
+	VPERMPS      Y8, Y9, Y9
+	VMOVUPS      Y9, 160(SP)
+	VMOVDQU      blocksOf2<>+0(SB), Y9
+	VPERMPS      Y8, Y9, Y9
+	VMOVUPS      Y9, 192(SP)
+	VMOVDQU      blocksOf3<>+0(SB), Y9
+	VPERMPS      Y8, Y9, Y9
+	VMOVUPS      Y9, 224(SP)
+	VMOVDQU      16(CX), Y0
+	VPAND        mask0f<>+0(SB), Y0, Y0
+	VMOVDQU      144(CX), Y1
+	VPSLLW       $0x04, Y1, Y1
+	VPAND        mask30<>+0(SB), Y1, Y1
+	VPOR         Y1, Y0, Y0
+	VPMOVZXBD    X0, Y2
+	VPSUBD       Y3, Y2, Y2
+	VCVTDQ2PS    Y2, Y2
+	VMULPS       (SP), Y2, Y2
+	VMOVUPS      X2, (AX)
+	VEXTRACTF128 $0x01, Y2, 128(AX)
+	VPSRLDQ      $0x08, X0, X1
+	VPMOVZXBD    X1, Y2
+	VPSUBD       Y3, Y2, Y2
+	VCVTDQ2PS    Y2, Y2
+	VMULPS       32(SP), Y2, Y2
+	VMOVUPS      X2, 256(AX)
+	VEXTRACTF128 $0x01, Y2, 384(AX)
+	VEXTRACTI128 $0x01, Y0, X1
+	VPMOVZXBD    X1, Y2
+	VPSUBD       Y3, Y2, Y2
+	VCVTDQ2PS    Y2, Y2
+	VMULPS       64(SP), Y2, Y2
+	VMOVUPS      X2, 512(AX)
+	VEXTRACTF128 $0x01, Y2, 640(AX)
+	VEXTRACTI128 $0x01, Y0, X1
+	VPSRLDQ      $0x08, X1, X1
+	VPMOVZXBD    X1, Y2
+	VPSUBD       Y3, Y2, Y2
+	VCVTDQ2PS    Y2, Y2
+	VMULPS       96(SP), Y2, Y2
+	VMOVUPS      X2, 768(AX)
+	VEXTRACTF128 $0x01, Y2, 896(AX)
+	VMOVDQU      48(CX), Y0
+	VPAND        mask0f<>+0(SB), Y0, Y0
+	VMOVDQU      176(CX), Y1
+	VPSLLW       $0x04, Y1, Y1
+	VPAND        mask30<>+0(SB), Y1, Y1
+	VPOR         Y1, Y0, Y0
+	VPMOVZXBD    X0, Y2
+	VPSUBD       Y3, Y2, Y2
+	VCVTDQ2PS    Y2, Y2
+	VMULPS       (SP), Y2, Y2
+	VMOVUPS      X2, 16(AX)
+	VEXTRACTF128 $0x01, Y2, 144(AX)
+	VPSRLDQ      $0x08, X0, X1
+	VPMOVZXBD    X1, Y2
+	VPSUBD       Y3, Y2, Y2
+	VCVTDQ2PS    Y2, Y2
+	VMULPS       32(SP), Y2, Y2
+	VMOVUPS      X2, 272(AX)
+	VEXTRACTF128 $0x01, Y2, 400(AX)
+	VEXTRACTI128 $0x01, Y0, X1
+	VPMOVZXBD    X1, Y2
+	VPSUBD       Y3, Y2, Y2
+	VCVTDQ2PS    Y2, Y2
+	VMULPS       64(SP), Y2, Y2
+	VMOVUPS      X2, 528(AX)
+	VEXTRACTF128 $0x01, Y2, 656(AX)
+	VEXTRACTI128 $0x01, Y0, X1
+	VPSRLDQ      $0x08, X1, X1
+	VPMOVZXBD    X1, Y2
+	VPSUBD       Y3, Y2, Y2
+	VCVTDQ2PS    Y2, Y2
+	VMULPS       96(SP), Y2, Y2
+	VMOVUPS      X2, 784(AX)
+	VEXTRACTF128 $0x01, Y2, 912(AX)
+	VMOVDQU      80(CX), Y0
+	VPAND        mask0f<>+0(SB), Y0, Y0
+	VMOVDQU      144(CX), Y1
+	VPSLLW       $0x02, Y1, Y1
+	VPAND        mask30<>+0(SB), Y1, Y1
+	VPOR         Y1, Y0, Y0
+	VPMOVZXBD    X0, Y2
+	VPSUBD       Y3, Y2, Y2
+	VCVTDQ2PS    Y2, Y2
+	VMULPS       (SP), Y2, Y2
+	VMOVUPS      X2, 32(AX)
+	VEXTRACTF128 $0x01, Y2, 160(AX)
+	VPSRLDQ      $0x08, X0, X1
+	VPMOVZXBD    X1, Y2
+	VPSUBD       Y3, Y2, Y2
+	VCVTDQ2PS    Y2, Y2
+	VMULPS       32(SP), Y2, Y2
+	VMOVUPS      X2, 288(AX)
+	VEXTRACTF128 $0x01, Y2, 416(AX)
+	VEXTRACTI128 $0x01, Y0, X1
+	VPMOVZXBD    X1, Y2
+	VPSUBD       Y3, Y2, Y2
+	VCVTDQ2PS    Y2, Y2
+	VMULPS       64(SP), Y2, Y2
+	VMOVUPS      X2, 544(AX)
+	VEXTRACTF128 $0x01, Y2, 672(AX)
+	VEXTRACTI128 $0x01, Y0, X1
+	VPSRLDQ      $0x08, X1, X1
+	VPMOVZXBD    X1, Y2
+	VPSUBD       Y3, Y2, Y2
+	VCVTDQ2PS    Y2, Y2
+	VMULPS       96(SP), Y2, Y2
+	VMOVUPS      X2, 800(AX)
+	VEXTRACTF128 $0x01, Y2, 928(AX)
+	VMOVDQU      112(CX), Y0
+	VPAND        mask0f<>+0(SB), Y0, Y0
+	VMOVDQU      176(CX), Y1
+	VPSLLW       $0x02, Y1, Y1
+	VPAND        mask30<>+0(SB), Y1, Y1
+	VPOR         Y1, Y0, Y0
+	VPMOVZXBD    X0, Y2
+	VPSUBD       Y3, Y2, Y2
+	VCVTDQ2PS    Y2, Y2
+	VMULPS       (SP), Y2, Y2
+	VMOVUPS      X2, 48(AX)
+	VEXTRACTF128 $0x01, Y2, 176(AX)
+	VPSRLDQ      $0x08, X0, X1
+	VPMOVZXBD    X1, Y2
+	VPSUBD       Y3, Y2, Y2
+	VCVTDQ2PS    Y2, Y2
+	VMULPS       32(SP), Y2, Y2
+	VMOVUPS      X2, 304(AX)
+	VEXTRACTF128 $0x01, Y2, 432(AX)
+	VEXTRACTI128 $0x01, Y0, X1
+	VPMOVZXBD    X1, Y2
+	VPSUBD       Y3, Y2, Y2
+	VCVTDQ2PS    Y2, Y2
+	VMULPS       64(SP), Y2, Y2
+	VMOVUPS      X2, 560(AX)
+	VEXTRACTF128 $0x01, Y2, 688(AX)
+	VEXTRACTI128 $0x01, Y0, X1
+	VPSRLDQ      $0x08, X1, X1
+	VPMOVZXBD    X1, Y2
+	VPSUBD       Y3, Y2, Y2
+	VCVTDQ2PS    Y2, Y2
+	VMULPS       96(SP), Y2, Y2
+	VMOVUPS      X2, 816(AX)
+	VEXTRACTF128 $0x01, Y2, 944(AX)
+	VMOVDQU      16(CX), Y0
+	VPSRLW       $0x04, Y0, Y0
+	VPAND        mask0f<>+0(SB), Y0, Y0
+	VMOVDQU      144(CX), Y1
+	VPAND        mask30<>+0(SB), Y1, Y1
+	VPOR         Y1, Y0, Y0
+	VPMOVZXBD    X0, Y2
+	VPSUBD       Y3, Y2, Y2
+	VCVTDQ2PS    Y2, Y2
+	VMULPS       128(SP), Y2, Y2
+	VMOVUPS      X2, 64(AX)
+	VEXTRACTF128 $0x01, Y2, 192(AX)
+	VPSRLDQ      $0x08, X0, X1
+	VPMOVZXBD    X1, Y2
+	VPSUBD       Y3, Y2, Y2
+	VCVTDQ2PS    Y2, Y2
+	VMULPS       160(SP), Y2, Y2
+	VMOVUPS      X2, 320(AX)
+	VEXTRACTF128 $0x01, Y2, 448(AX)
+	VEXTRACTI128 $0x01, Y0, X1
+	VPMOVZXBD    X1, Y2
+	VPSUBD       Y3, Y2, Y2
+	VCVTDQ2PS    Y2, Y2
+	VMULPS       192(SP), Y2, Y2
+	VMOVUPS      X2, 576(AX)
+	VEXTRACTF128 $0x01, Y2, 704(AX)
+	VEXTRACTI128 $0x01, Y0, X1
+	VPSRLDQ      $0x08, X1, X1
+	VPMOVZXBD    X1, Y2
+	VPSUBD       Y3, Y2, Y2
+	VCVTDQ2PS    Y2, Y2
+	VMULPS       224(SP), Y2, Y2
+	VMOVUPS      X2, 832(AX)
+	VEXTRACTF128 $0x01, Y2, 960(AX)
+	VMOVDQU      48(CX), Y0
+	VPSRLW       $0x04, Y0, Y0
+	VPAND        mask0f<>+0(SB), Y0, Y0
+	VMOVDQU      176(CX), Y1
+	VPAND        mask30<>+0(SB), Y1, Y1
+	VPOR         Y1, Y0, Y0
+	VPMOVZXBD    X0, Y2
+	VPSUBD       Y3, Y2, Y2
+	VCVTDQ2PS    Y2, Y2
+	VMULPS       128(SP), Y2, Y2
+	VMOVUPS      X2, 80(AX)
+	VEXTRACTF128 $0x01, Y2, 208(AX)
+	VPSRLDQ      $0x08, X0, X1
+	VPMOVZXBD    X1, Y2
+	VPSUBD       Y3, Y2, Y2
+	VCVTDQ2PS    Y2, Y2
+	VMULPS       160(SP), Y2, Y2
+	VMOVUPS      X2, 336(AX)
+	VEXTRACTF128 $0x01, Y2, 464(AX)
+	VEXTRACTI128 $0x01, Y0, X1
+	VPMOVZXBD    X1, Y2
+	VPSUBD       Y3, Y2, Y2
+	VCVTDQ2PS    Y2, Y2
+	VMULPS       192(SP), Y2, Y2
+	VMOVUPS      X2, 592(AX)
+	VEXTRACTF128 $0x01, Y2, 720(AX)
+	VEXTRACTI128 $0x01, Y0, X1
+	VPSRLDQ      $0x08, X1, X1
+	VPMOVZXBD    X1, Y2
+	VPSUBD       Y3, Y2, Y2
+	VCVTDQ2PS    Y2, Y2
+	VMULPS       224(SP), Y2, Y2
+	VMOVUPS      X2, 848(AX)
+	VEXTRACTF128 $0x01, Y2, 976(AX)
+	VMOVDQU      80(CX), Y0
+	VPSRLW       $0x04, Y0, Y0
+	VPAND        mask0f<>+0(SB), Y0, Y0
+	VMOVDQU      144(CX), Y1
+	VPSRLW       $0x02, Y1, Y1
+	VPAND        mask30<>+0(SB), Y1, Y1
+	VPOR         Y1, Y0, Y0
+	VPMOVZXBD    X0, Y2
+	VPSUBD       Y3, Y2, Y2
+	VCVTDQ2PS    Y2, Y2
+	VMULPS       128(SP), Y2, Y2
+	VMOVUPS      X2, 96(AX)
+	VEXTRACTF128 $0x01, Y2, 224(AX)
+	VPSRLDQ      $0x08, X0, X1
+	VPMOVZXBD    X1, Y2
+	VPSUBD       Y3, Y2, Y2
+	VCVTDQ2PS    Y2, Y2
+	VMULPS       160(SP), Y2, Y2
+	VMOVUPS      X2, 352(AX)
+	VEXTRACTF128 $0x01, Y2, 480(AX)
+	VEXTRACTI128 $0x01, Y0, X1
+	VPMOVZXBD    X1, Y2
+	VPSUBD       Y3, Y2, Y2
+	VCVTDQ2PS    Y2, Y2
+	VMULPS       192(SP), Y2, Y2
+	VMOVUPS      X2, 608(AX)
+	VEXTRACTF128 $0x01, Y2, 736(AX)
+	VEXTRACTI128 $0x01, Y0, X1
+	VPSRLDQ      $0x08, X1, X1
+	VPMOVZXBD    X1, Y2
+	VPSUBD       Y3, Y2, Y2
+	VCVTDQ2PS    Y2, Y2
+	VMULPS       224(SP), Y2, Y2
+	VMOVUPS      X2, 864(AX)
+	VEXTRACTF128 $0x01, Y2, 992(AX)
+	VMOVDQU      112(CX), Y0
+	VPSRLW       $0x04, Y0, Y0
+	VPAND        mask0f<>+0(SB), Y0, Y0
+	VMOVDQU      176(CX), Y1
+	VPSRLW       $0x02, Y1, Y1
+	VPAND        mask30<>+0(SB), Y1, Y1
+	VPOR         Y1, Y0, Y0
+	VPMOVZXBD    X0, Y2
+	VPSUBD       Y3, Y2, Y2
+	VCVTDQ2PS    Y2, Y2
+	VMULPS       128(SP), Y2, Y2
+	VMOVUPS      X2, 112(AX)
+	VEXTRACTF128 $0x01, Y2, 240(AX)
+	VPSRLDQ      $0x08, X0, X1
+	VPMOVZXBD    X1, Y2
+	VPSUBD       Y3, Y2, Y2
+	VCVTDQ2PS    Y2, Y2
+	VMULPS       160(SP), Y2, Y2
+	VMOVUPS      X2, 368(AX)
+	VEXTRACTF128 $0x01, Y2, 496(AX)
+	VEXTRACTI128 $0x01, Y0, X1
+	VPMOVZXBD    X1, Y2
+	VPSUBD       Y3, Y2, Y2
+	VCVTDQ2PS    Y2, Y2
+	VMULPS       192(SP), Y2, Y2
+	VMOVUPS      X2, 624(AX)
+	VEXTRACTF128 $0x01, Y2, 752(AX)
+	VEXTRACTI128 $0x01, Y0, X1
+	VPSRLDQ      $0x08, X1, X1
+	VPMOVZXBD    X1, Y2
+	VPSUBD       Y3, Y2, Y2
+	VCVTDQ2PS    Y2, Y2
+	VMULPS       224(SP), Y2, Y2
+	VMOVUPS      X2, 880(AX)
+	VEXTRACTF128 $0x01, Y2, 1008(AX)
+	ADDQ         $0x000000d2, CX
+	ADDQ         $0x00000400, AX
+	DECQ         DX
+	JNZ          super
+	VZEROUPPER
+	RET
+
+// func unpackIQ2XXSAVX2(dst *float32, w *byte, n uintptr)
+// Requires: AVX, AVX2, F16C
+TEXT ·unpackIQ2XXSAVX2(SB), NOSPLIT, $512-24
+	MOVQ    dst+0(FP), AX
+	MOVQ    w+8(FP), CX
+	MOVQ    n+16(FP), DX
+	VMOVDQU mask03<>+0(SB), Y0
+	VMOVDQU signedIQ2XXS<>+0(SB), Y1
+
+super:
+	VPBROADCASTW 104(CX), X6
+	VCVTPH2PS    X6, Y6
+	VMULPS       halved3<>+0(SB), Y6, Y6
+	VPMOVSXBD    (CX), Y8
+	VCVTDQ2PS    Y8, Y8
+	VMULPS       Y8, Y6, Y6
+	VMOVDQU      blocksOf0<>+0(SB), Y11
+	VPERMPS      Y6, Y11, Y11
+	VMOVUPS      Y11, (SP)
+	VMOVDQU      blocksOf1<>+0(SB), Y11
+	VPERMPS      Y6, Y11, Y11
+	VMOVUPS      Y11, 32(SP)
+	VMOVDQU      blocksOf2<>+0(SB), Y11
+	VPERMPS      Y6, Y11, Y11
+	VMOVUPS      Y11, 64(SP)
+	VMOVDQU      blocksOf3<>+0(SB), Y11
+	VPERMPS      Y6, Y11, Y11
+	VMOVUPS      Y11, 96(SP)
+	VMOVDQU      blocksOf0<>+0(SB), Y11
+	VPERMPS      Y6, Y11, Y11
+	VMOVUPS      Y11, 128(SP)
+	VMOVDQU      blocksOf1<>+0(SB), Y11
+	VPERMPS      Y6, Y11, Y11
+	VMOVUPS      Y11, 160(SP)
+	VMOVDQU      blocksOf2<>+0(SB), Y11
+	VPERMPS      Y6, Y11, Y11
+	VMOVUPS      Y11, 192(SP)
+	VMOVDQU      blocksOf3<>+0(SB), Y11
+	VPERMPS      Y6, Y11, Y11
+	VMOVUPS      Y11, 224(SP)
+	VPAND        8(CX), Y0, Y2
+	VMOVDQU      72(CX), Y3
+	VPSLLW       $0x02, Y3, Y3
+	VPAND        mask04<>+0(SB), Y3, Y3
+	VPOR         Y3, Y2, Y2
+	VPSHUFB      Y2, Y1, Y2
+	VPMOVSXBD    X2, Y4
+	VCVTDQ2PS    Y4, Y4
+	VMULPS       (SP), Y4, Y4
+	VMOVUPS      X4, (AX)
+	VEXTRACTF128 $0x01, Y4, 128(AX)
+	VPSRLDQ      $0x08, X2, X3
+	VPMOVSXBD    X3, Y4
+	VCVTDQ2PS    Y4, Y4
+	VMULPS       32(SP), Y4, Y4
+	VMOVUPS      X4, 256(AX)
+	VEXTRACTF128 $0x01, Y4, 384(AX)
+	VEXTRACTI128 $0x01, Y2, X3
+	VPMOVSXBD    X3, Y4
+	VCVTDQ2PS    Y4, Y4
+	VMULPS       64(SP), Y4, Y4
+	VMOVUPS      X4, 512(AX)
+	VEXTRACTF128 $0x01, Y4, 640(AX)
+	VEXTRACTI128 $0x01, Y2, X3
+	VPSRLDQ      $0x08, X3, X3
+	VPMOVSXBD    X3, Y4
+	VCVTDQ2PS    Y4, Y4
+	VMULPS       96(SP), Y4, Y4
+	VMOVUPS      X4, 768(AX)
+	VEXTRACTF128 $0x01, Y4, 896(AX)
+	VPAND        40(CX), Y0, Y2
+	VMOVDQU      72(CX), Y3
+	VPSLLW       $0x01, Y3, Y3
+	VPAND        mask04<>+0(SB), Y3, Y3
+	VPOR         Y3, Y2, Y2
+	VPSHUFB      Y2, Y1, Y2
+	VPMOVSXBD    X2, Y4
+	VCVTDQ2PS    Y4, Y4
+	VMULPS       (SP), Y4, Y4
+	VMOVUPS      X4, 16(AX)
+	VEXTRACTF128 $0x01, Y4, 144(AX)
+	VPSRLDQ      $0x08, X2, X3
+	VPMOVSXBD    X3, Y4
+	VCVTDQ2PS    Y4, Y4
+	VMULPS       32(SP), Y4, Y4
+	VMOVUPS      X4, 272(AX)
+	VEXTRACTF128 $0x01, Y4, 400(AX)
+	VEXTRACTI128 $0x01, Y2, X3
+	VPMOVSXBD    X3, Y4
+	VCVTDQ2PS    Y4, Y4
+	VMULPS       64(SP), Y4, Y4
+	VMOVUPS      X4, 528(AX)
+	VEXTRACTF128 $0x01, Y4, 656(AX)
+	VEXTRACTI128 $0x01, Y2, X3
+	VPSRLDQ      $0x08, X3, X3
+	VPMOVSXBD    X3, Y4
+	VCVTDQ2PS    Y4, Y4
+	VMULPS       96(SP), Y4, Y4
+	VMOVUPS      X4, 784(AX)
+	VEXTRACTF128 $0x01, Y4, 912(AX)
+	VMOVDQU      8(CX), Y2
+	VPSRLW       $0x02, Y2, Y2
+	VPAND        Y0, Y2, Y2
+	VMOVDQU      72(CX), Y3
+	VPAND        mask04<>+0(SB), Y3, Y3
+	VPOR         Y3, Y2, Y2
+	VPSHUFB      Y2, Y1, Y2
+	VPMOVSXBD    X2, Y4
+	VCVTDQ2PS    Y4, Y4
+	VMULPS       (SP), Y4, Y4
+	VMOVUPS      X4, 32(AX)
+	VEXTRACTF128 $0x01, Y4, 160(AX)
+	VPSRLDQ      $0x08, X2, X3
+	VPMOVSXBD    X3, Y4
+	VCVTDQ2PS    Y4, Y4
+	VMULPS       32(SP), Y4, Y4
+	VMOVUPS      X4, 288(AX)
+	VEXTRACTF128 $0x01, Y4, 416(AX)
+	VEXTRACTI128 $0x01, Y2, X3
+	VPMOVSXBD    X3, Y4
+	VCVTDQ2PS    Y4, Y4
+	VMULPS       64(SP), Y4, Y4
+	VMOVUPS      X4, 544(AX)
+	VEXTRACTF128 $0x01, Y4, 672(AX)
+	VEXTRACTI128 $0x01, Y2, X3
+	VPSRLDQ      $0x08, X3, X3
+	VPMOVSXBD    X3, Y4
+	VCVTDQ2PS    Y4, Y4
+	VMULPS       96(SP), Y4, Y4
+	VMOVUPS      X4, 800(AX)
+	VEXTRACTF128 $0x01, Y4, 928(AX)
+	VMOVDQU      40(CX), Y2
+	VPSRLW       $0x02, Y2, Y2
+	VPAND        Y0, Y2, Y2
+	VMOVDQU      72(CX), Y3
+	VPSRLW       $0x01, Y3, Y3
+	VPAND        mask04<>+0(SB), Y3, Y3
+	VPOR         Y3, Y2, Y2
+	VPSHUFB      Y2, Y1, Y2
+	VPMOVSXBD    X2, Y4
+	VCVTDQ2PS    Y4, Y4
+	VMULPS       (SP), Y4, Y4
+	VMOVUPS      X4, 48(AX)
+	VEXTRACTF128 $0x01, Y4, 176(AX)
+	VPSRLDQ      $0x08, X2, X3
+	VPMOVSXBD    X3, Y4
+	VCVTDQ2PS    Y4, Y4
+	VMULPS       32(SP), Y4, Y4
+	VMOVUPS      X4, 304(AX)
+	VEXTRACTF128 $0x01, Y4, 432(AX)
+	VEXTRACTI128 $0x01, Y2, X3
+	VPMOVSXBD    X3, Y4
+	VCVTDQ2PS    Y4, Y4
+	VMULPS       64(SP), Y4, Y4
+	VMOVUPS      X4, 560(AX)
+	VEXTRACTF128 $0x01, Y4, 688(AX)
+	VEXTRACTI128 $0x01, Y2, X3
+	VPSRLDQ      $0x08, X3, X3
+	VPMOVSXBD    X3, Y4
+	VCVTDQ2PS    Y4, Y4
+	VMULPS       96(SP), Y4, Y4
+	VMOVUPS      X4, 816(AX)
+	VEXTRACTF128 $0x01, Y4, 944(AX)
+	VMOVDQU      8(CX), Y2
+	VPSRLW       $0x04, Y2, Y2
+	VPAND        Y0, Y2, Y2
+	VMOVDQU      72(CX), Y3
+	VPSRLW       $0x02, Y3, Y3
+	VPAND        mask04<>+0(SB), Y3, Y3
+	VPOR         Y3, Y2, Y2
+	VPSHUFB      Y2, Y1, Y2
+	VPMOVSXBD    X2, Y4
+	VCVTDQ2PS    Y4, Y4
+	VMULPS       128(SP), Y4, Y4
+	VMOVUPS      X4, 64(AX)
+	VEXTRACTF128 $0x01, Y4, 192(AX)
+	VPSRLDQ      $0x08, X2, X3
+	VPMOVSXBD    X3, Y4
+	VCVTDQ2PS    Y4, Y4
+	VMULPS       160(SP), Y4, Y4
+	VMOVUPS      X4, 320(AX)
+	VEXTRACTF128 $0x01, Y4, 448(AX)
+	VEXTRACTI128 $0x01, Y2, X3
+	VPMOVSXBD    X3, Y4
+	VCVTDQ2PS    Y4, Y4
+	VMULPS       192(SP), Y4, Y4
+	VMOVUPS      X4, 576(AX)
+	VEXTRACTF128 $0x01, Y4, 704(AX)
+	VEXTRACTI128 $0x01, Y2, X3
+	VPSRLDQ      $0x08, X3, X3
+	VPMOVSXBD    X3, Y4
+	VCVTDQ2PS    Y4, Y4
+	VMULPS       224(SP), Y4, Y4
+	VMOVUPS      X4, 832(AX)
+	VEXTRACTF128 $0x01, Y4, 960(AX)
+	VMOVDQU      40(CX), Y2
+	VPSRLW       $0x04, Y2, Y2
+	VPAND        Y0, Y2, Y2
+	VMOVDQU      72(CX), Y3
+	VPSRLW       $0x03, Y3, Y3
+	VPAND        mask04<>+0(SB), Y3, Y3
+	VPOR         Y3, Y2, Y2
+	VPSHUFB      Y2, Y1, Y2
+	VPMOVSXBD    X2, Y4
+	VCVTDQ2PS    Y4, Y4
+	VMULPS       128(SP), Y4, Y4
+	VMOVUPS      X4, 80(AX)
+	VEXTRACTF128 $0x01, Y4, 208(AX)
+	VPSRLDQ      $0x08, X2, X3
+	VPMOVSXBD    X3, Y4
+	VCVTDQ2PS    Y4, Y4
+	VMULPS       160(SP), Y4, Y4
+	VMOVUPS      X4, 336(AX)
+	VEXTRACTF128 $0x01, Y4, 464(AX)
+	VEXTRACTI128 $0x01, Y2, X3
+	VPMOVSXBD    X3, Y4
+	VCVTDQ2PS    Y4, Y4
+	VMULPS       192(SP), Y4, Y4
+	VMOVUPS      X4, 592(AX)
+	VEXTRACTF128 $0x01, Y4, 720(AX)
+	VEXTRACTI128 $0x01, Y2, X3
+	VPSRLDQ      $0x08, X3, X3
+	VPMOVSXBD    X3, Y4
+	VCVTDQ2PS    Y4, Y4
+	VMULPS       224(SP), Y4, Y4
+	VMOVUPS      X4, 848(AX)
+	VEXTRACTF128 $0x01, Y4, 976(AX)
+	VMOVDQU      8(CX), Y2
+	VPSRLW       $0x06, Y2, Y2
+	VPAND        Y0, Y2, Y2
+	VMOVDQU      72(CX), Y3
+	VPSRLW       $0x04, Y3, Y3
+	VPAND        mask04<>+0(SB), Y3, Y3
+	VPOR         Y3, Y2, Y2
+	VPSHUFB      Y2, Y1, Y2
+	VPMOVSXBD    X2, Y4
+	VCVTDQ2PS    Y4, Y4
+	VMULPS       128(SP), Y4, Y4
+	VMOVUPS      X4, 96(AX)
+	VEXTRACTF128 $0x01, Y4, 224(AX)
+	VPSRLDQ      $0x08, X2, X3
+	VPMOVSXBD    X3, Y4
+	VCVTDQ2PS    Y4, Y4
+	VMULPS       160(SP), Y4, Y4
+	VMOVUPS      X4, 352(AX)
+	VEXTRACTF128 $0x01, Y4, 480(AX)
+	VEXTRACTI128 $0x01, Y2, X3
+	VPMOVSXBD    X3, Y4
+	VCVTDQ2PS    Y4, Y4
+	VMULPS       192(SP), Y4, Y4
+	VMOVUPS      X4, 608(AX)
+	VEXTRACTF128 $0x01, Y4, 736(AX)
+	VEXTRACTI128 $0x01, Y2, X3
+	VPSRLDQ      $0x08, X3, X3
+	VPMOVSXBD    X3, Y4
+	VCVTDQ2PS    Y4, Y4
+	VMULPS       224(SP), Y4, Y4
+	VMOVUPS      X4, 864(AX)
+	VEXTRACTF128 $0x01, Y4, 992(AX)
+	VMOVDQU      40(CX), Y2
+	VPSRLW       $0x06, Y2, Y2
+	VPAND        Y0, Y2, Y2
+	VMOVDQU      72(CX), Y3
+	VPSRLW       $0x05, Y3, Y3
+	VPAND        mask04<>+0(SB), Y3, Y3
+	VPOR         Y3, Y2, Y2
+	VPSHUFB      Y2, Y1, Y2
+	VPMOVSXBD    X2, Y4
+	VCVTDQ2PS    Y4, Y4
+	VMULPS       128(SP), Y4, Y4
+	VMOVUPS      X4, 112(AX)
+	VEXTRACTF128 $0x01, Y4, 240(AX)
+	VPSRLDQ      $0x08, X2, X3
+	VPMOVSXBD    X3, Y4
+	VCVTDQ2PS    Y4, Y4
+	VMULPS       160(SP), Y4, Y4
+	VMOVUPS      X4, 368(AX)
+	VEXTRACTF128 $0x01, Y4, 496(AX)
+	VEXTRACTI128 $0x01, Y2, X3
+	VPMOVSXBD    X3, Y4
+	VCVTDQ2PS    Y4, Y4
+	VMULPS       192(SP), Y4, Y4
+	VMOVUPS      X4, 624(AX)
+	VEXTRACTF128 $0x01, Y4, 752(AX)
+	VEXTRACTI128 $0x01, Y2, X3
+	VPSRLDQ      $0x08, X3, X3
+	VPMOVSXBD    X3, Y4
+	VCVTDQ2PS    Y4, Y4
+	VMULPS       224(SP), Y4, Y4
+	VMOVUPS      X4, 880(AX)
+	VEXTRACTF128 $0x01, Y4, 1008(AX)
+	ADDQ         $0x0000006a, CX
+	ADDQ         $0x00000400, AX
+	DECQ         DX
+	JNZ          super
+	VZEROUPPER
+	RET
+
+// func unpackIQ2XSAVX2(dst *float32, w *byte, n uintptr)
+// Requires: AVX, AVX2, F16C
+TEXT ·unpackIQ2XSAVX2(SB), NOSPLIT, $512-24
+	MOVQ    dst+0(FP), AX
+	MOVQ    w+8(FP), CX
+	MOVQ    n+16(FP), DX
+	VMOVDQU mask03<>+0(SB), Y0
+	VMOVDQU signedIQ2XS<>+0(SB), Y1
+
+super:
+	VPBROADCASTW 112(CX), X6
+	VCVTPH2PS    X6, Y6
+	VMULPS       halved3<>+0(SB), Y6, Y6
+	VPMOVSXBW    (CX), Y9
+	VPSLLD       $0x10, Y9, Y9
+	VPSRAD       $0x10, Y9, Y9
+	VCVTDQ2PS    Y9, Y10
+	VMULPS       Y10, Y6, Y10
+	VMOVDQU      blocksOf0<>+0(SB), Y11
+	VPERMPS      Y10, Y11, Y11
+	VMOVUPS      Y11, (SP)
+	VMOVDQU      blocksOf1<>+0(SB), Y11
+	VPERMPS      Y10, Y11, Y11
+	VMOVUPS      Y11, 32(SP)
+	VMOVDQU      blocksOf2<>+0(SB), Y11
+	VPERMPS      Y10, Y11, Y11
+	VMOVUPS      Y11, 64(SP)
+	VMOVDQU      blocksOf3<>+0(SB), Y11
+	VPERMPS      Y10, Y11, Y11
+	VMOVUPS      Y11, 96(SP)
+	VPMOVSXBW    (CX), Y9
+	VPSRAD       $0x10, Y9, Y9
+	VCVTDQ2PS    Y9, Y10
+	VMULPS       Y10, Y6, Y10
+	VMOVDQU      blocksOf0<>+0(SB), Y11
+	VPERMPS      Y10, Y11, Y11
+	VMOVUPS      Y11, 128(SP)
+	VMOVDQU      blocksOf1<>+0(SB), Y11
+	VPERMPS      Y10, Y11, Y11
+	VMOVUPS      Y11, 160(SP)
+	VMOVDQU      blocksOf2<>+0(SB), Y11
+	VPERMPS      Y10, Y11, Y11
+	VMOVUPS      Y11, 192(SP)
+	VMOVDQU      blocksOf3<>+0(SB), Y11
+	VPERMPS      Y10, Y11, Y11
+	VMOVUPS      Y11, 224(SP)
+	VPAND        16(CX), Y0, Y2
+	VMOVDQU      80(CX), Y3
+	VPSLLW       $0x02, Y3, Y3
+	VPAND        mask04<>+0(SB), Y3, Y3
+	VPOR         Y3, Y2, Y2
+	VPSHUFB      Y2, Y1, Y2
+	VPMOVSXBD    X2, Y4
+	VCVTDQ2PS    Y4, Y4
+	VMULPS       (SP), Y4, Y4
+	VMOVUPS      X4, (AX)
+	VEXTRACTF128 $0x01, Y4, 128(AX)
+	VPSRLDQ      $0x08, X2, X3
+	VPMOVSXBD    X3, Y4
+	VCVTDQ2PS    Y4, Y4
+	VMULPS       32(SP), Y4, Y4
+	VMOVUPS      X4, 256(AX)
+	VEXTRACTF128 $0x01, Y4, 384(AX)
+	VEXTRACTI128 $0x01, Y2, X3
+	VPMOVSXBD    X3, Y4
+	VCVTDQ2PS    Y4, Y4
+	VMULPS       64(SP), Y4, Y4
+	VMOVUPS      X4, 512(AX)
+	VEXTRACTF128 $0x01, Y4, 640(AX)
+	VEXTRACTI128 $0x01, Y2, X3
+	VPSRLDQ      $0x08, X3, X3
+	VPMOVSXBD    X3, Y4
+	VCVTDQ2PS    Y4, Y4
+	VMULPS       96(SP), Y4, Y4
+	VMOVUPS      X4, 768(AX)
+	VEXTRACTF128 $0x01, Y4, 896(AX)
+	VPAND        48(CX), Y0, Y2
+	VMOVDQU      80(CX), Y3
+	VPSLLW       $0x01, Y3, Y3
+	VPAND        mask04<>+0(SB), Y3, Y3
+	VPOR         Y3, Y2, Y2
+	VPSHUFB      Y2, Y1, Y2
+	VPMOVSXBD    X2, Y4
+	VCVTDQ2PS    Y4, Y4
+	VMULPS       (SP), Y4, Y4
+	VMOVUPS      X4, 16(AX)
+	VEXTRACTF128 $0x01, Y4, 144(AX)
+	VPSRLDQ      $0x08, X2, X3
+	VPMOVSXBD    X3, Y4
+	VCVTDQ2PS    Y4, Y4
+	VMULPS       32(SP), Y4, Y4
+	VMOVUPS      X4, 272(AX)
+	VEXTRACTF128 $0x01, Y4, 400(AX)
+	VEXTRACTI128 $0x01, Y2, X3
+	VPMOVSXBD    X3, Y4
+	VCVTDQ2PS    Y4, Y4
+	VMULPS       64(SP), Y4, Y4
+	VMOVUPS      X4, 528(AX)
+	VEXTRACTF128 $0x01, Y4, 656(AX)
+	VEXTRACTI128 $0x01, Y2, X3
+	VPSRLDQ      $0x08, X3, X3
+	VPMOVSXBD    X3, Y4
+	VCVTDQ2PS    Y4, Y4
+	VMULPS       96(SP), Y4, Y4
+	VMOVUPS      X4, 784(AX)
+	VEXTRACTF128 $0x01, Y4, 912(AX)
+	VMOVDQU      16(CX), Y2
+	VPSRLW       $0x02, Y2, Y2
+	VPAND        Y0, Y2, Y2
+	VMOVDQU      80(CX), Y3
+	VPAND        mask04<>+0(SB), Y3, Y3
+	VPOR         Y3, Y2, Y2
+	VPSHUFB      Y2, Y1, Y2
+	VPMOVSXBD    X2, Y4
+	VCVTDQ2PS    Y4, Y4
+	VMULPS       (SP), Y4, Y4
+	VMOVUPS      X4, 32(AX)
+	VEXTRACTF128 $0x01, Y4, 160(AX)
+	VPSRLDQ      $0x08, X2, X3
+	VPMOVSXBD    X3, Y4
+	VCVTDQ2PS    Y4, Y4
+	VMULPS       32(SP), Y4, Y4
+	VMOVUPS      X4, 288(AX)
+	VEXTRACTF128 $0x01, Y4, 416(AX)
+	VEXTRACTI128 $0x01, Y2, X3
+	VPMOVSXBD    X3, Y4
+	VCVTDQ2PS    Y4, Y4
+	VMULPS       64(SP), Y4, Y4
+	VMOVUPS      X4, 544(AX)
+	VEXTRACTF128 $0x01, Y4, 672(AX)
+	VEXTRACTI128 $0x01, Y2, X3
+	VPSRLDQ      $0x08, X3, X3
+	VPMOVSXBD    X3, Y4
+	VCVTDQ2PS    Y4, Y4
+	VMULPS       96(SP), Y4, Y4
+	VMOVUPS      X4, 800(AX)
+	VEXTRACTF128 $0x01, Y4, 928(AX)
+	VMOVDQU      48(CX), Y2
+	VPSRLW       $0x02, Y2, Y2
+	VPAND        Y0, Y2, Y2
+	VMOVDQU      80(CX), Y3
+	VPSRLW       $0x01, Y3, Y3
+	VPAND        mask04<>+0(SB), Y3, Y3
+	VPOR         Y3, Y2, Y2
+	VPSHUFB      Y2, Y1, Y2
+	VPMOVSXBD    X2, Y4
+	VCVTDQ2PS    Y4, Y4
+	VMULPS       (SP), Y4, Y4
+	VMOVUPS      X4, 48(AX)
+	VEXTRACTF128 $0x01, Y4, 176(AX)
+	VPSRLDQ      $0x08, X2, X3
+	VPMOVSXBD    X3, Y4
+	VCVTDQ2PS    Y4, Y4
+	VMULPS       32(SP), Y4, Y4
+	VMOVUPS      X4, 304(AX)
+	VEXTRACTF128 $0x01, Y4, 432(AX)
+	VEXTRACTI128 $0x01, Y2, X3
+	VPMOVSXBD    X3, Y4
+	VCVTDQ2PS    Y4, Y4
+	VMULPS       64(SP), Y4, Y4
+	VMOVUPS      X4, 560(AX)
+	VEXTRACTF128 $0x01, Y4, 688(AX)
+	VEXTRACTI128 $0x01, Y2, X3
+	VPSRLDQ      $0x08, X3, X3
+	VPMOVSXBD    X3, Y4
+	VCVTDQ2PS    Y4, Y4
+	VMULPS       96(SP), Y4, Y4
+	VMOVUPS      X4, 816(AX)
+	VEXTRACTF128 $0x01, Y4, 944(AX)
+	VMOVDQU      16(CX), Y2
+	VPSRLW       $0x04, Y2, Y2
+	VPAND        Y0, Y2, Y2
+	VMOVDQU      80(CX), Y3
+	VPSRLW       $0x02, Y3, Y3
+	VPAND        mask04<>+0(SB), Y3, Y3
+	VPOR         Y3, Y2, Y2
+	VPSHUFB      Y2, Y1, Y2
+	VPMOVSXBD    X2, Y4
+	VCVTDQ2PS    Y4, Y4
+	VMULPS       128(SP), Y4, Y4
+	VMOVUPS      X4, 64(AX)
+	VEXTRACTF128 $0x01, Y4, 192(AX)
+	VPSRLDQ      $0x08, X2, X3
+	VPMOVSXBD    X3, Y4
+	VCVTDQ2PS    Y4, Y4
+	VMULPS       160(SP), Y4, Y4
+	VMOVUPS      X4, 320(AX)
+	VEXTRACTF128 $0x01, Y4, 448(AX)
+	VEXTRACTI128 $0x01, Y2, X3
+	VPMOVSXBD    X3, Y4
+	VCVTDQ2PS    Y4, Y4
+	VMULPS       192(SP), Y4, Y4
+	VMOVUPS      X4, 576(AX)
+	VEXTRACTF128 $0x01, Y4, 704(AX)
+	VEXTRACTI128 $0x01, Y2, X3
+	VPSRLDQ      $0x08, X3, X3
+	VPMOVSXBD    X3, Y4
+	VCVTDQ2PS    Y4, Y4
+	VMULPS       224(SP), Y4, Y4
+	VMOVUPS      X4, 832(AX)
+	VEXTRACTF128 $0x01, Y4, 960(AX)
+	VMOVDQU      48(CX), Y2
+	VPSRLW       $0x04, Y2, Y2
+	VPAND        Y0, Y2, Y2
+	VMOVDQU      80(CX), Y3
+	VPSRLW       $0x03, Y3, Y3
+	VPAND        mask04<>+0(SB), Y3, Y3
+	VPOR         Y3, Y2, Y2
+	VPSHUFB      Y2, Y1, Y2
+	VPMOVSXBD    X2, Y4
+	VCVTDQ2PS    Y4, Y4
+	VMULPS       128(SP), Y4, Y4
+	VMOVUPS      X4, 80(AX)
+	VEXTRACTF128 $0x01, Y4, 208(AX)
+	VPSRLDQ      $0x08, X2, X3
+	VPMOVSXBD    X3, Y4
+	VCVTDQ2PS    Y4, Y4
+	VMULPS       160(SP), Y4, Y4
+	VMOVUPS      X4, 336(AX)
+	VEXTRACTF128 $0x01, Y4, 464(AX)
+	VEXTRACTI128 $0x01, Y2, X3
+	VPMOVSXBD    X3, Y4
+	VCVTDQ2PS    Y4, Y4
+	VMULPS       192(SP), Y4, Y4
+	VMOVUPS      X4, 592(AX)
+	VEXTRACTF128 $0x01, Y4, 720(AX)
+	VEXTRACTI128 $0x01, Y2, X3
+	VPSRLDQ      $0x08, X3, X3
+	VPMOVSXBD    X3, Y4
+	VCVTDQ2PS    Y4, Y4
+	VMULPS       224(SP), Y4, Y4
+	VMOVUPS      X4, 848(AX)
+	VEXTRACTF128 $0x01, Y4, 976(AX)
+	VMOVDQU      16(CX), Y2
+	VPSRLW       $0x06, Y2, Y2
+	VPAND        Y0, Y2, Y2
+	VMOVDQU      80(CX), Y3
+	VPSRLW       $0x04, Y3, Y3
+	VPAND        mask04<>+0(SB), Y3, Y3
+	VPOR         Y3, Y2, Y2
+	VPSHUFB      Y2, Y1, Y2
+	VPMOVSXBD    X2, Y4
+	VCVTDQ2PS    Y4, Y4
+	VMULPS       128(SP), Y4, Y4
+	VMOVUPS      X4, 96(AX)
+	VEXTRACTF128 $0x01, Y4, 224(AX)
+	VPSRLDQ      $0x08, X2, X3
+	VPMOVSXBD    X3, Y4
+	VCVTDQ2PS    Y4, Y4
+	VMULPS       160(SP), Y4, Y4
+	VMOVUPS      X4, 352(AX)
+	VEXTRACTF128 $0x01, Y4, 480(AX)
+	VEXTRACTI128 $0x01, Y2, X3
+	VPMOVSXBD    X3, Y4
+	VCVTDQ2PS    Y4, Y4
+	VMULPS       192(SP), Y4, Y4
+	VMOVUPS      X4, 608(AX)
+	VEXTRACTF128 $0x01, Y4, 736(AX)
+	VEXTRACTI128 $0x01, Y2, X3
+	VPSRLDQ      $0x08, X3, X3
+	VPMOVSXBD    X3, Y4
+	VCVTDQ2PS    Y4, Y4
+	VMULPS       224(SP), Y4, Y4
+	VMOVUPS      X4, 864(AX)
+	VEXTRACTF128 $0x01, Y4, 992(AX)
+	VMOVDQU      48(CX), Y2
+	VPSRLW       $0x06, Y2, Y2
+	VPAND        Y0, Y2, Y2
+	VMOVDQU      80(CX), Y3
+	VPSRLW       $0x05, Y3, Y3
+	VPAND        mask04<>+0(SB), Y3, Y3
+	VPOR         Y3, Y2, Y2
+	VPSHUFB      Y2, Y1, Y2
+	VPMOVSXBD    X2, Y4
+	VCVTDQ2PS    Y4, Y4
+	VMULPS       128(SP), Y4, Y4
+	VMOVUPS      X4, 112(AX)
+	VEXTRACTF128 $0x01, Y4, 240(AX)
+	VPSRLDQ      $0x08, X2, X3
+	VPMOVSXBD    X3, Y4
+	VCVTDQ2PS    Y4, Y4
+	VMULPS       160(SP), Y4, Y4
+	VMOVUPS      X4, 368(AX)
+	VEXTRACTF128 $0x01, Y4, 496(AX)
+	VEXTRACTI128 $0x01, Y2, X3
+	VPMOVSXBD    X3, Y4
+	VCVTDQ2PS    Y4, Y4
+	VMULPS       192(SP), Y4, Y4
+	VMOVUPS      X4, 624(AX)
+	VEXTRACTF128 $0x01, Y4, 752(AX)
+	VEXTRACTI128 $0x01, Y2, X3
+	VPSRLDQ      $0x08, X3, X3
+	VPMOVSXBD    X3, Y4
+	VCVTDQ2PS    Y4, Y4
+	VMULPS       224(SP), Y4, Y4
+	VMOVUPS      X4, 880(AX)
+	VEXTRACTF128 $0x01, Y4, 1008(AX)
+	ADDQ         $0x00000072, CX
+	ADDQ         $0x00000400, AX
+	DECQ         DX
+	JNZ          super
+	VZEROUPPER
+	RET
+
+// func unpackIQ3XXSAVX2(dst *float32, w *byte, n uintptr)
+// Requires: AVX, AVX2, F16C
+TEXT ·unpackIQ3XXSAVX2(SB), NOSPLIT, $512-24
+	MOVQ    dst+0(FP), AX
+	MOVQ    w+8(FP), CX
+	MOVQ    n+16(FP), DX
+	VMOVDQU mask0f<>+0(SB), Y0
+	VMOVDQU signedIQ3XXS<>+0(SB), Y1
+
+super:
+	VPBROADCASTW 136(CX), X6
+	VCVTPH2PS    X6, Y6
+	VMULPS       halved2<>+0(SB), Y6, Y6
+	VPMOVSXBD    (CX), Y8
+	VCVTDQ2PS    Y8, Y8
+	VMULPS       Y8, Y6, Y6
+	VMOVDQU      blocksOf0<>+0(SB), Y11
+	VPERMPS      Y6, Y11, Y11
+	VMOVUPS      Y11, (SP)
+	VMOVDQU      blocksOf1<>+0(SB), Y11
+	VPERMPS      Y6, Y11, Y11
+	VMOVUPS      Y11, 32(SP)
+	VMOVDQU      blocksOf2<>+0(SB), Y11
+	VPERMPS      Y6, Y11, Y11
+	VMOVUPS      Y11, 64(SP)
+	VMOVDQU      blocksOf3<>+0(SB), Y11
+	VPERMPS      Y6, Y11, Y11
+	VMOVUPS      Y11, 96(SP)
+	VMOVDQU      blocksOf0<>+0(SB), Y11
+	VPERMPS      Y6, Y11, Y11
+	VMOVUPS      Y11, 128(SP)
+	VMOVDQU      blocksOf1<>+0(SB), Y11
+	VPERMPS      Y6, Y11, Y11
+	VMOVUPS      Y11, 160(SP)
+	VMOVDQU      blocksOf2<>+0(SB), Y11
+	VPERMPS      Y6, Y11, Y11
+	VMOVUPS      Y11, 192(SP)
+	VMOVDQU      blocksOf3<>+0(SB), Y11
+	VPERMPS      Y6, Y11, Y11
+	VMOVUPS      Y11, 224(SP)
+	VPAND        8(CX), Y0, Y2
+	VPSHUFB      Y2, Y1, Y2
+	VPMOVSXBD    X2, Y4
+	VCVTDQ2PS    Y4, Y4
+	VMULPS       (SP), Y4, Y4
+	VMOVUPS      X4, (AX)
+	VEXTRACTF128 $0x01, Y4, 128(AX)
+	VPSRLDQ      $0x08, X2, X3
+	VPMOVSXBD    X3, Y4
+	VCVTDQ2PS    Y4, Y4
+	VMULPS       32(SP), Y4, Y4
+	VMOVUPS      X4, 256(AX)
+	VEXTRACTF128 $0x01, Y4, 384(AX)
+	VEXTRACTI128 $0x01, Y2, X3
+	VPMOVSXBD    X3, Y4
+	VCVTDQ2PS    Y4, Y4
+	VMULPS       64(SP), Y4, Y4
+	VMOVUPS      X4, 512(AX)
+	VEXTRACTF128 $0x01, Y4, 640(AX)
+	VEXTRACTI128 $0x01, Y2, X3
+	VPSRLDQ      $0x08, X3, X3
+	VPMOVSXBD    X3, Y4
+	VCVTDQ2PS    Y4, Y4
+	VMULPS       96(SP), Y4, Y4
+	VMOVUPS      X4, 768(AX)
+	VEXTRACTF128 $0x01, Y4, 896(AX)
+	VPAND        40(CX), Y0, Y2
+	VPSHUFB      Y2, Y1, Y2
+	VPMOVSXBD    X2, Y4
+	VCVTDQ2PS    Y4, Y4
+	VMULPS       (SP), Y4, Y4
+	VMOVUPS      X4, 16(AX)
+	VEXTRACTF128 $0x01, Y4, 144(AX)
+	VPSRLDQ      $0x08, X2, X3
+	VPMOVSXBD    X3, Y4
+	VCVTDQ2PS    Y4, Y4
+	VMULPS       32(SP), Y4, Y4
+	VMOVUPS      X4, 272(AX)
+	VEXTRACTF128 $0x01, Y4, 400(AX)
+	VEXTRACTI128 $0x01, Y2, X3
+	VPMOVSXBD    X3, Y4
+	VCVTDQ2PS    Y4, Y4
+	VMULPS       64(SP), Y4, Y4
+	VMOVUPS      X4, 528(AX)
+	VEXTRACTF128 $0x01, Y4, 656(AX)
+	VEXTRACTI128 $0x01, Y2, X3
+	VPSRLDQ      $0x08, X3, X3
+	VPMOVSXBD    X3, Y4
+	VCVTDQ2PS    Y4, Y4
+	VMULPS       96(SP), Y4, Y4
+	VMOVUPS      X4, 784(AX)
+	VEXTRACTF128 $0x01, Y4, 912(AX)
+	VPAND        72(CX), Y0, Y2
+	VPSHUFB      Y2, Y1, Y2
+	VPMOVSXBD    X2, Y4
+	VCVTDQ2PS    Y4, Y4
+	VMULPS       (SP), Y4, Y4
+	VMOVUPS      X4, 32(AX)
+	VEXTRACTF128 $0x01, Y4, 160(AX)
+	VPSRLDQ      $0x08, X2, X3
+	VPMOVSXBD    X3, Y4
+	VCVTDQ2PS    Y4, Y4
+	VMULPS       32(SP), Y4, Y4
+	VMOVUPS      X4, 288(AX)
+	VEXTRACTF128 $0x01, Y4, 416(AX)
+	VEXTRACTI128 $0x01, Y2, X3
+	VPMOVSXBD    X3, Y4
+	VCVTDQ2PS    Y4, Y4
+	VMULPS       64(SP), Y4, Y4
+	VMOVUPS      X4, 544(AX)
+	VEXTRACTF128 $0x01, Y4, 672(AX)
+	VEXTRACTI128 $0x01, Y2, X3
+	VPSRLDQ      $0x08, X3, X3
+	VPMOVSXBD    X3, Y4
+	VCVTDQ2PS    Y4, Y4
+	VMULPS       96(SP), Y4, Y4
+	VMOVUPS      X4, 800(AX)
+	VEXTRACTF128 $0x01, Y4, 928(AX)
+	VPAND        104(CX), Y0, Y2
+	VPSHUFB      Y2, Y1, Y2
+	VPMOVSXBD    X2, Y4
+	VCVTDQ2PS    Y4, Y4
+	VMULPS       (SP), Y4, Y4
+	VMOVUPS      X4, 48(AX)
+	VEXTRACTF128 $0x01, Y4, 176(AX)
+	VPSRLDQ      $0x08, X2, X3
+	VPMOVSXBD    X3, Y4
+	VCVTDQ2PS    Y4, Y4
+	VMULPS       32(SP), Y4, Y4
+	VMOVUPS      X4, 304(AX)
+	VEXTRACTF128 $0x01, Y4, 432(AX)
+	VEXTRACTI128 $0x01, Y2, X3
+	VPMOVSXBD    X3, Y4
+	VCVTDQ2PS    Y4, Y4
+	VMULPS       64(SP), Y4, Y4
+	VMOVUPS      X4, 560(AX)
+	VEXTRACTF128 $0x01, Y4, 688(AX)
+	VEXTRACTI128 $0x01, Y2, X3
+	VPSRLDQ      $0x08, X3, X3
+	VPMOVSXBD    X3, Y4
+	VCVTDQ2PS    Y4, Y4
+	VMULPS       96(SP), Y4, Y4
+	VMOVUPS      X4, 816(AX)
+	VEXTRACTF128 $0x01, Y4, 944(AX)
+	VMOVDQU      8(CX), Y2
+	VPSRLW       $0x04, Y2, Y2
+	VPAND        Y0, Y2, Y2
+	VPSHUFB      Y2, Y1, Y2
+	VPMOVSXBD    X2, Y4
+	VCVTDQ2PS    Y4, Y4
+	VMULPS       128(SP), Y4, Y4
+	VMOVUPS      X4, 64(AX)
+	VEXTRACTF128 $0x01, Y4, 192(AX)
+	VPSRLDQ      $0x08, X2, X3
+	VPMOVSXBD    X3, Y4
+	VCVTDQ2PS    Y4, Y4
+	VMULPS       160(SP), Y4, Y4
+	VMOVUPS      X4, 320(AX)
+	VEXTRACTF128 $0x01, Y4, 448(AX)
+	VEXTRACTI128 $0x01, Y2, X3
+	VPMOVSXBD    X3, Y4
+	VCVTDQ2PS    Y4, Y4
+	VMULPS       192(SP), Y4, Y4
+	VMOVUPS      X4, 576(AX)
+	VEXTRACTF128 $0x01, Y4, 704(AX)
+	VEXTRACTI128 $0x01, Y2, X3
+	VPSRLDQ      $0x08, X3, X3
+	VPMOVSXBD    X3, Y4
+	VCVTDQ2PS    Y4, Y4
+	VMULPS       224(SP), Y4, Y4
+	VMOVUPS      X4, 832(AX)
+	VEXTRACTF128 $0x01, Y4, 960(AX)
+	VMOVDQU      40(CX), Y2
+	VPSRLW       $0x04, Y2, Y2
+	VPAND        Y0, Y2, Y2
+	VPSHUFB      Y2, Y1, Y2
+	VPMOVSXBD    X2, Y4
+	VCVTDQ2PS    Y4, Y4
+	VMULPS       128(SP), Y4, Y4
+	VMOVUPS      X4, 80(AX)
+	VEXTRACTF128 $0x01, Y4, 208(AX)
+	VPSRLDQ      $0x08, X2, X3
+	VPMOVSXBD    X3, Y4
+	VCVTDQ2PS    Y4, Y4
+	VMULPS       160(SP), Y4, Y4
+	VMOVUPS      X4, 336(AX)
+	VEXTRACTF128 $0x01, Y4, 464(AX)
+	VEXTRACTI128 $0x01, Y2, X3
+	VPMOVSXBD    X3, Y4
+	VCVTDQ2PS    Y4, Y4
+	VMULPS       192(SP), Y4, Y4
+	VMOVUPS      X4, 592(AX)
+	VEXTRACTF128 $0x01, Y4, 720(AX)
+	VEXTRACTI128 $0x01, Y2, X3
+	VPSRLDQ      $0x08, X3, X3
+	VPMOVSXBD    X3, Y4
+	VCVTDQ2PS    Y4, Y4
+	VMULPS       224(SP), Y4, Y4
+	VMOVUPS      X4, 848(AX)
+	VEXTRACTF128 $0x01, Y4, 976(AX)
+	VMOVDQU      72(CX), Y2
+	VPSRLW       $0x04, Y2, Y2
+	VPAND        Y0, Y2, Y2
+	VPSHUFB      Y2, Y1, Y2
+	VPMOVSXBD    X2, Y4
+	VCVTDQ2PS    Y4, Y4
+	VMULPS       128(SP), Y4, Y4
+	VMOVUPS      X4, 96(AX)
+	VEXTRACTF128 $0x01, Y4, 224(AX)
+	VPSRLDQ      $0x08, X2, X3
+	VPMOVSXBD    X3, Y4
+	VCVTDQ2PS    Y4, Y4
+	VMULPS       160(SP), Y4, Y4
+	VMOVUPS      X4, 352(AX)
+	VEXTRACTF128 $0x01, Y4, 480(AX)
+	VEXTRACTI128 $0x01, Y2, X3
+	VPMOVSXBD    X3, Y4
+	VCVTDQ2PS    Y4, Y4
+	VMULPS       192(SP), Y4, Y4
+	VMOVUPS      X4, 608(AX)
+	VEXTRACTF128 $0x01, Y4, 736(AX)
+	VEXTRACTI128 $0x01, Y2, X3
+	VPSRLDQ      $0x08, X3, X3
+	VPMOVSXBD    X3, Y4
+	VCVTDQ2PS    Y4, Y4
+	VMULPS       224(SP), Y4, Y4
+	VMOVUPS      X4, 864(AX)
+	VEXTRACTF128 $0x01, Y4, 992(AX)
+	VMOVDQU      104(CX), Y2
+	VPSRLW       $0x04, Y2, Y2
+	VPAND        Y0, Y2, Y2
+	VPSHUFB      Y2, Y1, Y2
+	VPMOVSXBD    X2, Y4
+	VCVTDQ2PS    Y4, Y4
+	VMULPS       128(SP), Y4, Y4
+	VMOVUPS      X4, 112(AX)
+	VEXTRACTF128 $0x01, Y4, 240(AX)
+	VPSRLDQ      $0x08, X2, X3
+	VPMOVSXBD    X3, Y4
+	VCVTDQ2PS    Y4, Y4
+	VMULPS       160(SP), Y4, Y4
+	VMOVUPS      X4, 368(AX)
+	VEXTRACTF128 $0x01, Y4, 496(AX)
+	VEXTRACTI128 $0x01, Y2, X3
+	VPMOVSXBD    X3, Y4
+	VCVTDQ2PS    Y4, Y4
+	VMULPS       192(SP), Y4, Y4
+	VMOVUPS      X4, 624(AX)
+	VEXTRACTF128 $0x01, Y4, 752(AX)
+	VEXTRACTI128 $0x01, Y2, X3
+	VPSRLDQ      $0x08, X3, X3
+	VPMOVSXBD    X3, Y4
+	VCVTDQ2PS    Y4, Y4
+	VMULPS       224(SP), Y4, Y4
+	VMOVUPS      X4, 880(AX)
+	VEXTRACTF128 $0x01, Y4, 1008(AX)
+	ADDQ         $0x0000008a, CX
+	ADDQ         $0x00000400, AX
+	DECQ         DX
+	JNZ          super
+	VZEROUPPER
+	RET
+
+// func unpackIQ1SAVX2(dst *float32, w *byte, n uintptr)
+// Requires: AVX, AVX2, F16C
+TEXT ·unpackIQ1SAVX2(SB), NOSPLIT, $512-24
+	MOVQ    dst+0(FP), AX
+	MOVQ    w+8(FP), CX
+	MOVQ    n+16(FP), DX
+	VMOVDQU mask03<>+0(SB), Y0
+	VMOVDQU signedIQ1S<>+0(SB), Y1
+
+super:
+	VPBROADCASTW 104(CX), X6
+	VCVTPH2PS    X6, Y6
+	VMULPS       halved3<>+0(SB), Y6, Y6
+	VPMOVSXBD    (CX), Y8
+	VCVTDQ2PS    Y8, Y8
+	VMULPS       Y8, Y6, Y6
+	VMOVDQU      blocksOf0<>+0(SB), Y11
+	VPERMPS      Y6, Y11, Y11
+	VMOVUPS      Y11, (SP)
+	VMOVDQU      blocksOf1<>+0(SB), Y11
+	VPERMPS      Y6, Y11, Y11
+	VMOVUPS      Y11, 32(SP)
+	VMOVDQU      blocksOf2<>+0(SB), Y11
+	VPERMPS      Y6, Y11, Y11
+	VMOVUPS      Y11, 64(SP)
+	VMOVDQU      blocksOf3<>+0(SB), Y11
+	VPERMPS      Y6, Y11, Y11
+	VMOVUPS      Y11, 96(SP)
+	VMOVDQU      blocksOf0<>+0(SB), Y11
+	VPERMPS      Y6, Y11, Y11
+	VMOVUPS      Y11, 128(SP)
+	VMOVDQU      blocksOf1<>+0(SB), Y11
+	VPERMPS      Y6, Y11, Y11
+	VMOVUPS      Y11, 160(SP)
+	VMOVDQU      blocksOf2<>+0(SB), Y11
+	VPERMPS      Y6, Y11, Y11
+	VMOVUPS      Y11, 192(SP)
+	VMOVDQU      blocksOf3<>+0(SB), Y11
+	VPERMPS      Y6, Y11, Y11
+	VMOVUPS      Y11, 224(SP)
+	VPAND        8(CX), Y0, Y2
+	VMOVDQU      72(CX), Y3
+	VPSLLW       $0x02, Y3, Y3
+	VPAND        mask04<>+0(SB), Y3, Y3
+	VPOR         Y3, Y2, Y2
+	VPSHUFB      Y2, Y1, Y2
+	VPMOVSXBD    X2, Y4
+	VCVTDQ2PS    Y4, Y4
+	VMULPS       (SP), Y4, Y4
+	VMOVUPS      X4, (AX)
+	VEXTRACTF128 $0x01, Y4, 128(AX)
+	VPSRLDQ      $0x08, X2, X3
+	VPMOVSXBD    X3, Y4
+	VCVTDQ2PS    Y4, Y4
+	VMULPS       32(SP), Y4, Y4
+	VMOVUPS      X4, 256(AX)
+	VEXTRACTF128 $0x01, Y4, 384(AX)
+	VEXTRACTI128 $0x01, Y2, X3
+	VPMOVSXBD    X3, Y4
+	VCVTDQ2PS    Y4, Y4
+	VMULPS       64(SP), Y4, Y4
+	VMOVUPS      X4, 512(AX)
+	VEXTRACTF128 $0x01, Y4, 640(AX)
+	VEXTRACTI128 $0x01, Y2, X3
+	VPSRLDQ      $0x08, X3, X3
+	VPMOVSXBD    X3, Y4
+	VCVTDQ2PS    Y4, Y4
+	VMULPS       96(SP), Y4, Y4
+	VMOVUPS      X4, 768(AX)
+	VEXTRACTF128 $0x01, Y4, 896(AX)
+	VPAND        40(CX), Y0, Y2
+	VMOVDQU      72(CX), Y3
+	VPSLLW       $0x01, Y3, Y3
+	VPAND        mask04<>+0(SB), Y3, Y3
+	VPOR         Y3, Y2, Y2
+	VPSHUFB      Y2, Y1, Y2
+	VPMOVSXBD    X2, Y4
+	VCVTDQ2PS    Y4, Y4
+	VMULPS       (SP), Y4, Y4
+	VMOVUPS      X4, 16(AX)
+	VEXTRACTF128 $0x01, Y4, 144(AX)
+	VPSRLDQ      $0x08, X2, X3
+	VPMOVSXBD    X3, Y4
+	VCVTDQ2PS    Y4, Y4
+	VMULPS       32(SP), Y4, Y4
+	VMOVUPS      X4, 272(AX)
+	VEXTRACTF128 $0x01, Y4, 400(AX)
+	VEXTRACTI128 $0x01, Y2, X3
+	VPMOVSXBD    X3, Y4
+	VCVTDQ2PS    Y4, Y4
+	VMULPS       64(SP), Y4, Y4
+	VMOVUPS      X4, 528(AX)
+	VEXTRACTF128 $0x01, Y4, 656(AX)
+	VEXTRACTI128 $0x01, Y2, X3
+	VPSRLDQ      $0x08, X3, X3
+	VPMOVSXBD    X3, Y4
+	VCVTDQ2PS    Y4, Y4
+	VMULPS       96(SP), Y4, Y4
+	VMOVUPS      X4, 784(AX)
+	VEXTRACTF128 $0x01, Y4, 912(AX)
+	VMOVDQU      8(CX), Y2
+	VPSRLW       $0x02, Y2, Y2
+	VPAND        Y0, Y2, Y2
+	VMOVDQU      72(CX), Y3
+	VPAND        mask04<>+0(SB), Y3, Y3
+	VPOR         Y3, Y2, Y2
+	VPSHUFB      Y2, Y1, Y2
+	VPMOVSXBD    X2, Y4
+	VCVTDQ2PS    Y4, Y4
+	VMULPS       (SP), Y4, Y4
+	VMOVUPS      X4, 32(AX)
+	VEXTRACTF128 $0x01, Y4, 160(AX)
+	VPSRLDQ      $0x08, X2, X3
+	VPMOVSXBD    X3, Y4
+	VCVTDQ2PS    Y4, Y4
+	VMULPS       32(SP), Y4, Y4
+	VMOVUPS      X4, 288(AX)
+	VEXTRACTF128 $0x01, Y4, 416(AX)
+	VEXTRACTI128 $0x01, Y2, X3
+	VPMOVSXBD    X3, Y4
+	VCVTDQ2PS    Y4, Y4
+	VMULPS       64(SP), Y4, Y4
+	VMOVUPS      X4, 544(AX)
+	VEXTRACTF128 $0x01, Y4, 672(AX)
+	VEXTRACTI128 $0x01, Y2, X3
+	VPSRLDQ      $0x08, X3, X3
+	VPMOVSXBD    X3, Y4
+	VCVTDQ2PS    Y4, Y4
+	VMULPS       96(SP), Y4, Y4
+	VMOVUPS      X4, 800(AX)
+	VEXTRACTF128 $0x01, Y4, 928(AX)
+	VMOVDQU      40(CX), Y2
+	VPSRLW       $0x02, Y2, Y2
+	VPAND        Y0, Y2, Y2
+	VMOVDQU      72(CX), Y3
+	VPSRLW       $0x01, Y3, Y3
+	VPAND        mask04<>+0(SB), Y3, Y3
+	VPOR         Y3, Y2, Y2
+	VPSHUFB      Y2, Y1, Y2
+	VPMOVSXBD    X2, Y4
+	VCVTDQ2PS    Y4, Y4
+	VMULPS       (SP), Y4, Y4
+	VMOVUPS      X4, 48(AX)
+	VEXTRACTF128 $0x01, Y4, 176(AX)
+	VPSRLDQ      $0x08, X2, X3
+	VPMOVSXBD    X3, Y4
+	VCVTDQ2PS    Y4, Y4
+	VMULPS       32(SP), Y4, Y4
+	VMOVUPS      X4, 304(AX)
+	VEXTRACTF128 $0x01, Y4, 432(AX)
+	VEXTRACTI128 $0x01, Y2, X3
+	VPMOVSXBD    X3, Y4
+	VCVTDQ2PS    Y4, Y4
+	VMULPS       64(SP), Y4, Y4
+	VMOVUPS      X4, 560(AX)
+	VEXTRACTF128 $0x01, Y4, 688(AX)
+	VEXTRACTI128 $0x01, Y2, X3
+	VPSRLDQ      $0x08, X3, X3
+	VPMOVSXBD    X3, Y4
+	VCVTDQ2PS    Y4, Y4
+	VMULPS       96(SP), Y4, Y4
+	VMOVUPS      X4, 816(AX)
+	VEXTRACTF128 $0x01, Y4, 944(AX)
+	VMOVDQU      8(CX), Y2
+	VPSRLW       $0x04, Y2, Y2
+	VPAND        Y0, Y2, Y2
+	VMOVDQU      72(CX), Y3
+	VPSRLW       $0x02, Y3, Y3
+	VPAND        mask04<>+0(SB), Y3, Y3
+	VPOR         Y3, Y2, Y2
+	VPSHUFB      Y2, Y1, Y2
+	VPMOVSXBD    X2, Y4
+	VCVTDQ2PS    Y4, Y4
+	VMULPS       128(SP), Y4, Y4
+	VMOVUPS      X4, 64(AX)
+	VEXTRACTF128 $0x01, Y4, 192(AX)
+	VPSRLDQ      $0x08, X2, X3
+	VPMOVSXBD    X3, Y4
+	VCVTDQ2PS    Y4, Y4
+	VMULPS       160(SP), Y4, Y4
+	VMOVUPS      X4, 320(AX)
+	VEXTRACTF128 $0x01, Y4, 448(AX)
+	VEXTRACTI128 $0x01, Y2, X3
+	VPMOVSXBD    X3, Y4
+	VCVTDQ2PS    Y4, Y4
+	VMULPS       192(SP), Y4, Y4
+	VMOVUPS      X4, 576(AX)
+	VEXTRACTF128 $0x01, Y4, 704(AX)
+	VEXTRACTI128 $0x01, Y2, X3
+	VPSRLDQ      $0x08, X3, X3
+	VPMOVSXBD    X3, Y4
+	VCVTDQ2PS    Y4, Y4
+	VMULPS       224(SP), Y4, Y4
+	VMOVUPS      X4, 832(AX)
+	VEXTRACTF128 $0x01, Y4, 960(AX)
+	VMOVDQU      40(CX), Y2
+	VPSRLW       $0x04, Y2, Y2
+	VPAND        Y0, Y2, Y2
+	VMOVDQU      72(CX), Y3
+	VPSRLW       $0x03, Y3, Y3
+	VPAND        mask04<>+0(SB), Y3, Y3
+	VPOR         Y3, Y2, Y2
+	VPSHUFB      Y2, Y1, Y2
+	VPMOVSXBD    X2, Y4
+	VCVTDQ2PS    Y4, Y4
+	VMULPS       128(SP), Y4, Y4
+	VMOVUPS      X4, 80(AX)
+	VEXTRACTF128 $0x01, Y4, 208(AX)
+	VPSRLDQ      $0x08, X2, X3
+	VPMOVSXBD    X3, Y4
+	VCVTDQ2PS    Y4, Y4
+	VMULPS       160(SP), Y4, Y4
+	VMOVUPS      X4, 336(AX)
+	VEXTRACTF128 $0x01, Y4, 464(AX)
+	VEXTRACTI128 $0x01, Y2, X3
+	VPMOVSXBD    X3, Y4
+	VCVTDQ2PS    Y4, Y4
+	VMULPS       192(SP), Y4, Y4
+	VMOVUPS      X4, 592(AX)
+	VEXTRACTF128 $0x01, Y4, 720(AX)
+	VEXTRACTI128 $0x01, Y2, X3
+	VPSRLDQ      $0x08, X3, X3
+	VPMOVSXBD    X3, Y4
+	VCVTDQ2PS    Y4, Y4
+	VMULPS       224(SP), Y4, Y4
+	VMOVUPS      X4, 848(AX)
+	VEXTRACTF128 $0x01, Y4, 976(AX)
+	VMOVDQU      8(CX), Y2
+	VPSRLW       $0x06, Y2, Y2
+	VPAND        Y0, Y2, Y2
+	VMOVDQU      72(CX), Y3
+	VPSRLW       $0x04, Y3, Y3
+	VPAND        mask04<>+0(SB), Y3, Y3
+	VPOR         Y3, Y2, Y2
+	VPSHUFB      Y2, Y1, Y2
+	VPMOVSXBD    X2, Y4
+	VCVTDQ2PS    Y4, Y4
+	VMULPS       128(SP), Y4, Y4
+	VMOVUPS      X4, 96(AX)
+	VEXTRACTF128 $0x01, Y4, 224(AX)
+	VPSRLDQ      $0x08, X2, X3
+	VPMOVSXBD    X3, Y4
+	VCVTDQ2PS    Y4, Y4
+	VMULPS       160(SP), Y4, Y4
+	VMOVUPS      X4, 352(AX)
+	VEXTRACTF128 $0x01, Y4, 480(AX)
+	VEXTRACTI128 $0x01, Y2, X3
+	VPMOVSXBD    X3, Y4
+	VCVTDQ2PS    Y4, Y4
+	VMULPS       192(SP), Y4, Y4
+	VMOVUPS      X4, 608(AX)
+	VEXTRACTF128 $0x01, Y4, 736(AX)
+	VEXTRACTI128 $0x01, Y2, X3
+	VPSRLDQ      $0x08, X3, X3
+	VPMOVSXBD    X3, Y4
+	VCVTDQ2PS    Y4, Y4
+	VMULPS       224(SP), Y4, Y4
+	VMOVUPS      X4, 864(AX)
+	VEXTRACTF128 $0x01, Y4, 992(AX)
+	VMOVDQU      40(CX), Y2
+	VPSRLW       $0x06, Y2, Y2
+	VPAND        Y0, Y2, Y2
+	VMOVDQU      72(CX), Y3
+	VPSRLW       $0x05, Y3, Y3
+	VPAND        mask04<>+0(SB), Y3, Y3
+	VPOR         Y3, Y2, Y2
+	VPSHUFB      Y2, Y1, Y2
+	VPMOVSXBD    X2, Y4
+	VCVTDQ2PS    Y4, Y4
+	VMULPS       128(SP), Y4, Y4
+	VMOVUPS      X4, 112(AX)
+	VEXTRACTF128 $0x01, Y4, 240(AX)
+	VPSRLDQ      $0x08, X2, X3
+	VPMOVSXBD    X3, Y4
+	VCVTDQ2PS    Y4, Y4
+	VMULPS       160(SP), Y4, Y4
+	VMOVUPS      X4, 368(AX)
+	VEXTRACTF128 $0x01, Y4, 496(AX)
+	VEXTRACTI128 $0x01, Y2, X3
+	VPMOVSXBD    X3, Y4
+	VCVTDQ2PS    Y4, Y4
+	VMULPS       192(SP), Y4, Y4
+	VMOVUPS      X4, 624(AX)
+	VEXTRACTF128 $0x01, Y4, 752(AX)
+	VEXTRACTI128 $0x01, Y2, X3
+	VPSRLDQ      $0x08, X3, X3
+	VPMOVSXBD    X3, Y4
+	VCVTDQ2PS    Y4, Y4
+	VMULPS       224(SP), Y4, Y4
+	VMOVUPS      X4, 880(AX)
+	VEXTRACTF128 $0x01, Y4, 1008(AX)
+	ADDQ         $0x0000006a, CX
+	ADDQ         $0x00000400, AX
+	DECQ         DX
+	JNZ          super
+	VZEROUPPER
+	RET
+
+// func unpackIQ4NLAVX2(dst *float32, w *byte, n uintptr)
+// Requires: AVX, AVX2, F16C
+TEXT ·unpackIQ4NLAVX2(SB), NOSPLIT, $512-24
+	MOVQ    dst+0(FP), AX
+	MOVQ    w+8(FP), CX
+	MOVQ    n+16(FP), DX
+	VMOVDQU mask0f<>+0(SB), Y0
+	VMOVDQU signedIQ4NL<>+0(SB), Y1
+
+super:
+	VCVTPH2PS    (CX), Y6
+	VMOVDQU      blocksOf0<>+0(SB), Y11
+	VPERMPS      Y6, Y11, Y11
+	VMOVUPS      Y11, (SP)
+	VMOVDQU      blocksOf1<>+0(SB), Y11
+	VPERMPS      Y6, Y11, Y11
+	VMOVUPS      Y11, 32(SP)
+	VMOVDQU      blocksOf2<>+0(SB), Y11
+	VPERMPS      Y6, Y11, Y11
+	VMOVUPS      Y11, 64(SP)
+	VMOVDQU      blocksOf3<>+0(SB), Y11
+	VPERMPS      Y6, Y11, Y11
+	VMOVUPS      Y11, 96(SP)
+	VMOVDQU      blocksOf0<>+0(SB), Y11
+	VPERMPS      Y6, Y11, Y11
+	VMOVUPS      Y11, 128(SP)
+	VMOVDQU      blocksOf1<>+0(SB), Y11
+	VPERMPS      Y6, Y11, Y11
+	VMOVUPS      Y11, 160(SP)
+	VMOVDQU      blocksOf2<>+0(SB), Y11
+	VPERMPS      Y6, Y11, Y11
+	VMOVUPS      Y11, 192(SP)
+	VMOVDQU      blocksOf3<>+0(SB), Y11
+	VPERMPS      Y6, Y11, Y11
+	VMOVUPS      Y11, 224(SP)
+	VPAND        16(CX), Y0, Y2
+	VPSHUFB      Y2, Y1, Y2
+	VPMOVSXBD    X2, Y4
+	VCVTDQ2PS    Y4, Y4
+	VMULPS       (SP), Y4, Y4
+	VMOVUPS      X4, (AX)
+	VEXTRACTF128 $0x01, Y4, 128(AX)
+	VPSRLDQ      $0x08, X2, X3
+	VPMOVSXBD    X3, Y4
+	VCVTDQ2PS    Y4, Y4
+	VMULPS       32(SP), Y4, Y4
+	VMOVUPS      X4, 256(AX)
+	VEXTRACTF128 $0x01, Y4, 384(AX)
+	VEXTRACTI128 $0x01, Y2, X3
+	VPMOVSXBD    X3, Y4
+	VCVTDQ2PS    Y4, Y4
+	VMULPS       64(SP), Y4, Y4
+	VMOVUPS      X4, 512(AX)
+	VEXTRACTF128 $0x01, Y4, 640(AX)
+	VEXTRACTI128 $0x01, Y2, X3
+	VPSRLDQ      $0x08, X3, X3
+	VPMOVSXBD    X3, Y4
+	VCVTDQ2PS    Y4, Y4
+	VMULPS       96(SP), Y4, Y4
+	VMOVUPS      X4, 768(AX)
+	VEXTRACTF128 $0x01, Y4, 896(AX)
+	VPAND        48(CX), Y0, Y2
+	VPSHUFB      Y2, Y1, Y2
+	VPMOVSXBD    X2, Y4
+	VCVTDQ2PS    Y4, Y4
+	VMULPS       (SP), Y4, Y4
+	VMOVUPS      X4, 16(AX)
+	VEXTRACTF128 $0x01, Y4, 144(AX)
+	VPSRLDQ      $0x08, X2, X3
+	VPMOVSXBD    X3, Y4
+	VCVTDQ2PS    Y4, Y4
+	VMULPS       32(SP), Y4, Y4
+	VMOVUPS      X4, 272(AX)
+	VEXTRACTF128 $0x01, Y4, 400(AX)
+	VEXTRACTI128 $0x01, Y2, X3
+	VPMOVSXBD    X3, Y4
+	VCVTDQ2PS    Y4, Y4
+	VMULPS       64(SP), Y4, Y4
+	VMOVUPS      X4, 528(AX)
+	VEXTRACTF128 $0x01, Y4, 656(AX)
+	VEXTRACTI128 $0x01, Y2, X3
+	VPSRLDQ      $0x08, X3, X3
+	VPMOVSXBD    X3, Y4
+	VCVTDQ2PS    Y4, Y4
+	VMULPS       96(SP), Y4, Y4
+	VMOVUPS      X4, 784(AX)
+	VEXTRACTF128 $0x01, Y4, 912(AX)
+	VPAND        80(CX), Y0, Y2
+	VPSHUFB      Y2, Y1, Y2
+	VPMOVSXBD    X2, Y4
+	VCVTDQ2PS    Y4, Y4
+	VMULPS       (SP), Y4, Y4
+	VMOVUPS      X4, 32(AX)
+	VEXTRACTF128 $0x01, Y4, 160(AX)
+	VPSRLDQ      $0x08, X2, X3
+	VPMOVSXBD    X3, Y4
+	VCVTDQ2PS    Y4, Y4
+	VMULPS       32(SP), Y4, Y4
+	VMOVUPS      X4, 288(AX)
+	VEXTRACTF128 $0x01, Y4, 416(AX)
+	VEXTRACTI128 $0x01, Y2, X3
+	VPMOVSXBD    X3, Y4
+	VCVTDQ2PS    Y4, Y4
+	VMULPS       64(SP), Y4, Y4
+	VMOVUPS      X4, 544(AX)
+	VEXTRACTF128 $0x01, Y4, 672(AX)
+	VEXTRACTI128 $0x01, Y2, X3
+	VPSRLDQ      $0x08, X3, X3
+	VPMOVSXBD    X3, Y4
+	VCVTDQ2PS    Y4, Y4
+	VMULPS       96(SP), Y4, Y4
+	VMOVUPS      X4, 800(AX)
+	VEXTRACTF128 $0x01, Y4, 928(AX)
+	VPAND        112(CX), Y0, Y2
+	VPSHUFB      Y2, Y1, Y2
+	VPMOVSXBD    X2, Y4
+	VCVTDQ2PS    Y4, Y4
+	VMULPS       (SP), Y4, Y4
+	VMOVUPS      X4, 48(AX)
+	VEXTRACTF128 $0x01, Y4, 176(AX)
+	VPSRLDQ      $0x08, X2, X3
+	VPMOVSXBD    X3, Y4
+	VCVTDQ2PS    Y4, Y4
+	VMULPS       32(SP), Y4, Y4
+	VMOVUPS      X4, 304(AX)
+	VEXTRACTF128 $0x01, Y4, 432(AX)
+	VEXTRACTI128 $0x01, Y2, X3
+	VPMOVSXBD    X3, Y4
+	VCVTDQ2PS    Y4, Y4
+	VMULPS       64(SP), Y4, Y4
+	VMOVUPS      X4, 560(AX)
+	VEXTRACTF128 $0x01, Y4, 688(AX)
+	VEXTRACTI128 $0x01, Y2, X3
+	VPSRLDQ      $0x08, X3, X3
+	VPMOVSXBD    X3, Y4
+	VCVTDQ2PS    Y4, Y4
+	VMULPS       96(SP), Y4, Y4
+	VMOVUPS      X4, 816(AX)
+	VEXTRACTF128 $0x01, Y4, 944(AX)
+	VMOVDQU      16(CX), Y2
+	VPSRLW       $0x04, Y2, Y2
+	VPAND        Y0, Y2, Y2
+	VPSHUFB      Y2, Y1, Y2
+	VPMOVSXBD    X2, Y4
+	VCVTDQ2PS    Y4, Y4
+	VMULPS       128(SP), Y4, Y4
+	VMOVUPS      X4, 64(AX)
+	VEXTRACTF128 $0x01, Y4, 192(AX)
+	VPSRLDQ      $0x08, X2, X3
+	VPMOVSXBD    X3, Y4
+	VCVTDQ2PS    Y4, Y4
+	VMULPS       160(SP), Y4, Y4
+	VMOVUPS      X4, 320(AX)
+	VEXTRACTF128 $0x01, Y4, 448(AX)
+	VEXTRACTI128 $0x01, Y2, X3
+	VPMOVSXBD    X3, Y4
+	VCVTDQ2PS    Y4, Y4
+	VMULPS       192(SP), Y4, Y4
+	VMOVUPS      X4, 576(AX)
+	VEXTRACTF128 $0x01, Y4, 704(AX)
+	VEXTRACTI128 $0x01, Y2, X3
+	VPSRLDQ      $0x08, X3, X3
+	VPMOVSXBD    X3, Y4
+	VCVTDQ2PS    Y4, Y4
+	VMULPS       224(SP), Y4, Y4
+	VMOVUPS      X4, 832(AX)
+	VEXTRACTF128 $0x01, Y4, 960(AX)
+	VMOVDQU      48(CX), Y2
+	VPSRLW       $0x04, Y2, Y2
+	VPAND        Y0, Y2, Y2
+	VPSHUFB      Y2, Y1, Y2
+	VPMOVSXBD    X2, Y4
+	VCVTDQ2PS    Y4, Y4
+	VMULPS       128(SP), Y4, Y4
+	VMOVUPS      X4, 80(AX)
+	VEXTRACTF128 $0x01, Y4, 208(AX)
+	VPSRLDQ      $0x08, X2, X3
+	VPMOVSXBD    X3, Y4
+	VCVTDQ2PS    Y4, Y4
+	VMULPS       160(SP), Y4, Y4
+	VMOVUPS      X4, 336(AX)
+	VEXTRACTF128 $0x01, Y4, 464(AX)
+	VEXTRACTI128 $0x01, Y2, X3
+	VPMOVSXBD    X3, Y4
+	VCVTDQ2PS    Y4, Y4
+	VMULPS       192(SP), Y4, Y4
+	VMOVUPS      X4, 592(AX)
+	VEXTRACTF128 $0x01, Y4, 720(AX)
+	VEXTRACTI128 $0x01, Y2, X3
+	VPSRLDQ      $0x08, X3, X3
+	VPMOVSXBD    X3, Y4
+	VCVTDQ2PS    Y4, Y4
+	VMULPS       224(SP), Y4, Y4
+	VMOVUPS      X4, 848(AX)
+	VEXTRACTF128 $0x01, Y4, 976(AX)
+	VMOVDQU      80(CX), Y2
+	VPSRLW       $0x04, Y2, Y2
+	VPAND        Y0, Y2, Y2
+	VPSHUFB      Y2, Y1, Y2
+	VPMOVSXBD    X2, Y4
+	VCVTDQ2PS    Y4, Y4
+	VMULPS       128(SP), Y4, Y4
+	VMOVUPS      X4, 96(AX)
+	VEXTRACTF128 $0x01, Y4, 224(AX)
+	VPSRLDQ      $0x08, X2, X3
+	VPMOVSXBD    X3, Y4
+	VCVTDQ2PS    Y4, Y4
+	VMULPS       160(SP), Y4, Y4
+	VMOVUPS      X4, 352(AX)
+	VEXTRACTF128 $0x01, Y4, 480(AX)
+	VEXTRACTI128 $0x01, Y2, X3
+	VPMOVSXBD    X3, Y4
+	VCVTDQ2PS    Y4, Y4
+	VMULPS       192(SP), Y4, Y4
+	VMOVUPS      X4, 608(AX)
+	VEXTRACTF128 $0x01, Y4, 736(AX)
+	VEXTRACTI128 $0x01, Y2, X3
+	VPSRLDQ      $0x08, X3, X3
+	VPMOVSXBD    X3, Y4
+	VCVTDQ2PS    Y4, Y4
+	VMULPS       224(SP), Y4, Y4
+	VMOVUPS      X4, 864(AX)
+	VEXTRACTF128 $0x01, Y4, 992(AX)
+	VMOVDQU      112(CX), Y2
+	VPSRLW       $0x04, Y2, Y2
+	VPAND        Y0, Y2, Y2
+	VPSHUFB      Y2, Y1, Y2
+	VPMOVSXBD    X2, Y4
+	VCVTDQ2PS    Y4, Y4
+	VMULPS       128(SP), Y4, Y4
+	VMOVUPS      X4, 112(AX)
+	VEXTRACTF128 $0x01, Y4, 240(AX)
+	VPSRLDQ      $0x08, X2, X3
+	VPMOVSXBD    X3, Y4
+	VCVTDQ2PS    Y4, Y4
+	VMULPS       160(SP), Y4, Y4
+	VMOVUPS      X4, 368(AX)
+	VEXTRACTF128 $0x01, Y4, 496(AX)
+	VEXTRACTI128 $0x01, Y2, X3
+	VPMOVSXBD    X3, Y4
+	VCVTDQ2PS    Y4, Y4
+	VMULPS       192(SP), Y4, Y4
+	VMOVUPS      X4, 624(AX)
+	VEXTRACTF128 $0x01, Y4, 752(AX)
+	VEXTRACTI128 $0x01, Y2, X3
+	VPSRLDQ      $0x08, X3, X3
+	VPMOVSXBD    X3, Y4
+	VCVTDQ2PS    Y4, Y4
+	VMULPS       224(SP), Y4, Y4
+	VMOVUPS      X4, 880(AX)
+	VEXTRACTF128 $0x01, Y4, 1008(AX)
+	ADDQ         $0x00000090, CX
+	ADDQ         $0x00000400, AX
+	DECQ         DX
+	JNZ          super
+	VZEROUPPER
+	RET
+
+// func unpackIQ3SAVX2(dst *float32, w *byte, n uintptr)
+// Requires: AVX, AVX2, F16C
+TEXT ·unpackIQ3SAVX2(SB), NOSPLIT, $512-24
+	MOVQ    dst+0(FP), AX
+	MOVQ    w+8(FP), CX
+	MOVQ    n+16(FP), DX
+	VMOVDQU mask0f<>+0(SB), Y0
+	VMOVDQU signedIQ3S<>+0(SB), Y1
+
+super:
+	VPBROADCASTW 136(CX), X6
+	VCVTPH2PS    X6, Y6
+	VPMOVSXBD    (CX), Y8
+	VCVTDQ2PS    Y8, Y8
+	VMULPS       Y8, Y6, Y6
+	VMOVDQU      blocksOf0<>+0(SB), Y11
+	VPERMPS      Y6, Y11, Y11
+	VMOVUPS      Y11, (SP)
+	VMOVDQU      blocksOf1<>+0(SB), Y11
+	VPERMPS      Y6, Y11, Y11
+	VMOVUPS      Y11, 32(SP)
+	VMOVDQU      blocksOf2<>+0(SB), Y11
+	VPERMPS      Y6, Y11, Y11
+	VMOVUPS      Y11, 64(SP)
+	VMOVDQU      blocksOf3<>+0(SB), Y11
+	VPERMPS      Y6, Y11, Y11
+	VMOVUPS      Y11, 96(SP)
+	VMOVDQU      blocksOf0<>+0(SB), Y11
+	VPERMPS      Y6, Y11, Y11
+	VMOVUPS      Y11, 128(SP)
+	VMOVDQU      blocksOf1<>+0(SB), Y11
+	VPERMPS      Y6, Y11, Y11
+	VMOVUPS      Y11, 160(SP)
+	VMOVDQU      blocksOf2<>+0(SB), Y11
+	VPERMPS      Y6, Y11, Y11
+	VMOVUPS      Y11, 192(SP)
+	VMOVDQU      blocksOf3<>+0(SB), Y11
+	VPERMPS      Y6, Y11, Y11
+	VMOVUPS      Y11, 224(SP)
+	VPAND        8(CX), Y0, Y2
+	VPSHUFB      Y2, Y1, Y2
+	VPMOVSXBD    X2, Y4
+	VCVTDQ2PS    Y4, Y4
+	VMULPS       (SP), Y4, Y4
+	VMOVUPS      X4, (AX)
+	VEXTRACTF128 $0x01, Y4, 128(AX)
+	VPSRLDQ      $0x08, X2, X3
+	VPMOVSXBD    X3, Y4
+	VCVTDQ2PS    Y4, Y4
+	VMULPS       32(SP), Y4, Y4
+	VMOVUPS      X4, 256(AX)
+	VEXTRACTF128 $0x01, Y4, 384(AX)
+	VEXTRACTI128 $0x01, Y2, X3
+	VPMOVSXBD    X3, Y4
+	VCVTDQ2PS    Y4, Y4
+	VMULPS       64(SP), Y4, Y4
+	VMOVUPS      X4, 512(AX)
+	VEXTRACTF128 $0x01, Y4, 640(AX)
+	VEXTRACTI128 $0x01, Y2, X3
+	VPSRLDQ      $0x08, X3, X3
+	VPMOVSXBD    X3, Y4
+	VCVTDQ2PS    Y4, Y4
+	VMULPS       96(SP), Y4, Y4
+	VMOVUPS      X4, 768(AX)
+	VEXTRACTF128 $0x01, Y4, 896(AX)
+	VPAND        40(CX), Y0, Y2
+	VPSHUFB      Y2, Y1, Y2
+	VPMOVSXBD    X2, Y4
+	VCVTDQ2PS    Y4, Y4
+	VMULPS       (SP), Y4, Y4
+	VMOVUPS      X4, 16(AX)
+	VEXTRACTF128 $0x01, Y4, 144(AX)
+	VPSRLDQ      $0x08, X2, X3
+	VPMOVSXBD    X3, Y4
+	VCVTDQ2PS    Y4, Y4
+	VMULPS       32(SP), Y4, Y4
+	VMOVUPS      X4, 272(AX)
+	VEXTRACTF128 $0x01, Y4, 400(AX)
+	VEXTRACTI128 $0x01, Y2, X3
+	VPMOVSXBD    X3, Y4
+	VCVTDQ2PS    Y4, Y4
+	VMULPS       64(SP), Y4, Y4
+	VMOVUPS      X4, 528(AX)
+	VEXTRACTF128 $0x01, Y4, 656(AX)
+	VEXTRACTI128 $0x01, Y2, X3
+	VPSRLDQ      $0x08, X3, X3
+	VPMOVSXBD    X3, Y4
+	VCVTDQ2PS    Y4, Y4
+	VMULPS       96(SP), Y4, Y4
+	VMOVUPS      X4, 784(AX)
+	VEXTRACTF128 $0x01, Y4, 912(AX)
+	VPAND        72(CX), Y0, Y2
+	VPSHUFB      Y2, Y1, Y2
+	VPMOVSXBD    X2, Y4
+	VCVTDQ2PS    Y4, Y4
+	VMULPS       (SP), Y4, Y4
+	VMOVUPS      X4, 32(AX)
+	VEXTRACTF128 $0x01, Y4, 160(AX)
+	VPSRLDQ      $0x08, X2, X3
+	VPMOVSXBD    X3, Y4
+	VCVTDQ2PS    Y4, Y4
+	VMULPS       32(SP), Y4, Y4
+	VMOVUPS      X4, 288(AX)
+	VEXTRACTF128 $0x01, Y4, 416(AX)
+	VEXTRACTI128 $0x01, Y2, X3
+	VPMOVSXBD    X3, Y4
+	VCVTDQ2PS    Y4, Y4
+	VMULPS       64(SP), Y4, Y4
+	VMOVUPS      X4, 544(AX)
+	VEXTRACTF128 $0x01, Y4, 672(AX)
+	VEXTRACTI128 $0x01, Y2, X3
+	VPSRLDQ      $0x08, X3, X3
+	VPMOVSXBD    X3, Y4
+	VCVTDQ2PS    Y4, Y4
+	VMULPS       96(SP), Y4, Y4
+	VMOVUPS      X4, 800(AX)
+	VEXTRACTF128 $0x01, Y4, 928(AX)
+	VPAND        104(CX), Y0, Y2
+	VPSHUFB      Y2, Y1, Y2
+	VPMOVSXBD    X2, Y4
+	VCVTDQ2PS    Y4, Y4
+	VMULPS       (SP), Y4, Y4
+	VMOVUPS      X4, 48(AX)
+	VEXTRACTF128 $0x01, Y4, 176(AX)
+	VPSRLDQ      $0x08, X2, X3
+	VPMOVSXBD    X3, Y4
+	VCVTDQ2PS    Y4, Y4
+	VMULPS       32(SP), Y4, Y4
+	VMOVUPS      X4, 304(AX)
+	VEXTRACTF128 $0x01, Y4, 432(AX)
+	VEXTRACTI128 $0x01, Y2, X3
+	VPMOVSXBD    X3, Y4
+	VCVTDQ2PS    Y4, Y4
+	VMULPS       64(SP), Y4, Y4
+	VMOVUPS      X4, 560(AX)
+	VEXTRACTF128 $0x01, Y4, 688(AX)
+	VEXTRACTI128 $0x01, Y2, X3
+	VPSRLDQ      $0x08, X3, X3
+	VPMOVSXBD    X3, Y4
+	VCVTDQ2PS    Y4, Y4
+	VMULPS       96(SP), Y4, Y4
+	VMOVUPS      X4, 816(AX)
+	VEXTRACTF128 $0x01, Y4, 944(AX)
+	VMOVDQU      8(CX), Y2
+	VPSRLW       $0x04, Y2, Y2
+	VPAND        Y0, Y2, Y2
+	VPSHUFB      Y2, Y1, Y2
+	VPMOVSXBD    X2, Y4
+	VCVTDQ2PS    Y4, Y4
+	VMULPS       128(SP), Y4, Y4
+	VMOVUPS      X4, 64(AX)
+	VEXTRACTF128 $0x01, Y4, 192(AX)
+	VPSRLDQ      $0x08, X2, X3
+	VPMOVSXBD    X3, Y4
+	VCVTDQ2PS    Y4, Y4
+	VMULPS       160(SP), Y4, Y4
+	VMOVUPS      X4, 320(AX)
+	VEXTRACTF128 $0x01, Y4, 448(AX)
+	VEXTRACTI128 $0x01, Y2, X3
+	VPMOVSXBD    X3, Y4
+	VCVTDQ2PS    Y4, Y4
+	VMULPS       192(SP), Y4, Y4
+	VMOVUPS      X4, 576(AX)
+	VEXTRACTF128 $0x01, Y4, 704(AX)
+	VEXTRACTI128 $0x01, Y2, X3
+	VPSRLDQ      $0x08, X3, X3
+	VPMOVSXBD    X3, Y4
+	VCVTDQ2PS    Y4, Y4
+	VMULPS       224(SP), Y4, Y4
+	VMOVUPS      X4, 832(AX)
+	VEXTRACTF128 $0x01, Y4, 960(AX)
+	VMOVDQU      40(CX), Y2
+	VPSRLW       $0x04, Y2, Y2
+	VPAND        Y0, Y2, Y2
+	VPSHUFB      Y2, Y1, Y2
+	VPMOVSXBD    X2, Y4
+	VCVTDQ2PS    Y4, Y4
+	VMULPS       128(SP), Y4, Y4
+	VMOVUPS      X4, 80(AX)
+	VEXTRACTF128 $0x01, Y4, 208(AX)
+	VPSRLDQ      $0x08, X2, X3
+	VPMOVSXBD    X3, Y4
+	VCVTDQ2PS    Y4, Y4
+	VMULPS       160(SP), Y4, Y4
+	VMOVUPS      X4, 336(AX)
+	VEXTRACTF128 $0x01, Y4, 464(AX)
+	VEXTRACTI128 $0x01, Y2, X3
+	VPMOVSXBD    X3, Y4
+	VCVTDQ2PS    Y4, Y4
+	VMULPS       192(SP), Y4, Y4
+	VMOVUPS      X4, 592(AX)
+	VEXTRACTF128 $0x01, Y4, 720(AX)
+	VEXTRACTI128 $0x01, Y2, X3
+	VPSRLDQ      $0x08, X3, X3
+	VPMOVSXBD    X3, Y4
+	VCVTDQ2PS    Y4, Y4
+	VMULPS       224(SP), Y4, Y4
+	VMOVUPS      X4, 848(AX)
+	VEXTRACTF128 $0x01, Y4, 976(AX)
+	VMOVDQU      72(CX), Y2
+	VPSRLW       $0x04, Y2, Y2
+	VPAND        Y0, Y2, Y2
+	VPSHUFB      Y2, Y1, Y2
+	VPMOVSXBD    X2, Y4
+	VCVTDQ2PS    Y4, Y4
+	VMULPS       128(SP), Y4, Y4
+	VMOVUPS      X4, 96(AX)
+	VEXTRACTF128 $0x01, Y4, 224(AX)
+	VPSRLDQ      $0x08, X2, X3
+	VPMOVSXBD    X3, Y4
+	VCVTDQ2PS    Y4, Y4
+	VMULPS       160(SP), Y4, Y4
+	VMOVUPS      X4, 352(AX)
+	VEXTRACTF128 $0x01, Y4, 480(AX)
+	VEXTRACTI128 $0x01, Y2, X3
+	VPMOVSXBD    X3, Y4
+	VCVTDQ2PS    Y4, Y4
+	VMULPS       192(SP), Y4, Y4
+	VMOVUPS      X4, 608(AX)
+	VEXTRACTF128 $0x01, Y4, 736(AX)
+	VEXTRACTI128 $0x01, Y2, X3
+	VPSRLDQ      $0x08, X3, X3
+	VPMOVSXBD    X3, Y4
+	VCVTDQ2PS    Y4, Y4
+	VMULPS       224(SP), Y4, Y4
+	VMOVUPS      X4, 864(AX)
+	VEXTRACTF128 $0x01, Y4, 992(AX)
+	VMOVDQU      104(CX), Y2
+	VPSRLW       $0x04, Y2, Y2
+	VPAND        Y0, Y2, Y2
+	VPSHUFB      Y2, Y1, Y2
+	VPMOVSXBD    X2, Y4
+	VCVTDQ2PS    Y4, Y4
+	VMULPS       128(SP), Y4, Y4
+	VMOVUPS      X4, 112(AX)
+	VEXTRACTF128 $0x01, Y4, 240(AX)
+	VPSRLDQ      $0x08, X2, X3
+	VPMOVSXBD    X3, Y4
+	VCVTDQ2PS    Y4, Y4
+	VMULPS       160(SP), Y4, Y4
+	VMOVUPS      X4, 368(AX)
+	VEXTRACTF128 $0x01, Y4, 496(AX)
+	VEXTRACTI128 $0x01, Y2, X3
+	VPMOVSXBD    X3, Y4
+	VCVTDQ2PS    Y4, Y4
+	VMULPS       192(SP), Y4, Y4
+	VMOVUPS      X4, 624(AX)
+	VEXTRACTF128 $0x01, Y4, 752(AX)
+	VEXTRACTI128 $0x01, Y2, X3
+	VPSRLDQ      $0x08, X3, X3
+	VPMOVSXBD    X3, Y4
+	VCVTDQ2PS    Y4, Y4
+	VMULPS       224(SP), Y4, Y4
+	VMOVUPS      X4, 880(AX)
+	VEXTRACTF128 $0x01, Y4, 1008(AX)
+	ADDQ         $0x0000008a, CX
+	ADDQ         $0x00000400, AX
+	DECQ         DX
+	JNZ          super
+	VZEROUPPER
+	RET
+
+// func unpackIQ4XSAVX2(dst *float32, w *byte, n uintptr)
+// Requires: AVX, AVX2, F16C
+TEXT ·unpackIQ4XSAVX2(SB), NOSPLIT, $512-24
+	MOVQ    dst+0(FP), AX
+	MOVQ    w+8(FP), CX
+	MOVQ    n+16(FP), DX
+	VMOVDQU mask0f<>+0(SB), Y0
+	VMOVDQU signedIQ4XS<>+0(SB), Y1
+
+super:
+	VPBROADCASTW 136(CX), X6
+	VCVTPH2PS    X6, Y6
+	VPMOVSXBD    (CX), Y8
+	VCVTDQ2PS    Y8, Y8
+	VMULPS       Y8, Y6, Y6
+	VMOVDQU      blocksOf0<>+0(SB), Y11
+	VPERMPS      Y6, Y11, Y11
+	VMOVUPS      Y11, (SP)
+	VMOVDQU      blocksOf1<>+0(SB), Y11
+	VPERMPS      Y6, Y11, Y11
+	VMOVUPS      Y11, 32(SP)
+	VMOVDQU      blocksOf2<>+0(SB), Y11
+	VPERMPS      Y6, Y11, Y11
+	VMOVUPS      Y11, 64(SP)
+	VMOVDQU      blocksOf3<>+0(SB), Y11
+	VPERMPS      Y6, Y11, Y11
+	VMOVUPS      Y11, 96(SP)
+	VMOVDQU      blocksOf0<>+0(SB), Y11
+	VPERMPS      Y6, Y11, Y11
+	VMOVUPS      Y11, 128(SP)
+	VMOVDQU      blocksOf1<>+0(SB), Y11
+	VPERMPS      Y6, Y11, Y11
+	VMOVUPS      Y11, 160(SP)
+	VMOVDQU      blocksOf2<>+0(SB), Y11
+	VPERMPS      Y6, Y11, Y11
+	VMOVUPS      Y11, 192(SP)
+	VMOVDQU      blocksOf3<>+0(SB), Y11
+	VPERMPS      Y6, Y11, Y11
+	VMOVUPS      Y11, 224(SP)
+	VPAND        8(CX), Y0, Y2
+	VPSHUFB      Y2, Y1, Y2
+	VPMOVSXBD    X2, Y4
+	VCVTDQ2PS    Y4, Y4
+	VMULPS       (SP), Y4, Y4
+	VMOVUPS      X4, (AX)
+	VEXTRACTF128 $0x01, Y4, 128(AX)
+	VPSRLDQ      $0x08, X2, X3
+	VPMOVSXBD    X3, Y4
+	VCVTDQ2PS    Y4, Y4
+	VMULPS       32(SP), Y4, Y4
+	VMOVUPS      X4, 256(AX)
+	VEXTRACTF128 $0x01, Y4, 384(AX)
+	VEXTRACTI128 $0x01, Y2, X3
+	VPMOVSXBD    X3, Y4
+	VCVTDQ2PS    Y4, Y4
+	VMULPS       64(SP), Y4, Y4
+	VMOVUPS      X4, 512(AX)
+	VEXTRACTF128 $0x01, Y4, 640(AX)
+	VEXTRACTI128 $0x01, Y2, X3
+	VPSRLDQ      $0x08, X3, X3
+	VPMOVSXBD    X3, Y4
+	VCVTDQ2PS    Y4, Y4
+	VMULPS       96(SP), Y4, Y4
+	VMOVUPS      X4, 768(AX)
+	VEXTRACTF128 $0x01, Y4, 896(AX)
+	VPAND        40(CX), Y0, Y2
+	VPSHUFB      Y2, Y1, Y2
+	VPMOVSXBD    X2, Y4
+	VCVTDQ2PS    Y4, Y4
+	VMULPS       (SP), Y4, Y4
+	VMOVUPS      X4, 16(AX)
+	VEXTRACTF128 $0x01, Y4, 144(AX)
+	VPSRLDQ      $0x08, X2, X3
+	VPMOVSXBD    X3, Y4
+	VCVTDQ2PS    Y4, Y4
+	VMULPS       32(SP), Y4, Y4
+	VMOVUPS      X4, 272(AX)
+	VEXTRACTF128 $0x01, Y4, 400(AX)
+	VEXTRACTI128 $0x01, Y2, X3
+	VPMOVSXBD    X3, Y4
+	VCVTDQ2PS    Y4, Y4
+	VMULPS       64(SP), Y4, Y4
+	VMOVUPS      X4, 528(AX)
+	VEXTRACTF128 $0x01, Y4, 656(AX)
+	VEXTRACTI128 $0x01, Y2, X3
+	VPSRLDQ      $0x08, X3, X3
+	VPMOVSXBD    X3, Y4
+	VCVTDQ2PS    Y4, Y4
+	VMULPS       96(SP), Y4, Y4
+	VMOVUPS      X4, 784(AX)
+	VEXTRACTF128 $0x01, Y4, 912(AX)
+	VPAND        72(CX), Y0, Y2
+	VPSHUFB      Y2, Y1, Y2
+	VPMOVSXBD    X2, Y4
+	VCVTDQ2PS    Y4, Y4
+	VMULPS       (SP), Y4, Y4
+	VMOVUPS      X4, 32(AX)
+	VEXTRACTF128 $0x01, Y4, 160(AX)
+	VPSRLDQ      $0x08, X2, X3
+	VPMOVSXBD    X3, Y4
+	VCVTDQ2PS    Y4, Y4
+	VMULPS       32(SP), Y4, Y4
+	VMOVUPS      X4, 288(AX)
+	VEXTRACTF128 $0x01, Y4, 416(AX)
+	VEXTRACTI128 $0x01, Y2, X3
+	VPMOVSXBD    X3, Y4
+	VCVTDQ2PS    Y4, Y4
+	VMULPS       64(SP), Y4, Y4
+	VMOVUPS      X4, 544(AX)
+	VEXTRACTF128 $0x01, Y4, 672(AX)
+	VEXTRACTI128 $0x01, Y2, X3
+	VPSRLDQ      $0x08, X3, X3
+	VPMOVSXBD    X3, Y4
+	VCVTDQ2PS    Y4, Y4
+	VMULPS       96(SP), Y4, Y4
+	VMOVUPS      X4, 800(AX)
+	VEXTRACTF128 $0x01, Y4, 928(AX)
+	VPAND        104(CX), Y0, Y2
+	VPSHUFB      Y2, Y1, Y2
+	VPMOVSXBD    X2, Y4
+	VCVTDQ2PS    Y4, Y4
+	VMULPS       (SP), Y4, Y4
+	VMOVUPS      X4, 48(AX)
+	VEXTRACTF128 $0x01, Y4, 176(AX)
+	VPSRLDQ      $0x08, X2, X3
+	VPMOVSXBD    X3, Y4
+	VCVTDQ2PS    Y4, Y4
+	VMULPS       32(SP), Y4, Y4
+	VMOVUPS      X4, 304(AX)
+	VEXTRACTF128 $0x01, Y4, 432(AX)
+	VEXTRACTI128 $0x01, Y2, X3
+	VPMOVSXBD    X3, Y4
+	VCVTDQ2PS    Y4, Y4
+	VMULPS       64(SP), Y4, Y4
+	VMOVUPS      X4, 560(AX)
+	VEXTRACTF128 $0x01, Y4, 688(AX)
+	VEXTRACTI128 $0x01, Y2, X3
+	VPSRLDQ      $0x08, X3, X3
+	VPMOVSXBD    X3, Y4
+	VCVTDQ2PS    Y4, Y4
+	VMULPS       96(SP), Y4, Y4
+	VMOVUPS      X4, 816(AX)
+	VEXTRACTF128 $0x01, Y4, 944(AX)
+	VMOVDQU      8(CX), Y2
+	VPSRLW       $0x04, Y2, Y2
+	VPAND        Y0, Y2, Y2
+	VPSHUFB      Y2, Y1, Y2
+	VPMOVSXBD    X2, Y4
+	VCVTDQ2PS    Y4, Y4
+	VMULPS       128(SP), Y4, Y4
+	VMOVUPS      X4, 64(AX)
+	VEXTRACTF128 $0x01, Y4, 192(AX)
+	VPSRLDQ      $0x08, X2, X3
+	VPMOVSXBD    X3, Y4
+	VCVTDQ2PS    Y4, Y4
+	VMULPS       160(SP), Y4, Y4
+	VMOVUPS      X4, 320(AX)
+	VEXTRACTF128 $0x01, Y4, 448(AX)
+	VEXTRACTI128 $0x01, Y2, X3
+	VPMOVSXBD    X3, Y4
+	VCVTDQ2PS    Y4, Y4
+	VMULPS       192(SP), Y4, Y4
+	VMOVUPS      X4, 576(AX)
+	VEXTRACTF128 $0x01, Y4, 704(AX)
+	VEXTRACTI128 $0x01, Y2, X3
+	VPSRLDQ      $0x08, X3, X3
+	VPMOVSXBD    X3, Y4
+	VCVTDQ2PS    Y4, Y4
+	VMULPS       224(SP), Y4, Y4
+	VMOVUPS      X4, 832(AX)
+	VEXTRACTF128 $0x01, Y4, 960(AX)
+	VMOVDQU      40(CX), Y2
+	VPSRLW       $0x04, Y2, Y2
+	VPAND        Y0, Y2, Y2
+	VPSHUFB      Y2, Y1, Y2
+	VPMOVSXBD    X2, Y4
+	VCVTDQ2PS    Y4, Y4
+	VMULPS       128(SP), Y4, Y4
+	VMOVUPS      X4, 80(AX)
+	VEXTRACTF128 $0x01, Y4, 208(AX)
+	VPSRLDQ      $0x08, X2, X3
+	VPMOVSXBD    X3, Y4
+	VCVTDQ2PS    Y4, Y4
+	VMULPS       160(SP), Y4, Y4
+	VMOVUPS      X4, 336(AX)
+	VEXTRACTF128 $0x01, Y4, 464(AX)
+	VEXTRACTI128 $0x01, Y2, X3
+	VPMOVSXBD    X3, Y4
+	VCVTDQ2PS    Y4, Y4
+	VMULPS       192(SP), Y4, Y4
+	VMOVUPS      X4, 592(AX)
+	VEXTRACTF128 $0x01, Y4, 720(AX)
+	VEXTRACTI128 $0x01, Y2, X3
+	VPSRLDQ      $0x08, X3, X3
+	VPMOVSXBD    X3, Y4
+	VCVTDQ2PS    Y4, Y4
+	VMULPS       224(SP), Y4, Y4
+	VMOVUPS      X4, 848(AX)
+	VEXTRACTF128 $0x01, Y4, 976(AX)
+	VMOVDQU      72(CX), Y2
+	VPSRLW       $0x04, Y2, Y2
+	VPAND        Y0, Y2, Y2
+	VPSHUFB      Y2, Y1, Y2
+	VPMOVSXBD    X2, Y4
+	VCVTDQ2PS    Y4, Y4
+	VMULPS       128(SP), Y4, Y4
+	VMOVUPS      X4, 96(AX)
+	VEXTRACTF128 $0x01, Y4, 224(AX)
+	VPSRLDQ      $0x08, X2, X3
+	VPMOVSXBD    X3, Y4
+	VCVTDQ2PS    Y4, Y4
+	VMULPS       160(SP), Y4, Y4
+	VMOVUPS      X4, 352(AX)
+	VEXTRACTF128 $0x01, Y4, 480(AX)
+	VEXTRACTI128 $0x01, Y2, X3
+	VPMOVSXBD    X3, Y4
+	VCVTDQ2PS    Y4, Y4
+	VMULPS       192(SP), Y4, Y4
+	VMOVUPS      X4, 608(AX)
+	VEXTRACTF128 $0x01, Y4, 736(AX)
+	VEXTRACTI128 $0x01, Y2, X3
+	VPSRLDQ      $0x08, X3, X3
+	VPMOVSXBD    X3, Y4
+	VCVTDQ2PS    Y4, Y4
+	VMULPS       224(SP), Y4, Y4
+	VMOVUPS      X4, 864(AX)
+	VEXTRACTF128 $0x01, Y4, 992(AX)
+	VMOVDQU      104(CX), Y2
+	VPSRLW       $0x04, Y2, Y2
+	VPAND        Y0, Y2, Y2
+	VPSHUFB      Y2, Y1, Y2
+	VPMOVSXBD    X2, Y4
+	VCVTDQ2PS    Y4, Y4
+	VMULPS       128(SP), Y4, Y4
+	VMOVUPS      X4, 112(AX)
+	VEXTRACTF128 $0x01, Y4, 240(AX)
+	VPSRLDQ      $0x08, X2, X3
+	VPMOVSXBD    X3, Y4
+	VCVTDQ2PS    Y4, Y4
+	VMULPS       160(SP), Y4, Y4
+	VMOVUPS      X4, 368(AX)
+	VEXTRACTF128 $0x01, Y4, 496(AX)
+	VEXTRACTI128 $0x01, Y2, X3
+	VPMOVSXBD    X3, Y4
+	VCVTDQ2PS    Y4, Y4
+	VMULPS       192(SP), Y4, Y4
+	VMOVUPS      X4, 624(AX)
+	VEXTRACTF128 $0x01, Y4, 752(AX)
+	VEXTRACTI128 $0x01, Y2, X3
+	VPSRLDQ      $0x08, X3, X3
+	VPMOVSXBD    X3, Y4
+	VCVTDQ2PS    Y4, Y4
+	VMULPS       224(SP), Y4, Y4
+	VMOVUPS      X4, 880(AX)
+	VEXTRACTF128 $0x01, Y4, 1008(AX)
+	ADDQ         $0x0000008a, CX
+	ADDQ         $0x00000400, AX
+	DECQ         DX
+	JNZ          super
+	VZEROUPPER
+	RET
+
+// func unpackIQ1MAVX2(dst *float32, w *byte, n uintptr)
+// Requires: AVX, AVX2, F16C
+TEXT ·unpackIQ1MAVX2(SB), NOSPLIT, $512-24
+	MOVQ    dst+0(FP), AX
+	MOVQ    w+8(FP), CX
+	MOVQ    n+16(FP), DX
+	VMOVDQU mask03<>+0(SB), Y0
+	VMOVDQU signedIQ1M<>+0(SB), Y1
+
+super:
+	VPBROADCASTW 112(CX), X6
+	VCVTPH2PS    X6, Y6
+	VMULPS       halved3<>+0(SB), Y6, Y6
+	VPMOVSXBW    (CX), Y9
+	VPSLLD       $0x10, Y9, Y9
+	VPSRAD       $0x10, Y9, Y9
+	VCVTDQ2PS    Y9, Y10
+	VMULPS       Y10, Y6, Y10
+	VMOVDQU      blocksOf0<>+0(SB), Y11
+	VPERMPS      Y10, Y11, Y11
+	VMOVUPS      Y11, (SP)
+	VMOVDQU      blocksOf1<>+0(SB), Y11
+	VPERMPS      Y10, Y11, Y11
+	VMOVUPS      Y11, 32(SP)
+	VMOVDQU      blocksOf2<>+0(SB), Y11
+	VPERMPS      Y10, Y11, Y11
+	VMOVUPS      Y11, 64(SP)
+	VMOVDQU      blocksOf3<>+0(SB), Y11
+	VPERMPS      Y10, Y11, Y11
+	VMOVUPS      Y11, 96(SP)
+	VPMOVSXBW    (CX), Y9
+	VPSRAD       $0x10, Y9, Y9
+	VCVTDQ2PS    Y9, Y10
+	VMULPS       Y10, Y6, Y10
+	VMOVDQU      blocksOf0<>+0(SB), Y11
+	VPERMPS      Y10, Y11, Y11
+	VMOVUPS      Y11, 128(SP)
+	VMOVDQU      blocksOf1<>+0(SB), Y11
+	VPERMPS      Y10, Y11, Y11
+	VMOVUPS      Y11, 160(SP)
+	VMOVDQU      blocksOf2<>+0(SB), Y11
+	VPERMPS      Y10, Y11, Y11
+	VMOVUPS      Y11, 192(SP)
+	VMOVDQU      blocksOf3<>+0(SB), Y11
+	VPERMPS      Y10, Y11, Y11
+	VMOVUPS      Y11, 224(SP)
+	VPAND        16(CX), Y0, Y2
+	VMOVDQU      80(CX), Y3
+	VPSLLW       $0x02, Y3, Y3
+	VPAND        mask04<>+0(SB), Y3, Y3
+	VPOR         Y3, Y2, Y2
+	VPSHUFB      Y2, Y1, Y2
+	VPMOVSXBD    X2, Y4
+	VCVTDQ2PS    Y4, Y4
+	VMULPS       (SP), Y4, Y4
+	VMOVUPS      X4, (AX)
+	VEXTRACTF128 $0x01, Y4, 128(AX)
+	VPSRLDQ      $0x08, X2, X3
+	VPMOVSXBD    X3, Y4
+	VCVTDQ2PS    Y4, Y4
+	VMULPS       32(SP), Y4, Y4
+	VMOVUPS      X4, 256(AX)
+	VEXTRACTF128 $0x01, Y4, 384(AX)
+	VEXTRACTI128 $0x01, Y2, X3
+	VPMOVSXBD    X3, Y4
+	VCVTDQ2PS    Y4, Y4
+	VMULPS       64(SP), Y4, Y4
+	VMOVUPS      X4, 512(AX)
+	VEXTRACTF128 $0x01, Y4, 640(AX)
+	VEXTRACTI128 $0x01, Y2, X3
+	VPSRLDQ      $0x08, X3, X3
+	VPMOVSXBD    X3, Y4
+	VCVTDQ2PS    Y4, Y4
+	VMULPS       96(SP), Y4, Y4
+	VMOVUPS      X4, 768(AX)
+	VEXTRACTF128 $0x01, Y4, 896(AX)
+	VPAND        48(CX), Y0, Y2
+	VMOVDQU      80(CX), Y3
+	VPSLLW       $0x01, Y3, Y3
+	VPAND        mask04<>+0(SB), Y3, Y3
+	VPOR         Y3, Y2, Y2
+	VPSHUFB      Y2, Y1, Y2
+	VPMOVSXBD    X2, Y4
+	VCVTDQ2PS    Y4, Y4
+	VMULPS       (SP), Y4, Y4
+	VMOVUPS      X4, 16(AX)
+	VEXTRACTF128 $0x01, Y4, 144(AX)
+	VPSRLDQ      $0x08, X2, X3
+	VPMOVSXBD    X3, Y4
+	VCVTDQ2PS    Y4, Y4
+	VMULPS       32(SP), Y4, Y4
+	VMOVUPS      X4, 272(AX)
+	VEXTRACTF128 $0x01, Y4, 400(AX)
+	VEXTRACTI128 $0x01, Y2, X3
+	VPMOVSXBD    X3, Y4
+	VCVTDQ2PS    Y4, Y4
+	VMULPS       64(SP), Y4, Y4
+	VMOVUPS      X4, 528(AX)
+	VEXTRACTF128 $0x01, Y4, 656(AX)
+	VEXTRACTI128 $0x01, Y2, X3
+	VPSRLDQ      $0x08, X3, X3
+	VPMOVSXBD    X3, Y4
+	VCVTDQ2PS    Y4, Y4
+	VMULPS       96(SP), Y4, Y4
+	VMOVUPS      X4, 784(AX)
+	VEXTRACTF128 $0x01, Y4, 912(AX)
+	VMOVDQU      16(CX), Y2
+	VPSRLW       $0x02, Y2, Y2
+	VPAND        Y0, Y2, Y2
+	VMOVDQU      80(CX), Y3
+	VPAND        mask04<>+0(SB), Y3, Y3
+	VPOR         Y3, Y2, Y2
+	VPSHUFB      Y2, Y1, Y2
+	VPMOVSXBD    X2, Y4
+	VCVTDQ2PS    Y4, Y4
+	VMULPS       (SP), Y4, Y4
+	VMOVUPS      X4, 32(AX)
+	VEXTRACTF128 $0x01, Y4, 160(AX)
+	VPSRLDQ      $0x08, X2, X3
+	VPMOVSXBD    X3, Y4
+	VCVTDQ2PS    Y4, Y4
+	VMULPS       32(SP), Y4, Y4
+	VMOVUPS      X4, 288(AX)
+	VEXTRACTF128 $0x01, Y4, 416(AX)
+	VEXTRACTI128 $0x01, Y2, X3
+	VPMOVSXBD    X3, Y4
+	VCVTDQ2PS    Y4, Y4
+	VMULPS       64(SP), Y4, Y4
+	VMOVUPS      X4, 544(AX)
+	VEXTRACTF128 $0x01, Y4, 672(AX)
+	VEXTRACTI128 $0x01, Y2, X3
+	VPSRLDQ      $0x08, X3, X3
+	VPMOVSXBD    X3, Y4
+	VCVTDQ2PS    Y4, Y4
+	VMULPS       96(SP), Y4, Y4
+	VMOVUPS      X4, 800(AX)
+	VEXTRACTF128 $0x01, Y4, 928(AX)
+	VMOVDQU      48(CX), Y2
+	VPSRLW       $0x02, Y2, Y2
+	VPAND        Y0, Y2, Y2
+	VMOVDQU      80(CX), Y3
+	VPSRLW       $0x01, Y3, Y3
+	VPAND        mask04<>+0(SB), Y3, Y3
+	VPOR         Y3, Y2, Y2
+	VPSHUFB      Y2, Y1, Y2
+	VPMOVSXBD    X2, Y4
+	VCVTDQ2PS    Y4, Y4
+	VMULPS       (SP), Y4, Y4
+	VMOVUPS      X4, 48(AX)
+	VEXTRACTF128 $0x01, Y4, 176(AX)
+	VPSRLDQ      $0x08, X2, X3
+	VPMOVSXBD    X3, Y4
+	VCVTDQ2PS    Y4, Y4
+	VMULPS       32(SP), Y4, Y4
+	VMOVUPS      X4, 304(AX)
+	VEXTRACTF128 $0x01, Y4, 432(AX)
+	VEXTRACTI128 $0x01, Y2, X3
+	VPMOVSXBD    X3, Y4
+	VCVTDQ2PS    Y4, Y4
+	VMULPS       64(SP), Y4, Y4
+	VMOVUPS      X4, 560(AX)
+	VEXTRACTF128 $0x01, Y4, 688(AX)
+	VEXTRACTI128 $0x01, Y2, X3
+	VPSRLDQ      $0x08, X3, X3
+	VPMOVSXBD    X3, Y4
+	VCVTDQ2PS    Y4, Y4
+	VMULPS       96(SP), Y4, Y4
+	VMOVUPS      X4, 816(AX)
+	VEXTRACTF128 $0x01, Y4, 944(AX)
+	VMOVDQU      16(CX), Y2
+	VPSRLW       $0x04, Y2, Y2
+	VPAND        Y0, Y2, Y2
+	VMOVDQU      80(CX), Y3
+	VPSRLW       $0x02, Y3, Y3
+	VPAND        mask04<>+0(SB), Y3, Y3
+	VPOR         Y3, Y2, Y2
+	VPSHUFB      Y2, Y1, Y2
+	VPMOVSXBD    X2, Y4
+	VCVTDQ2PS    Y4, Y4
+	VMULPS       128(SP), Y4, Y4
+	VMOVUPS      X4, 64(AX)
+	VEXTRACTF128 $0x01, Y4, 192(AX)
+	VPSRLDQ      $0x08, X2, X3
+	VPMOVSXBD    X3, Y4
+	VCVTDQ2PS    Y4, Y4
+	VMULPS       160(SP), Y4, Y4
+	VMOVUPS      X4, 320(AX)
+	VEXTRACTF128 $0x01, Y4, 448(AX)
+	VEXTRACTI128 $0x01, Y2, X3
+	VPMOVSXBD    X3, Y4
+	VCVTDQ2PS    Y4, Y4
+	VMULPS       192(SP), Y4, Y4
+	VMOVUPS      X4, 576(AX)
+	VEXTRACTF128 $0x01, Y4, 704(AX)
+	VEXTRACTI128 $0x01, Y2, X3
+	VPSRLDQ      $0x08, X3, X3
+	VPMOVSXBD    X3, Y4
+	VCVTDQ2PS    Y4, Y4
+	VMULPS       224(SP), Y4, Y4
+	VMOVUPS      X4, 832(AX)
+	VEXTRACTF128 $0x01, Y4, 960(AX)
+	VMOVDQU      48(CX), Y2
+	VPSRLW       $0x04, Y2, Y2
+	VPAND        Y0, Y2, Y2
+	VMOVDQU      80(CX), Y3
+	VPSRLW       $0x03, Y3, Y3
+	VPAND        mask04<>+0(SB), Y3, Y3
+	VPOR         Y3, Y2, Y2
+	VPSHUFB      Y2, Y1, Y2
+	VPMOVSXBD    X2, Y4
+	VCVTDQ2PS    Y4, Y4
+	VMULPS       128(SP), Y4, Y4
+	VMOVUPS      X4, 80(AX)
+	VEXTRACTF128 $0x01, Y4, 208(AX)
+	VPSRLDQ      $0x08, X2, X3
+	VPMOVSXBD    X3, Y4
+	VCVTDQ2PS    Y4, Y4
+	VMULPS       160(SP), Y4, Y4
+	VMOVUPS      X4, 336(AX)
+	VEXTRACTF128 $0x01, Y4, 464(AX)
+	VEXTRACTI128 $0x01, Y2, X3
+	VPMOVSXBD    X3, Y4
+	VCVTDQ2PS    Y4, Y4
+	VMULPS       192(SP), Y4, Y4
+	VMOVUPS      X4, 592(AX)
+	VEXTRACTF128 $0x01, Y4, 720(AX)
+	VEXTRACTI128 $0x01, Y2, X3
+	VPSRLDQ      $0x08, X3, X3
+	VPMOVSXBD    X3, Y4
+	VCVTDQ2PS    Y4, Y4
+	VMULPS       224(SP), Y4, Y4
+	VMOVUPS      X4, 848(AX)
+	VEXTRACTF128 $0x01, Y4, 976(AX)
+	VMOVDQU      16(CX), Y2
+	VPSRLW       $0x06, Y2, Y2
+	VPAND        Y0, Y2, Y2
+	VMOVDQU      80(CX), Y3
+	VPSRLW       $0x04, Y3, Y3
+	VPAND        mask04<>+0(SB), Y3, Y3
+	VPOR         Y3, Y2, Y2
+	VPSHUFB      Y2, Y1, Y2
+	VPMOVSXBD    X2, Y4
+	VCVTDQ2PS    Y4, Y4
+	VMULPS       128(SP), Y4, Y4
+	VMOVUPS      X4, 96(AX)
+	VEXTRACTF128 $0x01, Y4, 224(AX)
+	VPSRLDQ      $0x08, X2, X3
+	VPMOVSXBD    X3, Y4
+	VCVTDQ2PS    Y4, Y4
+	VMULPS       160(SP), Y4, Y4
+	VMOVUPS      X4, 352(AX)
+	VEXTRACTF128 $0x01, Y4, 480(AX)
+	VEXTRACTI128 $0x01, Y2, X3
+	VPMOVSXBD    X3, Y4
+	VCVTDQ2PS    Y4, Y4
+	VMULPS       192(SP), Y4, Y4
+	VMOVUPS      X4, 608(AX)
+	VEXTRACTF128 $0x01, Y4, 736(AX)
+	VEXTRACTI128 $0x01, Y2, X3
+	VPSRLDQ      $0x08, X3, X3
+	VPMOVSXBD    X3, Y4
+	VCVTDQ2PS    Y4, Y4
+	VMULPS       224(SP), Y4, Y4
+	VMOVUPS      X4, 864(AX)
+	VEXTRACTF128 $0x01, Y4, 992(AX)
+	VMOVDQU      48(CX), Y2
+	VPSRLW       $0x06, Y2, Y2
+	VPAND        Y0, Y2, Y2
+	VMOVDQU      80(CX), Y3
+	VPSRLW       $0x05, Y3, Y3
+	VPAND        mask04<>+0(SB), Y3, Y3
+	VPOR         Y3, Y2, Y2
+	VPSHUFB      Y2, Y1, Y2
+	VPMOVSXBD    X2, Y4
+	VCVTDQ2PS    Y4, Y4
+	VMULPS       128(SP), Y4, Y4
+	VMOVUPS      X4, 112(AX)
+	VEXTRACTF128 $0x01, Y4, 240(AX)
+	VPSRLDQ      $0x08, X2, X3
+	VPMOVSXBD    X3, Y4
+	VCVTDQ2PS    Y4, Y4
+	VMULPS       160(SP), Y4, Y4
+	VMOVUPS      X4, 368(AX)
+	VEXTRACTF128 $0x01, Y4, 496(AX)
+	VEXTRACTI128 $0x01, Y2, X3
+	VPMOVSXBD    X3, Y4
+	VCVTDQ2PS    Y4, Y4
+	VMULPS       192(SP), Y4, Y4
+	VMOVUPS      X4, 624(AX)
+	VEXTRACTF128 $0x01, Y4, 752(AX)
+	VEXTRACTI128 $0x01, Y2, X3
+	VPSRLDQ      $0x08, X3, X3
+	VPMOVSXBD    X3, Y4
+	VCVTDQ2PS    Y4, Y4
+	VMULPS       224(SP), Y4, Y4
+	VMOVUPS      X4, 880(AX)
+	VEXTRACTF128 $0x01, Y4, 1008(AX)
+	ADDQ         $0x00000072, CX
+	ADDQ         $0x00000400, AX
+	DECQ         DX
+	JNZ          super
+	VZEROUPPER
+	RET
+
+// func unpackTQ10AVX2(dst *float32, w *byte, n uintptr)
+// Requires: AVX, AVX2, F16C
+TEXT ·unpackTQ10AVX2(SB), NOSPLIT, $512-24
+	MOVQ    dst+0(FP), AX
+	MOVQ    w+8(FP), CX
+	MOVQ    n+16(FP), DX
+	VMOVDQU mask03<>+0(SB), Y0
+	VMOVDQU offset1<>+0(SB), Y4
+
+super:
+	VPBROADCASTW 64(CX), X5
+	VCVTPH2PS    X5, Y5
+	VMOVDQU      blocksOf0<>+0(SB), Y10
+	VPERMPS      Y5, Y10, Y10
+	VMOVUPS      Y10, (SP)
+	VMOVDQU      blocksOf1<>+0(SB), Y10
+	VPERMPS      Y5, Y10, Y10
+	VMOVUPS      Y10, 32(SP)
+	VMOVDQU      blocksOf2<>+0(SB), Y10
+	VPERMPS      Y5, Y10, Y10
+	VMOVUPS      Y10, 64(SP)
+	VMOVDQU      blocksOf3<>+0(SB), Y10
+	VPERMPS      Y5, Y10, Y10
+	VMOVUPS      Y10, 96(SP)
+	VMOVDQU      blocksOf0<>+0(SB), Y10
+	VPERMPS      Y5, Y10, Y10
+	VMOVUPS      Y10, 128(SP)
+	VMOVDQU      blocksOf1<>+0(SB), Y10
+	VPERMPS      Y5, Y10, Y10
+	VMOVUPS      Y10, 160(SP)
+	VMOVDQU      blocksOf2<>+0(SB), Y10
+	VPERMPS      Y5, Y10, Y10
+	VMOVUPS      Y10, 192(SP)
+	VMOVDQU      blocksOf3<>+0(SB), Y10
+	VPERMPS      Y5, Y10, Y10
+	VMOVUPS      Y10, 224(SP)
+	VPAND        (CX), Y0, Y1
+	VPMOVZXBD    X1, Y3
+	VPSUBD       Y4, Y3, Y3
+	VCVTDQ2PS    Y3, Y3
+	VMULPS       (SP), Y3, Y3
+	VMOVUPS      X3, (AX)
+	VEXTRACTF128 $0x01, Y3, 128(AX)
+	VPSRLDQ      $0x08, X1, X2
+	VPMOVZXBD    X2, Y3
+	VPSUBD       Y4, Y3, Y3
+	VCVTDQ2PS    Y3, Y3
+	VMULPS       32(SP), Y3, Y3
+	VMOVUPS      X3, 256(AX)
+	VEXTRACTF128 $0x01, Y3, 384(AX)
+	VEXTRACTI128 $0x01, Y1, X2
+	VPMOVZXBD    X2, Y3
+	VPSUBD       Y4, Y3, Y3
+	VCVTDQ2PS    Y3, Y3
+	VMULPS       64(SP), Y3, Y3
+	VMOVUPS      X3, 512(AX)
+	VEXTRACTF128 $0x01, Y3, 640(AX)
+	VEXTRACTI128 $0x01, Y1, X2
+	VPSRLDQ      $0x08, X2, X2
+	VPMOVZXBD    X2, Y3
+	VPSUBD       Y4, Y3, Y3
+	VCVTDQ2PS    Y3, Y3
+	VMULPS       96(SP), Y3, Y3
+	VMOVUPS      X3, 768(AX)
+	VEXTRACTF128 $0x01, Y3, 896(AX)
+	VPAND        32(CX), Y0, Y1
+	VPMOVZXBD    X1, Y3
+	VPSUBD       Y4, Y3, Y3
+	VCVTDQ2PS    Y3, Y3
+	VMULPS       (SP), Y3, Y3
+	VMOVUPS      X3, 16(AX)
+	VEXTRACTF128 $0x01, Y3, 144(AX)
+	VPSRLDQ      $0x08, X1, X2
+	VPMOVZXBD    X2, Y3
+	VPSUBD       Y4, Y3, Y3
+	VCVTDQ2PS    Y3, Y3
+	VMULPS       32(SP), Y3, Y3
+	VMOVUPS      X3, 272(AX)
+	VEXTRACTF128 $0x01, Y3, 400(AX)
+	VEXTRACTI128 $0x01, Y1, X2
+	VPMOVZXBD    X2, Y3
+	VPSUBD       Y4, Y3, Y3
+	VCVTDQ2PS    Y3, Y3
+	VMULPS       64(SP), Y3, Y3
+	VMOVUPS      X3, 528(AX)
+	VEXTRACTF128 $0x01, Y3, 656(AX)
+	VEXTRACTI128 $0x01, Y1, X2
+	VPSRLDQ      $0x08, X2, X2
+	VPMOVZXBD    X2, Y3
+	VPSUBD       Y4, Y3, Y3
+	VCVTDQ2PS    Y3, Y3
+	VMULPS       96(SP), Y3, Y3
+	VMOVUPS      X3, 784(AX)
+	VEXTRACTF128 $0x01, Y3, 912(AX)
+	VMOVDQU      (CX), Y1
+	VPSRLW       $0x02, Y1, Y1
+	VPAND        Y0, Y1, Y1
+	VPMOVZXBD    X1, Y3
+	VPSUBD       Y4, Y3, Y3
+	VCVTDQ2PS    Y3, Y3
+	VMULPS       (SP), Y3, Y3
+	VMOVUPS      X3, 32(AX)
+	VEXTRACTF128 $0x01, Y3, 160(AX)
+	VPSRLDQ      $0x08, X1, X2
+	VPMOVZXBD    X2, Y3
+	VPSUBD       Y4, Y3, Y3
+	VCVTDQ2PS    Y3, Y3
+	VMULPS       32(SP), Y3, Y3
+	VMOVUPS      X3, 288(AX)
+	VEXTRACTF128 $0x01, Y3, 416(AX)
+	VEXTRACTI128 $0x01, Y1, X2
+	VPMOVZXBD    X2, Y3
+	VPSUBD       Y4, Y3, Y3
+	VCVTDQ2PS    Y3, Y3
+	VMULPS       64(SP), Y3, Y3
+	VMOVUPS      X3, 544(AX)
+	VEXTRACTF128 $0x01, Y3, 672(AX)
+	VEXTRACTI128 $0x01, Y1, X2
+	VPSRLDQ      $0x08, X2, X2
+	VPMOVZXBD    X2, Y3
+	VPSUBD       Y4, Y3, Y3
+	VCVTDQ2PS    Y3, Y3
+	VMULPS       96(SP), Y3, Y3
+	VMOVUPS      X3, 800(AX)
+	VEXTRACTF128 $0x01, Y3, 928(AX)
+	VMOVDQU      32(CX), Y1
+	VPSRLW       $0x02, Y1, Y1
+	VPAND        Y0, Y1, Y1
+	VPMOVZXBD    X1, Y3
+	VPSUBD       Y4, Y3, Y3
+	VCVTDQ2PS    Y3, Y3
+	VMULPS       (SP), Y3, Y3
+	VMOVUPS      X3, 48(AX)
+	VEXTRACTF128 $0x01, Y3, 176(AX)
+	VPSRLDQ      $0x08, X1, X2
+	VPMOVZXBD    X2, Y3
+	VPSUBD       Y4, Y3, Y3
+	VCVTDQ2PS    Y3, Y3
+	VMULPS       32(SP), Y3, Y3
+	VMOVUPS      X3, 304(AX)
+	VEXTRACTF128 $0x01, Y3, 432(AX)
+	VEXTRACTI128 $0x01, Y1, X2
+	VPMOVZXBD    X2, Y3
+	VPSUBD       Y4, Y3, Y3
+	VCVTDQ2PS    Y3, Y3
+	VMULPS       64(SP), Y3, Y3
+	VMOVUPS      X3, 560(AX)
+	VEXTRACTF128 $0x01, Y3, 688(AX)
+	VEXTRACTI128 $0x01, Y1, X2
+	VPSRLDQ      $0x08, X2, X2
+	VPMOVZXBD    X2, Y3
+	VPSUBD       Y4, Y3, Y3
+	VCVTDQ2PS    Y3, Y3
+	VMULPS       96(SP), Y3, Y3
+	VMOVUPS      X3, 816(AX)
+	VEXTRACTF128 $0x01, Y3, 944(AX)
+	VMOVDQU      (CX), Y1
+	VPSRLW       $0x04, Y1, Y1
+	VPAND        Y0, Y1, Y1
+	VPMOVZXBD    X1, Y3
+	VPSUBD       Y4, Y3, Y3
+	VCVTDQ2PS    Y3, Y3
+	VMULPS       128(SP), Y3, Y3
+	VMOVUPS      X3, 64(AX)
+	VEXTRACTF128 $0x01, Y3, 192(AX)
+	VPSRLDQ      $0x08, X1, X2
+	VPMOVZXBD    X2, Y3
+	VPSUBD       Y4, Y3, Y3
+	VCVTDQ2PS    Y3, Y3
+	VMULPS       160(SP), Y3, Y3
+	VMOVUPS      X3, 320(AX)
+	VEXTRACTF128 $0x01, Y3, 448(AX)
+	VEXTRACTI128 $0x01, Y1, X2
+	VPMOVZXBD    X2, Y3
+	VPSUBD       Y4, Y3, Y3
+	VCVTDQ2PS    Y3, Y3
+	VMULPS       192(SP), Y3, Y3
+	VMOVUPS      X3, 576(AX)
+	VEXTRACTF128 $0x01, Y3, 704(AX)
+	VEXTRACTI128 $0x01, Y1, X2
+	VPSRLDQ      $0x08, X2, X2
+	VPMOVZXBD    X2, Y3
+	VPSUBD       Y4, Y3, Y3
+	VCVTDQ2PS    Y3, Y3
+	VMULPS       224(SP), Y3, Y3
+	VMOVUPS      X3, 832(AX)
+	VEXTRACTF128 $0x01, Y3, 960(AX)
+	VMOVDQU      32(CX), Y1
+	VPSRLW       $0x04, Y1, Y1
+	VPAND        Y0, Y1, Y1
+	VPMOVZXBD    X1, Y3
+	VPSUBD       Y4, Y3, Y3
+	VCVTDQ2PS    Y3, Y3
+	VMULPS       128(SP), Y3, Y3
+	VMOVUPS      X3, 80(AX)
+	VEXTRACTF128 $0x01, Y3, 208(AX)
+	VPSRLDQ      $0x08, X1, X2
+	VPMOVZXBD    X2, Y3
+	VPSUBD       Y4, Y3, Y3
+	VCVTDQ2PS    Y3, Y3
+	VMULPS       160(SP), Y3, Y3
+	VMOVUPS      X3, 336(AX)
+	VEXTRACTF128 $0x01, Y3, 464(AX)
+	VEXTRACTI128 $0x01, Y1, X2
+	VPMOVZXBD    X2, Y3
+	VPSUBD       Y4, Y3, Y3
+	VCVTDQ2PS    Y3, Y3
+	VMULPS       192(SP), Y3, Y3
+	VMOVUPS      X3, 592(AX)
+	VEXTRACTF128 $0x01, Y3, 720(AX)
+	VEXTRACTI128 $0x01, Y1, X2
+	VPSRLDQ      $0x08, X2, X2
+	VPMOVZXBD    X2, Y3
+	VPSUBD       Y4, Y3, Y3
+	VCVTDQ2PS    Y3, Y3
+	VMULPS       224(SP), Y3, Y3
+	VMOVUPS      X3, 848(AX)
+	VEXTRACTF128 $0x01, Y3, 976(AX)
+	VMOVDQU      (CX), Y1
+	VPSRLW       $0x06, Y1, Y1
+	VPAND        Y0, Y1, Y1
+	VPMOVZXBD    X1, Y3
+	VPSUBD       Y4, Y3, Y3
+	VCVTDQ2PS    Y3, Y3
+	VMULPS       128(SP), Y3, Y3
+	VMOVUPS      X3, 96(AX)
+	VEXTRACTF128 $0x01, Y3, 224(AX)
+	VPSRLDQ      $0x08, X1, X2
+	VPMOVZXBD    X2, Y3
+	VPSUBD       Y4, Y3, Y3
+	VCVTDQ2PS    Y3, Y3
+	VMULPS       160(SP), Y3, Y3
+	VMOVUPS      X3, 352(AX)
+	VEXTRACTF128 $0x01, Y3, 480(AX)
+	VEXTRACTI128 $0x01, Y1, X2
+	VPMOVZXBD    X2, Y3
+	VPSUBD       Y4, Y3, Y3
+	VCVTDQ2PS    Y3, Y3
+	VMULPS       192(SP), Y3, Y3
+	VMOVUPS      X3, 608(AX)
+	VEXTRACTF128 $0x01, Y3, 736(AX)
+	VEXTRACTI128 $0x01, Y1, X2
+	VPSRLDQ      $0x08, X2, X2
+	VPMOVZXBD    X2, Y3
+	VPSUBD       Y4, Y3, Y3
+	VCVTDQ2PS    Y3, Y3
+	VMULPS       224(SP), Y3, Y3
+	VMOVUPS      X3, 864(AX)
+	VEXTRACTF128 $0x01, Y3, 992(AX)
+	VMOVDQU      32(CX), Y1
+	VPSRLW       $0x06, Y1, Y1
+	VPAND        Y0, Y1, Y1
+	VPMOVZXBD    X1, Y3
+	VPSUBD       Y4, Y3, Y3
+	VCVTDQ2PS    Y3, Y3
+	VMULPS       128(SP), Y3, Y3
+	VMOVUPS      X3, 112(AX)
+	VEXTRACTF128 $0x01, Y3, 240(AX)
+	VPSRLDQ      $0x08, X1, X2
+	VPMOVZXBD    X2, Y3
+	VPSUBD       Y4, Y3, Y3
+	VCVTDQ2PS    Y3, Y3
+	VMULPS       160(SP), Y3, Y3
+	VMOVUPS      X3, 368(AX)
+	VEXTRACTF128 $0x01, Y3, 496(AX)
+	VEXTRACTI128 $0x01, Y1, X2
+	VPMOVZXBD    X2, Y3
+	VPSUBD       Y4, Y3, Y3
+	VCVTDQ2PS    Y3, Y3
+	VMULPS       192(SP), Y3, Y3
+	VMOVUPS      X3, 624(AX)
+	VEXTRACTF128 $0x01, Y3, 752(AX)
+	VEXTRACTI128 $0x01, Y1, X2
+	VPSRLDQ      $0x08, X2, X2
+	VPMOVZXBD    X2, Y3
+	VPSUBD       Y4, Y3, Y3
+	VCVTDQ2PS    Y3, Y3
+	VMULPS       224(SP), Y3, Y3
+	VMOVUPS      X3, 880(AX)
+	VEXTRACTF128 $0x01, Y3, 1008(AX)
+	ADDQ         $0x00000042, CX
+	ADDQ         $0x00000400, AX
+	DECQ         DX
+	JNZ          super
+	VZEROUPPER
+	RET
+
+// func unpackMXFP4AVX2(dst *float32, w *byte, n uintptr)
+// Requires: AVX, AVX2
+TEXT ·unpackMXFP4AVX2(SB), NOSPLIT, $512-24
+	MOVQ    dst+0(FP), AX
+	MOVQ    w+8(FP), CX
+	MOVQ    n+16(FP), DX
+	VMOVDQU mask0f<>+0(SB), Y0
+	VMOVDQU signedMXFP4<>+0(SB), Y1
+
+super:
+	VPMOVZXBD    (CX), Y6
+	VPSLLD       $0x17, Y6, Y6
+	VPMAXUD      leastExponent<>+0(SB), Y6, Y6
+	VMULPS       halved1<>+0(SB), Y6, Y6
+	VMOVDQU      blocksOf0<>+0(SB), Y11
+	VPERMPS      Y6, Y11, Y11
+	VMOVUPS      Y11, (SP)
+	VMOVDQU      blocksOf1<>+0(SB), Y11
+	VPERMPS      Y6, Y11, Y11
+	VMOVUPS      Y11, 32(SP)
+	VMOVDQU      blocksOf2<>+0(SB), Y11
+	VPERMPS      Y6, Y11, Y11
+	VMOVUPS      Y11, 64(SP)
+	VMOVDQU      blocksOf3<>+0(SB), Y11
+	VPERMPS      Y6, Y11, Y11
+	VMOVUPS      Y11, 96(SP)
+	VMOVDQU      blocksOf0<>+0(SB), Y11
+	VPERMPS      Y6, Y11, Y11
+	VMOVUPS      Y11, 128(SP)
+	VMOVDQU      blocksOf1<>+0(SB), Y11
+	VPERMPS      Y6, Y11, Y11
+	VMOVUPS      Y11, 160(SP)
+	VMOVDQU      blocksOf2<>+0(SB), Y11
+	VPERMPS      Y6, Y11, Y11
+	VMOVUPS      Y11, 192(SP)
+	VMOVDQU      blocksOf3<>+0(SB), Y11
+	VPERMPS      Y6, Y11, Y11
+	VMOVUPS      Y11, 224(SP)
+	VPAND        8(CX), Y0, Y2
+	VPSHUFB      Y2, Y1, Y2
+	VPMOVSXBD    X2, Y4
+	VCVTDQ2PS    Y4, Y4
+	VMULPS       (SP), Y4, Y4
+	VMOVUPS      X4, (AX)
+	VEXTRACTF128 $0x01, Y4, 128(AX)
+	VPSRLDQ      $0x08, X2, X3
+	VPMOVSXBD    X3, Y4
+	VCVTDQ2PS    Y4, Y4
+	VMULPS       32(SP), Y4, Y4
+	VMOVUPS      X4, 256(AX)
+	VEXTRACTF128 $0x01, Y4, 384(AX)
+	VEXTRACTI128 $0x01, Y2, X3
+	VPMOVSXBD    X3, Y4
+	VCVTDQ2PS    Y4, Y4
+	VMULPS       64(SP), Y4, Y4
+	VMOVUPS      X4, 512(AX)
+	VEXTRACTF128 $0x01, Y4, 640(AX)
+	VEXTRACTI128 $0x01, Y2, X3
+	VPSRLDQ      $0x08, X3, X3
+	VPMOVSXBD    X3, Y4
+	VCVTDQ2PS    Y4, Y4
+	VMULPS       96(SP), Y4, Y4
+	VMOVUPS      X4, 768(AX)
+	VEXTRACTF128 $0x01, Y4, 896(AX)
+	VPAND        40(CX), Y0, Y2
+	VPSHUFB      Y2, Y1, Y2
+	VPMOVSXBD    X2, Y4
+	VCVTDQ2PS    Y4, Y4
+	VMULPS       (SP), Y4, Y4
+	VMOVUPS      X4, 16(AX)
+	VEXTRACTF128 $0x01, Y4, 144(AX)
+	VPSRLDQ      $0x08, X2, X3
+	VPMOVSXBD    X3, Y4
+	VCVTDQ2PS    Y4, Y4
+	VMULPS       32(SP), Y4, Y4
+	VMOVUPS      X4, 272(AX)
+	VEXTRACTF128 $0x01, Y4, 400(AX)
+	VEXTRACTI128 $0x01, Y2, X3
+	VPMOVSXBD    X3, Y4
+	VCVTDQ2PS    Y4, Y4
+	VMULPS       64(SP), Y4, Y4
+	VMOVUPS      X4, 528(AX)
+	VEXTRACTF128 $0x01, Y4, 656(AX)
+	VEXTRACTI128 $0x01, Y2, X3
+	VPSRLDQ      $0x08, X3, X3
+	VPMOVSXBD    X3, Y4
+	VCVTDQ2PS    Y4, Y4
+	VMULPS       96(SP), Y4, Y4
+	VMOVUPS      X4, 784(AX)
+	VEXTRACTF128 $0x01, Y4, 912(AX)
+	VPAND        72(CX), Y0, Y2
+	VPSHUFB      Y2, Y1, Y2
+	VPMOVSXBD    X2, Y4
+	VCVTDQ2PS    Y4, Y4
+	VMULPS       (SP), Y4, Y4
+	VMOVUPS      X4, 32(AX)
+	VEXTRACTF128 $0x01, Y4, 160(AX)
+	VPSRLDQ      $0x08, X2, X3
+	VPMOVSXBD    X3, Y4
+	VCVTDQ2PS    Y4, Y4
+	VMULPS       32(SP), Y4, Y4
+	VMOVUPS      X4, 288(AX)
+	VEXTRACTF128 $0x01, Y4, 416(AX)
+	VEXTRACTI128 $0x01, Y2, X3
+	VPMOVSXBD    X3, Y4
+	VCVTDQ2PS    Y4, Y4
+	VMULPS       64(SP), Y4, Y4
+	VMOVUPS      X4, 544(AX)
+	VEXTRACTF128 $0x01, Y4, 672(AX)
+	VEXTRACTI128 $0x01, Y2, X3
+	VPSRLDQ      $0x08, X3, X3
+	VPMOVSXBD    X3, Y4
+	VCVTDQ2PS    Y4, Y4
+	VMULPS       96(SP), Y4, Y4
+	VMOVUPS      X4, 800(AX)
+	VEXTRACTF128 $0x01, Y4, 928(AX)
+	VPAND        104(CX), Y0, Y2
+	VPSHUFB      Y2, Y1, Y2
+	VPMOVSXBD    X2, Y4
+	VCVTDQ2PS    Y4, Y4
+	VMULPS       (SP), Y4, Y4
+	VMOVUPS      X4, 48(AX)
+	VEXTRACTF128 $0x01, Y4, 176(AX)
+	VPSRLDQ      $0x08, X2, X3
+	VPMOVSXBD    X3, Y4
+	VCVTDQ2PS    Y4, Y4
+	VMULPS       32(SP), Y4, Y4
+	VMOVUPS      X4, 304(AX)
+	VEXTRACTF128 $0x01, Y4, 432(AX)
+	VEXTRACTI128 $0x01, Y2, X3
+	VPMOVSXBD    X3, Y4
+	VCVTDQ2PS    Y4, Y4
+	VMULPS       64(SP), Y4, Y4
+	VMOVUPS      X4, 560(AX)
+	VEXTRACTF128 $0x01, Y4, 688(AX)
+	VEXTRACTI128 $0x01, Y2, X3
+	VPSRLDQ      $0x08, X3, X3
+	VPMOVSXBD    X3, Y4
+	VCVTDQ2PS    Y4, Y4
+	VMULPS       96(SP), Y4, Y4
+	VMOVUPS      X4, 816(AX)
+	VEXTRACTF128 $0x01, Y4, 944(AX)
+	VMOVDQU      8(CX), Y2
+	VPSRLW       $0x04, Y2, Y2
+	VPAND        Y0, Y2, Y2
+	VPSHUFB      Y2, Y1, Y2
+	VPMOVSXBD    X2, Y4
+	VCVTDQ2PS    Y4, Y4
+	VMULPS       128(SP), Y4, Y4
+	VMOVUPS      X4, 64(AX)
+	VEXTRACTF128 $0x01, Y4, 192(AX)
+	VPSRLDQ      $0x08, X2, X3
+	VPMOVSXBD    X3, Y4
+	VCVTDQ2PS    Y4, Y4
+	VMULPS       160(SP), Y4, Y4
+	VMOVUPS      X4, 320(AX)
+	VEXTRACTF128 $0x01, Y4, 448(AX)
+	VEXTRACTI128 $0x01, Y2, X3
+	VPMOVSXBD    X3, Y4
+	VCVTDQ2PS    Y4, Y4
+	VMULPS       192(SP), Y4, Y4
+	VMOVUPS      X4, 576(AX)
+	VEXTRACTF128 $0x01, Y4, 704(AX)
+	VEXTRACTI128 $0x01, Y2, X3
+	VPSRLDQ      $0x08, X3, X3
+	VPMOVSXBD    X3, Y4
+	VCVTDQ2PS    Y4, Y4
+	VMULPS       224(SP), Y4, Y4
+	VMOVUPS      X4, 832(AX)
+	VEXTRACTF128 $0x01, Y4, 960(AX)
+	VMOVDQU      40(CX), Y2
+	VPSRLW       $0x04, Y2, Y2
+	VPAND        Y0, Y2, Y2
+	VPSHUFB      Y2, Y1, Y2
+	VPMOVSXBD    X2, Y4
+	VCVTDQ2PS    Y4, Y4
+	VMULPS       128(SP), Y4, Y4
+	VMOVUPS      X4, 80(AX)
+	VEXTRACTF128 $0x01, Y4, 208(AX)
+	VPSRLDQ      $0x08, X2, X3
+	VPMOVSXBD    X3, Y4
+	VCVTDQ2PS    Y4, Y4
+	VMULPS       160(SP), Y4, Y4
+	VMOVUPS      X4, 336(AX)
+	VEXTRACTF128 $0x01, Y4, 464(AX)
+	VEXTRACTI128 $0x01, Y2, X3
+	VPMOVSXBD    X3, Y4
+	VCVTDQ2PS    Y4, Y4
+	VMULPS       192(SP), Y4, Y4
+	VMOVUPS      X4, 592(AX)
+	VEXTRACTF128 $0x01, Y4, 720(AX)
+	VEXTRACTI128 $0x01, Y2, X3
+	VPSRLDQ      $0x08, X3, X3
+	VPMOVSXBD    X3, Y4
+	VCVTDQ2PS    Y4, Y4
+	VMULPS       224(SP), Y4, Y4
+	VMOVUPS      X4, 848(AX)
+	VEXTRACTF128 $0x01, Y4, 976(AX)
+	VMOVDQU      72(CX), Y2
+	VPSRLW       $0x04, Y2, Y2
+	VPAND        Y0, Y2, Y2
+	VPSHUFB      Y2, Y1, Y2
+	VPMOVSXBD    X2, Y4
+	VCVTDQ2PS    Y4, Y4
+	VMULPS       128(SP), Y4, Y4
+	VMOVUPS      X4, 96(AX)
+	VEXTRACTF128 $0x01, Y4, 224(AX)
+	VPSRLDQ      $0x08, X2, X3
+	VPMOVSXBD    X3, Y4
+	VCVTDQ2PS    Y4, Y4
+	VMULPS       160(SP), Y4, Y4
+	VMOVUPS      X4, 352(AX)
+	VEXTRACTF128 $0x01, Y4, 480(AX)
+	VEXTRACTI128 $0x01, Y2, X3
+	VPMOVSXBD    X3, Y4
+	VCVTDQ2PS    Y4, Y4
+	VMULPS       192(SP), Y4, Y4
+	VMOVUPS      X4, 608(AX)
+	VEXTRACTF128 $0x01, Y4, 736(AX)
+	VEXTRACTI128 $0x01, Y2, X3
+	VPSRLDQ      $0x08, X3, X3
+	VPMOVSXBD    X3, Y4
+	VCVTDQ2PS    Y4, Y4
+	VMULPS       224(SP), Y4, Y4
+	VMOVUPS      X4, 864(AX)
+	VEXTRACTF128 $0x01, Y4, 992(AX)
+	VMOVDQU      104(CX), Y2
+	VPSRLW       $0x04, Y2, Y2
+	VPAND        Y0, Y2, Y2
+	VPSHUFB      Y2, Y1, Y2
+	VPMOVSXBD    X2, Y4
+	VCVTDQ2PS    Y4, Y4
+	VMULPS       128(SP), Y4, Y4
+	VMOVUPS      X4, 112(AX)
+	VEXTRACTF128 $0x01, Y4, 240(AX)
+	VPSRLDQ      $0x08, X2, X3
+	VPMOVSXBD    X3, Y4
+	VCVTDQ2PS    Y4, Y4
+	VMULPS       160(SP), Y4, Y4
+	VMOVUPS      X4, 368(AX)
+	VEXTRACTF128 $0x01, Y4, 496(AX)
+	VEXTRACTI128 $0x01, Y2, X3
+	VPMOVSXBD    X3, Y4
+	VCVTDQ2PS    Y4, Y4
+	VMULPS       192(SP), Y4, Y4
+	VMOVUPS      X4, 624(AX)
+	VEXTRACTF128 $0x01, Y4, 752(AX)
+	VEXTRACTI128 $0x01, Y2, X3
+	VPSRLDQ      $0x08, X3, X3
+	VPMOVSXBD    X3, Y4
+	VCVTDQ2PS    Y4, Y4
+	VMULPS       224(SP), Y4, Y4
+	VMOVUPS      X4, 880(AX)
+	VEXTRACTF128 $0x01, Y4, 1008(AX)
+	ADDQ         $0x00000088, CX
+	ADDQ         $0x00000400, AX
+	DECQ         DX
+	JNZ          super
 	VZEROUPPER
 	RET
 
