@@ -49,6 +49,9 @@ func tokenize(_ context.Context, c *cli.Command) error {
 	if err != nil {
 		return err
 	}
+	if note := tok.Note(); note != "" {
+		fmt.Fprintln(os.Stderr, note)
+	}
 	ids := tok.Encode(text, !c.Bool("no-bos"), !c.Bool("no-parse-special"))
 	out := bufio.NewWriter(os.Stdout)
 	if c.Bool("ids") {

@@ -40,6 +40,9 @@ func Open(ctx context.Context, f *gguf.File, o Options) (*Session, error) {
 	if err != nil {
 		return nil, err
 	}
+	if note := e.Tokenizer().Note(); note != "" && o.Planner.Notice != nil {
+		o.Planner.Notice(note)
+	}
 	return &Session{e, f, devices}, nil
 }
 

@@ -136,4 +136,7 @@ func TestNamedPreTokenizers(t *testing.T) {
 	if got, want := tok.Encode(text, false, false), other.Encode(text, false, false); KnownPreTokenizer("made-up") || !slices.Equal(got, want) {
 		t.Errorf("an unknown pre-tokenizer gives %v, the default %v", got, want)
 	}
+	if !strings.Contains(tok.Note(), `"made-up"`) || other.Note() != "" {
+		t.Errorf("notes %q and %q", tok.Note(), other.Note())
+	}
 }

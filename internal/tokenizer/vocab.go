@@ -210,3 +210,12 @@ func (t *Tokenizer) AddsBOS() bool { return t.v.AddBOS }
 
 // AddsEOS reports whether Encode ends with EOS when special tokens are asked for.
 func (t *Tokenizer) AddsEOS() bool { return t.v.AddEOS }
+
+// Note returns what a user should know of how text is split, in one line; empty: nothing.
+func (t *Tokenizer) Note() string {
+	if t.pipe != nil || t.v.Model != "gpt2" || KnownPreTokenizer(t.v.Pre) {
+		return ""
+	}
+	return fmt.Sprintf("tokenizer.ggml.pre %q is not known: text is split by the default expressions, and some becomes other tokens than those "+
+		"that the model was trained on", t.v.Pre)
+}
