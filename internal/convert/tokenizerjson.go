@@ -60,9 +60,37 @@ func readTokenizerJSON(path string, size int, tok *tokenizerConfig, notes func(s
 		d.Added = append(d.Added, a)
 	}
 	v.definition = &d
-	err = v.addTokens(j.Added, size, notes)
+	if err := v.addTokens(j.Added, size, notes); err != nil {
+		return nil, err
+	}
 	v.templateFlags(&d, tok)
-	return v, err
+	return v, v.addTemplateTokens(tok)
+}
+
+// addTemplateTokens enters the special tokens that tokenizer_config.json lists and tokenizer.json does not: Hugging Face's
+// library does not look for them in a text, but chat templates write them.
+func (v *vocabulary) addTemplateTokens(tok *tokenizerConfig) error {
+	listed, err := tok.added("")
+	if err != nil {
+		return err
+	}
+	known := map[int32]bool{}
+	for _, a := range v.definition.Added {
+		known[a.ID] = true
+	}
+	for _, a := range listed {
+		if !a.Special || known[a.ID] || a.ID < 0 || int(a.ID) >= len(v.tokens) {
+			continue
+		}
+		// The model's vocabulary may have a placeholder there.
+		if v.tokens[a.ID] == a.Content || !slices.Contains(v.tokens, a.Content) {
+			v.tokens[a.ID] = a.Content
+			a.Normalized, a.Template = false, true
+			v.types[a.ID] = tokenControl
+			v.definition.Added = append(v.definition.Added, a)
+		}
+	}
+	return nil
 }
 
 // written returns how the GGUF file has a token that tokenizer.json writes as text.

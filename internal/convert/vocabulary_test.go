@@ -275,3 +275,25 @@ func TestBadTokenizers(t *testing.T) {
 		})
 	}
 }
+
+// What only tokenizer_config.json calls special is no special token in a text, as in Hugging Face's library, but is one
+// in what a chat template wrote.
+func TestTemplateTokens(t *testing.T) {
+	dir := t.TempDir()
+	for name, text := range map[string]string{
+		"tokenizer.json": `{"added_tokens":[],"normalizer":null,"pre_tokenizer":null,"post_processor":null,"decoder":null,
+			"model":{"type":"BPE","unk_token":"<","vocab":{"<":0,"x":1,">":2,"<x>":3,"y":4},"merges":[]}}`,
+		"tokenizer_config.json": `{"added_tokens_decoder":{"3":{"content":"<x>","special":true}}}`,
+	} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	tok := folderTokenizer(t, dir)
+	if got := tok.Encode("<x>y", false, true); !slices.Equal(got, []int32{0, 1, 2, 4}) {
+		t.Errorf("in a text: %v", got)
+	}
+	if got := tok.EncodeTemplate("<x>y", false); !slices.Equal(got, []int32{3, 4}) {
+		t.Errorf("in a template's: %v", got)
+	}
+}

@@ -147,7 +147,7 @@ func (m *Model) Render(c *Conversation) (string, []int32, error) {
 		text += plain.Closing(text)
 	}
 	tok := m.Engine.Tokenizer()
-	ids := tok.Encode(text, true, true)
+	ids := tok.EncodeTemplate(text, true)
 	if tok.AddsBOS() && len(ids) > 1 && ids[0] == tok.BOS() && ids[1] == tok.BOS() {
 		ids = ids[1:] // the template writes it, too
 	}

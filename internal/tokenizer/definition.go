@@ -29,6 +29,7 @@ type AddedToken struct {
 	Normalized bool   `json:"normalized,omitempty"` // searched for after the normalizer, not before it
 	Special    bool   `json:"special,omitempty"`
 	OnlyAdded  bool   `json:"only_added,omitempty"` // not in the model's own vocabulary; ours, not Hugging Face's
+	Template   bool   `json:"template,omitempty"`   // only tokenizer_config.json names it: for EncodeTemplate alone; ours too
 }
 
 // ModelFacts is what a tokenizer.json says of its model beside the vocabulary.
@@ -189,6 +190,7 @@ func (d *Definition) named(c *Component, name string) []int32 {
 // pipeline is what a Definition becomes, but for the model and its pre-tokenizer.
 type pipeline struct {
 	raw, normalized *finder // added tokens searched for before and after the normalizer; nil: none
+	template        *finder // raw for EncodeTemplate
 	normalize       []func(string) string
 	before, after   []int32 // around a text
 	byteTokens      bool    // <0x41> stands for a byte, whatever its type says
@@ -238,6 +240,15 @@ func (t *Tokenizer) define(d *Definition) error {
 		}
 	}
 	p.raw, p.normalized = newFinder(d.Added, nil, &t.v, false), newFinder(d.Added, p.normalize, &t.v, true)
+	p.template = p.raw
+	if slices.ContainsFunc(d.Added, func(a AddedToken) bool { return a.Template }) {
+		all := slices.Clone(d.Added)
+		for i := range all {
+			all[i].Normalized = all[i].Normalized && !all[i].Template
+			all[i].Template = false
+		}
+		p.template = newFinder(all, nil, &t.v, false)
+	}
 	if t.split, err = t.defineModel(d, ids); err != nil {
 		return err
 	}

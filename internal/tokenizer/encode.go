@@ -74,10 +74,20 @@ func (e *encoder) remember(word string, m slowEncoder) {
 // Encode returns the tokens of text. addSpecial adds BOS and EOS as the vocabulary says; parseSpecial recognises
 // the texts of control tokens in text, so it is for templates, not for what a user typed.
 func (t *Tokenizer) Encode(text string, addSpecial, parseSpecial bool) []int32 {
+	return t.encode(text, addSpecial, parseSpecial, false)
+}
+
+// EncodeTemplate returns the tokens of what a chat template wrote. It recognises control tokens as Encode does, and also
+// those that only a folder's tokenizer_config.json names.
+func (t *Tokenizer) EncodeTemplate(text string, addSpecial bool) []int32 {
+	return t.encode(text, addSpecial, true, true)
+}
+
+func (t *Tokenizer) encode(text string, addSpecial, parseSpecial, template bool) []int32 {
 	e := t.encoders.Get().(*encoder)
 	e.prepare(t, len(text))
 	if t.pipe != nil {
-		e.pipeline(t.pipe, text, addSpecial, parseSpecial)
+		e.pipeline(t.pipe, text, addSpecial, parseSpecial, template)
 	} else {
 		e.file(text, addSpecial, parseSpecial)
 	}
@@ -119,11 +129,15 @@ func (e *encoder) cut(step int, part string) {
 }
 
 // pipeline encodes as a Definition says.
-func (e *encoder) pipeline(p *pipeline, text string, addSpecial, parseSpecial bool) {
+func (e *encoder) pipeline(p *pipeline, text string, addSpecial, parseSpecial, template bool) {
+	raw := p.raw
+	if template {
+		raw = p.template
+	}
 	if addSpecial {
 		e.out = append(e.out, p.before...)
 	}
-	p.raw.cut(replaceInvalid(text, false), parseSpecial, func(part string, id int32, first bool) {
+	raw.cut(replaceInvalid(text, false), parseSpecial, func(part string, id int32, first bool) {
 		if id >= 0 {
 			e.out = append(e.out, id)
 			return

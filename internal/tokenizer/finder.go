@@ -66,7 +66,7 @@ type foundToken struct {
 func newFinder(added []AddedToken, normalize []func(string) string, v *Vocab, after bool) *finder {
 	f := &finder{tree: newPrefixTree(64)}
 	for _, a := range added {
-		if a.Normalized != after {
+		if a.Normalized != after || a.Template {
 			continue
 		}
 		text := a.Content
