@@ -66,7 +66,7 @@ func (c *check) types() []quant.Type {
 	if c.tiny {
 		return []quant.Type{quant.F16}
 	}
-	return slices.DeleteFunc(quant.Types(), func(t quant.Type) bool { return !vulkan.Supports(t) })
+	return quant.Types()
 }
 
 // kernels times every kernel in every type against what the GPU's memory gives to a kernel that only reads.

@@ -86,12 +86,6 @@ func New(ctx context.Context, f *gguf.File, o Options) (*Planner, error) {
 	if m == nil {
 		return CPU(o.Processor), nil
 	}
-	for _, t := range f.Tensors {
-		if len(t.Shape) > 1 && !vulkan.Supports(t.Type) {
-			o.notice("tensor %q is %s, which GPUs do not compute with yet; the model is computed on the processor", t.Name, t.Type)
-			return CPU(o.Processor), nil
-		}
-	}
 	cost, err := modelcost.Of(f, o.Model)
 	if err != nil {
 		return nil, err

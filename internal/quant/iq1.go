@@ -12,12 +12,17 @@ import "encoding/binary"
 
 func iq1Values() []int8 { return []int8{-7, 1, 9, 0, -9, -1, 7, 0} }
 
-func splitIQ1_S(p *Parts, b []byte) {
+func scalesIQ1_S(p *Parts, b []byte) {
 	p.Unit = get16(b)
+	for j := range 8 {
+		p.Scale[j] = int8(2*(get16(b[34+2*j:])>>12&7) + 1)
+	}
+}
+
+func codesIQ1_S(p *Parts, b []byte) {
 	grid := gridIQ1()
 	for j := range 8 {
 		word := get16(b[34+2*j:])
-		p.Scale[j] = int8(2*(word>>12&7) + 1)
 		for g := range 4 {
 			eighth(grid, p.Q[32*j+8*g:], int(b[2+4*j+g])|int(word>>(3*g)&7)<<8, uint8(word>>15))
 		}
@@ -43,7 +48,7 @@ func joinIQ1_S(b []byte, p *Parts) {
 	}
 }
 
-func splitIQ1_M(p *Parts, b []byte) {
+func scalesIQ1_M(p *Parts, b []byte) {
 	p.Unit = 0
 	for k := range 4 {
 		word := get16(b[48+2*k:])
@@ -52,6 +57,9 @@ func splitIQ1_M(p *Parts, b []byte) {
 			p.Scale[4*k+g] = int8(2*(word>>(3*g)&7) + 1)
 		}
 	}
+}
+
+func codesIQ1_M(p *Parts, b []byte) {
 	grid := gridIQ1()
 	for g, at := range b[:32] {
 		nibble := b[32+g/2] >> (g % 2 * 4)

@@ -12,15 +12,14 @@ package quant
 // iq2Values has no value for codes 3 and 7, which no grid has.
 func iq2Values() []int8 { return signed(8, 25, 43, 0) }
 
-func splitIQ2_XXS(p *Parts, b []byte) {
-	p.Unit = get16(b)
+func codesIQ2_XXS(p *Parts, b []byte) {
 	grid := gridIQ2XXS()
 	for j := range 8 {
 		group := b[2+8*j:]
 		for g, at := range group[:4] {
 			grid.eight(p.Q[32*j+8*g:], int(at))
 		}
-		p.Scale[j] = splitWord(p.Q[32*j:], group[4:], 2)
+		splitWord(p.Q[32*j:], group[4:], 2)
 	}
 }
 
@@ -36,15 +35,13 @@ func joinIQ2_XXS(b []byte, p *Parts) {
 	}
 }
 
-func splitIQ2_XS(p *Parts, b []byte) {
-	p.Unit = get16(b)
+func codesIQ2_XS(p *Parts, b []byte) {
 	grid := gridIQ2XS()
 	for g := range 32 {
 		word := get16(b[2+2*g:])
 		grid.eight(p.Q[8*g:], int(word&511))
 		addSigns(p.Q[8*g:], evenSigns(uint32(word>>9)), 2)
 	}
-	splitHalfScales(p, b[66:])
 }
 
 func joinIQ2_XS(b []byte, p *Parts) {
@@ -56,14 +53,12 @@ func joinIQ2_XS(b []byte, p *Parts) {
 	joinHalfScales(b[66:], p)
 }
 
-func splitIQ2_S(p *Parts, b []byte) {
-	p.Unit = get16(b)
+func codesIQ2_S(p *Parts, b []byte) {
 	grid := gridIQ2S()
 	for g, at := range b[2:34] {
 		grid.eight(p.Q[8*g:], int(at)|int(b[66+g/4]>>(g%4*2)&3)<<8)
 		addSigns(p.Q[8*g:], b[34+g], 2)
 	}
-	splitHalfScales(p, b[74:])
 }
 
 func joinIQ2_S(b []byte, p *Parts) {
@@ -77,9 +72,11 @@ func joinIQ2_S(b []byte, p *Parts) {
 	joinHalfScales(b[74:], p)
 }
 
-func splitHalfScales(p *Parts, b []byte) {
+// scalesOfHalves splits a unit that begins block b, and scales that begin at byte at.
+func scalesOfHalves(p *Parts, b []byte, at int) {
+	p.Unit = get16(b)
 	for g := range p.Scale {
-		p.Scale[g] = int8(2*(b[g/2]>>(g%2*4)&15) + 1)
+		p.Scale[g] = int8(2*(b[at+g/2]>>(g%2*4)&15) + 1)
 	}
 }
 

@@ -44,13 +44,20 @@ func signsOf(q []uint8, bit int) (signs uint8) {
 	return signs
 }
 
-// splitWord takes apart the word of scale and signs of 32 elements.
-func splitWord(q []uint8, b []byte, bit int) (scale int8) {
+// scalesOfWords splits a unit that begins block b, and scales that lie in words of scale and signs, every so many bytes from byte at on.
+func scalesOfWords(p *Parts, b []byte, at, every int) {
+	p.Unit = get16(b)
+	for j := range 8 {
+		p.Scale[j] = int8(2*(b[at+every*j+3]>>4) + 1)
+	}
+}
+
+// splitWord adds the signs of 32 elements from their word of scale and signs.
+func splitWord(q []uint8, b []byte, bit int) {
 	word := binary.LittleEndian.Uint32(b)
 	for g := range 4 {
 		addSigns(q[8*g:], evenSigns(word>>(7*g)), bit)
 	}
-	return int8(2*(word>>28) + 1)
 }
 
 func joinWord(b []byte, q []uint8, bit int, scale int8) {
@@ -61,14 +68,13 @@ func joinWord(b []byte, q []uint8, bit int, scale int8) {
 	binary.LittleEndian.PutUint32(b, word)
 }
 
-func splitIQ3_XXS(p *Parts, b []byte) {
-	p.Unit = get16(b)
+func codesIQ3_XXS(p *Parts, b []byte) {
 	grid := gridIQ3XXS()
 	for g, at := range b[2:66] {
 		grid.four(p.Q[4*g:], int(at))
 	}
 	for j := range 8 {
-		p.Scale[j] = splitWord(p.Q[32*j:], b[66+4*j:], 3)
+		splitWord(p.Q[32*j:], b[66+4*j:], 3)
 	}
 }
 
@@ -83,17 +89,20 @@ func joinIQ3_XXS(b []byte, p *Parts) {
 	}
 }
 
-func splitIQ3_S(p *Parts, b []byte) {
+func scalesIQ3_S(p *Parts, b []byte) {
 	p.Unit = get16(b)
+	for j := range 8 {
+		p.Scale[j] = int8(2*(b[106+j/2]>>(j%2*4)&15) + 1)
+	}
+}
+
+func codesIQ3_S(p *Parts, b []byte) {
 	grid := gridIQ3S()
 	for g, at := range b[2:66] {
 		grid.four(p.Q[4*g:], int(at)|int(b[66+g/8]>>(g%8)&1)<<8)
 	}
 	for g, s := range b[74:106] {
 		addSigns(p.Q[8*g:], s, 3)
-	}
-	for j := range 8 {
-		p.Scale[j] = int8(2*(b[106+j/2]>>(j%2*4)&15) + 1)
 	}
 }
 

@@ -8,21 +8,21 @@ func iq4Values() []int8 {
 	return []int8{-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113}
 }
 
-func splitIQ4_NL(p *Parts, b []byte) {
-	p.Unit = get16(b)
-	splitNibbles(p.Q[:], b[2:])
-}
-
 func joinIQ4_NL(b []byte, p *Parts) {
 	put16(b, p.Unit)
 	joinNibbles(b[2:], p.Q[:])
 }
 
-func splitIQ4_XS(p *Parts, b []byte) {
+func scalesIQ4_XS(p *Parts, b []byte) {
 	p.Unit = get16(b)
 	high := get16(b[2:])
 	for j := range 8 {
 		p.Scale[j] = int8(b[4+j/2]>>(j%2*4)&15|uint8(high>>(2*j)&3)<<4) - 32
+	}
+}
+
+func codesIQ4_XS(p *Parts, b []byte) {
+	for j := range 8 {
 		splitNibbles(p.Q[32*j:], b[8+16*j:])
 	}
 }

@@ -6,11 +6,6 @@ package quant
 // mxfp4Values returns the floats in halves.
 func mxfp4Values() []int8 { return []int8{0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12} }
 
-func splitMXFP4(p *Parts, b []byte) {
-	p.Unit = uint16(b[0])
-	splitNibbles(p.Q[:], b[1:])
-}
-
 func joinMXFP4(b []byte, p *Parts) {
 	b[0] = uint8(p.Unit)
 	joinNibbles(b[1:], p.Q[:])

@@ -21,42 +21,87 @@ type Parts struct {
 // Parted reports whether blocks of t can be taken apart.
 func (t Type) Parted() bool { return t.entry().parted }
 
-// Split takes block b of t apart, a type that is Parted. It is a switch, as functions in a table would have p allocated.
+// Split takes block b of t apart, a type that is Parted.
 func (t Type) Split(p *Parts, b []byte) {
+	t.SplitScales(p, b)
+	t.SplitCodes(p, b)
+}
+
+// SplitScales is Split without the codes. Both are switches, as functions in a table would have p allocated.
+func (t Type) SplitScales(p *Parts, b []byte) {
+	b = b[:t.BlockBytes()]
+	switch t {
+	case Q5_0, IQ4_NL:
+		p.Unit = get16(b)
+	case Q5_1:
+		p.Unit, p.MinUnit = get16(b), get16(b[2:])
+	case Q2_K:
+		scalesQ2_K(p, b)
+	case Q3_K:
+		scalesQ3_K(p, b)
+	case IQ2_XXS:
+		scalesOfWords(p, b, 2+4, 8)
+	case IQ2_XS:
+		scalesOfHalves(p, b, 66)
+	case IQ3_XXS:
+		scalesOfWords(p, b, 66, 4)
+	case IQ1_S:
+		scalesIQ1_S(p, b)
+	case IQ3_S:
+		scalesIQ3_S(p, b)
+	case IQ2_S:
+		scalesOfHalves(p, b, 74)
+	case IQ4_XS:
+		scalesIQ4_XS(p, b)
+	case IQ1_M:
+		scalesIQ1_M(p, b)
+	case TQ1_0:
+		p.Unit = get16(b[52:])
+	case TQ2_0:
+		p.Unit = get16(b[64:])
+	case MXFP4:
+		p.Unit = uint16(b[0])
+	default:
+		panic("quant: blocks of " + t.String() + " have no parts")
+	}
+}
+
+// SplitCodes is Split without the scales.
+func (t Type) SplitCodes(p *Parts, b []byte) {
 	b = b[:t.BlockBytes()]
 	switch t {
 	case Q5_0:
-		splitQ5_0(p, b)
+		splitFives(p, b[2:])
 	case Q5_1:
-		splitQ5_1(p, b)
+		splitFives(p, b[4:])
 	case Q2_K:
-		splitQ2_K(p, b)
+		splitPairs(&p.Q, b[16:])
 	case Q3_K:
-		splitQ3_K(p, b)
+		codesQ3_K(p, b)
 	case IQ2_XXS:
-		splitIQ2_XXS(p, b)
+		codesIQ2_XXS(p, b)
 	case IQ2_XS:
-		splitIQ2_XS(p, b)
+		codesIQ2_XS(p, b)
 	case IQ3_XXS:
-		splitIQ3_XXS(p, b)
+		codesIQ3_XXS(p, b)
 	case IQ1_S:
-		splitIQ1_S(p, b)
+		codesIQ1_S(p, b)
 	case IQ4_NL:
-		splitIQ4_NL(p, b)
+		splitNibbles(p.Q[:], b[2:])
 	case IQ3_S:
-		splitIQ3_S(p, b)
+		codesIQ3_S(p, b)
 	case IQ2_S:
-		splitIQ2_S(p, b)
+		codesIQ2_S(p, b)
 	case IQ4_XS:
-		splitIQ4_XS(p, b)
+		codesIQ4_XS(p, b)
 	case IQ1_M:
-		splitIQ1_M(p, b)
+		codesIQ1_M(p, b)
 	case TQ1_0:
-		splitTQ1_0(p, b)
+		codesTQ1_0(p, b)
 	case TQ2_0:
-		splitTQ2_0(p, b)
+		splitPairs(&p.Q, b)
 	case MXFP4:
-		splitMXFP4(p, b)
+		splitNibbles(p.Q[:], b[1:])
 	default:
 		panic("quant: blocks of " + t.String() + " have no parts")
 	}

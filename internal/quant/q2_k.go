@@ -3,11 +3,10 @@ package quant
 // Q2_K: 16 bytes, of which byte g has the scale of elements 16g… in its low nibble and their minimum in its high one; 64 bytes of bit pairs, d, dmin:
 // d·scale·q − dmin·min. Source: ggml's block_q2_K.
 
-func splitQ2_K(p *Parts, b []byte) {
+func scalesQ2_K(p *Parts, b []byte) {
 	for g, v := range b[:16] {
 		p.Scale[g], p.Min[g] = int8(v&15), v>>4
 	}
-	splitPairs(&p.Q, b[16:])
 	p.Unit, p.MinUnit = get16(b[80:]), get16(b[82:])
 }
 

@@ -4,11 +4,14 @@ package quant
 // bits, 32 of which is zero: the low four of scale g are a nibble of byte g%8, the upper two bit pair g/4 of byte 8+g%4; d: d·scale·(q−4).
 // Source: ggml's block_q3_K.
 
-func splitQ3_K(p *Parts, b []byte) {
+func codesQ3_K(p *Parts, b []byte) {
 	splitPairs(&p.Q, b[32:])
 	for e := range p.Q {
 		p.Q[e] |= b[e%32] >> (e / 32) & 1 << 2
 	}
+}
+
+func scalesQ3_K(p *Parts, b []byte) {
 	for g := range p.Scale {
 		p.Scale[g] = int8(b[96+g%8]>>(g/8*4)&15|b[104+g%4]>>(g/4*2)&3<<4) - 32
 	}

@@ -5,19 +5,9 @@ import "encoding/binary"
 // Q5_0: d, a word of fifth bits, of which bit i is element i's, then 16 bytes of low nibbles as in Q4_0: d·(q−16). Q5_1 has a minimum behind d: d·q + m.
 // Source: ggml's block_q5_0 and block_q5_1.
 
-func splitQ5_0(p *Parts, b []byte) {
-	p.Unit = get16(b)
-	splitFives(p, b[2:])
-}
-
 func joinQ5_0(b []byte, p *Parts) {
 	put16(b, p.Unit)
 	joinFives(b[2:], p)
-}
-
-func splitQ5_1(p *Parts, b []byte) {
-	p.Unit, p.MinUnit = get16(b), get16(b[2:])
-	splitFives(p, b[4:])
 }
 
 func joinQ5_1(b []byte, p *Parts) {

@@ -8,11 +8,6 @@ package quant
 // 160+16n+i for the 16 behind them, 240+4n+i for the last 4. A byte is the number that its five digits make, the first the highest, times 256/243
 // rounded up: so that the digits appear one after the other above the byte when it is multiplied by three.
 
-func splitTQ2_0(p *Parts, b []byte) {
-	splitPairs(&p.Q, b)
-	p.Unit = get16(b[64:])
-}
-
 func joinTQ2_0(b []byte, p *Parts) {
 	joinPairs(b, &p.Q)
 	put16(b[64:], p.Unit)
@@ -25,7 +20,7 @@ func ternaryLayout() [3]ternaryBytes {
 	return [3]ternaryBytes{{0, 32, 5, 0}, {32, 16, 5, 160}, {48, 4, 4, 240}}
 }
 
-func splitTQ1_0(p *Parts, b []byte) {
+func codesTQ1_0(p *Parts, b []byte) {
 	for _, l := range ternaryLayout() {
 		for i, v := range b[l.at:][:l.n] {
 			for digit := range l.digits {
@@ -35,7 +30,6 @@ func splitTQ1_0(p *Parts, b []byte) {
 			}
 		}
 	}
-	p.Unit = get16(b[52:])
 }
 
 func joinTQ1_0(b []byte, p *Parts) {

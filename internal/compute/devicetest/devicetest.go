@@ -17,7 +17,6 @@ import (
 
 	"github.com/powerinfer-go/powerinfer/internal/compute"
 	"github.com/powerinfer-go/powerinfer/internal/compute/ref"
-	"github.com/powerinfer-go/powerinfer/internal/quant"
 )
 
 // seed makes every script's numbers, together with its name.
@@ -78,15 +77,6 @@ type Promise struct {
 	// Halves says that in longer steps matrix products are computed in halves, too: their quantised weights and all activations are rounded
 	// to these, which have the range of a token, and sums are in another order than those of fewer tokens.
 	Halves bool
-	// Types, where it is set, says which types of matrices the device computes with.
-	Types func(quant.Type) bool
-}
-
-// plays reports whether scripts of a group are for the device: those of a type say so behind their verb.
-func (p Promise) plays(group string) bool {
-	_, name, _ := strings.Cut(group, "/")
-	t, ok := quant.Named(name, quant.Types())
-	return !ok || p.Types == nil || p.Types(t)
 }
 
 // Run is Promise.Run for the least that a device may promise.
@@ -110,9 +100,6 @@ func (p Promise) run(t *testing.T, oneIn int, families ...Family) {
 	t.Helper()
 	names, by := groups(oneIn)
 	for _, name := range names {
-		if !p.plays(name) {
-			continue
-		}
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			reference := subject{ref.New(), map[string]any{}}

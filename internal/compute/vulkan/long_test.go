@@ -75,7 +75,7 @@ func TestTiles(t *testing.T) {
 	defer messages.check(t)
 	defer d.Close()
 	const rows, columns, tokens = 150, 96, 70
-	for _, typ := range []quant.Type{quant.F16, quant.Q4_0, quant.Q8_0, quant.Q6_K} {
+	for _, typ := range []quant.Type{quant.F16, quant.Q4_0, quant.Q8_0, quant.Q6_K, quant.Q3_K, quant.MXFP4} {
 		cols := max(columns, typ.BlockElems())
 		values, xs := make([]float32, rows*cols), make([]float32, tokens*cols)
 		for i := range values {
@@ -98,7 +98,7 @@ func TestTiles(t *testing.T) {
 		size := typ.RowBytes(cols)
 		src := compute.Source{Name: "w", Type: typ, Rows: rows, Cols: cols, Data: make([]byte, rows*size)}
 		for r := range rows {
-			quant.Encode(typ, src.Data[r*size:][:size], values[r*cols:][:cols])
+			quant.Imitate(typ, src.Data[r*size:][:size], values[r*cols:][:cols])
 			quant.Decode(typ, values[r*cols:][:cols], src.Data[r*size:][:size])
 		}
 		for _, a := range []Arithmetic{Matrices, Mixed, Packed} {

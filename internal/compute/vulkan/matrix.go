@@ -8,7 +8,6 @@ import (
 
 	"github.com/powerinfer-go/powerinfer/internal/compute"
 	"github.com/powerinfer-go/powerinfer/internal/compute/vulkan/driver"
-	"github.com/powerinfer-go/powerinfer/internal/compute/vulkan/shaders"
 	"github.com/powerinfer-go/powerinfer/internal/quant"
 )
 
@@ -35,9 +34,6 @@ const (
 	neurons               // neurons: rows taken in for Rows, or columns of floats taken in for Columns
 	groups                // neurons: columns in groups of 32, which share scales
 )
-
-// Supports reports whether GPUs compute with matrices of type t.
-func Supports(t quant.Type) bool { return shaders.Supports(t) }
 
 func mem(m *compute.Matrix) *matrix { return m.Mem.(*matrix) }
 
@@ -87,11 +83,14 @@ func rowRegions(t quant.Type, units int) []region {
 	case quant.Q5_K:
 		return []region{
 			{1, 16 * units, func(dst, file []byte) { packPairs(dst, file, 176, 48) }},
-			{1, 4 * units, packQ5_KHigh},
+			{1, 4 * units, func(dst, file []byte) { packHighBits(dst, file, 176, 16) }},
 			{1, 16 * super, blocks(176, 0, 16)},
 		}
 	case quant.Q6_K:
-		return []region{{1, 16 * units, packQ6_K}, {1, 8 * units, packQ6_KHigh}, {1, 16 * super, blocks(210, 192, 208)}, {1, 2 * super, blocks(210, 208, 210)}}
+		return []region{{1, 16 * units, packQ6_K}, {1, 8 * units, func(dst, file []byte) { packBitPairs(dst, file, 210, 128) }}, {1, 16 * super, blocks(210, 192, 208)}, {1, 2 * super, blocks(210, 208, 210)}}
+	}
+	if t.Parted() {
+		return partRegions(t, units)
 	}
 	return []region{{1, 32 * units, func(dst, file []byte) { clear(dst[copy(dst, file):]) }}}
 }
@@ -120,6 +119,7 @@ func packBlocks(dst, file []byte, bytes, from, to int) {
 const (
 	low4 = 0x0f0f0f0f0f0f0f0f
 	low2 = 0x03030303
+	low1 = 0x01010101
 )
 
 // packPairs writes every unit's nibbles as Q4_0 has them. In the file, whose superblocks take so many bytes, units 2k and 2k+1 are the low
@@ -138,15 +138,15 @@ func packPairs(dst, file []byte, bytes, from int) {
 	}
 }
 
-// packQ5_KHigh writes a word for every unit, which has in bit v of its bytes the fifth bits of elements 4v…. In the file, unit j has bit j
-// of each of 32 bytes.
-func packQ5_KHigh(dst, file []byte) {
+// packHighBits writes a word for every unit, which has in bit v of its bytes the highest bits of elements 4v…. In the file, whose superblocks take
+// so many bytes, unit j has bit j of each of the 32 bytes that begin at byte from.
+func packHighBits(dst, file []byte, bytes, from int) {
 	le := binary.LittleEndian
-	for ; len(file) > 0; dst, file = dst[32:], file[176:] {
+	for ; len(file) > 0; dst, file = dst[32:], file[bytes:] {
 		for j := range 8 {
 			bits := uint32(0)
 			for v := range 8 {
-				bits |= le.Uint32(file[16+4*v:]) >> j & 0x01010101 << v
+				bits |= le.Uint32(file[from+4*v:]) >> j & low1 << v
 			}
 			le.PutUint32(dst[4*j:], bits)
 		}
@@ -167,13 +167,13 @@ func packQ6_K(dst, file []byte) {
 	}
 }
 
-// packQ6_KHigh writes every unit's high bits: byte b of word h has those of element 4(2f+h)+b in its bit pair f. In the file, unit j has a
-// bit pair of each of 32 bytes.
-func packQ6_KHigh(dst, file []byte) {
+// packBitPairs writes two words for every unit: byte b of word h has two bits of element 4(2f+h)+b in its bit pair f. In the file, whose superblocks
+// take so many bytes, units 4k… are the bit pairs of 32 bytes, of which the first begin at byte from.
+func packBitPairs(dst, file []byte, bytes, from int) {
 	le := binary.LittleEndian
-	for ; len(file) > 0; dst, file = dst[64:], file[210:] {
+	for ; len(file) > 0; dst, file = dst[64:], file[bytes:] {
 		for j := range 8 {
-			in, out, shift := file[128+32*(j/4):][:32], dst[8*j:][:8], 2*(j%4)
+			in, out, shift := file[from+32*(j/4):][:32], dst[8*j:][:8], 2*(j%4)
 			for h := range 2 {
 				bits := uint32(0)
 				for f := range 4 {
@@ -191,9 +191,6 @@ func (d *Device) Matrix(src compute.Source, use compute.Use) (*compute.Matrix, e
 		src.Data = nil
 	} else if err := src.Check(); err != nil {
 		return nil, err
-	}
-	if !Supports(src.Type) {
-		return nil, fmt.Errorf("tensor %q: no shaders compute with %s yet; keep the model on the processor with --device none", src.Name, src.Type)
 	}
 	d.quantised = d.quantised || src.Type.Quantised()
 	m, rows, regions, fill, err := laidOut(src, use)

@@ -73,19 +73,24 @@ Act loadAct(uint row, uint units, uint scales, uint u) {
 	return a;
 }
 
+// weighed is the sum of both halves of a unit, each times the integer by that belongs to it.
+int weighed(ivec2 by, int low, int high) {
+	return BY_HALVES ? by.x * low + by.y * high : INTEGERS ? by.x * (low + high) : low + high;
+}
+
 // scaled adds the products of a unit to sum: low and high are the sums of its halves' quants times activations' quants, d and
 // sums the activations' scale and sums.
 float scaled(Scale s, float d, ivec2 sums, int low, int high, float sum) {
 	precise float r = sum;
 	precise float scale = s.d * d;
-	if (MINIMA > 0) {
+	if (!MINIMA) {
+		low -= OFFSET * sums.x;
+		high -= OFFSET * sums.y;
+	}
+	r = fma(scale, float(weighed(s.s, low, high)), r);
+	if (MINIMA) {
 		precise float offset = s.m * d;
-		r = fma(scale, float(s.s0 * (low + high)), r);
-		r = fma(-offset, float(s.s1 * (sums.x + sums.y)), r);
-	} else if (SCALES == HALF_BLOCKS) {
-		r = fma(scale, float(s.s0 * (low - OFFSET * sums.x) + s.s1 * (high - OFFSET * sums.y)), r);
-	} else {
-		r = fma(scale, float(low + high - OFFSET * (sums.x + sums.y)), r);
+		r = fma(-offset, float(weighed(s.least, sums.x, sums.y)), r);
 	}
 	return r;
 }

@@ -1,21 +1,35 @@
 // Weights as matrix.go lays them out. An includer defines WEIGHTS, their binding.
 //
 // A row is cut into units: 8 elements of F32, 16 of F16 and BF16, 32 of quantised types. A float unit is 32 bytes. The quants
-// of a quantised unit are words: word k of four has elements 4k… in its low nibbles and 16+4k… in its high ones, or word k of
-// eight elements 4k…. What else there is lies apart, behind the quants of all rows, where the regions of Weights say, one after the other:
+// of a quantised unit are words, by their bits:
 //
-//	5 bits       a word for each unit, which has in bit v of its bytes the fifth bits of elements 4v…
-//	6 bits       two words for each unit; word h has in bit pair f of its bytes the high bits of elements 4(2f+h)…
+//	2, 3         two words; word h has in bit pair f of its bytes the lowest two bits of elements 4(2f+h)…
+//	4, 5, 6      four words; word k has the lowest four bits of elements 4k… in its low nibbles and of 16+4k… in its high ones
+//	8            eight words; word k is elements 4k…
 //
-//	BLOCK_SCALE  a half for each unit
-//	BLOCK_MIN    a half for each unit and another, its minimum
-//	SIX_BITS     for each superblock of eight units the sixteen bytes that begin it in the file
-//	HALF_BLOCKS  two signed bytes for each unit, one for each half; then a half for each superblock
+// What else there is lies apart, behind the quants of all rows, where the regions of Weights say, one after the other:
+//
+//	3, 5 bits      a word for each unit, which has in bit v of its bytes the highest bits of elements 4v…
+//	6 bits         two words for each unit, with the highest two bits where 2 and 3 bits have their lowest
+//
+//	BLOCK_SCALE    a half for each unit
+//	BLOCK_MIN      a half for each unit and another, its minimum
+//	SIX_BITS       for each superblock of eight units the sixteen bytes that begin it in the file
+//	HALF_BLOCKS    two signed bytes for each unit, one for each half; then a half for each superblock
+//	BYTE_BLOCKS    a signed byte for each unit; then a half for each superblock
+//	NIBBLE_MINIMA  two bytes for each unit, one for each half, with the scale in the low nibble and the minimum in the high one; then for each
+//	               superblock two halves, the units of both
+//	EXPONENTS      a byte for each unit
+//	SUPER_SCALE    a half for each superblock
 
 #include "types.glsl"
 
 const bool QUANTISED = BITS > 0;
-const bool HIGH_BITS = BITS > 4 && BITS < 8; // bits of quants above the fourth are the first region
+const bool PAIRS = BITS == 2 || BITS == 3;    // quants have their lowest bits in pairs
+const bool HIGH_BIT = BITS == 3 || BITS == 5; // they have one bit more in the first region
+const bool HIGH_BITS = HIGH_BIT || BITS == 6; // they have more there
+const bool BY_HALVES = SCALES == HALF_BLOCKS || SCALES == NIBBLE_MINIMA;       // integers of scale belong to halves of units
+const bool INTEGERS = BY_HALVES || SCALES == SIX_BITS || SCALES == BYTE_BLOCKS; // there are any
 const uint UNIT = QUANTISED ? 32 : TYPE == F32 ? 8 : 16;
 
 layout(set = 0, binding = WEIGHTS, std430) readonly buffer WeightQuads { uvec4 weightQuads[]; };
@@ -33,16 +47,22 @@ float halfAt(uint word, uint i) { return unpackHalf2x16(weightWords[word + i / 2
 
 const uint LOW = 0x0f0f0f0fu, PAIR = 0x03030303u, ONE = 0x01010101u;
 
-// Scale turns the integer sums of a unit into numbers. Of types with minima element q is d·s0·q - m·s1, of others d·s·(q - OFFSET) with s0
-// as s in the unit's first half and s1 in its second.
+// byteAt is element i of an array of signed bytes that begins at a word.
+int byteAt(uint word, uint i) { return bitfieldExtract(int(weightWords[word + i / 4]), int(8 * (i & 3)), 8); }
+
+// powerOf is 2^(e-127), and NaN where e is 255.
+float powerOf(uint e) { return uintBitsToFloat(e == 0 ? 0x00400000u : e == 255 ? 0x7fc00000u : e << 23); }
+
+// Scale turns the integer sums of a unit into numbers. Of types with minima element q is d·s·q - m·least, of others d·s·(q - OFFSET); x
+// belongs to the unit's first half, y to its second.
 struct Scale {
 	float d, m;
-	int s0, s1;
+	ivec2 s, least;
 };
 
 // scaleOf is the scale of a unit, counted from the first of all rows.
 Scale scaleOf(Weights w, uint unit) {
-	Scale s = Scale(0, 0, 1, 1);
+	Scale s = Scale(0, 0, ivec2(1), ivec2(1));
 	uint first = HIGH_BITS ? w.b : w.a, second = HIGH_BITS ? w.c : w.b;
 	if (SCALES == BLOCK_SCALE) {
 		s.d = halfAt(first, unit);
@@ -57,37 +77,81 @@ Scale scaleOf(Weights w, uint unit) {
 		s.d = d.x;
 		s.m = d.y;
 		if ((unit & 4) == 0) {
-			s.s0 = int(low & 63);
-			s.s1 = int(mid & 63);
+			s.s = ivec2(low & 63);
+			s.least = ivec2(mid & 63);
 		} else {
-			s.s0 = int(high & 15 | low >> 6 << 4 & 48);
-			s.s1 = int(high >> 4 & 15 | mid >> 6 << 4 & 48);
+			s.s = ivec2(high & 15 | low >> 6 << 4 & 48);
+			s.least = ivec2(high >> 4 & 15 | mid >> 6 << 4 & 48);
 		}
 	} else if (SCALES == HALF_BLOCKS) {
-		uint both = weightWords[first + unit / 2] >> 16 * (unit & 1);
+		int both = int(weightWords[first + unit / 2] >> 16 * (unit & 1));
 		s.d = halfAt(second, unit / 8);
-		s.s0 = bitfieldExtract(int(both), 0, 8);
-		s.s1 = bitfieldExtract(int(both), 8, 8);
+		s.s = ivec2(bitfieldExtract(both, 0, 8), bitfieldExtract(both, 8, 8));
+	} else if (SCALES == BYTE_BLOCKS) {
+		s.d = halfAt(second, unit / 8);
+		s.s = ivec2(byteAt(first, unit));
+	} else if (SCALES == NIBBLE_MINIMA) {
+		uint both = weightWords[first + unit / 2] >> 16 * (unit & 1);
+		vec2 d = unpackHalf2x16(weightWords[second + unit / 8]);
+		s.d = d.x;
+		s.m = d.y;
+		s.s = ivec2(both & 15, both >> 8 & 15);
+		s.least = ivec2(both >> 4 & 15, both >> 12 & 15);
+	} else if (SCALES == EXPONENTS) {
+		s.d = powerOf(byteAt(first, unit) & 255);
+	} else if (SCALES == SUPER_SCALE) {
+		s.d = halfAt(first, unit / 8);
 	}
+	if (HALVINGS > 0)
+		s.d *= powerOf(127 - HALVINGS);
 	return s;
 }
 
-// bytesOf are elements 4k… and 16+4k… of a unit as bytes, from their word of nibbles and their word of high bits, if any.
-ivec2 bytesOf(uint nibbles, uint high, uint k) {
-	if (!HIGH_BITS)
-		return ivec2(nibbles & LOW, nibbles >> 4 & LOW);
-	if (BITS == 5)
-		return ivec2(nibbles & LOW | (high >> k & ONE) << 4, nibbles >> 4 & LOW | (high >> (k + 4) & ONE) << 4);
-	high >>= 2 * (k >> 1);
-	return ivec2(nibbles & LOW | (high & PAIR) << 4, nibbles >> 4 & LOW | (high >> 4 & PAIR) << 4);
+// Codes become values by choices between all of the codebook's values, for four bytes at once: constants and masks, and nothing is loaded.
+uint choice(uint a, uint b, uint mask) { return a ^ (a ^ b) & mask; }
+
+// valueBytes are four bytes of value i of a word of them.
+uint valueBytes(uint values, uint i) { return (values >> 8 * i & 255) * ONE; }
+
+// choiceOf4 is by the lowest two bits, whose masks are given.
+uint choiceOf4(uint values, uint mask0, uint mask1) {
+	return choice(choice(valueBytes(values, 0), valueBytes(values, 1), mask0), choice(valueBytes(values, 2), valueBytes(values, 3), mask0), mask1);
+}
+
+// valuesOf are the values of four bytes of codes; without a codebook they are their own.
+int valuesOf(uint codes) {
+	if (CODEBOOK == 0)
+		return int(codes);
+	uint mask0 = (codes & ONE) * 255, mask1 = (codes >> 1 & ONE) * 255, mask2 = (codes >> 2 & ONE) * 255;
+	uint low = choice(choiceOf4(VALUES_0, mask0, mask1), choiceOf4(VALUES_1, mask0, mask1), mask2);
+	if (BITS == 3)
+		return int(low);
+	uint high = choice(choiceOf4(VALUES_2, mask0, mask1), choiceOf4(VALUES_3, mask0, mask1), mask2);
+	return int(choice(low, high, (codes >> 3 & ONE) * 255));
+}
+
+// pairsOf are the bits of elements 4k… and 16+4k… of a unit as bytes, from the one of its two words of pairs that has them.
+uvec2 pairsOf(uint pairs, uint k) {
+	pairs >>= 2 * (k >> 1);
+	return uvec2(pairs & PAIR, pairs >> 4 & PAIR);
+}
+
+// bytesOf are elements 4k… and 16+4k… of a unit as signed bytes, from their word of low bits and their word of high bits, if any.
+ivec2 bytesOf(uint low, uint high, uint k) {
+	uvec2 q = PAIRS ? pairsOf(low, k) : uvec2(low & LOW, low >> 4 & LOW);
+	if (HIGH_BIT)
+		q |= uvec2(high >> k & ONE, high >> (k + 4) & ONE) << (PAIRS ? 2 : 4);
+	else if (HIGH_BITS)
+		q |= pairsOf(high, k) << 4;
+	return ivec2(valuesOf(q.x), valuesOf(q.y));
 }
 
 // quantsOf are elements 4k… and 16+4k… of a quantised unit as signed bytes.
 ivec2 quantsOf(Weights w, uint unit, uint k) {
 	if (BITS == 8)
 		return ivec2(weightWords[8 * unit + k], weightWords[8 * unit + 4 + k]);
-	uint high = BITS == 6 ? weightWords[w.a + 2 * unit + (k & 1)] : BITS == 5 ? weightWords[w.a + unit] : 0;
-	return bytesOf(weightWords[4 * unit + k], high, k);
+	uint high = HIGH_BIT ? weightWords[w.a + unit] : HIGH_BITS ? weightWords[w.a + 2 * unit + (k & 1)] : 0;
+	return bytesOf(weightWords[PAIRS ? 2 * unit + (k & 1) : 4 * unit + k], high, k);
 }
 
 // unitQuants are all elements of a quantised unit, in the longest loads there are.
@@ -97,10 +161,10 @@ void unitQuants(Weights w, uint unit, out int q[8]) {
 		q = int[8](low.x, low.y, low.z, low.w, high.x, high.y, high.z, high.w);
 		return;
 	}
-	uvec4 nibbles = weightQuads[unit];
-	uvec2 high = BITS == 6 ? weightPairs[w.a / 2 + unit] : uvec2(BITS == 5 ? weightWords[w.a + unit] : 0);
+	uvec4 low = PAIRS ? weightPairs[unit].xyxy : weightQuads[unit];
+	uvec2 high = HIGH_BIT ? uvec2(weightWords[w.a + unit]) : HIGH_BITS ? weightPairs[w.a / 2 + unit] : uvec2(0);
 	[[unroll]] for (uint k = 0; k < 4; k++) {
-		ivec2 both = bytesOf(nibbles[k], high[k & 1], k);
+		ivec2 both = bytesOf(low[k], high[k & 1], k);
 		q[k] = both.x;
 		q[k + 4] = both.y;
 	}
@@ -133,13 +197,11 @@ uint slots(Weights w) { return w.units * (UNIT / 8); }
 void slotValues(uint slot, ivec2 q, Scale s, out float f[8]) {
 	[[unroll]] for (uint i = 0; i < 8; i++) {
 		precise float v = float(bitfieldExtract(q[i / 4], int(8 * (i % 4)), 8) - OFFSET);
-		if (MINIMA > 0) {
-			precise float product = s.d * float(s.s0) * v;
-			v = product - s.m * float(s.s1);
-		} else if (SCALES == HALF_BLOCKS) {
-			v = s.d * float(i < 4 ? s.s0 : s.s1) * v;
+		if (MINIMA) {
+			precise float product = s.d * float(s.s[i / 4]) * v;
+			v = product - s.m * float(s.least[i / 4]);
 		} else {
-			v = s.d * v;
+			v = s.d * float(s.s[i / 4]) * v;
 		}
 		f[i] = v;
 	}

@@ -1,0 +1,168 @@
+package vulkan
+
+import (
+	"encoding/binary"
+
+	"github.com/powerinfer-go/powerinfer/internal/quant"
+)
+
+// piece is what a region has of the blocks of a type with parts.
+type piece int
+
+// The pieces: of every unit its quants' bits, of every block its scales.
+const (
+	lowNibbles piece = iota
+	lowPairs
+	thirdBits
+	fifthBits
+	scalesOf16 // HalfBlocks' bytes
+	scalesOf32 // ByteBlocks'
+	nibblePairs
+	unitOnly
+	bothUnits
+	exponentByte
+)
+
+// bytes returns what a piece takes of each unit or block.
+func (p piece) bytes() int {
+	return [...]int{lowNibbles: 16, lowPairs: 8, thirdBits: 4, fifthBits: 4, scalesOf16: 16, scalesOf32: 8, nibblePairs: 16, unitOnly: 2, bothUnits: 4, exponentByte: 1}[p]
+}
+
+// partRegions returns the regions of a type with parts.
+func partRegions(t quant.Type, units int) []region {
+	pieces := map[quant.Scales][]piece{
+		quant.BlockScale:   {unitOnly},
+		quant.BlockMin:     {bothUnits},
+		quant.HalfBlocks:   {scalesOf16, unitOnly},
+		quant.ByteBlocks:   {scalesOf32, unitOnly},
+		quant.NibbleMinima: {nibblePairs, bothUnits},
+		quant.Exponents:    {exponentByte},
+		quant.SuperScale:   {unitOnly},
+	}
+	regions := codeRegions(t, units)
+	blocks := units / (t.BlockElems() / quant.QK)
+	for _, p := range pieces[t.Traits().Scales] {
+		regions = append(regions, region{1, p.bytes() * blocks, func(dst, file []byte) { packScales(t, dst, file, p) }})
+	}
+	return regions
+}
+
+// codeRegions returns the regions of the quants: those of the lowest bits and, of odd bits, of the highest. Types whose files have the bits
+// together are not taken apart.
+func codeRegions(t quant.Type, units int) []region {
+	size, perBlock := t.BlockBytes(), t.BlockElems()/quant.QK
+	nibbles := func(from int) region {
+		return region{1, 16 * units, func(dst, file []byte) { packNibbles(dst, file, size, from, perBlock) }}
+	}
+	pairs := func(from int) region {
+		return region{1, 8 * units, func(dst, file []byte) { packBitPairs(dst, file, size, from) }}
+	}
+	split := func(p piece) region {
+		return region{1, p.bytes() * units, func(dst, file []byte) { packCodes(t, dst, file, p) }}
+	}
+	switch t {
+	case quant.Q5_0:
+		return []region{nibbles(6), split(fifthBits)}
+	case quant.Q5_1:
+		return []region{nibbles(8), split(fifthBits)}
+	case quant.IQ4_NL:
+		return []region{nibbles(2)}
+	case quant.IQ4_XS:
+		return []region{nibbles(8)}
+	case quant.MXFP4:
+		return []region{nibbles(1)}
+	case quant.Q2_K:
+		return []region{pairs(16)}
+	case quant.TQ2_0:
+		return []region{pairs(0)}
+	case quant.Q3_K:
+		return []region{pairs(32), {1, 4 * units, func(dst, file []byte) { packHighBits(dst, file, size, 0) }}}
+	}
+	switch t.Traits().Bits {
+	case 2:
+		return []region{split(lowPairs)}
+	case 3:
+		return []region{split(lowPairs), split(thirdBits)}
+	}
+	return []region{split(lowNibbles)}
+}
+
+// packNibbles copies the sixteen bytes that every unit has in the file: of each block, of so many bytes and units, those from byte from on.
+func packNibbles(dst, file []byte, bytes, from, units int) {
+	for ; len(file) > 0; dst, file = dst[16*units:], file[bytes:] {
+		copy(dst[:16*units], file[from:])
+	}
+}
+
+// packCodes takes blocks apart and writes a piece of every unit.
+func packCodes(t quant.Type, dst, file []byte, what piece) {
+	var p quant.Parts
+	size, units := what.bytes(), t.BlockElems()/quant.QK
+	for ; len(file) > 0; file = file[t.BlockBytes():] {
+		t.SplitCodes(&p, file)
+		for u := range units {
+			what.putCodes(dst[:size], p.Q[quant.QK*u:][:quant.QK])
+			dst = dst[size:]
+		}
+	}
+}
+
+// putCodes writes a piece of the codes of a unit.
+func (p piece) putCodes(dst []byte, q []uint8) {
+	le := binary.LittleEndian
+	switch p {
+	case lowNibbles:
+		for i := 0; i < 16; i += 8 {
+			le.PutUint64(dst[i:], le.Uint64(q[i:])&low4|le.Uint64(q[i+16:])&low4<<4)
+		}
+	case lowPairs:
+		for h := range 2 {
+			bits := uint32(0)
+			for f := range 4 {
+				bits |= le.Uint32(q[4*(2*f+h):]) & low2 << (2 * f)
+			}
+			le.PutUint32(dst[4*h:], bits)
+		}
+	case thirdBits, fifthBits:
+		shift := 2
+		if p == fifthBits {
+			shift = 4
+		}
+		bits := uint32(0)
+		for v := range 8 {
+			bits |= le.Uint32(q[4*v:]) >> shift & low1 << v
+		}
+		le.PutUint32(dst, bits)
+	}
+}
+
+// packScales writes a piece of every block's scales.
+func packScales(t quant.Type, dst, file []byte, what piece) {
+	var p quant.Parts
+	size := what.bytes()
+	for ; len(file) > 0; dst, file = dst[size:], file[t.BlockBytes():] {
+		t.SplitScales(&p, file)
+		what.putScales(dst[:size], &p)
+	}
+}
+
+// putScales writes a piece of the scales of a block.
+func (p piece) putScales(dst []byte, parts *quant.Parts) {
+	switch p {
+	case scalesOf16, scalesOf32:
+		for i := range dst {
+			dst[i] = uint8(parts.Scale[i])
+		}
+	case nibblePairs:
+		for i := range dst {
+			dst[i] = uint8(parts.Scale[i]) | parts.Min[i]<<4
+		}
+	case exponentByte:
+		dst[0] = uint8(parts.Unit)
+	default:
+		binary.LittleEndian.PutUint16(dst, parts.Unit)
+		if p == bothUnits {
+			binary.LittleEndian.PutUint16(dst[2:], parts.MinUnit)
+		}
+	}
+}
