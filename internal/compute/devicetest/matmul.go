@@ -29,6 +29,13 @@ func matMulScripts() (all []script) {
 	}
 	for _, typ := range quant.Types() {
 		one := func(rows int, bias bool) factor { return factor{typ, rows, bias} }
+		if typ.Like() != typ {
+			for _, n := range []int{1, 5, 33} {
+				add(fmt.Sprintf("%s/512 columns/%d tokens", typ, n), n, 512, eightBit, one(17, false), one(100, true), one(1, true))
+			}
+			add(fmt.Sprintf("%s/512 columns/hostile", typ), 35, 512, hostile, one(30, false))
+			continue
+		}
 		for _, cols := range columns(typ) {
 			name := func(n int, what string) string { return fmt.Sprintf("%s/%d columns/%d tokens/%s", typ, cols, n, what) }
 			for _, n := range []int{1, 7} {

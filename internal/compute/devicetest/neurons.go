@@ -69,7 +69,7 @@ func predictScripts() (all []script) {
 		cols := max(96, typ.BlockElems())
 		for _, neurons := range []int{1, 17, 100} {
 			for _, n := range []int{1, 5, 33} {
-				if typ.Like() != typ && n != 5 {
+				if typ.Like() != typ && (n != 5 || neurons != 17) {
 					continue
 				}
 				all = append(all, script{
@@ -200,8 +200,18 @@ func sparseScripts() (all []script) {
 	by := sets()
 	for _, n := range []int{5, 33, 70} { // one token alone is a step of each, too
 		for _, typ := range quant.Types() {
-			if typ.Like() != typ && n == 33 {
+			if typ.Like() != typ {
+				c := sparseCase{embd: 512, ff: 96, gated: true, act: relu}
+				if n == 5 {
+					c.members = by["a tenth"]
+				}
+				if n != 33 {
+					add(fmt.Sprintf("%s/96×512 gated", typ), n, same(typ, c))
+				}
 				continue
+			}
+			if typ.Parted() && n == 33 {
+				continue // every length of step is tried with other types
 			}
 			for i, embd := range columns(typ)[1:] {
 				ff := []int{17, 96, 320, 33}[i]
