@@ -122,7 +122,7 @@ func on(t *testing.T, o Options, change func(d *Device), f func(d *Device)) {
 // TestOtherWays: matrices in several bindings, and dot products without the device's own, give the same bytes.
 func TestOtherWays(t *testing.T) {
 	var layers []layer
-	for _, typ := range []quant.Type{quant.F32, quant.F16, quant.Q4_0, quant.Q4_1, quant.Q5_K, quant.Q6_K, quant.Q2_K, quant.IQ2_XS, quant.IQ4_XS} {
+	for _, typ := range []quant.Type{quant.F32, quant.F16, quant.Q4_0, quant.Q4_1, quant.Q5_K, quant.Q6_K, quant.IQ2_XS, quant.TQ2_0} {
 		for _, tokens := range []int{2, 9} {
 			layers = append(layers,
 				layer{typ: typ, tokens: tokens, n: 256, ff: 1024, members: 1024, gated: true, seed: 1},
