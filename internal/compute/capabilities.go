@@ -1,5 +1,7 @@
 package compute
 
+import "github.com/powerinfer-go/powerinfer/internal/quant"
+
 // What a device or its executor may be able to do besides Device and Executor. Whoever needs a capability asks for it by a type
 // assertion and does without it where it is missing.
 
@@ -96,6 +98,8 @@ type AheadReader interface {
 type Streamer interface {
 	// StreamBuffer allocates GPU memory for matrices of size bytes together.
 	StreamBuffer(size int64) (any, error)
+	// StreamedBytes returns what a row of so many elements of type t takes there, at most.
+	StreamedBytes(t quant.Type, elements int) int64
 }
 
 // WeightUploader is an Overlapper that can send weights.

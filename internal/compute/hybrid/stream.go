@@ -41,6 +41,7 @@ type rooms struct {
 type stream struct {
 	r       *router
 	gpu     compute.WeightUploader
+	rooms   compute.Streamer
 	host    compute.Restorer
 	out, x  compute.Tensor
 	set     compute.Set
@@ -69,6 +70,9 @@ func (r *router) stream(out, x compute.Tensor, s compute.Set, f compute.SparseWe
 	if y.gpu, ok = r.gpu.(compute.WeightUploader); !ok {
 		return false
 	}
+	if y.rooms, ok = r.d.gpu.(compute.Streamer); !ok {
+		return false
+	}
 	if y.host, ok = r.d.host.(compute.Restorer); !ok || !y.choose() {
 		return false
 	}
@@ -84,7 +88,7 @@ func (r *router) stream(out, x compute.Tensor, s compute.Set, f compute.SparseWe
 
 // choose reports whether the weights can be sent, and in which chunks.
 func (y *stream) choose() bool {
-	size, step := int64(0), chunkStep // of a neuron, at most; what chunks are multiples of
+	size, step := int64(0), chunkStep // of a neuron on the GPU, at most; what chunks are multiples of
 	for _, w := range []*compute.Matrix{y.f.Gate, y.f.Up, y.f.Down} {
 		if w == nil {
 			continue
@@ -92,7 +96,7 @@ func (y *stream) choose() bool {
 		cold := mem(w).host
 		use := y.host.Restorable(cold)
 		y.weights, y.uses = append(y.weights, cold), append(y.uses, use)
-		size += int64(y.rowBytes(w))
+		size += y.rooms.StreamedBytes(w.Type, y.width(w))
 		if use == compute.Columns {
 			step = max(step, cold.Type.BlockElems())
 		}
@@ -113,7 +117,7 @@ func (y *stream) width(w *compute.Matrix) int {
 	return y.x.Cols
 }
 
-// rowBytes returns what a neuron takes in w at most, as a row or as a column.
+// rowBytes returns what a neuron takes on the host at most, as a row or as a column of w.
 func (y *stream) rowBytes(w *compute.Matrix) int {
 	unit := max(quant.QK, w.Type.BlockElems())
 	return w.Type.RowBytes((y.width(w) + unit - 1) / unit * unit)
@@ -136,7 +140,7 @@ func (y *stream) reserve() error {
 	h := &d.rooms
 	for i := range h.room {
 		if h.room[i] == nil {
-			room, err := d.gpu.(compute.Streamer).StreamBuffer(d.streaming.Bytes + roomSlack)
+			room, err := y.rooms.StreamBuffer(d.streaming.Bytes + roomSlack)
 			if err != nil {
 				return d.ofGPU(err)
 			}

@@ -6,6 +6,7 @@ import (
 
 	"github.com/powerinfer-go/powerinfer/internal/compute"
 	"github.com/powerinfer-go/powerinfer/internal/compute/cpu"
+	"github.com/powerinfer-go/powerinfer/internal/quant"
 )
 
 // tapes is a GPU without a GPU: it keeps a segment's operations and plays them again, as a GPU does.
@@ -160,6 +161,12 @@ func (c *tapes) StreamBuffer(size int64) (any, error) {
 		return nil, errors.New("a room of no size")
 	}
 	return &size, nil
+}
+
+// StreamedBytes is of rows that lie as in a file.
+func (c *tapes) StreamedBytes(t quant.Type, elements int) int64 {
+	whole := max(quant.QK, t.BlockElems())
+	return int64(t.RowBytes((elements + whole - 1) / whole * whole))
 }
 
 func (t *tape) UploadWeights(room any, sources []compute.Source, uses []compute.Use) ([]*compute.Matrix, func(i int, data []byte)) {

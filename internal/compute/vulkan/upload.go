@@ -5,6 +5,7 @@ import (
 
 	"github.com/powerinfer-go/powerinfer/internal/compute"
 	"github.com/powerinfer-go/powerinfer/internal/compute/vulkan/driver"
+	"github.com/powerinfer-go/powerinfer/internal/quant"
 )
 
 // room is device memory for matrices that the host sends anew whenever they are needed, and host memory that they pass through.
@@ -21,6 +22,15 @@ func (d *Device) StreamBuffer(size int64) (any, error) {
 		return nil, err
 	}
 	return &r, nil
+}
+
+// StreamedBytes returns what a row of so many elements takes, padded to whole blocks.
+func (d *Device) StreamedBytes(t quant.Type, elements int) (bytes int64) {
+	whole := max(quant.QK, t.BlockElems())
+	for _, r := range rowRegions(t, ceil(elements, whole)*whole/unitElems(t)) {
+		bytes += int64(r.size)
+	}
+	return bytes
 }
 
 // UploadWeights makes into, a Room, hold the matrices that sources, without their data, and uses describe. fill is called by the host of an
