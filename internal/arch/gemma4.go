@@ -10,7 +10,7 @@ const gemma4Window = 512
 func gemma4() Family {
 	f := gemma3()
 	f.Name, f.HuggingFace = "gemma4", []string{"Gemma4ForConditionalGeneration", "Gemma4ForCausalLM"}
-	f.ScaledByWidth, f.ScoreScale, f.LogitCap, f.UsualWindow = 0, 1, 0, gemma4Window
+	f.ScaledByWidth, f.ScoreScale, f.LogitCap, f.UsualWindow = 0, 1, gemma2LogitCap, gemma4Window
 	f.NormedValues, f.SharedKV, f.LayerInputs, f.WindowHeads = true, true, true, true
 	f.Outer = append(llamaOuter(), layerInputs(true)...)
 	f.Block = append(headNorms(bothNorms(llamaBlock(Same))), layerInput(true)...)

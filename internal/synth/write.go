@@ -86,7 +86,8 @@ func (m *model) keys() []gguf.KV {
 		keys = append(keys, gguf.KV{Key: window, Value: uint32(m.fam.UsualWindow)})
 	}
 	if m.fam.Sections { // a text's positions are the same in all
-		keys = append(keys, gguf.KV{Key: a("rope.dimension_sections"), Value: []int32{int32(m.RopeDims / 2), 0, 0, 0}})
+		pairs := m.RopeDims / 2
+		keys = append(keys, gguf.KV{Key: a("rope.dimension_sections"), Value: []int32{int32(pairs+2) / 3, int32(pairs+1) / 3, int32(pairs) / 3, 0}})
 	}
 	if m.Magic == "PWRI" {
 		keys = append(keys, gguf.KV{Key: "powerinfer.sparse_threshold", Value: float32(0)})
