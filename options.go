@@ -28,7 +28,9 @@ const NoGPU = "none"
 
 // Options are the choices made when a model is opened. The zero value is a good one.
 type Options struct {
-	Context                int    // tokens of KV cache that all generations share; 0: as many as the model was trained for
+	Context  int       // tokens of KV cache that all generations share; 0: as many as the model was trained for
+	Adapters []Adapter // LoRA adapters, applied beside the model's weights
+
 	CacheKeys, CacheValues string // types in which keys and values are kept: f32, f16, bf16, q8_0 or q4_0; empty: f16
 
 	Sequences int // generations computed at a time, others wait; 0: 8
@@ -60,6 +62,12 @@ type Options struct {
 	Progress  func(done, total int64) // is told how many bytes of weights are loaded; may be nil
 	Notice    func(string)            // is told in a line what a user should know, such as why a GPU is given up; may be nil
 	Trace     *Trace                  // keeps what was computed when; may be nil
+}
+
+// Adapter is a LoRA adapter in a GGUF file, and by what it is multiplied; 0 has it loaded and without effect.
+type Adapter struct {
+	Path  string
+	Scale float32
 }
 
 // defaultSequences is the default of Options.Sequences.
@@ -109,7 +117,11 @@ func (o *Options) session() (session.Options, error) {
 	if o.Trace != nil {
 		e.Trace = o.Trace.log
 	}
-	return session.Options{Engine: e, Planner: o.planner(), Statistics: o.Statistics}, nil
+	so := session.Options{Engine: e, Planner: o.planner(), Statistics: o.Statistics}
+	for _, a := range o.Adapters {
+		so.Adapters = append(so.Adapters, session.Adapter(a))
+	}
+	return so, nil
 }
 
 func (o *Options) planner() planner.Options {

@@ -44,7 +44,7 @@ func engineFlags() []cli.Flag {
 		&cli.StringFlag{Name: "activation", Usage: "override the file's activation: `NAME` is silu, gelu, relu, fatrelu[:threshold], drelu or relu2"},
 		sparseFlag(),
 		&cli.Float32Flag{Name: "sparse-threshold", Usage: "logit from which a predicted neuron is computed; default: the file's", Sources: cli.NewValueSourceChain(variable("LLAMA_SPARSE_PRED_THRESHOLD"))},
-	}, ropeFlags(), gpuFlags(), grantedFlagsOf())
+	}, loraFlags(), ropeFlags(), gpuFlags(), grantedFlagsOf())
 }
 
 func batchFlag() cli.Flag {
@@ -143,6 +143,9 @@ func openOptions(c *cli.Command) (powerinfer.Options, error) {
 	if o.Overrides, err = overrides(c); err != nil {
 		return o, err
 	}
+	if o.Adapters, err = readAdapters(c); err != nil {
+		return o, err
+	}
 	for name, v := range map[string]*int{
 		"ctx-size": &o.Context, "batch-size": &o.Batch, "ubatch-size": &o.UBatch, "threads": &o.Threads, "threads-batch": &o.ThreadsBatch,
 	} {
@@ -222,7 +225,16 @@ func sessionOptions(c *cli.Command, outputs int) (session.Options, *powerinfer.O
 	if e.CacheTypes, err = cacheTypes(c); err != nil {
 		return session.Options{}, nil, err
 	}
-	return session.Options{Engine: e, Planner: plannerOptionsOf(&o), Statistics: o.Statistics}, &o, nil
+	so := session.Options{Engine: e, Planner: plannerOptionsOf(&o), Statistics: o.Statistics}
+	for _, a := range o.Adapters {
+		so.Adapters = append(so.Adapters, session.Adapter(a))
+	}
+	if c.Bool("lora-init-without-apply") {
+		for i := range so.Adapters {
+			so.Adapters[i].Scale = 0
+		}
+	}
+	return so, &o, nil
 }
 
 // plannerOptionsOf returns what o says of the machine, in the planner's terms.

@@ -32,7 +32,6 @@ func missingFlags() []missingFlag {
 	)
 	return []missingFlag{
 		{[]string{"usage"}, "use --help"},
-		{[]string{"lora", "lora-scaled", "lora-init-without-apply"}, "merge the adapter into the model and convert that"},
 		{[]string{"gan", "grp-attn-n", "gaw", "grp-attn-w"}, "--rope-scaling yarn --rope-scale N extends the context of any model"},
 		{[]string{"nkvo", "no-kv-offload"}, "give a smaller --vram-budget"},
 		{[]string{"rerank", "reranking"}, "use llama.cpp for rerankers"},

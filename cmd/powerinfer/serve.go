@@ -45,6 +45,7 @@ func serveCommand() *cli.Command {
 docs/server.md. Ctrl-C stops the server: requests that run may end, a second Ctrl-C ends them, too.`,
 		Flags: slices.Concat(engineFlags(), libraryFlags(), listenFlags(), shiftFlags(), []cli.Flag{
 			&cli.IntFlag{Name: "parallel", Aliases: []string{"np"}, Value: 4, Usage: "`N` requests that generate at a time, over one KV cache", Sources: env("N_PARALLEL")},
+			&cli.BoolFlag{Name: "lora-init-without-apply", Usage: "load LoRA adapters with the scale 0: requests, or POST /lora-adapters, say another"},
 			&cli.IntFlag{Name: "max-queue", Value: 64, Usage: "requests that may wait besides; more are told to come again later"},
 			&cli.StringFlag{Name: "alias", Aliases: []string{"a"}, Usage: "the model's `NAME` for clients; default: the file's", Sources: env("ALIAS")},
 			&cli.StringSliceFlag{Name: "api-key", Usage: "`KEY` that requests must have, or several with commas; may be repeated", Sources: cli.NewValueSourceChain(variable("LLAMA_API_KEY"))},

@@ -145,6 +145,8 @@ type Params struct {
 	Out       []int32   // [n_out] rows whose logits are wanted
 	Threshold float32   // a neuron is predicted active iff its logit >= Threshold
 
+	Scales []float32 // of the model's adapters, for all the step's rows; nil: the model's own
+
 	Everything bool // whoever sets Threshold has every neuron predicted active, as in a dense model
 }
 

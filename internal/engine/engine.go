@@ -34,6 +34,7 @@ type Options struct {
 	Threshold  *float32 // overrides the file's sparse threshold
 	Sparse     model.SparseMode
 	CacheTypes compute.CacheTypes
+	Adapters   []model.Adapter
 	Order      [][]int32      // [layers][n_ff] of neurons at load; nil keeps the file's
 	Observer   model.Observer // sees feed-forward layers, which are then dense; may be nil
 	Devices    Devices        // what the model is computed on
@@ -150,7 +151,7 @@ func (e *Engine) loadOn(ctx context.Context, dev compute.Device, layout placemen
 	m, err := model.Load(ctx, f, dev, model.Options{
 		Activation: o.Activation, Threshold: o.Threshold, Batch: e.ubatch, Outputs: e.outputs,
 		Sparse: o.Sparse, Order: o.Order, Observer: o.Observer, Places: layout.Places,
-		Context: e.context, Cache: compute.CacheSpec{Pages: nPages}, CacheTypes: o.CacheTypes, Pinned: o.NoRepack, Progress: progress,
+		Context: e.context, Cache: compute.CacheSpec{Pages: nPages}, CacheTypes: o.CacheTypes, Adapters: o.Adapters, Pinned: o.NoRepack, Progress: progress,
 	})
 	if err != nil {
 		return err
@@ -194,6 +195,11 @@ func (o *Options) memory(f *gguf.File, c model.Config, onGPUs int64) *MemoryErro
 			e.Weights += layout.Packed(t.Type, int64(len(t.Data)))
 		}
 		e.Weights = max(0, e.Weights-onGPUs)
+	}
+	for _, a := range o.Adapters {
+		for _, t := range a.File.Tensors {
+			e.Weights += 4 * int64(t.Rows()) * int64(t.Shape[0]) // they are taken in as floats
+		}
 	}
 	context := pick(o.Context, c.Context)
 	e.Cache = c.CacheSpec(model.CachePages(context), o.CacheTypes).Bytes()

@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"cmp"
 	"errors"
 	"slices"
 	"sync"
@@ -70,7 +71,9 @@ type scheduler struct {
 	counts   counts
 	stepping bool // the runner has the step
 	stale    bool // what it computes is to be forgotten
-	lone     bool // dense tasks had the first choice of the last step
+	lone     bool // tasks with steps of their own had the first choice of the last step
+
+	loneSteps uint64 // how many there were
 }
 
 // part is a task's part of a step.
@@ -115,7 +118,7 @@ func (s *scheduler) join(t *task, more ...kvcache.Label) error {
 
 // sequence returns an empty sequence for t.
 func (s *scheduler) sequence(t *task) *kvcache.Sequence {
-	if t.dense {
+	if t.alone() {
 		return s.kv.NewPrivate()
 	}
 	return s.kv.NewSequence()
@@ -362,11 +365,20 @@ func (s *scheduler) compose() bool {
 	return len(s.step) > 0
 }
 
-// composeLone chooses a step of every neuron for the oldest task that is to have one.
+// composeLone chooses a step of its own, of every neuron or with scales of adapters that others have not, for the task that was served
+// longest ago, the oldest first.
 func (s *scheduler) composeLone() {
+	var waiting []*task
 	for _, t := range s.tasks {
-		if t.dense && t.ready() {
-			s.admit(t, s.pace.chunk(s.rows), s.outputs)
+		if t.alone() && t.ready() {
+			waiting = append(waiting, t)
+		}
+	}
+	slices.SortStableFunc(waiting, func(t, u *task) int { return cmp.Compare(t.served, u.served) })
+	for _, t := range waiting { // those for which there is no page wait: an older one has it
+		if n, _ := s.admit(t, s.pace.chunk(s.rows), s.outputs); n > 0 {
+			s.loneSteps++
+			t.served = s.loneSteps
 			return
 		}
 	}
@@ -376,7 +388,7 @@ func (s *scheduler) composeLone() {
 func (s *scheduler) composeShared() {
 	running, begun, hurry := 0, 0, false
 	for _, t := range s.tasks {
-		if t.dense {
+		if t.alone() {
 			continue
 		}
 		hurry = hurry || t.expectsTurn(s.now())
@@ -394,7 +406,7 @@ func (s *scheduler) composeShared() {
 	}
 	for _, t := range s.tasks {
 		switch {
-		case !t.ready() || t.dense:
+		case !t.ready() || t.alone():
 		case t.decodes():
 			if running > 0 {
 				running--
@@ -494,7 +506,7 @@ func (s *scheduler) fill() {
 	p := &s.params
 	p.Tokens, p.Pos, p.Seq, p.Out, p.Pages, p.Decode = p.Tokens[:0], p.Pos[:0], p.Seq[:0], p.Out[:0], p.Pages[:0], 0
 	s.hidden = s.hidden[:0]
-	p.Everything = s.step[0].t.dense
+	p.Everything, p.Scales = s.step[0].t.dense, s.step[0].t.scales
 	for _, decoded := range []bool{true, false} {
 		for i := range s.step {
 			s.fillPart(i, decoded)

@@ -67,7 +67,8 @@ type Request struct {
 	Chances     bool     // these are the probabilities behind the sampler's changes, not those before, if the sampler knows them
 	Shift       *Shift   // what to do where the context is full; nil: the text ends
 	Reuse       Reuse
-	Neurons     bool // Result.Neurons is wanted
+	Scales      []float32 // of the adapters, for this request, which then is computed by steps of its own; nil: the engine's
+	Neurons     bool      // Result.Neurons is wanted
 	// Constraint, if set, allows only some texts after the prompt; it is at their beginning. It is given to Sampler.
 	Constraint sample.Constraint
 	// Progress, if set, is told how many prompt tokens have been read. It is called by Stream.Next.
@@ -138,11 +139,17 @@ func (e *Engine) Submit(ctx context.Context, r Request) (*Stream, error) {
 	if err := e.checkTokens(r.Prompt); err != nil {
 		return nil, err
 	}
+	if r.Scales != nil {
+		if err := e.checkScales(r.Scales); err != nil {
+			return nil, err
+		}
+	}
 	st := &Stream{e: e, t: newTask(), ctx: ctx, r: r, begin: monotime.Now()}
 	if r.Text || len(r.StopStrings) > 0 {
 		st.text = newStopText(e.tok.NewStream(r.Special), r.StopStrings)
 	}
 	t := st.t
+	t.scales = r.Scales
 	t.generates, t.reuse, t.progress = true, r.Reuse, r.Progress != nil
 	longest := e.context
 	if r.Max >= 0 {

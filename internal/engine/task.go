@@ -13,8 +13,10 @@ type task struct {
 	labels []kvcache.Label   // all positions in order, evaluated or not
 	kv     *kvcache.Sequence // the first kv.Len() of labels
 	reuse  Reuse
-	dense  bool // evaluated with every neuron, by steps of its own, and private
-	inStep bool // its rows are in the step that runs
+	dense  bool      // evaluated with every neuron, by steps of its own, and private
+	scales []float32 // of adapters, where they are its own: by steps of its own and private, too; else nil
+	served uint64    // the number of its last step of its own
+	inStep bool      // its rows are in the step that runs
 
 	mark int // positions that were evaluated at some time
 
@@ -52,6 +54,9 @@ const (
 	offered                    // they wait for the client
 	taken                      // the client reads them where they lie, so that no step may run
 )
+
+// alone reports whether the task's steps and its keys and values are no other's.
+func (t *task) alone() bool { return t.dense || t.scales != nil }
 
 func newTask() *task { return &task{turn: make(chan struct{}, 1)} }
 

@@ -21,6 +21,7 @@ type binder struct {
 	tier     compute.Tier // the GPU that vectors go to, and matrices where gpu says so
 	gpu      bool         // matrices go to that tier; if not, to RAM
 	taken    map[string]bool
+	adapters *adapters // nil: there are none
 	err      error
 	done     int64
 	total    int64
@@ -107,8 +108,17 @@ func (b *binder) neurons(name string, rows, cols int, use compute.Use, hot int, 
 		b.fail("%w", err)
 		return nil
 	}
+	b.adapt(name, hot > 0, m)
 	b.loaded(t, !b.pinned)
 	return m
+}
+
+// adapt binds what adapters have beside a tensor, whose consecutive rows w are: on the GPU if gpu, where those are.
+func (b *binder) adapt(name string, gpu bool, w ...*compute.Matrix) {
+	if b.adapters == nil || b.err != nil {
+		return
+	}
+	b.err = b.adapters.bind(b.dev, name, w, b.tier, gpu)
 }
 
 // slices binds consecutive row ranges of one tensor as matrices of their own (a fused q, k, v).
@@ -145,6 +155,7 @@ func (b *binder) parts(name string, cols int, use compute.Use, hot int, order []
 		out = append(out, m)
 		at += r * rowBytes
 	}
+	b.adapt(name, hot > 0, out...)
 	b.loaded(t, !b.pinned)
 	return out
 }

@@ -57,18 +57,18 @@ func (l *block) forward(v compute.Verbs, m *Model, i int) {
 		if l.ffnNorm.w != nil {
 			in = m.input(v, s, l.ffnNorm)
 		}
-		l.ffn.forward(v, s, in)
-		v.MatMul(s.attn, compute.Products{{Out: s.h, W: l.wo, Bias: l.bo}})
+		l.ffn.forward(v, m, s, in)
+		m.product(v, s.attn, compute.Products{{Out: s.h, W: l.wo, Bias: l.bo}})
 		m.join(v, s.x, s.h, l.after)
 		m.join(v, s.x, s.ffnOut, l.ffnAfter)
 		return
 	}
-	v.MatMul(s.attn, compute.Products{{Out: s.h, W: l.wo, Bias: l.bo}})
+	m.product(v, s.attn, compute.Products{{Out: s.h, W: l.wo, Bias: l.bo}})
 	m.join(v, s.x, s.h, l.after)
 
 	in = m.input(v, s, l.ffnNorm)
 	m.foresee(v, s, i)
-	l.ffn.forward(v, s, in)
+	l.ffn.forward(v, m, s, in)
 	m.join(v, s.x, s.ffnOut, l.ffnAfter)
 	if l.input.gate != nil {
 		l.input.compute(v, m, s, i)
@@ -112,12 +112,12 @@ func (a *attention) attend(v compute.Verbs, m *Model, s *buffers, in compute.Ten
 	own := a.shape.KV == i // keys and values
 	switch {
 	case !own:
-		v.MatMul(in, compute.Products{{Out: s.q, W: a.wq, Bias: a.bq}})
+		m.product(v, in, compute.Products{{Out: s.q, W: a.wq, Bias: a.bq}})
 	case a.wv == nil:
-		v.MatMul(in, compute.Products{{Out: s.q, W: a.wq, Bias: a.bq}, {Out: s.k, W: a.wk, Bias: a.bk}})
+		m.product(v, in, compute.Products{{Out: s.q, W: a.wq, Bias: a.bq}, {Out: s.k, W: a.wk, Bias: a.bk}})
 		v.Slice(s.v, s.k, 0)
 	default:
-		v.MatMul(in, compute.Products{{Out: s.q, W: a.wq, Bias: a.bq}, {Out: s.k, W: a.wk, Bias: a.bk}, {Out: s.v, W: a.wv, Bias: a.bv}})
+		m.product(v, in, compute.Products{{Out: s.q, W: a.wq, Bias: a.bq}, {Out: s.k, W: a.wk, Bias: a.bk}, {Out: s.v, W: a.wv, Bias: a.bv}})
 	}
 	if m.Clamp > 0 {
 		v.Clamp(s.q, m.Clamp)

@@ -37,6 +37,9 @@ func (f *ffn) bind(b *blockBinder) {
 			hot = 0
 		}
 	}
+	if hot < shape.FF && m.adapters.inFFN() != "" { // adapters add to whole products
+		hot = 0
+	}
 	f.byNeuron = f.mode != Off || m.Transposed || hot > 0 && hot < shape.FF
 	rows, columns := compute.Dense, compute.Dense
 	order := m.order(b.binder, b.layer)
@@ -98,9 +101,9 @@ func (f *ffn) bindPredictor(b *binder, m *Model, layer int, order []int32) {
 }
 
 // forward computes s.ffnOut from the input in, the normed residual where the block has a norm before the layer; s.x is the residual.
-func (f *ffn) forward(v compute.Verbs, s *buffers, in compute.Tensor) {
+func (f *ffn) forward(v compute.Verbs, m *Model, s *buffers, in compute.Tensor) {
 	if !f.byNeuron {
-		f.dense(v, s, in)
+		f.dense(v, m, s, in)
 		return
 	}
 	set := compute.Set{Rows: in.Rows, N: f.up.Rows}
@@ -125,19 +128,19 @@ func (f *ffn) predict(v compute.Verbs, s *buffers, in compute.Tensor) {
 	v.Predict(s.set, x, hidden, logits, f.fc1, f.fc2)
 }
 
-func (f *ffn) dense(v compute.Verbs, s *buffers, in compute.Tensor) {
+func (f *ffn) dense(v compute.Verbs, m *Model, s *buffers, in compute.Tensor) {
 	if f.gate != nil {
-		v.MatMul(in, compute.Products{{Out: s.gate, W: f.gate}, {Out: s.up, W: f.up}})
+		m.product(v, in, compute.Products{{Out: s.gate, W: f.gate}, {Out: s.up, W: f.up}})
 		if f.topK != nil {
 			v.GaussianTopK(s.gate, *f.topK)
 		}
 		v.Activate(s.gate, s.gate, s.up, f.act)
 	} else {
-		v.MatMul(in, compute.Products{{Out: s.gate, W: f.up, Bias: f.upBias}})
+		m.product(v, in, compute.Products{{Out: s.gate, W: f.up, Bias: f.upBias}})
 		v.Activate(s.gate, s.gate, compute.Tensor{}, f.act)
 	}
 	if f.observe != nil {
 		f.observe(v, s, in)
 	}
-	v.MatMul(s.gate, compute.Products{{Out: s.ffnOut, W: f.down, Bias: f.downBias}})
+	m.product(v, s.gate, compute.Products{{Out: s.ffnOut, W: f.down, Bias: f.downBias}})
 }

@@ -30,6 +30,7 @@ type Options struct {
 	Context    int               // positions that a sequence may have: it decides between long and short RoPE factors; 0: the model's
 	Cache      compute.CacheSpec // only Pages is read; the rest follows from the file
 	CacheTypes compute.CacheTypes
+	Adapters   []Adapter
 	Pinned     bool                    // compute on the mapped file in place (--no-repack)
 	Progress   func(done, total int64) // bytes of weights taken in; may be nil
 }
@@ -52,6 +53,10 @@ type Model struct {
 	ropes  [Unrotated + 1]*compute.Rope // by Rotation; nil where heads are not rotated
 
 	sharedRope *compute.Rope // of the part of keys that heads share, in narrow families
+
+	adapters *adapters
+	Scales   []float32 // of the adapters, where a step does not say its own
+	scales   []float32 // of the step in progress
 
 	cache  *compute.Cache
 	most   compute.Segment // rows of the largest step
@@ -90,6 +95,9 @@ type buffers struct {
 	gated      compute.Tensor  // [n, input]
 	last       compute.Tensor  // [n_out, n_embd]
 	logits     compute.Tensor  // [n_out, n_vocab]
+
+	adapterLow, adapterWide   compute.Tensor // [n, rank of adapters], [n, widest adapted matrix]
+	adapterLast, adapterVocab compute.Tensor // [n_out, rank of adapters], [n_out, n_vocab] where the head is adapted
 }
 
 // Load binds f's weights to dev. The file may be closed afterwards unless Options.Pinned.
@@ -104,10 +112,27 @@ func Load(ctx context.Context, f *gguf.File, dev compute.Device, o Options) (*Mo
 	if o.Threshold != nil {
 		c.Threshold = *o.Threshold
 	}
-	if c.Sparse, err = c.Resolve(o.mode()); err != nil {
+	extra, err := newAdapters(o.Adapters, &c)
+	if err != nil {
+		return nil, err
+	}
+	mode := o.mode()
+	if path := extra.inFFN(); path != "" {
+		if mode != Auto && mode != Off || c.Transposed {
+			return nil, fmt.Errorf("%s: the adapter changes feed-forward layers, which then are computed whole: leave --sparse out, and take the model before it was prepared", path)
+		}
+		mode = Off
+	}
+	if c.Sparse, err = c.Resolve(mode); err != nil {
 		return nil, fmt.Errorf("%s: %w", f.Path, err)
 	}
-	m := &Model{Config: c, dev: dev}
+	m := &Model{Config: c, dev: dev, adapters: extra}
+	for _, a := range o.Adapters {
+		m.Scales = append(m.Scales, a.Scale)
+	}
+	if err := m.CheckScales(m.Scales); err != nil {
+		return nil, err
+	}
 	if err := m.takeOrder(f, o.Order); err != nil {
 		return nil, err
 	}
@@ -115,6 +140,7 @@ func Load(ctx context.Context, f *gguf.File, dev compute.Device, o Options) (*Mo
 		return nil, fmt.Errorf("%s: a plan of %d layers is not for this model of %d", f.Path, len(o.Places)-1, m.Layers)
 	}
 	b := newBinder(ctx, f, dev, o.Pinned, o.Progress)
+	b.adapters = extra
 	if err := m.bindRope(b, o.Context); err != nil {
 		return nil, err
 	}
@@ -125,6 +151,9 @@ func Load(ctx context.Context, f *gguf.File, dev compute.Device, o Options) (*Mo
 		m.bindBlock(b, i)
 	}
 	if err := b.finish(); err != nil {
+		return nil, err
+	}
+	if err := extra.finish(); err != nil {
 		return nil, err
 	}
 	if m.cache, err = dev.Cache(m.CacheSpec(o.Cache.Pages, o.CacheTypes)); err != nil {
@@ -297,6 +326,7 @@ func (m *Model) newBuffers(n, outputs int) (buffers, error) {
 	b.last, b.logits = tensor(outputs, m.Embd), tensor(outputs, m.Vocab)
 	b.last.Outputs, b.logits.Outputs = true, true
 	m.newStreams(&b, n, tensor)
+	m.adapterBuffers(&b, tensor, n, outputs)
 	rank, dense, gated := 0, false, false
 	for i := range m.layers {
 		f := &m.layers[i].ffn
@@ -364,6 +394,8 @@ func (m *Model) run(name string, p *compute.Params, body func(compute.Verbs)) er
 
 // runAs runs a step as seg.
 func (m *Model) runAs(seg compute.Segment, p *compute.Params, body func(compute.Verbs)) error {
+	seg.Name = adapted(seg.Name, m.scalesOf(p))
+	m.scales = m.scalesOf(p)
 	if p.Threshold, m.params = m.Threshold, p; p.Everything {
 		p.Threshold = -math.MaxFloat32
 	}
@@ -395,7 +427,7 @@ func (m *Model) forward(v compute.Verbs) {
 	}
 	v.Gather(s.last, s.x)
 	m.normalise(v, s.last, s.last, m.norm)
-	v.MatMul(s.last, compute.Products{{Out: s.logits, W: m.head, Bias: m.bias}})
+	m.product(v, s.last, compute.Products{{Out: s.logits, W: m.head, Bias: m.bias}})
 	if m.Scale.Logits != 1 {
 		v.Scale(s.logits, m.Scale.Logits)
 	}
@@ -440,6 +472,9 @@ func (m *Model) Meaning() string {
 		if r != nil {
 			s += fmt.Sprintf(", rope %+v", *r)
 		}
+	}
+	for i, a := range m.adapters.files {
+		s += fmt.Sprintf(", adapter %x times %v", a.File.Digest(), m.Scales[i])
 	}
 	if m.Sparse == Predict {
 		s += fmt.Sprintf(", neurons predicted from a logit of %v", m.Threshold)

@@ -28,11 +28,11 @@ func (n *narrow) bind(b *blockBinder) {
 func (a *attention) attendNarrow(v compute.Verbs, m *Model, s *buffers, in compute.Tensor, i int) {
 	shape, n := &a.shape, &a.narrow
 	heads, own, rotated := shape.Heads, shape.Key-m.Rope.Dims, m.Rope.Dims
-	v.MatMul(in, compute.Products{{Out: s.q, W: a.wq}, {Out: s.narrow, W: n.down}, {Out: s.shared, W: n.shared}})
+	m.product(v, in, compute.Products{{Out: s.q, W: a.wq}, {Out: s.narrow, W: n.down}, {Out: s.shared, W: n.shared}})
 	m.normalise(v, s.narrow, s.narrow, n.norm)
 	v.RoPE(s.q, shape.Key, a.rope)
 	v.RoPE(s.shared, rotated, n.rope)
-	v.MatMul(s.narrow, compute.Products{{Out: s.both, W: n.up}})
+	m.product(v, s.narrow, compute.Products{{Out: s.both, W: n.up}})
 	both := own + shape.Value
 	v.CopyColumns(s.k, s.both, compute.Ranges{Step: shape.Key}, compute.Ranges{Step: both}, own, heads)
 	v.CopyColumns(s.k, s.shared, compute.Ranges{First: own, Step: shape.Key}, compute.Ranges{}, rotated, heads)

@@ -113,7 +113,7 @@ func (m *Model) embedLayers(v compute.Verbs, s *buffers) {
 	if m.Input == 0 {
 		return
 	}
-	v.MatMul(s.x, compute.Products{{Out: s.inputs, W: m.inputs.proj}})
+	m.product(v, s.x, compute.Products{{Out: s.inputs, W: m.inputs.proj}})
 	v.Scale(s.inputs, float32(1/math.Sqrt(float64(m.Embd))))
 	each := s.inputs.Split(m.Input)
 	m.normalise(v, each, each, m.inputs.norm)
@@ -130,7 +130,7 @@ func (m *Model) split(v compute.Verbs, s *buffers) {
 	}
 	v.Slice(s.streams[0], s.x, 0)
 	for i, w := range m.altUp.split {
-		v.MatMul(s.x, compute.Products{{Out: s.streams[i+1], W: w}})
+		m.product(v, s.x, compute.Products{{Out: s.streams[i+1], W: w}})
 		v.Match(s.streams[i+1], s.x, leastSquare)
 	}
 }
@@ -142,7 +142,7 @@ func (m *Model) merge(v compute.Verbs, s *buffers) {
 	}
 	v.Slice(s.x, s.streams[0], 0)
 	for i, w := range m.altUp.merge {
-		v.MatMul(s.streams[i+1], compute.Products{{Out: s.h, W: w}})
+		m.product(v, s.streams[i+1], compute.Products{{Out: s.h, W: w}})
 		v.Match(s.h, s.streams[0], leastSquare)
 		v.Add(s.x, s.h)
 	}
@@ -163,13 +163,13 @@ func (l *block) alternate(v compute.Verbs, m *Model, i int) {
 	in := m.input(v, s, l.norm)
 	l.mixing.laurel(v, m, s, in)
 	l.attend(v, m, s, in, i)
-	v.MatMul(s.attn, compute.Products{{Out: s.h, W: l.wo, Bias: l.bo}})
+	m.product(v, s.attn, compute.Products{{Out: s.h, W: l.wo, Bias: l.bo}})
 	m.join(v, s.x, s.h, l.after)
 	v.Add(s.x, s.beside)
 	v.Scale(s.x, math.Sqrt2/2)
 
 	in = m.input(v, s, l.ffnNorm)
-	l.ffn.forward(v, s, in)
+	l.ffn.forward(v, m, s, in)
 	m.join(v, s.x, s.ffnOut, l.ffnAfter)
 
 	l.mixing.route(v, m, s, s.x)
@@ -184,15 +184,15 @@ func (l *block) alternate(v compute.Verbs, m *Model, i int) {
 // route computes s.modalities from a stream: tanh(W·norm(x)/n_embd).
 func (l *mixing) route(v compute.Verbs, m *Model, s *buffers, x compute.Tensor) {
 	m.normalise(v, s.h, x, l.norm)
-	v.MatMul(s.h, compute.Products{{Out: s.modalities, W: l.router}})
+	m.product(v, s.h, compute.Products{{Out: s.modalities, W: l.router}})
 	v.Scale(s.modalities, 1/float32(m.Embd))
 	v.SoftCap(s.modalities, 1)
 }
 
 // laurel computes s.beside, the block's input and a low-rank projection of it: x + norm(R·L·x).
 func (l *mixing) laurel(v compute.Verbs, m *Model, s *buffers, in compute.Tensor) {
-	v.MatMul(in, compute.Products{{Out: s.low, W: l.left}})
-	v.MatMul(s.low, compute.Products{{Out: s.beside, W: l.right}})
+	m.product(v, in, compute.Products{{Out: s.low, W: l.left}})
+	m.product(v, s.low, compute.Products{{Out: s.beside, W: l.right}})
 	m.normalise(v, s.beside, s.beside, l.after)
 	v.Add(s.beside, in)
 }
@@ -200,9 +200,9 @@ func (l *mixing) laurel(v compute.Verbs, m *Model, s *buffers, in compute.Tensor
 // compute computes s.h, what layer i's own embedding e adds to the residual s.x: norm(P·(gelu(G·x)·e)).
 func (in *input) compute(v compute.Verbs, m *Model, s *buffers, i int) {
 	v.Slice(s.input, s.inputs, i*m.Input)
-	v.MatMul(s.x, compute.Products{{Out: s.gated, W: in.gate}})
+	m.product(v, s.x, compute.Products{{Out: s.gated, W: in.gate}})
 	v.Activate(s.gated, s.gated, s.input, compute.Activation{Kind: compute.GELU})
-	v.MatMul(s.gated, compute.Products{{Out: s.h, W: in.proj}})
+	m.product(v, s.gated, compute.Products{{Out: s.h, W: in.proj}})
 	m.normalise(v, s.h, s.h, in.after)
 }
 

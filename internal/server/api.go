@@ -96,6 +96,27 @@ func (a *API) Control(path string, handle func(w http.ResponseWriter, r *http.Re
 	})
 }
 
+// List has what is posted to path, a list, answered by handle with the model that the query's value model names, or the usual one. The list is the
+// field name.
+func (a *API) List(path, name string, handle func(w http.ResponseWriter, r *http.Request, f *Fields, m *Model) error) {
+	a.handle("POST "+path, func(w http.ResponseWriter, r *http.Request) error {
+		body, err := a.s.readAll(w, r)
+		if err != nil {
+			return err
+		}
+		f, err := parseList(body, name)
+		if err != nil {
+			return err
+		}
+		m, release, err := a.s.Models.Use(r.Context(), r.URL.Query().Get("model"))
+		if err != nil {
+			return err
+		}
+		defer release()
+		return handle(w, r, f, m)
+	})
+}
+
 // A variant answers those of a route's requests that have a header: two APIs have the same path.
 type variant struct {
 	header string

@@ -42,6 +42,15 @@ func parseFields(body []byte) (*Fields, error) {
 	return f, nil
 }
 
+// parseList returns the fields of a body that is a list, as one field of that name.
+func parseList(body []byte, name string) (*Fields, error) {
+	var list []json.RawMessage
+	if utf8.Valid(body) && nesting(body) <= maxNesting && json.Unmarshal(body, &list) == nil {
+		return &Fields{raw: map[string]json.RawMessage{name: body}}, nil
+	}
+	return nil, Invalid("the body is not a JSON array of at most %d levels", maxNesting)
+}
+
 // nesting returns how deeply the brackets of a JSON text are nested.
 func nesting(text []byte) int {
 	depth, deepest, quoted := 0, 0, false

@@ -54,7 +54,9 @@ func (m *Model) ReadGeneration(f *Fields) Generation {
 	f.Read("timings_per_token", &g.ReportTimings)
 	f.Read("post_sampling_probs", &g.Chances)
 	f.Ignore("model", "user", "sse_ping_interval", "n_cache_reuse") // beginnings of prompts are always found
-	f.Only("lora", "[]")
+	if g.Scales = m.ReadScales(f, "lora", nil); len(g.Scales) == 0 {
+		g.Scales = nil // there is none to scale
+	}
 	f.Only("grammar_lazy", "false")
 	f.Only("grammar_triggers", "[]")
 	f.Only("preserved_tokens", "[]")

@@ -63,6 +63,15 @@ func (s *Server) Began() time.Time { return s.began }
 
 // readBody reads a request's body, which must come within the timeout.
 func (s *Server) readBody(w http.ResponseWriter, r *http.Request) (*Fields, error) {
+	body, err := s.readAll(w, r)
+	if err != nil {
+		return nil, err
+	}
+	return parseFields(body)
+}
+
+// readAll reads a request's body.
+func (s *Server) readAll(w http.ResponseWriter, r *http.Request) ([]byte, error) {
 	control := http.NewResponseController(w)
 	control.SetReadDeadline(time.Now().Add(s.o.Timeout)) // a recorder of tests has none
 	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxBody))
@@ -74,7 +83,7 @@ func (s *Server) readBody(w http.ResponseWriter, r *http.Request) (*Fields, erro
 		return nil, &Error{Status: http.StatusRequestTimeout, Type: "invalid_request_error", Message: "the body could not be read"}
 	}
 	control.SetReadDeadline(time.Time{}) // else the request would end with it
-	return parseFields(body)
+	return body, nil
 }
 
 // Serve answers what comes in at l until ctx ends. Requests that run then have the time of patience to end.

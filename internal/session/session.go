@@ -10,6 +10,7 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/engine"
 	"github.com/powerinfer-go/powerinfer/internal/gguf"
 	"github.com/powerinfer-go/powerinfer/internal/grammar"
+	"github.com/powerinfer-go/powerinfer/internal/model"
 	"github.com/powerinfer-go/powerinfer/internal/modelcost"
 	"github.com/powerinfer-go/powerinfer/internal/planner"
 	"github.com/powerinfer-go/powerinfer/internal/tokenizer"
@@ -20,30 +21,53 @@ type Options struct {
 	Engine     engine.Options  // Devices and Order are set by Open
 	Planner    planner.Options // Model and Trace are set by Open
 	Statistics string          // the file that profile wrote, for a model that holds no statistics
+	Adapters   []Adapter       // Engine.Adapters is set by Open
+}
+
+// Adapter names a LoRA adapter's file.
+type Adapter struct {
+	Path  string
+	Scale float32
 }
 
 // Session is an open model.
 type Session struct {
 	*engine.Engine
-	File    *gguf.File
-	Planner *planner.Planner
+	adapters []*gguf.File
+	File     *gguf.File
+	Planner  *planner.Planner
 }
 
 // Open opens the engine for the model in f, which stays the caller's until Open succeeds: then Close closes both.
-func Open(ctx context.Context, f *gguf.File, o Options) (*Session, error) {
-	devices, err := o.plan(ctx, f)
-	if err != nil {
+func Open(ctx context.Context, f *gguf.File, o Options) (s *Session, err error) {
+	s = &Session{File: f}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, s.closeAdapters())
+		}
+	}()
+	for _, a := range o.Adapters {
+		file, err := gguf.Open(a.Path)
+		if err != nil {
+			return nil, err
+		}
+		s.adapters = append(s.adapters, file)
+		o.Engine.Adapters = append(o.Engine.Adapters, model.Adapter{File: file, Scale: a.Scale})
+	}
+	if s.Planner, err = o.plan(ctx, f); err != nil {
 		return nil, err
 	}
-	o.Engine.Devices = devices
-	e, err := engine.Open(ctx, f, o.Engine)
-	if err != nil {
-		return nil, err
+	o.Engine.Devices = s.Planner
+	s.Engine, err = engine.Open(ctx, f, o.Engine)
+	return s, err
+}
+
+func (s *Session) closeAdapters() error {
+	var failed []error
+	for _, f := range s.adapters {
+		failed = append(failed, f.Close())
 	}
-	if note := e.Tokenizer().Note(); note != "" && o.Planner.Notice != nil {
-		o.Planner.Notice(note)
-	}
-	return &Session{e, f, devices}, nil
+	return errors.Join(failed...)
 }
 
 // Plan returns what Open would have the model in f computed on.
@@ -99,7 +123,9 @@ func (o *Options) plan(ctx context.Context, f *gguf.File) (*planner.Planner, err
 }
 
 // Close frees the model and closes its file.
-func (s *Session) Close() error { return errors.Join(s.Engine.Close(), s.File.Close()) }
+func (s *Session) Close() error {
+	return errors.Join(s.Engine.Close(), s.closeAdapters(), s.File.Close())
+}
 
 // Override replaces keys of f's metadata: each is KEY=TYPE:VALUE with a type of int, float, bool or str, as llama.cpp's --override-kv. A key that
 // begins with ARCH has the file's architecture in its place.

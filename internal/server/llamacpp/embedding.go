@@ -44,6 +44,3 @@ func embedding(w http.ResponseWriter, r *http.Request, f *server.Fields, m *serv
 func rerank(_ http.ResponseWriter, _ *http.Request, _ *server.Fields, m *server.Model) error {
 	return server.NotSupported("%s is no reranker; reranking is not supported yet", m.Name)
 }
-
-// adapters refuses what is asked of LoRA adapters.
-func adapters() error { return server.NotSupported("LoRA adapters are not supported yet") }

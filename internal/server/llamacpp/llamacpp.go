@@ -40,8 +40,8 @@ func Register(s *server.Server) {
 	for _, path := range []string{"/rerank", "/reranking", "/v1/rerank", "/v1/reranking"} {
 		api.Ask(path, rerank)
 	}
-	api.Get("/lora-adapters", func(http.ResponseWriter, *http.Request) error { return adapters() })
-	api.Body("POST", "/lora-adapters", func(http.ResponseWriter, *http.Request, *server.Fields) error { return adapters() })
+	api.Show("/lora-adapters", listAdapters)
+	api.List("/lora-adapters", "list", scaleAdapters)
 }
 
 // change returns what answers a request to load or unload the model that it names, when that is done.
