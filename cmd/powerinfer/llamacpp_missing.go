@@ -1,6 +1,6 @@
 package main
 
-// A missingFlag is one or several flags of llama.cpp's that no command here has.
+// A missingFlag is one or several flags of llama.cpp's that no command here has, or none to which the advice is given.
 type missingFlag struct {
 	names   []string // without dashes
 	instead string   // what to do; a sentence's end
@@ -76,7 +76,7 @@ func missingFlags() []missingFlag {
 		{[]string{"context-file", "chunk-size", "chunk-separator"}, "/v1/embeddings of powerinfer serve gives the vectors; the search is yours"},
 		{[]string{"junk", "pos"}, "write the prompt to a file and use -f"},
 		{[]string{"output-file"}, "use -o"},
-		{[]string{"ofreq", "output-frequency", "output-format", "save-frequency", "process-output", "ppl", "no-ppl", "chunk", "from-chunk", "show-statistics", "parse-special"}, matrix},
+		{[]string{"ppl", "show-statistics"}, matrix},
 		{[]string{"pps"}, "powerinfer bench -npl shares the prompt's beginning where prompts are equal"},
 		{[]string{"tgs"}, "powerinfer bench -npl times generation apart from prompts"},
 		{[]string{"embd-normalize", "embd-output-format", "embd-separator", "cls-separator"}, "/v1/embeddings and /embedding of powerinfer serve give JSON"},

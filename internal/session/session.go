@@ -39,27 +39,31 @@ type Session struct {
 }
 
 // Open opens the engine for the model in f, which stays the caller's until Open succeeds: then Close closes both.
-func Open(ctx context.Context, f *gguf.File, o Options) (s *Session, err error) {
-	s = &Session{File: f}
-	defer func() {
-		if err != nil {
-			err = errors.Join(err, s.closeAdapters())
-		}
-	}()
+func Open(ctx context.Context, f *gguf.File, o Options) (*Session, error) {
+	s := &Session{File: f}
+	if err := s.open(ctx, o); err != nil {
+		return nil, errors.Join(err, s.closeAdapters())
+	}
+	return s, nil
+}
+
+// open opens the adapters' files and the engine.
+func (s *Session) open(ctx context.Context, o Options) error {
 	for _, a := range o.Adapters {
 		file, err := gguf.Open(a.Path)
 		if err != nil {
-			return nil, err
+			return err
 		}
 		s.adapters = append(s.adapters, file)
 		o.Engine.Adapters = append(o.Engine.Adapters, model.Adapter{File: file, Scale: a.Scale})
 	}
-	if s.Planner, err = o.plan(ctx, f); err != nil {
-		return nil, err
+	var err error
+	if s.Planner, err = o.plan(ctx, s.File); err != nil {
+		return err
 	}
 	o.Engine.Devices = s.Planner
-	s.Engine, err = engine.Open(ctx, f, o.Engine)
-	return s, err
+	s.Engine, err = engine.Open(ctx, s.File, o.Engine)
+	return err
 }
 
 func (s *Session) closeAdapters() error {
