@@ -62,8 +62,13 @@ func (s *Session) open(ctx context.Context, o Options) error {
 		return err
 	}
 	o.Engine.Devices = s.Planner
-	s.Engine, err = engine.Open(ctx, s.File, o.Engine)
-	return err
+	if s.Engine, err = engine.Open(ctx, s.File, o.Engine); err != nil {
+		return err
+	}
+	if note := s.Tokenizer().Note(); note != "" && o.Planner.Notice != nil {
+		o.Planner.Notice(note)
+	}
+	return nil
 }
 
 func (s *Session) closeAdapters() error {
