@@ -118,6 +118,10 @@ type Config struct {
 	ScaleByLayer bool `json:"scale_attn_by_inverse_layer_idx"`
 	CrossRead    bool `json:"add_cross_attention"`
 
+	// BERT.
+	PositionType string `json:"position_embedding_type"`
+	TokenTypes   int    `json:"type_vocab_size"`
+
 	// MPT.
 	ModelWidth int           `json:"d_model"`
 	MPTHeads   int           `json:"n_heads"`

@@ -54,6 +54,9 @@ type Family struct {
 	ScaledByWidth  int                  // models of so many layers divide scores by √(n_embd/heads), not √key, unless the file says otherwise
 	ScoreCap       float64              // the soft cap of scores, of a file that does not say it; 0: none
 	LogitCap       float64              // likewise of logits
+	NormSum        bool                 // the norms behind parts are of the residual with the part added, and become the residual; else of what is added
+	Later          bool                 // tokens see later positions, too, unless the file says otherwise
+	Headless       bool                 // there are no logits, and no norm before them: hidden states are the result
 	Clamped        bool                 // files may limit the elements of queries, keys and values
 	Narrow         bool                 // keys and values follow from a narrower vector, the rotated part of keys, the same for all heads, from the input
 	Multipliers    bool                 // files scale embeddings, attention, what a part adds to the residual, and divide logits
@@ -116,7 +119,8 @@ const (
 // All returns every family, by name.
 func All() []Family {
 	return []Family{
-		arcee(), baichuan(), bamboo(), bloom(), chatglm(), cohere2(), commandR(), exaone4(), falcon(), gemma(), gemma2(), gemma3(), gemma3n(), gemma4(), glm4(), gpt2(),
+		arcee(), baichuan(), bamboo(), bert(), bloom(), chatglm(), cohere2(), commandR(), exaone4(), falcon(), gemma(), gemma2(), gemma3(), gemma3n(),
+		gemma4(), glm4(), gpt2(),
 		gptneox(), granite(), internlm2(), jais2(), llama(), mistral3(), mpt(), nemotron(), olmo2(), opt(), phi2(), phi3(), plm(), qwen2(), qwen2VL(),
 		qwen3(), qwen3VL(), seedOSS(), smollm3(),
 		stablelm(), starcoder2(),

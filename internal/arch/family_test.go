@@ -10,7 +10,7 @@ import (
 // TestFamilies: every tensor has a shape, stands once, and is found on Hugging Face unless it is computed; every block has what the
 // forward pass and the neurons need.
 func TestFamilies(t *testing.T) {
-	sizes := Sizes{Embd: 64, Vocab: 100, Positions: 50, FF: 96, Heads: 4, KVHeads: 2, Key: 16, Value: 8, Layers: 3, Input: 8, LowRank: 4}
+	sizes := Sizes{Embd: 64, Vocab: 100, Positions: 50, Types: 2, FF: 96, Heads: 4, KVHeads: 2, Key: 16, Value: 8, Layers: 3, Input: 8, LowRank: 4}
 	names, sources := map[string]bool{}, map[string]bool{}
 	for _, f := range All() {
 		if got, ok := Named(f.Name); !ok || got.Name != f.Name || names[f.Name] {
@@ -53,7 +53,7 @@ func TestFamilies(t *testing.T) {
 			t.Errorf("%s: Parallel is %v, and ffn_norm is there: %v", f.Name, f.Parallel, ffnNorm)
 		}
 		for _, norms := range [][2]string{{"attn_norm.weight", "post_attention_norm.weight"}, {before, "post_ffw_norm.weight"}} {
-			if _, after := f.InBlock(norms[1]); !has(f, norms[0]) && !after && !f.Parallel {
+			if _, after := f.InBlock(norms[1]); !has(f, norms[0]) && !after && !f.Parallel && !(f.NormSum && has(f, "attn_output_norm.weight") && has(f, "layer_output_norm.weight")) {
 				t.Errorf("%s: blocks have neither %s nor %s", f.Name, norms[0], norms[1])
 			}
 		}

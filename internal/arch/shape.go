@@ -10,6 +10,7 @@ import (
 type Sizes struct {
 	Embd, Vocab    int
 	Positions      int // learned
+	Types          int // of tokens
 	FF             int
 	Heads, KVHeads int
 	Key, Value     int // elements of a head's key and of its value
@@ -47,7 +48,9 @@ func (f *Family) weight(stem string, s Sizes) []int {
 		return []int{s.Narrow}
 	case "attn_kv_b":
 		return []int{s.Heads * (s.Key - s.Rotated + s.Value), s.Narrow}
-	case "token_embd_norm", "output_norm", "attn_norm", "attn_norm_2", "ffn_norm", "post_attention_norm", "post_ffw_norm":
+	case "token_types":
+		return []int{s.Types, s.Embd}
+	case "token_embd_norm", "attn_output_norm", "layer_output_norm", "output_norm", "attn_norm", "attn_norm_2", "ffn_norm", "post_attention_norm", "post_ffw_norm":
 		return []int{s.Embd}
 	case "attn_q":
 		return []int{q, s.Embd}

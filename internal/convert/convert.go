@@ -79,6 +79,12 @@ func openModel(dir, predictors string, o *Options) (*model, error) {
 		m.source.Close()
 		return nil, err
 	}
+	pooling, err := poolingKeys(dir, fam.Name)
+	if err != nil {
+		m.source.Close()
+		return nil, err
+	}
+	m.keys = append(m.keys, pooling...)
 	v, err := readVocabulary(dir, c, o.Notes)
 	if err != nil {
 		m.source.Close()

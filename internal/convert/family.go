@@ -125,7 +125,7 @@ var ofOwnKV = []string{"attn_k.weight", "attn_v.weight", "attn_k_norm.weight"}
 func (c *config) sizes(l int) arch.Sizes {
 	s := arch.Sizes{
 		Embd: c.Hidden, Vocab: c.Vocab, Positions: c.Context, FF: c.neurons(l), Heads: c.Heads, KVHeads: c.KVHeads, Key: c.HeadDim, Value: c.value(),
-		Narrow: c.NarrowWidth, Rotated: c.Turned, Layers: c.Layers, Input: c.Input, LowRank: c.LowRank,
+		Narrow: c.NarrowWidth, Rotated: c.Turned, Types: c.TokenTypes, Layers: c.Layers, Input: c.Input, LowRank: c.LowRank,
 	}
 	if c.GlobalHead > 0 && l < len(c.LayerTypes) && c.LayerTypes[l] == "full_attention" {
 		s.KVHeads, s.Key, s.Value = c.GlobalKV, c.GlobalHead, c.GlobalHead
@@ -160,6 +160,9 @@ func (p *plan) layer(root string) string {
 // head plans the head; one that is tied to the embedding, which was planned last, is that tensor.
 func (p *plan) head(c *config) {
 	head := p.found("", strings.Fields(cmp.Or(p.family.Head, "language_model.lm_head lm_head")), ".weight") + ".weight"
+	if p.family.Headless {
+		return
+	}
 	if !c.TiedHead {
 		p.add("output.weight", head, c.Vocab, c.Hidden).unit = c.UnitHead
 		return
@@ -196,7 +199,7 @@ func (p *plan) one(c *config, sizes arch.Sizes, t arch.Tensor, prefix, from stri
 		out.rows = stored[0]
 	}
 	out.plain = out.plain || strings.HasPrefix(t.Name, "altup_predict") || strings.HasPrefix(t.Name, "altup_correct")
-	out.plain = out.plain || t.Name == "position_embd.weight"
+	out.plain = out.plain || t.Name == "position_embd.weight" || t.Name == "token_types.weight"
 	switch t.Change {
 	case arch.Transposed:
 		out.column = true
@@ -307,6 +310,12 @@ func (c *config) attentionKeys(f arch.Family) (keys []gguf.KV, err error) {
 			return nil, c.Errorf("clip_qkv", "%g is not a limit from 0 to %g", c.Clamp, maxScale)
 		}
 		add("clamp_kqv", float32(c.Clamp))
+	}
+	if f.Later {
+		add("causal", false)
+	}
+	if _, ok := f.Outside("token_types.weight"); ok {
+		keys = append(keys, gguf.KV{Key: "tokenizer.ggml.token_type_count", Value: uint32(c.TokenTypes)})
 	}
 	if f.Narrow {
 		add("kv_lora_rank", uint32(c.NarrowWidth))

@@ -154,19 +154,23 @@ func (r *reference) compare(t *testing.T, f *gguf.File, dev compute.Device, mode
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, size := range []int{n, 5, 1} {
+	sizes, forward, result := []int{n, 5, 1}, m.Forward, m.Logits
+	if m.Family.Headless { // all tokens see all others, and hidden states are the result
+		sizes, forward, result = sizes[:1], m.ForwardHidden, m.Hidden
+	}
+	for _, size := range sizes {
 		for at := 0; at < n; at += size {
 			tokens := r.Tokens[at:min(at+size, n)]
 			p := compute.Params{Tokens: tokens, Pages: [][]int32{{0}}, Seq: make([]int32, len(tokens))}
 			for i := range tokens {
 				p.Pos, p.Out = append(p.Pos, int32(at+i)), append(p.Out, int32(i))
 			}
-			if err := m.Forward(&p); err != nil {
+			if err := forward(&p); err != nil {
 				t.Fatal(err)
 			}
 			for i := range tokens {
 				what := fmt.Sprintf("%s, %s, steps of %d, position %d", dev.Name(), mode, size, at+i)
-				logits, err := m.Logits(i)
+				logits, err := result(i)
 				if err != nil {
 					t.Fatal(err)
 				}

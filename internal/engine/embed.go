@@ -62,6 +62,12 @@ func (e *Engine) Embed(ctx context.Context, tokens []int32, p Pooling) ([][]floa
 	}
 	t := newTask()
 	t.reuse, t.pooled = ReuseNone, &pooled{way: p}
+	if e.config.Later { // what a token sees must lie in one step
+		if len(tokens) > e.ubatch {
+			return nil, fmt.Errorf("a text of %d tokens is longer than a step of %d, in which this model must see all of it: give --ubatch-size %d", len(tokens), e.ubatch, len(tokens))
+		}
+		t.dense, t.whole = true, true
+	}
 	for _, id := range tokens {
 		t.labels = append(t.labels, kvcache.LabelOf(id, len(tokens) < e.sched.short))
 	}

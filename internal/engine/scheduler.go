@@ -376,7 +376,11 @@ func (s *scheduler) composeLone() {
 	}
 	slices.SortStableFunc(waiting, func(t, u *task) int { return cmp.Compare(t.served, u.served) })
 	for _, t := range waiting { // those for which there is no page wait: an older one has it
-		if n, _ := s.admit(t, s.pace.chunk(s.rows), s.outputs); n > 0 {
+		most := s.pace.chunk(s.rows)
+		if t.whole {
+			most = s.rows
+		}
+		if n, _ := s.admit(t, most, s.outputs); n > 0 {
 			s.loneSteps++
 			t.served = s.loneSteps
 			return

@@ -13,6 +13,7 @@ type task struct {
 	labels []kvcache.Label   // all positions in order, evaluated or not
 	kv     *kvcache.Sequence // the first kv.Len() of labels
 	reuse  Reuse
+	whole  bool      // evaluated in one step; dense, too
 	dense  bool      // evaluated with every neuron, by steps of its own, and private
 	scales []float32 // of adapters, where they are its own: by steps of its own and private, too; else nil
 	served uint64    // the number of its last step of its own

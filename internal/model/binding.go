@@ -160,6 +160,35 @@ func (b *binder) parts(name string, cols int, use compute.Use, hot int, order []
 	return out
 }
 
+// typedPositions binds the table name [rows, cols] with the first row of the table types added to each row: tokens of the first type.
+func (b *binder) typedPositions(name, types string, rows, cols int) *compute.Matrix {
+	t := b.take(name, cols, rows)
+	first := b.f.Tensor(types)
+	if first == nil {
+		b.fail("tensor %q is missing", types)
+		return nil
+	}
+	if b.take(types, cols, first.Rows()); b.err != nil {
+		return nil
+	}
+	sum, kind := make([]float32, rows*cols), make([]float32, cols)
+	quant.Decode(t.Type, sum, t.Data)
+	quant.Decode(first.Type, kind, first.Data[:first.Type.RowBytes(cols)])
+	for i := range sum {
+		sum[i] += kind[i%cols]
+	}
+	data := make([]byte, quant.F32.RowBytes(len(sum)))
+	quant.Encode(quant.F32, data, sum)
+	m, err := b.dev.Matrix(compute.Source{Name: name, Type: quant.F32, Rows: rows, Cols: cols, Data: data, Split: compute.Split{Tier: b.tier, Bound: b.whole(rows)}}, compute.Lookup)
+	if err != nil {
+		b.fail("%w", err)
+		return nil
+	}
+	b.loaded(t, false)
+	b.loaded(first, false)
+	return m
+}
+
 // numbers takes in a vector that is not in the file; what names it in errors.
 func (b *binder) numbers(what string, x []float32) *compute.Vector {
 	if b.err != nil {

@@ -43,6 +43,7 @@ type block struct {
 //
 //	x += attention(norm(x)); x += ffn(norm(x))
 //	x += attention(norm(x)) + ffn(norm(x))     in parallel families
+//	x = norm(x + attention(x)); x = norm(x + ffn(x))
 //
 // Some families have a norm behind each part, instead of the one before it or besides, and some scale what is added.
 func (l *block) forward(v compute.Verbs, m *Model, i int) {
@@ -90,6 +91,11 @@ func (m *Model) input(v compute.Verbs, s *buffers, n norm) compute.Tensor {
 
 // join adds a part's output y, which it overwrites, to the residual: x += scale·norm(y).
 func (m *Model) join(v compute.Verbs, x, y compute.Tensor, after norm) {
+	if m.Family.NormSum {
+		v.Add(x, y)
+		m.normalise(v, x, x, after)
+		return
+	}
 	if after.w != nil {
 		m.normalise(v, y, y, after)
 	}
@@ -218,11 +224,14 @@ func (m *Model) bindBlock(in *binder, i int) {
 		l.after = b.norm("post_attention_norm")
 	}
 	l.ffnAfter = b.norm("post_ffw_norm")
+	if m.Family.NormSum {
+		l.after, l.ffnAfter = b.norm("attn_output_norm"), b.norm("layer_output_norm")
+	}
 	l.wo, l.bo = b.matrix("attn_output.weight"), b.vector("attn_output.bias")
 	l.shape = m.Blocks[i]
 	l.rope = m.ropes[l.shape.Rotation]
 	l.narrow.bind(b)
-	l.how = compute.Attention{Scale: cmp.Or(m.Scale.Attention, float32(1/math.Sqrt(float64(l.shape.Key)))), Window: l.shape.Window, SoftCap: m.Cap.Scores}
+	l.how = compute.Attention{Scale: cmp.Or(m.Scale.Attention, float32(1/math.Sqrt(float64(l.shape.Key)))), Window: l.shape.Window, Later: m.Later, SoftCap: m.Cap.Scores}
 	if m.Alibi > 0 {
 		l.how.Slopes = b.numbers("ALiBi's slopes", slopes(l.shape.Heads, m.Alibi))
 	}

@@ -34,6 +34,7 @@ type Config struct {
 	Rope    ropeConfig
 	Local   ropeConfig // of layers with windows
 	Alibi   float64    // the largest exponent of ALiBi's slopes; 0: scores do not fall with distance
+	Later   bool       // tokens see later positions, too
 	Clamp   float32    // queries, keys and values are brought into [-Clamp, Clamp]; 0: they stay as they are
 	Narrow  int        // width of what keys and values are computed from, where that is narrower than the residual; else 0
 	Scale   Scales
@@ -435,6 +436,7 @@ func (c *Config) readPositions(m *metadata) {
 	if c.Alibi = m.within(c.Arch+".attention.max_alibi_bias", f.MaxAlibi, 0, maxExponent); f.AlibiLayers > 0 && c.Layers != f.AlibiLayers {
 		c.Alibi = 0
 	}
+	c.Later = !m.flag(c.Arch+".attention.causal", !f.Later)
 	if f.Clamped {
 		c.Clamp = float32(m.within(c.Arch+".attention.clamp_kqv", 0, 0, maxScale))
 	}

@@ -260,12 +260,16 @@ func (m *Model) bindEnds(b *binder) {
 	b.lies(head)
 	b.gpu = b.gpu && tied
 	m.embd = b.matrix("token_embd.weight", m.Vocab, m.Embd, compute.Lookup)
-	m.norm = m.bindNorm(b, "output_norm")
+	if !m.Family.Headless {
+		m.norm = m.bindNorm(b, "output_norm")
+	}
 	if _, ok := m.Family.Outside("token_embd_norm.weight"); ok {
 		m.after = m.bindNorm(b, "token_embd_norm")
 	}
 	b.lies(head)
-	if m.head = m.embd; !tied {
+	if m.head = m.embd; m.Family.Headless {
+		m.head = nil
+	} else if !tied {
 		m.head = b.matrix("output.weight", m.Vocab, m.Embd, compute.Precise)
 	}
 	if t, ok := m.Family.Outside("output.bias"); ok && (!t.Optional || b.has("output.bias")) {
@@ -288,7 +292,11 @@ func (m *Model) bindPositions(b *binder) {
 	if t := b.f.Tensor(name); t != nil {
 		positions = t.Rows()
 	}
-	m.pos = b.matrix(name, positions, m.Embd, compute.Lookup)
+	if _, typed := m.Family.Outside("token_types.weight"); typed {
+		m.pos = b.typedPositions(name, "token_types.weight", positions, m.Embd)
+	} else {
+		m.pos = b.matrix(name, positions, m.Embd, compute.Lookup)
+	}
 	m.Context = min(m.Context, positions-offset)
 }
 
@@ -376,6 +384,10 @@ func (m *Model) Forward(p *compute.Params) error { return m.run("forward", p, m.
 func (m *Model) ForwardHidden(p *compute.Params) error {
 	return m.run("forward with hidden states", p, func(v compute.Verbs) {
 		m.body(v)
+		if m.norm.w == nil {
+			v.CopyColumns(m.step.h, m.step.x, compute.Ranges{}, compute.Ranges{}, m.Embd, 1)
+			return
+		}
 		m.normalise(v, m.step.h, m.step.x, m.norm)
 	})
 }
@@ -422,7 +434,7 @@ func (m *Model) forward(v compute.Verbs) {
 		m.layers[i].forward(v, m, i)
 	}
 	m.merge(v, s)
-	if s.logits.Rows == 0 {
+	if s.logits.Rows == 0 || m.head == nil {
 		return
 	}
 	v.Gather(s.last, s.x)

@@ -801,9 +801,28 @@ def gemma4():
         yield name, m, 128, 8.0 * np.tanh(x @ embedding.T / 8.0)
 
 
+def bert():
+    """Hidden states in place of logits: every token sees all others, and all are of type 0."""
+    m = Model({"architectures": ["BertModel"], "hidden_act": "gelu", "layer_norm_eps": 1e-12, "type_vocab_size": 2, "position_embedding_type": "absolute"})
+    m.c["num_key_value_heads"] = None
+    x = m.get("embeddings.word_embeddings.weight", 48, 64)[TOKENS] + m.get("embeddings.position_embeddings.weight", 128, 64)[:len(TOKENS)]
+    x = layer_norm_of(m, x + m.get("embeddings.token_type_embeddings.weight", 2, 64)[0], "embeddings.LayerNorm", 1e-12)
+    for layer in range(3):
+        p = f"encoder.layer.{layer}."
+        q, k, v = (heads_of(linear(m, x, f"{p}attention.self.{n}", 64, scale=0.15), 16) for n in ("query", "key", "value"))
+        y = np.zeros_like(q)
+        for h in range(4):
+            s = np.exp(q[:, h] @ k[:, h].T / 4)
+            y[:, h] = s / s.sum(-1, keepdims=True) @ v[:, h]
+        x = layer_norm_of(m, x + linear(m, y.reshape(len(x), 64), p + "attention.output.dense", 64), p + "attention.output.LayerNorm", 1e-12)
+        y = linear(m, gelu_erf(linear(m, x, p + "intermediate.dense", 96)), p + "output.dense", 64)
+        x = layer_norm_of(m, x + y, p + "output.LayerNorm", 1e-12)
+    yield "bert", m, 128, x
+
+
 FIRST = (arcee, nemotron, phi3, granite, olmo2, smollm3, stablelm, gemma, gemma2, gemma3, exaone4, seed_oss, glm4, olmo3,
          gemma3_pictures, command_r, cohere2, mistral3, starcoder2, qwen_vl, gemma3n, gemma4)
-SECOND = (gpt2, gptneox, internlm2, phi2, chatglm, jais2, mpt, bloom, baichuan, plm)
+SECOND = (gpt2, gptneox, internlm2, phi2, chatglm, jais2, mpt, bloom, baichuan, plm, bert)
 
 for family in FIRST + SECOND:
     for name, m, context, logits in family():
