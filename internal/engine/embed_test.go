@@ -5,6 +5,7 @@ import (
 	"errors"
 	"math"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 
@@ -121,4 +122,38 @@ func TestEmbedOnGPU(t *testing.T) {
 		ids[i] = int32(5 + i*3%50)
 	}
 	checkStates(t, e.Engine, f, ids)
+}
+
+// TestEmbedLater: where tokens see later ones, the first token's state depends on the last token, a text is one step beside others, and one that
+// is longer than a step is refused.
+func TestEmbedLater(t *testing.T) {
+	f := synthtest.File(t, synth.Spec{
+		Arch: "llama", Type: quant.F32, Layers: 2, Embd: 64, FF: 128, Heads: 2, Seed: 7,
+		Keys: []gguf.KV{{Key: "llama.attention.causal", Value: false}},
+	})
+	e, err := engine.Open(t.Context(), f, engine.Options{Devices: planner.CPU(planner.Processor{Threads: 1}), Context: 128, UBatch: 16, Outputs: 4})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer e.Close()
+	ids := []int32{1, 300, 17, 44, 259, 311, 300, 80, 90, 91, 92}
+	want := embed(t, e, ids, engine.PoolCLS)[0]
+	other := slices.Clone(ids)
+	other[len(other)-1] = 93
+	if slices.Equal(embed(t, e, other, engine.PoolCLS)[0], want) {
+		t.Error("the first token's state does not depend on the last token")
+	}
+	var group sync.WaitGroup
+	for range 4 {
+		group.Go(func() {
+			states, err := e.Embed(t.Context(), ids, engine.PoolCLS)
+			if err != nil || !slices.Equal(states[0], want) {
+				t.Errorf("a text among others gives another state, or an error: %v", err)
+			}
+		})
+	}
+	group.Wait()
+	if _, err := e.Embed(t.Context(), slices.Repeat(ids, 2), engine.PoolCLS); err == nil || !strings.Contains(err.Error(), "--ubatch-size 22") {
+		t.Errorf("a text of 22 tokens in steps of 16: %v", err)
+	}
 }

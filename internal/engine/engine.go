@@ -264,6 +264,14 @@ func (e *Engine) CacheTypes() compute.CacheTypes { return e.options.CacheTypes }
 // Context returns the number of tokens that the KV cache holds.
 func (e *Engine) Context() int { return e.context }
 
+// checkHead refuses models of embeddings, which give no logits.
+func (e *Engine) checkHead() error {
+	if e.config.Family.Headless {
+		return fmt.Errorf("%s models give embeddings and no text: serve one and ask /v1/embeddings", e.config.Arch)
+	}
+	return nil
+}
+
 // checkTokens refuses what is not in the vocabulary.
 func (e *Engine) checkTokens(tokens []int32) error {
 	for _, id := range tokens {

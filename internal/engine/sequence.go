@@ -27,6 +27,9 @@ func (e *Engine) Release(s *Sequence) {
 // Evaluate appends tokens to s: one as a single token of a running sequence, several as a part of a prompt. wanted(i) says whether
 // tokens[i]'s logits [n_vocab] are wanted; nil: none are. each is given them in order, while no step can run.
 func (e *Engine) Evaluate(s *Sequence, tokens []int32, wanted func(i int) bool, each func(i int, logits []float32)) error {
+	if err := e.checkHead(); err != nil {
+		return err
+	}
 	t := s.t
 	if len(t.labels)+len(tokens) > e.context {
 		return &ContextError{Context: e.context}

@@ -139,6 +139,9 @@ func (e *Engine) Submit(ctx context.Context, r Request) (*Stream, error) {
 	if err := e.checkTokens(r.Prompt); err != nil {
 		return nil, err
 	}
+	if err := e.checkHead(); err != nil {
+		return nil, err
+	}
 	if r.Scales != nil {
 		if err := e.checkScales(r.Scales); err != nil {
 			return nil, err
