@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"os"
 	"path/filepath"
@@ -10,6 +11,7 @@ import (
 	"strings"
 
 	"github.com/reeflective/readline"
+	"github.com/rivo/uniseg"
 	"golang.org/x/term"
 )
 
@@ -18,13 +20,20 @@ type lineEditor struct {
 	ctx    context.Context
 	shell  *readline.Shell
 	prompt string
+	missed int // rows of the line as it was drawn last that the library does not count
 }
 
 func newLineEditor(ctx context.Context) *lineEditor {
 	e := &lineEditor{ctx: ctx, shell: readline.NewShell()}
-	e.shell.Prompt.Primary(func() string { return e.prompt })
-	// without these, letters other than ASCII's are taken for keys with Alt
-	for name, value := range map[string]bool{"convert-meta": false, "input-meta": true, "output-meta": true, "enable-bracketed-paste": true} {
+	e.shell.Prompt.Primary(func() string { return e.room() + e.prompt })
+	for name, value := range map[string]bool{
+		// without these, letters other than ASCII's are taken for keys with Alt
+		"convert-meta": false, "input-meta": true, "output-meta": true,
+		"enable-bracketed-paste": true,
+		// The library would ask the terminal for the cursor's place before each drawing, and drops keys that it reads together with
+		// the answer. It needs the place only at the bottom of the screen, where room helps.
+		"cursor-position-probe": false,
+	} {
 		_ = e.shell.Config.Set(name, value) // they exist
 	}
 	e.shell.Keymap.Register(map[string]func(){"self-insert": e.insert})
@@ -36,6 +45,45 @@ func newLineEditor(ctx context.Context) *lineEditor {
 		}
 	}
 	return e
+}
+
+// room returns what comes before the prompt, for a library that does not know where on the screen it is. First it corrects the library's
+// way back to the line's first row by the rows that the line took, when it was drawn last, beyond those that the library counted. Then it makes the terminal scroll where the line
+// and the row below it, which the library moves to, do not fit: it moves down by as many rows, and back.
+func (e *lineEditor) room() string {
+	columns, _, err := term.GetSize(int(os.Stderr.Fd())) // as the library does
+	if err != nil || columns < 2 {
+		columns = 80
+	}
+	back := strings.Repeat("\x1b[A", max(0, e.missed)) + strings.Repeat("\x1b[B", max(0, -e.missed))
+	rows, counted := rowsOf(e.prompt, string(*e.shell.Line()), columns)
+	e.missed = rows - counted
+	rows = max(rows, counted)
+	return back + strings.Repeat("\v", rows) + fmt.Sprintf("\x1b[%dA", rows)
+}
+
+// rowsOf returns how many rows text takes behind a prompt, all its lines being indented by the prompt's width, and how many the library
+// counts: it divides widths, and knows nothing of the column that stays empty where a wide letter does not fit at the end of a row.
+func rowsOf(prompt, text string, columns int) (rows, counted int) {
+	width := 0 // of the line, as counted
+	for line := range strings.SplitSeq(text, "\n") {
+		width = len(prompt) + uniseg.StringWidth(line)
+		counted += width/columns + 1
+		rows++
+		x, state := len(prompt), -1
+		for line != "" {
+			var w int
+			_, line, w, state = uniseg.FirstGraphemeClusterInString(line, state)
+			if x+w > columns {
+				rows, x = rows+1, 0
+			}
+			x += w
+		}
+	}
+	if width%columns == 0 { // the library begins a new row where it counts that the last one is full
+		rows++
+	}
+	return rows, counted
 }
 
 // insert inserts the character that was typed, all of it: the library's own takes the first code point, of an emoji without its skin,
@@ -59,7 +107,7 @@ func completeAction(line []rune, cursor int) readline.Completions {
 }
 
 func (e *lineEditor) readLine(prompt string) (string, error) {
-	e.prompt = prompt
+	e.prompt, e.missed = prompt, 0
 	in := int(os.Stdin.Fd())
 	state, err := term.GetState(in)
 	if err != nil {

@@ -39,18 +39,13 @@ type tube struct {
 	term vt.MockTerm
 	size vt.Coord
 
-	asking atomic.Bool  // the program has asked where the cursor is, and has not drawn since
-	drawn  atomic.Int64 // times that the prompt and what is behind it was drawn
+	drawn atomic.Int64 // times that the prompt and what is behind it was drawn
 }
 
 // Write shows what the program writes.
 func (s *tube) Write(text []byte) (int, error) {
-	asked, drew := bytes.LastIndex(text, []byte("\x1b[6n")), bytes.LastIndex(text, []byte("\x1b[?25h"))
 	n, err := s.term.Write(text)
 	s.drawn.Add(int64(bytes.Count(text, []byte("\x1b[?25h"))))
-	if asked != drew {
-		s.asking.Store(asked > drew)
-	}
 	return n, err
 }
 
@@ -66,6 +61,7 @@ func newTube(t *testing.T, args ...string) *tube {
 	if err := s.term.Start(); err != nil {
 		t.Fatal(err)
 	}
+	_, _ = io.WriteString(s.term, "\x1b[?2027h") // characters of several code points are one, as in terminals of today
 	if s.tty, err = pty.StartWithSize(s.cmd, &pty.Winsize{Rows: uint16(s.size.Y), Cols: uint16(s.size.X)}); err != nil {
 		testenv.Missing(t, "shells", "no pseudo-terminal: "+err.Error())
 	}
@@ -108,36 +104,30 @@ func (s *tube) until(what string, ok func(rows []string) bool) []string {
 	return nil
 }
 
-// keys presses keys, not while the program asks where the cursor is: it takes what comes in one piece with the answer for a part of it.
 func (s *tube) keys(text string) {
 	s.t.Helper()
-	s.until("an answer to where the cursor is", func([]string) bool { return !s.asking.Load() })
 	if _, err := s.tty.WriteString(text); err != nil {
 		s.t.Fatal(err)
 	}
 }
 
-// types types text, each character when the one before has appeared.
+// types types text behind an empty prompt, each character when the one before has appeared.
 func (s *tube) types(text string) {
 	s.t.Helper()
-	before, state := s.input(s.rows()), -1
+	state := -1
 	for rest := text; rest != ""; {
 		var c string
 		c, rest, _, state = uniseg.FirstGraphemeClusterInString(rest, state)
 		drawn := s.drawn.Load()
 		s.keys(c)
 		s.until("a line drawn anew", func([]string) bool { return s.drawn.Load() > drawn })
-		s.typed(before + text[:len(text)-len(rest)])
+		s.typed(text[:len(text)-len(rest)])
 	}
 }
-
-// settles is how long the editor takes to learn where its new prompt is, at most.
-const settles = 100 * time.Millisecond
 
 // prompt waits until the last line is an empty prompt with the cursor behind it.
 func (s *tube) prompt() []string {
 	s.t.Helper()
-	defer time.Sleep(settles)
 	return s.until("an empty prompt", func(rows []string) bool {
 		return len(rows) > 0 && rows[len(rows)-1] == ">" && s.term.Pos() == vt.Coord{X: 2, Y: vt.Row(len(rows) - 1)}
 	})
@@ -159,10 +149,9 @@ func (s *tube) input(rows []string) string {
 	return ""
 }
 
-// squeeze returns text without white space, of which the screen has any where a line is broken, and without joiners, which this terminal has
-// no place for.
+// squeeze returns text without white space, of which the screen has any where a line is broken.
 func squeeze(text string) string {
-	return strings.Join(strings.Fields(strings.ReplaceAll(text, "\u200d", "")), "")
+	return strings.Join(strings.Fields(text), "")
 }
 
 // answered waits for a status line and the prompt below it, and returns the rows.
@@ -202,14 +191,15 @@ func (s *tube) resize(x, y int) {
 
 // sayings are typed: letters of one and two columns, of several code points, and lines longer than the screen is wide.
 var sayings = []string{
-	"hello", "Héllo wörld", "日本語の文章です", "👍🏽 👩‍👩‍👧 🇩🇪 ok", strings.Repeat("a long line ", 12) + "ends", strings.Repeat("長い", 50),
+	"hello", "Héllo wörld", "日本語の文章です", "cafe\u0301 au lait", "👍🏽 👩‍👩‍👧 🇩🇪 ok", strings.Repeat("a long line ", 12) + "ends", strings.Repeat("長い", 50),
 }
 
 // TestChatScreen talks at random for a while, as a person does, and looks at the screen: what was typed, pasted and recalled stands behind the
-// prompt, thoughts are folded, Ctrl-C ends an answer, and the prompt is where it belongs, whatever the size.
+// prompt, thoughts are folded, Ctrl-C ends an answer, and the prompt is where it belongs, whatever the size. Widths are even: where a wide
+// letter has one column left, terminals begin a line and this one cuts the letter.
 func TestChatScreen(t *testing.T) {
 	if *talkFor == 0 {
-		t.Skip("by hand: -talk 20m. On a busy machine a key may come while the editor asks for the cursor's place, and be lost")
+		t.Skip("by hand: -talk 20m. On a busy machine one action in some hundred is not on the screen as expected, and why is not known")
 	}
 	seed := uint64(time.Now().UnixNano())
 	r := rand.New(rand.NewPCG(seed, 1))
@@ -244,7 +234,11 @@ func TestChatScreen(t *testing.T) {
 			say()
 			s.until("the beginning of an answer", func(rows []string) bool { return s.input(rows) != squeeze(said) })
 			s.keys("\x03")
-			s.answered()
+			time.Sleep(200 * time.Millisecond) // Ctrl-C may come behind the answer, and a terminal drops what is typed at the same time
+			s.until("the end of the answer", func(rows []string) bool {
+				return len(rows) > 1 && rows[len(rows)-1] == ">" && (rows[len(rows)-2] == ">" || strings.HasSuffix(rows[len(rows)-2], "]"))
+			})
+			s.prompt()
 		},
 		func() { // Ctrl-C while one types
 			s.types("never mind")
@@ -261,14 +255,15 @@ func TestChatScreen(t *testing.T) {
 			s.prompt()
 		},
 		func() {
-			s.resize(40+r.IntN(80), 12+r.IntN(30))
+			s.resize(40+2*r.IntN(40), 12+r.IntN(30))
+			s.prompt()
 			s.types("x")
 			s.keys("\x7f")
 			s.prompt()
 		},
 		func() { // while it answers
 			say()
-			s.resize(40+r.IntN(80), 12+r.IntN(30))
+			s.resize(40+2*r.IntN(40), 12+r.IntN(30))
 			s.answered()
 		},
 		func() {
@@ -289,9 +284,20 @@ func TestChatScreen(t *testing.T) {
 			s.prompt()
 		},
 	}
+	acts = append(acts, func() { // all at once, as one who types ahead
+		said = sayings[r.IntN(len(sayings))]
+		s.keys(said)
+		s.typed(said)
+		s.keys("\x15")
+		s.prompt()
+		s.keys("never mind\x15" + said + "\r")
+		s.answered()
+	})
 	n := 0
 	for end := time.Now().Add(*talkFor); time.Now().Before(end) && !t.Failed(); n++ {
-		acts[r.IntN(len(acts))]()
+		act := r.IntN(len(acts))
+		t.Logf("action %d", act)
+		acts[act]()
 		if *talkFor > time.Minute {
 			time.Sleep(time.Duration(r.IntN(2000)) * time.Millisecond)
 		}
@@ -310,6 +316,29 @@ func TestChatScreen(t *testing.T) {
 func (s *tube) ends(last ...string) func(rows []string) bool {
 	return func(rows []string) bool {
 		return len(rows) >= len(last) && strings.Join(rows[len(rows)-len(last):], "\n") == strings.Join(last, "\n")
+	}
+}
+
+// TestRowsOf: rows as terminals break them, and as the library counts them.
+func TestRowsOf(t *testing.T) {
+	for _, k := range []struct {
+		text          string
+		columns       int
+		rows, counted int
+	}{
+		{"", 10, 1, 1},
+		{"12345678", 10, 2, 2},
+		{"123456789", 10, 2, 2},
+		{"a\nb", 10, 2, 2},
+		{"12345678\nb", 10, 2, 3},
+		{"長長長長", 11, 1, 1},
+		{"長長長長長", 11, 2, 2},
+		{strings.Repeat("長", 10), 11, 4, 3},   // it counts the last row as full
+		{strings.Repeat("長", 60), 11, 13, 12}, // 4, then 5 a row: 11 rows more and one letter
+	} {
+		if rows, counted := rowsOf("> ", k.text, k.columns); rows != k.rows || counted != k.counted {
+			t.Errorf("%q in %d columns: %d rows, counted %d; not %d, %d", k.text, k.columns, rows, counted, k.rows, k.counted)
+		}
 	}
 }
 

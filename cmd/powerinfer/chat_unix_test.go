@@ -52,7 +52,7 @@ func programOnScreen(t *testing.T, path string, env []string, args ...string) *s
 	return s
 }
 
-// watch keeps what is written, and answers where the cursor is when asked.
+// watch keeps what is written.
 func (s *screen) watch() {
 	buffer := make([]byte, 4096)
 	for {
@@ -64,9 +64,6 @@ func (s *screen) watch() {
 		s.text += string(buffer[:n])
 		s.all += string(buffer[:n])
 		s.mu.Unlock()
-		for range strings.Count(string(buffer[:n]), "\x1b[6n") {
-			_, _ = s.tty.WriteString("\x1b[1;3R")
-		}
 	}
 }
 
@@ -88,8 +85,7 @@ func (s *screen) expect(pattern string) {
 	s.t.Fatalf("no %q in %q", pattern, s.text)
 }
 
-// drawn matches the end of drawing a line, from which on keys are read: the editor asks where the cursor is before, and takes what comes
-// then for the answer.
+// drawn matches the end of drawing a line.
 const drawn = `(?s:.*?)\x1b\[\?25h`
 
 // keys presses keys, which follow a prompt.
@@ -160,6 +156,17 @@ func TestChatOnTerminal(t *testing.T) {
 	}
 	if info, err := os.Stat(filepath.Join(s.cmd.Dir, "powerinfer", "chat-history.jsonl")); err != nil || info.Mode().Perm() != 0o600 {
 		t.Errorf("the history: %v, %v", info, err)
+	}
+}
+
+// Messages that are typed before there is a prompt for them are all answered.
+func TestChatTypedAhead(t *testing.T) {
+	s := onScreen(t, nil, "chat", "--chat-template", "chatml", "-n", "3")
+	s.keys("first\rsecond\r/save talk.json\r/exit\r")
+	s.expect("4 messages are in talk.json")
+	s.ended()
+	if strings.Contains(s.all, "\x1b[6n") {
+		t.Error("the editor asks where the cursor is: it drops keys that come with the answer")
 	}
 }
 
