@@ -75,14 +75,14 @@ func TestShapes(t *testing.T) {
 func TestRefusals(t *testing.T) {
 	for _, args := range [][]string{
 		{"--shape", "9b"},
-		{"--type", "q5_0", "--shape", "tiny"},
+		{"--type", "q5_2", "--shape", "tiny"},
 		{"--format", "ggml", "--shape", "tiny"},
 		{"--shape", "tiny", "--layers", "0"},
 		{"--shape", "tiny", "--layers", "-1"},
 		{"--shape", "tiny", "--sparsity", "1.5"},
 		{"--shape", "tiny", "--activation", "swish"},
 		{"--shape", "tiny", "--vocab", "3"},
-		{"--shape", "tiny", "--arch", "gpt2"},
+		{"--shape", "tiny", "--arch", "mamba"},
 		{"--shape", "tiny", "stray"},
 	} {
 		if _, err := synthesise(t, args...); err == nil || strings.Contains(err.Error(), "\n") {

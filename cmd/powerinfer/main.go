@@ -198,7 +198,7 @@ func usageError(_ context.Context, c *cli.Command, err error, _ bool) error {
 			return fmt.Errorf("llama.cpp has --%s, %s does not; %s", name, c.FullName(), instead)
 		}
 		if others := commandsWith(c.Root(), name); others != "" {
-			return fmt.Errorf("%s has no flag --%s; powerinfer %s does", c.FullName(), name, others)
+			return fmt.Errorf("%s has no flag --%s, which belongs to powerinfer %s", c.FullName(), name, others)
 		}
 		var names []string
 		for _, f := range c.VisibleFlags() {
