@@ -67,7 +67,6 @@ func TestPlanned(t *testing.T) {
 		{spec: synth.Spec{Arch: "llama", Type: quant.Q8_0}, mode: model.Exact, context: 256, ubatch: 64, share: 0.8, stream: 32, gpus: 2},
 		{spec: synth.Spec{Arch: "gemma3n", Type: quant.F16}, mode: model.Off, context: 256, share: 0.6},
 		{spec: synth.Spec{Arch: "gemma4", Type: quant.Q8_0}, mode: model.Exact, context: 256, ubatch: 64, share: 0.6, gpus: 2},
-		{spec: synth.Spec{Arch: "llama", Type: quant.Q4_K}, mode: model.Exact, context: 256, share: 0.5},
 		{spec: synth.Spec{Arch: "llama", Type: quant.IQ2_XXS}, mode: model.Exact, context: 256, share: 0.5}, // larger on GPUs than in files
 		{spec: synth.Spec{Arch: "llama", Type: quant.MXFP4}, mode: model.Off, context: 64, share: 0.4, stream: 1},
 		{spec: synth.Spec{Arch: "opt", Type: quant.Q4_0, Magic: "PWRI"}, mode: model.Predict, context: 256, ubatch: 1, share: 0.7},

@@ -213,7 +213,11 @@ func sparseScripts() (all []script) {
 			if typ.Parted() && n == 33 {
 				continue // every length of step is tried with other types
 			}
-			for i, embd := range columns(typ)[1:] {
+			widths := columns(typ)[1:]
+			if typ.Parted() {
+				widths = widths[:1] // every width is tried with other types
+			}
+			for i, embd := range widths {
 				ff := []int{17, 96, 320, 33}[i]
 				if n == 5 {
 					add(fmt.Sprintf("%s/%d×%d gated", typ, ff, embd), n, same(typ, sparseCase{embd: embd, ff: ff, gated: true, act: relu, members: by["a tenth"]}))
