@@ -270,10 +270,22 @@ func ReadConfig(f *gguf.File, activation string) (Config, error) {
 		c.Prepared = &info
 	}
 	c.Predictors, c.Transposed = original || ok, original || ok
-	if err == nil && c.Transposed && !c.uniform() {
-		err = fmt.Errorf("%s: key %q: predictors of layers that differ in their number of neurons are not supported", f.Path, key("feed_forward_length"))
+	if err == nil && c.Transposed {
+		err = c.checkByNeuron(m)
 	}
 	return c, err
+}
+
+// checkByNeuron refuses a file whose down projections are stored by neuron where layers cannot be computed so.
+func (c *Config) checkByNeuron(m *metadata) error {
+	if !c.uniform() {
+		return fmt.Errorf("%s: key %q: predictors of layers that differ in their number of neurons are not supported", m.f.Path, c.Arch+".feed_forward_length")
+	}
+	if slices.ContainsFunc(c.Blocks, func(b Block) bool { return b.TopK != nil }) {
+		return fmt.Errorf("%s: key %q: a layer that sets all but its largest gates to zero runs whole only; take the model before it was prepared",
+			m.f.Path, c.Arch+".activation_sparsity_scale")
+	}
+	return nil
 }
 
 // readBlocks reads what files may say for each layer.
