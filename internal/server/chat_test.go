@@ -126,7 +126,8 @@ func TestRefusals(t *testing.T) {
 		`{"messages":[]}`:                                                 "messages",
 		`{"messages":[{"role":"wizard","content":"Hi"}]}`:                 "wizard",
 		`{"messages":[{"role":"user","content":[{"type":"image_url"}]}]}`: "image_url",
-		`{` + messages + `,"logprobs":true,"stream":true,` + tools + `}`:  "logprobs",
+		`[]`: "of the type array",
+		`{` + messages + `,"logprobs":true,"stream":true,` + tools + `}`: "logprobs",
 	} {
 		doc, status := l.ask("/v1/chat/completions", body)
 		if message, _ := at(t, doc, "error", "message").(string); status != http.StatusBadRequest || at(t, doc, "error", "type") != "invalid_request_error" || !strings.Contains(message, name) {

@@ -31,12 +31,15 @@ func parseFields(body []byte) (*Fields, error) {
 		return nil, Invalid("the body's values are nested more than %d deep", maxNesting)
 	}
 	f := &Fields{}
-	if err := json.Unmarshal(body, &f.raw); err != nil || f.raw == nil {
-		reason := "it is null"
-		if err != nil {
-			reason = err.Error()
-		}
-		return nil, Invalid("the body is not a JSON object: %s", reason)
+	err := json.Unmarshal(body, &f.raw)
+	if wrong, ok := errors.AsType[*json.UnmarshalTypeError](err); ok {
+		return nil, Invalid("the body is not a JSON object, but of the type %s", wrong.Value)
+	}
+	if err != nil {
+		return nil, Invalid("the body is not a JSON object: %s", err)
+	}
+	if f.raw == nil {
+		return nil, Invalid("the body is not a JSON object: it is null")
 	}
 	maps.DeleteFunc(f.raw, func(_ string, v json.RawMessage) bool { return string(v) == "null" })
 	return f, nil
