@@ -75,7 +75,7 @@ func (c *goldenCase) tolerance(kernels string) float64 {
 func (c *goldenCase) spec(t *testing.T) synth.Spec {
 	t.Helper()
 	s := c.Spec
-	for _, typ := range []quant.Type{quant.F32, quant.F16, quant.BF16, quant.Q8_0, quant.Q4_0, quant.Q4_K, quant.Q6_K} {
+	for _, typ := range quant.Types() {
 		if typ.String() == c.Type {
 			s.Type = typ
 		}
