@@ -122,6 +122,7 @@ func has[T any](objects []any) bool {
 var cases = map[string]string{
 	"usual":  ``,
 	"volume": `{model: {file: a/b.gguf, volume: {persistentVolumeClaim: {claimName: models}}}}`,
+	"folder": `{model: {folder: ".", volume: {persistentVolumeClaim: {claimName: models}}}}`,
 	"pull":   `{model: {pull: {repository: "user/repo:Q4_K_M", endpoint: "https://hub.example", tokenSecret: {name: hub}}, claim: {create: true}}}`,
 	"many": `{server: {replicas: 3, apiKeySecret: {name: keys}, args: [--temp, "0.5"], env: [{name: LLAMA_ARG_THREADS, value: "4"}]},
 		autoscaling: {enabled: true}, podMonitor: {create: true, labels: {a: b}}, topologySpreadConstraints: [{maxSkew: 1, topologyKey: kubernetes.io/hostname, whenUnsatisfiable: ScheduleAnyway}],
@@ -422,14 +423,18 @@ func TestRefused(t *testing.T) {
 	for values, want := range map[string]string{
 		`{model: {file: a.gguf}}`: "model.file needs the volume",
 		`{model: {file: a.gguf, pull: {repository: u/r}, claim: {create: true}}}`: "both name a model",
-		`{model: {volume: {emptyDir: {}}, claim: {create: true}}}`:                "both give a volume",
-		`{batch: {enabled: true}}`:                                                "batch.volume is missing",
-		`{inferenceExtension: {pool: {create: true}}}`:                            "endpointPicker.name is missing",
-		`{server: {paralel: 3}}`:                                                  "paralel",
-		`{replicaCount: 3}`:                                                       "replicaCount",
-		`{server: {parallel: "3"}}`:                                               "/server/parallel",
-		`{gpu: {count: 0}}`:                                                       "/gpu/count",
-		`{model: {pull: {repository: "../etc"}}}`:                                 "/model/pull/repository",
+		`{model: {folder: a}}`:                                                                        "model.folder needs the volume",
+		`{model: {folder: ../etc, claim: {create: true}}}`:                                            "/model/folder",
+		`{model: {folder: a, file: b.gguf, claim: {create: true}}}`:                                   "leave model.file",
+		`{model: {folder: a, claim: {create: true}}, batch: {enabled: true, volume: {emptyDir: {}}}}`: "a batch runs one model",
+		`{model: {volume: {emptyDir: {}}, claim: {create: true}}}`:                                    "both give a volume",
+		`{batch: {enabled: true}}`:                                                                    "batch.volume is missing",
+		`{inferenceExtension: {pool: {create: true}}}`:                                                "endpointPicker.name is missing",
+		`{server: {paralel: 3}}`:                                                                      "paralel",
+		`{replicaCount: 3}`:                                                                           "replicaCount",
+		`{server: {parallel: "3"}}`:                                                                   "/server/parallel",
+		`{gpu: {count: 0}}`:                                                                           "/gpu/count",
+		`{model: {pull: {repository: "../etc"}}}`:                                                     "/model/pull/repository",
 	} {
 		if _, err := render(t, c, values); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v says nothing of %q", values, err, want)

@@ -41,6 +41,9 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | quote }}
 {{- define "powerinfer.check" -}}
 {{- with .Values.model -}}
 {{- if and .file .pull.repository -}}{{- fail "model.file and model.pull.repository both name a model; give one" -}}{{- end -}}
+{{- if and .folder (or .file .pull.repository) -}}{{- fail "model.folder holds the models to serve; leave model.file and model.pull.repository out" -}}{{- end -}}
+{{- if and .folder $.Values.batch.enabled -}}{{- fail "a batch runs one model: give model.file or model.pull.repository, not model.folder" -}}{{- end -}}
+{{- if and .folder (not .volume) (not .claim.create) -}}{{- fail "model.folder needs the volume it is on: model.volume or model.claim.create" -}}{{- end -}}
 {{- if and .volume .claim.create -}}{{- fail "model.volume and model.claim.create both give a volume; choose one" -}}{{- end -}}
 {{- if and .file (not .volume) (not .claim.create) -}}{{- fail "model.file needs the volume it is on: model.volume or model.claim.create" -}}{{- end -}}
 {{- end -}}
@@ -119,6 +122,10 @@ limits:
 {{- with .Values.model.file }}
 - name: LLAMA_ARG_MODEL
   value: {{ printf "/models/%s" (trimPrefix "/" .) | quote }}
+{{- end }}
+{{- with .Values.model.folder }}
+- name: LLAMA_ARG_MODELS_DIR
+  value: {{ clean (printf "/models/%s" .) | quote }}
 {{- end }}
 {{- with .Values.model.pull.repository }}
 - name: LLAMA_ARG_HF_REPO
