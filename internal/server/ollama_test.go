@@ -2,14 +2,19 @@ package server_test
 
 import (
 	"bufio"
+	"bytes"
 	"encoding/json"
 	"io"
 	"net/http"
 	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
+	"github.com/powerinfer-go/powerinfer/demo"
 	"github.com/powerinfer-go/powerinfer/internal/chat"
+	"github.com/powerinfer-go/powerinfer/internal/hub"
+	"github.com/powerinfer-go/powerinfer/internal/hub/hubtest"
 	"github.com/powerinfer-go/powerinfer/internal/testenv"
 )
 
@@ -197,5 +202,68 @@ func TestOllamaRefused(t *testing.T) {
 		if status != k.status || !strings.Contains(message, k.name) {
 			t.Errorf("%s %.80s: %d %v", k.path, k.body, status, doc)
 		}
+	}
+}
+
+// TestOllamaPullAndDelete: a model of the hub is fetched into the cache with progress as Ollama's clients read it, and removed from there.
+func TestOllamaPullAndDelete(t *testing.T) {
+	model := demo.Model()
+	published := hubtest.New()
+	defer published.Close()
+	published.Repos["tales/small"] = &hubtest.Repo{Files: map[string][]byte{"small-Q8_0.gguf": model}}
+	h, err := hub.New(hub.Options{Endpoint: published.URL, Folder: t.TempDir()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	l := start(t, func(o *choices) { o.hub = h })
+	const file = "models--tales--small/snapshots/*/small-Q8_0.gguf"
+	cached := func() bool {
+		t.Helper()
+		found, err := filepath.Glob(filepath.Join(h.Folder(), filepath.FromSlash(file)))
+		if err != nil || len(found) == 0 {
+			return false
+		}
+		data, err := os.ReadFile(found[0])
+		if err != nil {
+			t.Fatal(err)
+		}
+		return bytes.Equal(data, model)
+	}
+
+	res := l.request(t.Context(), "POST", "/api/pull", `{"model":"hf.co/tales/small:Q8_0"}`)
+	defer res.Body.Close()
+	digest := "sha256:" + hubtest.SHA256(model)
+	var first, last map[string]any
+	whole := false // the file's last line has all of its bytes
+	for in := json.NewDecoder(res.Body); in.More(); {
+		last = nil
+		if err := in.Decode(&last); err != nil {
+			t.Fatal(err)
+		}
+		if first == nil {
+			first = last
+		}
+		if last["digest"] == digest {
+			whole = last["completed"] == float64(len(model)) && last["total"] == last["completed"]
+		}
+	}
+	if first["status"] != "pulling manifest" || !whole || last["status"] != "success" || !cached() {
+		t.Errorf("first %v, last %v, the file's last line whole: %t, in the cache: %t", first, last, whole, cached())
+	}
+	remove := func(want int) {
+		t.Helper()
+		res := l.request(t.Context(), "DELETE", "/api/delete", `{"model":"hf.co/tales/small:Q8_0"}`)
+		defer res.Body.Close()
+		if res.StatusCode != want || cached() {
+			t.Errorf("removing: status %d, in the cache: %t", res.StatusCode, cached())
+		}
+	}
+	remove(http.StatusOK)
+	remove(http.StatusNotFound)
+	if doc := l.good("/api/pull", `{"model":"tales/small","stream":false}`); doc["status"] != "success" || !cached() {
+		t.Errorf("in one piece: %v, in the cache: %t", doc, cached())
+	}
+	if doc, status := l.ask("/api/pull", `{"model":"tales/nothing","stream":false}`); status != http.StatusNotFound || !strings.Contains(doc["error"].(string), "tales/nothing") {
+		t.Errorf("what is not there: status %d: %v", status, doc)
 	}
 }

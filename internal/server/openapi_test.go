@@ -102,7 +102,7 @@ func checkAnswer(t testing.TB, k *keptAnswer, request []byte, in *openapi3filter
 	}
 	if kind := k.ResponseWriter.Header().Get("Content-Type"); !strings.HasPrefix(kind, "application/json") {
 		answer.Options.ExcludeResponseBody = true // events: their tests read them
-		if route := in.Route.Operation.Responses.Status(k.status); route != nil && route.Value.Content.Get(kind) == nil {
+		if route := in.Route.Operation.Responses.Status(k.status); route != nil && route.Value.Content.Get(kind) == nil && (kind != "" || len(route.Value.Content) > 0) {
 			t.Errorf("%s %s is answered by %s, which the document does not have", r.Method, r.URL.Path, kind)
 		}
 		return

@@ -20,6 +20,7 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/chat"
 	"github.com/powerinfer-go/powerinfer/internal/engine"
 	"github.com/powerinfer-go/powerinfer/internal/gguf"
+	"github.com/powerinfer-go/powerinfer/internal/hub"
 	"github.com/powerinfer-go/powerinfer/internal/planner"
 	"github.com/powerinfer-go/powerinfer/internal/sample"
 	"github.com/powerinfer-go/powerinfer/internal/server"
@@ -46,7 +47,8 @@ type live struct {
 type choices struct {
 	server.Options
 	model   server.ModelOptions
-	context int // 0: the model's own
+	context int      // 0: the model's own
+	hub     *hub.Hub // nil: Ollama's routes neither fetch nor remove
 }
 
 // start starts a server; change may change its options.
@@ -85,7 +87,7 @@ func start(t testing.TB, change func(*choices)) *live {
 	openai.Register(l.s)
 	responses.Register(l.s)
 	anthropic.Register(l.s)
-	ollama.Register(l.s, nil)
+	ollama.Register(l.s, o.hub)
 	openapi.Register(l.s)
 	h := httptest.NewServer(heldToDocument(t, l.s.Handler()))
 	l.url = h.URL
