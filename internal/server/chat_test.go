@@ -45,7 +45,8 @@ func TestForcedCalls(t *testing.T) {
 	l := start(t, nil)
 	for choice, names := range map[string]string{
 		`"required"`: "get_weather get_time",
-		`{"type":"function","function":{"name":"get_weather"}}`: "get_weather",
+		`{"type":"function","function":{"name":"get_weather"}}`:                                                                     "get_weather",
+		`{"type":"allowed_tools","allowed_tools":{"mode":"required","tools":[{"type":"function","function":{"name":"get_time"}}]}}`: "get_time",
 	} {
 		body := `{"messages":[{"role":"user","content":"Weather?"}],"max_tokens":200,"tool_choice":` + choice + "," + tools
 		doc := l.good("/v1/chat/completions", body+"}")
@@ -126,6 +127,7 @@ func TestRefusals(t *testing.T) {
 		`{"messages":[]}`:                                                 "messages",
 		`{"messages":[{"role":"wizard","content":"Hi"}]}`:                 "wizard",
 		`{"messages":[{"role":"user","content":[{"type":"image_url"}]}]}`: "image_url",
+		`{` + messages + `,"tool_choice":{"type":"allowed_tools","allowed_tools":{"mode":"auto","tools":[]}},` + tools + `}`: "allows none",
 		`[]`: "of the type array",
 		`{` + messages + `,"logprobs":true,"stream":true,` + tools + `}`: "logprobs",
 	} {

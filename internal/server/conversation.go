@@ -66,6 +66,12 @@ func (c *ToolChoice) Only(name string) bool {
 	return i >= 0
 }
 
+// Among leaves the tools of the given names to be called, and reports whether there are any.
+func (c *ToolChoice) Among(names []string) bool {
+	c.Allowed = slices.DeleteFunc(slices.Clone(c.Tools), func(t answer.Tool) bool { return !slices.Contains(names, t.Name) })
+	return len(c.Allowed) > 0
+}
+
 // A Reading says how the answers in a conversation are read.
 type Reading struct {
 	format  *answer.Format

@@ -41,32 +41,55 @@ func readTools(f *server.Fields, q *chat.Request) *server.ToolChoice {
 	return c
 }
 
+// A toolChoice is tool_choice where it is an object.
+type toolChoice struct {
+	Type     string
+	Function named
+	Allowed  struct {
+		Mode  string
+		Tools []struct{ Function named }
+	} `json:"allowed_tools"`
+}
+
+type named struct{ Name string }
+
 // choose reads tool_choice and reports whether tools may be called.
 func choose(c *server.ToolChoice, f *server.Fields, raw json.RawMessage) bool {
 	var mode string
-	if raw == nil || json.Unmarshal(raw, &mode) == nil {
-		switch mode {
-		case "", "auto":
-		case "required", "any":
-			c.Required = true
-		case "none":
+	var one toolChoice
+	if raw != nil && json.Unmarshal(raw, &mode) != nil && json.Unmarshal(raw, &one) != nil {
+		f.Fail(server.Invalid("the field tool_choice cannot be read"))
+		return false
+	}
+	switch one.Type {
+	case "":
+	case "function":
+		if !c.Only(one.Function.Name) {
+			f.Fail(server.Invalid("the field tool_choice names %.100q, which is none of the tools", one.Function.Name))
 			return false
-		default:
-			f.Fail(server.Invalid("the field tool_choice is none of none, auto, required and a function"))
 		}
 		return true
-	}
-	var one struct {
-		Type     string
-		Function struct{ Name string }
-	}
-	if json.Unmarshal(raw, &one) != nil || one.Type != "function" {
-		f.Fail(server.Invalid("the field tool_choice is none of none, auto, required and a function"))
+	case "allowed_tools":
+		names := make([]string, len(one.Allowed.Tools))
+		for i, t := range one.Allowed.Tools {
+			names[i] = t.Function.Name
+		}
+		if mode = one.Allowed.Mode; !c.Among(names) {
+			f.Fail(server.Invalid("the field tool_choice allows none of the tools"))
+			return false
+		}
+	default:
+		f.Fail(server.Invalid("the field tool_choice is of type %.40q; there are function and allowed_tools", one.Type))
 		return false
 	}
-	if !c.Only(one.Function.Name) {
-		f.Fail(server.Invalid("the field tool_choice names %.100q, which is none of the tools", one.Function.Name))
+	switch mode {
+	case "", "auto":
+	case "required", "any":
+		c.Required = true
+	case "none":
 		return false
+	default:
+		f.Fail(server.Invalid("the field tool_choice is none of none, auto, required, and an object that names tools"))
 	}
 	return true
 }

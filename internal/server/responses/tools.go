@@ -2,7 +2,6 @@ package responses
 
 import (
 	"encoding/json"
-	"slices"
 
 	"github.com/powerinfer-go/powerinfer/internal/chat/answer"
 	"github.com/powerinfer-go/powerinfer/internal/server"
@@ -128,9 +127,11 @@ func choose(c *server.ToolChoice, f *server.Fields, raw json.RawMessage) bool {
 		return true
 	case "allowed_tools":
 		mode = one.Mode
-		c.Allowed = slices.DeleteFunc(slices.Clone(c.Tools), func(t answer.Tool) bool {
-			return !slices.Contains(one.Tools, named{t.Name})
-		})
+		names := make([]string, len(one.Tools))
+		for i, t := range one.Tools {
+			names[i] = t.Name
+		}
+		c.Among(names)
 	default:
 		f.Fail(server.Invalid("the field tool_choice is of type %.40q; there are function, custom and allowed_tools", one.Type))
 		return false
