@@ -42,7 +42,6 @@ type parser struct {
 	rest  string
 	fold  bool // (?i)
 	depth int
-	nodes int
 }
 
 // parse reads a pattern in Oniguruma's Ruby syntax, which is that of tokenizer.json.

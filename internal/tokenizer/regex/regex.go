@@ -90,8 +90,7 @@ func compile(tree *node) (*Regexp, error) {
 
 // scratch holds what one scan knows about its text.
 type scratch struct {
-	holds []uint8             // place -> bits of the looks that hold there
-	dead  map[uint32][]uint64 // state -> places from which it reaches no further match
+	holds []uint8 // place -> bits of the looks that hold there
 }
 
 // Scan calls emit for all matches from left to right, which do not overlap. Bytes that are not UTF-8 count as U+FFFD.
