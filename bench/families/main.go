@@ -112,7 +112,7 @@ func one(ctx context.Context, c *cli.Command, out io.Writer, path string, f arch
 // estimate finds both programs' last line.
 var estimate = regexp.MustCompile(`PPL = ([0-9.]+)`)
 
-// attempts is how often a program is run that ends without its last line: llama.cpp's log is written by a thread that its exit may cut off.
+// attempts is the number of times a program is run that ends without its last line: llama.cpp's log is written by a thread that its exit may cut off.
 const attempts = 5
 
 func perplexity(ctx context.Context, program string, args []string) (float64, error) {

@@ -50,7 +50,7 @@ that serve listens on by the same flags or variables, over TLS where serve has a
 	}
 }
 
-// socketScheme is what addresses of sockets in the file system begin with.
+// socketScheme begins the addresses of sockets in the file system.
 const socketScheme = "unix:"
 
 // serverURL returns the address at which this machine reaches a server that listens at host and port. Where that is

@@ -140,7 +140,7 @@ func collectMatrix(ctx context.Context, c *cli.Command, f *gguf.File, base *coll
 	return nil
 }
 
-// matrixFile is where importances are written.
+// matrixFile is the file that importances are written to.
 type matrixFile struct {
 	path  string
 	older bool

@@ -58,7 +58,7 @@ func (k *tile) largest() int {
 // room returns how many products of pairs 16 bits hold the sum of, at most most.
 func (k *tile) room(most int) int { return min(most, 32767/(2*127*k.largest())) }
 
-// codes are what group needs in registers, or in memory where there are few.
+// codes holds the operands of group, in registers, or in memory where there are few.
 type codes struct{ mask, third, table Op }
 
 // codes loads them. signed has the codebook leave signs.

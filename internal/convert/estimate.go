@@ -7,7 +7,7 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/quant"
 )
 
-// Estimate is what quantising will take.
+// Estimate holds the time and the memory that quantising will take.
 type Estimate struct {
 	Time   time.Duration
 	Memory int64 // bytes, beside the pages of the files

@@ -104,7 +104,7 @@ func (o Output) check() error {
 // is reports whether o is one of the mixes of these names.
 func (o Output) is(names ...string) bool { return slices.Contains(names, o.name) }
 
-// part is what a matrix is in a model, as far as mixes tell them apart.
+// part is the role of a matrix in a model, as far as mixes tell roles apart.
 type part int
 
 const (

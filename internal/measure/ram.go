@@ -59,7 +59,7 @@ func (m memory) size() int64                                 { return int64(len(
 func (m memory) stream(threads int) (float64, string, error) { return stream(m.buf, threads) }
 func (m memory) rows(threads, rowBytes int) float64          { return scattered(m.buf, threads, rowBytes) }
 
-// attempts is how often RAM is measured where figures are doubtful.
+// attempts is the number of times that RAM is measured where figures are doubtful.
 const attempts = 3
 
 // measureRAM fills in m.RAM and m.Taken; it takes about two seconds for each number of threads. Where the figures are doubtful it measures

@@ -14,7 +14,7 @@ type cache struct {
 	keys, values []driver.View // by layer
 }
 
-// side is how the keys or the values of one KV head lie.
+// side describes the layout of the keys or the values of one KV head.
 type side struct {
 	t        compute.KVType
 	elements int

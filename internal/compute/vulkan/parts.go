@@ -6,7 +6,7 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/quant"
 )
 
-// piece is what a region has of the blocks of a type with parts.
+// piece names the part of a type's blocks that a region holds.
 type piece int
 
 // The pieces: of every unit its quants' bits, of every block its scales.
