@@ -1,0 +1,178 @@
+// Command experts simulates which experts lie on a GPU while text is generated: it replays recorded or synthetic uses of experts against ways to
+// place them, with the very code that plans and decides when a model runs (internal/placement, internal/residency), and prints what a token takes.
+//
+//	go run ./bench/experts                                    # the table of docs/placement.md
+//	go run ./bench/experts --trace uses.jsonl --model qwen3-30b-a3b --machine gpu8
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"os"
+
+	"github.com/urfave/cli/v3"
+
+	"github.com/powerinfer-go/powerinfer/internal/placement"
+	"github.com/powerinfer-go/powerinfer/internal/residency"
+)
+
+const gib = 1 << 30
+
+// models are published shapes with experts in four and a half bits, keys and values of 8,192 positions.
+func models() []shape {
+	return []shape{
+		{Name: "qwen3-30b-a3b", Layers: 48, Experts: 128, Used: 8, Expert: bits(3 * 2048 * 768), Dense: bits(2048*(4096*2+2*512)) + kv(4*128*2), Head: bits(151936 * 2048)},
+		{Name: "gpt-oss-120b", Layers: 36, Experts: 128, Used: 4, Expert: bits(3 * 2880 * 2880), Dense: bits(2880*(4096*2+2*512)) + kv(8*64*2), Head: bits(201088 * 2880)},
+		{Name: "glm-4.5-air", Layers: 45, Experts: 128, Used: 8, Expert: bits(3 * 4096 * 1408), Dense: bits(4096*(12288*2+2*1024)+3*4096*1408) + kv(8*128*2), Head: bits(151552 * 4096)},
+		{Name: "deepseek-v3", Layers: 58, Experts: 256, Used: 8, Expert: bits(3 * 7168 * 2048), Dense: bits(187e6+3*7168*2048) + kv(576), Head: bits(129280 * 7168)},
+	}
+}
+
+// bits returns the bytes of so many weights.
+func bits(weights int64) int64 { return weights * 9 / 16 }
+
+// kv returns the bytes of 8,192 positions of so many elements in F16.
+func kv(elements int64) int64 { return 8192 * 2 * elements }
+
+// machines are described computers: RAM of two or eight channels of DDR5, and cards of three sizes on PCIe 4.
+func machines() []machine {
+	gpu := func(name string, ram, read, bus float64, budget int64) machine {
+		return machine{name, placement.Machine{
+			Stream: ram, Rows: ram, HandOff: 50e-6,
+			GPUs: []placement.GPU{{Name: name, Read: read, Launch: 30e-6, Budget: budget, Overhead: gib / 2}},
+		}, bus}
+	}
+	return []machine{
+		gpu("gpu8", 60e9, 250e9, 12e9, 75*gib/10),
+		gpu("gpu12", 60e9, 450e9, 22e9, 115*gib/10),
+		gpu("gpu24", 60e9, 900e9, 22e9, 232*gib/10),
+		gpu("gpu24-server", 200e9, 900e9, 22e9, 232*gib/10),
+	}
+}
+
+// texts are the synthetic traces. The third has what one study publishes (the hottest 32 of 512 experts cover a tenth of the uses, an LRU cache of a
+// quarter of them 81 %), the last what another does (a tenth of the experts takes 80 % of the uses).
+func texts() []habits {
+	return []habits{
+		{Name: "even", Zipf: 0},
+		{Name: "skewed", Zipf: 0.6},
+		{Name: "drifting", Zipf: 1, Drift: 1, Topic: 400, Sticky: 1.5},
+		{Name: "mixed", Zipf: 0.8, Drift: 0.5, Topic: 200, Sticky: 1},
+		{Name: "quick", Zipf: 1, Drift: 0.8, Topic: 40, Sticky: 0.5},
+		{Name: "steep", Zipf: 1.6, Drift: 0.2, Topic: 200},
+	}
+}
+
+func main() {
+	c := &cli.Command{
+		Name:  "experts",
+		Usage: "simulate which experts lie on a GPU while text is generated",
+		Flags: []cli.Flag{
+			&cli.StringFlag{Name: "model", Usage: "only this one"},
+			&cli.StringFlag{Name: "machine", Usage: "only this one"},
+			&cli.StringFlag{Name: "trace", Usage: "`FILE` of a recorded text's uses instead of synthetic ones, a line for each token: a JSON array of its layers' arrays of experts"},
+			&cli.IntFlag{Name: "tokens", Value: 1500, Usage: "of a synthetic text"},
+			&cli.Uint64Flag{Name: "seed", Aliases: []string{"s"}, Value: 1, Usage: "of the synthetic texts"},
+		},
+		Action: func(_ context.Context, c *cli.Command) error { return run(c, os.Stdout) },
+	}
+	if err := c.Run(context.Background(), os.Args); err != nil {
+		fmt.Fprintln(os.Stderr, "experts:", err)
+		os.Exit(1)
+	}
+}
+
+func run(c *cli.Command, out io.Writer) error {
+	for _, m := range models() {
+		if only := c.String("model"); only != "" && only != m.Name {
+			continue
+		}
+		pairs, err := pairsOf(c, m)
+		if err != nil {
+			return err
+		}
+		describe(out, m, pairs)
+		for _, on := range machines() {
+			if only := c.String("machine"); only != "" && only != on.Name {
+				continue
+			}
+			fmt.Fprintf(out, "\n%s on %s, tokens per second (hits; MB copied for a token)\n\n| text | processor | `-ncmoe` | planned | LRU, fetched | LFU, fetched | adaptive |\n|---|---:|---:|---:|---:|---:|---:|\n",
+				m.Name, on.Name)
+			for _, p := range pairs {
+				r, err := compete(m, on, p)
+				if err != nil {
+					return err
+				}
+				fmt.Fprintf(out, "| %s |", p.name)
+				for _, v := range r {
+					fmt.Fprintf(out, " %s |", v)
+				}
+				fmt.Fprintln(out)
+			}
+		}
+	}
+	return nil
+}
+
+// pair is a text whose frequencies are known before, and the one that is played.
+type pair struct {
+	name           string
+	profile, trace trace
+}
+
+func pairsOf(c *cli.Command, m shape) (all []pair, err error) {
+	if path := c.String("trace"); path != "" {
+		f, err := os.Open(path)
+		if err != nil {
+			return nil, err
+		}
+		defer f.Close()
+		t, err := read(f, m.Experts)
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", path, err)
+		}
+		if len(t) < 2 || len(t[0]) != m.Layers {
+			return nil, fmt.Errorf("%s: %d tokens; needed are two, of %d layers", path, len(t), m.Layers)
+		}
+		return []pair{{path, t[:len(t)/2], t[len(t)/2:]}}, nil
+	}
+	for i, h := range texts() {
+		seed := c.Uint64("seed") + uint64(1000*i)
+		all = append(all, pair{h.Name, h.synthesize(m.Layers, m.Experts, m.Used, c.Int("tokens"), seed), h.synthesize(m.Layers, m.Experts, m.Used, c.Int("tokens"), seed+500)})
+	}
+	return all, nil
+}
+
+func describe(out io.Writer, m shape, pairs []pair) {
+	fmt.Fprintf(out, "\n%s: %d layers of %d experts, %d used, %.1f MB each\n\n| text | uses by the hottest tenth | hits of an LRU quarter | entropy, bits | used again by the next token |\n|---|---:|---:|---:|---:|\n",
+		m.Name, m.Layers, m.Experts, m.Used, float64(m.Expert)/1e6)
+	for _, p := range pairs {
+		q := p.trace.properties(m.Experts)
+		fmt.Fprintf(out, "| %s | %.0f %% | %.0f %% | %.2f | %.0f %% |\n", p.name, 100*q.top, 100*q.lru, q.entropy, 100*q.again)
+	}
+}
+
+func (r result) String() string {
+	return fmt.Sprintf("%.1f (%.0f %%; %.0f)", 1/r.seconds, 100*r.hits, r.copied/1e6)
+}
+
+// compete returns what each way gives, in the order of the table.
+func compete(m shape, on machine, p pair) (all [6]result, err error) {
+	c := newSetting(m, on, p.profile)
+	ncmoe, err := c.ncmoe()
+	if err != nil {
+		return all, err
+	}
+	planned, err := c.placed()
+	if err != nil {
+		return all, err
+	}
+	cpu, err := placement.Solve(c.model(), placement.Machine{Stream: on.Stream, Rows: on.Rows, HandOff: on.HandOff})
+	if err != nil {
+		return all, err
+	}
+	all = [6]result{c.planned(&cpu, p.trace), c.planned(&ncmoe, p.trace), c.planned(&planned, p.trace), c.fetching(p.trace, recently), c.fetching(p.trace, often)}
+	all[5], err = c.adaptive(&planned, p.trace, residency.Tuned())
+	return all, err
+}

@@ -1,0 +1,54 @@
+package main
+
+import (
+	"math"
+	"strings"
+	"testing"
+)
+
+// settled is how much slower than a plan that knows a text's frequencies the policy may be on text without drift, where every copy is a mistake.
+const settled = 1.01
+
+// TestPolicies holds the policy to what docs/placement.md says of it, on a few layers: better than what stays and than fetching where uses drift, and
+// never below llama.cpp's way.
+func TestPolicies(t *testing.T) {
+	m := models()[0]
+	m.Layers = 8
+	on := machines()[0]
+	on.GPUs[0].Budget = on.GPUs[0].Budget/6 + on.GPUs[0].Overhead
+	for i, h := range texts() {
+		p := pair{h.Name, h.synthesize(8, 128, 8, 800, uint64(i)), h.synthesize(8, 128, 8, 800, uint64(i)+100)}
+		r, err := compete(m, on, p)
+		if err != nil {
+			t.Fatal(err)
+		}
+		ncmoe, planned, lru, adaptive := r[1].seconds, r[2].seconds, r[3].seconds, r[5].seconds
+		if h.Drift > 0 && h.Topic > 0 && h.Name != "steep" && adaptive >= planned {
+			t.Errorf("%s: %g s a token, %g where nothing moves", h.Name, adaptive, planned)
+		}
+		if adaptive > planned*settled {
+			t.Errorf("%s: %g s a token, %g where nothing moves", h.Name, adaptive, planned)
+		}
+		if adaptive >= lru || adaptive > ncmoe*settled {
+			t.Errorf("%s: %g s a token, %g fetched, %g by layers", h.Name, adaptive, lru, ncmoe)
+		}
+	}
+}
+
+// TestPropertiesByHand: three tokens of one layer, which use expert 0, 0 and 1 of four. The LRU cache has room for one.
+func TestPropertiesByHand(t *testing.T) {
+	tr, err := read(strings.NewReader("[[0]]\n[[0]]\n[[1]]\n"), 4)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := tr.properties(4)
+	entropy := math.Log2(3) - 2.0/3
+	if math.Abs(p.entropy-entropy) > 1e-12 || p.again != 0.5 || p.lru != 1.0/3 {
+		t.Errorf("entropy %g of %g, used again %g of 0.5, LRU %g of 1/3", p.entropy, entropy, p.again, p.lru)
+	}
+	for _, bad := range []string{"[[0,4]]", "[[0],[1]]\n[[0]]", "[0]", "[[-1]]"} {
+		if _, err := read(strings.NewReader(bad), 4); err == nil {
+			t.Errorf("%q was taken", bad)
+		}
+	}
+}

@@ -1,0 +1,250 @@
+package main
+
+import (
+	"math"
+	"slices"
+
+	"github.com/powerinfer-go/powerinfer/internal/compute"
+	"github.com/powerinfer-go/powerinfer/internal/placement"
+	"github.com/powerinfer-go/powerinfer/internal/residency"
+)
+
+// shape is what of a model counts here; sizes are bytes.
+type shape struct {
+	Name          string
+	Layers        int // with experts
+	Experts, Used int
+	Expert        int64 // one expert
+	Dense         int64 // of a layer: attention, norms, router, shared experts, keys and values
+	Head          int64
+}
+
+// machine is one with a GPU.
+type machine struct {
+	Name string
+	placement.Machine
+	Bus float64 // bytes per second from RAM to the GPU
+}
+
+// result is what a policy gives on a trace.
+type result struct {
+	seconds float64 // of a token, on average
+	hits    float64 // share of uses whose expert was on the GPU
+	copied  float64 // bytes to the GPU for a token, on average
+}
+
+// setting is a model on a machine, with what is known of it before the trace begins.
+type setting struct {
+	shape
+	on    machine
+	prior [][]float64 // [layers][experts] frequencies of another text
+	order [][]int32   // [layers] experts, hottest of prior first
+}
+
+func newSetting(s shape, on machine, profile trace) *setting {
+	c := &setting{shape: s, on: on}
+	for l := range s.Layers {
+		f := profile.frequencies(l, s.Experts)
+		c.prior, c.order = append(c.prior, f), append(c.order, largest(f, s.Experts))
+	}
+	return c
+}
+
+// model describes the model to package placement, with the frequencies of prior.
+func (c *setting) model() placement.Model {
+	m := placement.Model{Head: c.Head}
+	for l := range c.Layers {
+		u := placement.Units{Size: c.Expert}
+		for _, e := range c.order[l] {
+			u.Sometimes = append(u.Sometimes, c.prior[l][e]*float64(c.Expert))
+		}
+		m.Layers = append(m.Layers, placement.Layer{Attention: c.Dense, Units: u})
+	}
+	return m
+}
+
+// placed returns what the planner chooses.
+func (c *setting) placed() (placement.Plan, error) { return placement.Solve(c.model(), c.on.Machine) }
+
+// ncmoe returns the best of llama.cpp's ways: all but the experts on the GPU, and those of the last layers, too.
+func (c *setting) ncmoe() (best placement.Plan, err error) {
+	m, g := c.model(), c.on.GPUs[0]
+	best.Seconds = math.Inf(1)
+	for n := range c.Layers + 1 {
+		places := make([]compute.Place, c.Layers+1)
+		for l := range places {
+			places[l] = compute.Place{Attention: true}
+			if l >= n && l < c.Layers {
+				places[l].Bound = c.Experts
+			}
+		}
+		p, err := placement.Price(&m, &c.on.Machine, places)
+		if err != nil {
+			return p, err
+		}
+		if p.VRAM[0] <= g.Budget && p.Seconds < best.Seconds {
+			best = p
+		}
+	}
+	if math.IsInf(best.Seconds, 1) {
+		return placement.Solve(m, placement.Machine{Stream: c.on.Stream, Rows: c.on.Rows, HandOff: c.on.HandOff})
+	}
+	return best, nil
+}
+
+// planned plays a trace on a plan whose hot experts stay where they are.
+func (c *setting) planned(p *placement.Plan, t trace) (r result) {
+	for i := range t {
+		for l, u := range t[i] {
+			hits := 0
+			for _, e := range u {
+				if slices.Contains(c.order[l][:p.Layers[l].Bound], e) {
+					hits++
+				}
+			}
+			r.add(c.layer(&p.Layers[l], hits, len(u)-hits, 0), hits)
+		}
+		r.seconds += p.Layers[c.Layers].Seconds
+	}
+	return r.mean(t)
+}
+
+// layer returns a layer's time with so many experts on the GPU and the others in RAM, of whose bandwidth the bus takes a part.
+func (c *setting) layer(y *placement.Priced, hits, misses int, bus float64) float64 {
+	hot := 0.0
+	if hits > 0 {
+		hot = float64(hits) * float64(c.Expert) / c.on.GPUs[0].Read
+	}
+	return y.Dense + y.Wait + max(hot, float64(misses)*float64(c.Expert)/(c.on.Stream-bus))
+}
+
+// adaptive plays a trace with the policy that the engine goes by, from the plan's placement on. Copies take turns on the bus.
+func (c *setting) adaptive(p *placement.Plan, t trace, tuning residency.Tuning) (r result, err error) {
+	var layers []residency.Layer
+	for l := range c.Layers {
+		layers = append(layers, residency.Layer{Experts: c.Experts, Slots: p.Layers[l].Bound, Bytes: c.Expert, Prior: c.prior[l]})
+	}
+	policy, err := residency.New(layers, residency.Speeds{RAM: c.on.Stream, GPU: c.on.GPUs[0].Read, Bus: c.on.Bus}, tuning)
+	if err != nil {
+		return r, err
+	}
+	for l := range layers {
+		policy.Fill(l, c.order[l])
+	}
+	var now residency.Move
+	left := 0.0 // bytes of now
+	uses := make([]int32, c.Experts)
+	for i := range t {
+		token := p.Layers[c.Layers].Seconds
+		for l, u := range t[i] {
+			hits, slots := 0, policy.Slots(l)
+			clear(uses)
+			for _, e := range u {
+				uses[e]++
+				if slots[e] != residency.Absent {
+					hits++
+				}
+			}
+			bus := 0.0
+			if left > 0 {
+				bus = min(c.on.Bus, c.on.Stream/2)
+			}
+			seconds := c.layer(&p.Layers[l], hits, len(u)-hits, bus)
+			token += seconds
+			r.add(0, hits)
+			policy.Used(l, 1, uses)
+		}
+		r.seconds += token
+		for free := token * c.on.Bus; free > 0; {
+			if left == 0 {
+				move, ok := policy.Next()
+				if !ok {
+					break
+				}
+				now, left = move, float64(move.Bytes)
+				r.copied += float64(move.Bytes)
+			}
+			done := min(left, free)
+			left, free = left-done, free-done
+			if left == 0 {
+				policy.Done(now)
+			}
+		}
+	}
+	return r.mean(t), nil
+}
+
+// fetching plays a trace as offloading engines do: every layer has the same number of slots, an expert that is missing is copied to the GPU
+// before it computes, in place of the one that worth says least of.
+func (c *setting) fetching(t trace, worth func(last, count int) float64) (r result) {
+	g := c.on.GPUs[0]
+	room := (g.Budget - g.Overhead - c.Head - c.Dense*int64(c.Layers)) / int64(c.Layers) / c.Expert
+	slots := int(min(max(room, int64(c.Used)), int64(c.Experts)))
+	type cached struct{ last, count int }
+	held := make([]map[int32]*cached, c.Layers)
+	for l := range held {
+		held[l] = map[int32]*cached{}
+		for _, e := range c.order[l][:slots] {
+			held[l][e] = &cached{last: -1}
+		}
+	}
+	for i := range t {
+		for l, u := range t[i] {
+			hits, misses := 0, 0
+			for _, e := range u {
+				if held[l][e] != nil {
+					hits++
+				} else {
+					misses++
+					if len(held[l]) >= slots {
+						out, least := int32(-1), math.Inf(1)
+						for f, k := range held[l] {
+							if slices.Contains(u, f) {
+								continue
+							}
+							if w := worth(k.last, k.count); w < least || w == least && f < out {
+								out, least = f, w
+							}
+						}
+						delete(held[l], out)
+					}
+					held[l][e] = &cached{}
+				}
+				held[l][e].last = i
+				held[l][e].count++
+			}
+			bytes := float64(c.Expert)
+			wait := c.on.HandOff // the choice must reach the processor
+			if slots == c.Experts {
+				wait = 0
+			}
+			r.add(g.Launch+float64(c.Dense)/g.Read+float64(len(u))*bytes/g.Read+float64(misses)*bytes/c.on.Bus+wait, hits)
+			r.copied += float64(misses) * bytes
+		}
+		r.seconds += float64(c.Head)/g.Read + c.on.HandOff // a token begins and ends in RAM
+	}
+	return r.mean(t)
+}
+
+// recently and often are what LRU and LFU go by.
+func recently(last, _ int) float64 { return float64(last) }
+
+func often(last, count int) float64 {
+	return float64(count) + float64(last)*1e-9
+}
+
+func (r *result) add(seconds float64, hits int) {
+	r.seconds += seconds
+	r.hits += float64(hits)
+}
+
+// mean returns r, which holds sums over the trace, for a token.
+func (r result) mean(t trace) result {
+	tokens, uses := float64(len(t)), 0
+	for i := range t {
+		for _, u := range t[i] {
+			uses += len(u)
+		}
+	}
+	return result{seconds: r.seconds / tokens, hits: r.hits / float64(uses), copied: r.copied / tokens}
+}

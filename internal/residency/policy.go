@@ -1,0 +1,223 @@
+// Package residency decides which experts lie in a GPU's memory while text is generated: it counts which experts tokens use, and says when
+// copying one to the GPU pays. It moves no bytes and reads no clock, so that a simulation decides by the same code as a running model.
+//
+// docs/placement.md tells the rule and what it is worth.
+package residency
+
+import (
+	"fmt"
+	"math"
+)
+
+// Absent says that an expert is in no slot, or that a slot holds no expert.
+const Absent = -1
+
+// Layer describes a layer whose experts are partly on the GPU.
+type Layer struct {
+	Experts int
+	Slots   int       // experts that the GPU has room for
+	Bytes   int64     // of one expert
+	Prior   []float64 // [Experts] share of tokens that are expected to use each, as a profile measured it; nil: nothing is known
+}
+
+// Speeds are in bytes per second: of RAM and of the GPU's memory as experts are read from them, and of the bus between the two.
+type Speeds struct{ RAM, GPU, Bus float64 }
+
+// Tuning are the constants of the rule; Tuned has those that Policy goes by.
+type Tuning struct {
+	Recent  float64 // tokens over which recent uses are averaged
+	Long    float64 // tokens over which long-term uses are averaged
+	Weight  float64 // of the recent average in an expert's expected use; the rest is the long-term average's
+	Horizon float64 // tokens for which the difference between two experts' expected uses is counted on
+	Margin  float64 // how many times its own time a copy must save
+	Doubt   float64 // standard deviations of the averages by which experts' expected uses must differ besides
+}
+
+// Tuned returns the constants that served best in the simulations of docs/placement.md.
+func Tuned() Tuning {
+	return Tuning{Recent: 16, Long: 512, Weight: 0.5, Horizon: 128, Margin: 1.25, Doubt: 1}
+}
+
+// Policy counts uses and chooses copies. It belongs to one goroutine.
+type Policy struct {
+	layers []layer
+	speeds Speeds
+	tuning Tuning
+}
+
+type layer struct {
+	Layer
+	slot   []int32   // [Experts] where each lies, or Absent
+	holds  []int32   // [Slots] which lies there, or Absent; of a slot that is being filled, the one to come
+	busy   []bool    // [Slots] a copy to it is under way
+	recent []float64 // [Experts] averages of uses by a token
+	long   []float64 // [Experts]
+	need   float64   // difference between two experts' expected uses at which a copy pays
+}
+
+// Move is a copy of an expert from RAM into a slot. What the slot held before is lost.
+type Move struct {
+	Layer  int
+	Expert int32
+	Slot   int32
+	Bytes  int64
+}
+
+// New returns a policy with empty slots; Fill says what they hold at first.
+func New(layers []Layer, speeds Speeds, tuning Tuning) (*Policy, error) {
+	if !(speeds.RAM > 0 && speeds.GPU > 0 && speeds.Bus > 0) {
+		return nil, fmt.Errorf("experts are read at %g and %g bytes/s and copied at %g; all must be positive", speeds.RAM, speeds.GPU, speeds.Bus)
+	}
+	p := &Policy{speeds: speeds, tuning: tuning}
+	for i, l := range layers {
+		if l.Experts < 1 || l.Slots < 0 || l.Slots > l.Experts || l.Bytes < 1 || l.Prior != nil && len(l.Prior) != l.Experts {
+			return nil, fmt.Errorf("layer %d: %d slots of %d bytes for %d experts, of which uses of %d are expected", i, l.Slots, l.Bytes, l.Experts, len(l.Prior))
+		}
+		p.layers = append(p.layers, newLayer(l, speeds, tuning))
+	}
+	return p, nil
+}
+
+func newLayer(l Layer, s Speeds, t Tuning) layer {
+	y := layer{
+		Layer: l, slot: make([]int32, l.Experts), holds: make([]int32, l.Slots), busy: make([]bool, l.Slots),
+		recent: make([]float64, l.Experts), long: make([]float64, l.Experts),
+	}
+	for e := range y.slot {
+		y.slot[e] = Absent
+	}
+	for i := range y.holds {
+		y.holds[i] = Absent
+	}
+	copy(y.recent, l.Prior)
+	copy(y.long, l.Prior)
+	// A use saves 1/RAM − 1/GPU seconds a byte, the copy takes 1/Bus of the bus.
+	y.need = math.Inf(1)
+	if saves := 1/s.RAM - 1/s.GPU; saves > 0 {
+		y.need = t.Margin / s.Bus / saves / t.Horizon
+	}
+	return y
+}
+
+// Fill puts experts into a layer's slots, expert hottest[i] into slot i, as far as there are both.
+func (p *Policy) Fill(layer int, hottest []int32) {
+	y := &p.layers[layer]
+	for i := range min(len(hottest), y.Slots) {
+		y.holds[i], y.slot[hottest[i]] = hottest[i], int32(i)
+	}
+}
+
+// Slots returns where each of a layer's experts lies: its slot, or Absent. It stays the policy's and changes with Next and Done.
+func (p *Policy) Slots(layer int) []int32 { return p.layers[layer].slot }
+
+// Used counts what a step's tokens used in a layer: uses[e] of them used expert e. [Experts]
+func (p *Policy) Used(layer, tokens int, uses []int32) {
+	y := &p.layers[layer]
+	average(y.recent, uses, tokens, p.tuning.Recent)
+	average(y.long, uses, tokens, p.tuning.Long)
+}
+
+// average brings averages over the last window tokens forward by so many tokens.
+func average(of []float64, uses []int32, tokens int, window float64) {
+	keep := math.Pow(1-1/window, float64(tokens))
+	add := (1 - keep) / float64(tokens)
+	for e := range of {
+		of[e] = of[e]*keep + add*float64(uses[e])
+	}
+}
+
+// expected returns the share of the next tokens that are expected to use expert e.
+func (p *Policy) expected(y *layer, e int32) float64 {
+	return p.tuning.Weight*y.recent[e] + (1-p.tuning.Weight)*y.long[e]
+}
+
+// doubt returns how far two averages of uses that add up to so many may lie apart by chance. An average over a window of n tokens has the variance of
+// 2n−1 of them (Poisson's law, uses being rare).
+func (p *Policy) doubt(uses float64) float64 {
+	t := &p.tuning
+	recent, long := t.Weight*t.Weight/(2*t.Recent-1), (1-t.Weight)*(1-t.Weight)/(2*t.Long-1)
+	return t.Doubt * math.Sqrt(uses*(recent+long))
+}
+
+// Next chooses the copy that saves most, and reports whether there is one that pays. From now on what the slot held is Absent; the expert to
+// come is, too, until Done.
+func (p *Policy) Next() (Move, bool) {
+	var best Move
+	most := 0.0
+	for i := range p.layers {
+		y := &p.layers[i]
+		in, out := p.candidates(y)
+		if in < 0 || out < 0 {
+			continue
+		}
+		gain := p.expected(y, in)
+		uses := gain
+		if e := y.holds[out]; e != Absent {
+			gain -= p.expected(y, e)
+			uses += p.expected(y, e)
+		}
+		if gain > y.need+p.doubt(uses) && gain*float64(y.Bytes) > most {
+			most, best = gain*float64(y.Bytes), Move{Layer: i, Expert: in, Slot: out, Bytes: y.Bytes}
+		}
+	}
+	if most == 0 {
+		return Move{}, false
+	}
+	p.begin(best)
+	return best, true
+}
+
+// candidates returns the absent expert that is expected to be used most, and the slot that is free or whose expert is expected to be used
+// least; Absent where there is none.
+func (p *Policy) candidates(y *layer) (in, out int32) {
+	in, out = Absent, Absent
+	least, most := math.Inf(1), 0.0
+	for s, e := range y.holds {
+		if y.busy[s] {
+			continue
+		}
+		use := math.Inf(-1)
+		if e != Absent {
+			use = p.expected(y, e)
+		}
+		if use < least {
+			least, out = use, int32(s)
+		}
+	}
+	if out == Absent {
+		return
+	}
+	for e := range y.slot {
+		if y.slot[e] != Absent || y.coming(int32(e)) {
+			continue
+		}
+		if use := p.expected(y, int32(e)); use > most {
+			most, in = use, int32(e)
+		}
+	}
+	return in, out
+}
+
+// coming reports whether a copy of the expert is under way.
+func (y *layer) coming(e int32) bool {
+	for s, busy := range y.busy {
+		if busy && y.holds[s] == e {
+			return true
+		}
+	}
+	return false
+}
+
+func (p *Policy) begin(m Move) {
+	y := &p.layers[m.Layer]
+	if e := y.holds[m.Slot]; e != Absent {
+		y.slot[e] = Absent
+	}
+	y.holds[m.Slot], y.busy[m.Slot] = m.Expert, true
+}
+
+// Done says that a copy has arrived.
+func (p *Policy) Done(m Move) {
+	y := &p.layers[m.Layer]
+	y.slot[m.Expert], y.busy[m.Slot] = m.Slot, false
+}

@@ -1,0 +1,118 @@
+package residency_test
+
+import (
+	"math/rand/v2"
+	"testing"
+
+	"github.com/powerinfer-go/powerinfer/internal/residency"
+)
+
+// speeds are those of a computer whose bus gives a third of RAM's bandwidth.
+var speeds = residency.Speeds{RAM: 60e9, GPU: 600e9, Bus: 20e9}
+
+func open(t *testing.T, l residency.Layer) *residency.Policy {
+	t.Helper()
+	p, err := residency.New([]residency.Layer{l}, speeds, residency.Tuned())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return p
+}
+
+// use has tokens use the given experts of layer 0, one token at a time.
+func use(p *residency.Policy, n, tokens int, experts ...int32) {
+	uses := make([]int32, n)
+	for _, e := range experts {
+		uses[e]++
+	}
+	for range tokens {
+		p.Used(0, 1, uses)
+	}
+}
+
+func TestWhatIsUsedComesAndWhatIsNotGoes(t *testing.T) {
+	p := open(t, residency.Layer{Experts: 8, Slots: 2, Bytes: 1 << 20})
+	p.Fill(0, []int32{0, 1})
+	use(p, 8, 200, 0, 5)
+	m, ok := p.Next()
+	if !ok || m.Expert != 5 || m.Slot != 1 {
+		t.Fatalf("chose %+v, %v; expert 5 was used by every token, and expert 1 in slot 1 by none", m, ok)
+	}
+	if s := p.Slots(0); s[1] != residency.Absent || s[5] != residency.Absent {
+		t.Errorf("while the slot is filled neither expert is there, got %v", s)
+	}
+	if again, ok := p.Next(); ok {
+		t.Errorf("chose %+v, too", again)
+	}
+	p.Done(m)
+	if s := p.Slots(0); s[5] != 1 || s[0] != 0 || s[1] != residency.Absent {
+		t.Errorf("slots are %v", s)
+	}
+}
+
+func TestOneUseDoesNotPay(t *testing.T) {
+	p := open(t, residency.Layer{Experts: 8, Slots: 2, Bytes: 1 << 20})
+	p.Fill(0, []int32{0, 1})
+	use(p, 8, 200, 0, 1)
+	use(p, 8, 1, 5)
+	if m, ok := p.Next(); ok {
+		t.Errorf("chose %+v after a single use", m)
+	}
+}
+
+func TestFasterRAMNeedsNoGPU(t *testing.T) {
+	p, err := residency.New([]residency.Layer{{Experts: 4, Slots: 1, Bytes: 1}}, residency.Speeds{RAM: 2, GPU: 1, Bus: 1}, residency.Tuned())
+	if err != nil {
+		t.Fatal(err)
+	}
+	use(p, 4, 1000, 3)
+	if m, ok := p.Next(); ok {
+		t.Errorf("chose %+v, though RAM is the faster", m)
+	}
+}
+
+// TestInvariants plays random uses and copies: a slot holds one expert, an expert lies in one slot, and nothing is copied to where it is.
+func TestInvariants(t *testing.T) {
+	seed := rand.Uint64()
+	r := rand.New(rand.NewPCG(seed, 1))
+	const experts, slots = 16, 5
+	p := open(t, residency.Layer{Experts: experts, Slots: slots, Bytes: 1 << 20})
+	var under []residency.Move
+	for i := range 5000 {
+		topic := int32(i / 300 % 4 * 4)
+		use(p, experts, 1, topic+r.Int32N(4), r.Int32N(experts))
+		if m, ok := p.Next(); ok {
+			under = append(under, m)
+		}
+		if len(under) > 0 && r.IntN(3) == 0 {
+			p.Done(under[0])
+			under = under[1:]
+		}
+		held := map[int32]bool{}
+		for e, s := range p.Slots(0) {
+			if s == residency.Absent {
+				continue
+			}
+			if s < 0 || s >= slots || held[s] {
+				t.Fatalf("seed %d, token %d: expert %d in slot %d: %v", seed, i, e, s, p.Slots(0))
+			}
+			held[s] = true
+		}
+		for _, m := range under {
+			if held[m.Slot] {
+				t.Fatalf("seed %d, token %d: slot %d is filled and holds an expert", seed, i, m.Slot)
+			}
+		}
+	}
+}
+
+func TestRefusals(t *testing.T) {
+	for _, l := range []residency.Layer{{Experts: 0, Bytes: 1}, {Experts: 4, Slots: 5, Bytes: 1}, {Experts: 4, Slots: 1}, {Experts: 4, Bytes: 1, Prior: []float64{1}}} {
+		if _, err := residency.New([]residency.Layer{l}, speeds, residency.Tuned()); err == nil {
+			t.Errorf("%+v was taken", l)
+		}
+	}
+	if _, err := residency.New(nil, residency.Speeds{RAM: 1, GPU: 1}, residency.Tuned()); err == nil {
+		t.Error("a bus of no bandwidth was taken")
+	}
+}
