@@ -318,14 +318,13 @@ func softmax() {
 
 // accumulate emits the weighted sum of value rows for T queries, some vectors of the head at a time.
 func accumulate(c element, T int, widths []int) {
-	function(fmt.Sprintf("accumulate%d%s", T, c.suffix), fmt.Sprintf("func(acc, p *float32, v, ahead *%s, keys, headDim int)", c.in),
-		fmt.Sprintf("computes acc[t] += Σ p[t][j]·v[j] for %d queries, term after term. Scalar twin: accumulate.", T))
+	function(fmt.Sprintf("accumulate%d%s", T, c.suffix), fmt.Sprintf("func(acc, p *float32, v, ahead *%s, keys, headDim, width int)", c.in),
+		fmt.Sprintf("computes acc[t] += Σ p[t][j]·v[j] for %d queries, term after term; rows of v are width elements apart. Scalar twin: accumulate.", T))
 	acc, p, v, ahead := pointer("acc"), pointer("p"), pointer("v"), pointer("ahead")
 	keys, headDim := pointer("keys"), pointer("headDim")
-	accStride, vStride := GP64(), GP64()
+	accStride, vStride := GP64(), pointer("width")
 	MOVQ(headDim, accStride)
 	SHLQ(Imm(2), accStride)
-	MOVQ(headDim, vStride)
 	SHLQ(Imm(c.shift()), vStride)
 	for _, D := range widths {
 		loop, inner, next := fmt.Sprintf("dims%d", 8*D), fmt.Sprintf("keys%d", 8*D), fmt.Sprintf("below%d", 8*D)

@@ -56,10 +56,14 @@ type KVShape struct {
 	Heads              int // KV heads; 0: the layer reads another layer's
 	Key, Value         int // elements of a head's key and of its value
 	KeyType, ValueType KVType
+	Within             bool // a head's value is the first elements of its key and takes no memory of its own: multi-head latent attention's
 }
 
-// Check reports whether the widths hold whole blocks of the types.
+// Check reports whether the widths hold whole blocks of the types, and whether keys hold the values that are said to lie within them.
 func (s KVShape) Check() error {
+	if s.Within && (s.Value > s.Key || s.ValueType != s.KeyType) {
+		return fmt.Errorf("a KV cache: values of %d elements in %s do not lie within keys of %d in %s", s.Value, s.ValueType, s.Key, s.KeyType)
+	}
 	for _, side := range []struct {
 		what     string
 		elements int
@@ -75,8 +79,13 @@ func (s KVShape) Check() error {
 // KeyBytes returns what a position's keys of all heads take.
 func (s KVShape) KeyBytes() int { return s.Heads * s.KeyType.RowBytes(s.Key) }
 
-// ValueBytes returns what a position's values of all heads take.
-func (s KVShape) ValueBytes() int { return s.Heads * s.ValueType.RowBytes(s.Value) }
+// ValueBytes returns what a position's values of all heads take beside the keys.
+func (s KVShape) ValueBytes() int {
+	if s.Within {
+		return 0
+	}
+	return s.Heads * s.ValueType.RowBytes(s.Value)
+}
 
 // PositionBytes returns what a position's keys and values take.
 func (s KVShape) PositionBytes() int { return s.KeyBytes() + s.ValueBytes() }
@@ -85,7 +94,7 @@ func (s KVShape) PositionBytes() int { return s.KeyBytes() + s.ValueBytes() }
 func (s KVShape) PageBytes() int64 { return PagePositions * int64(s.PositionBytes()) }
 
 // Positions returns how many positions a layer's part of a page holds, in the order of Device.ReadPage: first the keys [n, kv_heads] of a row of the
-// type each, as a file has it, and then the values.
+// type each, as a file has it, and then the values, unless they lie within the keys.
 func (s KVShape) Positions(part []byte) int { return len(part) / max(1, s.PositionBytes()) }
 
 // CacheSpec is the shape of a KV cache: Pages·PagePositions positions in every layer.

@@ -10,6 +10,7 @@ type calls struct {
 	rmsNorm     RMSNorm
 	layerNorm   LayerNorm
 	matMul      MatMul
+	byHead      MatMulByHead
 	rope        RoPE
 	storeKV     StoreKV
 	attend      Attend
@@ -143,6 +144,47 @@ func (v Verbs) MatMul(x Tensor, p Products) {
 	v.Do(&v.calls.matMul)
 }
 
+// MatMulByHead computes a product for each head, whose matrices W [rows, cols] lie one below the other:
+// Out[t, To.First + h·To.Step + r] = Σ_c W[h·rows + r, c]·X[t, h·cols + c].
+type MatMulByHead struct {
+	Out Tensor  // [n, at least heads·rows]
+	To  Ranges  // where the heads' results begin in a row of Out, whose other columns keep what they hold
+	X   Tensor  // [n, heads·cols]
+	W   *Matrix // [heads·rows, cols]
+}
+
+// Heads returns the number of heads, and the rows that each has of W.
+func (o *MatMulByHead) Heads() (n, rows int) {
+	n = o.X.Cols / o.W.Cols
+	return n, o.W.Rows / n
+}
+
+// Fits reports whether the operands' shapes belong together.
+func (o *MatMulByHead) Fits() bool {
+	if o.X.Cols < o.W.Cols || o.X.Cols%o.W.Cols != 0 || o.X.Rows != o.Out.Rows {
+		return false
+	}
+	n, rows := o.Heads()
+	return o.W.Rows == n*rows && o.To.First >= 0 && o.To.Step >= rows && o.To.First+(n-1)*o.To.Step+rows <= o.Out.Cols
+}
+
+// Visit implements Op.
+func (o *MatMulByHead) Visit(v Visitor) {
+	access := Write
+	if o.Out.Cols > o.W.Rows {
+		access = ReadWrite
+	}
+	v.Tensor(&o.Out, access)
+	v.Tensor(&o.X, Read)
+	v.Matrix(&o.W)
+}
+
+// MatMulByHead does a MatMulByHead.
+func (v Verbs) MatMulByHead(out Tensor, to Ranges, x Tensor, w *Matrix) {
+	v.calls.byHead = MatMulByHead{out, to, x, w}
+	v.Do(&v.calls.byHead)
+}
+
 // RoPE rotates, in place, every head of X to its token's position.
 type RoPE struct {
 	X       Tensor // [n, heads·HeadDim]
@@ -164,7 +206,7 @@ type StoreKV struct {
 	Cache *Cache
 	Layer int
 	K     Tensor // [n, kv_heads·key]
-	V     Tensor // [n, kv_heads·value]
+	V     Tensor // [n, kv_heads·value]; without Mem where values lie within keys
 }
 
 // Visit implements Op.

@@ -108,6 +108,8 @@ func PartOf(op Op) Part {
 		return PartPredictor
 	case *SparseFFN, *Activate, *GaussianTopK:
 		return PartNeurons
+	case *MatMulByHead:
+		return PartNamed(o.W.Name)
 	case *MatMul:
 		if part := PartNamed(o.Products[0].W.Name); part != PartRest {
 			return part

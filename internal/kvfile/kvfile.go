@@ -81,6 +81,9 @@ const (
 	kindBits = 2
 )
 
+// withinKey is a bit of a layer's elements of a value: it is the first elements of the key and not stored.
+const withinKey = 1 << 31
+
 func (h *Header) encode() ([]byte, error) {
 	if len(h.Name) > maxName || len(h.Layers) > maxLayers || len(h.Labels) > maxTokens {
 		return nil, fmt.Errorf("%d tokens of %d layers are more than a file of keys and values can hold", len(h.Labels), len(h.Layers))
@@ -95,7 +98,11 @@ func (h *Header) encode() ([]byte, error) {
 	b = le.AppendUint32(b, uint32(len(h.Labels)))
 	b = append(b, h.Name...)
 	for _, l := range h.Layers {
-		b = le.AppendUint32(le.AppendUint32(le.AppendUint32(b, uint32(l.Heads)), uint32(l.Key)), uint32(l.Value))
+		value := uint32(l.Value)
+		if l.Within {
+			value |= withinKey
+		}
+		b = le.AppendUint32(le.AppendUint32(le.AppendUint32(b, uint32(l.Heads)), uint32(l.Key)), value)
 		b = le.AppendUint16(le.AppendUint16(b, uint16(l.KeyType.Type())), uint16(l.ValueType.Type()))
 	}
 	for _, l := range h.Labels {
@@ -188,7 +195,7 @@ func (f *Reader) decode(b []byte, name, layers, tokens int, size int64) error {
 	f.Name, b = string(b[:name]), b[name:]
 	most := size / int64(tokens) // bytes that a position can have, so that no product below overflows
 	for range layers {
-		l := compute.KVShape{Heads: int(le.Uint32(b)), Key: int(le.Uint32(b[4:])), Value: int(le.Uint32(b[8:]))}
+		l := compute.KVShape{Heads: int(le.Uint32(b)), Key: int(le.Uint32(b[4:])), Value: int(le.Uint32(b[8:]) &^ withinKey), Within: le.Uint32(b[8:])&withinKey != 0}
 		if min(l.Heads, l.Key, l.Value) < 1 || max(l.Heads, l.Key, l.Value) > maxWidth {
 			return fmt.Errorf("the file is damaged: a layer has %d KV heads of %d and %d elements", l.Heads, l.Key, l.Value)
 		}

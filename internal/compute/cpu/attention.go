@@ -9,7 +9,8 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/quant"
 )
 
-// cache is a KV cache in the arena. k [layers][pages, kv_heads, PagePositions] of a key's row in the layer's type, v the same of values
+// cache is a KV cache in the arena. k [layers][pages, kv_heads, PagePositions] of a key's row in the layer's type, v the same of values; none where
+// they lie within keys
 type cache struct{ k, v [][]byte }
 
 // cacheAlign is the alignment of a layer's part: a cache line.
@@ -68,6 +69,9 @@ func pageRows(c *compute.Cache, page int32, layers [][]byte, visit func(row, out
 			memory []byte
 			width  int
 		}{{m.k[i], l.KeyType.RowBytes(l.Key)}, {m.v[i], l.ValueType.RowBytes(l.Value)}} {
+			if len(side.memory) == 0 {
+				continue
+			}
 			for pos := range n {
 				for h := range l.Heads {
 					at := (int(page)*l.Heads+h)*compute.PagePositions + pos
@@ -92,13 +96,16 @@ func (d *Device) storeKV(c *compute.Cache, layer int, k, v compute.Tensor) {
 	d.rows.run(rowwiseArgs{verb: storeRows, x: floats(k), cols: k.Cols, store: s, values: v}, k.Rows)
 }
 
-// store writes token i's k [kv_heads·key] and v [kv_heads·value].
+// store writes token i's k [kv_heads·key] and v [kv_heads·value], which is nil where values lie within keys.
 func (d *Device) store(s *cacheSlot, i int, k, v []float32) {
 	pos := int(d.p.Pos[i])
 	page := int(d.p.Pages[d.p.Seq[i]][pos/compute.PagePositions])
 	for h := range s.shape.Heads {
 		at := (page*s.shape.Heads+h)*compute.PagePositions + pos%compute.PagePositions
 		d.storeRow(s.k, at, s.shape.KeyType, k[h*s.shape.Key:][:s.shape.Key])
+		if s.shape.Within {
+			continue
+		}
 		d.storeRow(s.v, at, s.shape.ValueType, v[h*s.shape.Value:][:s.shape.Value])
 	}
 }
@@ -114,8 +121,12 @@ func (d *Device) storeRow(memory []byte, at int, t compute.KVType, x []float32) 
 	quant.Encode(t.Type(), to, x)
 }
 
-// tileQueries is the number of query rows that a worker takes through a chunk together.
-const tileQueries = 48
+// Query rows of a KV head that a worker takes through a chunk together: many enough that what is read of the cache is a small part of the arithmetic. Of
+// few tokens a head may have more than that, and then workers share it.
+const (
+	tileQueries  = 48
+	groupQueries = 24
+)
 
 // attention is the state of one Attention. Partial results of chunks are merged in chunk order in both of its
 // ways of cutting, so an output's bytes do not depend on the way.
@@ -132,9 +143,11 @@ type attention struct {
 	shape    compute.KVShape
 	k, v     []byte        // of the layer
 	group    int           // query heads of a KV head
+	part     int           // of these, how many a worker takes together
+	parts    int           // of a KV head
 	chunks   int           // of the longest sequence
 	tile     int           // tokens of a tile
-	partials []float32     // [tokens, kv_heads, chunks] of PartialLen(group, value)
+	partials []float32     // [tokens, kv_heads, parts, chunks] of PartialLen(part, value)
 	spans    []kernel.Span // [tokens] positions attended to
 }
 
@@ -160,58 +173,75 @@ func (d *Device) attend(out, q compute.Tensor, c *compute.Cache, layer int, how 
 		spans[i] = kernel.Span{From: int32(from), To: int32(to), At: pos}
 		longest = max(longest, to)
 	}
-	heads := a.shape.Heads
-	if q.Rows <= compute.FewTokens { // the chunks of a sequence are spread over workers; else the tokens are
+	few := q.Rows <= compute.FewTokens // the chunks of a sequence are spread over workers; else the tokens are
+	a.part = min(a.group, tileQueries)
+	if few {
+		a.part = min(a.group, groupQueries)
+	}
+	a.parts = (a.group + a.part - 1) / a.part
+	heads := a.shape.Heads * a.parts
+	if few {
 		a.chunks = kernel.Chunks(longest)
 		grown(&a.partials, q.Rows*heads*a.chunks*a.partialLen())
 		d.pool.Run(q.Rows*heads*a.chunks, a.chunkFn)
 		d.pool.Run(q.Rows*heads, a.mergeFn)
 		return
 	}
-	a.tile = max(1, tileQueries/a.group)
+	a.tile = max(1, tileQueries/a.part)
 	d.pool.Run((q.Rows+a.tile-1)/a.tile*heads, a.tileFn)
 }
 
-func (a *attention) partialLen() int { return kernel.PartialLen(a.group, a.shape.Value) }
+// queries are n query heads from first on, which share a KV head.
+type queries struct{ kv, first, n int }
 
-// partial returns the result of one token, KV head and chunk.
-func (a *attention) partial(token, head, chunk int) kernel.Partial {
+// queries returns those of number i of the parts of all KV heads.
+func (a *attention) queries(i int) queries {
+	kv, at := i/a.parts, i%a.parts*a.part
+	return queries{kv, kv*a.group + at, min(a.part, a.group-at)}
+}
+
+func (a *attention) partialLen() int { return kernel.PartialLen(a.part, a.shape.Value) }
+
+// partial returns the result of one token, part of the heads and chunk.
+func (a *attention) partial(token, part, chunk int) kernel.Partial {
 	n := a.partialLen()
-	at := (token*a.shape.Heads+head)*a.chunks + chunk
-	return kernel.NewPartial(a.partials[at*n:][:n], a.group, a.shape.Value)
+	at := (token*a.shape.Heads*a.parts+part)*a.chunks + chunk
+	return kernel.NewPartial(a.partials[at*n:][:n], a.queries(part).n, a.shape.Value)
 }
 
 func (a *attention) kv(seq int32, head int, w *workerScratch) kernel.KV {
 	return kernel.KV{K: a.k, V: a.v, Pages: a.d.p.Pages[seq], Head: head, Shape: a.shape, Scratch: grown(&w.decoded, kernel.DecodedLen(a.shape))}
 }
 
-// scores returns how the scores of a KV head are changed.
-func (a *attention) scores(head int) kernel.Scores {
+// scores returns how the scores of query heads are changed.
+func (a *attention) scores(h queries) kernel.Scores {
 	s := kernel.Scores{SoftCap: a.how.SoftCap}
 	if a.slopes != nil {
-		s.Slopes = a.slopes[head*a.group:][:a.group]
+		s.Slopes = a.slopes[h.first:][:h.n]
 	}
 	return s
 }
 
-// scaled copies the queries of tokens [t, end) and one KV head to dst, times the scale.
-func (a *attention) scaled(dst []float32, t, end, head int) {
-	n := a.group * a.shape.Key
+// scaled copies the queries of tokens [t, end) and some heads to dst, times the scale.
+func (a *attention) scaled(dst []float32, t, end int, h queries) {
+	n := h.n * a.shape.Key
 	for i := t; i < end; i++ {
-		a.d.k.Scale(dst[(i-t)*n:][:n], row(a.q, i)[head*n:][:n], a.how.Scale)
+		a.d.k.Scale(dst[(i-t)*n:][:n], row(a.q, i)[h.first*a.shape.Key:][:n], a.how.Scale)
 	}
 }
 
-// chunk is one token, KV head and chunk of its sequence.
+// chunk is one token, part of the heads and chunk of its sequence.
 func (a *attention) chunk(i, worker int) {
-	token, head, chunk := i/a.chunks/a.shape.Heads, i/a.chunks%a.shape.Heads, i%a.chunks
+	heads := a.shape.Heads * a.parts
+	token, part, chunk := i/a.chunks/heads, i/a.chunks%heads, i%a.chunks
 	if first, end := chunksOf(a.spans[token : token+1]); chunk < first || chunk >= end {
 		return
 	}
-	q := grown(&a.d.worker(worker).floats, a.group*a.shape.Key)
-	a.scaled(q, token, token+1, head)
-	kv := a.kv(a.d.p.Seq[token], head, a.d.worker(worker))
-	a.d.k.AttendChunk(a.partial(token, head, chunk), q, &kv, a.spans[token:token+1], a.scores(head), chunk)
+	h := a.queries(part)
+	q := grown(&a.d.worker(worker).floats, h.n*a.shape.Key)
+	a.scaled(q, token, token+1, h)
+	kv := a.kv(a.d.p.Seq[token], h.kv, a.d.worker(worker))
+	a.d.k.AttendChunk(a.partial(token, part, chunk), q, &kv, a.spans[token:token+1], a.scores(h), chunk)
 }
 
 // chunksOf returns the chunks [first, end) that hold what some of the spans do.
@@ -225,57 +255,59 @@ func chunksOf(spans []kernel.Span) (first, end int) {
 
 // merge puts one token's chunks together.
 func (a *attention) merge(i, _ int) {
-	token, head := i/a.shape.Heads, i%a.shape.Heads
+	heads := a.shape.Heads * a.parts
+	token, part := i/heads, i%heads
 	first, end := chunksOf(a.spans[token : token+1])
-	sum := a.partial(token, head, first)
+	sum := a.partial(token, part, first)
 	for c := first + 1; c < end; c++ {
-		a.d.k.Merge(sum, a.partial(token, head, c))
+		a.d.k.Merge(sum, a.partial(token, part, c))
 	}
-	a.finish(sum, token, token+1, head)
+	a.finish(sum, token, token+1, a.queries(part))
 }
 
-func (a *attention) finish(sum kernel.Partial, t, end, head int) {
+func (a *attention) finish(sum kernel.Partial, t, end int, h queries) {
 	n := a.shape.Value
 	for i := t; i < end; i++ {
-		out := row(a.out, i)[head*a.group*n:]
-		for g := range a.group {
+		out := row(a.out, i)[h.first*n:]
+		for g := range h.n {
 			if a.sinks != nil {
-				a.d.k.FinishWithSink(out[g*n:][:n], sum, (i-t)*a.group+g, a.sinks[head*a.group+g])
+				a.d.k.FinishWithSink(out[g*n:][:n], sum, (i-t)*h.n+g, a.sinks[h.first+g])
 			} else {
-				a.d.k.Finish(out[g*n:][:n], sum, (i-t)*a.group+g)
+				a.d.k.Finish(out[g*n:][:n], sum, (i-t)*h.n+g)
 			}
 		}
 	}
 }
 
-// tiled is one KV head for a tile of tokens, cut where sequences change, over all chunks.
+// tiled is a part of the heads for a tile of tokens, cut where sequences change, over all chunks.
 func (a *attention) tiled(i, worker int) {
-	t, head := i/a.shape.Heads*a.tile, i%a.shape.Heads
+	heads := a.shape.Heads * a.parts
+	t, h := i/heads*a.tile, a.queries(i%heads)
 	stop := min(a.q.Rows, t+a.tile)
 	for t < stop {
 		end := t + 1
 		for end < stop && a.d.p.Seq[end] == a.d.p.Seq[t] {
 			end++
 		}
-		a.tokens(t, end, head, a.d.worker(worker))
+		a.tokens(t, end, h, a.d.worker(worker))
 		t = end
 	}
 }
 
-func (a *attention) tokens(t, end, head int, w *workerScratch) {
-	n := (end - t) * a.group
+func (a *attention) tokens(t, end int, h queries, w *workerScratch) {
+	n := (end - t) * h.n
 	size := kernel.PartialLen(n, a.shape.Value)
 	mem := grown(&w.floats, n*a.shape.Key+2*size)
 	q, mem := mem[:n*a.shape.Key], mem[n*a.shape.Key:]
 	sum, next := kernel.NewPartial(mem[:size], n, a.shape.Value), kernel.NewPartial(mem[size:], n, a.shape.Value)
-	a.scaled(q, t, end, head)
-	kv, spans := a.kv(a.d.p.Seq[t], head, w), a.spans[t:end]
+	a.scaled(q, t, end, h)
+	kv, spans := a.kv(a.d.p.Seq[t], h.kv, w), a.spans[t:end]
 	first, last := chunksOf(spans)
-	how := a.scores(head)
+	how := a.scores(h)
 	a.d.k.AttendChunk(sum, q, &kv, spans, how, first)
 	for c := first + 1; c < last; c++ {
 		a.d.k.AttendChunk(next, q, &kv, spans, how, c)
 		a.d.k.Merge(sum, next)
 	}
-	a.finish(sum, t, end, head)
+	a.finish(sum, t, end, h)
 }

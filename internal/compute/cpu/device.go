@@ -41,6 +41,7 @@ type Device struct {
 
 	scratch scratch
 	mm      matmul
+	heads   byHead
 	att     attention
 	rows    rowwise
 	sparse  sparseFFN
@@ -74,6 +75,7 @@ func New(o Options) (*Device, error) {
 	}
 	d.pool = d.batch
 	d.mm.init(d)
+	d.heads.init(d)
 	d.att.init(d)
 	d.rows.init(d)
 	d.sparse.init(d)

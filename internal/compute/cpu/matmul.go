@@ -108,13 +108,7 @@ func (d *Device) product(p *compute.Product, r, end int, m *matmul, worker int) 
 	x, stride := m.x.of(p.W, 0)
 	out := floats(p.Out)[r:]
 	w := mem(p.W)
-	rows := w.data[r*w.rowBytes : end*w.rowBytes]
-	if w.packed {
-		w.k.MatMul(p.W.Type, out, p.W.Rows, rows, end-r, p.W.Cols, x, stride, m.tokens)
-	} else {
-		scratch := grown(&d.worker(worker).packed, packBytes(kernel.RowBytes(p.W.Type, p.W.Cols), m.tokens))
-		w.k.MatMulFile(p.W.Type, out, p.W.Rows, rows, end-r, p.W.Cols, x, stride, m.tokens, scratch)
-	}
+	d.multiply(p.W, w.data[r*w.rowBytes:end*w.rowBytes], end-r, out, p.W.Rows, x, stride, m.tokens, worker)
 	if p.Bias == nil {
 		return
 	}

@@ -126,7 +126,11 @@ func (r *rowwise) row(i int) {
 		n := a.form.ActRow(a.cols)
 		v.Convert(a.form, a.acts[i*n:(i+1)*n], cut(a.x))
 	case storeRows:
-		r.d.store(&a.store, i, cut(a.x), row(a.values, i))
+		var v []float32
+		if !a.store.shape.Within {
+			v = row(a.values, i)
+		}
+		r.d.store(&a.store, i, cut(a.x), v)
 	case temperRows:
 		scaled(cut(a.x), float32(a.how.Factor(int(r.d.p.Pos[i]))))
 	case topKRows:

@@ -28,6 +28,7 @@ type heads struct {
 	dim, kv, group int
 	value          int // elements of a value, where they are other than a key's
 	types          cacheTypes
+	within         bool // values are the first elements of keys
 }
 
 // cacheTypes are those of a cache's keys and values.
@@ -41,13 +42,16 @@ func (h heads) shape() compute.KVShape {
 	if h.value == 0 {
 		h.value = h.dim
 	}
-	return compute.KVShape{Heads: h.kv, Key: h.dim, Value: h.value, KeyType: h.types.key, ValueType: h.types.value}
+	return compute.KVShape{Heads: h.kv, Key: h.dim, Value: h.value, KeyType: h.types.key, ValueType: h.types.value, Within: h.within}
 }
 
 func (h heads) String() string {
 	types := ""
 	if h.types != halves() {
 		types = fmt.Sprintf(", %s and %s", h.types.key, h.types.value)
+	}
+	if h.within {
+		return fmt.Sprintf("heads of %d, values their first %d, %d×%d%s", h.dim, h.value, h.kv, h.group, types)
 	}
 	if h.value != 0 {
 		return fmt.Sprintf("heads of %d and %d, %d×%d%s", h.dim, h.value, h.kv, h.group, types)
@@ -73,7 +77,7 @@ func attentionScripts() (all []script) {
 	add := func(name string, h heads, places []token) {
 		all = append(all, script{name: "Attention/" + name, tokens: len(places), each: strings.HasSuffix(name, lonely), play: func(s *stage) { playAttention(s, h, places, kind{}) }})
 	}
-	shapes := []heads{{16, 1, 1, 0, halves()}, {64, 2, 1, 0, halves()}, {64, 1, 8, 0, halves()}, {80, 2, 3, 0, halves()}, {96, 3, 2, 0, halves()}, {128, 2, 4, 0, halves()}, {64, 1, 5, 0, halves()}, {128, 1, 7, 0, halves()}, {64, 2, 6, 0, halves()}, {20, 2, 2, 0, halves()}}
+	shapes := []heads{{16, 1, 1, 0, halves(), false}, {64, 2, 1, 0, halves(), false}, {64, 1, 8, 0, halves(), false}, {80, 2, 3, 0, halves(), false}, {96, 3, 2, 0, halves(), false}, {128, 2, 4, 0, halves(), false}, {64, 1, 5, 0, halves(), false}, {128, 1, 7, 0, halves(), false}, {64, 2, 6, 0, halves(), false}, {20, 2, 2, 0, halves(), false}}
 	mixed := append(append(span(0, 62, 5), span(1, 60, 9)...), append(span(0, 255, 3), span(1, 127, 3)...)...)
 	for _, h := range shapes {
 		at := func(what string) string { return fmt.Sprintf("%s/%s", h, what) }
@@ -89,13 +93,24 @@ func attentionScripts() (all []script) {
 		add(at("mixed"), h, mixed)
 		add(at("backwards"), h, []token{{1, 130}, {0, 64}, {0, 63}, {1, 3}, {0, 200}, {1, 64}, {0, 0}, {1, 199}, {0, 512}, {0, 5}})
 	}
-	add("prompts/130 tokens", heads{64, 2, 4, 0, halves()}, span(0, 190, 130))
-	add("prompts/130 tokens, long", heads{32, 1, 3, 0, halves()}, span(0, longest-130, 130))
+	add("prompts/130 tokens", heads{64, 2, 4, 0, halves(), false}, span(0, 190, 130))
+	add("prompts/130 tokens, long", heads{32, 1, 3, 0, halves(), false}, span(0, longest-130, 130))
 	for _, t := range []cacheTypes{{compute.KVBF16, compute.KVF32}, {compute.KVF32, compute.KVBF16}, {compute.KVQ8_0, compute.KVQ8_0}, {compute.KVQ4_0, compute.KVQ4_0}, {compute.KVQ8_0, compute.KVF16}, {compute.KVF16, compute.KVQ4_0}} {
-		h := heads{64, 2, 3, 96, t}
+		h := heads{64, 2, 3, 96, t, false}
 		for what, places := range map[string][]token{
 			lonely: {{0, 0}, {0, 63}, {0, 64}, {0, 300}, {0, longest - 1}}, "two sequences, a token each": {{0, 300}, {1, 70}}, "mixed": mixed, "a prompt": span(0, 0, 33),
 		} {
+			add(fmt.Sprintf("%s/%s", h, what), h, places)
+		}
+	}
+	for _, h := range []heads{
+		{576, 1, 5, 512, halves(), true},
+		{48, 2, 3, 32, halves(), true},
+		{96, 1, 8, 64, cacheTypes{compute.KVQ8_0, compute.KVQ8_0}, true},
+		{64, 1, 50, 32, cacheTypes{compute.KVF32, compute.KVF32}, true},
+		{64, 1, 2, 608, halves(), false},
+	} {
+		for what, places := range map[string][]token{lonely: {{0, 0}, {0, 63}, {0, 300}}, "mixed": mixed, "nine tokens": span(0, 250, 9)} {
 			add(fmt.Sprintf("%s/%s", h, what), h, places)
 		}
 	}
@@ -131,19 +146,23 @@ func (s *stage) conversation(h heads) *conversation {
 	s.store(cache, conversationLayer, [][]int32{everyone(cache.Pages)}, token{0, 0}, nan[:positions*nk], nan[:positions*nv])
 	for seq, length := range []int{longest, shorter} {
 		c.k[seq], c.v[seq] = own.normal(length*nk), own.normal(length*nv)
+		if h.within {
+			c.v[seq] = nil
+		}
 		from := 0
 		if seq == 1 { // the shared page holds the first sequence's
 			from = compute.PagePositions
 			copy(c.k[1], c.k[0][:from*nk])
-			copy(c.v[1], c.v[0][:from*nv])
+			copy(c.v[1], c.v[0][:min(from*nv, len(c.v[0]))])
 		}
-		s.store(cache, conversationLayer, conversations(), token{int32(seq), int32(from)}, c.k[seq][from*nk:], c.v[seq][from*nv:])
+		s.store(cache, conversationLayer, conversations(), token{int32(seq), int32(from)}, c.k[seq][from*nk:], c.v[seq][min(from*nv, len(c.v[seq])):])
 	}
 	s.dev.prepared[h.String()] = c
 	return c
 }
 
-// store writes k [positions, kv_heads·key] and v [positions, kv_heads·value] from a place on, outside the script's own steps.
+// store writes k [positions, kv_heads·key] and v [positions, kv_heads·value], where values lie within keys nothing, from a place on, outside the script's own
+// steps.
 func (s *stage) store(c *compute.Cache, layer int, pages [][]int32, from token, k, v []float32) {
 	s.t.Helper()
 	l := c.Layers[layer]
@@ -156,7 +175,10 @@ func (s *stage) store(c *compute.Cache, layer int, pages [][]int32, from token, 
 		s.must(s.dev.Run(compute.Segment{Name: "place", Rows: rows}, &p, func(v compute.Verbs) { v.Embed(t, table) }))
 		return t
 	}
-	tk, tv := tensor(l.Heads*l.Key, k), tensor(l.Heads*l.Value, v)
+	tk, tv := tensor(l.Heads*l.Key, k), compute.Tensor{}
+	if !l.Within {
+		tv = tensor(l.Heads*l.Value, v)
+	}
 	p := compute.Params{Pages: pages, Tokens: everyone(rows)}
 	for i := range rows {
 		p.Seq = append(p.Seq, from.seq)
@@ -184,7 +206,9 @@ func playAttention(s *stage, h heads, places []token, kind kind) {
 		s.params.Seq = append(s.params.Seq, p.seq)
 		s.params.Pos = append(s.params.Pos, p.pos)
 		k = append(k, c.k[p.seq][int(p.pos)*nk:][:nk]...)
-		v = append(v, c.v[p.seq][int(p.pos)*nv:][:nv]...)
+		if !h.within {
+			v = append(v, c.v[p.seq][int(p.pos)*nv:][:nv]...)
+		}
 	}
 	s.params.Pages = conversations()
 	queries := s.normal(s.all * nk * h.group)
@@ -206,7 +230,10 @@ func playAttention(s *stage, h heads, places []token, kind kind) {
 	if kind.sinks {
 		how.Sinks = s.vector(s.normal(h.kv * h.group))
 	}
-	q, tk, tv := s.input(nk*h.group, queries), s.input(nk, k), s.input(nv, v)
+	q, tk, tv := s.input(nk*h.group, queries), s.input(nk, k), compute.Tensor{}
+	if !h.within {
+		tv = s.input(nv, v)
+	}
 	out := s.output(nv * h.group)
 	s.run(func(verbs compute.Verbs) {
 		verbs.StoreKV(c.cache, conversationLayer, tk, tv)

@@ -44,7 +44,7 @@ func (sc *script) group() string {
 
 // scripts are all, the longest groups first: groups are played side by side.
 func scripts() []script {
-	return slices.Concat(sparseScripts(), matMulScripts(), attentionScripts(), predictScripts(), ropeScripts(), rowScripts())
+	return slices.Concat(sparseScripts(), matMulScripts(), byHeadScripts(), attentionScripts(), predictScripts(), ropeScripts(), rowScripts())
 }
 
 // groups returns the scripts by their verb and first variant. A group is played on one device, so that what a verb leaves

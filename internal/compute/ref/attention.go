@@ -7,7 +7,7 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/quant"
 )
 
-// cache holds keys and values in their types. [layers][pages, PagePositions, kv_heads, key or value]
+// cache holds keys and values in their types. [layers][pages, PagePositions, kv_heads, key or value]; v is empty where values lie within keys
 type cache struct{ k, v [][]byte }
 
 // Cache allocates a KV cache.
@@ -23,11 +23,21 @@ func (d *Device) Cache(spec compute.CacheSpec) (*compute.Cache, error) {
 	return &compute.Cache{CacheSpec: spec, Mem: m}, nil
 }
 
-// position returns one position's keys and values of all heads in one layer. [kv_heads·key], [kv_heads·value]
+// position returns what is stored of one position's keys and values of all heads in one layer. [kv_heads·key], [kv_heads·value]
 func position(c *compute.Cache, layer int, page int32, slot int) (k, v []byte) {
 	m, l := c.Mem.(*cache), c.Layers[layer]
 	at, nk, nv := int(page)*compute.PagePositions+slot, l.KeyBytes(), l.ValueBytes()
 	return m.k[layer][at*nk:][:nk], m.v[layer][at*nv:][:nv]
+}
+
+// value returns the value of KV head h at a position, decoded.
+func value(c *compute.Cache, layer int, page int32, slot, h int) []float32 {
+	l := c.Layers[layer]
+	k, v := position(c, layer, page, slot)
+	if l.Within {
+		return head(k, l.KeyType, h, l.Key)[:l.Value]
+	}
+	return head(v, l.ValueType, h, l.Value)
 }
 
 // head returns KV head number h of n of a position's keys or values, decoded.
@@ -89,7 +99,9 @@ func (d *Device) storeKV(c *compute.Cache, layer int, k, v compute.Tensor) {
 		page, slot := d.slot(d.p.Seq[t], int(d.p.Pos[t]))
 		toK, toV := position(c, layer, page, slot)
 		quant.Encode(l.KeyType.Type(), toK, row(k, t))
-		quant.Encode(l.ValueType.Type(), toV, row(v, t))
+		if !l.Within {
+			quant.Encode(l.ValueType.Type(), toV, row(v, t))
+		}
 	}
 }
 
@@ -135,8 +147,7 @@ func (d *Device) attendHead(out, q []float32, t int, c *compute.Cache, layer, nu
 		weight := math.Exp(scores[i] - top)
 		sum += weight
 		page, slot := d.slot(d.p.Seq[t], first+i)
-		_, v := position(c, layer, page, slot)
-		for j, e := range head(v, l.ValueType, kv, len(out)) {
+		for j, e := range value(c, layer, page, slot, kv) {
 			acc[j] += weight * float64(e)
 		}
 	}

@@ -15,6 +15,8 @@ func (d *Device) Do(op compute.Op) {
 		d.layerNorm(o.Dst, o.X, o.W, o.B, o.Eps)
 	case *compute.MatMul:
 		d.matMul(o.X, o.Products)
+	case *compute.MatMulByHead:
+		d.matMulByHead(o)
 	case *compute.RoPE:
 		d.rope(o.X, o.HeadDim, o.Rope)
 	case *compute.StoreKV:

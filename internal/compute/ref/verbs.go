@@ -90,6 +90,20 @@ func (d *Device) matMul(x compute.Tensor, products compute.Products) {
 	}
 }
 
+// matMulByHead computes the product of every head.
+func (d *Device) matMulByHead(o *compute.MatMulByHead) {
+	if !o.Fits() {
+		panic("ref: MatMulByHead of shapes that do not fit: " + o.W.Name)
+	}
+	_, rows := o.Heads()
+	for i := range o.W.Rows {
+		w, head := weights(o.W, i), i/rows
+		for t := range o.X.Rows {
+			row(o.Out, t)[o.To.First+head*o.To.Step+i%rows] = float32(dot(w, row(o.X, t)[head*o.W.Cols:][:o.W.Cols]))
+		}
+	}
+}
+
 // rope turns the i-th pair of every head by Pos·Freqs[i].
 func (d *Device) rope(x compute.Tensor, headDim int, r *compute.Rope) {
 	for t := range x.Rows {

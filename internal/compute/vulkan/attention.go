@@ -10,15 +10,29 @@ import (
 
 // Shapes of attention.comp, whose constants say the same.
 const (
-	splitPositions = 256  // positions that are attended to at a time, and invocations of a workgroup
-	splitGroups    = 2048 // workgroups that share the splits of a step, about: enough for any GPU
-	maxHeadDim     = 512
+	splitPositions = 256       // positions that are attended to at a time, and invocations of a workgroup
+	splitBytes     = 256 << 20 // that the parts of a few tokens may take: many wide heads take more than that is worth, and go through all splits
+	splitGroups    = 2048      // workgroups that share the splits of a step, about: enough for any GPU
 	combineLocal   = 64
 )
 
-// attentionQueries returns how many rows of q a workgroup has at most: what fits in its shared memory.
+// attentionBytes returns the shared memory of a workgroup with so many rows of q: theirs, the scores of a split, these while they are reduced, and slices
+// of values.
+func attentionBytes(l compute.KVShape, queries int) int {
+	const each = 16 // a vector of four rows
+	slices := max(splitPositions/max(l.Value/2, 1), 1)
+	return each*(queries/4*(l.Key+splitPositions+splitPositions/4)+slices*l.Value) + attentionRest
+}
+
+// attentionRest bounds what else a workgroup has in shared memory, in bytes.
+const attentionRest = 1 << 10
+
+// attentionRoom is the shared memory that a workgroup of eight rows may take, in bytes, so that several fit on a part of a GPU.
+const attentionRoom = 32 << 10
+
+// attentionQueries returns how many rows of q a workgroup has at most. More rows read the cache less often, and take more shared memory.
 func attentionQueries(l compute.KVShape) int {
-	if max(l.Key, l.Value) > 256 {
+	if attentionBytes(l, 8) > attentionRoom {
 		return 4
 	}
 	return 8
@@ -33,8 +47,9 @@ func (r *recorder) attend(out, q compute.Tensor, c *compute.Cache, layer int, a 
 	if q.Cols%l.Key != 0 || heads%l.Heads != 0 || out.Rows != n || out.Cols != heads*l.Value {
 		panic(fmt.Sprintf("vulkan: Attention of %d to %d columns with %d heads of %d and %d", q.Cols, out.Cols, l.Heads, l.Key, l.Value))
 	}
-	if max(l.Key, l.Value) > maxHeadDim {
-		r.fail(fmt.Errorf("attention with heads of %d elements: the GPU takes at most %d", max(l.Key, l.Value), maxHeadDim))
+	queries := attentionQueries(l)
+	if need, most := attentionBytes(l, queries), int(r.d.gpu.Limits.MaxComputeSharedMemorySize); need > most {
+		r.fail(fmt.Errorf("attention with keys of %d elements and values of %d takes %d bytes of a workgroup's memory, and the GPU has %d", l.Key, l.Value, need, most))
 	}
 	if n == 0 {
 		return
@@ -44,14 +59,13 @@ func (r *recorder) attend(out, q compute.Tensor, c *compute.Cache, layer int, a 
 	// No sequence is longer than the cache.
 	maxSplits := ceil(c.Pages*compute.PagePositions, splitPositions)
 	size := 4 * int64(n) * int64(heads) * int64(maxSplits) * int64(l.Value+2)
-	whole := n > compute.FewTokens || size > r.d.maxBinding
+	whole := n > compute.FewTokens || size > min(r.d.maxBinding, splitBytes)
 	splits := floats(out) // stands in where there are none
 	if !whole {
 		splits = r.scratch("attention", size)
 	}
 	sinks, slopes := elementsOr(a.Sinks, floats(q)), elementsOr(a.Slopes, floats(q))
 	group := heads / l.Heads
-	queries := attentionQueries(l)
 	shared := min(group, queries) // query heads of a workgroup
 	tokens := 1
 	if whole {
@@ -63,7 +77,7 @@ func (r *recorder) attend(out, q compute.Tensor, c *compute.Cache, layer int, a 
 		shader: "attention", local: splitPositions,
 		spec: []uint32{
 			uint32(l.Key), uint32(tokens * shared), uint32(shared), truth(whole), uint32(l.Value), truth(a.Sinks != nil), uint32(l.KeyType), uint32(l.ValueType),
-			truth(a.Slopes != nil), truth(a.Later),
+			truth(a.Slopes != nil), truth(a.Later), truth(l.Within),
 		},
 		bind: []binding{read(floats(q)), read(keys), read(values), write(floats(out)), write(splits), read(r.params()), read(sinks), read(slopes)},
 		push: append(append([]uint32{uint32(n), uint32(heads), uint32(l.Heads), uint32(maxSplits), math.Float32bits(a.Scale)}, room...),
@@ -82,9 +96,9 @@ func (r *recorder) attend(out, q compute.Tensor, c *compute.Cache, layer int, a 
 		form, pack = r.packing(out)
 	}
 	r.dispatch(call{
-		shader: "combine", local: combineLocal, spec: []uint32{truth(pack), truth(a.Sinks != nil), truth(a.Later)},
+		shader: "combine", local: combineLocal, spec: []uint32{truth(pack), truth(a.Sinks != nil), truth(a.Later), uint32(l.Value)},
 		bind:   []binding{read(splits), write(floats(out)), read(r.params()), write(form), read(sinks)},
-		push:   append(append([]uint32{uint32(heads), uint32(l.Value), uint32(maxSplits)}, room...), packedScales(n*out.Cols), uint32(a.Window)),
+		push:   append(append([]uint32{uint32(heads), uint32(maxSplits)}, room...), packedScales(n*out.Cols), uint32(a.Window)),
 		groups: [3]int{heads, n, 1},
 	})
 	r.packed(out, form, pack)

@@ -9,7 +9,7 @@ import (
 
 // cache is the memory of a compute.Cache: two views for each layer, of pages. What a page has of a head, its keys or its values, are words of elements and,
 // in quantised types, behind them the scales of blocks, halves. Keys lie across positions, [words of a key][64 positions] and [blocks][64], so that
-// neighbouring positions are read together; values [64 positions][words] and [64][blocks].
+// neighbouring positions are read together; values [64 positions][words] and [64][blocks]. Of layers whose values lie within the keys, values is those.
 type cache struct {
 	keys, values []driver.View // by layer
 }
@@ -21,9 +21,13 @@ type side struct {
 	across   bool // positions lie next to each other: keys
 }
 
-// sides returns a layer's keys and its values.
-func sides(l compute.KVShape) [2]side {
-	return [2]side{{l.KeyType, l.Key, true}, {l.ValueType, l.Value, false}}
+// sides returns what a layer stores: keys, and values unless they lie within them.
+func sides(l compute.KVShape) []side {
+	keys := side{l.KeyType, l.Key, true}
+	if l.Within {
+		return []side{keys}
+	}
+	return []side{keys, {l.ValueType, l.Value, false}}
 }
 
 // rowBytes returns what a position takes.
@@ -93,6 +97,10 @@ func (d *Device) Cache(spec compute.CacheSpec) (*compute.Cache, error) {
 			views *[]driver.View
 			page  int64
 		}{{&c.keys, keys}, {&c.values, values}} {
+			if side.views == &c.values && l.Within {
+				c.values = append(c.values, c.keys[len(c.keys)-1])
+				continue
+			}
 			size := side.page * int64(spec.Pages)
 			if most := d.gpu.Span(); size > most {
 				return nil, fmt.Errorf("%s: a layer's keys take %s, and %s has at most %s in one piece: take a smaller context", what(), driver.Mebibytes(size), d.gpu.Info.Name, driver.Mebibytes(most))
@@ -121,6 +129,9 @@ func sideBytes(l compute.KVShape) (keys, values int64) {
 // storeKV writes the tokens' keys and values to their places.
 func (r *recorder) storeKV(c *compute.Cache, layer int, k, v compute.Tensor) {
 	l := c.Layers[layer]
+	if l.Within {
+		v = compute.Tensor{Rows: k.Rows, Cols: l.Heads * l.Value, Mem: k.Mem} // stands in
+	}
 	if k.Rows != v.Rows || k.Cols != l.Heads*l.Key || v.Cols != l.Heads*l.Value {
 		panic(fmt.Sprintf("vulkan: StoreKV of %d and %d columns to %d heads of %d and %d", k.Cols, v.Cols, l.Heads, l.Key, l.Value))
 	}
@@ -131,7 +142,7 @@ func (r *recorder) storeKV(c *compute.Cache, layer int, k, v compute.Tensor) {
 	r.check(needPlaces(c.Pages))
 	keys, values := cacheLayer(c, layer)
 	r.dispatch(call{
-		shader: "storekv", local: elementwise, spec: []uint32{uint32(l.KeyType), uint32(l.ValueType)},
+		shader: "storekv", local: elementwise, spec: []uint32{uint32(l.KeyType), uint32(l.ValueType), truth(l.Within)},
 		bind:   []binding{update(keys), update(values), read(floats(k)), read(floats(v)), read(r.params())},
 		push:   []uint32{uint32(n), uint32(l.Heads), uint32(l.Key), uint32(l.Value), uint32(r.seg.params.rows), uint32(r.seg.params.out)},
 		groups: r.groupsFor(n),
@@ -174,7 +185,9 @@ func (d *Device) CopyPage(c *compute.Cache, to, from int32) {
 		for i, l := range c.Layers {
 			keys, values := sideBytes(l)
 			r.copy(m.keys[i].Slice(int64(to)*keys, keys), m.keys[i].Slice(int64(from)*keys, keys))
-			r.copy(m.values[i].Slice(int64(to)*values, values), m.values[i].Slice(int64(from)*values, values))
+			if values > 0 {
+				r.copy(m.values[i].Slice(int64(to)*values, values), m.values[i].Slice(int64(from)*values, values))
+			}
 		}
 	})
 }

@@ -15,6 +15,8 @@ func (r *recorder) Do(op compute.Op) {
 		r.layerNorm(o.Dst, o.X, o.W, o.B, o.Eps)
 	case *compute.MatMul:
 		r.matMul(o.X, o.Products)
+	case *compute.MatMulByHead:
+		r.matMulByHead(o)
 	case *compute.RoPE:
 		r.rope(o.X, o.HeadDim, o.Rope)
 	case *compute.StoreKV:

@@ -50,7 +50,9 @@ func (d *Device) movePage(c *compute.Cache, page int32, through *exchange, fill 
 		for i, l := range c.Layers {
 			keys, values := sideBytes(l)
 			move(r, m.keys[i].Slice(int64(page)*keys, keys), staged.Slice(at, keys))
-			move(r, m.values[i].Slice(int64(page)*values, values), staged.Slice(at+keys, values))
+			if values > 0 {
+				move(r, m.values[i].Slice(int64(page)*values, values), staged.Slice(at+keys, values))
+			}
 			at += keys + values
 		}
 	})

@@ -30,28 +30,33 @@ func DecodedLen(s compute.KVShape) int {
 	if s.KeyType.Type().Quantised() {
 		n += compute.PagePositions * s.Key
 	}
-	if s.ValueType.Type().Quantised() {
+	if s.ValueType.Type().Quantised() && !s.Within {
 		n += compute.PagePositions * s.Value
 	}
 	return n
 }
 
-// page returns keys [PagePositions] and values [PagePositions] of the i-th page of the sequence, as they lie.
+// page returns keys [PagePositions] and values [PagePositions] of the i-th page of the sequence, as they lie; values within keys are those.
 func (kv *KV) page(i int) (k, v []byte) {
 	at := (int(kv.Pages[i])*kv.Shape.Heads + kv.Head) * compute.PagePositions
 	nk, nv := kv.Shape.KeyType.RowBytes(kv.Shape.Key), kv.Shape.ValueType.RowBytes(kv.Shape.Value)
-	return kv.K[at*nk:][:compute.PagePositions*nk], kv.V[at*nv:][:compute.PagePositions*nv]
+	k = kv.K[at*nk:][:compute.PagePositions*nk]
+	if kv.Shape.Within {
+		return k, k
+	}
+	return k, kv.V[at*nv:][:compute.PagePositions*nv]
 }
 
 // rows are some positions' keys or values in a type that kernels read: halves, BF16 or floats.
 type rows struct {
-	t    compute.KVType
-	data []byte
+	t     compute.KVType
+	data  []byte
+	width int // elements from one row to the next, of which a value within a key has the first
 }
 
-// from returns r behind the first i rows of so many elements.
-func (r rows) from(i, elements int) rows {
-	r.data = r.data[i*r.t.RowBytes(elements):]
+// from returns r behind the first i rows.
+func (r rows) from(i int) rows {
+	r.data = r.data[i*r.t.RowBytes(r.width):]
 	return r
 }
 
@@ -176,6 +181,10 @@ func (w *walk) load(kv *KV, i, positions int) {
 	}
 	scratch := kv.Scratch
 	w.keys, scratch = w.kernels.decoded(kv.Shape.KeyType, k, scratch, positions, w.key)
+	if kv.Shape.Within {
+		w.values = w.keys
+		return
+	}
 	w.values, _ = w.kernels.decoded(kv.Shape.ValueType, v, scratch, positions, w.value)
 }
 
@@ -183,11 +192,11 @@ func (w *walk) load(kv *KV, i, positions int) {
 // up to a multiple of 8, may be anything.
 func (a attention) decoded(t compute.KVType, data []byte, scratch []float32, n, elements int) (rows, []float32) {
 	if !t.Type().Quantised() {
-		return rows{t, data}, scratch
+		return rows{t, data, elements}, scratch
 	}
 	out, rest := scratch[:compute.PagePositions*elements], scratch[compute.PagePositions*elements:]
 	a.decode(t, out[:n*elements], data[:n*t.RowBytes(elements)])
-	return rows{compute.KVF32, unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(out))), 4*len(out))}, rest
+	return rows{compute.KVF32, unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(out))), 4*len(out)), elements}, rest
 }
 
 // tile adds the page to queries i…i+n.
@@ -222,7 +231,7 @@ func (w *walk) tile(i, n int) {
 	if !together {
 		return
 	}
-	w.kernels.accumulate(w.out.Acc[i*w.value:], s[begin:], w.values.from(begin, w.value), w.next, n, least-begin, w.value)
+	w.kernels.accumulate(w.out.Acc[i*w.value:], s[begin:], w.values.from(begin), w.next, n, least-begin, w.value)
 	for t := range n {
 		w.add(i+t, s[t*page:][:page], least, to[t])
 	}
@@ -231,7 +240,7 @@ func (w *walk) tile(i, n int) {
 // add adds the page's values [from, to), times their weights, to query i's sum. s [PagePositions]
 func (w *walk) add(i int, s []float32, from, to int) {
 	if from < to {
-		w.kernels.accumulate(w.out.Acc[i*w.value:], s[from:], w.values.from(from, w.value), w.next, 1, to-from, w.value)
+		w.kernels.accumulate(w.out.Acc[i*w.value:], s[from:], w.values.from(from), w.next, 1, to-from, w.value)
 	}
 }
 
@@ -336,7 +345,7 @@ func accumulate(acc, p []float32, v rows, tile, keys, headDim int) {
 		for j := range keys {
 			w := p[t*compute.PagePositions+j]
 			for d := range a {
-				a[d] += w * v.at(j*headDim+d)
+				a[d] += w * v.at(j*v.width+d)
 			}
 		}
 	}

@@ -82,22 +82,22 @@ func (a attention) accumulate(acc, p []float32, v rows, ahead []byte, tile, keys
 		accumulate(acc, p, v, tile, keys, headDim)
 		return
 	}
-	_, _, _ = acc[tile*headDim-1], p[(tile-1)*compute.PagePositions+keys-1], v.data[keys*v.t.RowBytes(headDim)-1]
+	_, _, _ = acc[tile*headDim-1], p[(tile-1)*compute.PagePositions+keys-1], v.data[(keys-1)*v.t.RowBytes(v.width)+v.t.RowBytes(headDim)-1]
 	cp, pp := first(acc), first(p)
 	switch v.t {
 	case compute.KVF16:
 		vp, ap := pointerTo[uint16](v.data), pointerTo[uint16](ahead)
 		switch tile {
 		case 1:
-			accumulate1AVX2(cp, pp, vp, ap, keys, headDim)
+			accumulate1AVX2(cp, pp, vp, ap, keys, headDim, v.width)
 		case 2:
-			accumulate2AVX2(cp, pp, vp, ap, keys, headDim)
+			accumulate2AVX2(cp, pp, vp, ap, keys, headDim, v.width)
 		case 3:
-			accumulate3AVX2(cp, pp, vp, ap, keys, headDim)
+			accumulate3AVX2(cp, pp, vp, ap, keys, headDim, v.width)
 		case 4:
-			accumulate4AVX2(cp, pp, vp, ap, keys, headDim)
+			accumulate4AVX2(cp, pp, vp, ap, keys, headDim, v.width)
 		case 6:
-			accumulate6AVX2(cp, pp, vp, ap, keys, headDim)
+			accumulate6AVX2(cp, pp, vp, ap, keys, headDim, v.width)
 		default:
 			panic("kernel: no tile of this many queries")
 		}
@@ -105,15 +105,15 @@ func (a attention) accumulate(acc, p []float32, v rows, ahead []byte, tile, keys
 		vp, ap := pointerTo[uint16](v.data), pointerTo[uint16](ahead)
 		switch tile {
 		case 1:
-			accumulate1BF16AVX2(cp, pp, vp, ap, keys, headDim)
+			accumulate1BF16AVX2(cp, pp, vp, ap, keys, headDim, v.width)
 		case 2:
-			accumulate2BF16AVX2(cp, pp, vp, ap, keys, headDim)
+			accumulate2BF16AVX2(cp, pp, vp, ap, keys, headDim, v.width)
 		case 3:
-			accumulate3BF16AVX2(cp, pp, vp, ap, keys, headDim)
+			accumulate3BF16AVX2(cp, pp, vp, ap, keys, headDim, v.width)
 		case 4:
-			accumulate4BF16AVX2(cp, pp, vp, ap, keys, headDim)
+			accumulate4BF16AVX2(cp, pp, vp, ap, keys, headDim, v.width)
 		case 6:
-			accumulate6BF16AVX2(cp, pp, vp, ap, keys, headDim)
+			accumulate6BF16AVX2(cp, pp, vp, ap, keys, headDim, v.width)
 		default:
 			panic("kernel: no tile of this many queries")
 		}
@@ -121,15 +121,15 @@ func (a attention) accumulate(acc, p []float32, v rows, ahead []byte, tile, keys
 		vp, ap := pointerTo[float32](v.data), pointerTo[float32](ahead)
 		switch tile {
 		case 1:
-			accumulate1F32AVX2(cp, pp, vp, ap, keys, headDim)
+			accumulate1F32AVX2(cp, pp, vp, ap, keys, headDim, v.width)
 		case 2:
-			accumulate2F32AVX2(cp, pp, vp, ap, keys, headDim)
+			accumulate2F32AVX2(cp, pp, vp, ap, keys, headDim, v.width)
 		case 3:
-			accumulate3F32AVX2(cp, pp, vp, ap, keys, headDim)
+			accumulate3F32AVX2(cp, pp, vp, ap, keys, headDim, v.width)
 		case 4:
-			accumulate4F32AVX2(cp, pp, vp, ap, keys, headDim)
+			accumulate4F32AVX2(cp, pp, vp, ap, keys, headDim, v.width)
 		case 6:
-			accumulate6F32AVX2(cp, pp, vp, ap, keys, headDim)
+			accumulate6F32AVX2(cp, pp, vp, ap, keys, headDim, v.width)
 		default:
 			panic("kernel: no tile of this many queries")
 		}

@@ -3332,32 +3332,32 @@ DATA eight<>+24(SB)/4, $0x00000008
 DATA eight<>+28(SB)/4, $0x00000008
 GLOBL eight<>(SB), RODATA|NOPTR, $32
 
-// func accumulate1AVX2(acc *float32, p *float32, v *uint16, ahead *uint16, keys int, headDim int)
+// func accumulate1AVX2(acc *float32, p *float32, v *uint16, ahead *uint16, keys int, headDim int, width int)
 // Requires: AVX, F16C, FMA3, MMX+
-TEXT ·accumulate1AVX2(SB), NOSPLIT, $0-48
+TEXT ·accumulate1AVX2(SB), NOSPLIT, $0-56
 	MOVQ acc+0(FP), AX
 	MOVQ p+8(FP), CX
 	MOVQ v+16(FP), DX
 	MOVQ ahead+24(FP), BX
 	MOVQ keys+32(FP), SI
 	MOVQ headDim+40(FP), DI
+	MOVQ width+48(FP), R9
 	MOVQ DI, R8
 	SHLQ $0x02, R8
-	MOVQ DI, R8
-	SHLQ $0x01, R8
+	SHLQ $0x01, R9
 
 dims64:
 	CMPQ    DI, $0x00000040
 	JL      below64
-	MOVQ    AX, R9
-	VMOVUPS (R9), Y0
-	VMOVUPS 32(R9), Y1
-	VMOVUPS 64(R9), Y2
-	VMOVUPS 96(R9), Y3
-	VMOVUPS 128(R9), Y4
-	VMOVUPS 160(R9), Y5
-	VMOVUPS 192(R9), Y6
-	VMOVUPS 224(R9), Y7
+	MOVQ    AX, R8
+	VMOVUPS (R8), Y0
+	VMOVUPS 32(R8), Y1
+	VMOVUPS 64(R8), Y2
+	VMOVUPS 96(R8), Y3
+	VMOVUPS 128(R8), Y4
+	VMOVUPS 160(R8), Y5
+	VMOVUPS 192(R8), Y6
+	VMOVUPS 224(R8), Y7
 	MOVQ    DX, R10
 	MOVQ    CX, R11
 	MOVQ    SI, R12
@@ -3384,17 +3384,17 @@ keys64:
 	VCVTPH2PS    112(R10), Y9
 	VFMADD231PS  Y9, Y8, Y7
 	ADDQ         $0x04, R11
-	ADDQ         R8, R10
+	ADDQ         R9, R10
 	DECQ         R12
 	JNZ          keys64
-	VMOVUPS      Y0, (R9)
-	VMOVUPS      Y1, 32(R9)
-	VMOVUPS      Y2, 64(R9)
-	VMOVUPS      Y3, 96(R9)
-	VMOVUPS      Y4, 128(R9)
-	VMOVUPS      Y5, 160(R9)
-	VMOVUPS      Y6, 192(R9)
-	VMOVUPS      Y7, 224(R9)
+	VMOVUPS      Y0, (R8)
+	VMOVUPS      Y1, 32(R8)
+	VMOVUPS      Y2, 64(R8)
+	VMOVUPS      Y3, 96(R8)
+	VMOVUPS      Y4, 128(R8)
+	VMOVUPS      Y5, 160(R8)
+	VMOVUPS      Y6, 192(R8)
+	VMOVUPS      Y7, 224(R8)
 	ADDQ         $0x00000100, AX
 	ADDQ         $0x00000080, DX
 	SUBQ         $0x00000040, DI
@@ -3404,9 +3404,9 @@ below64:
 dims16:
 	CMPQ    DI, $0x00000010
 	JL      below16
-	MOVQ    AX, R9
-	VMOVUPS (R9), Y0
-	VMOVUPS 32(R9), Y1
+	MOVQ    AX, R8
+	VMOVUPS (R8), Y0
+	VMOVUPS 32(R8), Y1
 	MOVQ    DX, R10
 	MOVQ    CX, R11
 	MOVQ    SI, R12
@@ -3420,11 +3420,11 @@ keys16:
 	VCVTPH2PS    16(R10), Y3
 	VFMADD231PS  Y3, Y2, Y1
 	ADDQ         $0x04, R11
-	ADDQ         R8, R10
+	ADDQ         R9, R10
 	DECQ         R12
 	JNZ          keys16
-	VMOVUPS      Y0, (R9)
-	VMOVUPS      Y1, 32(R9)
+	VMOVUPS      Y0, (R8)
+	VMOVUPS      Y1, 32(R8)
 	ADDQ         $0x00000040, AX
 	ADDQ         $0x00000020, DX
 	SUBQ         $0x00000010, DI
@@ -3434,8 +3434,8 @@ below16:
 dims8:
 	CMPQ    DI, $0x00000008
 	JL      below8
-	MOVQ    AX, R9
-	VMOVUPS (R9), Y0
+	MOVQ    AX, R8
+	VMOVUPS (R8), Y0
 	MOVQ    DX, R10
 	MOVQ    CX, R11
 	MOVQ    SI, R12
@@ -3447,10 +3447,10 @@ keys8:
 	VCVTPH2PS    (R10), Y2
 	VFMADD231PS  Y2, Y1, Y0
 	ADDQ         $0x04, R11
-	ADDQ         R8, R10
+	ADDQ         R9, R10
 	DECQ         R12
 	JNZ          keys8
-	VMOVUPS      Y0, (R9)
+	VMOVUPS      Y0, (R8)
 	ADDQ         $0x00000020, AX
 	ADDQ         $0x00000010, DX
 	SUBQ         $0x00000008, DI
@@ -3460,18 +3460,18 @@ below8:
 	VZEROUPPER
 	RET
 
-// func accumulate2AVX2(acc *float32, p *float32, v *uint16, ahead *uint16, keys int, headDim int)
+// func accumulate2AVX2(acc *float32, p *float32, v *uint16, ahead *uint16, keys int, headDim int, width int)
 // Requires: AVX, F16C, FMA3, MMX+
-TEXT ·accumulate2AVX2(SB), NOSPLIT, $0-48
+TEXT ·accumulate2AVX2(SB), NOSPLIT, $0-56
 	MOVQ acc+0(FP), AX
 	MOVQ p+8(FP), CX
 	MOVQ v+16(FP), DX
 	MOVQ ahead+24(FP), BX
 	MOVQ keys+32(FP), SI
 	MOVQ headDim+40(FP), DI
+	MOVQ width+48(FP), R9
 	MOVQ DI, R8
 	SHLQ $0x02, R8
-	MOVQ DI, R9
 	SHLQ $0x01, R9
 
 dims32:
@@ -3562,18 +3562,18 @@ below8:
 	VZEROUPPER
 	RET
 
-// func accumulate3AVX2(acc *float32, p *float32, v *uint16, ahead *uint16, keys int, headDim int)
+// func accumulate3AVX2(acc *float32, p *float32, v *uint16, ahead *uint16, keys int, headDim int, width int)
 // Requires: AVX, F16C, FMA3, MMX+
-TEXT ·accumulate3AVX2(SB), NOSPLIT, $0-48
+TEXT ·accumulate3AVX2(SB), NOSPLIT, $0-56
 	MOVQ acc+0(FP), AX
 	MOVQ p+8(FP), CX
 	MOVQ v+16(FP), DX
 	MOVQ ahead+24(FP), BX
 	MOVQ keys+32(FP), SI
 	MOVQ headDim+40(FP), DI
+	MOVQ width+48(FP), R9
 	MOVQ DI, R8
 	SHLQ $0x02, R8
-	MOVQ DI, R9
 	SHLQ $0x01, R9
 
 dims24:
@@ -3675,18 +3675,18 @@ below8:
 	VZEROUPPER
 	RET
 
-// func accumulate4AVX2(acc *float32, p *float32, v *uint16, ahead *uint16, keys int, headDim int)
+// func accumulate4AVX2(acc *float32, p *float32, v *uint16, ahead *uint16, keys int, headDim int, width int)
 // Requires: AVX, F16C, FMA3, MMX+
-TEXT ·accumulate4AVX2(SB), NOSPLIT, $0-48
+TEXT ·accumulate4AVX2(SB), NOSPLIT, $0-56
 	MOVQ acc+0(FP), AX
 	MOVQ p+8(FP), CX
 	MOVQ v+16(FP), DX
 	MOVQ ahead+24(FP), BX
 	MOVQ keys+32(FP), SI
 	MOVQ headDim+40(FP), DI
+	MOVQ width+48(FP), R9
 	MOVQ DI, R8
 	SHLQ $0x02, R8
-	MOVQ DI, R9
 	SHLQ $0x01, R9
 
 dims16:
@@ -3793,18 +3793,18 @@ below8:
 	VZEROUPPER
 	RET
 
-// func accumulate6AVX2(acc *float32, p *float32, v *uint16, ahead *uint16, keys int, headDim int)
+// func accumulate6AVX2(acc *float32, p *float32, v *uint16, ahead *uint16, keys int, headDim int, width int)
 // Requires: AVX, F16C, FMA3, MMX+
-TEXT ·accumulate6AVX2(SB), NOSPLIT, $0-48
+TEXT ·accumulate6AVX2(SB), NOSPLIT, $0-56
 	MOVQ acc+0(FP), AX
 	MOVQ p+8(FP), CX
 	MOVQ v+16(FP), DX
 	MOVQ ahead+24(FP), BX
 	MOVQ keys+32(FP), SI
 	MOVQ headDim+40(FP), DI
+	MOVQ width+48(FP), R9
 	MOVQ DI, R8
 	SHLQ $0x02, R8
-	MOVQ DI, R9
 	SHLQ $0x01, R9
 
 dims16:
@@ -3941,32 +3941,32 @@ below8:
 	VZEROUPPER
 	RET
 
-// func accumulate1BF16AVX2(acc *float32, p *float32, v *uint16, ahead *uint16, keys int, headDim int)
+// func accumulate1BF16AVX2(acc *float32, p *float32, v *uint16, ahead *uint16, keys int, headDim int, width int)
 // Requires: AVX, AVX2, FMA3, MMX+
-TEXT ·accumulate1BF16AVX2(SB), NOSPLIT, $0-48
+TEXT ·accumulate1BF16AVX2(SB), NOSPLIT, $0-56
 	MOVQ acc+0(FP), AX
 	MOVQ p+8(FP), CX
 	MOVQ v+16(FP), DX
 	MOVQ ahead+24(FP), BX
 	MOVQ keys+32(FP), SI
 	MOVQ headDim+40(FP), DI
+	MOVQ width+48(FP), R9
 	MOVQ DI, R8
 	SHLQ $0x02, R8
-	MOVQ DI, R8
-	SHLQ $0x01, R8
+	SHLQ $0x01, R9
 
 dims64:
 	CMPQ    DI, $0x00000040
 	JL      below64
-	MOVQ    AX, R9
-	VMOVUPS (R9), Y0
-	VMOVUPS 32(R9), Y1
-	VMOVUPS 64(R9), Y2
-	VMOVUPS 96(R9), Y3
-	VMOVUPS 128(R9), Y4
-	VMOVUPS 160(R9), Y5
-	VMOVUPS 192(R9), Y6
-	VMOVUPS 224(R9), Y7
+	MOVQ    AX, R8
+	VMOVUPS (R8), Y0
+	VMOVUPS 32(R8), Y1
+	VMOVUPS 64(R8), Y2
+	VMOVUPS 96(R8), Y3
+	VMOVUPS 128(R8), Y4
+	VMOVUPS 160(R8), Y5
+	VMOVUPS 192(R8), Y6
+	VMOVUPS 224(R8), Y7
 	MOVQ    DX, R10
 	MOVQ    CX, R11
 	MOVQ    SI, R12
@@ -4001,17 +4001,17 @@ keys64:
 	VPSLLD       $0x10, Y9, Y9
 	VFMADD231PS  Y9, Y8, Y7
 	ADDQ         $0x04, R11
-	ADDQ         R8, R10
+	ADDQ         R9, R10
 	DECQ         R12
 	JNZ          keys64
-	VMOVUPS      Y0, (R9)
-	VMOVUPS      Y1, 32(R9)
-	VMOVUPS      Y2, 64(R9)
-	VMOVUPS      Y3, 96(R9)
-	VMOVUPS      Y4, 128(R9)
-	VMOVUPS      Y5, 160(R9)
-	VMOVUPS      Y6, 192(R9)
-	VMOVUPS      Y7, 224(R9)
+	VMOVUPS      Y0, (R8)
+	VMOVUPS      Y1, 32(R8)
+	VMOVUPS      Y2, 64(R8)
+	VMOVUPS      Y3, 96(R8)
+	VMOVUPS      Y4, 128(R8)
+	VMOVUPS      Y5, 160(R8)
+	VMOVUPS      Y6, 192(R8)
+	VMOVUPS      Y7, 224(R8)
 	ADDQ         $0x00000100, AX
 	ADDQ         $0x00000080, DX
 	SUBQ         $0x00000040, DI
@@ -4021,9 +4021,9 @@ below64:
 dims16:
 	CMPQ    DI, $0x00000010
 	JL      below16
-	MOVQ    AX, R9
-	VMOVUPS (R9), Y0
-	VMOVUPS 32(R9), Y1
+	MOVQ    AX, R8
+	VMOVUPS (R8), Y0
+	VMOVUPS 32(R8), Y1
 	MOVQ    DX, R10
 	MOVQ    CX, R11
 	MOVQ    SI, R12
@@ -4039,11 +4039,11 @@ keys16:
 	VPSLLD       $0x10, Y3, Y3
 	VFMADD231PS  Y3, Y2, Y1
 	ADDQ         $0x04, R11
-	ADDQ         R8, R10
+	ADDQ         R9, R10
 	DECQ         R12
 	JNZ          keys16
-	VMOVUPS      Y0, (R9)
-	VMOVUPS      Y1, 32(R9)
+	VMOVUPS      Y0, (R8)
+	VMOVUPS      Y1, 32(R8)
 	ADDQ         $0x00000040, AX
 	ADDQ         $0x00000020, DX
 	SUBQ         $0x00000010, DI
@@ -4053,8 +4053,8 @@ below16:
 dims8:
 	CMPQ    DI, $0x00000008
 	JL      below8
-	MOVQ    AX, R9
-	VMOVUPS (R9), Y0
+	MOVQ    AX, R8
+	VMOVUPS (R8), Y0
 	MOVQ    DX, R10
 	MOVQ    CX, R11
 	MOVQ    SI, R12
@@ -4067,10 +4067,10 @@ keys8:
 	VPSLLD       $0x10, Y2, Y2
 	VFMADD231PS  Y2, Y1, Y0
 	ADDQ         $0x04, R11
-	ADDQ         R8, R10
+	ADDQ         R9, R10
 	DECQ         R12
 	JNZ          keys8
-	VMOVUPS      Y0, (R9)
+	VMOVUPS      Y0, (R8)
 	ADDQ         $0x00000020, AX
 	ADDQ         $0x00000010, DX
 	SUBQ         $0x00000008, DI
@@ -4080,18 +4080,18 @@ below8:
 	VZEROUPPER
 	RET
 
-// func accumulate2BF16AVX2(acc *float32, p *float32, v *uint16, ahead *uint16, keys int, headDim int)
+// func accumulate2BF16AVX2(acc *float32, p *float32, v *uint16, ahead *uint16, keys int, headDim int, width int)
 // Requires: AVX, AVX2, FMA3, MMX+
-TEXT ·accumulate2BF16AVX2(SB), NOSPLIT, $0-48
+TEXT ·accumulate2BF16AVX2(SB), NOSPLIT, $0-56
 	MOVQ acc+0(FP), AX
 	MOVQ p+8(FP), CX
 	MOVQ v+16(FP), DX
 	MOVQ ahead+24(FP), BX
 	MOVQ keys+32(FP), SI
 	MOVQ headDim+40(FP), DI
+	MOVQ width+48(FP), R9
 	MOVQ DI, R8
 	SHLQ $0x02, R8
-	MOVQ DI, R9
 	SHLQ $0x01, R9
 
 dims32:
@@ -4187,18 +4187,18 @@ below8:
 	VZEROUPPER
 	RET
 
-// func accumulate3BF16AVX2(acc *float32, p *float32, v *uint16, ahead *uint16, keys int, headDim int)
+// func accumulate3BF16AVX2(acc *float32, p *float32, v *uint16, ahead *uint16, keys int, headDim int, width int)
 // Requires: AVX, AVX2, FMA3, MMX+
-TEXT ·accumulate3BF16AVX2(SB), NOSPLIT, $0-48
+TEXT ·accumulate3BF16AVX2(SB), NOSPLIT, $0-56
 	MOVQ acc+0(FP), AX
 	MOVQ p+8(FP), CX
 	MOVQ v+16(FP), DX
 	MOVQ ahead+24(FP), BX
 	MOVQ keys+32(FP), SI
 	MOVQ headDim+40(FP), DI
+	MOVQ width+48(FP), R9
 	MOVQ DI, R8
 	SHLQ $0x02, R8
-	MOVQ DI, R9
 	SHLQ $0x01, R9
 
 dims24:
@@ -4304,18 +4304,18 @@ below8:
 	VZEROUPPER
 	RET
 
-// func accumulate4BF16AVX2(acc *float32, p *float32, v *uint16, ahead *uint16, keys int, headDim int)
+// func accumulate4BF16AVX2(acc *float32, p *float32, v *uint16, ahead *uint16, keys int, headDim int, width int)
 // Requires: AVX, AVX2, FMA3, MMX+
-TEXT ·accumulate4BF16AVX2(SB), NOSPLIT, $0-48
+TEXT ·accumulate4BF16AVX2(SB), NOSPLIT, $0-56
 	MOVQ acc+0(FP), AX
 	MOVQ p+8(FP), CX
 	MOVQ v+16(FP), DX
 	MOVQ ahead+24(FP), BX
 	MOVQ keys+32(FP), SI
 	MOVQ headDim+40(FP), DI
+	MOVQ width+48(FP), R9
 	MOVQ DI, R8
 	SHLQ $0x02, R8
-	MOVQ DI, R9
 	SHLQ $0x01, R9
 
 dims16:
@@ -4425,18 +4425,18 @@ below8:
 	VZEROUPPER
 	RET
 
-// func accumulate6BF16AVX2(acc *float32, p *float32, v *uint16, ahead *uint16, keys int, headDim int)
+// func accumulate6BF16AVX2(acc *float32, p *float32, v *uint16, ahead *uint16, keys int, headDim int, width int)
 // Requires: AVX, AVX2, FMA3, MMX+
-TEXT ·accumulate6BF16AVX2(SB), NOSPLIT, $0-48
+TEXT ·accumulate6BF16AVX2(SB), NOSPLIT, $0-56
 	MOVQ acc+0(FP), AX
 	MOVQ p+8(FP), CX
 	MOVQ v+16(FP), DX
 	MOVQ ahead+24(FP), BX
 	MOVQ keys+32(FP), SI
 	MOVQ headDim+40(FP), DI
+	MOVQ width+48(FP), R9
 	MOVQ DI, R8
 	SHLQ $0x02, R8
-	MOVQ DI, R9
 	SHLQ $0x01, R9
 
 dims16:
@@ -4576,32 +4576,32 @@ below8:
 	VZEROUPPER
 	RET
 
-// func accumulate1F32AVX2(acc *float32, p *float32, v *float32, ahead *float32, keys int, headDim int)
+// func accumulate1F32AVX2(acc *float32, p *float32, v *float32, ahead *float32, keys int, headDim int, width int)
 // Requires: AVX, FMA3, MMX+
-TEXT ·accumulate1F32AVX2(SB), NOSPLIT, $0-48
+TEXT ·accumulate1F32AVX2(SB), NOSPLIT, $0-56
 	MOVQ acc+0(FP), AX
 	MOVQ p+8(FP), CX
 	MOVQ v+16(FP), DX
 	MOVQ ahead+24(FP), BX
 	MOVQ keys+32(FP), SI
 	MOVQ headDim+40(FP), DI
+	MOVQ width+48(FP), R9
 	MOVQ DI, R8
 	SHLQ $0x02, R8
-	MOVQ DI, R8
-	SHLQ $0x02, R8
+	SHLQ $0x02, R9
 
 dims64:
 	CMPQ    DI, $0x00000040
 	JL      below64
-	MOVQ    AX, R9
-	VMOVUPS (R9), Y0
-	VMOVUPS 32(R9), Y1
-	VMOVUPS 64(R9), Y2
-	VMOVUPS 96(R9), Y3
-	VMOVUPS 128(R9), Y4
-	VMOVUPS 160(R9), Y5
-	VMOVUPS 192(R9), Y6
-	VMOVUPS 224(R9), Y7
+	MOVQ    AX, R8
+	VMOVUPS (R8), Y0
+	VMOVUPS 32(R8), Y1
+	VMOVUPS 64(R8), Y2
+	VMOVUPS 96(R8), Y3
+	VMOVUPS 128(R8), Y4
+	VMOVUPS 160(R8), Y5
+	VMOVUPS 192(R8), Y6
+	VMOVUPS 224(R8), Y7
 	MOVQ    DX, R10
 	MOVQ    CX, R11
 	MOVQ    SI, R12
@@ -4630,17 +4630,17 @@ keys64:
 	VMOVUPS      224(R10), Y9
 	VFMADD231PS  Y9, Y8, Y7
 	ADDQ         $0x04, R11
-	ADDQ         R8, R10
+	ADDQ         R9, R10
 	DECQ         R12
 	JNZ          keys64
-	VMOVUPS      Y0, (R9)
-	VMOVUPS      Y1, 32(R9)
-	VMOVUPS      Y2, 64(R9)
-	VMOVUPS      Y3, 96(R9)
-	VMOVUPS      Y4, 128(R9)
-	VMOVUPS      Y5, 160(R9)
-	VMOVUPS      Y6, 192(R9)
-	VMOVUPS      Y7, 224(R9)
+	VMOVUPS      Y0, (R8)
+	VMOVUPS      Y1, 32(R8)
+	VMOVUPS      Y2, 64(R8)
+	VMOVUPS      Y3, 96(R8)
+	VMOVUPS      Y4, 128(R8)
+	VMOVUPS      Y5, 160(R8)
+	VMOVUPS      Y6, 192(R8)
+	VMOVUPS      Y7, 224(R8)
 	ADDQ         $0x00000100, AX
 	ADDQ         $0x00000100, DX
 	SUBQ         $0x00000040, DI
@@ -4650,9 +4650,9 @@ below64:
 dims16:
 	CMPQ    DI, $0x00000010
 	JL      below16
-	MOVQ    AX, R9
-	VMOVUPS (R9), Y0
-	VMOVUPS 32(R9), Y1
+	MOVQ    AX, R8
+	VMOVUPS (R8), Y0
+	VMOVUPS 32(R8), Y1
 	MOVQ    DX, R10
 	MOVQ    CX, R11
 	MOVQ    SI, R12
@@ -4666,11 +4666,11 @@ keys16:
 	VMOVUPS      32(R10), Y3
 	VFMADD231PS  Y3, Y2, Y1
 	ADDQ         $0x04, R11
-	ADDQ         R8, R10
+	ADDQ         R9, R10
 	DECQ         R12
 	JNZ          keys16
-	VMOVUPS      Y0, (R9)
-	VMOVUPS      Y1, 32(R9)
+	VMOVUPS      Y0, (R8)
+	VMOVUPS      Y1, 32(R8)
 	ADDQ         $0x00000040, AX
 	ADDQ         $0x00000040, DX
 	SUBQ         $0x00000010, DI
@@ -4680,8 +4680,8 @@ below16:
 dims8:
 	CMPQ    DI, $0x00000008
 	JL      below8
-	MOVQ    AX, R9
-	VMOVUPS (R9), Y0
+	MOVQ    AX, R8
+	VMOVUPS (R8), Y0
 	MOVQ    DX, R10
 	MOVQ    CX, R11
 	MOVQ    SI, R12
@@ -4693,10 +4693,10 @@ keys8:
 	VMOVUPS      (R10), Y2
 	VFMADD231PS  Y2, Y1, Y0
 	ADDQ         $0x04, R11
-	ADDQ         R8, R10
+	ADDQ         R9, R10
 	DECQ         R12
 	JNZ          keys8
-	VMOVUPS      Y0, (R9)
+	VMOVUPS      Y0, (R8)
 	ADDQ         $0x00000020, AX
 	ADDQ         $0x00000020, DX
 	SUBQ         $0x00000008, DI
@@ -4706,18 +4706,18 @@ below8:
 	VZEROUPPER
 	RET
 
-// func accumulate2F32AVX2(acc *float32, p *float32, v *float32, ahead *float32, keys int, headDim int)
+// func accumulate2F32AVX2(acc *float32, p *float32, v *float32, ahead *float32, keys int, headDim int, width int)
 // Requires: AVX, FMA3, MMX+
-TEXT ·accumulate2F32AVX2(SB), NOSPLIT, $0-48
+TEXT ·accumulate2F32AVX2(SB), NOSPLIT, $0-56
 	MOVQ acc+0(FP), AX
 	MOVQ p+8(FP), CX
 	MOVQ v+16(FP), DX
 	MOVQ ahead+24(FP), BX
 	MOVQ keys+32(FP), SI
 	MOVQ headDim+40(FP), DI
+	MOVQ width+48(FP), R9
 	MOVQ DI, R8
 	SHLQ $0x02, R8
-	MOVQ DI, R9
 	SHLQ $0x02, R9
 
 dims32:
@@ -4809,18 +4809,18 @@ below8:
 	VZEROUPPER
 	RET
 
-// func accumulate3F32AVX2(acc *float32, p *float32, v *float32, ahead *float32, keys int, headDim int)
+// func accumulate3F32AVX2(acc *float32, p *float32, v *float32, ahead *float32, keys int, headDim int, width int)
 // Requires: AVX, FMA3, MMX+
-TEXT ·accumulate3F32AVX2(SB), NOSPLIT, $0-48
+TEXT ·accumulate3F32AVX2(SB), NOSPLIT, $0-56
 	MOVQ acc+0(FP), AX
 	MOVQ p+8(FP), CX
 	MOVQ v+16(FP), DX
 	MOVQ ahead+24(FP), BX
 	MOVQ keys+32(FP), SI
 	MOVQ headDim+40(FP), DI
+	MOVQ width+48(FP), R9
 	MOVQ DI, R8
 	SHLQ $0x02, R8
-	MOVQ DI, R9
 	SHLQ $0x02, R9
 
 dims24:
@@ -4923,18 +4923,18 @@ below8:
 	VZEROUPPER
 	RET
 
-// func accumulate4F32AVX2(acc *float32, p *float32, v *float32, ahead *float32, keys int, headDim int)
+// func accumulate4F32AVX2(acc *float32, p *float32, v *float32, ahead *float32, keys int, headDim int, width int)
 // Requires: AVX, FMA3, MMX+
-TEXT ·accumulate4F32AVX2(SB), NOSPLIT, $0-48
+TEXT ·accumulate4F32AVX2(SB), NOSPLIT, $0-56
 	MOVQ acc+0(FP), AX
 	MOVQ p+8(FP), CX
 	MOVQ v+16(FP), DX
 	MOVQ ahead+24(FP), BX
 	MOVQ keys+32(FP), SI
 	MOVQ headDim+40(FP), DI
+	MOVQ width+48(FP), R9
 	MOVQ DI, R8
 	SHLQ $0x02, R8
-	MOVQ DI, R9
 	SHLQ $0x02, R9
 
 dims16:
@@ -5041,18 +5041,18 @@ below8:
 	VZEROUPPER
 	RET
 
-// func accumulate6F32AVX2(acc *float32, p *float32, v *float32, ahead *float32, keys int, headDim int)
+// func accumulate6F32AVX2(acc *float32, p *float32, v *float32, ahead *float32, keys int, headDim int, width int)
 // Requires: AVX, FMA3, MMX+
-TEXT ·accumulate6F32AVX2(SB), NOSPLIT, $0-48
+TEXT ·accumulate6F32AVX2(SB), NOSPLIT, $0-56
 	MOVQ acc+0(FP), AX
 	MOVQ p+8(FP), CX
 	MOVQ v+16(FP), DX
 	MOVQ ahead+24(FP), BX
 	MOVQ keys+32(FP), SI
 	MOVQ headDim+40(FP), DI
+	MOVQ width+48(FP), R9
 	MOVQ DI, R8
 	SHLQ $0x02, R8
-	MOVQ DI, R9
 	SHLQ $0x02, R9
 
 dims16:

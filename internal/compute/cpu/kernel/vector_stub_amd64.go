@@ -202,80 +202,80 @@ func scores6F32AVX2(s *float32, q *float32, k *float32, ahead *float32, keys int
 //go:noescape
 func softmaxAVX2(s *float32, n int, old float32) (m float32, sum float32)
 
-// accumulate1AVX2 computes acc[t] += Σ p[t][j]·v[j] for 1 queries, term after term. Scalar twin: accumulate.
+// accumulate1AVX2 computes acc[t] += Σ p[t][j]·v[j] for 1 queries, term after term; rows of v are width elements apart. Scalar twin: accumulate.
 //
 //go:noescape
-func accumulate1AVX2(acc *float32, p *float32, v *uint16, ahead *uint16, keys int, headDim int)
+func accumulate1AVX2(acc *float32, p *float32, v *uint16, ahead *uint16, keys int, headDim int, width int)
 
-// accumulate2AVX2 computes acc[t] += Σ p[t][j]·v[j] for 2 queries, term after term. Scalar twin: accumulate.
+// accumulate2AVX2 computes acc[t] += Σ p[t][j]·v[j] for 2 queries, term after term; rows of v are width elements apart. Scalar twin: accumulate.
 //
 //go:noescape
-func accumulate2AVX2(acc *float32, p *float32, v *uint16, ahead *uint16, keys int, headDim int)
+func accumulate2AVX2(acc *float32, p *float32, v *uint16, ahead *uint16, keys int, headDim int, width int)
 
-// accumulate3AVX2 computes acc[t] += Σ p[t][j]·v[j] for 3 queries, term after term. Scalar twin: accumulate.
+// accumulate3AVX2 computes acc[t] += Σ p[t][j]·v[j] for 3 queries, term after term; rows of v are width elements apart. Scalar twin: accumulate.
 //
 //go:noescape
-func accumulate3AVX2(acc *float32, p *float32, v *uint16, ahead *uint16, keys int, headDim int)
+func accumulate3AVX2(acc *float32, p *float32, v *uint16, ahead *uint16, keys int, headDim int, width int)
 
-// accumulate4AVX2 computes acc[t] += Σ p[t][j]·v[j] for 4 queries, term after term. Scalar twin: accumulate.
+// accumulate4AVX2 computes acc[t] += Σ p[t][j]·v[j] for 4 queries, term after term; rows of v are width elements apart. Scalar twin: accumulate.
 //
 //go:noescape
-func accumulate4AVX2(acc *float32, p *float32, v *uint16, ahead *uint16, keys int, headDim int)
+func accumulate4AVX2(acc *float32, p *float32, v *uint16, ahead *uint16, keys int, headDim int, width int)
 
-// accumulate6AVX2 computes acc[t] += Σ p[t][j]·v[j] for 6 queries, term after term. Scalar twin: accumulate.
+// accumulate6AVX2 computes acc[t] += Σ p[t][j]·v[j] for 6 queries, term after term; rows of v are width elements apart. Scalar twin: accumulate.
 //
 //go:noescape
-func accumulate6AVX2(acc *float32, p *float32, v *uint16, ahead *uint16, keys int, headDim int)
+func accumulate6AVX2(acc *float32, p *float32, v *uint16, ahead *uint16, keys int, headDim int, width int)
 
-// accumulate1BF16AVX2 computes acc[t] += Σ p[t][j]·v[j] for 1 queries, term after term. Scalar twin: accumulate.
+// accumulate1BF16AVX2 computes acc[t] += Σ p[t][j]·v[j] for 1 queries, term after term; rows of v are width elements apart. Scalar twin: accumulate.
 //
 //go:noescape
-func accumulate1BF16AVX2(acc *float32, p *float32, v *uint16, ahead *uint16, keys int, headDim int)
+func accumulate1BF16AVX2(acc *float32, p *float32, v *uint16, ahead *uint16, keys int, headDim int, width int)
 
-// accumulate2BF16AVX2 computes acc[t] += Σ p[t][j]·v[j] for 2 queries, term after term. Scalar twin: accumulate.
+// accumulate2BF16AVX2 computes acc[t] += Σ p[t][j]·v[j] for 2 queries, term after term; rows of v are width elements apart. Scalar twin: accumulate.
 //
 //go:noescape
-func accumulate2BF16AVX2(acc *float32, p *float32, v *uint16, ahead *uint16, keys int, headDim int)
+func accumulate2BF16AVX2(acc *float32, p *float32, v *uint16, ahead *uint16, keys int, headDim int, width int)
 
-// accumulate3BF16AVX2 computes acc[t] += Σ p[t][j]·v[j] for 3 queries, term after term. Scalar twin: accumulate.
+// accumulate3BF16AVX2 computes acc[t] += Σ p[t][j]·v[j] for 3 queries, term after term; rows of v are width elements apart. Scalar twin: accumulate.
 //
 //go:noescape
-func accumulate3BF16AVX2(acc *float32, p *float32, v *uint16, ahead *uint16, keys int, headDim int)
+func accumulate3BF16AVX2(acc *float32, p *float32, v *uint16, ahead *uint16, keys int, headDim int, width int)
 
-// accumulate4BF16AVX2 computes acc[t] += Σ p[t][j]·v[j] for 4 queries, term after term. Scalar twin: accumulate.
+// accumulate4BF16AVX2 computes acc[t] += Σ p[t][j]·v[j] for 4 queries, term after term; rows of v are width elements apart. Scalar twin: accumulate.
 //
 //go:noescape
-func accumulate4BF16AVX2(acc *float32, p *float32, v *uint16, ahead *uint16, keys int, headDim int)
+func accumulate4BF16AVX2(acc *float32, p *float32, v *uint16, ahead *uint16, keys int, headDim int, width int)
 
-// accumulate6BF16AVX2 computes acc[t] += Σ p[t][j]·v[j] for 6 queries, term after term. Scalar twin: accumulate.
+// accumulate6BF16AVX2 computes acc[t] += Σ p[t][j]·v[j] for 6 queries, term after term; rows of v are width elements apart. Scalar twin: accumulate.
 //
 //go:noescape
-func accumulate6BF16AVX2(acc *float32, p *float32, v *uint16, ahead *uint16, keys int, headDim int)
+func accumulate6BF16AVX2(acc *float32, p *float32, v *uint16, ahead *uint16, keys int, headDim int, width int)
 
-// accumulate1F32AVX2 computes acc[t] += Σ p[t][j]·v[j] for 1 queries, term after term. Scalar twin: accumulate.
+// accumulate1F32AVX2 computes acc[t] += Σ p[t][j]·v[j] for 1 queries, term after term; rows of v are width elements apart. Scalar twin: accumulate.
 //
 //go:noescape
-func accumulate1F32AVX2(acc *float32, p *float32, v *float32, ahead *float32, keys int, headDim int)
+func accumulate1F32AVX2(acc *float32, p *float32, v *float32, ahead *float32, keys int, headDim int, width int)
 
-// accumulate2F32AVX2 computes acc[t] += Σ p[t][j]·v[j] for 2 queries, term after term. Scalar twin: accumulate.
+// accumulate2F32AVX2 computes acc[t] += Σ p[t][j]·v[j] for 2 queries, term after term; rows of v are width elements apart. Scalar twin: accumulate.
 //
 //go:noescape
-func accumulate2F32AVX2(acc *float32, p *float32, v *float32, ahead *float32, keys int, headDim int)
+func accumulate2F32AVX2(acc *float32, p *float32, v *float32, ahead *float32, keys int, headDim int, width int)
 
-// accumulate3F32AVX2 computes acc[t] += Σ p[t][j]·v[j] for 3 queries, term after term. Scalar twin: accumulate.
+// accumulate3F32AVX2 computes acc[t] += Σ p[t][j]·v[j] for 3 queries, term after term; rows of v are width elements apart. Scalar twin: accumulate.
 //
 //go:noescape
-func accumulate3F32AVX2(acc *float32, p *float32, v *float32, ahead *float32, keys int, headDim int)
+func accumulate3F32AVX2(acc *float32, p *float32, v *float32, ahead *float32, keys int, headDim int, width int)
 
-// accumulate4F32AVX2 computes acc[t] += Σ p[t][j]·v[j] for 4 queries, term after term. Scalar twin: accumulate.
+// accumulate4F32AVX2 computes acc[t] += Σ p[t][j]·v[j] for 4 queries, term after term; rows of v are width elements apart. Scalar twin: accumulate.
 //
 //go:noescape
-func accumulate4F32AVX2(acc *float32, p *float32, v *float32, ahead *float32, keys int, headDim int)
+func accumulate4F32AVX2(acc *float32, p *float32, v *float32, ahead *float32, keys int, headDim int, width int)
 
-// accumulate6F32AVX2 computes acc[t] += Σ p[t][j]·v[j] for 6 queries, term after term. Scalar twin: accumulate.
+// accumulate6F32AVX2 computes acc[t] += Σ p[t][j]·v[j] for 6 queries, term after term; rows of v are width elements apart. Scalar twin: accumulate.
 //
 //go:noescape
-func accumulate6F32AVX2(acc *float32, p *float32, v *float32, ahead *float32, keys int, headDim int)
+func accumulate6F32AVX2(acc *float32, p *float32, v *float32, ahead *float32, keys int, headDim int, width int)
 
 // decodeQ8_0AVX2 writes the elements of blocks of Q8_0. Scalar twin: quant.Decode.
 //

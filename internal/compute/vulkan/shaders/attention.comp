@@ -17,6 +17,7 @@ layout(constant_id = 8) const uint KEY_TYPE = KV_F16;
 layout(constant_id = 9) const uint VALUE_TYPE = KV_F16;
 layout(constant_id = 10) const bool SLOPES = false;
 layout(constant_id = 11) const bool LATER = false;
+layout(constant_id = 12) const bool WITHIN = false; // a value is the first elements of its key
 
 layout(set = 0, binding = 0, std430) readonly buffer Q { float q[]; };
 layout(set = 0, binding = 1, std430) readonly buffer K { uint k[]; }; // words of elements [pages, kv_heads, words, 64], and scales; kv.go has the layout
@@ -48,10 +49,12 @@ layout(push_constant) uniform Push {
 const uint PAGE = 64, KEYS = KEY / 2, PAIRS = DIM / 2; // pairs of a key, of a value
 const uint TOKENS = QUERIES / HEADS;
 const uint LOCAL = SPLIT;            // an invocation for every position
-const uint SLICES = LOCAL / PAIRS;   // of the positions, when values are summed: an invocation for every pair and slice
+const uint SLICES = PAIRS > LOCAL ? 1 : LOCAL / PAIRS; // of the positions, when values are summed: an invocation for every pair and slice, or some pairs of the only one
 const uint SLICE = (SPLIT + SLICES - 1) / SLICES;
+const uint TURNS = (PAIRS + LOCAL - 1) / LOCAL; // pairs of an invocation, LOCAL apart
 const uint EACH = (DIM + LOCAL - 1) / LOCAL; // elements of an output that an invocation keeps
 const uint QUADS = (QUERIES + 3) / 4; // rows of q, four to a vector
+const uint HELD = QUADS * TURNS; // sums of an invocation, each of four rows
 const uint AHEAD = 4; // positions whose values an invocation loads at a time
 
 // pairOf is two neighbouring elements of type, a float type or a quantised one with its scale. In word, theirs, they are number j of it; the second float of
@@ -91,6 +94,8 @@ vec2 keyPair(uint block, uint slot, uint j) {
 
 // valuePair is pair j of the value at slot.
 vec2 valuePair(uint block, uint slot, uint j) {
+	if (WITHIN)
+		return keyPair(block, slot, j);
 	uint words = kvWords(VALUE_TYPE, DIM), base = block * kvHeadWords(VALUE_TYPE, DIM), at = base + slot * words + wordOf(VALUE_TYPE, j);
 	float scale = VALUE_TYPE >= KV_Q8_0 ? unpackHalf2x16(uint(valueScales[2 * (base + 64 * words) + slot * (DIM / 32) + j / 16])).x : 1;
 	return pairOf(VALUE_TYPE, v[at], VALUE_TYPE == KV_F32 ? v[at + 1] : 0, inWord(VALUE_TYPE, j), scale);
@@ -194,27 +199,30 @@ void score(uint sequence, uint from, int begin, int last) {
 	reduce(true);
 }
 
-// values are the sums of a split's values, weighted with scores. An invocation has the pair id%PAIRS of slice id/PAIRS.
-void values(uint from, int begin, int last, out vec4 even[QUADS], out vec4 odd[QUADS]) {
-	uint pair = id % PAIRS, slice = id / PAIRS;
-	[[unroll]] for (uint i = 0; i < QUADS; i++)
+// values are the sums of a split's values, weighted with scores. An invocation has the pair id%PAIRS of slice id/PAIRS, or, of wide values, which are all of
+// one slice, each pair id+turn·LOCAL.
+void values(uint from, int begin, int last, out vec4 even[HELD], out vec4 odd[HELD]) {
+	[[unroll]] for (uint i = 0; i < HELD; i++)
 		even[i] = odd[i] = vec4(0);
-	uint end = slice < SLICES ? min(min((slice + 1) * SLICE, SPLIT), uint(last + 1) - from) : 0;
-	uint skipped = uint(max(begin - int(from), 0)); // values that nobody sees may be anything
-	for (uint first = max(slice * SLICE, skipped); first < end; first += AHEAD) {
-		vec2 value[AHEAD];
-		[[unroll]] for (uint j = 0; j < AHEAD; j++) {
-			uint p = min(first + j, end - 1);
-			value[j] = valuePair(blocks[p / PAGE], p % PAGE, pair);
-		}
-		[[unroll]] for (uint j = 0; j < AHEAD; j++) {
-			if (first + j >= end)
-				break;
-			[[unroll]] for (uint i = 0; i < QUADS; i++) {
-				vec4 w = scores[(first + j) * QUADS + i];
-				precise vec4 x = fma(w, value[j].xxxx, even[i]), y = fma(w, value[j].yyyy, odd[i]);
-				even[i] = x;
-				odd[i] = y;
+	[[unroll]] for (uint turn = 0; turn < TURNS; turn++) {
+		uint pair = TURNS > 1 ? id + turn * LOCAL : id % PAIRS, slice = TURNS > 1 ? 0 : id / PAIRS;
+		uint end = slice < SLICES && pair < PAIRS ? min(min((slice + 1) * SLICE, SPLIT), uint(last + 1) - from) : 0;
+		uint skipped = uint(max(begin - int(from), 0)); // values that nobody sees may be anything
+		for (uint first = max(slice * SLICE, skipped); first < end; first += AHEAD) {
+			vec2 value[AHEAD];
+			[[unroll]] for (uint j = 0; j < AHEAD; j++) {
+				uint p = min(first + j, end - 1);
+				value[j] = valuePair(blocks[p / PAGE], p % PAGE, pair);
+			}
+			[[unroll]] for (uint j = 0; j < AHEAD; j++) {
+				if (first + j >= end)
+					break;
+				[[unroll]] for (uint i = 0; i < QUADS; i++) {
+					vec4 w = scores[(first + j) * QUADS + i];
+					precise vec4 x = fma(w, value[j].xxxx, even[turn * QUADS + i]), y = fma(w, value[j].yyyy, odd[turn * QUADS + i]);
+					even[turn * QUADS + i] = x;
+					odd[turn * QUADS + i] = y;
+				}
 			}
 		}
 	}
@@ -224,11 +232,14 @@ vec4 total[QUADS * EACH]; // by elements id, id+LOCAL…
 Part totals[4 * QUADS];
 
 // take adds the split's part of four rows, or leaves it to combine.comp. even and odd are of one slice; slices are added in order.
-void take(uint quad, vec4 even, vec4 odd, uint split) {
+void take(uint quad, vec4 even[HELD], vec4 odd[HELD], uint split) {
 	barrier();
-	if (id < SLICES * PAIRS) {
-		slices[2 * id] = even;
-		slices[2 * id + 1] = odd;
+	[[unroll]] for (uint turn = 0; turn < TURNS; turn++) {
+		uint at = id + turn * LOCAL;
+		if (at < SLICES * PAIRS) {
+			slices[2 * at] = even[turn * QUADS + quad];
+			slices[2 * at + 1] = odd[turn * QUADS + quad];
+		}
 	}
 	barrier();
 	bvec4 reaches = greaterThanEqual(limits[quad], ivec4(split * SPLIT)), begins = lessThan(starts[quad], ivec4((split + 1) * SPLIT));
@@ -292,10 +303,10 @@ void attend(uint from, uint end, uint firstSplit) {
 			continue;
 		barrier();
 		score(sequence_, split * SPLIT, begin, last);
-		vec4 even[QUADS], odd[QUADS];
+		vec4 even[HELD], odd[HELD];
 		values(split * SPLIT, begin, last, even, odd);
 		[[unroll]] for (uint i = 0; i < QUADS; i++)
-			take(i, even[i], odd[i], split);
+			take(i, even, odd, split);
 	}
 }
 

@@ -7,19 +7,19 @@
 #include "packing.glsl"
 #include "attention.glsl"
 
-layout(constant_id = 2) const bool PACK = false; // dim is a multiple of 32
+layout(constant_id = 2) const bool PACK = false; // DIM is a multiple of 32
 
-layout(set = 0, binding = 0, std430) readonly buffer Splits { float splits[]; }; // [n, heads, maxSplits, dim + 2]
+layout(set = 0, binding = 0, std430) readonly buffer Splits { float splits[]; }; // [n, heads, maxSplits, DIM + 2]
 layout(set = 0, binding = 1, std430) writeonly buffer Out { float result[]; };
 
 layout(constant_id = 3) const bool SINKS = false;
 layout(constant_id = 4) const bool LATER = false;
+layout(constant_id = 5) const uint DIM = 128; // of a value
 
 layout(set = 0, binding = 4, std430) readonly buffer Sinks { float sinks[]; }; // [heads]
 
 layout(push_constant) uniform Push {
 	uint heads;
-	uint dim; // of a value
 	uint maxSplits;
 	uint room, outs;
 	uint scales;
@@ -31,14 +31,14 @@ layout(push_constant) uniform Push {
 #include "params.glsl"
 #include "seen.glsl"
 
-shared float values[512]; // of the head
+shared float values[DIM]; // of the head
 
 void main() {
 	uint head = gl_WorkGroupID.x, token = gl_WorkGroupID.y;
-	uint count = padding(token) ? 0 : uint(lastSeen(token, push.window, LATER)) / SPLIT + 1, size = push.dim + 2;
+	uint count = padding(token) ? 0 : uint(lastSeen(token, push.window, LATER)) / SPLIT + 1, size = DIM + 2;
 	uint begin = uint(firstSeen(token, push.window, LATER)) / SPLIT;
 	uint first = (token * push.heads + head) * push.maxSplits * size;
-	for (uint d = gl_LocalInvocationID.x; d < push.dim; d += gl_WorkGroupSize.x) {
+	for (uint d = gl_LocalInvocationID.x; d < DIM; d += gl_WorkGroupSize.x) {
 		Part total = Part(0, 1); // of padding, which has no parts
 		float value = 0;
 		for (uint s = begin; s < count; s++) {
@@ -51,17 +51,17 @@ void main() {
 			precise float product = value * withSink(total, sinks[head]);
 			quotient = product;
 		}
-		result[(token * push.heads + head) * push.dim + d] = quotient;
+		result[(token * push.heads + head) * DIM + d] = quotient;
 		values[d] = quotient;
 	}
 	if (!PACK)
 		return;
 	barrier();
-	for (uint from = 0; from < push.dim; from += PART * gl_WorkGroupSize.x) {
+	for (uint from = 0; from < DIM; from += PART * gl_WorkGroupSize.x) {
 		uint d = from + PART * gl_LocalInvocationID.x;
 		vec4 v = vec4(0);
-		if (d < push.dim)
+		if (d < DIM)
 			v = vec4(values[d], values[d + 1], values[d + 2], values[d + 3]);
-		pack(((token * push.heads + head) * push.dim + d) / PART, d < push.dim, v, push.scales);
+		pack(((token * push.heads + head) * DIM + d) / PART, d < DIM, v, push.scales);
 	}
 }

@@ -1,6 +1,6 @@
 // out [n, rows] = x·Wᵀ + bias for many rows of x, in tiles of TILE rows of the matrix and TILE tokens.
 //
-// A sum's order is that of product.glsl: a step takes one unit of every row, and units come lane by lane.
+// With BY_HEAD defined there is a product for each head: byhead.glsl. A sum's order is that of product.glsl: a step takes one unit of every row, and units come lane by lane.
 #include "common.glsl"
 
 layout(constant_id = 3) const bool POSITIVE = false;
@@ -25,7 +25,13 @@ layout(push_constant) uniform Push { // as in matvec.glsl
 	uint firstOut;
 	uint actScales;
 	uint biased;
+#ifdef BY_HEAD
+	uint heads;
+	uint firstOfHeads; // where the heads' results begin in a row of the output, each headStep behind the one before
+	uint headStep;
+#endif
 } push;
+#include "byhead.glsl"
 
 // The workgroup is SIDE·SIDE invocations; each has EACH·EACH outputs, SIDE apart.
 const uint SIDE = 16, EACH = 4, TILE = SIDE * EACH;
@@ -41,7 +47,7 @@ shared uvec2 tokenScales[TILE];
 // stageRows fills shared memory with unit u of the tile's rows, four invocations for each row.
 void stageRows(uint firstRow, uint u) {
 	uint i = gl_LocalInvocationID.x / 4, k = gl_LocalInvocationID.x % 4;
-	uint unit = min(firstRow + i, push.rows - 1) * push.w.units + u;
+	uint unit = weightRow(min(firstRow + i, push.rows - 1)) * push.w.units + u;
 	if (QUANTISED) {
 		ivec2 q = quantsOf(push.w, unit, k);
 		rowQuads[i * PITCH][k] = q.x;
@@ -59,7 +65,7 @@ void stageRows(uint firstRow, uint u) {
 // stageTokens does so with the tokens' activations.
 void stageTokens(uint firstToken, uint u) {
 	uint i = gl_LocalInvocationID.x / 4, k = gl_LocalInvocationID.x % 4;
-	uint unit = (push.firstAct + min(firstToken + i, push.tokens - 1)) * push.w.units + u;
+	uint unit = actRow(min(firstToken + i, push.tokens - 1)) * push.w.units + u;
 	if (k < QUADS)
 		tokenQuads[i * PITCH + k] = QUANTISED ? actQuants[2 * unit + k] : floatBitsToInt(actFloat(unit * QUADS + k));
 	if (QUANTISED && k == 2)
@@ -140,7 +146,7 @@ void main() {
 		precise float sum = totals[i];
 		if (push.biased != 0)
 			sum += bias[push.firstRow + r];
-		uint at = (push.firstOut + t) * push.stride + push.firstRow + r;
+		uint at = outAt(t, r);
 		result[at] = sum;
 		if (ADDED)
 			total[at] += sum;

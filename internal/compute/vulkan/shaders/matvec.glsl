@@ -1,4 +1,5 @@
-// out [n, rows] = x·Wᵀ + bias for up to TOKENS rows of x. LANES invocations sum ROWS rows of the matrix.
+// out [n, rows] = x·Wᵀ + bias for up to TOKENS rows of x. LANES invocations sum ROWS rows of the matrix. With BY_HEAD defined there is a product for each
+// head, whose rows lie one below the other in W, and whose activations side by side in a token's row: byhead.glsl.
 #include "common.glsl"
 
 layout(constant_id = 5) const bool POSITIVE = false;
@@ -25,7 +26,13 @@ layout(push_constant) uniform Push {
 	uint firstOut;  // and of the output
 	uint actScales; // where the activations' scales begin
 	uint biased;    // bias has elements, for the whole matrix
+#ifdef BY_HEAD
+	uint heads;
+	uint firstOfHeads; // where the heads' results begin in a row of the output, each headStep behind the one before
+	uint headStep;
+#endif
 } push;
+#include "byhead.glsl"
 
 const uint GROUPS = gl_WorkGroupSize.x / LANES; // of lanes
 const uint SUMS = ROWS * TOKENS;
@@ -44,9 +51,9 @@ void main() {
 	for (uint u = lane; u < push.w.units; u += LANES) {
 		Unit w[ROWS];
 		[[unroll]] for (uint r = 0; r < ROWS; r++)
-			w[r] = loadUnit(push.w, min(row + r, push.rows - 1), u);
+			w[r] = loadUnit(push.w, weightRow(min(row + r, push.rows - 1)), u);
 		[[unroll]] for (uint t = 0; t < TOKENS; t++) {
-			Act a = loadAct(push.firstAct + min(t, push.tokens - 1), push.w.units, push.actScales, u);
+			Act a = loadAct(actRow(min(t, push.tokens - 1)), push.w.units, push.actScales, u);
 			[[unroll]] for (uint r = 0; r < ROWS; r++)
 				sums[t * ROWS + r] = accumulate(w[r], a, sums[t * ROWS + r]);
 		}
@@ -64,7 +71,7 @@ void main() {
 			sum += parts[i * (LANES + 1) + l];
 		if (push.biased != 0)
 			sum += bias[push.firstRow + r];
-		uint at = (push.firstOut + t) * push.stride + push.firstRow + r;
+		uint at = outAt(t, r);
 		result[at] = sum;
 		if (ADDED)
 			total[at] += sum;

@@ -8,6 +8,7 @@
 
 layout(constant_id = 2) const uint KEYS = KV_F16;
 layout(constant_id = 3) const uint VALUES = KV_F16;
+layout(constant_id = 4) const bool WITHIN = false; // values lie within keys
 
 layout(set = 0, binding = 0, std430) writeonly buffer Keys { uint keyCache[]; };
 layout(set = 0, binding = 0, std430) writeonly buffer KeyScales { uint16_t keyScales[]; };
@@ -106,7 +107,7 @@ void main() {
 		uint at = page(sequence(t), pos / 64) * push.heads + head;
 		if (unit < keyUnits)
 			store(true, KEYS, push.keys, row * push.keys, unit, at, pos % 64);
-		if (unit < valueUnits)
+		if (!WITHIN && unit < valueUnits)
 			store(false, VALUES, push.values, row * push.values, unit, at, pos % 64);
 	}
 }
