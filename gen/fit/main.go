@@ -9,7 +9,7 @@ import (
 )
 
 func main() {
-	scaleSums()
+	fitScales()
 	minimumSums()
 	minimumError("minimumErrorAVX2", false)
 	minimumError("minimumMagnitudeAVX2", true)
@@ -77,23 +77,89 @@ func addProduct(sum, a, b, scratch reg.VecVirtual) {
 	VADDPS(scratch, sum, sum)
 }
 
-func scaleSums() {
-	e := begin("scaleSumsAVX2", "func(x, w *float32, n uintptr, inverse *float32, low, high float32, qx, qq *float32)",
-		"scaleSumsAVX2 computes, in each of eight lanes, Σ w·q·x and Σ w·q² of n elements, where q is x·inverse rounded to whole numbers from low to high. Scalar twin: scaleSums in fit.go.")
-	inverse, low, high := lanes("inverse"), broadcast("low"), broadcast("high")
-	qx, qq := zero(), zero()
-	e.each(func(x, w reg.VecVirtual) {
-		q, s := YMM(), YMM()
-		VMULPS(inverse, x, q)
+// fitScales keeps the best scales and their gains in lanes, while it goes through the grids. A grid is given by what the largest element
+// of a block becomes on it.
+func fitScales() {
+	e := begin("fitScalesAVX2", "func(x, w *float32, n uintptr, reach *float32, tries uintptr, low, high, negligible float32, d *float32)",
+		"fitScalesAVX2 finds, in each of eight lanes, the scale of n elements as fitScale does, where reach holds what the largest element becomes in each try. Scalar twin: fitScale in fit.go.")
+	reach, tries := Load(Param("reach"), GP64()), Load(Param("tries"), GP64())
+	low, high := broadcast("low"), broadcast("high")
+	magnitude, top, most, m, v, ahead := YMM(), zero(), zero(), YMM(), YMM(), YMM()
+	VPCMPEQD(magnitude, magnitude, magnitude)
+	VPSRLD(Imm(1), magnitude, magnitude)
+	x, n := GP64(), GP64()
+	MOVQ(e.x, x)
+	MOVQ(e.n, n)
+	Label("top")
+	VMOVUPS(Mem{Base: x}, v)
+	VANDPS(magnitude, v, m)
+	VCMPPS(Imm(lessThan), m, most, ahead)
+	VBLENDVPS(ahead, v, top, top)
+	VBLENDVPS(ahead, m, most, most)
+	ADDQ(Imm(32), x)
+	DECQ(n)
+	JNE(LabelRef("top"))
+
+	some, d, gain, qx, qq, first, inverse := YMM(), YMM(), YMM(), YMM(), YMM(), YMM(), YMM()
+	VCMPPS(Imm(lessOrEqual), most, broadcast("negligible"), some) // lanes that are not zero
+	sums := func(label string) {
+		VBROADCASTSS(Mem{Base: reach}, first)
+		VDIVPS(top, first, inverse)
+		VANDPS(some, inverse, inverse)
+		VXORPS(qx, qx, qx)
+		VXORPS(qq, qq, qq)
+		w := GP64()
+		MOVQ(e.x, x)
+		MOVQ(e.w, w)
+		MOVQ(e.n, n)
+		Label(label)
+		value, weight, q, s := YMM(), YMM(), YMM(), YMM()
+		VMOVUPS(Mem{Base: x}, value)
+		VMULPS(inverse, value, q)
 		within(q, low, high)
-		VMULPS(q, w, w)
-		addProduct(qx, w, x, s)
-		addProduct(qq, w, q, s)
-	})
-	store(qx, "qx")
-	store(qq, "qq")
+		VMULPS(Mem{Base: w}, q, weight)
+		addProduct(qx, weight, value, s)
+		addProduct(qq, weight, q, s)
+		ADDQ(Imm(32), x)
+		ADDQ(Imm(32), w)
+		DECQ(n)
+		JNE(LabelRef(label))
+	}
+	sums("sum")
+	none, weighed, scale := zero(), YMM(), YMM()
+	VCMPPS(Imm(lessThan), qq, none, weighed)
+	VDIVPS(qq, qx, scale)
+	VANDPS(weighed, scale, d)
+	VMULPS(qx, d, gain)
+	VDIVPS(first, top, scale) // where nothing is of any importance
+	VANDPS(some, scale, scale)
+	VBLENDVPS(weighed, d, scale, d)
+	Label("try")
+	ADDQ(Imm(4), reach)
+	sums("again")
+	square, better := YMM(), YMM()
+	VMULPS(qx, qx, square)
+	VMULPS(gain, qq, better)
+	VCMPPS(Imm(lessThan), square, better, better)
+	none = zero()
+	VCMPPS(Imm(lessThan), qq, none, weighed)
+	VANDPS(weighed, better, better)
+	VDIVPS(qq, qx, scale)
+	VBLENDVPS(better, scale, d, d)
+	VMULPS(qx, scale, scale)
+	VBLENDVPS(better, scale, gain, gain)
+	DECQ(tries)
+	JNE(LabelRef("try"))
+	store(d, "d")
+	VZEROUPPER()
 	RET()
 }
+
+// Predicates of VCMPPS, which compares its third operand here with its second.
+const (
+	lessThan    = 1
+	lessOrEqual = 2
+)
 
 func minimumSums() {
 	e := begin("minimumSumsAVX2", "func(x, w *float32, n uintptr, low, inverse *float32, most float32, q, qq, qx *float32)",

@@ -230,7 +230,7 @@ func limit(typ quant.Type) float64 {
 // check refuses weights that the output type cannot hold.
 func (t *tensor) check(x []float32, typ quant.Type) error {
 	limit := limit(typ)
-	if below(x, float32(limit)) {
+	if quant.TopMagnitude(x) < math.Float32bits(float32(limit)) {
 		return nil
 	}
 	for _, v := range x {
@@ -246,15 +246,6 @@ func (t *tensor) check(x []float32, typ quant.Type) error {
 		}
 	}
 	return nil
-}
-
-// below reports whether all magnitudes are, quickly.
-func below(x []float32, limit float32) bool {
-	bound, most := math.Float32bits(limit), uint32(0)
-	for _, v := range x {
-		most = max(most, math.Float32bits(v)&^(1<<31)) // magnitudes compare as their bits do; what is not a number is the largest
-	}
-	return most < bound
 }
 
 // wider names the output types that hold what typ cannot.

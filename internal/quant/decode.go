@@ -39,14 +39,8 @@ func decodeF32(dst []float32, src []byte) {
 }
 
 func decodeF16(dst []float32, src []byte) {
-	const shift = 0x1p112 // between the exponents' biases
-	for i := range dst {
-		h := uint32(binary.LittleEndian.Uint16(src[2*i:]))
-		if h&0x7c00 == 0x7c00 { // infinite, or not a number
-			dst[i] = F32FromF16(uint16(h))
-			continue
-		}
-		dst[i] = math.Float32frombits(math.Float32bits(math.Float32frombits(h&0x7fff<<13)*shift) | h&0x8000<<16)
+	for i := decodeF16Vectors(dst, src); i < len(dst); i++ {
+		dst[i] = F32FromF16(binary.LittleEndian.Uint16(src[2*i:]))
 	}
 }
 

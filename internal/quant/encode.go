@@ -18,6 +18,10 @@ func Encode(t Type, dst []byte, src []float32) {
 	if e.encode == nil {
 		panic(fmt.Sprintf("quant: %s has no encoder", t))
 	}
+	if e.vectors != nil {
+		n := e.vectors(dst, src)
+		dst, src = dst[t.RowBytes(n):], src[n:]
+	}
 	if e.blockElems == 1 {
 		e.encode(dst, src)
 		return
@@ -88,6 +92,15 @@ func inverse(d float32) float32 {
 		return 0
 	}
 	return 1 / d
+}
+
+// TopMagnitude returns the bits of the largest magnitude of x, which are ordered as the magnitudes are; what is not a number is above all others.
+func TopMagnitude(x []float32) uint32 {
+	top, n := topVectors(x)
+	for _, v := range x[n:] {
+		top = max(top, math.Float32bits(v)&^(1<<31))
+	}
+	return top
 }
 
 // absMax returns the first element of largest magnitude.

@@ -275,8 +275,8 @@ func minimumError(x, w, q []float32, scale, offset float32, absolute bool) (sum 
 // roundScale sets q to the whole numbers from −most to most−1, raised by most, for which d·q comes nearest to x.
 func roundScale(q []uint8, x []float32, d, most float32) {
 	id := inverse(d)
-	for i, v := range x {
-		q[i] = uint8(within(v*id, -most, most-1) + most)
+	for i := roundScaleVectors(q, x, id, most); i < len(x); i++ {
+		q[i] = uint8(within(x[i]*id, -most, most-1) + most)
 	}
 }
 

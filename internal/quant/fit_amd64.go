@@ -12,8 +12,8 @@ func fitLanes() int {
 	return 0
 }
 
-func (l *laneBlock) scaleSums(inverse *lanes, most float32, qx, qq *lanes) {
-	scaleSumsAVX2(&l.x[0][0], &l.w[0][0], uintptr(l.n), &inverse[0], -most, most-1, &qx[0], &qq[0])
+func (l *laneBlock) fitScales(reach *[scaleGrids]float32, most float32, d *lanes) {
+	fitScalesAVX2(&l.x[0][0], &l.w[0][0], uintptr(l.n), &reach[0], scaleGrids-1, -most, most-1, negligible, &d[0])
 }
 
 func (l *laneBlock) minimumSums(low, inverse *lanes, most float32, q, qq, qx *lanes) {

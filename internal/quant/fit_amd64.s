@@ -2,39 +2,108 @@
 
 #include "textflag.h"
 
-// func scaleSumsAVX2(x *float32, w *float32, n uintptr, inverse *float32, low float32, high float32, qx *float32, qq *float32)
-// Requires: AVX
-TEXT ·scaleSumsAVX2(SB), NOSPLIT, $0-56
+// func fitScalesAVX2(x *float32, w *float32, n uintptr, reach *float32, tries uintptr, low float32, high float32, negligible float32, d *float32)
+// Requires: AVX, AVX2
+TEXT ·fitScalesAVX2(SB), NOSPLIT, $0-64
 	MOVQ         x+0(FP), AX
 	MOVQ         w+8(FP), CX
 	MOVQ         n+16(FP), DX
-	MOVQ         inverse+24(FP), BX
-	VMOVUPS      (BX), Y0
-	VBROADCASTSS low+32(FP), Y1
-	VBROADCASTSS high+36(FP), Y2
+	MOVQ         reach+24(FP), BX
+	MOVQ         tries+32(FP), SI
+	VBROADCASTSS low+40(FP), Y0
+	VBROADCASTSS high+44(FP), Y1
 	VXORPS       Y3, Y3, Y3
 	VXORPS       Y4, Y4, Y4
+	VPCMPEQD     Y2, Y2, Y2
+	VPSRLD       $0x01, Y2, Y2
+	MOVQ         AX, DI
+	MOVQ         DX, R8
 
-next:
-	VMOVUPS  (AX), Y5
-	VMOVUPS  (CX), Y6
-	VMULPS   Y0, Y5, Y7
-	VROUNDPS $0x00, Y7, Y7
-	VMAXPS   Y1, Y7, Y7
-	VMINPS   Y2, Y7, Y7
-	VMULPS   Y7, Y6, Y6
-	VMULPS   Y6, Y5, Y5
-	VADDPS   Y5, Y3, Y3
-	VMULPS   Y6, Y7, Y5
-	VADDPS   Y5, Y4, Y4
-	ADDQ     $0x20, AX
-	ADDQ     $0x20, CX
-	DECQ     DX
-	JNE      next
-	MOVQ     qx+40(FP), AX
-	VMOVUPS  Y3, (AX)
-	MOVQ     qq+48(FP), AX
-	VMOVUPS  Y4, (AX)
+top:
+	VMOVUPS      (DI), Y6
+	VANDPS       Y2, Y6, Y5
+	VCMPPS       $0x01, Y5, Y4, Y7
+	VBLENDVPS    Y7, Y6, Y3, Y3
+	VBLENDVPS    Y7, Y5, Y4, Y4
+	ADDQ         $0x20, DI
+	DECQ         R8
+	JNE          top
+	VBROADCASTSS negligible+48(FP), Y2
+	VCMPPS       $0x02, Y4, Y2, Y2
+	VBROADCASTSS (BX), Y8
+	VDIVPS       Y3, Y8, Y9
+	VANDPS       Y2, Y9, Y9
+	VXORPS       Y6, Y6, Y6
+	VXORPS       Y7, Y7, Y7
+	MOVQ         AX, DI
+	MOVQ         CX, R9
+	MOVQ         DX, R8
+
+sum:
+	VMOVUPS   (DI), Y4
+	VMULPS    Y9, Y4, Y10
+	VROUNDPS  $0x00, Y10, Y10
+	VMAXPS    Y0, Y10, Y10
+	VMINPS    Y1, Y10, Y10
+	VMULPS    (R9), Y10, Y5
+	VMULPS    Y5, Y4, Y4
+	VADDPS    Y4, Y6, Y6
+	VMULPS    Y5, Y10, Y4
+	VADDPS    Y4, Y7, Y7
+	ADDQ      $0x20, DI
+	ADDQ      $0x20, R9
+	DECQ      R8
+	JNE       sum
+	VXORPS    Y4, Y4, Y4
+	VCMPPS    $0x01, Y7, Y4, Y9
+	VDIVPS    Y7, Y6, Y7
+	VANDPS    Y9, Y7, Y4
+	VMULPS    Y6, Y4, Y5
+	VDIVPS    Y8, Y3, Y7
+	VANDPS    Y2, Y7, Y7
+	VBLENDVPS Y9, Y4, Y7, Y4
+
+try:
+	ADDQ         $0x04, BX
+	VBROADCASTSS (BX), Y8
+	VDIVPS       Y3, Y8, Y9
+	VANDPS       Y2, Y9, Y9
+	VXORPS       Y6, Y6, Y6
+	VXORPS       Y7, Y7, Y7
+	MOVQ         AX, DI
+	MOVQ         CX, R9
+	MOVQ         DX, R8
+
+again:
+	VMOVUPS   (DI), Y8
+	VMULPS    Y9, Y8, Y11
+	VROUNDPS  $0x00, Y11, Y11
+	VMAXPS    Y0, Y11, Y11
+	VMINPS    Y1, Y11, Y11
+	VMULPS    (R9), Y11, Y10
+	VMULPS    Y10, Y8, Y8
+	VADDPS    Y8, Y6, Y6
+	VMULPS    Y10, Y11, Y8
+	VADDPS    Y8, Y7, Y7
+	ADDQ      $0x20, DI
+	ADDQ      $0x20, R9
+	DECQ      R8
+	JNE       again
+	VMULPS    Y6, Y6, Y9
+	VMULPS    Y5, Y7, Y8
+	VCMPPS    $0x01, Y9, Y8, Y8
+	VXORPS    Y9, Y9, Y9
+	VCMPPS    $0x01, Y7, Y9, Y9
+	VANDPS    Y9, Y8, Y8
+	VDIVPS    Y7, Y6, Y7
+	VBLENDVPS Y8, Y7, Y4, Y4
+	VMULPS    Y6, Y7, Y7
+	VBLENDVPS Y8, Y7, Y5, Y5
+	DECQ      SI
+	JNE       try
+	MOVQ      d+56(FP), AX
+	VMOVUPS   Y4, (AX)
+	VZEROUPPER
 	RET
 
 // func minimumSumsAVX2(x *float32, w *float32, n uintptr, low *float32, inverse *float32, most float32, q *float32, qq *float32, qx *float32)

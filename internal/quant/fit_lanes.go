@@ -16,52 +16,27 @@ type laneBlock struct {
 // set lays eight blocks of equal size side by side.
 func (l *laneBlock) set(x, w []float32) {
 	l.n = len(x) / laneBlocks
-	for j := range laneBlocks {
-		part, weights := x[j*l.n:][:l.n], w[j*l.n:][:l.n]
-		for i, v := range part {
-			l.x[i][j], l.w[i][j] = v, weights[i]
+	for i := range l.x[:l.n] {
+		to, weights := &l.x[i], &l.w[i]
+		for j := range to {
+			to[j], weights[j] = x[j*l.n+i], w[j*l.n+i]
 		}
 	}
 }
+
+// scaleGrids is the number of grids that fitScale tries: that on which the largest element is the lowest whole number, and those to either side.
+const scaleGrids = 1 + 2*scaleTries
 
 // fitScaleLanes is fitScale for eight blocks.
 func fitScaleLanes(d, x, w []float32, most float32) {
 	var l laneBlock
 	l.set(x, w)
-	var top, inverse, qx, qq, gain lanes
-	for j := range top {
-		top[j] = absMax(x[j*l.n:][:l.n])
-		if abs(top[j]) >= negligible {
-			inverse[j] = -most / top[j]
-		}
+	reach := [scaleGrids]float32{-most}
+	for try := range scaleTries {
+		reach[1+try] = -(most + scaleStep*float32(try-scaleTries))
+		reach[1+scaleTries+try] = -(most + scaleStep*float32(try+1))
 	}
-	l.scaleSums(&inverse, most, &qx, &qq)
-	for j := range top {
-		s := sums{qx[j], qq[j]}
-		d[j] = s.scale()
-		gain[j] = d[j] * s.qx
-		if s.qq <= 0 && inverse[j] != 0 {
-			d[j] = -top[j] / most
-		}
-	}
-	for try := -scaleTries; try <= scaleTries; try++ {
-		if try == 0 {
-			continue
-		}
-		reach := -(most + scaleStep*float32(try))
-		for j := range top {
-			if inverse[j] != 0 {
-				inverse[j] = reach / top[j]
-			}
-		}
-		l.scaleSums(&inverse, most, &qx, &qq)
-		for j := range top {
-			if s := (sums{qx[j], qq[j]}); s.better(gain[j]) {
-				d[j] = s.scale()
-				gain[j] = d[j] * s.qx
-			}
-		}
-	}
+	l.fitScales(&reach, most, (*lanes)(d))
 }
 
 // fitMinimumLanes is fitMinimum for eight blocks.

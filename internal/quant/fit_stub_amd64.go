@@ -2,10 +2,10 @@
 
 package quant
 
-// scaleSumsAVX2 computes, in each of eight lanes, Σ w·q·x and Σ w·q² of n elements, where q is x·inverse rounded to whole numbers from low to high. Scalar twin: scaleSums in fit.go.
+// fitScalesAVX2 finds, in each of eight lanes, the scale of n elements as fitScale does, where reach holds what the largest element becomes in each try. Scalar twin: fitScale in fit.go.
 //
 //go:noescape
-func scaleSumsAVX2(x *float32, w *float32, n uintptr, inverse *float32, low float32, high float32, qx *float32, qq *float32)
+func fitScalesAVX2(x *float32, w *float32, n uintptr, reach *float32, tries uintptr, low float32, high float32, negligible float32, d *float32)
 
 // minimumSumsAVX2 computes, in each of eight lanes, Σ w·q, Σ w·q² and Σ w·q·x of n elements, where q is (x−low)·inverse rounded to whole numbers from 0 to most. Scalar twin: fitMinimum in fit.go.
 //

@@ -2,13 +2,15 @@ package quant
 
 import "math"
 
-// F32FromF16 widens an IEEE 754 binary16 number; exact.
+// F32FromF16 widens an IEEE 754 binary16 number; exact. What is not a number becomes a quiet one, as in processors' conversions.
 func F32FromF16(h uint16) float32 {
 	sign := uint32(h&0x8000) << 16
 	exp, frac := uint32(h>>10&0x1f), uint32(h&0x3ff)
 	switch {
+	case exp == 0x1f && frac != 0:
+		return math.Float32frombits(sign | 0x7fc00000 | frac<<13)
 	case exp == 0x1f:
-		return math.Float32frombits(sign | 0x7f800000 | frac<<13)
+		return math.Float32frombits(sign | 0x7f800000)
 	case exp != 0:
 		return math.Float32frombits(sign | (exp+112)<<23 | frac<<13)
 	}

@@ -15,6 +15,9 @@ type entry struct {
 	// decoded from its parts. encode is nil where there is no encoder yet.
 	decode func(dst []float32, b []byte)
 	encode func(b []byte, x []float32)
+	// vectors encodes the first elements of x, as many blocks as the processor's vectors take, to the bytes that encode would write, and returns
+	// how many elements these are; nil: there are no such kernels for the type.
+	vectors func(b []byte, x []float32) int
 	// weighed writes 256 elements, or what a row ends with, where errors count by importance; power is the mean square of the row.
 	// nil: the type has nothing to choose.
 	weighed func(b []byte, x, importance []float32, power float32)
@@ -60,7 +63,7 @@ var table = [...]entry{
 	},
 	F16: {
 		name: "F16", blockElems: 1, blockBytes: 2, fileType: 1, output: true, reach: 1,
-		decode: decodeF16, encode: encodeF16,
+		decode: decodeF16, encode: encodeF16, vectors: encodeF16Vectors,
 	},
 	BF16: {
 		name: "BF16", blockElems: 1, blockBytes: 2, fileType: 32, output: true,
@@ -73,7 +76,7 @@ var table = [...]entry{
 	Q4_0: {
 		name: "Q4_0", blockElems: QK, blockBytes: 2 + QK/2, fileType: 2, output: true, reach: 8, halves: []int{0},
 		traits: Traits{Bits: 4, Offset: 8, Scales: BlockScale, Columns: true},
-		decode: decodeQ4_0, encode: encodeQ4_0, weighed: weighedQ4_0,
+		decode: decodeQ4_0, encode: encodeQ4_0, vectors: encodeQ4_0Vectors, weighed: weighedQ4_0,
 	},
 	Q4_1: {
 		name: "Q4_1", blockElems: QK, blockBytes: 2 + 2 + QK/2, fileType: 3, output: true, reach: 1, halves: []int{0, 2},
@@ -83,7 +86,7 @@ var table = [...]entry{
 	Q8_0: {
 		name: "Q8_0", blockElems: QK, blockBytes: 2 + QK, fileType: 7, output: true, reach: 127, halves: []int{0},
 		traits: Traits{Bits: 8, Scales: BlockScale, Columns: true},
-		decode: decodeQ8_0, encode: encodeQ8_0,
+		decode: decodeQ8_0, encode: encodeQ8_0, vectors: encodeQ8_0Vectors,
 	},
 	Q4_K: {
 		name: "Q4_K", blockElems: QKK, blockBytes: 2 + 2 + 12 + QKK/2, fileType: 14, output: true, reach: 60, halves: []int{0, 2},

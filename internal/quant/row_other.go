@@ -1,0 +1,17 @@
+//go:build !amd64
+
+package quant
+
+// Here all elements are converted one after the other.
+
+func decodeF16Vectors([]float32, []byte) int { return 0 }
+
+func encodeF16Vectors([]byte, []float32) int { return 0 }
+
+func encodeQ4_0Vectors([]byte, []float32) int { return 0 }
+
+func encodeQ8_0Vectors([]byte, []float32) int { return 0 }
+
+func topVectors([]float32) (top uint32, n int) { return 0, 0 }
+
+func roundScaleVectors([]uint8, []float32, float32, float32) int { return 0 }
