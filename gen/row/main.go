@@ -17,6 +17,8 @@ func main() {
 	encodeQ40()
 	encodeQ80()
 	roundScale()
+	roundGrid()
+	costs()
 	Generate()
 }
 
@@ -247,18 +249,81 @@ func roundScale() {
 		VSUBPS(low, v[i], v[i])
 		VCVTTPS2DQ(v[i], v[i])
 	}
-	VPACKUSDW(v[1], v[0], v[0])
-	upper := XMM()
-	VEXTRACTI128(Imm(1), v[0], upper)
-	VPACKUSWB(upper, v[0].AsX(), upper)
-	VPSHUFD(Imm(0xd8), upper, upper)
-	VMOVDQU(upper, Mem{Base: q})
+	packBytes(v[0], v[1], Mem{Base: q})
 	ADDQ(Imm(16), q)
 	ADDQ(Imm(64), x)
 	SUBQ(Imm(16), n)
 	JNE(LabelRef("next"))
 	VZEROUPPER()
 	RET()
+}
+
+func roundGrid() {
+	begin("roundGridAVX2", "func(codes *uint8, x *float32, n uintptr, inverse, most float32)",
+		"roundGridAVX2 sets n codes, a multiple of 16, to half of x·inverse−1, rounded to whole numbers from 0 to most. Scalar twin: gridPart.round in encode_grid.go.")
+	codes, x, n := load("codes"), load("x"), load("n")
+	inverse, most, one, half, none := broadcast("inverse"), broadcast("most"), float(1), float(0.5), YMM()
+	VXORPS(none, none, none)
+	Label("next")
+	var v [2]reg.VecVirtual
+	for i := range v {
+		v[i] = YMM()
+		VMULPS(Mem{Base: x, Disp: 32 * i}, inverse, v[i])
+		VSUBPS(one, v[i], v[i])
+		VMULPS(half, v[i], v[i])
+		VROUNDPS(Imm(0), v[i], v[i])
+		VMAXPS(none, v[i], v[i])
+		VMINPS(most, v[i], v[i])
+		VCVTTPS2DQ(v[i], v[i])
+	}
+	packBytes(v[0], v[1], Mem{Base: codes})
+	ADDQ(Imm(16), codes)
+	ADDQ(Imm(64), x)
+	SUBQ(Imm(16), n)
+	JNE(LabelRef("next"))
+	VZEROUPPER()
+	RET()
+}
+
+func costs() {
+	begin("costsAVX2", "func(c, x, choice *float32, n uintptr, step float32)",
+		"costsAVX2 sets, for n elements, what each of eight codes adds to the error: choice·(step·(2·code+1)−x)². Scalar twin: gridPart.cost in encode_grid.go.")
+	c, x, choice, n := load("c"), load("x"), load("choice"), load("n")
+	steps, v, w := broadcast("step"), YMM(), YMM()
+	VMULPS(oddNumbers(), steps, steps)
+	Label("next")
+	VBROADCASTSS(Mem{Base: x}, v)
+	VBROADCASTSS(Mem{Base: choice}, w)
+	VSUBPS(v, steps, v)
+	VMULPS(v, v, v)
+	VMULPS(v, w, v)
+	VMOVUPS(v, Mem{Base: c})
+	ADDQ(Imm(32), c)
+	ADDQ(Imm(4), x)
+	ADDQ(Imm(4), choice)
+	DECQ(n)
+	JNE(LabelRef("next"))
+	VZEROUPPER()
+	RET()
+}
+
+// oddNumbers are those that eight codes stand for.
+func oddNumbers() Mem {
+	m := GLOBL("odd", RODATA|NOPTR)
+	for i := range 8 {
+		DATA(4*i, F32(float32(2*i+1)))
+	}
+	return m
+}
+
+// packBytes stores sixteen whole numbers, eight in each vector, as bytes.
+func packBytes(first, second reg.VecVirtual, to Mem) {
+	VPACKUSDW(second, first, first)
+	upper := XMM()
+	VEXTRACTI128(Imm(1), first, upper)
+	VPACKUSWB(upper, first.AsX(), upper)
+	VPSHUFD(Imm(0xd8), upper, upper) // vectors' halves were packed lane by lane
+	VMOVDQU(upper, to)
 }
 
 func broadcast(param string) reg.VecVirtual {

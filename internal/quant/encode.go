@@ -59,6 +59,28 @@ func EncodeWeighted(t Type, dst []byte, src, importance []float32) {
 // Weighable reports whether t's encoding can take importances.
 func (t Type) Weighable() bool { return t.entry().weighed != nil }
 
+// putter writes a superblock whose elements have weights.
+type putter func(b []byte, x []float32, w *[QKK]float32)
+
+// alone returns an encoder of superblocks whose elements have the weights that weights gives them.
+func alone(weights func(w, x []float32), put putter) func(b []byte, x []float32) {
+	return func(b []byte, x []float32) {
+		var w [QKK]float32
+		weights(w[:], x)
+		put(b, x, &w)
+	}
+}
+
+// byImportance returns an encoder of superblocks whose elements have the weights that weigh gives them, where power is so many times the mean
+// square of the superblock.
+func byImportance(times float32, put putter) func(b []byte, x, importance []float32, _ float32) {
+	return func(b []byte, x, importance []float32, _ float32) {
+		var w [QKK]float32
+		weigh(w[:], x, importance, times*meanSquare(x))
+		put(b, x, &w)
+	}
+}
+
 func encodeF32(dst []byte, src []float32) {
 	for i, v := range src {
 		binary.LittleEndian.PutUint32(dst[4*i:], math.Float32bits(v))

@@ -1,6 +1,7 @@
 package quant
 
 import (
+	"encoding/binary"
 	"math"
 	"math/bits"
 	"slices"
@@ -74,22 +75,22 @@ func (l *lattice) distance(a, b uint16) (sum int) {
 	return sum
 }
 
-// costs are what each code of each element of a group adds to the error.
-type costs [8][8]float32
+// costs are what each code of each element of a part adds to the error.
+type costs [QK][8]float32
 
-// closest returns the word of the grid, among those near word, that costs least.
-func (l *lattice) closest(word uint16, c *costs) uint16 {
+// closest returns the word of the grid, among those near word, that costs least; c are the costs of a group's elements.
+func (l *lattice) closest(word uint16, c [][8]float32) uint16 {
 	if l.on[word] {
 		return word
 	}
 	if l.group == 8 {
-		return closestOfEight(l.near[word], c)
+		return closestOfEight(l.near[word], (*[8][8]float32)(c))
 	}
-	return closestOfFour(l.near[word], c)
+	return closestOfFour(l.near[word], (*[4][8]float32)(c))
 }
 
 // closestOfEight adds up the costs of pairs first, because words share them.
-func closestOfEight(near []uint16, c *costs) (best uint16) {
+func closestOfEight(near []uint16, c *[8][8]float32) (best uint16) {
 	var pairs [4][16]float32
 	for k := range pairs {
 		for second := range 3 {
@@ -107,7 +108,7 @@ func closestOfEight(near []uint16, c *costs) (best uint16) {
 	return best
 }
 
-func closestOfFour(near []uint16, c *costs) (best uint16) {
+func closestOfFour(near []uint16, c *[4][8]float32) (best uint16) {
 	least := float32(math.Inf(1))
 	for _, w := range near {
 		if e := c[0][w&7] + c[1][w>>3&7] + (c[2][w>>6&7] + c[3][w>>9&7]); e < least {
@@ -115,6 +116,19 @@ func closestOfFour(near []uint16, c *costs) (best uint16) {
 		}
 	}
 	return best
+}
+
+// join returns the word of a group's codes.
+func (l *lattice) join(codes []uint8) uint16 {
+	if l.group == 8 { // neighbours of 2 bits join to 4, these to 8 and to 16
+		v := binary.LittleEndian.Uint64(codes)
+		v = (v | v>>6) & 0x000f_000f_000f_000f
+		v = (v | v>>12) & 0x0000_00ff_0000_00ff
+		return uint16(v | v>>24)
+	}
+	v := binary.LittleEndian.Uint32(codes) // neighbours of 3 bits join to 6 and to 12
+	v = (v | v>>5) & 0x003f_003f
+	return uint16((v | v>>10) & 0xfff)
 }
 
 var (
@@ -130,6 +144,7 @@ var (
 // about 2·l+1 steps.
 type gridForm struct {
 	lattice func() *lattice
+	join    func(b []byte, p *Parts)
 	part    int     // elements that share a scale
 	even    bool    // the number of minus signs of eight elements is even, because one is not stored
 	tries   int     // to either side
@@ -140,23 +155,23 @@ type gridForm struct {
 }
 
 func formIQ2_XXS() gridForm {
-	return gridForm{lattice: latticeIQ2XXS, part: 32, even: true, tries: 6, step: 0.1, again: true, unit: true, factor: 1}
+	return gridForm{lattice: latticeIQ2XXS, join: joinIQ2_XXS, part: 32, even: true, tries: 6, step: 0.1, again: true, unit: true, factor: 1}
 }
 
 func formIQ2_XS() gridForm {
-	return gridForm{lattice: latticeIQ2XS, part: 16, even: true, tries: 9, step: 0.1, factor: 1}
+	return gridForm{lattice: latticeIQ2XS, join: joinIQ2_XS, part: 16, even: true, tries: 9, step: 0.1, factor: 1}
 }
 
 func formIQ2_S() gridForm {
-	return gridForm{lattice: latticeIQ2S, part: 16, tries: 9, step: 0.1, factor: 0.9875}
+	return gridForm{lattice: latticeIQ2S, join: joinIQ2_S, part: 16, tries: 9, step: 0.1, factor: 0.9875}
 }
 
 func formIQ3_XXS() gridForm {
-	return gridForm{lattice: latticeIQ3XXS, part: 32, even: true, tries: 15, step: 0.2, factor: 1.0125}
+	return gridForm{lattice: latticeIQ3XXS, join: joinIQ3_XXS, part: 32, even: true, tries: 15, step: 0.2, factor: 1.0125}
 }
 
 func formIQ3_S() gridForm {
-	return gridForm{lattice: latticeIQ3S, part: 32, tries: 9, step: 0.2, again: true, factor: 1.033}
+	return gridForm{lattice: latticeIQ3S, join: joinIQ3_S, part: 32, tries: 9, step: 0.2, again: true, factor: 1.033}
 }
 
 // gridPart is what is searched for of the elements that share a scale.
@@ -193,22 +208,19 @@ func (p *gridPart) fit(f *gridForm, l *lattice, x, w []float32) {
 	var off [8]bool // words were rounded to others
 	for try := -f.tries; try <= f.tries; try++ {
 		var words [8]uint16
-		var moved [8]bool
-		inverse := (last + f.step*float32(try)) / top
-		for g := range groups {
-			words[g], moved[g] = p.word(l, g, inverse)
-		}
+		inverse := (last + float32(f.step*float32(try))) / top
+		moved := p.choose(l, &words, f.part, inverse, nil)
 		if s := p.sums(l, &words, groups); s.better(gain) {
 			p.scale, p.words, off = s.scale(), words, moved
 			gain = p.scale * s.qx
 		}
 	}
 	if off != [8]bool{} && p.scale > 0 || f.unit && p.scale > 0 {
-		for g := range groups {
-			if off[g] || f.again {
-				p.words[g], _ = p.word(l, g, 1/p.scale)
-			}
+		some := &off
+		if f.again {
+			some = nil
 		}
+		p.choose(l, &p.words, f.part, 1/p.scale, some)
 		if s := p.sums(l, &p.words, groups); s.qq > 0 {
 			p.scale = s.scale()
 		}
@@ -248,30 +260,56 @@ func (p *gridPart) sign(f *gridForm, x, w []float32) {
 	}
 }
 
-// word returns the word of the grid for group g in steps of 1/inverse, and whether it is another than rounding gives.
-func (p *gridPart) word(l *lattice, g int, inverse float32) (word uint16, moved bool) {
-	x, w := p.x[g*l.group:][:l.group], p.choice[g*l.group:][:l.group]
-	for i, v := range x {
-		word |= uint16(within(0.5*(inverse*v-1), 0, float32(l.levels-1))) << (l.bits * i)
-	}
-	if l.on[word] {
-		return word, false
-	}
+// choose sets the words of the grid for all groups, or for those only that some of which has, in steps of 1/inverse. It returns which of them
+// are others than rounding gives.
+func (p *gridPart) choose(l *lattice, words *[8]uint16, n int, inverse float32, some *[8]bool) (moved [8]bool) {
+	var codes [QK]uint8
+	p.round(codes[:n], inverse, float32(l.levels-1))
 	var c costs
-	step := 1 / inverse
-	for i, v := range x {
-		for code := range l.levels {
-			c[i][code] = w[i] * square(step*float32(2*code+1)-v)
+	known := false
+	for g := range n / l.group {
+		if some != nil && !some[g] {
+			continue
+		}
+		word := l.join(codes[g*l.group:])
+		if moved[g] = !l.on[word]; moved[g] {
+			if !known {
+				p.cost(&c, l.levels, n, 1/inverse)
+				known = true
+			}
+			word = l.closest(word, c[g*l.group:])
+		}
+		words[g] = word
+	}
+	return moved
+}
+
+// round sets the codes of elements to the nearest in steps of 1/inverse.
+func (p *gridPart) round(codes []uint8, inverse, most float32) {
+	for i := roundGridVectors(codes, p.x[:], inverse, most); i < len(codes); i++ {
+		codes[i] = uint8(within(0.5*(float32(inverse*p.x[i])-1), 0, most))
+	}
+}
+
+// cost sets what the codes of n elements add to the error.
+func (p *gridPart) cost(c *costs, levels, n int, step float32) {
+	if costVectors(c, p, n, step) {
+		return
+	}
+	for i, v := range p.x[:n] {
+		for code := range levels {
+			c[i][code] = p.choice[i] * square(float32(step*float32(2*code+1))-v)
 		}
 	}
-	return l.closest(word, &c), true
 }
 
 func (p *gridPart) sums(l *lattice, words *[8]uint16, groups int) (s sums) {
+	mask := uint16(1)<<l.bits - 1
 	for g, word := range words[:groups] {
-		for i := range l.group {
-			e := g*l.group + i
-			s.add(p.w[e], float32(2*l.code(word, i)+1), p.x[e])
+		x, w := p.x[g*l.group:][:l.group], p.w[g*l.group:][:l.group]
+		for i, v := range x {
+			s.add(w[i], float32(2*int32(word&mask)+1), v)
+			word >>= l.bits
 		}
 	}
 	return s
@@ -303,7 +341,7 @@ func (f *gridForm) fit(to *Parts, x []float32, w *[QKK]float32) {
 }
 
 // weighFlat gives larger elements more weight, but small ones some, too.
-func weighFlat(w *[QKK]float32, x []float32) {
+func weighFlat(w, x []float32) {
 	floor := 0.5 * meanSquare(x)
 	for i, v := range x {
 		w[i] = floor + square(v)
@@ -311,69 +349,9 @@ func weighFlat(w *[QKK]float32, x []float32) {
 }
 
 // put writes a superblock with the given weights.
-func (f gridForm) put(b []byte, x []float32, w *[QKK]float32, join func(b []byte, p *Parts)) {
+func (f gridForm) put(b []byte, x []float32, w *[QKK]float32) {
 	var p Parts
 	f.fit(&p, x, w)
 	clear(b)
-	join(b, &p)
-}
-
-func encodeIQ2_XXS(b []byte, x []float32) {
-	var w [QKK]float32
-	weighFlat(&w, x)
-	formIQ2_XXS().put(b, x, &w, joinIQ2_XXS)
-}
-
-func weighedIQ2_XXS(b []byte, x, importance []float32, _ float32) {
-	var w [QKK]float32
-	weigh(w[:], x, importance, meanSquare(x))
-	formIQ2_XXS().put(b, x, &w, joinIQ2_XXS)
-}
-
-func encodeIQ2_XS(b []byte, x []float32) {
-	var w [QKK]float32
-	weighFlat(&w, x)
-	formIQ2_XS().put(b, x, &w, joinIQ2_XS)
-}
-
-func weighedIQ2_XS(b []byte, x, importance []float32, _ float32) {
-	var w [QKK]float32
-	weigh(w[:], x, importance, meanSquare(x))
-	formIQ2_XS().put(b, x, &w, joinIQ2_XS)
-}
-
-func encodeIQ2_S(b []byte, x []float32) {
-	var w [QKK]float32
-	weighFlat(&w, x)
-	formIQ2_S().put(b, x, &w, joinIQ2_S)
-}
-
-func weighedIQ2_S(b []byte, x, importance []float32, _ float32) {
-	var w [QKK]float32
-	weigh(w[:], x, importance, 2*meanSquare(x))
-	formIQ2_S().put(b, x, &w, joinIQ2_S)
-}
-
-func encodeIQ3_XXS(b []byte, x []float32) {
-	var w [QKK]float32
-	weighSquares(w[:], x)
-	formIQ3_XXS().put(b, x, &w, joinIQ3_XXS)
-}
-
-func weighedIQ3_XXS(b []byte, x, importance []float32, _ float32) {
-	var w [QKK]float32
-	weigh(w[:], x, importance, 2*meanSquare(x))
-	formIQ3_XXS().put(b, x, &w, joinIQ3_XXS)
-}
-
-func encodeIQ3_S(b []byte, x []float32) {
-	var w [QKK]float32
-	weighSquares(w[:], x)
-	formIQ3_S().put(b, x, &w, joinIQ3_S)
-}
-
-func weighedIQ3_S(b []byte, x, importance []float32, _ float32) {
-	var w [QKK]float32
-	weigh(w[:], x, importance, 2*meanSquare(x))
-	formIQ3_S().put(b, x, &w, joinIQ3_S)
+	f.join(b, &p)
 }

@@ -132,10 +132,10 @@ func (p *iq1Part) settle(x, w []float32, codes *[32]uint16) {
 			var c costs
 			for i := range 8 {
 				for code := range v {
-					c[i][code] = w[8*g+i] * square(p.scale*v[code]-x[8*g+i])
+					c[i][code] = w[8*g+i] * square(float32(p.scale*v[code])-x[8*g+i])
 				}
 			}
-			word = l.closest(word, &c)
+			word = l.closest(word, c[:])
 		}
 		p.words[g] = word
 		for i := range 8 {
@@ -168,18 +168,6 @@ const (
 // oddIQ1 returns the odd number of units nearest to a scale.
 func oddIQ1(scale, inverse float32) float32 { return 2*within(0.5*(scale*inverse-1), 0, mostIQ1/2) + 1 }
 
-func encodeIQ1_S(b []byte, x []float32) {
-	var w [QKK]float32
-	weighSquares(w[:], x)
-	putIQ1_S(b, x, &w)
-}
-
-func weighedIQ1_S(b []byte, x, importance []float32, _ float32) {
-	var w [QKK]float32
-	weigh(w[:], x, importance, 2*meanSquare(x))
-	putIQ1_S(b, x, &w)
-}
-
 func putIQ1_S(b []byte, x []float32, w *[QKK]float32) {
 	const least = 1e-12
 	var to Parts
@@ -199,18 +187,6 @@ func putIQ1_S(b []byte, x []float32, w *[QKK]float32) {
 	}
 	clear(b)
 	joinIQ1_S(b, &to)
-}
-
-func encodeIQ1_M(b []byte, x []float32) {
-	var w [QKK]float32
-	weighSquares(w[:], x)
-	putIQ1_M(b, x, &w)
-}
-
-func weighedIQ1_M(b []byte, x, importance []float32, _ float32) {
-	var w [QKK]float32
-	weigh(w[:], x, importance, 2*meanSquare(x))
-	putIQ1_M(b, x, &w)
 }
 
 func putIQ1_M(b []byte, x []float32, w *[QKK]float32) {
@@ -254,7 +230,7 @@ func zeroWordsIQ1() (words [4]uint16) {
 		for i := range c {
 			c[i] = [8]float32{1, 0, 1}
 		}
-		word = l.closest(word, &c)
+		word = l.closest(word, c[:])
 	}
 	for i := range words {
 		words[i] = word

@@ -102,18 +102,6 @@ func putIQ4_NL(b []byte, x, w []float32) {
 	joinIQ4_NL(b, &p)
 }
 
-func encodeIQ4_XS(b []byte, x []float32) {
-	var w [QKK]float32
-	weighSquares(w[:], x)
-	putIQ4_XS(b, x, &w)
-}
-
-func weighedIQ4_XS(b []byte, x, importance []float32, _ float32) {
-	var w [QKK]float32
-	weigh(w[:], x, importance, 2*meanSquare(x))
-	putIQ4_XS(b, x, &w)
-}
-
 // scaleIQ4_XS: scales lie from −32 to 31.
 const scaleIQ4_XS = 32
 

@@ -64,3 +64,21 @@ func roundScaleVectors(q []uint8, x []float32, inverse, most float32) int {
 	}
 	return n
 }
+
+// roundGridVectors sets the first codes as gridPart.round does and returns how many.
+func roundGridVectors(codes []uint8, x []float32, inverse, most float32) int {
+	n := whole(len(codes), 16)
+	if n > 0 {
+		roundGridAVX2(&codes[0], &x[:n][0], uintptr(n), inverse, most)
+	}
+	return n
+}
+
+// costVectors is gridPart.cost of all eight codes, where the processor has vectors.
+func costVectors(c *costs, p *gridPart, n int, step float32) bool {
+	if !rowVectors() {
+		return false
+	}
+	costsAVX2(&c[0][0], &p.x[0], &p.choice[0], uintptr(n), step)
+	return true
+}

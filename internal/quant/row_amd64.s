@@ -302,3 +302,81 @@ next:
 	JNE          next
 	VZEROUPPER
 	RET
+
+// func roundGridAVX2(codes *uint8, x *float32, n uintptr, inverse float32, most float32)
+// Requires: AVX, AVX2
+TEXT ·roundGridAVX2(SB), NOSPLIT, $0-32
+	MOVQ         codes+0(FP), AX
+	MOVQ         x+8(FP), CX
+	MOVQ         n+16(FP), DX
+	VBROADCASTSS inverse+24(FP), Y0
+	VBROADCASTSS most+28(FP), Y1
+	MOVL         $0x3f800000, BX
+	VMOVD        BX, X2
+	VPBROADCASTD X2, Y2
+	MOVL         $0x3f000000, BX
+	VMOVD        BX, X3
+	VPBROADCASTD X3, Y3
+	VXORPS       Y4, Y4, Y4
+
+next:
+	VMULPS       (CX), Y0, Y5
+	VSUBPS       Y2, Y5, Y5
+	VMULPS       Y3, Y5, Y5
+	VROUNDPS     $0x00, Y5, Y5
+	VMAXPS       Y4, Y5, Y5
+	VMINPS       Y1, Y5, Y5
+	VCVTTPS2DQ   Y5, Y5
+	VMULPS       32(CX), Y0, Y6
+	VSUBPS       Y2, Y6, Y6
+	VMULPS       Y3, Y6, Y6
+	VROUNDPS     $0x00, Y6, Y6
+	VMAXPS       Y4, Y6, Y6
+	VMINPS       Y1, Y6, Y6
+	VCVTTPS2DQ   Y6, Y6
+	VPACKUSDW    Y6, Y5, Y5
+	VEXTRACTI128 $0x01, Y5, X6
+	VPACKUSWB    X6, X5, X6
+	VPSHUFD      $0xd8, X6, X6
+	VMOVDQU      X6, (AX)
+	ADDQ         $0x10, AX
+	ADDQ         $0x40, CX
+	SUBQ         $0x10, DX
+	JNE          next
+	VZEROUPPER
+	RET
+
+// func costsAVX2(c *float32, x *float32, choice *float32, n uintptr, step float32)
+// Requires: AVX
+TEXT ·costsAVX2(SB), NOSPLIT, $0-36
+	MOVQ         c+0(FP), AX
+	MOVQ         x+8(FP), CX
+	MOVQ         choice+16(FP), DX
+	MOVQ         n+24(FP), BX
+	VBROADCASTSS step+32(FP), Y0
+	VMULPS       odd<>+0(SB), Y0, Y0
+
+next:
+	VBROADCASTSS (CX), Y1
+	VBROADCASTSS (DX), Y2
+	VSUBPS       Y1, Y0, Y1
+	VMULPS       Y1, Y1, Y1
+	VMULPS       Y1, Y2, Y1
+	VMOVUPS      Y1, (AX)
+	ADDQ         $0x20, AX
+	ADDQ         $0x04, CX
+	ADDQ         $0x04, DX
+	DECQ         BX
+	JNE          next
+	VZEROUPPER
+	RET
+
+DATA odd<>+0(SB)/4, $(1.0)
+DATA odd<>+4(SB)/4, $(3.0)
+DATA odd<>+8(SB)/4, $(5.0)
+DATA odd<>+12(SB)/4, $(7.0)
+DATA odd<>+16(SB)/4, $(9.0)
+DATA odd<>+20(SB)/4, $(11.0)
+DATA odd<>+24(SB)/4, $(13.0)
+DATA odd<>+28(SB)/4, $(15.0)
+GLOBL odd<>(SB), RODATA|NOPTR, $32

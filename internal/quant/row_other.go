@@ -15,3 +15,7 @@ func encodeQ8_0Vectors([]byte, []float32) int { return 0 }
 func topVectors([]float32) (top uint32, n int) { return 0, 0 }
 
 func roundScaleVectors([]uint8, []float32, float32, float32) int { return 0 }
+
+func roundGridVectors([]uint8, []float32, float32, float32) int { return 0 }
+
+func costVectors(*costs, *gridPart, int, float32) bool { return false }

@@ -31,3 +31,13 @@ func encodeQ80AVX2(dst *byte, src *float32, blocks uintptr)
 //
 //go:noescape
 func roundScaleAVX2(q *uint8, x *float32, n uintptr, inverse float32, low float32, high float32)
+
+// roundGridAVX2 sets n codes, a multiple of 16, to half of x·inverse−1, rounded to whole numbers from 0 to most. Scalar twin: gridPart.round in encode_grid.go.
+//
+//go:noescape
+func roundGridAVX2(codes *uint8, x *float32, n uintptr, inverse float32, most float32)
+
+// costsAVX2 sets, for n elements, what each of eight codes adds to the error: choice·(step·(2·code+1)−x)². Scalar twin: gridPart.cost in encode_grid.go.
+//
+//go:noescape
+func costsAVX2(c *float32, x *float32, choice *float32, n uintptr, step float32)

@@ -127,22 +127,22 @@ var table = [...]entry{
 	IQ2_XXS: {
 		name: "IQ2_XXS", blockElems: QKK, blockBytes: 2 + QKK/4, fileType: 19, output: true, reach: 40,
 		traits: Traits{Bits: 3, Codebook: iq2Values(), Scales: ByteBlocks, Halvings: 3}, parted: true,
-		encode: encodeIQ2_XXS, weighed: weighedIQ2_XXS,
+		encode: alone(weighFlat, formIQ2_XXS().put), weighed: byImportance(1, formIQ2_XXS().put),
 	},
 	IQ2_XS: {
 		name: "IQ2_XS", blockElems: QKK, blockBytes: 2 + QKK/4 + QKK/32, fileType: 20, output: true, reach: 40,
 		traits: Traits{Bits: 3, Codebook: iq2Values(), Scales: HalfBlocks, Halvings: 3}, parted: true,
-		encode: encodeIQ2_XS, weighed: weighedIQ2_XS,
+		encode: alone(weighFlat, formIQ2_XS().put), weighed: byImportance(1, formIQ2_XS().put),
 	},
 	IQ3_XXS: {
 		name: "IQ3_XXS", blockElems: QKK, blockBytes: 2 + QKK/4 + QKK/8, fileType: 23, output: true, reach: 100,
 		traits: Traits{Bits: 4, Codebook: iq3xxsValues(), Scales: ByteBlocks, Halvings: 2}, parted: true,
-		encode: encodeIQ3_XXS, weighed: weighedIQ3_XXS,
+		encode: alone(weighSquares, formIQ3_XXS().put), weighed: byImportance(2, formIQ3_XXS().put),
 	},
 	IQ1_S: {
 		name: "IQ1_S", blockElems: QKK, blockBytes: 2 + QKK/8 + QKK/16, fileType: 24, output: true, reach: 8,
 		traits: Traits{Bits: 3, Codebook: iq1Values(), Scales: ByteBlocks, Halvings: 3}, parted: true,
-		encode: encodeIQ1_S, weighed: weighedIQ1_S,
+		encode: alone(weighSquares, putIQ1_S), weighed: byImportance(2, putIQ1_S),
 	},
 	IQ4_NL: {
 		name: "IQ4_NL", blockElems: QK, blockBytes: 2 + QK/2, fileType: 25, output: true, reach: 50,
@@ -152,22 +152,22 @@ var table = [...]entry{
 	IQ3_S: {
 		name: "IQ3_S", blockElems: QKK, blockBytes: 2 + QKK/4 + QKK/32 + QKK/8 + QKK/64, fileType: 26, output: true, reach: 100,
 		traits: Traits{Bits: 4, Codebook: iq3sValues(), Scales: ByteBlocks}, parted: true,
-		encode: encodeIQ3_S, weighed: weighedIQ3_S,
+		encode: alone(weighSquares, formIQ3_S().put), weighed: byImportance(2, formIQ3_S().put),
 	},
 	IQ2_S: {
 		name: "IQ2_S", blockElems: QKK, blockBytes: 2 + QKK/4 + QKK/32 + QKK/32, fileType: 28, output: true, reach: 40,
 		traits: Traits{Bits: 3, Codebook: iq2Values(), Scales: HalfBlocks, Halvings: 3}, parted: true,
-		encode: encodeIQ2_S, weighed: weighedIQ2_S,
+		encode: alone(weighFlat, formIQ2_S().put), weighed: byImportance(2, formIQ2_S().put),
 	},
 	IQ4_XS: {
 		name: "IQ4_XS", blockElems: QKK, blockBytes: 2 + 2 + QKK/64 + QKK/2, fileType: 30, output: true, reach: 1000,
 		traits: Traits{Bits: 4, Codebook: iq4Values(), Scales: ByteBlocks}, parted: true,
-		encode: encodeIQ4_XS, weighed: weighedIQ4_XS,
+		encode: alone(weighSquares, putIQ4_XS), weighed: byImportance(2, putIQ4_XS),
 	},
 	IQ1_M: {
 		name: "IQ1_M", blockElems: QKK, blockBytes: QKK/8 + QKK/16 + QKK/32, fileType: 31, output: true, reach: 8,
 		traits: Traits{Bits: 3, Codebook: iq1Values(), Scales: HalfBlocks, Halvings: 3}, parted: true,
-		encode: encodeIQ1_M, weighed: weighedIQ1_M,
+		encode: alone(weighSquares, putIQ1_M), weighed: byImportance(2, putIQ1_M),
 	},
 	TQ1_0: {
 		name: "TQ1_0", blockElems: QKK, blockBytes: 48 + 4 + 2, fileType: 36, output: true, reach: 1,
