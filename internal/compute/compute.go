@@ -91,6 +91,8 @@ const (
 type Activation struct {
 	Kind      Nonlinearity
 	Threshold float32 // FATReLU only: z > Threshold ? z : 0
+	Slope     float32 // ClampedSwiGLU only: of the sigmoid's input
+	Limit     float32 // ClampedSwiGLU only: the largest g, and the largest magnitude of u
 }
 
 // Nonlinearity names the function in an Activation.
@@ -104,14 +106,19 @@ const (
 	FATReLU                     // (g > t ? g : 0)·u
 	DReLU                       // max(g,0)·max(u,0)
 	ReLU2                       // max(g,0)²·u
+
+	// ClampedSwiGLU is min(g,l)·sigmoid(s·min(g,l))·(1+min(max(u,-l),l)), with s Slope and l Limit.
+	//
+	// Source: OpenAI 2025, gpt-oss-120b & gpt-oss-20b model card; reference implementation.
+	ClampedSwiGLU
 )
 
 func (n Nonlinearity) String() string {
-	return [...]string{"silu", "gelu", "relu", "fatrelu", "drelu", "relu2"}[n]
+	return [...]string{"silu", "gelu", "relu", "fatrelu", "drelu", "relu2", "clamped swiglu"}[n]
 }
 
 // Sparse reports whether the activation is exactly zero for part of its inputs.
-func (a Activation) Sparse() bool { return a.Kind >= ReLU }
+func (a Activation) Sparse() bool { return a.Kind >= ReLU && a.Kind <= ReLU2 }
 
 // RopeStyle says which elements of a head form a rotated pair.
 type RopeStyle int
@@ -194,6 +201,8 @@ type Device interface {
 	Tensor(rows, cols int) (Tensor, error)
 	Cache(spec CacheSpec) (*Cache, error)
 	Set(rows, n int) (Set, error)
+	// Choice allocates choices of used of n experts for each of rows tokens.
+	Choice(rows, used, n int) (Choice, error)
 
 	// Run does body's operations with params p. The body must call the same ones for every p of the same segment and read no
 	// tensor's content.

@@ -2,7 +2,7 @@ package compute
 
 import "reflect"
 
-// Op is an operation of a forward pass with its operands: a pointer to one of the structs in ops.go. An operation is described
+// Op is an operation of a forward pass with its operands: a pointer to one of the structs in ops.go and ops_experts.go. An operation is described
 // there once; whatever forwards, records, compares or traces operations treats all of them alike through Visit.
 type Op interface {
 	// Visit passes the operands that live on a device to v, in a fixed order. Absent ones are passed too: tensors and sets without
@@ -14,12 +14,13 @@ type Op interface {
 type Visitor interface {
 	Tensor(t *Tensor, a Access)
 	Set(s *Set, a Access)
+	Choice(c *Choice, a Access)
 	Matrix(m **Matrix)
 	Vector(v **Vector)
 	Cache(c **Cache, layer *int)
 }
 
-// Access says what an operation does with a tensor or a set.
+// Access says what an operation does with a tensor, a set or a choice.
 type Access int
 
 // The ways of access. Scratch memory, whose content nobody needs, is written.

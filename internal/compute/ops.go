@@ -30,6 +30,9 @@ type calls struct {
 	gather      Gather
 	predict     Predict
 	sparseFFN   SparseFFN
+	route       Route
+	experts     Experts
+	gateRows    GateRows
 }
 
 // Embed writes row Tokens[i] of Table to row i of Dst.

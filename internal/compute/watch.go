@@ -106,7 +106,7 @@ func PartOf(op Op) Part {
 		return PartAttention
 	case *Predict:
 		return PartPredictor
-	case *SparseFFN, *Activate, *GaussianTopK:
+	case *SparseFFN, *Activate, *GaussianTopK, *Route, *Experts, *GateRows:
 		return PartNeurons
 	case *MatMulByHead:
 		return PartNamed(o.W.Name)

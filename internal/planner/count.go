@@ -82,6 +82,10 @@ func (host) Set(rows, n int) (compute.Set, error) {
 	return compute.Set{Rows: rows, N: n, Mem: host{}}, nil
 }
 
+func (host) Choice(rows, used, n int) (compute.Choice, error) {
+	return compute.Choice{Rows: rows, Used: used, N: n, Mem: host{}}, nil
+}
+
 func (host) Run(compute.Segment, *compute.Params, func(compute.Verbs)) error { return nil }
 func (host) Read(t compute.Tensor, _ int) ([]float32, error)                 { return make([]float32, t.Cols), nil }
 func (host) CopyPage(*compute.Cache, int32, int32)                           {}

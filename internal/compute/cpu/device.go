@@ -45,6 +45,8 @@ type Device struct {
 	att     attention
 	rows    rowwise
 	sparse  sparseFFN
+	routing routing
+	experts experts
 	ahead   readAhead
 	turns   rotations
 	tuner   tuner
@@ -79,6 +81,8 @@ func New(o Options) (*Device, error) {
 	d.att.init(d)
 	d.rows.init(d)
 	d.sparse.init(d)
+	d.routing.init(d)
+	d.experts.init(d)
 	d.ahead.init(d)
 	return d, nil
 }

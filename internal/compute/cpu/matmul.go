@@ -117,3 +117,9 @@ func (d *Device) product(p *compute.Product, r, end int, m *matmul, worker int) 
 		d.k.Add(out[t*p.W.Rows:][:end-r], bias)
 	}
 }
+
+// multiplyRows is multiply of n rows of m from row r on.
+func (d *Device) multiplyRows(m *compute.Matrix, out []float32, outStride, r, n int, x unsafe.Pointer, stride, tokens, worker int) {
+	w := mem(m)
+	d.multiply(m, w.data[r*w.rowBytes:(r+n)*w.rowBytes], n, out, outStride, x, stride, tokens, worker)
+}

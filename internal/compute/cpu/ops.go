@@ -69,6 +69,12 @@ func (d *Device) do(op compute.Op) {
 		d.predict(o.Set, o.X, o.Hidden, o.Logits, o.FC1, o.FC2)
 	case *compute.SparseFFN:
 		d.sparseFFN(o.Out, o.X, o.Set, o.Weights)
+	case *compute.Route:
+		d.route(o.Choice, o.Logits, o.Bias, o.How)
+	case *compute.Experts:
+		d.chosenExperts(o.Out, o.X, o.Choice, o.Weights)
+	case *compute.GateRows:
+		d.gateRows(o.X, o.Logits)
 	default:
 		panic("cpu: no operation " + compute.Name(op))
 	}

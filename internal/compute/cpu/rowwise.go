@@ -26,6 +26,7 @@ const (
 	multiplyRows
 	predictRows
 	correctRows
+	gateRowsRows
 )
 
 // rowwiseArgs are the operands of one call.
@@ -33,7 +34,7 @@ type rowwiseArgs struct {
 	verb    rowVerb
 	dst, x  []float32 // [n, cols]; of activateRows: dst and gate
 	up      []float32 // [n, cols] or nil
-	w, b    []float32 // [cols]
+	w, b    []float32 // [cols]; of gateRowsRows [n]
 	cols    int
 	eps     float32
 	factor  float32 // of scaleRows; the limit of capRows and clampRows, the deviations of topKRows
@@ -145,6 +146,8 @@ func (r *rowwise) row(i int) {
 		predicted(&a.streams, i, row(a.values, i), a.w)
 	case correctRows:
 		corrected(&a.streams, i, cut(a.x), row(a.values, i), a.w, a.active)
+	case gateRowsRows:
+		gated(cut(a.x), a.w[i])
 	}
 }
 

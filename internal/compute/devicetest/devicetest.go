@@ -44,7 +44,7 @@ func (sc *script) group() string {
 
 // scripts are all, the longest groups first: groups are played side by side.
 func scripts() []script {
-	return slices.Concat(sparseScripts(), matMulScripts(), byHeadScripts(), attentionScripts(), predictScripts(), ropeScripts(), rowScripts())
+	return slices.Concat(sparseScripts(), expertScripts(), matMulScripts(), byHeadScripts(), attentionScripts(), predictScripts(), ropeScripts(), rowScripts(), routeScripts())
 }
 
 // groups returns the scripts by their verb and first variant. A group is played on one device, so that what a verb leaves
@@ -77,6 +77,9 @@ type Promise struct {
 	// Halves says that in longer steps matrix products are computed in halves, too: their quantised weights and all activations are rounded
 	// to these, which have the range of a token, and sums are in another order than those of fewer tokens.
 	Halves bool
+	// Lacks lists groups of scripts whose operations the device does not have yet: names that their names begin with. It is there for the time
+	// between an operation's definition and its last device, and refuses no script by more than that.
+	Lacks []string
 }
 
 // Run is Promise.Run for the least that a device may promise.
@@ -100,6 +103,9 @@ func (p Promise) run(t *testing.T, oneIn int, families ...Family) {
 	t.Helper()
 	names, by := groups(oneIn)
 	for _, name := range names {
+		if slices.ContainsFunc(p.Lacks, func(lacking string) bool { return strings.HasPrefix(name, lacking) }) {
+			continue
+		}
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			reference := subject{ref.New(), map[string]any{}}

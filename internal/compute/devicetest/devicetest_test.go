@@ -96,6 +96,27 @@ func alwaysAll(v compute.Verbs, _ *compute.Params, op compute.Op) {
 	v.Do(op)
 }
 
+func otherExperts(v compute.Verbs, _ *compute.Params, op compute.Op) {
+	if o, ok := op.(*compute.Route); ok {
+		o.Bias = nil
+	}
+	v.Do(op)
+}
+
+func expertsWithoutUps(v compute.Verbs, _ *compute.Params, op compute.Op) {
+	if o, ok := op.(*compute.Experts); ok && o.Weights.Gate != nil {
+		o.Weights.Up = o.Weights.Gate
+	}
+	v.Do(op)
+}
+
+func weightsAfter(v compute.Verbs, _ *compute.Params, op compute.Op) {
+	if o, ok := op.(*compute.Experts); ok {
+		o.Weights.Before = false
+	}
+	v.Do(op)
+}
+
 // hostTwice calls observers twice.
 type hostTwice struct{ compute.Device }
 
@@ -158,6 +179,9 @@ func TestFaults(t *testing.T) {
 		{"a set too large", "SparseFFN/sets", verbs(alwaysAll), "output"},
 		{"a logit at the threshold left out", "Predict/thresholds", verbs(aboveOnly), "set"},
 		{"a position unseen", "Attention/heads of 64, 2×1", verbs(onePositionLess), "attention"},
+		{"a bias of experts left out", "Route/sigmoid", verbs(otherExperts), "weights"},
+		{"gates for ups", "Experts/Q4_0", verbs(expertsWithoutUps), "output"},
+		{"weights of outputs for those of inputs", "Experts/shapes", verbs(weightsAfter), "before"},
 		{"an observer called twice", "Host/between verbs", hostTwice{ref.New()}, "seen has 10 rows, want 5"},
 		{"a neuron lost", "SparseFFN/Q4_K", lastNeuronLost{ref.New()}, "33 tokens: scalar reference: output"},
 		{"one layer copied", "CopyPage/all layers", onlyFirstLayer{ref.New()}, "layer 1"},

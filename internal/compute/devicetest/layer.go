@@ -12,9 +12,11 @@ import (
 type layer struct {
 	sparseCase
 	gateW, upW, downW weight
-	upBias, downBias  []float32 // [ff], [embd], or nil
-	order             []int32   // [ff] or nil
-	x                 []float32 // [n, embd]
+	upBias, downBias  []float32           // [ff], [embd], or nil
+	gateBias          []float32           // [ff] or nil
+	scaled            func(t int) float64 // what multiplies the products of gate and up; nil: nothing does
+	order             []int32             // [ff] or nil
+	x                 []float32           // [n, embd]
 	downs             *downs
 	long              bool // the script's steps may be matrix products, of the down projection rounded once more
 }
@@ -35,7 +37,10 @@ type coefficient struct {
 }
 
 // bound adds up, for each output of token t, the variances that rounding gives its terms a_i·d_i.
-func (l *layer) bound(bounds []float64, _ []float32, t int) {
+func (l *layer) bound(bounds []float64, _ []float32, t int) { l.boundOf(bounds, nil, t) }
+
+// boundOf is bound. masses, unless nil, are made what the terms' magnitudes add up to. [embd]
+func (l *layer) boundOf(bounds, masses []float64, t int) {
 	of := l.coefficients(t)
 	mostA := 0.0
 	for _, c := range of {
@@ -67,6 +72,9 @@ func (l *layer) bound(bounds []float64, _ []float32, t int) {
 				variance += c.variance*d*d + l.rounding(c, d, down, at, mostA, down.largest[j], most)
 			}
 			bounds[j] = sumTolerance*mass + roundingSigmas*math.Sqrt(variance)
+			if masses != nil {
+				masses[j] = mass
+			}
 		}
 	}
 }
@@ -151,7 +159,12 @@ func (l *layer) coefficients(t int) (of []coefficient) {
 		if l.order != nil {
 			c.row = int(l.order[i])
 		}
+		by := 1.0
+		if l.scaled != nil {
+			by = l.scaled(t)
+		}
 		u, su := deviation(up.row(c.row))
+		u, su = by*u, math.Abs(by)*su
 		if l.upBias != nil {
 			u += float64(l.upBias[c.row])
 		}
@@ -162,6 +175,10 @@ func (l *layer) coefficients(t int) (of []coefficient) {
 		} else {
 			factor := func(v float64) float64 { return ref.Factor(l.act, v) }
 			g, sg := deviation(gate.row(c.row))
+			g, sg = by*g, math.Abs(by)*sg
+			if l.gateBias != nil {
+				g += float64(l.gateBias[c.row])
+			}
 			byG, byU := spread(act, g, sg), spread(factor, u, su)
 			c.a = act(g) * factor(u)
 			c.variance = square(byG*factor(u)) + square(act(g)*byU) + square(byG*byU)

@@ -50,7 +50,11 @@ func (w *words) Tensor(t *compute.Tensor, _ compute.Access) {
 }
 
 func (w *words) Set(s *compute.Set, _ compute.Access) { w.add("set [%d×%d] %p", s.Rows, s.N, s.Mem) }
-func (w *words) Cache(c **compute.Cache, layer *int)  { w.add("layer %d of %p", *layer, *c) }
+
+func (w *words) Choice(c *compute.Choice, _ compute.Access) {
+	w.add("choice [%d×%d of %d] %p", c.Rows, c.Used, c.N, c.Mem)
+}
+func (w *words) Cache(c **compute.Cache, layer *int) { w.add("layer %d of %p", *layer, *c) }
 
 func (w *words) Matrix(m **compute.Matrix) {
 	if *m != nil {

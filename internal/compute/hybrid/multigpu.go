@@ -179,6 +179,11 @@ func (f *MultiGPU) Set(rows, n int) (compute.Set, error) {
 	return compute.Set{Rows: rows, N: n, Mem: on}, nil
 }
 
+// Choice fails as a GPU's does: nothing of a model with experts is computed on several processors yet.
+func (f *MultiGPU) Choice(rows, used, n int) (compute.Choice, error) {
+	return f.pairs[0].Choice(rows, used, n)
+}
+
 // Cache allocates every layer where its attention is computed.
 func (f *MultiGPU) Cache(spec compute.CacheSpec) (*compute.Cache, error) {
 	if len(f.home) != len(spec.Layers) {

@@ -42,6 +42,9 @@ func (o *operands) Set(s *compute.Set, a compute.Access) {
 	}
 }
 
+// Choice has nothing to do, like the others below: devices of several make no choices yet.
+func (o *operands) Choice(*compute.Choice, compute.Access) {}
+
 func (o *operands) Matrix(m **compute.Matrix) {
 	if *m != nil {
 		o.matrices = append(o.matrices, *m)
@@ -74,6 +77,7 @@ type toGPU struct{}
 
 func (toGPU) Tensor(t *compute.Tensor, _ compute.Access) { *t = gpuTensor(*t) }
 func (toGPU) Set(s *compute.Set, _ compute.Access)       { *s = gpuSet(*s) }
+func (toGPU) Choice(*compute.Choice, compute.Access)     {}
 func (toGPU) Vector(v **compute.Vector)                  { *v = gpuVector(*v) }
 func (toGPU) Matrix(m **compute.Matrix) {
 	if *m != nil {
@@ -91,6 +95,7 @@ type toHost struct{}
 
 func (toHost) Tensor(t *compute.Tensor, _ compute.Access) { *t = hostTensor(*t) }
 func (toHost) Set(s *compute.Set, _ compute.Access)       { *s = hostSet(*s) }
+func (toHost) Choice(*compute.Choice, compute.Access)     {}
 func (toHost) Vector(v **compute.Vector)                  { *v = hostVector(*v) }
 func (toHost) Matrix(m **compute.Matrix) {
 	if *m != nil {

@@ -77,6 +77,8 @@ func (w toStage) Set(s *compute.Set, _ compute.Access) {
 	}
 }
 
+func (w toStage) Choice(*compute.Choice, compute.Access) {}
+
 func (w toStage) Matrix(**compute.Matrix) {}
 func (w toStage) Vector(**compute.Vector) {}
 

@@ -43,6 +43,8 @@ func (r *resize) Tensor(t *compute.Tensor, _ compute.Access) {
 
 func (r *resize) Set(s *compute.Set, _ compute.Access) { s.Rows = r.to.rows }
 
+func (r *resize) Choice(c *compute.Choice, _ compute.Access) { c.Rows = r.to.rows }
+
 func (*resize) Matrix(**compute.Matrix)     {}
 func (*resize) Vector(**compute.Vector)     {}
 func (*resize) Cache(**compute.Cache, *int) {}

@@ -55,6 +55,12 @@ func (d *Device) Do(op compute.Op) {
 		d.predict(o.Set, o.X, o.Hidden, o.Logits, o.FC1, o.FC2)
 	case *compute.SparseFFN:
 		d.sparseFFN(o.Out, o.X, o.Set, o.Weights)
+	case *compute.Route:
+		d.route(o.Choice, o.Logits, o.Bias, o.How)
+	case *compute.Experts:
+		d.experts(o.Out, o.X, o.Choice, o.Weights)
+	case *compute.GateRows:
+		d.gateRows(o.X, o.Logits)
 	default:
 		panic("ref: no operation " + compute.Name(op))
 	}

@@ -204,14 +204,21 @@ func Activation(act compute.Activation, g float64) float64 {
 		return 0
 	case compute.ReLU2:
 		return max(g, 0) * max(g, 0)
+	case compute.ClampedSwiGLU:
+		g = min(g, float64(act.Limit))
+		return g / (1 + math.Exp(-float64(act.Slope)*g))
 	}
 	panic("ref: unknown activation")
 }
 
-// Factor returns what a gated layer multiplies by: u, or its positive part in dReLU.
+// Factor returns what a gated layer multiplies by: u, its positive part in dReLU, or in a clamped SwiGLU 1 more than u within the limit.
 func Factor(act compute.Activation, u float64) float64 {
-	if act.Kind == compute.DReLU {
+	switch act.Kind {
+	case compute.DReLU:
 		return max(u, 0)
+	case compute.ClampedSwiGLU:
+		l := float64(act.Limit)
+		return 1 + min(max(u, -l), l)
 	}
 	return u
 }

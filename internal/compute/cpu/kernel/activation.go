@@ -68,6 +68,8 @@ func activate(dst, gate, up []float32, act compute.Activation) {
 		case up == nil:
 		case act.Kind == compute.DReLU:
 			a *= relu(up[i])
+		case act.Kind == compute.ClampedSwiGLU:
+			a *= 1 + min(max(up[i], -act.Limit), act.Limit)
 		default:
 			a *= up[i]
 		}
@@ -92,6 +94,9 @@ func activation(g float32, act compute.Activation) float32 {
 	case compute.ReLU2:
 		g = relu(g)
 		return g * g
+	case compute.ClampedSwiGLU:
+		g = min(g, act.Limit)
+		return g / (1 + exp32(-act.Slope*g))
 	}
 	panic("kernel: unknown activation")
 }

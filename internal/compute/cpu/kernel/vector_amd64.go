@@ -86,6 +86,10 @@ func layerNormAVX2(dst, x, weight, bias []float32, eps float32) {
 }
 
 func activateAVX2(dst, gate, up []float32, act compute.Activation) {
+	if act.Kind == compute.ClampedSwiGLU {
+		activate(dst, gate, up, act)
+		return
+	}
 	gate = gate[:len(dst)]
 	d, g, n := first(dst), first(gate), len(dst)
 	if up == nil {

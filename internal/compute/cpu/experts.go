@@ -1,0 +1,277 @@
+package cpu
+
+import (
+	"unsafe"
+
+	"github.com/powerinfer-go/powerinfer/internal/compute"
+	"github.com/powerinfer-go/powerinfer/internal/compute/cpu/kernel"
+)
+
+// sumRoom bounds the floats that a worker holds of a chunk's down products before it sums them: what stays in the second-level cache.
+const sumRoom = 128 << 10
+
+// experts is the state of one Experts. Pairs of a token and one of its experts are sorted by expert, so that an expert's rows are read once
+// for all its tokens; an output's sum is over a token's experts in the order of its choice, whatever else is in the step. Methods that run on
+// the pool are values made once, so that a call allocates nothing.
+type experts struct {
+	d                        *Device
+	gatherFn, openFn, downFn func(chunk, worker int)
+
+	w       compute.ExpertWeights
+	out     compute.Tensor
+	choice  *choice
+	tokens  int
+	used    int // experts of a token
+	n       int // experts
+	ff      int // neurons of an expert
+	pairs   int
+	first   []int32 // [n+1] the first place of each expert's pairs
+	present []int32 // experts that have pairs
+	place   []int32 // [tokens, used] where a pair lies among the sorted ones
+	pair    []int32 // [pairs] the pair at each place
+
+	x        operand                // of tokens, or of pairs where there are several tokens
+	gathered [kernel.Forms][]byte   // x of pairs
+	sources  [kernel.Forms]gathered // where it comes from
+	hidden   []float32              // [pairs, ff] a_k
+	view     buffer
+	h        operand // hidden
+	openRows int     // neurons of a chunk
+	openIn   int     // chunks of an expert's neurons
+	downRows int     // outputs of a chunk
+}
+
+// gathered is a step's activations in one form, which pairs' are copied from.
+type gathered struct {
+	from   unsafe.Pointer // nil where the form is not in use
+	stride int            // bytes
+}
+
+func (f *experts) init(d *Device) {
+	f.d = d
+	f.gatherFn, f.openFn, f.downFn = f.gather, f.open, f.down
+}
+
+// chosenExperts computes the chosen experts' layers: in one parallel phase the neurons of all of them, in another their down projections with
+// the weighted sum.
+func (d *Device) chosenExperts(out, x compute.Tensor, c compute.Choice, w compute.ExpertWeights) {
+	gate, _ := w.Gates()
+	if w.Up.Cols != x.Cols || w.Down.Rows != c.N*out.Cols || w.Down.Cols != w.Neurons(c.N) || c.Rows != x.Rows || out.Rows != x.Rows || gate != nil && gate.Rows != w.Up.Rows {
+		panic("cpu: Experts of shapes that do not fit: " + w.Down.Name)
+	}
+	if x.Rows == 0 {
+		return
+	}
+	f := &d.experts
+	f.w, f.out, f.choice = w, out, c.Mem.(*choice)
+	f.tokens, f.used, f.n, f.ff, f.pairs = x.Rows, c.Used, c.N, w.Neurons(c.N), x.Rows*c.Used
+	f.sort()
+	f.take(x)
+	f.hidden = grown(&f.hidden, f.pairs*f.ff)
+	f.openChunks()
+	d.pool.Run(len(f.present)*f.openIn, f.openFn)
+	f.h = operand{}
+	f.view.data = f.hidden
+	f.h.form(d, compute.Tensor{Rows: f.pairs, Cols: f.ff, Mem: &f.view}, w.Down)
+	f.downChunks()
+	d.pool.Run((out.Cols+f.downRows-1)/f.downRows, f.downFn)
+	f.count()
+}
+
+// sort sorts the step's pairs by expert, and those of an expert by token.
+func (f *experts) sort() {
+	first := grown(&f.first, f.n+1)
+	clear(first)
+	chosen := f.choice.experts[:f.pairs]
+	for _, e := range chosen {
+		first[e+1]++
+	}
+	present := grown(&f.present, f.n)[:0]
+	for e := range f.n {
+		if first[e+1] > 0 {
+			present = append(present, int32(e))
+		}
+		first[e+1] += first[e]
+	}
+	f.present = present
+	place, pair := grown(&f.place, f.pairs), grown(&f.pair, f.pairs)
+	for i, e := range chosen {
+		place[i] = first[e]
+		pair[first[e]] = int32(i)
+		first[e]++ // for now: the next free place
+	}
+	copy(first[1:], first[:f.n])
+	first[0] = 0
+}
+
+// take brings the step's activations into the forms of gate and up, and sorts them by expert where there are several tokens.
+func (f *experts) take(x compute.Tensor) {
+	d := f.d
+	f.x = operand{}
+	f.x.form(d, x, f.w.Up)
+	if f.w.Gate != nil {
+		f.x.form(d, x, f.w.Gate)
+	}
+	if f.tokens == 1 {
+		return
+	}
+	for i, at := range f.x.at {
+		f.sources[i] = gathered{at, f.x.stride[i]}
+		if at == nil {
+			continue
+		}
+		size := f.pairs * f.x.stride[i]
+		to := grown(&f.gathered[i], size+cacheLine)
+		f.x.at[i] = unsafe.Pointer(unsafe.SliceData(to[aligned(to):][:size]))
+	}
+	d.pool.Run((f.pairs+gatherPairs-1)/gatherPairs, f.gatherFn)
+}
+
+// gatherPairs is the number of rows that a worker copies at a time.
+const gatherPairs = 32
+
+func (f *experts) gather(chunk, _ int) {
+	for p := chunk * gatherPairs; p < min(f.pairs, (chunk+1)*gatherPairs); p++ {
+		t := int(f.pair[p]) / f.used
+		for i, s := range f.sources {
+			if s.from != nil {
+				copy(unsafe.Slice((*byte)(unsafe.Add(f.x.at[i], p*s.stride)), s.stride), unsafe.Slice((*byte)(unsafe.Add(s.from, t*s.stride)), s.stride))
+			}
+		}
+	}
+}
+
+// openChunks says how experts' neurons are cut into chunks.
+func (f *experts) openChunks() {
+	rowBytes := kernel.RowBytes(f.w.Up.Type, f.w.Up.Cols)
+	if g, _ := f.w.Gates(); g != nil {
+		rowBytes += kernel.RowBytes(g.Type, g.Cols)
+	}
+	n := min(f.ff, chunkRows(f.ff*len(f.present), rowBytes, f.tokens, f.d.pool.Threads()))
+	f.openIn = (f.ff + n - 1) / n
+	f.openRows = ((f.ff+f.openIn-1)/f.openIn + tileRows - 1) / tileRows * tileRows // as many in each, in whole tiles
+	f.openIn = (f.ff + f.openRows - 1) / f.openRows
+}
+
+// open computes some neurons of one expert for all its tokens.
+func (f *experts) open(chunk, worker int) {
+	e := int(f.present[chunk/f.openIn])
+	r := chunk % f.openIn * f.openRows
+	rows := min(f.openRows, f.ff-r)
+	p, end := int(f.first[e]), int(f.first[e+1])
+	hidden := f.hidden[p*f.ff+r:]
+	gate, gateBias := f.w.Gates()
+	firstGate, firstUp := f.w.First(e, f.ff)
+	if gate == nil {
+		f.rows(hidden, f.ff, f.w.Up, f.w.UpBias, firstUp+r, rows, p, end, worker)
+	} else {
+		f.rows(hidden, f.ff, gate, gateBias, firstGate+r, rows, p, end, worker)
+	}
+	up := f.d.worker(worker).floats[:0]
+	if gate != nil {
+		up = grown(&f.d.worker(worker).floats, (end-p)*rows)
+		f.rows(up, rows, f.w.Up, f.w.UpBias, firstUp+r, rows, p, end, worker)
+	}
+	for i := range end - p {
+		a := hidden[i*f.ff:][:rows]
+		if gate == nil {
+			f.d.k.Activate(a, a, nil, f.w.Act)
+		} else {
+			f.d.k.Activate(a, a, up[i*rows:][:rows], f.w.Act)
+		}
+	}
+}
+
+// rows computes rows of m from row r on for the pairs at places [p, end), bias included, and the pairs' weights where they come before.
+func (f *experts) rows(out []float32, outStride int, m *compute.Matrix, bias *compute.Vector, r, rows, p, end, worker int) {
+	at := p
+	if f.tokens == 1 {
+		at = 0
+	}
+	x, stride := f.x.of(m, at)
+	if f.tokens == 1 {
+		stride = 0 // the token's experts read the same
+	}
+	f.d.multiplyRows(m, out, outStride, r, rows, x, stride, end-p, worker)
+	for i := range end - p {
+		y := out[i*outStride:][:rows]
+		if f.w.Before {
+			f.d.k.Scale(y, y, f.choice.weights[f.pair[p+i]])
+		}
+		if bias != nil {
+			f.d.k.Add(y, vector(bias)[r:][:rows])
+		}
+	}
+}
+
+// downChunks says how outputs are cut into chunks.
+func (f *experts) downChunks() {
+	rowBytes := len(f.present) * kernel.RowBytes(f.w.Down.Type, f.ff)
+	n := chunkRows(f.out.Cols, rowBytes, f.tokens, f.d.pool.Threads())
+	if room := sumRoom / f.pairs; n > room {
+		n = max(4*tileRows, room/tileRows*tileRows)
+	}
+	f.downRows = n
+}
+
+// down computes some outputs of all tokens: the products of all experts, and then each token's sum of them.
+func (f *experts) down(chunk, worker int) {
+	r := chunk * f.downRows
+	rows := min(f.downRows, f.out.Cols-r)
+	w := f.d.worker(worker)
+	y := grown(&w.floats, f.pairs*rows)
+	for _, e := range f.present {
+		p, end := int(f.first[e]), int(f.first[e+1])
+		x, stride := f.h.of(f.w.Down, p)
+		from := int(e)*f.out.Cols + r
+		f.d.multiplyRows(f.w.Down, y[p*rows:], rows, from, rows, x, stride, end-p, worker)
+		if f.w.DownBias != nil {
+			f.d.k.AddBias(y[p*rows:end*rows], vector(f.w.DownBias)[from:][:rows])
+		}
+	}
+	for t := range f.tokens {
+		f.sum(row(f.out, t)[r:][:rows], y, t)
+	}
+}
+
+// sum adds up a token's experts in the order of its choice. y [pairs, len(out)]
+func (f *experts) sum(out, y []float32, t int) {
+	for k := range f.used {
+		i := t*f.used + k
+		part := y[int(f.place[i])*len(out):][:len(out)]
+		weight := f.choice.weights[i]
+		if f.w.Before {
+			weight = 1
+		}
+		if k == 0 {
+			f.d.k.Scale(out, part, weight)
+		} else {
+			f.d.k.AddScaled(out, part, weight)
+		}
+	}
+}
+
+// count adds the step to the layer's counts.
+func (f *experts) count() {
+	if b := f.w.Bins; b != nil && b.On {
+		b.Add(0, f.choice.experts[:f.pairs])
+	}
+	c := f.w.Count
+	if c == nil {
+		return
+	}
+	read := rowsBytes(f.w.Up, int64(len(f.present)*f.w.Up.Rows/f.n)) + rowsBytes(f.w.Down, int64(len(f.present)*f.out.Cols))
+	if f.w.Gate != nil {
+		read += rowsBytes(f.w.Gate, int64(len(f.present)*f.ff))
+	}
+	neurons := int64(f.pairs) * int64(f.ff)
+	c.Steps++
+	c.Tokens += int64(f.tokens)
+	c.Predicted += neurons
+	c.PredictedRAM += neurons
+	c.Gated += neurons
+	c.Active += neurons
+	c.ActiveRAM += neurons
+	c.Bytes += read
+	c.RAM += read
+}

@@ -1,0 +1,207 @@
+package cpu
+
+import (
+	"math"
+
+	"github.com/powerinfer-go/powerinfer/internal/compute"
+	"github.com/powerinfer-go/powerinfer/internal/compute/cpu/kernel"
+)
+
+// choice holds the experts of every token, which are always among those that there are, and their weights. [rows, used] each
+type choice struct {
+	experts []int32
+	weights []float32
+}
+
+// Choice allocates choices.
+func (d *Device) Choice(rows, used, n int) (compute.Choice, error) {
+	c := &choice{experts: make([]int32, rows*used), weights: make([]float32, rows*used)}
+	return compute.Choice{Rows: rows, Used: used, N: n, Mem: c}, nil
+}
+
+// routeRows is the number of tokens that a worker routes at a time: some microseconds' work.
+const routeRows = 16
+
+// routing is the state of one Route; run is a method value made once, so that a call allocates nothing.
+type routing struct {
+	d       *Device
+	chunkFn func(chunk, worker int)
+
+	c      compute.Choice
+	logits compute.Tensor
+	bias   []float32
+	how    compute.Routing
+}
+
+func (r *routing) init(d *Device) {
+	r.d = d
+	r.chunkFn = r.chunk
+}
+
+// route chooses the experts of every token.
+func (d *Device) route(c compute.Choice, logits compute.Tensor, bias *compute.Vector, how compute.Routing) {
+	if logits.Cols != c.N || logits.Rows != c.Rows {
+		panic("cpu: Route of shapes that do not fit")
+	}
+	r := &d.routing
+	r.c, r.logits, r.bias, r.how = c, logits, vector(bias), how
+	d.pool.Run((c.Rows+routeRows-1)/routeRows, r.chunkFn)
+}
+
+func (r *routing) chunk(chunk, worker int) {
+	w := r.d.worker(worker)
+	for t := chunk * routeRows; t < min(r.c.Rows, (chunk+1)*routeRows); t++ {
+		r.token(t, w)
+	}
+}
+
+// token chooses one token's experts.
+func (r *routing) token(t int, w *workerScratch) {
+	m, n, used := r.c.Mem.(*choice), r.c.N, r.c.Used
+	experts, weights := m.experts[t*used:][:used], m.weights[t*used:][:used]
+	logits := row(r.logits, t)
+	buf := grown(&w.floats, 2*n+r.how.Groups)
+	scores, rank, groups := buf[:n], buf[n:2*n], buf[2*n:]
+	r.score(scores, logits)
+	copy(rank, logits)
+	if r.how.Ranked(r.bias != nil) {
+		copy(rank, scores)
+	}
+	if r.bias != nil {
+		r.d.k.Add(rank, r.bias)
+	}
+	numbers(rank)
+	r.excludeGroups(rank, groups)
+	highest(experts, rank)
+	for i, e := range experts {
+		weights[i] = scores[e]
+	}
+	if r.how.Score == compute.SoftmaxChosen {
+		softmax(r.d.k, weights, weights)
+	}
+	finishWeights(weights, &r.how)
+	for _, l := range logits {
+		if l != l {
+			fill(weights, float32(math.NaN()))
+			break
+		}
+	}
+}
+
+// score writes the scores of logits.
+func (r *routing) score(scores, logits []float32) {
+	switch r.how.Score {
+	case compute.Softmax:
+		softmax(r.d.k, scores, logits)
+	case compute.Sigmoid:
+		r.d.k.Scale(scores, logits, -1)
+		r.d.k.Exp(scores, scores)
+		for i, e := range scores {
+			scores[i] = 1 / (1 + e)
+		}
+	case compute.SoftmaxChosen:
+		copy(scores, logits)
+	}
+}
+
+// excludeGroups makes the rank of experts whose group is not used -∞. sums is scratch. [groups]
+func (r *routing) excludeGroups(rank, sums []float32) {
+	if r.how.Groups == 0 {
+		return
+	}
+	size := len(rank) / r.how.Groups
+	for g := range sums {
+		of := rank[g*size:][:size]
+		var best [2]int32
+		sums[g] = 0
+		highest(best[:min(2, size)], of)
+		for _, i := range best[:min(2, size)] {
+			sums[g] += of[i]
+		}
+	}
+	for range r.how.GroupsUsed { // those used have no number: they are passed over
+		var best [1]int32
+		highest(best[:], sums)
+		sums[best[0]] = float32(math.NaN())
+	}
+	for g, s := range sums {
+		if s == s {
+			fill(rank[g*size:][:size], float32(math.Inf(-1)))
+		}
+	}
+}
+
+func fill(x []float32, v float32) {
+	for i := range x {
+		x[i] = v
+	}
+}
+
+// numbers makes what is no number -∞.
+func numbers(x []float32) {
+	for i, v := range x {
+		if v != v {
+			x[i] = float32(math.Inf(-1))
+		}
+	}
+}
+
+// highest writes the places of the largest elements of x, of which there are no fewer, the largest first and of equals the first. NaN comes
+// behind all others, and in no order.
+func highest(places []int32, x []float32) {
+	n := 0
+	for i, v := range x {
+		if n == len(places) && !(v > x[places[n-1]] || x[places[n-1]] != x[places[n-1]] && v == v) {
+			continue
+		}
+		if n < len(places) {
+			n++
+		}
+		j := n - 1
+		for ; j > 0 && (v > x[places[j-1]] || x[places[j-1]] != x[places[j-1]] && v == v); j-- {
+			places[j] = places[j-1]
+		}
+		places[j] = int32(i)
+	}
+}
+
+// softmax writes the softmax of x to dst, which may be x.
+func softmax(k *kernel.Kernels, dst, x []float32) {
+	top, sum := k.Max(x), 0.0
+	for i, v := range x {
+		dst[i] = v - top
+	}
+	k.Exp(dst, dst)
+	for _, v := range dst {
+		sum += float64(v)
+	}
+	by := 1 / sum
+	for i, v := range dst {
+		dst[i] = float32(float64(v) * by)
+	}
+}
+
+// finishWeights normalises and scales weights.
+func finishWeights(weights []float32, how *compute.Routing) {
+	by := float64(how.Scale)
+	if how.Normalised {
+		sum := 0.0
+		for _, w := range weights {
+			sum += float64(w)
+		}
+		by /= max(sum, float64(how.MinSum))
+	}
+	for i, w := range weights {
+		weights[i] = float32(float64(w) * by)
+	}
+}
+
+// gateRows multiplies each row by the sigmoid of its logit.
+func (d *Device) gateRows(x, logits compute.Tensor) {
+	d.rows.run(rowwiseArgs{verb: gateRowsRows, x: floats(x), cols: x.Cols, w: floats(logits)}, x.Rows)
+}
+
+// gated multiplies x by the sigmoid of a logit.
+func gated(x []float32, logit float32) {
+	scaled(x, float32(1/(1+math.Exp(-float64(logit)))))
+}

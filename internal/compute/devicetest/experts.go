@@ -1,0 +1,420 @@
+package devicetest
+
+import (
+	"fmt"
+	"math"
+	"slices"
+
+	"github.com/powerinfer-go/powerinfer/internal/compute"
+	"github.com/powerinfer-go/powerinfer/internal/compute/ref"
+	"github.com/powerinfer-go/powerinfer/internal/quant"
+)
+
+// weightTolerance is the share of an expert's weight that its exponential, the sum of all and the division by it may cost in float32.
+const weightTolerance = 4e-6
+
+// routes are ways to choose experts, by name.
+func routes() map[string]compute.Routing {
+	return map[string]compute.Routing{
+		"softmax":             {Score: compute.Softmax, Scale: 1},
+		"softmax, normalised": {Score: compute.Softmax, Normalised: true, MinSum: 6e-5, Scale: 1},
+		"sigmoid":             {Score: compute.Sigmoid, Scale: 2.5},
+		"sigmoid, normalised": {Score: compute.Sigmoid, Normalised: true, MinSum: 1e-20, Scale: 1.8},
+		"large least sum":     {Score: compute.Softmax, Normalised: true, MinSum: 100, Scale: 1},
+		"softmax of chosen":   {Score: compute.SoftmaxChosen, Scale: 1},
+		"groups":              {Score: compute.Sigmoid, Groups: 4, GroupsUsed: 2, Normalised: true, MinSum: 1e-20, Scale: 2.5},
+		"groups of softmax":   {Score: compute.Softmax, Groups: 4, GroupsUsed: 3, Scale: 16},
+	}
+}
+
+// routeNames are the names of routes in order.
+func routeNames() (names []string) {
+	for name := range routes() {
+		names = append(names, name)
+	}
+	slices.Sort(names)
+	return names
+}
+
+func routeScripts() (all []script) {
+	for _, name := range routeNames() {
+		for _, shape := range []struct{ used, n int }{{1, 8}, {2, 8}, {8, 64}, {4, 4}, {6, 160}} {
+			how := routes()[name]
+			if how.Check(shape.used, shape.n) != nil {
+				continue
+			}
+			for _, biased := range []bool{false, true} {
+				for _, n := range []int{1, 5, 33} {
+					all = append(all, script{
+						name: fmt.Sprintf("Route/%s/%d of %d/biased %t/%d tokens", name, shape.used, shape.n, biased, n), tokens: n,
+						play: func(s *stage) { playRoute(s, shape.used, shape.n, biased, how) },
+					})
+				}
+			}
+		}
+	}
+	for _, n := range []int{1, 33} {
+		all = append(all, script{name: fmt.Sprintf("Route/ties/%d tokens", n), tokens: n, play: playTies})
+		all = append(all, script{name: fmt.Sprintf("Route/no numbers/%d tokens", n), tokens: n, play: playNoNumbers})
+		for _, cols := range []int{1, 33, 4096} {
+			all = append(all, script{name: fmt.Sprintf("GateRows/%d columns/%d tokens", cols, n), tokens: n, play: func(s *stage) {
+				x, logits := s.inOut(cols, s.uneven(s.all, cols)), s.input(1, s.normal(s.all))
+				s.run(func(v compute.Verbs) { v.GateRows(x, logits) })
+				s.keep("gated", x, element(smoothTolerance))
+			}})
+		}
+	}
+	for _, cols := range []int{1, 7, 96} {
+		for _, gated := range []bool{false, true} {
+			all = append(all, script{name: fmt.Sprintf("ClampedSwiGLU/%d columns/gated %t", cols, gated), tokens: 19, play: func(s *stage) { playClamped(s, cols, gated) }})
+		}
+	}
+	return all
+}
+
+// clampedSwiGLU has gpt-oss's parameters.
+var clampedSwiGLU = compute.Activation{Kind: compute.ClampedSwiGLU, Slope: 1.702, Limit: 7}
+
+func playClamped(s *stage, cols int, gated bool) {
+	g, u := s.normal(s.all*cols), s.normal(s.all*cols)
+	for i := range g {
+		if i%3 == 1 {
+			g[i] = edges()[i/3%len(edges())]
+			u[i] *= 10
+		}
+	}
+	gate, dst, up := s.input(cols, g), s.output(cols), compute.Tensor{}
+	if gated {
+		up = s.input(cols, u)
+	}
+	s.run(func(v compute.Verbs) { v.Activate(dst, gate, up, clampedSwiGLU) })
+	s.keep("activated", dst, func(bounds []float64, _ []float32, r int) {
+		for c := range bounds {
+			at := r*cols + c
+			bounds[c] = 4*smoothTolerance*math.Abs(min(float64(g[at]), float64(clampedSwiGLU.Limit))) + tiny
+			if gated {
+				bounds[c] *= 1 + math.Abs(ref.Factor(clampedSwiGLU, float64(u[at])))
+			}
+		}
+	})
+}
+
+// logits are a token's that lie so far apart that no rounding changes their order, nor that of their scores. [all, n]
+func (s *stage) logits(n int) []float32 {
+	order := s.normal(s.all * n)
+	logits := make([]float32, s.all*n)
+	for t := range s.all {
+		by := everyone(n)
+		slices.SortFunc(by, func(a, b int32) int {
+			if order[t*n+int(a)] < order[t*n+int(b)] {
+				return -1
+			}
+			return 1
+		})
+		for i, e := range by {
+			logits[t*n+int(e)] = 8*(float32(i)+0.25)/float32(n) - 4
+		}
+	}
+	return logits
+}
+
+// biases are multiples of an eighth plus little, so that groups' sums and experts' ranks stay apart.
+func (s *stage) biases(n int) []float32 {
+	b := s.normal(n)
+	for i := range b {
+		b[i] = float32(math.Round(float64(b[i]) * 4))
+	}
+	return b
+}
+
+// playRoute shows the weight of every expert: each adds a one to an output of its own.
+func playRoute(s *stage, used, n int, biased bool, how compute.Routing) {
+	logits := s.logits(n)
+	var bias *compute.Vector
+	if biased {
+		bias = s.vector(s.biases(n))
+	}
+	keepWeights(s, "weights", s.route(logits, used, n, bias, how), element(weightTolerance))
+}
+
+// route does a Route of logits [all, n].
+func (s *stage) route(logits []float32, used, n int, bias *compute.Vector, how compute.Routing) compute.Choice {
+	c, err := s.dev.Choice(len(s.step)+guardRows, used, n)
+	s.must(err)
+	c = c.First(len(s.step))
+	in := s.input(n, logits)
+	s.run(func(v compute.Verbs) { v.Route(c, in, bias, how) })
+	return c
+}
+
+// keepWeights keeps each token's weights by expert, by experts that are only biases.
+func keepWeights(s *stage, label string, c compute.Choice, b bound) {
+	out := experts(s, c)
+	s.keep(label, out, b)
+}
+
+// experts returns each token's weights by expert.
+func experts(s *stage, c compute.Choice) compute.Tensor {
+	const embd, ff = 8, 4
+	identity := make([]float32, c.N*c.N)
+	for e := range c.N {
+		identity[e*c.N+e] = 1
+	}
+	zeros := func(rows, cols int) *compute.Matrix {
+		return s.matrix(quant.F32, rows, cols, make([]float32, rows*cols), compute.Dense).Matrix
+	}
+	w := compute.ExpertWeights{Up: zeros(c.N*ff, embd), Down: zeros(c.N*c.N, ff), DownBias: s.vector(identity), Act: compute.Activation{Kind: compute.ReLU}}
+	x, out := s.input(embd, make([]float32, s.all*embd)), s.output(c.N)
+	s.run(func(v compute.Verbs) { v.Experts(out, x, c, w) })
+	return out
+}
+
+// playTies has logits of which many are the same: those with the lower numbers are chosen.
+func playTies(s *stage) {
+	const n, used = 16, 3
+	logits := make([]float32, s.all*n)
+	for i := range logits {
+		t, e := i/n, i%n
+		logits[i] = float32((e*5 + t) % 3)
+	}
+	keepWeights(s, "weights", s.route(logits, used, n, nil, routes()["softmax, normalised"]), element(weightTolerance))
+	keepWeights(s, "one of each", s.route(make([]float32, s.all*n), 1, n, nil, compute.Routing{Score: compute.Sigmoid, Scale: 1}), element(weightTolerance))
+}
+
+// playNoNumbers has tokens with NaN and infinities among their logits. Those with NaN have NaN for all weights, whatever was chosen; the others
+// are what they would be without them.
+func playNoNumbers(s *stage) {
+	const n, used = 8, 4
+	logits := s.logits(n)
+	nan, inf := float32(math.NaN()), float32(math.Inf(1))
+	for i := range logits {
+		switch t, e := i/n, i%n; {
+		case t%4 == 0 && e%3 == 0, t%4 == 1:
+			logits[i] = nan
+		case t%4 == 2 && e%4 != 1:
+			logits[i] = -inf
+		}
+	}
+	for _, name := range routeNames() {
+		c := s.route(logits, used, n, nil, routes()[name])
+		out := experts(s, c)
+		o := output{label: name + ": which are numbers", bound: exact}
+		for i := range out.Rows {
+			row := slices.Clone(s.read(out, i))
+			for j, v := range row {
+				if v != v {
+					row[j] = 1
+				} else {
+					row[j] = 0
+				}
+			}
+			o.rows = append(o.rows, row)
+		}
+		s.kept = append(s.kept, o)
+	}
+}
+
+// expertCase is one Experts.
+type expertCase struct {
+	gate, up, down  quant.Type
+	embd, ff        int
+	used, n         int
+	gated, biased   bool
+	fused, before   bool
+	act             compute.Activation
+	normal          bool // operands that int8 and bfloat16 only approximate
+	route           string
+	together, apart bool // all tokens choose the same experts, or each its own as far as there are
+}
+
+func expertScripts() (all []script) {
+	silu := compute.Activation{Kind: compute.SiLU}
+	add := func(name string, n int, c expertCase) {
+		if c.route == "" {
+			c.route = "softmax, normalised"
+		}
+		all = append(all, script{name: fmt.Sprintf("Experts/%s/%d tokens", name, n), tokens: n, play: func(s *stage) { playExperts(s, c) }})
+	}
+	same := func(t quant.Type, c expertCase) expertCase {
+		c.gate, c.up, c.down = t, t, t
+		return c
+	}
+	for _, typ := range quant.Types() {
+		wide := max(96, typ.BlockElems())
+		c := same(typ, expertCase{embd: wide, ff: wide, used: 2, n: 3, gated: true, act: silu})
+		if typ.Like() != typ {
+			c.embd, c.ff = 512, 256
+			add(typ.String()+"/gated", 5, c)
+			continue
+		}
+		add(typ.String()+"/gated", 5, c)
+		if !typ.Parted() || typ == quant.MXFP4 {
+			add(typ.String()+"/gated", 33, c)
+			ungated := c
+			ungated.gated, ungated.biased, ungated.act = false, true, compute.Activation{Kind: compute.ReLU2}
+			add(typ.String()+"/ungated", 5, ungated)
+		}
+	}
+	for _, n := range []int{1, 5, 33} {
+		c := same(quant.Q4_0, expertCase{embd: 64, ff: 96, used: 3, n: 8, gated: true, act: silu})
+		with := func(change func(c *expertCase)) expertCase {
+			changed := c
+			change(&changed)
+			return changed
+		}
+		add("shapes/biases", n, with(func(c *expertCase) { c.biased = true }))
+		add("shapes/fused", n, with(func(c *expertCase) { c.fused = true }))
+		add("shapes/fused with biases", n, with(func(c *expertCase) { c.fused, c.biased = true, true }))
+		add("shapes/before", n, with(func(c *expertCase) { c.before, c.biased, c.route = true, true, "sigmoid" }))
+		add("shapes/normal", n, with(func(c *expertCase) { c.normal = true }))
+		add("shapes/one", n, with(func(c *expertCase) { c.used, c.n = 1, 1 }))
+		add("shapes/all", n, with(func(c *expertCase) { c.used, c.n, c.route = 8, 8, "sigmoid" }))
+		add("shapes/together", n, with(func(c *expertCase) { c.together = true }))
+		add("shapes/apart", n, with(func(c *expertCase) { c.apart, c.n, c.embd = true, 40, 32 }))
+		add("shapes/many", n, with(func(c *expertCase) { c.used, c.n, c.embd, c.ff = 8, 128, 32, 32 }))
+		add("shapes/wide", n, with(func(c *expertCase) { c.embd, c.ff, c.used, c.n = 416, 352, 2, 3 }))
+		add("mixed/K and float", n, with(func(c *expertCase) {
+			c.gate, c.up, c.down, c.embd, c.ff, c.used, c.n = quant.Q4_K, quant.F32, quant.Q6_K, 256, 256, 2, 3
+		}))
+		add("mixed/float and blocks", n, with(func(c *expertCase) { c.gate, c.up, c.down = quant.F16, quant.Q8_0, quant.BF16 }))
+		for _, act := range append(activations(), clampedSwiGLU) {
+			name := "clamped SwiGLU"
+			if act.Kind != compute.ClampedSwiGLU {
+				name = named(act)
+			}
+			if n != 33 {
+				add("activations/"+name, n, with(func(c *expertCase) {
+					c.act, c.biased, c.gate, c.up, c.down = act, true, quant.F32, quant.F32, quant.F32
+				}))
+			}
+		}
+	}
+	return all
+}
+
+func playExperts(s *stage, c expertCase) {
+	logits := s.logits(c.n)
+	for i := range logits {
+		switch t, e := i/c.n, i%c.n; {
+		case c.together:
+			logits[i] = logits[e]
+		case c.apart:
+			logits[i] = -float32((e-t*c.used%c.n+c.n)%c.n) / 8
+		}
+	}
+	how := routes()[c.route]
+	choice := s.route(logits, c.used, c.n, nil, how)
+	l := newExpertLayers(s, c, logits, how)
+	in, out := s.input(c.embd, l.x), s.output(c.embd)
+	var count compute.NeuronCount
+	bins := compute.NeuronBins{On: true, Neurons: c.n, Counts: make([]uint32, c.n)}
+	l.w.Count, l.w.Bins = &count, &bins
+	s.run(func(v compute.Verbs) { v.Experts(out, in, choice, l.w) })
+	s.keep("output", out, l.bound)
+	s.keepTotal("count of tokens and neurons", []float32{float32(count.Tokens), float32(count.Predicted)}, exact)
+	var uses []float32
+	for _, n := range bins.Counts {
+		uses = append(uses, float32(n))
+	}
+	s.keepTotal("uses of experts", uses, exact)
+}
+
+// expertLayers are a layer's experts in plain numbers.
+type expertLayers struct {
+	expertCase
+	w      compute.ExpertWeights
+	x      []float32 // [n, embd]
+	layers []layer   // [n]
+	chosen [][]int   // [tokens]
+	weight [][]float64
+	token  int // of the layers' scale
+	by     float64
+}
+
+func newExpertLayers(s *stage, c expertCase, logits []float32, how compute.Routing) *expertLayers {
+	l := &expertLayers{expertCase: c}
+	for t := range s.all {
+		chosen, weight := ref.Chosen(logits[t*c.n:][:c.n], nil, c.used, how)
+		l.chosen, l.weight = append(l.chosen, chosen), append(l.weight, weight)
+	}
+	stack := func(typ quant.Type, rows, cols int) weight {
+		values := s.normal
+		if !c.normal {
+			values = func(n int) []float32 { return s.sharp(typ, n) }
+		}
+		return s.matrix(typ, c.n*rows, cols, values(c.n*rows*cols), compute.Dense)
+	}
+	l.w = compute.ExpertWeights{Fused: c.fused, Before: c.before, Act: c.act}
+	gate, up, gateBias, upBias, downBias := weight{}, weight{}, []float32(nil), []float32(nil), []float32(nil)
+	upRows := c.ff
+	if c.fused {
+		upRows *= 2
+	}
+	up = stack(c.up, upRows, c.embd)
+	l.w.Up = up.Matrix
+	if c.gated && !c.fused {
+		gate = stack(c.gate, c.ff, c.embd)
+		l.w.Gate = gate.Matrix
+	}
+	down := stack(c.down, c.embd, c.ff)
+	l.w.Down = down.Matrix
+	if c.biased {
+		upBias, downBias = s.normal(c.n*upRows), s.normal(c.n*c.embd)
+		l.w.UpBias, l.w.DownBias = s.vector(upBias), s.vector(downBias)
+		if gate.Matrix != nil {
+			gateBias = s.normal(c.n * c.ff)
+			l.w.GateBias = s.vector(gateBias)
+		}
+	}
+	l.x = s.eights(s.all, c.embd)
+	if c.normal {
+		l.x = s.normal(s.all * c.embd)
+	}
+	for e := range c.n {
+		one := layer{sparseCase: sparseCase{embd: c.embd, ff: c.ff, gated: c.gated, act: c.act, columns: true}, x: l.x}
+		firstGate, firstUp := l.w.First(e, c.ff)
+		one.upW, one.upBias = part(up, firstUp, c.ff), cut(upBias, firstUp, c.ff)
+		if c.fused {
+			one.gateW, one.gateBias = part(up, firstGate, c.ff), cut(upBias, firstGate, c.ff)
+		} else if c.gated {
+			one.gateW, one.gateBias = part(gate, firstGate, c.ff), cut(gateBias, firstGate, c.ff)
+		}
+		one.downW, one.downBias = part(down, e*c.embd, c.embd), cut(downBias, e*c.embd, c.embd)
+		if c.before {
+			one.scaled = func(int) float64 { return l.by }
+		}
+		l.layers = append(l.layers, one)
+	}
+	return l
+}
+
+// part is rows of w as a weight.
+func part(w weight, from, rows int) weight {
+	m := *w.Matrix
+	m.Rows = rows
+	return weight{&m, w.values[from*m.Cols:][:rows*m.Cols], w.halves}
+}
+
+// cut is elements of x, or nil where there are none.
+func cut(x []float32, from, n int) []float32 {
+	if x == nil {
+		return nil
+	}
+	return x[from:][:n]
+}
+
+// bound adds up what a token's experts may differ by, and their weights.
+func (l *expertLayers) bound(bounds []float64, _ []float32, t int) {
+	clear(bounds)
+	of, masses := make([]float64, len(bounds)), make([]float64, len(bounds))
+	for k, e := range l.chosen[t] {
+		by := math.Abs(l.weight[t][k])
+		if l.by = by; l.before {
+			by = 1
+		}
+		l.layers[e].boundOf(of, masses, t)
+		for j := range bounds {
+			bounds[j] += by * (of[j] + (weightTolerance+sumTolerance)*masses[j])
+		}
+	}
+}

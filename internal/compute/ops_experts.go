@@ -1,0 +1,167 @@
+package compute
+
+import "fmt"
+
+// Choice holds, for each of Rows tokens, which Used of N experts are computed, the highest ranked first, and the weight of each. Only Route
+// fills it, so that its experts are always among the N.
+type Choice struct {
+	Rows, Used, N int
+	Mem           any // the device's own handle
+}
+
+// First returns the view of the first n tokens' choices.
+func (c Choice) First(n int) Choice { c.Rows = n; return c }
+
+// Score names the function that makes an expert's score of its logit.
+type Score int
+
+// The scores.
+const (
+	Softmax       Score = iota // over all experts
+	Sigmoid                    // of each expert's logit alone
+	SoftmaxChosen              // experts are ranked by their logits, and the softmax is over those that are chosen
+)
+
+// Routing says how the experts of a token follow from its logits.
+type Routing struct {
+	Score Score
+	// Experts lie in Groups groups of as many neighbours each, of which only those of GroupsUsed groups are chosen from: the ones whose two
+	// best experts have the largest sum. 0: there are no groups.
+	Groups, GroupsUsed int
+	// Normalised divides the weights by their sum, or by MinSum where the sum is less.
+	Normalised bool
+	MinSum     float32
+	Scale      float32 // of the weights
+}
+
+// Ranked reports whether experts are ranked by something else than their logits: biased says whether there is a bias.
+func (r *Routing) Ranked(biased bool) bool {
+	return (biased || r.Groups > 0) && r.Score != SoftmaxChosen
+}
+
+// Check reports whether used of n experts can be chosen so. The error is what follows the name of a file.
+func (r *Routing) Check(used, n int) error {
+	switch {
+	case n < 1 || used < 1 || used > n:
+		return fmt.Errorf("%d of %d experts cannot be chosen for a token", used, n)
+	case r.Groups == 0 && r.GroupsUsed == 0:
+	case r.Groups < 1 || n%r.Groups != 0:
+		return fmt.Errorf("%d experts do not lie in %d groups of as many each", n, r.Groups)
+	case r.GroupsUsed < 1 || r.GroupsUsed > r.Groups || r.GroupsUsed*(n/r.Groups) < used:
+		return fmt.Errorf("%d experts cannot be chosen from %d of %d groups of %d", used, r.GroupsUsed, r.Groups, n/r.Groups)
+	}
+	return nil
+}
+
+// Route chooses each token's experts. An expert's score is what How.Score makes of its logit. Experts are ranked by their logits, but by score
+// plus Bias where there is a bias or there are groups (by logit plus Bias with SoftmaxChosen); of equals the one with the lower number is
+// ranked higher, and what is no number is ranked as -∞. The Used highest are chosen. Their weights are their scores, without Bias,
+// normalised and scaled as How says.
+//
+// A token with a NaN among its logits has NaN for all its weights, so that what is computed from them shows the fault.
+type Route struct {
+	Choice Choice  // [n, Used of N]
+	Logits Tensor  // [n, N]
+	Bias   *Vector // [N] or nil
+	How    Routing
+}
+
+// Visit implements Op.
+func (o *Route) Visit(v Visitor) {
+	v.Choice(&o.Choice, Write)
+	v.Tensor(&o.Logits, Read)
+	v.Vector(&o.Bias)
+}
+
+// Route does a Route; bias may be nil.
+func (v Verbs) Route(c Choice, logits Tensor, bias *Vector, how Routing) {
+	v.calls.route = Route{c, logits, bias, how}
+	v.Do(&v.calls.route)
+}
+
+// Experts computes the chosen experts' feed-forward layers: Out = Σ_k w_k·(Down_e·a_k + DownBias_e) with e the k-th expert of a token's choice,
+// w_k its weight and a_k = act(Gate_e·X + GateBias_e, Up_e·X + UpBias_e), or act(Up_e·X + UpBias_e) where there is no gate. Where Weights.Before
+// is set, a_k is computed of w_k·X instead, and Out is Σ_k Down_e·a_k + DownBias_e.
+type Experts struct {
+	Out, X  Tensor // [n, n_embd]
+	Choice  Choice // [n, Used of N]
+	Weights ExpertWeights
+}
+
+// ExpertWeights are the weights of a layer's N experts, one behind the other: expert e's are rows [e·n_ff, (e+1)·n_ff) of Gate and Up and
+// [e·n_embd, (e+1)·n_embd) of Down.
+type ExpertWeights struct {
+	Gate     *Matrix // [N·n_ff, n_embd], or nil in ungated layers and where Fused
+	Up       *Matrix // [N·n_ff, n_embd], or where Fused [N·2·n_ff, n_embd]
+	Down     *Matrix // [N·n_embd, n_ff]
+	GateBias *Vector // [N·n_ff] or nil
+	UpBias   *Vector // as Up has rows, or nil
+	DownBias *Vector // [N·n_embd] or nil
+	Fused    bool    // Up holds an expert's gate rows and, behind them, its up rows; so does UpBias
+	Before   bool    // weights multiply the experts' inputs instead of their outputs
+	Act      Activation
+	Count    *NeuronCount // counts neurons of the experts that were computed, and bytes, or nil
+	Bins     *NeuronBins  // count how often each expert was chosen, or nil
+}
+
+// Neurons returns the number of neurons of an expert of n.
+func (w *ExpertWeights) Neurons(n int) int {
+	if w.Fused {
+		n *= 2
+	}
+	return w.Up.Rows / n
+}
+
+// Gates returns the matrix that holds gate rows and the vector that holds their biases; each may be nil.
+func (w *ExpertWeights) Gates() (*Matrix, *Vector) {
+	if w.Fused {
+		return w.Up, w.UpBias
+	}
+	return w.Gate, w.GateBias
+}
+
+// First returns the first gate row and the first up row of expert e, whose neurons are ff.
+func (w *ExpertWeights) First(e, ff int) (gate, up int) {
+	if w.Fused {
+		return 2 * e * ff, (2*e + 1) * ff
+	}
+	return e * ff, e * ff
+}
+
+// Visit implements Op.
+func (o *Experts) Visit(v Visitor) {
+	v.Tensor(&o.Out, Write)
+	v.Tensor(&o.X, Read)
+	v.Choice(&o.Choice, Read)
+	w := &o.Weights
+	v.Matrix(&w.Up)
+	v.Matrix(&w.Gate)
+	v.Matrix(&w.Down)
+	v.Vector(&w.GateBias)
+	v.Vector(&w.UpBias)
+	v.Vector(&w.DownBias)
+}
+
+// Experts does an Experts.
+func (v Verbs) Experts(out, x Tensor, c Choice, w ExpertWeights) {
+	v.calls.experts = Experts{out, x, c, w}
+	v.Do(&v.calls.experts)
+}
+
+// GateRows computes X = sigmoid(Logits)·X, row by row: how much a shared expert counts for a token.
+type GateRows struct {
+	X      Tensor // [n, cols]
+	Logits Tensor // [n, 1]
+}
+
+// Visit implements Op.
+func (o *GateRows) Visit(v Visitor) {
+	v.Tensor(&o.X, ReadWrite)
+	v.Tensor(&o.Logits, Read)
+}
+
+// GateRows does a GateRows.
+func (v Verbs) GateRows(x, logits Tensor) {
+	v.calls.gateRows = GateRows{x, logits}
+	v.Do(&v.calls.gateRows)
+}

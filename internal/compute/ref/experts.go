@@ -1,0 +1,258 @@
+package ref
+
+import (
+	"math"
+
+	"github.com/powerinfer-go/powerinfer/internal/compute"
+)
+
+// choice holds the experts of every token and their weights. [rows][used]
+type choice struct {
+	experts [][]int
+	weights [][]float64
+}
+
+// Choice allocates choices.
+func (d *Device) Choice(rows, used, n int) (compute.Choice, error) {
+	c := &choice{experts: make([][]int, rows), weights: make([][]float64, rows)}
+	for t := range rows {
+		c.experts[t], c.weights[t] = make([]int, used), make([]float64, used)
+	}
+	return compute.Choice{Rows: rows, Used: used, N: n, Mem: c}, nil
+}
+
+// route chooses the experts of every token.
+func (d *Device) route(c compute.Choice, logits compute.Tensor, bias *compute.Vector, how compute.Routing) {
+	if logits.Cols != c.N || logits.Rows != c.Rows {
+		panic("ref: Route of shapes that do not fit")
+	}
+	m := c.Mem.(*choice)
+	for t := range c.Rows {
+		m.experts[t], m.weights[t] = Chosen(row(logits, t), elements(bias), c.Used, how)
+		for i, w := range m.weights[t] {
+			m.weights[t][i] = float64(float32(w))
+		}
+	}
+}
+
+// Chosen returns a token's experts, the highest ranked first, and their weights. bias may be nil.
+func Chosen(logits, bias []float32, used int, how compute.Routing) (experts []int, weights []float64) {
+	scores, rank := make([]float64, len(logits)), make([]float64, len(logits))
+	for i, l := range logits {
+		scores[i], rank[i] = float64(l), float64(l)
+	}
+	switch how.Score {
+	case compute.Softmax:
+		softmax(scores)
+	case compute.Sigmoid:
+		for i, l := range scores {
+			scores[i] = 1 / (1 + math.Exp(-l))
+		}
+	}
+	if how.Ranked(bias != nil) {
+		copy(rank, scores)
+	}
+	for i, b := range bias {
+		rank[i] += float64(b)
+	}
+	for i, r := range rank {
+		if math.IsNaN(r) {
+			rank[i] = math.Inf(-1)
+		}
+	}
+	excludeGroups(rank, how)
+	experts = highest(rank, used)
+	for _, e := range experts {
+		weights = append(weights, scores[e])
+	}
+	if how.Score == compute.SoftmaxChosen {
+		softmax(weights)
+	}
+	finish(weights, how)
+	for _, l := range logits {
+		if math.IsNaN(float64(l)) {
+			for i := range weights {
+				weights[i] = math.NaN()
+			}
+		}
+	}
+	return experts, weights
+}
+
+// softmax makes logits their softmax.
+func softmax(x []float64) {
+	top, sum := math.Inf(-1), 0.0
+	for _, v := range x {
+		top = max(top, v)
+	}
+	for i, v := range x {
+		x[i] = math.Exp(v - top)
+		sum += x[i]
+	}
+	for i := range x {
+		x[i] /= sum
+	}
+}
+
+// excludeGroups makes the rank of experts whose group is not used -∞.
+func excludeGroups(rank []float64, how compute.Routing) {
+	if how.Groups == 0 {
+		return
+	}
+	size := len(rank) / how.Groups
+	sums, used := make([]float64, how.Groups), make([]bool, how.Groups)
+	for g := range sums {
+		of := rank[g*size:][:size]
+		for _, i := range highest(of, min(2, size)) {
+			sums[g] += of[i]
+		}
+	}
+	for _, g := range highest(sums, how.GroupsUsed) {
+		used[g] = true
+	}
+	for i := range rank {
+		if !used[i/size] {
+			rank[i] = math.Inf(-1)
+		}
+	}
+}
+
+// highest returns the places of the n largest, the largest first, and of equals the first.
+func highest(x []float64, n int) (places []int) {
+	taken := make([]bool, len(x))
+	for range n {
+		best := -1
+		for i, v := range x {
+			if !taken[i] && (best < 0 || v > x[best]) {
+				best = i
+			}
+		}
+		taken[best] = true
+		places = append(places, best)
+	}
+	return places
+}
+
+// finish normalises and scales weights.
+func finish(weights []float64, how compute.Routing) {
+	by := float64(how.Scale)
+	if how.Normalised {
+		sum := 0.0
+		for _, w := range weights {
+			sum += w
+		}
+		by /= max(sum, float64(how.MinSum))
+	}
+	for i := range weights {
+		weights[i] *= by
+	}
+}
+
+// experts adds up the chosen experts of each token.
+func (d *Device) experts(out, x compute.Tensor, c compute.Choice, w compute.ExpertWeights) {
+	gate, _ := w.Gates()
+	if w.Up.Cols != x.Cols || w.Down.Rows != c.N*out.Cols || w.Down.Cols != w.Neurons(c.N) || c.Rows != x.Rows || out.Rows != x.Rows || gate != nil && gate.Rows != w.Up.Rows {
+		panic("ref: Experts of shapes that do not fit: " + w.Down.Name)
+	}
+	m := c.Mem.(*choice)
+	sums := make([][]float64, x.Rows)
+	for t := range sums {
+		sums[t] = make([]float64, out.Cols)
+	}
+	for e := range c.N {
+		var tokens []int // that have chosen e
+		var weights []float64
+		for t := range x.Rows {
+			for k, chosen := range m.experts[t] {
+				if chosen == e {
+					tokens, weights = append(tokens, t), append(weights, m.weights[t][k])
+				}
+			}
+		}
+		if len(tokens) == 0 {
+			continue
+		}
+		for i, t := range tokens {
+			d.expert(sums[t], row(x, t), e, c.N, weights[i], w)
+		}
+		countExpert(e, len(tokens), c.N, &w)
+	}
+	for t := range sums {
+		for j, y := range sums[t] {
+			row(out, t)[j] = float32(y)
+		}
+	}
+	if w.Count != nil {
+		w.Count.Steps++
+		w.Count.Tokens += int64(x.Rows)
+	}
+}
+
+// expert adds what expert e of n makes of x, by its weight, to sum.
+func (d *Device) expert(sum []float64, x []float32, e, n int, weight float64, w compute.ExpertWeights) {
+	ff := w.Neurons(n)
+	gates, gateBias := w.Gates()
+	firstGate, firstUp := w.First(e, ff)
+	in, by := 1.0, weight
+	if w.Before {
+		in, by = weight, 1
+	}
+	product := func(m *compute.Matrix, bias *compute.Vector, r int) float64 {
+		y := in * dot(weights(m, r), x)
+		if bias != nil {
+			y += float64(elements(bias)[r])
+		}
+		return y
+	}
+	a := make([]float64, ff)
+	for i := range a {
+		u := product(w.Up, w.UpBias, firstUp+i)
+		if gates == nil {
+			a[i] = Activation(w.Act, u)
+			continue
+		}
+		a[i] = Activation(w.Act, product(gates, gateBias, firstGate+i)) * Factor(w.Act, u)
+	}
+	for j := range sum {
+		y := 0.0
+		for i, v := range weights(w.Down, e*len(sum)+j) {
+			y += a[i] * float64(v)
+		}
+		if w.DownBias != nil {
+			y += float64(elements(w.DownBias)[e*len(sum)+j])
+		}
+		sum[j] += by * y
+	}
+}
+
+// countExpert adds an expert that was computed for some tokens.
+func countExpert(e, tokens, n int, w *compute.ExpertWeights) {
+	if b := w.Bins; b != nil && b.On {
+		for range tokens {
+			b.Add(0, []int32{int32(e)})
+		}
+	}
+	c := w.Count
+	if c == nil {
+		return
+	}
+	neurons := int64(tokens) * int64(w.Neurons(n))
+	c.Predicted += neurons
+	c.Gated += neurons
+	c.Active += neurons
+	for _, m := range []*compute.Matrix{w.Gate, w.Up, w.Down} {
+		if m != nil {
+			c.Bytes += int64(m.Rows/n) * int64(m.Type.RowBytes(m.Cols))
+		}
+	}
+}
+
+// gateRows multiplies each row by the sigmoid of its logit.
+func (d *Device) gateRows(x, logits compute.Tensor) {
+	for t := range x.Rows {
+		by := 1 / (1 + math.Exp(-float64(row(logits, t)[0])))
+		for i, v := range row(x, t) {
+			row(x, t)[i] = float32(by * float64(v))
+		}
+	}
+}
