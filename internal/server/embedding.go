@@ -53,14 +53,14 @@ func (m *Model) textsOf(raw json.RawMessage, name string) ([][]int32, error) {
 // oneText returns the tokens of a text, or of a list of them.
 func (m *Model) oneText(raw json.RawMessage) ([]int32, bool) {
 	var text string
-	if json.Unmarshal(raw, &text) == nil {
+	if readText(raw, &text) {
 		if text == "" {
 			return nil, true // not the token that begins a text, of which no embedding is meant
 		}
 		return m.Engine.Tokenizer().Encode(text, true, true), true
 	}
 	var ids []int32
-	if json.Unmarshal(raw, &ids) != nil || len(ids) == 0 {
+	if json.Unmarshal(raw, &ids) != nil || len(ids) == 0 || hasNull(raw) {
 		return nil, false
 	}
 	for _, id := range ids {

@@ -5,7 +5,9 @@ import (
 	"encoding/json"
 	"errors"
 	"maps"
+	"reflect"
 	"slices"
+	"strconv"
 	"strings"
 	"unicode/utf8"
 )
@@ -24,11 +26,8 @@ func FieldsOf(object json.RawMessage) (*Fields, error) { return parseFields(obje
 
 // parseFields reads an object. Fields that are null count as absent.
 func parseFields(body []byte) (*Fields, error) {
-	if !utf8.Valid(body) {
-		return nil, Invalid("the body is not valid UTF-8")
-	}
-	if nesting(body) > maxNesting {
-		return nil, Invalid("the body's values are nested more than %d deep", maxNesting)
+	if err := checkText(body); err != nil {
+		return nil, err
 	}
 	f := &Fields{}
 	err := json.Unmarshal(body, &f.raw)
@@ -48,10 +47,47 @@ func parseFields(body []byte) (*Fields, error) {
 // parseList returns the fields of a body that is a list, as one field of that name.
 func parseList(body []byte, name string) (*Fields, error) {
 	var list []json.RawMessage
-	if utf8.Valid(body) && nesting(body) <= maxNesting && json.Unmarshal(body, &list) == nil {
-		return &Fields{raw: map[string]json.RawMessage{name: body}}, nil
+	if err := checkText(body); err != nil {
+		return nil, err
 	}
-	return nil, Invalid("the body is not a JSON array of at most %d levels", maxNesting)
+	if json.Unmarshal(body, &list) != nil {
+		return nil, Invalid("the body is not a JSON array")
+	}
+	return &Fields{raw: map[string]json.RawMessage{name: body}}, nil
+}
+
+// checkText refuses what encoding/json would mend silently or read at great cost.
+func checkText(body []byte) error {
+	switch {
+	case !utf8.Valid(body):
+		return Invalid("the body is not valid UTF-8")
+	case !paired(body):
+		return Invalid(`the body has half of a character of UTF-16, such as \ud83d without the \ude00 that belongs to it`)
+	case nesting(body) > maxNesting:
+		return Invalid("the body's values are nested more than %d deep", maxNesting)
+	}
+	return nil
+}
+
+// paired reports whether the surrogates among a JSON text's escapes are in pairs.
+func paired(text []byte) bool {
+	for high := false; ; { // the escape that ended here is the first half of a pair
+		i := bytes.IndexByte(text, '\\')
+		if i < 0 || i > 0 && high {
+			return !high
+		}
+		text = text[i:]
+		n, code := 2, uint64(0)
+		if len(text) >= 6 && text[1] == 'u' {
+			n = 6
+			code, _ = strconv.ParseUint(string(text[2:6]), 16, 16) // what is none is found when the text is read
+		}
+		if low := 0xdc00 <= code && code <= 0xdfff; low != high {
+			return false
+		}
+		high = 0xd800 <= code && code <= 0xdbff
+		text = text[min(n, len(text)):]
+	}
 }
 
 // nesting returns how deeply the brackets of a JSON text are nested.
@@ -85,7 +121,25 @@ func (f *Fields) Read(name string, v any) bool {
 		f.Fail(Invalid("the field %s cannot be read: %s", name, reasonOf(err)))
 		return false
 	}
+	if reflect.TypeOf(v).Elem().Kind() == reflect.Slice && hasNull(raw) {
+		f.Fail(Invalid("the field %s has an element that is null", name))
+		return false
+	}
 	return true
+}
+
+// hasNull reports whether an element of a list is null, which encoding/json takes for 0 or an empty text.
+func hasNull(list json.RawMessage) bool {
+	var elements []*json.RawMessage
+	return bytes.Contains(list, []byte("null")) && json.Unmarshal(list, &elements) == nil && slices.Contains(elements, nil)
+}
+
+// Unused takes fields of a type that change nothing here.
+func Unused[T any](f *Fields, names ...string) {
+	for _, n := range names {
+		var v T
+		f.Read(n, &v)
+	}
 }
 
 // reasonOf returns an error of encoding/json without its prefix and Go's names.
@@ -97,6 +151,9 @@ func reasonOf(err error) string {
 	return strings.TrimPrefix(err.Error(), "json: ")
 }
 
+// Peek returns a field as it is, nil where it is absent, and leaves it to be read.
+func (f *Fields) Peek(name string) json.RawMessage { return f.raw[name] }
+
 // Raw returns a field as it is, nil where it is absent.
 func (f *Fields) Raw(name string) json.RawMessage {
 	raw := f.raw[name]
@@ -104,7 +161,7 @@ func (f *Fields) Raw(name string) json.RawMessage {
 	return raw
 }
 
-// Ignore takes fields that change nothing here.
+// Ignore takes fields that change nothing here, whatever they are.
 func (f *Fields) Ignore(names ...string) {
 	for _, n := range names {
 		delete(f.raw, n)

@@ -50,11 +50,16 @@ func (m *Model) promptsOf(raw json.RawMessage) ([][]int32, error) {
 	return all, nil
 }
 
+// readText reads a text and reports whether it is one; encoding/json takes null for an empty one.
+func readText(raw json.RawMessage, text *string) bool {
+	return string(raw) != "null" && json.Unmarshal(raw, text) == nil
+}
+
 // promptOf returns the tokens of one prompt.
 func (m *Model) promptOf(raw json.RawMessage) ([]int32, error) {
 	tok := m.Engine.Tokenizer()
 	var text string
-	if json.Unmarshal(raw, &text) == nil {
+	if readText(raw, &text) {
 		return tok.Encode(text, true, true), nil
 	}
 	var object struct {
@@ -75,9 +80,9 @@ func (m *Model) promptOf(raw json.RawMessage) ([]int32, error) {
 	for i, p := range parts {
 		var id float64
 		switch {
-		case json.Unmarshal(p, &text) == nil:
+		case readText(p, &text):
 			ids = append(ids, tok.Encode(text, i == 0, true)...)
-		case json.Unmarshal(p, &id) == nil && id == math.Trunc(id) && id >= 0 && int(min(id, math.MaxInt32)) < m.Engine.Config().Vocab:
+		case string(p) != "null" && json.Unmarshal(p, &id) == nil && id == math.Trunc(id) && id >= 0 && int(min(id, math.MaxInt32)) < m.Engine.Config().Vocab:
 			ids = append(ids, int32(id))
 		default:
 			return nil, Invalid("the field prompt has an element that is neither a text nor a token of the vocabulary")

@@ -53,7 +53,9 @@ func (m *Model) ReadGeneration(f *Fields) Generation {
 	m.readLimits(f, &g)
 	f.Read("timings_per_token", &g.ReportTimings)
 	f.Read("post_sampling_probs", &g.Chances)
-	f.Ignore("model", "user", "sse_ping_interval", "n_cache_reuse") // beginnings of prompts are always found
+	Unused[string](f, "model", "user")
+	readUnusedNumber(f, "sse_ping_interval", -1)
+	readUnusedNumber(f, "n_cache_reuse", 0) // beginnings of prompts are always found
 	if g.Scales = m.ReadScales(f, "lora", nil); len(g.Scales) == 0 {
 		g.Scales = nil // there is none to scale
 	}
@@ -61,6 +63,14 @@ func (m *Model) ReadGeneration(f *Fields) Generation {
 	f.Only("grammar_triggers", "[]")
 	f.Only("preserved_tokens", "[]")
 	return g
+}
+
+// readUnusedNumber takes a number that changes nothing here.
+func readUnusedNumber(f *Fields, name string, least int) {
+	n := least
+	if f.Read(name, &n); n < least || n > math.MaxInt32 {
+		f.Fail(Invalid("the field %s is not a number from %d to %d", name, least, math.MaxInt32))
+	}
 }
 
 // readLimits reads where texts end early, where they go on, and which slot is wished for.
@@ -75,6 +85,8 @@ func (m *Model) readLimits(f *Fields, g *Generation) {
 	switch {
 	case g.Limits.Indent < 0 || g.Limits.Indent > maxStop:
 		f.Fail(Invalid("the field n_indent is not a number from 0 to %d", maxStop))
+	case ms < -1:
+		f.Fail(Invalid("the field t_max_predict_ms is neither a time in ms nor -1 for no limit"))
 	case slot < -1 || slot >= m.Slots:
 		f.Fail(Invalid("the field id_slot is not -1 or the number of one of the %d slots", m.Slots))
 	case discard < 0:
@@ -98,7 +110,7 @@ func ReadStops(f *Fields, name string) []string {
 	case raw == nil:
 	case json.Unmarshal(raw, &one) == nil:
 		stops = []string{one}
-	case json.Unmarshal(raw, &stops) != nil:
+	case json.Unmarshal(raw, &stops) != nil || hasNull(raw):
 		f.Fail(Invalid("the field %s is not a text or a list of texts", name))
 	}
 	stops = slices.DeleteFunc(stops, func(s string) bool { return s == "" })
@@ -175,7 +187,7 @@ func (m *Model) readChain(f *Fields, o *sample.Options) {
 		o.Chain, err = sample.ParseLetters(letters)
 	case json.Unmarshal(raw, &names) == nil && len(names) == 0:
 		o.Chain = []sample.Stage{}
-	case names != nil:
+	case len(names) > 0 && !hasNull(raw):
 		o.Chain, err = sample.ParseChain(strings.Join(names, ";"))
 	default:
 		err = Invalid("it is neither a list of names nor letters")
@@ -205,12 +217,15 @@ func (m *Model) readBias(f *Fields, o *sample.Options) {
 		}
 	case json.Unmarshal(raw, &pairs) == nil && !slices.ContainsFunc(pairs, func(p []json.RawMessage) bool { return len(p) != 2 }):
 		for _, p := range pairs {
-			token := string(p[0])
-			var text string
-			if json.Unmarshal(p[0], &text) == nil {
-				token = text
+			var token any
+			switch json.Unmarshal(p[0], &token); t := token.(type) {
+			case string:
+				m.addBias(f, biases, t, p[1])
+			case float64:
+				m.addBias(f, biases, string(p[0]), p[1])
+			default:
+				f.Fail(Invalid("the field logit_bias has a token that is neither a number nor a text"))
 			}
-			m.addBias(f, biases, token, p[1])
 		}
 	default:
 		f.Fail(Invalid("the field logit_bias is neither an object nor a list of pairs"))
@@ -221,7 +236,7 @@ func (m *Model) addBias(f *Fields, biases map[int32]float32, token string, value
 	var bias float32
 	if string(value) == "false" {
 		bias = float32(math.Inf(-1))
-	} else if json.Unmarshal(value, &bias) != nil {
+	} else if string(value) == "null" || json.Unmarshal(value, &bias) != nil {
 		f.Fail(Invalid("the field logit_bias has a bias that is neither a number nor false"))
 	}
 	ids := []int32{0}

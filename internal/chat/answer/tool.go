@@ -15,13 +15,16 @@ type Tool struct {
 // Tools reads definitions in OpenAI's form: {"type":"function","function":{"name":…,"parameters":…}}, or the function alone.
 func Tools(definitions []json.RawMessage) ([]Tool, error) {
 	type function struct {
-		Name       string
-		Parameters json.RawMessage
+		Name        string
+		Description string
+		Parameters  json.RawMessage
+		Strict      bool // always
 	}
 	tools := make([]Tool, len(definitions))
 	seen := map[string]bool{}
 	for i, d := range definitions {
 		var t struct {
+			Type string
 			function
 			Function *function
 		}
@@ -37,6 +40,8 @@ func Tools(definitions []json.RawMessage) ([]Tool, error) {
 			return nil, fmt.Errorf("tool %d needs a name of 1 to %d bytes", i, maxName)
 		case strings.ContainsAny(f.Name, " \t\r\n\"'\\<>()[]{}:"):
 			return nil, fmt.Errorf("the name %q of tool %d has white space, quotes or brackets, which models' forms of calls do not have", f.Name, i)
+		case len(f.Parameters) > 0 && f.Parameters[0] != '{' && string(f.Parameters) != "null":
+			return nil, fmt.Errorf("the parameters of %q are not an object, a JSON Schema", f.Name)
 		case seen[f.Name]:
 			return nil, fmt.Errorf("two tools are called %q", f.Name)
 		}
@@ -44,7 +49,7 @@ func Tools(definitions []json.RawMessage) ([]Tool, error) {
 		if string(f.Parameters) == "null" {
 			f.Parameters = nil
 		}
-		tools[i] = Tool(f)
+		tools[i] = Tool{Name: f.Name, Parameters: f.Parameters}
 	}
 	return tools, nil
 }

@@ -17,25 +17,33 @@ type message struct {
 // A block is a piece of a message's content.
 type block struct {
 	Type      string          `json:"type"`
-	Text      string          `json:"text"`
+	Text      *string         `json:"text"`
 	Thinking  string          `json:"thinking"`
-	ID        string          `json:"id"` // of a call
+	Signature string          `json:"signature"` // nobody checks it
+	ID        string          `json:"id"`        // of a call
 	Name      string          `json:"name"`
 	Input     json.RawMessage `json:"input"`
 	ToolUseID string          `json:"tool_use_id"` // the call that a result answers
 	Content   json.RawMessage `json:"content"`     // of a result: a text or blocks
 	IsError   bool            `json:"is_error"`
+
+	CacheControl map[string]any `json:"cache_control"` // changes nothing
 }
 
 // blocksOf returns a content's blocks.
 func blocksOf(content json.RawMessage) ([]block, error) {
 	var text string
 	if len(content) == 0 || json.Unmarshal(content, &text) == nil {
-		return []block{{Type: "text", Text: text}}, nil
+		return []block{{Type: "text", Text: &text}}, nil
 	}
 	var all []block
 	if err := json.Unmarshal(content, &all); err != nil {
 		return nil, server.Invalid("content is neither a text nor a list of blocks")
+	}
+	for i := range all {
+		if all[i].Type == "text" && all[i].Text == nil {
+			return nil, server.Invalid("content.%d.text: it is missing", i)
+		}
 	}
 	return all, nil
 }
@@ -48,7 +56,7 @@ func textOf(content json.RawMessage) (string, error) {
 		if all[i].Type != "text" {
 			return "", all[i].refuse(i)
 		}
-		b.WriteString(all[i].Text)
+		b.WriteString(*all[i].Text)
 	}
 	return b.String(), err
 }
@@ -69,6 +77,9 @@ type converter struct {
 }
 
 func (c *converter) add(m *message) error {
+	if len(m.Content) == 0 || string(m.Content) == "null" {
+		return server.Invalid("content: a text or a list of blocks is required")
+	}
 	if m.Role == "system" { // within the conversation
 		text, err := textOf(m.Content)
 		c.out = append(c.out, chat.Message{Role: m.Role, Content: text})
@@ -94,9 +105,12 @@ func (c *converter) addUser(blocks []block) error {
 		b := &blocks[i]
 		switch b.Type {
 		case "text":
-			text.WriteString(b.Text)
+			text.WriteString(*b.Text)
 		case "tool_result":
 			result, err := textOf(b.Content)
+			if err == nil && b.ToolUseID == "" {
+				err = server.Invalid("the tool_use_id is missing")
+			}
 			if err != nil {
 				return server.Invalid("content.%d: %s", i, err)
 			}
@@ -121,7 +135,7 @@ func (c *converter) addAssistant(blocks []block) error {
 		b := &blocks[i]
 		switch b.Type {
 		case "text":
-			m.Content += b.Text
+			m.Content += *b.Text
 		case "thinking":
 			m.Reasoning += b.Thinking
 		case "redacted_thinking": // another server's, which only that one can read
@@ -131,6 +145,9 @@ func (c *converter) addAssistant(blocks []block) error {
 			}
 			if len(b.Input) == 0 || string(b.Input) == "null" {
 				b.Input = json.RawMessage("{}")
+			}
+			if b.Input[0] != '{' {
+				return server.Invalid("content.%d.input: it is not an object", i)
 			}
 			c.names[b.ID] = b.Name
 			m.ToolCalls = append(m.ToolCalls, chat.ToolCall{ID: b.ID, Name: b.Name, Arguments: b.Input})

@@ -18,15 +18,28 @@ type request struct {
 
 // readRequest reads the fields of a request for a message.
 func readRequest(m *server.Model, f *server.Fields) (*request, error) {
-	r := &request{text: m.ReadGeneration(f), stops: server.ReadStops(f, "stop_sequences")}
+	limited := f.Peek("max_tokens") != nil
+	r := &request{text: m.ReadGeneration(f)}
 	g := &r.text
+	if limited && g.Max < 0 {
+		f.Fail(server.Invalid("max_tokens: it is not a number of tokens"))
+	}
+	if stops := f.Peek("stop_sequences"); stops != nil && stops[0] != '[' {
+		f.Fail(server.Invalid("stop_sequences: it is not a list of texts"))
+	}
+	r.stops = server.ReadStops(f, "stop_sequences")
 	g.StopStrings = append(g.StopStrings, r.stops...)
 	f.Read("stream", &r.stream)
 	r.conversation = readConversation(m, f)
 	readOutput(m, f, r)
 	readThinking(f, r)
-	f.Ignore("metadata", "service_tier", "cache_control", "context_management", "betas", "inference_geo", "speed", "diagnostics",
-		"user_profile_id", "workspace_id", "billing_policy", "compaction")
+	server.Unused[string](f, "service_tier", "inference_geo", "speed")
+	server.Unused[[]string](f, "betas")
+	server.Unused[map[string]any](f, "cache_control", "context_management")
+	server.Unused[struct {
+		UserID string `json:"user_id"`
+	}](f, "metadata")
+	f.Ignore("diagnostics", "user_profile_id", "workspace_id", "billing_policy", "compaction")
 	f.Only("mcp_servers", "[]")
 	f.Only("fallbacks", "[]")
 	return r, f.Close()
@@ -89,7 +102,7 @@ func readOutput(m *server.Model, f *server.Fields, r *request) {
 	if output.Format == nil {
 		return
 	}
-	if output.Format.Type != "json_schema" || output.Format.Schema == nil {
+	if output.Format.Type != "json_schema" || len(output.Format.Schema) == 0 || output.Format.Schema[0] != '{' {
 		f.Fail(server.Invalid("output_config.format is not of type json_schema with a schema"))
 		return
 	}

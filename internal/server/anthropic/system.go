@@ -23,7 +23,7 @@ func systemOf(raw json.RawMessage) (string, error) {
 		if blocks[i].Type != "text" {
 			return "", server.Invalid("system: %s", blocks[i].refuse(i))
 		}
-		text.WriteString(billing.ReplaceAllString(blocks[i].Text, ""))
+		text.WriteString(billing.ReplaceAllString(*blocks[i].Text, ""))
 	}
 	return text.String(), nil
 }

@@ -14,6 +14,8 @@ type tool struct {
 	Name        string          `json:"name"`
 	Description string          `json:"description"`
 	InputSchema json.RawMessage `json:"input_schema"`
+
+	CacheControl map[string]any `json:"cache_control"` // changes nothing
 }
 
 // definition returns the tool as templates take it.
@@ -33,13 +35,19 @@ func (t *tool) definition() (chat.Tool, error) {
 func readTools(f *server.Fields, c *server.Conversation) {
 	var tools []tool
 	f.Read("tools", &tools)
-	choice := toolChoice{Type: "auto"}
-	f.Read("tool_choice", &choice)
+	var choice toolChoice
+	if !f.Read("tool_choice", &choice) {
+		choice.Type = "auto"
+	}
 	var definitions []chat.Tool
 	for i := range tools {
 		t := &tools[i]
 		if t.Type != "" && t.Type != "custom" {
 			f.Fail(server.Invalid("tools.%d: tools of type %.60q are not supported; there are only those with an input_schema", i, t.Type))
+			return
+		}
+		if len(t.InputSchema) == 0 || t.InputSchema[0] != '{' {
+			f.Fail(server.Invalid("tools.%d.input_schema: an object is required", i))
 			return
 		}
 		d, err := t.definition()

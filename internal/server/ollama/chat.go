@@ -77,7 +77,7 @@ func (a *api) chat(w http.ResponseWriter, r *http.Request, f *server.Fields) err
 	readThink(f, q.model, q.name, c)
 	truncate := true
 	f.Read("truncate", &truncate)
-	f.Ignore("shift")
+	server.Unused[bool](f, "shift")
 	if err := a.close(f); err != nil {
 		return err
 	}
@@ -104,6 +104,9 @@ func (m *message) convert() (chat.Message, error) {
 		arguments := k.Function.Arguments
 		if len(arguments) == 0 || string(arguments) == "null" {
 			arguments = json.RawMessage("{}")
+		}
+		if arguments[0] != '{' {
+			return out, server.Invalid("the arguments of a call of %.40q are not an object", k.Function.Name)
 		}
 		out.ToolCalls = append(out.ToolCalls, chat.ToolCall{ID: k.ID, Name: k.Function.Name, Arguments: arguments})
 	}

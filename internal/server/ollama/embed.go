@@ -72,7 +72,7 @@ func (a *api) embedOne(w http.ResponseWriter, r *http.Request, f *server.Fields)
 // useForEmbedding returns the model, which is to give one vector for each text.
 func (a *api) useForEmbedding(r *http.Request, f *server.Fields, name string) (*server.Model, func(), error) {
 	keep := readKeep(f)
-	f.Ignore("options")
+	readValues(f)
 	m, release, err := a.s.Models.Use(r.Context(), a.known(name))
 	if err != nil {
 		return nil, nil, err

@@ -48,7 +48,7 @@ func (a *api) generate(w http.ResponseWriter, r *http.Request, f *server.Fields)
 	if template != "" {
 		f.Fail(server.Invalid("the field template is not supported: the model's own chat template is used, or with raw none"))
 	}
-	f.Ignore("truncate", "shift")
+	server.Unused[bool](f, "truncate", "shift")
 	checkTokens(f, q.model, before)
 	c := q.model.NewConversation()
 	readThink(f, q.model, q.name, c)

@@ -128,7 +128,8 @@ func count(n int64) string {
 func (a *api) show(w http.ResponseWriter, _ *http.Request, f *server.Fields) error {
 	name, verbose := nameOf(f), false
 	f.Read("verbose", &verbose)
-	f.Ignore("system", "template", "options")
+	server.Unused[string](f, "system", "template")
+	readValues(f)
 	if err := a.close(f); err != nil {
 		return err
 	}

@@ -2,6 +2,8 @@ package ollama
 
 import (
 	"encoding/json"
+	"maps"
+	"slices"
 	"time"
 
 	"github.com/powerinfer-go/powerinfer/internal/server"
@@ -16,10 +18,39 @@ var fixed = []string{
 	"embedding_only", "draft_num_predict", "penalize_newline", "tfs_z",
 }
 
+// numbers, truths are options whose kind is checked, also of those that change nothing here.
+var (
+	numbers = []string{
+		"num_ctx", "num_batch", "num_gpu", "main_gpu", "num_thread", "num_keep", "num_predict", "draft_num_predict", "seed", "top_k", "repeat_last_n", "mirostat",
+		"temperature", "top_p", "min_p", "typical_p", "repeat_penalty", "presence_penalty", "frequency_penalty",
+	}
+	truths = []string{"use_mmap"}
+)
+
+// readValues reads the options, by their names.
+func readValues(f *server.Fields) map[string]any {
+	var values map[string]any
+	f.Read("options", &values)
+	maps.DeleteFunc(values, func(_ string, v any) bool { return v == nil })
+	for name, v := range values {
+		_, number := v.(float64)
+		_, truth := v.(bool)
+		_, list := v.([]any)
+		switch {
+		case slices.Contains(numbers, name) && !number:
+			f.Fail(server.Invalid("option %q must be a number", name))
+		case slices.Contains(truths, name) && !truth:
+			f.Fail(server.Invalid("option %q must be true or false", name))
+		case name == "stop" && !list:
+			f.Fail(server.Invalid("option %q must be a list of texts", name))
+		}
+	}
+	return values
+}
+
 // readOptions reads the options, which are llama-server's fields but for a few names.
 func (a *api) readOptions(f *server.Fields, m *server.Model) server.Generation {
-	var values map[string]any // read as numbers and written again: clients may send 40.0 for 40
-	f.Read("options", &values)
+	values := readValues(f) // numbers are written again: clients may send 40.0 for 40
 	if n, ok := values["num_predict"].(float64); ok && n > 0 {
 		values["n_predict"] = n
 	}
@@ -61,7 +92,9 @@ func readFormat(f *server.Fields, m *server.Model, g *server.Generation) {
 			return
 		}
 	}
-	if err := m.HoldSchema(g, raw); err != nil {
+	if raw[0] != '{' {
+		f.Fail(server.Invalid(`the field format is neither "json" nor a JSON Schema`))
+	} else if err := m.HoldSchema(g, raw); err != nil {
 		f.Fail(server.Invalid("the schema in the field format cannot be used: %s", err))
 	}
 }

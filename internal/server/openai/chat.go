@@ -74,7 +74,7 @@ func readChat(m *server.Model, f *server.Fields) (*chatRequest, error) {
 	case q.Choice != nil && g.Logprobs && c.stream:
 		f.Fail(server.Invalid("the field logprobs cannot be combined with tools and stream"))
 	}
-	f.Ignore("verbosity")
+	server.Unused[string](f, "verbosity")
 	f.Only("verbose", "false")
 	f.Only("response_fields", "[]")
 	f.Only("modalities", `["text"]`)
@@ -95,7 +95,10 @@ func readFormat(m *server.Model, f *server.Fields, g *server.Generation) {
 		Type       string          `json:"type"`
 		Schema     json.RawMessage `json:"schema"` // llama-server's form of json_object with a schema
 		JSONSchema struct {
-			Schema json.RawMessage `json:"schema"`
+			Name        string          `json:"name"`
+			Description string          `json:"description"`
+			Strict      bool            `json:"strict"` // always
+			Schema      json.RawMessage `json:"schema"`
 		} `json:"json_schema"`
 	}
 	if !f.Read("response_format", &format) {

@@ -18,6 +18,7 @@ type message struct {
 	ToolCallID string          `json:"tool_call_id"`
 	ToolCalls  []struct {
 		ID       string `json:"id"`
+		Type     string `json:"type"`
 		Function struct {
 			Name      string          `json:"name"`
 			Arguments json.RawMessage `json:"arguments"`
@@ -41,8 +42,13 @@ func readConversation(m *server.Model, f *server.Fields) *server.Conversation {
 	}
 	var kwargs server.Kwargs
 	f.Read("chat_template_kwargs", &kwargs)
-	if effort := f.Raw("reasoning_effort"); effort != nil {
-		q.Kwargs["reasoning_effort"] = effort
+	var effort string
+	if f.Read("reasoning_effort", &effort) {
+		q.Kwargs["reasoning_effort"], _ = json.Marshal(effort)
+	}
+	var think bool
+	if v, ok := kwargs["enable_thinking"]; ok && json.Unmarshal(v, &think) != nil {
+		f.Fail(server.Invalid("the field chat_template_kwargs has an enable_thinking that is neither true nor false"))
 	}
 	for name, value := range kwargs {
 		q.Kwargs[name] = value
@@ -86,7 +92,13 @@ func (m *message) convert() (chat.Message, error) {
 	if len(m.Content) == 0 && len(m.ToolCalls) == 0 && m.Role != "assistant" {
 		return out, server.Invalid("the field content is missing")
 	}
-	for _, c := range m.ToolCalls {
+	for i, c := range m.ToolCalls {
+		if c.Type != "" && c.Type != "function" || c.Function.Name == "" {
+			return out, server.Invalid("tool_calls.%d is no call of a function with a name", i)
+		}
+		if first := string(c.Function.Arguments[:min(1, len(c.Function.Arguments))]); !strings.Contains(`"{n`, first) {
+			return out, server.Invalid("tool_calls.%d: the arguments are neither a text nor an object", i)
+		}
 		call := chat.ToolCall{ID: c.ID, Name: c.Function.Name, Arguments: c.Function.Arguments}
 		var text string
 		if json.Unmarshal(call.Arguments, &text) == nil && json.Valid([]byte(text)) {
@@ -107,9 +119,9 @@ func textOf(content json.RawMessage) (string, error) {
 		return text, nil
 	}
 	var parts []struct {
-		Type    string `json:"type"`
-		Text    string `json:"text"`
-		Refusal string `json:"refusal"`
+		Type    string  `json:"type"`
+		Text    *string `json:"text"`
+		Refusal string  `json:"refusal"`
 	}
 	if json.Unmarshal(content, &parts) != nil {
 		return "", server.Invalid("the field content is neither a text nor a list of parts")
@@ -118,7 +130,10 @@ func textOf(content json.RawMessage) (string, error) {
 	for _, p := range parts {
 		switch p.Type {
 		case "text":
-			b.WriteString(p.Text)
+			if p.Text == nil {
+				return "", server.Invalid("a part of the content is of type text and has none")
+			}
+			b.WriteString(*p.Text)
 		case "refusal":
 			b.WriteString(p.Refusal)
 		default:

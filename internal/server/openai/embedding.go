@@ -20,7 +20,7 @@ func embeddings(w http.ResponseWriter, r *http.Request, f *server.Fields, m *ser
 	if f.Read("dimensions", &dimensions); dimensions < 1 || dimensions > m.Engine.Config().Embd {
 		f.Fail(server.Invalid("the field dimensions is not a number from 1 to %d, the model's", m.Engine.Config().Embd))
 	}
-	f.Ignore("user")
+	server.Unused[string](f, "user")
 	if err := f.Close(); err != nil {
 		return err
 	}

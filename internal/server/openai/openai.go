@@ -119,7 +119,8 @@ func readOutput(m *server.Model, f *server.Fields) output {
 	o := output{n: 1}
 	f.Read("stream", &o.stream)
 	var options struct {
-		Include bool `json:"include_usage"`
+		Include     bool `json:"include_usage"`
+		Obfuscation bool `json:"include_obfuscation"` // there is none
 	}
 	f.Read("stream_options", &options)
 	o.usage = options.Include
@@ -129,7 +130,9 @@ func readOutput(m *server.Model, f *server.Fields) output {
 	if slots := m.Slots; o.n < 1 || o.n > slots {
 		f.Fail(server.Invalid("the field n is not a number from 1 to %d, the number of slots", slots))
 	}
-	f.Ignore("metadata", "store", "service_tier", "safety_identifier", "prompt_cache_key", "prompt_cache_retention")
+	server.Unused[bool](f, "store")
+	server.Unused[map[string]any](f, "metadata")
+	server.Unused[string](f, "service_tier", "safety_identifier", "prompt_cache_key", "prompt_cache_retention")
 	return o
 }
 

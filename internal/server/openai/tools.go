@@ -23,9 +23,17 @@ func readTools(f *server.Fields, q *chat.Request) *server.ToolChoice {
 		return nil
 	}
 	for i, d := range definitions {
-		var t struct{ Type string }
-		if json.Unmarshal(d, &t) == nil && t.Type != "" && t.Type != "function" {
+		var t struct {
+			Type     string
+			Function *struct{}
+		}
+		switch err := json.Unmarshal(d, &t); {
+		case err != nil:
+			f.Fail(server.Invalid("tool %d cannot be read", i))
+		case t.Type != "function":
 			f.Fail(server.Invalid("tool %d is of type %.40q; only functions are supported", i, t.Type))
+		case t.Function == nil:
+			f.Fail(server.Invalid("tool %d has no function", i))
 		}
 	}
 	var err error
@@ -47,7 +55,10 @@ type toolChoice struct {
 	Function named
 	Allowed  struct {
 		Mode  string
-		Tools []struct{ Function named }
+		Tools []struct {
+			Type     string
+			Function named
+		}
 	} `json:"allowed_tools"`
 }
 
@@ -63,6 +74,10 @@ func choose(c *server.ToolChoice, f *server.Fields, raw json.RawMessage) bool {
 	}
 	switch one.Type {
 	case "":
+		if len(raw) > 0 && raw[0] == '{' {
+			f.Fail(server.Invalid("the field tool_choice has no type; there are function and allowed_tools"))
+			return false
+		}
 	case "function":
 		if !c.Only(one.Function.Name) {
 			f.Fail(server.Invalid("the field tool_choice names %.100q, which is none of the tools", one.Function.Name))
@@ -72,9 +87,14 @@ func choose(c *server.ToolChoice, f *server.Fields, raw json.RawMessage) bool {
 	case "allowed_tools":
 		names := make([]string, len(one.Allowed.Tools))
 		for i, t := range one.Allowed.Tools {
-			names[i] = t.Function.Name
+			if names[i] = t.Function.Name; t.Type != "function" {
+				f.Fail(server.Invalid("the field tool_choice allows a tool of type %.40q; there are functions", t.Type))
+			}
 		}
-		if mode = one.Allowed.Mode; !c.Among(names) {
+		if mode = one.Allowed.Mode; mode != "auto" && mode != "required" {
+			f.Fail(server.Invalid("the field tool_choice has the mode %.40q; allowed_tools has auto and required", mode))
+		}
+		if !c.Among(names) {
 			f.Fail(server.Invalid("the field tool_choice allows none of the tools"))
 			return false
 		}

@@ -145,9 +145,9 @@ func join(a, b string) string {
 
 // A part is a piece of an item's content, of which there are several kinds.
 type part struct {
-	Type    string `json:"type"`
-	Text    string `json:"text"`
-	Refusal string `json:"refusal"`
+	Type    string  `json:"type"`
+	Text    *string `json:"text"`
+	Refusal string  `json:"refusal"`
 }
 
 // textOf returns a content's text: a text, nothing, or a list of parts that are texts.
@@ -164,7 +164,10 @@ func textOf(content json.RawMessage) (string, error) {
 	for _, p := range parts {
 		switch p.Type {
 		case "input_text", "output_text", "text", "reasoning_text", "summary_text":
-			b.WriteString(p.Text)
+			if p.Text == nil {
+				return "", server.Invalid("a part is of type %s and has no text", p.Type)
+			}
+			b.WriteString(*p.Text)
 		case "refusal":
 			b.WriteString(p.Refusal)
 		default:
@@ -195,7 +198,10 @@ func (i *inputItem) thought() (string, error) {
 		return strings.ToValidUTF8(string(plain), "\uFFFD"), nil
 	}
 	for _, s := range i.Summary {
-		text = join(text, s.Text)
+		if s.Type != "summary_text" || s.Text == nil {
+			return "", server.Invalid("a part of the summary is not of type summary_text with a text")
+		}
+		text = join(text, *s.Text)
 	}
 	return text, nil
 }

@@ -2,6 +2,7 @@ package responses
 
 import (
 	"encoding/json"
+	"math"
 	"slices"
 	"strings"
 
@@ -64,7 +65,7 @@ func read(m *server.Model, f *server.Fields) (*request, error) {
 	}
 	q.conversation.Messages = append(q.conversation.Messages, readInput(f)...)
 	if f.Read("max_output_tokens", &e.MaxOutputTokens) {
-		if *e.MaxOutputTokens < 1 {
+		if *e.MaxOutputTokens < 1 || *e.MaxOutputTokens > math.MaxInt32 {
 			f.Fail(server.Invalid("the field max_output_tokens is not a number of tokens"))
 		}
 		q.text.Max = *e.MaxOutputTokens
@@ -106,7 +107,13 @@ func (q *request) readRest(f *server.Fields) {
 	f.Only("background", "false")
 	f.Only("verbose", "false")
 	f.Only("response_fields", "[]")
-	f.Ignore("store", "stream_options", "service_tier", "prompt_cache_retention", "prompt_cache_options", "max_tool_calls", "client_metadata")
+	server.Unused[bool](f, "store")
+	server.Unused[uint32](f, "max_tool_calls")
+	server.Unused[string](f, "service_tier", "prompt_cache_retention")
+	server.Unused[map[string]any](f, "prompt_cache_options", "client_metadata")
+	server.Unused[struct {
+		Obfuscation bool `json:"include_obfuscation"` // there is none
+	}](f, "stream_options")
 }
 
 // readText reads the form of the answer's text.
@@ -117,8 +124,11 @@ func (q *request) readText(m *server.Model, f *server.Fields) {
 		t.Format = json.RawMessage(`{"type":"text"}`)
 	}
 	var format struct {
-		Type   string          `json:"type"`
-		Schema json.RawMessage `json:"schema"`
+		Type        string          `json:"type"`
+		Name        string          `json:"name"`
+		Description string          `json:"description"`
+		Strict      bool            `json:"strict"` // always
+		Schema      json.RawMessage `json:"schema"`
 	}
 	if json.Unmarshal(t.Format, &format) != nil {
 		f.Fail(server.Invalid("the field text.format cannot be read"))

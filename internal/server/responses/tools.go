@@ -16,6 +16,7 @@ type definition struct {
 	Name        string          `json:"name"`
 	Description string          `json:"description"`
 	Parameters  json.RawMessage `json:"parameters"`
+	Strict      bool            `json:"strict"` // always
 	Format      struct {
 		Type       string `json:"type"`
 		Syntax     string `json:"syntax"`
@@ -51,6 +52,8 @@ func (q *request) readTools(f *server.Fields) {
 			return
 		}
 		switch t.Type {
+		case "":
+			f.Fail(server.Invalid("tool %d has no type", i))
 		case "function":
 		case "custom":
 			t.asFunction()
@@ -120,6 +123,9 @@ func choose(c *server.ToolChoice, f *server.Fields, raw json.RawMessage) bool {
 	}
 	switch one.Type {
 	case "":
+		if raw[0] == '{' {
+			f.Fail(server.Invalid("the field tool_choice has no type; there are function, custom and allowed_tools"))
+		}
 	case "function", "custom":
 		if !c.Only(one.Name) {
 			f.Fail(server.Invalid("the field tool_choice names %.100q, which is none of the tools", one.Name))
