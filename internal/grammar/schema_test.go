@@ -6,7 +6,6 @@ import (
 	"math/rand/v2"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/google/jsonschema-go/jsonschema"
 )
@@ -286,50 +285,6 @@ func TestSchemasNotSupportedAreNamed(t *testing.T) {
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%.100s: error %v, want %q", schema, err, want)
 		}
-	}
-}
-
-// largeSchema returns a schema of about 100 kB: forty tools, each with many parameters.
-func largeSchema() string {
-	var b strings.Builder
-	b.WriteString(`{"anyOf":[`)
-	for i := range 40 {
-		if i > 0 {
-			b.WriteString(",")
-		}
-		fmt.Fprintf(&b, `{"type":"object","properties":{"name":{"const":"tool_%d"},"arguments":{"type":"object","properties":{`, i)
-		for k := range 20 {
-			if k > 0 {
-				b.WriteString(",")
-			}
-			fmt.Fprintf(&b, `"parameter_%d_%d":{"type":%q,"description":"What parameter %d of this tool is for, in a sentence or two of prose."}`,
-				i, k, []string{"string", "integer", "boolean"}[k%3], k)
-		}
-		b.WriteString(`,"when":{"type":"string","format":"date-time"},"tags":{"type":"array","items":{"enum":["a","b","c"]}}},"required":["when"]}},"required":["name","arguments"]}`)
-	}
-	b.WriteString(`]}`)
-	return b.String()
-}
-
-// compileLimit is the house's bound for a 100 kB schema, which takes some tens of milliseconds on an idle machine.
-const compileLimit = time.Second
-
-func TestLargeSchemasCompileInTime(t *testing.T) {
-	schema := largeSchema()
-	if len(schema) < 90_000 {
-		t.Fatalf("the schema has only %d bytes", len(schema))
-	}
-	v := byteVocabulary(t)
-	best := time.Hour
-	for range 3 {
-		begin := time.Now()
-		c := fromSchema(t, schema, v)
-		c.NewState()
-		best = min(best, time.Since(begin))
-	}
-	t.Logf("%d bytes in %v", len(schema), best)
-	if best > compileLimit {
-		t.Errorf("%d bytes took %v", len(schema), best)
 	}
 }
 

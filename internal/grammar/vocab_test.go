@@ -40,22 +40,29 @@ func vocabulary(t testing.TB, tokens [][]byte, ends []int32) *grammar.Vocabulary
 	return v
 }
 
-// largeVocabulary has 128k tokens as large as those of today's models: Falcon's 65k, and beside them pairs of its frequent tokens, which is
-// how byte-pair encoding makes new ones.
+// largeVocabulary has 128k tokens, as Llama 3.
 func largeVocabulary(t testing.TB) *grammar.Vocabulary {
 	t.Helper()
-	tokens, ends := sharedTokens(t, "falcon")
+	tokens, ends := enlarged(t, 128*1024)
+	return vocabulary(t, tokens, ends)
+}
+
+// enlarged returns so many tokens, as large as those of today's models: Falcon's 65k, and beside them pairs of its frequent ones, which is how
+// byte-pair encoding makes new ones.
+func enlarged(t testing.TB, size int) (tokens [][]byte, ends []int32) {
+	t.Helper()
+	tokens, ends = sharedTokens(t, "falcon")
 	seen := map[string]bool{}
 	for _, p := range tokens {
 		seen[string(p)] = true
 	}
 	n := len(tokens)
-	for i := 0; len(tokens) < 128*1024; i++ {
+	for i := 0; len(tokens) < size; i++ {
 		pair := string(tokens[300+i*7919%20000]) + string(tokens[300+i*104729%n/2])
 		if !seen[pair] {
 			seen[pair] = true
 			tokens = append(tokens, []byte(pair))
 		}
 	}
-	return vocabulary(t, tokens, ends)
+	return tokens, ends
 }
