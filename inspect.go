@@ -37,11 +37,10 @@ type Info struct {
 
 func infoOf(s *session.Session) Info {
 	c, file := s.Config(), bench.Describe(s.File)
-	pages := (s.Context() + compute.PagePositions - 1) / compute.PagePositions
 	return Info{
 		Path: s.File.Path, Name: c.Name, Architecture: c.Arch, Type: file.Type, Bytes: file.Bytes, Parameters: file.Params,
 		Layers: c.Layers, Embedding: c.Embd, Neurons: c.FF, Heads: c.Heads, KVHeads: c.KVHeads, HeadSize: c.HeadDim, Vocabulary: c.Vocab,
-		Trained: c.Context, Context: s.Context(), Cache: c.CacheSpec(pages, s.CacheTypes()).Bytes(),
+		Trained: c.Context, Context: s.Context(), Cache: s.CacheBytes(),
 		Sparse: Sparse(c.Sparse.String()), Threshold: c.Threshold, Activation: c.Act.Kind.String(), Prepared: c.Prepared != nil,
 	}
 }

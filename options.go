@@ -33,6 +33,8 @@ type Options struct {
 
 	CacheKeys, CacheValues string // types in which keys and values are kept: f32, f16, bf16, q8_0 or q4_0; empty: f16
 
+	WholeCache bool // layers with sliding windows keep all keys and values, so that a text may go on anywhere behind its beginning
+
 	Sequences int // generations computed at a time, others wait; 0: 8
 
 	Batch        int // tokens of prompts handed in at a time; 0: 2048
@@ -112,7 +114,7 @@ func (o *Options) session() (session.Options, error) {
 	}
 	e := engine.Options{
 		Context: o.Context, Batch: o.Batch, UBatch: o.UBatch, Outputs: sequences, NoRepack: o.Mapped, Lock: o.Lock,
-		Activation: o.Activation, Threshold: o.SparseThreshold, Sparse: mode, Progress: o.Progress, CacheTypes: types,
+		Activation: o.Activation, Threshold: o.SparseThreshold, Sparse: mode, Progress: o.Progress, CacheTypes: types, WholeCache: o.WholeCache,
 	}
 	if o.Trace != nil {
 		e.Trace = o.Trace.log

@@ -35,7 +35,7 @@ func modelFlags() []cli.Flag {
 func engineFlags() []cli.Flag {
 	return slices.Concat(modelFlags(), []cli.Flag{
 		&cli.IntFlag{Name: "ctx-size", Aliases: []string{"c"}, Usage: "context in tokens; 0 is the model's own", Sources: env("CTX_SIZE")},
-		batchFlag(), ubatchFlag(), cacheKeysFlag(), cacheValuesFlag(),
+		batchFlag(), ubatchFlag(), cacheKeysFlag(), cacheValuesFlag(), wholeCacheFlag(),
 		&cli.IntFlag{Name: "threads", Aliases: []string{"t"}, Usage: "threads for generation; default: idle physical cores", Sources: env("THREADS")},
 		&cli.IntFlag{Name: "threads-batch", Aliases: []string{"tb"}, Usage: "threads for prompts; default: as --threads", Sources: env("THREADS_BATCH")},
 		&cli.BoolFlag{Name: "no-repack", Aliases: []string{"nr"}, Usage: "compute on the mapped file instead of repacking it into memory; sums are the same but in --sparse exact of files that are not prepared, whose down projections are then computed whole and round differently", Sources: env("NO_REPACK")},
@@ -61,6 +61,10 @@ func cacheKeysFlag() cli.Flag {
 
 func cacheValuesFlag() cli.Flag {
 	return &cli.StringFlag{Name: "cache-type-v", Aliases: []string{"ctv"}, Value: "f16", Usage: "keep values in `TYPE`, one of the same", Sources: env("CACHE_TYPE_V")}
+}
+
+func wholeCacheFlag() cli.Flag {
+	return &cli.BoolFlag{Name: "swa-full", Usage: "layers with sliding windows keep all keys and values, so that a text may go on anywhere behind its beginning", Sources: env("SWA_FULL")}
 }
 
 // cacheTypes reads those flags.
@@ -162,6 +166,7 @@ func openOptions(c *cli.Command) (powerinfer.Options, error) {
 		return o, err
 	}
 	o.CacheKeys, o.CacheValues = c.String("cache-type-k"), c.String("cache-type-v")
+	o.WholeCache = c.Bool("swa-full")
 	if c.IsSet("sparse-threshold") {
 		t := c.Float32("sparse-threshold")
 		if t != t {
@@ -225,6 +230,7 @@ func sessionOptions(c *cli.Command, outputs int) (session.Options, *powerinfer.O
 	if e.CacheTypes, err = cacheTypes(c); err != nil {
 		return session.Options{}, nil, err
 	}
+	e.WholeCache = c.Bool("swa-full")
 	so := session.Options{Engine: e, Planner: plannerOptionsOf(&o), Statistics: o.Statistics}
 	for _, a := range o.Adapters {
 		so.Adapters = append(so.Adapters, session.Adapter(a))

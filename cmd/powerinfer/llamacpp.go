@@ -49,7 +49,6 @@ func grantedFlags() []llamaFlag {
 		{[]string{"models-autoload"}, false, "it is the default of serve"},
 		{[]string{"threads-http"}, true, "a request takes no thread of its own"},
 		{[]string{"no-host"}, false, "buffers are the plan's to choose"},
-		{[]string{"swa-full"}, false, "what windowed layers no longer have is evaluated again where it is needed"},
 		{[]string{"show-timings"}, false, "times are always told"},
 		{[]string{"no-show-timings"}, false, "times go to standard error"},
 		{[]string{"no-skip-chat-parsing", "prefill-assistant"}, false, "it is the default"},

@@ -26,7 +26,7 @@ func planCommand() *cli.Command {
 		Flags: append(modelFlags(),
 			&cli.StringFlag{Name: "describe", Usage: "plan for `SHAPE[,KEY=VALUE…]` instead of a file: llama-70b,type=q4_0,active=0.1"},
 			&cli.IntFlag{Name: "ctx-size", Aliases: []string{"c"}, Usage: "context in tokens; 0 is the model's own", Sources: env("CTX_SIZE")},
-			batchFlag(), ubatchFlag(), cacheKeysFlag(), cacheValuesFlag(),
+			batchFlag(), ubatchFlag(), cacheKeysFlag(), cacheValuesFlag(), wholeCacheFlag(),
 			deviceFlag(),
 			budgetFlag(),
 			streamFlag(),
@@ -138,7 +138,7 @@ func planned(c *cli.Command) (b modelcost.Cost, close func(), err error) {
 	}
 	close = func() { f.Close() }
 	of := modelcost.Options{
-		Context: ctxSize, UBatch: step, Sparse: mode, CacheTypes: types, Activation: c.String("activation"),
+		Context: ctxSize, UBatch: step, Sparse: mode, CacheTypes: types, WholeCache: c.Bool("swa-full"), Activation: c.String("activation"),
 		Law: modelcost.Law{Active: c.Float("active"), Share80: c.Float("share80")},
 	}
 	if path := c.String("stats"); path != "" {

@@ -97,10 +97,64 @@ func (s KVShape) PageBytes() int64 { return PagePositions * int64(s.PositionByte
 // type each, as a file has it, and then the values, unless they lie within the keys.
 func (s KVShape) Positions(part []byte) int { return len(part) / max(1, s.PositionBytes()) }
 
-// CacheSpec is the shape of a KV cache: Pages·PagePositions positions in every layer.
+// CacheSpec is the shape of a KV cache: Pages·PagePositions positions in every layer. Layers with windows may have fewer pages, numbered on their own.
 type CacheSpec struct {
-	Layers []KVShape
-	Pages  int
+	Layers   []KVShape
+	Pages    int
+	Windowed []bool // [layers] which have Near pages instead; nil: none has
+	Near     int
+}
+
+// Page names a page of a cache.
+type Page struct {
+	Far  int32 // in layers that have CacheSpec.Pages
+	Near int32 // in those that are Windowed; -1: it has none there
+}
+
+// EveryLayer returns the page of that number in every layer of a cache none of which is Windowed.
+func EveryLayer(page int32) Page { return Page{page, -1} }
+
+// IsWindowed reports whether a layer is Windowed.
+func (s CacheSpec) IsWindowed(layer int) bool { return s.Windowed != nil && s.Windowed[layer] }
+
+// PagesOf returns the number of a layer's pages.
+func (s CacheSpec) PagesOf(layer int) int {
+	if s.IsWindowed(layer) {
+		return s.Near
+	}
+	return s.Pages
+}
+
+// In returns a page's number in a layer, or -1.
+func (s CacheSpec) In(layer int, page Page) int32 {
+	if s.IsWindowed(layer) {
+		return page.Near
+	}
+	return page.Far
+}
+
+// Tables returns where the pages of a step's sequences lie in a layer. [sequence][page]
+func (s CacheSpec) Tables(layer int, p *Params) [][]int32 {
+	if s.IsWindowed(layer) {
+		return p.Near
+	}
+	return p.Pages
+}
+
+// Only returns the cache's layers that keep says, in order.
+func (s CacheSpec) Only(keep func(layer int) bool) CacheSpec {
+	part := s
+	part.Layers, part.Windowed = nil, nil
+	for l, shape := range s.Layers {
+		if !keep(l) {
+			continue
+		}
+		part.Layers = append(part.Layers, shape)
+		if s.Windowed != nil {
+			part.Windowed = append(part.Windowed, s.Windowed[l])
+		}
+	}
+	return part
 }
 
 // Check reports whether the cache's types hold its widths. The error names the layer.
@@ -115,8 +169,8 @@ func (s CacheSpec) Check() error {
 
 // Bytes returns the memory that the cache takes.
 func (s CacheSpec) Bytes() (n int64) {
-	for _, l := range s.Layers {
-		n += int64(s.Pages) * l.PageBytes()
+	for i, l := range s.Layers {
+		n += int64(s.PagesOf(i)) * l.PageBytes()
 	}
 	return n
 }

@@ -149,6 +149,7 @@ type Params struct {
 	Pos       []int32   // [n] position within the sequence
 	Seq       []int32   // [n] index into Pages
 	Pages     [][]int32 // [sequence][page] page ids of a sequence's KV; token i attends to positions 0…Pos[i]
+	Near      [][]int32 // the same for a cache's Windowed layers; pages that no window reaches are 0. May be nil where there are none
 	Out       []int32   // [n_out] rows whose logits are wanted
 	Threshold float32   // a neuron is predicted active iff its logit >= Threshold
 
@@ -209,13 +210,13 @@ type Device interface {
 	Run(seg Segment, p *Params, body func(Verbs)) error
 	// Read returns row i of t, of the rows that the last step has, valid until the next Run: [t.Cols]. It fails where a GPU does.
 	Read(t Tensor, i int) ([]float32, error)
-	// CopyPage copies page from to page to, in every layer of c.
-	CopyPage(c *Cache, to, from int32)
+	// CopyPage copies page from to page to, in every layer of c that both have.
+	CopyPage(c *Cache, to, from Page)
 	// ReadPage writes the keys and values of a page's first positions to layers, for each of c's layers as many as KVShape.Positions says of
-	// its slice. The order is the same on every device. It may be called between runs.
-	ReadPage(c *Cache, page int32, layers [][]byte) error
+	// its slice: none of layers that the page has none in. The order is the same on every device. It may be called between runs.
+	ReadPage(c *Cache, page Page, layers [][]byte) error
 	// WritePage makes a page's first positions those that ReadPage gave. What lies behind them is lost.
-	WritePage(c *Cache, page int32, layers [][]byte) error
+	WritePage(c *Cache, page Page, layers [][]byte) error
 
 	io.Closer
 }

@@ -34,6 +34,7 @@ type Options struct {
 	Threshold  *float32 // overrides the file's sparse threshold
 	Sparse     model.SparseMode
 	CacheTypes compute.CacheTypes
+	WholeCache bool // layers with sliding windows keep the keys and values that no window reaches any more, too
 	Adapters   []model.Adapter
 	Order      [][]int32      // [layers][n_ff] of neurons at load; nil keeps the file's
 	Observer   model.Observer // sees feed-forward layers, which are then dense; may be nil
@@ -69,7 +70,7 @@ type Engine struct {
 	batch   int
 	ubatch  int
 	outputs int
-	pages   int // of the KV cache
+	pages   compute.CacheSpec // how many the KV cache has
 	places  []compute.Place
 	rows    [][]float32 // [n_out][n_vocab] logits of the last step
 	states  [][]float32 // [n_hidden][n_embd] hidden states of the last step
@@ -132,7 +133,7 @@ func (e *Engine) loadOn(ctx context.Context, dev compute.Device, layout placemen
 	}
 	e.context = pick(o.Context, c.Context)
 	e.ubatch = min(o.LargestStep(), e.context)
-	nPages := model.CachePages(e.context)
+	size := o.cacheSize(c)
 	if err := checkMemory(o.memory(f, c, layout.Bytes)); err != nil {
 		return err
 	}
@@ -151,12 +152,12 @@ func (e *Engine) loadOn(ctx context.Context, dev compute.Device, layout placemen
 	m, err := model.Load(ctx, f, dev, model.Options{
 		Activation: o.Activation, Threshold: o.Threshold, Batch: e.ubatch, Outputs: e.outputs,
 		Sparse: o.Sparse, Order: o.Order, Observer: o.Observer, Places: layout.Places,
-		Context: e.context, Cache: compute.CacheSpec{Pages: nPages}, CacheTypes: o.CacheTypes, Adapters: o.Adapters, Pinned: o.NoRepack, Progress: progress,
+		Context: e.context, Cache: size, CacheTypes: o.CacheTypes, Adapters: o.Adapters, Pinned: o.NoRepack, Progress: progress,
 	})
 	if err != nil {
 		return err
 	}
-	e.dev, e.model, e.pages, e.places = dev, m, nPages, layout.Places
+	e.dev, e.model, e.pages, e.places = dev, m, size, layout.Places
 	e.loads++
 	m.Watch(o.Work || e.watchers > 0, e.watchers > 0)
 	if t, ok := dev.(compute.Tuner); ok {
@@ -173,6 +174,12 @@ func pick(v, def int) int {
 		return v
 	}
 	return def
+}
+
+// cacheSize returns the pages of the model's KV cache.
+func (o *Options) cacheSize(c model.Config) compute.CacheSpec {
+	context := pick(o.Context, c.Context)
+	return c.CacheSize(context, min(o.LargestStep(), context), pick(o.Outputs, 1), o.WholeCache)
 }
 
 // overhead is the memory that a process needs besides weights and cache: activations, the Go heap, the file's metadata.
@@ -202,7 +209,7 @@ func (o *Options) memory(f *gguf.File, c model.Config, onGPUs int64) *MemoryErro
 		}
 	}
 	context := pick(o.Context, c.Context)
-	e.Cache = c.CacheSpec(model.CachePages(context), o.CacheTypes).Bytes()
+	e.Cache = c.CacheSpec(o.cacheSize(c), o.CacheTypes).Bytes()
 	e.Activations = c.ActivationBytes(min(o.LargestStep(), context))
 	e.Need = e.Weights + e.Cache + e.Activations + overhead
 	return e
@@ -260,6 +267,9 @@ func (e *Engine) Step() int { return e.ubatch }
 
 // CacheTypes returns the types of the KV cache.
 func (e *Engine) CacheTypes() compute.CacheTypes { return e.options.CacheTypes }
+
+// CacheBytes returns the memory that the KV cache takes.
+func (e *Engine) CacheBytes() int64 { return e.config.CacheSpec(e.pages, e.options.CacheTypes).Bytes() }
 
 // Context returns the number of tokens that the KV cache holds.
 func (e *Engine) Context() int { return e.context }
@@ -344,10 +354,14 @@ func (e *Engine) logits(i int) []float32 { return e.rows[i] }
 // cache returns an empty cache over the model's pages, and what those hold.
 func (e *Engine) cache() (*kvcache.Cache, contents) {
 	m := e.model
-	return kvcache.New(e.pages, compute.PagePositions, func(to, from int32) {
+	size := kvcache.Size{Pages: e.pages.Pages, Positions: compute.PagePositions, Near: e.pages.Near}
+	if size.Near > 0 {
+		size.Window = m.Window(e.context)
+	}
+	return kvcache.New(size, func(to, from kvcache.Page) {
 		e.mu.Lock()
 		defer e.mu.Unlock()
-		m.CopyPage(to, from)
+		m.CopyPage(compute.Page(to), compute.Page(from))
 	}), pagesOf{e, m}
 }
 

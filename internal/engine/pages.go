@@ -38,14 +38,16 @@ func (s *scheduler) erase(text []kvcache.Label) error {
 	return s.closed
 }
 
-// begin returns a sequence that is to be filled from outside the model. adopt must follow.
-func (s *scheduler) begin() (*kvcache.Sequence, contents, error) {
+// begin returns a sequence that is to be filled with n positions from outside the model, in layers with windows from page near on. adopt must follow.
+func (s *scheduler) begin(n, near int) (*kvcache.Sequence, contents, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.closed != nil {
 		return nil, nil, s.closed
 	}
-	return s.kv.NewSequence(), s.pages, nil
+	seq := s.kv.NewSequence()
+	seq.Begin(n, near)
+	return seq, s.pages, nil
 }
 
 // extend reports whether seq, nothing of which was adopted yet, has pages for n positions. Idle prefixes make room, tasks do not.

@@ -13,6 +13,7 @@ import (
 	"slices"
 
 	"github.com/powerinfer-go/powerinfer/internal/atomicfile"
+	"github.com/powerinfer-go/powerinfer/internal/compute"
 	"github.com/powerinfer-go/powerinfer/internal/kvcache"
 	"github.com/powerinfer-go/powerinfer/internal/kvfile"
 	"github.com/powerinfer-go/powerinfer/internal/model"
@@ -96,14 +97,14 @@ func (e *Engine) save(ctx context.Context, w io.Writer, tokens []int32, most int
 	if len(prefix.Labels()) == 0 {
 		return s, ErrNotCached
 	}
-	h.Labels = prefix.Labels()
+	h.Labels, h.Near = prefix.Labels(), prefix.Near()
 	if n := h.Bytes(); most > 0 && n > most {
 		return s, &SizeError{n, most}
 	}
 	out := bufio.NewWriterSize(w, 1<<20)
 	file, err := kvfile.NewWriter(out, &h)
 	for i := 0; err == nil && i < h.Pages(); i++ {
-		page := h.NewPage(h.PageLen(i))
+		page := h.NewPage(i)
 		if err = ctx.Err(); err == nil {
 			err = pages.readPage(prefix.Page(i), page)
 		}
@@ -128,32 +129,39 @@ func (e *Engine) Restore(ctx context.Context, r io.Reader, size int64) (s Saved,
 	if err != nil {
 		return s, err
 	}
-	if err := e.accept(f); err != nil {
+	own, err := e.accept(f)
+	if err != nil {
 		return s, err
 	}
-	seq, pages, err := e.sched.begin()
+	seq, pages, err := e.sched.begin(len(f.Labels), f.Near)
 	if err != nil {
 		return s, err
 	}
 	kept := 0
 	for i := 0; i < f.Pages(); i++ {
 		n := f.PageLen(i)
-		page := f.NewPage(n)
+		page := f.NewPage(i)
 		if err = ctx.Err(); err == nil {
 			err = f.Next(page)
 		}
 		if err != nil || !e.sched.extend(seq, kept+n) {
 			break
 		}
-		if err = pages.writePage(seq.Pages()[i], page); err != nil {
+		place := seq.Page(i)
+		for l, windowed := range own.Windowed {
+			if windowed && place.Near < 0 {
+				page[l] = nil
+			}
+		}
+		if err = pages.writePage(place, page); err != nil {
 			break
 		}
 		kept += n
 	}
-	if err == nil && kept == 0 {
+	kept = min(kept, e.context)
+	if err == nil && (kept == 0 || !seq.Continues(kept)) {
 		err = ErrNoRoom
 	}
-	kept = min(kept, e.context)
 	err = e.sched.adopt(seq, pages, f.Labels[:kept], func() error {
 		if err != nil {
 			return err
@@ -183,26 +191,32 @@ func (e *Engine) Erase(tokens []int32) error {
 	return e.sched.erase(want)
 }
 
-// accept checks that f's keys and values are this model's. Those that were computed by other arithmetic are marked.
-func (e *Engine) accept(f *kvfile.Reader) error {
-	h, err := e.header()
+// accept checks that f's keys and values are this model's, and returns what a file of its own would say. Those that were computed by other arithmetic are
+// marked.
+func (e *Engine) accept(f *kvfile.Reader) (h kvfile.Header, err error) {
+	h, err = e.header()
 	switch {
 	case err != nil:
-		return err
+		return h, err
 	case f.Model != h.Model && f.Name != h.Name:
-		return fmt.Errorf("the file was saved with another model, %q, and this one is %q", f.Name, h.Name)
+		return h, fmt.Errorf("the file was saved with another model, %q, and this one is %q", f.Name, h.Name)
 	case f.Model != h.Model || !slices.Equal(f.Layers, h.Layers):
-		return errors.New("the file was saved with another model of this name, or with other options of its context, activation or sparse threshold")
+		return h, errors.New("the file was saved with another model of this name, or with other options of its context, activation or sparse threshold")
+	}
+	for l, windowed := range f.Windowed {
+		if f.Near > 0 && windowed && !h.Windowed[l] {
+			return h, fmt.Errorf("the file holds, of layers with sliding windows, what the end of its text sees, and a context of %d needs all: evaluate the text again", e.context)
+		}
 	}
 	for i, l := range f.Labels {
 		if int(l.Token()) >= e.config.Vocab {
-			return fmt.Errorf("the file is damaged: token %d is not in the vocabulary of %d", l.Token(), e.config.Vocab)
+			return h, fmt.Errorf("the file is damaged: token %d is not in the vocabulary of %d", l.Token(), e.config.Vocab)
 		}
 		if f.Arithmetic != h.Arithmetic {
 			f.Labels[i] = l.Foreign()
 		}
 	}
-	return nil
+	return h, nil
 }
 
 // maxModelName is the length in bytes of a model's name that a file keeps.
@@ -217,7 +231,7 @@ func (e *Engine) header() (h kvfile.Header, err error) {
 		return h, e.broken
 	}
 	h.Name = e.config.Name[:min(maxModelName, len(e.config.Name))]
-	h.Layers = e.model.KVShapes()
+	h.Layers, h.Windowed = e.model.KVShapes()
 	h.Model = sha256.Sum256(fmt.Appendf(base[:], "%s", e.model.Meaning()))
 	h.Arithmetic = sha256.Sum256(fmt.Appendf(nil, "%s %s %v %s %+v %v %v", build(), runtime.GOARCH, e.dev.Name(), e.model.Sparse, e.places, e.options.NoRepack, e.options.Order))
 	return h, nil
@@ -257,10 +271,10 @@ func (p pagesOf) use(f func() error) error {
 	return f()
 }
 
-func (p pagesOf) readPage(page int32, layers [][]byte) error {
-	return p.use(func() error { return p.m.ReadPage(page, layers) })
+func (p pagesOf) readPage(page kvcache.Page, layers [][]byte) error {
+	return p.use(func() error { return p.m.ReadPage(compute.Page(page), layers) })
 }
 
-func (p pagesOf) writePage(page int32, layers [][]byte) error {
-	return p.use(func() error { return p.m.WritePage(page, layers) })
+func (p pagesOf) writePage(page kvcache.Page, layers [][]byte) error {
+	return p.use(func() error { return p.m.WritePage(compute.Page(page), layers) })
 }

@@ -26,8 +26,8 @@ type runner interface {
 
 // contents reads and writes pages between steps, as compute.Device does. It fails once the cache was given up for another.
 type contents interface {
-	readPage(page int32, layers [][]byte) error
-	writePage(page int32, layers [][]byte) error
+	readPage(page kvcache.Page, layers [][]byte) error
+	writePage(page kvcache.Page, layers [][]byte) error
 }
 
 // errLost is a runner's error after which everything is evaluated again.
@@ -508,7 +508,7 @@ func (s *scheduler) victim(t *task) *task {
 // fill writes the step's params: rows that are computed as single tokens lead.
 func (s *scheduler) fill() {
 	p := &s.params
-	p.Tokens, p.Pos, p.Seq, p.Out, p.Pages, p.Decode = p.Tokens[:0], p.Pos[:0], p.Seq[:0], p.Out[:0], p.Pages[:0], 0
+	p.Tokens, p.Pos, p.Seq, p.Out, p.Pages, p.Near, p.Decode = p.Tokens[:0], p.Pos[:0], p.Seq[:0], p.Out[:0], p.Pages[:0], p.Near[:0], 0
 	s.hidden = s.hidden[:0]
 	p.Everything, p.Scales = s.step[0].t.dense, s.step[0].t.scales
 	for _, decoded := range []bool{true, false} {
@@ -526,6 +526,9 @@ func (s *scheduler) fillPart(i int, decoded bool) {
 	c, p := &s.step[i], &s.params
 	if decoded {
 		p.Pages = append(p.Pages, c.t.kv.Pages())
+		if near := c.t.kv.Near(); near != nil {
+			p.Near = append(p.Near, near)
+		}
 	}
 	at := c.t.kv.Len()
 	for pos := at; pos < at+c.n; pos++ {

@@ -70,16 +70,16 @@ func (m *fakeModel) run(p *compute.Params, _ []int32) error {
 func (m *fakeModel) logits(i int) []float32 { return m.out[i] }
 
 // readPage gives labels out as the bytes of one layer, four for each.
-func (m *fakeModel) readPage(page int32, layers [][]byte) error {
+func (m *fakeModel) readPage(page kvcache.Page, layers [][]byte) error {
 	for i := range len(layers[0]) / 4 {
-		binary.LittleEndian.PutUint32(layers[0][4*i:], uint32(m.pages[page][i]))
+		binary.LittleEndian.PutUint32(layers[0][4*i:], uint32(m.pages[page.Far][i]))
 	}
 	return nil
 }
 
-func (m *fakeModel) writePage(page int32, layers [][]byte) error {
+func (m *fakeModel) writePage(page kvcache.Page, layers [][]byte) error {
 	for i := range len(layers[0]) / 4 {
-		m.pages[page][i] = kvcache.Label(binary.LittleEndian.Uint32(layers[0][4*i:]))
+		m.pages[page.Far][i] = kvcache.Label(binary.LittleEndian.Uint32(layers[0][4*i:]))
 	}
 	return nil
 }
@@ -88,7 +88,7 @@ func (m *fakeModel) cache() (*kvcache.Cache, contents) {
 	for i := range m.pages {
 		m.pages[i] = make([]kvcache.Label, compute.PagePositions)
 	}
-	return kvcache.New(len(m.pages), compute.PagePositions, func(to, from int32) { copy(m.pages[to], m.pages[from]) }), m
+	return kvcache.New(kvcache.Size{Pages: len(m.pages), Positions: compute.PagePositions}, func(to, from kvcache.Page) { copy(m.pages[to.Far], m.pages[from.Far]) }), m
 }
 
 // fakeText is a number that stands for a sequence's text.
@@ -449,7 +449,7 @@ func (idleModel) run(*compute.Params, []int32) error { return nil }
 func (m idleModel) logits(int) []float32             { return m.row }
 func (m idleModel) hidden(int) []float32             { return m.row }
 func (idleModel) cache() (*kvcache.Cache, contents) {
-	return kvcache.New(1<<15, compute.PagePositions, func(_, _ int32) {}), nil
+	return kvcache.New(kvcache.Size{Pages: 1 << 15, Positions: compute.PagePositions}, func(_, _ kvcache.Page) {}), nil
 }
 
 // BenchmarkHandOver measures a token of a single sequence without the model and the sampler.

@@ -31,7 +31,7 @@ func (e *Engine) Stats() Stats {
 	c, kv := &s.counts, s.kv
 	return Stats{
 		Steps: c.steps, Time: c.time, Sequences: c.sequences, Decoded: c.decoded, Read: c.read, Evicted: c.evicted,
-		Pages: kv.Pages(), PagesHeld: kv.Held(), PagesKept: kv.Kept(), PagePositions: kv.Positions(),
+		Pages: kv.Pages, PagesHeld: kv.Held(), PagesKept: kv.Kept(), PagePositions: kv.Positions,
 	}
 }
 

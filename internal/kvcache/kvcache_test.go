@@ -8,20 +8,32 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/kvcache"
 )
 
-// memory is the content of the pages as a device would see it.
+// memory is the content of the pages as a device would see it, in layers that see everything and in those with windows.
 type memory struct {
 	*kvcache.Cache
-	pages [][]kvcache.Label
+	pages, near [][]kvcache.Label
 }
 
 const positions = 4
 
-func newMemory(pages int) *memory {
-	m := &memory{pages: make([][]kvcache.Label, pages)}
-	for i := range m.pages {
-		m.pages[i] = make([]kvcache.Label, positions)
+func newMemory(pages int) *memory { return newWindowed(pages, 0, 0) }
+
+// newWindowed returns a memory some of whose layers have windows, and near pages.
+func newWindowed(pages, window, near int) *memory {
+	empty := func(n int) [][]kvcache.Label {
+		list := make([][]kvcache.Label, n)
+		for i := range list {
+			list[i] = make([]kvcache.Label, positions)
+		}
+		return list
 	}
-	m.Cache = kvcache.New(pages, positions, func(to, from int32) { copy(m.pages[to], m.pages[from]) })
+	m := &memory{pages: empty(pages), near: empty(near)}
+	m.Cache = kvcache.New(kvcache.Size{Pages: pages, Positions: positions, Window: window, Near: near}, func(to, from kvcache.Page) {
+		copy(m.pages[to.Far], m.pages[from.Far])
+		if window > 0 {
+			copy(m.near[to.Near], m.near[from.Near])
+		}
+	})
 	return m
 }
 
@@ -39,6 +51,9 @@ func (m *memory) write(s *sequence, labels ...kvcache.Label) bool {
 	for i, l := range labels {
 		at := s.Len() + i
 		m.pages[s.Pages()[at/positions]][at%positions] = l
+		if near := s.Near(); near != nil {
+			m.near[near[at/positions]][at%positions] = l
+		}
 	}
 	s.Append(labels...)
 	s.want = append(s.want, labels...)
@@ -53,6 +68,11 @@ func (m *memory) check(t *testing.T, s *sequence) {
 	for i, want := range s.want {
 		if got := m.pages[s.Pages()[i/positions]][i%positions]; got != want {
 			t.Fatalf("position %d holds %d, want %d", i, got, want)
+		}
+		if m.Window > 0 && i > len(s.want)-m.Window { // the next token sees it
+			if got := m.near[s.Near()[i/positions]][i%positions]; got != want {
+				t.Fatalf("position %d holds %d in layers with windows of %d, want %d; %d are there", i, got, m.Window, want, len(s.want))
+			}
 		}
 	}
 }
@@ -132,65 +152,156 @@ func TestOldestPrefixGoes(t *testing.T) {
 	}
 }
 
-// TestRandom: whatever sequences do, each reads what it wrote, no page is lost, and in the end all are free.
+// TestRandom: whatever sequences do, each reads what it wrote as far as it sees, no page is lost, and in the end all are free.
 func TestRandom(t *testing.T) {
-	for seed := range uint64(8) {
+	for seed := range uint64(12) {
 		rng := rand.New(rand.NewPCG(seed, 0))
 		m := newMemory(12)
-		var running []*sequence
-		for range 1500 {
-			if len(running) == 0 || rng.IntN(8) == 0 {
-				running = append(running, &sequence{Sequence: m.NewSequence()})
+		if window := rng.IntN(14); seed >= 4 && window > 0 {
+			m = newWindowed(12, window, min(12, 6+rng.IntN(7)))
+		}
+		random(t, m, rng, seed)
+	}
+}
+
+func random(t *testing.T, m *memory, rng *rand.Rand, seed uint64) {
+	var running []*sequence
+	for range 1500 {
+		if len(running) == 0 || rng.IntN(8) == 0 {
+			running = append(running, &sequence{Sequence: m.NewSequence()})
+		}
+		i := rng.IntN(len(running))
+		s := running[i]
+		some := func() (l []kvcache.Label) {
+			for range rng.IntN(9) {
+				l = append(l, kvcache.LabelOf(int32(rng.IntN(2)), rng.IntN(9) == 0))
 			}
-			i := rng.IntN(len(running))
-			s := running[i]
-			some := func() (l []kvcache.Label) {
-				for range rng.IntN(9) {
-					l = append(l, kvcache.LabelOf(int32(rng.IntN(2)), rng.IntN(9) == 0))
-				}
-				return l
-			}
-			switch rng.IntN(6) {
-			case 0, 1:
-				m.write(s, some()...)
-			case 2:
-				want := some()
-				if len(running) > 1 { // what another one holds, and a little more
-					if other := running[rng.IntN(len(running))].want; len(other) >= len(s.want) && slices.Equal(other[:len(s.want)], s.want) {
-						want = append(slices.Clone(other[len(s.want):]), want...)
-					}
-				}
-				n := s.Follow(want, false)
-				s.want = append(s.want, want[:n]...)
-			case 3:
-				s.Truncate(rng.IntN(len(s.want) + 1))
-				s.want = s.want[:s.Len()]
-			case 4:
-				s.Reserve(rng.IntN(6))
-			case 5:
-				if rng.IntN(2) == 0 {
-					s.Release()
-					running = slices.Delete(running, i, i+1)
+			return l
+		}
+		switch rng.IntN(6) {
+		case 0, 1:
+			m.write(s, some()...)
+		case 2:
+			want := some()
+			if len(running) > 1 { // what another one holds, and a little more
+				if other := running[rng.IntN(len(running))].want; len(other) >= len(s.want) && slices.Equal(other[:len(s.want)], s.want) {
+					want = append(slices.Clone(other[len(s.want):]), want...)
 				}
 			}
-			held := map[int32]bool{}
-			for _, s := range running {
-				m.check(t, s)
-				for _, p := range s.Pages() {
-					held[p] = true
+			n := s.Follow(want, false)
+			s.want = append(s.want, want[:n]...)
+		case 3:
+			p := m.Find(s.want)
+			for i, want := range p.Labels() {
+				page := p.Page(i / positions)
+				if got := m.pages[page.Far][i%positions]; got.Token() != want.Token() {
+					t.Fatalf("seed %d: position %d of a prefix is token %d, want %d", seed, i, got.Token(), want.Token())
+				}
+				if m.Window > 0 && i > len(p.Labels())-m.Window && m.near[page.Near][i%positions].Token() != want.Token() {
+					t.Fatalf("seed %d: position %d of a prefix of %d is not there in layers with windows of %d", seed, i, len(p.Labels()), m.Window)
 				}
 			}
-			if m.Held() != len(held) {
-				t.Fatalf("seed %d: %d pages are held, want %d", seed, m.Held(), len(held))
+			p.Release()
+		case 4:
+			s.Reserve(rng.IntN(6))
+		case 5:
+			if rng.IntN(2) == 0 {
+				s.Release()
+				running = slices.Delete(running, i, i+1)
 			}
 		}
+		held := map[int32]bool{}
 		for _, s := range running {
-			s.Release()
+			m.check(t, s)
+			for _, p := range s.Pages() {
+				held[p] = true
+			}
 		}
-		m.Clear()
-		if s := m.NewSequence(); m.Held() != 0 || !s.Reserve(12*positions) || s.Reserve(12*positions+1) {
-			t.Fatalf("seed %d: not all pages are free again", seed)
+		if m.Held() != len(held) {
+			t.Fatalf("seed %d: %d pages are held, want %d", seed, m.Held(), len(held))
 		}
+	}
+	for _, s := range running {
+		s.Release()
+	}
+	m.Clear()
+	room := 12
+	if m.Window > 0 {
+		room = m.Near
+	}
+	if s := m.NewSequence(); m.Held() != 0 || !s.Reserve(room*positions) || s.Reserve(room*positions+1) {
+		t.Fatalf("seed %d: not all pages are free again", seed)
+	}
+}
+
+// TestWindow: in layers with windows a long text takes the pages of its window, another goes on behind its end but not behind its middle, which no
+// window reaches any more, and behind the middle again where pages are left.
+func TestWindow(t *testing.T) {
+	const window = 6
+	text := make([]int32, 40)
+	for i := range text {
+		text[i] = int32(i)
+	}
+	for _, c := range []struct{ near, want int }{{4, 0}, {10, 20}} {
+		m := newWindowed(20, window, c.near)
+		a := &sequence{Sequence: m.NewSequence()}
+		for i := range text {
+			if !m.write(a, labels(text[i])...) {
+				t.Fatalf("no page for position %d of a window of %d", i, window)
+			}
+			m.check(t, a)
+		}
+		a.Release()
+		b := &sequence{Sequence: m.NewSequence()}
+		if n := b.Follow(labels(append(slices.Clone(text), 99)...), false); n != len(text) {
+			t.Errorf("%d pages: %d positions of the same text are taken over, want all %d", c.near, n, len(text))
+		}
+		b.want = labels(text...)
+		m.check(t, b)
+		b.Release()
+		d := &sequence{Sequence: m.NewSequence()}
+		n := d.Follow(labels(append(slices.Clone(text[:20]), 99)...), false)
+		if n != c.want {
+			t.Errorf("%d pages: %d positions of a text that goes on differently are taken over, want %d", c.near, n, c.want)
+		}
+		d.want = labels(text[:n]...)
+		m.check(t, d)
+	}
+}
+
+// TestBegin: pages that are given from outside need none in layers with windows but those that the window reaches, and serve those who go on behind
+// their end.
+func TestBegin(t *testing.T) {
+	const window = 5
+	m := newWindowed(10, window, 3)
+	text := labels(1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20)
+	s := m.NewSequence()
+	if s.Begin(len(text), 5); s.Continues(len(text)) {
+		t.Error("a sequence goes on without the window before its end")
+	}
+	if s.Begin(len(text), 0); !s.Continues(len(text)) || s.Continues(len(text)-4) {
+		t.Error("there is room for the window behind 20 positions alone")
+	}
+	if !s.Reserve(len(text)) {
+		t.Fatal("no room for 5 pages, one of them with a window's")
+	}
+	for i, l := range text {
+		m.pages[s.Pages()[i/positions]][i%positions] = l
+		if page := s.Page(i / positions); (page.Near >= 0) != (i/positions >= 4) {
+			t.Errorf("page %d is %v", i/positions, page)
+		} else if page.Near >= 0 {
+			m.near[s.Near()[i/positions]][i%positions] = l
+		}
+	}
+	s.Append(text...)
+	s.Release()
+	b := &sequence{Sequence: m.NewSequence(), want: text}
+	if n := b.Follow(append(slices.Clone(text), labels(99)...), false); n != len(text) {
+		t.Errorf("%d positions are taken over, want %d", n, len(text))
+	}
+	m.check(t, b)
+	if n := m.NewSequence().Follow(append(slices.Clone(text[:8]), labels(99)...), false); n != 0 {
+		t.Errorf("%d positions are taken over without their windows", n)
 	}
 }
 
@@ -267,7 +378,7 @@ func TestFind(t *testing.T) {
 		t.Errorf("%d pages can be had beside the two that are held", m.Available())
 	}
 	for i, want := range p.Labels() {
-		if got := m.pages[p.Page(i/positions)][i%positions]; got != want {
+		if got := m.pages[p.Page(i/positions).Far][i%positions]; got != want {
 			t.Errorf("position %d holds %d, want %d", i, got, want)
 		}
 	}
@@ -327,7 +438,7 @@ func TestReadWhileFilled(t *testing.T) {
 	other := &sequence{Sequence: m.NewSequence()}
 	m.write(other, labels(9, 9, 9, 9, 9, 9, 9, 9)...)
 	for i, want := range p.Labels() {
-		if got := m.pages[p.Page(0)][i]; got != want {
+		if got := m.pages[p.Page(0).Far][i]; got != want {
 			t.Errorf("position %d holds %d, want %d", i, got, want)
 		}
 	}

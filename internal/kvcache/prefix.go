@@ -8,16 +8,23 @@ type Prefix struct {
 	c      *Cache
 	nodes  []*node
 	labels []Label
+	near   int // the first page that it keeps in layers with windows
 }
 
-// Find returns the longest beginning of want that the cache holds, tokens however they were evaluated.
+// Find returns the longest beginning of want that the cache holds and behind which a sequence can go on, tokens however they were evaluated.
 func (c *Cache) Find(want []Label) *Prefix {
 	p := &Prefix{c: c}
-	p.nodes = c.root.longest(want)
-	for _, n := range p.nodes {
-		c.hold(n)
-		shared := n.sharedWith(want[len(p.labels):])
-		p.labels = append(p.labels, n.labels[:shared]...)
+	path := c.usable(c.root.longest(want), 0, 0)
+	for _, n := range path {
+		p.labels = append(p.labels, n.node.labels[:n.labels]...)
+	}
+	p.near = c.reach(len(p.labels))
+	for i, n := range path {
+		p.nodes = append(p.nodes, n.node)
+		c.hold(n.node)
+		if i >= p.near {
+			c.see(n.node)
+		}
 	}
 	return p
 }
@@ -25,12 +32,24 @@ func (c *Cache) Find(want []Label) *Prefix {
 // Labels returns what the prefix's positions hold.
 func (p *Prefix) Labels() []Label { return p.labels }
 
+// Near returns the first page that the prefix has in layers with windows. Those before it no position behind the prefix can see.
+func (p *Prefix) Near() int { return p.near }
+
 // Page returns the page of positions [i·n, i·n+n), for pages of n positions.
-func (p *Prefix) Page(i int) int32 { return p.nodes[i].page }
+func (p *Prefix) Page(i int) Page {
+	page := p.nodes[i].Page
+	if i < p.near {
+		page.Near = -1
+	}
+	return page
+}
 
 // Release gives the pages back.
 func (p *Prefix) Release() {
 	for i := len(p.nodes) - 1; i >= 0; i-- {
+		if i >= p.near {
+			p.c.unsee(p.nodes[i], false)
+		}
 		p.c.release(p.nodes[i])
 	}
 	p.nodes = nil
@@ -62,29 +81,29 @@ func (n *node) sharedWith(want []Label) (shared int) {
 	return shared
 }
 
-// longest returns the nodes below n that hold the longest beginning of want. Only the last may hold less than all its labels of it.
-func (n *node) longest(want []Label) (path []*node) {
+// longest returns the path below n that holds the longest beginning of want.
+func (n *node) longest(want []Label) (path []shared) {
 	most := 0
 	for _, m := range n.children {
-		shared := m.sharedWith(want)
-		if shared == 0 {
+		labels := m.sharedWith(want)
+		if labels == 0 {
 			continue
 		}
-		way := []*node{m}
-		if shared == cap(m.labels) {
-			way = append(way, m.longest(want[shared:])...)
+		way := []shared{{m, labels}}
+		if labels == cap(m.labels) {
+			way = append(way, m.longest(want[labels:])...)
 		}
-		if length := lengthOf(way, want); length > most {
+		if length := lengthOf(way); length > most {
 			path, most = way, length
 		}
 	}
 	return path
 }
 
-// lengthOf returns how many positions of want the nodes of a path hold.
-func lengthOf(path []*node, want []Label) (length int) {
+// lengthOf returns how many positions of a text a path holds.
+func lengthOf(path []shared) (length int) {
 	for _, n := range path {
-		length += n.sharedWith(want[length:])
+		length += n.labels
 	}
 	return length
 }

@@ -6,6 +6,8 @@ type Sequence struct {
 	own   *node   // of a private sequence: the root of a tree of its own
 	nodes []*node // the path of its pages; those behind the last label are reserved
 	pages []int32 // of nodes
+	near  []int32 // of nodes, in layers with windows; 0 before reach
+	reach int     // the first page that its window reaches
 	len   int
 }
 
@@ -14,7 +16,7 @@ func (c *Cache) NewSequence() *Sequence { return &Sequence{c: c} }
 
 // NewPrivate returns an empty sequence whose keys and values never serve another, and which takes over none: they are computed in another
 // way. It holds no page.
-func (c *Cache) NewPrivate() *Sequence { return &Sequence{c: c, own: &node{page: -1}} }
+func (c *Cache) NewPrivate() *Sequence { return &Sequence{c: c, own: newRoot()} }
 
 // root returns where s's path begins.
 func (s *Sequence) root() *node {
@@ -30,26 +32,56 @@ func (s *Sequence) Len() int { return s.len }
 // Pages returns the pages: number i holds positions [i·p, i·p+p) for pages of p positions. They are valid until s is used again.
 func (s *Sequence) Pages() []int32 { return s.pages }
 
+// Near returns the pages in layers with windows likewise, of which those that no window reaches any more are 0; nil where there are no such layers.
+func (s *Sequence) Near() []int32 {
+	if s.c.Window == 0 {
+		return nil
+	}
+	return s.near
+}
+
 // Needs returns how many pages s lacks for n more positions.
 func (s *Sequence) Needs(n int) int {
-	return max(0, (s.len+n+s.c.positions-1)/s.c.positions-len(s.nodes))
+	return max(0, (s.len+n+s.c.Positions-1)/s.c.Positions-len(s.nodes))
 }
 
 // Reserve reports whether there is room for n more positions now. Idle prefixes make room as needed.
 func (s *Sequence) Reserve(n int) bool {
-	if s.Needs(n) > s.c.Available() {
+	pages := s.Needs(n)
+	if !s.c.room(pages, max(0, len(s.nodes)+pages-max(s.reach, len(s.nodes)))) {
 		return false
 	}
-	for s.Needs(n) > 0 {
-		s.push(s.c.take())
+	for range pages {
+		s.push(s.c.take(len(s.nodes) >= s.reach))
 	}
 	return true
+}
+
+// Begin says, before anything is reserved, that s will be given n positions from outside, with pages of layers with windows from page near on. Unless
+// there is room for all of these now, s has those of the window behind the n positions only.
+func (s *Sequence) Begin(n, near int) {
+	s.reach = near
+	if pages := (n + s.c.Positions - 1) / s.c.Positions; !s.c.room(0, pages-near) {
+		s.reach = max(near, s.c.reach(n))
+	}
+}
+
+// Continues reports whether a sequence can go on behind the n positions that s was given from outside.
+func (s *Sequence) Continues(n int) bool { return s.c.Window == 0 || s.reach <= s.c.reach(n) }
+
+// Page returns page i.
+func (s *Sequence) Page(i int) Page {
+	page := s.nodes[i].Page
+	if i < s.reach {
+		page.Near = -1
+	}
+	return page
 }
 
 // Append says that the next positions, for which there is room, hold what labels name.
 func (s *Sequence) Append(labels ...Label) {
 	for len(labels) > 0 {
-		i := s.len / s.c.positions
+		i := s.len / s.c.Positions
 		n := s.nodes[i]
 		if n.parent == nil {
 			n.parent = s.root()
@@ -58,15 +90,29 @@ func (s *Sequence) Append(labels ...Label) {
 			}
 			n.parent.children = append(n.parent.children, n)
 		}
-		part := labels[:min(len(labels), s.c.positions-len(n.labels))]
+		part := labels[:min(len(labels), s.c.Positions-len(n.labels))]
 		n.labels = append(n.labels, part...)
 		s.len += len(part)
 		labels = labels[len(part):]
-		if len(n.labels) == s.c.positions {
+		if len(n.labels) == s.c.Positions {
 			n = s.c.filled(n)
-			s.nodes[i], s.pages[i] = n, n.page
+			s.nodes[i], s.pages[i], s.near[i] = n, n.Far, max(0, n.Near)
 		}
 	}
+	s.moveTo(s.c.reach(s.len))
+}
+
+// moveTo makes page number reach the first that the window reaches.
+func (s *Sequence) moveTo(reach int) {
+	for i := s.reach; i < min(reach, len(s.nodes)); i++ {
+		s.c.unsee(s.nodes[i], true)
+		s.near[i] = 0
+	}
+	for i := reach; i < min(s.reach, len(s.nodes)); i++ {
+		s.c.see(s.nodes[i])
+		s.near[i] = max(0, s.nodes[i].Near)
+	}
+	s.reach = reach
 }
 
 // Follow continues s, which ends where a page ends, with what the cache holds of want, the labels behind s's own. It returns how many
@@ -74,76 +120,103 @@ func (s *Sequence) Append(labels ...Label) {
 // loose, tokens count, however they were evaluated.
 func (s *Sequence) Follow(want []Label, loose bool) int {
 	begin := s.len
-	if s.len%s.c.positions != 0 || s.len/s.c.positions != len(s.nodes) {
+	if s.len%s.c.Positions != 0 || s.len/s.c.Positions != len(s.nodes) {
 		return 0
 	}
+	path := s.c.usable(s.match(want, loose), s.len, s.reach)
+	if !s.join(path) {
+		s.join(s.c.usable(path[:len(path)-1], begin, s.reach))
+	}
+	return s.len - begin
+}
+
+// join continues s with path. If its last node must be copied and there is no page for that, it does nothing and reports false.
+func (s *Sequence) join(path []shared) bool {
+	if len(path) == 0 {
+		return true
+	}
+	begin, end := s.len, s.len+lengthOf(path)
+	s.moveTo(s.c.reach(end))
+	for _, n := range path {
+		s.c.hold(n.node)
+		s.push(n.node)
+	}
+	s.len = end
+	last := path[len(path)-1]
+	if last.labels == len(last.node.labels) && (last.labels == s.c.Positions || last.refs == 1) { // or nobody else will write to it
+		return true
+	}
+	if s.c.room(1, 1) {
+		s.copyLast(last.labels)
+		return true
+	}
+	for len(s.nodes) > begin/s.c.Positions {
+		s.c.release(s.pop())
+	}
+	s.len = begin
+	s.moveTo(s.c.reach(begin))
+	return false
+}
+
+// copyLast puts a copy of so many labels in place of s's last page.
+func (s *Sequence) copyLast(labels int) {
+	own, n := s.c.take(true), s.nodes[len(s.nodes)-1] // which is held, so that it is not evicted
+	s.c.copy(own.Page, n.Page)
+	s.pop()
+	s.push(own)
+	s.len -= labels
+	s.Append(n.labels[:labels]...)
+	s.c.release(n)
+}
+
+// match returns the path of what the cache holds of want behind s's end.
+func (s *Sequence) match(want []Label, loose bool) (path []shared) {
+	at := s.root()
+	if len(s.nodes) > 0 {
+		at = s.nodes[len(s.nodes)-1]
+	}
 	for {
-		at := s.root()
-		if len(s.nodes) > 0 {
-			at = s.nodes[len(s.nodes)-1]
+		n, labels := at.match(want, loose)
+		if labels == 0 {
+			return path
 		}
-		n, shared := at.match(want[s.len-begin:], loose)
-		if shared == 0 {
-			return s.len - begin
+		path = append(path, shared{n, labels})
+		if labels < s.c.Positions {
+			return path
 		}
-		if shared == len(n.labels) && (shared == s.c.positions || n.refs == 0) { // or nobody else will write to it
-			s.c.hold(n)
-			s.push(n)
-			s.len += shared
-		} else {
-			s.copy(n, shared)
-		}
-		if shared < s.c.positions {
-			return s.len - begin
-		}
+		at, want = n, want[labels:]
 	}
 }
 
-// copy continues s with the first labels of n in a page of its own, if there is one.
-func (s *Sequence) copy(n *node, labels int) {
-	s.c.hold(n) // it may not be evicted now
-	defer s.c.release(n)
-	if own := s.c.take(); own != nil {
-		s.c.copy(own.page, n.page)
-		s.push(own)
-		s.Append(n.labels[:labels]...)
-	}
-}
-
+// push adds a page that s holds.
 func (s *Sequence) push(n *node) {
-	s.nodes, s.pages = append(s.nodes, n), append(s.pages, n.page)
+	near := int32(0)
+	if len(s.nodes) >= s.reach {
+		s.c.see(n)
+		near = max(0, n.Near)
+	}
+	s.nodes, s.pages, s.near = append(s.nodes, n), append(s.pages, n.Far), append(s.near, near)
 }
 
-// Truncate forgets what lies behind the first n positions. Of a page that others may read it keeps nothing.
-func (s *Sequence) Truncate(n int) {
-	if n >= s.len {
-		return
+// pop takes the last page away, which s still holds.
+func (s *Sequence) pop() *node {
+	last := len(s.nodes) - 1
+	n := s.nodes[last]
+	if last >= s.reach {
+		s.c.unsee(n, false)
 	}
-	whole, rest := n/s.c.positions, n%s.c.positions
-	keep := whole
-	if rest > 0 {
-		if last := s.nodes[whole]; last.refs == 1 && len(last.children) == 0 || len(last.labels) == rest {
-			last.labels = last.labels[:rest]
-			keep++
-		} else {
-			n = whole * s.c.positions
-		}
-	}
-	s.len = n
-	for i := len(s.nodes) - 1; i >= keep; i-- { // the end first: it is the first to be evicted
-		s.c.release(s.nodes[i])
-	}
-	s.nodes, s.pages = s.nodes[:keep], s.pages[:keep]
+	s.nodes, s.pages, s.near = s.nodes[:last], s.pages[:last], s.near[:last]
+	return n
 }
 
-// Release gives all pages back. They stay for their prefixes until they are needed, unless s is private.
+// Release gives all pages back, the end first: it is the first to be evicted. They stay for their prefixes until they are needed, unless s is private.
 func (s *Sequence) Release() {
-	for i := len(s.nodes) - 1; i >= 0; i-- {
-		if n := s.nodes[i]; s.own != nil {
+	for len(s.nodes) > 0 {
+		if n := s.pop(); s.own != nil {
 			s.c.drop(n)
 		} else {
 			s.c.release(n)
 		}
 	}
-	s.nodes, s.pages, s.len = s.nodes[:0], s.pages[:0], 0
+	s.len, s.reach = 0, 0
 }

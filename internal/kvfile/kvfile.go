@@ -16,7 +16,7 @@ import (
 // magic begins every file. A transfer that changes line ends damages it.
 const magic = "PIKV\r\n\x1a\n"
 
-const version = 2
+const version = 3
 
 // Limits on what a header may say: beyond them a file is taken for damaged before memory is asked for.
 const (
@@ -35,31 +35,48 @@ type Header struct {
 	Model      Digest // of all that decides what keys and values a token gets, but for rounding
 	Arithmetic Digest // of what decides rounding
 	Layers     []compute.KVShape
+	Windowed   []bool          // [layers] which layers' pages before Near are not there, as no window reaches them
+	Near       int             // the first page that the file has of those
 	Labels     []kvcache.Label // of its positions
 }
+
+// has reports whether the file has page i of a layer.
+func (h *Header) has(layer, i int) bool { return i >= h.Near || !h.Windowed[layer] }
 
 // layerBytes are those that a layer's shape takes in a header.
 const layerBytes = 16
 
+// windowedLayer is the bit of a layer's KV heads that says that it has windows.
+const windowedLayer = 1 << 31
+
 // fixed are the header's bytes before its lists.
-const fixed = len(magic) + 4 + 32 + 32 + 4 + 4 + 4
+const fixed = len(magic) + 4 + 32 + 32 + 4 + 4 + 4 + 4
 
 // Bytes returns the size of the whole file.
 func (h *Header) Bytes() int64 {
-	position := int64(0)
-	for _, l := range h.Layers {
-		position += int64(l.PositionBytes())
-	}
 	n := int64(len(h.Labels))
-	pages := (n + compute.PagePositions - 1) / compute.PagePositions
-	return int64(fixed+len(h.Name)+layerBytes*len(h.Layers)) + 4*n + 4 + position*n + 4*pages
+	size := int64(fixed+len(h.Name)+layerBytes*len(h.Layers)) + 4*n + 4 + 4*int64(h.Pages())
+	for i, l := range h.Layers {
+		size += h.positions(i) * int64(l.PositionBytes())
+	}
+	return size
 }
 
-// NewPage returns memory for a page of the header's layers, its first n positions: see compute.Device.ReadPage.
-func (h *Header) NewPage(n int) [][]byte {
-	page := make([][]byte, len(h.Layers))
-	for i, l := range h.Layers {
-		page[i] = make([]byte, n*l.PositionBytes())
+// positions returns how many the file has of a layer.
+func (h *Header) positions(layer int) int64 {
+	if h.Windowed[layer] {
+		return int64(len(h.Labels)) - int64(h.Near)*compute.PagePositions
+	}
+	return int64(len(h.Labels))
+}
+
+// NewPage returns memory for page i of the layers that the file has it of: see compute.Device.ReadPage.
+func (h *Header) NewPage(i int) [][]byte {
+	page, n := make([][]byte, len(h.Layers)), h.PageLen(i)
+	for l, shape := range h.Layers {
+		if h.has(l, i) {
+			page[l] = make([]byte, n*shape.PositionBytes())
+		}
 	}
 	return page
 }
@@ -96,13 +113,17 @@ func (h *Header) encode() ([]byte, error) {
 	b = le.AppendUint32(b, uint32(len(h.Name)))
 	b = le.AppendUint32(b, uint32(len(h.Layers)))
 	b = le.AppendUint32(b, uint32(len(h.Labels)))
+	b = le.AppendUint32(b, uint32(h.Near))
 	b = append(b, h.Name...)
-	for _, l := range h.Layers {
-		value := uint32(l.Value)
+	for i, l := range h.Layers {
+		heads, value := uint32(l.Heads), uint32(l.Value)
+		if h.Windowed[i] {
+			heads |= windowedLayer
+		}
 		if l.Within {
 			value |= withinKey
 		}
-		b = le.AppendUint32(le.AppendUint32(le.AppendUint32(b, uint32(l.Heads)), uint32(l.Key)), value)
+		b = le.AppendUint32(le.AppendUint32(le.AppendUint32(b, heads), uint32(l.Key)), value)
 		b = le.AppendUint16(le.AppendUint16(b, uint16(l.KeyType.Type())), uint16(l.ValueType.Type()))
 	}
 	for _, l := range h.Labels {
@@ -175,8 +196,9 @@ func NewReader(r io.Reader, size int64) (*Reader, error) {
 	copy(f.Model[:], b[4:])
 	copy(f.Arithmetic[:], b[36:])
 	name, layers, tokens := int64(le.Uint32(b[68:])), int64(le.Uint32(b[72:])), int64(le.Uint32(b[76:]))
+	near := int64(le.Uint32(b[80:]))
 	rest := name + layerBytes*layers + 4*tokens + 4
-	if name > maxName || layers > maxLayers || tokens > maxTokens || tokens == 0 || layers == 0 || int64(fixed)+rest > size {
+	if name > maxName || layers > maxLayers || tokens > maxTokens || tokens == 0 || layers == 0 || near*compute.PagePositions > tokens || int64(fixed)+rest > size {
 		return nil, fmt.Errorf("the file is damaged: its header tells of %d layers and %d tokens in %d bytes", layers, tokens, size)
 	}
 	head = append(head, make([]byte, rest)...)
@@ -186,6 +208,7 @@ func NewReader(r io.Reader, size int64) (*Reader, error) {
 	if body := head[:len(head)-4]; checksum(body) != le.Uint32(head[len(body):]) {
 		return nil, errDamaged
 	}
+	f.Near = int(near)
 	return f, f.decode(head[fixed:], int(name), int(layers), int(tokens), size)
 }
 
@@ -193,10 +216,13 @@ func NewReader(r io.Reader, size int64) (*Reader, error) {
 func (f *Reader) decode(b []byte, name, layers, tokens int, size int64) error {
 	le := binary.LittleEndian
 	f.Name, b = string(b[:name]), b[name:]
-	most := size / int64(tokens) // bytes that a position can have, so that no product below overflows
-	for range layers {
-		l := compute.KVShape{Heads: int(le.Uint32(b)), Key: int(le.Uint32(b[4:])), Value: int(le.Uint32(b[8:]) &^ withinKey), Within: le.Uint32(b[8:])&withinKey != 0}
-		if min(l.Heads, l.Key, l.Value) < 1 || max(l.Heads, l.Key, l.Value) > maxWidth {
+	f.Labels = make([]kvcache.Label, tokens)
+	rest := size // bytes that the layers to come can have, so that no product below overflows
+	for i := range layers {
+		heads := le.Uint32(b)
+		f.Windowed = append(f.Windowed, heads&windowedLayer != 0)
+		l := compute.KVShape{Heads: int(heads &^ windowedLayer), Key: int(le.Uint32(b[4:])), Value: int(le.Uint32(b[8:]) &^ withinKey), Within: le.Uint32(b[8:])&withinKey != 0}
+		if min(l.Key, l.Value) < 1 || max(l.Heads, l.Key, l.Value) > maxWidth {
 			return fmt.Errorf("the file is damaged: a layer has %d KV heads of %d and %d elements", l.Heads, l.Key, l.Value)
 		}
 		var known [2]bool
@@ -214,12 +240,13 @@ func (f *Reader) decode(b []byte, name, layers, tokens int, size int64) error {
 		if err := l.Check(); err != nil {
 			return fmt.Errorf("the file is damaged: %w", err)
 		}
-		if most -= int64(l.PositionBytes()); most < 0 {
+		n, each := f.positions(i), int64(l.PositionBytes())
+		if n > 0 && each > rest/n {
 			return fmt.Errorf("the file has %d bytes, fewer than the layers of %d tokens take: it was cut short or is damaged", size, tokens)
 		}
+		rest -= n * each
 		f.Layers, b = append(f.Layers, l), b[layerBytes:]
 	}
-	f.Labels = make([]kvcache.Label, tokens)
 	for i := range f.Labels {
 		v := le.Uint32(b[4*i:])
 		f.Labels[i] = kvcache.LabelOf(int32(v>>kindBits), v&singleToken != 0)

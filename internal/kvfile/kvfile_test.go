@@ -18,7 +18,8 @@ func sample(t testing.TB, tokens int) (data []byte, h kvfile.Header, pages [][][
 	rng := rand.New(rand.NewPCG(1, uint64(tokens)))
 	h = kvfile.Header{
 		Name: "a model", Model: kvfile.Digest{1, 2}, Arithmetic: kvfile.Digest{3},
-		Layers: []compute.KVShape{{Heads: 2, Key: 4, Value: 2}, {Heads: 1, Key: 2, Value: 6, ValueType: compute.KVBF16}, {Heads: 1, Key: 6, Value: 4, Within: true}, {Heads: 1, Key: 32, Value: 64, KeyType: compute.KVQ8_0, ValueType: compute.KVQ4_0}},
+		Layers: []compute.KVShape{{Heads: 2, Key: 4, Value: 2}, {Heads: 1, Key: 2, Value: 6, ValueType: compute.KVBF16}, {Heads: 1, Key: 6, Value: 4, Within: true}, {Heads: 1, Key: 32, Value: 64, KeyType: compute.KVQ8_0, ValueType: compute.KVQ4_0}, {Key: 8, Value: 8}},
+		Windowed: []bool{false, true, false, false, false}, Near: tokens / 2 / compute.PagePositions,
 	}
 	for range tokens {
 		l := kvcache.LabelOf(rng.Int32N(1000), rng.IntN(2) == 0)
@@ -30,7 +31,7 @@ func sample(t testing.TB, tokens int) (data []byte, h kvfile.Header, pages [][][
 	var b bytes.Buffer
 	w, err := kvfile.NewWriter(&b, &h)
 	for i := 0; err == nil && i < h.Pages(); i++ {
-		page := h.NewPage(h.PageLen(i))
+		page := h.NewPage(i)
 		for _, l := range page {
 			for k := range l {
 				l[k] = byte(rng.Uint32())
@@ -52,7 +53,7 @@ func read(data []byte) (h kvfile.Header, pages [][][]byte, err error) {
 		return h, nil, err
 	}
 	for i := range r.Pages() {
-		page := r.NewPage(r.PageLen(i))
+		page := r.NewPage(i)
 		if err := r.Next(page); err != nil {
 			return h, nil, err
 		}

@@ -28,7 +28,7 @@ type Options struct {
 	Batch      int               // tokens of the largest step (llama.cpp's ubatch)
 	Outputs    int               // rows of logits of the largest step
 	Context    int               // positions that a sequence may have: it decides between long and short RoPE factors; 0: the model's
-	Cache      compute.CacheSpec // only Pages is read; the rest follows from the file
+	Cache      compute.CacheSpec // only Pages and Near are read; the rest follows from the file
 	CacheTypes compute.CacheTypes
 	Adapters   []Adapter
 	Pinned     bool                    // compute on the mapped file in place (--no-repack)
@@ -106,7 +106,7 @@ func Load(ctx context.Context, f *gguf.File, dev compute.Device, o Options) (*Mo
 	if err != nil {
 		return nil, err
 	}
-	if err := c.CacheSpec(0, o.CacheTypes).Check(); err != nil {
+	if err := c.CacheSpec(compute.CacheSpec{}, o.CacheTypes).Check(); err != nil {
 		return nil, fmt.Errorf("%s: %w", f.Path, err)
 	}
 	if o.Threshold != nil {
@@ -156,7 +156,7 @@ func Load(ctx context.Context, f *gguf.File, dev compute.Device, o Options) (*Mo
 	if err := extra.finish(); err != nil {
 		return nil, err
 	}
-	if m.cache, err = dev.Cache(m.CacheSpec(o.Cache.Pages, o.CacheTypes)); err != nil {
+	if m.cache, err = dev.Cache(m.CacheSpec(o.Cache, o.CacheTypes)); err != nil {
 		return nil, err
 	}
 	m.most = compute.Segment{Rows: o.Batch, Out: o.Outputs}
@@ -191,9 +191,12 @@ func (o *Options) mode() SparseMode {
 	return o.Sparse
 }
 
-// CacheSpec returns the shape of a KV cache of the given number of pages and types.
-func (c Config) CacheSpec(pages int, types compute.CacheTypes) compute.CacheSpec {
-	spec := compute.CacheSpec{Pages: pages}
+// CacheSpec returns the shape of a KV cache of size's pages, and of types. Unless size.Near is 0, layers with windows have so many pages.
+func (c Config) CacheSpec(size compute.CacheSpec, types compute.CacheTypes) compute.CacheSpec {
+	spec := compute.CacheSpec{Pages: size.Pages, Near: size.Near}
+	if size.Near > 0 {
+		spec.Windowed = c.windowed()
+	}
 	for l, b := range c.Blocks {
 		shape := b.kv()
 		if b.KV != l {
@@ -465,17 +468,23 @@ func (m *Model) Logits(i int) ([]float32, error) { return m.dev.Read(m.buf.logit
 func (m *Model) Hidden(i int) ([]float32, error) { return m.dev.Read(m.buf.h, i) }
 
 // ReadPage reads a page's first positions of the KV cache, in every layer: see compute.Device.
-func (m *Model) ReadPage(page int32, layers [][]byte) error {
+func (m *Model) ReadPage(page compute.Page, layers [][]byte) error {
 	return m.dev.ReadPage(m.cache, page, layers)
 }
 
 // WritePage writes them.
-func (m *Model) WritePage(page int32, layers [][]byte) error {
+func (m *Model) WritePage(page compute.Page, layers [][]byte) error {
 	return m.dev.WritePage(m.cache, page, layers)
 }
 
-// KVShapes returns the shape of each layer's keys and values.
-func (m *Model) KVShapes() []compute.KVShape { return m.cache.Layers }
+// KVShapes returns the shape of each layer's keys and values, and in which layers the cache keeps those that windows reach. [layers], [layers]
+func (m *Model) KVShapes() (shapes []compute.KVShape, windowed []bool) {
+	windowed = m.cache.Windowed
+	if windowed == nil {
+		windowed = make([]bool, m.Layers)
+	}
+	return m.cache.Layers, windowed
+}
 
 // Meaning names what, besides the file, decides which keys and values a token gets, but for rounding.
 func (m *Model) Meaning() string {
@@ -495,4 +504,4 @@ func (m *Model) Meaning() string {
 }
 
 // CopyPage copies one page of the KV cache, in every layer.
-func (m *Model) CopyPage(to, from int32) { m.dev.CopyPage(m.cache, to, from) }
+func (m *Model) CopyPage(to, from compute.Page) { m.dev.CopyPage(m.cache, to, from) }

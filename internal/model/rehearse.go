@@ -14,11 +14,11 @@ func (m *Model) Rehearse() error {
 	if !ok {
 		return nil
 	}
-	pages := make([]int32, m.cache.Pages)
+	pages := [][]int32{make([]int32, m.cache.Pages)}
 	step := func(n, decode int) error {
 		out := min(n, m.most.Out)
 		return m.runAs(compute.Segment{Name: "forward", Rows: n, Decode: decode, Out: out}, &compute.Params{
-			Tokens: make([]int32, n), Pos: make([]int32, n), Seq: make([]int32, n), Out: make([]int32, out), Pages: [][]int32{pages},
+			Tokens: make([]int32, n), Pos: make([]int32, n), Seq: make([]int32, n), Out: make([]int32, out), Pages: pages, Near: pages,
 			Decode: decode,
 		}, m.body)
 	}

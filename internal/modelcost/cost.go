@@ -31,6 +31,7 @@ type Cost struct {
 	Step       int        // tokens of the largest step
 	Outputs    int        // rows of logits of the largest step
 	CacheTypes compute.CacheTypes
+	Cache      compute.CacheSpec // its pages only
 }
 
 // Law is the assumption about frequencies that are not known: which part of the neurons is active for a token, and which part of them,

@@ -161,6 +161,7 @@ func (s *Shape) Cost(context, ubatch int) Cost {
 		Model:  placement.Model{Layers: slices.Repeat([]placement.Layer{y}, s.Layers), Head: row * int64(s.Vocab)},
 	}
 	b.File, b.Step, b.Outputs, b.CacheTypes = s.header(y.Predictor), largest(ubatch, context), 1, s.CacheTypes
+	b.Cache.Pages = model.CachePages(context)
 	if !s.Tied {
 		b.Rest = b.Model.Head
 	}

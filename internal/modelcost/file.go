@@ -21,6 +21,7 @@ type Options struct {
 	Sparse     model.SparseMode
 	Activation string // overrides the file's
 	CacheTypes compute.CacheTypes
+	WholeCache bool // layers with windows keep what no window reaches
 	Law        Law           // of frequencies that the file does not have
 	Stats      *neuron.Stats // counted for this model, or nil
 }
@@ -44,18 +45,19 @@ func Of(f *gguf.File, o Options) (Cost, error) {
 	if b.Context == 0 {
 		b.Context = c.Context
 	}
-	r := reader{f: f, c: &c, b: &b}
+	b.Step, b.Outputs = largest(o.UBatch, b.Context), max(1, o.Outputs)
+	b.Cache = c.CacheSize(b.Context, b.Step, b.Outputs, o.WholeCache)
+	r := reader{f: f, c: &c, b: &b, cache: c.CacheSpec(b.Cache, o.CacheTypes)}
 	if err := r.frequencies(o); err != nil {
 		return Cost{}, err
 	}
 	for l := range c.Layers {
-		if err := r.layer(l, o); err != nil {
+		if err := r.layer(l); err != nil {
 			return Cost{}, err
 		}
 	}
 	r.tables()
-	b.File, b.Activation, b.Outputs, b.CacheTypes = f, o.Activation, max(1, o.Outputs), o.CacheTypes
-	b.Step = largest(o.UBatch, b.Context)
+	b.File, b.Activation, b.CacheTypes = f, o.Activation, o.CacheTypes
 	return b, b.Model.Check()
 }
 
@@ -72,6 +74,7 @@ type reader struct {
 	f         *gguf.File
 	c         *model.Config
 	b         *Cost
+	cache     compute.CacheSpec
 	frequency [][]float32 // [layers][n_ff] hottest first
 }
 
@@ -129,7 +132,7 @@ func share(t *gguf.Tensor, neurons int) int64 {
 	return int64(len(t.Data)) / int64(neurons)
 }
 
-func (r *reader) layer(l int, o Options) error {
+func (r *reader) layer(l int) error {
 	shape := r.c.Blocks[l]
 	ff := shape.FF
 	if len(r.frequency[l]) != ff {
@@ -158,7 +161,10 @@ func (r *reader) layer(l int, o Options) error {
 		r.assume("Original files do not tell the precision of their predictors: %g is assumed.", usualPrecision)
 	}
 	y := placement.Layer{Units: n.units(mode)}
-	y.KV = kv(r.c.CacheSpec(0, o.CacheTypes).Layers[l], r.b.Context)
+	y.KV = kv(r.cache.Layers[l], r.b.Context)
+	if r.cache.IsWindowed(l) {
+		y.KV = int64(r.cache.Near) * r.cache.Layers[l].PageBytes()
+	}
 	prefix := fmt.Sprintf("blk.%d.", l)
 	for _, t := range r.f.Tensors {
 		name, ok := strings.CutPrefix(t.Name, prefix)

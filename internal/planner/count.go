@@ -22,7 +22,7 @@ func used(b *modelcost.Cost, plan *Plan, infos []vulkan.Info) ([]int64, error) {
 	d := shapes{plan.join(gpus, host{}, &Options{}).(rehearsing)}
 	m, err := model.Load(context.Background(), b.File, d, model.Options{
 		Activation: b.Activation, Sparse: b.Mode, Places: plan.places(), Batch: b.Step, Outputs: b.Outputs,
-		Cache: compute.CacheSpec{Pages: model.CachePages(b.Context)}, CacheTypes: b.CacheTypes, Pinned: true, // no page of the file is given up
+		Cache: b.Cache, CacheTypes: b.CacheTypes, Pinned: true, // no page of the file is given up
 	})
 	if err == nil {
 		err = m.Rehearse()
@@ -88,9 +88,9 @@ func (host) Choice(rows, used, n int) (compute.Choice, error) {
 
 func (host) Run(compute.Segment, *compute.Params, func(compute.Verbs)) error { return nil }
 func (host) Read(t compute.Tensor, _ int) ([]float32, error)                 { return make([]float32, t.Cols), nil }
-func (host) CopyPage(*compute.Cache, int32, int32)                           {}
-func (host) ReadPage(*compute.Cache, int32, [][]byte) error                  { return nil }
-func (host) WritePage(*compute.Cache, int32, [][]byte) error                 { return nil }
+func (host) CopyPage(*compute.Cache, compute.Page, compute.Page)                         {}
+func (host) ReadPage(*compute.Cache, compute.Page, [][]byte) error                  { return nil }
+func (host) WritePage(*compute.Cache, compute.Page, [][]byte) error                 { return nil }
 func (host) Close() error                                                    { return nil }
 func (host) Data(t compute.Tensor) []float32                                 { return make([]float32, t.Rows*t.Cols) }
 func (host) FillSet(compute.Set, []uint32, int, int)                         {}

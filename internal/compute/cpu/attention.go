@@ -26,8 +26,8 @@ func (d *Device) Cache(spec compute.CacheSpec) (*compute.Cache, error) {
 		return nil, fmt.Errorf("KV cache of %d MiB: %w; a smaller -c takes less", spec.Bytes()>>20, err)
 	}
 	cut := func(width func(compute.KVShape) int) (layers [][]byte) {
-		for _, l := range spec.Layers {
-			n := spec.Pages * compute.PagePositions * width(l)
+		for i, l := range spec.Layers {
+			n := spec.PagesOf(i) * compute.PagePositions * width(l)
 			layers = append(layers, all[:n:n])
 			all = all[(n+cacheAlign-1)/cacheAlign*cacheAlign:]
 		}
@@ -38,9 +38,13 @@ func (d *Device) Cache(spec compute.CacheSpec) (*compute.Cache, error) {
 }
 
 // CopyPage copies one page in every layer.
-func (d *Device) CopyPage(c *compute.Cache, to, from int32) {
+func (d *Device) CopyPage(c *compute.Cache, to, from compute.Page) {
 	m := c.Mem.(*cache)
 	for i, l := range c.Layers {
+		from, to := c.In(i, from), c.In(i, to)
+		if min(from, to) < 0 {
+			continue
+		}
 		for side, memory := range [][]byte{m.k[i], m.v[i]} {
 			n := compute.PagePositions * [...]int{l.KeyBytes(), l.ValueBytes()}[side]
 			copy(memory[int(to)*n:][:n], memory[int(from)*n:][:n])
@@ -49,19 +53,19 @@ func (d *Device) CopyPage(c *compute.Cache, to, from int32) {
 }
 
 // ReadPage reads a page's first positions in every layer.
-func (d *Device) ReadPage(c *compute.Cache, page int32, layers [][]byte) error {
+func (d *Device) ReadPage(c *compute.Cache, page compute.Page, layers [][]byte) error {
 	pageRows(c, page, layers, func(row, out []byte) { copy(out, row) })
 	return nil
 }
 
 // WritePage writes them.
-func (d *Device) WritePage(c *compute.Cache, page int32, layers [][]byte) error {
+func (d *Device) WritePage(c *compute.Cache, page compute.Page, layers [][]byte) error {
 	pageRows(c, page, layers, func(row, in []byte) { copy(row, in) })
 	return nil
 }
 
 // pageRows calls visit for each position and head of a page, with its key and then with its value: the row in the cache, and its place in layers.
-func pageRows(c *compute.Cache, page int32, layers [][]byte, visit func(row, outside []byte)) {
+func pageRows(c *compute.Cache, page compute.Page, layers [][]byte, visit func(row, outside []byte)) {
 	m := c.Mem.(*cache)
 	for i, l := range c.Layers {
 		n, rest := l.Positions(layers[i]), layers[i]
@@ -74,7 +78,7 @@ func pageRows(c *compute.Cache, page int32, layers [][]byte, visit func(row, out
 			}
 			for pos := range n {
 				for h := range l.Heads {
-					at := (int(page)*l.Heads+h)*compute.PagePositions + pos
+					at := (int(c.In(i, page))*l.Heads+h)*compute.PagePositions + pos
 					visit(side.memory[at*side.width:][:side.width], rest[:side.width])
 					rest = rest[side.width:]
 				}
@@ -85,21 +89,22 @@ func pageRows(c *compute.Cache, page int32, layers [][]byte, visit func(row, out
 
 // cacheSlot says where StoreKV writes.
 type cacheSlot struct {
-	shape compute.KVShape
-	k, v  []byte // of the layer
+	shape  compute.KVShape
+	tables [][]int32 // of the step's sequences
+	k, v   []byte    // of the layer
 }
 
 // storeKV writes keys and values to their tokens' positions.
 func (d *Device) storeKV(c *compute.Cache, layer int, k, v compute.Tensor) {
 	m := c.Mem.(*cache)
-	s := cacheSlot{shape: c.Layers[layer], k: m.k[layer], v: m.v[layer]}
+	s := cacheSlot{shape: c.Layers[layer], tables: c.Tables(layer, d.p), k: m.k[layer], v: m.v[layer]}
 	d.rows.run(rowwiseArgs{verb: storeRows, x: floats(k), cols: k.Cols, store: s, values: v}, k.Rows)
 }
 
 // store writes token i's k [kv_heads·key] and v [kv_heads·value], which is nil where values lie within keys.
 func (d *Device) store(s *cacheSlot, i int, k, v []float32) {
 	pos := int(d.p.Pos[i])
-	page := int(d.p.Pages[d.p.Seq[i]][pos/compute.PagePositions])
+	page := int(s.tables[d.p.Seq[i]][pos/compute.PagePositions])
 	for h := range s.shape.Heads {
 		at := (page*s.shape.Heads+h)*compute.PagePositions + pos%compute.PagePositions
 		d.storeRow(s.k, at, s.shape.KeyType, k[h*s.shape.Key:][:s.shape.Key])
@@ -141,6 +146,7 @@ type attention struct {
 	slopes   []float32 // [heads] or nil
 	sinks    []float32 // [heads] or nil
 	shape    compute.KVShape
+	tables   [][]int32     // of the step's sequences
 	k, v     []byte        // of the layer
 	group    int           // query heads of a KV head
 	part     int           // of these, how many a worker takes together
@@ -160,6 +166,7 @@ func (a *attention) init(d *Device) {
 func (d *Device) attend(out, q compute.Tensor, c *compute.Cache, layer int, how compute.Attention) {
 	a, m := &d.att, c.Mem.(*cache)
 	a.out, a.q, a.how, a.shape = out, q, how, c.Layers[layer]
+	a.tables = c.Tables(layer, d.p)
 	a.k, a.v, a.slopes, a.sinks = m.k[layer], m.v[layer], vector(how.Slopes), vector(how.Sinks)
 	a.group = q.Cols / a.shape.Key / a.shape.Heads
 	spans := grown(&a.spans, q.Rows)
@@ -210,7 +217,7 @@ func (a *attention) partial(token, part, chunk int) kernel.Partial {
 }
 
 func (a *attention) kv(seq int32, head int, w *workerScratch) kernel.KV {
-	return kernel.KV{K: a.k, V: a.v, Pages: a.d.p.Pages[seq], Head: head, Shape: a.shape, Scratch: grown(&w.decoded, kernel.DecodedLen(a.shape))}
+	return kernel.KV{K: a.k, V: a.v, Pages: a.tables[seq], Head: head, Shape: a.shape, Scratch: grown(&w.decoded, kernel.DecodedLen(a.shape))}
 }
 
 // scores returns how the scores of query heads are changed.

@@ -114,7 +114,7 @@ func attentionScripts() (all []script) {
 			add(fmt.Sprintf("%s/%s", h, what), h, places)
 		}
 	}
-	return append(append(all, kindScripts()...), peakedScript(), storeScript(), copyPageScript(), movePageScript(halves(), halves()),
+	return append(append(all, kindScripts()...), peakedScript(), storeScript(), copyPageScript(), nearPagesScript(), movePageScript(halves(), halves()),
 		movePageScript(cacheTypes{compute.KVQ8_0, compute.KVQ4_0}, cacheTypes{compute.KVF32, compute.KVBF16}))
 }
 
@@ -179,7 +179,7 @@ func (s *stage) store(c *compute.Cache, layer int, pages [][]int32, from token, 
 	if !l.Within {
 		tv = tensor(l.Heads*l.Value, v)
 	}
-	p := compute.Params{Pages: pages, Tokens: everyone(rows)}
+	p := compute.Params{Pages: pages, Near: pages, Tokens: everyone(rows)}
 	for i := range rows {
 		p.Seq = append(p.Seq, from.seq)
 		p.Pos = append(p.Pos, from.pos+int32(i))
@@ -324,7 +324,7 @@ func copyPageScript() script {
 		for layer := range c.Layers {
 			s.store(c, layer, pages, token{0, 0}, s.normal(100*n), s.normal(100*n))
 		}
-		s.dev.CopyPage(c, 4, 1)
+		s.dev.CopyPage(c, compute.EveryLayer(4), compute.EveryLayer(1))
 		for layer := range c.Layers {
 			s.store(c, layer, pages, token{1, 100}, s.normal(n), s.normal(n))
 			s.store(c, layer, pages, token{0, 99}, s.normal(n), s.normal(n))
@@ -335,6 +335,42 @@ func copyPageScript() script {
 		for layer := range c.Layers {
 			out := s.output(n * h.group)
 			s.run(func(v compute.Verbs) { v.Attend(out, q, c, layer, compute.Attention{Scale: 0.125}) })
+			s.keep(fmt.Sprintf("layer %d", layer), out, ofRow(attentionTolerance))
+		}
+	}}
+}
+
+// nearPagesScript: a layer with windows has fewer pages than the others, which lie elsewhere, and none of a page that no window reaches: it is neither
+// read nor copied nor moved.
+func nearPagesScript() script {
+	shape := compute.KVShape{Heads: 2, Key: 64, Value: 64}
+	const stored, window = 3*compute.PagePositions - 9, 70
+	return script{name: "Attention/pages of windows", tokens: 1, play: func(s *stage) {
+		c, err := s.dev.Cache(compute.CacheSpec{Layers: []compute.KVShape{shape, shape, shape}, Windowed: []bool{false, true, false}, Pages: 6, Near: 3})
+		s.must(err)
+		far, near := []int32{5, 3, 4}, []int32{0, 2, 1}
+		for layer := range c.Layers {
+			pages := far
+			if layer == 1 {
+				pages = near
+			}
+			s.store(c, layer, [][]int32{pages}, token{0, 0}, s.normal(stored*128), s.normal(stored*128))
+		}
+		s.dev.CopyPage(c, compute.Page{Far: 1, Near: 0}, compute.Page{Far: 4, Near: 1})
+		s.dev.CopyPage(c, compute.Page{Far: 2, Near: -1}, compute.Page{Far: 5, Near: 0})
+		moved := [][]byte{make([]byte, shape.PageBytes()), nil, make([]byte, shape.PageBytes())}
+		s.must(s.dev.ReadPage(c, compute.Page{Far: 3, Near: -1}, moved))
+		s.must(s.dev.WritePage(c, compute.Page{Far: 0, Near: -1}, moved))
+		s.params.Pages, s.params.Near = [][]int32{{2, 0, 1}}, [][]int32{{0, 2, 0}} // the first page lies nowhere in layer 1, and 0 stands for it
+		s.params.Seq, s.params.Pos = []int32{0}, []int32{stored - 1}
+		q := s.input(256, s.normal(256))
+		for layer := range c.Layers {
+			how := compute.Attention{Scale: 0.125}
+			if layer == 1 {
+				how.Window = window
+			}
+			out := s.output(256)
+			s.run(func(v compute.Verbs) { v.Attend(out, q, c, layer, how) })
 			s.keep(fmt.Sprintf("layer %d", layer), out, ofRow(attentionTolerance))
 		}
 	}}
@@ -354,16 +390,16 @@ func movePageScript(n, w cacheTypes) script {
 			s.store(c, layer, [][]int32{{3, 1}}, token{0, 0}, s.normal(stored*l.Heads*l.Key), s.normal(stored*l.Heads*l.Value))
 			page[layer] = make([]byte, kept*l.PositionBytes())
 		}
-		s.must(s.dev.ReadPage(c, 1, page))
+		s.must(s.dev.ReadPage(c, compute.EveryLayer(1), page))
 		for layer := range page {
 			s.keepTotal(fmt.Sprintf("page of layer %d", layer), numbersOf(page[layer]), exact)
 		}
-		s.must(s.dev.WritePage(c, 4, page))
+		s.must(s.dev.WritePage(c, compute.EveryLayer(4), page))
 		again := make([][]byte, len(page))
 		for layer := range page {
 			again[layer] = make([]byte, len(page[layer]))
 		}
-		s.must(s.dev.ReadPage(c, 4, again))
+		s.must(s.dev.ReadPage(c, compute.EveryLayer(4), again))
 		for layer := range page {
 			s.keepTotal(fmt.Sprintf("written page of layer %d", layer), numbersOf(again[layer]), exact)
 		}

@@ -134,7 +134,7 @@ func (f twice) Host(g func() error) {
 // onlyFirstLayer copies pages in one layer.
 type onlyFirstLayer struct{ compute.Device }
 
-func (f onlyFirstLayer) CopyPage(c *compute.Cache, to, from int32) {
+func (f onlyFirstLayer) CopyPage(c *compute.Cache, to, from compute.Page) {
 	one := *c
 	one.Layers = c.Layers[:1]
 	f.Device.CopyPage(&one, to, from)
@@ -143,7 +143,7 @@ func (f onlyFirstLayer) CopyPage(c *compute.Cache, to, from int32) {
 // keysUnread reads pages without the keys of the last layer.
 type keysUnread struct{ compute.Device }
 
-func (f keysUnread) ReadPage(c *compute.Cache, page int32, layers [][]byte) error {
+func (f keysUnread) ReadPage(c *compute.Cache, page compute.Page, layers [][]byte) error {
 	err := f.Device.ReadPage(c, page, layers)
 	last := len(layers) - 1
 	clear(layers[last][:len(layers[last])/2])

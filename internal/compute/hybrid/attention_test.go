@@ -179,10 +179,10 @@ func TestPages(t *testing.T) {
 				want[l][i] = byte(rng.Uint32())
 			}
 		}
-		err = dev.WritePage(c, 2, want)
+		err = dev.WritePage(c, compute.EveryLayer(2), want)
 		if err == nil {
-			dev.CopyPage(c, 1, 2)
-			err = dev.ReadPage(c, 1, got)
+			dev.CopyPage(c, compute.EveryLayer(1), compute.EveryLayer(2))
+			err = dev.ReadPage(c, compute.EveryLayer(1), got)
 		}
 		if err != nil || !slices.EqualFunc(got, want, slices.Equal[[]byte]) {
 			t.Errorf("%s: what is read is not what was written (seed %d): %v", name, seed, err)

@@ -294,15 +294,12 @@ func (d *Device) Cache(spec compute.CacheSpec) (*compute.Cache, error) {
 		return nil, fmt.Errorf("a plan for %d layers is not for a cache of %d", len(d.attention), len(spec.Layers))
 	}
 	c := &cache{}
-	gpu, host := spec, spec
-	gpu.Layers, host.Layers = nil, nil
-	for l, on := range d.attention {
-		list := &host.Layers
-		if on {
-			list = &gpu.Layers
-		}
-		c.index = append(c.index, len(*list))
-		*list = append(*list, spec.Layers[l])
+	gpu := spec.Only(func(l int) bool { return d.attention[l] })
+	host := spec.Only(func(l int) bool { return !d.attention[l] })
+	next := map[bool]int{}
+	for _, on := range d.attention {
+		c.index = append(c.index, next[on])
+		next[on]++
 	}
 	var err error
 	if len(gpu.Layers) > 0 {
@@ -319,7 +316,7 @@ func (d *Device) Cache(spec compute.CacheSpec) (*compute.Cache, error) {
 }
 
 // CopyPage copies a page on both devices.
-func (d *Device) CopyPage(c *compute.Cache, to, from int32) {
+func (d *Device) CopyPage(c *compute.Cache, to, from compute.Page) {
 	m := c.Mem.(*cache)
 	if m.gpu != nil {
 		d.gpu.CopyPage(m.gpu, to, from)
@@ -330,14 +327,14 @@ func (d *Device) CopyPage(c *compute.Cache, to, from int32) {
 }
 
 // ReadPage reads each layer's part of a page where it lies.
-func (d *Device) ReadPage(c *compute.Cache, page int32, layers [][]byte) error {
+func (d *Device) ReadPage(c *compute.Cache, page compute.Page, layers [][]byte) error {
 	return d.eachPart(c, layers, func(dev compute.Device, part *compute.Cache, layers [][]byte) error {
 		return dev.ReadPage(part, page, layers)
 	})
 }
 
 // WritePage writes each layer's part of a page where it lies.
-func (d *Device) WritePage(c *compute.Cache, page int32, layers [][]byte) error {
+func (d *Device) WritePage(c *compute.Cache, page compute.Page, layers [][]byte) error {
 	return d.eachPart(c, layers, func(dev compute.Device, part *compute.Cache, layers [][]byte) error {
 		return dev.WritePage(part, page, layers)
 	})

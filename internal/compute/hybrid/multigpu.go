@@ -191,13 +191,7 @@ func (f *MultiGPU) Cache(spec compute.CacheSpec) (*compute.Cache, error) {
 	}
 	on := make([]*compute.Cache, len(f.pairs))
 	for j, d := range f.pairs {
-		part := spec
-		part.Layers = nil
-		for l, home := range f.home {
-			if home == j {
-				part.Layers = append(part.Layers, spec.Layers[l])
-			}
-		}
+		part := spec.Only(func(l int) bool { return f.home[l] == j })
 		if len(part.Layers) == 0 {
 			continue
 		}
@@ -210,7 +204,7 @@ func (f *MultiGPU) Cache(spec compute.CacheSpec) (*compute.Cache, error) {
 }
 
 // CopyPage copies a page on every device.
-func (f *MultiGPU) CopyPage(c *compute.Cache, to, from int32) {
+func (f *MultiGPU) CopyPage(c *compute.Cache, to, from compute.Page) {
 	for j, part := range c.Mem.([]*compute.Cache) {
 		if part != nil {
 			f.pairs[j].CopyPage(part, to, from)
@@ -219,12 +213,12 @@ func (f *MultiGPU) CopyPage(c *compute.Cache, to, from int32) {
 }
 
 // ReadPage reads each layer's part of a page where it lies.
-func (f *MultiGPU) ReadPage(c *compute.Cache, page int32, layers [][]byte) error {
+func (f *MultiGPU) ReadPage(c *compute.Cache, page compute.Page, layers [][]byte) error {
 	return f.eachPart(c, layers, func(d *Device, part *compute.Cache, layers [][]byte) error { return d.ReadPage(part, page, layers) })
 }
 
 // WritePage writes each layer's part of a page where it lies.
-func (f *MultiGPU) WritePage(c *compute.Cache, page int32, layers [][]byte) error {
+func (f *MultiGPU) WritePage(c *compute.Cache, page compute.Page, layers [][]byte) error {
 	return f.eachPart(c, layers, func(d *Device, part *compute.Cache, layers [][]byte) error { return d.WritePage(part, page, layers) })
 }
 

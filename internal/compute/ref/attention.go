@@ -16,8 +16,8 @@ func (d *Device) Cache(spec compute.CacheSpec) (*compute.Cache, error) {
 		return nil, err
 	}
 	m := &cache{}
-	for _, l := range spec.Layers {
-		n := spec.Pages * compute.PagePositions
+	for i, l := range spec.Layers {
+		n := spec.PagesOf(i) * compute.PagePositions
 		m.k, m.v = append(m.k, make([]byte, n*l.KeyBytes())), append(m.v, make([]byte, n*l.ValueBytes()))
 	}
 	return &compute.Cache{CacheSpec: spec, Mem: m}, nil
@@ -47,14 +47,18 @@ func head(row []byte, t compute.KVType, h, elements int) []float32 {
 	return out
 }
 
-// slot returns where position pos of sequence seq lies.
-func (d *Device) slot(seq int32, pos int) (page int32, slot int) {
-	return d.p.Pages[seq][pos/compute.PagePositions], pos % compute.PagePositions
+// slot returns where position pos of sequence seq lies in a layer.
+func (d *Device) slot(c *compute.Cache, layer int, seq int32, pos int) (page int32, slot int) {
+	return c.Tables(layer, d.p)[seq][pos/compute.PagePositions], pos % compute.PagePositions
 }
 
 // CopyPage copies one page in every layer.
-func (d *Device) CopyPage(c *compute.Cache, to, from int32) {
+func (d *Device) CopyPage(c *compute.Cache, to, from compute.Page) {
 	for layer := range c.Layers {
+		from, to := c.In(layer, from), c.In(layer, to)
+		if min(from, to) < 0 {
+			continue
+		}
 		for slot := range compute.PagePositions {
 			k, v := position(c, layer, from, slot)
 			toK, toV := position(c, layer, to, slot)
@@ -65,12 +69,12 @@ func (d *Device) CopyPage(c *compute.Cache, to, from int32) {
 }
 
 // ReadPage reads a page's first positions in every layer.
-func (d *Device) ReadPage(c *compute.Cache, page int32, layers [][]byte) error {
+func (d *Device) ReadPage(c *compute.Cache, page compute.Page, layers [][]byte) error {
 	for i, l := range c.Layers {
 		n := l.Positions(layers[i])
 		nk, nv := l.KeyBytes(), l.ValueBytes()
 		for slot := range n {
-			k, v := position(c, i, page, slot)
+			k, v := position(c, i, c.In(i, page), slot)
 			copy(layers[i][slot*nk:][:nk], k)
 			copy(layers[i][n*nk+slot*nv:][:nv], v)
 		}
@@ -79,12 +83,12 @@ func (d *Device) ReadPage(c *compute.Cache, page int32, layers [][]byte) error {
 }
 
 // WritePage writes them.
-func (d *Device) WritePage(c *compute.Cache, page int32, layers [][]byte) error {
+func (d *Device) WritePage(c *compute.Cache, page compute.Page, layers [][]byte) error {
 	for i, l := range c.Layers {
 		n := l.Positions(layers[i])
 		nk, nv := l.KeyBytes(), l.ValueBytes()
 		for slot := range n {
-			k, v := position(c, i, page, slot)
+			k, v := position(c, i, c.In(i, page), slot)
 			copy(k, layers[i][slot*nk:])
 			copy(v, layers[i][n*nk+slot*nv:])
 		}
@@ -96,7 +100,7 @@ func (d *Device) WritePage(c *compute.Cache, page int32, layers [][]byte) error 
 func (d *Device) storeKV(c *compute.Cache, layer int, k, v compute.Tensor) {
 	l := c.Layers[layer]
 	for t := range k.Rows {
-		page, slot := d.slot(d.p.Seq[t], int(d.p.Pos[t]))
+		page, slot := d.slot(c, layer, d.p.Seq[t], int(d.p.Pos[t]))
 		toK, toV := position(c, layer, page, slot)
 		quant.Encode(l.KeyType.Type(), toK, row(k, t))
 		if !l.Within {
@@ -123,7 +127,7 @@ func (d *Device) attendHead(out, q []float32, t int, c *compute.Cache, layer, nu
 	scores := make([]float64, end-first)
 	top, sum := math.Inf(-1), 0.0
 	for i := range scores {
-		page, slot := d.slot(d.p.Seq[t], first+i)
+		page, slot := d.slot(c, layer, d.p.Seq[t], first+i)
 		k, _ := position(c, layer, page, slot)
 		for j, e := range head(k, l.KeyType, kv, len(q)) {
 			scores[i] += float64(q[j]) * float64(e)
@@ -146,7 +150,7 @@ func (d *Device) attendHead(out, q []float32, t int, c *compute.Cache, layer, nu
 	for i := range scores {
 		weight := math.Exp(scores[i] - top)
 		sum += weight
-		page, slot := d.slot(d.p.Seq[t], first+i)
+		page, slot := d.slot(c, layer, d.p.Seq[t], first+i)
 		for j, e := range value(c, layer, page, slot, kv) {
 			acc[j] += weight * float64(e)
 		}

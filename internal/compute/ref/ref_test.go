@@ -181,7 +181,7 @@ func TestAttention(t *testing.T) {
 	}
 	expect(t, "attention", out, want...)
 
-	d.CopyPage(c, 1, 2) // page 1 is now zero but for its last slot
+	d.CopyPage(c, compute.EveryLayer(1), compute.EveryLayer(2)) // page 1 is now zero but for its last slot
 	run(compute.Params{Pos: []int32{63, 64}, Seq: []int32{0, 0}, Pages: [][]int32{{1, 0}}}, func(verbs compute.Verbs) {
 		verbs.Attend(out, q, c, 1, compute.Attention{})
 	})

@@ -54,7 +54,7 @@ func (r *recorder) attend(out, q compute.Tensor, c *compute.Cache, layer int, a 
 	if n == 0 {
 		return
 	}
-	r.check(needPlaces(c.Pages))
+	r.check(needPlaces(c.CacheSpec, layer))
 
 	// No sequence is longer than the cache.
 	maxSplits := ceil(c.Pages*compute.PagePositions, splitPositions)
@@ -81,7 +81,7 @@ func (r *recorder) attend(out, q compute.Tensor, c *compute.Cache, layer int, a 
 		},
 		bind: []binding{read(floats(q)), read(keys), read(values), write(floats(out)), write(splits), read(r.params()), read(sinks), read(slopes)},
 		push: append(append([]uint32{uint32(n), uint32(heads), uint32(l.Heads), uint32(maxSplits), math.Float32bits(a.Scale)}, room...),
-			uint32(a.Window), math.Float32bits(a.SoftCap)),
+			uint32(a.Window), math.Float32bits(a.SoftCap), truth(c.IsWindowed(layer))),
 		groups: [3]int{ceil(n, tokens), l.Heads * ceil(group, shared), 1},
 	}
 	if whole {

@@ -88,7 +88,7 @@ func (d *Device) Cache(spec compute.CacheSpec) (*compute.Cache, error) {
 		return nil, err
 	}
 	c := &cache{}
-	for _, l := range spec.Layers {
+	for i, l := range spec.Layers {
 		if l.Key%2 != 0 || l.Value%2 != 0 {
 			return nil, fmt.Errorf("%s: heads of %d and %d elements, and the GPU takes even ones", what(), l.Key, l.Value)
 		}
@@ -101,7 +101,7 @@ func (d *Device) Cache(spec compute.CacheSpec) (*compute.Cache, error) {
 				c.values = append(c.values, c.keys[len(c.keys)-1])
 				continue
 			}
-			size := side.page * int64(spec.Pages)
+			size := side.page * int64(spec.PagesOf(i))
 			if most := d.gpu.Span(); size > most {
 				return nil, fmt.Errorf("%s: a layer's keys take %s, and %s has at most %s in one piece: take a smaller context", what(), driver.Mebibytes(size), d.gpu.Info.Name, driver.Mebibytes(most))
 			}
@@ -139,12 +139,12 @@ func (r *recorder) storeKV(c *compute.Cache, layer int, k, v compute.Tensor) {
 	if n == 0 {
 		return
 	}
-	r.check(needPlaces(c.Pages))
+	r.check(needPlaces(c.CacheSpec, layer))
 	keys, values := cacheLayer(c, layer)
 	r.dispatch(call{
 		shader: "storekv", local: elementwise, spec: []uint32{uint32(l.KeyType), uint32(l.ValueType), truth(l.Within)},
 		bind:   []binding{update(keys), update(values), read(floats(k)), read(floats(v)), read(r.params())},
-		push:   []uint32{uint32(n), uint32(l.Heads), uint32(l.Key), uint32(l.Value), uint32(r.seg.params.rows), uint32(r.seg.params.out)},
+		push:   []uint32{uint32(n), uint32(l.Heads), uint32(l.Key), uint32(l.Value), uint32(r.seg.params.rows), uint32(r.seg.params.out), truth(c.IsWindowed(layer))},
 		groups: r.groupsFor(n),
 	})
 }
@@ -157,18 +157,20 @@ func storeUnits(t compute.KVType, elements int) int {
 	return elements / 2
 }
 
-// needPlaces checks that every token has a place in one of pages.
-func needPlaces(pages int) func(*compute.Params) error {
+// needPlaces checks that every token has a place in one of the layer's pages.
+func needPlaces(spec compute.CacheSpec, layer int) func(*compute.Params) error {
+	pages := spec.PagesOf(layer)
 	return func(p *compute.Params) error {
-		if err := within("sequence", p.Seq, len(p.Tokens), len(p.Pages)); err != nil {
+		tables := spec.Tables(layer, p)
+		if err := within("sequence", p.Seq, len(p.Tokens), len(tables)); err != nil {
 			return err
 		}
 		for i, seq := range p.Seq {
-			if i >= len(p.Pos) || p.Pos[i] < 0 || int(p.Pos[i])/compute.PagePositions >= len(p.Pages[seq]) {
+			if i >= len(p.Pos) || p.Pos[i] < 0 || int(p.Pos[i])/compute.PagePositions >= len(tables[seq]) {
 				return fmt.Errorf("token %d of sequence %d has no page", i, seq)
 			}
 		}
-		for _, table := range p.Pages {
+		for _, table := range tables {
 			if err := within("page", table, 0, pages); err != nil {
 				return err
 			}
@@ -178,12 +180,16 @@ func needPlaces(pages int) func(*compute.Params) error {
 }
 
 // CopyPage copies a page in every layer.
-func (d *Device) CopyPage(c *compute.Cache, to, from int32) {
+func (d *Device) CopyPage(c *compute.Cache, to, from compute.Page) {
 	m := c.Mem.(*cache)
 	// An error means a lost device, which the next Run reports.
 	_ = d.once(func(r *recorder) {
 		for i, l := range c.Layers {
 			keys, values := sideBytes(l)
+			from, to := c.In(i, from), c.In(i, to)
+			if min(from, to) < 0 {
+				continue
+			}
 			r.copy(m.keys[i].Slice(int64(to)*keys, keys), m.keys[i].Slice(int64(from)*keys, keys))
 			if values > 0 {
 				r.copy(m.values[i].Slice(int64(to)*values, values), m.values[i].Slice(int64(from)*values, values))

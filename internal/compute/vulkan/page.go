@@ -8,7 +8,7 @@ import (
 )
 
 // ReadPage reads a page's first positions in every layer.
-func (d *Device) ReadPage(c *compute.Cache, page int32, layers [][]byte) error {
+func (d *Device) ReadPage(c *compute.Cache, page compute.Page, layers [][]byte) error {
 	staged, err := d.movePage(c, page, &d.pagesOut, nil, func(r *recorder, cached, staged driver.View) { r.copy(staged, cached) })
 	if err != nil {
 		return fmt.Errorf("reading the KV cache: %w", err)
@@ -18,7 +18,7 @@ func (d *Device) ReadPage(c *compute.Cache, page int32, layers [][]byte) error {
 }
 
 // WritePage writes a page's first positions in every layer, and zeros behind them.
-func (d *Device) WritePage(c *compute.Cache, page int32, layers [][]byte) error {
+func (d *Device) WritePage(c *compute.Cache, page compute.Page, layers [][]byte) error {
 	fill := func(staged driver.View) {
 		clear(staged.Host())
 		eachPiece(c, layers, staged.Host(), func(cached, outside []byte) { copy(cached, outside) })
@@ -32,7 +32,7 @@ func (d *Device) WritePage(c *compute.Cache, page int32, layers [][]byte) error 
 
 // movePage copies between a page's place in every layer and host memory, which holds it in the layout of cache, layer by layer, keys before values.
 // fill, if set, is given that memory first.
-func (d *Device) movePage(c *compute.Cache, page int32, through *exchange, fill func(driver.View), move func(r *recorder, cached, staged driver.View)) (driver.View, error) {
+func (d *Device) movePage(c *compute.Cache, page compute.Page, through *exchange, fill func(driver.View), move func(r *recorder, cached, staged driver.View)) (driver.View, error) {
 	size := int64(0)
 	for _, l := range c.Layers {
 		size += l.PageBytes()
@@ -49,9 +49,11 @@ func (d *Device) movePage(c *compute.Cache, page int32, through *exchange, fill 
 		m, at := c.Mem.(*cache), int64(0)
 		for i, l := range c.Layers {
 			keys, values := sideBytes(l)
-			move(r, m.keys[i].Slice(int64(page)*keys, keys), staged.Slice(at, keys))
-			if values > 0 {
-				move(r, m.values[i].Slice(int64(page)*values, values), staged.Slice(at+keys, values))
+			if page := int64(c.In(i, page)); page >= 0 {
+				move(r, m.keys[i].Slice(page*keys, keys), staged.Slice(at, keys))
+				if values > 0 {
+					move(r, m.values[i].Slice(page*values, values), staged.Slice(at+keys, values))
+				}
 			}
 			at += keys + values
 		}

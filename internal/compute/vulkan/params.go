@@ -10,7 +10,7 @@ import (
 
 // paramsLayout holds the offsets of a step's compute.Params in device memory, for shaders/params.glsl; a recording fixes it. In words of four
 // bytes: tokens of the step, rows of logits, threshold, the segment's first row that is the step's; then Tokens[rows], Pos[rows],
-// Seq[rows], the last position in the step of each row's sequence [rows], Out[out], where each sequence's pages begin [sequences], and the pages. Padding has zeros, and as a row of logits the step's first row.
+// Seq[rows], the last position in the step of each row's sequence [rows], Out[out], where each sequence's pages begin [sequences], and the pages, each in layers without windows and in those with. Padding has zeros, and as a row of logits the step's first row.
 type paramsLayout struct {
 	rows, out int
 	decode    int // rows that are single tokens
@@ -31,7 +31,7 @@ func layoutFor(seg compute.Segment, p *compute.Params, tables int) paramsLayout 
 func tableWords(p *compute.Params) int {
 	n := len(p.Pages)
 	for _, pages := range p.Pages {
-		n += len(pages)
+		n += 2 * len(pages)
 	}
 	return n
 }
@@ -94,8 +94,14 @@ func (l paramsLayout) write(p *compute.Params, dst []byte) {
 	next := at + len(p.Pages)
 	for i, pages := range p.Pages {
 		w[at+i] = uint32(next)
-		put(w[next:next+len(pages)], pages)
-		next += len(pages)
+		near := pages // no layer reads them then
+		if p.Near != nil {
+			near = p.Near[i]
+		}
+		for j, page := range pages {
+			w[next+2*j], w[next+2*j+1] = uint32(page), uint32(near[j])
+		}
+		next += 2 * len(pages)
 	}
 }
 

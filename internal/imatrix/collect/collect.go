@@ -66,7 +66,7 @@ func (o *Options) Memory(f *gguf.File) (int64, error) {
 		return 0, err
 	}
 	const rest = 100 << 20 // the heap, and the file's metadata
-	n := c.CacheSpec(model.CachePages(o.context()), compute.CacheTypes{}).Bytes() + c.ActivationBytes(min(stepTokens, o.context())) + rest
+	n := c.CacheSpec(compute.CacheSpec{Pages: model.CachePages(o.context())}, compute.CacheTypes{}).Bytes() + c.ActivationBytes(min(stepTokens, o.context())) + rest
 	if o.Pinned {
 		return n, nil
 	}

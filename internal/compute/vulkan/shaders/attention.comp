@@ -39,6 +39,7 @@ layout(push_constant) uniform Push {
 	uint room, outs;
 	uint window;   // positions that a token sees; 0: all
 	float softCap; // 0: none
+	uint near;     // 1: the layer is one of those with windows; else 0
 } push;
 #define PARAMS 5
 #define ROWS push.room
@@ -162,7 +163,7 @@ bvec4 sees(uint quad, int position) {
 // score fills scores with the exponentials of a split's positions, and parts.
 void score(uint sequence, uint from, int begin, int last) {
 	if (id < SPLIT / PAGE && int(from + id * PAGE) <= last)
-		blocks[id] = page(sequence, from / PAGE + id) * push.kvHeads + kvHead;
+		blocks[id] = page(sequence, from / PAGE + id, push.near) * push.kvHeads + kvHead;
 	barrier();
 	int position = int(from + id);
 	vec4 s[QUADS];

@@ -14,5 +14,5 @@ uint sequence(uint i) { return params[4 + 2 * ROWS + i]; }
 uint last(uint i) { return params[4 + 3 * ROWS + i]; } // position in the step of the row's sequence
 uint outRow(uint i) { return params[4 + 4 * ROWS + i]; }
 
-// page is page number j of a sequence.
-uint page(uint seq, uint j) { return params[params[4 + 4 * ROWS + OUT + seq] + j]; }
+// page is page number j of a sequence, in layers with windows if near is 1, else it is 0.
+uint page(uint seq, uint j, uint near) { return params[params[4 + 4 * ROWS + OUT + seq] + 2 * j + near]; }

@@ -20,6 +20,7 @@ layout(push_constant) uniform Push {
 	uint n, heads; // n = tokens · heads · the larger of the units of keys and values
 	uint keys, values; // elements of a head
 	uint room, outs;
+	uint near; // 1: the layer is one of those with windows; else 0
 } push;
 #define PARAMS 4
 #define ROWS push.room
@@ -104,7 +105,7 @@ void main() {
 		if (padding(t))
 			continue;
 		uint pos = position(t);
-		uint at = page(sequence(t), pos / 64) * push.heads + head;
+		uint at = page(sequence(t), pos / 64, push.near) * push.heads + head;
 		if (unit < keyUnits)
 			store(true, KEYS, push.keys, row * push.keys, unit, at, pos % 64);
 		if (!WITHIN && unit < valueUnits)

@@ -1,0 +1,45 @@
+package model
+
+import "github.com/powerinfer-go/powerinfer/internal/compute"
+
+// windowed returns which layers' keys and values are seen through windows only: the layer's own, and those of layers that read them. [layers]
+func (c *Config) windowed() []bool {
+	windowed := make([]bool, c.Layers)
+	for l, b := range c.Blocks {
+		windowed[l] = b.Window > 0
+	}
+	for l, b := range c.Blocks {
+		windowed[b.KV] = windowed[b.KV] && windowed[l]
+	}
+	return windowed
+}
+
+// Window returns how many positions a token sees in layers with windows, the last of which is its own: in the one that sees most. It is 0 if all layers
+// see all of context positions.
+func (c *Config) Window(context int) int {
+	window := 0
+	for l, windowed := range c.windowed() {
+		if windowed {
+			window = max(window, c.Blocks[l].Window)
+		}
+	}
+	if window >= context {
+		return 0
+	}
+	return window
+}
+
+// CacheSize returns the pages of a KV cache for sequences of context positions in all, so many of which generate at a time, by steps of at most
+// step tokens. Layers with windows keep what windows reach, and once more as much of what they went past, for requests that go on a little before the
+// end of another; or, if whole, all.
+func (c *Config) CacheSize(context, step, sequences int, whole bool) compute.CacheSpec {
+	size := compute.CacheSpec{Pages: CachePages(context)}
+	window := c.Window(context)
+	if window == 0 {
+		return size
+	}
+	if size.Near = size.Pages; !whole {
+		size.Near = min(size.Pages, 2*max(1, sequences)*CachePages(window)+CachePages(step))
+	}
+	return size
+}
