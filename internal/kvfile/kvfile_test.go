@@ -18,7 +18,7 @@ func sample(t testing.TB, tokens int) (data []byte, h kvfile.Header, pages [][][
 	rng := rand.New(rand.NewPCG(1, uint64(tokens)))
 	h = kvfile.Header{
 		Name: "a model", Model: kvfile.Digest{1, 2}, Arithmetic: kvfile.Digest{3},
-		Layers: []compute.KVShape{{Heads: 2, Key: 4, Value: 2}, {Heads: 1, Key: 2, Value: 6, ValueType: compute.KVBF16}, {Heads: 1, Key: 6, Value: 4, Within: true}, {Heads: 1, Key: 32, Value: 64, KeyType: compute.KVQ8_0, ValueType: compute.KVQ4_0}, {Key: 8, Value: 8}},
+		Layers:   []compute.KVShape{{Heads: 2, Key: 4, Value: 2}, {Heads: 1, Key: 2, Value: 6, ValueType: compute.KVBF16}, {Heads: 1, Key: 6, Value: 4, Within: true}, {Heads: 1, Key: 32, Value: 64, KeyType: compute.KVQ8_0, ValueType: compute.KVQ4_0}, {Key: 8, Value: 8}},
 		Windowed: []bool{false, true, false, false, false}, Near: tokens / 2 / compute.PagePositions,
 	}
 	for range tokens {

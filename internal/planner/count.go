@@ -88,9 +88,9 @@ func (host) Choice(rows, used, n int) (compute.Choice, error) {
 
 func (host) Run(compute.Segment, *compute.Params, func(compute.Verbs)) error { return nil }
 func (host) Read(t compute.Tensor, _ int) ([]float32, error)                 { return make([]float32, t.Cols), nil }
-func (host) CopyPage(*compute.Cache, compute.Page, compute.Page)                         {}
-func (host) ReadPage(*compute.Cache, compute.Page, [][]byte) error                  { return nil }
-func (host) WritePage(*compute.Cache, compute.Page, [][]byte) error                 { return nil }
+func (host) CopyPage(*compute.Cache, compute.Page, compute.Page)             {}
+func (host) ReadPage(*compute.Cache, compute.Page, [][]byte) error           { return nil }
+func (host) WritePage(*compute.Cache, compute.Page, [][]byte) error          { return nil }
 func (host) Close() error                                                    { return nil }
 func (host) Data(t compute.Tensor) []float32                                 { return make([]float32, t.Rows*t.Cols) }
 func (host) FillSet(compute.Set, []uint32, int, int)                         {}
