@@ -38,9 +38,13 @@ func defineCodebooks() {
 		if values == nil {
 			continue
 		}
-		var unsigned, signed []byte
+		var unsigned, signed, halved []byte
 		for _, v := range slices.Concat(values, values)[:16] {
 			unsigned, signed = append(unsigned, byte(int(v)+layout.Offset(typ))), append(signed, byte(v))
+			halved = append(halved, byte((v+oddValue)/2))
+		}
+		if (&tile{typ: typ}).odd() {
+			define("halved"+short(typ), repeat(halved...))
 		}
 		define(codebookName(typ, false), repeat(unsigned...))
 		define(codebookName(typ, true), repeat(signed...))

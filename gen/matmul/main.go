@@ -90,6 +90,8 @@ func defineConstants() {
 	}
 	define("turn5", turn)
 	define("x80", repeat(0x80))
+	define("scaledOffset", repeat(scaledOffset, 0))
+	define("oddOffset", repeat(oddOffset, 0))
 	define("ones16", repeat(1, 0))
 	define("mask63", repeat(63, 0, 0, 0))
 	scale, shift := sixBitFields(4)
@@ -141,11 +143,11 @@ func main() {
 			stream(isa, typ, far)
 			stream(isa, typ, scattered)
 			if isa == "VNNI" {
-				(&panel{tile{isa: isa, typ: typ, r: 4, t: 4}}).emit()
+				newWidePanel(tile{typ: typ, r: 4, t: 4}).emit()
 			} else {
-				(&panel{tile{isa: isa, typ: typ, r: 2, t: 3}}).emit()
+				(&panel{tile{typ: typ, r: 2, t: 3}}).emit()
 			}
-			if isa == "AVX2" || layout.Panel(typ, true) != layout.Panel(typ, false) || (&tile{typ: typ}).nibbleMinima() {
+			if isa == "AVX2" || layout.Panel(typ, true) != layout.Panel(typ, false) || (&tile{typ: typ}).scaled() {
 				expand(isa, typ)
 			}
 		}

@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 	"math/bits"
+	"slices"
 
 	. "github.com/mmcloughlin/avo/build"
 	. "github.com/mmcloughlin/avo/operand"
@@ -16,25 +17,18 @@ import (
 type panel struct{ tile }
 
 func (k *panel) emit() {
-	k.memory = k.r*k.t > 8 && k.vnni() || k.nibblePairs()
+	k.isa, k.paired, k.memory = "AVX2", true, k.nibblePairs()
 	k.prologue("panel")
 	isum := k.vecs(k.r * k.t)
-	k.supers(layout.Panel(k.typ, k.isa == "AVX2"), func() {
+	k.supers(2*layout.Panel(k.typ, true), func() {
 		mark := k.next
 		switch {
-		case k.coded() && k.isa == "AVX2" && !k.nibblePairs():
+		case k.coded() && !k.nibblePairs():
 			k.sumsCoded(isum)
-		case k.twoSums() && k.vnni():
-			for r := 0; r < k.r; r += 2 {
-				k.halvesVNNI(r, isum[r*k.t:])
-				k.next = mark
-			}
 		case k.halfBlocks():
 			k.halvesAVX2(isum)
 		case k.nibblePairs():
 			k.sumsNibblePairs(isum)
-		case k.vnni():
-			k.sumsVNNI(isum)
 		case k.above() != "":
 			k.sumsFiveBits(isum)
 		default:
@@ -45,28 +39,6 @@ func (k *panel) emit() {
 		k.next = mark
 	})
 	k.finish()
-}
-
-func (k *panel) sumsVNNI(isum []reg.VecPhysical) {
-	for i, s := range isum {
-		if r, t := i/k.t, i%k.t; r > 0 && k.offset() > 0 {
-			VMOVDQA32(isum[t], s)
-		} else {
-			k.start(t, s)
-		}
-	}
-	w, x := k.vecs(k.r), k.vec()
-	for v := range 8 {
-		for r := range w {
-			k.load(k.row(r, layout.PanelQuants+32*v), w[r])
-		}
-		for t := range k.t {
-			k.load(k.act(t, 32*v), x)
-			for r := range w {
-				VPDPBUSD(x, w[r], isum[r*k.t+t])
-			}
-		}
-	}
 }
 
 // sumsAVX2 adds eight products of 15·127·2 in 16 bits, which holds 8.6.
@@ -161,7 +133,7 @@ func (k *panel) sumsCoded(isum []reg.VecPhysical) {
 
 // nibblePairs reports whether bytes are expanded to two nibbles each. AVX2 has few units for products, and those of
 // nibbles may be added in 16 bits where those of bytes have to be widened one by one.
-func (k *panel) nibblePairs() bool { return k.offset() == 128 && !k.vnni() }
+func (k *panel) nibblePairs() bool { return k.offset() == 128 }
 
 // sumsNibblePairs adds (16·high + low − 128)·x.
 func (k *panel) sumsNibblePairs(isum []reg.VecPhysical) {
@@ -228,39 +200,6 @@ func (k *panel) halvesAVX2(isum []reg.VecPhysical) {
 	}
 }
 
-// halvesVNNI leaves scale·Σ of rows r and r+1 in isum: exact in 32 bits (64·127·16·128·2 < 2^26).
-func (k *panel) halvesVNNI(r int, isum []reg.VecPhysical) {
-	second := k.vecs(2 * k.t)
-	w := k.vecs(4)
-	x0, x1 := k.vec(), k.vec()
-	for t := range k.t {
-		for i := range 2 {
-			k.startHalves(t, isum[i*k.t+t], second[i*k.t+t])
-		}
-	}
-	for v := range 4 {
-		for i := range 2 {
-			k.load(k.row(r+i, layout.PanelQuants+32*v), w[2*i])
-			k.load(k.row(r+i, layout.PanelQuants+32*(v+4)), w[2*i+1])
-		}
-		for t := range k.t {
-			k.load(k.act(t, 32*v), x0)
-			k.load(k.act(t, 32*(v+4)), x1)
-			for i := range 2 {
-				VPDPBUSD(x0, w[2*i], isum[i*k.t+t])
-				VPDPBUSD(x1, w[2*i+1], second[i*k.t+t])
-			}
-		}
-	}
-	for i := range 2 {
-		k.load(k.row(r+i, layout.PanelMin), x0)
-		k.splitWords(x0, x1)
-		for t := range k.t {
-			k.joinHalves(isum[i*k.t+t], second[i*k.t+t], x1, x0)
-		}
-	}
-}
-
 func (k *panel) accumulatePanel(isum []reg.VecPhysical) {
 	dw, s, m := k.vec(), k.vec(), reg.VecPhysical(nil)
 	if k.minima() {
@@ -287,8 +226,25 @@ func (k *panel) accumulatePanel(isum []reg.VecPhysical) {
 // expandCoded writes the quants of types whose codes are looked up, or have two or three bits.
 func (k *tile) expandCoded(isa string, at func(int) Mem, w, tmp reg.VecPhysical) {
 	c := k.codes(false)
+	scaled := isa == "VNNI" && k.scaled()
+	scale, offset := reg.VecPhysical(nil), reg.VecPhysical(nil)
+	if scaled {
+		scale, offset = k.vec(), k.vec()
+		if k.odd() {
+			VMOVDQU(constant("halved"+short(k.typ)), c.table)
+		}
+	}
 	for v := range 8 {
 		k.group(c, 0, v, w, tmp)
+		if scaled {
+			if v%4 == 0 {
+				k.byteScales(v/4, scale, offset)
+			}
+			VPMULLW(scale, w, w)
+			if k.offset() > 0 {
+				VPADDW(offset, w, w)
+			}
+		}
 		if isa == "VNNI" || k.offset() != 128 {
 			VMOVDQU(w, at(layout.PanelQuants+32*v))
 			continue
@@ -301,6 +257,56 @@ func (k *tile) expandCoded(isa string, at func(int) Mem, w, tmp reg.VecPhysical)
 	}
 }
 
+// Panels of 512-bit vectors hold bytes that were multiplied by their half-blocks' scales, where products are small enough:
+//
+//	Q2_K   q·scale is 0 to 45
+//	Q3_K   (q−4)·scale is −124 to 128, as six bits of scale are −32 to 31; the bytes lie scaledOffset above
+//	IQ1_M  value·scale is odd, −135 to 135, as values are odd, at most 9, and scales odd, 1 to 15; the bytes are half of what lies oddOffset above
+const (
+	scaledOffset = 127
+	oddValue     = 9
+	oddOffset    = 135
+)
+
+// odd reports whether the type is scaled as IQ1_M is.
+func (k *tile) odd() bool {
+	book := k.typ.Traits().Codebook
+	return k.halfBlocks() && book != nil && slices.Max(book) == oddValue
+}
+
+// scaled reports whether such panels hold the type so.
+func (k *tile) scaled() bool {
+	return k.nibbleMinima() || k.odd() || k.halfBlocks() && k.typ.Traits().Bits == 3 && k.typ.Traits().Codebook == nil
+}
+
+// apart reports whether such panels keep the scales of halves apart.
+func (k *tile) apart() bool { return k.twoSums() && !k.scaled() }
+
+// byteScales leaves in scale what multiplies pairs of unsigned quants as words, and in offset what is added then, so that both bytes are
+// those of a scaled panel. A product with a sign borrows from the upper byte what the sum gives back.
+func (k *tile) byteScales(half int, scale, offset reg.VecPhysical) {
+	k.halfScales(0, scale)
+	VPSHUFB(constant([]string{"lowWords", "highWords"}[half]), scale, scale)
+	if k.offset() == 0 {
+		return
+	}
+	tmp := k.vec()
+	if k.odd() {
+		VPSLLW(U8(3), scale, offset)
+		VPADDW(scale, offset, offset)
+		VMOVDQU(constant("oddOffset"), tmp)
+		VPSUBW(offset, tmp, offset)
+		VPSRLW(U8(1), offset, offset) // (oddOffset − oddValue·scale)/2
+	} else {
+		VPSLLW(U8(byte(bits.Len(uint(k.offset()))-1)), scale, offset)
+		VMOVDQU(constant("scaledOffset"), tmp)
+		VPSUBW(offset, tmp, offset)
+	}
+	VPSLLW(U8(8), offset, tmp)
+	VPADDW(tmp, offset, offset)
+	k.next--
+}
+
 // expand emits what turns n superblocks of a row into a panel's row.
 func expand(isa string, typ quant.Type) {
 	name := "expand" + short(typ) + isa
@@ -310,7 +316,7 @@ func expand(isa string, typ quant.Type) {
 	dst := Load(Param("dst"), GP64())
 	k.wp, k.n = Load(Param("w"), GP64()), Load(Param("n"), GP64())
 	dw, m, t, lo, hi, h := k.vec(), k.vec(), k.vec(), k.vec(), k.vec(), k.vec()
-	at := func(disp int) Mem { return Mem{Base: dst, Disp: disp} }
+	at := func(disp int) Mem { return Mem{Base: dst, Disp: 2 * disp} } // the rows of a pair alternate
 	Label("super")
 	k.scales(0, dw, m, t)
 	VMOVUPS(dw, at(layout.PanelScale))
@@ -319,7 +325,8 @@ func expand(isa string, typ quant.Type) {
 		k.halfMinima(0, t)
 		VMOVUPS(t, at(layout.PanelLeast))
 	}
-	if k.twoSums() {
+	apart := k.twoSums() && isa == "AVX2" || k.apart()
+	if apart {
 		k.halfScales(0, m)
 	}
 	if k.twoSums() && isa == "AVX2" {
@@ -327,7 +334,7 @@ func expand(isa string, typ quant.Type) {
 		VMOVDQU(t, at(layout.PanelHigh))
 		VPSHUFB(constant("lowWords"), m, m)
 	}
-	if k.minima() || k.twoSums() {
+	if k.minima() && !k.nibbleMinima() || apart {
 		VMOVUPS(m, at(layout.PanelMin))
 	}
 	if k.coded() {
@@ -366,7 +373,7 @@ func expand(isa string, typ quant.Type) {
 		}
 	}
 	ADDQ(U32(uint32(layout.Of(typ).Bytes)), k.wp)
-	ADDQ(U32(uint32(layout.Panel(typ, isa == "AVX2"))), dst)
+	ADDQ(U32(uint32(2*layout.Panel(typ, isa == "AVX2"))), dst)
 	DECQ(k.n)
 	JNZ(LabelRef("super"))
 	VZEROUPPER()

@@ -29,6 +29,7 @@ type tile struct {
 	least          reg.VecPhysical // NibbleMinima: the row's minima as words
 	memory         bool            // accumulators stay in acc
 	wide           bool            // vectors are 512-bit ones
+	paired         bool            // rows are a panel's: every 32 bytes of a row, then those of the one behind it
 }
 
 var ymm = []reg.VecPhysical{
@@ -108,7 +109,12 @@ func (k *tile) zero(d Op) {
 }
 
 // row addresses byte disp of the current superblock of weight row r.
-func (k *tile) row(r, disp int) Mem { return strided(k.wp, k.rb, k.rb3, r, disp) }
+func (k *tile) row(r, disp int) Mem {
+	if k.paired {
+		return strided(k.wp, k.rb, k.rb3, r/2, 2*disp+32*(r%2))
+	}
+	return strided(k.wp, k.rb, k.rb3, r, disp)
+}
 
 // act addresses byte disp of the current superblock of token t.
 func (k *tile) act(t, disp int) Mem { return strided(k.xp, k.xs, k.xs3, t, disp) }
@@ -128,14 +134,17 @@ func strided(p, s, s3 reg.Register, i, disp int) Mem {
 
 // prologue loads the parameters and the accumulators. Tiles of several tokens may be called for a part of the
 // columns: acc keeps the accumulators between the parts.
-func (k *tile) prologue(kind string) {
-	name := fmt.Sprintf("%s%s%s%dx%d", kind, short(k.typ), k.isa, k.r, k.t)
+func (k *tile) prologue(kind string) { k.prologueOf(kind, k.r) }
+
+// prologueOf is prologue of a kernel of so many rows, whose accumulators hold those of k.r.
+func (k *tile) prologueOf(kind string, rows int) {
+	name := fmt.Sprintf("%s%s%s%dx%d", kind, short(k.typ), k.isa, rows, k.t)
 	signature := "func(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr)"
 	if k.t > 1 {
 		signature = strings.TrimSuffix(signature, ")") + ", acc *float32, part uintptr)"
 	}
 	TEXT(name, NOSPLIT, signature)
-	Doc(fmt.Sprintf("%s computes out[t][r] of %d %s rows and %d tokens. Scalar twin: tileGeneric in matmul_generic.go.", name, k.r, k.typ, k.t))
+	Doc(fmt.Sprintf("%s computes out[t][r] of %d %s rows and %d tokens. Scalar twin: tileGeneric in matmul_generic.go.", name, rows, k.typ, k.t))
 	k.out, k.outStride = Load(Param("out"), GP64()), Load(Param("outStride"), GP64())
 	k.wp, k.rb = Load(Param("w"), GP64()), Load(Param("rowBytes"), GP64())
 	k.xp, k.xs = Load(Param("x"), GP64()), Load(Param("xStride"), GP64())
@@ -335,13 +344,13 @@ func (k *tile) unit(r, at int, dst reg.VecPhysical) {
 
 // accumulate adds isum·dw·dx, and of types with minima those times Σx, to the float accumulator of (r, t). It overwrites isum and s.
 func (k *tile) accumulate(r, t int, isum, dw, m, s reg.VecPhysical) {
-	VMULPS(k.act(t, layout.ActScale), dw, s)
 	VCVTDQ2PS(isum, isum)
 	acc := k.facc[r*k.t+t]
 	if k.nibbleMinima() {
-		k.accumulateHalves(t, isum, m, s, acc)
+		k.accumulateHalves(t, isum, dw, m, s, acc)
 		return
 	}
+	VMULPS(k.act(t, layout.ActScale), dw, s)
 	if !k.memory {
 		VFMADD231PS(isum, s, acc)
 		if m != nil {
@@ -356,31 +365,19 @@ func (k *tile) accumulate(r, t int, isum, dw, m, s reg.VecPhysical) {
 	VMOVUPS(s, acc)
 }
 
-// accumulateHalves adds isum·s to acc and subtracts the minima of halves times their activations' sums.
-func (k *tile) accumulateHalves(t int, isum, m, s reg.VecPhysical, acc Op) {
-	sum := acc
-	if k.memory {
-		VFMADD213PS(acc, s, isum) // isum = s·isum + acc
-		sum = isum
-	} else {
-		VFMADD231PS(isum, s, acc)
-	}
-	least := s
+// accumulateHalves adds to acc what isum·dw is above the minima of halves times their activations' sums, times the activations' scale.
+func (k *tile) accumulateHalves(t int, isum, dw, m, s reg.VecPhysical, acc Op) {
+	VPMADDWD(k.act(t, layout.ActPairs), k.least, s)
+	VCVTDQ2PS(s, s)
+	VMULPS(m, s, s)
+	VFMSUB213PS(s, dw, isum) // isum = dw·isum − s
 	if !k.memory {
-		least = isum
-	}
-	VPMADDWD(k.act(t, layout.ActPairs), k.least, least)
-	VCVTDQ2PS(least, least)
-	if k.memory {
-		tmp := k.vec()
-		VMULPS(k.act(t, layout.ActScale), m, tmp)
-		VFNMADD231PS(tmp, least, sum)
-		k.next--
-		VMOVUPS(isum, acc)
+		VFMADD231PS(k.act(t, layout.ActScale), isum, acc)
 		return
 	}
-	VMULPS(k.act(t, layout.ActScale), m, s)
-	VFNMADD231PS(s, least, sum)
+	VMOVUPS(k.act(t, layout.ActScale), s)
+	VFMADD213PS(acc, s, isum) // isum = s·isum + acc
+	VMOVUPS(isum, acc)
 }
 
 // minimum adds m·Σx of token t to sum, or subtracts it.

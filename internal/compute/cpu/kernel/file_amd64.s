@@ -1061,6 +1061,72 @@ DATA signedIQ4XS<>+62(SB)/1, $0x59
 DATA signedIQ4XS<>+63(SB)/1, $0x71
 GLOBL signedIQ4XS<>(SB), RODATA|NOPTR, $64
 
+DATA halvedIQ1M<>+0(SB)/1, $0x01
+DATA halvedIQ1M<>+1(SB)/1, $0x05
+DATA halvedIQ1M<>+2(SB)/1, $0x09
+DATA halvedIQ1M<>+3(SB)/1, $0x04
+DATA halvedIQ1M<>+4(SB)/1, $0x00
+DATA halvedIQ1M<>+5(SB)/1, $0x04
+DATA halvedIQ1M<>+6(SB)/1, $0x08
+DATA halvedIQ1M<>+7(SB)/1, $0x04
+DATA halvedIQ1M<>+8(SB)/1, $0x01
+DATA halvedIQ1M<>+9(SB)/1, $0x05
+DATA halvedIQ1M<>+10(SB)/1, $0x09
+DATA halvedIQ1M<>+11(SB)/1, $0x04
+DATA halvedIQ1M<>+12(SB)/1, $0x00
+DATA halvedIQ1M<>+13(SB)/1, $0x04
+DATA halvedIQ1M<>+14(SB)/1, $0x08
+DATA halvedIQ1M<>+15(SB)/1, $0x04
+DATA halvedIQ1M<>+16(SB)/1, $0x01
+DATA halvedIQ1M<>+17(SB)/1, $0x05
+DATA halvedIQ1M<>+18(SB)/1, $0x09
+DATA halvedIQ1M<>+19(SB)/1, $0x04
+DATA halvedIQ1M<>+20(SB)/1, $0x00
+DATA halvedIQ1M<>+21(SB)/1, $0x04
+DATA halvedIQ1M<>+22(SB)/1, $0x08
+DATA halvedIQ1M<>+23(SB)/1, $0x04
+DATA halvedIQ1M<>+24(SB)/1, $0x01
+DATA halvedIQ1M<>+25(SB)/1, $0x05
+DATA halvedIQ1M<>+26(SB)/1, $0x09
+DATA halvedIQ1M<>+27(SB)/1, $0x04
+DATA halvedIQ1M<>+28(SB)/1, $0x00
+DATA halvedIQ1M<>+29(SB)/1, $0x04
+DATA halvedIQ1M<>+30(SB)/1, $0x08
+DATA halvedIQ1M<>+31(SB)/1, $0x04
+DATA halvedIQ1M<>+32(SB)/1, $0x01
+DATA halvedIQ1M<>+33(SB)/1, $0x05
+DATA halvedIQ1M<>+34(SB)/1, $0x09
+DATA halvedIQ1M<>+35(SB)/1, $0x04
+DATA halvedIQ1M<>+36(SB)/1, $0x00
+DATA halvedIQ1M<>+37(SB)/1, $0x04
+DATA halvedIQ1M<>+38(SB)/1, $0x08
+DATA halvedIQ1M<>+39(SB)/1, $0x04
+DATA halvedIQ1M<>+40(SB)/1, $0x01
+DATA halvedIQ1M<>+41(SB)/1, $0x05
+DATA halvedIQ1M<>+42(SB)/1, $0x09
+DATA halvedIQ1M<>+43(SB)/1, $0x04
+DATA halvedIQ1M<>+44(SB)/1, $0x00
+DATA halvedIQ1M<>+45(SB)/1, $0x04
+DATA halvedIQ1M<>+46(SB)/1, $0x08
+DATA halvedIQ1M<>+47(SB)/1, $0x04
+DATA halvedIQ1M<>+48(SB)/1, $0x01
+DATA halvedIQ1M<>+49(SB)/1, $0x05
+DATA halvedIQ1M<>+50(SB)/1, $0x09
+DATA halvedIQ1M<>+51(SB)/1, $0x04
+DATA halvedIQ1M<>+52(SB)/1, $0x00
+DATA halvedIQ1M<>+53(SB)/1, $0x04
+DATA halvedIQ1M<>+54(SB)/1, $0x08
+DATA halvedIQ1M<>+55(SB)/1, $0x04
+DATA halvedIQ1M<>+56(SB)/1, $0x01
+DATA halvedIQ1M<>+57(SB)/1, $0x05
+DATA halvedIQ1M<>+58(SB)/1, $0x09
+DATA halvedIQ1M<>+59(SB)/1, $0x04
+DATA halvedIQ1M<>+60(SB)/1, $0x00
+DATA halvedIQ1M<>+61(SB)/1, $0x04
+DATA halvedIQ1M<>+62(SB)/1, $0x08
+DATA halvedIQ1M<>+63(SB)/1, $0x04
+GLOBL halvedIQ1M<>(SB), RODATA|NOPTR, $64
+
 DATA valuesIQ1M<>+0(SB)/1, $0x09
 DATA valuesIQ1M<>+1(SB)/1, $0x11
 DATA valuesIQ1M<>+2(SB)/1, $0x19
@@ -2248,6 +2314,138 @@ DATA x80<>+61(SB)/1, $0x80
 DATA x80<>+62(SB)/1, $0x80
 DATA x80<>+63(SB)/1, $0x80
 GLOBL x80<>(SB), RODATA|NOPTR, $64
+
+DATA scaledOffset<>+0(SB)/1, $0x7f
+DATA scaledOffset<>+1(SB)/1, $0x00
+DATA scaledOffset<>+2(SB)/1, $0x7f
+DATA scaledOffset<>+3(SB)/1, $0x00
+DATA scaledOffset<>+4(SB)/1, $0x7f
+DATA scaledOffset<>+5(SB)/1, $0x00
+DATA scaledOffset<>+6(SB)/1, $0x7f
+DATA scaledOffset<>+7(SB)/1, $0x00
+DATA scaledOffset<>+8(SB)/1, $0x7f
+DATA scaledOffset<>+9(SB)/1, $0x00
+DATA scaledOffset<>+10(SB)/1, $0x7f
+DATA scaledOffset<>+11(SB)/1, $0x00
+DATA scaledOffset<>+12(SB)/1, $0x7f
+DATA scaledOffset<>+13(SB)/1, $0x00
+DATA scaledOffset<>+14(SB)/1, $0x7f
+DATA scaledOffset<>+15(SB)/1, $0x00
+DATA scaledOffset<>+16(SB)/1, $0x7f
+DATA scaledOffset<>+17(SB)/1, $0x00
+DATA scaledOffset<>+18(SB)/1, $0x7f
+DATA scaledOffset<>+19(SB)/1, $0x00
+DATA scaledOffset<>+20(SB)/1, $0x7f
+DATA scaledOffset<>+21(SB)/1, $0x00
+DATA scaledOffset<>+22(SB)/1, $0x7f
+DATA scaledOffset<>+23(SB)/1, $0x00
+DATA scaledOffset<>+24(SB)/1, $0x7f
+DATA scaledOffset<>+25(SB)/1, $0x00
+DATA scaledOffset<>+26(SB)/1, $0x7f
+DATA scaledOffset<>+27(SB)/1, $0x00
+DATA scaledOffset<>+28(SB)/1, $0x7f
+DATA scaledOffset<>+29(SB)/1, $0x00
+DATA scaledOffset<>+30(SB)/1, $0x7f
+DATA scaledOffset<>+31(SB)/1, $0x00
+DATA scaledOffset<>+32(SB)/1, $0x7f
+DATA scaledOffset<>+33(SB)/1, $0x00
+DATA scaledOffset<>+34(SB)/1, $0x7f
+DATA scaledOffset<>+35(SB)/1, $0x00
+DATA scaledOffset<>+36(SB)/1, $0x7f
+DATA scaledOffset<>+37(SB)/1, $0x00
+DATA scaledOffset<>+38(SB)/1, $0x7f
+DATA scaledOffset<>+39(SB)/1, $0x00
+DATA scaledOffset<>+40(SB)/1, $0x7f
+DATA scaledOffset<>+41(SB)/1, $0x00
+DATA scaledOffset<>+42(SB)/1, $0x7f
+DATA scaledOffset<>+43(SB)/1, $0x00
+DATA scaledOffset<>+44(SB)/1, $0x7f
+DATA scaledOffset<>+45(SB)/1, $0x00
+DATA scaledOffset<>+46(SB)/1, $0x7f
+DATA scaledOffset<>+47(SB)/1, $0x00
+DATA scaledOffset<>+48(SB)/1, $0x7f
+DATA scaledOffset<>+49(SB)/1, $0x00
+DATA scaledOffset<>+50(SB)/1, $0x7f
+DATA scaledOffset<>+51(SB)/1, $0x00
+DATA scaledOffset<>+52(SB)/1, $0x7f
+DATA scaledOffset<>+53(SB)/1, $0x00
+DATA scaledOffset<>+54(SB)/1, $0x7f
+DATA scaledOffset<>+55(SB)/1, $0x00
+DATA scaledOffset<>+56(SB)/1, $0x7f
+DATA scaledOffset<>+57(SB)/1, $0x00
+DATA scaledOffset<>+58(SB)/1, $0x7f
+DATA scaledOffset<>+59(SB)/1, $0x00
+DATA scaledOffset<>+60(SB)/1, $0x7f
+DATA scaledOffset<>+61(SB)/1, $0x00
+DATA scaledOffset<>+62(SB)/1, $0x7f
+DATA scaledOffset<>+63(SB)/1, $0x00
+GLOBL scaledOffset<>(SB), RODATA|NOPTR, $64
+
+DATA oddOffset<>+0(SB)/1, $0x87
+DATA oddOffset<>+1(SB)/1, $0x00
+DATA oddOffset<>+2(SB)/1, $0x87
+DATA oddOffset<>+3(SB)/1, $0x00
+DATA oddOffset<>+4(SB)/1, $0x87
+DATA oddOffset<>+5(SB)/1, $0x00
+DATA oddOffset<>+6(SB)/1, $0x87
+DATA oddOffset<>+7(SB)/1, $0x00
+DATA oddOffset<>+8(SB)/1, $0x87
+DATA oddOffset<>+9(SB)/1, $0x00
+DATA oddOffset<>+10(SB)/1, $0x87
+DATA oddOffset<>+11(SB)/1, $0x00
+DATA oddOffset<>+12(SB)/1, $0x87
+DATA oddOffset<>+13(SB)/1, $0x00
+DATA oddOffset<>+14(SB)/1, $0x87
+DATA oddOffset<>+15(SB)/1, $0x00
+DATA oddOffset<>+16(SB)/1, $0x87
+DATA oddOffset<>+17(SB)/1, $0x00
+DATA oddOffset<>+18(SB)/1, $0x87
+DATA oddOffset<>+19(SB)/1, $0x00
+DATA oddOffset<>+20(SB)/1, $0x87
+DATA oddOffset<>+21(SB)/1, $0x00
+DATA oddOffset<>+22(SB)/1, $0x87
+DATA oddOffset<>+23(SB)/1, $0x00
+DATA oddOffset<>+24(SB)/1, $0x87
+DATA oddOffset<>+25(SB)/1, $0x00
+DATA oddOffset<>+26(SB)/1, $0x87
+DATA oddOffset<>+27(SB)/1, $0x00
+DATA oddOffset<>+28(SB)/1, $0x87
+DATA oddOffset<>+29(SB)/1, $0x00
+DATA oddOffset<>+30(SB)/1, $0x87
+DATA oddOffset<>+31(SB)/1, $0x00
+DATA oddOffset<>+32(SB)/1, $0x87
+DATA oddOffset<>+33(SB)/1, $0x00
+DATA oddOffset<>+34(SB)/1, $0x87
+DATA oddOffset<>+35(SB)/1, $0x00
+DATA oddOffset<>+36(SB)/1, $0x87
+DATA oddOffset<>+37(SB)/1, $0x00
+DATA oddOffset<>+38(SB)/1, $0x87
+DATA oddOffset<>+39(SB)/1, $0x00
+DATA oddOffset<>+40(SB)/1, $0x87
+DATA oddOffset<>+41(SB)/1, $0x00
+DATA oddOffset<>+42(SB)/1, $0x87
+DATA oddOffset<>+43(SB)/1, $0x00
+DATA oddOffset<>+44(SB)/1, $0x87
+DATA oddOffset<>+45(SB)/1, $0x00
+DATA oddOffset<>+46(SB)/1, $0x87
+DATA oddOffset<>+47(SB)/1, $0x00
+DATA oddOffset<>+48(SB)/1, $0x87
+DATA oddOffset<>+49(SB)/1, $0x00
+DATA oddOffset<>+50(SB)/1, $0x87
+DATA oddOffset<>+51(SB)/1, $0x00
+DATA oddOffset<>+52(SB)/1, $0x87
+DATA oddOffset<>+53(SB)/1, $0x00
+DATA oddOffset<>+54(SB)/1, $0x87
+DATA oddOffset<>+55(SB)/1, $0x00
+DATA oddOffset<>+56(SB)/1, $0x87
+DATA oddOffset<>+57(SB)/1, $0x00
+DATA oddOffset<>+58(SB)/1, $0x87
+DATA oddOffset<>+59(SB)/1, $0x00
+DATA oddOffset<>+60(SB)/1, $0x87
+DATA oddOffset<>+61(SB)/1, $0x00
+DATA oddOffset<>+62(SB)/1, $0x87
+DATA oddOffset<>+63(SB)/1, $0x00
+GLOBL oddOffset<>(SB), RODATA|NOPTR, $64
 
 DATA ones16<>+0(SB)/1, $0x01
 DATA ones16<>+1(SB)/1, $0x00
@@ -5737,8 +5935,8 @@ super:
 	VPINSRW      $0x06, 108(R8), X3, X3
 	VPINSRW      $0x07, 126(R8), X3, X3
 	VCVTPH2PS    X3, Y3
-	VMULPS       256(R9), Y3, Y4
 	VCVTDQ2PS    Y1, Y1
+	VMULPS       256(R9), Y3, Y4
 	VFMADD231PS  Y1, Y4, Y0
 	ADDQ         $0x00000090, R8
 	ADDQ         $0x000001c0, R9
@@ -5831,8 +6029,8 @@ super:
 	VPINSRW      $0x06, 108(R8), X3, X3
 	VPINSRW      $0x07, 126(R8), X3, X3
 	VCVTPH2PS    X3, Y3
-	VMULPS       256(R9), Y3, Y4
 	VCVTDQ2PS    Y1, Y1
+	VMULPS       256(R9), Y3, Y4
 	VFMADD231PS  Y1, Y4, Y0
 	ADDQ         $0x00000090, R8
 	ADDQ         $0x000001c0, R9
@@ -5936,8 +6134,8 @@ super:
 	VPINSRW      $0x06, 108(R8), X3, X3
 	VPINSRW      $0x07, 126(R8), X3, X3
 	VCVTPH2PS    X3, Y3
-	VMULPS       256(R9), Y3, Y4
 	VCVTDQ2PS    Y1, Y1
+	VMULPS       256(R9), Y3, Y4
 	VFMADD231PS  Y1, Y4, Y0
 	ADDQ         $0x00000090, R8
 	ADDQ         $0x000001c0, R9
@@ -6001,8 +6199,8 @@ super:
 	VEXTRACTI64X4 $0x01, Z1, Y4
 	VPADDD        Y4, Y1, Y1
 	VCVTPH2PS     X11, Y4
-	VMULPS        256(R9), Y4, Y5
 	VCVTDQ2PS     Y1, Y1
+	VMULPS        256(R9), Y4, Y5
 	VFMADD231PS   Y1, Y5, Y0
 	ADDQ          $0x00000090, R8
 	ADDQ          $0x000001c0, R9
@@ -6067,8 +6265,8 @@ super:
 	VEXTRACTI64X4 $0x01, Z1, Y4
 	VPADDD        Y4, Y1, Y1
 	VCVTPH2PS     X11, Y4
-	VMULPS        256(R9), Y4, Y5
 	VCVTDQ2PS     Y1, Y1
+	VMULPS        256(R9), Y4, Y5
 	VFMADD231PS   Y1, Y5, Y0
 	ADDQ          $0x00000090, R8
 	ADDQ          $0x000001c0, R9
@@ -6144,8 +6342,8 @@ super:
 	VEXTRACTI64X4 $0x01, Z1, Y4
 	VPADDD        Y4, Y1, Y1
 	VCVTPH2PS     X11, Y4
-	VMULPS        256(R9), Y4, Y5
 	VCVTDQ2PS     Y1, Y1
+	VMULPS        256(R9), Y4, Y5
 	VFMADD231PS   Y1, Y5, Y0
 	ADDQ          $0x00000090, R8
 	ADDQ          $0x000001c0, R9
@@ -6302,8 +6500,8 @@ super:
 	VPINSRW      $0x06, 122(R8), X5, X5
 	VPINSRW      $0x07, 142(R8), X5, X5
 	VCVTPH2PS    X5, Y5
-	VMULPS       256(R9), Y3, Y4
 	VCVTDQ2PS    Y1, Y1
+	VMULPS       256(R9), Y3, Y4
 	VFMADD231PS  Y1, Y4, Y0
 	VFMADD231PS  320(R9), Y5, Y0
 	ADDQ         $0x000000a0, R8
@@ -6405,8 +6603,8 @@ super:
 	VPINSRW      $0x06, 122(R8), X5, X5
 	VPINSRW      $0x07, 142(R8), X5, X5
 	VCVTPH2PS    X5, Y5
-	VMULPS       256(R9), Y3, Y4
 	VCVTDQ2PS    Y1, Y1
+	VMULPS       256(R9), Y3, Y4
 	VFMADD231PS  Y1, Y4, Y0
 	VFMADD231PS  320(R9), Y5, Y0
 	ADDQ         $0x000000a0, R8
@@ -6519,8 +6717,8 @@ super:
 	VPINSRW      $0x06, 122(R8), X5, X5
 	VPINSRW      $0x07, 142(R8), X5, X5
 	VCVTPH2PS    X5, Y5
-	VMULPS       256(R9), Y3, Y4
 	VCVTDQ2PS    Y1, Y1
+	VMULPS       256(R9), Y3, Y4
 	VFMADD231PS  Y1, Y4, Y0
 	VFMADD231PS  320(R9), Y5, Y0
 	ADDQ         $0x000000a0, R8
@@ -6614,8 +6812,8 @@ super:
 	VPINSRW      $0x06, 122(R8), X5, X5
 	VPINSRW      $0x07, 142(R8), X5, X5
 	VCVTPH2PS    X5, Y5
-	VMULPS       256(R9), Y3, Y4
 	VCVTDQ2PS    Y1, Y1
+	VMULPS       256(R9), Y3, Y4
 	VFMADD231PS  Y1, Y4, Y0
 	VFMADD231PS  320(R9), Y5, Y0
 	ADDQ         $0x000000a0, R8
@@ -6710,8 +6908,8 @@ super:
 	VPINSRW      $0x06, 122(R8), X5, X5
 	VPINSRW      $0x07, 142(R8), X5, X5
 	VCVTPH2PS    X5, Y5
-	VMULPS       256(R9), Y3, Y4
 	VCVTDQ2PS    Y1, Y1
+	VMULPS       256(R9), Y3, Y4
 	VFMADD231PS  Y1, Y4, Y0
 	VFMADD231PS  320(R9), Y5, Y0
 	ADDQ         $0x000000a0, R8
@@ -6817,8 +7015,8 @@ super:
 	VPINSRW      $0x06, 122(R8), X5, X5
 	VPINSRW      $0x07, 142(R8), X5, X5
 	VCVTPH2PS    X5, Y5
-	VMULPS       256(R9), Y3, Y4
 	VCVTDQ2PS    Y1, Y1
+	VMULPS       256(R9), Y3, Y4
 	VFMADD231PS  Y1, Y4, Y0
 	VFMADD231PS  320(R9), Y5, Y0
 	ADDQ         $0x000000a0, R8
@@ -7234,8 +7432,8 @@ super:
 	VPINSRW      $0x06, 204(R8), X3, X3
 	VPINSRW      $0x07, 238(R8), X3, X3
 	VCVTPH2PS    X3, Y3
-	VMULPS       256(R9), Y3, Y4
 	VCVTDQ2PS    Y1, Y1
+	VMULPS       256(R9), Y3, Y4
 	VFMADD231PS  Y1, Y4, Y0
 	ADDQ         $0x00000110, R8
 	ADDQ         $0x000001c0, R9
@@ -7364,8 +7562,8 @@ super:
 	VPINSRW      $0x06, 204(R8), X3, X3
 	VPINSRW      $0x07, 238(R8), X3, X3
 	VCVTPH2PS    X3, Y3
-	VMULPS       256(R9), Y3, Y4
 	VCVTDQ2PS    Y1, Y1
+	VMULPS       256(R9), Y3, Y4
 	VFMADD231PS  Y1, Y4, Y0
 	ADDQ         $0x00000110, R8
 	ADDQ         $0x000001c0, R9
@@ -7505,8 +7703,8 @@ super:
 	VPINSRW      $0x06, 204(R8), X3, X3
 	VPINSRW      $0x07, 238(R8), X3, X3
 	VCVTPH2PS    X3, Y3
-	VMULPS       256(R9), Y3, Y4
 	VCVTDQ2PS    Y1, Y1
+	VMULPS       256(R9), Y3, Y4
 	VFMADD231PS  Y1, Y4, Y0
 	ADDQ         $0x00000110, R8
 	ADDQ         $0x000001c0, R9
@@ -7602,8 +7800,8 @@ super:
 	VPINSRW      $0x06, 204(R8), X3, X3
 	VPINSRW      $0x07, 238(R8), X3, X3
 	VCVTPH2PS    X3, Y3
-	VMULPS       256(R9), Y3, Y4
 	VCVTDQ2PS    Y1, Y1
+	VMULPS       256(R9), Y3, Y4
 	VFMADD231PS  Y1, Y4, Y0
 	ADDQ         $0x00000110, R8
 	ADDQ         $0x000001c0, R9
@@ -7702,8 +7900,8 @@ super:
 	VPINSRW      $0x06, 204(R8), X3, X3
 	VPINSRW      $0x07, 238(R8), X3, X3
 	VCVTPH2PS    X3, Y3
-	VMULPS       256(R9), Y3, Y4
 	VCVTDQ2PS    Y1, Y1
+	VMULPS       256(R9), Y3, Y4
 	VFMADD231PS  Y1, Y4, Y0
 	ADDQ         $0x00000110, R8
 	ADDQ         $0x000001c0, R9
@@ -7813,8 +8011,8 @@ super:
 	VPINSRW      $0x06, 204(R8), X3, X3
 	VPINSRW      $0x07, 238(R8), X3, X3
 	VCVTPH2PS    X3, Y3
-	VMULPS       256(R9), Y3, Y4
 	VCVTDQ2PS    Y1, Y1
+	VMULPS       256(R9), Y3, Y4
 	VFMADD231PS  Y1, Y4, Y0
 	ADDQ         $0x00000110, R8
 	ADDQ         $0x000001c0, R9
@@ -8249,8 +8447,8 @@ super:
 	VMOVSHDUP    X6, X6
 	VBROADCASTSS X6, Y6
 	VMULPS       Y6, Y5, Y5
-	VMULPS       256(R9), Y3, Y4
 	VCVTDQ2PS    Y1, Y1
+	VMULPS       256(R9), Y3, Y4
 	VFMADD231PS  Y1, Y4, Y0
 	VFNMADD231PS 320(R9), Y5, Y0
 	ADDQ         $0x00000090, R8
@@ -8363,8 +8561,8 @@ super:
 	VMOVSHDUP    X6, X6
 	VBROADCASTSS X6, Y6
 	VMULPS       Y6, Y5, Y5
-	VMULPS       256(R9), Y3, Y4
 	VCVTDQ2PS    Y1, Y1
+	VMULPS       256(R9), Y3, Y4
 	VFMADD231PS  Y1, Y4, Y0
 	VFNMADD231PS 320(R9), Y5, Y0
 	ADDQ         $0x00000090, R8
@@ -8488,8 +8686,8 @@ super:
 	VMOVSHDUP    X6, X6
 	VBROADCASTSS X6, Y6
 	VMULPS       Y6, Y5, Y5
-	VMULPS       256(R9), Y3, Y4
 	VCVTDQ2PS    Y1, Y1
+	VMULPS       256(R9), Y3, Y4
 	VFMADD231PS  Y1, Y4, Y0
 	VFNMADD231PS 320(R9), Y5, Y0
 	ADDQ         $0x00000090, R8
@@ -8575,8 +8773,8 @@ super:
 	VPERMPS       Z7, Z12, Z7
 	VMULPS        Z7, Z6, Z6
 	VEXTRACTF64X4 $0x01, Z6, Y8
-	VMULPS        256(R9), Y6, Y7
 	VCVTDQ2PS     Y1, Y1
+	VMULPS        256(R9), Y6, Y7
 	VFMADD231PS   Y1, Y7, Y0
 	VFNMADD231PS  320(R9), Y8, Y0
 	ADDQ          $0x00000090, R8
@@ -8663,8 +8861,8 @@ super:
 	VPERMPS       Z7, Z12, Z7
 	VMULPS        Z7, Z6, Z6
 	VEXTRACTF64X4 $0x01, Z6, Y8
-	VMULPS        256(R9), Y6, Y7
 	VCVTDQ2PS     Y1, Y1
+	VMULPS        256(R9), Y6, Y7
 	VFMADD231PS   Y1, Y7, Y0
 	VFNMADD231PS  320(R9), Y8, Y0
 	ADDQ          $0x00000090, R8
@@ -8762,8 +8960,8 @@ super:
 	VPERMPS       Z7, Z12, Z7
 	VMULPS        Z7, Z6, Z6
 	VEXTRACTF64X4 $0x01, Z6, Y8
-	VMULPS        256(R9), Y6, Y7
 	VCVTDQ2PS     Y1, Y1
+	VMULPS        256(R9), Y6, Y7
 	VFMADD231PS   Y1, Y7, Y0
 	VFNMADD231PS  320(R9), Y8, Y0
 	ADDQ          $0x00000090, R8
@@ -9078,8 +9276,8 @@ super:
 	VMOVSHDUP      X7, X7
 	VBROADCASTSS   X7, Y7
 	VMULPS         Y7, Y6, Y6
-	VMULPS         256(R9), Y4, Y5
 	VCVTDQ2PS      Y1, Y1
+	VMULPS         256(R9), Y4, Y5
 	VFMADD231PS    Y1, Y5, Y0
 	VFNMADD231PS   320(R9), Y6, Y0
 	ADDQ           $0x000000b0, R8
@@ -9224,8 +9422,8 @@ super:
 	VMOVSHDUP      X7, X7
 	VBROADCASTSS   X7, Y7
 	VMULPS         Y7, Y6, Y6
-	VMULPS         256(R9), Y4, Y5
 	VCVTDQ2PS      Y1, Y1
+	VMULPS         256(R9), Y4, Y5
 	VFMADD231PS    Y1, Y5, Y0
 	VFNMADD231PS   320(R9), Y6, Y0
 	ADDQ           $0x000000b0, R8
@@ -9381,8 +9579,8 @@ super:
 	VMOVSHDUP      X7, X7
 	VBROADCASTSS   X7, Y7
 	VMULPS         Y7, Y6, Y6
-	VMULPS         256(R9), Y4, Y5
 	VCVTDQ2PS      Y1, Y1
+	VMULPS         256(R9), Y4, Y5
 	VFMADD231PS    Y1, Y5, Y0
 	VFNMADD231PS   320(R9), Y6, Y0
 	ADDQ           $0x000000b0, R8
@@ -9490,8 +9688,8 @@ super:
 	VPERMPS       Z7, Z18, Z7
 	VMULPS        Z7, Z6, Z6
 	VEXTRACTF64X4 $0x01, Z6, Y8
-	VMULPS        256(R9), Y6, Y7
 	VCVTDQ2PS     Y1, Y1
+	VMULPS        256(R9), Y6, Y7
 	VFMADD231PS   Y1, Y7, Y0
 	VFNMADD231PS  320(R9), Y8, Y0
 	ADDQ          $0x000000b0, R8
@@ -9600,8 +9798,8 @@ super:
 	VPERMPS       Z7, Z18, Z7
 	VMULPS        Z7, Z6, Z6
 	VEXTRACTF64X4 $0x01, Z6, Y8
-	VMULPS        256(R9), Y6, Y7
 	VCVTDQ2PS     Y1, Y1
+	VMULPS        256(R9), Y6, Y7
 	VFMADD231PS   Y1, Y7, Y0
 	VFNMADD231PS  320(R9), Y8, Y0
 	ADDQ          $0x000000b0, R8
@@ -9721,8 +9919,8 @@ super:
 	VPERMPS       Z7, Z18, Z7
 	VMULPS        Z7, Z6, Z6
 	VEXTRACTF64X4 $0x01, Z6, Y8
-	VMULPS        256(R9), Y6, Y7
 	VCVTDQ2PS     Y1, Y1
+	VMULPS        256(R9), Y6, Y7
 	VFMADD231PS   Y1, Y7, Y0
 	VFNMADD231PS  320(R9), Y8, Y0
 	ADDQ          $0x000000b0, R8
@@ -9976,8 +10174,8 @@ super:
 	VPSUBD       Y1, Y8, Y1
 	VPBROADCASTW 208(R8), X4
 	VCVTPH2PS    X4, Y4
-	VMULPS       256(R9), Y4, Y5
 	VCVTDQ2PS    Y1, Y1
+	VMULPS       256(R9), Y4, Y5
 	VFMADD231PS  Y1, Y5, Y0
 	ADDQ         $0x000000d2, R8
 	ADDQ         $0x000001c0, R9
@@ -10109,8 +10307,8 @@ super:
 	VPSUBD       Y1, Y8, Y1
 	VPBROADCASTW 208(R8), X4
 	VCVTPH2PS    X4, Y4
-	VMULPS       256(R9), Y4, Y5
 	VCVTDQ2PS    Y1, Y1
+	VMULPS       256(R9), Y4, Y5
 	VFMADD231PS  Y1, Y5, Y0
 	ADDQ         $0x000000d2, R8
 	ADDQ         $0x000001c0, R9
@@ -10253,8 +10451,8 @@ super:
 	VPSUBD       Y1, Y8, Y1
 	VPBROADCASTW 208(R8), X4
 	VCVTPH2PS    X4, Y4
-	VMULPS       256(R9), Y4, Y5
 	VCVTDQ2PS    Y1, Y1
+	VMULPS       256(R9), Y4, Y5
 	VFMADD231PS  Y1, Y5, Y0
 	ADDQ         $0x000000d2, R8
 	ADDQ         $0x000001c0, R9
@@ -10353,8 +10551,8 @@ super:
 	VPADDD        Y8, Y1, Y1
 	VPBROADCASTW  208(R8), X6
 	VCVTPH2PS     X6, Y6
-	VMULPS        256(R9), Y6, Y7
 	VCVTDQ2PS     Y1, Y1
+	VMULPS        256(R9), Y6, Y7
 	VFMADD231PS   Y1, Y7, Y0
 	ADDQ          $0x000000d2, R8
 	ADDQ          $0x000001c0, R9
@@ -10455,8 +10653,8 @@ super:
 	VPADDD        Y8, Y1, Y1
 	VPBROADCASTW  208(R8), X6
 	VCVTPH2PS     X6, Y6
-	VMULPS        256(R9), Y6, Y7
 	VCVTDQ2PS     Y1, Y1
+	VMULPS        256(R9), Y6, Y7
 	VFMADD231PS   Y1, Y7, Y0
 	ADDQ          $0x000000d2, R8
 	ADDQ          $0x000001c0, R9
@@ -10568,8 +10766,8 @@ super:
 	VPADDD        Y8, Y1, Y1
 	VPBROADCASTW  208(R8), X6
 	VCVTPH2PS     X6, Y6
-	VMULPS        256(R9), Y6, Y7
 	VCVTDQ2PS     Y1, Y1
+	VMULPS        256(R9), Y6, Y7
 	VFMADD231PS   Y1, Y7, Y0
 	ADDQ          $0x000000d2, R8
 	ADDQ          $0x000001c0, R9

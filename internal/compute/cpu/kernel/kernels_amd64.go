@@ -168,7 +168,7 @@ func (k *Kernels) sameTypes() {
 }
 
 // vnni is for processors with AVX-512 VL and VNNI: 32 registers, VPDPBUSD. Its tiles have 256-bit vectors, which were as
-// fast as 512-bit ones, its streams 512-bit ones. Where AVX2 is faster it stays, in Q4_0's stream and Q8_0's wide rows: integer
+// fast as 512-bit ones, its panels and streams 512-bit ones. Where AVX2 is faster it stays, in Q4_0's stream and Q8_0's wide rows: integer
 // sums are exact, so the bits are the same.
 func vnni() *Kernels {
 	k := avx2()

@@ -27,12 +27,14 @@ func dotGeneric(t quant.Type, row, act []byte, n int) float32 {
 				xsum[i/16] += v
 			}
 			isum := sum[0]*w.half[2*j] + sum[1]*w.half[2*j+1]
-			acc[j] = fma(float32(isum), w.scale[j]*f32[layout.ActScale/4+j], acc[j])
-			switch {
-			case halves:
+			dx := f32[layout.ActScale/4+j]
+			if halves {
 				least := w.least[2*j]*xsum[0] + w.least[2*j+1]*xsum[1]
-				acc[j] = fma(float32(least), -(w.min[j] * f32[layout.ActScale/4+j]), acc[j])
-			case minima:
+				acc[j] = fma(fma(float32(isum), w.scale[j], -float32(float32(least)*w.min[j])), dx, acc[j])
+				continue
+			}
+			acc[j] = fma(float32(isum), w.scale[j]*dx, acc[j])
+			if minima {
 				acc[j] = fma(-w.min[j], f32[layout.ActDSum/4+j], acc[j])
 			}
 		}

@@ -41,6 +41,28 @@ type blockScratch struct {
 // maxTokens is the largest block.tokens.
 const maxTokens = 4
 
+// A panel's rows lie in pairs of quantised types: 32 bytes of one, 32 bytes of the other. So one 512-bit vector holds what two rows have in
+// the same place.
+const pairPiece = 32
+
+// panelPlace says where a panel's rows lie.
+type panelPlace struct {
+	together int // rows that lie together: 2 of pairs, otherwise 1
+	step     int // bytes of their superblocks
+	rowBytes int // bytes from one row, or pair, to the next
+}
+
+// panelPlace returns the form of panels that the call makes.
+func (c *call) panelPlace() panelPlace {
+	p := panelPlace{together: 1}
+	if c.form == Int8 {
+		p.together = 2
+	}
+	p.step = p.together * c.m.panelSuper
+	p.rowBytes = c.n*p.step + panelPad
+	return p
+}
+
 func newBlockScratch() any {
 	b := make([]byte, panelSize+63)
 	at := int(-uintptr(unsafe.Pointer(unsafe.SliceData(b))) & 63)
@@ -49,31 +71,30 @@ func newBlockScratch() any {
 
 // blocks computes rows [0, rows) of all tokens.
 func (c *call) blocks(s *blockScratch, rows, tokens int) {
-	b := &c.m.block
-	limit, expand := blockRows, false
+	b, limit := &c.m.block, blockRows
+	at, expand := panelPlace{1, c.step, c.rowBytes}, false
 	if c.m.expand != nil && tokens >= panelTokens {
-		fit := min(blockRows, panelSize/(c.n*c.m.panelSuper+panelPad)) / c.m.panel.rows * c.m.panel.rows
+		place := c.panelPlace()
+		fit := min(blockRows, panelSize/place.rowBytes*place.together) / c.m.panel.rows * c.m.panel.rows
 		if fit > 0 {
-			b, limit, expand = &c.m.panel, fit, true
+			b, limit, at, expand = &c.m.panel, fit, place, true
 		}
 	}
-	whole := rows / b.rows * b.rows
+	whole, rest := rows/b.rows*b.rows, tokens/b.tokens*b.tokens
 	for r := 0; r < whole; r += limit {
 		n := min(limit, whole-r)
-		w, rowBytes, step := unsafe.Add(c.w, r*c.rowBytes), c.rowBytes, c.step
+		w := unsafe.Add(c.w, r*c.rowBytes)
 		if expand {
-			step = c.m.panelSuper
-			rowBytes = c.n*step + panelPad
 			for i := range n {
-				c.m.expand(&s.panel[i*rowBytes], (*byte)(unsafe.Add(w, i*c.rowBytes)), uintptr(c.n))
+				to := &s.panel[i/at.together*at.rowBytes+i%at.together*pairPiece]
+				c.m.expand(to, (*byte)(unsafe.Add(w, i*c.rowBytes)), uintptr(c.n))
 			}
 			w = unsafe.Pointer(&s.panel[0])
 		}
-		for t := 0; t+b.tokens <= tokens; t += b.tokens {
-			c.tokenTile(b, s, w, rowBytes, step, r, n, t)
+		for t := 0; t < rest; t += b.tokens {
+			c.tokenTile(b, s, w, at, r, n, t)
 		}
 	}
-	rest := tokens / b.tokens * b.tokens
 	for t := range tokens {
 		if t < rest {
 			c.column(whole, rows, t)
@@ -84,7 +105,7 @@ func (c *call) blocks(s *blockScratch, rows, tokens int) {
 }
 
 // tokenTile computes n rows from row r on, which lie at w, for a tile of tokens from token t on.
-func (c *call) tokenTile(b *block, s *blockScratch, w unsafe.Pointer, rowBytes, step, r, n, t int) {
+func (c *call) tokenTile(b *block, s *blockScratch, w unsafe.Pointer, at panelPlace, r, n, t int) {
 	size := b.rows * b.tokens * 16
 	for from := 0; from < c.n; from += c.part {
 		to, part := min(from+c.part, c.n), uintptr(0)
@@ -96,8 +117,8 @@ func (c *call) tokenTile(b *block, s *blockScratch, w unsafe.Pointer, rowBytes, 
 		}
 		x := (*byte)(unsafe.Add(c.x, t*c.xStride+from*c.xStep))
 		for i := 0; i < n; i += b.rows {
-			b.tile(&c.out[t*c.outStride+r+i], uintptr(c.outStride*4), (*byte)(unsafe.Add(w, i*rowBytes+from*step)), uintptr(rowBytes),
-				x, uintptr(c.xStride), uintptr(to-from), &s.acc[i/b.rows*size], part)
+			b.tile(&c.out[t*c.outStride+r+i], uintptr(c.outStride*4), (*byte)(unsafe.Add(w, i/at.together*at.rowBytes+from*at.step)),
+				uintptr(at.rowBytes), x, uintptr(c.xStride), uintptr(to-from), &s.acc[i/b.rows*size], part)
 		}
 	}
 }

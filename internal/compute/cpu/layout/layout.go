@@ -97,10 +97,11 @@ const (
 	ActPairs = 416 // 8 × (i16 Σ of the first half, i16 Σ of the second)
 )
 
-// A panel's superblock has been unpacked to bytes and float scales.
+// A panel's superblock has been unpacked to bytes and float scales. Two rows lie together: each 32 bytes of one are followed by the same of
+// the other, so that the offsets below count twice.
 const (
 	PanelScale  = 0   // 8 × f32
-	PanelMin    = 32  // types with minima: 8 × f32; of half-blocks the 16 scales as i16, of AVX2 those of first halves twice
+	PanelMin    = 32  // types with minima: 8 × f32; of half-blocks the 16 scales as i16, of AVX2 those of first halves twice, unless quants are scaled
 	PanelQuants = 64  // 8 × 32 bytes as activations, unsigned; of AVX2 in 8 bits 8 × 32 low nibbles and 32 high ones
 	PanelHigh   = 320 // half-blocks of AVX2: the scales of second halves twice
 	PanelLeast  = 352 // NibbleMinima: 16 minima as i16, then 8 × f32 of their unit
