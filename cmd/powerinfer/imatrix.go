@@ -12,6 +12,7 @@ import (
 
 	"github.com/powerinfer-go/powerinfer/internal/atomicfile"
 	"github.com/powerinfer-go/powerinfer/internal/gguf"
+	"github.com/powerinfer-go/powerinfer/internal/imatrix"
 	"github.com/powerinfer-go/powerinfer/internal/imatrix/collect"
 )
 
@@ -27,6 +28,7 @@ func imatrixCommand() *cli.Command {
 			&cli.StringFlag{Name: "output", Aliases: []string{"o", "output-file"}, Value: "imatrix.gguf", Usage: "`FILE` to write"},
 			&cli.StringFlag{Name: "output-format", Usage: "`FORM` of the file: gguf, or dat, the older one; default: dat where the name ends in .dat"},
 			&cli.StringSliceFlag{Name: "in-file", Usage: "add what is in `FILE`; may be repeated"},
+			&cli.BoolFlag{Name: "show-statistics", Usage: "describe what is in the one file of --in-file, and write nothing"},
 			&cli.IntFlag{Name: "ctx-size", Aliases: []string{"c"}, Value: collect.UsualContext, Usage: "tokens of a chunk", Sources: env("CTX_SIZE")},
 			&cli.IntFlag{Name: "chunks", Value: -1, Usage: "chunks to read; -1: all"},
 			&cli.IntFlag{Name: "chunk", Aliases: []string{"from-chunk"}, Usage: "chunks at the beginning to leave out"},
@@ -58,6 +60,17 @@ func makeMatrix(ctx context.Context, c *cli.Command) error {
 	}
 	if c.Int("chunks") == 0 {
 		return errors.New("no chunk to read: raise --chunks, or leave it out for all")
+	}
+	if c.Bool("show-statistics") {
+		files := c.StringSlice("in-file")
+		if len(files) != 1 {
+			return errors.New("--show-statistics describes one file: give it with --in-file")
+		}
+		m, err := imatrix.Open(files[0])
+		if err != nil {
+			return err
+		}
+		return showStatistics(os.Stdout, m)
 	}
 	out, err := matrixWriter(c)
 	if err != nil {

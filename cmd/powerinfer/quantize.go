@@ -35,6 +35,7 @@ func quantizeCommand() *cli.Command {
 			&cli.StringFlag{Name: "token-embedding-type", Usage: "element `TYPE` of the token embedding"},
 			&cli.BoolFlag{Name: "leave-output-tensor", Usage: "leave output.weight as it is"},
 			&cli.BoolFlag{Name: "allow-requantize", Usage: "decode matrices that are quantised already; quality is lost twice"},
+			&cli.StringFlag{Name: "prune-layers", Usage: "leave out `LAYERS`, numbers separated by commas; the model is another one then"},
 			&cli.BoolFlag{Name: "keep-split", Usage: "write as many parts as IN has"},
 			&cli.StringSliceFlag{Name: "override-kv", Usage: "set a metadata key of OUT: `KEY=TYPE:VALUE`, TYPE int, float, bool or str; may be repeated"},
 			&cli.BoolFlag{Name: "dry-run", Usage: "show each matrix's type and size, and write nothing"},
@@ -106,13 +107,6 @@ func quantize(ctx context.Context, c *cli.Command) error {
 		return err
 	}
 	defer f.Close()
-	if !dry {
-		for _, name := range q.Files(f, a.out) {
-			if err := errors.Join(atomicfile.Check(name), checkFiles([]string{a.in}, []string{name})); err != nil {
-				return err
-			}
-		}
-	}
 	info, _, err := prepared.Read(f)
 	if err != nil {
 		return err
@@ -123,6 +117,12 @@ func quantize(ctx context.Context, c *cli.Command) error {
 	}
 	if dry {
 		return showChoices(choices)
+	}
+	files := q.Files(choices, a.out)
+	for _, name := range files {
+		if err := errors.Join(atomicfile.Check(name), checkFiles([]string{a.in}, []string{name})); err != nil {
+			return err
+		}
 	}
 	q.Notes = nil // Plan has told them
 	if e := q.Estimate(choices); e.Time > patience {
@@ -135,7 +135,7 @@ func quantize(ctx context.Context, c *cli.Command) error {
 	if err != nil {
 		return err
 	}
-	out := q.Files(f, a.out)[0]
+	out := files[0]
 	after, err := gguf.Open(out)
 	if err != nil {
 		return err
@@ -166,6 +166,11 @@ func quantization(c *cli.Command, a quantizeArguments) (q convert.Quantization, 
 	}
 	if q.Embedding, err = convert.ParseType(c.String("token-embedding-type")); err != nil {
 		return q, fmt.Errorf("--token-embedding-type: %w", err)
+	}
+	if s := c.String("prune-layers"); s != "" {
+		if q.Prune, err = convert.ParseLayers(s); err != nil {
+			return q, fmt.Errorf("--prune-layers: %w", err)
+		}
 	}
 	if q.Rules, err = typeRules(c); err != nil {
 		return q, err

@@ -46,7 +46,7 @@ func (q *Quantization) timeRows(c Choice) float64 {
 	rows := max(1, min(c.Tensor.Rows(), sampleElems/cols))
 	var l lane
 	t := &tensor{name: c.Tensor.Name, shape: c.Tensor.Shape, mapped: c.Tensor}
-	if entry := q.entry(c.Tensor.Name); entry != nil && c.Type.Weighable() && len(entry.Sums) == cols*matrices(c.Tensor.Shape) {
+	if entry := c.importance; entry != nil && c.Type.Weighable() && len(entry.Sums) == cols*matrices(c.Tensor.Shape) {
 		t.importance = entry.Mean()
 	}
 	begin := time.Now()

@@ -29,6 +29,7 @@ type Quantization struct {
 	Matrix     *imatrix.Matrix
 	MatrixPath string // is written into the file
 	KeepSplit  bool   // as many parts as the file has
+	Prune      []int  // layers to leave out; those that follow take their numbers
 	Keys       []gguf.KV
 	Threads    int                     // 0: all
 	Progress   func(done, total int64) // bytes written and to write; may be nil
@@ -89,9 +90,10 @@ func (q *Quantization) ReadMatrix(path string, include, exclude []string) error 
 
 // Choice is what becomes of a tensor.
 type Choice struct {
-	Tensor      *gguf.Tensor
+	Tensor      *gguf.Tensor // under its name in the output, which is another one where layers before it are left out
 	Type        quant.Type
 	NeedsMatrix bool // and there are no importances for it
+	importance  *imatrix.Entry
 }
 
 // Bytes returns the tensor's size in its new type.
@@ -125,40 +127,57 @@ func Quantize(ctx context.Context, f *gguf.File, outfile string, q Quantization)
 			return err
 		}
 	}
-	if parts := 1 + choices[len(choices)-1].Tensor.PartNo; q.KeepSplit && parts > 1 {
-		return q.writeParts(ctx, f, outfile, parts, choices, sources)
+	keys, err := q.keys(f)
+	if err != nil {
+		return err
 	}
-	return gguf.Create(ctx, outfile, f.Magic, q.keys(f), sources, q.Progress)
+	if parts := q.parts(choices); len(parts) > 1 {
+		return q.writeParts(ctx, f.Magic, keys, outfile, parts, choices, sources)
+	}
+	return gguf.Create(ctx, outfile, f.Magic, keys, sources, q.Progress)
 }
 
-// writeParts writes what lies in each of f's parts into a part of its own; the first has the keys.
-func (q *Quantization) writeParts(ctx context.Context, f *gguf.File, outfile string, parts int, choices []Choice, sources []gguf.Source) error {
+// parts returns the numbers of the file's parts that the output has parts for; nil where it has none.
+func (q *Quantization) parts(choices []Choice) (parts []int) {
+	if !q.KeepSplit {
+		return nil
+	}
+	for _, c := range choices {
+		if !slices.Contains(parts, c.Tensor.PartNo) {
+			parts = append(parts, c.Tensor.PartNo)
+		}
+	}
+	slices.Sort(parts)
+	return parts
+}
+
+// writeParts writes what lies in each of the file's parts into a part of its own; the first has the keys.
+func (q *Quantization) writeParts(ctx context.Context, magic string, all []gguf.KV, outfile string, parts []int, choices []Choice, sources []gguf.Source) error {
 	var total, before int64
 	for _, c := range choices {
 		total += c.Bytes()
 	}
-	names := gguf.PartNames(strings.TrimSuffix(outfile, ".gguf"), parts)
-	for no, name := range names {
+	for no, name := range gguf.PartNames(strings.TrimSuffix(outfile, ".gguf"), len(parts)) {
 		var in []gguf.Source
 		var size int64
 		for i, c := range choices {
-			if c.Tensor.PartNo == no {
+			if c.Tensor.PartNo == parts[no] {
 				in = append(in, sources[i])
 				size += c.Bytes()
 			}
 		}
 		var keys []gguf.KV
 		if no == 0 {
-			keys = q.keys(f)
+			keys = slices.Clone(all)
 		}
-		keys = append(keys, gguf.KV{Key: "split.no", Value: uint16(no)}, gguf.KV{Key: "split.count", Value: uint16(parts)},
+		keys = append(keys, gguf.KV{Key: "split.no", Value: uint16(no)}, gguf.KV{Key: "split.count", Value: uint16(len(parts))},
 			gguf.KV{Key: "split.tensors.count", Value: int32(len(choices))})
 		progress := func(done, _ int64) {
 			if q.Progress != nil {
 				q.Progress(before+done, total)
 			}
 		}
-		if err := gguf.Create(ctx, name, f.Magic, keys, in, progress); err != nil {
+		if err := gguf.Create(ctx, name, magic, keys, in, progress); err != nil {
 			return err
 		}
 		before += size
@@ -167,16 +186,20 @@ func (q *Quantization) writeParts(ctx context.Context, f *gguf.File, outfile str
 }
 
 // Files returns the names of the files that Quantize will write.
-func (q *Quantization) Files(f *gguf.File, outfile string) []string {
-	if n := len(f.Tensors); q.KeepSplit && n > 0 && f.Tensors[n-1].PartNo > 0 {
-		return gguf.PartNames(strings.TrimSuffix(outfile, ".gguf"), f.Tensors[n-1].PartNo+1)
+func (q *Quantization) Files(choices []Choice, outfile string) []string {
+	if parts := q.parts(choices); len(parts) > 1 {
+		return gguf.PartNames(strings.TrimSuffix(outfile, ".gguf"), len(parts))
 	}
 	return []string{outfile}
 }
 
 // keys are f's, with the file's type, without those that number a split file's parts, and what the user sets.
-func (q *Quantization) keys(f *gguf.File) []gguf.KV {
-	keys := slices.DeleteFunc(slices.Clone(f.Keys), func(kv gguf.KV) bool { return strings.HasPrefix(kv.Key, "split.") })
+func (q *Quantization) keys(f *gguf.File) ([]gguf.KV, error) {
+	p, err := q.prune(f)
+	if err != nil {
+		return nil, err
+	}
+	keys := slices.DeleteFunc(slices.Clone(p.keys(f.Keys)), func(kv gguf.KV) bool { return strings.HasPrefix(kv.Key, "split.") })
 	set := func(key string, value any) {
 		i := slices.IndexFunc(keys, func(kv gguf.KV) bool { return kv.Key == key })
 		if i < 0 {
@@ -202,13 +225,13 @@ func (q *Quantization) keys(f *gguf.File) []gguf.KV {
 	for _, kv := range q.Keys {
 		set(kv.Key, kv.Value)
 	}
-	return keys
+	return keys, nil
 }
 
 // source prepares a tensor's encoding.
 func (q *Quantization) source(f *gguf.File, c Choice, e *encoder) (gguf.Source, error) {
 	m, t := c.Tensor, &tensor{name: c.Tensor.Name, shape: c.Tensor.Shape, mapped: c.Tensor}
-	if entry := q.entry(m.Name); entry != nil && c.Type != m.Type && c.Type.Weighable() {
+	if entry := c.importance; entry != nil && c.Type != m.Type && c.Type.Weighable() {
 		if want := m.Shape[0] * matrices(m.Shape); len(entry.Sums) == want {
 			t.importance = entry.Mean()
 		} else if partOf(m.Name) != partEmbedding { // embeddings are looked up: nothing is multiplied with them unless they give the logits
@@ -248,9 +271,15 @@ func (q *Quantization) Plan(f *gguf.File) ([]Choice, error) {
 	if len(f.Tensors) == 0 {
 		return nil, fmt.Errorf("%s: the file has no tensors", f.Path)
 	}
-	choices := make([]Choice, len(f.Tensors))
-	for i, t := range f.Tensors {
-		choices[i] = Choice{Tensor: t, Type: t.Type}
+	p, err := q.prune(f)
+	if err != nil {
+		return nil, err
+	}
+	var choices []Choice
+	for _, t := range f.Tensors {
+		if left := p.tensor(t); left != nil {
+			choices = append(choices, Choice{Tensor: left, Type: t.Type, importance: q.entry(t.Name)})
+		}
 	}
 	if q.Copy {
 		return choices, nil
@@ -259,20 +288,20 @@ func (q *Quantization) Plan(f *gguf.File) ([]Choice, error) {
 		return nil, err
 	}
 	var names []string
-	for _, t := range f.Tensors {
-		names = append(names, t.Name)
+	for _, c := range choices {
+		names = append(names, c.Tensor.Name)
 	}
 	m := newMixer(q.Output, f.Keys, names)
 	m.headType, m.embedding, m.matrix = q.Head, q.Embedding, q.Matrix != nil
 	var notes []string // for the user if nothing is refused
 	for _, i := range inLayerOrder(names) {
-		typ, err := q.storeAs(f, f.Tensors[i], m, func(s string) { notes = append(notes, s) })
+		typ, err := q.storeAs(f, choices[i].Tensor, m, func(s string) { notes = append(notes, s) })
 		if err != nil {
 			return nil, err
 		}
 		c := &choices[i]
 		c.Type = typ
-		c.NeedsMatrix = typ != c.Tensor.Type && q.Output.needsMatrix(c.Tensor.Name, typ) && q.entry(c.Tensor.Name) == nil
+		c.NeedsMatrix = typ != c.Tensor.Type && q.Output.needsMatrix(c.Tensor.Name, typ) && c.importance == nil
 	}
 	for _, s := range notes {
 		if q.Notes != nil {
