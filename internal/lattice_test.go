@@ -28,7 +28,7 @@ var floors = []struct{ pkg, imports string }{
 	{"internal/kvcache", ""},
 	{"internal/neuron", ""},
 	{"internal/residency", ""},
-	{"internal/atomicfile", ""},
+	{"internal/atomicfile", "internal/hw"},
 	{"internal/testenv", ""},
 	{"internal/memlock", ""},
 	{"internal/trace", "internal/monotime"},

@@ -12,7 +12,6 @@ import (
 
 	"github.com/powerinfer-go/powerinfer/internal/atomicfile"
 	"github.com/powerinfer-go/powerinfer/internal/gguf"
-	"github.com/powerinfer-go/powerinfer/internal/imatrix"
 	"github.com/powerinfer-go/powerinfer/internal/imatrix/collect"
 )
 
@@ -66,7 +65,7 @@ func makeMatrix(ctx context.Context, c *cli.Command) error {
 		if len(files) != 1 {
 			return errors.New("--show-statistics describes one file: give it with --in-file")
 		}
-		m, err := imatrix.Open(files[0])
+		m, err := collect.Sum(files, c.Int("ctx-size"))
 		if err != nil {
 			return err
 		}

@@ -9,11 +9,11 @@ import (
 	"strings"
 	"text/tabwriter"
 
-	"github.com/powerinfer-go/powerinfer/internal/imatrix"
+	"github.com/powerinfer-go/powerinfer/internal/imatrix/collect"
 )
 
 // showStatistics prints a line for each tensor, and the means of each layer, weighed by the tensors' elements.
-func showStatistics(out io.Writer, m *imatrix.Matrix) error {
+func showStatistics(out io.Writer, m *collect.Matrix) error {
 	type layer struct{ elems, sum, outlying, alike float64 }
 	layers := map[int]*layer{}
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', tabwriter.AlignRight)

@@ -9,6 +9,8 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+
+	"github.com/powerinfer-go/powerinfer/internal/hw"
 )
 
 // File is written without a name, or under a temporary one beside its target where the system has no files without a name. Commit or
@@ -113,9 +115,36 @@ func (f *File) Commit() error {
 	}
 	if err != nil {
 		f.remove()
-		return fmt.Errorf("writing %s: %w", f.path, err)
+		return writing(f.path, err)
 	}
 	return nil
+}
+
+// Write is the file's, with errors that leave out its name, which it does not have yet.
+func (f *File) Write(b []byte) (int, error) {
+	n, err := f.File.Write(b)
+	if err != nil {
+		err = cause(err)
+	}
+	return n, err
+}
+
+// Room refuses to begin where the disk has less room than n bytes. The room of a file that is replaced is free only when the new one is complete.
+func (f *File) Room(n int64) error {
+	free, err := hw.FreeDisk(filepath.Dir(f.target))
+	if unknown := err != nil; unknown || free >= n {
+		return nil
+	}
+	const mib = 1 << 20
+	return fmt.Errorf("it takes %.1f MiB and its disk has %.1f free: make room, or name a file on another disk", float64(n)/mib, float64(free)/mib)
+}
+
+// writing adds to err what was written, and what to do about a disk that is full.
+func writing(path string, err error) error {
+	if hw.DiskFull(err) {
+		return fmt.Errorf("writing %s: %w: make room, or name a file on another disk", path, err)
+	}
+	return fmt.Errorf("writing %s: %w", path, err)
 }
 
 // name gives a file that has none a temporary name: a name can be given, but not taken from an older file.
@@ -157,7 +186,7 @@ func Write(path string, write func(f *File) error) error {
 	}
 	defer f.Abort()
 	if err := write(f); err != nil {
-		return fmt.Errorf("writing %s: %w", path, err)
+		return writing(path, err)
 	}
 	return f.Commit()
 }

@@ -160,3 +160,26 @@ func TestRefusals(t *testing.T) {
 	}
 	holds(t, at("file"), "text")
 }
+
+// TestNoRoom: a disk without room is refused before anything is written, and one that fills up on the way leaves no file.
+func TestNoRoom(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "file")
+	err := Write(path, func(f *File) error { return f.Room(1 << 62) })
+	if err == nil || !strings.Contains(err.Error(), "make room") || !strings.Contains(err.Error(), path) {
+		t.Errorf("a file of 4 EiB: %v", err)
+	}
+	full, openErr := os.OpenFile("/dev/full", os.O_WRONLY, 0)
+	if openErr != nil {
+		t.Skip("there is no /dev/full here")
+	}
+	err = Write(path, func(f *File) error {
+		f.File.Close()
+		f.File = full
+		_, err := f.Write([]byte("x"))
+		return err
+	})
+	if want := "writing " + path + ": no space left on device: make room, or name a file on another disk"; err == nil || err.Error() != want {
+		t.Errorf("a full disk: %v, want %s", err, want)
+	}
+	only(t, filepath.Dir(path))
+}

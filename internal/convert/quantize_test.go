@@ -14,6 +14,7 @@ import (
 	"testing"
 
 	"github.com/powerinfer-go/powerinfer/internal/gguf"
+	"github.com/powerinfer-go/powerinfer/internal/imatrix"
 	"github.com/powerinfer-go/powerinfer/internal/quant"
 )
 
@@ -294,5 +295,102 @@ func TestMixes(t *testing.T) {
 	}
 	if err := Quantize(t.Context(), f, filepath.Join(t.TempDir(), "m"), Quantization{}); err == nil {
 		t.Error("no type at all")
+	}
+}
+
+// TestPruneLayers: layers are left out, those behind them take their numbers, and lists by layer lose what belongs to them.
+func TestPruneLayers(t *testing.T) {
+	x := make([]float32, 64*4)
+	keys := []gguf.KV{
+		{Key: "general.architecture", Value: "llama"},
+		{Key: "llama.block_count", Value: uint32(4)},
+		{Key: "llama.attention.head_count_kv", Value: []uint32{1, 2, 3, 4}},
+		{Key: "llama.rope.dimension_sections", Value: []int32{1, 2, 3}},
+		{Key: "tokenizer.ggml.tokens", Value: []string{"a", "b", "c", "d"}},
+	}
+	tensors := []gguf.Source{encoded("token_embd.weight", quant.F16, []int{64, 4}, x)}
+	for l := range 4 {
+		for i := range x {
+			x[i] = float32(l + 1)
+		}
+		tensors = append(tensors, encoded(fmt.Sprintf("blk.%d.ffn_up.weight", l), quant.F16, []int{64, 4}, x))
+	}
+	f := written(t, "GGUF", keys, tensors...)
+	m := imatrix.New(64)
+	m.Entries["blk.3.ffn_up.weight"] = &imatrix.Entry{Sums: slices.Repeat([]float32{1}, 64), Counts: []int64{1}}
+	q := Quantization{Output: OutputOf(quant.Q8_0), Prune: []int{0, 2}, Matrix: m}
+	choices, err := q.Plan(f)
+	if err != nil || choices[2].importance == nil || choices[1].importance != nil {
+		t.Errorf("importances of %+v, %v: want those of layer 3 for layer 1 only", choices, err)
+	}
+	out := quantized(t, f, q)
+	var names []string
+	for _, o := range out.Tensors {
+		names = append(names, o.Name)
+	}
+	if want := []string{"token_embd.weight", "blk.0.ffn_up.weight", "blk.1.ffn_up.weight"}; !slices.Equal(names, want) {
+		t.Fatalf("tensors %q, want %q", names, want)
+	}
+	for l, want := range []float32{2, 4} {
+		got := make([]float32, len(x))
+		quant.Decode(quant.Q8_0, got, out.Tensors[1+l].Data)
+		if math.Abs(float64(got[0]-want)) > 0.01 {
+			t.Errorf("layer %d holds %g, want %g", l, got[0], want)
+		}
+	}
+	for _, want := range []gguf.KV{
+		{Key: "llama.block_count", Value: uint32(2)}, {Key: "llama.attention.head_count_kv", Value: []uint32{2, 4}},
+		{Key: "llama.rope.dimension_sections", Value: []int32{1, 2, 3}}, {Key: "tokenizer.ggml.tokens", Value: []string{"a", "b", "c", "d"}},
+	} {
+		if !slices.ContainsFunc(out.Keys, func(kv gguf.KV) bool { return reflect.DeepEqual(kv, want) }) {
+			t.Errorf("the output lacks %v", want)
+		}
+	}
+	for _, wrong := range [][]int{{4}, {0, 1, 2, 3}} {
+		if _, err := (&Quantization{Output: OutputOf(quant.Q8_0), Prune: wrong}).Plan(f); err == nil {
+			t.Errorf("layers %v of 4 were left out", wrong)
+		}
+	}
+}
+
+// TestKeepSplit: a model in parts becomes one in parts, with the same tensors in each; a part of which all layers are left out has none.
+func TestKeepSplit(t *testing.T) {
+	dir, x := t.TempDir(), random(rand.New(rand.NewPCG(1, 2)), 64*4)
+	base := []gguf.KV{{Key: "general.architecture", Value: "llama"}, {Key: "llama.block_count", Value: uint32(3)}}
+	const parts = 3
+	for no, name := range gguf.PartNames(filepath.Join(dir, "in"), parts) {
+		var keys []gguf.KV
+		if no == 0 {
+			keys = slices.Clone(base)
+		}
+		keys = append(keys, gguf.KV{Key: "split.no", Value: uint16(no)}, gguf.KV{Key: "split.count", Value: uint16(parts)}, gguf.KV{Key: "split.tensors.count", Value: int32(parts)})
+		tensor := encoded(fmt.Sprintf("blk.%d.ffn_up.weight", no), quant.F16, []int{64, 4}, x)
+		if err := gguf.Create(t.Context(), name, "GGUF", keys, []gguf.Source{tensor}, nil); err != nil {
+			t.Fatal(err)
+		}
+	}
+	f := opened(t, gguf.PartNames(filepath.Join(dir, "in"), parts)[0])
+	for _, prune := range [][]int{nil, {1}} {
+		q := Quantization{Output: OutputOf(quant.Q8_0), KeepSplit: true, Prune: prune}
+		choices, err := q.Plan(f)
+		if err != nil {
+			t.Fatal(err)
+		}
+		out := filepath.Join(t.TempDir(), "out.gguf")
+		files := q.Files(choices, out)
+		if err := Quantize(t.Context(), f, out, q); err != nil {
+			t.Fatal(err)
+		}
+		if left := parts - len(prune); len(files) != left {
+			t.Fatalf("%d files for %d parts: %q", len(files), left, files)
+		}
+		split := opened(t, files[0])
+		q.KeepSplit = false
+		whole := quantized(t, f, q)
+		for i, want := range whole.Tensors {
+			if got := split.Tensors[i]; got.Name != want.Name || got.PartNo != i || !bytes.Equal(got.Data, want.Data) {
+				t.Errorf("tensor %d in part %d is %s, want %s, or its bytes differ", i, got.PartNo, got.Name, want.Name)
+			}
+		}
 	}
 }

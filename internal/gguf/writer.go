@@ -26,6 +26,17 @@ type Source struct {
 // are an error. When ctx ends, so does Create, with its error, and leaves nothing behind. progress may be nil; it is told bytes of tensor data.
 func Create(ctx context.Context, path, magic string, keys []KV, tensors []Source, progress func(done, total int64)) error {
 	return atomicfile.Write(path, func(f *atomicfile.File) error {
+		var size int64
+		for i := range tensors {
+			n, err := tensorBytes(tensors[i].Type, tensors[i].Shape)
+			if err != nil {
+				return fmt.Errorf("tensor %q: %w", tensors[i].Name, err)
+			}
+			size += int64(n)
+		}
+		if err := f.Room(size); err != nil {
+			return err
+		}
 		return write(ctx, f, magic, keys, tensors, progress)
 	})
 }
