@@ -339,8 +339,10 @@ func TestPruneLayers(t *testing.T) {
 		}
 	}
 	for _, want := range []gguf.KV{
-		{Key: "llama.block_count", Value: uint32(2)}, {Key: "llama.attention.head_count_kv", Value: []uint32{2, 4}},
-		{Key: "llama.rope.dimension_sections", Value: []int32{1, 2, 3}}, {Key: "tokenizer.ggml.tokens", Value: []string{"a", "b", "c", "d"}},
+		{Key: "llama.block_count", Value: uint32(2)},
+		{Key: "llama.attention.head_count_kv", Value: []uint32{2, 4}},
+		{Key: "llama.rope.dimension_sections", Value: []int32{1, 2, 3}},
+		{Key: "tokenizer.ggml.tokens", Value: []string{"a", "b", "c", "d"}},
 	} {
 		if !slices.ContainsFunc(out.Keys, func(kv gguf.KV) bool { return reflect.DeepEqual(kv, want) }) {
 			t.Errorf("the output lacks %v", want)
