@@ -580,10 +580,14 @@ type SparseWeights struct {
 	UpBias   *Vector // [n_ff] or nil
 	DownBias *Vector // [n_embd] or nil
 	Act      Activation
+	Cut      *float32     // gates are cut by GaussianTopK with so many deviations before they are activated, and the set is every neuron; nil: they stay
 	Count    *NeuronCount // counts what was computed, or nil
 	Bins     *NeuronBins  // count which neurons were needed, or nil
 	First    int          // the layer's number of neuron 0, in Bins
 }
+
+// Zeros reports whether some neurons of every token are expected to be exactly zero.
+func (w *SparseWeights) Zeros() bool { return w.Cut != nil || w.Act.Sparse() }
 
 // Visit implements Op.
 func (o *SparseFFN) Visit(v Visitor) {

@@ -281,10 +281,6 @@ func (c *Config) checkByNeuron(m *metadata) error {
 	if !c.uniform() {
 		return fmt.Errorf("%s: key %q: predictors of layers that differ in their number of neurons are not supported", m.f.Path, c.Arch+".feed_forward_length")
 	}
-	if slices.ContainsFunc(c.Blocks, func(b Block) bool { return b.TopK != nil }) {
-		return fmt.Errorf("%s: key %q: a layer that sets all but its largest gates to zero runs whole only; take the model before it was prepared",
-			m.f.Path, c.Arch+".activation_sparsity_scale")
-	}
 	return nil
 }
 

@@ -27,18 +27,6 @@ func openSynth(t *testing.T, s synth.Spec) *gguf.File {
 	return f
 }
 
-// TestLargestGatesByNeuron: gates of which the largest stay cannot be computed one by one.
-func TestLargestGatesByNeuron(t *testing.T) {
-	f := openSynth(t, synth.Spec{Arch: "gemma3n", Layers: 4, Embd: 32, FF: 64, Heads: 1, Type: quant.F16, Seed: 1})
-	c, err := ReadConfig(f, "")
-	if err != nil || c.Blocks[0].TopK == nil {
-		t.Fatalf("%v; layer 0 keeps all gates", err)
-	}
-	if err := c.checkByNeuron(&metadata{f: f}); err == nil || !strings.Contains(err.Error(), "gemma3n.activation_sparsity_scale") {
-		t.Errorf("%v", err)
-	}
-}
-
 // TestNumbersThatAreNone: a number that would make every logit NaN is refused, and the message names its key.
 func TestNumbersThatAreNone(t *testing.T) {
 	nan, inf := float32(math.NaN()), float32(math.Inf(1))

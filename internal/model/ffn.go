@@ -29,10 +29,9 @@ type ffn struct {
 func (f *ffn) bind(b *blockBinder) {
 	m := b.m
 	shape := m.Blocks[b.layer]
-	f.act, f.mode = m.Act, m.ofLayer(b.layer)
+	f.act, f.mode = m.Act, m.LayerMode(b.layer)
 	place, hot := m.place(b.layer), m.hot(b.binder, b.layer)
 	if f.topK = shape.TopK; f.topK != nil { // all gates decide which stay, so they are computed in one place
-		f.mode = Off
 		if hot < shape.FF {
 			hot = 0
 		}
@@ -115,7 +114,7 @@ func (f *ffn) forward(v compute.Verbs, m *Model, s *buffers, in compute.Tensor) 
 }
 
 func (f *ffn) weights() compute.SparseWeights {
-	return compute.SparseWeights{Gate: f.gate, Up: f.up, Down: f.down, UpBias: f.upBias, DownBias: f.downBias, Act: f.act, Count: &f.count, Bins: &f.bins}
+	return compute.SparseWeights{Gate: f.gate, Up: f.up, Down: f.down, UpBias: f.upBias, DownBias: f.downBias, Act: f.act, Cut: f.topK, Count: &f.count, Bins: &f.bins}
 }
 
 // predict chooses the neurons to compute.

@@ -2,6 +2,7 @@ package model
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/powerinfer-go/powerinfer/internal/compute"
@@ -45,7 +46,7 @@ const autoPerplexity = 1.01
 func (c *Config) Resolve(asked SparseMode) (SparseMode, error) {
 	switch asked {
 	case Exact:
-		if !c.Act.Sparse() {
+		if !c.zeros() {
 			return Off, fmt.Errorf("mode exact skips neurons that are exactly zero, and activation %s leaves none; use --sparse off", c.Act.Kind)
 		}
 	case Predict:
@@ -62,10 +63,15 @@ func (c *Config) auto() SparseMode {
 	switch {
 	case c.Predictors && (c.Prepared == nil || c.trusted()):
 		return Predict
-	case c.Act.Sparse():
+	case c.zeros():
 		return Exact
 	}
 	return Off
+}
+
+// zeros reports whether some layers leave neurons at exactly zero: by their activation, or because they keep their largest gates only.
+func (c *Config) zeros() bool {
+	return c.Act.Sparse() || slices.ContainsFunc(c.Blocks, func(b Block) bool { return b.TopK != nil })
 }
 
 // trusted reports whether a prepared file's predictors were measured, with the activation in use, and found good.
@@ -76,10 +82,15 @@ func (c *Config) trusted() bool {
 	return same && q != nil && q.KLDivergence <= AutoDivergence && q.PerplexityPredict <= autoPerplexity*q.PerplexityDense
 }
 
-// ofLayer returns the mode that layer l runs in: a prepared file's predictors may not pay in every layer.
-func (c *Config) ofLayer(l int) SparseMode {
-	if c.Sparse == Predict && c.Prepared != nil && c.Prepared.Layers[l].Mode == prepared.Exact {
+// LayerMode returns the mode that layer l runs in: a prepared file's predictors may not pay in every layer, all gates decide which of the largest stay, and
+// not every layer may leave zeros.
+func (c *Config) LayerMode(l int) SparseMode {
+	cut := c.Blocks[l].TopK != nil
+	switch {
+	case c.Sparse == Predict && (cut || c.Prepared != nil && c.Prepared.Layers[l].Mode == prepared.Exact):
 		return Exact
+	case c.Sparse == Exact && !cut && !c.Act.Sparse():
+		return Off
 	}
 	return c.Sparse
 }

@@ -146,11 +146,8 @@ func (r *reader) layer(l int) error {
 	if n.up == 0 || n.down == 0 {
 		return fmt.Errorf("%s: layer %d has no feed-forward layer that can be planned: ffn_up or ffn_down is missing", r.f.Path, l)
 	}
-	mode := r.c.Sparse
-	if p := r.c.Prepared; p != nil && mode == model.Predict {
-		if p.Layers[l].Mode == prepared.Exact {
-			mode = model.Exact
-		}
+	mode := r.c.LayerMode(l)
+	if p := r.c.Prepared; p != nil && r.c.Sparse == model.Predict {
 		n.alwaysOn = p.Layers[l].AlwaysOn
 		if p.HeldOut != (prepared.Text{}) && p.Layers[l].Precision > 0 {
 			n.precision = float64(p.Layers[l].Precision)

@@ -146,6 +146,9 @@ func (d *Device) sparseFFN(out, x compute.Tensor, s compute.Set, w compute.Spars
 	f := &d.sparse
 	f.begin(out, x, s, w)
 	f.gates(x)
+	if w.Cut != nil {
+		d.gaussianTopK(f.view(&f.views[0], f.hidden), *w.Cut)
+	}
 	d.pool.Run(f.tokens, f.openFn)
 	if w.Gate != nil && (f.tokens > compute.FewTokens || most(f.open.largest(f.tokens), f.n)) {
 		f.ups(x)
@@ -359,6 +362,9 @@ func (f *sparseFFN) choose(token, _ int) {
 	gates := f.hidden[token*f.n:][:f.n]
 	list := f.open.room(token)
 	b, sparse := bound(f.w.Act)
+	if f.w.Cut != nil && !sparse {
+		b, sparse = 0, true // gates are cut to 0, and act(0) is 0
+	}
 	switch {
 	case f.all && sparse:
 		list = f.d.k.Choose(list, gates, 0, b, false)

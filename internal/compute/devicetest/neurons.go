@@ -259,7 +259,27 @@ func sparseScripts() (all []script) {
 			}
 		}
 	}
+	for _, n := range []int{1, 5, 33, 70} {
+		all = append(all, script{name: fmt.Sprintf("SparseFFN/largest gates/%d tokens", n), tokens: n, play: playCut})
+	}
 	return all
+}
+
+// cutTolerance is what an output may differ by, of the largest in its row: a gate that rounding puts on the other side of the cut adds next to nothing.
+const cutTolerance = 1e-4
+
+// playCut keeps a twentieth of the gates.
+func playCut(s *stage) {
+	const embd, ff = 64, 320
+	deviations := float32(1.6448536)
+	f := compute.SparseWeights{
+		Gate: s.matrix(quant.F32, ff, embd, s.normal(ff*embd), compute.Rows).Matrix, Up: s.matrix(quant.F32, ff, embd, s.normal(ff*embd), compute.Rows).Matrix,
+		Down: s.matrix(quant.F32, ff, embd, s.normal(ff*embd), compute.Rows).Matrix,
+		Act:  compute.Activation{Kind: compute.GELU}, Cut: &deviations,
+	}
+	x, out := s.input(embd, s.normal(s.all*embd)), s.output(embd)
+	s.run(func(v compute.Verbs) { v.SparseFFN(out, x, compute.Set{Rows: len(s.step), N: ff}, f) })
+	s.keep("output", out, ofRow(cutTolerance))
 }
 
 func playSparse(s *stage, c sparseCase) {

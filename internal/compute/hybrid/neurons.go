@@ -69,7 +69,7 @@ func (r *router) sparseFFN(o *compute.SparseFFN) {
 	switch {
 	case up.host == nil:
 		r.whole(o)
-	case r.stream(o.Out, o.X, o.Set, o.Weights):
+	case o.Weights.Cut == nil && r.stream(o.Out, o.X, o.Set, o.Weights):
 	case up.gpu == nil:
 		r.whole(o)
 	default:

@@ -41,6 +41,7 @@ func (d *Device) sparseFFN(out, x compute.Tensor, s compute.Set, f compute.Spars
 	for t := range sums {
 		sums[t] = make([]float64, out.Cols)
 	}
+	cut := d.cutGates(x, f)
 	for i, down := range neurons(f.Down) {
 		up, gate := weights(f.Up, i), []float32(nil)
 		if f.Gate != nil {
@@ -51,6 +52,10 @@ func (d *Device) sparseFFN(out, x compute.Tensor, s compute.Set, f compute.Spars
 				continue
 			}
 			g, a := neuron(f, i, gate, up, row(x, t))
+			if cut != nil {
+				g = Activation(f.Act, float64(cut[t][i]))
+				a = g * Factor(f.Act, dot(up, row(x, t)))
+			}
 			count(f, g, a)
 			for j, w := range down {
 				sums[t][j] += a * float64(w)
@@ -65,6 +70,23 @@ func (d *Device) sparseFFN(out, x compute.Tensor, s compute.Set, f compute.Spars
 			row(out, t)[j] = float32(y)
 		}
 	}
+}
+
+// cutGates returns every token's gates where they are cut, or nil. [tokens][n_ff]
+func (d *Device) cutGates(x compute.Tensor, f compute.SparseWeights) (cut [][]float32) {
+	if f.Cut == nil {
+		return nil
+	}
+	gates, err := d.Tensor(x.Rows, f.Gate.Rows)
+	if err != nil {
+		panic(err) // it only allocates
+	}
+	d.matMul(x, compute.Products{{Out: gates, W: f.Gate}})
+	d.gaussianTopK(gates, *f.Cut)
+	for t := range x.Rows {
+		cut = append(cut, row(gates, t))
+	}
+	return cut
 }
 
 // neuron is neuron i's act(gate) and its a_i, for its weights and input x. gate is nil in ungated layers.

@@ -74,7 +74,7 @@ func (f *sparse) compute(first, rows int) {
 	}
 	// A dense product sums down's columns in one part only.
 	down := mem(f.w.Down)
-	f.listed = down.layout != plain && (len(down.parts) > 1 || !f.prompt && rows <= compute.FewTokens && (!f.all || f.w.Act.Sparse()))
+	f.listed = down.layout != plain && (len(down.parts) > 1 || !f.prompt && rows <= compute.FewTokens && (!f.all || f.w.Zeros()))
 	step, size := f.everyNeuron, everyTokens
 	if f.listed {
 		step, size = f.someNeurons, compute.FewTokens
@@ -159,6 +159,7 @@ func (f *sparse) someNeurons(first, n int) {
 	case f.all && gated:
 		values := f.tensor("gates", n, f.n)
 		f.r.multiply(Ordered, &f.operand, first, n, 0, compute.Product{Out: values, W: f.w.Gate})
+		f.cut(values)
 		f.choose(first, n, values, f.gates)
 		f.rows(first, n, f.w.Up, f.w.UpBias, rowsUp)
 	case f.all:
@@ -174,6 +175,13 @@ func (f *sparse) someNeurons(first, n int) {
 		f.rows(first, n, f.w.Up, f.w.UpBias, rowsOnly)
 	}
 	f.down(first, n)
+}
+
+// cut sets all but the largest gates to zero where the layer does.
+func (f *sparse) cut(gates compute.Tensor) {
+	if f.w.Cut != nil {
+		f.r.gaussianTopK(gates, *f.w.Cut)
+	}
 }
 
 // choose lists the set's neurons, or, where all are in the set, those whose values' activation is not zero; picked are the
@@ -269,6 +277,7 @@ func (f *sparse) everyNeuron(first, n int) {
 	if f.w.Gate != nil {
 		ups = f.tensor("ups", n, f.n)
 		f.r.multiply(f.by(f.w.Gate), &f.operand, first, n, 0, compute.Product{Out: gates, W: f.w.Gate})
+		f.cut(gates)
 		f.r.multiply(f.by(f.w.Up), &f.operand, first, n, 0, compute.Product{Out: ups, W: f.w.Up, Bias: f.w.UpBias})
 	} else {
 		f.r.multiply(f.by(f.w.Up), &f.operand, first, n, 0, compute.Product{Out: gates, W: f.w.Up, Bias: f.w.UpBias})
