@@ -48,7 +48,7 @@ func main() {
 }
 
 // ownKeys names the families whose query heads have keys and values of their own.
-var ownKeys = []string{"baichuan", "bloom", "gpt2", "gptneox", "jais2", "opt", "phi2", "plm"}
+var ownKeys = []string{"baichuan", "bloom", "deepseek2", "gpt2", "gptneox", "jais2", "minicpm3", "opt", "phi2", "plm"}
 
 // specs returns the models of a family that both programs run: of each depth that means something to it.
 func specs(f arch.Family) (all []synth.Spec) {
@@ -65,8 +65,15 @@ func specs(f arch.Family) (all []synth.Spec) {
 	if all == nil {
 		all = append(all, s)
 	}
+	if f.KeysByHead() { // llama.cpp tells by the depth whether queries follow from the input
+		s.Layers, s.DirectQueries = directQueries, true
+		all = append(all, s)
+	}
 	return all
 }
+
+// directQueries is a depth at which llama.cpp takes a model of DeepSeek 2's form for one whose queries follow from the input.
+const directQueries = 27
 
 func compare(ctx context.Context, c *cli.Command, out io.Writer) error {
 	dir, err := os.MkdirTemp("", "families")
@@ -98,7 +105,7 @@ func one(ctx context.Context, c *cli.Command, out io.Writer, path string, f arch
 	if err != nil {
 		return err
 	}
-	if f.Narrow { // llama.cpp's flash attention ends with a failed assertion in PLM
+	if f.Latent && !f.KeysByHead() { // llama.cpp's flash attention ends with a failed assertion in PLM
 		args = append(args, "-fa", "off")
 	}
 	theirs, err := perplexity(ctx, c.String("llama-perplexity"), args)

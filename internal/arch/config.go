@@ -134,13 +134,18 @@ type Config struct {
 
 	ZLoss *float64 `json:"z_loss_weight"` // Baichuan 2
 
-	// PLM.
-	NarrowWidth   int  `json:"kv_lora_rank"`
-	NarrowQueries int  `json:"q_lora_rank"`
+	// Latent attention.
+	Latent        int  `json:"kv_lora_rank"`
+	QueryLatent   int  `json:"q_lora_rank"`
 	NotTurned     int  `json:"qk_nope_head_dim"`
 	Turned        int  `json:"qk_rope_head_dim"`
 	ValueDim      int  `json:"v_head_dim"`
 	AttentionBias bool `json:"attention_bias"`
+
+	// MiniCPM.
+	EmbeddingFactor float64 `json:"scale_emb"`
+	DepthFactor     float64 `json:"scale_depth"`    // what parts add to the residual is multiplied by it and divided by the root of the number of layers
+	BaseWidth       int     `json:"dim_model_base"` // logits are divided by how often it goes into the width
 
 	// ChatGLM.
 	NumLayers    int     `json:"num_layers"`

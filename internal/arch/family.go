@@ -58,7 +58,8 @@ type Family struct {
 	Later          bool                 // tokens see later positions, too, unless the file says otherwise
 	Headless       bool                 // there are no logits, and no norm before them: hidden states are the result
 	Clamped        bool                 // files may limit the elements of queries, keys and values
-	Narrow         bool                 // keys and values follow from a narrower vector, the rotated part of keys, the same for all heads, from the input
+	Latent         bool                 // keys and values follow from a narrower vector, which alone is cached, and the rotated part of keys, the same for all heads, from the input
+	YarnScores     bool                 // YaRN's multiplier, of which files hold a tenth, is of scores, not of what is rotated
 	Multipliers    bool                 // files scale embeddings, attention, what a part adds to the residual, and divide logits
 	ScaledLogits   bool                 // files give a factor of logits
 	Sections       bool                 // pictures have positions of their own in sections of a head (M-RoPE); a text's are the same in all
@@ -90,9 +91,15 @@ type Family struct {
 	Outer   []Tensor // outside the blocks, in the order of synthetic files
 	Block   []Tensor // of one block, likewise
 
+	// Factors returns the multipliers of a file that does not say them; nil: they are 1.
+	Factors func(layers, embd int) Factors
+
 	// Read completes what config.json says with the family's own names and defaults, and refuses variants by name.
 	Read func(c *Config) error
 }
+
+// Factors multiply the embedding, what each part of a block adds to the residual, and logits.
+type Factors struct{ Embedding, Residual, Logits float64 }
 
 // Tensor is a tensor's name on both sides, and what happens to it on the way.
 type Tensor struct {
@@ -107,21 +114,23 @@ type Change int
 
 // The changes.
 const (
-	Same       Change = iota
-	Pairs             // rows of each head, from halves apart to neighbours
-	Ungroup           // from groups of query heads, each followed by its key and value head, to all queries, all keys, all values
-	PlusOne           // 1 is added: the checkpoint stores a norm's weight less 1
-	Stacked           // several, whose numbers stand for %d in their name, become one
-	Computed          // it is not in the checkpoint, but follows from config.json
-	Transposed        // columns become rows
+	Same         Change = iota
+	Pairs               // rows of each head, from halves apart to neighbours
+	Ungroup             // from groups of query heads, each followed by its key and value head, to all queries, all keys, all values
+	PlusOne             // 1 is added: the checkpoint stores a norm's weight less 1
+	Stacked             // several, whose numbers stand for %d in their name, become one
+	Computed            // it is not in the checkpoint, but follows from config.json
+	Transposed          // columns become rows
+	LatentKeys          // of the rows of all heads' keys and values those of keys, each head's columns becoming rows
+	LatentValues        // of the same those of values
 )
 
 // All returns every family, by name.
 func All() []Family {
 	return []Family{
-		arcee(), baichuan(), bamboo(), bert(), bloom(), chatglm(), cohere2(), commandR(), exaone4(), falcon(), gemma(), gemma2(), gemma3(), gemma3n(),
+		arcee(), baichuan(), bamboo(), bert(), bloom(), chatglm(), cohere2(), commandR(), deepseek2(), exaone4(), falcon(), gemma(), gemma2(), gemma3(), gemma3n(),
 		gemma4(), glm4(), gpt2(),
-		gptneox(), granite(), internlm2(), jais2(), llama(), mistral3(), mpt(), nemotron(), olmo2(), opt(), phi2(), phi3(), plm(), qwen2(), qwen2VL(),
+		gptneox(), granite(), internlm2(), jais2(), llama(), minicpm3(), mistral3(), mpt(), nemotron(), olmo2(), opt(), phi2(), phi3(), plm(), qwen2(), qwen2VL(),
 		qwen3(), qwen3VL(), seedOSS(), smollm3(),
 		stablelm(), starcoder2(),
 	}
@@ -177,6 +186,13 @@ func (f *Family) InBlock(name string) (Tensor, bool) {
 		return Tensor{}, false
 	}
 	return f.Block[i], true
+}
+
+// KeysByHead reports whether files hold what keys and values follow by as matrices of each head. Their keys of heads' sizes are those of the cache's
+// rows then, and the heads' have names of their own.
+func (f *Family) KeysByHead() bool {
+	_, ok := f.InBlock("attn_k_b.weight")
+	return ok
 }
 
 // Outside returns the tensor of that name outside the blocks.

@@ -14,8 +14,9 @@ type Sizes struct {
 	FF             int
 	Heads, KVHeads int
 	Key, Value     int // elements of a head's key and of its value
-	Narrow         int // width of what keys and values are computed from, of families where that is narrower than Embd
-	Rotated        int // rotated elements of a head, of the same
+	Latent         int // width of what keys and values follow from, in latent attention
+	QueryLatent    int // width of what queries follow from there
+	Rotated        int // rotated elements of a head there
 	Layers         int
 	Input          int // width of a layer's own embedding of a token
 	LowRank        int // of what is added to attention
@@ -43,11 +44,21 @@ func (f *Family) weight(stem string, s Sizes) []int {
 	case "position_embd":
 		return []int{s.Positions + f.LearnedOffset, s.Embd}
 	case "attn_kv_a_mqa":
-		return []int{s.Narrow + s.Rotated, s.Embd}
+		return []int{s.Latent + s.Rotated, s.Embd}
 	case "attn_kv_a_norm":
-		return []int{s.Narrow}
+		return []int{s.Latent}
 	case "attn_kv_b":
-		return []int{s.Heads * (s.Key - s.Rotated + s.Value), s.Narrow}
+		return []int{s.Heads * (s.Key - s.Rotated + s.Value), s.Latent}
+	case "attn_k_b":
+		return []int{s.Heads, s.Latent, s.Key - s.Rotated}
+	case "attn_v_b":
+		return []int{s.Heads, s.Value, s.Latent}
+	case "attn_q_a":
+		return []int{s.QueryLatent, s.Embd}
+	case "attn_q_a_norm":
+		return []int{s.QueryLatent}
+	case "attn_q_b":
+		return []int{q, s.QueryLatent}
 	case "token_types":
 		return []int{s.Types, s.Embd}
 	case "token_embd_norm", "attn_output_norm", "layer_output_norm", "output_norm", "attn_norm", "attn_norm_2", "ffn_norm", "post_attention_norm", "post_ffw_norm":

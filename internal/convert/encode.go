@@ -201,17 +201,22 @@ func (t *tensor) part(r int) (from *checkpoint.Tensor, end int) {
 // columns decodes columns [from, to) of the source into rows of l.floats.
 func (l *lane) columns(t *tensor, rowLen, from, to int) error {
 	typ, _ := t.from.Type()
-	size, n, width := typ.RowBytes(1), to-from, t.shape[1]
-	l.raw = resize(l.raw, n*size)
-	part := make([]float32, n)
-	for r := range rowLen {
-		if err := t.from.ReadAt(l.raw, int64(r*width+from)*int64(size)); err != nil {
-			return err
+	size, width := typ.RowBytes(1), t.shape[1]
+	part := make([]float32, min(to-from, width))
+	for at := from; at < to; {
+		matrix, first := at/width, at%width
+		n := min(to-at, width-first)
+		l.raw = resize(l.raw, n*size)
+		for r := range rowLen {
+			if err := t.from.ReadAt(l.raw, int64((matrix*t.apart+r)*width+first)*int64(size)); err != nil {
+				return err
+			}
+			quant.Decode(typ, part[:n], l.raw)
+			for i, v := range part[:n] {
+				l.floats[(at-from+i)*rowLen+r] = v
+			}
 		}
-		quant.Decode(typ, part, l.raw)
-		for i, v := range part {
-			l.floats[i*rowLen+r] = v
-		}
+		at += n
 	}
 	return nil
 }

@@ -23,6 +23,7 @@ type tensor struct {
 	more   []*checkpoint.Tensor // of a stack: where the others' elements lie, of as many rows
 	rows   int                  // of from; those behind them are zero. 0: all are there
 	column bool                 // rows are the source's columns
+	apart  int                  // rows of the source from one matrix to the next, of a stack whose matrices' columns become rows
 	plus   float32              // added to every element
 	unit   bool                 // rows are brought to a length of 1
 	values []float32            // computed elements, where from is nil
@@ -125,7 +126,7 @@ var ofOwnKV = []string{"attn_k.weight", "attn_v.weight", "attn_k_norm.weight"}
 func (c *config) sizes(l int) arch.Sizes {
 	s := arch.Sizes{
 		Embd: c.Hidden, Vocab: c.Vocab, Positions: c.Context, FF: c.neurons(l), Heads: c.Heads, KVHeads: c.KVHeads, Key: c.HeadDim, Value: c.value(),
-		Narrow: c.NarrowWidth, Rotated: c.Turned, Types: c.TokenTypes, Layers: c.Layers, Input: c.Input, LowRank: c.LowRank,
+		Latent: c.Latent, QueryLatent: c.QueryLatent, Rotated: c.Turned, Types: c.TokenTypes, Layers: c.Layers, Input: c.Input, LowRank: c.LowRank,
 	}
 	if c.GlobalHead > 0 && l < len(c.LayerTypes) && c.LayerTypes[l] == "full_attention" {
 		s.KVHeads, s.Key, s.Value = c.GlobalKV, c.GlobalHead, c.GlobalHead
@@ -188,14 +189,18 @@ func (p *plan) one(c *config, sizes arch.Sizes, t arch.Tensor, prefix, from stri
 	if packed {
 		stored[0] = (sizes.Heads + 2*sizes.KVHeads) * sizes.Key
 	}
-	if t.Change == arch.Transposed {
+	both := sizes.Key - sizes.Rotated + sizes.Value // rows of a head's keys and values, of latent attention
+	switch t.Change {
+	case arch.Transposed:
 		slices.Reverse(stored)
+	case arch.LatentKeys, arch.LatentValues:
+		stored = []int{sizes.Heads * both, sizes.Latent}
 	}
 	if n := c.InputVocab; t.Name == "per_layer_token_embd.weight" && n > 0 && n < c.Vocab {
 		stored[0] = n
 	}
 	out := p.from(prefix+t.Name, from+source, shape, stored)
-	if len(out.shape) > 1 && stored[0] < shape[0] {
+	if len(out.shape) == 2 && stored[0] < shape[0] {
 		out.rows = stored[0]
 	}
 	out.plain = out.plain || strings.HasPrefix(t.Name, "altup_predict") || strings.HasPrefix(t.Name, "altup_correct")
@@ -203,6 +208,10 @@ func (p *plan) one(c *config, sizes arch.Sizes, t arch.Tensor, prefix, from stri
 	switch t.Change {
 	case arch.Transposed:
 		out.column = true
+	case arch.LatentKeys:
+		out.column, out.apart = true, both
+	case arch.LatentValues:
+		out.row = func(r int) int { return r/sizes.Value*both + both - sizes.Value + r%sizes.Value }
 	case arch.Pairs:
 		out.row = interleaved(c.HeadDim)
 	case arch.Ungroup:
@@ -274,23 +283,35 @@ func (p *plan) finish() error {
 }
 
 // sizeKeys returns the hyperparameters that every family writes.
-func (c *config) sizeKeys(family string) []gguf.KV {
-	key := func(s string) string { return family + "." + s }
+func (c *config) sizeKeys(f arch.Family) []gguf.KV {
+	key := func(s string) string { return f.Name + "." + s }
 	keys := []gguf.KV{
 		{Key: key("context_length"), Value: uint32(c.Context)},
 		{Key: key("embedding_length"), Value: uint32(c.Hidden)},
 		{Key: key("block_count"), Value: uint32(c.Layers)},
 		{Key: key("feed_forward_length"), Value: c.perLayer(func(s arch.Sizes) int { return s.FF })},
 		{Key: key("attention.head_count"), Value: uint32(c.Heads)},
-		{Key: key("attention.head_count_kv"), Value: c.perLayer(func(s arch.Sizes) int { return s.KVHeads })},
+		{Key: key("attention.head_count_kv"), Value: c.perLayer(func(s arch.Sizes) int { return cachedHeads(f, s) })},
 		{Key: key("vocab_size"), Value: uint32(c.Vocab)},
 	}
-	if c.HeadDim*c.Heads != c.Hidden || c.value() != c.HeadDim || c.GlobalHead > 0 {
+	if f.KeysByHead() { // of the cache's rows
+		keys = append(keys,
+			gguf.KV{Key: key("attention.key_length"), Value: uint32(c.Latent + c.Turned)},
+			gguf.KV{Key: key("attention.value_length"), Value: uint32(c.Latent)})
+	} else if c.HeadDim*c.Heads != c.Hidden || c.value() != c.HeadDim || c.GlobalHead > 0 {
 		keys = append(keys,
 			gguf.KV{Key: key("attention.key_length"), Value: uint32(cmp.Or(c.GlobalHead, c.HeadDim))},
 			gguf.KV{Key: key("attention.value_length"), Value: uint32(cmp.Or(c.GlobalHead, c.value()))})
 	}
 	return keys
+}
+
+// cachedHeads returns how many KV heads files tell: of latent attention by head the one that the cache has.
+func cachedHeads(f arch.Family, s arch.Sizes) int {
+	if f.KeysByHead() {
+		return 1
+	}
+	return s.KVHeads
 }
 
 // value returns the elements of a head's value.
@@ -317,8 +338,17 @@ func (c *config) attentionKeys(f arch.Family) (keys []gguf.KV, err error) {
 	if _, ok := f.Outside("token_types.weight"); ok {
 		keys = append(keys, gguf.KV{Key: "tokenizer.ggml.token_type_count", Value: uint32(c.TokenTypes)})
 	}
-	if f.Narrow {
-		add("kv_lora_rank", uint32(c.NarrowWidth))
+	if f.Latent {
+		add("kv_lora_rank", uint32(c.Latent))
+		if c.QueryLatent > 0 {
+			add("q_lora_rank", uint32(c.QueryLatent))
+		}
+	}
+	if f.KeysByHead() {
+		add("key_length_mla", uint32(c.HeadDim))
+		add("value_length_mla", uint32(c.value()))
+		keys = append(keys, gguf.KV{Key: f.Name + ".leading_dense_block_count", Value: uint32(c.Layers)},
+			gguf.KV{Key: f.Name + ".expert_feed_forward_length", Value: uint32(c.FF)}, gguf.KV{Key: f.Name + ".expert_shared_count", Value: uint32(0)})
 	}
 	return keys, nil
 }
@@ -498,7 +528,7 @@ func (c *config) keys(f arch.Family) (keys []gguf.KV, computed map[string][]floa
 	if err != nil {
 		return nil, nil, err
 	}
-	keys = c.sizeKeys(f.Name)
+	keys = c.sizeKeys(f)
 	if f.Layout != "" {
 		keys = append(keys, gguf.KV{Key: f.Name + ".tensor_data_layout", Value: f.Layout})
 	}

@@ -106,6 +106,15 @@ func (c *config) rope(f arch.Family) (keys []gguf.KV, factors map[string][]float
 		if s.BetaSlow != 0 {
 			add("scaling.yarn_beta_slow", float32(s.BetaSlow))
 		}
+		if f.YarnScores {
+			if s.MScale != s.MScaleAll || s.Attention != 0 {
+				return nil, nil, c.Errorf(where, "attention_factor %g, and mscale %g other than mscale_all_dim %g, are not supported in %s", s.Attention, s.MScale, s.MScaleAll, f.Name)
+			}
+			if s.MScaleAll != 0 {
+				add("scaling.yarn_log_multiplier", float32(0.1*s.MScaleAll))
+			}
+			break
+		}
 		magnitude := func(of float64) float64 { return 1 + 0.1*of*math.Log(s.Factor) }
 		switch { // GGUF's factor multiplies YaRN's own magnitude, Hugging Face's replaces it
 		case s.Attention != 0:

@@ -23,7 +23,7 @@ type attention struct {
 	vNorm      *compute.Vector // [value] of ones, in families that norm values; or nil
 	after      norm            // of what attention adds to the residual, or none
 	shape      Block
-	narrow     narrow        // in place of wk and wv, or zero
+	latent     latent        // in place of wk and wv, or zero
 	rope       *compute.Rope // nil where heads are not rotated
 	how        compute.Attention
 }
@@ -111,8 +111,8 @@ func (m *Model) join(v compute.Verbs, x, y compute.Tensor, after norm) {
 //
 // Layers may read the keys and values of an earlier one instead of their own, and values may be the keys before they are rotated.
 func (a *attention) attend(v compute.Verbs, m *Model, s *buffers, in compute.Tensor, i int) {
-	if a.narrow.up != nil {
-		a.attendNarrow(v, m, s, in, i)
+	if a.latent.keys != nil {
+		a.attendLatent(v, m, s, in, i)
 		return
 	}
 	own := a.shape.KV == i // keys and values
@@ -230,8 +230,8 @@ func (m *Model) bindBlock(in *binder, i int) {
 	l.wo, l.bo = b.matrix("attn_output.weight"), b.vector("attn_output.bias")
 	l.shape = m.Blocks[i]
 	l.rope = m.ropes[l.shape.Rotation]
-	l.narrow.bind(b)
-	l.how = compute.Attention{Scale: cmp.Or(m.Scale.Attention, float32(1/math.Sqrt(float64(l.shape.Key)))), Window: l.shape.Window, Later: m.Later, SoftCap: m.Cap.Scores}
+	scale := cmp.Or(m.Scale.Attention, float32(m.Rope.scores()/math.Sqrt(float64(l.shape.Key))))
+	l.how = compute.Attention{Scale: scale, Window: l.shape.Window, Later: m.Later, SoftCap: m.Cap.Scores}
 	if m.Alibi > 0 {
 		l.how.Slopes = b.numbers("ALiBi's slopes", slopes(l.shape.Heads, m.Alibi))
 	}
@@ -245,8 +245,8 @@ func (m *Model) bindBlock(in *binder, i int) {
 // bindQKV binds q, k and v, which any family's files may hold as one tensor.
 func (a *attention) bindQKV(b *blockBinder) {
 	m := b.m
-	if m.Family.Narrow {
-		a.wq = b.matrix("attn_q.weight")
+	if m.Family.Latent {
+		a.bindLatent(b)
 		return
 	}
 	if m.Blocks[b.layer].KV != b.layer { // files may hold what it would need for its own
@@ -278,15 +278,24 @@ func (c *Config) sizes(layer int) arch.Sizes {
 	b := c.Blocks[layer]
 	return arch.Sizes{
 		Embd: c.Embd, Vocab: c.Vocab, Positions: c.Context, FF: b.FF, Heads: b.Heads, KVHeads: b.KVHeads, Key: b.Key, Value: b.Value,
-		Narrow: c.Narrow, Rotated: c.Rope.Dims,
+		Latent: b.Latent, QueryLatent: c.QueryLatent, Rotated: b.Rotated,
 		Layers: c.Layers, Input: c.Input,
 	}
 }
 
-// kv returns the shape of the layer's keys and values.
+// kv returns the shape of the layer's keys and values in the cache.
 func (b Block) kv() compute.KVShape {
+	if b.Latent > 0 {
+		return compute.KVShape{Heads: 1, Key: b.Latent + b.Rotated, Value: b.Latent, Within: true}
+	}
 	return compute.KVShape{Heads: b.KVHeads, Key: b.Key, Value: b.Value}
 }
 
-// widths returns the elements of all heads' queries, keys and values.
-func (b Block) widths() (q, k, v int) { return b.Heads * b.Key, b.KVHeads * b.Key, b.KVHeads * b.Value }
+// widths returns the elements of all heads' queries, and of what is stored of keys and of values.
+func (b Block) widths() (q, k, v int) {
+	kv := b.kv()
+	if kv.Within {
+		return b.Heads * b.Key, kv.Heads * kv.Key, 0
+	}
+	return b.Heads * b.Key, kv.Heads * kv.Key, kv.Heads * kv.Value
+}

@@ -36,9 +36,10 @@ type Config struct {
 	Alibi   float64    // the largest exponent of ALiBi's slopes; 0: scores do not fall with distance
 	Later   bool       // tokens see later positions, too
 	Clamp   float32    // queries, keys and values are brought into [-Clamp, Clamp]; 0: they stay as they are
-	Narrow  int        // width of what keys and values are computed from, where that is narrower than the residual; else 0
-	Scale   Scales
-	Cap     Caps
+	// QueryLatent is the width of what queries follow from in latent attention; 0: they follow from the input.
+	QueryLatent int
+	Scale       Scales
+	Cap         Caps
 	// Temperature says how queries grow with their position; Scale is 0 where they do not.
 	Temperature compute.Temperature
 	Act         compute.Activation
@@ -62,6 +63,8 @@ type Block struct {
 	Window     int // positions that a token attends to; 0: all
 	Rotation   Rotation
 	KV         int      // the layer whose keys and values it reads: its own, or an earlier one that has some
+	Latent     int      // width of the vector that keys and values follow from, in latent attention; else 0
+	Rotated    int      // elements of a key that are rotated and the same for all heads, there
 	TopK       *float32 // gates that are not above their mean by so many deviations are zero; nil: all stay
 }
 
@@ -294,7 +297,17 @@ func (c *Config) readBlocks(m *metadata) {
 	heads := m.counts(key("attention.head_count"), c.Layers, nil)
 	kvHeads := m.counts(key("attention.head_count_kv"), c.Layers, func(l int) int { return heads[l] })
 	keys := m.counts(key("attention.key_length"), c.Layers, func(l int) int { return max(1, c.Embd/heads[l]) })
-	values := m.counts(key("attention.value_length"), c.Layers, func(l int) int { return keys[l] })
+	values := m.counts(key("attention.value_length"), c.Layers, func(l int) int {
+		if c.Family.Latent {
+			return max(1, c.Embd/heads[l])
+		}
+		return keys[l]
+	})
+	if c.Family.KeysByHead() { // the keys above are of the cache's rows
+		cached, stored := keys, values
+		keys = m.counts(key("attention.key_length_mla"), c.Layers, func(l int) int { return cached[l] })
+		values = m.counts(key("attention.value_length_mla"), c.Layers, func(l int) int { return stored[l] })
+	}
 	window, windowed := c.readWindows(m)
 	c.Blocks = make([]Block, c.Layers)
 	for l := range c.Blocks {
@@ -448,16 +461,30 @@ func (c *Config) readPositions(m *metadata) {
 	if f.Clamped {
 		c.Clamp = float32(m.within(c.Arch+".attention.clamp_kqv", 0, 0, maxScale))
 	}
-	if f.Narrow {
-		c.Narrow = m.count(c.Arch+".attention.kv_lora_rank", 0, maxWidth)
-		for _, b := range c.Blocks {
-			if b.KVHeads != b.Heads {
-				m.fail("%d heads share %d KV heads, and in %s each has its own", b.Heads, b.KVHeads, f.Name)
-			}
-		}
-		c.Rope.First = c.HeadDim - c.Rope.Dims
-		if c.Rope.First < 1 {
-			m.fail("key %q: %d rotated elements leave none of a head's %d", c.Arch+".rope.dimension_count", c.Rope.Dims, c.HeadDim)
+	if f.Latent && m.err == nil {
+		c.readLatent(m)
+	}
+}
+
+// readLatent reads what latent attention computes with: in all layers the same.
+func (c *Config) readLatent(m *metadata) {
+	key := c.Arch + ".attention.kv_lora_rank"
+	width := m.count(key, 0, maxWidth)
+	if _, ok := m.f.Lookup(c.Arch + ".attention.q_lora_rank"); ok {
+		c.QueryLatent = m.count(c.Arch+".attention.q_lora_rank", 0, maxWidth)
+	}
+	if c.Rope.First = c.HeadDim - c.Rope.Dims; c.Rope.First < 1 {
+		m.fail("key %q: %d rotated elements leave none of a head's %d", c.Arch+".rope.dimension_count", c.Rope.Dims, c.HeadDim)
+	}
+	for l := range c.Blocks {
+		b, first := &c.Blocks[l], &c.Blocks[0]
+		b.Latent, b.Rotated = width, c.Rope.Dims
+		switch {
+		case b.Heads != first.Heads || b.Key != first.Key || b.Value != first.Value:
+			m.fail("layer %d has other heads than layer 0, which attention with a latent vector does not allow", l)
+		case width%8 != 0 || c.Rope.Dims%8 != 0 || b.Heads*(width+c.Rope.Dims) > maxWidth:
+			m.fail("key %q: latent vectors of %d elements for %d heads, with %d rotated ones, are not supported: take multiples of 8 that make %d at most for all heads",
+				key, width, b.Heads, c.Rope.Dims, maxWidth)
 		}
 	}
 }
@@ -484,14 +511,17 @@ const maxScale = 1e6
 // readScales reads the factors and caps of activations.
 func (c *Config) readScales(m *metadata) {
 	read := func(key string, def float64) float32 { return float32(m.within(c.Arch+"."+key, def, 0, maxScale)) }
-	factor := func(key string) float32 { return cmp.Or(read(key, 1), 1) } // 0, as llama.cpp has it, is no factor
-	f := &c.Family
+	f, usual := &c.Family, arch.Factors{Embedding: 1, Residual: 1, Logits: 1}
+	if f.Factors != nil {
+		usual = f.Factors(c.Layers, c.Embd)
+	}
+	factor := func(key string, def float64) float32 { return cmp.Or(read(key, def), 1) } // 0, as llama.cpp has it, is no factor
 	c.Scale = Scales{Embedding: 1, Attention: read("attention.scale", f.ScoreScale), Residual: 1, Logits: 1}
 	if f.Multipliers {
-		c.Scale.Embedding, c.Scale.Residual, c.Scale.Logits = factor("embedding_scale"), factor("residual_scale"), 1/factor("logit_scale")
+		c.Scale.Embedding, c.Scale.Residual, c.Scale.Logits = factor("embedding_scale", usual.Embedding), factor("residual_scale", usual.Residual), 1/factor("logit_scale", 1/usual.Logits)
 	}
 	if f.ScaledLogits {
-		c.Scale.Logits = factor("logit_scale")
+		c.Scale.Logits = factor("logit_scale", 1)
 	}
 	if f.ScaledInput {
 		c.Scale.Embedding = float32(math.Sqrt(float64(c.Embd)))

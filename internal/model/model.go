@@ -52,7 +52,7 @@ type Model struct {
 	after  norm                         // of the embedding, or none
 	ropes  [Unrotated + 1]*compute.Rope // by Rotation; nil where heads are not rotated
 
-	sharedRope *compute.Rope // of the part of keys that heads share, in narrow families
+	sharedRope *compute.Rope // of the part of keys that heads share, in latent attention
 
 	adapters *adapters
 	Scales   []float32 // of the adapters, where a step does not say its own
@@ -75,14 +75,19 @@ type norm struct {
 
 // buffers are the activations of a step; rows are tokens.
 type buffers struct {
-	x, h, attn compute.Tensor  // [n, n_embd], [n, n_embd], [n, heads·value]
-	ffnOut     compute.Tensor  // [n, n_embd]
-	q, k, v    compute.Tensor  // [n, heads·key], [n, kv_heads·key], [n, kv_heads·value]
-	gate       compute.Tensor  // [n, n_ff] in dense layers, and a predictor's logits
-	up         compute.Tensor  // [n, n_ff] in dense gated layers
-	narrow     compute.Tensor  // [n, narrow], of which keys and values follow in narrow families
-	shared     compute.Tensor  // [n, rotated], the part of keys that heads share there
-	both       compute.Tensor  // [n, heads·(key-rotated+value)], what follows
+	x, h, attn compute.Tensor // [n, n_embd], [n, n_embd], [n, heads·value]
+	ffnOut     compute.Tensor // [n, n_embd]
+	q, k, v    compute.Tensor // [n, heads·key], [n, kv_heads·key], [n, kv_heads·value]
+	gate       compute.Tensor // [n, n_ff] in dense layers, and a predictor's logits
+	up         compute.Tensor // [n, n_ff] in dense gated layers
+	latent     compute.Tensor // [n, latent], which keys and values follow from in latent attention
+	shared     compute.Tensor // [n, rotated], the part of keys that heads share there
+	own        compute.Tensor // [n, heads·(key-rotated)], the other part of queries
+	wide       compute.Tensor // [n, heads·(latent+rotated)], queries as they meet the cache
+	mixed      compute.Tensor // [n, heads·latent], heads' sums over positions
+
+	queryLatent compute.Tensor // [n, query latent], which queries follow from
+
 	hidden     compute.Tensor  // [n, largest predictor rank]
 	set        compute.Set     // [n] of n_ff
 	streams    compute.Streams // of the residual, of which blocks compute one in x; or none
@@ -180,7 +185,12 @@ func Load(ctx context.Context, f *gguf.File, dev compute.Device, o Options) (*Mo
 
 // ActivationBytes is about what a step of n tokens takes: the residual and its neighbours, q, k, v, attention's output, gates and ups.
 func (c Config) ActivationBytes(n int) int64 {
-	return 4 * int64(n) * int64(4*c.Embd+2*(c.Heads+c.KVHeads)*c.HeadDim+3*c.FF)
+	latent := 0
+	if c.Family.Latent {
+		b := c.Blocks[0]
+		latent = c.QueryLatent + b.Heads*(b.Key+2*b.Latent+b.Rotated)
+	}
+	return 4 * int64(n) * int64(4*c.Embd+2*(c.Heads+c.KVHeads)*c.HeadDim+3*c.FF+latent)
 }
 
 // mode returns the sparse mode asked for: an observer wants to see every neuron.
@@ -203,6 +213,9 @@ func (c Config) CacheSpec(size compute.CacheSpec, types compute.CacheTypes) comp
 			shape.Heads = 0 // it reads another layer's
 		}
 		shape.KeyType, shape.ValueType = types.Key, types.Value
+		if shape.Within { // there are no values beside the keys that could be of another type
+			shape.ValueType = types.Key
+		}
 		spec.Layers = append(spec.Layers, shape)
 	}
 	return spec
@@ -238,7 +251,7 @@ func (m *Model) bindRope(b *binder, positions int) error {
 	if m.ropes[Rotated], err = m.Rope.rope(factors); err != nil {
 		return fmt.Errorf("%s: %w", b.f.Path, err)
 	}
-	if m.Family.Narrow {
+	if m.Family.Latent {
 		shared := *m.ropes[Rotated]
 		shared.First = 0
 		m.sharedRope = &shared
@@ -316,7 +329,7 @@ func (m *Model) newBuffers(n, outputs int) (buffers, error) {
 	var b buffers
 	var err error
 	tensor := func(rows, cols int) compute.Tensor {
-		if err != nil {
+		if err != nil || cols == 0 {
 			return compute.Tensor{}
 		}
 		var t compute.Tensor
@@ -330,9 +343,10 @@ func (m *Model) newBuffers(n, outputs int) (buffers, error) {
 		q, k, values, attn = max(q, lq), max(k, lk), max(values, lv), max(attn, l.Heads*l.Value)
 	}
 	b.q, b.attn, b.k, b.v = tensor(n, q), tensor(n, attn), tensor(n, k), tensor(n, values)
-	if m.Family.Narrow {
-		b.narrow, b.shared = tensor(n, m.Narrow), tensor(n, m.Rope.Dims)
-		b.both = tensor(n, m.layers[0].narrow.up.Rows)
+	if m.Family.Latent {
+		l := m.Blocks[0]
+		b.latent, b.shared, b.queryLatent = tensor(n, l.Latent), tensor(n, l.Rotated), tensor(n, m.QueryLatent)
+		b.own, b.wide, b.mixed = tensor(n, l.Heads*(l.Key-l.Rotated)), tensor(n, l.Heads*(l.Latent+l.Rotated)), tensor(n, l.Heads*l.Latent)
 	}
 	b.last, b.logits = tensor(outputs, m.Embd), tensor(outputs, m.Vocab)
 	b.last.Outputs, b.logits.Outputs = true, true
@@ -366,7 +380,7 @@ func (b *buffers) first(n, nOut int) buffers {
 	return buffers{
 		x: b.x.First(n), h: b.h.First(n), attn: b.attn.First(n), ffnOut: b.ffnOut.First(n),
 		q: b.q.First(n), k: b.k.First(n), v: b.v.First(n), gate: b.gate.First(n), up: b.up.First(n),
-		narrow: b.narrow.First(n), shared: b.shared.First(n), both: b.both.First(n),
+		latent: b.latent.First(n), shared: b.shared.First(n), own: b.own.First(n), wide: b.wide.First(n), mixed: b.mixed.First(n), queryLatent: b.queryLatent.First(n),
 		hidden: b.hidden.First(n), set: b.set.First(n), last: b.last.First(nOut), logits: b.logits.First(nOut),
 		streams: b.streams.First(n), modalities: b.modalities.First(n), low: b.low.First(n), beside: b.beside.First(n),
 		inputs: b.inputs.First(n), lookup: b.lookup.First(n), input: b.input.First(n), gated: b.gated.First(n),

@@ -24,6 +24,7 @@ type ropeConfig struct {
 	BetaFast   float64 // yarn: rotations above which a dimension is left alone
 	BetaSlow   float64 // yarn: rotations below which it is interpolated
 	LogMul     float64 // yarn: what the magnitude is divided by grows with it as the magnitude does with 1; 0: it is not divided
+	InScores   bool    // yarn: with a LogMul scores grow with it instead, and what is rotated keeps its size
 }
 
 // Limits on numbers from outside: beyond them frequencies stop being numbers.
@@ -51,6 +52,9 @@ func readRope(m *metadata, c *Config) ropeConfig {
 		BetaFast:  m.within(key("scaling.yarn_beta_fast"), 32, leastBeta, maxRope),
 		BetaSlow:  m.within(key("scaling.yarn_beta_slow"), 1, leastBeta, maxRope),
 		LogMul:    m.within(key("scaling.yarn_log_multiplier"), 0, 0, maxRope),
+	}
+	if c.Family.YarnScores { // whose files hold a tenth of it
+		r.InScores, r.LogMul = true, 10*r.LogMul
 	}
 	for _, b := range c.Blocks {
 		if c.Family.WindowHeads && b.Rotation == Locally {
@@ -121,6 +125,7 @@ func (r ropeConfig) rope(factors []float32) (*compute.Rope, error) {
 	}
 	if r.Scaling == "yarn" {
 		switch {
+		case r.InScores && r.LogMul > 0:
 		case r.Magnitude > 0:
 			out.Scale *= r.Magnitude
 		case r.ExtFactor != 0:
@@ -128,6 +133,15 @@ func (r ropeConfig) rope(factors []float32) (*compute.Rope, error) {
 		}
 	}
 	return out, nil
+}
+
+// scores returns by what scores are multiplied besides: with positions further apart they would be more alike.
+func (r ropeConfig) scores() float64 {
+	if r.Scaling != "yarn" || !r.InScores {
+		return 1
+	}
+	one := 1 + 0.1*r.LogMul*math.Log(r.Factor)
+	return one * one
 }
 
 // dynamicBase returns the base of dynamic NTK scaling for sequences of so many positions: up to the original context nothing changes, beyond it the slowest

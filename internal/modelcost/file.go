@@ -177,6 +177,8 @@ func (r *reader) layer(l int) error {
 			if mode == model.Predict {
 				y.Predictor += int64(len(t.Data))
 			}
+		case "attn_kv_b.weight":
+			y.Attention += shape.LatentBytes(t.Type)
 		case "attn_k.weight", "attn_v.weight", "attn_k_norm.weight":
 			if shape.KV == l { // else it is left in the file
 				y.Attention += int64(len(t.Data))

@@ -46,6 +46,9 @@ type Spec struct {
 	// rounded up to 32. A smaller one sees part of the subspace.
 	Rank int `json:"rank,omitempty"`
 
+	// DirectQueries has queries follow from the input in families where they may follow from a latent vector, as in DeepSeek V2 Lite.
+	DirectQueries bool `json:"direct_queries,omitempty"`
+
 	RopeDims    int       `json:"rope_dims,omitempty"`    // rotated elements of a head: HeadDim
 	RopeFactors []float32 `json:"rope_factors,omitempty"` // rope_freqs.weight [RopeDims/2], as in Llama 3
 	RopeLong    []float32 `json:"rope_long,omitempty"`    // rope_factors_long.weight [RopeDims/2], as in Phi-3; with RopeShort
@@ -84,7 +87,7 @@ func (s Spec) complete() (Spec, error) {
 	def(&s.HeadDim, s.Embd/s.Heads)
 	def(&s.Vocab, 512)
 	def(&s.Context, fam.MaxContext)
-	if fam.Narrow {
+	if fam.Latent {
 		def(&s.RopeDims, s.HeadDim/2/8*8)
 	}
 	def(&s.RopeDims, s.HeadDim)
@@ -106,6 +109,12 @@ func (s Spec) complete() (Spec, error) {
 		def(&s.Rank, (2*newSpace(s.Embd).k+1+31)/32*32)
 	}
 	return s, s.check(fam)
+}
+
+// directQueries reports whether queries of a family may follow from the input.
+func directQueries(f arch.Family) bool {
+	_, ok := f.InBlock("attn_q.weight")
+	return ok
 }
 
 func hasSecondNorm(f arch.Family) bool {
@@ -154,9 +163,11 @@ func (s Spec) check(fam arch.Family) error {
 		return fmt.Errorf("%d rotated elements of heads of %d are not possible in %s", s.RopeDims, s.HeadDim, s.Arch)
 	case fam.Headless:
 		return fmt.Errorf("%s gives no logits: only families that do can be made", s.Arch)
-	case fam.Narrow && s.KVHeads != s.Heads:
+	case fam.Latent && s.KVHeads != s.Heads:
 		return fmt.Errorf("%d heads of %s have keys and values of their own, not %d", s.Heads, s.Arch, s.KVHeads)
-	case fam.Narrow && s.RopeDims == s.HeadDim:
+	case s.DirectQueries && !directQueries(fam):
+		return fmt.Errorf("queries of %s follow from a latent vector", s.Arch)
+	case fam.Latent && s.RopeDims == s.HeadDim:
 		return fmt.Errorf("heads of %d elements that are all rotated are not possible in %s", s.HeadDim, s.Arch)
 	case s.AttnNorm2 && !hasSecondNorm(fam):
 		return fmt.Errorf("attn_norm_2 is falcon's, not %s's", s.Arch)

@@ -352,7 +352,7 @@ func TestEveryType(t *testing.T) {
 		arch := family.Name
 		s := small(arch)
 		s.Layers, s.KVHeads, s.FF = 2, 4, 512
-		if family.Narrow { // whose heads have keys of their own
+		if family.Latent { // whose heads have keys of their own
 			s.KVHeads = s.Heads
 		}
 		if arch == "falcon" || arch == "qwen3" {

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"math"
+	"slices"
 	"strings"
 	"sync"
 
@@ -35,7 +36,11 @@ type model struct {
 type scales struct{ embedding, residual, logits float64 }
 
 // scalesOf returns the scales of a family's synthetic models.
-func scalesOf(f arch.Family, embd int) scales {
+func scalesOf(f arch.Family, layers, embd int) scales {
+	if f.Factors != nil {
+		of := f.Factors(layers, embd)
+		return scales{of.Embedding, of.Residual, of.Logits}
+	}
 	if f.ScaledInput {
 		return scales{embedding: math.Sqrt(float64(embd)), residual: 1, logits: 1}
 	}
@@ -50,7 +55,7 @@ func scalesOf(f arch.Family, embd int) scales {
 
 func newModel(s Spec) *model {
 	fam, _ := arch.Named(s.Arch)
-	return &model{Spec: s, fam: fam, space: newSpace(s.Embd), law: newLaw(s, fam.Gated), key: key(mix(s.Seed + golden)), scales: scalesOf(fam, s.Embd)}
+	return &model{Spec: s, fam: fam, space: newSpace(s.Embd), law: newLaw(s, fam.Gated), key: key(mix(s.Seed + golden)), scales: scalesOf(fam, s.Layers, s.Embd)}
 }
 
 // stream returns a tensor's random numbers, the same in both orientations.
@@ -233,12 +238,58 @@ func (m *model) maybe(layer int, name string, mean, deviation float32) {
 func (m *model) sizes() arch.Sizes {
 	return arch.Sizes{
 		Embd: m.Embd, Vocab: m.Vocab, Positions: m.Context, FF: m.FF, Heads: m.Heads, KVHeads: m.KVHeads, Key: m.HeadDim, Value: m.HeadDim,
-		Narrow: m.narrow(), Rotated: m.RopeDims,
+		Latent: m.latent(), QueryLatent: m.latent(), Rotated: m.RopeDims,
 	}
 }
 
-// narrow returns the width of what keys and values are computed from, in families where it is narrower than the residual.
-func (m *model) narrow() int { return max(1, m.Embd/128) * 32 }
+// latent returns the width of what keys and values follow from, and queries, in latent attention.
+func (m *model) latent() int { return max(1, m.Embd/128) * 32 }
+
+// queryLatent reports whether queries follow from a latent vector.
+func (m *model) queryLatent() bool {
+	_, ok := m.fam.InBlock("attn_q_a.weight")
+	return ok && !m.DirectQueries
+}
+
+// latentAttention lists the queries, keys and values of a block with latent attention.
+func (m *model) latentAttention(layer int, in amplitudes) {
+	name := func(s string) string { return fmt.Sprintf("blk.%d.%s", layer, s) }
+	upward := func(tensor string, deviation float64) { // from latent vectors, whose elements are about 1
+		shape, k := m.fam.Shape(tensor, m.sizes()), m.stream(name(tensor))
+		cols, rows := shape[len(shape)-1], 1
+		for _, n := range shape[:len(shape)-1] {
+			rows *= n
+		}
+		typ := m.Type
+		if cols%typ.BlockElems() != 0 { // rows of keys by head are short
+			typ = quant.F16
+		}
+		src := source(name(tensor), typ, rows, cols, m.space.k, func(i int, row, _ []float32) {
+			for e := range row {
+				row[e] = float32(deviation) * k.normal(i*len(row)+e)
+			}
+		})
+		slices.Reverse(shape)
+		src.Shape = shape
+		m.out = append(m.out, src)
+	}
+	unit := 1 / math.Sqrt(float64(m.latent()))
+	if m.queryLatent() {
+		m.reader(name("attn_q_a.weight"), m.latent(), in, 1, nil)
+		m.random(name("attn_q_a_norm.weight"), m.latent(), 1, 0.02)
+		upward("attn_q_b.weight", 2*unit)
+	} else {
+		m.reader(name("attn_q.weight"), m.Heads*m.HeadDim, in, 2, nil)
+	}
+	m.reader(name("attn_kv_a_mqa.weight"), m.latent()+m.RopeDims, in, 1, nil)
+	m.random(name("attn_kv_a_norm.weight"), m.latent(), 1, 0.02)
+	if m.fam.KeysByHead() {
+		upward("attn_k_b.weight", unit)
+		upward("attn_v_b.weight", unit)
+		return
+	}
+	upward("attn_kv_b.weight", unit)
+}
 
 // attention lists one block's attention: scores have a deviation of 2, so that few positions weigh much.
 func (m *model) attention(layer int) {
@@ -254,17 +305,8 @@ func (m *model) attention(layer int) {
 	switch {
 	case fused:
 		m.reader(name("attn_qkv.weight"), q+2*kv, in, math.Sqrt2, nil)
-	case m.fam.Narrow:
-		m.reader(name("attn_q.weight"), q, in, 2, nil)
-		m.reader(name("attn_kv_a_mqa.weight"), m.narrow()+m.RopeDims, in, 1, nil)
-		m.random(name("attn_kv_a_norm.weight"), m.narrow(), 1, 0.02)
-		up := name("attn_kv_b.weight")
-		k, deviation := m.stream(up), float32(1/math.Sqrt(float64(m.narrow())))
-		m.matrix(up, m.fam.Shape("attn_kv_b.weight", m.sizes())[0], m.narrow(), func(i int, row, _ []float32) {
-			for e := range row {
-				row[e] = float32(deviation * k.normal(i*len(row)+e))
-			}
-		})
+	case m.fam.Latent:
+		m.latentAttention(layer, in)
 	default:
 		m.reader(name("attn_q.weight"), q, in, 2, nil)
 		if layer < m.Layers-m.shared() {

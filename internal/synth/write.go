@@ -41,7 +41,7 @@ func (m *model) keys() []gguf.KV {
 		{Key: a("block_count"), Value: uint32(m.Layers)},
 		{Key: a("feed_forward_length"), Value: uint32(m.FF)},
 		{Key: a("attention.head_count"), Value: uint32(m.Heads)},
-		{Key: a("attention.head_count_kv"), Value: uint32(m.KVHeads)},
+		{Key: a("attention.head_count_kv"), Value: uint32(m.cachedHeads())},
 	}
 	implied := m.fam.Activation.String()
 	if m.Magic == "PWRI" {
@@ -61,13 +61,11 @@ func (m *model) keys() []gguf.KV {
 			gguf.KV{Key: a("attention.max_alibi_bias"), Value: float32(8)},
 			gguf.KV{Key: a("attention.clamp_kqv"), Value: float32(4)})
 	}
-	if m.fam.Narrow {
-		keys = append(keys, gguf.KV{Key: a("attention.kv_lora_rank"), Value: uint32(m.narrow())})
-	}
+	keys = append(keys, m.latentKeys(a)...)
 	if k := m.fam.ParallelKey; k != "" {
 		keys = append(keys, gguf.KV{Key: a(k), Value: m.fam.Parallel})
 	}
-	if m.HeadDim*m.Heads != m.Embd || m.has("attn_q_norm.weight") || m.fam.Narrow {
+	if m.HeadDim*m.Heads != m.Embd || m.has("attn_q_norm.weight") || m.fam.Latent && !m.fam.KeysByHead() {
 		keys = append(keys,
 			gguf.KV{Key: a("attention.key_length"), Value: uint32(m.HeadDim)},
 			gguf.KV{Key: a("attention.value_length"), Value: uint32(m.HeadDim)})
@@ -94,6 +92,36 @@ func (m *model) keys() []gguf.KV {
 	}
 	keys = append(keys, m.Keys...)
 	return append(keys, vocabulary(m.Vocab)...)
+}
+
+// cachedHeads returns how many KV heads files tell: of latent attention by head the one that the cache has.
+func (m *model) cachedHeads() int {
+	if m.fam.KeysByHead() {
+		return 1
+	}
+	return m.KVHeads
+}
+
+// latentKeys returns the keys of latent attention.
+func (m *model) latentKeys(a func(string) string) (keys []gguf.KV) {
+	if !m.fam.Latent {
+		return nil
+	}
+	add := func(key string, v int) { keys = append(keys, gguf.KV{Key: a(key), Value: uint32(v)}) }
+	add("attention.kv_lora_rank", m.latent())
+	if m.queryLatent() {
+		add("attention.q_lora_rank", m.latent())
+	}
+	if m.fam.KeysByHead() {
+		add("attention.key_length", m.latent()+m.RopeDims)
+		add("attention.value_length", m.latent())
+		add("attention.key_length_mla", m.HeadDim)
+		add("attention.value_length_mla", m.HeadDim)
+		add("leading_dense_block_count", m.Layers) // none of experts, about which llama.cpp wants to know all the same
+		add("expert_feed_forward_length", m.FF)
+		add("expert_shared_count", 0)
+	}
+	return keys
 }
 
 // batchElements is about how many elements a goroutine makes at a time.

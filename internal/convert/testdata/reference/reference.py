@@ -10,7 +10,8 @@ et al. 2024. gemma, gemma2, gemma3: the Gemma team's reports of 2024, 2024 and 2
 command-r, cohere2: Cohere's model cards and configurations, and the report on Command A, 2025. starcoder2: Lozhkov et al. 2024. mistral3: the
 configuration of Ministral 3. qwen2vl, qwen3vl: Bai et al. 2025 (M-RoPE), the configurations of Qwen2.5-VL and Qwen3-VL. gpt2: Radford et al. 2019. gptneox: Black et al. 2022,
 Biderman et al. 2023. internlm2: Cai et al. 2024. phi2: Gunasekar et al. 2023, Li et al. 2023. chatglm: GLM team 2024. jais2: its model card.
-ALiBi: Press et al. 2022. mpt: MosaicML 2023. bloom: BigScience 2022. baichuan: Yang et al. 2023. plm: Deng et al. 2025; DeepSeek-AI 2024.
+ALiBi: Press et al. 2022. mpt: MosaicML 2023. bloom: BigScience 2022. baichuan: Yang et al. 2023. plm: Deng et al. 2025; DeepSeek-AI 2024. minicpm3: Hu et al. 2024 and
+its configuration. deepseek2: DeepSeek-AI 2024 (DeepSeek-V2, DeepSeek-V3).
 """
 import json
 import math
@@ -647,6 +648,25 @@ def baichuan():
         yield name, m, 128, rms(m, x, "model.norm") @ head.T
 
 
+def latent_attention(m, h, p, freqs, turn, eps, scale=None):
+    """Multi-head latent attention (DeepSeek-AI 2024, section 2.1), with keys and values of each head as they are defined. h is the block's input."""
+    c = m.c
+    heads, own, turned, value, width = c["num_attention_heads"], c["qk_nope_head_dim"], c["qk_rope_head_dim"], c["v_head_dim"], c["kv_lora_rank"]
+    norm = lambda x, name, n: rms_norm(x, m.get(p + "self_attn." + name + ".weight", n, offset=1.0), eps)
+    if c["q_lora_rank"]:
+        q = norm(linear(m, h, p + "self_attn.q_a_proj", c["q_lora_rank"], bias=False), "q_a_layernorm", c["q_lora_rank"])
+        q = linear(m, q, p + "self_attn.q_b_proj", heads * (own + turned), bias=False, scale=0.1)
+    else:
+        q = linear(m, h, p + "self_attn.q_proj", heads * (own + turned), bias=False, scale=0.1)
+    q = heads_of(q, own + turned)
+    both = linear(m, h, p + "self_attn.kv_a_proj_with_mqa", width + turned, bias=False)
+    shared = turn(both[:, None, width:], freqs)
+    kv = heads_of(linear(m, norm(both[:, :width], "kv_a_layernorm", width), p + "self_attn.kv_b_proj", heads * (own + value), bias=False), own + value)
+    q = np.concatenate([q[..., :own], turn(q[..., own:], freqs)], -1)
+    k = np.concatenate([kv[..., :own], np.repeat(shared, heads, 1)], -1)
+    return linear(m, attention(q, k, kv[..., own:], scale=scale), p + "self_attn.o_proj", c["hidden_size"], bias=False)
+
+
 def plm():
     """Keys of 16 elements of their own and 8 rotated ones that all heads share; values of 8."""
     m = Model({"architectures": ["PLMForCausalLM"], "hidden_act": "relu2", "rms_norm_eps": 1e-6, "num_key_value_heads": 4, "kv_lora_rank": 24,
@@ -656,18 +676,48 @@ def plm():
     x = embedding[TOKENS]
     for layer in range(3):
         p = f"model.layers.{layer}."
-        h = rms(m, x, p + "input_layernorm")
-        q = heads_of(linear(m, h, p + "self_attn.q_proj", 4 * 24, bias=False, scale=0.1), 24)
-        both = linear(m, h, p + "self_attn.kv_a_proj_with_mqa", 24 + 8, bias=False)
-        c, shared = both[:, :24], rotate_neighbours(both[:, None, 24:], freqs)
-        c = rms_norm(c, m.get(p + "self_attn.kv_a_layernorm.weight", 24, offset=1.0), 1e-6)
-        kv = heads_of(linear(m, c, p + "self_attn.kv_b_proj", 4 * (16 + 8), bias=False), 24)
-        q = np.concatenate([q[..., :16], rotate_neighbours(q[..., 16:], freqs)], -1)
-        k = np.concatenate([kv[..., :16], np.repeat(shared, 4, 1)], -1)
-        x = x + linear(m, attention(q, k, kv[..., 16:]), p + "self_attn.o_proj", 64, bias=False)
+        x = x + latent_attention(m, rms(m, x, p + "input_layernorm"), p, freqs, rotate_neighbours, 1e-6)
         h = relu2(linear(m, rms(m, x, p + "post_attention_layernorm"), p + "mlp.up_proj", 96, bias=False))
         x = x + linear(m, h, p + "mlp.down_proj", 64, bias=False, scale=0.06)
     yield "plm", m, 128, rms(m, x, "model.norm") @ embedding.T
+
+
+def latent_decoder(m, freqs, turn, scale=None, residual=1.0, embedding=1.0):
+    """Three blocks of latent attention and a gated layer, and the last norm."""
+    x = m.get("model.embed_tokens.weight", 48, 64)[TOKENS] * embedding
+    for layer in range(3):
+        p = f"model.layers.{layer}."
+        x = x + residual * latent_attention(m, rms(m, x, p + "input_layernorm"), p, freqs, turn, m.c["rms_norm_eps"], scale)
+        h = rms(m, x, p + "post_attention_layernorm")
+        h = silu(linear(m, h, p + "mlp.gate_proj", 96, bias=False)) * linear(m, h, p + "mlp.up_proj", 96, bias=False)
+        x = x + residual * linear(m, h, p + "mlp.down_proj", 64, bias=False)
+    return rms(m, x, "model.norm")
+
+
+def minicpm3():
+    """Queries, too, follow from a narrower vector; the configuration has factors of the embedding, the residual and the head."""
+    m = Model({"architectures": ["MiniCPM3ForCausalLM"], "hidden_act": "silu", "rms_norm_eps": 1e-5, "num_key_value_heads": 4, "kv_lora_rank": 32,
+               "q_lora_rank": 40, "qk_nope_head_dim": 16, "qk_rope_head_dim": 8, "v_head_dim": 16, "scale_emb": 12, "scale_depth": 1.4,
+               "dim_model_base": 32, "tie_word_embeddings": True, "rope_scaling": {
+                   "rope_type": "longrope", "long_factor": [1.0, 1.5, 2.5, 4.0], "short_factor": [1.0, 1.0, 1.1, 1.2], "original_max_position_embeddings": 128}})
+    freqs = frequencies(m, 8) / np.array(m.c["rope_scaling"]["short_factor"])
+    h = latent_decoder(m, freqs, rotate, residual=1.4 / math.sqrt(3), embedding=12)
+    yield "minicpm3", m, 128, h / (64 / 32) @ m.get("model.embed_tokens.weight", 48, 64).T
+
+
+def deepseek2():
+    """Without experts: the larger models' queries and YaRN, whose multiplier goes to the scores, and the smaller models' queries."""
+    for name, architecture, queries, scaled in (("deepseek2", "DeepseekV3ForCausalLM", 40, True), ("deepseek2-lite", "DeepseekV2ForCausalLM", None, False)):
+        m = Model({"architectures": [architecture], "hidden_act": "silu", "rms_norm_eps": 1e-6, "num_key_value_heads": 4, "kv_lora_rank": 32,
+                   "q_lora_rank": queries, "qk_nope_head_dim": 16, "qk_rope_head_dim": 8, "v_head_dim": 24, "num_hidden_layers": 3})
+        freqs, scale = frequencies(m, 8), None
+        if scaled:
+            m.c["rope_scaling"] = {"type": "yarn", "factor": 8, "original_max_position_embeddings": 16, "beta_fast": 2.0, "beta_slow": 1.0,
+                                   "mscale": 0.707, "mscale_all_dim": 0.707}
+            freqs = yarn(freqs, 8, 10000.0, 8.0, 16, fast=2.0)
+            scale = (0.1 * 0.707 * math.log(8) + 1) ** 2 / math.sqrt(24)
+        h = latent_decoder(m, freqs, rotate_neighbours, scale)
+        yield name, m, 128, h @ m.get("lm_head.weight", 48, 64).T
 
 
 def plain_rms(m, x, name, offset=1.0, scale=0.25):
@@ -822,7 +872,7 @@ def bert():
 
 FIRST = (arcee, nemotron, phi3, granite, olmo2, smollm3, stablelm, gemma, gemma2, gemma3, exaone4, seed_oss, glm4, olmo3,
          gemma3_pictures, command_r, cohere2, mistral3, starcoder2, qwen_vl, gemma3n, gemma4)
-SECOND = (gpt2, gptneox, internlm2, phi2, chatglm, jais2, mpt, bloom, baichuan, plm, bert)
+SECOND = (gpt2, gptneox, internlm2, phi2, chatglm, jais2, mpt, bloom, baichuan, plm, minicpm3, deepseek2, bert)
 
 for family in FIRST + SECOND:
     for name, m, context, logits in family():
