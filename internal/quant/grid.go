@@ -65,6 +65,25 @@ var (
 	gridIQ1    = newGrid(2, 4, dataIQ1)
 )
 
+// Grid returns the grid of a type that has one: for each index the codes of its elements without their signs, a byte each, the first the lowest.
+func Grid(t Type) []uint64 {
+	switch t {
+	case IQ2_XXS:
+		return gridIQ2XXS().wide
+	case IQ2_XS:
+		return gridIQ2XS().wide
+	case IQ2_S:
+		return gridIQ2S().wide
+	case IQ3_XXS:
+		return gridIQ3XXS().wide
+	case IQ3_S:
+		return gridIQ3S().wide
+	case IQ1_S, IQ1_M:
+		return gridIQ1().wide
+	}
+	panic("quant: " + t.String() + " has no grid")
+}
+
 const (
 	dataIQ2XXS = "" +
 		"0000000200050008000a00110014002000220028002a00410044005000580061006400800082008a00a2010101040110011501400184019802000202022202820401" +

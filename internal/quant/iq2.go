@@ -40,7 +40,7 @@ func codesIQ2_XS(p *Parts, b []byte) {
 	for g := range 32 {
 		word := get16(b[2+2*g:])
 		grid.eight(p.Q[8*g:], int(word&511))
-		addSigns(p.Q[8*g:], evenSigns(uint32(word>>9)), 2)
+		addSigns(p.Q[8*g:], EvenSigns(uint32(word>>9)), 2)
 	}
 }
 

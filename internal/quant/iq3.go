@@ -20,8 +20,8 @@ func signed(values ...int8) []int8 {
 	return values
 }
 
-// evenSigns returns eight signs of which the first seven are given, and an even number minus.
-func evenSigns(seven uint32) uint8 {
+// EvenSigns returns eight signs of which the first seven are given, and an even number minus.
+func EvenSigns(seven uint32) uint8 {
 	s := seven & 127
 	parity := s ^ s>>4
 	parity ^= parity >> 2
@@ -56,7 +56,7 @@ func scalesOfWords(p *Parts, b []byte, at, every int) {
 func splitWord(q []uint8, b []byte, bit int) {
 	word := binary.LittleEndian.Uint32(b)
 	for g := range 4 {
-		addSigns(q[8*g:], evenSigns(word>>(7*g)), bit)
+		addSigns(q[8*g:], EvenSigns(word>>(7*g)), bit)
 	}
 }
 

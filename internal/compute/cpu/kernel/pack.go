@@ -14,11 +14,12 @@ import (
 
 // packing converts a type's superblocks from the file's layout into the kernels' and back, in plain Go.
 type packing struct {
-	pack    func(out, file []byte) // file may have fewer blocks than a superblock, of types whose blocks are smaller
+	// pack takes a superblock, or the blocks that there are of a row's last one; of types with parts any number of whole superblocks.
+	pack    func(out, file []byte)
 	restore func(file, packed []byte)
 }
 
-// packings holds those of types that have no parts.
+// packings holds those of types that have no parts. Of types with parts it may have a quicker way to pack than packParts, which defines it.
 var packings = [...]packing{
 	quant.Q4_0: {packQ4_0, restoreQ4_0},
 	quant.Q4_1: {packQ4_1, restoreQ4_1},
@@ -26,6 +27,15 @@ var packings = [...]packing{
 	quant.Q4_K: {packQ4_K, restoreQ4_K},
 	quant.Q5_K: {packQ5_K, restoreQ5_K},
 	quant.Q6_K: {packQ6_K, restoreQ6_K},
+
+	quant.IQ2_XXS: {pack: packIQ2_XXS},
+	quant.IQ2_XS:  {pack: packIQ2_XS},
+	quant.IQ2_S:   {pack: packIQ2_S},
+	quant.IQ3_XXS: {pack: packIQ3_XXS},
+	quant.IQ3_S:   {pack: packIQ3_S},
+	quant.IQ1_S:   {pack: packIQ1_S},
+	quant.IQ1_M:   {pack: packIQ1_M},
+	quant.TQ1_0:   {pack: packTQ1_0},
 }
 
 // rowAlign keeps packed rows on cache lines.
@@ -48,6 +58,10 @@ func PackRow(t quant.Type, dst, src []byte, cols int) {
 		copy(dst, src)
 		return
 	}
+	if t.Parted() && quicker(t) {
+		packings[t].pack(dst, src)
+		return
+	}
 	n, in := layout.Of(t).Bytes, quant.QKK/t.BlockElems()*t.BlockBytes()
 	for s := range Super(cols) {
 		packSuper(t, dst[s*n:][:n], src[s*in:min(len(src), (s+1)*in)])
@@ -59,12 +73,15 @@ func packSuper(t quant.Type, out, file []byte) {
 	if len(file) < quant.QKK/t.BlockElems()*t.BlockBytes() {
 		clear(out)
 	}
-	if t.Parted() {
+	if t.Parted() && !quicker(t) {
 		packParts(t, out, file)
 		return
 	}
 	packings[t].pack(out, file)
 }
+
+// quicker reports whether a type with parts is packed by more than packParts.
+func quicker(t quant.Type) bool { return int(t) < len(packings) && packings[t].pack != nil }
 
 // header is the size of the scales of types whose scales take the least.
 const header = 16

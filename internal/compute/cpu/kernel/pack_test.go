@@ -5,6 +5,7 @@ import (
 	"math/rand/v2"
 	"testing"
 
+	"github.com/powerinfer-go/powerinfer/internal/compute/cpu/layout"
 	"github.com/powerinfer-go/powerinfer/internal/quant"
 )
 
@@ -57,5 +58,25 @@ func BenchmarkPackRow(b *testing.B) {
 				k.PackRow(typ, dst, src, cols)
 			}
 		})
+	}
+}
+
+// TestPackedEights: what packs whole words writes the bytes that packParts does.
+func TestPackedEights(t *testing.T) {
+	rng := newRand(t)
+	for _, typ := range quant.Types() {
+		if !typ.Parted() || !quicker(typ) {
+			continue
+		}
+		n := layout.Of(typ).Bytes
+		for range 100 {
+			file := randomFile(rng, typ, 1, quant.QKK)
+			got, want := make([]byte, n), make([]byte, n)
+			packSuper(typ, got, file)
+			packParts(typ, want, file)
+			if at := firstDifference(got, want); at >= 0 {
+				t.Fatalf("%s: byte %d is %d, defined as %d", typ, at, got[at], want[at])
+			}
+		}
 	}
 }
