@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 	"math"
+	"math/bits"
 
 	. "github.com/mmcloughlin/avo/build"
 	. "github.com/mmcloughlin/avo/operand"
@@ -24,10 +25,14 @@ func attention() {
 	softmax()
 	for _, c := range cached() {
 		for _, t := range []struct {
-			queries int
-			vectors []int
-		}{{1, []int{8, 2, 1}}, {2, []int{4, 1}}, {3, []int{3, 1}}, {4, []int{2, 1}}, {6, []int{2, 1}}} {
-			accumulate(c, t.queries, t.vectors)
+			queries         int
+			vectors, blocks []int
+		}{{1, []int{8, 2, 1}, []int{8, 4}}, {2, []int{4, 1}, []int{4}}, {3, []int{3, 1}, []int{4}}, {4, []int{2, 1}, []int{2}}, {6, []int{2, 1}, []int{2}}} {
+			if c.integers != nil {
+				accumulate(c, t.queries, t.blocks)
+			} else {
+				accumulate(c, t.queries, t.vectors)
+			}
 		}
 	}
 	decodeBlocks("Q8_0", 34, func(src reg.Register, i int, y reg.VecVirtual) {
@@ -38,24 +43,60 @@ func attention() {
 
 // element is a type of the cache's that kernels read as it lies.
 type element struct {
-	suffix, in string // of the function's name, and its Go type
-	bytes      int
-	load       func(from Mem, to reg.VecVirtual) // eight of them
+	suffix   string                                   // of the function's name
+	elements int                                      // that a step takes of a row: 8, or 32 of types with blocks
+	bytes    int                                      // of those
+	load     func(from Mem, to reg.VecVirtual)        // eight elements
+	integers func(from Mem, i int, to reg.VecVirtual) // of types with blocks: number i of four times eight, which are multiplied by the scale
 }
 
 func cached() []element {
 	return []element{
-		{"AVX2", "uint16", 2, func(from Mem, to reg.VecVirtual) { VCVTPH2PS(from, to) }},
-		{"BF16AVX2", "uint16", 2, func(from Mem, to reg.VecVirtual) {
+		{suffix: "AVX2", elements: 8, bytes: 16, load: func(from Mem, to reg.VecVirtual) { VCVTPH2PS(from, to) }},
+		{suffix: "BF16AVX2", elements: 8, bytes: 16, load: func(from Mem, to reg.VecVirtual) {
 			VPMOVZXWD(from, to)
 			VPSLLD(Imm(16), to, to)
 		}},
-		{"F32AVX2", "float32", 4, func(from Mem, to reg.VecVirtual) { VMOVUPS(from, to) }},
+		{suffix: "F32AVX2", elements: 8, bytes: 32, load: func(from Mem, to reg.VecVirtual) { VMOVUPS(from, to) }},
+		{suffix: "Q8_0AVX2", elements: 32, bytes: 34, integers: func(from Mem, i int, to reg.VecVirtual) {
+			VPMOVSXBD(from.Offset(8*i), to)
+		}},
+		{suffix: "Q4_0AVX2", elements: 32, bytes: 18, integers: func(from Mem, i int, to reg.VecVirtual) {
+			VPMOVZXBD(from.Offset(8*(i%2)), to)
+			if i < 2 {
+				VPAND(table("lowNibble", func(int) uint32 { return 15 }), to, to)
+			} else {
+				VPSRLD(Imm(4), to, to)
+			}
+			VPSUBD(table("middleNibble", func(int) uint32 { return 8 }), to, to)
+		}},
 	}
 }
 
-// shift is the binary logarithm of the element's bytes.
-func (c element) shift() uint64 { return uint64(c.bytes / 2) }
+// rowBytes turns a row's elements into its bytes.
+func (c element) rowBytes(n reg.Register) {
+	if c.elements == 8 {
+		SHLQ(Imm(uint64(bits.Len(uint(c.bytes/8))-1)), n)
+		return
+	}
+	SHRQ(Imm(5), n)
+	IMUL3Q(U32(uint32(c.bytes)), n, n)
+}
+
+// scale returns the scale of a block in all lanes.
+func (c element) scale(block Mem) reg.VecVirtual {
+	v := YMM()
+	VPBROADCASTW(block, v.AsX())
+	VCVTPH2PS(v.AsX(), v)
+	return v
+}
+
+// quarter brings eight elements of a block into y, as decoding it would: products of integers and scales are exact.
+func (c element) quarter(block Mem, i int, scale, y reg.VecVirtual) {
+	c.integers(block.Offset(2), i, y)
+	VCVTDQ2PS(y, y)
+	VMULPS(scale, y, y)
+}
 
 // decodeBlocks emits the decoding of blocks of 32 elements that begin with a half, the scale. load brings eight integers, number i of four, into y.
 func decodeBlocks(name string, bytes int, load func(src reg.Register, i int, y reg.VecVirtual)) {
@@ -80,9 +121,9 @@ func decodeBlocks(name string, bytes int, load func(src reg.Register, i int, y r
 
 // blockScale returns the half at src in all lanes.
 func blockScale(src reg.Register) reg.VecVirtual {
-	bits, scale := GP32(), YMM()
-	MOVWLZX(at(src, 0), bits)
-	VMOVD(bits, scale.AsX())
+	half, scale := GP32(), YMM()
+	MOVWLZX(at(src, 0), half)
+	VMOVD(half, scale.AsX())
 	VCVTPH2PS(scale.AsX(), scale.AsX())
 	VBROADCASTSS(scale.AsX(), scale)
 	return scale
@@ -159,7 +200,7 @@ func (r rows) advance(by Op) {
 // scores emits the products of T queries with keys, K keys at a time. Every score is eight sums over
 // every eighth element, added by a tree, whatever T and K.
 func scores(c element, T, K int) {
-	function(fmt.Sprintf("scores%d%s", T, c.suffix), fmt.Sprintf("func(s, q *float32, k, ahead *%s, keys, headDim int)", c.in),
+	function(fmt.Sprintf("scores%d%s", T, c.suffix), "func(s, q *float32, k, ahead *byte, keys, headDim int)",
 		fmt.Sprintf("computes s[t][j] = q[t]·k[j] for %d queries; keys are rounded up to a multiple of 8. Scalar twin: scores.", T))
 	s, q0, k0, ahead := pointer("s"), pointer("q"), pointer("k"), pointer("ahead")
 	keys, headDim := pointer("keys"), pointer("headDim")
@@ -167,7 +208,7 @@ func scores(c element, T, K int) {
 	MOVQ(headDim, qStride)
 	SHLQ(Imm(2), qStride)
 	MOVQ(headDim, kStride)
-	SHLQ(Imm(c.shift()), kStride)
+	c.rowBytes(kStride)
 	ADDQ(Imm(7), keys)
 	ANDQ(I8(-8), keys)
 	q, k := newRows(q0, qStride, T), newRows(k0, kStride, K)
@@ -184,8 +225,18 @@ func scores(c element, T, K int) {
 	d := GP64()
 	MOVQ(headDim, d)
 	Label("dims")
-	prefetch(ahead, 8*c.bytes*K)
-	if T == 1 {
+	prefetch(ahead, c.bytes*K)
+	if c.integers != nil {
+		for j := range K {
+			scale, y := c.scale(k.at(j)), YMM()
+			for i := range 4 {
+				c.quarter(k.at(j), i, scale, y)
+				for t := range T {
+					VFMADD231PS(q.at(t).Offset(32*i), y, acc[t][j])
+				}
+			}
+		}
+	} else if T == 1 {
 		x := YMM()
 		VMOVUPS(q.at(0), x)
 		for j := range K {
@@ -220,9 +271,9 @@ func scores(c element, T, K int) {
 			}
 		}
 	}
-	q.advance(Imm(32))
-	k.advance(Imm(uint64(8 * c.bytes)))
-	SUBQ(Imm(8), d)
+	q.advance(U32(uint32(4 * c.elements)))
+	k.advance(Imm(uint64(c.bytes)))
+	SUBQ(Imm(uint64(c.elements)), d)
 	JG(LabelRef("dims"))
 	for _, b := range q.base {
 		SUBQ(qStride, b)
@@ -318,73 +369,94 @@ func softmax() {
 
 // accumulate emits the weighted sum of value rows for T queries, some vectors of the head at a time.
 func accumulate(c element, T int, widths []int) {
-	function(fmt.Sprintf("accumulate%d%s", T, c.suffix), fmt.Sprintf("func(acc, p *float32, v, ahead *%s, keys, headDim, width int)", c.in),
+	function(fmt.Sprintf("accumulate%d%s", T, c.suffix), "func(acc, p *float32, v, ahead *byte, keys, headDim, width int)",
 		fmt.Sprintf("computes acc[t] += Σ p[t][j]·v[j] for %d queries, term after term; rows of v are width elements apart. Scalar twin: accumulate.", T))
 	acc, p, v, ahead := pointer("acc"), pointer("p"), pointer("v"), pointer("ahead")
 	keys, headDim := pointer("keys"), pointer("headDim")
 	accStride, vStride := GP64(), pointer("width")
 	MOVQ(headDim, accStride)
 	SHLQ(Imm(2), accStride)
-	SHLQ(Imm(c.shift()), vStride)
+	c.rowBytes(vStride)
 	for _, D := range widths {
-		loop, inner, next := fmt.Sprintf("dims%d", 8*D), fmt.Sprintf("keys%d", 8*D), fmt.Sprintf("below%d", 8*D)
+		// Of blocks a pass takes some whole ones, or half of one.
+		step := max(8*D, c.elements)
+		loop, next := fmt.Sprintf("dims%d", 8*D), fmt.Sprintf("below%d", 8*D)
 		Label(loop)
-		CMPQ(headDim, U32(uint32(8*D)))
+		CMPQ(headDim, U32(uint32(step)))
 		JL(LabelRef(next))
-		a := make([][]reg.VecVirtual, T)
-		row := GP64()
-		MOVQ(acc, row)
-		for t := range a {
-			a[t] = make([]reg.VecVirtual, D)
-			for i := range a[t] {
-				a[t][i] = YMM()
-				VMOVUPS(at(row, 32*i), a[t][i])
-			}
-			if t < T-1 {
-				ADDQ(accStride, row)
-			}
+		for first := 0; first < step/8; first += D {
+			c.pass(fmt.Sprintf("keys%dfrom%d", 8*D, first), first, D, T, acc, accStride, p, v, vStride, ahead, keys)
 		}
-		vp, pp, j := GP64(), GP64(), GP64()
-		MOVQ(v, vp)
-		MOVQ(p, pp)
-		MOVQ(keys, j)
-		Label(inner)
-		prefetch(ahead, 8*c.bytes*D)
-		w := make([]reg.VecVirtual, D)
-		if T > 1 {
-			for i := range w {
-				w[i] = YMM()
-				c.load(at(vp, 8*c.bytes*i), w[i])
-			}
-		}
-		for t := range a {
-			b := YMM()
-			VBROADCASTSS(at(pp, t*rowBytes), b)
-			for i := range w {
-				if T == 1 {
-					w[i] = YMM()
-					c.load(at(vp, 8*c.bytes*i), w[i])
-				}
-				VFMADD231PS(w[i], b, a[t][i])
-			}
-		}
-		ADDQ(Imm(4), pp)
-		ADDQ(vStride, vp)
-		DECQ(j)
-		JNZ(LabelRef(inner))
-		for t := T - 1; t >= 0; t-- {
-			for i := range a[t] {
-				VMOVUPS(a[t][i], at(row, 32*i))
-			}
-			if t > 0 {
-				SUBQ(accStride, row)
-			}
-		}
-		ADDQ(U32(uint32(32*D)), acc)
-		ADDQ(U32(uint32(8*c.bytes*D)), v)
-		SUBQ(U32(uint32(8*D)), headDim)
+		ADDQ(U32(uint32(4*step)), acc)
+		ADDQ(U32(uint32(step/c.elements*c.bytes)), v)
+		SUBQ(U32(uint32(step)), headDim)
 		JMP(LabelRef(loop))
 		Label(next)
 	}
 	end()
+}
+
+// pass adds D vectors of the head, from number first on of those at acc and v.
+func (c element) pass(inner string, first, D, T int, acc, accStride, p, v, vStride, ahead, keys reg.Register) {
+	a := make([][]reg.VecVirtual, T)
+	row := GP64()
+	MOVQ(acc, row)
+	for t := range a {
+		a[t] = make([]reg.VecVirtual, D)
+		for i := range a[t] {
+			a[t][i] = YMM()
+			VMOVUPS(at(row, 32*(first+i)), a[t][i])
+		}
+		if t < T-1 {
+			ADDQ(accStride, row)
+		}
+	}
+	vp, pp, j := GP64(), GP64(), GP64()
+	MOVQ(v, vp)
+	MOVQ(p, pp)
+	MOVQ(keys, j)
+	Label(inner)
+	prefetch(ahead, 8*D*c.bytes/c.elements)
+	var scale reg.VecVirtual
+	value := func(i int) reg.VecVirtual {
+		y, n := YMM(), first+i
+		if c.integers == nil {
+			c.load(at(vp, c.bytes*n), y)
+			return y
+		}
+		block := at(vp, n/4*c.bytes)
+		if n%4 == 0 || i == 0 {
+			scale = c.scale(block)
+		}
+		c.quarter(block, n%4, scale, y)
+		return y
+	}
+	w := make([]reg.VecVirtual, D)
+	if T > 1 {
+		for i := range w {
+			w[i] = value(i)
+		}
+	}
+	for t := range a {
+		b := YMM()
+		VBROADCASTSS(at(pp, t*rowBytes), b)
+		for i := range w {
+			if T == 1 {
+				w[i] = value(i)
+			}
+			VFMADD231PS(w[i], b, a[t][i])
+		}
+	}
+	ADDQ(Imm(4), pp)
+	ADDQ(vStride, vp)
+	DECQ(j)
+	JNZ(LabelRef(inner))
+	for t := T - 1; t >= 0; t-- {
+		for i := range a[t] {
+			VMOVUPS(a[t][i], at(row, 32*(first+i)))
+		}
+		if t > 0 {
+			SUBQ(accStride, row)
+		}
+	}
 }

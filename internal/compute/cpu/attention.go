@@ -217,7 +217,7 @@ func (a *attention) partial(token, part, chunk int) kernel.Partial {
 }
 
 func (a *attention) kv(seq int32, head int, w *workerScratch) kernel.KV {
-	return kernel.KV{K: a.k, V: a.v, Pages: a.tables[seq], Head: head, Shape: a.shape, Scratch: grown(&w.decoded, kernel.DecodedLen(a.shape))}
+	return kernel.KV{K: a.k, V: a.v, Pages: a.tables[seq], Head: head, Shape: a.shape, Scratch: grown(&w.decoded, kernel.ScratchLen(a.shape))}
 }
 
 // scores returns how the scores of query heads are changed.

@@ -21,12 +21,12 @@ type KV struct {
 	Pages   []int32         // page ids of the sequence
 	Head    int             // this one
 	Shape   compute.KVShape // widths that are not multiples of 8 take the scalar way
-	Scratch []float32       // [DecodedLen(Shape)]
+	Scratch []float32       // [ScratchLen(Shape)]
 }
 
-// DecodedLen returns the elements of the scratch in which a page of one head is decoded: none for types that kernels read as they lie.
-func DecodedLen(s compute.KVShape) int {
-	n := 0
+// ScratchLen returns the elements of the scratch that holds a tile's scores, and, of quantised types, a decoded page of one head.
+func ScratchLen(s compute.KVShape) int {
+	n := scoresLen
 	if s.KeyType.Type().Quantised() {
 		n += compute.PagePositions * s.Key
 	}
@@ -99,7 +99,7 @@ func NewPartial(mem []float32, n, value int) Partial {
 func PartialLen(n, value int) int { return n * (value + 2) }
 
 // attention names the kernels that a chunk is computed with: scores, softmax and accumulate below, or an
-// instruction set's. They are called by name, not through function values, so that scratch stays on the stack.
+// instruction set's.
 // Tiles have at most maxTile queries; rows of s and p are PagePositions apart, all others headDim.
 // ahead is the memory that will be read next, to be prefetched meanwhile.
 type attention int
@@ -110,6 +110,9 @@ const (
 )
 
 const maxTile = 6
+
+// scoresLen is the number of a tile's scores.
+const scoresLen = maxTile * compute.PagePositions
 
 // AttendChunk computes the attention of queries q [tokens·group, key], already times the softmax
 // scale, over chunk number chunk of the sequence. spans [tokens] are the positions that each token attends to. The group query heads
@@ -122,7 +125,7 @@ func (v *Vector) AttendChunk(out Partial, q []float32, kv *KV, spans []Span, how
 		out.Max[i], out.Sum[i] = float32(math.Inf(-1)), 0
 	}
 	clear(out.Acc)
-	w := walk{v: v, kernels: v.attention, out: out, q: q, spans: spans, how: how, group: len(out.Max) / len(spans), key: kv.Shape.Key, value: kv.Shape.Value}
+	w := walk{v: v, kernels: v.attention, out: out, q: q, spans: spans, how: how, group: len(out.Max) / len(spans), key: kv.Shape.Key, value: kv.Shape.Value, scores: kv.Scratch[:scoresLen]}
 	if w.key%8 != 0 || w.value%8 != 0 {
 		w.kernels = scalarAttention
 	}
@@ -166,36 +169,37 @@ type walk struct {
 	group      int
 	key, value int // widths
 
-	first  int    // position at which the page begins
-	keys   rows   // [PagePositions, key]
-	values rows   // [PagePositions, value]
-	next   []byte // what is read after the values
+	first  int       // position at which the page begins
+	keys   rows      // [PagePositions, key]
+	values rows      // [PagePositions, value]
+	next   []byte    // what is read after the values
+	scores []float32 // [maxTile, PagePositions]
 }
 
-// load makes page number i of the sequence, of which so many positions are read, the walk's. Quantised rows are decoded.
+// load makes page number i of the sequence, of which so many positions are read, the walk's. Quantised rows that many queries meet are decoded.
 func (w *walk) load(kv *KV, i, positions int) {
 	k, v := kv.page(i)
 	w.next = v
 	if i+1 < len(kv.Pages) { // even of the next chunk: +40 % with one thread
 		w.next, _ = kv.page(i + 1)
 	}
-	scratch := kv.Scratch
-	w.keys, scratch = w.kernels.decoded(kv.Shape.KeyType, k, scratch, positions, w.key)
+	scratch := kv.Scratch[scoresLen:]
+	w.keys, scratch = w.readable(kv.Shape.KeyType, k, scratch, positions, w.key)
 	if kv.Shape.Within {
 		w.values = w.keys
 		return
 	}
-	w.values, _ = w.kernels.decoded(kv.Shape.ValueType, v, scratch, positions, w.value)
+	w.values, _ = w.readable(kv.Shape.ValueType, v, scratch, positions, w.value)
 }
 
-// decoded returns the first rows of data in a type that kernels read, decoded into scratch if need be, of which it returns the rest. Rows behind them,
+// readable returns the first rows of data in a type that kernels read, decoded into scratch if need be, of which it returns the rest. Rows behind them,
 // up to a multiple of 8, may be anything.
-func (a attention) decoded(t compute.KVType, data []byte, scratch []float32, n, elements int) (rows, []float32) {
-	if !t.Type().Quantised() {
+func (w *walk) readable(t compute.KVType, data []byte, scratch []float32, n, elements int) (rows, []float32) {
+	if w.kernels.direct(t, w.value, len(w.out.Max)) {
 		return rows{t, data, elements}, scratch
 	}
 	out, rest := scratch[:compute.PagePositions*elements], scratch[compute.PagePositions*elements:]
-	a.decode(t, out[:n*elements], data[:n*t.RowBytes(elements)])
+	w.kernels.decode(t, out[:n*elements], data[:n*t.RowBytes(elements)])
 	return rows{compute.KVF32, unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(out))), 4*len(out)), elements}, rest
 }
 
@@ -213,8 +217,8 @@ func (w *walk) tile(i, n int) {
 	if most == 0 {
 		return
 	}
-	var s [maxTile * page]float32
-	w.kernels.scores(s[:], w.q[i*w.key:], w.keys, w.values.data, n, most, w.key)
+	s := w.scores
+	w.kernels.scores(s, w.q[i*w.key:], w.keys, w.values.data, n, most, w.key)
 	for t := range n {
 		if from[t] < to[t] {
 			w.weigh(i+t, s[t*page:][:page], from[t], to[t])

@@ -20,3 +20,5 @@ func (attention) accumulate(acc, p []float32, v rows, _ []byte, tile, keys, head
 func (attention) decode(t compute.KVType, dst []float32, src []byte) {
 	quant.Decode(t.Type(), dst, src)
 }
+
+func (attention) direct(t compute.KVType, _, _ int) bool { return !t.Type().Quantised() }

@@ -37,7 +37,7 @@ func newSequenceOf(rng *rand.Rand, key, value, group, positions, tokens, window 
 func newSequenceIn(rng *rand.Rand, shape compute.KVShape, group, positions, tokens, window int) *sequence {
 	key, value := shape.Key, shape.Value
 	pages := (positions + compute.PagePositions - 1) / compute.PagePositions
-	s := &sequence{kv: KV{Head: rng.IntN(2), Shape: shape, Scratch: make([]float32, DecodedLen(shape))}, group: group}
+	s := &sequence{kv: KV{Head: rng.IntN(2), Shape: shape, Scratch: make([]float32, ScratchLen(shape))}, group: group}
 	for _, p := range rng.Perm(pages + 2)[:pages] {
 		s.kv.Pages = append(s.kv.Pages, int32(p))
 	}
@@ -287,4 +287,42 @@ func TestAttentionAllocatesNothing(t *testing.T) {
 			t.Fatalf("%s: %v allocations", k.Name, n)
 		}
 	}
+}
+
+// TestQuantisedRowsAsDecoded: attention over quantised rows has the bytes of attention over what they decode to, however many queries there are.
+func TestQuantisedRowsAsDecoded(t *testing.T) {
+	rng := newRand(t)
+	for _, k := range platform() {
+		for _, typ := range []compute.KVType{compute.KVQ8_0, compute.KVQ4_0} {
+			for _, width := range []int{32, 96, 128} {
+				for _, group := range []int{1, 2, 3, 4, 6, 8, 13} {
+					shape := compute.KVShape{Heads: 2, Key: width, Value: width, KeyType: typ, ValueType: typ}
+					s := newSequenceIn(rng, shape, group, 150, 1+rng.IntN(2), 0)
+					plain := *s
+					plain.kv.Shape.KeyType, plain.kv.Shape.ValueType = compute.KVF32, compute.KVF32
+					plain.kv.K, plain.kv.V = decodedRows(typ, s.kv.K), decodedRows(typ, s.kv.V)
+					if got, want := s.firstChunk(k), plain.firstChunk(k); !slices.Equal(got, want) {
+						t.Fatalf("%s %s: %d queries of %d elements: other bytes than of decoded rows", k.Name, typ, group, width)
+					}
+				}
+			}
+		}
+	}
+}
+
+// decodedRows is rows of t in F32.
+func decodedRows(t compute.KVType, b []byte) []byte {
+	x := make([]float32, len(b)/t.Type().BlockBytes()*quant.QK)
+	quant.Decode(t.Type(), x, b)
+	out := make([]byte, 4*len(x))
+	quant.Encode(quant.F32, out, x)
+	return out
+}
+
+// firstChunk is the first chunk's attention, and the weights' sums, of all queries.
+func (s *sequence) firstChunk(k *Kernels) []float32 {
+	n := len(s.spans) * s.group
+	mem := make([]float32, PartialLen(n, s.kv.Shape.Value))
+	k.AttendChunk(NewPartial(mem, n, s.kv.Shape.Value), s.q, &s.kv, s.spans, Scores{}, 0)
+	return mem
 }

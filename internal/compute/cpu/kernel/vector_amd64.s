@@ -1874,7 +1874,7 @@ DATA twice<>+24(SB)/4, $0x00000003
 DATA twice<>+28(SB)/4, $0x00000003
 GLOBL twice<>(SB), RODATA|NOPTR, $32
 
-// func scores1AVX2(s *float32, q *float32, k *uint16, ahead *uint16, keys int, headDim int)
+// func scores1AVX2(s *float32, q *float32, k *byte, ahead *byte, keys int, headDim int)
 // Requires: AVX, F16C, FMA3, MMX+
 TEXT ·scores1AVX2(SB), NOSPLIT, $0-48
 	MOVQ s+0(FP), AX
@@ -1926,7 +1926,7 @@ dims:
 	VFMADD231PS  Y8, Y9, Y6
 	VCVTPH2PS    (R10)(R9*4), Y9
 	VFMADD231PS  Y8, Y9, Y7
-	ADDQ         $0x20, CX
+	ADDQ         $0x00000020, CX
 	ADDQ         $0x10, DX
 	ADDQ         $0x10, R10
 	ADDQ         $0x10, R11
@@ -1972,7 +1972,7 @@ dims:
 	VZEROUPPER
 	RET
 
-// func scores2AVX2(s *float32, q *float32, k *uint16, ahead *uint16, keys int, headDim int)
+// func scores2AVX2(s *float32, q *float32, k *byte, ahead *byte, keys int, headDim int)
 // Requires: AVX, F16C, FMA3, MMX+
 TEXT ·scores2AVX2(SB), NOSPLIT, $0-48
 	MOVQ s+0(FP), AX
@@ -2018,7 +2018,7 @@ dims:
 	VCVTPH2PS    (R10), Y10
 	VFMADD231PS  Y8, Y10, Y3
 	VFMADD231PS  Y9, Y10, Y7
-	ADDQ         $0x20, CX
+	ADDQ         $0x00000020, CX
 	ADDQ         $0x10, DX
 	ADDQ         $0x10, R10
 	SUBQ         $0x08, R11
@@ -2048,7 +2048,7 @@ dims:
 	VZEROUPPER
 	RET
 
-// func scores3AVX2(s *float32, q *float32, k *uint16, ahead *uint16, keys int, headDim int)
+// func scores3AVX2(s *float32, q *float32, k *byte, ahead *byte, keys int, headDim int)
 // Requires: AVX, F16C, FMA3, MMX+
 TEXT ·scores3AVX2(SB), NOSPLIT, $0-48
 	MOVQ s+0(FP), AX
@@ -2103,7 +2103,7 @@ dims:
 	VFMADD231PS  Y12, Y15, Y3
 	VFMADD231PS  Y13, Y15, Y7
 	VFMADD231PS  Y14, Y15, Y11
-	ADDQ         $0x20, CX
+	ADDQ         $0x00000020, CX
 	ADDQ         $0x10, DX
 	ADDQ         $0x10, R10
 	SUBQ         $0x08, R11
@@ -2139,7 +2139,7 @@ dims:
 	VZEROUPPER
 	RET
 
-// func scores4AVX2(s *float32, q *float32, k *uint16, ahead *uint16, keys int, headDim int)
+// func scores4AVX2(s *float32, q *float32, k *byte, ahead *byte, keys int, headDim int)
 // Requires: AVX, F16C, FMA3, MMX+
 TEXT ·scores4AVX2(SB), NOSPLIT, $0-48
 	MOVQ s+0(FP), AX
@@ -2185,8 +2185,8 @@ dims:
 	VMOVUPS      (R10), Y10
 	VFMADD231PS  Y10, Y8, Y6
 	VFMADD231PS  Y10, Y9, Y7
-	ADDQ         $0x20, CX
-	ADDQ         $0x20, R10
+	ADDQ         $0x00000020, CX
+	ADDQ         $0x00000020, R10
 	ADDQ         $0x10, DX
 	SUBQ         $0x08, R11
 	JG           dims
@@ -2213,7 +2213,7 @@ dims:
 	VZEROUPPER
 	RET
 
-// func scores6AVX2(s *float32, q *float32, k *uint16, ahead *uint16, keys int, headDim int)
+// func scores6AVX2(s *float32, q *float32, k *byte, ahead *byte, keys int, headDim int)
 // Requires: AVX, F16C, FMA3, MMX+
 TEXT ·scores6AVX2(SB), NOSPLIT, $0-48
 	MOVQ s+0(FP), AX
@@ -2269,8 +2269,8 @@ dims:
 	VMOVUPS      (R10)(R8*2), Y14
 	VFMADD231PS  Y14, Y12, Y10
 	VFMADD231PS  Y14, Y13, Y11
-	ADDQ         $0x20, CX
-	ADDQ         $0x20, R10
+	ADDQ         $0x00000020, CX
+	ADDQ         $0x00000020, R10
 	ADDQ         $0x10, DX
 	SUBQ         $0x08, R11
 	JG           dims
@@ -2304,7 +2304,7 @@ dims:
 	VZEROUPPER
 	RET
 
-// func scores1BF16AVX2(s *float32, q *float32, k *uint16, ahead *uint16, keys int, headDim int)
+// func scores1BF16AVX2(s *float32, q *float32, k *byte, ahead *byte, keys int, headDim int)
 // Requires: AVX, AVX2, FMA3, MMX+
 TEXT ·scores1BF16AVX2(SB), NOSPLIT, $0-48
 	MOVQ s+0(FP), AX
@@ -2364,7 +2364,7 @@ dims:
 	VPMOVZXWD    (R10)(R9*4), Y9
 	VPSLLD       $0x10, Y9, Y9
 	VFMADD231PS  Y8, Y9, Y7
-	ADDQ         $0x20, CX
+	ADDQ         $0x00000020, CX
 	ADDQ         $0x10, DX
 	ADDQ         $0x10, R10
 	ADDQ         $0x10, R11
@@ -2410,7 +2410,7 @@ dims:
 	VZEROUPPER
 	RET
 
-// func scores2BF16AVX2(s *float32, q *float32, k *uint16, ahead *uint16, keys int, headDim int)
+// func scores2BF16AVX2(s *float32, q *float32, k *byte, ahead *byte, keys int, headDim int)
 // Requires: AVX, AVX2, FMA3, MMX+
 TEXT ·scores2BF16AVX2(SB), NOSPLIT, $0-48
 	MOVQ s+0(FP), AX
@@ -2460,7 +2460,7 @@ dims:
 	VPSLLD       $0x10, Y10, Y10
 	VFMADD231PS  Y8, Y10, Y3
 	VFMADD231PS  Y9, Y10, Y7
-	ADDQ         $0x20, CX
+	ADDQ         $0x00000020, CX
 	ADDQ         $0x10, DX
 	ADDQ         $0x10, R10
 	SUBQ         $0x08, R11
@@ -2490,7 +2490,7 @@ dims:
 	VZEROUPPER
 	RET
 
-// func scores3BF16AVX2(s *float32, q *float32, k *uint16, ahead *uint16, keys int, headDim int)
+// func scores3BF16AVX2(s *float32, q *float32, k *byte, ahead *byte, keys int, headDim int)
 // Requires: AVX, AVX2, FMA3, MMX+
 TEXT ·scores3BF16AVX2(SB), NOSPLIT, $0-48
 	MOVQ s+0(FP), AX
@@ -2549,7 +2549,7 @@ dims:
 	VFMADD231PS  Y12, Y15, Y3
 	VFMADD231PS  Y13, Y15, Y7
 	VFMADD231PS  Y14, Y15, Y11
-	ADDQ         $0x20, CX
+	ADDQ         $0x00000020, CX
 	ADDQ         $0x10, DX
 	ADDQ         $0x10, R10
 	SUBQ         $0x08, R11
@@ -2585,7 +2585,7 @@ dims:
 	VZEROUPPER
 	RET
 
-// func scores4BF16AVX2(s *float32, q *float32, k *uint16, ahead *uint16, keys int, headDim int)
+// func scores4BF16AVX2(s *float32, q *float32, k *byte, ahead *byte, keys int, headDim int)
 // Requires: AVX, AVX2, FMA3, MMX+
 TEXT ·scores4BF16AVX2(SB), NOSPLIT, $0-48
 	MOVQ s+0(FP), AX
@@ -2633,8 +2633,8 @@ dims:
 	VMOVUPS      (R10), Y10
 	VFMADD231PS  Y10, Y8, Y6
 	VFMADD231PS  Y10, Y9, Y7
-	ADDQ         $0x20, CX
-	ADDQ         $0x20, R10
+	ADDQ         $0x00000020, CX
+	ADDQ         $0x00000020, R10
 	ADDQ         $0x10, DX
 	SUBQ         $0x08, R11
 	JG           dims
@@ -2661,7 +2661,7 @@ dims:
 	VZEROUPPER
 	RET
 
-// func scores6BF16AVX2(s *float32, q *float32, k *uint16, ahead *uint16, keys int, headDim int)
+// func scores6BF16AVX2(s *float32, q *float32, k *byte, ahead *byte, keys int, headDim int)
 // Requires: AVX, AVX2, FMA3, MMX+
 TEXT ·scores6BF16AVX2(SB), NOSPLIT, $0-48
 	MOVQ s+0(FP), AX
@@ -2719,8 +2719,8 @@ dims:
 	VMOVUPS      (R10)(R8*2), Y14
 	VFMADD231PS  Y14, Y12, Y10
 	VFMADD231PS  Y14, Y13, Y11
-	ADDQ         $0x20, CX
-	ADDQ         $0x20, R10
+	ADDQ         $0x00000020, CX
+	ADDQ         $0x00000020, R10
 	ADDQ         $0x10, DX
 	SUBQ         $0x08, R11
 	JG           dims
@@ -2754,7 +2754,7 @@ dims:
 	VZEROUPPER
 	RET
 
-// func scores1F32AVX2(s *float32, q *float32, k *float32, ahead *float32, keys int, headDim int)
+// func scores1F32AVX2(s *float32, q *float32, k *byte, ahead *byte, keys int, headDim int)
 // Requires: AVX, FMA3, MMX+
 TEXT ·scores1F32AVX2(SB), NOSPLIT, $0-48
 	MOVQ s+0(FP), AX
@@ -2808,7 +2808,7 @@ dims:
 	VFMADD231PS  Y8, Y9, Y6
 	VMOVUPS      (R10)(R9*4), Y9
 	VFMADD231PS  Y8, Y9, Y7
-	ADDQ         $0x20, CX
+	ADDQ         $0x00000020, CX
 	ADDQ         $0x20, DX
 	ADDQ         $0x20, R10
 	ADDQ         $0x20, R11
@@ -2854,7 +2854,7 @@ dims:
 	VZEROUPPER
 	RET
 
-// func scores2F32AVX2(s *float32, q *float32, k *float32, ahead *float32, keys int, headDim int)
+// func scores2F32AVX2(s *float32, q *float32, k *byte, ahead *byte, keys int, headDim int)
 // Requires: AVX, FMA3, MMX+
 TEXT ·scores2F32AVX2(SB), NOSPLIT, $0-48
 	MOVQ s+0(FP), AX
@@ -2901,7 +2901,7 @@ dims:
 	VMOVUPS      (R10), Y10
 	VFMADD231PS  Y8, Y10, Y3
 	VFMADD231PS  Y9, Y10, Y7
-	ADDQ         $0x20, CX
+	ADDQ         $0x00000020, CX
 	ADDQ         $0x20, DX
 	ADDQ         $0x20, R10
 	SUBQ         $0x08, R11
@@ -2931,7 +2931,7 @@ dims:
 	VZEROUPPER
 	RET
 
-// func scores3F32AVX2(s *float32, q *float32, k *float32, ahead *float32, keys int, headDim int)
+// func scores3F32AVX2(s *float32, q *float32, k *byte, ahead *byte, keys int, headDim int)
 // Requires: AVX, FMA3, MMX+
 TEXT ·scores3F32AVX2(SB), NOSPLIT, $0-48
 	MOVQ s+0(FP), AX
@@ -2987,7 +2987,7 @@ dims:
 	VFMADD231PS  Y12, Y15, Y3
 	VFMADD231PS  Y13, Y15, Y7
 	VFMADD231PS  Y14, Y15, Y11
-	ADDQ         $0x20, CX
+	ADDQ         $0x00000020, CX
 	ADDQ         $0x20, DX
 	ADDQ         $0x20, R10
 	SUBQ         $0x08, R11
@@ -3023,7 +3023,7 @@ dims:
 	VZEROUPPER
 	RET
 
-// func scores4F32AVX2(s *float32, q *float32, k *float32, ahead *float32, keys int, headDim int)
+// func scores4F32AVX2(s *float32, q *float32, k *byte, ahead *byte, keys int, headDim int)
 // Requires: AVX, FMA3, MMX+
 TEXT ·scores4F32AVX2(SB), NOSPLIT, $0-48
 	MOVQ s+0(FP), AX
@@ -3069,8 +3069,8 @@ dims:
 	VMOVUPS      (R10), Y10
 	VFMADD231PS  Y10, Y8, Y6
 	VFMADD231PS  Y10, Y9, Y7
-	ADDQ         $0x20, CX
-	ADDQ         $0x20, R10
+	ADDQ         $0x00000020, CX
+	ADDQ         $0x00000020, R10
 	ADDQ         $0x20, DX
 	SUBQ         $0x08, R11
 	JG           dims
@@ -3097,7 +3097,7 @@ dims:
 	VZEROUPPER
 	RET
 
-// func scores6F32AVX2(s *float32, q *float32, k *float32, ahead *float32, keys int, headDim int)
+// func scores6F32AVX2(s *float32, q *float32, k *byte, ahead *byte, keys int, headDim int)
 // Requires: AVX, FMA3, MMX+
 TEXT ·scores6F32AVX2(SB), NOSPLIT, $0-48
 	MOVQ s+0(FP), AX
@@ -3153,10 +3153,1848 @@ dims:
 	VMOVUPS      (R10)(R8*2), Y14
 	VFMADD231PS  Y14, Y12, Y10
 	VFMADD231PS  Y14, Y13, Y11
-	ADDQ         $0x20, CX
-	ADDQ         $0x20, R10
+	ADDQ         $0x00000020, CX
+	ADDQ         $0x00000020, R10
 	ADDQ         $0x20, DX
 	SUBQ         $0x08, R11
+	JG           dims
+	SUBQ         R8, CX
+	SUBQ         R8, R10
+	ADDQ         R9, DX
+	VHADDPS      Y1, Y0, Y0
+	VHADDPS      Y3, Y2, Y2
+	VHADDPS      Y2, Y0, Y0
+	VEXTRACTF128 $0x01, Y0, X1
+	VADDPS       X0, X1, X1
+	VMOVLPS      X1, (AX)
+	VMOVHPS      X1, 256(AX)
+	VHADDPS      Y5, Y4, Y4
+	VHADDPS      Y7, Y6, Y6
+	VHADDPS      Y6, Y4, Y4
+	VEXTRACTF128 $0x01, Y4, X0
+	VADDPS       X4, X0, X0
+	VMOVLPS      X0, 512(AX)
+	VMOVHPS      X0, 768(AX)
+	VHADDPS      Y9, Y8, Y8
+	VHADDPS      Y11, Y10, Y10
+	VHADDPS      Y10, Y8, Y8
+	VEXTRACTF128 $0x01, Y8, X0
+	VADDPS       X8, X0, X0
+	VMOVLPS      X0, 1024(AX)
+	VMOVHPS      X0, 1280(AX)
+	ADDQ         $0x08, AX
+	SUBQ         $0x02, SI
+	JG           keys
+	VZEROUPPER
+	RET
+
+// func scores1Q8_0AVX2(s *float32, q *float32, k *byte, ahead *byte, keys int, headDim int)
+// Requires: AVX, AVX2, F16C, FMA3, MMX+
+TEXT ·scores1Q8_0AVX2(SB), NOSPLIT, $0-48
+	MOVQ   s+0(FP), AX
+	MOVQ   q+8(FP), CX
+	MOVQ   k+16(FP), DX
+	MOVQ   ahead+24(FP), BX
+	MOVQ   keys+32(FP), SI
+	MOVQ   headDim+40(FP), DI
+	MOVQ   DI, R8
+	SHLQ   $0x02, R8
+	MOVQ   DI, R9
+	SHRQ   $0x05, R9
+	IMUL3Q $0x00000022, R9, R9
+	ADDQ   $0x07, SI
+	ANDQ   $-8, SI
+	LEAQ   (DX)(R9*2), R10
+	ADDQ   R9, R10
+	LEAQ   (R10)(R9*2), R11
+	ADDQ   R9, R11
+
+keys:
+	VXORPS Y0, Y0, Y0
+	VXORPS Y1, Y1, Y1
+	VXORPS Y2, Y2, Y2
+	VXORPS Y3, Y3, Y3
+	VXORPS Y4, Y4, Y4
+	VXORPS Y5, Y5, Y5
+	VXORPS Y6, Y6, Y6
+	VXORPS Y7, Y7, Y7
+	MOVQ   DI, R12
+
+dims:
+	PREFETCHT1   (BX)
+	PREFETCHT1   64(BX)
+	PREFETCHT1   128(BX)
+	PREFETCHT1   192(BX)
+	PREFETCHT1   256(BX)
+	ADDQ         $0x00000110, BX
+	VPBROADCASTW (DX), X8
+	VCVTPH2PS    X8, Y8
+	VPMOVSXBD    2(DX), Y9
+	VCVTDQ2PS    Y9, Y9
+	VMULPS       Y8, Y9, Y9
+	VFMADD231PS  (CX), Y9, Y0
+	VPMOVSXBD    10(DX), Y9
+	VCVTDQ2PS    Y9, Y9
+	VMULPS       Y8, Y9, Y9
+	VFMADD231PS  32(CX), Y9, Y0
+	VPMOVSXBD    18(DX), Y9
+	VCVTDQ2PS    Y9, Y9
+	VMULPS       Y8, Y9, Y9
+	VFMADD231PS  64(CX), Y9, Y0
+	VPMOVSXBD    26(DX), Y9
+	VCVTDQ2PS    Y9, Y9
+	VMULPS       Y8, Y9, Y9
+	VFMADD231PS  96(CX), Y9, Y0
+	VPBROADCASTW (DX)(R9*1), X8
+	VCVTPH2PS    X8, Y8
+	VPMOVSXBD    2(DX)(R9*1), Y9
+	VCVTDQ2PS    Y9, Y9
+	VMULPS       Y8, Y9, Y9
+	VFMADD231PS  (CX), Y9, Y1
+	VPMOVSXBD    10(DX)(R9*1), Y9
+	VCVTDQ2PS    Y9, Y9
+	VMULPS       Y8, Y9, Y9
+	VFMADD231PS  32(CX), Y9, Y1
+	VPMOVSXBD    18(DX)(R9*1), Y9
+	VCVTDQ2PS    Y9, Y9
+	VMULPS       Y8, Y9, Y9
+	VFMADD231PS  64(CX), Y9, Y1
+	VPMOVSXBD    26(DX)(R9*1), Y9
+	VCVTDQ2PS    Y9, Y9
+	VMULPS       Y8, Y9, Y9
+	VFMADD231PS  96(CX), Y9, Y1
+	VPBROADCASTW (DX)(R9*2), X8
+	VCVTPH2PS    X8, Y8
+	VPMOVSXBD    2(DX)(R9*2), Y9
+	VCVTDQ2PS    Y9, Y9
+	VMULPS       Y8, Y9, Y9
+	VFMADD231PS  (CX), Y9, Y2
+	VPMOVSXBD    10(DX)(R9*2), Y9
+	VCVTDQ2PS    Y9, Y9
+	VMULPS       Y8, Y9, Y9
+	VFMADD231PS  32(CX), Y9, Y2
+	VPMOVSXBD    18(DX)(R9*2), Y9
+	VCVTDQ2PS    Y9, Y9
+	VMULPS       Y8, Y9, Y9
+	VFMADD231PS  64(CX), Y9, Y2
+	VPMOVSXBD    26(DX)(R9*2), Y9
+	VCVTDQ2PS    Y9, Y9
+	VMULPS       Y8, Y9, Y9
+	VFMADD231PS  96(CX), Y9, Y2
+	VPBROADCASTW (R10), X8
+	VCVTPH2PS    X8, Y8
+	VPMOVSXBD    2(R10), Y9
+	VCVTDQ2PS    Y9, Y9
+	VMULPS       Y8, Y9, Y9
+	VFMADD231PS  (CX), Y9, Y3
+	VPMOVSXBD    10(R10), Y9
+	VCVTDQ2PS    Y9, Y9
+	VMULPS       Y8, Y9, Y9
+	VFMADD231PS  32(CX), Y9, Y3
+	VPMOVSXBD    18(R10), Y9
+	VCVTDQ2PS    Y9, Y9
+	VMULPS       Y8, Y9, Y9
+	VFMADD231PS  64(CX), Y9, Y3
+	VPMOVSXBD    26(R10), Y9
+	VCVTDQ2PS    Y9, Y9
+	VMULPS       Y8, Y9, Y9
+	VFMADD231PS  96(CX), Y9, Y3
+	VPBROADCASTW (DX)(R9*4), X8
+	VCVTPH2PS    X8, Y8
+	VPMOVSXBD    2(DX)(R9*4), Y9
+	VCVTDQ2PS    Y9, Y9
+	VMULPS       Y8, Y9, Y9
+	VFMADD231PS  (CX), Y9, Y4
+	VPMOVSXBD    10(DX)(R9*4), Y9
+	VCVTDQ2PS    Y9, Y9
+	VMULPS       Y8, Y9, Y9
+	VFMADD231PS  32(CX), Y9, Y4
+	VPMOVSXBD    18(DX)(R9*4), Y9
+	VCVTDQ2PS    Y9, Y9
+	VMULPS       Y8, Y9, Y9
+	VFMADD231PS  64(CX), Y9, Y4
+	VPMOVSXBD    26(DX)(R9*4), Y9
+	VCVTDQ2PS    Y9, Y9
+	VMULPS       Y8, Y9, Y9
+	VFMADD231PS  96(CX), Y9, Y4
+	VPBROADCASTW (R10)(R9*2), X8
+	VCVTPH2PS    X8, Y8
+	VPMOVSXBD    2(R10)(R9*2), Y9
+	VCVTDQ2PS    Y9, Y9
+	VMULPS       Y8, Y9, Y9
+	VFMADD231PS  (CX), Y9, Y5
+	VPMOVSXBD    10(R10)(R9*2), Y9
+	VCVTDQ2PS    Y9, Y9
+	VMULPS       Y8, Y9, Y9
+	VFMADD231PS  32(CX), Y9, Y5
+	VPMOVSXBD    18(R10)(R9*2), Y9
+	VCVTDQ2PS    Y9, Y9
+	VMULPS       Y8, Y9, Y9
+	VFMADD231PS  64(CX), Y9, Y5
+	VPMOVSXBD    26(R10)(R9*2), Y9
+	VCVTDQ2PS    Y9, Y9
+	VMULPS       Y8, Y9, Y9
+	VFMADD231PS  96(CX), Y9, Y5
+	VPBROADCASTW (R11), X8
+	VCVTPH2PS    X8, Y8
+	VPMOVSXBD    2(R11), Y9
+	VCVTDQ2PS    Y9, Y9
+	VMULPS       Y8, Y9, Y9
+	VFMADD231PS  (CX), Y9, Y6
+	VPMOVSXBD    10(R11), Y9
+	VCVTDQ2PS    Y9, Y9
+	VMULPS       Y8, Y9, Y9
+	VFMADD231PS  32(CX), Y9, Y6
+	VPMOVSXBD    18(R11), Y9
+	VCVTDQ2PS    Y9, Y9
+	VMULPS       Y8, Y9, Y9
+	VFMADD231PS  64(CX), Y9, Y6
+	VPMOVSXBD    26(R11), Y9
+	VCVTDQ2PS    Y9, Y9
+	VMULPS       Y8, Y9, Y9
+	VFMADD231PS  96(CX), Y9, Y6
+	VPBROADCASTW (R10)(R9*4), X8
+	VCVTPH2PS    X8, Y8
+	VPMOVSXBD    2(R10)(R9*4), Y9
+	VCVTDQ2PS    Y9, Y9
+	VMULPS       Y8, Y9, Y9
+	VFMADD231PS  (CX), Y9, Y7
+	VPMOVSXBD    10(R10)(R9*4), Y9
+	VCVTDQ2PS    Y9, Y9
+	VMULPS       Y8, Y9, Y9
+	VFMADD231PS  32(CX), Y9, Y7
+	VPMOVSXBD    18(R10)(R9*4), Y9
+	VCVTDQ2PS    Y9, Y9
+	VMULPS       Y8, Y9, Y9
+	VFMADD231PS  64(CX), Y9, Y7
+	VPMOVSXBD    26(R10)(R9*4), Y9
+	VCVTDQ2PS    Y9, Y9
+	VMULPS       Y8, Y9, Y9
+	VFMADD231PS  96(CX), Y9, Y7
+	ADDQ         $0x00000080, CX
+	ADDQ         $0x22, DX
+	ADDQ         $0x22, R10
+	ADDQ         $0x22, R11
+	SUBQ         $0x20, R12
+	JG           dims
+	SUBQ         R8, CX
+	ADDQ         R9, DX
+	ADDQ         R9, R10
+	ADDQ         R9, R11
+	ADDQ         R9, DX
+	ADDQ         R9, R10
+	ADDQ         R9, R11
+	ADDQ         R9, DX
+	ADDQ         R9, R10
+	ADDQ         R9, R11
+	ADDQ         R9, DX
+	ADDQ         R9, R10
+	ADDQ         R9, R11
+	ADDQ         R9, DX
+	ADDQ         R9, R10
+	ADDQ         R9, R11
+	ADDQ         R9, DX
+	ADDQ         R9, R10
+	ADDQ         R9, R11
+	ADDQ         R9, DX
+	ADDQ         R9, R10
+	ADDQ         R9, R11
+	VHADDPS      Y1, Y0, Y0
+	VHADDPS      Y3, Y2, Y2
+	VHADDPS      Y2, Y0, Y0
+	VEXTRACTF128 $0x01, Y0, X1
+	VADDPS       X0, X1, X1
+	VMOVUPS      X1, (AX)
+	VHADDPS      Y5, Y4, Y4
+	VHADDPS      Y7, Y6, Y6
+	VHADDPS      Y6, Y4, Y4
+	VEXTRACTF128 $0x01, Y4, X0
+	VADDPS       X4, X0, X0
+	VMOVUPS      X0, 16(AX)
+	ADDQ         $0x20, AX
+	SUBQ         $0x08, SI
+	JG           keys
+	VZEROUPPER
+	RET
+
+// func scores2Q8_0AVX2(s *float32, q *float32, k *byte, ahead *byte, keys int, headDim int)
+// Requires: AVX, AVX2, F16C, FMA3, MMX+
+TEXT ·scores2Q8_0AVX2(SB), NOSPLIT, $0-48
+	MOVQ   s+0(FP), AX
+	MOVQ   q+8(FP), CX
+	MOVQ   k+16(FP), DX
+	MOVQ   ahead+24(FP), BX
+	MOVQ   keys+32(FP), SI
+	MOVQ   headDim+40(FP), DI
+	MOVQ   DI, R8
+	SHLQ   $0x02, R8
+	MOVQ   DI, R9
+	SHRQ   $0x05, R9
+	IMUL3Q $0x00000022, R9, R9
+	ADDQ   $0x07, SI
+	ANDQ   $-8, SI
+	LEAQ   (DX)(R9*2), R10
+	ADDQ   R9, R10
+
+keys:
+	VXORPS Y0, Y0, Y0
+	VXORPS Y1, Y1, Y1
+	VXORPS Y2, Y2, Y2
+	VXORPS Y3, Y3, Y3
+	VXORPS Y4, Y4, Y4
+	VXORPS Y5, Y5, Y5
+	VXORPS Y6, Y6, Y6
+	VXORPS Y7, Y7, Y7
+	MOVQ   DI, R11
+
+dims:
+	PREFETCHT1   (BX)
+	PREFETCHT1   64(BX)
+	PREFETCHT1   128(BX)
+	ADDQ         $0x00000088, BX
+	VPBROADCASTW (DX), X8
+	VCVTPH2PS    X8, Y8
+	VPMOVSXBD    2(DX), Y9
+	VCVTDQ2PS    Y9, Y9
+	VMULPS       Y8, Y9, Y9
+	VFMADD231PS  (CX), Y9, Y0
+	VFMADD231PS  (CX)(R8*1), Y9, Y4
+	VPMOVSXBD    10(DX), Y9
+	VCVTDQ2PS    Y9, Y9
+	VMULPS       Y8, Y9, Y9
+	VFMADD231PS  32(CX), Y9, Y0
+	VFMADD231PS  32(CX)(R8*1), Y9, Y4
+	VPMOVSXBD    18(DX), Y9
+	VCVTDQ2PS    Y9, Y9
+	VMULPS       Y8, Y9, Y9
+	VFMADD231PS  64(CX), Y9, Y0
+	VFMADD231PS  64(CX)(R8*1), Y9, Y4
+	VPMOVSXBD    26(DX), Y9
+	VCVTDQ2PS    Y9, Y9
+	VMULPS       Y8, Y9, Y9
+	VFMADD231PS  96(CX), Y9, Y0
+	VFMADD231PS  96(CX)(R8*1), Y9, Y4
+	VPBROADCASTW (DX)(R9*1), X8
+	VCVTPH2PS    X8, Y8
+	VPMOVSXBD    2(DX)(R9*1), Y9
+	VCVTDQ2PS    Y9, Y9
+	VMULPS       Y8, Y9, Y9
+	VFMADD231PS  (CX), Y9, Y1
+	VFMADD231PS  (CX)(R8*1), Y9, Y5
+	VPMOVSXBD    10(DX)(R9*1), Y9
+	VCVTDQ2PS    Y9, Y9
+	VMULPS       Y8, Y9, Y9
+	VFMADD231PS  32(CX), Y9, Y1
+	VFMADD231PS  32(CX)(R8*1), Y9, Y5
+	VPMOVSXBD    18(DX)(R9*1), Y9
+	VCVTDQ2PS    Y9, Y9
+	VMULPS       Y8, Y9, Y9
+	VFMADD231PS  64(CX), Y9, Y1
+	VFMADD231PS  64(CX)(R8*1), Y9, Y5
+	VPMOVSXBD    26(DX)(R9*1), Y9
+	VCVTDQ2PS    Y9, Y9
+	VMULPS       Y8, Y9, Y9
+	VFMADD231PS  96(CX), Y9, Y1
+	VFMADD231PS  96(CX)(R8*1), Y9, Y5
+	VPBROADCASTW (DX)(R9*2), X8
+	VCVTPH2PS    X8, Y8
+	VPMOVSXBD    2(DX)(R9*2), Y9
+	VCVTDQ2PS    Y9, Y9
+	VMULPS       Y8, Y9, Y9
+	VFMADD231PS  (CX), Y9, Y2
+	VFMADD231PS  (CX)(R8*1), Y9, Y6
+	VPMOVSXBD    10(DX)(R9*2), Y9
+	VCVTDQ2PS    Y9, Y9
+	VMULPS       Y8, Y9, Y9
+	VFMADD231PS  32(CX), Y9, Y2
+	VFMADD231PS  32(CX)(R8*1), Y9, Y6
+	VPMOVSXBD    18(DX)(R9*2), Y9
+	VCVTDQ2PS    Y9, Y9
+	VMULPS       Y8, Y9, Y9
+	VFMADD231PS  64(CX), Y9, Y2
+	VFMADD231PS  64(CX)(R8*1), Y9, Y6
+	VPMOVSXBD    26(DX)(R9*2), Y9
+	VCVTDQ2PS    Y9, Y9
+	VMULPS       Y8, Y9, Y9
+	VFMADD231PS  96(CX), Y9, Y2
+	VFMADD231PS  96(CX)(R8*1), Y9, Y6
+	VPBROADCASTW (R10), X8
+	VCVTPH2PS    X8, Y8
+	VPMOVSXBD    2(R10), Y9
+	VCVTDQ2PS    Y9, Y9
+	VMULPS       Y8, Y9, Y9
+	VFMADD231PS  (CX), Y9, Y3
+	VFMADD231PS  (CX)(R8*1), Y9, Y7
+	VPMOVSXBD    10(R10), Y9
+	VCVTDQ2PS    Y9, Y9
+	VMULPS       Y8, Y9, Y9
+	VFMADD231PS  32(CX), Y9, Y3
+	VFMADD231PS  32(CX)(R8*1), Y9, Y7
+	VPMOVSXBD    18(R10), Y9
+	VCVTDQ2PS    Y9, Y9
+	VMULPS       Y8, Y9, Y9
+	VFMADD231PS  64(CX), Y9, Y3
+	VFMADD231PS  64(CX)(R8*1), Y9, Y7
+	VPMOVSXBD    26(R10), Y9
+	VCVTDQ2PS    Y9, Y9
+	VMULPS       Y8, Y9, Y9
+	VFMADD231PS  96(CX), Y9, Y3
+	VFMADD231PS  96(CX)(R8*1), Y9, Y7
+	ADDQ         $0x00000080, CX
+	ADDQ         $0x22, DX
+	ADDQ         $0x22, R10
+	SUBQ         $0x20, R11
+	JG           dims
+	SUBQ         R8, CX
+	ADDQ         R9, DX
+	ADDQ         R9, R10
+	ADDQ         R9, DX
+	ADDQ         R9, R10
+	ADDQ         R9, DX
+	ADDQ         R9, R10
+	VHADDPS      Y1, Y0, Y0
+	VHADDPS      Y3, Y2, Y2
+	VHADDPS      Y2, Y0, Y0
+	VEXTRACTF128 $0x01, Y0, X1
+	VADDPS       X0, X1, X1
+	VMOVUPS      X1, (AX)
+	VHADDPS      Y5, Y4, Y4
+	VHADDPS      Y7, Y6, Y6
+	VHADDPS      Y6, Y4, Y4
+	VEXTRACTF128 $0x01, Y4, X0
+	VADDPS       X4, X0, X0
+	VMOVUPS      X0, 256(AX)
+	ADDQ         $0x10, AX
+	SUBQ         $0x04, SI
+	JG           keys
+	VZEROUPPER
+	RET
+
+// func scores3Q8_0AVX2(s *float32, q *float32, k *byte, ahead *byte, keys int, headDim int)
+// Requires: AVX, AVX2, F16C, FMA3, MMX+
+TEXT ·scores3Q8_0AVX2(SB), NOSPLIT, $0-48
+	MOVQ   s+0(FP), AX
+	MOVQ   q+8(FP), CX
+	MOVQ   k+16(FP), DX
+	MOVQ   ahead+24(FP), BX
+	MOVQ   keys+32(FP), SI
+	MOVQ   headDim+40(FP), DI
+	MOVQ   DI, R8
+	SHLQ   $0x02, R8
+	MOVQ   DI, R9
+	SHRQ   $0x05, R9
+	IMUL3Q $0x00000022, R9, R9
+	ADDQ   $0x07, SI
+	ANDQ   $-8, SI
+	LEAQ   (DX)(R9*2), R10
+	ADDQ   R9, R10
+
+keys:
+	VXORPS Y0, Y0, Y0
+	VXORPS Y1, Y1, Y1
+	VXORPS Y2, Y2, Y2
+	VXORPS Y3, Y3, Y3
+	VXORPS Y4, Y4, Y4
+	VXORPS Y5, Y5, Y5
+	VXORPS Y6, Y6, Y6
+	VXORPS Y7, Y7, Y7
+	VXORPS Y8, Y8, Y8
+	VXORPS Y9, Y9, Y9
+	VXORPS Y10, Y10, Y10
+	VXORPS Y11, Y11, Y11
+	MOVQ   DI, R11
+
+dims:
+	PREFETCHT1   (BX)
+	PREFETCHT1   64(BX)
+	PREFETCHT1   128(BX)
+	ADDQ         $0x00000088, BX
+	VPBROADCASTW (DX), X12
+	VCVTPH2PS    X12, Y12
+	VPMOVSXBD    2(DX), Y13
+	VCVTDQ2PS    Y13, Y13
+	VMULPS       Y12, Y13, Y13
+	VFMADD231PS  (CX), Y13, Y0
+	VFMADD231PS  (CX)(R8*1), Y13, Y4
+	VFMADD231PS  (CX)(R8*2), Y13, Y8
+	VPMOVSXBD    10(DX), Y13
+	VCVTDQ2PS    Y13, Y13
+	VMULPS       Y12, Y13, Y13
+	VFMADD231PS  32(CX), Y13, Y0
+	VFMADD231PS  32(CX)(R8*1), Y13, Y4
+	VFMADD231PS  32(CX)(R8*2), Y13, Y8
+	VPMOVSXBD    18(DX), Y13
+	VCVTDQ2PS    Y13, Y13
+	VMULPS       Y12, Y13, Y13
+	VFMADD231PS  64(CX), Y13, Y0
+	VFMADD231PS  64(CX)(R8*1), Y13, Y4
+	VFMADD231PS  64(CX)(R8*2), Y13, Y8
+	VPMOVSXBD    26(DX), Y13
+	VCVTDQ2PS    Y13, Y13
+	VMULPS       Y12, Y13, Y13
+	VFMADD231PS  96(CX), Y13, Y0
+	VFMADD231PS  96(CX)(R8*1), Y13, Y4
+	VFMADD231PS  96(CX)(R8*2), Y13, Y8
+	VPBROADCASTW (DX)(R9*1), X12
+	VCVTPH2PS    X12, Y12
+	VPMOVSXBD    2(DX)(R9*1), Y13
+	VCVTDQ2PS    Y13, Y13
+	VMULPS       Y12, Y13, Y13
+	VFMADD231PS  (CX), Y13, Y1
+	VFMADD231PS  (CX)(R8*1), Y13, Y5
+	VFMADD231PS  (CX)(R8*2), Y13, Y9
+	VPMOVSXBD    10(DX)(R9*1), Y13
+	VCVTDQ2PS    Y13, Y13
+	VMULPS       Y12, Y13, Y13
+	VFMADD231PS  32(CX), Y13, Y1
+	VFMADD231PS  32(CX)(R8*1), Y13, Y5
+	VFMADD231PS  32(CX)(R8*2), Y13, Y9
+	VPMOVSXBD    18(DX)(R9*1), Y13
+	VCVTDQ2PS    Y13, Y13
+	VMULPS       Y12, Y13, Y13
+	VFMADD231PS  64(CX), Y13, Y1
+	VFMADD231PS  64(CX)(R8*1), Y13, Y5
+	VFMADD231PS  64(CX)(R8*2), Y13, Y9
+	VPMOVSXBD    26(DX)(R9*1), Y13
+	VCVTDQ2PS    Y13, Y13
+	VMULPS       Y12, Y13, Y13
+	VFMADD231PS  96(CX), Y13, Y1
+	VFMADD231PS  96(CX)(R8*1), Y13, Y5
+	VFMADD231PS  96(CX)(R8*2), Y13, Y9
+	VPBROADCASTW (DX)(R9*2), X12
+	VCVTPH2PS    X12, Y12
+	VPMOVSXBD    2(DX)(R9*2), Y13
+	VCVTDQ2PS    Y13, Y13
+	VMULPS       Y12, Y13, Y13
+	VFMADD231PS  (CX), Y13, Y2
+	VFMADD231PS  (CX)(R8*1), Y13, Y6
+	VFMADD231PS  (CX)(R8*2), Y13, Y10
+	VPMOVSXBD    10(DX)(R9*2), Y13
+	VCVTDQ2PS    Y13, Y13
+	VMULPS       Y12, Y13, Y13
+	VFMADD231PS  32(CX), Y13, Y2
+	VFMADD231PS  32(CX)(R8*1), Y13, Y6
+	VFMADD231PS  32(CX)(R8*2), Y13, Y10
+	VPMOVSXBD    18(DX)(R9*2), Y13
+	VCVTDQ2PS    Y13, Y13
+	VMULPS       Y12, Y13, Y13
+	VFMADD231PS  64(CX), Y13, Y2
+	VFMADD231PS  64(CX)(R8*1), Y13, Y6
+	VFMADD231PS  64(CX)(R8*2), Y13, Y10
+	VPMOVSXBD    26(DX)(R9*2), Y13
+	VCVTDQ2PS    Y13, Y13
+	VMULPS       Y12, Y13, Y13
+	VFMADD231PS  96(CX), Y13, Y2
+	VFMADD231PS  96(CX)(R8*1), Y13, Y6
+	VFMADD231PS  96(CX)(R8*2), Y13, Y10
+	VPBROADCASTW (R10), X12
+	VCVTPH2PS    X12, Y12
+	VPMOVSXBD    2(R10), Y13
+	VCVTDQ2PS    Y13, Y13
+	VMULPS       Y12, Y13, Y13
+	VFMADD231PS  (CX), Y13, Y3
+	VFMADD231PS  (CX)(R8*1), Y13, Y7
+	VFMADD231PS  (CX)(R8*2), Y13, Y11
+	VPMOVSXBD    10(R10), Y13
+	VCVTDQ2PS    Y13, Y13
+	VMULPS       Y12, Y13, Y13
+	VFMADD231PS  32(CX), Y13, Y3
+	VFMADD231PS  32(CX)(R8*1), Y13, Y7
+	VFMADD231PS  32(CX)(R8*2), Y13, Y11
+	VPMOVSXBD    18(R10), Y13
+	VCVTDQ2PS    Y13, Y13
+	VMULPS       Y12, Y13, Y13
+	VFMADD231PS  64(CX), Y13, Y3
+	VFMADD231PS  64(CX)(R8*1), Y13, Y7
+	VFMADD231PS  64(CX)(R8*2), Y13, Y11
+	VPMOVSXBD    26(R10), Y13
+	VCVTDQ2PS    Y13, Y13
+	VMULPS       Y12, Y13, Y13
+	VFMADD231PS  96(CX), Y13, Y3
+	VFMADD231PS  96(CX)(R8*1), Y13, Y7
+	VFMADD231PS  96(CX)(R8*2), Y13, Y11
+	ADDQ         $0x00000080, CX
+	ADDQ         $0x22, DX
+	ADDQ         $0x22, R10
+	SUBQ         $0x20, R11
+	JG           dims
+	SUBQ         R8, CX
+	ADDQ         R9, DX
+	ADDQ         R9, R10
+	ADDQ         R9, DX
+	ADDQ         R9, R10
+	ADDQ         R9, DX
+	ADDQ         R9, R10
+	VHADDPS      Y1, Y0, Y0
+	VHADDPS      Y3, Y2, Y2
+	VHADDPS      Y2, Y0, Y0
+	VEXTRACTF128 $0x01, Y0, X1
+	VADDPS       X0, X1, X1
+	VMOVUPS      X1, (AX)
+	VHADDPS      Y5, Y4, Y4
+	VHADDPS      Y7, Y6, Y6
+	VHADDPS      Y6, Y4, Y4
+	VEXTRACTF128 $0x01, Y4, X0
+	VADDPS       X4, X0, X0
+	VMOVUPS      X0, 256(AX)
+	VHADDPS      Y9, Y8, Y8
+	VHADDPS      Y11, Y10, Y10
+	VHADDPS      Y10, Y8, Y8
+	VEXTRACTF128 $0x01, Y8, X0
+	VADDPS       X8, X0, X0
+	VMOVUPS      X0, 512(AX)
+	ADDQ         $0x10, AX
+	SUBQ         $0x04, SI
+	JG           keys
+	VZEROUPPER
+	RET
+
+// func scores4Q8_0AVX2(s *float32, q *float32, k *byte, ahead *byte, keys int, headDim int)
+// Requires: AVX, AVX2, F16C, FMA3, MMX+
+TEXT ·scores4Q8_0AVX2(SB), NOSPLIT, $0-48
+	MOVQ   s+0(FP), AX
+	MOVQ   q+8(FP), CX
+	MOVQ   k+16(FP), DX
+	MOVQ   ahead+24(FP), BX
+	MOVQ   keys+32(FP), SI
+	MOVQ   headDim+40(FP), DI
+	MOVQ   DI, R8
+	SHLQ   $0x02, R8
+	MOVQ   DI, R9
+	SHRQ   $0x05, R9
+	IMUL3Q $0x00000022, R9, R9
+	ADDQ   $0x07, SI
+	ANDQ   $-8, SI
+	LEAQ   (CX)(R8*2), R10
+	ADDQ   R8, R10
+
+keys:
+	VXORPS Y0, Y0, Y0
+	VXORPS Y1, Y1, Y1
+	VXORPS Y2, Y2, Y2
+	VXORPS Y3, Y3, Y3
+	VXORPS Y4, Y4, Y4
+	VXORPS Y5, Y5, Y5
+	VXORPS Y6, Y6, Y6
+	VXORPS Y7, Y7, Y7
+	MOVQ   DI, R11
+
+dims:
+	PREFETCHT1   (BX)
+	PREFETCHT1   64(BX)
+	ADDQ         $0x00000044, BX
+	VPBROADCASTW (DX), X8
+	VCVTPH2PS    X8, Y8
+	VPMOVSXBD    2(DX), Y9
+	VCVTDQ2PS    Y9, Y9
+	VMULPS       Y8, Y9, Y9
+	VFMADD231PS  (CX), Y9, Y0
+	VFMADD231PS  (CX)(R8*1), Y9, Y2
+	VFMADD231PS  (CX)(R8*2), Y9, Y4
+	VFMADD231PS  (R10), Y9, Y6
+	VPMOVSXBD    10(DX), Y9
+	VCVTDQ2PS    Y9, Y9
+	VMULPS       Y8, Y9, Y9
+	VFMADD231PS  32(CX), Y9, Y0
+	VFMADD231PS  32(CX)(R8*1), Y9, Y2
+	VFMADD231PS  32(CX)(R8*2), Y9, Y4
+	VFMADD231PS  32(R10), Y9, Y6
+	VPMOVSXBD    18(DX), Y9
+	VCVTDQ2PS    Y9, Y9
+	VMULPS       Y8, Y9, Y9
+	VFMADD231PS  64(CX), Y9, Y0
+	VFMADD231PS  64(CX)(R8*1), Y9, Y2
+	VFMADD231PS  64(CX)(R8*2), Y9, Y4
+	VFMADD231PS  64(R10), Y9, Y6
+	VPMOVSXBD    26(DX), Y9
+	VCVTDQ2PS    Y9, Y9
+	VMULPS       Y8, Y9, Y9
+	VFMADD231PS  96(CX), Y9, Y0
+	VFMADD231PS  96(CX)(R8*1), Y9, Y2
+	VFMADD231PS  96(CX)(R8*2), Y9, Y4
+	VFMADD231PS  96(R10), Y9, Y6
+	VPBROADCASTW (DX)(R9*1), X8
+	VCVTPH2PS    X8, Y8
+	VPMOVSXBD    2(DX)(R9*1), Y9
+	VCVTDQ2PS    Y9, Y9
+	VMULPS       Y8, Y9, Y9
+	VFMADD231PS  (CX), Y9, Y1
+	VFMADD231PS  (CX)(R8*1), Y9, Y3
+	VFMADD231PS  (CX)(R8*2), Y9, Y5
+	VFMADD231PS  (R10), Y9, Y7
+	VPMOVSXBD    10(DX)(R9*1), Y9
+	VCVTDQ2PS    Y9, Y9
+	VMULPS       Y8, Y9, Y9
+	VFMADD231PS  32(CX), Y9, Y1
+	VFMADD231PS  32(CX)(R8*1), Y9, Y3
+	VFMADD231PS  32(CX)(R8*2), Y9, Y5
+	VFMADD231PS  32(R10), Y9, Y7
+	VPMOVSXBD    18(DX)(R9*1), Y9
+	VCVTDQ2PS    Y9, Y9
+	VMULPS       Y8, Y9, Y9
+	VFMADD231PS  64(CX), Y9, Y1
+	VFMADD231PS  64(CX)(R8*1), Y9, Y3
+	VFMADD231PS  64(CX)(R8*2), Y9, Y5
+	VFMADD231PS  64(R10), Y9, Y7
+	VPMOVSXBD    26(DX)(R9*1), Y9
+	VCVTDQ2PS    Y9, Y9
+	VMULPS       Y8, Y9, Y9
+	VFMADD231PS  96(CX), Y9, Y1
+	VFMADD231PS  96(CX)(R8*1), Y9, Y3
+	VFMADD231PS  96(CX)(R8*2), Y9, Y5
+	VFMADD231PS  96(R10), Y9, Y7
+	ADDQ         $0x00000080, CX
+	ADDQ         $0x00000080, R10
+	ADDQ         $0x22, DX
+	SUBQ         $0x20, R11
+	JG           dims
+	SUBQ         R8, CX
+	SUBQ         R8, R10
+	ADDQ         R9, DX
+	VHADDPS      Y1, Y0, Y0
+	VHADDPS      Y3, Y2, Y2
+	VHADDPS      Y2, Y0, Y0
+	VEXTRACTF128 $0x01, Y0, X1
+	VADDPS       X0, X1, X1
+	VMOVLPS      X1, (AX)
+	VMOVHPS      X1, 256(AX)
+	VHADDPS      Y5, Y4, Y4
+	VHADDPS      Y7, Y6, Y6
+	VHADDPS      Y6, Y4, Y4
+	VEXTRACTF128 $0x01, Y4, X0
+	VADDPS       X4, X0, X0
+	VMOVLPS      X0, 512(AX)
+	VMOVHPS      X0, 768(AX)
+	ADDQ         $0x08, AX
+	SUBQ         $0x02, SI
+	JG           keys
+	VZEROUPPER
+	RET
+
+// func scores6Q8_0AVX2(s *float32, q *float32, k *byte, ahead *byte, keys int, headDim int)
+// Requires: AVX, AVX2, F16C, FMA3, MMX+
+TEXT ·scores6Q8_0AVX2(SB), NOSPLIT, $0-48
+	MOVQ   s+0(FP), AX
+	MOVQ   q+8(FP), CX
+	MOVQ   k+16(FP), DX
+	MOVQ   ahead+24(FP), BX
+	MOVQ   keys+32(FP), SI
+	MOVQ   headDim+40(FP), DI
+	MOVQ   DI, R8
+	SHLQ   $0x02, R8
+	MOVQ   DI, R9
+	SHRQ   $0x05, R9
+	IMUL3Q $0x00000022, R9, R9
+	ADDQ   $0x07, SI
+	ANDQ   $-8, SI
+	LEAQ   (CX)(R8*2), R10
+	ADDQ   R8, R10
+
+keys:
+	VXORPS Y0, Y0, Y0
+	VXORPS Y1, Y1, Y1
+	VXORPS Y2, Y2, Y2
+	VXORPS Y3, Y3, Y3
+	VXORPS Y4, Y4, Y4
+	VXORPS Y5, Y5, Y5
+	VXORPS Y6, Y6, Y6
+	VXORPS Y7, Y7, Y7
+	VXORPS Y8, Y8, Y8
+	VXORPS Y9, Y9, Y9
+	VXORPS Y10, Y10, Y10
+	VXORPS Y11, Y11, Y11
+	MOVQ   DI, R11
+
+dims:
+	PREFETCHT1   (BX)
+	PREFETCHT1   64(BX)
+	ADDQ         $0x00000044, BX
+	VPBROADCASTW (DX), X12
+	VCVTPH2PS    X12, Y12
+	VPMOVSXBD    2(DX), Y13
+	VCVTDQ2PS    Y13, Y13
+	VMULPS       Y12, Y13, Y13
+	VFMADD231PS  (CX), Y13, Y0
+	VFMADD231PS  (CX)(R8*1), Y13, Y2
+	VFMADD231PS  (CX)(R8*2), Y13, Y4
+	VFMADD231PS  (R10), Y13, Y6
+	VFMADD231PS  (CX)(R8*4), Y13, Y8
+	VFMADD231PS  (R10)(R8*2), Y13, Y10
+	VPMOVSXBD    10(DX), Y13
+	VCVTDQ2PS    Y13, Y13
+	VMULPS       Y12, Y13, Y13
+	VFMADD231PS  32(CX), Y13, Y0
+	VFMADD231PS  32(CX)(R8*1), Y13, Y2
+	VFMADD231PS  32(CX)(R8*2), Y13, Y4
+	VFMADD231PS  32(R10), Y13, Y6
+	VFMADD231PS  32(CX)(R8*4), Y13, Y8
+	VFMADD231PS  32(R10)(R8*2), Y13, Y10
+	VPMOVSXBD    18(DX), Y13
+	VCVTDQ2PS    Y13, Y13
+	VMULPS       Y12, Y13, Y13
+	VFMADD231PS  64(CX), Y13, Y0
+	VFMADD231PS  64(CX)(R8*1), Y13, Y2
+	VFMADD231PS  64(CX)(R8*2), Y13, Y4
+	VFMADD231PS  64(R10), Y13, Y6
+	VFMADD231PS  64(CX)(R8*4), Y13, Y8
+	VFMADD231PS  64(R10)(R8*2), Y13, Y10
+	VPMOVSXBD    26(DX), Y13
+	VCVTDQ2PS    Y13, Y13
+	VMULPS       Y12, Y13, Y13
+	VFMADD231PS  96(CX), Y13, Y0
+	VFMADD231PS  96(CX)(R8*1), Y13, Y2
+	VFMADD231PS  96(CX)(R8*2), Y13, Y4
+	VFMADD231PS  96(R10), Y13, Y6
+	VFMADD231PS  96(CX)(R8*4), Y13, Y8
+	VFMADD231PS  96(R10)(R8*2), Y13, Y10
+	VPBROADCASTW (DX)(R9*1), X12
+	VCVTPH2PS    X12, Y12
+	VPMOVSXBD    2(DX)(R9*1), Y13
+	VCVTDQ2PS    Y13, Y13
+	VMULPS       Y12, Y13, Y13
+	VFMADD231PS  (CX), Y13, Y1
+	VFMADD231PS  (CX)(R8*1), Y13, Y3
+	VFMADD231PS  (CX)(R8*2), Y13, Y5
+	VFMADD231PS  (R10), Y13, Y7
+	VFMADD231PS  (CX)(R8*4), Y13, Y9
+	VFMADD231PS  (R10)(R8*2), Y13, Y11
+	VPMOVSXBD    10(DX)(R9*1), Y13
+	VCVTDQ2PS    Y13, Y13
+	VMULPS       Y12, Y13, Y13
+	VFMADD231PS  32(CX), Y13, Y1
+	VFMADD231PS  32(CX)(R8*1), Y13, Y3
+	VFMADD231PS  32(CX)(R8*2), Y13, Y5
+	VFMADD231PS  32(R10), Y13, Y7
+	VFMADD231PS  32(CX)(R8*4), Y13, Y9
+	VFMADD231PS  32(R10)(R8*2), Y13, Y11
+	VPMOVSXBD    18(DX)(R9*1), Y13
+	VCVTDQ2PS    Y13, Y13
+	VMULPS       Y12, Y13, Y13
+	VFMADD231PS  64(CX), Y13, Y1
+	VFMADD231PS  64(CX)(R8*1), Y13, Y3
+	VFMADD231PS  64(CX)(R8*2), Y13, Y5
+	VFMADD231PS  64(R10), Y13, Y7
+	VFMADD231PS  64(CX)(R8*4), Y13, Y9
+	VFMADD231PS  64(R10)(R8*2), Y13, Y11
+	VPMOVSXBD    26(DX)(R9*1), Y13
+	VCVTDQ2PS    Y13, Y13
+	VMULPS       Y12, Y13, Y13
+	VFMADD231PS  96(CX), Y13, Y1
+	VFMADD231PS  96(CX)(R8*1), Y13, Y3
+	VFMADD231PS  96(CX)(R8*2), Y13, Y5
+	VFMADD231PS  96(R10), Y13, Y7
+	VFMADD231PS  96(CX)(R8*4), Y13, Y9
+	VFMADD231PS  96(R10)(R8*2), Y13, Y11
+	ADDQ         $0x00000080, CX
+	ADDQ         $0x00000080, R10
+	ADDQ         $0x22, DX
+	SUBQ         $0x20, R11
+	JG           dims
+	SUBQ         R8, CX
+	SUBQ         R8, R10
+	ADDQ         R9, DX
+	VHADDPS      Y1, Y0, Y0
+	VHADDPS      Y3, Y2, Y2
+	VHADDPS      Y2, Y0, Y0
+	VEXTRACTF128 $0x01, Y0, X1
+	VADDPS       X0, X1, X1
+	VMOVLPS      X1, (AX)
+	VMOVHPS      X1, 256(AX)
+	VHADDPS      Y5, Y4, Y4
+	VHADDPS      Y7, Y6, Y6
+	VHADDPS      Y6, Y4, Y4
+	VEXTRACTF128 $0x01, Y4, X0
+	VADDPS       X4, X0, X0
+	VMOVLPS      X0, 512(AX)
+	VMOVHPS      X0, 768(AX)
+	VHADDPS      Y9, Y8, Y8
+	VHADDPS      Y11, Y10, Y10
+	VHADDPS      Y10, Y8, Y8
+	VEXTRACTF128 $0x01, Y8, X0
+	VADDPS       X8, X0, X0
+	VMOVLPS      X0, 1024(AX)
+	VMOVHPS      X0, 1280(AX)
+	ADDQ         $0x08, AX
+	SUBQ         $0x02, SI
+	JG           keys
+	VZEROUPPER
+	RET
+
+// func scores1Q4_0AVX2(s *float32, q *float32, k *byte, ahead *byte, keys int, headDim int)
+// Requires: AVX, AVX2, F16C, FMA3, MMX+
+TEXT ·scores1Q4_0AVX2(SB), NOSPLIT, $0-48
+	MOVQ   s+0(FP), AX
+	MOVQ   q+8(FP), CX
+	MOVQ   k+16(FP), DX
+	MOVQ   ahead+24(FP), BX
+	MOVQ   keys+32(FP), SI
+	MOVQ   headDim+40(FP), DI
+	MOVQ   DI, R8
+	SHLQ   $0x02, R8
+	MOVQ   DI, R9
+	SHRQ   $0x05, R9
+	IMUL3Q $0x00000012, R9, R9
+	ADDQ   $0x07, SI
+	ANDQ   $-8, SI
+	LEAQ   (DX)(R9*2), R10
+	ADDQ   R9, R10
+	LEAQ   (R10)(R9*2), R11
+	ADDQ   R9, R11
+
+keys:
+	VXORPS Y0, Y0, Y0
+	VXORPS Y1, Y1, Y1
+	VXORPS Y2, Y2, Y2
+	VXORPS Y3, Y3, Y3
+	VXORPS Y4, Y4, Y4
+	VXORPS Y5, Y5, Y5
+	VXORPS Y6, Y6, Y6
+	VXORPS Y7, Y7, Y7
+	MOVQ   DI, R12
+
+dims:
+	PREFETCHT1   (BX)
+	PREFETCHT1   64(BX)
+	PREFETCHT1   128(BX)
+	ADDQ         $0x00000090, BX
+	VPBROADCASTW (DX), X8
+	VCVTPH2PS    X8, Y8
+	VPMOVZXBD    2(DX), Y9
+	VPAND        lowNibble<>+0(SB), Y9, Y9
+	VPSUBD       middleNibble<>+0(SB), Y9, Y9
+	VCVTDQ2PS    Y9, Y9
+	VMULPS       Y8, Y9, Y9
+	VFMADD231PS  (CX), Y9, Y0
+	VPMOVZXBD    10(DX), Y9
+	VPAND        lowNibble<>+0(SB), Y9, Y9
+	VPSUBD       middleNibble<>+0(SB), Y9, Y9
+	VCVTDQ2PS    Y9, Y9
+	VMULPS       Y8, Y9, Y9
+	VFMADD231PS  32(CX), Y9, Y0
+	VPMOVZXBD    2(DX), Y9
+	VPSRLD       $0x04, Y9, Y9
+	VPSUBD       middleNibble<>+0(SB), Y9, Y9
+	VCVTDQ2PS    Y9, Y9
+	VMULPS       Y8, Y9, Y9
+	VFMADD231PS  64(CX), Y9, Y0
+	VPMOVZXBD    10(DX), Y9
+	VPSRLD       $0x04, Y9, Y9
+	VPSUBD       middleNibble<>+0(SB), Y9, Y9
+	VCVTDQ2PS    Y9, Y9
+	VMULPS       Y8, Y9, Y9
+	VFMADD231PS  96(CX), Y9, Y0
+	VPBROADCASTW (DX)(R9*1), X8
+	VCVTPH2PS    X8, Y8
+	VPMOVZXBD    2(DX)(R9*1), Y9
+	VPAND        lowNibble<>+0(SB), Y9, Y9
+	VPSUBD       middleNibble<>+0(SB), Y9, Y9
+	VCVTDQ2PS    Y9, Y9
+	VMULPS       Y8, Y9, Y9
+	VFMADD231PS  (CX), Y9, Y1
+	VPMOVZXBD    10(DX)(R9*1), Y9
+	VPAND        lowNibble<>+0(SB), Y9, Y9
+	VPSUBD       middleNibble<>+0(SB), Y9, Y9
+	VCVTDQ2PS    Y9, Y9
+	VMULPS       Y8, Y9, Y9
+	VFMADD231PS  32(CX), Y9, Y1
+	VPMOVZXBD    2(DX)(R9*1), Y9
+	VPSRLD       $0x04, Y9, Y9
+	VPSUBD       middleNibble<>+0(SB), Y9, Y9
+	VCVTDQ2PS    Y9, Y9
+	VMULPS       Y8, Y9, Y9
+	VFMADD231PS  64(CX), Y9, Y1
+	VPMOVZXBD    10(DX)(R9*1), Y9
+	VPSRLD       $0x04, Y9, Y9
+	VPSUBD       middleNibble<>+0(SB), Y9, Y9
+	VCVTDQ2PS    Y9, Y9
+	VMULPS       Y8, Y9, Y9
+	VFMADD231PS  96(CX), Y9, Y1
+	VPBROADCASTW (DX)(R9*2), X8
+	VCVTPH2PS    X8, Y8
+	VPMOVZXBD    2(DX)(R9*2), Y9
+	VPAND        lowNibble<>+0(SB), Y9, Y9
+	VPSUBD       middleNibble<>+0(SB), Y9, Y9
+	VCVTDQ2PS    Y9, Y9
+	VMULPS       Y8, Y9, Y9
+	VFMADD231PS  (CX), Y9, Y2
+	VPMOVZXBD    10(DX)(R9*2), Y9
+	VPAND        lowNibble<>+0(SB), Y9, Y9
+	VPSUBD       middleNibble<>+0(SB), Y9, Y9
+	VCVTDQ2PS    Y9, Y9
+	VMULPS       Y8, Y9, Y9
+	VFMADD231PS  32(CX), Y9, Y2
+	VPMOVZXBD    2(DX)(R9*2), Y9
+	VPSRLD       $0x04, Y9, Y9
+	VPSUBD       middleNibble<>+0(SB), Y9, Y9
+	VCVTDQ2PS    Y9, Y9
+	VMULPS       Y8, Y9, Y9
+	VFMADD231PS  64(CX), Y9, Y2
+	VPMOVZXBD    10(DX)(R9*2), Y9
+	VPSRLD       $0x04, Y9, Y9
+	VPSUBD       middleNibble<>+0(SB), Y9, Y9
+	VCVTDQ2PS    Y9, Y9
+	VMULPS       Y8, Y9, Y9
+	VFMADD231PS  96(CX), Y9, Y2
+	VPBROADCASTW (R10), X8
+	VCVTPH2PS    X8, Y8
+	VPMOVZXBD    2(R10), Y9
+	VPAND        lowNibble<>+0(SB), Y9, Y9
+	VPSUBD       middleNibble<>+0(SB), Y9, Y9
+	VCVTDQ2PS    Y9, Y9
+	VMULPS       Y8, Y9, Y9
+	VFMADD231PS  (CX), Y9, Y3
+	VPMOVZXBD    10(R10), Y9
+	VPAND        lowNibble<>+0(SB), Y9, Y9
+	VPSUBD       middleNibble<>+0(SB), Y9, Y9
+	VCVTDQ2PS    Y9, Y9
+	VMULPS       Y8, Y9, Y9
+	VFMADD231PS  32(CX), Y9, Y3
+	VPMOVZXBD    2(R10), Y9
+	VPSRLD       $0x04, Y9, Y9
+	VPSUBD       middleNibble<>+0(SB), Y9, Y9
+	VCVTDQ2PS    Y9, Y9
+	VMULPS       Y8, Y9, Y9
+	VFMADD231PS  64(CX), Y9, Y3
+	VPMOVZXBD    10(R10), Y9
+	VPSRLD       $0x04, Y9, Y9
+	VPSUBD       middleNibble<>+0(SB), Y9, Y9
+	VCVTDQ2PS    Y9, Y9
+	VMULPS       Y8, Y9, Y9
+	VFMADD231PS  96(CX), Y9, Y3
+	VPBROADCASTW (DX)(R9*4), X8
+	VCVTPH2PS    X8, Y8
+	VPMOVZXBD    2(DX)(R9*4), Y9
+	VPAND        lowNibble<>+0(SB), Y9, Y9
+	VPSUBD       middleNibble<>+0(SB), Y9, Y9
+	VCVTDQ2PS    Y9, Y9
+	VMULPS       Y8, Y9, Y9
+	VFMADD231PS  (CX), Y9, Y4
+	VPMOVZXBD    10(DX)(R9*4), Y9
+	VPAND        lowNibble<>+0(SB), Y9, Y9
+	VPSUBD       middleNibble<>+0(SB), Y9, Y9
+	VCVTDQ2PS    Y9, Y9
+	VMULPS       Y8, Y9, Y9
+	VFMADD231PS  32(CX), Y9, Y4
+	VPMOVZXBD    2(DX)(R9*4), Y9
+	VPSRLD       $0x04, Y9, Y9
+	VPSUBD       middleNibble<>+0(SB), Y9, Y9
+	VCVTDQ2PS    Y9, Y9
+	VMULPS       Y8, Y9, Y9
+	VFMADD231PS  64(CX), Y9, Y4
+	VPMOVZXBD    10(DX)(R9*4), Y9
+	VPSRLD       $0x04, Y9, Y9
+	VPSUBD       middleNibble<>+0(SB), Y9, Y9
+	VCVTDQ2PS    Y9, Y9
+	VMULPS       Y8, Y9, Y9
+	VFMADD231PS  96(CX), Y9, Y4
+	VPBROADCASTW (R10)(R9*2), X8
+	VCVTPH2PS    X8, Y8
+	VPMOVZXBD    2(R10)(R9*2), Y9
+	VPAND        lowNibble<>+0(SB), Y9, Y9
+	VPSUBD       middleNibble<>+0(SB), Y9, Y9
+	VCVTDQ2PS    Y9, Y9
+	VMULPS       Y8, Y9, Y9
+	VFMADD231PS  (CX), Y9, Y5
+	VPMOVZXBD    10(R10)(R9*2), Y9
+	VPAND        lowNibble<>+0(SB), Y9, Y9
+	VPSUBD       middleNibble<>+0(SB), Y9, Y9
+	VCVTDQ2PS    Y9, Y9
+	VMULPS       Y8, Y9, Y9
+	VFMADD231PS  32(CX), Y9, Y5
+	VPMOVZXBD    2(R10)(R9*2), Y9
+	VPSRLD       $0x04, Y9, Y9
+	VPSUBD       middleNibble<>+0(SB), Y9, Y9
+	VCVTDQ2PS    Y9, Y9
+	VMULPS       Y8, Y9, Y9
+	VFMADD231PS  64(CX), Y9, Y5
+	VPMOVZXBD    10(R10)(R9*2), Y9
+	VPSRLD       $0x04, Y9, Y9
+	VPSUBD       middleNibble<>+0(SB), Y9, Y9
+	VCVTDQ2PS    Y9, Y9
+	VMULPS       Y8, Y9, Y9
+	VFMADD231PS  96(CX), Y9, Y5
+	VPBROADCASTW (R11), X8
+	VCVTPH2PS    X8, Y8
+	VPMOVZXBD    2(R11), Y9
+	VPAND        lowNibble<>+0(SB), Y9, Y9
+	VPSUBD       middleNibble<>+0(SB), Y9, Y9
+	VCVTDQ2PS    Y9, Y9
+	VMULPS       Y8, Y9, Y9
+	VFMADD231PS  (CX), Y9, Y6
+	VPMOVZXBD    10(R11), Y9
+	VPAND        lowNibble<>+0(SB), Y9, Y9
+	VPSUBD       middleNibble<>+0(SB), Y9, Y9
+	VCVTDQ2PS    Y9, Y9
+	VMULPS       Y8, Y9, Y9
+	VFMADD231PS  32(CX), Y9, Y6
+	VPMOVZXBD    2(R11), Y9
+	VPSRLD       $0x04, Y9, Y9
+	VPSUBD       middleNibble<>+0(SB), Y9, Y9
+	VCVTDQ2PS    Y9, Y9
+	VMULPS       Y8, Y9, Y9
+	VFMADD231PS  64(CX), Y9, Y6
+	VPMOVZXBD    10(R11), Y9
+	VPSRLD       $0x04, Y9, Y9
+	VPSUBD       middleNibble<>+0(SB), Y9, Y9
+	VCVTDQ2PS    Y9, Y9
+	VMULPS       Y8, Y9, Y9
+	VFMADD231PS  96(CX), Y9, Y6
+	VPBROADCASTW (R10)(R9*4), X8
+	VCVTPH2PS    X8, Y8
+	VPMOVZXBD    2(R10)(R9*4), Y9
+	VPAND        lowNibble<>+0(SB), Y9, Y9
+	VPSUBD       middleNibble<>+0(SB), Y9, Y9
+	VCVTDQ2PS    Y9, Y9
+	VMULPS       Y8, Y9, Y9
+	VFMADD231PS  (CX), Y9, Y7
+	VPMOVZXBD    10(R10)(R9*4), Y9
+	VPAND        lowNibble<>+0(SB), Y9, Y9
+	VPSUBD       middleNibble<>+0(SB), Y9, Y9
+	VCVTDQ2PS    Y9, Y9
+	VMULPS       Y8, Y9, Y9
+	VFMADD231PS  32(CX), Y9, Y7
+	VPMOVZXBD    2(R10)(R9*4), Y9
+	VPSRLD       $0x04, Y9, Y9
+	VPSUBD       middleNibble<>+0(SB), Y9, Y9
+	VCVTDQ2PS    Y9, Y9
+	VMULPS       Y8, Y9, Y9
+	VFMADD231PS  64(CX), Y9, Y7
+	VPMOVZXBD    10(R10)(R9*4), Y9
+	VPSRLD       $0x04, Y9, Y9
+	VPSUBD       middleNibble<>+0(SB), Y9, Y9
+	VCVTDQ2PS    Y9, Y9
+	VMULPS       Y8, Y9, Y9
+	VFMADD231PS  96(CX), Y9, Y7
+	ADDQ         $0x00000080, CX
+	ADDQ         $0x12, DX
+	ADDQ         $0x12, R10
+	ADDQ         $0x12, R11
+	SUBQ         $0x20, R12
+	JG           dims
+	SUBQ         R8, CX
+	ADDQ         R9, DX
+	ADDQ         R9, R10
+	ADDQ         R9, R11
+	ADDQ         R9, DX
+	ADDQ         R9, R10
+	ADDQ         R9, R11
+	ADDQ         R9, DX
+	ADDQ         R9, R10
+	ADDQ         R9, R11
+	ADDQ         R9, DX
+	ADDQ         R9, R10
+	ADDQ         R9, R11
+	ADDQ         R9, DX
+	ADDQ         R9, R10
+	ADDQ         R9, R11
+	ADDQ         R9, DX
+	ADDQ         R9, R10
+	ADDQ         R9, R11
+	ADDQ         R9, DX
+	ADDQ         R9, R10
+	ADDQ         R9, R11
+	VHADDPS      Y1, Y0, Y0
+	VHADDPS      Y3, Y2, Y2
+	VHADDPS      Y2, Y0, Y0
+	VEXTRACTF128 $0x01, Y0, X1
+	VADDPS       X0, X1, X1
+	VMOVUPS      X1, (AX)
+	VHADDPS      Y5, Y4, Y4
+	VHADDPS      Y7, Y6, Y6
+	VHADDPS      Y6, Y4, Y4
+	VEXTRACTF128 $0x01, Y4, X0
+	VADDPS       X4, X0, X0
+	VMOVUPS      X0, 16(AX)
+	ADDQ         $0x20, AX
+	SUBQ         $0x08, SI
+	JG           keys
+	VZEROUPPER
+	RET
+
+DATA lowNibble<>+0(SB)/4, $0x0000000f
+DATA lowNibble<>+4(SB)/4, $0x0000000f
+DATA lowNibble<>+8(SB)/4, $0x0000000f
+DATA lowNibble<>+12(SB)/4, $0x0000000f
+DATA lowNibble<>+16(SB)/4, $0x0000000f
+DATA lowNibble<>+20(SB)/4, $0x0000000f
+DATA lowNibble<>+24(SB)/4, $0x0000000f
+DATA lowNibble<>+28(SB)/4, $0x0000000f
+GLOBL lowNibble<>(SB), RODATA|NOPTR, $32
+
+DATA middleNibble<>+0(SB)/4, $0x00000008
+DATA middleNibble<>+4(SB)/4, $0x00000008
+DATA middleNibble<>+8(SB)/4, $0x00000008
+DATA middleNibble<>+12(SB)/4, $0x00000008
+DATA middleNibble<>+16(SB)/4, $0x00000008
+DATA middleNibble<>+20(SB)/4, $0x00000008
+DATA middleNibble<>+24(SB)/4, $0x00000008
+DATA middleNibble<>+28(SB)/4, $0x00000008
+GLOBL middleNibble<>(SB), RODATA|NOPTR, $32
+
+// func scores2Q4_0AVX2(s *float32, q *float32, k *byte, ahead *byte, keys int, headDim int)
+// Requires: AVX, AVX2, F16C, FMA3, MMX+
+TEXT ·scores2Q4_0AVX2(SB), NOSPLIT, $0-48
+	MOVQ   s+0(FP), AX
+	MOVQ   q+8(FP), CX
+	MOVQ   k+16(FP), DX
+	MOVQ   ahead+24(FP), BX
+	MOVQ   keys+32(FP), SI
+	MOVQ   headDim+40(FP), DI
+	MOVQ   DI, R8
+	SHLQ   $0x02, R8
+	MOVQ   DI, R9
+	SHRQ   $0x05, R9
+	IMUL3Q $0x00000012, R9, R9
+	ADDQ   $0x07, SI
+	ANDQ   $-8, SI
+	LEAQ   (DX)(R9*2), R10
+	ADDQ   R9, R10
+
+keys:
+	VXORPS Y0, Y0, Y0
+	VXORPS Y1, Y1, Y1
+	VXORPS Y2, Y2, Y2
+	VXORPS Y3, Y3, Y3
+	VXORPS Y4, Y4, Y4
+	VXORPS Y5, Y5, Y5
+	VXORPS Y6, Y6, Y6
+	VXORPS Y7, Y7, Y7
+	MOVQ   DI, R11
+
+dims:
+	PREFETCHT1   (BX)
+	PREFETCHT1   64(BX)
+	ADDQ         $0x00000048, BX
+	VPBROADCASTW (DX), X8
+	VCVTPH2PS    X8, Y8
+	VPMOVZXBD    2(DX), Y9
+	VPAND        lowNibble<>+0(SB), Y9, Y9
+	VPSUBD       middleNibble<>+0(SB), Y9, Y9
+	VCVTDQ2PS    Y9, Y9
+	VMULPS       Y8, Y9, Y9
+	VFMADD231PS  (CX), Y9, Y0
+	VFMADD231PS  (CX)(R8*1), Y9, Y4
+	VPMOVZXBD    10(DX), Y9
+	VPAND        lowNibble<>+0(SB), Y9, Y9
+	VPSUBD       middleNibble<>+0(SB), Y9, Y9
+	VCVTDQ2PS    Y9, Y9
+	VMULPS       Y8, Y9, Y9
+	VFMADD231PS  32(CX), Y9, Y0
+	VFMADD231PS  32(CX)(R8*1), Y9, Y4
+	VPMOVZXBD    2(DX), Y9
+	VPSRLD       $0x04, Y9, Y9
+	VPSUBD       middleNibble<>+0(SB), Y9, Y9
+	VCVTDQ2PS    Y9, Y9
+	VMULPS       Y8, Y9, Y9
+	VFMADD231PS  64(CX), Y9, Y0
+	VFMADD231PS  64(CX)(R8*1), Y9, Y4
+	VPMOVZXBD    10(DX), Y9
+	VPSRLD       $0x04, Y9, Y9
+	VPSUBD       middleNibble<>+0(SB), Y9, Y9
+	VCVTDQ2PS    Y9, Y9
+	VMULPS       Y8, Y9, Y9
+	VFMADD231PS  96(CX), Y9, Y0
+	VFMADD231PS  96(CX)(R8*1), Y9, Y4
+	VPBROADCASTW (DX)(R9*1), X8
+	VCVTPH2PS    X8, Y8
+	VPMOVZXBD    2(DX)(R9*1), Y9
+	VPAND        lowNibble<>+0(SB), Y9, Y9
+	VPSUBD       middleNibble<>+0(SB), Y9, Y9
+	VCVTDQ2PS    Y9, Y9
+	VMULPS       Y8, Y9, Y9
+	VFMADD231PS  (CX), Y9, Y1
+	VFMADD231PS  (CX)(R8*1), Y9, Y5
+	VPMOVZXBD    10(DX)(R9*1), Y9
+	VPAND        lowNibble<>+0(SB), Y9, Y9
+	VPSUBD       middleNibble<>+0(SB), Y9, Y9
+	VCVTDQ2PS    Y9, Y9
+	VMULPS       Y8, Y9, Y9
+	VFMADD231PS  32(CX), Y9, Y1
+	VFMADD231PS  32(CX)(R8*1), Y9, Y5
+	VPMOVZXBD    2(DX)(R9*1), Y9
+	VPSRLD       $0x04, Y9, Y9
+	VPSUBD       middleNibble<>+0(SB), Y9, Y9
+	VCVTDQ2PS    Y9, Y9
+	VMULPS       Y8, Y9, Y9
+	VFMADD231PS  64(CX), Y9, Y1
+	VFMADD231PS  64(CX)(R8*1), Y9, Y5
+	VPMOVZXBD    10(DX)(R9*1), Y9
+	VPSRLD       $0x04, Y9, Y9
+	VPSUBD       middleNibble<>+0(SB), Y9, Y9
+	VCVTDQ2PS    Y9, Y9
+	VMULPS       Y8, Y9, Y9
+	VFMADD231PS  96(CX), Y9, Y1
+	VFMADD231PS  96(CX)(R8*1), Y9, Y5
+	VPBROADCASTW (DX)(R9*2), X8
+	VCVTPH2PS    X8, Y8
+	VPMOVZXBD    2(DX)(R9*2), Y9
+	VPAND        lowNibble<>+0(SB), Y9, Y9
+	VPSUBD       middleNibble<>+0(SB), Y9, Y9
+	VCVTDQ2PS    Y9, Y9
+	VMULPS       Y8, Y9, Y9
+	VFMADD231PS  (CX), Y9, Y2
+	VFMADD231PS  (CX)(R8*1), Y9, Y6
+	VPMOVZXBD    10(DX)(R9*2), Y9
+	VPAND        lowNibble<>+0(SB), Y9, Y9
+	VPSUBD       middleNibble<>+0(SB), Y9, Y9
+	VCVTDQ2PS    Y9, Y9
+	VMULPS       Y8, Y9, Y9
+	VFMADD231PS  32(CX), Y9, Y2
+	VFMADD231PS  32(CX)(R8*1), Y9, Y6
+	VPMOVZXBD    2(DX)(R9*2), Y9
+	VPSRLD       $0x04, Y9, Y9
+	VPSUBD       middleNibble<>+0(SB), Y9, Y9
+	VCVTDQ2PS    Y9, Y9
+	VMULPS       Y8, Y9, Y9
+	VFMADD231PS  64(CX), Y9, Y2
+	VFMADD231PS  64(CX)(R8*1), Y9, Y6
+	VPMOVZXBD    10(DX)(R9*2), Y9
+	VPSRLD       $0x04, Y9, Y9
+	VPSUBD       middleNibble<>+0(SB), Y9, Y9
+	VCVTDQ2PS    Y9, Y9
+	VMULPS       Y8, Y9, Y9
+	VFMADD231PS  96(CX), Y9, Y2
+	VFMADD231PS  96(CX)(R8*1), Y9, Y6
+	VPBROADCASTW (R10), X8
+	VCVTPH2PS    X8, Y8
+	VPMOVZXBD    2(R10), Y9
+	VPAND        lowNibble<>+0(SB), Y9, Y9
+	VPSUBD       middleNibble<>+0(SB), Y9, Y9
+	VCVTDQ2PS    Y9, Y9
+	VMULPS       Y8, Y9, Y9
+	VFMADD231PS  (CX), Y9, Y3
+	VFMADD231PS  (CX)(R8*1), Y9, Y7
+	VPMOVZXBD    10(R10), Y9
+	VPAND        lowNibble<>+0(SB), Y9, Y9
+	VPSUBD       middleNibble<>+0(SB), Y9, Y9
+	VCVTDQ2PS    Y9, Y9
+	VMULPS       Y8, Y9, Y9
+	VFMADD231PS  32(CX), Y9, Y3
+	VFMADD231PS  32(CX)(R8*1), Y9, Y7
+	VPMOVZXBD    2(R10), Y9
+	VPSRLD       $0x04, Y9, Y9
+	VPSUBD       middleNibble<>+0(SB), Y9, Y9
+	VCVTDQ2PS    Y9, Y9
+	VMULPS       Y8, Y9, Y9
+	VFMADD231PS  64(CX), Y9, Y3
+	VFMADD231PS  64(CX)(R8*1), Y9, Y7
+	VPMOVZXBD    10(R10), Y9
+	VPSRLD       $0x04, Y9, Y9
+	VPSUBD       middleNibble<>+0(SB), Y9, Y9
+	VCVTDQ2PS    Y9, Y9
+	VMULPS       Y8, Y9, Y9
+	VFMADD231PS  96(CX), Y9, Y3
+	VFMADD231PS  96(CX)(R8*1), Y9, Y7
+	ADDQ         $0x00000080, CX
+	ADDQ         $0x12, DX
+	ADDQ         $0x12, R10
+	SUBQ         $0x20, R11
+	JG           dims
+	SUBQ         R8, CX
+	ADDQ         R9, DX
+	ADDQ         R9, R10
+	ADDQ         R9, DX
+	ADDQ         R9, R10
+	ADDQ         R9, DX
+	ADDQ         R9, R10
+	VHADDPS      Y1, Y0, Y0
+	VHADDPS      Y3, Y2, Y2
+	VHADDPS      Y2, Y0, Y0
+	VEXTRACTF128 $0x01, Y0, X1
+	VADDPS       X0, X1, X1
+	VMOVUPS      X1, (AX)
+	VHADDPS      Y5, Y4, Y4
+	VHADDPS      Y7, Y6, Y6
+	VHADDPS      Y6, Y4, Y4
+	VEXTRACTF128 $0x01, Y4, X0
+	VADDPS       X4, X0, X0
+	VMOVUPS      X0, 256(AX)
+	ADDQ         $0x10, AX
+	SUBQ         $0x04, SI
+	JG           keys
+	VZEROUPPER
+	RET
+
+// func scores3Q4_0AVX2(s *float32, q *float32, k *byte, ahead *byte, keys int, headDim int)
+// Requires: AVX, AVX2, F16C, FMA3, MMX+
+TEXT ·scores3Q4_0AVX2(SB), NOSPLIT, $0-48
+	MOVQ   s+0(FP), AX
+	MOVQ   q+8(FP), CX
+	MOVQ   k+16(FP), DX
+	MOVQ   ahead+24(FP), BX
+	MOVQ   keys+32(FP), SI
+	MOVQ   headDim+40(FP), DI
+	MOVQ   DI, R8
+	SHLQ   $0x02, R8
+	MOVQ   DI, R9
+	SHRQ   $0x05, R9
+	IMUL3Q $0x00000012, R9, R9
+	ADDQ   $0x07, SI
+	ANDQ   $-8, SI
+	LEAQ   (DX)(R9*2), R10
+	ADDQ   R9, R10
+
+keys:
+	VXORPS Y0, Y0, Y0
+	VXORPS Y1, Y1, Y1
+	VXORPS Y2, Y2, Y2
+	VXORPS Y3, Y3, Y3
+	VXORPS Y4, Y4, Y4
+	VXORPS Y5, Y5, Y5
+	VXORPS Y6, Y6, Y6
+	VXORPS Y7, Y7, Y7
+	VXORPS Y8, Y8, Y8
+	VXORPS Y9, Y9, Y9
+	VXORPS Y10, Y10, Y10
+	VXORPS Y11, Y11, Y11
+	MOVQ   DI, R11
+
+dims:
+	PREFETCHT1   (BX)
+	PREFETCHT1   64(BX)
+	ADDQ         $0x00000048, BX
+	VPBROADCASTW (DX), X12
+	VCVTPH2PS    X12, Y12
+	VPMOVZXBD    2(DX), Y13
+	VPAND        lowNibble<>+0(SB), Y13, Y13
+	VPSUBD       middleNibble<>+0(SB), Y13, Y13
+	VCVTDQ2PS    Y13, Y13
+	VMULPS       Y12, Y13, Y13
+	VFMADD231PS  (CX), Y13, Y0
+	VFMADD231PS  (CX)(R8*1), Y13, Y4
+	VFMADD231PS  (CX)(R8*2), Y13, Y8
+	VPMOVZXBD    10(DX), Y13
+	VPAND        lowNibble<>+0(SB), Y13, Y13
+	VPSUBD       middleNibble<>+0(SB), Y13, Y13
+	VCVTDQ2PS    Y13, Y13
+	VMULPS       Y12, Y13, Y13
+	VFMADD231PS  32(CX), Y13, Y0
+	VFMADD231PS  32(CX)(R8*1), Y13, Y4
+	VFMADD231PS  32(CX)(R8*2), Y13, Y8
+	VPMOVZXBD    2(DX), Y13
+	VPSRLD       $0x04, Y13, Y13
+	VPSUBD       middleNibble<>+0(SB), Y13, Y13
+	VCVTDQ2PS    Y13, Y13
+	VMULPS       Y12, Y13, Y13
+	VFMADD231PS  64(CX), Y13, Y0
+	VFMADD231PS  64(CX)(R8*1), Y13, Y4
+	VFMADD231PS  64(CX)(R8*2), Y13, Y8
+	VPMOVZXBD    10(DX), Y13
+	VPSRLD       $0x04, Y13, Y13
+	VPSUBD       middleNibble<>+0(SB), Y13, Y13
+	VCVTDQ2PS    Y13, Y13
+	VMULPS       Y12, Y13, Y13
+	VFMADD231PS  96(CX), Y13, Y0
+	VFMADD231PS  96(CX)(R8*1), Y13, Y4
+	VFMADD231PS  96(CX)(R8*2), Y13, Y8
+	VPBROADCASTW (DX)(R9*1), X12
+	VCVTPH2PS    X12, Y12
+	VPMOVZXBD    2(DX)(R9*1), Y13
+	VPAND        lowNibble<>+0(SB), Y13, Y13
+	VPSUBD       middleNibble<>+0(SB), Y13, Y13
+	VCVTDQ2PS    Y13, Y13
+	VMULPS       Y12, Y13, Y13
+	VFMADD231PS  (CX), Y13, Y1
+	VFMADD231PS  (CX)(R8*1), Y13, Y5
+	VFMADD231PS  (CX)(R8*2), Y13, Y9
+	VPMOVZXBD    10(DX)(R9*1), Y13
+	VPAND        lowNibble<>+0(SB), Y13, Y13
+	VPSUBD       middleNibble<>+0(SB), Y13, Y13
+	VCVTDQ2PS    Y13, Y13
+	VMULPS       Y12, Y13, Y13
+	VFMADD231PS  32(CX), Y13, Y1
+	VFMADD231PS  32(CX)(R8*1), Y13, Y5
+	VFMADD231PS  32(CX)(R8*2), Y13, Y9
+	VPMOVZXBD    2(DX)(R9*1), Y13
+	VPSRLD       $0x04, Y13, Y13
+	VPSUBD       middleNibble<>+0(SB), Y13, Y13
+	VCVTDQ2PS    Y13, Y13
+	VMULPS       Y12, Y13, Y13
+	VFMADD231PS  64(CX), Y13, Y1
+	VFMADD231PS  64(CX)(R8*1), Y13, Y5
+	VFMADD231PS  64(CX)(R8*2), Y13, Y9
+	VPMOVZXBD    10(DX)(R9*1), Y13
+	VPSRLD       $0x04, Y13, Y13
+	VPSUBD       middleNibble<>+0(SB), Y13, Y13
+	VCVTDQ2PS    Y13, Y13
+	VMULPS       Y12, Y13, Y13
+	VFMADD231PS  96(CX), Y13, Y1
+	VFMADD231PS  96(CX)(R8*1), Y13, Y5
+	VFMADD231PS  96(CX)(R8*2), Y13, Y9
+	VPBROADCASTW (DX)(R9*2), X12
+	VCVTPH2PS    X12, Y12
+	VPMOVZXBD    2(DX)(R9*2), Y13
+	VPAND        lowNibble<>+0(SB), Y13, Y13
+	VPSUBD       middleNibble<>+0(SB), Y13, Y13
+	VCVTDQ2PS    Y13, Y13
+	VMULPS       Y12, Y13, Y13
+	VFMADD231PS  (CX), Y13, Y2
+	VFMADD231PS  (CX)(R8*1), Y13, Y6
+	VFMADD231PS  (CX)(R8*2), Y13, Y10
+	VPMOVZXBD    10(DX)(R9*2), Y13
+	VPAND        lowNibble<>+0(SB), Y13, Y13
+	VPSUBD       middleNibble<>+0(SB), Y13, Y13
+	VCVTDQ2PS    Y13, Y13
+	VMULPS       Y12, Y13, Y13
+	VFMADD231PS  32(CX), Y13, Y2
+	VFMADD231PS  32(CX)(R8*1), Y13, Y6
+	VFMADD231PS  32(CX)(R8*2), Y13, Y10
+	VPMOVZXBD    2(DX)(R9*2), Y13
+	VPSRLD       $0x04, Y13, Y13
+	VPSUBD       middleNibble<>+0(SB), Y13, Y13
+	VCVTDQ2PS    Y13, Y13
+	VMULPS       Y12, Y13, Y13
+	VFMADD231PS  64(CX), Y13, Y2
+	VFMADD231PS  64(CX)(R8*1), Y13, Y6
+	VFMADD231PS  64(CX)(R8*2), Y13, Y10
+	VPMOVZXBD    10(DX)(R9*2), Y13
+	VPSRLD       $0x04, Y13, Y13
+	VPSUBD       middleNibble<>+0(SB), Y13, Y13
+	VCVTDQ2PS    Y13, Y13
+	VMULPS       Y12, Y13, Y13
+	VFMADD231PS  96(CX), Y13, Y2
+	VFMADD231PS  96(CX)(R8*1), Y13, Y6
+	VFMADD231PS  96(CX)(R8*2), Y13, Y10
+	VPBROADCASTW (R10), X12
+	VCVTPH2PS    X12, Y12
+	VPMOVZXBD    2(R10), Y13
+	VPAND        lowNibble<>+0(SB), Y13, Y13
+	VPSUBD       middleNibble<>+0(SB), Y13, Y13
+	VCVTDQ2PS    Y13, Y13
+	VMULPS       Y12, Y13, Y13
+	VFMADD231PS  (CX), Y13, Y3
+	VFMADD231PS  (CX)(R8*1), Y13, Y7
+	VFMADD231PS  (CX)(R8*2), Y13, Y11
+	VPMOVZXBD    10(R10), Y13
+	VPAND        lowNibble<>+0(SB), Y13, Y13
+	VPSUBD       middleNibble<>+0(SB), Y13, Y13
+	VCVTDQ2PS    Y13, Y13
+	VMULPS       Y12, Y13, Y13
+	VFMADD231PS  32(CX), Y13, Y3
+	VFMADD231PS  32(CX)(R8*1), Y13, Y7
+	VFMADD231PS  32(CX)(R8*2), Y13, Y11
+	VPMOVZXBD    2(R10), Y13
+	VPSRLD       $0x04, Y13, Y13
+	VPSUBD       middleNibble<>+0(SB), Y13, Y13
+	VCVTDQ2PS    Y13, Y13
+	VMULPS       Y12, Y13, Y13
+	VFMADD231PS  64(CX), Y13, Y3
+	VFMADD231PS  64(CX)(R8*1), Y13, Y7
+	VFMADD231PS  64(CX)(R8*2), Y13, Y11
+	VPMOVZXBD    10(R10), Y13
+	VPSRLD       $0x04, Y13, Y13
+	VPSUBD       middleNibble<>+0(SB), Y13, Y13
+	VCVTDQ2PS    Y13, Y13
+	VMULPS       Y12, Y13, Y13
+	VFMADD231PS  96(CX), Y13, Y3
+	VFMADD231PS  96(CX)(R8*1), Y13, Y7
+	VFMADD231PS  96(CX)(R8*2), Y13, Y11
+	ADDQ         $0x00000080, CX
+	ADDQ         $0x12, DX
+	ADDQ         $0x12, R10
+	SUBQ         $0x20, R11
+	JG           dims
+	SUBQ         R8, CX
+	ADDQ         R9, DX
+	ADDQ         R9, R10
+	ADDQ         R9, DX
+	ADDQ         R9, R10
+	ADDQ         R9, DX
+	ADDQ         R9, R10
+	VHADDPS      Y1, Y0, Y0
+	VHADDPS      Y3, Y2, Y2
+	VHADDPS      Y2, Y0, Y0
+	VEXTRACTF128 $0x01, Y0, X1
+	VADDPS       X0, X1, X1
+	VMOVUPS      X1, (AX)
+	VHADDPS      Y5, Y4, Y4
+	VHADDPS      Y7, Y6, Y6
+	VHADDPS      Y6, Y4, Y4
+	VEXTRACTF128 $0x01, Y4, X0
+	VADDPS       X4, X0, X0
+	VMOVUPS      X0, 256(AX)
+	VHADDPS      Y9, Y8, Y8
+	VHADDPS      Y11, Y10, Y10
+	VHADDPS      Y10, Y8, Y8
+	VEXTRACTF128 $0x01, Y8, X0
+	VADDPS       X8, X0, X0
+	VMOVUPS      X0, 512(AX)
+	ADDQ         $0x10, AX
+	SUBQ         $0x04, SI
+	JG           keys
+	VZEROUPPER
+	RET
+
+// func scores4Q4_0AVX2(s *float32, q *float32, k *byte, ahead *byte, keys int, headDim int)
+// Requires: AVX, AVX2, F16C, FMA3, MMX+
+TEXT ·scores4Q4_0AVX2(SB), NOSPLIT, $0-48
+	MOVQ   s+0(FP), AX
+	MOVQ   q+8(FP), CX
+	MOVQ   k+16(FP), DX
+	MOVQ   ahead+24(FP), BX
+	MOVQ   keys+32(FP), SI
+	MOVQ   headDim+40(FP), DI
+	MOVQ   DI, R8
+	SHLQ   $0x02, R8
+	MOVQ   DI, R9
+	SHRQ   $0x05, R9
+	IMUL3Q $0x00000012, R9, R9
+	ADDQ   $0x07, SI
+	ANDQ   $-8, SI
+	LEAQ   (CX)(R8*2), R10
+	ADDQ   R8, R10
+
+keys:
+	VXORPS Y0, Y0, Y0
+	VXORPS Y1, Y1, Y1
+	VXORPS Y2, Y2, Y2
+	VXORPS Y3, Y3, Y3
+	VXORPS Y4, Y4, Y4
+	VXORPS Y5, Y5, Y5
+	VXORPS Y6, Y6, Y6
+	VXORPS Y7, Y7, Y7
+	MOVQ   DI, R11
+
+dims:
+	PREFETCHT1   (BX)
+	ADDQ         $0x00000024, BX
+	VPBROADCASTW (DX), X8
+	VCVTPH2PS    X8, Y8
+	VPMOVZXBD    2(DX), Y9
+	VPAND        lowNibble<>+0(SB), Y9, Y9
+	VPSUBD       middleNibble<>+0(SB), Y9, Y9
+	VCVTDQ2PS    Y9, Y9
+	VMULPS       Y8, Y9, Y9
+	VFMADD231PS  (CX), Y9, Y0
+	VFMADD231PS  (CX)(R8*1), Y9, Y2
+	VFMADD231PS  (CX)(R8*2), Y9, Y4
+	VFMADD231PS  (R10), Y9, Y6
+	VPMOVZXBD    10(DX), Y9
+	VPAND        lowNibble<>+0(SB), Y9, Y9
+	VPSUBD       middleNibble<>+0(SB), Y9, Y9
+	VCVTDQ2PS    Y9, Y9
+	VMULPS       Y8, Y9, Y9
+	VFMADD231PS  32(CX), Y9, Y0
+	VFMADD231PS  32(CX)(R8*1), Y9, Y2
+	VFMADD231PS  32(CX)(R8*2), Y9, Y4
+	VFMADD231PS  32(R10), Y9, Y6
+	VPMOVZXBD    2(DX), Y9
+	VPSRLD       $0x04, Y9, Y9
+	VPSUBD       middleNibble<>+0(SB), Y9, Y9
+	VCVTDQ2PS    Y9, Y9
+	VMULPS       Y8, Y9, Y9
+	VFMADD231PS  64(CX), Y9, Y0
+	VFMADD231PS  64(CX)(R8*1), Y9, Y2
+	VFMADD231PS  64(CX)(R8*2), Y9, Y4
+	VFMADD231PS  64(R10), Y9, Y6
+	VPMOVZXBD    10(DX), Y9
+	VPSRLD       $0x04, Y9, Y9
+	VPSUBD       middleNibble<>+0(SB), Y9, Y9
+	VCVTDQ2PS    Y9, Y9
+	VMULPS       Y8, Y9, Y9
+	VFMADD231PS  96(CX), Y9, Y0
+	VFMADD231PS  96(CX)(R8*1), Y9, Y2
+	VFMADD231PS  96(CX)(R8*2), Y9, Y4
+	VFMADD231PS  96(R10), Y9, Y6
+	VPBROADCASTW (DX)(R9*1), X8
+	VCVTPH2PS    X8, Y8
+	VPMOVZXBD    2(DX)(R9*1), Y9
+	VPAND        lowNibble<>+0(SB), Y9, Y9
+	VPSUBD       middleNibble<>+0(SB), Y9, Y9
+	VCVTDQ2PS    Y9, Y9
+	VMULPS       Y8, Y9, Y9
+	VFMADD231PS  (CX), Y9, Y1
+	VFMADD231PS  (CX)(R8*1), Y9, Y3
+	VFMADD231PS  (CX)(R8*2), Y9, Y5
+	VFMADD231PS  (R10), Y9, Y7
+	VPMOVZXBD    10(DX)(R9*1), Y9
+	VPAND        lowNibble<>+0(SB), Y9, Y9
+	VPSUBD       middleNibble<>+0(SB), Y9, Y9
+	VCVTDQ2PS    Y9, Y9
+	VMULPS       Y8, Y9, Y9
+	VFMADD231PS  32(CX), Y9, Y1
+	VFMADD231PS  32(CX)(R8*1), Y9, Y3
+	VFMADD231PS  32(CX)(R8*2), Y9, Y5
+	VFMADD231PS  32(R10), Y9, Y7
+	VPMOVZXBD    2(DX)(R9*1), Y9
+	VPSRLD       $0x04, Y9, Y9
+	VPSUBD       middleNibble<>+0(SB), Y9, Y9
+	VCVTDQ2PS    Y9, Y9
+	VMULPS       Y8, Y9, Y9
+	VFMADD231PS  64(CX), Y9, Y1
+	VFMADD231PS  64(CX)(R8*1), Y9, Y3
+	VFMADD231PS  64(CX)(R8*2), Y9, Y5
+	VFMADD231PS  64(R10), Y9, Y7
+	VPMOVZXBD    10(DX)(R9*1), Y9
+	VPSRLD       $0x04, Y9, Y9
+	VPSUBD       middleNibble<>+0(SB), Y9, Y9
+	VCVTDQ2PS    Y9, Y9
+	VMULPS       Y8, Y9, Y9
+	VFMADD231PS  96(CX), Y9, Y1
+	VFMADD231PS  96(CX)(R8*1), Y9, Y3
+	VFMADD231PS  96(CX)(R8*2), Y9, Y5
+	VFMADD231PS  96(R10), Y9, Y7
+	ADDQ         $0x00000080, CX
+	ADDQ         $0x00000080, R10
+	ADDQ         $0x12, DX
+	SUBQ         $0x20, R11
+	JG           dims
+	SUBQ         R8, CX
+	SUBQ         R8, R10
+	ADDQ         R9, DX
+	VHADDPS      Y1, Y0, Y0
+	VHADDPS      Y3, Y2, Y2
+	VHADDPS      Y2, Y0, Y0
+	VEXTRACTF128 $0x01, Y0, X1
+	VADDPS       X0, X1, X1
+	VMOVLPS      X1, (AX)
+	VMOVHPS      X1, 256(AX)
+	VHADDPS      Y5, Y4, Y4
+	VHADDPS      Y7, Y6, Y6
+	VHADDPS      Y6, Y4, Y4
+	VEXTRACTF128 $0x01, Y4, X0
+	VADDPS       X4, X0, X0
+	VMOVLPS      X0, 512(AX)
+	VMOVHPS      X0, 768(AX)
+	ADDQ         $0x08, AX
+	SUBQ         $0x02, SI
+	JG           keys
+	VZEROUPPER
+	RET
+
+// func scores6Q4_0AVX2(s *float32, q *float32, k *byte, ahead *byte, keys int, headDim int)
+// Requires: AVX, AVX2, F16C, FMA3, MMX+
+TEXT ·scores6Q4_0AVX2(SB), NOSPLIT, $0-48
+	MOVQ   s+0(FP), AX
+	MOVQ   q+8(FP), CX
+	MOVQ   k+16(FP), DX
+	MOVQ   ahead+24(FP), BX
+	MOVQ   keys+32(FP), SI
+	MOVQ   headDim+40(FP), DI
+	MOVQ   DI, R8
+	SHLQ   $0x02, R8
+	MOVQ   DI, R9
+	SHRQ   $0x05, R9
+	IMUL3Q $0x00000012, R9, R9
+	ADDQ   $0x07, SI
+	ANDQ   $-8, SI
+	LEAQ   (CX)(R8*2), R10
+	ADDQ   R8, R10
+
+keys:
+	VXORPS Y0, Y0, Y0
+	VXORPS Y1, Y1, Y1
+	VXORPS Y2, Y2, Y2
+	VXORPS Y3, Y3, Y3
+	VXORPS Y4, Y4, Y4
+	VXORPS Y5, Y5, Y5
+	VXORPS Y6, Y6, Y6
+	VXORPS Y7, Y7, Y7
+	VXORPS Y8, Y8, Y8
+	VXORPS Y9, Y9, Y9
+	VXORPS Y10, Y10, Y10
+	VXORPS Y11, Y11, Y11
+	MOVQ   DI, R11
+
+dims:
+	PREFETCHT1   (BX)
+	ADDQ         $0x00000024, BX
+	VPBROADCASTW (DX), X12
+	VCVTPH2PS    X12, Y12
+	VPMOVZXBD    2(DX), Y13
+	VPAND        lowNibble<>+0(SB), Y13, Y13
+	VPSUBD       middleNibble<>+0(SB), Y13, Y13
+	VCVTDQ2PS    Y13, Y13
+	VMULPS       Y12, Y13, Y13
+	VFMADD231PS  (CX), Y13, Y0
+	VFMADD231PS  (CX)(R8*1), Y13, Y2
+	VFMADD231PS  (CX)(R8*2), Y13, Y4
+	VFMADD231PS  (R10), Y13, Y6
+	VFMADD231PS  (CX)(R8*4), Y13, Y8
+	VFMADD231PS  (R10)(R8*2), Y13, Y10
+	VPMOVZXBD    10(DX), Y13
+	VPAND        lowNibble<>+0(SB), Y13, Y13
+	VPSUBD       middleNibble<>+0(SB), Y13, Y13
+	VCVTDQ2PS    Y13, Y13
+	VMULPS       Y12, Y13, Y13
+	VFMADD231PS  32(CX), Y13, Y0
+	VFMADD231PS  32(CX)(R8*1), Y13, Y2
+	VFMADD231PS  32(CX)(R8*2), Y13, Y4
+	VFMADD231PS  32(R10), Y13, Y6
+	VFMADD231PS  32(CX)(R8*4), Y13, Y8
+	VFMADD231PS  32(R10)(R8*2), Y13, Y10
+	VPMOVZXBD    2(DX), Y13
+	VPSRLD       $0x04, Y13, Y13
+	VPSUBD       middleNibble<>+0(SB), Y13, Y13
+	VCVTDQ2PS    Y13, Y13
+	VMULPS       Y12, Y13, Y13
+	VFMADD231PS  64(CX), Y13, Y0
+	VFMADD231PS  64(CX)(R8*1), Y13, Y2
+	VFMADD231PS  64(CX)(R8*2), Y13, Y4
+	VFMADD231PS  64(R10), Y13, Y6
+	VFMADD231PS  64(CX)(R8*4), Y13, Y8
+	VFMADD231PS  64(R10)(R8*2), Y13, Y10
+	VPMOVZXBD    10(DX), Y13
+	VPSRLD       $0x04, Y13, Y13
+	VPSUBD       middleNibble<>+0(SB), Y13, Y13
+	VCVTDQ2PS    Y13, Y13
+	VMULPS       Y12, Y13, Y13
+	VFMADD231PS  96(CX), Y13, Y0
+	VFMADD231PS  96(CX)(R8*1), Y13, Y2
+	VFMADD231PS  96(CX)(R8*2), Y13, Y4
+	VFMADD231PS  96(R10), Y13, Y6
+	VFMADD231PS  96(CX)(R8*4), Y13, Y8
+	VFMADD231PS  96(R10)(R8*2), Y13, Y10
+	VPBROADCASTW (DX)(R9*1), X12
+	VCVTPH2PS    X12, Y12
+	VPMOVZXBD    2(DX)(R9*1), Y13
+	VPAND        lowNibble<>+0(SB), Y13, Y13
+	VPSUBD       middleNibble<>+0(SB), Y13, Y13
+	VCVTDQ2PS    Y13, Y13
+	VMULPS       Y12, Y13, Y13
+	VFMADD231PS  (CX), Y13, Y1
+	VFMADD231PS  (CX)(R8*1), Y13, Y3
+	VFMADD231PS  (CX)(R8*2), Y13, Y5
+	VFMADD231PS  (R10), Y13, Y7
+	VFMADD231PS  (CX)(R8*4), Y13, Y9
+	VFMADD231PS  (R10)(R8*2), Y13, Y11
+	VPMOVZXBD    10(DX)(R9*1), Y13
+	VPAND        lowNibble<>+0(SB), Y13, Y13
+	VPSUBD       middleNibble<>+0(SB), Y13, Y13
+	VCVTDQ2PS    Y13, Y13
+	VMULPS       Y12, Y13, Y13
+	VFMADD231PS  32(CX), Y13, Y1
+	VFMADD231PS  32(CX)(R8*1), Y13, Y3
+	VFMADD231PS  32(CX)(R8*2), Y13, Y5
+	VFMADD231PS  32(R10), Y13, Y7
+	VFMADD231PS  32(CX)(R8*4), Y13, Y9
+	VFMADD231PS  32(R10)(R8*2), Y13, Y11
+	VPMOVZXBD    2(DX)(R9*1), Y13
+	VPSRLD       $0x04, Y13, Y13
+	VPSUBD       middleNibble<>+0(SB), Y13, Y13
+	VCVTDQ2PS    Y13, Y13
+	VMULPS       Y12, Y13, Y13
+	VFMADD231PS  64(CX), Y13, Y1
+	VFMADD231PS  64(CX)(R8*1), Y13, Y3
+	VFMADD231PS  64(CX)(R8*2), Y13, Y5
+	VFMADD231PS  64(R10), Y13, Y7
+	VFMADD231PS  64(CX)(R8*4), Y13, Y9
+	VFMADD231PS  64(R10)(R8*2), Y13, Y11
+	VPMOVZXBD    10(DX)(R9*1), Y13
+	VPSRLD       $0x04, Y13, Y13
+	VPSUBD       middleNibble<>+0(SB), Y13, Y13
+	VCVTDQ2PS    Y13, Y13
+	VMULPS       Y12, Y13, Y13
+	VFMADD231PS  96(CX), Y13, Y1
+	VFMADD231PS  96(CX)(R8*1), Y13, Y3
+	VFMADD231PS  96(CX)(R8*2), Y13, Y5
+	VFMADD231PS  96(R10), Y13, Y7
+	VFMADD231PS  96(CX)(R8*4), Y13, Y9
+	VFMADD231PS  96(R10)(R8*2), Y13, Y11
+	ADDQ         $0x00000080, CX
+	ADDQ         $0x00000080, R10
+	ADDQ         $0x12, DX
+	SUBQ         $0x20, R11
 	JG           dims
 	SUBQ         R8, CX
 	SUBQ         R8, R10
@@ -3332,7 +5170,7 @@ DATA eight<>+24(SB)/4, $0x00000008
 DATA eight<>+28(SB)/4, $0x00000008
 GLOBL eight<>(SB), RODATA|NOPTR, $32
 
-// func accumulate1AVX2(acc *float32, p *float32, v *uint16, ahead *uint16, keys int, headDim int, width int)
+// func accumulate1AVX2(acc *float32, p *float32, v *byte, ahead *byte, keys int, headDim int, width int)
 // Requires: AVX, F16C, FMA3, MMX+
 TEXT ·accumulate1AVX2(SB), NOSPLIT, $0-56
 	MOVQ acc+0(FP), AX
@@ -3362,7 +5200,7 @@ dims64:
 	MOVQ    CX, R11
 	MOVQ    SI, R12
 
-keys64:
+keys64from0:
 	PREFETCHT1   (BX)
 	PREFETCHT1   64(BX)
 	ADDQ         $0x00000080, BX
@@ -3386,7 +5224,7 @@ keys64:
 	ADDQ         $0x04, R11
 	ADDQ         R9, R10
 	DECQ         R12
-	JNZ          keys64
+	JNZ          keys64from0
 	VMOVUPS      Y0, (R8)
 	VMOVUPS      Y1, 32(R8)
 	VMOVUPS      Y2, 64(R8)
@@ -3411,7 +5249,7 @@ dims16:
 	MOVQ    CX, R11
 	MOVQ    SI, R12
 
-keys16:
+keys16from0:
 	PREFETCHT1   (BX)
 	ADDQ         $0x00000020, BX
 	VBROADCASTSS (R11), Y2
@@ -3422,7 +5260,7 @@ keys16:
 	ADDQ         $0x04, R11
 	ADDQ         R9, R10
 	DECQ         R12
-	JNZ          keys16
+	JNZ          keys16from0
 	VMOVUPS      Y0, (R8)
 	VMOVUPS      Y1, 32(R8)
 	ADDQ         $0x00000040, AX
@@ -3440,7 +5278,7 @@ dims8:
 	MOVQ    CX, R11
 	MOVQ    SI, R12
 
-keys8:
+keys8from0:
 	PREFETCHT1   (BX)
 	ADDQ         $0x00000010, BX
 	VBROADCASTSS (R11), Y1
@@ -3449,7 +5287,7 @@ keys8:
 	ADDQ         $0x04, R11
 	ADDQ         R9, R10
 	DECQ         R12
-	JNZ          keys8
+	JNZ          keys8from0
 	VMOVUPS      Y0, (R8)
 	ADDQ         $0x00000020, AX
 	ADDQ         $0x00000010, DX
@@ -3460,7 +5298,7 @@ below8:
 	VZEROUPPER
 	RET
 
-// func accumulate2AVX2(acc *float32, p *float32, v *uint16, ahead *uint16, keys int, headDim int, width int)
+// func accumulate2AVX2(acc *float32, p *float32, v *byte, ahead *byte, keys int, headDim int, width int)
 // Requires: AVX, F16C, FMA3, MMX+
 TEXT ·accumulate2AVX2(SB), NOSPLIT, $0-56
 	MOVQ acc+0(FP), AX
@@ -3491,7 +5329,7 @@ dims32:
 	MOVQ    CX, R12
 	MOVQ    SI, R13
 
-keys32:
+keys32from0:
 	PREFETCHT1   (BX)
 	ADDQ         $0x00000040, BX
 	VCVTPH2PS    (R11), Y8
@@ -3511,7 +5349,7 @@ keys32:
 	ADDQ         $0x04, R12
 	ADDQ         R9, R11
 	DECQ         R13
-	JNZ          keys32
+	JNZ          keys32from0
 	VMOVUPS      Y4, (R10)
 	VMOVUPS      Y5, 32(R10)
 	VMOVUPS      Y6, 64(R10)
@@ -3538,7 +5376,7 @@ dims8:
 	MOVQ    CX, R12
 	MOVQ    SI, R13
 
-keys8:
+keys8from0:
 	PREFETCHT1   (BX)
 	ADDQ         $0x00000010, BX
 	VCVTPH2PS    (R11), Y2
@@ -3549,7 +5387,7 @@ keys8:
 	ADDQ         $0x04, R12
 	ADDQ         R9, R11
 	DECQ         R13
-	JNZ          keys8
+	JNZ          keys8from0
 	VMOVUPS      Y1, (R10)
 	SUBQ         R8, R10
 	VMOVUPS      Y0, (R10)
@@ -3562,7 +5400,7 @@ below8:
 	VZEROUPPER
 	RET
 
-// func accumulate3AVX2(acc *float32, p *float32, v *uint16, ahead *uint16, keys int, headDim int, width int)
+// func accumulate3AVX2(acc *float32, p *float32, v *byte, ahead *byte, keys int, headDim int, width int)
 // Requires: AVX, F16C, FMA3, MMX+
 TEXT ·accumulate3AVX2(SB), NOSPLIT, $0-56
 	MOVQ acc+0(FP), AX
@@ -3595,7 +5433,7 @@ dims24:
 	MOVQ    CX, R12
 	MOVQ    SI, R13
 
-keys24:
+keys24from0:
 	PREFETCHT1   (BX)
 	ADDQ         $0x00000030, BX
 	VCVTPH2PS    (R11), Y9
@@ -3616,7 +5454,7 @@ keys24:
 	ADDQ         $0x04, R12
 	ADDQ         R9, R11
 	DECQ         R13
-	JNZ          keys24
+	JNZ          keys24from0
 	VMOVUPS      Y6, (R10)
 	VMOVUPS      Y7, 32(R10)
 	VMOVUPS      Y8, 64(R10)
@@ -3647,7 +5485,7 @@ dims8:
 	MOVQ    CX, R12
 	MOVQ    SI, R13
 
-keys8:
+keys8from0:
 	PREFETCHT1   (BX)
 	ADDQ         $0x00000010, BX
 	VCVTPH2PS    (R11), Y3
@@ -3660,7 +5498,7 @@ keys8:
 	ADDQ         $0x04, R12
 	ADDQ         R9, R11
 	DECQ         R13
-	JNZ          keys8
+	JNZ          keys8from0
 	VMOVUPS      Y2, (R10)
 	SUBQ         R8, R10
 	VMOVUPS      Y1, (R10)
@@ -3675,7 +5513,7 @@ below8:
 	VZEROUPPER
 	RET
 
-// func accumulate4AVX2(acc *float32, p *float32, v *uint16, ahead *uint16, keys int, headDim int, width int)
+// func accumulate4AVX2(acc *float32, p *float32, v *byte, ahead *byte, keys int, headDim int, width int)
 // Requires: AVX, F16C, FMA3, MMX+
 TEXT ·accumulate4AVX2(SB), NOSPLIT, $0-56
 	MOVQ acc+0(FP), AX
@@ -3708,7 +5546,7 @@ dims16:
 	MOVQ    CX, R12
 	MOVQ    SI, R13
 
-keys16:
+keys16from0:
 	PREFETCHT1   (BX)
 	ADDQ         $0x00000020, BX
 	VCVTPH2PS    (R11), Y8
@@ -3728,7 +5566,7 @@ keys16:
 	ADDQ         $0x04, R12
 	ADDQ         R9, R11
 	DECQ         R13
-	JNZ          keys16
+	JNZ          keys16from0
 	VMOVUPS      Y6, (R10)
 	VMOVUPS      Y7, 32(R10)
 	SUBQ         R8, R10
@@ -3761,7 +5599,7 @@ dims8:
 	MOVQ    CX, R12
 	MOVQ    SI, R13
 
-keys8:
+keys8from0:
 	PREFETCHT1   (BX)
 	ADDQ         $0x00000010, BX
 	VCVTPH2PS    (R11), Y4
@@ -3776,7 +5614,7 @@ keys8:
 	ADDQ         $0x04, R12
 	ADDQ         R9, R11
 	DECQ         R13
-	JNZ          keys8
+	JNZ          keys8from0
 	VMOVUPS      Y3, (R10)
 	SUBQ         R8, R10
 	VMOVUPS      Y2, (R10)
@@ -3793,7 +5631,7 @@ below8:
 	VZEROUPPER
 	RET
 
-// func accumulate6AVX2(acc *float32, p *float32, v *uint16, ahead *uint16, keys int, headDim int, width int)
+// func accumulate6AVX2(acc *float32, p *float32, v *byte, ahead *byte, keys int, headDim int, width int)
 // Requires: AVX, F16C, FMA3, MMX+
 TEXT ·accumulate6AVX2(SB), NOSPLIT, $0-56
 	MOVQ acc+0(FP), AX
@@ -3832,7 +5670,7 @@ dims16:
 	MOVQ    CX, R12
 	MOVQ    SI, R13
 
-keys16:
+keys16from0:
 	PREFETCHT1   (BX)
 	ADDQ         $0x00000020, BX
 	VCVTPH2PS    (R11), Y12
@@ -3858,7 +5696,7 @@ keys16:
 	ADDQ         $0x04, R12
 	ADDQ         R9, R11
 	DECQ         R13
-	JNZ          keys16
+	JNZ          keys16from0
 	VMOVUPS      Y10, (R10)
 	VMOVUPS      Y11, 32(R10)
 	SUBQ         R8, R10
@@ -3901,7 +5739,7 @@ dims8:
 	MOVQ    CX, R12
 	MOVQ    SI, R13
 
-keys8:
+keys8from0:
 	PREFETCHT1   (BX)
 	ADDQ         $0x00000010, BX
 	VCVTPH2PS    (R11), Y6
@@ -3920,7 +5758,7 @@ keys8:
 	ADDQ         $0x04, R12
 	ADDQ         R9, R11
 	DECQ         R13
-	JNZ          keys8
+	JNZ          keys8from0
 	VMOVUPS      Y5, (R10)
 	SUBQ         R8, R10
 	VMOVUPS      Y4, (R10)
@@ -3941,7 +5779,7 @@ below8:
 	VZEROUPPER
 	RET
 
-// func accumulate1BF16AVX2(acc *float32, p *float32, v *uint16, ahead *uint16, keys int, headDim int, width int)
+// func accumulate1BF16AVX2(acc *float32, p *float32, v *byte, ahead *byte, keys int, headDim int, width int)
 // Requires: AVX, AVX2, FMA3, MMX+
 TEXT ·accumulate1BF16AVX2(SB), NOSPLIT, $0-56
 	MOVQ acc+0(FP), AX
@@ -3971,7 +5809,7 @@ dims64:
 	MOVQ    CX, R11
 	MOVQ    SI, R12
 
-keys64:
+keys64from0:
 	PREFETCHT1   (BX)
 	PREFETCHT1   64(BX)
 	ADDQ         $0x00000080, BX
@@ -4003,7 +5841,7 @@ keys64:
 	ADDQ         $0x04, R11
 	ADDQ         R9, R10
 	DECQ         R12
-	JNZ          keys64
+	JNZ          keys64from0
 	VMOVUPS      Y0, (R8)
 	VMOVUPS      Y1, 32(R8)
 	VMOVUPS      Y2, 64(R8)
@@ -4028,7 +5866,7 @@ dims16:
 	MOVQ    CX, R11
 	MOVQ    SI, R12
 
-keys16:
+keys16from0:
 	PREFETCHT1   (BX)
 	ADDQ         $0x00000020, BX
 	VBROADCASTSS (R11), Y2
@@ -4041,7 +5879,7 @@ keys16:
 	ADDQ         $0x04, R11
 	ADDQ         R9, R10
 	DECQ         R12
-	JNZ          keys16
+	JNZ          keys16from0
 	VMOVUPS      Y0, (R8)
 	VMOVUPS      Y1, 32(R8)
 	ADDQ         $0x00000040, AX
@@ -4059,7 +5897,7 @@ dims8:
 	MOVQ    CX, R11
 	MOVQ    SI, R12
 
-keys8:
+keys8from0:
 	PREFETCHT1   (BX)
 	ADDQ         $0x00000010, BX
 	VBROADCASTSS (R11), Y1
@@ -4069,7 +5907,7 @@ keys8:
 	ADDQ         $0x04, R11
 	ADDQ         R9, R10
 	DECQ         R12
-	JNZ          keys8
+	JNZ          keys8from0
 	VMOVUPS      Y0, (R8)
 	ADDQ         $0x00000020, AX
 	ADDQ         $0x00000010, DX
@@ -4080,7 +5918,7 @@ below8:
 	VZEROUPPER
 	RET
 
-// func accumulate2BF16AVX2(acc *float32, p *float32, v *uint16, ahead *uint16, keys int, headDim int, width int)
+// func accumulate2BF16AVX2(acc *float32, p *float32, v *byte, ahead *byte, keys int, headDim int, width int)
 // Requires: AVX, AVX2, FMA3, MMX+
 TEXT ·accumulate2BF16AVX2(SB), NOSPLIT, $0-56
 	MOVQ acc+0(FP), AX
@@ -4111,7 +5949,7 @@ dims32:
 	MOVQ    CX, R12
 	MOVQ    SI, R13
 
-keys32:
+keys32from0:
 	PREFETCHT1   (BX)
 	ADDQ         $0x00000040, BX
 	VPMOVZXWD    (R11), Y8
@@ -4135,7 +5973,7 @@ keys32:
 	ADDQ         $0x04, R12
 	ADDQ         R9, R11
 	DECQ         R13
-	JNZ          keys32
+	JNZ          keys32from0
 	VMOVUPS      Y4, (R10)
 	VMOVUPS      Y5, 32(R10)
 	VMOVUPS      Y6, 64(R10)
@@ -4162,7 +6000,7 @@ dims8:
 	MOVQ    CX, R12
 	MOVQ    SI, R13
 
-keys8:
+keys8from0:
 	PREFETCHT1   (BX)
 	ADDQ         $0x00000010, BX
 	VPMOVZXWD    (R11), Y2
@@ -4174,7 +6012,7 @@ keys8:
 	ADDQ         $0x04, R12
 	ADDQ         R9, R11
 	DECQ         R13
-	JNZ          keys8
+	JNZ          keys8from0
 	VMOVUPS      Y1, (R10)
 	SUBQ         R8, R10
 	VMOVUPS      Y0, (R10)
@@ -4187,7 +6025,7 @@ below8:
 	VZEROUPPER
 	RET
 
-// func accumulate3BF16AVX2(acc *float32, p *float32, v *uint16, ahead *uint16, keys int, headDim int, width int)
+// func accumulate3BF16AVX2(acc *float32, p *float32, v *byte, ahead *byte, keys int, headDim int, width int)
 // Requires: AVX, AVX2, FMA3, MMX+
 TEXT ·accumulate3BF16AVX2(SB), NOSPLIT, $0-56
 	MOVQ acc+0(FP), AX
@@ -4220,7 +6058,7 @@ dims24:
 	MOVQ    CX, R12
 	MOVQ    SI, R13
 
-keys24:
+keys24from0:
 	PREFETCHT1   (BX)
 	ADDQ         $0x00000030, BX
 	VPMOVZXWD    (R11), Y9
@@ -4244,7 +6082,7 @@ keys24:
 	ADDQ         $0x04, R12
 	ADDQ         R9, R11
 	DECQ         R13
-	JNZ          keys24
+	JNZ          keys24from0
 	VMOVUPS      Y6, (R10)
 	VMOVUPS      Y7, 32(R10)
 	VMOVUPS      Y8, 64(R10)
@@ -4275,7 +6113,7 @@ dims8:
 	MOVQ    CX, R12
 	MOVQ    SI, R13
 
-keys8:
+keys8from0:
 	PREFETCHT1   (BX)
 	ADDQ         $0x00000010, BX
 	VPMOVZXWD    (R11), Y3
@@ -4289,7 +6127,7 @@ keys8:
 	ADDQ         $0x04, R12
 	ADDQ         R9, R11
 	DECQ         R13
-	JNZ          keys8
+	JNZ          keys8from0
 	VMOVUPS      Y2, (R10)
 	SUBQ         R8, R10
 	VMOVUPS      Y1, (R10)
@@ -4304,7 +6142,7 @@ below8:
 	VZEROUPPER
 	RET
 
-// func accumulate4BF16AVX2(acc *float32, p *float32, v *uint16, ahead *uint16, keys int, headDim int, width int)
+// func accumulate4BF16AVX2(acc *float32, p *float32, v *byte, ahead *byte, keys int, headDim int, width int)
 // Requires: AVX, AVX2, FMA3, MMX+
 TEXT ·accumulate4BF16AVX2(SB), NOSPLIT, $0-56
 	MOVQ acc+0(FP), AX
@@ -4337,7 +6175,7 @@ dims16:
 	MOVQ    CX, R12
 	MOVQ    SI, R13
 
-keys16:
+keys16from0:
 	PREFETCHT1   (BX)
 	ADDQ         $0x00000020, BX
 	VPMOVZXWD    (R11), Y8
@@ -4359,7 +6197,7 @@ keys16:
 	ADDQ         $0x04, R12
 	ADDQ         R9, R11
 	DECQ         R13
-	JNZ          keys16
+	JNZ          keys16from0
 	VMOVUPS      Y6, (R10)
 	VMOVUPS      Y7, 32(R10)
 	SUBQ         R8, R10
@@ -4392,7 +6230,7 @@ dims8:
 	MOVQ    CX, R12
 	MOVQ    SI, R13
 
-keys8:
+keys8from0:
 	PREFETCHT1   (BX)
 	ADDQ         $0x00000010, BX
 	VPMOVZXWD    (R11), Y4
@@ -4408,7 +6246,7 @@ keys8:
 	ADDQ         $0x04, R12
 	ADDQ         R9, R11
 	DECQ         R13
-	JNZ          keys8
+	JNZ          keys8from0
 	VMOVUPS      Y3, (R10)
 	SUBQ         R8, R10
 	VMOVUPS      Y2, (R10)
@@ -4425,7 +6263,7 @@ below8:
 	VZEROUPPER
 	RET
 
-// func accumulate6BF16AVX2(acc *float32, p *float32, v *uint16, ahead *uint16, keys int, headDim int, width int)
+// func accumulate6BF16AVX2(acc *float32, p *float32, v *byte, ahead *byte, keys int, headDim int, width int)
 // Requires: AVX, AVX2, FMA3, MMX+
 TEXT ·accumulate6BF16AVX2(SB), NOSPLIT, $0-56
 	MOVQ acc+0(FP), AX
@@ -4464,7 +6302,7 @@ dims16:
 	MOVQ    CX, R12
 	MOVQ    SI, R13
 
-keys16:
+keys16from0:
 	PREFETCHT1   (BX)
 	ADDQ         $0x00000020, BX
 	VPMOVZXWD    (R11), Y12
@@ -4492,7 +6330,7 @@ keys16:
 	ADDQ         $0x04, R12
 	ADDQ         R9, R11
 	DECQ         R13
-	JNZ          keys16
+	JNZ          keys16from0
 	VMOVUPS      Y10, (R10)
 	VMOVUPS      Y11, 32(R10)
 	SUBQ         R8, R10
@@ -4535,7 +6373,7 @@ dims8:
 	MOVQ    CX, R12
 	MOVQ    SI, R13
 
-keys8:
+keys8from0:
 	PREFETCHT1   (BX)
 	ADDQ         $0x00000010, BX
 	VPMOVZXWD    (R11), Y6
@@ -4555,7 +6393,7 @@ keys8:
 	ADDQ         $0x04, R12
 	ADDQ         R9, R11
 	DECQ         R13
-	JNZ          keys8
+	JNZ          keys8from0
 	VMOVUPS      Y5, (R10)
 	SUBQ         R8, R10
 	VMOVUPS      Y4, (R10)
@@ -4576,7 +6414,7 @@ below8:
 	VZEROUPPER
 	RET
 
-// func accumulate1F32AVX2(acc *float32, p *float32, v *float32, ahead *float32, keys int, headDim int, width int)
+// func accumulate1F32AVX2(acc *float32, p *float32, v *byte, ahead *byte, keys int, headDim int, width int)
 // Requires: AVX, FMA3, MMX+
 TEXT ·accumulate1F32AVX2(SB), NOSPLIT, $0-56
 	MOVQ acc+0(FP), AX
@@ -4606,7 +6444,7 @@ dims64:
 	MOVQ    CX, R11
 	MOVQ    SI, R12
 
-keys64:
+keys64from0:
 	PREFETCHT1   (BX)
 	PREFETCHT1   64(BX)
 	PREFETCHT1   128(BX)
@@ -4632,7 +6470,7 @@ keys64:
 	ADDQ         $0x04, R11
 	ADDQ         R9, R10
 	DECQ         R12
-	JNZ          keys64
+	JNZ          keys64from0
 	VMOVUPS      Y0, (R8)
 	VMOVUPS      Y1, 32(R8)
 	VMOVUPS      Y2, 64(R8)
@@ -4657,7 +6495,7 @@ dims16:
 	MOVQ    CX, R11
 	MOVQ    SI, R12
 
-keys16:
+keys16from0:
 	PREFETCHT1   (BX)
 	ADDQ         $0x00000040, BX
 	VBROADCASTSS (R11), Y2
@@ -4668,7 +6506,7 @@ keys16:
 	ADDQ         $0x04, R11
 	ADDQ         R9, R10
 	DECQ         R12
-	JNZ          keys16
+	JNZ          keys16from0
 	VMOVUPS      Y0, (R8)
 	VMOVUPS      Y1, 32(R8)
 	ADDQ         $0x00000040, AX
@@ -4686,7 +6524,7 @@ dims8:
 	MOVQ    CX, R11
 	MOVQ    SI, R12
 
-keys8:
+keys8from0:
 	PREFETCHT1   (BX)
 	ADDQ         $0x00000020, BX
 	VBROADCASTSS (R11), Y1
@@ -4695,7 +6533,7 @@ keys8:
 	ADDQ         $0x04, R11
 	ADDQ         R9, R10
 	DECQ         R12
-	JNZ          keys8
+	JNZ          keys8from0
 	VMOVUPS      Y0, (R8)
 	ADDQ         $0x00000020, AX
 	ADDQ         $0x00000020, DX
@@ -4706,7 +6544,7 @@ below8:
 	VZEROUPPER
 	RET
 
-// func accumulate2F32AVX2(acc *float32, p *float32, v *float32, ahead *float32, keys int, headDim int, width int)
+// func accumulate2F32AVX2(acc *float32, p *float32, v *byte, ahead *byte, keys int, headDim int, width int)
 // Requires: AVX, FMA3, MMX+
 TEXT ·accumulate2F32AVX2(SB), NOSPLIT, $0-56
 	MOVQ acc+0(FP), AX
@@ -4737,7 +6575,7 @@ dims32:
 	MOVQ    CX, R12
 	MOVQ    SI, R13
 
-keys32:
+keys32from0:
 	PREFETCHT1   (BX)
 	PREFETCHT1   64(BX)
 	ADDQ         $0x00000080, BX
@@ -4758,7 +6596,7 @@ keys32:
 	ADDQ         $0x04, R12
 	ADDQ         R9, R11
 	DECQ         R13
-	JNZ          keys32
+	JNZ          keys32from0
 	VMOVUPS      Y4, (R10)
 	VMOVUPS      Y5, 32(R10)
 	VMOVUPS      Y6, 64(R10)
@@ -4785,7 +6623,7 @@ dims8:
 	MOVQ    CX, R12
 	MOVQ    SI, R13
 
-keys8:
+keys8from0:
 	PREFETCHT1   (BX)
 	ADDQ         $0x00000020, BX
 	VMOVUPS      (R11), Y2
@@ -4796,7 +6634,7 @@ keys8:
 	ADDQ         $0x04, R12
 	ADDQ         R9, R11
 	DECQ         R13
-	JNZ          keys8
+	JNZ          keys8from0
 	VMOVUPS      Y1, (R10)
 	SUBQ         R8, R10
 	VMOVUPS      Y0, (R10)
@@ -4809,7 +6647,7 @@ below8:
 	VZEROUPPER
 	RET
 
-// func accumulate3F32AVX2(acc *float32, p *float32, v *float32, ahead *float32, keys int, headDim int, width int)
+// func accumulate3F32AVX2(acc *float32, p *float32, v *byte, ahead *byte, keys int, headDim int, width int)
 // Requires: AVX, FMA3, MMX+
 TEXT ·accumulate3F32AVX2(SB), NOSPLIT, $0-56
 	MOVQ acc+0(FP), AX
@@ -4842,7 +6680,7 @@ dims24:
 	MOVQ    CX, R12
 	MOVQ    SI, R13
 
-keys24:
+keys24from0:
 	PREFETCHT1   (BX)
 	PREFETCHT1   64(BX)
 	ADDQ         $0x00000060, BX
@@ -4864,7 +6702,7 @@ keys24:
 	ADDQ         $0x04, R12
 	ADDQ         R9, R11
 	DECQ         R13
-	JNZ          keys24
+	JNZ          keys24from0
 	VMOVUPS      Y6, (R10)
 	VMOVUPS      Y7, 32(R10)
 	VMOVUPS      Y8, 64(R10)
@@ -4895,7 +6733,7 @@ dims8:
 	MOVQ    CX, R12
 	MOVQ    SI, R13
 
-keys8:
+keys8from0:
 	PREFETCHT1   (BX)
 	ADDQ         $0x00000020, BX
 	VMOVUPS      (R11), Y3
@@ -4908,7 +6746,7 @@ keys8:
 	ADDQ         $0x04, R12
 	ADDQ         R9, R11
 	DECQ         R13
-	JNZ          keys8
+	JNZ          keys8from0
 	VMOVUPS      Y2, (R10)
 	SUBQ         R8, R10
 	VMOVUPS      Y1, (R10)
@@ -4923,7 +6761,7 @@ below8:
 	VZEROUPPER
 	RET
 
-// func accumulate4F32AVX2(acc *float32, p *float32, v *float32, ahead *float32, keys int, headDim int, width int)
+// func accumulate4F32AVX2(acc *float32, p *float32, v *byte, ahead *byte, keys int, headDim int, width int)
 // Requires: AVX, FMA3, MMX+
 TEXT ·accumulate4F32AVX2(SB), NOSPLIT, $0-56
 	MOVQ acc+0(FP), AX
@@ -4956,7 +6794,7 @@ dims16:
 	MOVQ    CX, R12
 	MOVQ    SI, R13
 
-keys16:
+keys16from0:
 	PREFETCHT1   (BX)
 	ADDQ         $0x00000040, BX
 	VMOVUPS      (R11), Y8
@@ -4976,7 +6814,7 @@ keys16:
 	ADDQ         $0x04, R12
 	ADDQ         R9, R11
 	DECQ         R13
-	JNZ          keys16
+	JNZ          keys16from0
 	VMOVUPS      Y6, (R10)
 	VMOVUPS      Y7, 32(R10)
 	SUBQ         R8, R10
@@ -5009,7 +6847,7 @@ dims8:
 	MOVQ    CX, R12
 	MOVQ    SI, R13
 
-keys8:
+keys8from0:
 	PREFETCHT1   (BX)
 	ADDQ         $0x00000020, BX
 	VMOVUPS      (R11), Y4
@@ -5024,7 +6862,7 @@ keys8:
 	ADDQ         $0x04, R12
 	ADDQ         R9, R11
 	DECQ         R13
-	JNZ          keys8
+	JNZ          keys8from0
 	VMOVUPS      Y3, (R10)
 	SUBQ         R8, R10
 	VMOVUPS      Y2, (R10)
@@ -5041,7 +6879,7 @@ below8:
 	VZEROUPPER
 	RET
 
-// func accumulate6F32AVX2(acc *float32, p *float32, v *float32, ahead *float32, keys int, headDim int, width int)
+// func accumulate6F32AVX2(acc *float32, p *float32, v *byte, ahead *byte, keys int, headDim int, width int)
 // Requires: AVX, FMA3, MMX+
 TEXT ·accumulate6F32AVX2(SB), NOSPLIT, $0-56
 	MOVQ acc+0(FP), AX
@@ -5080,7 +6918,7 @@ dims16:
 	MOVQ    CX, R12
 	MOVQ    SI, R13
 
-keys16:
+keys16from0:
 	PREFETCHT1   (BX)
 	ADDQ         $0x00000040, BX
 	VMOVUPS      (R11), Y12
@@ -5106,7 +6944,7 @@ keys16:
 	ADDQ         $0x04, R12
 	ADDQ         R9, R11
 	DECQ         R13
-	JNZ          keys16
+	JNZ          keys16from0
 	VMOVUPS      Y10, (R10)
 	VMOVUPS      Y11, 32(R10)
 	SUBQ         R8, R10
@@ -5149,7 +6987,7 @@ dims8:
 	MOVQ    CX, R12
 	MOVQ    SI, R13
 
-keys8:
+keys8from0:
 	PREFETCHT1   (BX)
 	ADDQ         $0x00000020, BX
 	VMOVUPS      (R11), Y6
@@ -5168,7 +7006,7 @@ keys8:
 	ADDQ         $0x04, R12
 	ADDQ         R9, R11
 	DECQ         R13
-	JNZ          keys8
+	JNZ          keys8from0
 	VMOVUPS      Y5, (R10)
 	SUBQ         R8, R10
 	VMOVUPS      Y4, (R10)
@@ -5186,6 +7024,1309 @@ keys8:
 	JMP          dims8
 
 below8:
+	VZEROUPPER
+	RET
+
+// func accumulate1Q8_0AVX2(acc *float32, p *float32, v *byte, ahead *byte, keys int, headDim int, width int)
+// Requires: AVX, AVX2, F16C, FMA3, MMX+
+TEXT ·accumulate1Q8_0AVX2(SB), NOSPLIT, $0-56
+	MOVQ   acc+0(FP), AX
+	MOVQ   p+8(FP), CX
+	MOVQ   v+16(FP), DX
+	MOVQ   ahead+24(FP), BX
+	MOVQ   keys+32(FP), SI
+	MOVQ   headDim+40(FP), DI
+	MOVQ   width+48(FP), R9
+	MOVQ   DI, R8
+	SHLQ   $0x02, R8
+	SHRQ   $0x05, R9
+	IMUL3Q $0x00000022, R9, R9
+
+dims64:
+	CMPQ    DI, $0x00000040
+	JL      below64
+	MOVQ    AX, R8
+	VMOVUPS (R8), Y0
+	VMOVUPS 32(R8), Y1
+	VMOVUPS 64(R8), Y2
+	VMOVUPS 96(R8), Y3
+	VMOVUPS 128(R8), Y4
+	VMOVUPS 160(R8), Y5
+	VMOVUPS 192(R8), Y6
+	VMOVUPS 224(R8), Y7
+	MOVQ    DX, R10
+	MOVQ    CX, R11
+	MOVQ    SI, R12
+
+keys64from0:
+	PREFETCHT1   (BX)
+	PREFETCHT1   64(BX)
+	ADDQ         $0x00000044, BX
+	VBROADCASTSS (R11), Y8
+	VPBROADCASTW (R10), X10
+	VCVTPH2PS    X10, Y10
+	VPMOVSXBD    2(R10), Y9
+	VCVTDQ2PS    Y9, Y9
+	VMULPS       Y10, Y9, Y9
+	VFMADD231PS  Y9, Y8, Y0
+	VPMOVSXBD    10(R10), Y9
+	VCVTDQ2PS    Y9, Y9
+	VMULPS       Y10, Y9, Y9
+	VFMADD231PS  Y9, Y8, Y1
+	VPMOVSXBD    18(R10), Y9
+	VCVTDQ2PS    Y9, Y9
+	VMULPS       Y10, Y9, Y9
+	VFMADD231PS  Y9, Y8, Y2
+	VPMOVSXBD    26(R10), Y9
+	VCVTDQ2PS    Y9, Y9
+	VMULPS       Y10, Y9, Y9
+	VFMADD231PS  Y9, Y8, Y3
+	VPBROADCASTW 34(R10), X10
+	VCVTPH2PS    X10, Y10
+	VPMOVSXBD    36(R10), Y9
+	VCVTDQ2PS    Y9, Y9
+	VMULPS       Y10, Y9, Y9
+	VFMADD231PS  Y9, Y8, Y4
+	VPMOVSXBD    44(R10), Y9
+	VCVTDQ2PS    Y9, Y9
+	VMULPS       Y10, Y9, Y9
+	VFMADD231PS  Y9, Y8, Y5
+	VPMOVSXBD    52(R10), Y9
+	VCVTDQ2PS    Y9, Y9
+	VMULPS       Y10, Y9, Y9
+	VFMADD231PS  Y9, Y8, Y6
+	VPMOVSXBD    60(R10), Y9
+	VCVTDQ2PS    Y9, Y9
+	VMULPS       Y10, Y9, Y9
+	VFMADD231PS  Y9, Y8, Y7
+	ADDQ         $0x04, R11
+	ADDQ         R9, R10
+	DECQ         R12
+	JNZ          keys64from0
+	VMOVUPS      Y0, (R8)
+	VMOVUPS      Y1, 32(R8)
+	VMOVUPS      Y2, 64(R8)
+	VMOVUPS      Y3, 96(R8)
+	VMOVUPS      Y4, 128(R8)
+	VMOVUPS      Y5, 160(R8)
+	VMOVUPS      Y6, 192(R8)
+	VMOVUPS      Y7, 224(R8)
+	ADDQ         $0x00000100, AX
+	ADDQ         $0x00000044, DX
+	SUBQ         $0x00000040, DI
+	JMP          dims64
+
+below64:
+dims32:
+	CMPQ    DI, $0x00000020
+	JL      below32
+	MOVQ    AX, R8
+	VMOVUPS (R8), Y0
+	VMOVUPS 32(R8), Y1
+	VMOVUPS 64(R8), Y2
+	VMOVUPS 96(R8), Y3
+	MOVQ    DX, R10
+	MOVQ    CX, R11
+	MOVQ    SI, R12
+
+keys32from0:
+	PREFETCHT1   (BX)
+	ADDQ         $0x00000022, BX
+	VBROADCASTSS (R11), Y4
+	VPBROADCASTW (R10), X6
+	VCVTPH2PS    X6, Y6
+	VPMOVSXBD    2(R10), Y5
+	VCVTDQ2PS    Y5, Y5
+	VMULPS       Y6, Y5, Y5
+	VFMADD231PS  Y5, Y4, Y0
+	VPMOVSXBD    10(R10), Y5
+	VCVTDQ2PS    Y5, Y5
+	VMULPS       Y6, Y5, Y5
+	VFMADD231PS  Y5, Y4, Y1
+	VPMOVSXBD    18(R10), Y5
+	VCVTDQ2PS    Y5, Y5
+	VMULPS       Y6, Y5, Y5
+	VFMADD231PS  Y5, Y4, Y2
+	VPMOVSXBD    26(R10), Y5
+	VCVTDQ2PS    Y5, Y5
+	VMULPS       Y6, Y5, Y5
+	VFMADD231PS  Y5, Y4, Y3
+	ADDQ         $0x04, R11
+	ADDQ         R9, R10
+	DECQ         R12
+	JNZ          keys32from0
+	VMOVUPS      Y0, (R8)
+	VMOVUPS      Y1, 32(R8)
+	VMOVUPS      Y2, 64(R8)
+	VMOVUPS      Y3, 96(R8)
+	ADDQ         $0x00000080, AX
+	ADDQ         $0x00000022, DX
+	SUBQ         $0x00000020, DI
+	JMP          dims32
+
+below32:
+	VZEROUPPER
+	RET
+
+// func accumulate2Q8_0AVX2(acc *float32, p *float32, v *byte, ahead *byte, keys int, headDim int, width int)
+// Requires: AVX, AVX2, F16C, FMA3, MMX+
+TEXT ·accumulate2Q8_0AVX2(SB), NOSPLIT, $0-56
+	MOVQ   acc+0(FP), AX
+	MOVQ   p+8(FP), CX
+	MOVQ   v+16(FP), DX
+	MOVQ   ahead+24(FP), BX
+	MOVQ   keys+32(FP), SI
+	MOVQ   headDim+40(FP), DI
+	MOVQ   width+48(FP), R9
+	MOVQ   DI, R8
+	SHLQ   $0x02, R8
+	SHRQ   $0x05, R9
+	IMUL3Q $0x00000022, R9, R9
+
+dims32:
+	CMPQ    DI, $0x00000020
+	JL      below32
+	MOVQ    AX, R10
+	VMOVUPS (R10), Y0
+	VMOVUPS 32(R10), Y1
+	VMOVUPS 64(R10), Y2
+	VMOVUPS 96(R10), Y3
+	ADDQ    R8, R10
+	VMOVUPS (R10), Y4
+	VMOVUPS 32(R10), Y5
+	VMOVUPS 64(R10), Y6
+	VMOVUPS 96(R10), Y7
+	MOVQ    DX, R11
+	MOVQ    CX, R12
+	MOVQ    SI, R13
+
+keys32from0:
+	PREFETCHT1   (BX)
+	ADDQ         $0x00000022, BX
+	VPBROADCASTW (R11), X9
+	VCVTPH2PS    X9, Y9
+	VPMOVSXBD    2(R11), Y8
+	VCVTDQ2PS    Y8, Y8
+	VMULPS       Y9, Y8, Y8
+	VPMOVSXBD    10(R11), Y10
+	VCVTDQ2PS    Y10, Y10
+	VMULPS       Y9, Y10, Y10
+	VPMOVSXBD    18(R11), Y11
+	VCVTDQ2PS    Y11, Y11
+	VMULPS       Y9, Y11, Y11
+	VPMOVSXBD    26(R11), Y12
+	VCVTDQ2PS    Y12, Y12
+	VMULPS       Y9, Y12, Y12
+	VBROADCASTSS (R12), Y9
+	VFMADD231PS  Y8, Y9, Y0
+	VFMADD231PS  Y10, Y9, Y1
+	VFMADD231PS  Y11, Y9, Y2
+	VFMADD231PS  Y12, Y9, Y3
+	VBROADCASTSS 256(R12), Y9
+	VFMADD231PS  Y8, Y9, Y4
+	VFMADD231PS  Y10, Y9, Y5
+	VFMADD231PS  Y11, Y9, Y6
+	VFMADD231PS  Y12, Y9, Y7
+	ADDQ         $0x04, R12
+	ADDQ         R9, R11
+	DECQ         R13
+	JNZ          keys32from0
+	VMOVUPS      Y4, (R10)
+	VMOVUPS      Y5, 32(R10)
+	VMOVUPS      Y6, 64(R10)
+	VMOVUPS      Y7, 96(R10)
+	SUBQ         R8, R10
+	VMOVUPS      Y0, (R10)
+	VMOVUPS      Y1, 32(R10)
+	VMOVUPS      Y2, 64(R10)
+	VMOVUPS      Y3, 96(R10)
+	ADDQ         $0x00000080, AX
+	ADDQ         $0x00000022, DX
+	SUBQ         $0x00000020, DI
+	JMP          dims32
+
+below32:
+	VZEROUPPER
+	RET
+
+// func accumulate3Q8_0AVX2(acc *float32, p *float32, v *byte, ahead *byte, keys int, headDim int, width int)
+// Requires: AVX, AVX2, F16C, FMA3, MMX+
+TEXT ·accumulate3Q8_0AVX2(SB), NOSPLIT, $0-56
+	MOVQ   acc+0(FP), AX
+	MOVQ   p+8(FP), CX
+	MOVQ   v+16(FP), DX
+	MOVQ   ahead+24(FP), BX
+	MOVQ   keys+32(FP), SI
+	MOVQ   headDim+40(FP), DI
+	MOVQ   width+48(FP), R9
+	MOVQ   DI, R8
+	SHLQ   $0x02, R8
+	SHRQ   $0x05, R9
+	IMUL3Q $0x00000022, R9, R9
+
+dims32:
+	CMPQ    DI, $0x00000020
+	JL      below32
+	MOVQ    AX, R10
+	VMOVUPS (R10), Y0
+	VMOVUPS 32(R10), Y1
+	VMOVUPS 64(R10), Y2
+	VMOVUPS 96(R10), Y3
+	ADDQ    R8, R10
+	VMOVUPS (R10), Y4
+	VMOVUPS 32(R10), Y5
+	VMOVUPS 64(R10), Y6
+	VMOVUPS 96(R10), Y7
+	ADDQ    R8, R10
+	VMOVUPS (R10), Y8
+	VMOVUPS 32(R10), Y9
+	VMOVUPS 64(R10), Y10
+	VMOVUPS 96(R10), Y11
+	MOVQ    DX, R11
+	MOVQ    CX, R12
+	MOVQ    SI, R13
+
+keys32from0:
+	PREFETCHT1   (BX)
+	ADDQ         $0x00000022, BX
+	VPBROADCASTW (R11), X13
+	VCVTPH2PS    X13, Y13
+	VPMOVSXBD    2(R11), Y12
+	VCVTDQ2PS    Y12, Y12
+	VMULPS       Y13, Y12, Y12
+	VPMOVSXBD    10(R11), Y14
+	VCVTDQ2PS    Y14, Y14
+	VMULPS       Y13, Y14, Y14
+	VPMOVSXBD    18(R11), Y15
+	VCVTDQ2PS    Y15, Y15
+	VMULPS       Y13, Y15, Y15
+	VPMOVSXBD    26(R11), Y16
+	VCVTDQ2PS    Y16, Y16
+	VMULPS       Y13, Y16, Y16
+	VBROADCASTSS (R12), Y13
+	VFMADD231PS  Y12, Y13, Y0
+	VFMADD231PS  Y14, Y13, Y1
+	VFMADD231PS  Y15, Y13, Y2
+	VFMADD231PS  Y16, Y13, Y3
+	VBROADCASTSS 256(R12), Y13
+	VFMADD231PS  Y12, Y13, Y4
+	VFMADD231PS  Y14, Y13, Y5
+	VFMADD231PS  Y15, Y13, Y6
+	VFMADD231PS  Y16, Y13, Y7
+	VBROADCASTSS 512(R12), Y13
+	VFMADD231PS  Y12, Y13, Y8
+	VFMADD231PS  Y14, Y13, Y9
+	VFMADD231PS  Y15, Y13, Y10
+	VFMADD231PS  Y16, Y13, Y11
+	ADDQ         $0x04, R12
+	ADDQ         R9, R11
+	DECQ         R13
+	JNZ          keys32from0
+	VMOVUPS      Y8, (R10)
+	VMOVUPS      Y9, 32(R10)
+	VMOVUPS      Y10, 64(R10)
+	VMOVUPS      Y11, 96(R10)
+	SUBQ         R8, R10
+	VMOVUPS      Y4, (R10)
+	VMOVUPS      Y5, 32(R10)
+	VMOVUPS      Y6, 64(R10)
+	VMOVUPS      Y7, 96(R10)
+	SUBQ         R8, R10
+	VMOVUPS      Y0, (R10)
+	VMOVUPS      Y1, 32(R10)
+	VMOVUPS      Y2, 64(R10)
+	VMOVUPS      Y3, 96(R10)
+	ADDQ         $0x00000080, AX
+	ADDQ         $0x00000022, DX
+	SUBQ         $0x00000020, DI
+	JMP          dims32
+
+below32:
+	VZEROUPPER
+	RET
+
+// func accumulate4Q8_0AVX2(acc *float32, p *float32, v *byte, ahead *byte, keys int, headDim int, width int)
+// Requires: AVX, AVX2, F16C, FMA3, MMX+
+TEXT ·accumulate4Q8_0AVX2(SB), NOSPLIT, $0-56
+	MOVQ   acc+0(FP), AX
+	MOVQ   p+8(FP), CX
+	MOVQ   v+16(FP), DX
+	MOVQ   ahead+24(FP), BX
+	MOVQ   keys+32(FP), SI
+	MOVQ   headDim+40(FP), DI
+	MOVQ   width+48(FP), R9
+	MOVQ   DI, R8
+	SHLQ   $0x02, R8
+	SHRQ   $0x05, R9
+	IMUL3Q $0x00000022, R9, R9
+
+dims16:
+	CMPQ    DI, $0x00000020
+	JL      below16
+	MOVQ    AX, R10
+	VMOVUPS (R10), Y0
+	VMOVUPS 32(R10), Y1
+	ADDQ    R8, R10
+	VMOVUPS (R10), Y2
+	VMOVUPS 32(R10), Y3
+	ADDQ    R8, R10
+	VMOVUPS (R10), Y4
+	VMOVUPS 32(R10), Y5
+	ADDQ    R8, R10
+	VMOVUPS (R10), Y6
+	VMOVUPS 32(R10), Y7
+	MOVQ    DX, R11
+	MOVQ    CX, R12
+	MOVQ    SI, R13
+
+keys16from0:
+	PREFETCHT1   (BX)
+	ADDQ         $0x00000011, BX
+	VPBROADCASTW (R11), X9
+	VCVTPH2PS    X9, Y9
+	VPMOVSXBD    2(R11), Y8
+	VCVTDQ2PS    Y8, Y8
+	VMULPS       Y9, Y8, Y8
+	VPMOVSXBD    10(R11), Y10
+	VCVTDQ2PS    Y10, Y10
+	VMULPS       Y9, Y10, Y10
+	VBROADCASTSS (R12), Y9
+	VFMADD231PS  Y8, Y9, Y0
+	VFMADD231PS  Y10, Y9, Y1
+	VBROADCASTSS 256(R12), Y9
+	VFMADD231PS  Y8, Y9, Y2
+	VFMADD231PS  Y10, Y9, Y3
+	VBROADCASTSS 512(R12), Y9
+	VFMADD231PS  Y8, Y9, Y4
+	VFMADD231PS  Y10, Y9, Y5
+	VBROADCASTSS 768(R12), Y9
+	VFMADD231PS  Y8, Y9, Y6
+	VFMADD231PS  Y10, Y9, Y7
+	ADDQ         $0x04, R12
+	ADDQ         R9, R11
+	DECQ         R13
+	JNZ          keys16from0
+	VMOVUPS      Y6, (R10)
+	VMOVUPS      Y7, 32(R10)
+	SUBQ         R8, R10
+	VMOVUPS      Y4, (R10)
+	VMOVUPS      Y5, 32(R10)
+	SUBQ         R8, R10
+	VMOVUPS      Y2, (R10)
+	VMOVUPS      Y3, 32(R10)
+	SUBQ         R8, R10
+	VMOVUPS      Y0, (R10)
+	VMOVUPS      Y1, 32(R10)
+	MOVQ         AX, R10
+	VMOVUPS      64(R10), Y0
+	VMOVUPS      96(R10), Y1
+	ADDQ         R8, R10
+	VMOVUPS      64(R10), Y2
+	VMOVUPS      96(R10), Y3
+	ADDQ         R8, R10
+	VMOVUPS      64(R10), Y4
+	VMOVUPS      96(R10), Y5
+	ADDQ         R8, R10
+	VMOVUPS      64(R10), Y6
+	VMOVUPS      96(R10), Y7
+	MOVQ         DX, R11
+	MOVQ         CX, R12
+	MOVQ         SI, R13
+
+keys16from2:
+	PREFETCHT1   (BX)
+	ADDQ         $0x00000011, BX
+	VPBROADCASTW (R11), X9
+	VCVTPH2PS    X9, Y9
+	VPMOVSXBD    18(R11), Y8
+	VCVTDQ2PS    Y8, Y8
+	VMULPS       Y9, Y8, Y8
+	VPMOVSXBD    26(R11), Y10
+	VCVTDQ2PS    Y10, Y10
+	VMULPS       Y9, Y10, Y10
+	VBROADCASTSS (R12), Y9
+	VFMADD231PS  Y8, Y9, Y0
+	VFMADD231PS  Y10, Y9, Y1
+	VBROADCASTSS 256(R12), Y9
+	VFMADD231PS  Y8, Y9, Y2
+	VFMADD231PS  Y10, Y9, Y3
+	VBROADCASTSS 512(R12), Y9
+	VFMADD231PS  Y8, Y9, Y4
+	VFMADD231PS  Y10, Y9, Y5
+	VBROADCASTSS 768(R12), Y9
+	VFMADD231PS  Y8, Y9, Y6
+	VFMADD231PS  Y10, Y9, Y7
+	ADDQ         $0x04, R12
+	ADDQ         R9, R11
+	DECQ         R13
+	JNZ          keys16from2
+	VMOVUPS      Y6, 64(R10)
+	VMOVUPS      Y7, 96(R10)
+	SUBQ         R8, R10
+	VMOVUPS      Y4, 64(R10)
+	VMOVUPS      Y5, 96(R10)
+	SUBQ         R8, R10
+	VMOVUPS      Y2, 64(R10)
+	VMOVUPS      Y3, 96(R10)
+	SUBQ         R8, R10
+	VMOVUPS      Y0, 64(R10)
+	VMOVUPS      Y1, 96(R10)
+	ADDQ         $0x00000080, AX
+	ADDQ         $0x00000022, DX
+	SUBQ         $0x00000020, DI
+	JMP          dims16
+
+below16:
+	VZEROUPPER
+	RET
+
+// func accumulate6Q8_0AVX2(acc *float32, p *float32, v *byte, ahead *byte, keys int, headDim int, width int)
+// Requires: AVX, AVX2, F16C, FMA3, MMX+
+TEXT ·accumulate6Q8_0AVX2(SB), NOSPLIT, $0-56
+	MOVQ   acc+0(FP), AX
+	MOVQ   p+8(FP), CX
+	MOVQ   v+16(FP), DX
+	MOVQ   ahead+24(FP), BX
+	MOVQ   keys+32(FP), SI
+	MOVQ   headDim+40(FP), DI
+	MOVQ   width+48(FP), R9
+	MOVQ   DI, R8
+	SHLQ   $0x02, R8
+	SHRQ   $0x05, R9
+	IMUL3Q $0x00000022, R9, R9
+
+dims16:
+	CMPQ    DI, $0x00000020
+	JL      below16
+	MOVQ    AX, R10
+	VMOVUPS (R10), Y0
+	VMOVUPS 32(R10), Y1
+	ADDQ    R8, R10
+	VMOVUPS (R10), Y2
+	VMOVUPS 32(R10), Y3
+	ADDQ    R8, R10
+	VMOVUPS (R10), Y4
+	VMOVUPS 32(R10), Y5
+	ADDQ    R8, R10
+	VMOVUPS (R10), Y6
+	VMOVUPS 32(R10), Y7
+	ADDQ    R8, R10
+	VMOVUPS (R10), Y8
+	VMOVUPS 32(R10), Y9
+	ADDQ    R8, R10
+	VMOVUPS (R10), Y10
+	VMOVUPS 32(R10), Y11
+	MOVQ    DX, R11
+	MOVQ    CX, R12
+	MOVQ    SI, R13
+
+keys16from0:
+	PREFETCHT1   (BX)
+	ADDQ         $0x00000011, BX
+	VPBROADCASTW (R11), X13
+	VCVTPH2PS    X13, Y13
+	VPMOVSXBD    2(R11), Y12
+	VCVTDQ2PS    Y12, Y12
+	VMULPS       Y13, Y12, Y12
+	VPMOVSXBD    10(R11), Y14
+	VCVTDQ2PS    Y14, Y14
+	VMULPS       Y13, Y14, Y14
+	VBROADCASTSS (R12), Y13
+	VFMADD231PS  Y12, Y13, Y0
+	VFMADD231PS  Y14, Y13, Y1
+	VBROADCASTSS 256(R12), Y13
+	VFMADD231PS  Y12, Y13, Y2
+	VFMADD231PS  Y14, Y13, Y3
+	VBROADCASTSS 512(R12), Y13
+	VFMADD231PS  Y12, Y13, Y4
+	VFMADD231PS  Y14, Y13, Y5
+	VBROADCASTSS 768(R12), Y13
+	VFMADD231PS  Y12, Y13, Y6
+	VFMADD231PS  Y14, Y13, Y7
+	VBROADCASTSS 1024(R12), Y13
+	VFMADD231PS  Y12, Y13, Y8
+	VFMADD231PS  Y14, Y13, Y9
+	VBROADCASTSS 1280(R12), Y13
+	VFMADD231PS  Y12, Y13, Y10
+	VFMADD231PS  Y14, Y13, Y11
+	ADDQ         $0x04, R12
+	ADDQ         R9, R11
+	DECQ         R13
+	JNZ          keys16from0
+	VMOVUPS      Y10, (R10)
+	VMOVUPS      Y11, 32(R10)
+	SUBQ         R8, R10
+	VMOVUPS      Y8, (R10)
+	VMOVUPS      Y9, 32(R10)
+	SUBQ         R8, R10
+	VMOVUPS      Y6, (R10)
+	VMOVUPS      Y7, 32(R10)
+	SUBQ         R8, R10
+	VMOVUPS      Y4, (R10)
+	VMOVUPS      Y5, 32(R10)
+	SUBQ         R8, R10
+	VMOVUPS      Y2, (R10)
+	VMOVUPS      Y3, 32(R10)
+	SUBQ         R8, R10
+	VMOVUPS      Y0, (R10)
+	VMOVUPS      Y1, 32(R10)
+	MOVQ         AX, R10
+	VMOVUPS      64(R10), Y0
+	VMOVUPS      96(R10), Y1
+	ADDQ         R8, R10
+	VMOVUPS      64(R10), Y2
+	VMOVUPS      96(R10), Y3
+	ADDQ         R8, R10
+	VMOVUPS      64(R10), Y4
+	VMOVUPS      96(R10), Y5
+	ADDQ         R8, R10
+	VMOVUPS      64(R10), Y6
+	VMOVUPS      96(R10), Y7
+	ADDQ         R8, R10
+	VMOVUPS      64(R10), Y8
+	VMOVUPS      96(R10), Y9
+	ADDQ         R8, R10
+	VMOVUPS      64(R10), Y10
+	VMOVUPS      96(R10), Y11
+	MOVQ         DX, R11
+	MOVQ         CX, R12
+	MOVQ         SI, R13
+
+keys16from2:
+	PREFETCHT1   (BX)
+	ADDQ         $0x00000011, BX
+	VPBROADCASTW (R11), X13
+	VCVTPH2PS    X13, Y13
+	VPMOVSXBD    18(R11), Y12
+	VCVTDQ2PS    Y12, Y12
+	VMULPS       Y13, Y12, Y12
+	VPMOVSXBD    26(R11), Y14
+	VCVTDQ2PS    Y14, Y14
+	VMULPS       Y13, Y14, Y14
+	VBROADCASTSS (R12), Y13
+	VFMADD231PS  Y12, Y13, Y0
+	VFMADD231PS  Y14, Y13, Y1
+	VBROADCASTSS 256(R12), Y13
+	VFMADD231PS  Y12, Y13, Y2
+	VFMADD231PS  Y14, Y13, Y3
+	VBROADCASTSS 512(R12), Y13
+	VFMADD231PS  Y12, Y13, Y4
+	VFMADD231PS  Y14, Y13, Y5
+	VBROADCASTSS 768(R12), Y13
+	VFMADD231PS  Y12, Y13, Y6
+	VFMADD231PS  Y14, Y13, Y7
+	VBROADCASTSS 1024(R12), Y13
+	VFMADD231PS  Y12, Y13, Y8
+	VFMADD231PS  Y14, Y13, Y9
+	VBROADCASTSS 1280(R12), Y13
+	VFMADD231PS  Y12, Y13, Y10
+	VFMADD231PS  Y14, Y13, Y11
+	ADDQ         $0x04, R12
+	ADDQ         R9, R11
+	DECQ         R13
+	JNZ          keys16from2
+	VMOVUPS      Y10, 64(R10)
+	VMOVUPS      Y11, 96(R10)
+	SUBQ         R8, R10
+	VMOVUPS      Y8, 64(R10)
+	VMOVUPS      Y9, 96(R10)
+	SUBQ         R8, R10
+	VMOVUPS      Y6, 64(R10)
+	VMOVUPS      Y7, 96(R10)
+	SUBQ         R8, R10
+	VMOVUPS      Y4, 64(R10)
+	VMOVUPS      Y5, 96(R10)
+	SUBQ         R8, R10
+	VMOVUPS      Y2, 64(R10)
+	VMOVUPS      Y3, 96(R10)
+	SUBQ         R8, R10
+	VMOVUPS      Y0, 64(R10)
+	VMOVUPS      Y1, 96(R10)
+	ADDQ         $0x00000080, AX
+	ADDQ         $0x00000022, DX
+	SUBQ         $0x00000020, DI
+	JMP          dims16
+
+below16:
+	VZEROUPPER
+	RET
+
+// func accumulate1Q4_0AVX2(acc *float32, p *float32, v *byte, ahead *byte, keys int, headDim int, width int)
+// Requires: AVX, AVX2, F16C, FMA3, MMX+
+TEXT ·accumulate1Q4_0AVX2(SB), NOSPLIT, $0-56
+	MOVQ   acc+0(FP), AX
+	MOVQ   p+8(FP), CX
+	MOVQ   v+16(FP), DX
+	MOVQ   ahead+24(FP), BX
+	MOVQ   keys+32(FP), SI
+	MOVQ   headDim+40(FP), DI
+	MOVQ   width+48(FP), R9
+	MOVQ   DI, R8
+	SHLQ   $0x02, R8
+	SHRQ   $0x05, R9
+	IMUL3Q $0x00000012, R9, R9
+
+dims64:
+	CMPQ    DI, $0x00000040
+	JL      below64
+	MOVQ    AX, R8
+	VMOVUPS (R8), Y0
+	VMOVUPS 32(R8), Y1
+	VMOVUPS 64(R8), Y2
+	VMOVUPS 96(R8), Y3
+	VMOVUPS 128(R8), Y4
+	VMOVUPS 160(R8), Y5
+	VMOVUPS 192(R8), Y6
+	VMOVUPS 224(R8), Y7
+	MOVQ    DX, R10
+	MOVQ    CX, R11
+	MOVQ    SI, R12
+
+keys64from0:
+	PREFETCHT1   (BX)
+	ADDQ         $0x00000024, BX
+	VBROADCASTSS (R11), Y8
+	VPBROADCASTW (R10), X10
+	VCVTPH2PS    X10, Y10
+	VPMOVZXBD    2(R10), Y9
+	VPAND        lowNibble<>+0(SB), Y9, Y9
+	VPSUBD       middleNibble<>+0(SB), Y9, Y9
+	VCVTDQ2PS    Y9, Y9
+	VMULPS       Y10, Y9, Y9
+	VFMADD231PS  Y9, Y8, Y0
+	VPMOVZXBD    10(R10), Y9
+	VPAND        lowNibble<>+0(SB), Y9, Y9
+	VPSUBD       middleNibble<>+0(SB), Y9, Y9
+	VCVTDQ2PS    Y9, Y9
+	VMULPS       Y10, Y9, Y9
+	VFMADD231PS  Y9, Y8, Y1
+	VPMOVZXBD    2(R10), Y9
+	VPSRLD       $0x04, Y9, Y9
+	VPSUBD       middleNibble<>+0(SB), Y9, Y9
+	VCVTDQ2PS    Y9, Y9
+	VMULPS       Y10, Y9, Y9
+	VFMADD231PS  Y9, Y8, Y2
+	VPMOVZXBD    10(R10), Y9
+	VPSRLD       $0x04, Y9, Y9
+	VPSUBD       middleNibble<>+0(SB), Y9, Y9
+	VCVTDQ2PS    Y9, Y9
+	VMULPS       Y10, Y9, Y9
+	VFMADD231PS  Y9, Y8, Y3
+	VPBROADCASTW 18(R10), X10
+	VCVTPH2PS    X10, Y10
+	VPMOVZXBD    20(R10), Y9
+	VPAND        lowNibble<>+0(SB), Y9, Y9
+	VPSUBD       middleNibble<>+0(SB), Y9, Y9
+	VCVTDQ2PS    Y9, Y9
+	VMULPS       Y10, Y9, Y9
+	VFMADD231PS  Y9, Y8, Y4
+	VPMOVZXBD    28(R10), Y9
+	VPAND        lowNibble<>+0(SB), Y9, Y9
+	VPSUBD       middleNibble<>+0(SB), Y9, Y9
+	VCVTDQ2PS    Y9, Y9
+	VMULPS       Y10, Y9, Y9
+	VFMADD231PS  Y9, Y8, Y5
+	VPMOVZXBD    20(R10), Y9
+	VPSRLD       $0x04, Y9, Y9
+	VPSUBD       middleNibble<>+0(SB), Y9, Y9
+	VCVTDQ2PS    Y9, Y9
+	VMULPS       Y10, Y9, Y9
+	VFMADD231PS  Y9, Y8, Y6
+	VPMOVZXBD    28(R10), Y9
+	VPSRLD       $0x04, Y9, Y9
+	VPSUBD       middleNibble<>+0(SB), Y9, Y9
+	VCVTDQ2PS    Y9, Y9
+	VMULPS       Y10, Y9, Y9
+	VFMADD231PS  Y9, Y8, Y7
+	ADDQ         $0x04, R11
+	ADDQ         R9, R10
+	DECQ         R12
+	JNZ          keys64from0
+	VMOVUPS      Y0, (R8)
+	VMOVUPS      Y1, 32(R8)
+	VMOVUPS      Y2, 64(R8)
+	VMOVUPS      Y3, 96(R8)
+	VMOVUPS      Y4, 128(R8)
+	VMOVUPS      Y5, 160(R8)
+	VMOVUPS      Y6, 192(R8)
+	VMOVUPS      Y7, 224(R8)
+	ADDQ         $0x00000100, AX
+	ADDQ         $0x00000024, DX
+	SUBQ         $0x00000040, DI
+	JMP          dims64
+
+below64:
+dims32:
+	CMPQ    DI, $0x00000020
+	JL      below32
+	MOVQ    AX, R8
+	VMOVUPS (R8), Y0
+	VMOVUPS 32(R8), Y1
+	VMOVUPS 64(R8), Y2
+	VMOVUPS 96(R8), Y3
+	MOVQ    DX, R10
+	MOVQ    CX, R11
+	MOVQ    SI, R12
+
+keys32from0:
+	PREFETCHT1   (BX)
+	ADDQ         $0x00000012, BX
+	VBROADCASTSS (R11), Y4
+	VPBROADCASTW (R10), X6
+	VCVTPH2PS    X6, Y6
+	VPMOVZXBD    2(R10), Y5
+	VPAND        lowNibble<>+0(SB), Y5, Y5
+	VPSUBD       middleNibble<>+0(SB), Y5, Y5
+	VCVTDQ2PS    Y5, Y5
+	VMULPS       Y6, Y5, Y5
+	VFMADD231PS  Y5, Y4, Y0
+	VPMOVZXBD    10(R10), Y5
+	VPAND        lowNibble<>+0(SB), Y5, Y5
+	VPSUBD       middleNibble<>+0(SB), Y5, Y5
+	VCVTDQ2PS    Y5, Y5
+	VMULPS       Y6, Y5, Y5
+	VFMADD231PS  Y5, Y4, Y1
+	VPMOVZXBD    2(R10), Y5
+	VPSRLD       $0x04, Y5, Y5
+	VPSUBD       middleNibble<>+0(SB), Y5, Y5
+	VCVTDQ2PS    Y5, Y5
+	VMULPS       Y6, Y5, Y5
+	VFMADD231PS  Y5, Y4, Y2
+	VPMOVZXBD    10(R10), Y5
+	VPSRLD       $0x04, Y5, Y5
+	VPSUBD       middleNibble<>+0(SB), Y5, Y5
+	VCVTDQ2PS    Y5, Y5
+	VMULPS       Y6, Y5, Y5
+	VFMADD231PS  Y5, Y4, Y3
+	ADDQ         $0x04, R11
+	ADDQ         R9, R10
+	DECQ         R12
+	JNZ          keys32from0
+	VMOVUPS      Y0, (R8)
+	VMOVUPS      Y1, 32(R8)
+	VMOVUPS      Y2, 64(R8)
+	VMOVUPS      Y3, 96(R8)
+	ADDQ         $0x00000080, AX
+	ADDQ         $0x00000012, DX
+	SUBQ         $0x00000020, DI
+	JMP          dims32
+
+below32:
+	VZEROUPPER
+	RET
+
+// func accumulate2Q4_0AVX2(acc *float32, p *float32, v *byte, ahead *byte, keys int, headDim int, width int)
+// Requires: AVX, AVX2, F16C, FMA3, MMX+
+TEXT ·accumulate2Q4_0AVX2(SB), NOSPLIT, $0-56
+	MOVQ   acc+0(FP), AX
+	MOVQ   p+8(FP), CX
+	MOVQ   v+16(FP), DX
+	MOVQ   ahead+24(FP), BX
+	MOVQ   keys+32(FP), SI
+	MOVQ   headDim+40(FP), DI
+	MOVQ   width+48(FP), R9
+	MOVQ   DI, R8
+	SHLQ   $0x02, R8
+	SHRQ   $0x05, R9
+	IMUL3Q $0x00000012, R9, R9
+
+dims32:
+	CMPQ    DI, $0x00000020
+	JL      below32
+	MOVQ    AX, R10
+	VMOVUPS (R10), Y0
+	VMOVUPS 32(R10), Y1
+	VMOVUPS 64(R10), Y2
+	VMOVUPS 96(R10), Y3
+	ADDQ    R8, R10
+	VMOVUPS (R10), Y4
+	VMOVUPS 32(R10), Y5
+	VMOVUPS 64(R10), Y6
+	VMOVUPS 96(R10), Y7
+	MOVQ    DX, R11
+	MOVQ    CX, R12
+	MOVQ    SI, R13
+
+keys32from0:
+	PREFETCHT1   (BX)
+	ADDQ         $0x00000012, BX
+	VPBROADCASTW (R11), X9
+	VCVTPH2PS    X9, Y9
+	VPMOVZXBD    2(R11), Y8
+	VPAND        lowNibble<>+0(SB), Y8, Y8
+	VPSUBD       middleNibble<>+0(SB), Y8, Y8
+	VCVTDQ2PS    Y8, Y8
+	VMULPS       Y9, Y8, Y8
+	VPMOVZXBD    10(R11), Y10
+	VPAND        lowNibble<>+0(SB), Y10, Y10
+	VPSUBD       middleNibble<>+0(SB), Y10, Y10
+	VCVTDQ2PS    Y10, Y10
+	VMULPS       Y9, Y10, Y10
+	VPMOVZXBD    2(R11), Y11
+	VPSRLD       $0x04, Y11, Y11
+	VPSUBD       middleNibble<>+0(SB), Y11, Y11
+	VCVTDQ2PS    Y11, Y11
+	VMULPS       Y9, Y11, Y11
+	VPMOVZXBD    10(R11), Y12
+	VPSRLD       $0x04, Y12, Y12
+	VPSUBD       middleNibble<>+0(SB), Y12, Y12
+	VCVTDQ2PS    Y12, Y12
+	VMULPS       Y9, Y12, Y12
+	VBROADCASTSS (R12), Y9
+	VFMADD231PS  Y8, Y9, Y0
+	VFMADD231PS  Y10, Y9, Y1
+	VFMADD231PS  Y11, Y9, Y2
+	VFMADD231PS  Y12, Y9, Y3
+	VBROADCASTSS 256(R12), Y9
+	VFMADD231PS  Y8, Y9, Y4
+	VFMADD231PS  Y10, Y9, Y5
+	VFMADD231PS  Y11, Y9, Y6
+	VFMADD231PS  Y12, Y9, Y7
+	ADDQ         $0x04, R12
+	ADDQ         R9, R11
+	DECQ         R13
+	JNZ          keys32from0
+	VMOVUPS      Y4, (R10)
+	VMOVUPS      Y5, 32(R10)
+	VMOVUPS      Y6, 64(R10)
+	VMOVUPS      Y7, 96(R10)
+	SUBQ         R8, R10
+	VMOVUPS      Y0, (R10)
+	VMOVUPS      Y1, 32(R10)
+	VMOVUPS      Y2, 64(R10)
+	VMOVUPS      Y3, 96(R10)
+	ADDQ         $0x00000080, AX
+	ADDQ         $0x00000012, DX
+	SUBQ         $0x00000020, DI
+	JMP          dims32
+
+below32:
+	VZEROUPPER
+	RET
+
+// func accumulate3Q4_0AVX2(acc *float32, p *float32, v *byte, ahead *byte, keys int, headDim int, width int)
+// Requires: AVX, AVX2, F16C, FMA3, MMX+
+TEXT ·accumulate3Q4_0AVX2(SB), NOSPLIT, $0-56
+	MOVQ   acc+0(FP), AX
+	MOVQ   p+8(FP), CX
+	MOVQ   v+16(FP), DX
+	MOVQ   ahead+24(FP), BX
+	MOVQ   keys+32(FP), SI
+	MOVQ   headDim+40(FP), DI
+	MOVQ   width+48(FP), R9
+	MOVQ   DI, R8
+	SHLQ   $0x02, R8
+	SHRQ   $0x05, R9
+	IMUL3Q $0x00000012, R9, R9
+
+dims32:
+	CMPQ    DI, $0x00000020
+	JL      below32
+	MOVQ    AX, R10
+	VMOVUPS (R10), Y0
+	VMOVUPS 32(R10), Y1
+	VMOVUPS 64(R10), Y2
+	VMOVUPS 96(R10), Y3
+	ADDQ    R8, R10
+	VMOVUPS (R10), Y4
+	VMOVUPS 32(R10), Y5
+	VMOVUPS 64(R10), Y6
+	VMOVUPS 96(R10), Y7
+	ADDQ    R8, R10
+	VMOVUPS (R10), Y8
+	VMOVUPS 32(R10), Y9
+	VMOVUPS 64(R10), Y10
+	VMOVUPS 96(R10), Y11
+	MOVQ    DX, R11
+	MOVQ    CX, R12
+	MOVQ    SI, R13
+
+keys32from0:
+	PREFETCHT1   (BX)
+	ADDQ         $0x00000012, BX
+	VPBROADCASTW (R11), X13
+	VCVTPH2PS    X13, Y13
+	VPMOVZXBD    2(R11), Y12
+	VPAND        lowNibble<>+0(SB), Y12, Y12
+	VPSUBD       middleNibble<>+0(SB), Y12, Y12
+	VCVTDQ2PS    Y12, Y12
+	VMULPS       Y13, Y12, Y12
+	VPMOVZXBD    10(R11), Y14
+	VPAND        lowNibble<>+0(SB), Y14, Y14
+	VPSUBD       middleNibble<>+0(SB), Y14, Y14
+	VCVTDQ2PS    Y14, Y14
+	VMULPS       Y13, Y14, Y14
+	VPMOVZXBD    2(R11), Y15
+	VPSRLD       $0x04, Y15, Y15
+	VPSUBD       middleNibble<>+0(SB), Y15, Y15
+	VCVTDQ2PS    Y15, Y15
+	VMULPS       Y13, Y15, Y15
+	VPMOVZXBD    10(R11), Y16
+	VPSRLD       $0x04, Y16, Y16
+	VPSUBD       middleNibble<>+0(SB), Y16, Y16
+	VCVTDQ2PS    Y16, Y16
+	VMULPS       Y13, Y16, Y16
+	VBROADCASTSS (R12), Y13
+	VFMADD231PS  Y12, Y13, Y0
+	VFMADD231PS  Y14, Y13, Y1
+	VFMADD231PS  Y15, Y13, Y2
+	VFMADD231PS  Y16, Y13, Y3
+	VBROADCASTSS 256(R12), Y13
+	VFMADD231PS  Y12, Y13, Y4
+	VFMADD231PS  Y14, Y13, Y5
+	VFMADD231PS  Y15, Y13, Y6
+	VFMADD231PS  Y16, Y13, Y7
+	VBROADCASTSS 512(R12), Y13
+	VFMADD231PS  Y12, Y13, Y8
+	VFMADD231PS  Y14, Y13, Y9
+	VFMADD231PS  Y15, Y13, Y10
+	VFMADD231PS  Y16, Y13, Y11
+	ADDQ         $0x04, R12
+	ADDQ         R9, R11
+	DECQ         R13
+	JNZ          keys32from0
+	VMOVUPS      Y8, (R10)
+	VMOVUPS      Y9, 32(R10)
+	VMOVUPS      Y10, 64(R10)
+	VMOVUPS      Y11, 96(R10)
+	SUBQ         R8, R10
+	VMOVUPS      Y4, (R10)
+	VMOVUPS      Y5, 32(R10)
+	VMOVUPS      Y6, 64(R10)
+	VMOVUPS      Y7, 96(R10)
+	SUBQ         R8, R10
+	VMOVUPS      Y0, (R10)
+	VMOVUPS      Y1, 32(R10)
+	VMOVUPS      Y2, 64(R10)
+	VMOVUPS      Y3, 96(R10)
+	ADDQ         $0x00000080, AX
+	ADDQ         $0x00000012, DX
+	SUBQ         $0x00000020, DI
+	JMP          dims32
+
+below32:
+	VZEROUPPER
+	RET
+
+// func accumulate4Q4_0AVX2(acc *float32, p *float32, v *byte, ahead *byte, keys int, headDim int, width int)
+// Requires: AVX, AVX2, F16C, FMA3, MMX+
+TEXT ·accumulate4Q4_0AVX2(SB), NOSPLIT, $0-56
+	MOVQ   acc+0(FP), AX
+	MOVQ   p+8(FP), CX
+	MOVQ   v+16(FP), DX
+	MOVQ   ahead+24(FP), BX
+	MOVQ   keys+32(FP), SI
+	MOVQ   headDim+40(FP), DI
+	MOVQ   width+48(FP), R9
+	MOVQ   DI, R8
+	SHLQ   $0x02, R8
+	SHRQ   $0x05, R9
+	IMUL3Q $0x00000012, R9, R9
+
+dims16:
+	CMPQ    DI, $0x00000020
+	JL      below16
+	MOVQ    AX, R10
+	VMOVUPS (R10), Y0
+	VMOVUPS 32(R10), Y1
+	ADDQ    R8, R10
+	VMOVUPS (R10), Y2
+	VMOVUPS 32(R10), Y3
+	ADDQ    R8, R10
+	VMOVUPS (R10), Y4
+	VMOVUPS 32(R10), Y5
+	ADDQ    R8, R10
+	VMOVUPS (R10), Y6
+	VMOVUPS 32(R10), Y7
+	MOVQ    DX, R11
+	MOVQ    CX, R12
+	MOVQ    SI, R13
+
+keys16from0:
+	PREFETCHT1   (BX)
+	ADDQ         $0x00000009, BX
+	VPBROADCASTW (R11), X9
+	VCVTPH2PS    X9, Y9
+	VPMOVZXBD    2(R11), Y8
+	VPAND        lowNibble<>+0(SB), Y8, Y8
+	VPSUBD       middleNibble<>+0(SB), Y8, Y8
+	VCVTDQ2PS    Y8, Y8
+	VMULPS       Y9, Y8, Y8
+	VPMOVZXBD    10(R11), Y10
+	VPAND        lowNibble<>+0(SB), Y10, Y10
+	VPSUBD       middleNibble<>+0(SB), Y10, Y10
+	VCVTDQ2PS    Y10, Y10
+	VMULPS       Y9, Y10, Y10
+	VBROADCASTSS (R12), Y9
+	VFMADD231PS  Y8, Y9, Y0
+	VFMADD231PS  Y10, Y9, Y1
+	VBROADCASTSS 256(R12), Y9
+	VFMADD231PS  Y8, Y9, Y2
+	VFMADD231PS  Y10, Y9, Y3
+	VBROADCASTSS 512(R12), Y9
+	VFMADD231PS  Y8, Y9, Y4
+	VFMADD231PS  Y10, Y9, Y5
+	VBROADCASTSS 768(R12), Y9
+	VFMADD231PS  Y8, Y9, Y6
+	VFMADD231PS  Y10, Y9, Y7
+	ADDQ         $0x04, R12
+	ADDQ         R9, R11
+	DECQ         R13
+	JNZ          keys16from0
+	VMOVUPS      Y6, (R10)
+	VMOVUPS      Y7, 32(R10)
+	SUBQ         R8, R10
+	VMOVUPS      Y4, (R10)
+	VMOVUPS      Y5, 32(R10)
+	SUBQ         R8, R10
+	VMOVUPS      Y2, (R10)
+	VMOVUPS      Y3, 32(R10)
+	SUBQ         R8, R10
+	VMOVUPS      Y0, (R10)
+	VMOVUPS      Y1, 32(R10)
+	MOVQ         AX, R10
+	VMOVUPS      64(R10), Y0
+	VMOVUPS      96(R10), Y1
+	ADDQ         R8, R10
+	VMOVUPS      64(R10), Y2
+	VMOVUPS      96(R10), Y3
+	ADDQ         R8, R10
+	VMOVUPS      64(R10), Y4
+	VMOVUPS      96(R10), Y5
+	ADDQ         R8, R10
+	VMOVUPS      64(R10), Y6
+	VMOVUPS      96(R10), Y7
+	MOVQ         DX, R11
+	MOVQ         CX, R12
+	MOVQ         SI, R13
+
+keys16from2:
+	PREFETCHT1   (BX)
+	ADDQ         $0x00000009, BX
+	VPBROADCASTW (R11), X9
+	VCVTPH2PS    X9, Y9
+	VPMOVZXBD    2(R11), Y8
+	VPSRLD       $0x04, Y8, Y8
+	VPSUBD       middleNibble<>+0(SB), Y8, Y8
+	VCVTDQ2PS    Y8, Y8
+	VMULPS       Y9, Y8, Y8
+	VPMOVZXBD    10(R11), Y10
+	VPSRLD       $0x04, Y10, Y10
+	VPSUBD       middleNibble<>+0(SB), Y10, Y10
+	VCVTDQ2PS    Y10, Y10
+	VMULPS       Y9, Y10, Y10
+	VBROADCASTSS (R12), Y9
+	VFMADD231PS  Y8, Y9, Y0
+	VFMADD231PS  Y10, Y9, Y1
+	VBROADCASTSS 256(R12), Y9
+	VFMADD231PS  Y8, Y9, Y2
+	VFMADD231PS  Y10, Y9, Y3
+	VBROADCASTSS 512(R12), Y9
+	VFMADD231PS  Y8, Y9, Y4
+	VFMADD231PS  Y10, Y9, Y5
+	VBROADCASTSS 768(R12), Y9
+	VFMADD231PS  Y8, Y9, Y6
+	VFMADD231PS  Y10, Y9, Y7
+	ADDQ         $0x04, R12
+	ADDQ         R9, R11
+	DECQ         R13
+	JNZ          keys16from2
+	VMOVUPS      Y6, 64(R10)
+	VMOVUPS      Y7, 96(R10)
+	SUBQ         R8, R10
+	VMOVUPS      Y4, 64(R10)
+	VMOVUPS      Y5, 96(R10)
+	SUBQ         R8, R10
+	VMOVUPS      Y2, 64(R10)
+	VMOVUPS      Y3, 96(R10)
+	SUBQ         R8, R10
+	VMOVUPS      Y0, 64(R10)
+	VMOVUPS      Y1, 96(R10)
+	ADDQ         $0x00000080, AX
+	ADDQ         $0x00000012, DX
+	SUBQ         $0x00000020, DI
+	JMP          dims16
+
+below16:
+	VZEROUPPER
+	RET
+
+// func accumulate6Q4_0AVX2(acc *float32, p *float32, v *byte, ahead *byte, keys int, headDim int, width int)
+// Requires: AVX, AVX2, F16C, FMA3, MMX+
+TEXT ·accumulate6Q4_0AVX2(SB), NOSPLIT, $0-56
+	MOVQ   acc+0(FP), AX
+	MOVQ   p+8(FP), CX
+	MOVQ   v+16(FP), DX
+	MOVQ   ahead+24(FP), BX
+	MOVQ   keys+32(FP), SI
+	MOVQ   headDim+40(FP), DI
+	MOVQ   width+48(FP), R9
+	MOVQ   DI, R8
+	SHLQ   $0x02, R8
+	SHRQ   $0x05, R9
+	IMUL3Q $0x00000012, R9, R9
+
+dims16:
+	CMPQ    DI, $0x00000020
+	JL      below16
+	MOVQ    AX, R10
+	VMOVUPS (R10), Y0
+	VMOVUPS 32(R10), Y1
+	ADDQ    R8, R10
+	VMOVUPS (R10), Y2
+	VMOVUPS 32(R10), Y3
+	ADDQ    R8, R10
+	VMOVUPS (R10), Y4
+	VMOVUPS 32(R10), Y5
+	ADDQ    R8, R10
+	VMOVUPS (R10), Y6
+	VMOVUPS 32(R10), Y7
+	ADDQ    R8, R10
+	VMOVUPS (R10), Y8
+	VMOVUPS 32(R10), Y9
+	ADDQ    R8, R10
+	VMOVUPS (R10), Y10
+	VMOVUPS 32(R10), Y11
+	MOVQ    DX, R11
+	MOVQ    CX, R12
+	MOVQ    SI, R13
+
+keys16from0:
+	PREFETCHT1   (BX)
+	ADDQ         $0x00000009, BX
+	VPBROADCASTW (R11), X13
+	VCVTPH2PS    X13, Y13
+	VPMOVZXBD    2(R11), Y12
+	VPAND        lowNibble<>+0(SB), Y12, Y12
+	VPSUBD       middleNibble<>+0(SB), Y12, Y12
+	VCVTDQ2PS    Y12, Y12
+	VMULPS       Y13, Y12, Y12
+	VPMOVZXBD    10(R11), Y14
+	VPAND        lowNibble<>+0(SB), Y14, Y14
+	VPSUBD       middleNibble<>+0(SB), Y14, Y14
+	VCVTDQ2PS    Y14, Y14
+	VMULPS       Y13, Y14, Y14
+	VBROADCASTSS (R12), Y13
+	VFMADD231PS  Y12, Y13, Y0
+	VFMADD231PS  Y14, Y13, Y1
+	VBROADCASTSS 256(R12), Y13
+	VFMADD231PS  Y12, Y13, Y2
+	VFMADD231PS  Y14, Y13, Y3
+	VBROADCASTSS 512(R12), Y13
+	VFMADD231PS  Y12, Y13, Y4
+	VFMADD231PS  Y14, Y13, Y5
+	VBROADCASTSS 768(R12), Y13
+	VFMADD231PS  Y12, Y13, Y6
+	VFMADD231PS  Y14, Y13, Y7
+	VBROADCASTSS 1024(R12), Y13
+	VFMADD231PS  Y12, Y13, Y8
+	VFMADD231PS  Y14, Y13, Y9
+	VBROADCASTSS 1280(R12), Y13
+	VFMADD231PS  Y12, Y13, Y10
+	VFMADD231PS  Y14, Y13, Y11
+	ADDQ         $0x04, R12
+	ADDQ         R9, R11
+	DECQ         R13
+	JNZ          keys16from0
+	VMOVUPS      Y10, (R10)
+	VMOVUPS      Y11, 32(R10)
+	SUBQ         R8, R10
+	VMOVUPS      Y8, (R10)
+	VMOVUPS      Y9, 32(R10)
+	SUBQ         R8, R10
+	VMOVUPS      Y6, (R10)
+	VMOVUPS      Y7, 32(R10)
+	SUBQ         R8, R10
+	VMOVUPS      Y4, (R10)
+	VMOVUPS      Y5, 32(R10)
+	SUBQ         R8, R10
+	VMOVUPS      Y2, (R10)
+	VMOVUPS      Y3, 32(R10)
+	SUBQ         R8, R10
+	VMOVUPS      Y0, (R10)
+	VMOVUPS      Y1, 32(R10)
+	MOVQ         AX, R10
+	VMOVUPS      64(R10), Y0
+	VMOVUPS      96(R10), Y1
+	ADDQ         R8, R10
+	VMOVUPS      64(R10), Y2
+	VMOVUPS      96(R10), Y3
+	ADDQ         R8, R10
+	VMOVUPS      64(R10), Y4
+	VMOVUPS      96(R10), Y5
+	ADDQ         R8, R10
+	VMOVUPS      64(R10), Y6
+	VMOVUPS      96(R10), Y7
+	ADDQ         R8, R10
+	VMOVUPS      64(R10), Y8
+	VMOVUPS      96(R10), Y9
+	ADDQ         R8, R10
+	VMOVUPS      64(R10), Y10
+	VMOVUPS      96(R10), Y11
+	MOVQ         DX, R11
+	MOVQ         CX, R12
+	MOVQ         SI, R13
+
+keys16from2:
+	PREFETCHT1   (BX)
+	ADDQ         $0x00000009, BX
+	VPBROADCASTW (R11), X13
+	VCVTPH2PS    X13, Y13
+	VPMOVZXBD    2(R11), Y12
+	VPSRLD       $0x04, Y12, Y12
+	VPSUBD       middleNibble<>+0(SB), Y12, Y12
+	VCVTDQ2PS    Y12, Y12
+	VMULPS       Y13, Y12, Y12
+	VPMOVZXBD    10(R11), Y14
+	VPSRLD       $0x04, Y14, Y14
+	VPSUBD       middleNibble<>+0(SB), Y14, Y14
+	VCVTDQ2PS    Y14, Y14
+	VMULPS       Y13, Y14, Y14
+	VBROADCASTSS (R12), Y13
+	VFMADD231PS  Y12, Y13, Y0
+	VFMADD231PS  Y14, Y13, Y1
+	VBROADCASTSS 256(R12), Y13
+	VFMADD231PS  Y12, Y13, Y2
+	VFMADD231PS  Y14, Y13, Y3
+	VBROADCASTSS 512(R12), Y13
+	VFMADD231PS  Y12, Y13, Y4
+	VFMADD231PS  Y14, Y13, Y5
+	VBROADCASTSS 768(R12), Y13
+	VFMADD231PS  Y12, Y13, Y6
+	VFMADD231PS  Y14, Y13, Y7
+	VBROADCASTSS 1024(R12), Y13
+	VFMADD231PS  Y12, Y13, Y8
+	VFMADD231PS  Y14, Y13, Y9
+	VBROADCASTSS 1280(R12), Y13
+	VFMADD231PS  Y12, Y13, Y10
+	VFMADD231PS  Y14, Y13, Y11
+	ADDQ         $0x04, R12
+	ADDQ         R9, R11
+	DECQ         R13
+	JNZ          keys16from2
+	VMOVUPS      Y10, 64(R10)
+	VMOVUPS      Y11, 96(R10)
+	SUBQ         R8, R10
+	VMOVUPS      Y8, 64(R10)
+	VMOVUPS      Y9, 96(R10)
+	SUBQ         R8, R10
+	VMOVUPS      Y6, 64(R10)
+	VMOVUPS      Y7, 96(R10)
+	SUBQ         R8, R10
+	VMOVUPS      Y4, 64(R10)
+	VMOVUPS      Y5, 96(R10)
+	SUBQ         R8, R10
+	VMOVUPS      Y2, 64(R10)
+	VMOVUPS      Y3, 96(R10)
+	SUBQ         R8, R10
+	VMOVUPS      Y0, 64(R10)
+	VMOVUPS      Y1, 96(R10)
+	ADDQ         $0x00000080, AX
+	ADDQ         $0x00000012, DX
+	SUBQ         $0x00000020, DI
+	JMP          dims16
+
+below16:
 	VZEROUPPER
 	RET
 
@@ -5266,23 +8407,3 @@ blocks:
 	JNZ          blocks
 	VZEROUPPER
 	RET
-
-DATA lowNibble<>+0(SB)/4, $0x0000000f
-DATA lowNibble<>+4(SB)/4, $0x0000000f
-DATA lowNibble<>+8(SB)/4, $0x0000000f
-DATA lowNibble<>+12(SB)/4, $0x0000000f
-DATA lowNibble<>+16(SB)/4, $0x0000000f
-DATA lowNibble<>+20(SB)/4, $0x0000000f
-DATA lowNibble<>+24(SB)/4, $0x0000000f
-DATA lowNibble<>+28(SB)/4, $0x0000000f
-GLOBL lowNibble<>(SB), RODATA|NOPTR, $32
-
-DATA middleNibble<>+0(SB)/4, $0x00000008
-DATA middleNibble<>+4(SB)/4, $0x00000008
-DATA middleNibble<>+8(SB)/4, $0x00000008
-DATA middleNibble<>+12(SB)/4, $0x00000008
-DATA middleNibble<>+16(SB)/4, $0x00000008
-DATA middleNibble<>+20(SB)/4, $0x00000008
-DATA middleNibble<>+24(SB)/4, $0x00000008
-DATA middleNibble<>+28(SB)/4, $0x00000008
-GLOBL middleNibble<>(SB), RODATA|NOPTR, $32

@@ -125,77 +125,127 @@ func rotateInterleavedAVX2(x *float32, heads int, headDim int, cos *float32, sin
 // scores1AVX2 computes s[t][j] = q[t]·k[j] for 1 queries; keys are rounded up to a multiple of 8. Scalar twin: scores.
 //
 //go:noescape
-func scores1AVX2(s *float32, q *float32, k *uint16, ahead *uint16, keys int, headDim int)
+func scores1AVX2(s *float32, q *float32, k *byte, ahead *byte, keys int, headDim int)
 
 // scores2AVX2 computes s[t][j] = q[t]·k[j] for 2 queries; keys are rounded up to a multiple of 8. Scalar twin: scores.
 //
 //go:noescape
-func scores2AVX2(s *float32, q *float32, k *uint16, ahead *uint16, keys int, headDim int)
+func scores2AVX2(s *float32, q *float32, k *byte, ahead *byte, keys int, headDim int)
 
 // scores3AVX2 computes s[t][j] = q[t]·k[j] for 3 queries; keys are rounded up to a multiple of 8. Scalar twin: scores.
 //
 //go:noescape
-func scores3AVX2(s *float32, q *float32, k *uint16, ahead *uint16, keys int, headDim int)
+func scores3AVX2(s *float32, q *float32, k *byte, ahead *byte, keys int, headDim int)
 
 // scores4AVX2 computes s[t][j] = q[t]·k[j] for 4 queries; keys are rounded up to a multiple of 8. Scalar twin: scores.
 //
 //go:noescape
-func scores4AVX2(s *float32, q *float32, k *uint16, ahead *uint16, keys int, headDim int)
+func scores4AVX2(s *float32, q *float32, k *byte, ahead *byte, keys int, headDim int)
 
 // scores6AVX2 computes s[t][j] = q[t]·k[j] for 6 queries; keys are rounded up to a multiple of 8. Scalar twin: scores.
 //
 //go:noescape
-func scores6AVX2(s *float32, q *float32, k *uint16, ahead *uint16, keys int, headDim int)
+func scores6AVX2(s *float32, q *float32, k *byte, ahead *byte, keys int, headDim int)
 
 // scores1BF16AVX2 computes s[t][j] = q[t]·k[j] for 1 queries; keys are rounded up to a multiple of 8. Scalar twin: scores.
 //
 //go:noescape
-func scores1BF16AVX2(s *float32, q *float32, k *uint16, ahead *uint16, keys int, headDim int)
+func scores1BF16AVX2(s *float32, q *float32, k *byte, ahead *byte, keys int, headDim int)
 
 // scores2BF16AVX2 computes s[t][j] = q[t]·k[j] for 2 queries; keys are rounded up to a multiple of 8. Scalar twin: scores.
 //
 //go:noescape
-func scores2BF16AVX2(s *float32, q *float32, k *uint16, ahead *uint16, keys int, headDim int)
+func scores2BF16AVX2(s *float32, q *float32, k *byte, ahead *byte, keys int, headDim int)
 
 // scores3BF16AVX2 computes s[t][j] = q[t]·k[j] for 3 queries; keys are rounded up to a multiple of 8. Scalar twin: scores.
 //
 //go:noescape
-func scores3BF16AVX2(s *float32, q *float32, k *uint16, ahead *uint16, keys int, headDim int)
+func scores3BF16AVX2(s *float32, q *float32, k *byte, ahead *byte, keys int, headDim int)
 
 // scores4BF16AVX2 computes s[t][j] = q[t]·k[j] for 4 queries; keys are rounded up to a multiple of 8. Scalar twin: scores.
 //
 //go:noescape
-func scores4BF16AVX2(s *float32, q *float32, k *uint16, ahead *uint16, keys int, headDim int)
+func scores4BF16AVX2(s *float32, q *float32, k *byte, ahead *byte, keys int, headDim int)
 
 // scores6BF16AVX2 computes s[t][j] = q[t]·k[j] for 6 queries; keys are rounded up to a multiple of 8. Scalar twin: scores.
 //
 //go:noescape
-func scores6BF16AVX2(s *float32, q *float32, k *uint16, ahead *uint16, keys int, headDim int)
+func scores6BF16AVX2(s *float32, q *float32, k *byte, ahead *byte, keys int, headDim int)
 
 // scores1F32AVX2 computes s[t][j] = q[t]·k[j] for 1 queries; keys are rounded up to a multiple of 8. Scalar twin: scores.
 //
 //go:noescape
-func scores1F32AVX2(s *float32, q *float32, k *float32, ahead *float32, keys int, headDim int)
+func scores1F32AVX2(s *float32, q *float32, k *byte, ahead *byte, keys int, headDim int)
 
 // scores2F32AVX2 computes s[t][j] = q[t]·k[j] for 2 queries; keys are rounded up to a multiple of 8. Scalar twin: scores.
 //
 //go:noescape
-func scores2F32AVX2(s *float32, q *float32, k *float32, ahead *float32, keys int, headDim int)
+func scores2F32AVX2(s *float32, q *float32, k *byte, ahead *byte, keys int, headDim int)
 
 // scores3F32AVX2 computes s[t][j] = q[t]·k[j] for 3 queries; keys are rounded up to a multiple of 8. Scalar twin: scores.
 //
 //go:noescape
-func scores3F32AVX2(s *float32, q *float32, k *float32, ahead *float32, keys int, headDim int)
+func scores3F32AVX2(s *float32, q *float32, k *byte, ahead *byte, keys int, headDim int)
 
 // scores4F32AVX2 computes s[t][j] = q[t]·k[j] for 4 queries; keys are rounded up to a multiple of 8. Scalar twin: scores.
 //
 //go:noescape
-func scores4F32AVX2(s *float32, q *float32, k *float32, ahead *float32, keys int, headDim int)
+func scores4F32AVX2(s *float32, q *float32, k *byte, ahead *byte, keys int, headDim int)
 
 // scores6F32AVX2 computes s[t][j] = q[t]·k[j] for 6 queries; keys are rounded up to a multiple of 8. Scalar twin: scores.
 //
 //go:noescape
-func scores6F32AVX2(s *float32, q *float32, k *float32, ahead *float32, keys int, headDim int)
+func scores6F32AVX2(s *float32, q *float32, k *byte, ahead *byte, keys int, headDim int)
+
+// scores1Q8_0AVX2 computes s[t][j] = q[t]·k[j] for 1 queries; keys are rounded up to a multiple of 8. Scalar twin: scores.
+//
+//go:noescape
+func scores1Q8_0AVX2(s *float32, q *float32, k *byte, ahead *byte, keys int, headDim int)
+
+// scores2Q8_0AVX2 computes s[t][j] = q[t]·k[j] for 2 queries; keys are rounded up to a multiple of 8. Scalar twin: scores.
+//
+//go:noescape
+func scores2Q8_0AVX2(s *float32, q *float32, k *byte, ahead *byte, keys int, headDim int)
+
+// scores3Q8_0AVX2 computes s[t][j] = q[t]·k[j] for 3 queries; keys are rounded up to a multiple of 8. Scalar twin: scores.
+//
+//go:noescape
+func scores3Q8_0AVX2(s *float32, q *float32, k *byte, ahead *byte, keys int, headDim int)
+
+// scores4Q8_0AVX2 computes s[t][j] = q[t]·k[j] for 4 queries; keys are rounded up to a multiple of 8. Scalar twin: scores.
+//
+//go:noescape
+func scores4Q8_0AVX2(s *float32, q *float32, k *byte, ahead *byte, keys int, headDim int)
+
+// scores6Q8_0AVX2 computes s[t][j] = q[t]·k[j] for 6 queries; keys are rounded up to a multiple of 8. Scalar twin: scores.
+//
+//go:noescape
+func scores6Q8_0AVX2(s *float32, q *float32, k *byte, ahead *byte, keys int, headDim int)
+
+// scores1Q4_0AVX2 computes s[t][j] = q[t]·k[j] for 1 queries; keys are rounded up to a multiple of 8. Scalar twin: scores.
+//
+//go:noescape
+func scores1Q4_0AVX2(s *float32, q *float32, k *byte, ahead *byte, keys int, headDim int)
+
+// scores2Q4_0AVX2 computes s[t][j] = q[t]·k[j] for 2 queries; keys are rounded up to a multiple of 8. Scalar twin: scores.
+//
+//go:noescape
+func scores2Q4_0AVX2(s *float32, q *float32, k *byte, ahead *byte, keys int, headDim int)
+
+// scores3Q4_0AVX2 computes s[t][j] = q[t]·k[j] for 3 queries; keys are rounded up to a multiple of 8. Scalar twin: scores.
+//
+//go:noescape
+func scores3Q4_0AVX2(s *float32, q *float32, k *byte, ahead *byte, keys int, headDim int)
+
+// scores4Q4_0AVX2 computes s[t][j] = q[t]·k[j] for 4 queries; keys are rounded up to a multiple of 8. Scalar twin: scores.
+//
+//go:noescape
+func scores4Q4_0AVX2(s *float32, q *float32, k *byte, ahead *byte, keys int, headDim int)
+
+// scores6Q4_0AVX2 computes s[t][j] = q[t]·k[j] for 6 queries; keys are rounded up to a multiple of 8. Scalar twin: scores.
+//
+//go:noescape
+func scores6Q4_0AVX2(s *float32, q *float32, k *byte, ahead *byte, keys int, headDim int)
 
 // softmaxAVX2 turns the first n of 64 scores into e^(s-m), the others into 0. Scalar twin: softmax.
 //
@@ -205,77 +255,127 @@ func softmaxAVX2(s *float32, n int, old float32) (m float32, sum float32)
 // accumulate1AVX2 computes acc[t] += Σ p[t][j]·v[j] for 1 queries, term after term; rows of v are width elements apart. Scalar twin: accumulate.
 //
 //go:noescape
-func accumulate1AVX2(acc *float32, p *float32, v *uint16, ahead *uint16, keys int, headDim int, width int)
+func accumulate1AVX2(acc *float32, p *float32, v *byte, ahead *byte, keys int, headDim int, width int)
 
 // accumulate2AVX2 computes acc[t] += Σ p[t][j]·v[j] for 2 queries, term after term; rows of v are width elements apart. Scalar twin: accumulate.
 //
 //go:noescape
-func accumulate2AVX2(acc *float32, p *float32, v *uint16, ahead *uint16, keys int, headDim int, width int)
+func accumulate2AVX2(acc *float32, p *float32, v *byte, ahead *byte, keys int, headDim int, width int)
 
 // accumulate3AVX2 computes acc[t] += Σ p[t][j]·v[j] for 3 queries, term after term; rows of v are width elements apart. Scalar twin: accumulate.
 //
 //go:noescape
-func accumulate3AVX2(acc *float32, p *float32, v *uint16, ahead *uint16, keys int, headDim int, width int)
+func accumulate3AVX2(acc *float32, p *float32, v *byte, ahead *byte, keys int, headDim int, width int)
 
 // accumulate4AVX2 computes acc[t] += Σ p[t][j]·v[j] for 4 queries, term after term; rows of v are width elements apart. Scalar twin: accumulate.
 //
 //go:noescape
-func accumulate4AVX2(acc *float32, p *float32, v *uint16, ahead *uint16, keys int, headDim int, width int)
+func accumulate4AVX2(acc *float32, p *float32, v *byte, ahead *byte, keys int, headDim int, width int)
 
 // accumulate6AVX2 computes acc[t] += Σ p[t][j]·v[j] for 6 queries, term after term; rows of v are width elements apart. Scalar twin: accumulate.
 //
 //go:noescape
-func accumulate6AVX2(acc *float32, p *float32, v *uint16, ahead *uint16, keys int, headDim int, width int)
+func accumulate6AVX2(acc *float32, p *float32, v *byte, ahead *byte, keys int, headDim int, width int)
 
 // accumulate1BF16AVX2 computes acc[t] += Σ p[t][j]·v[j] for 1 queries, term after term; rows of v are width elements apart. Scalar twin: accumulate.
 //
 //go:noescape
-func accumulate1BF16AVX2(acc *float32, p *float32, v *uint16, ahead *uint16, keys int, headDim int, width int)
+func accumulate1BF16AVX2(acc *float32, p *float32, v *byte, ahead *byte, keys int, headDim int, width int)
 
 // accumulate2BF16AVX2 computes acc[t] += Σ p[t][j]·v[j] for 2 queries, term after term; rows of v are width elements apart. Scalar twin: accumulate.
 //
 //go:noescape
-func accumulate2BF16AVX2(acc *float32, p *float32, v *uint16, ahead *uint16, keys int, headDim int, width int)
+func accumulate2BF16AVX2(acc *float32, p *float32, v *byte, ahead *byte, keys int, headDim int, width int)
 
 // accumulate3BF16AVX2 computes acc[t] += Σ p[t][j]·v[j] for 3 queries, term after term; rows of v are width elements apart. Scalar twin: accumulate.
 //
 //go:noescape
-func accumulate3BF16AVX2(acc *float32, p *float32, v *uint16, ahead *uint16, keys int, headDim int, width int)
+func accumulate3BF16AVX2(acc *float32, p *float32, v *byte, ahead *byte, keys int, headDim int, width int)
 
 // accumulate4BF16AVX2 computes acc[t] += Σ p[t][j]·v[j] for 4 queries, term after term; rows of v are width elements apart. Scalar twin: accumulate.
 //
 //go:noescape
-func accumulate4BF16AVX2(acc *float32, p *float32, v *uint16, ahead *uint16, keys int, headDim int, width int)
+func accumulate4BF16AVX2(acc *float32, p *float32, v *byte, ahead *byte, keys int, headDim int, width int)
 
 // accumulate6BF16AVX2 computes acc[t] += Σ p[t][j]·v[j] for 6 queries, term after term; rows of v are width elements apart. Scalar twin: accumulate.
 //
 //go:noescape
-func accumulate6BF16AVX2(acc *float32, p *float32, v *uint16, ahead *uint16, keys int, headDim int, width int)
+func accumulate6BF16AVX2(acc *float32, p *float32, v *byte, ahead *byte, keys int, headDim int, width int)
 
 // accumulate1F32AVX2 computes acc[t] += Σ p[t][j]·v[j] for 1 queries, term after term; rows of v are width elements apart. Scalar twin: accumulate.
 //
 //go:noescape
-func accumulate1F32AVX2(acc *float32, p *float32, v *float32, ahead *float32, keys int, headDim int, width int)
+func accumulate1F32AVX2(acc *float32, p *float32, v *byte, ahead *byte, keys int, headDim int, width int)
 
 // accumulate2F32AVX2 computes acc[t] += Σ p[t][j]·v[j] for 2 queries, term after term; rows of v are width elements apart. Scalar twin: accumulate.
 //
 //go:noescape
-func accumulate2F32AVX2(acc *float32, p *float32, v *float32, ahead *float32, keys int, headDim int, width int)
+func accumulate2F32AVX2(acc *float32, p *float32, v *byte, ahead *byte, keys int, headDim int, width int)
 
 // accumulate3F32AVX2 computes acc[t] += Σ p[t][j]·v[j] for 3 queries, term after term; rows of v are width elements apart. Scalar twin: accumulate.
 //
 //go:noescape
-func accumulate3F32AVX2(acc *float32, p *float32, v *float32, ahead *float32, keys int, headDim int, width int)
+func accumulate3F32AVX2(acc *float32, p *float32, v *byte, ahead *byte, keys int, headDim int, width int)
 
 // accumulate4F32AVX2 computes acc[t] += Σ p[t][j]·v[j] for 4 queries, term after term; rows of v are width elements apart. Scalar twin: accumulate.
 //
 //go:noescape
-func accumulate4F32AVX2(acc *float32, p *float32, v *float32, ahead *float32, keys int, headDim int, width int)
+func accumulate4F32AVX2(acc *float32, p *float32, v *byte, ahead *byte, keys int, headDim int, width int)
 
 // accumulate6F32AVX2 computes acc[t] += Σ p[t][j]·v[j] for 6 queries, term after term; rows of v are width elements apart. Scalar twin: accumulate.
 //
 //go:noescape
-func accumulate6F32AVX2(acc *float32, p *float32, v *float32, ahead *float32, keys int, headDim int, width int)
+func accumulate6F32AVX2(acc *float32, p *float32, v *byte, ahead *byte, keys int, headDim int, width int)
+
+// accumulate1Q8_0AVX2 computes acc[t] += Σ p[t][j]·v[j] for 1 queries, term after term; rows of v are width elements apart. Scalar twin: accumulate.
+//
+//go:noescape
+func accumulate1Q8_0AVX2(acc *float32, p *float32, v *byte, ahead *byte, keys int, headDim int, width int)
+
+// accumulate2Q8_0AVX2 computes acc[t] += Σ p[t][j]·v[j] for 2 queries, term after term; rows of v are width elements apart. Scalar twin: accumulate.
+//
+//go:noescape
+func accumulate2Q8_0AVX2(acc *float32, p *float32, v *byte, ahead *byte, keys int, headDim int, width int)
+
+// accumulate3Q8_0AVX2 computes acc[t] += Σ p[t][j]·v[j] for 3 queries, term after term; rows of v are width elements apart. Scalar twin: accumulate.
+//
+//go:noescape
+func accumulate3Q8_0AVX2(acc *float32, p *float32, v *byte, ahead *byte, keys int, headDim int, width int)
+
+// accumulate4Q8_0AVX2 computes acc[t] += Σ p[t][j]·v[j] for 4 queries, term after term; rows of v are width elements apart. Scalar twin: accumulate.
+//
+//go:noescape
+func accumulate4Q8_0AVX2(acc *float32, p *float32, v *byte, ahead *byte, keys int, headDim int, width int)
+
+// accumulate6Q8_0AVX2 computes acc[t] += Σ p[t][j]·v[j] for 6 queries, term after term; rows of v are width elements apart. Scalar twin: accumulate.
+//
+//go:noescape
+func accumulate6Q8_0AVX2(acc *float32, p *float32, v *byte, ahead *byte, keys int, headDim int, width int)
+
+// accumulate1Q4_0AVX2 computes acc[t] += Σ p[t][j]·v[j] for 1 queries, term after term; rows of v are width elements apart. Scalar twin: accumulate.
+//
+//go:noescape
+func accumulate1Q4_0AVX2(acc *float32, p *float32, v *byte, ahead *byte, keys int, headDim int, width int)
+
+// accumulate2Q4_0AVX2 computes acc[t] += Σ p[t][j]·v[j] for 2 queries, term after term; rows of v are width elements apart. Scalar twin: accumulate.
+//
+//go:noescape
+func accumulate2Q4_0AVX2(acc *float32, p *float32, v *byte, ahead *byte, keys int, headDim int, width int)
+
+// accumulate3Q4_0AVX2 computes acc[t] += Σ p[t][j]·v[j] for 3 queries, term after term; rows of v are width elements apart. Scalar twin: accumulate.
+//
+//go:noescape
+func accumulate3Q4_0AVX2(acc *float32, p *float32, v *byte, ahead *byte, keys int, headDim int, width int)
+
+// accumulate4Q4_0AVX2 computes acc[t] += Σ p[t][j]·v[j] for 4 queries, term after term; rows of v are width elements apart. Scalar twin: accumulate.
+//
+//go:noescape
+func accumulate4Q4_0AVX2(acc *float32, p *float32, v *byte, ahead *byte, keys int, headDim int, width int)
+
+// accumulate6Q4_0AVX2 computes acc[t] += Σ p[t][j]·v[j] for 6 queries, term after term; rows of v are width elements apart. Scalar twin: accumulate.
+//
+//go:noescape
+func accumulate6Q4_0AVX2(acc *float32, p *float32, v *byte, ahead *byte, keys int, headDim int, width int)
 
 // decodeQ8_0AVX2 writes the elements of blocks of Q8_0. Scalar twin: quant.Decode.
 //
