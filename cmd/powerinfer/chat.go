@@ -75,7 +75,12 @@ func runChat(ctx context.Context, c *cli.Command, trace *powerinfer.Trace) error
 		t.interrupts = interrupts
 	}
 	if t.interactive && !plain {
-		t.input = newLineEditor(ctx)
+		editor, err := newLineEditor(ctx)
+		if err != nil {
+			return err
+		}
+		defer editor.close()
+		t.input = editor
 	} else {
 		t.input = newPlainLines(ctx, os.Stdin, t.interrupts, t.interactive)
 	}

@@ -21,10 +21,17 @@ type lineEditor struct {
 	shell  *readline.Shell
 	prompt string
 	missed int // rows of the line as it was drawn last that the library does not count
+
+	keyboard *keyboard // between two prompts
 }
 
-func newLineEditor(ctx context.Context) *lineEditor {
-	e := &lineEditor{ctx: ctx, shell: readline.NewShell()}
+// newLineEditor returns a line editor on the terminal, which is its own until close.
+func newLineEditor(ctx context.Context) (*lineEditor, error) {
+	k, err := openKeyboard(int(os.Stdin.Fd()))
+	if err != nil {
+		return nil, err
+	}
+	e := &lineEditor{ctx: ctx, shell: readline.NewShell(), keyboard: k}
 	e.shell.Prompt.Primary(func() string { return e.room() + e.prompt })
 	for name, value := range map[string]bool{
 		// without these, letters other than ASCII's are taken for keys with Alt
@@ -36,7 +43,8 @@ func newLineEditor(ctx context.Context) *lineEditor {
 	} {
 		_ = e.shell.Config.Set(name, value) // they exist
 	}
-	e.shell.Keymap.Register(map[string]func(){"self-insert": e.insert})
+	e.shell.Keymap.Register(map[string]func(){"self-insert": e.insert, "suspend": e.suspend, "abort": e.abort(e.shell.Keymap.Commands()["abort"])})
+	_ = e.shell.Config.Bind("emacs", "\x1a", "suspend", false) // there is such a keymap
 	e.shell.Completer = completeAction
 	if file, err := historyFile(); err == nil { // a chat without a kept history is one, too
 		if h, err := readline.NewHistoryFromFile(file); err == nil {
@@ -44,7 +52,36 @@ func newLineEditor(ctx context.Context) *lineEditor {
 			e.shell.History.Add("history", h)
 		}
 	}
-	return e
+	return e, nil
+}
+
+func (e *lineEditor) close() error { return e.keyboard.close() }
+
+// abort returns what Ctrl-C does: it ends a search or a completion as the library has it, and otherwise the line. There the library's own
+// looks at the next key, too, and where one was typed already it drops both.
+func (e *lineEditor) abort(library func()) func() {
+	return func() {
+		if e.shell.Keymap.Local() != "" {
+			library()
+			return
+		}
+		fmt.Print("^C")
+		e.shell.Display.AcceptLine()
+		e.shell.History.Accept(false, false, readline.ErrInterrupt)
+	}
+}
+
+// suspend stops the program while it reads a line, and draws the line anew when it goes on.
+func (e *lineEditor) suspend() {
+	in := int(os.Stdin.Fd())
+	raw, err := term.GetState(in)
+	if err != nil {
+		return
+	}
+	e.shell.Display.CursorBelowLine()
+	_ = e.keyboard.suspend(func() error { return term.Restore(in, raw) }) // the line can be edited on in any case
+	e.missed = 0
+	e.shell.Display.PrintPrimaryPrompt()
 }
 
 // room returns what comes before the prompt, for a library that does not know where on the screen it is. First it corrects the library's
@@ -120,7 +157,7 @@ func (e *lineEditor) readLine(prompt string) (string, error) {
 	done := make(chan typed, 1)
 	go func() {
 		line, err := e.shell.Readline()
-		done <- typed{line, err}
+		done <- typed{line, errors.Join(err, e.keyboard.hold())}
 	}()
 	select {
 	case <-e.ctx.Done(): // the program ends, and nobody presses a key

@@ -12,6 +12,7 @@ import (
 	"os"
 	"os/exec"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -39,13 +40,56 @@ type tube struct {
 	term vt.MockTerm
 	size vt.Coord
 
-	drawn atomic.Int64 // times that the prompt and what is behind it was drawn
+	drawn    atomic.Int64 // times that the prompt and what is behind it was drawn
+	statuses atomic.Int64 // status lines
+	answers  int64        // of them that were waited for
+
+	showing           sync.Mutex // what is written, or the size while it changes
+	drawings, endings occurrences
+
+	began time.Time
+	mu    sync.Mutex
+	log   []string // what went over the terminal's line, with its time
+}
+
+// occurrences counts a sequence in a text that comes in pieces.
+type occurrences struct {
+	of   string
+	tail []byte // of the pieces before, which may begin the sequence
+}
+
+func (o *occurrences) count(piece []byte) int64 {
+	o.tail = append(o.tail, piece...)
+	n := bytes.Count(o.tail, []byte(o.of))
+	if last := bytes.LastIndex(o.tail, []byte(o.of)); last >= 0 {
+		o.tail = o.tail[last+len(o.of):]
+	}
+	o.tail = bytes.Clone(o.tail[max(0, len(o.tail)-len(o.of)+1):])
+	return int64(n)
+}
+
+// note logs what went over the line: typed, written by the program, or done to the terminal.
+func (s *tube) note(kind string, text any) {
+	s.mu.Lock()
+	s.log = append(s.log, fmt.Sprintf("%9.3f %s %q", time.Since(s.began).Seconds(), kind, text))
+	s.mu.Unlock()
+}
+
+// tail returns the end of the log.
+func (s *tube) tail() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return strings.Join(s.log[max(0, len(s.log)-200):], "\n")
 }
 
 // Write shows what the program writes.
 func (s *tube) Write(text []byte) (int, error) {
+	s.note("<", text)
+	s.showing.Lock()
+	defer s.showing.Unlock()
 	n, err := s.term.Write(text)
-	s.drawn.Add(int64(bytes.Count(text, []byte("\x1b[?25h"))))
+	s.drawn.Add(s.drawings.count(text))
+	s.statuses.Add(s.endings.count(text))
 	return n, err
 }
 
@@ -54,7 +98,8 @@ func newTube(t *testing.T, args ...string) *tube {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := &tube{t: t, cmd: exec.Command(path, args...), size: vt.Coord{X: 80, Y: 24}}
+	s := &tube{t: t, began: time.Now(), cmd: exec.Command(path, args...), size: vt.Coord{X: 80, Y: 24}}
+	s.drawings.of, s.endings.of = "\x1b[?25h", "]\x1b[0m\r\n"
 	s.cmd.Dir = t.TempDir()
 	s.cmd.Env = []string{"LLAMA_ARG_DEVICE=none", "LLAMA_ARG_THREADS=1", "TERM=xterm-256color", "HOME=" + s.cmd.Dir, "XDG_STATE_HOME=" + s.cmd.Dir, "LANG=C.UTF-8"}
 	s.term = vt.NewMockTerm(vt.MockOptSize(s.size))
@@ -73,6 +118,8 @@ func newTube(t *testing.T, args ...string) *tube {
 
 // rows returns what the screen shows, without the spaces at the ends of lines and the empty lines below.
 func (s *tube) rows() []string {
+	s.showing.Lock()
+	defer s.showing.Unlock()
 	var all []string
 	for y := range s.size.Y {
 		var row strings.Builder
@@ -100,12 +147,13 @@ func (s *tube) until(what string, ok func(rows []string) bool) []string {
 			return rows
 		}
 	}
-	s.t.Fatalf("%s did not come about on the screen of %d×%d, the cursor at %v:\n%s", what, s.size.X, s.size.Y, s.term.Pos(), strings.Join(s.rows(), "\n"))
+	s.t.Fatalf("%s did not come about on the screen of %d×%d, the cursor at %v:\n%s\n%s", what, s.size.X, s.size.Y, s.term.Pos(), strings.Join(s.rows(), "\n"), s.tail())
 	return nil
 }
 
 func (s *tube) keys(text string) {
 	s.t.Helper()
+	s.note(">", text)
 	if _, err := s.tty.WriteString(text); err != nil {
 		s.t.Fatal(err)
 	}
@@ -157,8 +205,9 @@ func squeeze(text string) string {
 // answered waits for a status line and the prompt below it, and returns the rows.
 func (s *tube) answered() []string {
 	s.t.Helper()
+	s.answers++
 	s.until("a status line", func(rows []string) bool {
-		return len(rows) > 1 && rows[len(rows)-1] == ">" && strings.HasSuffix(strings.Join(rows[max(0, len(rows)-4):len(rows)-1], ""), "]")
+		return s.statuses.Load() >= s.answers && len(rows) > 1 && rows[len(rows)-1] == ">" && strings.HasSuffix(strings.Join(rows[max(0, len(rows)-4):len(rows)-1], ""), "]")
 	})
 	return s.prompt()
 }
@@ -182,8 +231,12 @@ func (s *tube) folded(said string, rows []string) {
 
 func (s *tube) resize(x, y int) {
 	s.t.Helper()
+	s.showing.Lock()
+	defer s.showing.Unlock()
 	s.size = vt.Coord{X: vt.Col(x), Y: vt.Row(y)}
+	s.note("size", fmt.Sprint(x, y))
 	s.term.SetSize(s.size)
+	_ = s.term.Drain() // it has no error
 	if err := pty.Setsize(s.tty, &pty.Winsize{Rows: uint16(y), Cols: uint16(x)}); err != nil {
 		s.t.Fatal(err)
 	}
@@ -234,10 +287,11 @@ func TestChatScreen(t *testing.T) {
 			say()
 			s.until("the beginning of an answer", func(rows []string) bool { return s.input(rows) != squeeze(said) })
 			s.keys("\x03")
-			time.Sleep(200 * time.Millisecond) // Ctrl-C may come behind the answer, and a terminal drops what is typed at the same time
-			s.until("the end of the answer", func(rows []string) bool {
-				return len(rows) > 1 && rows[len(rows)-1] == ">" && (rows[len(rows)-2] == ">" || strings.HasSuffix(rows[len(rows)-2], "]"))
-			})
+			s.answers++ // where Ctrl-C came behind the answer it has ended a prompt
+			s.until("the end of the answer", func(rows []string) bool { return s.statuses.Load() >= s.answers && rows[len(rows)-1] == ">" })
+			s.keys("never mind")
+			s.until("what follows Ctrl-C", func(rows []string) bool { return strings.HasSuffix(rows[len(rows)-1], "never mind") })
+			s.keys("\x15")
 			s.prompt()
 		},
 		func() { // Ctrl-C while one types

@@ -12,8 +12,8 @@ import (
 	"golang.org/x/term"
 )
 
-// spareColumns stay free at the right of a thought's lines, for the ^C that a terminal shows where the key is pressed.
-const spareColumns = 4
+// spareColumns stay free at the right of a thought's lines: terminals differ in where the cursor is behind a full one.
+const spareColumns = 1
 
 // shownThought is a thought on a terminal: faint while it comes, and a single line when it has ended. Its lines are broken here, so that it is
 // known how many there are.

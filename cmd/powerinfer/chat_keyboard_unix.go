@@ -1,0 +1,96 @@
+//go:build linux || darwin || dragonfly || freebsd || netbsd || openbsd
+
+package main
+
+import (
+	"errors"
+	"os"
+	"os/signal"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// keyboard is a terminal's input while nobody reads it because an answer is written: what is typed then is neither shown in the middle of the
+// answer nor edited or cut by the kernel, whose lines end at 4,095 bytes. It waits for the next prompt. Ctrl-C and Ctrl-Z act at once, and
+// drop nothing of it.
+type keyboard struct {
+	fd      int
+	before  *unix.Termios
+	stopped chan os.Signal // Ctrl-Z during an answer
+	done    chan struct{}
+}
+
+func openKeyboard(fd int) (*keyboard, error) {
+	before, err := unix.IoctlGetTermios(fd, getTermios)
+	if err != nil {
+		return nil, err
+	}
+	k := &keyboard{fd: fd, before: before, stopped: make(chan os.Signal, 1), done: make(chan struct{})}
+	if err := k.hold(); err != nil {
+		return nil, err
+	}
+	signal.Notify(k.stopped, syscall.SIGTSTP)
+	go func() {
+		for {
+			select {
+			case <-k.stopped:
+				_ = k.suspend(k.hold) // without it the terminal stays as the shell leaves it
+			case <-k.done:
+				return
+			}
+		}
+	}()
+	return k, nil
+}
+
+// hold has the terminal keep what is typed.
+func (k *keyboard) hold() error {
+	t := *k.before
+	t.Lflag &^= unix.ECHO | unix.ECHONL | unix.ICANON
+	t.Lflag |= unix.ISIG | unix.NOFLSH
+	t.Iflag &^= unix.ICRNL
+	t.Cc[unix.VMIN], t.Cc[unix.VTIME] = 1, 0
+	return errors.Join(unix.IoctlSetTermios(k.fd, setTermios, &t), paste(true))
+}
+
+// stopLimit is how long a program may take to stop. Where nobody could have it go on, as without a shell, the kernel does not stop it.
+const stopLimit = 200 * time.Millisecond
+
+// suspend stops the program, as Ctrl-Z does, with the terminal as the shell had it, and calls resume when it goes on.
+func (k *keyboard) suspend(resume func() error) error {
+	continued := make(chan os.Signal, 1)
+	signal.Notify(continued, syscall.SIGCONT)
+	defer signal.Stop(continued)
+	err := k.release()
+	signal.Reset(syscall.SIGTSTP)
+	err = errors.Join(err, syscall.Kill(0, syscall.SIGTSTP))
+	select {
+	case <-continued:
+	case <-time.After(stopLimit):
+	}
+	signal.Notify(k.stopped, syscall.SIGTSTP)
+	return errors.Join(err, resume(), paste(true))
+}
+
+// release gives the terminal back as it was.
+func (k *keyboard) release() error {
+	return errors.Join(paste(false), unix.IoctlSetTermios(k.fd, setTermios, k.before))
+}
+
+func (k *keyboard) close() error {
+	signal.Stop(k.stopped)
+	close(k.done)
+	return k.release()
+}
+
+// paste has the terminal mark what is pasted, so that its lines are not taken for messages, or not.
+func paste(marked bool) error {
+	sequence := "\x1b[?2004l"
+	if marked {
+		sequence = "\x1b[?2004h"
+	}
+	_, err := os.Stdout.WriteString(sequence)
+	return err
+}
