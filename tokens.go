@@ -6,6 +6,12 @@ func (m *Model) Tokenize(text string, ends, control bool) []int32 {
 	return m.session.Tokenizer().Encode(text, ends, control)
 }
 
+// TokenizeTemplate returns the tokens of a text that a chat template wrote, with the tokens that begin and end a text as the model's file says.
+// Control tokens are recognised, and one that begins the text is not doubled.
+func (m *Model) TokenizeTemplate(text string) []int32 {
+	return m.session.Tokenizer().EncodeTemplate(text)
+}
+
 // Detokenize returns the text of tokens, without what Tokenize puts before a text; control tokens have none. Tokens outside the vocabulary stand
 // for nothing.
 func (m *Model) Detokenize(tokens []int32) string {

@@ -50,7 +50,8 @@ type talk struct {
 
 	load            time.Duration // of the model
 	answers, tokens int           // so far
-	time            time.Duration // that generating them took
+	further         int           // tokens behind an answer's first
+	time            time.Duration // that generating these took
 	last            powerinfer.Result
 	evaluated       []int32 // the text whose keys and values the model has: the last answer with its prompt, or what /load brought
 }
@@ -90,8 +91,8 @@ func runChat(ctx context.Context, c *cli.Command, trace *powerinfer.Trace) error
 	}
 	if !t.interactive {
 		fmt.Fprintf(os.Stderr, "%s, %s generated", count(t.answers, "answer"), count(t.tokens, "token"))
-		if t.time > 0 {
-			fmt.Fprintf(os.Stderr, ", %.1f tokens/s", float64(t.tokens)/t.time.Seconds())
+		if t.further > 0 && t.time > 0 {
+			fmt.Fprintf(os.Stderr, ", %.1f tokens/s", float64(t.further)/t.time.Seconds())
 		}
 		fmt.Fprintln(os.Stderr)
 	}

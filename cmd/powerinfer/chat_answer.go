@@ -53,6 +53,7 @@ func (t *talk) answer(ctx context.Context) error {
 	t.last = stream.Result()
 	t.answers++
 	t.tokens += t.last.Tokens
+	t.further += max(0, t.last.Tokens-1)
 	t.time += t.last.Time
 	t.said.messages = append(t.said.messages, chat.Message{Role: "assistant", Content: show.message.Content, Reasoning: show.message.Reasoning})
 	if t.last.Stopped == powerinfer.StoppedByCtx && t.interrupts == nil {

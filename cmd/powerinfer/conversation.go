@@ -33,15 +33,15 @@ func (c *conversation) prompt() (string, error) {
 		}
 		return b.String(), nil
 	}
-	return c.template.Render(chat.Request{Messages: c.all(), Kwargs: c.kwargs, AddGenerationPrompt: true})
+	return c.template.Render(chat.Request{Messages: c.all(), Kwargs: chat.WithThinking(c.kwargs), AddGenerationPrompt: true})
 }
 
-// tokens returns a prompt's tokens. The token that begins a sequence is not doubled where the template wrote it.
+// tokens returns a prompt's tokens.
 func (c *conversation) tokens(prompt string, m *powerinfer.Model) []int32 {
 	if c.template == nil {
 		return m.Tokenize(prompt, true, false)
 	}
-	return m.Tokenize(prompt, !c.template.Begins(prompt), true)
+	return m.TokenizeTemplate(prompt)
 }
 
 // all returns the messages with the system message.

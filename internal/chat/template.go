@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -128,8 +129,17 @@ func (t *Template) Can(tools bool) Capabilities { return t.forTools(tools).can }
 // Source returns the template's source.
 func (t *Template) Source() string { return t.source }
 
-// Begins reports whether a prompt begins with the text of the token that begins a sequence, which is then not to be added.
-func (t *Template) Begins(prompt string) bool { return t.bos != "" && strings.HasPrefix(prompt, t.bos) }
+// WithThinking returns a template's variables with enable_thinking, unless they say it: true, as llama.cpp has it, for in some templates a
+// missing one means no.
+func WithThinking(kwargs map[string]json.RawMessage) map[string]json.RawMessage {
+	const name = "enable_thinking"
+	if _, said := kwargs[name]; said {
+		return kwargs
+	}
+	all := map[string]json.RawMessage{name: json.RawMessage("true")}
+	maps.Copy(all, kwargs)
+	return all
+}
 
 func (t *Template) forTools(tools bool) *Template {
 	if tools && t.tools != nil {

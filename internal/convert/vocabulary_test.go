@@ -293,7 +293,7 @@ func TestTemplateTokens(t *testing.T) {
 	if got := tok.Encode("<x>y", false, true); !slices.Equal(got, []int32{0, 1, 2, 4}) {
 		t.Errorf("in a text: %v", got)
 	}
-	if got := tok.EncodeTemplate("<x>y", false); !slices.Equal(got, []int32{3, 4}) {
+	if got := tok.EncodeTemplate("<x>y"); !slices.Equal(got, []int32{3, 4}) {
 		t.Errorf("in a template's: %v", got)
 	}
 }

@@ -2,7 +2,6 @@ package server
 
 import (
 	"encoding/json"
-	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -140,10 +139,7 @@ func (m *Model) Prepare(c *Conversation, g *Generation) (*Reading, error) {
 // Render returns a conversation's text and tokens.
 func (m *Model) Render(c *Conversation) (string, []int32, error) {
 	q := c.Request
-	if _, said := q.Kwargs["enable_thinking"]; !said { // as llama.cpp has it: in some templates a missing one means no
-		q.Kwargs = maps.Clone(q.Kwargs)
-		q.Kwargs["enable_thinking"] = json.RawMessage("true")
-	}
+	q.Kwargs = chat.WithThinking(q.Kwargs)
 	text, err := m.Template.Render(q)
 	if err != nil {
 		return "", nil, Invalid("%s", err)
@@ -152,12 +148,7 @@ func (m *Model) Render(c *Conversation) (string, []int32, error) {
 		plain, _ := m.formats()
 		text += plain.Closing(text)
 	}
-	tok := m.Engine.Tokenizer()
-	ids := tok.EncodeTemplate(text, true)
-	if tok.AddsBOS() && len(ids) > 1 && ids[0] == tok.BOS() && ids[1] == tok.BOS() {
-		ids = ids[1:] // the template writes it, too
-	}
-	return text, ids, nil
+	return text, m.Engine.Tokenizer().EncodeTemplate(text), nil
 }
 
 // tail is the length in bytes of a prompt's end that is searched for an open thought or call.
