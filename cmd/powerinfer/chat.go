@@ -11,6 +11,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/rivo/uniseg"
 	"github.com/urfave/cli/v3"
 	"golang.org/x/term"
 
@@ -155,11 +156,48 @@ func (t *talk) greet() {
 
 // note tells the user something, on standard error.
 func (t *talk) note(format string, a ...any) {
-	line := fmt.Sprintf(format, a...)
+	line := t.fitted(fmt.Sprintf(format, a...), "")
 	if t.styled && t.interactive {
 		line = "\x1b[2m" + line + "\x1b[0m"
 	}
 	fmt.Fprintln(os.Stderr, line)
+}
+
+// fitted returns text broken between words where the terminal's window ends, lines but the first behind indent. For a pipe it stays as it is.
+func (t *talk) fitted(text, indent string) string {
+	if !t.interactive {
+		return text
+	}
+	width, _, err := term.GetSize(int(os.Stderr.Fd()))
+	if err != nil {
+		return text
+	}
+	return broken(text, indent, width)
+}
+
+// broken returns text broken between words into lines of width columns, all but the first behind indent, which is left out where it takes half
+// of them.
+func broken(text, indent string, width int) string {
+	if 2*len(indent) > width {
+		indent = ""
+	}
+	var b strings.Builder
+	column := 0
+	for i, word := range strings.Split(text, " ") {
+		w := uniseg.StringWidth(word)
+		switch {
+		case i == 0:
+		case width > 0 && column+1+w > width && column > len(indent):
+			b.WriteString("\n" + indent)
+			column = len(indent)
+		default:
+			b.WriteString(" ")
+			column++
+		}
+		b.WriteString(word)
+		column += w
+	}
+	return b.String()
 }
 
 // converse answers -p or -f, if given, and then what the user types.

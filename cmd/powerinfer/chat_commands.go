@@ -72,9 +72,12 @@ func (t *talk) obey(ctx context.Context, line string) error {
 	return fmt.Errorf("unknown command %q%s; /help lists them, and a space before the slash makes it text", "/"+name, didYouMean(suggestion))
 }
 
+// actionIndent stands before the further lines of a command's help.
+const actionIndent = "                    "
+
 func (t *talk) help() {
 	for _, a := range chatActions() {
-		fmt.Fprintf(os.Stderr, "  %-17s %s\n", strings.TrimSpace("/"+a.name+" "+a.argument), a.help)
+		fmt.Fprintln(os.Stderr, t.fitted(fmt.Sprintf("  %-17s %s", strings.TrimSpace("/"+a.name+" "+a.argument), a.help), actionIndent))
 	}
 	t.note(`A line that ends with \ goes on in the next one, as does text after """ until """.`)
 }

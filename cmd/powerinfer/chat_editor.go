@@ -65,8 +65,9 @@ func (e *lineEditor) abort(library func()) func() {
 			library()
 			return
 		}
-		fmt.Print("^C")
-		e.shell.Display.AcceptLine()
+		e.shell.Cursor().Set(e.shell.Line().Len())
+		e.shell.Display.Refresh()
+		fmt.Print("^C" + erase + "\r\n")
 		e.shell.History.Accept(false, false, readline.ErrInterrupt)
 	}
 }

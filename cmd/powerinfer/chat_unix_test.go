@@ -107,9 +107,10 @@ func (s *screen) ended() {
 
 // A conversation on a terminal: what was typed and pasted is what the conversation holds, and Ctrl-C stops an answer and nothing else.
 func TestChatOnTerminal(t *testing.T) {
+	t.Parallel()
 	const endless = "llama.context_length=int:100000"
 	s := onScreen(t, nil, "chat", "--chat-template", "chatml", "-n", "8", "-c", "100000", "--override-kv", endless)
-	const status = `tokens/s \| prompt .* of neurons active`
+	const status = `(?s:tokens/s\s\|\sprompt.*of\sneurons\sactive)` // over lines where the window is narrow
 	want := []string{"Héllo wörld 👍🏽 日本", "one\ntwo **bold**", strings.Repeat("a long line ", 30) + "ends", "goes\non", "on and on"}
 	s.keys(want[0] + "\r")
 	s.expect(status)
@@ -161,6 +162,7 @@ func TestChatOnTerminal(t *testing.T) {
 
 // Messages that are typed before there is a prompt for them are all answered.
 func TestChatTypedAhead(t *testing.T) {
+	t.Parallel()
 	s := onScreen(t, nil, "chat", "--chat-template", "chatml", "-n", "3")
 	s.keys("first\rsecond\r/save talk.json\r/exit\r")
 	s.expect("4 messages are in talk.json")
@@ -172,6 +174,7 @@ func TestChatTypedAhead(t *testing.T) {
 
 // Where escape sequences are not wanted there are none, and powerinfer alone is a chat.
 func TestChatPlain(t *testing.T) {
+	t.Parallel()
 	for _, env := range []string{"NO_COLOR=1", "TERM=dumb"} {
 		s := onScreen(t, []string{env})
 		typed := func(text string) {
