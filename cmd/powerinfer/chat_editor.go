@@ -20,7 +20,9 @@ type lineEditor struct {
 	ctx    context.Context
 	shell  *readline.Shell
 	prompt string
-	missed int // rows of the line as it was drawn last that the library does not count
+	missed int               // rows of the line as it was drawn last that the library does not count
+	fresh  bool              // the library still has the line before
+	pasted map[string]string // what was pasted that is too long to be shown, by what is shown for it
 
 	keyboard *keyboard // between two prompts
 }
@@ -46,6 +48,8 @@ func newLineEditor(ctx context.Context) (*lineEditor, error) {
 	e.shell.Keymap.Register(map[string]func(){"self-insert": e.insert, "suspend": e.suspend, "abort": e.abort(e.shell.Keymap.Commands()["abort"])})
 	_ = e.shell.Config.Bind("emacs", "\x1a", "suspend", false) // there is such a keymap
 	e.shell.Completer = completeAction
+	e.pasted = map[string]string{}
+	e.shell.PasteTransformer = e.paste
 	if file, err := historyFile(); err == nil { // a chat without a kept history is one, too
 		if h, err := readline.NewHistoryFromFile(file); err == nil {
 			e.shell.History.Delete()
@@ -89,15 +93,44 @@ func (e *lineEditor) suspend() {
 // way back to the line's first row by the rows that the line took, when it was drawn last, beyond those that the library counted. Then it makes the terminal scroll where the line
 // and the row below it, which the library moves to, do not fit: it moves down by as many rows, and back.
 func (e *lineEditor) room() string {
-	columns, _, err := term.GetSize(int(os.Stderr.Fd())) // as the library does
-	if err != nil || columns < 2 {
-		columns = 80
+	columns, _ := window()
+	text := string(*e.shell.Line())
+	if e.fresh {
+		text, e.fresh = "", false
 	}
 	back := strings.Repeat("\x1b[A", max(0, e.missed)) + strings.Repeat("\x1b[B", max(0, -e.missed))
-	rows, counted := rowsOf(e.prompt, string(*e.shell.Line()), columns)
+	rows, counted := rowsOf(e.prompt, text, columns)
 	e.missed = rows - counted
 	rows = max(rows, counted)
 	return back + strings.Repeat("\v", rows) + fmt.Sprintf("\x1b[%dA", rows)
+}
+
+// window returns the terminal's size, as the library asks for it.
+func window() (columns, rows int) {
+	columns, rows, err := term.GetSize(int(os.Stderr.Fd()))
+	if err != nil || columns < 2 || rows < 1 {
+		return 80, 24
+	}
+	return columns, rows
+}
+
+// paste returns what is put into the line for a pasted text: the text itself, or a few words where it would take more than half of the window.
+func (e *lineEditor) paste(text string) string {
+	columns, height := window()
+	if rows, _ := rowsOf(e.prompt, text, columns); rows <= height/2 {
+		return text
+	}
+	shown := fmt.Sprintf("[paste %d: %s]", len(e.pasted)+1, count(strings.Count(strings.TrimSuffix(text, "\n"), "\n")+1, "line"))
+	e.pasted[shown] = text
+	return shown
+}
+
+// whole returns a line with what was pasted into it.
+func (e *lineEditor) whole(line string) string {
+	for shown, text := range e.pasted {
+		line = strings.ReplaceAll(line, shown, text)
+	}
+	return line
 }
 
 // rowsOf returns how many rows text takes behind a prompt, all its lines being indented by the prompt's width, and how many the library
@@ -145,7 +178,7 @@ func completeAction(line []rune, cursor int) readline.Completions {
 }
 
 func (e *lineEditor) readLine(prompt string) (string, error) {
-	e.prompt, e.missed = prompt, 0
+	e.prompt, e.missed, e.fresh = prompt, 0, true
 	in := int(os.Stdin.Fd())
 	state, err := term.GetState(in)
 	if err != nil {
@@ -170,7 +203,7 @@ func (e *lineEditor) readLine(prompt string) (string, error) {
 		case errors.Is(t.err, io.EOF):
 			return "", io.EOF
 		}
-		return t.line, t.err
+		return e.whole(t.line), t.err
 	}
 }
 

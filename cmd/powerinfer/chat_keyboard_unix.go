@@ -55,22 +55,24 @@ func (k *keyboard) hold() error {
 	return errors.Join(unix.IoctlSetTermios(k.fd, setTermios, &t), paste(true))
 }
 
-// stopLimit is how long a program may take to stop. Where nobody could have it go on, as without a shell, the kernel does not stop it.
+// stopLimit is how long a program may take to stop, so that it does not go on before it has.
 const stopLimit = 200 * time.Millisecond
 
-// suspend stops the program, as Ctrl-Z does, with the terminal as the shell had it, and calls resume when it goes on.
+// suspend stops the program, as Ctrl-Z does, with the terminal as the shell had it, and calls resume when it goes on. Where nobody could have
+// it go on, because it was started without a shell, it does not stop.
 func (k *keyboard) suspend(resume func() error) error {
+	if session, err := unix.Getsid(0); err != nil || session == unix.Getpgrp() {
+		return resume()
+	}
 	continued := make(chan os.Signal, 1)
 	signal.Notify(continued, syscall.SIGCONT)
 	defer signal.Stop(continued)
-	err := k.release()
-	signal.Reset(syscall.SIGTSTP)
-	err = errors.Join(err, syscall.Kill(0, syscall.SIGTSTP))
+	// SIGTSTP would be the usual signal, but once it was waited for, Go's runtime ignores it.
+	err := errors.Join(k.release(), syscall.Kill(0, syscall.SIGSTOP))
 	select {
 	case <-continued:
 	case <-time.After(stopLimit):
 	}
-	signal.Notify(k.stopped, syscall.SIGTSTP)
 	return errors.Join(err, resume(), paste(true))
 }
 

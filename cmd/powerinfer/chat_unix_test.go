@@ -110,8 +110,8 @@ func TestChatOnTerminal(t *testing.T) {
 	t.Parallel()
 	const endless = "llama.context_length=int:100000"
 	s := onScreen(t, nil, "chat", "--chat-template", "chatml", "-n", "8", "-c", "100000", "--override-kv", endless)
-	const status = `(?s:tokens/s\s\|\sprompt.*of\sneurons\sactive)` // over lines where the window is narrow
-	want := []string{"Héllo wörld 👍🏽 日本", "one\ntwo **bold**", strings.Repeat("a long line ", 30) + "ends", "goes\non", "on and on"}
+	const status = `(?s:tokens/s\s+\|\s+prompt.*?of\s+neurons\s+active)` // over lines where the window is narrow
+	want := []string{"Héllo wörld 👍🏽 日本", "one\ntwo **bold**", strings.Repeat("a long line ", 30) + "ends", "goes\non", "read this:" + strings.Repeat("\nline", 100), "on and on"}
 	s.keys(want[0] + "\r")
 	s.expect(status)
 	s.keys("\x1b[200~one\rtwo **bold**\x1b[201~\r")
@@ -125,11 +125,15 @@ func TestChatOnTerminal(t *testing.T) {
 	s.expect(`\. ` + drawn)
 	_, _ = s.tty.WriteString("on\r")
 	s.expect(status)
+	s.keys("read this:\x1b[200~" + strings.Repeat("\rline", 100) + "\x1b[201~")
+	s.expect(`read this:\[paste 1: 101 lines\]`)
+	_, _ = s.tty.WriteString("\r")
+	s.expect(status)
 	s.keys("/set n-predict -1\r")
 	s.expect("n-predict is -1")
 	s.keys("/set ignore-eos true\r")
 	s.expect("ignore-eos is true")
-	s.keys(want[4] + "\r")
+	s.keys(want[5] + "\r")
 	s.expect("on and on(?s:.*)[a-z]{3}.*\n") // an answer has begun
 	_, _ = s.tty.WriteString("\x03")
 	s.expect("cancelled")
@@ -138,7 +142,7 @@ func TestChatOnTerminal(t *testing.T) {
 	s.keys("\x03")
 	s.expect("Ctrl-D or /exit leaves")
 	s.keys("/save talk.json\r")
-	s.expect("10 messages are in talk.json")
+	s.expect("12 messages are in talk.json")
 	s.keys("\x04")
 	s.ended()
 
@@ -158,6 +162,29 @@ func TestChatOnTerminal(t *testing.T) {
 	if info, err := os.Stat(filepath.Join(s.cmd.Dir, "powerinfer", "chat-history.jsonl")); err != nil || info.Mode().Perm() != 0o600 {
 		t.Errorf("the history: %v, %v", info, err)
 	}
+}
+
+// Ctrl-Z gives the terminal back to the shell, and fg goes on with the line.
+func TestChatSuspended(t *testing.T) {
+	t.Parallel()
+	bash, err := exec.LookPath("bash")
+	if err != nil {
+		testenv.Missing(t, "shells", "bash is not there")
+	}
+	s := programOnScreen(t, bash, []string{"PATH=" + os.Getenv("PATH"), "PS1=shell$ "}, "--norc", "--noprofile")
+	typed := func(after, text string) {
+		s.expect(after)
+		_, _ = s.tty.WriteString(text)
+	}
+	typed(`shell\$ `, "powerinfer chat --chat-template chatml -n 3\r")
+	s.keys("hello")
+	typed("hello"+drawn, "\x1a")
+	typed(`Stopped(?s:.*)shell\$ `, "fg\r")
+	typed("> hello"+drawn, " there\r")
+	s.expect("3 tokens")
+	s.keys("/exit\r")
+	typed(`shell\$ `, "exit\r")
+	s.ended()
 }
 
 // Messages that are typed before there is a prompt for them are all answered.
