@@ -19,13 +19,15 @@ import (
 func convertCommand() *cli.Command {
 	return &cli.Command{
 		Name: "convert", Usage: "turn a Hugging Face folder into a GGUF file", ArgsUsage: "FOLDER [PREDICTORS]",
-		Description: `With PREDICTORS, a folder of published predictors (model_0.pt, model_1.pt, ..., config.json),
+		Description: `A folder of a LoRA adapter, as PEFT saves it, becomes a GGUF adapter for --lora; --base names the
+folder of the model that it is for. With PREDICTORS, a folder of published predictors (model_0.pt, model_1.pt, ..., config.json),
 the model becomes a file of the original PowerInfer, with the predictors in it. With --format
 original and a prepared file instead of FOLDER, that file is rewritten so that the original
 PowerInfer loads it.`,
 		Flags: []cli.Flag{
 			&cli.StringFlag{Name: "outfile", Aliases: []string{"o"}, Usage: "GGUF `FILE` to write; default: FOLDER-TYPE.gguf here"},
 			&cli.StringFlag{Name: "outtype", Value: "f16", Usage: "`TYPE` of the matrices: " + convert.OutTypes() + "; with predictors f16 or q4_0"},
+			&cli.StringFlag{Name: "base", Usage: "`FOLDER` with the config.json of the model that an adapter is for; default: as the adapter says"},
 			&cli.StringFlag{Name: "model-name", Usage: "`NAME` to write as general.name; default: config.json's, else FOLDER's"},
 			&cli.StringFlag{Name: "format", Usage: "`FORM` of the file: gguf, or original (default with PREDICTORS)"},
 		},
@@ -52,6 +54,18 @@ func convertModel(ctx context.Context, c *cli.Command) error {
 	case predictors != "" && format == "gguf":
 		return errors.New("predictors are written in the original's form; leave --format out")
 	}
+	adapter := !file && convert.IsAdapter(dir)
+	switch {
+	case adapter && (predictors != "" || format == "original"):
+		return fmt.Errorf("%s is an adapter; predictors belong to models", dir)
+	case !adapter && c.IsSet("base"):
+		return errors.New("--base: only the folder of an adapter needs a model beside it")
+	}
+	if adapter && !c.IsSet("outtype") {
+		if err := c.Set("outtype", "f32"); err != nil { // small, and read as floats
+			return err
+		}
+	}
 	outtype, err := convert.ParseOutput(c.String("outtype"))
 	if err != nil {
 		return fmt.Errorf("--outtype: %w", err)
@@ -69,6 +83,8 @@ func convertModel(ctx context.Context, c *cli.Command) error {
 	switch {
 	case file:
 		err = convertPrepared(ctx, dir, out, o.Progress)
+	case adapter:
+		err = convert.Adapter(ctx, dir, c.String("base"), out, o)
 	case predictors != "":
 		err = convert.Original(ctx, dir, predictors, out, o)
 	default:

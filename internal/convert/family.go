@@ -39,6 +39,7 @@ type plan struct {
 	source  *checkpoint.Checkpoint
 	used    map[string]bool
 	tensors []*tensor
+	pairs   map[string]pair // of an adapter, by the model's tensors, instead of these; nil: a model is planned
 	err     error
 }
 
@@ -47,6 +48,9 @@ func (p *plan) add(name, from string, dims ...int) *tensor { return p.from(name,
 
 // from plans output tensor name of shape dims from checkpoint tensor from, whose shape must be stored (both outermost first).
 func (p *plan) from(name, from string, dims, stored []int) *tensor {
+	if p.pairs != nil {
+		return p.pair(name, from, dims, stored)
+	}
 	t := &tensor{name: name, plain: len(dims) == 1}
 	if p.err != nil {
 		return t
@@ -91,6 +95,9 @@ func (p *plan) model(c *config, computed map[string][]float32) {
 			root = r
 			break
 		}
+	}
+	if p.pairs != nil {
+		root = p.beginning("", p.family.Root)
 	}
 	layer := p.layer(root)
 	for i, t := range p.family.Outer {
@@ -149,6 +156,9 @@ func (c *config) neurons(l int) int {
 // layer returns the prefix of a block after root, with %d for the layer.
 func (p *plan) layer(root string) string {
 	prefixes := strings.Fields(p.family.Layer)
+	if p.pairs != nil {
+		return p.beginning(root, prefixes)
+	}
 	for _, prefix := range prefixes {
 		from := root + fmt.Sprintf(prefix, 0)
 		if first := strings.Fields(p.family.Block[0].Source); p.source.Tensors[from+p.found(from, first, "")] != nil {
@@ -168,11 +178,14 @@ func (p *plan) head(c *config) {
 		p.add("output.weight", head, c.Vocab, c.Hidden).unit = c.UnitHead
 		return
 	}
-	p.used[head] = true // loaders overwrite a stored head by the embedding
+	p.used[head] = p.pairs == nil // loaders overwrite a stored head by the embedding
 }
 
 // one plans the tensor of the family that t describes, with its prefixes on both sides.
 func (p *plan) one(c *config, sizes arch.Sizes, t arch.Tensor, prefix, from string) {
+	if t.Change == arch.Stacked && p.pairs != nil {
+		return
+	}
 	if t.Change == arch.Stacked {
 		p.stacked(prefix+t.Name, from+t.Source, p.family.Shape(t.Name, sizes))
 		return
@@ -192,7 +205,9 @@ func (p *plan) one(c *config, sizes arch.Sizes, t arch.Tensor, prefix, from stri
 	both := sizes.Key - sizes.Rotated + sizes.Value // rows of a head's keys and values, of latent attention
 	switch t.Change {
 	case arch.Transposed:
-		slices.Reverse(stored)
+		if p.pairs == nil { // an adapter's matrices lie the usual way
+			slices.Reverse(stored)
+		}
 	case arch.LatentKeys, arch.LatentValues:
 		stored = []int{sizes.Heads * both, sizes.Latent}
 	}
@@ -207,7 +222,7 @@ func (p *plan) one(c *config, sizes arch.Sizes, t arch.Tensor, prefix, from stri
 	out.plain = out.plain || t.Name == "position_embd.weight" || t.Name == "token_types.weight"
 	switch t.Change {
 	case arch.Transposed:
-		out.column = true
+		out.column = p.pairs == nil
 	case arch.LatentKeys:
 		out.column, out.apart = true, both
 	case arch.LatentValues:

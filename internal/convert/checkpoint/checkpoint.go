@@ -72,6 +72,19 @@ func Open(dir string) (_ *Checkpoint, err error) {
 	return c, nil
 }
 
+// OpenAdapter is Open for the folder of an adapter as PEFT saves it.
+func OpenAdapter(dir string) (*Checkpoint, error) {
+	c := &Checkpoint{Path: filepath.Join(dir, "adapter_model.safetensors"), Tensors: map[string]*Tensor{}}
+	if !Exists(c.Path) {
+		c.Path = filepath.Join(dir, "adapter_model.bin")
+	}
+	if err := c.openShard(c.Path); err != nil {
+		c.Close()
+		return nil, err
+	}
+	return c, nil
+}
+
 func (c *Checkpoint) openShard(path string) error {
 	if strings.HasSuffix(path, ".bin") {
 		return c.OpenTorch(path)
