@@ -205,7 +205,7 @@ func (o *Options) memory(f *gguf.File, c model.Config, onGPUs int64) *MemoryErro
 	}
 	for _, a := range o.Adapters {
 		for _, t := range a.File.Tensors {
-			e.Weights += 4 * int64(t.Rows()) * int64(t.Shape[0]) // they are taken in as floats
+			e.Weights += model.AdapterBytes(t)
 		}
 	}
 	context := pick(o.Context, c.Context)

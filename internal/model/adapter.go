@@ -82,9 +82,23 @@ func newAdapters(files []Adapter, c *Config) (*adapters, error) {
 	return s, nil
 }
 
+// AdapterBytes returns what a tensor of an adapter takes in memory: it is kept in floats, its rank rounded up.
+func AdapterBytes(t *gguf.Tensor) int64 {
+	rows, cols := int64(t.Rows()), int64(t.Shape[0])
+	rank := &cols
+	if strings.HasSuffix(t.Name, suffixA) {
+		rank = &rows
+	}
+	*rank = (*rank + blockRank - 1) / blockRank * blockRank
+	return 4 * rows * cols
+}
+
 // inFFN returns the name of an adapter that changes feed-forward layers, or "".
-func (s *adapters) inFFN() string {
-	for _, a := range s.files {
+func (s *adapters) inFFN() string { return AdaptsNeurons(s.files) }
+
+// AdaptsNeurons returns the name of an adapter that changes feed-forward layers, which then are computed whole, or "".
+func AdaptsNeurons(files []Adapter) string {
+	for _, a := range files {
 		if slices.ContainsFunc(a.File.Tensors, func(t *gguf.Tensor) bool { return strings.Contains(t.Name, ".ffn_") }) {
 			return a.File.Path
 		}

@@ -32,6 +32,7 @@ type Cost struct {
 	Outputs    int        // rows of logits of the largest step
 	CacheTypes compute.CacheTypes
 	Cache      compute.CacheSpec // its pages only
+	Adapters   []model.Adapter
 }
 
 // Law is the assumption about frequencies that are not known: which part of the neurons is active for a token, and which part of them,

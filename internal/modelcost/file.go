@@ -23,6 +23,7 @@ type Options struct {
 	CacheTypes compute.CacheTypes
 	WholeCache bool          // layers with windows keep what no window reaches
 	Law        Law           // of frequencies that the file does not have
+	Adapters   []model.Adapter
 	Stats      *neuron.Stats // counted for this model, or nil
 }
 
@@ -32,7 +33,11 @@ func Of(f *gguf.File, o Options) (Cost, error) {
 	if err != nil {
 		return Cost{}, err
 	}
-	if c.Sparse, err = c.Resolve(o.Sparse); err != nil {
+	mode := o.Sparse
+	if model.AdaptsNeurons(o.Adapters) != "" {
+		mode = model.Off
+	}
+	if c.Sparse, err = c.Resolve(mode); err != nil {
 		return Cost{}, fmt.Errorf("%s: %w", f.Path, err)
 	}
 	if err := o.Law.Check(); err != nil {
@@ -47,6 +52,7 @@ func Of(f *gguf.File, o Options) (Cost, error) {
 	}
 	b.Step, b.Outputs = largest(o.UBatch, b.Context), max(1, o.Outputs)
 	b.Cache = c.CacheSize(b.Context, b.Step, b.Outputs, o.WholeCache)
+	b.Adapters = o.Adapters
 	r := reader{f: f, c: &c, b: &b, cache: c.CacheSpec(b.Cache, o.CacheTypes)}
 	if err := r.frequencies(o); err != nil {
 		return Cost{}, err
@@ -187,8 +193,21 @@ func (r *reader) layer(l int) error {
 			y.Attention += int64(len(t.Data))
 		}
 	}
+	y.Attention += r.adapted(prefix)
 	r.b.Model.Layers = append(r.b.Model.Layers, y)
 	return nil
+}
+
+// adapted returns the bytes of what adapters have beside the model's tensors of that prefix.
+func (r *reader) adapted(prefix string) (n int64) {
+	for _, a := range r.b.Adapters {
+		for _, t := range a.File.Tensors {
+			if strings.HasPrefix(t.Name, prefix) {
+				n += model.AdapterBytes(t)
+			}
+		}
+	}
+	return n
 }
 
 // tables are the head, and what stays in RAM.
@@ -197,6 +216,7 @@ func (r *reader) tables() {
 	if r.f.Tensor("output.weight") != nil {
 		head = "output.weight"
 	}
+	r.b.Model.Head += r.adapted("output.")
 	for _, t := range r.f.Tensors {
 		switch {
 		case strings.HasPrefix(t.Name, "blk."):

@@ -1,0 +1,59 @@
+package modelcost_test
+
+import (
+	"io"
+	"path/filepath"
+	"testing"
+
+	"github.com/powerinfer-go/powerinfer/internal/gguf"
+	"github.com/powerinfer-go/powerinfer/internal/model"
+	"github.com/powerinfer-go/powerinfer/internal/modelcost"
+	"github.com/powerinfer-go/powerinfer/internal/quant"
+	"github.com/powerinfer-go/powerinfer/internal/synth"
+	"github.com/powerinfer-go/powerinfer/internal/synth/synthtest"
+)
+
+// TestAdapters: what adapters have beside a layer's matrices lies with that layer, in floats and with ranks of whole blocks; one of feed-forward layers
+// has them computed whole.
+func TestAdapters(t *testing.T) {
+	f := synthtest.File(t, synth.Spec{Arch: "llama", Layers: 2, Embd: 64, FF: 96, Heads: 4, Type: quant.F16, Seed: 1})
+	adapter := func(tensor string, cols, rows int) model.Adapter {
+		path := filepath.Join(t.TempDir(), "adapter.gguf")
+		source := func(end string, cols, rows int) gguf.Source {
+			return gguf.Source{Name: tensor + end, Type: quant.F16, Shape: []int{cols, rows}, Write: func(w io.Writer) error {
+				_, err := w.Write(make([]byte, 2*rows*cols))
+				return err
+			}}
+		}
+		if err := gguf.Create(t.Context(), path, "GGUF", nil, []gguf.Source{source(".lora_a", cols, 5), source(".lora_b", 5, rows)}, nil); err != nil {
+			t.Fatal(err)
+		}
+		file, err := gguf.Open(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { file.Close() })
+		return model.Adapter{File: file, Scale: 1}
+	}
+	cost := func(adapters ...model.Adapter) modelcost.Cost {
+		b, err := modelcost.Of(f, modelcost.Options{Context: 128, Law: modelcost.UsualLaw(), Adapters: adapters})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return b
+	}
+	without := cost()
+	with := cost(adapter("blk.1.attn_q.weight", 64, 64), adapter("output.weight", 64, 512))
+	const rank = 32
+	for l, want := range []int64{0, 4 * rank * (64 + 64)} {
+		if got := with.Model.Layers[l].Attention - without.Model.Layers[l].Attention; got != want {
+			t.Errorf("layer %d takes %d bytes more, want %d", l, got, want)
+		}
+	}
+	if got, want := with.Model.Head-without.Model.Head, int64(4*rank*(64+512)); got != want {
+		t.Errorf("the head takes %d bytes more, want %d", got, want)
+	}
+	if neurons := cost(adapter("blk.0.ffn_up.weight", 64, 96)); without.Mode != model.Exact || with.Mode != model.Exact || neurons.Mode != model.Off {
+		t.Errorf("modes %v, %v and with an adapter of neurons %v", without.Mode, with.Mode, neurons.Mode)
+	}
+}
