@@ -21,8 +21,8 @@ type Options struct {
 	Sparse     model.SparseMode
 	Activation string // overrides the file's
 	CacheTypes compute.CacheTypes
-	WholeCache bool          // layers with windows keep what no window reaches
-	Law        Law           // of frequencies that the file does not have
+	WholeCache bool // layers with windows keep what no window reaches
+	Law        Law  // of frequencies that the file does not have
 	Adapters   []model.Adapter
 	Stats      *neuron.Stats // counted for this model, or nil
 }
