@@ -60,7 +60,7 @@ docs/server.md. Ctrl-C stops the server: requests that run may end, a second Ctr
 			&cli.StringFlag{Name: "slot-save-path", Usage: "let requests save what the KV cache has of their texts in the folder `DIR`, and restore it", Sources: env("SLOT_SAVE_PATH")},
 			&cli.BoolFlag{Name: "metrics", Usage: "answer /metrics, for Prometheus", Sources: env("ENDPOINT_METRICS")},
 		}, templateFlags(), samplerFlags(), logFlags(), []cli.Flag{
-			&cli.BoolFlag{Name: "verbose", Aliases: []string{"v"}, Usage: "say how the model is computed"},
+			&cli.BoolFlag{Name: "verbose", Aliases: []string{"v"}, Usage: "say how the model is computed, and have answers in OpenAI's form tell prompt and settings in __verbose"},
 		}),
 		Action: func(ctx context.Context, c *cli.Command) error {
 			if err := noArguments(c); err != nil {
@@ -205,7 +205,7 @@ func choosePooling(c *cli.Command, f *gguf.File) (engine.Pooling, error) {
 func modelOptions(c *cli.Command, log *slog.Logger) (server.ModelOptions, error) {
 	o := server.ModelOptions{
 		Name: c.String("alias"), Slots: c.Int("parallel"), Queue: c.Int("max-queue"), Predict: c.Int("n-predict"), Log: log,
-		LogPrompts: c.Bool("log-prompts"), Shift: c.Bool("context-shift"), Reasoning: c.String("reasoning"), SlotPath: c.String("slot-save-path"),
+		Verbose: c.Bool("verbose"), LogPrompts: c.Bool("log-prompts"), Shift: c.Bool("context-shift"), Reasoning: c.String("reasoning"), SlotPath: c.String("slot-save-path"),
 	}
 	if o.SlotPath != "" {
 		if info, err := os.Stat(o.SlotPath); err != nil || !info.IsDir() {

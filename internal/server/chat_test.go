@@ -41,6 +41,33 @@ func TestChatStream(t *testing.T) {
 	}
 }
 
+// TestVerbose: __verbose is the text as /completion has it, of the prompt as the template made it, whole or at a stream's end, and only where it is
+// asked for.
+func TestVerbose(t *testing.T) {
+	l := start(t, nil)
+	for _, k := range []struct{ path, asked, prompt string }{
+		{"/v1/completions", `"prompt":"Begin."`, "Begin."},
+		{"/v1/chat/completions", `"messages":[{"role":"user","content":"Begin."}]`, "<|im_start|>user\nBegin.<|im_end|>\n<|im_start|>assistant\n"},
+	} {
+		fields := "{" + k.asked + `,"max_tokens":5,"temperature":0`
+		if doc := l.good(k.path, fields+"}"); doc["__verbose"] != nil {
+			t.Errorf("%s tells what nobody asked for: %v", k.path, doc)
+		}
+		told := at(t, l.good(k.path, fields+`,"verbose":true}`), "__verbose")
+		prompt, _ := at(t, told, "prompt").(string)
+		if !strings.HasSuffix(prompt, k.prompt) || at(t, told, "tokens_predicted") != 5.0 || at(t, told, "generation_settings", "temperature") != 0.0 {
+			t.Errorf("%s: %v", k.path, told)
+		}
+		res := l.request(t.Context(), "POST", k.path, fields+`,"stream":true,"verbose":true}`)
+		docs, _ := events(t, res.Body)
+		res.Body.Close()
+		end := at(t, docs[len(docs)-1], "__verbose")
+		if at(t, end, "prompt") != prompt || at(t, end, "content") != at(t, told, "content") {
+			t.Errorf("%s: the stream ends with %v, in one piece it is %v", k.path, end, told)
+		}
+	}
+}
+
 func TestForcedCalls(t *testing.T) {
 	l := start(t, nil)
 	for choice, names := range map[string]string{

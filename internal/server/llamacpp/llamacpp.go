@@ -3,13 +3,9 @@ package llamacpp
 
 import (
 	"context"
-	"maps"
-	"math"
 	"net/http"
-	"slices"
 	"unicode/utf8"
 
-	"github.com/powerinfer-go/powerinfer/internal/sample"
 	"github.com/powerinfer-go/powerinfer/internal/server"
 )
 
@@ -70,43 +66,13 @@ func props(w http.ResponseWriter, _ *http.Request, m *server.Model) error {
 	}
 	server.WriteJSON(w, map[string]any{
 		"default_generation_settings": map[string]any{
-			"id": 0, "n_ctx": m.Engine.Context(), "is_processing": false, "params": settings(&m.Sampling, m.Predict),
+			"id": 0, "n_ctx": m.Engine.Context(), "is_processing": false, "params": server.Settings(&m.Sampling, m.Predict),
 		},
 		"total_slots": m.Slots, "model_alias": m.Name, "model_path": m.Path, "chat_template": template,
 		"bos_token": tok.Text(tok.BOS()), "eos_token": tok.Text(tok.EOS()),
 		"modalities": map[string]bool{"vision": false, "audio": false}, "build_info": "powerinfer",
 	})
 	return nil
-}
-
-// settings returns how a text is drawn, under the names of request fields.
-func settings(o *sample.Options, most int) map[string]any {
-	chain := []string{}
-	for _, g := range o.Chain {
-		chain = append(chain, g.String())
-	}
-	return map[string]any{
-		"seed": o.Seed, "samplers": chain, "n_predict": most, "temperature": o.Temperature, "dynatemp_range": o.DynamicRange,
-		"dynatemp_exponent": o.DynamicExponent, "top_k": o.TopK, "top_p": o.TopP, "min_p": o.MinP, "min_keep": o.MinKeep, "top_n_sigma": o.TopNSigma,
-		"typical_p": o.TypicalP, "xtc_probability": o.XTCProbability, "xtc_threshold": o.XTCThreshold, "repeat_last_n": o.RepeatLastN,
-		"repeat_penalty": o.RepeatPenalty, "presence_penalty": o.PresencePenalty, "frequency_penalty": o.FrequencyPenalty,
-		"dry_multiplier": o.DRYMultiplier, "dry_base": o.DRYBase, "dry_allowed_length": o.DRYAllowedLength,
-		"dry_penalty_last_n": o.DRYLastN, "mirostat": o.Mirostat, "mirostat_tau": o.MirostatTau, "mirostat_eta": o.MirostatEta,
-		"logit_bias": biases(o.LogitBias), "adaptive_target": o.AdaptiveTarget, "adaptive_decay": o.AdaptiveDecay,
-	}
-}
-
-// biases returns biases in llama-server's form, by token; one that bans is null.
-func biases(of map[int32]float32) []map[string]any {
-	all := []map[string]any{}
-	for _, id := range slices.Sorted(maps.Keys(of)) {
-		var bias any
-		if v := float64(of[id]); !math.IsInf(v, 0) {
-			bias = v
-		}
-		all = append(all, map[string]any{"token": id, "bias": bias})
-	}
-	return all
 }
 
 func tokenize(w http.ResponseWriter, _ *http.Request, f *server.Fields, m *server.Model) error {

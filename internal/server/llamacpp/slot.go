@@ -37,7 +37,7 @@ func slotState(id int, s *server.Slot, m *server.Model) map[string]any {
 	if g.Max >= 0 {
 		left = max(0, g.Max-s.Decoded)
 	}
-	doc["params"] = settings(&g.Sampling, g.Max)
+	doc["params"] = server.Settings(&g.Sampling, g.Max)
 	doc["n_prompt_tokens"] = len(g.Prompt)
 	doc["next_token"] = []map[string]any{{"has_next_token": s.Busy, "n_remain": left, "n_decoded": s.Decoded}}
 	if !s.Busy {

@@ -42,8 +42,23 @@ type choice struct {
 	Finish   string     `json:"finish_reason"`
 }
 
+// recorded returns the events of texts, and where the first text is in llama-server's own form when they have passed.
+func recorded(m *server.Model, texts []server.Generation, events iter.Seq[server.Event]) (iter.Seq[server.Event], *server.Completion) {
+	first := &m.NewRecords(texts[:1])[0]
+	return func(yield func(server.Event) bool) {
+		for e := range events {
+			if e.Index == 0 && e.Err == nil {
+				first.Add(&e)
+			}
+			if !yield(e) {
+				return
+			}
+		}
+	}, &first.Completion
+}
+
 // answer waits for the answers and sends them as one document.
-func (c *chatRequest) answer(w http.ResponseWriter, m *server.Model, events iter.Seq[server.Event]) error {
+func (c *chatRequest) answer(w http.ResponseWriter, m *server.Model, events iter.Seq[server.Event], debug *server.Completion) error {
 	choices, texts := make([]choice, c.n), make([]string, c.n)
 	var total usage
 	var timings *server.Timings
@@ -74,7 +89,9 @@ func (c *chatRequest) answer(w http.ResponseWriter, m *server.Model, events iter
 		Choices []choice        `json:"choices"`
 		Usage   usage           `json:"usage"`
 		Timings *server.Timings `json:"timings"`
-	}{newHead(m, "chatcmpl-", "chat.completion"), choices, total, timings})
+
+		Verbose *server.Completion `json:"__verbose,omitempty"`
+	}{newHead(m, "chatcmpl-", "chat.completion"), choices, total, timings, debug})
 	return nil
 }
 

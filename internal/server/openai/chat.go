@@ -41,15 +41,20 @@ func chatCompletion(w http.ResponseWriter, r *http.Request, f *server.Fields, m 
 	if err != nil {
 		return err
 	}
-	events, err := m.Generate(r.Context(), server.Several(c.text, c.n))
+	texts := server.Several(c.text, c.n)
+	events, err := m.Generate(r.Context(), texts)
 	if err != nil {
 		return err
 	}
+	var debug *server.Completion
+	if c.verbose {
+		events, debug = recorded(m, texts, events)
+	}
 	if c.stream {
-		s := chatStream{model: m, request: c, head: newHead(m, "chatcmpl-", "chat.completion.chunk"), out: server.NewEventStream(w)}
+		s := chatStream{model: m, request: c, head: newHead(m, "chatcmpl-", "chat.completion.chunk"), debug: debug, out: server.NewEventStream(w)}
 		return s.send(events)
 	}
-	return c.answer(w, m, events)
+	return c.answer(w, m, events, debug)
 }
 
 // readChat reads the fields of a chat completion and makes its prompt.
@@ -75,7 +80,6 @@ func readChat(m *server.Model, f *server.Fields) (*chatRequest, error) {
 		f.Fail(server.Invalid("the field logprobs cannot be combined with tools and stream"))
 	}
 	server.Unused[string](f, "verbosity")
-	f.Only("verbose", "false")
 	f.Only("response_fields", "[]")
 	f.Only("modalities", `["text"]`)
 	budget := -1

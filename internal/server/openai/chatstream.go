@@ -28,6 +28,8 @@ type chatChunk struct {
 	Usage    *usage           `json:"usage,omitempty"`
 	Timings  *server.Timings  `json:"timings,omitempty"`
 	Progress *server.Progress `json:"prompt_progress,omitempty"`
+
+	Verbose *server.Completion `json:"__verbose,omitempty"`
 }
 
 // A chatStream sends answers while they are written.
@@ -35,6 +37,7 @@ type chatStream struct {
 	model   *server.Model
 	head    head
 	request *chatRequest
+	debug   *server.Completion // what __verbose tells at the end of the first text; nil: nothing
 	out     *server.EventStream
 	texts   []*streamed
 	total   usage
@@ -102,7 +105,11 @@ func (s *chatStream) event(e *server.Event) error {
 		if t.calls > 0 {
 			reason = "tool_calls"
 		}
-		return s.out.Send(chatChunk{head: s.head, Choices: []chunkChoice{{Index: e.Index, Finish: &reason}}, Timings: s.last})
+		end := chatChunk{head: s.head, Choices: []chunkChoice{{Index: e.Index, Finish: &reason}}, Timings: s.last}
+		if e.Index == 0 {
+			end.Verbose = s.debug
+		}
+		return s.out.Send(end)
 	}
 	return s.out.Ping()
 }

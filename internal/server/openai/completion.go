@@ -29,6 +29,8 @@ type textCompletion struct {
 	Usage    *usage           `json:"usage,omitempty"`
 	Timings  *server.Timings  `json:"timings,omitempty"`
 	Progress *server.Progress `json:"prompt_progress,omitempty"`
+
+	Verbose *server.Completion `json:"__verbose,omitempty"`
 }
 
 // A textRequest is one for completions of texts, read and checked.
@@ -37,6 +39,7 @@ type textRequest struct {
 	model *server.Model
 	texts []server.Generation // n for each prompt
 	echo  bool
+	debug *server.Completion // what __verbose tells at the end; nil: nothing
 }
 
 func completion(w http.ResponseWriter, r *http.Request, f *server.Fields, m *server.Model) error {
@@ -48,7 +51,6 @@ func completion(w http.ResponseWriter, r *http.Request, f *server.Fields, m *ser
 	f.Read("echo", &c.echo)
 	f.Only("suffix", `""`)
 	f.Only("best_of", "1")
-	f.Only("verbose", "false")
 	f.Only("response_fields", "[]")
 	if f.Read("logprobs", &g.TopLogprobs) {
 		g.Logprobs = true
@@ -69,6 +71,9 @@ func completion(w http.ResponseWriter, r *http.Request, f *server.Fields, m *ser
 	events, err := m.Generate(r.Context(), c.texts)
 	if err != nil {
 		return err
+	}
+	if c.verbose {
+		events, c.debug = recorded(m, c.texts, events)
 	}
 	head := newHead(m, "cmpl-", "text_completion")
 	if c.stream {
@@ -123,6 +128,7 @@ func (c *textRequest) answer(w http.ResponseWriter, h head, events iter.Seq[serv
 			t.Usage.add(e.End, e.Index%c.n == 0)
 		}
 	}
+	t.Verbose = c.debug
 	server.WriteJSON(w, t)
 	return nil
 }
@@ -155,6 +161,9 @@ func (c *textRequest) send(out *server.EventStream, h head, events iter.Seq[serv
 			k.Text += e.End.Text
 			last = server.TimingsOf(e.End)
 			k.Finish, chunk.Timings = &reason, last
+			if e.Index == 0 {
+				chunk.Verbose = c.debug
+			}
 			total.add(e.End, e.Index%c.n == 0)
 			err = out.Send(chunk)
 		case e.Progress != nil:

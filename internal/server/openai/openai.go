@@ -112,12 +112,14 @@ func newHead(m *server.Model, prefix, object string) head {
 // An output is what the routes that generate share of a request.
 type output struct {
 	stream, usage bool
+	verbose       bool // the answer has its texts in llama-server's own form, too
 	n             int
 }
 
 func readOutput(m *server.Model, f *server.Fields) output {
-	o := output{n: 1}
+	o := output{n: 1, verbose: m.Verbose}
 	f.Read("stream", &o.stream)
+	f.Read("verbose", &o.verbose)
 	var options struct {
 		Include     bool `json:"include_usage"`
 		Obfuscation bool `json:"include_obfuscation"` // there is none

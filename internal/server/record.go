@@ -1,0 +1,133 @@
+package server
+
+import (
+	"maps"
+	"math"
+	"slices"
+	"strings"
+
+	"github.com/powerinfer-go/powerinfer/internal/engine"
+	"github.com/powerinfer-go/powerinfer/internal/sample"
+)
+
+// A Completion is a text in llama-server's own form, or a piece of one.
+type Completion struct {
+	Index           int       `json:"index"`
+	Content         string    `json:"content"`
+	Tokens          []int32   `json:"tokens"`
+	Slot            int       `json:"id_slot"`
+	Stop            bool      `json:"stop"`
+	TokensPredicted int       `json:"tokens_predicted"`
+	TokensEvaluated int       `json:"tokens_evaluated"`
+	Probabilities   []any     `json:"completion_probabilities,omitempty"` // Probability or Chance
+	Progress        *Progress `json:"prompt_progress,omitempty"`
+	Timings         *Timings  `json:"timings,omitempty"`
+	*Ending
+}
+
+// An Ending is what only a text's last piece has.
+type Ending struct {
+	Model        string         `json:"model"`
+	Settings     map[string]any `json:"generation_settings"`
+	HasNewLine   bool           `json:"has_new_line"`
+	Truncated    bool           `json:"truncated"`
+	StopType     string         `json:"stop_type"`
+	StoppingWord string         `json:"stopping_word"`
+	TokensCached int            `json:"tokens_cached"`
+	Prompt       string         `json:"prompt"`
+}
+
+// A Record keeps a text while it is written.
+type Record struct {
+	Completion
+	model   *Model
+	request *Generation
+}
+
+// NewRecords returns a record of each text.
+func (m *Model) NewRecords(texts []Generation) []Record {
+	all := make([]Record, len(texts))
+	for i := range all {
+		all[i] = Record{Completion{Index: i, Tokens: []int32{}, TokensEvaluated: len(texts[i].Prompt)}, m, &texts[i]}
+	}
+	return all
+}
+
+// Add keeps what an event says and returns it as a piece.
+func (r *Record) Add(e *Event) Completion {
+	now := Completion{Index: e.Index, Slot: e.Slot, Tokens: []int32{}, TokensEvaluated: r.TokensEvaluated, Progress: e.Progress, Timings: e.Timings}
+	switch {
+	case e.Token != nil:
+		r.TokensPredicted++
+		now.Content, now.Tokens = e.Token.Text, []int32{e.Token.ID}
+		if r.request.Logprobs {
+			now.Probabilities = []any{r.probability(e.Token)}
+		}
+	case e.End != nil:
+		now.Content, now.Stop = e.End.Text, true
+	}
+	r.Slot, r.Stop = e.Slot, now.Stop
+	r.Content += now.Content
+	r.Tokens = append(r.Tokens, now.Tokens...)
+	r.Probabilities = append(r.Probabilities, now.Probabilities...)
+	now.TokensPredicted = r.TokensPredicted
+	if e.End != nil {
+		now.Ending, now.Timings = r.end(e.End), TimingsOf(e.End)
+		r.Ending, r.Timings = now.Ending, now.Timings
+	}
+	return now
+}
+
+func (r *Record) probability(t *engine.Token) any {
+	p := r.model.ProbabilityOf(t)
+	if r.request.Chances {
+		return p.ChanceOf()
+	}
+	return p
+}
+
+func (r *Record) end(end *engine.Result) *Ending {
+	kind := "eos"
+	switch end.Stop {
+	case engine.StopLength, engine.StopContext:
+		kind = "limit"
+	case engine.StopString:
+		kind = "word"
+	}
+	g := r.request
+	return &Ending{
+		Model: r.model.Name, Settings: Settings(&g.Sampling, g.Max), HasNewLine: strings.Contains(r.Content, "\n"), StopType: kind,
+		Truncated: end.Stop == engine.StopContext || end.Shifts > 0, StoppingWord: end.StopText, TokensCached: r.TokensEvaluated + r.TokensPredicted,
+		Prompt: r.model.Engine.Tokenizer().Decode(g.Prompt, true),
+	}
+}
+
+// Settings returns how a text is drawn, under the names of request fields.
+func Settings(o *sample.Options, most int) map[string]any {
+	chain := []string{}
+	for _, g := range o.Chain {
+		chain = append(chain, g.String())
+	}
+	return map[string]any{
+		"seed": o.Seed, "samplers": chain, "n_predict": most, "temperature": o.Temperature, "dynatemp_range": o.DynamicRange,
+		"dynatemp_exponent": o.DynamicExponent, "top_k": o.TopK, "top_p": o.TopP, "min_p": o.MinP, "min_keep": o.MinKeep, "top_n_sigma": o.TopNSigma,
+		"typical_p": o.TypicalP, "xtc_probability": o.XTCProbability, "xtc_threshold": o.XTCThreshold, "repeat_last_n": o.RepeatLastN,
+		"repeat_penalty": o.RepeatPenalty, "presence_penalty": o.PresencePenalty, "frequency_penalty": o.FrequencyPenalty,
+		"dry_multiplier": o.DRYMultiplier, "dry_base": o.DRYBase, "dry_allowed_length": o.DRYAllowedLength,
+		"dry_penalty_last_n": o.DRYLastN, "mirostat": o.Mirostat, "mirostat_tau": o.MirostatTau, "mirostat_eta": o.MirostatEta,
+		"logit_bias": biases(o.LogitBias), "adaptive_target": o.AdaptiveTarget, "adaptive_decay": o.AdaptiveDecay,
+	}
+}
+
+// biases returns biases in llama-server's form, by token; one that bans is null.
+func biases(of map[int32]float32) []map[string]any {
+	all := []map[string]any{}
+	for _, id := range slices.Sorted(maps.Keys(of)) {
+		var bias any
+		if v := float64(of[id]); !math.IsInf(v, 0) {
+			bias = v
+		}
+		all = append(all, map[string]any{"token": id, "bias": bias})
+	}
+	return all
+}
