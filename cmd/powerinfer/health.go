@@ -45,7 +45,11 @@ that serve listens on by the same flags or variables, over TLS where serve has a
 			}
 			ctx, cancel := context.WithTimeout(ctx, c.Duration("timeout"))
 			defer cancel()
-			return checkHealth(ctx, address, c.String("ssl-cert-file"))
+			if err := checkHealth(ctx, address, c.String("ssl-cert-file")); err != nil {
+				return err
+			}
+			_, err := fmt.Fprintln(c.Root().Writer, address+" is ready")
+			return err
 		},
 	}
 }
@@ -137,6 +141,9 @@ func checkHealth(ctx context.Context, address, certificate string) error {
 		return err
 	}
 	answer, err := client.Do(request)
+	if _, unknown := errors.AsType[*tls.CertificateVerificationError](err); unknown {
+		return fmt.Errorf("the server's certificate is not trusted; --ssl-cert-file FILE trusts that of a file: %w", err)
+	}
 	if err != nil {
 		return fmt.Errorf("no server answers: %w", err)
 	}

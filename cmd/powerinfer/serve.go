@@ -163,9 +163,27 @@ func loadServed(ctx context.Context, c *cli.Command, o server.ModelOptions, mode
 	if err := completeOptions(c, e, &o); err != nil {
 		return nil, errors.Join(err, e.Close())
 	}
-	models.Set(server.Listed{Name: o.Name, Path: o.Path, Model: server.NewModel(e.Engine, o)})
+	models.Set(listing(f, so, o, server.NewModel(e.Engine, o)))
 	o.Log.Info("listening", "url", url, "model", o.Name, "slots", o.Slots, "context", e.Context(), "device", e.Device())
 	return e, nil
+}
+
+// listing returns a model as lists show it: the bytes of its tensors, when its file was written, and the memory that was planned.
+func listing(f *gguf.File, so session.Options, o server.ModelOptions, m *server.Model) server.Listed {
+	l := server.Listed{Name: o.Name, Path: o.Path, Model: m, Modified: time.Now()} // the embedded model has no file
+	if info, err := os.Stat(o.Path); err == nil {
+		l.Modified = info.ModTime()
+	}
+	for _, t := range f.Tensors {
+		l.Size += int64(len(t.Data))
+	}
+	if o.Plan != nil {
+		l.GPU = o.Plan.Bytes
+	}
+	if ram, err := so.Engine.Memory(f, l.GPU); err == nil {
+		l.Memory = ram + l.GPU
+	}
+	return l
 }
 
 // completeOptions sets what the model decides where the flags do not.
@@ -209,7 +227,7 @@ func modelOptions(c *cli.Command, log *slog.Logger) (server.ModelOptions, error)
 	}
 	if o.SlotPath != "" {
 		if info, err := os.Stat(o.SlotPath); err != nil || !info.IsDir() {
-			return o, fmt.Errorf("--slot-save-path %s is not a folder", o.SlotPath)
+			return o, fmt.Errorf("--slot-save-path %s is not a folder; make it first", o.SlotPath)
 		}
 	}
 	switch {

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"math"
 	"sync"
+	"time"
 
 	"github.com/powerinfer-go/powerinfer/internal/engine"
 )
@@ -119,7 +120,12 @@ func (m *Model) embedOne(ctx context.Context, ids []int32, p engine.Pooling) ([]
 	}
 	defer m.slots.give(slot)
 	m.slots.begin(slot, nil)
-	return m.Engine.Embed(ctx, ids, p)
+	begin := time.Now()
+	v, err := m.Engine.Embed(ctx, ids, p)
+	if err == nil {
+		m.Count.Read(len(ids), time.Since(begin))
+	}
+	return v, err
 }
 
 // Normalise scales an embedding by llama.cpp's --embd-normalize: −1 not at all, 0 to a largest magnitude of 32,760, p > 0 by its p-norm, of which

@@ -70,6 +70,7 @@ func TestMetrics(t *testing.T) {
 			t.Errorf("one token, which the prompt's step gave, has a speed: %v", timings)
 		}
 	}
+	read += at(t, l.good("/v1/embeddings", `{"input":["The fox","The dog"]}`), "usage", "prompt_tokens").(float64)
 	l.ask("/completion", `{"prompt":5}`)
 	l.ask("/nowhere", `{}`)
 	all := l.scrape()

@@ -33,13 +33,15 @@ func slotState(id int, s *server.Slot, m *server.Model) map[string]any {
 	if g == nil {
 		return doc
 	}
-	left := -1
-	if g.Max >= 0 {
-		left = max(0, g.Max-s.Decoded)
+	left, decoded := -1, 0
+	if s.Busy {
+		if decoded = s.Decoded; g.Max >= 0 {
+			left = max(0, g.Max-decoded)
+		}
 	}
 	doc["params"] = server.Settings(&g.Sampling, g.Max)
 	doc["n_prompt_tokens"] = len(g.Prompt)
-	doc["next_token"] = []map[string]any{{"has_next_token": s.Busy, "n_remain": left, "n_decoded": s.Decoded}}
+	doc["next_token"] = []map[string]any{{"has_next_token": s.Busy, "n_remain": left, "n_decoded": decoded}}
 	if !s.Busy {
 		doc["n_prompt_tokens_cache"], doc["n_prompt_tokens_processed"] = s.Result.Reused, s.Result.PromptTokens
 	}
