@@ -101,7 +101,7 @@ func TestMetrics(t *testing.T) {
 	if whole := value(all, "powerinfer_step_seconds_total"); timed <= 0.5*whole || timed > whole || value(all, "powerinfer_part_seconds_total", "part=predictor") <= 0 {
 		t.Errorf("parts of %v s in steps of %v s", timed, whole)
 	}
-	for status, want := range map[string]float64{"200": 3, "400": 1, "404": 1} {
+	for status, want := range map[string]float64{"200": 4, "400": 1, "404": 1} {
 		if got := value(all, "powerinfer_http_requests_total", "status="+status); got != want {
 			t.Errorf("%v requests of status %s, not %v", got, status, want)
 		}
