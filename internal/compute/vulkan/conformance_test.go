@@ -118,13 +118,10 @@ const partVariable = "POWERINFER_TEST_PART"
 // assistedVariable switches GPU-assisted validation on in TestConformance.
 const assistedVariable = "POWERINFER_TEST_ASSISTED"
 
-// lacking are the operations of models with experts, which have no shaders yet.
-var lacking = []string{"Route/", "Experts/", "GateRows/", "ClampedSwiGLU/"}
-
 // TestConformance holds lavapipe to the scalar device.
 func TestConformance(t *testing.T) {
 	part, _ := strconv.ParseInt(os.Getenv(partVariable), 10, 64)
-	devicetest.Promise{Halves: true, Lacks: lacking}.Run(t, devicetest.Family{lastingDevices(t, 2, Options{maxBinding: part, assisted: os.Getenv(assistedVariable) != ""})})
+	devicetest.Promise{Halves: true}.Run(t, devicetest.Family{lastingDevices(t, 2, Options{maxBinding: part, assisted: os.Getenv(assistedVariable) != ""})})
 }
 
 // TestVariants plays a part of the suite in processes where the validation layer checks the address of every access, where lavapipe's

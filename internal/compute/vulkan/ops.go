@@ -55,6 +55,12 @@ func (r *recorder) Do(op compute.Op) {
 		r.predict(o.Set, o.X, o.Hidden, o.Logits, o.FC1, o.FC2)
 	case *compute.SparseFFN:
 		r.sparseFFN(o.Out, o.X, o.Set, o.Weights)
+	case *compute.Route:
+		r.route(o)
+	case *compute.Experts:
+		r.chosenExperts(o)
+	case *compute.GateRows:
+		r.gateRows(o.X, o.Logits)
 	default:
 		panic("vulkan: no operation " + compute.Name(op))
 	}

@@ -1,7 +1,6 @@
 package vulkan
 
 import (
-	"errors"
 	"fmt"
 
 	"github.com/powerinfer-go/powerinfer/internal/compute"
@@ -23,12 +22,6 @@ func (d *Device) Set(rows, n int) (compute.Set, error) {
 	}
 	return compute.Set{Rows: rows, N: n, Mem: s}, nil
 }
-
-// errExperts refuses models with experts, whose operations (Route, Experts and GateRows) have no shaders yet.
-var errExperts = errors.New("this model has experts, which GPUs do not compute yet: run it on the processor, with --device none")
-
-// Choice fails.
-func (d *Device) Choice(int, int, int) (compute.Choice, error) { return compute.Choice{}, errExperts }
 
 // bits returns the memory of s's rows.
 func bits(s compute.Set) driver.View {

@@ -18,12 +18,12 @@ layout(set = 0, binding = 1, std430) readonly buffer Gate { float gate[]; };
 layout(set = 0, binding = 1, std430) readonly buffer GateQuads { vec4 gateQuads[]; };
 layout(set = 0, binding = 2, std430) readonly buffer Up { float up[]; };
 layout(set = 0, binding = 2, std430) readonly buffer UpQuads { vec4 upQuads[]; };
-layout(push_constant) uniform Push { uint n; float threshold; uint scales; } push;
+layout(push_constant) uniform Push { uint n; float threshold; uint scales; float slope, limit; } push;
 
 float activated(float gate, float up) {
-	precise float a = activation(KIND, push.threshold, gate);
+	precise float a = KIND == CLAMPED ? clampedGate(push.slope, push.limit, gate) : activation(KIND, push.threshold, gate);
 	if (GATED)
-		a *= factor(KIND, up);
+		a *= KIND == CLAMPED ? clampedUp(push.limit, up) : factor(KIND, up);
 	return a;
 }
 

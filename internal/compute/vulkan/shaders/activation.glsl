@@ -1,6 +1,6 @@
 // The activations of compute.Activation.
 
-const uint SILU = 0, GELU = 1, RELU = 2, FATRELU = 3, DRELU = 4, RELU2 = 5;
+const uint SILU = 0, GELU = 1, RELU = 2, FATRELU = 3, DRELU = 4, RELU2 = 5, CLAMPED = 6;
 
 // sigmoid is 1/(1+exp(-x)); beyond ±80 it is 0 or 1 to float32's last bit times any x, and the exponential would overflow.
 float sigmoid(float x) { return 1.0 / (1.0 + exp(clamp(-x, -80.0, 80.0))); }
@@ -19,3 +19,10 @@ float activation(uint kind, float threshold, float g) {
 
 // factor is what a gated layer multiplies by: u, or its positive part in dReLU.
 float factor(uint kind, float u) { return kind == DRELU ? max(u, 0.0) : u; }
+
+// clampedGate and clampedUp are the factors of a clamped SwiGLU, which only activate.comp computes.
+float clampedGate(float slope, float limit, float g) {
+	g = min(g, limit);
+	return g * sigmoid(slope * g);
+}
+float clampedUp(float limit, float u) { return 1.0 + clamp(u, -limit, limit); }

@@ -1,6 +1,6 @@
 // out [n, rows] = x·Wᵀ + bias for many rows of x, in tiles of TILE rows of the matrix and TILE tokens.
 //
-// With BY_HEAD defined there is a product for each head: byhead.glsl. A sum's order is that of product.glsl: a step takes one unit of every row, and units come lane by lane.
+// With BY_HEAD defined there is a product for each head, with BY_EXPERT one for each expert: operands.glsl. A sum's order is that of product.glsl: a step takes one unit of every row, and units come lane by lane.
 #include "common.glsl"
 
 layout(constant_id = 3) const bool POSITIVE = false;
@@ -30,8 +30,16 @@ layout(push_constant) uniform Push { // as in matvec.glsl
 	uint firstOfHeads; // where the heads' results begin in a row of the output, each headStep behind the one before
 	uint headStep;
 #endif
+#ifdef BY_EXPERT
+	uint used, experts;
+	uint perExpert; // rows of the matrix that belong to an expert
+	uint fromRow;   // the first of them that is wanted
+	uint partRows;  // of the matrix's part; push.rows are an expert's then
+	uint ofPairs;   // activations have a row for each pair, else for each token
+	uint weighed;   // sums are multiplied by the experts' weights
+#endif
 } push;
-#include "byhead.glsl"
+#include "operands.glsl"
 
 // The workgroup is SIDE·SIDE invocations; each has EACH·EACH outputs, SIDE apart.
 const uint SIDE = 16, EACH = 4, TILE = SIDE * EACH;
@@ -65,7 +73,7 @@ void stageRows(uint firstRow, uint u) {
 // stageTokens does so with the tokens' activations.
 void stageTokens(uint firstToken, uint u) {
 	uint i = gl_LocalInvocationID.x / 4, k = gl_LocalInvocationID.x % 4;
-	uint unit = actRow(min(firstToken + i, push.tokens - 1)) * push.w.units + u;
+	uint unit = actRow(min(firstToken + i, count() - 1)) * push.w.units + u;
 	if (k < QUADS)
 		tokenQuads[i * PITCH + k] = QUANTISED ? actQuants[2 * unit + k] : floatBitsToInt(actFloat(unit * QUADS + k));
 	if (QUANTISED && k == 2)
@@ -117,6 +125,8 @@ void multiplyFloats(uint x, uint y, inout float sums[EACH * EACH]) {
 void main() {
 	uint x = gl_LocalInvocationID.x % SIDE, y = gl_LocalInvocationID.x / SIDE;
 	uint firstRow = gl_WorkGroupID.x * TILE, firstToken = gl_WorkGroupID.y * TILE;
+	if (firstToken >= count())
+		return;
 	float totals[EACH * EACH];
 	[[unroll]] for (uint i = 0; i < EACH * EACH; i++)
 		totals[i] = 0;
@@ -141,11 +151,11 @@ void main() {
 	}
 	[[unroll]] for (uint i = 0; i < EACH * EACH; i++) {
 		uint t = firstToken + y + i / EACH * SIDE, r = firstRow + x + i % EACH * SIDE;
-		if (t >= push.tokens || r >= push.rows)
+		if (t >= count() || r >= push.rows || !here(r))
 			continue;
-		precise float sum = totals[i];
+		precise float sum = weighed(totals[i], t);
 		if (push.biased != 0)
-			sum += bias[push.firstRow + r];
+			sum += bias[biasAt(r)];
 		uint at = outAt(t, r);
 		result[at] = sum;
 		if (ADDED)

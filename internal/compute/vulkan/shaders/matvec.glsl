@@ -1,5 +1,6 @@
 // out [n, rows] = x·Wᵀ + bias for up to TOKENS rows of x. LANES invocations sum ROWS rows of the matrix. With BY_HEAD defined there is a product for each
-// head, whose rows lie one below the other in W, and whose activations side by side in a token's row: byhead.glsl.
+// head, whose rows lie one below the other in W, and whose activations side by side in a token's row;
+// with BY_EXPERT, one for each pair of a token and an expert: operands.glsl.
 #include "common.glsl"
 
 layout(constant_id = 5) const bool POSITIVE = false;
@@ -31,8 +32,16 @@ layout(push_constant) uniform Push {
 	uint firstOfHeads; // where the heads' results begin in a row of the output, each headStep behind the one before
 	uint headStep;
 #endif
+#ifdef BY_EXPERT
+	uint used, experts;
+	uint perExpert; // rows of the matrix that belong to an expert
+	uint fromRow;   // the first of them that is wanted
+	uint partRows;  // of the matrix's part; push.rows are an expert's then
+	uint ofPairs;   // activations have a row for each pair, else for each token
+	uint weighed;   // sums are multiplied by the experts' weights
+#endif
 } push;
-#include "byhead.glsl"
+#include "operands.glsl"
 
 const uint GROUPS = gl_WorkGroupSize.x / LANES; // of lanes
 const uint SUMS = ROWS * TOKENS;
@@ -53,7 +62,7 @@ void main() {
 		[[unroll]] for (uint r = 0; r < ROWS; r++)
 			w[r] = loadUnit(push.w, weightRow(min(row + r, push.rows - 1)), u);
 		[[unroll]] for (uint t = 0; t < TOKENS; t++) {
-			Act a = loadAct(actRow(min(t, push.tokens - 1)), push.w.units, push.actScales, u);
+			Act a = loadAct(actRow(min(t, count() - 1)), push.w.units, push.actScales, u);
 			[[unroll]] for (uint r = 0; r < ROWS; r++)
 				sums[t * ROWS + r] = accumulate(w[r], a, sums[t * ROWS + r]);
 		}
@@ -64,13 +73,14 @@ void main() {
 
 	for (uint i = gl_LocalInvocationID.x; i < GROUPS * SUMS; i += gl_WorkGroupSize.x) {
 		uint t = i % SUMS / ROWS, r = tile + i / SUMS * ROWS + i % ROWS;
-		if (t >= push.tokens || r >= push.rows)
+		if (t >= count() || r >= push.rows || !here(r))
 			continue;
 		precise float sum = 0;
 		for (uint l = 0; l < LANES; l++)
 			sum += parts[i * (LANES + 1) + l];
+		sum = weighed(sum, t);
 		if (push.biased != 0)
-			sum += bias[push.firstRow + r];
+			sum += bias[biasAt(r)];
 		uint at = outAt(t, r);
 		result[at] = sum;
 		if (ADDED)

@@ -1,0 +1,221 @@
+package vulkan
+
+import (
+	"fmt"
+	"math"
+
+	"github.com/powerinfer-go/powerinfer/internal/compute"
+	"github.com/powerinfer-go/powerinfer/internal/compute/vulkan/driver"
+)
+
+// Shapes of the shaders for experts, whose constants say the same.
+const (
+	mostExperts = 1024 // of a layer
+	routeLocal  = 64   // route.comp: a workgroup for each token
+	sortLocal   = 256  // sortpairs.comp: one workgroup
+	// expertTokens are computed at a time, to bound the memory for what their experts give.
+	expertTokens = 512
+)
+
+// Choice allocates choices: of each row its experts and then their weights, all of them floats. [rows, 2·used]
+func (d *Device) Choice(rows, used, n int) (compute.Choice, error) {
+	if n > mostExperts {
+		return compute.Choice{}, fmt.Errorf("a layer of %d experts: GPUs compute at most %d; run the model on the processor, with --device none", n, mostExperts)
+	}
+	t, err := d.Tensor(rows, 2*used)
+	if err != nil {
+		return compute.Choice{}, fmt.Errorf("choices of %d experts for %d tokens: %w", used, rows, err)
+	}
+	return compute.Choice{Rows: rows, Used: used, N: n, Mem: t.Mem}, nil
+}
+
+// choices returns c as a tensor.
+func choices(c compute.Choice) compute.Tensor {
+	return compute.Tensor{Rows: c.Rows, Cols: 2 * c.Used, Mem: c.Mem}
+}
+
+// route chooses the experts of every token.
+func (r *recorder) route(o *compute.Route) {
+	c, how := o.Choice, o.How
+	if o.Logits.Cols != c.N || o.Logits.Rows != c.Rows || o.Bias != nil && o.Bias.Len != c.N {
+		panic("vulkan: Route of shapes that do not fit")
+	}
+	if c.Rows == 0 {
+		return
+	}
+	r.dispatch(call{
+		shader: "route", local: routeLocal,
+		bind: []binding{write(floats(choices(c))), read(floats(o.Logits)), read(elementsOr(o.Bias, floats(o.Logits)))},
+		push: []uint32{
+			uint32(c.N), uint32(c.Used), uint32(how.Score), truth(how.Ranked(o.Bias != nil)), truth(o.Bias != nil), uint32(how.Groups), uint32(how.GroupsUsed),
+			truth(how.Normalised), math.Float32bits(how.MinSum), math.Float32bits(how.Scale),
+		},
+		groups: [3]int{c.Rows, 1, 1},
+	})
+}
+
+// gateRows multiplies rows by the sigmoid of their logits.
+func (r *recorder) gateRows(x, logits compute.Tensor) {
+	if logits.Rows != x.Rows || logits.Cols != 1 {
+		panic("vulkan: GateRows of shapes that do not fit")
+	}
+	n := x.Rows * x.Cols
+	if n == 0 {
+		return
+	}
+	r.dispatch(call{
+		shader: "gaterows", local: elementwise,
+		bind:   []binding{update(floats(x)), read(floats(logits))},
+		push:   []uint32{uint32(n), uint32(x.Cols)},
+		groups: r.groupsFor(n),
+	})
+}
+
+// experts is one Experts, for tokens of a step.
+type experts struct {
+	r      *recorder
+	w      compute.ExpertWeights
+	c      compute.Choice
+	first  int // of the tokens
+	tokens int
+	ff     int         // neurons of an expert
+	sorted driver.View // pairs by expert; none for few tokens
+}
+
+// chosenExperts computes the chosen experts' layers. Of few tokens each pair of a token and an expert is a product of its own; the pairs of more
+// tokens are sorted by expert, whose rows are read once for a tile of them. Both sum in the order of single tokens, so that a token's bytes depend on
+// nothing but its own numbers.
+func (r *recorder) chosenExperts(o *compute.Experts) {
+	w, c := o.Weights, o.Choice
+	gate, _ := w.Gates()
+	if w.Up.Cols != o.X.Cols || w.Down.Rows != c.N*o.Out.Cols || w.Down.Cols != w.Neurons(c.N) || c.Rows != o.X.Rows || o.Out.Rows != o.X.Rows || gate != nil && gate.Rows != w.Up.Rows {
+		panic("vulkan: Experts of shapes that do not fit: " + w.Down.Name)
+	}
+	if c.Rows == 0 {
+		return
+	}
+	r.about(w.Down.Name)
+	in := operand{r: r, x: o.X, name: "activations of experts"}
+	for first := 0; first < c.Rows; first += expertTokens {
+		f := &experts{r: r, w: w, c: c, ff: w.Neurons(c.N), first: first, tokens: min(expertTokens, c.Rows-first)}
+		f.sort()
+		f.compute(&in, o.Out)
+	}
+	r.countExperts(&w, c)
+}
+
+// sort sorts pairs by expert where there are more than a few tokens.
+func (f *experts) sort() {
+	if f.tokens <= compute.FewTokens {
+		return
+	}
+	f.sorted = f.r.scratch("pairs by expert", 4*int64(f.c.N+1+f.pairs()))
+	f.r.dispatch(call{
+		shader: "sortpairs", local: sortLocal,
+		bind:   []binding{read(floats(choices(f.c))), write(f.sorted)},
+		push:   []uint32{uint32(f.pairs()), uint32(f.c.Used), uint32(f.c.N), uint32(f.first)},
+		groups: [3]int{1, 1, 1},
+	})
+}
+
+func (f *experts) pairs() int { return f.tokens * f.c.Used }
+
+func (f *experts) scratch(name string, cols int) compute.Tensor {
+	return compute.Tensor{Rows: f.pairs(), Cols: cols, Mem: &tensor{f.r.scratch(name, 4*int64(f.pairs())*int64(cols))}}
+}
+
+// compute computes the tokens' rows of out.
+func (f *experts) compute(in *operand, out compute.Tensor) {
+	firstGate, firstUp := f.w.First(0, f.ff)
+	gate, gateBias := f.w.Gates()
+	a, up := f.scratch("experts' neurons", f.ff), compute.Tensor{}
+	if gate != nil {
+		up = f.scratch("experts' ups", f.ff)
+		f.multiply(in, gate, gateBias, firstGate, a, false)
+		f.multiply(in, f.w.Up, f.w.UpBias, firstUp, up, false)
+	} else {
+		f.multiply(in, f.w.Up, f.w.UpBias, firstUp, a, false)
+	}
+	f.r.activate(a, a, up, f.w.Act)
+	y := f.scratch("experts' outputs", out.Cols)
+	hidden := operand{r: f.r, x: a, name: "experts' neurons"}
+	f.multiply(&hidden, f.w.Down, f.w.DownBias, 0, y, true)
+	n := f.tokens * out.Cols
+	f.r.dispatch(call{
+		shader: "sumexperts", local: elementwise,
+		bind:   []binding{update(floats(out)), read(floats(y)), read(floats(choices(f.c)))},
+		push:   []uint32{uint32(n), uint32(out.Cols), uint32(f.c.Used), truth(!f.w.Before), uint32(f.first)},
+		groups: f.r.groupsFor(n),
+	})
+}
+
+// multiply computes out.Cols of each chosen expert's rows of m, from row from of the expert on, for every pair; ofPairs says that the operand has a row
+// for each of them. [pairs, out.Cols]
+func (f *experts) multiply(o *operand, m *compute.Matrix, bias *compute.Vector, from int, out compute.Tensor, ofPairs bool) {
+	x, scales := o.of(m.Type)
+	w, rows := mem(m), out.Cols
+	for i := range w.parts {
+		p := &w.parts[i]
+		c := call{
+			bind: []binding{read(p.memory), read(x), update(floats(out)), read(elementsOr(bias, p.memory)), read(p.memory), read(floats(choices(f.c)))},
+			push: append(w.push(p), uint32(rows), uint32(p.first), uint32(rows), uint32(f.pairs()), uint32(f.first), 0, scales, truth(bias != nil),
+				uint32(f.c.Used), uint32(f.c.N), uint32(m.Rows/f.c.N), uint32(from), uint32(p.rows), truth(ofPairs), truth(f.w.Before && !ofPairs)),
+		}
+		if f.tokens <= compute.FewTokens {
+			each := vecRows(rows, 1)
+			c.shader, c.local, c.spec = f.r.dotting("matvec_experts"), vecLocal, []uint32{uint32(m.Type), uint32(each), 1, 0, 0}
+			c.groups = grid(ceil(rows, each*vecLocal/vecLanes))
+			c.groups[2] = f.pairs()
+		} else {
+			c.bind = append(c.bind, read(f.sorted))
+			c.shader, c.local, c.spec = f.r.dotting("matmat_experts"), matLocal, []uint32{uint32(m.Type), 0, 0}
+			c.groups = [3]int{ceil(rows, matTile), ceil(f.tokens, matTile), f.c.N}
+		}
+		f.r.dispatch(c)
+	}
+}
+
+// countExperts has the layer's counts follow from the choices whenever the segment has run.
+func (r *recorder) countExperts(w *compute.ExpertWeights, c compute.Choice) {
+	if w.Count == nil && w.Bins == nil {
+		return
+	}
+	layout, weights := r.seg.params, *w
+	v := r.result(4*int64(c.Rows)*int64(2*c.Used), func(p *compute.Params, data []byte) {
+		lead := layout.lead(p)
+		countChosen(&weights, c, numbers(data)[lead*2*c.Used:], min(len(p.Tokens), c.Rows-lead))
+	})
+	r.copy(v, floats(choices(c)))
+}
+
+// countChosen counts what a step's tokens chose.
+func countChosen(w *compute.ExpertWeights, c compute.Choice, choice []float32, tokens int) {
+	seen, list := make([]bool, c.N), make([]int32, 0, tokens*c.Used)
+	present := int64(0)
+	for t := range tokens {
+		for _, e := range choice[t*2*c.Used:][:c.Used] {
+			list = append(list, int32(e))
+			if !seen[int(e)] {
+				seen[int(e)] = true
+				present++
+			}
+		}
+	}
+	if b := w.Bins; b != nil && b.On {
+		b.Add(0, list)
+	}
+	if w.Count == nil {
+		return
+	}
+	bytes := mem(w.Up).bytes() + mem(w.Down).bytes()
+	if w.Gate != nil {
+		bytes += mem(w.Gate).bytes()
+	}
+	neurons := int64(len(list)) * int64(w.Neurons(c.N))
+	w.Count.Steps++
+	w.Count.Tokens += int64(tokens)
+	w.Count.Predicted += neurons
+	w.Count.Gated += neurons
+	w.Count.Active += neurons
+	w.Count.Bytes += present * bytes / int64(c.N)
+}

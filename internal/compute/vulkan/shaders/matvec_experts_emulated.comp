@@ -1,0 +1,5 @@
+#version 460
+#extension GL_GOOGLE_include_directive : require
+#define NO_DOT
+#define BY_EXPERT
+#include "matvec.glsl"
