@@ -157,7 +157,7 @@ func (f *experts) multiply(o *operand, m *compute.Matrix, bias *compute.Vector, 
 	for i := range w.parts {
 		p := &w.parts[i]
 		c := call{
-			bind: []binding{read(p.memory), read(x), update(floats(out)), read(elementsOr(bias, p.memory)), read(p.memory), read(floats(choices(f.c)))},
+			bind: []binding{read(p.memory), read(x), update(floats(out)), read(elementsOr(bias, p.memory)), update(floats(out)), read(floats(choices(f.c)))},
 			push: append(w.push(p), uint32(rows), uint32(p.first), uint32(rows), uint32(f.pairs()), uint32(f.first), 0, scales, truth(bias != nil),
 				uint32(f.c.Used), uint32(f.c.N), uint32(m.Rows/f.c.N), uint32(from), uint32(p.rows), truth(ofPairs), truth(f.w.Before && !ofPairs)),
 		}
