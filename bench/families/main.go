@@ -37,6 +37,7 @@ func main() {
 			&cli.StringFlag{Name: "llama-perplexity", Usage: "llama.cpp's program", Required: true},
 			&cli.StringFlag{Name: "text", Usage: "a file of text, of a few windows", Required: true},
 			&cli.StringFlag{Name: "only", Usage: "families, apart by commas; all of them if empty"},
+			&cli.StringFlag{Name: "type", Value: "f16", Usage: "of the matrices"},
 			&cli.IntFlag{Name: "context", Aliases: []string{"c"}, Value: 256, Usage: "tokens of a window"},
 		},
 		Action: func(ctx context.Context, c *cli.Command) error { return compare(ctx, c, os.Stdout) },
@@ -48,7 +49,7 @@ func main() {
 }
 
 // ownKeys names the families whose query heads have keys and values of their own.
-var ownKeys = []string{"baichuan", "bloom", "deepseek2", "gpt2", "gptneox", "jais2", "minicpm3", "opt", "phi2", "plm"}
+var ownKeys = []string{"baichuan", "bloom", "deepseek2", "gpt2", "gptneox", "jais2", "minicpm3", "olmoe", "opt", "phi2", "plm"}
 
 // specs returns the models of a family that both programs run: of each depth that means something to it.
 func specs(f arch.Family) (all []synth.Spec) {
@@ -69,6 +70,10 @@ func specs(f arch.Family) (all []synth.Spec) {
 		s.Layers, s.DirectQueries = directQueries, true
 		all = append(all, s)
 	}
+	if f.Experts != nil && f.Experts.Optional {
+		s.Experts, s.Used = 8, 2
+		all = append(all, s)
+	}
 	return all
 }
 
@@ -81,12 +86,17 @@ func compare(ctx context.Context, c *cli.Command, out io.Writer) error {
 		return err
 	}
 	defer os.RemoveAll(dir)
+	typ, ok := quant.Named(c.String("type"), quant.Types())
+	if !ok {
+		return fmt.Errorf("--type %q is not one of %s", c.String("type"), strings.ToLower(quant.Supported()))
+	}
 	fmt.Fprintln(out, "| family | ours | llama.cpp | difference |\n|---|---|---|---|")
 	for _, f := range arch.All() {
 		if only := c.String("only"); slices.Contains(elsewhere, f.Name) || only != "" && !slices.Contains(strings.Split(only, ","), f.Name) {
 			continue
 		}
 		for _, s := range specs(f) {
+			s.Type = typ
 			if err := one(ctx, c, out, filepath.Join(dir, "model.gguf"), f, s); err != nil {
 				return fmt.Errorf("%s: %w", f.Name, err)
 			}
@@ -112,7 +122,11 @@ func one(ctx context.Context, c *cli.Command, out io.Writer, path string, f arch
 	if err != nil {
 		return err
 	}
-	fmt.Fprintf(out, "| %s, %d layers | %.4f | %.4f | %.4f %% |\n", f.Name, s.Layers, ours, theirs, 100*math.Abs(ours/theirs-1))
+	name := f.Name
+	if s.Experts > 0 {
+		name += " with experts"
+	}
+	fmt.Fprintf(out, "| %s, %d layers | %.4f | %.4f | %.4f %% |\n", name, s.Layers, ours, theirs, 100*math.Abs(ours/theirs-1))
 	return nil
 }
 

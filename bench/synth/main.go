@@ -22,17 +22,19 @@ import (
 // shapes returns those of published models, less their layers; vocabularies are small, so that the head does not drown a few layers.
 func shapes() map[string]synth.Spec {
 	return map[string]synth.Spec{
-		"tiny":       {Arch: "llama", Embd: 256, FF: 1024, Heads: 8},
-		"1b":         {Arch: "llama", Embd: 2048, FF: 5632, Heads: 32, KVHeads: 4},
-		"7b":         {Arch: "llama", Embd: 4096, FF: 11008, Heads: 32},
-		"8b":         {Arch: "llama", Embd: 4096, FF: 14336, Heads: 32, KVHeads: 8},
-		"13b":        {Arch: "llama", Embd: 5120, FF: 13824, Heads: 40},
-		"70b":        {Arch: "llama", Embd: 8192, FF: 28672, Heads: 64, KVHeads: 8},
-		"bamboo-7b":  {Arch: "bamboo", Embd: 4096, FF: 14336, Heads: 32, KVHeads: 8},
-		"falcon-7b":  {Arch: "falcon", Embd: 4544, FF: 18176, Heads: 71, KVHeads: 1},
-		"falcon-40b": {Arch: "falcon", Embd: 8192, FF: 32768, Heads: 128, KVHeads: 8, AttnNorm2: true},
-		"opt-6.7b":   {Arch: "opt", Embd: 4096, FF: 16384, Heads: 32},
-		"opt-30b":    {Arch: "opt", Embd: 7168, FF: 28672, Heads: 56},
+		"tiny":          {Arch: "llama", Embd: 256, FF: 1024, Heads: 8},
+		"1b":            {Arch: "llama", Embd: 2048, FF: 5632, Heads: 32, KVHeads: 4},
+		"7b":            {Arch: "llama", Embd: 4096, FF: 11008, Heads: 32},
+		"8b":            {Arch: "llama", Embd: 4096, FF: 14336, Heads: 32, KVHeads: 8},
+		"13b":           {Arch: "llama", Embd: 5120, FF: 13824, Heads: 40},
+		"70b":           {Arch: "llama", Embd: 8192, FF: 28672, Heads: 64, KVHeads: 8},
+		"bamboo-7b":     {Arch: "bamboo", Embd: 4096, FF: 14336, Heads: 32, KVHeads: 8},
+		"falcon-7b":     {Arch: "falcon", Embd: 4544, FF: 18176, Heads: 71, KVHeads: 1},
+		"falcon-40b":    {Arch: "falcon", Embd: 8192, FF: 32768, Heads: 128, KVHeads: 8, AttnNorm2: true},
+		"qwen3-30b-a3b": {Arch: "qwen3moe", Embd: 2048, FF: 768, Heads: 32, KVHeads: 4, HeadDim: 128, Experts: 128, Used: 8},
+		"mixtral-8x7b":  {Arch: "llama", Embd: 4096, FF: 14336, Heads: 32, KVHeads: 8, Experts: 8, Used: 2},
+		"opt-6.7b":      {Arch: "opt", Embd: 4096, FF: 16384, Heads: 32},
+		"opt-30b":       {Arch: "opt", Embd: 7168, FF: 28672, Heads: 56},
 	}
 }
 
@@ -83,6 +85,8 @@ func command() *cli.Command {
 			&cli.IntFlag{Name: "ctx-size", Aliases: []string{"c"}, Usage: "positions the file names; default: the architecture's"},
 			&cli.IntFlag{Name: "embd", Usage: "width, instead of the shape's"},
 			&cli.IntFlag{Name: "ff", Usage: "neurons of a layer, instead of the shape's"},
+			&cli.IntFlag{Name: "experts", Usage: "experts of a layer, instead of the shape's; --ff is the width of one"},
+			&cli.IntFlag{Name: "used", Usage: "experts that a token uses, instead of the shape's"},
 			&cli.IntFlag{Name: "heads", Usage: "attention heads, instead of the shape's"},
 			&cli.IntFlag{Name: "kv-heads", Usage: "KV heads, instead of the shape's"},
 			&cli.Uint64Flag{Name: "seed", Aliases: []string{"s"}, Value: 1, Usage: "of the random weights"},
@@ -107,7 +111,7 @@ func spec(c *cli.Command) (synth.Spec, error) {
 		s.AttnNorm2 = s.AttnNorm2 && a == "falcon"
 		s.Arch = a
 	}
-	for name, field := range map[string]*int{"embd": &s.Embd, "ff": &s.FF, "heads": &s.Heads, "kv-heads": &s.KVHeads} {
+	for name, field := range map[string]*int{"embd": &s.Embd, "ff": &s.FF, "heads": &s.Heads, "kv-heads": &s.KVHeads, "experts": &s.Experts, "used": &s.Used} {
 		if c.IsSet(name) {
 			*field = c.Int(name)
 		}

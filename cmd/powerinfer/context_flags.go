@@ -77,7 +77,19 @@ func overrides(c *cli.Command) ([]string, error) {
 		}
 		list = append(list, "ARCH.rope."+f.key+"="+value)
 	}
+	if c.IsSet("experts-used") {
+		n := c.Int("experts-used")
+		if n < 1 || n > 1<<20 {
+			return nil, fmt.Errorf("--experts-used %d is not a number of experts", n)
+		}
+		list = append(list, fmt.Sprintf("ARCH.expert_used_count=int:%d", n))
+	}
 	return list, nil
+}
+
+// expertsFlag overrides how many experts a token uses.
+func expertsFlag() cli.Flag {
+	return &cli.IntFlag{Name: "experts-used", HideDefault: true, Usage: "have each token use `N` experts; default: the file's. perplexity --kl-divergence measures what fewer cost"}
 }
 
 // shiftFlags are of commands whose texts may go on where the context is full.

@@ -35,6 +35,18 @@ type Config struct {
 	Window    int   `json:"sliding_window"`
 	UseWindow *bool `json:"use_sliding_window"`
 
+	// Experts.
+	NumExperts      int      `json:"num_experts"`
+	LocalExperts    int      `json:"num_local_experts"`
+	ExpertsPerToken int      `json:"num_experts_per_tok"`
+	ExpertWidth     int      `json:"moe_intermediate_size"`
+	SharedWidth     int      `json:"shared_expert_intermediate_size"`
+	SharedMLP       int      `json:"shared_intermediate_size"` // Granite
+	NormTopK        *bool    `json:"norm_topk_prob"`
+	SparseStep      int      `json:"decoder_sparse_step"`
+	DenseLayers     []int    `json:"mlp_only_layers"`
+	ClipQKV         *float64 `json:"clip_qkv"`
+
 	// Falcon, with its older names.
 	FalconAct    string  `json:"activation"`
 	FalconKV     int     `json:"num_kv_heads"`
@@ -167,6 +179,7 @@ type Config struct {
 	EnableBias *bool  `json:"enable_bias"`
 	NormAffine *bool  `json:"layer_norm_elementwise_affine"`
 
+	Mixture      Mixture          `json:"-"`
 	Epsilon      Setting[float64] `json:"-"` // of the norms
 	Nonlinearity Setting[string]  `json:"-"` // as Hugging Face names it
 	TiedHead     bool             `json:"-"` // the head is the embedding

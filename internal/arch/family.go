@@ -93,6 +93,7 @@ type Family struct {
 
 	// Factors returns the multipliers of a file that does not say them; nil: they are 1.
 	Factors func(layers, embd int) Factors
+	Experts *Experts // of layers with experts; nil: no model of the family has some
 
 	// Read completes what config.json says with the family's own names and defaults, and refuses variants by name.
 	Read func(c *Config) error
@@ -123,6 +124,8 @@ const (
 	Transposed          // columns become rows
 	LatentKeys          // of the rows of all heads' keys and values those of keys, each head's columns becoming rows
 	LatentValues        // of the same those of values
+	FirstHalf           // of each matrix of several, or of one, the first half of the rows
+	SecondHalf          // the second
 )
 
 // All returns every family, by name.
@@ -130,8 +133,8 @@ func All() []Family {
 	return []Family{
 		arcee(), baichuan(), bamboo(), bert(), bloom(), chatglm(), cohere2(), commandR(), deepseek2(), exaone4(), falcon(), gemma(), gemma2(), gemma3(), gemma3n(),
 		gemma4(), glm4(), gpt2(),
-		gptneox(), granite(), internlm2(), jais2(), llama(), minicpm3(), mistral3(), mpt(), nemotron(), olmo2(), opt(), phi2(), phi3(), plm(), qwen2(), qwen2VL(),
-		qwen3(), qwen3VL(), seedOSS(), smollm3(),
+		gptneox(), granite(), graniteMoE(), internlm2(), jais2(), mixtral(), minicpm3(), mistral3(), mpt(), nemotron(), olmo2(), olmoe(), opt(), phi2(), phi3(), plm(), qwen2(), qwen2MoE(),
+		qwen2VL(), qwen3(), qwen3MoE(), qwen3VL(), seedOSS(), smollm3(),
 		stablelm(), starcoder2(),
 	}
 }

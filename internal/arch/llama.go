@@ -7,7 +7,8 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/compute"
 )
 
-// llama describes Llama 1 to 3, Mistral and their kin, ProSparse and TurboSparse among them.
+// llama describes Llama 1 to 3, Mistral and their kin, ProSparse and TurboSparse among them, but for experts, which only models of this name have,
+// not those of families like it.
 func llama() Family {
 	return Family{
 		Name: "llama", HuggingFace: []string{"LlamaForCausalLM", "SparseLlamaForCausalLM", "MistralForCausalLM"},
@@ -15,6 +16,20 @@ func llama() Family {
 		Root: []string{"model."}, Layer: "layers.%d.",
 		Outer: llamaOuter(), Block: llamaBlock(Pairs), Read: readLlama,
 	}
+}
+
+// mixtral describes llama's models, those with experts, as Mixtral's, among them.
+func mixtral() Family {
+	f := llama()
+	f.HuggingFace = append(f.HuggingFace, "MixtralForCausalLM")
+	f.Experts = &Experts{Optional: true, Normalised: true, MinSum: leastSum}
+	const experts = "block_sparse_moe.experts.%d."
+	f.Block = withExperts(f.Block, "block_sparse_moe.gate.weight", experts+"w1.weight", experts+"w3.weight", experts+"w2.weight")
+	f.Read = func(c *Config) error {
+		c.mixture(c.FF)
+		return readLlama(c)
+	}
+	return f
 }
 
 func llamaOuter() []Tensor {

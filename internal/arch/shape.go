@@ -20,6 +20,9 @@ type Sizes struct {
 	Layers         int
 	Input          int // width of a layer's own embedding of a token
 	LowRank        int // of what is added to attention
+	Experts        int
+	ExpertFF       int // neurons of an expert
+	SharedFF       int // neurons of the shared experts, together
 }
 
 // Shape returns the shape of a tensor of the family, outermost dimension first, by its name in GGUF; in blocks after "blk.N.". It is
@@ -88,6 +91,20 @@ func (f *Family) weight(stem string, s Sizes) []int {
 			return []int{2 * s.FF, s.Embd}
 		}
 		return []int{s.FF, s.Embd}
+	case "ffn_gate_inp":
+		return []int{s.Experts, s.Embd}
+	case "exp_probs_b":
+		return []int{s.Experts}
+	case "ffn_gate_inp_shexp":
+		return []int{s.Embd}
+	case "ffn_gate_exps", "ffn_up_exps":
+		return []int{s.Experts, s.ExpertFF, s.Embd}
+	case "ffn_down_exps":
+		return []int{s.Experts, s.Embd, s.ExpertFF}
+	case "ffn_gate_shexp", "ffn_up_shexp":
+		return []int{s.SharedFF, s.Embd}
+	case "ffn_down_shexp":
+		return []int{s.Embd, s.SharedFF}
 	case "per_layer_token_embd":
 		return []int{s.Vocab, s.Layers * s.Input}
 	case "per_layer_model_proj":

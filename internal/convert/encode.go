@@ -159,7 +159,7 @@ func (l *lane) read(t *tensor, rowLen, from, to int) error {
 			clear(b)
 			continue
 		}
-		if err := part.ReadAt(b, int64(first-(end-part.Shape[0]))*int64(rowBytes)); err != nil {
+		if err := part.ReadAt(b, int64(first-t.begin(first))*int64(rowBytes)); err != nil {
 			return err
 		}
 	}
@@ -189,13 +189,25 @@ func (t *tensor) part(r int) (from *checkpoint.Tensor, end int) {
 		return nil, math.MaxInt
 	}
 	if len(t.more) == 0 {
-		return t.from, t.from.Shape[0]
+		rows := 1
+		for _, d := range t.from.Shape[:max(1, len(t.from.Shape)-1)] {
+			rows *= d
+		}
+		return t.from, rows
 	}
 	n := t.from.Shape[0]
 	if i := r / n; i > 0 {
 		return t.more[i-1], (i + 1) * n
 	}
 	return t.from, n
+}
+
+// begin returns the first row of the tensor in which source row r of t lies.
+func (t *tensor) begin(r int) int {
+	if len(t.more) == 0 {
+		return 0
+	}
+	return r / t.from.Shape[0] * t.from.Shape[0]
 }
 
 // columns decodes columns [from, to) of the source into rows of l.floats.

@@ -118,6 +118,9 @@ func (p *plan) model(c *config, computed map[string][]float32) {
 	}
 	for l := 0; l < c.Layers && p.err == nil; l++ {
 		for _, t := range p.family.Block {
+			if with := c.Mixture.In(l); with && arch.InsteadOfExperts(t.Name) || !with && arch.OfExperts(t.Name) {
+				continue
+			}
 			if l >= c.Layers-c.Shares() && slices.Contains(ofOwnKV, t.Name) {
 				t.Optional = true
 			}
@@ -134,6 +137,7 @@ func (c *config) sizes(l int) arch.Sizes {
 	s := arch.Sizes{
 		Embd: c.Hidden, Vocab: c.Vocab, Positions: c.Context, FF: c.neurons(l), Heads: c.Heads, KVHeads: c.KVHeads, Key: c.HeadDim, Value: c.value(),
 		Latent: c.Latent, QueryLatent: c.QueryLatent, Rotated: c.Turned, Types: c.TokenTypes, Layers: c.Layers, Input: c.Input, LowRank: c.LowRank,
+		Experts: c.Mixture.Count, ExpertFF: c.Mixture.Width, SharedFF: c.Mixture.Shared,
 	}
 	if c.GlobalHead > 0 && l < len(c.LayerTypes) && c.LayerTypes[l] == "full_attention" {
 		s.KVHeads, s.Key, s.Value = c.GlobalKV, c.GlobalHead, c.GlobalHead
@@ -210,6 +214,11 @@ func (p *plan) one(c *config, sizes arch.Sizes, t arch.Tensor, prefix, from stri
 		}
 	case arch.LatentKeys, arch.LatentValues:
 		stored = []int{sizes.Heads * both, sizes.Latent}
+	case arch.FirstHalf, arch.SecondHalf:
+		stored[len(stored)-2] *= 2
+	}
+	if t.Name == "ffn_gate_inp_shexp.weight" {
+		stored = []int{1, stored[0]}
 	}
 	if n := c.InputVocab; t.Name == "per_layer_token_embd.weight" && n > 0 && n < c.Vocab {
 		stored[0] = n
@@ -219,6 +228,7 @@ func (p *plan) one(c *config, sizes arch.Sizes, t arch.Tensor, prefix, from stri
 		out.rows = stored[0]
 	}
 	out.plain = out.plain || strings.HasPrefix(t.Name, "altup_predict") || strings.HasPrefix(t.Name, "altup_correct")
+	out.plain = out.plain || t.Name == "ffn_gate_inp.weight"
 	out.plain = out.plain || t.Name == "position_embd.weight" || t.Name == "token_types.weight"
 	switch t.Change {
 	case arch.Transposed:
@@ -233,6 +243,10 @@ func (p *plan) one(c *config, sizes arch.Sizes, t arch.Tensor, prefix, from stri
 		out.row = ungrouped(c.Heads, c.KVHeads, c.HeadDim)
 	case arch.PlusOne:
 		out.plus = 1
+	case arch.FirstHalf:
+		out.row = half(shape[len(shape)-2], 0)
+	case arch.SecondHalf:
+		out.row = half(shape[len(shape)-2], 1)
 	}
 	if packed {
 		out.row = behind(out.row, part, nil)
@@ -250,6 +264,11 @@ func (p *plan) stacked(name, from string, dims []int) {
 		p.tensors = p.tensors[:len(p.tensors)-1]
 		first.more = append(first.more, next.from)
 	}
+}
+
+// half gives the rows of matrices of n rows each that are one half, number which, of matrices of twice as many.
+func half(n, which int) func(int) int {
+	return func(r int) int { return r/n*2*n + which*n + r%n }
 }
 
 // packedAt returns where queries, keys and values begin in a tensor that holds all of them, by the names of those that it becomes.
@@ -551,7 +570,7 @@ func (c *config) keys(f arch.Family) (keys []gguf.KV, computed map[string][]floa
 	if f.ParallelKey != "" {
 		keys = append(keys, gguf.KV{Key: f.Name + "." + f.ParallelKey, Value: or(c.ParallelParts, f.Parallel)})
 	}
-	for _, more := range []func(arch.Family) ([]gguf.KV, error){c.attentionKeys, c.scaleKeys, c.layerKeys} {
+	for _, more := range []func(arch.Family) ([]gguf.KV, error){c.attentionKeys, c.scaleKeys, c.layerKeys, c.expertKeys} {
 		some, err := more(f)
 		if err != nil {
 			return nil, nil, err

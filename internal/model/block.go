@@ -34,6 +34,7 @@ type block struct {
 	ffnNorm  norm // of the feed-forward layer's input; without weights it reads what attention does in parallel families, else the residual
 	ffnAfter norm // of what the feed-forward layer adds to the residual, or none
 	ffn      ffn
+	experts  experts
 	input    input   // reads the layer's own embedding
 	scale    float32 // of the residual behind the block
 	mixing   mixing  // of streams
@@ -58,7 +59,7 @@ func (l *block) forward(v compute.Verbs, m *Model, i int) {
 		if l.ffnNorm.w != nil {
 			in = m.input(v, s, l.ffnNorm)
 		}
-		l.ffn.forward(v, m, s, in)
+		l.mix(v, m, s, in)
 		m.product(v, s.attn, compute.Products{{Out: s.h, W: l.wo, Bias: l.bo}})
 		m.join(v, s.x, s.h, l.after)
 		m.join(v, s.x, s.ffnOut, l.ffnAfter)
@@ -69,7 +70,7 @@ func (l *block) forward(v compute.Verbs, m *Model, i int) {
 
 	in = m.input(v, s, l.ffnNorm)
 	m.foresee(v, s, i)
-	l.ffn.forward(v, m, s, in)
+	l.mix(v, m, s, in)
 	m.join(v, s.x, s.ffnOut, l.ffnAfter)
 	if l.input.gate != nil {
 		l.input.compute(v, m, s, i)
@@ -78,6 +79,15 @@ func (l *block) forward(v compute.Verbs, m *Model, i int) {
 	if l.scale != 1 {
 		v.Scale(s.x, l.scale)
 	}
+}
+
+// mix computes s.ffnOut, what the feed-forward layer or the experts make of in.
+func (l *block) mix(v compute.Verbs, m *Model, s *buffers, in compute.Tensor) {
+	if l.experts.router == nil {
+		l.ffn.forward(v, m, s, in)
+		return
+	}
+	l.experts.forward(v, m, s, &l.ffn, in)
 }
 
 // input returns what a part of a block reads: the norm of the residual, or the residual itself where there is no norm.
@@ -238,6 +248,7 @@ func (m *Model) bindBlock(in *binder, i int) {
 	if n := b.norm(ffnNorm); n.w != nil {
 		l.ffnNorm = n
 	}
+	l.experts.bind(b)
 	l.ffn.bind(b)
 	l.bindMixing(b)
 }
@@ -280,6 +291,7 @@ func (c *Config) sizes(layer int) arch.Sizes {
 		Embd: c.Embd, Vocab: c.Vocab, Positions: c.Context, FF: b.FF, Heads: b.Heads, KVHeads: b.KVHeads, Key: b.Key, Value: b.Value,
 		Latent: b.Latent, QueryLatent: c.QueryLatent, Rotated: b.Rotated,
 		Layers: c.Layers, Input: c.Input,
+		Experts: c.Experts.Count, ExpertFF: c.Experts.FF, SharedFF: c.Experts.Shared,
 	}
 }
 

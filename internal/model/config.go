@@ -25,6 +25,7 @@ type Config struct {
 	Layers  int
 	Family  arch.Family
 	Blocks  []Block // [Layers]; where they differ, the four below are the largest
+	Experts Experts // of layers that have some
 	FF      int
 	Heads   int
 	KVHeads int
@@ -56,7 +57,8 @@ type Config struct {
 
 // Block is one layer's hyperparameters.
 type Block struct {
-	FF         int // neurons of the feed-forward layer
+	FF         int // neurons of the feed-forward layer; of layers with experts of those that all tokens use, 0 where there are none
+	Experts    bool
 	Heads      int
 	KVHeads    int
 	Key, Value int // elements of a head's key and of its value
@@ -231,9 +233,6 @@ func ReadConfig(f *gguf.File, activation string) (Config, error) {
 		return c, fmt.Errorf("%s: architecture %q is not supported; supported are %s", f.Path, c.Arch, arch.Names(nil))
 	}
 	key := func(s string) string { return c.Arch + "." + s }
-	if n, ok, err := f.Uint(key("expert_count")); err == nil && ok && n > 0 {
-		return c, fmt.Errorf("%s: this is a mixture of %d experts, which is not supported yet; a dense model of the same series is", f.Path, n)
-	}
 	if k := c.Family.ParallelKey; k != "" {
 		c.Family.Parallel = m.flag(key(k), c.Family.Parallel)
 	}
@@ -241,6 +240,7 @@ func ReadConfig(f *gguf.File, activation string) (Config, error) {
 	c.Embd = m.count(key("embedding_length"), 0, maxWidth)
 	c.Layers = m.count(key("block_count"), 0, maxLayers)
 	c.readBlocks(m)
+	c.readExperts(m)
 	c.readInputs(m)
 	c.Eps = float32(m.within(key(c.Family.EpsilonKey()), 1e-5, 0, 1))
 	if v := m.text(key("rope.scaling.type"), "none"); v != "none" && v != "linear" && v != "yarn" && v != "longrope" && v != "dynamic" {
@@ -281,6 +281,9 @@ func ReadConfig(f *gguf.File, activation string) (Config, error) {
 
 // checkByNeuron refuses a file whose down projections are stored by neuron where layers cannot be computed so.
 func (c *Config) checkByNeuron(m *metadata) error {
+	if c.Experts.Count > 0 {
+		return fmt.Errorf("%s: predictors of models with experts are not supported", m.f.Path)
+	}
 	if !c.uniform() {
 		return fmt.Errorf("%s: key %q: predictors of layers that differ in their number of neurons are not supported", m.f.Path, c.Arch+".feed_forward_length")
 	}

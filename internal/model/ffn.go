@@ -30,6 +30,13 @@ func (f *ffn) bind(b *blockBinder) {
 	m := b.m
 	shape := m.Blocks[b.layer]
 	f.act, f.mode = m.Act, m.LayerMode(b.layer)
+	if shape.FF == 0 { // there are only experts
+		return
+	}
+	of := "" // behind the names of tensors
+	if shape.Experts {
+		of = "_shexp"
+	}
 	place, hot := m.place(b.layer), m.hot(b.binder, b.layer)
 	if f.topK = shape.TopK; f.topK != nil { // all gates decide which stay, so they are computed in one place
 		if hot < shape.FF {
@@ -48,20 +55,20 @@ func (f *ffn) bind(b *blockBinder) {
 		order = nil // it makes no difference to a dense layer
 	}
 	switch {
-	case m.Family.FusedGate && !b.has(b.name("ffn_gate.weight")):
-		if both := b.parts(b.name("ffn_up.weight"), m.Embd, rows, hot, order, shape.FF, shape.FF); both != nil {
+	case m.Family.FusedGate && !b.has(b.name("ffn_gate"+of+".weight")):
+		if both := b.parts(b.name("ffn_up"+of+".weight"), m.Embd, rows, hot, order, shape.FF, shape.FF); both != nil {
 			f.gate, f.up = both[0], both[1]
 		}
 	default:
 		if m.Family.Gated {
-			f.gate = b.neurons(b.name("ffn_gate.weight"), shape.FF, m.Embd, rows, hot, order)
+			f.gate = b.neurons(b.name("ffn_gate"+of+".weight"), shape.FF, m.Embd, rows, hot, order)
 		}
-		f.up = b.neurons(b.name("ffn_up.weight"), shape.FF, m.Embd, rows, hot, order)
+		f.up = b.neurons(b.name("ffn_up"+of+".weight"), shape.FF, m.Embd, rows, hot, order)
 	}
-	if b.bound("ffn_up.bias") {
-		f.upBias = b.neuronVector(b.name("ffn_up.bias"), shape.FF, order)
+	if of == "" && b.bound("ffn_up.bias") {
+		f.upBias = b.neuronVector(b.name("ffn_up"+of+".bias"), shape.FF, order)
 	}
-	down := "ffn_down"
+	down := "ffn_down" + of
 	if m.Transposed {
 		down = "ffn_down_t"
 		f.down = b.neurons(b.name("ffn_down_t.weight"), shape.FF, m.Embd, compute.Rows, hot, order)
@@ -69,9 +76,9 @@ func (f *ffn) bind(b *blockBinder) {
 		if !f.byNeuron && hot > 0 {
 			hot = m.Embd // all of its rows
 		}
-		f.down = b.neurons(b.name("ffn_down.weight"), m.Embd, shape.FF, columns, hot, order)
+		f.down = b.neurons(b.name("ffn_down"+of+".weight"), m.Embd, shape.FF, columns, hot, order)
 	}
-	if t, ok := m.Family.InBlock("ffn_down.bias"); ok && (!t.Optional || b.has(b.name(down+".bias"))) {
+	if t, ok := m.Family.InBlock("ffn_down.bias"); of == "" && ok && (!t.Optional || b.has(b.name(down+".bias"))) {
 		f.downBias = b.binder.vector(b.name(down+".bias"), m.Embd)
 	}
 	if m.Predictors {

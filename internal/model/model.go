@@ -98,6 +98,10 @@ type buffers struct {
 	lookup     compute.Tensor  // [n, layers·input] as they are looked up
 	input      compute.Tensor  // [n, input] a layer's
 	gated      compute.Tensor  // [n, input]
+	router     compute.Tensor  // [n, experts] logits
+	choice     compute.Choice  // [n] of experts
+	expertsOut compute.Tensor  // [n, n_embd] what experts add to that of the one that all tokens use
+	sharedGate compute.Tensor  // [n, 1] how much that one counts, as a logit
 	last       compute.Tensor  // [n_out, n_embd]
 	logits     compute.Tensor  // [n_out, n_vocab]
 
@@ -190,7 +194,11 @@ func (c Config) ActivationBytes(n int) int64 {
 		b := c.Blocks[0]
 		latent = c.QueryLatent + b.Heads*(b.Key+2*b.Latent+b.Rotated)
 	}
-	return 4 * int64(n) * int64(4*c.Embd+2*(c.Heads+c.KVHeads)*c.HeadDim+3*c.FF+latent)
+	experts := 0
+	if e := &c.Experts; e.Count > 0 {
+		experts = e.Count + 2*c.Embd + e.Used*(c.Embd+2*e.FF)
+	}
+	return 4 * int64(n) * int64(4*c.Embd+2*(c.Heads+c.KVHeads)*c.HeadDim+3*c.FF+latent+experts)
 }
 
 // mode returns the sparse mode asked for: an observer wants to see every neuron.
@@ -355,7 +363,7 @@ func (m *Model) newBuffers(n, outputs int) (buffers, error) {
 	rank, dense, gated := 0, false, false
 	for i := range m.layers {
 		f := &m.layers[i].ffn
-		dense, gated = dense || !f.byNeuron, gated || !f.byNeuron && f.gate != nil
+		dense, gated = dense || !f.byNeuron && f.up != nil, gated || !f.byNeuron && f.gate != nil
 		if f.fc1 != nil {
 			rank = max(rank, f.fc1.Rows)
 		}
@@ -372,6 +380,12 @@ func (m *Model) newBuffers(n, outputs int) (buffers, error) {
 			b.set, err = m.dev.Set(n, m.FF)
 		}
 	}
+	if err != nil {
+		return b, err
+	}
+	if experts := m.expertBuffers(&b, n, tensor); experts != nil {
+		return b, experts
+	}
 	return b, err
 }
 
@@ -384,6 +398,7 @@ func (b *buffers) first(n, nOut int) buffers {
 		hidden: b.hidden.First(n), set: b.set.First(n), last: b.last.First(nOut), logits: b.logits.First(nOut),
 		streams: b.streams.First(n), modalities: b.modalities.First(n), low: b.low.First(n), beside: b.beside.First(n),
 		inputs: b.inputs.First(n), lookup: b.lookup.First(n), input: b.input.First(n), gated: b.gated.First(n),
+		router: b.router.First(n), choice: b.choice.First(n), expertsOut: b.expertsOut.First(n), sharedGate: b.sharedGate.First(n),
 	}
 }
 
@@ -510,6 +525,9 @@ func (m *Model) Meaning() string {
 	}
 	for i, a := range m.adapters.files {
 		s += fmt.Sprintf(", adapter %x times %v", a.File.Digest(), m.Scales[i])
+	}
+	if m.Experts.Count > 0 {
+		s += fmt.Sprintf(", %d experts", m.Experts.Used)
 	}
 	if m.Sparse == Predict {
 		s += fmt.Sprintf(", neurons predicted from a logit of %v", m.Threshold)

@@ -117,6 +117,13 @@ func (u NeuronUse) Since(then NeuronUse) NeuronUse {
 	return u
 }
 
+// add counts experts of the same steps, too.
+func (u *NeuronUse) add(c *compute.NeuronCount) {
+	part := *c
+	u.Steps, u.Tokens = max(u.Steps, part.Steps), max(u.Tokens, part.Tokens)
+	u.Join(&part)
+}
+
 // Neurons returns what each layer has computed since the model was loaded. [layers]
 func (m *Model) Neurons() []NeuronUse {
 	use := make([]NeuronUse, len(m.layers))
@@ -125,6 +132,11 @@ func (m *Model) Neurons() []NeuronUse {
 		use[i] = NeuronUse{NeuronCount: f.count, Mode: f.mode, Neurons: m.Blocks[i].FF}
 		for _, w := range []*compute.Matrix{f.gate, f.up, f.down} {
 			use[i].Dense += bytes(w)
+		}
+		if x := &m.layers[i].experts; x.router != nil {
+			use[i].add(&x.count)
+			use[i].Neurons += m.Experts.Count * m.Experts.FF
+			use[i].Dense += bytes(x.weights.Gate) + bytes(x.weights.Up) + bytes(x.weights.Down)
 		}
 		predictor := f.count.Steps * (bytes(f.fc1) + bytes(f.fc2))
 		use[i].Bytes += predictor
@@ -158,6 +170,9 @@ type FFNStep struct {
 
 // observe makes every dense layer tell o.
 func (m *Model) observe(o Observer) error {
+	if m.Experts.Count > 0 {
+		return fmt.Errorf("the neurons of experts cannot be observed yet: only a model without experts")
+	}
 	if !m.uniform() {
 		return fmt.Errorf("only a model whose layers have as many neurons each can be observed")
 	}

@@ -9,9 +9,12 @@ const mostBins = 256
 func (m *Model) Watch(work, bins bool) {
 	m.watch.On = work
 	for i := range m.layers {
-		b := &m.layers[i].ffn.bins
+		b := m.layers[i].bins()
 		if b.On = bins; b.Counts == nil {
 			b.Neurons = m.Blocks[i].FF
+			if m.Blocks[i].Experts {
+				b.Neurons = m.Experts.Count
+			}
 			b.Counts = make([]uint32, min(mostBins, b.Neurons))
 		}
 	}
@@ -25,7 +28,15 @@ func (m *Model) SetWork(w compute.Work) { m.watch.Work = w }
 
 // Bins returns how often layer l's neurons were needed while the model was watched, the hottest first where they are sorted: see
 // compute.NeuronBins. The memory is the model's. [bins]
-func (m *Model) Bins(l int) []uint32 { return m.layers[l].ffn.bins.Counts }
+func (m *Model) Bins(l int) []uint32 { return m.layers[l].bins().Counts }
+
+// bins are of the layer's neurons, or of its experts where it has some.
+func (l *block) bins() *compute.NeuronBins {
+	if l.experts.router != nil {
+		return &l.experts.bins
+	}
+	return &l.ffn.bins
+}
 
 // Read counts the bytes that steps have read of the feed-forward layers' weights.
 type Read struct {
@@ -44,6 +55,10 @@ func (m *Model) Read() (r Read) {
 			r.RAM += predictor
 		}
 		r.Dense += f.count.Steps * (bytes(f.gate) + bytes(f.up) + bytes(f.down))
+		x := &m.layers[i].experts
+		r.All += x.count.Bytes
+		r.RAM += x.count.RAM
+		r.Dense += x.count.Steps * (bytes(x.weights.Gate) + bytes(x.weights.Up) + bytes(x.weights.Down))
 	}
 	return r
 }

@@ -164,6 +164,27 @@ func TestFamilies(t *testing.T) {
 	}
 }
 
+// A layer's experts are its units: all are in memory, and a token reads those that it uses.
+func TestExperts(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "model.gguf")
+	s := synth.Spec{Arch: "qwen2moe", Layers: 2, Embd: 64, FF: 96, Heads: 4, KVHeads: 2, Type: quant.F16, Experts: 8, Used: 3, Activation: "silu"}
+	if err := synth.Write(t.Context(), path, s, nil); err != nil {
+		t.Fatal(err)
+	}
+	f := open(t, path)
+	b := of(t, f, law())
+	checkBytes(t, &b, f, 2*16)
+	const expert = 3 * 96 * 64 * 2
+	u := b.Model.Layers[1].Units
+	read := 0.0
+	for _, n := range u.Sometimes {
+		read += n
+	}
+	if u.Size != expert || len(u.Sometimes) != 8 || u.Always != 0 || math.Abs(read-3*expert) > 1 {
+		t.Errorf("%d units of %d bytes, of which a token reads %g and always %d; want 8 of %d, of which it reads 3", len(u.Sometimes), u.Size, read, u.Always, expert)
+	}
+}
+
 // A prepared file's own frequencies, modes, always-on neurons and precision are planned with; predictors of layers that do not
 // use them are not there.
 func TestPrepared(t *testing.T) {

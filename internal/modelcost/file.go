@@ -3,6 +3,7 @@ package modelcost
 import (
 	"fmt"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/powerinfer-go/powerinfer/internal/compute"
@@ -87,6 +88,8 @@ type reader struct {
 // frequencies returns the file's, or those that were counted, or the law's.
 func (r *reader) frequencies(o Options) error {
 	switch {
+	case o.Stats != nil && r.c.Experts.Count > 0:
+		return fmt.Errorf("%s: counts of neurons do not belong to a model with experts", r.f.Path)
 	case r.c.Prepared != nil:
 		for _, y := range r.c.Prepared.Layers {
 			r.frequency = append(r.frequency, y.Frequency)
@@ -104,7 +107,11 @@ func (r *reader) frequencies(o Options) error {
 		}
 	default:
 		for l, b := range r.c.Blocks {
-			if l > 0 && b.FF == r.c.Blocks[l-1].FF {
+			if b.Experts {
+				r.frequency = append(r.frequency, evenly(r.c.Experts))
+				continue
+			}
+			if l > 0 && b.FF == r.c.Blocks[l-1].FF && !r.c.Blocks[l-1].Experts {
 				r.frequency = append(r.frequency, r.frequency[l-1])
 				continue
 			}
@@ -120,6 +127,29 @@ func (r *reader) frequencies(o Options) error {
 	}
 	return nil
 }
+
+// evenly returns how often each of a layer's experts is used if all are alike.
+func evenly(e model.Experts) []float32 {
+	return slices.Repeat([]float32{float32(e.Used) / float32(e.Count)}, e.Count)
+}
+
+// experts returns what placement plans with in a layer with experts, which are its units.
+func (r *reader) experts(l int) placement.Units {
+	u := placement.Units{Sometimes: make([]float64, r.c.Experts.Count)}
+	prefix := fmt.Sprintf("blk.%d.", l)
+	for _, t := range r.f.Tensors {
+		if name, ok := strings.CutPrefix(t.Name, prefix); ok && ofExpert(name) {
+			u.Size += share(t, r.c.Experts.Count)
+		}
+	}
+	for i, f := range r.frequency[l] {
+		u.Sometimes[i] = float64(f) * float64(u.Size)
+	}
+	return u
+}
+
+// ofExpert reports whether a tensor of a block holds a part of each expert.
+func ofExpert(name string) bool { return strings.Contains(name, "_exps.") }
 
 func (r *reader) assume(format string, args ...any) {
 	r.b.Assumed = append(r.b.Assumed, fmt.Sprintf(format, args...))
@@ -140,6 +170,10 @@ func share(t *gguf.Tensor, neurons int) int64 {
 
 func (r *reader) layer(l int) error {
 	shape := r.c.Blocks[l]
+	if shape.Experts {
+		r.add(l, placement.Layer{Units: r.experts(l)}, r.c.Sparse)
+		return nil
+	}
 	ff := shape.FF
 	if len(r.frequency[l]) != ff {
 		return fmt.Errorf("%s: layer %d: %d frequencies for %d neurons", r.f.Path, l, len(r.frequency[l]), ff)
@@ -163,7 +197,13 @@ func (r *reader) layer(l int) error {
 	} else if mode == model.Predict && l == 0 {
 		r.assume("Original files do not tell the precision of their predictors: %g is assumed.", usualPrecision)
 	}
-	y := placement.Layer{Units: n.units(mode)}
+	r.add(l, placement.Layer{Units: n.units(mode)}, mode)
+	return nil
+}
+
+// add adds a layer whose units are known.
+func (r *reader) add(l int, y placement.Layer, mode model.SparseMode) {
+	shape := r.c.Blocks[l]
 	y.KV = kv(r.cache.Layers[l], r.b.Context)
 	if r.cache.IsWindowed(l) {
 		y.KV = int64(r.cache.Near) * r.cache.Layers[l].PageBytes()
@@ -185,17 +225,22 @@ func (r *reader) layer(l int) error {
 			}
 		case "attn_kv_b.weight":
 			y.Attention += shape.LatentBytes(t.Type)
+		case "ffn_gate_exps.weight", "ffn_up_exps.weight", "ffn_down_exps.weight":
+			if l == 0 && name == "ffn_up_exps.weight" {
+				r.b.Type, r.b.RowBytes = t.Type.String(), t.Type.RowBytes(r.c.Embd)
+			}
 		case "attn_k.weight", "attn_v.weight", "attn_k_norm.weight":
 			if shape.KV == l { // else it is left in the file
 				y.Attention += int64(len(t.Data))
 			}
 		default:
-			y.Attention += int64(len(t.Data))
+			if !ofExpert(name) {
+				y.Attention += int64(len(t.Data))
+			}
 		}
 	}
 	y.Attention += r.adapted(prefix)
 	r.b.Model.Layers = append(r.b.Model.Layers, y)
-	return nil
 }
 
 // adapted returns the bytes of what adapters have beside the model's tensors of that prefix.

@@ -37,6 +37,7 @@ func originalOf(name string) (o originalTensors, ok bool) {
 	}
 	for _, t := range f.Block {
 		switch {
+		case arch.OfExperts(t.Name): // it runs no models with experts
 		case !t.Optional:
 			o.block = append(o.block, strings.Replace(t.Name, "ffn_down.", "ffn_down_t.", 1))
 		case strings.HasPrefix(t.Name, "attn_norm_2."):

@@ -22,8 +22,10 @@ type Spec struct {
 	Arch       string     `json:"arch"`            // the name of a family of package arch
 	Magic      string     `json:"magic,omitempty"` // "GGUF"; "PWRI": the original PowerInfer's form, with predictors
 	Layers     int        `json:"layers"`
-	Embd       int        `json:"embd"` // n_embd, a multiple of 32
-	FF         int        `json:"ff"`   // n_ff, a multiple of 32
+	Embd       int        `json:"embd"`                   // n_embd, a multiple of 32
+	FF         int        `json:"ff"`                     // n_ff, a multiple of 32; of each expert where there are some
+	Experts    int        `json:"experts,omitempty"`      // of each layer; 8 in families that always have some
+	Used       int        `json:"experts_used,omitempty"` // by a token: a quarter of them, at most 8
 	Heads      int        `json:"heads"`
 	KVHeads    int        `json:"kv_heads,omitempty"` // Heads
 	HeadDim    int        `json:"head_dim,omitempty"` // Embd/Heads
@@ -91,6 +93,12 @@ func (s Spec) complete() (Spec, error) {
 		def(&s.RopeDims, s.HeadDim/2/8*8)
 	}
 	def(&s.RopeDims, s.HeadDim)
+	if fam.Experts != nil && !fam.Experts.Optional {
+		def(&s.Experts, 8)
+	}
+	if s.Experts > 0 {
+		def(&s.Used, min(8, max(1, s.Experts/4)))
+	}
 	if s.Magic == "" {
 		s.Magic = "GGUF"
 	}
@@ -135,6 +143,10 @@ func (s Spec) check(fam arch.Family) error {
 	switch {
 	case s.Embd%32 != 0 || s.FF%32 != 0:
 		return fmt.Errorf("width %d and neurons %d must be multiples of 32", s.Embd, s.FF)
+	case s.Experts != 0 && (fam.Experts == nil || s.Magic == "PWRI"):
+		return fmt.Errorf("%d experts: %s has none, nor have the original PowerInfer's files", s.Experts, s.Arch)
+	case s.Experts < 0 || s.Experts > 1<<12 || s.Used < 0 || s.Used > s.Experts:
+		return fmt.Errorf("%d experts of which %d are used: give up to %d, and as many or fewer", s.Experts, s.Used, 1<<12)
 	case s.KVHeads < 1 || s.Heads%s.KVHeads != 0:
 		return fmt.Errorf("%d heads do not share %d KV heads evenly", s.Heads, s.KVHeads)
 	case s.HeadDim < 8 || s.HeadDim%8 != 0 || s.HeadDim > 512:

@@ -384,6 +384,11 @@ func (m *model) feedForward(layer int) {
 	if norm := cmp.Or(m.fam.FFNNorm, "ffn_norm"); m.has(norm + ".weight") {
 		m.norm(name(norm))
 	}
+	if m.Experts > 0 {
+		m.experts(layer, m.input(e), n)
+		m.after(layer, "post_ffw_norm.weight", 1-attentionShare)
+		return
+	}
 	sign := name("ffn_up.weight") // of the matrix whose sign decides
 	if m.has("ffn_gate.weight") {
 		sign = name("ffn_gate.weight")
@@ -428,12 +433,17 @@ func (m *model) ups(name string, in amplitudes, n *neurons) {
 
 // down lists the down projection, which adds what growth leaves to the feed-forward layer.
 func (m *model) down(name string, n *neurons) {
+	origin := func(i int) int { return n.of(i) / 2 }
+	m.writer(name+".weight", m.FF, m.Transposed, origin, m.downWeight(n))
+}
+
+// downWeight returns the sizes of down columns by neuron.
+func (m *model) downWeight(n *neurons) func(i int) float32 {
 	added := growth * (1 - attentionShare) / float64(m.Layers) * float64(m.Embd)
 	scale := float32(math.Sqrt(added/float64(m.space.k)) / m.scales.residual)
-	origin := func(i int) int { return n.of(i) / 2 }
-	m.writer(name+".weight", m.FF, m.Transposed, origin, func(i int) float32 {
+	return func(i int) float32 {
 		rank := n.of(i)
 		opposite := 1 - float32(rank%2*2)
 		return float32(scale*m.law.weight[rank/2]) * opposite
-	})
+	}
 }

@@ -39,7 +39,7 @@ func (m *model) keys() []gguf.KV {
 		{Key: a("context_length"), Value: uint32(m.Context)},
 		{Key: a("embedding_length"), Value: uint32(m.Embd)},
 		{Key: a("block_count"), Value: uint32(m.Layers)},
-		{Key: a("feed_forward_length"), Value: uint32(m.FF)},
+		{Key: a("feed_forward_length"), Value: uint32(m.ff())},
 		{Key: a("attention.head_count"), Value: uint32(m.Heads)},
 		{Key: a("attention.head_count_kv"), Value: uint32(m.cachedHeads())},
 	}
@@ -56,7 +56,7 @@ func (m *model) keys() []gguf.KV {
 			gguf.KV{Key: a("rope.freq_base"), Value: float32(10000)},
 			gguf.KV{Key: a("rope.dimension_count"), Value: uint32(m.RopeDims)})
 	}
-	if m.fam.Clamped {
+	if m.fam.Clamped && m.fam.Rotation == arch.NotRotated { // llama.cpp does not clamp in OLMoE
 		keys = append(keys,
 			gguf.KV{Key: a("attention.max_alibi_bias"), Value: float32(8)},
 			gguf.KV{Key: a("attention.clamp_kqv"), Value: float32(4)})
@@ -80,6 +80,7 @@ func (m *model) keys() []gguf.KV {
 		keys = append(keys, gguf.KV{Key: a("logit_scale"), Value: float32(m.scales.logits)})
 	}
 	keys = append(keys, m.streamKeys(a)...)
+	keys = append(keys, m.expertKeys(a)...)
 	if window := a("attention.sliding_window"); m.fam.UsualWindow > 0 && !slices.ContainsFunc(m.Keys, func(k gguf.KV) bool { return k.Key == window }) {
 		keys = append(keys, gguf.KV{Key: window, Value: uint32(m.fam.UsualWindow)})
 	}
@@ -122,6 +123,14 @@ func (m *model) latentKeys(a func(string) string) (keys []gguf.KV) {
 		add("expert_shared_count", 0)
 	}
 	return keys
+}
+
+// ff returns what files call the width of a layer: of some families with experts that of all experts of a token together.
+func (m *model) ff() int {
+	if m.Experts > 0 && m.fam.Experts.Divided {
+		return m.FF * m.Used
+	}
+	return m.FF
 }
 
 // batchElements is about how many elements a goroutine makes at a time.

@@ -870,11 +870,125 @@ def bert():
     yield "bert", m, 128, x
 
 
+def gap(logits, used):
+    """How far the last expert that is used lies above the first that is not: rounding must not decide."""
+    order = np.sort(logits, -1)[:, ::-1]
+    least = (order[:, used - 1] - order[:, used]).min() if used < logits.shape[-1] else 1.0
+    assert least > 0.001, least
+
+
+def softmax(x):
+    e = np.exp(x - x.max(-1, keepdims=True))
+    return e / e.sum(-1, keepdims=True)
+
+
+def chosen(rank, weights, used):
+    """[n, experts] weights of the experts ranked highest, zero of the others."""
+    gap(rank, used)
+    out = np.zeros_like(weights)
+    for t, order in enumerate(np.argsort(-rank, -1)[:, :used]):
+        out[t, order] = weights[t, order]
+    return out
+
+
+def normalised(weights):
+    return weights / weights.sum(-1, keepdims=True)
+
+
+def expert_mlp(m, h, width, gate, up, down):
+    hidden = m.c["hidden_size"]
+    g, u = (h @ m.get(n, width, hidden).T for n in (gate, up))
+    return silu(g) * u @ m.get(down, hidden, width).T
+
+
+def experts(m, h, weights, names, width):
+    """names: of gate, up and down, with %d for the expert."""
+    y = np.zeros_like(h)
+    for e in range(weights.shape[-1]):
+        y += weights[:, e:e + 1] * expert_mlp(m, h, width, *(n % e for n in names))
+    return y
+
+
+def router(m, h, name, n):
+    return h @ m.get(name, n, m.c["hidden_size"], scale=0.25).T
+
+
+def mixtral():
+    m = Model({"architectures": ["MixtralForCausalLM"], "hidden_act": "silu", "rms_norm_eps": 1e-5, "rope_theta": 1e6, "num_local_experts": 8,
+               "num_experts_per_tok": 2})
+
+    def mlp(m, h, p):
+        p = p.replace("mlp.", "block_sparse_moe.")
+        probabilities = softmax(router(m, h, p + "gate.weight", 8))
+        return experts(m, h, normalised(chosen(np.log(probabilities), probabilities, 2)), [f"{p}experts.%d.{w}.weight" for w in ("w1", "w3", "w2")], 96)
+    yield "mixtral", m, 128, run(m, rms, frequencies(m, 16), mlp, queries=0.1)
+
+
+PROJECTIONS = ("gate_proj", "up_proj", "down_proj")
+
+
+def softmax_experts(m, h, p, norm):
+    n, used = m.c["num_experts"], m.c["num_experts_per_tok"]
+    probabilities = softmax(router(m, h, p + "gate.weight", n))
+    weights = chosen(np.log(probabilities), probabilities, used)
+    width = m.c.get("moe_intermediate_size", m.c["intermediate_size"])
+    return experts(m, h, normalised(weights) if norm else weights, [f"{p}experts.%d.{w}.weight" for w in PROJECTIONS], width)
+
+
+def qwen3moe():
+    """Layer 1 has no experts."""
+    m = Model({"architectures": ["Qwen3MoeForCausalLM"], "hidden_act": "silu", "rms_norm_eps": 1e-6, "head_dim": 24, "num_experts": 16,
+               "num_experts_per_tok": 4, "moe_intermediate_size": 32, "norm_topk_prob": True, "decoder_sparse_step": 1, "mlp_only_layers": [1]})
+    mlp = lambda m, h, p: swiglu(m, h, p) if ".1." in p else softmax_experts(m, h, p, True)
+    yield "qwen3moe", m, 128, run(m, rms, frequencies(m, 24), mlp, heads=head_norms)
+
+
+def qwen2moe():
+    m = Model({"architectures": ["Qwen2MoeForCausalLM"], "hidden_act": "silu", "rms_norm_eps": 1e-6, "num_experts": 12, "num_experts_per_tok": 3,
+               "moe_intermediate_size": 32, "shared_expert_intermediate_size": 48, "norm_topk_prob": False})
+
+    def mlp(m, h, p):
+        shared = expert_mlp(m, h, 48, *(f"{p}shared_expert.{w}.weight" for w in PROJECTIONS))
+        return softmax_experts(m, h, p, False) + shared / (1 + np.exp(-h @ m.get(p + "shared_expert_gate.weight", 1, 64).T))
+    yield "qwen2moe", m, 128, run(m, rms, frequencies(m, 16), mlp, biased=True, queries=0.1)
+
+
+def olmoe():
+    m = Model({"architectures": ["OlmoeForCausalLM"], "hidden_act": "silu", "rms_norm_eps": 1e-5, "num_experts": 8, "num_experts_per_tok": 3,
+               "intermediate_size": 32, "norm_topk_prob": False})
+    yield "olmoe", m, 128, run(m, rms, frequencies(m, 16), lambda m, h, p: softmax_experts(m, h, p, False), wide=wide_norms)
+
+
+def granitemoe():
+    """The softmax is over the chosen, which is that of all, normalised."""
+    factors = {"embedding_multiplier": 6.0, "attention_multiplier": 0.125, "residual_multiplier": 0.35, "logits_scaling": 4.0}
+    for name, kind, shared in (("granitemoe", "GraniteMoeForCausalLM", 0), ("granitemoe-shared", "GraniteMoeSharedForCausalLM", 40)):
+        m = Model({"architectures": [kind], "hidden_act": "silu", "rms_norm_eps": 1e-5, "tie_word_embeddings": True, "intermediate_size": 32,
+                   "num_local_experts": 8, "num_experts_per_tok": 3, **factors, **({"shared_intermediate_size": shared} if shared else {})})
+
+        def mlp(m, h, p, shared=shared):
+            q = p.replace("mlp.", "block_sparse_moe.")
+            logits = router(m, h, q + "router.layer.weight", 8)
+            weights = chosen(logits, np.exp(logits), 3)
+            into, out = m.get(q + "input_linear.weight", 8, 64, 64), m.get(q + "output_linear.weight", 8, 64, 32)
+            y = np.zeros_like(h)
+            for e in range(8):
+                g, u = np.split(h @ into[e].T, 2, -1)
+                y += normalised(weights)[:, e:e + 1] * (silu(g) * u @ out[e].T)
+            if shared:
+                g, u = np.split(h @ m.get(p.replace("mlp.", "shared_mlp.") + "input_linear.weight", 2 * shared, 64).T, 2, -1)
+                y += silu(g) * u @ m.get(p.replace("mlp.", "shared_mlp.") + "output_linear.weight", 64, shared).T
+            return y
+        yield name, m, 128, run(m, rms, frequencies(m, 16), mlp, embedding=6.0, scale=0.125, residual=0.35, logits=4.0, queries=0.1)
+
+
 FIRST = (arcee, nemotron, phi3, granite, olmo2, smollm3, stablelm, gemma, gemma2, gemma3, exaone4, seed_oss, glm4, olmo3,
          gemma3_pictures, command_r, cohere2, mistral3, starcoder2, qwen_vl, gemma3n, gemma4)
 SECOND = (gpt2, gptneox, internlm2, phi2, chatglm, jais2, mpt, bloom, baichuan, plm, minicpm3, deepseek2, bert)
 
-for family in FIRST + SECOND:
+EXPERTS = (mixtral, qwen3moe, qwen2moe, olmoe, granitemoe)
+
+for family in FIRST + SECOND + EXPERTS:
     for name, m, context, logits in family():
         with open(name + ".json", "w") as f:
             json.dump({"how": f"reference.py, numpy {np.__version__}, float64", "config": m.folder, "tensors": m.tensors, "context": context,

@@ -1,0 +1,85 @@
+package arch
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/powerinfer-go/powerinfer/internal/compute"
+)
+
+// Experts says how a family's layers with experts choose among them, where its files do not say otherwise.
+type Experts struct {
+	Optional   bool // there are models of the family without experts
+	Score      compute.Score
+	Normalised bool    // weights are divided by their sum,
+	MinSum     float32 // or by this where the sum is less
+	// Divided says that feed_forward_length, where files tell no width of experts, is what all experts of a token have together.
+	Divided bool
+	// Shared says that experts are beside a shared one of feed_forward_length where files tell no width of it; else there is then none.
+	Shared bool
+}
+
+// leastSum is the least sum that weights are divided by: the smallest normal half. No softmax comes near it.
+const leastSum = 1.0 / (1 << 14)
+
+// OfExperts reports whether a tensor, by its name in GGUF after "blk.N.", is of layers with experts only.
+func OfExperts(name string) bool {
+	return strings.HasPrefix(name, "ffn_gate_inp") || strings.HasPrefix(name, "exp_probs_b") || strings.Contains(name, "_exps.") || strings.Contains(name, "_shexp.")
+}
+
+// InsteadOfExperts reports whether a tensor, likewise, is of layers without experts only.
+func InsteadOfExperts(name string) bool {
+	stem, _, _ := strings.Cut(name, ".")
+	return slices.Contains([]string{"ffn_gate", "ffn_up", "ffn_down", "ffn_down_t"}, stem)
+}
+
+// withExperts returns block with a router and experts, by their names on Hugging Face: %d stands for an expert.
+func withExperts(block []Tensor, router, gate, up, down string) []Tensor {
+	return append(slices.Clone(block),
+		Tensor{Name: "ffn_gate_inp.weight", Source: router},
+		Tensor{Name: "ffn_gate_exps.weight", Source: gate, Change: Stacked},
+		Tensor{Name: "ffn_up_exps.weight", Source: up, Change: Stacked},
+		Tensor{Name: "ffn_down_exps.weight", Source: down, Change: Stacked})
+}
+
+// mlpExperts is withExperts by the names of most families.
+func mlpExperts(block []Tensor) []Tensor {
+	return withExperts(block, "mlp.gate.weight", "mlp.experts.%d.gate_proj.weight", "mlp.experts.%d.up_proj.weight", "mlp.experts.%d.down_proj.weight")
+}
+
+// sharedExpert returns block with an expert that all tokens use; prefix is its name on Hugging Face.
+func sharedExpert(block []Tensor, prefix string) []Tensor {
+	return append(slices.Clone(block),
+		Tensor{Name: "ffn_gate_shexp.weight", Source: prefix + ".gate_proj.weight", Optional: true},
+		Tensor{Name: "ffn_up_shexp.weight", Source: prefix + ".up_proj.weight", Optional: true},
+		Tensor{Name: "ffn_down_shexp.weight", Source: prefix + ".down_proj.weight", Optional: true})
+}
+
+// Mixture is what config.json says of experts, by the names of most families; families with others fill it in.
+type Mixture struct {
+	Count  int // experts of a layer; 0: there are none
+	Used   int // of them, by a token
+	Width  int // neurons of an expert
+	Shared int // neurons of the experts that all tokens use, together; 0: there are none
+	First  int // layers before this one have no experts
+	Every  int // of the others every so manyth has, counted from the first layer of all; 0: all have
+	Dense  []int
+	Scale  float64 // of the weights; 0: 1
+	// Normalised says whether weights are divided by their sum; nil: as the family has it.
+	Normalised *bool
+}
+
+// In reports whether layer l has experts.
+func (m *Mixture) In(l int) bool {
+	return m.Count > 0 && l >= m.First && (m.Every < 2 || (l+1)%m.Every == 0) && !slices.Contains(m.Dense, l)
+}
+
+// mixture takes what the usual keys say.
+func (c *Config) mixture(width int) {
+	c.Mixture = Mixture{
+		Count: c.NumExperts, Used: c.ExpertsPerToken, Width: width, Shared: c.SharedWidth, Every: c.SparseStep, Dense: c.DenseLayers, Normalised: c.NormTopK,
+	}
+	if c.Mixture.Count == 0 {
+		c.Mixture.Count = c.LocalExperts
+	}
+}

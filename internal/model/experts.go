@@ -1,0 +1,213 @@
+package model
+
+import (
+	"fmt"
+
+	"github.com/powerinfer-go/powerinfer/internal/compute"
+)
+
+// maxExperts bounds the experts of a layer.
+const maxExperts = 1 << 12
+
+// Experts are the hyperparameters of layers with experts.
+type Experts struct {
+	Count   int // of a layer; 0: no layer has some
+	Used    int // of them, by a token
+	FF      int // neurons of an expert
+	Shared  int // neurons of the experts that all tokens use, together; 0: there are none
+	Routing compute.Routing
+}
+
+// readExperts reads what files say of experts, and which layers have some: those with a router.
+func (c *Config) readExperts(m *metadata) {
+	key := func(s string) string { return c.Arch + "." + s }
+	routed := func(l int) bool { return m.f.Tensor(fmt.Sprintf("blk.%d.ffn_gate_inp.weight", l)) != nil }
+	n, said, err := m.f.Uint(key("expert_count"))
+	f := c.Family.Experts
+	switch {
+	case m.err != nil:
+		return
+	case err != nil:
+		m.err = err
+		return
+	case f == nil && n > 0:
+		m.fail("key %q: %d experts in a family that has none", key("expert_count"), n)
+		return
+	case n == 0 && (f == nil || f.Optional):
+		if used, _, _ := m.f.Uint(key("expert_used_count")); used > 0 && !said { // as --experts-used has it of a model without experts
+			m.fail("key %q: %d experts are to be used, and the model has none", key("expert_used_count"), used)
+		}
+		return
+	}
+	e := &c.Experts
+	e.Count = m.count(key("expert_count"), 0, maxExperts)
+	e.Used = m.count(key("expert_used_count"), 0, e.Count)
+	def := c.FF
+	if f.Divided {
+		def = max(1, c.FF/e.Used)
+	}
+	e.FF = m.count(key("expert_feed_forward_length"), def, maxWidth)
+	if n, ok, err := m.f.Uint(key("expert_shared_feed_forward_length")); f.Shared && !ok {
+		e.Shared = c.FF
+	} else if err != nil || n > 0 {
+		e.Shared = m.count(key("expert_shared_feed_forward_length"), 0, maxWidth)
+	}
+	e.Routing = c.readRouting(m)
+	lead, _, err := m.f.Uint(key("leading_dense_block_count"))
+	if err != nil && m.err == nil {
+		m.err = err
+	}
+	with := 0
+	for l := range c.Blocks {
+		b := &c.Blocks[l]
+		if !routed(l) {
+			continue
+		}
+		if uint64(l) < lead {
+			m.fail("tensor \"blk.%d.ffn_gate_inp.weight\" gives layer %d experts, and key %q says that the first %d layers have none", l, l, key("leading_dense_block_count"), lead)
+		}
+		b.Experts, b.FF = true, e.Shared
+		with++
+	}
+	if with == 0 {
+		m.fail("key %q: %d experts, and no layer has a router (tensor \"blk.N.ffn_gate_inp.weight\")", key("expert_count"), e.Count)
+	}
+	c.FF = 0
+	for _, b := range c.Blocks {
+		c.FF = max(c.FF, b.FF)
+	}
+}
+
+// gatingFunctions are the values of expert_gating_func, from 1.
+var gatingFunctions = [...]compute.Score{compute.Softmax, compute.Sigmoid, compute.SoftmaxChosen}
+
+// readRouting reads how experts are chosen.
+func (c *Config) readRouting(m *metadata) compute.Routing {
+	key := func(s string) string { return c.Arch + "." + s }
+	f := c.Family.Experts
+	r := compute.Routing{
+		Score: f.Score, MinSum: f.MinSum, Normalised: m.flag(key("expert_weights_norm"), f.Normalised),
+		Scale: float32(m.within(key("expert_weights_scale"), 1, 0, maxScale)),
+	}
+	if r.Scale == 0 { // as llama.cpp has it
+		r.Scale = 1
+	}
+	if v, ok, err := m.f.Uint(key("expert_gating_func")); err != nil || v > uint64(len(gatingFunctions)) {
+		m.fail("key %q: it is none of 1 (softmax), 2 (sigmoid), 3 (softmax of those chosen)", key("expert_gating_func"))
+	} else if ok && v > 0 {
+		r.Score = gatingFunctions[v-1]
+	}
+	if n, ok, err := m.f.Uint(key("expert_group_count")); err != nil || ok && n > 1 {
+		r.Groups = m.count(key("expert_group_count"), 0, maxExperts)
+		r.GroupsUsed = m.count(key("expert_group_used_count"), 0, maxExperts)
+	}
+	if m.err == nil {
+		if err := r.Check(c.Experts.Used, c.Experts.Count); err != nil {
+			m.fail("keys %q and %q: %v", key("expert_used_count"), key("expert_group_used_count"), err)
+		}
+	}
+	return r
+}
+
+// experts is a layer's experts, beside which the block's ffn may be one that all tokens use.
+type experts struct {
+	router     *compute.Matrix // [experts, n_embd]; nil: the layer has none
+	routerBias *compute.Vector // [experts] of logits, or nil
+	choiceBias *compute.Vector // [experts] that counts for the choice only, or nil
+	sharedGate *compute.Matrix // [1, n_embd] whose sigmoid weighs the shared experts, or nil
+	weights    compute.ExpertWeights
+	routing    compute.Routing
+	count      compute.NeuronCount
+	bins       compute.NeuronBins
+}
+
+func (x *experts) bind(b *blockBinder) {
+	m := b.m
+	if !m.Blocks[b.layer].Experts {
+		return
+	}
+	e := &m.Experts
+	x.router, x.routerBias = b.matrix("ffn_gate_inp.weight"), b.own("ffn_gate_inp.bias", e.Count)
+	for _, name := range []string{"exp_probs_b.bias", "exp_probs_b.weight"} { // files have either
+		if x.choiceBias == nil {
+			x.choiceBias = b.own(name, e.Count)
+		}
+	}
+	x.routing = e.Routing
+	w := &x.weights
+	w.Act = m.Act
+	if b.has(b.name("ffn_gate_up_exps.weight")) {
+		w.Fused = true
+		w.Up, w.UpBias = b.stack("ffn_gate_up_exps.weight", 2*e.FF, m.Embd), b.own("ffn_gate_up_exps.bias", e.Count*2*e.FF)
+	} else {
+		if m.Family.Gated {
+			w.Gate, w.GateBias = b.stack("ffn_gate_exps.weight", e.FF, m.Embd), b.own("ffn_gate_exps.bias", e.Count*e.FF)
+		}
+		w.Up, w.UpBias = b.stack("ffn_up_exps.weight", e.FF, m.Embd), b.own("ffn_up_exps.bias", e.Count*e.FF)
+	}
+	w.Down, w.DownBias = b.stack("ffn_down_exps.weight", m.Embd, e.FF), b.own("ffn_down_exps.bias", e.Count*m.Embd)
+	w.Count, w.Bins = &x.count, &x.bins
+	if _, ok := m.Family.InBlock("ffn_gate_inp_shexp.weight"); ok {
+		x.sharedGate = b.binder.matrix(b.name("ffn_gate_inp_shexp.weight"), 1, m.Embd, compute.Precise)
+	}
+}
+
+// stack binds the matrices [rows, cols] of all experts, which lie in one tensor, one behind the other.
+func (b *blockBinder) stack(name string, rows, cols int) *compute.Matrix {
+	n := b.m.Experts.Count
+	name = b.name(name)
+	if t := b.f.Tensor(name); t != nil && (len(t.Shape) != 3 && n > 1 || t.Shape[0] != cols || t.Rows() != n*rows || len(t.Shape) == 3 && t.Shape[2] != n) {
+		b.fail("tensor %q has shape %v, and keys %q and %q make it [%d %d %d]", name, t.Shape,
+			b.m.Arch+".expert_count", b.m.Arch+".expert_feed_forward_length", cols, rows, n)
+		return nil
+	}
+	return b.neurons(name, n*rows, cols, compute.Dense, b.whole(n*rows), nil)
+}
+
+// own binds a vector of n numbers, or one for each row of stacked matrices, that files may have; nil where this one has not.
+func (b *blockBinder) own(name string, n int) *compute.Vector {
+	name = b.name(name)
+	t := b.f.Tensor(name)
+	if t == nil {
+		return nil
+	}
+	elems := 1
+	for _, d := range t.Shape {
+		elems *= d
+	}
+	if elems != n {
+		b.fail("tensor %q has shape %v, and key %q makes it %d numbers", name, t.Shape, b.m.Arch+".expert_count", n)
+		return nil
+	}
+	return b.flat(name, t.Rows(), t.Shape[0])
+}
+
+// forward computes s.ffnOut from the input in: the chosen experts, and those that all tokens use.
+func (x *experts) forward(v compute.Verbs, m *Model, s *buffers, f *ffn, in compute.Tensor) {
+	m.product(v, in, compute.Products{{Out: s.router, W: x.router, Bias: x.routerBias}})
+	v.Route(s.choice, s.router, x.choiceBias, x.routing)
+	if f.up == nil {
+		v.Experts(s.ffnOut, in, s.choice, x.weights)
+		return
+	}
+	v.Experts(s.expertsOut, in, s.choice, x.weights)
+	if x.sharedGate != nil {
+		m.product(v, in, compute.Products{{Out: s.sharedGate, W: x.sharedGate}})
+	}
+	f.forward(v, m, s, in)
+	if x.sharedGate != nil {
+		v.GateRows(s.ffnOut, s.sharedGate)
+	}
+	v.Add(s.ffnOut, s.expertsOut)
+}
+
+// expertBuffers makes what layers with experts need.
+func (m *Model) expertBuffers(b *buffers, n int, tensor func(rows, cols int) compute.Tensor) error {
+	if m.Experts.Count == 0 {
+		return nil
+	}
+	b.router, b.expertsOut, b.sharedGate = tensor(n, m.Experts.Count), tensor(n, m.Embd), tensor(n, 1)
+	var err error
+	b.choice, err = m.dev.Choice(n, m.Experts.Used, m.Experts.Count)
+	return err
+}

@@ -1,0 +1,84 @@
+package synth
+
+import (
+	"fmt"
+	"math"
+
+	"github.com/powerinfer-go/powerinfer/internal/gguf"
+	"github.com/powerinfer-go/powerinfer/internal/quant"
+)
+
+// routerDeviation is that of a token's logits over the experts: a few of them have most of the weight.
+const routerDeviation = 1.5
+
+// expertKeys returns what files say of experts.
+func (m *model) expertKeys(a func(string) string) []gguf.KV {
+	if m.Experts == 0 {
+		return nil
+	}
+	keys := []gguf.KV{
+		{Key: a("expert_count"), Value: uint32(m.Experts)},
+		{Key: a("expert_used_count"), Value: uint32(m.Used)},
+		{Key: a("expert_feed_forward_length"), Value: uint32(m.FF)},
+	}
+	if m.fam.Experts.Shared {
+		keys = append(keys, gguf.KV{Key: a("expert_shared_feed_forward_length"), Value: uint32(m.FF)})
+	}
+	return keys
+}
+
+// experts lists one block's router and experts, each as sparse as a layer without experts is. in is what they read.
+func (m *model) experts(layer int, in amplitudes, n *neurons) {
+	name := func(s string) string { return fmt.Sprintf("blk.%d.%s", layer, s) }
+	m.plain(func() { m.reader(name("ffn_gate_inp.weight"), m.Experts, in, routerDeviation, nil) })
+	if m.has("exp_probs_b.bias") {
+		m.random(name("exp_probs_b.bias"), m.Experts, 0, 0.1)
+	}
+	offset := func(i int) float32 { return n.offset(i % m.FF) }
+	up := offset
+	if m.fam.Gated {
+		m.stacked(func() { m.reader(name("ffn_gate_exps.weight"), m.Experts*m.FF, in, 1, offset) })
+		up = nil
+	}
+	m.stacked(func() { m.reader(name("ffn_up_exps.weight"), m.Experts*m.FF, in, 1, up) })
+	m.downs(name("ffn_down_exps.weight"), n)
+	if m.fam.Experts.Shared {
+		m.reader(name("ffn_gate_shexp.weight"), m.FF, in, 1, n.offset)
+		m.reader(name("ffn_up_shexp.weight"), m.FF, in, 1, nil)
+		m.down(name("ffn_down_shexp"), n)
+		m.random(name("ffn_gate_inp_shexp.weight"), m.Embd, 0, float32(1/math.Sqrt(float64(m.Embd))))
+	}
+}
+
+// plain has what list lists stay F32.
+func (m *model) plain(list func()) {
+	t := m.Type
+	m.Type = quant.F32
+	list()
+	m.Type = t
+}
+
+// stacked gives the matrix that list lists a dimension for experts.
+func (m *model) stacked(list func()) {
+	list()
+	t := &m.out[len(m.out)-1]
+	t.Shape = []int{t.Shape[0], t.Shape[1] / m.Experts, m.Experts}
+}
+
+// downs lists the experts' down projections.
+func (m *model) downs(name string, n *neurons) {
+	k := m.stream(name)
+	noise, coefs := k.sub(0), k.sub(1)
+	weight := m.downWeight(n)
+	a := float32(1 / math.Sqrt(float64(m.space.g)))
+	m.stacked(func() {
+		m.matrix(name, m.Experts*m.Embd, m.FF, func(r int, row, _ []float32) {
+			x, e := r/m.Embd, r%m.Embd
+			s, _ := m.space.signs(e)
+			for i := range row {
+				v := coefs.normal((x*m.space.k+e%m.space.k)*m.FF + n.of(i)/2)
+				row[i] = float32(float32(a*weight(i)) * (float32(s*v) + float32(rowNoise*noise.normal(r*m.FF+i))))
+			}
+		})
+	})
+}
