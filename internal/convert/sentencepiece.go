@@ -19,10 +19,17 @@ type piece struct {
 // sentencePiece holds the parts of a tokenizer.model that the converter reads.
 type sentencePiece struct {
 	pieces      []piece
-	bpe         bool // trained as BPE, the only kind whose merges follow from scores
-	dummyPrefix bool // a space is put before the text
-	squeeze     bool // runs of spaces become one
+	kind        uint64 // of the model: modelUnigram and so on
+	charsmap    []byte // precompiled normalization; nil: none
+	dummyPrefix bool   // a space is put before the text
+	squeeze     bool   // runs of spaces become one
 }
+
+// Kinds of models, as the trainer numbers them.
+const (
+	modelUnigram = 1
+	modelBPE     = 2
+)
 
 // field is one field of a protobuf message.
 type field struct {
@@ -70,10 +77,11 @@ var errNotSentencePiece = errors.New("this is not a SentencePiece model")
 //
 // Source: sentencepiece_model.proto of google/sentencepiece.
 func parseSentencePiece(b []byte) (*sentencePiece, error) {
-	m := &sentencePiece{dummyPrefix: true, squeeze: true}
+	m := &sentencePiece{kind: modelUnigram, dummyPrefix: true, squeeze: true}
 	const (
 		fieldPieces, fieldTrainer, fieldNormalizer = 1, 2, 3
-		trainerModelType, modelBPE                 = 3, 2
+		trainerModelType                           = 3
+		normalizerCharsmap                         = 2
 		normalizerDummyPrefix, normalizerSqueeze   = 3, 4
 	)
 	err := eachField(b, 0, func(f field, at int) error {
@@ -90,13 +98,15 @@ func parseSentencePiece(b []byte) (*sentencePiece, error) {
 		case fieldTrainer:
 			return eachField(f.bytes, at, func(f field, _ int) error {
 				if f.num == trainerModelType {
-					m.bpe = f.value == modelBPE
+					m.kind = f.value
 				}
 				return nil
 			})
 		case fieldNormalizer:
 			return eachField(f.bytes, at, func(f field, _ int) error {
 				switch f.num {
+				case normalizerCharsmap:
+					m.charsmap = f.bytes
 				case normalizerDummyPrefix:
 					m.dummyPrefix = f.value != 0
 				case normalizerSqueeze:

@@ -41,8 +41,11 @@ func readTokenizerJSON(path string, size int, tok *tokenizerConfig, notes func(s
 		err = v.readUnigram(&j, size)
 	case "WordPiece":
 		err = v.readWordPiece(&j, size)
+	case "WordLevel":
+		notes(fmt.Sprintf("%s: llama.cpp has no tokenizer of whole words; PowerInfer alone will read the file", path))
+		err = v.readWords(&j, size)
 	default:
-		err = fmt.Errorf("%s: key %q: %q is not supported; BPE, Unigram and WordPiece are", path, "model.type", j.Model.Type)
+		err = fmt.Errorf("%s: key %q: %q is not supported; BPE, Unigram, WordPiece and WordLevel are", path, "model.type", j.Model.Type)
 	}
 	if err != nil {
 		return nil, err
@@ -220,6 +223,24 @@ func (v *vocabulary) readWordPiece(j *tokenizerJSON, size int) error {
 			v.lowercase = true
 		case "StripAccents":
 			v.stripAccents = true
+		}
+	}
+	return nil
+}
+
+// readWords reads a vocabulary of whole words. llama.cpp has no name for it.
+func (v *vocabulary) readWords(j *tokenizerJSON, size int) error {
+	var ids map[string]int
+	if err := checkpoint.DecodeJSON(v.path+": model.vocab", j.Model.Vocab, &ids); err != nil {
+		return err
+	}
+	v.model, v.pre = "wordlevel", "default"
+	if err := v.enter(ids, size); err != nil {
+		return err
+	}
+	if name := j.Model.Unknown; name != nil {
+		if id, ok := ids[*name]; ok {
+			v.types[id], v.unknown = tokenUnknown, id+1
 		}
 	}
 	return nil

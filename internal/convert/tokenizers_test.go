@@ -5,13 +5,18 @@ import (
 	"compress/gzip"
 	"encoding/json"
 	"fmt"
+	"math"
 	"math/rand/v2"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 
+	"google.golang.org/protobuf/encoding/protowire"
+
+	"github.com/powerinfer-go/powerinfer/internal/arch"
 	"github.com/powerinfer-go/powerinfer/internal/gguf"
 	models "github.com/powerinfer-go/powerinfer/internal/model"
 	"github.com/powerinfer-go/powerinfer/internal/testenv"
@@ -33,7 +38,7 @@ func folderTokenizer(t testing.TB, dir string) *tokenizer.Tokenizer {
 		t.Fatal(err)
 	}
 	const rows = 400_000 // more than any vocabulary's
-	v, err := readTokenizerJSON(filepath.Join(dir, "tokenizer.json"), rows, tok, func(string) {})
+	v, err := readTokens(dir, &config{Config: arch.Config{Vocab: rows}}, tok, func(string) {})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -79,9 +84,21 @@ func expectTokenizations(t *testing.T, tok *tokenizer.Tokenizer, texts []string,
 	}
 }
 
-// TestTokenizerVectors: small tokenizers of the components of published ones give the library's ids and texts
+// vectors are small tokenizers of the components of published ones, and what Hugging Face's library makes of texts with them
 // (testdata/tokenizers/README.md).
-func TestTokenizerVectors(t *testing.T) {
+type vectors struct {
+	Texts      []string `json:"texts"`
+	Tokenizers []vector `json:"tokenizers"`
+}
+
+type vector struct {
+	Name    string          `json:"name"`
+	JSON    json.RawMessage `json:"json"`
+	Results []tokenization  `json:"results"`
+}
+
+func readVectors(t *testing.T) (v vectors) {
+	t.Helper()
 	packed, err := os.ReadFile("testdata/tokenizers/vectors.json.gz")
 	if err != nil {
 		t.Fatal(err)
@@ -90,21 +107,19 @@ func TestTokenizerVectors(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	var vectors struct {
-		Texts      []string `json:"texts"`
-		Tokenizers []struct {
-			Name    string          `json:"name"`
-			JSON    json.RawMessage `json:"json"`
-			Results []tokenization  `json:"results"`
-		} `json:"tokenizers"`
-	}
-	if err := json.NewDecoder(r).Decode(&vectors); err != nil {
+	if err := json.NewDecoder(r).Decode(&v); err != nil {
 		t.Fatal(err)
 	}
-	if len(vectors.Tokenizers) == 0 {
+	if len(v.Tokenizers) == 0 {
 		t.Fatal("no vectors")
 	}
-	for _, v := range vectors.Tokenizers {
+	return v
+}
+
+// TestTokenizerVectors: small tokenizers give the library's ids and texts.
+func TestTokenizerVectors(t *testing.T) {
+	all := readVectors(t)
+	for _, v := range all.Tokenizers {
 		t.Run(v.Name, func(t *testing.T) {
 			dir := t.TempDir()
 			if err := os.WriteFile(filepath.Join(dir, "tokenizer.json"), v.JSON, 0o644); err != nil {
@@ -114,8 +129,62 @@ func TestTokenizerVectors(t *testing.T) {
 			if err := os.WriteFile(filepath.Join(dir, "tokenizer_config.json"), []byte(config), 0o644); err != nil {
 				t.Fatal(err)
 			}
-			expectTokenizations(t, folderTokenizer(t, dir), vectors.Texts, v.Results)
+			expectTokenizations(t, folderTokenizer(t, dir), all.Texts, v.Results)
 		})
+	}
+}
+
+// TestUnigramModel: a tokenizer.model of a Unigram model, made of the pieces of a tokenizer.json, gives the ids that Hugging Face's library gives
+// with that, on texts without added tokens, which a tokenizer.model does not have.
+func TestUnigramModel(t *testing.T) {
+	all := readVectors(t)
+	v := all.Tokenizers[slices.IndexFunc(all.Tokenizers, func(v vector) bool { return v.Name == "t5" })]
+	var j struct {
+		Added []struct{ Content string } `json:"added_tokens"`
+		Model struct {
+			Vocab [][2]any `json:"vocab"`
+		} `json:"model"`
+	}
+	if err := json.Unmarshal(v.JSON, &j); err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	var model []byte
+	for id, p := range j.Model.Vocab {
+		text, kind := p[0].(string), tokenNormal
+		switch {
+		case id == 0:
+			kind = tokenUnknown
+		case id < 3:
+			kind = tokenControl
+		case isByteToken(text):
+			kind = tokenByte
+		}
+		piece := protowire.AppendString(protowire.AppendTag(nil, 1, protowire.BytesType), text)
+		piece = protowire.AppendFixed32(protowire.AppendTag(piece, 2, protowire.Fixed32Type), math.Float32bits(float32(p[1].(float64))))
+		piece = protowire.AppendVarint(protowire.AppendTag(piece, 3, protowire.VarintType), uint64(kind))
+		model = protowire.AppendBytes(protowire.AppendTag(model, 1, protowire.BytesType), piece)
+	}
+	const keepSpaces = 4 // of the normalizer: remove_extra_whitespaces
+	model = protowire.AppendBytes(protowire.AppendTag(model, 3, protowire.BytesType), []byte{keepSpaces << 3, 0})
+	for name, data := range map[string][]byte{"spiece.model": model, "tokenizer_config.json": []byte(`{"eos_token":"</s>","unk_token":"<unk>"}`)} {
+		if err := os.WriteFile(filepath.Join(dir, name), data, 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	tok, compared := folderTokenizer(t, dir), 0
+	for i, text := range all.Texts {
+		// SentencePiece puts a space before a text that begins with one, Hugging Face's library does not.
+		if strings.HasPrefix(text, " ") || strings.HasPrefix(text, "▁") || slices.ContainsFunc(j.Added, func(a struct{ Content string }) bool { return strings.Contains(text, a.Content) }) {
+			continue
+		}
+		compared++
+		if got := tok.Encode(text, true, true); !slices.Equal(got, v.Results[i].Whole) {
+			t.Fatalf("%+q:\n got %v\nwant %v", text, got, v.Results[i].Whole)
+		}
+	}
+	if compared < 50 {
+		t.Errorf("only %d texts were compared", compared)
 	}
 }
 

@@ -103,8 +103,17 @@ func (v *vocabulary) check() error {
 
 func readTokens(dir string, c *config, tok *tokenizerConfig, notes func(string)) (*vocabulary, error) {
 	spm, hf := filepath.Join(dir, "tokenizer.model"), filepath.Join(dir, "tokenizer.json")
+	if xlm := filepath.Join(dir, "sentencepiece.bpe.model"); !checkpoint.Exists(spm) && checkpoint.Exists(xlm) {
+		spm = xlm
+	}
+	if t5 := filepath.Join(dir, "spiece.model"); !checkpoint.Exists(spm) && checkpoint.Exists(t5) {
+		spm = t5
+	}
 	if checkpoint.Exists(spm) {
 		v, err := readSentencePiece(spm, c.Vocab, tok, notes)
+		if checkpoint.Exists(hf) && (err == nil && v.model == "t5" || err != nil && !errors.Is(err, errNotSentencePiece)) {
+			return readTokenizerJSON(hf, c.Vocab, tok, notes) // it says more than a Unigram model
+		}
 		if err == nil && checkpoint.Exists(hf) {
 			v.complete(hf, c.Vocab, tok)
 		}
@@ -132,26 +141,72 @@ func readSentencePiece(path string, size int, tok *tokenizerConfig, notes func(s
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", path, err)
 	}
-	if !m.bpe {
-		return nil, fmt.Errorf("%s: a SentencePiece model of another type than BPE is not supported", path)
+	if m.kind != modelBPE && m.kind != modelUnigram {
+		return nil, fmt.Errorf("%s: a SentencePiece model of words or characters; only BPE and Unigram are supported: put a tokenizer.json beside it", path)
 	}
 	if len(m.pieces) > size {
 		return nil, fmt.Errorf("%s: %d pieces for %d rows of the embedding (config.json: vocab_size)", path, len(m.pieces), size)
 	}
 	v := &vocabulary{path: path, model: "llama", pre: "default", squeeze: m.squeeze}
+	if m.kind == modelUnigram {
+		if err := v.asUnigram(m, tok); err != nil {
+			return nil, err
+		}
+	}
 	for _, p := range m.pieces {
 		v.tokens = append(v.tokens, p.text)
 		v.scores = append(v.scores, p.score)
 		v.types = append(v.types, p.kind)
 	}
-	if !m.dummyPrefix {
+	if !m.dummyPrefix || m.kind == modelUnigram {
 		v.addSpacePrefix = &m.dummyPrefix
 	}
 	added, err := tok.added(filepath.Join(filepath.Dir(path), "added_tokens.json"))
 	if err != nil {
 		return nil, err
 	}
+	if strings.HasPrefix(tok.Class, "T5Tokenizer") && len(added) == 0 {
+		added = sentinels(len(m.pieces), size)
+	}
 	return v, v.addTokens(added, size, notes)
+}
+
+// asUnigram takes what a Unigram model has beside its pieces, and orders these as the tokenizer's class does.
+func (v *vocabulary) asUnigram(m *sentencePiece, tok *tokenizerConfig) error {
+	v.model, v.charsmap = "t5", m.charsmap
+	yes, no := true, false
+	switch class := strings.TrimSuffix(tok.Class, "Fast"); class {
+	case "XLMRobertaTokenizer": // of fairseq's order, in which <pad> comes second
+		const first = 3 // pieces before it are <unk>, <s> and </s>
+		if len(m.pieces) < first {
+			return fmt.Errorf("%s: %d pieces are too few for %s", v.path, len(m.pieces), tok.Class)
+		}
+		m.pieces = slices.Concat([]piece{
+			{"<s>", 0, tokenControl}, {"<pad>", 0, tokenControl}, {"</s>", 0, tokenControl}, {"<unk>", 0, tokenUnknown},
+		}, m.pieces[first:], []piece{{"<mask>", 0, tokenControl}})
+		v.addBOS, v.addEOS = &yes, &yes
+	case "CamembertTokenizer", "MBartTokenizer", "MBart50Tokenizer", "NllbTokenizer", "BarthezTokenizer", "XGLMTokenizer", "PegasusTokenizer", "M2M100Tokenizer":
+		return fmt.Errorf("%s: %s numbers the pieces in an order of its own: put the model's tokenizer.json beside it", v.path, tok.Class)
+	case "AlbertTokenizer":
+		v.addBOS, v.addEOS = &yes, &yes
+	default:
+		v.addBOS, v.addEOS = &no, &yes
+	}
+	for id, p := range m.pieces {
+		if p.kind == tokenUnknown {
+			v.unknown = id + 1
+		}
+	}
+	return nil
+}
+
+// sentinels returns T5's tokens <extra_id_0> and so on, of which the first stands last, behind n pieces.
+func sentinels(n, size int) (added []tokenizer.AddedToken) {
+	const usual = 100
+	for i := range min(usual, size-n) {
+		added = append(added, tokenizer.AddedToken{ID: int32(n + i), Content: fmt.Sprintf("<extra_id_%d>", usual-1-i), Special: true})
+	}
+	return added
 }
 
 // complete takes the definition from a tokenizer.json beside a tokenizer.model, if both have the same tokens.

@@ -136,7 +136,7 @@ func TestSentencePieceFlags(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := []piece{{"<unk>", 0, tokenUnknown}, {"<s>", -1, tokenControl}, {"</s>", -2, tokenControl}, {"▁w3", -3, tokenNormal}}
-	if !slices.Equal(m.pieces, want) || !m.bpe || m.dummyPrefix || m.squeeze {
+	if !slices.Equal(m.pieces, want) || m.kind != modelBPE || m.dummyPrefix || m.squeeze {
 		t.Errorf("model %+v", m)
 	}
 }

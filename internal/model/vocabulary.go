@@ -89,6 +89,7 @@ func Tokenizer(f *gguf.File) (*tokenizer.Tokenizer, error) {
 	if m.err != nil {
 		return nil, m.err
 	}
+	v.StripAsNamed(m.text("general.name", ""), m.text("general.architecture", ""))
 	t, err := tokenizer.New(v)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", f.Path, err)

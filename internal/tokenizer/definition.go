@@ -366,7 +366,11 @@ func (t *Tokenizer) defineModel(d *Definition, ids map[string]int32) ([]splitter
 				scores = append(scores, float64(s))
 			}
 		}
-		u, err := newUnigram(ids, scores, unknown, d.Model.ByteFallback)
+		var bytes map[string]int32
+		if d.Model.ByteFallback {
+			bytes = ids
+		}
+		u, err := newUnigram(ids, scores, unknown, bytes)
 		if err != nil {
 			return nil, err
 		}
@@ -378,8 +382,13 @@ func (t *Tokenizer) defineModel(d *Definition, ids map[string]int32) ([]splitter
 		w := newWordPiece(ids, unknown)
 		w.limit = or(d.Model.LongestWord, w.limit)
 		t.model = w
+	case "WordLevel":
+		if unknown < 0 {
+			return nil, fmt.Errorf("the vocabulary lacks the unknown token of a WordLevel model")
+		}
+		t.model = &wordLevel{ids, unknown}
 	default:
-		return nil, fmt.Errorf("model %q is not supported; BPE, Unigram and WordPiece are", d.Model.Type)
+		return nil, fmt.Errorf("model %q is not supported; BPE, Unigram, WordPiece and WordLevel are", d.Model.Type)
 	}
 	return splitters(parts, false)
 }

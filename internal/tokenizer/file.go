@@ -19,6 +19,8 @@ func (t *Tokenizer) follow() error {
 		return t.followT5()
 	case "rwkv":
 		return t.followRWKV()
+	case "wordlevel":
+		return fmt.Errorf("a vocabulary of words needs the key %q, which says where words end; convert the model again", DefinitionKey)
 	}
 	name := v.Pre
 	if v.Model == "gemma4" || v.Model == "whitespace" {
@@ -89,6 +91,7 @@ func (t *Tokenizer) followT5() error {
 		}
 	}
 	ids := make(map[string]int32, len(v.Tokens))
+	bytes := map[string]int32{}
 	scores := make([]float64, len(v.Tokens))
 	for i, text := range v.Tokens {
 		id := int32(i)
@@ -100,9 +103,11 @@ func (t *Tokenizer) followT5() error {
 			if text != "" {
 				ids[text] = id
 			}
+		case Byte:
+			bytes[text] = id
 		}
 	}
-	u, err := newUnigram(ids, scores, v.UNK, false)
+	u, err := newUnigram(ids, scores, v.UNK, bytes)
 	if err != nil {
 		return err
 	}

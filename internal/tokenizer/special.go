@@ -3,6 +3,7 @@ package tokenizer
 import (
 	"cmp"
 	"slices"
+	"strings"
 )
 
 // trie finds which special tokens begin at a place of the text.
@@ -101,14 +102,57 @@ func (t *Tokenizer) fragments(text string, parseSpecial bool) []fragment {
 	var parts []fragment
 	end := 0
 	for _, o := range kept {
-		if o.start > end {
-			parts = append(parts, fragment{text[end:o.start], -1})
+		if before := t.stripped(text[min(end, o.start):o.start], o.id); before != "" {
+			parts = append(parts, fragment{before, -1})
 		}
 		end = o.start + o.size
 		parts = append(parts, fragment{text[o.start:end], o.id})
+		if slices.Contains(t.v.StripAfter, o.id) {
+			end = len(text) - len(strings.TrimLeft(text[end:], asciiSpace))
+		}
 	}
 	if end < len(text) {
 		parts = append(parts, fragment{text[end:], -1})
 	}
 	return parts
+}
+
+// asciiSpace is the white space that tokens take with them: C's.
+const asciiSpace = " \t\n\v\f\r"
+
+// stripped returns the text before the special token id, without white space if the token takes it.
+func (t *Tokenizer) stripped(before string, id int32) string {
+	if slices.Contains(t.v.StripBefore, id) {
+		return strings.TrimRight(before, asciiSpace)
+	}
+	return before
+}
+
+// StripAsNamed sets StripBefore and StripAfter, of which GGUF files have no keys, by the names in a file, as llama.cpp does: the mask of the
+// jina, nomic and modern BERT models takes the white space before it, special tokens of Phi-3 that behind them.
+//
+// Source: llama.cpp's src/llama-vocab.cpp (at 3f545bec).
+func (v *Vocab) StripAsNamed(model, architecture string) {
+	in := func(s string, words ...string) bool {
+		return slices.ContainsFunc(words, func(w string) bool { return strings.Contains(s, w) })
+	}
+	before := func(text string) {
+		if id := slices.Index(v.Tokens, text); id >= 0 {
+			v.StripBefore = append(v.StripBefore, int32(id))
+		}
+	}
+	switch model = strings.ToLower(model); {
+	case in(v.Pre, "jina-v2-de", "jina-v2-es", "jina-v2-code") || in(architecture, "nomic-bert-moe", "jina-bert-v3"):
+		before("<mask>")
+	case in(model, "phi-3", "phi3"):
+		for id, text := range v.Tokens {
+			kind := v.kind(int32(id))
+			special := kind == Control || kind == UserDefined || kind == Unknown
+			if text == "</s>" || special && !slices.Contains([]string{"<unk>", "<s>", "<|endoftext|>"}, text) {
+				v.StripAfter = append(v.StripAfter, int32(id))
+			}
+		}
+	case in(model, "modern-bert"):
+		before("[MASK]")
+	}
 }

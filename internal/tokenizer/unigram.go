@@ -19,7 +19,9 @@ type unigram struct {
 // unknownPenalty is how far below the lowest score that of an unknown character lies: SentencePiece's kUnkPenalty.
 const unknownPenalty = 10
 
-func newUnigram(ids map[string]int32, scores []float64, unknown int32, fallback bool) (*unigram, error) {
+// newUnigram builds the model of tokens ids. Among bytes are the tokens of single bytes, in which characters that no token has are written if
+// there are all; nil: there are none.
+func newUnigram(ids map[string]int32, scores []float64, unknown int32, bytes map[string]int32) (*unigram, error) {
 	u := &unigram{tree: newPrefixTree(4 * len(ids)), scores: scores, unknown: unknown, penalty: math.Inf(1)}
 	for text, id := range ids {
 		if int(id) >= len(scores) {
@@ -35,9 +37,9 @@ func newUnigram(ids map[string]int32, scores []float64, unknown int32, fallback 
 	if unknown < 0 || int(unknown) >= len(scores) {
 		return nil, fmt.Errorf("the vocabulary lacks the unknown token of a Unigram model")
 	}
-	if fallback {
+	if bytes != nil {
 		b := bpe{}
-		if b.findByteIDs(ids); !slices.Contains(b.byteIDs[:], -1) {
+		if b.findByteIDs(bytes); !slices.Contains(b.byteIDs[:], -1) {
 			u.bytes = &b.byteIDs
 		}
 	}

@@ -306,3 +306,33 @@ func read(t testing.TB, path string) string {
 	}
 	return string(data)
 }
+
+// TestStrippedSpace: the white space beside tokens that a file's names single out goes with them, as in llama.cpp.
+func TestStrippedSpace(t *testing.T) {
+	v := Vocab{
+		Model: "llama", Tokens: []string{"<unk>", "<s>", "</s>", "<mask>", "<|end|>", "▁", "a", "\n"}, Scores: make([]float32, 8),
+		Types: []int32{Unknown, Control, Control, Control, Control, Normal, Normal, Normal}, BOS: 1, EOS: 2, EOT: -1, PAD: -1, SEP: -1,
+	}
+	const space, a, newline = 5, 6, 7
+	for _, c := range []struct {
+		model, arch, pre, text string
+		want                   []int32
+	}{
+		{"Tales", "llama", "", "a <mask> a<|end|>\na", []int32{a, space, 3, space, a, 4, newline, a}},
+		{"Phi-3 mini", "phi3", "", "a <mask> a<|end|>\n a", []int32{a, space, 3, a, 4, a}},
+		{"Phi-3 mini", "phi3", "", "<s> a</s> a", []int32{1, space, a, 2, a}},
+		{"", "jina-bert-v3", "", "a \n<mask> a", []int32{a, 3, space, a}},
+		{"", "bert", "jina-v2-de", " <mask> <mask>", []int32{3, 3}},
+	} {
+		v := v
+		v.Pre = c.pre
+		v.StripAsNamed(c.model, c.arch)
+		tok, err := New(v)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := tok.Encode(c.text, false, true); !slices.Equal(got, c.want) {
+			t.Errorf("%s %s: %q is %v, want %v", c.model, c.arch, c.text, got, c.want)
+		}
+	}
+}

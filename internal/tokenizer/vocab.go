@@ -35,6 +35,9 @@ type Vocab struct {
 	// says; nil: as llama.cpp encodes a file with these keys.
 	Definition *Definition
 
+	// StripBefore and StripAfter are special tokens that take the white space before or after them with them; a Definition says so itself.
+	StripBefore, StripAfter []int32
+
 	BOS, EOS, UNK, EOT, PAD int32 // -1: none
 	SEP                     int32 // bert: after a text
 
@@ -70,7 +73,7 @@ type Tokenizer struct {
 }
 
 // models lists the values of tokenizer.ggml.model that New takes.
-var models = []string{"llama", "gpt2", "bert", "t5", "gemma4", "whitespace", "rwkv"}
+var models = []string{"llama", "gpt2", "bert", "t5", "gemma4", "whitespace", "rwkv", "wordlevel"}
 
 // New checks v, which may come from a hostile file, and builds its tokenizer. It keeps v's slices: don't change them.
 func New(v Vocab) (*Tokenizer, error) {

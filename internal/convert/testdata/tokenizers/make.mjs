@@ -52,6 +52,7 @@ const specs = {
   't5': { kind: 'unigram', byte_fallback: true, normalizer: null, pre_tokenizer: meta('always', true), decoder: fallbackDecoder(true), after: ['</s>'] },
   'bert': { kind: 'wordpiece', normalizer: { type: 'BertNormalizer', clean_text: true, handle_chinese_chars: true, strip_accents: null, lowercase: true }, pre_tokenizer: { type: 'BertPreTokenizer' }, decoder: { type: 'WordPiece', prefix: '##', cleanup: true }, post: { type: 'BertProcessing', sep: ['</s>', 2], cls: ['<s>', 1] } },
   'bert-cased': { kind: 'wordpiece', normalizer: { type: 'BertNormalizer', clean_text: true, handle_chinese_chars: true, strip_accents: false, lowercase: false }, pre_tokenizer: { type: 'BertPreTokenizer' }, decoder: { type: 'WordPiece', prefix: '##', cleanup: false }, before: ['<s>'], after: ['</s>'] },
+  'words': { kind: 'wordlevel', normalizer: { type: 'Lowercase' }, pre_tokenizer: { type: 'Whitespace' }, decoder: null, after: ['</s>'] },
 };
 
 const specials = ['<unk>', '<s>', '</s>'];
@@ -122,6 +123,9 @@ for (const [name, s] of Object.entries(specs)) {
     [...frequent, ...train(count, 160).map(([a, b]) => a + b)].forEach((t, i) => { if (!seen.has(t)) { seen.add(t); list.push([t, Math.fround(-3 - ((i * 7919) % 97) / 16)]); } });
     list.forEach(([t]) => enter(t));
     json.model = { type: 'Unigram', unk_id: 0, vocab: list, byte_fallback: fallback };
+  } else if (s.kind === 'wordlevel') {
+    [...count].sort((a, b) => b[1] - a[1] || (a[0] < b[0] ? -1 : 1)).slice(0, 200).forEach(([w]) => enter(w));
+    json.model = { type: 'WordLevel', vocab, unk_token: '<unk>' };
   } else {
     // GGUF files mark beginnings of words by ▁ and cannot tell such a token from one of that character.
     const merges = train(count, 160).map(([a, b]) => a + b).filter(m => !m.includes('▁'));
