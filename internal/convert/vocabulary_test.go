@@ -255,7 +255,7 @@ func TestAddedTokens(t *testing.T) {
 func TestBadTokenizers(t *testing.T) {
 	for _, c := range []struct{ name, json, want string }{
 		{"unigram", `{"model":{"type":"Unigram","vocab":[["a",0]]}}`, `the vocabulary lacks the unknown token of a Unigram model`},
-		{"other model", `{"model":{"type":"WordLevel","vocab":{"a":0}}}`, `key "model.type": "WordLevel" is not supported; BPE, Unigram and WordPiece are`},
+		{"other model", `{"model":{"type":"Lattice","vocab":{"a":0}}}`, `key "model.type": "Lattice" is not supported; BPE, Unigram, WordPiece and WordLevel are`},
 		{"unknown pattern", string(byteLevelJSON(strings.Replace(qwen2Pre, "(?i:'s", `(a)\\1|(?i:'s`, 1), "null")), `pre_tokenizer Split: pattern`},
 		{"normalizer", strings.Replace(string(byteLevelJSON(gpt2Pre, "null")), "NFC", "NFX", 1), `normalizer NFX: this normalizer is not supported`},
 		{"post-processor", string(byteLevelJSON(gpt2Pre, `{"type":"Wonder"}`)), `post_processor "Wonder" is not supported`},

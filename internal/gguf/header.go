@@ -156,7 +156,7 @@ func (f *File) tensorInfo(r *reader) (info, error) {
 			return info{}, err
 		}
 		if d == 0 || d > maxElems {
-			return fail(name, "dimension %d is %d", i, d)
+			return fail(name, "dimension %d is %d; the file is damaged", i, d)
 		}
 		t.Shape[i] = int(d)
 	}
@@ -184,7 +184,7 @@ func (f *File) tensorInfo(r *reader) (info, error) {
 // tensorBytes returns the stored size of a tensor; the error says what is wrong with its type or shape.
 func tensorBytes(t quant.Type, shape []int) (int, error) {
 	if !t.Known() {
-		return 0, fmt.Errorf("type %s is not supported; supported are %s", t, quant.Supported())
+		return 0, fmt.Errorf("its elements are of %s, which is not supported: take the model in another type; supported are %s", t, quant.Supported())
 	}
 	if len(shape) < 1 || len(shape) > maxDims {
 		return 0, fmt.Errorf("%d dimensions, not 1 to %d", len(shape), maxDims)
@@ -201,7 +201,7 @@ func tensorBytes(t quant.Type, shape []int) (int, error) {
 		elems = lo
 	}
 	if shape[0]%t.BlockElems() != 0 {
-		return 0, fmt.Errorf("rows of %d elements are not whole blocks of %d (%s)", shape[0], t.BlockElems(), t)
+		return 0, fmt.Errorf("rows of %d elements are not whole blocks of %d (%s): choose another type for it, or the file is damaged", shape[0], t.BlockElems(), t)
 	}
 	return int(elems) / t.BlockElems() * t.BlockBytes(), nil
 }

@@ -69,7 +69,7 @@ func (r *reader) count(size int, what string) (int, error) {
 		return 0, err
 	}
 	if n > uint64(r.left()/size) {
-		return 0, r.fail(at, "%s: a count of %d is more than the %d bytes left can hold", what, n, r.left())
+		return 0, r.fail(at, "%s: a count of %d is more than the %d bytes left can hold; the file is truncated or damaged", what, n, r.left())
 	}
 	return int(n), nil
 }

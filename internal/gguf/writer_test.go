@@ -138,7 +138,7 @@ func TestCreateRefuses(t *testing.T) {
 		"huge":               {"GGUF", nil, f32(1<<40, 1<<40), "too many elements"},
 		"vast":               {"GGUF", nil, []Source{{"a", 0, vast.Shape, vast.Write}, {"b", 0, vast.Shape, vast.Write}, {"c", 0, vast.Shape, vast.Write}, {"d", 0, vast.Shape, vast.Write}}, "the file would be too large"},
 		"half a block":       {"GGUF", nil, []Source{bytesOf("w", quant.Q4_0, []int{16}, nil)}, "whole blocks of 32"},
-		"foreign type":       {"GGUF", nil, []Source{bytesOf("w", 9, []int{32}, nil)}, "type Q8_1 is not supported"},
+		"foreign type":       {"GGUF", nil, []Source{bytesOf("w", 9, []int{32}, nil)}, "its elements are of Q8_1, which is not supported"},
 		"duplicate tensor":   {"GGUF", nil, append(f32(4), f32(4)...), `tensor "w": the name occurs twice`},
 		"too few bytes":      {"GGUF", nil, f32(8), `tensor "w": 16 bytes were written, not 32`},
 		"too many bytes":     {"GGUF", nil, f32(2), `tensor "w": 16 bytes were written, not 8`},

@@ -55,7 +55,7 @@ func (b *binder) take(name string, cols, rows int) *gguf.Tensor {
 	}
 	t := b.f.Tensor(name)
 	if t == nil {
-		b.fail("tensor %q is missing", name)
+		b.fail("tensor %q is missing: the file is incomplete, or not of the architecture that it names; download or convert it again", name)
 		return nil
 	}
 	if b.taken[name] {
@@ -64,7 +64,7 @@ func (b *binder) take(name string, cols, rows int) *gguf.Tensor {
 	}
 	b.taken[name] = true
 	if t.Shape[0] != cols || t.Rows() != rows {
-		b.fail("tensor %q has shape %v, not [%d %d]", name, t.Shape, cols, rows)
+		b.fail("tensor %q has shape %v, not [%d %d]: the file is damaged, or its keys are those of another model; convert it again", name, t.Shape, cols, rows)
 		return nil
 	}
 	return t

@@ -146,6 +146,9 @@ func Run(ctx context.Context, f *gguf.File, o Options) (*Report, error) {
 	}
 	defer r.w.release()
 	rep, err := r.prepare(ctx)
+	if err != nil && ctx.Err() == nil {
+		r.w.discard()
+	}
 	return rep, resumable(err)
 }
 
@@ -189,6 +192,9 @@ func Profile(ctx context.Context, f *gguf.File, o Options) (*Report, error) {
 	}
 	defer r.w.release()
 	if err := r.observe(ctx); err != nil {
+		if ctx.Err() == nil {
+			r.w.discard()
+		}
 		return nil, resumable(err)
 	}
 	text := r.counted()

@@ -101,6 +101,18 @@ func (w *work) release() {
 	}
 }
 
+// discard removes a folder that holds nothing but the run's beginning, so that a run that failed at once, as on a damaged model, is not in the
+// way of the next.
+func (w *work) discard() {
+	entries, err := os.ReadDir(w.dir)
+	begun := []string{fileIdentity, fileLock, fileHolder}
+	if err != nil || slices.ContainsFunc(entries, func(e fs.DirEntry) bool { return !slices.Contains(begun, e.Name()) }) {
+		return
+	}
+	w.release() // Windows removes no locked file
+	_ = os.RemoveAll(w.dir)
+}
+
 // open reads the identity of an earlier run, or begins one.
 func (w *work) open(id identity, resume bool) (*work, identity, error) {
 	dir := w.dir
