@@ -22,6 +22,8 @@ type lineEditor struct {
 	prompt string
 	missed int               // rows of the line as it was drawn last that the library does not count
 	fresh  bool              // the library still has the line before
+	before string            // the cursor, of the line as it was drawn last
+	width  int               // of the window then, in columns
 	pasted map[string]string // what was pasted that is too long to be shown, by what is shown for it
 
 	keyboard *keyboard // between two prompts
@@ -94,15 +96,28 @@ func (e *lineEditor) suspend() {
 // and the row below it, which the library moves to, do not fit: it moves down by as many rows, and back.
 func (e *lineEditor) room() string {
 	columns, _ := window()
-	text := string(*e.shell.Line())
+	text, before := string(*e.shell.Line()), string((*e.shell.Line())[:min(e.shell.Cursor().Pos(), e.shell.Line().Len())])
 	if e.fresh {
-		text, e.fresh = "", false
+		text, before, e.fresh = "", "", false
+	} else if os.Getenv("XTERM_VERSION") == "" { // xterm cuts lines
+		e.missed += reflowed(e.prompt, e.before, e.width, columns)
 	}
+	e.before, e.width = before, columns
 	back := strings.Repeat("\x1b[A", max(0, e.missed)) + strings.Repeat("\x1b[B", max(0, -e.missed))
 	rows, counted := rowsOf(e.prompt, text, columns)
 	e.missed = rows - counted
 	rows = max(rows, counted)
 	return back + strings.Repeat("\v", rows) + fmt.Sprintf("\x1b[%dA", rows)
+}
+
+// reflowed returns by how many rows a line's part before the cursor grew when the window's width changed and the terminal broke it anew.
+func reflowed(prompt, before string, from, to int) int {
+	if from == to {
+		return 0
+	}
+	then, _ := rowsOf(prompt, before, from)
+	now, _ := rowsOf(prompt, before, to)
+	return now - then
 }
 
 // window returns the terminal's size, as the library asks for it.

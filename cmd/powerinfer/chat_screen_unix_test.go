@@ -436,6 +436,16 @@ func TestRowsOf(t *testing.T) {
 	}
 }
 
+// TestReflowed: a window that becomes narrower moves the cursor down, one that becomes wider up.
+func TestReflowed(t *testing.T) {
+	text := strings.Repeat("a", 100)
+	for _, k := range [][3]int{{80, 80, 0}, {80, 40, 1}, {40, 80, -1}, {200, 30, 3}} {
+		if got := reflowed("> ", text, k[0], k[1]); got != k[2] {
+			t.Errorf("from %d to %d columns: %d rows, not %d", k[0], k[1], got, k[2])
+		}
+	}
+}
+
 // TestThoughtOnScreen: a thought is broken into lines that fit and leaves one line, also where it is longer than the screen; text before it
 // stays. After a change of the size nothing is erased.
 func TestThoughtOnScreen(t *testing.T) {
