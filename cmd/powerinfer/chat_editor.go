@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"hash/crc32"
 	"io"
 	"os"
 	"path/filepath"
@@ -91,9 +92,9 @@ func (e *lineEditor) suspend() {
 	e.shell.Display.PrintPrimaryPrompt()
 }
 
-// room returns what comes before the prompt, for a library that does not know where on the screen it is. First it corrects the library's
-// way back to the line's first row by the rows that the line took, when it was drawn last, beyond those that the library counted. Then it makes the terminal scroll where the line
-// and the row below it, which the library moves to, do not fit: it moves down by as many rows, and back.
+// room returns what comes before the prompt, for a library that does not know where on the screen it is. First it corrects the library's way
+// back to the line's first row by the rows that the line took, when it was drawn last, beyond those that the library counted. Then it makes
+// the terminal scroll where the line and the row below it, which the library moves to, do not fit: it moves down by as many rows, and back.
 func (e *lineEditor) room() string {
 	columns, _ := window()
 	text, before := string(*e.shell.Line()), string((*e.shell.Line())[:min(e.shell.Cursor().Pos(), e.shell.Line().Len())])
@@ -130,12 +131,13 @@ func window() (columns, rows int) {
 }
 
 // paste returns what is put into the line for a pasted text: the text itself, or a few words where it would take more than half of the window.
+// A checksum is among them, for the history keeps them beyond this process.
 func (e *lineEditor) paste(text string) string {
 	columns, height := window()
 	if rows, _ := rowsOf(e.prompt, text, columns); rows <= height/2 {
 		return text
 	}
-	shown := fmt.Sprintf("[paste %d: %s]", len(e.pasted)+1, count(strings.Count(strings.TrimSuffix(text, "\n"), "\n")+1, "line"))
+	shown := fmt.Sprintf("[paste %08x: %s]", crc32.ChecksumIEEE([]byte(text)), count(strings.Count(strings.TrimSuffix(text, "\n"), "\n")+1, "line"))
 	e.pasted[shown] = text
 	return shown
 }

@@ -126,7 +126,7 @@ func TestChatOnTerminal(t *testing.T) {
 	_, _ = s.tty.WriteString("on\r")
 	s.expect(status)
 	s.keys("read this:\x1b[200~" + strings.Repeat("\rline", 100) + "\x1b[201~")
-	s.expect(`read this:\[paste 1: 101 lines\]`)
+	s.expect(`read this:\[paste [0-9a-f]{8}: 101 lines\]`)
 	_, _ = s.tty.WriteString("\r")
 	s.expect(status)
 	s.keys("/set n-predict -1\r")
