@@ -53,8 +53,10 @@ env_key = "POWERINFER_KEY"
 	},
 	{
 		name: "qwen", call: `{"name": "run_shell_command", "arguments": {"command": %s, "is_background": false}}`,
-		arguments: []string{"-p", "{PROMPT}", "--yolo", "--auth-type", "openai"},
-		env:       []string{"OPENAI_BASE_URL={URL}/v1", "OPENAI_API_KEY=secret", "OPENAI_MODEL=tales"},
+		arguments: []string{"-p", "{PROMPT}", "--yolo", "--auth-type", "openai", "--core-tools", "run_shell_command"},
+		// Its own settings leave out most of 78,000 bytes, which would take this model longer than the agent waits.
+		files: map[string]string{".qwen/system.md": "You write files by commands."},
+		env:   []string{"OPENAI_BASE_URL={URL}/v1", "OPENAI_API_KEY=secret", "OPENAI_MODEL=tales", "QWEN_SYSTEM_MD={HOME}/.qwen/system.md"},
 	},
 }
 
