@@ -1,6 +1,8 @@
 package server_test
 
 import (
+	"crypto/sha256"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -56,6 +58,54 @@ func TestGoClients(t *testing.T) {
 	eventually(t, "the aborted answer ended", l.idle)
 }
 
+// installed returns a folder with source's files and the packages of its lock file. They stay in the repository's .cache until the lock file changes,
+// because to install their thousands of files takes longer than the tests.
+func installed(t *testing.T, source string) string {
+	lock, err := os.ReadFile(filepath.Join(source, "package-lock.json"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	cache := filepath.Join("..", "..", ".cache")
+	kept := filepath.Join(cache, fmt.Sprintf("clients-%x", sha256.Sum256(lock)))
+	if _, err := os.Stat(kept); err != nil {
+		if err := os.MkdirAll(cache, 0o755); err != nil {
+			t.Fatal(err)
+		}
+		begun, err := os.MkdirTemp(cache, "clients-")
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer os.RemoveAll(begun)
+		if err := os.CopyFS(begun, os.DirFS(source)); err != nil {
+			t.Fatal(err)
+		}
+		install := exec.CommandContext(t.Context(), "npm", "ci", "--prefer-offline", "--ignore-scripts")
+		install.Dir = begun
+		if out, err := install.CombinedOutput(); err != nil {
+			testenv.Missing(t, "npm", "npm cannot install the clients: "+string(out))
+		}
+		if err := os.Rename(begun, kept); err != nil { // another run was first, perhaps
+			if _, err := os.Stat(kept); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	scripts, err := filepath.Glob(filepath.Join(source, "*.mjs"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, s := range scripts {
+		text, err := os.ReadFile(s)
+		if err == nil {
+			err = os.WriteFile(filepath.Join(kept, filepath.Base(s)), text, 0o644)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	return kept
+}
+
 // TestClients: the clients that people use, unmodified, chat, stream, call tools, have answers held to a schema, abort, and are refused.
 func TestClients(t *testing.T) {
 	for _, program := range []string{"node", "npm"} {
@@ -63,15 +113,7 @@ func TestClients(t *testing.T) {
 			testenv.Missing(t, "npm", program+" is absent")
 		}
 	}
-	folder := t.TempDir()
-	if err := os.CopyFS(folder, os.DirFS(filepath.Join("testdata", "clients"))); err != nil {
-		t.Fatal(err)
-	}
-	install := exec.CommandContext(t.Context(), "npm", "ci", "--prefer-offline", "--ignore-scripts")
-	install.Dir = folder
-	if out, err := install.CombinedOutput(); err != nil {
-		testenv.Missing(t, "npm", "npm cannot install the clients: "+string(out))
-	}
+	folder := installed(t, filepath.Join("testdata", "clients"))
 	for script, change := range map[string]func(*choices){
 		"openai.mjs": func(o *choices) { o.Keys = []string{"secret"} }, "anthropic.mjs": thinking(t), "ollama.mjs": thinking(t),
 		"langchain.mjs": thinking(t), "aisdk.mjs": thinking(t),

@@ -157,7 +157,7 @@ func altered(t testing.TB, r *rand.Rand, body string) string {
 func damages(t *testing.T) (n int, seed uint64) {
 	v := os.Getenv("POWERINFER_DAMAGED")
 	if v == "" {
-		return 30 * len(damageable), 1
+		return 16 * len(damageable), 1
 	}
 	n, err := strconv.Atoi(v)
 	if err != nil {
