@@ -50,6 +50,9 @@ type Spec struct {
 
 	// DirectQueries has queries follow from the input in families where they may follow from a latent vector, as in DeepSeek V2 Lite.
 	DirectQueries bool `json:"direct_queries,omitempty"`
+	// Latent is the width of what keys and values follow from, and QueryLatent of what queries do, in latent attention; default about a quarter of Embd.
+	Latent      int `json:"latent,omitempty"`
+	QueryLatent int `json:"query_latent,omitempty"`
 
 	RopeDims    int       `json:"rope_dims,omitempty"`    // rotated elements of a head: HeadDim
 	RopeFactors []float32 `json:"rope_factors,omitempty"` // rope_freqs.weight [RopeDims/2], as in Llama 3
@@ -91,6 +94,8 @@ func (s Spec) complete() (Spec, error) {
 	def(&s.Context, fam.MaxContext)
 	if fam.Latent {
 		def(&s.RopeDims, s.HeadDim/2/8*8)
+		def(&s.Latent, max(1, s.Embd/128)*32)
+		def(&s.QueryLatent, s.Latent)
 	}
 	def(&s.RopeDims, s.HeadDim)
 	if fam.Experts != nil && !fam.Experts.Optional {
@@ -177,6 +182,8 @@ func (s Spec) check(fam arch.Family) error {
 		return fmt.Errorf("%s gives no logits: only families that do can be made", s.Arch)
 	case fam.Latent && s.KVHeads != s.Heads:
 		return fmt.Errorf("%d heads of %s have keys and values of their own, not %d", s.Heads, s.Arch, s.KVHeads)
+	case fam.Latent && (min(s.Latent, s.QueryLatent) < 32 || max(s.Latent, s.QueryLatent) > 1<<20 || s.Latent%32 != 0 || s.QueryLatent%32 != 0):
+		return fmt.Errorf("latent vectors of %d and %d elements: give multiples of 32", s.Latent, s.QueryLatent)
 	case s.DirectQueries && !directQueries(fam):
 		return fmt.Errorf("queries of %s follow from a latent vector", s.Arch)
 	case fam.Latent && s.RopeDims == s.HeadDim:

@@ -238,12 +238,9 @@ func (m *model) maybe(layer int, name string, mean, deviation float32) {
 func (m *model) sizes() arch.Sizes {
 	return arch.Sizes{
 		Embd: m.Embd, Vocab: m.Vocab, Positions: m.Context, FF: m.FF, Heads: m.Heads, KVHeads: m.KVHeads, Key: m.HeadDim, Value: m.HeadDim,
-		Latent: m.latent(), QueryLatent: m.latent(), Rotated: m.RopeDims,
+		Latent: m.Latent, QueryLatent: m.QueryLatent, Rotated: m.RopeDims,
 	}
 }
-
-// latent returns the width of what keys and values follow from, and queries, in latent attention.
-func (m *model) latent() int { return max(1, m.Embd/128) * 32 }
 
 // queryLatent reports whether queries follow from a latent vector.
 func (m *model) queryLatent() bool {
@@ -273,22 +270,22 @@ func (m *model) latentAttention(layer int, in amplitudes) {
 		src.Shape = shape
 		m.out = append(m.out, src)
 	}
-	unit := 1 / math.Sqrt(float64(m.latent()))
+	unit := func(width int) float64 { return 1 / math.Sqrt(float64(width)) }
 	if m.queryLatent() {
-		m.reader(name("attn_q_a.weight"), m.latent(), in, 1, nil)
-		m.random(name("attn_q_a_norm.weight"), m.latent(), 1, 0.02)
-		upward("attn_q_b.weight", 2*unit)
+		m.reader(name("attn_q_a.weight"), m.QueryLatent, in, 1, nil)
+		m.random(name("attn_q_a_norm.weight"), m.QueryLatent, 1, 0.02)
+		upward("attn_q_b.weight", 2*unit(m.QueryLatent))
 	} else {
 		m.reader(name("attn_q.weight"), m.Heads*m.HeadDim, in, 2, nil)
 	}
-	m.reader(name("attn_kv_a_mqa.weight"), m.latent()+m.RopeDims, in, 1, nil)
-	m.random(name("attn_kv_a_norm.weight"), m.latent(), 1, 0.02)
+	m.reader(name("attn_kv_a_mqa.weight"), m.Latent+m.RopeDims, in, 1, nil)
+	m.random(name("attn_kv_a_norm.weight"), m.Latent, 1, 0.02)
 	if m.fam.KeysByHead() {
-		upward("attn_k_b.weight", unit)
-		upward("attn_v_b.weight", unit)
+		upward("attn_k_b.weight", unit(m.Latent))
+		upward("attn_v_b.weight", unit(m.Latent))
 		return
 	}
-	upward("attn_kv_b.weight", unit)
+	upward("attn_kv_b.weight", unit(m.Latent))
 }
 
 // attention lists one block's attention: scores have a deviation of 2, so that few positions weigh much.

@@ -65,7 +65,7 @@ func (m *model) keys() []gguf.KV {
 	if k := m.fam.ParallelKey; k != "" {
 		keys = append(keys, gguf.KV{Key: a(k), Value: m.fam.Parallel})
 	}
-	if m.HeadDim*m.Heads != m.Embd || m.has("attn_q_norm.weight") || m.fam.Latent && !m.fam.KeysByHead() {
+	if (m.HeadDim*m.Heads != m.Embd || m.has("attn_q_norm.weight") || m.fam.Latent) && !m.fam.KeysByHead() {
 		keys = append(keys,
 			gguf.KV{Key: a("attention.key_length"), Value: uint32(m.HeadDim)},
 			gguf.KV{Key: a("attention.value_length"), Value: uint32(m.HeadDim)})
@@ -109,13 +109,13 @@ func (m *model) latentKeys(a func(string) string) (keys []gguf.KV) {
 		return nil
 	}
 	add := func(key string, v int) { keys = append(keys, gguf.KV{Key: a(key), Value: uint32(v)}) }
-	add("attention.kv_lora_rank", m.latent())
+	add("attention.kv_lora_rank", m.Latent)
 	if m.queryLatent() {
-		add("attention.q_lora_rank", m.latent())
+		add("attention.q_lora_rank", m.QueryLatent)
 	}
 	if m.fam.KeysByHead() {
-		add("attention.key_length", m.latent()+m.RopeDims)
-		add("attention.value_length", m.latent())
+		add("attention.key_length", m.Latent+m.RopeDims)
+		add("attention.value_length", m.Latent)
 		add("attention.key_length_mla", m.HeadDim)
 		add("attention.value_length_mla", m.HeadDim)
 		add("leading_dense_block_count", m.Layers) // none of experts, about which llama.cpp wants to know all the same

@@ -162,6 +162,7 @@ func TestSplits(t *testing.T) {
 		{synth.Spec{Arch: "olmo2", Type: quant.F32}, model.Exact},
 		{synth.Spec{Arch: "gemma3n", Type: quant.F32}, model.Off},
 		{synth.Spec{Arch: "gemma4", Type: quant.F32}, model.Exact},
+		{synth.Spec{Arch: "deepseek2", Type: quant.F32}, model.Off},
 		{synth.Spec{Arch: "falcon", Type: quant.F16, Magic: "PWRI"}, model.Predict},
 	} {
 		t.Run(fmt.Sprintf("%s %s", c.spec.Arch, c.mode), func(t *testing.T) {
