@@ -46,6 +46,14 @@ type Config struct {
 	SparseStep      int      `json:"decoder_sparse_step"`
 	DenseLayers     []int    `json:"mlp_only_layers"`
 	ClipQKV         *float64 `json:"clip_qkv"`
+	Scoring         string   `json:"scoring_func"`
+	RotaryDim       int      `json:"rotary_dim"` // rotated elements of a head
+	ErnieExperts    int      `json:"moe_num_experts"`
+	ErnieUsed       int      `json:"moe_k"`
+	ErnieShared     int      `json:"moe_num_shared_experts"`
+	ErnieFirst      int      `json:"moe_layer_start_index"`
+	ErnieLast       int      `json:"moe_layer_end_index"`
+	ErnieEvery      int      `json:"moe_layer_interval"`
 
 	// Falcon, with its older names.
 	FalconAct    string  `json:"activation"`

@@ -131,9 +131,9 @@ const (
 // All returns every family, by name.
 func All() []Family {
 	return []Family{
-		arcee(), baichuan(), bamboo(), bert(), bloom(), chatglm(), cohere2(), commandR(), deepseek2(), exaone4(), falcon(), gemma(), gemma2(), gemma3(), gemma3n(),
+		arcee(), baichuan(), bamboo(), bert(), bloom(), chatglm(), cohere2(), commandR(), deepseek2(), ernieMoE(), exaone4(), falcon(), gemma(), gemma2(), gemma3(), gemma3n(),
 		gemma4(), glm4(), gpt2(),
-		gptneox(), granite(), graniteMoE(), internlm2(), jais2(), mixtral(), minicpm3(), mistral3(), mpt(), nemotron(), olmo2(), olmoe(), opt(), phi2(), phi3(), plm(), qwen2(), qwen2MoE(),
+		gptneox(), granite(), graniteMoE(), internlm2(), jais2(), mixtral(), minicpm3(), minimaxM2(), mistral3(), mpt(), nemotron(), olmo2(), olmoe(), opt(), phi2(), phi3(), plm(), qwen2(), qwen2MoE(),
 		qwen2VL(), qwen3(), qwen3MoE(), qwen3VL(), seedOSS(), smollm3(),
 		stablelm(), starcoder2(),
 	}

@@ -32,6 +32,9 @@ func (c *config) expertKeys(f arch.Family) (keys []gguf.KV, err error) {
 	if m.Shared > 0 {
 		add("expert_shared_feed_forward_length", uint32(m.Shared))
 	}
+	if g := f.Experts.Gating(); g > 1 { // of the first, llama.cpp's files say nothing
+		add("expert_gating_func", g)
+	}
 	if m.First > 0 {
 		add("leading_dense_block_count", uint32(m.First))
 	}

@@ -220,6 +220,9 @@ func (p *plan) one(c *config, sizes arch.Sizes, t arch.Tensor, prefix, from stri
 	if t.Name == "ffn_gate_inp_shexp.weight" {
 		stored = []int{1, stored[0]}
 	}
+	if s := p.source.Tensors[from+source]; t.Name == "exp_probs_b.bias" && s != nil && len(s.Shape) == 2 {
+		stored = []int{1, stored[0]}
+	}
 	if n := c.InputVocab; t.Name == "per_layer_token_embd.weight" && n > 0 && n < c.Vocab {
 		stored[0] = n
 	}

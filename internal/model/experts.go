@@ -3,6 +3,7 @@ package model
 import (
 	"fmt"
 
+	"github.com/powerinfer-go/powerinfer/internal/arch"
 	"github.com/powerinfer-go/powerinfer/internal/compute"
 )
 
@@ -78,9 +79,6 @@ func (c *Config) readExperts(m *metadata) {
 	}
 }
 
-// gatingFunctions are the values of expert_gating_func, from 1.
-var gatingFunctions = [...]compute.Score{compute.Softmax, compute.Sigmoid, compute.SoftmaxChosen}
-
 // readRouting reads how experts are chosen.
 func (c *Config) readRouting(m *metadata) compute.Routing {
 	key := func(s string) string { return c.Arch + "." + s }
@@ -92,10 +90,11 @@ func (c *Config) readRouting(m *metadata) compute.Routing {
 	if r.Scale == 0 { // as llama.cpp has it
 		r.Scale = 1
 	}
-	if v, ok, err := m.f.Uint(key("expert_gating_func")); err != nil || v > uint64(len(gatingFunctions)) {
+	functions := arch.GatingFunctions()
+	if v, ok, err := m.f.Uint(key("expert_gating_func")); err != nil || v > uint64(len(functions)) {
 		m.fail("key %q: it is none of 1 (softmax), 2 (sigmoid), 3 (softmax of those chosen)", key("expert_gating_func"))
 	} else if ok && v > 0 {
-		r.Score = gatingFunctions[v-1]
+		r.Score = functions[v-1]
 	}
 	if n, ok, err := m.f.Uint(key("expert_group_count")); err != nil || ok && n > 1 {
 		r.Groups = m.count(key("expert_group_count"), 0, maxExperts)

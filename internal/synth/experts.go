@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math"
 
+	"github.com/powerinfer-go/powerinfer/internal/compute"
 	"github.com/powerinfer-go/powerinfer/internal/gguf"
 	"github.com/powerinfer-go/powerinfer/internal/quant"
 )
@@ -20,6 +21,12 @@ func (m *model) expertKeys(a func(string) string) []gguf.KV {
 		{Key: a("expert_count"), Value: uint32(m.Experts)},
 		{Key: a("expert_used_count"), Value: uint32(m.Used)},
 		{Key: a("expert_feed_forward_length"), Value: uint32(m.FF)},
+	}
+	if m.fam.Experts.Score != compute.Softmax {
+		keys = append(keys, gguf.KV{Key: a("expert_gating_func"), Value: m.fam.Experts.Gating()})
+	}
+	if m.Arch == "ernie4_5-moe" { // llama.cpp wants to know
+		keys = append(keys, gguf.KV{Key: a("interleave_moe_layer_step"), Value: uint32(1)})
 	}
 	if m.fam.Experts.Shared {
 		keys = append(keys, gguf.KV{Key: a("expert_shared_feed_forward_length"), Value: uint32(m.FF)})

@@ -986,7 +986,37 @@ FIRST = (arcee, nemotron, phi3, granite, olmo2, smollm3, stablelm, gemma, gemma2
          gemma3_pictures, command_r, cohere2, mistral3, starcoder2, qwen_vl, gemma3n, gemma4)
 SECOND = (gpt2, gptneox, internlm2, phi2, chatglm, jais2, mpt, bloom, baichuan, plm, minicpm3, deepseek2, bert)
 
-EXPERTS = (mixtral, qwen3moe, qwen2moe, olmoe, granitemoe)
+def minimax_m2():
+    """A bias counts for the choice only; half of a head is rotated."""
+    m = Model({"architectures": ["MiniMaxM2ForCausalLM"], "hidden_act": "silu", "rms_norm_eps": 1e-6, "head_dim": 32, "rotary_dim": 16,
+               "intermediate_size": 32, "num_local_experts": 8, "num_experts_per_tok": 3, "scoring_func": "sigmoid"})
+
+    def mlp(m, h, p):
+        p = p.replace("mlp.", "block_sparse_moe.")
+        scores = 1 / (1 + np.exp(-router(m, h, p + "gate.weight", 8)))
+        weights = normalised(chosen(scores + m.get(p + "e_score_correction_bias", 8, scale=0.375), scores, 3))
+        return experts(m, h, weights, [f"{p}experts.%d.{w}.weight" for w in ("w1", "w3", "w2")], 32)
+    yield "minimax-m2", m, 128, run(m, rms, frequencies(m, 16), mlp, wide=wide_norms)
+
+
+def ernie():
+    """Layer 0 has no experts; neighbours are rotated."""
+    m = Model({"architectures": ["Ernie4_5_MoeForCausalLM"], "hidden_act": "silu", "rms_norm_eps": 1e-5, "moe_num_experts": 8, "moe_k": 3,
+               "moe_intermediate_size": 32, "moe_num_shared_experts": 2, "moe_layer_start_index": 1, "moe_layer_end_index": 2,
+               "moe_layer_interval": 1, "num_key_value_heads": 4})
+
+    def mlp(m, h, p):
+        if ".0." in p:
+            return swiglu(m, h, p)
+        probabilities = softmax(router(m, h, p + "gate.weight", 8))
+        bias = m.get(p + "moe_statics.e_score_correction_bias", 1, 8, scale=0.125)
+        weights = normalised(chosen(probabilities + bias, probabilities, 3))
+        return experts(m, h, weights, [f"{p}experts.%d.{w}.weight" for w in PROJECTIONS], 32) + expert_mlp(
+            m, h, 64, *(f"{p}shared_experts.{w}.weight" for w in PROJECTIONS))
+    yield "ernie4_5-moe", m, 128, run(m, rms, frequencies(m, 16), mlp, queries=0.1, turn=rotate_neighbours)
+
+
+EXPERTS = (mixtral, qwen3moe, qwen2moe, olmoe, granitemoe, minimax_m2, ernie)
 
 for family in FIRST + SECOND + EXPERTS:
     for name, m, context, logits in family():

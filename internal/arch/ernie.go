@@ -1,0 +1,22 @@
+package arch
+
+// ernieMoE describes ERNIE 4.5's models with experts, a bias of which counts for the choice only, beside shared ones; the first layers have none.
+// Its checkpoints hold the pairs that are rotated side by side.
+func ernieMoE() Family {
+	f := llama()
+	f.Name, f.HuggingFace, f.Original = "ernie4_5-moe", []string{"Ernie4_5_MoeForCausalLM", "Ernie4_5_MoEForCausalLM"}, ""
+	f.Experts = &Experts{Normalised: true, MinSum: leastSum}
+	f.Block = append(sharedExpert(mlpExperts(llamaBlock(Same)), "mlp.shared_experts"),
+		Tensor{Name: "exp_probs_b.bias", Source: "mlp.moe_statics.e_score_correction_bias", Optional: true})
+	f.Read = func(c *Config) error {
+		c.Mixture = Mixture{
+			Count: c.ErnieExperts, Used: c.ErnieUsed, Width: c.ExpertWidth, Shared: c.ErnieShared * c.ExpertWidth,
+			First: c.ErnieFirst, Every: max(1, c.ErnieEvery),
+		}
+		if c.ErnieLast > 0 && c.ErnieLast < c.Layers-1 {
+			return c.Errorf("moe_layer_end_index", "layers without experts behind those with some are not supported")
+		}
+		return readLlama(c)
+	}
+	return f
+}
