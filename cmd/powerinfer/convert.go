@@ -78,6 +78,9 @@ func convertModel(ctx context.Context, c *cli.Command) error {
 		Output: outtype, Name: c.String("model-name"),
 		Notes: func(s string) { fmt.Fprintln(os.Stderr, "note:", s) },
 	}
+	o.Plan = func(size, memory int64) {
+		note(fmt.Sprintf("%.1f MiB to write, with about %.0f MiB of memory", float64(size)/(1<<20), float64(memory)/(1<<20)))
+	}
 	bar := newProgress("converting", unitBytes)
 	o.Progress = bar.set
 	switch {

@@ -90,7 +90,12 @@ func (p *progress) set(done, total int64) {
 	p.lastLine = now
 	left := time.Duration(float64(elapsed) * float64(total-done) / float64(done)).Round(time.Second)
 	rate := float64(done) / elapsed.Seconds()
-	fmt.Fprintf(p.out, "%s: %d %% (%s, %s left)\n", p.what, 100*done/total, p.unit.rate(rate), left)
+	percent := 100 * done / total
+	if percent < 1 { // too little to tell the rest by
+		fmt.Fprintf(p.out, "%s: %d %%\n", p.what, percent)
+		return
+	}
+	fmt.Fprintf(p.out, "%s: %d %% (%s, %s left)\n", p.what, percent, p.unit.rate(rate), left)
 }
 
 func (u unit) rate(perSecond float64) string {

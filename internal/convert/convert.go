@@ -6,6 +6,7 @@ import (
 	"context"
 	"fmt"
 	"path/filepath"
+	"runtime"
 
 	"github.com/powerinfer-go/powerinfer/internal/arch"
 	"github.com/powerinfer-go/powerinfer/internal/convert/checkpoint"
@@ -14,10 +15,11 @@ import (
 
 // Options of a conversion.
 type Options struct {
-	Output   Output                  // of the matrices; vectors stay F32
-	Name     string                  // general.name; empty takes config.json's, else the folder's
-	Progress func(done, total int64) // bytes written and to write; may be nil
-	Notes    func(line string)       // one line on each thing a user may want to know; may be nil
+	Output   Output                   // of the matrices; vectors stay F32
+	Name     string                   // general.name; empty takes config.json's, else the folder's
+	Progress func(done, total int64)  // bytes written and to write; may be nil
+	Notes    func(line string)        // one line on each thing a user may want to know; may be nil
+	Plan     func(size, memory int64) // is told the bytes of the file's tensors and of memory before anything is written; may be nil
 }
 
 // quantizationVersion is that of the block layouts, as llama.cpp counts them.
@@ -31,7 +33,28 @@ func HuggingFace(ctx context.Context, dir, outfile string, o Options) error {
 		return err
 	}
 	defer m.source.Close()
-	return gguf.Create(ctx, outfile, "GGUF", m.keys, sources(m.tensors, m.keys, o), o.Progress)
+	tensors := sources(m.tensors, m.keys, o)
+	if o.Plan != nil {
+		var size int64
+		for _, t := range tensors {
+			elems := 1
+			for _, d := range t.Shape {
+				elems *= d
+			}
+			size += int64(t.Type.RowBytes(elems))
+		}
+		o.Plan(size, memory(runtime.GOMAXPROCS(0)))
+	}
+	return gguf.Create(ctx, outfile, "GGUF", m.keys, tensors, o.Progress)
+}
+
+// memory returns the bytes that writing will have taken at its end: those that reading the folder took from the system, which the Go runtime may use
+// again as often as it collects garbage, and the lanes' buffers.
+func memory(lanes int) int64 {
+	var now runtime.MemStats
+	runtime.ReadMemStats(&now)
+	const perElement = 4 + 4 + 4 // as stored, decoded, encoded, each at most as wide as a float32
+	return int64(now.Sys) + int64(lanes)*chunkElems*perElement
 }
 
 // model is a folder's model, ready to be written.

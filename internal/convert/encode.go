@@ -31,16 +31,18 @@ func sources(tensors []*tensor, keys []gguf.KV, o Options) []gguf.Source {
 	}
 	m := newMixer(o.Output, keys, names)
 	out := make([]gguf.Source, len(tensors))
+	var others narrowings
 	for _, i := range inLayerOrder(names) {
 		t := tensors[i]
-		typ := t.storeAs(o, m)
+		typ := t.storeAs(o, m, &others)
 		out[i] = gguf.Source{Name: t.name, Type: typ, Shape: t.shape, Write: func(w io.Writer) error { return e.write(w, t, typ) }}
 	}
+	others.tell(o.Notes)
 	return out
 }
 
 // storeAs returns the type of t in the output.
-func (t *tensor) storeAs(o Options, m *mixer) quant.Type {
+func (t *tensor) storeAs(o Options, m *mixer, others *narrowings) quant.Type {
 	switch {
 	case t.plain:
 		return quant.F32
@@ -49,7 +51,7 @@ func (t *tensor) storeAs(o Options, m *mixer) quant.Type {
 	case kept(t.name, t.shape):
 		return quant.F16
 	}
-	return narrowed(t.name, t.shape, m.choose(t.name, t.shape), o.Notes)
+	return narrowed(t.name, t.shape, m.choose(t.name, t.shape), others)
 }
 
 // encoder turns stored rows into output rows; its lanes work side by side and keep their buffers.

@@ -36,7 +36,7 @@ func (q *Quantization) Estimate(choices []Choice) (e Estimate) {
 		seconds += perElem[p] * float64(c.Tensor.Elems())
 	}
 	e.Time = time.Duration(seconds / float64(threads) * float64(time.Second))
-	e.Memory = int64(threads) * chunkElems * (4 + 4) // decoded, and encoded at most as wide
+	e.Memory = memory(threads)
 	return e
 }
 

@@ -293,9 +293,9 @@ func (q *Quantization) Plan(f *gguf.File) ([]Choice, error) {
 	}
 	m := newMixer(q.Output, f.Keys, names)
 	m.headType, m.embedding, m.matrix = q.Head, q.Embedding, q.Matrix != nil
-	var notes []string // for the user if nothing is refused
+	var others narrowings // the user is told of them if nothing is refused
 	for _, i := range inLayerOrder(names) {
-		typ, err := q.storeAs(f, choices[i].Tensor, m, func(s string) { notes = append(notes, s) })
+		typ, err := q.storeAs(f, choices[i].Tensor, m, &others)
 		if err != nil {
 			return nil, err
 		}
@@ -303,11 +303,7 @@ func (q *Quantization) Plan(f *gguf.File) ([]Choice, error) {
 		c.Type = typ
 		c.NeedsMatrix = typ != c.Tensor.Type && q.Output.needsMatrix(c.Tensor.Name, typ) && c.importance == nil
 	}
-	for _, s := range notes {
-		if q.Notes != nil {
-			q.Notes(s)
-		}
-	}
+	others.tell(q.Notes)
 	return choices, nil
 }
 
@@ -338,7 +334,7 @@ func predictor(m *gguf.Tensor) bool {
 }
 
 // storeAs returns the type of t in the output.
-func (q *Quantization) storeAs(f *gguf.File, t *gguf.Tensor, m *mixer, note func(string)) (quant.Type, error) {
+func (q *Quantization) storeAs(f *gguf.File, t *gguf.Tensor, m *mixer, others *narrowings) (quant.Type, error) {
 	if kept(t.Name, t.Shape) || t.Type == quant.I32 || q.KeepHead && t.Name == "output.weight" {
 		return t.Type, nil
 	}
@@ -346,7 +342,7 @@ func (q *Quantization) storeAs(f *gguf.File, t *gguf.Tensor, m *mixer, note func
 	if predictor(t) && (!t.Type.Float() || t.Type == quant.F32 && f.Magic == "PWRI") {
 		return t.Type, nil
 	}
-	typ, err := q.wanted(f, t, m, note)
+	typ, err := q.wanted(f, t, m, others)
 	switch {
 	case err != nil:
 		return 0, err
@@ -362,7 +358,7 @@ func (q *Quantization) storeAs(f *gguf.File, t *gguf.Tensor, m *mixer, note func
 }
 
 // wanted returns the type that t is to have.
-func (q *Quantization) wanted(f *gguf.File, t *gguf.Tensor, m *mixer, note func(string)) (quant.Type, error) {
+func (q *Quantization) wanted(f *gguf.File, t *gguf.Tensor, m *mixer, others *narrowings) (quant.Type, error) {
 	p := partOf(t.Name)
 	for _, c := range []struct {
 		typ  *quant.Type
@@ -388,16 +384,51 @@ func (q *Quantization) wanted(f *gguf.File, t *gguf.Tensor, m *mixer, note func(
 	case !q.Pure:
 		typ = m.choose(t.Name, t.Shape)
 	}
-	return narrowed(t.Name, t.Shape, typ, note), nil
+	return narrowed(t.Name, t.Shape, typ, others), nil
 }
 
 // narrowed returns typ, or what stands for it where its blocks do not divide rows.
-func narrowed(name string, shape []int, typ quant.Type, note func(string)) quant.Type {
+func narrowed(name string, shape []int, typ quant.Type, n *narrowings) quant.Type {
 	other := fallback(typ, shape[0])
 	if other != typ {
-		note(fmt.Sprintf("%s: rows of %d elements do not divide into blocks of %s (%d); stored as %s", name, shape[0], typ, typ.BlockElems(), other))
+		n.add(name, narrowing{shape[0], typ, other})
 	}
 	return other
+}
+
+// narrowing is that of matrices whose rows the blocks of a type do not divide, so that another stands for it.
+type narrowing struct {
+	cols       int
+	typ, other quant.Type
+}
+
+// narrowings collects which matrices are stored in another type, so that the user is told once of those that are alike.
+type narrowings struct {
+	order []narrowing
+	names map[narrowing][]string
+}
+
+func (n *narrowings) add(name string, what narrowing) {
+	if n.names == nil {
+		n.names = map[narrowing][]string{}
+	}
+	if n.names[what] == nil {
+		n.order = append(n.order, what)
+	}
+	n.names[what] = append(n.names[what], name)
+}
+
+// tell says what was collected, a line for each pair of types; note may be nil.
+func (n *narrowings) tell(note func(string)) {
+	for _, w := range n.order {
+		who := n.names[w][0]
+		if more := len(n.names[w]) - 1; more > 0 {
+			who += fmt.Sprintf(" and %d more", more)
+		}
+		if note != nil {
+			note(fmt.Sprintf("%s: rows of %d elements do not divide into blocks of %s (%d); stored as %s", who, w.cols, w.typ, w.typ.BlockElems(), w.other))
+		}
+	}
 }
 
 // kept reports what stays as it is in every type: vectors, what is no weight, and matrices that are small and matter. Source: llama.cpp's list.
