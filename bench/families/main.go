@@ -1,12 +1,14 @@
-// Command families compares perplexities with llama.cpp's, family by family: a small synthetic model of each in F16, the same text, both programs.
+// Command families compares perplexities with other programs', family by family and type by type: a small synthetic model of each, the same text, all
+// programs.
 //
-//	go build ./cmd/powerinfer && go run ./bench/families --powerinfer ./powerinfer --llama-perplexity PATH --text FILE
+//	go build ./cmd/powerinfer && go run ./bench/families --powerinfer ./powerinfer --peer llama.cpp=PATH --peer ik_llama.cpp=PATH --text FILE
 //
-// The models have the families' own activations, which llama.cpp takes for granted, and shapes other than the tests'.
+// PATHs are of llama-perplexity. The models have the families' own activations, which peers take for granted, and shapes other than the tests'.
 package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"math"
@@ -25,20 +27,18 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/synth"
 )
 
-// elsewhere names the families that llama.cpp does not read.
-var elsewhere = []string{"bamboo"}
-
 func main() {
 	c := &cli.Command{
 		Name:  "families",
-		Usage: "compare perplexities with llama.cpp's, family by family",
+		Usage: "compare perplexities with other programs', family by family and type by type",
 		Flags: []cli.Flag{
 			&cli.StringFlag{Name: "powerinfer", Usage: "our program", Required: true},
-			&cli.StringFlag{Name: "llama-perplexity", Usage: "llama.cpp's program", Required: true},
+			&cli.StringSliceFlag{Name: "peer", Usage: "another, as `NAME=PATH` of its llama-perplexity; may be repeated", Required: true},
 			&cli.StringFlag{Name: "text", Usage: "a file of text, of a few windows", Required: true},
 			&cli.StringFlag{Name: "only", Usage: "families, apart by commas; all of them if empty"},
-			&cli.StringFlag{Name: "type", Value: "f16", Usage: "of the matrices"},
-			&cli.IntFlag{Name: "context", Aliases: []string{"c"}, Value: 256, Usage: "tokens of a window"},
+			&cli.StringFlag{Name: "types", Value: "f16,q8_0,q4_0,q4_k", Usage: "types of the matrices, apart by commas"},
+			&cli.IntFlag{Name: "context", Aliases: []string{"c"}, Value: 128, Usage: "tokens of a window"},
+			&cli.IntFlag{Name: "chunks", Value: 4, Usage: "windows"},
 		},
 		Action: func(ctx context.Context, c *cli.Command) error { return compare(ctx, c, os.Stdout) },
 	}
@@ -51,9 +51,9 @@ func main() {
 // ownKeys names the families whose query heads have keys and values of their own.
 var ownKeys = []string{"baichuan", "bloom", "deepseek2", "gpt2", "gptneox", "jais2", "minicpm3", "olmoe", "opt", "phi2", "plm"}
 
-// specs returns the models of a family that both programs run: of each depth that means something to it.
+// specs returns the models of a family: of each depth that means something to it. Widths are whole blocks of every type.
 func specs(f arch.Family) (all []synth.Spec) {
-	s := synth.Spec{Arch: f.Name, Layers: 5, Embd: 384, FF: 704, Heads: 6, Vocab: 640, Type: quant.F16, Activation: f.Activation.String(), Seed: 11}
+	s := synth.Spec{Arch: f.Name, Layers: 5, Embd: 256, FF: 768, Heads: 4, Vocab: 640, Activation: f.Activation.String(), Seed: 11}
 	if !slices.Contains(ownKeys, f.Name) {
 		s.KVHeads = 2
 	}
@@ -80,58 +80,150 @@ func specs(f arch.Family) (all []synth.Spec) {
 // directQueries is a depth at which llama.cpp takes a model of DeepSeek 2's form for one whose queries follow from the input.
 const directQueries = 27
 
+// peer is another program.
+type peer struct{ name, path string }
+
+// bench is one comparison.
+type bench struct {
+	ours, text      string
+	peers           []peer
+	types           []quant.Type
+	context, chunks int
+	path            string // of the model
+	out             io.Writer
+	worst           map[string]float64 // differences in percent, by peer and type
+	compared        map[string]int
+}
+
 func compare(ctx context.Context, c *cli.Command, out io.Writer) error {
 	dir, err := os.MkdirTemp("", "families")
 	if err != nil {
 		return err
 	}
 	defer os.RemoveAll(dir)
-	typ, ok := quant.Named(c.String("type"), quant.Types())
-	if !ok {
-		return fmt.Errorf("--type %q is not one of %s", c.String("type"), strings.ToLower(quant.Supported()))
+	b := &bench{
+		ours: c.String("powerinfer"), text: c.String("text"), context: c.Int("context"), chunks: c.Int("chunks"),
+		path: filepath.Join(dir, "model.gguf"), out: out, worst: map[string]float64{}, compared: map[string]int{},
 	}
-	fmt.Fprintln(out, "| family | ours | llama.cpp | difference |\n|---|---|---|---|")
+	for _, text := range c.StringSlice("peer") {
+		name, path, ok := strings.Cut(text, "=")
+		if !ok {
+			return fmt.Errorf("--peer %q is not NAME=PATH", text)
+		}
+		b.peers = append(b.peers, peer{name, path})
+	}
+	for name := range strings.SplitSeq(c.String("types"), ",") {
+		typ, ok := quant.Named(name, quant.Types())
+		if !ok {
+			return fmt.Errorf("--types: %q is none of %s", name, quant.Supported())
+		}
+		b.types = append(b.types, typ)
+	}
+	b.head()
 	for _, f := range arch.All() {
-		if only := c.String("only"); slices.Contains(elsewhere, f.Name) || only != "" && !slices.Contains(strings.Split(only, ","), f.Name) {
+		if only := c.String("only"); f.Headless || only != "" && !slices.Contains(strings.Split(only, ","), f.Name) {
 			continue
 		}
 		for _, s := range specs(f) {
-			s.Type = typ
-			if err := one(ctx, c, out, filepath.Join(dir, "model.gguf"), f, s); err != nil {
+			if err := b.family(ctx, f, s); err != nil {
 				return fmt.Errorf("%s: %w", f.Name, err)
 			}
 		}
 	}
+	b.foot()
 	return nil
 }
 
-// one writes a line of the table.
-func one(ctx context.Context, c *cli.Command, out io.Writer, path string, f arch.Family, s synth.Spec) error {
-	if err := synth.Write(ctx, path, s, nil); err != nil {
-		return err
+// head writes the head of the table: for each type our perplexity, and by how many percent each peer's differs.
+func (b *bench) head() {
+	fmt.Fprint(b.out, "| family |")
+	for _, t := range b.types {
+		fmt.Fprintf(b.out, " %s |", t)
+		for _, p := range b.peers {
+			fmt.Fprintf(b.out, " %s |", p.name)
+		}
 	}
-	args := []string{"-m", path, "-f", c.String("text"), "-c", strconv.Itoa(c.Int("context")), "-t", "2"}
-	ours, err := perplexity(ctx, c.String("powerinfer"), append([]string{"perplexity"}, args...))
-	if err != nil {
-		return err
-	}
-	if f.Latent && !f.KeysByHead() { // llama.cpp's flash attention ends with a failed assertion in PLM
-		args = append(args, "-fa", "off")
-	}
-	theirs, err := perplexity(ctx, c.String("llama-perplexity"), args)
-	if err != nil {
-		return err
-	}
+	fmt.Fprintf(b.out, "\n|---|%s\n", strings.Repeat("---|", len(b.types)*(1+len(b.peers))))
+}
+
+// family writes a line of it.
+func (b *bench) family(ctx context.Context, f arch.Family, s synth.Spec) error {
 	name := f.Name
 	if s.Experts > 0 {
 		name += " with experts"
 	}
-	fmt.Fprintf(out, "| %s, %d layers | %.4f | %.4f | %.4f %% |\n", name, s.Layers, ours, theirs, 100*math.Abs(ours/theirs-1))
+	line := fmt.Sprintf("| %s, %d layers |", name, s.Layers)
+	unknown := map[string]string{}
+	for _, s.Type = range b.types {
+		if err := synth.Write(ctx, b.path, s, nil); err != nil {
+			return err
+		}
+		args := []string{"-m", b.path, "-f", b.text, "-c", strconv.Itoa(b.context), "--chunks", strconv.Itoa(b.chunks), "-t", "2"}
+		ours, err := perplexity(ctx, b.ours, append([]string{"perplexity"}, args...))
+		if err != nil {
+			return err
+		}
+		line += fmt.Sprintf(" %.4f |", ours)
+		for _, p := range b.peers {
+			if unknown[p.name] == "" {
+				theirs, err := perplexity(ctx, p.path, p.args(f, args))
+				unknown[p.name] = reason(err)
+				if err == nil {
+					line += b.cell(p, s.Type, ours, theirs)
+					continue
+				}
+			}
+			line += " " + unknown[p.name] + " |"
+		}
+	}
+	fmt.Fprintln(b.out, line)
 	return nil
 }
 
-// estimate finds both programs' last line.
-var estimate = regexp.MustCompile(`PPL = ([0-9.]+)`)
+// cell returns how far a peer's perplexity is from ours.
+func (b *bench) cell(p peer, t quant.Type, ours, theirs float64) string {
+	key, d := p.name+" "+t.String(), 100*math.Abs(ours/theirs-1)
+	b.worst[key] = max(b.worst[key], d)
+	b.compared[key]++
+	return fmt.Sprintf(" %.3f %% |", d)
+}
+
+// args returns what the peer is given: flash attention of llama.cpp ends with a failed assertion where keys and values are widened from narrow vectors, as in PLM.
+func (p peer) args(f arch.Family, args []string) []string {
+	if f.Latent && !f.KeysByHead() && p.name == "llama.cpp" {
+		return append(slices.Clone(args), "-fa", "off")
+	}
+	return args
+}
+
+// foot sums the table up.
+func (b *bench) foot() {
+	fmt.Fprint(b.out, "\n| peer | type | models | largest difference |\n|---|---|---|---|\n")
+	for _, p := range b.peers {
+		for _, t := range b.types {
+			key := p.name + " " + t.String()
+			fmt.Fprintf(b.out, "| %s | %s | %d | %.3f %% |\n", p.name, t, b.compared[key], b.worst[key])
+		}
+	}
+}
+
+// errUnknown is the error of a program that does not know a model's architecture.
+var errUnknown = errors.New("unknown")
+
+// reason says in a word why there is no figure.
+func reason(err error) string {
+	switch {
+	case err == nil:
+		return ""
+	case errors.Is(err, errUnknown):
+		return errUnknown.Error()
+	}
+	fmt.Fprintln(os.Stderr, err)
+	return "fails"
+}
+
+// estimate finds all programs' last line: ik_llama.cpp's says over what.
+var estimate = regexp.MustCompile(`PPL (?:over .* )?= ([0-9.]+)`)
 
 // attempts is the number of times a program is run that ends without its last line: llama.cpp's log is written by a thread that its exit may cut off.
 const attempts = 5
@@ -141,6 +233,9 @@ func perplexity(ctx context.Context, program string, args []string) (float64, er
 	for range attempts {
 		var err error
 		if text, err = exec.CommandContext(ctx, program, args...).CombinedOutput(); err != nil {
+			if strings.Contains(string(text), "unknown model architecture") || strings.Contains(string(text), "unknown architecture") {
+				return 0, errUnknown
+			}
 			return 0, fmt.Errorf("%s: %w: %s", program, err, tail(text))
 		}
 		if found := estimate.FindSubmatch(text); found != nil {
