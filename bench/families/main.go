@@ -54,7 +54,7 @@ var ownKeys = []string{"baichuan", "bloom", "deepseek2", "gpt2", "gptneox", "jai
 // specs returns the models of a family: of each depth that means something to it. Widths are whole blocks of every type.
 func specs(f arch.Family) (all []synth.Spec) {
 	s := synth.Spec{Arch: f.Name, Layers: 5, Embd: 256, FF: 768, Heads: 4, Vocab: 640, Activation: f.Activation.String(), Seed: 11}
-	if !slices.Contains(ownKeys, f.Name) {
+	if !slices.Contains(ownKeys, f.Name) && !f.Latent {
 		s.KVHeads = 2
 	}
 	for _, n := range []int{f.RotatedLayers, f.AlibiLayers} {

@@ -5,14 +5,17 @@ import "cmp"
 // cohere2FullEvery is the period of Command R7B's and A's layers that see all positions.
 const cohere2FullEvery = 4
 
-// commandR describes Command R, Aya 23 and Aya Expanse: LayerNorms without biases, attention beside the feed-forward layer, the head tied
+// commandR describes Command R, Command R+, Aya 23 and Aya Expanse: LayerNorms without biases, attention beside the feed-forward layer, the head tied
 // to the embedding, and a factor of logits.
 func commandR() Family {
 	f := llama()
 	f.Name, f.HuggingFace = "command-r", []string{"CohereForCausalLM"}
 	f.LayerNorm, f.Parallel, f.ScaledLogits, f.AlwaysTied, f.Original = true, true, true, true, ""
 	f.MaxContext = 8192
-	f.Block = replaced(llamaBlock(Same), "ffn_norm.weight")
+	f.Block = replaced(llamaBlock(Same), "ffn_norm.weight",
+		Tensor{Name: "attn_q_norm.weight", Source: "self_attn.q_norm.weight", Optional: true}, // Command R+'s
+		Tensor{Name: "attn_k_norm.weight", Source: "self_attn.k_norm.weight", Optional: true})
+	f.HeadNorms = true
 	f.Read = readCommandR
 	return f
 }
@@ -30,9 +33,6 @@ func cohere2() Family {
 }
 
 func readCommandR(c *Config) error {
-	if c.QueryNorm {
-		return c.Errorf("use_qk_norm", "norms with weights of their own for each head, as Command R+ has them, are not supported")
-	}
 	if !or(c.Tied, true) {
 		return c.Errorf("tie_word_embeddings", "a head that is not the embedding is not supported in this family")
 	}

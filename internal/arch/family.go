@@ -41,6 +41,7 @@ type Family struct {
 	ParallelKey    string               // the key by which files say whether Parallel holds; empty: it always does, or never
 	Gated          bool                 // feed-forward layers have a gate
 	FusedGate      bool                 // ffn_up holds the gates' rows, then the ups'
+	HeadNorms      bool                 // the norms of q and k have weights of their own for each head
 	WideNorm       bool                 // the norms of q and k are over all heads together; else over each
 	Window         bool                 // attention.sliding_window is applied
 	FullEvery      int                  // of layers with windows, every so manyth sees all positions instead; 0: none does. Files may say otherwise

@@ -75,11 +75,17 @@ func (f *Family) weight(stem string, s Sizes) []int {
 	case "attn_qkv":
 		return []int{q + k + v, s.Embd}
 	case "attn_q_norm":
+		if f.HeadNorms {
+			return []int{s.Heads, s.Key}
+		}
 		if f.WideNorm {
 			return []int{q}
 		}
 		return []int{s.Key}
 	case "attn_k_norm":
+		if f.HeadNorms {
+			return []int{s.KVHeads, s.Key}
+		}
 		if f.WideNorm {
 			return []int{k}
 		}

@@ -232,7 +232,7 @@ func (p *plan) one(c *config, sizes arch.Sizes, t arch.Tensor, prefix, from stri
 	}
 	out.plain = out.plain || strings.HasPrefix(t.Name, "altup_predict") || strings.HasPrefix(t.Name, "altup_correct")
 	out.plain = out.plain || t.Name == "ffn_gate_inp.weight"
-	out.plain = out.plain || t.Name == "position_embd.weight" || t.Name == "token_types.weight"
+	out.plain = out.plain || strings.HasSuffix(t.Name, "_norm.weight") || t.Name == "position_embd.weight" || t.Name == "token_types.weight"
 	switch t.Change {
 	case arch.Transposed:
 		out.column = p.pairs == nil

@@ -246,7 +246,19 @@ func (b *binder) vectorSlices(name string, lens ...int) []*compute.Vector {
 	for _, n := range lens {
 		total += n
 	}
-	t := b.take(name, total, 1)
+	return b.slicesOf(name, b.take(name, total, 1), lens...)
+}
+
+// rowsVector binds name [rows, cols] as one vector, row after row.
+func (b *binder) rowsVector(name string, rows, cols int) *compute.Vector {
+	if parts := b.slicesOf(name, b.take(name, cols, rows), rows*cols); parts != nil {
+		return parts[0]
+	}
+	return nil
+}
+
+// slicesOf is vectorSlices of a tensor that was taken, or nil.
+func (b *binder) slicesOf(name string, t *gguf.Tensor, lens ...int) []*compute.Vector {
 	if t == nil {
 		return nil
 	}

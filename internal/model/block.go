@@ -20,6 +20,7 @@ type attention struct {
 	bo         *compute.Vector // [n_embd] or nil
 	qNorm      norm            // [key] of each head, or [heads·key] of all; or none
 	kNorm      norm            // [key] or [kv_heads·key] likewise
+	ones       *compute.Vector // [key] where each head's norm has weights of its own, or nil
 	vNorm      *compute.Vector // [value] of ones, in families that norm values; or nil
 	after      norm            // of what attention adds to the residual, or none
 	shape      Block
@@ -161,11 +162,15 @@ func (a *attention) attend(v compute.Verbs, m *Model, s *buffers, in compute.Ten
 
 // turn norms and rotates the heads of queries or keys.
 func (a *attention) turn(v compute.Verbs, m *Model, x compute.Tensor, n norm) {
-	if n.w != nil {
-		heads := x
-		if !m.Family.WideNorm {
-			heads = x.Split(a.shape.Key)
-		}
+	heads := x
+	if !m.Family.WideNorm {
+		heads = x.Split(a.shape.Key)
+	}
+	switch {
+	case a.ones != nil:
+		m.normalise(v, heads, heads, norm{w: a.ones})
+		v.Multiply(x, x, n.w)
+	case n.w != nil:
 		m.normalise(v, heads, heads, n)
 	}
 	if a.rope != nil {
@@ -209,6 +214,15 @@ func (b *blockBinder) vector(name string) *compute.Vector {
 	return b.binder.vector(b.name(name), b.m.Family.Shape(name, b.m.sizes(b.layer))[0])
 }
 
+// headNorm binds the norm of queries or keys.
+func (b *blockBinder) headNorm(name string) norm {
+	if w := name + ".weight"; b.m.Family.HeadNorms && b.bound(w) {
+		shape := b.m.Family.Shape(w, b.m.sizes(b.layer))
+		return norm{w: b.rowsVector(b.name(w), shape[0], shape[1])}
+	}
+	return b.norm(name)
+}
+
 func (b *blockBinder) norm(name string) norm {
 	return norm{w: b.vector(name + ".weight"), b: b.vector(name + ".bias")}
 }
@@ -222,9 +236,11 @@ func (m *Model) bindBlock(in *binder, i int) {
 		l.norm, l.ffnNorm = second, l.norm
 	}
 	l.bindQKV(b)
-	l.qNorm = b.norm("attn_q_norm")
+	if l.qNorm = b.headNorm("attn_q_norm"); m.Family.HeadNorms && l.qNorm.w != nil {
+		l.ones = b.ones(m.Blocks[i].Key)
+	}
 	if m.Blocks[i].KV == i {
-		l.kNorm = b.norm("attn_k_norm")
+		l.kNorm = b.headNorm("attn_k_norm")
 		if m.Family.NormedValues {
 			l.vNorm = b.ones(m.Blocks[i].Value)
 		}
