@@ -139,8 +139,36 @@ type Config struct {
 	CrossRead    bool `json:"add_cross_attention"`
 
 	// BERT.
-	PositionType string `json:"position_embedding_type"`
-	TokenTypes   int    `json:"type_vocab_size"`
+	PositionType string          `json:"position_embedding_type"`
+	TokenTypes   int             `json:"type_vocab_size"`
+	Padding      json.RawMessage `json:"pad_token_id"`
+	Labels       json.RawMessage `json:"id2label"` // of a classification head's numbers
+	Sinusoidal   bool            `json:"sinusoidal_pos_embds"`
+	DistilWidth  int             `json:"dim"`
+	DistilFF     int             `json:"hidden_dim"`
+
+	// Jina's embeddings.
+	FeedForward string   `json:"feed_forward_type"`
+	LoRAs       []string `json:"lora_adaptations"` // tasks that adapters in the checkpoint are for
+
+	// Nomic's embeddings.
+	RotaryFraction float64 `json:"rotary_emb_fraction"`
+	TurnNeighbours bool    `json:"rotary_emb_interleaved"`
+	QKVBias        bool    `json:"qkv_proj_bias"`
+	FirstBias      bool    `json:"mlp_fc1_bias"`
+	SecondBias     bool    `json:"mlp_fc2_bias"`
+	PreNorm        bool    `json:"prenorm"`
+	Trained        int     `json:"max_trained_positions"`
+	ExpertsEvery   int     `json:"moe_every_n_layers"`
+
+	// ModernBERT.
+	LocalAttention    int     `json:"local_attention"`
+	GlobalEvery       int     `json:"global_attn_every_n_layers"`
+	GlobalTheta       float64 `json:"global_rope_theta"`
+	LocalTheta        float64 `json:"local_rope_theta"`
+	NormBias          bool    `json:"norm_bias"`
+	MLPBias           bool    `json:"mlp_bias"`
+	ClassifierPooling string  `json:"classifier_pooling"`
 
 	// MPT.
 	ModelWidth int           `json:"d_model"`
@@ -191,6 +219,8 @@ type Config struct {
 	Epsilon      Setting[float64] `json:"-"` // of the norms
 	Nonlinearity Setting[string]  `json:"-"` // as Hugging Face names it
 	TiedHead     bool             `json:"-"` // the head is the embedding
+	PaddingRows  int              `json:"-"` // of the table of positions, before the first position's
+	FullEvery    int              `json:"-"` // of layers with windows, the first of every so many has none; 0: as the family has it
 	UnitHead     bool             `json:"-"` // the head's rows are brought to a length of 1
 	MaxAlibi     *float64         `json:"-"` // the largest exponent of ALiBi's slopes, where files say it
 	Clamp        float64          `json:"-"` // limit of queries, keys and values; 0: none

@@ -45,6 +45,7 @@ type Family struct {
 	WideNorm       bool                 // the norms of q and k are over all heads together; else over each
 	Window         bool                 // attention.sliding_window is applied
 	FullEvery      int                  // of layers with windows, every so manyth sees all positions instead; 0: none does. Files may say otherwise
+	FullFirst      bool                 // the first of FullEvery layers sees all positions, not the last
 	UsualWindow    int                  // of a file that does not say it; 0: none
 	WindowBase     float64              // θ of layers with windows, of a file that does not say it; 0: that of the others
 	PlainWindow    bool                 // the rotation of layers with windows is not scaled for longer contexts
@@ -57,7 +58,10 @@ type Family struct {
 	LogitCap       float64              // likewise of logits
 	NormSum        bool                 // the norms behind parts are of the residual with the part added, and become the residual; else of what is added
 	Later          bool                 // tokens see later positions, too, unless the file says otherwise
-	Headless       bool                 // there are no logits, and no norm before them: hidden states are the result
+	Headless       bool                 // there are no logits: hidden states are the result
+	RankPooling    string               // which state of a text a reranker's head reads, unless the file says another; empty: the last
+	RankShares     bool                 // a reranker's scores are shares of 1: their softmax
+	HeadGELU       bool                 // the first product of a reranker's head goes through GELU; else through tanh
 	Clamped        bool                 // files may limit the elements of queries, keys and values
 	Latent         bool                 // keys and values follow from a narrower vector, which alone is cached, and the rotated part of keys, the same for all heads, from the input
 	YarnScores     bool                 // YaRN's multiplier, of which files hold a tenth, is of scores, not of what is rotated
@@ -96,6 +100,11 @@ type Family struct {
 	Factors func(layers, embd int) Factors
 	Experts *Experts // of layers with experts; nil: no model of the family has some
 
+	// Classifier lists what a classification head becomes that reads one state of a text, by the names of the whole checkpoint.
+	Classifier []Tensor
+
+	// Really, if it is set, returns the name of the family that a folder of one of HuggingFace's names is instead of this one; empty: it is this one.
+	Really func(c *Config) string
 	// Read completes what config.json says with the family's own names and defaults, and refuses variants by name.
 	Read func(c *Config) error
 }
@@ -116,25 +125,27 @@ type Change int
 
 // The changes.
 const (
-	Same         Change = iota
-	Pairs               // rows of each head, from halves apart to neighbours
-	Ungroup             // from groups of query heads, each followed by its key and value head, to all queries, all keys, all values
-	PlusOne             // 1 is added: the checkpoint stores a norm's weight less 1
-	Stacked             // several, whose numbers stand for %d in their name, become one
-	Computed            // it is not in the checkpoint, but follows from config.json
-	Transposed          // columns become rows
-	LatentKeys          // of the rows of all heads' keys and values those of keys, each head's columns becoming rows
-	LatentValues        // of the same those of values
-	FirstHalf           // of each matrix of several, or of one, the first half of the rows
-	SecondHalf          // the second
+	Same          Change = iota
+	Pairs                // rows of each head, from halves apart to neighbours
+	Ungroup              // from groups of query heads, each followed by its key and value head, to all queries, all keys, all values
+	PlusOne              // 1 is added: the checkpoint stores a norm's weight less 1
+	Stacked              // several, whose numbers stand for %d in their name, become one
+	Computed             // it is not in the checkpoint, but follows from config.json
+	Transposed           // columns become rows
+	LatentKeys           // of the rows of all heads' keys and values those of keys, each head's columns becoming rows
+	LatentValues         // of the same those of values
+	FirstHalf            // of each matrix of several, or of one, the first half of the rows
+	SecondHalf           // the second
+	BehindPadding        // rows of padding, which come first, are left out
 )
 
 // All returns every family, by name.
 func All() []Family {
 	return []Family{
-		arcee(), baichuan(), bamboo(), bert(), bloom(), chatglm(), cohere2(), commandR(), deepseek2(), ernieMoE(), exaone4(), falcon(), gemma(), gemma2(), gemma3(), gemma3n(),
-		gemma4(), glm4(), gpt2(),
-		gptneox(), granite(), graniteMoE(), internlm2(), jais2(), mixtral(), minicpm3(), minimaxM2(), mistral3(), mpt(), nemotron(), olmo2(), olmoe(), opt(), phi2(), phi3(), plm(), qwen2(), qwen2MoE(),
+		arcee(), baichuan(), bamboo(), bert(), bloom(), chatglm(), cohere2(), commandR(), deepseek2(), ernieMoE(), euroBERT(), exaone4(), falcon(), gemma(), gemma2(), gemma3(), gemma3n(),
+		gemma4(), gemmaEmbedding(), glm4(), gpt2(),
+		gptneox(), granite(), graniteMoE(), internlm2(), jais2(), jinaBERTV2(), jinaBERTV3(), mixtral(), minicpm3(), minimaxM2(), mistral3(), modernBERT(), mpt(),
+		nemotron(), nomicBERT(), olmo2(), olmoe(), opt(), phi2(), phi3(), plm(), qwen2(), qwen2MoE(),
 		qwen2VL(), qwen3(), qwen3MoE(), qwen3VL(), seedOSS(), smollm3(),
 		stablelm(), starcoder2(),
 	}

@@ -82,11 +82,16 @@ func readGemma3(c *Config) error {
 		c.Context, c.Vocab = cmp.Or(c.Context, 131072), cmp.Or(c.Vocab, 262208)
 		c.Window = cmp.Or(c.Window, 4096)
 	}
+	if c.Bidirectional {
+		return c.Errorf("use_bidirectional_attention", "attention to later positions is supported in Gemma3TextModel only, which is EmbeddingGemma")
+	}
+	return readGemma3Blocks(c)
+}
+
+// readGemma3Blocks reads what EmbeddingGemma shares.
+func readGemma3Blocks(c *Config) error {
 	if err := readGemma(c); err != nil {
 		return err
-	}
-	if c.Bidirectional {
-		return c.Errorf("use_bidirectional_attention", "attention to later positions is not supported")
 	}
 	c.ropeByKind()
 	if c.RopeTheta == 0 && (c.Rope == nil || c.Rope.Theta == 0) {

@@ -7,6 +7,7 @@ type calls struct {
 	Executor
 	embed       Embed
 	addPosition AddPosition
+	addRow      AddRow
 	rmsNorm     RMSNorm
 	layerNorm   LayerNorm
 	matMul      MatMul
@@ -70,6 +71,25 @@ func (o *AddPosition) Visit(v Visitor) {
 func (v Verbs) AddPosition(x Tensor, table *Matrix, offset int) {
 	v.calls.addPosition = AddPosition{x, table, offset}
 	v.Do(&v.calls.addPosition)
+}
+
+// AddRow adds row Row of Table to every row of X.
+type AddRow struct {
+	X     Tensor  // [n, cols]
+	Table *Matrix // [rows, cols]
+	Row   int
+}
+
+// Visit implements Op.
+func (o *AddRow) Visit(v Visitor) {
+	v.Tensor(&o.X, ReadWrite)
+	v.Matrix(&o.Table)
+}
+
+// AddRow does an AddRow.
+func (v Verbs) AddRow(x Tensor, table *Matrix, row int) {
+	v.calls.addRow = AddRow{x, table, row}
+	v.Do(&v.calls.addRow)
 }
 
 // RMSNorm computes Dst = X / √(mean(X²)+Eps) · W. Dst may be X.

@@ -27,7 +27,8 @@ const prosparseThreshold = 0.01
 type config struct {
 	arch.Config
 	beside
-	parts bool // the folder holds other models, of pictures or sound, beside the text model
+	embeds bool // the folder is one of Sentence Transformers', for embeddings
+	parts  bool // the folder holds other models, of pictures or sound, beside the text model
 }
 
 // beside is the content of config.json other than the hyperparameters.
@@ -39,7 +40,6 @@ type beside struct {
 
 	BOS json.RawMessage `json:"bos_token_id"`
 	EOS json.RawMessage `json:"eos_token_id"`
-	PAD json.RawMessage `json:"pad_token_id"`
 }
 
 func readConfig(dir string) (*config, error) {
@@ -65,6 +65,7 @@ func readConfig(dir string) (*config, error) {
 		}
 		c.Architectures = architectures
 	}
+	c.embeds = checkpoint.Exists(filepath.Join(dir, "modules.json"))
 	if c.Quantizing != nil {
 		return nil, c.Errorf("quantization_config", "weights quantised by %q are not read; convert the model they were made from", c.Quantizing.Method)
 	}
@@ -92,6 +93,11 @@ func (c *config) family() (arch.Family, error) {
 	f, ok := arch.Converted(c.Architectures[0])
 	if !ok {
 		return f, c.Errorf("architectures", "%q is not supported; supported are %s", c.Architectures[0], arch.Sources())
+	}
+	if f.Really != nil {
+		if name := f.Really(&c.Config); name != "" {
+			f, _ = arch.Named(name)
+		}
 	}
 	if err := f.Read(&c.Config); err != nil {
 		return f, err

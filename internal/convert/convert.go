@@ -32,7 +32,7 @@ func HuggingFace(ctx context.Context, dir, outfile string, o Options) error {
 	if err != nil {
 		return err
 	}
-	defer m.source.Close()
+	defer m.close()
 	tensors := sources(m.tensors, m.keys, o)
 	if o.Plan != nil {
 		var size int64
@@ -62,7 +62,8 @@ type model struct {
 	arch    string
 	keys    []gguf.KV
 	tensors []*tensor
-	source  *checkpoint.Checkpoint // open; to be closed when the tensors are written
+	source  *checkpoint.Checkpoint   // open; to be closed when the tensors are written
+	modules []*checkpoint.Checkpoint // of what lies behind pooling, likewise
 }
 
 // openModel reads what is to be written of the model in folder dir and, unless it is empty, of the predictors in another.
@@ -98,27 +99,23 @@ func openModel(dir, predictors string, o *Options) (*model, error) {
 	if m.source, err = checkpoint.Open(dir); err != nil {
 		return nil, err
 	}
-	if err := m.plan(fam, c, factors, predictors, o.Notes); err != nil {
-		m.source.Close()
+	if err := m.plan(dir, fam, c, factors, predictors, o.Notes); err != nil {
+		m.close()
 		return nil, err
 	}
-	pooling, err := poolingKeys(dir, fam.Name)
-	if err != nil {
-		m.source.Close()
-		return nil, err
-	}
-	m.keys = append(m.keys, pooling...)
-	v, err := readVocabulary(dir, c, o.Notes)
-	if err != nil {
-		m.source.Close()
-		return nil, err
-	}
-	m.keys = append(m.keys, v.keys()...)
 	return m, nil
 }
 
-// plan lists the tensors to write.
-func (m *model) plan(fam arch.Family, c *config, factors map[string][]float32, predictors string, notes func(string)) error {
+// close closes what was opened for the tensors.
+func (m *model) close() {
+	m.source.Close()
+	for _, s := range m.modules {
+		s.Close()
+	}
+}
+
+// plan lists the tensors to write, and the keys that are read with them.
+func (m *model) plan(dir string, fam arch.Family, c *config, factors map[string][]float32, predictors string, notes func(string)) error {
 	p := &plan{family: fam, source: m.source, used: map[string]bool{}}
 	p.model(c, factors)
 	if predictors != "" && p.err == nil {
@@ -127,10 +124,26 @@ func (m *model) plan(fam arch.Family, c *config, factors map[string][]float32, p
 		}
 		planPredictors(p, c)
 	}
+	if p.err != nil {
+		return p.err
+	}
+	if err := m.embedding(dir, p, c, notes); err != nil {
+		return err
+	}
+	v, err := readVocabulary(dir, c, notes)
+	if err != nil {
+		return err
+	}
+	if fam.RankShares && c.ranksAnswers(dir) {
+		if err := m.rankAnswers(p, c, v); err != nil {
+			return err
+		}
+	}
 	if c.parts {
 		p.leaveOut(notes)
 	}
-	m.tensors = p.tensors
+	m.keys = append(m.keys, v.keys()...)
+	m.tensors = append(p.tensors, m.tensors...)
 	return p.finish()
 }
 

@@ -178,6 +178,10 @@ func (p *plan) head(c *config) {
 	if p.family.Headless {
 		return
 	}
+	embeds := c.embeds || strings.HasSuffix(c.Architectures[0], "Model") || c.Architectures[0] == qwenClassifier
+	if embeds && p.source.Tensors[head] == nil { // such a folder may leave out what it does not need
+		return
+	}
 	if !c.TiedHead {
 		p.add("output.weight", head, c.Vocab, c.Hidden).unit = c.UnitHead
 		return
@@ -223,6 +227,9 @@ func (p *plan) one(c *config, sizes arch.Sizes, t arch.Tensor, prefix, from stri
 	if s := p.source.Tensors[from+source]; t.Name == "exp_probs_b.bias" && s != nil && len(s.Shape) == 2 {
 		stored = []int{1, stored[0]}
 	}
+	if t.Change == arch.BehindPadding {
+		stored[0] += c.PaddingRows
+	}
 	if n := c.InputVocab; t.Name == "per_layer_token_embd.weight" && n > 0 && n < c.Vocab {
 		stored[0] = n
 	}
@@ -250,6 +257,8 @@ func (p *plan) one(c *config, sizes arch.Sizes, t arch.Tensor, prefix, from stri
 		out.row = half(shape[len(shape)-2], 0)
 	case arch.SecondHalf:
 		out.row = half(shape[len(shape)-2], 1)
+	case arch.BehindPadding:
+		out.row = behind(nil, c.PaddingRows, nil)
 	}
 	if packed {
 		out.row = behind(out.row, part, nil)
@@ -502,10 +511,18 @@ func (c *config) windowKeys(f arch.Family) ([]gguf.KV, error) {
 	implied, said := make([]bool, c.Layers), make([]bool, c.Layers)
 	period := func(of []bool, every int) {
 		for l := range of {
-			of[l] = every == 0 || (l+1)%every != 0
+			switch {
+			case f.FullFirst:
+				of[l] = every == 0 || l%every != 0
+			default:
+				of[l] = every == 0 || (l+1)%every != 0
+			}
 		}
 	}
-	period(implied, f.FullEvery)
+	period(implied, cmp.Or(c.FullEvery, f.FullEvery))
+	if f.FullFirst { // whose files have a number
+		keys = append(keys, gguf.KV{Key: f.Name + ".attention.sliding_window_pattern", Value: uint32(cmp.Or(c.FullEvery, f.FullEvery))})
+	}
 	copy(said, implied)
 	switch {
 	case f.FullEvery == 0: // all have it
@@ -539,6 +556,12 @@ func (c *config) windowKeys(f arch.Family) ([]gguf.KV, error) {
 		default:
 			return nil, c.Errorf("sliding_window_pattern", "%.40s is neither a number nor a text such as LLLG", p)
 		}
+	}
+	if f.FullFirst {
+		if !slices.Equal(said, implied) {
+			return nil, c.Errorf("layer_types", "%s's layers must have a window but for every %d, the first one included", f.Name, cmp.Or(c.FullEvery, f.FullEvery))
+		}
+		return keys, nil
 	}
 	if !slices.Equal(said, implied) || f.WindowHeads {
 		keys = append(keys, gguf.KV{Key: f.Name + ".attention.sliding_window_pattern", Value: said})
@@ -597,6 +620,9 @@ func (c *config) keys(f arch.Family) (keys []gguf.KV, computed map[string][]floa
 		}
 		keys = append(keys, rope...)
 		computed = factors
+	}
+	if f.FullFirst {
+		keys = append(keys, gguf.KV{Key: f.Name + ".hidden_activation", Value: kind}) // as llama.cpp reads it
 	}
 	return append(keys, activationKeys(kind, threshold)...), computed, nil
 }

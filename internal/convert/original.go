@@ -26,7 +26,7 @@ func Original(ctx context.Context, dir, predictors, outfile string, o Options) e
 	if err != nil {
 		return err
 	}
-	defer m.source.Close()
+	defer m.close()
 	if err := m.checkActivation(dir, o.Notes); err != nil {
 		return err
 	}

@@ -25,6 +25,9 @@ import (
 // referenceTolerance is the share of the largest logit by which an F32 model may differ from float64: the KV cache holds halves.
 const referenceTolerance = 1e-3
 
+// resultTolerance is the same of a number that a head makes of states: the differences of a state's elements add up, those of GELU's approximation among them.
+const resultTolerance = 3e-3
+
 // reference holds results of testdata/reference/reference.py, which follows the published definition of a family.
 type reference struct {
 	Config  map[string]any `json:"config"`
@@ -36,6 +39,9 @@ type reference struct {
 	Context int         `json:"context"`
 	Tokens  []int32     `json:"tokens"`
 	Logits  [][]float64 `json:"logits"`
+
+	Files  map[string]any `json:"files"`  // further files of the folder
+	Result []float64      `json:"result"` // what comes of the text behind pooling; empty: nobody says
 }
 
 // weight returns the numbers of reference.py's weight.
@@ -69,23 +75,38 @@ func (r *reference) folder(t *testing.T) string {
 	}
 	write("config.json", config)
 	write("tokenizer.model", convert.SentencePieceModel(r.vocabulary()))
-	header := map[string]any{}
-	var data []byte
+	for name, content := range r.Files {
+		data, err := json.Marshal(content)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := os.MkdirAll(filepath.Join(dir, filepath.Dir(name)), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		write(name, data)
+	}
+	headers, data := map[string]map[string]any{}, map[string][]byte{} // by folder
 	for _, name := range slices.Sorted(maps.Keys(r.Tensors)) {
-		x, n, from := r.Tensors[name], 1, len(data)
+		folder, own := filepath.Split(filepath.FromSlash(name))
+		x, n, from := r.Tensors[name], 1, len(data[folder])
 		for _, d := range x.Shape {
 			n *= d
 		}
 		for _, v := range weight(name, n, x.Scale, x.Offset) {
-			data = binary.LittleEndian.AppendUint32(data, math.Float32bits(v))
+			data[folder] = binary.LittleEndian.AppendUint32(data[folder], math.Float32bits(v))
 		}
-		header[name] = map[string]any{"dtype": "F32", "shape": x.Shape, "data_offsets": []int{from, len(data)}}
+		if headers[folder] == nil {
+			headers[folder] = map[string]any{}
+		}
+		headers[folder][own] = map[string]any{"dtype": "F32", "shape": x.Shape, "data_offsets": []int{from, len(data[folder])}}
 	}
-	head, err := json.Marshal(header)
-	if err != nil {
-		t.Fatal(err)
+	for folder, header := range headers {
+		head, err := json.Marshal(header)
+		if err != nil {
+			t.Fatal(err)
+		}
+		write(filepath.Join(folder, "model.safetensors"), slices.Concat(binary.LittleEndian.AppendUint64(nil, uint64(len(head))), head, data[folder]))
 	}
-	write("model.safetensors", slices.Concat(binary.LittleEndian.AppendUint64(nil, uint64(len(head))), head, data))
 	return dir
 }
 
@@ -155,7 +176,8 @@ func (r *reference) compare(t *testing.T, f *gguf.File, dev compute.Device, mode
 		t.Fatal(err)
 	}
 	sizes, forward, result := []int{n, 5, 1}, m.Forward, m.Logits
-	if m.Family.Headless { // all tokens see all others, and hidden states are the result
+	var states [][]float32
+	if m.Later { // all tokens see all others, and hidden states are the result
 		sizes, forward, result = sizes[:1], m.ForwardHidden, m.Hidden
 	}
 	for _, size := range sizes {
@@ -174,20 +196,56 @@ func (r *reference) compare(t *testing.T, f *gguf.File, dev compute.Device, mode
 				if err != nil {
 					t.Fatal(err)
 				}
-				near(t, what, logits, r.Logits[at+i])
+				near(t, what, logits, r.Logits[at+i], referenceTolerance)
+				if size == n {
+					states = append(states, slices.Clone(logits))
+				}
 			}
 		}
 	}
+	if r.Result != nil {
+		near(t, dev.Name()+", behind pooling", r.pool(t, f, m, states), r.Result, resultTolerance)
+	}
 }
 
-func near(t *testing.T, what string, got []float32, want []float64) {
+// pool returns what the model's head makes of hidden states, as the file says they are pooled.
+func (r *reference) pool(t *testing.T, f *gguf.File, m *model.Model, states [][]float32) []float32 {
+	t.Helper()
+	way, ok, err := f.Uint(m.Arch + ".pooling_type")
+	if err != nil || !ok || way > 4 {
+		t.Fatalf("pooling %d, %v", way, err)
+	}
+	name := []string{"", "mean", "cls", "last", m.Head.Pooling}[way]
+	pooled := slices.Clone(states[0])
+	switch name {
+	case "last":
+		pooled = states[len(states)-1]
+	case "mean":
+		for i := range pooled {
+			sum := 0.0
+			for _, s := range states {
+				sum += float64(s[i])
+			}
+			pooled[i] = float32(sum / float64(len(states)))
+		}
+	}
+	if way == 4 {
+		if !m.Head.Ranks() || len(m.Head.Labels) != len(r.Result) && len(r.Result) > 1 {
+			t.Fatalf("the head ranks: %v, with the labels %q", m.Head.Ranks(), m.Head.Labels)
+		}
+		return m.Head.Rank(pooled)
+	}
+	return m.Head.Project(pooled)
+}
+
+func near(t *testing.T, what string, got []float32, want []float64, tolerance float64) {
 	t.Helper()
 	top := 0.0
 	for _, v := range want {
 		top = max(top, math.Abs(v))
 	}
 	for i, v := range want {
-		if e := math.Abs(float64(got[i]) - v); !(e <= referenceTolerance*top) {
+		if e := math.Abs(float64(got[i]) - v); !(e <= tolerance*top) {
 			t.Fatalf("%s: logit %d is %g, and the reference has %g", what, i, got[i], v)
 		}
 	}

@@ -304,7 +304,7 @@ func (v *vocabulary) findSpecials(tok *tokenizerConfig, c *config, notes func(st
 	}
 	byID("bos", c.BOS)
 	byID("eos", c.EOS)
-	byID("padding", c.PAD)
+	byID("padding", c.Padding)
 	if _, ok := v.ids["unknown"]; !ok && v.model == "llama" {
 		if id := slices.Index(v.types, tokenUnknown); id >= 0 {
 			v.ids["unknown"] = id

@@ -160,33 +160,26 @@ func (b *binder) parts(name string, cols int, use compute.Use, hot int, order []
 	return out
 }
 
-// typedPositions binds the table name [rows, cols] with the first row of the table types added to each row: tokens of the first type.
-func (b *binder) typedPositions(name, types string, rows, cols int) *compute.Matrix {
-	t := b.take(name, cols, rows)
-	first := b.f.Tensor(types)
-	if first == nil {
-		b.fail("tensor %q is missing", types)
-		return nil
+// table reads a matrix to the host, whatever its shape is, with rows of cols elements unless cols is 0.
+func (b *binder) table(name string, cols int) table {
+	t := b.f.Tensor(name)
+	if t == nil || b.err != nil {
+		return table{}
 	}
-	if b.take(types, cols, first.Rows()); b.err != nil {
-		return nil
+	if cols == 0 {
+		cols = t.Shape[0]
 	}
-	sum, kind := make([]float32, rows*cols), make([]float32, cols)
-	quant.Decode(t.Type, sum, t.Data)
-	quant.Decode(first.Type, kind, first.Data[:first.Type.RowBytes(cols)])
-	for i := range sum {
-		sum[i] += kind[i%cols]
+	if t = b.take(name, cols, t.Rows()); t == nil {
+		return table{}
 	}
-	data := make([]byte, quant.F32.RowBytes(len(sum)))
-	quant.Encode(quant.F32, data, sum)
-	m, err := b.dev.Matrix(compute.Source{Name: name, Type: quant.F32, Rows: rows, Cols: cols, Data: data, Split: compute.Split{Tier: b.tier, Bound: b.whole(rows)}}, compute.Lookup)
-	if err != nil {
-		b.fail("%w", err)
-		return nil
+	if t.Type == quant.I32 {
+		b.fail("tensor %q: a matrix of type %s is not supported", name, t.Type)
+		return table{}
 	}
-	b.loaded(t, false)
-	b.loaded(first, false)
-	return m
+	out := table{rows: t.Rows(), cols: cols, data: make([]float32, t.Rows()*cols)}
+	quant.Decode(t.Type, out.data, t.Data)
+	b.loaded(t, true)
+	return out
 }
 
 // numbers takes in a vector that is not in the file; what names it in errors.

@@ -443,7 +443,7 @@ func (c *Config) readWindows(m *metadata) (window int, windowed []bool) {
 		}
 	}
 	for l := range windowed {
-		windowed[l] = every == 0 || uint64(l)%every < every-1
+		windowed[l] = every == 0 || !c.Family.FullFirst && uint64(l)%every < every-1 || c.Family.FullFirst && uint64(l)%every > 0
 	}
 	return window, windowed
 }
@@ -544,6 +544,9 @@ func readActivation(m *metadata, fam *arch.Family, original bool, override strin
 	act := compute.Activation{Kind: fam.Activation, Threshold: float32(m.within("powerinfer.activation_threshold", 0.01, -math.MaxFloat32, math.MaxFloat32))}
 	if m.err != nil {
 		return act, m.err
+	}
+	if name == "" {
+		name = m.text(fam.Name+".hidden_activation", "") // as ModernBERT's files have it
 	}
 	if name == "" && original {
 		name = fam.Original

@@ -43,10 +43,12 @@ type Model struct {
 	places []compute.Place // Options.Places
 	embd   *compute.Matrix // [n_vocab, n_embd]
 	pos    *compute.Matrix // [n_ctx+offset, n_embd] learned positions, or nil
+	types  *compute.Matrix // [types, n_embd] added to the embeddings of tokens by their type, which is the first; or nil
 	layers []block
 	inputs inputs                       // every layer's own embeddings
 	altUp  altUp                        // streams of the residual
-	norm   norm                         // before the head
+	norm   norm                         // before the head, or none
+	Head   Head                         // behind pooling
 	head   *compute.Matrix              // [n_vocab, n_embd]; embd where tied
 	bias   *compute.Vector              // of the head [n_vocab], or nil
 	after  norm                         // of the embedding, or none
@@ -284,7 +286,7 @@ func (m *Model) bindEnds(b *binder) {
 	b.lies(head)
 	b.gpu = b.gpu && tied
 	m.embd = b.matrix("token_embd.weight", m.Vocab, m.Embd, compute.Lookup)
-	if !m.Family.Headless {
+	if _, ok := m.Family.Outside("output_norm.weight"); ok {
 		m.norm = m.bindNorm(b, "output_norm")
 	}
 	if _, ok := m.Family.Outside("token_embd_norm.weight"); ok {
@@ -302,6 +304,21 @@ func (m *Model) bindEnds(b *binder) {
 	if t, ok := m.Family.Outside("position_embd.weight"); ok && (!t.Optional || b.has("position_embd.weight")) {
 		m.bindPositions(b)
 	}
+	if t, ok := m.Family.Outside("token_types.weight"); ok && (!t.Optional || b.has("token_types.weight")) {
+		m.bindTypes(b)
+	}
+	m.Head.bind(b, m)
+}
+
+// bindTypes binds the embeddings of types of tokens, of which files may hold any number.
+func (m *Model) bindTypes(b *binder) {
+	const name = "token_types.weight"
+	rows := 1 // only names the tensor if it is missing
+	if t := b.f.Tensor(name); t != nil {
+		rows = t.Rows()
+	}
+	b.gpu = b.gpu && m.head == m.embd
+	m.types = b.matrix(name, rows, m.Embd, compute.Lookup)
 }
 
 // bindPositions binds learned positions, which lie where the embedding does.
@@ -316,11 +333,7 @@ func (m *Model) bindPositions(b *binder) {
 	if t := b.f.Tensor(name); t != nil {
 		positions = t.Rows()
 	}
-	if _, typed := m.Family.Outside("token_types.weight"); typed {
-		m.pos = b.typedPositions(name, "token_types.weight", positions, m.Embd)
-	} else {
-		m.pos = b.matrix(name, positions, m.Embd, compute.Lookup)
-	}
+	m.pos = b.matrix(name, positions, m.Embd, compute.Lookup)
 	m.Context = min(m.Context, positions-offset)
 }
 
@@ -456,6 +469,9 @@ func (m *Model) forward(v compute.Verbs) {
 	}
 	if m.pos != nil {
 		v.AddPosition(s.x, m.pos, m.Family.LearnedOffset)
+	}
+	if m.types != nil {
+		v.AddRow(s.x, m.types, 0)
 	}
 	if m.after.w != nil {
 		m.normalise(v, s.x, s.x, m.after)

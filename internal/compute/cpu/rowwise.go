@@ -221,6 +221,15 @@ func (d *Device) addPosition(x compute.Tensor, table *compute.Matrix, offset int
 	}
 }
 
+// addRow adds the same row to all.
+func (d *Device) addRow(x compute.Tensor, table *compute.Matrix, number int) {
+	buf := grown(&d.worker(0).floats, x.Cols)
+	unpackRow(table, buf, number)
+	for i := range x.Rows {
+		d.k.Add(row(x, i), buf)
+	}
+}
+
 // gather copies the rows whose logits are wanted.
 func (d *Device) gather(dst, x compute.Tensor) {
 	for i, r := range d.p.Out {

@@ -23,6 +23,16 @@ func (d *Device) addPosition(x compute.Tensor, table *compute.Matrix, offset int
 	}
 }
 
+// addRow adds the same row to all.
+func (d *Device) addRow(x compute.Tensor, table *compute.Matrix, number int) {
+	w := weights(table, number)
+	for t := range x.Rows {
+		for i := range row(x, t) {
+			row(x, t)[i] += w[i]
+		}
+	}
+}
+
 // rmsNorm divides by the root of the mean square.
 func (d *Device) rmsNorm(dst, x compute.Tensor, w *compute.Vector, eps float32) {
 	for t := range x.Rows {

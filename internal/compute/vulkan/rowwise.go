@@ -162,6 +162,14 @@ func (r *recorder) addPosition(x compute.Tensor, table *compute.Matrix, offset i
 	r.lookup("addposition", x, table, offset)
 }
 
+// addRow adds the same row to all.
+func (r *recorder) addRow(x compute.Tensor, table *compute.Matrix, row int) {
+	if row < 0 || row >= table.Rows {
+		panic(fmt.Sprintf("vulkan: row %d of %s, which has %d", row, table.Name, table.Rows))
+	}
+	r.lookup("addrow", x, table, row)
+}
+
 // lookup dispatches shader for every part of table: a part serves the rows that it has.
 func (r *recorder) lookup(shader string, dst compute.Tensor, table *compute.Matrix, offset int) {
 	if table.Cols != dst.Cols {

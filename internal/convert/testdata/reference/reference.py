@@ -44,7 +44,9 @@ class Model:
                   "num_key_value_heads": 2, "max_position_embeddings": 128, "tie_word_embeddings": False, **config}
         self.folder = self.c  # what config.json says
         self.head_dim = self.c.get("head_dim", self.c["hidden_size"] // self.c["num_attention_heads"])
-        self.tensors = {}
+        self.tensors = {}  # by name; those of another folder behind its name and a slash
+        self.files = {}  # further files of the folder that hold JSON
+        self.result = None  # what comes of a text behind pooling
 
     def get(self, name, *shape, scale=0.25, offset=0.0):
         self.tensors[name] = {"shape": list(shape), "scale": scale, "offset": offset}
@@ -68,21 +70,23 @@ def rotate(x, freqs, magnitude=1.0):
     return np.concatenate([a * cos - b * sin, b * cos + a * sin, x[..., 2 * n:]], -1)
 
 
-def attention(q, k, v, window=None, scale=None, cap=None, slopes=None):
-    """Causal, q [n, heads, head_dim], k and v [n, kv_heads, head_dim]; a token sees the last window positions, its own included. Scores fall by a
+def attention(q, k, v, window=None, scale=None, cap=None, slopes=None, later=False):
+    """Causal, unless tokens see later positions, too, with half of a window before and half behind them. q [n, heads, head_dim], k and v [n, kv_heads, head_dim]; a token sees the last window positions, its own included. Scores fall by a
     head's slope for each position between."""
     n, heads, dim = q.shape
     scale = scale or 1 / math.sqrt(dim)
     i, j = np.arange(n)[:, None], np.arange(n)[None, :]
     seen = j <= i
-    if window:
+    if later:
+        seen = np.abs(i - j) <= (window // 2 if window else n)
+    elif window:
         seen &= j > i - window
     out = np.zeros((n, heads, v.shape[-1]))
     for h in range(heads):
         kv = h * k.shape[1] // heads
         s = q[:, h] @ k[:, kv].T * scale
         s = cap * np.tanh(s / cap) if cap else s
-        s = np.where(seen, s - (i - j) * slopes[h] if slopes else s, -np.inf)
+        s = np.where(seen, s - np.abs(i - j) * slopes[h] if slopes else s, -np.inf)
         s = np.exp(s - s.max(-1, keepdims=True))
         out[:, h] = s / s.sum(-1, keepdims=True) @ v[:, kv]
     return out.reshape(n, -1)
@@ -123,7 +127,7 @@ def run(m, norm, freqs, mlp, fused=False, magnitude=1.0, window=None, **more):
             q, k = (b.turn(t, f, of(magnitude, layer)) for t in (q, k))
         if b.temperature is not None:
             q = q * b.temperature[:, None, None]
-        y = attention(q, k, v, of(window, layer), b.scale, b.cap) @ m.get(p + "self_attn.o_proj.weight", hidden, heads * dim).T
+        y = attention(q, k, v, of(window, layer), b.scale, b.cap, later=b.states) @ m.get(p + "self_attn.o_proj.weight", hidden, heads * dim).T
         if b.biased == "all":
             y = y + m.get(p + "self_attn.o_proj.bias", hidden)
         if b.parallel:
@@ -133,6 +137,8 @@ def run(m, norm, freqs, mlp, fused=False, magnitude=1.0, window=None, **more):
         y = mlp(m, norm(m, x, p + b.before[1]) if b.before else x, p + "mlp.")
         x = x + (norm(m, y, p + b.after[1]) if b.after else y) * b.residual
     x = norm(m, x, b.root + "norm")
+    if b.states:
+        return x
     head = embedding if c["tie_word_embeddings"] else m.get(b.head, c["vocab_size"], hidden)
     logits = x @ head.T / b.logits
     return b.logit_cap * np.tanh(logits / b.logit_cap) if b.logit_cap else logits
@@ -141,11 +147,11 @@ def run(m, norm, freqs, mlp, fused=False, magnitude=1.0, window=None, **more):
 class Block:
     """What decoders differ in: names of the norms before and after attention and mlp, norms of q and k over the whole width or of each
     head, factors of embeddings, scores, what is added to the residual, and queries by position, the divisor of logits, soft caps, biases of
-    q, k and v or of all, attention beside the mlp, names in folders with other models. And the sizes of weights: of the embedding's table, and of queries, small enough that scores do not magnify the rounding of a cache of halves."""
+    q, k and v or of all, attention beside the mlp, names in folders with other models, states in place of logits, of tokens that see later ones. And the sizes of weights: of the embedding's table, and of queries, small enough that scores do not magnify the rounding of a cache of halves."""
 
     def __init__(self, before=("input_layernorm", "post_attention_layernorm"), after=None, wide=None, heads=None, embedding=1.0, scale=None,
                  residual=1.0, logits=1.0, cap=None, logit_cap=None, biased=False, table=1.0, queries=0.25, turn=rotate, temperature=None,
-                 parallel=False, root="model.", head="lm_head.weight"):
+                 parallel=False, root="model.", head="lm_head.weight", states=False):
         self.__dict__.update(locals())
 
 
@@ -857,17 +863,186 @@ def bert():
     m.c["num_key_value_heads"] = None
     x = m.get("embeddings.word_embeddings.weight", 48, 64)[TOKENS] + m.get("embeddings.position_embeddings.weight", 128, 64)[:len(TOKENS)]
     x = layer_norm_of(m, x + m.get("embeddings.token_type_embeddings.weight", 2, 64)[0], "embeddings.LayerNorm", 1e-12)
+    yield "bert", m, 128, encoder_layers(m, x, "", 1e-12)
+
+
+def reranker_of_bert():
+    """A cross-encoder: the first token's state goes through the pooler, tanh and the classifier."""
+    m = Model({"architectures": ["BertForSequenceClassification"], "hidden_act": "gelu", "layer_norm_eps": 1e-12, "type_vocab_size": 2,
+               "id2label": {"0": "LABEL_0"}})
+    m.c["num_key_value_heads"] = None
+    x = m.get("bert.embeddings.word_embeddings.weight", 48, 64)[TOKENS] + m.get("bert.embeddings.position_embeddings.weight", 128, 64)[:len(TOKENS)]
+    x = layer_norm_of(m, x + m.get("bert.embeddings.token_type_embeddings.weight", 2, 64)[0], "bert.embeddings.LayerNorm", 1e-12)
+    x = encoder_layers(m, x, "bert.", 1e-12)
+    m.result = linear(m, np.tanh(linear(m, x[0], "bert.pooler.dense", 64)), "classifier", 1)
+    yield "bert-reranker", m, 128, x
+
+
+def encoder_layers(m, x, root, eps):
+    """BERT's layers."""
     for layer in range(3):
-        p = f"encoder.layer.{layer}."
+        p = f"{root}encoder.layer.{layer}."
         q, k, v = (heads_of(linear(m, x, f"{p}attention.self.{n}", 64, scale=0.15), 16) for n in ("query", "key", "value"))
-        y = np.zeros_like(q)
-        for h in range(4):
-            s = np.exp(q[:, h] @ k[:, h].T / 4)
-            y[:, h] = s / s.sum(-1, keepdims=True) @ v[:, h]
-        x = layer_norm_of(m, x + linear(m, y.reshape(len(x), 64), p + "attention.output.dense", 64), p + "attention.output.LayerNorm", 1e-12)
+        y = linear(m, attention(q, k, v, later=True), p + "attention.output.dense", 64)
+        x = layer_norm_of(m, x + y, p + "attention.output.LayerNorm", eps)
         y = linear(m, gelu_erf(linear(m, x, p + "intermediate.dense", 96)), p + "output.dense", 64)
-        x = layer_norm_of(m, x + y, p + "output.LayerNorm", 1e-12)
-    yield "bert", m, 128, x
+        x = layer_norm_of(m, x + y, p + "output.LayerNorm", eps)
+    return x
+
+
+def roberta():
+    """Positions begin behind the padding token's; a head of two products makes a reranker, of which the folder says two labels."""
+    for name, architecture, kind in (("roberta", "RobertaModel", "roberta"), ("xlm-roberta-reranker", "XLMRobertaForSequenceClassification", "xlm-roberta")):
+        m = Model({"architectures": [architecture], "model_type": kind, "hidden_act": "gelu", "layer_norm_eps": 1e-5, "type_vocab_size": 1,
+                   "pad_token_id": 1, "max_position_embeddings": 130})
+        m.c["num_key_value_heads"] = None
+        root = "" if name == "roberta" else "roberta."
+        x = m.get(root + "embeddings.word_embeddings.weight", 48, 64)[TOKENS]
+        x = x + m.get(root + "embeddings.position_embeddings.weight", 130, 64)[2:][:len(TOKENS)]
+        x = layer_norm_of(m, x + m.get(root + "embeddings.token_type_embeddings.weight", 1, 64)[0], root + "embeddings.LayerNorm", 1e-5)
+        x = encoder_layers(m, x, root, 1e-5)
+        if root:
+            m.result = linear(m, np.tanh(linear(m, x[0], "classifier.dense", 64)), "classifier.out_proj", 2)
+        else:
+            m.files["1_Pooling/config.json"] = {"word_embedding_dimension": 64, "pooling_mode_cls_token": True, "pooling_mode_mean_tokens": False}
+            m.result = x[0]
+        yield name, m, 128, x
+
+
+def distilbert():
+    m = Model({"architectures": ["DistilBertModel"], "model_type": "distilbert", "activation": "gelu", "dim": 64, "hidden_dim": 96, "n_layers": 3,
+               "n_heads": 4, "sinusoidal_pos_embds": False})
+    for other in ("hidden_size", "intermediate_size", "num_hidden_layers", "num_attention_heads", "num_key_value_heads"):
+        del m.c[other]
+    x = m.get("embeddings.word_embeddings.weight", 48, 64)[TOKENS] + m.get("embeddings.position_embeddings.weight", 128, 64)[:len(TOKENS)]
+    x = layer_norm_of(m, x, "embeddings.LayerNorm", 1e-12)
+    for layer in range(3):
+        p = f"transformer.layer.{layer}."
+        q, k, v = (heads_of(linear(m, x, f"{p}attention.{n}_lin", 64, scale=0.15), 16) for n in "qkv")
+        x = layer_norm_of(m, x + linear(m, attention(q, k, v, later=True), p + "attention.out_lin", 64), p + "sa_layer_norm", 1e-12)
+        y = linear(m, gelu_erf(linear(m, x, p + "ffn.lin1", 96)), p + "ffn.lin2", 64)
+        x = layer_norm_of(m, x + y, p + "output_layer_norm", 1e-12)
+    yield "distilbert", m, 128, x
+
+
+def nomic_bert():
+    m = Model({"architectures": ["NomicBertModel"], "activation_function": "swiglu", "layer_norm_epsilon": 1e-12, "n_embd": 64, "n_layer": 3, "n_head": 4,
+               "n_inner": 96, "n_positions": 128, "max_trained_positions": 2048, "rotary_emb_base": 1000, "rotary_emb_fraction": 1.0,
+               "rotary_emb_interleaved": False, "qkv_proj_bias": False, "mlp_fc1_bias": False, "mlp_fc2_bias": False, "prenorm": False,
+               "type_vocab_size": 2})
+    for other in ("hidden_size", "intermediate_size", "num_hidden_layers", "num_attention_heads", "num_key_value_heads", "max_position_embeddings"):
+        del m.c[other]
+    freqs = 1000.0 ** (-np.arange(0, 16, 2) / 16)
+    x = m.get("embeddings.word_embeddings.weight", 48, 64)[TOKENS] + m.get("embeddings.token_type_embeddings.weight", 2, 64)[0]
+    x = layer_norm_of(m, x, "emb_ln", 1e-12)
+    for layer in range(3):
+        p = f"encoder.layers.{layer}."
+        q, k, v = (heads_of(t, 16) for t in np.split(linear(m, x, p + "attn.Wqkv", 192, bias=False, scale=0.15), 3, -1))
+        y = attention(rotate(q, freqs), rotate(k, freqs), v, later=True)
+        x = layer_norm_of(m, x + linear(m, y, p + "attn.out_proj", 64, bias=False), p + "norm1", 1e-12)
+        y = linear(m, x, p + "mlp.fc11", 96, bias=False) * silu(linear(m, x, p + "mlp.fc12", 96, bias=False))
+        x = layer_norm_of(m, x + linear(m, y, p + "mlp.fc2", 64, bias=False), p + "norm2", 1e-12)
+    m.files["modules.json"] = [{"idx": 0, "name": "0", "path": "", "type": "sentence_transformers.models.Transformer"},
+                               {"idx": 1, "name": "1", "path": "1_Pooling", "type": "sentence_transformers.models.Pooling"}]
+    m.files["1_Pooling/config.json"] = {"word_embedding_dimension": 64, "pooling_mode_cls_token": False, "pooling_mode_mean_tokens": True}
+    m.result = x.mean(0)
+    yield "nomic-bert", m, 128, x
+
+
+def jina_bert():
+    """Version 2: scores fall with the distance, to either side; gates first in one tensor. Version 3: rotated heads, adapters beside."""
+    m = Model({"architectures": ["JinaBertForMaskedLM"], "hidden_act": "gelu", "layer_norm_eps": 1e-12, "type_vocab_size": 2, "position_embedding_type": "alibi",
+               "feed_forward_type": "geglu", "hidden_size": 96, "num_attention_heads": 6})
+    m.c["num_key_value_heads"] = None
+    x = m.get("bert.embeddings.word_embeddings.weight", 48, 96)[TOKENS] + m.get("bert.embeddings.token_type_embeddings.weight", 2, 96)[0]
+    x = layer_norm_of(m, x, "bert.embeddings.LayerNorm", 1e-12)
+    for layer in range(3):
+        p = f"bert.encoder.layer.{layer}."
+        q, k, v = (heads_of(linear(m, x, f"{p}attention.self.{n}", 96, scale=0.15), 16) for n in ("query", "key", "value"))
+        y = linear(m, attention(q, k, v, slopes=alibi(6), later=True), p + "attention.output.dense", 96)
+        x = layer_norm_of(m, x + y, p + "attention.output.LayerNorm", 1e-12)
+        gate, up = np.split(linear(m, x, p + "mlp.gated_layers", 192, bias=False), 2, -1)
+        x = layer_norm_of(m, x + linear(m, gelu_erf(gate) * up, p + "mlp.wo", 96), p + "mlp.layernorm", 1e-12)
+    m.get("cls.predictions.decoder.weight", 48, 96)
+    yield "jina-bert-v2", m, 128, x
+
+    m = Model({"architectures": ["XLMRobertaModel"], "hidden_act": "gelu", "layer_norm_eps": 1e-5, "type_vocab_size": 1, "position_embedding_type": "rotary",
+               "rotary_emb_base": 20000.0, "pad_token_id": 1, "max_position_embeddings": 130, "lora_adaptations": ["one", "two"]})
+    m.c["num_key_value_heads"] = None
+    base = ".parametrizations.weight.original"
+    plain = lambda x, name, out, **more: x @ m.get(name + base, out, x.shape[-1], **{"scale": 0.25, **more}).T + m.get(name + ".bias", out)
+    freqs = 20000.0 ** (-np.arange(0, 16, 2) / 16)
+    x = m.get("roberta.embeddings.word_embeddings" + base, 48, 64)[TOKENS] + m.get("roberta.embeddings.token_type_embeddings" + base, 1, 64)[0]
+    m.get("roberta.embeddings.word_embeddings.parametrizations.weight.0.lora_A", 2, 48, 4)
+    x = layer_norm_of(m, x, "roberta.emb_ln", 1e-5)
+    for layer in range(3):
+        p = f"roberta.encoder.layers.{layer}."
+        q, k, v = (heads_of(t, 16) for t in np.split(plain(x, p + "mixer.Wqkv", 192, scale=0.15), 3, -1))
+        m.get(p + "mixer.Wqkv.parametrizations.weight.0.lora_B", 2, 192, 4)
+        y = plain(attention(rotate(q, freqs), rotate(k, freqs), v, later=True), p + "mixer.out_proj", 64)
+        x = layer_norm_of(m, x + y, p + "norm1", 1e-5)
+        x = layer_norm_of(m, x + plain(gelu_erf(plain(x, p + "mlp.fc1", 96)), p + "mlp.fc2", 64), p + "norm2", 1e-5)
+    yield "jina-bert-v3", m, 128, x
+
+
+def modern_bert():
+    """Layers 0, 3, … see everything, the others a window around each token; the first has no norm before attention. As a reranker, whose head reads
+    the mean of all states or the first."""
+    for name, config in (("modern-bert", {"architectures": ["ModernBertModel"]}),
+                         ("modern-bert-reranker", {"architectures": ["ModernBertForSequenceClassification"], "classifier_pooling": "mean"}),
+                         ("modern-bert-first", {"architectures": ["ModernBertForSequenceClassification"], "classifier_pooling": "cls"})):
+        m = Model({"hidden_activation": "gelu", "norm_eps": 1e-5, "num_hidden_layers": 5, "global_attn_every_n_layers": 3, "local_attention": 8,
+                   "global_rope_theta": 160000.0, "local_rope_theta": 10000.0, **config})
+        m.c["num_key_value_heads"] = None
+        root = "" if name == "modern-bert" else "model."
+        norm = lambda x, n: layer_norm(x, m.get(n + ".weight", 64, offset=1.0), 0, 1e-5)
+        x = norm(m.get(root + "embeddings.tok_embeddings.weight", 48, 64)[TOKENS], root + "embeddings.norm")
+        for layer in range(5):
+            p, full = f"{root}layers.{layer}.", layer % 3 == 0
+            freqs = (160000.0 if full else 10000.0) ** (-np.arange(0, 16, 2) / 16)
+            h = norm(x, p + "attn_norm") if layer else x
+            q, k, v = (heads_of(t, 16) for t in np.split(linear(m, h, p + "attn.Wqkv", 192, bias=False, scale=0.15), 3, -1))
+            y = attention(rotate(q, freqs), rotate(k, freqs), v, window=None if full else 8, later=True)
+            x = x + linear(m, y, p + "attn.Wo", 64, bias=False)
+            gate, up = np.split(linear(m, norm(x, p + "mlp_norm"), p + "mlp.Wi", 192, bias=False), 2, -1)
+            x = x + linear(m, gelu_erf(gate) * up, p + "mlp.Wo", 64, bias=False)
+        x = norm(x, root + "final_norm")
+        if root:
+            state = x.mean(0) if config["classifier_pooling"] == "mean" else x[0]
+            m.result = linear(m, norm(gelu_erf(linear(m, state, "head.dense", 64, bias=False)), "head.norm"), "classifier", 1)
+        yield name, m, 128, x
+
+
+def eurobert():
+    m = Model({"architectures": ["EuroBertModel"], "hidden_act": "silu", "rms_norm_eps": 1e-5, "rope_theta": 250000.0})
+    yield "eurobert", m, 128, run(m, rms, frequencies(m, 16), swiglu, states=True, queries=0.1, root="")
+
+
+def gemma_embedding():
+    """Gemma 3 in which tokens see later ones, windows lie around them, and two products follow the mean."""
+    m = Model({**GEMMA, "architectures": ["Gemma3TextModel"], "num_hidden_layers": 7, "sliding_window": 8, "query_pre_attn_scalar": 24, "rope_theta": 1000000.0,
+               "rope_local_base_freq": 10000.0, "_sliding_window_pattern": 6, "use_bidirectional_attention": True})
+    full, every = lambda layer: layer == 5, np.arange(0, 24, 2) / 24
+    freqs = lambda layer: (1000000.0 if full(layer) else 10000.0) ** -every
+    x = run(m, rms1p, freqs, geglu, window=lambda layer: None if full(layer) else 8, embedding=8.0, heads=head_norms1p, root="", states=True, **FOUR)
+    m.files["modules.json"] = [{"idx": i, "name": str(i), "path": path, "type": "sentence_transformers.models." + kind} for i, (path, kind) in enumerate(
+        [("", "Transformer"), ("1_Pooling", "Pooling"), ("2_Dense", "Dense"), ("3_Dense", "Dense"), ("4_Normalize", "Normalize")])]
+    m.files["1_Pooling/config.json"] = {"word_embedding_dimension": 64, "pooling_mode_mean_tokens": True}
+    for folder, a, b in (("2_Dense", 64, 96), ("3_Dense", 96, 64)):
+        m.files[folder + "/config.json"] = {"in_features": a, "out_features": b, "bias": False, "activation_function": "torch.nn.modules.linear.Identity"}
+    m.result = linear(m, linear(m, x.mean(0), "2_Dense/linear", 96, bias=False), "3_Dense/linear", 64, bias=False)
+    yield "gemma-embedding", m, 128, x
+
+
+def qwen3():
+    """A folder of embeddings has neither prefix nor head; one of a classifier ends in one number, which a sigmoid follows."""
+    base = {"hidden_act": "silu", "rms_norm_eps": 1e-6, "rope_theta": 1000000.0, "tie_word_embeddings": True}
+    m = Model({**base, "architectures": ["Qwen3ForCausalLM"]})
+    logits = run(m, rms, frequencies(m, 16), swiglu, heads=head_norms, queries=0.1, root="")
+    m.files["modules.json"] = [{"idx": 0, "name": "0", "path": "", "type": "sentence_transformers.models.Transformer"},
+                               {"idx": 1, "name": "1", "path": "1_Pooling", "type": "sentence_transformers.models.Pooling"}]
+    m.files["1_Pooling/config.json"] = {"word_embedding_dimension": 64, "pooling_mode": "lasttoken"}
+    yield "qwen3-embedding", m, 128, logits
 
 
 def gap(logits, used):
@@ -984,7 +1159,8 @@ def granitemoe():
 
 FIRST = (arcee, nemotron, phi3, granite, olmo2, smollm3, stablelm, gemma, gemma2, gemma3, exaone4, seed_oss, glm4, olmo3,
          gemma3_pictures, command_r, cohere2, mistral3, starcoder2, qwen_vl, gemma3n, gemma4)
-SECOND = (gpt2, gptneox, internlm2, phi2, chatglm, jais2, mpt, bloom, baichuan, plm, minicpm3, deepseek2, bert)
+SECOND = (gpt2, gptneox, internlm2, phi2, chatglm, jais2, mpt, bloom, baichuan, plm, minicpm3, deepseek2, bert,
+          reranker_of_bert, roberta, distilbert, nomic_bert, jina_bert, modern_bert, eurobert, gemma_embedding, qwen3)
 
 def minimax_m2():
     """A bias counts for the choice only; half of a head is rotated."""
@@ -1021,6 +1197,9 @@ EXPERTS = (mixtral, qwen3moe, qwen2moe, olmoe, granitemoe, minimax_m2, ernie)
 for family in FIRST + SECOND + EXPERTS:
     for name, m, context, logits in family():
         with open(name + ".json", "w") as f:
+            more = {"files": m.files} if m.files else {}
+            if m.result is not None:
+                more["result"] = [float(f"{v:.7g}") for v in m.result]
             json.dump({"how": f"reference.py, numpy {np.__version__}, float64", "config": m.folder, "tensors": m.tensors, "context": context,
-                       "tokens": TOKENS, "logits": [[float(f"{v:.7g}") for v in row] for row in logits]}, f)
+                       "tokens": TOKENS, "logits": [[float(f"{v:.7g}") for v in row] for row in logits], **more}, f)
             f.write("\n")

@@ -5,6 +5,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/powerinfer-go/powerinfer/internal/gguf"
 )
 
 // TestPooling: the one way that a folder names becomes the number that GGUF files have for it; none or two are refused, no folder is no key.
@@ -17,6 +19,7 @@ func TestPooling(t *testing.T) {
 		{`{"pooling_mode_cls_token": true}`, uint32(2)},
 		{`{"pooling_mode_lasttoken": true, "word_embedding_dimension": 64}`, uint32(3)},
 		{`{"pooling_mode_mean_tokens": true, "pooling_mode_cls_token": true}`, "must be true, and no other"},
+		{`{"pooling_mode": "lasttoken"}`, uint32(3)},
 		{`{}`, "must be true, and no other"},
 		{``, nil},
 	} {
@@ -30,7 +33,11 @@ func TestPooling(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		keys, err := poolingKeys(dir, "bert")
+		var keys []gguf.KV
+		modules, err := readModules(dir)
+		for _, m := range modules {
+			keys, err = poolingKeys(filepath.Join(dir, m.Path, "config.json"), "bert")
+		}
 		switch want := c.want.(type) {
 		case string:
 			if err == nil || !strings.Contains(err.Error(), want) {

@@ -1,0 +1,193 @@
+package model
+
+import (
+	"math"
+
+	"github.com/powerinfer-go/powerinfer/internal/arch"
+)
+
+// Head is what files of embeddings and rerankers hold behind pooling: projections of the pooled state, and a classification head. It lies in the
+// host's memory, as a text needs it once. The zero value is none.
+type Head struct {
+	dense  []table // one after the other
+	class  layer   // before the output, or none
+	norm   []float32
+	output layer // of as many numbers as there are labels, or none
+
+	gelu    bool // of class's result; else tanh
+	softmax bool
+	eps     float32
+	// Labels name the classification head's numbers, where the file does.
+	Labels []string
+	// Pooling names the state that the classification head reads: one of package arch's.
+	Pooling string
+}
+
+// layer is a product with a bias, which may be nil.
+type layer struct {
+	table
+	bias []float32 // [rows]
+}
+
+// table is a matrix [rows, cols] in the host's memory.
+type table struct {
+	rows, cols int
+	data       []float32
+}
+
+// bind takes in what the file has of a head.
+func (h *Head) bind(b *binder, m *Model) {
+	f := &m.Family
+	h.gelu, h.softmax, h.eps, h.Pooling = f.HeadGELU, f.RankShares, m.Eps, f.RankPooling
+	width := m.Embd
+	for _, name := range []string{"dense_2.weight", "dense_3.weight"} { // as Sentence Transformers' folders number their modules
+		if t := b.table(name, width); t.data != nil {
+			h.dense = append(h.dense, t)
+			width = t.rows
+		}
+	}
+	width = m.Embd
+	if h.class = b.layer("cls", width); h.class.data != nil {
+		width = h.class.rows
+	}
+	if b.has("cls.norm.weight") {
+		h.norm = b.floats("cls.norm.weight", width)
+	}
+	h.output = b.layer("cls.output", width)
+	keys := &metadata{f: b.f}
+	if v, ok, err := b.f.Strings(f.Name + ".classifier.output_labels"); err == nil && ok {
+		h.Labels = v
+	}
+	switch h.Pooling = keys.text(arch.RankPoolingKey, h.Pooling); h.Pooling {
+	case "":
+		h.Pooling = arch.PoolLast
+	case arch.PoolMean, arch.PoolCLS, arch.PoolLast:
+	default:
+		keys.fail("key %q: %q is none of %s, %s and %s", arch.RankPoolingKey, h.Pooling, arch.PoolMean, arch.PoolCLS, arch.PoolLast)
+	}
+	if b.err == nil {
+		b.err = keys.err
+	}
+}
+
+// layer reads the product name with its bias, if the file has one.
+func (b *binder) layer(name string, cols int) layer {
+	l := layer{table: b.table(name+".weight", cols)}
+	if l.data != nil && b.has(name+".bias") {
+		l.bias = b.floats(name+".bias", l.rows)
+	}
+	return l
+}
+
+// Ranks reports whether there is a classification head.
+func (h *Head) Ranks() bool { return h.class.data != nil || h.output.data != nil }
+
+// Width returns the number of elements that an embedding has of states of so many.
+func (h *Head) Width(embd int) int {
+	if len(h.dense) > 0 {
+		return h.dense[len(h.dense)-1].rows
+	}
+	return embd
+}
+
+// Project returns the embedding of a pooled state.
+func (h *Head) Project(x []float32) []float32 {
+	for _, t := range h.dense {
+		x = t.times(x)
+	}
+	return x
+}
+
+// Rank returns the classification head's numbers, one for each label, of a pooled state.
+func (h *Head) Rank(x []float32) []float32 {
+	if h.class.data != nil {
+		x = h.class.apply(x)
+		for i, v := range x {
+			x[i] = h.bend(v)
+		}
+		if h.norm != nil {
+			layerNorm(x, h.norm, h.eps)
+		}
+	}
+	if h.output.data != nil {
+		x = h.output.apply(x)
+	}
+	if h.softmax {
+		softmax(x)
+	}
+	return x
+}
+
+// bend applies the nonlinearity between the two products.
+func (h *Head) bend(x float32) float32 {
+	v := float64(x)
+	if h.gelu {
+		return float32(0.5 * v * (1 + math.Erf(v/math.Sqrt2)))
+	}
+	return float32(math.Tanh(v))
+}
+
+func (l *layer) apply(x []float32) []float32 {
+	out := l.times(x)
+	for i, v := range l.bias {
+		out[i] += v
+	}
+	return out
+}
+
+// times returns the products of t's rows with x. [rows]
+func (t *table) times(x []float32) []float32 {
+	out := make([]float32, t.rows)
+	for r := range out {
+		out[r] = dot(t.data[r*t.cols:][:t.cols], x)
+	}
+	return out
+}
+
+// dot sums in eight parts, so that a sum need not wait for the one before it.
+func dot(a, b []float32) float32 {
+	var s [8]float32
+	n := len(a) &^ 7
+	for i := 0; i < n; i += 8 {
+		x, y := a[i:i+8:i+8], b[i:i+8:i+8]
+		s[0] += x[0] * y[0]
+		s[1] += x[1] * y[1]
+		s[2] += x[2] * y[2]
+		s[3] += x[3] * y[3]
+		s[4] += x[4] * y[4]
+		s[5] += x[5] * y[5]
+		s[6] += x[6] * y[6]
+		s[7] += x[7] * y[7]
+	}
+	for i := n; i < len(a); i++ {
+		s[0] += a[i] * b[i]
+	}
+	return s[0] + s[1] + s[2] + s[3] + (s[4] + s[5] + s[6] + s[7])
+}
+
+func layerNorm(x, w []float32, eps float32) {
+	var mean, square float64
+	for _, v := range x {
+		mean += float64(v) / float64(len(x))
+	}
+	for _, v := range x {
+		square += (float64(v) - mean) * (float64(v) - mean) / float64(len(x))
+	}
+	root := math.Sqrt(square + float64(eps))
+	for i, v := range x {
+		x[i] = float32((float64(v)-mean)/root) * w[i]
+	}
+}
+
+func softmax(x []float32) {
+	top, sum := float32(math.Inf(-1)), 0.0
+	for _, v := range x {
+		top = max(top, v)
+	}
+	for _, v := range x {
+		sum += math.Exp(float64(v - top))
+	}
+	for i, v := range x {
+		x[i] = float32(math.Exp(float64(v-top)) / sum)
+	}
+}
