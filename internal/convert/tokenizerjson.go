@@ -396,6 +396,10 @@ func (v *vocabulary) templateFlags(d *tokenizer.Definition, tok *tokenizerConfig
 		return &yes
 	}
 	v.addBOS, v.addEOS = is(before, 0, &tok.BOS), is(after, len(after)-1, &tok.EOS)
+	if n := d.Separators(); n > 0 {
+		two := n > 1
+		v.addSEP = &two
+	}
 	if d.PostProcessor == nil && strings.HasPrefix(tok.Class, "LlamaTokenizer") {
 		*v.addBOS = or(tok.AddBOS, true) // by the class, not the file
 	}

@@ -51,6 +51,7 @@ type vocabulary struct {
 
 	ids            map[string]int // special token ids by GGUF's name: "bos" and so on
 	addBOS, addEOS *bool
+	addSEP         *bool // between two texts there are two ends of a text; nil: nobody says
 	addSpacePrefix *bool
 	squeeze        bool
 	templates      map[string]string // chat templates by name; "default" is the usual one
@@ -220,7 +221,7 @@ func (v *vocabulary) complete(path string, size int, tok *tokenizerConfig) {
 			return
 		}
 	}
-	v.definition, v.merges, v.addBOS, v.addEOS = j.definition, j.merges, j.addBOS, j.addEOS
+	v.definition, v.merges, v.addBOS, v.addEOS, v.addSEP = j.definition, j.merges, j.addBOS, j.addEOS, j.addSEP
 }
 
 // addTokens enters added tokens; those beyond the embedding's rows are left out, as nothing could embed them.
@@ -345,7 +346,7 @@ func (v *vocabulary) keys() []gguf.KV {
 	for _, flag := range []struct {
 		key   string
 		value *bool
-	}{{"add_bos_token", v.addBOS}, {"add_eos_token", v.addEOS}, {"add_space_prefix", v.addSpacePrefix}} {
+	}{{"add_bos_token", v.addBOS}, {"add_eos_token", v.addEOS}, {"add_sep_token", v.addSEP}, {"add_space_prefix", v.addSpacePrefix}} {
 		if flag.value != nil {
 			add("tokenizer.ggml."+flag.key, *flag.value)
 		}

@@ -18,15 +18,16 @@ const (
 	PoolMean Pooling = "mean" // the mean of all
 	PoolCLS  Pooling = "cls"  // the first token's
 	PoolLast Pooling = "last" // the last token's
+	PoolRank Pooling = "rank" // what a reranker's classification head makes of one of them
 )
 
 // ParsePooling returns the pooling of a name.
 func ParsePooling(name string) (Pooling, error) {
 	switch p := Pooling(name); p {
-	case PoolNone, PoolMean, PoolCLS, PoolLast:
+	case PoolNone, PoolMean, PoolCLS, PoolLast, PoolRank:
 		return p, nil
 	}
-	return "", fmt.Errorf("there is no pooling %q; there are none, mean, cls and last", name)
+	return "", fmt.Errorf("there is no pooling %q; there are none, mean, cls, last and rank", name)
 }
 
 // PoolingOf returns the pooling that a model's file names, or the mean where it names none.
@@ -37,7 +38,7 @@ func PoolingOf(f *gguf.File) (Pooling, error) {
 	}
 	key := arch + ".pooling_type"
 	v, ok, err := f.Uint(key)
-	switch ways := []Pooling{PoolNone, PoolMean, PoolCLS, PoolLast}; {
+	switch ways := []Pooling{PoolNone, PoolMean, PoolCLS, PoolLast, PoolRank}; {
 	case err != nil:
 		return "", err
 	case !ok:
@@ -48,8 +49,23 @@ func PoolingOf(f *gguf.File) (Pooling, error) {
 	return "", fmt.Errorf("%s: key %q: pooling %d is not supported; --pooling names another", f.Path, key, v)
 }
 
-// Embed returns the embedding of tokens, a vector of n_embd numbers that are not normalised; with PoolNone as many as there are tokens.
-// The states that are pooled are the last layer's outputs behind the norm. When ctx ends, the request leaves and gives its memory back.
+// EmbeddingSize returns the numbers of an embedding.
+func (e *Engine) EmbeddingSize() int { return e.head.Width(e.config.Embd) }
+
+// CheckPooling reports that a pooling needs a head which the model has not.
+func (e *Engine) CheckPooling(p Pooling) error {
+	if p == PoolRank && !e.head.Ranks() {
+		return fmt.Errorf("%s: the model has no classification head, so it is no reranker: choose another --pooling, or a reranker's file", e.path)
+	}
+	return nil
+}
+
+// Labels returns the names of the numbers that PoolRank gives, where the model's file has them.
+func (e *Engine) Labels() []string { return e.head.Labels }
+
+// Embed returns the embedding of tokens, a vector of EmbeddingSize numbers that are not normalised; with PoolNone as many states of n_embd numbers
+// as there are tokens, and with PoolRank the classification head's numbers. The states that are pooled are the last layer's outputs behind the
+// norm. When ctx ends, the request leaves and gives its memory back.
 func (e *Engine) Embed(ctx context.Context, tokens []int32, p Pooling) ([][]float32, error) {
 	if len(tokens) == 0 {
 		return nil, errors.New("the text to embed is empty: give at least one token")
@@ -60,13 +76,20 @@ func (e *Engine) Embed(ctx context.Context, tokens []int32, p Pooling) ([][]floa
 	if err := e.checkTokens(tokens); err != nil {
 		return nil, err
 	}
+	if err := e.CheckPooling(p); err != nil {
+		return nil, err
+	}
+	way := p
+	if p == PoolRank {
+		way = Pooling(e.head.Pooling)
+	}
 	t := newTask()
-	t.reuse, t.pooled = ReuseNone, &pooled{way: p}
+	t.reuse, t.pooled = ReuseNone, &pooled{way: way}
 	if e.config.Later { // what a token sees must lie in one step
 		if len(tokens) > e.ubatch {
 			return nil, fmt.Errorf("a text of %d tokens is longer than a step of %d, in which this model must see all of it: give --ubatch-size %d", len(tokens), e.ubatch, len(tokens))
 		}
-		t.dense, t.whole = true, true
+		t.whole = true
 	}
 	for _, id := range tokens {
 		t.labels = append(t.labels, kvcache.LabelOf(id, len(tokens) < e.sched.short))
@@ -86,7 +109,15 @@ func (e *Engine) Embed(ctx context.Context, tokens []int32, p Pooling) ([][]floa
 			return nil, err
 		}
 	}
-	return t.pooled.result(), nil
+	states := t.pooled.result()
+	switch p {
+	case PoolNone:
+	case PoolRank:
+		states[0] = e.head.Rank(states[0])
+	default:
+		states[0] = e.head.Project(states[0])
+	}
+	return states, nil
 }
 
 // pooled gathers hidden states. Until the task has been read it is the scheduler's, and afterwards its client's.

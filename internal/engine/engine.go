@@ -63,6 +63,7 @@ type Engine struct {
 	file    *gguf.File
 	options Options
 	config  model.Config
+	head    *model.Head
 	past    []model.NeuronUse        // [layers] what was computed before GPUs were given up; nil: none was
 	broken  error                    // nothing can be computed any more
 	digest  func() [sha256.Size]byte // of file
@@ -91,7 +92,7 @@ func Open(ctx context.Context, f *gguf.File, o Options) (*Engine, error) {
 	if err := e.load(ctx); err != nil {
 		return nil, err
 	}
-	e.config = e.model.Config
+	e.config, e.head = e.model.Config, &e.model.Head
 	e.digest = sync.OnceValue(f.Digest)
 	if tok.Size() > e.model.Vocab {
 		e.dev.Close()

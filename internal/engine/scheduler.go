@@ -118,7 +118,7 @@ func (s *scheduler) join(t *task, more ...kvcache.Label) error {
 
 // sequence returns an empty sequence for t.
 func (s *scheduler) sequence(t *task) *kvcache.Sequence {
-	if t.alone() {
+	if t.private() {
 		return s.kv.NewPrivate()
 	}
 	return s.kv.NewSequence()
@@ -376,11 +376,7 @@ func (s *scheduler) composeLone() {
 	}
 	slices.SortStableFunc(waiting, func(t, u *task) int { return cmp.Compare(t.served, u.served) })
 	for _, t := range waiting { // those for which there is no page wait: an older one has it
-		most := s.pace.chunk(s.rows)
-		if t.whole {
-			most = s.rows
-		}
-		if n, _ := s.admit(t, most, s.outputs); n > 0 {
+		if n, _ := s.admit(t, s.pace.chunk(s.rows), s.outputs); n > 0 {
 			s.loneSteps++
 			t.served = s.loneSteps
 			return
@@ -399,7 +395,7 @@ func (s *scheduler) composeShared() {
 		if t.ready() && t.decodes() {
 			running++
 		}
-		if t.started && !t.late {
+		if t.started && !t.late && t.pooled == nil {
 			begun++
 		}
 	}
@@ -416,8 +412,13 @@ func (s *scheduler) composeShared() {
 				running--
 				s.admit(t, 1, 1)
 			}
-		case t.started || begun < s.outputs:
-			if !t.started {
+		case t.whole:
+			if t.backlog() <= rows {
+				n, _ := s.admit(t, rows, 0)
+				rows, prompts = rows-n, max(0, prompts-n)
+			}
+		case t.started || t.pooled != nil || begun < s.outputs: // embeddings need no rows of logits
+			if !t.started && t.pooled == nil {
 				begun++
 			}
 			n, out := s.admit(t, min(prompts, rows), outputs)

@@ -13,7 +13,7 @@ type task struct {
 	labels []kvcache.Label   // all positions in order, evaluated or not
 	kv     *kvcache.Sequence // the first kv.Len() of labels
 	reuse  Reuse
-	whole  bool      // evaluated in one step; dense, too
+	whole  bool      // evaluated in one step, beside others, and private
 	dense  bool      // evaluated with every neuron, by steps of its own, and private
 	scales []float32 // of adapters, where they are its own: by steps of its own and private, too; else nil
 	served uint64    // the number of its last step of its own
@@ -56,8 +56,11 @@ const (
 	taken                      // the client reads them where they lie, so that no step may run
 )
 
-// alone reports whether the task's steps and its keys and values are no other's.
+// alone reports whether the task's steps are no other's.
 func (t *task) alone() bool { return t.dense || t.scales != nil }
+
+// private reports whether the task's keys and values are no other's: those of a task that is evaluated in one step depend on what follows.
+func (t *task) private() bool { return t.alone() || t.whole }
 
 func newTask() *task { return &task{turn: make(chan struct{}, 1)} }
 

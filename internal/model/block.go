@@ -27,6 +27,7 @@ type attention struct {
 	latent     latent        // in place of wk and wv, or zero
 	rope       *compute.Rope // nil where heads are not rotated
 	how        compute.Attention
+	stored     int // the layer in whose part of the cache keys and values lie
 }
 
 // block is one transformer block: a token mixer, and a channel mixer, which works on each token alone.
@@ -155,9 +156,9 @@ func (a *attention) attend(v compute.Verbs, m *Model, s *buffers, in compute.Ten
 		v.Temper(s.q, m.Temperature)
 	}
 	if own {
-		v.StoreKV(m.cache, i, s.k, s.v)
+		v.StoreKV(m.cache, a.stored, s.k, s.v)
 	}
-	v.Attend(s.attn, s.q, m.cache, a.shape.KV, a.how)
+	v.Attend(s.attn, s.q, m.cache, a.stored, a.how)
 }
 
 // turn norms and rotates the heads of queries or keys.

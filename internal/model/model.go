@@ -158,8 +158,10 @@ func Load(ctx context.Context, f *gguf.File, dev compute.Device, o Options) (*Mo
 	m.bindEnds(b)
 	m.bindStreams(b)
 	m.layers = make([]block, m.Layers)
+	storage := m.storage(m.places)
 	for i := range m.layers {
 		m.bindBlock(b, i)
+		m.layers[i].stored = storage[i]
 	}
 	if err := b.finish(); err != nil {
 		return nil, err
@@ -167,7 +169,7 @@ func Load(ctx context.Context, f *gguf.File, dev compute.Device, o Options) (*Mo
 	if err := extra.finish(); err != nil {
 		return nil, err
 	}
-	if m.cache, err = dev.Cache(m.CacheSpec(o.Cache, o.CacheTypes)); err != nil {
+	if m.cache, err = dev.Cache(m.cacheSpec(o.Cache, o.CacheTypes, m.places)); err != nil {
 		return nil, err
 	}
 	m.most = compute.Segment{Rows: o.Batch, Out: o.Outputs}
@@ -211,16 +213,21 @@ func (o *Options) mode() SparseMode {
 	return o.Sparse
 }
 
-// CacheSpec returns the shape of a KV cache of size's pages, and of types. Unless size.Near is 0, layers with windows have so many pages.
+// CacheSpec returns the shape of a KV cache of size's pages, and of types, of a model in one place. Unless size.Near is 0, layers with windows have so
+// many pages.
 func (c Config) CacheSpec(size compute.CacheSpec, types compute.CacheTypes) compute.CacheSpec {
-	spec := compute.CacheSpec{Pages: size.Pages, Near: size.Near}
+	return c.cacheSpec(size, types, nil)
+}
+
+func (c *Config) cacheSpec(size compute.CacheSpec, types compute.CacheTypes, places []compute.Place) compute.CacheSpec {
+	spec, storage := compute.CacheSpec{Pages: size.Pages, Near: size.Near}, c.storage(places)
 	if size.Near > 0 {
 		spec.Windowed = c.windowed()
 	}
 	for l, b := range c.Blocks {
 		shape := b.kv()
-		if b.KV != l {
-			shape.Heads = 0 // it reads another layer's
+		if storage[l] != l {
+			shape.Heads = 0 // they lie with another layer's
 		}
 		shape.KeyType, shape.ValueType = types.Key, types.Value
 		if shape.Within { // there are no values beside the keys that could be of another type

@@ -7,6 +7,25 @@ func CachePages(positions int) int {
 	return (positions+compute.PagePositions-1)/compute.PagePositions + 1
 }
 
+// Encoder reports whether the model evaluates a text in one step and gives nothing but states.
+func (c *Config) Encoder() bool { return c.Later && c.Family.Headless }
+
+// storage returns in which layer's part of the cache each layer's keys and values lie. An encoder needs them no longer than the layer runs, so
+// that layers of one shape use the same part, as far as they are in one place. places may be nil: they are.
+func (c *Config) storage(places []compute.Place) []int {
+	out := make([]int, c.Layers)
+	for l, b := range c.Blocks {
+		out[l] = b.KV
+		for before := 0; before < l && c.Encoder(); before++ {
+			if c.Blocks[before].kv() == b.kv() && (places == nil || places[before].Tier == places[l].Tier && places[before].Attention == places[l].Attention) {
+				out[l] = out[before]
+				break
+			}
+		}
+	}
+	return out
+}
+
 // Rehearse has the model's device, if it is a compute.Rehearser, take what steps of every size need, so that it is missing now or never: each is
 // the largest of its kind, of a prompt's rows and of rows that go by the arithmetic of single tokens, as short prompts do, with a sequence of as many pages as the cache has and as many rows of logits as there may be.
 func (m *Model) Rehearse() error {

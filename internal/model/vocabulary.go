@@ -3,6 +3,7 @@ package model
 import (
 	"fmt"
 	"math"
+	"slices"
 
 	"github.com/powerinfer-go/powerinfer/internal/gguf"
 	"github.com/powerinfer-go/powerinfer/internal/tokenizer"
@@ -65,6 +66,7 @@ func Tokenizer(f *gguf.File) (*tokenizer.Tokenizer, error) {
 	bert := v.Model == "bert"
 	v.AddBOS = flag("add_bos_token", spm || bert || v.Model == "gemma4" || v.Model == "gpt2" && tokenizer.PreTokenizerAddsBOS(v.Pre))
 	v.AddEOS = flag("add_eos_token", bert || v.Model == "t5")
+	v.AddSEP = flag("add_sep_token", bert || v.Model == "gpt2" && slices.Contains([]string{"jina-v1-en", "jina-v2-code", "roberta-bpe"}, v.Pre)) // as llama.cpp
 	v.AddSpacePrefix = flag("add_space_prefix", spm)
 	v.Lowercase = flag("normalizer.lowercase", true)
 	v.StripAccents = flag("normalizer.strip_accents", v.Lowercase)

@@ -29,11 +29,18 @@ func (c *Config) Window(context int) int {
 	return window
 }
 
+// textTokens is the length of texts of which an encoder's cache holds as many as make a step: shorter ones wait for room.
+const textTokens = 8
+
 // CacheSize returns the pages of a KV cache for sequences of context positions in all, so many of which generate at a time, by steps of at most
 // step tokens. Layers with windows keep what windows reach, and once more as much of what they went past, for requests that go on a little before the
-// end of another; or, if whole, all.
+// end of another; or, if whole, all. An encoder has
+// room for a step of short texts.
 func (c *Config) CacheSize(context, step, sequences int, whole bool) compute.CacheSpec {
 	size := compute.CacheSpec{Pages: CachePages(context)}
+	if c.Encoder() { // whose texts, which may be short, share a step and no page
+		return compute.CacheSpec{Pages: CachePages(max(context, step/textTokens*compute.PagePositions))}
+	}
 	window := c.Window(context)
 	if window == 0 {
 		return size

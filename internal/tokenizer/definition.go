@@ -80,6 +80,7 @@ type Component struct {
 	Suffix         string                 `json:"suffix,omitempty"`
 	Cleanup        *bool                  `json:"cleanup,omitempty"`
 	Single         []TemplatePart         `json:"single,omitempty"`
+	Pair           []TemplatePart         `json:"pair,omitempty"`
 	SpecialTokens  map[string]TemplateIDs `json:"special_tokens,omitempty"`
 	CLS            *NamedToken            `json:"cls,omitempty"`
 	SEP            *NamedToken            `json:"sep,omitempty"`
@@ -172,6 +173,38 @@ func (d *Definition) Ends() (before, after []int32, err error) {
 		}
 	}
 	return before, after, nil
+}
+
+// pair returns the tokens that the post-processor puts before, between and behind two texts, the first of which is A; ok is false where it
+// says nothing of two texts, or has them in another order.
+func (d *Definition) pair() (before, between, after []int32, ok bool) {
+	for _, c := range d.PostProcessor.Parts() {
+		switch {
+		case c.Type == "BertProcessing" && c.CLS != nil && c.SEP != nil:
+			before, between, after, ok = []int32{c.CLS.ID}, []int32{c.SEP.ID}, []int32{c.SEP.ID}, true
+		case c.Type == "RobertaProcessing" && c.CLS != nil && c.SEP != nil:
+			before, between, after, ok = []int32{c.CLS.ID}, []int32{c.SEP.ID, c.SEP.ID}, []int32{c.SEP.ID}, true
+		case c.Type == "TemplateProcessing":
+			var around [3][]int32
+			texts := ""
+			for _, p := range c.Pair {
+				switch {
+				case p.Sequence != nil:
+					texts += p.Sequence.ID
+				case p.SpecialToken != nil && len(texts) < len(around):
+					around[len(texts)] = append(around[len(texts)], d.named(&c, p.SpecialToken.ID)...)
+				}
+			}
+			before, between, after, ok = around[0], around[1], around[2], texts == "AB"
+		}
+	}
+	return before, between, after, ok
+}
+
+// Separators returns how many tokens the post-processor puts between two texts, 0 where it says nothing of them.
+func (d *Definition) Separators() int {
+	_, between, _, _ := d.pair()
+	return len(between)
 }
 
 // named returns the tokens that a name in a template stands for.

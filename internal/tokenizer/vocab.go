@@ -39,7 +39,7 @@ type Vocab struct {
 	StripBefore, StripAfter []int32
 
 	BOS, EOS, UNK, EOT, PAD int32 // -1: none
-	SEP                     int32 // bert: after a text
+	SEP                     int32 // bert: after a text; others: between two of them, where AddSEP says so
 
 	// Charsmap is SentencePiece's precompiled normalization (t5), Lowercase and StripAccents are those of bert.
 	Charsmap                []byte
@@ -48,6 +48,7 @@ type Vocab struct {
 	Infill Infill // those that the file names, the others -1; zero: it names none
 
 	AddBOS, AddEOS bool // what Encode adds around a text when asked for special tokens
+	AddSEP         bool // EncodePair puts SEP before the second text
 	AddSpacePrefix bool // llama: a space is put before the text and before what follows a special token
 	// RemoveExtraWhitespaces makes one space of several. Only t5 applies it: for llama, where runs of spaces carry meaning
 	// in code, llama.cpp keeps them too.
