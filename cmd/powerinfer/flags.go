@@ -224,6 +224,9 @@ func sessionOptions(c *cli.Command, outputs int) (session.Options, *powerinfer.O
 		Context: o.Context, Batch: o.Batch, UBatch: o.UBatch, NoRepack: o.Mapped, Lock: o.Lock, Activation: o.Activation, Threshold: o.SparseThreshold,
 		Outputs: outputs, Work: c.Bool("metrics"),
 	}
+	if !c.IsSet("ubatch-size") {
+		e.UBatch = 0
+	}
 	if e.Sparse, err = sparseMode(c); err != nil {
 		return session.Options{}, nil, err
 	}

@@ -54,7 +54,9 @@ docs/server.md. Ctrl-C stops the server: requests that run may end, a second Ctr
 			&cli.StringSliceFlag{Name: "cors-origin", Usage: "let web pages of this `ORIGIN` ask, such as https://example.org; * is all; may be repeated"},
 			&cli.IntFlag{Name: "timeout", Aliases: []string{"to"}, Value: 600, Usage: "`SECONDS` that a client may take to send a request", Sources: env("TIMEOUT")},
 			&cli.IntFlag{Name: "n-predict", Aliases: []string{"n", "predict"}, Value: -1, Usage: "tokens of an answer where a request says nothing; -1: until the text or the context ends", Sources: env("N_PREDICT")},
-			&cli.StringFlag{Name: "pooling", Usage: "how a text's tokens become one embedding: none, mean, cls or last; default: the file's, else mean", Sources: env("POOLING")},
+			poolingFlag(),
+			&cli.BoolFlag{Name: "rerank", Aliases: []string{"reranking"}, Usage: "rank documents, as --pooling rank does", Sources: env("RERANKING")},
+			&cli.IntFlag{Name: "embd-normalize", Value: euclid, Usage: "of /embedding, where a request says nothing: " + normUsage},
 			&cli.BoolFlag{Name: "embeddings", Aliases: []string{"embedding"}, Usage: "accepted; embeddings are always answered", Sources: env("EMBEDDINGS")},
 			&cli.StringFlag{Name: "reasoning", Aliases: []string{"rea"}, Value: "auto", Usage: "whether answers of chats begin with thoughts: on, off, or auto, which is what the template says", Sources: env("REASONING")},
 			&cli.StringFlag{Name: "slot-save-path", Usage: "let requests save what the KV cache has of their texts in the folder `DIR`, and restore it", Sources: env("SLOT_SAVE_PATH")},
@@ -204,19 +206,29 @@ func completeOptions(c *cli.Command, e *session.Session, o *server.ModelOptions)
 	if o.Pooling, err = choosePooling(c, e.File); err != nil {
 		return err
 	}
+	if err := e.CheckPooling(o.Pooling); err != nil {
+		return err
+	}
 	return chooseTemplate(c, e, o)
 }
 
 // choosePooling returns the pooling that the flags name, else the file's, else the mean.
 func choosePooling(c *cli.Command, f *gguf.File) (engine.Pooling, error) {
-	if name := c.String("pooling"); name != "" {
-		p, err := engine.ParsePooling(name)
-		if err != nil {
-			return "", fmt.Errorf("--pooling: %w", err)
+	name := c.String("pooling")
+	if c.Bool("rerank") {
+		if name != "" && name != string(engine.PoolRank) {
+			return "", fmt.Errorf("--rerank is --pooling rank, and not %s; give one of them", name)
 		}
-		return p, nil
+		name = string(engine.PoolRank)
 	}
-	return engine.PoolingOf(f)
+	if name == "" {
+		return engine.PoolingOf(f)
+	}
+	p, err := engine.ParsePooling(name)
+	if err != nil {
+		return "", fmt.Errorf("--pooling: %w", err)
+	}
+	return p, nil
 }
 
 // modelOptions reads the flags about the model's requests that need no model.
@@ -224,6 +236,7 @@ func modelOptions(c *cli.Command, log *slog.Logger) (server.ModelOptions, error)
 	o := server.ModelOptions{
 		Name: c.String("alias"), Slots: c.Int("parallel"), Queue: c.Int("max-queue"), Predict: c.Int("n-predict"), Log: log,
 		Verbose: c.Bool("verbose"), LogPrompts: c.Bool("log-prompts"), Shift: c.Bool("context-shift"), Reasoning: c.String("reasoning"), SlotPath: c.String("slot-save-path"),
+		Norm: c.Int("embd-normalize"),
 	}
 	if o.SlotPath != "" {
 		if info, err := os.Stat(o.SlotPath); err != nil || !info.IsDir() {
@@ -235,6 +248,8 @@ func modelOptions(c *cli.Command, log *slog.Logger) (server.ModelOptions, error)
 		return o, fmt.Errorf("--parallel %d is not a number from 1 to %d", o.Slots, mostSequences)
 	case !slices.Contains([]string{"on", "off", "auto"}, o.Reasoning):
 		return o, fmt.Errorf("--reasoning %q is none of on, off and auto", o.Reasoning)
+	case o.Norm < -1 || o.Norm > server.MaxNorm:
+		return o, fmt.Errorf("--embd-normalize %d is not a number from -1 to %d", o.Norm, server.MaxNorm)
 	case o.Queue < 0:
 		return o, fmt.Errorf("--max-queue %d is not a number of requests", o.Queue)
 	}
@@ -290,6 +305,10 @@ func serverOptions(c *cli.Command, log *slog.Logger) (server.Options, error) {
 func chooseTemplate(c *cli.Command, e *session.Session, o *server.ModelOptions) error {
 	var err error
 	if o.Template, err = readTemplate(c, e.File); err != nil || o.Template != nil {
+		return err
+	}
+	if e.Config().Family.Headless { // it answers no chats
+		o.Template, err = chat.Named("chatml", e.File)
 		return err
 	}
 	o.Log.Warn("the model has no chat template: it may be a base model; chats are written in chatml, --chat-template names another")

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
+	"sync"
 
 	"github.com/powerinfer-go/powerinfer/internal/gguf"
 	"github.com/powerinfer-go/powerinfer/internal/kvcache"
@@ -118,6 +120,39 @@ func (e *Engine) Embed(ctx context.Context, tokens []int32, p Pooling) ([][]floa
 		states[0] = e.head.Project(states[0])
 	}
 	return states, nil
+}
+
+// EmbedAll returns the embeddings of texts as Embed does. As many share a step as it has room for.
+func (e *Engine) EmbedAll(ctx context.Context, texts [][]int32, p Pooling) ([][][]float32, error) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	all := make([][][]float32, len(texts))
+	var group sync.WaitGroup
+	for i, tokens := range texts {
+		group.Go(func() {
+			var err error
+			if all[i], err = e.Embed(ctx, tokens, p); err != nil {
+				cancel(err)
+			}
+		})
+	}
+	group.Wait()
+	if ctx.Err() != nil {
+		return nil, context.Cause(ctx)
+	}
+	return all, nil
+}
+
+// rerankTemplate is the key of a file's text in which {query} and {document} stand for what a reranker is asked.
+const rerankTemplate = "tokenizer.chat_template.rerank"
+
+// EncodePair returns the tokens by which a reranker is asked how a document answers a query: by the text that its file has for it, else both with
+// the special tokens of pairs.
+func (e *Engine) EncodePair(query, document string) []int32 {
+	if e.rerank == "" {
+		return e.tok.EncodePair(query, document)
+	}
+	return e.tok.Encode(strings.NewReplacer("{query}", query, "{document}", document).Replace(e.rerank), false, true)
 }
 
 // pooled gathers hidden states. Until the task has been read it is the scheduler's, and afterwards its client's.

@@ -64,6 +64,7 @@ type Engine struct {
 	options Options
 	config  model.Config
 	head    *model.Head
+	rerank  string                   // see rerankTemplate
 	past    []model.NeuronUse        // [layers] what was computed before GPUs were given up; nil: none was
 	broken  error                    // nothing can be computed any more
 	digest  func() [sha256.Size]byte // of file
@@ -88,7 +89,11 @@ func Open(ctx context.Context, f *gguf.File, o Options) (*Engine, error) {
 	if err != nil {
 		return nil, err
 	}
-	e := &Engine{path: f.Path, file: f, options: o, tok: tok, batch: pick(o.Batch, UsualBatch), outputs: pick(o.Outputs, 1)}
+	rerank, _, err := f.String(rerankTemplate)
+	if err != nil {
+		return nil, err
+	}
+	e := &Engine{rerank: rerank, path: f.Path, file: f, options: o, tok: tok, batch: pick(o.Batch, UsualBatch), outputs: pick(o.Outputs, 1)}
 	if err := e.load(ctx); err != nil {
 		return nil, err
 	}

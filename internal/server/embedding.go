@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"math"
-	"sync"
 	"time"
 
 	"github.com/powerinfer-go/powerinfer/internal/engine"
@@ -72,8 +71,9 @@ func (m *Model) oneText(raw json.RawMessage) ([]int32, bool) {
 	return ids, true
 }
 
-// Embed returns the embeddings of texts, each as engine.Engine.Embed does. As many are computed at a time as there are slots.
+// Embed returns the embeddings of texts, each as engine.Engine.Embed does. They take one slot together, and as many share a step as it has room for.
 func (m *Model) Embed(ctx context.Context, texts [][]int32, p engine.Pooling) ([][][]float32, error) {
+	tokens := 0
 	for _, ids := range texts {
 		if len(ids) == 0 {
 			return nil, Invalid("a text to embed is empty")
@@ -81,39 +81,15 @@ func (m *Model) Embed(ctx context.Context, texts [][]int32, p engine.Pooling) ([
 		if n := m.Engine.Context(); len(ids) > n {
 			return nil, &engine.ContextError{Tokens: len(ids), Context: n}
 		}
+		if c, n := m.Engine.Config(), m.Engine.Step(); c.Later && len(ids) > n {
+			return nil, Invalid("a text of %d tokens is longer than the %d that the server computes at a time, and this model must see all of it: start it with --ubatch-size %d", len(ids), n, len(ids))
+		}
+		tokens += len(ids)
 	}
 	if err := m.enter(1); err != nil {
 		return nil, err
 	}
 	defer m.waiting.Add(-1)
-	ctx, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
-	all := make([][][]float32, len(texts))
-	next := make(chan int)
-	var group sync.WaitGroup
-	for range min(len(texts), m.Slots) {
-		group.Go(func() {
-			for i := range next {
-				var err error
-				if all[i], err = m.embedOne(ctx, texts[i], p); err != nil {
-					cancel(err)
-				}
-			}
-		})
-	}
-	for i := range texts {
-		next <- i
-	}
-	close(next)
-	group.Wait()
-	if ctx.Err() != nil {
-		return nil, context.Cause(ctx)
-	}
-	return all, nil
-}
-
-// embedOne embeds one text, when a slot is free.
-func (m *Model) embedOne(ctx context.Context, ids []int32, p engine.Pooling) ([][]float32, error) {
 	slot, err := m.slots.take(ctx, AnySlot)
 	if err != nil {
 		return nil, err
@@ -121,12 +97,27 @@ func (m *Model) embedOne(ctx context.Context, ids []int32, p engine.Pooling) ([]
 	defer m.slots.give(slot)
 	m.slots.begin(slot, nil)
 	begin := time.Now()
-	v, err := m.Engine.Embed(ctx, ids, p)
-	if err == nil {
-		m.Count.Read(len(ids), time.Since(begin))
+	all, err := m.Engine.EmbedAll(ctx, texts, p)
+	if err != nil {
+		return nil, err
 	}
-	return v, err
+	m.Count.Read(tokens, time.Since(begin))
+	return all, nil
 }
+
+// CheckEmbeds refuses requests for embeddings where the server gives none, or not one for each text.
+func (m *Model) CheckEmbeds() error {
+	switch m.Pooling {
+	case engine.PoolNone:
+		return Invalid("the server was started with --pooling none, which gives a vector for each token; POST /embedding returns them")
+	case engine.PoolRank:
+		return Invalid("%s ranks documents: POST /rerank; --pooling mean, cls or last gives embeddings", m.Name)
+	}
+	return nil
+}
+
+// MaxNorm bounds what Normalise is asked for: larger norms are that of the largest magnitude to within rounding.
+const MaxNorm = 32
 
 // Normalise scales an embedding by llama.cpp's --embd-normalize: −1 not at all, 0 to a largest magnitude of 32,760, p > 0 by its p-norm, of which
 // 2 is Euclid's.

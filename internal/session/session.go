@@ -119,6 +119,15 @@ func (o *Options) plan(ctx context.Context, f *gguf.File) (*planner.Planner, err
 		return nil, err
 	}
 	e, p := &o.Engine, &o.Planner
+	if e.UBatch == 0 {
+		c, err := model.ReadConfig(f, e.Activation)
+		if err != nil {
+			return nil, err
+		}
+		if c.Later { // a text must lie in one step
+			e.UBatch = engine.UsualBatch
+		}
+	}
 	if stats != nil {
 		e.Order = stats.Order()
 	}

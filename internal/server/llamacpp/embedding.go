@@ -7,19 +7,19 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/server"
 )
 
-// maxNorm bounds embd_normalize: larger norms are that of the largest magnitude to within rounding.
-const maxNorm = 32
-
 // embedding answers llama-server's own form: a list of vectors for each text, of which pooling leaves one.
 func embedding(w http.ResponseWriter, r *http.Request, f *server.Fields, m *server.Model) error {
 	texts := m.ReadTexts(f, "content", "input")
-	norm := 2
-	if f.Read("embd_normalize", &norm); norm < -1 || norm > maxNorm {
-		f.Fail(server.Invalid("the field embd_normalize is not a number from -1 to %d", maxNorm))
+	norm := m.Norm
+	if f.Read("embd_normalize", &norm); norm < -1 || norm > server.MaxNorm {
+		f.Fail(server.Invalid("the field embd_normalize is not a number from -1 to %d", server.MaxNorm))
 	}
 	f.Only("encoding_format", `"float"`)
 	if err := f.Close(); err != nil {
 		return err
+	}
+	if m.Pooling == engine.PoolRank {
+		return m.CheckEmbeds()
 	}
 	vectors, err := m.Embed(r.Context(), texts, m.Pooling)
 	if err != nil {
@@ -38,9 +38,4 @@ func embedding(w http.ResponseWriter, r *http.Request, f *server.Fields, m *serv
 	}
 	server.WriteJSON(w, all)
 	return nil
-}
-
-// rerank refuses: no family of rerankers is known yet.
-func rerank(_ http.ResponseWriter, _ *http.Request, _ *server.Fields, m *server.Model) error {
-	return server.NotSupported("%s is no reranker; reranking is not supported yet", m.Name)
 }

@@ -4,7 +4,6 @@ import (
 	"net/http"
 	"time"
 
-	"github.com/powerinfer-go/powerinfer/internal/engine"
 	"github.com/powerinfer-go/powerinfer/internal/server"
 )
 
@@ -18,13 +17,13 @@ func (a *api) embed(w http.ResponseWriter, r *http.Request, f *server.Fields) er
 	defer release()
 	loading := time.Since(began)
 	texts := m.ReadTexts(f, "input")
-	truncate, dimensions := true, m.Engine.Config().Embd
+	truncate, dimensions := true, m.Engine.EmbeddingSize()
 	f.Read("truncate", &truncate)
 	if f.Read("dimensions", &dimensions); dimensions == 0 { // as Ollama's Go client says nothing
-		dimensions = m.Engine.Config().Embd
+		dimensions = m.Engine.EmbeddingSize()
 	}
-	if dimensions < 1 || dimensions > m.Engine.Config().Embd {
-		f.Fail(server.Invalid("the field dimensions is not a number from 1 to %d, the model's", m.Engine.Config().Embd))
+	if dimensions < 1 || dimensions > m.Engine.EmbeddingSize() {
+		f.Fail(server.Invalid("the field dimensions is not a number from 1 to %d, the model's", m.Engine.EmbeddingSize()))
 	}
 	if err := a.close(f); err != nil {
 		return err
@@ -80,8 +79,8 @@ func (a *api) useForEmbedding(r *http.Request, f *server.Fields, name string) (*
 	if keep != nil {
 		err = a.s.Models.Keep(a.known(name), *keep)
 	}
-	if err == nil && m.Pooling == engine.PoolNone {
-		err = server.Invalid("the server was started with --pooling none, which gives a vector for each token; POST /embedding returns them")
+	if err == nil {
+		err = m.CheckEmbeds()
 	}
 	if err != nil {
 		release()

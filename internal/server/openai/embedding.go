@@ -6,26 +6,25 @@ import (
 	"math"
 	"net/http"
 
-	"github.com/powerinfer-go/powerinfer/internal/engine"
 	"github.com/powerinfer-go/powerinfer/internal/server"
 )
 
 // embeddings answers /v1/embeddings: one vector of length 1 for each text.
 func embeddings(w http.ResponseWriter, r *http.Request, f *server.Fields, m *server.Model) error {
 	texts := m.ReadTexts(f, "input")
-	format, dimensions := "float", m.Engine.Config().Embd
+	format, dimensions := "float", m.Engine.EmbeddingSize()
 	if f.Read("encoding_format", &format); format != "float" && format != "base64" {
 		f.Fail(server.Invalid("the field encoding_format is %.40q; there are float and base64", format))
 	}
-	if f.Read("dimensions", &dimensions); dimensions < 1 || dimensions > m.Engine.Config().Embd {
-		f.Fail(server.Invalid("the field dimensions is not a number from 1 to %d, the model's", m.Engine.Config().Embd))
+	if f.Read("dimensions", &dimensions); dimensions < 1 || dimensions > m.Engine.EmbeddingSize() {
+		f.Fail(server.Invalid("the field dimensions is not a number from 1 to %d, the model's", m.Engine.EmbeddingSize()))
 	}
 	server.Unused[string](f, "user")
 	if err := f.Close(); err != nil {
 		return err
 	}
-	if m.Pooling == engine.PoolNone {
-		return server.Invalid("the server was started with --pooling none, which gives a vector for each token; POST /embedding returns them")
+	if err := m.CheckEmbeds(); err != nil {
+		return err
 	}
 	vectors, err := m.Embed(r.Context(), texts, m.Pooling)
 	if err != nil {

@@ -1,0 +1,117 @@
+package llamacpp
+
+import (
+	"cmp"
+	"encoding/json"
+	"math"
+	"net/http"
+	"slices"
+
+	"github.com/powerinfer-go/powerinfer/internal/engine"
+	"github.com/powerinfer-go/powerinfer/internal/server"
+)
+
+// maxDocuments is the largest number of documents of one request.
+const maxDocuments = 2048
+
+// document is one to be ranked: a text, or an object that has one.
+type document struct{ Text string }
+
+// UnmarshalJSON implements json.Unmarshaler.
+func (d *document) UnmarshalJSON(data []byte) error {
+	if len(data) > 0 && data[0] == '{' {
+		type object document
+		return json.Unmarshal(data, (*object)(d))
+	}
+	return json.Unmarshal(data, &d.Text)
+}
+
+// rerank answers how well documents answer a query, the best first: in Jina's form or, where documents are called texts, in that of Text Embeddings
+// Inference.
+func rerank(w http.ResponseWriter, r *http.Request, f *server.Fields, m *server.Model) error {
+	var query string
+	if !f.Read("query", &query) {
+		f.Fail(server.Invalid("the field query is missing"))
+	}
+	var documents []document
+	tei := f.Read("texts", &documents)
+	if !f.Read("documents", &documents) && !tei || len(documents) == 0 || len(documents) > maxDocuments {
+		f.Fail(server.Invalid("the field documents is no list of 1 to %d texts", maxDocuments))
+	}
+	most, texts := len(documents), false
+	if f.Read("top_n", &most); most < 1 {
+		f.Fail(server.Invalid("the field top_n is not a number of at least 1"))
+	}
+	if tei {
+		f.Read("return_text", &texts)
+	} else {
+		f.Read("return_documents", &texts)
+	}
+	f.Ignore("raw_scores", "truncate", "truncation_direction", "user")
+	if err := f.Close(); err != nil {
+		return err
+	}
+	if m.Pooling != engine.PoolRank {
+		return server.NotSupported("%s does not rank documents here: start the server with a reranker and --rerank", m.Name)
+	}
+	pairs, tokens := make([][]int32, len(documents)), 0
+	for i, d := range documents {
+		pairs[i] = m.Engine.EncodePair(query, d.Text)
+		tokens += len(pairs[i])
+	}
+	scores, err := m.Embed(r.Context(), pairs, engine.PoolRank)
+	if err != nil {
+		return err
+	}
+	results := make([]ranked, len(documents))
+	for i := range results {
+		results[i] = ranked{index: i, score: scores[i][0][0]}
+		if math.IsNaN(float64(results[i].score)) {
+			return m.Engine.ErrNotFinite()
+		}
+		if texts {
+			results[i].text = &documents[i].Text
+		}
+	}
+	slices.SortStableFunc(results, func(a, b ranked) int { return cmp.Compare(b.score, a.score) })
+	results = results[:min(most, len(results))]
+	if tei {
+		server.WriteJSON(w, forms(results, ranked.tei))
+		return nil
+	}
+	server.WriteJSON(w, map[string]any{
+		"model": m.Name, "object": "list", "usage": map[string]int{"prompt_tokens": tokens, "total_tokens": tokens}, "results": forms(results, ranked.jina),
+	})
+	return nil
+}
+
+// ranked is a document's place in a request, its score, and its text if that is wanted.
+type ranked struct {
+	index int
+	score float32
+	text  *string
+}
+
+func forms(list []ranked, form func(ranked) map[string]any) []map[string]any {
+	out := make([]map[string]any, len(list))
+	for i, r := range list {
+		out[i] = form(r)
+	}
+	return out
+}
+
+func (r ranked) jina() map[string]any {
+	out := map[string]any{"index": r.index, "relevance_score": r.score}
+	if r.text != nil {
+		out["document"] = map[string]string{"text": *r.text}
+	}
+	return out
+}
+
+func (r ranked) tei() map[string]any {
+	out := map[string]any{"index": r.index, "score": r.score}
+	if r.text != nil {
+		out["text"] = *r.text
+	}
+	return out
+}
