@@ -65,7 +65,7 @@ func (e *Engine) CheckPooling(p Pooling) error {
 // Labels returns the names of the numbers that PoolRank gives, where the model's file has them.
 func (e *Engine) Labels() []string { return e.head.Labels }
 
-// Embed returns the embedding of tokens, a vector of EmbeddingSize numbers that are not normalised; with PoolNone as many states of n_embd numbers
+// Embed returns the embedding of tokens, a vector of EmbeddingSize numbers that are not normalised; with PoolNone as many
 // as there are tokens, and with PoolRank the classification head's numbers. The states that are pooled are the last layer's outputs behind the
 // norm. When ctx ends, the request leaves and gives its memory back.
 func (e *Engine) Embed(ctx context.Context, tokens []int32, p Pooling) ([][]float32, error) {
@@ -112,12 +112,12 @@ func (e *Engine) Embed(ctx context.Context, tokens []int32, p Pooling) ([][]floa
 		}
 	}
 	states := t.pooled.result()
-	switch p {
-	case PoolNone:
-	case PoolRank:
-		states[0] = e.head.Rank(states[0])
-	default:
-		states[0] = e.head.Project(states[0])
+	for i, s := range states {
+		if p == PoolRank {
+			states[i] = e.head.Rank(s)
+		} else {
+			states[i] = e.head.Project(s)
+		}
 	}
 	return states, nil
 }

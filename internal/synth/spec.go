@@ -178,8 +178,6 @@ func (s Spec) check(fam arch.Family) error {
 		return fmt.Errorf("%d rope factors for heads of %d elements: give half as many", len(s.RopeFactors), s.HeadDim)
 	case s.RopeDims < 2 || s.RopeDims%2 != 0 || s.RopeDims > s.HeadDim || s.RopeDims < s.HeadDim && !fam.PartialRotary:
 		return fmt.Errorf("%d rotated elements of heads of %d are not possible in %s", s.RopeDims, s.HeadDim, s.Arch)
-	case fam.Headless:
-		return fmt.Errorf("%s gives no logits: only families that do can be made", s.Arch)
 	case fam.Latent && s.KVHeads != s.Heads:
 		return fmt.Errorf("%d heads of %s have keys and values of their own, not %d", s.Heads, s.Arch, s.KVHeads)
 	case fam.Latent && (min(s.Latent, s.QueryLatent) < 32 || max(s.Latent, s.QueryLatent) > 1<<20 || s.Latent%32 != 0 || s.QueryLatent%32 != 0):

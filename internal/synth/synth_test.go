@@ -390,6 +390,54 @@ func TestEveryType(t *testing.T) {
 	}
 }
 
+// TestEncoders: models of embeddings give states of the size of their last norm, near F32's in other types.
+func TestEncoders(t *testing.T) {
+	const distance = 0.1 // of states, relative to their size: rounding of 8 bits, passed on by layers
+	for _, family := range arch.All() {
+		if !family.Headless {
+			continue
+		}
+		s := small(family.Name)
+		s.Layers, s.FF, s.Type = 2, 512, quant.F32
+		want := hidden(t, write(t, s))
+		s.Type = quant.Q8_0
+		got := hidden(t, write(t, s))
+		var square, difference float64
+		for i, w := range want {
+			square, difference = square+float64(w)*float64(w), difference+math.Pow(float64(got[i]-w), 2)
+		}
+		size := math.Sqrt(square / float64(len(want)))
+		if !(size > 0.5 && size < 2) || !(math.Sqrt(difference/square) < distance) {
+			t.Errorf("%s: states of size %g, which differ by %g", family.Name, size, math.Sqrt(difference/square))
+		}
+	}
+}
+
+// hidden returns the states of a short text.
+func hidden(t *testing.T, f *gguf.File) (all []float32) {
+	t.Helper()
+	dev, err := cpu.New(cpu.Options{Threads: 2})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer dev.Close()
+	m, err := model.Load(t.Context(), f, dev, model.Options{Batch: 4, Cache: compute.CacheSpec{Pages: 1}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := m.ForwardHidden(&compute.Params{Tokens: []int32{1, 300, 17, 44}, Pos: []int32{0, 1, 2, 3}, Seq: make([]int32, 4), Pages: [][]int32{{0}}}); err != nil {
+		t.Fatal(err)
+	}
+	for i := range 4 {
+		row, err := m.Hidden(i)
+		if err != nil {
+			t.Fatal(err)
+		}
+		all = append(all, row...)
+	}
+	return all
+}
+
 // TestOriginal: an original PowerInfer file holds the dense file's weights and predictors that find the active neurons.
 func TestOriginal(t *testing.T) {
 	// Logits are about 2. Only neurons whose gate is near zero are missed: by rounding, and in opt, whose offsets are biases,

@@ -88,7 +88,9 @@ func (m *model) random(name string, n int, mean, deviation float32) {
 // norm lists a norm's weight, and its bias where the family has one.
 func (m *model) norm(name string) {
 	m.random(name+".weight", m.Embd, 1, 0.02)
-	if m.fam.NormBiases() {
+	stem := name[strings.LastIndexByte(name, '.')+1:] // in blocks after "blk.N."
+	_, inBlock := m.fam.InBlock(stem + ".bias")
+	if _, outside := m.fam.Outside(stem + ".bias"); inBlock || outside {
 		m.random(name+".bias", m.Embd, 0, 0.02)
 	}
 }
@@ -177,6 +179,12 @@ func (m *model) tensors() []gguf.Source {
 	if learned(m.fam) {
 		m.points("position_embd.weight", m.Context+m.fam.LearnedOffset, positionEnergy, 0, 1)
 	}
+	if _, ok := m.fam.Outside("token_types.weight"); ok {
+		k := m.stream("token_types.weight")
+		m.out = append(m.out, source("token_types.weight", quant.F32, tokenTypes, m.Embd, m.space.k, func(i int, row, _ []float32) {
+			addNoise(row, k, i*m.Embd, typeDeviation)
+		}))
+	}
 	m.head()
 	if _, ok := m.fam.Outside("output.bias"); ok {
 		m.random("output.bias", m.Vocab, 0, 0.1)
@@ -198,6 +206,12 @@ func (m *model) tensors() []gguf.Source {
 	return m.out
 }
 
+// tokenTypes are those of BERT; typeDeviation is that of the elements that each adds to its tokens' embeddings.
+const (
+	tokenTypes    = 2
+	typeDeviation = 0.02
+)
+
 // logitDeviation is that of the logits over the vocabulary: text that is sampled at temperature 1 varies.
 const logitDeviation = 2
 
@@ -205,6 +219,12 @@ const logitDeviation = 2
 // every other direction round, and sets the logits' size.
 func (m *model) head() {
 	e := m.energy(float64(m.Layers))
+	if m.fam.Headless {
+		if _, ok := m.fam.Outside("output_norm.weight"); ok {
+			m.norm("output_norm")
+		}
+		return
+	}
 	if !m.Tied {
 		m.norm("output_norm")
 		m.reader("output.weight", m.Vocab, m.space.normed(e), logitDeviation/m.scales.logits, nil)
@@ -291,10 +311,11 @@ func (m *model) latentAttention(layer int, in amplitudes) {
 // attention lists one block's attention: scores have a deviation of 2, so that few positions weigh much.
 func (m *model) attention(layer int) {
 	name := func(s string) string { return fmt.Sprintf("blk.%d.%s", layer, s) }
-	in := m.input(m.energy(float64(layer)))
+	in := m.input(float64(layer))
 	q, kv := m.Heads*m.HeadDim, m.KVHeads*m.HeadDim
 	for _, norm := range []string{"attn_norm", "attn_norm_2"} {
-		if m.has(norm + ".weight") {
+		_, known := m.fam.InBlock(norm + ".weight")
+		if m.has(norm+".weight") || known && m.fam.Headless && layer > 0 { // ModernBERT's first layer has none
 			m.norm(name(norm))
 		}
 	}
@@ -332,6 +353,9 @@ func (m *model) attention(layer int) {
 	weight := float32(math.Sqrt(added/(kept*float64(q)*float64(m.space.k))) / m.scales.residual)
 	m.writer(name("attn_output.weight"), q, false, func(i int) int { return i }, func(int) float32 { return weight })
 	m.maybe(layer, "attn_output.bias", 0, 0.02)
+	if m.fam.NormSum {
+		m.norm(name("attn_output_norm"))
+	}
 	if m.fam.FFNNorm == "" {
 		m.after(layer, "post_attention_norm.weight", attentionShare)
 	}
@@ -343,12 +367,34 @@ func (m *model) after(layer int, name string, share float64) {
 	m.maybe(layer, name, root, 0.02*root)
 }
 
-// input returns what a part of a block reads of a residual of energy e in the subspace.
-func (m *model) input(e float64) amplitudes {
-	if m.fam.PreNorm() {
+// input returns what a part of a block reads at that depth, in layers.
+func (m *model) input(depth float64) amplitudes {
+	e := m.energy(depth)
+	switch {
+	case m.fam.NormSum:
+		return m.space.normed(m.summed(depth))
+	case m.fam.PreNorm():
 		return m.space.normed(e)
 	}
 	return m.space.plain(e)
+}
+
+// summed returns the energy in the subspace where each part's sum with the residual is normed: what a part adds is then more of the residual than
+// where that grows.
+func (m *model) summed(depth float64) float64 {
+	e := m.energy(0)
+	for l := range m.Layers {
+		for _, share := range []float64{attentionShare, 1 - attentionShare} {
+			at := float64(l)
+			if share != attentionShare {
+				at += attentionShare
+			}
+			if at < depth {
+				e += (e + meanEnergy) * growth * share / float64(m.Layers)
+			}
+		}
+	}
+	return e
 }
 
 // neurons is the order of one layer's neurons: their rank by frequency.
@@ -373,10 +419,11 @@ func (n *neurons) offset(i int) float32 { return n.m.law.offset[n.of(i)/2] }
 // feedForward lists one block's feed-forward layer, and its predictor in an original PowerInfer file.
 func (m *model) feedForward(layer int) {
 	name := func(s string) string { return fmt.Sprintf("blk.%d.%s", layer, s) }
-	e := m.energy(float64(layer) + attentionShare)
+	depth := float64(layer) + attentionShare
 	if m.fam.Parallel { // reads the block's input
-		e = m.energy(float64(layer))
+		depth = float64(layer)
 	}
+	e := m.energy(depth)
 	n := m.neurons(layer)
 	if norm := cmp.Or(m.fam.FFNNorm, "ffn_norm"); m.has(norm + ".weight") {
 		m.norm(name(norm))
@@ -389,9 +436,9 @@ func (m *model) feedForward(layer int) {
 	sign := name("ffn_up.weight") // of the matrix whose sign decides
 	if m.has("ffn_gate.weight") {
 		sign = name("ffn_gate.weight")
-		m.reader(sign, m.FF, m.input(e), 1, n.offset)
+		m.reader(sign, m.FF, m.input(depth), 1, n.offset)
 	}
-	m.ups(name("ffn_up.weight"), m.input(e), n)
+	m.ups(name("ffn_up.weight"), m.input(depth), n)
 	if m.has("ffn_up.bias") {
 		m.vector(name("ffn_up.bias"), m.FF, n.offset)
 	}
@@ -402,6 +449,9 @@ func (m *model) feedForward(layer int) {
 	m.down(down, n)
 	if m.has("ffn_down.bias") {
 		m.random(down+".bias", m.Embd, 0, 0.02)
+	}
+	if m.fam.NormSum {
+		m.norm(name("layer_output_norm"))
 	}
 	m.after(layer, "post_ffw_norm.weight", 1-attentionShare)
 	if m.Magic == "PWRI" {

@@ -25,6 +25,9 @@ func Write(ctx context.Context, path string, s Spec, progress func(done, total i
 	return gguf.Create(ctx, path, s.Magic, m.keys(), m.tensors(), progress)
 }
 
+// poolMean is the number of the mean among GGUF's ways of pooling.
+const poolMean = 1
+
 // keys returns the file's metadata.
 func (m *model) keys() []gguf.KV {
 	a := func(s string) string { return m.Arch + "." + s }
@@ -55,6 +58,12 @@ func (m *model) keys() []gguf.KV {
 		keys = append(keys,
 			gguf.KV{Key: a("rope.freq_base"), Value: float32(10000)},
 			gguf.KV{Key: a("rope.dimension_count"), Value: uint32(m.RopeDims)})
+	}
+	if m.fam.Later {
+		keys = append(keys, gguf.KV{Key: a("attention.causal"), Value: false}, gguf.KV{Key: a("pooling_type"), Value: uint32(poolMean)})
+	}
+	if _, ok := m.fam.Outside("token_types.weight"); ok {
+		keys = append(keys, gguf.KV{Key: "tokenizer.ggml.token_type_count", Value: uint32(tokenTypes)})
 	}
 	if m.fam.Clamped && m.fam.Rotation == arch.NotRotated { // llama.cpp does not clamp in OLMoE
 		keys = append(keys,

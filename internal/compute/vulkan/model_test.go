@@ -160,6 +160,67 @@ func TestModels(t *testing.T) {
 	}
 }
 
+// TestEncoders: of every family of embeddings the states are the CPU's, of a text alone and of several in a step.
+func TestEncoders(t *testing.T) {
+	d, messages := software(t, Options{})
+	t.Cleanup(func() {
+		if err := d.Close(); err != nil {
+			t.Error(err)
+		}
+		messages.check(t)
+	})
+	for _, family := range arch.All() {
+		if !family.Headless {
+			continue
+		}
+		t.Run(family.Name, func(t *testing.T) {
+			spec := synth.Spec{Arch: family.Name, Type: quant.F32, Layers: 4, Embd: 128, FF: 256, Heads: 4, Seed: 11}
+			if family.Window {
+				spec.Keys = []gguf.KV{{Key: family.Name + ".attention.sliding_window", Value: uint32(6)}}
+			}
+			path := filepath.Join(t.TempDir(), "model.gguf")
+			if err := synth.Write(t.Context(), path, spec, nil); err != nil {
+				t.Fatal(err)
+			}
+			f, err := gguf.Open(path)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer f.Close()
+			defer d.reset()
+			here, there := loadModel(t, f, d, model.Off), loadModel(t, f, onCPU(t), model.Off)
+			for _, texts := range [][]int{{11}, {1, 9, 3}, {11}} {
+				want := states(t, there, texts)
+				for i, got := range states(t, here, texts) {
+					if err := closeTo(got, want[i], floatLogits); err != nil {
+						t.Fatalf("texts of %v tokens, row %d: %v", texts, i, err)
+					}
+				}
+			}
+			messages.check(t)
+		})
+	}
+}
+
+// states returns the hidden states of texts of so many tokens, which share a step.
+func states(t *testing.T, m *model.Model, texts []int) (all [][]float32) {
+	t.Helper()
+	var p compute.Params
+	for i, n := range texts {
+		p.Pages = append(p.Pages, []int32{int32(5 - i)})
+		for pos := range n {
+			p.Tokens, p.Pos, p.Seq = append(p.Tokens, int32(3*pos+7*i+1)), append(p.Pos, int32(pos)), append(p.Seq, int32(i))
+		}
+	}
+	if err := m.ForwardHidden(&p); err != nil {
+		t.Fatal(err)
+	}
+	for i := range p.Tokens {
+		all = append(all, slices.Clone(readable(m.Hidden(i))))
+	}
+	return all
+}
+
 // TestDemoText: the demo says the same on the CPU and here, token by token, as long as its two best tokens lie further apart than
 // rounding reaches.
 func TestDemoText(t *testing.T) {
