@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"strings"
-	"sync"
 
 	"github.com/powerinfer-go/powerinfer/internal/gguf"
 	"github.com/powerinfer-go/powerinfer/internal/kvcache"
@@ -69,6 +68,52 @@ func (e *Engine) Labels() []string { return e.head.Labels }
 // as there are tokens, and with PoolRank the classification head's numbers. The states that are pooled are the last layer's outputs behind the
 // norm. When ctx ends, the request leaves and gives its memory back.
 func (e *Engine) Embed(ctx context.Context, tokens []int32, p Pooling) ([][]float32, error) {
+	all, err := e.EmbedAll(ctx, [][]int32{tokens}, p)
+	if err != nil {
+		return nil, err
+	}
+	return all[0], nil
+}
+
+// EmbedAll returns the embeddings of texts as Embed does. As many share a step as it has room for.
+func (e *Engine) EmbedAll(ctx context.Context, texts [][]int32, p Pooling) ([][][]float32, error) {
+	if err := e.CheckPooling(p); err != nil {
+		return nil, err
+	}
+	tasks := make([]*task, len(texts))
+	for i, tokens := range texts {
+		var err error
+		if tasks[i], err = e.pooling(tokens, p); err != nil {
+			return nil, err
+		}
+	}
+	if err := e.sched.joinAll(tasks); err != nil {
+		return nil, err
+	}
+	defer func() {
+		for _, t := range tasks {
+			e.sched.leave(t, nil)
+		}
+	}()
+	all := make([][][]float32, len(texts))
+	for i, t := range tasks {
+		if err := e.sched.finished(ctx, t); err != nil {
+			return nil, err
+		}
+		all[i] = t.pooled.result()
+		for j, s := range all[i] {
+			if p == PoolRank {
+				all[i][j] = e.head.Rank(s)
+			} else {
+				all[i][j] = e.head.Project(s)
+			}
+		}
+	}
+	return all, nil
+}
+
+// pooling returns a task that gathers a text's states.
+func (e *Engine) pooling(tokens []int32, p Pooling) (*task, error) {
 	if len(tokens) == 0 {
 		return nil, errors.New("the text to embed is empty: give at least one token")
 	}
@@ -78,15 +123,11 @@ func (e *Engine) Embed(ctx context.Context, tokens []int32, p Pooling) ([][]floa
 	if err := e.checkTokens(tokens); err != nil {
 		return nil, err
 	}
-	if err := e.CheckPooling(p); err != nil {
-		return nil, err
-	}
-	way := p
 	if p == PoolRank {
-		way = Pooling(e.head.Pooling)
+		p = Pooling(e.head.Pooling)
 	}
 	t := newTask()
-	t.reuse, t.pooled = ReuseNone, &pooled{way: way}
+	t.reuse, t.pooled = ReuseNone, &pooled{way: p}
 	if e.config.Later { // what a token sees must lie in one step
 		if len(tokens) > e.ubatch {
 			return nil, fmt.Errorf("a text of %d tokens is longer than a step of %d, in which this model must see all of it: give --ubatch-size %d", len(tokens), e.ubatch, len(tokens))
@@ -96,51 +137,23 @@ func (e *Engine) Embed(ctx context.Context, tokens []int32, p Pooling) ([][]floa
 	for _, id := range tokens {
 		t.labels = append(t.labels, kvcache.LabelOf(id, len(tokens) < e.sched.short))
 	}
-	if err := e.sched.join(t); err != nil {
-		return nil, err
-	}
-	defer e.sched.leave(t, nil)
-	for read := 0; read < len(tokens); {
+	return t, nil
+}
+
+// finished waits until all of a task's states are gathered.
+func (s *scheduler) finished(ctx context.Context, t *task) error {
+	for read := 0; read < len(t.labels); {
 		select {
 		case <-t.turn:
 		case <-ctx.Done():
-			return nil, ctx.Err()
+			return ctx.Err()
 		}
 		var err error
-		if _, read, err = e.sched.take(t); err != nil {
-			return nil, err
+		if _, read, err = s.take(t); err != nil {
+			return err
 		}
 	}
-	states := t.pooled.result()
-	for i, s := range states {
-		if p == PoolRank {
-			states[i] = e.head.Rank(s)
-		} else {
-			states[i] = e.head.Project(s)
-		}
-	}
-	return states, nil
-}
-
-// EmbedAll returns the embeddings of texts as Embed does. As many share a step as it has room for.
-func (e *Engine) EmbedAll(ctx context.Context, texts [][]int32, p Pooling) ([][][]float32, error) {
-	ctx, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
-	all := make([][][]float32, len(texts))
-	var group sync.WaitGroup
-	for i, tokens := range texts {
-		group.Go(func() {
-			var err error
-			if all[i], err = e.Embed(ctx, tokens, p); err != nil {
-				cancel(err)
-			}
-		})
-	}
-	group.Wait()
-	if ctx.Err() != nil {
-		return nil, context.Cause(ctx)
-	}
-	return all, nil
+	return nil
 }
 
 // rerankTemplate is the key of a file's text in which {query} and {document} stand for what a reranker is asked.

@@ -9,6 +9,7 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/powerinfer-go/powerinfer/internal/compute"
 	"github.com/powerinfer-go/powerinfer/internal/engine"
 	"github.com/powerinfer-go/powerinfer/internal/gguf"
 	"github.com/powerinfer-go/powerinfer/internal/planner"
@@ -20,6 +21,9 @@ import (
 // stateTolerance is of logits that are computed from a hidden state and the head in float64, relative to the largest one: the
 // engine sums products of F32 weights in float32.
 const stateTolerance = 1e-4
+
+// gpuTolerance is of states of a length of about 1 for each element, which a GPU sums in another order and keeps keys and values of in halves.
+const gpuTolerance = 5e-3
 
 func embeddingFile(t *testing.T, layers int) *gguf.File {
 	return synthtest.File(t, synth.Spec{Arch: "llama", Type: quant.F32, Layers: layers, Embd: 64, FF: 128, Heads: 2, Seed: 7})
@@ -122,6 +126,71 @@ func TestEmbedOnGPU(t *testing.T) {
 		ids[i] = int32(5 + i*3%50)
 	}
 	checkStates(t, e.Engine, f, ids)
+}
+
+// TestEncoderOnGPU: an encoder with layers and neurons on both processors gives the states that one processor gives.
+func TestEncoderOnGPU(t *testing.T) {
+	f := synthtest.File(t, synth.Spec{Arch: "bert", Type: quant.F32, Layers: 3, Embd: 64, FF: 128, Heads: 2, Seed: 7, Labels: 2})
+	alone, err := engine.Open(t.Context(), f, engine.Options{Devices: planner.CPU(planner.Processor{Threads: 1}), Context: 128})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer alone.Close()
+	places := share(3, 64)
+	places[1] = compute.Place{} // between two layers of the GPU's
+	e := openGPU(t, f, engine.Options{Context: 128, UBatch: 32}, gigabyte(places))
+	var texts [][]int32
+	for n := range 12 {
+		texts = append(texts, make([]int32, n+1))
+		for i := range texts[n] {
+			texts[n][i] = int32(5 + (n+i*3)%50)
+		}
+	}
+	for _, way := range []engine.Pooling{engine.PoolMean, engine.PoolRank} {
+		got, err := e.EmbedAll(t.Context(), texts, way)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for n, ids := range texts {
+			want := embed(t, alone, ids, way)[0]
+			for i, v := range want {
+				if math.Abs(float64(got[n][0][i]-v)) > gpuTolerance {
+					t.Fatalf("%s: text %d: %g at %d, not %g", way, n, got[n][0][i], i, v)
+				}
+			}
+		}
+	}
+}
+
+// TestTogether: short texts of an encoder share steps, and say what they say alone; so do longer ones that fill a step.
+func TestTogether(t *testing.T) {
+	f := synthtest.File(t, synth.Spec{Arch: "nomic-bert", Type: quant.F32, Layers: 1, Embd: 64, FF: 128, Heads: 2, Seed: 7})
+	e, err := engine.Open(t.Context(), f, engine.Options{Devices: planner.CPU(planner.Processor{Threads: 1}), Context: 64, UBatch: 64})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer e.Close()
+	var texts [][]int32
+	for n := range 100 {
+		texts = append(texts, make([]int32, 1+n%8))
+		for i := range texts[n] {
+			texts[n][i] = int32(5 + (n+i*3)%50)
+		}
+	}
+	texts = append(texts, slices.Repeat([]int32{9}, 64))
+	before := e.Stats().Steps
+	got, err := e.EmbedAll(t.Context(), texts, engine.PoolMean)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if steps := e.Stats().Steps - before; steps > int64(len(texts))/4 {
+		t.Errorf("%d texts took %d steps", len(texts), steps)
+	}
+	for i, ids := range texts {
+		if !slices.Equal(got[i][0], embed(t, e, ids, engine.PoolMean)[0]) {
+			t.Errorf("text %d of %d tokens is another among others", i, len(ids))
+		}
+	}
 }
 
 // TestEmbedLater: where tokens see later ones, the first token's state depends on the last token, a text is one step beside others, and one that

@@ -101,6 +101,23 @@ func (s *scheduler) notify() {
 func (s *scheduler) join(t *task, more ...kvcache.Label) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	return s.admitTask(t, more...)
+}
+
+// joinAll hands tasks to the model at once, so that they share its next step.
+func (s *scheduler) joinAll(tasks []*task) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, t := range tasks {
+		if err := s.admitTask(t); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// admitTask is join with the lock held.
+func (s *scheduler) admitTask(t *task, more ...kvcache.Label) error {
 	if s.closed != nil {
 		return s.closed
 	}
@@ -586,6 +603,9 @@ func (s *scheduler) deliver(err error) {
 				t.awaited = true
 				s.awaited++
 			}
+		}
+		if t.pooled != nil && t.mark == len(t.labels) {
+			s.remove(t, nil) // its states are gathered, and its pages others'
 		}
 		if len(t.rows) > 0 || t.progress || t.mark == len(t.labels) {
 			t.signal()

@@ -44,6 +44,8 @@ type Spec struct {
 	// PowerLaw is s in P(active) ∝ rank^-s, cut off at alwaysOn. 0: all neurons alike.
 	PowerLaw float64 `json:"power_law,omitempty"`
 	Seed     uint64  `json:"seed"`
+	// Labels makes a reranker with a classification head of so many numbers; 0: there is none.
+	Labels int `json:"labels,omitempty"`
 	// Rank of the predictors in PWRI files; default and exact but for rounding: twice the subspace's dimension and one,
 	// rounded up to 32. A smaller one sees part of the subspace.
 	Rank int `json:"rank,omitempty"`
@@ -146,6 +148,8 @@ func (s Spec) Check() error {
 func (s Spec) check(fam arch.Family) error {
 	act, ok := activations()[s.Activation]
 	switch {
+	case s.Labels < 0 || s.Labels > 1<<16:
+		return fmt.Errorf("a classification head of %d numbers: give up to %d", s.Labels, 1<<16)
 	case s.Embd%32 != 0 || s.FF%32 != 0:
 		return fmt.Errorf("width %d and neurons %d must be multiples of 32", s.Embd, s.FF)
 	case s.Experts != 0 && (fam.Experts == nil || s.Magic == "PWRI"):

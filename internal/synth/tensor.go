@@ -197,6 +197,9 @@ func (m *model) tensors() []gguf.Source {
 			m.vector(f.name, len(f.factors), func(i int) float32 { return f.factors[i] })
 		}
 	}
+	if m.Labels > 0 {
+		m.classifier()
+	}
 	m.streams()
 	for i := range m.Layers {
 		m.attention(i)
@@ -204,6 +207,21 @@ func (m *model) tensors() []gguf.Source {
 		m.mixing(i)
 	}
 	return m.out
+}
+
+// classifier lists a head of two products for one state.
+func (m *model) classifier() {
+	for _, t := range []struct {
+		name string
+		rows int
+	}{{"cls", m.Embd}, {"cls.output", m.Labels}} {
+		name, rows := t.name, t.rows
+		k, deviation := m.stream(name+".weight"), float32(1/math.Sqrt(float64(m.Embd)))
+		m.out = append(m.out, source(name+".weight", quant.F32, rows, m.Embd, m.space.k, func(i int, row, _ []float32) {
+			addNoise(row, k, i*m.Embd, deviation)
+		}))
+		m.random(name+".bias", rows, 0, 0.1)
+	}
 }
 
 // tokenTypes are those of BERT; typeDeviation is that of the elements that each adds to its tokens' embeddings.

@@ -25,8 +25,11 @@ func Write(ctx context.Context, path string, s Spec, progress func(done, total i
 	return gguf.Create(ctx, path, s.Magic, m.keys(), m.tensors(), progress)
 }
 
-// poolMean is the number of the mean among GGUF's ways of pooling.
-const poolMean = 1
+// GGUF's numbers of ways of pooling.
+const (
+	poolMean = 1
+	poolRank = 4
+)
 
 // keys returns the file's metadata.
 func (m *model) keys() []gguf.KV {
@@ -60,7 +63,20 @@ func (m *model) keys() []gguf.KV {
 			gguf.KV{Key: a("rope.dimension_count"), Value: uint32(m.RopeDims)})
 	}
 	if m.fam.Later {
-		keys = append(keys, gguf.KV{Key: a("attention.causal"), Value: false}, gguf.KV{Key: a("pooling_type"), Value: uint32(poolMean)})
+		keys = append(keys, gguf.KV{Key: a("attention.causal"), Value: false})
+	}
+	switch {
+	case m.Labels > 0:
+		keys = append(keys, gguf.KV{Key: a("pooling_type"), Value: uint32(poolRank)})
+	case m.fam.Later:
+		keys = append(keys, gguf.KV{Key: a("pooling_type"), Value: uint32(poolMean)})
+	}
+	if m.Labels > 1 {
+		labels := make([]string, m.Labels)
+		for i := range labels {
+			labels[i] = fmt.Sprintf("LABEL_%d", i)
+		}
+		keys = append(keys, gguf.KV{Key: a("classifier.output_labels"), Value: labels})
 	}
 	if _, ok := m.fam.Outside("token_types.weight"); ok {
 		keys = append(keys, gguf.KV{Key: "tokenizer.ggml.token_type_count", Value: uint32(tokenTypes)})
