@@ -4,11 +4,17 @@ import (
 	"encoding/base64"
 	"encoding/binary"
 	"encoding/json"
+	"fmt"
 	"math"
 	"net/http"
+	"slices"
+	"strings"
 	"testing"
 
 	"github.com/powerinfer-go/powerinfer/internal/engine"
+	"github.com/powerinfer-go/powerinfer/internal/quant"
+	"github.com/powerinfer-go/powerinfer/internal/synth"
+	"github.com/powerinfer-go/powerinfer/internal/synth/synthtest"
 )
 
 // unitTolerance is of a length that float32 numbers have after they were scaled to 1.
@@ -124,5 +130,68 @@ func TestInfillRefused(t *testing.T) {
 	l := start(t, nil)
 	if doc, status := l.ask("/infill", `{"input_prefix":"a","input_suffix":"b"}`); status != http.StatusNotImplemented {
 		t.Errorf("status %d: %v", status, doc)
+	}
+}
+
+// TestRerank: a reranker's scores are in order, each that of its document alone; clients of Jina and of Text Embeddings Inference find their fields.
+func TestRerank(t *testing.T) {
+	l := start(t, func(o *choices) {
+		o.model.Pooling = engine.PoolRank
+		o.file = synthtest.File(t, synth.Spec{Arch: "bert", Type: quant.F32, Layers: 1, Embd: 64, FF: 128, Heads: 2, Seed: 7, Labels: 1})
+	})
+	const documents = `["a king","the river is deep and cold","stone"]`
+	doc := l.good("/v1/rerank", `{"query":"who sat there?","documents":`+documents+`}`)
+	results := at(t, doc, "results").([]any)
+	if len(results) != 3 || at(t, doc, "usage", "prompt_tokens").(float64) < 10 {
+		t.Fatalf("%v", doc)
+	}
+	scores := map[float64]float64{}
+	for i, r := range results {
+		scores[at(t, r, "index").(float64)] = at(t, r, "relevance_score").(float64)
+		if i > 0 && at(t, r, "relevance_score").(float64) > at(t, results[i-1], "relevance_score").(float64) {
+			t.Errorf("the results are not in order: %v", results)
+		}
+	}
+	alone := at(t, l.good("/rerank", `{"query":"who sat there?","documents":[{"text":"stone"}],"return_documents":true}`), "results", 0)
+	if at(t, alone, "relevance_score") != scores[2] || at(t, alone, "document", "text") != "stone" {
+		t.Errorf("alone the document scores %v, and among others %v", alone, scores[2])
+	}
+	best := l.asked("/reranking", `{"query":"who sat there?","texts":`+documents+`,"return_text":true,"top_n":1}`)
+	if len(best) != 1 || at(t, best, 0, "score") != at(t, results, 0, "relevance_score") || at(t, best, 0, "text").(string) == "" {
+		t.Errorf("the best text: %v", best)
+	}
+	for _, bad := range []string{`{}`, `{"query":"a"}`, `{"query":"a","documents":[]}`, `{"query":1,"documents":["b"]}`, `{"query":"a","documents":["b"],"top_n":0}`, `{"query":"a","documents":[1]}`} {
+		if doc, status := l.ask("/rerank", bad); status != http.StatusBadRequest {
+			t.Errorf("%s: status %d: %v", bad, status, doc)
+		}
+	}
+	if doc, status := l.ask("/v1/embeddings", `{"input":"a"}`); status != http.StatusBadRequest {
+		t.Errorf("embeddings of a reranker: %d %v", status, doc)
+	}
+}
+
+// TestManyTexts: a request's texts share steps of the model, and stand in its order.
+func TestManyTexts(t *testing.T) {
+	l := start(t, func(o *choices) {
+		o.model.Pooling = engine.PoolMean
+		o.file = synthtest.File(t, synth.Spec{Arch: "bert", Type: quant.F32, Layers: 1, Embd: 64, FF: 128, Heads: 2, Seed: 7})
+	})
+	texts := make([]string, 100)
+	for i := range texts {
+		texts[i] = fmt.Sprintf("text %d", i)
+	}
+	body, _ := json.Marshal(map[string]any{"input": texts})
+	before := l.m.Engine.Stats().Steps
+	doc := l.good("/v1/embeddings", string(body))
+	if steps := l.m.Engine.Stats().Steps - before; steps > 10 {
+		t.Errorf("100 texts took %d steps", steps)
+	}
+	one, _ := json.Marshal(map[string]any{"input": texts[57]})
+	if a, b := vector(t, at(t, doc, "data", 57, "embedding")), vector(t, at(t, l.good("/v1/embeddings", string(one)), "data", 0, "embedding")); !slices.Equal(a, b) {
+		t.Error("a text among others has another vector")
+	}
+	long, _ := json.Marshal(map[string]any{"input": strings.Repeat("text ", 3000)})
+	if doc, status := l.ask("/v1/embeddings", string(long)); status != http.StatusBadRequest {
+		t.Errorf("a text longer than the context: %d %v", status, doc)
 	}
 }

@@ -47,28 +47,32 @@ type live struct {
 type choices struct {
 	server.Options
 	model   server.ModelOptions
-	context int      // 0: the model's own
-	hub     *hub.Hub // nil: Ollama's routes neither fetch nor remove
+	file    *gguf.File // nil: the embedded model
+	context int        // 0: the model's own
+	hub     *hub.Hub   // nil: Ollama's routes neither fetch nor remove
 }
 
 // start starts a server; change may change its options.
 func start(t testing.TB, change func(*choices)) *live {
 	t.Helper()
-	f, err := gguf.Parse(demo.Name, demo.Model())
-	if err != nil {
-		t.Fatal(err)
-	}
-	template, err := chat.Named("chatml", f)
-	if err != nil {
-		t.Fatal(err)
-	}
 	l := &live{t: t, logs: &bytes.Buffer{}}
 	log := slog.New(slog.NewTextHandler(l.logs, nil))
 	o := choices{Options: server.Options{Timeout: 10 * time.Second, Log: log}, model: server.ModelOptions{
-		Name: "tales", Slots: 2, Queue: 4, Predict: -1, Sampling: sample.DefaultOptions(), Template: template, Stop: []string{"<|im_end|>"}, Log: log, Pooling: engine.PoolMean,
+		Name: "tales", Slots: 2, Queue: 4, Predict: -1, Sampling: sample.DefaultOptions(), Norm: 2, Stop: []string{"<|im_end|>"}, Log: log, Pooling: engine.PoolMean,
 	}}
 	if change != nil {
 		change(&o)
+	}
+	f, err := o.file, error(nil)
+	if f == nil {
+		if f, err = gguf.Parse(demo.Name, demo.Model()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if o.model.Template == nil {
+		if o.model.Template, err = chat.Named("chatml", f); err != nil {
+			t.Fatal(err)
+		}
 	}
 	e, err := session.Open(t.Context(), f, session.Options{
 		Engine:  engine.Options{Outputs: o.model.Slots, Context: o.context, Work: o.Meter != nil},
