@@ -68,7 +68,7 @@ func TestGPUScripts(t *testing.T) {
 func runScripts(t *testing.T, dir string, setup func(*testscript.Env)) {
 	cmds := map[string]func(*testscript.TestScript, bool, []string){
 		"refuse": refuse, "figure": figure, "json": validJSON, "width": width, "greedy": greedy,
-		"model": writeModel, "dense": writeDense, "prepared": writePrepared, "profiled": writeProfile, "truncate": truncate, "huge": hugeTensor, "hub": startHub, "patched": writePatched,
+		"model": writeModel, "dense": writeDense, "encoder": writeEncoder, "prepared": writePrepared, "profiled": writeProfile, "truncate": truncate, "huge": hugeTensor, "hub": startHub, "patched": writePatched,
 	}
 	for name, f := range systemCommands {
 		cmds[name] = f
@@ -176,6 +176,17 @@ func writeDense(ts *testscript.TestScript, _ bool, args []string) {
 	ts.Check(synth.Write(context.Background(), ts.MkAbs(args[0]), synth.Spec{
 		Arch: "llama", Type: quant.F16, Layers: 2, Embd: 128, FF: 256, Heads: 4, Sparsity: 0.9, PowerLaw: 1, Seed: 1,
 	}, nil))
+}
+
+// writeEncoder writes a small model of embeddings, or with a number of labels a reranker: encoder FILE [LABELS]
+func writeEncoder(ts *testscript.TestScript, _ bool, args []string) {
+	spec := synth.Spec{Arch: "bert", Type: quant.F16, Layers: 2, Embd: 128, FF: 256, Heads: 4, Seed: 1}
+	if len(args) > 1 {
+		n, err := strconv.Atoi(args[1])
+		ts.Check(err)
+		spec.Labels = n
+	}
+	ts.Check(synth.Write(context.Background(), ts.MkAbs(args[0]), spec, nil))
 }
 
 // writePatched writes the embedded model with the first of each pair of bytes replaced by the second, a Go string of the same
