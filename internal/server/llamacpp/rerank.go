@@ -20,8 +20,15 @@ type document struct{ Text string }
 // UnmarshalJSON implements json.Unmarshaler.
 func (d *document) UnmarshalJSON(data []byte) error {
 	if len(data) > 0 && data[0] == '{' {
-		type object document
-		return json.Unmarshal(data, (*object)(d))
+		var object struct{ Text *string }
+		if err := json.Unmarshal(data, &object); err != nil {
+			return err
+		}
+		if object.Text == nil {
+			return server.Invalid("a document has no text")
+		}
+		d.Text = *object.Text
+		return nil
 	}
 	return json.Unmarshal(data, &d.Text)
 }
