@@ -55,6 +55,16 @@ type Config struct {
 	ErnieLast       int      `json:"moe_layer_end_index"`
 	ErnieEvery      int      `json:"moe_layer_interval"`
 
+	// DeepSeek.
+	RoutedExperts int     `json:"n_routed_experts"`
+	SharedExperts int     `json:"n_shared_experts"` // each as wide as a routed one
+	FirstDense    int     `json:"first_k_dense_replace"`
+	ExpertEvery   int     `json:"moe_layer_freq"`
+	ExpertScale   float64 `json:"routed_scaling_factor"`
+	TopKMethod    string  `json:"topk_method"`
+	ExpertGroups  int     `json:"n_group"`
+	GroupsUsed    int     `json:"topk_group"`
+
 	// Falcon, with its older names.
 	FalconAct    string  `json:"activation"`
 	FalconKV     int     `json:"num_kv_heads"`

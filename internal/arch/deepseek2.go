@@ -1,25 +1,57 @@
 package arch
 
-import "slices"
+import (
+	"slices"
 
-// deepseek2 describes DeepSeek V2 and V3 and models of their form, so far without experts: keys and values, and in the larger models queries, that follow
-// from latent vectors. Newer files hold the matrices of keys and values by head, older ones as one.
+	"github.com/powerinfer-go/powerinfer/internal/compute"
+)
+
+// deepseek2 describes DeepSeek V2 and V3, Kimi K2 and models of their form, with experts or without: keys and values, and in the larger models queries,
+// that follow from latent vectors. Newer files hold the matrices of keys and values by head, older ones as one.
 func deepseek2() Family {
 	f := llama()
 	f.Name, f.HuggingFace, f.Original = "deepseek2", []string{"DeepseekV2ForCausalLM", "DeepseekV3ForCausalLM", "YoutuForCausalLM"}, ""
 	f.PartialRotary, f.Latent, f.YarnScores = true, true, true
+	f.Experts = &Experts{Optional: true, MinSum: leastSum}
 	queries := append(latentQueries(true), Tensor{Name: "attn_q.weight", Source: "self_attn.q_proj.weight", Optional: true})
-	f.Block = latentBlock(queries...)
-	i := slices.IndexFunc(f.Block, func(t Tensor) bool { return t.Name == "attn_kv_b.weight" })
+	block := latentBlock(queries...)
+	i := slices.IndexFunc(block, func(t Tensor) bool { return t.Name == "attn_kv_b.weight" })
 	const both = "self_attn.kv_b_proj.weight"
-	f.Block = slices.Replace(f.Block, i, i+1,
+	block = slices.Replace(block, i, i+1,
 		Tensor{Name: "attn_k_b.weight", Source: both, Change: LatentKeys},
 		Tensor{Name: "attn_v_b.weight", Source: both, Change: LatentValues})
-	f.Read = func(c *Config) error {
-		if err := readLatent(c); err != nil {
-			return err
-		}
-		return readLlama(c)
-	}
+	f.Block = append(sharedExpert(mlpExperts(block), "mlp.shared_experts"),
+		Tensor{Name: "exp_probs_b.bias", Source: "mlp.gate.e_score_correction_bias", Optional: true})
+	f.Read = readDeepSeek2
 	return f
+}
+
+func readDeepSeek2(c *Config) error {
+	if err := readLatent(c); err != nil {
+		return err
+	}
+	c.mixture(c.ExpertWidth)
+	m := &c.Mixture
+	m.Count, m.Shared, m.First, m.Every, m.Scale = c.RoutedExperts, c.SharedExperts*c.ExpertWidth, c.FirstDense, c.ExpertEvery, c.ExpertScale
+	if c.ExpertGroups > 1 {
+		m.Groups, m.GroupsUsed = c.ExpertGroups, c.GroupsUsed
+	}
+	score := compute.Softmax
+	switch {
+	case c.Scoring == "sigmoid":
+		score = compute.Sigmoid
+	case c.Scoring != "" && c.Scoring != "softmax":
+		return c.Errorf("scoring_func", "%q is not supported; softmax and sigmoid are", c.Scoring)
+	}
+	m.Score = &score
+	switch {
+	case m.Count == 0:
+	case c.SharedExperts < 0 || c.SharedExperts > 1<<10 || c.FirstDense < 0 || c.FirstDense > c.Layers:
+		return c.Errorf("n_shared_experts", "%d, with %d layers before those with experts, are not supported", c.SharedExperts, c.FirstDense)
+	case m.Every > 1:
+		return c.Errorf("moe_layer_freq", "experts in every %dth layer are not supported", m.Every)
+	case m.Groups > 0 && c.TopKMethod != "noaux_tc":
+		return c.Errorf("topk_method", "%q, which ranks groups by their best expert alone, is not supported; noaux_tc and greedy are", c.TopKMethod)
+	}
+	return readLlama(c)
 }

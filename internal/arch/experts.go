@@ -75,6 +75,9 @@ type Mixture struct {
 	Scale  float64 // of the weights; 0: 1
 	// Normalised says whether weights are divided by their sum; nil: as the family has it.
 	Normalised *bool
+	Score      *compute.Score // nil: the family's
+	// Experts are chosen from GroupsUsed of Groups groups; 0: there are none.
+	Groups, GroupsUsed int
 }
 
 // In reports whether layer l has experts.

@@ -32,7 +32,11 @@ func (c *config) expertKeys(f arch.Family) (keys []gguf.KV, err error) {
 	if m.Shared > 0 {
 		add("expert_shared_feed_forward_length", uint32(m.Shared))
 	}
-	if g := f.Experts.Gating(); g > 1 { // of the first, llama.cpp's files say nothing
+	how := *f.Experts
+	if m.Score != nil {
+		how.Score = *m.Score
+	}
+	if g := how.Gating(); g > 1 { // of the first, llama.cpp's files say nothing
 		add("expert_gating_func", g)
 	}
 	if m.First > 0 {
@@ -46,6 +50,13 @@ func (c *config) expertKeys(f arch.Family) (keys []gguf.KV, err error) {
 			return nil, c.Errorf("routed_scaling_factor", "%g is not a factor from 0 to %g", m.Scale, maxScale)
 		}
 		add("expert_weights_scale", float32(m.Scale))
+	}
+	if m.Groups > 0 {
+		if m.Groups > m.Count || m.GroupsUsed < 1 || m.GroupsUsed > m.Groups {
+			return nil, c.Errorf("topk_group", "%d of %d groups of %d experts cannot be used", m.GroupsUsed, m.Groups, m.Count)
+		}
+		add("expert_group_count", uint32(m.Groups))
+		add("expert_group_used_count", uint32(m.GroupsUsed))
 	}
 	if n := m.Normalised; n != nil && *n != f.Experts.Normalised {
 		add("expert_weights_norm", *n)

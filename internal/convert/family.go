@@ -393,8 +393,14 @@ func (c *config) attentionKeys(f arch.Family) (keys []gguf.KV, err error) {
 	if f.KeysByHead() {
 		add("key_length_mla", uint32(c.HeadDim))
 		add("value_length_mla", uint32(c.value()))
-		keys = append(keys, gguf.KV{Key: f.Name + ".leading_dense_block_count", Value: uint32(c.Layers)},
-			gguf.KV{Key: f.Name + ".expert_feed_forward_length", Value: uint32(c.FF)}, gguf.KV{Key: f.Name + ".expert_shared_count", Value: uint32(0)})
+		more := func(name string, n int) { keys = append(keys, gguf.KV{Key: f.Name + "." + name, Value: uint32(n)}) }
+		if m := &c.Mixture; m.Count > 0 {
+			more("expert_shared_count", m.Shared/max(1, m.Width))
+		} else { // llama.cpp wants to know of experts all the same
+			more("leading_dense_block_count", c.Layers)
+			more("expert_feed_forward_length", c.FF)
+			more("expert_shared_count", 0)
+		}
 	}
 	return keys, nil
 }

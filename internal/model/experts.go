@@ -53,6 +53,9 @@ func (c *Config) readExperts(m *metadata) {
 	} else if err != nil || n > 0 {
 		e.Shared = m.count(key("expert_shared_feed_forward_length"), 0, maxWidth)
 	}
+	if n, _, err := m.f.Uint(key("expert_shared_count")); e.Shared == 0 && (err != nil || n > 0) { // each as wide as a routed one
+		e.Shared = min(m.count(key("expert_shared_count"), 0, maxExperts)*e.FF, maxWidth)
+	}
 	e.Routing = c.readRouting(m)
 	lead, _, err := m.f.Uint(key("leading_dense_block_count"))
 	if err != nil && m.err == nil {

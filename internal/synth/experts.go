@@ -49,10 +49,13 @@ func (m *model) experts(layer int, in amplitudes, n *neurons) {
 	}
 	m.stacked(func() { m.reader(name("ffn_up_exps.weight"), m.Experts*m.FF, in, 1, up) })
 	m.downs(name("ffn_down_exps.weight"), n)
-	if m.fam.Experts.Shared {
+	if m.fam.Experts.Shared || m.fam.KeysByHead() {
 		m.reader(name("ffn_gate_shexp.weight"), m.FF, in, 1, n.offset)
 		m.reader(name("ffn_up_shexp.weight"), m.FF, in, 1, nil)
 		m.down(name("ffn_down_shexp"), n)
+		if _, ok := m.fam.InBlock("ffn_gate_inp_shexp.weight"); !ok {
+			return
+		}
 		m.random(name("ffn_gate_inp_shexp.weight"), m.Embd, 0, float32(1/math.Sqrt(float64(m.Embd))))
 	}
 }

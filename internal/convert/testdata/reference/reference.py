@@ -688,15 +688,18 @@ def plm():
     yield "plm", m, 128, rms(m, x, "model.norm") @ embedding.T
 
 
-def latent_decoder(m, freqs, turn, scale=None, residual=1.0, embedding=1.0):
-    """Three blocks of latent attention and a gated layer, and the last norm."""
+def latent_decoder(m, freqs, turn, scale=None, residual=1.0, embedding=1.0, mlp=None):
+    """Three blocks of latent attention and a gated layer, or what mlp gives in place of it, and the last norm."""
     x = m.get("model.embed_tokens.weight", 48, 64)[TOKENS] * embedding
     for layer in range(3):
         p = f"model.layers.{layer}."
         x = x + residual * latent_attention(m, rms(m, x, p + "input_layernorm"), p, freqs, turn, m.c["rms_norm_eps"], scale)
         h = rms(m, x, p + "post_attention_layernorm")
-        h = silu(linear(m, h, p + "mlp.gate_proj", 96, bias=False)) * linear(m, h, p + "mlp.up_proj", 96, bias=False)
-        x = x + residual * linear(m, h, p + "mlp.down_proj", 64, bias=False)
+        y = mlp(m, h, p + "mlp.") if mlp else None
+        if y is None:
+            h = silu(linear(m, h, p + "mlp.gate_proj", 96, bias=False)) * linear(m, h, p + "mlp.up_proj", 96, bias=False)
+            y = linear(m, h, p + "mlp.down_proj", 64, bias=False)
+        x = x + residual * y
     return rms(m, x, "model.norm")
 
 
@@ -712,18 +715,46 @@ def minicpm3():
 
 
 def deepseek2():
-    """Without experts: the larger models' queries and YaRN, whose multiplier goes to the scores, and the smaller models' queries."""
+    """The larger models' queries and YaRN, whose multiplier goes to the scores, and the smaller models' queries; each without experts and with."""
     for name, architecture, queries, scaled in (("deepseek2", "DeepseekV3ForCausalLM", 40, True), ("deepseek2-lite", "DeepseekV2ForCausalLM", None, False)):
-        m = Model({"architectures": [architecture], "hidden_act": "silu", "rms_norm_eps": 1e-6, "num_key_value_heads": 4, "kv_lora_rank": 32,
-                   "q_lora_rank": queries, "qk_nope_head_dim": 16, "qk_rope_head_dim": 8, "v_head_dim": 24, "num_hidden_layers": 3})
-        freqs, scale = frequencies(m, 8), None
-        if scaled:
-            m.c["rope_scaling"] = {"type": "yarn", "factor": 8, "original_max_position_embeddings": 16, "beta_fast": 2.0, "beta_slow": 1.0,
-                                   "mscale": 0.707, "mscale_all_dim": 0.707}
-            freqs = yarn(freqs, 8, 10000.0, 8.0, 16, fast=2.0)
-            scale = (0.1 * 0.707 * math.log(8) + 1) ** 2 / math.sqrt(24)
-        h = latent_decoder(m, freqs, rotate_neighbours, scale)
-        yield name, m, 128, h @ m.get("lm_head.weight", 48, 64).T
+        for mixture in (False, True):
+            m = Model({"architectures": [architecture], "hidden_act": "silu", "rms_norm_eps": 1e-6, "num_key_value_heads": 4, "kv_lora_rank": 32,
+                       "q_lora_rank": queries, "qk_nope_head_dim": 16, "qk_rope_head_dim": 8, "v_head_dim": 24, "num_hidden_layers": 3})
+            freqs, scale = frequencies(m, 8), None
+            if scaled:
+                m.c["rope_scaling"] = {"type": "yarn", "factor": 8, "original_max_position_embeddings": 16, "beta_fast": 2.0, "beta_slow": 1.0,
+                                       "mscale": 0.707, "mscale_all_dim": 0.707}
+                freqs = yarn(freqs, 8, 10000.0, 8.0, 16, fast=2.0)
+                scale = (0.1 * 0.707 * math.log(8) + 1) ** 2 / math.sqrt(24)
+            if mixture:
+                m.c.update({"moe_intermediate_size": 32, "n_routed_experts": 8, "n_shared_experts": 2, "num_experts_per_tok": 3, "first_k_dense_replace": 1,
+                            "moe_layer_freq": 1, "norm_topk_prob": scaled, "routed_scaling_factor": 2.5 if scaled else 1.0,
+                            "scoring_func": "sigmoid" if scaled else "softmax", "topk_method": "noaux_tc" if scaled else "greedy",
+                            "n_group": 4 if scaled else 1, "topk_group": 2 if scaled else 1})
+            h = latent_decoder(m, freqs, rotate_neighbours, scale, mlp=deepseek_experts if mixture else None)
+            yield name + ("-experts" if mixture else ""), m, 128, h @ m.get("lm_head.weight", 48, 64).T
+
+
+def deepseek_experts(m, h, p):
+    """Layer 0 has none. With sigmoids a bias counts for the choice, from those groups whose two best experts have the largest sum (DeepSeek-AI 2024b)."""
+    if ".0." in p:
+        return None
+    c, logits = m.c, router(m, h, p + "gate.weight", 8)
+    if c["scoring_func"] == "sigmoid":
+        scores = 1 / (1 + np.exp(-logits))
+        rank = scores + m.get(p + "gate.e_score_correction_bias", 8, scale=0.1)
+        groups = np.sort(rank.reshape(len(h), c["n_group"], -1), -1)[..., -2:].sum(-1)
+        best = np.argsort(-groups, -1)[:, :c["topk_group"]]
+        for t in range(len(h)):
+            for g in range(c["n_group"]):
+                if g not in best[t]:
+                    rank[t, 2 * g:2 * g + 2] = -np.inf
+        weights = normalised(chosen(rank, scores, 3))
+    else:
+        scores = softmax(logits)
+        weights = chosen(logits, scores, 3)
+    shared = expert_mlp(m, h, 64, *(f"{p}shared_experts.{w}.weight" for w in PROJECTIONS))
+    return shared + experts(m, h, c["routed_scaling_factor"] * weights, [f"{p}experts.%d.{w}.weight" for w in PROJECTIONS], 32)
 
 
 def plain_rms(m, x, name, offset=1.0, scale=0.25):
