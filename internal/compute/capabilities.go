@@ -36,6 +36,10 @@ type Overlapper interface {
 	Upload(t Tensor) func() []float32
 	// UploadSet does so with a set's bits.
 	UploadSet(s Set) func() (words []uint32, perRow int)
+	// DownloadChoice does so with a choice: [c.Rows, 2·c.Used] of each token its experts' numbers, then their weights.
+	DownloadChoice(c Choice) func() []float32
+	// UploadChoice fills c so.
+	UploadChoice(c Choice) func() []float32
 }
 
 // Host is the processor that works at the same time as a GPU.
@@ -47,6 +51,11 @@ type Host interface {
 	FillSet(s Set, words []uint32, perRow, first int)
 	// SetWords writes every token's neurons as bits.
 	SetWords(s Set, words []uint32, perRow int)
+	// FillChoice makes every token's experts and weights those that DownloadChoice gives. A number that is no expert's, which a faulty
+	// GPU may give, becomes expert 0 with the weight NaN.
+	FillChoice(c Choice, chosen []float32)
+	// ChoiceData writes them so. [c.Rows·2·c.Used]
+	ChoiceData(c Choice, chosen []float32)
 }
 
 // Foreseer is an executor of two processors, one of which waits for the other in every layer: a guess at the next layer's neurons

@@ -94,6 +94,8 @@ func (host) WritePage(*compute.Cache, compute.Page, [][]byte) error          { r
 func (host) Close() error                                                    { return nil }
 func (host) Data(t compute.Tensor) []float32                                 { return make([]float32, t.Rows*t.Cols) }
 func (host) FillSet(compute.Set, []uint32, int, int)                         {}
+func (host) FillChoice(compute.Choice, []float32)                            {}
+func (host) ChoiceData(compute.Choice, []float32)                            {}
 func (host) SetWords(compute.Set, []uint32, int)                             {}
 func (host) ReadAhead(compute.Set, compute.SparseWeights, func() bool)       {}
 

@@ -19,6 +19,35 @@ func (d *Device) Choice(rows, used, n int) (compute.Choice, error) {
 	return compute.Choice{Rows: rows, Used: used, N: n, Mem: c}, nil
 }
 
+// FillChoice makes every token's experts and weights those of chosen, where its weights follow its experts' numbers. What is no expert's number
+// becomes expert 0 with the weight NaN.
+func (d *Device) FillChoice(c compute.Choice, chosen []float32) {
+	m := c.Mem.(*choice)
+	for t := range c.Rows {
+		of := chosen[t*2*c.Used:][:2*c.Used]
+		experts, weights := m.experts[t*c.Used:][:c.Used], m.weights[t*c.Used:][:c.Used]
+		copy(weights, of[c.Used:])
+		for k, e := range of[:c.Used] {
+			if !(e >= 0 && e < float32(c.N)) {
+				e, weights[k] = 0, float32(math.NaN())
+			}
+			experts[k] = int32(e)
+		}
+	}
+}
+
+// ChoiceData writes every token's experts and weights to chosen so.
+func (d *Device) ChoiceData(c compute.Choice, chosen []float32) {
+	m := c.Mem.(*choice)
+	for t := range c.Rows {
+		of := chosen[t*2*c.Used:][:2*c.Used]
+		for k, e := range m.experts[t*c.Used:][:c.Used] {
+			of[k] = float32(e)
+		}
+		copy(of[c.Used:], m.weights[t*c.Used:])
+	}
+}
+
 // routeRows is the number of tokens that a worker routes at a time: some microseconds' work.
 const routeRows = 16
 

@@ -277,11 +277,6 @@ func (d *Device) set(host, cold compute.Set) (compute.Set, error) {
 	return compute.Set{Rows: host.Rows, N: host.N, Mem: &set{gpu: gpu, host: host, cold: cold}}, nil
 }
 
-// Choice fails as the GPU's does: nothing of a model with experts is computed on two processors yet.
-func (d *Device) Choice(rows, used, n int) (compute.Choice, error) {
-	return d.gpu.Choice(rows, used, n)
-}
-
 // cache is the layers of a KV cache that each device holds.
 type cache struct {
 	gpu, host *compute.Cache

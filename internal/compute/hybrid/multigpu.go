@@ -179,9 +179,19 @@ func (f *MultiGPU) Set(rows, n int) (compute.Set, error) {
 	return compute.Set{Rows: rows, N: n, Mem: on}, nil
 }
 
-// Choice fails as a GPU's does: nothing of a model with experts is computed on several processors yet.
+// Choice allocates choices on all devices.
 func (f *MultiGPU) Choice(rows, used, n int) (compute.Choice, error) {
-	return f.pairs[0].Choice(rows, used, n)
+	host, err := f.host().Choice(rows, used, n)
+	if err != nil {
+		return compute.Choice{}, err
+	}
+	on := make([]compute.Choice, len(f.pairs))
+	for j, d := range f.pairs {
+		if on[j], err = d.choice(host); err != nil {
+			return compute.Choice{}, err
+		}
+	}
+	return compute.Choice{Rows: rows, Used: used, N: n, Mem: on}, nil
 }
 
 // Cache allocates every layer where its attention is computed.

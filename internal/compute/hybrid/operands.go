@@ -6,6 +6,8 @@ import "github.com/powerinfer-go/powerinfer/internal/compute"
 type operands struct {
 	reads, writes       []compute.Tensor
 	readSets, writeSets []compute.Set
+	readChoice          *compute.Choice // or nil, like the next
+	writeChoice         *compute.Choice
 	matrices            []*compute.Matrix
 	vectors             []*compute.Vector
 	cache               *compute.Cache
@@ -42,8 +44,13 @@ func (o *operands) Set(s *compute.Set, a compute.Access) {
 	}
 }
 
-// Choice has nothing to do, like the others below: devices of several make no choices yet.
-func (o *operands) Choice(*compute.Choice, compute.Access) {}
+func (o *operands) Choice(c *compute.Choice, a compute.Access) {
+	if a == compute.Read {
+		o.readChoice = c
+	} else {
+		o.writeChoice = c
+	}
+}
 
 func (o *operands) Matrix(m **compute.Matrix) {
 	if *m != nil {
@@ -77,7 +84,7 @@ type toGPU struct{}
 
 func (toGPU) Tensor(t *compute.Tensor, _ compute.Access) { *t = gpuTensor(*t) }
 func (toGPU) Set(s *compute.Set, _ compute.Access)       { *s = gpuSet(*s) }
-func (toGPU) Choice(*compute.Choice, compute.Access)     {}
+func (toGPU) Choice(c *compute.Choice, _ compute.Access) { *c = gpuChoice(*c) }
 func (toGPU) Vector(v **compute.Vector)                  { *v = gpuVector(*v) }
 func (toGPU) Matrix(m **compute.Matrix) {
 	if *m != nil {
@@ -95,7 +102,7 @@ type toHost struct{}
 
 func (toHost) Tensor(t *compute.Tensor, _ compute.Access) { *t = hostTensor(*t) }
 func (toHost) Set(s *compute.Set, _ compute.Access)       { *s = hostSet(*s) }
-func (toHost) Choice(*compute.Choice, compute.Access)     {}
+func (toHost) Choice(c *compute.Choice, _ compute.Access) { *c = hostChoice(*c) }
 func (toHost) Vector(v **compute.Vector)                  { *v = hostVector(*v) }
 func (toHost) Matrix(m **compute.Matrix) {
 	if *m != nil {

@@ -230,10 +230,12 @@ func (r *router) whole(op compute.Op) {
 	if gpu {
 		r.toGPU(o.reads...)
 		r.setsToGPU(o.readSets)
+		r.choiceToGPU(o.readChoice)
 		r.gpu.Do(gpuOp(op))
 	} else {
 		r.toHost(o.reads...)
 		r.setsToHost(o.readSets)
+		r.choiceToHost(o.readChoice)
 		r.onHost(hostOp(op), o.matrices...)
 	}
 	for _, t := range o.writes {
@@ -241,6 +243,10 @@ func (r *router) whole(op compute.Op) {
 	}
 	for _, s := range o.writeSets {
 		m := sets(s)
+		m.onGPU, m.onHost = gpu, !gpu
+	}
+	if o.writeChoice != nil {
+		m := choiceOf(*o.writeChoice)
 		m.onGPU, m.onHost = gpu, !gpu
 	}
 }

@@ -77,7 +77,11 @@ func (w toStage) Set(s *compute.Set, _ compute.Access) {
 	}
 }
 
-func (w toStage) Choice(*compute.Choice, compute.Access) {}
+func (w toStage) Choice(c *compute.Choice, _ compute.Access) {
+	if on, ok := c.Mem.([]compute.Choice); ok {
+		*c = choiceView(*c, on[w.gpu])
+	}
+}
 
 func (w toStage) Matrix(**compute.Matrix) {}
 func (w toStage) Vector(**compute.Vector) {}

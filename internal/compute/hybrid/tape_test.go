@@ -120,6 +120,18 @@ func (t *tape) UploadSet(s compute.Set) func() ([]uint32, int) {
 	return func() ([]uint32, int) { return sent, perRow }
 }
 
+func (t *tape) DownloadChoice(c compute.Choice) func() []float32 {
+	seen := make([]float32, c.Rows*2*c.Used)
+	t.ops = append(t.ops, func(*compute.Params) error { t.dev.ChoiceData(c, seen); return nil })
+	return func() []float32 { return seen }
+}
+
+func (t *tape) UploadChoice(c compute.Choice) func() []float32 {
+	sent := make([]float32, c.Rows*2*c.Used)
+	t.ops = append(t.ops, func(*compute.Params) error { t.dev.FillChoice(c, sent); return nil })
+	return func() []float32 { return sent }
+}
+
 func (t *tape) Host(f func() error) {
 	t.ops = append(t.ops, func(*compute.Params) error { return f() })
 }

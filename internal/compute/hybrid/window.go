@@ -19,6 +19,11 @@ func (w *window) floats(t compute.Tensor, data []float32) []float32 {
 	if t.Outputs {
 		return data[:len(data)/w.seg.Out*w.out]
 	}
+	return w.tokens(data)
+}
+
+// tokens returns the part of data, the GPU's of all tokens, that is of the step's.
+func (w *window) tokens(data []float32) []float32 {
 	row := len(data) / w.seg.Rows
 	return data[w.lead*row:][:w.rows*row]
 }
@@ -28,6 +33,9 @@ func (w *window) words(words []uint32, perRow int) []uint32 { return words[w.lea
 
 // set returns the step's rows of a set in the host's memory.
 func (w *window) set(s compute.Set) compute.Set { return s.First(w.rows) }
+
+// choice returns the step's rows of a choice in the host's memory.
+func (w *window) choice(c compute.Choice) compute.Choice { return c.First(w.rows) }
 
 // resize gives the operands of operations, which are for the rows of one window, those of another. It implements compute.Visitor.
 type resize struct{ from, to window }

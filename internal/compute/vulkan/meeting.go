@@ -55,6 +55,12 @@ func (r *recorder) UploadSet(s compute.Set) func() (words []uint32, perRow int) 
 	return setWords(s, v)
 }
 
+// DownloadChoice copies a choice for the host.
+func (r *recorder) DownloadChoice(c compute.Choice) func() []float32 { return r.Download(choices(c)) }
+
+// UploadChoice makes c, here, what the host of the last Overlap writes to the returned memory.
+func (r *recorder) UploadChoice(c compute.Choice) func() []float32 { return r.Upload(choices(c)) }
+
 func setWords(s compute.Set, v driver.View) func() ([]uint32, int) {
 	perRow := s.Mem.(*set).words
 	return func() ([]uint32, int) { return words(v.Host()), perRow }
