@@ -97,15 +97,26 @@ type ExpertWeights struct {
 	GateBias *Vector // [N·n_ff] or nil
 	UpBias   *Vector // as Up has rows, or nil
 	DownBias *Vector // [N·n_embd] or nil
+	From     int     // the first expert that the matrices and vectors hold
+	Held     int     // how many they hold; 0: all. The others add nothing
 	Fused    bool    // Up holds an expert's gate rows and, behind them, its up rows; so does UpBias
 	Before   bool    // weights multiply the experts' inputs instead of their outputs
 	Act      Activation
 	Count    *NeuronCount // counts neurons of the experts that were computed, and bytes, or nil
-	Bins     *NeuronBins  // count how often each expert was chosen, or nil
+	Bins     *NeuronBins  // count how often each expert was chosen, held or not, or nil
+}
+
+// Holds returns how many of n experts the matrices hold.
+func (w *ExpertWeights) Holds(n int) int {
+	if w.Held > 0 {
+		return w.Held
+	}
+	return n
 }
 
 // Neurons returns the number of neurons of an expert of n.
 func (w *ExpertWeights) Neurons(n int) int {
+	n = w.Holds(n)
 	if w.Fused {
 		n *= 2
 	}
@@ -120,7 +131,7 @@ func (w *ExpertWeights) Gates() (*Matrix, *Vector) {
 	return w.Gate, w.GateBias
 }
 
-// First returns the first gate row and the first up row of expert e, whose neurons are ff.
+// First returns the first gate row and the first up row of expert e, counted from From, whose neurons are ff.
 func (w *ExpertWeights) First(e, ff int) (gate, up int) {
 	if w.Fused {
 		return 2 * e * ff, (2*e + 1) * ff

@@ -163,7 +163,11 @@ func (b *blockBinder) stack(name string, rows, cols int) *compute.Matrix {
 			b.m.Arch+".expert_count", b.m.Arch+".expert_feed_forward_length", cols, rows, n)
 		return nil
 	}
-	return b.neurons(name, n*rows, cols, compute.Dense, b.whole(n*rows), nil)
+	use, hot := compute.Dense, min(b.m.place(b.layer).Bound, n)
+	if hot > 0 && hot < n {
+		use = compute.Rows
+	}
+	return b.neurons(name, n*rows, cols, use, hot*rows, nil)
 }
 
 // own binds a vector of n numbers, or one for each row of stacked matrices, that files may have; nil where this one has not.

@@ -251,6 +251,9 @@ func (m *Model) place(l int) compute.Place {
 // hot returns how many of layer l's neurons go to a GPU: columns that share scales go together.
 func (m *Model) hot(b *binder, l int) int {
 	ff := m.Blocks[l].FF
+	if m.Blocks[l].Experts { // the layer's units are experts; what all tokens use lies with the attention
+		return b.whole(ff)
+	}
 	hot := min(m.place(l).Bound, ff)
 	if t := b.f.Tensor(fmt.Sprintf("blk.%d.ffn_down.weight", l)); t != nil && hot < ff {
 		hot -= hot % t.Type.BlockElems()

@@ -22,12 +22,12 @@ type experts struct {
 	choice  *choice
 	tokens  int
 	used    int // experts of a token
-	n       int // experts
+	n       int // experts that there are weights of
 	ff      int // neurons of an expert
-	pairs   int
+	pairs   int // of a token and an expert that there are weights of
 	first   []int32 // [n+1] the first place of each expert's pairs
 	present []int32 // experts that have pairs
-	place   []int32 // [tokens, used] where a pair lies among the sorted ones
+	place   []int32 // [tokens, used] where a pair lies among the sorted ones; negative: its expert is not held
 	pair    []int32 // [pairs] the pair at each place
 
 	x        operand                // of tokens, or of pairs where there are several tokens
@@ -56,7 +56,7 @@ func (f *experts) init(d *Device) {
 // the weighted sum.
 func (d *Device) chosenExperts(out, x compute.Tensor, c compute.Choice, w compute.ExpertWeights) {
 	gate, _ := w.Gates()
-	if w.Up.Cols != x.Cols || w.Down.Rows != c.N*out.Cols || w.Down.Cols != w.Neurons(c.N) || c.Rows != x.Rows || out.Rows != x.Rows || gate != nil && gate.Rows != w.Up.Rows {
+	if w.Up.Cols != x.Cols || w.Down.Rows != w.Holds(c.N)*out.Cols || w.Down.Cols != w.Neurons(c.N) || c.Rows != x.Rows || out.Rows != x.Rows || gate != nil && gate.Rows != w.Up.Rows {
 		panic("cpu: Experts of shapes that do not fit: " + w.Down.Name)
 	}
 	if x.Rows == 0 {
@@ -64,8 +64,12 @@ func (d *Device) chosenExperts(out, x compute.Tensor, c compute.Choice, w comput
 	}
 	f := &d.experts
 	f.w, f.out, f.choice = w, out, c.Mem.(*choice)
-	f.tokens, f.used, f.n, f.ff, f.pairs = x.Rows, c.Used, c.N, w.Neurons(c.N), x.Rows*c.Used
+	f.tokens, f.used, f.n, f.ff = x.Rows, c.Used, w.Holds(c.N), w.Neurons(c.N)
 	f.sort()
+	if f.pairs == 0 {
+		f.none()
+		return
+	}
 	f.take(x)
 	f.hidden = grown(&f.hidden, f.pairs*f.ff)
 	f.openChunks()
@@ -82,9 +86,13 @@ func (d *Device) chosenExperts(out, x compute.Tensor, c compute.Choice, w comput
 func (f *experts) sort() {
 	first := grown(&f.first, f.n+1)
 	clear(first)
-	chosen := f.choice.experts[:f.pairs]
+	chosen := f.choice.experts[:f.tokens*f.used]
+	f.pairs = 0
 	for _, e := range chosen {
-		first[e+1]++
+		if i := int(e) - f.w.From; i >= 0 && i < f.n {
+			first[i+1]++
+			f.pairs++
+		}
 	}
 	present := grown(&f.present, f.n)[:0]
 	for e := range f.n {
@@ -94,8 +102,12 @@ func (f *experts) sort() {
 		first[e+1] += first[e]
 	}
 	f.present = present
-	place, pair := grown(&f.place, f.pairs), grown(&f.pair, f.pairs)
+	place, pair := grown(&f.place, len(chosen)), grown(&f.pair, f.pairs)
 	for i, e := range chosen {
+		if e -= int32(f.w.From); e < 0 || int(e) >= f.n {
+			place[i] = -1
+			continue
+		}
 		place[i] = first[e]
 		pair[first[e]] = int32(i)
 		first[e]++ // for now: the next free place
@@ -234,27 +246,43 @@ func (f *experts) down(chunk, worker int) {
 	}
 }
 
+// none ends a step of whose choices no expert is held.
+func (f *experts) none() {
+	for t := range f.tokens {
+		clear(row(f.out, t))
+	}
+	f.count()
+}
+
 // sum adds up a token's experts in the order of its choice. y [pairs, len(out)]
 func (f *experts) sum(out, y []float32, t int) {
+	begun := false
 	for k := range f.used {
 		i := t*f.used + k
+		if f.place[i] < 0 {
+			continue
+		}
 		part := y[int(f.place[i])*len(out):][:len(out)]
 		weight := f.choice.weights[i]
 		if f.w.Before {
 			weight = 1
 		}
-		if k == 0 {
-			f.d.k.Scale(out, part, weight)
-		} else {
+		if begun {
 			f.d.k.AddScaled(out, part, weight)
+		} else {
+			f.d.k.Scale(out, part, weight)
+			begun = true
 		}
+	}
+	if !begun {
+		clear(out)
 	}
 }
 
 // count adds the step to the layer's counts.
 func (f *experts) count() {
 	if b := f.w.Bins; b != nil && b.On {
-		b.Add(0, f.choice.experts[:f.pairs])
+		b.Add(0, f.choice.experts[:f.tokens*f.used])
 	}
 	c := f.w.Count
 	if c == nil {

@@ -57,3 +57,70 @@ func (r *router) choiceToHost(c *compute.Choice) {
 	s := r.stretch()
 	s.loads = append(s.loads, func(w *window) { r.d.host.FillChoice(w.choice(to), w.tokens(from())) })
 }
+
+// experts computes each expert where its weights are, on both processors at the same time.
+func (r *router) experts(o *compute.Experts) {
+	if up := mem(o.Weights.Up); up.gpu == nil || up.host == nil {
+		r.whole(o)
+		return
+	}
+	r.bothExperts(o)
+}
+
+// bothExperts has the GPU compute the experts that it holds, which are the first, while the host computes the others where they lie, and adds the
+// host's sum to the GPU's.
+func (r *router) bothExperts(o *compute.Experts) {
+	hot, cold, err := r.split(&o.Weights, o.Choice.N)
+	var partial tensorPair
+	if err == nil {
+		partial, err = r.d.partial(o.Out.Cols)
+	}
+	if err != nil {
+		r.fail(err)
+		return
+	}
+	count := o.Weights.Count
+	r.toGPU(o.X)
+	r.choiceToGPU(&o.Choice)
+	r.toHost(o.X)
+	r.choiceToHost(&o.Choice)
+	sum := viewed(o.Out, partial.host)
+	r.onHost(&compute.Experts{Out: sum, X: hostTensor(o.X), Choice: hostChoice(o.Choice), Weights: cold}, o.Weights.Up)
+	work := r.stretch()
+	r.meet(func() {
+		r.gpu.Do(&compute.Experts{Out: gpuTensor(o.Out), X: gpuTensor(o.X), Choice: gpuChoice(o.Choice), Weights: hot})
+	})
+	from := viewed(o.Out, partial.gpu)
+	to := r.gpu.Upload(from)
+	work.stores = append(work.stores, func(w *window) {
+		copy(w.floats(sum, to()), r.d.host.Data(sum))
+		count.Join(cold.Count)
+	})
+	r.gpu.Do(&compute.Add{Dst: gpuTensor(o.Out), X: from})
+	written(o.Out, true)
+}
+
+// split returns the weights of n experts that the GPU holds, and those of the host, whose counts are its own and who counts the choices.
+func (r *router) split(w *compute.ExpertWeights, n int) (hot, cold compute.ExpertWeights, err error) {
+	held := mem(w.Down).hot / (w.Down.Rows / n)
+	hot, cold = *w, *w
+	hot.Held, hot.Bins = held, nil
+	cold.From, cold.Held, cold.Count = held, n-held, &compute.NeuronCount{}
+	for _, m := range []struct{ of, hot, cold **compute.Matrix }{{&w.Up, &hot.Up, &cold.Up}, {&w.Gate, &hot.Gate, &cold.Gate}, {&w.Down, &hot.Down, &cold.Down}} {
+		if *m.of != nil {
+			*m.hot, *m.cold = mem(*m.of).gpu, mem(*m.of).host
+		}
+	}
+	for _, v := range []struct{ of, hot, cold **compute.Vector }{
+		{&w.GateBias, &hot.GateBias, &cold.GateBias}, {&w.UpBias, &hot.UpBias, &cold.UpBias}, {&w.DownBias, &hot.DownBias, &cold.DownBias},
+	} {
+		if *v.of == nil || err != nil {
+			continue
+		}
+		at := (*v.of).Len / n * held
+		if *v.hot, err = part(*v.of, r.d.gpu, 0, at); err == nil {
+			*v.cold, err = part(*v.of, r.d.host, at, (*v.of).Len)
+		}
+	}
+	return hot, cold, err
+}

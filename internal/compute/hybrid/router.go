@@ -32,6 +32,8 @@ func (r *router) Do(op compute.Op) {
 		r.matMul(o)
 	case *compute.SparseFFN: // and so may its neurons
 		r.sparseFFN(o)
+	case *compute.Experts: // or its experts
+		r.experts(o)
 	default:
 		r.whole(op)
 	}

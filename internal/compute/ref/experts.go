@@ -151,7 +151,7 @@ func finish(weights []float64, how compute.Routing) {
 // experts adds up the chosen experts of each token.
 func (d *Device) experts(out, x compute.Tensor, c compute.Choice, w compute.ExpertWeights) {
 	gate, _ := w.Gates()
-	if w.Up.Cols != x.Cols || w.Down.Rows != c.N*out.Cols || w.Down.Cols != w.Neurons(c.N) || c.Rows != x.Rows || out.Rows != x.Rows || gate != nil && gate.Rows != w.Up.Rows {
+	if w.Up.Cols != x.Cols || w.Down.Rows != w.Holds(c.N)*out.Cols || w.Down.Cols != w.Neurons(c.N) || c.Rows != x.Rows || out.Rows != x.Rows || gate != nil && gate.Rows != w.Up.Rows {
 		panic("ref: Experts of shapes that do not fit: " + w.Down.Name)
 	}
 	m := c.Mem.(*choice)
@@ -159,7 +159,7 @@ func (d *Device) experts(out, x compute.Tensor, c compute.Choice, w compute.Expe
 	for t := range sums {
 		sums[t] = make([]float64, out.Cols)
 	}
-	for e := range c.N {
+	for e := w.From; e < w.From+w.Holds(c.N); e++ {
 		var tokens []int // that have chosen e
 		var weights []float64
 		for t := range x.Rows {
@@ -175,7 +175,14 @@ func (d *Device) experts(out, x compute.Tensor, c compute.Choice, w compute.Expe
 		for i, t := range tokens {
 			d.expert(sums[t], row(x, t), e, c.N, weights[i], w)
 		}
-		countExpert(e, len(tokens), c.N, &w)
+		countExpert(len(tokens), c.N, &w)
+	}
+	if b := w.Bins; b != nil && b.On {
+		for t := range x.Rows {
+			for _, e := range m.experts[t] {
+				b.Add(0, []int32{int32(e)})
+			}
+		}
 	}
 	for t := range sums {
 		for j, y := range sums[t] {
@@ -192,6 +199,7 @@ func (d *Device) experts(out, x compute.Tensor, c compute.Choice, w compute.Expe
 func (d *Device) expert(sum []float64, x []float32, e, n int, weight float64, w compute.ExpertWeights) {
 	ff := w.Neurons(n)
 	gates, gateBias := w.Gates()
+	e -= w.From
 	firstGate, firstUp := w.First(e, ff)
 	in, by := 1.0, weight
 	if w.Before {
@@ -225,13 +233,8 @@ func (d *Device) expert(sum []float64, x []float32, e, n int, weight float64, w 
 	}
 }
 
-// countExpert adds an expert that was computed for some tokens.
-func countExpert(e, tokens, n int, w *compute.ExpertWeights) {
-	if b := w.Bins; b != nil && b.On {
-		for range tokens {
-			b.Add(0, []int32{int32(e)})
-		}
-	}
+// countExpert adds an expert of n that was computed for some tokens.
+func countExpert(tokens, n int, w *compute.ExpertWeights) {
 	c := w.Count
 	if c == nil {
 		return
@@ -242,7 +245,7 @@ func countExpert(e, tokens, n int, w *compute.ExpertWeights) {
 	c.Active += neurons
 	for _, m := range []*compute.Matrix{w.Gate, w.Up, w.Down} {
 		if m != nil {
-			c.Bytes += int64(m.Rows/n) * int64(m.Type.RowBytes(m.Cols))
+			c.Bytes += int64(m.Rows/w.Holds(n)) * int64(m.Type.RowBytes(m.Cols))
 		}
 	}
 }

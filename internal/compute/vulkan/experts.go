@@ -78,6 +78,7 @@ type experts struct {
 	c      compute.Choice
 	first  int // of the tokens
 	tokens int
+	held   int         // experts that there are weights of
 	ff     int         // neurons of an expert
 	sorted driver.View // pairs by expert; none for few tokens
 }
@@ -88,7 +89,7 @@ type experts struct {
 func (r *recorder) chosenExperts(o *compute.Experts) {
 	w, c := o.Weights, o.Choice
 	gate, _ := w.Gates()
-	if w.Up.Cols != o.X.Cols || w.Down.Rows != c.N*o.Out.Cols || w.Down.Cols != w.Neurons(c.N) || c.Rows != o.X.Rows || o.Out.Rows != o.X.Rows || gate != nil && gate.Rows != w.Up.Rows {
+	if w.Up.Cols != o.X.Cols || w.Down.Rows != w.Holds(c.N)*o.Out.Cols || w.Down.Cols != w.Neurons(c.N) || c.Rows != o.X.Rows || o.Out.Rows != o.X.Rows || gate != nil && gate.Rows != w.Up.Rows {
 		panic("vulkan: Experts of shapes that do not fit: " + w.Down.Name)
 	}
 	if c.Rows == 0 {
@@ -97,7 +98,7 @@ func (r *recorder) chosenExperts(o *compute.Experts) {
 	r.about(w.Down.Name)
 	in := operand{r: r, x: o.X, name: "activations of experts"}
 	for first := 0; first < c.Rows; first += expertTokens {
-		f := &experts{r: r, w: w, c: c, ff: w.Neurons(c.N), first: first, tokens: min(expertTokens, c.Rows-first)}
+		f := &experts{r: r, w: w, c: c, held: w.Holds(c.N), ff: w.Neurons(c.N), first: first, tokens: min(expertTokens, c.Rows-first)}
 		f.sort()
 		f.compute(&in, o.Out)
 	}
@@ -109,11 +110,11 @@ func (f *experts) sort() {
 	if f.tokens <= compute.FewTokens {
 		return
 	}
-	f.sorted = f.r.scratch("pairs by expert", 4*int64(f.c.N+1+f.pairs()))
+	f.sorted = f.r.scratch("pairs by expert", 4*int64(f.held+1+f.pairs()))
 	f.r.dispatch(call{
 		shader: "sortpairs", local: sortLocal,
 		bind:   []binding{read(floats(choices(f.c))), write(f.sorted)},
-		push:   []uint32{uint32(f.pairs()), uint32(f.c.Used), uint32(f.c.N), uint32(f.first)},
+		push:   []uint32{uint32(f.pairs()), uint32(f.c.Used), uint32(f.held), uint32(f.first), uint32(f.w.From)},
 		groups: [3]int{1, 1, 1},
 	})
 }
@@ -144,7 +145,7 @@ func (f *experts) compute(in *operand, out compute.Tensor) {
 	f.r.dispatch(call{
 		shader: "sumexperts", local: elementwise,
 		bind:   []binding{update(floats(out)), read(floats(y)), read(floats(choices(f.c)))},
-		push:   []uint32{uint32(n), uint32(out.Cols), uint32(f.c.Used), truth(!f.w.Before), uint32(f.first)},
+		push:   []uint32{uint32(n), uint32(out.Cols), uint32(f.c.Used), truth(!f.w.Before), uint32(f.w.From), uint32(f.held), uint32(f.first)},
 		groups: f.r.groupsFor(n),
 	})
 }
@@ -159,7 +160,7 @@ func (f *experts) multiply(o *operand, m *compute.Matrix, bias *compute.Vector, 
 		c := call{
 			bind: []binding{read(p.memory), read(x), update(floats(out)), read(elementsOr(bias, p.memory)), update(floats(out)), read(floats(choices(f.c)))},
 			push: append(w.push(p), uint32(rows), uint32(p.first), uint32(rows), uint32(f.pairs()), uint32(f.first), 0, scales, truth(bias != nil),
-				uint32(f.c.Used), uint32(f.c.N), uint32(m.Rows/f.c.N), uint32(from), uint32(p.rows), truth(ofPairs), truth(f.w.Before && !ofPairs)),
+				uint32(f.c.Used), uint32(f.held), uint32(f.w.From), uint32(m.Rows/f.held), uint32(from), uint32(p.rows), truth(ofPairs), truth(f.w.Before && !ofPairs)),
 		}
 		if f.tokens <= compute.FewTokens {
 			each := vecRows(rows, 1)
@@ -169,7 +170,7 @@ func (f *experts) multiply(o *operand, m *compute.Matrix, bias *compute.Vector, 
 		} else {
 			c.bind = append(c.bind, read(f.sorted))
 			c.shader, c.local, c.spec = f.r.dotting("matmat_experts"), matLocal, []uint32{uint32(m.Type), 0, 0}
-			c.groups = [3]int{ceil(rows, matTile), ceil(f.tokens, matTile), f.c.N}
+			c.groups = [3]int{ceil(rows, matTile), ceil(f.tokens, matTile), f.held}
 		}
 		f.r.dispatch(c)
 	}
@@ -191,10 +192,14 @@ func (r *recorder) countExperts(w *compute.ExpertWeights, c compute.Choice) {
 // countChosen counts what a step's tokens chose.
 func countChosen(w *compute.ExpertWeights, c compute.Choice, choice []float32, tokens int) {
 	seen, list := make([]bool, c.N), make([]int32, 0, tokens*c.Used)
-	present := int64(0)
+	present, pairs := int64(0), int64(0)
 	for t := range tokens {
 		for _, e := range choice[t*2*c.Used:][:c.Used] {
 			list = append(list, int32(e))
+			if int(e) < w.From || int(e) >= w.From+w.Holds(c.N) {
+				continue
+			}
+			pairs++
 			if !seen[int(e)] {
 				seen[int(e)] = true
 				present++
@@ -211,11 +216,11 @@ func countChosen(w *compute.ExpertWeights, c compute.Choice, choice []float32, t
 	if w.Gate != nil {
 		bytes += mem(w.Gate).bytes()
 	}
-	neurons := int64(len(list)) * int64(w.Neurons(c.N))
+	neurons := pairs * int64(w.Neurons(c.N))
 	w.Count.Steps++
 	w.Count.Tokens += int64(tokens)
 	w.Count.Predicted += neurons
 	w.Count.Gated += neurons
 	w.Count.Active += neurons
-	w.Count.Bytes += present * bytes / int64(c.N)
+	w.Count.Bytes += present * bytes / int64(w.Holds(c.N))
 }

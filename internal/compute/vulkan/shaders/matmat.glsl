@@ -31,7 +31,7 @@ layout(push_constant) uniform Push { // as in matvec.glsl
 	uint headStep;
 #endif
 #ifdef BY_EXPERT
-	uint used, experts;
+	uint used, experts, fromExpert;
 	uint perExpert; // rows of the matrix that belong to an expert
 	uint fromRow;   // the first of them that is wanted
 	uint partRows;  // of the matrix's part; push.rows are an expert's then

@@ -33,7 +33,7 @@ layout(push_constant) uniform Push {
 	uint headStep;
 #endif
 #ifdef BY_EXPERT
-	uint used, experts;
+	uint used, experts, fromExpert;
 	uint perExpert; // rows of the matrix that belong to an expert
 	uint fromRow;   // the first of them that is wanted
 	uint partRows;  // of the matrix's part; push.rows are an expert's then
@@ -51,7 +51,7 @@ shared float parts[GROUPS * SUMS * (LANES + 1)]; // one more, for shared memory'
 void main() {
 	uint group = gl_LocalInvocationID.x / LANES, lane = gl_LocalInvocationID.x % LANES;
 	uint tile = (gl_WorkGroupID.x + gl_WorkGroupID.y * gl_NumWorkGroups.x) * GROUPS * ROWS;
-	if (tile >= push.rows)
+	if (tile >= push.rows || count() == 0)
 		return;
 	uint row = tile + group * ROWS;
 	float sums[SUMS];

@@ -1,5 +1,5 @@
 // Where a product's operands lie: of a matrix; with BY_HEAD defined, of the head that the workgroup's z is, whose rows are push.rows; with BY_EXPERT
-// defined, of an expert. An expert's product is of the pair of a token and an expert that z is, or, with SORTED defined, of all pairs of expert z.
+// defined, of an expert, counted from push.fromExpert on, of which there are push.experts; a pair's expert may be another one. An expert's product is of the pair of a token and an expert that z is, or, with SORTED defined, of all pairs of expert z.
 
 #ifdef BY_EXPERT
 
@@ -14,8 +14,8 @@ uint expert() { return gl_WorkGroupID.z; }
 uint count() { return sorted[expert() + 1] - sorted[expert()]; }
 uint pairAt(uint t) { return sorted[push.experts + 1 + sorted[expert()] + t]; }
 #else
-uint expert() { return uint(chosen(gl_WorkGroupID.z, 0)); }
-uint count() { return 1; }
+uint expert() { return uint(chosen(gl_WorkGroupID.z, 0)) - push.fromExpert; }
+uint count() { return expert() < push.experts ? 1 : 0; }
 uint pairAt(uint t) { return gl_WorkGroupID.z; }
 #endif
 

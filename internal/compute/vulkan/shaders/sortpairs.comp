@@ -2,17 +2,17 @@
 #extension GL_GOOGLE_include_directive : require
 #include "common.glsl"
 
-// Pairs of a token and one of its experts by expert, those of an expert by token; one workgroup, whose invocations each have some experts.
+// Pairs of a token and one of its experts by expert, as far as it is one of the push.experts from push.fromExpert on, those of an expert by token; one workgroup, whose invocations each have some experts.
 
 const uint MOST = 1024; // experts; experts.go says the same
 
 layout(set = 0, binding = 0, std430) readonly buffer Choice { float choice[]; };  // [tokens, 2·used]
 layout(set = 0, binding = 1, std430) writeonly buffer Sorted { uint sorted[]; }; // [experts + 1] where each expert's pairs begin, and [pairs] the pairs
-layout(push_constant) uniform Push { uint pairs, used, experts, firstToken; } push;
+layout(push_constant) uniform Push { uint pairs, used, experts, firstToken, fromExpert; } push;
 
 shared uint begins[MOST + 1];
 
-uint chosen(uint pair) { return uint(choice[(push.firstToken + pair / push.used) * 2 * push.used + pair % push.used]); }
+uint chosen(uint pair) { return uint(choice[(push.firstToken + pair / push.used) * 2 * push.used + pair % push.used]) - push.fromExpert; }
 
 void main() {
 	uint i = gl_LocalInvocationID.x;
