@@ -223,6 +223,42 @@ func TestSplitsOnGPU(t *testing.T) {
 	}
 }
 
+// TestExpertsOnGPU: a model with experts says the same text on the processor, on the GPU and where layers are split by expert, and finds a text as likely.
+func TestExpertsOnGPU(t *testing.T) {
+	for _, c := range []struct {
+		spec synth.Spec
+		diff float64
+	}{
+		{synth.Spec{Arch: "qwen3moe", Type: quant.F16, Experts: 16, Used: 4, FF: 64}, floatSplits},
+		{synth.Spec{Arch: "qwen2moe", Type: quant.Q4_0, Experts: 16, Used: 4, FF: 64}, quantSplits},
+	} {
+		t.Run(c.spec.Arch, func(t *testing.T) {
+			f := synthtest.Sparse(t, c.spec, 2)
+			o := engine.Options{Devices: planner.CPU(planner.Processor{Threads: 1}), Context: 128, Outputs: 64}
+			plain, err := engine.Open(t.Context(), f, o)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer plain.Close()
+			ids := plain.Tokenizer().Encode("the quick brown fox jumps over a lazy dog and another", true, true)
+			want, choices := mean(surprises(t, plain, ids)), likeliest(t, plain, ids)
+			for _, held := range []int{0, 5, 16} {
+				places := share(2, held)
+				places[1].Attention = held > 5
+				e := openGPU(t, f, o, gigabyte(places))
+				for i, got := range likeliest(t, e.Engine, ids) {
+					if want := choices[i]; got.id != want.id && want.gap > closeCall*want.largest {
+						t.Errorf("with %d experts on the GPU the likeliest token behind token %d is %d, not %d", held, i, got.id, want.id)
+					}
+				}
+				if got := mean(surprises(t, e.Engine, ids)); math.Abs(got-want) > c.diff*want {
+					t.Errorf("with %d experts on the GPU the text's mean surprise is %.5f, not %.5f", held, got, want)
+				}
+			}
+		})
+	}
+}
+
 // sameNeurons is the share of neurons so close to zero that another order of sums turns them on or off.
 const sameNeurons = 0.01
 
