@@ -21,10 +21,10 @@ type experts struct {
 	out     compute.Tensor
 	choice  *choice
 	tokens  int
-	used    int // experts of a token
-	n       int // experts that there are weights of
-	ff      int // neurons of an expert
-	pairs   int // of a token and an expert that there are weights of
+	used    int     // experts of a token
+	n       int     // experts that there are weights of
+	ff      int     // neurons of an expert
+	pairs   int     // of a token and an expert that there are weights of
 	first   []int32 // [n+1] the first place of each expert's pairs
 	present []int32 // experts that have pairs
 	place   []int32 // [tokens, used] where a pair lies among the sorted ones; negative: its expert is not held
