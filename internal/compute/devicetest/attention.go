@@ -81,8 +81,12 @@ func attentionScripts() (all []script) {
 	mixed := append(append(span(0, 62, 5), span(1, 60, 9)...), append(span(0, 255, 3), span(1, 127, 3)...)...)
 	for _, h := range shapes {
 		at := func(what string) string { return fmt.Sprintf("%s/%s", h, what) }
+		positions := []int32{0, 63, 64, 256, longest - 1}
+		if h.dim == 64 { // the borders of pages and splits, from both sides
+			positions = []int32{0, 1, 63, 64, 65, 127, 255, 256, 257, 639, longest - 1}
+		}
 		var lone []token
-		for _, p := range []int32{0, 1, 63, 64, 65, 127, 255, 256, 257, 639, longest - 1} {
+		for _, p := range positions {
 			lone = append(lone, token{0, p})
 		}
 		add(at(lonely), h, lone)

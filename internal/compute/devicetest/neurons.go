@@ -68,8 +68,8 @@ func predictScripts() (all []script) {
 		}
 		cols := max(96, typ.BlockElems())
 		for _, neurons := range []int{1, 17, 100} {
-			for _, n := range []int{1, 5, 33} {
-				if typ.Like() != typ && (n != 5 || neurons != 17) {
+			for _, n := range []int{5, 33} {
+				if (typ.Like() != typ || n == 5) && (n != 5 || neurons != 17) {
 					continue
 				}
 				all = append(all, script{
@@ -210,8 +210,8 @@ func sparseScripts() (all []script) {
 				}
 				continue
 			}
-			if typ.Parted() && n == 33 {
-				continue // every length of step is tried with other types
+			if n == 33 && typ != quant.F32 && typ != quant.F16 && typ != quant.Q4_0 && typ != quant.Q8_0 {
+				continue // every length of step is tried with these types
 			}
 			widths := columns(typ)[1:]
 			if typ.Parted() {
@@ -222,7 +222,7 @@ func sparseScripts() (all []script) {
 				if n == 5 {
 					add(fmt.Sprintf("%s/%d×%d gated", typ, ff, embd), n, same(typ, sparseCase{embd: embd, ff: ff, gated: true, act: relu, members: by["a tenth"]}))
 				}
-				if n != 33 {
+				if n == 5 || n == 70 && i%2 == 0 {
 					add(fmt.Sprintf("%s/%d×%d ungated", typ, ff, embd), n, same(typ, sparseCase{embd: embd, ff: ff, biased: true, act: relu, members: by["most"]}))
 				}
 			}

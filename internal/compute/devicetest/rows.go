@@ -66,8 +66,11 @@ func (s *stage) uneven(n, cols int) []float32 {
 }
 
 func normScripts() (all []script) {
-	for _, cols := range []int{1, 7, 32, 77, 96, 1000, 4096} {
-		for _, n := range []int{1, 6, 33} {
+	for _, cols := range []int{1, 7, 32, 77, 1000, 4096} {
+		for _, n := range []int{6, 33} { // one token alone is a step of each, too
+			if n == 6 && cols != 77 {
+				continue // rows are alike, whatever their number
+			}
 			for _, inPlace := range []bool{false, true} {
 				add := func(verb string, offset float32, play func(v compute.Verbs, dst, x compute.Tensor, w, b *compute.Vector), wanted func(x, w, b []float32) bound) {
 					all = append(all, script{name: fmt.Sprintf("%s/%d columns/%d tokens/in place %t", verb, cols, n, inPlace), tokens: n, play: func(s *stage) {
@@ -126,7 +129,10 @@ func layerNorm(x, w, b []float32, eps float64) bound {
 func activateScripts() (all []script) {
 	for _, act := range activations() {
 		for _, cols := range []int{1, 7, 96, 352} {
-			for _, n := range []int{1, 5, 130} {
+			for _, n := range []int{5, 130} { // one token alone is a step of each, too
+				if (n == 130) != (cols == 96) {
+					continue // more tokens are more rows of the same, and every width has few
+				}
 				for _, how := range []string{"gated", "gated in place", "ungated", "ungated in place"} {
 					all = append(all, script{name: fmt.Sprintf("Activate/%s/%d columns/%d tokens/%s", named(act), cols, n, how), tokens: n, play: func(s *stage) {
 						playActivate(s, act, cols, how == "gated" || how == "gated in place", how == "gated in place" || how == "ungated in place")
@@ -176,7 +182,7 @@ func playActivate(s *stage, act compute.Activation, cols int, gated, inPlace boo
 
 func addScripts() (all []script) {
 	for _, cols := range []int{1, 7, 33, 4096} {
-		for _, n := range []int{1, 3, 33} {
+		for _, n := range []int{3, 33} { // one token alone is a step of each, too
 			all = append(all, script{name: fmt.Sprintf("Add/%d columns/%d tokens", cols, n), tokens: n, play: func(s *stage) {
 				dst, x := s.inOut(cols, s.uneven(s.all, cols)), s.input(cols, s.normal(s.all*cols))
 				s.run(func(v compute.Verbs) { v.Add(dst, x) })
@@ -190,13 +196,12 @@ func addScripts() (all []script) {
 // scaleScripts: every device rounds a product of two floats once, so results are exact.
 func scaleScripts() (all []script) {
 	for _, cols := range []int{1, 33, 4096} {
-		for _, n := range []int{1, 33} {
-			all = append(all, script{name: fmt.Sprintf("Scale/%d columns/%d tokens", cols, n), tokens: n, play: func(s *stage) {
-				x := s.inOut(cols, s.uneven(s.all, cols))
-				s.run(func(v compute.Verbs) { v.Scale(x, 1.7) })
-				s.keep("scaled", x, exact)
-			}})
-		}
+		const n = 33 // one token alone is a step of it, too
+		all = append(all, script{name: fmt.Sprintf("Scale/%d columns/%d tokens", cols, n), tokens: n, play: func(s *stage) {
+			x := s.inOut(cols, s.uneven(s.all, cols))
+			s.run(func(v compute.Verbs) { v.Scale(x, 1.7) })
+			s.keep("scaled", x, exact)
+		}})
 	}
 	return all
 }
@@ -205,13 +210,12 @@ func scaleScripts() (all []script) {
 func softCapScripts() (all []script) {
 	const limit = 2.5
 	for _, cols := range []int{1, 33, 16384} {
-		for _, n := range []int{1, 33} {
-			all = append(all, script{name: fmt.Sprintf("SoftCap/%d columns/%d tokens", cols, n), tokens: n, play: func(s *stage) {
-				x := s.inOut(cols, s.uneven(s.all, cols))
-				s.run(func(v compute.Verbs) { v.SoftCap(x, limit) })
-				s.keep("capped", x, within(capTolerance*limit))
-			}})
-		}
+		const n = 33 // one token alone is a step of it, too
+		all = append(all, script{name: fmt.Sprintf("SoftCap/%d columns/%d tokens", cols, n), tokens: n, play: func(s *stage) {
+			x := s.inOut(cols, s.uneven(s.all, cols))
+			s.run(func(v compute.Verbs) { v.SoftCap(x, limit) })
+			s.keep("capped", x, within(capTolerance*limit))
+		}})
 	}
 	return all
 }
@@ -219,13 +223,12 @@ func softCapScripts() (all []script) {
 // clampScripts: numbers within the limit keep every bit.
 func clampScripts() (all []script) {
 	for _, cols := range []int{1, 33, 4096} {
-		for _, n := range []int{1, 33} {
-			all = append(all, script{name: fmt.Sprintf("Clamp/%d columns/%d tokens", cols, n), tokens: n, play: func(s *stage) {
-				x := s.inOut(cols, s.uneven(s.all, cols))
-				s.run(func(v compute.Verbs) { v.Clamp(x, 0.75) })
-				s.keep("clamped", x, exact)
-			}})
-		}
+		const n = 33 // one token alone is a step of it, too
+		all = append(all, script{name: fmt.Sprintf("Clamp/%d columns/%d tokens", cols, n), tokens: n, play: func(s *stage) {
+			x := s.inOut(cols, s.uneven(s.all, cols))
+			s.run(func(v compute.Verbs) { v.Clamp(x, 0.75) })
+			s.keep("clamped", x, exact)
+		}})
 	}
 	return all
 }
@@ -273,7 +276,10 @@ func hostScripts() []script {
 func ropeScripts() (all []script) {
 	for _, style := range []compute.RopeStyle{compute.Interleaved, compute.Halves} {
 		for _, h := range []struct{ headDim, dims, heads int }{{16, 16, 1}, {64, 64, 8}, {64, 32, 3}, {80, 80, 2}, {80, 20, 5}, {96, 96, 1}, {128, 128, 4}, {128, 64, 1}, {6, 2, 3}} {
-			for _, n := range []int{1, 7, 130} {
+			for _, n := range []int{7, 130} { // one token alone is a step of each, too
+				if (n == 130) != (h.headDim == 64 || h.headDim == 80) {
+					continue // more tokens are more rows of the same, and every width has few
+				}
 				name := fmt.Sprintf("RoPE/%s/%d heads of %d, %d turned/%d tokens", []string{"interleaved", "halves"}[style], h.heads, h.headDim, h.dims, n)
 				all = append(all, script{name: name, tokens: n, play: func(s *stage) { playRoPE(s, style, h.headDim, h.dims, h.heads) }})
 			}
