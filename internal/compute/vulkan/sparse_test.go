@@ -125,8 +125,8 @@ func TestOtherWays(t *testing.T) {
 	for _, typ := range []quant.Type{quant.F32, quant.F16, quant.Q4_0, quant.Q4_1, quant.Q5_K, quant.Q6_K, quant.IQ2_XS, quant.TQ2_0} {
 		for _, tokens := range []int{2, 9} {
 			layers = append(layers,
-				layer{typ: typ, tokens: tokens, n: 256, ff: 1024, members: 1024, gated: true, seed: 1},
-				layer{typ: typ, tokens: tokens, n: 256, ff: 1024, members: 1024, columns: true, all: true, seed: 2})
+				layer{typ: typ, tokens: tokens, n: 256, ff: 512, members: 512, gated: true, seed: 1},
+				layer{typ: typ, tokens: tokens, n: 256, ff: 512, members: 512, columns: true, all: true, seed: 2})
 		}
 	}
 	outputs := func(d *Device) (all [][]float32) {
@@ -141,7 +141,7 @@ func TestOtherWays(t *testing.T) {
 	var want [][]float32
 	on(t, Options{}, nil, func(d *Device) { want = outputs(d) })
 	for what, change := range map[string]func(d *Device){
-		"several bindings":     func(d *Device) { d.maxBinding = 96 << 10 },
+		"several bindings":     func(d *Device) { d.maxBinding = 48 << 10 },
 		"emulated dot product": func(d *Device) { d.gpu.Dot = false },
 	} {
 		on(t, Options{}, change, func(d *Device) {
