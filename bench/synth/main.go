@@ -78,7 +78,7 @@ func command() *cli.Command {
 			&cli.StringFlag{Name: "type", Value: "q4_0", Usage: "of the matrices: " + strings.ToLower(quant.Supported())},
 			&cli.FloatFlag{Name: "sparsity", Value: 0.9, Usage: "share of activations that are exactly zero; 0: no offsets"},
 			&cli.FloatFlag{Name: "power-law", Value: 1, Usage: "exponent of the neurons' frequencies by rank; 0: all alike"},
-			&cli.StringFlag{Name: "activation", Usage: "relu, fatrelu, drelu, relu2, silu or gelu; default: the family's own if it leaves zeros, else relu"},
+			&cli.StringFlag{Name: "activation", Usage: "relu, fatrelu, drelu, relu2, silu, gelu or clamped_swiglu; default: the family's own if it leaves zeros, else relu"},
 			&cli.StringFlag{Name: "arch", Usage: "llama, qwen2, qwen3, bamboo, falcon or opt; default: the shape's"},
 			&cli.StringFlag{Name: "format", Value: "gguf", Usage: "gguf, or original for the original PowerInfer's files"},
 			&cli.IntFlag{Name: "rank", Usage: "of original files' predictors; default: exact"},

@@ -46,6 +46,7 @@ type Config struct {
 	SparseStep      int      `json:"decoder_sparse_step"`
 	DenseLayers     []int    `json:"mlp_only_layers"`
 	ClipQKV         *float64 `json:"clip_qkv"`
+	GateLimit       *float64 `json:"swiglu_limit"`
 	Scoring         string   `json:"scoring_func"`
 	RotaryDim       int      `json:"rotary_dim"` // rotated elements of a head
 	ErnieExperts    int      `json:"moe_num_experts"`
@@ -257,6 +258,7 @@ type RopeScaling struct {
 	MScale    float64 `json:"mscale"`
 	MScaleAll float64 `json:"mscale_all_dim"`
 	Partial   float64 `json:"partial_rotary_factor"`
+	Truncate  *bool   `json:"truncate"` // of YaRN: the pairs between which it passes are whole numbers
 
 	Temperature float64 `json:"llama_4_scaling_beta"` // by which queries grow with the logarithm of how many original contexts lie before them
 

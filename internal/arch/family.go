@@ -81,6 +81,7 @@ type Family struct {
 	AlibiLayers    int                  // only models of so many layers have ALiBi; 0: all do that have an exponent
 	RotatedLayers  int                  // only models of so many layers are rotated; 0: all are
 	Activation     compute.Nonlinearity // of a GGUF file without powerinfer.activation
+	Slope, Limit   float32              // of a clamped SwiGLU
 	Original       string               // the activation of the original PowerInfer's files; empty: it does not run the family
 	Layout         string               // tensor_data_layout, where the family has one
 	HeadsFillWidth bool                 // heads·key must be the width of the residual stream
@@ -137,13 +138,16 @@ const (
 	FirstHalf            // of each matrix of several, or of one, the first half of the rows
 	SecondHalf           // the second
 	BehindPadding        // rows of padding, which come first, are left out
+	Outputs              // of matrices of inputs by outputs, or of their biases, the outputs, which become rows; of matrices in MXFP4 they are rows already
+	EvenOutputs          // of the same every second output, from the first
+	OddOutputs           // likewise from the second
 )
 
 // All returns every family, by name.
 func All() []Family {
 	return []Family{
 		arcee(), baichuan(), bamboo(), bert(), bloom(), chatglm(), cohere2(), commandR(), deepseek2(), ernieMoE(), euroBERT(), exaone4(), falcon(), gemma(), gemma2(), gemma3(), gemma3n(),
-		gemma4(), gemmaEmbedding(), glm4(), gpt2(),
+		gemma4(), gemmaEmbedding(), glm4(), gpt2(), gptOSS(),
 		gptneox(), granite(), graniteMoE(), internlm2(), jais2(), jinaBERTV2(), jinaBERTV3(), mixtral(), minicpm3(), minimaxM2(), mistral3(), modernBERT(), mpt(),
 		nemotron(), nomicBERT(), olmo2(), olmoe(), opt(), phi2(), phi3(), plm(), qwen2(), qwen2MoE(),
 		qwen2VL(), qwen3(), qwen3MoE(), qwen3VL(), seedOSS(), smollm3(),

@@ -34,6 +34,9 @@ func (f *Family) Shape(name string, s Sizes) []int {
 		if stem == "ffn_down_t" {
 			return []int{s.Embd}
 		}
+		if strings.HasSuffix(stem, "_exps") {
+			return shape[:min(2, len(shape))]
+		}
 		return shape[:min(1, len(shape))]
 	}
 	return shape
@@ -66,6 +69,8 @@ func (f *Family) weight(stem string, s Sizes) []int {
 		return []int{s.Types, s.Embd}
 	case "token_embd_norm", "attn_output_norm", "layer_output_norm", "output_norm", "attn_norm", "attn_norm_2", "ffn_norm", "post_attention_norm", "post_ffw_norm":
 		return []int{s.Embd}
+	case "attn_sinks":
+		return []int{s.Heads}
 	case "attn_q":
 		return []int{q, s.Embd}
 	case "attn_k":

@@ -114,7 +114,7 @@ const (
 )
 
 func (n Nonlinearity) String() string {
-	return [...]string{"silu", "gelu", "relu", "fatrelu", "drelu", "relu2", "clamped swiglu"}[n]
+	return [...]string{"silu", "gelu", "relu", "fatrelu", "drelu", "relu2", "clamped_swiglu"}[n]
 }
 
 // Sparse reports whether the activation is exactly zero for part of its inputs.

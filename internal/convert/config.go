@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/powerinfer-go/powerinfer/internal/arch"
+	"github.com/powerinfer-go/powerinfer/internal/compute"
 	"github.com/powerinfer-go/powerinfer/internal/convert/checkpoint"
 )
 
@@ -66,7 +67,7 @@ func readConfig(dir string) (*config, error) {
 		c.Architectures = architectures
 	}
 	c.embeds = checkpoint.Exists(filepath.Join(dir, "modules.json"))
-	if c.Quantizing != nil {
+	if c.Quantizing != nil && c.Quantizing.Method != "mxfp4" {
 		return nil, c.Errorf("quantization_config", "weights quantised by %q are not read; convert the model they were made from", c.Quantizing.Method)
 	}
 	return c, nil
@@ -175,6 +176,8 @@ func (c *config) activation(key, name string) (kind string, threshold float64, e
 		return "drelu", 0, nil
 	case "relu2", "squared_relu", "relu_squared":
 		return "relu2", 0, nil
+	case compute.ClampedSwiGLU.String(): // as gpt-oss has silu
+		return name, 0, nil
 	case "fatrelu":
 		threshold := or(c.ActParam, prosparseThreshold)
 		if !(threshold >= 0) {

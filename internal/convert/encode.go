@@ -46,6 +46,8 @@ func (t *tensor) storeAs(o Options, m *mixer, others *narrowings) quant.Type {
 	switch {
 	case t.plain:
 		return quant.F32
+	case t.scales != nil: // what another type would make of it is larger or less exact
+		return quant.MXFP4
 	case !o.Output.base.Quantised():
 		return o.Output.base
 	case kept(t.name, t.shape):
@@ -71,8 +73,8 @@ func (e *encoder) write(w io.Writer, t *tensor, typ quant.Type) error {
 	for _, d := range t.shape[1:] {
 		rows *= d
 	}
-	if t.row != nil && len(t.shape) == 1 {
-		rowLen, rows = 1, rowLen
+	if t.row != nil && len(t.shape) == 1 || t.single {
+		rowLen, rows = 1, rowLen*rows
 	}
 	var working sync.WaitGroup
 	defer working.Wait() // lanes read what the caller closes
@@ -100,6 +102,10 @@ func (e *encoder) write(w io.Writer, t *tensor, typ quant.Type) error {
 // encode fills l.out with rows [from, to) of t.
 func (l *lane) encode(t *tensor, typ quant.Type, rowLen, from, to int) error {
 	n := (to - from) * rowLen
+	if t.scales != nil {
+		l.out = resize(l.out, typ.RowBytes(rowLen)*(to-from))
+		return l.repack(t, rowLen, from, to)
+	}
 	l.floats = resize(l.floats, n)
 	l.out = resize(l.out, typ.RowBytes(rowLen)*(to-from))
 	switch {
@@ -215,19 +221,20 @@ func (t *tensor) begin(r int) int {
 // columns decodes columns [from, to) of the source into rows of l.floats.
 func (l *lane) columns(t *tensor, rowLen, from, to int) error {
 	typ, _ := t.from.Type()
-	size, width := typ.RowBytes(1), t.shape[1]
-	part := make([]float32, min(to-from, width))
+	size, width, step := typ.RowBytes(1), t.shape[1], max(1, t.step)
+	part := make([]float32, min(to-from, width)*step)
 	for at := from; at < to; {
 		matrix, first := at/width, at%width
 		n := min(to-at, width-first)
-		l.raw = resize(l.raw, n*size)
+		wide := (n-1)*step + 1
+		l.raw = resize(l.raw, wide*size)
 		for r := range rowLen {
-			if err := t.from.ReadAt(l.raw, int64((matrix*t.apart+r)*width+first)*int64(size)); err != nil {
+			if err := t.from.ReadAt(l.raw, int64(((matrix*t.apart+r)*width+first)*step+t.first)*int64(size)); err != nil {
 				return err
 			}
-			quant.Decode(typ, part[:n], l.raw)
-			for i, v := range part[:n] {
-				l.floats[(at-from+i)*rowLen+r] = v
+			quant.Decode(typ, part[:wide], l.raw)
+			for i := range n {
+				l.floats[(at-from+i)*rowLen+r] = part[i*step]
 			}
 		}
 		at += n

@@ -23,6 +23,10 @@ type tensor struct {
 	more   []*checkpoint.Tensor // of a stack: where the others' elements lie, of as many rows
 	rows   int                  // of from; those behind them are zero. 0: all are there
 	column bool                 // rows are the source's columns
+	step   int                  // columns from one that becomes a row to the next; 0: 1
+	first  int                  // of them
+	scales *checkpoint.Tensor   // exponents of MXFP4 blocks, whose codes are from; nil: from holds no blocks
+	single bool                 // row gives elements, not rows
 	apart  int                  // rows of the source from one matrix to the next, of a stack whose matrices' columns become rows
 	plus   float32              // added to every element
 	unit   bool                 // rows are brought to a length of 1
@@ -199,6 +203,10 @@ func (p *plan) one(c *config, sizes arch.Sizes, t arch.Tensor, prefix, from stri
 		return
 	}
 	source := p.found(from, strings.Fields(t.Source), "")
+	if t.Change == arch.Outputs || t.Change == arch.EvenOutputs || t.Change == arch.OddOutputs {
+		p.outputs(prefix+t.Name, from+source, p.family.Shape(t.Name, sizes), t.Change)
+		return
+	}
 	if t.Optional && p.source.Tensors[from+source] == nil {
 		return
 	}

@@ -106,6 +106,9 @@ func (c *config) rope(f arch.Family) (keys []gguf.KV, factors map[string][]float
 		if s.BetaSlow != 0 {
 			add("scaling.yarn_beta_slow", float32(s.BetaSlow))
 		}
+		if !or(s.Truncate, true) {
+			add("scaling.yarn_truncate", false)
+		}
 		if f.YarnScores {
 			if s.MScale != s.MScaleAll || s.Attention != 0 {
 				return nil, nil, c.Errorf(where, "attention_factor %g, and mscale %g other than mscale_all_dim %g, are not supported in %s", s.Attention, s.MScale, s.MScaleAll, f.Name)

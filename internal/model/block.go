@@ -262,6 +262,7 @@ func (m *Model) bindBlock(in *binder, i int) {
 	if m.Alibi > 0 {
 		l.how.Slopes = b.numbers("ALiBi's slopes", slopes(l.shape.Heads, m.Alibi))
 	}
+	l.how.Sinks = b.vector("attn_sinks.weight")
 	if n := b.norm(ffnNorm); n.w != nil {
 		l.ffnNorm = n
 	}

@@ -541,7 +541,7 @@ func readActivation(m *metadata, fam *arch.Family, original bool, override strin
 	if name == "" {
 		name = m.text("powerinfer.activation", "")
 	}
-	act := compute.Activation{Kind: fam.Activation, Threshold: float32(m.within("powerinfer.activation_threshold", 0.01, -math.MaxFloat32, math.MaxFloat32))}
+	act := compute.Activation{Kind: fam.Activation, Slope: fam.Slope, Limit: fam.Limit, Threshold: float32(m.within("powerinfer.activation_threshold", 0.01, -math.MaxFloat32, math.MaxFloat32))}
 	if m.err != nil {
 		return act, m.err
 	}
@@ -556,10 +556,10 @@ func readActivation(m *metadata, fam *arch.Family, original bool, override strin
 	}
 	kind, threshold, hasThreshold := strings.Cut(strings.ToLower(name), ":")
 	act.Kind = compute.SiLU
-	for act.Kind <= compute.ReLU2 && act.Kind.String() != kind {
+	for act.Kind <= compute.ClampedSwiGLU && act.Kind.String() != kind {
 		act.Kind++
 	}
-	if act.Kind > compute.ReLU2 {
+	if act.Kind > compute.ClampedSwiGLU || act.Kind == compute.ClampedSwiGLU && fam.Activation != act.Kind {
 		return act, fmt.Errorf("%s: activation %q is not supported; supported are silu, gelu, relu, fatrelu[:threshold], drelu, relu2", m.f.Path, name)
 	}
 	if hasThreshold {

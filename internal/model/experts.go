@@ -130,7 +130,7 @@ func (x *experts) bind(b *blockBinder) {
 	}
 	e := &m.Experts
 	x.router, x.routerBias = b.matrix("ffn_gate_inp.weight"), b.own("ffn_gate_inp.bias", e.Count)
-	for _, name := range []string{"exp_probs_b.bias", "exp_probs_b.weight"} { // files have either
+	for _, name := range []string{"exp_probs_b.weight", "exp_probs_b.bias"} { // files have either
 		if x.choiceBias == nil {
 			x.choiceBias = b.own(name, e.Count)
 		}
@@ -170,11 +170,15 @@ func (b *blockBinder) stack(name string, rows, cols int) *compute.Matrix {
 	return b.neurons(name, n*rows, cols, use, hot*rows, nil)
 }
 
-// own binds a vector of n numbers, or one for each row of stacked matrices, that files may have; nil where this one has not.
+// own binds a vector of n numbers, or one for each row of stacked matrices, nil where the file may lack it and does.
 func (b *blockBinder) own(name string, n int) *compute.Vector {
+	required := b.requires(name)
 	name = b.name(name)
 	t := b.f.Tensor(name)
 	if t == nil {
+		if required {
+			b.take(name, n, 1)
+		}
 		return nil
 	}
 	elems := 1

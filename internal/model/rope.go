@@ -23,6 +23,7 @@ type ropeConfig struct {
 	Magnitude  float64 // yarn: in place of 1 + 0.1·ln(Factor); 0: not said
 	BetaFast   float64 // yarn: rotations above which a dimension is left alone
 	BetaSlow   float64 // yarn: rotations below which it is interpolated
+	Exact      bool    // yarn: the ends of the range between which it passes are not rounded to whole pairs
 	LogMul     float64 // yarn: what the magnitude is divided by grows with it as the magnitude does with 1; 0: it is not divided
 	InScores   bool    // yarn: with a LogMul scores grow with it instead, and what is rotated keeps its size
 }
@@ -51,6 +52,7 @@ func readRope(m *metadata, c *Config) ropeConfig {
 		Magnitude: m.within(key("scaling.yarn_attn_factor"), 0, 0, maxRope),
 		BetaFast:  m.within(key("scaling.yarn_beta_fast"), 32, leastBeta, maxRope),
 		BetaSlow:  m.within(key("scaling.yarn_beta_slow"), 1, leastBeta, maxRope),
+		Exact:     !m.flag(key("scaling.yarn_truncate"), true),
 		LogMul:    m.within(key("scaling.yarn_log_multiplier"), 0, 0, maxRope),
 	}
 	if c.Family.YarnScores { // whose files hold a tenth of it
@@ -161,7 +163,9 @@ func (r ropeConfig) yarnRange() (low, high float64) {
 	pair := func(rotations float64) float64 {
 		return float64(r.Dims) * math.Log(float64(r.Context)/(rotations*2*math.Pi)) / (2 * math.Log(r.Base))
 	}
-	low = math.Max(0, math.Floor(pair(r.BetaFast)))
-	high = math.Min(float64(r.Dims-1), math.Ceil(pair(r.BetaSlow)))
-	return low, high
+	low, high = pair(r.BetaFast), pair(r.BetaSlow)
+	if !r.Exact {
+		low, high = math.Floor(low), math.Ceil(high)
+	}
+	return math.Max(0, low), math.Min(float64(r.Dims-1), high)
 }

@@ -3,7 +3,9 @@ package synth
 import (
 	"fmt"
 	"math"
+	"slices"
 
+	"github.com/powerinfer-go/powerinfer/internal/arch"
 	"github.com/powerinfer-go/powerinfer/internal/compute"
 	"github.com/powerinfer-go/powerinfer/internal/gguf"
 	"github.com/powerinfer-go/powerinfer/internal/quant"
@@ -49,6 +51,7 @@ func (m *model) experts(layer int, in amplitudes, n *neurons) {
 	}
 	m.stacked(func() { m.reader(name("ffn_up_exps.weight"), m.Experts*m.FF, in, 1, up) })
 	m.downs(name("ffn_down_exps.weight"), n)
+	m.expertBiases(layer)
 	if m.fam.Experts.Shared || m.fam.KeysByHead() {
 		m.reader(name("ffn_gate_shexp.weight"), m.FF, in, 1, n.offset)
 		m.reader(name("ffn_up_shexp.weight"), m.FF, in, 1, nil)
@@ -58,6 +61,38 @@ func (m *model) experts(layer int, in amplitudes, n *neurons) {
 		}
 		m.random(name("ffn_gate_inp_shexp.weight"), m.Embd, 0, float32(1/math.Sqrt(float64(m.Embd))))
 	}
+}
+
+// expertBiases lists the biases of one block's router and experts, if the family has them.
+func (m *model) expertBiases(layer int) {
+	sizes := m.sizes()
+	sizes.Experts, sizes.ExpertFF = m.Experts, m.FF
+	m.maybeOf(layer, "ffn_gate_inp.bias", sizes, 0.1)
+	for _, stem := range []string{"ffn_gate_exps", "ffn_up_exps", "ffn_down_exps"} {
+		m.maybeOf(layer, stem+".bias", sizes, 0.05)
+	}
+}
+
+// maybeOf lists random numbers of the deviation given, in F32, as a tensor of the block if the family has it.
+func (m *model) maybeOf(layer int, tensor string, sizes arch.Sizes, deviation float32) {
+	if !m.has(tensor) {
+		return
+	}
+	name := fmt.Sprintf("blk.%d.%s", layer, tensor)
+	k, rows, shape := m.stream(name), 1, m.fam.Shape(tensor, sizes)
+	cols := shape[len(shape)-1]
+	for _, n := range shape[:len(shape)-1] {
+		rows *= n
+	}
+	m.plain(func() {
+		m.matrix(name, rows, cols, func(r int, row, _ []float32) {
+			for i := range row {
+				row[i] = deviation * k.normal(r*cols+i)
+			}
+		})
+	})
+	slices.Reverse(shape)
+	m.out[len(m.out)-1].Shape = shape
 }
 
 // plain has what list lists stay F32.

@@ -29,7 +29,11 @@ func activations() map[string]activation {
 		"drelu": {f: relu, sparse: true, gated: true},
 		"relu2": {f: func(z float64) float64 { return relu(z) * relu(z) }, sparse: true},
 		"silu":  {f: func(z float64) float64 { return z / (1 + math.Exp(-z)) }},
-		"gelu":  {f: func(z float64) float64 { return 0.5 * z * math.Erfc(-z/math.Sqrt2) }},
+		"clamped_swiglu": {f: func(z float64) float64 { // of ups near 0, with gpt-oss's slope and limit
+			z = min(z, 7)
+			return z / (1 + math.Exp(-1.702*z))
+		}, gated: true},
+		"gelu": {f: func(z float64) float64 { return 0.5 * z * math.Erfc(-z/math.Sqrt2) }},
 	}
 }
 

@@ -36,7 +36,7 @@ type Spec struct {
 	AttnNorm2  bool       `json:"attn_norm_2,omitempty"`
 	Transposed bool       `json:"transposed,omitempty"` // ffn_down_t, one row a neuron, instead of ffn_down; always so in PWRI files
 
-	// Activation is relu, fatrelu, drelu, relu2, silu or gelu, as in the key powerinfer.activation; default the family's own if that leaves zeros, else relu.
+	// Activation is relu, fatrelu, drelu, relu2, silu, gelu or clamped_swiglu, as in the key powerinfer.activation; default the family's own if that leaves zeros, else relu.
 	Activation string `json:"activation,omitempty"`
 	// Sparsity is the share of (token, neuron) pairs whose activation is exactly zero, in [0, 0.999]. 0 leaves gates without
 	// an offset: half of them are positive. Meaningful for the ReLU family only.
@@ -165,7 +165,7 @@ func (s Spec) check(fam arch.Family) error {
 	case s.Context < 1 || s.Context > 1<<30:
 		return fmt.Errorf("a context of %d positions: give at least 1", s.Context)
 	case !ok:
-		return fmt.Errorf("activation %q is not one of relu, fatrelu, drelu, relu2, silu, gelu", s.Activation)
+		return fmt.Errorf("activation %q is not one of relu, fatrelu, drelu, relu2, silu, gelu, clamped_swiglu", s.Activation)
 	case act.gated && !fam.Gated:
 		return fmt.Errorf("activation %s needs a gate, which %s has not", s.Activation, s.Arch)
 	case !(s.Sparsity >= 0 && s.Sparsity <= 0.999) || !(s.PowerLaw >= 0 && s.PowerLaw <= 10):

@@ -361,6 +361,7 @@ func (m *model) attention(layer int) {
 	if layer < m.Layers-m.shared() {
 		m.maybe(layer, "attn_k_norm.weight", 1, 0.1)
 	}
+	m.maybe(layer, "attn_sinks.weight", 0, 1)
 	// The energy that an average over positions leaves, measured on a few hundred tokens of text. A text's first positions
 	// keep more.
 	const kept = 0.2

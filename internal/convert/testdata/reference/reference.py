@@ -11,7 +11,7 @@ command-r, cohere2: Cohere's model cards and configurations, and the report on C
 configuration of Ministral 3. qwen2vl, qwen3vl: Bai et al. 2025 (M-RoPE), the configurations of Qwen2.5-VL and Qwen3-VL. gpt2: Radford et al. 2019. gptneox: Black et al. 2022,
 Biderman et al. 2023. internlm2: Cai et al. 2024. phi2: Gunasekar et al. 2023, Li et al. 2023. chatglm: GLM team 2024. jais2: its model card.
 ALiBi: Press et al. 2022. mpt: MosaicML 2023. bloom: BigScience 2022. baichuan: Yang et al. 2023. plm: Deng et al. 2025; DeepSeek-AI 2024. minicpm3: Hu et al. 2024 and
-its configuration. deepseek2: DeepSeek-AI 2024 (DeepSeek-V2, DeepSeek-V3).
+its configuration. gptoss: OpenAI 2025 (model card and reference implementation); MXFP4: OCP Microscaling Formats 1.0. deepseek2: DeepSeek-AI 2024 (DeepSeek-V2, DeepSeek-V3).
 """
 import json
 import math
@@ -48,6 +48,11 @@ class Model:
         self.files = {}  # further files of the folder that hold JSON
         self.result = None  # what comes of a text behind pooling
 
+    def bytes(self, name, *shape, scale, offset):
+        """Whole numbers of 8 bits."""
+        self.tensors[name] = {"shape": list(shape), "scale": scale, "offset": offset, "dtype": "U8"}
+        return np.floor(weight(name, shape, scale, offset)).astype(int)
+
     def get(self, name, *shape, scale=0.25, offset=0.0):
         self.tensors[name] = {"shape": list(shape), "scale": scale, "offset": offset}
         return weight(name, shape, scale, offset)
@@ -70,9 +75,9 @@ def rotate(x, freqs, magnitude=1.0):
     return np.concatenate([a * cos - b * sin, b * cos + a * sin, x[..., 2 * n:]], -1)
 
 
-def attention(q, k, v, window=None, scale=None, cap=None, slopes=None, later=False):
+def attention(q, k, v, window=None, scale=None, cap=None, slopes=None, later=False, sinks=None):
     """Causal, unless tokens see later positions, too, with half of a window before and half behind them. q [n, heads, head_dim], k and v [n, kv_heads, head_dim]; a token sees the last window positions, its own included. Scores fall by a
-    head's slope for each position between."""
+    head's slope for each position between. sinks [heads] are scores that take their share and have no value."""
     n, heads, dim = q.shape
     scale = scale or 1 / math.sqrt(dim)
     i, j = np.arange(n)[:, None], np.arange(n)[None, :]
@@ -87,8 +92,9 @@ def attention(q, k, v, window=None, scale=None, cap=None, slopes=None, later=Fal
         s = q[:, h] @ k[:, kv].T * scale
         s = cap * np.tanh(s / cap) if cap else s
         s = np.where(seen, s - np.abs(i - j) * slopes[h] if slopes else s, -np.inf)
-        s = np.exp(s - s.max(-1, keepdims=True))
-        out[:, h] = s / s.sum(-1, keepdims=True) @ v[:, kv]
+        top = s.max(-1, keepdims=True) if sinks is None else np.maximum(s.max(-1, keepdims=True), sinks[h])
+        s = np.exp(s - top)
+        out[:, h] = s / (s.sum(-1, keepdims=True) + (0 if sinks is None else np.exp(sinks[h] - top))) @ v[:, kv]
     return out.reshape(n, -1)
 
 
@@ -127,7 +133,7 @@ def run(m, norm, freqs, mlp, fused=False, magnitude=1.0, window=None, **more):
             q, k = (b.turn(t, f, of(magnitude, layer)) for t in (q, k))
         if b.temperature is not None:
             q = q * b.temperature[:, None, None]
-        y = attention(q, k, v, of(window, layer), b.scale, b.cap, later=b.states) @ m.get(p + "self_attn.o_proj.weight", hidden, heads * dim).T
+        y = attention(q, k, v, of(window, layer), b.scale, b.cap, later=b.states, sinks=b.sinks and b.sinks(m, p)) @ m.get(p + "self_attn.o_proj.weight", hidden, heads * dim).T
         if b.biased == "all":
             y = y + m.get(p + "self_attn.o_proj.bias", hidden)
         if b.parallel:
@@ -147,11 +153,11 @@ def run(m, norm, freqs, mlp, fused=False, magnitude=1.0, window=None, **more):
 class Block:
     """What decoders differ in: names of the norms before and after attention and mlp, norms of q and k over the whole width or of each
     head, factors of embeddings, scores, what is added to the residual, and queries by position, the divisor of logits, soft caps, biases of
-    q, k and v or of all, attention beside the mlp, names in folders with other models, states in place of logits, of tokens that see later ones. And the sizes of weights: of the embedding's table, and of queries, small enough that scores do not magnify the rounding of a cache of halves."""
+    q, k and v or of all, attention beside the mlp, sinks of heads, names in folders with other models, states in place of logits, of tokens that see later ones. And the sizes of weights: of the embedding's table, and of queries, small enough that scores do not magnify the rounding of a cache of halves."""
 
     def __init__(self, before=("input_layernorm", "post_attention_layernorm"), after=None, wide=None, heads=None, embedding=1.0, scale=None,
                  residual=1.0, logits=1.0, cap=None, logit_cap=None, biased=False, table=1.0, queries=0.25, turn=rotate, temperature=None,
-                 parallel=False, root="model.", head="lm_head.weight", states=False):
+                 parallel=False, sinks=None, root="model.", head="lm_head.weight", states=False):
         self.__dict__.update(locals())
 
 
@@ -231,11 +237,12 @@ def olmo2():
     yield "olmo2", m, 128, run(m, rms, frequencies(m, 16), swiglu, before=None, after=AFTER, wide=wide_norms)
 
 
-def yarn(freqs, dims, base, factor, original, fast=32.0, slow=1.0):
+def yarn(freqs, dims, base, factor, original, fast=32.0, slow=1.0, whole=True):
     """Pairs that turn more than fast times within the original context keep their frequency, those that turn less than slow times are slowed
-    by factor, those between are blended."""
+    by factor, those between are blended; the ends of the range are whole numbers unless the configuration says otherwise."""
     pair = lambda turns: dims * math.log(original / (turns * 2 * math.pi)) / (2 * math.log(base))
-    low, high = max(math.floor(pair(fast)), 0), min(math.ceil(pair(slow)), dims - 1)
+    low, high = (math.floor(pair(fast)), math.ceil(pair(slow))) if whole else (pair(fast), pair(slow))
+    low, high = max(low, 0), min(high, dims - 1)
     ramp = np.clip((np.arange(len(freqs)) - low) / max(high - low, 0.001), 0, 1)
     return freqs / factor * ramp + freqs * (1 - ramp)
 
@@ -1223,7 +1230,47 @@ def ernie():
     yield "ernie4_5-moe", m, 128, run(m, rms, frequencies(m, 16), mlp, queries=0.1, turn=rotate_neighbours)
 
 
-EXPERTS = (mixtral, qwen3moe, qwen2moe, olmoe, granitemoe, minimax_m2, ernie)
+def mxfp4(m, name, n, rows, cols):
+    """[n, rows, cols] numbers of 4 bits (E2M1) times a power of two for each 32: a byte holds two, the first in its lower half."""
+    codes = m.bytes(name + "_blocks", n, rows, cols // 32, 16, scale=128.0, offset=128.0)
+    exponents = m.bytes(name + "_scales", n, rows, cols // 32, scale=1.0, offset=122.0)
+    codes = np.stack([codes & 15, codes >> 4], -1).reshape(n, rows, cols // 32, 32)
+    sign, exponent, mantissa = codes >> 3, codes >> 1 & 3, codes & 1
+    numbers = np.where(exponent == 0, mantissa / 2, (1 + mantissa / 2) * 2.0 ** (exponent - 1))
+    return (np.where(sign, -numbers, numbers) * 2.0 ** (exponents[..., None] - 127)).reshape(n, rows, cols)
+
+
+def gptoss():
+    """Folders hold experts in MXFP4, or as matrices of inputs by outputs; the gate's outputs and the up's are there by turns."""
+    for name, packed in (("gptoss", False), ("gptoss-mxfp4", True)):
+        m = Model({"architectures": ["GptOssForCausalLM"], "hidden_act": "silu", "rms_norm_eps": 1e-5, "head_dim": 16, "num_local_experts": 8,
+                   "num_experts_per_tok": 3, "attention_bias": True, "swiglu_limit": 7.0, "sliding_window": 6, "rope_theta": 150000.0,
+                   "num_hidden_layers": 4, "layer_types": ["sliding_attention", "full_attention"] * 2,
+                   "rope_scaling": {"rope_type": "yarn", "factor": 4.0, "beta_fast": 3.0, "beta_slow": 1.0, "truncate": False,
+                                    "original_max_position_embeddings": 32},
+                   **({"quantization_config": {"quant_method": "mxfp4"}} if packed else {})})
+
+        def mlp(m, h, p, packed=packed):
+            logits = h @ m.get(p + "router.weight", 8, 64, scale=0.5).T + m.get(p + "router.bias", 8)
+            weights = normalised(chosen(logits, np.exp(logits), 3))
+            both, down = p + "experts.gate_up_proj", p + "experts.down_proj"
+            if packed:
+                into, out = mxfp4(m, both, 8, 192, 64).transpose(0, 2, 1), mxfp4(m, down, 8, 64, 96).transpose(0, 2, 1)
+            else:
+                into, out = m.get(both, 8, 64, 192), m.get(down, 8, 96, 64)
+            biases, last = m.get(both + "_bias", 8, 192), m.get(down + "_bias", 8, 64)
+            y = np.zeros_like(h)
+            for e in range(8):
+                z = h @ into[e] + biases[e]
+                g, u = np.minimum(z[:, ::2], 7.0), np.clip(z[:, 1::2], -7.0, 7.0)
+                y += weights[:, e:e + 1] * (g / (1 + np.exp(-1.702 * g)) * (u + 1) @ out[e] + last[e])
+            return y
+        slowed = yarn(frequencies(m, 16), 16, 150000.0, 4.0, 32, fast=3.0, whole=False)
+        yield name, m, 128, run(m, rms, slowed, mlp, biased="all", queries=0.02, magnitude=1 + 0.1 * math.log(4),
+                                window=lambda layer: 6 if layer % 2 == 0 else None, sinks=lambda m, p: m.get(p + "self_attn.sinks", 4, scale=2.0))
+
+
+EXPERTS = (mixtral, qwen3moe, qwen2moe, olmoe, granitemoe, minimax_m2, ernie, gptoss)
 
 for family in FIRST + SECOND + EXPERTS:
     for name, m, context, logits in family():
