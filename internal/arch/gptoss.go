@@ -6,7 +6,7 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/compute"
 )
 
-// gpt-oss's clamped SwiGLU; GGUF files do not say them.
+// gpt-oss's windows and clamped SwiGLU, which GGUF files need not say.
 const (
 	gptOSSWindow    = 128
 	gptOSSFullEvery = 2 // layers
@@ -57,9 +57,12 @@ func readGPTOSS(c *Config) error {
 	case or(c.GateLimit, gptOSSLimit) != gptOSSLimit:
 		return c.Errorf("swiglu_limit", "%g is not supported; %d is, as GGUF files have it", *c.GateLimit, gptOSSLimit)
 	}
-	c.Nonlinearity.Value = compute.ClampedSwiGLU.String()
+	c.Nonlinearity.Value = ClampedSwiGLU()
 	if c.Window == 0 {
 		c.Window = gptOSSWindow
 	}
 	return nil
 }
+
+// ClampedSwiGLU returns the name of gpt-oss's activation in Config.Nonlinearity, for which Hugging Face's configuration has none.
+func ClampedSwiGLU() string { return compute.ClampedSwiGLU.String() }

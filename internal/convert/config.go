@@ -7,7 +7,6 @@ import (
 	"strings"
 
 	"github.com/powerinfer-go/powerinfer/internal/arch"
-	"github.com/powerinfer-go/powerinfer/internal/compute"
 	"github.com/powerinfer-go/powerinfer/internal/convert/checkpoint"
 )
 
@@ -176,7 +175,7 @@ func (c *config) activation(key, name string) (kind string, threshold float64, e
 		return "drelu", 0, nil
 	case "relu2", "squared_relu", "relu_squared":
 		return "relu2", 0, nil
-	case compute.ClampedSwiGLU.String(): // as gpt-oss has silu
+	case arch.ClampedSwiGLU(): // as gpt-oss has silu
 		return name, 0, nil
 	case "fatrelu":
 		threshold := or(c.ActParam, prosparseThreshold)
