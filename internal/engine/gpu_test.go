@@ -170,7 +170,7 @@ func TestDemoOnGPU(t *testing.T) {
 	ids := plain.Tokenizer().Encode("There was once a poor woodcutter who lived with his wife and his daughter in a little house at the edge of a wood. One day he said to her: go and see.", true, true)
 	want := mean(surprises(t, plain, ids))
 	c := plain.Config()
-	for _, hot := range []int{0, 96, 500, c.FF} {
+	for _, hot := range []int{0, 96, c.FF} {
 		e := openGPU(t, f, o, gigabyte(share(c.Layers, hot)))
 		for i, got := range likeliest(t, e.Engine, text) {
 			if want := choices[i]; got.id != want.id && want.gap > closeCall*want.largest {
@@ -208,6 +208,9 @@ func TestSplitsOnGPU(t *testing.T) {
 			ids := plain.Tokenizer().Encode("the quick brown fox jumps over a lazy dog and another", true, true)
 			want := mean(surprises(t, plain, ids))
 			for _, hot := range []int{0, 320, 1024} {
+				if hot != 320 && c.spec.Arch != "llama" {
+					continue // a share of the neurons has what all of them and none have
+				}
 				places := share(2, hot)
 				places[1].Attention, places[1].Predictor = hot == 0, hot == 0 // a layer of each kind
 				e := openGPU(t, f, o, gigabyte(places))
@@ -283,6 +286,9 @@ func TestStreamedPrompts(t *testing.T) {
 			f := synthtest.Sparse(t, c.spec, 2)
 			o := engine.Options{Devices: planner.CPU(planner.Processor{Threads: 1}), Context: 128, Outputs: 64, Sparse: c.mode, NoRepack: c.mapped}
 			for _, hot := range []int{0, 512} {
+				if hot == 0 && c.spec.Type != quant.F16 && c.spec.Type != quant.Q4_0 {
+					continue // other types go the same way
+				}
 				places := share(2, hot)
 				places[1].Attention, places[1].Predictor = hot > 0, hot > 0
 				plan := gigabyte(places)

@@ -65,6 +65,9 @@ func TestTwoGPUs(t *testing.T) {
 				"head":   cut(share(layers, 320), layers),
 				"uneven": uneven,
 			} {
+				if (name == "whole" || name == "head") && c.mode != model.Predict {
+					continue // what moves from one GPU to the other is the same in every mode
+				}
 				plan := two(places, hybrid.Streaming{})
 				if name == "split" {
 					plan = two(places, hybrid.Streaming{Tokens: 9, Bytes: 300 << 10})
@@ -100,7 +103,7 @@ func TestDemoOnTwoGPUs(t *testing.T) {
 	text = slices.Concat(prompt, text)
 	choices := likeliest(t, plain, text)
 	c := plain.Config()
-	for _, border := range []int{1, c.Layers / 2, c.Layers} {
+	for _, border := range []int{c.Layers / 2, c.Layers} {
 		e := openGPU(t, f, o, two(cut(share(c.Layers, c.FF/4), border), hybrid.Streaming{}))
 		for i, got := range likeliest(t, e.Engine, text) {
 			if want := choices[i]; got.id != want.id && want.gap > closeCall*want.largest {
