@@ -326,7 +326,6 @@ type expertLayers struct {
 	layers []layer   // [n]
 	chosen [][]int   // [tokens]
 	weight [][]float64
-	token  int // of the layers' scale
 	by     float64
 }
 
