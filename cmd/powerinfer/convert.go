@@ -19,11 +19,11 @@ import (
 func convertCommand() *cli.Command {
 	return &cli.Command{
 		Name: "convert", Usage: "turn a Hugging Face folder into a GGUF file", ArgsUsage: "FOLDER [PREDICTORS]",
-		Description: `A folder of a LoRA adapter, as PEFT saves it, becomes a GGUF adapter for --lora; --base names the
-folder of the model that it is for. With PREDICTORS, a folder of published predictors (model_0.pt, model_1.pt, ..., config.json),
-the model becomes a file of the original PowerInfer, with the predictors in it. With --format
-original and a prepared file instead of FOLDER, that file is rewritten so that the original
-PowerInfer loads it.`,
+		Description: `A folder of a LoRA adapter, as PEFT saves it, becomes a GGUF adapter for --lora; --base
+names the folder of the model that it is for. With PREDICTORS, a folder of published predictors
+(model_0.pt, model_1.pt, ..., config.json), the model becomes a file of the original
+PowerInfer, with the predictors in it. With --format original and a prepared file instead of
+FOLDER, that file is rewritten so that the original PowerInfer loads it.`,
 		Flags: []cli.Flag{
 			&cli.StringFlag{Name: "outfile", Aliases: []string{"o"}, Usage: "GGUF `FILE` to write; default: FOLDER-TYPE.gguf here"},
 			&cli.StringFlag{Name: "outtype", Value: "f16", Usage: "`TYPE` of the matrices: " + convert.OutTypes() + "; with predictors f16 or q4_0"},
