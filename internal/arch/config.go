@@ -65,6 +65,7 @@ type Config struct {
 	TopKMethod    string  `json:"topk_method"`
 	ExpertGroups  int     `json:"n_group"`
 	GroupsUsed    int     `json:"topk_group"`
+	Further       int     `json:"num_nextn_predict_layers"` // layers behind the last, which predict further tokens
 
 	// Falcon, with its older names.
 	FalconAct    string  `json:"activation"`

@@ -12,7 +12,7 @@ func deepseek2() Family {
 	f := llama()
 	f.Name, f.HuggingFace, f.Original = "deepseek2", []string{"DeepseekV2ForCausalLM", "DeepseekV3ForCausalLM", "YoutuForCausalLM"}, ""
 	f.PartialRotary, f.Latent, f.YarnScores = true, true, true
-	f.Experts = &Experts{Optional: true, MinSum: leastSum}
+	f.Experts = &Experts{Optional: true, MinSum: leastSum, Counted: true}
 	queries := append(latentQueries(true), Tensor{Name: "attn_q.weight", Source: "self_attn.q_proj.weight", Optional: true})
 	block := latentBlock(queries...)
 	i := slices.IndexFunc(block, func(t Tensor) bool { return t.Name == "attn_kv_b.weight" })
@@ -30,12 +30,10 @@ func readDeepSeek2(c *Config) error {
 	if err := readLatent(c); err != nil {
 		return err
 	}
-	c.mixture(c.ExpertWidth)
-	m := &c.Mixture
-	m.Count, m.Shared, m.First, m.Every, m.Scale = c.RoutedExperts, c.SharedExperts*c.ExpertWidth, c.FirstDense, c.ExpertEvery, c.ExpertScale
-	if c.ExpertGroups > 1 {
-		m.Groups, m.GroupsUsed = c.ExpertGroups, c.GroupsUsed
+	if err := c.routed(); err != nil {
+		return err
 	}
+	m := &c.Mixture
 	score := compute.Softmax
 	switch {
 	case c.Scoring == "sigmoid":
@@ -44,13 +42,7 @@ func readDeepSeek2(c *Config) error {
 		return c.Errorf("scoring_func", "%q is not supported; softmax and sigmoid are", c.Scoring)
 	}
 	m.Score = &score
-	switch {
-	case m.Count == 0:
-	case c.SharedExperts < 0 || c.SharedExperts > 1<<10 || c.FirstDense < 0 || c.FirstDense > c.Layers:
-		return c.Errorf("n_shared_experts", "%d, with %d layers before those with experts, are not supported", c.SharedExperts, c.FirstDense)
-	case m.Every > 1:
-		return c.Errorf("moe_layer_freq", "experts in every %dth layer are not supported", m.Every)
-	case m.Groups > 0 && c.TopKMethod != "noaux_tc":
+	if m.Count > 0 && m.Groups > 0 && c.TopKMethod != "noaux_tc" {
 		return c.Errorf("topk_method", "%q, which ranks groups by their best expert alone, is not supported; noaux_tc and greedy are", c.TopKMethod)
 	}
 	return readLlama(c)

@@ -17,6 +17,8 @@ type Experts struct {
 	Divided bool
 	// Shared says that experts are beside a shared one of feed_forward_length where files tell no width of it; else there is then none.
 	Shared bool
+	// Counted says that files tell how many experts all tokens use, each as wide as the others.
+	Counted bool
 }
 
 // GatingFunctions returns what the values of the key expert_gating_func mean, from 1.
@@ -93,4 +95,22 @@ func (c *Config) mixture(width int) {
 	if c.Mixture.Count == 0 {
 		c.Mixture.Count = c.LocalExperts
 	}
+}
+
+// routed takes what the keys of DeepSeek's configuration and of those like it say.
+func (c *Config) routed() error {
+	c.mixture(c.ExpertWidth)
+	m := &c.Mixture
+	m.Count, m.Shared, m.First, m.Every, m.Scale = c.RoutedExperts, c.SharedExperts*c.ExpertWidth, c.FirstDense, c.ExpertEvery, c.ExpertScale
+	if c.ExpertGroups > 1 {
+		m.Groups, m.GroupsUsed = c.ExpertGroups, c.GroupsUsed
+	}
+	switch {
+	case m.Count == 0:
+	case c.SharedExperts < 0 || c.SharedExperts > 1<<10 || c.FirstDense < 0 || c.FirstDense > c.Layers:
+		return c.Errorf("n_shared_experts", "%d, with %d layers before those with experts, are not supported", c.SharedExperts, c.FirstDense)
+	case m.Every > 1:
+		return c.Errorf("moe_layer_freq", "experts in every %dth layer are not supported", m.Every)
+	}
+	return nil
 }

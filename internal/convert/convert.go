@@ -142,6 +142,7 @@ func (m *model) plan(dir string, fam arch.Family, c *config, factors map[string]
 	if c.parts {
 		p.leaveOut(notes)
 	}
+	p.leaveOutFurther(c, notes)
 	m.keys = append(m.keys, v.keys()...)
 	m.tensors = append(p.tensors, m.tensors...)
 	return p.finish()

@@ -37,6 +37,9 @@ func (c *config) expertKeys(f arch.Family) (keys []gguf.KV, err error) {
 	if m.Shared > 0 {
 		add("expert_shared_feed_forward_length", uint32(m.Shared))
 	}
+	if f.Experts.Counted {
+		add("expert_shared_count", uint32(m.Shared/m.Width))
+	}
 	how := *f.Experts
 	if m.Score != nil {
 		how.Score = *m.Score

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/powerinfer-go/powerinfer/internal/arch"
@@ -328,6 +329,21 @@ func (p *plan) leaveOut(notes func(string)) {
 	}
 }
 
+// leaveOutFurther marks the tensors of layers that predict further tokens as used, and says so.
+func (p *plan) leaveOutFurther(c *config, notes func(string)) {
+	left := false
+	for name := range p.source.Tensors {
+		_, rest, ok := strings.Cut("."+name, ".layers.")
+		number, _, _ := strings.Cut(rest, ".")
+		if l, err := strconv.Atoi(number); ok && err == nil && l >= c.Layers && l-c.Layers < c.Further {
+			p.used[name], left = true, true
+		}
+	}
+	if left {
+		notes(fmt.Sprintf("%s: layers from %d on, which predict further tokens, are left out", p.source.Path, c.Layers))
+	}
+}
+
 // finish reports the first error, or tensors that were left over.
 func (p *plan) finish() error {
 	if p.err != nil {
@@ -402,9 +418,7 @@ func (c *config) attentionKeys(f arch.Family) (keys []gguf.KV, err error) {
 		add("key_length_mla", uint32(c.HeadDim))
 		add("value_length_mla", uint32(c.value()))
 		more := func(name string, n int) { keys = append(keys, gguf.KV{Key: f.Name + "." + name, Value: uint32(n)}) }
-		if m := &c.Mixture; m.Count > 0 {
-			more("expert_shared_count", m.Shared/max(1, m.Width))
-		} else { // llama.cpp wants to know of experts all the same
+		if c.Mixture.Count == 0 { // llama.cpp wants to know of experts all the same
 			more("leading_dense_block_count", c.Layers)
 			more("expert_feed_forward_length", c.FF)
 			more("expert_shared_count", 0)

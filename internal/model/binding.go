@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"sort"
+	"strconv"
 	"strings"
 
 	"github.com/powerinfer-go/powerinfer/internal/compute"
@@ -297,6 +298,17 @@ func (b *binder) floats(name string, n int) []float32 {
 func (b *binder) ignore(name string) {
 	if b.has(name) {
 		b.taken[name] = true
+	}
+}
+
+// ignoreFurther claims the tensors of n layers from the given one on, which are not computed.
+func (b *binder) ignoreFurther(from, n int) {
+	for _, t := range b.f.Tensors {
+		rest, of := strings.CutPrefix(t.Name, "blk.")
+		number, _, _ := strings.Cut(rest, ".")
+		if l, err := strconv.Atoi(number); of && err == nil && l >= from && l-from < n {
+			b.ignore(t.Name)
+		}
 	}
 }
 

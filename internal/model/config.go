@@ -23,6 +23,7 @@ type Config struct {
 	Context int    // positions the model was trained for
 	Embd    int    // width of the residual stream
 	Layers  int
+	Further int // layers of the file behind these, which predict further tokens than the next and are not computed
 	Family  arch.Family
 	Blocks  []Block // [Layers]; where they differ, the four below are the largest
 	Experts Experts // of layers that have some
@@ -116,8 +117,9 @@ const (
 
 // metadata reads keys of one file and keeps the first error, so that a list of reads needs one check.
 type metadata struct {
-	f   *gguf.File
-	err error
+	f       *gguf.File
+	further int // layers that arrays have numbers of behind those of the model's
+	err     error
 }
 
 func (m *metadata) fail(format string, args ...any) {
@@ -155,7 +157,7 @@ func (m *metadata) counts(key string, n int, def func(layer int) int) []int {
 		switch {
 		case err != nil && m.err == nil:
 			m.err = err
-		case err == nil && len(list) != n:
+		case err == nil && len(list) != n && len(list) != n+m.further:
 			m.fail("key %q: %d numbers for %d layers", key, len(list), n)
 		}
 		for l := range out {
@@ -239,6 +241,7 @@ func ReadConfig(f *gguf.File, activation string) (Config, error) {
 	c.Context = m.count(key("context_length"), 0, 1<<30)
 	c.Embd = m.count(key("embedding_length"), 0, maxWidth)
 	c.Layers = m.count(key("block_count"), 0, maxLayers)
+	c.readFurther(m)
 	c.readBlocks(m)
 	c.readExperts(m)
 	c.readInputs(m)
@@ -277,6 +280,23 @@ func ReadConfig(f *gguf.File, activation string) (Config, error) {
 		err = c.checkByNeuron(m)
 	}
 	return c, err
+}
+
+// readFurther leaves out the file's last layers if they predict further tokens than the next.
+func (c *Config) readFurther(m *metadata) {
+	key := c.Arch + ".nextn_predict_layers"
+	n, _, err := m.f.Uint(key)
+	switch {
+	case m.err != nil:
+	case err != nil:
+		m.err = err
+	case n >= uint64(c.Layers):
+		m.fail("key %q: %d of %d layers predict further tokens, which leaves none that predict the next", key, n, c.Layers)
+	default:
+		c.Layers -= int(n)
+		m.further = int(n)
+	}
+	c.Further = m.further
 }
 
 // checkByNeuron refuses a file whose down projections are stored by neuron where layers cannot be computed so.

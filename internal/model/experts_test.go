@@ -3,6 +3,7 @@ package model_test
 import (
 	"math"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -116,5 +117,32 @@ func TestExpertsUsed(t *testing.T) {
 	const expert = 3 * 64 * 32 * 2 // bytes of three matrices in F16
 	if two, one := read(), read("qwen3moe.expert_used_count=int:1"); two != 2*2*expert || one != 2*expert {
 		t.Errorf("two layers read %d bytes of two experts each, and %d of one; an expert has %d", two, one, expert)
+	}
+}
+
+// TestFurtherLayers: layers that predict further tokens are neither computed nor surplus.
+func TestFurtherLayers(t *testing.T) {
+	logits := func(f *gguf.File) []float32 {
+		m, err := loaded(t, f)
+		if err != nil {
+			t.Fatal(err)
+		}
+		p := compute.Params{Tokens: []int32{1, 2, 3}, Pos: []int32{0, 1, 2}, Seq: make([]int32, 3), Pages: [][]int32{{0}}, Out: []int32{2}}
+		if err := m.Forward(&p); err != nil {
+			t.Fatal(err)
+		}
+		out, err := m.Logits(0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return out
+	}
+	short := routed(t, "glm4moe", "glm4moe.block_count=int:1")
+	short.Tensors = slices.DeleteFunc(slices.Clone(short.Tensors), func(w *gguf.Tensor) bool { return strings.HasPrefix(w.Name, "blk.1.") })
+	if got, want := logits(routed(t, "glm4moe", "glm4moe.nextn_predict_layers=int:1")), logits(short); !slices.Equal(got, want) {
+		t.Error("a model whose second layer predicts further tokens has other logits than one without that layer")
+	}
+	if _, err := loaded(t, routed(t, "glm4moe", "glm4moe.nextn_predict_layers=int:2")); err == nil || !strings.Contains(err.Error(), "nextn_predict_layers") {
+		t.Errorf("a model all of whose layers predict further tokens: error %v", err)
 	}
 }

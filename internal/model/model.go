@@ -163,6 +163,7 @@ func Load(ctx context.Context, f *gguf.File, dev compute.Device, o Options) (*Mo
 		m.bindBlock(b, i)
 		m.layers[i].stored = storage[i]
 	}
+	b.ignoreFurther(m.Layers, m.Further)
 	if err := b.finish(); err != nil {
 		return nil, err
 	}

@@ -30,6 +30,9 @@ func (m *model) expertKeys(a func(string) string) []gguf.KV {
 	if m.Arch == "ernie4_5-moe" { // llama.cpp wants to know
 		keys = append(keys, gguf.KV{Key: a("interleave_moe_layer_step"), Value: uint32(1)})
 	}
+	if m.fam.Experts.Counted {
+		keys = append(keys, gguf.KV{Key: a("expert_shared_count"), Value: uint32(1)})
+	}
 	if m.fam.Experts.Shared {
 		keys = append(keys, gguf.KV{Key: a("expert_shared_feed_forward_length"), Value: uint32(m.FF)})
 	}
@@ -52,7 +55,7 @@ func (m *model) experts(layer int, in amplitudes, n *neurons) {
 	m.stacked(func() { m.reader(name("ffn_up_exps.weight"), m.Experts*m.FF, in, 1, up) })
 	m.downs(name("ffn_down_exps.weight"), n)
 	m.expertBiases(layer)
-	if m.fam.Experts.Shared || m.fam.KeysByHead() {
+	if m.fam.Experts.Shared || m.fam.Experts.Counted {
 		m.reader(name("ffn_gate_shexp.weight"), m.FF, in, 1, n.offset)
 		m.reader(name("ffn_up_shexp.weight"), m.FF, in, 1, nil)
 		m.down(name("ffn_down_shexp"), n)

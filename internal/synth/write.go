@@ -144,7 +144,6 @@ func (m *model) latentKeys(a func(string) string) (keys []gguf.KV) {
 		add("attention.key_length_mla", m.HeadDim)
 		add("attention.value_length_mla", m.HeadDim)
 		if m.Experts > 0 {
-			add("expert_shared_count", 1)
 			return keys
 		}
 		add("leading_dense_block_count", m.Layers) // none of experts, about which llama.cpp wants to know all the same

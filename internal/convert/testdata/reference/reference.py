@@ -12,6 +12,7 @@ configuration of Ministral 3. qwen2vl, qwen3vl: Bai et al. 2025 (M-RoPE), the co
 Biderman et al. 2023. internlm2: Cai et al. 2024. phi2: Gunasekar et al. 2023, Li et al. 2023. chatglm: GLM team 2024. jais2: its model card.
 ALiBi: Press et al. 2022. mpt: MosaicML 2023. bloom: BigScience 2022. baichuan: Yang et al. 2023. plm: Deng et al. 2025; DeepSeek-AI 2024. minicpm3: Hu et al. 2024 and
 its configuration. gptoss: OpenAI 2025 (model card and reference implementation); MXFP4: OCP Microscaling Formats 1.0. deepseek2: DeepSeek-AI 2024 (DeepSeek-V2, DeepSeek-V3).
+glm4moe: GLM-4.5 team 2025 and its configurations.
 """
 import json
 import math
@@ -1230,6 +1231,28 @@ def ernie():
     yield "ernie4_5-moe", m, 128, run(m, rms, frequencies(m, 16), mlp, queries=0.1, turn=rotate_neighbours)
 
 
+def glm4_moe():
+    """Layer 0 has no experts; half of a head is rotated. The larger model norms queries and keys and has a layer behind the last, of which no logit depends."""
+    for name, norms in (("glm4moe", True), ("glm4moe-air", False)):
+        m = Model({"architectures": ["Glm4MoeForCausalLM"], "hidden_act": "silu", "rms_norm_eps": 1e-5, "head_dim": 24, "partial_rotary_factor": 0.5,
+                   "attention_bias": True, "use_qk_norm": norms, "moe_intermediate_size": 32, "n_routed_experts": 8, "n_shared_experts": 2 if norms else 1,
+                   "num_experts_per_tok": 3, "first_k_dense_replace": 1, "norm_topk_prob": True, "routed_scaling_factor": 2.5 if norms else 1.0,
+                   "n_group": 1, "topk_group": 1, "num_nextn_predict_layers": int(norms)})
+
+        def mlp(m, h, p):
+            if ".0." in p:
+                return swiglu(m, h, p)
+            scores = 1 / (1 + np.exp(-router(m, h, p + "gate.weight", 8)))
+            weights = normalised(chosen(scores + m.get(p + "gate.e_score_correction_bias", 8, scale=0.375), scores, 3))
+            shared = expert_mlp(m, h, 32 * m.c["n_shared_experts"], *(f"{p}shared_experts.{w}.weight" for w in PROJECTIONS))
+            return shared + experts(m, h, m.c["routed_scaling_factor"] * weights, [f"{p}experts.%d.{w}.weight" for w in PROJECTIONS], 32)
+        logits = run(m, rms, frequencies(m, 12), mlp, biased=True, heads=head_norms if norms else None, queries=0.25 if norms else 0.1)
+        if norms:
+            for part, shape in (("eh_proj", (64, 128)), ("enorm", (64,)), ("embed_tokens", (48, 64)), ("self_attn.q_proj", (96, 64))):
+                m.get(f"model.layers.3.{part}.weight", *shape)
+        yield name, m, 128, logits
+
+
 def mxfp4(m, name, n, rows, cols):
     """[n, rows, cols] numbers of 4 bits (E2M1) times a power of two for each 32: a byte holds two, the first in its lower half."""
     codes = m.bytes(name + "_blocks", n, rows, cols // 32, 16, scale=128.0, offset=128.0)
@@ -1270,7 +1293,7 @@ def gptoss():
                                 window=lambda layer: 6 if layer % 2 == 0 else None, sinks=lambda m, p: m.get(p + "self_attn.sinks", 4, scale=2.0))
 
 
-EXPERTS = (mixtral, qwen3moe, qwen2moe, olmoe, granitemoe, minimax_m2, ernie, gptoss)
+EXPERTS = (mixtral, qwen3moe, qwen2moe, olmoe, granitemoe, minimax_m2, ernie, gptoss, glm4_moe)
 
 for family in FIRST + SECOND + EXPERTS:
     for name, m, context, logits in family():
