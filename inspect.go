@@ -21,7 +21,9 @@ type Info struct {
 	Parameters   int64
 	Layers       int
 	Embedding    int   // width of the residual stream
-	Neurons      int   // of the widest feed-forward layer
+	Neurons      int   // of the widest feed-forward layer, experts apart
+	Experts      int   // of a layer; 0: no layer has any
+	ExpertsUsed  int   // by a token in such a layer
 	Heads        int   // of attention, in the layer that has most
 	KVHeads      int   // of keys and values, likewise
 	HeadSize     int   // elements of a head's key, likewise
@@ -39,7 +41,7 @@ func infoOf(s *session.Session) Info {
 	c, file := s.Config(), bench.Describe(s.File)
 	return Info{
 		Path: s.File.Path, Name: c.Name, Architecture: c.Arch, Type: file.Type, Bytes: file.Bytes, Parameters: file.Params,
-		Layers: c.Layers, Embedding: c.Embd, Neurons: c.FF, Heads: c.Heads, KVHeads: c.KVHeads, HeadSize: c.HeadDim, Vocabulary: c.Vocab,
+		Layers: c.Layers, Embedding: c.Embd, Neurons: c.FF, Experts: c.Experts.Count, ExpertsUsed: c.Experts.Used, Heads: c.Heads, KVHeads: c.KVHeads, HeadSize: c.HeadDim, Vocabulary: c.Vocab,
 		Trained: c.Context, Context: s.Context(), Cache: s.CacheBytes(),
 		Sparse: Sparse(c.Sparse.String()), Threshold: c.Threshold, Activation: c.Act.Kind.String(), Prepared: c.Prepared != nil,
 	}

@@ -75,7 +75,7 @@ func missingFlags() []missingFlag {
 		{[]string{"context-file", "chunk-size", "chunk-separator"}, "/v1/embeddings of powerinfer serve gives the vectors; the search is yours"},
 		{[]string{"junk", "pos"}, "write the prompt to a file and use -f"},
 		{[]string{"output-file"}, "use -o"},
-		{[]string{"ppl", "show-statistics"}, matrix},
+		{[]string{"ppl"}, matrix},
 		{[]string{"pps"}, "powerinfer bench -npl shares the prompt's beginning where prompts are equal"},
 		{[]string{"tgs"}, "powerinfer bench -npl times generation apart from prompts"},
 		{[]string{"reuse-port"}, unneeded + ": one process answers all requests"},

@@ -45,13 +45,13 @@ func (d *drawing) html(out io.Writer) error {
 			r.Place = fmt.Sprintf("GPU %d", y.Tier)
 		}
 		if span[0] < len(d.layers()) {
-			r.Hot = fmt.Sprintf("%d (%.1f %%)", y.Bound, 100*float64(y.Bound)/float64(max(d.b.FF, 1)))
+			r.Hot = d.hot(span[0])
 		}
 		rows = append(rows, r)
 	}
 	// The pictures hold numbers and fixed words only.
 	return t.Execute(out, map[string]any{
-		"B": d.b, "On": d.on, "Plan": d.plan, "Rows": rows, "Notes": d.notes(), "Rest": d.plan.RAM + d.b.Rest, "Timed": d.timed,
+		"B": d.b, "Units": d.units(), "On": d.on, "Plan": d.plan, "Rows": rows, "Notes": d.notes(), "Rest": d.plan.RAM + d.b.Rest, "Timed": d.timed,
 		"Layers": d.byLayers, "Whole": d.whole, "InRAM": d.inRAM, "Total": d.b.Model.Bytes() + d.b.Rest, "All": d.ms(d.plan.Seconds),
 		"Bytes": template.HTML(d.bytePicture()), "Times": template.HTML(d.timePicture()),
 	})
@@ -74,9 +74,9 @@ func (d *drawing) bytePicture() string {
 		}
 		return []part{
 			{"gpu-dense", "attention, KV, predictor on the GPU", mib(y.VRAM - hot)},
-			{"gpu-hot", "hot neurons on the GPU", mib(hot)},
+			{"gpu-hot", "hot " + d.units() + " on the GPU", mib(hot)},
 			{"ram-dense", "attention, KV, predictor in RAM", mib(y.RAM - cold)},
-			{"ram-cold", "cold neurons in RAM", mib(cold)},
+			{"ram-cold", "cold " + d.units() + " in RAM", mib(cold)},
 		}
 	})
 }
@@ -96,7 +96,7 @@ func (d *drawing) timePicture() string {
 		}
 		return []part{
 			{dense, "attention and predictor", 1e3 * y.Dense},
-			{"both", "both on neurons", 1e3 * both},
+			{"both", "both on " + d.units(), 1e3 * both},
 			{longer, says, 1e3 * (max(y.HotTime, y.ColdTime) - both)},
 			{"wait", "hand-offs", 1e3 * y.Wait},
 		}

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"text/tabwriter"
 
+	"github.com/powerinfer-go/powerinfer/internal/model"
 	"github.com/powerinfer-go/powerinfer/internal/modelcost"
 	"github.com/powerinfer-go/powerinfer/internal/placement"
 	"github.com/powerinfer-go/powerinfer/internal/planner"
@@ -103,10 +104,51 @@ func (d *drawing) ms(seconds float64) string {
 	return fmt.Sprintf("%.3f", 1e3*seconds)
 }
 
+// shape tells how many layers there are, of how many experts or neurons, and how many of these a token needs.
+func (d *drawing) shape() string {
+	b := &d.b
+	var experts, neurons int // of a layer
+	routed := 0              // layers with experts
+	for _, y := range b.Model.Layers {
+		if y.Experts {
+			routed, experts = routed+1, len(y.Units.Sometimes)
+		} else {
+			neurons = max(neurons, len(y.Units.Sometimes))
+		}
+	}
+	says := fmt.Sprintf(": %s of %d experts, %d used", count(routed, "layer"), experts, b.ExpertsUsed)
+	switch {
+	case routed == b.Layers:
+		return says
+	case routed > 0 && b.Mode == model.Off:
+		return fmt.Sprintf("%s, %s of %d neurons", says, count(b.Layers-routed, "layer"), neurons)
+	case routed > 0:
+		return fmt.Sprintf(", --sparse %s%s, %s of %d neurons, %.1f %% active", b.Mode, says, count(b.Layers-routed, "layer"), neurons, 100*b.Active)
+	}
+	return fmt.Sprintf(", --sparse %s: %d layers of %d neurons, %.1f %% active", b.Mode, b.Layers, neurons, 100*b.Active)
+}
+
+// units names what layers are split into.
+func (d *drawing) units() string {
+	routed := func(y placement.Layer) bool { return y.Experts }
+	switch layers := d.b.Model.Layers; {
+	case !slices.ContainsFunc(layers, routed):
+		return "neurons"
+	case slices.ContainsFunc(layers, func(y placement.Layer) bool { return !y.Experts }):
+		return "neurons and experts"
+	}
+	return "experts"
+}
+
+// hot tells how many of layer l's units lie on its GPU.
+func (d *drawing) hot(l int) string {
+	n, of := d.plan.Layers[l].Bound, len(d.b.Model.Layers[l].Units.Sometimes)
+	return fmt.Sprintf("%d (%.1f %%)", n, 100*float64(n)/float64(max(of, 1)))
+}
+
 func (d *drawing) text(out io.Writer) error {
 	b := &d.b
-	fmt.Fprintf(out, "%s, %s, --sparse %s: %d layers of %d neurons, %.1f %% active, %.2f GiB with the KV cache of %d tokens\n",
-		b.Name, b.Type, b.Mode, b.Layers, b.FF, 100*b.Active, gib(b.Model.Bytes()+b.Rest), b.Context)
+	fmt.Fprintf(out, "%s, %s%s, %.2f GiB with the KV cache of %d tokens\n", b.Name, b.Type, d.shape(), gib(b.Model.Bytes()+b.Rest), b.Context)
 	fmt.Fprintf(out, "RAM reads %.1f GB/s in order, %.1f on rows\n", d.on.Stream/1e9, d.on.Rows/1e9)
 	for j, g := range d.on.GPUs {
 		if g.Read == 0 {
@@ -163,7 +205,7 @@ func (d *drawing) row(w io.Writer, first, last int) {
 		if d.b.Model.Layers[first].Predictor > 0 {
 			predictor = where(y.Predictor)
 		}
-		hot = fmt.Sprintf("%d (%.1f %%)", y.Bound, 100*float64(y.Bound)/float64(max(d.b.FF, 1)))
+		hot = d.hot(first)
 	}
 	fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%.1f\t%.1f\t%s\t%s\t%s\t%s\t%s\t\n", d.rowName(first, last), attention, predictor, hot,
 		mib(y.VRAM), mib(y.RAM), d.ms(y.Dense), d.ms(y.HotTime), d.ms(y.ColdTime), d.ms(y.Wait), d.ms(y.Seconds))

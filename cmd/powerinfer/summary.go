@@ -14,8 +14,15 @@ import (
 // describe says what was loaded, where it is computed and how tokens are chosen, for --verbose.
 func describe(m *powerinfer.Model, o *powerinfer.Sampling) error {
 	i := m.Info()
-	fmt.Fprintf(os.Stderr, "model %q: %s, %.1f MiB of weights; %d layers, n_embd %d, n_ff %d, %d heads over %d KV heads of %d, vocabulary %d\n",
-		i.Name, i.Type, mib(i.Bytes), i.Layers, i.Embedding, i.Neurons, i.Heads, i.KVHeads, i.HeadSize, i.Vocabulary)
+	var feed []string
+	if i.Neurons > 0 {
+		feed = append(feed, fmt.Sprintf("n_ff %d", i.Neurons))
+	}
+	if i.Experts > 0 {
+		feed = append(feed, fmt.Sprintf("%d experts, %d used", i.Experts, i.ExpertsUsed))
+	}
+	fmt.Fprintf(os.Stderr, "model %q: %s, %.1f MiB of weights; %d layers, n_embd %d, %s, %d heads over %d KV heads of %d, vocabulary %d\n",
+		i.Name, i.Type, mib(i.Bytes), i.Layers, i.Embedding, strings.Join(feed, ", "), i.Heads, i.KVHeads, i.HeadSize, i.Vocabulary)
 	fmt.Fprintf(os.Stderr, "context %d of %d tokens, KV cache %.1f MiB; %s\n", i.Context, i.Trained, mib(i.Cache), m.Device())
 	plan, err := m.Plan()
 	if err != nil {

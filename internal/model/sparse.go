@@ -63,10 +63,15 @@ func (c *Config) auto() SparseMode {
 	switch {
 	case c.Predictors && (c.Prepared == nil || c.trusted()):
 		return Predict
-	case c.zeros():
+	case c.zeros() && !c.onlyExperts():
 		return Exact
 	}
 	return Off
+}
+
+// onlyExperts reports whether no layer has neurons that are not an expert's. Experts are computed whole, so no mode skips anything there.
+func (c *Config) onlyExperts() bool {
+	return c.Experts.Count > 0 && !slices.ContainsFunc(c.Blocks, func(b Block) bool { return b.FF > 0 })
 }
 
 // zeros reports whether some layers leave neurons at exactly zero: by their activation, or because they keep their largest gates only.
@@ -82,11 +87,13 @@ func (c *Config) trusted() bool {
 	return same && q != nil && q.KLDivergence <= AutoDivergence && q.PerplexityPredict <= autoPerplexity*q.PerplexityDense
 }
 
-// LayerMode returns the mode that layer l runs in: a prepared file's predictors may not pay in every layer, all gates decide which of the largest stay, and
-// not every layer may leave zeros.
+// LayerMode returns the mode that layer l runs in. It is not the model's where a prepared file's predictors do not pay, where all gates are
+// needed to find the largest, where the activation leaves no zeros, and where the layer has nothing but experts.
 func (c *Config) LayerMode(l int) SparseMode {
 	cut := c.Blocks[l].TopK != nil
 	switch {
+	case c.Blocks[l].FF == 0:
+		return Off
 	case c.Sparse == Predict && (cut || c.Prepared != nil && c.Prepared.Layers[l].Mode == prepared.Exact):
 		return Exact
 	case c.Sparse == Exact && !cut && !c.Act.Sparse():
@@ -103,7 +110,7 @@ type NeuronUse struct {
 	Dense               int64      // bytes of gate, up and down
 }
 
-// Since is u less an earlier state of the same layer.
+// Since returns what was counted after then, an earlier state of the same layer.
 func (u NeuronUse) Since(then NeuronUse) NeuronUse {
 	u.Steps -= then.Steps
 	u.Tokens -= then.Tokens

@@ -18,13 +18,15 @@ type Cost struct {
 	Mode     model.SparseMode
 	Context  int // tokens that the KV cache is planned for
 	Layers   int
-	FF       int   // neurons of a layer
-	RowBytes int   // of a neuron's row in one matrix
-	RowElems int   // n_embd
-	Rest     int64 // bytes that stay in RAM whatever the plan: embedding tables that are not the head
-	Active   float64
+	FF       int     // neurons of the widest layer
+	RowBytes int     // of a neuron's row in one matrix
+	RowElems int     // n_embd
+	Rest     int64   // bytes that stay in RAM whatever the plan: embedding tables that are not the head
+	Active   float64 // share of the neurons, outside of experts, that a token needs
 	Model    placement.Model
 	Assumed  []string // what the file or the description does not say, one sentence each
+
+	ExpertsUsed int // by a token in each layer with experts
 
 	File       *gguf.File // the header that a model is bound by; of a file it is the file, which must stay open
 	Activation string     // that overrides File's

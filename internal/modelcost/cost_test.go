@@ -183,6 +183,25 @@ func TestExperts(t *testing.T) {
 	if u.Size != expert || len(u.Sometimes) != 8 || u.Always != 0 || math.Abs(read-3*expert) > 1 {
 		t.Errorf("%d units of %d bytes, of which a token reads %g and always %d; want 8 of %d, of which it reads 3", len(u.Sometimes), u.Size, read, u.Always, expert)
 	}
+	if dense := b.Model.Dense().Layers[1].Units; !slices.Equal(dense.Sometimes, u.Sometimes) {
+		t.Errorf("without sparsity a token reads %v of the experts, and with it %v", dense.Sometimes, u.Sometimes)
+	}
+}
+
+// A model whose layers have nothing but experts has no sparse mode, and nothing is assumed of its neurons, whatever its activation is.
+func TestExpertsOnly(t *testing.T) {
+	s := synth.Spec{Arch: "llama", Layers: 2, Embd: 64, FF: 96, Heads: 4, KVHeads: 2, Type: quant.F16, Experts: 8, Used: 2, Activation: "relu"}
+	path := filepath.Join(t.TempDir(), "model.gguf")
+	if err := synth.Write(t.Context(), path, s, nil); err != nil {
+		t.Fatal(err)
+	}
+	b := of(t, open(t, path), law())
+	if b.Mode != model.Off || b.ExpertsUsed != 2 || b.Active != 1 || !b.Model.Layers[0].Experts {
+		t.Errorf("mode %s, %d experts used, %g of the neurons active, experts: %t", b.Mode, b.ExpertsUsed, b.Active, b.Model.Layers[0].Experts)
+	}
+	if len(b.Assumed) != 1 || !strings.Contains(b.Assumed[0], "experts") {
+		t.Errorf("assumed: %q", b.Assumed)
+	}
 }
 
 // A prepared file's own frequencies, modes, always-on neurons and precision are planned with; predictors of layers that do not

@@ -44,7 +44,7 @@ func Of(f *gguf.File, o Options) (Cost, error) {
 	if err := o.Law.Check(); err != nil {
 		return Cost{}, err
 	}
-	b := Cost{Name: c.Name, Mode: c.Sparse, Context: o.Context, Layers: c.Layers, FF: c.FF, RowElems: c.Embd}
+	b := Cost{Name: c.Name, Mode: c.Sparse, Context: o.Context, Layers: c.Layers, FF: c.FF, ExpertsUsed: c.Experts.Used, RowElems: c.Embd}
 	if b.Name == "" {
 		b.Name = filepath.Base(f.Path)
 	}
@@ -117,15 +117,38 @@ func (r *reader) frequencies(o Options) error {
 			}
 			r.frequency = append(r.frequency, lawFrequencies(b.FF, o.Law))
 		}
-		if r.c.Sparse != model.Off {
-			r.assume("The file holds no frequencies: %s is assumed of every layer.", o.Law)
-		}
+		r.assumeFrequencies(o.Law)
 	}
 	r.b.Active = 1
 	if r.c.Sparse != model.Off {
-		r.b.Active = active(r.frequency)
+		r.b.Active = active(r.ofNeurons())
 	}
 	return nil
+}
+
+// assumeFrequencies notes what is assumed because the file holds no frequencies.
+func (r *reader) assumeFrequencies(law Law) {
+	experts := slices.ContainsFunc(r.c.Blocks, func(b model.Block) bool { return b.Experts })
+	if experts {
+		r.assume("The file does not say how often experts are used: all are taken to be used alike.")
+	}
+	switch {
+	case r.c.Sparse == model.Off || len(r.ofNeurons()) == 0:
+	case experts:
+		r.assume("The file holds no frequencies of neurons: %s is assumed of every layer without experts.", law)
+	default:
+		r.assume("The file holds no frequencies: %s is assumed of every layer.", law)
+	}
+}
+
+// ofNeurons returns the frequencies of the layers without experts.
+func (r *reader) ofNeurons() (list [][]float32) {
+	for l, y := range r.frequency {
+		if !r.c.Blocks[l].Experts {
+			list = append(list, y)
+		}
+	}
+	return list
 }
 
 // evenly returns how often each of a layer's experts is used if all are alike.
@@ -133,7 +156,7 @@ func evenly(e model.Experts) []float32 {
 	return slices.Repeat([]float32{float32(e.Used) / float32(e.Count)}, e.Count)
 }
 
-// experts returns what placement plans with in a layer with experts, which are its units.
+// experts returns the units of a layer with experts, which are these.
 func (r *reader) experts(l int) placement.Units {
 	u := placement.Units{Sometimes: make([]float64, r.c.Experts.Count)}
 	prefix := fmt.Sprintf("blk.%d.", l)
@@ -171,7 +194,7 @@ func share(t *gguf.Tensor, neurons int) int64 {
 func (r *reader) layer(l int) error {
 	shape := r.c.Blocks[l]
 	if shape.Experts {
-		r.add(l, placement.Layer{Units: r.experts(l)}, r.c.Sparse)
+		r.add(l, placement.Layer{Units: r.experts(l), Experts: true}, r.c.Sparse)
 		return nil
 	}
 	ff := shape.FF

@@ -25,6 +25,7 @@ type Layer struct {
 	KV        int64 // keys and values at the planned context: lie with the attention, read whole for every token
 	Predictor int64 // read whole for every token; 0 in exact
 	Units     Units
+	Experts   bool // the units are experts: engines that skip no neuron read those that a token uses, too
 }
 
 // Units are the neurons or experts of a layer, all of one size.
@@ -93,12 +94,14 @@ func (m *Machine) Check() error {
 	return nil
 }
 
-// Dense is m as an engine reads it that skips nothing.
+// Dense returns m as an engine reads it that skips no neuron.
 func (m *Model) Dense() Model {
 	d := Model{Head: m.Head}
 	for _, y := range m.Layers {
 		y.Predictor = 0
-		y.Units = Units{Size: y.Units.Size, Always: y.Units.Size, Sometimes: make([]float64, len(y.Units.Sometimes))}
+		if !y.Experts {
+			y.Units = Units{Size: y.Units.Size, Always: y.Units.Size, Sometimes: make([]float64, len(y.Units.Sometimes))}
+		}
 		d.Layers = append(d.Layers, y)
 	}
 	return d
