@@ -92,7 +92,7 @@ func (e *lineEditor) suspend() {
 	e.shell.Display.PrintPrimaryPrompt()
 }
 
-// room returns what comes before the prompt, for a library that does not know where on the screen it is. First it corrects the library's way
+// room returns what is written before the prompt, for a library that does not know where on the screen it is. First it corrects the library's way
 // back to the line's first row by the rows that the line took, when it was drawn last, beyond those that the library counted. Then it makes
 // the terminal scroll where the line and the row below it, which the library moves to, do not fit: it moves down by as many rows, and back.
 func (e *lineEditor) room() string {

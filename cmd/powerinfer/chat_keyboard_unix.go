@@ -55,7 +55,7 @@ func (k *keyboard) hold() error {
 	return errors.Join(unix.IoctlSetTermios(k.fd, setTermios, &t), paste(true))
 }
 
-// stopLimit is how long a program may take to stop, so that it does not go on before it has.
+// stopLimit bounds the wait for the stop to take effect: the signal may arrive a little after the call that sends it has returned.
 const stopLimit = 200 * time.Millisecond
 
 // suspend stops the program, as Ctrl-Z does, with the terminal as the shell had it, and calls resume when it goes on. Where nobody could have

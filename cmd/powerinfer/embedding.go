@@ -144,7 +144,7 @@ func embeddingTexts(c *cli.Command) ([]string, error) {
 	return texts, nil
 }
 
-// embed computes texts, as many in a step as it has room for.
+// embed returns the embeddings of texts, or a reranker's scores. between lies between a query and a document.
 func embed(ctx context.Context, s *session.Session, texts []string, pooling engine.Pooling, between string, norm int) (*embeddings, error) {
 	e := &embeddings{texts: texts, each: pooling == engine.PoolNone, labels: s.Labels(), norm: norm}
 	all := make([][]int32, len(texts))
@@ -174,7 +174,7 @@ func embed(ctx context.Context, s *session.Session, texts []string, pooling engi
 	return e, nil
 }
 
-// Numbers of a vector that are shown of several, at its begin and end, and of those of tokens.
+// How many numbers of a vector are shown: the first of each where there are several texts, and the first and the last of a token's.
 const (
 	shownOfText  = 16
 	shownOfToken = 3
@@ -265,7 +265,7 @@ func (e *embeddings) writeJSON(out io.Writer, format string) {
 	fmt.Fprint(out, "\n}\n")
 }
 
-// cosine returns that of the angle between two vectors; of zero vectors 0, but 1 for two of them, as llama.cpp.
+// cosine returns the cosine of the angle between two vectors. As in llama.cpp it is 0 if one of them is zero, and 1 if both are.
 func cosine(a, b []float32) float64 {
 	var ab, aa, bb float64
 	for i := range a {

@@ -1,6 +1,6 @@
 package arch
 
-// ernieMoE describes ERNIE 4.5's models with experts, a bias of which counts for the choice only, beside shared ones; the first layers have none.
+// ernieMoE describes ERNIE 4.5's models with experts, with a bias that counts for the choice only, and shared ones; the first layers have none.
 // Its checkpoints hold the pairs that are rotated side by side.
 func ernieMoE() Family {
 	f := llama()

@@ -15,7 +15,7 @@ type Experts struct {
 	MinSum     float32 // or by this where the sum is less
 	// Divided says that feed_forward_length, where files tell no width of experts, is what all experts of a token have together.
 	Divided bool
-	// Shared says that experts are beside a shared one of feed_forward_length where files tell no width of it; else there is then none.
+	// Shared says that files which tell no width of shared experts have one of feed_forward_length; of other families such files have none.
 	Shared bool
 	// Counted says that files tell how many experts all tokens use, each as wide as the others.
 	Counted bool
@@ -52,7 +52,7 @@ func withExperts(block []Tensor, router, gate, up, down string) []Tensor {
 		Tensor{Name: "ffn_down_exps.weight", Source: down, Change: Stacked})
 }
 
-// mlpExperts is withExperts by the names of most families.
+// mlpExperts returns block with a router and experts, by the names of most families.
 func mlpExperts(block []Tensor) []Tensor {
 	return withExperts(block, "mlp.gate.weight", "mlp.experts.%d.gate_proj.weight", "mlp.experts.%d.up_proj.weight", "mlp.experts.%d.down_proj.weight")
 }
@@ -65,20 +65,20 @@ func sharedExpert(block []Tensor, prefix string) []Tensor {
 		Tensor{Name: "ffn_down_shexp.weight", Source: prefix + ".down_proj.weight", Optional: true})
 }
 
-// Mixture is what config.json says of experts, by the names of most families; families with others fill it in.
+// Mixture holds what config.json says of experts. Config.mixture reads the names that most families use; families with others fill it in.
 type Mixture struct {
-	Count  int // experts of a layer; 0: there are none
+	Count  int // experts of a layer; 0: the model has none
 	Used   int // of them, by a token
 	Width  int // neurons of an expert
-	Shared int // neurons of the experts that all tokens use, together; 0: there are none
+	Shared int // neurons of the experts that all tokens use, together; 0: no expert is shared
 	First  int // layers before this one have no experts
-	Every  int // of the others every so manyth has, counted from the first layer of all; 0: all have
+	Every  int // of the others each layer l has experts for which Every divides l+1; 0: all have
 	Dense  []int
 	Scale  float64 // of the weights; 0: 1
 	// Normalised says whether weights are divided by their sum; nil: as the family has it.
 	Normalised *bool
 	Score      *compute.Score // nil: the family's
-	// Experts are chosen from GroupsUsed of Groups groups; 0: there are none.
+	// Experts are chosen from GroupsUsed of Groups groups; 0: from all experts.
 	Groups, GroupsUsed int
 }
 
@@ -87,7 +87,7 @@ func (m *Mixture) In(l int) bool {
 	return m.Count > 0 && l >= m.First && (m.Every < 2 || (l+1)%m.Every == 0) && !slices.Contains(m.Dense, l)
 }
 
-// mixture takes what the usual keys say.
+// mixture sets c.Mixture by the usual keys; width is the number of an expert's neurons.
 func (c *Config) mixture(width int) {
 	c.Mixture = Mixture{
 		Count: c.NumExperts, Used: c.ExpertsPerToken, Width: width, Shared: c.SharedWidth, Every: c.SparseStep, Dense: c.DenseLayers, Normalised: c.NormTopK,

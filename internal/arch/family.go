@@ -207,8 +207,8 @@ func (f *Family) InBlock(name string) (Tensor, bool) {
 	return f.Block[i], true
 }
 
-// KeysByHead reports whether files hold what keys and values follow by as matrices of each head. Their keys of heads' sizes are those of the cache's
-// rows then, and the heads' have names of their own.
+// KeysByHead reports whether files hold a matrix for each head that makes its keys from the latent vector, and one that makes its values. In such files
+// attention.key_length and value_length are the widths of the cache's rows, and key_length_mla and value_length_mla those of heads.
 func (f *Family) KeysByHead() bool {
 	_, ok := f.InBlock("attn_k_b.weight")
 	return ok

@@ -14,9 +14,9 @@ const (
 	gptOSSLimit     = 7
 )
 
-// gptOSS describes gpt-oss: experts with biases and a clamped SwiGLU, the softmax of whose router is over the chosen, a score of each head that
-// takes its share of attention and has no value, and windows in every second layer. Its folders hold experts in MXFP4, or as matrices of inputs by
-// outputs, the gate's and the up's outputs by turns.
+// gptOSS describes gpt-oss: experts with biases and a clamped SwiGLU, a router whose softmax is over the chosen experts, attention sinks, which are
+// scores of heads that take a share of attention and have no value, and windows in every second layer. Its folders hold experts in MXFP4, or as
+// matrices [inputs, outputs] in which outputs of the gate and of the up alternate.
 func gptOSS() Family {
 	f := llama()
 	f.Name, f.HuggingFace = "gpt-oss", []string{"GptOssForCausalLM"}

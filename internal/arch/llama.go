@@ -7,8 +7,8 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/compute"
 )
 
-// llama describes Llama 1 to 3, Mistral and their kin, ProSparse and TurboSparse among them, but for experts, which only models of this name have,
-// not those of families like it.
+// llama describes Llama 1 to 3, Mistral and their kin, ProSparse and TurboSparse among them, without experts: the
+// families that are made from this one do not share those. mixtral adds them.
 func llama() Family {
 	return Family{
 		Name: "llama", HuggingFace: []string{"LlamaForCausalLM", "SparseLlamaForCausalLM", "MistralForCausalLM"},
@@ -18,7 +18,7 @@ func llama() Family {
 	}
 }
 
-// mixtral describes llama's models, those with experts, as Mixtral's, among them.
+// mixtral describes the family that files call llama: the models of the function llama, and those with experts, such as Mixtral.
 func mixtral() Family {
 	f := llama()
 	f.HuggingFace = append(f.HuggingFace, "MixtralForCausalLM")
@@ -72,7 +72,7 @@ func readLlama(c *Config) error {
 	return nil
 }
 
-// replaced returns block with tensors in the place of the named one; it is gone where there are none.
+// replaced returns block with the tensors by in the place of the named one; without any, block lacks it.
 func replaced(block []Tensor, name string, by ...Tensor) []Tensor {
 	i := slices.IndexFunc(block, func(t Tensor) bool { return t.Name == name })
 	return slices.Concat(block[:i], by, block[i+1:])

@@ -6,7 +6,7 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/compute"
 )
 
-// minimaxM2 describes MiniMax M2: experts scored by a sigmoid, a bias of which counts for the choice only, norms of q and k over all heads
+// minimaxM2 describes MiniMax M2: experts scored by a sigmoid, with a bias that counts for the choice only, norms of q and k over all heads
 // together, and heads of which a part is rotated.
 func minimaxM2() Family {
 	f := llama()

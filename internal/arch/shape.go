@@ -14,8 +14,8 @@ type Sizes struct {
 	FF             int
 	Heads, KVHeads int
 	Key, Value     int // elements of a head's key and of its value
-	Latent         int // width of what keys and values follow from, in latent attention
-	QueryLatent    int // width of what queries follow from there
+	Latent         int // width of the latent vector of keys and values, in latent attention
+	QueryLatent    int // width of that of queries
 	Rotated        int // rotated elements of a head there
 	Layers         int
 	Input          int // width of a layer's own embedding of a token

@@ -13,7 +13,7 @@ import (
 // maxExperts bounds the experts of a layer.
 const maxExperts = 1 << 12
 
-// expertKeys returns what files say of experts.
+// expertKeys returns the keys that describe a model's experts.
 func (c *config) expertKeys(f arch.Family) (keys []gguf.KV, err error) {
 	m := &c.Mixture
 	switch {

@@ -88,7 +88,7 @@ func (q *Quantization) ReadMatrix(path string, include, exclude []string) error 
 	return nil
 }
 
-// Choice is what becomes of a tensor.
+// Choice says how a tensor is written.
 type Choice struct {
 	Tensor      *gguf.Tensor // under its name in the output, which is another one where layers before it are left out
 	Type        quant.Type

@@ -23,7 +23,7 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/tokenizer"
 )
 
-// tokenization is what Hugging Face's library makes of a text.
+// tokenization holds the tokens that Hugging Face's library makes of a text.
 type tokenization struct {
 	IDs   []int32 `json:"ids"`
 	Whole []int32 `json:"whole"` // with what the post-processor adds

@@ -15,7 +15,7 @@ type Pooling string
 
 // The ways of pooling.
 const (
-	PoolNone Pooling = "none" // each token keeps its own
+	PoolNone Pooling = "none" // each token's state, unpooled
 	PoolMean Pooling = "mean" // the mean of all
 	PoolCLS  Pooling = "cls"  // the first token's
 	PoolLast Pooling = "last" // the last token's
@@ -28,7 +28,7 @@ func ParsePooling(name string) (Pooling, error) {
 	case PoolNone, PoolMean, PoolCLS, PoolLast, PoolRank:
 		return p, nil
 	}
-	return "", fmt.Errorf("there is no pooling %q; there are none, mean, cls, last and rank", name)
+	return "", fmt.Errorf("there is no pooling %q: choose none, mean, cls, last or rank", name)
 }
 
 // PoolingOf returns the pooling that a model's file names, or the mean where it names none.
@@ -53,7 +53,7 @@ func PoolingOf(f *gguf.File) (Pooling, error) {
 // EmbeddingSize returns the numbers of an embedding.
 func (e *Engine) EmbeddingSize() int { return e.head.Width(e.config.Embd) }
 
-// CheckPooling reports that a pooling needs a head which the model has not.
+// CheckPooling returns an error if p needs a classification head and the model has none.
 func (e *Engine) CheckPooling(p Pooling) error {
 	if p == PoolRank && !e.head.Ranks() {
 		return fmt.Errorf("%s: the model has no classification head, so it is no reranker: choose another --pooling, or a reranker's file", e.path)
@@ -75,7 +75,7 @@ func (e *Engine) Embed(ctx context.Context, tokens []int32, p Pooling) ([][]floa
 	return all[0], nil
 }
 
-// EmbedAll returns the embeddings of texts as Embed does. As many share a step as it has room for.
+// EmbedAll returns what Embed returns for each of texts. As many of them share a step as it has room for.
 func (e *Engine) EmbedAll(ctx context.Context, texts [][]int32, p Pooling) ([][][]float32, error) {
 	if err := e.CheckPooling(p); err != nil {
 		return nil, err

@@ -160,8 +160,8 @@ func TestOverhead(t *testing.T) {
 	}
 }
 
-// BenchmarkOverhead is what a grammar costs in processor time: to compile, a token of a text with a grammar that was just compiled, of another text
-// with the same grammar, and the longest token of the first.
+// BenchmarkOverhead measures the processor time that a grammar takes: to compile it, for a token of a text with a grammar that was just compiled, for one
+// of another text with the same grammar, and for the slowest token of the first text.
 func BenchmarkOverhead(b *testing.B) {
 	small, smallEnds := sharedTokens(b, "llama-spm")
 	large, ends := enlarged(b, 152_000)

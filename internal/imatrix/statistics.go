@@ -18,7 +18,7 @@ type Statistics struct {
 	Sum       float64
 	Min, Max  float64
 	Mean      float64
-	Deviation float64 // the standard one
+	Deviation float64 // the standard deviation
 	Active    float64 // share of elements above 1e-5
 	Entropy   float64 // bits, of the elements' shares of the sum
 	Outlying  float64 // share of elements more than a deviation above the mean

@@ -47,7 +47,7 @@ func (l Label) IsForeign() bool { return l&foreign != 0 }
 // same reports whether l and m name the same token, however evaluated.
 func (l Label) same(m Label) bool { return l>>kindBits == m>>kindBits }
 
-// Size is what a cache has room for.
+// Size is the room of a cache.
 type Size struct {
 	Pages     int
 	Positions int // of a page
@@ -132,7 +132,8 @@ func (c *Cache) Clear() {
 	}
 }
 
-// Forget has no prefix found that was computed until now, as after a change of what is computed. Sequences keep what they hold.
+// Forget drops all prefixes, so that none that was computed until now is found again. It is called when the model computes other keys and values from
+// now on. Sequences keep what they hold.
 func (c *Cache) Forget() {
 	c.Clear()
 	c.root = newRoot()

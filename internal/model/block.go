@@ -83,7 +83,7 @@ func (l *block) forward(v compute.Verbs, m *Model, i int) {
 	}
 }
 
-// mix computes s.ffnOut, what the feed-forward layer or the experts make of in.
+// mix computes s.ffnOut from the input in by the feed-forward layer or the experts.
 func (l *block) mix(v compute.Verbs, m *Model, s *buffers, in compute.Tensor) {
 	if l.experts.router == nil {
 		l.ffn.forward(v, m, s, in)

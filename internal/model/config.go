@@ -26,7 +26,7 @@ type Config struct {
 	Further int // layers of the file behind these, which predict further tokens than the next and are not computed
 	Family  arch.Family
 	Blocks  []Block // [Layers]; where they differ, the four below are the largest
-	Experts Experts // of layers that have some
+	Experts Experts // of the layers that have any
 	FF      int
 	Heads   int
 	KVHeads int
@@ -38,7 +38,7 @@ type Config struct {
 	Alibi   float64    // the largest exponent of ALiBi's slopes; 0: scores do not fall with distance
 	Later   bool       // tokens see later positions, too
 	Clamp   float32    // queries, keys and values are brought into [-Clamp, Clamp]; 0: they stay as they are
-	// QueryLatent is the width of what queries follow from in latent attention; 0: they follow from the input.
+	// QueryLatent is the width of the latent vector of queries, in latent attention; 0: queries are products of the input.
 	QueryLatent int
 	Scale       Scales
 	Cap         Caps
@@ -58,7 +58,7 @@ type Config struct {
 
 // Block is one layer's hyperparameters.
 type Block struct {
-	FF         int // neurons of the feed-forward layer; of layers with experts of those that all tokens use, 0 where there are none
+	FF         int // neurons of the feed-forward layer; in layers with experts those of the shared experts, 0 if no expert is shared
 	Experts    bool
 	Heads      int
 	KVHeads    int
@@ -66,7 +66,7 @@ type Block struct {
 	Window     int // positions that a token attends to; 0: all
 	Rotation   Rotation
 	KV         int      // the layer whose keys and values it reads: its own, or an earlier one that has some
-	Latent     int      // width of the vector that keys and values follow from, in latent attention; else 0
+	Latent     int      // width of the latent vector of keys and values, in latent attention; else 0
 	Rotated    int      // elements of a key that are rotated and the same for all heads, there
 	TopK       *float32 // gates that are not above their mean by so many deviations are zero; nil: all stay
 }

@@ -12,14 +12,14 @@ const maxExperts = 1 << 12
 
 // Experts are the hyperparameters of layers with experts.
 type Experts struct {
-	Count   int // of a layer; 0: no layer has some
+	Count   int // of a layer; 0: no layer has any
 	Used    int // of them, by a token
 	FF      int // neurons of an expert
-	Shared  int // neurons of the experts that all tokens use, together; 0: there are none
+	Shared  int // neurons of the experts that all tokens use, together; 0: no expert is shared
 	Routing compute.Routing
 }
 
-// readExperts reads what files say of experts, and which layers have some: those with a router.
+// readExperts reads what files say of experts. Layers with a router have some.
 func (c *Config) readExperts(m *metadata) {
 	key := func(s string) string { return c.Arch + "." + s }
 	routed := func(l int) bool { return m.f.Tensor(fmt.Sprintf("blk.%d.ffn_gate_inp.weight", l)) != nil }
@@ -170,7 +170,7 @@ func (b *blockBinder) stack(name string, rows, cols int) *compute.Matrix {
 	return b.neurons(name, n*rows, cols, use, hot*rows, nil)
 }
 
-// own binds a vector of n numbers, or one for each row of stacked matrices, nil where the file may lack it and does.
+// own returns a vector of n numbers, which may be one for each row of stacked matrices; nil where the file lacks it and may.
 func (b *blockBinder) own(name string, n int) *compute.Vector {
 	required := b.requires(name)
 	name = b.name(name)

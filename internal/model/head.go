@@ -6,8 +6,8 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/arch"
 )
 
-// Head is what files of embeddings and rerankers hold behind pooling: projections of the pooled state, and a classification head. It lies in the
-// host's memory, as a text needs it once. The zero value is none.
+// Head holds the weights that files of embeddings and rerankers have behind pooling: projections of the pooled state, and a classification head. They
+// lie in the host's memory, as a text needs them once. The zero value has neither.
 type Head struct {
 	dense  []table // one after the other
 	class  layer   // before the output, or none
@@ -35,7 +35,7 @@ type table struct {
 	data       []float32
 }
 
-// bind takes in what the file has of a head.
+// bind reads the head's tensors and keys, as far as the file has them.
 func (h *Head) bind(b *binder, m *Model) {
 	f := &m.Family
 	h.gelu, h.softmax, h.eps, h.Pooling = f.HeadGELU, f.RankShares, m.Eps, f.RankPooling
@@ -70,7 +70,7 @@ func (h *Head) bind(b *binder, m *Model) {
 	}
 }
 
-// layer reads the product name with its bias, if the file has one.
+// layer returns the product name with its bias, each if the file has it.
 func (b *binder) layer(name string, cols int) layer {
 	l := layer{table: b.table(name+".weight", cols)}
 	if l.data != nil && b.has(name+".bias") {

@@ -91,14 +91,14 @@ func turned(t quant.Type) quant.Type {
 	return t
 }
 
-// LatentBytes returns what a tensor of a layer's keys and values of all heads takes once it is taken in: attn_kv_b, of which heads binds the keys in
-// another form.
+// LatentBytes returns the bytes that attn_kv_b, the tensor of type t with the keys' and values' matrices of all heads, takes in memory. They are not the
+// file's, because heads binds the keys' matrices in another form.
 func (b *Block) LatentBytes(t quant.Type) int64 {
 	own := b.Key - b.Rotated
 	return int64(b.Heads) * (int64(b.Latent)*int64(turned(t).RowBytes(own)) + int64(b.Value)*int64(t.RowBytes(b.Latent)))
 }
 
-// made takes in a matrix that the file holds in another form, whole where what is bound next lies.
+// made returns the device's matrix of a source that the file holds in another form. It lies whole where the tensor that is bound next lies.
 func (b *binder) made(src compute.Source) *compute.Matrix {
 	src.Split = compute.Split{Tier: b.tier, Bound: b.whole(src.Rows)}
 	m, err := b.dev.Matrix(src, compute.Precise)
@@ -109,7 +109,7 @@ func (b *binder) made(src compute.Source) *compute.Matrix {
 	return m
 }
 
-// attendLatent is attend of multi-head latent attention.
+// attendLatent does what attend does, by multi-head latent attention.
 func (a *attention) attendLatent(v compute.Verbs, m *Model, s *buffers, in compute.Tensor, i int) {
 	shape, n := &a.shape, &a.latent
 	heads, rotated, width := shape.Heads, shape.Rotated, shape.Latent

@@ -82,13 +82,13 @@ type buffers struct {
 	q, k, v    compute.Tensor // [n, heads·key], [n, kv_heads·key], [n, kv_heads·value]
 	gate       compute.Tensor // [n, n_ff] in dense layers, and a predictor's logits
 	up         compute.Tensor // [n, n_ff] in dense gated layers
-	latent     compute.Tensor // [n, latent], which keys and values follow from in latent attention
+	latent     compute.Tensor // [n, latent], of which keys and values are made in latent attention
 	shared     compute.Tensor // [n, rotated], the part of keys that heads share there
 	own        compute.Tensor // [n, heads·(key-rotated)], the other part of queries
 	wide       compute.Tensor // [n, heads·(latent+rotated)], queries as they meet the cache
 	mixed      compute.Tensor // [n, heads·latent], heads' sums over positions
 
-	queryLatent compute.Tensor // [n, query latent], which queries follow from
+	queryLatent compute.Tensor // [n, query latent], of which queries are made
 
 	hidden     compute.Tensor  // [n, largest predictor rank]
 	set        compute.Set     // [n] of n_ff
@@ -102,8 +102,8 @@ type buffers struct {
 	gated      compute.Tensor  // [n, input]
 	router     compute.Tensor  // [n, experts] logits
 	choice     compute.Choice  // [n] of experts
-	expertsOut compute.Tensor  // [n, n_embd] what experts add to that of the one that all tokens use
-	sharedGate compute.Tensor  // [n, 1] how much that one counts, as a logit
+	expertsOut compute.Tensor  // [n, n_embd] the chosen experts' outputs, which are added to those of shared ones
+	sharedGate compute.Tensor  // [n, 1] logits of the weights of shared experts
 	last       compute.Tensor  // [n_out, n_embd]
 	logits     compute.Tensor  // [n_out, n_vocab]
 

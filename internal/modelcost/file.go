@@ -156,7 +156,7 @@ func evenly(e model.Experts) []float32 {
 	return slices.Repeat([]float32{float32(e.Used) / float32(e.Count)}, e.Count)
 }
 
-// experts returns the units of a layer with experts, which are these.
+// experts returns the units of a layer with experts: one for each of them.
 func (r *reader) experts(l int) placement.Units {
 	u := placement.Units{Sometimes: make([]float64, r.c.Experts.Count)}
 	prefix := fmt.Sprintf("blk.%d.", l)

@@ -25,7 +25,7 @@ type Completion struct {
 	*Ending
 }
 
-// An Ending is what only a text's last piece has.
+// An Ending holds the fields that only a text's last piece has.
 type Ending struct {
 	Model        string         `json:"model"`
 	Settings     map[string]any `json:"generation_settings"`
@@ -37,7 +37,7 @@ type Ending struct {
 	Prompt       string         `json:"prompt"`
 }
 
-// A Record keeps a text while it is written.
+// A Record gathers a text in llama-server's form while it is generated.
 type Record struct {
 	Completion
 	model   *Model
@@ -53,7 +53,7 @@ func (m *Model) NewRecords(texts []Generation) []Record {
 	return all
 }
 
-// Add keeps what an event says and returns it as a piece.
+// Add adds an event to the text and returns what it adds, as a piece.
 func (r *Record) Add(e *Event) Completion {
 	now := Completion{Index: e.Index, Slot: e.Slot, Tokens: []int32{}, TokensEvaluated: r.TokensEvaluated, Progress: e.Progress, Timings: e.Timings}
 	switch {

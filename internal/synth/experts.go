@@ -14,7 +14,7 @@ import (
 // routerDeviation is that of a token's logits over the experts: a few of them have most of the weight.
 const routerDeviation = 1.5
 
-// expertKeys returns what files say of experts.
+// expertKeys returns the keys that describe the model's experts.
 func (m *model) expertKeys(a func(string) string) []gguf.KV {
 	if m.Experts == 0 {
 		return nil
@@ -27,7 +27,7 @@ func (m *model) expertKeys(a func(string) string) []gguf.KV {
 	if m.fam.Experts.Score != compute.Softmax {
 		keys = append(keys, gguf.KV{Key: a("expert_gating_func"), Value: m.fam.Experts.Gating()})
 	}
-	if m.Arch == "ernie4_5-moe" { // llama.cpp wants to know
+	if m.Arch == "ernie4_5-moe" { // llama.cpp requires the key
 		keys = append(keys, gguf.KV{Key: a("interleave_moe_layer_step"), Value: uint32(1)})
 	}
 	if m.fam.Experts.Counted {

@@ -26,7 +26,7 @@ type experts struct {
 	ff      int     // neurons of an expert
 	pairs   int     // of a token and an expert that there are weights of
 	first   []int32 // [n+1] the first place of each expert's pairs
-	present []int32 // experts that have pairs
+	present []int32 // experts that some pair is of
 	place   []int32 // [tokens, used] where a pair lies among the sorted ones; negative: its expert is not held
 	pair    []int32 // [pairs] the pair at each place
 

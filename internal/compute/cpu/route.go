@@ -19,8 +19,8 @@ func (d *Device) Choice(rows, used, n int) (compute.Choice, error) {
 	return compute.Choice{Rows: rows, Used: used, N: n, Mem: c}, nil
 }
 
-// FillChoice makes every token's experts and weights those of chosen, where its weights follow its experts' numbers. What is no expert's number
-// becomes expert 0 with the weight NaN.
+// FillChoice makes every token's experts and weights those of chosen, which has each token's experts' numbers and then their weights. A
+// number that is no expert's becomes expert 0 with the weight NaN.
 func (d *Device) FillChoice(c compute.Choice, chosen []float32) {
 	m := c.Mem.(*choice)
 	for t := range c.Rows {
@@ -36,7 +36,7 @@ func (d *Device) FillChoice(c compute.Choice, chosen []float32) {
 	}
 }
 
-// ChoiceData writes every token's experts and weights to chosen so.
+// ChoiceData writes every token's experts and weights to chosen, in the form that FillChoice reads.
 func (d *Device) ChoiceData(c compute.Choice, chosen []float32) {
 	m := c.Mem.(*choice)
 	for t := range c.Rows {
@@ -148,7 +148,7 @@ func (r *routing) excludeGroups(rank, sums []float32) {
 			sums[g] += of[i]
 		}
 	}
-	for range r.how.GroupsUsed { // those used have no number: they are passed over
+	for range r.how.GroupsUsed { // NaN marks the groups that are used, and highest ranks it last
 		var best [1]int32
 		highest(best[:], sums)
 		sums[best[0]] = float32(math.NaN())
@@ -166,7 +166,7 @@ func fill(x []float32, v float32) {
 	}
 }
 
-// numbers makes what is no number -∞.
+// numbers replaces each NaN in x by -∞.
 func numbers(x []float32) {
 	for i, v := range x {
 		if v != v {
@@ -175,8 +175,8 @@ func numbers(x []float32) {
 	}
 }
 
-// highest writes the places of the largest elements of x, of which there are no fewer, the largest first and of equals the first. NaN comes
-// behind all others, and in no order.
+// highest writes the indices of the len(places) largest elements of x, which has at least as many, the largest first, and of equal ones the first. NaN
+// comes behind all others, in no order.
 func highest(places []int32, x []float32) {
 	n := 0
 	for i, v := range x {

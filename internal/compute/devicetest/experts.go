@@ -386,14 +386,14 @@ func newExpertLayers(s *stage, c expertCase, logits []float32, how compute.Routi
 	return l
 }
 
-// part is rows of w as a weight.
+// part returns some rows of w as a weight.
 func part(w weight, from, rows int) weight {
 	m := *w.Matrix
 	m.Rows = rows
 	return weight{&m, w.values[from*m.Cols:][:rows*m.Cols], w.halves}
 }
 
-// cut is elements of x, or nil where there are none.
+// cut returns n elements of x from an index on; nil if x is.
 func cut(x []float32, from, n int) []float32 {
 	if x == nil {
 		return nil

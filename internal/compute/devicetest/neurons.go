@@ -265,7 +265,7 @@ func sparseScripts() (all []script) {
 	return all
 }
 
-// cutTolerance is what an output may differ by, of the largest in its row: a gate that rounding puts on the other side of the cut adds next to nothing.
+// cutTolerance bounds the error of an output, as a share of the largest in its row: a gate that rounding puts on the other side of the cut adds next to nothing.
 const cutTolerance = 1e-4
 
 // playCut keeps a twentieth of the gates.

@@ -14,7 +14,7 @@ import (
 // maxDocuments is the largest number of documents of one request.
 const maxDocuments = 2048
 
-// document is one to be ranked: a text, or an object that has one.
+// document is a text to be ranked. In JSON it is a string, or an object with the field text.
 type document struct{ Text string }
 
 // UnmarshalJSON implements json.Unmarshaler.
@@ -33,8 +33,8 @@ func (d *document) UnmarshalJSON(data []byte) error {
 	return json.Unmarshal(data, &d.Text)
 }
 
-// rerank answers how well documents answer a query, the best first: in Jina's form or, where documents are called texts, in that of Text Embeddings
-// Inference.
+// rerank answers with a score for each document, how well it answers the query, the best first: in Jina's form or, if the request calls documents
+// texts, in that of Text Embeddings Inference.
 func rerank(w http.ResponseWriter, r *http.Request, f *server.Fields, m *server.Model) error {
 	var query string
 	if !f.Read("query", &query) {
