@@ -26,7 +26,7 @@ func planCommand() *cli.Command {
 		Flags: append(modelFlags(),
 			&cli.StringFlag{Name: "describe", Usage: "plan for `SHAPE[,KEY=VALUE…]` instead of a file: llama-70b,type=q4_0,active=0.1"},
 			&cli.IntFlag{Name: "ctx-size", Aliases: []string{"c"}, Usage: "context in tokens; 0 is the model's own", Sources: env("CTX_SIZE")},
-			batchFlag(), ubatchFlag(), cacheKeysFlag(), cacheValuesFlag(), wholeCacheFlag(),
+			batchFlag(), ubatchFlag(), cacheKeysFlag(), cacheValuesFlag(), wholeCacheFlag(), expertsFlag(),
 			deviceFlag(),
 			budgetFlag(),
 			streamFlag(),

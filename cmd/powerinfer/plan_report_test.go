@@ -8,7 +8,9 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/powerinfer-go/powerinfer/internal/model"
 	"github.com/powerinfer-go/powerinfer/internal/modelcost"
+	"github.com/powerinfer-go/powerinfer/internal/placement"
 	"github.com/powerinfer-go/powerinfer/internal/planner"
 )
 
@@ -170,6 +172,27 @@ func TestChartClasses(t *testing.T) {
 	for _, m := range regexp.MustCompile(`<(?:rect|text|svg|line) class="([^"]+)"`).FindAllStringSubmatch(html, -1) {
 		if !strings.Contains(html, "."+m[1]+" {") {
 			t.Fatalf("the style sheet has no class %s", m[1])
+		}
+	}
+}
+
+// The first line tells experts apart from neurons, and the mode where some layer has neurons to skip.
+func TestPlanShape(t *testing.T) {
+	experts := placement.Layer{Experts: true, Units: placement.Units{Sometimes: make([]float64, 8)}}
+	neurons := placement.Layer{Units: placement.Units{Sometimes: make([]float64, 96)}}
+	for _, c := range []struct {
+		mode   model.SparseMode
+		layers []placement.Layer
+		want   string
+	}{
+		{model.Exact, []placement.Layer{neurons, neurons}, ", --sparse exact: 2 layers of 96 neurons, 25.0 % active"},
+		{model.Off, []placement.Layer{experts, experts}, ": 2 layers of 8 experts, 2 used"},
+		{model.Off, []placement.Layer{neurons, experts, experts}, ": 2 layers of 8 experts, 2 used, 1 layer of 96 neurons"},
+		{model.Exact, []placement.Layer{neurons, experts, experts}, ", --sparse exact: 2 layers of 8 experts, 2 used, 1 layer of 96 neurons, 25.0 % active"},
+	} {
+		d := drawing{b: modelcost.Cost{Mode: c.mode, Layers: len(c.layers), Active: 0.25, ExpertsUsed: 2, Model: placement.Model{Layers: c.layers}}}
+		if got := d.shape(); got != c.want {
+			t.Errorf("%q, want %q", got, c.want)
 		}
 	}
 }

@@ -266,7 +266,8 @@ type planJSON struct {
 	Type         string            `json:"type"`
 	Sparse       string            `json:"sparse"`
 	Context      int               `json:"context"`
-	Active       float64           `json:"active"`
+	Active       float64           `json:"active"`                 // share of the neurons, outside of experts
+	ExpertsUsed  int               `json:"experts_used,omitempty"` // by a token in each layer with experts
 	Notes        []string          `json:"notes"`
 	Machine      placement.Machine `json:"machine"`
 	Layers       []layerJSON       `json:"layers"` // the head is the last
@@ -283,7 +284,8 @@ type layerJSON struct {
 	GPU       int    `json:"gpu"` // -1: none
 	Attention bool   `json:"attention_on_gpu"`
 	Predictor bool   `json:"predictor_on_gpu"`
-	Hot       int    `json:"hot"`
+	Hot       int    `json:"hot"`               // neurons or experts on the GPU
+	Experts   int    `json:"experts,omitempty"` // 0: the layer has none, or is the head
 	VRAM      int64  `json:"vram"`
 	RAM       int64  `json:"ram"`
 	Dense     number `json:"dense_seconds"`
@@ -301,12 +303,18 @@ func (d *drawing) json(out io.Writer) error {
 		return number(v)
 	}
 	j := planJSON{
-		Model: d.b.Name, Type: d.b.Type, Sparse: d.b.Mode.String(), Context: d.b.Context, Active: d.b.Active, Notes: d.notes(), Machine: d.on,
+		Model: d.b.Name, Type: d.b.Type, Sparse: d.b.Mode.String(), Context: d.b.Context, Active: d.b.Active, ExpertsUsed: d.b.ExpertsUsed, Notes: d.notes(), Machine: d.on,
 		VRAM: d.plan.VRAM, RAM: d.plan.RAM + d.b.Rest, Seconds: of(d.plan.Seconds), TokensPerSec: of(1 / d.plan.Seconds),
 		RAMOnly: 1 / d.inRAM.Seconds, WholeLayers: d.whole, WholeSpeed: of(1 / d.byLayers.Seconds),
 	}
-	for _, y := range d.plan.Layers {
-		j.Layers = append(j.Layers, layerJSON{int(y.Tier), y.Attention, y.Predictor, y.Bound, y.VRAM, y.RAM, of(y.Dense), of(y.HotTime), of(y.ColdTime), of(y.Wait), of(y.Seconds)})
+	for l, y := range d.plan.Layers {
+		experts := 0
+		if l < len(d.layers()) && d.b.Model.Layers[l].Experts {
+			experts = len(d.b.Model.Layers[l].Units.Sometimes)
+		}
+		j.Layers = append(j.Layers, layerJSON{
+			int(y.Tier), y.Attention, y.Predictor, y.Bound, experts, y.VRAM, y.RAM, of(y.Dense), of(y.HotTime), of(y.ColdTime), of(y.Wait), of(y.Seconds),
+		})
 	}
 	enc := json.NewEncoder(out)
 	enc.SetIndent("", "  ")
