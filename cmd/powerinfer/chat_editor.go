@@ -25,7 +25,7 @@ type lineEditor struct {
 	fresh  bool              // the library still has the line before
 	before string            // the cursor, of the line as it was drawn last
 	width  int               // of the window then, in columns
-	pasted map[string]string // what was pasted that is too long to be shown, by what is shown for it
+	pasted map[string]string // pasted texts that are too long to be shown, by the words that are shown for them
 
 	keyboard *keyboard // between two prompts
 }

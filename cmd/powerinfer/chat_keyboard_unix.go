@@ -45,7 +45,7 @@ func openKeyboard(fd int) (*keyboard, error) {
 	return k, nil
 }
 
-// hold has the terminal keep what is typed.
+// hold sets the terminal to keep what is typed until it is read, without showing it.
 func (k *keyboard) hold() error {
 	t := *k.before
 	t.Lflag &^= unix.ECHO | unix.ECHONL | unix.ICANON
@@ -87,7 +87,7 @@ func (k *keyboard) close() error {
 	return k.release()
 }
 
-// paste has the terminal mark what is pasted, so that its lines are not taken for messages, or not.
+// paste switches on or off that the terminal marks pasted text, so that its lines are not taken for messages.
 func paste(marked bool) error {
 	sequence := "\x1b[?2004l"
 	if marked {

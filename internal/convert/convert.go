@@ -19,7 +19,7 @@ type Options struct {
 	Name     string                   // general.name; empty takes config.json's, else the folder's
 	Progress func(done, total int64)  // bytes written and to write; may be nil
 	Notes    func(line string)        // one line on each thing a user may want to know; may be nil
-	Plan     func(size, memory int64) // is told the bytes of the file's tensors and of memory before anything is written; may be nil
+	Plan     func(size, memory int64) // called with the bytes of the file's tensors and of memory before anything is written; may be nil
 }
 
 // quantizationVersion is that of the block layouts, as llama.cpp counts them.

@@ -418,7 +418,7 @@ func (c *config) attentionKeys(f arch.Family) (keys []gguf.KV, err error) {
 		add("key_length_mla", uint32(c.HeadDim))
 		add("value_length_mla", uint32(c.value()))
 		more := func(name string, n int) { keys = append(keys, gguf.KV{Key: f.Name + "." + name, Value: uint32(n)}) }
-		if c.Mixture.Count == 0 { // llama.cpp requires the key of models without experts, too
+		if c.Mixture.Count == 0 { // llama.cpp requires it even of a model without experts
 			more("leading_dense_block_count", c.Layers)
 			more("expert_feed_forward_length", c.FF)
 			more("expert_shared_count", 0)

@@ -158,8 +158,8 @@ func (c *Cache) take(near bool) *node {
 	return n
 }
 
-// evictNear frees a page of layers with windows that no window reaches, and leaves the node without: first those that windows have gone past, then the
-// ends of texts, where another request may go on; of either the one left for longest.
+// evictNear takes the page of layers with windows from a node that no window reaches: first from nodes that windows have gone past, then from the ends of
+// texts, where another request may go on; of either kind from the one that was left the longest time ago.
 func (c *Cache) evictNear() {
 	var first *node
 	for _, n := range c.nodes {

@@ -178,7 +178,7 @@ type FFNStep struct {
 // observe makes every dense layer tell o.
 func (m *Model) observe(o Observer) error {
 	if m.Experts.Count > 0 {
-		return fmt.Errorf("the neurons of experts cannot be observed yet: only a model without experts")
+		return fmt.Errorf("neurons of experts are not counted yet: give a model without experts")
 	}
 	if !m.uniform() {
 		return fmt.Errorf("only a model whose layers have as many neurons each can be observed")

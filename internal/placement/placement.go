@@ -25,7 +25,7 @@ type Layer struct {
 	KV        int64 // keys and values at the planned context: lie with the attention, read whole for every token
 	Predictor int64 // read whole for every token; 0 in exact
 	Units     Units
-	Experts   bool // the units are experts: engines that skip no neuron read those that a token uses, too
+	Experts   bool // the units are experts, of which even an engine that skips no neuron reads only those that a token uses
 }
 
 // Units are the neurons or experts of a layer, all of one size.

@@ -146,7 +146,7 @@ func (m *model) latentKeys(a func(string) string) (keys []gguf.KV) {
 		if m.Experts > 0 {
 			return keys
 		}
-		add("leading_dense_block_count", m.Layers) // llama.cpp requires the key of models without experts, too
+		add("leading_dense_block_count", m.Layers) // llama.cpp requires it even of a model without experts
 		add("expert_feed_forward_length", m.FF)
 		add("expert_shared_count", 0)
 	}

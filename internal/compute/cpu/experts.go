@@ -41,7 +41,7 @@ type experts struct {
 	downRows int     // outputs of a chunk
 }
 
-// gathered is a step's activations in one form, which pairs' are copied from.
+// gathered locates a step's activations in one form; rows of pairs are copied from there.
 type gathered struct {
 	from   unsafe.Pointer // nil where the form is not in use
 	stride int            // bytes
@@ -246,7 +246,7 @@ func (f *experts) down(chunk, worker int) {
 	}
 }
 
-// none ends a step of whose choices no expert is held.
+// none ends a step in which no chosen expert is held: its sums are zero.
 func (f *experts) none() {
 	for t := range f.tokens {
 		clear(row(f.out, t))

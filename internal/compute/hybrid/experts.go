@@ -67,8 +67,8 @@ func (r *router) experts(o *compute.Experts) {
 	r.bothExperts(o)
 }
 
-// bothExperts has the GPU compute the experts that it holds, which are the first, while the host computes the others where they lie, and adds the
-// host's sum to the GPU's.
+// bothExperts has the GPU compute the experts that it holds, which are the first ones, while the host computes the others where they lie. The GPU then
+// adds the host's sum to its own.
 func (r *router) bothExperts(o *compute.Experts) {
 	hot, cold, err := r.split(&o.Weights, o.Choice.N)
 	var partial tensorPair
@@ -100,7 +100,8 @@ func (r *router) bothExperts(o *compute.Experts) {
 	written(o.Out, true)
 }
 
-// split returns the weights of n experts that the GPU holds, and those of the host, whose counts are its own and who counts the choices.
+// split returns the weights of those of n experts that the GPU holds, and of those that the host holds. Only the host counts choices (Bins); its
+// count of neurons is apart from the GPU's and is joined to it.
 func (r *router) split(w *compute.ExpertWeights, n int) (hot, cold compute.ExpertWeights, err error) {
 	held := mem(w.Down).hot / (w.Down.Rows / n)
 	hot, cold = *w, *w

@@ -13,7 +13,7 @@ const (
 	mostExperts = 1024 // of a layer
 	routeLocal  = 64   // route.comp: a workgroup for each token
 	sortLocal   = 256  // sortpairs.comp: one workgroup
-	// expertTokens are computed at a time, to bound the memory for what their experts give.
+	// expertTokens is the number of tokens computed at a time, which bounds the memory for their experts' outputs.
 	expertTokens = 512
 )
 
@@ -150,8 +150,8 @@ func (f *experts) compute(in *operand, out compute.Tensor) {
 	})
 }
 
-// multiply computes out.Cols of each chosen expert's rows of m, from row from of the expert on, for every pair; ofPairs says that the operand has a row
-// for each of them. [pairs, out.Cols]
+// multiply computes out [pairs, out.Cols]: for every pair its expert's rows of m, out.Cols of them from row from on, times the operand, which has a
+// row for each pair if ofPairs, and else one for each token.
 func (f *experts) multiply(o *operand, m *compute.Matrix, bias *compute.Vector, from int, out compute.Tensor, ofPairs bool) {
 	x, scales := o.of(m.Type)
 	w, rows := mem(m), out.Cols
