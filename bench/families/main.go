@@ -23,6 +23,7 @@ import (
 	"github.com/urfave/cli/v3"
 
 	"github.com/powerinfer-go/powerinfer/internal/arch"
+	"github.com/powerinfer-go/powerinfer/internal/gguf"
 	"github.com/powerinfer-go/powerinfer/internal/quant"
 	"github.com/powerinfer-go/powerinfer/internal/synth"
 )
@@ -68,6 +69,10 @@ func specs(f arch.Family) (all []synth.Spec) {
 	}
 	if f.KeysByHead() { // llama.cpp tells by the depth whether queries follow from the input
 		s.Layers, s.DirectQueries = directQueries, true
+		all = append(all, s)
+	}
+	if f.Experts != nil && f.Experts.Early { // windows only where files have some, which llama.cpp takes for 4096 positions whatever they say
+		s.Keys = []gguf.KV{{Key: f.Name + ".attention.sliding_window", Value: uint32(4096)}}
 		all = append(all, s)
 	}
 	if f.Experts != nil && f.Experts.Optional {

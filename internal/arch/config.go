@@ -67,6 +67,8 @@ type Config struct {
 	GroupsUsed    int     `json:"topk_group"`
 	Further       int     `json:"num_nextn_predict_layers"` // layers behind the last, which predict further tokens
 
+	SmallThinker
+
 	// Falcon, with its older names.
 	FalconAct    string  `json:"activation"`
 	FalconKV     int     `json:"num_kv_heads"`
@@ -237,6 +239,21 @@ type Config struct {
 	MaxAlibi     *float64         `json:"-"` // the largest exponent of ALiBi's slopes, where files say it
 	Clamp        float64          `json:"-"` // limit of queries, keys and values; 0: none
 	ScoreScale   float64          `json:"-"` // of the products q·k; 0: 1/√key
+}
+
+// SmallThinker are the keys of that family's configuration.
+type SmallThinker struct {
+	Experts    int   `json:"moe_num_primary_experts"`
+	Used       int   `json:"moe_num_active_primary_experts"`
+	Width      int   `json:"moe_ffn_hidden_size"`
+	Shared     int   `json:"moe_shared_primary_experts"`
+	Secondary  bool  `json:"moe_enable_secondary_experts"`
+	Softmax    bool  `json:"moe_primary_router_apply_softmax"`
+	Early      *bool `json:"moe_enable_early_router"`
+	Mixed      []int `json:"moe_layer_layout"` // 0 of layers without experts
+	Rotated    []int `json:"rope_layout"`      // 0 of layers that are not rotated
+	Windows    []int `json:"sliding_window_layout"`
+	WindowSize int   `json:"sliding_window_size"`
 }
 
 // Vision is the part of config.json about a model of pictures that a text model's files tell, too.

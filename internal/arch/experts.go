@@ -19,6 +19,7 @@ type Experts struct {
 	Shared bool
 	// Counted says that files tell how many experts all tokens use, each as wide as the others.
 	Counted bool
+	Early   bool // routers read the layer's input, before the norm of attention
 }
 
 // GatingFunctions returns what the values of the key expert_gating_func mean, from 1.

@@ -150,7 +150,7 @@ func All() []Family {
 		gemma4(), gemmaEmbedding(), glm4(), glm4MoE(), gpt2(), gptOSS(),
 		gptneox(), granite(), graniteMoE(), internlm2(), jais2(), jinaBERTV2(), jinaBERTV3(), mixtral(), minicpm3(), minimaxM2(), mistral3(), modernBERT(), mpt(),
 		nemotron(), nomicBERT(), olmo2(), olmoe(), opt(), phi2(), phi3(), plm(), qwen2(), qwen2MoE(),
-		qwen2VL(), qwen3(), qwen3MoE(), qwen3VL(), seedOSS(), smollm3(),
+		qwen2VL(), qwen3(), qwen3MoE(), qwen3VL(), seedOSS(), smallThinker(), smollm3(),
 		stablelm(), starcoder2(),
 	}
 }

@@ -113,3 +113,36 @@ func TestShape(t *testing.T) {
 		}
 	}
 }
+
+// TestSmallThinkerLayouts: layouts of layers that GGUF files cannot tell are refused by their key.
+func TestSmallThinkerLayouts(t *testing.T) {
+	late, all := false, []int{1, 1, 1, 1, 1}
+	for _, c := range []struct {
+		change func(c *Config)
+		window int
+		key    string // of the refusal; empty: there is none
+	}{
+		{func(*Config) {}, 8, ""},
+		{func(c *Config) { c.WindowSize, c.Rotated = 0, all }, 0, ""},
+		{func(c *Config) { c.Windows, c.Rotated = make([]int, 5), all }, 0, ""},
+		{func(c *Config) { c.Windows = make([]int, 5) }, 0, "rope_layout"},
+		{func(c *Config) { c.Rotated = all }, 0, "rope_layout"},
+		{func(c *Config) { c.Windows = all }, 0, "sliding_window_layout"},
+		{func(c *Config) { c.Windows = all[:3] }, 0, "sliding_window_layout"},
+		{func(c *Config) { c.Mixed = []int{0, 1, 1, 1, 1} }, 0, "moe_layer_layout"},
+		{func(c *Config) { c.Early = &late }, 0, "moe_enable_early_router"},
+		{func(c *Config) { c.Secondary = true }, 0, "moe_enable_secondary_experts"},
+	} {
+		config := Config{Layers: 5, SmallThinker: SmallThinker{
+			Experts: 8, Used: 2, Width: 32, WindowSize: 8, Rotated: []int{0, 1, 1, 1, 0}, Windows: []int{0, 1, 1, 1, 0},
+		}}
+		c.change(&config)
+		err := readSmallThinker(&config)
+		switch {
+		case c.key == "" && (err != nil || config.Window != c.window):
+			t.Errorf("a window of %d, not %d; %v", config.Window, c.window, err)
+		case c.key != "" && (err == nil || !strings.Contains(err.Error(), c.key)):
+			t.Errorf("error %v does not name %s", err, c.key)
+		}
+	}
+}

@@ -44,7 +44,7 @@ func (c *config) expertKeys(f arch.Family) (keys []gguf.KV, err error) {
 	if m.Score != nil {
 		how.Score = *m.Score
 	}
-	if g := how.Gating(); g > 1 { // of the first, llama.cpp's files say nothing
+	if g := how.Gating(); g > 1 || how.Score != f.Experts.Score { // of the first, llama.cpp's files say nothing in families that have it
 		add("expert_gating_func", g)
 	}
 	if m.First > 0 {

@@ -649,7 +649,7 @@ func (c *config) keys(f arch.Family) (keys []gguf.KV, computed map[string][]floa
 		keys = append(keys, rope...)
 		computed = factors
 	}
-	if f.FullFirst {
+	if f.FullFirst && f.Headless {
 		keys = append(keys, gguf.KV{Key: f.Name + ".hidden_activation", Value: kind}) // as llama.cpp reads it
 	}
 	return append(keys, activationKeys(kind, threshold)...), computed, nil

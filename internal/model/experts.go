@@ -119,6 +119,7 @@ type experts struct {
 	sharedGate *compute.Matrix // [1, n_embd] whose sigmoid weighs the shared experts, or nil
 	weights    compute.ExpertWeights
 	routing    compute.Routing
+	early      bool // the router reads the block's input
 	count      compute.NeuronCount
 	bins       compute.NeuronBins
 }
@@ -135,7 +136,7 @@ func (x *experts) bind(b *blockBinder) {
 			x.choiceBias = b.own(name, e.Count)
 		}
 	}
-	x.routing = e.Routing
+	x.routing, x.early = e.Routing, m.Family.Experts.Early
 	w := &x.weights
 	w.Act = m.Act
 	if b.has(b.name("ffn_gate_up_exps.weight")) {
@@ -192,10 +193,17 @@ func (b *blockBinder) own(name string, n int) *compute.Vector {
 	return b.flat(name, t.Rows(), t.Shape[0])
 }
 
-// forward computes s.ffnOut from the input in: the chosen experts, and those that all tokens use.
-func (x *experts) forward(v compute.Verbs, m *Model, s *buffers, f *ffn, in compute.Tensor) {
+// route computes s.choice from what the router reads.
+func (x *experts) route(v compute.Verbs, m *Model, s *buffers, in compute.Tensor) {
 	m.product(v, in, compute.Products{{Out: s.router, W: x.router, Bias: x.routerBias}})
 	v.Route(s.choice, s.router, x.choiceBias, x.routing)
+}
+
+// forward computes s.ffnOut from the input in: the chosen experts, and those that all tokens use.
+func (x *experts) forward(v compute.Verbs, m *Model, s *buffers, f *ffn, in compute.Tensor) {
+	if !x.early {
+		x.route(v, m, s, in)
+	}
 	if f.up == nil {
 		v.Experts(s.ffnOut, in, s.choice, x.weights)
 		return

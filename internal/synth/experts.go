@@ -42,7 +42,11 @@ func (m *model) expertKeys(a func(string) string) []gguf.KV {
 // experts lists one block's router and experts, each as sparse as a layer without experts is. in is what they read.
 func (m *model) experts(layer int, in amplitudes, n *neurons) {
 	name := func(s string) string { return fmt.Sprintf("blk.%d.%s", layer, s) }
-	m.plain(func() { m.reader(name("ffn_gate_inp.weight"), m.Experts, in, routerDeviation, nil) })
+	routed := in
+	if m.fam.Experts.Early {
+		routed = m.space.plain(m.energy(float64(layer)))
+	}
+	m.plain(func() { m.reader(name("ffn_gate_inp.weight"), m.Experts, routed, routerDeviation, nil) })
 	if m.has("exp_probs_b.bias") {
 		m.random(name("exp_probs_b.bias"), m.Experts, 0, 0.1)
 	}

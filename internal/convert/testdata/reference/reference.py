@@ -12,7 +12,7 @@ configuration of Ministral 3. qwen2vl, qwen3vl: Bai et al. 2025 (M-RoPE), the co
 Biderman et al. 2023. internlm2: Cai et al. 2024. phi2: Gunasekar et al. 2023, Li et al. 2023. chatglm: GLM team 2024. jais2: its model card.
 ALiBi: Press et al. 2022. mpt: MosaicML 2023. bloom: BigScience 2022. baichuan: Yang et al. 2023. plm: Deng et al. 2025; DeepSeek-AI 2024. minicpm3: Hu et al. 2024 and
 its configuration. gptoss: OpenAI 2025 (model card and reference implementation); MXFP4: OCP Microscaling Formats 1.0. deepseek2: DeepSeek-AI 2024 (DeepSeek-V2, DeepSeek-V3).
-glm4moe: GLM-4.5 team 2025 and its configurations.
+glm4moe: GLM-4.5 team 2025 and its configurations. smallthinker: Song et al. 2025 and its configuration.
 """
 import json
 import math
@@ -1253,6 +1253,38 @@ def glm4_moe():
         yield name, m, 128, logits
 
 
+def smallthinker():
+    """Routers read the layer's input before the norm. With windows every fourth layer, the first included, has none and is not rotated."""
+    for name, window in (("smallthinker", 6), ("smallthinker-plain", None)):
+        n = 6 if window else 2
+        layout = [int(window is not None and layer % 4 != 0) for layer in range(n)]
+        m = Model({"architectures": ["SmallThinkerForCausalLM"], "rms_norm_eps": 1e-6, "head_dim": 24, "rope_theta": 1500000.0, "num_hidden_layers": n,
+                   "moe_num_primary_experts": 8, "moe_num_active_primary_experts": 3, "moe_ffn_hidden_size": 32, "moe_enable_early_router": True,
+                   "moe_primary_router_apply_softmax": window is None, "rope_layout": layout if window else [1] * n, "sliding_window_layout": layout,
+                   "sliding_window_size": 6, "moe_layer_layout": [1] * n, "tie_word_embeddings": window is None})
+        del m.c["intermediate_size"]
+        read = {}
+
+        def norm(m, x, name, read=read):
+            if name.endswith("input_layernorm"):
+                read["x"] = x
+            return rms(m, x, name)
+
+        def mlp(m, h, p, read=read):
+            p = p.replace("mlp.", "block_sparse_moe.")
+            logits = read["x"] @ m.get(p + "primary_router.weight", 8, 64, scale=0.0625).T
+            scores = softmax(logits) if m.c["moe_primary_router_apply_softmax"] else 1 / (1 + np.exp(-logits))
+            weights, y = normalised(chosen(logits, scores, 3)), np.zeros_like(h)
+            for e in range(8):
+                gate, up, down = (m.get(f"{p}experts.{e}.{w}.weight", *shape) for w, shape in (("gate", (32, 64)), ("up", (32, 64)), ("down", (64, 32))))
+                y += weights[:, e:e + 1] * (np.maximum(h @ gate.T, 0) * (h @ up.T) @ down.T)
+            return y
+        windowed = lambda layer, window=window: window is not None and layer % 4 != 0
+        freqs = frequencies(m, 24)
+        yield name, m, 128, run(m, norm, lambda layer: freqs if windowed(layer) or window is None else None, mlp, queries=0.1,
+                                window=lambda layer: window if windowed(layer) else None)
+
+
 def mxfp4(m, name, n, rows, cols):
     """[n, rows, cols] numbers of 4 bits (E2M1) times a power of two for each 32: a byte holds two, the first in its lower half."""
     codes = m.bytes(name + "_blocks", n, rows, cols // 32, 16, scale=128.0, offset=128.0)
@@ -1293,7 +1325,7 @@ def gptoss():
                                 window=lambda layer: 6 if layer % 2 == 0 else None, sinks=lambda m, p: m.get(p + "self_attn.sinks", 4, scale=2.0))
 
 
-EXPERTS = (mixtral, qwen3moe, qwen2moe, olmoe, granitemoe, minimax_m2, ernie, gptoss, glm4_moe)
+EXPERTS = (mixtral, qwen3moe, qwen2moe, olmoe, granitemoe, minimax_m2, ernie, gptoss, glm4_moe, smallthinker)
 
 for family in FIRST + SECOND + EXPERTS:
     for name, m, context, logits in family():
