@@ -56,7 +56,7 @@ func (l *block) forward(v compute.Verbs, m *Model, i int) {
 	}
 	s := m.step.of(&l.shape)
 	if l.experts.early {
-		l.experts.route(v, m, s, s.x)
+		l.experts.rate(v, m, s, s.x)
 	}
 	in := m.input(v, s, l.norm)
 	l.attend(v, m, s, in, i)

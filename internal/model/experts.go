@@ -119,7 +119,7 @@ type experts struct {
 	sharedGate *compute.Matrix // [1, n_embd] whose sigmoid weighs the shared experts, or nil
 	weights    compute.ExpertWeights
 	routing    compute.Routing
-	early      bool // the router reads the block's input
+	early      bool // the router reads the block's input; its logits cross to another GPU, which a choice cannot
 	count      compute.NeuronCount
 	bins       compute.NeuronBins
 }
@@ -193,17 +193,17 @@ func (b *blockBinder) own(name string, n int) *compute.Vector {
 	return b.flat(name, t.Rows(), t.Shape[0])
 }
 
-// route computes s.choice from what the router reads.
-func (x *experts) route(v compute.Verbs, m *Model, s *buffers, in compute.Tensor) {
+// rate computes s.router, the logits of the experts, from what the router reads.
+func (x *experts) rate(v compute.Verbs, m *Model, s *buffers, in compute.Tensor) {
 	m.product(v, in, compute.Products{{Out: s.router, W: x.router, Bias: x.routerBias}})
-	v.Route(s.choice, s.router, x.choiceBias, x.routing)
 }
 
 // forward computes s.ffnOut from the input in: the chosen experts, and those that all tokens use.
 func (x *experts) forward(v compute.Verbs, m *Model, s *buffers, f *ffn, in compute.Tensor) {
 	if !x.early {
-		x.route(v, m, s, in)
+		x.rate(v, m, s, in)
 	}
+	v.Route(s.choice, s.router, x.choiceBias, x.routing)
 	if f.up == nil {
 		v.Experts(s.ffnOut, in, s.choice, x.weights)
 		return
