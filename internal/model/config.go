@@ -13,6 +13,7 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/arch"
 	"github.com/powerinfer-go/powerinfer/internal/compute"
 	"github.com/powerinfer-go/powerinfer/internal/gguf"
+	"github.com/powerinfer-go/powerinfer/internal/neuron"
 	"github.com/powerinfer-go/powerinfer/internal/prepared"
 )
 
@@ -27,17 +28,19 @@ type Config struct {
 	Family  arch.Family
 	Blocks  []Block // [Layers]; where they differ, the four below are the largest
 	Experts Experts // of the layers that have any
-	FF      int
-	Heads   int
-	KVHeads int
-	HeadDim int     // of keys
-	Vocab   int     // rows of the token embedding
-	Eps     float32 // of the norms
-	Rope    ropeConfig
-	Local   ropeConfig // of layers with windows
-	Alibi   float64    // the largest exponent of ALiBi's slopes; 0: scores do not fall with distance
-	Later   bool       // tokens see later positions, too
-	Clamp   float32    // queries, keys and values are brought into [-Clamp, Clamp]; 0: they stay as they are
+	// ExpertUse counts which experts the tokens of some texts used, numbered as the file has them; nil: the file does not say.
+	ExpertUse *neuron.Experts
+	FF        int
+	Heads     int
+	KVHeads   int
+	HeadDim   int     // of keys
+	Vocab     int     // rows of the token embedding
+	Eps       float32 // of the norms
+	Rope      ropeConfig
+	Local     ropeConfig // of layers with windows
+	Alibi     float64    // the largest exponent of ALiBi's slopes; 0: scores do not fall with distance
+	Later     bool       // tokens see later positions, too
+	Clamp     float32    // queries, keys and values are brought into [-Clamp, Clamp]; 0: they stay as they are
 	// QueryLatent is the width of the latent vector of queries, in latent attention; 0: queries are products of the input.
 	QueryLatent int
 	Scale       Scales
@@ -269,6 +272,9 @@ func ReadConfig(f *gguf.File, activation string) (Config, error) {
 	c.Vocab = embd.Rows()
 	var err error
 	if c.Act, err = readActivation(m, &c.Family, original, activation); err != nil {
+		return c, err
+	}
+	if err := c.readExpertUse(f); err != nil {
 		return c, err
 	}
 	info, ok, err := prepared.Read(f)

@@ -5,6 +5,8 @@ import (
 
 	"github.com/powerinfer-go/powerinfer/internal/arch"
 	"github.com/powerinfer-go/powerinfer/internal/compute"
+	"github.com/powerinfer-go/powerinfer/internal/gguf"
+	"github.com/powerinfer-go/powerinfer/internal/prepared"
 )
 
 // maxExperts bounds the experts of a layer.
@@ -80,6 +82,40 @@ func (c *Config) readExperts(m *metadata) {
 	for _, b := range c.Blocks {
 		c.FF = max(c.FF, b.FF)
 	}
+}
+
+// readExpertUse reads what the file says of the uses of its experts, and checks that it is of this model.
+func (c *Config) readExpertUse(f *gguf.File) error {
+	x, _, err := prepared.ReadExperts(f)
+	if x == nil || err != nil {
+		return err
+	}
+	if len(x.Layers) != c.Layers {
+		return fmt.Errorf("%s: uses of experts in %d layers for a model of %d", f.Path, len(x.Layers), c.Layers)
+	}
+	for l := range x.Layers {
+		y, n := &x.Layers[l], 0
+		if c.Blocks[l].Experts {
+			n = c.Experts.Count
+		}
+		switch {
+		case y.Count() != n:
+			return fmt.Errorf("%s: uses of %d experts in layer %d, which has %d", f.Path, y.Count(), l, n)
+		case y.Active != nil && len(y.Active[0]) != c.Experts.FF:
+			return fmt.Errorf("%s: counts of %d neurons of each expert of layer %d, which have %d", f.Path, len(y.Active[0]), l, c.Experts.FF)
+		}
+	}
+	c.ExpertUse = x
+	return nil
+}
+
+// Prior returns the share of tokens that are expected to use each expert of layer l, as profile or prepare counted it. [experts], 0…1; nil where
+// the layer has no experts or the file does not say
+func (c *Config) Prior(l int) []float64 {
+	if c.ExpertUse == nil {
+		return nil
+	}
+	return c.ExpertUse.Prior(l)
 }
 
 // readRouting reads how experts are chosen.
