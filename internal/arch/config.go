@@ -184,25 +184,27 @@ type Config struct {
 	MLPBias           bool    `json:"mlp_bias"`
 	ClassifierPooling string  `json:"classifier_pooling"`
 
-	// MPT.
+	// MPT and DBRX.
 	ModelWidth int           `json:"d_model"`
 	MPTHeads   int           `json:"n_heads"`
 	MPTLayers  int           `json:"n_layers"`
 	MaxSeq     int           `json:"max_seq_len"`
 	Expansion  float64       `json:"expansion_ratio"` // neurons by width
 	MPT        *MPTAttention `json:"attn_config"`
+	DBRX       *DBRXExperts  `json:"ffn_config"`
 
 	OldWidth int `json:"n_embed"` // BLOOM
 
 	ZLoss *float64 `json:"z_loss_weight"` // Baichuan 2
 
 	// Latent attention.
-	Latent        int  `json:"kv_lora_rank"`
-	QueryLatent   int  `json:"q_lora_rank"`
-	NotTurned     int  `json:"qk_nope_head_dim"`
-	Turned        int  `json:"qk_rope_head_dim"`
-	ValueDim      int  `json:"v_head_dim"`
-	AttentionBias bool `json:"attention_bias"`
+	Latent        int   `json:"kv_lora_rank"`
+	QueryLatent   int   `json:"q_lora_rank"`
+	NotTurned     int   `json:"qk_nope_head_dim"`
+	Turned        int   `json:"qk_rope_head_dim"`
+	ValueDim      int   `json:"v_head_dim"`
+	AttentionBias bool  `json:"attention_bias"`
+	Interleaved   *bool `json:"rope_interleave"` // the pairs that are rotated are neighbours
 
 	// MiniCPM.
 	EmbeddingFactor float64 `json:"scale_emb"`

@@ -6,11 +6,11 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/compute"
 )
 
-// deepseek2 describes DeepSeek V2 and V3, Kimi K2 and models of their form, with experts or without: keys and values, and in the larger models queries,
+// deepseek2 describes DeepSeek V2 and V3, Kimi K2, GLM 4.7 Flash and models of their form, with experts or without: keys and values, and in the larger models queries,
 // that follow from latent vectors. Newer files hold the matrices of keys and values by head, older ones as one.
 func deepseek2() Family {
 	f := llama()
-	f.Name, f.HuggingFace, f.Original = "deepseek2", []string{"DeepseekV2ForCausalLM", "DeepseekV3ForCausalLM", "YoutuForCausalLM"}, ""
+	f.Name, f.HuggingFace, f.Original = "deepseek2", []string{"DeepseekV2ForCausalLM", "DeepseekV3ForCausalLM", glm4Lite, "YoutuForCausalLM"}, ""
 	f.PartialRotary, f.Latent, f.YarnScores = true, true, true
 	f.Experts = &Experts{Optional: true, MinSum: leastSum, Counted: true}
 	queries := append(latentQueries(true), Tensor{Name: "attn_q.weight", Source: "self_attn.q_proj.weight", Optional: true})
@@ -26,6 +26,9 @@ func deepseek2() Family {
 	return f
 }
 
+// glm4Lite is the Hugging Face architecture of GLM 4.7 Flash, whose configuration does not tell its scores.
+const glm4Lite = "Glm4MoeLiteForCausalLM"
+
 func readDeepSeek2(c *Config) error {
 	if err := readLatent(c); err != nil {
 		return err
@@ -36,6 +39,8 @@ func readDeepSeek2(c *Config) error {
 	m := &c.Mixture
 	score := compute.Softmax
 	switch {
+	case c.Scoring == "" && slices.Contains(c.Architectures, glm4Lite):
+		score = compute.Sigmoid
 	case c.Scoring == "sigmoid":
 		score = compute.Sigmoid
 	case c.Scoring != "" && c.Scoring != "softmax":

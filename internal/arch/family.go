@@ -141,12 +141,14 @@ const (
 	Outputs              // of matrices of inputs by outputs, or of their biases, the outputs, which become rows; of matrices in MXFP4 they are rows already
 	EvenOutputs          // of the same every second output, from the first
 	OddOutputs           // likewise from the second
+	Joined               // the rows of several matrices, one behind the other
+	JoinedColumns        // of the same each matrix's columns, which become rows
 )
 
 // All returns every family, by name.
 func All() []Family {
 	return []Family{
-		arcee(), baichuan(), bamboo(), bert(), bloom(), chatglm(), cohere2(), commandR(), deepseek2(), ernieMoE(), euroBERT(), exaone4(), falcon(), gemma(), gemma2(), gemma3(), gemma3n(),
+		arcee(), baichuan(), bamboo(), bert(), bloom(), chatglm(), cohere2(), commandR(), dbrx(), deepseek(), deepseek2(), ernieMoE(), euroBERT(), exaone4(), falcon(), gemma(), gemma2(), gemma3(), gemma3n(),
 		gemma4(), gemmaEmbedding(), glm4(), glm4MoE(), gpt2(), gptOSS(),
 		gptneox(), granite(), graniteMoE(), internlm2(), jais2(), jinaBERTV2(), jinaBERTV3(), mixtral(), minicpm3(), minimaxM2(), mistral3(), modernBERT(), mpt(),
 		nemotron(), nomicBERT(), olmo2(), olmoe(), opt(), phi2(), phi3(), plm(), qwen2(), qwen2MoE(),

@@ -40,12 +40,16 @@ func TestFamilies(t *testing.T) {
 				t.Errorf("%s: %s is a LayerNorm without a bias", f.Name, tensor.Name)
 			}
 		}
-		for _, name := range []string{"attn_output.weight", "ffn_up.weight", "ffn_down.weight"} {
+		in, gates := "ffn_up.weight", "ffn_gate.weight"
+		if !has(f, in) && f.Experts != nil && !f.Experts.Optional { // all layers have experts
+			in, gates = "ffn_up_exps.weight", "ffn_gate_exps.weight"
+		}
+		for _, name := range []string{"attn_output.weight", in, strings.Replace(in, "up", "down", 1)} {
 			if _, ok := f.InBlock(name); !ok {
 				t.Errorf("%s: blocks have no %s", f.Name, name)
 			}
 		}
-		if _, gate := f.InBlock("ffn_gate.weight"); gate != (f.Gated && !f.FusedGate) {
+		if _, gate := f.InBlock(gates); gate != (f.Gated && !f.FusedGate) {
 			t.Errorf("%s: Gated is %v, FusedGate %v, and blocks have a gate of their own: %v", f.Name, f.Gated, f.FusedGate, gate)
 		}
 		before := cmp.Or(f.FFNNorm, "ffn_norm") + ".weight"

@@ -18,19 +18,29 @@ func llama() Family {
 	}
 }
 
-// mixtral describes the family that files call llama: the models of the function llama, and those with experts, such as Mixtral.
+// mixtral describes the family that files call llama: the models of the function llama, and those with experts, such as Mixtral and TurboSparse-Mixtral,
+// whose activation is dReLU.
 func mixtral() Family {
 	f := llama()
-	f.HuggingFace = append(f.HuggingFace, "MixtralForCausalLM")
+	f.HuggingFace = append(f.HuggingFace, "MixtralForCausalLM", turboSparse)
 	f.Experts = &Experts{Optional: true, Normalised: true, MinSum: leastSum}
 	const experts = "block_sparse_moe.experts.%d."
 	f.Block = withExperts(f.Block, "block_sparse_moe.gate.weight", experts+"w1.weight", experts+"w3.weight", experts+"w2.weight")
 	f.Read = func(c *Config) error {
 		c.mixture(c.FF)
+		if slices.Contains(c.Architectures, turboSparse) {
+			if c.Act != "" && c.Act != "relu" {
+				return c.Errorf("hidden_act", "%q is not supported in TurboSparse-Mixtral; relu is, of gates and of ups", c.Act)
+			}
+			c.Act = compute.DReLU.String()
+		}
 		return readLlama(c)
 	}
 	return f
 }
+
+// turboSparse is the Hugging Face architecture of TurboSparse-Mixtral.
+const turboSparse = "TurboSparseMixtralForCausalLM"
 
 func llamaOuter() []Tensor {
 	return []Tensor{

@@ -9,7 +9,7 @@ import (
 // mptMaxAlibi is the largest exponent of slopes where the configuration has none.
 const mptMaxAlibi = 8
 
-// MPTAttention is MPT's attn_config.
+// MPTAttention is attn_config of MPT and of DBRX.
 type MPTAttention struct {
 	Type     string   `json:"attn_type"`
 	Alibi    bool     `json:"alibi"`
@@ -20,6 +20,7 @@ type MPTAttention struct {
 	Scale    *float64 `json:"softmax_scale"`
 	KVHeads  int      `json:"kv_n_heads"`
 	Rope     bool     `json:"rope"`
+	Theta    float64  `json:"rope_theta"`
 }
 
 // mpt describes MPT: ALiBi or learned positions, LayerNorms that may be without biases, and limits of queries, keys and values.

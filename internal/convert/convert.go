@@ -143,6 +143,7 @@ func (m *model) plan(dir string, fam arch.Family, c *config, factors map[string]
 		p.leaveOut(notes)
 	}
 	p.leaveOutFurther(c, notes)
+	p.leaveOutPredictors(notes)
 	m.keys = append(m.keys, v.keys()...)
 	m.tensors = append(p.tensors, m.tensors...)
 	return p.finish()

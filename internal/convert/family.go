@@ -229,6 +229,10 @@ func (p *plan) one(c *config, sizes arch.Sizes, t arch.Tensor, prefix, from stri
 		stored = []int{sizes.Heads * both, sizes.Latent}
 	case arch.FirstHalf, arch.SecondHalf:
 		stored[len(stored)-2] *= 2
+	case arch.Joined:
+		stored = []int{shape[0] * shape[1], shape[2]}
+	case arch.JoinedColumns:
+		stored = []int{shape[0] * shape[2], shape[1]}
 	}
 	if t.Name == "ffn_gate_inp_shexp.weight" {
 		stored = []int{1, stored[0]}
@@ -252,6 +256,8 @@ func (p *plan) one(c *config, sizes arch.Sizes, t arch.Tensor, prefix, from stri
 	switch t.Change {
 	case arch.Transposed:
 		out.column = p.pairs == nil
+	case arch.JoinedColumns:
+		out.column, out.apart = true, shape[2]
 	case arch.LatentKeys:
 		out.column, out.apart = true, both
 	case arch.LatentValues:
@@ -341,6 +347,21 @@ func (p *plan) leaveOutFurther(c *config, notes func(string)) {
 	}
 	if left {
 		notes(fmt.Sprintf("%s: layers from %d on, which predict further tokens, are left out", p.source.Path, c.Layers))
+	}
+}
+
+// leaveOutPredictors marks the predictors that folders of TurboSparse hold beside each expert as used, and says so. TurboSparse's own definition sets
+// neurons to zero that a predictor takes for zero; here those are zero whose gate or up is.
+func (p *plan) leaveOutPredictors(notes func(string)) {
+	n := 0
+	for name := range p.source.Tensors {
+		if strings.HasSuffix(name, ".predictor.fc1.weight") || strings.HasSuffix(name, ".predictor.fc2.weight") {
+			p.used[name] = true
+			n++
+		}
+	}
+	if n > 0 {
+		notes(fmt.Sprintf("%s: %d tensors of predictors of neurons are left out; neurons whose gate or up is not positive are zero without them", p.source.Path, n))
 	}
 }
 

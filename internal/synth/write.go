@@ -81,10 +81,11 @@ func (m *model) keys() []gguf.KV {
 	if _, ok := m.fam.Outside("token_types.weight"); ok {
 		keys = append(keys, gguf.KV{Key: "tokenizer.ggml.token_type_count", Value: uint32(tokenTypes)})
 	}
-	if m.fam.Clamped && m.fam.Rotation == arch.NotRotated { // llama.cpp does not clamp in OLMoE
-		keys = append(keys,
-			gguf.KV{Key: a("attention.max_alibi_bias"), Value: float32(8)},
-			gguf.KV{Key: a("attention.clamp_kqv"), Value: float32(4)})
+	if m.fam.Clamped && m.fam.Rotation == arch.NotRotated {
+		keys = append(keys, gguf.KV{Key: a("attention.max_alibi_bias"), Value: float32(8)})
+	}
+	if m.fam.Clamped && m.fam.LayerNorm { // llama.cpp does not clamp in OLMoE
+		keys = append(keys, gguf.KV{Key: a("attention.clamp_kqv"), Value: float32(4)})
 	}
 	keys = append(keys, m.latentKeys(a)...)
 	if k := m.fam.ParallelKey; k != "" {

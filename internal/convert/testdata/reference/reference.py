@@ -12,7 +12,8 @@ configuration of Ministral 3. qwen2vl, qwen3vl: Bai et al. 2025 (M-RoPE), the co
 Biderman et al. 2023. internlm2: Cai et al. 2024. phi2: Gunasekar et al. 2023, Li et al. 2023. chatglm: GLM team 2024. jais2: its model card.
 ALiBi: Press et al. 2022. mpt: MosaicML 2023. bloom: BigScience 2022. baichuan: Yang et al. 2023. plm: Deng et al. 2025; DeepSeek-AI 2024. minicpm3: Hu et al. 2024 and
 its configuration. gptoss: OpenAI 2025 (model card and reference implementation); MXFP4: OCP Microscaling Formats 1.0. deepseek2: DeepSeek-AI 2024 (DeepSeek-V2, DeepSeek-V3).
-glm4moe: GLM-4.5 team 2025 and its configurations. smallthinker: Song et al. 2025 and its configuration.
+glm4moe: GLM-4.5 team 2025 and its configurations. smallthinker: Song et al. 2025 and its configuration. dbrx: Databricks 2024 (its
+model card and configuration). deepseek: Dai et al. 2024. glm4moe-lite, kimi-k2: their configurations and model cards. turbosparse-mixtral: Song et al. 2024 and its model card.
 """
 import json
 import math
@@ -743,20 +744,21 @@ def deepseek2():
             yield name + ("-experts" if mixture else ""), m, 128, h @ m.get("lm_head.weight", 48, 64).T
 
 
-def deepseek_experts(m, h, p):
+def deepseek_experts(m, h, p, scoring=None):
     """Layer 0 has none. With sigmoids a bias counts for the choice, from those groups whose two best experts have the largest sum (DeepSeek-AI 2024b)."""
     if ".0." in p:
         return None
     c, logits = m.c, router(m, h, p + "gate.weight", 8)
-    if c["scoring_func"] == "sigmoid":
+    if (scoring or c["scoring_func"]) == "sigmoid":
         scores = 1 / (1 + np.exp(-logits))
         rank = scores + m.get(p + "gate.e_score_correction_bias", 8, scale=0.1)
         groups = np.sort(rank.reshape(len(h), c["n_group"], -1), -1)[..., -2:].sum(-1)
         best = np.argsort(-groups, -1)[:, :c["topk_group"]]
+        wide = 8 // c["n_group"]
         for t in range(len(h)):
             for g in range(c["n_group"]):
                 if g not in best[t]:
-                    rank[t, 2 * g:2 * g + 2] = -np.inf
+                    rank[t, wide * g:wide * (g + 1)] = -np.inf
         weights = normalised(chosen(rank, scores, 3))
     else:
         scores = softmax(logits)
@@ -1325,7 +1327,87 @@ def gptoss():
                                 window=lambda layer: 6 if layer % 2 == 0 else None, sinks=lambda m, p: m.get(p + "self_attn.sinks", 4, scale=2.0))
 
 
-EXPERTS = (mixtral, qwen3moe, qwen2moe, olmoe, granitemoe, minimax_m2, ernie, gptoss, glm4_moe, smallthinker)
+def dbrx():
+    """Matrices of all experts are one; of the last kind its columns become rows. Queries, keys and values are clamped."""
+    m = Model({"architectures": ["DbrxForCausalLM"], "d_model": 64, "n_heads": 4, "n_layers": 2, "max_seq_len": 128,
+               "attn_config": {"clip_qkv": 0.5, "kv_n_heads": 2, "rope_theta": 500000},
+               "ffn_config": {"ffn_hidden_size": 32, "moe_num_experts": 8, "moe_top_k": 3, "moe_normalize_expert_weights": 1}})
+    for other in ("hidden_size", "intermediate_size", "num_hidden_layers", "num_attention_heads", "num_key_value_heads", "max_position_embeddings"):
+        del m.c[other]
+    norm = lambda x, n: layer_norm(x, m.get(n + ".weight", 64, offset=1.0), 0, 1e-5)
+    freqs = 500000.0 ** (-np.arange(0, 16, 2) / 16)
+    x = m.get("transformer.wte.weight", 48, 64)[TOKENS]
+    for layer in range(2):
+        p = f"transformer.blocks.{layer}.norm_attn_norm."
+        qkv = np.clip(linear(m, norm(x, p + "norm_1"), p + "attn.Wqkv", 128, bias=False, scale=0.1), -0.5, 0.5)
+        q, k, v = (heads_of(t, 16) for t in np.split(qkv, [64, 96], -1))
+        x = x + linear(m, attention(rotate(q, freqs), rotate(k, freqs), v), p + "attn.out_proj", 64, bias=False)
+        h = norm(x, p + "norm_2")
+        p = f"transformer.blocks.{layer}.ffn."
+        logits = h @ m.get(p + "router.layer.weight", 8, 64).T
+        weights = normalised(chosen(logits, softmax(logits), 3))
+        gate, up, down = (m.get(p + "experts.mlp." + w, 8 * 32, 64).reshape(8, 32, 64) for w in ("w1", "v1", "w2"))
+        for e in range(8):
+            x = x + weights[:, e:e + 1] * (silu(h @ gate[e].T) * (h @ up[e].T) @ down[e])
+    yield "dbrx", m, 128, norm(x, "transformer.norm_f") @ m.get("lm_head.weight", 48, 64).T
+
+
+def deepseek():
+    """Layer 0 has no experts; weights are not divided by their sum."""
+    m = Model({"architectures": ["DeepseekForCausalLM"], "hidden_act": "silu", "rms_norm_eps": 1e-6, "moe_intermediate_size": 32, "n_routed_experts": 8,
+               "n_shared_experts": 2, "num_experts_per_tok": 3, "first_k_dense_replace": 1, "moe_layer_freq": 1, "norm_topk_prob": False,
+               "scoring_func": "softmax"})
+
+    def mlp(m, h, p):
+        if ".0." in p:
+            return swiglu(m, h, p)
+        probabilities = softmax(router(m, h, p + "gate.weight", 8))
+        shared = expert_mlp(m, h, 64, *(f"{p}shared_experts.{w}.weight" for w in PROJECTIONS))
+        return shared + experts(m, h, chosen(np.log(probabilities), probabilities, 3), [f"{p}experts.%d.{w}.weight" for w in PROJECTIONS], 32)
+    yield "deepseek", m, 128, run(m, rms, frequencies(m, 16), mlp, queries=0.1)
+
+
+def of_deepseeks_form():
+    """GLM 4.7 Flash, whose configuration does not tell its scores and whose layer behind the last predicts further tokens, and Kimi K2, whose YaRN
+    passes from one kind of frequency to the other within a pair."""
+    base = {"hidden_act": "silu", "num_key_value_heads": 4, "kv_lora_rank": 32, "q_lora_rank": 40, "moe_intermediate_size": 32, "n_routed_experts": 8,
+            "n_shared_experts": 2, "num_experts_per_tok": 3, "first_k_dense_replace": 1, "norm_topk_prob": True, "n_group": 1, "topk_group": 1,
+            "topk_method": "noaux_tc", "attention_bias": False}
+    m = Model({**base, "architectures": ["Glm4MoeLiteForCausalLM"], "rms_norm_eps": 1e-5, "qk_nope_head_dim": 24, "qk_rope_head_dim": 8, "v_head_dim": 48,
+               "rope_theta": 1000000, "routed_scaling_factor": 1.8, "num_nextn_predict_layers": 1, "partial_rotary_factor": 1.0, "rope_scaling": None})
+    h = latent_decoder(m, frequencies(m, 8), rotate_neighbours, mlp=lambda m, h, p: deepseek_experts(m, h, p, "sigmoid"))
+    for part, shape in (("eh_proj", (64, 128)), ("enorm", (64,)), ("mlp.gate", (8, 64))):
+        m.get(f"model.layers.3.{part}.weight", *shape)
+    yield "glm4moe-lite", m, 128, h @ m.get("lm_head.weight", 48, 64).T
+    m = Model({**base, "architectures": ["DeepseekV3ForCausalLM"], "model_type": "kimi_k2", "rms_norm_eps": 1e-6, "qk_nope_head_dim": 16, "qk_rope_head_dim": 8,
+               "v_head_dim": 32, "rope_theta": 50000.0, "routed_scaling_factor": 2.827, "scoring_func": "sigmoid", "num_nextn_predict_layers": 0,
+               "rope_scaling": {"type": "yarn", "factor": 32.0, "original_max_position_embeddings": 16, "beta_fast": 1.0, "beta_slow": 1.0,
+                                "mscale": 1.0, "mscale_all_dim": 1.0}})
+    freqs = yarn(frequencies(m, 8), 8, 50000.0, 32.0, 16, fast=1.0)
+    h = latent_decoder(m, freqs, rotate_neighbours, (0.1 * math.log(32) + 1) ** 2 / math.sqrt(24), mlp=deepseek_experts)
+    yield "kimi-k2", m, 128, h @ m.get("lm_head.weight", 48, 64).T
+
+
+def turbosparse():
+    """Mixtral with ReLU of gates and of ups. Folders hold a predictor beside each expert, which marks neurons that are zero all the same."""
+    m = Model({"architectures": ["TurboSparseMixtralForCausalLM"], "model_type": "turbosparsemixtral", "hidden_act": "relu", "rms_norm_eps": 1e-5,
+               "rope_theta": 1e6, "num_local_experts": 8, "num_experts_per_tok": 2})
+
+    def mlp(m, h, p):
+        p = p.replace("mlp.", "block_sparse_moe.")
+        probabilities = softmax(router(m, h, p + "gate.weight", 8))
+        weights, y = normalised(chosen(np.log(probabilities), probabilities, 2)), np.zeros_like(h)
+        for e in range(8):
+            q = f"{p}experts.{e}."
+            gate, up, down = (m.get(f"{q}{w}.weight", *shape) for w, shape in (("w1", (96, 64)), ("w3", (96, 64)), ("w2", (64, 96))))
+            m.get(q + "predictor.fc1.weight", 16, 64)
+            m.get(q + "predictor.fc2.weight", 96, 16)
+            y += weights[:, e:e + 1] * (np.maximum(h @ gate.T, 0) * np.maximum(h @ up.T, 0) @ down.T)
+        return y
+    yield "turbosparse-mixtral", m, 128, run(m, rms, frequencies(m, 16), mlp, queries=0.1)
+
+
+EXPERTS = (mixtral, qwen3moe, qwen2moe, olmoe, granitemoe, minimax_m2, ernie, gptoss, glm4_moe, smallthinker, dbrx, deepseek, of_deepseeks_form, turbosparse)
 
 for family in FIRST + SECOND + EXPERTS:
     for name, m, context, logits in family():

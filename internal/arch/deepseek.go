@@ -1,0 +1,19 @@
+package arch
+
+// deepseek describes DeepSeek's first models with experts: shared ones beside those that a softmax chooses; the first layers have none.
+func deepseek() Family {
+	f := llama()
+	f.Name, f.HuggingFace, f.Original = "deepseek", []string{"DeepseekForCausalLM"}, ""
+	f.Experts = &Experts{MinSum: leastSum, Counted: true}
+	f.Block = sharedExpert(mlpExperts(f.Block), "mlp.shared_experts")
+	f.Read = func(c *Config) error {
+		if err := c.routed(); err != nil {
+			return err
+		}
+		if c.Scoring != "" && c.Scoring != "softmax" {
+			return c.Errorf("scoring_func", "%q is not supported in DeepSeek's first models; softmax is", c.Scoring)
+		}
+		return readLlama(c)
+	}
+	return f
+}
