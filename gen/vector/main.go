@@ -20,6 +20,7 @@ func main() {
 	norms()
 	rotations()
 	attention()
+	scan()
 	Generate()
 }
 

@@ -58,6 +58,10 @@ func elementwise() {
 		VFMADD231PS(s, x[1], x[0])
 		return x[0]
 	})
+	rowKernel("mulAddAVX2", "mulAdd", "dst = z + x·y", []string{"z", "x", "y"}, false, 4, func(x []vec, _ vec) vec {
+		VFMADD231PS(x[1], x[2], x[0])
+		return x[0]
+	})
 	rowKernel("expAVX2", "exp32", "dst = e^x", []string{"x"}, false, 2, func(x []vec, _ vec) vec { return exp(x[0]) })
 
 	for _, a := range activations {

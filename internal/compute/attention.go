@@ -57,6 +57,7 @@ type KVShape struct {
 	Key, Value         int // elements of a head's key and of its value
 	KeyType, ValueType KVType
 	Within             bool // a head's value is the first elements of its key and takes no memory of its own: multi-head latent attention's
+	State              int  // float32 numbers of a sequence's recurrent state, which the layer has in place of keys and values; else 0
 }
 
 // Check reports whether the widths hold whole blocks of the types, and whether keys hold the values that are said to lie within them.
@@ -90,35 +91,53 @@ func (s KVShape) ValueBytes() int {
 // PositionBytes returns what a position's keys and values take.
 func (s KVShape) PositionBytes() int { return s.KeyBytes() + s.ValueBytes() }
 
-// PageBytes returns the memory of a page of keys and values.
-func (s KVShape) PageBytes() int64 { return PagePositions * int64(s.PositionBytes()) }
+// StateBytes returns what a sequence's recurrent state takes.
+func (s KVShape) StateBytes() int { return 4 * s.State }
+
+// PageBytes returns the memory of a page of keys and values, or of a slot for a state.
+func (s KVShape) PageBytes() int64 { return s.KeyPage() + s.ValuePage() }
+
+// KeyPage returns the part of PageBytes that is keys', or a state's.
+func (s KVShape) KeyPage() int64 { return PagePositions*int64(s.KeyBytes()) + int64(s.StateBytes()) }
+
+// ValuePage returns the part that is values'.
+func (s KVShape) ValuePage() int64 { return PagePositions * int64(s.ValueBytes()) }
 
 // Positions returns how many positions a layer's part of a page holds, in the order of Device.ReadPage: first the keys [n, kv_heads] of a row of the
 // type each, as a file has it, and then the values, unless they lie within the keys.
 func (s KVShape) Positions(part []byte) int { return len(part) / max(1, s.PositionBytes()) }
 
-// CacheSpec is the shape of a KV cache: Pages·PagePositions positions in every layer. Layers with windows may have fewer pages, numbered on their own.
+// CacheSpec is the shape of a KV cache: Pages·PagePositions positions in every layer. Layers with windows may have fewer pages, numbered on their own, and
+// layers with recurrent states have slots for them instead.
 type CacheSpec struct {
 	Layers   []KVShape
 	Pages    int
 	Windowed []bool // [layers] which have Near pages instead; nil: none has
 	Near     int
+	States   int // slots for recurrent states, each a sequence's or a checkpoint's
 }
 
-// Page names a page of a cache.
+// Page names a page of a cache, a slot of states, or both.
 type Page struct {
-	Far  int32 // in layers that have CacheSpec.Pages
-	Near int32 // in those that are Windowed; -1: it has none there
+	Far   int32 // in layers that have CacheSpec.Pages; -1: it has none there
+	Near  int32 // in those that are Windowed; -1: it has none there
+	State int32 // the slot in layers with recurrent states; -1: it has none there
 }
 
 // EveryLayer returns the page of that number in every layer of a cache none of which is Windowed.
-func EveryLayer(page int32) Page { return Page{page, -1} }
+func EveryLayer(page int32) Page { return Page{page, -1, -1} }
+
+// StateSlot returns the slot of that number in layers with recurrent states.
+func StateSlot(slot int32) Page { return Page{-1, -1, slot} }
 
 // IsWindowed reports whether a layer is Windowed.
 func (s CacheSpec) IsWindowed(layer int) bool { return s.Windowed != nil && s.Windowed[layer] }
 
-// PagesOf returns the number of a layer's pages.
+// PagesOf returns the number of a layer's pages, or of its slots for states.
 func (s CacheSpec) PagesOf(layer int) int {
+	if s.Layers[layer].State > 0 {
+		return s.States
+	}
 	if s.IsWindowed(layer) {
 		return s.Near
 	}
@@ -127,6 +146,9 @@ func (s CacheSpec) PagesOf(layer int) int {
 
 // In returns a page's number in a layer, or -1.
 func (s CacheSpec) In(layer int, page Page) int32 {
+	if s.Layers[layer].State > 0 {
+		return page.State
+	}
 	if s.IsWindowed(layer) {
 		return page.Near
 	}
@@ -175,7 +197,15 @@ func (s CacheSpec) Bytes() (n int64) {
 	return n
 }
 
-// Cache holds keys and values of every layer in pages on a device.
+// StateBytes returns the memory of one slot in all layers.
+func (s CacheSpec) StateBytes() (n int64) {
+	for _, l := range s.Layers {
+		n += int64(l.StateBytes())
+	}
+	return n
+}
+
+// Cache holds keys and values of every layer in pages on a device, or a layer's recurrent states.
 type Cache struct {
 	CacheSpec
 	Mem any // the device's own handle

@@ -150,6 +150,7 @@ type Params struct {
 	Seq       []int32   // [n] index into Pages
 	Pages     [][]int32 // [sequence][page] page ids of a sequence's KV; token i attends to positions 0…Pos[i]
 	Near      [][]int32 // the same for a cache's Windowed layers; pages that no window reaches are 0. May be nil where there are none
+	States    []int32   // [sequence] slot of its recurrent state; the rows of such a sequence follow one another in the step and in position. May be nil where no layer has states
 	Out       []int32   // [n_out] rows whose logits are wanted
 	Threshold float32   // a neuron is predicted active iff its logit >= Threshold
 
@@ -213,7 +214,8 @@ type Device interface {
 	// CopyPage copies page from to page to, in every layer of c that both have.
 	CopyPage(c *Cache, to, from Page)
 	// ReadPage writes the keys and values of a page's first positions to layers, for each of c's layers as many as KVShape.Positions says of
-	// its slice: none of layers that the page has none in. The order is the same on every device. It may be called between runs.
+	// its slice: none of layers that the page has none in. Of a layer with recurrent states the slice is empty, or has room for the slot's. The order
+	// is the same on every device. It may be called between runs.
 	ReadPage(c *Cache, page Page, layers [][]byte) error
 	// WritePage makes a page's first positions those that ReadPage gave. What lies behind them is lost.
 	WritePage(c *Cache, page Page, layers [][]byte) error

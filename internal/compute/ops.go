@@ -34,6 +34,8 @@ type calls struct {
 	route       Route
 	experts     Experts
 	gateRows    GateRows
+	convolve    Convolve
+	scan        Scan
 }
 
 // Embed writes row Tokens[i] of Table to row i of Dst.

@@ -102,7 +102,7 @@ type Watched interface {
 // PartOf returns the part of a model that an operation belongs to.
 func PartOf(op Op) Part {
 	switch o := op.(type) {
-	case *Attend, *StoreKV, *RoPE, *Temper:
+	case *Attend, *StoreKV, *RoPE, *Temper, *Convolve, *Scan:
 		return PartAttention
 	case *Predict:
 		return PartPredictor
@@ -122,7 +122,7 @@ func PartOf(op Op) Part {
 // PartNamed returns the part of a model that a weight belongs to.
 func PartNamed(weight string) Part {
 	switch {
-	case strings.Contains(weight, ".attn"):
+	case strings.Contains(weight, ".attn"), strings.Contains(weight, ".ssm"):
 		return PartAttention
 	case strings.Contains(weight, ".ffn"):
 		return PartNeurons

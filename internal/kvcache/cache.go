@@ -57,8 +57,9 @@ type Size struct {
 
 // Page names a page of keys and values.
 type Page struct {
-	Far  int32 // in layers whose tokens see all positions
-	Near int32 // in layers with windows; -1: it has none there
+	Far   int32 // in layers whose tokens see all positions; -1: it is a slot of states only
+	Near  int32 // in layers with windows; -1: it has none there
+	State int32 // the slot in layers with recurrent states; -1: it has none there
 }
 
 // Cache is the pages of one KV cache. It is used by one goroutine at a time.
@@ -93,7 +94,7 @@ func New(size Size, copy func(to, from Page)) *Cache {
 	return &Cache{Size: size, copy: copy, root: newRoot(), nodes: make([]*node, size.Pages), free: numbers(size.Pages), near: numbers(size.Near)}
 }
 
-func newRoot() *node { return &node{Page: Page{-1, -1}} }
+func newRoot() *node { return &node{Page: Page{-1, -1, -1}} }
 
 // numbers returns n-1…0.
 func numbers(n int) []int32 {
@@ -144,7 +145,7 @@ func (c *Cache) take(near bool) *node {
 	if len(c.free) == 0 {
 		c.evict()
 	}
-	n := &node{Page: Page{c.free[len(c.free)-1], -1}, labels: make([]Label, 0, c.Positions), refs: 1}
+	n := &node{Page: Page{c.free[len(c.free)-1], -1, -1}, labels: make([]Label, 0, c.Positions), refs: 1}
 	c.free = c.free[:len(c.free)-1]
 	c.nodes[n.Far] = n
 	if near && c.Window > 0 {

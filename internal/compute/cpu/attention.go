@@ -10,7 +10,7 @@ import (
 )
 
 // cache is a KV cache in the arena. k [layers][pages, kv_heads, PagePositions] of a key's row in the layer's type, v the same of values; none where
-// they lie within keys
+// they lie within keys. Of a recurrent layer k is [slots] of a state.
 type cache struct{ k, v [][]byte }
 
 // cacheAlign is the alignment of a layer's part: a cache line.
@@ -25,15 +25,15 @@ func (d *Device) Cache(spec compute.CacheSpec) (*compute.Cache, error) {
 	if err != nil {
 		return nil, fmt.Errorf("KV cache of %d MiB: %w; a smaller -c takes less", spec.Bytes()>>20, err)
 	}
-	cut := func(width func(compute.KVShape) int) (layers [][]byte) {
+	cut := func(page func(compute.KVShape) int64) (layers [][]byte) {
 		for i, l := range spec.Layers {
-			n := spec.PagesOf(i) * compute.PagePositions * width(l)
+			n := spec.PagesOf(i) * int(page(l))
 			layers = append(layers, all[:n:n])
 			all = all[(n+cacheAlign-1)/cacheAlign*cacheAlign:]
 		}
 		return layers
 	}
-	m := &cache{k: cut(compute.KVShape.KeyBytes), v: cut(compute.KVShape.ValueBytes)}
+	m := &cache{k: cut(compute.KVShape.KeyPage), v: cut(compute.KVShape.ValuePage)}
 	return &compute.Cache{CacheSpec: spec, Mem: m}, nil
 }
 
@@ -46,7 +46,7 @@ func (d *Device) CopyPage(c *compute.Cache, to, from compute.Page) {
 			continue
 		}
 		for side, memory := range [][]byte{m.k[i], m.v[i]} {
-			n := compute.PagePositions * [...]int{l.KeyBytes(), l.ValueBytes()}[side]
+			n := int([...]int64{l.KeyPage(), l.ValuePage()}[side])
 			copy(memory[int(to)*n:][:n], memory[int(from)*n:][:n])
 		}
 	}
@@ -68,6 +68,10 @@ func (d *Device) WritePage(c *compute.Cache, page compute.Page, layers [][]byte)
 func pageRows(c *compute.Cache, page compute.Page, layers [][]byte, visit func(row, outside []byte)) {
 	m := c.Mem.(*cache)
 	for i, l := range c.Layers {
+		if l.State > 0 && len(layers[i]) > 0 {
+			visit(m.k[i][int(page.State)*l.StateBytes():][:l.StateBytes()], layers[i])
+			continue
+		}
 		n, rest := l.Positions(layers[i]), layers[i]
 		for _, side := range []struct {
 			memory []byte

@@ -50,6 +50,9 @@ type Device struct {
 	ahead   readAhead
 	turns   rotations
 	tuner   tuner
+
+	convolution convolution
+	scans       scans
 }
 
 // New opens the device.
@@ -84,6 +87,8 @@ func New(o Options) (*Device, error) {
 	d.routing.init(d)
 	d.experts.init(d)
 	d.ahead.init(d)
+	d.convolution.init(d)
+	d.scans.init(d)
 	return d, nil
 }
 

@@ -77,6 +77,10 @@ func (d *Device) do(op compute.Op) {
 		d.chosenExperts(o.Out, o.X, o.Choice, o.Weights)
 	case *compute.GateRows:
 		d.gateRows(o.X, o.Logits)
+	case *compute.Convolve:
+		d.convolution.run(o)
+	case *compute.Scan:
+		d.scans.run(o)
 	default:
 		panic("cpu: no operation " + compute.Name(op))
 	}

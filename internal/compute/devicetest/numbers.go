@@ -40,6 +40,9 @@ const (
 	turnTolerance = 4e-7
 	// attentionTolerance is the share of a row's largest magnitude that float32 scores and sums over halves may cost.
 	attentionTolerance = 2e-5
+	// recurrentTolerance is the share of a row's largest magnitude that float32 sums, exponentials of decays and states rounded after each position may
+	// cost over some tens of positions.
+	recurrentTolerance = 2e-5
 	// peakedTolerance is the same where scores lie hundreds apart: their rounding, relative, is absolute in the exponent.
 	peakedTolerance = 1e-3
 	// tiny is taken as zero.

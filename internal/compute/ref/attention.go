@@ -8,7 +8,10 @@ import (
 )
 
 // cache holds keys and values in their types. [layers][pages, PagePositions, kv_heads, key or value]; v is empty where values lie within keys
-type cache struct{ k, v [][]byte }
+type cache struct {
+	k, v   [][]byte
+	states [][]float32 // [layers][slots, numbers] of recurrent layers
+}
 
 // Cache allocates a KV cache.
 func (d *Device) Cache(spec compute.CacheSpec) (*compute.Cache, error) {
@@ -19,6 +22,7 @@ func (d *Device) Cache(spec compute.CacheSpec) (*compute.Cache, error) {
 	for i, l := range spec.Layers {
 		n := spec.PagesOf(i) * compute.PagePositions
 		m.k, m.v = append(m.k, make([]byte, n*l.KeyBytes())), append(m.v, make([]byte, n*l.ValueBytes()))
+		m.states = append(m.states, make([]float32, spec.States*l.State))
 	}
 	return &compute.Cache{CacheSpec: spec, Mem: m}, nil
 }
@@ -59,6 +63,10 @@ func (d *Device) CopyPage(c *compute.Cache, to, from compute.Page) {
 		if min(from, to) < 0 {
 			continue
 		}
+		if c.Layers[layer].State > 0 {
+			copy(state(c, layer, to), state(c, layer, from))
+			continue
+		}
 		for slot := range compute.PagePositions {
 			k, v := position(c, layer, from, slot)
 			toK, toV := position(c, layer, to, slot)
@@ -71,6 +79,10 @@ func (d *Device) CopyPage(c *compute.Cache, to, from compute.Page) {
 // ReadPage reads a page's first positions in every layer.
 func (d *Device) ReadPage(c *compute.Cache, page compute.Page, layers [][]byte) error {
 	for i, l := range c.Layers {
+		if l.State > 0 && len(layers[i]) > 0 {
+			quant.Encode(quant.F32, layers[i], state(c, i, page.State))
+			continue
+		}
 		n := l.Positions(layers[i])
 		nk, nv := l.KeyBytes(), l.ValueBytes()
 		for slot := range n {
@@ -85,6 +97,10 @@ func (d *Device) ReadPage(c *compute.Cache, page compute.Page, layers [][]byte) 
 // WritePage writes them.
 func (d *Device) WritePage(c *compute.Cache, page compute.Page, layers [][]byte) error {
 	for i, l := range c.Layers {
+		if l.State > 0 && len(layers[i]) > 0 {
+			quant.Decode(quant.F32, state(c, i, page.State), layers[i])
+			continue
+		}
 		n := l.Positions(layers[i])
 		nk, nv := l.KeyBytes(), l.ValueBytes()
 		for slot := range n {

@@ -63,6 +63,10 @@ func (d *Device) Do(op compute.Op) {
 		d.experts(o.Out, o.X, o.Choice, o.Weights)
 	case *compute.GateRows:
 		d.gateRows(o.X, o.Logits)
+	case *compute.Convolve:
+		d.convolve(o)
+	case *compute.Scan:
+		d.scan(o)
 	default:
 		panic("ref: no operation " + compute.Name(op))
 	}

@@ -10,6 +10,7 @@ import (
 // cache is the memory of a compute.Cache: two views for each layer, of pages. What a page has of a head, its keys or its values, are words of elements and,
 // in quantised types, behind them the scales of blocks, halves. Keys lie across positions, [words of a key][64 positions] and [blocks][64], so that
 // neighbouring positions are read together; values [64 positions][words] and [64][blocks]. Of layers whose values lie within the keys, values is those.
+// Of recurrent layers keys are [slots] of a state's numbers, and values the same.
 type cache struct {
 	keys, values []driver.View // by layer
 }
@@ -97,7 +98,7 @@ func (d *Device) Cache(spec compute.CacheSpec) (*compute.Cache, error) {
 			views *[]driver.View
 			page  int64
 		}{{&c.keys, keys}, {&c.values, values}} {
-			if side.views == &c.values && l.Within {
+			if side.views == &c.values && (l.Within || l.State > 0) {
 				c.values = append(c.values, c.keys[len(c.keys)-1])
 				continue
 			}
@@ -121,9 +122,9 @@ func cacheLayer(c *compute.Cache, layer int) (k, v driver.View) {
 	return m.keys[layer], m.values[layer]
 }
 
-// sideBytes returns what a page of a layer's keys takes, and of its values.
+// sideBytes returns what a page of a layer's keys takes, and of its values; of a recurrent layer a slot and nothing.
 func sideBytes(l compute.KVShape) (keys, values int64) {
-	return compute.PagePositions * int64(l.KeyBytes()), compute.PagePositions * int64(l.ValueBytes())
+	return l.KeyPage(), l.ValuePage()
 }
 
 // storeKV writes the tokens' keys and values to their places.

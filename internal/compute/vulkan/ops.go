@@ -63,6 +63,10 @@ func (r *recorder) Do(op compute.Op) {
 		r.chosenExperts(o)
 	case *compute.GateRows:
 		r.gateRows(o.X, o.Logits)
+	case *compute.Convolve:
+		r.convolve(o)
+	case *compute.Scan:
+		r.scan(o)
 	default:
 		panic("vulkan: no operation " + compute.Name(op))
 	}

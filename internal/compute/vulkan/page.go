@@ -13,7 +13,7 @@ func (d *Device) ReadPage(c *compute.Cache, page compute.Page, layers [][]byte) 
 	if err != nil {
 		return fmt.Errorf("reading the KV cache: %w", err)
 	}
-	eachPiece(c, layers, staged.Host(), func(cached, outside []byte) { copy(outside, cached) })
+	eachPiece(c, page, layers, staged.Host(), func(cached, outside []byte) { copy(outside, cached) })
 	return nil
 }
 
@@ -21,7 +21,7 @@ func (d *Device) ReadPage(c *compute.Cache, page compute.Page, layers [][]byte) 
 func (d *Device) WritePage(c *compute.Cache, page compute.Page, layers [][]byte) error {
 	fill := func(staged driver.View) {
 		clear(staged.Host())
-		eachPiece(c, layers, staged.Host(), func(cached, outside []byte) { copy(cached, outside) })
+		eachPiece(c, page, layers, staged.Host(), func(cached, outside []byte) { copy(cached, outside) })
 	}
 	_, err := d.movePage(c, page, &d.pagesIn, fill, func(r *recorder, cached, staged driver.View) { r.copy(cached, staged) })
 	if err != nil {
@@ -30,12 +30,14 @@ func (d *Device) WritePage(c *compute.Cache, page compute.Page, layers [][]byte)
 	return nil
 }
 
-// movePage copies between a page's place in every layer and host memory, which holds it in the layout of cache, layer by layer, keys before values.
+// movePage copies between a page's place in every layer that has it and host memory, which holds it in the layout of cache, layer by layer, keys before values.
 // fill, if set, is given that memory first.
 func (d *Device) movePage(c *compute.Cache, page compute.Page, through *exchange, fill func(driver.View), move func(r *recorder, cached, staged driver.View)) (driver.View, error) {
 	size := int64(0)
-	for _, l := range c.Layers {
-		size += l.PageBytes()
+	for i, l := range c.Layers {
+		if c.In(i, page) >= 0 {
+			size += l.PageBytes()
+		}
 	}
 	through.restart()
 	staged, err := through.take(size)
@@ -49,11 +51,15 @@ func (d *Device) movePage(c *compute.Cache, page compute.Page, through *exchange
 		m, at := c.Mem.(*cache), int64(0)
 		for i, l := range c.Layers {
 			keys, values := sideBytes(l)
-			if page := int64(c.In(i, page)); page >= 0 {
+			page := int64(c.In(i, page))
+			if page < 0 {
+				continue
+			}
+			if keys > 0 {
 				move(r, m.keys[i].Slice(page*keys, keys), staged.Slice(at, keys))
-				if values > 0 {
-					move(r, m.values[i].Slice(page*values, values), staged.Slice(at+keys, values))
-				}
+			}
+			if values > 0 {
+				move(r, m.values[i].Slice(page*values, values), staged.Slice(at+keys, values))
 			}
 			at += keys + values
 		}
@@ -61,9 +67,19 @@ func (d *Device) movePage(c *compute.Cache, page compute.Page, through *exchange
 }
 
 // eachPiece calls f for every piece of the first positions of a page that lies in host memory in the layout of cache, with the place in layers that
-// holds the same bytes: words of elements, and the scales of blocks.
-func eachPiece(c *compute.Cache, layers [][]byte, memory []byte, f func(cached, outside []byte)) {
+// holds the same bytes: words of elements, and the scales of blocks, or a whole state.
+func eachPiece(c *compute.Cache, page compute.Page, layers [][]byte, memory []byte, f func(cached, outside []byte)) {
 	for i, l := range c.Layers {
+		if c.In(i, page) < 0 {
+			continue
+		}
+		if l.State > 0 {
+			if len(layers[i]) > 0 {
+				f(memory[:l.StateBytes()], layers[i])
+			}
+			memory = memory[l.StateBytes():]
+			continue
+		}
 		n, rest := l.Positions(layers[i]), layers[i]
 		for _, side := range sides(l) {
 			for pos := range n {

@@ -50,6 +50,7 @@ type recorder struct {
 	bound    vk.Pipeline
 	swaps    []swapped
 	param    driver.View                   // of the params, once a verb asked for them
+	run      driver.View                   // of the runs, once a verb asked for them
 	ropes    map[*compute.Rope]driver.View // of cosines and sines
 
 	idle func(ready, done func() bool) // of the next leg's host

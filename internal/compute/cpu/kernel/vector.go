@@ -22,6 +22,11 @@ type Vector struct {
 	Scale func(dst, x []float32, s float32)
 	// AddScaled: dst += s·x.
 	AddScaled func(dst, x []float32, s float32)
+	// MulAdd: dst += x·y, rounded once or twice.
+	MulAdd func(dst, x, y []float32)
+	// Scan is one position of a selective state space's head: each row of state [len(x), len(b)] becomes decay·row + x[i]·b, and y[i] is its product
+	// with c.
+	Scan func(y, state, x, b, c []float32, decay float32)
 	// Max is the largest element, -Inf of none; NaNs are passed over.
 	Max func(x []float32) float32
 
@@ -54,6 +59,8 @@ func genericVector() Vector {
 		Mul:       mul,
 		Scale:     scale,
 		AddScaled: addScaled,
+		MulAdd:    mulAdd,
+		Scan:      scan,
 		Max:       maximum,
 		ToF16:     toF16,
 		FromF16:   fromF16,
@@ -118,6 +125,25 @@ func scale(dst, x []float32, s float32) {
 func addScaled(dst, x []float32, s float32) {
 	for i, e := range x[:len(dst)] {
 		dst[i] += s * e
+	}
+}
+
+func mulAdd(dst, x, y []float32) {
+	y = y[:len(dst)]
+	for i, e := range x[:len(dst)] {
+		dst[i] += e * y[i]
+	}
+}
+
+func scan(y, state, x, b, c []float32, decay float32) {
+	c = c[:len(b)]
+	for i, e := range x {
+		row, sum := state[i*len(b):][:len(b)], float32(0)
+		for j, v := range b {
+			row[j] = decay*row[j] + e*v
+			sum += row[j] * c[j]
+		}
+		y[i] = sum
 	}
 }
 

@@ -27,6 +27,10 @@ func avx2Vector() Vector {
 	v.AddScaled = func(dst, x []float32, s float32) {
 		addScaledAVX2(first(dst), first(dst), first(x[:len(dst)]), len(dst), s)
 	}
+	v.MulAdd = func(dst, x, y []float32) {
+		mulAddAVX2(first(dst), first(dst), first(x[:len(dst)]), first(y[:len(dst)]), len(dst))
+	}
+	v.Scan = scanRows
 	v.Max = func(x []float32) float32 { return maxAVX2(first(x), len(x)) }
 	v.Exp = func(dst, x []float32) { expAVX2(first(dst), first(x[:len(dst)]), len(dst)) }
 	return v
@@ -51,6 +55,18 @@ func fromF16x8(dst []float32, x []uint16) {
 		fromF16AVX2(first(dst), first(x), n)
 	}
 	fromF16(dst[n:], x[n:])
+}
+
+// scanRows has AVX2 compute rows of whole vectors, four at a time.
+func scanRows(y, state, x, b, c []float32, decay float32) {
+	n, rows := len(b), len(x)&^3
+	if n%8 != 0 {
+		rows = 0
+	}
+	if c = c[:n]; rows > 0 {
+		scanAVX2(first(y[:rows]), first(state[:rows*n]), first(x), first(b), first(c), rows, n, decay)
+	}
+	scan(y[rows:], state[rows*n:], x[rows:], b, c, decay)
 }
 
 func rmsNormAVX2(dst, x, weight []float32, eps float32) {

@@ -253,6 +253,77 @@ done:
 	VZEROUPPER
 	RET
 
+// func mulAddAVX2(dst *float32, z *float32, x *float32, y *float32, n int)
+// Requires: AVX, AVX2, FMA3
+TEXT ·mulAddAVX2(SB), NOSPLIT, $0-40
+	MOVQ dst+0(FP), AX
+	MOVQ z+8(FP), CX
+	MOVQ x+16(FP), DX
+	MOVQ y+24(FP), BX
+	MOVQ n+32(FP), SI
+
+by32:
+	CMPQ        SI, $0x20
+	JL          below32
+	VMOVUPS     (CX), Y0
+	VMOVUPS     (DX), Y1
+	VMOVUPS     (BX), Y2
+	VFMADD231PS Y1, Y2, Y0
+	VMOVUPS     Y0, (AX)
+	VMOVUPS     32(CX), Y0
+	VMOVUPS     32(DX), Y1
+	VMOVUPS     32(BX), Y2
+	VFMADD231PS Y1, Y2, Y0
+	VMOVUPS     Y0, 32(AX)
+	VMOVUPS     64(CX), Y0
+	VMOVUPS     64(DX), Y1
+	VMOVUPS     64(BX), Y2
+	VFMADD231PS Y1, Y2, Y0
+	VMOVUPS     Y0, 64(AX)
+	VMOVUPS     96(CX), Y0
+	VMOVUPS     96(DX), Y1
+	VMOVUPS     96(BX), Y2
+	VFMADD231PS Y1, Y2, Y0
+	VMOVUPS     Y0, 96(AX)
+	ADDQ        $0x00000080, AX
+	ADDQ        $0x00000080, CX
+	ADDQ        $0x00000080, DX
+	ADDQ        $0x00000080, BX
+	SUBQ        $0x20, SI
+	JMP         by32
+
+below32:
+by8:
+	CMPQ        SI, $0x08
+	JL          below8
+	VMOVUPS     (CX), Y0
+	VMOVUPS     (DX), Y1
+	VMOVUPS     (BX), Y2
+	VFMADD231PS Y1, Y2, Y0
+	VMOVUPS     Y0, (AX)
+	ADDQ        $0x00000020, AX
+	ADDQ        $0x00000020, CX
+	ADDQ        $0x00000020, DX
+	ADDQ        $0x00000020, BX
+	SUBQ        $0x08, SI
+	JMP         by8
+
+below8:
+	TESTQ        SI, SI
+	JZ           done
+	VMOVQ        SI, X0
+	VPBROADCASTD X0, Y0
+	VPCMPGTD     lane<>+0(SB), Y0, Y0
+	VMASKMOVPS   (CX), Y0, Y1
+	VMASKMOVPS   (DX), Y0, Y2
+	VMASKMOVPS   (BX), Y0, Y3
+	VFMADD231PS  Y2, Y3, Y1
+	VMASKMOVPS   Y1, Y0, (AX)
+
+done:
+	VZEROUPPER
+	RET
+
 // func expAVX2(dst *float32, x *float32, n int)
 // Requires: AVX, AVX2, FMA3
 TEXT ·expAVX2(SB), NOSPLIT, $0-24
@@ -8405,5 +8476,81 @@ blocks:
 	ADDQ         $0x00000080, AX
 	DECQ         DX
 	JNZ          blocks
+	VZEROUPPER
+	RET
+
+// func scanAVX2(y *float32, state *float32, x *float32, b *float32, c *float32, rows int, n int, decay float32)
+// Requires: AVX, FMA3
+TEXT ·scanAVX2(SB), NOSPLIT, $0-60
+	MOVQ         y+0(FP), AX
+	MOVQ         x+16(FP), CX
+	MOVQ         b+24(FP), DX
+	MOVQ         c+32(FP), BX
+	MOVQ         state+8(FP), SI
+	MOVQ         rows+40(FP), R10
+	MOVQ         n+48(FP), R11
+	VBROADCASTSS decay+56(FP), Y0
+
+rows:
+	LEAQ         (SI)(R11*4), DI
+	LEAQ         (DI)(R11*4), R8
+	LEAQ         (R8)(R11*4), R9
+	VXORPS       Y2, Y2, Y2
+	VBROADCASTSS (CX), Y1
+	VXORPS       Y4, Y4, Y4
+	VBROADCASTSS 4(CX), Y3
+	VXORPS       Y6, Y6, Y6
+	VBROADCASTSS 8(CX), Y5
+	VXORPS       Y8, Y8, Y8
+	VBROADCASTSS 12(CX), Y7
+	XORQ         R12, R12
+
+columns:
+	VMOVUPS      (DX)(R12*4), Y10
+	VMOVUPS      (BX)(R12*4), Y9
+	VMULPS       (SI)(R12*4), Y0, Y11
+	VFMADD231PS  Y10, Y1, Y11
+	VMOVUPS      Y11, (SI)(R12*4)
+	VFMADD231PS  Y11, Y9, Y2
+	VMULPS       (DI)(R12*4), Y0, Y11
+	VFMADD231PS  Y10, Y3, Y11
+	VMOVUPS      Y11, (DI)(R12*4)
+	VFMADD231PS  Y11, Y9, Y4
+	VMULPS       (R8)(R12*4), Y0, Y11
+	VFMADD231PS  Y10, Y5, Y11
+	VMOVUPS      Y11, (R8)(R12*4)
+	VFMADD231PS  Y11, Y9, Y6
+	VMULPS       (R9)(R12*4), Y0, Y11
+	VFMADD231PS  Y10, Y7, Y11
+	VMOVUPS      Y11, (R9)(R12*4)
+	VFMADD231PS  Y11, Y9, Y8
+	ADDQ         $0x08, R12
+	CMPQ         R12, R11
+	JL           columns
+	VEXTRACTF128 $0x01, Y2, X1
+	VADDPS       X2, X1, X1
+	VHADDPS      X1, X1, X1
+	VHADDPS      X1, X1, X1
+	VMOVSS       X1, (AX)
+	VEXTRACTF128 $0x01, Y4, X1
+	VADDPS       X4, X1, X1
+	VHADDPS      X1, X1, X1
+	VHADDPS      X1, X1, X1
+	VMOVSS       X1, 4(AX)
+	VEXTRACTF128 $0x01, Y6, X1
+	VADDPS       X6, X1, X1
+	VHADDPS      X1, X1, X1
+	VHADDPS      X1, X1, X1
+	VMOVSS       X1, 8(AX)
+	VEXTRACTF128 $0x01, Y8, X1
+	VADDPS       X8, X1, X1
+	VHADDPS      X1, X1, X1
+	VHADDPS      X1, X1, X1
+	VMOVSS       X1, 12(AX)
+	LEAQ         (R9)(R11*4), SI
+	ADDQ         $0x10, CX
+	ADDQ         $0x10, AX
+	SUBQ         $0x04, R10
+	JNZ          rows
 	VZEROUPPER
 	RET

@@ -22,6 +22,11 @@ func scaleAVX2(dst *float32, x *float32, n int, s float32)
 //go:noescape
 func addScaledAVX2(dst *float32, y *float32, x *float32, n int, s float32)
 
+// mulAddAVX2 computes dst = z + x·y. Scalar twin: mulAdd.
+//
+//go:noescape
+func mulAddAVX2(dst *float32, z *float32, x *float32, y *float32, n int)
+
 // expAVX2 computes dst = e^x. Scalar twin: exp32.
 //
 //go:noescape
@@ -386,3 +391,8 @@ func decodeQ8_0AVX2(dst *float32, src *byte, blocks int)
 //
 //go:noescape
 func decodeQ4_0AVX2(dst *float32, src *byte, blocks int)
+
+// scanAVX2 is a position of a state space's head; rows is a multiple of 4, n of 8. Scalar twin: scan.
+//
+//go:noescape
+func scanAVX2(y *float32, state *float32, x *float32, b *float32, c *float32, rows int, n int, decay float32)

@@ -3,6 +3,7 @@ package kernel
 import (
 	"math"
 	"math/rand/v2"
+	"slices"
 	"testing"
 
 	"github.com/powerinfer-go/powerinfer/internal/quant"
@@ -78,6 +79,7 @@ func TestRows(t *testing.T) {
 				{"Scale", func(d []float32) { k.Scale(d, x, s) }, func(x, _ float64) float64 { return float64(s) * x }},
 				{"Scale in place", func(d []float32) { k.Scale(d, d, s) }, func(_, y float64) float64 { return float64(s) * y }},
 				{"AddScaled", func(d []float32) { k.AddScaled(d, x, s) }, func(x, y float64) float64 { return y + float64(s)*x }},
+				{"MulAdd", func(d []float32) { k.MulAdd(d, x, slices.Repeat([]float32{s}, n)) }, func(x, y float64) float64 { return y + float64(s)*x }},
 			} {
 				dst, check := guarded(t, y)
 				c.run(dst)
@@ -93,6 +95,36 @@ func TestRows(t *testing.T) {
 			if got := k.Max(x); float64(got) != m {
 				t.Fatalf("%s: Max of %d is %g, want %g", k.Name, n, got, m)
 			}
+		}
+	}
+}
+
+// TestScan holds a position of a state space to the same in float64, for states of whole vectors and others.
+func TestScan(t *testing.T) {
+	rng := newRand(t)
+	for _, k := range Variants() {
+		for _, shape := range [][2]int{{1, 1}, {4, 8}, {5, 16}, {64, 128}, {7, 21}, {12, 24}} {
+			rows, n := shape[0], shape[1]
+			x, b, c, decay := normals(rng, rows), normals(rng, n), normals(rng, n), rng.Float32()
+			before := normals(rng, rows*n)
+			state, checkState := guarded(t, before)
+			y, check := guarded(t, make([]float32, rows))
+			k.Scan(y, state, x, b, c, decay)
+			checkState()
+			check()
+			next := func(i int) float64 {
+				return float64(decay)*float64(before[i]) + float64(x[i/n])*float64(b[i%n])
+			}
+			near(t, k.Name+" state", state, func(i int) (float64, float64) {
+				return next(i), math.Abs(float64(before[i])) + math.Abs(float64(x[i/n]*b[i%n]))
+			}, roundingTolerance)
+			near(t, k.Name+" Scan", y, func(i int) (sum, mass float64) {
+				for j, v := range c {
+					sum += next(i*n+j) * float64(v)
+					mass += math.Abs(float64(v)) * (math.Abs(float64(before[i*n+j])) + math.Abs(float64(x[i]*b[j])))
+				}
+				return sum, mass
+			}, 4*roundingTolerance)
 		}
 	}
 }

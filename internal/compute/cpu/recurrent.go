@@ -1,0 +1,114 @@
+package cpu
+
+import (
+	"math"
+	"unsafe"
+
+	"github.com/powerinfer-go/powerinfer/internal/compute"
+)
+
+// states returns the numbers of a slot in a layer with recurrent states.
+func states(c *compute.Cache, layer int, slot int32) []float32 {
+	n, memory := c.Layers[layer].State, c.Mem.(*cache).k[layer]
+	return unsafe.Slice((*float32)(unsafe.Pointer(unsafe.SliceData(memory))), len(memory)/4)[int(slot)*n:][:n]
+}
+
+// channelBlock is the number of channels that a worker convolves together: a row of them stays in the nearest cache.
+const channelBlock = 512
+
+// convolution is the state of one Convolve. Workers share the runs' channels, and each goes through a run's positions in order.
+type convolution struct {
+	d       *Device
+	chunkFn func(chunk, worker int)
+	o       compute.Convolve
+	runs    []compute.Run
+	blocks  int // of channels
+}
+
+func (v *convolution) init(d *Device) { v.d, v.chunkFn = d, v.chunk }
+
+func (v *convolution) run(o *compute.Convolve) {
+	v.o, v.runs = *o, v.d.p.AppendRuns(v.runs[:0])
+	v.blocks = (o.X.Cols + channelBlock - 1) / channelBlock
+	v.d.pool.Run(len(v.runs)*v.blocks, v.chunkFn)
+}
+
+// chunk convolves a block of the channels of a run.
+func (v *convolution) chunk(chunk, _ int) {
+	r, o, k := v.runs[chunk/v.blocks], &v.o, v.d.k
+	channels, past := o.X.Cols, o.Width()-1
+	from := chunk % v.blocks * channelBlock
+	to := min(channels, from+channelBlock)
+	w, bias, state := vector(o.W), vector(o.Bias), states(o.Cache, o.Layer, r.Slot)
+	if r.Fresh {
+		for i := range past {
+			clear(state[i*channels:][from:to])
+		}
+	}
+	input := func(t int) []float32 { // of the run, or where t < r.From of the positions before it
+		if t >= r.From {
+			return row(o.X, t)[from:to]
+		}
+		return state[(t-r.From+past)*channels:][from:to]
+	}
+	for t := r.From; t < r.To; t++ {
+		out := row(o.Out, t)[from:to]
+		if bias != nil {
+			copy(out, bias[from:to])
+		} else {
+			clear(out)
+		}
+		for i := range past + 1 {
+			k.MulAdd(out, w[i*channels:][from:to], input(t-past+i))
+		}
+		k.Activate(out, out, nil, compute.Activation{Kind: compute.SiLU})
+	}
+	for i := range past { // ascending: what moves within the state was not overwritten yet
+		copy(state[i*channels:][from:to], input(r.To-past+i))
+	}
+}
+
+// scans is the state of one Scan. Workers share the runs' heads, and each goes through a run's positions in order, so that a head's state stays in
+// its cache.
+type scans struct {
+	d       *Device
+	chunkFn func(chunk, worker int)
+	o       compute.Scan
+	runs    []compute.Run
+}
+
+func (v *scans) init(d *Device) { v.d, v.chunkFn = d, v.chunk }
+
+func (v *scans) run(o *compute.Scan) {
+	v.o, v.runs = *o, v.d.p.AppendRuns(v.runs[:0])
+	v.d.pool.Run(len(v.runs)*o.Shape.Heads, v.chunkFn)
+}
+
+// chunk computes a head of a run.
+func (v *scans) chunk(chunk, worker int) {
+	o, s, k := &v.o, v.o.Shape, v.d.k
+	r, h := v.runs[chunk/s.Heads], chunk%s.Heads
+	state := states(o.Cache, o.Layer, r.Slot)[o.At+h*s.Dim*s.State:][:s.Dim*s.State]
+	if r.Fresh {
+		clear(state)
+	}
+	a, d, bias := vector(o.A)[h], vector(o.D)[h], vector(o.Bias)[h]
+	scaled := grown(&v.d.worker(worker).floats, s.Dim)
+	inner, group := s.Heads*s.Dim, h*s.Groups/s.Heads
+	for t := r.From; t < r.To; t++ {
+		in, out := row(o.X, t), row(o.Out, t)[h*s.Dim:][:s.Dim]
+		x := in[h*s.Dim:][:s.Dim]
+		step := softplus(float64(row(o.Step, t)[h]) + float64(bias))
+		k.Vector.Scale(scaled, x, float32(step))
+		k.Scan(out, state, scaled, in[inner+group*s.State:][:s.State], in[inner+(s.Groups+group)*s.State:][:s.State], float32(math.Exp(step*float64(a))))
+		k.AddScaled(out, x, d)
+	}
+}
+
+// softplus returns ln(1+e^x).
+func softplus(x float64) float64 {
+	if x > 30 { // e^-30 is less than half a unit in the last place of a float32 there
+		return x
+	}
+	return math.Log1p(math.Exp(x))
+}

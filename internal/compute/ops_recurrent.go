@@ -1,0 +1,146 @@
+package compute
+
+import (
+	"fmt"
+	"slices"
+)
+
+// Recurrent layers keep a state of fixed size for each sequence instead of keys and values of all its positions. It lies in a slot of the layer's part of
+// the cache, which Params.States names, and is read and written by these operations. A sequence whose first row in a step is at position 0 begins with
+// a state of zeros, whatever its slot holds.
+
+// Run is the rows [From, To) of a step: those of one sequence, at positions that follow one another.
+type Run struct {
+	From, To int
+	Slot     int32
+	Fresh    bool // it begins at position 0
+}
+
+// AppendRuns appends the step's runs to list, which makes no garbage where list has room.
+func (p *Params) AppendRuns(list []Run) []Run {
+	for i := 0; i < len(p.Seq); {
+		r := Run{From: i, To: i + 1, Slot: p.States[p.Seq[i]], Fresh: p.Pos[i] == 0}
+		for r.To < len(p.Seq) && p.Seq[r.To] == p.Seq[i] {
+			r.To++
+		}
+		list = append(list, r)
+		i = r.To
+	}
+	return list
+}
+
+// CheckRuns reports a step whose runs a device must not follow: a slot that the cache does not have, or that two sequences share, or rows of a sequence
+// that are not in order.
+func (p *Params) CheckRuns(slots int) error {
+	if len(p.Seq) != len(p.Pos) {
+		return fmt.Errorf("%d positions of %d rows", len(p.Pos), len(p.Seq))
+	}
+	var taken []int32 // by runs before
+	for i, seq := range p.Seq {
+		switch {
+		case seq < 0 || int(seq) >= len(p.States) || p.States[seq] < 0 || int(p.States[seq]) >= slots:
+			return fmt.Errorf("row %d of sequence %d has none of the %d slots for states", i, seq, slots)
+		case i > 0 && p.Seq[i-1] == seq && p.Pos[i] != p.Pos[i-1]+1:
+			return fmt.Errorf("rows of sequence %d are not in order: position %d follows %d", seq, p.Pos[i], p.Pos[i-1])
+		case i > 0 && p.Seq[i-1] == seq:
+		case slices.Contains(taken, p.States[seq]):
+			return fmt.Errorf("row %d of sequence %d begins a second run in slot %d", i, seq, p.States[seq])
+		default:
+			taken = append(taken, p.States[seq])
+		}
+	}
+	return nil
+}
+
+// Convolve computes a causal convolution of each channel over the positions of a sequence, and SiLU of it:
+// Out[t, c] = silu(Bias[c] + Σ_k W[k·channels + c]·x[t − (width−1) + k, c]). The positions before the step are in the state's first
+// (width−1)·channels numbers, the oldest first.
+type Convolve struct {
+	Out   Tensor  // [n, channels]
+	X     Tensor  // [n, channels]
+	W     *Vector // [width·channels], at least 2 wide
+	Bias  *Vector // [channels] or nil
+	Cache *Cache
+	Layer int
+}
+
+// Width returns how many positions an output depends on.
+func (o *Convolve) Width() int { return o.W.Len / max(1, o.X.Cols) }
+
+// Fits reports whether the operands' shapes belong together.
+func (o *Convolve) Fits() bool {
+	w := o.Width()
+	return o.Out.Cols == o.X.Cols && o.Out.Rows == o.X.Rows && w >= 2 && o.W.Len == w*o.X.Cols && (o.Bias == nil || o.Bias.Len == o.X.Cols) &&
+		(w-1)*o.X.Cols <= o.Cache.Layers[o.Layer].State
+}
+
+// Visit implements Op.
+func (o *Convolve) Visit(v Visitor) {
+	v.Tensor(&o.Out, Write)
+	v.Tensor(&o.X, Read)
+	v.Vector(&o.W)
+	v.Vector(&o.Bias)
+	v.Cache(&o.Cache, &o.Layer)
+}
+
+// Convolve does a Convolve; bias may be nil. out is not x.
+func (v Verbs) Convolve(out, x Tensor, w, bias *Vector, c *Cache, layer int) {
+	v.calls.convolve = Convolve{out, x, w, bias, c, layer}
+	v.Do(&v.calls.convolve)
+}
+
+// StateSpace is the shape of a selective state space: for each head a matrix [Dim, State]. Groups of heads share what writes to the state and reads it.
+type StateSpace struct{ Heads, Dim, State, Groups int }
+
+// Size returns the numbers of a sequence's state.
+func (s StateSpace) Size() int { return s.Heads * s.Dim * s.State }
+
+// Channels returns the columns of Scan.X.
+func (s StateSpace) Channels() int { return s.Heads*s.Dim + 2*s.Groups*s.State }
+
+// Scan computes a selective state space over the positions of a sequence. With x of a head, B and C of its group, in X's row one behind the
+// other [heads·dim], [groups·state], [groups·state], and Δ = softplus(Step[h] + Bias[h]):
+//
+//	S = exp(Δ·A[h])·S + Δ·x·Bᵀ
+//	Out = S·C + D[h]·x
+//
+// The heads' S lie in the state from number At on, each [dim, state].
+//
+// Source: Dao and Gu 2024, Transformers are SSMs (Mamba-2).
+type Scan struct {
+	Out   Tensor // [n, heads·dim]
+	X     Tensor // [n, Shape.Channels()]
+	Step  Tensor // [n, heads]
+	A     *Vector
+	D     *Vector
+	Bias  *Vector // [heads] each
+	Shape StateSpace
+	At    int
+	Cache *Cache
+	Layer int
+}
+
+// Fits reports whether the operands' shapes belong together.
+func (o *Scan) Fits() bool {
+	s := o.Shape
+	return s.Groups > 0 && s.Heads%s.Groups == 0 && o.Out.Cols == s.Heads*s.Dim && o.X.Cols == s.Channels() && o.Step.Cols == s.Heads &&
+		o.X.Rows == o.Out.Rows && o.Step.Rows == o.Out.Rows && o.A.Len == s.Heads && o.D.Len == s.Heads && o.Bias.Len == s.Heads &&
+		o.At >= 0 && o.At+s.Size() <= o.Cache.Layers[o.Layer].State
+}
+
+// Visit implements Op.
+func (o *Scan) Visit(v Visitor) {
+	v.Tensor(&o.Out, Write)
+	v.Tensor(&o.X, Read)
+	v.Tensor(&o.Step, Read)
+	v.Vector(&o.A)
+	v.Vector(&o.D)
+	v.Vector(&o.Bias)
+	v.Cache(&o.Cache, &o.Layer)
+}
+
+// Scan does a Scan.
+func (v Verbs) Scan(o Scan) {
+	v.calls.scan = o
+	v.Do(&v.calls.scan)
+}

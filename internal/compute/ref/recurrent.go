@@ -1,0 +1,85 @@
+package ref
+
+import (
+	"math"
+
+	"github.com/powerinfer-go/powerinfer/internal/compute"
+)
+
+// state returns a slot's numbers in a layer.
+func state(c *compute.Cache, layer int, slot int32) []float32 {
+	n := c.Layers[layer].State
+	return c.Mem.(*cache).states[layer][int(slot)*n:][:n]
+}
+
+// eachRun calls f for the step's runs with their states in a layer, which are zeros where a sequence begins.
+func (d *Device) eachRun(c *compute.Cache, layer int, f func(r compute.Run, state []float32)) {
+	for _, r := range d.p.AppendRuns(nil) {
+		f(r, state(c, layer, r.Slot))
+	}
+}
+
+// convolve computes a Convolve.
+func (d *Device) convolve(o *compute.Convolve) {
+	channels, width := o.X.Cols, o.Width()
+	w, bias := elements(o.W), elements(o.Bias)
+	d.eachRun(o.Cache, o.Layer, func(r compute.Run, state []float32) {
+		past := state[:(width-1)*channels]
+		if r.Fresh {
+			clear(past)
+		}
+		for t := r.From; t < r.To; t++ {
+			window := append(append([]float32(nil), past...), row(o.X, t)...)
+			for c := range channels {
+				sum := 0.0
+				if bias != nil {
+					sum = float64(bias[c])
+				}
+				for k := range width {
+					sum += float64(w[k*channels+c]) * float64(window[k*channels+c])
+				}
+				row(o.Out, t)[c] = float32(sum / (1 + math.Exp(-sum)))
+			}
+			copy(past, window[channels:])
+		}
+	})
+}
+
+// scan computes a Scan. The state is rounded to float32 after each position.
+func (d *Device) scan(o *compute.Scan) {
+	s := o.Shape
+	d.eachRun(o.Cache, o.Layer, func(r compute.Run, state []float32) {
+		all := state[o.At:][:s.Size()]
+		if r.Fresh {
+			clear(all)
+		}
+		for t := r.From; t < r.To; t++ {
+			for h := range s.Heads {
+				d.scanHead(o, t, h, all[h*s.Dim*s.State:][:s.Dim*s.State])
+			}
+		}
+	})
+}
+
+// scanHead computes head h of token t. state [dim, state]
+func (d *Device) scanHead(o *compute.Scan, t, h int, state []float32) {
+	s, in := o.Shape, row(o.X, t)
+	inner, group := s.Heads*s.Dim, h*s.Groups/s.Heads
+	x := in[h*s.Dim:][:s.Dim]
+	b, c := in[inner+group*s.State:][:s.State], in[inner+(s.Groups+group)*s.State:][:s.State]
+	step := float64(row(o.Step, t)[h]) + float64(elements(o.Bias)[h])
+	if step < 30 { // beyond, softplus is the identity
+		step = math.Log1p(math.Exp(step))
+	}
+	decay := math.Exp(step * float64(elements(o.A)[h]))
+	out := row(o.Out, t)[h*s.Dim:][:s.Dim]
+	for p := range s.Dim {
+		sum := float64(elements(o.D)[h]) * float64(x[p])
+		for n := range s.State {
+			v := &state[p*s.State+n]
+			*v = float32(decay*float64(*v) + step*float64(x[p])*float64(b[n]))
+			sum += float64(*v) * float64(c[n])
+		}
+		out[p] = float32(sum)
+	}
+}

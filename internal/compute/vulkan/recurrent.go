@@ -1,0 +1,90 @@
+package vulkan
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/powerinfer-go/powerinfer/internal/compute"
+	"github.com/powerinfer-go/powerinfer/internal/compute/vulkan/driver"
+)
+
+// Shapes of scan.comp, whose constants say the same.
+const (
+	scanLanes = 16 // invocations that share a row of a head's state
+	scanRows  = elementwise / scanLanes
+)
+
+// runWords are those that shaders/runs.glsl reads of each row: how many rows the run has that begins there, 0 where none does, and its slot, with
+// freshRun where the sequence begins.
+const (
+	runWords = 2
+	freshRun = 1 << 31
+)
+
+// runs returns the memory of the step's runs, whose sequences have slots in a cache with so many.
+func (r *recorder) runs(slots int) driver.View {
+	if r.run.Slab != nil {
+		return r.run
+	}
+	r.check(func(p *compute.Params) error { return p.CheckRuns(slots) })
+	layout, list := r.seg.params, []compute.Run(nil)
+	r.run = r.hostData(4*runWords*int64(layout.rows), func(p *compute.Params, dst []byte) {
+		w, lead := words(dst)[:runWords*layout.rows], layout.lead(p)
+		clear(w)
+		if p.CheckRuns(slots) != nil { // the step is refused
+			return
+		}
+		list = p.AppendRuns(list[:0])
+		for _, run := range list {
+			at := runWords * (lead + run.From)
+			w[at], w[at+1] = uint32(run.To-run.From), uint32(run.Slot)
+			if run.Fresh {
+				w[at+1] |= freshRun
+			}
+		}
+	})
+	return r.run
+}
+
+// convolve has an invocation for each channel of a run, which goes through its positions in order.
+func (r *recorder) convolve(o *compute.Convolve) {
+	if !o.Fits() {
+		panic(fmt.Sprintf("vulkan: Convolve of %d channels to %d by %s [%d]", o.X.Cols, o.Out.Cols, o.W.Name, o.W.Len))
+	}
+	if o.X.Rows == 0 {
+		return
+	}
+	r.about(o.W.Name)
+	state, _ := cacheLayer(o.Cache, o.Layer)
+	r.dispatch(call{
+		shader: "convolve", local: elementwise, spec: []uint32{uint32(o.Width()), truth(o.Bias != nil)},
+		bind: []binding{
+			write(floats(o.Out)), read(floats(o.X)), read(elements(o.W)), read(elementsOr(o.Bias, floats(o.X))), update(state), read(r.runs(o.Cache.States)),
+		},
+		push:   []uint32{uint32(o.X.Rows), uint32(o.X.Cols), uint32(o.Cache.Layers[o.Layer].State)},
+		groups: [3]int{ceil(o.X.Cols, elementwise), min(o.X.Rows, int(r.d.gpu.Limits.MaxComputeWorkGroupCount[1])), 1},
+	})
+}
+
+// scan has a workgroup for some rows of a head's state of a run, which goes through its positions in order.
+func (r *recorder) scan(o *compute.Scan) {
+	s := o.Shape
+	if !o.Fits() {
+		panic(fmt.Sprintf("vulkan: Scan of %d columns to %d by %+v", o.X.Cols, o.Out.Cols, s))
+	}
+	if o.X.Rows == 0 {
+		return
+	}
+	r.about(o.A.Name)
+	state, _ := cacheLayer(o.Cache, o.Layer)
+	push := []uint32{uint32(o.X.Rows), uint32(s.Heads), uint32(s.Dim), uint32(s.Groups), uint32(o.At), uint32(o.Cache.Layers[o.Layer].State)}
+	r.dispatch(call{
+		shader: "scan", local: elementwise, spec: []uint32{uint32(s.State), uint32(ceil(s.State, scanLanes))},
+		bind: []binding{
+			write(floats(o.Out)), read(floats(o.X)), read(floats(o.Step)), read(elements(o.A)), read(elements(o.D)), read(elements(o.Bias)),
+			update(state), read(r.runs(o.Cache.States)),
+		},
+		push:   slices.Clip(push),
+		groups: [3]int{s.Heads * ceil(s.Dim, scanRows), min(o.X.Rows, int(r.d.gpu.Limits.MaxComputeWorkGroupCount[1])), 1},
+	})
+}

@@ -1,0 +1,73 @@
+#version 460
+#extension GL_GOOGLE_include_directive : require
+#include "common.glsl"
+
+// A selective state space: with x, B and C in a row of x and Δ = softplus(step + bias), S = exp(Δ·a)·S + Δ·x·Bᵀ and out = S·C + d·x, position after
+// position. A workgroup has ROWS rows of a head's S, each shared by LANES invocations.
+
+layout(constant_id = 2) const uint N = 128;   // columns of S
+layout(constant_id = 3) const uint EACH = 8;  // of a lane, the first ones the widest apart: neighbours read neighbours
+const uint LANES = 16, ROWS = 16;
+
+layout(set = 0, binding = 0, std430) writeonly buffer Out { float out_[]; };
+layout(set = 0, binding = 1, std430) readonly buffer X { float x[]; };
+layout(set = 0, binding = 2, std430) readonly buffer Step { float steps[]; };
+layout(set = 0, binding = 3, std430) readonly buffer A { float a[]; };
+layout(set = 0, binding = 4, std430) readonly buffer D { float d[]; };
+layout(set = 0, binding = 5, std430) readonly buffer Bias { float bias[]; };
+layout(set = 0, binding = 6, std430) buffer State { float state[]; };
+#define RUNS 7
+#include "runs.glsl"
+layout(push_constant) uniform Push { uint rows, heads, dim, groups, first, size; } push;
+
+shared float sums[ROWS * LANES];
+
+// softplus is ln(1+e^v), by the series of ln((1+s)/(1−s)) for s up to 1/3, whose next term is 1e-8 of it: a GPU's log is not exact near 1.
+float softplus(float v) {
+	float e = exp(-abs(v)), s = e / (2.0 + e), q = s * s;
+	float rest = 1.0 / 7.0 + q * (1.0 / 9.0 + q * (1.0 / 11.0 + q / 13.0));
+	return max(v, 0.0) + 2.0 * s * (1.0 + q * (1.0 / 3.0 + q * (1.0 / 5.0 + q * rest)));
+}
+
+void main() {
+	uint parts = (push.dim + ROWS - 1) / ROWS, h = gl_WorkGroupID.x / parts;
+	uint lane = gl_LocalInvocationID.x % LANES, own = gl_LocalInvocationID.x / LANES;
+	uint p = gl_WorkGroupID.x % parts * ROWS + own;
+	uint inner = push.heads * push.dim, columns = inner + 2 * push.groups * N, group = h * push.groups / push.heads;
+	for (uint row = gl_WorkGroupID.y; row < push.rows; row += gl_NumWorkGroups.y) {
+		uint n = runs[row].x, slot = runs[row].y;
+		if (n == 0)
+			continue;
+		uint at = (slot & ~FRESH) * push.size + push.first + (h * push.dim + p) * N;
+		float s[EACH];
+		for (uint i = 0; i < EACH; i++) {
+			uint c = i * LANES + lane;
+			s[i] = p < push.dim && c < N && (slot & FRESH) == 0 ? state[at + c] : 0.0;
+		}
+		for (uint t = row; t < row + n; t++) {
+			uint in_ = t * columns;
+			float step = softplus(steps[t * push.heads + h] + bias[h]), decay = exp(step * a[h]);
+			float v = p < push.dim ? x[in_ + h * push.dim + p] : 0.0, written = step * v, sum = 0.0;
+			for (uint i = 0; i < EACH; i++) {
+				uint c = i * LANES + lane;
+				if (c >= N)
+					break;
+				s[i] = fma(decay, s[i], written * x[in_ + inner + group * N + c]);
+				sum = fma(s[i], x[in_ + inner + (push.groups + group) * N + c], sum);
+			}
+			sums[gl_LocalInvocationID.x] = sum;
+			barrier();
+			if (lane == 0 && p < push.dim) {
+				float all = d[h] * v;
+				for (uint i = 0; i < LANES; i++) all += sums[own * LANES + i];
+				out_[t * inner + h * push.dim + p] = all;
+			}
+			barrier();
+		}
+		for (uint i = 0; i < EACH; i++) {
+			uint c = i * LANES + lane;
+			if (p < push.dim && c < N)
+				state[at + c] = s[i];
+		}
+	}
+}
