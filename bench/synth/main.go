@@ -55,7 +55,8 @@ const description = `Writes the first layers of a model of a published shape, wi
 
 On real forward passes every feed-forward layer has the asked share of exact zeros. Neurons' frequencies follow
 rank^-s (--power-law s), cut off where a neuron is nearly always active; which neurons are active changes with
-the input and is predictable at a rank of an eighth of the width; neurons lie in random order. Text is noise.
+the input and is predictable at a rank of an eighth of the width; neurons lie in random order. Uses of experts are
+alike unless --expert-law s has them follow rank^-s, which lie in random order, too. Text is noise.
 
 The same flags give the same bytes. --format original writes the original PowerInfer's form (magic PWRI),
 with predictors made from the weights. Speed of a whole model is that of its layers times their number, head and
@@ -88,6 +89,7 @@ func command() *cli.Command {
 			&cli.IntFlag{Name: "ff", Usage: "neurons of a layer, instead of the shape's"},
 			&cli.IntFlag{Name: "experts", Usage: "experts of a layer, instead of the shape's; --ff is the width of one"},
 			&cli.IntFlag{Name: "used", Usage: "experts that a token uses, instead of the shape's"},
+			&cli.FloatFlag{Name: "expert-law", Usage: "exponent of the experts' uses by rank; default: all alike"},
 			&cli.IntFlag{Name: "heads", Usage: "attention heads, instead of the shape's"},
 			&cli.IntFlag{Name: "kv-heads", Usage: "KV heads, instead of the shape's"},
 			&cli.Uint64Flag{Name: "seed", Aliases: []string{"s"}, Value: 1, Usage: "of the random weights"},
@@ -119,6 +121,7 @@ func spec(c *cli.Command) (synth.Spec, error) {
 	}
 	s.Layers, s.Vocab, s.Context, s.Rank = c.Int("layers"), c.Int("vocab"), c.Int("ctx-size"), c.Int("rank")
 	s.Activation, s.Sparsity, s.PowerLaw, s.Seed = c.String("activation"), c.Float("sparsity"), c.Float("power-law"), c.Uint64("seed")
+	s.ExpertLaw = c.Float("expert-law")
 	if (s.Activation == "silu" || s.Activation == "gelu") && !c.IsSet("sparsity") {
 		s.Sparsity = 0
 	}

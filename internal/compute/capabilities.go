@@ -54,7 +54,12 @@ type Host interface {
 	// FillChoice makes every token's experts and weights those that DownloadChoice gives. A number that is no expert's, which a faulty
 	// GPU may give, becomes expert 0 with the weight NaN.
 	FillChoice(c Choice, chosen []float32)
-	// ChoiceData writes them so. [c.Rows·2·c.Used]
+	ChoiceReader
+}
+
+// ChoiceReader is a device whose choices can be read while a step runs.
+type ChoiceReader interface {
+	// ChoiceData writes every token's experts' numbers, and then their weights, to chosen. [c.Rows·2·c.Used]
 	ChoiceData(c Choice, chosen []float32)
 }
 

@@ -104,6 +104,26 @@ type ExpertWeights struct {
 	Act      Activation
 	Count    *NeuronCount // counts neurons of the experts that were computed, and bytes, or nil
 	Bins     *NeuronBins  // count how often each expert was chosen, held or not, or nil
+	Active   *Activity    // counts active neurons, or nil
+}
+
+// Activity counts the tokens for which each neuron of a layer's experts was active, its activation not zero. Only processors count, of the experts
+// that they hold.
+type Activity struct {
+	Counts []uint32 // [N·n_ff]
+}
+
+// Add counts a token's activations of expert e, from its neuron first on; experts have ff neurons. a may be nil.
+func (a *Activity) Add(e, ff, first int, activations []float32) {
+	if a == nil {
+		return
+	}
+	counts := a.Counts[e*ff+first:][:len(activations)]
+	for i, v := range activations {
+		if v != 0 {
+			counts[i]++
+		}
+	}
 }
 
 // Holds returns how many of n experts the matrices hold.

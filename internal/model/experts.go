@@ -158,6 +158,7 @@ type experts struct {
 	early      bool // the router reads the block's input; its logits cross to another GPU, which a choice cannot
 	count      compute.NeuronCount
 	bins       compute.NeuronBins
+	observe    func(v compute.Verbs, s *buffers) // tells an ExpertObserver, or nil
 }
 
 func (x *experts) bind(b *blockBinder) {
@@ -241,10 +242,10 @@ func (x *experts) forward(v compute.Verbs, m *Model, s *buffers, f *ffn, in comp
 	}
 	v.Route(s.choice, s.router, x.choiceBias, x.routing)
 	if f.up == nil {
-		v.Experts(s.ffnOut, in, s.choice, x.weights)
+		x.compute(v, s, s.ffnOut, in)
 		return
 	}
-	v.Experts(s.expertsOut, in, s.choice, x.weights)
+	x.compute(v, s, s.expertsOut, in)
 	if x.sharedGate != nil {
 		m.product(v, in, compute.Products{{Out: s.sharedGate, W: x.sharedGate}})
 	}
@@ -253,6 +254,14 @@ func (x *experts) forward(v compute.Verbs, m *Model, s *buffers, f *ffn, in comp
 		v.GateRows(s.ffnOut, s.sharedGate)
 	}
 	v.Add(s.ffnOut, s.expertsOut)
+}
+
+// compute computes the chosen experts.
+func (x *experts) compute(v compute.Verbs, s *buffers, out, in compute.Tensor) {
+	v.Experts(out, in, s.choice, x.weights)
+	if x.observe != nil {
+		x.observe(v, s)
+	}
 }
 
 // expertBuffers makes what layers with experts need.

@@ -175,10 +175,10 @@ type FFNStep struct {
 	Activations func(i int) []float32 // [n_ff] a_i
 }
 
-// observe makes every dense layer tell o.
+// observe makes every dense layer tell o, of a model with experts every layer that has some.
 func (m *Model) observe(o Observer) error {
 	if m.Experts.Count > 0 {
-		return fmt.Errorf("neurons of experts are not counted yet: give a model without experts")
+		return m.observeExperts(o)
 	}
 	if !m.uniform() {
 		return fmt.Errorf("only a model whose layers have as many neurons each can be observed")

@@ -46,7 +46,9 @@ func (m *model) experts(layer int, in amplitudes, n *neurons) {
 	if m.fam.Experts.Early {
 		routed = m.space.plain(m.energy(float64(layer)))
 	}
-	m.plain(func() { m.reader(name("ffn_gate_inp.weight"), m.Experts, routed, routerDeviation, nil) })
+	m.plain(func() {
+		m.reader(name("ffn_gate_inp.weight"), m.Experts, routed, routerDeviation, m.expertOffset(layer))
+	})
 	if m.has("exp_probs_b.bias") {
 		m.random(name("exp_probs_b.bias"), m.Experts, 0, 0.1)
 	}
@@ -68,6 +70,37 @@ func (m *model) experts(layer int, in amplitudes, n *neurons) {
 		}
 		m.random(name("ffn_gate_inp_shexp.weight"), m.Embd, 0, float32(1/math.Sqrt(float64(m.Embd))))
 	}
+}
+
+// expertOffset returns the mean of each expert's logit in a layer, whose deviation is routerDeviation: with it, the share of tokens whose logit
+// is above 0 follows the law, and as many logits are on average as a token uses experts. nil: all are 0.
+func (m *model) expertOffset(layer int) func(expert int) float32 {
+	if m.ExpertLaw == 0 {
+		return nil
+	}
+	share := expertShares(m.Spec)
+	ranks := m.expertRanks(layer)
+	return func(e int) float32 { return float32(routerDeviation * quantile(share[ranks[e]])) }
+}
+
+// expertShares returns the share of tokens that use the expert of each rank.
+func expertShares(s Spec) []float64 {
+	share := make([]float64, s.Experts)
+	frequencies(share, float64(s.Used)/float64(s.Experts), s.ExpertLaw)
+	return share
+}
+
+func (m *model) expertRanks(layer int) []int32 {
+	return m.stream(fmt.Sprintf("blk.%d.experts", layer)).permutation(m.Experts)
+}
+
+// ExpertRanks returns the rank of each of a layer's experts, 0 being the one that is used most, of a model whose ExpertLaw is not 0, and the share
+// of tokens that the law has use the expert of each rank.
+func ExpertRanks(s Spec, layer int) (ranks []int32, share []float64, err error) {
+	if s, err = s.complete(); err != nil {
+		return nil, nil, fmt.Errorf("synthetic model: %w", err)
+	}
+	return newModel(s).expertRanks(layer), expertShares(s), nil
 }
 
 // expertBiases lists the biases of one block's router and experts, if the family has them.

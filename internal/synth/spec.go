@@ -43,7 +43,10 @@ type Spec struct {
 	Sparsity float64 `json:"sparsity,omitempty"`
 	// PowerLaw is s in P(active) ∝ rank^-s, cut off at alwaysOn. 0: all neurons alike.
 	PowerLaw float64 `json:"power_law,omitempty"`
-	Seed     uint64  `json:"seed"`
+	// ExpertLaw is s in P(used by a token) ∝ rank^-s of a layer's experts, cut off at alwaysOn; ExpertRanks tells which expert has which rank.
+	// Biases that count for choices and groups of experts bend the law. 0: all experts alike.
+	ExpertLaw float64 `json:"expert_law,omitempty"`
+	Seed      uint64  `json:"seed"`
 	// Labels makes a reranker with a classification head of so many numbers; 0: there is none.
 	Labels int `json:"labels,omitempty"`
 	// Rank of the predictors in PWRI files; default and exact but for rounding: twice the subspace's dimension and one,
@@ -168,6 +171,8 @@ func (s Spec) check(fam arch.Family) error {
 		return fmt.Errorf("activation %q is not one of relu, fatrelu, drelu, relu2, silu, gelu, clamped_swiglu", s.Activation)
 	case act.gated && !fam.Gated:
 		return fmt.Errorf("activation %s needs a gate, which %s has not", s.Activation, s.Arch)
+	case !(s.ExpertLaw >= 0 && s.ExpertLaw <= 10) || s.ExpertLaw > 0 && (s.Experts == 0 || s.Used == s.Experts):
+		return fmt.Errorf("a power law of %g of %d experts of which %d are used: give 0 to 10, and experts of which some are not used", s.ExpertLaw, s.Experts, s.Used)
 	case !(s.Sparsity >= 0 && s.Sparsity <= 0.999) || !(s.PowerLaw >= 0 && s.PowerLaw <= 10):
 		return fmt.Errorf("sparsity %g and power law %g: give 0 to 0.999 and 0 to 10", s.Sparsity, s.PowerLaw)
 	case s.Sparsity > 0 && s.Sparsity < 1-alwaysOn:

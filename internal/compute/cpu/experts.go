@@ -191,6 +191,7 @@ func (f *experts) open(chunk, worker int) {
 		} else {
 			f.d.k.Activate(a, a, up[i*rows:][:rows], f.w.Act)
 		}
+		f.w.Active.Add(f.w.From+e, f.ff, r, a) // no other chunk has these neurons
 	}
 }
 

@@ -148,6 +148,17 @@ func finish(weights []float64, how compute.Routing) {
 	}
 }
 
+// ChoiceData writes every token's experts' numbers and then their weights to chosen. [c.Rows·2·c.Used]
+func (d *Device) ChoiceData(c compute.Choice, chosen []float32) {
+	m := c.Mem.(*choice)
+	for t := range c.Rows {
+		of := chosen[t*2*c.Used:][:2*c.Used]
+		for k, e := range m.experts[t] {
+			of[k], of[c.Used+k] = float32(e), float32(m.weights[t][k])
+		}
+	}
+}
+
 // experts adds up the chosen experts of each token.
 func (d *Device) experts(out, x compute.Tensor, c compute.Choice, w compute.ExpertWeights) {
 	gate, _ := w.Gates()
@@ -220,6 +231,9 @@ func (d *Device) expert(sum []float64, x []float32, e, n int, weight float64, w 
 			continue
 		}
 		a[i] = Activation(w.Act, product(gates, gateBias, firstGate+i)) * Factor(w.Act, u)
+	}
+	for i, v := range a {
+		w.Active.Add(w.From+e, ff, i, []float32{float32(v)})
 	}
 	for j := range sum {
 		y := 0.0
