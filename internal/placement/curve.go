@@ -5,6 +5,7 @@ import "sort"
 // curve is one layer on one GPU: what each hot count costs.
 type curve struct {
 	y    *Layer
+	gpu  int
 	n    int
 	hot  []float64 // [n+1] seconds of the first k units on the GPU
 	cold []float64 // [n+1] seconds of the first k units in RAM; the units' own times never rise
@@ -22,10 +23,10 @@ func (u *Units) same(v *Units) bool {
 	return u.Size == v.Size && u.Always == v.Always && len(u.Sometimes) == len(v.Sometimes) && len(u.Sometimes) > 0 && &u.Sometimes[0] == &v.Sometimes[0]
 }
 
-func newCurve(y *Layer, on *Machine, g *GPU) curve {
-	u := &y.Units
+func newCurve(y *Layer, on *Machine, gpu int) curve {
+	u, g := &y.Units, &on.GPUs[gpu]
 	n := len(u.Sometimes)
-	c := curve{y: y, n: n, hot: make([]float64, n+1), cold: make([]float64, n+1)}
+	c := curve{y: y, gpu: gpu, n: n, hot: make([]float64, n+1), cold: make([]float64, n+1)}
 	for i, b := range u.Sometimes {
 		c.hot[i+1] = c.hot[i] + u.hot(b, g)
 		c.cold[i+1] = c.cold[i] + u.cold(b, on)

@@ -35,9 +35,11 @@ const (
 	onGPU = len(modes) - 1
 )
 
-// possible reports whether the layer can be in the mode: units are split only where there are any.
+// possible reports whether the layer can be in the mode: units are split only where there are any, and its pins hold.
 func (m mode) possible(c *curve) bool {
 	switch {
+	case !c.y.Pins.allow(m, c.gpu, c.y):
+		return false
 	case m.units == some:
 		return c.most > 0
 	case c.n == 0: // the head

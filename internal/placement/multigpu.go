@@ -2,6 +2,7 @@ package placement
 
 import (
 	"cmp"
+	"errors"
 	"math"
 	"slices"
 
@@ -36,7 +37,7 @@ func newFleet(m *Model, on *Machine) *multiGPU {
 				list = append(list, list[l-1].like(y))
 				continue
 			}
-			list = append(list, newCurve(y, on, &on.GPUs[j]))
+			list = append(list, newCurve(y, on, j))
 		}
 		f.curves = append(f.curves, list)
 	}
@@ -63,31 +64,48 @@ func (f *multiGPU) bound(t stretch) float64 {
 	return b
 }
 
+// errPinned is the error of parts that are held to GPUs.
+var errPinned = errors.New("what must lie on GPUs does not fit there, or is not in the order of the GPUs; put less there, or give more of their memory")
+
 // places returns the best ones found. [layers+1]
-func (f *multiGPU) places() []compute.Place {
+func (f *multiGPU) places() ([]compute.Place, error) {
 	layers := len(f.m.Layers) + 1
 	out := make([]compute.Place, layers)
 	for l := range out {
 		out[l].Tier = compute.RAM
 	}
 	if len(f.on.GPUs) == 0 {
-		return out
+		for l := range out {
+			if f.m.layer(l).Pins.onGPU() {
+				return nil, errPinned
+			}
+		}
+		return out, nil
 	}
 	borders := f.borders(layers)
+	if borders == nil {
+		return nil, errPinned
+	}
 	for j := range f.on.GPUs {
 		t := stretch{j, borders[j], borders[j+1]}
 		s := f.solve(t)
+		if math.IsInf(s.seconds, 1) {
+			return nil, errPinned
+		}
 		for l := t.from; l < t.to; l++ {
 			out[l] = modes[s.modes[l-t.from]].place(&f.curves[j][l], compute.Tier(j), s.hot[l-t.from])
 		}
 	}
-	return out
+	return out, nil
 }
 
 // borders[j] is the first layer of GPU j: the best of a coarse choice by bounds at first, then each in turn where it is best between its
-// neighbours, for as long as that saves time. [GPUs+1]
+// neighbours, for as long as that saves time. [GPUs+1], nil where parts that are held to GPUs lie in another order than the GPUs
 func (f *multiGPU) borders(layers int) []int {
 	b := f.coarse(layers)
+	if b == nil {
+		return nil
+	}
 	for changed := true; changed; {
 		changed = false
 		for j := 1; j < len(b)-1; j++ {
@@ -110,8 +128,10 @@ func (f *multiGPU) coarse(layers int) []int {
 	}
 	var at []int
 	step := (layers + coarseBorders - 1) / coarseBorders
-	for l := 0; l < layers; l += step {
-		at = append(at, l)
+	for l := range layers {
+		if l%step == 0 || f.turns(l) {
+			at = append(at, l)
+		}
 	}
 	at = append(at, layers)
 	last := len(f.on.GPUs) - 1
@@ -132,6 +152,15 @@ func (f *multiGPU) coarse(layers int) []int {
 		before = next
 	}
 	return before[len(at)-1].borders
+}
+
+// turns reports whether layer l is held to a GPU and the one before it is not held to the same.
+func (f *multiGPU) turns(l int) bool {
+	if l == 0 {
+		return false
+	}
+	a, b := f.m.layer(l-1).Pins, f.m.layer(l).Pins
+	return a.onGPU() != b.onGPU() || b.onGPU() && a.GPU != b.GPU
 }
 
 // border returns the best first layer of GPU j where GPU j-1 begins at from and GPU j ends before to; now is where it is. Places are

@@ -8,6 +8,7 @@ package placement
 import (
 	"fmt"
 	"math"
+	"slices"
 
 	"github.com/powerinfer-go/powerinfer/internal/compute"
 	"github.com/powerinfer-go/powerinfer/internal/neuron"
@@ -15,8 +16,9 @@ import (
 
 // Model describes what a token reads, layer by layer.
 type Model struct {
-	Layers []Layer
-	Head   int64 // bytes of the output matrix and its norm, read whole for every token that is sampled
+	Layers   []Layer
+	Head     int64 // bytes of the output matrix and its norm, read whole for every token that is sampled
+	HeadPins Pins  // of which Attention counts
 }
 
 // Layer is one transformer block; all sizes are bytes as they lie in memory.
@@ -26,6 +28,7 @@ type Layer struct {
 	Predictor int64 // read whole for every token; 0 in exact
 	Units     Units
 	Experts   bool // the units are experts, of which even an engine that skips no neuron reads only those that a token uses
+	Pins      Pins
 }
 
 // Units are the neurons or experts of a layer, all of one size.
@@ -96,7 +99,7 @@ func (m *Machine) Check() error {
 
 // Dense returns m as an engine reads it that skips no neuron.
 func (m *Model) Dense() Model {
-	d := Model{Head: m.Head}
+	d := Model{Head: m.Head, HeadPins: m.HeadPins}
 	for _, y := range m.Layers {
 		y.Predictor = 0
 		if !y.Experts {
@@ -105,6 +108,15 @@ func (m *Model) Dense() Model {
 		d.Layers = append(d.Layers, y)
 	}
 	return d
+}
+
+// Free returns m without pins.
+func (m *Model) Free() Model {
+	f := Model{Head: m.Head, Layers: slices.Clone(m.Layers)}
+	for l := range f.Layers {
+		f.Layers[l].Pins = Pins{}
+	}
+	return f
 }
 
 // Bytes returns what the model takes in memory, keys and values included.

@@ -69,10 +69,11 @@ func token(m Model, on Machine, at []compute.Place) float64 {
 	return sum
 }
 
-// exhaustive tries every placement there is: attention and predictor anywhere, every hot count, layers on GPUs in the GPUs' order.
+// exhaustive tries every placement there is: attention and predictor anywhere that pins allow, every hot count, layers on GPUs in the GPUs' order.
+// It is infinite where there is none.
 func exhaustive(m Model, on Machine) float64 {
 	at := slices.Repeat([]compute.Place{{Split: compute.Split{Tier: compute.RAM}}}, len(m.Layers)+1)
-	best := token(m, on, at)
+	best := math.Inf(1)
 	left := make([]int64, len(on.GPUs))
 	for j, g := range on.GPUs {
 		left[j] = g.Budget - g.Overhead
@@ -83,11 +84,16 @@ func exhaustive(m Model, on Machine) float64 {
 			best = math.Min(best, token(m, on, at))
 			return
 		}
-		at[l] = compute.Place{Split: compute.Split{Tier: compute.RAM}}
-		try(l+1, gpu)
+		if ram := (compute.Place{Split: compute.Split{Tier: compute.RAM}}); pinned(m, l, ram) {
+			at[l] = ram
+			try(l+1, gpu)
+		}
 		for j := gpu; j < len(on.GPUs); j++ {
 			for _, p := range layerPlaces(m, l) {
 				p.Tier = compute.Tier(j)
+				if !pinned(m, l, p) {
+					continue
+				}
 				bytes := onGPUBytes(m, l, p)
 				if bytes > left[j] {
 					continue
@@ -101,6 +107,20 @@ func exhaustive(m Model, on Machine) float64 {
 	}
 	try(0, 0)
 	return best
+}
+
+// pinned reports whether a place is as layer l's pins say.
+func pinned(m Model, l int, p compute.Place) bool {
+	y := Layer{Pins: m.HeadPins}
+	if l < len(m.Layers) {
+		y = m.Layers[l]
+	}
+	holds := func(pin Pin, none, all bool) bool {
+		return pin == Anywhere || pin == InRAM && none || pin == OnGPU && all && p.Tier == y.Pins.GPU
+	}
+	n := len(y.Units.Sometimes)
+	return holds(y.Pins.Attention, !p.Attention, p.Attention) && (n == 0 || holds(y.Pins.Units, p.Bound == 0, p.Bound == n)) &&
+		(y.Predictor == 0 || holds(y.Pins.Predictor, !p.Predictor, p.Predictor))
 }
 
 // layerPlaces returns all places of layer l on a GPU but a predictor's alone.
@@ -215,6 +235,45 @@ func TestTwoGPUsNearExhaustive(t *testing.T) {
 		worst = max(worst, gap)
 	}
 	t.Logf("seed %d: the worst %.3f %% above the best", seed, 100*worst)
+}
+
+// Parts that a user gave a place lie there, and the others where they serve best.
+func TestPinnedNearExhaustive(t *testing.T) {
+	seed := uint64(time.Now().UnixNano())
+	r := rand.New(rand.NewPCG(seed, 3))
+	none := 0
+	for try := range 150 {
+		m, on := small(r, 1+r.IntN(3), 3)
+		on.GPUs = append(on.GPUs, on.GPUs[0])[:1+r.IntN(2)]
+		for l := range m.Layers {
+			y := &m.Layers[l]
+			y.Pins = Pins{GPU: compute.Tier(r.IntN(len(on.GPUs)))}
+			for _, p := range []*Pin{&y.Pins.Attention, &y.Pins.Units} {
+				*p = []Pin{Anywhere, Anywhere, InRAM, InRAM, OnGPU}[r.IntN(5)]
+			}
+		}
+		m.HeadPins.Attention = []Pin{Anywhere, Anywhere, InRAM, OnGPU}[r.IntN(4)]
+		m.HeadPins.GPU = compute.Tier(len(on.GPUs) - 1)
+		p, err := Solve(m, on)
+		best := exhaustive(m, on)
+		if math.IsInf(best, 1) != (err != nil) {
+			t.Fatalf("seed %d, try %d: %v, and the best placement takes %g s", seed, try, err, best)
+		}
+		if err != nil {
+			none++
+			continue
+		}
+		checkPlan(t, seed, m, on, p)
+		for l, at := range p.Places() {
+			if !pinned(m, l, at) {
+				t.Fatalf("seed %d, try %d: layer %d lies at %+v", seed, try, l, at)
+			}
+		}
+		if gap := p.Seconds/best - 1; gap < -1e-9 || gap > nearBest {
+			t.Errorf("seed %d, try %d: %.2f %% above the best placement", seed, try, 100*gap)
+		}
+	}
+	t.Logf("seed %d: %d could not be placed", seed, none)
 }
 
 // checkPlan holds a plan to the formula and to the budgets.

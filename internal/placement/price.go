@@ -92,7 +92,7 @@ func (m *Model) layer(l int) *Layer {
 	if l < len(m.Layers) {
 		return &m.Layers[l]
 	}
-	return &Layer{Attention: m.Head}
+	return &Layer{Attention: m.Head, Pins: m.HeadPins}
 }
 
 // moves returns the time in which activations get from one home to the next.

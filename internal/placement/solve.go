@@ -7,7 +7,8 @@ import (
 )
 
 // Solve places m on the machine so that a token takes the least time that it finds; docs/placement.md says how near that is to
-// the best placement. It fails only on what Check refuses: where nothing fits, all lies in RAM.
+// the best placement. It fails on what Check refuses, and where parts that are held to a GPU do not fit; else, where nothing fits, all
+// lies in RAM.
 func Solve(m Model, on Machine) (Plan, error) {
 	if err := m.Check(); err != nil {
 		return Plan{}, err
@@ -15,7 +16,11 @@ func Solve(m Model, on Machine) (Plan, error) {
 	if err := on.Check(); err != nil {
 		return Plan{}, err
 	}
-	return Price(&m, &on, newFleet(&m, &on).places())
+	places, err := newFleet(&m, &on).places()
+	if err != nil {
+		return Plan{}, err
+	}
+	return Price(&m, &on, places)
 }
 
 // solver places consecutive layers, from RAM back to RAM, on one GPU.
@@ -79,7 +84,7 @@ func (m mode) fixed(c *curve, on *Machine, g *GPU) fixed {
 
 // solve returns the best assignment found, with the hot counts of its split layers, and its time.
 func (s *solver) solve() (assignment, []int, float64) {
-	best := make(assignment, len(s.curves)) // all in RAM
+	best := s.least()
 	hot, seconds := s.fill(best)
 	if s.budget <= 0 || len(s.curves) == 0 {
 		return best, hot, seconds
@@ -92,6 +97,31 @@ func (s *solver) solve() (assignment, []int, float64) {
 		}
 	}
 	return best, hot, seconds
+}
+
+// least returns the assignment that takes the fewest bytes: all in RAM, but for what is held to the GPU.
+func (s *solver) least() assignment {
+	return s.most(func(bytes int64) int64 { return -bytes })
+}
+
+// full returns the one that takes the most bytes: all on the GPU, but for what is held to RAM.
+func (s *solver) full() assignment {
+	return s.most(func(bytes int64) int64 { return bytes })
+}
+
+// most returns the possible modes, without those that split units, of which worth is greatest, the first of equals. Where none is possible it is the
+// first.
+func (s *solver) most(worth func(bytes int64) int64) assignment {
+	a := make(assignment, len(s.curves))
+	for l := range a {
+		best := int64(math.MinInt64)
+		for m, f := range s.fixed[l] {
+			if w := worth(f.bytes); modes[m].units != some && !math.IsInf(f.seconds, 1) && w > best {
+				best, a[l] = w, int8(m)
+			}
+		}
+	}
+	return a
 }
 
 // between returns the fastest assignment that is a on one side of a layer and b on the other. Where many layers alike change at one
@@ -114,13 +144,19 @@ func (s *solver) between(a, b assignment) assignment {
 // run returns the fastest assignment of consecutive layers whole on the GPU, as many as fit from each on, and the others in RAM: what
 // placing by layers does, at any layer.
 func (s *solver) run() assignment {
-	best, seconds := make(assignment, len(s.curves)), math.Inf(1)
+	least, full := s.least(), s.full()
+	best, seconds := least, math.Inf(1)
 	for from := range s.curves {
-		a := make(assignment, len(s.curves))
+		a := slices.Clone(least)
 		left := s.budget
-		for l := from; l < len(a) && s.fixed[l][onGPU].bytes <= left; l++ {
-			left -= s.fixed[l][onGPU].bytes
-			a[l] = int8(onGPU)
+		for l := range a {
+			left -= s.fixed[l][a[l]].bytes
+		}
+		for l := from; l < len(a); l++ {
+			if left += s.fixed[l][least[l]].bytes - s.fixed[l][full[l]].bytes; left < 0 {
+				break
+			}
+			a[l] = full[l]
 		}
 		if _, t := s.fill(a); t < seconds {
 			best, seconds = a, t
@@ -132,7 +168,7 @@ func (s *solver) run() assignment {
 // bound returns what no placement is faster than: at any price, the cheapest assignment less the price of the whole budget.
 func (s *solver) bound() float64 {
 	if s.budget <= 0 || len(s.curves) == 0 {
-		_, seconds := s.fill(make(assignment, len(s.curves)))
+		_, seconds := s.fill(s.least())
 		return seconds
 	}
 	price, _ := s.bracket()

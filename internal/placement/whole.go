@@ -19,40 +19,71 @@ func Whole(m Model, on Machine, n int) (Plan, error) {
 func wholePlaces(m *Model, on *Machine, n int) ([]compute.Place, error) {
 	n = min(max(n, 0), len(m.Layers)+1)
 	places := make([]compute.Place, len(m.Layers)+1)
-	for l := range places {
-		places[l].Tier = compute.RAM
-	}
 	first := max(len(m.Layers)-n, 0)
-	last := len(m.Layers)
-	if n > len(m.Layers) {
-		last++
-	}
 	gpu, left := -1, int64(0)
-	for l := first; l < last; l++ {
+	for l := range places {
 		y := m.layer(l)
-		for y.Bytes() > left {
+		whole := l >= first && (l < len(m.Layers) || n > len(m.Layers))
+		places[l] = y.whole(whole)
+		if places[l].Tier == compute.RAM {
+			continue
+		}
+		bytes := y.on(places[l])
+		for bytes > left || y.Pins.onGPU() && gpu < int(y.Pins.GPU) {
 			if gpu++; gpu >= len(on.GPUs) {
 				what := fmt.Sprintf("layer %d", l)
 				if l == len(m.Layers) {
 					what = "the head"
 				}
-				return nil, fmt.Errorf("%d layers, the head counted as one, do not fit: %s takes %.1f MiB and there are %.1f left", n, what, float64(y.Bytes())/(1<<20), float64(max(left, 0))/(1<<20))
+				return nil, fmt.Errorf("%d layers, the head counted as one, do not fit: %s takes %.1f MiB and there are %.1f left", n, what, float64(bytes)/(1<<20), float64(max(left, 0))/(1<<20))
 			}
 			left = on.GPUs[gpu].Budget - on.GPUs[gpu].Overhead
 		}
-		left -= y.Bytes()
-		places[l] = compute.Place{Split: compute.Split{Tier: compute.Tier(gpu), Bound: len(y.Units.Sometimes)}, Attention: true, Predictor: y.Predictor > 0}
+		if y.Pins.onGPU() && gpu > int(y.Pins.GPU) {
+			return nil, errPinned
+		}
+		left -= bytes
+		places[l].Tier = compute.Tier(gpu)
 	}
 	return places, nil
+}
+
+// whole returns the layer's place on the first GPU, or in RAM, if it is not to lie whole on a GPU, but for what its pins say.
+func (y *Layer) whole(gpu bool) compute.Place {
+	on := func(p Pin) bool { return p.allows(true) && (gpu || p == OnGPU) }
+	at := compute.Place{Attention: on(y.Pins.Attention)}
+	if on(y.Pins.Units) {
+		at.Bound = len(y.Units.Sometimes)
+	}
+	if !at.Attention && at.Bound == 0 {
+		at.Tier = compute.RAM
+	}
+	at.Predictor = at.Tier != compute.RAM && y.Predictor > 0 && on(y.Pins.Predictor)
+	return at
+}
+
+// on returns the bytes of the layer that a place has on its GPU.
+func (y *Layer) on(at compute.Place) int64 {
+	bytes := y.Units.Size * int64(at.Bound)
+	if at.Attention {
+		bytes += y.Attention + y.KV
+	}
+	if at.Predictor {
+		bytes += y.Predictor
+	}
+	return bytes
 }
 
 // MostWhole returns the largest n that Whole can place, and its plan: the best that placing by layers does.
 func MostWhole(m Model, on Machine) (int, Plan, error) {
 	for n := len(m.Layers) + 1; ; n-- {
 		places, err := wholePlaces(&m, &on, n)
-		if err == nil || n == 0 {
+		switch {
+		case err == nil:
 			p, err := Price(&m, &on, places)
 			return n, p, err
+		case n == 0:
+			return 0, Plan{}, err
 		}
 	}
 }

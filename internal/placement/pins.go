@@ -1,0 +1,47 @@
+package placement
+
+import "github.com/powerinfer-go/powerinfer/internal/compute"
+
+// Pins say where parts of a layer must lie. The zero value leaves all to the search.
+type Pins struct {
+	Attention, Predictor Pin
+	Units                Pin          // of all units alike
+	GPU                  compute.Tier // that parts with OnGPU lie on; no other part of the layer lies on another
+}
+
+// Pin is where one part must lie.
+type Pin int8
+
+// The places that a part can be held to.
+const (
+	Anywhere Pin = iota
+	InRAM
+	OnGPU
+)
+
+// allows reports whether a part may be, or may not be, on a GPU.
+func (p Pin) allows(gpu bool) bool { return p == Anywhere || gpu == (p == OnGPU) }
+
+// onGPU reports whether any part must be on a GPU.
+func (p *Pins) onGPU() bool { return p.Attention == OnGPU || p.Predictor == OnGPU || p.Units == OnGPU }
+
+// allow reports whether a layer on that GPU may be in mode m.
+func (p *Pins) allow(m mode, gpu int, y *Layer) bool {
+	if m != modes[inRAM] && p.onGPU() && int(p.GPU) != gpu {
+		return false
+	}
+	if !p.Attention.allows(m.attention) || y.Predictor > 0 && !p.Predictor.allows(m.predictor) {
+		return false
+	}
+	return len(y.Units.Sometimes) == 0 || p.Units == Anywhere || m.units == all && p.Units == OnGPU || m.units == none && p.Units == InRAM
+}
+
+// Possible reports whether the layer can lie as its pins say: a predictor, for one, lies on a GPU only beside another part of its layer.
+func (y *Layer) Possible() bool {
+	for _, m := range modes {
+		if y.Pins.allow(m, int(y.Pins.GPU), y) {
+			return true
+		}
+	}
+	return false
+}
