@@ -42,11 +42,12 @@ type Options struct {
 	Threads      int // for generation; 0: the idle physical cores
 	ThreadsBatch int // for prompts; 0: Threads
 
-	Devices      string  // GPUs by name or number, separated by commas, or NoGPU; empty: all GPUs, or the best of other devices
-	VRAM         []int64 // bytes of memory to use, of each GPU or of all alike; nil: what is free, less a reserve
-	GPULayers    *int    // so many whole layers, the last ones, lie on GPUs, negative: all; nil: attention and hot neurons come first
-	StreamTokens *int    // length of a prompt's step from which on cold neurons are sent to the GPU; 0: never; nil: where that is faster
-	ReadAhead    *bool   // whether the processor reads neurons before it is their turn; nil: where the plan has GPUs wait for it
+	Devices      string   // GPUs by name or number, separated by commas, or NoGPU; empty: all GPUs, or the best of other devices
+	VRAM         []int64  // bytes of memory to use, of each GPU or of all alike; nil: what is free, less a reserve
+	GPULayers    *int     // so many whole layers, the last ones, lie on GPUs, negative: all; nil: attention and hot neurons come first
+	Tensors      []string // where tensors lie, each PATTERN=BUFFER as an item of llama.cpp's --override-tensor; the first that matches a name holds
+	StreamTokens *int     // length of a prompt's step from which on cold neurons are sent to the GPU; 0: never; nil: where that is faster
+	ReadAhead    *bool    // whether the processor reads neurons before it is their turn; nil: where the plan has GPUs wait for it
 
 	Sparse          Sparse   // empty: SparseAuto
 	SparseThreshold *float32 // logit from which a predicted neuron is computed; nil: the file's
@@ -129,7 +130,7 @@ func (o *Options) session() (session.Options, error) {
 func (o *Options) planner() planner.Options {
 	return planner.Options{
 		Processor: planner.Processor{Threads: o.Threads, ThreadsBatch: o.ThreadsBatch, Lock: o.Lock, Kernels: o.Kernels, Note: o.Chosen},
-		Device:    o.Devices, Budgets: o.VRAM, Layers: o.GPULayers, StreamTokens: o.StreamTokens, ReadAhead: o.ReadAhead,
+		Device:    o.Devices, Budgets: o.VRAM, Layers: o.GPULayers, Tensors: o.Tensors, StreamTokens: o.StreamTokens, ReadAhead: o.ReadAhead,
 		Notice: o.Notice, Measuring: o.Measuring,
 	}
 }

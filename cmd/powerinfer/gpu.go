@@ -18,7 +18,7 @@ import (
 
 // gpuFlags choose GPUs and what goes there.
 func gpuFlags() []cli.Flag {
-	return []cli.Flag{
+	return append(tensorFlags(),
 		deviceFlag(),
 		&cli.BoolFlag{Name: "list-devices", Usage: "list GPUs and exit"},
 		budgetFlag(),
@@ -26,7 +26,7 @@ func gpuFlags() []cli.Flag {
 		streamFlag(),
 		&cli.IntFlag{Name: "n-gpu-layers", Aliases: []string{"ngl", "gpu-layers"}, Usage: "put the last `N` layers whole on GPUs, as llama.cpp does; default: attention and hot neurons first", Sources: env("N_GPU_LAYERS")},
 		&cli.BoolFlag{Name: "read-ahead", HideDefault: true, Usage: "read the neurons that a GPU seems to leave to the processor before it is their turn; default: where the plan has the GPU wait for them"},
-	}
+	)
 }
 
 func deviceFlag() cli.Flag {
@@ -77,7 +77,7 @@ func plannerOptions(c *cli.Command) (planner.Options, error) {
 
 // gpuOptions reads gpuFlags into o.
 func gpuOptions(c *cli.Command, o *powerinfer.Options) error {
-	o.Devices, o.Statistics, o.Notice = c.String("device"), c.String("stats"), note
+	o.Devices, o.Statistics, o.Tensors, o.Notice = c.String("device"), c.String("stats"), tensorPlaces(c), note
 	var err error
 	if o.VRAM, err = budgets(c); err != nil {
 		return err

@@ -90,7 +90,8 @@ func flagNames(f cli.Flag) string {
 		}
 	}
 	names := strings.Join(append(short, long...), ", ")
-	if d, ok := f.(cli.DocGenerationFlag); ok && d.TakesValue() {
+	alone, ok := f.(interface{ IsBoolFlag() bool })
+	if d, is := f.(cli.DocGenerationFlag); is && d.TakesValue() && !(ok && alone.IsBoolFlag()) {
 		names += " " + placeholder(d)
 	}
 	return names

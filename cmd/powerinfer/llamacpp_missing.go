@@ -20,7 +20,6 @@ func missingFlags() []missingFlag {
 		vectors     = "make it part of the model, or use llama.cpp"
 		taskset     = "start it with taskset"
 		divide      = "--vram-budget 8,11 divides a model between GPUs"
-		layers      = "-ngl and --vram-budget choose what lies on GPUs"
 		tasks       = "perplexity measures perplexity and KL divergence; use llama.cpp for multiple-choice tasks"
 		agent       = "run a coding agent against powerinfer serve: docs/clients.md"
 		proxy       = "put a proxy such as nginx before powerinfer serve"
@@ -63,7 +62,6 @@ func missingFlags() []missingFlag {
 		{[]string{"rpc"}, "one machine computes: docs/kubernetes.md shares requests among several"},
 		{[]string{"lm", "load-mode"}, "--no-repack computes on the mapped file, --mlock keeps weights out of swap"},
 		{[]string{"numa"}, "start it with numactl"},
-		{[]string{"ot", "override-tensor", "cmoe", "cpu-moe", "ncmoe", "n-cpu-moe"}, layers},
 		{[]string{"sm", "split-mode", "ts", "tensor-split"}, divide},
 		{[]string{"mg", "main-gpu"}, "use --device"},
 		{[]string{"fit", "fitp", "fit-print", "fitt", "fit-target", "fitc", "fit-ctx"}, fit},

@@ -23,7 +23,7 @@ func planCommand() *cli.Command {
 	return &cli.Command{
 		Name: "plan", Usage: "say what of a model would lie where, and how fast that should be",
 		Description: "No weights are loaded. The machine is this one, as doctor measures it, or described; so is the\nmodel. Speeds are estimates that count memory alone.",
-		Flags: append(modelFlags(),
+		Flags: append(append(modelFlags(), tensorFlags()...),
 			&cli.StringFlag{Name: "describe", Usage: "plan for `SHAPE[,KEY=VALUE…]` instead of a file: llama-70b,type=q4_0,active=0.1"},
 			&cli.IntFlag{Name: "ctx-size", Aliases: []string{"c"}, Usage: "context in tokens; 0 is the model's own", Sources: env("CTX_SIZE")},
 			batchFlag(), ubatchFlag(), cacheKeysFlag(), cacheValuesFlag(), wholeCacheFlag(), expertsFlag(),

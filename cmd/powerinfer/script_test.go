@@ -68,7 +68,7 @@ func TestGPUScripts(t *testing.T) {
 func runScripts(t *testing.T, dir string, setup func(*testscript.Env)) {
 	cmds := map[string]func(*testscript.TestScript, bool, []string){
 		"refuse": refuse, "figure": figure, "json": validJSON, "width": width, "greedy": greedy,
-		"model": writeModel, "dense": writeDense, "encoder": writeEncoder, "prepared": writePrepared, "profiled": writeProfile, "truncate": truncate, "huge": hugeTensor, "hub": startHub, "patched": writePatched,
+		"model": writeModel, "dense": writeDense, "experts": writeExperts, "encoder": writeEncoder, "prepared": writePrepared, "profiled": writeProfile, "truncate": truncate, "huge": hugeTensor, "hub": startHub, "patched": writePatched,
 	}
 	for name, f := range systemCommands {
 		cmds[name] = f
@@ -175,6 +175,13 @@ func writeModel(ts *testscript.TestScript, _ bool, args []string) {
 func writeDense(ts *testscript.TestScript, _ bool, args []string) {
 	ts.Check(synth.Write(context.Background(), ts.MkAbs(args[0]), synth.Spec{
 		Arch: "llama", Type: quant.F16, Layers: 2, Embd: 128, FF: 256, Heads: 4, Sparsity: 0.9, PowerLaw: 1, Seed: 1,
+	}, nil))
+}
+
+// writeExperts writes a small model with experts in three layers: experts FILE
+func writeExperts(ts *testscript.TestScript, _ bool, args []string) {
+	ts.Check(synth.Write(context.Background(), ts.MkAbs(args[0]), synth.Spec{
+		Arch: "qwen3moe", Type: quant.Q4_0, Layers: 3, Embd: 256, FF: 64, Heads: 4, KVHeads: 2, Experts: 16, Used: 4, Seed: 1,
 	}, nil))
 }
 

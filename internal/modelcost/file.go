@@ -171,6 +171,19 @@ func (r *reader) experts(l int) placement.Units {
 	return u
 }
 
+// The matrices that hold the neurons of a layer without experts.
+const (
+	nameGate    = "ffn_gate.weight"
+	nameUp      = "ffn_up.weight"
+	nameDown    = "ffn_down.weight"
+	nameColumns = "ffn_down_t.weight" // of prepared files
+)
+
+// ofNeuron reports whether a tensor of a block holds a part of each neuron.
+func ofNeuron(name string) bool {
+	return name == nameGate || name == nameUp || name == nameDown || name == nameColumns
+}
+
 // ofExpert reports whether a tensor of a block holds a part of each expert.
 func ofExpert(name string) bool { return strings.Contains(name, "_exps.") }
 
@@ -238,7 +251,7 @@ func (r *reader) add(l int, y placement.Layer, mode model.SparseMode) {
 			continue
 		}
 		switch name {
-		case "ffn_gate.weight", "ffn_up.weight", "ffn_down.weight", "ffn_down_t.weight":
+		case nameGate, nameUp, nameDown, nameColumns:
 			if l == 0 && name == "ffn_up.weight" {
 				r.b.Type, r.b.RowBytes = t.Type.String(), t.Type.RowBytes(r.c.Embd)
 			}
@@ -280,18 +293,23 @@ func (r *reader) adapted(prefix string) (n int64) {
 
 // tables are the head, and what stays in RAM.
 func (r *reader) tables() {
-	head := "token_embd.weight"
-	if r.f.Tensor("output.weight") != nil {
-		head = "output.weight"
-	}
 	r.b.Model.Head += r.adapted("output.")
 	for _, t := range r.f.Tensors {
 		switch {
 		case strings.HasPrefix(t.Name, "blk."):
-		case t.Name == head || strings.HasPrefix(t.Name, "output") || strings.HasPrefix(t.Name, "altup_") || strings.HasPrefix(t.Name, "per_layer_") && t.Name != "per_layer_token_embd.weight":
+		case ofHead(r.f, t.Name):
 			r.b.Model.Head += int64(len(t.Data))
 		default:
 			r.b.Rest += int64(len(t.Data))
 		}
 	}
+}
+
+// ofHead reports whether a tensor outside of layers lies with the head: it is the output matrix, which may be that of the embeddings, or a norm,
+// or computes what layers take beside their inputs.
+func ofHead(f *gguf.File, name string) bool {
+	if name == "token_embd.weight" {
+		return f.Tensor("output.weight") == nil
+	}
+	return strings.HasPrefix(name, "output") || strings.HasPrefix(name, "altup_") || strings.HasPrefix(name, "per_layer_") && name != "per_layer_token_embd.weight"
 }

@@ -76,7 +76,7 @@ func (f *multiGPU) places() ([]compute.Place, error) {
 	}
 	if len(f.on.GPUs) == 0 {
 		for l := range out {
-			if f.m.layer(l).Pins.onGPU() {
+			if f.m.layer(l).Pins.OnGPU() {
 				return nil, errPinned
 			}
 		}
@@ -160,7 +160,7 @@ func (f *multiGPU) turns(l int) bool {
 		return false
 	}
 	a, b := f.m.layer(l-1).Pins, f.m.layer(l).Pins
-	return a.onGPU() != b.onGPU() || b.onGPU() && a.GPU != b.GPU
+	return a.OnGPU() != b.OnGPU() || b.OnGPU() && a.GPU != b.GPU
 }
 
 // border returns the best first layer of GPU j where GPU j-1 begins at from and GPU j ends before to; now is where it is. Places are

@@ -22,12 +22,12 @@ const (
 // allows reports whether a part may be, or may not be, on a GPU.
 func (p Pin) allows(gpu bool) bool { return p == Anywhere || gpu == (p == OnGPU) }
 
-// onGPU reports whether any part must be on a GPU.
-func (p *Pins) onGPU() bool { return p.Attention == OnGPU || p.Predictor == OnGPU || p.Units == OnGPU }
+// OnGPU reports whether any part must be on a GPU.
+func (p *Pins) OnGPU() bool { return p.Attention == OnGPU || p.Predictor == OnGPU || p.Units == OnGPU }
 
 // allow reports whether a layer on that GPU may be in mode m.
 func (p *Pins) allow(m mode, gpu int, y *Layer) bool {
-	if m != modes[inRAM] && p.onGPU() && int(p.GPU) != gpu {
+	if m != modes[inRAM] && p.OnGPU() && int(p.GPU) != gpu {
 		return false
 	}
 	if !p.Attention.allows(m.attention) || y.Predictor > 0 && !p.Predictor.allows(m.predictor) {

@@ -29,7 +29,7 @@ func wholePlaces(m *Model, on *Machine, n int) ([]compute.Place, error) {
 			continue
 		}
 		bytes := y.on(places[l])
-		for bytes > left || y.Pins.onGPU() && gpu < int(y.Pins.GPU) {
+		for bytes > left || y.Pins.OnGPU() && gpu < int(y.Pins.GPU) {
 			if gpu++; gpu >= len(on.GPUs) {
 				what := fmt.Sprintf("layer %d", l)
 				if l == len(m.Layers) {
@@ -39,7 +39,7 @@ func wholePlaces(m *Model, on *Machine, n int) ([]compute.Place, error) {
 			}
 			left = on.GPUs[gpu].Budget - on.GPUs[gpu].Overhead
 		}
-		if y.Pins.onGPU() && gpu > int(y.Pins.GPU) {
+		if y.Pins.OnGPU() && gpu > int(y.Pins.GPU) {
 			return nil, errPinned
 		}
 		left -= bytes

@@ -10,6 +10,7 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/compute/hybrid"
 	"github.com/powerinfer-go/powerinfer/internal/compute/vulkan"
 	"github.com/powerinfer-go/powerinfer/internal/measure"
+	"github.com/powerinfer-go/powerinfer/internal/modelcost"
 	"github.com/powerinfer-go/powerinfer/internal/placement"
 )
 
@@ -272,6 +273,11 @@ func (p *Planner) Solve() (Solution, error) {
 	if p.solved { // it was said
 		notice = func(string, ...any) {}
 	}
+	if !p.solved {
+		if err := p.pin(); err != nil {
+			return s, err
+		}
+	}
 	p.solved = true
 	if err := m.budgets(p.o.Budgets, &s.Machine, notice); err != nil {
 		return s, err
@@ -301,6 +307,32 @@ func (p *Planner) Solve() (Solution, error) {
 		}
 	}
 	return s, nil
+}
+
+// pin holds tensors to where Options.Tensors says.
+func (p *Planner) pin() error {
+	list, err := modelcost.ParseOverrides(p.o.Tensors, p.machine.buffers())
+	if err != nil {
+		return err
+	}
+	unmatched, err := p.cost.Pin(list)
+	for _, pattern := range unmatched {
+		p.o.notice("--override-tensor: no tensor of the model matches %q", pattern)
+	}
+	return err
+}
+
+// buffers returns the names of the GPUs as buffer types of tensors: llama.cpp's, with the numbers of --list-devices.
+func (m *Machine) buffers() []string {
+	var names []string
+	for j, g := range m.gpus {
+		number := g.device
+		if number == "" { // described
+			number = strconv.Itoa(j)
+		}
+		names = append(names, "Vulkan"+number)
+	}
+	return names
 }
 
 // solver places neurons by what they save, or whole layers if it was said how many; as in llama.cpp, a negative number means all.

@@ -36,6 +36,7 @@ type Options struct {
 	Device       string                  // GPUs, as vulkan.ChooseAll takes them; vulkan.None: none; empty: those that are used by default
 	Budgets      []int64                 // bytes of each GPU's memory to use, or of all alike; nil: what is free, less a reserve
 	Layers       *int                    // so many whole layers, the last ones, go to GPUs, the head counted as one; negative: all; nil: neurons do, by what they save
+	Tensors      []string                // where tensors lie, each PATTERN=BUFFER as modelcost.ParseOverrides has it; the first that matches holds
 	StreamTokens *int                    // tokens of a prompt's step from which on cold neurons are sent to the GPU; 0: never; nil: where that is faster
 	ReadAhead    *bool                   // whether the processor reads neurons before it is their turn; nil: where the plan has GPUs wait for it
 	Trace        *trace.Log              // keeps when each processor did what; may be nil
@@ -84,6 +85,9 @@ func New(ctx context.Context, f *gguf.File, o Options) (*Planner, error) {
 		return nil, err
 	}
 	if m == nil {
+		if _, err := modelcost.ParseOverrides(o.Tensors, nil); err != nil {
+			return nil, err
+		}
 		return CPU(o.Processor), nil
 	}
 	cost, err := modelcost.Of(f, o.Model)

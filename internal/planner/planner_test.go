@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/powerinfer-go/powerinfer/internal/compute"
 	"github.com/powerinfer-go/powerinfer/internal/compute/hybrid"
 	"github.com/powerinfer-go/powerinfer/internal/compute/vulkan"
 	"github.com/powerinfer-go/powerinfer/internal/engine"
@@ -114,6 +115,30 @@ func TestRest(t *testing.T) {
 	}
 	if len(*told) != 2 || !strings.HasSuffix((*told)[1], "going on without it") || strings.Contains(strings.Join(*told, ""), "\n") {
 		t.Errorf("told %q", *told)
+	}
+}
+
+// TestTensors: tensors lie where their names say, on GPUs by the numbers that --list-devices shows.
+func TestTensors(t *testing.T) {
+	p, told := planned(t, 2<<30, 2, Options{Tensors: []string{`blk\.1\.=Vulkan3,blk\.4\.=Vulkan5`, `blk\.2\.ffn_(gate|up|down)=CPU`, `blk\.9\.=CPU`}})
+	plan, err := p.Plan()
+	if err != nil || len(plan.GPUs) != 2 {
+		t.Fatalf("%+v, error %v", plan, err)
+	}
+	for l, tier := range map[int]compute.Tier{1: 0, 4: 1} {
+		if y := plan.Places[l]; y.Tier != tier || !y.Attention || y.Bound != p.cost.FF {
+			t.Errorf("layer %d lies at %+v", l, y)
+		}
+	}
+	if y := plan.Places[2]; y.Bound != 0 {
+		t.Errorf("layer 2 lies at %+v, and its neurons were to stay in RAM", y)
+	}
+	if len(*told) != 1 || (*told)[0] != `--override-tensor: no tensor of the model matches "blk\\.9\\."` {
+		t.Errorf("told %q", *told)
+	}
+	p, _ = planned(t, 2<<30, 2, Options{Tensors: []string{`blk\.1\.=Vulkan0`}})
+	if _, err := p.Plan(); err == nil || !strings.HasSuffix(err.Error(), "there are: CPU, Vulkan3, Vulkan5") {
+		t.Error(err)
 	}
 }
 

@@ -1,0 +1,226 @@
+package modelcost
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/dlclark/regexp2"
+
+	"github.com/powerinfer-go/powerinfer/internal/compute"
+	"github.com/powerinfer-go/powerinfer/internal/gguf"
+	"github.com/powerinfer-go/powerinfer/internal/placement"
+)
+
+// Override says where tensors lie, by their names, as an item of llama.cpp's --override-tensor does.
+type Override struct {
+	pattern string
+	buffer  string
+	match   *regexp2.Regexp
+	tier    compute.Tier
+}
+
+// BufferCPU is the buffer type of RAM.
+const BufferCPU = "CPU"
+
+// matchTime bounds how long a pattern may take for one name: expressions that go back and forth can take for ever.
+const matchTime = 100 * time.Millisecond
+
+// ParseOverrides reads items PATTERN=BUFFER, several of them in one text between commas. A pattern is a regular expression as in ECMAScript, which
+// matches anywhere in a tensor's name; a buffer is CPU or one of gpus, whose place in the list is the GPU's number.
+func ParseOverrides(texts, gpus []string) ([]Override, error) {
+	var list []Override
+	for _, text := range texts {
+		for item := range strings.SplitSeq(text, ",") {
+			o, err := parseOverride(item, gpus)
+			if err != nil {
+				return nil, err
+			}
+			list = append(list, o)
+		}
+	}
+	return list, nil
+}
+
+func parseOverride(item string, gpus []string) (o Override, err error) {
+	var ok bool
+	if o.pattern, o.buffer, ok = strings.Cut(item, "="); !ok || o.pattern == "" {
+		return o, fmt.Errorf("--override-tensor %.80q is not PATTERN=BUFFER, as in %s=%s", item, `\.ffn_.*_exps\.`, BufferCPU)
+	}
+	if o.match, err = regexp2.Compile(o.pattern, regexp2.ECMAScript); err != nil {
+		return o, fmt.Errorf("--override-tensor %.80q: the pattern is no regular expression: %w", item, err)
+	}
+	o.match.MatchTimeout = matchTime
+	o.tier = compute.RAM
+	if o.buffer == BufferCPU {
+		return o, nil
+	}
+	for j, name := range gpus {
+		if o.buffer == name {
+			o.tier = compute.Tier(j)
+			return o, nil
+		}
+	}
+	return o, fmt.Errorf("--override-tensor %.80q: no buffer type is called %.40q; there are: %s", item, o.buffer, strings.Join(append([]string{BufferCPU}, gpus...), ", "))
+}
+
+// part is what lies together of a layer, or of the rest of a model.
+type part int
+
+const (
+	partUnits     part = iota // experts, or neurons
+	partAttention             // everything else of a layer that has no part of its own: routers and shared experts, too
+	partPredictor
+	partHead
+	partTables // embedding tables that are not the head
+	partCommon // vectors, which every processor has, and what is not read
+)
+
+// says names the part for a sentence, and what to match.
+func (p part) says(experts bool) string {
+	switch {
+	case p == partUnits && experts:
+		return `all experts of a layer lie together: match them with \.ffn_(gate|up|down)_exps`
+	case p == partUnits:
+		return `all neurons of a layer lie together: match them with \.ffn_(gate|up|down)\.`
+	case p == partPredictor:
+		return `both matrices of a layer's predictor lie together: match them with \.fc[12]\.`
+	case p == partHead:
+		return "all matrices of the head lie together: match them with ^output"
+	case experts:
+		return `attention, router and shared experts of a layer lie together: match all of the layer, as blk\.3\. does, or the experts alone, as \.ffn_.*_exps does`
+	}
+	return `what is attention's in a layer lies together: match all of the layer, as blk\.3\. does, or its neurons alone, as \.ffn_(gate|up|down)\. does`
+}
+
+// pinned is the first tensor of a part, and where it must lie.
+type pinned struct {
+	tensor string
+	by     *Override // nil: nowhere in particular
+}
+
+// Pin holds the tensors whose names match to where the first override that matches says, and returns the patterns that match no tensor. What a plan
+// cannot divide is refused.
+func (b *Cost) Pin(list []Override) (unmatched []string, err error) {
+	b.Model = b.Model.Free()
+	matched := make([]bool, len(list))
+	type key struct {
+		layer int
+		part  part
+	}
+	first := map[key]pinned{}
+	for _, t := range b.File.Tensors {
+		layer, p := b.partOf(t)
+		now := pinned{tensor: t.Name}
+		for i := range list {
+			hit, err := list[i].match.MatchString(t.Name)
+			if err != nil {
+				return nil, fmt.Errorf("--override-tensor: matching %q with %q takes too long; write a simpler pattern", t.Name, list[i].pattern)
+			}
+			if hit && now.by == nil {
+				now.by = &list[i]
+			}
+			matched[i] = matched[i] || hit
+		}
+		if p == partCommon || p == partTables {
+			if p == partTables && now.by != nil && now.by.tier != compute.RAM {
+				return nil, fmt.Errorf("--override-tensor: %q matches %s, which stays in RAM, where a token reads one row of it; match fewer tensors, as blk\\. does", now.by.pattern, t.Name)
+			}
+			continue
+		}
+		k := key{layer, p}
+		before, ok := first[k]
+		if !ok {
+			first[k] = now
+			if err := b.pin(layer, p, now); err != nil {
+				return nil, err
+			}
+			continue
+		}
+		if !before.alike(&now) {
+			experts := layer < len(b.Model.Layers) && b.Model.Layers[layer].Experts
+			return nil, fmt.Errorf("--override-tensor: %s would lie %s and %s %s, but %s", before.tensor, before.where(), now.tensor, now.where(), p.says(experts))
+		}
+	}
+	for l := range b.Model.Layers {
+		if !b.Model.Layers[l].Possible() {
+			return nil, fmt.Errorf("--override-tensor: the predictor of layer %d (fc1, fc2) lies on a GPU beside another part of its layer; match all of the layer, as blk\\.%d\\. does", l, l)
+		}
+	}
+	for i, ok := range matched {
+		if !ok {
+			unmatched = append(unmatched, list[i].pattern)
+		}
+	}
+	return unmatched, nil
+}
+
+func (p *pinned) alike(q *pinned) bool {
+	if p.by == nil || q.by == nil {
+		return p.by == q.by
+	}
+	return p.by.tier == q.by.tier
+}
+
+func (p *pinned) where() string {
+	if p.by == nil {
+		return "where it serves best"
+	}
+	return "on " + p.by.buffer
+}
+
+// pin holds a part of a layer.
+func (b *Cost) pin(layer int, p part, at pinned) error {
+	if at.by == nil {
+		return nil
+	}
+	pins := &b.Model.HeadPins
+	if p != partHead {
+		pins = &b.Model.Layers[layer].Pins
+	}
+	where := placement.InRAM
+	if at.by.tier != compute.RAM {
+		if pins.OnGPU() && pins.GPU != at.by.tier {
+			return fmt.Errorf("--override-tensor: %s would lie on %s, and other tensors of its layer on another GPU; a layer lies on one GPU, and in RAM", at.tensor, at.by.buffer)
+		}
+		where, pins.GPU = placement.OnGPU, at.by.tier
+	}
+	switch p {
+	case partUnits:
+		pins.Units = where
+	case partPredictor:
+		pins.Predictor = where
+	default:
+		pins.Attention = where
+	}
+	return nil
+}
+
+// partOf returns what part of a model a tensor belongs to, and of which layer.
+func (b *Cost) partOf(t *gguf.Tensor) (layer int, p part) {
+	rest, inLayer := strings.CutPrefix(t.Name, "blk.")
+	switch {
+	case len(t.Shape) < 2:
+		return 0, partCommon
+	case !inLayer && ofHead(b.File, t.Name):
+		return len(b.Model.Layers), partHead
+	case !inLayer:
+		return 0, partTables
+	}
+	number, name, _ := strings.Cut(rest, ".")
+	layer, err := strconv.Atoi(number)
+	if err != nil || layer < 0 || layer >= len(b.Model.Layers) {
+		return 0, partCommon
+	}
+	y := &b.Model.Layers[layer]
+	switch {
+	case ofExpert(name), !y.Experts && ofNeuron(name):
+		return layer, partUnits
+	case name != "fc1.weight" && name != "fc2.weight":
+		return layer, partAttention
+	case y.Predictor > 0:
+		return layer, partPredictor
+	}
+	return layer, partCommon
+}
