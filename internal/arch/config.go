@@ -197,6 +197,15 @@ type Config struct {
 
 	ZLoss *float64 `json:"z_loss_weight"` // Baichuan 2
 
+	// Llama 4.
+	DenseWidth   int      `json:"intermediate_size_mlp"` // of layers without experts
+	ChunkSize    int      `json:"attention_chunk_size"`
+	MixedEvery   int      `json:"interleave_moe_layer_step"`
+	MixedLayers  []int    `json:"moe_layers"`
+	Temperatures any      `json:"attn_temperature_tuning"` // a number or a bool
+	TempFloor    *float64 `json:"floor_scale"`
+	TempScale    *float64 `json:"attn_scale"`
+
 	// Latent attention.
 	Latent        int   `json:"kv_lora_rank"`
 	QueryLatent   int   `json:"q_lora_rank"`

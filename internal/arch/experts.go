@@ -19,7 +19,10 @@ type Experts struct {
 	Shared bool
 	// Counted says that files tell how many experts all tokens use, each as wide as the others.
 	Counted bool
-	Early   bool // routers read the layer's input, before the norm of attention
+	// SharedAsWide says that files which tell nothing of shared experts have one as wide as the others.
+	SharedAsWide bool
+	Before       bool // weights multiply what experts read, not what they give
+	Early        bool // routers read the layer's input, before the norm of attention
 }
 
 // GatingFunctions returns what the values of the key expert_gating_func mean, from 1.

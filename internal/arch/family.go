@@ -46,6 +46,7 @@ type Family struct {
 	Window         bool                 // attention.sliding_window is applied
 	FullEvery      int                  // of layers with windows, every so manyth sees all positions instead; 0: none does. Files may say otherwise
 	FullFirst      bool                 // the first of FullEvery layers sees all positions, not the last
+	Parts          bool                 // of layers with windows, a token sees its own part of as many positions, not the last ones
 	UsualWindow    int                  // of a file that does not say it; 0: none
 	WindowBase     float64              // θ of layers with windows, of a file that does not say it; 0: that of the others
 	PlainWindow    bool                 // the rotation of layers with windows is not scaled for longer contexts
@@ -69,6 +70,8 @@ type Family struct {
 	ScaledLogits   bool                 // files give a factor of logits
 	Sections       bool                 // pictures have positions of their own in sections of a head (M-RoPE); a text's are the same in all
 	ScoreScale     float64              // of the products q·k, of a file that does not say it; 0: 1/√key
+	UnitHeads      bool                 // queries and keys that are rotated are normed, without weights,
+	UnitHeadsBut   int                  // but in models of so many experts
 	NormedValues   bool                 // values are normed, without weights
 	WindowHeads    bool                 // heads of layers with windows have a size of their own
 	SharedKV       bool                 // the last layers read the keys and values of the last layer of their kind that has some
@@ -77,6 +80,7 @@ type Family struct {
 	AltUp          bool                 // the residual is in several streams, of which blocks compute one
 	TopK           bool                 // layers may set all but the largest of their gates to zero
 	Tempered       bool                 // files may say that queries grow with their position
+	Temperature    compute.Temperature  // of queries that are not rotated, whatever files say; zero: they do not grow with their position
 	MaxAlibi       float64              // the largest exponent of ALiBi's slopes, of a file that does not say it; 0: scores do not fall with distance
 	AlibiLayers    int                  // only models of so many layers have ALiBi; 0: all do that have an exponent
 	RotatedLayers  int                  // only models of so many layers are rotated; 0: all are
@@ -143,6 +147,8 @@ const (
 	OddOutputs           // likewise from the second
 	Joined               // the rows of several matrices, one behind the other
 	JoinedColumns        // of the same each matrix's columns, which become rows
+	FirstOutputs         // of matrices of inputs by outputs the first half of the outputs, which become rows
+	SecondOutputs        // the second half
 )
 
 // All returns every family, by name.
@@ -150,7 +156,7 @@ func All() []Family {
 	return []Family{
 		arcee(), baichuan(), bamboo(), bert(), bloom(), chatglm(), cohere2(), commandR(), dbrx(), deepseek(), deepseek2(), ernieMoE(), euroBERT(), exaone4(), falcon(), gemma(), gemma2(), gemma3(), gemma3n(),
 		gemma4(), gemmaEmbedding(), glm4(), glm4MoE(), gpt2(), gptOSS(),
-		gptneox(), granite(), graniteMoE(), internlm2(), jais2(), jinaBERTV2(), jinaBERTV3(), mixtral(), minicpm3(), minimaxM2(), mistral3(), modernBERT(), mpt(),
+		gptneox(), granite(), graniteMoE(), internlm2(), jais2(), jinaBERTV2(), jinaBERTV3(), llama4(), mixtral(), minicpm3(), minimaxM2(), mistral3(), modernBERT(), mpt(),
 		nemotron(), nomicBERT(), olmo2(), olmoe(), opt(), phi2(), phi3(), plm(), qwen2(), qwen2MoE(),
 		qwen2VL(), qwen3(), qwen3MoE(), qwen3VL(), seedOSS(), smallThinker(), smollm3(),
 		stablelm(), starcoder2(),

@@ -215,6 +215,7 @@ type Cache struct {
 type Attention struct {
 	Scale   float32 // of the products q·k: the scores
 	Window  int     // positions that a token sees, the last of which is its own; 0: all up to its own
+	Parts   bool    // positions are divided into parts of Window, and a token sees those of its own part up to its own
 	Later   bool    // a token sees positions behind its own, too, as far as the step has its sequence; of a window half are before its own and half behind
 	SoftCap float32 // a score s becomes SoftCap·tanh(s/SoftCap); 0: scores stay as they are
 	Slopes  *Vector // [heads] ALiBi: a capped score falls by its head's slope for each position between the token and the one it sees; nil: none does
@@ -224,6 +225,8 @@ type Attention struct {
 // Span returns the positions [from, to) that a token at position pos sees; last is the last position of its sequence in the step.
 func (a Attention) Span(pos, last int) (from, to int) {
 	switch {
+	case a.Parts && a.Window > 0:
+		return pos / a.Window * a.Window, pos + 1
 	case a.Later && a.Window > 0:
 		return max(0, pos-a.Window/2), min(last, pos+a.Window/2) + 1
 	case a.Later:

@@ -1,6 +1,7 @@
 package convert
 
 import (
+	"cmp"
 	"fmt"
 	"io"
 	"math"
@@ -222,6 +223,7 @@ func (t *tensor) begin(r int) int {
 func (l *lane) columns(t *tensor, rowLen, from, to int) error {
 	typ, _ := t.from.Type()
 	size, width, step := typ.RowBytes(1), t.shape[1], max(1, t.step)
+	row := cmp.Or(t.wide, width*step) // elements of a row of the source
 	part := make([]float32, min(to-from, width)*step)
 	for at := from; at < to; {
 		matrix, first := at/width, at%width
@@ -229,7 +231,7 @@ func (l *lane) columns(t *tensor, rowLen, from, to int) error {
 		wide := (n-1)*step + 1
 		l.raw = resize(l.raw, wide*size)
 		for r := range rowLen {
-			if err := t.from.ReadAt(l.raw, int64(((matrix*t.apart+r)*width+first)*step+t.first)*int64(size)); err != nil {
+			if err := t.from.ReadAt(l.raw, int64((matrix*t.apart+r)*row+first*step+t.first)*int64(size)); err != nil {
 				return err
 			}
 			quant.Decode(typ, part[:wide], l.raw)

@@ -99,6 +99,18 @@ func (p *plan) outputs(name, from string, dims []int, change arch.Change) {
 	}
 }
 
+// halfOfOutputs plans output tensor name of shape dims, [n, rows, cols], from one half of the columns of the matrices [n, cols, 2·rows] in from.
+func (p *plan) halfOfOutputs(name, from string, dims []int, change arch.Change) {
+	if p.pairs != nil { // adapters of experts are not converted
+		return
+	}
+	t := p.from(name, from, dims, []int{dims[0], dims[2], 2 * dims[1]})
+	t.column, t.apart, t.wide = true, dims[2], 2*dims[1]
+	if change == arch.SecondOutputs {
+		t.first = dims[1]
+	}
+}
+
 // mxfp4Block is the number of elements of a block, and mxfp4Codes that of the bytes of their codes.
 const (
 	mxfp4Block = 32

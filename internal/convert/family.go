@@ -28,6 +28,7 @@ type tensor struct {
 	first  int                  // of them
 	scales *checkpoint.Tensor   // exponents of MXFP4 blocks, whose codes are from; nil: from holds no blocks
 	single bool                 // row gives elements, not rows
+	wide   int                  // columns of the source, of which these are a part; 0: rows and step tell
 	apart  int                  // rows of the source from one matrix to the next, of a stack whose matrices' columns become rows
 	plus   float32              // added to every element
 	unit   bool                 // rows are brought to a length of 1
@@ -206,6 +207,10 @@ func (p *plan) one(c *config, sizes arch.Sizes, t arch.Tensor, prefix, from stri
 	source := p.found(from, strings.Fields(t.Source), "")
 	if t.Change == arch.Outputs || t.Change == arch.EvenOutputs || t.Change == arch.OddOutputs {
 		p.outputs(prefix+t.Name, from+source, p.family.Shape(t.Name, sizes), t.Change)
+		return
+	}
+	if t.Change == arch.FirstOutputs || t.Change == arch.SecondOutputs {
+		p.halfOfOutputs(prefix+t.Name, from+source, p.family.Shape(t.Name, sizes), t.Change)
 		return
 	}
 	if t.Optional && p.source.Tensors[from+source] == nil {

@@ -155,7 +155,7 @@ func (a *attention) attend(v compute.Verbs, m *Model, s *buffers, in compute.Ten
 			v.RMSNorm(each, each, a.vNorm, m.Eps)
 		}
 	}
-	if m.Temperature.Scale != 0 {
+	if m.Temperature.Scale != 0 && (a.rope == nil || m.Family.Tempered) {
 		v.Temper(s.q, m.Temperature)
 	}
 	if own {
@@ -249,6 +249,10 @@ func (m *Model) bindBlock(in *binder, i int) {
 			l.vNorm = b.ones(m.Blocks[i].Value)
 		}
 	}
+	if m.Family.UnitHeads && m.Experts.Count != m.Family.UnitHeadsBut && m.Blocks[i].Rotation != Unrotated {
+		l.qNorm.w = b.ones(m.Blocks[i].Key)
+		l.kNorm.w = l.qNorm.w
+	}
 	ffnNorm := cmp.Or(m.Family.FFNNorm, "ffn_norm")
 	if ffnNorm != "post_attention_norm" {
 		l.after = b.norm("post_attention_norm")
@@ -261,7 +265,7 @@ func (m *Model) bindBlock(in *binder, i int) {
 	l.shape = m.Blocks[i]
 	l.rope = m.ropes[l.shape.Rotation]
 	scale := cmp.Or(m.Scale.Attention, float32(m.Rope.scores()/math.Sqrt(float64(l.shape.Key))))
-	l.how = compute.Attention{Scale: scale, Window: l.shape.Window, Later: m.Later, SoftCap: m.Cap.Scores}
+	l.how = compute.Attention{Scale: scale, Window: l.shape.Window, Parts: m.Family.Parts, Later: m.Later, SoftCap: m.Cap.Scores}
 	if m.Alibi > 0 {
 		l.how.Slopes = b.numbers("ALiBi's slopes", slopes(l.shape.Heads, m.Alibi))
 	}

@@ -95,7 +95,7 @@ type Scales struct {
 // readTemperature returns how queries grow with their position; the zero value where they do not.
 func (c *Config) readTemperature(m *metadata) compute.Temperature {
 	if !c.Family.Tempered {
-		return compute.Temperature{}
+		return c.Family.Temperature
 	}
 	scale := m.within(c.Arch+".attention.temperature_scale", 0, 0, maxScale)
 	return compute.Temperature{Scale: float32(scale), Length: c.Rope.Context}

@@ -58,6 +58,9 @@ func (c *Config) readExperts(m *metadata) {
 	if n, _, err := m.f.Uint(key("expert_shared_count")); e.Shared == 0 && (err != nil || n > 0) { // each as wide as a routed one
 		e.Shared = min(m.count(key("expert_shared_count"), 0, maxExperts)*e.FF, maxWidth)
 	}
+	if e.Shared == 0 && f.SharedAsWide {
+		e.Shared = e.FF
+	}
 	e.Routing = c.readRouting(m)
 	lead, _, err := m.f.Uint(key("leading_dense_block_count"))
 	if err != nil && m.err == nil {
@@ -175,7 +178,7 @@ func (x *experts) bind(b *blockBinder) {
 	}
 	x.routing, x.early = e.Routing, m.Family.Experts.Early
 	w := &x.weights
-	w.Act = m.Act
+	w.Act, w.Before = m.Act, m.Family.Experts.Before
 	if b.has(b.name("ffn_gate_up_exps.weight")) {
 		w.Fused = true
 		w.Up, w.UpBias = b.stack("ffn_gate_up_exps.weight", 2*e.FF, m.Embd), b.own("ffn_gate_up_exps.bias", e.Count*2*e.FF)

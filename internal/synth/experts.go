@@ -27,7 +27,7 @@ func (m *model) expertKeys(a func(string) string) []gguf.KV {
 	if m.fam.Experts.Score != compute.Softmax {
 		keys = append(keys, gguf.KV{Key: a("expert_gating_func"), Value: m.fam.Experts.Gating()})
 	}
-	if m.Arch == "ernie4_5-moe" { // llama.cpp requires the key
+	if m.Arch == "ernie4_5-moe" || m.Arch == "llama4" { // llama.cpp requires the key
 		keys = append(keys, gguf.KV{Key: a("interleave_moe_layer_step"), Value: uint32(1)})
 	}
 	if m.fam.Experts.Counted {
@@ -61,7 +61,7 @@ func (m *model) experts(layer int, in amplitudes, n *neurons) {
 	m.stacked(func() { m.reader(name("ffn_up_exps.weight"), m.Experts*m.FF, in, 1, up) })
 	m.downs(name("ffn_down_exps.weight"), n)
 	m.expertBiases(layer)
-	if m.fam.Experts.Shared || m.fam.Experts.Counted {
+	if x := m.fam.Experts; x.Shared || x.Counted || x.SharedAsWide {
 		m.reader(name("ffn_gate_shexp.weight"), m.FF, in, 1, n.offset)
 		m.reader(name("ffn_up_shexp.weight"), m.FF, in, 1, nil)
 		m.down(name("ffn_down_shexp"), n)

@@ -195,6 +195,7 @@ func (s *stage) store(c *compute.Cache, layer int, pages [][]int32, from token, 
 type kind struct {
 	sharpness float32 // of queries; 0: 1
 	window    int
+	parts     bool
 	softCap   float32
 	slopes    bool
 	sinks     bool
@@ -223,7 +224,7 @@ func playAttention(s *stage, h heads, places []token, kind kind) {
 			queries[i] *= kind.sharpness
 		}
 	}
-	how := compute.Attention{Scale: float32(1 / math.Sqrt(float64(h.dim))), Window: kind.window, Later: kind.later, SoftCap: kind.softCap}
+	how := compute.Attention{Scale: float32(1 / math.Sqrt(float64(h.dim))), Window: kind.window, Parts: kind.parts, Later: kind.later, SoftCap: kind.softCap}
 	if kind.slopes {
 		slopes := make([]float32, h.kv*h.group)
 		for i := range slopes {
@@ -258,6 +259,8 @@ func kindScripts() (all []script) {
 		{"a window of 1", h, kind{window: 1}},
 		{"a window of 70", h, kind{window: 70}},
 		{"a window of 300", h, kind{window: 300}},
+		{"parts of 70", h, kind{window: 70, parts: true}},
+		{"parts of 256", h, kind{window: 256, parts: true}},
 		{"a window wider than the sequence", h, kind{window: 5000}},
 		{"soft cap", h, kind{softCap: 3}},
 		{"sinks", h, kind{sinks: true}},

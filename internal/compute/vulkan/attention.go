@@ -81,7 +81,7 @@ func (r *recorder) attend(out, q compute.Tensor, c *compute.Cache, layer int, a 
 		},
 		bind: []binding{read(floats(q)), read(keys), read(values), write(floats(out)), write(splits), read(r.params()), read(sinks), read(slopes)},
 		push: append(append([]uint32{uint32(n), uint32(heads), uint32(l.Heads), uint32(maxSplits), math.Float32bits(a.Scale)}, room...),
-			uint32(a.Window), math.Float32bits(a.SoftCap), truth(c.IsWindowed(layer))),
+			window(a), math.Float32bits(a.SoftCap), truth(c.IsWindowed(layer))),
 		groups: [3]int{ceil(n, tokens), l.Heads * ceil(group, shared), 1},
 	}
 	if whole {
@@ -98,8 +98,19 @@ func (r *recorder) attend(out, q compute.Tensor, c *compute.Cache, layer int, a 
 	r.dispatch(call{
 		shader: "combine", local: combineLocal, spec: []uint32{truth(pack), truth(a.Sinks != nil), truth(a.Later), uint32(l.Value)},
 		bind:   []binding{read(splits), write(floats(out)), read(r.params()), write(form), read(sinks)},
-		push:   append(append([]uint32{uint32(heads), uint32(maxSplits)}, room...), packedScales(n*out.Cols), uint32(a.Window)),
+		push:   append(append([]uint32{uint32(heads), uint32(maxSplits)}, room...), packedScales(n*out.Cols), window(a)),
 		groups: [3]int{heads, n, 1},
 	})
 	r.packed(out, form, pack)
+}
+
+// parts is IN_PARTS of shaders/seen.glsl.
+const parts = 1 << 31
+
+// window returns what shaders are told of a layer's window.
+func window(a compute.Attention) uint32 {
+	if a.Parts && a.Window > 0 {
+		return uint32(a.Window) | parts
+	}
+	return uint32(a.Window)
 }

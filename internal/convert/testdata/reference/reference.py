@@ -14,6 +14,7 @@ ALiBi: Press et al. 2022. mpt: MosaicML 2023. bloom: BigScience 2022. baichuan: 
 its configuration. gptoss: OpenAI 2025 (model card and reference implementation); MXFP4: OCP Microscaling Formats 1.0. deepseek2: DeepSeek-AI 2024 (DeepSeek-V2, DeepSeek-V3).
 glm4moe: GLM-4.5 team 2025 and its configurations. smallthinker: Song et al. 2025 and its configuration. dbrx: Databricks 2024 (its
 model card and configuration). deepseek: Dai et al. 2024. glm4moe-lite, kimi-k2: their configurations and model cards. turbosparse-mixtral: Song et al. 2024 and its model card.
+llama4: its model card and configuration.
 """
 import json
 import math
@@ -78,13 +79,15 @@ def rotate(x, freqs, magnitude=1.0):
 
 
 def attention(q, k, v, window=None, scale=None, cap=None, slopes=None, later=False, sinks=None):
-    """Causal, unless tokens see later positions, too, with half of a window before and half behind them. q [n, heads, head_dim], k and v [n, kv_heads, head_dim]; a token sees the last window positions, its own included. Scores fall by a
+    """Causal, unless tokens see later positions, too, with half of a window before and half behind them. q [n, heads, head_dim], k and v [n, kv_heads, head_dim]; a token sees the last window positions, its own included, or, where it is negative, those of its part of as many positions. Scores fall by a
     head's slope for each position between. sinks [heads] are scores that take their share and have no value."""
     n, heads, dim = q.shape
     scale = scale or 1 / math.sqrt(dim)
     i, j = np.arange(n)[:, None], np.arange(n)[None, :]
     seen = j <= i
-    if later:
+    if window and window < 0:
+        seen &= i // -window == j // -window
+    elif later:
         seen = np.abs(i - j) <= (window // 2 if window else n)
     elif window:
         seen &= j > i - window
@@ -1407,7 +1410,39 @@ def turbosparse():
     yield "turbosparse-mixtral", m, 128, run(m, rms, frequencies(m, 16), mlp, queries=0.1)
 
 
-EXPERTS = (mixtral, qwen3moe, qwen2moe, olmoe, granitemoe, minimax_m2, ernie, gptoss, glm4_moe, smallthinker, dbrx, deepseek, of_deepseeks_form, turbosparse)
+def llama4():
+    """Every second layer has experts, of which a token uses one, or more than one in other configurations; what it reads is multiplied by the weight.
+    Every fourth layer sees all positions and is not rotated; the others see their own part of them only. Folders have matrices of inputs by outputs."""
+    for name, config, every in (("llama4", {}, 2), ("llama4-unnormed", {"num_local_experts": 128, "use_qk_norm": False}, 1)):
+        m = Model({"architectures": ["Llama4ForCausalLM"], "hidden_act": "silu", "rms_norm_eps": 1e-5, "rope_theta": 500000.0, "num_hidden_layers": 5,
+                   "intermediate_size": 32, "intermediate_size_mlp": 128, "num_local_experts": 8, "num_experts_per_tok": 1, "interleave_moe_layer_step": every,
+                   "attention_chunk_size": 7, "no_rope_layers": [1, 1, 1, 0, 1], "use_qk_norm": True, "attn_temperature_tuning": True, "floor_scale": 8192,
+                   "attn_scale": 0.1, **config})
+        full, freqs, n = lambda layer: layer == 3, frequencies(m, 16), m.c["num_local_experts"]
+
+        def mlp(m, h, p, every=every, n=n):
+            layer, p = int(p.split(".")[2]), p.replace("mlp.", "feed_forward.")
+            if (layer + 1) % every:
+                gate, up = (h @ m.get(f"{p}{w}_proj.weight", 128, 64).T for w in ("gate", "up"))
+                return silu(gate) * up @ m.get(p + "down_proj.weight", 64, 128).T
+            logits = h @ m.get(p + "router.weight", n, 64, scale=0.5).T
+            weights = chosen(logits, 1 / (1 + np.exp(-logits)), 1)
+            into, out = m.get(p + "experts.gate_up_proj", n, 64, 64), m.get(p + "experts.down_proj", n, 32, 64)
+            y = expert_mlp(m, h, 32, *(f"{p}shared_expert.{w}.weight" for w in PROJECTIONS))
+            for e in range(n):
+                g, u = np.split(weights[:, e:e + 1] * h @ into[e], 2, -1)
+                y += silu(g) * u @ out[e]
+            return y
+
+        def unit(m, q, k, p):
+            if not m.c["use_qk_norm"] or full(int(p.split(".")[2])):
+                return q, k
+            return tuple(rms_norm(t, 1.0, 1e-5) for t in (q, k))
+        yield name, m, 128, run(m, rms, lambda layer: None if full(layer) else freqs, mlp, heads=unit, queries=0.1, turn=rotate_neighbours,
+                                window=lambda layer: None if full(layer) else -7)
+
+
+EXPERTS = (mixtral, qwen3moe, qwen2moe, olmoe, granitemoe, minimax_m2, ernie, gptoss, glm4_moe, smallthinker, dbrx, deepseek, of_deepseeks_form, turbosparse, llama4)
 
 for family in FIRST + SECOND + EXPERTS:
     for name, m, context, logits in family():
