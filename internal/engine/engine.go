@@ -18,6 +18,7 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/model"
 	"github.com/powerinfer-go/powerinfer/internal/monotime"
 	"github.com/powerinfer-go/powerinfer/internal/placement"
+	"github.com/powerinfer-go/powerinfer/internal/speculate"
 	"github.com/powerinfer-go/powerinfer/internal/tokenizer"
 	"github.com/powerinfer-go/powerinfer/internal/trace"
 )
@@ -28,6 +29,7 @@ type Options struct {
 	Batch      int      // tokens handed in at a time while a prompt is read; 0: UsualBatch
 	UBatch     int      // tokens of the largest step; 0: model.UsualStep
 	Outputs    int      // rows of logits of the largest step, and so how many requests generate at a time; 1
+	Drafts     int      // tokens of a sequence that are guessed and checked in a step; 0: none
 	NoRepack   bool     // compute on the mapped file in place
 	Lock       bool     // keep weights out of swap (mlock)
 	Activation string   // overrides the file's
@@ -72,6 +74,8 @@ type Engine struct {
 	batch   int
 	ubatch  int
 	outputs int
+	drafts  int // of a sequence, at most
+	chances speculate.Chances
 	pages   compute.CacheSpec // how many the KV cache has
 	places  []compute.Place
 	rows    [][]float32 // [n_out][n_vocab] logits of the last step
@@ -93,7 +97,7 @@ func Open(ctx context.Context, f *gguf.File, o Options) (*Engine, error) {
 	if err != nil {
 		return nil, err
 	}
-	e := &Engine{rerank: rerank, path: f.Path, file: f, options: o, tok: tok, batch: pick(o.Batch, UsualBatch), outputs: pick(o.Outputs, 1)}
+	e := &Engine{rerank: rerank, path: f.Path, file: f, options: o, tok: tok, batch: pick(o.Batch, UsualBatch), outputs: pick(o.Outputs, 1), drafts: o.Drafts}
 	if err := e.load(ctx); err != nil {
 		return nil, err
 	}
@@ -103,7 +107,7 @@ func Open(ctx context.Context, f *gguf.File, o Options) (*Engine, error) {
 		e.dev.Close()
 		return nil, fmt.Errorf("%s: the tokenizer has %d tokens but the embedding %d rows", f.Path, tok.Size(), e.model.Vocab)
 	}
-	e.sched = newScheduler(e, limits{rows: e.ubatch, outputs: e.outputs, context: e.context, short: compute.ShortPrompt}, monotime.Now)
+	e.sched = newScheduler(e, limits{rows: e.ubatch, outputs: e.outputs, drafts: e.options.Rows() - e.outputs, context: e.context, short: compute.ShortPrompt}, monotime.Now)
 	return e, nil
 }
 
@@ -156,7 +160,7 @@ func (e *Engine) loadOn(ctx context.Context, dev compute.Device, layout placemen
 		}
 	}
 	m, err := model.Load(ctx, f, dev, model.Options{
-		Activation: o.Activation, Threshold: o.Threshold, Batch: e.ubatch, Outputs: e.outputs,
+		Activation: o.Activation, Threshold: o.Threshold, Batch: e.ubatch, Outputs: o.Rows(),
 		Sparse: o.Sparse, Order: o.Order, Observer: o.Observer, Places: layout.Places,
 		Context: e.context, Cache: size, CacheTypes: o.CacheTypes, Adapters: o.Adapters, Pinned: o.NoRepack, Progress: progress,
 	})
@@ -181,6 +185,12 @@ func pick(v, def int) int {
 	}
 	return def
 }
+
+// draftSequences is the number of sequences whose guesses are checked in one step: with more, checking pays less.
+const draftSequences = 2
+
+// Rows returns the number of rows of logits of the largest step.
+func (o *Options) Rows() int { return pick(o.Outputs, 1) + draftSequences*o.Drafts }
 
 // cacheSize returns the pages of the model's KV cache.
 func (o *Options) cacheSize(c model.Config) compute.CacheSpec {

@@ -9,6 +9,7 @@ import (
 
 	"github.com/powerinfer-go/powerinfer/internal/compute"
 	"github.com/powerinfer-go/powerinfer/internal/kvcache"
+	"github.com/powerinfer-go/powerinfer/internal/speculate"
 )
 
 // runner computes steps: a model, or what stands for one in tests.
@@ -36,7 +37,8 @@ var errLost = errors.New("keys and values are lost")
 // limits are the sizes of the largest step, and of a sequence.
 type limits struct {
 	rows    int // tokens of a step
-	outputs int // rows of logits of a step
+	outputs int // sequences that generate at a time, which have a row of logits each
+	drafts  int // rows of logits of a step besides, for tokens that are checked
 	context int // tokens of a sequence
 	short   int // tokens of a prompt below which it is evaluated by the arithmetic of single tokens
 }
@@ -64,6 +66,7 @@ type scheduler struct {
 	timer   *time.Timer
 
 	pace     pace
+	costs    stepCosts
 	last     time.Duration // the last step's
 	params   compute.Params
 	hidden   []int32 // rows of the step whose hidden states are wanted
@@ -78,8 +81,9 @@ type scheduler struct {
 
 // part is a task's part of a step.
 type part struct {
-	t *task
-	n int // positions
+	t      *task
+	n      int // positions
+	drafts int // positions behind them that are checked
 }
 
 func newScheduler(r runner, l limits, now func() time.Duration) *scheduler {
@@ -205,7 +209,7 @@ func (s *scheduler) take(t *task) (rows [][]float32, read int, err error) {
 	}
 	t.where = taken
 	s.taken++
-	if len(s.tasks) == 1 || len(t.rows) > 1 {
+	if len(s.tasks) == 1 || t.inPlace() {
 		return t.rows, t.mark, nil
 	}
 	s.mu.Unlock()
@@ -215,13 +219,19 @@ func (s *scheduler) take(t *task) (rows [][]float32, read int, err error) {
 	return t.rows, t.mark, nil
 }
 
-// copy brings the only row of logits to the task's own memory.
+// inPlace reports whether the task's logits are always read where they lie: an evaluation's, which may be many and are taken at once.
+func (t *task) inPlace() bool { return !t.generates && len(t.rows) > 1 }
+
+// copy brings the rows of logits to the task's own memory.
 func (t *task) copy() {
-	if t.own == nil {
-		t.own = make([]float32, len(t.rows[0]))
+	for i, row := range t.rows {
+		if i == len(t.own) {
+			t.own = append(t.own, make([]float32, len(row)))
+		}
+		copy(t.own[i], row)
+		t.rows[i] = t.own[i]
 	}
-	copy(t.own, t.rows[0])
-	t.rows[0], t.copied = t.own, true
+	t.copied = true
 }
 
 // untake ends the reading of logits in place.
@@ -243,8 +253,9 @@ func (s *scheduler) unawait(t *task) {
 	}
 }
 
-// back gives the logits back, with a label that is to be evaluated next, if there is one.
-func (s *scheduler) back(t *task, next ...kvcache.Label) {
+// back gives the logits back: of the drafts that were checked the first right ones were, and label next is to be evaluated if there is one, with drafts
+// behind it to be checked.
+func (s *scheduler) back(t *task, right int, next *kvcache.Label, drafts ...int32) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.untake(t)
@@ -252,10 +263,35 @@ func (s *scheduler) back(t *task, next ...kvcache.Label) {
 	t.where, t.copied = idle, false
 	t.rows, t.first = t.rows[:0], t.first[:0]
 	t.late = s.now()-t.since > s.patience()
-	t.labels = append(t.labels, next...)
+	s.counts.checked += int64(t.checked)
+	s.counts.right += int64(right)
+	t.accept(right)
+	if next != nil {
+		t.labels = append(t.labels, *next)
+		for _, id := range drafts {
+			t.drafts = append(t.drafts, kvcache.LabelOf(id, true))
+		}
+	}
 	if s.asleep || s.awaited == 0 {
 		s.notify()
 	}
+}
+
+// checking returns what it costs to check up to most drafts of t: times[n] is of a step with n drafts, over one without. times is used if it has room.
+func (s *scheduler) checking(t *task, most int, times []float64) speculate.Cost {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	others := 0
+	for _, o := range s.tasks {
+		if o != t && o.generates && o.started && !o.late {
+			others++
+		}
+	}
+	times = times[:0]
+	for n := range most + 1 {
+		times = append(times, s.costs.time(others+1+n)/s.costs.time(others+1))
+	}
+	return speculate.Cost{Others: others, Times: times}
 }
 
 // close ends the goroutine; what has not ended fails with err.
@@ -354,8 +390,8 @@ func (s *scheduler) await() bool {
 	}
 	for _, t := range s.tasks {
 		if t.where == offered && !t.copied {
-			if len(t.rows) > 1 {
-				return false // an evaluation's, which is about to take them
+			if t.inPlace() {
+				return false
 			}
 			t.copy()
 		}
@@ -393,7 +429,7 @@ func (s *scheduler) composeLone() {
 	}
 	slices.SortStableFunc(waiting, func(t, u *task) int { return cmp.Compare(t.served, u.served) })
 	for _, t := range waiting { // those for which there is no page wait: an older one has it
-		if n, _ := s.admit(t, s.pace.chunk(s.rows), s.outputs); n > 0 {
+		if n, _ := s.admit(t, 0, s.pace.chunk(s.rows), s.outputs); n > 0 {
 			s.loneSteps++
 			t.served = s.loneSteps
 			return
@@ -418,6 +454,7 @@ func (s *scheduler) composeShared() {
 	}
 	running = min(running, s.rows, s.outputs)
 	rows, outputs, prompts := s.rows-running, s.outputs-running, s.rows-running // that are not kept for those that run
+	drafts := min(s.drafts, rows)
 	if hurry {
 		prompts = min(s.pace.chunk(s.rows), prompts)
 	}
@@ -427,36 +464,40 @@ func (s *scheduler) composeShared() {
 		case t.decodes():
 			if running > 0 {
 				running--
-				s.admit(t, 1, 1)
+				checked := min(len(t.drafts), drafts)
+				if _, out := s.admit(t, checked, 1, 1); out > 1 {
+					drafts, rows, prompts = drafts-checked, rows-checked, max(0, prompts-checked)
+				}
 			}
 		case t.whole:
 			if t.backlog() <= rows {
-				n, _ := s.admit(t, rows, 0)
+				n, _ := s.admit(t, 0, rows, 0)
 				rows, prompts = rows-n, max(0, prompts-n)
 			}
 		case t.started || t.pooled != nil || begun < s.outputs: // embeddings need no rows of logits
 			if !t.started && t.pooled == nil {
 				begun++
 			}
-			n, out := s.admit(t, min(prompts, rows), outputs)
+			n, out := s.admit(t, 0, min(prompts, rows), outputs)
 			rows, prompts, outputs = rows-n, prompts-n, outputs-out
 		}
 	}
 }
 
-// decoding counts the step's parts that are single tokens.
-func (s *scheduler) decoding() (n int) {
+// decoding counts the step's parts that are single tokens, and the drafts that are checked behind them.
+func (s *scheduler) decoding() (n, drafts int) {
 	for i := range s.step {
 		if s.step[i].t.decodes() {
 			n++
+			drafts += s.step[i].drafts
 		}
 	}
-	return n
+	return n, drafts
 }
 
-// admit makes t's next positions part of the step, at most so many with at most so many rows of logits, if there are pages for them. It
-// returns how many there are of both.
-func (s *scheduler) admit(t *task, most, outputs int) (n, out int) {
+// admit makes t's next positions part of the step, at most so many with at most so many rows of logits, if there are pages for them, and so many
+// drafts behind them if there are pages for these, too. It returns how many positions and rows of logits there are.
+func (s *scheduler) admit(t *task, drafts, most, outputs int) (n, out int) {
 	if most == 0 {
 		return 0, 0
 	}
@@ -482,7 +523,10 @@ func (s *scheduler) admit(t *task, most, outputs int) (n, out int) {
 		}
 		n++
 	}
-	for n > 0 && !t.kv.Reserve(n) {
+	if !t.kv.Reserve(n + drafts) {
+		drafts = 0
+	}
+	for n > 0 && drafts == 0 && !t.kv.Reserve(n) {
 		if v := s.victim(t); v != nil {
 			v.kv.Release()
 			s.counts.evicted++
@@ -495,9 +539,9 @@ func (s *scheduler) admit(t *task, most, outputs int) (n, out int) {
 			t.started, t.began = true, s.now()
 		}
 		t.inStep = true
-		s.step = append(s.step, part{t, n})
+		s.step = append(s.step, part{t, n, drafts})
 	}
-	return n, out
+	return n, out + drafts
 }
 
 // victim returns whose pages t may have: a sequence without work, one whose client does not come for its logits, or the youngest
@@ -549,8 +593,8 @@ func (s *scheduler) fillPart(i int, decoded bool) {
 		}
 	}
 	at := c.t.kv.Len()
-	for pos := at; pos < at+c.n; pos++ {
-		l := c.t.labels[pos]
+	for pos := at; pos < at+c.n+c.drafts; pos++ {
+		l := c.t.label(pos)
 		if l.Decoded() != decoded {
 			continue
 		}
@@ -571,9 +615,12 @@ func (s *scheduler) deliver(err error) {
 		return
 	}
 	p := &s.params
-	if n := s.decoding(); err == nil {
-		s.pace.observe(n, len(p.Tokens)-n, s.last)
-		s.count(n)
+	if n, drafts := s.decoding(); err == nil {
+		s.pace.observe(n+drafts, len(p.Tokens)-n-drafts, s.last)
+		if p.Decode == len(p.Tokens) {
+			s.costs.observe(p.Decode, s.last)
+		}
+		s.count(n, drafts)
 	}
 	for i := range s.step {
 		c := &s.step[i]
@@ -590,7 +637,7 @@ func (s *scheduler) deliver(err error) {
 		s.pool(i)
 		at := t.kv.Len()
 		t.kv.Append(t.labels[at : at+c.n]...)
-		t.mark = max(t.mark, t.kv.Len())
+		t.mark, t.checked = max(t.mark, t.kv.Len()), c.drafts
 		for out, row := range p.Out {
 			if int(p.Seq[row]) == i {
 				t.rows, t.first = append(t.rows, s.runner.logits(out)), append(t.first, int(p.Pos[row]))

@@ -49,7 +49,7 @@ func (e *Engine) Evaluate(s *Sequence, tokens []int32, wanted func(i int) bool, 
 			for i, row := range rows {
 				each(t.first[i]-t.base, row)
 			}
-			e.sched.back(t)
+			e.sched.back(t, 0, nil)
 		}
 	}
 	if err != nil {

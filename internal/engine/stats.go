@@ -9,6 +9,8 @@ type Stats struct {
 	Sequences int64         // that took part in them, summed over the steps
 	Decoded   int64         // tokens evaluated one by one for running sequences
 	Read      int64         // tokens of prompts evaluated
+	Checked   int64         // tokens evaluated because they were guessed to come next
+	Right     int64         // of them, those that came
 	Evicted   int64         // sequences that lost their pages to others, to be evaluated again
 
 	Pages         int // of the KV cache
@@ -19,8 +21,8 @@ type Stats struct {
 
 // counts are those of Stats that only grow. The scheduler's lock guards them.
 type counts struct {
-	steps, sequences, decoded, read, evicted int64
-	time                                     time.Duration
+	steps, sequences, decoded, read, checked, right, evicted int64
+	time                                                     time.Duration
 }
 
 // Stats returns the engine's statistics. It does not wait for the step that runs.
@@ -30,17 +32,17 @@ func (e *Engine) Stats() Stats {
 	defer s.mu.Unlock()
 	c, kv := &s.counts, s.kv
 	return Stats{
-		Steps: c.steps, Time: c.time, Sequences: c.sequences, Decoded: c.decoded, Read: c.read, Evicted: c.evicted,
+		Steps: c.steps, Time: c.time, Sequences: c.sequences, Decoded: c.decoded, Read: c.read, Checked: c.checked, Right: c.right, Evicted: c.evicted,
 		Pages: kv.Pages, PagesHeld: kv.Held(), PagesKept: kv.Kept(), PagePositions: kv.Positions,
 	}
 }
 
-// count notes a step that went well.
-func (s *scheduler) count(decoded int) {
+// count notes a step that went well, with so many single tokens and drafts.
+func (s *scheduler) count(decoded, drafts int) {
 	c := &s.counts
 	c.steps++
 	c.time += s.last
 	c.sequences += int64(len(s.step))
 	c.decoded += int64(decoded)
-	c.read += int64(len(s.params.Tokens) - decoded)
+	c.read += int64(len(s.params.Tokens) - decoded - drafts)
 }

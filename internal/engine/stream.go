@@ -11,6 +11,7 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/model"
 	"github.com/powerinfer-go/powerinfer/internal/monotime"
 	"github.com/powerinfer-go/powerinfer/internal/sample"
+	"github.com/powerinfer-go/powerinfer/internal/speculate"
 )
 
 // StopReason says why a generation ended.
@@ -73,6 +74,9 @@ type Request struct {
 	Constraint sample.Constraint
 	// Progress, if set, is told how many prompt tokens have been read. It is called by Stream.Next.
 	Progress func(done, total int)
+	// Drafts is the number of tokens that may be guessed and checked in a step of the text, at most Options.Drafts, which are as many as 0 asks
+	// for; negative: none. The text is the same.
+	Drafts int
 }
 
 // A Shift has a text go on where the context is full: the oldest tokens are forgotten, but those that are kept, and what is left is
@@ -106,6 +110,8 @@ type Result struct {
 	Wait         time.Duration     // until the model turned to the request
 	PromptTime   time.Duration     // from then until the first token could be chosen
 	Tokens       int               // tokens generated
+	Checked      int               // tokens that were guessed and checked
+	Right        int               // of them, those that came
 	Shifts       int               // how often the context was full and went on: see Request.Shift
 	Time         time.Duration     // that they took
 	Neurons      []model.NeuronUse // [layers] what the steps meanwhile computed, also for others
@@ -126,6 +132,12 @@ type Stream struct {
 	first  bool          // the first token was chosen
 	before []model.NeuronUse
 	text   *stopText
+
+	guess *speculate.Lookup // nil: nothing is guessed
+	most  int               // tokens that are guessed at a time
+	rows  [][]float32       // [1 + checked][n_vocab] logits of the last step, behind the last token and behind each guess
+	right int               // of the guesses that were checked, those that came
+	times []float64         // of scheduler.checking
 }
 
 // Submit queues r. When ctx ends, the request leaves, wherever it is, and gives its memory back at once.
@@ -162,8 +174,12 @@ func (e *Engine) Submit(ctx context.Context, r Request) (*Stream, error) {
 	for _, id := range r.Prompt {
 		t.labels = append(t.labels, kvcache.LabelOf(id, len(r.Prompt) < e.sched.short))
 	}
+	if e.drafts > 0 && r.Drafts >= 0 && r.Scales == nil {
+		st.guess, st.most = speculate.NewLookup(&e.chances), min(e.drafts, pick(r.Drafts, e.drafts))
+	}
 	for _, id := range r.Prompt {
 		r.Sampler.Accept(id)
+		st.note(id)
 	}
 	if r.Constraint != nil {
 		r.Sampler.Constrain(r.Constraint)
@@ -211,6 +227,7 @@ func (st *Stream) Next() (tok Token, ok bool) {
 	if err := st.r.Sampler.Err(); err != nil {
 		return Token{}, st.end("", err)
 	}
+	st.note(id)
 	st.accepted(&tok)
 	return tok, true
 }
@@ -230,11 +247,57 @@ func (st *Stream) accepted(tok *Token) {
 		st.end(StopGrammar, nil)
 	case st.res.Tokens == st.r.Max:
 		st.end(StopLength, nil)
-	case len(st.t.labels)+1 > st.e.context:
+	case len(st.t.labels)+st.right+1 > st.e.context:
 		st.full(tok.ID)
 	default:
-		st.e.sched.back(st.t, kvcache.LabelOf(tok.ID, true))
+		st.next(tok.ID)
 	}
+}
+
+// note tells what guesses of the text's next token.
+func (st *Stream) note(id int32) {
+	if st.guess != nil {
+		st.guess.Accept(id)
+	}
+}
+
+// next has id evaluated, with guesses of what follows, unless it was guessed itself.
+func (st *Stream) next(id int32) {
+	if checked := len(st.rows) - 1; st.right < checked && st.t.drafts[st.right].Token() == id {
+		st.right++
+		return
+	}
+	label := kvcache.LabelOf(id, true)
+	st.giveBack(&label)
+}
+
+// giveBack gives the step's logits back, and has next evaluated if it is not nil.
+func (st *Stream) giveBack(next *kvcache.Label) {
+	right, checked := st.right, max(0, len(st.rows)-1)
+	st.rows, st.right = nil, 0
+	st.res.Checked, st.res.Right = st.res.Checked+checked, st.res.Right+right
+	var drafts []int32
+	if st.guess != nil {
+		st.guess.Outcome(checked, right)
+		if next != nil {
+			drafts = st.drafts(len(st.t.labels) + right + 1)
+		}
+	}
+	st.e.sched.back(st.t, right, next, drafts...)
+}
+
+// drafts returns guesses of what follows the text's first n tokens.
+func (st *Stream) drafts(n int) []int32 {
+	most := min(st.most, st.e.context-n)
+	if st.r.Max >= 0 {
+		most = min(most, st.r.Max-st.res.Tokens-1)
+	}
+	if length, _ := st.guess.Repeated(); length == 0 || most < 1 {
+		return nil
+	}
+	cost := st.e.sched.checking(st.t, most, st.times)
+	st.times = cost.Times
+	return st.guess.Draft(most, cost)
 }
 
 // full ends a text whose context is full, or has it go on behind id with what is kept of it.
@@ -264,7 +327,8 @@ func (st *Stream) full(id int32) {
 	t.labels = append(t.labels, kvcache.LabelOf(id, short))
 	st.res.Shifts++
 	st.unhook()
-	st.e.sched.back(old)
+	st.rows, st.right = nil, 0
+	st.e.sched.back(old, 0, nil)
 	st.e.sched.leave(old, nil)
 	if err := st.e.sched.join(t); err != nil {
 		st.end("", err)
@@ -277,11 +341,14 @@ func (st *Stream) full(id int32) {
 // leastShift is the smallest number of tokens that a context has behind those that are kept when it shifts, as in llama.cpp.
 const leastShift = 4
 
-// logits waits for the logits behind the last token. [n_vocab]
+// logits returns the logits behind the last token, and waits for them unless it was guessed. [n_vocab]
 func (st *Stream) logits() (row []float32, ok bool) {
 	for {
 		if st.ctx.Err() != nil {
 			return nil, st.end(StopCancelled, nil)
+		}
+		if st.right < len(st.rows) {
+			return st.rows[st.right], true
 		}
 		select {
 		case <-st.t.turn:
@@ -297,6 +364,7 @@ func (st *Stream) logits() (row []float32, ok bool) {
 			if !st.first && st.r.Progress != nil {
 				st.r.Progress(read, len(st.r.Prompt))
 			}
+			st.rows, st.right = rows, 0
 			return rows[0], true
 		case !st.first && st.r.Progress != nil:
 			st.r.Progress(read, len(st.r.Prompt))
@@ -328,7 +396,7 @@ func (st *Stream) end(why StopReason, err error) bool {
 		st.r.Sampler.Constrain(nil)
 	}
 	st.unhook()
-	st.e.sched.back(st.t)
+	st.giveBack(nil)
 	st.e.sched.leave(st.t, nil)
 	if st.first {
 		st.res.Time = monotime.Since(st.begin)

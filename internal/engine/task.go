@@ -21,6 +21,9 @@ type task struct {
 
 	mark int // positions that were evaluated at some time
 
+	drafts  []kvcache.Label // guesses of what comes behind labels, to be checked in the step that evaluates the last label
+	checked int             // of them, those that the last step evaluated; their keys and values lie behind kv's end
+
 	// Of positions that were never evaluated, logits are wanted if wanted says so, given the distance from base; if generates, of the last.
 	generates bool
 	wanted    func(i int) bool
@@ -29,8 +32,8 @@ type task struct {
 	rows    [][]float32 // [wanted rows of the last step][n_vocab] of logits, in order; valid until the next step, unless copied
 	first   []int       // their positions
 	where   whereabouts
-	copied  bool          // rows[0] is own
-	own     []float32     // [n_vocab]
+	copied  bool          // rows are own
+	own     [][]float32   // [rows][n_vocab]
 	since   time.Duration // when they were offered
 	awaited bool          // the scheduler gives its client a moment before the next step
 	late    bool          // it did not come back within that moment the last time
@@ -67,7 +70,7 @@ func newTask() *task { return &task{turn: make(chan struct{}, 1)} }
 // wants reports whether the logits of position i are wanted.
 func (t *task) wants(i int) bool {
 	if t.generates {
-		return i == len(t.labels)-1
+		return i >= len(t.labels)-1
 	}
 	return t.wanted != nil && i >= t.mark && t.wanted(i-t.base)
 }
@@ -75,6 +78,26 @@ func (t *task) wants(i int) bool {
 // pools reports whether the hidden state of position i is wanted. Of positions that are evaluated again it was, before.
 func (t *task) pools(i int) bool {
 	return t.pooled != nil && i >= t.mark && t.pooled.wants(i, len(t.labels))
+}
+
+// accept takes in what the task's client says of the drafts that were checked: that the first n were right. Their keys and values are there, unless the
+// sequence lost its pages meanwhile.
+func (t *task) accept(n int) {
+	right := t.drafts[:min(n, t.checked)]
+	if t.kv != nil && t.kv.Len() == len(t.labels) {
+		t.kv.Append(right...)
+	}
+	t.labels = append(t.labels, right...)
+	t.mark += len(right)
+	t.drafts, t.checked = t.drafts[:0], 0
+}
+
+// label returns the label of a position, drafts included.
+func (t *task) label(i int) kvcache.Label {
+	if i < len(t.labels) {
+		return t.labels[i]
+	}
+	return t.drafts[i-len(t.labels)]
 }
 
 // backlog returns how many positions are to be evaluated.

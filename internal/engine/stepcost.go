@@ -1,0 +1,67 @@
+package engine
+
+import "time"
+
+// stepCosts are the times of steps without prompts, by their number of tokens. They tell what checking a guessed token costs.
+type stepCosts struct {
+	step int64 // steps that were observed
+	of   [mostCosts]stepCost
+}
+
+type stepCost struct {
+	time float64 // nanoseconds, averaged
+	step int64   // when it was last observed; 0: never
+}
+
+const (
+	mostCosts = 65
+	// costMemory is the weight of the newest time in the averages.
+	costMemory = 0.2
+	// costAge is the number of steps after which a time no longer counts: texts grow, and other programs come and go.
+	costAge = 512
+	// usualCost is what a token more adds to the time of a step of one, before times are known.
+	usualCost = 0.1
+)
+
+// observe learns from a step of n tokens.
+func (c *stepCosts) observe(n int, took time.Duration) {
+	if n < 1 || n >= mostCosts {
+		return
+	}
+	c.step++
+	o := &c.of[n]
+	if o.step == 0 || c.step-o.step > costAge {
+		o.time = float64(took)
+	}
+	o.time += costMemory * (float64(took) - o.time)
+	o.step = c.step
+}
+
+// time returns what a step of n tokens is expected to take, in nanoseconds or, as long as nothing was observed, in steps of one token: what lies between
+// two observed numbers of tokens is interpolated.
+func (c *stepCosts) time(n int) float64 {
+	n = min(n, mostCosts-1)
+	below, above := c.near(n, -1), c.near(n, 1)
+	switch {
+	case below == 0 && above == 0:
+		return 1 + usualCost*float64(n-1)
+	case below == 0:
+		return c.of[above].time
+	case above == 0:
+		return c.of[below].time * (1 + usualCost*float64(n-below))
+	case above == below:
+		return c.of[n].time
+	}
+	part := float64(n-below) / float64(above-below)
+	return c.of[below].time + part*(c.of[above].time-c.of[below].time)
+}
+
+// near returns the observed number of tokens that is nearest to n in steps of by, n included; 0: none is.
+func (c *stepCosts) near(n, by int) int {
+	for ; n > 0 && n < mostCosts; n += by {
+		if o := &c.of[n]; o.step > 0 && c.step-o.step <= costAge {
+			return n
+		}
+	}
+	return 0
+}

@@ -1,0 +1,89 @@
+package speculate
+
+import (
+	"math/bits"
+	"sync"
+)
+
+// Cost says what checking guesses costs.
+type Cost struct {
+	Others int       // tokens of other texts that a step computes besides, which wait for it as long
+	Times  []float64 // [most+1] of a step with n tokens to check, over one with none
+}
+
+// Chances say how often guesses came true, by the length of what they were guessed from. They serve many goroutines.
+type Chances struct {
+	mu    sync.Mutex
+	class [classes]chance
+}
+
+const (
+	classes = 8
+	// memory is the number of checked guesses after which older ones count for a third.
+	memory = 64
+	// prior and priorWeight are the chance before anything was checked, and for how many guesses that counts.
+	prior       = 0.6
+	priorWeight = 4
+	// gain is what checking guesses must be expected to gain: less is within what cannot be measured.
+	gain = 1.03
+	// retry is how often guesses that seem not worth it are passed over before one is checked, which tells whether this is still so.
+	retry = 48
+)
+
+type chance struct {
+	checked, accepted float64
+	passed            int // guesses that were not worth checking since the last that was checked
+}
+
+func (c *chance) of() float64 { return (c.accepted + prior*priorWeight) / (c.checked + priorWeight) }
+
+// classOf returns the class of guesses from so many tokens.
+func classOf(length int) int { return min(bits.Len(uint(length)), classes) - 1 }
+
+// worth returns how many of at most so many guesses are to be checked: the number with which most tokens are expected by time.
+func (c *Chances) worth(length, most int, cost Cost) int {
+	if most < 1 {
+		return 0
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	k := &c.class[classOf(length)]
+	p, tokens := k.of(), float64(cost.Others+1)
+	best, number, expected := gain*tokens, 0, 1.0
+	for n := 1; n <= min(most, len(cost.Times)-1); n++ {
+		expected *= p
+		tokens += expected
+		if speed := tokens / cost.Times[n]; speed > best {
+			best, number = speed, n
+		}
+	}
+	if number == 0 {
+		if k.passed++; k.passed >= retry {
+			number = 1
+		}
+	}
+	if number > 0 {
+		k.passed = 0
+	}
+	return number
+}
+
+// note takes in that so many guesses were checked and so many of them came true. Behind the first that does not, none tells anything.
+func (c *Chances) note(length, checked, accepted int) {
+	if checked == 0 || length == 0 {
+		return
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	k := &c.class[classOf(length)]
+	tried := float64(accepted)
+	if accepted < checked {
+		tried++
+	}
+	k.checked += tried
+	k.accepted += float64(accepted)
+	if k.checked > memory {
+		k.accepted *= memory / k.checked
+		k.checked = memory
+	}
+}
