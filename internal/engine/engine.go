@@ -74,8 +74,8 @@ type Engine struct {
 	batch   int
 	ubatch  int
 	outputs int
-	drafts  int // of a sequence, at most
-	chances speculate.Chances
+	drafts  int               // of a sequence, at most
+	guesser func() guesser    // of a new text
 	pages   compute.CacheSpec // how many the KV cache has
 	places  []compute.Place
 	rows    [][]float32 // [n_out][n_vocab] logits of the last step
@@ -101,6 +101,8 @@ func Open(ctx context.Context, f *gguf.File, o Options) (*Engine, error) {
 	if err := e.load(ctx); err != nil {
 		return nil, err
 	}
+	chances := &speculate.Chances{}
+	e.guesser = func() guesser { return speculate.NewLookup(chances) }
 	e.config, e.head = e.model.Config, &e.model.Head
 	e.digest = sync.OnceValue(f.Digest)
 	if tok.Size() > e.model.Vocab {

@@ -19,6 +19,7 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/kvcache"
 	"github.com/powerinfer-go/powerinfer/internal/monotime"
 	"github.com/powerinfer-go/powerinfer/internal/sample"
+	"github.com/powerinfer-go/powerinfer/internal/speculate"
 )
 
 const fakeVocab = 16
@@ -49,7 +50,7 @@ func (m *fakeModel) run(p *compute.Params, _ []int32) error {
 			return err
 		}
 	}
-	if len(p.Tokens) == 0 || len(p.Tokens) > m.limits.rows || len(p.Out) > m.limits.outputs {
+	if len(p.Tokens) == 0 || len(p.Tokens) > m.limits.rows || len(p.Out) > m.limits.outputs+m.limits.drafts {
 		m.t.Errorf("a step of %d tokens and %d outputs of %+v", len(p.Tokens), len(p.Out), m.limits)
 	}
 	m.wide = max(m.wide, p.Decode)
@@ -135,13 +136,57 @@ func alone(prompt []int32, n int) (out []int32) {
 	return out
 }
 
+// fakeGuesser knows how the text goes on, but errs at times.
+type fakeGuesser struct {
+	text   []int32
+	prompt int // tokens; 0: not known yet
+	rng    *rand.Rand
+}
+
+// guessRight is how many of ten guesses are right.
+const guessRight = 8
+
+func (g *fakeGuesser) Accept(id int32) { g.text = append(g.text, id) }
+
+func (g *fakeGuesser) Draft(most int, cost func(int) speculate.Cost) (out []int32) {
+	if most < 1 {
+		return nil
+	}
+	if g.prompt == 0 { // the text has its first token
+		g.prompt = len(g.text) - 1
+		g.rng = rand.New(rand.NewPCG(uint64(g.prompt), 0))
+	}
+	cost(most)
+	h, logits := newFakeText(), make([]float32, fakeVocab)
+	for i, id := range g.text {
+		h.add(kvcache.LabelOf(id, i >= g.prompt))
+	}
+	for range g.rng.IntN(most + 1) {
+		h.logits(logits)
+		id := greedySampler{}.Sample(logits)
+		h.add(kvcache.LabelOf(id, true))
+		if g.rng.IntN(10) >= guessRight {
+			id = (id + 1) % fakeVocab
+		}
+		out = append(out, id)
+	}
+	return out
+}
+
+func (g *fakeGuesser) Outcome(checked, right int) {
+	if right > checked {
+		panic("more guesses came true than were checked")
+	}
+}
+
 func openFake(t *testing.T, pages int, l limits) (*Engine, *fakeModel) {
 	t.Helper()
-	m := &fakeModel{t: t, limits: l, pages: make([][]kvcache.Label, pages), out: make([][]float32, l.outputs)}
+	m := &fakeModel{t: t, limits: l, pages: make([][]kvcache.Label, pages), out: make([][]float32, l.outputs+l.drafts)}
 	for i := range m.out {
 		m.out[i] = make([]float32, fakeVocab)
 	}
-	e := &Engine{context: l.context}
+	e := &Engine{context: l.context, drafts: l.drafts}
+	e.guesser = func() guesser { return &fakeGuesser{} }
 	e.config.Vocab = fakeVocab
 	e.sched = newScheduler(m, l, func() time.Duration { return time.Duration(m.time.Load()) })
 	t.Cleanup(func() { e.sched.close(errors.New("closed")) })
@@ -165,9 +210,15 @@ func tokens(rng *rand.Rand, n int) []int32 {
 // TestTwoHundredRequests: requests that join, leave and are cancelled at random beside a cache that is too small for them say what they
 // say alone, all pages come back, and no goroutine stays.
 func TestTwoHundredRequests(t *testing.T) {
+	for _, drafts := range []int{0, 6} {
+		t.Run(fmt.Sprintf("%d drafts", drafts), func(t *testing.T) { testTwoHundredRequests(t, drafts) })
+	}
+}
+
+func testTwoHundredRequests(t *testing.T, drafts int) {
 	const seed = 7
 	before := runtime.NumGoroutine()
-	e, m := openFake(t, 12, limits{rows: 48, outputs: 5, context: 8 * compute.PagePositions})
+	e, m := openFake(t, 12, limits{rows: 48, outputs: 5, drafts: drafts, context: 8 * compute.PagePositions})
 	m.fail = func(step int) error { // a GPU fails now and then, and what the cache held is lost
 		if step%97 == 0 {
 			return errLost
@@ -219,7 +270,11 @@ func TestTwoHundredRequests(t *testing.T) {
 		})
 	}
 	all.Wait()
-	t.Logf("%d finished, %d were cancelled, in %d steps of up to %d single tokens", finished.Load(), cancelled.Load(), m.steps, m.wide)
+	s := e.Stats()
+	t.Logf("%d finished, %d were cancelled, in %d steps of up to %d single tokens; %d of %d guesses were right", finished.Load(), cancelled.Load(), m.steps, m.wide, s.Right, s.Checked)
+	if drafts > 0 && (s.Right < s.Checked/2 || s.Right < 500) {
+		t.Errorf("%d of %d guesses were right, too few to tell", s.Right, s.Checked)
+	}
 	if finished.Load() < 100 || cancelled.Load() < 5 || m.wide < 3 {
 		t.Errorf("%d finished and %d were cancelled, with %d at a time: too few to tell", finished.Load(), cancelled.Load(), m.wide)
 	}

@@ -133,11 +133,21 @@ type Stream struct {
 	before []model.NeuronUse
 	text   *stopText
 
-	guess *speculate.Lookup // nil: nothing is guessed
-	most  int               // tokens that are guessed at a time
-	rows  [][]float32       // [1 + checked][n_vocab] logits of the last step, behind the last token and behind each guess
-	right int               // of the guesses that were checked, those that came
-	times []float64         // of scheduler.checking
+	guess guesser     // nil: nothing is guessed
+	most  int         // tokens that are guessed at a time
+	rows  [][]float32 // [1 + checked][n_vocab] logits of the last step, behind the last token and behind each guess
+	right int         // of the guesses that were checked, those that came
+	times []float64   // of scheduler.checking
+}
+
+// guesser guesses how a text goes on.
+type guesser interface {
+	// Accept tells of the text's next token.
+	Accept(id int32)
+	// Draft returns at most most guesses of the next tokens; cost says what checking up to so many costs.
+	Draft(most int, cost func(most int) speculate.Cost) []int32
+	// Outcome tells how many of the last Draft's guesses were checked, and how many of these came true.
+	Outcome(checked, right int)
 }
 
 // Submit queues r. When ctx ends, the request leaves, wherever it is, and gives its memory back at once.
@@ -175,7 +185,7 @@ func (e *Engine) Submit(ctx context.Context, r Request) (*Stream, error) {
 		t.labels = append(t.labels, kvcache.LabelOf(id, len(r.Prompt) < e.sched.short))
 	}
 	if e.drafts > 0 && r.Drafts >= 0 && r.Scales == nil {
-		st.guess, st.most = speculate.NewLookup(&e.chances), min(e.drafts, pick(r.Drafts, e.drafts))
+		st.guess, st.most = e.guesser(), min(e.drafts, pick(r.Drafts, e.drafts))
 	}
 	for _, id := range r.Prompt {
 		r.Sampler.Accept(id)
@@ -292,12 +302,11 @@ func (st *Stream) drafts(n int) []int32 {
 	if st.r.Max >= 0 {
 		most = min(most, st.r.Max-st.res.Tokens-1)
 	}
-	if length, _ := st.guess.Repeated(); length == 0 || most < 1 {
-		return nil
-	}
-	cost := st.e.sched.checking(st.t, most, st.times)
-	st.times = cost.Times
-	return st.guess.Draft(most, cost)
+	return st.guess.Draft(most, func(most int) speculate.Cost {
+		cost := st.e.sched.checking(st.t, most, st.times)
+		st.times = cost.Times
+		return cost
+	})
 }
 
 // full ends a text whose context is full, or has it go on behind id with what is kept of it.

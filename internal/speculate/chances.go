@@ -42,9 +42,6 @@ func classOf(length int) int { return min(bits.Len(uint(length)), classes) - 1 }
 
 // worth returns how many of at most so many guesses are to be checked: the number with which most tokens are expected by time.
 func (c *Chances) worth(length, most int, cost Cost) int {
-	if most < 1 {
-		return 0
-	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	k := &c.class[classOf(length)]

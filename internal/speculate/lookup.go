@@ -103,15 +103,15 @@ func (l *Lookup) Repeated() (length, next int) {
 	return int(l.states[s].length), int(l.states[s].end) + 1
 }
 
-// Draft returns guesses of the next tokens: as many as are worth their cost, at most so many, or none. They are valid until Accept.
-func (l *Lookup) Draft(most int, cost Cost) []int32 {
+// Draft returns guesses of the next tokens: as many as are worth the cost of checking so many, at most most, or none. They are valid until Accept.
+func (l *Lookup) Draft(most int, cost func(most int) Cost) []int32 {
 	length, next := l.Repeated()
 	l.match = length
-	if length == 0 {
+	most = min(most, len(l.text)-next)
+	if length == 0 || most < 1 {
 		return nil
 	}
-	n := l.chances.worth(length, min(most, len(l.text)-next), cost)
-	return l.text[next : next+n]
+	return l.text[next : next+l.chances.worth(length, most, cost(most))]
 }
 
 // Outcome tells how many of the last Draft's tokens were checked, and how many of these came true.
