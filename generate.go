@@ -67,6 +67,8 @@ type Result struct {
 	Wait       time.Duration // until the model turned to the prompt
 	PromptTime time.Duration // from then until the first token could be chosen
 	Time       time.Duration // from then until the end
+	Drafted    int           // tokens that were guessed and checked: see Options.Drafts
+	Accepted   int           // of them, those that came
 
 	Neurons []LayerNeurons // what the layers computed in that time, also for other generations, if Generation.Neurons asked for it; [layers]
 }
@@ -222,6 +224,6 @@ func (s *Stream) Result() Result {
 	r := s.s.Result()
 	return Result{
 		Stopped: Stopped(r.Stop), Cached: r.Reused, Prompt: r.PromptTokens, Tokens: r.Tokens,
-		Wait: r.Wait, PromptTime: r.PromptTime, Time: r.Time, Neurons: layerNeurons(r.Neurons),
+		Wait: r.Wait, PromptTime: r.PromptTime, Time: r.Time, Drafted: r.Drafted, Accepted: r.Accepted, Neurons: layerNeurons(r.Neurons),
 	}
 }

@@ -36,6 +36,7 @@ type Options struct {
 	WholeCache bool // layers with sliding windows keep all keys and values, so that a text may go on anywhere behind its beginning
 
 	Sequences int // generations computed at a time, others wait; 0: 8
+	Drafts    int // tokens that are guessed from the text so far and checked in one step, at most MostDrafts, which changes speed only; 0: DefaultDrafts; negative: none
 
 	Batch        int // tokens of prompts handed in at a time; 0: 2048
 	UBatch       int // tokens of the largest step; 0: 512
@@ -76,6 +77,19 @@ type Adapter struct {
 // defaultSequences is the default of Options.Sequences.
 const defaultSequences = 8
 
+// DefaultDrafts is the default of Options.Drafts, and MostDrafts its bound: each draft takes memory for rows of logits.
+const (
+	DefaultDrafts = 16
+	MostDrafts    = 64
+)
+
+func (o *Options) drafts() int {
+	if o.Drafts == 0 {
+		return DefaultDrafts
+	}
+	return min(max(0, o.Drafts), MostDrafts)
+}
+
 // Trace keeps what each processor did when. A Trace is for one model.
 type Trace struct{ log *trace.Log }
 
@@ -114,7 +128,7 @@ func (o *Options) session() (session.Options, error) {
 		sequences = defaultSequences
 	}
 	e := engine.Options{
-		Context: o.Context, Batch: o.Batch, UBatch: o.UBatch, Outputs: sequences, NoRepack: o.Mapped, Lock: o.Lock,
+		Context: o.Context, Batch: o.Batch, UBatch: o.UBatch, Outputs: sequences, Drafts: o.drafts(), NoRepack: o.Mapped, Lock: o.Lock,
 		Activation: o.Activation, Threshold: o.SparseThreshold, Sparse: mode, Progress: o.Progress, CacheTypes: types, WholeCache: o.WholeCache,
 	}
 	if o.Trace != nil {

@@ -34,7 +34,7 @@ Each line of the output is an answer, in the order of completion:
 Where an id is missing the line's number stands for it. What the output already answers is not done again,
 so that an interrupted run is continued by the same command. A prompt that cannot be continued is
 answered by a line with an "error".`,
-		Flags: slices.Concat(engineFlags(), []cli.Flag{
+		Flags: slices.Concat(engineFlags(), speculationFlags(), []cli.Flag{
 			&cli.StringFlag{Name: "file", Aliases: []string{"f"}, Usage: "read prompts from `FILE`; - is standard input"},
 			&cli.StringFlag{Name: "output", Aliases: []string{"o"}, Usage: "add answers to `FILE`; without it they go to standard output"},
 			&cli.StringFlag{Name: "shard", Usage: "answer one share of the lines only: `I/N` is every Nth, from the Ith on, which counts from 0"},

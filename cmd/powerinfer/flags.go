@@ -167,6 +167,9 @@ func openOptions(c *cli.Command) (powerinfer.Options, error) {
 	}
 	o.CacheKeys, o.CacheValues = c.String("cache-type-k"), c.String("cache-type-v")
 	o.WholeCache = c.Bool("swa-full")
+	if o.Drafts, err = readDrafts(c); err != nil {
+		return o, err
+	}
 	if c.IsSet("sparse-threshold") {
 		t := c.Float32("sparse-threshold")
 		if t != t {
@@ -222,7 +225,7 @@ func sessionOptions(c *cli.Command, outputs int) (session.Options, *powerinfer.O
 	}
 	e := engine.Options{
 		Context: o.Context, Batch: o.Batch, UBatch: o.UBatch, NoRepack: o.Mapped, Lock: o.Lock, Activation: o.Activation, Threshold: o.SparseThreshold,
-		Outputs: outputs, Work: c.Bool("metrics"),
+		Outputs: outputs, Drafts: max(0, o.Drafts), Work: c.Bool("metrics"),
 	}
 	if !c.IsSet("ubatch-size") {
 		e.UBatch = 0

@@ -11,7 +11,7 @@ type missingFlag struct {
 func missingFlags() []missingFlag {
 	const (
 		unneeded    = "leave it out"
-		draft       = "there is no speculative decoding: leave out all flags of drafts, answers are the same"
+		draft       = "no draft models are used: leave out all flags of drafts, answers are the same"
 		pictures    = "only text is read: use llama.cpp for pictures and sound"
 		audio       = "only text is written: use llama.cpp for speech"
 		diffusion   = "diffusion models are not supported: use llama.cpp for them"
@@ -26,6 +26,7 @@ func missingFlags() []missingFlag {
 		fit         = "powerinfer plan shows what fits, and loading keeps to it"
 		checkpoints = "windowed layers need none: what is missing is evaluated again"
 		logs        = "messages go to standard error: redirect it"
+		lookup      = "--spec-draft-n-max N guesses at most N tokens at a time, and fewer where that does not pay"
 		matrix      = "powerinfer imatrix --help shows its own flags"
 		dialogue    = "powerinfer chat talks, by the model's own template"
 	)
@@ -106,14 +107,19 @@ func missingFlags() []missingFlag {
 			"spec-draft-cpu-range-batch", "Crbd", "cpu-range-batch-draft", "spec-draft-cpu-strict-batch", "cpu-strict-batch-draft",
 			"spec-draft-prio-batch", "prio-batch-draft", "spec-draft-poll-batch", "poll-batch-draft", "spec-draft-type-k", "ctkd", "cache-type-k-draft",
 			"spec-draft-type-v", "ctvd", "cache-type-v-draft", "spec-draft-override-tensor", "otd", "override-tensor-draft", "spec-draft-cpu-moe", "cmoed",
-			"cpu-moe-draft", "spec-draft-n-cpu-moe", "spec-draft-ncmoe", "ncmoed", "n-cpu-moe-draft", "spec-draft-n-max", "spec-draft-n-min",
+			"cpu-moe-draft", "spec-draft-n-cpu-moe", "spec-draft-ncmoe", "ncmoed", "n-cpu-moe-draft",
 			"spec-draft-p-split", "draft-p-split", "spec-draft-p-min", "draft-p-min", "spec-draft-backend-sampling", "no-spec-draft-backend-sampling",
 			"spec-draft-device", "devd", "device-draft", "spec-draft-ngl", "ngld", "gpu-layers-draft", "n-gpu-layers-draft", "spec-draft-model", "md",
-			"model-draft", "spec-type", "spec-ngram-mod-n-min", "spec-ngram-mod-n-max", "spec-ngram-mod-n-match", "spec-ngram-simple-size-n",
-			"spec-ngram-simple-size-m", "spec-ngram-simple-min-hits", "spec-ngram-map-k-size-n", "spec-ngram-map-k-size-m", "spec-ngram-map-k-min-hits",
-			"spec-ngram-map-k4v-size-n", "spec-ngram-map-k4v-size-m", "spec-ngram-map-k4v-min-hits", "draft", "draft-n", "draft-max", "draft-min",
-			"draft-n-min", "spec-ngram-size-n", "spec-ngram-size-m", "spec-ngram-min-hits", "spec-default",
+			"model-draft",
 		}, draft},
+		{[]string{
+			"spec-ngram-mod-n-min", "spec-ngram-mod-n-max", "spec-ngram-mod-n-match", "spec-ngram-simple-size-n",
+			"spec-ngram-simple-size-m", "spec-ngram-simple-min-hits", "spec-ngram-map-k-size-n", "spec-ngram-map-k-size-m", "spec-ngram-map-k-min-hits",
+			"spec-ngram-map-k4v-size-n", "spec-ngram-map-k4v-size-m", "spec-ngram-map-k4v-min-hits",
+			"draft-min",
+			"draft-n-min", "spec-ngram-size-n", "spec-ngram-size-m", "spec-ngram-min-hits", "spec-default",
+			"spec-draft-n-min",
+		}, lookup},
 		{[]string{"tts-lang", "tts-speaker-file"}, audio},
 		{[]string{"diffusion-steps", "diffusion-visual", "diffusion-eps", "diffusion-algorithm", "diffusion-alg-temp", "diffusion-block-length", "diffusion-cfg-scale", "diffusion-add-gumbel-noise"}, diffusion},
 		{[]string{"lr", "learning-rate", "lr-min", "learning-rate-min", "decay-epochs", "learning-rate-decay-epochs", "wd", "weight-decay", "val-split", "epochs", "opt", "optimizer"}, training},

@@ -43,7 +43,7 @@ func serveCommand() *cli.Command {
 		Name: "serve", Usage: "answer requests over HTTP, as llama-server and OpenAI's API do",
 		Description: `Clients of OpenAI's API are given http://127.0.0.1:8080/v1 as their base URL. What is answered, and what is refused:
 docs/server.md. Ctrl-C stops the server: requests that run may end, a second Ctrl-C ends them, too.`,
-		Flags: slices.Concat(engineFlags(), libraryFlags(), listenFlags(), shiftFlags(), []cli.Flag{
+		Flags: slices.Concat(engineFlags(), speculationFlags(), libraryFlags(), listenFlags(), shiftFlags(), []cli.Flag{
 			&cli.IntFlag{Name: "parallel", Aliases: []string{"np"}, Value: 4, Usage: "`N` requests that generate at a time, over one KV cache", Sources: env("N_PARALLEL")},
 			&cli.BoolFlag{Name: "lora-init-without-apply", Usage: "load LoRA adapters with the scale 0: requests, or POST /lora-adapters, say another"},
 			&cli.IntFlag{Name: "max-queue", Value: 64, Usage: "requests that may wait besides; more are told to come again later"},

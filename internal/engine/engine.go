@@ -28,7 +28,7 @@ type Options struct {
 	Context    int      // tokens of KV cache, 0: the model's own
 	Batch      int      // tokens handed in at a time while a prompt is read; 0: UsualBatch
 	UBatch     int      // tokens of the largest step; 0: model.UsualStep
-	Outputs    int      // rows of logits of the largest step, and so how many requests generate at a time; 1
+	Outputs    int      // requests that generate at a time, each with a row of logits; 1
 	Drafts     int      // tokens of a sequence that are guessed and checked in a step; 0: none
 	NoRepack   bool     // compute on the mapped file in place
 	Lock       bool     // keep weights out of swap (mlock)
@@ -109,7 +109,7 @@ func Open(ctx context.Context, f *gguf.File, o Options) (*Engine, error) {
 		e.dev.Close()
 		return nil, fmt.Errorf("%s: the tokenizer has %d tokens but the embedding %d rows", f.Path, tok.Size(), e.model.Vocab)
 	}
-	e.sched = newScheduler(e, limits{rows: e.ubatch, outputs: e.outputs, drafts: e.options.Rows() - e.outputs, context: e.context, short: compute.ShortPrompt}, monotime.Now)
+	e.sched = newScheduler(e, limits{rows: e.ubatch, outputs: e.outputs, drafts: e.options.DraftRows(), context: e.context, short: compute.ShortPrompt}, monotime.Now)
 	return e, nil
 }
 
@@ -162,7 +162,7 @@ func (e *Engine) loadOn(ctx context.Context, dev compute.Device, layout placemen
 		}
 	}
 	m, err := model.Load(ctx, f, dev, model.Options{
-		Activation: o.Activation, Threshold: o.Threshold, Batch: e.ubatch, Outputs: o.Rows(),
+		Activation: o.Activation, Threshold: o.Threshold, Batch: e.ubatch, Outputs: e.outputs + o.DraftRows(),
 		Sparse: o.Sparse, Order: o.Order, Observer: o.Observer, Places: layout.Places,
 		Context: e.context, Cache: size, CacheTypes: o.CacheTypes, Adapters: o.Adapters, Pinned: o.NoRepack, Progress: progress,
 	})
@@ -191,8 +191,8 @@ func pick(v, def int) int {
 // draftSequences is the number of sequences whose guesses are checked in one step: with more, checking pays less.
 const draftSequences = 2
 
-// Rows returns the number of rows of logits of the largest step.
-func (o *Options) Rows() int { return pick(o.Outputs, 1) + draftSequences*o.Drafts }
+// DraftRows returns the number of rows of logits that the largest step has for guessed tokens.
+func (o *Options) DraftRows() int { return draftSequences * o.Drafts }
 
 // cacheSize returns the pages of the model's KV cache.
 func (o *Options) cacheSize(c model.Config) compute.CacheSpec {

@@ -253,9 +253,9 @@ func (s *scheduler) unawait(t *task) {
 	}
 }
 
-// back gives the logits back: of the drafts that were checked the first right ones were, and label next is to be evaluated if there is one, with drafts
-// behind it to be checked.
-func (s *scheduler) back(t *task, right int, next *kvcache.Label, drafts ...int32) {
+// back gives the logits back: the first accepted of the drafts that were evaluated were right, and label next is to be evaluated if there is one, with drafts
+// behind it.
+func (s *scheduler) back(t *task, accepted int, next *kvcache.Label, drafts ...int32) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.untake(t)
@@ -263,9 +263,9 @@ func (s *scheduler) back(t *task, right int, next *kvcache.Label, drafts ...int3
 	t.where, t.copied = idle, false
 	t.rows, t.first = t.rows[:0], t.first[:0]
 	t.late = s.now()-t.since > s.patience()
-	s.counts.checked += int64(t.checked)
-	s.counts.right += int64(right)
-	t.accept(right)
+	s.counts.drafted += int64(t.drafted)
+	s.counts.accepted += int64(accepted)
+	t.accept(accepted)
 	if next != nil {
 		t.labels = append(t.labels, *next)
 		for _, id := range drafts {
@@ -464,9 +464,9 @@ func (s *scheduler) composeShared() {
 		case t.decodes():
 			if running > 0 {
 				running--
-				checked := min(len(t.drafts), drafts)
-				if _, out := s.admit(t, checked, 1, 1); out > 1 {
-					drafts, rows, prompts = drafts-checked, rows-checked, max(0, prompts-checked)
+				n := min(len(t.drafts), drafts)
+				if _, out := s.admit(t, n, 1, 1); out > 1 {
+					drafts, rows, prompts = drafts-n, rows-n, max(0, prompts-n)
 				}
 			}
 		case t.whole:
@@ -637,7 +637,7 @@ func (s *scheduler) deliver(err error) {
 		s.pool(i)
 		at := t.kv.Len()
 		t.kv.Append(t.labels[at : at+c.n]...)
-		t.mark, t.checked = max(t.mark, t.kv.Len()), c.drafts
+		t.mark, t.drafted = max(t.mark, t.kv.Len()), c.drafts
 		for out, row := range p.Out {
 			if int(p.Seq[row]) == i {
 				t.rows, t.first = append(t.rows, s.runner.logits(out)), append(t.first, int(p.Pos[row]))

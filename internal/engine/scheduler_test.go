@@ -173,8 +173,8 @@ func (g *fakeGuesser) Draft(most int, cost func(int) speculate.Cost) (out []int3
 	return out
 }
 
-func (g *fakeGuesser) Outcome(checked, right int) {
-	if right > checked {
+func (g *fakeGuesser) Outcome(drafted, accepted int) {
+	if accepted > drafted {
 		panic("more guesses came true than were checked")
 	}
 }
@@ -271,9 +271,9 @@ func testTwoHundredRequests(t *testing.T, drafts int) {
 	}
 	all.Wait()
 	s := e.Stats()
-	t.Logf("%d finished, %d were cancelled, in %d steps of up to %d single tokens; %d of %d guesses were right", finished.Load(), cancelled.Load(), m.steps, m.wide, s.Right, s.Checked)
-	if drafts > 0 && (s.Right < s.Checked/2 || s.Right < 500) {
-		t.Errorf("%d of %d guesses were right, too few to tell", s.Right, s.Checked)
+	t.Logf("%d finished, %d were cancelled, in %d steps of up to %d single tokens; %d of %d guesses were right", finished.Load(), cancelled.Load(), m.steps, m.wide, s.Accepted, s.Drafted)
+	if drafts > 0 && (s.Accepted < s.Drafted/2 || s.Accepted < 500) {
+		t.Errorf("%d of %d guesses were right, too few to tell", s.Accepted, s.Drafted)
 	}
 	if finished.Load() < 100 || cancelled.Load() < 5 || m.wide < 3 {
 		t.Errorf("%d finished and %d were cancelled, with %d at a time: too few to tell", finished.Load(), cancelled.Load(), m.wide)

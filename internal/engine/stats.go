@@ -9,8 +9,8 @@ type Stats struct {
 	Sequences int64         // that took part in them, summed over the steps
 	Decoded   int64         // tokens evaluated one by one for running sequences
 	Read      int64         // tokens of prompts evaluated
-	Checked   int64         // tokens evaluated because they were guessed to come next
-	Right     int64         // of them, those that came
+	Drafted   int64         // tokens evaluated because they were guessed to come next
+	Accepted  int64         // of them, those that came
 	Evicted   int64         // sequences that lost their pages to others, to be evaluated again
 
 	Pages         int // of the KV cache
@@ -21,8 +21,8 @@ type Stats struct {
 
 // counts are those of Stats that only grow. The scheduler's lock guards them.
 type counts struct {
-	steps, sequences, decoded, read, checked, right, evicted int64
-	time                                                     time.Duration
+	steps, sequences, decoded, read, drafted, accepted, evicted int64
+	time                                                        time.Duration
 }
 
 // Stats returns the engine's statistics. It does not wait for the step that runs.
@@ -32,7 +32,7 @@ func (e *Engine) Stats() Stats {
 	defer s.mu.Unlock()
 	c, kv := &s.counts, s.kv
 	return Stats{
-		Steps: c.steps, Time: c.time, Sequences: c.sequences, Decoded: c.decoded, Read: c.read, Checked: c.checked, Right: c.right, Evicted: c.evicted,
+		Steps: c.steps, Time: c.time, Sequences: c.sequences, Decoded: c.decoded, Read: c.read, Drafted: c.drafted, Accepted: c.accepted, Evicted: c.evicted,
 		Pages: kv.Pages, PagesHeld: kv.Held(), PagesKept: kv.Kept(), PagePositions: kv.Positions,
 	}
 }

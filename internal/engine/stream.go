@@ -110,8 +110,8 @@ type Result struct {
 	Wait         time.Duration     // until the model turned to the request
 	PromptTime   time.Duration     // from then until the first token could be chosen
 	Tokens       int               // tokens generated
-	Checked      int               // tokens that were guessed and checked
-	Right        int               // of them, those that came
+	Drafted      int               // tokens that were guessed and checked
+	Accepted     int               // of them, those that came
 	Shifts       int               // how often the context was full and went on: see Request.Shift
 	Time         time.Duration     // that they took
 	Neurons      []model.NeuronUse // [layers] what the steps meanwhile computed, also for others
@@ -135,9 +135,9 @@ type Stream struct {
 
 	guess guesser     // nil: nothing is guessed
 	most  int         // tokens that are guessed at a time
-	rows  [][]float32 // [1 + checked][n_vocab] logits of the last step, behind the last token and behind each guess
-	right int         // of the guesses that were checked, those that came
 	times []float64   // of scheduler.checking
+	rows  [][]float32 // [1 + drafted][n_vocab] logits of the last step, behind the last token and behind each guess
+	right int         // of these guesses, those that came
 }
 
 // guesser guesses how a text goes on.
@@ -146,8 +146,8 @@ type guesser interface {
 	Accept(id int32)
 	// Draft returns at most most guesses of the next tokens; cost says what checking up to so many costs.
 	Draft(most int, cost func(most int) speculate.Cost) []int32
-	// Outcome tells how many of the last Draft's guesses were checked, and how many of these came true.
-	Outcome(checked, right int)
+	// Outcome tells how many of the last Draft's guesses were checked, and how many of these came.
+	Outcome(drafted, accepted int)
 }
 
 // Submit queues r. When ctx ends, the request leaves, wherever it is, and gives its memory back at once.
@@ -273,7 +273,7 @@ func (st *Stream) note(id int32) {
 
 // next has id evaluated, with guesses of what follows, unless it was guessed itself.
 func (st *Stream) next(id int32) {
-	if checked := len(st.rows) - 1; st.right < checked && st.t.drafts[st.right].Token() == id {
+	if drafted := len(st.rows) - 1; st.right < drafted && st.t.drafts[st.right].Token() == id {
 		st.right++
 		return
 	}
@@ -283,17 +283,17 @@ func (st *Stream) next(id int32) {
 
 // giveBack gives the step's logits back, and has next evaluated if it is not nil.
 func (st *Stream) giveBack(next *kvcache.Label) {
-	right, checked := st.right, max(0, len(st.rows)-1)
+	accepted, drafted := st.right, max(0, len(st.rows)-1)
 	st.rows, st.right = nil, 0
-	st.res.Checked, st.res.Right = st.res.Checked+checked, st.res.Right+right
+	st.res.Drafted, st.res.Accepted = st.res.Drafted+drafted, st.res.Accepted+accepted
 	var drafts []int32
 	if st.guess != nil {
-		st.guess.Outcome(checked, right)
+		st.guess.Outcome(drafted, accepted)
 		if next != nil {
-			drafts = st.drafts(len(st.t.labels) + right + 1)
+			drafts = st.drafts(len(st.t.labels) + accepted + 1)
 		}
 	}
-	st.e.sched.back(st.t, right, next, drafts...)
+	st.e.sched.back(st.t, accepted, next, drafts...)
 }
 
 // drafts returns guesses of what follows the text's first n tokens.

@@ -21,8 +21,8 @@ type task struct {
 
 	mark int // positions that were evaluated at some time
 
-	drafts  []kvcache.Label // guesses of what comes behind labels, to be checked in the step that evaluates the last label
-	checked int             // of them, those that the last step evaluated; their keys and values lie behind kv's end
+	drafts  []kvcache.Label // guesses of what comes behind labels, to be evaluated in the step that evaluates the last label
+	drafted int             // of them, those that the last step evaluated; their keys and values lie behind kv's end
 
 	// Of positions that were never evaluated, logits are wanted if wanted says so, given the distance from base; if generates, of the last.
 	generates bool
@@ -80,16 +80,16 @@ func (t *task) pools(i int) bool {
 	return t.pooled != nil && i >= t.mark && t.pooled.wants(i, len(t.labels))
 }
 
-// accept takes in what the task's client says of the drafts that were checked: that the first n were right. Their keys and values are there, unless the
+// accept takes in what the task's client says of the drafts that were evaluated: that the first n were right. Their keys and values are there, unless the
 // sequence lost its pages meanwhile.
 func (t *task) accept(n int) {
-	right := t.drafts[:min(n, t.checked)]
+	right := t.drafts[:min(n, t.drafted)]
 	if t.kv != nil && t.kv.Len() == len(t.labels) {
 		t.kv.Append(right...)
 	}
 	t.labels = append(t.labels, right...)
 	t.mark += len(right)
-	t.drafts, t.checked = t.drafts[:0], 0
+	t.drafts, t.drafted = t.drafts[:0], 0
 }
 
 // label returns the label of a position, drafts included.

@@ -18,7 +18,8 @@ import (
 type Options struct {
 	Context    int // tokens; 0 is the model's own
 	UBatch     int // tokens of the largest step; 0 is the engine's own
-	Outputs    int // rows of logits of the largest step; 0 is 1
+	Outputs    int // sequences that generate at a time; 0 is 1
+	Drafts     int // rows of logits of the largest step besides theirs
 	Sparse     model.SparseMode
 	Activation string // overrides the file's
 	CacheTypes compute.CacheTypes
@@ -51,8 +52,8 @@ func Of(f *gguf.File, o Options) (Cost, error) {
 	if b.Context == 0 {
 		b.Context = c.Context
 	}
-	b.Step, b.Outputs = largest(o.UBatch, b.Context), max(1, o.Outputs)
-	b.Cache = c.CacheSize(b.Context, b.Step, b.Outputs, o.WholeCache)
+	b.Step, b.Outputs = largest(o.UBatch, b.Context), max(1, o.Outputs)+o.Drafts
+	b.Cache = c.CacheSize(b.Context, b.Step, max(1, o.Outputs), o.WholeCache)
 	b.Adapters = o.Adapters
 	r := reader{f: f, c: &c, b: &b, cache: c.CacheSpec(b.Cache, o.CacheTypes)}
 	if err := r.frequencies(o); err != nil {

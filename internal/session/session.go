@@ -134,7 +134,7 @@ func (o *Options) plan(ctx context.Context, f *gguf.File) (*planner.Planner, err
 	p.Trace = e.Trace
 	p.Lock = e.Lock
 	p.Model = modelcost.Options{
-		Context: e.Context, UBatch: e.LargestStep(), Outputs: e.Outputs, Sparse: e.Sparse, Activation: e.Activation, CacheTypes: e.CacheTypes, WholeCache: e.WholeCache, Adapters: e.Adapters,
+		Context: e.Context, UBatch: e.LargestStep(), Outputs: e.Outputs, Drafts: e.DraftRows(), Sparse: e.Sparse, Activation: e.Activation, CacheTypes: e.CacheTypes, WholeCache: e.WholeCache, Adapters: e.Adapters,
 		Law: modelcost.UsualLaw(), Stats: stats,
 	}
 	return planner.New(ctx, f, *p)

@@ -31,11 +31,11 @@ const (
 )
 
 type chance struct {
-	checked, accepted float64
-	passed            int // guesses that were not worth checking since the last that was checked
+	tried, accepted float64
+	passed          int // guesses that were not worth checking since the last that was checked
 }
 
-func (c *chance) of() float64 { return (c.accepted + prior*priorWeight) / (c.checked + priorWeight) }
+func (c *chance) of() float64 { return (c.accepted + prior*priorWeight) / (c.tried + priorWeight) }
 
 // classOf returns the class of guesses from so many tokens.
 func classOf(length int) int { return min(bits.Len(uint(length)), classes) - 1 }
@@ -66,21 +66,17 @@ func (c *Chances) worth(length, most int, cost Cost) int {
 }
 
 // note takes in that so many guesses were checked and so many of them came true. Behind the first that does not, none tells anything.
-func (c *Chances) note(length, checked, accepted int) {
-	if checked == 0 || length == 0 {
+func (c *Chances) note(length, drafted, accepted int) {
+	if drafted == 0 || length == 0 {
 		return
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	k := &c.class[classOf(length)]
-	tried := float64(accepted)
-	if accepted < checked {
-		tried++
-	}
-	k.checked += tried
+	k.tried += float64(min(accepted+1, drafted))
 	k.accepted += float64(accepted)
-	if k.checked > memory {
-		k.accepted *= memory / k.checked
-		k.checked = memory
+	if k.tried > memory {
+		k.accepted *= memory / k.tried
+		k.tried = memory
 	}
 }

@@ -114,5 +114,5 @@ func (l *Lookup) Draft(most int, cost func(most int) Cost) []int32 {
 	return l.text[next : next+l.chances.worth(length, most, cost(most))]
 }
 
-// Outcome tells how many of the last Draft's tokens were checked, and how many of these came true.
-func (l *Lookup) Outcome(checked, accepted int) { l.chances.note(l.match, checked, accepted) }
+// Outcome tells how many of the last Draft's tokens were checked, and how many of these came.
+func (l *Lookup) Outcome(drafted, accepted int) { l.chances.note(l.match, drafted, accepted) }

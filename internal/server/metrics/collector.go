@@ -117,6 +117,8 @@ func (s *samples) engine(e *engine.Stats) {
 	s.seconds("powerinfer_step_seconds_total", "Time that the model's steps took.", e.Time)
 	s.count("powerinfer_step_tokens_total", "Tokens evaluated, one by one for running texts or as parts of prompts.", e.Decoded, "kind", "decode")
 	s.count("powerinfer_step_tokens_total", "Tokens evaluated, one by one for running texts or as parts of prompts.", e.Read, "kind", "prompt")
+	s.count("powerinfer_draft_tokens_total", "Tokens that were guessed and checked.", e.Drafted)
+	s.count("powerinfer_draft_tokens_accepted_total", "Guessed tokens that were the ones that came.", e.Accepted)
 	s.count("powerinfer_sequences_evicted_total", "Sequences that lost their pages to others and are evaluated again.", e.Evicted)
 	s.gauge("powerinfer_kv_cache_usage_ratio", "Pages of the KV cache that sequences hold, of all.", float64(e.PagesHeld)/float64(max(e.Pages, 1)))
 	free := e.Pages - e.PagesHeld - e.PagesKept
