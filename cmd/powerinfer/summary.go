@@ -116,7 +116,11 @@ func closing(r powerinfer.Result, load time.Duration) {
 		steps++
 	}
 	ms := func(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 }
-	fmt.Fprintf(os.Stderr, "load %.0f ms | prompt %s, %.0f ms%s | generated %s, %.0f ms%s | stopped: %s\n",
+	guessed := ""
+	if r.Drafted > 0 {
+		guessed = fmt.Sprintf(", %d of %s accepted", r.Accepted, count(r.Drafted, "draft"))
+	}
+	fmt.Fprintf(os.Stderr, "load %.0f ms | prompt %s, %.0f ms%s | generated %s, %.0f ms%s%s | stopped: %s\n",
 		ms(load), count(r.Prompt, "token"), ms(r.PromptTime), rate(r.Prompt, r.PromptTime),
-		count(r.Tokens, "token"), ms(r.Time), rate(steps, r.Time), r.Stopped)
+		count(r.Tokens, "token"), ms(r.Time), rate(steps, r.Time), guessed, r.Stopped)
 }

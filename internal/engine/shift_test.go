@@ -11,8 +11,14 @@ import (
 
 // TestShift: where the context is full a text goes on as behind a prompt of what is left, and the pages of what was forgotten are free.
 func TestShift(t *testing.T) {
+	for _, drafts := range []int{0, 4} {
+		testShift(t, drafts)
+	}
+}
+
+func testShift(t *testing.T, drafts int) {
 	const length = 2 * compute.PagePositions
-	e, _ := openFake(t, 12, limits{rows: 48, outputs: 5, context: length})
+	e, _ := openFake(t, 12, limits{rows: 48, outputs: 5, drafts: drafts, context: length})
 	prompt := tokens(rand.New(rand.NewPCG(7, 0)), 40)
 	for _, shift := range []Shift{{Keep: 10, Discard: 50}, {Keep: 0}, {Keep: 1000}, {Keep: 10, Discard: 100_000}} {
 		const want = 300
