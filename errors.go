@@ -14,5 +14,8 @@ var ErrFault = compute.ErrFault
 // ContextError is the error of a text that is longer than the context: errors.As finds how long either is.
 type ContextError = engine.ContextError
 
+// Memory is what a model takes of a machine's memory, in bytes, as it is expected before anything is loaded.
+type Memory = engine.Memory
+
 // MemoryError is the error of a model that does not fit into memory, with what it needs.
 type MemoryError = engine.MemoryError

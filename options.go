@@ -62,6 +62,10 @@ type Options struct {
 	Kernels string       // the processor's for generation, which all give the same text: auto, usual or a name that Chosen was told; empty: auto, the fastest as measured while loading
 	Chosen  func(string) // is told in a line for each type of weights which kernel was chosen; may be nil
 
+	// Expect is told, before weights are loaded, what that will take of memory, and how many tokens per second can then be expected if memory
+	// is what limits them: rate is 0 where nothing is known of that, as this machine was not measured. It may be nil.
+	Expect func(m Memory, rate float64)
+
 	Measuring func(done, total int64) // is told how far measuring the machine is, which is done once; may be nil
 	Progress  func(done, total int64) // is told how many bytes of weights are loaded; may be nil
 	Notice    func(string)            // is told in a line what a user should know, such as why a GPU is given up; may be nil
@@ -134,7 +138,7 @@ func (o *Options) session() (session.Options, error) {
 	if o.Trace != nil {
 		e.Trace = o.Trace.log
 	}
-	so := session.Options{Engine: e, Planner: o.planner(), Statistics: o.Statistics}
+	so := session.Options{Engine: e, Planner: o.planner(), Statistics: o.Statistics, Expect: o.Expect}
 	for _, a := range o.Adapters {
 		so.Adapters = append(so.Adapters, session.Adapter(a))
 	}

@@ -64,7 +64,7 @@ var floors = []struct{ pkg, imports string }{
 	{"internal/compute/vulkan", "internal/compute/vulkan/driver internal/monotime internal/compute internal/compute/vulkan/shaders internal/compute/vulkan/vk internal/quant internal/trace"},
 	{"internal/train", "internal/compute/cpu/gemm internal/compute/cpu/kernel internal/compute/cpu/pool internal/quant"},
 	{"internal/model", "internal/arch internal/compute internal/gguf internal/neuron internal/prepared internal/quant internal/tokenizer"},
-	{"internal/imatrix/collect", "internal/compute internal/compute/cpu internal/gguf internal/hw internal/imatrix internal/model"},
+	{"internal/imatrix/collect", "internal/compute internal/compute/cpu internal/compute/cpu/layout internal/gguf internal/hw internal/imatrix internal/model"},
 	{"internal/modelcost", "internal/compute internal/gguf internal/model internal/neuron internal/placement internal/prepared internal/quant"},
 	{"internal/planner", "internal/compute internal/compute/cpu internal/compute/hybrid internal/compute/vulkan internal/gguf internal/hw internal/measure internal/model internal/modelcost internal/placement internal/quant internal/trace"},
 	{"internal/engine", "internal/atomicfile internal/monotime internal/compute internal/compute/cpu/layout internal/gguf internal/hw internal/kvcache internal/kvfile internal/model internal/placement internal/sample internal/speculate internal/tokenizer internal/trace"},

@@ -34,7 +34,7 @@ func benchCommand() *cli.Command {
 			&cli.BoolFlag{Name: "no-repack", Aliases: []string{"nr"}, Usage: "compute on the mapped file instead of repacking it into memory"},
 			sparseFlag(),
 			&cli.StringFlag{Name: "activation", Usage: "override the file's activation: `NAME` is silu, gelu, relu, fatrelu[:threshold], drelu or relu2"},
-			traceFlag(),
+			traceFlag(), verboseFlag(),
 		}, batchedFlags(), []cli.Flag{expertsFlag()}, ropeFlags(), gpuFlags()),
 		Action: func(ctx context.Context, c *cli.Command) error {
 			return traced(c, func(t *powerinfer.Trace) error { return runBench(ctx, c, t) })
@@ -105,6 +105,7 @@ func openBench(ctx context.Context, c *cli.Command, trace *powerinfer.Trace, thr
 	var err error
 	b.Model, err = open(ctx, c, func(o *powerinfer.Options) {
 		o.Threads, o.Context, o.Sequences, o.Trace = threads, tokens, sequences, trace
+		expect(c, o, 0)
 		b.options = *o
 	})
 	return b, err

@@ -81,8 +81,11 @@ func convertModel(ctx context.Context, c *cli.Command) error {
 	o.Plan = func(size, memory int64) {
 		note(fmt.Sprintf("%.1f MiB to write, with about %.0f MiB of memory", float64(size)/(1<<20), float64(memory)/(1<<20)))
 	}
-	bar := newProgress("converting", unitBytes)
-	o.Progress = bar.set
+	bar, left := newProgress("converting", unitBytes), newRemaining("")
+	o.Progress = func(done, total int64) {
+		left.set(done, total)
+		bar.set(done, total)
+	}
 	switch {
 	case file:
 		err = convertPrepared(ctx, dir, out, o.Progress)

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"os"
 	"strings"
-	"time"
 
 	"github.com/urfave/cli/v3"
 
@@ -98,8 +97,7 @@ func collectMatrix(ctx context.Context, c *cli.Command, f *gguf.File, base *coll
 	if err != nil {
 		return err
 	}
-	bar := newProgress("importances", unitRuns)
-	var begin time.Time // of the first chunk
+	bar := newProgress("importances", unitWindows)
 	o := collect.Options{
 		Text: strings.TrimSuffix(text, "\n"), Dataset: c.String("file"), Context: c.Int("ctx-size"), Skip: c.Int("chunk"), Chunks: max(0, c.Int("chunks")),
 		Special: c.Bool("parse-special"), Head: c.Bool("process-output"), Threads: c.Int("threads"), Pinned: c.Bool("no-repack"), Matrix: base,
@@ -109,20 +107,19 @@ func collectMatrix(ctx context.Context, c *cli.Command, f *gguf.File, base *coll
 		return err
 	}
 	told := false
+	var left *remaining // counts from where loading ends
 	o.Loading = func(done, total int64) {
 		if !told {
 			told = true
 			note(fmt.Sprintf("about %.1f GiB of memory", float64(memory)/(1<<30)))
 		}
 		if done == total {
-			begin = time.Now()
+			left = newRemaining(fmt.Sprintf("chunks of %d tokens", o.Context))
 		}
 	}
 	o.Progress = func(done, total int) {
-		if done == 1 && !begin.IsZero() {
-			if whole := time.Since(begin) * time.Duration(total); whole > patience {
-				note(fmt.Sprintf("%d chunks of %d tokens, about %s", total, o.Context, whole.Round(time.Second)))
-			}
+		if left != nil {
+			left.set(int64(done), int64(total))
 		}
 		bar.set(int64(done), int64(total))
 	}

@@ -34,6 +34,7 @@ func perplexityCommand() *cli.Command {
 			&cli.IntFlag{Name: "ppl-stride", Usage: "step of overlapping windows; 0: disjoint ones"},
 			&cli.StringFlag{Name: "kl-divergence-base", Aliases: []string{"save-all-logits"}, Usage: "save the model's predictions to `FILE`; with --kl-divergence read them from it"},
 			&cli.BoolFlag{Name: "kl-divergence", Usage: "measure how far the predictions are from those in --kl-divergence-base; no text is needed"},
+			verboseFlag(),
 		),
 		Action: func(ctx context.Context, c *cli.Command) error {
 			if err := noArguments(c); err != nil {
@@ -84,10 +85,11 @@ func perplexity(ctx context.Context, c *cli.Command) error {
 		return err
 	}
 	defer m.Close()
-	bar, running := newProgress("perplexity", unitRuns), newRunning()
+	bar, running, left := newProgress("perplexity", unitWindows), newRunning(), newRemaining(fmt.Sprintf("windows of %d tokens", window))
 	estimate, err := m.Perplexity(ctx, text, powerinfer.PerplexityOptions{
 		Window: window, Windows: max(0, c.Int("chunks")), Stride: stride, Save: base,
 		Progress: func(done, total int, soFar float64) {
+			left.set(int64(done), int64(total))
 			bar.set(int64(done), int64(total))
 			fmt.Fprintf(running, "[%d]%.4f,", done, soFar)
 		},
@@ -125,8 +127,9 @@ func divergence(ctx context.Context, c *cli.Command) error {
 		return err
 	}
 	defer m.Close()
-	bar, running := newProgress("KL divergence", unitRuns), newRunning()
+	bar, running, left := newProgress("KL divergence", unitWindows), newRunning(), newRemaining(fmt.Sprintf("windows of %d tokens", base.Window()))
 	d, err := m.Divergence(ctx, base, max(0, c.Int("chunks")), func(done, total int, soFar powerinfer.Divergence) {
+		left.set(int64(done), int64(total))
 		bar.set(int64(done), int64(total))
 		if done == 1 {
 			fmt.Fprintln(running, powerinfer.DivergenceHeader)
@@ -145,7 +148,10 @@ func divergence(ctx context.Context, c *cli.Command) error {
 
 // openWindow opens the model for windows of so many tokens.
 func openWindow(ctx context.Context, c *cli.Command, window int) (*powerinfer.Model, error) {
-	m, err := open(ctx, c, func(o *powerinfer.Options) { o.Context, o.Sequences = window, perplexityOutputs })
+	m, err := open(ctx, c, func(o *powerinfer.Options) {
+		o.Context, o.Sequences = window, perplexityOutputs
+		expect(c, o, readsOnly)
+	})
 	if err != nil {
 		return nil, err
 	}

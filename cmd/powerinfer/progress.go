@@ -18,6 +18,7 @@ const (
 	unitBytes unit = iota
 	unitTokens
 	unitRuns
+	unitWindows // of a text's tokens
 )
 
 // patience is the time that a task takes before anything is shown, and lineEvery the time between plain lines.
@@ -122,6 +123,8 @@ func (p *progress) newBar() *progressbar.ProgressBar {
 		o = append(o, progressbar.OptionShowIts(), progressbar.OptionSetItsString("tokens"))
 	case unitRuns:
 		o = append(o, progressbar.OptionShowIts(), progressbar.OptionSetItsString("runs"))
+	case unitWindows:
+		o = append(o, progressbar.OptionShowIts(), progressbar.OptionSetItsString("windows"))
 	}
 	return progressbar.NewOptions64(1, o...)
 }

@@ -24,9 +24,12 @@ func generationFlags() []cli.Flag {
 		&cli.BoolFlag{Name: "no-escape", Usage: `take \n, \t and the like in -p literally`},
 		lengthFlag(),
 	}, shiftFlags(), samplerFlags(), []cli.Flag{
-		traceFlag(),
-		&cli.BoolFlag{Name: "verbose", Aliases: []string{"v"}, Usage: "say what was loaded and how it is computed"},
+		traceFlag(), verboseFlag(),
 	})
+}
+
+func verboseFlag() cli.Flag {
+	return &cli.BoolFlag{Name: "verbose", Aliases: []string{"v"}, Usage: "say what loading takes, what was loaded and how it is computed"}
 }
 
 func lengthFlag() cli.Flag {
@@ -96,7 +99,10 @@ func run(ctx context.Context, c *cli.Command, trace *powerinfer.Trace) error {
 		return err
 	}
 	begin := time.Now()
-	m, err := open(ctx, c, func(o *powerinfer.Options) { o.Trace = trace })
+	m, err := open(ctx, c, func(o *powerinfer.Options) {
+		o.Trace = trace
+		expect(c, o, max(0, g.Max))
+	})
 	if err != nil {
 		return err
 	}

@@ -43,6 +43,7 @@ type Options struct {
 	Devices    Devices        // what the model is computed on
 	Trace      *trace.Log     // keeps steps; may be nil
 	Work       bool           // steps are timed part by part, also while nobody watches
+	Expect     func(Memory)   // is told what loading will take, before it begins, and once more where it begins anew; may be nil
 	Progress   func(done, total int64)
 }
 
@@ -146,8 +147,12 @@ func (e *Engine) loadOn(ctx context.Context, dev compute.Device, layout placemen
 	e.context = pick(o.Context, c.Context)
 	e.ubatch = min(o.LargestStep(), e.context)
 	size := o.cacheSize(c)
-	if err := checkMemory(o.memory(f, c, layout.Bytes)); err != nil {
-		return err
+	need := o.memory(f, c, layout.Bytes)
+	if o.Expect != nil {
+		o.Expect(need)
+	}
+	if need.Available > 0 && need.Need > need.Available {
+		return &MemoryError{f.Path, need}
 	}
 	progress := o.Progress
 	if o.NoRepack { // reading ahead is several times faster than faulting page by page
@@ -212,37 +217,28 @@ func (o *Options) Memory(f *gguf.File, onGPUs int64) (int64, error) {
 	return o.memory(f, c, onGPUs).Need, nil
 }
 
-// memory returns what a model takes as the error that it would be if there were less.
-func (o *Options) memory(f *gguf.File, c model.Config, onGPUs int64) *MemoryError {
-	e := &MemoryError{File: f.Path}
+// memory returns what the model in f takes where onGPUs bytes of its weights and KV cache lie on GPUs.
+func (o *Options) memory(f *gguf.File, c model.Config, onGPUs int64) Memory {
+	m := Memory{OnGPUs: onGPUs}
 	if !o.NoRepack { // pages of a mapped file may be dropped and read again
 		for _, t := range f.Tensors {
-			e.Weights += layout.Packed(t.Type, int64(len(t.Data)))
+			m.Weights += layout.Packed(t.Type, int64(len(t.Data)))
 		}
-		e.Weights = max(0, e.Weights-onGPUs)
+		m.Weights = max(0, m.Weights-onGPUs)
 	}
 	for _, a := range o.Adapters {
 		for _, t := range a.File.Tensors {
-			e.Weights += model.AdapterBytes(t)
+			m.Weights += model.AdapterBytes(t)
 		}
 	}
 	context := pick(o.Context, c.Context)
-	e.Cache = c.CacheSpec(o.cacheSize(c), o.CacheTypes).Bytes()
-	e.Activations = c.ActivationBytes(min(o.LargestStep(), context))
-	e.Need = e.Weights + e.Cache + e.Activations + overhead
-	return e
-}
-
-// checkMemory says before loading that a model cannot fit.
-func checkMemory(e *MemoryError) error {
-	mem, err := hw.ReadMemory()
-	if err != nil || mem.Available == 0 {
-		return nil // unknown: let the loader try
+	m.Cache = c.CacheSpec(o.cacheSize(c), o.CacheTypes).Bytes()
+	m.Activations = c.ActivationBytes(min(o.LargestStep(), context))
+	m.Need = m.Weights + m.Cache + m.Activations + overhead
+	if free, err := hw.ReadMemory(); err == nil {
+		m.Available = int64(free.Available)
 	}
-	if e.Available = int64(mem.Available); e.Need > e.Available {
-		return e
-	}
-	return nil
+	return m
 }
 
 // Close ends what runs and frees the model.

@@ -21,12 +21,18 @@ func (e *ContextError) Error() string {
 	return fmt.Sprintf("the prompt has %d tokens, more than the context of %d; raise it with -c or shorten the prompt", e.Tokens, e.Context)
 }
 
-// MemoryError is the error of a model that does not fit into memory. Sizes are bytes.
+// Memory is what a model takes of a machine's memory, in bytes, as it is expected before anything is loaded.
+type Memory struct {
+	Weights, Cache, Activations int64 // in RAM; weights that are computed on in the mapped file are not counted
+	Need                        int64 // of RAM: the sum, and what the process itself takes
+	Available                   int64 // of RAM; 0: unknown
+	OnGPUs                      int64 // weights and cache that lie in the memory of GPUs
+}
+
+// MemoryError is the error of a model that does not fit into memory.
 type MemoryError struct {
-	File                        string
-	Weights, Cache, Activations int64
-	Need                        int64 // of them all, and of the process itself
-	Available                   int64
+	File string
+	Memory
 }
 
 func (e *MemoryError) Error() string {

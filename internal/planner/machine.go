@@ -197,13 +197,18 @@ func Figures(ctx context.Context, all []vulkan.Info, progress func(done, total i
 
 // Kept reports whether this machine's figures were kept from an earlier time, so that This takes no time for measuring.
 func Kept() bool {
+	_, ok := kept()
+	return ok
+}
+
+// kept returns this machine's figures if they were kept from an earlier time.
+func kept() (m measure.Machine, ok bool) {
 	path, err := measure.CacheFile()
 	if err != nil {
-		return false
+		return m, false
 	}
 	all, _ := vulkan.Devices()
-	_, ok := measure.Cached(path, found(all))
-	return ok
+	return measure.Cached(path, found(all))
 }
 
 // Forget drops the figures that were kept.

@@ -69,6 +69,7 @@ type Planner struct {
 	solved  bool             // at least once
 	err     error            // of planning, which Open returns
 	gpus    []compute.Device // [plan's GPUs] as opened last
+	alone   func() float64   // the rate of a machine without GPUs; nil: nothing is known of it
 }
 
 // CPU has the processor compute alone.
@@ -88,7 +89,9 @@ func New(ctx context.Context, f *gguf.File, o Options) (*Planner, error) {
 		if _, err := modelcost.ParseOverrides(o.Tensors, nil); err != nil {
 			return nil, err
 		}
-		return CPU(o.Processor), nil
+		p := CPU(o.Processor)
+		p.alone = func() float64 { return rateAlone(f, o) }
+		return p, nil
 	}
 	cost, err := modelcost.Of(f, o.Model)
 	if err != nil {
@@ -106,6 +109,38 @@ func With(m *Machine, cost modelcost.Cost, o Options) *Planner {
 func (p *Planner) Plan() (*Plan, error) {
 	p.choose()
 	return p.plan, p.err
+}
+
+// Rate returns how many tokens per second are expected of generation, by what memory and GPUs can be read at; 0: nothing is known, for
+// nobody has measured the machine.
+func (p *Planner) Rate() float64 {
+	plan, err := p.Plan()
+	switch {
+	case err != nil:
+		return 0
+	case plan != nil:
+		return plan.Rate
+	case p.alone != nil:
+		return p.alone()
+	}
+	return 0
+}
+
+// rateAlone returns the rate of the model in f on this machine's processor alone, if the machine was measured earlier.
+func rateAlone(f *gguf.File, o Options) float64 {
+	figures, ok := kept()
+	if !ok {
+		return 0
+	}
+	cost, err := modelcost.Of(f, o.Model)
+	if err != nil {
+		return 0
+	}
+	s, err := With(On(figures, nil), cost, Options{Model: o.Model}).Solve()
+	if err != nil || s.Plan.Seconds <= 0 {
+		return 0
+	}
+	return 1 / s.Plan.Seconds
 }
 
 // choose plans, unless what is planned still holds.

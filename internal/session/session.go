@@ -22,6 +22,10 @@ type Options struct {
 	Planner    planner.Options // Model and Trace are set by Open
 	Statistics string          // the file that profile wrote, for a model that holds no statistics
 	Adapters   []Adapter       // Engine.Adapters is set by Open
+
+	// Expect is told before loading what that will take of memory, and how many tokens per second are then expected; rate is 0 where
+	// nothing is known of it. It may be nil.
+	Expect func(m engine.Memory, rate float64)
 }
 
 // Adapter names a LoRA adapter's file.
@@ -62,6 +66,9 @@ func (s *Session) open(ctx context.Context, o Options) error {
 		return err
 	}
 	o.Engine.Devices = s.Planner
+	if o.Expect != nil {
+		o.Engine.Expect = func(m engine.Memory) { o.Expect(m, s.Planner.Rate()) }
+	}
 	if s.Engine, err = engine.Open(ctx, s.File, o.Engine); err != nil {
 		return err
 	}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/powerinfer-go/powerinfer/internal/compute"
 	"github.com/powerinfer-go/powerinfer/internal/compute/cpu"
+	"github.com/powerinfer-go/powerinfer/internal/compute/cpu/layout"
 	"github.com/powerinfer-go/powerinfer/internal/gguf"
 	"github.com/powerinfer-go/powerinfer/internal/hw"
 	"github.com/powerinfer-go/powerinfer/internal/imatrix"
@@ -71,7 +72,7 @@ func (o *Options) Memory(f *gguf.File) (int64, error) {
 		return n, nil
 	}
 	for _, t := range f.Tensors {
-		n += int64(len(t.Data))
+		n += layout.Packed(t.Type, int64(len(t.Data)))
 	}
 	return n, nil
 }

@@ -1,0 +1,87 @@
+package main
+
+import (
+	"fmt"
+	"os"
+	"time"
+
+	"github.com/urfave/cli/v3"
+	"golang.org/x/term"
+
+	"github.com/powerinfer-go/powerinfer"
+)
+
+// expects reports whether a command says what it will take: where somebody looks on, or asked for it.
+func expects(c *cli.Command) bool {
+	return c.Bool("verbose") || term.IsTerminal(int(os.Stderr.Fd()))
+}
+
+// readsOnly is expect's number of tokens for commands that generate nothing.
+const readsOnly = -1
+
+// expect has o tell on standard error what loading a model takes of memory, and how long generating so many tokens will then take; 0: their
+// number is not known.
+func expect(c *cli.Command, o *powerinfer.Options, tokens int) {
+	if !expects(c) {
+		return
+	}
+	last := ""
+	o.Expect = func(m powerinfer.Memory, rate float64) {
+		if line := expectation(m, rate, tokens); line != last { // it is told again where a GPU fails
+			last = line
+			note(line)
+		}
+	}
+}
+
+// mostLimited is the rate, in tokens per second, from which on memory is not what limits generation: the model lies in the processor's caches.
+const mostLimited = 1000
+
+// expectation says in a line what a model takes.
+func expectation(m powerinfer.Memory, rate float64, tokens int) string {
+	gib := func(n int64) float64 { return float64(n) / (1 << 30) }
+	line := fmt.Sprintf("about %.2f GiB of memory (weights %.2f, KV cache %.2f, activations %.2f)", gib(m.Need), gib(m.Weights), gib(m.Cache), gib(m.Activations))
+	if m.Available > 0 {
+		line += fmt.Sprintf(" of %.1f that are free", gib(m.Available))
+	}
+	if m.OnGPUs > 0 {
+		line += fmt.Sprintf(", and %.2f GiB on GPUs", gib(m.OnGPUs))
+	}
+	if rate > 0 && rate < mostLimited && tokens != readsOnly {
+		line += fmt.Sprintf("; generates at most about %.1f tokens/s", rate)
+		if whole := time.Duration(float64(tokens) / rate * float64(time.Second)); whole > patience {
+			line += fmt.Sprintf(", %s for %s", whole.Round(time.Second), count(tokens, "token"))
+		}
+	}
+	return line
+}
+
+// remaining tells once how long a task will take, by how long the beginning of it took.
+type remaining struct {
+	begin time.Time
+	parts string // what the task consists of, for the note: "windows of 512 tokens"; empty: bytes
+	told  bool
+}
+
+// enough is the time after which the speed of a task that is counted in bytes is known.
+const enough = time.Second
+
+func newRemaining(parts string) *remaining { return &remaining{begin: time.Now(), parts: parts} }
+
+// set tells that done of total are done: one part, or some of the bytes, says how long all take.
+func (r *remaining) set(done, total int64) {
+	took := time.Since(r.begin)
+	if r.told || done == 0 || r.parts == "" && took < enough {
+		return
+	}
+	r.told = true
+	whole := time.Duration(float64(took) * float64(total) / float64(done))
+	if whole <= patience {
+		return
+	}
+	line := fmt.Sprintf("about %s", whole.Round(time.Second))
+	if r.parts != "" {
+		line = fmt.Sprintf("%s for %d %s", line, total, r.parts)
+	}
+	note(line)
+}
