@@ -14,6 +14,7 @@ import (
 // document is one text: a tale, an article, a chapter. Text is held out by whole documents.
 type document struct {
 	text   string
+	file   int               // number of the file that it was read from
 	hash   [sha256.Size]byte // of text
 	tokens []int32           // without BOS
 }
@@ -31,25 +32,26 @@ const leastPart = 4 << 10
 // readDocuments reads the documents of some files. Each is kept once, however often it occurs, so that none can be on both
 // sides of a division. cut says that parts took the place of large ones.
 func readDocuments(paths []string) (docs []document, cut bool, err error) {
-	var texts []string
-	for _, p := range paths {
+	var all []document
+	for i, p := range paths {
 		data, err := os.ReadFile(p)
 		if err != nil {
 			return nil, false, err
 		}
-		texts = append(texts, splitDocuments(string(data))...)
-	}
-	parts := cutLarge(texts)
-	texts, cut = parts, len(parts) > len(texts)
-	seen := map[[sha256.Size]byte]bool{}
-	for _, t := range texts {
-		h := sha256.Sum256([]byte(t))
-		if !seen[h] {
-			seen[h] = true
-			docs = append(docs, document{text: t, hash: h})
+		for _, t := range splitDocuments(string(data)) {
+			all = append(all, document{text: t, file: i})
 		}
 	}
-	return docs, cut, nil
+	parts := cutLarge(all)
+	seen := map[[sha256.Size]byte]bool{}
+	for _, d := range parts {
+		d.hash = sha256.Sum256([]byte(d.text))
+		if !seen[d.hash] {
+			seen[d.hash] = true
+			docs = append(docs, d)
+		}
+	}
+	return docs, len(parts) > len(all), nil
 }
 
 // splitDocuments cuts a file's text at its separators.
@@ -83,18 +85,20 @@ func splitDocuments(text string) []string {
 	return docs
 }
 
-// cutLarge cuts large texts into parts.
-func cutLarge(texts []string) []string {
+// cutLarge cuts large documents into parts.
+func cutLarge(docs []document) []document {
 	total := 0
-	for _, t := range texts {
-		total += len(t)
+	for _, d := range docs {
+		total += len(d.text)
 	}
-	var parts []string
-	for _, t := range texts {
-		if float64(len(t)) > largeShare*float64(total) {
-			parts = append(parts, cutText(t)...)
-		} else {
-			parts = append(parts, t)
+	var parts []document
+	for _, d := range docs {
+		if float64(len(d.text)) <= largeShare*float64(total) {
+			parts = append(parts, d)
+			continue
+		}
+		for _, t := range cutText(d.text) {
+			parts = append(parts, document{text: t, file: d.file})
 		}
 	}
 	return parts

@@ -52,8 +52,8 @@ const (
 
 // estimate predicts the stages' times from steps that it measures.
 func (r *observer) estimate(e *runner, samples int) ([]Estimate, error) {
-	r.p.idle = true
-	defer func() { r.p.idle = false }()
+	r.p.pause(true)
+	defer r.p.pause(false)
 	ws := []window{{tokens: make([]int32, e.window)}} // any tokens
 	var step time.Duration
 	for range 2 { // the first reads weights in

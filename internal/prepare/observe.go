@@ -80,7 +80,7 @@ func (r *run) readCalibration(tok *tokenizer.Tokenizer) error {
 	}
 	t := &r.texts
 	least, wanted := leastHeldOut(r.c), heldOutTokens
-	if len(r.o.EvalFiles) > 0 || r.o.profileOnly {
+	if len(r.o.EvalFiles) > 0 || r.o.profileOnly || r.c.Experts.Count > 0 {
 		least, wanted = 0, 0
 	}
 	t.calibration, t.heldOut = divide(tok, docs, least, wanted, r.o.Tokens)
@@ -94,9 +94,20 @@ func (r *run) readCalibration(tok *tokenizer.Tokenizer) error {
 // observer profiles a model, which it loads when it is first needed; in a resumed run that may be never.
 type observer struct {
 	*run
-	p   *profiler
+	p   counter
 	e   *runner
 	tok *tokenizer.Tokenizer
+}
+
+func (r *run) observer(p counter) (*observer, error) {
+	tok, err := model.Tokenizer(r.f)
+	return &observer{run: r, p: p, tok: tok}, err
+}
+
+func (v *observer) close() {
+	if v.e != nil {
+		v.e.Close()
+	}
 }
 
 func (v *observer) runner(ctx context.Context) (*runner, error) {
@@ -110,51 +121,74 @@ func (v *observer) runner(ctx context.Context) (*runner, error) {
 
 // observe generates the calibration text where none was given, and profiles.
 func (r *run) observe(ctx context.Context) error {
+	if r.c.Experts.Count > 0 {
+		return r.observeExperts(ctx)
+	}
 	p, err := newProfiler(r.f, r.c, r.o.Threads)
 	if err != nil {
 		return err
 	}
-	v := &observer{run: r, p: p}
-	defer func() {
-		if v.e != nil {
-			v.e.Close()
-		}
-	}()
-	if v.tok, err = model.Tokenizer(r.f); err != nil {
-		return err
-	}
-	load := func() (*runner, error) { return v.runner(ctx) }
-	plan, err := v.plan(ctx)
+	v, err := r.observer(p)
 	if err != nil {
 		return err
 	}
-	if r.texts.generate > 0 {
-		p.idle = true
-		g := &generator{load: load, tok: v.tok, seed: r.o.Seed}
-		r.texts.calibration, err = g.generate(ctx, r.w, r.texts.generate, r.o.bytes(StageGenerate))
-		if err != nil {
-			return err
+	defer v.close()
+	plan, err := v.plan(ctx, p)
+	if err != nil {
+		return err
+	}
+	if err := v.generate(ctx); err != nil {
+		return err
+	}
+	steps := v.steps()
+	for to, s := range steps {
+		p.plan[to] = sampling{want: plan.want[to]}
+		for _, ws := range s {
+			p.plan[to].total += tokensOf(ws)
 		}
-		p.idle = false
-	}
-	bos := int32(-1)
-	if v.tok.AddsBOS() {
-		bos = v.tok.BOS()
-	}
-	var steps [roles][][]window
-	for to, docs := range [roles][]document{r.texts.calibration, r.texts.heldOut} {
-		ws := windows(docs, min(windowTokens, r.c.Context), bos)
-		steps[to] = packs(ws)
-		p.plan[to] = sampling{want: plan.want[to], total: tokensOf(ws)}
 	}
 	if r.sampled() {
 		p.traces = &traces{left: plan.budget}
 	}
-	if err := p.profile(ctx, load, r.w, steps, r.o.bytes(StageProfile)); err != nil {
+	if err := v.profile(ctx, steps); err != nil {
 		return err
 	}
 	r.stats, err = p.stats()
 	return err
+}
+
+// generate has the model generate the calibration text where none was given.
+func (v *observer) generate(ctx context.Context) error {
+	t := &v.texts
+	if t.generate == 0 {
+		return nil
+	}
+	v.p.pause(true)
+	defer v.p.pause(false)
+	g := &generator{load: v.loader(ctx), tok: v.tok, seed: v.o.Seed}
+	var err error
+	t.calibration, err = g.generate(ctx, v.w, t.generate, v.o.bytes(StageGenerate))
+	return err
+}
+
+func (v *observer) loader(ctx context.Context) func() (*runner, error) {
+	return func() (*runner, error) { return v.runner(ctx) }
+}
+
+// steps cuts both texts into steps of the model.
+func (v *observer) steps() (steps [roles][][]window) {
+	bos := int32(-1)
+	if v.tok.AddsBOS() {
+		bos = v.tok.BOS()
+	}
+	for to, docs := range [roles][]document{v.texts.calibration, v.texts.heldOut} {
+		steps[to] = packs(windows(docs, min(windowTokens, v.c.Context), bos))
+	}
+	return steps
+}
+
+func (v *observer) profile(ctx context.Context, steps [roles][][]window) error {
+	return profile(ctx, v.p, v.loader(ctx), v.w, steps, v.o.bytes(StageProfile))
 }
 
 // sampled reports whether there will be predictors to train.
@@ -182,7 +216,7 @@ const traceSlack = 1.25
 
 // plan decides how much is sampled from how sparse the model is on a first step, and tells the estimate. A resumed run
 // keeps its plan.
-func (r *observer) plan(ctx context.Context) (samplingPlan, error) {
+func (r *observer) plan(ctx context.Context, p *profiler) (samplingPlan, error) {
 	plan := samplingPlan{budget: [roles]int64{calibrating: r.o.TraceBudget - r.o.TraceBudget/heldShare, holdingOut: r.o.TraceBudget / heldShare}}
 	b, ok, err := r.w.read(filePlan)
 	if err != nil {
@@ -198,7 +232,7 @@ func (r *observer) plan(ctx context.Context) (samplingPlan, error) {
 	if err != nil {
 		return plan, err
 	}
-	bytes, err := r.sampleBytes(e)
+	bytes, err := r.sampleBytes(e, p)
 	if err != nil {
 		return plan, err
 	}
@@ -229,7 +263,7 @@ func (r *observer) plan(ctx context.Context) (samplingPlan, error) {
 }
 
 // sampleBytes returns what one token takes in all layers' traces, from the share of active neurons in a step of the seeds.
-func (r *observer) sampleBytes(e *runner) (float64, error) {
+func (r *observer) sampleBytes(e *runner, p *profiler) (float64, error) {
 	var ws []window
 	tokens := 0
 	for _, s := range seeds()[:maxSequences] {
@@ -242,15 +276,15 @@ func (r *observer) sampleBytes(e *runner) (float64, error) {
 	if len(ws) == 0 {
 		return 0, errNoSeed
 	}
-	if err := r.p.step(e, calibrating, ws); err != nil {
+	if err := p.step(e, calibrating, ws); err != nil {
 		return 0, err
 	}
 	active := 0
-	for _, counts := range r.p.counts {
+	for _, counts := range p.counts {
 		for _, n := range counts {
 			active += int(n)
 		}
 	}
-	r.p.reset()
+	p.reset()
 	return float64(r.c.Layers)*float64(recordBytes(r.c.Embd, 0)) + 4*float64(active)/float64(tokens), nil
 }

@@ -107,7 +107,8 @@ func (o *Options) bytes(s Stage) func(done, total int64) {
 // Report describes what a run did.
 type Report struct {
 	Layers      []Layer
-	Stats       *neuron.Stats // in the model's own order
+	Stats       *neuron.Stats   // in the model's own order; nil for a model with experts
+	Experts     *neuron.Experts // likewise; nil for a model without
 	Calibration prepared.Text
 	HeldOut     prepared.Text // zero where nothing was held out
 	Generated   bool          // the model made its calibration text itself
@@ -134,6 +135,7 @@ type run struct {
 	id        identity
 	texts     texts
 	stats     *neuron.Stats
+	experts   *neuron.Experts // instead of stats, of a model with experts
 	order     neuron.Order
 	quantised bool
 }
@@ -162,6 +164,9 @@ func resumable(err error) error {
 
 // prepare does the work, whose folder is open.
 func (r *run) prepare(ctx context.Context) (*Report, error) {
+	if r.c.Experts.Count > 0 {
+		return r.prepareExperts(ctx)
+	}
 	o := r.o
 	if err := r.observe(ctx); err != nil {
 		return nil, err
@@ -198,16 +203,25 @@ func Profile(ctx context.Context, f *gguf.File, o Options) (*Report, error) {
 		return nil, resumable(err)
 	}
 	text := r.counted()
-	if err := WriteStats(o.Out, f, text.SHA256, r.stats); err != nil {
+	if r.experts != nil {
+		err = WriteExperts(o.Out, f, text.SHA256, r.experts)
+	} else {
+		err = WriteStats(o.Out, f, text.SHA256, r.stats)
+	}
+	if err != nil {
 		return nil, err
 	}
-	return &Report{Stats: r.stats, Calibration: text, Generated: r.texts.generate > 0}, r.clean()
+	return &Report{Stats: r.stats, Experts: r.experts, Calibration: text, Generated: r.texts.generate > 0}, r.clean()
 }
 
 // counted returns the calibration text with the tokens that were counted, BOS of each window among them.
 func (r *run) counted() prepared.Text {
 	t := r.texts.calibrated()
-	t.Tokens = r.stats.Tokens
+	if r.experts != nil {
+		t.Tokens = r.experts.Tokens()
+	} else {
+		t.Tokens = r.stats.Tokens
+	}
 	return t
 }
 
@@ -229,7 +243,7 @@ func begin(ctx context.Context, f *gguf.File, o *Options) (*run, error) {
 	}
 	r.id = identity{
 		Version: workVersion, Model: fingerprint(f), Calibration: r.texts.calibrated().SHA256, HeldOut: r.texts.held().SHA256,
-		Options: o.result(), Mapped: mapped(f),
+		Options: o.result(), Mapped: mapped(f), Texts: r.division(),
 	}
 	r.w, r.id, err = openWork(o.Work, r.id, o.Resume)
 	return r, err
@@ -261,6 +275,9 @@ func (o *Options) complete(r *run) error {
 	if o.Accuracy == 0 {
 		o.Accuracy = 0.95
 	}
+	if r.c.Experts.Count > 0 {
+		o.NoPredictors = true
+	}
 	if !o.SetType {
 		o.PredictorType = quant.Q8_0
 		if t := r.f.Tensor("blk.0.ffn_up.weight"); t != nil && slices.Contains(quant.BlockTypes(), t.Type) {
@@ -272,7 +289,7 @@ func (o *Options) complete(r *run) error {
 		return fmt.Errorf("%d tokens of calibration: at least %d are needed", o.Tokens, r.leastTokens())
 	case !(o.Recall > 0 && o.Recall < 1) || !(o.Accuracy > 0 && o.Accuracy < 1):
 		return fmt.Errorf("recall %g and accuracy %g: give numbers between 0 and 1", o.Recall, o.Accuracy)
-	case r.c.Embd%o.PredictorType.BlockElems() != 0:
+	case r.sampled() && r.c.Embd%o.PredictorType.BlockElems() != 0:
 		return fmt.Errorf("predictors of %d inputs cannot be stored in %s: its blocks do not divide the rows", r.c.Embd, o.PredictorType)
 	case o.TraceBudget < 1<<20:
 		return fmt.Errorf("a trace budget of %d bytes is less than a MiB", o.TraceBudget)
@@ -287,6 +304,8 @@ const maxFF = 1 << 16
 func (r *run) check(ctx context.Context) error {
 	path := r.f.Path
 	switch {
+	case r.c.Experts.Count > 0:
+		return r.checkExperts()
 	case r.c.Prepared != nil:
 		return fmt.Errorf("%s is prepared already; give the model that it was made from", path)
 	case r.c.Transposed:

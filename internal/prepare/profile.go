@@ -196,8 +196,38 @@ func (p *profiler) stats() (*neuron.Stats, error) {
 // saveEvery is after how many steps the profile's state is written down.
 const saveEvery = 8
 
+// pass goes over n tokens of a text that an earlier run has evaluated.
+func (p *profiler) pass(to role, n int) {
+	for range n {
+		p.plan[to].next()
+	}
+}
+
+func (p *profiler) pause(paused bool) { p.idle = paused }
+
+func (p *profiler) close() {
+	if p.traces != nil {
+		p.traces.close()
+	}
+}
+
+// counter counts what a model does with the texts.
+type counter interface {
+	model.Observer
+	// step evaluates windows of one of the texts, and counts.
+	step(r *runner, to role, ws []window) error
+	// pass goes over n tokens of a text that an earlier run has evaluated.
+	pass(to role, n int)
+	// pause has nothing counted until it is called with false.
+	pause(paused bool)
+	// save writes down what was counted in so many steps, and load goes on from there.
+	save(w *work, steps int) error
+	load(w *work) (steps int, err error)
+	close()
+}
+
 // profile evaluates both texts, from where the work folder's state says. progress is told tokens.
-func (p *profiler) profile(ctx context.Context, load func() (*runner, error), w *work, steps [roles][][]window, progress func(done, total int64)) error {
+func profile(ctx context.Context, p counter, load func() (*runner, error), w *work, steps [roles][][]window, progress func(done, total int64)) error {
 	var total, done int64
 	for _, s := range steps {
 		for _, ws := range s {
@@ -208,9 +238,7 @@ func (p *profiler) profile(ctx context.Context, load func() (*runner, error), w 
 	if err != nil {
 		return err
 	}
-	if p.traces != nil {
-		defer p.traces.close()
-	}
+	defer p.close()
 	at := 0
 	for to, s := range steps {
 		for _, ws := range s {
@@ -218,9 +246,7 @@ func (p *profiler) profile(ctx context.Context, load func() (*runner, error), w 
 			done += int64(n)
 			at++
 			if at <= begin {
-				for range n {
-					p.plan[to].next()
-				}
+				p.pass(role(to), n)
 				continue
 			}
 			if err := ctx.Err(); err != nil {

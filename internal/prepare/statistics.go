@@ -6,6 +6,7 @@ import (
 
 	"github.com/powerinfer-go/powerinfer/internal/gguf"
 	"github.com/powerinfer-go/powerinfer/internal/neuron"
+	"github.com/powerinfer-go/powerinfer/internal/prepared"
 )
 
 // A statistics file is a GGUF file without tensors: general.architecture and general.name of the model, and these keys.
@@ -25,13 +26,8 @@ func WriteStats(path string, f *gguf.File, sha256 string, s *neuron.Stats) error
 	if err := s.Check(); err != nil {
 		return err
 	}
-	var keys []gguf.KV
+	keys := named(f)
 	add := func(key string, v any) { keys = append(keys, gguf.KV{Key: key, Value: v}) }
-	for _, k := range []string{"general.architecture", "general.name"} {
-		if v, ok := f.Lookup(k); ok {
-			add(k, v)
-		}
-	}
 	add(keyProfileVersion, uint32(profileVersion))
 	add(keyProfileSHA256, sha256)
 	add(keyProfileTokens, s.Tokens)
@@ -43,6 +39,25 @@ func WriteStats(path string, f *gguf.File, sha256 string, s *neuron.Stats) error
 		}
 	}
 	return gguf.Create(context.Background(), path, "GGUF", keys, nil, nil) // without tensors it takes no time that a context could end
+}
+
+// WriteExperts writes which experts tokens of texts with the given SHA-256 used, as counted with the model in f.
+func WriteExperts(path string, f *gguf.File, sha256 string, x *neuron.Experts) error {
+	counted, err := prepared.ExpertKeys(x, sha256)
+	if err != nil {
+		return err
+	}
+	return gguf.Create(context.Background(), path, "GGUF", append(named(f), counted...), nil, nil)
+}
+
+// named returns the keys that tell which model f is.
+func named(f *gguf.File) (keys []gguf.KV) {
+	for _, k := range []string{"general.architecture", "general.name"} {
+		if v, ok := f.Lookup(k); ok {
+			keys = append(keys, gguf.KV{Key: k, Value: v})
+		}
+	}
+	return keys
 }
 
 // ReadStats reads a file of WriteStats. Errors are one line and name file and key.

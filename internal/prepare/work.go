@@ -47,6 +47,8 @@ type identity struct {
 	HeldOut     string
 	Options     resultOptions
 	Mapped      bool // the model is computed on in place
+
+	Texts string `json:",omitempty"` // SHA-256 of how they are divided, where uses of experts are counted in each apart
 }
 
 const workVersion = 1
