@@ -24,8 +24,8 @@ func inspectCommand() *cli.Command {
 		ArgsUsage: "[FILE]",
 		Flags: append(modelFlags(),
 			&cli.BoolFlag{Name: "json", Usage: "print everything as one JSON object"},
-			&cli.BoolFlag{Name: "neurons", Usage: "print how often a prepared model's neurons are active, and its predictors"},
-			&cli.StringFlag{Name: "report", Usage: "the same as a page and pictures: report.html, curves.png, ranks.png, map.png in `FOLDER`"},
+			&cli.BoolFlag{Name: "neurons", Usage: "print how often a prepared model's neurons are active, and its predictors, or how its experts are used"},
+			&cli.StringFlag{Name: "report", Usage: "the same as a page and pictures: report.html, curves.png, ranks.png, map.png, of experts reuse.png in `FOLDER`"},
 		),
 		Action: func(_ context.Context, c *cli.Command) error {
 			if c.NArg() > 1 || c.NArg() == 1 && c.IsSet("model") {

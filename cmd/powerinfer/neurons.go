@@ -55,9 +55,19 @@ func reportOf(f *gguf.File) (*neuronreport.Report, error) {
 	if ok {
 		return preparedReport(name, f, &info)
 	}
+	if use, hash, err := prepared.ReadExperts(f); err != nil {
+		return nil, err
+	} else if use != nil {
+		p, err := neuronreport.NewExperts(name, use)
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", f.Path, err)
+		}
+		p.Facts = []neuronreport.Fact{{Name: "calibration SHA-256", Value: hash}}
+		return p, nil
+	}
 	stats, ok, err := prepare.StatsOf(f)
 	if err == nil && !ok {
-		err = fmt.Errorf("%s holds no statistics of neurons: powerinfer profile counts them, powerinfer prepare stores them in a model", f.Path)
+		err = fmt.Errorf("%s holds no statistics of neurons or experts: powerinfer profile counts them, powerinfer prepare stores them in a model", f.Path)
 	}
 	if err != nil {
 		return nil, err
@@ -120,6 +130,7 @@ const (
 	reportCurves = "curves.png"
 	reportRanks  = "ranks.png"
 	reportMap    = "map.png"
+	reportReuse  = "reuse.png" // of experts
 )
 
 func reportFiles() []string { return []string{reportPage, reportCurves, reportRanks, reportMap} }
@@ -133,10 +144,15 @@ func writeReport(dir string, p *neuronreport.Report) error {
 		}
 		return fmt.Errorf("the report's folder %s cannot be made: %w", dir, err)
 	}
-	for _, file := range []struct {
+	type file struct {
 		name  string
 		write func(io.Writer) error
-	}{{reportPage, p.Report}, {reportCurves, p.Curves}, {reportRanks, p.Ranks}, {reportMap, p.HeatMap}} {
+	}
+	files := []file{{reportPage, p.Report}, {reportCurves, p.Curves}, {reportRanks, p.Ranks}, {reportMap, p.HeatMap}}
+	if p.Experts != nil {
+		files = append(files, file{reportReuse, p.Reuse})
+	}
+	for _, file := range files {
 		err := atomicfile.Write(filepath.Join(dir, file.name), func(f *atomicfile.File) error { return file.write(f) })
 		if err != nil {
 			return err

@@ -37,7 +37,7 @@ func calibrationFlags() []cli.Flag {
 
 func prepareCommand() *cli.Command {
 	return &cli.Command{
-		Name: "prepare", Usage: "order a ReLU model's neurons and train their predictors", ArgsUsage: "[MODEL]",
+		Name: "prepare", Usage: "order a ReLU model's neurons and train their predictors, or order experts", ArgsUsage: "[MODEL]",
 		Flags: append(calibrationFlags(),
 			&cli.StringSliceFlag{Name: "eval-file", Usage: "text `FILE` to measure on; may be repeated. Default: documents of -f that are held out"},
 			&cli.StringFlag{Name: "trace-budget", Value: "8G", Usage: "`SIZE` of the samples kept on disk for training"},
@@ -81,10 +81,14 @@ func prepareModel(ctx context.Context, c *cli.Command) error {
 	if err != nil {
 		return err
 	}
-	if err := printPrepared(os.Stdout, rep); err != nil {
+	if rep.Experts != nil {
+		err = printExperts(os.Stdout, f.Path, rep)
+	} else if err = printPrepared(os.Stdout, rep); err == nil {
+		advise(rep, o)
+	}
+	if err != nil {
 		return err
 	}
-	advise(rep, o)
 	fmt.Fprintln(os.Stderr, "wrote", o.Out)
 	return nil
 }
@@ -202,6 +206,15 @@ func roundTime(d time.Duration) time.Duration {
 		return d.Round(10 * time.Second)
 	}
 	return d.Round(time.Minute)
+}
+
+// printExperts prints a line for each layer with experts.
+func printExperts(out io.Writer, name string, rep *prepare.Report) error {
+	p, err := countedReport(name, rep)
+	if err != nil {
+		return err
+	}
+	return p.Table(out)
 }
 
 // printPrepared prints a line for each layer, and what all of them come to.

@@ -13,7 +13,7 @@ import (
 
 func profileCommand() *cli.Command {
 	return &cli.Command{
-		Name: "profile", Usage: "count how often each neuron of a ReLU model is active", ArgsUsage: "[MODEL]",
+		Name: "profile", Usage: "count how often each neuron of a ReLU model is active, or each expert used", ArgsUsage: "[MODEL]",
 		Flags:  calibrationFlags(),
 		Action: profileModel,
 	}
@@ -32,7 +32,7 @@ func profileModel(ctx context.Context, c *cli.Command) error {
 	if err != nil {
 		return err
 	}
-	p, err := neuronreport.New(f.Path, rep.Stats)
+	p, err := countedReport(f.Path, rep)
 	if err != nil {
 		return err
 	}
@@ -41,4 +41,12 @@ func profileModel(ctx context.Context, c *cli.Command) error {
 	}
 	fmt.Fprintln(os.Stderr, "wrote", o.Out)
 	return nil
+}
+
+// countedReport returns the report of what a run counted: neurons, or experts.
+func countedReport(name string, rep *prepare.Report) (*neuronreport.Report, error) {
+	if rep.Experts != nil {
+		return neuronreport.NewExperts(name, rep.Experts)
+	}
+	return neuronreport.New(name, rep.Stats)
 }

@@ -94,9 +94,9 @@ func (f frame) outline(c canvas) {
 // Size of a tag in CSS pixels.
 const tagWidth, tagHeight = 18.0, 16.0
 
-// tag draws a layer's number on its colour, with the upper left corner at p.
-func (f frame) tag(c canvas, p point, layer, layers int) {
-	colour := depth(layer, layers)
+// tag draws a layer's number on the colour of curve l of n, with the upper left corner at p.
+func (f frame) tag(c canvas, p point, l, n, layer int) {
+	colour := depth(l, n)
 	c.rect(p.x, p.y, tagWidth, tagHeight, colour)
 	c.text(p.x+tagWidth/2, p.y+12.5, fmt.Sprint(layer), textSize, middle, over(colour.color))
 }

@@ -6,6 +6,7 @@ import (
 	"image/png"
 	"io"
 	"math"
+	"strings"
 )
 
 // samples is the number of points of a curve: layers have up to tens of thousands of neurons.
@@ -37,12 +38,12 @@ func (p *Report) drawing(height float64, draw func(canvas)) string {
 }
 
 func (p *Report) drawCurves(c canvas) {
-	tenths := []float64{0, 0.2, 0.4, 0.6, 0.8, 1}
+	tenths, of := []float64{0, 0.2, 0.4, 0.6, 0.8, 1}, p.terms()
 	f := newFrame(curvesHeight,
-		axis{title: "neurons of the layer, hottest first", from: 0, to: 1, ticks: tenths, format: percent},
-		axis{title: "activations", from: 0, to: 1, ticks: tenths, format: percent})
-	f.draw(c, "Activations made by the hottest neurons · "+p.Model)
-	f.line(c, []point{{0, 0}, {1, 1}}, true, faint, "all neurons equally hot")
+		axis{title: of.things + " of the layer, hottest first", from: 0, to: 1, ticks: tenths, format: percent},
+		axis{title: strings.ToLower(of.events), from: 0, to: 1, ticks: tenths, format: percent})
+	f.draw(c, of.events+" made by the hottest "+of.things+" · "+p.Model)
+	f.line(c, []point{{0, 0}, {1, 1}}, true, faint, "all "+of.things+" equally hot")
 	drawn := make([][]point, len(p.Figures))
 	for l := range p.Figures {
 		curve := p.Stats.Cumulative(l)
@@ -60,7 +61,7 @@ func (p *Report) drawCurves(c canvas) {
 			last = k
 		}
 		drawn[l] = points
-		f.line(c, points, false, depth(l, len(p.Figures)), fmt.Sprintf("layer %d: %s of neurons make 80 %%", l, percent(p.Figures[l].Share80)))
+		f.line(c, points, false, depth(l, len(p.Figures)), fmt.Sprintf("layer %d: %s of %s make 80 %%", p.Figures[l].Layer, percent(p.Figures[l].Share80), of.things))
 	}
 	f.outline(c)
 	p.layerKey(c, f, drawn)
@@ -70,7 +71,7 @@ func (p *Report) drawCurves(c canvas) {
 const leastFrequency = 1e-4
 
 func (p *Report) drawRanks(c canvas) {
-	most, least := 10, 0.1
+	most, least, of := 10, 0.1, p.terms()
 	for l, f := range p.Figures {
 		most = max(most, f.Neurons)
 		for _, c := range p.Stats.Layers[l] {
@@ -81,8 +82,8 @@ func (p *Report) drawRanks(c canvas) {
 	}
 	least = max(leastFrequency, math.Pow(10, math.Floor(math.Log10(least))))
 	f := newFrame(curvesHeight,
-		axis{title: "rank of the neuron", from: 1, to: float64(most), log: true, ticks: decades(1, float64(most)), format: grouped[float64]},
-		axis{title: "active for this share of tokens", from: least, to: 1, log: true, ticks: decades(least, 1), format: percent})
+		axis{title: of.rank, from: 1, to: float64(most), log: true, ticks: decades(1, float64(most)), format: grouped[float64]},
+		axis{title: of.often, from: least, to: 1, log: true, ticks: decades(least, 1), format: percent})
 	f.draw(c, "Frequency by rank · "+p.Model)
 	drawn := make([][]point, len(p.Figures))
 	for l := range p.Figures {
@@ -100,7 +101,7 @@ func (p *Report) drawRanks(c canvas) {
 			points = append(points, point{float64(k), float64(freq[k-1])})
 			last = k
 		}
-		name := fmt.Sprintf("layer %d", l)
+		name := fmt.Sprintf("layer %d", p.Figures[l].Layer)
 		if law := p.Figures[l].Law; law.To > 0 {
 			name += fmt.Sprintf(": exponent %.2f over ranks %d…%d, KS distance %.3f", law.Exponent, law.From, law.To, law.KS)
 		}
@@ -129,18 +130,18 @@ func (p *Report) layerKey(c canvas, f frame, curves [][]point) {
 	n := len(p.Figures)
 	if n <= len(few) {
 		for l, values := range curves {
-			f.tag(c, point{f.left + f.width + 18, f.top + 22*float64(l)}, l, n)
-			c.text(f.left+f.width+42, f.top+22*float64(l)+12, fmt.Sprintf("layer %d", l), textSize, start, label)
+			f.tag(c, point{f.left + f.width + 18, f.top + 22*float64(l)}, l, n, p.Figures[l].Layer)
+			c.text(f.left+f.width+42, f.top+22*float64(l)+12, fmt.Sprintf("layer %d", p.Figures[l].Layer), textSize, start, label)
 			if len(values) > 0 {
 				at := f.along(values, 0.1+0.7*(float64(l)+0.5)/float64(n)) // each elsewhere, so that they do not meet
-				f.tag(c, point{at.x - tagWidth/2, at.y - tagHeight/2}, l, n)
+				f.tag(c, point{at.x - tagWidth/2, at.y - tagHeight/2}, l, n, p.Figures[l].Layer)
 			}
 		}
 		return
 	}
-	marks := []mark{{0, "0"}}
+	marks := []mark{{0, fmt.Sprint(p.Figures[0].Layer)}}
 	if n > 1 {
-		marks = append(marks, mark{1, fmt.Sprint(n - 1)})
+		marks = append(marks, mark{1, fmt.Sprint(p.Figures[n-1].Layer)})
 	}
 	f.key(c, "layer", func(v float64) ink { return depth(int(math.Round(v*1000)), 1001) }, marks)
 }
@@ -168,9 +169,9 @@ func (p *Report) drawMap(c canvas) {
 		ticks = append(ticks, float64(l)+0.5)
 	}
 	f := newFrame(p.mapHeight(),
-		axis{title: "neurons of the layer, hottest first", from: 0, to: 1, ticks: []float64{0, 0.2, 0.4, 0.6, 0.8, 1}, format: percent},
-		axis{title: "layer", from: float64(n), to: 0, ticks: ticks, format: func(v float64) string { return fmt.Sprint(int(v)) }})
-	f.draw(c, "Share of tokens for which neurons are active · "+p.Model)
+		axis{title: p.terms().things + " of the layer, hottest first", from: 0, to: 1, ticks: []float64{0, 0.2, 0.4, 0.6, 0.8, 1}, format: percent},
+		axis{title: "layer", from: float64(n), to: 0, ticks: ticks, format: func(v float64) string { return fmt.Sprint(p.Figures[int(v)].Layer) }})
+	f.draw(c, p.terms().heat+" · "+p.Model)
 	c.picture(f.left, f.top, f.width, f.height, p.cells())
 	f.outline(c)
 	f.key(c, "tokens", func(v float64) ink { return ink{color: shade(inferno, v)} },

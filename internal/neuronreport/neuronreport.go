@@ -1,4 +1,4 @@
-// Package neuronreport draws the neurons of a model: cumulative curves, ranks and a heat map as PNG, the figures as a
+// Package neuronreport draws the neurons of a model, or its experts: cumulative curves, ranks and a heat map as PNG, the figures as a
 // table, and all of it as one HTML page that needs nothing else.
 package neuronreport
 
@@ -18,6 +18,10 @@ type Report struct {
 	Figures    []Figures   // [layer]
 	Facts      []Fact      // further lines at the head of the report
 	Predictors []Predictor // [layer]; nil where the model has none
+
+	// Of a model with experts Stats and Figures are of its experts, in the layers that have some; else these are nil.
+	Use     *neuron.Experts
+	Experts []ExpertFigures // [figures]
 }
 
 // Fact is a line of the report's head. Both come from outside.

@@ -36,9 +36,13 @@ func (p *Report) Report(w io.Writer) error {
 			rows[l].Predictor = &p.Predictors[l]
 		}
 	}
+	reuse, texts := template.HTML(""), ""
+	if p.Experts != nil {
+		reuse, texts = template.HTML(p.drawing(curvesHeight, p.drawReuse)), p.textNames()
+	}
 	// The drawings escape what comes from outside themselves.
 	return t.Execute(w, map[string]any{
-		"Report": p, "Rows": rows, "Overall": p.Overall(), "AlwaysOnShare": AlwaysOnShare,
+		"Report": p, "Rows": rows, "Overall": p.Overall(), "AlwaysOnShare": AlwaysOnShare, "Terms": p.terms().titles(), "Texts": texts, "Reuse": reuse,
 		"Curves": template.HTML(p.drawing(curvesHeight, p.drawCurves)),
 		"Ranks":  template.HTML(p.drawing(curvesHeight, p.drawRanks)),
 		"Map":    template.HTML(p.drawing(p.mapHeight(), p.drawMap)),

@@ -9,6 +9,9 @@ import (
 
 // Text writes everything that can be said without pictures.
 func (p *Report) Text(w io.Writer) error {
+	if p.Experts != nil {
+		return p.expertText(w)
+	}
 	_, err := fmt.Fprintf(w, "neurons of %s: %d layers, %s tokens observed, %.2f %% of (token, neuron) pairs inactive\n",
 		p.Model, len(p.Figures), grouped(p.Stats.Tokens), 100*p.Stats.Overall())
 	for _, f := range p.Facts {
@@ -30,6 +33,9 @@ func (p *Report) Text(w io.Writer) error {
 
 // Table writes the figures as text, one line a layer.
 func (p *Report) Table(w io.Writer) error {
+	if p.Experts != nil {
+		return p.expertTable(w)
+	}
 	_, err := fmt.Fprintf(w, "%5s %8s %9s %8s %8s %8s %8s %9s %6s %9s %6s\n",
 		"layer", "neurons", "sparsity", "for 50%", "for 80%", "for 90%", "for 99%", "exponent", "KS", "always on", "dead")
 	for _, f := range append(slices.Clone(p.Figures), p.Overall()) {
@@ -73,6 +79,9 @@ func (p *Report) predictorTable(w io.Writer) error {
 
 // MarshalJSON gives the figures; the counts themselves are left out.
 func (p *Report) MarshalJSON() ([]byte, error) {
+	if p.Experts != nil {
+		return p.expertJSON()
+	}
 	return json.Marshal(struct {
 		Model      string      `json:"model"`
 		Tokens     uint64      `json:"tokens"`
