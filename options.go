@@ -31,6 +31,8 @@ type Options struct {
 	Context  int       // tokens of KV cache that all generations share; 0: as many as the model was trained for
 	Adapters []Adapter // LoRA adapters, applied beside the model's weights
 
+	Draft DraftModel // guesses tokens besides, where the text so far says nothing
+
 	CacheKeys, CacheValues string // types in which keys and values are kept: f32, f16, bf16, q8_0 or q4_0; empty: f16
 
 	WholeCache bool // layers with sliding windows keep all keys and values, so that a text may go on anywhere behind its beginning
@@ -80,6 +82,14 @@ type Adapter struct {
 
 // defaultSequences is the default of Options.Sequences.
 const defaultSequences = 8
+
+// DraftModel is a smaller model of the same vocabulary whose likeliest tokens are guesses of the model's: see Options.Drafts.
+type DraftModel struct {
+	Path      string  // empty: there is none
+	Devices   string  // as Options.Devices
+	GPULayers *int    // as Options.GPULayers
+	Least     float32 // guesses end before a token that has a smaller probability
+}
 
 // DefaultDrafts is the default of Options.Drafts, and MostDrafts its bound: each draft takes memory for rows of logits.
 const (
@@ -139,6 +149,9 @@ func (o *Options) session() (session.Options, error) {
 		e.Trace = o.Trace.log
 	}
 	so := session.Options{Engine: e, Planner: o.planner(), Statistics: o.Statistics, Expect: o.Expect}
+	if d := o.Draft; d.Path != "" {
+		so.Draft = &session.Draft{Path: d.Path, Least: d.Least, Planner: o.draftPlanner()}
+	}
 	for _, a := range o.Adapters {
 		so.Adapters = append(so.Adapters, session.Adapter(a))
 	}
@@ -151,6 +164,14 @@ func (o *Options) planner() planner.Options {
 		Device:    o.Devices, Budgets: o.VRAM, Layers: o.GPULayers, Tensors: o.Tensors, StreamTokens: o.StreamTokens, ReadAhead: o.ReadAhead,
 		Notice: o.Notice, Measuring: o.Measuring,
 	}
+}
+
+// draftPlanner returns the planner's options for the draft model, which has a device to itself or shares the model's.
+func (o *Options) draftPlanner() planner.Options {
+	p := o.planner()
+	p.Device, p.Layers, p.Tensors = o.Draft.Devices, o.Draft.GPULayers, nil
+	p.Processor.Note = nil
+	return p
 }
 
 func (o *Options) cacheTypes() (types compute.CacheTypes, err error) {

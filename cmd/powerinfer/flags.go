@@ -170,6 +170,9 @@ func openOptions(c *cli.Command) (powerinfer.Options, error) {
 	if o.Drafts, err = readDrafts(c); err != nil {
 		return o, err
 	}
+	if o.Draft, err = readDraftModel(c); err != nil {
+		return o, err
+	}
 	if c.IsSet("sparse-threshold") {
 		t := c.Float32("sparse-threshold")
 		if t != t {
@@ -238,6 +241,11 @@ func sessionOptions(c *cli.Command, outputs int) (session.Options, *powerinfer.O
 	}
 	e.WholeCache = c.Bool("swa-full")
 	so := session.Options{Engine: e, Planner: plannerOptionsOf(&o), Statistics: o.Statistics}
+	if d := o.Draft; d.Path != "" {
+		p := so.Planner
+		p.Device, p.Layers, p.Tensors, p.Processor.Note = d.Devices, d.GPULayers, nil, nil
+		so.Draft = &session.Draft{Path: d.Path, Least: d.Least, Planner: p}
+	}
 	for _, a := range o.Adapters {
 		so.Adapters = append(so.Adapters, session.Adapter(a))
 	}

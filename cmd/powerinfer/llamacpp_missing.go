@@ -11,7 +11,7 @@ type missingFlag struct {
 func missingFlags() []missingFlag {
 	const (
 		unneeded    = "leave it out"
-		draft       = "no draft models are used: leave out all flags of drafts, answers are the same"
+		draft       = "leave it out: a draft model, -md FILE, takes the model's own settings"
 		pictures    = "only text is read: use llama.cpp for pictures and sound"
 		audio       = "only text is written: use llama.cpp for speech"
 		diffusion   = "diffusion models are not supported: use llama.cpp for them"
@@ -108,9 +108,7 @@ func missingFlags() []missingFlag {
 			"spec-draft-prio-batch", "prio-batch-draft", "spec-draft-poll-batch", "poll-batch-draft", "spec-draft-type-k", "ctkd", "cache-type-k-draft",
 			"spec-draft-type-v", "ctvd", "cache-type-v-draft", "spec-draft-override-tensor", "otd", "override-tensor-draft", "spec-draft-cpu-moe", "cmoed",
 			"cpu-moe-draft", "spec-draft-n-cpu-moe", "spec-draft-ncmoe", "ncmoed", "n-cpu-moe-draft",
-			"spec-draft-p-split", "draft-p-split", "spec-draft-p-min", "draft-p-min", "spec-draft-backend-sampling", "no-spec-draft-backend-sampling",
-			"spec-draft-device", "devd", "device-draft", "spec-draft-ngl", "ngld", "gpu-layers-draft", "n-gpu-layers-draft", "spec-draft-model", "md",
-			"model-draft",
+			"spec-draft-p-split", "draft-p-split", "spec-draft-backend-sampling", "no-spec-draft-backend-sampling",
 		}, draft},
 		{[]string{
 			"spec-ngram-mod-n-min", "spec-ngram-mod-n-max", "spec-ngram-mod-n-match", "spec-ngram-simple-size-n",

@@ -31,6 +31,9 @@ func serveLibrary(ctx context.Context, c *cli.Command, o server.Options, m serve
 	if c.String("model") != "" || c.IsSet("hf-repo") || m.Name != "" {
 		return errors.New("--models-dir serves many models: leave out -m, -hf and --alias")
 	}
+	if c.String("model-draft") != "" {
+		return errors.New("--models-dir serves many models, for which there is no draft model in common: leave out -md")
+	}
 	h, err := openHub(c)
 	if err != nil {
 		return err

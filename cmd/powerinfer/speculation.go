@@ -14,13 +14,18 @@ import (
 const (
 	specNone  = "none"
 	specNgram = "ngram"
+	specModel = "draft-simple"
 )
 
 // speculationFlags say how many tokens are guessed and checked at a time.
 func speculationFlags() []cli.Flag {
 	return []cli.Flag{
-		&cli.StringFlag{Name: "spec-type", Value: specNgram, Usage: "guess tokens and check several in one step, where that pays; the text is the same: `TYPE` ngram guesses what followed the last tokens before, none nothing; llama.cpp's ngram-simple and others mean ngram", Sources: env("SPEC_TYPE")},
+		&cli.StringFlag{Name: "spec-type", Value: specNgram, Usage: "guess tokens and check several in one step, where that pays; the text is the same: `TYPE` ngram guesses what followed the last tokens before, none nothing; llama.cpp's ngram-simple and others mean ngram, draft-simple is what -md does", Sources: env("SPEC_TYPE")},
 		&cli.IntFlag{Name: "spec-draft-n-max", Aliases: []string{"draft-max", "draft", "draft-n"}, Value: powerinfer.DefaultDrafts, Usage: "guess at most `N` tokens at a time", Sources: env("SPEC_DRAFT_N_MAX", "DRAFT_MAX")},
+		&cli.StringFlag{Name: "model-draft", Aliases: []string{"md", "spec-draft-model"}, Usage: "GGUF `FILE` of a small model of the same vocabulary that guesses where the text so far says nothing", Sources: env("SPEC_DRAFT_MODEL", "MODEL_DRAFT")},
+		&cli.StringFlag{Name: "device-draft", Aliases: []string{"devd", "spec-draft-device"}, Usage: "the draft model's GPUs, as --device", Sources: env("SPEC_DRAFT_DEVICE")},
+		&cli.IntFlag{Name: "n-gpu-layers-draft", Aliases: []string{"ngld", "gpu-layers-draft", "spec-draft-ngl"}, Usage: "the draft model's layers on GPUs, as --n-gpu-layers", Sources: env("N_GPU_LAYERS_DRAFT")},
+		&cli.Float32Flag{Name: "spec-draft-p-min", Aliases: []string{"draft-p-min"}, Value: 0.3, Usage: "the draft model's guesses end before a token of a smaller probability `P`", Sources: env("SPEC_DRAFT_P_MIN")},
 	}
 }
 
@@ -35,10 +40,15 @@ func readDrafts(c *cli.Command) (int, error) {
 		case name == specNone:
 		case name == specNgram, slices.Contains([]string{"ngram-simple", "ngram-map-k", "ngram-map-k4v", "ngram-mod", "ngram-cache"}, name):
 			guess = true
+		case name == specModel:
+			if c.String("model-draft") == "" {
+				return 0, fmt.Errorf("--spec-type %s: name the draft model with -md", name)
+			}
+			guess = true
 		case strings.HasPrefix(name, "draft-"):
-			return 0, fmt.Errorf("--spec-type %s: no draft models are used: take %s or %s", name, specNgram, specNone)
+			return 0, fmt.Errorf("--spec-type %s: draft models have no such parts here: take %s, %s or %s", name, specNgram, specModel, specNone)
 		default:
-			return 0, fmt.Errorf("--spec-type %q is neither %s nor %s", name, specNgram, specNone)
+			return 0, fmt.Errorf("--spec-type %q is not %s, %s or %s", name, specNgram, specModel, specNone)
 		}
 	}
 	n := c.Int("spec-draft-n-max")
@@ -49,4 +59,27 @@ func readDrafts(c *cli.Command) (int, error) {
 		return -1, nil
 	}
 	return n, nil
+}
+
+// readDraftModel reads the flags of the draft model.
+func readDraftModel(c *cli.Command) (powerinfer.DraftModel, error) {
+	d := powerinfer.DraftModel{Path: c.String("model-draft"), Devices: c.String("device-draft"), Least: c.Float32("spec-draft-p-min")}
+	if d.Least < 0 || d.Least > 1 || d.Least != d.Least {
+		return d, fmt.Errorf("--spec-draft-p-min %g is not a number from 0 to 1", d.Least)
+	}
+	if c.IsSet("n-gpu-layers-draft") {
+		n := c.Int("n-gpu-layers-draft")
+		if n < -1 {
+			return d, fmt.Errorf("-ngld %d: give a number of layers, or -1 for all", n)
+		}
+		d.GPULayers = &n
+	}
+	if d.Path == "" {
+		for _, name := range []string{"device-draft", "n-gpu-layers-draft", "spec-draft-p-min"} {
+			if c.IsSet(name) {
+				return d, fmt.Errorf("--%s is for a draft model: name one with -md", name)
+			}
+		}
+	}
+	return d, nil
 }

@@ -6,7 +6,9 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/powerinfer-go/powerinfer/demo"
 	"github.com/powerinfer-go/powerinfer/internal/engine"
+	"github.com/powerinfer-go/powerinfer/internal/gguf"
 	"github.com/powerinfer-go/powerinfer/internal/model"
 	"github.com/powerinfer-go/powerinfer/internal/planner"
 	"github.com/powerinfer-go/powerinfer/internal/sample"
@@ -55,5 +57,30 @@ func TestDraftsChangeNothing(t *testing.T) {
 	}
 	if accepted < generated/6 { // how many are checked depends on what steps take
 		t.Errorf("%d guesses came in texts that repeat themselves", accepted)
+	}
+}
+
+// TestDraftModel: a draft model's guesses change nothing either, and a model of another vocabulary is refused.
+func TestDraftModel(t *testing.T) {
+	o := engine.Options{Devices: planner.CPU(planner.Processor{Threads: 1}), Context: 128, Sparse: model.Off}
+	plain, small := open(t, o), open(t, o)
+	o.Drafts, o.DraftModel = 4, engine.DraftModel{Engine: small, Least: 0.1}
+	guessing := open(t, o)
+	prompt := plain.Tokenizer().Encode("The old witch", true, true)
+	want, _ := greedy(t, plain, prompt, 60)
+	got, res := greedy(t, guessing, prompt, 60)
+	if !slices.Equal(got, want) {
+		t.Errorf("%v with a draft model, %v without", got, want)
+	}
+	if res.Drafted == 0 || res.Accepted < res.Drafted/2 {
+		t.Errorf("%d of %d guesses of the same model came", res.Accepted, res.Drafted)
+	}
+	f, err := gguf.Parse(demo.Name, demo.Model())
+	if err != nil {
+		t.Fatal(err)
+	}
+	o.DraftModel.Engine = openSynthetic(t, sparseModels[0].spec, engine.Options{Devices: planner.CPU(planner.Processor{Threads: 1}), Context: 64})
+	if _, err := engine.Open(t.Context(), f, o); err == nil || !strings.Contains(err.Error(), "take a draft model of the same family") {
+		t.Errorf("a model of another vocabulary drafts: %v", err)
 	}
 }

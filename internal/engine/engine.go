@@ -18,22 +18,22 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/model"
 	"github.com/powerinfer-go/powerinfer/internal/monotime"
 	"github.com/powerinfer-go/powerinfer/internal/placement"
-	"github.com/powerinfer-go/powerinfer/internal/speculate"
 	"github.com/powerinfer-go/powerinfer/internal/tokenizer"
 	"github.com/powerinfer-go/powerinfer/internal/trace"
 )
 
 // Options are the choices made when an engine is opened. Zero values mean defaults.
 type Options struct {
-	Context    int      // tokens of KV cache, 0: the model's own
-	Batch      int      // tokens handed in at a time while a prompt is read; 0: UsualBatch
-	UBatch     int      // tokens of the largest step; 0: model.UsualStep
-	Outputs    int      // requests that generate at a time, each with a row of logits; 1
-	Drafts     int      // tokens of a sequence that are guessed and checked in a step; 0: none
-	NoRepack   bool     // compute on the mapped file in place
-	Lock       bool     // keep weights out of swap (mlock)
-	Activation string   // overrides the file's
-	Threshold  *float32 // overrides the file's sparse threshold
+	Context    int        // tokens of KV cache, 0: the model's own
+	Batch      int        // tokens handed in at a time while a prompt is read; 0: UsualBatch
+	UBatch     int        // tokens of the largest step; 0: model.UsualStep
+	Outputs    int        // requests that generate at a time, each with a row of logits; 1
+	Drafts     int        // tokens of a sequence that are guessed and checked in a step; 0: none
+	DraftModel DraftModel // guesses tokens besides; its Engine may be nil
+	NoRepack   bool       // compute on the mapped file in place
+	Lock       bool       // keep weights out of swap (mlock)
+	Activation string     // overrides the file's
+	Threshold  *float32   // overrides the file's sparse threshold
 	Sparse     model.SparseMode
 	CacheTypes compute.CacheTypes
 	WholeCache bool // layers with sliding windows keep the keys and values that no window reaches any more, too
@@ -102,8 +102,10 @@ func Open(ctx context.Context, f *gguf.File, o Options) (*Engine, error) {
 	if err := e.load(ctx); err != nil {
 		return nil, err
 	}
-	chances := &speculate.Chances{}
-	e.guesser = func() guesser { return speculate.NewLookup(chances) }
+	if e.guesser, err = e.guessers(o.DraftModel); err != nil {
+		e.dev.Close()
+		return nil, err
+	}
 	e.config, e.head = e.model.Config, &e.model.Head
 	e.digest = sync.OnceValue(f.Digest)
 	if tok.Size() > e.model.Vocab {

@@ -291,7 +291,7 @@ func (s *scheduler) checking(t *task, most int, times []float64) speculate.Cost 
 	for n := range most + 1 {
 		times = append(times, s.costs.time(others+1+n)/s.costs.time(others+1))
 	}
-	return speculate.Cost{Others: others, Times: times}
+	return speculate.Cost{Others: others, Times: times, Step: s.costs.time(others + 1)}
 }
 
 // close ends the goroutine; what has not ended fails with err.

@@ -22,10 +22,18 @@ type Options struct {
 	Planner    planner.Options // Model and Trace are set by Open
 	Statistics string          // the file that profile wrote, for a model that holds no statistics
 	Adapters   []Adapter       // Engine.Adapters is set by Open
+	Draft      *Draft          // nil: tokens are guessed from the text alone
 
 	// Expect is told before loading what that will take of memory, and how many tokens per second are then expected; rate is 0 where
 	// nothing is known of it. It may be nil.
 	Expect func(m engine.Memory, rate float64)
+}
+
+// Draft is a model that guesses tokens for another: see engine.DraftModel. It is loaded first, with the same context.
+type Draft struct {
+	Path    string
+	Least   float32
+	Planner planner.Options
 }
 
 // Adapter names a LoRA adapter's file.
@@ -38,6 +46,7 @@ type Adapter struct {
 type Session struct {
 	*engine.Engine
 	adapters []*gguf.File
+	draft    *Session // nil: none
 	File     *gguf.File
 	Planner  *planner.Planner
 }
@@ -46,7 +55,7 @@ type Session struct {
 func Open(ctx context.Context, f *gguf.File, o Options) (*Session, error) {
 	s := &Session{File: f}
 	if err := s.open(ctx, o); err != nil {
-		return nil, errors.Join(err, s.closeAdapters())
+		return nil, errors.Join(err, s.closeAdapters(), s.closeDraft())
 	}
 	return s, nil
 }
@@ -60,6 +69,9 @@ func (s *Session) open(ctx context.Context, o Options) error {
 		}
 		s.adapters = append(s.adapters, file)
 		o.Engine.Adapters = append(o.Engine.Adapters, model.Adapter{File: file, Scale: a.Scale})
+	}
+	if err := s.openDraft(ctx, &o); err != nil {
+		return err
 	}
 	var err error
 	if s.Planner, err = o.plan(ctx, s.File); err != nil {
@@ -76,6 +88,32 @@ func (s *Session) open(ctx context.Context, o Options) error {
 		o.Planner.Notice(note)
 	}
 	return nil
+}
+
+// openDraft opens the draft model, if there is one, before the other takes what is left of the GPUs.
+func (s *Session) openDraft(ctx context.Context, o *Options) error {
+	d := o.Draft
+	if d == nil || o.Engine.Drafts == 0 {
+		return nil
+	}
+	f, err := gguf.Open(d.Path)
+	if err != nil {
+		return err
+	}
+	e := o.Engine
+	e.Drafts, e.Adapters, e.Sparse, e.Activation, e.Threshold, e.Trace = 0, nil, model.Auto, "", nil, nil
+	if s.draft, err = Open(ctx, f, Options{Engine: e, Planner: d.Planner}); err != nil {
+		return errors.Join(err, f.Close())
+	}
+	o.Engine.DraftModel = engine.DraftModel{Engine: s.draft.Engine, Least: d.Least}
+	return nil
+}
+
+func (s *Session) closeDraft() error {
+	if s.draft == nil {
+		return nil
+	}
+	return s.draft.Close()
 }
 
 func (s *Session) closeAdapters() error {
@@ -149,7 +187,7 @@ func (o *Options) plan(ctx context.Context, f *gguf.File) (*planner.Planner, err
 
 // Close frees the model and closes its file.
 func (s *Session) Close() error {
-	return errors.Join(s.Engine.Close(), s.closeAdapters(), s.File.Close())
+	return errors.Join(s.Engine.Close(), s.closeDraft(), s.closeAdapters(), s.File.Close())
 }
 
 // Override replaces keys of f's metadata: each is KEY=TYPE:VALUE with a type of int, float, bool or str, as llama.cpp's --override-kv. A key that

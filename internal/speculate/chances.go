@@ -9,6 +9,7 @@ import (
 type Cost struct {
 	Others int       // tokens of other texts that a step computes besides, which wait for it as long
 	Times  []float64 // [most+1] of a step with n tokens to check, over one with none
+	Step   float64   // nanoseconds of one with none; 1: not known yet
 }
 
 // Chances say how often guesses came true, by the length of what they were guessed from. They serve many goroutines.
@@ -40,8 +41,8 @@ func (c *chance) of() float64 { return (c.accepted + prior*priorWeight) / (c.tri
 // classOf returns the class of guesses from so many tokens.
 func classOf(length int) int { return min(bits.Len(uint(length)), classes) - 1 }
 
-// worth returns how many of at most so many guesses are to be checked: the number with which most tokens are expected by time.
-func (c *Chances) worth(length, most int, cost Cost) int {
+// Worth returns how many of at most so many guesses that were taken from so many tokens are to be checked: the number with which most tokens are expected by time.
+func (c *Chances) Worth(length, most int, cost Cost) int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	k := &c.class[classOf(length)]
@@ -65,8 +66,8 @@ func (c *Chances) worth(length, most int, cost Cost) int {
 	return number
 }
 
-// note takes in that so many guesses were checked and so many of them came true. Behind the first that does not, none tells anything.
-func (c *Chances) note(length, drafted, accepted int) {
+// Note takes in that so many guesses were checked and so many of them came true. Behind the first that does not, none tells anything.
+func (c *Chances) Note(length, drafted, accepted int) {
 	if drafted == 0 || length == 0 {
 		return
 	}

@@ -111,8 +111,8 @@ func (l *Lookup) Draft(most int, cost func(most int) Cost) []int32 {
 	if length == 0 || most < 1 {
 		return nil
 	}
-	return l.text[next : next+l.chances.worth(length, most, cost(most))]
+	return l.text[next : next+l.chances.Worth(length, most, cost(most))]
 }
 
 // Outcome tells how many of the last Draft's tokens were checked, and how many of these came.
-func (l *Lookup) Outcome(drafted, accepted int) { l.chances.note(l.match, drafted, accepted) }
+func (l *Lookup) Outcome(drafted, accepted int) { l.chances.Note(l.match, drafted, accepted) }
