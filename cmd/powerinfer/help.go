@@ -90,7 +90,11 @@ func flagNames(f cli.Flag) string {
 		}
 	}
 	names := strings.Join(append(short, long...), ", ")
-	alone, ok := f.(interface{ IsBoolFlag() bool })
+	var parsed any = f
+	if g, is := f.(*cli.GenericFlag); is { // which knows its value only when it was parsed
+		parsed = g.Value
+	}
+	alone, ok := parsed.(interface{ IsBoolFlag() bool })
 	if d, is := f.(cli.DocGenerationFlag); is && d.TakesValue() && !(ok && alone.IsBoolFlag()) {
 		names += " " + placeholder(d)
 	}
