@@ -89,7 +89,8 @@ type Experts struct {
 }
 
 // ExpertWeights are the weights of a layer's N experts, one behind the other: expert e's are rows [e·n_ff, (e+1)·n_ff) of Gate and Up and
-// [e·n_embd, (e+1)·n_embd) of Down.
+// [e·n_embd, (e+1)·n_embd) of Down. Where there is a Table, matrices hold Table.Held experts only, expert e's rows at place Table.At[e] instead of e;
+// vectors hold all experts by their numbers.
 type ExpertWeights struct {
 	Gate     *Matrix // [N·n_ff, n_embd], or nil in ungated layers and where Fused
 	Up       *Matrix // [N·n_ff, n_embd], or where Fused [N·2·n_ff, n_embd]
@@ -97,10 +98,9 @@ type ExpertWeights struct {
 	GateBias *Vector // [N·n_ff] or nil
 	UpBias   *Vector // as Up has rows, or nil
 	DownBias *Vector // [N·n_embd] or nil
-	From     int     // the first expert that the matrices and vectors hold
-	Held     int     // how many they hold; 0: all. The others add nothing
-	Fused    bool    // Up holds an expert's gate rows and, behind them, its up rows; so does UpBias
-	Before   bool    // weights multiply the experts' inputs instead of their outputs
+	Table    *ExpertTable
+	Fused    bool // Up holds an expert's gate rows and, behind them, its up rows; so does UpBias
+	Before   bool // weights multiply the experts' inputs instead of their outputs
 	Act      Activation
 	Count    *NeuronCount // counts neurons of the experts that were computed, and bytes, or nil
 	Bins     *NeuronBins  // count how often each expert was chosen, held or not, or nil
@@ -126,12 +126,45 @@ func (a *Activity) Add(e, ff, first int, activations []float32) {
 	}
 }
 
-// Holds returns how many of n experts the matrices hold.
+// ExpertTable says which of a layer's N experts a device's matrices hold, and where. It may change between runs, and recordings go by what it says when
+// they run.
+type ExpertTable struct {
+	Held int     // experts that the matrices have room for
+	At   []int32 // [N] each one's place among them. What is no such place, as Absent, is an expert that is not there: it adds nothing
+}
+
+// Absent is the place of an expert that is in none.
+const Absent = -1
+
+// NewExpertTable returns the table of matrices that hold experts [from, from+held) of n.
+func NewExpertTable(n, from, held int) *ExpertTable {
+	t := &ExpertTable{Held: held, At: make([]int32, n)}
+	for e := range t.At {
+		t.At[e] = Absent
+		if e >= from && e < from+held {
+			t.At[e] = int32(e - from)
+		}
+	}
+	return t
+}
+
+// Holds returns how many of n experts the matrices have room for.
 func (w *ExpertWeights) Holds(n int) int {
-	if w.Held > 0 {
-		return w.Held
+	if w.Table != nil {
+		return w.Table.Held
 	}
 	return n
+}
+
+// At returns the place of expert e, or Absent.
+func (w *ExpertWeights) At(e int) int {
+	if w.Table == nil {
+		return e
+	}
+	if at := int(w.Table.At[e]); at >= 0 && at < w.Table.Held {
+		return at
+	}
+	return Absent
 }
 
 // Neurons returns the number of neurons of an expert of n.
@@ -151,7 +184,7 @@ func (w *ExpertWeights) Gates() (*Matrix, *Vector) {
 	return w.Gate, w.GateBias
 }
 
-// First returns the first gate row and the first up row of expert e, counted from From, whose neurons are ff.
+// First returns the first gate row and the first up row of the expert at place e, whose neurons are ff.
 func (w *ExpertWeights) First(e, ff int) (gate, up int) {
 	if w.Fused {
 		return 2 * e * ff, (2*e + 1) * ff

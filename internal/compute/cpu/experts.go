@@ -22,11 +22,11 @@ type experts struct {
 	choice  *choice
 	tokens  int
 	used    int     // experts of a token
-	n       int     // experts that there are weights of
+	n       int     // experts that the matrices hold; first and present count them by their place there
 	ff      int     // neurons of an expert
 	pairs   int     // of a token and an expert that there are weights of
 	first   []int32 // [n+1] the first place of each expert's pairs
-	present []int32 // experts that some pair is of
+	present []int32 // places, among the matrices' experts, of those that some pair is of
 	place   []int32 // [tokens, used] where a pair lies among the sorted ones; negative: its expert is not held
 	pair    []int32 // [pairs] the pair at each place
 
@@ -89,8 +89,8 @@ func (f *experts) sort() {
 	chosen := f.choice.experts[:f.tokens*f.used]
 	f.pairs = 0
 	for _, e := range chosen {
-		if i := int(e) - f.w.From; i >= 0 && i < f.n {
-			first[i+1]++
+		if at := f.w.At(int(e)); at != compute.Absent {
+			first[at+1]++
 			f.pairs++
 		}
 	}
@@ -104,13 +104,14 @@ func (f *experts) sort() {
 	f.present = present
 	place, pair := grown(&f.place, len(chosen)), grown(&f.pair, f.pairs)
 	for i, e := range chosen {
-		if e -= int32(f.w.From); e < 0 || int(e) >= f.n {
+		at := f.w.At(int(e))
+		if at == compute.Absent {
 			place[i] = -1
 			continue
 		}
-		place[i] = first[e]
-		pair[first[e]] = int32(i)
-		first[e]++ // for now: the next free place
+		place[i] = first[at]
+		pair[first[at]] = int32(i)
+		first[at]++ // for now: the next free place
 	}
 	copy(first[1:], first[:f.n])
 	first[0] = 0
@@ -165,6 +166,9 @@ func (f *experts) openChunks() {
 	f.openIn = (f.ff + f.openRows - 1) / f.openRows
 }
 
+// number returns the number of the expert at a place that is present.
+func (f *experts) number(at int) int { return int(f.choice.experts[f.pair[f.first[at]]]) }
+
 // open computes some neurons of one expert for all its tokens.
 func (f *experts) open(chunk, worker int) {
 	e := int(f.present[chunk/f.openIn])
@@ -175,14 +179,14 @@ func (f *experts) open(chunk, worker int) {
 	gate, gateBias := f.w.Gates()
 	firstGate, firstUp := f.w.First(e, f.ff)
 	if gate == nil {
-		f.rows(hidden, f.ff, f.w.Up, f.w.UpBias, firstUp+r, rows, p, end, worker)
+		f.rows(hidden, f.ff, f.w.Up, f.biases(f.w.UpBias, f.w.Up, e, firstUp+r), firstUp+r, rows, p, end, worker)
 	} else {
-		f.rows(hidden, f.ff, gate, gateBias, firstGate+r, rows, p, end, worker)
+		f.rows(hidden, f.ff, gate, f.biases(gateBias, gate, e, firstGate+r), firstGate+r, rows, p, end, worker)
 	}
 	up := f.d.worker(worker).floats[:0]
 	if gate != nil {
 		up = grown(&f.d.worker(worker).floats, (end-p)*rows)
-		f.rows(up, rows, f.w.Up, f.w.UpBias, firstUp+r, rows, p, end, worker)
+		f.rows(up, rows, f.w.Up, f.biases(f.w.UpBias, f.w.Up, e, firstUp+r), firstUp+r, rows, p, end, worker)
 	}
 	for i := range end - p {
 		a := hidden[i*f.ff:][:rows]
@@ -191,12 +195,21 @@ func (f *experts) open(chunk, worker int) {
 		} else {
 			f.d.k.Activate(a, a, up[i*rows:][:rows], f.w.Act)
 		}
-		f.w.Active.Add(f.w.From+e, f.ff, r, a) // no other chunk has these neurons
+		f.w.Active.Add(f.number(e), f.ff, r, a) // no other chunk has these neurons
 	}
 }
 
-// rows computes rows of m from row r on for the pairs at places [p, end), bias included, and the pairs' weights where they come before.
-func (f *experts) rows(out []float32, outStride int, m *compute.Matrix, bias *compute.Vector, r, rows, p, end, worker int) {
+// biases returns the elements of v, which is as long as m has rows for all experts, for rows of m from row r on, which are of the expert at place e; nil
+// for a nil v.
+func (f *experts) biases(v *compute.Vector, m *compute.Matrix, e, r int) []float32 {
+	if v == nil {
+		return nil
+	}
+	return vector(v)[(f.number(e)-e)*(m.Rows/f.n)+r:]
+}
+
+// rows computes rows of m from row r on for the pairs at places [p, end), their bias included, and the pairs' weights where they come before.
+func (f *experts) rows(out []float32, outStride int, m *compute.Matrix, bias []float32, r, rows, p, end, worker int) {
 	at := p
 	if f.tokens == 1 {
 		at = 0
@@ -212,7 +225,7 @@ func (f *experts) rows(out []float32, outStride int, m *compute.Matrix, bias *co
 			f.d.k.Scale(y, y, f.choice.weights[f.pair[p+i]])
 		}
 		if bias != nil {
-			f.d.k.Add(y, vector(bias)[r:][:rows])
+			f.d.k.Add(y, bias[:rows])
 		}
 	}
 }
@@ -238,8 +251,8 @@ func (f *experts) down(chunk, worker int) {
 		x, stride := f.h.of(f.w.Down, p)
 		from := int(e)*f.out.Cols + r
 		f.d.multiplyRows(f.w.Down, y[p*rows:], rows, from, rows, x, stride, end-p, worker)
-		if f.w.DownBias != nil {
-			f.d.k.AddBias(y[p*rows:end*rows], vector(f.w.DownBias)[from:][:rows])
+		if bias := f.biases(f.w.DownBias, f.w.Down, int(e), from); bias != nil {
+			f.d.k.AddBias(y[p*rows:end*rows], bias[:rows])
 		}
 	}
 	for t := range f.tokens {

@@ -224,6 +224,7 @@ type expertCase struct {
 	normal          bool // operands that int8 and bfloat16 only approximate
 	route           string
 	together, apart bool // all tokens choose the same experts, or each its own as far as there are
+	tabled          bool // matrices hold some of the experts only, by a table
 }
 
 func expertScripts() (all []script) {
@@ -268,6 +269,9 @@ func expertScripts() (all []script) {
 		add("shapes/normal", n, with(func(c *expertCase) { c.normal = true }))
 		add("shapes/one", n, with(func(c *expertCase) { c.used, c.n = 1, 1 }))
 		add("shapes/all", n, with(func(c *expertCase) { c.used, c.n, c.route = 8, 8, "sigmoid" }))
+		add("shapes/tabled", n, with(func(c *expertCase) { c.tabled = true }))
+		add("shapes/tabled, fused with biases", n, with(func(c *expertCase) { c.tabled, c.fused, c.biased = true, true, true }))
+		add("shapes/tabled, biases", n, with(func(c *expertCase) { c.tabled, c.biased, c.before, c.n = true, true, true, 40 }))
 		add("shapes/together", n, with(func(c *expertCase) { c.together = true }))
 		add("shapes/apart", n, with(func(c *expertCase) { c.apart, c.n, c.embd = true, 40, 32 }))
 		add("shapes/many", n, with(func(c *expertCase) { c.used, c.n, c.embd, c.ff = 8, 128, 32, 32 }))
@@ -329,8 +333,33 @@ type expertLayers struct {
 	by     float64
 }
 
+// table has every third expert nowhere, the last where there is no place, and the others in no order, with a place that holds none.
+func (c *expertCase) table() *compute.ExpertTable {
+	if !c.tabled {
+		return nil
+	}
+	t := &compute.ExpertTable{At: make([]int32, c.n)}
+	for e := range t.At {
+		t.At[e] = compute.Absent
+		if e%3 != 1 {
+			t.At[e] = int32(t.Held)
+			t.Held++
+		}
+	}
+	for e := range t.At {
+		if t.At[e] != compute.Absent {
+			t.At[e] = int32(t.Held) - t.At[e]
+		}
+	}
+	t.Held++
+	t.At[c.n-1] = int32(t.Held)
+	return t
+}
+
 func newExpertLayers(s *stage, c expertCase, logits []float32, how compute.Routing) *expertLayers {
 	l := &expertLayers{expertCase: c}
+	l.w = compute.ExpertWeights{Fused: c.fused, Before: c.before, Act: c.act, Table: c.table()}
+	held := l.w.Holds(c.n)
 	for t := range s.all {
 		chosen, weight := ref.Chosen(logits[t*c.n:][:c.n], nil, c.used, how)
 		l.chosen, l.weight = append(l.chosen, chosen), append(l.weight, weight)
@@ -340,9 +369,8 @@ func newExpertLayers(s *stage, c expertCase, logits []float32, how compute.Routi
 		if !c.normal {
 			values = func(n int) []float32 { return s.sharp(typ, n) }
 		}
-		return s.matrix(typ, c.n*rows, cols, values(c.n*rows*cols), compute.Dense)
+		return s.matrix(typ, held*rows, cols, values(held*rows*cols), compute.Dense)
 	}
-	l.w = compute.ExpertWeights{Fused: c.fused, Before: c.before, Act: c.act}
 	gate, up, gateBias, upBias, downBias := weight{}, weight{}, []float32(nil), []float32(nil), []float32(nil)
 	upRows := c.ff
 	if c.fused {
@@ -370,14 +398,20 @@ func newExpertLayers(s *stage, c expertCase, logits []float32, how compute.Routi
 	}
 	for e := range c.n {
 		one := layer{sparseCase: sparseCase{embd: c.embd, ff: c.ff, gated: c.gated, act: c.act, columns: true}, x: l.x}
-		firstGate, firstUp := l.w.First(e, c.ff)
-		one.upW, one.upBias = part(up, firstUp, c.ff), cut(upBias, firstUp, c.ff)
-		if c.fused {
-			one.gateW, one.gateBias = part(up, firstGate, c.ff), cut(upBias, firstGate, c.ff)
-		} else if c.gated {
-			one.gateW, one.gateBias = part(gate, firstGate, c.ff), cut(gateBias, firstGate, c.ff)
+		at := l.w.At(e)
+		if at == compute.Absent {
+			l.layers = append(l.layers, one)
+			continue
 		}
-		one.downW, one.downBias = part(down, e*c.embd, c.embd), cut(downBias, e*c.embd, c.embd)
+		firstGate, firstUp := l.w.First(at, c.ff)
+		gateOfBias, upOfBias := l.w.First(e, c.ff)
+		one.upW, one.upBias = part(up, firstUp, c.ff), cut(upBias, upOfBias, c.ff)
+		if c.fused {
+			one.gateW, one.gateBias = part(up, firstGate, c.ff), cut(upBias, gateOfBias, c.ff)
+		} else if c.gated {
+			one.gateW, one.gateBias = part(gate, firstGate, c.ff), cut(gateBias, gateOfBias, c.ff)
+		}
+		one.downW, one.downBias = part(down, at*c.embd, c.embd), cut(downBias, e*c.embd, c.embd)
 		if c.before {
 			one.scaled = func(int) float64 { return l.by }
 		}
@@ -409,6 +443,9 @@ func (l *expertLayers) bound(bounds []float64, _ []float32, t int) {
 		by := math.Abs(l.weight[t][k])
 		if l.by = by; l.before {
 			by = 1
+		}
+		if l.w.At(e) == compute.Absent {
+			continue
 		}
 		l.layers[e].boundOf(of, masses, t)
 		for j := range bounds {

@@ -70,11 +70,8 @@ func (r *router) experts(o *compute.Experts) {
 // bothExperts has the GPU compute the experts that it holds, which are the first ones, while the host computes the others where they lie. The GPU then
 // adds the host's sum to its own.
 func (r *router) bothExperts(o *compute.Experts) {
-	hot, cold, err := r.split(&o.Weights, o.Choice.N)
-	var partial tensorPair
-	if err == nil {
-		partial, err = r.d.partial(o.Out.Cols)
-	}
+	hot, cold := r.split(&o.Weights, o.Choice.N)
+	partial, err := r.d.partial(o.Out.Cols)
 	if err != nil {
 		r.fail(err)
 		return
@@ -102,26 +99,17 @@ func (r *router) bothExperts(o *compute.Experts) {
 
 // split returns the weights of those of n experts that the GPU holds, and of those that the host holds. Only the host counts choices (Bins); its
 // count of neurons is apart from the GPU's and is joined to it.
-func (r *router) split(w *compute.ExpertWeights, n int) (hot, cold compute.ExpertWeights, err error) {
+func (r *router) split(w *compute.ExpertWeights, n int) (hot, cold compute.ExpertWeights) {
 	held := mem(w.Down).hot / (w.Down.Rows / n)
 	hot, cold = *w, *w
-	hot.Held, hot.Bins = held, nil
-	cold.From, cold.Held, cold.Count = held, n-held, &compute.NeuronCount{}
+	hot.Table, hot.Bins = compute.NewExpertTable(n, 0, held), nil
+	cold.Table, cold.Count = compute.NewExpertTable(n, held, n-held), &compute.NeuronCount{}
 	for _, m := range []struct{ of, hot, cold **compute.Matrix }{{&w.Up, &hot.Up, &cold.Up}, {&w.Gate, &hot.Gate, &cold.Gate}, {&w.Down, &hot.Down, &cold.Down}} {
 		if *m.of != nil {
 			*m.hot, *m.cold = mem(*m.of).gpu, mem(*m.of).host
 		}
 	}
-	for _, v := range []struct{ of, hot, cold **compute.Vector }{
-		{&w.GateBias, &hot.GateBias, &cold.GateBias}, {&w.UpBias, &hot.UpBias, &cold.UpBias}, {&w.DownBias, &hot.DownBias, &cold.DownBias},
-	} {
-		if *v.of == nil || err != nil {
-			continue
-		}
-		at := (*v.of).Len / n * held
-		if *v.hot, err = part(*v.of, r.d.gpu, 0, at); err == nil {
-			*v.cold, err = part(*v.of, r.d.host, at, (*v.of).Len)
-		}
-	}
-	return hot, cold, err
+	hot.GateBias, hot.UpBias, hot.DownBias = gpuVector(w.GateBias), gpuVector(w.UpBias), gpuVector(w.DownBias)
+	cold.GateBias, cold.UpBias, cold.DownBias = hostVector(w.GateBias), hostVector(w.UpBias), hostVector(w.DownBias)
+	return hot, cold
 }

@@ -170,7 +170,10 @@ func (d *Device) experts(out, x compute.Tensor, c compute.Choice, w compute.Expe
 	for t := range sums {
 		sums[t] = make([]float64, out.Cols)
 	}
-	for e := w.From; e < w.From+w.Holds(c.N); e++ {
+	for e := range c.N {
+		if w.At(e) == compute.Absent {
+			continue
+		}
 		var tokens []int // that have chosen e
 		var weights []float64
 		for t := range x.Rows {
@@ -210,8 +213,8 @@ func (d *Device) experts(out, x compute.Tensor, c compute.Choice, w compute.Expe
 func (d *Device) expert(sum []float64, x []float32, e, n int, weight float64, w compute.ExpertWeights) {
 	ff := w.Neurons(n)
 	gates, gateBias := w.Gates()
-	e -= w.From
-	firstGate, firstUp := w.First(e, ff)
+	at := w.At(e)
+	firstGate, firstUp := w.First(at, ff)
 	in, by := 1.0, weight
 	if w.Before {
 		in, by = weight, 1
@@ -219,7 +222,7 @@ func (d *Device) expert(sum []float64, x []float32, e, n int, weight float64, w 
 	product := func(m *compute.Matrix, bias *compute.Vector, r int) float64 {
 		y := in * dot(weights(m, r), x)
 		if bias != nil {
-			y += float64(elements(bias)[r])
+			y += float64(elements(bias)[r+(e-at)*m.Rows/w.Holds(n)])
 		}
 		return y
 	}
@@ -233,11 +236,11 @@ func (d *Device) expert(sum []float64, x []float32, e, n int, weight float64, w 
 		a[i] = Activation(w.Act, product(gates, gateBias, firstGate+i)) * Factor(w.Act, u)
 	}
 	for i, v := range a {
-		w.Active.Add(w.From+e, ff, i, []float32{float32(v)})
+		w.Active.Add(e, ff, i, []float32{float32(v)})
 	}
 	for j := range sum {
 		y := 0.0
-		for i, v := range weights(w.Down, e*len(sum)+j) {
+		for i, v := range weights(w.Down, at*len(sum)+j) {
 			y += a[i] * float64(v)
 		}
 		if w.DownBias != nil {

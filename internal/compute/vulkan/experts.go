@@ -78,9 +78,10 @@ type experts struct {
 	c      compute.Choice
 	first  int // of the tokens
 	tokens int
-	held   int         // experts that there are weights of
+	held   int         // experts that the matrices hold
 	ff     int         // neurons of an expert
 	sorted driver.View // pairs by expert; none for few tokens
+	table  driver.View // of the experts' places; the choices where there is no table
 }
 
 // chosenExperts computes the chosen experts' layers. Of few tokens each pair of a token and an expert is a product of its own; the pairs of more
@@ -97,8 +98,9 @@ func (r *recorder) chosenExperts(o *compute.Experts) {
 	}
 	r.about(w.Down.Name)
 	in := operand{r: r, x: o.X, name: "activations of experts"}
+	table := r.expertTable(&w, c)
 	for first := 0; first < c.Rows; first += expertTokens {
-		f := &experts{r: r, w: w, c: c, held: w.Holds(c.N), ff: w.Neurons(c.N), first: first, tokens: min(expertTokens, c.Rows-first)}
+		f := &experts{r: r, w: w, c: c, table: table, held: w.Holds(c.N), ff: w.Neurons(c.N), first: first, tokens: min(expertTokens, c.Rows-first)}
 		f.sort()
 		f.compute(&in, o.Out)
 	}
@@ -113,11 +115,25 @@ func (f *experts) sort() {
 	f.sorted = f.r.scratch("pairs by expert", 4*int64(f.held+1+f.pairs()))
 	f.r.dispatch(call{
 		shader: "sortpairs", local: sortLocal,
-		bind:   []binding{read(floats(choices(f.c))), write(f.sorted)},
-		push:   []uint32{uint32(f.pairs()), uint32(f.c.Used), uint32(f.held), uint32(f.first), uint32(f.w.From)},
+		bind:   []binding{read(floats(choices(f.c))), write(f.sorted), read(f.table)},
+		push:   []uint32{uint32(f.pairs()), uint32(f.c.Used), uint32(f.held), uint32(f.first), f.tabled(), uint32(f.c.N)},
 		groups: [3]int{1, 1, 1},
 	})
 }
+
+// expertTable returns the memory of w's table, which is written anew before every run.
+func (r *recorder) expertTable(w *compute.ExpertWeights, c compute.Choice) driver.View {
+	t := w.Table
+	if t == nil {
+		return floats(choices(c))
+	}
+	if len(t.At) != c.N {
+		panic("vulkan: Experts with a table of other experts: " + w.Down.Name)
+	}
+	return r.hostData(4*int64(c.N), func(_ *compute.Params, dst []byte) { put(words(dst), t.At) })
+}
+
+func (f *experts) tabled() uint32 { return truth(f.w.Table != nil) }
 
 func (f *experts) pairs() int { return f.tokens * f.c.Used }
 
@@ -144,8 +160,8 @@ func (f *experts) compute(in *operand, out compute.Tensor) {
 	n := f.tokens * out.Cols
 	f.r.dispatch(call{
 		shader: "sumexperts", local: elementwise,
-		bind:   []binding{update(floats(out)), read(floats(y)), read(floats(choices(f.c)))},
-		push:   []uint32{uint32(n), uint32(out.Cols), uint32(f.c.Used), truth(!f.w.Before), uint32(f.w.From), uint32(f.held), uint32(f.first)},
+		bind:   []binding{update(floats(out)), read(floats(y)), read(floats(choices(f.c))), read(f.table)},
+		push:   []uint32{uint32(n), uint32(out.Cols), uint32(f.c.Used), truth(!f.w.Before), f.tabled(), uint32(f.held), uint32(f.first)},
 		groups: f.r.groupsFor(n),
 	})
 }
@@ -158,9 +174,9 @@ func (f *experts) multiply(o *operand, m *compute.Matrix, bias *compute.Vector, 
 	for i := range w.parts {
 		p := &w.parts[i]
 		c := call{
-			bind: []binding{read(p.memory), read(x), update(floats(out)), read(elementsOr(bias, p.memory)), update(floats(out)), read(floats(choices(f.c)))},
+			bind: []binding{read(p.memory), read(x), update(floats(out)), read(elementsOr(bias, p.memory)), update(floats(out)), read(floats(choices(f.c))), read(f.table)},
 			push: append(w.push(p), uint32(rows), uint32(p.first), uint32(rows), uint32(f.pairs()), uint32(f.first), 0, scales, truth(bias != nil),
-				uint32(f.c.Used), uint32(f.held), uint32(f.w.From), uint32(m.Rows/f.held), uint32(from), uint32(p.rows), truth(ofPairs), truth(f.w.Before && !ofPairs)),
+				uint32(f.c.Used), uint32(f.held), f.tabled(), uint32(m.Rows/f.held), uint32(from), uint32(p.rows), truth(ofPairs), truth(f.w.Before && !ofPairs)),
 		}
 		if f.tokens <= compute.FewTokens {
 			each := vecRows(rows, 1)
@@ -196,7 +212,7 @@ func countChosen(w *compute.ExpertWeights, c compute.Choice, choice []float32, t
 	for t := range tokens {
 		for _, e := range choice[t*2*c.Used:][:c.Used] {
 			list = append(list, int32(e))
-			if int(e) < w.From || int(e) >= w.From+w.Holds(c.N) {
+			if w.At(int(e)) == compute.Absent {
 				continue
 			}
 			pairs++

@@ -31,7 +31,9 @@ layout(push_constant) uniform Push { // as in matvec.glsl
 	uint headStep;
 #endif
 #ifdef BY_EXPERT
-	uint used, experts, fromExpert;
+	uint used;
+	uint experts; // that the matrix holds
+	uint tabled;  // there is a table of their slots
 	uint perExpert; // rows of the matrix that belong to an expert
 	uint fromRow;   // the first of them that is wanted
 	uint partRows;  // of the matrix's part; push.rows are an expert's then

@@ -1,5 +1,6 @@
 // Where a product's operands lie: of a matrix; with BY_HEAD defined, of the head that the workgroup's z is, whose rows are push.rows; with BY_EXPERT
-// defined, of an expert, counted from push.fromExpert on, of which there are push.experts; a pair's expert may be another one. An expert's product is of the pair of a token and an expert that z is, or, with SORTED defined, of all pairs of expert z.
+// defined, of an expert, whose rows are in its slot, if it has one. Its product is of the pair of a token and an expert that z is, or, with SORTED defined, of all pairs
+// of the expert in slot z.
 
 #ifdef BY_EXPERT
 
@@ -9,19 +10,22 @@ layout(set = 0, binding = 5, std430) readonly buffer Choice { float choice[]; };
 float chosen(uint pair, uint what) { return choice[((push.firstAct + pair / push.used) * 2 + what) * push.used + pair % push.used]; }
 
 #ifdef SORTED
-layout(set = 0, binding = 6, std430) readonly buffer Sorted { uint sorted[]; }; // [experts + 1] where each expert's pairs begin, and pairs behind that
-uint expert() { return gl_WorkGroupID.z; }
-uint count() { return sorted[expert() + 1] - sorted[expert()]; }
-uint pairAt(uint t) { return sorted[push.experts + 1 + sorted[expert()] + t]; }
+layout(set = 0, binding = 7, std430) readonly buffer Sorted { uint sorted[]; }; // [experts + 1] where the pairs of each slot's expert begin, and pairs behind that
+uint slot() { return gl_WorkGroupID.z; }
+uint count() { return sorted[slot() + 1] - sorted[slot()]; }
+uint pairAt(uint t) { return sorted[push.experts + 1 + sorted[slot()] + t]; }
 #else
-uint expert() { return uint(chosen(gl_WorkGroupID.z, 0)) - push.fromExpert; }
-uint count() { return expert() < push.experts ? 1 : 0; }
+#define TABLE 6
+#include "slots.glsl"
 uint pairAt(uint t) { return gl_WorkGroupID.z; }
+uint slot() { return slotOf(uint(chosen(pairAt(0), 0))); }
+uint count() { return slot() < push.experts ? 1 : 0; }
 #endif
 
-uint biasAt(uint r) { return expert() * push.perExpert + push.fromRow + r; } // in the whole matrix
-bool here(uint r) { return biasAt(r) - push.firstRow < push.partRows; }     // other rows are another part's
-uint weightRow(uint r) { return here(r) ? biasAt(r) - push.firstRow : 0; }
+uint rowAt(uint r) { return slot() * push.perExpert + push.fromRow + r; }                       // in the whole matrix
+uint biasAt(uint r) { return uint(chosen(pairAt(0), 0)) * push.perExpert + push.fromRow + r; } // vectors have all experts, by their numbers
+bool here(uint r) { return rowAt(r) - push.firstRow < push.partRows; }                          // other rows are another part's
+uint weightRow(uint r) { return here(r) ? rowAt(r) - push.firstRow : 0; }
 uint actRow(uint t) { return push.ofPairs != 0 ? pairAt(t) : push.firstAct + pairAt(t) / push.used; }
 uint outAt(uint t, uint r) { return pairAt(t) * push.stride + r; }
 float weighed(float sum, uint t) { return push.weighed != 0 ? sum * chosen(pairAt(t), 1) : sum; }

@@ -2,20 +2,31 @@
 #extension GL_GOOGLE_include_directive : require
 #include "common.glsl"
 
-// Pairs of a token and one of its experts by expert, as far as it is one of the push.experts from push.fromExpert on, those of an expert by token; one workgroup, whose invocations each have some experts.
+// Pairs of a token and one of its experts by the expert's slot, as far as it has one of push.experts, those of an expert by token; one workgroup, whose
+// invocations each have some slots.
 
 const uint MOST = 1024; // experts; experts.go says the same
 
 layout(set = 0, binding = 0, std430) readonly buffer Choice { float choice[]; };  // [tokens, 2·used]
-layout(set = 0, binding = 1, std430) writeonly buffer Sorted { uint sorted[]; }; // [experts + 1] where each expert's pairs begin, and [pairs] the pairs
-layout(push_constant) uniform Push { uint pairs, used, experts, firstToken, fromExpert; } push;
+layout(set = 0, binding = 1, std430) writeonly buffer Sorted { uint sorted[]; }; // [experts + 1] where each slot's pairs begin, and [pairs] the pairs
+layout(push_constant) uniform Push {
+	uint pairs, used, experts, firstToken;
+	uint tabled; // there is a table of slots
+	uint all;    // experts of the layer
+} push;
+#define TABLE 2
+#include "slots.glsl"
 
 shared uint begins[MOST + 1];
+shared uint slots[MOST]; // of all experts
 
-uint chosen(uint pair) { return uint(choice[(push.firstToken + pair / push.used) * 2 * push.used + pair % push.used]) - push.fromExpert; }
+uint chosen(uint pair) { return slots[uint(choice[(push.firstToken + pair / push.used) * 2 * push.used + pair % push.used])]; }
 
 void main() {
 	uint i = gl_LocalInvocationID.x;
+	for (uint e = i; e < push.all; e += gl_WorkGroupSize.x)
+		slots[e] = slotOf(e);
+	barrier();
 	for (uint e = i; e < push.experts; e += gl_WorkGroupSize.x) {
 		uint count = 0;
 		for (uint p = 0; p < push.pairs; p++)

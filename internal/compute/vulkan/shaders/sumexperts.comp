@@ -11,9 +11,12 @@ layout(push_constant) uniform Push {
 	uint n; // tokens·cols
 	uint cols, used;
 	uint weighed;
-	uint fromExpert, experts; // that there are parts of
+	uint tabled;  // there is a table of slots
+	uint experts; // that there are parts of
 	uint firstToken; // row of the result and of the choices that belongs to the first token
 } push;
+#define TABLE 3
+#include "slots.glsl"
 
 void main() {
 	for (uint i = first(); i < push.n; i += stride()) {
@@ -21,7 +24,7 @@ void main() {
 		precise float sum = 0;
 		bool broken = false;
 		for (uint k = 0; k < push.used; k++) {
-			if (uint(choice[(push.firstToken + token) * 2 * push.used + k]) - push.fromExpert >= push.experts)
+			if (slotOf(uint(choice[(push.firstToken + token) * 2 * push.used + k])) >= push.experts)
 				continue;
 			float w = choice[((push.firstToken + token) * 2 + 1) * push.used + k];
 			broken = broken || (floatBitsToUint(w) & 0x7fffffffu) > 0x7f800000u;
