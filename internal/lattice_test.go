@@ -67,7 +67,7 @@ var floors = []struct{ pkg, imports string }{
 	{"internal/imatrix/collect", "internal/compute internal/compute/cpu internal/compute/cpu/layout internal/gguf internal/hw internal/imatrix internal/model"},
 	{"internal/modelcost", "internal/compute internal/gguf internal/model internal/neuron internal/placement internal/prepared internal/quant"},
 	{"internal/planner", "internal/compute internal/compute/cpu internal/compute/hybrid internal/compute/vulkan internal/gguf internal/hw internal/measure internal/model internal/modelcost internal/placement internal/quant internal/trace"},
-	{"internal/engine", "internal/atomicfile internal/monotime internal/compute internal/compute/cpu/layout internal/gguf internal/hw internal/kvcache internal/kvfile internal/model internal/placement internal/sample internal/speculate internal/tokenizer internal/trace"},
+	{"internal/engine", "internal/arch internal/atomicfile internal/monotime internal/compute internal/compute/cpu/layout internal/gguf internal/hw internal/kvcache internal/kvfile internal/model internal/placement internal/sample internal/speculate internal/tokenizer internal/trace"},
 	{"internal/convert/checkpoint", "internal/quant"},
 	{"internal/convert/checkpoint/checkpointtest", "internal/quant"},
 	{"internal/convert", "internal/arch internal/convert/checkpoint internal/gguf internal/imatrix internal/neuron internal/prepared internal/quant internal/tokenizer"},

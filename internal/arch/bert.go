@@ -8,16 +8,6 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/compute"
 )
 
-// The ways in which a classification head may find the one state that it reads among a text's: those of engine.Pooling.
-const (
-	PoolMean = "mean"
-	PoolCLS  = "cls"
-	PoolLast = "last"
-)
-
-// RankPoolingKey is the key by which our files say which state their classification head reads, where it is not the one that the family implies.
-const RankPoolingKey = "powerinfer.rank_pooling"
-
 // encoder describes what models of embeddings that came after BERT share: every token sees all others, norms are LayerNorms of the residual with what
 // a part has added, and there is no head. All tokens are of the first type.
 func encoder() Family {

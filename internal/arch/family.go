@@ -60,7 +60,7 @@ type Family struct {
 	NormSum        bool                 // the norms behind parts are of the residual with the part added, and become the residual; else of what is added
 	Later          bool                 // tokens see later positions, too, unless the file says otherwise
 	Headless       bool                 // there are no logits: hidden states are the result
-	RankPooling    string               // which state of a text a reranker's head reads, unless the file says another; empty: the last
+	RankPooling    Pooling              // which state of a text a reranker's head reads, unless the file says another; empty: the last
 	RankShares     bool                 // a reranker's scores are shares of 1: their softmax
 	HeadGELU       bool                 // the first product of a reranker's head goes through GELU; else through tanh
 	Clamped        bool                 // files may limit the elements of queries, keys and values

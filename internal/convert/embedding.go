@@ -14,14 +14,6 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/gguf"
 )
 
-// The ways of pooling as GGUF files number them.
-const (
-	poolMean = 1
-	poolCLS  = 2
-	poolLast = 3
-	poolRank = 4
-)
-
 // maxLabels bounds the numbers of a classification head.
 const maxLabels = 1 << 16
 
@@ -104,16 +96,16 @@ func poolingKeys(path, family string) ([]gguf.KV, error) {
 	if err := checkpoint.ReadJSON(path, &c); err != nil {
 		return nil, err
 	}
-	var way []uint32
+	var way []arch.Pooling
 	for i, is := range []bool{c.Mean || c.Mode == "mean", c.CLS || c.Mode == "cls", c.Last || c.Mode == "lasttoken"} {
 		if is {
-			way = append(way, []uint32{poolMean, poolCLS, poolLast}[i])
+			way = append(way, []arch.Pooling{arch.PoolMean, arch.PoolCLS, arch.PoolLast}[i])
 		}
 	}
 	if len(way) != 1 {
 		return nil, fmt.Errorf("%s: one of pooling_mode_mean_tokens, pooling_mode_cls_token and pooling_mode_lasttoken must be true, and no other", path)
 	}
-	return []gguf.KV{{Key: family + ".pooling_type", Value: way[0]}}, nil
+	return []gguf.KV{{Key: family + ".pooling_type", Value: way[0].Number()}}, nil
 }
 
 // denseModule plans a product behind pooling. Files call the first of them dense_2, as folders number their modules.
@@ -195,7 +187,7 @@ func (m *model) classifier(p *plan, c *config, notes func(string)) error {
 		m.keys = append(m.keys, gguf.KV{Key: m.arch + ".classifier.output_labels", Value: names})
 	}
 	if p.family.Name == "modern-bert" {
-		way := c.ClassifierPooling
+		way := arch.Pooling(c.ClassifierPooling)
 		if way == "" {
 			way = arch.PoolCLS // as Hugging Face's library has it
 		}
@@ -203,7 +195,7 @@ func (m *model) classifier(p *plan, c *config, notes func(string)) error {
 			return c.Errorf("classifier_pooling", "%q is not supported; cls and mean are", way)
 		}
 		if way != p.family.RankPooling {
-			m.keys = append(m.keys, gguf.KV{Key: arch.RankPoolingKey, Value: way})
+			m.keys = append(m.keys, gguf.KV{Key: arch.RankPoolingKey, Value: string(way)})
 			notes(fmt.Sprintf("%s: the classification head reads the first token's state; llama.cpp will give it the mean of all, and other scores", c.Path))
 		}
 	}
@@ -214,7 +206,7 @@ func (m *model) classifier(p *plan, c *config, notes func(string)) error {
 // rerank marks the model as a reranker, whatever else the folder says of pooling.
 func (m *model) rerank() {
 	key := m.arch + ".pooling_type"
-	m.keys = append(slices.DeleteFunc(m.keys, func(kv gguf.KV) bool { return kv.Key == key }), gguf.KV{Key: key, Value: uint32(poolRank)})
+	m.keys = append(slices.DeleteFunc(m.keys, func(kv gguf.KV) bool { return kv.Key == key }), gguf.KV{Key: key, Value: arch.PoolRank.Number()})
 }
 
 // labels returns the names of n numbers, if config.json has as many.

@@ -234,7 +234,7 @@ func (r *reference) pool(t *testing.T, f *gguf.File, m *model.Model, states [][]
 	if err != nil || !ok || way > 4 {
 		t.Fatalf("pooling %d, %v", way, err)
 	}
-	name := []string{"", "mean", "cls", "last", m.Head.Pooling}[way]
+	name := []string{"", "mean", "cls", "last", string(m.Head.Pooling)}[way]
 	pooled := slices.Clone(states[0])
 	switch name {
 	case "last":

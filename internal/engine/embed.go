@@ -6,45 +6,40 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/powerinfer-go/powerinfer/internal/arch"
 	"github.com/powerinfer-go/powerinfer/internal/gguf"
 	"github.com/powerinfer-go/powerinfer/internal/kvcache"
 )
 
-// Pooling says how the hidden states of a text's tokens become one embedding: llama.cpp's --pooling.
-type Pooling string
+// Pooling says how the hidden states of a text's tokens become one embedding.
+type Pooling = arch.Pooling
 
 // The ways of pooling.
 const (
-	PoolNone Pooling = "none" // each token's state, unpooled
-	PoolMean Pooling = "mean" // the mean of all
-	PoolCLS  Pooling = "cls"  // the first token's
-	PoolLast Pooling = "last" // the last token's
-	PoolRank Pooling = "rank" // what a reranker's classification head makes of one of them
+	PoolNone = arch.PoolNone
+	PoolMean = arch.PoolMean
+	PoolCLS  = arch.PoolCLS
+	PoolLast = arch.PoolLast
+	PoolRank = arch.PoolRank
 )
 
 // ParsePooling returns the pooling of a name.
-func ParsePooling(name string) (Pooling, error) {
-	switch p := Pooling(name); p {
-	case PoolNone, PoolMean, PoolCLS, PoolLast, PoolRank:
-		return p, nil
-	}
-	return "", fmt.Errorf("there is no pooling %q: choose none, mean, cls, last or rank", name)
-}
+func ParsePooling(name string) (Pooling, error) { return arch.ParsePooling(name) }
 
 // PoolingOf returns the pooling that a model's file names, or the mean where it names none.
 func PoolingOf(f *gguf.File) (Pooling, error) {
-	arch, _, err := f.String("general.architecture")
+	family, _, err := f.String("general.architecture")
 	if err != nil {
 		return "", err
 	}
-	key := arch + ".pooling_type"
+	key := family + ".pooling_type"
 	v, ok, err := f.Uint(key)
-	switch ways := []Pooling{PoolNone, PoolMean, PoolCLS, PoolLast, PoolRank}; {
+	switch ways := arch.Poolings(); {
 	case err != nil:
 		return "", err
 	case !ok:
 		return PoolMean, nil
-	case v < uint64(len(ways)): // as llama.cpp numbers them
+	case v < uint64(len(ways)):
 		return ways[v], nil
 	}
 	return "", fmt.Errorf("%s: key %q: pooling %d is not supported; --pooling names another", f.Path, key, v)
@@ -124,7 +119,7 @@ func (e *Engine) pooling(tokens []int32, p Pooling) (*task, error) {
 		return nil, err
 	}
 	if p == PoolRank {
-		p = Pooling(e.head.Pooling)
+		p = e.head.Pooling
 	}
 	t := newTask()
 	t.reuse, t.pooled = ReuseNone, &pooled{way: p}

@@ -20,7 +20,7 @@ type Head struct {
 	// Labels name the classification head's numbers, where the file does.
 	Labels []string
 	// Pooling names the state that the classification head reads: one of package arch's.
-	Pooling string
+	Pooling arch.Pooling
 }
 
 // layer is a product with a bias, which may be nil.
@@ -58,11 +58,11 @@ func (h *Head) bind(b *binder, m *Model) {
 	if v, ok, err := b.f.Strings(f.Name + ".classifier.output_labels"); err == nil && ok {
 		h.Labels = v
 	}
-	switch h.Pooling = keys.text(arch.RankPoolingKey, h.Pooling); h.Pooling {
-	case "":
+	h.Pooling = arch.Pooling(keys.text(arch.RankPoolingKey, string(h.Pooling)))
+	if h.Pooling == "" {
 		h.Pooling = arch.PoolLast
-	case arch.PoolMean, arch.PoolCLS, arch.PoolLast:
-	default:
+	}
+	if !h.Pooling.Single() {
 		keys.fail("key %q: %q is none of %s, %s and %s", arch.RankPoolingKey, h.Pooling, arch.PoolMean, arch.PoolCLS, arch.PoolLast)
 	}
 	if b.err == nil {

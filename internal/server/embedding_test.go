@@ -165,6 +165,12 @@ func TestRerank(t *testing.T) {
 			t.Errorf("%s: status %d: %v", bad, status, doc)
 		}
 	}
+	for field, body := range map[string]string{"texts": `{"query":"a","texts":[]}`, "documents": `{"query":"a","documents":[]}`} {
+		doc, _ := l.ask("/rerank", body)
+		if m := at(t, doc, "error", "message").(string); !strings.Contains(m, "the field "+field+" is no list") {
+			t.Errorf("%s: %q does not name the field", body, m)
+		}
+	}
 	if doc, status := l.ask("/v1/embeddings", `{"input":"a"}`); status != http.StatusBadRequest {
 		t.Errorf("embeddings of a reranker: %d %v", status, doc)
 	}

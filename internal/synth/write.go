@@ -25,12 +25,6 @@ func Write(ctx context.Context, path string, s Spec, progress func(done, total i
 	return gguf.Create(ctx, path, s.Magic, m.keys(), m.tensors(), progress)
 }
 
-// GGUF's numbers of ways of pooling.
-const (
-	poolMean = 1
-	poolRank = 4
-)
-
 // keys returns the file's metadata.
 func (m *model) keys() []gguf.KV {
 	a := func(s string) string { return m.Arch + "." + s }
@@ -67,9 +61,9 @@ func (m *model) keys() []gguf.KV {
 	}
 	switch {
 	case m.Labels > 0:
-		keys = append(keys, gguf.KV{Key: a("pooling_type"), Value: uint32(poolRank)})
+		keys = append(keys, gguf.KV{Key: a("pooling_type"), Value: arch.PoolRank.Number()})
 	case m.fam.Later:
-		keys = append(keys, gguf.KV{Key: a("pooling_type"), Value: uint32(poolMean)})
+		keys = append(keys, gguf.KV{Key: a("pooling_type"), Value: arch.PoolMean.Number()})
 	}
 	if m.Labels > 1 {
 		labels := make([]string, m.Labels)

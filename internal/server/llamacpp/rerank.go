@@ -41,9 +41,13 @@ func rerank(w http.ResponseWriter, r *http.Request, f *server.Fields, m *server.
 		f.Fail(server.Invalid("the field query is missing"))
 	}
 	var documents []document
+	field := "documents"
 	tei := f.Read("texts", &documents)
+	if tei {
+		field = "texts"
+	}
 	if !f.Read("documents", &documents) && !tei || len(documents) == 0 || len(documents) > maxDocuments {
-		f.Fail(server.Invalid("the field documents is no list of 1 to %d texts", maxDocuments))
+		f.Fail(server.Invalid("the field %s is no list of 1 to %d texts", field, maxDocuments))
 	}
 	most, texts := len(documents), false
 	if f.Read("top_n", &most); most < 1 {
