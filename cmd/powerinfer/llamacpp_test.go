@@ -6,8 +6,6 @@ import (
 	"regexp"
 	"strings"
 	"testing"
-
-	"github.com/powerinfer-go/powerinfer/internal/testenv"
 )
 
 // ownFlags are the names of all flags of all commands, hidden ones included.
@@ -47,19 +45,42 @@ func TestMissingFlags(t *testing.T) {
 	}
 }
 
-// TestLlamaFlags: every flag in the llama.cpp that POWERINFER_LLAMA_CPP names, a checkout of its sources, is one of ours or has something to do
-// instead. -h and --version are the library's.
+// TestLlamaFlags: every flag of llama.cpp's is one of ours or has something to do instead: those in testdata, and those in the llama.cpp that
+// POWERINFER_LLAMA_CPP names, a checkout of its sources. -h and --version are the library's.
 func TestLlamaFlags(t *testing.T) {
-	folder := os.Getenv("POWERINFER_LLAMA_CPP")
-	if folder == "" {
-		testenv.Missing(t, "llama.cpp", "POWERINFER_LLAMA_CPP names no llama.cpp")
+	own := ownFlags()
+	own["h"], own["help"], own["version"] = true, true, true
+	names := listedFlags(t)
+	if folder := os.Getenv("POWERINFER_LLAMA_CPP"); folder != "" {
+		names = append(names, sourceFlags(t, folder)...)
 	}
+	for _, name := range names {
+		if _, ok := missing(name); !ok && !own[name] {
+			t.Errorf("--%s is neither ours nor missing", name)
+		}
+	}
+}
+
+// listedFlags returns the names in testdata.
+func listedFlags(t *testing.T) (names []string) {
+	list, err := os.ReadFile(filepath.Join("testdata", "llamacpp-flags.txt"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for line := range strings.Lines(string(list)) {
+		if line = strings.TrimSpace(line); line != "" && line[0] != '#' {
+			names = append(names, line)
+		}
+	}
+	return names
+}
+
+// sourceFlags returns the names in a checkout's common/arg.cpp.
+func sourceFlags(t *testing.T, folder string) (names []string) {
 	source, err := os.ReadFile(filepath.Join(folder, "common", "arg.cpp"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	own := ownFlags()
-	own["h"], own["help"], own["version"] = true, true, true
 	options := regexp.MustCompile(`common_arg\(\s*\{([^}]*)\}(?:\s*,\s*\{([^}]*)\})?`).FindAllStringSubmatch(string(source), -1)
 	if len(options) < 300 {
 		t.Fatalf("%d options were found: arg.cpp is written in another way now", len(options))
@@ -67,9 +88,8 @@ func TestLlamaFlags(t *testing.T) {
 	name := regexp.MustCompile(`"-{1,2}([^"]+)"`)
 	for _, o := range options {
 		for _, m := range name.FindAllStringSubmatch(o[1]+o[2], -1) {
-			if _, ok := missing(m[1]); !ok && !own[m[1]] {
-				t.Errorf("--%s is neither ours nor missing", m[1])
-			}
+			names = append(names, m[1])
 		}
 	}
+	return names
 }

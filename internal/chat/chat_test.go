@@ -217,3 +217,19 @@ func TestErrors(t *testing.T) {
 		t.Errorf("got %v", err)
 	}
 }
+
+// llamaTemplates are llama.cpp's names of chat templates: LLM_CHAT_TEMPLATES in src/llama-chat.cpp at 3f545becc.
+const llamaTemplates = `
+bailing bailing-think bailing2 chatglm3 chatglm4 chatml command-r deepseek deepseek-ocr deepseek2 deepseek3 exaone-moe exaone3 exaone4
+falcon3 gemma gigachat glmedge gpt-oss granite granite-4.0 granite-4.1 grok-2 hunyuan-dense hunyuan-moe hunyuan-vl kimi-k2 llama2 llama2-sys
+llama2-sys-bos llama2-sys-strip llama3 llama4 megrez minicpm mistral-v1 mistral-v3 mistral-v3-tekken mistral-v7 mistral-v7-tekken monarch
+openchat orion pangu-embedded phi3 phi4 rwkv-world seed_oss smolvlm solar-open vicuna vicuna-orca yandex zephyr`
+
+// TestLlamaTemplates: every name that llama.cpp knows is known.
+func TestLlamaTemplates(t *testing.T) {
+	for _, name := range strings.Fields(llamaTemplates) {
+		if _, err := Named(name, &gguf.File{}); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
