@@ -2,6 +2,7 @@ package prepare
 
 import (
 	"fmt"
+	"maps"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -142,6 +143,28 @@ func (c *expertCounter) load(w *work) (steps int, err error) {
 		return 0, w.damaged(fileProfile)
 	}
 	return int(done), nil
+}
+
+// takingTurns returns docs, which are encoded, in an order in which the file with the fewest tokens so far has its next document: so that texts
+// that are compared are of like length however many are taken.
+func takingTurns(docs []document) []document {
+	of := map[int][]document{}
+	for _, d := range docs {
+		of[d.file] = append(of[d.file], d)
+	}
+	files := slices.Sorted(maps.Keys(of))
+	had, out := map[int]int{}, make([]document, 0, len(docs))
+	for len(out) < len(docs) {
+		next := -1
+		for _, f := range files {
+			if len(of[f]) > 0 && (next < 0 || had[f] < had[next]) {
+				next = f
+			}
+		}
+		d := of[next][0]
+		of[next], had[next], out = of[next][1:], had[next]+len(d.tokens), append(out, d)
+	}
+	return out
 }
 
 // partsOfOne is how many texts a single file's documents, or generated ones, are divided into.

@@ -262,7 +262,7 @@ func TestResumeExperts(t *testing.T) {
 	}
 	o.Progress, o.Resume = nil, true
 	o.Files = []string{files[1], files[0]}
-	if _, err := Run(context.Background(), f, o); err == nil || !strings.Contains(err.Error(), "another texts") {
+	if _, err := Run(context.Background(), f, o); err == nil || !strings.Contains(err.Error(), "texts; give the same again") {
 		t.Errorf("files in another order: %v", err)
 	}
 	o.Files = files
@@ -297,6 +297,15 @@ func TestDivideTexts(t *testing.T) {
 		}
 		return all
 	}
+	turns := docs(0, 0, 0, 1, 1)
+	turns[0].tokens = make([]int32, 25)
+	var files []int
+	for _, d := range takingTurns(turns) {
+		files = append(files, d.file)
+	}
+	if !slices.Equal(files, []int{0, 1, 1, 0, 0}) { // 25 tokens, then 10 and 20 of the other, then what is left
+		t.Error("turns of", files)
+	}
 	names, texts := divideTexts(docs(0, 0, 0), []string{"one"})
 	if !slices.Equal(names, []string{"part 1 of 3", "part 2 of 3", "part 3 of 3"}) || !slices.Equal(texts, []int{0, 1, 2}) {
 		t.Error(names, texts)
@@ -305,8 +314,8 @@ func TestDivideTexts(t *testing.T) {
 	if !slices.Equal(names, []string{"one", "two"}) || !slices.Equal(texts, []int{1, 0}) {
 		t.Error(names, texts)
 	}
-	files := strings.Split(strings.Repeat("f ", 33), " ")[:33]
-	names, texts = divideTexts(docs(0, 2, 32), files)
+	many := strings.Split(strings.Repeat("f ", 33), " ")[:33]
+	names, texts = divideTexts(docs(0, 2, 32), many)
 	if len(names) != 16 || names[0] != "f, f, f" || !slices.Equal(texts, []int{0, 0, 15}) {
 		t.Error(names, texts)
 	}

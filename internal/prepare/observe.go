@@ -75,15 +75,21 @@ func (r *run) readCalibration(tok *tokenizer.Tokenizer) error {
 	if err != nil {
 		return err
 	}
-	if cut {
+	if cut && r.c.Experts.Count == 0 {
 		r.o.note("large documents are cut into parts, %d in all, which are held out each by itself; mark documents by lines of <|endoftext|>", len(docs))
 	}
 	t := &r.texts
 	least, wanted := leastHeldOut(r.c), heldOutTokens
-	if len(r.o.EvalFiles) > 0 || r.o.profileOnly || r.c.Experts.Count > 0 {
+	if len(r.o.EvalFiles) > 0 || r.o.profileOnly {
 		least, wanted = 0, 0
 	}
-	t.calibration, t.heldOut = divide(tok, docs, least, wanted, r.o.Tokens)
+	if r.c.Experts.Count > 0 {
+		byHash(docs)
+		encode(tok, docs)
+		t.calibration, _ = take(takingTurns(docs), r.o.Tokens)
+	} else {
+		t.calibration, t.heldOut = divide(tok, docs, least, wanted, r.o.Tokens)
+	}
 	if n := countTokens(t.calibration); n < r.leastTokens() {
 		return fmt.Errorf("%d tokens of calibration text are left after holding %d out, and at least %d are needed; give more text with -f, or none for text that the model generates",
 			n, countTokens(t.heldOut), r.leastTokens())
