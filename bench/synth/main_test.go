@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"os"
 	"path/filepath"
@@ -54,6 +55,27 @@ func TestFlags(t *testing.T) {
 	}
 	if text, _, _ := f.String("general.description"); text != "random weights: seed 9, sparsity 0.8, power law 1" {
 		t.Errorf("described as %q", text)
+	}
+}
+
+// TestExpertLaw: a router's rows differ in how often their experts are used, and nothing else does.
+func TestExpertLaw(t *testing.T) {
+	args := []string{"--shape", "qwen3-30b-a3b", "--layers", "1", "--embd", "64", "--ff", "32", "--heads", "4", "--kv-heads", "2", "--experts", "16", "--used", "2"}
+	plain, err := synthesise(t, args...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	skewed, err := synthesise(t, append(args, "--expert-law", "1")...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, x := range plain.Tensors {
+		if same := bytes.Equal(x.Data, skewed.Tensors[i].Data); same == strings.Contains(x.Name, "ffn_gate_inp") {
+			t.Errorf("tensor %s: the same with a law of uses: %t", x.Name, same)
+		}
+	}
+	if _, err := synthesise(t, "--shape", "tiny", "--expert-law", "1"); err == nil {
+		t.Error("a law of the uses of no experts")
 	}
 }
 

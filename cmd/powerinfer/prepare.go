@@ -38,6 +38,10 @@ func calibrationFlags() []cli.Flag {
 func prepareCommand() *cli.Command {
 	return &cli.Command{
 		Name: "prepare", Usage: "order a ReLU model's neurons and train their predictors, or order experts", ArgsUsage: "[MODEL]",
+		Description: `A model with experts stays an ordinary GGUF file that other engines load: its experts are
+sorted hottest first, as are the neurons inside them where their activation leaves zeros, and
+what was counted is stored. No predictors are made for neurons inside experts, nor is anything
+measured, so that --recall, --accuracy and --trace-budget mean nothing there.`,
 		Flags: append(calibrationFlags(),
 			&cli.StringSliceFlag{Name: "eval-file", Usage: "text `FILE` to measure on; may be repeated. Default: documents of -f that are held out"},
 			&cli.StringFlag{Name: "trace-budget", Value: "8G", Usage: "`SIZE` of the samples kept on disk for training"},
@@ -45,7 +49,7 @@ func prepareCommand() *cli.Command {
 			&cli.Float64Flag{Name: "accuracy", Value: 0.95, Usage: "share of neurons that they must judge right"},
 			&cli.StringFlag{Name: "predictor-type", Usage: "`TYPE` of the predictors: " + prepare.PredictorTypes() + "; default: the model's, else q8_0"},
 			&cli.BoolFlag{Name: "no-predictors", Usage: "only order the neurons"},
-			&cli.BoolFlag{Name: "allow-requantize", Usage: "accept a quantised model: its down projections are quantised again"},
+			&cli.BoolFlag{Name: "allow-requantize", Usage: "accept a quantised model: its down projections are quantised again; without it, only experts of a quantised model are sorted"},
 			&cli.StringFlag{Name: "format", Value: "prepared", Usage: "prepared, or original: what the original PowerInfer loads"},
 		),
 		Action: prepareModel,

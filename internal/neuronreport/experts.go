@@ -108,26 +108,37 @@ func (p *Report) expertText(w io.Writer) error {
 		err = p.expertTable(w)
 	}
 	if err == nil {
-		_, err = fmt.Fprintf(w, "\nentropy in bits, of at most; hottest quarter and half of the experts: their share of uses; +N: uses repeated N tokens later, chance: if tokens chose\n"+
-			"independently; run: tokens in a row; rank, top: correlation of the texts' ranks, and how much of one's hottest quarter is another's%s\n", p.inactiveNote())
+		_, err = io.WriteString(w, expertNotes)
+	}
+	if err == nil && p.Experts[0].Inactive != nil {
+		_, err = io.WriteString(w, neuronNotes)
 	}
 	return err
 }
 
-func (p *Report) inactiveNote() string {
-	if p.Experts[0].Inactive == nil {
-		return ""
-	}
-	return "; zeros: (token, neuron)\npairs of used experts that are inactive; for 80%: share of all neurons that makes 80 % of activations"
-}
+// What the table's columns mean.
+const (
+	expertNotes = `
+entropy        of a use's expert, in bits, and the most that it could be
+quarter, half  share of uses that the hottest quarter and half of the experts have
+unused         experts that no token used
++1, +8, +64    share of uses whose expert is used again so many tokens later
+chance         what that would be if tokens chose independently of each other
+run            tokens in a row that use an expert, on average
+rank, top      correlation of the experts' ranks in two texts; how much of one's hottest quarter is the other's
+`
+	neuronNotes = `zeros          share of (token, neuron) pairs of used experts that are inactive
+for80%         share of the neurons of all experts that makes 80 % of activations
+`
+)
 
 // expertTable writes the figures as text, one line a layer.
 func (p *Report) expertTable(w io.Writer) error {
-	_, err := fmt.Fprintf(w, "%5s %7s %4s %12s %8s %8s %6s %7s %7s %7s %7s %6s %6s %6s", "layer", "experts", "used", "entropy", "quarter", "half", "unused", "+1", "+8", "+64",
+	_, err := fmt.Fprintf(w, "%5s %7s %4s %9s %7s %6s %6s %6s %6s %6s %6s %5s %5s %5s", "layer", "experts", "used", "entropy", "quarter", "half", "unused", "+1", "+8", "+64",
 		"chance", "run", "rank", "top")
 	neurons := p.Experts[0].Inactive != nil
 	if err == nil && neurons {
-		_, err = fmt.Fprintf(w, " %8s %8s", "zeros", "for 80%")
+		_, err = fmt.Fprintf(w, " %6s %6s", "zeros", "for80%")
 	}
 	share := func(v float64) string { return fmt.Sprintf("%.1f%%", 100*v) }
 	for _, f := range p.Experts {
@@ -138,10 +149,10 @@ func (p *Report) expertTable(w io.Writer) error {
 		if f.Agreement.Texts > 1 {
 			rank, top = fmt.Sprintf("%.2f", f.Agreement.Rank), fmt.Sprintf("%.0f%%", 100*f.Agreement.Hottest)
 		}
-		_, err = fmt.Fprintf(w, "\n%5d %7d %4d %5.2f/%-6.2f %8s %8s %6d %7s %7s %7s %7s %6.2f %6s %6s", f.Layer, f.Experts, f.Used, f.Entropy, math.Log2(float64(f.Experts)),
+		_, err = fmt.Fprintf(w, "\n%5d %7d %4d %9s %7s %6s %6d %6s %6s %6s %6s %5.2f %5s %5s", f.Layer, f.Experts, f.Used, fmt.Sprintf("%.2f/%.2f", f.Entropy, f.Most()),
 			share(f.Quarter), share(f.Half), f.Unused, share(f.at(1)), share(f.at(8)), share(f.at(64)), share(f.Chance), f.Run, rank, top)
 		if err == nil && neurons && f.Inactive != nil {
-			_, err = fmt.Fprintf(w, " %8s %8s", share(*f.Inactive), share(*f.Share80))
+			_, err = fmt.Fprintf(w, " %6s %6s", share(*f.Inactive), share(*f.Share80))
 		}
 	}
 	if err == nil {

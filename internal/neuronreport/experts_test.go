@@ -47,12 +47,12 @@ func TestExperts(t *testing.T) {
 		if err := p.Text(&text); err != nil {
 			t.Fatal(err)
 		}
-		for _, want := range []string{"experts of m: 2 layers that have some, 1,000 tokens", "<a> (500), b (500)", "    1       8    2 ", "/3.00 ", "  40.0%   30.0%   25.0% "} {
+		for _, want := range []string{"experts of m: 2 layers that have some, 1,000 tokens", "<a> (500), b (500)", "    1       8    2 ", "/3.00 ", "  40.0%  30.0%  25.0% "} {
 			if !strings.Contains(text.String(), want) {
 				t.Errorf("no %q in\n%s", want, text.String())
 			}
 		}
-		if strings.Contains(text.String(), "   75.0% ") != neurons { // one of four neurons is always active
+		if strings.Contains(text.String(), "  75.0% ") != neurons { // one of four neurons is always active
 			t.Errorf("zeros of neurons in\n%s", text.String())
 		}
 		if err := p.Report(&page); err != nil {
