@@ -68,6 +68,7 @@ type Config struct {
 	Further       int     `json:"num_nextn_predict_layers"` // layers behind the last, which predict further tokens
 
 	SmallThinker
+	NemotronH
 
 	// Falcon, with its older names.
 	FalconAct    string  `json:"activation"`
@@ -250,6 +251,8 @@ type Config struct {
 	MaxAlibi     *float64         `json:"-"` // the largest exponent of ALiBi's slopes, where files say it
 	Clamp        float64          `json:"-"` // limit of queries, keys and values; 0: none
 	ScoreScale   float64          `json:"-"` // of the products q·k; 0: 1/√key
+	StateSpace   StateSpace       `json:"-"` // of recurrent layers
+	LayerParts   []Part           `json:"-"` // of each layer, in families whose layers are one part; nil: all have all
 }
 
 // SmallThinker are the keys of that family's configuration.

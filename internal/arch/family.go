@@ -104,6 +104,11 @@ type Family struct {
 	// Factors returns the multipliers of a file that does not say them; nil: they are 1.
 	Factors func(layers, embd int) Factors
 	Experts *Experts // of layers with experts; nil: no model of the family has some
+	// StateSpace says that layers without KV heads are recurrent instead: Mamba-2.
+	StateSpace bool
+	// OnePart says that a layer is one part, recurrent, attention or a feed-forward layer, whose norm is attn_norm: files tell which by numbers of
+	// KV heads and of neurons, of which one at most is not 0.
+	OnePart bool
 
 	// Classifier lists what a classification head becomes that reads one state of a text, by the names of the whole checkpoint.
 	Classifier []Tensor
@@ -145,6 +150,10 @@ const (
 	Outputs              // of matrices of inputs by outputs, or of their biases, the outputs, which become rows; of matrices in MXFP4 they are rows already
 	EvenOutputs          // of the same every second output, from the first
 	OddOutputs           // likewise from the second
+	NegatedExp           // −exp of each element
+	Column               // a vector becomes a column
+	Taps                 // a convolution of each channel alone loses the dimension of its inputs
+	Groups               // a vector becomes a row for each group
 	Joined               // the rows of several matrices, one behind the other
 	JoinedColumns        // of the same each matrix's columns, which become rows
 	FirstOutputs         // of matrices of inputs by outputs the first half of the outputs, which become rows
@@ -157,7 +166,7 @@ func All() []Family {
 		arcee(), baichuan(), bamboo(), bert(), bloom(), chatglm(), cohere2(), commandR(), dbrx(), deepseek(), deepseek2(), ernieMoE(), euroBERT(), exaone4(), falcon(), gemma(), gemma2(), gemma3(), gemma3n(),
 		gemma4(), gemmaEmbedding(), glm4(), glm4MoE(), gpt2(), gptOSS(),
 		gptneox(), granite(), graniteMoE(), internlm2(), jais2(), jinaBERTV2(), jinaBERTV3(), llama4(), mixtral(), minicpm3(), minimaxM2(), mistral3(), modernBERT(), mpt(),
-		nemotron(), nomicBERT(), olmo2(), olmoe(), opt(), phi2(), phi3(), plm(), qwen2(), qwen2MoE(),
+		nemotron(), nemotronH(), nomicBERT(), olmo2(), olmoe(), opt(), phi2(), phi3(), plm(), qwen2(), qwen2MoE(),
 		qwen2VL(), qwen3(), qwen3MoE(), qwen3VL(), seedOSS(), smallThinker(), smollm3(),
 		stablelm(), starcoder2(),
 	}

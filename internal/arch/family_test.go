@@ -53,11 +53,11 @@ func TestFamilies(t *testing.T) {
 			t.Errorf("%s: Gated is %v, FusedGate %v, and blocks have a gate of their own: %v", f.Name, f.Gated, f.FusedGate, gate)
 		}
 		before := cmp.Or(f.FFNNorm, "ffn_norm") + ".weight"
-		if _, ffnNorm := f.InBlock(before); f.PreNorm() && ffnNorm == f.Parallel && f.ParallelKey == "" {
+		if _, ffnNorm := f.InBlock(before); f.PreNorm() && ffnNorm == f.Parallel && f.ParallelKey == "" && !f.OnePart {
 			t.Errorf("%s: Parallel is %v, and ffn_norm is there: %v", f.Name, f.Parallel, ffnNorm)
 		}
 		for _, norms := range [][2]string{{"attn_norm.weight", "post_attention_norm.weight"}, {before, "post_ffw_norm.weight"}} {
-			if _, after := f.InBlock(norms[1]); !has(f, norms[0]) && !after && !f.Parallel && !(f.NormSum && has(f, "attn_output_norm.weight") && has(f, "layer_output_norm.weight")) {
+			if _, after := f.InBlock(norms[1]); !has(f, norms[0]) && !after && !f.Parallel && !f.OnePart && !(f.NormSum && has(f, "attn_output_norm.weight") && has(f, "layer_output_norm.weight")) {
 				t.Errorf("%s: blocks have neither %s nor %s", f.Name, norms[0], norms[1])
 			}
 		}
@@ -66,11 +66,12 @@ func TestFamilies(t *testing.T) {
 
 // TestKeys: encoding/json reads a key that two fields claim into neither.
 func TestKeys(t *testing.T) {
-	of := reflect.TypeFor[Config]()
 	seen := map[string]string{}
-	for i := range of.NumField() {
-		f := of.Field(i)
+	for _, f := range reflect.VisibleFields(reflect.TypeFor[Config]()) {
 		key := f.Tag.Get("json")
+		if f.Anonymous || key == "" {
+			continue
+		}
 		if other, ok := seen[key]; ok && key != "-" {
 			t.Errorf("%s and %s are both of the key %q", other, f.Name, key)
 		}

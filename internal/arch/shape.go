@@ -23,7 +23,21 @@ type Sizes struct {
 	Experts        int
 	ExpertFF       int // neurons of an expert
 	SharedFF       int // neurons of the shared experts, together
+
+	StateSpace // of recurrent layers
 }
+
+// StateSpace are the sizes of recurrent layers.
+type StateSpace struct {
+	Inner      int // width of what the state is written with and read as: heads times their size
+	StateSize  int // columns of a head's state
+	StateHeads int
+	Groups     int // of heads that share how the state is written and read
+	Taps       int // positions that the convolution sees
+}
+
+// Channels returns what is convolved.
+func (s StateSpace) Channels() int { return s.Inner + 2*s.Groups*s.StateSize }
 
 // Shape returns the shape of a tensor of the family, outermost dimension first, by its name in GGUF; in blocks after "blk.N.". It is
 // empty for a name that no family has.
@@ -69,6 +83,18 @@ func (f *Family) weight(stem string, s Sizes) []int {
 		return []int{s.Types, s.Embd}
 	case "token_embd_norm", "attn_output_norm", "layer_output_norm", "output_norm", "attn_norm", "attn_norm_2", "ffn_norm", "post_attention_norm", "post_ffw_norm":
 		return []int{s.Embd}
+	case "ssm_in":
+		return []int{s.Inner + s.Channels() + s.StateHeads, s.Embd}
+	case "ssm_conv1d":
+		return []int{s.Channels(), s.Taps}
+	case "ssm_dt":
+		return []int{s.StateHeads}
+	case "ssm_a", "ssm_d":
+		return []int{s.StateHeads, 1}
+	case "ssm_norm":
+		return []int{s.Groups, s.Inner / max(1, s.Groups)}
+	case "ssm_out":
+		return []int{s.Embd, s.Inner}
 	case "attn_sinks":
 		return []int{s.Heads}
 	case "attn_q":

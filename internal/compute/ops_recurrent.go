@@ -16,10 +16,18 @@ type Run struct {
 	Fresh    bool // it begins at position 0
 }
 
+// slot returns that of a sequence's state.
+func (p *Params) slot(seq int32) int32 {
+	if p.States == nil {
+		return seq
+	}
+	return p.States[seq]
+}
+
 // AppendRuns appends the step's runs to list, which makes no garbage where list has room.
 func (p *Params) AppendRuns(list []Run) []Run {
 	for i := 0; i < len(p.Seq); {
-		r := Run{From: i, To: i + 1, Slot: p.States[p.Seq[i]], Fresh: p.Pos[i] == 0}
+		r := Run{From: i, To: i + 1, Slot: p.slot(p.Seq[i]), Fresh: p.Pos[i] == 0}
 		for r.To < len(p.Seq) && p.Seq[r.To] == p.Seq[i] {
 			r.To++
 		}
@@ -38,15 +46,15 @@ func (p *Params) CheckRuns(slots int) error {
 	var taken []int32 // by runs before
 	for i, seq := range p.Seq {
 		switch {
-		case seq < 0 || int(seq) >= len(p.States) || p.States[seq] < 0 || int(p.States[seq]) >= slots:
+		case seq < 0 || p.States != nil && int(seq) >= len(p.States) || p.slot(seq) < 0 || int(p.slot(seq)) >= slots:
 			return fmt.Errorf("row %d of sequence %d has none of the %d slots for states", i, seq, slots)
 		case i > 0 && p.Seq[i-1] == seq && p.Pos[i] != p.Pos[i-1]+1:
 			return fmt.Errorf("rows of sequence %d are not in order: position %d follows %d", seq, p.Pos[i], p.Pos[i-1])
 		case i > 0 && p.Seq[i-1] == seq:
-		case slices.Contains(taken, p.States[seq]):
-			return fmt.Errorf("row %d of sequence %d begins a second run in slot %d", i, seq, p.States[seq])
+		case slices.Contains(taken, p.slot(seq)):
+			return fmt.Errorf("row %d of sequence %d begins a second run in slot %d", i, seq, p.slot(seq))
 		default:
-			taken = append(taken, p.States[seq])
+			taken = append(taken, p.slot(seq))
 		}
 	}
 	return nil

@@ -370,7 +370,7 @@ func (e *Engine) logits(i int) []float32 { return e.rows[i] }
 // cache returns an empty cache over the model's pages, and what those hold.
 func (e *Engine) cache() (*kvcache.Cache, contents) {
 	m := e.model
-	size := kvcache.Size{Pages: e.pages.Pages, Positions: compute.PagePositions, Near: e.pages.Near}
+	size := kvcache.Size{Pages: e.pages.Pages, Positions: compute.PagePositions, Near: e.pages.Near, States: e.pages.States}
 	if size.Near > 0 {
 		size.Window = m.Window(e.context)
 	}

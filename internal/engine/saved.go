@@ -112,6 +112,11 @@ func (e *Engine) save(ctx context.Context, w io.Writer, tokens []int32, most int
 			err = file.Page(page)
 		}
 	}
+	if state := h.NewState(); err == nil && state != nil {
+		if err = pages.readPage(kvcache.Page{Far: -1, Near: -1, State: prefix.State()}, state); err == nil {
+			err = file.Page(state)
+		}
+	}
 	if err == nil {
 		err = out.Flush()
 	}
@@ -159,8 +164,14 @@ func (e *Engine) Restore(ctx context.Context, r io.Reader, size int64) (s Saved,
 		kept += n
 	}
 	kept = min(kept, e.context)
-	if err == nil && (kept == 0 || !seq.Continues(kept)) {
+	state := f.NewState()
+	if err == nil && (kept == 0 || !seq.Continues(kept) || state != nil && kept < len(f.Labels)) { // a state is that of all positions
 		err = ErrNoRoom
+	}
+	if err == nil && state != nil {
+		if err = f.Next(state); err == nil {
+			err = pages.writePage(kvcache.Page{Far: -1, Near: -1, State: seq.State()}, state)
+		}
 	}
 	err = e.sched.adopt(seq, pages, f.Labels[:kept], func() error {
 		if err != nil {

@@ -523,6 +523,10 @@ func (s *scheduler) admit(t *task, drafts, most, outputs int) (n, out int) {
 		}
 		n++
 	}
+	if s.kv.States > 0 { // which cannot be taken back behind a draft
+		drafts = 0
+		n, out = s.upToCheckpoint(t, n, out)
+	}
 	if !t.kv.Reserve(n + drafts) {
 		drafts = 0
 	}
@@ -570,7 +574,7 @@ func (s *scheduler) victim(t *task) *task {
 // fill writes the step's params: rows that are computed as single tokens lead.
 func (s *scheduler) fill() {
 	p := &s.params
-	p.Tokens, p.Pos, p.Seq, p.Out, p.Pages, p.Near, p.Decode = p.Tokens[:0], p.Pos[:0], p.Seq[:0], p.Out[:0], p.Pages[:0], p.Near[:0], 0
+	p.Tokens, p.Pos, p.Seq, p.Out, p.Pages, p.Near, p.States, p.Decode = p.Tokens[:0], p.Pos[:0], p.Seq[:0], p.Out[:0], p.Pages[:0], p.Near[:0], p.States[:0], 0
 	s.hidden = s.hidden[:0]
 	p.Everything, p.Scales = s.step[0].t.dense, s.step[0].t.scales
 	for _, decoded := range []bool{true, false} {
@@ -590,6 +594,9 @@ func (s *scheduler) fillPart(i int, decoded bool) {
 		p.Pages = append(p.Pages, c.t.kv.Pages())
 		if near := c.t.kv.Near(); near != nil {
 			p.Near = append(p.Near, near)
+		}
+		if s.kv.States > 0 {
+			p.States = append(p.States, c.t.kv.State())
 		}
 	}
 	at := c.t.kv.Len()
@@ -638,6 +645,7 @@ func (s *scheduler) deliver(err error) {
 		at := t.kv.Len()
 		t.kv.Append(t.labels[at : at+c.n]...)
 		t.mark, t.drafted = max(t.mark, t.kv.Len()), c.drafts
+		s.checkpoint(t)
 		for out, row := range p.Out {
 			if int(p.Seq[row]) == i {
 				t.rows, t.first = append(t.rows, s.runner.logits(out)), append(t.first, int(p.Pos[row]))

@@ -7,6 +7,9 @@
 //
 // Layers with sliding windows have fewer pages, numbered on their own. A node has one of these only as long as a window can reach it, and then until
 // another needs it. A sequence goes on behind a prefix only where the window before its end is still there.
+//
+// Recurrent layers keep a state for a sequence, which cannot be taken back to an earlier position. Each sequence has a slot for it, and other slots hold
+// checkpoints: states behind positions of a node, where a sequence can go on.
 package kvcache
 
 import "slices"
@@ -53,6 +56,7 @@ type Size struct {
 	Positions int // of a page
 	Window    int // positions that a token sees in layers with windows, the last of which is its own; 0: there are no such layers
 	Near      int // pages of layers with windows: at least those of a window and of the largest step behind it
+	States    int // slots for states of recurrent layers; 0: there are no such layers
 }
 
 // Page names a page of keys and values.
@@ -72,7 +76,9 @@ type Cache struct {
 	nodes []*node // [pages] the node of each page, nil where the page is free
 	idle  int     // nodes that no sequence holds
 	past  int     // nodes with a page of layers with windows that no window reaches
-	clock uint64  // counts releases
+	clock uint64  // counts releases, and uses of checkpoints
+	slots []int32 // free ones, of states
+	marks []*mark // all checkpoints
 }
 
 // node is one page in use.
@@ -81,8 +87,9 @@ type node struct {
 	labels   []Label // of its positions in order; capacity is the page's positions
 	parent   *node   // nil until it is part of the tree
 	children []*node
-	refs     int    // sequences that hold it
-	used     uint64 // when it was released last
+	marks    []*mark // checkpoints behind some of its positions
+	refs     int     // sequences that hold it
+	used     uint64  // when it was released last
 
 	seen   int    // of refs, those whose window reaches it
 	behind bool   // the last window that reached it went on, and did not end with its sequence
@@ -91,7 +98,7 @@ type node struct {
 
 // New returns a cache of empty pages. copy is called to copy page from to page to.
 func New(size Size, copy func(to, from Page)) *Cache {
-	return &Cache{Size: size, copy: copy, root: newRoot(), nodes: make([]*node, size.Pages), free: numbers(size.Pages), near: numbers(size.Near)}
+	return &Cache{Size: size, copy: copy, root: newRoot(), nodes: make([]*node, size.Pages), free: numbers(size.Pages), near: numbers(size.Near), slots: numbers(size.States)}
 }
 
 func newRoot() *node { return &node{Page: Page{-1, -1, -1}} }
@@ -224,6 +231,7 @@ func (c *Cache) drop(n *node) {
 	if p := n.parent; p != nil {
 		p.children = slices.DeleteFunc(p.children, func(m *node) bool { return m == n })
 	}
+	c.handMarks(n)
 	c.dropNear(n)
 	c.nodes[n.Far] = nil
 	c.free = append(c.free, n.Far)

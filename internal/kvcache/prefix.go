@@ -8,13 +8,24 @@ type Prefix struct {
 	c      *Cache
 	nodes  []*node
 	labels []Label
-	near   int // the first page that it keeps in layers with windows
+	near   int   // the first page that it keeps in layers with windows
+	mark   *mark // the checkpoint behind its end; nil in a cache without states
 }
 
 // Find returns the longest beginning of want that the cache holds and behind which a sequence can go on, tokens however they were evaluated.
 func (c *Cache) Find(want []Label) *Prefix {
 	p := &Prefix{c: c}
-	path := c.usable(c.root.longest(want), 0, 0)
+	path, m := c.root.longest(want), (*mark)(nil)
+	if c.States > 0 {
+		path, m = c.root.resumable(want, true)
+	}
+	whole := len(path)
+	if path = c.usable(path, 0, 0); m != nil && len(path) < whole {
+		path, m = nil, nil
+	}
+	if p.mark = m; m != nil {
+		m.held++
+	}
 	for _, n := range path {
 		p.labels = append(p.labels, n.node.labels[:n.labels]...)
 	}
@@ -35,6 +46,14 @@ func (p *Prefix) Labels() []Label { return p.labels }
 // Near returns the first page that the prefix has in layers with windows. Those before it no position behind the prefix can see.
 func (p *Prefix) Near() int { return p.near }
 
+// State returns the slot of the state behind the prefix; -1: the cache has no states.
+func (p *Prefix) State() int32 {
+	if p.mark == nil {
+		return -1
+	}
+	return p.mark.slot
+}
+
 // Page returns the page of positions [i·n, i·n+n), for pages of n positions.
 func (p *Prefix) Page(i int) Page {
 	page := p.nodes[i].Page
@@ -46,6 +65,10 @@ func (p *Prefix) Page(i int) Page {
 
 // Release gives the pages back.
 func (p *Prefix) Release() {
+	if p.mark != nil {
+		p.mark.held--
+		p.mark = nil
+	}
 	for i := len(p.nodes) - 1; i >= 0; i-- {
 		if i >= p.near {
 			p.c.unsee(p.nodes[i], false)

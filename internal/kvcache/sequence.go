@@ -9,14 +9,17 @@ type Sequence struct {
 	near  []int32 // of nodes, in layers with windows; 0 before reach
 	reach int     // the first page that its window reaches
 	len   int
+
+	state  int32 // the slot of its recurrent state; -1: it has none
+	marked int   // the position of the last checkpoint that it made or began at
 }
 
 // NewSequence returns an empty sequence. It holds no page.
-func (c *Cache) NewSequence() *Sequence { return &Sequence{c: c} }
+func (c *Cache) NewSequence() *Sequence { return &Sequence{c: c, state: -1} }
 
 // NewPrivate returns an empty sequence whose keys and values never serve another, and which takes over none: they are computed in another
 // way. It holds no page.
-func (c *Cache) NewPrivate() *Sequence { return &Sequence{c: c, own: newRoot()} }
+func (c *Cache) NewPrivate() *Sequence { return &Sequence{c: c, own: newRoot(), state: -1} }
 
 // root returns where s's path begins.
 func (s *Sequence) root() *node {
@@ -50,6 +53,12 @@ func (s *Sequence) Reserve(n int) bool {
 	pages := s.Needs(n)
 	if !s.c.room(pages, max(0, len(s.nodes)+pages-max(s.reach, len(s.nodes)))) {
 		return false
+	}
+	if s.c.States > 0 && s.state < 0 {
+		if !s.c.spareSlot() {
+			return false
+		}
+		s.state = s.c.takeSlot()
 	}
 	for range pages {
 		s.push(s.c.take(len(s.nodes) >= s.reach))
@@ -117,11 +126,14 @@ func (s *Sequence) moveTo(reach int) {
 
 // Follow continues s, which ends where a page ends, with what the cache holds of want, the labels behind s's own. It returns how many
 // positions s gained. Full pages are shared; of a page that is in use or goes on differently, the common beginning is copied. If
-// loose, tokens count, however they were evaluated.
+// loose, tokens count, however they were evaluated. In a cache with states s goes on behind the last checkpoint there.
 func (s *Sequence) Follow(want []Label, loose bool) int {
 	begin := s.len
 	if s.len%s.c.Positions != 0 || s.len/s.c.Positions != len(s.nodes) {
 		return 0
+	}
+	if s.c.States > 0 {
+		return s.resume(want, loose)
 	}
 	path := s.c.usable(s.match(want, loose), s.len, s.reach)
 	if !s.join(path) {
@@ -211,6 +223,7 @@ func (s *Sequence) pop() *node {
 
 // Release gives all pages back, the end first: it is the first to be evicted. They stay for their prefixes until they are needed, unless s is private.
 func (s *Sequence) Release() {
+	s.leaveState()
 	for len(s.nodes) > 0 {
 		if n := s.pop(); s.own != nil {
 			s.c.drop(n)

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"hash/crc32"
 	"io"
+	"slices"
 
 	"github.com/powerinfer-go/powerinfer/internal/compute"
 	"github.com/powerinfer-go/powerinfer/internal/kvcache"
@@ -49,6 +50,9 @@ const layerBytes = 16
 // windowedLayer is the bit of a layer's KV heads that says that it has windows.
 const windowedLayer = 1 << 31
 
+// stateLayer is the bit of a layer's KV heads that says that it has a state, of as many numbers as keys have elements otherwise.
+const stateLayer = 1 << 30
+
 // fixed are the header's bytes before its lists.
 const fixed = len(magic) + 4 + 32 + 32 + 4 + 4 + 4 + 4
 
@@ -57,9 +61,29 @@ func (h *Header) Bytes() int64 {
 	n := int64(len(h.Labels))
 	size := int64(fixed+len(h.Name)+layerBytes*len(h.Layers)) + 4*n + 4 + 4*int64(h.Pages())
 	for i, l := range h.Layers {
-		size += h.positions(i) * int64(l.PositionBytes())
+		size += h.positions(i)*int64(l.PositionBytes()) + int64(l.StateBytes())
+	}
+	if h.recurrent() {
+		size += 4
 	}
 	return size
+}
+
+// recurrent reports whether some layers have a state, which the file has behind its pages.
+func (h *Header) recurrent() bool {
+	return slices.ContainsFunc(h.Layers, func(l compute.KVShape) bool { return l.State > 0 })
+}
+
+// NewState returns memory for the states of all layers behind the last position, which are written and read as a page is; nil where no layer has one.
+func (h *Header) NewState() [][]byte {
+	if !h.recurrent() {
+		return nil
+	}
+	state := make([][]byte, len(h.Layers))
+	for i, l := range h.Layers {
+		state[i] = make([]byte, l.StateBytes())
+	}
+	return state
 }
 
 // positions returns how many the file has of a layer.
@@ -123,7 +147,11 @@ func (h *Header) encode() ([]byte, error) {
 		if l.Within {
 			value |= withinKey
 		}
-		b = le.AppendUint32(le.AppendUint32(le.AppendUint32(b, heads), uint32(l.Key)), value)
+		key := uint32(l.Key)
+		if l.State > 0 {
+			heads, key = heads|stateLayer, uint32(l.State)
+		}
+		b = le.AppendUint32(le.AppendUint32(le.AppendUint32(b, heads), key), value)
 		b = le.AppendUint16(le.AppendUint16(b, uint16(l.KeyType.Type())), uint16(l.ValueType.Type()))
 	}
 	for _, l := range h.Labels {
@@ -222,7 +250,13 @@ func (f *Reader) decode(b []byte, name, layers, tokens int, size int64) error {
 		heads := le.Uint32(b)
 		f.Windowed = append(f.Windowed, heads&windowedLayer != 0)
 		l := compute.KVShape{Heads: int(heads &^ windowedLayer), Key: int(le.Uint32(b[4:])), Value: int(le.Uint32(b[8:]) &^ withinKey), Within: le.Uint32(b[8:])&withinKey != 0}
-		if min(l.Key, l.Value) < 1 || max(l.Heads, l.Key, l.Value) > maxWidth {
+		if heads&stateLayer != 0 {
+			l.Heads, l.State, l.Key = l.Heads&^stateLayer, l.Key, 0
+			if l.Heads != 0 || l.Value != 0 || l.State < 1 || int64(l.State) > rest/4 {
+				return fmt.Errorf("the file is damaged: a layer has a state of %d numbers in %d bytes", l.State, size)
+			}
+			rest -= int64(l.StateBytes())
+		} else if l.Heads > 0 && min(l.Key, l.Value) < 1 || max(l.Heads, l.Key, l.Value) > maxWidth {
 			return fmt.Errorf("the file is damaged: a layer has %d KV heads of %d and %d elements", l.Heads, l.Key, l.Value)
 		}
 		var known [2]bool

@@ -33,13 +33,14 @@ type attention struct {
 // block is one transformer block: a token mixer, and a channel mixer, which works on each token alone.
 type block struct {
 	attention
-	ffnNorm  norm // of the feed-forward layer's input; without weights it reads what attention does in parallel families, else the residual
-	ffnAfter norm // of what the feed-forward layer adds to the residual, or none
-	ffn      ffn
-	experts  experts
-	input    input   // reads the layer's own embedding
-	scale    float32 // of the residual behind the block
-	mixing   mixing  // of streams
+	recurrent recurrent // in place of attention, or none
+	ffnNorm   norm      // of the feed-forward layer's input; without weights it reads what attention does in parallel families, else the residual
+	ffnAfter  norm      // of what the feed-forward layer adds to the residual, or none
+	ffn       ffn
+	experts   experts
+	input     input   // reads the layer's own embedding
+	scale     float32 // of the residual behind the block
+	mixing    mixing  // of streams
 }
 
 // forward runs the block. Each part reads the norm of the residual x and is added to it:
@@ -57,6 +58,10 @@ func (l *block) forward(v compute.Verbs, m *Model, i int) {
 	s := m.step.of(&l.shape)
 	if l.experts.early {
 		l.experts.rate(v, m, s, s.x)
+	}
+	if m.Family.StateSpace {
+		l.forwardParts(v, m, s, i)
+		return
 	}
 	in := m.input(v, s, l.norm)
 	l.attend(v, m, s, in, i)
@@ -84,6 +89,26 @@ func (l *block) forward(v compute.Verbs, m *Model, i int) {
 	if l.scale != 1 {
 		v.Scale(s.x, l.scale)
 	}
+}
+
+// forwardParts runs a block that may have a recurrent layer in place of attention, or be one part only.
+func (l *block) forwardParts(v compute.Verbs, m *Model, s *buffers, i int) {
+	switch {
+	case l.recurrent.out != nil:
+		l.recurrent.forward(v, m, s, m.input(v, s, l.norm), i)
+		m.join(v, s.x, s.h, l.after)
+	case l.wo != nil:
+		l.attend(v, m, s, m.input(v, s, l.norm), i)
+		m.product(v, s.attn, compute.Products{{Out: s.h, W: l.wo, Bias: l.bo}})
+		m.join(v, s.x, s.h, l.after)
+	}
+	if l.ffn.up == nil && l.experts.router == nil {
+		return
+	}
+	in := m.input(v, s, l.ffnNorm)
+	m.foresee(v, s, i)
+	l.mix(v, m, s, in)
+	m.join(v, s.x, s.ffnOut, l.ffnAfter)
 }
 
 // mix computes s.ffnOut from the input in by the feed-forward layer or the experts.
@@ -239,6 +264,34 @@ func (m *Model) bindBlock(in *binder, i int) {
 	if second := b.norm("attn_norm_2"); second.w != nil { // attention's own; the other is the feed-forward layer's
 		l.norm, l.ffnNorm = second, l.norm
 	}
+	l.shape = m.Blocks[i]
+	if l.shape.State > 0 {
+		l.recurrent.bind(b)
+	}
+	if l.shape.Heads > 0 {
+		l.bindAttention(b, i)
+	} else if m.Family.OnePart && l.shape.State == 0 {
+		l.norm, l.ffnNorm = norm{}, l.norm
+	}
+	ffnNorm := cmp.Or(m.Family.FFNNorm, "ffn_norm")
+	if ffnNorm != "post_attention_norm" {
+		l.after = b.norm("post_attention_norm")
+	}
+	l.ffnAfter = b.norm("post_ffw_norm")
+	if m.Family.NormSum {
+		l.after, l.ffnAfter = b.norm("attn_output_norm"), b.norm("layer_output_norm")
+	}
+	if n := b.norm(ffnNorm); n.w != nil {
+		l.ffnNorm = n
+	}
+	l.experts.bind(b)
+	l.ffn.bind(b)
+	l.bindMixing(b)
+}
+
+// bindAttention binds layer i's attention.
+func (l *block) bindAttention(b *blockBinder, i int) {
+	m := b.m
 	l.bindQKV(b)
 	if l.qNorm = b.headNorm("attn_q_norm"); m.Family.HeadNorms && l.qNorm.w != nil {
 		l.ones = b.ones(m.Blocks[i].Key)
@@ -253,16 +306,7 @@ func (m *Model) bindBlock(in *binder, i int) {
 		l.qNorm.w = b.ones(m.Blocks[i].Key)
 		l.kNorm.w = l.qNorm.w
 	}
-	ffnNorm := cmp.Or(m.Family.FFNNorm, "ffn_norm")
-	if ffnNorm != "post_attention_norm" {
-		l.after = b.norm("post_attention_norm")
-	}
-	l.ffnAfter = b.norm("post_ffw_norm")
-	if m.Family.NormSum {
-		l.after, l.ffnAfter = b.norm("attn_output_norm"), b.norm("layer_output_norm")
-	}
 	l.wo, l.bo = b.matrix("attn_output.weight"), b.vector("attn_output.bias")
-	l.shape = m.Blocks[i]
 	l.rope = m.ropes[l.shape.Rotation]
 	scale := cmp.Or(m.Scale.Attention, float32(m.Rope.scores()/math.Sqrt(float64(l.shape.Key))))
 	l.how = compute.Attention{Scale: scale, Window: l.shape.Window, Parts: m.Family.Parts, Later: m.Later, SoftCap: m.Cap.Scores}
@@ -270,12 +314,6 @@ func (m *Model) bindBlock(in *binder, i int) {
 		l.how.Slopes = b.numbers("ALiBi's slopes", slopes(l.shape.Heads, m.Alibi))
 	}
 	l.how.Sinks = b.vector("attn_sinks.weight")
-	if n := b.norm(ffnNorm); n.w != nil {
-		l.ffnNorm = n
-	}
-	l.experts.bind(b)
-	l.ffn.bind(b)
-	l.bindMixing(b)
 }
 
 // bindQKV binds q, k and v, which any family's files may hold as one tensor.
@@ -317,11 +355,15 @@ func (c *Config) sizes(layer int) arch.Sizes {
 		Latent: b.Latent, QueryLatent: c.QueryLatent, Rotated: b.Rotated,
 		Layers: c.Layers, Input: c.Input,
 		Experts: c.Experts.Count, ExpertFF: c.Experts.FF, SharedFF: c.Experts.Shared,
+		StateSpace: c.States.StateSpace,
 	}
 }
 
 // kv returns the shape of the layer's keys and values in the cache.
 func (b Block) kv() compute.KVShape {
+	if b.State > 0 {
+		return compute.KVShape{State: b.State}
+	}
 	if b.Latent > 0 {
 		return compute.KVShape{Heads: 1, Key: b.Latent + b.Rotated, Value: b.Latent, Within: true}
 	}

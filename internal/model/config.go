@@ -48,8 +48,9 @@ type Config struct {
 	// Temperature says how queries grow with their position; Scale is 0 where they do not.
 	Temperature compute.Temperature
 	Act         compute.Activation
-	Input       int // width of a layer's own embedding of a token; 0: there are none
-	Active      int // the stream of the residual that blocks compute, of families with several
+	Input       int        // width of a layer's own embedding of a token; 0: there are none
+	States      StateSpace // of recurrent layers
+	Active      int        // the stream of the residual that blocks compute, of families with several
 	// Predictors says that the file carries predictors: it is an original PowerInfer file or a prepared one.
 	Predictors bool
 	Transposed bool           // down projections are stored one row per neuron
@@ -71,6 +72,7 @@ type Block struct {
 	KV         int      // the layer whose keys and values it reads: its own, or an earlier one that has some
 	Latent     int      // width of the latent vector of keys and values, in latent attention; else 0
 	Rotated    int      // elements of a key that are rotated and the same for all heads, there
+	State      int      // numbers of a sequence's state; not 0 in recurrent layers, which have no attention
 	TopK       *float32 // gates that are not above their mean by so many deviations are zero; nil: all stay
 }
 
@@ -154,6 +156,11 @@ func (m *metadata) count(key string, def, max int) int {
 // counts reads an integer in [1, maxWidth] for each of n layers: one for all of them, or an array. Absent is def, and an error
 // where def is nil.
 func (m *metadata) counts(key string, n int, def func(layer int) int) []int {
+	return m.countsFrom(1, key, n, def)
+}
+
+// countsFrom is counts of integers from least on.
+func (m *metadata) countsFrom(least int32, key string, n int, def func(layer int) int) []int {
 	out := make([]int, n)
 	if v, ok := m.f.Lookup(key); ok && reflect.ValueOf(v).Kind() == reflect.Slice {
 		list, _, err := m.f.Int32s(key)
@@ -167,8 +174,8 @@ func (m *metadata) counts(key string, n int, def func(layer int) int) []int {
 			out[l] = 1
 			switch {
 			case m.err != nil:
-			case list[l] < 1 || list[l] > maxWidth:
-				m.fail("key %q: %d of layer %d is outside 1…%d", key, list[l], l, maxWidth)
+			case list[l] < least || list[l] > maxWidth:
+				m.fail("key %q: %d of layer %d is outside %d…%d", key, list[l], l, least, maxWidth)
 			default:
 				out[l] = int(list[l])
 			}
@@ -246,6 +253,7 @@ func ReadConfig(f *gguf.File, activation string) (Config, error) {
 	c.Layers = m.count(key("block_count"), 0, maxLayers)
 	c.readFurther(m)
 	c.readBlocks(m)
+	c.readStates(m)
 	c.readExperts(m)
 	c.readInputs(m)
 	c.Eps = float32(m.within(key(c.Family.EpsilonKey()), 1e-5, 0, 1))
@@ -322,9 +330,16 @@ func (c *Config) readBlocks(m *metadata) {
 	if m.err != nil {
 		return
 	}
-	ff := m.counts(key("feed_forward_length"), c.Layers, nil)
+	least, leastKV := int32(1), int32(1)
+	if c.Family.OnePart {
+		least = 0
+	}
+	if c.Family.StateSpace {
+		leastKV = 0
+	}
+	ff := m.countsFrom(least, key("feed_forward_length"), c.Layers, nil)
 	heads := m.counts(key("attention.head_count"), c.Layers, nil)
-	kvHeads := m.counts(key("attention.head_count_kv"), c.Layers, func(l int) int { return heads[l] })
+	kvHeads := m.countsFrom(leastKV, key("attention.head_count_kv"), c.Layers, func(l int) int { return heads[l] })
 	keys := m.counts(key("attention.key_length"), c.Layers, func(l int) int { return max(1, c.Embd/heads[l]) })
 	values := m.counts(key("attention.value_length"), c.Layers, func(l int) int {
 		if c.Family.Latent {
@@ -352,6 +367,12 @@ func (c *Config) readBlocks(m *metadata) {
 		}
 		if every := c.Family.UnrotatedEvery; every > 0 && (l+1)%every == 0 {
 			b.Rotation = Unrotated
+		}
+		if b.KVHeads == 0 { // there is no attention
+			b.Heads, b.Key, b.Value = 0, 0, 0
+			c.Blocks[l] = b
+			c.FF = max(c.FF, b.FF)
+			continue
 		}
 		c.Blocks[l] = b
 		c.FF, c.Heads, c.KVHeads, c.HeadDim = max(c.FF, b.FF), max(c.Heads, b.Heads), max(c.KVHeads, b.KVHeads), max(c.HeadDim, b.Key)

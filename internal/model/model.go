@@ -104,6 +104,11 @@ type buffers struct {
 	choice     compute.Choice  // [n] of experts
 	expertsOut compute.Tensor  // [n, n_embd] the chosen experts' outputs, which are added to those of shared ones
 	sharedGate compute.Tensor  // [n, 1] logits of the weights of shared experts
+	leaving    compute.Tensor  // [n, inner] gates of what leaves a recurrent layer's state, and then what does
+	entering   compute.Tensor  // [n, channels] of its convolution
+	convolved  compute.Tensor  // [n, channels]
+	steps      compute.Tensor  // [n, heads]
+	scanned    compute.Tensor  // [n, inner]
 	last       compute.Tensor  // [n_out, n_embd]
 	logits     compute.Tensor  // [n_out, n_vocab]
 
@@ -199,11 +204,14 @@ func (c Config) ActivationBytes(n int) int64 {
 		b := c.Blocks[0]
 		latent = c.QueryLatent + b.Heads*(b.Key+2*b.Latent+b.Rotated)
 	}
-	experts := 0
+	experts, states := 0, 0
+	if c.Recurrent() {
+		states = 2 * (c.States.Inner + c.States.Channels())
+	}
 	if e := &c.Experts; e.Count > 0 {
 		experts = e.Count + 2*c.Embd + e.Used*(c.Embd+2*e.FF)
 	}
-	return 4 * int64(n) * int64(4*c.Embd+2*(c.Heads+c.KVHeads)*c.HeadDim+3*c.FF+latent+experts)
+	return 4 * int64(n) * int64(4*c.Embd+2*(c.Heads+c.KVHeads)*c.HeadDim+3*c.FF+latent+experts+states)
 }
 
 // mode returns the sparse mode asked for: an observer wants to see every neuron.
@@ -222,6 +230,9 @@ func (c Config) CacheSpec(size compute.CacheSpec, types compute.CacheTypes) comp
 
 func (c *Config) cacheSpec(size compute.CacheSpec, types compute.CacheTypes, places []compute.Place) compute.CacheSpec {
 	spec, storage := compute.CacheSpec{Pages: size.Pages, Near: size.Near}, c.storage(places)
+	if c.Recurrent() {
+		spec.States = max(1, size.States)
+	}
 	if size.Near > 0 {
 		spec.Windowed = c.windowed()
 	}
@@ -380,6 +391,7 @@ func (m *Model) newBuffers(n, outputs int) (buffers, error) {
 	b.last, b.logits = tensor(outputs, m.Embd), tensor(outputs, m.Vocab)
 	b.last.Outputs, b.logits.Outputs = true, true
 	m.newStreams(&b, n, tensor)
+	m.recurrentBuffers(&b, n, tensor)
 	m.adapterBuffers(&b, tensor, n, outputs)
 	rank, dense, gated := 0, false, false
 	for i := range m.layers {
@@ -420,6 +432,7 @@ func (b *buffers) first(n, nOut int) buffers {
 		streams: b.streams.First(n), modalities: b.modalities.First(n), low: b.low.First(n), beside: b.beside.First(n),
 		inputs: b.inputs.First(n), lookup: b.lookup.First(n), input: b.input.First(n), gated: b.gated.First(n),
 		router: b.router.First(n), choice: b.choice.First(n), expertsOut: b.expertsOut.First(n), sharedGate: b.sharedGate.First(n),
+		leaving: b.leaving.First(n), entering: b.entering.First(n), convolved: b.convolved.First(n), steps: b.steps.First(n), scanned: b.scanned.First(n),
 	}
 }
 

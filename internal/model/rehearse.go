@@ -37,7 +37,7 @@ func (m *Model) Rehearse() error {
 	step := func(n, decode int) error {
 		out := min(n, m.most.Out)
 		return m.runAs(compute.Segment{Name: "forward", Rows: n, Decode: decode, Out: out}, &compute.Params{
-			Tokens: make([]int32, n), Pos: make([]int32, n), Seq: make([]int32, n), Out: make([]int32, out), Pages: pages, Near: pages,
+			Tokens: make([]int32, n), Pos: make([]int32, n), Seq: make([]int32, n), Out: make([]int32, out), Pages: pages, Near: pages, States: []int32{0},
 			Decode: decode,
 		}, m.body)
 	}

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math"
 
+	"github.com/powerinfer-go/powerinfer/internal/arch"
 	"github.com/powerinfer-go/powerinfer/internal/compute"
 )
 
@@ -37,6 +38,9 @@ const (
 
 func readRope(m *metadata, c *Config) ropeConfig {
 	key := func(s string) string { return c.Arch + ".rope." + s }
+	if c.HeadDim == 0 || c.Family.StateSpace && c.Family.Rotation == arch.NotRotated { // keys of files are of no use
+		return ropeConfig{Base: 10000, Context: c.Context, Scaling: "none", Factor: 1, AttnFactor: 1}
+	}
 	r := ropeConfig{
 		Style: c.Family.Rotation.Style(),
 		Dims:  m.count(key("dimension_count"), c.HeadDim, maxWidth),
@@ -59,7 +63,7 @@ func readRope(m *metadata, c *Config) ropeConfig {
 		r.InScores, r.LogMul = true, 10*r.LogMul
 	}
 	for _, b := range c.Blocks {
-		if c.Family.WindowHeads && b.Rotation == Locally {
+		if c.Family.WindowHeads && b.Rotation == Locally || b.Heads == 0 {
 			continue
 		}
 		if r.Dims > b.Key || r.Dims%2 != 0 {

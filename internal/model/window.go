@@ -35,11 +35,14 @@ const textTokens = 8
 // CacheSize returns the pages of a KV cache for sequences of context positions in all, so many of which generate at a time, by steps of at most
 // step tokens. Layers with windows keep what windows reach, and once more as much of what they went past, for requests that go on a little before the
 // end of another; or, if whole, all. An encoder has
-// room for a step of short texts.
+// room for a step of short texts. Where there are recurrent layers each sequence has a slot for its state, and checkpoints have some more.
 func (c *Config) CacheSize(context, step, sequences int, whole bool) compute.CacheSpec {
 	size := compute.CacheSpec{Pages: CachePages(context)}
 	if c.Encoder() { // whose texts, which may be short, share a step and no page
 		return compute.CacheSpec{Pages: CachePages(max(context, step/textTokens*compute.PagePositions))}
+	}
+	if c.Recurrent() {
+		size.States = max(1, sequences) + c.checkpoints()
 	}
 	window := c.Window(context)
 	if window == 0 {
@@ -49,4 +52,21 @@ func (c *Config) CacheSize(context, step, sequences int, whole bool) compute.Cac
 		size.Near = min(size.Pages, 2*max(1, sequences)*CachePages(window)+CachePages(step))
 	}
 	return size
+}
+
+// The bytes that checkpoints of recurrent layers' states may take, and bounds of their number: with fewer than the least, prompts would hardly ever find
+// one; more than the most, each some hundred positions behind another, serve longer conversations than are held.
+const (
+	checkpointBytes  = 256 << 20
+	leastCheckpoints = 4
+	mostCheckpoints  = 32
+)
+
+// checkpoints returns how many states are kept beside those of running sequences.
+func (c *Config) checkpoints() int {
+	bytes := int64(0)
+	for _, b := range c.Blocks {
+		bytes += int64(b.kv().StateBytes())
+	}
+	return int(min(max(checkpointBytes/max(1, bytes), leastCheckpoints), mostCheckpoints))
 }

@@ -212,6 +212,10 @@ func (r *reader) layer(l int) error {
 		return nil
 	}
 	ff := shape.FF
+	if ff == 0 {
+		r.add(l, placement.Layer{}, model.Off)
+		return nil
+	}
 	if len(r.frequency[l]) != ff {
 		return fmt.Errorf("%s: layer %d: %d frequencies for %d neurons", r.f.Path, l, len(r.frequency[l]), ff)
 	}
@@ -242,7 +246,10 @@ func (r *reader) layer(l int) error {
 func (r *reader) add(l int, y placement.Layer, mode model.SparseMode) {
 	shape := r.c.Blocks[l]
 	y.KV = kv(r.cache.Layers[l], r.b.Context)
-	if r.cache.IsWindowed(l) {
+	switch {
+	case shape.State > 0: // of all sequences and checkpoints
+		y.KV = int64(r.cache.States) * int64(r.cache.Layers[l].StateBytes())
+	case r.cache.IsWindowed(l):
 		y.KV = int64(r.cache.Near) * r.cache.Layers[l].PageBytes()
 	}
 	prefix := fmt.Sprintf("blk.%d.", l)
@@ -253,7 +260,7 @@ func (r *reader) add(l int, y placement.Layer, mode model.SparseMode) {
 		}
 		switch name {
 		case nameGate, nameUp, nameDown, nameColumns:
-			if l == 0 && name == "ffn_up.weight" {
+			if r.b.Type == "" && name == "ffn_up.weight" {
 				r.b.Type, r.b.RowBytes = t.Type.String(), t.Type.RowBytes(r.c.Embd)
 			}
 		case "fc1.weight", "fc2.weight":
@@ -263,7 +270,7 @@ func (r *reader) add(l int, y placement.Layer, mode model.SparseMode) {
 		case "attn_kv_b.weight":
 			y.Attention += shape.LatentBytes(t.Type)
 		case "ffn_gate_exps.weight", "ffn_up_exps.weight", "ffn_down_exps.weight":
-			if l == 0 && name == "ffn_up_exps.weight" {
+			if r.b.Type == "" && name == "ffn_up_exps.weight" {
 				r.b.Type, r.b.RowBytes = t.Type.String(), t.Type.RowBytes(r.c.Embd)
 			}
 		case "attn_k.weight", "attn_v.weight", "attn_k_norm.weight":

@@ -202,9 +202,7 @@ func (m *model) tensors() []gguf.Source {
 	}
 	m.streams()
 	for i := range m.Layers {
-		m.attention(i)
-		m.feedForward(i)
-		m.mixing(i)
+		m.block(i)
 	}
 	return m.out
 }
@@ -276,7 +274,7 @@ func (m *model) maybe(layer int, name string, mean, deviation float32) {
 func (m *model) sizes() arch.Sizes {
 	return arch.Sizes{
 		Embd: m.Embd, Vocab: m.Vocab, Positions: m.Context, FF: m.FF, Heads: m.Heads, KVHeads: m.KVHeads, Key: m.HeadDim, Value: m.HeadDim,
-		Latent: m.Latent, QueryLatent: m.QueryLatent, Rotated: m.RopeDims,
+		Latent: m.Latent, QueryLatent: m.QueryLatent, Rotated: m.RopeDims, StateSpace: m.stateSpace(),
 	}
 }
 

@@ -39,9 +39,9 @@ func (m *model) keys() []gguf.KV {
 		{Key: a("context_length"), Value: uint32(m.Context)},
 		{Key: a("embedding_length"), Value: uint32(m.Embd)},
 		{Key: a("block_count"), Value: uint32(m.Layers)},
-		{Key: a("feed_forward_length"), Value: uint32(m.ff())},
+		{Key: a("feed_forward_length"), Value: m.perLayer(arch.FeedForward, m.ff())},
 		{Key: a("attention.head_count"), Value: uint32(m.Heads)},
-		{Key: a("attention.head_count_kv"), Value: uint32(m.cachedHeads())},
+		{Key: a("attention.head_count_kv"), Value: m.perLayer(arch.Attention, m.cachedHeads())},
 	}
 	implied := m.fam.Activation.String()
 	if m.Magic == "PWRI" {
@@ -82,6 +82,7 @@ func (m *model) keys() []gguf.KV {
 		keys = append(keys, gguf.KV{Key: a("attention.clamp_kqv"), Value: float32(4)})
 	}
 	keys = append(keys, m.latentKeys(a)...)
+	keys = append(keys, m.stateKeys(a)...)
 	if k := m.fam.ParallelKey; k != "" {
 		keys = append(keys, gguf.KV{Key: a(k), Value: m.fam.Parallel})
 	}

@@ -1,0 +1,43 @@
+package arch
+
+import "strings"
+
+// Part is a part of a block.
+type Part int
+
+// The parts.
+const (
+	Recurrent Part = 1 << iota
+	Attention
+	FeedForward
+)
+
+// PartOf returns the part of a block that a tensor belongs to, by its name in GGUF after "blk.N."; 0: norms belong to none.
+func PartOf(name string) Part {
+	stem, _, _ := strings.Cut(name, ".")
+	switch {
+	case strings.HasSuffix(stem, "attn_norm"):
+		return 0
+	case strings.HasPrefix(stem, "ssm_"):
+		return Recurrent
+	case strings.HasPrefix(stem, "attn_"):
+		return Attention
+	case strings.HasPrefix(stem, "ffn_"), strings.HasPrefix(stem, "exp_probs_b"):
+		return FeedForward
+	}
+	return 0
+}
+
+// stateSpaceBlock returns the tensors of recurrent layers; prefix is the mixer's name on Hugging Face.
+func stateSpaceBlock(prefix string) []Tensor {
+	return []Tensor{
+		{Name: "ssm_in.weight", Source: prefix + "in_proj.weight"},
+		{Name: "ssm_conv1d.weight", Source: prefix + "conv1d.weight", Change: Taps},
+		{Name: "ssm_conv1d.bias", Source: prefix + "conv1d.bias", Optional: true},
+		{Name: "ssm_dt.bias", Source: prefix + "dt_bias"},
+		{Name: "ssm_a", Source: prefix + "A_log", Change: NegatedExp},
+		{Name: "ssm_d", Source: prefix + "D", Change: Column},
+		{Name: "ssm_norm.weight", Source: prefix + "norm.weight", Change: Groups},
+		{Name: "ssm_out.weight", Source: prefix + "out_proj.weight"},
+	}
+}

@@ -1,0 +1,48 @@
+package engine
+
+import "github.com/powerinfer-go/powerinfer/internal/compute"
+
+// Where checkpoints of recurrent states are made: near a prompt's end, and at least so many positions apart. The last positions of a prompt are those that
+// the next turn of a conversation may begin differently, such as a template's beginning of an answer. They are as many as cost no more than one, in a step of
+// their own.
+const (
+	checkpointTail  = compute.FewTokens
+	checkpointEvery = 512
+)
+
+// keepsCheckpoints reports whether another sequence may go on where t does, in a model with recurrent layers.
+func (s *scheduler) keepsCheckpoints(t *task) bool {
+	return s.kv.States > 0 && t.reuse != ReuseNone && !t.private() && t.pooled == nil
+}
+
+// upToCheckpoint cuts t's next n positions, of which logits of out are wanted, where a checkpoint is due before a prompt's end, and where their arithmetic
+// changes: rows of a kind lie together in a step, and a state reads them in order.
+func (s *scheduler) upToCheckpoint(t *task, n, out int) (int, int) {
+	at, most := t.kv.Len(), n
+	if tail := len(t.labels) - checkpointTail; s.keepsCheckpoints(t) && at+n > tail && tail-at > checkpointTail {
+		most = tail - at
+	}
+	for i := 1; i < most; i++ {
+		if t.labels[at+i].Decoded() != t.labels[at].Decoded() {
+			most = i
+		}
+	}
+	for n > most {
+		n--
+		if t.wants(at + n) {
+			out--
+		}
+	}
+	return n, out
+}
+
+// checkpoint keeps t's state where that is due, after a step.
+func (s *scheduler) checkpoint(t *task) {
+	if !s.keepsCheckpoints(t) {
+		return
+	}
+	rest, since := t.backlog(), t.kv.Len()-t.kv.Marked()
+	if since >= checkpointEvery || rest > 0 && rest <= checkpointTail && since > checkpointTail {
+		t.kv.Mark()
+	}
+}

@@ -1,0 +1,117 @@
+package synth
+
+import (
+	"fmt"
+	"math"
+
+	"github.com/powerinfer-go/powerinfer/internal/arch"
+	"github.com/powerinfer-go/powerinfer/internal/gguf"
+)
+
+// block lists one block's parts.
+func (m *model) block(layer int) {
+	parts := m.parts(layer)
+	if parts&arch.Attention != 0 {
+		m.attention(layer)
+	}
+	if parts&arch.Recurrent != 0 {
+		m.recurrent(layer)
+	}
+	if parts&arch.FeedForward != 0 {
+		if m.fam.OnePart {
+			m.norm(fmt.Sprintf("blk.%d.attn_norm", layer))
+		}
+		m.feedForward(layer)
+	}
+	m.mixing(layer)
+}
+
+// parts returns those of a layer: in families whose layers are one part they take turns, and in others with recurrent layers the last of three has
+// attention.
+func (m *model) parts(layer int) arch.Part {
+	switch {
+	case m.fam.OnePart:
+		return []arch.Part{arch.Recurrent, arch.FeedForward, arch.Attention}[layer%3]
+	case m.fam.StateSpace && layer%3 != 2:
+		return arch.Recurrent | arch.FeedForward
+	}
+	return arch.Attention | arch.FeedForward
+}
+
+// perLayer returns a number that layers with a part have, or one for all layers.
+func (m *model) perLayer(part arch.Part, n int) any {
+	list, all := make([]int32, m.Layers), true
+	for l := range list {
+		if m.parts(l)&part != 0 {
+			list[l] = int32(n)
+		} else {
+			all = false
+		}
+	}
+	if all {
+		return uint32(n)
+	}
+	return list
+}
+
+// stateSpace returns the sizes of recurrent layers: heads of 16 elements that together are twice as wide as the residual, in two groups.
+func (m *model) stateSpace() arch.StateSpace {
+	if !m.fam.StateSpace {
+		return arch.StateSpace{}
+	}
+	const head, groups = 16, 2
+	return arch.StateSpace{Inner: 2 * m.Embd, StateSize: 2 * head, StateHeads: 2 * m.Embd / head, Groups: groups, Taps: 4}
+}
+
+// stateKeys returns the keys of recurrent layers.
+func (m *model) stateKeys(a func(string) string) []gguf.KV {
+	if !m.fam.StateSpace {
+		return nil
+	}
+	s := m.stateSpace()
+	return []gguf.KV{
+		{Key: a("attention.layer_norm_epsilon"), Value: float32(1e-5)}, // llama.cpp requires it, for layers that predict further tokens
+		{Key: a("ssm.conv_kernel"), Value: uint32(s.Taps)},
+		{Key: a("ssm.inner_size"), Value: uint32(s.Inner)},
+		{Key: a("ssm.state_size"), Value: uint32(s.StateSize)},
+		{Key: a("ssm.time_step_rank"), Value: uint32(s.StateHeads)},
+		{Key: a("ssm.group_count"), Value: uint32(s.Groups)},
+	}
+}
+
+// recurrent lists one block's recurrent layer. Heads forget within a few to a few hundred positions, as trained ones do.
+func (m *model) recurrent(layer int) {
+	name := func(s string) string { return fmt.Sprintf("blk.%d.%s", layer, s) }
+	s := m.stateSpace()
+	m.norm(name("attn_norm"))
+	m.reader(name("ssm_in.weight"), s.Inner+s.Channels()+s.StateHeads, m.input(float64(layer)), 1, nil)
+	m.plain(func() {
+		k := m.stream(name("ssm_conv1d.weight"))
+		m.matrix(name("ssm_conv1d.weight"), s.Channels(), s.Taps, func(c int, row, _ []float32) {
+			for i := range row {
+				row[i] = 0.5 * k.normal(c*s.Taps+i)
+			}
+		})
+	})
+	m.random(name("ssm_conv1d.bias"), s.Channels(), 0, 0.1)
+	m.random(name("ssm_dt.bias"), s.StateHeads, -3, 1)
+	column := func(stem string, v func(i int) float32) {
+		m.plain(func() {
+			m.matrix(name(stem), s.StateHeads, 1, func(i int, row, _ []float32) { row[0] = v(i) })
+		})
+	}
+	decay, direct := m.stream(name("ssm_a")), m.stream(name("ssm_d"))
+	column("ssm_a", func(i int) float32 { return -float32(math.Exp(float64(decay.normal(i)))) })
+	column("ssm_d", func(i int) float32 { return 1 + 0.1*direct.normal(i) })
+	m.plain(func() {
+		k, cols := m.stream(name("ssm_norm.weight")), s.Inner/s.Groups
+		m.matrix(name("ssm_norm.weight"), s.Groups, cols, func(r int, row, _ []float32) {
+			for i := range row {
+				row[i] = 1 + 0.02*k.normal(r*cols+i)
+			}
+		})
+	})
+	added := growth * attentionShare / float64(m.Layers) * float64(m.Embd)
+	weight := float32(math.Sqrt(added/(float64(s.Inner)*float64(m.space.k))) / m.scales.residual)
+	m.writer(name("ssm_out.weight"), s.Inner, false, func(i int) int { return i }, func(int) float32 { return weight })
+}
