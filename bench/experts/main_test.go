@@ -4,6 +4,11 @@ import (
 	"math"
 	"strings"
 	"testing"
+
+	"github.com/powerinfer-go/powerinfer/internal/compute"
+	"github.com/powerinfer-go/powerinfer/internal/modelcost"
+	"github.com/powerinfer-go/powerinfer/internal/placement"
+	"github.com/powerinfer-go/powerinfer/internal/residency"
 )
 
 // settled is how much slower than a plan that knows a text's frequencies the policy may be on text without drift, where every copy is a mistake.
@@ -31,6 +36,40 @@ func TestPolicies(t *testing.T) {
 		}
 		if adaptive >= lru || adaptive > ncmoe*settled {
 			t.Errorf("%s: %g s a token, %g fetched, %g by layers", h.Name, adaptive, lru, ncmoe)
+		}
+	}
+}
+
+// nearSimulated is how far the share of uses that plans expect of slots may be from the simulated one: the policy needs some tokens to fill them.
+const nearSimulated = 0.05
+
+// TestFollowedUses holds what plans expect of slots that follow the text to the simulation of the text that it is taken from.
+func TestFollowedUses(t *testing.T) {
+	m, on := models()[1], machines()[1]
+	m.Layers = 4
+	h := texts()[3]
+	c := newSetting(m, on, h.synthesize(4, m.Experts, m.Used, 800, 1))
+	text := h.synthesize(4, m.Experts, m.Used, 800, 501)
+	for _, slots := range []int{12, 20, 45, 80} {
+		places := make([]compute.Place, m.Layers+1)
+		for l := range m.Layers {
+			places[l] = compute.Place{Attention: true, Split: compute.Split{Bound: slots}}
+		}
+		model := c.model()
+		p, err := placement.Price(&model, &on.Machine, places)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r, err := c.adaptive(&p, text, residency.Tuned())
+		if err != nil {
+			t.Fatal(err)
+		}
+		want := 0.0
+		for _, f := range modelcost.FollowedUses(m.Experts, m.Used)[:slots] {
+			want += f / float64(m.Used)
+		}
+		if math.Abs(r.hits-want) > nearSimulated {
+			t.Errorf("%s, %d slots for %d experts: %.3f of the uses are hits, and plans expect %.3f", h.Name, slots, m.Experts, r.hits, want)
 		}
 	}
 }

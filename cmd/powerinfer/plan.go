@@ -41,6 +41,7 @@ func planCommand() *cli.Command {
 			&cli.BoolFlag{Name: "json", Usage: "print the plan as JSON"},
 			&cli.StringFlag{Name: "html", Usage: "write a report with a picture to `FILE`"},
 			&cli.BoolFlag{Name: "published", Usage: "plan for the settings of the PowerInfer paper, beside its figures"},
+			&cli.BoolFlag{Name: "published-experts", Usage: "plan for published models with experts, or the one of --describe, on described machines, as Markdown"},
 		),
 		Action: plan,
 	}
@@ -48,12 +49,15 @@ func planCommand() *cli.Command {
 
 // machineFlag describes a machine to plan for, instead of this one.
 func machineFlag() cli.Flag {
-	return &cli.StringFlag{Name: "machine", Usage: "a machine's `FILE` from doctor --json, or pc-high, pc-low, pc-high-cpu: those of the PowerInfer paper"}
+	return &cli.StringFlag{Name: "machine", Usage: "a machine's `FILE` from doctor --json, its RAM as 64:60 (GiB and GB/s), or pc-high, pc-low, pc-high-cpu: those of the PowerInfer paper"}
 }
 
 func plan(ctx context.Context, c *cli.Command) error {
 	if err := noArguments(c); err != nil {
 		return err
+	}
+	if c.Bool("published-experts") {
+		return expertsTable(os.Stdout, c.String("describe"))
 	}
 	if c.Bool("published") {
 		return publishedTable(os.Stdout)
@@ -118,15 +122,11 @@ func planned(c *cli.Command) (b modelcost.Cost, close func(), err error) {
 		if c.IsSet("model") {
 			return b, close, errors.New("-m and --describe both name a model; give one")
 		}
-		s, err := modelcost.Describe(text)
-		if err != nil {
-			return b, close, err
-		}
 		if ctxSize == 0 {
 			ctxSize = doctorContext
 		}
-		s.CacheTypes = types
-		return s.Cost(ctxSize, step), close, nil
+		b, err = modelcost.Described(text, modelcost.Options{Context: ctxSize, UBatch: step, CacheTypes: types})
+		return b, close, err
 	}
 	mode, err := sparseMode(c)
 	if err != nil {
@@ -157,6 +157,8 @@ func planMachine(ctx context.Context, c *cli.Command, o *planner.Options) (*plan
 	switch name := c.String("machine"); {
 	case strings.HasPrefix(name, "pc-"):
 		m, err = planner.PC(name)
+	case describedRAM(name) != nil:
+		m = describedRAM(name)
 	case name != "":
 		var figures measure.Machine
 		if figures, err = measure.Read(name); err == nil {
@@ -192,12 +194,27 @@ func planMachine(ctx context.Context, c *cli.Command, o *planner.Options) (*plan
 	return m, nil
 }
 
+// describedRAM returns the machine that GIB:GB/S describes, or nil: other texts are files.
+func describedRAM(text string) *planner.Machine {
+	s, r, ok := sizeAndSpeed(text)
+	if !ok {
+		return nil
+	}
+	return planner.Described(int64(s*(1<<30)), r*1e9)
+}
+
+// sizeAndSpeed reads GIB:GB/S.
+func sizeAndSpeed(text string) (size, speed float64, ok bool) {
+	a, b, ok := strings.Cut(text, ":")
+	size, err1 := strconv.ParseFloat(a, 64)
+	speed, err2 := strconv.ParseFloat(b, 64)
+	return size, speed, ok && err1 == nil && err2 == nil && size > 0 && size <= 1<<20 && speed >= 1 && speed <= 1e5
+}
+
 // describedGPU adds GIB:GB/S to m.
 func describedGPU(m *planner.Machine, text string) error {
-	size, read, ok := strings.Cut(text, ":")
-	s, err1 := strconv.ParseFloat(size, 64)
-	r, err2 := strconv.ParseFloat(read, 64)
-	if !ok || err1 != nil || err2 != nil || !(s > 0 && s <= 1<<20) || !(r >= 1 && r <= 1e5) {
+	s, r, ok := sizeAndSpeed(text)
+	if !ok {
 		return fmt.Errorf("--gpu %.40q is not GIB:GB/S, as in 24:1008", text)
 	}
 	m.Add(fmt.Sprintf("GPU of %g GiB", s), int64(s*(1<<30)), r*1e9)

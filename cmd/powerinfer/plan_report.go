@@ -53,8 +53,29 @@ func (d *drawing) html(out io.Writer) error {
 	return t.Execute(out, map[string]any{
 		"B": d.b, "Units": d.units(), "On": d.on, "Plan": d.plan, "Rows": rows, "Notes": d.notes(), "Rest": d.plan.RAM + d.b.Rest, "Timed": d.timed,
 		"Layers": d.byLayers, "Whole": d.whole, "InRAM": d.inRAM, "Total": d.b.Model.Bytes() + d.b.Rest, "All": d.ms(d.plan.Seconds),
+		"Ways": d.wayRows(), "Following": d.following(), "Spilled": d.spilled(),
 		"Bytes": template.HTML(d.bytePicture()), "Times": template.HTML(d.timePicture()),
 	})
+}
+
+// wayRow is a line of the page's table of ways to compute a model with experts.
+type wayRow struct {
+	Name    string
+	Figures []string
+}
+
+func (d *drawing) wayRows() (rows []wayRow) {
+	if len(d.ways) < 2 {
+		return nil
+	}
+	for i := range d.ways {
+		y := &d.ways[i]
+		mb := func(v float64) string { return fmt.Sprintf("%.0f", v/1e6) }
+		rows = append(rows, wayRow{y.Name, []string{
+			d.wayRate(y), fmt.Sprintf("%.0f %%", 100*y.Hits), fmt.Sprintf("%.2f", gib(y.VRAM)), fmt.Sprintf("%.2f", gib(y.RAM)), mb(y.ReadVRAM), mb(y.ReadRAM), mb(y.ReadDisk),
+		}})
+	}
+	return rows
 }
 
 // part is a piece of a layer's bar.

@@ -6,6 +6,7 @@ import (
 	"io"
 	"math"
 	"slices"
+	"strings"
 	"text/tabwriter"
 
 	"github.com/powerinfer-go/powerinfer/internal/model"
@@ -25,6 +26,7 @@ type drawing struct {
 	inRAM    placement.Plan // everything computed on the processor
 	byLayers placement.Plan // as many dense layers as fit the GPUs
 	whole    int            // of these
+	ways     []planner.Way  // of a model with experts
 }
 
 func newDrawing(b modelcost.Cost, m *planner.Machine, o planner.Options) (*drawing, error) {
@@ -45,7 +47,10 @@ func newDrawing(b modelcost.Cost, m *planner.Machine, o planner.Options) (*drawi
 	if d.inRAM, err = placement.Solve(b.Model, none); err != nil {
 		return nil, err
 	}
-	d.whole, d.byLayers, err = placement.MostWhole(b.Model.Dense(), on)
+	if d.whole, d.byLayers, err = placement.MostWhole(b.Model.Dense(), on); err != nil {
+		return nil, err
+	}
+	d.ways, err = planner.Ways(&b, &s, m.Memory)
 	return d, err
 }
 
@@ -56,7 +61,7 @@ func (d *drawing) layers() []placement.Priced { return d.plan.Layers[:len(d.plan
 func (d *drawing) notes() []string {
 	notes := d.b.Assumed
 	if ram := d.plan.RAM + d.b.Rest; d.memory > 0 && uint64(ram) > d.memory {
-		notes = append(notes, fmt.Sprintf("This does not fit: %.1f GiB lie in RAM, and the machine has %.1f.", gib(ram), gib(d.memory)))
+		notes = append(notes, fmt.Sprintf("This does not fit: %.1f GiB lie in RAM, and the machine has %.1f. %s", gib(ram), gib(d.memory), d.mapped(ram)))
 	}
 	if len(d.on.GPUs) == 0 {
 		notes = append(notes, "No GPU: everything is computed on the processor. --gpu 24:1008 adds a GPU of 24 GiB and 1008 GB/s to the plan.")
@@ -70,6 +75,17 @@ func (d *drawing) notes() []string {
 		notes = append(notes, "The machine's figures are doubtful: "+s+". powerinfer doctor --again measures them anew.")
 	}
 	return notes
+}
+
+// mapped tells what happens where so many bytes do not fit into RAM.
+func (d *drawing) mapped(ram int64) string {
+	read, _ := d.b.Model.Reads(&d.plan)
+	disk := planner.FromDisk(ram, read, d.memory)
+	says := fmt.Sprintf("With --no-repack the file is mapped, and a token reads %.0f MB of it from the disk", disk/1e6)
+	if !d.timed {
+		return says + "."
+	}
+	return fmt.Sprintf("%s: %.2f tokens/s at %.0f GB/s, which is assumed.", says, 1/(d.plan.Seconds+disk/planner.AssumedDisk), planner.AssumedDisk/1e9)
 }
 
 // rows returns the layers that lie and cost alike together, from first to last.
@@ -213,6 +229,9 @@ func (d *drawing) row(w io.Writer, first, last int) {
 
 // closing tells the speeds.
 func (d *drawing) closing(out io.Writer) error {
+	if len(d.ways) > 1 {
+		return d.compare(out)
+	}
 	if !d.timed {
 		_, err := fmt.Fprintf(out, "\nno speed is predicted, because a GPU is software; without a GPU, at a context of %d tokens: %.2f tokens/s\n", d.b.Context, 1/d.inRAM.Seconds)
 		return err
@@ -225,6 +244,57 @@ func (d *drawing) closing(out io.Writer) error {
 	}
 	_, err := fmt.Fprintf(out, "dense: %.2f tokens/s; this is %.2f times that\n", 1/d.byLayers.Seconds, d.byLayers.Seconds/d.plan.Seconds)
 	return err
+}
+
+// following explains the last of the ways, where there is none to be followed it is empty.
+func (d *drawing) following() string {
+	if len(d.ways) < 4 {
+		return ""
+	}
+	return "Experts follow the text: those on a GPU are exchanged for what the text uses;\n" +
+		"hits are a simulated text's (docs/placement.md). Running models do not do that yet."
+}
+
+// compare prints what is expected of the ways to compute a model with experts.
+func (d *drawing) compare(out io.Writer) error {
+	fmt.Fprintf(out, "\nexpected at a context of %d tokens; hits: uses of experts on GPUs; MB: for a token\n\n", d.b.Context)
+	w := tabwriter.NewWriter(out, 0, 0, 1, ' ', tabwriter.AlignRight)
+	fmt.Fprintln(w, "way\ttokens/s\thits\tVRAM GiB\tRAM GiB\tVRAM MB\tRAM MB\t")
+	for i := range d.ways {
+		y := &d.ways[i]
+		fmt.Fprintf(w, "%s\t%s\t%.0f %%\t%.2f\t%.2f\t%.0f\t%.0f\t\n", y.Name, d.wayRate(y), 100*y.Hits, gib(y.VRAM), gib(y.RAM), y.ReadVRAM/1e6, y.ReadRAM/1e6)
+	}
+	if err := w.Flush(); err != nil {
+		return err
+	}
+	fmt.Fprintln(out)
+	if says := d.spilled(); says != "" {
+		fmt.Fprintln(out, says)
+	}
+	if says := d.following(); says != "" {
+		fmt.Fprintln(out, says)
+	}
+	return nil
+}
+
+// spilled explains rates with an asterisk, if there is one.
+func (d *drawing) spilled() string {
+	if !d.timed || !slices.ContainsFunc(d.ways, func(y planner.Way) bool { return y.ReadDisk > 0 }) {
+		return ""
+	}
+	return fmt.Sprintf("*: RAM has too little room; the rest is read from the file, at %.0f GB/s.", planner.AssumedDisk/1e9)
+}
+
+// wayRate returns a way's tokens per second, where they mean something.
+func (d *drawing) wayRate(y *planner.Way) string {
+	if !d.timed && y.VRAM > 0 {
+		return "-"
+	}
+	rate := fmt.Sprintf("%.2f", 1/y.Seconds)
+	if y.ReadDisk > 0 {
+		rate += "*"
+	}
+	return rate
 }
 
 // line tells where the model would lie and how fast that should be, in a line.
@@ -278,6 +348,18 @@ type planJSON struct {
 	RAMOnly      float64           `json:"ram_only_tokens_per_second"`
 	WholeLayers  int               `json:"whole_layers"`
 	WholeSpeed   number            `json:"whole_layers_tokens_per_second"`
+	Ways         []wayJSON         `json:"ways,omitempty"` // to compute a model with experts
+}
+
+type wayJSON struct {
+	Name         string  `json:"name"`
+	TokensPerSec number  `json:"tokens_per_second"`
+	Hits         float64 `json:"hits"` // share of the uses of experts that find them on a GPU
+	VRAM         int64   `json:"vram"`
+	RAM          int64   `json:"ram"`
+	ReadVRAM     float64 `json:"read_vram"` // bytes that a token reads
+	ReadRAM      float64 `json:"read_ram"`
+	ReadDisk     float64 `json:"read_disk"` // of these, because the machine has too little RAM
 }
 
 type layerJSON struct {
@@ -316,6 +398,13 @@ func (d *drawing) json(out io.Writer) error {
 			int(y.Tier), y.Attention, y.Predictor, y.Bound, experts, y.VRAM, y.RAM, of(y.Dense), of(y.HotTime), of(y.ColdTime), of(y.Wait), of(y.Seconds),
 		})
 	}
+	for _, y := range d.ways {
+		rate := number(1 / y.Seconds)
+		if y.VRAM > 0 {
+			rate = of(float64(rate))
+		}
+		j.Ways = append(j.Ways, wayJSON{y.Name, rate, y.Hits, y.VRAM, y.RAM, y.ReadVRAM, y.ReadRAM, y.ReadDisk})
+	}
 	enc := json.NewEncoder(out)
 	enc.SetIndent("", "  ")
 	return enc.Encode(j)
@@ -350,4 +439,38 @@ func publishedTable(out io.Writer) error {
 	_, err = fmt.Fprintln(out, "\nTokens per second. The plan counts memory alone: where most activations are on the GPU, something else limited the original.\n"+
 		"llama.cpp is that of 2023; its plan is whole dense layers. Assumptions: docs/placement.md.")
 	return err
+}
+
+// expertsTable prints what is expected of models with experts on described machines, as Markdown: of one model, or of all published ones.
+func expertsTable(out io.Writer, description string) error {
+	list := modelcost.PublishedExperts()
+	if description != "" {
+		list = []string{description}
+	}
+	for i, text := range list {
+		all, err := planner.Expect(text)
+		if err != nil {
+			return err
+		}
+		if i == 0 {
+			fmt.Fprintf(out, "Tokens per second. *: the model does not fit into RAM, and a part of what a token reads comes from the file, at %.0f GB/s.\n"+
+				"llama.cpp is at its best -ngl and -ncmoe; hits are uses of experts on the GPU, of experts that stay and of experts that follow the text.\n", planner.AssumedDisk/1e9)
+		}
+		fmt.Fprintf(out, "\n%s, %s, %.1f GiB with keys and values of %d tokens\n\n", all[0].Model, all[0].Type, gib(all[0].Bytes), planner.ExpertsContext)
+		fmt.Fprint(out, "| GPU | RAM | processor | llama.cpp | at | plan | hits | following | hits |\n|---|---|---:|---:|---|---:|---:|---:|---:|\n")
+		for i := range all {
+			e := &all[i]
+			memory := fmt.Sprintf("%d GiB, %.0f GB/s", e.Memory, e.Stream/1e9)
+			rate := func(w *planner.Way) string {
+				if w.ReadDisk > 0 {
+					return fmt.Sprintf("%.1f*", 1/w.Seconds)
+				}
+				return fmt.Sprintf("%.1f", 1/w.Seconds)
+			}
+			w := e.Ways
+			_, at, _ := strings.Cut(w[1].Name, " ")
+			fmt.Fprintf(out, "| %s | %s | %s | %s | `%s` | %s | %.0f %% | %s | %.0f %% |\n", e.Card, memory, rate(&w[0]), rate(&w[1]), at, rate(&w[2]), 100*w[2].Hits, rate(&w[3]), 100*w[3].Hits)
+		}
+	}
+	return nil
 }

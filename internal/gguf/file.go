@@ -37,6 +37,9 @@ func (t *Tensor) Part(name string, first, n int) *Tensor {
 	}
 }
 
+// Bytes returns what the elements take, whether Data is there or not.
+func (t *Tensor) Bytes() int64 { return int64(t.Type.RowBytes(t.Shape[0])) * int64(t.Rows()) }
+
 // Elems returns the number of elements.
 func (t *Tensor) Elems() int { return t.Shape[0] * t.Rows() }
 

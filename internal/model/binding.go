@@ -145,9 +145,13 @@ func (b *binder) parts(name string, cols int, use compute.Use, hot int, order []
 	var out []*compute.Matrix
 	at, rowBytes := 0, t.Type.RowBytes(cols)
 	for _, r := range rows {
+		var data []byte
+		if t.Data != nil { // else the shape alone is known, and wanted
+			data = t.Data[at : at+r*rowBytes]
+		}
 		m, err := b.dev.Matrix(compute.Source{
 			Name: name, Type: t.Type, Rows: r, Cols: cols,
-			Data: t.Data[at : at+r*rowBytes], Pinned: b.pinned, Order: order, Split: compute.Split{Tier: b.tier, Bound: min(hot, r)},
+			Data: data, Pinned: b.pinned, Order: order, Split: compute.Split{Tier: b.tier, Bound: min(hot, r)},
 		}, use)
 		if err != nil {
 			b.fail("%w", err)

@@ -57,7 +57,7 @@ func named(name string) (Shape, error) {
 		}
 		names = append(names, s.Name)
 	}
-	return Shape{}, fmt.Errorf("shape %.40q is none of %s", name, strings.Join(names, ", "))
+	return Shape{}, fmt.Errorf("shape %.40q is none of %s", name, strings.Join(append(names, PublishedExperts()...), ", "))
 }
 
 // Describe reads NAME[,KEY=VALUE…]: the shape of a known model with keys of it replaced.

@@ -1,6 +1,7 @@
 package modelcost
 
 import (
+	"cmp"
 	"fmt"
 	"path/filepath"
 	"slices"
@@ -56,6 +57,7 @@ func Of(f *gguf.File, o Options) (Cost, error) {
 	b.Cache = c.CacheSize(b.Context, b.Step, max(1, o.Outputs), o.WholeCache)
 	b.Adapters = o.Adapters
 	r := reader{f: f, c: &c, b: &b, cache: c.CacheSpec(b.Cache, o.CacheTypes)}
+	b.ExpertsKnown = r.known()
 	if err := r.frequencies(o); err != nil {
 		return Cost{}, err
 	}
@@ -109,7 +111,7 @@ func (r *reader) frequencies(o Options) error {
 	default:
 		for l, b := range r.c.Blocks {
 			if b.Experts {
-				r.frequency = append(r.frequency, evenly(r.c.Experts))
+				r.frequency = append(r.frequency, nil)
 				continue
 			}
 			if l > 0 && b.FF == r.c.Blocks[l-1].FF && !r.c.Blocks[l-1].Experts {
@@ -130,7 +132,7 @@ func (r *reader) frequencies(o Options) error {
 // assumeFrequencies notes what is assumed because the file holds no frequencies.
 func (r *reader) assumeFrequencies(law Law) {
 	experts := slices.ContainsFunc(r.c.Blocks, func(b model.Block) bool { return b.Experts })
-	if experts {
+	if experts && !r.b.ExpertsKnown {
 		r.assume("The file does not say how often experts are used: all are taken to be used alike.")
 	}
 	switch {
@@ -152,6 +154,29 @@ func (r *reader) ofNeurons() (list [][]float32) {
 	return list
 }
 
+// uses returns how often each of layer l's experts is used, hottest first: as the file says, else all alike.
+func (r *reader) uses(l int) []float32 {
+	if !r.b.ExpertsKnown {
+		return evenly(r.c.Experts)
+	}
+	var list []float32
+	for _, share := range r.c.Prior(l) {
+		list = append(list, float32(min(share, 1)))
+	}
+	slices.SortFunc(list, func(a, b float32) int { return cmp.Compare(b, a) })
+	return list
+}
+
+// known reports whether the file says of every layer with experts how often they are used.
+func (r *reader) known() bool {
+	for l, b := range r.c.Blocks {
+		if b.Experts && len(r.c.Prior(l)) != r.c.Experts.Count {
+			return false
+		}
+	}
+	return r.c.Experts.Count > 0
+}
+
 // evenly returns how often each of a layer's experts is used if all are alike.
 func evenly(e model.Experts) []float32 {
 	return slices.Repeat([]float32{float32(e.Used) / float32(e.Count)}, e.Count)
@@ -159,14 +184,14 @@ func evenly(e model.Experts) []float32 {
 
 // experts returns the units of a layer with experts: one for each of them.
 func (r *reader) experts(l int) placement.Units {
-	u := placement.Units{Sometimes: make([]float64, r.c.Experts.Count)}
+	u := placement.Units{InOrder: true, Sometimes: make([]float64, r.c.Experts.Count)}
 	prefix := fmt.Sprintf("blk.%d.", l)
 	for _, t := range r.f.Tensors {
 		if name, ok := strings.CutPrefix(t.Name, prefix); ok && ofExpert(name) {
 			u.Size += share(t, r.c.Experts.Count)
 		}
 	}
-	for i, f := range r.frequency[l] {
+	for i, f := range r.uses(l) {
 		u.Sometimes[i] = float64(f) * float64(u.Size)
 	}
 	return u
@@ -202,7 +227,7 @@ func share(t *gguf.Tensor, neurons int) int64 {
 	if t == nil {
 		return 0
 	}
-	return int64(len(t.Data)) / int64(neurons)
+	return t.Bytes() / int64(neurons)
 }
 
 func (r *reader) layer(l int) error {
@@ -265,7 +290,7 @@ func (r *reader) add(l int, y placement.Layer, mode model.SparseMode) {
 			}
 		case "fc1.weight", "fc2.weight":
 			if mode == model.Predict {
-				y.Predictor += int64(len(t.Data))
+				y.Predictor += t.Bytes()
 			}
 		case "attn_kv_b.weight":
 			y.Attention += shape.LatentBytes(t.Type)
@@ -275,11 +300,11 @@ func (r *reader) add(l int, y placement.Layer, mode model.SparseMode) {
 			}
 		case "attn_k.weight", "attn_v.weight", "attn_k_norm.weight":
 			if shape.KV == l { // else it is left in the file
-				y.Attention += int64(len(t.Data))
+				y.Attention += t.Bytes()
 			}
 		default:
 			if !ofExpert(name) {
-				y.Attention += int64(len(t.Data))
+				y.Attention += t.Bytes()
 			}
 		}
 	}
@@ -306,9 +331,9 @@ func (r *reader) tables() {
 		switch {
 		case strings.HasPrefix(t.Name, "blk."):
 		case ofHead(r.f, t.Name):
-			r.b.Model.Head += int64(len(t.Data))
+			r.b.Model.Head += t.Bytes()
 		default:
-			r.b.Rest += int64(len(t.Data))
+			r.b.Rest += t.Bytes()
 		}
 	}
 }

@@ -20,7 +20,7 @@ func (c curve) like(y *Layer) curve {
 
 // same reports whether the units of two layers are the same ones, as in described models, where the layers share them.
 func (u *Units) same(v *Units) bool {
-	return u.Size == v.Size && u.Always == v.Always && len(u.Sometimes) == len(v.Sometimes) && len(u.Sometimes) > 0 && &u.Sometimes[0] == &v.Sometimes[0]
+	return u.Size == v.Size && u.Always == v.Always && u.InOrder == v.InOrder && len(u.Sometimes) == len(v.Sometimes) && len(u.Sometimes) > 0 && &u.Sometimes[0] == &v.Sometimes[0]
 }
 
 func newCurve(y *Layer, on *Machine, gpu int) curve {

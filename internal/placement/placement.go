@@ -35,6 +35,7 @@ type Layer struct {
 type Units struct {
 	Size      int64     // bytes of one unit
 	Always    int64     // bytes of each unit that are read for every token, in order: gate rows in exact, everything in dense layers
+	InOrder   bool      // units are so large that each is read at the bandwidth of reading in order, whichever lie beside it: experts
 	Sometimes []float64 // [n] expected bytes of each unit read for a token beyond Always, hottest first: never rises
 }
 

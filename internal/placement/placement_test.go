@@ -33,6 +33,10 @@ func token(m Model, on Machine, at []compute.Place) float64 {
 			if i < p.Bound {
 				hot += (float64(y.Units.Always) + b) / on.GPUs[p.Tier].Read
 			} else {
+				if y.Units.InOrder {
+					cold += (float64(y.Units.Always) + b) / on.Stream
+					continue
+				}
 				cold += math.Min(float64(y.Units.Always)/on.Stream+b/on.Rows, float64(y.Units.Size)/on.Stream)
 			}
 		}
@@ -164,6 +168,7 @@ func small(r *rand.Rand, layers, units int) (Model, Machine) {
 		if r.IntN(2) == 0 {
 			y.Units.Always = y.Units.Size / 3
 		}
+		y.Units.InOrder = r.IntN(4) == 0
 		top, exponent := r.Float64(), 2*r.Float64()
 		for i := range 1 + r.IntN(units) {
 			f := top * math.Pow(float64(i+1), -exponent)

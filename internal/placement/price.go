@@ -76,6 +76,44 @@ func Price(m *Model, on *Machine, places []compute.Place) (Plan, error) {
 	return p, nil
 }
 
+// Reads returns the bytes that a token is expected to read with p, from RAM and from GPUs' memory.
+func (m *Model) Reads(p *Plan) (ram, gpus float64) {
+	for l, at := range p.Layers {
+		y := m.layer(l)
+		read := func(bytes float64, gpu bool) {
+			if gpu {
+				gpus += bytes
+			} else {
+				ram += bytes
+			}
+		}
+		read(float64(y.Attention+y.KV), at.Attention)
+		read(float64(y.Predictor), at.Predictor)
+		for i, b := range y.Units.Sometimes {
+			read(float64(y.Units.Always)+b, i < at.Bound)
+		}
+	}
+	return ram, gpus
+}
+
+// Hits returns the share of the uses of experts that are expected on a GPU with p; 0 where there are no experts.
+func (m *Model) Hits(p *Plan) float64 {
+	var hits, all float64
+	for l := range m.Layers {
+		y := &m.Layers[l]
+		if !y.Experts {
+			continue
+		}
+		for i, b := range y.Units.Sometimes {
+			share := b / float64(y.Units.Size)
+			if all += share; i < p.Layers[l].Bound {
+				hits += share
+			}
+		}
+	}
+	return hits / max(all, 1e-30)
+}
+
 // Late returns how long GPUs wait, during one token, for the neurons of layers that are computed in RAM.
 func (p *Plan) Late() float64 {
 	late := 0.0
@@ -163,5 +201,8 @@ func (u *Units) hot(b float64, g *GPU) float64 { return (float64(u.Always) + b) 
 
 // cold returns its time in RAM, where a unit that is active often enough is read in order with its neighbours.
 func (u *Units) cold(b float64, on *Machine) float64 {
+	if u.InOrder {
+		return (float64(u.Always) + b) / on.Stream
+	}
 	return min(float64(u.Always)/on.Stream+b/on.Rows, float64(u.Size)/on.Stream)
 }

@@ -2,6 +2,7 @@ package placement
 
 import (
 	"fmt"
+	"math"
 
 	"github.com/powerinfer-go/powerinfer/internal/compute"
 )
@@ -86,4 +87,37 @@ func MostWhole(m Model, on Machine) (int, Plan, error) {
 			return 0, Plan{}, err
 		}
 	}
+}
+
+// ExpertsInRAM returns llama.cpp's best way for a model with experts: -ngl layers, the last ones and then the head, on the GPUs, but for the experts of
+// the first n layers of the model, which are computed in RAM: -ncmoe n. Both are those of the fastest placement that fits.
+func ExpertsInRAM(m Model, on Machine) (layers, n int, best Plan, err error) {
+	held := m.Free()
+	best.Seconds = math.Inf(1)
+	for ngl := len(m.Layers) + 1; ngl >= 0; ngl-- {
+		for l := range held.Layers {
+			held.Layers[l].Pins.Units = Anywhere
+		}
+		for k := 0; k <= len(m.Layers); k++ {
+			if k > 0 {
+				if !held.Layers[k-1].Experts {
+					continue
+				}
+				held.Layers[k-1].Pins.Units = InRAM
+			}
+			places, full := wholePlaces(&held, &on, ngl)
+			if full != nil {
+				continue
+			}
+			p, err := Price(&held, &on, places)
+			if err != nil {
+				return 0, 0, p, err
+			}
+			if p.Seconds < best.Seconds {
+				layers, n, best = ngl, k, p
+			}
+			break // fewer in RAM do not fit, and more are slower
+		}
+	}
+	return layers, n, best, nil
 }

@@ -300,7 +300,10 @@ func (p *Planner) Solve() (Solution, error) {
 		s.Most = append(s.Most, c.Overhead)
 	}
 	var err error
-	if s.Plan, err = m.fit(b, s.Machine, s.Streams, p.o.ReadAhead, p.solver()); err != nil {
+	if s.Plan, err = m.fit(b, slowed(b, s.Machine, m.Memory), s.Streams, p.o.ReadAhead, p.solver()); err != nil {
+		return s, err
+	}
+	if err := reprice(&b.Model, &s.Machine, &s.Plan); err != nil {
 		return s, err
 	}
 	for j := range m.gpus {

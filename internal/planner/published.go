@@ -61,7 +61,7 @@ const scatteredRows = 0.75
 
 // PC returns a described machine of that name: those of the paper's section 8.1.
 func PC(name string) (*Machine, error) {
-	m := &Machine{Memory: 192 << 30, stated: placement.Machine{Stream: 67.2e9, HandOff: assumedHandOff}}
+	m := Described(192<<30, 67.2e9)
 	switch name {
 	case "pc-high":
 		m.Add("RTX 4090", 24<<30, 1008e9)

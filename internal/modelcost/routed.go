@@ -1,0 +1,242 @@
+package modelcost
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/powerinfer-go/powerinfer/internal/arch"
+	"github.com/powerinfer-go/powerinfer/internal/convert"
+	"github.com/powerinfer-go/powerinfer/internal/gguf"
+	"github.com/powerinfer-go/powerinfer/internal/quant"
+)
+
+// routed is a model with experts that is described, not there.
+type routed struct {
+	name, arch string
+	sizes      arch.Sizes // FF is of the layers without experts
+	used       int        // experts, by a token
+	lead       int        // layers without experts, the first ones
+	groups     int        // of experts, of which groupsUsed are chosen from; 0: there are none
+	groupsUsed int
+	window     int      // positions that layers with windows see
+	optional   []string // the family's optional tensors that the model has
+	output     string   // the usual type, as quantize takes it
+}
+
+// routedShapes returns published models with experts, by their config.json.
+func routedShapes() []routed {
+	const mix = "Q4_K_M"
+	shared := []string{"ffn_gate_shexp.weight", "ffn_up_shexp.weight", "ffn_down_shexp.weight"}
+	return []routed{
+		{
+			name: "qwen3-30b-a3b", arch: "qwen3moe", used: 8, output: mix,
+			sizes: arch.Sizes{Layers: 48, Embd: 2048, Vocab: 151936, Heads: 32, KVHeads: 4, Key: 128, Value: 128, Experts: 128, ExpertFF: 768, FF: 6144},
+		},
+		{
+			name: "gpt-oss-120b", arch: "gpt-oss", used: 4, window: 128, output: "MXFP4_MOE",
+			sizes:    arch.Sizes{Layers: 36, Embd: 2880, Vocab: 201088, Heads: 64, KVHeads: 8, Key: 64, Value: 64, Experts: 128, ExpertFF: 2880, FF: 2880},
+			optional: []string{"attn_q.bias", "attn_k.bias", "attn_v.bias", "attn_output.bias"},
+		},
+		{
+			name: "glm-4.5-air", arch: "glm4moe", used: 8, lead: 1, output: mix,
+			sizes: arch.Sizes{
+				Layers: 46, Embd: 4096, Vocab: 151552, Heads: 96, KVHeads: 8, Key: 128, Value: 128, Rotated: 64,
+				Experts: 128, ExpertFF: 1408, SharedFF: 1408, FF: 10944,
+			},
+			optional: append([]string{"attn_q.bias", "attn_k.bias", "attn_v.bias"}, shared...),
+		},
+		{
+			name: "deepseek-v3", arch: "deepseek2", used: 8, lead: 3, groups: 8, groupsUsed: 4, output: mix,
+			sizes: arch.Sizes{
+				Layers: 61, Embd: 7168, Vocab: 129280, Heads: 128, KVHeads: 128, Key: 192, Value: 128, Rotated: 64, Latent: 512, QueryLatent: 1536,
+				Experts: 256, ExpertFF: 2048, SharedFF: 2048, FF: 18432,
+			},
+			optional: append([]string{"attn_q_a.weight", "attn_q_a_norm.weight", "attn_q_b.weight", "exp_probs_b.bias"}, shared...),
+		},
+	}
+}
+
+// PublishedExperts returns the names of the published models with experts that can be described.
+func PublishedExperts() []string {
+	var names []string
+	for _, r := range routedShapes() {
+		names = append(names, r.name)
+	}
+	return names
+}
+
+// Described reads NAME[,KEY=VALUE…], the shape of a known model with keys of it replaced, and returns its cost. o says for which context, step and cache.
+func Described(text string, o Options) (Cost, error) {
+	name, keys, _ := strings.Cut(text, ",")
+	for _, r := range routedShapes() {
+		if r.name == strings.ToLower(strings.TrimSpace(name)) {
+			return r.cost(keys, o)
+		}
+	}
+	s, err := Describe(text)
+	if err != nil {
+		return Cost{}, err
+	}
+	s.CacheTypes = o.CacheTypes
+	return s.Cost(o.Context, o.UBatch), nil
+}
+
+func (r *routed) cost(keys string, o Options) (Cost, error) {
+	for item := range strings.SplitSeq(keys, ",") {
+		if keys == "" {
+			break
+		}
+		key, value, ok := strings.Cut(strings.TrimSpace(item), "=")
+		if !ok {
+			return Cost{}, fmt.Errorf("%.40q in the description is not KEY=VALUE", item)
+		}
+		if err := r.set(key, value); err != nil {
+			return Cost{}, err
+		}
+	}
+	f, err := r.header()
+	if err != nil {
+		return Cost{}, err
+	}
+	if o.Law == (Law{}) {
+		o.Law = UsualLaw()
+	}
+	b, err := Of(f, o)
+	if err != nil {
+		return b, err
+	}
+	b.Type = r.output
+	return b, nil
+}
+
+func (r *routed) set(key, value string) error {
+	z := &r.sizes
+	counts := map[string]struct {
+		at *int
+		of int
+	}{"layers": {&z.Layers, maxLayers}, "experts": {&z.Experts, maxWidth}, "used": {&r.used, maxWidth}, "expert-ff": {&z.ExpertFF, maxWidth}, "vocab": {&z.Vocab, 1 << 24}}
+	if key == "type" {
+		if strings.EqualFold(value, "mxfp4") { // what models in MXFP4 are: their experts
+			value += "_moe"
+		}
+		out, err := convert.ParseOutput(value)
+		if err != nil {
+			return fmt.Errorf("in the description: %w", err)
+		}
+		r.output = out.String()
+		return nil
+	}
+	c, ok := counts[key]
+	if !ok {
+		return fmt.Errorf("key %.40q of the description of a model with experts is none of expert-ff, experts, layers, type, used, vocab", key)
+	}
+	n, err := strconv.Atoi(value)
+	if err != nil || n < 1 || n > c.of {
+		return fmt.Errorf("%s=%.40s in the description is not a number from 1 to %d", key, value, c.of)
+	}
+	*c.at = n
+	r.lead = min(r.lead, z.Layers-1)
+	return nil
+}
+
+// header returns the header of a file of the shape, in its type.
+func (r *routed) header() (*gguf.File, error) {
+	family, ok := arch.Named(r.arch)
+	if !ok {
+		return nil, fmt.Errorf("family %s is not there", r.arch)
+	}
+	z := r.sizes
+	h := &header{zeros: make([]byte, 4*max(z.Vocab, z.Experts*max(z.Embd, z.ExpertFF)))}
+	add := func(prefix string, list []arch.Tensor, skip func(name string) bool) {
+		for _, t := range list {
+			if t.Optional && !slices.Contains(r.optional, t.Name) || skip(t.Name) {
+				continue
+			}
+			shape := family.Shape(t.Name, z)
+			slices.Reverse(shape)
+			h.tensor(prefix+t.Name, shape)
+		}
+	}
+	add("", family.Outer, func(string) bool { return false })
+	if _, ok := family.Outside("output.weight"); !ok {
+		h.tensor("output.weight", []int{z.Embd, z.Vocab})
+	}
+	for l := range z.Layers {
+		add(fmt.Sprintf("blk.%d.", l), family.Block, func(name string) bool {
+			if l < r.lead {
+				return strings.Contains(name, "exp") || strings.HasPrefix(name, "ffn_gate_inp")
+			}
+			return ofNeuron(name)
+		})
+	}
+	f := gguf.Describe(r.name, "GGUF", r.keys(&family), h.tensors)
+	out, err := convert.ParseOutput(r.output)
+	if err != nil {
+		return nil, err
+	}
+	choices, err := (&convert.Quantization{Output: out}).Plan(f)
+	if err != nil {
+		return nil, err
+	}
+	for _, c := range choices {
+		f.Tensor(c.Tensor.Name).Type = c.Type
+	}
+	return f, nil
+}
+
+// keys returns the metadata that models are read by.
+func (r *routed) keys(f *arch.Family) []gguf.KV {
+	z := r.sizes
+	list := []gguf.KV{{Key: "general.architecture", Value: r.arch}, {Key: "general.name", Value: r.name}}
+	set := func(name string, v any) { list = append(list, gguf.KV{Key: r.arch + "." + name, Value: v}) }
+	count := func(name string, n int) {
+		if n > 0 {
+			set(name, uint32(n))
+		}
+	}
+	count("context_length", 1) // the least, for positions are not described
+	count("embedding_length", z.Embd)
+	count("block_count", z.Layers)
+	count("feed_forward_length", z.FF)
+	count("attention.head_count", z.Heads)
+	set(f.EpsilonKey(), float32(1e-6))
+	count("rope.dimension_count", z.Rotated)
+	count("expert_count", z.Experts)
+	count("expert_used_count", r.used)
+	count("expert_feed_forward_length", z.ExpertFF)
+	count("leading_dense_block_count", r.lead)
+	count("expert_group_count", r.groups)
+	count("expert_group_used_count", r.groupsUsed)
+	count("attention.sliding_window", r.window)
+	if z.SharedFF > 0 {
+		count("expert_shared_count", z.SharedFF/z.ExpertFF)
+	}
+	if !f.Latent {
+		count("attention.head_count_kv", z.KVHeads)
+		count("attention.key_length", z.Key)
+		count("attention.value_length", z.Value)
+		return list
+	}
+	count("attention.head_count_kv", 1) // of the cache
+	count("attention.kv_lora_rank", z.Latent)
+	count("attention.q_lora_rank", z.QueryLatent)
+	count("attention.key_length", z.Latent+z.Rotated)
+	count("attention.value_length", z.Latent)
+	count("attention.key_length_mla", z.Key)
+	count("attention.value_length_mla", z.Value)
+	return list
+}
+
+// tensor adds one, row length first: matrices in F16, which quantising replaces, what has one dimension, or is a router or a bias, in F32.
+func (h *header) tensor(name string, shape []int) {
+	t := &gguf.Tensor{Name: name, Type: quant.F16, Shape: shape}
+	if len(shape) == 1 || strings.HasSuffix(name, ".bias") || strings.Contains(name, "ffn_gate_inp") {
+		t.Type = quant.F32
+	}
+	if len(shape) == 1 || strings.HasSuffix(name, ".bias") {
+		t.Data = h.zeros[:4*t.Elems()]
+	}
+	h.tensors = append(h.tensors, t)
+}

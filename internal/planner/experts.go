@@ -1,0 +1,189 @@
+package planner
+
+import (
+	"fmt"
+
+	"github.com/powerinfer-go/powerinfer/internal/modelcost"
+	"github.com/powerinfer-go/powerinfer/internal/placement"
+)
+
+// Way is a way to compute a model with experts, with what is expected of it.
+type Way struct {
+	Name     string
+	Plan     placement.Plan
+	Hits     float64 // share of the uses of experts that find them on a GPU
+	VRAM     int64   // bytes on GPUs
+	RAM      int64   // bytes in RAM
+	ReadVRAM float64 // bytes that a token reads there
+	ReadRAM  float64 // and in RAM
+	ReadDisk float64 // of these, from the file again, because the machine has too little RAM
+	Seconds  float64 // of a token, with what is read from the file
+}
+
+// AssumedDisk is the bandwidth, in bytes per second, at which a file is assumed to be read that does not fit into RAM: that of an NVMe drive on PCIe 3.
+const AssumedDisk = 3e9
+
+// Ways returns the ways to compute a model with experts on a machine: the processor alone, llama.cpp's, the plan that was solved, and what the plan is where
+// the GPU's experts follow the text. It returns none of a model without experts.
+func Ways(b *modelcost.Cost, s *Solution, memory uint64) ([]Way, error) {
+	if b.ExpertsUsed == 0 {
+		return nil, nil
+	}
+	on := slowed(b, s.Machine, memory)
+	way := func(name string, m *placement.Model, p placement.Plan) (Way, error) {
+		err := reprice(m, &s.Machine, &p)
+		return wayOf(name, b, m, p, memory), err
+	}
+	none := on
+	none.GPUs = nil
+	free := b.Model.Free()
+	p, err := placement.Solve(free, none)
+	if err != nil {
+		return nil, err
+	}
+	var list []Way
+	add := func(w Way, err error) error {
+		list = append(list, w)
+		return err
+	}
+	if err := add(way("processor alone", &free, p)); err != nil || len(s.Machine.GPUs) == 0 {
+		return list, err
+	}
+	layers, n, p, err := placement.ExpertsInRAM(free, on)
+	if err != nil {
+		return nil, err
+	}
+	if err := add(way(fmt.Sprintf("llama.cpp -ngl %d -ncmoe %d", layers, n), &free, p)); err != nil {
+		return nil, err
+	}
+	list = append(list, wayOf("this plan", b, &b.Model, s.Plan, memory))
+	if b.ExpertsKnown {
+		return list, nil
+	}
+	following := b.Following()
+	if p, err = placement.Solve(following, on); err != nil {
+		return nil, err
+	}
+	w, err := way("experts follow the text", &following, p)
+	w.RAM += inBoth(&following, &p)
+	return append(list, w), err
+}
+
+// inBoth returns the bytes of the experts that lie on a GPU and in RAM, too: those of layers of which some come and go.
+func inBoth(m *placement.Model, p *placement.Plan) (n int64) {
+	for l, y := range m.Layers {
+		if at := p.Layers[l]; y.Experts && at.Bound < len(y.Units.Sometimes) {
+			n += y.Units.Size * int64(at.Bound)
+		}
+	}
+	return n
+}
+
+func wayOf(name string, b *modelcost.Cost, m *placement.Model, p placement.Plan, memory uint64) Way {
+	w := Way{Name: name, Plan: p, Hits: m.Hits(&p), RAM: p.RAM + b.Rest, Seconds: p.Seconds}
+	for _, v := range p.VRAM {
+		w.VRAM += v
+	}
+	w.ReadRAM, w.ReadVRAM = m.Reads(&p)
+	w.ReadDisk = FromDisk(w.RAM, w.ReadRAM, memory)
+	w.Seconds = p.Seconds + w.ReadDisk/AssumedDisk
+	return w
+}
+
+// slowed returns the machine as a plan is chosen for that leaves more in RAM than there is, at the least: of what is read there a part comes from the file.
+func slowed(b *modelcost.Cost, on placement.Machine, memory uint64) placement.Machine {
+	least := b.Model.Bytes() + b.Rest
+	for _, g := range on.GPUs {
+		least -= g.Budget
+	}
+	slower := FromDisk(least, 1, memory) / AssumedDisk // seconds a byte
+	on.Stream, on.Rows = 1/(1/on.Stream+slower), 1/(1/on.Rows+slower)
+	return on
+}
+
+// reprice gives p, which was chosen for another speed of RAM, its times on a machine.
+func reprice(m *placement.Model, on *placement.Machine, p *placement.Plan) error {
+	priced, err := placement.Price(m, on, p.Places())
+	p.Layers, p.Seconds = priced.Layers, priced.Seconds
+	return err
+}
+
+// FromDisk returns the bytes that a token reads from the file where so many bytes shall lie in RAM, of which it reads some, and the machine has memory; 0 is unknown. Of what
+// it reads the same share is not there as of all.
+func FromDisk(bytes int64, read float64, memory uint64) float64 {
+	if memory == 0 || bytes <= 0 || uint64(bytes) <= memory {
+		return 0
+	}
+	return read * float64(uint64(bytes)-memory) / float64(bytes)
+}
+
+// card and desk describe the machines of PublishedExperts: GPUs by their makers' figures, and RAM with its bandwidth, of two channels of DDR5 or of
+// eight.
+type card struct {
+	name      string
+	gib       int64
+	bandwidth float64
+}
+
+type desk struct {
+	gib    int64
+	stream float64
+}
+
+func cards() []card {
+	return []card{{"RTX 4060, 8 GB", 8, 272e9}, {"RTX 4070, 12 GB", 12, 504e9}, {"RTX 4090, 24 GB", 24, 1008e9}}
+}
+
+func desks() []desk {
+	const two, eight = 60e9, 200e9
+	return []desk{{32, two}, {64, two}, {128, two}, {256, eight}}
+}
+
+// Expectation is what is expected of a model with experts on a described machine.
+type Expectation struct {
+	Model  string
+	Type   string
+	Card   string
+	Memory int64 // GiB of RAM
+	Stream float64
+	Bytes  int64 // of the model, with keys and values
+	Ways   []Way
+}
+
+// ExpertsContext is the context that Expect plans for.
+const ExpertsContext = 8192
+
+// Expect plans for a described model with experts on cards of 8, 12 and 24 GB in machines with 32 to 256 GB of RAM.
+func Expect(description string) ([]Expectation, error) {
+	b, err := modelcost.Described(description, modelcost.Options{Context: ExpertsContext})
+	if err != nil {
+		return nil, err
+	}
+	var list []Expectation
+	for _, c := range cards() {
+		solved := map[float64]Solution{}
+		for _, d := range desks() {
+			m := Described(d.gib<<30, d.stream)
+			m.Add(c.name, c.gib<<30, c.bandwidth)
+			planned := slowed(&b, m.on(b.RowBytes), m.Memory).Stream // all that a plan depends on here
+			s, ok := solved[planned]
+			if !ok {
+				if s, err = With(m, b, Options{}).Solve(); err != nil {
+					return nil, err
+				}
+				solved[planned] = s
+			}
+			ways, err := Ways(&b, &s, m.Memory)
+			if err != nil {
+				return nil, err
+			}
+			list = append(list, Expectation{Model: b.Name, Type: b.Type, Card: c.name, Memory: d.gib, Stream: d.stream, Bytes: b.Model.Bytes() + b.Rest, Ways: ways})
+		}
+	}
+	return list, nil
+}
+
+// Described returns a described machine without GPUs: so many bytes of RAM, read at a bandwidth in bytes per second.
+func Described(memory int64, stream float64) *Machine {
+	return &Machine{Memory: uint64(memory), stated: placement.Machine{Stream: stream, Rows: scatteredRows * stream, HandOff: assumedHandOff}}
+}

@@ -1,0 +1,61 @@
+package planner
+
+import (
+	"math"
+	"strings"
+	"testing"
+
+	"github.com/powerinfer-go/powerinfer/internal/modelcost"
+)
+
+// ways returns the ways to compute six layers of Qwen3-30B-A3B with so many GiB of RAM and a GPU of one.
+func ways(t *testing.T, memory float64) ([]Way, modelcost.Cost) {
+	t.Helper()
+	b, err := modelcost.Described("qwen3-30b-a3b,layers=6,vocab=4096", modelcost.Options{Context: 1024})
+	if err != nil {
+		t.Fatal(err)
+	}
+	m := Described(int64(memory*(1<<30)), 60e9)
+	m.Add("a GPU", 1<<30, 500e9)
+	s, err := With(m, b, Options{}).Solve()
+	if err != nil {
+		t.Fatal(err)
+	}
+	list, err := Ways(&b, &s, m.Memory)
+	if err != nil || len(list) != 4 {
+		t.Fatalf("%d ways, error %v", len(list), err)
+	}
+	return list, b
+}
+
+// TestWays: a token reads the bytes of what it uses, in whichever memory; all of the model lies somewhere; plans are no slower than llama.cpp's way.
+func TestWays(t *testing.T) {
+	list, b := ways(t, 64)
+	read := list[0].ReadRAM
+	for i, w := range list {
+		if math.Abs((w.ReadRAM+w.ReadVRAM)/read-1) > 1e-6 || w.ReadDisk != 0 {
+			t.Errorf("%s: a token reads %.0f and %.0f bytes, want %.0f in all", w.Name, w.ReadRAM, w.ReadVRAM, read)
+		}
+		if in := w.RAM + w.VRAM; in < b.Model.Bytes()+b.Rest || w.VRAM > 1<<30 {
+			t.Errorf("%s: %d bytes in RAM and %d on the GPU", w.Name, w.RAM, w.VRAM)
+		}
+		if i > 0 && (w.Seconds > list[i-1].Seconds || w.Hits < list[i-1].Hits) {
+			t.Errorf("%s: %g s a token, %.2f of the uses are hits; %s: %g s, %.2f", w.Name, w.Seconds, w.Hits, list[i-1].Name, list[i-1].Seconds, list[i-1].Hits)
+		}
+	}
+	if list[0].Hits != 0 || !strings.HasPrefix(list[1].Name, "llama.cpp -ngl 7 -ncmoe ") {
+		t.Errorf("%s, %g hits; %s", list[0].Name, list[0].Hits, list[1].Name)
+	}
+}
+
+// TestTooLittleRAM: what RAM has no room for is read from the file: by the processor alone with half of the RAM, half of what a token reads.
+func TestTooLittleRAM(t *testing.T) {
+	all, _ := ways(t, 64)
+	half, _ := ways(t, float64(all[0].RAM)/2/(1<<30))
+	if w := half[0]; math.Abs(w.ReadDisk/w.ReadRAM-0.5) > 1e-6 || math.Abs(w.Seconds-all[0].Seconds-w.ReadDisk/AssumedDisk) > 1e-9 {
+		t.Errorf("%g of %g bytes from the file; %g s a token, %g with enough RAM", w.ReadDisk, w.ReadRAM, w.Seconds, all[0].Seconds)
+	}
+	if half[2].Seconds > half[1].Seconds*(1+1e-9) {
+		t.Errorf("the plan takes %g s a token, llama.cpp's way %g", half[2].Seconds, half[1].Seconds)
+	}
+}
