@@ -34,10 +34,10 @@ const (
 // vocabulary is the tokenizer as GGUF describes it.
 type vocabulary struct {
 	path   string // the file it was read from, for errors
-	model  string // tokenizer.ggml.model: "llama" (SentencePiece), "gpt2" (byte-level BPE), "t5" (Unigram) or "bert" (WordPiece)
+	model  string // tokenizer.ggml.model: "llama" (SentencePiece), "gpt2" (byte-level BPE), "t5" (Unigram), "bert" (WordPiece) or "plamo2"
 	pre    string // pre-tokenizer
 	tokens []string
-	scores []float32 // llama and t5
+	scores []float32 // llama, t5 and plamo2
 	types  []int32
 	merges []string // gpt2, and what llama's scores are made from
 
@@ -58,7 +58,7 @@ type vocabulary struct {
 }
 
 // readVocabulary reads the folder's tokenizer: tokenizer.model where there is a usable one, else tokenizer.json,
-// else vocab.json with merges.txt.
+// else vocab.json with merges.txt, else tokenizer.jsonl.
 func readVocabulary(dir string, c *config, notes func(string)) (*vocabulary, error) {
 	tok, err := readTokenizerConfig(dir)
 	if err != nil {
@@ -129,7 +129,10 @@ func readTokens(dir string, c *config, tok *tokenizerConfig, notes func(string))
 	if vocab := filepath.Join(dir, "vocab.json"); checkpoint.Exists(vocab) {
 		return readVocabJSON(vocab, filepath.Join(dir, "merges.txt"), c, tok)
 	}
-	return nil, fmt.Errorf("%s: no tokenizer.model, tokenizer.json or vocab.json in it", dir)
+	if list := filepath.Join(dir, "tokenizer.jsonl"); checkpoint.Exists(list) {
+		return readTokenList(list, c.Vocab)
+	}
+	return nil, fmt.Errorf("%s: no tokenizer.model, tokenizer.json, tokenizer.jsonl or vocab.json in it", dir)
 }
 
 // readSentencePiece reads a tokenizer.model and the tokens added beside it. size is the number of embedding rows.
@@ -257,7 +260,7 @@ func (v *vocabulary) fill(n int) {
 	for i := len(v.tokens); i < n; i++ {
 		v.tokens = append(v.tokens, fmt.Sprintf("[PAD%d]", i))
 		v.types = append(v.types, tokenUnused)
-		if v.model == "llama" || v.model == "t5" {
+		if v.model == "llama" || v.model == "t5" || v.model == "plamo2" {
 			v.scores = append(v.scores, scoreUnused)
 		}
 	}
@@ -312,7 +315,7 @@ func (v *vocabulary) findSpecials(tok *tokenizerConfig, c *config, notes func(st
 		}
 	}
 	// A turn's end that is not the text's end stops generation as well.
-	for _, text := range []string{"<|eot_id|>", "<|im_end|>", "<|end|>", "<end_of_turn>"} {
+	for _, text := range []string{"<|eot_id|>", "<|im_end|>", "<|end|>", "<end_of_turn>", "<|plamo:op|>"} {
 		id := slices.Index(v.tokens, text)
 		if id < 0 || v.types[id] != tokenControl {
 			continue

@@ -19,6 +19,7 @@ type encoder struct {
 	merger merger
 	bpe    bpeMerger
 	best   []best
+	plamo  []plamoWay
 	out    []int32
 	short  []shortEntry    // words of at most shortest bytes, by hash
 	seen   map[string]span // longer word -> where out already holds its tokens

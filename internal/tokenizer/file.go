@@ -19,6 +19,8 @@ func (t *Tokenizer) follow() error {
 		return t.followT5()
 	case "rwkv":
 		return t.followRWKV()
+	case "plamo2":
+		return t.followPlamo()
 	case "wordlevel":
 		return fmt.Errorf("a vocabulary of words needs the key %q, which says where words end; convert the model again", DefinitionKey)
 	}

@@ -27,7 +27,7 @@ type Vocab struct {
 	Model  string    // as in tokenizer.ggml.model
 	Pre    string    // gpt2: name of the pre-tokenizer (tokenizer.ggml.pre); empty is "default"
 	Tokens []string  // gpt2: bytes written as GPT-2's printable characters; llama, t5, gemma4: U+2581 for a space; bert: before what begins a word
-	Scores []float32 // llama, t5: one a token, the highest merges first or is the likeliest; others: ignored
+	Scores []float32 // llama, t5, plamo2: one a token, the highest merges first or is the likeliest; others: ignored
 	Types  []int32   // one a token: 1 normal 2 unknown 3 control 4 user-defined 5 unused 6 byte; empty: all normal
 	Merges []string  // gpt2, gemma4: "left right", the first merges first
 
@@ -74,7 +74,7 @@ type Tokenizer struct {
 }
 
 // models lists the values of tokenizer.ggml.model that New takes.
-var models = []string{"llama", "gpt2", "bert", "t5", "gemma4", "whitespace", "rwkv", "wordlevel"}
+var models = []string{"llama", "gpt2", "bert", "t5", "gemma4", "whitespace", "rwkv", "wordlevel", "plamo2"}
 
 // New checks v, which may come from a hostile file, and builds its tokenizer. It keeps v's slices: don't change them.
 func New(v Vocab) (*Tokenizer, error) {
@@ -118,7 +118,7 @@ func (v *Vocab) check() error {
 		return fmt.Errorf("%d tokens are too many", n)
 	case len(v.Types) != 0 && len(v.Types) != n:
 		return fmt.Errorf("%d token types for %d tokens", len(v.Types), n)
-	case (v.Model == "llama" || v.Model == "t5") && len(v.Scores) != n:
+	case (v.Model == "llama" || v.Model == "t5" || v.Model == "plamo2") && len(v.Scores) != n:
 		return fmt.Errorf("%d scores for %d tokens", len(v.Scores), n)
 	}
 	for id, kind := range v.Types {
