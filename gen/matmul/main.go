@@ -103,6 +103,11 @@ func defineConstants() {
 		both[4*j] = 1
 	}
 	define("superPair", both)
+	byToken := make([]byte, 64) // turns four rows of four tokens
+	for i := range 16 {
+		byToken[4*i] = byte(4*(i%4) + i/4)
+	}
+	define("byToken", byToken)
 	define("lowWords", repeat(0, 1, 0, 1, 4, 5, 4, 5, 8, 9, 8, 9, 12, 13, 12, 13))
 	define("highWords", repeat(2, 3, 2, 3, 6, 7, 6, 7, 10, 11, 10, 11, 14, 15, 14, 15))
 }

@@ -20,6 +20,7 @@ type tile struct {
 	next int // vector registers handed out
 
 	out, outStride reg.Register
+	outStride3     reg.Register // of wide panels
 	wp             reg.Register // superblock of row 0
 	rb, rb3        reg.Register // row stride and 3×
 	xp, xs, xs3    reg.Register // activations of token 0, stride and 3×
@@ -193,21 +194,26 @@ func (k *tile) accumulators() {
 // finish keeps the accumulators for the next part or sums them up.
 func (k *tile) finish() {
 	if k.t > 1 {
-		TESTQ(U32(layout.LastPart), k.part)
-		JNE(LabelRef("sum"))
-		if !k.memory {
-			for i, v := range k.facc {
-				VMOVUPS(v, Mem{Base: k.acc, Disp: k.vecBytes() * i})
-			}
-		}
-		VZEROUPPER()
-		RET()
-		Label("sum")
+		k.keep()
 	}
 	if k.wide {
 		k.fold()
 	}
 	k.epilogue()
+}
+
+// keep returns with the accumulators in acc unless the part is the last.
+func (k *tile) keep() {
+	TESTQ(U32(layout.LastPart), k.part)
+	JNE(LabelRef("sum"))
+	if !k.memory {
+		for i, v := range k.facc {
+			VMOVUPS(v, Mem{Base: k.acc, Disp: k.vecBytes() * i})
+		}
+	}
+	VZEROUPPER()
+	RET()
+	Label("sum")
 }
 
 // emit writes the tile of a quantised type.

@@ -19,7 +19,7 @@ type widePanel struct {
 }
 
 func newWidePanel(k tile) *widePanel {
-	k.isa, k.paired, k.memory, k.wide = "VNNI", true, true, true
+	k.isa, k.paired, k.wide = "VNNI", true, true
 	return &widePanel{k, k.r / 2}
 }
 
@@ -39,14 +39,57 @@ func (k *widePanel) emit() {
 		k.accumulatePairs(sums)
 		k.next = mark
 	})
-	k.r, k.wide = rows, false
-	facc := make([]Op, rows*k.t)
-	for i := range facc {
-		r, t := i/k.t, i%k.t
-		facc[i] = Mem{Base: k.acc, Disp: 64*(r/2*k.t+t) + 32*(r%2)}
+	k.keep()
+	k.sumPairs()
+}
+
+// sumPairs sums the lanes of four tokens' accumulators at a time, as epilogue does, and stores the tile. A 512-bit vector's lower half is the pair's first row.
+func (k *widePanel) sumPairs() {
+	k.next = k.pairs * k.t
+	index, tmp := k.vec(), k.vec()
+	VMOVDQU32(constant("byToken"), index)
+	k.outStride3 = GP64()
+	LEAQ(Mem{Base: k.outStride, Index: k.outStride, Scale: 2}, k.outStride3)
+	for t := 0; t < k.t; t += 4 {
+		for p := 0; p < k.pairs; p += 2 {
+			a, b := k.quarters(p, t, tmp), k.quarters(p+1, t, tmp)
+			joined(VSHUFF32X4, a, b, tmp) // four tokens of each of four rows
+			VPERMPS(a, index, a)
+			for i := range 4 {
+				out := strided(k.out, k.outStride, k.outStride3, i, 8*p)
+				if i == 0 {
+					VMOVUPS(a.AsX(), out)
+				} else {
+					VEXTRACTF32X4(U8(byte(i)), a, out)
+				}
+			}
+		}
+		if t+4 < k.t {
+			LEAQ(Mem{Base: k.out, Index: k.outStride, Scale: 4}, k.out)
+		}
 	}
-	k.facc = facc
-	k.finish()
+	VZEROUPPER()
+	RET()
+}
+
+// quarters sums pair p's lanes of four tokens from t on by fours: in 128-bit lane l of the vector that it returns lie the tokens' sums of lanes 4l….
+func (k *widePanel) quarters(p, t int, tmp reg.VecPhysical) reg.VecPhysical {
+	a := make([]reg.VecPhysical, 4)
+	for i := range a {
+		a[i] = k.facc[p*k.t+t+i].(reg.VecPhysical)
+	}
+	joined(VSHUFPS, a[0], a[1], tmp)
+	joined(VSHUFPS, a[2], a[3], tmp)
+	joined(VSHUFPS, a[0], a[2], tmp)
+	return a[0]
+}
+
+// joined leaves in a the sums of neighbours in a, and behind them those in b, of what shuffle moves.
+func joined(shuffle func(...Op), a, b, tmp reg.VecPhysical) {
+	const even, odd = 0x88, 0xdd
+	shuffle(U8(even), b, a, tmp)
+	shuffle(U8(odd), b, a, a)
+	VADDPS(a, tmp, a)
 }
 
 // pair addresses what rows 2p and 2p+1 have at disp of a panel's superblock.
@@ -199,7 +242,7 @@ func (k *widePanel) accumulatePairs(sums []reg.VecPhysical) {
 		k.both(t, layout.ActScale, dx)
 		for p := range k.pairs {
 			i := p*k.t + t
-			acc := k.facc[i]
+			acc := k.facc[i].(reg.VecPhysical)
 			if !k.apart() {
 				VCVTDQ2PS(sums[i], sums[i])
 			}
@@ -209,16 +252,14 @@ func (k *widePanel) accumulatePairs(sums []reg.VecPhysical) {
 				VCVTDQ2PS(s, s)
 				VMULPS(m[p], s, s)
 				VFMSUB213PS(s, dw[p], sums[i]) // sum = dw·sum − s
-				VFMADD213PS(acc, dx, sums[i])  // sum = dx·sum + acc
-				VMOVUPS(sums[i], acc)
+				VFMADD231PS(dx, sums[i], acc)
 				continue
 			}
 			VMULPS(dx, dw[p], s)
-			VFMADD213PS(acc, sums[i], s) // s = s·sum + acc
+			VFMADD231PS(sums[i], s, acc)
 			if m[p] != nil {
-				k.lessMinima(t, s, m[p], sums[i])
+				k.lessMinima(t, acc, m[p], sums[i])
 			}
-			VMOVUPS(s, acc)
 		}
 	}
 }

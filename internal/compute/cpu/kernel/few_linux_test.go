@@ -13,30 +13,32 @@ import (
 // BenchmarkFew streams weights far beyond the caches past the tokens of a few sequences, in the device's chunks; tokens/s, of the processor's
 // time, are for a matrix of a million weights.
 func BenchmarkFew(b *testing.B) {
-	const cols, bytes, chunk = 2048, 64 << 20, 256 << 10
+	const bytes, chunk = 64 << 20, 128 << 10
 	k := Variants()[0]
-	for _, typ := range []quant.Type{quant.Q4_0, quant.Q8_0, quant.Q4_K, quant.F16} {
-		for _, tokens := range []int{1, 2, 3, 4, 6, 8, 16, 32} {
-			b.Run(fmt.Sprintf("%s/%s/%d", k.Name, typ, tokens), func(b *testing.B) {
-				runtime.LockOSThread()
-				defer runtime.UnlockOSThread()
-				size := RowBytes(typ, cols)
-				rows := bytes / size
-				w := bigWeights(b, rows*size)
-				p := problem{rows: rows, cols: cols, tokens: tokens, x: make([]float32, cols*tokens), packed: w}
-				x, stride := p.activations(k, typ)
-				out := make([]float32, rows*tokens)
-				step := chunk / size / 12 * 12
-				begin := threadTime(b)
-				for b.Loop() {
-					for r := 0; r < rows; r += step {
-						n := min(step, rows-r)
-						k.MatMul(typ, out[r:], rows, w[r*size:][:n*size], n, cols, x, stride, tokens)
+	for _, typ := range []quant.Type{quant.Q4_0, quant.Q8_0, quant.Q4_K, quant.MXFP4, quant.F16} {
+		for _, tokens := range []int{1, 2, 3, 4, 6, 8, 13, 16, 31, 32, 128} {
+			for _, cols := range []int{768, 2048} {
+				b.Run(fmt.Sprintf("%s/%s/%d/%d", k.Name, typ, tokens, cols), func(b *testing.B) {
+					runtime.LockOSThread()
+					defer runtime.UnlockOSThread()
+					size := RowBytes(typ, cols)
+					rows := bytes / size
+					w := bigWeights(b, rows*size)
+					p := problem{rows: rows, cols: cols, tokens: tokens, x: make([]float32, cols*tokens), packed: w}
+					x, stride := p.activations(k, typ)
+					out := make([]float32, rows*tokens)
+					step := chunk / size / 12 * 12
+					begin := threadTime(b)
+					for b.Loop() {
+						for r := 0; r < rows; r += step {
+							n := min(step, rows-r)
+							k.MatMul(typ, out[r:], rows, w[r*size:][:n*size], n, cols, x, stride, tokens)
+						}
 					}
-				}
-				took := threadTime(b) - begin
-				b.ReportMetric(float64(tokens)*float64(b.N)*float64(rows)*cols/1e6/took.Seconds(), "tokens/s")
-			})
+					took := threadTime(b) - begin
+					b.ReportMetric(float64(tokens)*float64(b.N)*float64(rows)*float64(cols)/1e6/took.Seconds(), "tokens/s")
+				})
+			}
 		}
 	}
 }
