@@ -148,6 +148,9 @@ func main() {
 			stream(isa, typ, far)
 			stream(isa, typ, scattered)
 			if isa == "VNNI" {
+				if !(&tile{typ: typ}).apart() {
+					newWidePanel(tile{typ: typ, r: 6, t: 4}).emit()
+				}
 				newWidePanel(tile{typ: typ, r: 4, t: 4}).emit()
 			} else {
 				(&panel{tile{typ: typ, r: 2, t: 3}}).emit()
@@ -176,5 +179,6 @@ func main() {
 	}
 	bfloats()
 	quantize()
+	fetchLines()
 	Generate()
 }

@@ -123,6 +123,19 @@ func (k *tile) ask(m Mem, bytes int) {
 	}
 }
 
+// fetchLines emits what asks for lines of memory before they are read.
+func fetchLines() {
+	TEXT("fetchLines", NOSPLIT, "func(p *byte, lines uintptr)")
+	Doc("fetchLines brings so many lines of 64 bytes from p on into the second-level cache. It has no scalar twin, as it computes nothing.")
+	p, lines := Load(Param("p"), GP64()), Load(Param("lines"), GP64())
+	Label("line")
+	PREFETCHT1(Mem{Base: p})
+	ADDQ(U8(64), p)
+	DECQ(lines)
+	JNZ(LabelRef("line"))
+	RET()
+}
+
 // superblockZ adds one superblock of one row and token with 512-bit vectors: each holds two groups, whose sums are
 // added at the end.
 func (k *tile) superblockZ(isum reg.VecPhysical) func() {

@@ -52,15 +52,24 @@ func (k *widePanel) sumPairs() {
 	LEAQ(Mem{Base: k.outStride, Index: k.outStride, Scale: 2}, k.outStride3)
 	for t := 0; t < k.t; t += 4 {
 		for p := 0; p < k.pairs; p += 2 {
-			a, b := k.quarters(p, t, tmp), k.quarters(p+1, t, tmp)
-			joined(VSHUFF32X4, a, b, tmp) // four tokens of each of four rows
+			a := k.quarters(p, t, tmp)
+			b := a
+			if p+1 < k.pairs {
+				b = k.quarters(p+1, t, tmp)
+			}
+			joined(VSHUFF32X4, a, b, tmp) // four tokens of each row
 			VPERMPS(a, index, a)
 			for i := range 4 {
 				out := strided(k.out, k.outStride, k.outStride3, i, 8*p)
-				if i == 0 {
-					VMOVUPS(a.AsX(), out)
+				piece := a.AsX()
+				if i > 0 {
+					piece = tmp.AsX()
+					VEXTRACTF32X4(U8(byte(i)), a, piece)
+				}
+				if p+1 < k.pairs {
+					VMOVUPS(piece, out)
 				} else {
-					VEXTRACTF32X4(U8(byte(i)), a, out)
+					VMOVQ(piece, out)
 				}
 			}
 		}
@@ -224,23 +233,21 @@ func (k *widePanel) halves(first []reg.VecPhysical) {
 
 // accumulatePairs adds sums·dw·dx, and of types with minima those times Σx, to the float accumulators.
 func (k *widePanel) accumulatePairs(sums []reg.VecPhysical) {
-	dx, s := k.vec(), k.vec()
-	dw, m, least := k.vecs(k.pairs), make([]reg.VecPhysical, k.pairs), make([]reg.VecPhysical, k.pairs)
+	dx, s, dw, m, least := k.vec(), k.vec(), k.vec(), k.vec(), reg.VecPhysical(nil)
+	if k.nibbleMinima() {
+		least = k.vec()
+	}
 	for p := range k.pairs {
-		VMOVUPS(k.pair(p, layout.PanelScale), dw[p])
+		VMOVUPS(k.pair(p, layout.PanelScale), dw)
 		switch {
 		case k.nibbleMinima():
-			m[p], least[p] = k.vec(), k.vec()
-			VMOVDQU32(k.pair(p, layout.PanelLeast), least[p])
-			VMOVUPS(k.pair(p, layout.PanelLeast+32), m[p])
+			VMOVDQU32(k.pair(p, layout.PanelLeast), least)
+			VMOVUPS(k.pair(p, layout.PanelLeast+32), m)
 		case k.minima():
-			m[p] = k.vec()
-			VMOVUPS(k.pair(p, layout.PanelMin), m[p])
+			VMOVUPS(k.pair(p, layout.PanelMin), m)
 		}
-	}
-	for t := range k.t {
-		k.both(t, layout.ActScale, dx)
-		for p := range k.pairs {
+		for t := range k.t {
+			k.both(t, layout.ActScale, dx)
 			i := p*k.t + t
 			acc := k.facc[i].(reg.VecPhysical)
 			if !k.apart() {
@@ -248,17 +255,17 @@ func (k *widePanel) accumulatePairs(sums []reg.VecPhysical) {
 			}
 			if k.nibbleMinima() {
 				k.both(t, layout.ActPairs, s)
-				VPMADDWD(s, least[p], s)
+				VPMADDWD(s, least, s)
 				VCVTDQ2PS(s, s)
-				VMULPS(m[p], s, s)
-				VFMSUB213PS(s, dw[p], sums[i]) // sum = dw·sum − s
+				VMULPS(m, s, s)
+				VFMSUB213PS(s, dw, sums[i]) // sum = dw·sum − s
 				VFMADD231PS(dx, sums[i], acc)
 				continue
 			}
-			VMULPS(dx, dw[p], s)
+			VMULPS(dx, dw, s)
 			VFMADD231PS(sums[i], s, acc)
-			if m[p] != nil {
-				k.lessMinima(t, acc, m[p], sums[i])
+			if k.minima() {
+				k.lessMinima(t, acc, m, sums[i])
 			}
 		}
 	}

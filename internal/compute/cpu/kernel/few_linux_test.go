@@ -32,7 +32,8 @@ func BenchmarkFew(b *testing.B) {
 					for b.Loop() {
 						for r := 0; r < rows; r += step {
 							n := min(step, rows-r)
-							k.MatMul(typ, out[r:], rows, w[r*size:][:n*size], n, cols, x, stride, tokens)
+							next := w[min(r+step, rows)*size:]
+							k.MatMulBefore(next[:min(len(next), step*size)], typ, out[r:], rows, w[r*size:][:n*size], n, cols, x, stride, tokens)
 						}
 					}
 					took := threadTime(b) - begin

@@ -23,6 +23,7 @@ type Kernels struct {
 	unpack [quant.Limit]func(dst *float32, w *byte, n uintptr) // by quant.Type: n superblocks as floats
 	turn   [quant.Limit]turner                                 // by quant.Type of panels
 	choose [2]chooser                                          // above, at least
+	fetch  func(p *byte, lines uintptr)                        // asks for lines of memory from p on
 	// scratch holds blockScratch of finished calls.
 	scratch sync.Pool
 	// Quantize writes x as superblocks of quantised activations to dst [ActRow(len(x))].

@@ -129,6 +129,7 @@ func avx2() *Kernels {
 	k.turn[quant.Q8_0], k.turn[quant.BF16] = turnQ80, turnBF16
 	k.unpack = unpackersAVX2()
 	k.choose = [2]chooser{chooseAbove, chooseAtLeast}
+	k.fetch = fetchLines
 	fileAVX2(k)
 	k.panels(true)
 	for t, w := range avx2Ways() {
@@ -175,7 +176,7 @@ func vnni() *Kernels {
 	k.Name = "AVX-512 VNNI"
 	k.types[quant.Q4_0] = tiles{
 		scatter: scatterQ40VNNI,
-		block:   block{4, 4, tileQ40VNNI4x4}, panel: block{4, 4, panelQ40VNNI4x4}, expand: expandQ40AVX2,
+		block:   block{4, 4, tileQ40VNNI4x4}, panel: block{6, 4, panelQ40VNNI6x4}, expand: expandQ40AVX2,
 	}
 	k.types[quant.Q4_1] = tiles{
 		scatter: scatterQ41VNNI,
@@ -187,7 +188,7 @@ func vnni() *Kernels {
 	}
 	k.types[quant.Q4_K] = tiles{
 		scatter: scatterQ4KVNNI,
-		block:   block{4, 4, tileQ4KVNNI4x4}, panel: block{4, 4, panelQ4KVNNI4x4}, expand: expandQ4KAVX2,
+		block:   block{4, 4, tileQ4KVNNI4x4}, panel: block{6, 4, panelQ4KVNNI6x4}, expand: expandQ4KAVX2,
 	}
 	k.types[quant.Q5_K] = tiles{
 		scatter: scatterQ5KVNNI,
@@ -251,7 +252,7 @@ func vnni() *Kernels {
 	}
 	k.types[quant.MXFP4] = tiles{
 		scatter: scatterMXFP4VNNI,
-		block:   block{4, 4, tileMXFP4VNNI4x4}, panel: block{4, 4, panelMXFP4VNNI4x4}, expand: expandMXFP4AVX2,
+		block:   block{4, 4, tileMXFP4VNNI4x4}, panel: block{6, 4, panelMXFP4VNNI6x4}, expand: expandMXFP4AVX2,
 	}
 	k.sameTypes()
 	for t, f := range map[quant.Type]block{quant.F32: {4, 4, tileF32VNNI4x4}, quant.F16: {4, 4, tileF16VNNI4x4}, quant.BF16: {4, 4, tileBF16VNNI4x4}} {

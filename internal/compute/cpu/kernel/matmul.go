@@ -32,6 +32,11 @@ type tiles struct {
 // MatMul computes out[t·outStride+r] for weights w [rows, cols], packed and contiguous, and tokens rows of x.
 // x points to activations in the form of t, rows xStride [bytes] apart.
 func (k *Kernels) MatMul(t quant.Type, out []float32, outStride int, w []byte, rows, cols int, x unsafe.Pointer, xStride, tokens int) {
+	k.MatMulBefore(nil, t, out, outStride, w, rows, cols, x, xStride, tokens)
+}
+
+// MatMulBefore is MatMul before a product with the weights next, which are asked for in time if the products of w leave some. It reads nothing of them.
+func (k *Kernels) MatMulBefore(next []byte, t quant.Type, out []float32, outStride int, w []byte, rows, cols int, x unsafe.Pointer, xStride, tokens int) {
 	if rows == 0 || tokens == 0 {
 		return
 	}
@@ -44,7 +49,7 @@ func (k *Kernels) MatMul(t quant.Type, out []float32, outStride int, w []byte, r
 		}
 	} else if c.m.block.tile != nil && tokens >= c.m.block.tokens && rows >= c.m.block.rows {
 		s := k.scratch.Get().(*blockScratch)
-		c.blocks(s, rows, tokens)
+		c.blocks(s, rows, tokens, next)
 		k.scratch.Put(s)
 	} else {
 		for i := range tokens {
@@ -110,12 +115,13 @@ type call struct {
 	// Bytes of weights and of activations in a step of n, and the steps that are computed at a time for many tokens.
 	step, xStep, part int
 	form              Form
+	fetch             func(p *byte, lines uintptr)
 }
 
 func (k *Kernels) call(t quant.Type, out []float32, outStride int, w []byte, cols int, x unsafe.Pointer, xStride int) call {
 	c := call{
 		m: &k.types[t], out: out, outStride: outStride, w: unsafe.Pointer(unsafe.SliceData(w)), rowBytes: RowBytes(t, cols),
-		x: x, xStride: xStride, form: k.Form(t),
+		x: x, xStride: xStride, form: k.Form(t), fetch: k.fetch,
 	}
 	switch c.form {
 	case Int8:

@@ -437,6 +437,9 @@ func farQ40VNNI(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, row
 // scatterQ40VNNI computes one token's products with rows chosen by index of Q4_0. Scalar twin: tileGeneric in matmul_generic.go.
 func scatterQ40VNNI(out *float32, w *byte, rowBytes uintptr, index *int32, x *byte, n uintptr, rows uintptr)
 
+// panelQ40VNNI6x4 computes out[t][r] of 6 Q4_0 rows and 4 tokens. Scalar twin: tileGeneric in matmul_generic.go.
+func panelQ40VNNI6x4(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
+
 // panelQ40VNNI4x4 computes out[t][r] of 4 Q4_0 rows and 4 tokens. Scalar twin: tileGeneric in matmul_generic.go.
 func panelQ40VNNI4x4(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
 
@@ -454,6 +457,9 @@ func farQ41VNNI(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, row
 
 // scatterQ41VNNI computes one token's products with rows chosen by index of Q4_1. Scalar twin: tileGeneric in matmul_generic.go.
 func scatterQ41VNNI(out *float32, w *byte, rowBytes uintptr, index *int32, x *byte, n uintptr, rows uintptr)
+
+// panelQ41VNNI6x4 computes out[t][r] of 6 Q4_1 rows and 4 tokens. Scalar twin: tileGeneric in matmul_generic.go.
+func panelQ41VNNI6x4(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
 
 // panelQ41VNNI4x4 computes out[t][r] of 4 Q4_1 rows and 4 tokens. Scalar twin: tileGeneric in matmul_generic.go.
 func panelQ41VNNI4x4(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
@@ -473,6 +479,9 @@ func farQ50VNNI(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, row
 // scatterQ50VNNI computes one token's products with rows chosen by index of Q5_0. Scalar twin: tileGeneric in matmul_generic.go.
 func scatterQ50VNNI(out *float32, w *byte, rowBytes uintptr, index *int32, x *byte, n uintptr, rows uintptr)
 
+// panelQ50VNNI6x4 computes out[t][r] of 6 Q5_0 rows and 4 tokens. Scalar twin: tileGeneric in matmul_generic.go.
+func panelQ50VNNI6x4(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
+
 // panelQ50VNNI4x4 computes out[t][r] of 4 Q5_0 rows and 4 tokens. Scalar twin: tileGeneric in matmul_generic.go.
 func panelQ50VNNI4x4(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
 
@@ -491,6 +500,9 @@ func farQ51VNNI(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, row
 // scatterQ51VNNI computes one token's products with rows chosen by index of Q5_1. Scalar twin: tileGeneric in matmul_generic.go.
 func scatterQ51VNNI(out *float32, w *byte, rowBytes uintptr, index *int32, x *byte, n uintptr, rows uintptr)
 
+// panelQ51VNNI6x4 computes out[t][r] of 6 Q5_1 rows and 4 tokens. Scalar twin: tileGeneric in matmul_generic.go.
+func panelQ51VNNI6x4(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
+
 // panelQ51VNNI4x4 computes out[t][r] of 4 Q5_1 rows and 4 tokens. Scalar twin: tileGeneric in matmul_generic.go.
 func panelQ51VNNI4x4(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
 
@@ -508,6 +520,9 @@ func farQ80VNNI(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, row
 
 // scatterQ80VNNI computes one token's products with rows chosen by index of Q8_0. Scalar twin: tileGeneric in matmul_generic.go.
 func scatterQ80VNNI(out *float32, w *byte, rowBytes uintptr, index *int32, x *byte, n uintptr, rows uintptr)
+
+// panelQ80VNNI6x4 computes out[t][r] of 6 Q8_0 rows and 4 tokens. Scalar twin: tileGeneric in matmul_generic.go.
+func panelQ80VNNI6x4(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
 
 // panelQ80VNNI4x4 computes out[t][r] of 4 Q8_0 rows and 4 tokens. Scalar twin: tileGeneric in matmul_generic.go.
 func panelQ80VNNI4x4(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
@@ -530,6 +545,9 @@ func farQ2KVNNI(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, row
 // scatterQ2KVNNI computes one token's products with rows chosen by index of Q2_K. Scalar twin: tileGeneric in matmul_generic.go.
 func scatterQ2KVNNI(out *float32, w *byte, rowBytes uintptr, index *int32, x *byte, n uintptr, rows uintptr)
 
+// panelQ2KVNNI6x4 computes out[t][r] of 6 Q2_K rows and 4 tokens. Scalar twin: tileGeneric in matmul_generic.go.
+func panelQ2KVNNI6x4(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
+
 // panelQ2KVNNI4x4 computes out[t][r] of 4 Q2_K rows and 4 tokens. Scalar twin: tileGeneric in matmul_generic.go.
 func panelQ2KVNNI4x4(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
 
@@ -550,6 +568,9 @@ func farQ3KVNNI(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, row
 
 // scatterQ3KVNNI computes one token's products with rows chosen by index of Q3_K. Scalar twin: tileGeneric in matmul_generic.go.
 func scatterQ3KVNNI(out *float32, w *byte, rowBytes uintptr, index *int32, x *byte, n uintptr, rows uintptr)
+
+// panelQ3KVNNI6x4 computes out[t][r] of 6 Q3_K rows and 4 tokens. Scalar twin: tileGeneric in matmul_generic.go.
+func panelQ3KVNNI6x4(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
 
 // panelQ3KVNNI4x4 computes out[t][r] of 4 Q3_K rows and 4 tokens. Scalar twin: tileGeneric in matmul_generic.go.
 func panelQ3KVNNI4x4(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
@@ -572,6 +593,9 @@ func farQ4KVNNI(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, row
 // scatterQ4KVNNI computes one token's products with rows chosen by index of Q4_K. Scalar twin: tileGeneric in matmul_generic.go.
 func scatterQ4KVNNI(out *float32, w *byte, rowBytes uintptr, index *int32, x *byte, n uintptr, rows uintptr)
 
+// panelQ4KVNNI6x4 computes out[t][r] of 6 Q4_K rows and 4 tokens. Scalar twin: tileGeneric in matmul_generic.go.
+func panelQ4KVNNI6x4(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
+
 // panelQ4KVNNI4x4 computes out[t][r] of 4 Q4_K rows and 4 tokens. Scalar twin: tileGeneric in matmul_generic.go.
 func panelQ4KVNNI4x4(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
 
@@ -589,6 +613,9 @@ func farQ5KVNNI(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, row
 
 // scatterQ5KVNNI computes one token's products with rows chosen by index of Q5_K. Scalar twin: tileGeneric in matmul_generic.go.
 func scatterQ5KVNNI(out *float32, w *byte, rowBytes uintptr, index *int32, x *byte, n uintptr, rows uintptr)
+
+// panelQ5KVNNI6x4 computes out[t][r] of 6 Q5_K rows and 4 tokens. Scalar twin: tileGeneric in matmul_generic.go.
+func panelQ5KVNNI6x4(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
 
 // panelQ5KVNNI4x4 computes out[t][r] of 4 Q5_K rows and 4 tokens. Scalar twin: tileGeneric in matmul_generic.go.
 func panelQ5KVNNI4x4(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
@@ -629,6 +656,9 @@ func farIQ2XXSVNNI(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, 
 // scatterIQ2XXSVNNI computes one token's products with rows chosen by index of IQ2_XXS. Scalar twin: tileGeneric in matmul_generic.go.
 func scatterIQ2XXSVNNI(out *float32, w *byte, rowBytes uintptr, index *int32, x *byte, n uintptr, rows uintptr)
 
+// panelIQ2XXSVNNI6x4 computes out[t][r] of 6 IQ2_XXS rows and 4 tokens. Scalar twin: tileGeneric in matmul_generic.go.
+func panelIQ2XXSVNNI6x4(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
+
 // panelIQ2XXSVNNI4x4 computes out[t][r] of 4 IQ2_XXS rows and 4 tokens. Scalar twin: tileGeneric in matmul_generic.go.
 func panelIQ2XXSVNNI4x4(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
 
@@ -668,6 +698,9 @@ func farIQ3XXSVNNI(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, 
 // scatterIQ3XXSVNNI computes one token's products with rows chosen by index of IQ3_XXS. Scalar twin: tileGeneric in matmul_generic.go.
 func scatterIQ3XXSVNNI(out *float32, w *byte, rowBytes uintptr, index *int32, x *byte, n uintptr, rows uintptr)
 
+// panelIQ3XXSVNNI6x4 computes out[t][r] of 6 IQ3_XXS rows and 4 tokens. Scalar twin: tileGeneric in matmul_generic.go.
+func panelIQ3XXSVNNI6x4(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
+
 // panelIQ3XXSVNNI4x4 computes out[t][r] of 4 IQ3_XXS rows and 4 tokens. Scalar twin: tileGeneric in matmul_generic.go.
 func panelIQ3XXSVNNI4x4(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
 
@@ -686,6 +719,9 @@ func farIQ1SVNNI(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, ro
 // scatterIQ1SVNNI computes one token's products with rows chosen by index of IQ1_S. Scalar twin: tileGeneric in matmul_generic.go.
 func scatterIQ1SVNNI(out *float32, w *byte, rowBytes uintptr, index *int32, x *byte, n uintptr, rows uintptr)
 
+// panelIQ1SVNNI6x4 computes out[t][r] of 6 IQ1_S rows and 4 tokens. Scalar twin: tileGeneric in matmul_generic.go.
+func panelIQ1SVNNI6x4(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
+
 // panelIQ1SVNNI4x4 computes out[t][r] of 4 IQ1_S rows and 4 tokens. Scalar twin: tileGeneric in matmul_generic.go.
 func panelIQ1SVNNI4x4(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
 
@@ -703,6 +739,9 @@ func farIQ4NLVNNI(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, r
 
 // scatterIQ4NLVNNI computes one token's products with rows chosen by index of IQ4_NL. Scalar twin: tileGeneric in matmul_generic.go.
 func scatterIQ4NLVNNI(out *float32, w *byte, rowBytes uintptr, index *int32, x *byte, n uintptr, rows uintptr)
+
+// panelIQ4NLVNNI6x4 computes out[t][r] of 6 IQ4_NL rows and 4 tokens. Scalar twin: tileGeneric in matmul_generic.go.
+func panelIQ4NLVNNI6x4(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
 
 // panelIQ4NLVNNI4x4 computes out[t][r] of 4 IQ4_NL rows and 4 tokens. Scalar twin: tileGeneric in matmul_generic.go.
 func panelIQ4NLVNNI4x4(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
@@ -725,6 +764,9 @@ func farIQ3SVNNI(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, ro
 // scatterIQ3SVNNI computes one token's products with rows chosen by index of IQ3_S. Scalar twin: tileGeneric in matmul_generic.go.
 func scatterIQ3SVNNI(out *float32, w *byte, rowBytes uintptr, index *int32, x *byte, n uintptr, rows uintptr)
 
+// panelIQ3SVNNI6x4 computes out[t][r] of 6 IQ3_S rows and 4 tokens. Scalar twin: tileGeneric in matmul_generic.go.
+func panelIQ3SVNNI6x4(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
+
 // panelIQ3SVNNI4x4 computes out[t][r] of 4 IQ3_S rows and 4 tokens. Scalar twin: tileGeneric in matmul_generic.go.
 func panelIQ3SVNNI4x4(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
 
@@ -742,6 +784,9 @@ func farIQ4XSVNNI(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, r
 
 // scatterIQ4XSVNNI computes one token's products with rows chosen by index of IQ4_XS. Scalar twin: tileGeneric in matmul_generic.go.
 func scatterIQ4XSVNNI(out *float32, w *byte, rowBytes uintptr, index *int32, x *byte, n uintptr, rows uintptr)
+
+// panelIQ4XSVNNI6x4 computes out[t][r] of 6 IQ4_XS rows and 4 tokens. Scalar twin: tileGeneric in matmul_generic.go.
+func panelIQ4XSVNNI6x4(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
 
 // panelIQ4XSVNNI4x4 computes out[t][r] of 4 IQ4_XS rows and 4 tokens. Scalar twin: tileGeneric in matmul_generic.go.
 func panelIQ4XSVNNI4x4(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
@@ -764,6 +809,9 @@ func farIQ1MVNNI(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, ro
 // scatterIQ1MVNNI computes one token's products with rows chosen by index of IQ1_M. Scalar twin: tileGeneric in matmul_generic.go.
 func scatterIQ1MVNNI(out *float32, w *byte, rowBytes uintptr, index *int32, x *byte, n uintptr, rows uintptr)
 
+// panelIQ1MVNNI6x4 computes out[t][r] of 6 IQ1_M rows and 4 tokens. Scalar twin: tileGeneric in matmul_generic.go.
+func panelIQ1MVNNI6x4(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
+
 // panelIQ1MVNNI4x4 computes out[t][r] of 4 IQ1_M rows and 4 tokens. Scalar twin: tileGeneric in matmul_generic.go.
 func panelIQ1MVNNI4x4(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
 
@@ -785,6 +833,9 @@ func farTQ10VNNI(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, ro
 // scatterTQ10VNNI computes one token's products with rows chosen by index of TQ1_0. Scalar twin: tileGeneric in matmul_generic.go.
 func scatterTQ10VNNI(out *float32, w *byte, rowBytes uintptr, index *int32, x *byte, n uintptr, rows uintptr)
 
+// panelTQ10VNNI6x4 computes out[t][r] of 6 TQ1_0 rows and 4 tokens. Scalar twin: tileGeneric in matmul_generic.go.
+func panelTQ10VNNI6x4(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
+
 // panelTQ10VNNI4x4 computes out[t][r] of 4 TQ1_0 rows and 4 tokens. Scalar twin: tileGeneric in matmul_generic.go.
 func panelTQ10VNNI4x4(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
 
@@ -802,6 +853,9 @@ func farMXFP4VNNI(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, r
 
 // scatterMXFP4VNNI computes one token's products with rows chosen by index of MXFP4. Scalar twin: tileGeneric in matmul_generic.go.
 func scatterMXFP4VNNI(out *float32, w *byte, rowBytes uintptr, index *int32, x *byte, n uintptr, rows uintptr)
+
+// panelMXFP4VNNI6x4 computes out[t][r] of 6 MXFP4 rows and 4 tokens. Scalar twin: tileGeneric in matmul_generic.go.
+func panelMXFP4VNNI6x4(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
 
 // panelMXFP4VNNI4x4 computes out[t][r] of 4 MXFP4 rows and 4 tokens. Scalar twin: tileGeneric in matmul_generic.go.
 func panelMXFP4VNNI4x4(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
@@ -953,3 +1007,6 @@ func roundBF16(dst *byte, x *float32, n uintptr)
 //
 //go:noescape
 func quantizeAVX2(dst *byte, x *float32, n uintptr)
+
+// fetchLines brings so many lines of 64 bytes from p on into the second-level cache. It has no scalar twin, as it computes nothing.
+func fetchLines(p *byte, lines uintptr)

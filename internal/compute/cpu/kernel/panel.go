@@ -69,43 +69,76 @@ func newBlockScratch() any {
 	return &blockScratch{panel: b[at:][:panelSize]}
 }
 
-// blocks computes rows [0, rows) of all tokens.
-func (c *call) blocks(s *blockScratch, rows, tokens int) {
+// blocks computes rows [0, rows) of all tokens, of which there are no fewer than a tile has. A tile that would reach past the last row or token begins
+// before it instead and computes some outputs again, which are the same. next is memory that is read after this.
+func (c *call) blocks(s *blockScratch, rows, tokens int, next []byte) {
 	b, limit := &c.m.block, blockRows
 	at, expand := panelPlace{1, c.step, c.rowBytes}, false
-	if c.m.expand != nil && tokens >= panelTokens {
+	if c.m.expand != nil && tokens >= panelTokens && rows >= c.m.panel.rows {
 		place := c.panelPlace()
 		fit := min(blockRows, panelSize/place.rowBytes*place.together) / c.m.panel.rows * c.m.panel.rows
 		if fit > 0 {
 			b, limit, at, expand = &c.m.panel, fit, place, true
 		}
 	}
-	whole, rest := rows/b.rows*b.rows, tokens/b.tokens*b.tokens
-	for r := 0; r < whole; r += limit {
-		n := min(limit, whole-r)
-		w := unsafe.Add(c.w, r*c.rowBytes)
+	limit = limit / b.rows * b.rows
+	for r, n := 0, 0; r < rows; r += n {
+		n = max(b.rows, min(limit, rows-r)/b.rows*b.rows)
+		first := min(r, rows-n)
+		w := unsafe.Add(c.w, first*c.rowBytes)
+		var f fetching
 		if expand {
 			for i := range n {
 				to := &s.panel[i/at.together*at.rowBytes+i%at.together*pairPiece]
 				c.m.expand(to, (*byte)(unsafe.Add(w, i*c.rowBytes)), uintptr(c.n))
 			}
 			w = unsafe.Pointer(&s.panel[0])
+			f = c.fetching(first+n, min(limit, rows-first-n), next)
+			f.spread(n / b.rows * ((tokens + b.tokens - 1) / b.tokens) * ((c.n + c.part - 1) / c.part))
 		}
-		for t := 0; t < rest; t += b.tokens {
-			c.tokenTile(b, s, w, at, r, n, t)
-		}
-	}
-	for t := range tokens {
-		if t < rest {
-			c.column(whole, rows, t)
-		} else {
-			c.column(0, rows, t)
+		for t := 0; t < tokens; t += b.tokens {
+			c.tokenTile(b, s, w, at, first, n, min(t, tokens-b.tokens), &f)
 		}
 	}
 }
 
+// fetching is memory that is brought into the second-level cache while tiles are computed from the first-level one: some lines before each tile, which are
+// no more than a core waits for at a time.
+type fetching struct {
+	from func(p *byte, lines uintptr)
+	left []byte
+	step int // lines before a tile
+}
+
+// fetching returns what comes after a panel: n of the call's rows from row r on, or next if there are none.
+func (c *call) fetching(r, n int, next []byte) fetching {
+	if n > 0 {
+		next = unsafe.Slice((*byte)(unsafe.Add(c.w, r*c.rowBytes)), n*c.rowBytes)
+	}
+	if c.fetch == nil {
+		next = nil
+	}
+	return fetching{from: c.fetch, left: next}
+}
+
+// fetchLine is the number of bytes of a line.
+const fetchLine = 64
+
+// spread divides what there is among so many tiles.
+func (f *fetching) spread(tiles int) { f.step = (len(f.left)/fetchLine + tiles - 1) / tiles }
+
+// some asks for the next lines.
+func (f *fetching) some() {
+	n := min(f.step, len(f.left)/fetchLine)
+	if n == 0 {
+		return
+	}
+	f.from(&f.left[0], uintptr(n))
+	f.left = f.left[n*fetchLine:]
+}
+
 // tokenTile computes n rows from row r on, which lie at w, for a tile of tokens from token t on.
-func (c *call) tokenTile(b *block, s *blockScratch, w unsafe.Pointer, at panelPlace, r, n, t int) {
+func (c *call) tokenTile(b *block, s *blockScratch, w unsafe.Pointer, at panelPlace, r, n, t int, f *fetching) {
 	size := b.rows * b.tokens * 16
 	for from := 0; from < c.n; from += c.part {
 		to, part := min(from+c.part, c.n), uintptr(0)
@@ -117,6 +150,7 @@ func (c *call) tokenTile(b *block, s *blockScratch, w unsafe.Pointer, at panelPl
 		}
 		x := (*byte)(unsafe.Add(c.x, t*c.xStride+from*c.xStep))
 		for i := 0; i < n; i += b.rows {
+			f.some()
 			b.tile(&c.out[t*c.outStride+r+i], uintptr(c.outStride*4), (*byte)(unsafe.Add(w, i/at.together*at.rowBytes+from*at.step)),
 				uintptr(at.rowBytes), x, uintptr(c.xStride), uintptr(to-from), &s.acc[i/b.rows*size], part)
 		}
