@@ -1,17 +1,18 @@
 package cpu
 
 import (
+	"slices"
 	"unsafe"
 
 	"github.com/powerinfer-go/powerinfer/internal/compute"
 	"github.com/powerinfer-go/powerinfer/internal/compute/cpu/kernel"
 )
 
-// sumRoom bounds the floats that a worker holds of a chunk's down products before it sums them: what stays in the second-level cache.
-const sumRoom = 128 << 10
+// sumRoom bounds the floats of a chunk's outputs, which stay in the second-level cache while every expert's products are added to them.
+const sumRoom = 64 << 10
 
 // experts is the state of one Experts. Pairs of a token and one of its experts are sorted by expert, so that an expert's rows are read once
-// for all its tokens; an output's sum is over a token's experts in the order of its choice, whatever else is in the step. Methods that run on
+// for all its tokens; an output's sum is over a token's experts in the order of their numbers, whatever else is in the step. Methods that run on
 // the pool are values made once, so that a call allocates nothing.
 type experts struct {
 	d                        *Device
@@ -26,8 +27,7 @@ type experts struct {
 	ff      int     // neurons of an expert
 	pairs   int     // of a token and an expert that there are weights of
 	first   []int32 // [n+1] the first place of each expert's pairs
-	present []int32 // places, among the matrices' experts, of those that some pair is of
-	place   []int32 // [tokens, used] where a pair lies among the sorted ones; negative: its expert is not held
+	present []int32 // places, among the matrices' experts, of those that some pair is of, in the order of the experts' numbers
 	pair    []int32 // [pairs] the pair at each place
 
 	x        operand                // of tokens, or of pairs where there are several tokens
@@ -102,19 +102,20 @@ func (f *experts) sort() {
 		first[e+1] += first[e]
 	}
 	f.present = present
-	place, pair := grown(&f.place, len(chosen)), grown(&f.pair, f.pairs)
+	pair := grown(&f.pair, f.pairs)
 	for i, e := range chosen {
 		at := f.w.At(int(e))
 		if at == compute.Absent {
-			place[i] = -1
 			continue
 		}
-		place[i] = first[at]
 		pair[first[at]] = int32(i)
 		first[at]++ // for now: the next free place
 	}
 	copy(first[1:], first[:f.n])
 	first[0] = 0
+	if f.w.Table != nil { // what lies where has no part in the order of sums
+		slices.SortFunc(present, func(a, b int32) int { return f.number(int(a)) - f.number(int(b)) })
+	}
 }
 
 // take brings the step's activations into the forms of gate and up, and sorts them by expert where there are several tokens.
@@ -178,15 +179,15 @@ func (f *experts) open(chunk, worker int) {
 	hidden := f.hidden[p*f.ff+r:]
 	gate, gateBias := f.w.Gates()
 	firstGate, firstUp := f.w.First(e, f.ff)
-	if gate == nil {
-		f.rows(hidden, f.ff, f.w.Up, f.biases(f.w.UpBias, f.w.Up, e, firstUp+r), firstUp+r, rows, p, end, worker)
-	} else {
-		f.rows(hidden, f.ff, gate, f.biases(gateBias, gate, e, firstGate+r), firstGate+r, rows, p, end, worker)
-	}
+	next := f.nextOpen(chunk)
+	upBias := f.biases(f.w.UpBias, f.w.Up, e, firstUp+r)
 	up := f.d.worker(worker).floats[:0]
-	if gate != nil {
+	if gate == nil {
+		f.rows(next, hidden, f.ff, f.w.Up, upBias, firstUp+r, rows, p, end, worker)
+	} else {
+		f.rows(rowsOf(f.w.Up, firstUp+r, rows), hidden, f.ff, gate, f.biases(gateBias, gate, e, firstGate+r), firstGate+r, rows, p, end, worker)
 		up = grown(&f.d.worker(worker).floats, (end-p)*rows)
-		f.rows(up, rows, f.w.Up, f.biases(f.w.UpBias, f.w.Up, e, firstUp+r), firstUp+r, rows, p, end, worker)
+		f.rows(next, up, rows, f.w.Up, upBias, firstUp+r, rows, p, end, worker)
 	}
 	for i := range end - p {
 		a := hidden[i*f.ff:][:rows]
@@ -208,8 +209,30 @@ func (f *experts) biases(v *compute.Vector, m *compute.Matrix, e, r int) []float
 	return vector(v)[(f.number(e)-e)*(m.Rows/f.n)+r:]
 }
 
-// rows computes rows of m from row r on for the pairs at places [p, end), their bias included, and the pairs' weights where they come before.
-func (f *experts) rows(out []float32, outStride int, m *compute.Matrix, bias []float32, r, rows, p, end, worker int) {
+// nextOpen returns the weights that a worker most likely reads first after a chunk: workers take chunks in turn.
+func (f *experts) nextOpen(chunk int) []byte {
+	chunk += f.d.pool.Threads()
+	if chunk >= len(f.present)*f.openIn {
+		return nil
+	}
+	m, _ := f.w.Gates()
+	r, up := f.w.First(int(f.present[chunk/f.openIn]), f.ff)
+	if m == nil {
+		m, r = f.w.Up, up
+	}
+	from := chunk % f.openIn * f.openRows
+	return rowsOf(m, r+from, min(f.openRows, f.ff-from))
+}
+
+// rowsOf returns n rows of m as they lie in memory.
+func rowsOf(m *compute.Matrix, r, n int) []byte {
+	w := mem(m)
+	return w.data[r*w.rowBytes : (r+n)*w.rowBytes]
+}
+
+// rows computes rows of m from row r on for the pairs at places [p, end), their bias included, and the pairs' weights where they come before. next is what is
+// read then.
+func (f *experts) rows(next []byte, out []float32, outStride int, m *compute.Matrix, bias []float32, r, rows, p, end, worker int) {
 	at := p
 	if f.tokens == 1 {
 		at = 0
@@ -218,7 +241,7 @@ func (f *experts) rows(out []float32, outStride int, m *compute.Matrix, bias []f
 	if f.tokens == 1 {
 		stride = 0 // the token's experts read the same
 	}
-	f.d.multiplyRows(m, out, outStride, r, rows, x, stride, end-p, worker)
+	f.d.multiplyRows(next, m, out, outStride, r, rows, x, stride, end-p, worker)
 	for i := range end - p {
 		y := out[i*outStride:][:rows]
 		if f.w.Before {
@@ -234,29 +257,40 @@ func (f *experts) rows(out []float32, outStride int, m *compute.Matrix, bias []f
 func (f *experts) downChunks() {
 	rowBytes := len(f.present) * kernel.RowBytes(f.w.Down.Type, f.ff)
 	n := chunkRows(f.out.Cols, rowBytes, f.tokens, f.d.pool.Threads())
-	if room := sumRoom / f.pairs; n > room {
-		n = max(4*tileRows, room/tileRows*tileRows)
+	if f.tokens > 1 { // an expert's rows are few bytes
+		n = min(sumRoom/f.tokens, f.out.Cols/(4*f.d.pool.Threads()))
+		n = max(4*tileRows, n/tileRows*tileRows)
 	}
 	f.downRows = n
 }
 
-// down computes some outputs of all tokens: the products of all experts, and then each token's sum of them.
+// down computes some outputs of all tokens: the products of one expert after the other, which are added up.
 func (f *experts) down(chunk, worker int) {
 	r := chunk * f.downRows
 	rows := min(f.downRows, f.out.Cols-r)
-	w := f.d.worker(worker)
-	y := grown(&w.floats, f.pairs*rows)
-	for _, e := range f.present {
-		p, end := int(f.first[e]), int(f.first[e+1])
-		x, stride := f.h.of(f.w.Down, p)
-		from := int(e)*f.out.Cols + r
-		f.d.multiplyRows(f.w.Down, y[p*rows:], rows, from, rows, x, stride, end-p, worker)
-		if bias := f.biases(f.w.DownBias, f.w.Down, int(e), from); bias != nil {
-			f.d.k.AddBias(y[p*rows:end*rows], bias[:rows])
-		}
-	}
 	for t := range f.tokens {
-		f.sum(row(f.out, t)[r:][:rows], y, t)
+		clear(row(f.out, t)[r:][:rows])
+	}
+	for i, e := range f.present {
+		from := int(e)*f.out.Cols + r
+		var next []byte
+		if i+1 < len(f.present) {
+			next = rowsOf(f.w.Down, int(f.present[i+1])*f.out.Cols+r, rows)
+		}
+		p, end := int(f.first[e]), int(f.first[e+1])
+		y := grown(&f.d.worker(worker).floats, (end-p)*rows)
+		x, stride := f.h.of(f.w.Down, p)
+		f.d.multiplyRows(next, f.w.Down, y, rows, from, rows, x, stride, end-p, worker)
+		if bias := f.biases(f.w.DownBias, f.w.Down, int(e), from); bias != nil {
+			f.d.k.AddBias(y, bias[:rows])
+		}
+		for i, pair := range f.pair[p:end] {
+			weight := f.choice.weights[pair]
+			if f.w.Before {
+				weight = 1
+			}
+			f.d.k.AddScaled(row(f.out, int(pair)/f.used)[r:][:rows], y[i*rows:][:rows], weight)
+		}
 	}
 }
 
@@ -266,31 +300,6 @@ func (f *experts) none() {
 		clear(row(f.out, t))
 	}
 	f.count()
-}
-
-// sum adds up a token's experts in the order of its choice. y [pairs, len(out)]
-func (f *experts) sum(out, y []float32, t int) {
-	begun := false
-	for k := range f.used {
-		i := t*f.used + k
-		if f.place[i] < 0 {
-			continue
-		}
-		part := y[int(f.place[i])*len(out):][:len(out)]
-		weight := f.choice.weights[i]
-		if f.w.Before {
-			weight = 1
-		}
-		if begun {
-			f.d.k.AddScaled(out, part, weight)
-		} else {
-			f.d.k.Scale(out, part, weight)
-			begun = true
-		}
-	}
-	if !begun {
-		clear(out)
-	}
 }
 
 // count adds the step to the layer's counts.

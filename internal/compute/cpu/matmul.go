@@ -118,8 +118,13 @@ func (d *Device) product(p *compute.Product, r, end int, m *matmul, worker int) 
 	}
 }
 
-// multiplyRows is multiply of n rows of m from row r on.
-func (d *Device) multiplyRows(m *compute.Matrix, out []float32, outStride, r, n int, x unsafe.Pointer, stride, tokens, worker int) {
+// multiplyRows is multiply of n rows of m from row r on, before what next holds is read.
+func (d *Device) multiplyRows(next []byte, m *compute.Matrix, out []float32, outStride, r, n int, x unsafe.Pointer, stride, tokens, worker int) {
 	w := mem(m)
-	d.multiply(m, w.data[r*w.rowBytes:(r+n)*w.rowBytes], n, out, outStride, x, stride, tokens, worker)
+	data := w.data[r*w.rowBytes : (r+n)*w.rowBytes]
+	if w.packed {
+		w.k.MatMulBefore(next, m.Type, out, outStride, data, n, m.Cols, x, stride, tokens)
+		return
+	}
+	d.multiply(m, data, n, out, outStride, x, stride, tokens, worker)
 }
