@@ -148,10 +148,7 @@ func main() {
 			stream(isa, typ, far)
 			stream(isa, typ, scattered)
 			if isa == "VNNI" {
-				if !(&tile{typ: typ}).apart() {
-					newWidePanel(tile{typ: typ, r: 6, t: 4}).emit()
-				}
-				newWidePanel(tile{typ: typ, r: 4, t: 4}).emit()
+				newWidePanel(tile{typ: typ, r: panelRows(typ), t: 4}).emit()
 			} else {
 				(&panel{tile{typ: typ, r: 2, t: 3}}).emit()
 			}

@@ -18,6 +18,14 @@ type widePanel struct {
 	pairs int // of rows
 }
 
+// panelRows is the number of a tile's rows. Six were up to a tenth faster than four where a block has a scale alone: activations are loaded less often.
+func panelRows(typ quant.Type) int {
+	if k := (&tile{typ: typ}); k.minima() || k.halfBlocks() {
+		return 4
+	}
+	return 6
+}
+
 func newWidePanel(k tile) *widePanel {
 	k.isa, k.paired, k.wide = "VNNI", true, true
 	return &widePanel{k, k.r / 2}

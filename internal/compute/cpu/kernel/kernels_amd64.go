@@ -184,11 +184,11 @@ func vnni() *Kernels {
 	}
 	k.types[quant.Q8_0] = tiles{
 		scatter: scatterQ80VNNI,
-		block:   block{4, 4, tileQ80VNNI4x4}, panel: block{4, 4, panelQ80VNNI4x4}, expand: expandQ80VNNI,
+		block:   block{4, 4, tileQ80VNNI4x4}, panel: block{6, 4, panelQ80VNNI6x4}, expand: expandQ80VNNI,
 	}
 	k.types[quant.Q4_K] = tiles{
 		scatter: scatterQ4KVNNI,
-		block:   block{4, 4, tileQ4KVNNI4x4}, panel: block{6, 4, panelQ4KVNNI6x4}, expand: expandQ4KAVX2,
+		block:   block{4, 4, tileQ4KVNNI4x4}, panel: block{4, 4, panelQ4KVNNI4x4}, expand: expandQ4KAVX2,
 	}
 	k.types[quant.Q5_K] = tiles{
 		scatter: scatterQ5KVNNI,
@@ -200,7 +200,7 @@ func vnni() *Kernels {
 	}
 	k.types[quant.Q5_0] = tiles{
 		scatter: scatterQ50VNNI,
-		block:   block{4, 4, tileQ50VNNI4x4}, panel: block{4, 4, panelQ50VNNI4x4}, expand: expandQ50AVX2,
+		block:   block{4, 4, tileQ50VNNI4x4}, panel: block{6, 4, panelQ50VNNI6x4}, expand: expandQ50AVX2,
 	}
 	k.types[quant.Q5_1] = tiles{
 		scatter: scatterQ51VNNI,
@@ -216,7 +216,7 @@ func vnni() *Kernels {
 	}
 	k.types[quant.IQ2_XXS] = tiles{
 		scatter: scatterIQ2XXSVNNI,
-		block:   block{4, 4, tileIQ2XXSVNNI4x4}, panel: block{4, 4, panelIQ2XXSVNNI4x4}, expand: expandIQ2XXSAVX2,
+		block:   block{4, 4, tileIQ2XXSVNNI4x4}, panel: block{6, 4, panelIQ2XXSVNNI6x4}, expand: expandIQ2XXSAVX2,
 	}
 	k.types[quant.IQ2_XS] = tiles{
 		scatter: scatterIQ2XSVNNI,
@@ -224,23 +224,23 @@ func vnni() *Kernels {
 	}
 	k.types[quant.IQ3_XXS] = tiles{
 		scatter: scatterIQ3XXSVNNI,
-		block:   block{4, 4, tileIQ3XXSVNNI4x4}, panel: block{4, 4, panelIQ3XXSVNNI4x4}, expand: expandIQ3XXSAVX2,
+		block:   block{4, 4, tileIQ3XXSVNNI4x4}, panel: block{6, 4, panelIQ3XXSVNNI6x4}, expand: expandIQ3XXSAVX2,
 	}
 	k.types[quant.IQ1_S] = tiles{
 		scatter: scatterIQ1SVNNI,
-		block:   block{4, 4, tileIQ1SVNNI4x4}, panel: block{4, 4, panelIQ1SVNNI4x4}, expand: expandIQ1SAVX2,
+		block:   block{4, 4, tileIQ1SVNNI4x4}, panel: block{6, 4, panelIQ1SVNNI6x4}, expand: expandIQ1SAVX2,
 	}
 	k.types[quant.IQ4_NL] = tiles{
 		scatter: scatterIQ4NLVNNI,
-		block:   block{4, 4, tileIQ4NLVNNI4x4}, panel: block{4, 4, panelIQ4NLVNNI4x4}, expand: expandIQ4NLVNNI,
+		block:   block{4, 4, tileIQ4NLVNNI4x4}, panel: block{6, 4, panelIQ4NLVNNI6x4}, expand: expandIQ4NLVNNI,
 	}
 	k.types[quant.IQ3_S] = tiles{
 		scatter: scatterIQ3SVNNI,
-		block:   block{4, 4, tileIQ3SVNNI4x4}, panel: block{4, 4, panelIQ3SVNNI4x4}, expand: expandIQ3SAVX2,
+		block:   block{4, 4, tileIQ3SVNNI4x4}, panel: block{6, 4, panelIQ3SVNNI6x4}, expand: expandIQ3SAVX2,
 	}
 	k.types[quant.IQ4_XS] = tiles{
 		scatter: scatterIQ4XSVNNI,
-		block:   block{4, 4, tileIQ4XSVNNI4x4}, panel: block{4, 4, panelIQ4XSVNNI4x4}, expand: expandIQ4XSVNNI,
+		block:   block{4, 4, tileIQ4XSVNNI4x4}, panel: block{6, 4, panelIQ4XSVNNI6x4}, expand: expandIQ4XSVNNI,
 	}
 	k.types[quant.IQ1_M] = tiles{
 		scatter: scatterIQ1MVNNI,
@@ -248,7 +248,7 @@ func vnni() *Kernels {
 	}
 	k.types[quant.TQ1_0] = tiles{
 		scatter: scatterTQ10VNNI,
-		block:   block{4, 4, tileTQ10VNNI4x4}, panel: block{4, 4, panelTQ10VNNI4x4}, expand: expandTQ10AVX2,
+		block:   block{4, 4, tileTQ10VNNI4x4}, panel: block{6, 4, panelTQ10VNNI6x4}, expand: expandTQ10AVX2,
 	}
 	k.types[quant.MXFP4] = tiles{
 		scatter: scatterMXFP4VNNI,

@@ -440,9 +440,6 @@ func scatterQ40VNNI(out *float32, w *byte, rowBytes uintptr, index *int32, x *by
 // panelQ40VNNI6x4 computes out[t][r] of 6 Q4_0 rows and 4 tokens. Scalar twin: tileGeneric in matmul_generic.go.
 func panelQ40VNNI6x4(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
 
-// panelQ40VNNI4x4 computes out[t][r] of 4 Q4_0 rows and 4 tokens. Scalar twin: tileGeneric in matmul_generic.go.
-func panelQ40VNNI4x4(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
-
 // tileQ41VNNI4x4 computes out[t][r] of 4 Q4_1 rows and 4 tokens. Scalar twin: tileGeneric in matmul_generic.go.
 func tileQ41VNNI4x4(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
 
@@ -457,9 +454,6 @@ func farQ41VNNI(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, row
 
 // scatterQ41VNNI computes one token's products with rows chosen by index of Q4_1. Scalar twin: tileGeneric in matmul_generic.go.
 func scatterQ41VNNI(out *float32, w *byte, rowBytes uintptr, index *int32, x *byte, n uintptr, rows uintptr)
-
-// panelQ41VNNI6x4 computes out[t][r] of 6 Q4_1 rows and 4 tokens. Scalar twin: tileGeneric in matmul_generic.go.
-func panelQ41VNNI6x4(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
 
 // panelQ41VNNI4x4 computes out[t][r] of 4 Q4_1 rows and 4 tokens. Scalar twin: tileGeneric in matmul_generic.go.
 func panelQ41VNNI4x4(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
@@ -482,9 +476,6 @@ func scatterQ50VNNI(out *float32, w *byte, rowBytes uintptr, index *int32, x *by
 // panelQ50VNNI6x4 computes out[t][r] of 6 Q5_0 rows and 4 tokens. Scalar twin: tileGeneric in matmul_generic.go.
 func panelQ50VNNI6x4(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
 
-// panelQ50VNNI4x4 computes out[t][r] of 4 Q5_0 rows and 4 tokens. Scalar twin: tileGeneric in matmul_generic.go.
-func panelQ50VNNI4x4(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
-
 // tileQ51VNNI4x4 computes out[t][r] of 4 Q5_1 rows and 4 tokens. Scalar twin: tileGeneric in matmul_generic.go.
 func tileQ51VNNI4x4(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
 
@@ -499,9 +490,6 @@ func farQ51VNNI(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, row
 
 // scatterQ51VNNI computes one token's products with rows chosen by index of Q5_1. Scalar twin: tileGeneric in matmul_generic.go.
 func scatterQ51VNNI(out *float32, w *byte, rowBytes uintptr, index *int32, x *byte, n uintptr, rows uintptr)
-
-// panelQ51VNNI6x4 computes out[t][r] of 6 Q5_1 rows and 4 tokens. Scalar twin: tileGeneric in matmul_generic.go.
-func panelQ51VNNI6x4(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
 
 // panelQ51VNNI4x4 computes out[t][r] of 4 Q5_1 rows and 4 tokens. Scalar twin: tileGeneric in matmul_generic.go.
 func panelQ51VNNI4x4(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
@@ -524,9 +512,6 @@ func scatterQ80VNNI(out *float32, w *byte, rowBytes uintptr, index *int32, x *by
 // panelQ80VNNI6x4 computes out[t][r] of 6 Q8_0 rows and 4 tokens. Scalar twin: tileGeneric in matmul_generic.go.
 func panelQ80VNNI6x4(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
 
-// panelQ80VNNI4x4 computes out[t][r] of 4 Q8_0 rows and 4 tokens. Scalar twin: tileGeneric in matmul_generic.go.
-func panelQ80VNNI4x4(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
-
 // expandQ80VNNI writes n superblocks of a packed Q8_0 row as a panel's. Scalar twin: superblock in unpack.go.
 func expandQ80VNNI(dst *byte, w *byte, n uintptr)
 
@@ -544,9 +529,6 @@ func farQ2KVNNI(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, row
 
 // scatterQ2KVNNI computes one token's products with rows chosen by index of Q2_K. Scalar twin: tileGeneric in matmul_generic.go.
 func scatterQ2KVNNI(out *float32, w *byte, rowBytes uintptr, index *int32, x *byte, n uintptr, rows uintptr)
-
-// panelQ2KVNNI6x4 computes out[t][r] of 6 Q2_K rows and 4 tokens. Scalar twin: tileGeneric in matmul_generic.go.
-func panelQ2KVNNI6x4(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
 
 // panelQ2KVNNI4x4 computes out[t][r] of 4 Q2_K rows and 4 tokens. Scalar twin: tileGeneric in matmul_generic.go.
 func panelQ2KVNNI4x4(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
@@ -569,9 +551,6 @@ func farQ3KVNNI(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, row
 // scatterQ3KVNNI computes one token's products with rows chosen by index of Q3_K. Scalar twin: tileGeneric in matmul_generic.go.
 func scatterQ3KVNNI(out *float32, w *byte, rowBytes uintptr, index *int32, x *byte, n uintptr, rows uintptr)
 
-// panelQ3KVNNI6x4 computes out[t][r] of 6 Q3_K rows and 4 tokens. Scalar twin: tileGeneric in matmul_generic.go.
-func panelQ3KVNNI6x4(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
-
 // panelQ3KVNNI4x4 computes out[t][r] of 4 Q3_K rows and 4 tokens. Scalar twin: tileGeneric in matmul_generic.go.
 func panelQ3KVNNI4x4(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
 
@@ -593,9 +572,6 @@ func farQ4KVNNI(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, row
 // scatterQ4KVNNI computes one token's products with rows chosen by index of Q4_K. Scalar twin: tileGeneric in matmul_generic.go.
 func scatterQ4KVNNI(out *float32, w *byte, rowBytes uintptr, index *int32, x *byte, n uintptr, rows uintptr)
 
-// panelQ4KVNNI6x4 computes out[t][r] of 6 Q4_K rows and 4 tokens. Scalar twin: tileGeneric in matmul_generic.go.
-func panelQ4KVNNI6x4(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
-
 // panelQ4KVNNI4x4 computes out[t][r] of 4 Q4_K rows and 4 tokens. Scalar twin: tileGeneric in matmul_generic.go.
 func panelQ4KVNNI4x4(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
 
@@ -613,9 +589,6 @@ func farQ5KVNNI(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, row
 
 // scatterQ5KVNNI computes one token's products with rows chosen by index of Q5_K. Scalar twin: tileGeneric in matmul_generic.go.
 func scatterQ5KVNNI(out *float32, w *byte, rowBytes uintptr, index *int32, x *byte, n uintptr, rows uintptr)
-
-// panelQ5KVNNI6x4 computes out[t][r] of 6 Q5_K rows and 4 tokens. Scalar twin: tileGeneric in matmul_generic.go.
-func panelQ5KVNNI6x4(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
 
 // panelQ5KVNNI4x4 computes out[t][r] of 4 Q5_K rows and 4 tokens. Scalar twin: tileGeneric in matmul_generic.go.
 func panelQ5KVNNI4x4(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
@@ -659,9 +632,6 @@ func scatterIQ2XXSVNNI(out *float32, w *byte, rowBytes uintptr, index *int32, x 
 // panelIQ2XXSVNNI6x4 computes out[t][r] of 6 IQ2_XXS rows and 4 tokens. Scalar twin: tileGeneric in matmul_generic.go.
 func panelIQ2XXSVNNI6x4(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
 
-// panelIQ2XXSVNNI4x4 computes out[t][r] of 4 IQ2_XXS rows and 4 tokens. Scalar twin: tileGeneric in matmul_generic.go.
-func panelIQ2XXSVNNI4x4(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
-
 // tileIQ2XSVNNI2x4 computes out[t][r] of 2 IQ2_XS rows and 4 tokens. Scalar twin: tileGeneric in matmul_generic.go.
 func tileIQ2XSVNNI2x4(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
 
@@ -701,9 +671,6 @@ func scatterIQ3XXSVNNI(out *float32, w *byte, rowBytes uintptr, index *int32, x 
 // panelIQ3XXSVNNI6x4 computes out[t][r] of 6 IQ3_XXS rows and 4 tokens. Scalar twin: tileGeneric in matmul_generic.go.
 func panelIQ3XXSVNNI6x4(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
 
-// panelIQ3XXSVNNI4x4 computes out[t][r] of 4 IQ3_XXS rows and 4 tokens. Scalar twin: tileGeneric in matmul_generic.go.
-func panelIQ3XXSVNNI4x4(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
-
 // tileIQ1SVNNI4x4 computes out[t][r] of 4 IQ1_S rows and 4 tokens. Scalar twin: tileGeneric in matmul_generic.go.
 func tileIQ1SVNNI4x4(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
 
@@ -722,9 +689,6 @@ func scatterIQ1SVNNI(out *float32, w *byte, rowBytes uintptr, index *int32, x *b
 // panelIQ1SVNNI6x4 computes out[t][r] of 6 IQ1_S rows and 4 tokens. Scalar twin: tileGeneric in matmul_generic.go.
 func panelIQ1SVNNI6x4(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
 
-// panelIQ1SVNNI4x4 computes out[t][r] of 4 IQ1_S rows and 4 tokens. Scalar twin: tileGeneric in matmul_generic.go.
-func panelIQ1SVNNI4x4(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
-
 // tileIQ4NLVNNI4x4 computes out[t][r] of 4 IQ4_NL rows and 4 tokens. Scalar twin: tileGeneric in matmul_generic.go.
 func tileIQ4NLVNNI4x4(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
 
@@ -742,9 +706,6 @@ func scatterIQ4NLVNNI(out *float32, w *byte, rowBytes uintptr, index *int32, x *
 
 // panelIQ4NLVNNI6x4 computes out[t][r] of 6 IQ4_NL rows and 4 tokens. Scalar twin: tileGeneric in matmul_generic.go.
 func panelIQ4NLVNNI6x4(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
-
-// panelIQ4NLVNNI4x4 computes out[t][r] of 4 IQ4_NL rows and 4 tokens. Scalar twin: tileGeneric in matmul_generic.go.
-func panelIQ4NLVNNI4x4(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
 
 // expandIQ4NLVNNI writes n superblocks of a packed IQ4_NL row as a panel's. Scalar twin: superblock in unpack.go.
 func expandIQ4NLVNNI(dst *byte, w *byte, n uintptr)
@@ -767,9 +728,6 @@ func scatterIQ3SVNNI(out *float32, w *byte, rowBytes uintptr, index *int32, x *b
 // panelIQ3SVNNI6x4 computes out[t][r] of 6 IQ3_S rows and 4 tokens. Scalar twin: tileGeneric in matmul_generic.go.
 func panelIQ3SVNNI6x4(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
 
-// panelIQ3SVNNI4x4 computes out[t][r] of 4 IQ3_S rows and 4 tokens. Scalar twin: tileGeneric in matmul_generic.go.
-func panelIQ3SVNNI4x4(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
-
 // tileIQ4XSVNNI4x4 computes out[t][r] of 4 IQ4_XS rows and 4 tokens. Scalar twin: tileGeneric in matmul_generic.go.
 func tileIQ4XSVNNI4x4(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
 
@@ -788,9 +746,6 @@ func scatterIQ4XSVNNI(out *float32, w *byte, rowBytes uintptr, index *int32, x *
 // panelIQ4XSVNNI6x4 computes out[t][r] of 6 IQ4_XS rows and 4 tokens. Scalar twin: tileGeneric in matmul_generic.go.
 func panelIQ4XSVNNI6x4(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
 
-// panelIQ4XSVNNI4x4 computes out[t][r] of 4 IQ4_XS rows and 4 tokens. Scalar twin: tileGeneric in matmul_generic.go.
-func panelIQ4XSVNNI4x4(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
-
 // expandIQ4XSVNNI writes n superblocks of a packed IQ4_XS row as a panel's. Scalar twin: superblock in unpack.go.
 func expandIQ4XSVNNI(dst *byte, w *byte, n uintptr)
 
@@ -808,9 +763,6 @@ func farIQ1MVNNI(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, ro
 
 // scatterIQ1MVNNI computes one token's products with rows chosen by index of IQ1_M. Scalar twin: tileGeneric in matmul_generic.go.
 func scatterIQ1MVNNI(out *float32, w *byte, rowBytes uintptr, index *int32, x *byte, n uintptr, rows uintptr)
-
-// panelIQ1MVNNI6x4 computes out[t][r] of 6 IQ1_M rows and 4 tokens. Scalar twin: tileGeneric in matmul_generic.go.
-func panelIQ1MVNNI6x4(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
 
 // panelIQ1MVNNI4x4 computes out[t][r] of 4 IQ1_M rows and 4 tokens. Scalar twin: tileGeneric in matmul_generic.go.
 func panelIQ1MVNNI4x4(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
@@ -836,9 +788,6 @@ func scatterTQ10VNNI(out *float32, w *byte, rowBytes uintptr, index *int32, x *b
 // panelTQ10VNNI6x4 computes out[t][r] of 6 TQ1_0 rows and 4 tokens. Scalar twin: tileGeneric in matmul_generic.go.
 func panelTQ10VNNI6x4(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
 
-// panelTQ10VNNI4x4 computes out[t][r] of 4 TQ1_0 rows and 4 tokens. Scalar twin: tileGeneric in matmul_generic.go.
-func panelTQ10VNNI4x4(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
-
 // tileMXFP4VNNI4x4 computes out[t][r] of 4 MXFP4 rows and 4 tokens. Scalar twin: tileGeneric in matmul_generic.go.
 func tileMXFP4VNNI4x4(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
 
@@ -856,9 +805,6 @@ func scatterMXFP4VNNI(out *float32, w *byte, rowBytes uintptr, index *int32, x *
 
 // panelMXFP4VNNI6x4 computes out[t][r] of 6 MXFP4 rows and 4 tokens. Scalar twin: tileGeneric in matmul_generic.go.
 func panelMXFP4VNNI6x4(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
-
-// panelMXFP4VNNI4x4 computes out[t][r] of 4 MXFP4 rows and 4 tokens. Scalar twin: tileGeneric in matmul_generic.go.
-func panelMXFP4VNNI4x4(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
 
 // unpackQ41AVX2 writes n superblocks of a packed Q4_1 row as floats. Scalar twin: unpackSuper in unpack.go.
 func unpackQ41AVX2(dst *float32, w *byte, n uintptr)

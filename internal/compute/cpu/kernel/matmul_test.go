@@ -56,7 +56,7 @@ func (p problem) multiply(t *testing.T, k *Kernels, typ quant.Type) []float32 {
 		out[i] = -12345
 	}
 	x, stride := p.activations(k, typ)
-	k.MatMul(typ, out[canary:], p.rows, p.packed, p.rows, p.cols, x, stride, p.tokens)
+	k.MatMulBefore(p.packed, typ, out[canary:], p.rows, p.packed, p.rows, p.cols, x, stride, p.tokens)
 	for i := range canary {
 		if out[i] != -12345 || out[len(out)-1-i] != -12345 {
 			t.Fatalf("%s %s %dx%dx%d wrote outside its output", k.Name, typ, p.rows, p.cols, p.tokens)
