@@ -174,14 +174,18 @@ func addRowsGeneric(t quant.Type, sum []float32, rows []*byte, coef []float32, n
 		var total [quant.QKK]int32
 		for r, p := range rows {
 			w.read(t, unsafe.Slice(p, (s+1)*layout.Of(t).Bytes), s)
-			for e, q := range w.q {
-				total[e] += q * int32(math.RoundToEven(float64(product[r][e/32]*inverse[e/32])))
+			var factor [8]int32
+			for b := range factor {
+				factor[b] = int32(math.RoundToEven(float64(product[r][b] * inverse[b])))
+			}
+			for i, q := range w.q {
+				total[i] += int32(q) * factor[i%32/4]
 			}
 		}
 		out := sum[s*quant.QKK:][:quant.QKK]
-		for e, v := range total {
+		for e := range total {
 			at := sumPlace(e/32, e%32)
-			out[at] = fma(float32(v), scale[e/32], out[at])
+			out[at] = fma(float32(total[place(e)]), scale[e/32], out[at])
 		}
 	}
 }

@@ -19,17 +19,14 @@ func dotGeneric(t quant.Type, row, act []byte, n int) float32 {
 		w.read(t, row, s)
 		x := act[s*layout.ActBytes:][:layout.ActBytes]
 		f32 := (*[layout.ActBytes / 4]float32)(unsafe.Pointer(unsafe.SliceData(x)))
+		q := (*[quant.QKK]int8)(unsafe.Pointer(unsafe.SliceData(x)))
 		for j := range 8 {
-			var sum, xsum [2]int32
-			for i := range 32 {
-				v := int32(int8(x[i/4*32+j*4+i%4]))
-				sum[i/16] += w.q[32*j+i] * v
-				xsum[i/16] += v
-			}
-			isum := sum[0]*w.half[2*j] + sum[1]*w.half[2*j+1]
+			first, second := dotFour(w.q[4*j:], q[4*j:]), dotFour(w.q[4*j+128:], q[4*j+128:])
+			isum := first*w.half[2*j] + second*w.half[2*j+1]
 			dx := f32[layout.ActScale/4+j]
 			if halves {
-				least := w.least[2*j]*xsum[0] + w.least[2*j+1]*xsum[1]
+				sums := (*[16]int16)(unsafe.Pointer(&x[layout.ActPairs]))
+				least := w.least[2*j]*int32(sums[2*j]) + w.least[2*j+1]*int32(sums[2*j+1])
 				acc[j] = fma(fma(float32(isum), w.scale[j], -float32(float32(least)*w.min[j])), dx, acc[j])
 				continue
 			}
@@ -40,6 +37,16 @@ func dotGeneric(t quant.Type, row, act []byte, n int) float32 {
 		}
 	}
 	return sumLanes(&acc)
+}
+
+// dotFour returns the product of half a block of quants and activations: four vectors of 32 bytes have four of it each.
+func dotFour(w, x []int8) (sum int32) {
+	w, x = w[:100], x[:100]
+	for v := 0; v < 100; v += 32 {
+		a, b := (*[4]int8)(w[v:]), (*[4]int8)(x[v:])
+		sum += int32(a[0])*int32(b[0]) + int32(a[1])*int32(b[1]) + int32(a[2])*int32(b[2]) + int32(a[3])*int32(b[3])
+	}
+	return sum
 }
 
 // fma rounds once; the intermediate double holds the exact product, so a second rounding differs only in rare ties.

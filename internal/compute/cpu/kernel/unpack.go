@@ -28,51 +28,69 @@ func unpackSuper(t quant.Type, dst []float32, src []byte, s int) {
 	var w superblock
 	w.read(t, src, s)
 	for i := range dst {
-		dst[i] = float32(w.scale[i/32]*float32(w.half[i/16])*float32(w.q[i])) - w.min[i/32]*float32(w.least[i/16])
+		dst[i] = float32(w.scale[i/32]*float32(w.half[i/16])*float32(w.q[place(i)])) - w.min[i/32]*float32(w.least[i/16])
 	}
 }
 
 // superblock is one superblock of a packed row in plain numbers: element i of block j is
-// scale[j]·half[2j+i/16]·q[32j+i] − min[j]·least[2j+i/16].
+// scale[j]·half[2j+i/16]·q[place(32j+i)] − min[j]·least[2j+i/16].
 type superblock struct {
-	q           [quant.QKK]int32 // offset removed, codes looked up
-	half, least [16]int32        // scales and minima of half-blocks; 1 in types without
+	q           [quant.QKK]int8 // offset removed, codes looked up, in the order of activations
+	half, least [16]int32       // scales and minima of half-blocks; 1 in types without
 	scale, min  [8]float32
 }
+
+// place returns where activations and superblock.q have element i of a superblock.
+func place(i int) int { return i%32/4*32 + i/32*4 + i%4 }
 
 // read unpacks superblock s of a row.
 func (w *superblock) read(t quant.Type, row []byte, s int) {
 	at, traits := layout.Of(t), t.Traits()
 	b := row[s*at.Bytes:][:at.Bytes]
 	w.scales(t, b)
-	quants, high := b[at.Quants:], b[at.High:]
-	for j := range 8 {
-		for i := range 32 {
-			place, v := j*4+i%4, i/4
-			if traits.Bits == 8 {
-				w.q[32*j+i] = int32(int8(quants[32*v+place]))
-				continue
+	for v := range 8 {
+		q := (*[32]int8)(w.q[32*v:])
+		switch {
+		case traits.Bits == 8:
+			for i, x := range b[at.Quants+32*v:][:32] {
+				q[i] = int8(x)
 			}
-			var x int32
-			if traits.Bits < 4 {
-				x = int32(quants[32*(v%2)+place] >> (v / 2 * 2) & 3)
-			} else {
-				x = int32(quants[32*(v%4)+place] >> (v / 4 * 4) & 15)
-			}
-			switch traits.Bits {
-			case 3:
-				x |= int32(high[place]>>v&1) << 2
-			case 5:
-				x |= int32(high[place]>>v&1) << 4
-			case 6:
-				x |= int32(high[32*(v%2)+place]>>(v/2*2)&3) << 4
-			}
-			if traits.Codebook != nil {
-				w.q[32*j+i] = int32(traits.Codebook[x])
-				continue
-			}
-			w.q[32*j+i] = x - int32(traits.Offset)
+			continue
+		case traits.Bits < 4:
+			bits(q, b[at.Quants+32*(v%2):], v/2*2, 3, 0)
+		default:
+			bits(q, b[at.Quants+32*(v%4):], v/4*4, 15, 0)
 		}
+		switch traits.Bits {
+		case 3:
+			bits(q, b[at.High:], v, 1, 2)
+		case 5:
+			bits(q, b[at.High:], v, 1, 4)
+		case 6:
+			bits(q, b[at.High+32*(v%2):], v/2*2, 3, 4)
+		}
+		if traits.Codebook != nil {
+			for i, x := range q {
+				q[i] = traits.Codebook[uint8(x)]
+			}
+			continue
+		}
+		for i := range q {
+			q[i] -= int8(traits.Offset)
+		}
+	}
+}
+
+// bits adds to q, or where it is the lowest bits begins it with, those of from at shift that mask tells, moved up to bit to.
+func bits(q *[32]int8, from []byte, shift int, mask byte, to int) {
+	if to == 0 {
+		for i, x := range from[:32] {
+			q[i] = int8(x >> (shift & 7) & mask)
+		}
+		return
+	}
+	for i, x := range from[:32] {
+		q[i] |= int8(x >> (shift & 7) & mask << (to & 7))
 	}
 }
 
