@@ -1,5 +1,5 @@
-// Command families compares perplexities with other programs', family by family and type by type: a small synthetic model of each, the same text, all
-// programs.
+// Command families compares perplexities with other programs', family by family and type by type: small synthetic models of each, the same text, all
+// programs. --random makes models of random shapes instead.
 //
 //	go build ./cmd/powerinfer && go run ./bench/families --powerinfer ./powerinfer --peer llama.cpp=PATH --peer ik_llama.cpp=PATH --text FILE
 //
@@ -37,8 +37,13 @@ func main() {
 			&cli.StringSliceFlag{Name: "peer", Usage: "another, as `NAME=PATH` of its llama-perplexity; may be repeated", Required: true},
 			&cli.StringFlag{Name: "text", Usage: "a file of text, of a few windows", Required: true},
 			&cli.StringFlag{Name: "only", Usage: "families, apart by commas; all of them if empty"},
+			&cli.StringFlag{Name: "rare", Usage: "types of a table of its own, of the families that --rare-of names"},
+			&cli.StringFlag{Name: "rare-of", Value: "llama,qwen3moe", Usage: "families, apart by commas"},
+			&cli.IntFlag{Name: "random", Usage: "compare so many models of random shapes of each family with experts"},
+			&cli.Uint64Flag{Name: "seed", Value: 1, Usage: "of the shapes"},
 			&cli.StringFlag{Name: "types", Value: "f16,q8_0,q4_0,q4_k", Usage: "types of the matrices, apart by commas"},
 			&cli.IntFlag{Name: "context", Aliases: []string{"c"}, Value: 128, Usage: "tokens of a window"},
+			&cli.StringFlag{Name: "cache", Value: "f16", Usage: "type of keys and values"},
 			&cli.IntFlag{Name: "chunks", Value: 4, Usage: "windows"},
 		},
 		Action: func(ctx context.Context, c *cli.Command) error { return compare(ctx, c, os.Stdout) },
@@ -52,9 +57,27 @@ func main() {
 // ownKeys names the families whose query heads have keys and values of their own.
 var ownKeys = []string{"baichuan", "bloom", "deepseek2", "gpt2", "gptneox", "jais2", "minicpm3", "olmoe", "opt", "phi2", "plm"}
 
+// usualWidth is that of models whose shapes are not random.
+const usualWidth = 256
+
+// required returns keys without which ik_llama.cpp does not load files of a family, with the values that their absence means elsewhere.
+func required(family string) []gguf.KV {
+	switch family {
+	case "ernie4_5-moe":
+		return []gguf.KV{{Key: family + ".leading_dense_block_count", Value: uint32(0)}}
+	case "gemma3":
+		return []gguf.KV{{Key: family + ".attention.sliding_window", Value: uint32(1024)}} // more than a window of text
+	case "glm4moe":
+		return []gguf.KV{{Key: family + ".expert_weights_scale", Value: float32(1)}}
+	case "granite", "granitemoe":
+		return []gguf.KV{{Key: family + ".attention.scale", Value: float32(0.125)}} // by the root of a head's 64 elements
+	}
+	return nil
+}
+
 // specs returns the models of a family: of each depth that means something to it. Widths are whole blocks of every type.
 func specs(f arch.Family) (all []synth.Spec) {
-	s := synth.Spec{Arch: f.Name, Layers: 5, Embd: 256, FF: 768, Heads: 4, Vocab: 640, Activation: f.Activation.String(), Seed: 11}
+	s := synth.Spec{Arch: f.Name, Layers: 5, Embd: usualWidth, FF: 768, Heads: 4, Vocab: 640, Activation: f.Activation.String(), Seed: 11, Keys: required(f.Name)}
 	if !slices.Contains(ownKeys, f.Name) && !f.Latent {
 		s.KVHeads = 2
 	}
@@ -94,10 +117,18 @@ type bench struct {
 	peers           []peer
 	types           []quant.Type
 	context, chunks int
+	cache           string
 	path            string // of the model
 	out             io.Writer
-	worst           map[string]float64 // differences in percent, by peer and type
+	worst           map[string]difference // by peer and type
 	compared        map[string]int
+	failures        []string
+}
+
+// difference is the largest of a column, in percent.
+type difference struct {
+	percent float64
+	of      string
 }
 
 func compare(ctx context.Context, c *cli.Command, out io.Writer) error {
@@ -107,8 +138,8 @@ func compare(ctx context.Context, c *cli.Command, out io.Writer) error {
 	}
 	defer os.RemoveAll(dir)
 	b := &bench{
-		ours: c.String("powerinfer"), text: c.String("text"), context: c.Int("context"), chunks: c.Int("chunks"),
-		path: filepath.Join(dir, "model.gguf"), out: out, worst: map[string]float64{}, compared: map[string]int{},
+		ours: c.String("powerinfer"), text: c.String("text"), context: c.Int("context"), chunks: c.Int("chunks"), cache: c.String("cache"),
+		path: filepath.Join(dir, "model.gguf"), out: out,
 	}
 	for _, text := range c.StringSlice("peer") {
 		name, path, ok := strings.Cut(text, "=")
@@ -117,16 +148,30 @@ func compare(ctx context.Context, c *cli.Command, out io.Writer) error {
 		}
 		b.peers = append(b.peers, peer{name, path})
 	}
-	for name := range strings.SplitSeq(c.String("types"), ",") {
+	make := specs
+	if n := c.Int("random"); n > 0 {
+		make = func(f arch.Family) []synth.Spec { return random(f, n, c.Uint64("seed")) }
+	}
+	if err := b.table(ctx, c.String("types"), c.String("only"), make); err != nil || c.String("rare") == "" {
+		return err
+	}
+	fmt.Fprintln(out)
+	return b.table(ctx, c.String("rare"), c.String("rare-of"), make)
+}
+
+// table writes a table of the families that only names, or all, and what it comes to.
+func (b *bench) table(ctx context.Context, types, only string, specs func(arch.Family) []synth.Spec) error {
+	b.types, b.worst, b.compared, b.failures = nil, map[string]difference{}, map[string]int{}, nil
+	for name := range strings.SplitSeq(types, ",") {
 		typ, ok := quant.Named(name, quant.Types())
 		if !ok {
-			return fmt.Errorf("--types: %q is none of %s", name, quant.Supported())
+			return fmt.Errorf("types: %q is none of %s", name, quant.Supported())
 		}
 		b.types = append(b.types, typ)
 	}
 	b.head()
 	for _, f := range arch.All() {
-		if only := c.String("only"); f.Headless || only != "" && !slices.Contains(strings.Split(only, ","), f.Name) {
+		if f.Headless || only != "" && !slices.Contains(strings.Split(only, ","), f.Name) {
 			continue
 		}
 		for _, s := range specs(f) {
@@ -153,49 +198,53 @@ func (b *bench) head() {
 
 // family writes a line of it.
 func (b *bench) family(ctx context.Context, f arch.Family, s synth.Spec) error {
-	name := f.Name
-	if s.Experts > 0 {
-		name += " with experts"
-	}
-	line := fmt.Sprintf("| %s, %d layers |", name, s.Layers)
-	unknown := map[string]string{}
+	name := title(f, s)
+	line := fmt.Sprintf("| %s |", name)
+	unknown := map[string]bool{}
 	for _, s.Type = range b.types {
 		if err := synth.Write(ctx, b.path, s, nil); err != nil {
 			return err
 		}
-		args := []string{"-m", b.path, "-f", b.text, "-c", strconv.Itoa(b.context), "--chunks", strconv.Itoa(b.chunks), "-t", "2"}
+		args := []string{"-m", b.path, "-f", b.text, "-c", strconv.Itoa(b.context), "--chunks", strconv.Itoa(b.chunks), "-t", "2", "-ctk", b.cache, "-ctv", b.cache}
 		ours, err := perplexity(ctx, b.ours, append([]string{"perplexity"}, args...))
 		if err != nil {
 			return err
 		}
 		line += fmt.Sprintf(" %.4f |", ours)
 		for _, p := range b.peers {
-			if unknown[p.name] == "" {
-				theirs, err := perplexity(ctx, p.path, p.args(f, args))
-				unknown[p.name] = reason(err)
-				if err == nil {
-					line += b.cell(p, s.Type, ours, theirs)
-					continue
-				}
-			}
-			line += " " + unknown[p.name] + " |"
+			line += b.cell(ctx, p, name, s.Type, ours, args, unknown)
 		}
 	}
 	fmt.Fprintln(b.out, line)
 	return nil
 }
 
-// cell returns how far a peer's perplexity is from ours.
-func (b *bench) cell(p peer, t quant.Type, ours, theirs float64) string {
+// cell returns how far a peer's perplexity is from ours. unknown holds the peers that do not know the architecture.
+func (b *bench) cell(ctx context.Context, p peer, name string, t quant.Type, ours float64, args []string, unknown map[string]bool) string {
+	if unknown[p.name] {
+		return " unknown |"
+	}
+	theirs, err := perplexity(ctx, p.path, p.args(args))
+	switch {
+	case errors.Is(err, errUnknown):
+		unknown[p.name] = true
+		return " unknown |"
+	case err != nil:
+		b.failures = append(b.failures, fmt.Sprintf("%s, %s, %s: %v", p.name, name, t, err))
+		return " fails |"
+	}
 	key, d := p.name+" "+t.String(), 100*math.Abs(ours/theirs-1)
-	b.worst[key] = max(b.worst[key], d)
+	if d >= b.worst[key].percent {
+		b.worst[key] = difference{d, name}
+	}
 	b.compared[key]++
 	return fmt.Sprintf(" %.3f %% |", d)
 }
 
-// args returns what the peer is given: flash attention of llama.cpp ends with a failed assertion where keys and values are widened from narrow vectors, as in PLM.
-func (p peer) args(f arch.Family, args []string) []string {
-	if f.Latent && !f.KeysByHead() && p.name == "llama.cpp" {
+// args returns what the peer is given. Flash attention of llama.cpp rounds more than its other attention, which random models with experts magnify to
+// one percent, and ends with a failed assertion where keys and values are widened from narrow vectors, as in PLM.
+func (p peer) args(args []string) []string {
+	if p.name == "llama.cpp" {
 		return append(slices.Clone(args), "-fa", "off")
 	}
 	return args
@@ -207,31 +256,36 @@ func (b *bench) foot() {
 	for _, p := range b.peers {
 		for _, t := range b.types {
 			key := p.name + " " + t.String()
-			fmt.Fprintf(b.out, "| %s | %s | %d | %.3f %% |\n", p.name, t, b.compared[key], b.worst[key])
+			fmt.Fprintf(b.out, "| %s | %s | %d | %.3f %% (%s) |\n", p.name, t, b.compared[key], b.worst[key].percent, b.worst[key].of)
 		}
+	}
+	if len(b.failures) > 0 {
+		fmt.Fprintln(b.out)
+	}
+	for _, s := range b.failures {
+		fmt.Fprintf(b.out, "- %s\n", s)
 	}
 }
 
 // errUnknown is the error of a program that does not know a model's architecture.
 var errUnknown = errors.New("unknown")
 
-// reason says in a word why there is no figure.
-func reason(err error) string {
-	switch {
-	case err == nil:
-		return ""
-	case errors.Is(err, errUnknown):
-		return errUnknown.Error()
+// complaint finds the lines in which llama.cpp and ik_llama.cpp say why they end.
+var complaint = regexp.MustCompile(`(?:error loading model: |GGML_ASSERT\(|fatal error: |key not found in model: ).*`)
+
+// reason returns why a program ended, in its words.
+func reason(err error, text []byte) error {
+	if found := complaint.Find(text); found != nil {
+		return errors.New(string(found))
 	}
-	fmt.Fprintln(os.Stderr, err)
-	return "fails"
+	return fmt.Errorf("%w: %s", err, tail(text))
 }
 
 // estimate finds all programs' last line: ik_llama.cpp's says over what.
 var estimate = regexp.MustCompile(`PPL (?:over .* )?= ([0-9.]+)`)
 
 // attempts is the number of times a program is run that ends without its last line: llama.cpp's log is written by a thread that its exit may cut off.
-const attempts = 5
+const attempts = 12
 
 func perplexity(ctx context.Context, program string, args []string) (float64, error) {
 	var text []byte
@@ -241,13 +295,13 @@ func perplexity(ctx context.Context, program string, args []string) (float64, er
 			if strings.Contains(string(text), "unknown model architecture") || strings.Contains(string(text), "unknown architecture") {
 				return 0, errUnknown
 			}
-			return 0, fmt.Errorf("%s: %w: %s", program, err, tail(text))
+			return 0, reason(fmt.Errorf("%s: %w", filepath.Base(program), err), text)
 		}
 		if found := estimate.FindSubmatch(text); found != nil {
 			return strconv.ParseFloat(string(found[1]), 64)
 		}
 	}
-	return 0, fmt.Errorf("%s: no perplexity in %s", program, tail(text))
+	return 0, fmt.Errorf("%s: no perplexity in %s", filepath.Base(program), tail(text))
 }
 
 func tail(b []byte) []byte { return b[max(0, len(b)-400):] }

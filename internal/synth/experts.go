@@ -31,7 +31,10 @@ func (m *model) expertKeys(a func(string) string) []gguf.KV {
 		keys = append(keys, gguf.KV{Key: a("interleave_moe_layer_step"), Value: uint32(1)})
 	}
 	if m.fam.Experts.Counted {
-		keys = append(keys, gguf.KV{Key: a("expert_shared_count"), Value: uint32(1)})
+		keys = append(keys, gguf.KV{Key: a("expert_shared_count"), Value: uint32(m.Shared)})
+	}
+	if m.Dense > 0 {
+		keys = append(keys, gguf.KV{Key: a("leading_dense_block_count"), Value: uint32(m.Dense)})
 	}
 	if m.fam.Experts.Shared {
 		keys = append(keys, gguf.KV{Key: a("expert_shared_feed_forward_length"), Value: uint32(m.FF)})
@@ -62,9 +65,10 @@ func (m *model) experts(layer int, in amplitudes, n *neurons) {
 	m.downs(name("ffn_down_exps.weight"), n)
 	m.expertBiases(layer)
 	if x := m.fam.Experts; x.Shared || x.Counted || x.SharedAsWide {
-		m.reader(name("ffn_gate_shexp.weight"), m.FF, in, 1, n.offset)
-		m.reader(name("ffn_up_shexp.weight"), m.FF, in, 1, nil)
-		m.down(name("ffn_down_shexp"), n)
+		width, weight := m.FF*m.Shared, m.downWeight(n)
+		m.reader(name("ffn_gate_shexp.weight"), width, in, 1, offset)
+		m.reader(name("ffn_up_shexp.weight"), width, in, 1, nil)
+		m.writer(name("ffn_down_shexp.weight"), width, false, func(i int) int { return n.of(i%m.FF) / 2 }, func(i int) float32 { return weight(i % m.FF) })
 		if _, ok := m.fam.InBlock("ffn_gate_inp_shexp.weight"); !ok {
 			return
 		}

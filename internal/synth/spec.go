@@ -22,10 +22,12 @@ type Spec struct {
 	Arch       string     `json:"arch"`            // the name of a family of package arch
 	Magic      string     `json:"magic,omitempty"` // "GGUF"; "PWRI": the original PowerInfer's form, with predictors
 	Layers     int        `json:"layers"`
-	Embd       int        `json:"embd"`                   // n_embd, a multiple of 32
-	FF         int        `json:"ff"`                     // n_ff, a multiple of 32; of each expert where there are some
-	Experts    int        `json:"experts,omitempty"`      // of each layer; 8 in families that always have some
-	Used       int        `json:"experts_used,omitempty"` // by a token: a quarter of them, at most 8
+	Embd       int        `json:"embd"`                     // n_embd, a multiple of 32
+	FF         int        `json:"ff"`                       // n_ff, a multiple of 32; of each expert where there are some
+	Experts    int        `json:"experts,omitempty"`        // of each layer; 8 in families that always have some
+	Used       int        `json:"experts_used,omitempty"`   // by a token: a quarter of them, at most 8
+	Dense      int        `json:"dense_layers,omitempty"`   // the first so many layers have no experts
+	Shared     int        `json:"shared_experts,omitempty"` // that all tokens use, each as wide as the others; 1 in families that count them, and those that have one
 	Heads      int        `json:"heads"`
 	KVHeads    int        `json:"kv_heads,omitempty"` // Heads
 	HeadDim    int        `json:"head_dim,omitempty"` // Embd/Heads
@@ -108,6 +110,7 @@ func (s Spec) complete() (Spec, error) {
 	}
 	if s.Experts > 0 {
 		def(&s.Used, min(8, max(1, s.Experts/4)))
+		def(&s.Shared, 1)
 	}
 	if s.Magic == "" {
 		s.Magic = "GGUF"
@@ -135,6 +138,12 @@ func directQueries(f arch.Family) bool {
 	return ok
 }
 
+// leadsDense reports whether a family's first layers may be without experts.
+func leadsDense(f arch.Family) bool {
+	_, ok := f.InBlock("ffn_up.weight")
+	return ok && f.Experts != nil
+}
+
 func hasSecondNorm(f arch.Family) bool {
 	_, ok := f.InBlock("attn_norm_2.weight")
 	return ok
@@ -159,6 +168,10 @@ func (s Spec) check(fam arch.Family) error {
 		return fmt.Errorf("%d experts: %s has none, nor have the original PowerInfer's files", s.Experts, s.Arch)
 	case s.Experts < 0 || s.Experts > 1<<12 || s.Used < 0 || s.Used > s.Experts:
 		return fmt.Errorf("%d experts of which %d are used: give up to %d, and as many or fewer", s.Experts, s.Used, 1<<12)
+	case s.Dense < 0 || s.Dense > 0 && (s.Dense >= s.Layers || s.Experts == 0 || !leadsDense(fam)):
+		return fmt.Errorf("%d layers of %d without experts are not possible in %s", s.Dense, s.Layers, s.Arch)
+	case s.Shared < 0 || s.Shared > 64 || s.Shared > 1 && (s.Experts == 0 || !fam.Experts.Counted):
+		return fmt.Errorf("%d shared experts are not possible in %s", s.Shared, s.Arch)
 	case s.KVHeads < 1 || s.Heads%s.KVHeads != 0:
 		return fmt.Errorf("%d heads do not share %d KV heads evenly", s.Heads, s.KVHeads)
 	case s.HeadDim < 8 || s.HeadDim%8 != 0 || s.HeadDim > 512:

@@ -445,7 +445,7 @@ func (m *model) feedForward(layer int) {
 	if norm := cmp.Or(m.fam.FFNNorm, "ffn_norm"); m.has(norm + ".weight") {
 		m.norm(name(norm))
 	}
-	if m.Experts > 0 {
+	if m.Experts > 0 && layer >= m.Dense {
 		m.experts(layer, m.input(e), n)
 		m.after(layer, "post_ffw_norm.weight", 1-attentionShare)
 		return

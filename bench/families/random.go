@@ -1,0 +1,116 @@
+package main
+
+import (
+	"fmt"
+	"hash/fnv"
+	"math/rand/v2"
+	"slices"
+
+	"github.com/powerinfer-go/powerinfer/internal/arch"
+	"github.com/powerinfer-go/powerinfer/internal/gguf"
+	"github.com/powerinfer-go/powerinfer/internal/synth"
+)
+
+// tries bounds the shapes that are drawn for one that a family can have.
+const tries = 1000
+
+// random returns n models of random shapes of a family, all with experts; of a family without any, none. Widths are whole blocks of 32 elements.
+func random(f arch.Family, n int, seed uint64) (all []synth.Spec) {
+	if f.Experts == nil {
+		return nil
+	}
+	name := fnv.New64a()
+	name.Write([]byte(f.Name))
+	r := rand.New(rand.NewPCG(seed, name.Sum64()))
+	for range tries {
+		if len(all) == n {
+			break
+		}
+		if s := draw(f, r); s.Check() == nil {
+			all = append(all, s)
+		}
+	}
+	return all
+}
+
+// denseFirst are the families of which llama.cpp knows models whose first layers have no experts, and headsFill those of which it knows no others than
+// models whose heads are together as wide as the model.
+var (
+	denseFirst = []string{"deepseek", "deepseek2", "ernie4_5-moe", "glm4moe"}
+	headsFill  = []string{"deepseek", "olmoe", "qwen2moe"}
+)
+
+func pick[T any](r *rand.Rand, of ...T) T { return of[r.IntN(len(of))] }
+
+// draw returns a shape that a family may have.
+func draw(f arch.Family, r *rand.Rand) synth.Spec {
+	s := synth.Spec{
+		Arch: f.Name, Layers: 1 + r.IntN(6), Heads: pick(r, 1, 2, 3, 4, 5, 6, 8, 12), Vocab: 512 + r.IntN(300), FF: 32 * (1 + r.IntN(12)),
+		Experts: 2 + r.IntN(22), Activation: f.Activation.String(), Seed: r.Uint64(), Tied: f.Name != "dbrx" && r.IntN(4) == 0,
+	}
+	s.HeadDim = 8 * (2 + r.IntN(15))
+	s.Embd = 32 * (2 + r.IntN(12))
+	if f.HeadsFillWidth || r.IntN(2) == 0 {
+		s.Embd = s.Heads * s.HeadDim
+	}
+	if s.KVHeads = pick(r, 1, 2, 3, 4, s.Heads); slices.Contains(ownKeys, f.Name) || f.Latent {
+		s.KVHeads = s.Heads
+	}
+	s.Used = 1 + r.IntN(min(8, s.Experts))
+	if f.Experts.Counted {
+		s.Shared = 1 + r.IntN(3)
+	}
+	if s.Layers > 1 && slices.Contains(denseFirst, f.Name) {
+		s.Dense = r.IntN(min(3, s.Layers))
+	}
+	if slices.Contains(headsFill, f.Name) {
+		s.Embd = s.Heads * s.HeadDim
+	}
+	if f.Latent {
+		s.RopeDims, s.Latent, s.QueryLatent = 8*(1+r.IntN(s.HeadDim/8)), 32*(1+r.IntN(5)), 32*(1+r.IntN(5))
+		s.Keys = latentKeys(f, &s, r)
+	} else if f.PartialRotary && r.IntN(2) == 0 {
+		s.RopeDims = 8 * (1 + r.IntN(s.HeadDim/8))
+	}
+	return s
+}
+
+// latentKeys returns keys of DeepSeek's form: groups of experts, the scores, whether weights are divided by their sum, and a factor of them.
+func latentKeys(f arch.Family, s *synth.Spec, r *rand.Rand) (keys []gguf.KV) {
+	add := func(key string, v any) { keys = append(keys, gguf.KV{Key: f.Name + ".expert_" + key, Value: v}) }
+	add("gating_func", uint32(1+r.IntN(2)))
+	add("weights_norm", r.IntN(2) == 0)
+	add("weights_scale", float32(1)+float32(r.IntN(4))/2)
+	if groups := 2 + r.IntN(3); r.IntN(2) == 0 {
+		each := 2 + r.IntN(4)
+		s.Experts = groups * each
+		used := 1 + r.IntN(groups-1)
+		s.Used = min(s.Used, used*each)
+		add("group_count", uint32(groups))
+		add("group_used_count", uint32(used))
+	}
+	return keys
+}
+
+// title returns what a table calls a model.
+func title(f arch.Family, s synth.Spec) string {
+	if s.Embd == usualWidth {
+		if s.Experts > 0 {
+			return fmt.Sprintf("%s with experts, %d layers", f.Name, s.Layers)
+		}
+		return fmt.Sprintf("%s, %d layers", f.Name, s.Layers)
+	}
+	text := fmt.Sprintf("%s, %d layers, %d wide, %d of %d heads of %d, %d of %d experts of %d", f.Name, s.Layers, s.Embd, s.KVHeads, s.Heads, s.HeadDim, s.Used, s.Experts, s.FF)
+	for _, more := range []struct {
+		n    int
+		what string
+	}{{s.Dense, "dense layers"}, {s.Shared, "shared"}, {s.RopeDims, "rotated"}, {s.Latent, "latent"}} {
+		if more.n > 0 {
+			text += fmt.Sprintf(", %d %s", more.n, more.what)
+		}
+	}
+	for _, k := range s.Keys {
+		text += fmt.Sprintf(", %s %v", k.Key[len(f.Name)+1:], k.Value)
+	}
+	return text
+}
