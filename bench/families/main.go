@@ -19,6 +19,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 
 	"github.com/urfave/cli/v3"
 
@@ -44,6 +45,7 @@ func main() {
 			&cli.StringFlag{Name: "types", Value: "f16,q8_0,q4_0,q4_k", Usage: "types of the matrices, apart by commas"},
 			&cli.IntFlag{Name: "context", Aliases: []string{"c"}, Value: 128, Usage: "tokens of a window"},
 			&cli.StringFlag{Name: "cache", Value: "f16", Usage: "type of keys and values"},
+			&cli.IntFlag{Name: "jobs", Aliases: []string{"j"}, Value: 1, Usage: "models at a time"},
 			&cli.IntFlag{Name: "chunks", Value: 4, Usage: "windows"},
 		},
 		Action: func(ctx context.Context, c *cli.Command) error { return compare(ctx, c, os.Stdout) },
@@ -118,8 +120,10 @@ type bench struct {
 	types           []quant.Type
 	context, chunks int
 	cache           string
-	path            string // of the model
+	jobs            int
+	dir             string // of models
 	out             io.Writer
+	mu              sync.Mutex            // guards those below
 	worst           map[string]difference // by peer and type
 	compared        map[string]int
 	failures        []string
@@ -139,7 +143,7 @@ func compare(ctx context.Context, c *cli.Command, out io.Writer) error {
 	defer os.RemoveAll(dir)
 	b := &bench{
 		ours: c.String("powerinfer"), text: c.String("text"), context: c.Int("context"), chunks: c.Int("chunks"), cache: c.String("cache"),
-		path: filepath.Join(dir, "model.gguf"), out: out,
+		jobs: max(1, c.Int("jobs")), dir: dir, out: out,
 	}
 	for _, text := range c.StringSlice("peer") {
 		name, path, ok := strings.Cut(text, "=")
@@ -148,15 +152,15 @@ func compare(ctx context.Context, c *cli.Command, out io.Writer) error {
 		}
 		b.peers = append(b.peers, peer{name, path})
 	}
-	make := specs
+	of := specs
 	if n := c.Int("random"); n > 0 {
-		make = func(f arch.Family) []synth.Spec { return random(f, n, c.Uint64("seed")) }
+		of = func(f arch.Family) []synth.Spec { return random(f, n, c.Uint64("seed")) }
 	}
-	if err := b.table(ctx, c.String("types"), c.String("only"), make); err != nil || c.String("rare") == "" {
+	if err := b.table(ctx, c.String("types"), c.String("only"), of); err != nil || c.String("rare") == "" {
 		return err
 	}
 	fmt.Fprintln(out)
-	return b.table(ctx, c.String("rare"), c.String("rare-of"), make)
+	return b.table(ctx, c.String("rare"), c.String("rare-of"), of)
 }
 
 // table writes a table of the families that only names, or all, and what it comes to.
@@ -170,15 +174,33 @@ func (b *bench) table(ctx context.Context, types, only string, specs func(arch.F
 		b.types = append(b.types, typ)
 	}
 	b.head()
+	ctx, stop := context.WithCancelCause(ctx)
+	defer stop(nil)
+	var lines []chan string
+	running := make(chan struct{}, b.jobs)
 	for _, f := range arch.All() {
 		if f.Headless || only != "" && !slices.Contains(strings.Split(only, ","), f.Name) {
 			continue
 		}
 		for _, s := range specs(f) {
-			if err := b.family(ctx, f, s); err != nil {
-				return fmt.Errorf("%s: %w", f.Name, err)
-			}
+			line, n := make(chan string, 1), len(lines)
+			lines = append(lines, line)
+			go func() {
+				running <- struct{}{}
+				text, err := b.family(ctx, f, s, filepath.Join(b.dir, fmt.Sprintf("%d.gguf", n)))
+				<-running
+				if err != nil {
+					stop(fmt.Errorf("%s: %w", f.Name, err))
+				}
+				line <- text
+			}()
 		}
+	}
+	for _, line := range lines {
+		fmt.Fprint(b.out, <-line)
+	}
+	if err := context.Cause(ctx); err != nil {
+		return err
 	}
 	b.foot()
 	return nil
@@ -196,41 +218,46 @@ func (b *bench) head() {
 	fmt.Fprintf(b.out, "\n|---|%s\n", strings.Repeat("---|", len(b.types)*(1+len(b.peers))))
 }
 
-// family writes a line of it.
-func (b *bench) family(ctx context.Context, f arch.Family, s synth.Spec) error {
+// family returns a line of it; path is of the model.
+func (b *bench) family(ctx context.Context, f arch.Family, s synth.Spec, path string) (string, error) {
+	defer os.Remove(path)
 	name := title(f, s)
 	line := fmt.Sprintf("| %s |", name)
-	unknown := map[string]bool{}
+	ended := map[string]string{}
 	for _, s.Type = range b.types {
-		if err := synth.Write(ctx, b.path, s, nil); err != nil {
-			return err
+		if err := synth.Write(ctx, path, s, nil); err != nil {
+			return "", err
 		}
-		args := []string{"-m", b.path, "-f", b.text, "-c", strconv.Itoa(b.context), "--chunks", strconv.Itoa(b.chunks), "-t", "2", "-ctk", b.cache, "-ctv", b.cache}
+		args := []string{"-m", path, "-f", b.text, "-c", strconv.Itoa(b.context), "--chunks", strconv.Itoa(b.chunks), "-t", "2", "-ctk", b.cache, "-ctv", b.cache}
 		ours, err := perplexity(ctx, b.ours, append([]string{"perplexity"}, args...))
 		if err != nil {
-			return err
+			return "", err
 		}
 		line += fmt.Sprintf(" %.4f |", ours)
 		for _, p := range b.peers {
-			line += b.cell(ctx, p, name, s.Type, ours, args, unknown)
+			line += b.cell(ctx, p, name, s.Type, ours, args, ended)
 		}
 	}
-	fmt.Fprintln(b.out, line)
-	return nil
+	return line + "\n", nil
 }
 
-// cell returns how far a peer's perplexity is from ours. unknown holds the peers that do not know the architecture.
-func (b *bench) cell(ctx context.Context, p peer, name string, t quant.Type, ours float64, args []string, unknown map[string]bool) string {
-	if unknown[p.name] {
-		return " unknown |"
+// cell returns how far a peer's perplexity is from ours. ended holds the cells of the peers that have ended with an error, which are not asked again.
+func (b *bench) cell(ctx context.Context, p peer, name string, t quant.Type, ours float64, args []string, ended map[string]string) string {
+	if cell := ended[p.name]; cell != "" {
+		return cell
 	}
 	theirs, err := perplexity(ctx, p.path, p.args(args))
+	b.mu.Lock()
+	defer b.mu.Unlock()
 	switch {
 	case errors.Is(err, errUnknown):
-		unknown[p.name] = true
-		return " unknown |"
+		ended[p.name] = " unknown |"
+		return ended[p.name]
 	case err != nil:
 		b.failures = append(b.failures, fmt.Sprintf("%s, %s, %s: %v", p.name, name, t, err))
+		if !errors.Is(err, errSilent) {
+			ended[p.name] = " fails |"
+		}
 		return " fails |"
 	}
 	key, d := p.name+" "+t.String(), 100*math.Abs(ours/theirs-1)
@@ -270,6 +297,9 @@ func (b *bench) foot() {
 // errUnknown is the error of a program that does not know a model's architecture.
 var errUnknown = errors.New("unknown")
 
+// errSilent is the error of a program that has not said a perplexity, though it ended well.
+var errSilent = errors.New("it ended without a last line")
+
 // complaint finds the lines in which llama.cpp and ik_llama.cpp say why they end.
 var complaint = regexp.MustCompile(`(?:error loading model: |GGML_ASSERT\(|fatal error: |key not found in model: ).*`)
 
@@ -278,7 +308,7 @@ func reason(err error, text []byte) error {
 	if found := complaint.Find(text); found != nil {
 		return errors.New(string(found))
 	}
-	return fmt.Errorf("%w: %s", err, tail(text))
+	return fmt.Errorf("%w: %s", err, strings.Join(strings.Fields(string(tail(text))), " "))
 }
 
 // estimate finds all programs' last line: ik_llama.cpp's says over what.
@@ -301,7 +331,7 @@ func perplexity(ctx context.Context, program string, args []string) (float64, er
 			return strconv.ParseFloat(string(found[1]), 64)
 		}
 	}
-	return 0, fmt.Errorf("%s: no perplexity in %s", filepath.Base(program), tail(text))
+	return 0, errSilent
 }
 
 func tail(b []byte) []byte { return b[max(0, len(b)-400):] }
