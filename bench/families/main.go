@@ -228,7 +228,8 @@ func (b *bench) family(ctx context.Context, f arch.Family, s synth.Spec, path st
 		if err := synth.Write(ctx, path, s, nil); err != nil {
 			return "", err
 		}
-		args := []string{"-m", path, "-f", b.text, "-c", strconv.Itoa(b.context), "--chunks", strconv.Itoa(b.chunks), "-t", "2", "-ctk", b.cache, "-ctv", b.cache}
+		// One thread: those of the peers wait for each other by spinning, which takes minutes on a busy machine.
+		args := []string{"-m", path, "-f", b.text, "-c", strconv.Itoa(b.context), "--chunks", strconv.Itoa(b.chunks), "-t", "1", "-ctk", b.cache, "-ctv", b.cache}
 		ours, err := perplexity(ctx, b.ours, append([]string{"perplexity"}, args...))
 		if err != nil {
 			return "", err
