@@ -125,7 +125,7 @@ unused         experts that no token used
 +1, +8, +64    share of uses whose expert is used again so many tokens later
 chance         what that would be if tokens chose independently of each other
 run            tokens in a row that use an expert, on average
-rank, top      correlation of the experts' ranks in two texts; how much of one's hottest quarter is the other's
+rank, top      correlation of the experts' ranks in two texts; share of one's hottest quarter in the other's
 `
 	neuronNotes = `zeros          share of (token, neuron) pairs of used experts that are inactive
 for80%         share of the neurons of all experts that makes 80 % of activations
