@@ -128,5 +128,5 @@ func budgets(c *cli.Command) ([]int64, error) {
 
 // statsFlag names statistics of a model that holds none.
 func statsFlag() cli.Flag {
-	return &cli.StringFlag{Name: "stats", Usage: "sort neurons hottest first by the `FILE` that profile wrote, for a model that is not prepared"}
+	return &cli.StringFlag{Name: "stats", Usage: "sort neurons hottest first by the `FILE` that profile wrote, for a model that is not prepared; of experts it tells which uses to expect"}
 }

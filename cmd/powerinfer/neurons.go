@@ -133,7 +133,9 @@ const (
 	reportReuse  = "reuse.png" // of experts
 )
 
-func reportFiles() []string { return []string{reportPage, reportCurves, reportRanks, reportMap, reportReuse} }
+func reportFiles() []string {
+	return []string{reportPage, reportCurves, reportRanks, reportMap, reportReuse}
+}
 
 // writeReport writes one page with everything, and its pictures as files of their own.
 func writeReport(dir string, p *neuronreport.Report) error {

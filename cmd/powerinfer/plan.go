@@ -33,7 +33,7 @@ func planCommand() *cli.Command {
 			&cli.IntFlag{Name: "n-gpu-layers", Aliases: []string{"ngl"}, Usage: "place `N` whole layers as llama.cpp does, instead of neurons", Sources: env("N_GPU_LAYERS")},
 			sparseFlag(),
 			&cli.StringFlag{Name: "activation", Usage: "override the file's activation: `NAME` is silu, gelu, relu, fatrelu[:threshold], drelu or relu2"},
-			&cli.StringFlag{Name: "stats", Usage: "frequencies from the `FILE` that profile wrote, for a model that holds none"},
+			&cli.StringFlag{Name: "stats", Usage: "frequencies, or uses of experts, from the `FILE` that profile wrote, for a model that holds none"},
 			&cli.FloatFlag{Name: "active", Value: modelcost.UsualLaw().Active, Usage: "`SHARE` of the neurons active for a token, of files that hold no frequencies"},
 			&cli.FloatFlag{Name: "share80", Value: modelcost.UsualLaw().Share80, Usage: "`SHARE` of the neurons that makes 80 % of the activations, likewise"},
 			machineFlag(),
@@ -142,7 +142,7 @@ func planned(c *cli.Command) (b modelcost.Cost, close func(), err error) {
 		Law: modelcost.Law{Active: c.Float("active"), Share80: c.Float("share80")},
 	}
 	if path := c.String("stats"); path != "" {
-		if of.Stats, err = session.ReadStatistics(path); err != nil {
+		if of.Stats, err = session.TakeStatistics(f, path, of.Activation); err != nil {
 			return b, close, err
 		}
 	}

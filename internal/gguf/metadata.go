@@ -135,11 +135,16 @@ func (f *File) Override(key, typ, value string) error {
 	if err != nil {
 		return fmt.Errorf("override of key %q: %q is no %s", key, value, typ)
 	}
+	f.Set(key, v)
+	return nil
+}
+
+// Set replaces or adds a key in memory; the value's type is one that files have.
+func (f *File) Set(key string, v any) {
 	if i, ok := f.index[key]; ok {
 		f.Keys[i].Value = v
-		return nil
+		return
 	}
 	f.index[key] = len(f.Keys)
 	f.Keys = append(f.Keys, KV{key, v})
-	return nil
 }

@@ -4,16 +4,19 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"reflect"
 
 	"github.com/powerinfer-go/powerinfer/internal/convert"
 	"github.com/powerinfer-go/powerinfer/internal/gguf"
 	"github.com/powerinfer-go/powerinfer/internal/model"
 	"github.com/powerinfer-go/powerinfer/internal/neuron"
 	"github.com/powerinfer-go/powerinfer/internal/prepare"
+	"github.com/powerinfer-go/powerinfer/internal/prepared"
 )
 
 // Statistics returns how often each neuron of the model in f is active, from the file that profile wrote or, for an original PowerInfer
-// file, from the folder activation beside it. It returns nil where there are none, or where the model is prepared and holds its own.
+// file, from the folder activation beside it. It returns nil where there are none, or where the model is prepared and holds its own. What the file says of a
+// model's experts becomes part of f, in memory: model.Config.Prior tells it.
 func Statistics(f *gguf.File, file, activation string) (*neuron.Stats, error) {
 	config, err := model.ReadConfig(f, activation)
 	if err != nil {
@@ -30,7 +33,7 @@ func Statistics(f *gguf.File, file, activation string) (*neuron.Stats, error) {
 	var s *neuron.Stats
 	switch {
 	case file != "":
-		s, err = ReadStatistics(file)
+		s, err = TakeStatistics(f, file, activation)
 	case config.Predictors && isFolder(folder):
 		from = folder + ", which lies beside the model,"
 		s, err = convert.ReadActivations(folder, config.Layers, config.FF)
@@ -44,16 +47,54 @@ func Statistics(f *gguf.File, file, activation string) (*neuron.Stats, error) {
 	return s, nil
 }
 
-// ReadStatistics reads what profile wrote.
-func ReadStatistics(path string) (*neuron.Stats, error) {
-	f, err := gguf.Open(path)
+// takeUses has f say what the file of statistics says of the uses of its experts. Once it does, the same file changes nothing.
+func takeUses(f *gguf.File, c *model.Config, file, activation string) error {
+	s, err := gguf.Open(file)
+	if err != nil {
+		return err
+	}
+	defer s.Close()
+	x, hash, err := prepared.ReadExperts(s)
+	switch {
+	case err != nil:
+		return err
+	case x == nil:
+		return fmt.Errorf("%s holds no statistics of experts; powerinfer profile counts them", file)
+	case c.ExpertUse != nil && reflect.DeepEqual(c.ExpertUse, x):
+		return nil
+	case c.ExpertUse != nil:
+		return fmt.Errorf("--stats %s: %s is prepared and holds its own statistics; leave the flag out", file, f.Path)
+	}
+	keys, err := prepared.ExpertKeys(x, hash)
+	if err != nil {
+		return err
+	}
+	for _, kv := range keys {
+		f.Set(kv.Key, kv.Value)
+	}
+	if _, err := model.ReadConfig(f, activation); err != nil {
+		return fmt.Errorf("--stats %s is of another model: %w", file, err)
+	}
+	return nil
+}
+
+// TakeStatistics reads what profile wrote to file: it returns how often neurons are active, and what the file says of experts becomes part of f.
+func TakeStatistics(f *gguf.File, file, activation string) (*neuron.Stats, error) {
+	c, err := model.ReadConfig(f, activation)
 	if err != nil {
 		return nil, err
 	}
-	defer f.Close()
-	s, ok, err := prepare.StatsOf(f)
+	if c.Experts.Count > 0 {
+		return nil, takeUses(f, &c, file, activation)
+	}
+	of, err := gguf.Open(file)
+	if err != nil {
+		return nil, err
+	}
+	defer of.Close()
+	s, ok, err := prepare.StatsOf(of)
 	if err == nil && !ok {
-		err = fmt.Errorf("%s holds no statistics of neurons; powerinfer profile counts them", path)
+		err = fmt.Errorf("%s holds no statistics of neurons; powerinfer profile counts them", file)
 	}
 	return s, err
 }
