@@ -38,7 +38,7 @@ func budgetFlag() cli.Flag {
 }
 
 func streamFlag() cli.Flag {
-	return &cli.IntFlag{Name: "stream-tokens", Usage: "send the neurons that are not on a GPU to it for steps of at least `N` tokens of a prompt; 0: never; default: where that is faster than computing with them"}
+	return &cli.IntFlag{Name: "stream-tokens", Usage: "send the neurons and experts that are not on a GPU to it for steps of at least `N` tokens of a prompt; 0: never; default: where that is faster than computing with them"}
 }
 
 // listDevices prints what --device may name.

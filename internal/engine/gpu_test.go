@@ -281,11 +281,16 @@ func TestStreamedPrompts(t *testing.T) {
 		{synth.Spec{Arch: "llama", Type: quant.Q4_K}, model.Off, false, quantSplits},
 		{synth.Spec{Arch: "llama", Type: quant.IQ3_S}, model.Exact, false, quantSplits},
 		{synth.Spec{Arch: "llama", Type: quant.Q4_0}, model.Exact, true, quantSplits},
+		{synth.Spec{Arch: "qwen2moe", Type: quant.Q4_0, Experts: 32, Used: 4, FF: 64}, model.Off, false, quantSplits},
 	} {
 		t.Run(fmt.Sprintf("%s %s %s %v", c.spec.Arch, c.mode, c.spec.Type, c.mapped), func(t *testing.T) {
 			f := synthtest.Sparse(t, c.spec, 2)
 			o := engine.Options{Devices: planner.CPU(planner.Processor{Threads: 1}), Context: 128, Outputs: 64, Sparse: c.mode, NoRepack: c.mapped}
-			for _, hot := range []int{0, 512} {
+			some := 512
+			if c.spec.Experts > 0 {
+				some = 12
+			}
+			for _, hot := range []int{0, some} {
 				if hot == 0 && c.spec.Type != quant.F16 && c.spec.Type != quant.Q4_0 {
 					continue // other types go the same way
 				}
@@ -296,7 +301,7 @@ func TestStreamedPrompts(t *testing.T) {
 				ids := plain.Tokenizer().Encode("the quick brown fox jumps over a lazy dog and another", true, true)
 				other := surprises(t, plain.Engine, ids)
 				want := mean(other)
-				plan.GPUs[0].Stream = hybrid.Streaming{Tokens: 9, Bytes: 300 << 10}
+				plan.GPUs[0].Stream = hybrid.Streaming{Tokens: 9, Experts: 9, Bytes: 300 << 10}
 				e := openGPU(t, f, o, plan)
 				first := surprises(t, e.Engine, ids)
 				if got := mean(first); math.Abs(got-want) > c.diff*want {

@@ -23,6 +23,7 @@ func (m *Machine) streaming(j int, asked *int, b *modelcost.Cost, budget int64) 
 	s := hybrid.Streaming{Bytes: min(largestChunk, budget/budgetOfChunks)}
 	if asked != nil {
 		s.Tokens = max(0, *asked)
+		s.Experts = s.Tokens
 		return s
 	}
 	k := m.gpus[j].known
@@ -35,5 +36,16 @@ func (m *Machine) streaming(j int, asked *int, b *modelcost.Cost, budget int64) 
 	}
 	send := float64(b.RowBytes) / float64(b.RowElems) * (1/k.Upload + 1/packs) // seconds a weight
 	s.Tokens = int(math.Ceil(send * products))
+	s.Experts = int(math.Ceil(send * products * expertsPerUse(b)))
 	return s
+}
+
+// expertsPerUse returns how many experts a layer has for each that a token uses: so many times as many tokens read a weight before sending it pays.
+func expertsPerUse(b *modelcost.Cost) float64 {
+	for l := range b.Model.Layers {
+		if y := &b.Model.Layers[l]; y.Experts {
+			return float64(len(y.Units.Sometimes)) / float64(b.ExpertsUsed)
+		}
+	}
+	return 1
 }

@@ -30,6 +30,7 @@ type Device struct {
 	watch     *compute.Watch
 	streaming Streaming
 	rooms     rooms
+	sent      int64                      // bytes of weights, as files have them, that went to the GPU for prompts
 	joins     map[compute.Segment][]join // what a run has counted apart
 }
 

@@ -64,7 +64,9 @@ func (r *router) experts(o *compute.Experts) {
 		r.whole(o)
 		return
 	}
-	r.bothExperts(o)
+	if !r.streamExperts(o) {
+		r.bothExperts(o)
+	}
 }
 
 // bothExperts has the GPU compute the experts that it holds, which are the first ones, while the host computes the others where they lie. The GPU then

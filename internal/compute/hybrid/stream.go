@@ -5,15 +5,16 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/quant"
 )
 
-// Streaming says which prompts cold neurons are sent to the GPU for.
+// Streaming says which prompts cold neurons and experts are sent to the GPU for.
 type Streaming struct {
-	Tokens int   // of a step, from which on sending their rows takes less time than computing with them; 0: never
-	Bytes  int64 // of rows that are sent at a time; twice as many are on the GPU
+	Tokens  int   // of a step, from which on sending their rows takes less time than computing with them; 0: never
+	Experts int   // likewise, of layers with experts, each of which few of the tokens use
+	Bytes   int64 // of rows that are sent at a time; twice as many are on the GPU
 }
 
 // RoomBytes returns the GPU memory for streaming.
 func (s Streaming) RoomBytes() int64 {
-	if s.Tokens == 0 {
+	if s.Tokens == 0 && s.Experts == 0 {
 		return 0
 	}
 	return 2 * (s.Bytes + roomSlack)
@@ -27,6 +28,9 @@ const chunkStep = 32
 
 // Stream has the cold neurons' part of large steps computed on the GPU.
 func (d *Device) Stream(s Streaming) { d.streaming = s }
+
+// Sent returns the bytes of weights, as files have them, that went to the GPU for prompts since d was made.
+func (d *Device) Sent() int64 { return d.sent }
 
 // rooms are the buffers that chunks use in turn.
 type rooms struct {
@@ -137,15 +141,11 @@ func (y *stream) reserve() error {
 	}
 	y.partial = viewed(y.out, p.gpu)
 	y.brought = make([]compute.SparseWeights, y.chunks)
+	if err := d.streamRooms(y.rooms); err != nil {
+		return err
+	}
 	h := &d.rooms
 	for i := range h.room {
-		if h.room[i] == nil {
-			room, err := y.rooms.StreamBuffer(d.streaming.Bytes + roomSlack)
-			if err != nil {
-				return d.ofGPU(err)
-			}
-			h.room[i] = room
-		}
 		if y.set.Mem != nil && h.most < y.most {
 			if h.set[i], err = d.gpu.Set(d.rows, y.most); err != nil {
 				return d.ofGPU(err)
@@ -161,6 +161,21 @@ func (y *stream) reserve() error {
 				h.host = make([]byte, size)
 			}
 		}
+	}
+	return nil
+}
+
+// streamRooms allocates the buffers of chunks, once for all layers.
+func (d *Device) streamRooms(on compute.Streamer) error {
+	for i := range d.rooms.room {
+		if d.rooms.room[i] != nil {
+			continue
+		}
+		room, err := on.StreamBuffer(d.streaming.Bytes + roomSlack)
+		if err != nil {
+			return d.ofGPU(err)
+		}
+		d.rooms.room[i] = room
 	}
 	return nil
 }
@@ -234,7 +249,9 @@ func (y *stream) bring(c int) {
 	turn := y.turns[c]
 	turn.stores = append(turn.stores, func(*window) {
 		for i, w := range y.weights {
-			fill(i, y.host.Restore(w, from, to, d.rooms.host).Data)
+			data := y.host.Restore(w, from, to, d.rooms.host).Data
+			d.sent += int64(len(data))
+			fill(i, data)
 		}
 	})
 	w := compute.SparseWeights{Up: matrices[len(matrices)-2], Down: matrices[len(matrices)-1], Act: y.f.Act}

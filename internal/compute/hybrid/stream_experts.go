@@ -1,0 +1,154 @@
+package hybrid
+
+import "github.com/powerinfer-go/powerinfer/internal/compute"
+
+// expertStream is one layer whose experts that are not on the GPU come to it in chunks, in their order. While the GPU computes with those of a chunk,
+// the next one's rows are copied to it, and the host packs those of the one after that.
+type expertStream struct {
+	r       *router
+	o       *compute.Experts
+	gpu     compute.WeightUploader
+	rooms   compute.Streamer
+	host    compute.Restorer
+	hot     compute.ExpertWeights // those that the GPU holds
+	held, n int
+	weights []*compute.Matrix // gate, if there is one, up, down: the host's, whose experts are counted from held
+	rows    []int             // of an expert in each of them
+	most    int               // experts of a chunk
+	chunks  int
+	partial compute.Tensor
+	turns   []*stretch // of the host; turn c packs chunk c
+	brought []compute.ExpertWeights
+}
+
+// streamExperts has the GPU compute all experts of a layer, and reports whether that is possible and pays.
+func (r *router) streamExperts(o *compute.Experts) bool {
+	// A running sequence's token has the same arithmetic in every step: its experts stay where they are.
+	if t := r.d.streaming.Experts; t == 0 || o.X.Rows < t || r.seg.Decode > 0 {
+		return false
+	}
+	y := &expertStream{r: r, o: o, n: o.Choice.N}
+	var ok bool
+	if y.gpu, ok = r.gpu.(compute.WeightUploader); !ok {
+		return false
+	}
+	if y.rooms, ok = r.d.gpu.(compute.Streamer); !ok {
+		return false
+	}
+	if y.host, ok = r.d.host.(compute.Restorer); !ok || !y.choose() {
+		return false
+	}
+	p, err := r.d.partial(o.Out.Cols)
+	if err == nil {
+		err = r.d.streamRooms(y.rooms)
+	}
+	if err != nil {
+		r.fail(err)
+		return true // Run returns it
+	}
+	y.partial = viewed(o.Out, p.gpu)
+	y.run()
+	return true
+}
+
+// choose reports whether the experts can be sent, and in which chunks.
+func (y *expertStream) choose() bool {
+	w := &y.o.Weights
+	y.hot, _ = y.r.split(w, y.n)
+	y.held = mem(w.Down).hot / (w.Down.Rows / y.n)
+	size, scratch := int64(0), 0 // of an expert on the GPU, at most; of its rows of one matrix in a file
+	for _, m := range []*compute.Matrix{w.Gate, w.Up, w.Down} {
+		if m == nil {
+			continue
+		}
+		cold, rows := mem(m).host, m.Rows/y.n
+		if y.host.Restorable(cold) != compute.Rows {
+			return false
+		}
+		y.weights, y.rows = append(y.weights, cold), append(y.rows, rows)
+		size += int64(rows) * y.rooms.StreamedBytes(m.Type, m.Cols)
+		scratch = max(scratch, rows*m.Type.RowBytes(m.Cols))
+	}
+	y.most = min(int(y.r.d.streaming.Bytes/size), y.n-y.held)
+	if y.most == 0 {
+		return false
+	}
+	y.chunks = (y.n - y.held + y.most - 1) / y.most
+	y.brought = make([]compute.ExpertWeights, y.chunks)
+	if h := &y.r.d.rooms; len(h.host) < y.most*scratch {
+		h.host = make([]byte, y.most*scratch)
+	}
+	return true
+}
+
+// bounds returns chunk c's experts, counted from held.
+func (y *expertStream) bounds(c int) (from, to int) { return c * y.most, min((c+1)*y.most, y.n-y.held) }
+
+// run records the layer: in turn c the host packs chunk c, while chunk c-1 goes to the GPU and the GPU computes with chunk c-2, and at first with the
+// experts that it holds.
+func (y *expertStream) run() {
+	r := y.r
+	r.toGPU(y.o.X)
+	r.choiceToGPU(&y.o.Choice)
+	for c := range y.chunks {
+		turn := r.stretch()
+		turn.named(y.o.Weights.Up)
+		y.turns = append(y.turns, turn)
+		r.meet(func() {
+			if c == 0 {
+				y.do(gpuTensor(y.o.Out), y.hot)
+				return
+			}
+			y.bring(c - 1)
+			if c > 1 {
+				y.compute(c - 2)
+			}
+		})
+	}
+	y.bring(y.chunks - 1)
+	if y.chunks > 1 {
+		y.compute(y.chunks - 2)
+	}
+	y.compute(y.chunks - 1)
+	written(y.o.Out, true)
+}
+
+// bring records the way of chunk c to the GPU.
+func (y *expertStream) bring(c int) {
+	d := y.r.d
+	from, to := y.bounds(c)
+	var sources []compute.Source
+	var uses []compute.Use
+	for i, m := range y.weights {
+		sources = append(sources, compute.Source{Name: m.Name, Type: m.Type, Rows: (to - from) * y.rows[i], Cols: m.Cols})
+		uses = append(uses, compute.Rows)
+	}
+	matrices, fill := y.gpu.UploadWeights(d.rooms.room[c%2], sources, uses)
+	turn := y.turns[c]
+	turn.stores = append(turn.stores, func(*window) {
+		for i, m := range y.weights {
+			data := y.host.Restore(m, from*y.rows[i], to*y.rows[i], d.rooms.host).Data
+			d.sent += int64(len(data))
+			fill(i, data)
+		}
+	})
+	w := y.hot
+	w.Up, w.Down = matrices[len(matrices)-2], matrices[len(matrices)-1]
+	if w.Gate != nil {
+		w.Gate = matrices[0]
+	}
+	w.Table, w.Bins, w.Count = compute.NewExpertTable(y.n, y.held+from, to-from), nil, &compute.NeuronCount{}
+	y.brought[c] = w
+}
+
+// compute has the GPU compute with chunk c, and adds that to what there is.
+func (y *expertStream) compute(c int) {
+	r, w := y.r, y.brought[c]
+	r.d.joins[r.seg] = append(r.d.joins[r.seg], join{y.o.Weights.Count, w.Count})
+	y.do(y.partial, w)
+	r.gpu.Do(&compute.Add{Dst: gpuTensor(y.o.Out), X: y.partial})
+}
+
+func (y *expertStream) do(out compute.Tensor, w compute.ExpertWeights) {
+	y.r.gpu.Do(&compute.Experts{Out: out, X: gpuTensor(y.o.X), Choice: gpuChoice(y.o.Choice), Weights: w})
+}

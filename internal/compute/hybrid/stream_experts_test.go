@@ -1,0 +1,55 @@
+package hybrid_test
+
+import (
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/powerinfer-go/powerinfer/internal/compute"
+	"github.com/powerinfer-go/powerinfer/internal/compute/hybrid"
+	"github.com/powerinfer-go/powerinfer/internal/compute/vulkan"
+	"github.com/powerinfer-go/powerinfer/internal/model"
+	"github.com/powerinfer-go/powerinfer/internal/quant"
+	"github.com/powerinfer-go/powerinfer/internal/synth"
+	"github.com/powerinfer-go/powerinfer/internal/synth/synthtest"
+	"github.com/powerinfer-go/powerinfer/internal/testenv"
+)
+
+// TestStreamedExperts: a prompt sends each expert that is not on the GPU there, once, and says the same; single tokens send nothing.
+func TestStreamedExperts(t *testing.T) {
+	const experts, used, width, embd = 24, 3, 32, 256
+	held := []int{5, 0, 20} // of each layer, on the GPU; a layer with none of them there is the processor's
+	f := synthtest.Sparse(t, synth.Spec{Arch: "qwen3moe", Type: quant.F32, Experts: experts, Used: used, FF: width}, layers)
+	var plan [layers + 1]compute.Place
+	for l, n := range held {
+		plan[l] = compute.Place{Split: compute.Split{Bound: n}, Attention: true}
+	}
+	open := func(experts int) *hybrid.Device {
+		gpu, err := vulkan.Open(vulkan.Options{Device: vulkan.Software})
+		if errors.Is(err, vulkan.ErrNone) || err != nil && strings.Contains(err.Error(), "no device is called") {
+			testenv.Missing(t, "vulkan", err.Error())
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		d := hybrid.New(gpu, host(t), slices.Repeat([]bool{true}, layers))
+		d.Stream(hybrid.Streaming{Experts: experts, Bytes: 300 << 10}) // three experts at a time
+		return d
+	}
+	o := model.Options{Places: plan[:]}
+	never := open(0)
+	plain, _ := logits(t, f, never, o)
+	if never.Sent() != 0 {
+		t.Errorf("%d bytes were sent, and nothing was to be", never.Sent())
+	}
+	const expert = 3 * width * embd * 4
+	d := open(8)
+	streamed, _ := logits(t, f, d, o)
+	if diff := apart(streamed, plain); !(diff <= agree) {
+		t.Errorf("where experts are sent a logit differs by %.2g of the largest, more than %g", diff, agree)
+	}
+	if want := int64(2 * (experts - 5 + experts - 20) * expert); d.Sent() != want { // logits has a prompt of eleven tokens twice
+		t.Errorf("%d bytes of experts were sent, want %d", d.Sent(), want)
+	}
+}
