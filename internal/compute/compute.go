@@ -55,12 +55,22 @@ type Source struct {
 	Pinned     bool
 	Order      []int32 // neuron i of a matrix for Rows or Columns is the source's Order[i]; nil keeps the source's order
 	Split      Split   // which tiers of a device of several the neurons go to; other devices ignore it, and vectors go to Tier whole
+	Stack      int     // for Columns: so many matrices lie one behind the other, each with neurons of its own, and Split counts rows; 0: one
+}
+
+// Stacked returns the number of matrices in s and the rows of each.
+func (s *Source) Stacked() (n, rows int) {
+	n = max(1, s.Stack)
+	return n, s.Rows / n
 }
 
 // Check reports whether Data holds Rows rows of Cols elements of a type that devices compute with. The error names the tensor.
 func (s *Source) Check() error {
 	if !s.Type.Known() || s.Type == quant.I32 {
 		return fmt.Errorf("tensor %q: %s cannot be computed with; these can: %s", s.Name, s.Type, quant.Supported())
+	}
+	if s.Stack < 0 || s.Stack > 0 && s.Rows%s.Stack != 0 {
+		return fmt.Errorf("tensor %q: %d rows are not those of %d matrices", s.Name, s.Rows, s.Stack)
 	}
 	if s.Rows < 1 || s.Cols < 1 || s.Cols%s.Type.BlockElems() != 0 || len(s.Data)%s.Rows != 0 || len(s.Data)/s.Rows != s.Type.RowBytes(s.Cols) {
 		return fmt.Errorf("tensor %q: %d bytes do not hold %d rows of %d elements of %s", s.Name, len(s.Data), s.Rows, s.Cols, s.Type)

@@ -81,7 +81,8 @@ func (v Verbs) Route(c Choice, logits Tensor, bias *Vector, how Routing) {
 
 // Experts computes the chosen experts' feed-forward layers: Out = Σ_k w_k·(Down_e·a_k + DownBias_e) with e the k-th expert of a token's choice,
 // w_k its weight and a_k = act(Gate_e·X + GateBias_e, Up_e·X + UpBias_e), or act(Up_e·X + UpBias_e) where there is no gate. Where Weights.Before
-// is set, a_k is computed of w_k·X instead, and Out is Σ_k Down_e·a_k + DownBias_e.
+// is set, a_k is computed of w_k·X instead, and Out is Σ_k Down_e·a_k + DownBias_e. Where Weights.Exact is set, a neuron whose act(gate), in
+// ungated layers act(up), is zero adds nothing, whatever its other weights are: they need not be read.
 type Experts struct {
 	Out, X  Tensor // [n, n_embd]
 	Choice  Choice // [n, Used of N]
@@ -94,17 +95,18 @@ type Experts struct {
 type ExpertWeights struct {
 	Gate     *Matrix // [N·n_ff, n_embd], or nil in ungated layers and where Fused
 	Up       *Matrix // [N·n_ff, n_embd], or where Fused [N·2·n_ff, n_embd]
-	Down     *Matrix // [N·n_embd, n_ff]
+	Down     *Matrix // [N·n_embd, n_ff]; see Exact
 	GateBias *Vector // [N·n_ff] or nil
 	UpBias   *Vector // as Up has rows, or nil
 	DownBias *Vector // [N·n_embd] or nil
 	Table    *ExpertTable
 	Fused    bool // Up holds an expert's gate rows and, behind them, its up rows; so does UpBias
 	Before   bool // weights multiply the experts' inputs instead of their outputs
+	Exact    bool // neurons that are zero are left out; Down was taken in for Columns, as a stack of experts, Gate and Up for Rows
 	Act      Activation
 	Count    *NeuronCount // counts neurons of the experts that were computed, and bytes, or nil
 	Bins     *NeuronBins  // count how often each expert was chosen, held or not, or nil
-	Active   *Activity    // counts active neurons, or nil
+	Active   *Activity    // counts active neurons, or nil; not where Exact
 }
 
 // Activity counts the tokens for which each neuron of a layer's experts was active, its activation not zero. Only processors count, of the experts

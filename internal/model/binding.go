@@ -100,11 +100,18 @@ func (b *binder) whole(n int) int {
 
 // neurons binds name as [rows, cols], its neurons in the order given, nil keeping the file's, the first hot of them for the GPU.
 func (b *binder) neurons(name string, rows, cols int, use compute.Use, hot int, order []int32) *compute.Matrix {
-	t := b.take(name, cols, rows)
+	return b.bind(compute.Source{Name: name, Rows: rows, Cols: cols, Order: order, Split: compute.Split{Tier: b.tier, Bound: hot}}, use)
+}
+
+// bind binds the tensor that src names as src says, which lacks its type and data.
+func (b *binder) bind(src compute.Source, use compute.Use) *compute.Matrix {
+	name, hot := src.Name, src.Split.Bound
+	t := b.take(name, src.Cols, src.Rows)
 	if t == nil {
 		return nil
 	}
-	m, err := b.dev.Matrix(compute.Source{Name: name, Type: t.Type, Rows: rows, Cols: cols, Data: t.Data, Pinned: b.pinned, Order: order, Split: compute.Split{Tier: b.tier, Bound: hot}}, use)
+	src.Type, src.Data, src.Pinned = t.Type, t.Data, b.pinned
+	m, err := b.dev.Matrix(src, use)
 	if err != nil {
 		b.fail("%w", err)
 		return nil

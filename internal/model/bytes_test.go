@@ -33,6 +33,8 @@ func TestSameBytes(t *testing.T) {
 	} {
 		all = append(all, models{fmt.Sprintf("%s %s", s.Arch, s.Type), synthtest.Sparse(t, s, 2), model.Predict, sparseTokens})
 	}
+	experts := synth.Spec{Arch: "smallthinker", Type: quant.Q4_0}
+	all = append(all, models{"smallthinker", synthtest.Sparse(t, experts, 2), model.Exact, sparseTokens})
 	for _, m := range all {
 		for _, k := range kernel.Variants() {
 			most := 4

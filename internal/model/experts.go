@@ -178,25 +178,26 @@ func (x *experts) bind(b *blockBinder) {
 	}
 	x.routing, x.early = e.Routing, m.Family.Experts.Early
 	w := &x.weights
-	w.Act, w.Before = m.Act, m.Family.Experts.Before
+	w.Act, w.Before, w.Exact = m.Act, m.Family.Experts.Before, m.ExpertMode() == Exact
 	if b.has(b.name("ffn_gate_up_exps.weight")) {
 		w.Fused = true
-		w.Up, w.UpBias = b.stack("ffn_gate_up_exps.weight", 2*e.FF, m.Embd), b.own("ffn_gate_up_exps.bias", e.Count*2*e.FF)
+		w.Up, w.UpBias = b.stack("ffn_gate_up_exps.weight", 2*e.FF, m.Embd, false), b.own("ffn_gate_up_exps.bias", e.Count*2*e.FF)
 	} else {
 		if m.Family.Gated {
-			w.Gate, w.GateBias = b.stack("ffn_gate_exps.weight", e.FF, m.Embd), b.own("ffn_gate_exps.bias", e.Count*e.FF)
+			w.Gate, w.GateBias = b.stack("ffn_gate_exps.weight", e.FF, m.Embd, false), b.own("ffn_gate_exps.bias", e.Count*e.FF)
 		}
-		w.Up, w.UpBias = b.stack("ffn_up_exps.weight", e.FF, m.Embd), b.own("ffn_up_exps.bias", e.Count*e.FF)
+		w.Up, w.UpBias = b.stack("ffn_up_exps.weight", e.FF, m.Embd, false), b.own("ffn_up_exps.bias", e.Count*e.FF)
 	}
-	w.Down, w.DownBias = b.stack("ffn_down_exps.weight", m.Embd, e.FF), b.own("ffn_down_exps.bias", e.Count*m.Embd)
+	w.Down, w.DownBias = b.stack("ffn_down_exps.weight", m.Embd, e.FF, true), b.own("ffn_down_exps.bias", e.Count*m.Embd)
 	w.Count, w.Bins = &x.count, &x.bins
 	if _, ok := m.Family.InBlock("ffn_gate_inp_shexp.weight"); ok {
 		x.sharedGate = b.binder.matrix(b.name("ffn_gate_inp_shexp.weight"), 1, m.Embd, compute.Precise)
 	}
 }
 
-// stack binds the matrices [rows, cols] of all experts, which lie in one tensor, one behind the other.
-func (b *blockBinder) stack(name string, rows, cols int) *compute.Matrix {
+// stack binds the matrices [rows, cols] of all experts, which lie in one tensor, one behind the other. Their rows are neurons, but of down, whose
+// columns are.
+func (b *blockBinder) stack(name string, rows, cols int, down bool) *compute.Matrix {
 	n := b.m.Experts.Count
 	name = b.name(name)
 	if t := b.f.Tensor(name); t != nil && (len(t.Shape) != 3 && n > 1 || t.Shape[0] != cols || t.Rows() != n*rows || len(t.Shape) == 3 && t.Shape[2] != n) {
@@ -205,10 +206,15 @@ func (b *blockBinder) stack(name string, rows, cols int) *compute.Matrix {
 		return nil
 	}
 	use, hot := compute.Dense, min(b.m.place(b.layer).Bound, n)
-	if hot > 0 && hot < n {
+	exact := b.m.ExpertMode() == Exact
+	if hot > 0 && hot < n || exact {
 		use = compute.Rows
 	}
-	return b.neurons(name, n*rows, cols, use, hot*rows, nil)
+	src := compute.Source{Name: name, Rows: n * rows, Cols: cols, Split: compute.Split{Tier: b.tier, Bound: hot * rows}}
+	if exact && down {
+		use, src.Stack = compute.Columns, n
+	}
+	return b.bind(src, use)
 }
 
 // own returns a vector of n numbers, which may be one for each row of stacked matrices; nil where the file lacks it and may.

@@ -63,15 +63,10 @@ func (c *Config) auto() SparseMode {
 	switch {
 	case c.Predictors && (c.Prepared == nil || c.trusted()):
 		return Predict
-	case c.zeros() && !c.onlyExperts():
+	case c.zeros():
 		return Exact
 	}
 	return Off
-}
-
-// onlyExperts reports whether no layer has neurons that are not an expert's. Experts are computed whole, so no mode skips anything there.
-func (c *Config) onlyExperts() bool {
-	return c.Experts.Count > 0 && !slices.ContainsFunc(c.Blocks, func(b Block) bool { return b.FF > 0 })
 }
 
 // zeros reports whether some layers leave neurons at exactly zero: by their activation, or because they keep their largest gates only.
@@ -88,18 +83,26 @@ func (c *Config) trusted() bool {
 }
 
 // LayerMode returns the mode that layer l runs in. It is not the model's where a prepared file's predictors do not pay, where all gates are
-// needed to find the largest, where the activation leaves no zeros, and where the layer has nothing but experts.
+// needed to find the largest, and where the activation leaves no zeros. A layer that has nothing but experts has their mode.
 func (c *Config) LayerMode(l int) SparseMode {
 	cut := c.Blocks[l].TopK != nil
 	switch {
 	case c.Blocks[l].FF == 0:
-		return Off
+		return c.ExpertMode()
 	case c.Sparse == Predict && (cut || c.Prepared != nil && c.Prepared.Layers[l].Mode == prepared.Exact):
 		return Exact
 	case c.Sparse == Exact && !cut && !c.Act.Sparse():
 		return Off
 	}
 	return c.Sparse
+}
+
+// ExpertMode returns the mode that experts run in.
+func (c *Config) ExpertMode() SparseMode {
+	if c.Experts.Count > 0 && c.Sparse == Exact && c.Act.Sparse() {
+		return Exact
+	}
+	return Off
 }
 
 // NeuronUse counts the work of a feed-forward layer since the model was loaded, or in a part of that time.

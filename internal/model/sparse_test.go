@@ -75,6 +75,9 @@ func TestExactIsDense(t *testing.T) {
 		{synth.Spec{Arch: "gemma3n", Type: quant.F32}, reordered},
 		{synth.Spec{Arch: "llama", Type: quant.Q4_0}, rounded},
 		{synth.Spec{Arch: "qwen3", Type: quant.Q8_0}, rounded},
+		{synth.Spec{Arch: "smallthinker", Type: quant.F32}, reordered},
+		{synth.Spec{Arch: "llama", Type: quant.F16, Experts: 4, Used: 2, Activation: "drelu"}, reordered},
+		{synth.Spec{Arch: "glm4moe", Type: quant.F32, Activation: "relu"}, reordered},
 	} {
 		t.Run(fmt.Sprintf("%s %s %s", c.spec.Arch, c.spec.Type, c.spec.Activation), func(t *testing.T) {
 			t.Parallel()

@@ -188,7 +188,7 @@ func TestExperts(t *testing.T) {
 	}
 }
 
-// A model whose layers have nothing but experts has no sparse mode, and nothing is assumed of its neurons, whatever its activation is.
+// Nothing is assumed of the neurons of a model whose layers have nothing but experts, whatever its activation is: experts are priced whole.
 func TestExpertsOnly(t *testing.T) {
 	s := synth.Spec{Arch: "llama", Layers: 2, Embd: 64, FF: 96, Heads: 4, KVHeads: 2, Type: quant.F16, Experts: 8, Used: 2, Activation: "relu"}
 	path := filepath.Join(t.TempDir(), "model.gguf")
@@ -196,7 +196,7 @@ func TestExpertsOnly(t *testing.T) {
 		t.Fatal(err)
 	}
 	b := of(t, open(t, path), law())
-	if b.Mode != model.Off || b.ExpertsUsed != 2 || b.Active != 1 || !b.Model.Layers[0].Experts {
+	if b.Mode != model.Exact || b.ExpertsUsed != 2 || b.Active != 1 || !b.Model.Layers[0].Experts {
 		t.Errorf("mode %s, %d experts used, %g of the neurons active, experts: %t", b.Mode, b.ExpertsUsed, b.Active, b.Model.Layers[0].Experts)
 	}
 	if len(b.Assumed) != 1 || !strings.Contains(b.Assumed[0], "experts") {

@@ -123,8 +123,8 @@ func (r *reader) frequencies(o Options) error {
 		r.assumeFrequencies(o.Law)
 	}
 	r.b.Active = 1
-	if r.c.Sparse != model.Off {
-		r.b.Active = active(r.ofNeurons())
+	if list := r.ofNeurons(); r.c.Sparse != model.Off && len(list) > 0 {
+		r.b.Active = active(list)
 	}
 	return nil
 }

@@ -39,6 +39,7 @@ type experts struct {
 	openRows int     // neurons of a chunk
 	openIn   int     // chunks of an expert's neurons
 	downRows int     // outputs of a chunk
+	exact    exactExperts
 }
 
 // gathered locates a step's activations in one form; rows of pairs are copied from there.
@@ -50,6 +51,7 @@ type gathered struct {
 func (f *experts) init(d *Device) {
 	f.d = d
 	f.gatherFn, f.openFn, f.downFn = f.gather, f.open, f.down
+	f.initExact()
 }
 
 // chosenExperts computes the chosen experts' layers: in one parallel phase the neurons of all of them, in another their down projections with
@@ -73,13 +75,23 @@ func (d *Device) chosenExperts(out, x compute.Tensor, c compute.Choice, w comput
 	f.take(x)
 	f.hidden = grown(&f.hidden, f.pairs*f.ff)
 	f.openChunks()
+	if w.Exact {
+		f.computeExact()
+		return
+	}
 	d.pool.Run(len(f.present)*f.openIn, f.openFn)
+	f.projectDown()
+	f.count()
+}
+
+// projectDown computes the down projections of hidden and each token's sum.
+func (f *experts) projectDown() {
+	d := f.d
 	f.h = operand{}
 	f.view.data = f.hidden
-	f.h.form(d, compute.Tensor{Rows: f.pairs, Cols: f.ff, Mem: &f.view}, w.Down)
+	f.h.form(d, compute.Tensor{Rows: f.pairs, Cols: f.ff, Mem: &f.view}, f.w.Down)
 	f.downChunks()
-	d.pool.Run((out.Cols+f.downRows-1)/f.downRows, f.downFn)
-	f.count()
+	d.pool.Run((f.out.Cols+f.downRows-1)/f.downRows, f.downFn)
 }
 
 // sort sorts the step's pairs by expert, and those of an expert by token.
@@ -311,18 +323,31 @@ func (f *experts) count() {
 	if c == nil {
 		return
 	}
-	read := rowsBytes(f.w.Up, int64(len(f.present)*f.w.Up.Rows/f.n)) + rowsBytes(f.w.Down, int64(len(f.present)*f.out.Cols))
-	if f.w.Gate != nil {
-		read += rowsBytes(f.w.Gate, int64(len(f.present)*f.ff))
-	}
 	neurons := int64(f.pairs) * int64(f.ff)
+	gated, active, read := neurons, neurons, int64(0)
+	if f.pairs > 0 {
+		if f.w.Exact {
+			gated, active, read = f.exactCounts()
+		} else {
+			read = f.bytes()
+		}
+	}
 	c.Steps++
 	c.Tokens += int64(f.tokens)
 	c.Predicted += neurons
 	c.PredictedRAM += neurons
-	c.Gated += neurons
-	c.Active += neurons
-	c.ActiveRAM += neurons
+	c.Gated += gated
+	c.Active += active
+	c.ActiveRAM += active
 	c.Bytes += read
 	c.RAM += read
+}
+
+// bytes returns what the experts of the step take, which is what is read of them.
+func (f *experts) bytes() int64 {
+	read := rowsBytes(f.w.Up, int64(len(f.present)*f.w.Up.Rows/f.n)) + rowsBytes(f.w.Down, int64(len(f.present)*f.out.Cols))
+	if f.w.Gate != nil {
+		read += rowsBytes(f.w.Gate, int64(len(f.present)*f.ff))
+	}
+	return read
 }

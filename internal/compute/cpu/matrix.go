@@ -24,8 +24,8 @@ type layout int
 // The layouts.
 const (
 	plain   layout = iota // the matrix's rows
-	neurons               // neurons: rows taken in for Rows, or columns taken in for Columns
-	groups                // groups of 32 columns, which share scales: kernel.PackGroup
+	neurons               // neurons: rows taken in for Rows, or columns taken in for Columns; those of stacked matrices one behind the other
+	groups                // groups of 32 columns, which share scales: kernel.PackGroup; likewise
 )
 
 func mem(m *compute.Matrix) *matrix { return m.Mem.(*matrix) }
@@ -95,21 +95,25 @@ func (d *Device) packRows(m *matrix, src compute.Source, pack func(t quant.Type,
 // transpose fills m with src's columns, in the order asked for, as rows.
 func (d *Device) transpose(m *matrix, src compute.Source) error {
 	size := src.Type.RowBytes(1)
-	m.layout, m.rowBytes = neurons, src.Rows*size
+	stack, rows := src.Stacked()
+	m.layout, m.rowBytes = neurons, rows*size
 	var err error
-	if m.data, err = d.mem.bytes(src.Cols * m.rowBytes); err != nil {
+	if m.data, err = d.mem.bytes(stack * src.Cols * m.rowBytes); err != nil {
 		return err
 	}
 	fileRow := src.Cols * size
-	d.batch.Run((src.Cols+packRows-1)/packRows, func(chunk, _ int) {
+	chunks := (src.Cols + packRows - 1) / packRows // of one of the stack
+	d.batch.Run(stack*chunks, func(chunk, _ int) {
+		e, chunk := chunk/chunks, chunk%chunks
+		from, to := src.Data[e*rows*fileRow:][:rows*fileRow], m.data[e*src.Cols*m.rowBytes:][:src.Cols*m.rowBytes]
 		end := min(src.Cols, (chunk+1)*packRows)
-		for r := range src.Rows { // a chunk reads whole cache lines of every row
+		for r := range rows { // a chunk reads whole cache lines of every row
 			for n := chunk * packRows; n < end; n++ {
-				from := n
+				col := n
 				if src.Order != nil {
-					from = int(src.Order[n])
+					col = int(src.Order[n])
 				}
-				copy(m.data[n*m.rowBytes+r*size:][:size], src.Data[r*fileRow+from*size:])
+				copy(to[n*m.rowBytes+r*size:][:size], from[r*fileRow+col*size:])
 			}
 		}
 	})
@@ -118,16 +122,18 @@ func (d *Device) transpose(m *matrix, src compute.Source) error {
 
 // packGroups fills m with groups of src's columns.
 func (d *Device) packGroups(m *matrix, src compute.Source) error {
-	m.layout, m.rowBytes = groups, kernel.GroupBytes(src.Type, src.Rows)
-	count := src.Cols / kernel.GroupNeurons
+	stack, rows := src.Stacked()
+	m.layout, m.rowBytes = groups, kernel.GroupBytes(src.Type, rows)
+	count := src.Cols / kernel.GroupNeurons // of one of the stack
 	var err error
-	if m.data, err = d.mem.bytes(count * m.rowBytes); err != nil {
+	if m.data, err = d.mem.bytes(stack * count * m.rowBytes); err != nil {
 		return err
 	}
 	fileRow := src.Type.RowBytes(src.Cols)
-	d.batch.Run(count, func(g, _ int) {
-		for s := range kernel.Super(src.Rows) {
-			kernel.PackGroup(src.Type, m.data[g*m.rowBytes:][:m.rowBytes], src.Data, src.Rows, fileRow, g, s)
+	d.batch.Run(stack*count, func(g, _ int) {
+		from := src.Data[g/count*rows*fileRow:][:rows*fileRow]
+		for s := range kernel.Super(rows) {
+			kernel.PackGroup(src.Type, m.data[g*m.rowBytes:][:m.rowBytes], from, rows, fileRow, g%count, s)
 		}
 	})
 	return nil
@@ -181,6 +187,7 @@ type workerScratch struct {
 	groups  kernel.GroupSum
 	rows    [kernel.RowsHeld][]byte // down rows packed on the fly
 	turn    int                     // the last of rows in use
+	list    []int32                 // neurons
 	decoded []float32               // a page of quantised keys and values
 	panel   []byte                  // a prompt's down columns, see panel
 	block   [][superblock]float32   // neurons on their way into it

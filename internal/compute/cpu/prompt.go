@@ -51,7 +51,9 @@ func (f *sparseFFN) multiplyPanels() {
 	if !together {
 		p.out = grown(&p.room, rows*f.out.Cols)
 	}
-	f.d.pool.Run(kernel.Super(f.out.Cols), f.panelFn)
+	f.rows = f.dense
+	f.findRuns()
+	f.d.pool.Run((len(f.runs)-1)*kernel.Super(f.out.Cols), f.panelFn)
 	if together {
 		return
 	}
@@ -60,9 +62,12 @@ func (f *sparseFFN) multiplyPanels() {
 	}
 }
 
-// panel computes one superblock of outputs for all tokens.
-func (f *sparseFFN) panel(s, worker int) {
+// panel computes one superblock of outputs for all rows of one of f.runs.
+func (f *sparseFFN) panel(i, worker int) {
 	w, form := f.d.worker(worker), &f.panels.form
+	blocks := kernel.Super(f.out.Cols)
+	from, to, s := int(f.runs[i/blocks]), int(f.runs[i/blocks+1]), i%blocks
+	layer := f.layer(int(f.rows[from]))
 	rows := min(superblock, f.out.Cols-s*superblock)
 	size := superblock * kernel.RowBytes(form.Type, f.n)
 	panel := grown(&w.panel, size+cacheLine)
@@ -70,27 +75,27 @@ func (f *sparseFFN) panel(s, worker int) {
 	block := grown(&w.block, kernel.GroupNeurons)
 	for at := 0; at < f.n; at += kernel.GroupNeurons {
 		for i := range block {
-			f.unpack(&block[i], at+i, s, w)
+			f.unpack(&block[i], layer*f.n+at+i, s, w)
 		}
 		f.d.k.Turn(form.Type, panel, f.n, at, (*[kernel.GroupNeurons][superblock]float32)(block), f.w.Down.Type)
 	}
-	x, stride := f.panels.x.of(form, 0)
-	out := f.panels.out[s*superblock:]
-	f.d.k.MatMul(form.Type, out, f.out.Cols, panel[:size/superblock*rows], rows, f.n, x, stride, len(f.dense))
+	x, stride := f.panels.x.of(form, from)
+	out := f.panels.out[from*f.out.Cols+s*superblock:]
+	f.d.k.MatMul(form.Type, out, f.out.Cols, panel[:size/superblock*rows], rows, f.n, x, stride, to-from)
 	if f.w.DownBias == nil {
 		return
 	}
-	bias := vector(f.w.DownBias)[s*superblock:][:rows]
-	for t := range f.dense {
+	bias := f.downBiases(int(f.rows[from]))[s*superblock:][:rows]
+	for t := range to - from {
 		f.d.k.Add(out[t*f.out.Cols:][:rows], bias)
 	}
 }
 
-// unpack writes superblock s of neuron n's column to dst, in the order of sums.
+// unpack writes superblock s of the n-th neuron's column, counted through all layers, to dst, in the order of sums.
 func (f *sparseFFN) unpack(dst *[superblock]float32, n, s int, w *workerScratch) {
 	down := f.w.Down
 	if mem(down).layout == groups {
-		f.d.k.UnpackNeuron(down.Type, dst, mem(down).data, down.Rows, n, s)
+		f.d.k.UnpackNeuron(down.Type, dst, mem(down).data, f.out.Cols, n, s)
 		return
 	}
 	f.d.k.Unpack(down.Type, dst, f.downRow(n, w), f.out.Cols, s)

@@ -80,7 +80,7 @@ const (
 type sparseFFN struct {
 	d                                         *Device
 	predictFn, gateFn, openFn, chunkFn, sumFn func(chunk, worker int)
-	tokenFn, spreadFn, panelFn                func(chunk, worker int)
+	rowFn, spreadFn, panelFn                  func(chunk, worker int)
 
 	// Predict
 	s         *set
@@ -90,8 +90,9 @@ type sparseFFN struct {
 
 	// SparseFFN
 	w      compute.SparseWeights
-	n      int // neurons of the layer
-	tokens int
+	n      int            // neurons of the layer
+	tokens int            // rows: of experts, pairs of a token and an expert
+	pairs  *experts       // what the rows are pairs of; nil: rows are tokens, all of one layer
 	out    compute.Tensor // [tokens, n_embd]
 	x      operand
 	all    bool      // the set is every neuron
@@ -109,6 +110,7 @@ type sparseFFN struct {
 
 	dense, scattered []int32  // the step's rows by the way of their down projection, in order
 	rows             []int32  // of scattered, those that are summed together now
+	runs             []int32  // where runs of rows of the same layer begin among them, and their number
 	active           []uint64 // [n_ff] bits: neurons whose a_i was not zero for some row
 	seen             []uint64 // [n_ff] bits: scratch of union
 }
@@ -116,7 +118,7 @@ type sparseFFN struct {
 func (f *sparseFFN) init(d *Device) {
 	f.d = d
 	f.predictFn, f.gateFn, f.openFn, f.chunkFn, f.sumFn = f.predict, f.gate, f.choose, f.chunk, f.sum
-	f.tokenFn, f.spreadFn, f.panelFn = f.token, f.spread, f.panel
+	f.rowFn, f.spreadFn, f.panelFn = f.row, f.spread, f.panel
 }
 
 // predict chooses the neurons that are always on and those whose logit reaches the threshold.
@@ -193,16 +195,21 @@ func (f *sparseFFN) show(b *compute.NeuronBins) {
 }
 
 func (f *sparseFFN) begin(out, x compute.Tensor, s compute.Set, w compute.SparseWeights) {
-	f.w, f.out, f.n, f.tokens = w, out, w.Up.Rows, x.Rows
-	f.all, f.gated, f.upped = s.Mem == nil, false, false
-	if !f.all {
+	f.hidden = grown(&f.hidden, x.Rows*w.Up.Rows)
+	f.beginRows(out, x.Rows, w.Up.Rows, w)
+	if f.all = s.Mem == nil; !f.all {
 		f.s = s.Mem.(*set)
 	}
-	f.hidden = grown(&f.hidden, x.Rows*f.n)
+	clear(grown(&f.active, (f.n+63)/64))
+}
+
+// beginRows prepares so many rows of n neurons each.
+func (f *sparseFFN) beginRows(out compute.Tensor, rows, n int, w compute.SparseWeights) {
+	f.w, f.out, f.n, f.tokens = w, out, n, rows
+	f.gated, f.upped = false, false
 	if f.open == nil || f.open.stride < f.n+kernel.ChooseSlack || len(f.open.count) < f.tokens {
 		f.open = newSet(f.tokens, f.n)
 	}
-	clear(grown(&f.active, (f.n+63)/64))
 	f.sumLen = kernel.Sums(out.Cols)
 	for i := range f.counts {
 		f.counts[i].Store(0)
@@ -214,7 +221,7 @@ func (f *sparseFFN) begin(out, x compute.Tensor, s compute.Set, w compute.Sparse
 func (f *sparseFFN) sort() {
 	f.dense, f.scattered = f.dense[:0], f.scattered[:0]
 	for t := range f.tokens {
-		if t >= f.d.p.Decode && f.fillsPanels(f.open.count[t]) {
+		if f.token(t) >= f.d.p.Decode && f.fillsPanels(f.open.count[t]) {
 			f.dense = append(f.dense, int32(t))
 		} else {
 			f.scattered = append(f.scattered, int32(t))
@@ -225,18 +232,33 @@ func (f *sparseFFN) sort() {
 // sumScattered sums the down columns of the scattered rows. A few rows go through the neurons together, so that a column
 // that several need is read from memory once; rows of a long prompt, which keep all workers busy, go one by one. The bytes are the same.
 func (f *sparseFFN) sumScattered() {
-	few := f.scattered
-	if len(few) > compute.FewTokens {
+	few, most := f.scattered, compute.FewTokens
+	switch {
+	case f.pairs != nil:
+		few, most = f.pairs.fewPairs()
+	case len(few) > most:
 		few = few[:min(len(few), f.d.p.Decode)]
+		f.rows = f.scattered[len(few):]
+		f.d.pool.Run(len(f.rows), f.rowFn)
 	}
-	f.rows = f.scattered[len(few):]
-	f.d.pool.Run(len(f.rows), f.tokenFn)
 	for ; len(few) > 0; few = few[len(f.rows):] {
-		f.rows = few[:min(len(few), compute.FewTokens)]
+		f.rows = few[:min(len(few), most)]
+		f.findRuns()
 		f.sums = grown(&f.sums, len(f.rows)*sparseChunks*f.sumLen)
-		f.d.pool.Run(sparseChunks, f.chunkFn)
+		f.d.pool.Run((len(f.runs)-1)*sparseChunks, f.chunkFn)
 		f.d.pool.Run(len(f.rows)*kernel.Super(f.out.Cols), f.sumFn)
 	}
+}
+
+// findRuns finds the runs of rows of the same layer.
+func (f *sparseFFN) findRuns() {
+	f.runs = append(f.runs[:0], 0)
+	for i := 1; i < len(f.rows); i++ {
+		if f.layer(int(f.rows[i])) != f.layer(int(f.rows[i-1])) {
+			f.runs = append(f.runs, int32(i))
+		}
+	}
+	f.runs = append(f.runs, int32(len(f.rows)))
 }
 
 // bytes returns what was read of the weights.
@@ -248,41 +270,50 @@ func (f *sparseFFN) bytes(whole bool) int64 {
 	case f.upped:
 		total = rowsBytes(f.w.Up, int64(f.n))
 	default:
-		total = rowsBytes(f.w.Up, f.union(f.open, 1))
+		total = rowsBytes(f.w.Up, f.union(f.open))
 	}
 	if f.gated {
 		total += rowsBytes(first, int64(f.n))
 	} else {
-		total += rowsBytes(first, f.union(f.s, 1))
+		total += rowsBytes(first, f.union(f.s))
 	}
+	if whole {
+		return total + int64(len(mem(f.w.Down).data))
+	}
+	return total + f.columnBytes(f.active[:(f.n+63)/64])
+}
+
+// columnBytes returns what was read of a layer's down projection: active are the neurons that some row needed.
+func (f *sparseFFN) columnBytes(active []uint64) (total int64) {
 	down := mem(f.w.Down)
-	switch {
-	case whole:
-		return total + int64(len(down.data))
-	case down.layout == groups:
-		scales := int64(kernel.Super(f.w.Down.Rows) * quant.QKK * 2)
-		return total + f.union(f.open, kernel.GroupNeurons)*scales + f.columns()*(int64(down.rowBytes)-scales)/kernel.GroupNeurons
+	column, scales := int64(down.rowBytes), int64(0)
+	if down.layout == groups {
+		scales = int64(kernel.Super(f.out.Cols) * quant.QKK * 2)
+		column = (column - scales) / kernel.GroupNeurons
 	}
-	return total + f.columns()*int64(down.rowBytes)
+	for _, word := range active {
+		total += int64(bits.OnesCount64(word)) * column
+		if uint32(word) != 0 {
+			total += scales
+		}
+		if word>>kernel.GroupNeurons != 0 {
+			total += scales
+		}
+	}
+	return total
 }
 
-// columns counts the down columns that some row needed.
-func (f *sparseFFN) columns() (n int64) {
-	for _, word := range f.active {
-		n += int64(bits.OnesCount64(word))
-	}
-	return n
-}
+// union counts the neurons that some token's list has: rows that are read once for all of them.
+func (f *sparseFFN) union(lists *set) int64 { return f.unionOf(lists, 0, f.tokens) }
 
-// union counts the groups of size neighbouring neurons of which some token's list has one: what is read once for all of them.
-func (f *sparseFFN) union(lists *set, size int32) (n int64) {
+// unionOf is union of rows [from, to).
+func (f *sparseFFN) unionOf(lists *set, from, to int) (n int64) {
 	seen := grown(&f.seen, (f.n+63)/64)
 	clear(seen)
-	for t := range f.tokens {
+	for t := from; t < to; t++ {
 		for _, i := range lists.token(t) {
-			g := i / size
-			if bit := uint64(1) << (g % 64); seen[g/64]&bit == 0 {
-				seen[g/64] |= bit
+			if bit := uint64(1) << (i % 64); seen[i/64]&bit == 0 {
+				seen[i/64] |= bit
 				n++
 			}
 		}
@@ -406,12 +437,14 @@ func (f *sparseFFN) part(t, i int) []int32 {
 	return list[len(list)*i/chunks : len(list)*(i+1)/chunks]
 }
 
-// chunk computes and sums a part of the neurons of every one of f.rows.
+// chunk computes and sums a part of the neurons of every row of one of f.runs.
 func (f *sparseFFN) chunk(i, worker int) {
 	w := f.d.worker(worker)
-	for r, t := range f.rows {
-		if list := f.part(int(t), i); len(list) > 0 || i == 0 {
-			f.sumPart(int(t), list, f.sums[(r*sparseChunks+i)*f.sumLen:][:f.sumLen], w)
+	run, i := i/sparseChunks, i%sparseChunks
+	for r := int(f.runs[run]); r < int(f.runs[run+1]); r++ {
+		t := int(f.rows[r])
+		if list := f.part(t, i); len(list) > 0 || i == 0 {
+			f.sumPart(t, list, f.sums[(r*sparseChunks+i)*f.sumLen:][:f.sumLen], w)
 		}
 	}
 }
@@ -425,12 +458,11 @@ func (f *sparseFFN) sum(i, _ int) {
 	for c := 1; c < sparseChunks && len(f.part(t, c)) > 0; c++ {
 		f.d.k.Add(total, f.sums[(r*sparseChunks+c)*f.sumLen+first:][:superblock])
 	}
-	out := row(f.out, t)[first:min(f.out.Cols, first+superblock)]
-	f.finish(out, total, first)
+	f.finish(t, total, first)
 }
 
-// token computes all chunks of one of f.rows, one after the other.
-func (f *sparseFFN) token(i, worker int) {
+// row computes all chunks of one of f.rows, one after the other.
+func (f *sparseFFN) row(i, worker int) {
 	t := int(f.rows[i])
 	w := f.d.worker(worker)
 	sums := grown(&w.sums, 2*f.sumLen)
@@ -444,15 +476,24 @@ func (f *sparseFFN) token(i, worker int) {
 		f.sumPart(t, list, next, w)
 		f.d.k.Add(total, next)
 	}
-	f.finish(row(f.out, t), total, 0)
+	f.finish(t, total, 0)
 }
 
-// finish writes sums to outputs from first on.
-func (f *sparseFFN) finish(out, total []float32, first int) {
+// finish writes sums to row t's outputs from first on.
+func (f *sparseFFN) finish(t int, total []float32, first int) {
+	out := row(f.out, t)[first:min(f.out.Cols, first+len(total))]
 	kernel.Ordered(f.w.Down.Type, out, total)
 	if f.w.DownBias != nil {
-		f.d.k.Add(out, vector(f.w.DownBias)[first:][:len(out)])
+		f.d.k.Add(out, f.downBiases(t)[first:][:len(out)])
 	}
+}
+
+// downBiases returns the biases of row t's outputs, where there are some.
+func (f *sparseFFN) downBiases(t int) []float32 {
+	if f.pairs != nil {
+		return f.pairs.downBiases(t)
+	}
+	return vector(f.w.DownBias)
 }
 
 // sumPart computes the listed open neurons of token t and writes the sum of their down columns.
@@ -472,7 +513,7 @@ func (f *sparseFFN) neurons(t int, list []int32, w *workerScratch) []float32 {
 	switch {
 	case f.w.Gate == nil:
 		up = nil
-	case f.upped:
+	case f.hasUps(t):
 		ups := f.up[t*f.n:][:f.n]
 		for i, n := range list {
 			up[i] = ups[n]
@@ -481,38 +522,50 @@ func (f *sparseFFN) neurons(t int, list []int32, w *workerScratch) []float32 {
 		f.dots(up, f.w.Up, f.w.UpBias, t, list, w)
 	}
 	f.d.k.Activate(a, a, up, f.w.Act)
-	f.countActive(list, a)
+	f.countActive(t, list, a)
 	return a
 }
 
-// countActive notes which of the listed neurons, in ascending order, have an a_i that is not zero.
-func (f *sparseFFN) countActive(list []int32, a []float32) {
+// countActive notes which of row t's listed neurons, in ascending order, have an a_i that is not zero.
+func (f *sparseFFN) countActive(t int, list []int32, a []float32) {
+	active := f.activeOf(t)
 	count, at, word := 0, int32(0), uint64(0)
 	for i, n := range list {
 		if a[i] == 0 {
 			continue
 		}
 		if n/64 != at {
-			atomic.OrUint64(&f.active[at], word)
+			atomic.OrUint64(&active[at], word)
 			at, word = n/64, 0
 		}
 		word |= 1 << (n % 64)
 		count++
 	}
-	atomic.OrUint64(&f.active[at], word)
+	atomic.OrUint64(&active[at], word)
 	f.counts[1].Add(int64(count))
 }
 
-// dots computes rows of m, chosen by index, times token t's activations.
+// dots computes rows of m, chosen by index, times row t's activations. Of experts m is their up projections.
 func (f *sparseFFN) dots(out []float32, m *compute.Matrix, bias *compute.Vector, t int, list []int32, w *workerScratch) {
-	x, _ := f.x.of(m, t)
-	if mem(m).packed {
-		f.d.k.DotRows(m.Type, out, mem(m).data, list, m.Cols, x)
-	} else {
-		f.d.k.DotFileRows(m.Type, out, mem(m).data, list, m.Cols, x, grown(&w.packed, kernel.RowBytes(m.Type, m.Cols)))
+	first, at := 0, t // row of m that the indices count from, row of the activations
+	var b []float32
+	switch {
+	case f.pairs != nil:
+		first, at, b = f.pairs.firstUp(t), f.pairs.input(t), f.pairs.upBiases(t)
+	case bias != nil:
+		b = vector(bias)
 	}
-	if bias != nil {
-		b := vector(bias)
+	x, _ := f.x.of(m, at)
+	data := mem(m).data[first*mem(m).rowBytes:]
+	if mem(m).packed {
+		f.d.k.DotRows(m.Type, out, data, list, m.Cols, x)
+	} else {
+		f.d.k.DotFileRows(m.Type, out, data, list, m.Cols, x, grown(&w.packed, kernel.RowBytes(m.Type, m.Cols)))
+	}
+	if f.pairs != nil && f.pairs.w.Before {
+		f.d.k.Scale(out, out, f.pairs.weight(t))
+	}
+	if b != nil {
 		for i, n := range list {
 			out[i] += b[n]
 		}
@@ -521,13 +574,16 @@ func (f *sparseFFN) dots(out []float32, m *compute.Matrix, bias *compute.Vector,
 
 // down adds a_i times the down column of every listed neuron to sum.
 func (f *sparseFFN) down(t int, list []int32, a, sum []float32, w *workerScratch) {
-	m := mem(f.w.Down)
+	m, first := mem(f.w.Down), f.layer(t)*f.n
 	if m.layout == groups {
-		hidden := f.hidden[t*f.n:][:f.n]
+		hidden, used := f.hidden[t*f.n:][:f.n], grown(&w.list, len(list))[:0]
 		for i, n := range list {
-			hidden[n] = a[i]
+			if hidden[n] = a[i]; a[i] != 0 {
+				used = append(used, n)
+			}
 		}
-		w.groups.Begin(f.d.k, f.w.Down.Type, m.data, f.w.Down.Rows, sum)
+		list = used
+		w.groups.Begin(f.d.k, f.w.Down.Type, m.data[first/kernel.GroupNeurons*m.rowBytes:], f.out.Cols, sum)
 		for len(list) > 0 {
 			n := 1
 			for n < len(list) && list[n]/kernel.GroupNeurons == list[0]/kernel.GroupNeurons {
@@ -541,13 +597,13 @@ func (f *sparseFFN) down(t int, list []int32, a, sum []float32, w *workerScratch
 	w.sum.Begin(f.d.k, f.w.Down.Type, f.out.Cols, sum)
 	for i, n := range list {
 		if a[i] != 0 {
-			w.sum.Add(f.downRow(int(n), w), a[i])
+			w.sum.Add(f.downRow(first+int(n), w), a[i])
 		}
 	}
 	w.sum.Finish()
 }
 
-// downRow is neuron n's row in the kernels' layout. A sum holds rows back, so that rows packed on the fly take turns.
+// downRow is row n of down in the kernels' layout. A sum holds rows back, so that rows packed on the fly take turns.
 func (f *sparseFFN) downRow(n int, w *workerScratch) []byte {
 	m := mem(f.w.Down)
 	if m.packed {
@@ -564,6 +620,38 @@ func (f *sparseFFN) multiply() {
 		f.dense = append(f.dense, int32(t))
 	}
 	f.d.matMul(f.spreadDense(), compute.Products{{Out: f.out, W: f.w.Down, Bias: f.w.DownBias}})
+}
+
+// token returns the token that row t is of.
+func (f *sparseFFN) token(t int) int {
+	if f.pairs != nil {
+		return f.pairs.token(t)
+	}
+	return t
+}
+
+// layer returns which of stacked layers row t is of.
+func (f *sparseFFN) layer(t int) int {
+	if f.pairs != nil {
+		return f.pairs.at(t)
+	}
+	return 0
+}
+
+// hasUps reports whether up holds all of row t's.
+func (f *sparseFFN) hasUps(t int) bool {
+	if f.pairs != nil {
+		return f.pairs.hasUps(t)
+	}
+	return f.upped
+}
+
+// activeOf returns the part of active for row t's layer.
+func (f *sparseFFN) activeOf(t int) []uint64 {
+	if f.pairs != nil {
+		return f.pairs.activeOf(t)
+	}
+	return f.active
 }
 
 // spreadDense is a_i of all neurons, zero for those that are not open, of f.dense. [len(f.dense), n_ff]

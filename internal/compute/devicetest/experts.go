@@ -225,6 +225,32 @@ type expertCase struct {
 	route           string
 	together, apart bool // all tokens choose the same experts, or each its own as far as there are
 	tabled          bool // matrices hold some of the experts only, by a table
+	exact           bool
+	zeros           zeros // neurons whose gates, in ungated layers ups, are far below zero; the others' are far above. Only of biased layers
+}
+
+// zeros names the neurons of an expert that are zero.
+type zeros int
+
+const (
+	someZeros zeros = iota // as it comes
+	mostZeros              // but every tenth; what multiplies their gates is no number
+	allZeros
+	noZeros
+)
+
+// farFromZero is larger than any product of the tests' numbers.
+const farFromZero = 1e4
+
+// offset is added to the bias that decides on neuron i.
+func (z zeros) offset(i int) float32 {
+	switch {
+	case z == noZeros || z == mostZeros && i%10 == 0:
+		return farFromZero
+	case z == someZeros:
+		return 0
+	}
+	return -farFromZero
 }
 
 func expertScripts() (all []script) {
@@ -292,6 +318,45 @@ func expertScripts() (all []script) {
 			}
 		}
 	}
+	return append(all, exactScripts()...)
+}
+
+// exactScripts are experts of which neurons that are zero are left out.
+func exactScripts() (all []script) {
+	add := func(name string, n int, typ quant.Type, change func(c *expertCase)) {
+		wide := max(96, typ.BlockElems())
+		c := expertCase{
+			gate: typ, up: typ, down: typ, embd: wide, ff: wide, used: 2, n: 3, gated: true, exact: true, act: compute.Activation{Kind: compute.ReLU}, route: "softmax, normalised",
+		}
+		change(&c)
+		all = append(all, script{
+			name: fmt.Sprintf("Experts/exact, %s/%d tokens", name, n), tokens: n, rough: true, pinnedApart: true, play: func(s *stage) { playExperts(s, c) },
+		})
+	}
+	with := func(z zeros) func(c *expertCase) {
+		return func(c *expertCase) { c.biased, c.zeros = true, z }
+	}
+	const n = 33 // fewer tokens are parts of this step: see companies
+	for _, typ := range []quant.Type{quant.F32, quant.F16, quant.BF16, quant.Q4_0, quant.Q8_0, quant.Q4_1, quant.Q4_K} {
+		add(typ.String()+"/most are zero", n, typ, with(mostZeros))
+	}
+	for _, typ := range []quant.Type{quant.F32, quant.Q4_0} {
+		name := func(s string) string { return typ.String() + ", " + s }
+		add(name("zeros")+"/half", n, typ, func(*expertCase) {})
+		add(name("zeros")+"/all", n, typ, with(allZeros))
+		add(name("zeros")+"/none", n, typ, with(noZeros))
+		add(name("shapes")+"/many", n, typ, func(c *expertCase) { c.used, c.n, c.embd, c.ff = 4, 16, 32, 32 })
+		add(name("shapes")+"/table", n, typ, func(c *expertCase) { c.biased, c.tabled, c.n, c.zeros = true, true, 7, mostZeros })
+		add(name("shapes")+"/one", n, typ, func(c *expertCase) { c.used, c.n = 1, 1 })
+		add(name("shapes")+"/fused", n, typ, func(c *expertCase) { c.fused, c.biased, c.zeros = true, true, mostZeros })
+		add(name("shapes")+"/before", n, typ, func(c *expertCase) { c.before, c.biased, c.route = true, true, "sigmoid" })
+	}
+	add("Q8_0, shapes/wide", n, quant.Q8_0, func(c *expertCase) { c.embd, c.ff, c.n = 416, 352, 2 })
+	for _, act := range activations() {
+		for _, gated := range []bool{true, false} {
+			add(fmt.Sprintf("activations/%s, gated %t", named(act), gated), 5, quant.F32, func(c *expertCase) { c.act, c.gated, c.biased = act, gated, true })
+		}
+	}
 	return all
 }
 
@@ -315,6 +380,9 @@ func playExperts(s *stage, c expertCase) {
 	s.run(func(v compute.Verbs) { v.Experts(out, in, choice, l.w) })
 	s.keep("output", out, l.bound)
 	s.keepTotal("count of tokens and neurons", []float32{float32(count.Tokens), float32(count.Predicted)}, exact)
+	if c.zeros != someZeros { // else rounded weights may turn a sign
+		s.keepTotal("count of gated and active neurons", []float32{float32(count.Gated), float32(count.Active)}, exact)
+	}
 	var uses []float32
 	for _, n := range bins.Counts {
 		uses = append(uses, float32(n))
@@ -358,37 +426,47 @@ func (c *expertCase) table() *compute.ExpertTable {
 
 func newExpertLayers(s *stage, c expertCase, logits []float32, how compute.Routing) *expertLayers {
 	l := &expertLayers{expertCase: c}
-	l.w = compute.ExpertWeights{Fused: c.fused, Before: c.before, Act: c.act, Table: c.table()}
+	l.w = compute.ExpertWeights{Fused: c.fused, Before: c.before, Exact: c.exact, Act: c.act, Table: c.table()}
 	held := l.w.Holds(c.n)
 	for t := range s.all {
 		chosen, weight := ref.Chosen(logits[t*c.n:][:c.n], nil, c.used, how)
 		l.chosen, l.weight = append(l.chosen, chosen), append(l.weight, weight)
 	}
-	stack := func(typ quant.Type, rows, cols int) weight {
+	stack := func(typ quant.Type, rows, cols int, exact compute.Use) weight {
 		values := s.normal
 		if !c.normal {
 			values = func(n int) []float32 { return s.sharp(typ, n) }
 		}
-		return s.matrix(typ, held*rows, cols, values(held*rows*cols), compute.Dense)
+		use, n := compute.Dense, 0
+		if c.exact {
+			use = exact
+		}
+		if use == compute.Columns {
+			n = held
+		}
+		return s.stacked(typ, n, held*rows, cols, values(held*rows*cols), use, nil)
 	}
 	gate, up, gateBias, upBias, downBias := weight{}, weight{}, []float32(nil), []float32(nil), []float32(nil)
 	upRows := c.ff
 	if c.fused {
 		upRows *= 2
 	}
-	up = stack(c.up, upRows, c.embd)
+	up = stack(c.up, upRows, c.embd, compute.Rows)
 	l.w.Up = up.Matrix
 	if c.gated && !c.fused {
-		gate = stack(c.gate, c.ff, c.embd)
+		gate = stack(c.gate, c.ff, c.embd, compute.Rows)
 		l.w.Gate = gate.Matrix
 	}
-	down := stack(c.down, c.embd, c.ff)
+	down := stack(c.down, c.embd, c.ff, compute.Columns)
 	l.w.Down = down.Matrix
 	if c.biased {
 		upBias, downBias = s.normal(c.n*upRows), s.normal(c.n*c.embd)
-		l.w.UpBias, l.w.DownBias = s.vector(upBias), s.vector(downBias)
 		if gate.Matrix != nil {
 			gateBias = s.normal(c.n * c.ff)
+		}
+		l.openNeurons(gateBias, upBias)
+		l.w.UpBias, l.w.DownBias = s.vector(upBias), s.vector(downBias)
+		if gate.Matrix != nil {
 			l.w.GateBias = s.vector(gateBias)
 		}
 	}
@@ -397,7 +475,7 @@ func newExpertLayers(s *stage, c expertCase, logits []float32, how compute.Routi
 		l.x = s.normal(s.all * c.embd)
 	}
 	for e := range c.n {
-		one := layer{sparseCase: sparseCase{embd: c.embd, ff: c.ff, gated: c.gated, act: c.act, columns: true}, x: l.x}
+		one := layer{sparseCase: sparseCase{embd: c.embd, ff: c.ff, gated: c.gated, act: c.act, columns: true}, x: l.x, long: l.exact && s.all > s.few}
 		at := l.w.At(e)
 		if at == compute.Absent {
 			l.layers = append(l.layers, one)
@@ -418,6 +496,27 @@ func newExpertLayers(s *stage, c expertCase, logits []float32, how compute.Routi
 		l.layers = append(l.layers, one)
 	}
 	return l
+}
+
+// openNeurons has biases make those neurons zero that are to be.
+func (l *expertLayers) openNeurons(gateBias, upBias []float32) {
+	for e := range l.n {
+		firstGate, firstUp := l.w.First(e, l.ff)
+		for i := range l.ff {
+			offset := l.zeros.offset(i)
+			switch {
+			case l.fused:
+				upBias[firstGate+i] += offset
+			case gateBias != nil:
+				gateBias[firstGate+i] += offset
+			default:
+				upBias[firstUp+i] += offset
+			}
+			if l.gated && l.zeros == mostZeros && offset < 0 {
+				upBias[firstUp+i] = float32(math.NaN())
+			}
+		}
+	}
 }
 
 // part returns some rows of w as a weight.

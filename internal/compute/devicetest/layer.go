@@ -179,6 +179,9 @@ func (l *layer) coefficients(t int) (of []coefficient) {
 			if l.gateBias != nil {
 				g += float64(l.gateBias[c.row])
 			}
+			if act(g) == 0 && act(g+roundingSigmas*sg) == 0 { // whatever u is
+				continue
+			}
 			byG, byU := spread(act, g, sg), spread(factor, u, su)
 			c.a = act(g) * factor(u)
 			c.variance = square(byG*factor(u)) + square(act(g)*byU) + square(byG*byU)

@@ -120,8 +120,14 @@ func (s *stage) matrix(typ quant.Type, rows, cols int, values []float32, use com
 // ordered returns a matrix whose neurons are taken in another order.
 func (s *stage) ordered(typ quant.Type, rows, cols int, values []float32, use compute.Use, order []int32) weight {
 	s.t.Helper()
+	return s.stacked(typ, 0, rows, cols, values, use, order)
+}
+
+// stacked returns n matrices, one behind the other, as one of rows rows; 0: the matrix is no stack.
+func (s *stage) stacked(typ quant.Type, n, rows, cols int, values []float32, use compute.Use, order []int32) weight {
+	s.t.Helper()
 	e := s.encode(typ, rows, cols, values)
-	src := compute.Source{Name: s.name, Type: typ, Rows: rows, Cols: cols, Data: e.data, Pinned: s.pinned, Order: order}
+	src := compute.Source{Name: s.name, Type: typ, Rows: rows, Cols: cols, Data: e.data, Pinned: s.pinned, Order: order, Stack: n}
 	if !s.pinned {
 		src.Data = slices.Clone(e.data)
 	}

@@ -95,7 +95,7 @@ func onGPU(m *compute.Matrix) bool { return mem(m).host == nil }
 // Matrix takes rows or neurons [0, src.Split.Bound) to the GPU and the others to the host.
 func (d *Device) Matrix(src compute.Source, use compute.Use) (*compute.Matrix, error) {
 	n := src.Rows
-	if use == compute.Columns {
+	if use == compute.Columns && src.Stack == 0 {
 		n = src.Cols
 	}
 	out := &compute.Matrix{Name: src.Name, Type: src.Type, Rows: src.Rows, Cols: src.Cols}

@@ -163,8 +163,8 @@ func TestSplits(t *testing.T) {
 		{synth.Spec{Arch: "gemma3n", Type: quant.F32}, model.Off},
 		{synth.Spec{Arch: "gemma4", Type: quant.F32}, model.Exact},
 		{synth.Spec{Arch: "deepseek2", Type: quant.F32}, model.Off},
-		{synth.Spec{Arch: "qwen2moe", Type: quant.F32, Experts: 170, Used: 3, FF: 32}, model.Off},     // plans split layers by expert, too
-		{synth.Spec{Arch: "smallthinker", Type: quant.F32, Experts: 170, Used: 3, FF: 32}, model.Off}, // routers are read before attention, perhaps on another GPU
+		{synth.Spec{Arch: "qwen2moe", Type: quant.F32, Experts: 170, Used: 3, FF: 32}, model.Off},       // plans split layers by expert, too
+		{synth.Spec{Arch: "smallthinker", Type: quant.F32, Experts: 170, Used: 3, FF: 32}, model.Exact}, // routers are read before attention, perhaps on another GPU
 		{synth.Spec{Arch: "falcon", Type: quant.F16, Magic: "PWRI"}, model.Predict},
 	} {
 		t.Run(fmt.Sprintf("%s %s", c.spec.Arch, c.mode), func(t *testing.T) {

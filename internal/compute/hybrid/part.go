@@ -6,11 +6,19 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/compute"
 )
 
-// neurons is src with its neurons [from, to) alone, in src's order: rows, or columns for Columns. Where they do not lie together in
-// src they are copied.
+// neurons is src with its neurons [from, to) alone, in src's order: rows, or columns for Columns, but rows of stacked matrices. Where they do not
+// lie together in src they are copied.
 func neurons(src compute.Source, use compute.Use, from, to int) (compute.Source, error) {
 	part := src
 	part.Order = nil
+	if use == compute.Columns && src.Stack > 0 {
+		if _, rows := src.Stacked(); from%rows == 0 && to%rows == 0 {
+			part.Stack = (to - from) / rows
+		} else {
+			return part, fmt.Errorf("tensor %q: rows %d to %d are not whole matrices of %d rows", src.Name, from, to, rows)
+		}
+		use = compute.Rows
+	}
 	if src.Data == nil { // the shape alone is known, and wanted
 		if part.Rows = to - from; use == compute.Columns {
 			part.Rows, part.Cols = src.Rows, to-from

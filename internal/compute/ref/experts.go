@@ -226,22 +226,29 @@ func (d *Device) expert(sum []float64, x []float32, e, n int, weight float64, w 
 		}
 		return y
 	}
-	a := make([]float64, ff)
+	a, open := make([]float64, ff), make([]bool, ff) // open: not left out
 	for i := range a {
 		u := product(w.Up, w.UpBias, firstUp+i)
 		if gates == nil {
 			a[i] = Activation(w.Act, u)
-			continue
+			open[i] = !w.Exact || a[i] != 0
+		} else {
+			g := Activation(w.Act, product(gates, gateBias, firstGate+i))
+			if open[i] = !w.Exact || g != 0; open[i] {
+				a[i] = g * Factor(w.Act, u)
+			}
 		}
-		a[i] = Activation(w.Act, product(gates, gateBias, firstGate+i)) * Factor(w.Act, u)
 	}
 	for i, v := range a {
 		w.Active.Add(e, ff, i, []float32{float32(v)})
 	}
+	countNeurons(a, open, &w)
 	for j := range sum {
 		y := 0.0
 		for i, v := range weights(w.Down, at*len(sum)+j) {
-			y += a[i] * float64(v)
+			if open[i] {
+				y += a[i] * float64(v)
+			}
 		}
 		if w.DownBias != nil {
 			y += float64(elements(w.DownBias)[e*len(sum)+j])
@@ -250,16 +257,29 @@ func (d *Device) expert(sum []float64, x []float32, e, n int, weight float64, w 
 	}
 }
 
-// countExpert adds an expert of n that was computed for some tokens.
+// countNeurons adds the neurons that an expert computed for a token, of which those in open are not left out.
+func countNeurons(a []float64, open []bool, w *compute.ExpertWeights) {
+	c := w.Count
+	if c == nil {
+		return
+	}
+	for i, v := range a {
+		if open[i] {
+			c.Gated++
+		}
+		if v != 0 || !w.Exact {
+			c.Active++
+		}
+	}
+}
+
+// countExpert adds an expert of n that was computed for some tokens. All of it is read: nothing is fast here.
 func countExpert(tokens, n int, w *compute.ExpertWeights) {
 	c := w.Count
 	if c == nil {
 		return
 	}
-	neurons := int64(tokens) * int64(w.Neurons(n))
-	c.Predicted += neurons
-	c.Gated += neurons
-	c.Active += neurons
+	c.Predicted += int64(tokens) * int64(w.Neurons(n))
 	for _, m := range []*compute.Matrix{w.Gate, w.Up, w.Down} {
 		if m != nil {
 			c.Bytes += int64(m.Rows/w.Holds(n)) * int64(m.Type.RowBytes(m.Cols))

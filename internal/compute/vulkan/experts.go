@@ -82,6 +82,7 @@ type experts struct {
 	ff     int         // neurons of an expert
 	sorted driver.View // pairs by expert; none for few tokens
 	table  driver.View // of the experts' places; the choices where there is no table
+	counts driver.View // predicted, gated, active neurons, where those that are zero are left out
 }
 
 // chosenExperts computes the chosen experts' layers. Of few tokens each pair of a token and an expert is a product of its own; the pairs of more
@@ -98,13 +99,14 @@ func (r *recorder) chosenExperts(o *compute.Experts) {
 	}
 	r.about(w.Down.Name)
 	in := operand{r: r, x: o.X, name: "activations of experts"}
-	table := r.expertTable(&w, c)
+	table, counts := r.expertTable(&w, c), r.countExperts(&w, c)
 	for first := 0; first < c.Rows; first += expertTokens {
-		f := &experts{r: r, w: w, c: c, table: table, held: w.Holds(c.N), ff: w.Neurons(c.N), first: first, tokens: min(expertTokens, c.Rows-first)}
+		f := &experts{
+			r: r, w: w, c: c, table: table, counts: counts, held: w.Holds(c.N), ff: w.Neurons(c.N), first: first, tokens: min(expertTokens, c.Rows-first),
+		}
 		f.sort()
 		f.compute(&in, o.Out)
 	}
-	r.countExperts(&w, c)
 }
 
 // sort sorts pairs by expert where there are more than a few tokens.
@@ -153,7 +155,7 @@ func (f *experts) compute(in *operand, out compute.Tensor) {
 	} else {
 		f.multiply(in, f.w.Up, f.w.UpBias, firstUp, a, false)
 	}
-	f.r.activate(a, a, up, f.w.Act)
+	f.activate(a, up)
 	y := f.scratch("experts' outputs", out.Cols)
 	hidden := operand{r: f.r, x: a, name: "experts' neurons"}
 	f.multiply(&hidden, f.w.Down, f.w.DownBias, 0, y, true)
@@ -163,6 +165,26 @@ func (f *experts) compute(in *operand, out compute.Tensor) {
 		bind:   []binding{update(floats(out)), read(floats(y)), read(floats(choices(f.c))), read(f.table)},
 		push:   []uint32{uint32(n), uint32(out.Cols), uint32(f.c.Used), truth(!f.w.Before), f.tabled(), uint32(f.held), uint32(f.first)},
 		groups: f.r.groupsFor(n),
+	})
+}
+
+// activate makes a, the pairs' gates, in ungated layers their ups, their neurons.
+func (f *experts) activate(a, up compute.Tensor) {
+	if !f.w.Exact {
+		f.r.activate(a, a, up, f.w.Act)
+		return
+	}
+	gated := up.Mem != nil
+	if !gated {
+		up = a
+	}
+	f.r.dispatch(call{
+		shader: "maskexperts", local: elementwise, spec: []uint32{truth(gated)},
+		bind: []binding{update(floats(a)), read(floats(up)), read(floats(choices(f.c))), update(f.counts), read(f.r.params()), read(f.table)},
+		push: []uint32{
+			uint32(f.pairs()), uint32(f.ff), uint32(f.c.Used), uint32(f.first), f.tabled(), uint32(f.held), uint32(f.w.Act.Kind), math.Float32bits(f.w.Act.Threshold),
+		},
+		groups: [3]int{min(ceil(f.pairs()*f.ff, elementwise), listedGroups), 1, 1},
 	})
 }
 
@@ -192,10 +214,21 @@ func (f *experts) multiply(o *operand, m *compute.Matrix, bias *compute.Vector, 
 	}
 }
 
-// countExperts has the layer's counts follow from the choices whenever the segment has run.
-func (r *recorder) countExperts(w *compute.ExpertWeights, c compute.Choice) {
+// countExperts has the layer's counts follow from the choices whenever the segment has run, and those of active neurons from the memory that it
+// returns where neurons are left out.
+func (r *recorder) countExperts(w *compute.ExpertWeights, c compute.Choice) (counts driver.View) {
+	if w.Exact && w.Count == nil {
+		counts = r.scratch("counts", counterBytes)
+	}
 	if w.Count == nil && w.Bins == nil {
-		return
+		return counts
+	}
+	if w.Exact && w.Count != nil {
+		count := w.Count
+		counts = r.counter(func(_ *compute.Params, counted []uint32) {
+			count.Gated += int64(counted[1])
+			count.Active += int64(counted[2])
+		})
 	}
 	layout, weights := r.seg.params, *w
 	v := r.result(4*int64(c.Rows)*int64(2*c.Used), func(p *compute.Params, data []byte) {
@@ -203,6 +236,7 @@ func (r *recorder) countExperts(w *compute.ExpertWeights, c compute.Choice) {
 		countChosen(&weights, c, numbers(data)[lead*2*c.Used:], min(len(p.Tokens), c.Rows-lead))
 	})
 	r.copy(v, floats(choices(c)))
+	return counts
 }
 
 // countChosen counts what a step's tokens chose.
@@ -236,7 +270,9 @@ func countChosen(w *compute.ExpertWeights, c compute.Choice, choice []float32, t
 	w.Count.Steps++
 	w.Count.Tokens += int64(tokens)
 	w.Count.Predicted += neurons
-	w.Count.Gated += neurons
-	w.Count.Active += neurons
+	if !w.Exact {
+		w.Count.Gated += neurons
+		w.Count.Active += neurons
+	}
 	w.Count.Bytes += present * bytes / int64(w.Holds(c.N))
 }

@@ -1,0 +1,228 @@
+package cpu
+
+import (
+	"github.com/powerinfer-go/powerinfer/internal/compute"
+)
+
+// exactExperts is the state of an Experts that leaves out neurons that are zero: gates first, in ungated layers ups, then only what those that
+// are open need. It is a sparseFFN whose rows are the pairs of a token and an expert, sorted by expert: each row has its expert's part of the weights.
+type exactExperts struct {
+	gatesFn, upsFn, sumFn func(chunk, worker int)
+
+	f     sparseFFN
+	run   []int32   // [pairs] the place of each pair's expert in present
+	dense []int32   // places in present of experts whose ups are all computed
+	upped []bool    // [present] whether they are
+	alone []int32   // pairs that are summed one by one
+	words int       // of an expert's bits in f.active
+	out   []float32 // [pairs, n_embd]
+	view  buffer    // out
+}
+
+func (f *experts) initExact() {
+	x := &f.exact
+	x.gatesFn, x.upsFn, x.sumFn = f.gates, f.ups, f.sumExact
+	x.f.init(f.d)
+	x.f.pairs = f
+}
+
+// computeExact computes the step's pairs, whose hidden and chunks of neurons are there.
+func (f *experts) computeExact() {
+	x, s := &f.exact, &f.exact.f
+	f.beginExact()
+	f.d.pool.Run(len(f.present)*f.openIn, x.gatesFn)
+	f.d.pool.Run(f.pairs, s.openFn)
+	f.chooseUps()
+	f.d.pool.Run(len(x.dense)*f.openIn, x.upsFn)
+	if mem(f.w.Down).layout == plain {
+		f.spreadHidden()
+		f.projectDown()
+	} else {
+		s.sort()
+		s.sumScattered()
+		if len(s.dense) > 0 {
+			s.multiplyPanels()
+		}
+		f.d.pool.Run(f.tokens, x.sumFn)
+	}
+	f.count()
+}
+
+// beginExact makes rows of the pairs.
+func (f *experts) beginExact() {
+	x, s := &f.exact, &f.exact.f
+	run := grown(&x.run, f.pairs)
+	for i, e := range f.present {
+		for p := f.first[e]; p < f.first[e+1]; p++ {
+			run[p] = int32(i)
+		}
+	}
+	gate, _ := f.w.Gates()
+	w := compute.SparseWeights{Gate: gate, Up: f.w.Up, Down: f.w.Down, UpBias: f.w.UpBias, DownBias: f.w.DownBias, Act: f.w.Act}
+	s.x, s.hidden = f.x, f.hidden
+	x.view.data = grown(&x.out, f.pairs*f.out.Cols)
+	s.beginRows(compute.Tensor{Rows: f.pairs, Cols: f.out.Cols, Mem: &x.view}, f.pairs, f.ff, w)
+	s.all = true
+	x.words = (f.ff + 63) / 64
+	clear(grown(&s.active, len(f.present)*x.words))
+}
+
+// gates computes some gates of one expert, in ungated layers ups, for all its tokens.
+func (f *experts) gates(chunk, worker int) {
+	e, r, rows := f.piece(f.present[chunk/f.openIn], chunk)
+	m, bias := f.w.Gates()
+	first, up := f.w.First(e, f.ff)
+	if m == nil {
+		m, bias, first = f.w.Up, f.w.UpBias, up
+	}
+	p, end := int(f.first[e]), int(f.first[e+1])
+	f.rows(f.hidden[p*f.ff+r:], f.ff, m, f.biases(bias, m, e, first+r), first+r, rows, p, end, worker)
+}
+
+// piece returns which neurons a chunk has of the expert at a place.
+func (f *experts) piece(at int32, chunk int) (e, r, rows int) {
+	r = chunk % f.openIn * f.openRows
+	return int(at), r, min(f.openRows, f.ff-r)
+}
+
+// chooseUps lists the experts all of whose ups are computed: those of many tokens, whose lists together have most neurons, and those of which a token
+// needs most.
+func (f *experts) chooseUps() {
+	x := &f.exact
+	x.dense = x.dense[:0]
+	clear(grown(&x.upped, len(f.present)))
+	if g, _ := f.w.Gates(); g == nil {
+		return
+	}
+	for i, e := range f.present {
+		p, end := int(f.first[e]), int(f.first[e+1])
+		largest := 0
+		for _, n := range x.f.open.count[p:end] {
+			largest = max(largest, n)
+		}
+		if x.upped[i] = end-p > compute.FewTokens || most(largest, f.ff); x.upped[i] {
+			x.dense = append(x.dense, int32(i))
+		}
+	}
+	if len(x.dense) > 0 {
+		grown(&x.f.up, f.pairs*f.ff)
+	}
+}
+
+// ups computes some ups of one expert for all its tokens.
+func (f *experts) ups(chunk, worker int) {
+	e, r, rows := f.piece(f.present[f.exact.dense[chunk/f.openIn]], chunk)
+	_, first := f.w.First(e, f.ff)
+	p, end := int(f.first[e]), int(f.first[e+1])
+	f.rows(f.exact.f.up[p*f.ff+r:], f.ff, f.w.Up, f.biases(f.w.UpBias, f.w.Up, e, first+r), first+r, rows, p, end, worker)
+}
+
+// spreadHidden makes hidden every pair's neurons, zero where they are left out.
+func (f *experts) spreadHidden() {
+	s := &f.exact.f
+	s.dense = s.dense[:0]
+	for p := range f.pairs {
+		s.dense = append(s.dense, int32(p))
+	}
+	s.spreadDense()
+	f.hidden, s.a = s.a, f.hidden
+}
+
+// fewPairs returns the scattered pairs that are summed a few tokens at a time, and how many pairs those are; the others it has summed.
+func (f *experts) fewPairs() (few []int32, most int) {
+	s := &f.exact.f
+	few, most = s.scattered, compute.FewTokens*f.used
+	if f.tokens <= compute.FewTokens {
+		return few, most
+	}
+	n, alone := 0, f.exact.alone[:0]
+	for _, p := range s.scattered {
+		if f.token(int(p)) < f.d.p.Decode {
+			few[n] = p
+			n++
+		} else {
+			alone = append(alone, p)
+		}
+	}
+	f.exact.alone, s.rows = alone, alone
+	f.d.pool.Run(len(s.rows), s.rowFn)
+	return few[:n], most
+}
+
+// sumExact adds up what a token's experts gave.
+func (f *experts) sumExact(t, _ int) {
+	w := &f.exact
+	f.sum(row(f.out, t), w.out[:f.pairs*f.out.Cols], t)
+}
+
+// What a sparseFFN asks of the pair at a place. at is its expert's place among those that the matrices hold.
+
+func (f *experts) token(p int) int         { return int(f.pair[p]) / f.used }
+func (f *experts) at(p int) int            { return int(f.present[f.exact.run[p]]) }
+func (f *experts) weight(p int) float32    { return f.choice.weights[f.pair[p]] }
+func (f *experts) hasUps(p int) bool       { return f.exact.upped[f.exact.run[p]] }
+func (f *experts) activeOf(p int) []uint64 { return f.activeAt(int(f.exact.run[p])) }
+
+// upBiases returns the elements of the ups' biases for the pair's expert; nil where there are none.
+func (f *experts) upBiases(p int) []float32 {
+	return f.biases(f.w.UpBias, f.w.Up, f.at(p), f.firstUp(p))
+}
+
+// downBiases returns the elements of the down projection's biases for the pair's expert.
+func (f *experts) downBiases(p int) []float32 {
+	return f.biases(f.w.DownBias, f.w.Down, f.at(p), f.at(p)*f.out.Cols)
+}
+
+// firstUp returns the first up row of the pair's expert.
+func (f *experts) firstUp(p int) int {
+	_, first := f.w.First(f.at(p), f.ff)
+	return first
+}
+
+// input returns the row of the activations that the pair reads.
+func (f *experts) input(p int) int {
+	if f.tokens == 1 {
+		return 0
+	}
+	return p
+}
+
+// activeAt returns the bits of the i-th present expert's neurons that were not zero for some token.
+func (f *experts) activeAt(i int) []uint64 { return f.exact.f.active[i*f.exact.words:][:f.exact.words] }
+
+// exactCounts returns the open and the active neurons of the step, and the bytes read for them.
+func (f *experts) exactCounts() (gated, active, read int64) {
+	s := &f.exact.f
+	gate, _ := f.w.Gates()
+	down := mem(f.w.Down)
+	for i, e := range f.present {
+		switch {
+		case gate == nil || f.exact.upped[i]:
+			read += rowsBytes(f.w.Up, int64(f.ff))
+		default:
+			read += rowsBytes(f.w.Up, s.unionOf(s.open, int(f.first[e]), int(f.first[e+1])))
+		}
+		if gate != nil {
+			read += rowsBytes(gate, int64(f.ff))
+		}
+		switch {
+		case down.layout == plain:
+			read += rowsBytes(f.w.Down, int64(f.out.Cols))
+		case f.exact.panels(i):
+			read += int64(len(down.data) / f.n)
+		default:
+			read += s.columnBytes(f.activeAt(i))
+		}
+	}
+	return s.counts[0].Load(), s.counts[1].Load(), read
+}
+
+// panels reports whether some pair of the i-th present expert went through panels.
+func (x *exactExperts) panels(i int) bool {
+	for _, p := range x.f.dense {
+		if int(x.run[p]) == i {
+			return true
+		}
+	}
+	return false
+}
