@@ -48,6 +48,7 @@ type adder struct {
 	off                reg.Register // into rows
 	coef, pairs        reg.Register
 	scales, scale      reg.Register // of groups
+	soon               reg.Register // from scales to those of the next group
 	local              Mem
 }
 
@@ -69,7 +70,7 @@ func (k *adder) at(disp int) Mem { return k.local.Offset(disp) }
 func (k *adder) emit() {
 	short := strings.ReplaceAll(k.typ.String(), "_", "")
 	if k.group {
-		TEXT("addGroup"+short, NOSPLIT, "func(sum *float32, rows *[16]*byte, coef *[16]int8, pairs uintptr, n uintptr, next *[16]*byte, scales *byte, scale float32)")
+		TEXT("addGroup"+short, NOSPLIT, "func(sum *float32, rows *[16]*byte, coef *[16]int8, pairs uintptr, n uintptr, next *[16]*byte, scales *byte, scale float32, soon *byte)")
 		Doc(fmt.Sprintf("addGroup%s adds pairs of weighted %s rows of one group to sum. Scalar twin: addGroupGeneric in axpy.go.", short, k.typ))
 	} else {
 		TEXT("addRows"+short, NOSPLIT, "func(sum *float32, rows *[16]*byte, coef *[16]float32, pairs uintptr, n uintptr, next *[16]*byte)")
@@ -81,7 +82,8 @@ func (k *adder) emit() {
 	XORQ(k.off, k.off)
 	if k.group {
 		k.local = AllocLocal(groupLocal)
-		k.scales = Load(Param("scales"), GP64())
+		k.scales, k.soon = Load(Param("scales"), GP64()), Load(Param("soon"), GP64())
+		SUBQ(k.scales, k.soon)
 		k.groupPairs()
 	} else {
 		k.local = AllocLocal(localBytes)
@@ -107,8 +109,13 @@ func (k *adder) emit() {
 	RET()
 }
 
-// prefetch asks for the same superblock of the rows of the next call.
+// prefetch asks for the same superblock of the rows of the next call, and of its group's scales.
 func (k *adder) prefetch() {
+	if k.group {
+		for b := 0; b < scaleBytes; b += 64 {
+			PREFETCHT1(Mem{Base: k.scales, Index: k.soon, Scale: 1, Disp: b})
+		}
+	}
 	left, p, q := GP64(), GP64(), GP64()
 	MOVQ(k.pairs, left)
 	MOVQ(k.next, p)

@@ -72,6 +72,7 @@ func (d *Device) SetWords(s compute.Set, words []uint32, perRow int) {
 const (
 	sparseChunks = 16
 	chunkNeurons = 16
+	pairNeurons  = 64 // of a pair of a token and an expert: there are several pairs to share among threads
 )
 
 // sparseFFN is the state of one Predict or SparseFFN. Methods that run on the pool are values made once, so that a call allocates nothing.
@@ -430,7 +431,11 @@ func (f *sparseFFN) view(b *buffer, data []float32) compute.Tensor {
 // part is chunk i's part of token t's open neurons.
 func (f *sparseFFN) part(t, i int) []int32 {
 	list := f.open.token(t)
-	chunks := min(sparseChunks, max(1, len(list)/chunkNeurons))
+	size := chunkNeurons
+	if f.pairs != nil {
+		size = pairNeurons
+	}
+	chunks := min(sparseChunks, max(1, len(list)/size))
 	if i >= chunks {
 		return nil
 	}

@@ -46,7 +46,7 @@ func summedInt8(t quant.Type) bool { return t.Traits().Columns }
 // adders are a type's kernels; nil where there are none.
 type adders struct {
 	rows   func(sum *float32, rows *[sumBatch]*byte, coef *[sumBatch]float32, pairs, n uintptr, next *[sumBatch]*byte)
-	group  func(sum *float32, rows *[sumBatch]*byte, coef *[sumBatch]int8, pairs, n uintptr, next *[sumBatch]*byte, scales *byte, scale float32)
+	group  func(sum *float32, rows *[sumBatch]*byte, coef *[sumBatch]int8, pairs, n uintptr, next *[sumBatch]*byte, scales *byte, scale float32, soon *byte)
 	floats func(sum *float32, rows *[floatBatch]*byte, coef *[floatBatch]float32, n uintptr, next *[floatBatch]*byte)
 }
 
@@ -230,7 +230,7 @@ func (k *Kernels) UnpackNeuron(t quant.Type, dst *[quant.QKK]float32, data []byt
 	plane := &group[Super(rows)*quant.QKK*2+neuron%GroupNeurons*planeBytes(t, rows)+s*quants]
 	planes, coef := [sumBatch]*byte{plane, plane}, [sumBatch]int8{1}
 	if f := k.adders[t].group; f != nil {
-		f(&dst[0], &planes, &coef, 1, 1, &planes, &scales[0], 1)
+		f(&dst[0], &planes, &coef, 1, 1, &planes, &scales[0], 1, &scales[0])
 		return
 	}
 	addGroupGeneric(t, dst[:], planes[:1], coef[:1], scales, 1)
@@ -333,6 +333,10 @@ func (s *GroupSum) Add(list []int32, a []float32, soon []int32) {
 	bytes := GroupBytes(s.t, s.rows)
 	group := s.data[int(list[0])/GroupNeurons*bytes:][:bytes]
 	planes, plane := group[Super(s.rows)*quant.QKK*2:], planeBytes(s.t, s.rows)
+	next := group // that is added after this one
+	if len(soon) > 0 {
+		next = s.data[int(soon[0])/GroupNeurons*bytes:][:bytes]
+	}
 	inverse := 127 / most
 	for at := 0; at < len(list); at += sumBatch {
 		n := min(sumBatch, len(list)-at)
@@ -348,13 +352,13 @@ func (s *GroupSum) Add(list []int32, a []float32, soon []int32) {
 				s.ask[i] = &s.data[int(soon[i])/GroupNeurons*bytes+Super(s.rows)*quant.QKK*2+int(soon[i])%GroupNeurons*plane]
 			}
 		}
-		s.add(n, group, most/127)
+		s.add(n, group, next, most/127)
 	}
 }
 
-func (s *GroupSum) add(n int, group []byte, scale float32) {
+func (s *GroupSum) add(n int, group, next []byte, scale float32) {
 	if f := s.k.adders[s.t].group; f != nil {
-		f(&s.sum[0], &s.plane, &s.coef, uintptr(n+1)/2, uintptr(Super(s.rows)), &s.ask, &group[0], scale)
+		f(&s.sum[0], &s.plane, &s.coef, uintptr(n+1)/2, uintptr(Super(s.rows)), &s.ask, &group[0], scale, &next[0])
 		return
 	}
 	addGroupGeneric(s.t, s.sum, s.plane[:n], s.coef[:n], group, scale)

@@ -2630,9 +2630,9 @@ pass2:
 	VZEROUPPER
 	RET
 
-// func addGroupQ40(sum *float32, rows *[16]*byte, coef *[16]int8, pairs uintptr, n uintptr, next *[16]*byte, scales *byte, scale float32)
+// func addGroupQ40(sum *float32, rows *[16]*byte, coef *[16]int8, pairs uintptr, n uintptr, next *[16]*byte, scales *byte, scale float32, soon *byte)
 // Requires: AVX, AVX2, F16C, FMA3, MMX+
-TEXT ·addGroupQ40(SB), NOSPLIT, $320-60
+TEXT ·addGroupQ40(SB), NOSPLIT, $320-72
 	MOVQ sum+0(FP), AX
 	MOVQ rows+8(FP), CX
 	MOVQ next+40(FP), DX
@@ -2641,42 +2641,52 @@ TEXT ·addGroupQ40(SB), NOSPLIT, $320-60
 	MOVQ n+32(FP), DI
 	XORQ R8, R8
 	MOVQ scales+48(FP), R9
-	MOVQ SI, R10
-	LEAQ (SP), R11
-	XORQ R13, R13
+	MOVQ soon+64(FP), R10
+	SUBQ R9, R10
+	MOVQ SI, R11
+	LEAQ (SP), R12
+	XORQ R14, R14
 
 pair:
-	MOVWLZX      (BX), R12
-	VMOVD        R12, X0
-	VPBROADCASTW X0, Y0
-	VMOVDQU      Y0, (R11)
-	MOVBQSX      (BX), R12
-	ADDQ         R12, R13
-	MOVBQSX      1(BX), R12
-	ADDQ         R12, R13
-	ADDQ         $0x02, BX
-	ADDQ         $0x20, R11
-	DECQ         R10
-	JNZ          pair
-	SHLQ         $0x03, R13
-	NEGQ         R13
+	MOVWLZX      (BX), R13
 	VMOVD        R13, X0
+	VPBROADCASTW X0, Y0
+	VMOVDQU      Y0, (R12)
+	MOVBQSX      (BX), R13
+	ADDQ         R13, R14
+	MOVBQSX      1(BX), R13
+	ADDQ         R13, R14
+	ADDQ         $0x02, BX
+	ADDQ         $0x20, R12
+	DECQ         R11
+	JNZ          pair
+	SHLQ         $0x03, R14
+	NEGQ         R14
+	VMOVD        R14, X0
 	VPBROADCASTW X0, Y0
 	VMOVDQU      Y0, 256(SP)
 	VMOVDQU      Y0, 288(SP)
 
 super:
-	MOVQ SI, BX
-	MOVQ DX, R10
+	PREFETCHT1 (R9)(R10*1)
+	PREFETCHT1 64(R9)(R10*1)
+	PREFETCHT1 128(R9)(R10*1)
+	PREFETCHT1 192(R9)(R10*1)
+	PREFETCHT1 256(R9)(R10*1)
+	PREFETCHT1 320(R9)(R10*1)
+	PREFETCHT1 384(R9)(R10*1)
+	PREFETCHT1 448(R9)(R10*1)
+	MOVQ       SI, BX
+	MOVQ       DX, R11
 
 fetch:
-	MOVQ       (R10), R11
-	PREFETCHT1 (R11)(R8*1)
-	PREFETCHT1 64(R11)(R8*1)
-	MOVQ       8(R10), R11
-	PREFETCHT1 (R11)(R8*1)
-	PREFETCHT1 64(R11)(R8*1)
-	ADDQ       $0x10, R10
+	MOVQ       (R11), R12
+	PREFETCHT1 (R12)(R8*1)
+	PREFETCHT1 64(R12)(R8*1)
+	MOVQ       8(R11), R12
+	PREFETCHT1 (R12)(R8*1)
+	PREFETCHT1 64(R12)(R8*1)
+	ADDQ       $0x10, R11
 	DECQ       BX
 	JNZ        fetch
 	VMOVDQU    256(SP), Y8
@@ -2689,54 +2699,54 @@ fetch:
 	VMOVDQU    288(SP), Y15
 	VMOVDQU    lowNibble<>+0(SB), Y7
 	MOVQ       SI, BX
-	MOVQ       CX, R10
-	LEAQ       (SP), R11
+	MOVQ       CX, R11
+	LEAQ       (SP), R12
 
 pass0:
-	MOVQ         (R10), R12
-	MOVQ         8(R10), R13
-	VMOVDQU      (R12)(R8*1), Y0
-	VMOVDQU      (R13)(R8*1), Y1
+	MOVQ         (R11), R13
+	MOVQ         8(R11), R14
+	VMOVDQU      (R13)(R8*1), Y0
+	VMOVDQU      (R14)(R8*1), Y1
 	VPAND        Y7, Y0, Y2
 	VPAND        Y7, Y1, Y3
 	VPUNPCKLBW   Y3, Y2, Y4
-	VPMADDUBSW   (R11), Y4, Y4
+	VPMADDUBSW   (R12), Y4, Y4
 	VPADDW       Y4, Y8, Y8
 	VPUNPCKHBW   Y3, Y2, Y4
-	VPMADDUBSW   (R11), Y4, Y4
+	VPMADDUBSW   (R12), Y4, Y4
 	VPADDW       Y4, Y9, Y9
 	VPSRLW       $0x04, Y0, Y0
 	VPSRLW       $0x04, Y1, Y1
 	VPAND        Y7, Y0, Y2
 	VPAND        Y7, Y1, Y3
 	VPUNPCKLBW   Y3, Y2, Y4
-	VPMADDUBSW   (R11), Y4, Y4
+	VPMADDUBSW   (R12), Y4, Y4
 	VPADDW       Y4, Y10, Y10
 	VPUNPCKHBW   Y3, Y2, Y4
-	VPMADDUBSW   (R11), Y4, Y4
+	VPMADDUBSW   (R12), Y4, Y4
 	VPADDW       Y4, Y11, Y11
-	VMOVDQU      32(R12)(R8*1), Y0
-	VMOVDQU      32(R13)(R8*1), Y1
+	VMOVDQU      32(R13)(R8*1), Y0
+	VMOVDQU      32(R14)(R8*1), Y1
 	VPAND        Y7, Y0, Y2
 	VPAND        Y7, Y1, Y3
 	VPUNPCKLBW   Y3, Y2, Y4
-	VPMADDUBSW   (R11), Y4, Y4
+	VPMADDUBSW   (R12), Y4, Y4
 	VPADDW       Y4, Y12, Y12
 	VPUNPCKHBW   Y3, Y2, Y4
-	VPMADDUBSW   (R11), Y4, Y4
+	VPMADDUBSW   (R12), Y4, Y4
 	VPADDW       Y4, Y13, Y13
 	VPSRLW       $0x04, Y0, Y0
 	VPSRLW       $0x04, Y1, Y1
 	VPAND        Y7, Y0, Y2
 	VPAND        Y7, Y1, Y3
 	VPUNPCKLBW   Y3, Y2, Y4
-	VPMADDUBSW   (R11), Y4, Y4
+	VPMADDUBSW   (R12), Y4, Y4
 	VPADDW       Y4, Y14, Y14
 	VPUNPCKHBW   Y3, Y2, Y4
-	VPMADDUBSW   (R11), Y4, Y4
+	VPMADDUBSW   (R12), Y4, Y4
 	VPADDW       Y4, Y15, Y15
-	ADDQ         $0x10, R10
-	ADDQ         $0x20, R11
+	ADDQ         $0x10, R11
+	ADDQ         $0x20, R12
 	DECQ         BX
 	JNZ          pass0
 	VBROADCASTSS scale+56(FP), Y7
@@ -2854,54 +2864,54 @@ pass0:
 	VMOVDQU      288(SP), Y15
 	VMOVDQU      lowNibble<>+0(SB), Y7
 	MOVQ         SI, BX
-	MOVQ         CX, R10
-	LEAQ         (SP), R11
+	MOVQ         CX, R11
+	LEAQ         (SP), R12
 
 pass2:
-	MOVQ         (R10), R12
-	MOVQ         8(R10), R13
-	VMOVDQU      64(R12)(R8*1), Y0
-	VMOVDQU      64(R13)(R8*1), Y1
+	MOVQ         (R11), R13
+	MOVQ         8(R11), R14
+	VMOVDQU      64(R13)(R8*1), Y0
+	VMOVDQU      64(R14)(R8*1), Y1
 	VPAND        Y7, Y0, Y2
 	VPAND        Y7, Y1, Y3
 	VPUNPCKLBW   Y3, Y2, Y4
-	VPMADDUBSW   (R11), Y4, Y4
+	VPMADDUBSW   (R12), Y4, Y4
 	VPADDW       Y4, Y8, Y8
 	VPUNPCKHBW   Y3, Y2, Y4
-	VPMADDUBSW   (R11), Y4, Y4
+	VPMADDUBSW   (R12), Y4, Y4
 	VPADDW       Y4, Y9, Y9
 	VPSRLW       $0x04, Y0, Y0
 	VPSRLW       $0x04, Y1, Y1
 	VPAND        Y7, Y0, Y2
 	VPAND        Y7, Y1, Y3
 	VPUNPCKLBW   Y3, Y2, Y4
-	VPMADDUBSW   (R11), Y4, Y4
+	VPMADDUBSW   (R12), Y4, Y4
 	VPADDW       Y4, Y10, Y10
 	VPUNPCKHBW   Y3, Y2, Y4
-	VPMADDUBSW   (R11), Y4, Y4
+	VPMADDUBSW   (R12), Y4, Y4
 	VPADDW       Y4, Y11, Y11
-	VMOVDQU      96(R12)(R8*1), Y0
-	VMOVDQU      96(R13)(R8*1), Y1
+	VMOVDQU      96(R13)(R8*1), Y0
+	VMOVDQU      96(R14)(R8*1), Y1
 	VPAND        Y7, Y0, Y2
 	VPAND        Y7, Y1, Y3
 	VPUNPCKLBW   Y3, Y2, Y4
-	VPMADDUBSW   (R11), Y4, Y4
+	VPMADDUBSW   (R12), Y4, Y4
 	VPADDW       Y4, Y12, Y12
 	VPUNPCKHBW   Y3, Y2, Y4
-	VPMADDUBSW   (R11), Y4, Y4
+	VPMADDUBSW   (R12), Y4, Y4
 	VPADDW       Y4, Y13, Y13
 	VPSRLW       $0x04, Y0, Y0
 	VPSRLW       $0x04, Y1, Y1
 	VPAND        Y7, Y0, Y2
 	VPAND        Y7, Y1, Y3
 	VPUNPCKLBW   Y3, Y2, Y4
-	VPMADDUBSW   (R11), Y4, Y4
+	VPMADDUBSW   (R12), Y4, Y4
 	VPADDW       Y4, Y14, Y14
 	VPUNPCKHBW   Y3, Y2, Y4
-	VPMADDUBSW   (R11), Y4, Y4
+	VPMADDUBSW   (R12), Y4, Y4
 	VPADDW       Y4, Y15, Y15
-	ADDQ         $0x10, R10
-	ADDQ         $0x20, R11
+	ADDQ         $0x10, R11
+	ADDQ         $0x20, R12
 	DECQ         BX
 	JNZ          pass2
 	VBROADCASTSS scale+56(FP), Y7
@@ -3691,9 +3701,9 @@ pass6:
 	VZEROUPPER
 	RET
 
-// func addGroupQ80(sum *float32, rows *[16]*byte, coef *[16]int8, pairs uintptr, n uintptr, next *[16]*byte, scales *byte, scale float32)
+// func addGroupQ80(sum *float32, rows *[16]*byte, coef *[16]int8, pairs uintptr, n uintptr, next *[16]*byte, scales *byte, scale float32, soon *byte)
 // Requires: AVX, AVX2, F16C, FMA3, MMX+
-TEXT ·addGroupQ80(SB), NOSPLIT, $320-60
+TEXT ·addGroupQ80(SB), NOSPLIT, $320-72
 	MOVQ sum+0(FP), AX
 	MOVQ rows+8(FP), CX
 	MOVQ next+40(FP), DX
@@ -3702,46 +3712,56 @@ TEXT ·addGroupQ80(SB), NOSPLIT, $320-60
 	MOVQ n+32(FP), DI
 	XORQ R8, R8
 	MOVQ scales+48(FP), R9
-	MOVQ SI, R10
-	LEAQ (SP), R11
-	XORQ R13, R13
+	MOVQ soon+64(FP), R10
+	SUBQ R9, R10
+	MOVQ SI, R11
+	LEAQ (SP), R12
+	XORQ R14, R14
 
 pair:
-	MOVWLZX      (BX), R12
-	VMOVD        R12, X0
-	VPBROADCASTW X0, Y0
-	VMOVDQU      Y0, (R11)
-	MOVBQSX      (BX), R12
-	ADDQ         R12, R13
-	MOVBQSX      1(BX), R12
-	ADDQ         R12, R13
-	ADDQ         $0x02, BX
-	ADDQ         $0x20, R11
-	DECQ         R10
-	JNZ          pair
-	SHLQ         $0x03, R13
-	NEGQ         R13
+	MOVWLZX      (BX), R13
 	VMOVD        R13, X0
+	VPBROADCASTW X0, Y0
+	VMOVDQU      Y0, (R12)
+	MOVBQSX      (BX), R13
+	ADDQ         R13, R14
+	MOVBQSX      1(BX), R13
+	ADDQ         R13, R14
+	ADDQ         $0x02, BX
+	ADDQ         $0x20, R12
+	DECQ         R11
+	JNZ          pair
+	SHLQ         $0x03, R14
+	NEGQ         R14
+	VMOVD        R14, X0
 	VPBROADCASTW X0, Y0
 	VMOVDQU      Y0, 256(SP)
 	VMOVDQU      Y0, 288(SP)
 
 super:
-	MOVQ SI, BX
-	MOVQ DX, R10
+	PREFETCHT1 (R9)(R10*1)
+	PREFETCHT1 64(R9)(R10*1)
+	PREFETCHT1 128(R9)(R10*1)
+	PREFETCHT1 192(R9)(R10*1)
+	PREFETCHT1 256(R9)(R10*1)
+	PREFETCHT1 320(R9)(R10*1)
+	PREFETCHT1 384(R9)(R10*1)
+	PREFETCHT1 448(R9)(R10*1)
+	MOVQ       SI, BX
+	MOVQ       DX, R11
 
 fetch:
-	MOVQ       (R10), R11
-	PREFETCHT1 (R11)(R8*1)
-	PREFETCHT1 64(R11)(R8*1)
-	PREFETCHT1 128(R11)(R8*1)
-	PREFETCHT1 192(R11)(R8*1)
-	MOVQ       8(R10), R11
-	PREFETCHT1 (R11)(R8*1)
-	PREFETCHT1 64(R11)(R8*1)
-	PREFETCHT1 128(R11)(R8*1)
-	PREFETCHT1 192(R11)(R8*1)
-	ADDQ       $0x10, R10
+	MOVQ       (R11), R12
+	PREFETCHT1 (R12)(R8*1)
+	PREFETCHT1 64(R12)(R8*1)
+	PREFETCHT1 128(R12)(R8*1)
+	PREFETCHT1 192(R12)(R8*1)
+	MOVQ       8(R11), R12
+	PREFETCHT1 (R12)(R8*1)
+	PREFETCHT1 64(R12)(R8*1)
+	PREFETCHT1 128(R12)(R8*1)
+	PREFETCHT1 192(R12)(R8*1)
+	ADDQ       $0x10, R11
 	DECQ       BX
 	JNZ        fetch
 	VPXOR      Y8, Y8, Y8
@@ -3755,58 +3775,58 @@ fetch:
 	VMOVDQU    lowNibble<>+0(SB), Y7
 	VMOVDQU    sign<>+0(SB), Y6
 	MOVQ       SI, BX
-	MOVQ       CX, R10
-	LEAQ       (SP), R11
+	MOVQ       CX, R11
+	LEAQ       (SP), R12
 
 pass0:
-	MOVQ         (R10), R12
-	MOVQ         8(R10), R13
-	VMOVDQU      (R12)(R8*1), Y0
-	VMOVDQU      (R13)(R8*1), Y1
+	MOVQ         (R11), R13
+	MOVQ         8(R11), R14
+	VMOVDQU      (R13)(R8*1), Y0
+	VMOVDQU      (R14)(R8*1), Y1
 	VPXOR        Y6, Y0, Y0
 	VPXOR        Y6, Y1, Y1
 	VPAND        Y7, Y0, Y2
 	VPAND        Y7, Y1, Y3
 	VPUNPCKLBW   Y3, Y2, Y4
-	VPMADDUBSW   (R11), Y4, Y4
+	VPMADDUBSW   (R12), Y4, Y4
 	VPADDW       Y4, Y8, Y8
 	VPUNPCKHBW   Y3, Y2, Y4
-	VPMADDUBSW   (R11), Y4, Y4
+	VPMADDUBSW   (R12), Y4, Y4
 	VPADDW       Y4, Y9, Y9
 	VPSRLW       $0x04, Y0, Y0
 	VPSRLW       $0x04, Y1, Y1
 	VPAND        Y7, Y0, Y2
 	VPAND        Y7, Y1, Y3
 	VPUNPCKLBW   Y3, Y2, Y4
-	VPMADDUBSW   (R11), Y4, Y4
+	VPMADDUBSW   (R12), Y4, Y4
 	VPADDW       Y4, Y10, Y10
 	VPUNPCKHBW   Y3, Y2, Y4
-	VPMADDUBSW   (R11), Y4, Y4
+	VPMADDUBSW   (R12), Y4, Y4
 	VPADDW       Y4, Y11, Y11
-	VMOVDQU      32(R12)(R8*1), Y0
-	VMOVDQU      32(R13)(R8*1), Y1
+	VMOVDQU      32(R13)(R8*1), Y0
+	VMOVDQU      32(R14)(R8*1), Y1
 	VPXOR        Y6, Y0, Y0
 	VPXOR        Y6, Y1, Y1
 	VPAND        Y7, Y0, Y2
 	VPAND        Y7, Y1, Y3
 	VPUNPCKLBW   Y3, Y2, Y4
-	VPMADDUBSW   (R11), Y4, Y4
+	VPMADDUBSW   (R12), Y4, Y4
 	VPADDW       Y4, Y12, Y12
 	VPUNPCKHBW   Y3, Y2, Y4
-	VPMADDUBSW   (R11), Y4, Y4
+	VPMADDUBSW   (R12), Y4, Y4
 	VPADDW       Y4, Y13, Y13
 	VPSRLW       $0x04, Y0, Y0
 	VPSRLW       $0x04, Y1, Y1
 	VPAND        Y7, Y0, Y2
 	VPAND        Y7, Y1, Y3
 	VPUNPCKLBW   Y3, Y2, Y4
-	VPMADDUBSW   (R11), Y4, Y4
+	VPMADDUBSW   (R12), Y4, Y4
 	VPADDW       Y4, Y14, Y14
 	VPUNPCKHBW   Y3, Y2, Y4
-	VPMADDUBSW   (R11), Y4, Y4
+	VPMADDUBSW   (R12), Y4, Y4
 	VPADDW       Y4, Y15, Y15
-	ADDQ         $0x10, R10
-	ADDQ         $0x20, R11
+	ADDQ         $0x10, R11
+	ADDQ         $0x20, R12
 	DECQ         BX
 	JNZ          pass0
 	VBROADCASTSS scale+56(FP), Y7
@@ -3901,58 +3921,58 @@ pass0:
 	VMOVDQU      lowNibble<>+0(SB), Y7
 	VMOVDQU      sign<>+0(SB), Y6
 	MOVQ         SI, BX
-	MOVQ         CX, R10
-	LEAQ         (SP), R11
+	MOVQ         CX, R11
+	LEAQ         (SP), R12
 
 pass2:
-	MOVQ         (R10), R12
-	MOVQ         8(R10), R13
-	VMOVDQU      64(R12)(R8*1), Y0
-	VMOVDQU      64(R13)(R8*1), Y1
+	MOVQ         (R11), R13
+	MOVQ         8(R11), R14
+	VMOVDQU      64(R13)(R8*1), Y0
+	VMOVDQU      64(R14)(R8*1), Y1
 	VPXOR        Y6, Y0, Y0
 	VPXOR        Y6, Y1, Y1
 	VPAND        Y7, Y0, Y2
 	VPAND        Y7, Y1, Y3
 	VPUNPCKLBW   Y3, Y2, Y4
-	VPMADDUBSW   (R11), Y4, Y4
+	VPMADDUBSW   (R12), Y4, Y4
 	VPADDW       Y4, Y8, Y8
 	VPUNPCKHBW   Y3, Y2, Y4
-	VPMADDUBSW   (R11), Y4, Y4
+	VPMADDUBSW   (R12), Y4, Y4
 	VPADDW       Y4, Y9, Y9
 	VPSRLW       $0x04, Y0, Y0
 	VPSRLW       $0x04, Y1, Y1
 	VPAND        Y7, Y0, Y2
 	VPAND        Y7, Y1, Y3
 	VPUNPCKLBW   Y3, Y2, Y4
-	VPMADDUBSW   (R11), Y4, Y4
+	VPMADDUBSW   (R12), Y4, Y4
 	VPADDW       Y4, Y10, Y10
 	VPUNPCKHBW   Y3, Y2, Y4
-	VPMADDUBSW   (R11), Y4, Y4
+	VPMADDUBSW   (R12), Y4, Y4
 	VPADDW       Y4, Y11, Y11
-	VMOVDQU      96(R12)(R8*1), Y0
-	VMOVDQU      96(R13)(R8*1), Y1
+	VMOVDQU      96(R13)(R8*1), Y0
+	VMOVDQU      96(R14)(R8*1), Y1
 	VPXOR        Y6, Y0, Y0
 	VPXOR        Y6, Y1, Y1
 	VPAND        Y7, Y0, Y2
 	VPAND        Y7, Y1, Y3
 	VPUNPCKLBW   Y3, Y2, Y4
-	VPMADDUBSW   (R11), Y4, Y4
+	VPMADDUBSW   (R12), Y4, Y4
 	VPADDW       Y4, Y12, Y12
 	VPUNPCKHBW   Y3, Y2, Y4
-	VPMADDUBSW   (R11), Y4, Y4
+	VPMADDUBSW   (R12), Y4, Y4
 	VPADDW       Y4, Y13, Y13
 	VPSRLW       $0x04, Y0, Y0
 	VPSRLW       $0x04, Y1, Y1
 	VPAND        Y7, Y0, Y2
 	VPAND        Y7, Y1, Y3
 	VPUNPCKLBW   Y3, Y2, Y4
-	VPMADDUBSW   (R11), Y4, Y4
+	VPMADDUBSW   (R12), Y4, Y4
 	VPADDW       Y4, Y14, Y14
 	VPUNPCKHBW   Y3, Y2, Y4
-	VPMADDUBSW   (R11), Y4, Y4
+	VPMADDUBSW   (R12), Y4, Y4
 	VPADDW       Y4, Y15, Y15
-	ADDQ         $0x10, R10
-	ADDQ         $0x20, R11
+	ADDQ         $0x10, R11
+	ADDQ         $0x20, R12
 	DECQ         BX
 	JNZ          pass2
 	VBROADCASTSS scale+56(FP), Y7
@@ -4047,58 +4067,58 @@ pass2:
 	VMOVDQU      lowNibble<>+0(SB), Y7
 	VMOVDQU      sign<>+0(SB), Y6
 	MOVQ         SI, BX
-	MOVQ         CX, R10
-	LEAQ         (SP), R11
+	MOVQ         CX, R11
+	LEAQ         (SP), R12
 
 pass4:
-	MOVQ         (R10), R12
-	MOVQ         8(R10), R13
-	VMOVDQU      128(R12)(R8*1), Y0
-	VMOVDQU      128(R13)(R8*1), Y1
+	MOVQ         (R11), R13
+	MOVQ         8(R11), R14
+	VMOVDQU      128(R13)(R8*1), Y0
+	VMOVDQU      128(R14)(R8*1), Y1
 	VPXOR        Y6, Y0, Y0
 	VPXOR        Y6, Y1, Y1
 	VPAND        Y7, Y0, Y2
 	VPAND        Y7, Y1, Y3
 	VPUNPCKLBW   Y3, Y2, Y4
-	VPMADDUBSW   (R11), Y4, Y4
+	VPMADDUBSW   (R12), Y4, Y4
 	VPADDW       Y4, Y8, Y8
 	VPUNPCKHBW   Y3, Y2, Y4
-	VPMADDUBSW   (R11), Y4, Y4
+	VPMADDUBSW   (R12), Y4, Y4
 	VPADDW       Y4, Y9, Y9
 	VPSRLW       $0x04, Y0, Y0
 	VPSRLW       $0x04, Y1, Y1
 	VPAND        Y7, Y0, Y2
 	VPAND        Y7, Y1, Y3
 	VPUNPCKLBW   Y3, Y2, Y4
-	VPMADDUBSW   (R11), Y4, Y4
+	VPMADDUBSW   (R12), Y4, Y4
 	VPADDW       Y4, Y10, Y10
 	VPUNPCKHBW   Y3, Y2, Y4
-	VPMADDUBSW   (R11), Y4, Y4
+	VPMADDUBSW   (R12), Y4, Y4
 	VPADDW       Y4, Y11, Y11
-	VMOVDQU      160(R12)(R8*1), Y0
-	VMOVDQU      160(R13)(R8*1), Y1
+	VMOVDQU      160(R13)(R8*1), Y0
+	VMOVDQU      160(R14)(R8*1), Y1
 	VPXOR        Y6, Y0, Y0
 	VPXOR        Y6, Y1, Y1
 	VPAND        Y7, Y0, Y2
 	VPAND        Y7, Y1, Y3
 	VPUNPCKLBW   Y3, Y2, Y4
-	VPMADDUBSW   (R11), Y4, Y4
+	VPMADDUBSW   (R12), Y4, Y4
 	VPADDW       Y4, Y12, Y12
 	VPUNPCKHBW   Y3, Y2, Y4
-	VPMADDUBSW   (R11), Y4, Y4
+	VPMADDUBSW   (R12), Y4, Y4
 	VPADDW       Y4, Y13, Y13
 	VPSRLW       $0x04, Y0, Y0
 	VPSRLW       $0x04, Y1, Y1
 	VPAND        Y7, Y0, Y2
 	VPAND        Y7, Y1, Y3
 	VPUNPCKLBW   Y3, Y2, Y4
-	VPMADDUBSW   (R11), Y4, Y4
+	VPMADDUBSW   (R12), Y4, Y4
 	VPADDW       Y4, Y14, Y14
 	VPUNPCKHBW   Y3, Y2, Y4
-	VPMADDUBSW   (R11), Y4, Y4
+	VPMADDUBSW   (R12), Y4, Y4
 	VPADDW       Y4, Y15, Y15
-	ADDQ         $0x10, R10
-	ADDQ         $0x20, R11
+	ADDQ         $0x10, R11
+	ADDQ         $0x20, R12
 	DECQ         BX
 	JNZ          pass4
 	VBROADCASTSS scale+56(FP), Y7
@@ -4193,58 +4213,58 @@ pass4:
 	VMOVDQU      lowNibble<>+0(SB), Y7
 	VMOVDQU      sign<>+0(SB), Y6
 	MOVQ         SI, BX
-	MOVQ         CX, R10
-	LEAQ         (SP), R11
+	MOVQ         CX, R11
+	LEAQ         (SP), R12
 
 pass6:
-	MOVQ         (R10), R12
-	MOVQ         8(R10), R13
-	VMOVDQU      192(R12)(R8*1), Y0
-	VMOVDQU      192(R13)(R8*1), Y1
+	MOVQ         (R11), R13
+	MOVQ         8(R11), R14
+	VMOVDQU      192(R13)(R8*1), Y0
+	VMOVDQU      192(R14)(R8*1), Y1
 	VPXOR        Y6, Y0, Y0
 	VPXOR        Y6, Y1, Y1
 	VPAND        Y7, Y0, Y2
 	VPAND        Y7, Y1, Y3
 	VPUNPCKLBW   Y3, Y2, Y4
-	VPMADDUBSW   (R11), Y4, Y4
+	VPMADDUBSW   (R12), Y4, Y4
 	VPADDW       Y4, Y8, Y8
 	VPUNPCKHBW   Y3, Y2, Y4
-	VPMADDUBSW   (R11), Y4, Y4
+	VPMADDUBSW   (R12), Y4, Y4
 	VPADDW       Y4, Y9, Y9
 	VPSRLW       $0x04, Y0, Y0
 	VPSRLW       $0x04, Y1, Y1
 	VPAND        Y7, Y0, Y2
 	VPAND        Y7, Y1, Y3
 	VPUNPCKLBW   Y3, Y2, Y4
-	VPMADDUBSW   (R11), Y4, Y4
+	VPMADDUBSW   (R12), Y4, Y4
 	VPADDW       Y4, Y10, Y10
 	VPUNPCKHBW   Y3, Y2, Y4
-	VPMADDUBSW   (R11), Y4, Y4
+	VPMADDUBSW   (R12), Y4, Y4
 	VPADDW       Y4, Y11, Y11
-	VMOVDQU      224(R12)(R8*1), Y0
-	VMOVDQU      224(R13)(R8*1), Y1
+	VMOVDQU      224(R13)(R8*1), Y0
+	VMOVDQU      224(R14)(R8*1), Y1
 	VPXOR        Y6, Y0, Y0
 	VPXOR        Y6, Y1, Y1
 	VPAND        Y7, Y0, Y2
 	VPAND        Y7, Y1, Y3
 	VPUNPCKLBW   Y3, Y2, Y4
-	VPMADDUBSW   (R11), Y4, Y4
+	VPMADDUBSW   (R12), Y4, Y4
 	VPADDW       Y4, Y12, Y12
 	VPUNPCKHBW   Y3, Y2, Y4
-	VPMADDUBSW   (R11), Y4, Y4
+	VPMADDUBSW   (R12), Y4, Y4
 	VPADDW       Y4, Y13, Y13
 	VPSRLW       $0x04, Y0, Y0
 	VPSRLW       $0x04, Y1, Y1
 	VPAND        Y7, Y0, Y2
 	VPAND        Y7, Y1, Y3
 	VPUNPCKLBW   Y3, Y2, Y4
-	VPMADDUBSW   (R11), Y4, Y4
+	VPMADDUBSW   (R12), Y4, Y4
 	VPADDW       Y4, Y14, Y14
 	VPUNPCKHBW   Y3, Y2, Y4
-	VPMADDUBSW   (R11), Y4, Y4
+	VPMADDUBSW   (R12), Y4, Y4
 	VPADDW       Y4, Y15, Y15
-	ADDQ         $0x10, R10
-	ADDQ         $0x20, R11
+	ADDQ         $0x10, R11
+	ADDQ         $0x20, R12
 	DECQ         BX
 	JNZ          pass6
 	VBROADCASTSS scale+56(FP), Y7
