@@ -2,6 +2,7 @@ package cpu
 
 import (
 	"github.com/powerinfer-go/powerinfer/internal/compute"
+	"github.com/powerinfer-go/powerinfer/internal/compute/cpu/kernel"
 )
 
 // exactExperts is the state of an Experts that leaves out neurons that are zero: gates first, in ungated layers ups, then only what those that
@@ -43,7 +44,7 @@ func (f *experts) computeExact() {
 		if len(s.dense) > 0 {
 			s.multiplyPanels()
 		}
-		f.d.pool.Run(f.tokens, x.sumFn)
+		f.d.pool.Run(kernel.Super(f.out.Cols), x.sumFn)
 	}
 	f.count()
 }
@@ -76,7 +77,7 @@ func (f *experts) gates(chunk, worker int) {
 		m, bias, first = f.w.Up, f.w.UpBias, up
 	}
 	p, end := int(f.first[e]), int(f.first[e+1])
-	f.rows(f.hidden[p*f.ff+r:], f.ff, m, f.biases(bias, m, e, first+r), first+r, rows, p, end, worker)
+	f.rows(f.nextOpen(chunk), f.hidden[p*f.ff+r:], f.ff, m, f.biases(bias, m, e, first+r), first+r, rows, p, end, worker)
 }
 
 // piece returns which neurons a chunk has of the expert at a place.
@@ -114,7 +115,7 @@ func (f *experts) ups(chunk, worker int) {
 	e, r, rows := f.piece(f.present[f.exact.dense[chunk/f.openIn]], chunk)
 	_, first := f.w.First(e, f.ff)
 	p, end := int(f.first[e]), int(f.first[e+1])
-	f.rows(f.exact.f.up[p*f.ff+r:], f.ff, f.w.Up, f.biases(f.w.UpBias, f.w.Up, e, first+r), first+r, rows, p, end, worker)
+	f.rows(nil, f.exact.f.up[p*f.ff+r:], f.ff, f.w.Up, f.biases(f.w.UpBias, f.w.Up, e, first+r), first+r, rows, p, end, worker)
 }
 
 // spreadHidden makes hidden every pair's neurons, zero where they are left out.
@@ -149,10 +150,22 @@ func (f *experts) fewPairs() (few []int32, most int) {
 	return few[:n], most
 }
 
-// sumExact adds up what a token's experts gave.
-func (f *experts) sumExact(t, _ int) {
-	w := &f.exact
-	f.sum(row(f.out, t), w.out[:f.pairs*f.out.Cols], t)
+// sumExact adds up a superblock of outputs: one expert after the other, as down does.
+func (f *experts) sumExact(block, _ int) {
+	r := block * superblock
+	rows := min(superblock, f.out.Cols-r)
+	for t := range f.tokens {
+		clear(row(f.out, t)[r:][:rows])
+	}
+	for _, e := range f.present {
+		for p := int(f.first[e]); p < int(f.first[e+1]); p++ {
+			weight := f.weight(p)
+			if f.w.Before {
+				weight = 1
+			}
+			f.d.k.AddScaled(row(f.out, f.token(p))[r:][:rows], f.exact.out[p*f.out.Cols+r:][:rows], weight)
+		}
+	}
 }
 
 // What a sparseFFN asks of the pair at a place. at is its expert's place among those that the matrices hold.
