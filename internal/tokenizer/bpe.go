@@ -38,6 +38,7 @@ type bpeMerger struct {
 	ranks, made []int32 // of the pair with the next symbol: line in the list (noMerge: none), what it becomes
 	next, prev  []int32
 	queue       rankQueue
+	lists       rankLists
 }
 
 const noMerge = math.MaxInt32
@@ -141,38 +142,27 @@ func (b *bpe) mergeShort(m *bpeMerger) {
 	}
 }
 
+// mergeLong keeps the pairs that can be merged in a queue, of a very long word in lists.
 func (b *bpe) mergeLong(m *bpeMerger) {
 	n := len(m.ids)
 	m.next, m.prev = grow(m.next, n), grow(m.prev, n)
-	m.queue = m.queue[:0]
 	for i := range n {
 		m.next[i], m.prev[i] = int32(i+1), int32(i-1)
-		if i+1 < n && m.ranks[i] != noMerge {
-			m.queue = append(m.queue, uint64(m.ranks[i])<<32|uint64(i))
-		}
 	}
 	m.ranks[n-1] = noMerge
-	for i := (len(m.queue) - 2) / 4; i >= 0 && len(m.queue) > 1; i-- {
-		m.queue.sink(i)
-	}
-	for len(m.queue) > 0 {
-		key := m.queue.pop()
-		at := int32(uint32(key))
-		if m.ranks[at] != int32(key>>32) { // merged or changed since
-			continue
+	m.queue = m.queue[:0]
+	if n > longestQueued {
+		b.mergeListed(m)
+	} else {
+		for i, rank := range m.ranks[:n] {
+			if rank != noMerge {
+				m.queue = append(m.queue, uint64(rank)<<32|uint64(i))
+			}
 		}
-		gone := m.next[at]
-		m.ids[at], m.ids[gone] = m.made[at], -1
-		after := m.next[gone]
-		m.next[at] = after
-		m.ranks[gone], m.ranks[at] = noMerge, noMerge
-		if int(after) < n {
-			m.prev[after] = at
-			b.queue(m, at, after)
+		for i := (len(m.queue) - 2) / 4; i >= 0 && len(m.queue) > 1; i-- {
+			m.queue.sink(i)
 		}
-		if before := m.prev[at]; before >= 0 {
-			b.queue(m, before, at)
-		}
+		b.mergeQueued(m)
 	}
 	kept := 0
 	for i := 0; i < n; i = int(m.next[i]) {
@@ -182,11 +172,40 @@ func (b *bpe) mergeLong(m *bpeMerger) {
 	m.ids, m.starts = m.ids[:kept], m.starts[:kept]
 }
 
-func (b *bpe) queue(m *bpeMerger, left, right int32) {
-	b.pair(m, left, right)
-	if rank := m.ranks[left]; rank != noMerge {
-		m.queue.push(uint64(rank)<<32 | uint64(left))
+// mergeQueued merges until the queue is empty.
+func (b *bpe) mergeQueued(m *bpeMerger) {
+	for len(m.queue) > 0 {
+		key := m.queue.pop()
+		at := int32(uint32(key))
+		if m.ranks[at] != int32(key>>32) { // merged or changed since
+			continue
+		}
+		for _, changed := range b.join(m, at) {
+			if changed >= 0 && m.ranks[changed] != noMerge {
+				m.queue.push(uint64(m.ranks[changed])<<32 | uint64(changed))
+			}
+		}
 	}
+}
+
+// join merges the pair at a place of a long word. It returns the places of the pairs on both sides, which are others now; -1: there is none.
+func (b *bpe) join(m *bpeMerger, at int32) (changed [2]int32) {
+	gone := m.next[at]
+	m.ids[at], m.ids[gone] = m.made[at], -1
+	after := m.next[gone]
+	m.next[at] = after
+	m.ranks[gone], m.ranks[at] = noMerge, noMerge
+	changed = [2]int32{-1, -1}
+	if int(after) < len(m.ids) {
+		m.prev[after] = at
+		b.pair(m, at, after)
+		changed[0] = at
+	}
+	if before := m.prev[at]; before >= 0 {
+		b.pair(m, before, at)
+		changed[1] = before
+	}
+	return changed
 }
 
 func grow(s []int32, n int) []int32 {
