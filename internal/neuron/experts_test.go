@@ -83,7 +83,7 @@ func TestAgreement(t *testing.T) {
 	y := &x.Layers[1]
 	y.Uses = [][]uint32{{40, 30, 20, 10}, {10, 20, 30, 40}, {80, 50, 40, 30}, {1, 0, 0, 0}}
 	a := x.Agreement(1) // the last text is too short; ranks of two agree fully, the third is their opposite
-	if a.Texts != 3 || !near(a.Rank, (1-1-1)/3., 1e-12) || !near(a.Hottest, 1./3, 1e-12) {
+	if a.Texts != 3 || !near(a.Rank, -1./3, 1e-12) || !near(a.Hottest, 1./3, 1e-12) {
 		t.Errorf("%+v", a)
 	}
 	if got := ranks([]uint32{5, 9, 5, 1}); !slices.Equal(got, []float64{1.5, 0, 1.5, 3}) {
