@@ -17,6 +17,7 @@ type Experts struct {
 	Divided bool
 	// Shared says that files which tell no width of shared experts have one of feed_forward_length; of other families such files have none.
 	Shared bool
+	Latent bool // files may say that experts read and write vectors narrower than the residual
 	// Counted says that files tell how many experts all tokens use, each as wide as the others.
 	Counted bool
 	// SharedAsWide says that files which tell nothing of shared experts have one as wide as the others.
@@ -38,7 +39,7 @@ const leastSum = 1.0 / (1 << 14)
 
 // OfExperts reports whether a tensor, by its name in GGUF after "blk.N.", is of layers with experts only.
 func OfExperts(name string) bool {
-	return strings.HasPrefix(name, "ffn_gate_inp") || strings.HasPrefix(name, "exp_probs_b") || strings.Contains(name, "_exps.") || strings.Contains(name, "_shexp.")
+	return strings.HasPrefix(name, "ffn_gate_inp") || strings.HasPrefix(name, "exp_probs_b") || strings.HasPrefix(name, "ffn_latent_") || strings.Contains(name, "_exps.") || strings.Contains(name, "_shexp.")
 }
 
 // InsteadOfExperts reports whether a tensor, likewise, is of layers without experts only.
@@ -79,6 +80,7 @@ type Mixture struct {
 	Every  int // of the others each layer l has experts for which Every divides l+1; 0: all have
 	Dense  []int
 	Scale  float64 // of the weights; 0: 1
+	Latent int     // width of what experts read and write; 0: that of the residual
 	// Normalised says whether weights are divided by their sum; nil: as the family has it.
 	Normalised *bool
 	Score      *compute.Score // nil: the family's

@@ -166,7 +166,7 @@ func All() []Family {
 		arcee(), baichuan(), bamboo(), bert(), bloom(), chatglm(), cohere2(), commandR(), dbrx(), deepseek(), deepseek2(), ernieMoE(), euroBERT(), exaone4(), falcon(), gemma(), gemma2(), gemma3(), gemma3n(),
 		gemma4(), gemmaEmbedding(), glm4(), glm4MoE(), gpt2(), gptOSS(),
 		gptneox(), granite(), graniteMoE(), internlm2(), jais2(), jinaBERTV2(), jinaBERTV3(), llama4(), mixtral(), minicpm3(), minimaxM2(), mistral3(), modernBERT(), mpt(),
-		nemotron(), nemotronH(), nomicBERT(), olmo2(), olmoe(), opt(), phi2(), phi3(), plm(), qwen2(), qwen2MoE(),
+		nemotron(), nemotronH(), nemotronHMoE(), nomicBERT(), olmo2(), olmoe(), opt(), phi2(), phi3(), plm(), qwen2(), qwen2MoE(),
 		qwen2VL(), qwen3(), qwen3MoE(), qwen3VL(), seedOSS(), smallThinker(), smollm3(),
 		stablelm(), starcoder2(),
 	}

@@ -2,6 +2,7 @@ package arch
 
 import (
 	"cmp"
+	"slices"
 
 	"github.com/powerinfer-go/powerinfer/internal/compute"
 )
@@ -31,7 +32,32 @@ func nemotronH() Family {
 			Tensor{Name: "ffn_down.bias", Source: mixer + "down_proj.bias", Optional: true},
 		),
 		Read: readNemotronH,
+		Really: func(c *Config) string {
+			if c.RoutedExperts > 0 {
+				return "nemotron_h_moe"
+			}
+			return ""
+		},
 	}
+}
+
+// nemotronHMoE describes Nemotron 3: Nemotron-H with experts of squared ReLU, which in the larger models read and write latent vectors.
+func nemotronHMoE() Family {
+	f := nemotronH()
+	f.Name, f.HuggingFace, f.Really = "nemotron_h_moe", nil, nil
+	f.Experts = &Experts{Score: compute.Sigmoid, MinSum: leastSum, Counted: true, Latent: true}
+	f.Block = slices.DeleteFunc(f.Block, func(t Tensor) bool { return InsteadOfExperts(t.Name) })
+	const mixer = "mixer."
+	f.Block = append(f.Block,
+		Tensor{Name: "ffn_gate_inp.weight", Source: mixer + "gate.weight"},
+		Tensor{Name: "exp_probs_b.bias", Source: mixer + "gate.e_score_correction_bias"},
+		Tensor{Name: "ffn_latent_down.weight", Source: mixer + "fc1_latent_proj.weight", Optional: true},
+		Tensor{Name: "ffn_latent_up.weight", Source: mixer + "fc2_latent_proj.weight", Optional: true},
+		Tensor{Name: "ffn_up_exps.weight", Source: mixer + "experts.%d.up_proj.weight", Change: Stacked},
+		Tensor{Name: "ffn_down_exps.weight", Source: mixer + "experts.%d.down_proj.weight", Change: Stacked},
+		Tensor{Name: "ffn_up_shexp.weight", Source: mixer + "shared_experts.up_proj.weight"},
+		Tensor{Name: "ffn_down_shexp.weight", Source: mixer + "shared_experts.down_proj.weight"})
+	return f
 }
 
 // NemotronH are the keys of that family's configuration.
@@ -47,6 +73,8 @@ type NemotronH struct {
 	Groups    int        `json:"n_groups"`
 	State     int        `json:"ssm_state_size"`
 	Taps      int        `json:"conv_kernel"`
+	SharedFF  int        `json:"moe_shared_expert_intermediate_size"`
+	LatentFF  int        `json:"moe_latent_size"`
 	StepLimit []*float64 `json:"time_step_limit"` // the least and the largest; a missing one is infinite
 }
 
@@ -65,7 +93,20 @@ func readNemotronH(c *Config) error {
 		return c.Errorf("time_step_limit", "limits of steps are not supported")
 	}
 	c.StateSpace = StateSpace{Inner: n.Mambas * n.MambaHead, StateSize: n.State, StateHeads: n.Mambas, Groups: n.Groups, Taps: n.Taps}
-	return c.readParts()
+	if err := c.readParts(); err != nil || c.RoutedExperts == 0 {
+		return err
+	}
+	if err := c.routed(); err != nil {
+		return err
+	}
+	normalised := or(c.NormTopK, true)
+	c.Mixture.Normalised, c.Mixture.Shared, c.Mixture.Latent = &normalised, n.SharedFF, n.LatentFF
+	for l, part := range c.LayerParts {
+		if part != FeedForward {
+			c.Mixture.Dense = append(c.Mixture.Dense, l)
+		}
+	}
+	return nil
 }
 
 // readParts fills in which part each layer is.

@@ -1,6 +1,7 @@
 package arch
 
 import (
+	"cmp"
 	"strings"
 
 	"github.com/powerinfer-go/powerinfer/internal/compute"
@@ -23,6 +24,7 @@ type Sizes struct {
 	Experts        int
 	ExpertFF       int // neurons of an expert
 	SharedFF       int // neurons of the shared experts, together
+	ExpertLatent   int // width of what experts read and write; 0: that of the residual
 
 	StateSpace // of recurrent layers
 }
@@ -134,10 +136,14 @@ func (f *Family) weight(stem string, s Sizes) []int {
 		return []int{s.Experts}
 	case "ffn_gate_inp_shexp":
 		return []int{s.Embd}
+	case "ffn_latent_down":
+		return []int{s.ExpertLatent, s.Embd}
+	case "ffn_latent_up":
+		return []int{s.Embd, s.ExpertLatent}
 	case "ffn_gate_exps", "ffn_up_exps":
-		return []int{s.Experts, s.ExpertFF, s.Embd}
+		return []int{s.Experts, s.ExpertFF, cmp.Or(s.ExpertLatent, s.Embd)}
 	case "ffn_down_exps":
-		return []int{s.Experts, s.Embd, s.ExpertFF}
+		return []int{s.Experts, cmp.Or(s.ExpertLatent, s.Embd), s.ExpertFF}
 	case "ffn_gate_shexp", "ffn_up_shexp":
 		return []int{s.SharedFF, s.Embd}
 	case "ffn_down_shexp":

@@ -184,6 +184,11 @@ func (l *lane) read(t *tensor, rowLen, from, to int) error {
 			}
 		}
 	}
+	if t.negatedExp {
+		for i, e := range l.floats {
+			l.floats[i] = -float32(math.Exp(float64(e)))
+		}
+	}
 	if t.plus != 0 {
 		for i := range l.floats {
 			l.floats[i] += t.plus

@@ -38,7 +38,7 @@ func (c *config) expertKeys(f arch.Family) (keys []gguf.KV, err error) {
 		add("expert_shared_feed_forward_length", uint32(m.Shared))
 	}
 	if f.Experts.Counted {
-		add("expert_shared_count", uint32(m.Shared/m.Width))
+		add("expert_shared_count", uint32(max(c.SharedExperts, m.Shared/m.Width)))
 	}
 	how := *f.Experts
 	if m.Score != nil {
@@ -65,6 +65,12 @@ func (c *config) expertKeys(f arch.Family) (keys []gguf.KV, err error) {
 		}
 		add("expert_group_count", uint32(m.Groups))
 		add("expert_group_used_count", uint32(m.GroupsUsed))
+	}
+	if m.Latent > 0 {
+		if m.Latent > maxWidth {
+			return nil, c.Errorf("moe_latent_size", "%d is outside 1…%d", m.Latent, maxWidth)
+		}
+		add("moe_latent_size", uint32(m.Latent))
 	}
 	if n := m.Normalised; n != nil && *n != f.Experts.Normalised {
 		add("expert_weights_norm", *n)

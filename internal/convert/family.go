@@ -31,10 +31,12 @@ type tensor struct {
 	wide   int                  // columns of the source, of which these are a part; 0: rows and step tell
 	apart  int                  // rows of the source from one matrix to the next, of a stack whose matrices' columns become rows
 	plus   float32              // added to every element
-	unit   bool                 // rows are brought to a length of 1
-	values []float32            // computed elements, where from is nil
-	mapped *gguf.Tensor         // a GGUF file's elements, where from is nil
-	plain  bool                 // stays F32 whatever the output type: vectors, learned positions
+
+	negatedExp bool         // every element e becomes −exp(e)
+	unit       bool         // rows are brought to a length of 1
+	values     []float32    // computed elements, where from is nil
+	mapped     *gguf.Tensor // a GGUF file's elements, where from is nil
+	plain      bool         // stays F32 whatever the output type: vectors, learned positions
 	// importance holds one for each element of a row, matrix after matrix; nil: none are known.
 	importance []float32
 }
@@ -127,6 +129,9 @@ func (p *plan) model(c *config, computed map[string][]float32) {
 			if with := c.Mixture.In(l); with && arch.InsteadOfExperts(t.Name) || !with && arch.OfExperts(t.Name) {
 				continue
 			}
+			if part := arch.PartOf(t.Name); c.LayerParts != nil && part != 0 && part != c.LayerParts[l] {
+				continue
+			}
 			if l >= c.Layers-c.Shares() && slices.Contains(ofOwnKV, t.Name) {
 				t.Optional = true
 			}
@@ -143,7 +148,11 @@ func (c *config) sizes(l int) arch.Sizes {
 	s := arch.Sizes{
 		Embd: c.Hidden, Vocab: c.Vocab, Positions: c.Context, FF: c.neurons(l), Heads: c.Heads, KVHeads: c.KVHeads, Key: c.HeadDim, Value: c.value(),
 		Latent: c.Latent, QueryLatent: c.QueryLatent, Rotated: c.Turned, Types: c.TokenTypes, Layers: c.Layers, Input: c.Input, LowRank: c.LowRank,
-		Experts: c.Mixture.Count, ExpertFF: c.Mixture.Width, SharedFF: c.Mixture.Shared,
+		Experts: c.Mixture.Count, ExpertFF: c.Mixture.Width, SharedFF: c.Mixture.Shared, ExpertLatent: c.Mixture.Latent,
+		StateSpace: c.StateSpace,
+	}
+	if c.LayerParts != nil && c.LayerParts[l] != arch.Attention {
+		s.KVHeads = 0
 	}
 	if c.GlobalHead > 0 && l < len(c.LayerTypes) && c.LayerTypes[l] == "full_attention" {
 		s.KVHeads, s.Key, s.Value = c.GlobalKV, c.GlobalHead, c.GlobalHead
@@ -154,6 +163,14 @@ func (c *config) sizes(l int) arch.Sizes {
 // neurons returns those of layer l.
 func (c *config) neurons(l int) int {
 	n := c.FF
+	if c.LayerParts != nil {
+		switch {
+		case c.LayerParts[l] != arch.FeedForward:
+			return 0
+		case c.Mixture.Count > 0:
+			return c.Mixture.Width
+		}
+	}
 	if len(c.Widths) == c.Layers {
 		n = c.Widths[l]
 	}
@@ -234,6 +251,10 @@ func (p *plan) one(c *config, sizes arch.Sizes, t arch.Tensor, prefix, from stri
 		stored = []int{sizes.Heads * both, sizes.Latent}
 	case arch.FirstHalf, arch.SecondHalf:
 		stored[len(stored)-2] *= 2
+	case arch.NegatedExp, arch.Column, arch.Groups:
+		stored = []int{shape[0] * shape[1]}
+	case arch.Taps:
+		stored = []int{shape[0], 1, shape[1]}
 	case arch.Joined:
 		stored = []int{shape[0] * shape[1], shape[2]}
 	case arch.JoinedColumns:
@@ -273,6 +294,8 @@ func (p *plan) one(c *config, sizes arch.Sizes, t arch.Tensor, prefix, from stri
 		out.row = ungrouped(c.Heads, c.KVHeads, c.HeadDim)
 	case arch.PlusOne:
 		out.plus = 1
+	case arch.NegatedExp, arch.Column, arch.Groups, arch.Taps:
+		out.plain, out.negatedExp = true, t.Change == arch.NegatedExp
 	case arch.FirstHalf:
 		out.row = half(shape[len(shape)-2], 0)
 	case arch.SecondHalf:
@@ -650,7 +673,7 @@ func (c *config) keys(f arch.Family) (keys []gguf.KV, computed map[string][]floa
 	if f.ParallelKey != "" {
 		keys = append(keys, gguf.KV{Key: f.Name + "." + f.ParallelKey, Value: or(c.ParallelParts, f.Parallel)})
 	}
-	for _, more := range []func(arch.Family) ([]gguf.KV, error){c.attentionKeys, c.scaleKeys, c.layerKeys, c.expertKeys} {
+	for _, more := range []func(arch.Family) ([]gguf.KV, error){c.attentionKeys, c.scaleKeys, c.layerKeys, c.expertKeys, c.stateKeys} {
 		some, err := more(f)
 		if err != nil {
 			return nil, nil, err

@@ -449,3 +449,87 @@ func TestReadWhileFilled(t *testing.T) {
 		t.Errorf("%d pages are free", m.Available())
 	}
 }
+
+// TestStates: random sequences go on behind checkpoints with the state of exactly the labels that they follow, slots are never shared, and none is lost.
+func TestStates(t *testing.T) {
+	for seed := range uint64(30) {
+		rng := rand.New(rand.NewPCG(seed, 1))
+		const slots, most = 6, 3
+		states := make([][]kvcache.Label, slots) // what each has read
+		m := &memory{pages: make([][]kvcache.Label, 20)}
+		for i := range m.pages {
+			m.pages[i] = make([]kvcache.Label, positions)
+		}
+		m.Cache = kvcache.New(kvcache.Size{Pages: 20, Positions: positions, States: slots}, func(to, from kvcache.Page) {
+			if to.State >= 0 {
+				states[to.State] = slices.Clone(states[from.State])
+			} else {
+				copy(m.pages[to.Far], m.pages[from.Far])
+			}
+		})
+		var running []*sequence
+		resumed := 0
+		for range 300 {
+			if len(running) < most && rng.IntN(4) == 0 {
+				text := make([]kvcache.Label, 1+rng.IntN(14))
+				for i := range text {
+					text[i] = kvcache.LabelOf(rng.Int32N(2), false)
+				}
+				s := &sequence{Sequence: m.NewSequence()}
+				n := s.Follow(text, rng.IntN(2) == 0)
+				resumed += n
+				s.want = slices.Clone(text[:n])
+				running = append(running, s)
+			}
+			if len(running) == 0 {
+				continue
+			}
+			i := rng.IntN(len(running))
+			s := running[i]
+			switch rng.IntN(6) {
+			case 0, 1, 2:
+				label := kvcache.LabelOf(rng.Int32N(2), false)
+				if m.write(s, label) {
+					states[s.State()] = append(slices.Clone(states[s.State()][:min(len(s.want)-1, len(states[s.State()]))]), label)
+				}
+			case 3:
+				s.Mark()
+			case 4:
+				p := m.Find(s.want)
+				if n := len(p.Labels()); n > 0 && !slices.Equal(states[p.State()], p.Labels()) {
+					t.Fatalf("seed %d: the state behind a prefix is of %v, want %v", seed, states[p.State()], p.Labels())
+				}
+				p.Release()
+			case 5:
+				s.Release()
+				running = slices.Delete(running, i, i+1)
+			}
+			used := map[int32]bool{}
+			for _, s := range running {
+				m.check(t, s)
+				if s.State() < 0 {
+					continue
+				}
+				if used[s.State()] {
+					t.Fatalf("seed %d: two sequences have slot %d", seed, s.State())
+				}
+				used[s.State()] = true
+				if !slices.Equal(states[s.State()], s.want) {
+					t.Fatalf("seed %d: a sequence of %v has a state of %v", seed, s.want, states[s.State()])
+				}
+			}
+		}
+		for _, s := range running {
+			s.Release()
+		}
+		m.Clear()
+		for i := range slots {
+			if !m.NewSequence().Reserve(1) {
+				t.Fatalf("seed %d: %d of %d slots are free in the end", seed, i, slots)
+			}
+		}
+		if resumed == 0 {
+			t.Errorf("seed %d: nothing was taken over", seed)
+		}
+	}
+}

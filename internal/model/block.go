@@ -354,7 +354,7 @@ func (c *Config) sizes(layer int) arch.Sizes {
 		Embd: c.Embd, Vocab: c.Vocab, Positions: c.Context, FF: b.FF, Heads: b.Heads, KVHeads: b.KVHeads, Key: b.Key, Value: b.Value,
 		Latent: b.Latent, QueryLatent: c.QueryLatent, Rotated: b.Rotated,
 		Layers: c.Layers, Input: c.Input,
-		Experts: c.Experts.Count, ExpertFF: c.Experts.FF, SharedFF: c.Experts.Shared,
+		Experts: c.Experts.Count, ExpertFF: c.Experts.FF, SharedFF: c.Experts.Shared, ExpertLatent: c.Experts.Latent,
 		StateSpace: c.States.StateSpace,
 	}
 }

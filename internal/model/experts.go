@@ -18,6 +18,7 @@ type Experts struct {
 	Used    int // of them, by a token
 	FF      int // neurons of an expert
 	Shared  int // neurons of the experts that all tokens use, together; 0: no expert is shared
+	Latent  int // width of what experts read and write; 0: that of the residual
 	Routing compute.Routing
 }
 
@@ -60,6 +61,9 @@ func (c *Config) readExperts(m *metadata) {
 	}
 	if e.Shared == 0 && f.SharedAsWide {
 		e.Shared = e.FF
+	}
+	if n, _, err := m.f.Uint(key("moe_latent_size")); f.Latent && (err != nil || n > 0) {
+		e.Latent = m.count(key("moe_latent_size"), 0, maxWidth)
 	}
 	e.Routing = c.readRouting(m)
 	lead, _, err := m.f.Uint(key("leading_dense_block_count"))
@@ -156,6 +160,8 @@ type experts struct {
 	routerBias *compute.Vector // [experts] of logits, or nil
 	choiceBias *compute.Vector // [experts] that counts for the choice only, or nil
 	sharedGate *compute.Matrix // [1, n_embd] whose sigmoid weighs the shared experts, or nil
+	narrow     *compute.Matrix // [latent, n_embd] of what experts read, or nil
+	widen      *compute.Matrix // [n_embd, latent] of what they write, or nil
 	weights    compute.ExpertWeights
 	routing    compute.Routing
 	early      bool // the router reads the block's input; its logits cross to another GPU, which a choice cannot
@@ -179,16 +185,21 @@ func (x *experts) bind(b *blockBinder) {
 	x.routing, x.early = e.Routing, m.Family.Experts.Early
 	w := &x.weights
 	w.Act, w.Before, w.Exact = m.Act, m.Family.Experts.Before, m.ExpertMode() == Exact
+	width := m.Embd // of what experts read and write
+	if e.Latent > 0 {
+		width = e.Latent
+		x.narrow, x.widen = b.matrix("ffn_latent_down.weight"), b.matrix("ffn_latent_up.weight")
+	}
 	if b.has(b.name("ffn_gate_up_exps.weight")) {
 		w.Fused = true
-		w.Up, w.UpBias = b.stack("ffn_gate_up_exps.weight", 2*e.FF, m.Embd, false), b.own("ffn_gate_up_exps.bias", e.Count*2*e.FF)
+		w.Up, w.UpBias = b.stack("ffn_gate_up_exps.weight", 2*e.FF, width, false), b.own("ffn_gate_up_exps.bias", e.Count*2*e.FF)
 	} else {
 		if m.Family.Gated {
-			w.Gate, w.GateBias = b.stack("ffn_gate_exps.weight", e.FF, m.Embd, false), b.own("ffn_gate_exps.bias", e.Count*e.FF)
+			w.Gate, w.GateBias = b.stack("ffn_gate_exps.weight", e.FF, width, false), b.own("ffn_gate_exps.bias", e.Count*e.FF)
 		}
-		w.Up, w.UpBias = b.stack("ffn_up_exps.weight", e.FF, m.Embd, false), b.own("ffn_up_exps.bias", e.Count*e.FF)
+		w.Up, w.UpBias = b.stack("ffn_up_exps.weight", e.FF, width, false), b.own("ffn_up_exps.bias", e.Count*e.FF)
 	}
-	w.Down, w.DownBias = b.stack("ffn_down_exps.weight", m.Embd, e.FF, true), b.own("ffn_down_exps.bias", e.Count*m.Embd)
+	w.Down, w.DownBias = b.stack("ffn_down_exps.weight", width, e.FF, true), b.own("ffn_down_exps.bias", e.Count*width)
 	w.Count, w.Bins = &x.count, &x.bins
 	if _, ok := m.Family.InBlock("ffn_gate_inp_shexp.weight"); ok {
 		x.sharedGate = b.binder.matrix(b.name("ffn_gate_inp_shexp.weight"), 1, m.Embd, compute.Precise)
@@ -251,10 +262,10 @@ func (x *experts) forward(v compute.Verbs, m *Model, s *buffers, f *ffn, in comp
 	}
 	v.Route(s.choice, s.router, x.choiceBias, x.routing)
 	if f.up == nil {
-		x.compute(v, s, s.ffnOut, in)
+		x.compute(v, m, s, s.ffnOut, in)
 		return
 	}
-	x.compute(v, s, s.expertsOut, in)
+	x.compute(v, m, s, s.expertsOut, in)
 	if x.sharedGate != nil {
 		m.product(v, in, compute.Products{{Out: s.sharedGate, W: x.sharedGate}})
 	}
@@ -265,9 +276,15 @@ func (x *experts) forward(v compute.Verbs, m *Model, s *buffers, f *ffn, in comp
 	v.Add(s.ffnOut, s.expertsOut)
 }
 
-// compute computes the chosen experts.
-func (x *experts) compute(v compute.Verbs, s *buffers, out, in compute.Tensor) {
-	v.Experts(out, in, s.choice, x.weights)
+// compute computes the chosen experts, which may read and write latent vectors.
+func (x *experts) compute(v compute.Verbs, m *Model, s *buffers, out, in compute.Tensor) {
+	if x.narrow == nil {
+		v.Experts(out, in, s.choice, x.weights)
+	} else {
+		m.product(v, in, compute.Products{{Out: s.expertsIn, W: x.narrow}})
+		v.Experts(s.expertsLatent, s.expertsIn, s.choice, x.weights)
+		m.product(v, s.expertsLatent, compute.Products{{Out: out, W: x.widen}})
+	}
 	if x.observe != nil {
 		x.observe(v, s)
 	}
@@ -279,6 +296,7 @@ func (m *Model) expertBuffers(b *buffers, n int, tensor func(rows, cols int) com
 		return nil
 	}
 	b.router, b.expertsOut, b.sharedGate = tensor(n, m.Experts.Count), tensor(n, m.Embd), tensor(n, 1)
+	b.expertsIn, b.expertsLatent = tensor(n, m.Experts.Latent), tensor(n, m.Experts.Latent)
 	var err error
 	b.choice, err = m.dev.Choice(n, m.Experts.Used, m.Experts.Count)
 	return err

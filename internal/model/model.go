@@ -90,27 +90,29 @@ type buffers struct {
 
 	queryLatent compute.Tensor // [n, query latent], of which queries are made
 
-	hidden     compute.Tensor  // [n, largest predictor rank]
-	set        compute.Set     // [n] of n_ff
-	streams    compute.Streams // of the residual, of which blocks compute one in x; or none
-	modalities compute.Tensor  // [n, streams]
-	low        compute.Tensor  // [n, rank of what is added to attention]
-	beside     compute.Tensor  // [n, n_embd] what is added to attention
-	inputs     compute.Tensor  // [n, layers·input] layers' own embeddings of the tokens
-	lookup     compute.Tensor  // [n, layers·input] as they are looked up
-	input      compute.Tensor  // [n, input] a layer's
-	gated      compute.Tensor  // [n, input]
-	router     compute.Tensor  // [n, experts] logits
-	choice     compute.Choice  // [n] of experts
-	expertsOut compute.Tensor  // [n, n_embd] the chosen experts' outputs, which are added to those of shared ones
-	sharedGate compute.Tensor  // [n, 1] logits of the weights of shared experts
-	leaving    compute.Tensor  // [n, inner] gates of what leaves a recurrent layer's state, and then what does
-	entering   compute.Tensor  // [n, channels] of its convolution
-	convolved  compute.Tensor  // [n, channels]
-	steps      compute.Tensor  // [n, heads]
-	scanned    compute.Tensor  // [n, inner]
-	last       compute.Tensor  // [n_out, n_embd]
-	logits     compute.Tensor  // [n_out, n_vocab]
+	hidden        compute.Tensor  // [n, largest predictor rank]
+	set           compute.Set     // [n] of n_ff
+	streams       compute.Streams // of the residual, of which blocks compute one in x; or none
+	modalities    compute.Tensor  // [n, streams]
+	low           compute.Tensor  // [n, rank of what is added to attention]
+	beside        compute.Tensor  // [n, n_embd] what is added to attention
+	inputs        compute.Tensor  // [n, layers·input] layers' own embeddings of the tokens
+	lookup        compute.Tensor  // [n, layers·input] as they are looked up
+	input         compute.Tensor  // [n, input] a layer's
+	gated         compute.Tensor  // [n, input]
+	router        compute.Tensor  // [n, experts] logits
+	choice        compute.Choice  // [n] of experts
+	expertsOut    compute.Tensor  // [n, n_embd] the chosen experts' outputs, which are added to those of shared ones
+	expertsIn     compute.Tensor  // [n, latent] what experts read, where that is narrower
+	expertsLatent compute.Tensor  // [n, latent] what they write
+	sharedGate    compute.Tensor  // [n, 1] logits of the weights of shared experts
+	leaving       compute.Tensor  // [n, inner] gates of what leaves a recurrent layer's state, and then what does
+	entering      compute.Tensor  // [n, channels] of its convolution
+	convolved     compute.Tensor  // [n, channels]
+	steps         compute.Tensor  // [n, heads]
+	scanned       compute.Tensor  // [n, inner]
+	last          compute.Tensor  // [n_out, n_embd]
+	logits        compute.Tensor  // [n_out, n_vocab]
 
 	adapterLow, adapterWide   compute.Tensor // [n, rank of adapters], [n, widest adapted matrix]
 	adapterLast, adapterVocab compute.Tensor // [n_out, rank of adapters], [n_out, n_vocab] where the head is adapted
@@ -431,7 +433,7 @@ func (b *buffers) first(n, nOut int) buffers {
 		hidden: b.hidden.First(n), set: b.set.First(n), last: b.last.First(nOut), logits: b.logits.First(nOut),
 		streams: b.streams.First(n), modalities: b.modalities.First(n), low: b.low.First(n), beside: b.beside.First(n),
 		inputs: b.inputs.First(n), lookup: b.lookup.First(n), input: b.input.First(n), gated: b.gated.First(n),
-		router: b.router.First(n), choice: b.choice.First(n), expertsOut: b.expertsOut.First(n), sharedGate: b.sharedGate.First(n),
+		router: b.router.First(n), choice: b.choice.First(n), expertsOut: b.expertsOut.First(n), sharedGate: b.sharedGate.First(n), expertsIn: b.expertsIn.First(n), expertsLatent: b.expertsLatent.First(n),
 		leaving: b.leaving.First(n), entering: b.entering.First(n), convolved: b.convolved.First(n), steps: b.steps.First(n), scanned: b.scanned.First(n),
 	}
 }

@@ -36,8 +36,11 @@ func (m *model) expertKeys(a func(string) string) []gguf.KV {
 	if m.Dense > 0 {
 		keys = append(keys, gguf.KV{Key: a("leading_dense_block_count"), Value: uint32(m.Dense)})
 	}
-	if m.fam.Experts.Shared {
-		keys = append(keys, gguf.KV{Key: a("expert_shared_feed_forward_length"), Value: uint32(m.FF)})
+	if m.fam.Experts.Latent { // as files of Nemotron 3 have it
+		keys = append(keys, gguf.KV{Key: a("expert_weights_norm"), Value: true}, gguf.KV{Key: a("expert_weights_scale"), Value: float32(2.5)})
+	}
+	if m.fam.Experts.Shared || m.fam.Experts.Latent {
+		keys = append(keys, gguf.KV{Key: a("expert_shared_feed_forward_length"), Value: uint32(m.FF * max(1, m.Shared))})
 	}
 	return keys
 }
@@ -65,9 +68,12 @@ func (m *model) experts(layer int, in amplitudes, n *neurons) {
 	m.downs(name("ffn_down_exps.weight"), n)
 	m.expertBiases(layer)
 	if x := m.fam.Experts; x.Shared || x.Counted || x.SharedAsWide {
-		width, weight := m.FF*m.Shared, m.downWeight(n)
-		m.reader(name("ffn_gate_shexp.weight"), width, in, 1, offset)
-		m.reader(name("ffn_up_shexp.weight"), width, in, 1, nil)
+		width, weight, up := m.FF*m.Shared, m.downWeight(n), offset
+		if m.fam.Gated {
+			m.reader(name("ffn_gate_shexp.weight"), width, in, 1, offset)
+			up = nil
+		}
+		m.reader(name("ffn_up_shexp.weight"), width, in, 1, up)
 		m.writer(name("ffn_down_shexp.weight"), width, false, func(i int) int { return n.of(i%m.FF) / 2 }, func(i int) float32 { return weight(i % m.FF) })
 		if _, ok := m.fam.InBlock("ffn_gate_inp_shexp.weight"); !ok {
 			return

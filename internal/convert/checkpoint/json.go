@@ -1,11 +1,14 @@
 package checkpoint
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
 	"reflect"
+	"regexp"
+	"slices"
 )
 
 // maxJSON bounds the JSON files of a model folder; the largest known tokenizer.json has 34 MB.
@@ -48,6 +51,9 @@ func ReadJSON(path string, v any) error {
 func DecodeJSON(path string, data []byte, v any) error {
 	err := json.Unmarshal(data, v)
 	var syntax *json.SyntaxError
+	if errors.As(err, &syntax) && infinite.Match(data) {
+		err = json.Unmarshal(finite(data), v)
+	}
 	var wrong *json.UnmarshalTypeError
 	switch {
 	case errors.As(err, &syntax):
@@ -63,6 +69,16 @@ func DecodeJSON(path string, data []byte, v any) error {
 	}
 	return nil
 }
+
+// finite returns data with null for numbers that Python writes and JSON does not have, as far as they follow a comma, a colon or a bracket. Offsets stay.
+func finite(data []byte) []byte {
+	return infinite.ReplaceAllFunc(data, func(b []byte) []byte {
+		word := bytes.TrimLeft(b, ",:[ \t\r\n")
+		return slices.Concat(b[:len(b)-len(word)], []byte("null"), bytes.Repeat([]byte(" "), len(word)-len("null")))
+	})
+}
+
+var infinite = regexp.MustCompile(`[,:\[][ \t\r\n]*(-?Infinity)\b`)
 
 // jsonName returns the JSON name of a Go type with its article.
 func jsonName(t reflect.Type) string {

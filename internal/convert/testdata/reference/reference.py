@@ -13,7 +13,8 @@ Biderman et al. 2023. internlm2: Cai et al. 2024. phi2: Gunasekar et al. 2023, L
 ALiBi: Press et al. 2022. mpt: MosaicML 2023. bloom: BigScience 2022. baichuan: Yang et al. 2023. plm: Deng et al. 2025; DeepSeek-AI 2024. minicpm3: Hu et al. 2024 and
 its configuration. gptoss: OpenAI 2025 (model card and reference implementation); MXFP4: OCP Microscaling Formats 1.0. deepseek2: DeepSeek-AI 2024 (DeepSeek-V2, DeepSeek-V3).
 glm4moe: GLM-4.5 team 2025 and its configurations. smallthinker: Song et al. 2025 and its configuration. dbrx: Databricks 2024 (its
-model card and configuration). deepseek: Dai et al. 2024. glm4moe-lite, kimi-k2: their configurations and model cards. turbosparse-mixtral: Song et al. 2024 and its model card.
+model card and configuration). deepseek: Dai et al. 2024. glm4moe-lite, kimi-k2: their configurations and model cards. turbosparse-mixtral: Song et al. 2024 and its model card. nemotron_h: NVIDIA 2025 (Nemotron-H) and its configurations;
+Mamba-2: Dao and Gu 2024.
 llama4: its model card and configuration.
 """
 import json
@@ -1442,7 +1443,70 @@ def llama4():
                                 window=lambda layer: None if full(layer) else -7)
 
 
-EXPERTS = (mixtral, qwen3moe, qwen2moe, olmoe, granitemoe, minimax_m2, ernie, gptoss, glm4_moe, smallthinker, dbrx, deepseek, of_deepseeks_form, turbosparse, llama4)
+def nemotron_h():
+    """Layers that are one part each. Mamba-2 by the recurrence of its definition, a position after another; experts of squared ReLU with a shared one,
+    reading and writing latent vectors in the last."""
+    base = {"architectures": ["NemotronHForCausalLM"], "mlp_hidden_act": "relu2", "mamba_hidden_act": "silu", "layer_norm_epsilon": 1e-5, "head_dim": 16,
+            "num_hidden_layers": 5, "mamba_num_heads": 4, "mamba_head_dim": 16, "n_groups": 2, "ssm_state_size": 24, "conv_kernel": 4, "use_conv_bias": True}
+
+    def mamba(m, h, p):
+        heads, dim, groups, size, hidden = 4, 16, 2, 24, 64
+        inner, channels = heads * dim, heads * dim + 2 * groups * size
+        z, mixed, step = np.split(h @ m.get(p + "in_proj.weight", inner + channels + heads, hidden).T, [inner, inner + channels], -1)
+        taps, bias = m.get(p + "conv1d.weight", channels, 1, 4, scale=0.5)[:, 0], m.get(p + "conv1d.bias", channels)
+        padded = np.concatenate([np.zeros((3, channels)), mixed])
+        mixed = silu(sum(padded[k:k + len(h)] * taps[:, k] for k in range(4)) + bias)
+        x, b, c = np.split(mixed, [inner, inner + groups * size], -1)
+        step = np.log1p(np.exp(step + m.get(p + "dt_bias", heads, scale=1.0, offset=-1.0)))
+        a, d = -np.exp(m.get(p + "A_log", heads, scale=1.0)), m.get(p + "D", heads, offset=1.0)
+        state, y = np.zeros((heads, dim, size)), np.zeros((len(h), heads, dim))
+        for t in range(len(h)):
+            for head in range(heads):
+                g = head * groups // heads
+                u = x[t].reshape(heads, dim)[head]
+                state[head] = np.exp(step[t, head] * a[head]) * state[head] + step[t, head] * np.outer(u, b[t].reshape(groups, size)[g])
+                y[t, head] = state[head] @ c[t].reshape(groups, size)[g] + d[head] * u
+        y = (y.reshape(len(h), inner) * silu(z)).reshape(len(h), groups, -1)
+        y = rms_norm(y, np.ones(inner // groups), 1e-5).reshape(len(h), inner) * m.get(p + "norm.weight", inner, offset=1.0)
+        return y @ m.get(p + "out_proj.weight", hidden, inner).T
+
+    def attend(m, h, p):
+        q, k, v = (h @ m.get(f"{p}{n}_proj.weight", w * 16, 64).T for n, w in (("q", 4), ("k", 2), ("v", 2)))
+        q, k, v = (t.reshape(len(h), -1, 16) for t in (q, k, v))
+        return attention(q, k, v) @ m.get(p + "o_proj.weight", 64, 64).T
+
+    def dense(m, h, p):
+        return relu2(h @ m.get(p + "up_proj.weight", 96, 64).T) @ m.get(p + "down_proj.weight", 64, 96).T
+
+    def mixture(m, h, p):
+        narrow = m.c.get("moe_latent_size")
+        width = narrow or 64
+        scores = 1 / (1 + np.exp(-router(m, h, p + "gate.weight", 8)))
+        bias = m.get(p + "gate.e_score_correction_bias", 8, scale=0.6)
+        weights = normalised(chosen(scores + bias, scores, 3)) * 2.5
+        x, y = h @ m.get(p + "fc1_latent_proj.weight", narrow, 64).T if narrow else h, 0
+        for e in range(8):
+            up, down = m.get(f"{p}experts.{e}.up_proj.weight", 32, width), m.get(f"{p}experts.{e}.down_proj.weight", width, 32)
+            y = y + weights[:, e:e + 1] * (relu2(x @ up.T) @ down.T)
+        y = y @ m.get(p + "fc2_latent_proj.weight", 64, narrow).T if narrow else y
+        return y + relu2(h @ m.get(p + "shared_experts.up_proj.weight", 48, 64).T) @ m.get(p + "shared_experts.down_proj.weight", 64, 48).T
+
+    parts = {"M": mamba, "*": attend, "-": dense, "E": mixture}
+    more = {"n_routed_experts": 8, "num_experts_per_tok": 3, "moe_intermediate_size": 32, "moe_shared_expert_intermediate_size": 48, "n_shared_experts": 1,
+            "norm_topk_prob": True, "routed_scaling_factor": 2.5, "n_group": 1, "topk_group": 1}
+    for name, config in (("nemotron_h", {"hybrid_override_pattern": "M-*M-", "time_step_limit": [0.0, None]}), ("nemotron_h_moe", {"hybrid_override_pattern": "ME*ME", **more}),
+                         ("nemotron_h_moe-latent", {"layers_block_type": ["mamba", "moe", "attention", "moe", "mamba"], "moe_latent_size": 40, **more})):
+        m = Model({**base, **config})
+        kinds = m.c.get("hybrid_override_pattern") or [{"mamba": "M", "moe": "E", "attention": "*"}[k] for k in m.c["layers_block_type"]]
+        x = m.get("backbone.embeddings.weight", 48, 64, scale=1.0)[TOKENS]
+        for l, kind in enumerate(kinds):
+            p = f"backbone.layers.{l}."
+            x = x + parts[kind](m, rms_norm(x, m.get(p + "norm.weight", 64, offset=1.0), 1e-5), p + "mixer.")
+        x = rms_norm(x, m.get("backbone.norm_f.weight", 64, offset=1.0), 1e-5)
+        yield name, m, 128, x @ m.get("lm_head.weight", 48, 64).T
+
+
+EXPERTS = (nemotron_h, mixtral, qwen3moe, qwen2moe, olmoe, granitemoe, minimax_m2, ernie, gptoss, glm4_moe, smallthinker, dbrx, deepseek, of_deepseeks_form, turbosparse, llama4)
 
 for family in FIRST + SECOND + EXPERTS:
     for name, m, context, logits in family():
