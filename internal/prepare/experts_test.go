@@ -83,15 +83,16 @@ func worst(a, b [][]float32) float64 {
 	return diff / most
 }
 
-// roundingAlone is how far logits may lie apart, as a share of the largest, where only the order of additions differs: of a softmax over all experts,
-// or of a float down projection's products.
-const roundingAlone = 2e-5
+// roundingAlone is how far logits may lie apart, as a share of the largest, where only the order of additions differs: of a token's experts, of a
+// softmax over all experts, or of a float down projection's products. Narrow latent vectors of attention and activations in 8 bits make a difference of
+// the last bit larger: 1.5e-4 was seen, and a wrong expert makes 0.1.
+const roundingAlone = 5e-4
 
 // quantisedAgain bounds what it adds that down projections in Q8_0 are rounded again in other blocks, and activations with them.
 const quantisedAgain = 0.02
 
-// A model with its experts sorted computes what it did before, whatever the family's router is: with the same bytes where nothing is added in another
-// order.
+// A model with its experts sorted computes what it did before, whatever the family's router is, but for rounding: a token's experts are summed in the
+// order of their numbers.
 func TestPrepareExperts(t *testing.T) {
 	spec := func(arch, activation string, change func(s *synth.Spec)) synth.Spec {
 		s := expertSpec(arch)
@@ -120,10 +121,10 @@ func TestPrepareExperts(t *testing.T) {
 	}{
 		"softmax":             {spec("qwen3moe", "silu", nil), false, roundingAlone, false},
 		"softmax, quantised":  {spec("qwen3moe", "silu", typed(quant.Q4_0)), false, roundingAlone, false},
-		"biases":              {spec("gpt-oss", "clamped_swiglu", nil), false, 0, false},
-		"groups":              {spec("deepseek2", "silu", groups), false, 0, false},
+		"biases":              {spec("gpt-oss", "clamped_swiglu", nil), false, roundingAlone, false},
+		"groups":              {spec("deepseek2", "silu", groups), false, roundingAlone, false},
 		"early router, zeros": {spec("smallthinker", "relu", nil), false, roundingAlone, true},
-		"zeros, quantised":    {spec("smallthinker", "relu", typed(quant.Q8_0)), false, 0, false},
+		"zeros, quantised":    {spec("smallthinker", "relu", typed(quant.Q8_0)), false, roundingAlone, false},
 		"zeros, requantised":  {spec("smallthinker", "relu", typed(quant.Q8_0)), true, quantisedAgain, true},
 	} {
 		t.Run(name, func(t *testing.T) {
