@@ -146,3 +146,49 @@ type Rehearser interface {
 	// Rehearse prepares the segments that f runs, without running them.
 	Rehearse(f func() error) error
 }
+
+// RowReplacer is a GPU that takes new rows into matrices that it holds while it computes with their others.
+type RowReplacer interface {
+	// StagedBytes returns the host memory that n rows of m pass through.
+	StagedBytes(m *Matrix, n int) int64
+	// RowStage allocates so many bytes of it.
+	RowStage(bytes int64) (RowStage, error)
+}
+
+// RowStage is host memory that rows pass through on their way into matrices.
+type RowStage interface {
+	// Put stages rows, src's, that are to lie in m from row first on. It may be called while the device works, on any goroutine.
+	Put(m *Matrix, first int, src Source)
+	// Send passes on what was put, a piece with each call, and reports whether all of it has arrived. It waits for nothing, belongs to the device's
+	// goroutine, and is called between runs; Put is not called meanwhile, nor again before everything has arrived.
+	Send() (arrived bool, err error)
+}
+
+// RowKeeper is a host whose rows can be read while it computes.
+type RowKeeper interface {
+	// KeepsRows reports whether Rows can give m's.
+	KeepsRows(m *Matrix) bool
+	// Rows returns rows [from, to) of m as a file has them, in scratch, which has room for them, or where they lie. It may be called on any goroutine.
+	Rows(m *Matrix, from, to int, scratch []byte) Source
+}
+
+// SlotUse counts what a device's slots for experts did since the model was loaded.
+type SlotUse struct {
+	Hits, Misses int64 // uses of an expert by a token, in layers with slots: on the GPU, and on the processor
+	Promotions   int64 // experts that were copied to the GPU
+	Bytes        int64 // that this took
+}
+
+// Add adds what another device counted.
+func (u *SlotUse) Add(v SlotUse) {
+	u.Hits += v.Hits
+	u.Misses += v.Misses
+	u.Promotions += v.Promotions
+	u.Bytes += v.Bytes
+}
+
+// SlotUser is a device whose experts follow the text.
+type SlotUser interface {
+	// SlotUse returns what its slots did until now. It is called between runs.
+	SlotUse() SlotUse
+}

@@ -106,6 +106,7 @@ type ExpertWeights struct {
 	Act      Activation
 	Count    *NeuronCount // counts neurons of the experts that were computed, and bytes, or nil
 	Bins     *NeuronBins  // count how often each expert was chosen, held or not, or nil
+	Prior    []float64    // [N] share of tokens expected to use each, for devices that place experts by it, or nil
 	Active   *Activity    // counts active neurons, or nil; not where Exact
 }
 

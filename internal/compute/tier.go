@@ -12,6 +12,7 @@ const RAM Tier = -1
 type Split struct {
 	Tier  Tier
 	Bound int
+	Slots bool // of experts: RAM has them all, and [0, Bound) are where Tier's begin; which of them lie there follows the text
 }
 
 // Place says in which tiers a layer lies: its units as Split has them, the rest in Split's Tier or in RAM.

@@ -257,6 +257,16 @@ func (e *Engine) Close() error {
 	return err
 }
 
+// SlotUse returns what slots for experts on GPUs did since the model was loaded.
+func (e *Engine) SlotUse() compute.SlotUse {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if d, ok := e.dev.(compute.SlotUser); ok {
+		return d.SlotUse()
+	}
+	return compute.SlotUse{}
+}
+
 // Config returns the model's hyperparameters.
 func (e *Engine) Config() model.Config { return e.config }
 

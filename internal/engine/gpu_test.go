@@ -17,6 +17,7 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/model"
 	"github.com/powerinfer-go/powerinfer/internal/planner"
 	"github.com/powerinfer-go/powerinfer/internal/quant"
+	"github.com/powerinfer-go/powerinfer/internal/residency"
 	"github.com/powerinfer-go/powerinfer/internal/synth"
 	"github.com/powerinfer-go/powerinfer/internal/synth/synthtest"
 	"github.com/powerinfer-go/powerinfer/internal/testenv"
@@ -226,6 +227,13 @@ func TestSplitsOnGPU(t *testing.T) {
 	}
 }
 
+// eager has experts come to the GPU as soon as they are used more than others.
+func eager() hybrid.Slots {
+	tuning := residency.Tuned()
+	tuning.Doubt = 0
+	return hybrid.Slots{Speeds: residency.Speeds{RAM: 1, GPU: 10, Bus: 100}, Tuning: tuning, AtOnce: true}
+}
+
 // TestExpertsOnGPU: a model with experts says the same text on the processor, on the GPU and where layers are split by expert, and finds a text as likely.
 func TestExpertsOnGPU(t *testing.T) {
 	for _, c := range []struct {
@@ -245,14 +253,26 @@ func TestExpertsOnGPU(t *testing.T) {
 			defer plain.Close()
 			ids := plain.Tokenizer().Encode("the quick brown fox jumps over a lazy dog and another", true, true)
 			want, choices := mean(surprises(t, plain, ids)), likeliest(t, plain, ids)
-			for _, held := range []int{0, 5, 16} {
+			for _, held := range []int{0, 5, 16, -3, -12} { // negative: slots, whose experts follow the text
+				slots := held < 0
+				held = max(held, -held)
 				places := share(2, held)
 				places[1].Attention = held > 5
-				e := openGPU(t, f, o, gigabyte(places))
+				places[0].Slots, places[1].Slots = slots, slots
+				plan, o := gigabyte(places), o
+				if slots {
+					o.UBatch, o.Sparse = 1, model.Off // in exact experts stay where they are
+					plan.GPUs[0].Slots = eager()
+					plan.GPUs[0].Slots.AtOnce = held < 12 // else a goroutine fills what is copied, at its leisure
+				}
+				e := openGPU(t, f, o, plan)
 				for i, got := range likeliest(t, e.Engine, ids) {
 					if want := choices[i]; got.id != want.id && want.gap > closeCall*want.largest {
 						t.Errorf("with %d experts on the GPU the likeliest token behind token %d is %d, not %d", held, i, got.id, want.id)
 					}
+				}
+				if use := e.SlotUse(); plan.GPUs[0].Slots.AtOnce != (use.Promotions > 0) && held < 12 || slots != (use.Hits > 0) || slots != (use.Misses > 0) {
+					t.Errorf("with %d experts on the GPU, slots %v: %+v", held, slots, use)
 				}
 				if got := mean(surprises(t, e.Engine, ids)); math.Abs(got-want) > c.diff*want {
 					t.Errorf("with %d experts on the GPU the text's mean surprise is %.5f, not %.5f", held, got, want)

@@ -29,6 +29,7 @@ type GPU struct {
 	Budget  int64            // bytes of its memory that may be in use
 	Planned int64            // bytes that are expected to be; only told
 	Stream  hybrid.Streaming // which prompts cold neurons are sent to the GPU for
+	Slots   hybrid.Slots     // how experts of layers that Places gives slots follow the text
 }
 
 // Layers returns how many layers have something on a GPU.
@@ -83,6 +84,7 @@ func (p *Plan) join(gpus []compute.Device, host compute.Host, o *Options) comput
 		d.Trace(o.Trace)
 		d.Stream(p.GPUs[j].Stream)
 		d.ReadAhead(p.Ahead)
+		d.FollowUse(p.GPUs[j].Slots)
 		pairs = append(pairs, d)
 	}
 	if len(pairs) == 1 {

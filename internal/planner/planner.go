@@ -39,6 +39,7 @@ type Options struct {
 	Tensors      []string                // where tensors lie, each PATTERN=BUFFER as modelcost.ParseOverrides has it; the first that matches holds
 	StreamTokens *int                    // tokens of a prompt's step from which on cold neurons are sent to the GPU; 0: never; nil: where that is faster
 	ReadAhead    *bool                   // whether the processor reads neurons before it is their turn; nil: where the plan has GPUs wait for it
+	MoECache     int64                   // bytes of GPU memory, at most, for experts that follow the text, which RAM then holds, too; 0: experts stay where they are
 	Trace        *trace.Log              // keeps when each processor did what; may be nil
 	Messages     func(string)            // switches the GPUs' validation layer on and is told what it finds; nil: it is off
 	Notice       func(string)            // is told in a line what the user should know, as why a GPU is given up; may be nil
@@ -258,6 +259,8 @@ func (p *Planner) place() (plan *Plan, used []int, err error) {
 	for _, y := range s.Plan.Layers {
 		plan.Bytes += y.VRAM
 	}
+	p.used = used
+	p.follow(plan, &s)
 	return plan, used, nil
 }
 

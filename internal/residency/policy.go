@@ -69,13 +69,21 @@ func New(layers []Layer, speeds Speeds, tuning Tuning) (*Policy, error) {
 		return nil, fmt.Errorf("experts are read at %g and %g bytes/s and copied at %g; all must be positive", speeds.RAM, speeds.GPU, speeds.Bus)
 	}
 	p := &Policy{speeds: speeds, tuning: tuning}
-	for i, l := range layers {
-		if l.Experts < 1 || l.Slots < 0 || l.Slots > l.Experts || l.Bytes < 1 || l.Prior != nil && len(l.Prior) != l.Experts {
-			return nil, fmt.Errorf("layer %d: %d slots of %d bytes for %d experts, of which uses of %d are expected", i, l.Slots, l.Bytes, l.Experts, len(l.Prior))
+	for _, l := range layers {
+		if err := p.Add(l); err != nil {
+			return nil, err
 		}
-		p.layers = append(p.layers, newLayer(l, speeds, tuning))
 	}
 	return p, nil
+}
+
+// Add adds a layer with empty slots behind the others.
+func (p *Policy) Add(l Layer) error {
+	if l.Experts < 1 || l.Slots < 0 || l.Slots > l.Experts || l.Bytes < 1 || l.Prior != nil && len(l.Prior) != l.Experts {
+		return fmt.Errorf("layer %d: %d slots of %d bytes for %d experts, of which uses of %d are expected", len(p.layers), l.Slots, l.Bytes, l.Experts, len(l.Prior))
+	}
+	p.layers = append(p.layers, newLayer(l, p.speeds, p.tuning))
+	return nil
 }
 
 func newLayer(l Layer, s Speeds, t Tuning) layer {

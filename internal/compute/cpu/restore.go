@@ -74,3 +74,24 @@ func (d *Device) restoreGroups(w *matrix, src compute.Source, first int) {
 		}
 	})
 }
+
+// KeepsRows reports whether Rows can give m's.
+func (d *Device) KeepsRows(m *compute.Matrix) bool {
+	w := mem(m)
+	return w.layout == neurons && m.Rows*w.rowBytes == len(w.data)
+}
+
+// Rows returns rows [from, to) of m as a file has them, in scratch, which has room for them, or where they lie.
+func (d *Device) Rows(m *compute.Matrix, from, to int, scratch []byte) compute.Source {
+	w := mem(m)
+	src := compute.Source{Name: m.Name, Type: m.Type, Rows: to - from, Cols: m.Cols, Data: w.data[from*w.rowBytes : to*w.rowBytes]}
+	if !w.packed || !m.Type.Quantised() {
+		return src
+	}
+	stored, size := src.Data, src.Type.RowBytes(src.Cols)
+	src.Data = scratch[:src.Rows*size]
+	for r := range src.Rows {
+		kernel.RestoreRow(m.Type, src.Data[r*size:][:size], stored[r*w.rowBytes:][:w.rowBytes], 0, src.Cols)
+	}
+	return src
+}

@@ -30,7 +30,8 @@ type Device struct {
 	watch     *compute.Watch
 	streaming Streaming
 	rooms     rooms
-	sent      int64                      // bytes of weights, as files have them, that went to the GPU for prompts
+	sent      int64 // bytes of weights, as files have them, that went to the GPU for prompts
+	slots     slots
 	joins     map[compute.Segment][]join // what a run has counted apart
 }
 
@@ -78,13 +79,18 @@ func (d *Device) Name() string { return d.gpu.Name() + " and " + d.host.Name() }
 func (d *Device) GPUs() []compute.Device { return []compute.Device{d.gpu} }
 
 // Close closes both devices.
-func (d *Device) Close() error { return errors.Join(d.gpu.Close(), d.host.Close()) }
+func (d *Device) Close() error {
+	d.slots.close()
+	return errors.Join(d.gpu.Close(), d.host.Close())
+}
 
 // matrix is a weight's two parts; the second's rows, or neurons, follow the first's. Either may be nil.
 type matrix struct {
 	gpu, host *compute.Matrix
-	hot       int // neurons, or rows, on the GPU
-	home      int // which GPU that is, in a MultiGPU
+	hot       int      // neurons, or rows, on the GPU
+	home      int      // which GPU that is, in a MultiGPU
+	slots     bool     // the host has all rows; those on the GPU are experts that may change
+	slotted   *slotted // of a layer's down matrix, once it was recorded with slots
 }
 
 func mem(m *compute.Matrix) *matrix { return m.Mem.(*matrix) }
@@ -92,7 +98,7 @@ func mem(m *compute.Matrix) *matrix { return m.Mem.(*matrix) }
 // onGPU reports whether the GPU has all of m.
 func onGPU(m *compute.Matrix) bool { return mem(m).host == nil }
 
-// Matrix takes rows or neurons [0, src.Split.Bound) to the GPU and the others to the host.
+// Matrix takes rows or neurons [0, src.Split.Bound) to the GPU and the others, or all where they have slots on the GPU, to the host.
 func (d *Device) Matrix(src compute.Source, use compute.Use) (*compute.Matrix, error) {
 	n := src.Rows
 	if use == compute.Columns && src.Stack == 0 {
@@ -123,7 +129,11 @@ func (d *Device) Matrix(src compute.Source, use compute.Use) (*compute.Matrix, e
 		if m.gpu, err = d.gpu.Matrix(part, use); err != nil {
 			return nil, d.ofGPU(err)
 		}
-		if part, err = neurons(src, use, hot, n); err != nil {
+		first := hot
+		if m.slots = src.Split.Slots; m.slots {
+			first = 0
+		}
+		if part, err = neurons(src, use, first, n); err != nil {
 			return nil, err
 		}
 		m.host, err = d.host.Matrix(part, use)
@@ -397,6 +407,9 @@ func (d *Device) Run(seg compute.Segment, p *compute.Params, body func(compute.V
 	if err == nil {
 		for _, j := range d.joins[seg] {
 			j.to.Join(j.part)
+		}
+		if failed == nil && !d.rehearsal {
+			failed = d.slots.step(d)
 		}
 		return failed
 	}

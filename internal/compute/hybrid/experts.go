@@ -69,10 +69,10 @@ func (r *router) experts(o *compute.Experts) {
 	}
 }
 
-// bothExperts has the GPU compute the experts that it holds, which are the first ones, while the host computes the others where they lie. The GPU then
+// bothExperts has the GPU compute the experts that it holds, while the host computes the others where they lie. The GPU then
 // adds the host's sum to its own.
 func (r *router) bothExperts(o *compute.Experts) {
-	hot, cold := r.split(&o.Weights, o.Choice.N)
+	hot, cold := r.split(&o.Weights, o.Choice)
 	partial, err := r.d.partial(o.Out.Cols)
 	if err != nil {
 		r.fail(err)
@@ -99,13 +99,24 @@ func (r *router) bothExperts(o *compute.Experts) {
 	written(o.Out, true)
 }
 
-// split returns the weights of those of n experts that the GPU holds, and of those that the host holds. Only the host counts choices (Bins); its
+// split returns the weights of those experts that the GPU holds, and of those that the host holds. Only the host counts choices (Bins); its
 // count of neurons is apart from the GPU's and is joined to it.
-func (r *router) split(w *compute.ExpertWeights, n int) (hot, cold compute.ExpertWeights) {
+func (r *router) split(w *compute.ExpertWeights, c compute.Choice) (hot, cold compute.ExpertWeights) {
+	n := c.N
 	held := mem(w.Down).hot / (w.Down.Rows / n)
 	hot, cold = *w, *w
-	hot.Table, hot.Bins = compute.NewExpertTable(n, 0, held), nil
-	cold.Table, cold.Count = compute.NewExpertTable(n, held, n-held), &compute.NeuronCount{}
+	hot.Bins, cold.Count = nil, &compute.NeuronCount{}
+	switch y := r.slotsOf(w, c); {
+	case y != nil:
+		hot.Table, cold.Table, cold.Bins = &y.gpu, &y.host, &y.bins
+	case mem(w.Down).slots: // what may change does not
+		hot.Table, cold.Table = compute.NewExpertTable(n, 0, held), compute.NewExpertTable(n, 0, n)
+		for e := range held {
+			cold.Table.At[e] = compute.Absent
+		}
+	default:
+		hot.Table, cold.Table = compute.NewExpertTable(n, 0, held), compute.NewExpertTable(n, held, n-held)
+	}
 	for _, m := range []struct{ of, hot, cold **compute.Matrix }{{&w.Up, &hot.Up, &cold.Up}, {&w.Gate, &hot.Gate, &cold.Gate}, {&w.Down, &hot.Down, &cold.Down}} {
 		if *m.of != nil {
 			*m.hot, *m.cold = mem(*m.of).gpu, mem(*m.of).host

@@ -43,6 +43,14 @@ func (f *MultiGPU) Name() string {
 	return strings.Join(names, ", ") + " and " + f.host().Name()
 }
 
+// SlotUse returns what the slots of all GPUs did.
+func (f *MultiGPU) SlotUse() (use compute.SlotUse) {
+	for _, d := range f.pairs {
+		use.Add(d.SlotUse())
+	}
+	return use
+}
+
 // GPUs returns all processors but the host.
 func (f *MultiGPU) GPUs() []compute.Device {
 	var all []compute.Device

@@ -24,7 +24,8 @@ type expertStream struct {
 // streamExperts has the GPU compute all experts of a layer, and reports whether that is possible and pays.
 func (r *router) streamExperts(o *compute.Experts) bool {
 	// A running sequence's token has the same arithmetic in every step: its experts stay where they are.
-	if t := r.d.streaming.Experts; t == 0 || o.X.Rows < t || r.seg.Decode > 0 {
+	// So do experts that are elsewhere from step to step: which chunk one is of is recorded.
+	if t := r.d.streaming.Experts; t == 0 || o.X.Rows < t || r.seg.Decode > 0 || mem(o.Weights.Down).slots {
 		return false
 	}
 	y := &expertStream{r: r, o: o, n: o.Choice.N}
@@ -54,7 +55,7 @@ func (r *router) streamExperts(o *compute.Experts) bool {
 // choose reports whether the experts can be sent, and in which chunks.
 func (y *expertStream) choose() bool {
 	w := &y.o.Weights
-	y.hot, _ = y.r.split(w, y.n)
+	y.hot, _ = y.r.split(w, y.o.Choice)
 	y.held = mem(w.Down).hot / (w.Down.Rows / y.n)
 	size, scratch := int64(0), 0 // of an expert on the GPU, at most; of its rows of one matrix in a file
 	for _, m := range []*compute.Matrix{w.Gate, w.Up, w.Down} {

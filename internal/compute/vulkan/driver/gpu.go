@@ -282,6 +282,9 @@ func (g *GPU) ran(n uint64) bool {
 	return g.Lost != nil || g.VK.SemaphoreValue(g.done, &g.submission.reached) != nil || g.submission.reached >= n
 }
 
+// Ran reports whether submission number n has run, or never will: a wait for it tells which.
+func (g *GPU) Ran(n uint64) bool { return g.ran(n) }
+
 // Fail remembers that the device is gone.
 func (g *GPU) Fail(err error) error {
 	err = fmt.Errorf("device %s: %w", g.Info.Name, err)
