@@ -106,7 +106,7 @@ type ExpertWeights struct {
 	Act      Activation
 	Count    *NeuronCount // counts neurons of the experts that were computed, and bytes, or nil
 	Bins     *NeuronBins  // count how often each expert was chosen, held or not, or nil
-	Prior    []float64    // [N] share of tokens expected to use each, for devices that place experts by it, or nil
+	Prior    *Prior       // for devices that place experts by it, or nil
 	Active   *Activity    // counts active neurons, or nil; not where Exact
 }
 
@@ -150,6 +150,9 @@ func NewExpertTable(n, from, held int) *ExpertTable {
 	}
 	return t
 }
+
+// Prior has the share of tokens that are expected to use each expert, as a profile measured it. [N]
+type Prior struct{ Shares []float64 }
 
 // Holds returns how many of n experts the matrices have room for.
 func (w *ExpertWeights) Holds(n int) int {

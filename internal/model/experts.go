@@ -200,7 +200,7 @@ func (x *experts) bind(b *blockBinder) {
 		w.Up, w.UpBias = b.stack("ffn_up_exps.weight", e.FF, width, false), b.own("ffn_up_exps.bias", e.Count*e.FF)
 	}
 	w.Down, w.DownBias = b.stack("ffn_down_exps.weight", width, e.FF, true), b.own("ffn_down_exps.bias", e.Count*width)
-	w.Count, w.Bins, w.Prior = &x.count, &x.bins, m.Prior(b.layer)
+	w.Count, w.Bins, w.Prior = &x.count, &x.bins, &compute.Prior{Shares: m.Prior(b.layer)}
 	if _, ok := m.Family.InBlock("ffn_gate_inp_shexp.weight"); ok {
 		x.sharedGate = b.binder.matrix(b.name("ffn_gate_inp_shexp.weight"), 1, m.Embd, compute.Precise)
 	}

@@ -112,7 +112,11 @@ func (s *slots) add(d *Device, w *compute.ExpertWeights, c compute.Choice) (*slo
 			return nil, err
 		}
 	}
-	if err := s.policy.Add(residency.Layer{Experts: c.N, Slots: held, Bytes: bytes, Prior: w.Prior}); err != nil {
+	var prior []float64
+	if w.Prior != nil {
+		prior = w.Prior.Shares
+	}
+	if err := s.policy.Add(residency.Layer{Experts: c.N, Slots: held, Bytes: bytes, Prior: prior}); err != nil {
 		return nil, err
 	}
 	s.policy.Fill(len(s.layers), first)
