@@ -28,6 +28,9 @@ func (r *router) streamExperts(o *compute.Experts) bool {
 	if t := r.d.streaming.Experts; t == 0 || o.X.Rows < t || r.seg.Decode > 0 || mem(o.Weights.Down).slots {
 		return false
 	}
+	if o.Weights.Exact { // the host has down projections by neuron, which it does not give back by row
+		return false
+	}
 	y := &expertStream{r: r, o: o, n: o.Choice.N}
 	var ok bool
 	if y.gpu, ok = r.gpu.(compute.WeightUploader); !ok {
