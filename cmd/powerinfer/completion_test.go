@@ -12,7 +12,7 @@ func TestCompletions(t *testing.T) {
 	for _, c := range []struct{ line, want string }{ // the last word is completed; want lacks descriptions
 		{"co|", "convert completion"},
 		{"run|--spa", "--sparse --sparse-threshold"},
-		{"run|-ng", "-ngl"},
+		{"run|-ng", "-ngl -ngld"},
 		{"run|-m|", ":files"},
 		{"run|-m|mo", ":files"},
 		{"run|--model=mo", ":files"},
@@ -26,7 +26,7 @@ func TestCompletions(t *testing.T) {
 		{"run|--ignore-eos|", ""},   // takes no value, and run no arguments
 		{"run|-m|x|--te", "--temp"}, // behind a value
 		{"-m|x|--te", "--temp"},     // means run
-		{"--mod", "--model"},
+		{"--mod", "--model --model-draft"},
 		{"inspect|", ":files"},
 		{"inspect|--report|", ":folders"},
 		{"inspect|--|--te", ":files"}, // a name that begins with dashes

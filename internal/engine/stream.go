@@ -184,7 +184,7 @@ func (e *Engine) Submit(ctx context.Context, r Request) (*Stream, error) {
 	for _, id := range r.Prompt {
 		t.labels = append(t.labels, kvcache.LabelOf(id, len(r.Prompt) < e.sched.short))
 	}
-	if e.drafts > 0 && r.Drafts >= 0 && r.Scales == nil {
+	if e.drafts > 0 && r.Drafts >= 0 && r.Scales == nil && e.pages.States == 0 { // states cannot be taken back behind a guess
 		st.guess, st.most = e.guesser(), min(e.drafts, pick(r.Drafts, e.drafts))
 	}
 	for _, id := range r.Prompt {

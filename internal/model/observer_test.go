@@ -70,7 +70,7 @@ func TestExpertObserver(t *testing.T) {
 			if len(o.chosen[l]) != 2*len(tokens) || !slices.Equal(o.chosen[l], want.chosen[l]) || !slices.Equal(o.active[l], want.active[l]) {
 				t.Errorf("%s, layer %d: %d choices %v; the scalar device's %v", c.arch, l, len(o.chosen[l]), o.chosen[l], want.chosen[l])
 			}
-			if (o.active[l] == nil || len(o.active[l]) == 0) != (c.activation == "silu") {
+			if (len(o.active[l]) == 0) != (c.activation == "silu") {
 				t.Errorf("%s, layer %d: %d neurons counted", c.arch, l, len(o.active[l]))
 			}
 			active := 0
