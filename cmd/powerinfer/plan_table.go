@@ -252,7 +252,7 @@ func (d *drawing) following() string {
 		return ""
 	}
 	return "Experts follow the text: those on a GPU are exchanged for what the text uses;\n" +
-		"hits are a simulated text's (docs/placement.md). Running models do not do that yet."
+		"hits are a simulated text's (docs/placement.md). --moe-cache-mib does that."
 }
 
 // compare prints what is expected of the ways to compute a model with experts.

@@ -110,6 +110,7 @@ type Result struct {
 	Wait         time.Duration     // until the model turned to the request
 	PromptTime   time.Duration     // from then until the first token could be chosen
 	Tokens       int               // tokens generated
+	Drafts       int               // steps that checked guessed tokens
 	Drafted      int               // tokens that were guessed and checked
 	Accepted     int               // of them, those that came
 	Shifts       int               // how often the context was full and went on: see Request.Shift
@@ -286,6 +287,9 @@ func (st *Stream) giveBack(next *kvcache.Label) {
 	accepted, drafted := st.right, max(0, len(st.rows)-1)
 	st.rows, st.right = nil, 0
 	st.res.Drafted, st.res.Accepted = st.res.Drafted+drafted, st.res.Accepted+accepted
+	if drafted > 0 {
+		st.res.Drafts++
+	}
 	var drafts []int32
 	if st.guess != nil {
 		st.guess.Outcome(drafted, accepted)

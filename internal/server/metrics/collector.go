@@ -78,9 +78,9 @@ func (s *samples) totals(t *totals) {
 	s.count("llamacpp:tokens_predicted_total", "Tokens generated.", t.predicted)
 	s.seconds("llamacpp:tokens_predicted_seconds_total", "Time that generating tokens took.", t.predictedTime)
 	s.count("llamacpp:n_tokens_max", "The longest sequence, prompt and text.", int64(t.longest))
-	for _, name := range []string{"draft_tokens", "accepted_tokens", "drafts"} {
-		s.count("llamacpp:spec_decode_num_"+name+"_total", "Speculative decoding, of which there is none.", 0)
-	}
+	s.count("llamacpp:spec_decode_num_drafts_total", "Steps that checked guessed tokens.", t.drafts)
+	s.count("llamacpp:spec_decode_num_draft_tokens_total", "Tokens that were guessed and checked.", t.drafted)
+	s.count("llamacpp:spec_decode_num_accepted_tokens_total", "Guessed tokens that were the ones that came.", t.accepted)
 	s.gauge("llamacpp:prompt_tokens_seconds", "Prompt tokens evaluated per second, on average.", rate(t.prompt, t.promptTime))
 	s.gauge("llamacpp:predicted_tokens_seconds", "Tokens generated per second and text, on average.", rate(t.timed, t.predictedTime))
 	for i, label := range endLabels {
@@ -111,14 +111,21 @@ func (s *samples) model(m *server.Model) {
 	s.engine(&e)
 	s.neurons(m.Engine.Neurons(), e.Decoded+e.Read)
 	s.work(m.Engine)
+	s.slots(m.Engine.SlotUse())
+}
+
+// slots sends what slots for experts on GPUs did.
+func (s *samples) slots(u compute.SlotUse) {
+	s.count("powerinfer_expert_uses_total", "Uses of experts in layers whose experts follow the text, by where the expert was.", u.Hits, "tier", "gpu")
+	s.count("powerinfer_expert_uses_total", "Uses of experts in layers whose experts follow the text, by where the expert was.", u.Misses, "tier", "ram")
+	s.count("powerinfer_experts_copied_total", "Experts that were copied to a GPU because the text used them.", u.Promotions)
+	s.count("powerinfer_experts_copied_bytes_total", "Bytes that this took.", u.Bytes)
 }
 
 func (s *samples) engine(e *engine.Stats) {
 	s.seconds("powerinfer_step_seconds_total", "Time that the model's steps took.", e.Time)
 	s.count("powerinfer_step_tokens_total", "Tokens evaluated, one by one for running texts or as parts of prompts.", e.Decoded, "kind", "decode")
 	s.count("powerinfer_step_tokens_total", "Tokens evaluated, one by one for running texts or as parts of prompts.", e.Read, "kind", "prompt")
-	s.count("powerinfer_draft_tokens_total", "Tokens that were guessed and checked.", e.Drafted)
-	s.count("powerinfer_draft_tokens_accepted_total", "Guessed tokens that were the ones that came.", e.Accepted)
 	s.count("powerinfer_sequences_evicted_total", "Sequences that lost their pages to others and are evaluated again.", e.Evicted)
 	s.gauge("powerinfer_kv_cache_usage_ratio", "Pages of the KV cache that sequences hold, of all.", float64(e.PagesHeld)/float64(max(e.Pages, 1)))
 	free := e.Pages - e.PagesHeld - e.PagesKept

@@ -20,6 +20,7 @@ type counter struct {
 // totals holds sums over a model's texts under the names of llama-server's counters.
 type totals struct {
 	prompt, cached, predicted int64
+	drafts, drafted, accepted int64 // see engine.Result
 	promptTime, predictedTime time.Duration
 	timed                     int64 // generated tokens that predictedTime is of
 	longest                   int   // sequence
@@ -52,6 +53,9 @@ func (c *counter) Ended(r *engine.Result, waited, took time.Duration) {
 	c.prompt += int64(r.PromptTokens)
 	c.cached += int64(r.Reused)
 	c.predicted += int64(r.Tokens)
+	c.drafts += int64(r.Drafts)
+	c.drafted += int64(r.Drafted)
+	c.accepted += int64(r.Accepted)
 	c.promptTime += r.PromptTime
 	c.predictedTime += r.Time
 	c.timed += max(0, int64(r.Tokens)-1) // the prompt's step gave the first
