@@ -109,8 +109,9 @@ func (c *Config) ExpertMode() SparseMode {
 type NeuronUse struct {
 	compute.NeuronCount            // zero in mode off, which does not look at single neurons
 	Mode                SparseMode // of the layer
-	Neurons             int        // n_ff
-	Dense               int64      // bytes of gate, up and down
+	Neurons             int        // that a token passes where nothing is left out: n_ff, and those of the experts that it uses
+	Dense               int64      // bytes of gate, up and down, and of the experts that a step's tokens use where none uses another's
+	Experts             int        // of the layer
 }
 
 // Since returns what was counted after then, an earlier state of the same layer.
@@ -144,9 +145,13 @@ func (m *Model) Neurons() []NeuronUse {
 			use[i].Dense += bytes(w)
 		}
 		if x := &m.layers[i].experts; x.router != nil {
+			if f.up == nil {
+				use[i].Mode = m.ExpertMode()
+			}
 			use[i].add(&x.count)
-			use[i].Neurons += m.Experts.Count * m.Experts.FF
-			use[i].Dense += bytes(x.weights.Gate) + bytes(x.weights.Up) + bytes(x.weights.Down)
+			use[i].Experts = m.Experts.Count
+			use[i].Neurons += m.Experts.Used * m.Experts.FF
+			use[i].Dense += x.used(m.Experts)
 		}
 		predictor := f.count.Steps * (bytes(f.fc1) + bytes(f.fc2))
 		use[i].Bytes += predictor
@@ -155,6 +160,18 @@ func (m *Model) Neurons() []NeuronUse {
 		}
 	}
 	return use
+}
+
+// used returns the bytes of the experts that a step's tokens use, on average, where none uses another's; all have as many as the layer.
+func (x *experts) used(e Experts) int64 {
+	all := x.bytes()
+	tokens := max(1, x.count.Tokens/max(1, x.count.Steps))
+	return min(all, all/int64(e.Count)*int64(e.Used)*tokens)
+}
+
+// bytes returns what reading all experts takes.
+func (x *experts) bytes() int64 {
+	return bytes(x.weights.Gate) + bytes(x.weights.Up) + bytes(x.weights.Down)
 }
 
 // bytes returns what reading all of w takes.

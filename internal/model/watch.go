@@ -58,14 +58,19 @@ func (m *Model) Read() (r Read) {
 		x := &m.layers[i].experts
 		r.All += x.count.Bytes
 		r.RAM += x.count.RAM
-		r.Dense += x.count.Steps * (bytes(x.weights.Gate) + bytes(x.weights.Up) + bytes(x.weights.Down))
+		if x.router != nil {
+			r.Dense += x.count.Steps * x.used(m.Experts)
+		}
 	}
 	return r
 }
 
-// Placed returns what of layer l lies on a GPU, and how many of its neurons do.
+// Placed returns what of layer l lies on a GPU, and how many of its neurons do, or of its experts.
 func (m *Model) Placed(l int) compute.Place {
-	p := m.place(l)
-	p.Bound = min(p.Bound, m.Blocks[l].FF)
+	p, units := m.place(l), m.Blocks[l].FF
+	if m.layers[l].experts.router != nil {
+		units = m.Experts.Count
+	}
+	p.Bound = min(p.Bound, units)
 	return p
 }

@@ -147,13 +147,17 @@ func read(m *server.Model, look *engine.Watch) (e event, happened bool) {
 	return e, true
 }
 
-// picture returns a layer's bins, a byte each in base64: 255·√s for neurons of which a token needed the share s. Of neurons on a GPU that has no
-// set of them to compute only the sum is known, and each has the mean.
+// picture returns a layer's bins, a byte each in base64: 255·√s for neurons of which a token needed the share s, or experts that a share s of the tokens
+// used. Of neurons on a GPU that has no set of them to compute only the sum is known, and each has the mean.
 func picture(bins []uint32, u *model.NeuronUse, at compute.Place) string {
 	shades := make([]byte, len(bins))
-	perBin := float64(u.Tokens) * float64(u.Neurons) / float64(len(bins))
+	units := u.Neurons
+	if u.Experts > 0 {
+		units = u.Experts
+	}
+	perBin := float64(u.Tokens) * float64(units) / float64(len(bins))
 	hot := 0 // bins of neurons on a GPU
-	if at.Tier >= 0 && u.Neurons > 0 {
+	if at.Tier >= 0 && u.Neurons > 0 && u.Experts == 0 {
 		hot = at.Bound * len(bins) / u.Neurons
 	}
 	sum, counted := int64(0), int64(0)
@@ -173,7 +177,7 @@ func picture(bins []uint32, u *model.NeuronUse, at compute.Place) string {
 			v = mean
 		}
 		share := 1.0 // of a dense layer, which counts nothing
-		if u.Mode != model.Off {
+		if u.Mode != model.Off || u.Experts > 0 {
 			share = min(1, max(0, v)/max(perBin, 1))
 		}
 		shades[i] = byte(math.Round(255 * math.Sqrt(share)))

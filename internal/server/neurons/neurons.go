@@ -41,7 +41,8 @@ type layer struct {
 	Mode      string `json:"mode"`
 	Dense     int64  `json:"dense_bytes"` // of its feed-forward weights
 	GPU       int    `json:"gpu"`         // which holds what is there of it; -1: none
-	Hot       int    `json:"hot"`         // neurons on the GPU
+	Hot       int    `json:"hot"`         // neurons on the GPU, or experts
+	Experts   int    `json:"experts,omitempty"`
 	Attention bool   `json:"attention_on_gpu"`
 	Predictor bool   `json:"predictor_on_gpu"`
 
@@ -92,7 +93,7 @@ func describe(m *server.Model) description {
 	}
 	for l, use := range e.Neurons() {
 		at := e.Placed(l)
-		y := layer{Neurons: use.Neurons, Mode: use.Mode.String(), Dense: use.Dense, GPU: -1, Attention: at.Attention, Predictor: at.Predictor}
+		y := layer{Neurons: use.Neurons, Experts: use.Experts, Mode: use.Mode.String(), Dense: use.Dense, GPU: -1, Attention: at.Attention, Predictor: at.Predictor}
 		if at.Tier >= 0 {
 			y.GPU, y.Hot = int(at.Tier), at.Bound
 		}

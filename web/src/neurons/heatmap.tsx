@@ -21,7 +21,7 @@ export function HeatMap() {
   const onGPU = d.layers.some((l) => l.gpu >= 0);
   const all = shares.value;
   const columns = Math.max(1, ...all.map((s) => s.length));
-  const hotColumns = (l: number) => Math.round((d.layers[l]!.hot * columns) / d.layers[l]!.neurons);
+  const hotColumns = (l: number) => Math.round((d.layers[l]!.hot * columns) / (d.layers[l]!.experts ?? d.layers[l]!.neurons));
 
   const draw = () => {
     const context = canvas.current?.getContext("2d");

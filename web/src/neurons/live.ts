@@ -8,7 +8,8 @@ export interface Layer {
   mode: string;
   dense_bytes: number;
   gpu: number; // -1: none
-  hot: number;
+  hot: number; // neurons on the GPU, or experts
+  experts?: number; // of the layer, where it has some
   attention_on_gpu: boolean;
   predictor_on_gpu: boolean;
   expected?: { dense_ms: number; hot_ms: number; cold_ms: number; wait_ms: number; ms: number }; // of a token's time

@@ -42,7 +42,7 @@ export function Plan() {
                 <td>{from === to ? from : `${from}–${to}`}</td>
                 <td>{y.mode}</td>
                 <td>{y.attention_on_gpu ? `GPU ${y.gpu}` : "RAM"}</td>
-                <td>{y.hot > 0 ? `${y.hot.toLocaleString("en")} on GPU ${y.gpu}` : "–"}</td>
+                <td>{y.hot > 0 ? `${y.hot.toLocaleString("en")}${y.experts ? ` of ${y.experts} experts` : ""} on GPU ${y.gpu}` : "–"}</td>
                 <td>{y.neurons.toLocaleString("en")}</td>
                 <td>{size(y.dense_bytes)}</td>
                 {timed && <td title={y.expected && told(y.expected)}>{y.expected ? `${y.expected.ms.toFixed(3)} ms` : "–"}</td>}
