@@ -103,7 +103,7 @@ func TestBadFolders(t *testing.T) {
 			}
 			f.writeJSON(t, "model.safetensors.index.json", map[string]any{"weight_map": map[string]string{"a": "x.safetensors"}})
 		}, `tensor "a" is not in `},
-		{"no tokenizer", edit(func(*folder) {}), func(t *testing.T, f *folder) { remove(t, f, "tokenizer.model") }, `no tokenizer.model, tokenizer.json or vocab.json in it`},
+		{"no tokenizer", edit(func(*folder) {}), func(t *testing.T, f *folder) { remove(t, f, "tokenizer.model") }, `no tokenizer.model, tokenizer.json, tokenizer.jsonl or vocab.json in it`},
 		{"damaged tokenizer", edit(func(*folder) {}), func(t *testing.T, f *folder) { f.write(t, "tokenizer.model", []byte("IQ== 0\n")) }, `tokenizer.model: this is not a SentencePiece model`},
 		{"large vocabulary", edit(func(*folder) {}), func(t *testing.T, f *folder) { f.write(t, "tokenizer.model", sentencePieceModel(tinyVocab+1)) }, `49 pieces for 48 rows of the embedding`},
 		{"damaged config", edit(func(*folder) {}), func(t *testing.T, f *folder) { f.write(t, "config.json", []byte(`{"a":1,}`)) }, `config.json: offset 8: invalid character`},

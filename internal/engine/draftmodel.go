@@ -83,8 +83,8 @@ type modelGuesser struct {
 	looked  bool            // the last guesses were the lookup's
 }
 
-// ofModel is the class of the draft model's guesses in its Chances.
-const ofModel = 1
+// ofModel is what stands for the length that guesses were taken from in the draft model's Chances, which are of its guesses alone: they are likely.
+const ofModel = 64
 
 func (g *modelGuesser) Accept(id int32) {
 	g.lookup.Accept(id)

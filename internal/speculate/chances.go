@@ -22,8 +22,7 @@ const (
 	classes = 8
 	// memory is the number of checked guesses after which older ones count for a third.
 	memory = 64
-	// prior and priorWeight are the chance before anything was checked, and for how many guesses that counts.
-	prior       = 0.6
+	// priorWeight is for how many guesses prior counts.
 	priorWeight = 4
 	// gain is what checking guesses must be expected to gain: less is within what cannot be measured.
 	gain = 1.03
@@ -31,12 +30,17 @@ const (
 	retry = 48
 )
 
+// prior returns the chance of guesses of a class before any was checked: a single token that stood before says little, many tokens much.
+func prior(class int) float64 { return [classes]float64{0.2, 0.4, 0.6, 0.7, 0.8, 0.8, 0.8, 0.8}[class] }
+
 type chance struct {
 	tried, accepted float64
 	passed          int // guesses that were not worth checking since the last that was checked
 }
 
-func (c *chance) of() float64 { return (c.accepted + prior*priorWeight) / (c.tried + priorWeight) }
+func (c *chance) of(class int) float64 {
+	return (c.accepted + prior(class)*priorWeight) / (c.tried + priorWeight)
+}
 
 // classOf returns the class of guesses from so many tokens.
 func classOf(length int) int { return min(bits.Len(uint(length)), classes) - 1 }
@@ -45,8 +49,9 @@ func classOf(length int) int { return min(bits.Len(uint(length)), classes) - 1 }
 func (c *Chances) Worth(length, most int, cost Cost) int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	k := &c.class[classOf(length)]
-	p, tokens := k.of(), float64(cost.Others+1)
+	class := classOf(length)
+	k := &c.class[class]
+	p, tokens := k.of(class), float64(cost.Others+1)
 	best, number, expected := gain*tokens, 0, 1.0
 	for n := 1; n <= min(most, len(cost.Times)-1); n++ {
 		expected *= p

@@ -79,7 +79,7 @@ func drafts(chances *speculate.Chances, most int, cost speculate.Cost) int {
 
 func TestAsManyAsAreWorthIt(t *testing.T) {
 	right, wrong := &speculate.Chances{}, &speculate.Chances{}
-	for range 20 {
+	for range 60 {
 		for _, c := range []*speculate.Chances{right, wrong} {
 			l := speculate.NewLookup(c)
 			for range 8 {
