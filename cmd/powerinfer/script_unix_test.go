@@ -7,7 +7,9 @@ import (
 	"os"
 	"os/signal"
 	"strconv"
+	"strings"
 	"syscall"
+	"time"
 
 	"github.com/rogpeppe/go-internal/testscript"
 )
@@ -22,8 +24,8 @@ func fifo(ts *testscript.TestScript, _ bool, args []string) {
 	ts.Check(syscall.Mkfifo(ts.MkAbs(args[0]), 0o600))
 }
 
-// interrupt, terminate and hangup run powerinfer, send it a signal once it has written to the stream, hold it to the shell's exit
-// status for that signal, and leave what it wrote in the files out and err: interrupt stdout|stderr ARGS...
+// interrupt, terminate and hangup run powerinfer, send it a signal once it has written to the stream and, if one is named, made FILE, hold it to the shell's exit
+// status for that signal, and leave what it wrote in the files out and err: interrupt stdout|stderr[:FILE] ARGS...
 func interrupt(ts *testscript.TestScript, _ bool, args []string) { end(ts, syscall.SIGINT, args) }
 func terminate(ts *testscript.TestScript, _ bool, args []string) { end(ts, syscall.SIGTERM, args) }
 func hangup(ts *testscript.TestScript, _ bool, args []string) {
@@ -33,15 +35,25 @@ func hangup(ts *testscript.TestScript, _ bool, args []string) {
 	end(ts, syscall.SIGHUP, args)
 }
 
+func exists(name string) bool {
+	_, err := os.Stat(name)
+	return err == nil
+}
+
 func end(ts *testscript.TestScript, by syscall.Signal, args []string) {
 	p := start(ts, args[1:])
 	watched, other := p.out, p.err
-	if args[0] == "stderr" {
+	if strings.HasPrefix(args[0], "stderr") {
 		watched, other = p.err, p.out
 	}
 	first := make([]byte, 1)
 	_, err := io.ReadFull(watched, first)
 	ts.Check(err)
+	if _, file, ok := strings.Cut(args[0], ":"); ok {
+		for until := time.Now().Add(time.Minute); !exists(ts.MkAbs(file)) && time.Now().Before(until); {
+			time.Sleep(time.Millisecond)
+		}
+	}
 	ts.Check(p.Process.Signal(by))
 	rest := make(chan []byte)
 	go func() {
@@ -55,7 +67,7 @@ func end(ts *testscript.TestScript, by syscall.Signal, args []string) {
 	if got := p.ProcessState.ExitCode(); got != statusSignal+int(by) {
 		ts.Fatalf("exit status %d after signal %d: %s", got, by, texts)
 	}
-	if args[0] == "stderr" {
+	if strings.HasPrefix(args[0], "stderr") {
 		texts[0], texts[1] = texts[1], texts[0]
 	}
 	save(ts, "out", texts[0])
