@@ -14,7 +14,7 @@ var ErrFault = compute.ErrFault
 // ContextError is the error of a text that is longer than the context: errors.As finds how long either is.
 type ContextError = engine.ContextError
 
-// Memory is what a model takes of a machine's memory, in bytes, as it is expected before anything is loaded.
+// Memory holds the bytes of a machine's memory that a model is expected to take, before anything is loaded.
 type Memory = engine.Memory
 
 // MemoryError is the error of a model that does not fit into memory, with what it needs.

@@ -43,7 +43,7 @@ func main() {
 	}
 }
 
-// result is what a round measured, in tokens per second.
+// result has what a round measured, in tokens per second.
 type result struct {
 	Plain    float64 `json:"plain"`
 	Drafts   float64 `json:"drafts"`

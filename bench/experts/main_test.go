@@ -40,7 +40,7 @@ func TestPolicies(t *testing.T) {
 	}
 }
 
-// nearSimulated is how far the share of uses that plans expect of slots may be from the simulated one: the policy needs some tokens to fill them.
+// nearSimulated bounds the difference between the share of uses that plans expect of slots and the simulated one: the policy needs some tokens to fill them.
 const nearSimulated = 0.05
 
 // TestFollowedUses holds what plans expect of slots that follow the text to the simulation of the text that it is taken from.

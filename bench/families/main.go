@@ -59,7 +59,7 @@ func main() {
 // ownKeys names the families whose query heads have keys and values of their own.
 var ownKeys = []string{"baichuan", "bloom", "deepseek2", "gpt2", "gptneox", "jais2", "minicpm3", "olmoe", "opt", "phi2", "plm"}
 
-// usualWidth is that of models whose shapes are not random.
+// usualWidth is the width of models whose shapes are not random.
 const usualWidth = 256
 
 // required returns keys without which ik_llama.cpp does not load files of a family, with the values that their absence means elsewhere.

@@ -6,7 +6,7 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/compute"
 )
 
-// dbrxEpsilon is that of DBRX's norms, which its configuration does not tell.
+// dbrxEpsilon is the epsilon of DBRX's norms, which its configuration does not have.
 const dbrxEpsilon = 1e-5
 
 // DBRXExperts is DBRX's ffn_config.

@@ -42,7 +42,7 @@ func (d *DraftModel) check(path string, t *tokenizer.Tokenizer) error {
 	return nil
 }
 
-// drafter is what the texts of one engine know of its draft model.
+// drafter holds a draft model and its measured figures, which all texts of an engine share.
 type drafter struct {
 	DraftModel
 	vocab   int // tokens of the larger model
@@ -83,7 +83,7 @@ type modelGuesser struct {
 	looked  bool            // the last guesses were the lookup's
 }
 
-// ofModel is what stands for the length that guesses were taken from in the draft model's Chances, which are of its guesses alone: they are likely.
+// ofModel is the length that Chances is given for a draft model's guesses, which are taken from no earlier place: that of likely guesses.
 const ofModel = 64
 
 func (g *modelGuesser) Accept(id int32) {

@@ -21,7 +21,7 @@ func (e *ContextError) Error() string {
 	return fmt.Sprintf("the prompt has %d tokens, more than the context of %d; raise it with -c or shorten the prompt", e.Tokens, e.Context)
 }
 
-// Memory is what a model takes of a machine's memory, in bytes, as it is expected before anything is loaded.
+// Memory holds the bytes of a machine's memory that a model is expected to take, before anything is loaded.
 type Memory struct {
 	Weights, Cache, Activations int64 // in RAM; weights that are computed on in the mapped file are not counted
 	Need                        int64 // of RAM: the sum, and what the process itself takes

@@ -287,11 +287,12 @@ func (s *scheduler) checking(t *task, most int, times []float64) speculate.Cost 
 			others++
 		}
 	}
+	step := s.costs.time(others + 1)
 	times = times[:0]
 	for n := range most + 1 {
-		times = append(times, s.costs.time(others+1+n)/s.costs.time(others+1))
+		times = append(times, s.costs.time(others+1+n)/step)
 	}
-	return speculate.Cost{Others: others, Times: times, Step: s.costs.time(others + 1)}
+	return speculate.Cost{Others: others, Times: times, Step: step}
 }
 
 // close ends the goroutine; what has not ended fails with err.

@@ -139,7 +139,8 @@ func alone(prompt []int32, n int) (out []int32) {
 // fakeGuesser knows how the text goes on, but errs at times.
 type fakeGuesser struct {
 	text   []int32
-	prompt int // tokens; 0: not known yet
+	prompt int  // tokens; 0: not known yet
+	sure   bool // it never errs, and guesses as much as it may
 	rng    *rand.Rand
 }
 
@@ -161,11 +162,15 @@ func (g *fakeGuesser) Draft(most int, cost func(int) speculate.Cost) (out []int3
 	for i, id := range g.text {
 		h.add(kvcache.LabelOf(id, i >= g.prompt))
 	}
-	for range g.rng.IntN(most + 1) {
+	n := most
+	if !g.sure {
+		n = g.rng.IntN(most + 1)
+	}
+	for range n {
 		h.logits(logits)
 		id := greedySampler{}.Sample(logits)
 		h.add(kvcache.LabelOf(id, true))
-		if g.rng.IntN(10) >= guessRight {
+		if !g.sure && g.rng.IntN(10) >= guessRight {
 			id = (id + 1) % fakeVocab
 		}
 		out = append(out, id)

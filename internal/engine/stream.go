@@ -320,6 +320,7 @@ func (st *Stream) full(id int32) {
 		st.end(StopContext, nil)
 		return
 	}
+	st.giveBack(nil) // guesses that came are part of the text
 	old := st.t
 	keep := min(max(sh.Keep, 0), st.e.context-leastShift)
 	left := len(old.labels) - keep
@@ -340,8 +341,6 @@ func (st *Stream) full(id int32) {
 	t.labels = append(t.labels, kvcache.LabelOf(id, short))
 	st.res.Shifts++
 	st.unhook()
-	st.rows, st.right = nil, 0
-	st.e.sched.back(old, 0, nil)
 	st.e.sched.leave(old, nil)
 	if err := st.e.sched.join(t); err != nil {
 		st.end("", err)

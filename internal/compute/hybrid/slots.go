@@ -34,7 +34,7 @@ type slots struct {
 	scratch []byte        // fill's
 }
 
-// phase is how far a copy is.
+// phase says which part of a copy is under way.
 type phase int
 
 const (
