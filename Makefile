@@ -40,7 +40,7 @@ generate:
 
 # Generated files are committed; this fails where they differ from what the generators write.
 generated: generate page
-	git diff --exit-code --stat -- '*.s' '*_stub_amd64.go' internal/server/page/dist
+	git diff --exit-code --stat -- '*.s' '*_stub_*.go' internal/server/page/dist
 
 demo-model:
 	@test -d ../shared/demo-model || { echo "make demo-model needs the training data in ../shared/demo-model, which is not part of the repository"; exit 1; }

@@ -1,12 +1,13 @@
 #!/usr/bin/env bash
 # Makes sure that what the tests need is there: installs it when root or in CI, otherwise prints the command.
-#   tools.sh test   emulator for the arm64 tests; Mesa's software Vulkan, its validation layer, the shader compiler and validator for the GPU's tests;
+#   tools.sh test   emulator and disassembler for the arm64 tests; Mesa's software Vulkan, its validation layer, the shader compiler and validator for the GPU's tests;
 #                   for those of the web page a browser, and Node 20 or newer with npm, 130 MB, asked of nobody but CI;
 #                   the shells that completion is for; what checks the systemd unit;
 #                   for those of the Windows binary wine and an X server without a screen: 105 MB, asked of nobody but CI
 set -euo pipefail
 need=()
 command -v qemu-aarch64 >/dev/null || command -v qemu-aarch64-static >/dev/null || need+=(qemu-user)
+command -v aarch64-linux-gnu-objdump >/dev/null || need+=(binutils-aarch64-linux-gnu)
 have() { compgen -G "$1" >/dev/null; }
 have '/usr/share/vulkan/icd.d/lvp_icd*.json' || need+=(mesa-vulkan-drivers)
 have '/usr/share/vulkan/explicit_layer.d/VkLayer_khronos_validation.json' || need+=(vulkan-validationlayers)

@@ -5,6 +5,8 @@
 // in the same call; sets of different instruction sets may differ in rounding.
 package kernel
 
+//go:generate go -C ../../../../gen run ./neon -part matmul -out ../internal/compute/cpu/kernel/matmul_arm64.s -stubs ../internal/compute/cpu/kernel/matmul_stub_arm64.go
+
 import (
 	"fmt"
 	"strings"

@@ -275,7 +275,7 @@ func vnni() *Kernels {
 func (k *Kernels) panels(avx2 bool) {
 	for _, t := range quant.Types() {
 		if t.Quantised() {
-			k.types[t].panelSuper = layout.Panel(t, avx2)
+			k.types[t].panelSuper, k.types[t].panelPairs = layout.Panel(t, avx2), true
 		}
 	}
 }

@@ -27,6 +27,7 @@ type tiles struct {
 	expand func(dst, w *byte, n uintptr)
 	// The size of a panel's superblock.
 	panelSuper int
+	panelPairs bool // a panel's rows lie in pairs
 }
 
 // MatMul computes out[t·outStride+r] for weights w [rows, cols], packed and contiguous, and tokens rows of x.

@@ -41,7 +41,7 @@ type blockScratch struct {
 // maxTokens is the largest block.tokens.
 const maxTokens = 4
 
-// A panel's rows lie in pairs of quantised types: 32 bytes of one, 32 bytes of the other. So one 512-bit vector holds what two rows have in
+// A panel's rows lie in pairs of quantised types on amd64: 32 bytes of one, 32 bytes of the other. So one 512-bit vector holds what two rows have in
 // the same place.
 const pairPiece = 32
 
@@ -55,7 +55,7 @@ type panelPlace struct {
 // panelPlace returns the form of panels that the call makes.
 func (c *call) panelPlace() panelPlace {
 	p := panelPlace{together: 1}
-	if c.form == Int8 {
+	if c.m.panelPairs {
 		p.together = 2
 	}
 	p.step = p.together * c.m.panelSuper

@@ -113,3 +113,11 @@ func (c *call) by(w *way, r, end, t int) int {
 	}
 	return r
 }
+
+// all has every class go one way.
+func all(name string) (usual [Classes]string) {
+	for i := range usual {
+		usual[i] = name
+	}
+	return usual
+}

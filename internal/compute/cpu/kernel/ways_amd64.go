@@ -252,11 +252,3 @@ func bf16Ways() map[quant.Type]ways {
 		}, [Classes]string{"near-bf16", "rows-bf16", "rows-bf16", "rows-bf16"}},
 	}
 }
-
-// all has every class go one way.
-func all(name string) (usual [Classes]string) {
-	for i := range usual {
-		usual[i] = name
-	}
-	return usual
-}

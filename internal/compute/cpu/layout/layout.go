@@ -142,3 +142,24 @@ const (
 	FirstPart = 1
 	LastPart  = 2
 )
+
+// Panels of ARMv8 have rows one after the other, bytes with their sign, and for each half of a superblock what its four lanes need side by side.
+const (
+	NeonScale  = 0   // 8 × f32
+	NeonMin    = 32  // types with minima: 8 × f32; of NibbleMinima their unit with the sign turned
+	NeonQuants = 64  // 8 × 32 bytes as activations
+	NeonFirst  = 320 // half-blocks: 8 × i32 factors of first halves
+	NeonSecond = 352 // and of second ones
+	NeonLeast  = 384 // NibbleMinima: 16 minima as i16
+)
+
+// NeonPanel returns the size of such a panel's superblock of t.
+func NeonPanel(t quant.Type) int {
+	switch t.Traits().Scales {
+	case quant.HalfBlocks:
+		return NeonLeast
+	case quant.NibbleMinima:
+		return NeonLeast + 32
+	}
+	return NeonFirst
+}

@@ -1,0 +1,77 @@
+package kernel
+
+import (
+	"github.com/powerinfer-go/powerinfer/internal/compute/cpu/layout"
+	"github.com/powerinfer-go/powerinfer/internal/quant"
+	"golang.org/x/sys/cpu"
+)
+
+// platform returns the sets for ARMv8, whose vector instructions all of its processors have, and which differ in their products of bytes.
+func platform() []*Kernels {
+	sets := []*Kernels{neon()}
+	if cpu.ARM64.HasASIMDDP {
+		sets = append([]*Kernels{dot()}, sets...)
+	}
+	return sets
+}
+
+// set holds a quantised type's kernels of one instruction set.
+type set struct {
+	near, far    func(out *float32, w *byte, rowBytes uintptr, x *byte, n, rows uintptr)
+	scatter      func(out *float32, w *byte, rowBytes uintptr, index *int32, x *byte, n, rows uintptr)
+	rows         int
+	tile         tile // of so many rows and one token
+	block, panel block
+	expand       func(dst, w *byte, n uintptr)
+}
+
+// neon is for processors without dot products of bytes, as Cortex-A53 and A72.
+func neon() *Kernels {
+	k := &Kernels{Name: "NEON", Vector: genericVector(), Quantize: quantizeRowNEON}
+	k.scratch.New = newBlockScratch
+	k.types = generic().types // of types that have no assembly
+	k.sets(setsNEON(), "neon")
+	k.types[quant.F32] = tiles{scatter: scatterF32NEON, scatterRows: 4, one: tileF32NEON1x1, block: block{3, 4, tileF32NEON3x4}}
+	k.types[quant.F16] = tiles{scatter: scatterF16NEON, scatterRows: 4, one: tileF16NEON1x1, block: block{3, 4, tileF16NEON3x4}}
+	k.types[quant.BF16] = tiles{scatter: scatterBF16NEON, scatterRows: 4, one: tileBF16NEON1x1, block: block{3, 4, tileBF16NEON3x4}}
+	for t, f := range map[quant.Type]tile{quant.F32: tileF32NEON8x1, quant.F16: tileF16NEON8x1, quant.BF16: tileBF16NEON8x1} {
+		k.take(t, ways{[]way{{name: "rows-neon", tile: f, rows: 8}}, all("rows-neon")})
+	}
+	k.fetch = fetchLines
+	return k
+}
+
+// dot is for processors with SDOT: all since Cortex-A76 and Apple's A12.
+func dot() *Kernels {
+	k := neon()
+	k.Name = "NEON dot product"
+	k.sets(setsDOT(), "dot")
+	return k
+}
+
+// sets gives types their kernels. No machine was at hand to measure which way is the fastest, so that usual are the ways that most often were elsewhere;
+// Tune measures.
+func (k *Kernels) sets(sets map[quant.Type]set, isa string) {
+	for t, s := range sets {
+		k.types[t] = tiles{scatter: s.scatter, block: s.block, panel: s.panel, expand: s.expand, panelSuper: layout.NeonPanel(t)}
+		near, far, rows := "near-"+isa, "far-"+isa, "rows-"+isa
+		k.take(t, ways{
+			[]way{{name: near, stream: s.near}, {name: far, stream: s.far}, {name: rows, tile: s.tile, rows: s.rows}},
+			[Classes]string{near, far, far, rows},
+		})
+	}
+}
+
+// quantizeRowNEON pads the last superblock with zeros.
+func quantizeRowNEON(dst []byte, x []float32) {
+	_ = dst[:ActRow(len(x))]
+	whole := len(x) / quant.QKK
+	if whole > 0 {
+		quantizeNEON(&dst[0], &x[0], uintptr(whole))
+	}
+	if rest := x[whole*quant.QKK:]; len(rest) > 0 {
+		var block [quant.QKK]float32
+		copy(block[:], rest)
+		quantizeNEON(&dst[whole*layout.ActBytes], &block[0], 1)
+	}
+}
