@@ -88,7 +88,10 @@ func TestDecode(t *testing.T) {
 	if testing.Short() {
 		t.Skip("decodes on a software device")
 	}
-	t.Setenv("XDG_CACHE_HOME", t.TempDir()) // of compiled shaders
+	if cache, err := os.UserCacheDir(); err == nil { // where Mesa keeps what lavapipe compiled, for other tests among others
+		t.Setenv("MESA_SHADER_CACHE_DIR", cache)
+	}
+	t.Setenv("XDG_CACHE_HOME", t.TempDir()) // of our own pipelines
 	c := software(t)
 	text := c.sectionOf(t, "7b-q4_0")
 	trials := rows(text, "0 %|all but half the FFN|100 %, all of it there")
