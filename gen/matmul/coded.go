@@ -19,7 +19,7 @@ import (
 func (k *tile) coded() bool { return k.typ.Traits().Bits < 4 || k.typ.Traits().Codebook != nil }
 
 // twoSums reports whether the halves of a block have scales of their own, so that there are two sums for every output.
-func (k *tile) twoSums() bool { return k.halfBlocks() || k.nibbleMinima() }
+func (k *tile) twoSums() bool { return k.halfBlocks() || k.nibbleMinima() || k.smallFloats() }
 
 func (k *tile) nibbleMinima() bool { return k.typ.Traits().Scales == quant.NibbleMinima }
 
@@ -139,6 +139,9 @@ func (k *tile) startHalves(t int, first, second Op) {
 			VPSRAD(U8(byte(bits.Len(uint(32/o))-1)), m, sum)
 		case k.vnni():
 			VPSLLD(U8(byte(bits.Len(uint(o/32))-1)), m, sum)
+		case o < 32:
+			k.load(m, sum)
+			VPSRAD(U8(byte(bits.Len(uint(32/o))-1)), sum, sum)
 		default:
 			panic("sums of halves start otherwise without AVX-512")
 		}
@@ -177,6 +180,10 @@ func (k *tile) codedVNNI(isum []reg.VecPhysical) {
 		}
 	}
 	if !k.twoSums() {
+		return
+	}
+	if k.smallFloats() {
+		k.finishSmall(isum, second)
 		return
 	}
 	s0, s1 := w[0], x
@@ -404,6 +411,11 @@ func (k *tile) codedZ(isum reg.VecPhysical) func() {
 			VEXTRACTI64X4(U8(1), zmm(second), hi)
 			VPADDD(lo, isum, isum)
 			VPADDD(hi, second, second)
+			if k.smallFloats() {
+				k.smallScalesZ(0, lo, hi, s)
+				k.addSmall(0, 0, isum, second, lo, hi)
+				return
+			}
 			if k.nibbleMinima() { // one load for both
 				VPMOVZXBW(k.row(0, 0), lo)
 				VPSRLW(U8(4), lo, least)

@@ -19,9 +19,18 @@ type panel struct{ tile }
 func (k *panel) emit() {
 	k.isa, k.paired, k.memory = "AVX2", true, k.nibblePairs()
 	k.prologue("panel")
-	isum := k.vecs(k.r * k.t)
+	held := k.r * k.t
+	if k.smallFloats() {
+		held = k.t
+	}
+	isum := k.vecs(held)
 	k.supers(2*layout.Panel(k.typ, true), func() {
 		mark := k.next
+		if k.smallFloats() {
+			k.smallPanel(isum)
+			k.next = mark
+			return
+		}
 		switch {
 		case k.coded() && !k.nibblePairs():
 			k.sumsCoded(isum)
@@ -318,18 +327,23 @@ func expand(isa string, typ quant.Type) {
 	dw, m, t, lo, hi, h := k.vec(), k.vec(), k.vec(), k.vec(), k.vec(), k.vec()
 	at := func(disp int) Mem { return Mem{Base: dst, Disp: 2 * disp} } // the rows of a pair alternate
 	Label("super")
-	k.scales(0, dw, m, t)
+	if k.smallFloats() {
+		k.smallScales(0, dw, m, t)
+		VMOVUPS(m, at(layout.PanelMin))
+	} else {
+		k.scales(0, dw, m, t)
+	}
 	VMOVUPS(dw, at(layout.PanelScale))
 	if k.nibbleMinima() {
 		VMOVUPS(m, at(layout.PanelLeast+32))
 		k.halfMinima(0, t)
 		VMOVUPS(t, at(layout.PanelLeast))
 	}
-	apart := k.twoSums() && isa == "AVX2" || k.apart()
+	apart := !k.smallFloats() && (k.twoSums() && isa == "AVX2" || k.apart())
 	if apart {
 		k.halfScales(0, m)
 	}
-	if k.twoSums() && isa == "AVX2" {
+	if k.twoSums() && isa == "AVX2" && !k.smallFloats() {
 		VPSHUFB(constant("highWords"), m, t)
 		VMOVDQU(t, at(layout.PanelHigh))
 		VPSHUFB(constant("lowWords"), m, m)

@@ -47,6 +47,9 @@ func (k *tile) bytes() bool { return k.typ.Traits().Bits == 8 }
 // halfBlocks reports whether the halves of a block have scales of their own.
 func (k *tile) halfBlocks() bool { return k.typ.Traits().Scales == quant.HalfBlocks }
 
+// smallFloats reports whether they have scales that are small floats.
+func (k *tile) smallFloats() bool { return k.typ.Traits().Scales == quant.SmallFloats }
+
 // minima reports whether products have a minimum subtracted.
 func (k *tile) minima() bool { return k.typ.Traits().Scales.Minima() }
 
@@ -273,6 +276,10 @@ func (k *tile) supers(bytes int, body func()) {
 func (k *tile) superblock(isum []reg.VecPhysical) {
 	mark := k.next
 	switch {
+	case k.smallFloats():
+		k.smallSuperblock(isum)
+		k.next = mark
+		return
 	case k.coded() && k.vnni():
 		k.codedVNNI(isum)
 	case k.coded():

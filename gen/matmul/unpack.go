@@ -103,7 +103,11 @@ func (k *unpacker) quarter(w reg.VecPhysical, q int, x, tmp reg.VecPhysical) {
 // keepScales writes a superblock's scales and minima to the stack.
 func (k *unpacker) keepScales() {
 	dw, m, tmp := k.vec(), k.vec(), k.vec()
-	k.scales(0, dw, m, tmp)
+	if k.smallFloats() {
+		k.smallScales(0, dw, m, tmp)
+	} else {
+		k.scales(0, dw, m, tmp)
+	}
 	if k.typ.Traits().Scales == quant.BlockMin { // which is added
 		VXORPS(constant("signs"), m, m)
 	}
@@ -125,6 +129,10 @@ func (k *unpacker) keepScales() {
 			VCVTDQ2PS(words, half)
 			VMULPS(half, unit, half)
 			spread(half, to, h)
+		}
+		if k.smallFloats() {
+			spread([]reg.VecPhysical{dw, m}[h], k.scale, h)
+			continue
 		}
 		if !k.twoSums() {
 			spread(dw, k.scale, h)

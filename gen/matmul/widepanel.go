@@ -20,7 +20,7 @@ type widePanel struct {
 
 // panelRows is the number of a tile's rows. Six were up to a tenth faster than four where a block has a scale alone: activations are loaded less often.
 func panelRows(typ quant.Type) int {
-	if k := (&tile{typ: typ}); k.minima() || k.halfBlocks() {
+	if k := (&tile{typ: typ}); k.minima() || k.twoSums() {
 		return 4
 	}
 	return 6
@@ -227,6 +227,10 @@ func (k *widePanel) halves(first []reg.VecPhysical) {
 		}
 	}
 	for p := range k.pairs {
+		if k.smallFloats() {
+			k.joinSmall(p, first, second, x1, x0)
+			continue
+		}
 		VMOVDQU32(k.pair(p, layout.PanelMin), x0)
 		k.splitWords(x0, x1)
 		if !k.narrow() {
@@ -239,6 +243,18 @@ func (k *widePanel) halves(first []reg.VecPhysical) {
 	}
 }
 
+// joinSmall leaves the sums of pair p's small floats in first, as addSmall makes them.
+func (k *widePanel) joinSmall(p int, first, second []reg.VecPhysical, s0, s1 reg.VecPhysical) {
+	VMOVUPS(k.pair(p, layout.PanelScale), s0)
+	VMOVUPS(k.pair(p, layout.PanelMin), s1)
+	for i := p * k.t; i < (p+1)*k.t; i++ {
+		VCVTDQ2PS(first[i], first[i])
+		VCVTDQ2PS(second[i], second[i])
+		VMULPS(s1, second[i], second[i])
+		VFMADD213PS(second[i], s0, first[i]) // first = s0·first + second
+	}
+}
+
 // accumulatePairs adds sums·dw·dx, and of types with minima those times Σx, to the float accumulators.
 func (k *widePanel) accumulatePairs(sums []reg.VecPhysical) {
 	dx, s, dw, m, least := k.vec(), k.vec(), k.vec(), k.vec(), reg.VecPhysical(nil)
@@ -246,7 +262,9 @@ func (k *widePanel) accumulatePairs(sums []reg.VecPhysical) {
 		least = k.vec()
 	}
 	for p := range k.pairs {
-		VMOVUPS(k.pair(p, layout.PanelScale), dw)
+		if !k.smallFloats() {
+			VMOVUPS(k.pair(p, layout.PanelScale), dw)
+		}
 		switch {
 		case k.nibbleMinima():
 			VMOVDQU32(k.pair(p, layout.PanelLeast), least)
@@ -267,6 +285,10 @@ func (k *widePanel) accumulatePairs(sums []reg.VecPhysical) {
 				VCVTDQ2PS(s, s)
 				VMULPS(m, s, s)
 				VFMSUB213PS(s, dw, sums[i]) // sum = dw·sum − s
+				VFMADD231PS(dx, sums[i], acc)
+				continue
+			}
+			if k.smallFloats() {
 				VFMADD231PS(dx, sums[i], acc)
 				continue
 			}

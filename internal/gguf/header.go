@@ -183,7 +183,7 @@ func (f *File) tensorInfo(r *reader) (info, error) {
 
 // tensorBytes returns the stored size of a tensor; the error says what is wrong with its type or shape.
 func tensorBytes(t quant.Type, shape []int) (int, error) {
-	if !t.Known() {
+	if !t.InFiles() {
 		return 0, fmt.Errorf("its elements are of %s, which is not supported: take the model in another type; supported are %s", t, quant.Supported())
 	}
 	if len(shape) < 1 || len(shape) > maxDims {

@@ -22,7 +22,9 @@ type binder struct {
 	tier     compute.Tier // the GPU that vectors go to, and matrices where gpu says so
 	gpu      bool         // matrices go to that tier; if not, to RAM
 	taken    map[string]bool
-	adapters *adapters // nil: there are none
+	original map[*gguf.Tensor]*gguf.Tensor // of tensors that have their factor, the file's
+	room     []byte                        // of such a tensor
+	adapters *adapters                     // nil: there are none
 	err      error
 	done     int64
 	total    int64
@@ -30,7 +32,7 @@ type binder struct {
 }
 
 func newBinder(ctx context.Context, f *gguf.File, dev compute.Device, pinned bool, progress func(done, total int64)) *binder {
-	b := &binder{ctx: ctx, f: f, dev: dev, pinned: pinned, taken: map[string]bool{}, progress: progress}
+	b := &binder{ctx: ctx, f: f, dev: dev, pinned: pinned, taken: map[string]bool{}, original: map[*gguf.Tensor]*gguf.Tensor{}, progress: progress}
 	for _, t := range f.Tensors {
 		b.total += int64(len(t.Data))
 	}
@@ -46,7 +48,7 @@ func (b *binder) fail(format string, args ...any) {
 // has reports whether the file holds name.
 func (b *binder) has(name string) bool { return b.f.Tensor(name) != nil }
 
-// take claims a tensor and checks that its shape is cols (row length) by rows.
+// take claims a tensor and checks that its shape is cols (row length) by rows. What it returns has the factor that may lie beside it.
 func (b *binder) take(name string, cols, rows int) *gguf.Tensor {
 	if b.err == nil {
 		b.err = b.ctx.Err()
@@ -68,11 +70,15 @@ func (b *binder) take(name string, cols, rows int) *gguf.Tensor {
 		b.fail("tensor %q has shape %v, not [%d %d]: the file is damaged, or its keys are those of another model; convert it again", name, t.Shape, cols, rows)
 		return nil
 	}
-	return t
+	return b.scaled(t)
 }
 
 // loaded counts a tensor's bytes as taken in and lets its pages go.
 func (b *binder) loaded(t *gguf.Tensor, copied bool) {
+	if of := b.original[t]; of != nil {
+		delete(b.original, t)
+		t, copied = of, true
+	}
 	if copied {
 		b.f.DontNeed(t)
 	}
@@ -110,7 +116,7 @@ func (b *binder) bind(src compute.Source, use compute.Use) *compute.Matrix {
 	if t == nil {
 		return nil
 	}
-	src.Type, src.Data, src.Pinned = t.Type, t.Data, b.pinned
+	src.Type, src.Data, src.Pinned = t.Type, t.Data, b.pinned && b.original[t] == nil
 	m, err := b.dev.Matrix(src, use)
 	if err != nil {
 		b.fail("%w", err)
@@ -158,7 +164,7 @@ func (b *binder) parts(name string, cols int, use compute.Use, hot int, order []
 		}
 		m, err := b.dev.Matrix(compute.Source{
 			Name: name, Type: t.Type, Rows: r, Cols: cols,
-			Data: data, Pinned: b.pinned, Order: order, Split: compute.Split{Tier: b.tier, Bound: min(hot, r)},
+			Data: data, Pinned: b.pinned && b.original[t] == nil, Order: order, Split: compute.Split{Tier: b.tier, Bound: min(hot, r)},
 		}, use)
 		if err != nil {
 			b.fail("%w", err)

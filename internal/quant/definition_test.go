@@ -68,15 +68,25 @@ func element(t Type, b []byte, e int) float32 {
 		j := e / 32
 		scale := bits(4+j/2, j%2*4, 4) + 16*bits(2+j/4, j%4*2, 2) - 32
 		return f16(0) * float32(scale) * iq4[bits(8+16*j+e%16, e%32/16*4, 4)]
-	case MXFP4: // sign, two bits of exponent, one of mantissa
-		code := bits(1+e%16, e/16*4, 4)
-		v := math.Ldexp(float64(2+code&1), max(1, code>>1&3)-2)
-		if code>>1&3 == 0 {
-			v = float64(code&1) / 2
+	case MXFP4:
+		return float32(math.Ldexp(e2m1(bits(1+e%16, e/16*4, 4)), int(b[0])-127))
+	case NVFP4: // four bits of exponent, three of mantissa
+		m, exponent := float64(8+bits(e/16, 0, 3)), bits(e/16, 3, 4)
+		if exponent == 0 {
+			m, exponent = m-8, 1
 		}
-		return float32(math.Ldexp(v*float64(1-2*(code>>3)), int(b[0])-127))
+		return float32(e2m1(bits(4+e/16*8+e%8, e%16/8*4, 4)) * math.Ldexp(m, exponent-7-3))
 	}
 	return gridElement(t, b, e)
+}
+
+// e2m1 is the float of a sign, two bits of exponent and one of mantissa.
+func e2m1(code int) float64 {
+	v := math.Ldexp(float64(2+code&1), max(1, code>>1&3)-2)
+	if code>>1&3 == 0 {
+		v = float64(code&1) / 2
+	}
+	return v * float64(1-2*(code>>3))
 }
 
 // iq4 are the values of IQ4's codes.

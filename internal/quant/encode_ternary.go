@@ -38,18 +38,23 @@ func encodeMXFP4(b []byte, x []float32) {
 		p.Unit = uint16(max(0, min(last, e-1-exponent+bias)))
 	}
 	halves := float32(math.Ldexp(2, bias-int(p.Unit))) // of a step, the unit of the codes' values
-	for i, v := range x {
-		// of two values as near, the smaller magnitude, as ggml's search has it
-		a := abs(v) * halves
-		q := nearestMXFP4.of(a)
-		if q > 0 && a-nearestMXFP4.value[q-1] <= nearestMXFP4.value[q]-a {
-			q--
-		}
-		if v < 0 && q > 0 {
-			q |= 8
-		}
-		p.Q[i] = q
-	}
+	encodeFloats4(p.Q[:], x, halves)
 	clear(b)
 	joinMXFP4(b, &p)
+}
+
+// encodeFloats4 writes the codes of four-bit floats nearest to x times id, in halves: of two values as near, the smaller magnitude, as ggml's search
+// has it.
+func encodeFloats4(q []uint8, x []float32, id float32) {
+	for i, v := range x {
+		a := abs(v) * id
+		c := nearestMXFP4.of(a)
+		if c > 0 && a-nearestMXFP4.value[c-1] <= nearestMXFP4.value[c]-a {
+			c--
+		}
+		if v < 0 && c > 0 {
+			c |= 8
+		}
+		q[i] = c
+	}
 }

@@ -10,12 +10,15 @@ import (
 type Parts struct {
 	// Q holds a code for each element: the stored quant, or the place of its value in Traits.Codebook.
 	Q [QKK]uint8
-	// Scale holds the integer factors of the unit: of HalfBlocks and NibbleMinima for each 16 elements, of ByteBlocks for each 32.
+	// Scale holds the integer factors of the unit: of HalfBlocks and NibbleMinima for each 16 elements, of ByteBlocks for each 32. Of SmallFloats
+	// it holds the bits of a float for each 16.
 	Scale [QKK / 16]int8
 	// Min holds NibbleMinima's integer minima.
 	Min [QKK / 16]uint8
 	// Unit is the binary16 scale or unit, of Exponents the exponent; MinUnit the binary16 minimum of BlockMin, or the unit of NibbleMinima's.
 	Unit, MinUnit uint16
+	// Factor multiplies scales of SmallFloats.
+	Factor float32
 }
 
 // Parted reports whether blocks of t can be taken apart.
@@ -61,6 +64,10 @@ func (t Type) SplitScales(p *Parts, b []byte) {
 		p.Unit = get16(b[64:])
 	case MXFP4:
 		p.Unit = uint16(b[0])
+	case NVFP4:
+		scalesNVFP4(p, b)
+	case NVFP4Scaled:
+		scalesNVFP4Scaled(p, b)
 	default:
 		panic("quant: blocks of " + t.String() + " have no parts")
 	}
@@ -102,6 +109,8 @@ func (t Type) SplitCodes(p *Parts, b []byte) {
 		splitPairs(&p.Q, b)
 	case MXFP4:
 		splitNibbles(p.Q[:], b[1:])
+	case NVFP4, NVFP4Scaled:
+		codesNVFP4(p, b)
 	default:
 		panic("quant: blocks of " + t.String() + " have no parts")
 	}
@@ -145,6 +154,10 @@ func (t Type) Join(b []byte, p *Parts) {
 		joinTQ2_0(b, p)
 	case MXFP4:
 		joinMXFP4(b, p)
+	case NVFP4:
+		joinNVFP4(b, p)
+	case NVFP4Scaled:
+		joinNVFP4Scaled(b, p)
 	default:
 		panic("quant: blocks of " + t.String() + " have no parts")
 	}
@@ -162,10 +175,16 @@ func (t Type) SetUnits(b []byte, unit func() float32) {
 	}
 	var p Parts
 	t.Split(&p, b)
-	if e.traits.Scales == Exponents {
+	switch e.traits.Scales {
+	case Exponents:
 		_, exponent := math.Frexp(float64(unit()))
 		p.Unit = uint16(127 + exponent)
-	} else {
+	case SmallFloats:
+		p.Factor = 1
+		for g := range e.blockElems / 16 {
+			p.Scale[g] = int8(ue4m3Of(abs(unit())))
+		}
+	default:
 		p.Unit, p.MinUnit = F16FromF32(unit()), F16FromF32(unit())
 	}
 	t.Join(b, &p)
@@ -198,6 +217,8 @@ func (p *Parts) scales(t Traits, g int) (scale, least float32) {
 		return unit * float32(p.Scale[g]), -(F32FromF16(p.MinUnit) * float32(p.Min[g]))
 	case BlockMin:
 		return unit, F32FromF16(p.MinUnit)
+	case SmallFloats:
+		return p.Factor * f32FromUE4M3(uint8(p.Scale[g])), 0
 	case Exponents:
 		if p.Unit == 255 {
 			return float32(math.NaN()), 0

@@ -50,10 +50,13 @@ const (
 	NibbleMinima        // for each 16 elements four bits of scale and four of minimum, for each 256 a binary16 unit of each
 	Exponents           // for each 32 elements the exponent of a power of two, 127 of which is one
 	SuperScale          // for each 256 elements a binary16 scale
+	SmallFloats         // for each 16 elements an eight-bit float (UE4M3), for each 256 a float32 factor
 )
 
 // Minima reports whether elements have a minimum beside the product of scale and quant.
 func (s Scales) Minima() bool { return s == BlockMin || s == SixBits || s == NibbleMinima }
+
+func nvfp4Traits() Traits { return Traits{Bits: 4, Codebook: mxfp4Values(), Scales: SmallFloats} }
 
 // table holds the types by number. Those without a size are met in files, and an error can say which one it was.
 var table = [...]entry{
@@ -185,5 +188,15 @@ var table = [...]entry{
 		encode: encodeMXFP4,
 	},
 
-	9: {name: "Q8_1"}, 15: {name: "Q8_K"}, 24: {name: "I8"}, 25: {name: "I16"}, 27: {name: "I64"}, 28: {name: "F64"}, 40: {name: "NVFP4"},
+	NVFP4: {
+		name: "NVFP4", blockElems: nvfp4Block, blockBytes: nvfp4Scales + nvfp4Block/2, fileType: 39, output: true,
+		traits: nvfp4Traits(), parted: true,
+		encode: encodeNVFP4,
+	},
+	NVFP4Scaled: {
+		name: "NVFP4_SCALED", blockElems: nvfp4Block, blockBytes: nvfp4Scales + nvfp4Block/2 + 4,
+		traits: nvfp4Traits(), parted: true,
+	},
+
+	9: {name: "Q8_1"}, 15: {name: "Q8_K"}, 24: {name: "I8"}, 25: {name: "I16"}, 27: {name: "I64"}, 28: {name: "F64"},
 }

@@ -42,7 +42,12 @@ const (
 	TQ1_0   Type = 34
 	TQ2_0   Type = 35
 	MXFP4   Type = 39
+	NVFP4   Type = 40
 )
+
+// NVFP4Scaled is NVFP4 with a factor in each block, the same in all blocks of a superblock: what is made of a matrix that has one when it is loaded.
+// No file holds it; its number is far above those that files have.
+const NVFP4Scaled Type = 63
 
 // Limit is above every known type's number: the length of arrays by type.
 const Limit = len(table)
@@ -61,7 +66,7 @@ func (t Type) entry() *entry {
 	return &entry{}
 }
 
-// Known reports whether the engine can read t.
+// Known reports whether the engine can compute with t, or read it.
 func (t Type) Known() bool { return t.entry().blockElems > 0 }
 
 // BlockElems returns the number of elements in one block of t; 0 for an unknown type.
@@ -117,7 +122,7 @@ func Types() []Type {
 		switch t := Type(i); {
 		case t.Float():
 			floats = append(floats, t)
-		case t.Quantised():
+		case t.Quantised() && t.InFiles():
 			quantised = append(quantised, t)
 		}
 	}
@@ -167,6 +172,12 @@ func Named(name string, types []Type) (t Type, ok bool) {
 	}
 	return 0, false
 }
+
+// InFiles reports whether tensors in files may be of type t.
+func (t Type) InFiles() bool { return t.Known() && t != NVFP4Scaled }
+
+// Computed lists Types and those that only devices have.
+func Computed() []Type { return append(Types(), NVFP4Scaled) }
 
 // Supported lists the names of all types that matrices may have, for error messages.
 func Supported() string { return Names(Types()) }

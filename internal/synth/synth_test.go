@@ -342,7 +342,7 @@ func TestEveryType(t *testing.T) {
 	// of a weight, and layers pass it on.
 	distance := map[quant.Type]float64{
 		quant.F32: 0, quant.F16: 0.02, quant.BF16: 0.1, quant.Q8_0: 0.1, quant.Q6_K: 0.4, quant.Q4_0: 1.2, quant.Q4_1: 1.2, quant.Q4_K: 1.2, quant.Q5_K: 0.8,
-		quant.Q5_0: 0.8, quant.Q5_1: 0.8, quant.Q3_K: 2, quant.Q2_K: 3.5, quant.IQ4_NL: 1.2, quant.IQ4_XS: 1.2, quant.MXFP4: 2,
+		quant.Q5_0: 0.8, quant.Q5_1: 0.8, quant.Q3_K: 2, quant.Q2_K: 3.5, quant.IQ4_NL: 1.2, quant.IQ4_XS: 1.2, quant.MXFP4: 2, quant.NVFP4: 2.5,
 	}
 	ids := []int32{1, 300, 17, 444, 259, 511, 300, 80}
 	for _, family := range arch.All() {

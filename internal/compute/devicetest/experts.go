@@ -266,7 +266,7 @@ func expertScripts() (all []script) {
 		return c
 	}
 	for _, typ := range quant.Types() {
-		wide := max(96, typ.BlockElems())
+		wide := wideFor(typ)
 		c := same(typ, expertCase{embd: wide, ff: wide, used: 2, n: 3, gated: true, act: silu})
 		if typ.Like() != typ {
 			c.embd, c.ff = 512, 256
@@ -324,7 +324,7 @@ func expertScripts() (all []script) {
 // exactScripts are experts of which neurons that are zero are left out.
 func exactScripts() (all []script) {
 	add := func(name string, n int, typ quant.Type, change func(c *expertCase)) {
-		wide := max(96, typ.BlockElems())
+		wide := wideFor(typ)
 		c := expertCase{
 			gate: typ, up: typ, down: typ, embd: wide, ff: wide, used: 2, n: 3, gated: true, exact: true, act: compute.Activation{Kind: compute.ReLU}, route: "softmax, normalised",
 		}

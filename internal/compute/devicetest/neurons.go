@@ -66,7 +66,7 @@ func predictScripts() (all []script) {
 		if typ.OnGrid() {
 			continue // scores of random blocks may lie too near the threshold
 		}
-		cols := max(96, typ.BlockElems())
+		cols := wideFor(typ)
 		for _, neurons := range []int{1, 17, 100} {
 			for _, n := range []int{5, 33} {
 				if (typ.Like() != typ || n == 5) && (n != 5 || neurons != 17) {
@@ -226,14 +226,14 @@ func sparseScripts() (all []script) {
 					add(fmt.Sprintf("%s/%d×%d ungated", typ, ff, embd), n, same(typ, sparseCase{embd: embd, ff: ff, biased: true, act: relu, members: by["most"]}))
 				}
 			}
-			embd := max(96, typ.BlockElems())
+			embd := wideFor(typ)
 			if !typ.OnGrid() { // random blocks are not normal
 				add(fmt.Sprintf("%s/normal", typ), n, same(typ, sparseCase{embd: embd, ff: 96, gated: true, act: relu, normal: true, members: by["most"]}))
 			}
 			add(fmt.Sprintf("%s/all neurons, gated", typ), n, same(typ, sparseCase{embd: embd, ff: 96, gated: true, act: relu}))
 			add(fmt.Sprintf("%s/all neurons, ungated", typ), n, same(typ, sparseCase{embd: embd, ff: 96, biased: true, act: relu}))
 			add(fmt.Sprintf("%s/ordered", typ), n, same(typ, sparseCase{embd: embd, ff: 96, gated: true, act: relu, members: by["odd ones"], ordered: true}))
-			ff := max(96, typ.BlockElems())
+			ff := wideFor(typ)
 			for _, ordered := range []bool{false, true} {
 				if ordered && typ.Quantised() {
 					continue // columns share scales: a device may refuse

@@ -229,8 +229,18 @@ func columns(t quant.Type) []int {
 		return []int{1, 7, 32, 77, 352}
 	case quant.QK:
 		return []int{32, 96, 256, 288, 352}
+	case 2 * quant.QK:
+		return []int{64, 192, 320}
 	}
 	return []int{256, 512, 768}
+}
+
+// wideFor returns the length of rows of type t that end with part of a superblock, where they can.
+func wideFor(t quant.Type) int {
+	if n := t.BlockElems(); n > quant.QK {
+		return max(192, n)
+	}
+	return 96
 }
 
 // sharp are normal numbers for weights of type t, which bfloat16 holds exactly where t is a half: what is wrong with a product

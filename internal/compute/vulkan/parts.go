@@ -2,6 +2,7 @@ package vulkan
 
 import (
 	"encoding/binary"
+	"math"
 
 	"github.com/powerinfer-go/powerinfer/internal/quant"
 )
@@ -21,11 +22,12 @@ const (
 	unitOnly
 	bothUnits
 	exponentByte
+	floatBytes // SmallFloats'
 )
 
 // bytes returns what a piece takes of each unit or block.
 func (p piece) bytes() int {
-	return [...]int{lowNibbles: 16, lowPairs: 8, thirdBits: 4, fifthBits: 4, scalesOf16: 16, scalesOf32: 8, nibblePairs: 16, unitOnly: 2, bothUnits: 4, exponentByte: 1}[p]
+	return [...]int{lowNibbles: 16, lowPairs: 8, thirdBits: 4, fifthBits: 4, scalesOf16: 16, scalesOf32: 8, nibblePairs: 16, unitOnly: 2, bothUnits: 4, exponentByte: 1, floatBytes: 4}[p]
 }
 
 // partRegions returns the regions of a type with parts.
@@ -38,11 +40,15 @@ func partRegions(t quant.Type, units int) []region {
 		quant.NibbleMinima: {nibblePairs, bothUnits},
 		quant.Exponents:    {exponentByte},
 		quant.SuperScale:   {unitOnly},
+		quant.SmallFloats:  {floatBytes},
 	}
 	regions := codeRegions(t, units)
 	blocks := units / (t.BlockElems() / quant.QK)
 	for _, p := range pieces[t.Traits().Scales] {
 		regions = append(regions, region{1, p.bytes() * blocks, func(dst, file []byte) { packScales(t, dst, file, p) }})
+	}
+	if t.Traits().Scales == quant.SmallFloats {
+		regions = append(regions, region{1, 4, func(dst, file []byte) { packFactor(t, dst, file) }})
 	}
 	return regions
 }
@@ -71,6 +77,8 @@ func codeRegions(t quant.Type, units int) []region {
 		return []region{nibbles(8)}
 	case quant.MXFP4:
 		return []region{nibbles(1)}
+	case quant.NVFP4, quant.NVFP4Scaled:
+		return []region{{1, 16 * units, func(dst, file []byte) { packSixteens(dst, file, size, 4) }}}
 	case quant.Q2_K:
 		return []region{pairs(16)}
 	case quant.TQ2_0:
@@ -85,6 +93,30 @@ func codeRegions(t quant.Type, units int) []region {
 		return []region{split(lowPairs), split(thirdBits)}
 	}
 	return []region{split(lowNibbles)}
+}
+
+// packFactor writes the factor of a row, which its first block has, times two to what scales lack as the shaders read them.
+func packFactor(t quant.Type, dst, row []byte) {
+	var p quant.Parts
+	t.SplitScales(&p, row)
+	binary.LittleEndian.PutUint32(dst, math.Float32bits(float32(math.Ldexp(float64(p.Factor), scaleShift))))
+}
+
+// scaleShift is SCALE_SHIFT of weights.glsl.
+const scaleShift = 7
+
+// packSixteens writes every unit's nibbles as Q4_0 has them. In the file, whose blocks take so many bytes, each has two units from byte from on, of which
+// eight bytes have sixteen elements, the second eight of them in high nibbles.
+func packSixteens(dst, file []byte, bytes, from int) {
+	le := binary.LittleEndian
+	for ; len(file) > 0; dst, file = dst[32:], file[bytes:] {
+		for u := range 2 {
+			in, out := file[from+16*u:][:16], dst[16*u:][:16]
+			a, b := le.Uint64(in), le.Uint64(in[8:])
+			le.PutUint64(out, a&low4|b&low4<<4)
+			le.PutUint64(out[8:], a>>4&low4|b&^low4)
+		}
+	}
 }
 
 // packNibbles copies the sixteen bytes that every unit has in the file: of each block, of so many bytes and units, those from byte from on.
@@ -149,7 +181,7 @@ func packScales(t quant.Type, dst, file []byte, what piece) {
 // putScales writes a piece of the scales of a block.
 func (p piece) putScales(dst []byte, parts *quant.Parts) {
 	switch p {
-	case scalesOf16, scalesOf32:
+	case scalesOf16, scalesOf32, floatBytes:
 		for i := range dst {
 			dst[i] = uint8(parts.Scale[i])
 		}

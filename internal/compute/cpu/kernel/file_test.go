@@ -39,7 +39,8 @@ func fileCases(t quant.Type) []int {
 	if t.BlockElems() == quant.QKK {
 		return []int{256, 768, 2304, farCols, wideCols}
 	}
-	return []int{32, 224, 256, 288, 768, 2304, 4544, farCols, wideCols}
+	n := t.BlockElems()
+	return []int{n, 256 - n, 256, 256 + n, 768, 2304, 4544, farCols, wideCols}
 }
 
 // TestPackRowByKernels: every set packs to the bytes of the definition.

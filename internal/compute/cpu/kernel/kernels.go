@@ -46,7 +46,7 @@ func (k *Kernels) Exact() *Kernels {
 
 func generic() *Kernels {
 	k := &Kernels{Name: "generic", Vector: genericVector(), Quantize: quantizeGeneric}
-	for _, t := range quant.Types() {
+	for _, t := range quant.Computed() {
 		k.types[t] = tiles{one: tileGeneric(t)}
 	}
 	return k

@@ -117,6 +117,10 @@ func avx2() *Kernels {
 		scatter: scatterMXFP4AVX2,
 		block:   block{2, 2, tileMXFP4AVX22x2}, panel: block{2, 3, panelMXFP4AVX22x3}, expand: expandMXFP4AVX2,
 	}
+	k.types[quant.NVFP4] = tiles{
+		scatter: scatterNVFP4AVX2,
+		block:   block{2, 2, tileNVFP4AVX22x2}, panel: block{2, 3, panelNVFP4AVX22x3}, expand: expandNVFP4AVX2,
+	}
 	k.sameTypes()
 	k.types[quant.F32] = tiles{scatter: scatterF32AVX2, scatterRows: 4, one: tileF32AVX21x1, block: block{2, 4, tileF32AVX22x4}}
 	k.types[quant.F16] = tiles{scatter: scatterF16AVX2, scatterRows: 4, one: tileF16AVX21x1, block: block{2, 4, tileF16AVX22x4}}
@@ -159,13 +163,15 @@ func unpackersAVX2() [quant.Limit]func(dst *float32, w *byte, n uintptr) {
 		quant.IQ1_M:   unpackIQ1MAVX2,
 		quant.TQ1_0:   unpackTQ10AVX2,
 		quant.MXFP4:   unpackMXFP4AVX2,
-		quant.IQ2_S:   unpackIQ2XSAVX2, quant.TQ2_0: unpackTQ10AVX2,
+		quant.NVFP4:   unpackNVFP4AVX2,
+		quant.IQ2_S:   unpackIQ2XSAVX2, quant.TQ2_0: unpackTQ10AVX2, quant.NVFP4Scaled: unpackNVFP4AVX2,
 	}
 }
 
 // sameTypes gives types the kernels of those that have the same traits: packed, they are the same.
 func (k *Kernels) sameTypes() {
 	k.types[quant.IQ2_S], k.types[quant.TQ2_0] = k.types[quant.IQ2_XS], k.types[quant.TQ1_0]
+	k.types[quant.NVFP4Scaled] = k.types[quant.NVFP4]
 }
 
 // vnni is for processors with AVX-512 VL and VNNI: 32 registers, VPDPBUSD. Its tiles have 256-bit vectors, which were as
@@ -254,6 +260,10 @@ func vnni() *Kernels {
 		scatter: scatterMXFP4VNNI,
 		block:   block{4, 4, tileMXFP4VNNI4x4}, panel: block{6, 4, panelMXFP4VNNI6x4}, expand: expandMXFP4AVX2,
 	}
+	k.types[quant.NVFP4] = tiles{
+		scatter: scatterNVFP4VNNI,
+		block:   block{2, 4, tileNVFP4VNNI2x4}, panel: block{4, 4, panelNVFP4VNNI4x4}, expand: expandNVFP4AVX2,
+	}
 	k.sameTypes()
 	for t, f := range map[quant.Type]block{quant.F32: {4, 4, tileF32VNNI4x4}, quant.F16: {4, 4, tileF16VNNI4x4}, quant.BF16: {4, 4, tileBF16VNNI4x4}} {
 		k.types[t].block = f
@@ -273,7 +283,7 @@ func vnni() *Kernels {
 
 // panels notes how large a panel's superblocks are.
 func (k *Kernels) panels(avx2 bool) {
-	for _, t := range quant.Types() {
+	for _, t := range quant.Computed() {
 		if t.Quantised() {
 			k.types[t].panelSuper, k.types[t].panelPairs = layout.Panel(t, avx2), true
 		}

@@ -14,16 +14,21 @@ import (
 func dotGeneric(t quant.Type, row, act []byte, n int) float32 {
 	var acc [8]float32
 	var w superblock
-	minima, halves := t.Traits().Scales.Minima(), t.Traits().Scales == quant.NibbleMinima
+	form := t.Traits().Scales
+	minima, halves, small := form.Minima(), form == quant.NibbleMinima, form == quant.SmallFloats
 	for s := range n {
 		w.read(t, row, s)
 		x := act[s*layout.ActBytes:][:layout.ActBytes]
 		f32 := (*[layout.ActBytes / 4]float32)(unsafe.Pointer(unsafe.SliceData(x)))
 		q := (*[quant.QKK]int8)(unsafe.Pointer(unsafe.SliceData(x)))
 		for j := range 8 {
-			first, second := dotFour(w.q[4*j:], q[4*j:]), dotFour(w.q[4*j+128:], q[4*j+128:])
-			isum := first*w.half[2*j] + second*w.half[2*j+1]
 			dx := f32[layout.ActScale/4+j]
+			first, second := dotFour(w.q[4*j:], q[4*j:]), dotFour(w.q[4*j+128:], q[4*j+128:])
+			if small {
+				acc[j] = fma(fma(float32(first), w.part[2*j], float32(second)*w.part[2*j+1]), dx, acc[j])
+				continue
+			}
+			isum := first*w.half[2*j] + second*w.half[2*j+1]
 			if halves {
 				sums := (*[16]int16)(unsafe.Pointer(&x[layout.ActPairs]))
 				least := w.least[2*j]*int32(sums[2*j]) + w.least[2*j+1]*int32(sums[2*j+1])

@@ -422,6 +422,27 @@ func panelMXFP4AVX22x3(out *float32, outStride uintptr, w *byte, rowBytes uintpt
 // expandMXFP4AVX2 writes n superblocks of a packed MXFP4 row as a panel's. Scalar twin: superblock in unpack.go.
 func expandMXFP4AVX2(dst *byte, w *byte, n uintptr)
 
+// tileNVFP4AVX22x2 computes out[t][r] of 2 NVFP4 rows and 2 tokens. Scalar twin: tileGeneric in matmul_generic.go.
+func tileNVFP4AVX22x2(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
+
+// tileNVFP4AVX24x1 computes out[t][r] of 4 NVFP4 rows and 1 tokens. Scalar twin: tileGeneric in matmul_generic.go.
+func tileNVFP4AVX24x1(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr)
+
+// streamNVFP4AVX2 computes one token's products with consecutive rows of NVFP4. Scalar twin: tileGeneric in matmul_generic.go.
+func streamNVFP4AVX2(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
+
+// farNVFP4AVX2 computes one token's products with consecutive rows of NVFP4. Scalar twin: tileGeneric in matmul_generic.go.
+func farNVFP4AVX2(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
+
+// scatterNVFP4AVX2 computes one token's products with rows chosen by index of NVFP4. Scalar twin: tileGeneric in matmul_generic.go.
+func scatterNVFP4AVX2(out *float32, w *byte, rowBytes uintptr, index *int32, x *byte, n uintptr, rows uintptr)
+
+// panelNVFP4AVX22x3 computes out[t][r] of 2 NVFP4 rows and 3 tokens. Scalar twin: tileGeneric in matmul_generic.go.
+func panelNVFP4AVX22x3(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
+
+// expandNVFP4AVX2 writes n superblocks of a packed NVFP4 row as a panel's. Scalar twin: superblock in unpack.go.
+func expandNVFP4AVX2(dst *byte, w *byte, n uintptr)
+
 // tileQ40VNNI4x4 computes out[t][r] of 4 Q4_0 rows and 4 tokens. Scalar twin: tileGeneric in matmul_generic.go.
 func tileQ40VNNI4x4(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
 
@@ -806,6 +827,24 @@ func scatterMXFP4VNNI(out *float32, w *byte, rowBytes uintptr, index *int32, x *
 // panelMXFP4VNNI6x4 computes out[t][r] of 6 MXFP4 rows and 4 tokens. Scalar twin: tileGeneric in matmul_generic.go.
 func panelMXFP4VNNI6x4(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
 
+// tileNVFP4VNNI2x4 computes out[t][r] of 2 NVFP4 rows and 4 tokens. Scalar twin: tileGeneric in matmul_generic.go.
+func tileNVFP4VNNI2x4(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
+
+// tileNVFP4VNNI4x1 computes out[t][r] of 4 NVFP4 rows and 1 tokens. Scalar twin: tileGeneric in matmul_generic.go.
+func tileNVFP4VNNI4x1(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr)
+
+// streamNVFP4VNNI computes one token's products with consecutive rows of NVFP4. Scalar twin: tileGeneric in matmul_generic.go.
+func streamNVFP4VNNI(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
+
+// farNVFP4VNNI computes one token's products with consecutive rows of NVFP4. Scalar twin: tileGeneric in matmul_generic.go.
+func farNVFP4VNNI(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
+
+// scatterNVFP4VNNI computes one token's products with rows chosen by index of NVFP4. Scalar twin: tileGeneric in matmul_generic.go.
+func scatterNVFP4VNNI(out *float32, w *byte, rowBytes uintptr, index *int32, x *byte, n uintptr, rows uintptr)
+
+// panelNVFP4VNNI4x4 computes out[t][r] of 4 NVFP4 rows and 4 tokens. Scalar twin: tileGeneric in matmul_generic.go.
+func panelNVFP4VNNI4x4(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
+
 // unpackQ41AVX2 writes n superblocks of a packed Q4_1 row as floats. Scalar twin: unpackSuper in unpack.go.
 func unpackQ41AVX2(dst *float32, w *byte, n uintptr)
 
@@ -859,6 +898,9 @@ func unpackTQ10AVX2(dst *float32, w *byte, n uintptr)
 
 // unpackMXFP4AVX2 writes n superblocks of a packed MXFP4 row as floats. Scalar twin: unpackSuper in unpack.go.
 func unpackMXFP4AVX2(dst *float32, w *byte, n uintptr)
+
+// unpackNVFP4AVX2 writes n superblocks of a packed NVFP4 row as floats. Scalar twin: unpackSuper in unpack.go.
+func unpackNVFP4AVX2(dst *float32, w *byte, n uintptr)
 
 // tileF32AVX21x1 computes out[t][r] of 1 F32 rows and 1 tokens. Scalar twin: tileGeneric in matmul_generic.go.
 func tileF32AVX21x1(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr)

@@ -36,6 +36,9 @@ var packings = [...]packing{
 	quant.IQ1_S:   {pack: packIQ1_S},
 	quant.IQ1_M:   {pack: packIQ1_M},
 	quant.TQ1_0:   {pack: packTQ1_0},
+
+	quant.NVFP4:       {pack: packNVFP4},
+	quant.NVFP4Scaled: {pack: packNVFP4Scaled},
 }
 
 // rowAlign keeps packed rows on cache lines.

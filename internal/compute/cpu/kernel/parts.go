@@ -2,12 +2,16 @@ package kernel
 
 import (
 	"encoding/binary"
+	"math"
 
 	"github.com/powerinfer-go/powerinfer/internal/compute/cpu/layout"
 	"github.com/powerinfer-go/powerinfer/internal/quant"
 )
 
 // Types with parts are packed by their forms, four codes at a time.
+
+// smallBlocks is the number of 32 elements in a block of the types whose scales are SmallFloats.
+const smallBlocks = 2
 
 // low2 is the lowest two bits of every byte.
 const low2 = 0x03030303
@@ -27,7 +31,7 @@ func packParts(t quant.Type, out, file []byte) {
 	}
 }
 
-// packScales packs the scales of a superblock, or of its block b where blocks have 32 elements.
+// packScales packs the scales of a superblock, or of its block b where blocks are smaller.
 func packScales(form quant.Scales, at layout.Super, out []byte, p *quant.Parts, b int) {
 	switch form {
 	case quant.BlockScale:
@@ -37,6 +41,13 @@ func packScales(form quant.Scales, at layout.Super, out []byte, p *quant.Parts, 
 		put16(out[layout.Minima+2*b:], p.MinUnit)
 	case quant.Exponents:
 		out[b] = uint8(p.Unit)
+	case quant.SmallFloats:
+		for i := range smallBlocks {
+			j := smallBlocks*b + i
+			out[j], out[8+j] = uint8(p.Scale[2*i]), uint8(p.Scale[2*i+1])
+		}
+		put(out[at.Unit:], math.Float32bits(p.Factor*(1<<layout.ScaleShift)))
+		return
 	case quant.NibbleMinima:
 		for g, s := range p.Scale {
 			out[g] = uint8(s) | p.Min[g]<<4
@@ -105,6 +116,13 @@ func restoreScales(form quant.Scales, at layout.Super, p *quant.Parts, packed []
 		p.Unit, p.MinUnit = get16(packed[2*b:]), get16(packed[layout.Minima+2*b:])
 	case quant.Exponents:
 		p.Unit = uint16(packed[b])
+	case quant.SmallFloats:
+		for i := range smallBlocks {
+			j := smallBlocks*b + i
+			p.Scale[2*i], p.Scale[2*i+1] = int8(packed[j]), int8(packed[8+j])
+		}
+		p.Factor = math.Float32frombits(get(packed[at.Unit:])) / (1 << layout.ScaleShift)
+		return
 	case quant.NibbleMinima:
 		for g, v := range packed[:16] {
 			p.Scale[g], p.Min[g] = int8(v&15), v>>4

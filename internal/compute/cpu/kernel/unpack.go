@@ -27,17 +27,24 @@ func unpackSuper(t quant.Type, dst []float32, src []byte, s int) {
 	}
 	var w superblock
 	w.read(t, src, s)
+	if t.Traits().Scales == quant.SmallFloats {
+		for i := range dst {
+			dst[i] = w.part[i/16] * float32(w.q[place(i)])
+		}
+		return
+	}
 	for i := range dst {
 		dst[i] = float32(w.scale[i/32]*float32(w.half[i/16])*float32(w.q[place(i)])) - w.min[i/32]*float32(w.least[i/16])
 	}
 }
 
 // superblock is one superblock of a packed row in plain numbers: element i of block j is
-// scale[j]·half[2j+i/16]·q[place(32j+i)] − min[j]·least[2j+i/16].
+// scale[j]·half[2j+i/16]·q[place(32j+i)] − min[j]·least[2j+i/16], of SmallFloats part[2j+i/16]·q[place(32j+i)].
 type superblock struct {
 	q           [quant.QKK]int8 // offset removed, codes looked up, in the order of activations
 	half, least [16]int32       // scales and minima of half-blocks; 1 in types without
 	scale, min  [8]float32
+	part        [16]float32 // scales of SmallFloats, the factor included
 }
 
 // place returns where activations and superblock.q have element i of a superblock.
@@ -126,6 +133,10 @@ func (w *superblock) scales(t quant.Type, b []byte) {
 			w.scale[j] = math.Float32frombits(max(uint32(b[j])<<23, 1<<22))
 		case quant.SuperScale:
 			w.scale[j] = f16(b[at.Unit:])
+		case quant.SmallFloats:
+			factor := math.Float32frombits(get(b[at.Unit:]))
+			w.part[2*j] = quant.F32FromF16(uint16(b[j])<<layout.ScaleShift) * factor
+			w.part[2*j+1] = quant.F32FromF16(uint16(b[8+j])<<layout.ScaleShift) * factor
 		default:
 			w.scale[j] = f16(b[2*j:])
 		}

@@ -71,7 +71,7 @@ func (k *Kernels) Ways(t quant.Type) []string {
 // AllWays lists the names of Ways of every type.
 func (k *Kernels) AllWays() []string {
 	var names []string
-	for _, t := range quant.Types() {
+	for _, t := range quant.Computed() {
 		names = append(names, k.Ways(t)...)
 	}
 	slices.Sort(names)

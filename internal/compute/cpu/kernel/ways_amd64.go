@@ -100,6 +100,16 @@ func avx2Ways() map[quant.Type]ways {
 			{name: "far-avx2", stream: farTQ10AVX2},
 			{name: "rows-avx2", tile: tileTQ10AVX24x1, rows: 4},
 		}, [Classes]string{"near-avx2", "far-avx2", "far-avx2", "rows-avx2"}},
+		quant.NVFP4: {[]way{
+			{name: "near-avx2", stream: streamNVFP4AVX2},
+			{name: "far-avx2", stream: farNVFP4AVX2},
+			{name: "rows-avx2", tile: tileNVFP4AVX24x1, rows: 4},
+		}, [Classes]string{"near-avx2", "far-avx2", "far-avx2", "rows-avx2"}},
+		quant.NVFP4Scaled: {[]way{
+			{name: "near-avx2", stream: streamNVFP4AVX2},
+			{name: "far-avx2", stream: farNVFP4AVX2},
+			{name: "rows-avx2", tile: tileNVFP4AVX24x1, rows: 4},
+		}, [Classes]string{"near-avx2", "far-avx2", "far-avx2", "rows-avx2"}},
 		quant.MXFP4: {[]way{
 			{name: "near-avx2", stream: streamMXFP4AVX2},
 			{name: "far-avx2", stream: farMXFP4AVX2},
@@ -219,6 +229,16 @@ func vnniWays() map[quant.Type]ways {
 			{name: "near-vnni", stream: streamTQ10VNNI},
 			{name: "far-vnni", stream: farTQ10VNNI},
 			{name: "rows-vnni", tile: tileTQ10VNNI4x1, rows: 4},
+		}, [Classes]string{"near-vnni", "far-vnni", "far-vnni", "rows-vnni"}},
+		quant.NVFP4: {[]way{
+			{name: "near-vnni", stream: streamNVFP4VNNI},
+			{name: "far-vnni", stream: farNVFP4VNNI},
+			{name: "rows-vnni", tile: tileNVFP4VNNI4x1, rows: 4},
+		}, [Classes]string{"near-vnni", "far-vnni", "far-vnni", "rows-vnni"}},
+		quant.NVFP4Scaled: {[]way{
+			{name: "near-vnni", stream: streamNVFP4VNNI},
+			{name: "far-vnni", stream: farNVFP4VNNI},
+			{name: "rows-vnni", tile: tileNVFP4VNNI4x1, rows: 4},
 		}, [Classes]string{"near-vnni", "far-vnni", "far-vnni", "rows-vnni"}},
 		quant.MXFP4: {[]way{
 			{name: "near-vnni", stream: streamMXFP4VNNI},

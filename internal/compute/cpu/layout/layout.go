@@ -18,6 +18,8 @@ import (
 //	NibbleMinima   16 bytes, two for each block: a scale in the low nibble, a minimum in the high one; d and dmin lie at Unit
 //	Exponents      8 exponents
 //	SuperScale     nothing; the scale lies at Unit
+//	SmallFloats    8 scales of blocks' first halves, 8 of second ones, which read as binary16 behind seven zero bits are 2^-7 of what they are
+//	               (ScaleShift); at Unit 2^7 times the factor as float32
 //
 // Eight blocks of 32 elements follow side by side: SIMD lane j belongs to block j.
 //
@@ -31,7 +33,7 @@ import (
 type Super struct {
 	Quants int
 	High   int // where the bits above begin
-	Unit   int // the binary16 units of forms that have some
+	Unit   int // the binary16 units of forms that have some, or the factor
 	Bytes  int
 }
 
@@ -49,7 +51,7 @@ func Of(t quant.Type) Super {
 	case quant.HalfBlocks, quant.ByteBlocks, quant.SuperScale:
 		s.Unit = s.Bytes
 		s.Bytes += 2
-	case quant.NibbleMinima:
+	case quant.NibbleMinima, quant.SmallFloats:
 		s.Unit = s.Bytes
 		s.Bytes += 4
 	}
@@ -78,6 +80,10 @@ func Packed(t quant.Type, bytes int64) int64 {
 	return (bytes + file - 1) / file * int64(Of(t).Bytes)
 }
 
+// ScaleShift is what brings a scale of SmallFloats to its place in binary16, and the power of two that it then lacks: binary16's exponent has
+// eight more below zero than E4M3's, and one is lost as the scales are halves.
+const ScaleShift = 7
+
 // Minima is the offset of the minima of BlockMin.
 const Minima = 16
 
@@ -101,7 +107,7 @@ const (
 // the other, so that the offsets below count twice.
 const (
 	PanelScale  = 0   // 8 × f32
-	PanelMin    = 32  // types with minima: 8 × f32; of half-blocks the 16 scales as i16, of AVX2 those of first halves twice, unless quants are scaled
+	PanelMin    = 32  // types with minima: 8 × f32; of SmallFloats the scales of second halves, PanelScale having those of first ones; of half-blocks the 16 scales as i16, of AVX2 those of first halves twice, unless quants are scaled
 	PanelQuants = 64  // 8 × 32 bytes as activations, unsigned; of AVX2 in 8 bits 8 × 32 low nibbles and 32 high ones
 	PanelHigh   = 320 // half-blocks of AVX2: the scales of second halves twice
 	PanelLeast  = 352 // NibbleMinima: 16 minima as i16, then 8 × f32 of their unit

@@ -82,6 +82,11 @@ int weighed(ivec2 by, int low, int high) {
 // sums the activations' scale and sums.
 float scaled(Scale s, float d, ivec2 sums, int low, int high, float sum) {
 	precise float r = sum;
+	if (SCALES == SMALL_FLOATS) {
+		precise float second = s.m * float(high);
+		precise float both = fma(s.d, float(low), second);
+		return fma(both, d, r);
+	}
 	precise float scale = s.d * d;
 	if (!MINIMA) {
 		low -= OFFSET * sums.x;

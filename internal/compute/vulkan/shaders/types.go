@@ -18,7 +18,7 @@ func Types() []byte {
 	fmt.Fprintln(&b, "// Code generated from package quant by compile. DO NOT EDIT.")
 	fmt.Fprintln(&b, "\nlayout(constant_id = 2) const uint TYPE = 0;")
 	fmt.Fprintln(&b)
-	for _, t := range quant.Types() {
+	for _, t := range quant.Computed() {
 		fmt.Fprintf(&b, "const uint %s = %d;\n", t, uint32(t))
 	}
 	fmt.Fprintln(&b, "\n// Forms of scales: quant.Scales says what they are.")
@@ -28,7 +28,7 @@ func Types() []byte {
 	fmt.Fprintln(&b, "\n// Traits of TYPE: those of every type are one word, so that a module has one chain of choices.")
 	fmt.Fprint(&b, "const uint TRAITS =")
 	books := codebooks()
-	for _, t := range quant.Types() {
+	for _, t := range quant.Computed() {
 		if t.Quantised() {
 			fmt.Fprintf(&b, " TYPE == %s ? %#xu :", t, packed(t.Traits(), books))
 		}
@@ -93,7 +93,7 @@ func packed(t quant.Traits, books [][]int8) (word uint32) {
 
 // codebooks returns every codebook once.
 func codebooks() (books [][]int8) {
-	for _, t := range quant.Types() {
+	for _, t := range quant.Computed() {
 		book := t.Traits().Codebook
 		if book != nil && !slices.ContainsFunc(books, func(b []int8) bool { return slices.Equal(b, book) }) {
 			books = append(books, book)
@@ -104,7 +104,7 @@ func codebooks() (books [][]int8) {
 
 // scaleNames returns the forms' names, in order.
 func scaleNames() []string {
-	return []string{"NO_SCALES", "BLOCK_SCALE", "BLOCK_MIN", "SIX_BITS", "HALF_BLOCKS", "BYTE_BLOCKS", "NIBBLE_MINIMA", "EXPONENTS", "SUPER_SCALE"}
+	return []string{"NO_SCALES", "BLOCK_SCALE", "BLOCK_MIN", "SIX_BITS", "HALF_BLOCKS", "BYTE_BLOCKS", "NIBBLE_MINIMA", "EXPONENTS", "SUPER_SCALE", "SMALL_FLOATS"}
 }
 
 // mostCodes is the length of the longest codebook.

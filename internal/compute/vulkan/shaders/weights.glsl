@@ -21,6 +21,7 @@
 //	               superblock two halves, the units of both
 //	EXPONENTS      a byte for each unit
 //	SUPER_SCALE    a half for each superblock
+//	SMALL_FLOATS   two bytes for each unit, one for each half: half a number of E4M3; then for each row a float, 2^SCALE_SHIFT times their factor
 
 #include "types.glsl"
 
@@ -53,8 +54,11 @@ int byteAt(uint word, uint i) { return bitfieldExtract(int(weightWords[word + i 
 // powerOf is 2^(e-127), and NaN where e is 255.
 float powerOf(uint e) { return uintBitsToFloat(e == 0 ? 0x00400000u : e == 255 ? 0x7fc00000u : e << 23); }
 
+// SCALE_SHIFT brings a byte of SMALL_FLOATS to its place in a half, which then lacks as many powers of two.
+const uint SCALE_SHIFT = 7;
+
 // Scale turns the integer sums of a unit into numbers. Of types with minima element q is d·s·q - m·least, of others d·s·(q - OFFSET); x
-// belongs to the unit's first half, y to its second.
+// belongs to the unit's first half, y to its second. Of SMALL_FLOATS it is d·q in the first half and m·q in the second.
 struct Scale {
 	float d, m;
 	ivec2 s, least;
@@ -101,6 +105,11 @@ Scale scaleOf(Weights w, uint unit) {
 		s.d = powerOf(byteAt(first, unit) & 255);
 	} else if (SCALES == SUPER_SCALE) {
 		s.d = halfAt(first, unit / 8);
+	} else if (SCALES == SMALL_FLOATS) {
+		uint both = weightWords[first + unit / 2] >> 16 * (unit & 1);
+		vec2 d = unpackHalf2x16((both & 255 | (both & 0xff00u) << 8) << SCALE_SHIFT) * uintBitsToFloat(weightWords[second + unit / w.units]);
+		s.d = d.x;
+		s.m = d.y;
 	}
 	if (HALVINGS > 0)
 		s.d *= powerOf(127 - HALVINGS);
@@ -200,6 +209,8 @@ void slotValues(uint slot, ivec2 q, Scale s, out float f[8]) {
 		if (MINIMA) {
 			precise float product = s.d * float(s.s[i / 4]) * v;
 			v = product - s.m * float(s.least[i / 4]);
+		} else if (SCALES == SMALL_FLOATS) {
+			v = (i / 4 == 0 ? s.d : s.m) * v;
 		} else {
 			v = s.d * float(s.s[i / 4]) * v;
 		}
