@@ -122,7 +122,7 @@ func (k *floats) rows() {
 		k.add(ahead, k.w[k.r-1], k.param("rowBytes"))
 	}
 	k.walk(name, acc, ahead)
-	k.output(k.param("out"), acc[:k.r], acc[k.r:])
+	k.output(k.param("out"), 0, acc[:k.r], acc[k.r:])
 	k.ret()
 }
 
@@ -165,7 +165,7 @@ func (k *floats) scatter() {
 	k.mov(k.x[0], x)
 	k.mov(k.n, n)
 	k.walk(name, acc, -1)
-	k.output(out, acc[:k.r], acc[k.r:])
+	k.output(out, 0, acc[:k.r], acc[k.r:])
 	k.addImm(out, 4*k.r)
 	k.addImm(index, 4*k.r)
 	k.down(rows, k.r, "rows")

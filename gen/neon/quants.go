@@ -599,22 +599,22 @@ func (k *kernel) rows() {
 	k.advance()
 	k.down(k.n, 1, "super")
 	k.stop()
-	k.output(k.param("out"), acc[:k.r], acc[k.r:])
+	k.output(k.param("out"), 0, acc[:k.r], acc[k.r:])
 	k.ret()
 }
 
 // ask prefetches so many bytes that lie off behind at.
-func (k *kernel) ask(at reg, off, bytes int) {
+func (f *file) ask(at reg, off, bytes int) {
 	for b := 0; b < bytes; b += 64 {
-		k.prefetch(at, off+b)
+		f.prefetch(at, off+b)
 	}
 }
 
-// output stores the sums over the lanes of a and b, a's being those of the first blocks, for consecutive rows.
-func (f *file) output(out reg, a, b []vec) {
+// output stores the sums over the lanes of a and b, a's being those of the first four, side by side from out+off on.
+func (f *file) output(out reg, off int, a, b []vec) {
 	for i := 0; i < len(a); i += 4 {
 		n := min(4, len(a)-i)
-		at := 4 * i
+		at := off + 4*i
 		p := a[i:][:n]
 		for j := range p {
 			f.op("faddp", p[j], p[j], b[i+j])
@@ -700,7 +700,7 @@ func (k *kernel) sumUp() {
 			k.load('q', a[r], kept, 16*(r*k.t+t))
 			k.load('q', b[r], kept, 16*(k.r*k.t+r*k.t+t))
 		}
-		k.output(out, a, b)
+		k.output(out, 0, a, b)
 		if t+1 < k.t {
 			k.add(out, out, stride)
 		}
@@ -772,7 +772,7 @@ func (k *kernel) stream(reading string) {
 	k.advance()
 	k.down(k.n, 1, "super")
 	k.stop()
-	k.output(out, acc[:1], acc[1:])
+	k.output(out, 0, acc[:1], acc[1:])
 	k.addImm(out, 4)
 	if reading == scattered {
 		k.addImm(index, 4)

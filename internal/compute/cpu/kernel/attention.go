@@ -106,7 +106,7 @@ type attention int
 
 const (
 	scalarAttention attention = iota // the definition
-	avx2Attention                    // widths are multiples of 8
+	vectorAttention                  // widths are multiples of 8
 )
 
 const maxTile = 6

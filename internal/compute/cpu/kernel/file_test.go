@@ -33,7 +33,8 @@ const (
 // fileCases are widths of one superblock and of many, and of a part of one behind them. One type of each form is tried with all, where there is
 // assembly.
 func fileCases(t quant.Type) []int {
-	if t.Like() != t || len(platform()) == 0 {
+	sets := platform()
+	if t.Like() != t || len(sets) == 0 || sets[0].file[t].stream == nil && sets[0].file[t].pack == nil {
 		return []int{256, 768}
 	}
 	if t.BlockElems() == quant.QKK {

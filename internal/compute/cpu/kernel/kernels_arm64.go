@@ -27,7 +27,7 @@ type set struct {
 
 // neon is for processors without dot products of bytes, as Cortex-A53 and A72.
 func neon() *Kernels {
-	k := &Kernels{Name: "NEON", Vector: genericVector(), Quantize: quantizeRowNEON}
+	k := &Kernels{Name: "NEON", Vector: neonVector(), Quantize: quantizeRowNEON}
 	k.scratch.New = newBlockScratch
 	k.types = generic().types // of types that have no assembly
 	k.sets(setsNEON(), "neon")

@@ -33,7 +33,7 @@ func TestNothingIsReadBehindTheOperands(t *testing.T) {
 	for _, k := range Variants() {
 		for _, typ := range quant.Types() {
 			for _, cols := range []int{32, 33, 288, 4544, 6144, 15616} {
-				if (typ.Like() != typ || testing.Short()) && cols > 4544 {
+				if typ.Like() != typ && cols > 4544 || testing.Short() && cols > 288 {
 					continue
 				}
 				if cols%typ.BlockElems() != 0 || typ.BlockElems() == quant.QKK && cols%quant.QKK != 0 {

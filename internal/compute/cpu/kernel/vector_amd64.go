@@ -4,7 +4,6 @@ package kernel
 
 import (
 	"math"
-	"unsafe"
 
 	"github.com/powerinfer-go/powerinfer/internal/compute"
 )
@@ -19,7 +18,7 @@ func avx2Vector() Vector {
 		LayerNorm: layerNormAVX2,
 		Activate:  activateAVX2,
 		Rotate:    rotateAVX2,
-		attention: avx2Attention,
+		attention: vectorAttention,
 	}
 	v.Add = func(dst, x []float32) { addAVX2(first(dst), first(dst), first(x[:len(dst)]), len(dst)) }
 	v.Mul = func(dst, x []float32) { mulAVX2(first(dst), first(dst), first(x[:len(dst)]), len(dst)) }
@@ -35,9 +34,6 @@ func avx2Vector() Vector {
 	v.Exp = func(dst, x []float32) { expAVX2(first(dst), first(x[:len(dst)]), len(dst)) }
 	return v
 }
-
-// first returns the address of x[0], or nil or an address not to be read where x is empty.
-func first[T any](x []T) *T { return unsafe.SliceData(x) }
 
 func toF16x8(dst []uint16, x []float32) {
 	x = x[:len(dst)]

@@ -1,0 +1,68 @@
+//go:build amd64 || arm64
+
+package kernel
+
+import (
+	"unsafe"
+
+	"github.com/powerinfer-go/powerinfer/internal/compute"
+	"github.com/powerinfer-go/powerinfer/internal/quant"
+)
+
+// first returns the address of x[0], or nil or an address not to be read where x is empty.
+func first[T any](x []T) *T { return unsafe.SliceData(x) }
+
+// tileKernels are the kernels of tiles over a type's rows, by the number of queries.
+type tileKernels struct {
+	scores     [maxTile + 1]func(s, q *float32, k, ahead *byte, keys, headDim int)
+	accumulate [maxTile + 1]func(acc, p *float32, v, ahead *byte, keys, headDim, width int)
+}
+
+func (a attention) scores(s, q []float32, k rows, ahead []byte, tile, keys, headDim int) {
+	if a == scalarAttention {
+		scores(s, q, k, tile, keys, headDim)
+		return
+	}
+	_, _, _ = s[tile*compute.PagePositions-1], q[tile*headDim-1], k.data[(keys+7)&^7*k.t.RowBytes(headDim)-1]
+	attentionTiles[k.t].scores[tile](first(s), first(q), first(k.data), unsafe.SliceData(ahead), keys, headDim)
+}
+
+func (a attention) softmax(s []float32, n int, old float32) (m, sum float32) {
+	if a == scalarAttention {
+		return softmax(s, n, old)
+	}
+	_ = s[compute.PagePositions-1]
+	return softmaxTile(first(s), n, old)
+}
+
+func (a attention) accumulate(acc, p []float32, v rows, ahead []byte, tile, keys, headDim int) {
+	if a == scalarAttention {
+		accumulate(acc, p, v, tile, keys, headDim)
+		return
+	}
+	_, _, _ = acc[tile*headDim-1], p[(tile-1)*compute.PagePositions+keys-1], v.data[(keys-1)*v.t.RowBytes(v.width)+v.t.RowBytes(headDim)-1]
+	attentionTiles[v.t].accumulate[tile](first(acc), first(p), first(v.data), unsafe.SliceData(ahead), keys, headDim, v.width)
+}
+
+// decode writes the elements of whole blocks of t to dst.
+func (a attention) decode(t compute.KVType, dst []float32, src []byte) {
+	_ = src[:t.RowBytes(len(dst))]
+	switch {
+	case len(dst) == 0:
+	case a == vectorAttention && t == compute.KVQ8_0:
+		decodeQ8_0(first(dst), first(src), len(dst)/quant.QK)
+	case a == vectorAttention && t == compute.KVQ4_0:
+		decodeQ4_0(first(dst), first(src), len(dst)/quant.QK)
+	default:
+		quant.Decode(t.Type(), dst, src)
+	}
+}
+
+// direct reports whether kernels read rows of t as they lie, or it pays to decode them first, as it does for many queries. Values of so many
+// elements may lie within keys and end inside of a block.
+func (a attention) direct(t compute.KVType, value, queries int) bool {
+	return !t.Type().Quantised() || a == vectorAttention && value%quant.QK == 0 && queries <= directQueries
+}
+
+// directQueries is the most queries for which quantised rows are not decoded first.
+const directQueries = 2 * maxTile
