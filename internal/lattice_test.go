@@ -52,6 +52,7 @@ var floors = []struct{ pkg, imports string }{
 	{"internal/compute/devicetest", "internal/compute internal/compute/ref internal/quant"},
 	{"internal/compute/cpu/pool", ""},
 	{"internal/compute/cpu/layout", "internal/quant"},
+	{"internal/compute/cpu/emulate", ""},
 	{"internal/compute/cpu/kernel", "internal/compute internal/compute/cpu/layout internal/quant"},
 	{"internal/compute/cpu/gemm", "internal/compute/cpu/pool"},
 	{"internal/compute/cpu", "internal/compute internal/compute/cpu/kernel internal/compute/cpu/pool internal/memlock internal/monotime internal/quant"},

@@ -157,6 +157,7 @@ func main() {
 			}
 		}
 	}
+	vexPanels()
 	defineUnpacking()
 	for _, typ := range quantised() {
 		if first(typ) == typ && !typ.Traits().Columns {

@@ -14,7 +14,7 @@ import (
 )
 
 type tile struct {
-	isa  string // "AVX2" or "VNNI"
+	isa  string // "AVX2", "AVXVNNI", "VNNI" or "BF16"
 	typ  quant.Type
 	r, t int
 	next int // vector registers handed out
@@ -54,7 +54,7 @@ func (k *tile) smallFloats() bool { return k.typ.Traits().Scales == quant.SmallF
 func (k *tile) minima() bool { return k.typ.Traits().Scales.Minima() }
 
 // vnni reports whether there are 32 registers and their EVEX forms.
-func (k *tile) vnni() bool { return k.isa != "AVX2" }
+func (k *tile) vnni() bool { return k.isa == "VNNI" || k.isa == "BF16" }
 
 func (k *tile) vec() reg.VecPhysical {
 	limit := 16

@@ -5,6 +5,8 @@ package kernel
 //go:generate go -C ../../../../gen run ./axpy -out ../internal/compute/cpu/kernel/axpy_amd64.s -stubs ../internal/compute/cpu/kernel/axpy_stub_amd64.go -pkg kernel
 
 import (
+	mathbits "math/bits"
+
 	"github.com/powerinfer-go/powerinfer/internal/compute/cpu/layout"
 	"github.com/powerinfer-go/powerinfer/internal/quant"
 	"golang.org/x/sys/cpu"
@@ -15,6 +17,9 @@ func platform() []*Kernels {
 		return nil
 	}
 	sets := []*Kernels{avx2()}
+	if hasAVXVNNI() {
+		sets = append([]*Kernels{avxVNNI()}, sets...)
+	}
 	if cpu.X86.HasAVX512F && cpu.X86.HasAVX512BW && cpu.X86.HasAVX512DQ && cpu.X86.HasAVX512VL && cpu.X86.HasAVX512VNNI {
 		sets = append([]*Kernels{vnni()}, sets...)
 		if cpu.X86.HasAVX512BF16 {
@@ -28,6 +33,16 @@ func platform() []*Kernels {
 func hasF16C() bool {
 	_, _, ecx, _ := cpuid(1, 0)
 	return ecx>>29&1 == 1
+}
+
+// hasAVXVNNI asks CPUID leaf 7, subleaf 1, EAX bit 4; x/sys/cpu reports it with AVX-512's.
+func hasAVXVNNI() bool {
+	last, _, _, _ := cpuid(7, 0)
+	if last < 1 {
+		return false
+	}
+	eax, _, _, _ := cpuid(7, 1)
+	return eax>>4&1 == 1
 }
 
 // cpuid runs the instruction.
@@ -138,6 +153,35 @@ func avx2() *Kernels {
 	k.panels(true)
 	for t, w := range avx2Ways() {
 		k.take(t, w)
+	}
+	return k
+}
+
+// avxVNNI is for processors with AVX-VNNI and without AVX-512, as client processors of Intel are from Alder Lake on: VPDPBUSD in the panels of prompts.
+// What one token needs is bound by memory and stays AVX2's, and so do types whose half-blocks have scales.
+func avxVNNI() *Kernels {
+	k, wide := avx2(), vnni()
+	k.Name = "AVX-VNNI"
+	for _, t := range quant.Types() {
+		if !t.Quantised() {
+			continue
+		}
+		panel := block{rows: 4, tokens: 3}
+		switch t.Traits().Scales {
+		case quant.BlockScale, quant.ByteBlocks, quant.SuperScale, quant.Exponents:
+			panel.tile = panelQ80AVXVNNI4x3
+		case quant.BlockMin:
+			panel.tile = panelQ41AVXVNNI4x3
+		case quant.SixBits:
+			panel.tile = panelQ4KAVXVNNI4x3
+		default:
+			continue
+		}
+		m, shift := &k.types[t], layout.NoOffset
+		if offset := layout.Offset(t); offset > 0 {
+			shift = mathbits.TrailingZeros(uint(offset))
+		}
+		m.panel, m.expand, m.panelSuper, m.panelPart = panel, wide.types[t].expand, wide.types[t].panelSuper, uintptr(shift)<<layout.PartShift
 	}
 	return k
 }

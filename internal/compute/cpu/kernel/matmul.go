@@ -28,6 +28,8 @@ type tiles struct {
 	// The size of a panel's superblock.
 	panelSuper int
 	panelPairs bool // a panel's rows lie in pairs
+	// What every part of panel's calls has besides layout.FirstPart and LastPart.
+	panelPart uintptr
 }
 
 // MatMul computes out[t·outStride+r] for weights w [rows, cols], packed and contiguous, and tokens rows of x.

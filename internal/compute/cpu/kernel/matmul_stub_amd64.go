@@ -845,6 +845,18 @@ func scatterNVFP4VNNI(out *float32, w *byte, rowBytes uintptr, index *int32, x *
 // panelNVFP4VNNI4x4 computes out[t][r] of 4 NVFP4 rows and 4 tokens. Scalar twin: tileGeneric in matmul_generic.go.
 func panelNVFP4VNNI4x4(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
 
+// panelQ80AVXVNNI4x3 computes out[t][r] of 4 rows and 3 tokens of types with the form of scales of Q8_0.
+// Scalar twin: tileGeneric in matmul_generic.go.
+func panelQ80AVXVNNI4x3(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
+
+// panelQ41AVXVNNI4x3 computes out[t][r] of 4 rows and 3 tokens of types with the form of scales of Q4_1.
+// Scalar twin: tileGeneric in matmul_generic.go.
+func panelQ41AVXVNNI4x3(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
+
+// panelQ4KAVXVNNI4x3 computes out[t][r] of 4 rows and 3 tokens of types with the form of scales of Q4_K.
+// Scalar twin: tileGeneric in matmul_generic.go.
+func panelQ4KAVXVNNI4x3(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
+
 // unpackQ41AVX2 writes n superblocks of a packed Q4_1 row as floats. Scalar twin: unpackSuper in unpack.go.
 func unpackQ41AVX2(dst *float32, w *byte, n uintptr)
 

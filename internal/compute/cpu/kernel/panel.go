@@ -141,7 +141,7 @@ func (f *fetching) some() {
 func (c *call) tokenTile(b *block, s *blockScratch, w unsafe.Pointer, at panelPlace, r, n, t int, f *fetching) {
 	size := b.rows * b.tokens * 16
 	for from := 0; from < c.n; from += c.part {
-		to, part := min(from+c.part, c.n), uintptr(0)
+		to, part := min(from+c.part, c.n), c.m.panelPart
 		if from == 0 {
 			part |= layout.FirstPart
 		}

@@ -147,6 +147,9 @@ func Offset(t quant.Type) int {
 const (
 	FirstPart = 1
 	LastPart  = 2
+	// From bit PartShift on panels that serve several types have the power of two of the type's offset, or NoOffset.
+	PartShift = 8
+	NoOffset  = 63
 )
 
 // Panels of ARMv8 have rows one after the other, bytes with their sign, and for each half of a superblock what its four lanes need side by side.

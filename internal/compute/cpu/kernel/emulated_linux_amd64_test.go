@@ -1,0 +1,79 @@
+package kernel
+
+import (
+	"io"
+	"math"
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/powerinfer-go/powerinfer/internal/compute/cpu/emulate"
+	"github.com/powerinfer-go/powerinfer/internal/quant"
+)
+
+// emulated says, in a program's environment, that instructions which the processor lacks are emulated.
+const emulated = "POWERINFER_TEST_EMULATED"
+
+// TestEmulatedInstructions runs TestMissingInstructions where the instructions that this processor lacks are emulated.
+func TestEmulatedInstructions(t *testing.T) {
+	if len(platform()) == 0 {
+		t.Skip("the instructions that are not emulated need AVX2")
+	}
+	out, err := os.CreateTemp(t.TempDir(), "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = out.Close() }()
+	program, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	status, err := emulate.Run([]string{program, "-test.run=^TestMissingInstructions$", "-test.v"}, append(os.Environ(), emulated+"=1"), out)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := out.Seek(0, io.SeekStart); err != nil {
+		t.Fatal(err)
+	}
+	said, err := io.ReadAll(out)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if status != 0 || !strings.Contains(string(said), "--- PASS: TestMissingInstructions") {
+		t.Fatalf("status %d\n%s", status, said)
+	}
+	t.Logf("%s", said)
+}
+
+// TestMissingInstructions holds the kernels that use instructions which few processors have to the bytes of those without. It runs where the
+// processor has them or they are emulated.
+func TestMissingInstructions(t *testing.T) {
+	for _, s := range []struct {
+		k, like *Kernels
+		here    bool
+	}{
+		{avxVNNI(), avx2(), hasAVXVNNI()},
+	} {
+		t.Run(s.k.Name, func(t *testing.T) {
+			if !s.here && os.Getenv(emulated) == "" {
+				t.Skip("this processor lacks the instructions")
+			}
+			rng := newRand(t)
+			for _, typ := range quant.Types() {
+				for _, shape := range [][3]int{{5, 256, 16}, {4, 2336, 17}} {
+					if long := typ == quant.Q8_0 || typ == quant.Q4_1 || typ == quant.Q4_K || typ == quant.Q6_K; shape[1] > 256 && !long {
+						continue // by the same kernel
+					}
+					cols := (shape[1] + typ.BlockElems() - 1) / typ.BlockElems() * typ.BlockElems()
+					p := newProblem(rng, typ, shape[0], cols, shape[2])
+					got, want := p.multiply(t, s.k, typ), p.multiply(t, s.like, typ)
+					for i := range want {
+						if math.Float32bits(got[i]) != math.Float32bits(want[i]) {
+							t.Fatalf("%s %v output %d: %g, %s has %g", typ, shape, i, got[i], s.like.Name, want[i])
+						}
+					}
+				}
+			}
+		})
+	}
+}
