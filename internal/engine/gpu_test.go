@@ -234,51 +234,42 @@ func eager() hybrid.Slots {
 	return hybrid.Slots{Speeds: residency.Speeds{RAM: 1, GPU: 10, Bus: 100}, Tuning: tuning, AtOnce: true}
 }
 
-// TestExpertsOnGPU: a model with experts says the same text on the processor, on the GPU and where layers are split by expert, and finds a text as likely.
+// TestExpertsOnGPU: a quantised model with experts says the same text on the processor and where layers are split by expert, and finds a text as likely. Other
+// budgets, and all families, are in package vulkan's tests.
 func TestExpertsOnGPU(t *testing.T) {
-	for _, c := range []struct {
-		spec synth.Spec
-		diff float64
-	}{
-		{synth.Spec{Arch: "qwen3moe", Type: quant.F16, Experts: 16, Used: 4, FF: 64}, floatSplits},
-		{synth.Spec{Arch: "qwen2moe", Type: quant.Q4_0, Experts: 16, Used: 4, FF: 64}, quantSplits},
-	} {
-		t.Run(c.spec.Arch, func(t *testing.T) {
-			f := synthtest.Sparse(t, c.spec, 2)
-			o := engine.Options{Devices: planner.CPU(planner.Processor{Threads: 1}), Context: 128, Outputs: 64}
-			plain, err := engine.Open(t.Context(), f, o)
-			if err != nil {
-				t.Fatal(err)
+	f := synthtest.Sparse(t, synth.Spec{Arch: "qwen2moe", Type: quant.Q4_0, Experts: 16, Used: 4, FF: 64}, 2)
+	o := engine.Options{Devices: planner.CPU(planner.Processor{Threads: 1}), Context: 128, Outputs: 64}
+	plain, err := engine.Open(t.Context(), f, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer plain.Close()
+	ids := plain.Tokenizer().Encode("the quick brown fox jumps over a lazy dog and another", true, true)
+	want, choices := mean(surprises(t, plain, ids)), likeliest(t, plain, ids)
+	for _, held := range []int{5, -3, -12} { // negative: slots, whose experts follow the text
+		slots := held < 0
+		held = max(held, -held)
+		places := share(2, held)
+		places[1].Attention = held > 5
+		places[0].Slots, places[1].Slots = slots, slots
+		plan, o := gigabyte(places), o
+		if slots {
+			o.UBatch, o.Sparse = 1, model.Off // in exact experts stay where they are
+			plan.GPUs[0].Slots = eager()
+			plan.GPUs[0].Slots.AtOnce = held < 12 // else a goroutine fills what is copied, at its leisure
+		}
+		e := openGPU(t, f, o, plan)
+		for i, got := range likeliest(t, e.Engine, ids) {
+			if want := choices[i]; got.id != want.id && want.gap > closeCall*want.largest {
+				t.Errorf("with %d experts on the GPU the likeliest token behind token %d is %d, not %d", held, i, got.id, want.id)
 			}
-			defer plain.Close()
-			ids := plain.Tokenizer().Encode("the quick brown fox jumps over a lazy dog and another", true, true)
-			want, choices := mean(surprises(t, plain, ids)), likeliest(t, plain, ids)
-			for _, held := range []int{0, 5, 16, -3, -12} { // negative: slots, whose experts follow the text
-				slots := held < 0
-				held = max(held, -held)
-				places := share(2, held)
-				places[1].Attention = held > 5
-				places[0].Slots, places[1].Slots = slots, slots
-				plan, o := gigabyte(places), o
-				if slots {
-					o.UBatch, o.Sparse = 1, model.Off // in exact experts stay where they are
-					plan.GPUs[0].Slots = eager()
-					plan.GPUs[0].Slots.AtOnce = held < 12 // else a goroutine fills what is copied, at its leisure
-				}
-				e := openGPU(t, f, o, plan)
-				for i, got := range likeliest(t, e.Engine, ids) {
-					if want := choices[i]; got.id != want.id && want.gap > closeCall*want.largest {
-						t.Errorf("with %d experts on the GPU the likeliest token behind token %d is %d, not %d", held, i, got.id, want.id)
-					}
-				}
-				if use := e.SlotUse(); plan.GPUs[0].Slots.AtOnce != (use.Promotions > 0) && held < 12 || slots != (use.Hits > 0) || slots != (use.Misses > 0) {
-					t.Errorf("with %d experts on the GPU, slots %v: %+v", held, slots, use)
-				}
-				if got := mean(surprises(t, e.Engine, ids)); math.Abs(got-want) > c.diff*want {
-					t.Errorf("with %d experts on the GPU the text's mean surprise is %.5f, not %.5f", held, got, want)
-				}
-			}
-		})
+		}
+		if use := e.SlotUse(); plan.GPUs[0].Slots.AtOnce != (use.Promotions > 0) && held < 12 || slots != (use.Hits > 0) || slots != (use.Misses > 0) {
+			t.Errorf("with %d experts on the GPU, slots %v: %+v", held, slots, use)
+		}
+		if got := mean(surprises(t, e.Engine, ids)); math.Abs(got-want) > quantSplits*want {
+			t.Errorf("with %d experts on the GPU the text's mean surprise is %.5f, not %.5f", held, got, want)
+		}
 	}
 }
 

@@ -138,7 +138,7 @@ func TestModels(t *testing.T) {
 		})
 	}
 	for _, f := range arch.All() {
-		if f.Headless || f.Experts != nil && !f.Experts.Optional { // these have operations that are lacking
+		if f.Headless || f.Experts != nil && !f.Experts.Optional { // these come last
 			continue
 		}
 		play(f.Name, synth.Spec{Arch: f.Name, Type: quant.F32}, model.Off, floatLogits)
@@ -158,6 +158,7 @@ func TestModels(t *testing.T) {
 	for _, arch := range []string{"llama", "falcon", "opt"} {
 		play(arch+" with predictors", synth.Spec{Arch: arch, Type: quant.F16, Magic: "PWRI"}, model.Predict, floatLogits)
 	}
+	t.Run("experts", func(t *testing.T) { expertFamilies(t, d, messages) })
 }
 
 // TestEncoders: of every family of embeddings the states are the CPU's, of a text alone and of several in a step.
