@@ -21,6 +21,7 @@ func main() {
 	rotations()
 	attention()
 	scan()
+	delta()
 	Generate()
 }
 

@@ -99,6 +99,12 @@ var activations = []struct {
 		VMULPS(x, y, y)
 		return logistic(x, y)
 	}},
+	{"logistic", func(x, _ reg.VecVirtual) reg.VecVirtual {
+		y, one := YMM(), YMM()
+		VXORPS(table("signs", func(int) uint32 { return 1 << 31 }), x, y)
+		VMOVUPS(splat("one", 1), one)
+		return logistic(one, y)
+	}},
 	{"relu", above},
 	{"relu2", func(x, s reg.VecVirtual) reg.VecVirtual {
 		y := above(x, s)

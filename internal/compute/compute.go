@@ -121,10 +121,11 @@ const (
 	//
 	// Source: OpenAI 2025, gpt-oss-120b & gpt-oss-20b model card; reference implementation.
 	ClampedSwiGLU
+	Logistic // sigmoid(g)·u, of what attention is multiplied by; no feed-forward layer has it
 )
 
 func (n Nonlinearity) String() string {
-	return [...]string{"silu", "gelu", "relu", "fatrelu", "drelu", "relu2", "clamped_swiglu"}[n]
+	return [...]string{"silu", "gelu", "relu", "fatrelu", "drelu", "relu2", "clamped_swiglu", "logistic"}[n]
 }
 
 // Sparse reports whether the activation is exactly zero for part of its inputs.

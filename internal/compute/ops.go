@@ -36,6 +36,7 @@ type calls struct {
 	gateRows    GateRows
 	convolve    Convolve
 	scan        Scan
+	delta       Delta
 }
 
 // Embed writes row Tokens[i] of Table to row i of Dst.

@@ -152,3 +152,80 @@ func (v Verbs) Scan(o Scan) {
 	v.calls.scan = o
 	v.Do(&v.calls.scan)
 }
+
+// Delta computes a gated delta rule over the positions of a sequence. X's row holds the queries of all groups, their keys, and the heads' values, one
+// behind the other [groups·state], [groups·state], [heads·dim]. With q and k those of a head's group, each divided by √(Σx²+Epsilon) and q by
+// √state besides, v of the head, β = sigmoid(Write[h]) and Δ = softplus(Step[h] + Bias[h]):
+//
+//	S = exp(Δ·A[h])·S
+//	S = S + β·(v − S·k)·kᵀ
+//	Out = S·q
+//
+// The heads' S lie in the state from number At on, each [dim, state].
+//
+// Source: Yang, Kautz and Hatamizadeh 2024, Gated Delta Networks.
+type Delta struct {
+	Out   Tensor // [n, heads·dim]
+	X     Tensor // [n, Shape.Channels()]
+	Write Tensor // [n, heads]
+	Step  Tensor // [n, heads]; may be Write, of twice the columns: for each group its heads' Write, then their Step
+	A     *Vector
+	Bias  *Vector // [heads] each
+	Shape StateSpace
+	// Tiled says that head h is of group h mod groups; else neighbouring heads are of one group.
+	Tiled   bool
+	Epsilon float32
+	At      int
+	Cache   *Cache
+	Layer   int
+}
+
+// Joined reports whether Write and Step are one tensor.
+func (o *Delta) Joined() bool { return o.Write == o.Step }
+
+// Group returns that of head h.
+func (o *Delta) Group(h int) int {
+	if o.Tiled {
+		return h % o.Shape.Groups
+	}
+	return h * o.Shape.Groups / o.Shape.Heads
+}
+
+// Columns returns where Write and Step have head h.
+func (o *Delta) Columns(h int) (write, step int) {
+	if !o.Joined() {
+		return h, h
+	}
+	each := o.Shape.Heads / o.Shape.Groups
+	write = h/each*2*each + h%each
+	return write, write + each
+}
+
+// Fits reports whether the operands' shapes belong together.
+func (o *Delta) Fits() bool {
+	s, columns := o.Shape, o.Shape.Heads
+	if o.Joined() {
+		columns *= 2
+	}
+	return s.Groups > 0 && s.Heads%s.Groups == 0 && o.Out.Cols == s.Heads*s.Dim && o.X.Cols == s.Channels() &&
+		o.Write.Cols == columns && o.Step.Cols == columns &&
+		o.X.Rows == o.Out.Rows && o.Write.Rows == o.Out.Rows && o.Step.Rows == o.Out.Rows && o.A.Len == s.Heads && o.Bias.Len == s.Heads &&
+		o.At >= 0 && o.At+s.Size() <= o.Cache.Layers[o.Layer].State
+}
+
+// Visit implements Op.
+func (o *Delta) Visit(v Visitor) {
+	v.Tensor(&o.Out, Write)
+	v.Tensor(&o.X, Read)
+	v.Tensor(&o.Write, Read)
+	v.Tensor(&o.Step, Read)
+	v.Vector(&o.A)
+	v.Vector(&o.Bias)
+	v.Cache(&o.Cache, &o.Layer)
+}
+
+// Delta does a Delta.
+func (v Verbs) Delta(o Delta) {
+	v.calls.delta = o
+	v.Do(&v.calls.delta)
+}

@@ -53,6 +53,7 @@ type Device struct {
 
 	convolution convolution
 	scans       scans
+	deltas      deltas
 }
 
 // New opens the device.
@@ -89,6 +90,7 @@ func New(o Options) (*Device, error) {
 	d.ahead.init(d)
 	d.convolution.init(d)
 	d.scans.init(d)
+	d.deltas.init(d)
 	return d, nil
 }
 

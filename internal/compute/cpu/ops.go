@@ -81,6 +81,8 @@ func (d *Device) do(op compute.Op) {
 		d.convolution.run(o)
 	case *compute.Scan:
 		d.scans.run(o)
+	case *compute.Delta:
+		d.deltas.run(o)
 	default:
 		panic("cpu: no operation " + compute.Name(op))
 	}

@@ -112,3 +112,79 @@ func softplus(x float64) float64 {
 	}
 	return math.Log1p(math.Exp(x))
 }
+
+// Rows of a head's state that go through deltaPositions positions together: what both read stays in the nearest cache, which a head's whole state and a
+// prompt do not fit.
+const (
+	deltaRows      = 16
+	deltaPositions = 16
+)
+
+// deltas is the state of one Delta. Workers share the runs' heads, and each goes through a run's positions in order. A row of a state depends on no other
+// row, so that rows take the positions in parts.
+type deltas struct {
+	d       *Device
+	chunkFn func(chunk, worker int)
+	o       compute.Delta
+	runs    []compute.Run
+}
+
+func (v *deltas) init(d *Device) { v.d, v.chunkFn = d, v.chunk }
+
+func (v *deltas) run(o *compute.Delta) {
+	v.o, v.runs = *o, v.d.p.AppendRuns(v.runs[:0])
+	v.d.pool.Run(len(v.runs)*o.Shape.Heads, v.chunkFn)
+}
+
+// position is what a position writes to the state and reads it by.
+type position struct{ decay, beta, kq float32 }
+
+// chunk computes a head of a run.
+func (v *deltas) chunk(chunk, worker int) {
+	o, s, k := &v.o, v.o.Shape, v.d.k
+	r, h := v.runs[chunk/s.Heads], chunk%s.Heads
+	state := states(o.Cache, o.Layer, r.Slot)[o.At+h*s.Dim*s.State:][:s.Dim*s.State]
+	if r.Fresh {
+		clear(state)
+	}
+	units := grown(&v.d.worker(worker).floats, deltaPositions*2*s.State)
+	var at [deltaPositions]position
+	for t := r.From; t < r.To; t += deltaPositions {
+		n := min(deltaPositions, r.To-t)
+		for i := range n {
+			at[i] = v.position(units[i*2*s.State:][:2*s.State], t+i, h)
+		}
+		for from := 0; from < s.Dim; from += deltaRows {
+			to := min(s.Dim, from+deltaRows)
+			rows := state[from*s.State : to*s.State]
+			for i, p := range at[:n] {
+				values := row(o.X, t+i)[2*s.Groups*s.State+h*s.Dim:][from:to]
+				key, query := units[i*2*s.State:][:s.State], units[(i*2+1)*s.State:][:s.State]
+				k.Delta(row(o.Out, t+i)[h*s.Dim:][from:to], rows, values, key, query, p.decay, p.beta, p.kq)
+			}
+		}
+	}
+}
+
+// position fills in the key and then the query of head h at token t.
+func (v *deltas) position(units []float32, t, h int) position {
+	o, s, in := &v.o, v.o.Shape, row(v.o.X, t)
+	group := o.Group(h)
+	q, k := in[group*s.State:][:s.State], in[(s.Groups+group)*s.State:][:s.State]
+	qq, kk, kq := float64(o.Epsilon), float64(o.Epsilon), 0.0
+	for i, e := range k {
+		kk += float64(e) * float64(e)
+		qq += float64(q[i]) * float64(q[i])
+		kq += float64(e) * float64(q[i])
+	}
+	perKey, perQuery := 1/math.Sqrt(kk), 1/math.Sqrt(qq*float64(s.State))
+	v.d.k.Vector.Scale(units[:s.State], k, float32(perKey))
+	v.d.k.Vector.Scale(units[s.State:], q, float32(perQuery))
+	write, step := o.Columns(h)
+	past := softplus(float64(row(o.Step, t)[step]) + float64(vector(o.Bias)[h]))
+	return position{
+		decay: float32(math.Exp(past * float64(vector(o.A)[h]))),
+		beta:  float32(1 / (1 + math.Exp(-float64(row(o.Write, t)[write])))),
+		kq:    float32(kq * perKey * perQuery),
+	}
+}

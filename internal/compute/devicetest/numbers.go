@@ -334,7 +334,7 @@ func activations() []compute.Activation {
 
 // named returns act's name for a script.
 func named(act compute.Activation) string {
-	names := map[compute.Nonlinearity]string{compute.SiLU: "SiLU", compute.GELU: "GELU", compute.ReLU: "ReLU", compute.FATReLU: "FATReLU", compute.DReLU: "dReLU", compute.ReLU2: "ReLU2"}
+	names := map[compute.Nonlinearity]string{compute.SiLU: "SiLU", compute.GELU: "GELU", compute.ReLU: "ReLU", compute.FATReLU: "FATReLU", compute.DReLU: "dReLU", compute.ReLU2: "ReLU2", compute.Logistic: "logistic"}
 	if act.Threshold < 0 {
 		return names[act.Kind] + " below zero"
 	}

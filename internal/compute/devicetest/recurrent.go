@@ -17,6 +17,8 @@ type recurrentCase struct {
 	shape    compute.StateSpace
 	width    int // of the convolution
 	unbiased bool
+	// A delta rule takes the place of the state space, whose groups are tiled, or whose gates are one tensor.
+	delta, tiled, joined bool
 }
 
 const recurrentLayer = 1 // of two, the other of which has keys and values
@@ -31,6 +33,10 @@ func recurrentScripts() (all []script) {
 		{name: "as wide as Mamba-2", past: []int{2, 0}, rows: []int{9, 1}, shape: compute.StateSpace{Heads: 6, Dim: 64, State: 128, Groups: 1}, width: 4},
 		{name: "many channels", past: []int{1}, rows: []int{3}, shape: compute.StateSpace{Heads: 24, Dim: 64, State: 32, Groups: 8}, width: 2},
 		{name: "odd sizes", past: []int{4, 0}, rows: []int{5, 3}, shape: compute.StateSpace{Heads: 3, Dim: 7, State: 21, Groups: 3}, width: 3},
+		{name: "a delta rule begins", past: []int{0}, rows: []int{37}, shape: small, width: 4, delta: true, unbiased: true},
+		{name: "delta rules, tokens and parts of prompts", past: []int{3, 7, 0, 2}, rows: []int{1, 1, 20, 2}, shape: small, width: 4, delta: true, tiled: true},
+		{name: "as wide as a gated delta net", past: []int{2, 0}, rows: []int{18, 1}, shape: compute.StateSpace{Heads: 4, Dim: 128, State: 128, Groups: 2}, width: 4, delta: true, joined: true, unbiased: true},
+		{name: "a delta rule of odd sizes", past: []int{4, 0}, rows: []int{5, 3}, shape: compute.StateSpace{Heads: 6, Dim: 7, State: 21, Groups: 3}, width: 3, delta: true, joined: true, tiled: true},
 	} {
 		tokens := 0
 		for _, n := range c.rows {
@@ -39,6 +45,14 @@ func recurrentScripts() (all []script) {
 		all = append(all, script{name: "Recurrent/" + c.name, tokens: tokens, whole: true, play: func(s *stage) { playRecurrent(s, c) }})
 	}
 	return append(all, moveStateScript())
+}
+
+// gates returns the columns of steps.
+func (c *recurrentCase) gates() int {
+	if c.joined {
+		return 2 * c.shape.Heads
+	}
+	return c.shape.Heads
 }
 
 // weights of a recurrent layer.
@@ -71,11 +85,23 @@ func playRecurrent(s *stage, c recurrentCase) {
 	cache, err := s.dev.Cache(c.spec(2*sequences + 1))
 	s.must(err)
 	shape := c.shape
-	in, steps := s.normal(s.all*shape.Channels()), s.normal(s.all*shape.Heads)
-	x, step := s.input(shape.Channels(), in), s.input(shape.Heads, steps)
+	in, steps := s.normal(s.all*shape.Channels()), s.normal(s.all*c.gates())
+	x, step := s.input(shape.Channels(), in), s.input(c.gates(), steps)
+	writes, write := steps, step
+	if c.delta && !c.joined {
+		writes = s.normal(s.all * shape.Heads)
+		write = s.input(shape.Heads, writes)
+	}
 	mixed, out := s.output(shape.Channels()), s.output(shape.Heads*shape.Dim)
-	layer := func(v compute.Verbs, mixed, out, x, step compute.Tensor) {
+	layer := func(v compute.Verbs, mixed, out, x, write, step compute.Tensor) {
 		v.Convolve(mixed, x, w.taps, w.convBias, cache, recurrentLayer)
+		if c.delta {
+			v.Delta(compute.Delta{
+				Out: out, X: mixed, Write: write, Step: step, A: w.a, Bias: w.bias, Shape: shape, Tiled: c.tiled, Epsilon: 1e-6,
+				At: (c.width - 1) * shape.Channels(), Cache: cache, Layer: recurrentLayer,
+			})
+			return
+		}
 		v.Scan(compute.Scan{
 			Out: out, X: mixed, Step: step, A: w.a, D: w.d, Bias: w.bias, Shape: shape, At: (c.width - 1) * shape.Channels(), Cache: cache, Layer: recurrentLayer,
 		})
@@ -95,17 +121,21 @@ func playRecurrent(s *stage, c recurrentCase) {
 			s.params.Seq, s.params.Pos = append(s.params.Seq, int32(seq)), append(s.params.Pos, int32(c.past[seq]+i))
 		}
 	}
-	s.run(func(v compute.Verbs) { layer(v, mixed, out, x, step) })
+	s.run(func(v compute.Verbs) { layer(v, mixed, out, x, write, step) })
 	s.keep("convolved", mixed, ofRow(recurrentTolerance))
 	s.keep("scanned", out, ofRow(recurrentTolerance))
 
 	alone, aloneOut := s.place(1, shape.Channels(), nil, false), s.place(1, shape.Heads*shape.Dim, nil, false)
 	for i := range s.all {
 		one := s.place(1, shape.Channels(), func(int) []float32 { return in[i*shape.Channels():][:shape.Channels()] }, true)
-		oneStep := s.place(1, shape.Heads, func(int) []float32 { return steps[i*shape.Heads:][:shape.Heads] }, true)
+		oneStep := s.place(1, c.gates(), func(int) []float32 { return steps[i*c.gates():][:c.gates()] }, true)
+		oneWrite := oneStep
+		if c.delta && !c.joined {
+			oneWrite = s.place(1, c.gates(), func(int) []float32 { return writes[i*c.gates():][:c.gates()] }, true)
+		}
 		p := compute.Params{Tokens: []int32{0}, Seq: []int32{s.params.Seq[i]}, Pos: []int32{s.params.Pos[i]}, States: twice, Decode: s.decode & 1}
 		seg := compute.Segment{Name: fmt.Sprintf("%s, row %d", s.name, i), Rows: 1, Decode: p.Decode}
-		s.must(s.dev.Run(seg, &p, func(v compute.Verbs) { layer(v, alone, aloneOut, one, oneStep) }))
+		s.must(s.dev.Run(seg, &p, func(v compute.Verbs) { layer(v, alone, aloneOut, one, oneWrite, oneStep) }))
 		if got, want := s.read(aloneOut, 0), s.read(out, i); !sameFloats(got, want) {
 			s.t.Errorf("%s: %s: row %d differs alone", s.dev.Name(), s.name, i)
 		}

@@ -127,7 +127,7 @@ func layerNorm(x, w, b []float32, eps float64) bound {
 }
 
 func activateScripts() (all []script) {
-	for _, act := range activations() {
+	for _, act := range append(activations(), compute.Activation{Kind: compute.Logistic}) {
 		for _, cols := range []int{1, 7, 96, 352} {
 			for _, n := range []int{5, 130} { // one token alone is a step of each, too
 				if (n == 130) != (cols == 96) {
@@ -170,7 +170,9 @@ func playActivate(s *stage, act compute.Activation, cols int, gated, inPlace boo
 	if !act.Sparse() {
 		b = func(bounds []float64, _ []float32, r int) {
 			for c := range bounds {
-				bounds[c] = smoothTolerance * math.Abs(float64(g[r*cols+c]))
+				if bounds[c] = smoothTolerance * math.Abs(float64(g[r*cols+c])); act.Kind == compute.Logistic {
+					bounds[c] = smoothTolerance
+				}
 				if gated {
 					bounds[c] *= math.Abs(float64(u[r*cols+c]))
 				}

@@ -67,6 +67,8 @@ func (d *Device) Do(op compute.Op) {
 		d.convolve(o)
 	case *compute.Scan:
 		d.scan(o)
+	case *compute.Delta:
+		d.delta(o)
 	default:
 		panic("ref: no operation " + compute.Name(op))
 	}

@@ -83,3 +83,58 @@ func (d *Device) scanHead(o *compute.Scan, t, h int, state []float32) {
 		out[p] = float32(sum)
 	}
 }
+
+// delta computes a Delta. The state is rounded to float32 after each position.
+func (d *Device) delta(o *compute.Delta) {
+	s := o.Shape
+	d.eachRun(o.Cache, o.Layer, func(r compute.Run, state []float32) {
+		all := state[o.At:][:s.Size()]
+		if r.Fresh {
+			clear(all)
+		}
+		for t := r.From; t < r.To; t++ {
+			for h := range s.Heads {
+				deltaHead(o, t, h, all[h*s.Dim*s.State:][:s.Dim*s.State])
+			}
+		}
+	})
+}
+
+// deltaHead computes head h of token t. state [dim, state]
+func deltaHead(o *compute.Delta, t, h int, state []float32) {
+	s, in, group := o.Shape, row(o.X, t), o.Group(h)
+	q := unit(in[group*s.State:][:s.State], o.Epsilon, 1/math.Sqrt(float64(s.State)))
+	k := unit(in[(s.Groups+group)*s.State:][:s.State], o.Epsilon, 1)
+	v, out := in[2*s.Groups*s.State+h*s.Dim:][:s.Dim], row(o.Out, t)[h*s.Dim:][:s.Dim]
+	write, step := o.Columns(h)
+	beta := 1 / (1 + math.Exp(-float64(row(o.Write, t)[write])))
+	past := float64(row(o.Step, t)[step]) + float64(elements(o.Bias)[h])
+	if past < 30 { // beyond, softplus is the identity
+		past = math.Log1p(math.Exp(past))
+	}
+	decay := math.Exp(past * float64(elements(o.A)[h]))
+	for i := range s.Dim {
+		own, known, sum := state[i*s.State:][:s.State], 0.0, 0.0
+		for j, e := range own {
+			known += decay * float64(e) * k[j]
+		}
+		for j := range own {
+			own[j] = float32(decay*float64(own[j]) + beta*(float64(v[i])-known)*k[j])
+			sum += float64(own[j]) * q[j]
+		}
+		out[i] = float32(sum)
+	}
+}
+
+// unit returns x of a length of scale.
+func unit(x []float32, epsilon float32, scale float64) []float64 {
+	square := float64(epsilon)
+	for _, e := range x {
+		square += float64(e) * float64(e)
+	}
+	out := make([]float64, len(x))
+	for i, e := range x {
+		out[i] = scale * float64(e) / math.Sqrt(square)
+	}
+	return out
+}

@@ -217,6 +217,8 @@ func Activation(act compute.Activation, g float64) float64 {
 	case compute.ClampedSwiGLU:
 		g = min(g, float64(act.Limit))
 		return g / (1 + math.Exp(-float64(act.Slope)*g))
+	case compute.Logistic:
+		return 1 / (1 + math.Exp(-g))
 	}
 	panic("ref: unknown activation")
 }

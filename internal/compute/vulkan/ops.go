@@ -67,6 +67,8 @@ func (r *recorder) Do(op compute.Op) {
 		r.convolve(o)
 	case *compute.Scan:
 		r.scan(o)
+	case *compute.Delta:
+		r.delta(o)
 	default:
 		panic("vulkan: no operation " + compute.Name(op))
 	}

@@ -2,13 +2,14 @@ package vulkan
 
 import (
 	"fmt"
+	"math"
 	"slices"
 
 	"github.com/powerinfer-go/powerinfer/internal/compute"
 	"github.com/powerinfer-go/powerinfer/internal/compute/vulkan/driver"
 )
 
-// Shapes of scan.comp, whose constants say the same.
+// Shapes of scan.comp and delta.comp, whose constants say the same.
 const (
 	scanLanes = 16 // invocations that share a row of a head's state
 	scanRows  = elementwise / scanLanes
@@ -85,6 +86,30 @@ func (r *recorder) scan(o *compute.Scan) {
 			update(state), read(r.runs(o.Cache.States)),
 		},
 		push:   slices.Clip(push),
+		groups: [3]int{s.Heads * ceil(s.Dim, scanRows), min(o.X.Rows, int(r.d.gpu.Limits.MaxComputeWorkGroupCount[1])), 1},
+	})
+}
+
+// delta has a workgroup for some rows of a head's state of a run, which goes through its positions in order.
+func (r *recorder) delta(o *compute.Delta) {
+	s := o.Shape
+	if !o.Fits() {
+		panic(fmt.Sprintf("vulkan: Delta of %d columns to %d by %+v", o.X.Cols, o.Out.Cols, s))
+	}
+	if o.X.Rows == 0 {
+		return
+	}
+	r.about(o.A.Name)
+	state, _ := cacheLayer(o.Cache, o.Layer)
+	r.dispatch(call{
+		shader: "delta", local: elementwise, spec: []uint32{uint32(s.State), uint32(ceil(s.State, scanLanes)), truth(o.Tiled), truth(o.Joined())},
+		bind: []binding{
+			write(floats(o.Out)), read(floats(o.X)), read(floats(o.Write)), read(floats(o.Step)), read(elements(o.A)), read(elements(o.Bias)),
+			update(state), read(r.runs(o.Cache.States)),
+		},
+		push: []uint32{
+			uint32(o.X.Rows), uint32(s.Heads), uint32(s.Dim), uint32(s.Groups), uint32(o.At), uint32(o.Cache.Layers[o.Layer].State), math.Float32bits(o.Epsilon),
+		},
 		groups: [3]int{s.Heads * ceil(s.Dim, scanRows), min(o.X.Rows, int(r.d.gpu.Limits.MaxComputeWorkGroupCount[1])), 1},
 	})
 }

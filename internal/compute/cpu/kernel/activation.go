@@ -97,6 +97,8 @@ func activation(g float32, act compute.Activation) float32 {
 	case compute.ClampedSwiGLU:
 		g = min(g, act.Limit)
 		return g / (1 + exp32(-act.Slope*g))
+	case compute.Logistic:
+		return 1 / (1 + exp32(-g))
 	}
 	panic("kernel: unknown activation")
 }

@@ -27,6 +27,9 @@ type Vector struct {
 	// Scan is one position of a selective state space's head: each row of state [len(x), len(b)] becomes decay·row + x[i]·b, and y[i] is its product
 	// with c.
 	Scan func(y, state, x, b, c []float32, decay float32)
+	// Delta is one position of a delta rule's head: each row s of state [len(v), len(k)] becomes decay·s + e·k with e = beta·(v[i] − decay·s·k), and y[i] is
+	// its product with q. kq is k·q.
+	Delta func(y, state, v, k, q []float32, decay, beta, kq float32)
 	// Max is the largest element, -Inf of none; NaNs are passed over.
 	Max func(x []float32) float32
 
@@ -61,6 +64,7 @@ func genericVector() Vector {
 		AddScaled: addScaled,
 		MulAdd:    mulAdd,
 		Scan:      scan,
+		Delta:     delta,
 		Max:       maximum,
 		ToF16:     toF16,
 		FromF16:   fromF16,
@@ -144,6 +148,22 @@ func scan(y, state, x, b, c []float32, decay float32) {
 			sum += row[j] * c[j]
 		}
 		y[i] = sum
+	}
+}
+
+func delta(y, state, v, k, q []float32, decay, beta, kq float32) {
+	q = q[:len(k)]
+	for i, e := range v {
+		row, known, read := state[i*len(k):][:len(k)], float32(0), float32(0)
+		for j, s := range row {
+			known += s * k[j]
+			read += s * q[j]
+		}
+		e = beta * (e - decay*known)
+		for j := range row {
+			row[j] = decay*row[j] + e*k[j]
+		}
+		y[i] = decay*read + e*kq
 	}
 }
 

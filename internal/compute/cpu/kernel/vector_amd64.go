@@ -29,7 +29,7 @@ func avx2Vector() Vector {
 	v.MulAdd = func(dst, x, y []float32) {
 		mulAddAVX2(first(dst), first(dst), first(x[:len(dst)]), first(y[:len(dst)]), len(dst))
 	}
-	v.Scan = scanRows
+	v.Scan, v.Delta = scanRows, deltaRows
 	v.Max = func(x []float32) float32 { return maxAVX2(first(x), len(x)) }
 	v.Exp = func(dst, x []float32) { expAVX2(first(dst), first(x[:len(dst)]), len(dst)) }
 	return v
@@ -63,6 +63,18 @@ func scanRows(y, state, x, b, c []float32, decay float32) {
 		scanAVX2(first(y[:rows]), first(state[:rows*n]), first(x), first(b), first(c), rows, n, decay)
 	}
 	scan(y[rows:], state[rows*n:], x[rows:], b, c, decay)
+}
+
+// deltaRows has AVX2 compute rows of whole vectors, four at a time.
+func deltaRows(y, state, v, k, q []float32, decay, beta, kq float32) {
+	n, rows := len(k), len(v)&^3
+	if n%8 != 0 {
+		rows = 0
+	}
+	if q = q[:n]; rows > 0 {
+		deltaAVX2(first(y[:rows]), first(state[:rows*n]), first(v), first(k), first(q), rows, n, decay, beta, kq)
+	}
+	delta(y[rows:], state[rows*n:], v[rows:], k, q, decay, beta, kq)
 }
 
 func rmsNormAVX2(dst, x, weight []float32, eps float32) {
@@ -116,6 +128,8 @@ func activateAVX2(dst, gate, up []float32, act compute.Activation) {
 			reluAVX2(d, g, n, act.Threshold)
 		case compute.ReLU2:
 			relu2AVX2(d, g, n, 0)
+		case compute.Logistic:
+			logisticAVX2(d, g, n, 0)
 		default:
 			panic("kernel: unknown activation")
 		}
@@ -135,6 +149,8 @@ func activateAVX2(dst, gate, up []float32, act compute.Activation) {
 		dreluMulAVX2(d, g, u, n, 0)
 	case compute.ReLU2:
 		relu2MulAVX2(d, g, u, n, 0)
+	case compute.Logistic:
+		logisticMulAVX2(d, g, u, n, 0)
 	default:
 		panic("kernel: unknown activation")
 	}

@@ -1217,6 +1217,305 @@ done:
 	VZEROUPPER
 	RET
 
+// func logisticAVX2(dst *float32, gate *float32, n int, s float32)
+// Requires: AVX, AVX2, FMA3
+TEXT ·logisticAVX2(SB), NOSPLIT, $0-28
+	MOVQ         dst+0(FP), AX
+	MOVQ         gate+8(FP), CX
+	MOVQ         n+16(FP), DX
+	VBROADCASTSS s+24(FP), Y0
+
+by16:
+	CMPQ         DX, $0x10
+	JL           below16
+	VMOVUPS      (CX), Y0
+	VXORPS       signs<>+0(SB), Y0, Y0
+	VMOVUPS      one<>+0(SB), Y1
+	VMULPS       log2E<>+0(SB), Y0, Y2
+	VROUNDPS     $0x08, Y2, Y2
+	VMOVAPS      Y0, Y3
+	VFNMADD231PS ln2Hi<>+0(SB), Y2, Y3
+	VFNMADD231PS ln2Lo<>+0(SB), Y2, Y3
+	VMOVUPS      exp6<>+0(SB), Y4
+	VFMADD213PS  exp5<>+0(SB), Y3, Y4
+	VFMADD213PS  exp4<>+0(SB), Y3, Y4
+	VFMADD213PS  exp3<>+0(SB), Y3, Y4
+	VFMADD213PS  exp2<>+0(SB), Y3, Y4
+	VFMADD213PS  exp1<>+0(SB), Y3, Y4
+	VMULPS       Y3, Y3, Y5
+	VFMADD213PS  Y3, Y5, Y4
+	VADDPS       one<>+0(SB), Y4, Y4
+	VCVTPS2DQ    Y2, Y2
+	VPSLLD       $0x17, Y2, Y2
+	VPADDD       Y2, Y4, Y4
+	VCMPPS       $0x11, expMin<>+0(SB), Y0, Y5
+	VANDNPS      Y4, Y5, Y4
+	VCMPPS       $0x1e, expMax<>+0(SB), Y0, Y5
+	VBLENDVPS    Y5, inf<>+0(SB), Y4, Y4
+	VADDPS       one<>+0(SB), Y4, Y4
+	VDIVPS       Y4, Y1, Y4
+	VMOVUPS      Y4, (AX)
+	VMOVUPS      32(CX), Y0
+	VXORPS       signs<>+0(SB), Y0, Y0
+	VMOVUPS      one<>+0(SB), Y1
+	VMULPS       log2E<>+0(SB), Y0, Y2
+	VROUNDPS     $0x08, Y2, Y2
+	VMOVAPS      Y0, Y3
+	VFNMADD231PS ln2Hi<>+0(SB), Y2, Y3
+	VFNMADD231PS ln2Lo<>+0(SB), Y2, Y3
+	VMOVUPS      exp6<>+0(SB), Y4
+	VFMADD213PS  exp5<>+0(SB), Y3, Y4
+	VFMADD213PS  exp4<>+0(SB), Y3, Y4
+	VFMADD213PS  exp3<>+0(SB), Y3, Y4
+	VFMADD213PS  exp2<>+0(SB), Y3, Y4
+	VFMADD213PS  exp1<>+0(SB), Y3, Y4
+	VMULPS       Y3, Y3, Y5
+	VFMADD213PS  Y3, Y5, Y4
+	VADDPS       one<>+0(SB), Y4, Y4
+	VCVTPS2DQ    Y2, Y2
+	VPSLLD       $0x17, Y2, Y2
+	VPADDD       Y2, Y4, Y4
+	VCMPPS       $0x11, expMin<>+0(SB), Y0, Y5
+	VANDNPS      Y4, Y5, Y4
+	VCMPPS       $0x1e, expMax<>+0(SB), Y0, Y5
+	VBLENDVPS    Y5, inf<>+0(SB), Y4, Y4
+	VADDPS       one<>+0(SB), Y4, Y4
+	VDIVPS       Y4, Y1, Y4
+	VMOVUPS      Y4, 32(AX)
+	ADDQ         $0x00000040, AX
+	ADDQ         $0x00000040, CX
+	SUBQ         $0x10, DX
+	JMP          by16
+
+below16:
+by8:
+	CMPQ         DX, $0x08
+	JL           below8
+	VMOVUPS      (CX), Y0
+	VXORPS       signs<>+0(SB), Y0, Y0
+	VMOVUPS      one<>+0(SB), Y1
+	VMULPS       log2E<>+0(SB), Y0, Y2
+	VROUNDPS     $0x08, Y2, Y2
+	VMOVAPS      Y0, Y3
+	VFNMADD231PS ln2Hi<>+0(SB), Y2, Y3
+	VFNMADD231PS ln2Lo<>+0(SB), Y2, Y3
+	VMOVUPS      exp6<>+0(SB), Y4
+	VFMADD213PS  exp5<>+0(SB), Y3, Y4
+	VFMADD213PS  exp4<>+0(SB), Y3, Y4
+	VFMADD213PS  exp3<>+0(SB), Y3, Y4
+	VFMADD213PS  exp2<>+0(SB), Y3, Y4
+	VFMADD213PS  exp1<>+0(SB), Y3, Y4
+	VMULPS       Y3, Y3, Y5
+	VFMADD213PS  Y3, Y5, Y4
+	VADDPS       one<>+0(SB), Y4, Y4
+	VCVTPS2DQ    Y2, Y2
+	VPSLLD       $0x17, Y2, Y2
+	VPADDD       Y2, Y4, Y4
+	VCMPPS       $0x11, expMin<>+0(SB), Y0, Y5
+	VANDNPS      Y4, Y5, Y4
+	VCMPPS       $0x1e, expMax<>+0(SB), Y0, Y5
+	VBLENDVPS    Y5, inf<>+0(SB), Y4, Y4
+	VADDPS       one<>+0(SB), Y4, Y4
+	VDIVPS       Y4, Y1, Y4
+	VMOVUPS      Y4, (AX)
+	ADDQ         $0x00000020, AX
+	ADDQ         $0x00000020, CX
+	SUBQ         $0x08, DX
+	JMP          by8
+
+below8:
+	TESTQ        DX, DX
+	JZ           done
+	VMOVQ        DX, X0
+	VPBROADCASTD X0, Y0
+	VPCMPGTD     lane<>+0(SB), Y0, Y0
+	VMASKMOVPS   (CX), Y0, Y1
+	VXORPS       signs<>+0(SB), Y1, Y1
+	VMOVUPS      one<>+0(SB), Y2
+	VMULPS       log2E<>+0(SB), Y1, Y3
+	VROUNDPS     $0x08, Y3, Y3
+	VMOVAPS      Y1, Y4
+	VFNMADD231PS ln2Hi<>+0(SB), Y3, Y4
+	VFNMADD231PS ln2Lo<>+0(SB), Y3, Y4
+	VMOVUPS      exp6<>+0(SB), Y5
+	VFMADD213PS  exp5<>+0(SB), Y4, Y5
+	VFMADD213PS  exp4<>+0(SB), Y4, Y5
+	VFMADD213PS  exp3<>+0(SB), Y4, Y5
+	VFMADD213PS  exp2<>+0(SB), Y4, Y5
+	VFMADD213PS  exp1<>+0(SB), Y4, Y5
+	VMULPS       Y4, Y4, Y6
+	VFMADD213PS  Y4, Y6, Y5
+	VADDPS       one<>+0(SB), Y5, Y5
+	VCVTPS2DQ    Y3, Y3
+	VPSLLD       $0x17, Y3, Y3
+	VPADDD       Y3, Y5, Y5
+	VCMPPS       $0x11, expMin<>+0(SB), Y1, Y6
+	VANDNPS      Y5, Y6, Y5
+	VCMPPS       $0x1e, expMax<>+0(SB), Y1, Y6
+	VBLENDVPS    Y6, inf<>+0(SB), Y5, Y5
+	VADDPS       one<>+0(SB), Y5, Y5
+	VDIVPS       Y5, Y2, Y5
+	VMASKMOVPS   Y5, Y0, (AX)
+
+done:
+	VZEROUPPER
+	RET
+
+// func logisticMulAVX2(dst *float32, gate *float32, up *float32, n int, s float32)
+// Requires: AVX, AVX2, FMA3
+TEXT ·logisticMulAVX2(SB), NOSPLIT, $0-36
+	MOVQ         dst+0(FP), AX
+	MOVQ         gate+8(FP), CX
+	MOVQ         up+16(FP), DX
+	MOVQ         n+24(FP), BX
+	VBROADCASTSS s+32(FP), Y0
+
+by16:
+	CMPQ         BX, $0x10
+	JL           below16
+	VMOVUPS      (CX), Y0
+	VMOVUPS      (DX), Y1
+	VXORPS       signs<>+0(SB), Y0, Y0
+	VMOVUPS      one<>+0(SB), Y2
+	VMULPS       log2E<>+0(SB), Y0, Y3
+	VROUNDPS     $0x08, Y3, Y3
+	VMOVAPS      Y0, Y4
+	VFNMADD231PS ln2Hi<>+0(SB), Y3, Y4
+	VFNMADD231PS ln2Lo<>+0(SB), Y3, Y4
+	VMOVUPS      exp6<>+0(SB), Y5
+	VFMADD213PS  exp5<>+0(SB), Y4, Y5
+	VFMADD213PS  exp4<>+0(SB), Y4, Y5
+	VFMADD213PS  exp3<>+0(SB), Y4, Y5
+	VFMADD213PS  exp2<>+0(SB), Y4, Y5
+	VFMADD213PS  exp1<>+0(SB), Y4, Y5
+	VMULPS       Y4, Y4, Y6
+	VFMADD213PS  Y4, Y6, Y5
+	VADDPS       one<>+0(SB), Y5, Y5
+	VCVTPS2DQ    Y3, Y3
+	VPSLLD       $0x17, Y3, Y3
+	VPADDD       Y3, Y5, Y5
+	VCMPPS       $0x11, expMin<>+0(SB), Y0, Y6
+	VANDNPS      Y5, Y6, Y5
+	VCMPPS       $0x1e, expMax<>+0(SB), Y0, Y6
+	VBLENDVPS    Y6, inf<>+0(SB), Y5, Y5
+	VADDPS       one<>+0(SB), Y5, Y5
+	VDIVPS       Y5, Y2, Y5
+	VMULPS       Y1, Y5, Y5
+	VMOVUPS      Y5, (AX)
+	VMOVUPS      32(CX), Y0
+	VMOVUPS      32(DX), Y1
+	VXORPS       signs<>+0(SB), Y0, Y0
+	VMOVUPS      one<>+0(SB), Y2
+	VMULPS       log2E<>+0(SB), Y0, Y3
+	VROUNDPS     $0x08, Y3, Y3
+	VMOVAPS      Y0, Y4
+	VFNMADD231PS ln2Hi<>+0(SB), Y3, Y4
+	VFNMADD231PS ln2Lo<>+0(SB), Y3, Y4
+	VMOVUPS      exp6<>+0(SB), Y5
+	VFMADD213PS  exp5<>+0(SB), Y4, Y5
+	VFMADD213PS  exp4<>+0(SB), Y4, Y5
+	VFMADD213PS  exp3<>+0(SB), Y4, Y5
+	VFMADD213PS  exp2<>+0(SB), Y4, Y5
+	VFMADD213PS  exp1<>+0(SB), Y4, Y5
+	VMULPS       Y4, Y4, Y6
+	VFMADD213PS  Y4, Y6, Y5
+	VADDPS       one<>+0(SB), Y5, Y5
+	VCVTPS2DQ    Y3, Y3
+	VPSLLD       $0x17, Y3, Y3
+	VPADDD       Y3, Y5, Y5
+	VCMPPS       $0x11, expMin<>+0(SB), Y0, Y6
+	VANDNPS      Y5, Y6, Y5
+	VCMPPS       $0x1e, expMax<>+0(SB), Y0, Y6
+	VBLENDVPS    Y6, inf<>+0(SB), Y5, Y5
+	VADDPS       one<>+0(SB), Y5, Y5
+	VDIVPS       Y5, Y2, Y5
+	VMULPS       Y1, Y5, Y5
+	VMOVUPS      Y5, 32(AX)
+	ADDQ         $0x00000040, AX
+	ADDQ         $0x00000040, CX
+	ADDQ         $0x00000040, DX
+	SUBQ         $0x10, BX
+	JMP          by16
+
+below16:
+by8:
+	CMPQ         BX, $0x08
+	JL           below8
+	VMOVUPS      (CX), Y0
+	VMOVUPS      (DX), Y1
+	VXORPS       signs<>+0(SB), Y0, Y0
+	VMOVUPS      one<>+0(SB), Y2
+	VMULPS       log2E<>+0(SB), Y0, Y3
+	VROUNDPS     $0x08, Y3, Y3
+	VMOVAPS      Y0, Y4
+	VFNMADD231PS ln2Hi<>+0(SB), Y3, Y4
+	VFNMADD231PS ln2Lo<>+0(SB), Y3, Y4
+	VMOVUPS      exp6<>+0(SB), Y5
+	VFMADD213PS  exp5<>+0(SB), Y4, Y5
+	VFMADD213PS  exp4<>+0(SB), Y4, Y5
+	VFMADD213PS  exp3<>+0(SB), Y4, Y5
+	VFMADD213PS  exp2<>+0(SB), Y4, Y5
+	VFMADD213PS  exp1<>+0(SB), Y4, Y5
+	VMULPS       Y4, Y4, Y6
+	VFMADD213PS  Y4, Y6, Y5
+	VADDPS       one<>+0(SB), Y5, Y5
+	VCVTPS2DQ    Y3, Y3
+	VPSLLD       $0x17, Y3, Y3
+	VPADDD       Y3, Y5, Y5
+	VCMPPS       $0x11, expMin<>+0(SB), Y0, Y6
+	VANDNPS      Y5, Y6, Y5
+	VCMPPS       $0x1e, expMax<>+0(SB), Y0, Y6
+	VBLENDVPS    Y6, inf<>+0(SB), Y5, Y5
+	VADDPS       one<>+0(SB), Y5, Y5
+	VDIVPS       Y5, Y2, Y5
+	VMULPS       Y1, Y5, Y5
+	VMOVUPS      Y5, (AX)
+	ADDQ         $0x00000020, AX
+	ADDQ         $0x00000020, CX
+	ADDQ         $0x00000020, DX
+	SUBQ         $0x08, BX
+	JMP          by8
+
+below8:
+	TESTQ        BX, BX
+	JZ           done
+	VMOVQ        BX, X0
+	VPBROADCASTD X0, Y0
+	VPCMPGTD     lane<>+0(SB), Y0, Y0
+	VMASKMOVPS   (CX), Y0, Y1
+	VMASKMOVPS   (DX), Y0, Y2
+	VXORPS       signs<>+0(SB), Y1, Y1
+	VMOVUPS      one<>+0(SB), Y3
+	VMULPS       log2E<>+0(SB), Y1, Y4
+	VROUNDPS     $0x08, Y4, Y4
+	VMOVAPS      Y1, Y5
+	VFNMADD231PS ln2Hi<>+0(SB), Y4, Y5
+	VFNMADD231PS ln2Lo<>+0(SB), Y4, Y5
+	VMOVUPS      exp6<>+0(SB), Y6
+	VFMADD213PS  exp5<>+0(SB), Y5, Y6
+	VFMADD213PS  exp4<>+0(SB), Y5, Y6
+	VFMADD213PS  exp3<>+0(SB), Y5, Y6
+	VFMADD213PS  exp2<>+0(SB), Y5, Y6
+	VFMADD213PS  exp1<>+0(SB), Y5, Y6
+	VMULPS       Y5, Y5, Y7
+	VFMADD213PS  Y5, Y7, Y6
+	VADDPS       one<>+0(SB), Y6, Y6
+	VCVTPS2DQ    Y4, Y4
+	VPSLLD       $0x17, Y4, Y4
+	VPADDD       Y4, Y6, Y6
+	VCMPPS       $0x11, expMin<>+0(SB), Y1, Y7
+	VANDNPS      Y6, Y7, Y6
+	VCMPPS       $0x1e, expMax<>+0(SB), Y1, Y7
+	VBLENDVPS    Y7, inf<>+0(SB), Y6, Y6
+	VADDPS       one<>+0(SB), Y6, Y6
+	VDIVPS       Y6, Y3, Y6
+	VMULPS       Y2, Y6, Y6
+	VMASKMOVPS   Y6, Y0, (AX)
+
+done:
+	VZEROUPPER
+	RET
+
 // func reluAVX2(dst *float32, gate *float32, n int, s float32)
 // Requires: AVX, AVX2
 TEXT ·reluAVX2(SB), NOSPLIT, $0-28
@@ -8552,5 +8851,138 @@ columns:
 	ADDQ         $0x10, AX
 	SUBQ         $0x04, R10
 	JNZ          rows
+	VZEROUPPER
+	RET
+
+// func deltaAVX2(y *float32, state *float32, v *float32, k *float32, q *float32, rows int, n int, decay float32, beta float32, kq float32)
+// Requires: AVX, AVX2, FMA3
+TEXT ·deltaAVX2(SB), NOSPLIT, $0-68
+	MOVQ         y+0(FP), AX
+	MOVQ         v+16(FP), CX
+	MOVQ         k+24(FP), DX
+	MOVQ         q+32(FP), BX
+	MOVQ         state+8(FP), SI
+	MOVQ         rows+40(FP), R10
+	MOVQ         n+48(FP), R11
+	VBROADCASTSS decay+56(FP), Y0
+	VBROADCASTSS beta+60(FP), Y1
+	VBROADCASTSS kq+64(FP), Y2
+
+rows:
+	LEAQ   (SI)(R11*4), DI
+	LEAQ   (DI)(R11*4), R8
+	LEAQ   (R8)(R11*4), R9
+	VXORPS Y3, Y3, Y3
+	VXORPS Y4, Y4, Y4
+	VXORPS Y5, Y5, Y5
+	VXORPS Y6, Y6, Y6
+	VXORPS Y7, Y7, Y7
+	VXORPS Y8, Y8, Y8
+	VXORPS Y9, Y9, Y9
+	VXORPS Y10, Y10, Y10
+	XORQ   R12, R12
+
+read:
+	VMOVUPS      (DX)(R12*4), Y11
+	VMOVUPS      (BX)(R12*4), Y12
+	VMOVUPS      (SI)(R12*4), Y13
+	VFMADD231PS  Y13, Y11, Y3
+	VFMADD231PS  Y13, Y12, Y4
+	VMOVUPS      (DI)(R12*4), Y13
+	VFMADD231PS  Y13, Y11, Y5
+	VFMADD231PS  Y13, Y12, Y6
+	VMOVUPS      (R8)(R12*4), Y13
+	VFMADD231PS  Y13, Y11, Y7
+	VFMADD231PS  Y13, Y12, Y8
+	VMOVUPS      (R9)(R12*4), Y13
+	VFMADD231PS  Y13, Y11, Y9
+	VFMADD231PS  Y13, Y12, Y10
+	ADDQ         $0x08, R12
+	CMPQ         R12, R11
+	JL           read
+	VEXTRACTF128 $0x01, Y3, X11
+	VADDPS       X3, X11, X11
+	VHADDPS      X11, X11, X11
+	VHADDPS      X11, X11, X11
+	VEXTRACTF128 $0x01, Y4, X3
+	VADDPS       X4, X3, X3
+	VHADDPS      X3, X3, X3
+	VHADDPS      X3, X3, X3
+	VMOVSS       (CX), X4
+	VFNMADD231SS X0, X11, X4
+	VMULSS       X1, X4, X4
+	VMULSS       X0, X3, X3
+	VFMADD231SS  X4, X2, X3
+	VMOVSS       X3, (AX)
+	VBROADCASTSS X4, Y3
+	VEXTRACTF128 $0x01, Y5, X4
+	VADDPS       X5, X4, X4
+	VHADDPS      X4, X4, X4
+	VHADDPS      X4, X4, X4
+	VEXTRACTF128 $0x01, Y6, X5
+	VADDPS       X6, X5, X5
+	VHADDPS      X5, X5, X5
+	VHADDPS      X5, X5, X5
+	VMOVSS       4(CX), X6
+	VFNMADD231SS X0, X4, X6
+	VMULSS       X1, X6, X6
+	VMULSS       X0, X5, X5
+	VFMADD231SS  X6, X2, X5
+	VMOVSS       X5, 4(AX)
+	VBROADCASTSS X6, Y4
+	VEXTRACTF128 $0x01, Y7, X5
+	VADDPS       X7, X5, X5
+	VHADDPS      X5, X5, X5
+	VHADDPS      X5, X5, X5
+	VEXTRACTF128 $0x01, Y8, X6
+	VADDPS       X8, X6, X6
+	VHADDPS      X6, X6, X6
+	VHADDPS      X6, X6, X6
+	VMOVSS       8(CX), X7
+	VFNMADD231SS X0, X5, X7
+	VMULSS       X1, X7, X7
+	VMULSS       X0, X6, X6
+	VFMADD231SS  X7, X2, X6
+	VMOVSS       X6, 8(AX)
+	VBROADCASTSS X7, Y5
+	VEXTRACTF128 $0x01, Y9, X6
+	VADDPS       X9, X6, X6
+	VHADDPS      X6, X6, X6
+	VHADDPS      X6, X6, X6
+	VEXTRACTF128 $0x01, Y10, X7
+	VADDPS       X10, X7, X7
+	VHADDPS      X7, X7, X7
+	VHADDPS      X7, X7, X7
+	VMOVSS       12(CX), X8
+	VFNMADD231SS X0, X6, X8
+	VMULSS       X1, X8, X8
+	VMULSS       X0, X7, X7
+	VFMADD231SS  X8, X2, X7
+	VMOVSS       X7, 12(AX)
+	VBROADCASTSS X8, Y6
+	XORQ         R12, R12
+
+write:
+	VMOVUPS     (DX)(R12*4), Y7
+	VMULPS      (SI)(R12*4), Y0, Y8
+	VFMADD231PS Y7, Y3, Y8
+	VMOVUPS     Y8, (SI)(R12*4)
+	VMULPS      (DI)(R12*4), Y0, Y8
+	VFMADD231PS Y7, Y4, Y8
+	VMOVUPS     Y8, (DI)(R12*4)
+	VMULPS      (R8)(R12*4), Y0, Y8
+	VFMADD231PS Y7, Y5, Y8
+	VMOVUPS     Y8, (R8)(R12*4)
+	VMULPS      (R9)(R12*4), Y0, Y8
+	VFMADD231PS Y7, Y6, Y8
+	VMOVUPS     Y8, (R9)(R12*4)
+	ADDQ        $0x08, R12
+	CMPQ        R12, R11
+	JL          write
+	LEAQ        (R9)(R11*4), SI
+	ADDQ        $0x10, CX
+	ADDQ        $0x10, AX
+	SUBQ        $0x04, R10
+	JNZ         rows
 	VZEROUPPER
 	RET

@@ -52,6 +52,16 @@ func geluAVX2(dst *float32, gate *float32, n int, s float32)
 //go:noescape
 func geluMulAVX2(dst *float32, gate *float32, up *float32, n int, s float32)
 
+// logisticAVX2 computes dst = act(gate). Scalar twin: activate.
+//
+//go:noescape
+func logisticAVX2(dst *float32, gate *float32, n int, s float32)
+
+// logisticMulAVX2 computes dst = act(gate)·up. Scalar twin: activate.
+//
+//go:noescape
+func logisticMulAVX2(dst *float32, gate *float32, up *float32, n int, s float32)
+
 // reluAVX2 computes dst = act(gate). Scalar twin: activate.
 //
 //go:noescape
@@ -396,3 +406,8 @@ func decodeQ4_0AVX2(dst *float32, src *byte, blocks int)
 //
 //go:noescape
 func scanAVX2(y *float32, state *float32, x *float32, b *float32, c *float32, rows int, n int, decay float32)
+
+// deltaAVX2 is a position of a delta rule's head; rows is a multiple of 4, n of 8. Scalar twin: delta.
+//
+//go:noescape
+func deltaAVX2(y *float32, state *float32, v *float32, k *float32, q *float32, rows int, n int, decay float32, beta float32, kq float32)

@@ -262,3 +262,46 @@ func TestHalves(t *testing.T) {
 		}
 	}
 }
+
+// TestDelta holds a position of a delta rule to the same in float64, for states of whole vectors and others.
+func TestDelta(t *testing.T) {
+	rng := newRand(t)
+	for _, k := range Variants() {
+		for _, shape := range [][2]int{{1, 1}, {4, 8}, {5, 16}, {64, 128}, {7, 21}, {12, 24}} {
+			rows, n := shape[0], shape[1]
+			v, key, query, decay, beta := normals(rng, rows), normals(rng, n), normals(rng, n), rng.Float32(), rng.Float32()
+			kq := float32(0)
+			for j, e := range key {
+				kq += e * query[j]
+			}
+			before := normals(rng, rows*n)
+			state, checkState := guarded(t, before)
+			y, check := guarded(t, make([]float32, rows))
+			k.Delta(y, state, v, key, query, decay, beta, kq)
+			checkState()
+			check()
+			added := func(i int) (e, mass float64) { // to row i, times key
+				e, mass = float64(v[i]), math.Abs(float64(v[i]))
+				for j, x := range key {
+					known := float64(decay) * float64(before[i*n+j]) * float64(x)
+					e, mass = e-known, mass+math.Abs(known)
+				}
+				return float64(beta) * e, float64(beta) * mass
+			}
+			next := func(i int) (float64, float64) {
+				e, mass := added(i / n)
+				x := float64(key[i%n])
+				old := float64(decay) * float64(before[i])
+				return old + e*x, math.Abs(old) + mass*math.Abs(x)
+			}
+			near(t, k.Name+" state", state, next, 4*roundingTolerance)
+			near(t, k.Name+" Delta", y, func(i int) (sum, mass float64) {
+				for j, x := range query {
+					s, m := next(i*n + j)
+					sum, mass = sum+s*float64(x), mass+m*math.Abs(float64(x))
+				}
+				return sum, mass
+			}, 4*roundingTolerance)
+		}
+	}
+}

@@ -20,8 +20,10 @@ layout(set = 0, binding = 2, std430) readonly buffer Up { float up[]; };
 layout(set = 0, binding = 2, std430) readonly buffer UpQuads { vec4 upQuads[]; };
 layout(push_constant) uniform Push { uint n; float threshold; uint scales; float slope, limit; } push;
 
+const uint LOGISTIC = 7; // of attention alone
+
 float activated(float gate, float up) {
-	precise float a = KIND == CLAMPED ? clampedGate(push.slope, push.limit, gate) : activation(KIND, push.threshold, gate);
+	precise float a = KIND == CLAMPED ? clampedGate(push.slope, push.limit, gate) : KIND == LOGISTIC ? sigmoid(gate) : activation(KIND, push.threshold, gate);
 	if (GATED)
 		a *= KIND == CLAMPED ? clampedUp(push.limit, up) : factor(KIND, up);
 	return a;
