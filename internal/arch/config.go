@@ -69,6 +69,7 @@ type Config struct {
 
 	SmallThinker
 	NemotronH
+	DeltaNet
 
 	// Falcon, with its older names.
 	FalconAct    string  `json:"activation"`

@@ -104,8 +104,14 @@ type Family struct {
 	// Factors returns the multipliers of a file that does not say them; nil: they are 1.
 	Factors func(layers, embd int) Factors
 	Experts *Experts // of layers with experts; nil: no model of the family has some
-	// StateSpace says that layers without KV heads are recurrent instead: Mamba-2.
+	// StateSpace says that layers without KV heads are recurrent instead: Mamba-2, or with Delta gated delta nets. Files of the latter tell how far
+	// apart layers with attention are instead.
 	StateSpace bool
+	Delta      bool
+	// Tiled says that in files the heads of delta nets take turns among the groups whose queries and keys they share; else those of a group are neighbours.
+	Tiled bool
+	// GatedAttention says that attn_q has behind each head's query as many rows of a gate, whose sigmoid multiplies what the head reads.
+	GatedAttention bool
 	// OnePart says that a layer is one part, recurrent, attention or a feed-forward layer, whose norm is attn_norm: files tell which by numbers of
 	// KV heads and of neurons, of which one at most is not 0.
 	OnePart bool
@@ -158,6 +164,8 @@ const (
 	JoinedColumns        // of the same each matrix's columns, which become rows
 	FirstOutputs         // of matrices of inputs by outputs the first half of the outputs, which become rows
 	SecondOutputs        // the second half
+	GroupedMixed         // of rows of each group's queries, keys, values and gates the first three: all queries, all keys, all values
+	GroupedGates         // of the same the gates
 )
 
 // All returns every family, by name.
@@ -167,7 +175,7 @@ func All() []Family {
 		gemma4(), gemmaEmbedding(), glm4(), glm4MoE(), gpt2(), gptOSS(),
 		gptneox(), granite(), graniteMoE(), internlm2(), jais2(), jinaBERTV2(), jinaBERTV3(), llama4(), mixtral(), minicpm3(), minimaxM2(), mistral3(), modernBERT(), mpt(),
 		nemotron(), nemotronH(), nemotronHMoE(), nomicBERT(), olmo2(), olmoe(), opt(), phi2(), phi3(), plm(), qwen2(), qwen2MoE(),
-		qwen2VL(), qwen3(), qwen3MoE(), qwen3VL(), seedOSS(), smallThinker(), smollm3(),
+		qwen2VL(), qwen3(), qwen35(), qwen35MoE(), qwen3MoE(), qwen3Next(), qwen3VL(), seedOSS(), smallThinker(), smollm3(),
 		stablelm(), starcoder2(),
 	}
 }

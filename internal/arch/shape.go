@@ -91,21 +91,39 @@ func (f *Family) weight(stem string, s Sizes) []int {
 		return []int{s.Channels(), s.Taps}
 	case "ssm_dt":
 		return []int{s.StateHeads}
+	case "ssm_ba":
+		return []int{2 * s.StateHeads, s.Embd}
+	case "ssm_alpha", "ssm_beta":
+		return []int{s.StateHeads, s.Embd}
+	case "attn_gate":
+		return []int{s.Inner, s.Embd}
 	case "ssm_a", "ssm_d":
+		if f.Delta {
+			return []int{s.StateHeads}
+		}
 		return []int{s.StateHeads, 1}
 	case "ssm_norm":
+		if f.Delta {
+			return []int{s.Inner / max(1, s.StateHeads)}
+		}
 		return []int{s.Groups, s.Inner / max(1, s.Groups)}
 	case "ssm_out":
 		return []int{s.Embd, s.Inner}
 	case "attn_sinks":
 		return []int{s.Heads}
 	case "attn_q":
+		if f.GatedAttention {
+			q *= 2
+		}
 		return []int{q, s.Embd}
 	case "attn_k":
 		return []int{k, s.Embd}
 	case "attn_v":
 		return []int{v, s.Embd}
 	case "attn_qkv":
+		if f.Delta {
+			return []int{s.Channels(), s.Embd}
+		}
 		return []int{q + k + v, s.Embd}
 	case "attn_q_norm":
 		if f.HeadNorms {

@@ -13,10 +13,12 @@ const (
 )
 
 // PartOf returns the part of a block that a tensor belongs to, by its name in GGUF after "blk.N."; 0: norms belong to none.
-func PartOf(name string) Part {
+func (f *Family) PartOf(name string) Part {
 	stem, _, _ := strings.Cut(name, ".")
 	switch {
-	case strings.HasSuffix(stem, "attn_norm"):
+	case f.Delta && (stem == "attn_qkv" || stem == "attn_gate"):
+		return Recurrent
+	case strings.HasSuffix(stem, "attn_norm"), strings.HasPrefix(stem, "post_"):
 		return 0
 	case strings.HasPrefix(stem, "ssm_"):
 		return Recurrent

@@ -173,6 +173,9 @@ func (l *lane) read(t *tensor, rowLen, from, to int) error {
 		}
 	}
 	quant.Decode(typ, l.floats, l.raw)
+	if t.order != nil {
+		l.reorder(t, rowLen)
+	}
 	if t.unit {
 		for row := range slices.Chunk(l.floats, rowLen) {
 			var square float64
@@ -195,6 +198,17 @@ func (l *lane) read(t *tensor, rowLen, from, to int) error {
 		}
 	}
 	return nil
+}
+
+// reorder brings the elements of each row into the output's order.
+func (l *lane) reorder(t *tensor, rowLen int) {
+	stored := make([]float32, rowLen)
+	for row := range slices.Chunk(l.floats, rowLen) {
+		copy(stored, row)
+		for i := range row {
+			row[i] = stored[t.order(i)]
+		}
+	}
 }
 
 // part returns the tensor in which source row r of t lies, and the first row behind it; nil where the row is one of zeros.

@@ -31,6 +31,7 @@ type tensor struct {
 	wide   int                  // columns of the source, of which these are a part; 0: rows and step tell
 	apart  int                  // rows of the source from one matrix to the next, of a stack whose matrices' columns become rows
 	plus   float32              // added to every element
+	order  func(int) int        // the element of a row in the source for one of the output; nil is the identity
 
 	negatedExp bool         // every element e becomes −exp(e)
 	unit       bool         // rows are brought to a length of 1
@@ -129,7 +130,7 @@ func (p *plan) model(c *config, computed map[string][]float32) {
 			if with := c.Mixture.In(l); with && arch.InsteadOfExperts(t.Name) || !with && arch.OfExperts(t.Name) {
 				continue
 			}
-			if part := arch.PartOf(t.Name); c.LayerParts != nil && part != 0 && part != c.LayerParts[l] {
+			if part := p.family.PartOf(t.Name); c.LayerParts != nil && part != 0 && part&c.LayerParts[l] == 0 {
 				continue
 			}
 			if l >= c.Layers-c.Shares() && slices.Contains(ofOwnKV, t.Name) {
@@ -151,7 +152,7 @@ func (c *config) sizes(l int) arch.Sizes {
 		Experts: c.Mixture.Count, ExpertFF: c.Mixture.Width, SharedFF: c.Mixture.Shared, ExpertLatent: c.Mixture.Latent,
 		StateSpace: c.StateSpace,
 	}
-	if c.LayerParts != nil && c.LayerParts[l] != arch.Attention {
+	if c.LayerParts != nil && c.LayerParts[l]&arch.Attention == 0 {
 		s.KVHeads = 0
 	}
 	if c.GlobalHead > 0 && l < len(c.LayerTypes) && c.LayerTypes[l] == "full_attention" {
@@ -165,9 +166,9 @@ func (c *config) neurons(l int) int {
 	n := c.FF
 	if c.LayerParts != nil {
 		switch {
-		case c.LayerParts[l] != arch.FeedForward:
+		case c.LayerParts[l]&arch.FeedForward == 0:
 			return 0
-		case c.Mixture.Count > 0:
+		case c.Mixture.Count > 0 && c.LayerParts[l] == arch.FeedForward:
 			return c.Mixture.Width
 		}
 	}
@@ -218,8 +219,13 @@ func (p *plan) one(c *config, sizes arch.Sizes, t arch.Tensor, prefix, from stri
 		return
 	}
 	if t.Change == arch.Stacked {
-		p.stacked(prefix+t.Name, from+t.Source, p.family.Shape(t.Name, sizes))
-		return
+		single, whole, _ := strings.Cut(t.Source, " ")
+		if whole == "" || p.source.Tensors[from+whole] == nil {
+			p.stacked(prefix+t.Name, from+single, p.family.Shape(t.Name, sizes))
+			return
+		}
+		t.Source = whole
+		t.Change = map[string]arch.Change{"ffn_gate_exps.weight": arch.FirstHalf, "ffn_up_exps.weight": arch.SecondHalf}[t.Name]
 	}
 	source := p.found(from, strings.Fields(t.Source), "")
 	if t.Change == arch.Outputs || t.Change == arch.EvenOutputs || t.Change == arch.OddOutputs {
@@ -252,7 +258,11 @@ func (p *plan) one(c *config, sizes arch.Sizes, t arch.Tensor, prefix, from stri
 	case arch.FirstHalf, arch.SecondHalf:
 		stored[len(stored)-2] *= 2
 	case arch.NegatedExp, arch.Column, arch.Groups:
-		stored = []int{shape[0] * shape[1]}
+		if len(shape) > 1 {
+			stored = []int{shape[0] * shape[1]}
+		}
+	case arch.GroupedMixed, arch.GroupedGates:
+		stored[0] = sizes.Channels() + sizes.Inner
 	case arch.Taps:
 		stored = []int{shape[0], 1, shape[1]}
 	case arch.Joined:
@@ -302,6 +312,16 @@ func (p *plan) one(c *config, sizes arch.Sizes, t arch.Tensor, prefix, from stri
 		out.row = half(shape[len(shape)-2], 1)
 	case arch.BehindPadding:
 		out.row = behind(nil, c.PaddingRows, nil)
+	case arch.GroupedMixed:
+		out.row = deltaSizes(sizes.StateSpace).mixed
+	case arch.GroupedGates:
+		out.row = deltaSizes(sizes.StateSpace).gates
+	}
+	if p.family.Tiled && p.pairs != nil && stem == "ssm_out" && out.from != nil {
+		p.err = fmt.Errorf("%s: adapters of %q are not supported; merge the adapter into the model and convert that", p.source.Path, from+source)
+	}
+	if p.family.Tiled {
+		out.tile(stem, deltaSizes(sizes.StateSpace))
 	}
 	if packed {
 		out.row = behind(out.row, part, nil)
@@ -372,6 +392,9 @@ func (p *plan) leaveOutFurther(c *config, notes func(string)) {
 		if l, err := strconv.Atoi(number); ok && err == nil && l >= c.Layers && l-c.Layers < c.Further {
 			p.used[name], left = true, true
 		}
+		if strings.HasPrefix(name, "mtp.") && p.family.Delta {
+			p.used[name], left = true, true
+		}
 	}
 	if left {
 		notes(fmt.Sprintf("%s: layers from %d on, which predict further tokens, are left out", p.source.Path, c.Layers))
@@ -410,7 +433,7 @@ func (c *config) sizeKeys(f arch.Family) []gguf.KV {
 		{Key: key("block_count"), Value: uint32(c.Layers)},
 		{Key: key("feed_forward_length"), Value: c.perLayer(func(s arch.Sizes) int { return s.FF })},
 		{Key: key("attention.head_count"), Value: uint32(c.Heads)},
-		{Key: key("attention.head_count_kv"), Value: c.perLayer(func(s arch.Sizes) int { return cachedHeads(f, s) })},
+		{Key: key("attention.head_count_kv"), Value: c.perLayer(func(s arch.Sizes) int { return c.cachedHeads(f, s) })},
 		{Key: key("vocab_size"), Value: uint32(c.Vocab)},
 	}
 	if f.KeysByHead() { // of the cache's rows
@@ -425,10 +448,14 @@ func (c *config) sizeKeys(f arch.Family) []gguf.KV {
 	return keys
 }
 
-// cachedHeads returns how many KV heads files tell: of latent attention by head the one that the cache has.
-func cachedHeads(f arch.Family, s arch.Sizes) int {
-	if f.KeysByHead() {
+// cachedHeads returns how many KV heads files tell: of latent attention by head the one that the cache has, and of models with delta nets those of the
+// layers with attention.
+func (c *config) cachedHeads(f arch.Family, s arch.Sizes) int {
+	switch {
+	case f.KeysByHead():
 		return 1
+	case f.Delta:
+		return c.KVHeads
 	}
 	return s.KVHeads
 }

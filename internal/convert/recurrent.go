@@ -11,15 +11,19 @@ func (c *config) stateKeys(f arch.Family) (keys []gguf.KV, err error) {
 		return nil, nil
 	}
 	s := &c.StateSpace
+	names := [...]string{"conv_kernel", "mamba_num_heads", "ssm_state_size", "n_groups"}
+	if f.Delta {
+		names = [...]string{"linear_conv_kernel_dim", "linear_num_value_heads", "linear_key_head_dim", "linear_num_key_heads"}
+	}
 	for _, k := range []struct {
 		from, to string
 		value    int
 	}{
-		{"conv_kernel", "conv_kernel", s.Taps},
-		{"mamba_num_heads", "inner_size", s.Inner},
-		{"ssm_state_size", "state_size", s.StateSize},
-		{"mamba_num_heads", "time_step_rank", s.StateHeads},
-		{"n_groups", "group_count", s.Groups},
+		{names[0], "conv_kernel", s.Taps},
+		{names[1], "inner_size", s.Inner},
+		{names[2], "state_size", s.StateSize},
+		{names[1], "time_step_rank", s.StateHeads},
+		{names[3], "group_count", s.Groups},
 	} {
 		if k.value < 1 || k.value > maxWidth {
 			return nil, c.Errorf(k.from, "%d is outside 1…%d", k.value, maxWidth)
@@ -27,8 +31,76 @@ func (c *config) stateKeys(f arch.Family) (keys []gguf.KV, err error) {
 		keys = append(keys, gguf.KV{Key: f.Name + ".ssm." + k.to, Value: uint32(k.value)})
 	}
 	if s.Inner%s.StateHeads != 0 || s.StateHeads%s.Groups != 0 {
-		return nil, c.Errorf("n_groups", "%d elements of %d heads in %d groups are not all alike", s.Inner, s.StateHeads, s.Groups)
+		return nil, c.Errorf(names[3], "%d elements of %d heads in %d groups are not all alike", s.Inner, s.StateHeads, s.Groups)
+	}
+	if f.Delta {
+		if s.Inner/s.StateHeads != s.StateSize { // llama.cpp takes them for the same
+			return nil, c.Errorf("linear_value_head_dim", "heads of %d elements that are written by keys of %d are not supported", s.Inner/s.StateHeads, s.StateSize)
+		}
+		return append(keys, gguf.KV{Key: f.Name + ".full_attention_interval", Value: uint32(c.DeltaNet.Every)}), nil
 	}
 	// llama.cpp requires it, for layers that predict further tokens.
 	return append(keys, gguf.KV{Key: f.Name + ".attention.layer_norm_epsilon", Value: float32(c.Epsilon.Value)}), nil
+}
+
+// deltaSizes are those of a delta net. Its heads of values share the queries and keys of as many groups of neighbours.
+type deltaSizes arch.StateSpace
+
+// each returns how many heads a group has, and how wide they are.
+func (s deltaSizes) each() (heads, dim int) {
+	return s.StateHeads / s.Groups, s.Inner / s.StateHeads
+}
+
+// mixed gives the source row of a row of all queries, then all keys, then all values. The source lies in groups, each a query, a key, and the values and
+// gates of its heads.
+func (s deltaSizes) mixed(r int) int {
+	heads, dim := s.each()
+	group, keys := 2*(s.StateSize+heads*dim), s.Groups*s.StateSize
+	switch {
+	case r < keys:
+		return r/s.StateSize*group + r%s.StateSize
+	case r < 2*keys:
+		r -= keys
+		return r/s.StateSize*group + s.StateSize + r%s.StateSize
+	}
+	r -= 2 * keys
+	return r/(heads*dim)*group + 2*s.StateSize + r%(heads*dim)
+}
+
+// gates gives the source row of a row of all heads' gates there.
+func (s deltaSizes) gates(r int) int {
+	heads, dim := s.each()
+	own := heads * dim
+	return r/own*2*(s.StateSize+own) + 2*s.StateSize + own + r%own
+}
+
+// tiled gives the source's element for one of heads of so many elements behind first others. In the source the heads of a group are neighbours; in files
+// they take turns with the other groups' heads.
+func (s deltaSizes) tiled(first, dim int) func(int) int {
+	return func(i int) int {
+		if i < first {
+			return i
+		}
+		each, _ := s.each()
+		i -= first
+		head := i / dim
+		return first + (head%s.Groups*each+head/s.Groups)*dim + i%dim
+	}
+}
+
+// tile has t, a tensor of a delta net, take the order of heads of files from that of checkpoints.
+func (t *tensor) tile(stem string, s deltaSizes) {
+	switch stem {
+	case "attn_qkv", "ssm_conv1d":
+		_, dim := s.each()
+		t.row = s.tiled(2*s.Groups*s.StateSize, dim)
+	case "attn_gate":
+		_, dim := s.each()
+		t.row = s.tiled(0, dim)
+	case "ssm_alpha", "ssm_beta", "ssm_a", "ssm_dt":
+		t.row = s.tiled(0, 1)
+	case "ssm_out":
+		_, dim := s.each()
+		t.order = s.tiled(0, dim)
+	}
 }

@@ -157,6 +157,11 @@ func (a *attention) attend(v compute.Verbs, m *Model, s *buffers, in compute.Ten
 	}
 	own := a.shape.KV == i // keys and values
 	switch {
+	case m.Family.GatedAttention:
+		m.product(v, in, compute.Products{{Out: s.queries, W: a.wq, Bias: a.bq}, {Out: s.k, W: a.wk, Bias: a.bk}, {Out: s.v, W: a.wv, Bias: a.bv}})
+		both := s.queries.Split(2 * a.shape.Key)
+		v.Slice(s.q.Split(a.shape.Key), both, 0)
+		v.Slice(s.queryGates.Split(a.shape.Key), both, a.shape.Key)
 	case !own:
 		m.product(v, in, compute.Products{{Out: s.q, W: a.wq, Bias: a.bq}})
 	case a.wv == nil:
@@ -187,6 +192,9 @@ func (a *attention) attend(v compute.Verbs, m *Model, s *buffers, in compute.Ten
 		v.StoreKV(m.cache, a.stored, s.k, s.v)
 	}
 	v.Attend(s.attn, s.q, m.cache, a.stored, a.how)
+	if m.Family.GatedAttention {
+		v.Activate(s.attn, s.queryGates, s.attn, compute.Activation{Kind: compute.Logistic})
+	}
 }
 
 // turn norms and rotates the heads of queries or keys.
@@ -330,12 +338,15 @@ func (a *attention) bindQKV(b *blockBinder) {
 		}
 		return
 	}
-	if _, fused := m.Family.InBlock("attn_qkv.weight"); !fused && !b.has(b.name("attn_qkv.weight")) {
+	if _, fused := m.Family.InBlock("attn_qkv.weight"); (!fused || m.Family.Delta) && !b.has(b.name("attn_qkv.weight")) {
 		a.wq, a.wk, a.wv = b.matrix("attn_q.weight"), b.matrix("attn_k.weight"), b.matrix("attn_v.weight")
 		a.bq, a.bk, a.bv = b.vector("attn_q.bias"), b.vector("attn_k.bias"), b.vector("attn_v.bias")
 		return
 	}
 	q, k, v := m.Blocks[b.layer].widths()
+	if m.Family.GatedAttention {
+		q *= 2
+	}
 	if qkv := b.slices(b.name("attn_qkv.weight"), m.Embd, compute.Precise, q, k, v); qkv != nil {
 		a.wq, a.wk, a.wv = qkv[0], qkv[1], qkv[2]
 	}

@@ -352,6 +352,13 @@ func (c *Config) readBlocks(m *metadata) {
 		keys = m.counts(key("attention.key_length_mla"), c.Layers, func(l int) int { return cached[l] })
 		values = m.counts(key("attention.value_length_mla"), c.Layers, func(l int) int { return stored[l] })
 	}
+	if c.Family.Delta {
+		for l, is := range c.readRecurrent(m) {
+			if is {
+				kvHeads[l] = 0
+			}
+		}
+	}
 	window, windowed := c.readWindows(m)
 	c.Blocks = make([]Block, c.Layers)
 	for l := range c.Blocks {
@@ -383,6 +390,9 @@ func (c *Config) readBlocks(m *metadata) {
 			if n%8 != 0 || n > 512 {
 				m.fail("heads of %d elements are not supported; a multiple of 8 up to 512 is", n)
 			}
+		}
+		if c.Family.GatedAttention && b.Key != b.Value {
+			m.fail("heads of %d elements of keys and %d of values are not supported: each has a gate as wide as its query", b.Key, b.Value)
 		}
 		if b.Heads*max(b.Key, b.Value) > maxWidth {
 			m.fail("%d heads of %d elements are wider than %d", b.Heads, max(b.Key, b.Value), maxWidth)

@@ -111,6 +111,9 @@ type buffers struct {
 	convolved     compute.Tensor  // [n, channels]
 	steps         compute.Tensor  // [n, heads]
 	scanned       compute.Tensor  // [n, inner]
+	writes        compute.Tensor  // [n, heads] of a delta net
+	queries       compute.Tensor  // [n, heads·2·key] each head's query and behind it its gate, in gated attention
+	queryGates    compute.Tensor  // [n, heads·key] the gates
 	last          compute.Tensor  // [n_out, n_embd]
 	logits        compute.Tensor  // [n_out, n_vocab]
 
@@ -205,6 +208,9 @@ func (c Config) ActivationBytes(n int) int64 {
 	if c.Family.Latent {
 		b := c.Blocks[0]
 		latent = c.QueryLatent + b.Heads*(b.Key+2*b.Latent+b.Rotated)
+	}
+	if c.Family.GatedAttention {
+		latent = 3 * c.Heads * c.HeadDim
 	}
 	experts, states := 0, 0
 	if c.Recurrent() {
@@ -385,6 +391,9 @@ func (m *Model) newBuffers(n, outputs int) (buffers, error) {
 		q, k, values, attn = max(q, lq), max(k, lk), max(values, lv), max(attn, l.Heads*l.Value)
 	}
 	b.q, b.attn, b.k, b.v = tensor(n, q), tensor(n, attn), tensor(n, k), tensor(n, values)
+	if m.Family.GatedAttention {
+		b.queries, b.queryGates = tensor(n, 2*q), tensor(n, q)
+	}
 	if m.Family.Latent {
 		l := m.Blocks[0]
 		b.latent, b.shared, b.queryLatent = tensor(n, l.Latent), tensor(n, l.Rotated), tensor(n, m.QueryLatent)
@@ -435,6 +444,7 @@ func (b *buffers) first(n, nOut int) buffers {
 		inputs: b.inputs.First(n), lookup: b.lookup.First(n), input: b.input.First(n), gated: b.gated.First(n),
 		router: b.router.First(n), choice: b.choice.First(n), expertsOut: b.expertsOut.First(n), sharedGate: b.sharedGate.First(n), expertsIn: b.expertsIn.First(n), expertsLatent: b.expertsLatent.First(n),
 		leaving: b.leaving.First(n), entering: b.entering.First(n), convolved: b.convolved.First(n), steps: b.steps.First(n), scanned: b.scanned.First(n),
+		writes: b.writes.First(n), queries: b.queries.First(n), queryGates: b.queryGates.First(n),
 	}
 }
 
@@ -442,6 +452,7 @@ func (b *buffers) first(n, nOut int) buffers {
 func (b *buffers) of(l *Block) *buffers {
 	b.q.Cols, b.k.Cols, b.v.Cols = l.widths()
 	b.attn.Cols, b.gate.Cols, b.up.Cols = l.Heads*l.Value, l.FF, l.FF
+	b.queries.Cols, b.queryGates.Cols = 2*b.q.Cols, b.q.Cols
 	return b
 }
 

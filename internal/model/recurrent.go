@@ -54,6 +54,29 @@ func (c *Config) readStates(m *metadata) {
 	}
 }
 
+// usualInterval is how far apart layers with attention are in files of delta nets that do not say it.
+const usualInterval = 4
+
+// readRecurrent tells which layers of a family with delta nets are one.
+func (c *Config) readRecurrent(m *metadata) []bool {
+	is := make([]bool, c.Layers)
+	key := c.Arch + ".attention.recurrent_layers"
+	if v, ok := m.f.Lookup(key); ok {
+		list, known := v.([]bool)
+		if !known || len(list) != c.Layers && len(list) != c.Layers+m.further {
+			m.fail("key %q: it does not say of each of %d layers whether it is recurrent", key, c.Layers)
+			return is
+		}
+		copy(is, list)
+		return is
+	}
+	every := m.count(c.Arch+".full_attention_interval", usualInterval, maxLayers)
+	for l := range is {
+		is[l] = (l+1)%every != 0
+	}
+	return is
+}
+
 // Recurrent reports whether some layers keep states instead of keys and values.
 func (c *Config) Recurrent() bool {
 	for _, b := range c.Blocks {
@@ -64,7 +87,7 @@ func (c *Config) Recurrent() bool {
 	return false
 }
 
-// recurrent is a selective state space (Mamba-2), a block's token mixer in place of attention.
+// recurrent is a selective state space (Mamba-2) or a gated delta net, a block's token mixer in place of attention.
 type recurrent struct {
 	gate  *compute.Matrix // [inner, n_embd] of what leaves the state
 	mixed *compute.Matrix // [channels, n_embd] of what is convolved and then written to the state, and of how it is written and read
@@ -73,12 +96,19 @@ type recurrent struct {
 	taps  *compute.Vector // [taps·channels] of the convolution
 	bias  *compute.Vector // [channels] or nil
 	scan  compute.Scan    // its weights and sizes
-	norm  *compute.Vector // [inner] of groups
+	norm  *compute.Vector // [inner] of groups; in delta nets [dim] of each head
 	ones  *compute.Vector // [inner/groups]
+
+	delta compute.Delta   // likewise, of a delta net
+	write *compute.Matrix // [heads, n_embd] of a delta net whose step does not hold it
 }
 
 func (r *recurrent) bind(b *blockBinder) {
 	m := b.m
+	if m.Family.Delta {
+		r.bindDelta(b)
+		return
+	}
 	s := m.States
 	if in := b.slices(b.name("ssm_in.weight"), m.Embd, compute.Precise, s.Inner, s.Channels(), s.StateHeads); in != nil {
 		r.gate, r.mixed, r.step = in[0], in[1], in[2]
@@ -90,6 +120,20 @@ func (r *recurrent) bind(b *blockBinder) {
 		Shape: s.shape(), At: s.convolved(),
 	}
 	r.norm, r.ones = b.rowsVector(b.name("ssm_norm.weight"), s.Groups, s.Inner/s.Groups), b.ones(s.Inner/s.Groups)
+}
+
+// bindDelta binds a delta net, of which epsilon is that of the model's norms.
+func (r *recurrent) bindDelta(b *blockBinder) {
+	m := b.m
+	s := m.States
+	r.mixed, r.gate, r.out = b.matrix("attn_qkv.weight"), b.matrix("attn_gate.weight"), b.matrix("ssm_out.weight")
+	if r.step = b.matrix("ssm_ba.weight"); r.step == nil {
+		r.step, r.write = b.matrix("ssm_alpha.weight"), b.matrix("ssm_beta.weight")
+	}
+	r.taps, r.norm = b.taps("ssm_conv1d.weight", s.Channels(), s.Taps), b.vector("ssm_norm.weight")
+	r.delta = compute.Delta{
+		A: b.vector("ssm_a"), Bias: b.vector("ssm_dt.bias"), Shape: s.shape(), Tiled: m.Family.Tiled, Epsilon: m.Eps, At: s.convolved(),
+	}
 }
 
 // taps binds the weights of a convolution of each channel, [channels, taps] in files, the oldest position's first.
@@ -121,6 +165,10 @@ func (b *blockBinder) taps(name string, channels, taps int) *compute.Vector {
 //
 // with a norm for each group of heads.
 func (r *recurrent) forward(v compute.Verbs, m *Model, s *buffers, in compute.Tensor, i int) {
+	if m.Family.Delta {
+		r.forwardDelta(v, m, s, in, i)
+		return
+	}
 	m.product(v, in, compute.Products{{Out: s.leaving, W: r.gate}, {Out: s.entering, W: r.mixed}, {Out: s.steps, W: r.step}})
 	v.Convolve(s.convolved, s.entering, r.taps, r.bias, m.cache, i)
 	scan := r.scan
@@ -133,12 +181,40 @@ func (r *recurrent) forward(v compute.Verbs, m *Model, s *buffers, in compute.Te
 	m.product(v, s.leaving, compute.Products{{Out: s.h, W: r.out}})
 }
 
+// forwardDelta computes s.h from the block's input:
+//
+//	Wout·(norm(delta(convolve(Wmixed·in), Wwrite·in, Wstep·in)) · silu(Wgate·in))
+//
+// with a norm for each head.
+func (r *recurrent) forwardDelta(v compute.Verbs, m *Model, s *buffers, in compute.Tensor, i int) {
+	products, writes := compute.Products{{Out: s.leaving, W: r.gate}, {Out: s.entering, W: r.mixed}, {Out: s.steps, W: r.step}}, s.steps
+	m.product(v, in, products)
+	if r.write != nil {
+		writes = s.writes
+		m.product(v, in, compute.Products{{Out: writes, W: r.write}})
+	}
+	v.Convolve(s.convolved, s.entering, r.taps, nil, m.cache, i)
+	delta := r.delta
+	delta.Out, delta.X, delta.Write, delta.Step, delta.Cache, delta.Layer = s.scanned, s.convolved, writes, s.steps, m.cache, i
+	v.Delta(delta)
+	heads := s.scanned.Split(m.States.Inner / m.States.StateHeads)
+	v.RMSNorm(heads, heads, r.norm, m.Eps)
+	v.Activate(s.leaving, s.leaving, s.scanned, compute.Activation{Kind: compute.SiLU})
+	m.product(v, s.leaving, compute.Products{{Out: s.h, W: r.out}})
+}
+
 // recurrentBuffers makes what recurrent layers need.
 func (m *Model) recurrentBuffers(b *buffers, n int, tensor func(rows, cols int) compute.Tensor) {
 	if !m.Recurrent() {
 		return
 	}
 	s := m.States
-	b.leaving, b.scanned, b.steps = tensor(n, s.Inner), tensor(n, s.Inner), tensor(n, s.StateHeads)
+	gates := s.StateHeads
+	if _, joined := m.Family.InBlock("ssm_ba.weight"); joined {
+		gates *= 2
+	} else if m.Family.Delta {
+		b.writes = tensor(n, s.StateHeads)
+	}
+	b.leaving, b.scanned, b.steps = tensor(n, s.Inner), tensor(n, s.Inner), tensor(n, gates)
 	b.entering, b.convolved = tensor(n, s.Channels()), tensor(n, s.Channels())
 }

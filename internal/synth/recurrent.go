@@ -26,13 +26,16 @@ func (m *model) block(layer int) {
 	m.mixing(layer)
 }
 
+// attentionEvery is how far apart layers with attention are, in families with recurrent ones.
+const attentionEvery = 3
+
 // parts returns those of a layer: in families whose layers are one part they take turns, and in others with recurrent layers the last of three has
 // attention.
 func (m *model) parts(layer int) arch.Part {
 	switch {
 	case m.fam.OnePart:
-		return []arch.Part{arch.Recurrent, arch.FeedForward, arch.Attention}[layer%3]
-	case m.fam.StateSpace && layer%3 != 2:
+		return []arch.Part{arch.Recurrent, arch.FeedForward, arch.Attention}[layer%attentionEvery]
+	case m.fam.StateSpace && layer%attentionEvery != attentionEvery-1:
 		return arch.Recurrent | arch.FeedForward
 	}
 	return arch.Attention | arch.FeedForward
@@ -40,6 +43,9 @@ func (m *model) parts(layer int) arch.Part {
 
 // perLayer returns a number that layers with a part have, or one for all layers.
 func (m *model) perLayer(part arch.Part, n int) any {
+	if m.fam.Delta { // whose files tell which by attentionEvery
+		return uint32(n)
+	}
 	list, all := make([]int32, m.Layers), true
 	for l := range list {
 		if m.parts(l)&part != 0 {
@@ -59,6 +65,10 @@ func (m *model) stateSpace() arch.StateSpace {
 	if !m.fam.StateSpace {
 		return arch.StateSpace{}
 	}
+	if m.fam.Delta { // heads as wide as their keys, two of a group
+		const head = 32
+		return arch.StateSpace{Inner: 2 * m.Embd, StateSize: head, StateHeads: 2 * m.Embd / head, Groups: m.Embd / head, Taps: 4}
+	}
 	const head, groups = 16, 2
 	return arch.StateSpace{Inner: 2 * m.Embd, StateSize: 2 * head, StateHeads: 2 * m.Embd / head, Groups: groups, Taps: 4}
 }
@@ -68,9 +78,16 @@ func (m *model) stateKeys(a func(string) string) []gguf.KV {
 	if !m.fam.StateSpace {
 		return nil
 	}
+	if m.fam.Delta {
+		return append(m.stateSizes(a), gguf.KV{Key: a("full_attention_interval"), Value: uint32(attentionEvery)})
+	}
+	return append(m.stateSizes(a), gguf.KV{Key: a("attention.layer_norm_epsilon"), Value: float32(1e-5)}) // llama.cpp requires it, for layers that predict further tokens
+}
+
+// stateSizes returns the keys of the sizes of recurrent layers.
+func (m *model) stateSizes(a func(string) string) []gguf.KV {
 	s := m.stateSpace()
 	return []gguf.KV{
-		{Key: a("attention.layer_norm_epsilon"), Value: float32(1e-5)}, // llama.cpp requires it, for layers that predict further tokens
 		{Key: a("ssm.conv_kernel"), Value: uint32(s.Taps)},
 		{Key: a("ssm.inner_size"), Value: uint32(s.Inner)},
 		{Key: a("ssm.state_size"), Value: uint32(s.StateSize)},
@@ -84,7 +101,18 @@ func (m *model) recurrent(layer int) {
 	name := func(s string) string { return fmt.Sprintf("blk.%d.%s", layer, s) }
 	s := m.stateSpace()
 	m.norm(name("attn_norm"))
-	m.reader(name("ssm_in.weight"), s.Inner+s.Channels()+s.StateHeads, m.input(float64(layer)), 1, nil)
+	in := m.input(float64(layer))
+	if m.fam.Delta {
+		m.reader(name("attn_qkv.weight"), s.Channels(), in, 1, nil)
+		m.reader(name("attn_gate.weight"), s.Inner, in, 1, nil)
+		for _, gates := range []string{"ssm_ba.weight", "ssm_beta.weight", "ssm_alpha.weight"} {
+			if m.has(gates) {
+				m.reader(name(gates), m.fam.Shape(gates, m.sizes())[0], in, 1, nil)
+			}
+		}
+	} else {
+		m.reader(name("ssm_in.weight"), s.Inner+s.Channels()+s.StateHeads, in, 1, nil)
+	}
 	m.plain(func() {
 		k := m.stream(name("ssm_conv1d.weight"))
 		m.matrix(name("ssm_conv1d.weight"), s.Channels(), s.Taps, func(c int, row, _ []float32) {
@@ -93,15 +121,33 @@ func (m *model) recurrent(layer int) {
 			}
 		})
 	})
-	m.random(name("ssm_conv1d.bias"), s.Channels(), 0, 0.1)
+	if !m.fam.Delta {
+		m.random(name("ssm_conv1d.bias"), s.Channels(), 0, 0.1)
+	}
 	m.random(name("ssm_dt.bias"), s.StateHeads, -3, 1)
+	decay := func(k key, i int) float32 { return -float32(math.Exp(float64(k.normal(i)))) }
+	if k := m.stream(name("ssm_a")); m.fam.Delta {
+		m.vector(name("ssm_a"), s.StateHeads, func(i int) float32 { return decay(k, i) })
+		m.random(name("ssm_norm.weight"), s.Inner/s.StateHeads, 1, 0.02)
+	} else {
+		m.stateSpaceVectors(layer, decay)
+	}
+	added := growth * attentionShare / float64(m.Layers) * float64(m.Embd)
+	weight := float32(math.Sqrt(added/(float64(s.Inner)*float64(m.space.k))) / m.scales.residual)
+	m.writer(name("ssm_out.weight"), s.Inner, false, func(i int) int { return i }, func(int) float32 { return weight })
+}
+
+// stateSpaceVectors lists the smaller weights of a state space.
+func (m *model) stateSpaceVectors(layer int, decay func(k key, i int) float32) {
+	name := func(s string) string { return fmt.Sprintf("blk.%d.%s", layer, s) }
+	s := m.stateSpace()
 	column := func(stem string, v func(i int) float32) {
 		m.plain(func() {
 			m.matrix(name(stem), s.StateHeads, 1, func(i int, row, _ []float32) { row[0] = v(i) })
 		})
 	}
-	decay, direct := m.stream(name("ssm_a")), m.stream(name("ssm_d"))
-	column("ssm_a", func(i int) float32 { return -float32(math.Exp(float64(decay.normal(i)))) })
+	rate, direct := m.stream(name("ssm_a")), m.stream(name("ssm_d"))
+	column("ssm_a", func(i int) float32 { return decay(rate, i) })
 	column("ssm_d", func(i int) float32 { return 1 + 0.1*direct.normal(i) })
 	m.plain(func() {
 		k, cols := m.stream(name("ssm_norm.weight")), s.Inner/s.Groups
@@ -111,7 +157,4 @@ func (m *model) recurrent(layer int) {
 			}
 		})
 	})
-	added := growth * attentionShare / float64(m.Layers) * float64(m.Embd)
-	weight := float32(math.Sqrt(added/(float64(s.Inner)*float64(m.space.k))) / m.scales.residual)
-	m.writer(name("ssm_out.weight"), s.Inner, false, func(i int) int { return i }, func(int) float32 { return weight })
 }

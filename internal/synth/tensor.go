@@ -335,14 +335,14 @@ func (m *model) attention(layer int) {
 			m.norm(name(norm))
 		}
 	}
-	fused := m.has("attn_qkv.weight")
+	fused := m.has("attn_qkv.weight") && !m.fam.Delta
 	switch {
 	case fused:
 		m.reader(name("attn_qkv.weight"), q+2*kv, in, math.Sqrt2, nil)
 	case m.fam.Latent:
 		m.latentAttention(layer, in)
 	default:
-		m.reader(name("attn_q.weight"), q, in, 2, nil)
+		m.reader(name("attn_q.weight"), m.fam.Shape("attn_q.weight", m.sizes())[0], in, 2, nil)
 		if layer < m.Layers-m.shared() {
 			m.reader(name("attn_k.weight"), kv, in, 1, nil)
 			m.reader(name("attn_v.weight"), kv, in, 1, nil)

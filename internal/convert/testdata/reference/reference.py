@@ -14,7 +14,7 @@ ALiBi: Press et al. 2022. mpt: MosaicML 2023. bloom: BigScience 2022. baichuan: 
 its configuration. gptoss: OpenAI 2025 (model card and reference implementation); MXFP4: OCP Microscaling Formats 1.0. deepseek2: DeepSeek-AI 2024 (DeepSeek-V2, DeepSeek-V3).
 glm4moe: GLM-4.5 team 2025 and its configurations. smallthinker: Song et al. 2025 and its configuration. dbrx: Databricks 2024 (its
 model card and configuration). deepseek: Dai et al. 2024. glm4moe-lite, kimi-k2: their configurations and model cards. turbosparse-mixtral: Song et al. 2024 and its model card. nemotron_h: NVIDIA 2025 (Nemotron-H) and its configurations;
-Mamba-2: Dao and Gu 2024.
+Mamba-2: Dao and Gu 2024. qwen3next, qwen35: Yang, Kautz and Hatamizadeh 2024 (Gated Delta Networks), the configurations of Qwen3-Next and Qwen3.5.
 llama4: its model card and configuration.
 """
 import json
@@ -1506,7 +1506,93 @@ def nemotron_h():
         yield name, m, 128, x @ m.get("lm_head.weight", 48, 64).T
 
 
-EXPERTS = (nemotron_h, mixtral, qwen3moe, qwen2moe, olmoe, granitemoe, minimax_m2, ernie, gptoss, glm4_moe, smallthinker, dbrx, deepseek, of_deepseeks_form, turbosparse, llama4)
+def delta_nets():
+    """Gated delta nets by the recurrence of their definition, with gated attention in every so manyth layer; all norms but those of delta nets store
+    their weights less 1. Qwen3-Next has projections in groups of a key head and experts of their own tensors; Qwen3.5 has neither, and its models with
+    experts hold them stacked."""
+    groups, heads, dim, hidden = 2, 4, 16, 64
+    each, keys, inner = heads // groups, groups * dim, heads * dim
+    base = {"hidden_act": "silu", "rms_norm_eps": 1e-6, "head_dim": 32, "num_attention_heads": 2, "num_key_value_heads": 1, "num_hidden_layers": 4,
+            "linear_conv_kernel_dim": 4, "linear_key_head_dim": dim, "linear_value_head_dim": dim, "linear_num_key_heads": groups,
+            "linear_num_value_heads": heads}
+    mixture = {"num_experts": 8, "num_experts_per_tok": 3, "moe_intermediate_size": 32, "shared_expert_intermediate_size": 48, "norm_topk_prob": True,
+               "decoder_sparse_step": 1, "mlp_only_layers": []}
+
+    def unit(x):
+        return x / np.sqrt((x * x).sum(-1, keepdims=True) + 1e-6)
+
+    def net(m, h, p, grouped):
+        n = len(h)
+        if grouped:
+            q, k, v, z = np.split((h @ m.get(p + "in_proj_qkvz.weight", 2 * keys + 2 * inner, hidden).T).reshape(n, groups, -1),
+                                  [dim, 2 * dim, (2 + each) * dim], -1)
+            mixed = np.concatenate([t.reshape(n, -1) for t in (q, k, v)], -1)
+            b, a = np.split((h @ m.get(p + "in_proj_ba.weight", 2 * heads, hidden).T).reshape(n, groups, -1), 2, -1)
+            b, a, z = b.reshape(n, heads), a.reshape(n, heads), z.reshape(n, heads, dim)
+        else:
+            mixed, z = h @ m.get(p + "in_proj_qkv.weight", 2 * keys + inner, hidden).T, (h @ m.get(p + "in_proj_z.weight", inner, hidden).T).reshape(n, heads, dim)
+            b, a = (h @ m.get(f"{p}in_proj_{s}.weight", heads, hidden).T for s in "ba")
+        taps = m.get(p + "conv1d.weight", 2 * keys + inner, 1, 4, scale=0.5)[:, 0]
+        padded = np.concatenate([np.zeros((3, 2 * keys + inner)), mixed])
+        mixed = silu(sum(padded[i:i + n] * taps[:, i] for i in range(4)))
+        q, k, v = (t.reshape(n, -1, dim) for t in np.split(mixed, [keys, 2 * keys], -1))
+        q, k = (np.repeat(unit(t), each, 1) for t in (q, k))
+        beta = 1 / (1 + np.exp(-b))
+        decay = np.exp(-np.exp(m.get(p + "A_log", heads, scale=1.0)) * np.log1p(np.exp(a + m.get(p + "dt_bias", heads, scale=1.0, offset=-1.0))))
+        state, y = np.zeros((heads, dim, dim)), np.zeros((n, heads, dim))  # of a key's elements by those of a value
+        for t in range(n):
+            state = state * decay[t][:, None, None]
+            known = np.einsum("hkv,hk->hv", state, k[t])
+            state = state + np.einsum("hk,hv->hkv", k[t], (v[t] - known) * beta[t][:, None])
+            y[t] = np.einsum("hkv,hk->hv", state, q[t]) / math.sqrt(dim)
+        y = rms_norm(y, m.get(p + "norm.weight", dim, offset=1.0), 1e-6) * silu(z)
+        return y.reshape(n, inner) @ m.get(p + "out_proj.weight", hidden, inner).T
+
+    def attend(m, h, p, freqs):
+        q, gate = np.split((h @ m.get(p + "q_proj.weight", 2 * 2 * 32, hidden).T).reshape(len(h), 2, 64), 2, -1)
+        k, v = ((h @ m.get(f"{p}{s}_proj.weight", 32, hidden).T).reshape(len(h), 1, 32) for s in "kv")
+        q, k = (rotate(rms_norm(t, 1 + m.get(f"{p}{s}_norm.weight", 32), 1e-6), freqs) for t, s in ((q, "q"), (k, "k")))
+        return (attention(q, k, v) / (1 + np.exp(-gate.reshape(len(h), -1)))) @ m.get(p + "o_proj.weight", hidden, 64).T
+
+    def mix(m, h, p, stacked):
+        z = router(m, h, p + "gate.weight", 8)
+        weights = normalised(chosen(z, np.exp(z), 3))
+        if stacked:
+            both, down = m.get(p + "experts.gate_up_proj", 8, 64, hidden), m.get(p + "experts.down_proj", 8, hidden, 32)
+            y = sum(weights[:, e:e + 1] * (silu(h @ both[e, :32].T) * (h @ both[e, 32:].T) @ down[e].T) for e in range(8))
+        else:
+            y = experts(m, h, weights, [f"{p}experts.%d.{w}_proj.weight" for w in ("gate", "up", "down")], 32)
+        shared = expert_mlp(m, h, 48, *(f"{p}shared_expert.{w}_proj.weight" for w in ("gate", "up", "down")))
+        return y + shared / (1 + np.exp(-h @ m.get(p + "shared_expert_gate.weight", 1, hidden).T))
+
+    for name, config, text in (("qwen3next", {"architectures": ["Qwen3NextForCausalLM"], "partial_rotary_factor": 0.25, "rope_theta": 1e7, **mixture}, None),
+                               ("qwen35", {"full_attention_interval": 2, "layer_types": ["linear_attention", "full_attention"] * 2, "attn_output_gate": True},
+                                "Qwen3_5ForConditionalGeneration"),
+                               ("qwen35moe", {"intermediate_size": 0, **mixture}, "Qwen3_5MoeForConditionalGeneration")):
+        m = Model({**base, **config})
+        root, every, theta = "model.", m.c.get("full_attention_interval", 4), 1e7
+        if text:
+            root = "model.language_model."
+            m.c["rope_parameters"] = {"rope_type": "default", "rope_theta": theta, "partial_rotary_factor": 0.5, "mrope_section": [4, 2, 2], "mrope_interleaved": True}
+            m.folder = {"architectures": [text], "tie_word_embeddings": False, "text_config": m.c, "vision_config": {"hidden_size": 8}}
+        rotated = 16 if text else 8
+        freqs = theta ** (-np.arange(0, rotated, 2) / rotated)
+        norm = lambda x, name: rms_norm(x, 1 + m.get(name, hidden), 1e-6)
+        x = m.get(root + "embed_tokens.weight", 48, hidden, scale=1.0)[TOKENS]
+        for l in range(4):
+            p = f"{root}layers.{l}."
+            h = norm(x, p + "input_layernorm.weight")
+            x = x + (attend(m, h, p + "self_attn.", freqs) if (l + 1) % every == 0 else net(m, h, p + "linear_attn.", not text))
+            h = norm(x, p + "post_attention_layernorm.weight")
+            x = x + (mix(m, h, p + "mlp.", bool(text)) if "num_experts" in m.c else swiglu(m, h, p + "mlp."))
+        logits = norm(x, root + "norm.weight") @ m.get("lm_head.weight", 48, hidden).T
+        m.get("mtp.fc.weight", hidden, 2 * hidden)
+        if text:
+            m.get("model.visual.patch_embed.proj.weight", 8, 12)
+        yield name, m, 128, logits
+
+
+EXPERTS = (delta_nets, nemotron_h, mixtral, qwen3moe, qwen2moe, olmoe, granitemoe, minimax_m2, ernie, gptoss, glm4_moe, smallthinker, dbrx, deepseek, of_deepseeks_form, turbosparse, llama4)
 
 for family in FIRST + SECOND + EXPERTS:
     for name, m, context, logits in family():
