@@ -33,10 +33,8 @@ type config struct {
 
 // beside is the content of config.json other than the hyperparameters.
 type beside struct {
-	Source     string `json:"_name_or_path"`
-	Quantizing *struct {
-		Method string `json:"quant_method"`
-	} `json:"quantization_config"`
+	Source     string      `json:"_name_or_path"`
+	Quantizing *quantizing `json:"quantization_config"`
 
 	BOS json.RawMessage `json:"bos_token_id"`
 	EOS json.RawMessage `json:"eos_token_id"`
@@ -66,7 +64,12 @@ func readConfig(dir string) (*config, error) {
 		c.Architectures = architectures
 	}
 	c.embeds = checkpoint.Exists(filepath.Join(dir, "modules.json"))
-	if c.Quantizing != nil && c.Quantizing.Method != "mxfp4" {
+	if c.Quantizing == nil || c.Quantizing.Method == "modelopt" && c.Quantizing.Algo == "" {
+		if c.Quantizing, err = readQuantizing(dir); err != nil {
+			return nil, err
+		}
+	}
+	if c.Quantizing != nil && c.Quantizing.Method != "mxfp4" && !c.Quantizing.nvfp4() {
 		return nil, c.Errorf("quantization_config", "weights quantised by %q are not read; convert the model they were made from", c.Quantizing.Method)
 	}
 	return c, nil

@@ -11,6 +11,7 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/arch"
 	"github.com/powerinfer-go/powerinfer/internal/convert/checkpoint"
 	"github.com/powerinfer-go/powerinfer/internal/gguf"
+	"github.com/powerinfer-go/powerinfer/internal/quant"
 )
 
 // Options of a conversion.
@@ -93,7 +94,7 @@ func openModel(dir, predictors string, o *Options) (*model, error) {
 		{Key: "general.architecture", Value: fam.Name},
 		{Key: "general.type", Value: "model"},
 		{Key: "general.name", Value: o.name(dir, c)},
-		{Key: "general.file_type", Value: o.Output.fileType},
+		{Key: "general.file_type", Value: fileType(c, o)},
 		{Key: "general.quantization_version", Value: uint32(2)},
 	}, sizes...)}
 	if m.source, err = checkpoint.Open(dir); err != nil {
@@ -104,6 +105,15 @@ func openModel(dir, predictors string, o *Options) (*model, error) {
 		return nil, err
 	}
 	return m, nil
+}
+
+// fileType returns general.file_type of a folder's model: of one in NVFP4 its own.
+func fileType(c *config, o *Options) uint32 {
+	if c.Quantizing.nvfp4() {
+		n, _ := quant.NVFP4.FileType()
+		return n
+	}
+	return o.Output.fileType
 }
 
 // close closes what was opened for the tensors.
@@ -117,7 +127,13 @@ func (m *model) close() {
 // plan lists the tensors to write, and the keys that are read with them.
 func (m *model) plan(dir string, fam arch.Family, c *config, factors map[string][]float32, predictors string, notes func(string)) error {
 	p := &plan{family: fam, source: m.source, used: map[string]bool{}}
+	if c.Quantizing.nvfp4() {
+		p.findSmallFloats()
+	}
 	p.model(c, factors)
+	if p.err == nil {
+		p.finishSmall()
+	}
 	if predictors != "" && p.err == nil {
 		if err := openPredictors(m.source, predictors, c); err != nil {
 			return err

@@ -49,6 +49,8 @@ func (t *tensor) storeAs(o Options, m *mixer, others *narrowings) quant.Type {
 		return quant.F32
 	case t.scales != nil: // what another type would make of it is larger or less exact
 		return quant.MXFP4
+	case t.small != nil:
+		return quant.NVFP4
 	case !o.Output.base.Quantised():
 		return o.Output.base
 	case kept(t.name, t.shape):
@@ -106,6 +108,10 @@ func (l *lane) encode(t *tensor, typ quant.Type, rowLen, from, to int) error {
 	if t.scales != nil {
 		l.out = resize(l.out, typ.RowBytes(rowLen)*(to-from))
 		return l.repack(t, rowLen, from, to)
+	}
+	if t.small != nil {
+		l.out = resize(l.out, typ.RowBytes(rowLen)*(to-from))
+		return l.repackSmall(t, rowLen, from, to)
 	}
 	l.floats = resize(l.floats, n)
 	l.out = resize(l.out, typ.RowBytes(rowLen)*(to-from))

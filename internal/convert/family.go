@@ -27,6 +27,7 @@ type tensor struct {
 	step   int                  // columns from one that becomes a row to the next; 0: 1
 	first  int                  // of them
 	scales *checkpoint.Tensor   // exponents of MXFP4 blocks, whose codes are from; nil: from holds no blocks
+	small  []*smallFloats       // of NVFP4, whose codes are from and more; nil: from holds no blocks
 	single bool                 // row gives elements, not rows
 	wide   int                  // columns of the source, of which these are a part; 0: rows and step tell
 	apart  int                  // rows of the source from one matrix to the next, of a stack whose matrices' columns become rows
@@ -47,6 +48,7 @@ type plan struct {
 	family  arch.Family
 	source  *checkpoint.Checkpoint
 	used    map[string]bool
+	small   map[string]*smallFloats // the matrices in NVFP4, by the name of their codes
 	tensors []*tensor
 	pairs   map[string]pair // of an adapter, by the model's tensors, instead of these; nil: a model is planned
 	err     error
@@ -69,6 +71,8 @@ func (p *plan) from(name, from string, dims, stored []int) *tensor {
 	case s == nil:
 		p.err = fmt.Errorf("%s: tensor %q is missing", p.source.Path, from)
 		return t
+	case p.small[from] != nil:
+		return p.fromSmall(name, from, p.small[from], dims, stored)
 	case !slices.Equal(s.Shape, stored):
 		p.err = fmt.Errorf("%s: offset %d: tensor %q has shape %v, config.json makes it %v", s.Path(), s.Offset, from, s.Shape, stored)
 		return t
@@ -337,7 +341,7 @@ func (p *plan) stacked(name, from string, dims []int) {
 	for i := 1; i < dims[0] && p.err == nil; i++ {
 		next := p.from(name, fmt.Sprintf(from, i), dims, dims[1:])
 		p.tensors = p.tensors[:len(p.tensors)-1]
-		first.more = append(first.more, next.from)
+		first.more, first.small = append(first.more, next.from), append(first.small, next.small...)
 	}
 }
 

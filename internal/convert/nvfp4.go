@@ -1,0 +1,247 @@
+package convert
+
+import (
+	"encoding/binary"
+	"fmt"
+	"math"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/powerinfer-go/powerinfer/internal/convert/checkpoint"
+	"github.com/powerinfer-go/powerinfer/internal/quant"
+)
+
+// Folders in NVFP4 come from NVIDIA's ModelOpt and from llm-compressor (compressed-tensors). A matrix W is there as
+//
+//	W.weight, W.weight_packed         codes, two to a byte, the first in the lower half
+//	W.weight_scale                    E4M3, one for 16 elements
+//	W.weight_scale_2                  the factor of all scales, one number
+//	W.weight_global_scale             its reciprocal
+//	W.input_scale, .input_global_scale  the same of activations
+//
+// the second name being llm-compressor's. The codes and scales become GGUF's NVFP4 bit for bit, as llama.cpp's converter has it; the factors become
+// tensors of their own, W.scale and W.input_scale, which are left out where they are one.
+
+// nvfp4Shared is the number of elements of a scale, nvfp4Block that of GGUF's blocks.
+const (
+	nvfp4Shared = 16
+	nvfp4Block  = 64
+)
+
+// smallFloats is what lies beside the codes of a matrix in NVFP4.
+type smallFloats struct {
+	scales        *checkpoint.Tensor
+	factor, input *checkpoint.Tensor // nil: one
+	reciprocal    bool               // they divide
+}
+
+// quantizing is what config.json, or hf_quant_config.json beside it, says of how the weights were quantised.
+type quantizing struct {
+	Method string `json:"quant_method"`
+	Algo   string `json:"quant_algo"`
+	Format string `json:"format"`
+	Groups map[string]struct {
+		Format string `json:"format"`
+	} `json:"config_groups"`
+}
+
+// nvfp4 reports whether matrices may be in NVFP4. Which are shows in the folder's tensors.
+func (q *quantizing) nvfp4() bool {
+	const packed = "nvfp4-pack-quantized"
+	switch {
+	case q == nil:
+		return false
+	case q.Method == "compressed-tensors":
+		if q.Format == packed {
+			return true
+		}
+		for _, g := range q.Groups {
+			if g.Format != packed {
+				return false
+			}
+		}
+		return q.Format == "mixed-precision" && len(q.Groups) > 0
+	}
+	return q.Method == "modelopt" && (strings.HasSuffix(q.Algo, "NVFP4") || q.Algo == "MIXED_PRECISION")
+}
+
+// readQuantizing reads hf_quant_config.json in dir, where older folders of ModelOpt say what config.json does not; nil if it is not there.
+func readQuantizing(dir string) (*quantizing, error) {
+	path := filepath.Join(dir, "hf_quant_config.json")
+	if !checkpoint.Exists(path) {
+		return nil, nil
+	}
+	var file struct {
+		Producer struct {
+			Name string `json:"name"`
+		} `json:"producer"`
+		Quantization quantizing `json:"quantization"`
+	}
+	if err := checkpoint.ReadJSON(path, &file); err != nil {
+		return nil, err
+	}
+	q := &file.Quantization
+	if q.Method == "" {
+		q.Method = strings.ToLower(file.Producer.Name)
+	}
+	return q, nil
+}
+
+// findSmallFloats finds the matrices in NVFP4, and gives their tensors the names of ModelOpt.
+func (p *plan) findSmallFloats() {
+	tensors := p.source.Tensors
+	reciprocal := map[string]bool{}
+	for _, names := range [][2]string{{".weight_packed", ".weight"}, {".weight_global_scale", ".weight_scale_2"}, {".input_global_scale", ".input_scale"}} {
+		for name, t := range tensors {
+			base, ok := strings.CutSuffix(name, names[0])
+			if !ok || tensors[base+names[1]] != nil {
+				continue
+			}
+			delete(tensors, name)
+			tensors[base+names[1]] = t
+			reciprocal[base] = true
+		}
+	}
+	p.small = map[string]*smallFloats{}
+	for name, scales := range tensors {
+		base, ok := strings.CutSuffix(name, ".weight_scale")
+		codes := tensors[base+".weight"]
+		if ok && codes != nil && codes.DType == "U8" && scales.DType == "F8_E4M3" && len(scales.Shape) == 2 {
+			p.small[base+".weight"] = &smallFloats{scales, tensors[base+".weight_scale_2"], tensors[base+".input_scale"], reciprocal[base]}
+		}
+		if strings.HasSuffix(name, ".k_scale") || strings.HasSuffix(name, ".v_scale") { // of a cache in eight bits
+			p.used[name] = true
+		}
+	}
+}
+
+// fromSmall plans output tensor name of shape dims from a matrix in NVFP4, whose shape must be stored (both outermost first).
+func (p *plan) fromSmall(name, from string, f *smallFloats, dims, stored []int) *tensor {
+	t := &tensor{name: name}
+	codes, cols := p.source.Tensors[from], stored[len(stored)-1]
+	narrow := func(by int) []int { return append(slices.Clone(stored[:len(stored)-1]), cols/by) }
+	for s, want := range map[*checkpoint.Tensor][]int{codes: narrow(2), f.scales: narrow(nvfp4Shared)} {
+		if !slices.Equal(s.Shape, want) || cols%nvfp4Block != 0 {
+			p.err = fmt.Errorf("%s: offset %d: tensor %q has shape %v; rows of %d elements, which config.json says there are, make it %v in NVFP4, and must divide into blocks of %d",
+				s.Path(), s.Offset, s.Name, s.Shape, cols, want, nvfp4Block)
+			return t
+		}
+	}
+	base := strings.TrimSuffix(from, ".weight")
+	for _, end := range []string{"", "_scale", "_scale_2"} {
+		p.used[from+end] = true
+	}
+	p.used[base+".input_scale"] = true
+	t.from, t.small = codes, []*smallFloats{f}
+	t.shape = slices.Clone(dims)
+	slices.Reverse(t.shape)
+	p.tensors = append(p.tensors, t)
+	return t
+}
+
+// finishSmall refuses what cannot be made of matrices in NVFP4, and plans the tensors of their factors.
+func (p *plan) finishSmall() {
+	var all []*tensor
+	for _, t := range p.tensors {
+		all = append(all, t)
+		if t.small == nil {
+			continue
+		}
+		if t.column || t.single || t.unit || t.negatedExp || t.plus != 0 || t.rows > 0 || len(t.small) != 1+len(t.more) || !strings.HasSuffix(t.name, ".weight") {
+			p.err = fmt.Errorf("%s: tensor %q is in NVFP4, and %q is made of it in another order than its rows have, or of others that are not: this is not supported; convert the model that it was made from",
+				t.from.Path(), t.from.Name, t.name)
+			return
+		}
+		for _, side := range []struct {
+			end string
+			of  func(*smallFloats) *checkpoint.Tensor
+		}{{".scale", func(f *smallFloats) *checkpoint.Tensor { return f.factor }}, {".input_scale", func(f *smallFloats) *checkpoint.Tensor { return f.input }}} {
+			values, err := factors(t.small, side.of)
+			if err != nil {
+				p.err = err
+				return
+			}
+			if slices.ContainsFunc(values, func(v float32) bool { return math.Abs(float64(v)-1) > nearOne }) {
+				name := strings.TrimSuffix(t.name, ".weight") + side.end
+				all = append(all, &tensor{name: name, shape: []int{len(values)}, values: values, plain: true})
+			}
+		}
+	}
+	p.tensors = all
+}
+
+// nearOne is how far factors lie from one that are left out.
+const nearOne = 1e-6
+
+// factors reads one number of each matrix.
+func factors(all []*smallFloats, of func(*smallFloats) *checkpoint.Tensor) (values []float32, err error) {
+	for _, f := range all {
+		v := float32(1)
+		if t := of(f); t != nil {
+			if v, err = readFactor(t); err != nil {
+				return nil, err
+			}
+			if f.reciprocal {
+				v = 1 / v
+			}
+			if !(v > 0) || math.IsInf(float64(v), 0) {
+				return nil, fmt.Errorf("%s: offset %d: tensor %q makes a factor of %g; the model is damaged", t.Path(), t.Offset, t.Name, v)
+			}
+		}
+		values = append(values, v)
+	}
+	return values, nil
+}
+
+// readFactor reads a tensor of one number.
+func readFactor(t *checkpoint.Tensor) (float32, error) {
+	typ, ok := t.Type()
+	if !ok || t.Bytes != int64(typ.BlockBytes()) {
+		return 0, fmt.Errorf("%s: offset %d: tensor %q is %s of shape %v instead of one number", t.Path(), t.Offset, t.Name, t.DType, t.Shape)
+	}
+	b, v := make([]byte, t.Bytes), make([]float32, 1)
+	if err := t.ReadAt(b, 0); err != nil {
+		return 0, err
+	}
+	quant.Decode(typ, v, b)
+	return v[0], nil
+}
+
+// repackSmall fills l.out with rows [from, to) of t as GGUF has NVFP4: four scales, then the codes of 16 elements in eight bytes, of which byte i holds
+// element i and, above it, element i+8. In the source a byte holds element 2i and, above it, element 2i+1.
+func (l *lane) repackSmall(t *tensor, rowLen, from, to int) error {
+	l.raw = resize(l.raw, rowLen/2+rowLen/nvfp4Shared)
+	codes, scales := l.raw[:rowLen/2], l.raw[rowLen/2:]
+	out := l.out
+	for r := from; r < to; r++ {
+		at := r
+		if t.row != nil {
+			at = t.row(r)
+		}
+		part, _ := t.part(at)
+		f := t.small[at/t.from.Shape[0]]
+		row := int64(at - t.begin(at))
+		if err := part.ReadAt(codes, row*int64(len(codes))); err != nil {
+			return err
+		}
+		if err := f.scales.ReadAt(scales, row*int64(len(scales))); err != nil {
+			return err
+		}
+		for b := range rowLen / nvfp4Block {
+			for g, s := range scales[4*b:][:4] {
+				if s&0x7f == 0x7f {
+					return fmt.Errorf("%s: offset %d: tensor %q holds NaN; the model is damaged", f.scales.Path(), f.scales.Offset, f.scales.Name)
+				}
+				out[g] = s & 0x7f // scales have no sign
+				in := binary.LittleEndian.Uint64(codes[32*b+8*g:])
+				for i := range 8 {
+					low, high := in>>(4*i)&15, in>>(4*i+32)&15
+					out[4+8*g+i] = byte(low | high<<4)
+				}
+			}
+			out = out[quant.NVFP4.BlockBytes():]
+		}
+	}
+	return nil
+}
