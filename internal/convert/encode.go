@@ -119,6 +119,7 @@ func (l *lane) encode(t *tensor, typ quant.Type, rowLen, from, to int) error {
 	case t.mapped != nil:
 		bytes := t.mapped.Type.RowBytes(rowLen)
 		quant.Decode(t.mapped.Type, l.floats, t.mapped.Data[from*bytes:to*bytes])
+		t.multiply(l.floats, rowLen, from)
 	case t.from == nil:
 		copy(l.floats, t.values[from*rowLen:])
 	default:
@@ -138,6 +139,17 @@ func (l *lane) encode(t *tensor, typ quant.Type, rowLen, from, to int) error {
 		quant.EncodeWeighted(typ, l.out[(r-from)*bytes:][:bytes], l.floats[(r-from)*rowLen:][:rowLen], t.importance[r/rows*rowLen:][:rowLen])
 	}
 	return nil
+}
+
+// multiply multiplies the elements of rows from from on by their matrices' factors.
+func (t *tensor) multiply(x []float32, rowLen, from int) {
+	if t.factors == nil {
+		return
+	}
+	rows := matrixRows(t.shape)
+	for i := range x {
+		x[i] *= t.factors[(from+i/rowLen)/rows]
+	}
 }
 
 // matrixRows returns the rows of each matrix of a tensor, of which there may be one for each expert.

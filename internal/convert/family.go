@@ -37,6 +37,7 @@ type tensor struct {
 	negatedExp bool         // every element e becomes −exp(e)
 	unit       bool         // rows are brought to a length of 1
 	values     []float32    // computed elements, where from is nil
+	factors    []float32    // of the matrices of mapped, which multiply elements; nil: one
 	mapped     *gguf.Tensor // a GGUF file's elements, where from is nil
 	plain      bool         // stays F32 whatever the output type: vectors, learned positions
 	// importance holds one for each element of a row, matrix after matrix; nil: none are known.

@@ -60,6 +60,8 @@ func (x fixture) encode() []byte {
 			b = binary.LittleEndian.AppendUint32(b, bits)
 		case "BF16":
 			b = binary.LittleEndian.AppendUint16(b, uint16(bits>>16))
+		case "U8", "F8_E4M3": // the byte's number
+			b = append(b, byte(v))
 		case "F16":
 			b = binary.LittleEndian.AppendUint16(b, quant.F16FromF32(v))
 		default:

@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/powerinfer-go/powerinfer/internal/convert/checkpoint"
+	"github.com/powerinfer-go/powerinfer/internal/gguf"
 	"github.com/powerinfer-go/powerinfer/internal/quant"
 )
 
@@ -244,4 +245,32 @@ func (l *lane) repackSmall(t *tensor, rowLen, from, to int) error {
 		}
 	}
 	return nil
+}
+
+// withFactors has matrices of NVFP4 that become another type multiplied by the factors beside them, which are left out then.
+func withFactors(f *gguf.File, choices []Choice) ([]Choice, error) {
+	byName := map[string]*gguf.Tensor{}
+	for _, c := range choices {
+		byName[c.Tensor.Name] = c.Tensor
+	}
+	gone := map[string]bool{}
+	for i := range choices {
+		c := &choices[i]
+		base, weight := strings.CutSuffix(c.Tensor.Name, ".weight")
+		if c.Tensor.Type != quant.NVFP4 || c.Type == quant.NVFP4 || !weight {
+			continue
+		}
+		gone[base+".input_scale"] = true
+		side := byName[base+".scale"]
+		if side == nil {
+			continue
+		}
+		if n := matrices(c.Tensor.Shape); side.Type != quant.F32 || side.Elems() != n {
+			return nil, fmt.Errorf("%s: tensor %q is %s of shape %v instead of %d numbers of F32: the file is damaged", f.Path, side.Name, side.Type, side.Shape, n)
+		}
+		gone[side.Name] = true
+		c.factors = make([]float32, side.Elems())
+		quant.Decode(quant.F32, c.factors, side.Data)
+	}
+	return slices.DeleteFunc(choices, func(c Choice) bool { return gone[c.Tensor.Name] }), nil
 }

@@ -94,6 +94,7 @@ type Choice struct {
 	Type        quant.Type
 	NeedsMatrix bool // and there are no importances for it
 	importance  *imatrix.Entry
+	factors     []float32 // of each of its matrices, which the new type does not have beside it; nil: one
 }
 
 // Bytes returns the tensor's size in its new type.
@@ -230,7 +231,7 @@ func (q *Quantization) keys(f *gguf.File) ([]gguf.KV, error) {
 
 // source prepares a tensor's encoding.
 func (q *Quantization) source(f *gguf.File, c Choice, e *encoder) (gguf.Source, error) {
-	m, t := c.Tensor, &tensor{name: c.Tensor.Name, shape: c.Tensor.Shape, mapped: c.Tensor}
+	m, t := c.Tensor, &tensor{name: c.Tensor.Name, shape: c.Tensor.Shape, mapped: c.Tensor, factors: c.factors}
 	if entry := c.importance; entry != nil && c.Type != m.Type && c.Type.Weighable() {
 		if want := m.Shape[0] * matrices(m.Shape); len(entry.Sums) == want {
 			t.importance = entry.Mean()
@@ -304,7 +305,7 @@ func (q *Quantization) Plan(f *gguf.File) ([]Choice, error) {
 		c.NeedsMatrix = typ != c.Tensor.Type && q.Output.needsMatrix(c.Tensor.Name, typ) && c.importance == nil
 	}
 	others.tell(q.Notes)
-	return choices, nil
+	return withFactors(f, choices)
 }
 
 // inLayerOrder returns the places of names in the order in which mixes count: by layer, and in a layer by name.

@@ -111,6 +111,8 @@ func (s stacks) roles(l int, move map[string]func(t *gguf.Tensor) (gguf.Source, 
 		"ffn_gate_exps.weight": rows, "ffn_gate_exps.bias": rows, "ffn_up_exps.weight": rows, "ffn_up_exps.bias": rows,
 		"ffn_gate_up_exps.weight": both, "ffn_gate_up_exps.bias": both,
 		"ffn_down_exps.weight": s.columns, "ffn_down_exps.bias": whole,
+		"ffn_gate_exps.scale": whole, "ffn_up_exps.scale": whole, "ffn_gate_up_exps.scale": whole, "ffn_down_exps.scale": whole,
+		"ffn_gate_exps.input_scale": whole, "ffn_up_exps.input_scale": whole, "ffn_gate_up_exps.input_scale": whole, "ffn_down_exps.input_scale": whole,
 	} {
 		move[fmt.Sprintf("blk.%d.%s", l, suffix)] = f
 	}

@@ -23,6 +23,7 @@ func (m *model) prepare(p Plan) ([]gguf.Source, error) {
 		if p.Order != nil {
 			order = p.Order[l]
 		}
+		none := func(*gguf.Tensor) ([]gguf.Source, error) { return nil, nil }
 		rows := func(t *gguf.Tensor) ([]gguf.Source, error) {
 			return one(ordered(t, order)), shaped(m.f, t, m.embd, m.ff)
 		}
@@ -36,6 +37,13 @@ func (m *model) prepare(p Plan) ([]gguf.Source, error) {
 				n := f.Neurons(m.f, l)
 				return []gguf.Source{ordered(n.Gate, order), ordered(n.Up, order)}, shaped(m.f, t, m.embd, 2*m.ff)
 			}
+			for _, end := range []string{"scale", "input_scale"} { // of both
+				role[name("ffn_up."+end)] = func(t *gguf.Tensor) ([]gguf.Source, error) {
+					gate := copied(t)
+					gate.Name = name("ffn_gate." + end)
+					return []gguf.Source{gate, copied(t)}, nil
+				}
+			}
 		}
 		role[name("ffn_up.bias")] = func(t *gguf.Tensor) ([]gguf.Source, error) {
 			return one(ordered(t, order)), shaped(m.f, t, m.ff)
@@ -47,7 +55,21 @@ func (m *model) prepare(p Plan) ([]gguf.Source, error) {
 			if err := shaped(m.f, t, m.ff, m.embd); err != nil {
 				return nil, err
 			}
-			return predictor(transposed(name("ffn_down_t.weight"), t, order)), nil
+			factor := float32(1)
+			if t.Type == quant.NVFP4 { // whose factor goes into the new type
+				if s := m.f.Tensor(name("ffn_down.scale")); s != nil {
+					if err := shaped(m.f, s, 1); err != nil {
+						return nil, err
+					}
+					x := []float32{0}
+					quant.Decode(s.Type, x, s.Data)
+					factor = x[0]
+				}
+			}
+			return predictor(transposed(name("ffn_down_t.weight"), t, order, factor)), nil
+		}
+		if t := m.f.Tensor(name("ffn_down.weight")); t != nil && t.Type == quant.NVFP4 {
+			role[name("ffn_down.scale")], role[name("ffn_down.input_scale")] = none, none
 		}
 		role[name("ffn_down.bias")] = func(t *gguf.Tensor) ([]gguf.Source, error) {
 			c := copied(t)
@@ -55,7 +77,6 @@ func (m *model) prepare(p Plan) ([]gguf.Source, error) {
 			return one(c), shaped(m.f, t, m.embd)
 		}
 		// Predictors of the source, an original file, give way.
-		none := func(*gguf.Tensor) ([]gguf.Source, error) { return nil, nil }
 		role[name("fc1.weight")], role[name("fc2.weight")] = none, none
 		if err := m.complete(l); err != nil {
 			return nil, err
@@ -139,12 +160,15 @@ func ordered(t *gguf.Tensor, order []int32) gguf.Source {
 // band is the number of rows of a matrix that are transposed together: a block of the quantised types, and whole cache lines of the others.
 const band = quant.QK
 
-// transposed is t [n_ff, n_embd] with columns as rows, row i being column order[i]. [n_embd, n_ff]
-func transposed(name string, t *gguf.Tensor, order []int32) gguf.Source {
+// transposed is t [n_ff, n_embd] times factor with columns as rows, row i being column order[i]. [n_embd, n_ff]
+func transposed(name string, t *gguf.Tensor, order []int32, factor float32) gguf.Source {
 	ff, embd := t.Shape[0], t.Shape[1]
 	size := t.Type.RowBytes(ff)
 	return Transposed(name, transposedType(t.Type, embd), ff, embd, order, func(first int, rows []float32) error {
 		quant.Decode(t.Type, rows, t.Data[first*size:][:len(rows)/ff*size])
+		for i := range rows {
+			rows[i] *= factor
+		}
 		return nil
 	})
 }
