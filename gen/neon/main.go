@@ -40,6 +40,8 @@ func products(f *file) {
 			panel.tokens("panel")
 		}
 		(&kernel{file: f, isa: plain, typ: typ, r: 1, t: 1}).expand()
+		(&kernel{file: f, isa: plain, typ: typ, r: 1, t: 1}).expandPairs()
+		(&kernel{file: f, isa: matrices, typ: typ}).pairs()
 	}
 	for _, typ := range []quant.Type{quant.F32, quant.F16, quant.BF16} {
 		tile := func(r, t int) *floats { return &floats{kernel{file: f, isa: plain, typ: typ, r: r, t: t}} }
@@ -49,10 +51,25 @@ func products(f *file) {
 		tile(4, 1).scatter()
 	}
 	f.quantize()
+	f.arrange()
 	f.fetchLines()
 	for _, isa := range []string{plain, dots} {
 		f.list(isa)
 	}
+	f.listPairs()
+}
+
+// listPairs writes a function that returns the panels of SMMLA by type.
+func (f *file) listPairs() {
+	fmt.Fprintf(&f.stubs, "\n// pairs%s returns the quantised types' panels.\nfunc pairs%s() map[quant.Type]pairs {\n\treturn map[quant.Type]pairs{\n", matrices, matrices)
+	for _, typ := range quant.Types() {
+		if known(typ) {
+			name := strings.ReplaceAll(first(typ).String(), "_", "")
+			fmt.Fprintf(&f.stubs, "\t\tquant.%s: {block{%d, %d, panel%s%s%dx%d}, expand%s%s},\n",
+				typ, matrixRows, matrixTokens, name, matrices, matrixRows, matrixTokens, name, matrices)
+		}
+	}
+	f.stubs.WriteString("\t}\n}\n")
 }
 
 // shape holds the rows of a tile of one token, and rows and tokens of blocks and of panels: what registers hold.

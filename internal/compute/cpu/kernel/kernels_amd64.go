@@ -325,11 +325,14 @@ func vnni() *Kernels {
 	return k
 }
 
+// pairPiece is how much of a row lies beside the same of another: so one 512-bit vector holds what two rows have in the same place.
+const pairPiece = 32
+
 // panels notes how large a panel's superblocks are.
 func (k *Kernels) panels(avx2 bool) {
 	for _, t := range quant.Computed() {
 		if t.Quantised() {
-			k.types[t].panelSuper, k.types[t].panelPairs = layout.Panel(t, avx2), true
+			k.types[t].panelSuper, k.types[t].panelPiece = layout.Panel(t, avx2), pairPiece
 		}
 	}
 }

@@ -11,6 +11,9 @@ func platform() []*Kernels {
 	sets := []*Kernels{neon()}
 	if cpu.ARM64.HasASIMDDP {
 		sets = append([]*Kernels{dot()}, sets...)
+		if cpu.ARM64.HasI8MM {
+			sets = append([]*Kernels{mmla()}, sets...)
+		}
 	}
 	return sets
 }
@@ -46,6 +49,26 @@ func dot() *Kernels {
 	k := neon()
 	k.Name = "NEON dot product"
 	k.sets(setsDOT(), "dot")
+	return k
+}
+
+// pairs holds what a quantised type's prompts are computed by where there are products of matrices.
+type pairs struct {
+	panel  block
+	expand func(dst, w *byte, n uintptr)
+}
+
+// pairBytes is how much of a row lies beside the same of another in panels for SMMLA.
+const pairBytes = 8
+
+// mmla is for processors with SMMLA, too: Neoverse V1 and N2, Cortex-A510 and A710, Apple's M2 and later.
+func mmla() *Kernels {
+	k := dot()
+	k.Name = "NEON I8MM"
+	for t, p := range pairsMMLA() {
+		k.types[t].panel, k.types[t].expand, k.types[t].arrange = p.panel, p.expand, arrangeMMLA
+		k.types[t].panelSuper, k.types[t].panelPiece = layout.PairPanel(t), pairBytes
+	}
 	return k
 }
 

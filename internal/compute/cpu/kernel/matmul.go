@@ -27,9 +27,12 @@ type tiles struct {
 	expand func(dst, w *byte, n uintptr)
 	// The size of a panel's superblock.
 	panelSuper int
-	panelPairs bool // a panel's rows lie in pairs
 	// What every part of panel's calls has besides layout.FirstPart and LastPart.
 	panelPart uintptr
+	// Bytes of a row that lie beside the same of another where a panel's rows lie in pairs, otherwise 0.
+	panelPiece int
+	// arrange writes n superblocks of two tokens' activations as a panel's tile reads them, layout.PairActs bytes each; nil where it reads them as they are.
+	arrange func(dst, x *byte, xStride, n uintptr)
 }
 
 // MatMul computes out[t·outStride+r] for weights w [rows, cols], packed and contiguous, and tokens rows of x.

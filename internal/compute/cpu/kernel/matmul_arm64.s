@@ -3138,6 +3138,503 @@ super:
 	BGT super
 	RET
 
+// func expandQ40MMLA(dst *byte, w *byte, n uintptr)
+TEXT ·expandQ40MMLA(SB), NOSPLIT, $0-24
+	MOVD dst+0(FP), R0
+	MOVD w+8(FP), R1
+	MOVD n+16(FP), R2
+	ADD $16, R1, R1
+	MOVD $neonTable<>(SB), R3
+	WORD $0x4f00e5e0 // movi v0.16b, #0xf
+	WORD $0x4f00e501 // movi v1.16b, #0x8
+super:
+	WORD $0xfc5f0022 // ldur d2, [x1, #-16]
+	WORD $0x0e217842 // fcvtl v2.4s, v2.4h
+	WORD $0x4e823843 // zip1 v3.4s, v2.4s, v2.4s
+	WORD $0xfd000003 // str d3, [x0]
+	WORD $0x6e034063 // ext v3.16b, v3.16b, v3.16b, #8
+	WORD $0xfd000803 // str d3, [x0, #16]
+	WORD $0x4e827843 // zip2 v3.4s, v2.4s, v2.4s
+	WORD $0xfd001003 // str d3, [x0, #32]
+	WORD $0x6e034063 // ext v3.16b, v3.16b, v3.16b, #8
+	WORD $0xfd001803 // str d3, [x0, #48]
+	WORD $0x3dc00022 // ldr q2, [x1]
+	WORD $0x4e201c43 // and v3.16b, v2.16b, v0.16b
+	WORD $0x6e218463 // sub v3.16b, v3.16b, v1.16b
+	WORD $0x3dc00822 // ldr q2, [x1, #32]
+	WORD $0x4e201c44 // and v4.16b, v2.16b, v0.16b
+	WORD $0x6e218484 // sub v4.16b, v4.16b, v1.16b
+	WORD $0x4e843865 // zip1 v5.4s, v3.4s, v4.4s
+	WORD $0xfd008005 // str d5, [x0, #256]
+	WORD $0x6e0540a5 // ext v5.16b, v5.16b, v5.16b, #8
+	WORD $0xfd00a005 // str d5, [x0, #320]
+	WORD $0x4e847865 // zip2 v5.4s, v3.4s, v4.4s
+	WORD $0xfd00c005 // str d5, [x0, #384]
+	WORD $0x6e0540a5 // ext v5.16b, v5.16b, v5.16b, #8
+	WORD $0xfd00e005 // str d5, [x0, #448]
+	WORD $0x3dc01022 // ldr q2, [x1, #64]
+	WORD $0x4e201c43 // and v3.16b, v2.16b, v0.16b
+	WORD $0x6e218463 // sub v3.16b, v3.16b, v1.16b
+	WORD $0x3dc01822 // ldr q2, [x1, #96]
+	WORD $0x4e201c44 // and v4.16b, v2.16b, v0.16b
+	WORD $0x6e218484 // sub v4.16b, v4.16b, v1.16b
+	WORD $0x4e843865 // zip1 v5.4s, v3.4s, v4.4s
+	WORD $0xfd008805 // str d5, [x0, #272]
+	WORD $0x6e0540a5 // ext v5.16b, v5.16b, v5.16b, #8
+	WORD $0xfd00a805 // str d5, [x0, #336]
+	WORD $0x4e847865 // zip2 v5.4s, v3.4s, v4.4s
+	WORD $0xfd00c805 // str d5, [x0, #400]
+	WORD $0x6e0540a5 // ext v5.16b, v5.16b, v5.16b, #8
+	WORD $0xfd00e805 // str d5, [x0, #464]
+	WORD $0x3dc00022 // ldr q2, [x1]
+	WORD $0x6f0c0443 // ushr v3.16b, v2.16b, #4
+	WORD $0x6e218463 // sub v3.16b, v3.16b, v1.16b
+	WORD $0x3dc00822 // ldr q2, [x1, #32]
+	WORD $0x6f0c0444 // ushr v4.16b, v2.16b, #4
+	WORD $0x6e218484 // sub v4.16b, v4.16b, v1.16b
+	WORD $0x4e843865 // zip1 v5.4s, v3.4s, v4.4s
+	WORD $0xfd009005 // str d5, [x0, #288]
+	WORD $0x6e0540a5 // ext v5.16b, v5.16b, v5.16b, #8
+	WORD $0xfd00b005 // str d5, [x0, #352]
+	WORD $0x4e847865 // zip2 v5.4s, v3.4s, v4.4s
+	WORD $0xfd00d005 // str d5, [x0, #416]
+	WORD $0x6e0540a5 // ext v5.16b, v5.16b, v5.16b, #8
+	WORD $0xfd00f005 // str d5, [x0, #480]
+	WORD $0x3dc01022 // ldr q2, [x1, #64]
+	WORD $0x6f0c0443 // ushr v3.16b, v2.16b, #4
+	WORD $0x6e218463 // sub v3.16b, v3.16b, v1.16b
+	WORD $0x3dc01822 // ldr q2, [x1, #96]
+	WORD $0x6f0c0444 // ushr v4.16b, v2.16b, #4
+	WORD $0x6e218484 // sub v4.16b, v4.16b, v1.16b
+	WORD $0x4e843865 // zip1 v5.4s, v3.4s, v4.4s
+	WORD $0xfd009805 // str d5, [x0, #304]
+	WORD $0x6e0540a5 // ext v5.16b, v5.16b, v5.16b, #8
+	WORD $0xfd00b805 // str d5, [x0, #368]
+	WORD $0x4e847865 // zip2 v5.4s, v3.4s, v4.4s
+	WORD $0xfd00d805 // str d5, [x0, #432]
+	WORD $0x6e0540a5 // ext v5.16b, v5.16b, v5.16b, #8
+	WORD $0xfd00f805 // str d5, [x0, #496]
+	WORD $0xfc5f8022 // ldur d2, [x1, #-8]
+	WORD $0x0e217842 // fcvtl v2.4s, v2.4h
+	WORD $0x4e823843 // zip1 v3.4s, v2.4s, v2.4s
+	WORD $0xfd002003 // str d3, [x0, #64]
+	WORD $0x6e034063 // ext v3.16b, v3.16b, v3.16b, #8
+	WORD $0xfd002803 // str d3, [x0, #80]
+	WORD $0x4e827843 // zip2 v3.4s, v2.4s, v2.4s
+	WORD $0xfd003003 // str d3, [x0, #96]
+	WORD $0x6e034063 // ext v3.16b, v3.16b, v3.16b, #8
+	WORD $0xfd003803 // str d3, [x0, #112]
+	WORD $0x3dc00422 // ldr q2, [x1, #16]
+	WORD $0x4e201c43 // and v3.16b, v2.16b, v0.16b
+	WORD $0x6e218463 // sub v3.16b, v3.16b, v1.16b
+	WORD $0x3dc00c22 // ldr q2, [x1, #48]
+	WORD $0x4e201c44 // and v4.16b, v2.16b, v0.16b
+	WORD $0x6e218484 // sub v4.16b, v4.16b, v1.16b
+	WORD $0x4e843865 // zip1 v5.4s, v3.4s, v4.4s
+	WORD $0xfd010005 // str d5, [x0, #512]
+	WORD $0x6e0540a5 // ext v5.16b, v5.16b, v5.16b, #8
+	WORD $0xfd012005 // str d5, [x0, #576]
+	WORD $0x4e847865 // zip2 v5.4s, v3.4s, v4.4s
+	WORD $0xfd014005 // str d5, [x0, #640]
+	WORD $0x6e0540a5 // ext v5.16b, v5.16b, v5.16b, #8
+	WORD $0xfd016005 // str d5, [x0, #704]
+	WORD $0x3dc01422 // ldr q2, [x1, #80]
+	WORD $0x4e201c43 // and v3.16b, v2.16b, v0.16b
+	WORD $0x6e218463 // sub v3.16b, v3.16b, v1.16b
+	WORD $0x3dc01c22 // ldr q2, [x1, #112]
+	WORD $0x4e201c44 // and v4.16b, v2.16b, v0.16b
+	WORD $0x6e218484 // sub v4.16b, v4.16b, v1.16b
+	WORD $0x4e843865 // zip1 v5.4s, v3.4s, v4.4s
+	WORD $0xfd010805 // str d5, [x0, #528]
+	WORD $0x6e0540a5 // ext v5.16b, v5.16b, v5.16b, #8
+	WORD $0xfd012805 // str d5, [x0, #592]
+	WORD $0x4e847865 // zip2 v5.4s, v3.4s, v4.4s
+	WORD $0xfd014805 // str d5, [x0, #656]
+	WORD $0x6e0540a5 // ext v5.16b, v5.16b, v5.16b, #8
+	WORD $0xfd016805 // str d5, [x0, #720]
+	WORD $0x3dc00422 // ldr q2, [x1, #16]
+	WORD $0x6f0c0443 // ushr v3.16b, v2.16b, #4
+	WORD $0x6e218463 // sub v3.16b, v3.16b, v1.16b
+	WORD $0x3dc00c22 // ldr q2, [x1, #48]
+	WORD $0x6f0c0444 // ushr v4.16b, v2.16b, #4
+	WORD $0x6e218484 // sub v4.16b, v4.16b, v1.16b
+	WORD $0x4e843865 // zip1 v5.4s, v3.4s, v4.4s
+	WORD $0xfd011005 // str d5, [x0, #544]
+	WORD $0x6e0540a5 // ext v5.16b, v5.16b, v5.16b, #8
+	WORD $0xfd013005 // str d5, [x0, #608]
+	WORD $0x4e847865 // zip2 v5.4s, v3.4s, v4.4s
+	WORD $0xfd015005 // str d5, [x0, #672]
+	WORD $0x6e0540a5 // ext v5.16b, v5.16b, v5.16b, #8
+	WORD $0xfd017005 // str d5, [x0, #736]
+	WORD $0x3dc01422 // ldr q2, [x1, #80]
+	WORD $0x6f0c0443 // ushr v3.16b, v2.16b, #4
+	WORD $0x6e218463 // sub v3.16b, v3.16b, v1.16b
+	WORD $0x3dc01c22 // ldr q2, [x1, #112]
+	WORD $0x6f0c0444 // ushr v4.16b, v2.16b, #4
+	WORD $0x6e218484 // sub v4.16b, v4.16b, v1.16b
+	WORD $0x4e843865 // zip1 v5.4s, v3.4s, v4.4s
+	WORD $0xfd011805 // str d5, [x0, #560]
+	WORD $0x6e0540a5 // ext v5.16b, v5.16b, v5.16b, #8
+	WORD $0xfd013805 // str d5, [x0, #624]
+	WORD $0x4e847865 // zip2 v5.4s, v3.4s, v4.4s
+	WORD $0xfd015805 // str d5, [x0, #688]
+	WORD $0x6e0540a5 // ext v5.16b, v5.16b, v5.16b, #8
+	WORD $0xfd017805 // str d5, [x0, #752]
+	ADD $144, R1, R1
+	ADD $768, R0, R0
+	SUBS $1, R2, R2
+	BGT super
+	RET
+
+// func panelQ40MMLA8x4(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
+TEXT ·panelQ40MMLA8x4(SB), NOSPLIT, $0-72
+	MOVD n+48(FP), R0
+	MOVD acc+56(FP), R1
+	MOVD part+64(FP), R2
+	MOVD w+16(FP), R3
+	MOVD rowBytes+24(FP), R7
+	ADD R7, R3, R4
+	ADD R7, R4, R5
+	ADD R7, R5, R6
+	MOVD x+32(FP), R7
+	MOVD xStride+40(FP), R9
+	ADD R9, R7, R8
+	MOVD R3, R9
+	ADD $256, R3, R3
+	MOVD R4, R10
+	ADD $256, R4, R4
+	MOVD R5, R11
+	ADD $256, R5, R5
+	MOVD R6, R12
+	ADD $256, R6, R6
+	MOVD R7, R13
+	ADD $256, R7, R7
+	MOVD R8, R14
+	ADD $256, R8, R8
+	MOVD $768, R15
+	MUL R0, R15, R15
+	MOVD $1024, R16
+	MUL R0, R16, R16
+	MOVD $8, R19
+block:
+	WORD $0x6f00e400 // movi v0.2d, #0x0
+	WORD $0x6f00e401 // movi v1.2d, #0x0
+	WORD $0x6f00e402 // movi v2.2d, #0x0
+	WORD $0x6f00e403 // movi v3.2d, #0x0
+	WORD $0x6f00e404 // movi v4.2d, #0x0
+	WORD $0x6f00e405 // movi v5.2d, #0x0
+	WORD $0x6f00e406 // movi v6.2d, #0x0
+	WORD $0x6f00e407 // movi v7.2d, #0x0
+	TBNZ $0, R2, begin
+	WORD $0x3dc00020 // ldr q0, [x1]
+	WORD $0x3dc00421 // ldr q1, [x1, #16]
+	WORD $0x3dc00822 // ldr q2, [x1, #32]
+	WORD $0x3dc00c23 // ldr q3, [x1, #48]
+	WORD $0x3dc01024 // ldr q4, [x1, #64]
+	WORD $0x3dc01425 // ldr q5, [x1, #80]
+	WORD $0x3dc01826 // ldr q6, [x1, #96]
+	WORD $0x3dc01c27 // ldr q7, [x1, #112]
+begin:
+	MOVD R0, R17
+super:
+	WORD $0x6f00e408 // movi v8.2d, #0x0
+	WORD $0x6f00e409 // movi v9.2d, #0x0
+	WORD $0x6f00e40a // movi v10.2d, #0x0
+	WORD $0x6f00e40b // movi v11.2d, #0x0
+	WORD $0x6f00e40c // movi v12.2d, #0x0
+	WORD $0x6f00e40d // movi v13.2d, #0x0
+	WORD $0x6f00e40e // movi v14.2d, #0x0
+	WORD $0x6f00e40f // movi v15.2d, #0x0
+	WORD $0x3dc00070 // ldr q16, [x3]
+	WORD $0x3dc00091 // ldr q17, [x4]
+	WORD $0x3dc000b2 // ldr q18, [x5]
+	WORD $0x3dc000d3 // ldr q19, [x6]
+	WORD $0x3dc000f4 // ldr q20, [x7]
+	WORD $0x3dc00115 // ldr q21, [x8]
+	WORD $0x4e94a608 // smmla v8.4s, v16.16b, v20.16b
+	WORD $0x4e95a609 // smmla v9.4s, v16.16b, v21.16b
+	WORD $0x4e94a62a // smmla v10.4s, v17.16b, v20.16b
+	WORD $0x4e95a62b // smmla v11.4s, v17.16b, v21.16b
+	WORD $0x4e94a64c // smmla v12.4s, v18.16b, v20.16b
+	WORD $0x4e95a64d // smmla v13.4s, v18.16b, v21.16b
+	WORD $0x4e94a66e // smmla v14.4s, v19.16b, v20.16b
+	WORD $0x4e95a66f // smmla v15.4s, v19.16b, v21.16b
+	WORD $0x3dc00470 // ldr q16, [x3, #16]
+	WORD $0x3dc00491 // ldr q17, [x4, #16]
+	WORD $0x3dc004b2 // ldr q18, [x5, #16]
+	WORD $0x3dc004d3 // ldr q19, [x6, #16]
+	WORD $0x3dc004f4 // ldr q20, [x7, #16]
+	WORD $0x3dc00515 // ldr q21, [x8, #16]
+	WORD $0x4e94a608 // smmla v8.4s, v16.16b, v20.16b
+	WORD $0x4e95a609 // smmla v9.4s, v16.16b, v21.16b
+	WORD $0x4e94a62a // smmla v10.4s, v17.16b, v20.16b
+	WORD $0x4e95a62b // smmla v11.4s, v17.16b, v21.16b
+	WORD $0x4e94a64c // smmla v12.4s, v18.16b, v20.16b
+	WORD $0x4e95a64d // smmla v13.4s, v18.16b, v21.16b
+	WORD $0x4e94a66e // smmla v14.4s, v19.16b, v20.16b
+	WORD $0x4e95a66f // smmla v15.4s, v19.16b, v21.16b
+	WORD $0x3dc00870 // ldr q16, [x3, #32]
+	WORD $0x3dc00891 // ldr q17, [x4, #32]
+	WORD $0x3dc008b2 // ldr q18, [x5, #32]
+	WORD $0x3dc008d3 // ldr q19, [x6, #32]
+	WORD $0x3dc008f4 // ldr q20, [x7, #32]
+	WORD $0x3dc00915 // ldr q21, [x8, #32]
+	WORD $0x4e94a608 // smmla v8.4s, v16.16b, v20.16b
+	WORD $0x4e95a609 // smmla v9.4s, v16.16b, v21.16b
+	WORD $0x4e94a62a // smmla v10.4s, v17.16b, v20.16b
+	WORD $0x4e95a62b // smmla v11.4s, v17.16b, v21.16b
+	WORD $0x4e94a64c // smmla v12.4s, v18.16b, v20.16b
+	WORD $0x4e95a64d // smmla v13.4s, v18.16b, v21.16b
+	WORD $0x4e94a66e // smmla v14.4s, v19.16b, v20.16b
+	WORD $0x4e95a66f // smmla v15.4s, v19.16b, v21.16b
+	WORD $0x3dc00c70 // ldr q16, [x3, #48]
+	WORD $0x3dc00c91 // ldr q17, [x4, #48]
+	WORD $0x3dc00cb2 // ldr q18, [x5, #48]
+	WORD $0x3dc00cd3 // ldr q19, [x6, #48]
+	WORD $0x3dc00cf4 // ldr q20, [x7, #48]
+	WORD $0x3dc00d15 // ldr q21, [x8, #48]
+	WORD $0x4e94a608 // smmla v8.4s, v16.16b, v20.16b
+	WORD $0x4e95a609 // smmla v9.4s, v16.16b, v21.16b
+	WORD $0x4e94a62a // smmla v10.4s, v17.16b, v20.16b
+	WORD $0x4e95a62b // smmla v11.4s, v17.16b, v21.16b
+	WORD $0x4e94a64c // smmla v12.4s, v18.16b, v20.16b
+	WORD $0x4e95a64d // smmla v13.4s, v18.16b, v21.16b
+	WORD $0x4e94a66e // smmla v14.4s, v19.16b, v20.16b
+	WORD $0x4e95a66f // smmla v15.4s, v19.16b, v21.16b
+	WORD $0x3dc00130 // ldr q16, [x9]
+	WORD $0x3dc001b1 // ldr q17, [x13]
+	WORD $0x4e21d908 // scvtf v8.4s, v8.4s
+	WORD $0x6e30de31 // fmul v17.4s, v17.4s, v16.4s
+	WORD $0x4e31cd00 // fmla v0.4s, v8.4s, v17.4s
+	WORD $0x3dc001d1 // ldr q17, [x14]
+	WORD $0x4e21d929 // scvtf v9.4s, v9.4s
+	WORD $0x6e30de31 // fmul v17.4s, v17.4s, v16.4s
+	WORD $0x4e31cd21 // fmla v1.4s, v9.4s, v17.4s
+	WORD $0x3dc00150 // ldr q16, [x10]
+	WORD $0x3dc001b1 // ldr q17, [x13]
+	WORD $0x4e21d94a // scvtf v10.4s, v10.4s
+	WORD $0x6e30de31 // fmul v17.4s, v17.4s, v16.4s
+	WORD $0x4e31cd42 // fmla v2.4s, v10.4s, v17.4s
+	WORD $0x3dc001d1 // ldr q17, [x14]
+	WORD $0x4e21d96b // scvtf v11.4s, v11.4s
+	WORD $0x6e30de31 // fmul v17.4s, v17.4s, v16.4s
+	WORD $0x4e31cd63 // fmla v3.4s, v11.4s, v17.4s
+	WORD $0x3dc00170 // ldr q16, [x11]
+	WORD $0x3dc001b1 // ldr q17, [x13]
+	WORD $0x4e21d98c // scvtf v12.4s, v12.4s
+	WORD $0x6e30de31 // fmul v17.4s, v17.4s, v16.4s
+	WORD $0x4e31cd84 // fmla v4.4s, v12.4s, v17.4s
+	WORD $0x3dc001d1 // ldr q17, [x14]
+	WORD $0x4e21d9ad // scvtf v13.4s, v13.4s
+	WORD $0x6e30de31 // fmul v17.4s, v17.4s, v16.4s
+	WORD $0x4e31cda5 // fmla v5.4s, v13.4s, v17.4s
+	WORD $0x3dc00190 // ldr q16, [x12]
+	WORD $0x3dc001b1 // ldr q17, [x13]
+	WORD $0x4e21d9ce // scvtf v14.4s, v14.4s
+	WORD $0x6e30de31 // fmul v17.4s, v17.4s, v16.4s
+	WORD $0x4e31cdc6 // fmla v6.4s, v14.4s, v17.4s
+	WORD $0x3dc001d1 // ldr q17, [x14]
+	WORD $0x4e21d9ef // scvtf v15.4s, v15.4s
+	WORD $0x6e30de31 // fmul v17.4s, v17.4s, v16.4s
+	WORD $0x4e31cde7 // fmla v7.4s, v15.4s, v17.4s
+	ADD $768, R3, R3
+	ADD $768, R9, R9
+	ADD $768, R4, R4
+	ADD $768, R10, R10
+	ADD $768, R5, R5
+	ADD $768, R11, R11
+	ADD $768, R6, R6
+	ADD $768, R12, R12
+	ADD $1024, R7, R7
+	ADD $1024, R13, R13
+	ADD $1024, R8, R8
+	ADD $1024, R14, R14
+	SUBS $1, R17, R17
+	BGT super
+	WORD $0x3d800020 // str q0, [x1]
+	WORD $0x3d800421 // str q1, [x1, #16]
+	WORD $0x3d800822 // str q2, [x1, #32]
+	WORD $0x3d800c23 // str q3, [x1, #48]
+	WORD $0x3d801024 // str q4, [x1, #64]
+	WORD $0x3d801425 // str q5, [x1, #80]
+	WORD $0x3d801826 // str q6, [x1, #96]
+	WORD $0x3d801c27 // str q7, [x1, #112]
+	ADD $128, R1, R1
+	SUB R15, R3, R3
+	ADD $64, R3, R3
+	SUB R15, R9, R9
+	ADD $16, R9, R9
+	SUB R15, R4, R4
+	ADD $64, R4, R4
+	SUB R15, R10, R10
+	ADD $16, R10, R10
+	SUB R15, R5, R5
+	ADD $64, R5, R5
+	SUB R15, R11, R11
+	ADD $16, R11, R11
+	SUB R15, R6, R6
+	ADD $64, R6, R6
+	SUB R15, R12, R12
+	ADD $16, R12, R12
+	SUB R16, R7, R7
+	ADD $64, R7, R7
+	SUB R16, R13, R13
+	ADD $16, R13, R13
+	SUB R16, R8, R8
+	ADD $64, R8, R8
+	SUB R16, R14, R14
+	ADD $16, R14, R14
+	SUBS $1, R19, R19
+	BGT block
+	MOVD out+0(FP), R0
+	MOVD outStride+8(FP), R1
+	MOVD acc+56(FP), R2
+	MOVD part+64(FP), R3
+	TBZ $1, R3, done
+	WORD $0x3dc00040 // ldr q0, [x2]
+	WORD $0x3dc02041 // ldr q1, [x2, #128]
+	WORD $0x3dc04042 // ldr q2, [x2, #256]
+	WORD $0x3dc06043 // ldr q3, [x2, #384]
+	WORD $0x3dc08044 // ldr q4, [x2, #512]
+	WORD $0x3dc0a045 // ldr q5, [x2, #640]
+	WORD $0x3dc0c046 // ldr q6, [x2, #768]
+	WORD $0x3dc0e047 // ldr q7, [x2, #896]
+	WORD $0x4e21d400 // fadd v0.4s, v0.4s, v1.4s
+	WORD $0x4e23d442 // fadd v2.4s, v2.4s, v3.4s
+	WORD $0x4e25d484 // fadd v4.4s, v4.4s, v5.4s
+	WORD $0x4e27d4c6 // fadd v6.4s, v6.4s, v7.4s
+	WORD $0x4e22d400 // fadd v0.4s, v0.4s, v2.4s
+	WORD $0x4e26d484 // fadd v4.4s, v4.4s, v6.4s
+	WORD $0x4e24d400 // fadd v0.4s, v0.4s, v4.4s
+	WORD $0x3dc00848 // ldr q8, [x2, #32]
+	WORD $0x3dc02849 // ldr q9, [x2, #160]
+	WORD $0x3dc0484a // ldr q10, [x2, #288]
+	WORD $0x3dc0684b // ldr q11, [x2, #416]
+	WORD $0x3dc0884c // ldr q12, [x2, #544]
+	WORD $0x3dc0a84d // ldr q13, [x2, #672]
+	WORD $0x3dc0c84e // ldr q14, [x2, #800]
+	WORD $0x3dc0e84f // ldr q15, [x2, #928]
+	WORD $0x4e29d508 // fadd v8.4s, v8.4s, v9.4s
+	WORD $0x4e2bd54a // fadd v10.4s, v10.4s, v11.4s
+	WORD $0x4e2dd58c // fadd v12.4s, v12.4s, v13.4s
+	WORD $0x4e2fd5ce // fadd v14.4s, v14.4s, v15.4s
+	WORD $0x4e2ad508 // fadd v8.4s, v8.4s, v10.4s
+	WORD $0x4e2ed58c // fadd v12.4s, v12.4s, v14.4s
+	WORD $0x4e2cd508 // fadd v8.4s, v8.4s, v12.4s
+	WORD $0x4e881810 // uzp1 v16.4s, v0.4s, v8.4s
+	WORD $0x3d800010 // str q16, [x0]
+	ADD R1, R0, R4
+	WORD $0x4e885810 // uzp2 v16.4s, v0.4s, v8.4s
+	WORD $0x3d800090 // str q16, [x4]
+	WORD $0x3dc01040 // ldr q0, [x2, #64]
+	WORD $0x3dc03041 // ldr q1, [x2, #192]
+	WORD $0x3dc05042 // ldr q2, [x2, #320]
+	WORD $0x3dc07043 // ldr q3, [x2, #448]
+	WORD $0x3dc09044 // ldr q4, [x2, #576]
+	WORD $0x3dc0b045 // ldr q5, [x2, #704]
+	WORD $0x3dc0d046 // ldr q6, [x2, #832]
+	WORD $0x3dc0f047 // ldr q7, [x2, #960]
+	WORD $0x4e21d400 // fadd v0.4s, v0.4s, v1.4s
+	WORD $0x4e23d442 // fadd v2.4s, v2.4s, v3.4s
+	WORD $0x4e25d484 // fadd v4.4s, v4.4s, v5.4s
+	WORD $0x4e27d4c6 // fadd v6.4s, v6.4s, v7.4s
+	WORD $0x4e22d400 // fadd v0.4s, v0.4s, v2.4s
+	WORD $0x4e26d484 // fadd v4.4s, v4.4s, v6.4s
+	WORD $0x4e24d400 // fadd v0.4s, v0.4s, v4.4s
+	WORD $0x3dc01848 // ldr q8, [x2, #96]
+	WORD $0x3dc03849 // ldr q9, [x2, #224]
+	WORD $0x3dc0584a // ldr q10, [x2, #352]
+	WORD $0x3dc0784b // ldr q11, [x2, #480]
+	WORD $0x3dc0984c // ldr q12, [x2, #608]
+	WORD $0x3dc0b84d // ldr q13, [x2, #736]
+	WORD $0x3dc0d84e // ldr q14, [x2, #864]
+	WORD $0x3dc0f84f // ldr q15, [x2, #992]
+	WORD $0x4e29d508 // fadd v8.4s, v8.4s, v9.4s
+	WORD $0x4e2bd54a // fadd v10.4s, v10.4s, v11.4s
+	WORD $0x4e2dd58c // fadd v12.4s, v12.4s, v13.4s
+	WORD $0x4e2fd5ce // fadd v14.4s, v14.4s, v15.4s
+	WORD $0x4e2ad508 // fadd v8.4s, v8.4s, v10.4s
+	WORD $0x4e2ed58c // fadd v12.4s, v12.4s, v14.4s
+	WORD $0x4e2cd508 // fadd v8.4s, v8.4s, v12.4s
+	WORD $0x4e881810 // uzp1 v16.4s, v0.4s, v8.4s
+	WORD $0x3d800410 // str q16, [x0, #16]
+	ADD R1, R0, R4
+	WORD $0x4e885810 // uzp2 v16.4s, v0.4s, v8.4s
+	WORD $0x3d800490 // str q16, [x4, #16]
+	ADD R1<<1, R0, R0
+	WORD $0x3dc00440 // ldr q0, [x2, #16]
+	WORD $0x3dc02441 // ldr q1, [x2, #144]
+	WORD $0x3dc04442 // ldr q2, [x2, #272]
+	WORD $0x3dc06443 // ldr q3, [x2, #400]
+	WORD $0x3dc08444 // ldr q4, [x2, #528]
+	WORD $0x3dc0a445 // ldr q5, [x2, #656]
+	WORD $0x3dc0c446 // ldr q6, [x2, #784]
+	WORD $0x3dc0e447 // ldr q7, [x2, #912]
+	WORD $0x4e21d400 // fadd v0.4s, v0.4s, v1.4s
+	WORD $0x4e23d442 // fadd v2.4s, v2.4s, v3.4s
+	WORD $0x4e25d484 // fadd v4.4s, v4.4s, v5.4s
+	WORD $0x4e27d4c6 // fadd v6.4s, v6.4s, v7.4s
+	WORD $0x4e22d400 // fadd v0.4s, v0.4s, v2.4s
+	WORD $0x4e26d484 // fadd v4.4s, v4.4s, v6.4s
+	WORD $0x4e24d400 // fadd v0.4s, v0.4s, v4.4s
+	WORD $0x3dc00c48 // ldr q8, [x2, #48]
+	WORD $0x3dc02c49 // ldr q9, [x2, #176]
+	WORD $0x3dc04c4a // ldr q10, [x2, #304]
+	WORD $0x3dc06c4b // ldr q11, [x2, #432]
+	WORD $0x3dc08c4c // ldr q12, [x2, #560]
+	WORD $0x3dc0ac4d // ldr q13, [x2, #688]
+	WORD $0x3dc0cc4e // ldr q14, [x2, #816]
+	WORD $0x3dc0ec4f // ldr q15, [x2, #944]
+	WORD $0x4e29d508 // fadd v8.4s, v8.4s, v9.4s
+	WORD $0x4e2bd54a // fadd v10.4s, v10.4s, v11.4s
+	WORD $0x4e2dd58c // fadd v12.4s, v12.4s, v13.4s
+	WORD $0x4e2fd5ce // fadd v14.4s, v14.4s, v15.4s
+	WORD $0x4e2ad508 // fadd v8.4s, v8.4s, v10.4s
+	WORD $0x4e2ed58c // fadd v12.4s, v12.4s, v14.4s
+	WORD $0x4e2cd508 // fadd v8.4s, v8.4s, v12.4s
+	WORD $0x4e881810 // uzp1 v16.4s, v0.4s, v8.4s
+	WORD $0x3d800010 // str q16, [x0]
+	ADD R1, R0, R4
+	WORD $0x4e885810 // uzp2 v16.4s, v0.4s, v8.4s
+	WORD $0x3d800090 // str q16, [x4]
+	WORD $0x3dc01440 // ldr q0, [x2, #80]
+	WORD $0x3dc03441 // ldr q1, [x2, #208]
+	WORD $0x3dc05442 // ldr q2, [x2, #336]
+	WORD $0x3dc07443 // ldr q3, [x2, #464]
+	WORD $0x3dc09444 // ldr q4, [x2, #592]
+	WORD $0x3dc0b445 // ldr q5, [x2, #720]
+	WORD $0x3dc0d446 // ldr q6, [x2, #848]
+	WORD $0x3dc0f447 // ldr q7, [x2, #976]
+	WORD $0x4e21d400 // fadd v0.4s, v0.4s, v1.4s
+	WORD $0x4e23d442 // fadd v2.4s, v2.4s, v3.4s
+	WORD $0x4e25d484 // fadd v4.4s, v4.4s, v5.4s
+	WORD $0x4e27d4c6 // fadd v6.4s, v6.4s, v7.4s
+	WORD $0x4e22d400 // fadd v0.4s, v0.4s, v2.4s
+	WORD $0x4e26d484 // fadd v4.4s, v4.4s, v6.4s
+	WORD $0x4e24d400 // fadd v0.4s, v0.4s, v4.4s
+	WORD $0x3dc01c48 // ldr q8, [x2, #112]
+	WORD $0x3dc03c49 // ldr q9, [x2, #240]
+	WORD $0x3dc05c4a // ldr q10, [x2, #368]
+	WORD $0x3dc07c4b // ldr q11, [x2, #496]
+	WORD $0x3dc09c4c // ldr q12, [x2, #624]
+	WORD $0x3dc0bc4d // ldr q13, [x2, #752]
+	WORD $0x3dc0dc4e // ldr q14, [x2, #880]
+	WORD $0x3dc0fc4f // ldr q15, [x2, #1008]
+	WORD $0x4e29d508 // fadd v8.4s, v8.4s, v9.4s
+	WORD $0x4e2bd54a // fadd v10.4s, v10.4s, v11.4s
+	WORD $0x4e2dd58c // fadd v12.4s, v12.4s, v13.4s
+	WORD $0x4e2fd5ce // fadd v14.4s, v14.4s, v15.4s
+	WORD $0x4e2ad508 // fadd v8.4s, v8.4s, v10.4s
+	WORD $0x4e2ed58c // fadd v12.4s, v12.4s, v14.4s
+	WORD $0x4e2cd508 // fadd v8.4s, v8.4s, v12.4s
+	WORD $0x4e881810 // uzp1 v16.4s, v0.4s, v8.4s
+	WORD $0x3d800410 // str q16, [x0, #16]
+	ADD R1, R0, R4
+	WORD $0x4e885810 // uzp2 v16.4s, v0.4s, v8.4s
+	WORD $0x3d800490 // str q16, [x4, #16]
+done:
+	RET
+
 // func streamQ41NEON(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
 TEXT ·streamQ41NEON(SB), NOSPLIT, $0-48
 	MOVD out+0(FP), R0
@@ -6436,6 +6933,526 @@ super:
 	ADD $320, R0, R0
 	SUBS $1, R2, R2
 	BGT super
+	RET
+
+// func expandQ41MMLA(dst *byte, w *byte, n uintptr)
+TEXT ·expandQ41MMLA(SB), NOSPLIT, $0-24
+	MOVD dst+0(FP), R0
+	MOVD w+8(FP), R1
+	MOVD n+16(FP), R2
+	ADD $32, R1, R1
+	MOVD $neonTable<>(SB), R3
+	WORD $0x4f00e5e0 // movi v0.16b, #0xf
+super:
+	WORD $0xfc5e0021 // ldur d1, [x1, #-32]
+	WORD $0x0e217821 // fcvtl v1.4s, v1.4h
+	WORD $0xfc5f0022 // ldur d2, [x1, #-16]
+	WORD $0x0e217842 // fcvtl v2.4s, v2.4h
+	WORD $0x4e813823 // zip1 v3.4s, v1.4s, v1.4s
+	WORD $0xfd000003 // str d3, [x0]
+	WORD $0x6e034063 // ext v3.16b, v3.16b, v3.16b, #8
+	WORD $0xfd000803 // str d3, [x0, #16]
+	WORD $0x4e817823 // zip2 v3.4s, v1.4s, v1.4s
+	WORD $0xfd001003 // str d3, [x0, #32]
+	WORD $0x6e034063 // ext v3.16b, v3.16b, v3.16b, #8
+	WORD $0xfd001803 // str d3, [x0, #48]
+	WORD $0x4e823843 // zip1 v3.4s, v2.4s, v2.4s
+	WORD $0xfd004003 // str d3, [x0, #128]
+	WORD $0x6e034063 // ext v3.16b, v3.16b, v3.16b, #8
+	WORD $0xfd004803 // str d3, [x0, #144]
+	WORD $0x4e827843 // zip2 v3.4s, v2.4s, v2.4s
+	WORD $0xfd005003 // str d3, [x0, #160]
+	WORD $0x6e034063 // ext v3.16b, v3.16b, v3.16b, #8
+	WORD $0xfd005803 // str d3, [x0, #176]
+	WORD $0x3dc00021 // ldr q1, [x1]
+	WORD $0x4e201c22 // and v2.16b, v1.16b, v0.16b
+	WORD $0x3dc00821 // ldr q1, [x1, #32]
+	WORD $0x4e201c23 // and v3.16b, v1.16b, v0.16b
+	WORD $0x4e833844 // zip1 v4.4s, v2.4s, v3.4s
+	WORD $0xfd008004 // str d4, [x0, #256]
+	WORD $0x6e044084 // ext v4.16b, v4.16b, v4.16b, #8
+	WORD $0xfd00a004 // str d4, [x0, #320]
+	WORD $0x4e837844 // zip2 v4.4s, v2.4s, v3.4s
+	WORD $0xfd00c004 // str d4, [x0, #384]
+	WORD $0x6e044084 // ext v4.16b, v4.16b, v4.16b, #8
+	WORD $0xfd00e004 // str d4, [x0, #448]
+	WORD $0x3dc01021 // ldr q1, [x1, #64]
+	WORD $0x4e201c22 // and v2.16b, v1.16b, v0.16b
+	WORD $0x3dc01821 // ldr q1, [x1, #96]
+	WORD $0x4e201c23 // and v3.16b, v1.16b, v0.16b
+	WORD $0x4e833844 // zip1 v4.4s, v2.4s, v3.4s
+	WORD $0xfd008804 // str d4, [x0, #272]
+	WORD $0x6e044084 // ext v4.16b, v4.16b, v4.16b, #8
+	WORD $0xfd00a804 // str d4, [x0, #336]
+	WORD $0x4e837844 // zip2 v4.4s, v2.4s, v3.4s
+	WORD $0xfd00c804 // str d4, [x0, #400]
+	WORD $0x6e044084 // ext v4.16b, v4.16b, v4.16b, #8
+	WORD $0xfd00e804 // str d4, [x0, #464]
+	WORD $0x3dc00021 // ldr q1, [x1]
+	WORD $0x6f0c0422 // ushr v2.16b, v1.16b, #4
+	WORD $0x3dc00821 // ldr q1, [x1, #32]
+	WORD $0x6f0c0423 // ushr v3.16b, v1.16b, #4
+	WORD $0x4e833844 // zip1 v4.4s, v2.4s, v3.4s
+	WORD $0xfd009004 // str d4, [x0, #288]
+	WORD $0x6e044084 // ext v4.16b, v4.16b, v4.16b, #8
+	WORD $0xfd00b004 // str d4, [x0, #352]
+	WORD $0x4e837844 // zip2 v4.4s, v2.4s, v3.4s
+	WORD $0xfd00d004 // str d4, [x0, #416]
+	WORD $0x6e044084 // ext v4.16b, v4.16b, v4.16b, #8
+	WORD $0xfd00f004 // str d4, [x0, #480]
+	WORD $0x3dc01021 // ldr q1, [x1, #64]
+	WORD $0x6f0c0422 // ushr v2.16b, v1.16b, #4
+	WORD $0x3dc01821 // ldr q1, [x1, #96]
+	WORD $0x6f0c0423 // ushr v3.16b, v1.16b, #4
+	WORD $0x4e833844 // zip1 v4.4s, v2.4s, v3.4s
+	WORD $0xfd009804 // str d4, [x0, #304]
+	WORD $0x6e044084 // ext v4.16b, v4.16b, v4.16b, #8
+	WORD $0xfd00b804 // str d4, [x0, #368]
+	WORD $0x4e837844 // zip2 v4.4s, v2.4s, v3.4s
+	WORD $0xfd00d804 // str d4, [x0, #432]
+	WORD $0x6e044084 // ext v4.16b, v4.16b, v4.16b, #8
+	WORD $0xfd00f804 // str d4, [x0, #496]
+	WORD $0xfc5e8021 // ldur d1, [x1, #-24]
+	WORD $0x0e217821 // fcvtl v1.4s, v1.4h
+	WORD $0xfc5f8022 // ldur d2, [x1, #-8]
+	WORD $0x0e217842 // fcvtl v2.4s, v2.4h
+	WORD $0x4e813823 // zip1 v3.4s, v1.4s, v1.4s
+	WORD $0xfd002003 // str d3, [x0, #64]
+	WORD $0x6e034063 // ext v3.16b, v3.16b, v3.16b, #8
+	WORD $0xfd002803 // str d3, [x0, #80]
+	WORD $0x4e817823 // zip2 v3.4s, v1.4s, v1.4s
+	WORD $0xfd003003 // str d3, [x0, #96]
+	WORD $0x6e034063 // ext v3.16b, v3.16b, v3.16b, #8
+	WORD $0xfd003803 // str d3, [x0, #112]
+	WORD $0x4e823843 // zip1 v3.4s, v2.4s, v2.4s
+	WORD $0xfd006003 // str d3, [x0, #192]
+	WORD $0x6e034063 // ext v3.16b, v3.16b, v3.16b, #8
+	WORD $0xfd006803 // str d3, [x0, #208]
+	WORD $0x4e827843 // zip2 v3.4s, v2.4s, v2.4s
+	WORD $0xfd007003 // str d3, [x0, #224]
+	WORD $0x6e034063 // ext v3.16b, v3.16b, v3.16b, #8
+	WORD $0xfd007803 // str d3, [x0, #240]
+	WORD $0x3dc00421 // ldr q1, [x1, #16]
+	WORD $0x4e201c22 // and v2.16b, v1.16b, v0.16b
+	WORD $0x3dc00c21 // ldr q1, [x1, #48]
+	WORD $0x4e201c23 // and v3.16b, v1.16b, v0.16b
+	WORD $0x4e833844 // zip1 v4.4s, v2.4s, v3.4s
+	WORD $0xfd010004 // str d4, [x0, #512]
+	WORD $0x6e044084 // ext v4.16b, v4.16b, v4.16b, #8
+	WORD $0xfd012004 // str d4, [x0, #576]
+	WORD $0x4e837844 // zip2 v4.4s, v2.4s, v3.4s
+	WORD $0xfd014004 // str d4, [x0, #640]
+	WORD $0x6e044084 // ext v4.16b, v4.16b, v4.16b, #8
+	WORD $0xfd016004 // str d4, [x0, #704]
+	WORD $0x3dc01421 // ldr q1, [x1, #80]
+	WORD $0x4e201c22 // and v2.16b, v1.16b, v0.16b
+	WORD $0x3dc01c21 // ldr q1, [x1, #112]
+	WORD $0x4e201c23 // and v3.16b, v1.16b, v0.16b
+	WORD $0x4e833844 // zip1 v4.4s, v2.4s, v3.4s
+	WORD $0xfd010804 // str d4, [x0, #528]
+	WORD $0x6e044084 // ext v4.16b, v4.16b, v4.16b, #8
+	WORD $0xfd012804 // str d4, [x0, #592]
+	WORD $0x4e837844 // zip2 v4.4s, v2.4s, v3.4s
+	WORD $0xfd014804 // str d4, [x0, #656]
+	WORD $0x6e044084 // ext v4.16b, v4.16b, v4.16b, #8
+	WORD $0xfd016804 // str d4, [x0, #720]
+	WORD $0x3dc00421 // ldr q1, [x1, #16]
+	WORD $0x6f0c0422 // ushr v2.16b, v1.16b, #4
+	WORD $0x3dc00c21 // ldr q1, [x1, #48]
+	WORD $0x6f0c0423 // ushr v3.16b, v1.16b, #4
+	WORD $0x4e833844 // zip1 v4.4s, v2.4s, v3.4s
+	WORD $0xfd011004 // str d4, [x0, #544]
+	WORD $0x6e044084 // ext v4.16b, v4.16b, v4.16b, #8
+	WORD $0xfd013004 // str d4, [x0, #608]
+	WORD $0x4e837844 // zip2 v4.4s, v2.4s, v3.4s
+	WORD $0xfd015004 // str d4, [x0, #672]
+	WORD $0x6e044084 // ext v4.16b, v4.16b, v4.16b, #8
+	WORD $0xfd017004 // str d4, [x0, #736]
+	WORD $0x3dc01421 // ldr q1, [x1, #80]
+	WORD $0x6f0c0422 // ushr v2.16b, v1.16b, #4
+	WORD $0x3dc01c21 // ldr q1, [x1, #112]
+	WORD $0x6f0c0423 // ushr v3.16b, v1.16b, #4
+	WORD $0x4e833844 // zip1 v4.4s, v2.4s, v3.4s
+	WORD $0xfd011804 // str d4, [x0, #560]
+	WORD $0x6e044084 // ext v4.16b, v4.16b, v4.16b, #8
+	WORD $0xfd013804 // str d4, [x0, #624]
+	WORD $0x4e837844 // zip2 v4.4s, v2.4s, v3.4s
+	WORD $0xfd015804 // str d4, [x0, #688]
+	WORD $0x6e044084 // ext v4.16b, v4.16b, v4.16b, #8
+	WORD $0xfd017804 // str d4, [x0, #752]
+	ADD $160, R1, R1
+	ADD $768, R0, R0
+	SUBS $1, R2, R2
+	BGT super
+	RET
+
+// func panelQ41MMLA8x4(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
+TEXT ·panelQ41MMLA8x4(SB), NOSPLIT, $0-72
+	MOVD n+48(FP), R0
+	MOVD acc+56(FP), R1
+	MOVD part+64(FP), R2
+	MOVD w+16(FP), R3
+	MOVD rowBytes+24(FP), R7
+	ADD R7, R3, R4
+	ADD R7, R4, R5
+	ADD R7, R5, R6
+	MOVD x+32(FP), R7
+	MOVD xStride+40(FP), R9
+	ADD R9, R7, R8
+	MOVD R3, R9
+	ADD $256, R3, R3
+	MOVD R4, R10
+	ADD $256, R4, R4
+	MOVD R5, R11
+	ADD $256, R5, R5
+	MOVD R6, R12
+	ADD $256, R6, R6
+	MOVD R7, R13
+	ADD $256, R7, R7
+	MOVD R8, R14
+	ADD $256, R8, R8
+	MOVD $768, R15
+	MUL R0, R15, R15
+	MOVD $1024, R16
+	MUL R0, R16, R16
+	MOVD $8, R19
+block:
+	WORD $0x6f00e400 // movi v0.2d, #0x0
+	WORD $0x6f00e401 // movi v1.2d, #0x0
+	WORD $0x6f00e402 // movi v2.2d, #0x0
+	WORD $0x6f00e403 // movi v3.2d, #0x0
+	WORD $0x6f00e404 // movi v4.2d, #0x0
+	WORD $0x6f00e405 // movi v5.2d, #0x0
+	WORD $0x6f00e406 // movi v6.2d, #0x0
+	WORD $0x6f00e407 // movi v7.2d, #0x0
+	TBNZ $0, R2, begin
+	WORD $0x3dc00020 // ldr q0, [x1]
+	WORD $0x3dc00421 // ldr q1, [x1, #16]
+	WORD $0x3dc00822 // ldr q2, [x1, #32]
+	WORD $0x3dc00c23 // ldr q3, [x1, #48]
+	WORD $0x3dc01024 // ldr q4, [x1, #64]
+	WORD $0x3dc01425 // ldr q5, [x1, #80]
+	WORD $0x3dc01826 // ldr q6, [x1, #96]
+	WORD $0x3dc01c27 // ldr q7, [x1, #112]
+begin:
+	MOVD R0, R17
+super:
+	WORD $0x6f00e408 // movi v8.2d, #0x0
+	WORD $0x6f00e409 // movi v9.2d, #0x0
+	WORD $0x6f00e40a // movi v10.2d, #0x0
+	WORD $0x6f00e40b // movi v11.2d, #0x0
+	WORD $0x6f00e40c // movi v12.2d, #0x0
+	WORD $0x6f00e40d // movi v13.2d, #0x0
+	WORD $0x6f00e40e // movi v14.2d, #0x0
+	WORD $0x6f00e40f // movi v15.2d, #0x0
+	WORD $0x3dc00070 // ldr q16, [x3]
+	WORD $0x3dc00091 // ldr q17, [x4]
+	WORD $0x3dc000b2 // ldr q18, [x5]
+	WORD $0x3dc000d3 // ldr q19, [x6]
+	WORD $0x3dc000f4 // ldr q20, [x7]
+	WORD $0x3dc00115 // ldr q21, [x8]
+	WORD $0x4e94a608 // smmla v8.4s, v16.16b, v20.16b
+	WORD $0x4e95a609 // smmla v9.4s, v16.16b, v21.16b
+	WORD $0x4e94a62a // smmla v10.4s, v17.16b, v20.16b
+	WORD $0x4e95a62b // smmla v11.4s, v17.16b, v21.16b
+	WORD $0x4e94a64c // smmla v12.4s, v18.16b, v20.16b
+	WORD $0x4e95a64d // smmla v13.4s, v18.16b, v21.16b
+	WORD $0x4e94a66e // smmla v14.4s, v19.16b, v20.16b
+	WORD $0x4e95a66f // smmla v15.4s, v19.16b, v21.16b
+	WORD $0x3dc00470 // ldr q16, [x3, #16]
+	WORD $0x3dc00491 // ldr q17, [x4, #16]
+	WORD $0x3dc004b2 // ldr q18, [x5, #16]
+	WORD $0x3dc004d3 // ldr q19, [x6, #16]
+	WORD $0x3dc004f4 // ldr q20, [x7, #16]
+	WORD $0x3dc00515 // ldr q21, [x8, #16]
+	WORD $0x4e94a608 // smmla v8.4s, v16.16b, v20.16b
+	WORD $0x4e95a609 // smmla v9.4s, v16.16b, v21.16b
+	WORD $0x4e94a62a // smmla v10.4s, v17.16b, v20.16b
+	WORD $0x4e95a62b // smmla v11.4s, v17.16b, v21.16b
+	WORD $0x4e94a64c // smmla v12.4s, v18.16b, v20.16b
+	WORD $0x4e95a64d // smmla v13.4s, v18.16b, v21.16b
+	WORD $0x4e94a66e // smmla v14.4s, v19.16b, v20.16b
+	WORD $0x4e95a66f // smmla v15.4s, v19.16b, v21.16b
+	WORD $0x3dc00870 // ldr q16, [x3, #32]
+	WORD $0x3dc00891 // ldr q17, [x4, #32]
+	WORD $0x3dc008b2 // ldr q18, [x5, #32]
+	WORD $0x3dc008d3 // ldr q19, [x6, #32]
+	WORD $0x3dc008f4 // ldr q20, [x7, #32]
+	WORD $0x3dc00915 // ldr q21, [x8, #32]
+	WORD $0x4e94a608 // smmla v8.4s, v16.16b, v20.16b
+	WORD $0x4e95a609 // smmla v9.4s, v16.16b, v21.16b
+	WORD $0x4e94a62a // smmla v10.4s, v17.16b, v20.16b
+	WORD $0x4e95a62b // smmla v11.4s, v17.16b, v21.16b
+	WORD $0x4e94a64c // smmla v12.4s, v18.16b, v20.16b
+	WORD $0x4e95a64d // smmla v13.4s, v18.16b, v21.16b
+	WORD $0x4e94a66e // smmla v14.4s, v19.16b, v20.16b
+	WORD $0x4e95a66f // smmla v15.4s, v19.16b, v21.16b
+	WORD $0x3dc00c70 // ldr q16, [x3, #48]
+	WORD $0x3dc00c91 // ldr q17, [x4, #48]
+	WORD $0x3dc00cb2 // ldr q18, [x5, #48]
+	WORD $0x3dc00cd3 // ldr q19, [x6, #48]
+	WORD $0x3dc00cf4 // ldr q20, [x7, #48]
+	WORD $0x3dc00d15 // ldr q21, [x8, #48]
+	WORD $0x4e94a608 // smmla v8.4s, v16.16b, v20.16b
+	WORD $0x4e95a609 // smmla v9.4s, v16.16b, v21.16b
+	WORD $0x4e94a62a // smmla v10.4s, v17.16b, v20.16b
+	WORD $0x4e95a62b // smmla v11.4s, v17.16b, v21.16b
+	WORD $0x4e94a64c // smmla v12.4s, v18.16b, v20.16b
+	WORD $0x4e95a64d // smmla v13.4s, v18.16b, v21.16b
+	WORD $0x4e94a66e // smmla v14.4s, v19.16b, v20.16b
+	WORD $0x4e95a66f // smmla v15.4s, v19.16b, v21.16b
+	WORD $0x3dc00130 // ldr q16, [x9]
+	WORD $0x3dc001b1 // ldr q17, [x13]
+	WORD $0x4e21d908 // scvtf v8.4s, v8.4s
+	WORD $0x6e30de31 // fmul v17.4s, v17.4s, v16.4s
+	WORD $0x4e31cd00 // fmla v0.4s, v8.4s, v17.4s
+	WORD $0x3dc001d1 // ldr q17, [x14]
+	WORD $0x4e21d929 // scvtf v9.4s, v9.4s
+	WORD $0x6e30de31 // fmul v17.4s, v17.4s, v16.4s
+	WORD $0x4e31cd21 // fmla v1.4s, v9.4s, v17.4s
+	WORD $0x3dc02130 // ldr q16, [x9, #128]
+	WORD $0x3dc021b1 // ldr q17, [x13, #128]
+	WORD $0x4e31ce00 // fmla v0.4s, v16.4s, v17.4s
+	WORD $0x3dc021d1 // ldr q17, [x14, #128]
+	WORD $0x4e31ce01 // fmla v1.4s, v16.4s, v17.4s
+	WORD $0x3dc00150 // ldr q16, [x10]
+	WORD $0x3dc001b1 // ldr q17, [x13]
+	WORD $0x4e21d94a // scvtf v10.4s, v10.4s
+	WORD $0x6e30de31 // fmul v17.4s, v17.4s, v16.4s
+	WORD $0x4e31cd42 // fmla v2.4s, v10.4s, v17.4s
+	WORD $0x3dc001d1 // ldr q17, [x14]
+	WORD $0x4e21d96b // scvtf v11.4s, v11.4s
+	WORD $0x6e30de31 // fmul v17.4s, v17.4s, v16.4s
+	WORD $0x4e31cd63 // fmla v3.4s, v11.4s, v17.4s
+	WORD $0x3dc02150 // ldr q16, [x10, #128]
+	WORD $0x3dc021b1 // ldr q17, [x13, #128]
+	WORD $0x4e31ce02 // fmla v2.4s, v16.4s, v17.4s
+	WORD $0x3dc021d1 // ldr q17, [x14, #128]
+	WORD $0x4e31ce03 // fmla v3.4s, v16.4s, v17.4s
+	WORD $0x3dc00170 // ldr q16, [x11]
+	WORD $0x3dc001b1 // ldr q17, [x13]
+	WORD $0x4e21d98c // scvtf v12.4s, v12.4s
+	WORD $0x6e30de31 // fmul v17.4s, v17.4s, v16.4s
+	WORD $0x4e31cd84 // fmla v4.4s, v12.4s, v17.4s
+	WORD $0x3dc001d1 // ldr q17, [x14]
+	WORD $0x4e21d9ad // scvtf v13.4s, v13.4s
+	WORD $0x6e30de31 // fmul v17.4s, v17.4s, v16.4s
+	WORD $0x4e31cda5 // fmla v5.4s, v13.4s, v17.4s
+	WORD $0x3dc02170 // ldr q16, [x11, #128]
+	WORD $0x3dc021b1 // ldr q17, [x13, #128]
+	WORD $0x4e31ce04 // fmla v4.4s, v16.4s, v17.4s
+	WORD $0x3dc021d1 // ldr q17, [x14, #128]
+	WORD $0x4e31ce05 // fmla v5.4s, v16.4s, v17.4s
+	WORD $0x3dc00190 // ldr q16, [x12]
+	WORD $0x3dc001b1 // ldr q17, [x13]
+	WORD $0x4e21d9ce // scvtf v14.4s, v14.4s
+	WORD $0x6e30de31 // fmul v17.4s, v17.4s, v16.4s
+	WORD $0x4e31cdc6 // fmla v6.4s, v14.4s, v17.4s
+	WORD $0x3dc001d1 // ldr q17, [x14]
+	WORD $0x4e21d9ef // scvtf v15.4s, v15.4s
+	WORD $0x6e30de31 // fmul v17.4s, v17.4s, v16.4s
+	WORD $0x4e31cde7 // fmla v7.4s, v15.4s, v17.4s
+	WORD $0x3dc02190 // ldr q16, [x12, #128]
+	WORD $0x3dc021b1 // ldr q17, [x13, #128]
+	WORD $0x4e31ce06 // fmla v6.4s, v16.4s, v17.4s
+	WORD $0x3dc021d1 // ldr q17, [x14, #128]
+	WORD $0x4e31ce07 // fmla v7.4s, v16.4s, v17.4s
+	ADD $768, R3, R3
+	ADD $768, R9, R9
+	ADD $768, R4, R4
+	ADD $768, R10, R10
+	ADD $768, R5, R5
+	ADD $768, R11, R11
+	ADD $768, R6, R6
+	ADD $768, R12, R12
+	ADD $1024, R7, R7
+	ADD $1024, R13, R13
+	ADD $1024, R8, R8
+	ADD $1024, R14, R14
+	SUBS $1, R17, R17
+	BGT super
+	WORD $0x3d800020 // str q0, [x1]
+	WORD $0x3d800421 // str q1, [x1, #16]
+	WORD $0x3d800822 // str q2, [x1, #32]
+	WORD $0x3d800c23 // str q3, [x1, #48]
+	WORD $0x3d801024 // str q4, [x1, #64]
+	WORD $0x3d801425 // str q5, [x1, #80]
+	WORD $0x3d801826 // str q6, [x1, #96]
+	WORD $0x3d801c27 // str q7, [x1, #112]
+	ADD $128, R1, R1
+	SUB R15, R3, R3
+	ADD $64, R3, R3
+	SUB R15, R9, R9
+	ADD $16, R9, R9
+	SUB R15, R4, R4
+	ADD $64, R4, R4
+	SUB R15, R10, R10
+	ADD $16, R10, R10
+	SUB R15, R5, R5
+	ADD $64, R5, R5
+	SUB R15, R11, R11
+	ADD $16, R11, R11
+	SUB R15, R6, R6
+	ADD $64, R6, R6
+	SUB R15, R12, R12
+	ADD $16, R12, R12
+	SUB R16, R7, R7
+	ADD $64, R7, R7
+	SUB R16, R13, R13
+	ADD $16, R13, R13
+	SUB R16, R8, R8
+	ADD $64, R8, R8
+	SUB R16, R14, R14
+	ADD $16, R14, R14
+	SUBS $1, R19, R19
+	BGT block
+	MOVD out+0(FP), R0
+	MOVD outStride+8(FP), R1
+	MOVD acc+56(FP), R2
+	MOVD part+64(FP), R3
+	TBZ $1, R3, done
+	WORD $0x3dc00040 // ldr q0, [x2]
+	WORD $0x3dc02041 // ldr q1, [x2, #128]
+	WORD $0x3dc04042 // ldr q2, [x2, #256]
+	WORD $0x3dc06043 // ldr q3, [x2, #384]
+	WORD $0x3dc08044 // ldr q4, [x2, #512]
+	WORD $0x3dc0a045 // ldr q5, [x2, #640]
+	WORD $0x3dc0c046 // ldr q6, [x2, #768]
+	WORD $0x3dc0e047 // ldr q7, [x2, #896]
+	WORD $0x4e21d400 // fadd v0.4s, v0.4s, v1.4s
+	WORD $0x4e23d442 // fadd v2.4s, v2.4s, v3.4s
+	WORD $0x4e25d484 // fadd v4.4s, v4.4s, v5.4s
+	WORD $0x4e27d4c6 // fadd v6.4s, v6.4s, v7.4s
+	WORD $0x4e22d400 // fadd v0.4s, v0.4s, v2.4s
+	WORD $0x4e26d484 // fadd v4.4s, v4.4s, v6.4s
+	WORD $0x4e24d400 // fadd v0.4s, v0.4s, v4.4s
+	WORD $0x3dc00848 // ldr q8, [x2, #32]
+	WORD $0x3dc02849 // ldr q9, [x2, #160]
+	WORD $0x3dc0484a // ldr q10, [x2, #288]
+	WORD $0x3dc0684b // ldr q11, [x2, #416]
+	WORD $0x3dc0884c // ldr q12, [x2, #544]
+	WORD $0x3dc0a84d // ldr q13, [x2, #672]
+	WORD $0x3dc0c84e // ldr q14, [x2, #800]
+	WORD $0x3dc0e84f // ldr q15, [x2, #928]
+	WORD $0x4e29d508 // fadd v8.4s, v8.4s, v9.4s
+	WORD $0x4e2bd54a // fadd v10.4s, v10.4s, v11.4s
+	WORD $0x4e2dd58c // fadd v12.4s, v12.4s, v13.4s
+	WORD $0x4e2fd5ce // fadd v14.4s, v14.4s, v15.4s
+	WORD $0x4e2ad508 // fadd v8.4s, v8.4s, v10.4s
+	WORD $0x4e2ed58c // fadd v12.4s, v12.4s, v14.4s
+	WORD $0x4e2cd508 // fadd v8.4s, v8.4s, v12.4s
+	WORD $0x4e881810 // uzp1 v16.4s, v0.4s, v8.4s
+	WORD $0x3d800010 // str q16, [x0]
+	ADD R1, R0, R4
+	WORD $0x4e885810 // uzp2 v16.4s, v0.4s, v8.4s
+	WORD $0x3d800090 // str q16, [x4]
+	WORD $0x3dc01040 // ldr q0, [x2, #64]
+	WORD $0x3dc03041 // ldr q1, [x2, #192]
+	WORD $0x3dc05042 // ldr q2, [x2, #320]
+	WORD $0x3dc07043 // ldr q3, [x2, #448]
+	WORD $0x3dc09044 // ldr q4, [x2, #576]
+	WORD $0x3dc0b045 // ldr q5, [x2, #704]
+	WORD $0x3dc0d046 // ldr q6, [x2, #832]
+	WORD $0x3dc0f047 // ldr q7, [x2, #960]
+	WORD $0x4e21d400 // fadd v0.4s, v0.4s, v1.4s
+	WORD $0x4e23d442 // fadd v2.4s, v2.4s, v3.4s
+	WORD $0x4e25d484 // fadd v4.4s, v4.4s, v5.4s
+	WORD $0x4e27d4c6 // fadd v6.4s, v6.4s, v7.4s
+	WORD $0x4e22d400 // fadd v0.4s, v0.4s, v2.4s
+	WORD $0x4e26d484 // fadd v4.4s, v4.4s, v6.4s
+	WORD $0x4e24d400 // fadd v0.4s, v0.4s, v4.4s
+	WORD $0x3dc01848 // ldr q8, [x2, #96]
+	WORD $0x3dc03849 // ldr q9, [x2, #224]
+	WORD $0x3dc0584a // ldr q10, [x2, #352]
+	WORD $0x3dc0784b // ldr q11, [x2, #480]
+	WORD $0x3dc0984c // ldr q12, [x2, #608]
+	WORD $0x3dc0b84d // ldr q13, [x2, #736]
+	WORD $0x3dc0d84e // ldr q14, [x2, #864]
+	WORD $0x3dc0f84f // ldr q15, [x2, #992]
+	WORD $0x4e29d508 // fadd v8.4s, v8.4s, v9.4s
+	WORD $0x4e2bd54a // fadd v10.4s, v10.4s, v11.4s
+	WORD $0x4e2dd58c // fadd v12.4s, v12.4s, v13.4s
+	WORD $0x4e2fd5ce // fadd v14.4s, v14.4s, v15.4s
+	WORD $0x4e2ad508 // fadd v8.4s, v8.4s, v10.4s
+	WORD $0x4e2ed58c // fadd v12.4s, v12.4s, v14.4s
+	WORD $0x4e2cd508 // fadd v8.4s, v8.4s, v12.4s
+	WORD $0x4e881810 // uzp1 v16.4s, v0.4s, v8.4s
+	WORD $0x3d800410 // str q16, [x0, #16]
+	ADD R1, R0, R4
+	WORD $0x4e885810 // uzp2 v16.4s, v0.4s, v8.4s
+	WORD $0x3d800490 // str q16, [x4, #16]
+	ADD R1<<1, R0, R0
+	WORD $0x3dc00440 // ldr q0, [x2, #16]
+	WORD $0x3dc02441 // ldr q1, [x2, #144]
+	WORD $0x3dc04442 // ldr q2, [x2, #272]
+	WORD $0x3dc06443 // ldr q3, [x2, #400]
+	WORD $0x3dc08444 // ldr q4, [x2, #528]
+	WORD $0x3dc0a445 // ldr q5, [x2, #656]
+	WORD $0x3dc0c446 // ldr q6, [x2, #784]
+	WORD $0x3dc0e447 // ldr q7, [x2, #912]
+	WORD $0x4e21d400 // fadd v0.4s, v0.4s, v1.4s
+	WORD $0x4e23d442 // fadd v2.4s, v2.4s, v3.4s
+	WORD $0x4e25d484 // fadd v4.4s, v4.4s, v5.4s
+	WORD $0x4e27d4c6 // fadd v6.4s, v6.4s, v7.4s
+	WORD $0x4e22d400 // fadd v0.4s, v0.4s, v2.4s
+	WORD $0x4e26d484 // fadd v4.4s, v4.4s, v6.4s
+	WORD $0x4e24d400 // fadd v0.4s, v0.4s, v4.4s
+	WORD $0x3dc00c48 // ldr q8, [x2, #48]
+	WORD $0x3dc02c49 // ldr q9, [x2, #176]
+	WORD $0x3dc04c4a // ldr q10, [x2, #304]
+	WORD $0x3dc06c4b // ldr q11, [x2, #432]
+	WORD $0x3dc08c4c // ldr q12, [x2, #560]
+	WORD $0x3dc0ac4d // ldr q13, [x2, #688]
+	WORD $0x3dc0cc4e // ldr q14, [x2, #816]
+	WORD $0x3dc0ec4f // ldr q15, [x2, #944]
+	WORD $0x4e29d508 // fadd v8.4s, v8.4s, v9.4s
+	WORD $0x4e2bd54a // fadd v10.4s, v10.4s, v11.4s
+	WORD $0x4e2dd58c // fadd v12.4s, v12.4s, v13.4s
+	WORD $0x4e2fd5ce // fadd v14.4s, v14.4s, v15.4s
+	WORD $0x4e2ad508 // fadd v8.4s, v8.4s, v10.4s
+	WORD $0x4e2ed58c // fadd v12.4s, v12.4s, v14.4s
+	WORD $0x4e2cd508 // fadd v8.4s, v8.4s, v12.4s
+	WORD $0x4e881810 // uzp1 v16.4s, v0.4s, v8.4s
+	WORD $0x3d800010 // str q16, [x0]
+	ADD R1, R0, R4
+	WORD $0x4e885810 // uzp2 v16.4s, v0.4s, v8.4s
+	WORD $0x3d800090 // str q16, [x4]
+	WORD $0x3dc01440 // ldr q0, [x2, #80]
+	WORD $0x3dc03441 // ldr q1, [x2, #208]
+	WORD $0x3dc05442 // ldr q2, [x2, #336]
+	WORD $0x3dc07443 // ldr q3, [x2, #464]
+	WORD $0x3dc09444 // ldr q4, [x2, #592]
+	WORD $0x3dc0b445 // ldr q5, [x2, #720]
+	WORD $0x3dc0d446 // ldr q6, [x2, #848]
+	WORD $0x3dc0f447 // ldr q7, [x2, #976]
+	WORD $0x4e21d400 // fadd v0.4s, v0.4s, v1.4s
+	WORD $0x4e23d442 // fadd v2.4s, v2.4s, v3.4s
+	WORD $0x4e25d484 // fadd v4.4s, v4.4s, v5.4s
+	WORD $0x4e27d4c6 // fadd v6.4s, v6.4s, v7.4s
+	WORD $0x4e22d400 // fadd v0.4s, v0.4s, v2.4s
+	WORD $0x4e26d484 // fadd v4.4s, v4.4s, v6.4s
+	WORD $0x4e24d400 // fadd v0.4s, v0.4s, v4.4s
+	WORD $0x3dc01c48 // ldr q8, [x2, #112]
+	WORD $0x3dc03c49 // ldr q9, [x2, #240]
+	WORD $0x3dc05c4a // ldr q10, [x2, #368]
+	WORD $0x3dc07c4b // ldr q11, [x2, #496]
+	WORD $0x3dc09c4c // ldr q12, [x2, #624]
+	WORD $0x3dc0bc4d // ldr q13, [x2, #752]
+	WORD $0x3dc0dc4e // ldr q14, [x2, #880]
+	WORD $0x3dc0fc4f // ldr q15, [x2, #1008]
+	WORD $0x4e29d508 // fadd v8.4s, v8.4s, v9.4s
+	WORD $0x4e2bd54a // fadd v10.4s, v10.4s, v11.4s
+	WORD $0x4e2dd58c // fadd v12.4s, v12.4s, v13.4s
+	WORD $0x4e2fd5ce // fadd v14.4s, v14.4s, v15.4s
+	WORD $0x4e2ad508 // fadd v8.4s, v8.4s, v10.4s
+	WORD $0x4e2ed58c // fadd v12.4s, v12.4s, v14.4s
+	WORD $0x4e2cd508 // fadd v8.4s, v8.4s, v12.4s
+	WORD $0x4e881810 // uzp1 v16.4s, v0.4s, v8.4s
+	WORD $0x3d800410 // str q16, [x0, #16]
+	ADD R1, R0, R4
+	WORD $0x4e885810 // uzp2 v16.4s, v0.4s, v8.4s
+	WORD $0x3d800490 // str q16, [x4, #16]
+done:
 	RET
 
 // func streamQ50NEON(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
@@ -10392,6 +11409,550 @@ super:
 	ADD $320, R0, R0
 	SUBS $1, R2, R2
 	BGT super
+	RET
+
+// func expandQ50MMLA(dst *byte, w *byte, n uintptr)
+TEXT ·expandQ50MMLA(SB), NOSPLIT, $0-24
+	MOVD dst+0(FP), R0
+	MOVD w+8(FP), R1
+	MOVD n+16(FP), R2
+	ADD $16, R1, R1
+	MOVD $neonTable<>(SB), R3
+	WORD $0x4f00e5e0 // movi v0.16b, #0xf
+	WORD $0x4f00e601 // movi v1.16b, #0x10
+	WORD $0x4f00e602 // movi v2.16b, #0x10
+super:
+	WORD $0xfc5f0023 // ldur d3, [x1, #-16]
+	WORD $0x0e217863 // fcvtl v3.4s, v3.4h
+	WORD $0x4e833864 // zip1 v4.4s, v3.4s, v3.4s
+	WORD $0xfd000004 // str d4, [x0]
+	WORD $0x6e044084 // ext v4.16b, v4.16b, v4.16b, #8
+	WORD $0xfd000804 // str d4, [x0, #16]
+	WORD $0x4e837864 // zip2 v4.4s, v3.4s, v3.4s
+	WORD $0xfd001004 // str d4, [x0, #32]
+	WORD $0x6e044084 // ext v4.16b, v4.16b, v4.16b, #8
+	WORD $0xfd001804 // str d4, [x0, #48]
+	WORD $0x3dc00023 // ldr q3, [x1]
+	WORD $0x4e201c64 // and v4.16b, v3.16b, v0.16b
+	WORD $0x3dc02026 // ldr q6, [x1, #128]
+	WORD $0x4f0c54c6 // shl v6.16b, v6.16b, #4
+	WORD $0x6ea11cc4 // bit v4.16b, v6.16b, v1.16b
+	WORD $0x6e228484 // sub v4.16b, v4.16b, v2.16b
+	WORD $0x3dc00823 // ldr q3, [x1, #32]
+	WORD $0x4e201c65 // and v5.16b, v3.16b, v0.16b
+	WORD $0x3dc02026 // ldr q6, [x1, #128]
+	WORD $0x4f0b54c6 // shl v6.16b, v6.16b, #3
+	WORD $0x6ea11cc5 // bit v5.16b, v6.16b, v1.16b
+	WORD $0x6e2284a5 // sub v5.16b, v5.16b, v2.16b
+	WORD $0x4e853886 // zip1 v6.4s, v4.4s, v5.4s
+	WORD $0xfd008006 // str d6, [x0, #256]
+	WORD $0x6e0640c6 // ext v6.16b, v6.16b, v6.16b, #8
+	WORD $0xfd00a006 // str d6, [x0, #320]
+	WORD $0x4e857886 // zip2 v6.4s, v4.4s, v5.4s
+	WORD $0xfd00c006 // str d6, [x0, #384]
+	WORD $0x6e0640c6 // ext v6.16b, v6.16b, v6.16b, #8
+	WORD $0xfd00e006 // str d6, [x0, #448]
+	WORD $0x3dc01023 // ldr q3, [x1, #64]
+	WORD $0x4e201c64 // and v4.16b, v3.16b, v0.16b
+	WORD $0x3dc02026 // ldr q6, [x1, #128]
+	WORD $0x4f0a54c6 // shl v6.16b, v6.16b, #2
+	WORD $0x6ea11cc4 // bit v4.16b, v6.16b, v1.16b
+	WORD $0x6e228484 // sub v4.16b, v4.16b, v2.16b
+	WORD $0x3dc01823 // ldr q3, [x1, #96]
+	WORD $0x4e201c65 // and v5.16b, v3.16b, v0.16b
+	WORD $0x3dc02026 // ldr q6, [x1, #128]
+	WORD $0x4f0954c6 // shl v6.16b, v6.16b, #1
+	WORD $0x6ea11cc5 // bit v5.16b, v6.16b, v1.16b
+	WORD $0x6e2284a5 // sub v5.16b, v5.16b, v2.16b
+	WORD $0x4e853886 // zip1 v6.4s, v4.4s, v5.4s
+	WORD $0xfd008806 // str d6, [x0, #272]
+	WORD $0x6e0640c6 // ext v6.16b, v6.16b, v6.16b, #8
+	WORD $0xfd00a806 // str d6, [x0, #336]
+	WORD $0x4e857886 // zip2 v6.4s, v4.4s, v5.4s
+	WORD $0xfd00c806 // str d6, [x0, #400]
+	WORD $0x6e0640c6 // ext v6.16b, v6.16b, v6.16b, #8
+	WORD $0xfd00e806 // str d6, [x0, #464]
+	WORD $0x3dc00023 // ldr q3, [x1]
+	WORD $0x6f0c0464 // ushr v4.16b, v3.16b, #4
+	WORD $0x3dc02026 // ldr q6, [x1, #128]
+	WORD $0x6ea11cc4 // bit v4.16b, v6.16b, v1.16b
+	WORD $0x6e228484 // sub v4.16b, v4.16b, v2.16b
+	WORD $0x3dc00823 // ldr q3, [x1, #32]
+	WORD $0x6f0c0465 // ushr v5.16b, v3.16b, #4
+	WORD $0x3dc02026 // ldr q6, [x1, #128]
+	WORD $0x6f0f04c6 // ushr v6.16b, v6.16b, #1
+	WORD $0x6ea11cc5 // bit v5.16b, v6.16b, v1.16b
+	WORD $0x6e2284a5 // sub v5.16b, v5.16b, v2.16b
+	WORD $0x4e853886 // zip1 v6.4s, v4.4s, v5.4s
+	WORD $0xfd009006 // str d6, [x0, #288]
+	WORD $0x6e0640c6 // ext v6.16b, v6.16b, v6.16b, #8
+	WORD $0xfd00b006 // str d6, [x0, #352]
+	WORD $0x4e857886 // zip2 v6.4s, v4.4s, v5.4s
+	WORD $0xfd00d006 // str d6, [x0, #416]
+	WORD $0x6e0640c6 // ext v6.16b, v6.16b, v6.16b, #8
+	WORD $0xfd00f006 // str d6, [x0, #480]
+	WORD $0x3dc01023 // ldr q3, [x1, #64]
+	WORD $0x6f0c0464 // ushr v4.16b, v3.16b, #4
+	WORD $0x3dc02026 // ldr q6, [x1, #128]
+	WORD $0x6f0e04c6 // ushr v6.16b, v6.16b, #2
+	WORD $0x6ea11cc4 // bit v4.16b, v6.16b, v1.16b
+	WORD $0x6e228484 // sub v4.16b, v4.16b, v2.16b
+	WORD $0x3dc01823 // ldr q3, [x1, #96]
+	WORD $0x6f0c0465 // ushr v5.16b, v3.16b, #4
+	WORD $0x3dc02026 // ldr q6, [x1, #128]
+	WORD $0x6f0d04c6 // ushr v6.16b, v6.16b, #3
+	WORD $0x6ea11cc5 // bit v5.16b, v6.16b, v1.16b
+	WORD $0x6e2284a5 // sub v5.16b, v5.16b, v2.16b
+	WORD $0x4e853886 // zip1 v6.4s, v4.4s, v5.4s
+	WORD $0xfd009806 // str d6, [x0, #304]
+	WORD $0x6e0640c6 // ext v6.16b, v6.16b, v6.16b, #8
+	WORD $0xfd00b806 // str d6, [x0, #368]
+	WORD $0x4e857886 // zip2 v6.4s, v4.4s, v5.4s
+	WORD $0xfd00d806 // str d6, [x0, #432]
+	WORD $0x6e0640c6 // ext v6.16b, v6.16b, v6.16b, #8
+	WORD $0xfd00f806 // str d6, [x0, #496]
+	WORD $0xfc5f8023 // ldur d3, [x1, #-8]
+	WORD $0x0e217863 // fcvtl v3.4s, v3.4h
+	WORD $0x4e833864 // zip1 v4.4s, v3.4s, v3.4s
+	WORD $0xfd002004 // str d4, [x0, #64]
+	WORD $0x6e044084 // ext v4.16b, v4.16b, v4.16b, #8
+	WORD $0xfd002804 // str d4, [x0, #80]
+	WORD $0x4e837864 // zip2 v4.4s, v3.4s, v3.4s
+	WORD $0xfd003004 // str d4, [x0, #96]
+	WORD $0x6e044084 // ext v4.16b, v4.16b, v4.16b, #8
+	WORD $0xfd003804 // str d4, [x0, #112]
+	WORD $0x3dc00423 // ldr q3, [x1, #16]
+	WORD $0x4e201c64 // and v4.16b, v3.16b, v0.16b
+	WORD $0x3dc02426 // ldr q6, [x1, #144]
+	WORD $0x4f0c54c6 // shl v6.16b, v6.16b, #4
+	WORD $0x6ea11cc4 // bit v4.16b, v6.16b, v1.16b
+	WORD $0x6e228484 // sub v4.16b, v4.16b, v2.16b
+	WORD $0x3dc00c23 // ldr q3, [x1, #48]
+	WORD $0x4e201c65 // and v5.16b, v3.16b, v0.16b
+	WORD $0x3dc02426 // ldr q6, [x1, #144]
+	WORD $0x4f0b54c6 // shl v6.16b, v6.16b, #3
+	WORD $0x6ea11cc5 // bit v5.16b, v6.16b, v1.16b
+	WORD $0x6e2284a5 // sub v5.16b, v5.16b, v2.16b
+	WORD $0x4e853886 // zip1 v6.4s, v4.4s, v5.4s
+	WORD $0xfd010006 // str d6, [x0, #512]
+	WORD $0x6e0640c6 // ext v6.16b, v6.16b, v6.16b, #8
+	WORD $0xfd012006 // str d6, [x0, #576]
+	WORD $0x4e857886 // zip2 v6.4s, v4.4s, v5.4s
+	WORD $0xfd014006 // str d6, [x0, #640]
+	WORD $0x6e0640c6 // ext v6.16b, v6.16b, v6.16b, #8
+	WORD $0xfd016006 // str d6, [x0, #704]
+	WORD $0x3dc01423 // ldr q3, [x1, #80]
+	WORD $0x4e201c64 // and v4.16b, v3.16b, v0.16b
+	WORD $0x3dc02426 // ldr q6, [x1, #144]
+	WORD $0x4f0a54c6 // shl v6.16b, v6.16b, #2
+	WORD $0x6ea11cc4 // bit v4.16b, v6.16b, v1.16b
+	WORD $0x6e228484 // sub v4.16b, v4.16b, v2.16b
+	WORD $0x3dc01c23 // ldr q3, [x1, #112]
+	WORD $0x4e201c65 // and v5.16b, v3.16b, v0.16b
+	WORD $0x3dc02426 // ldr q6, [x1, #144]
+	WORD $0x4f0954c6 // shl v6.16b, v6.16b, #1
+	WORD $0x6ea11cc5 // bit v5.16b, v6.16b, v1.16b
+	WORD $0x6e2284a5 // sub v5.16b, v5.16b, v2.16b
+	WORD $0x4e853886 // zip1 v6.4s, v4.4s, v5.4s
+	WORD $0xfd010806 // str d6, [x0, #528]
+	WORD $0x6e0640c6 // ext v6.16b, v6.16b, v6.16b, #8
+	WORD $0xfd012806 // str d6, [x0, #592]
+	WORD $0x4e857886 // zip2 v6.4s, v4.4s, v5.4s
+	WORD $0xfd014806 // str d6, [x0, #656]
+	WORD $0x6e0640c6 // ext v6.16b, v6.16b, v6.16b, #8
+	WORD $0xfd016806 // str d6, [x0, #720]
+	WORD $0x3dc00423 // ldr q3, [x1, #16]
+	WORD $0x6f0c0464 // ushr v4.16b, v3.16b, #4
+	WORD $0x3dc02426 // ldr q6, [x1, #144]
+	WORD $0x6ea11cc4 // bit v4.16b, v6.16b, v1.16b
+	WORD $0x6e228484 // sub v4.16b, v4.16b, v2.16b
+	WORD $0x3dc00c23 // ldr q3, [x1, #48]
+	WORD $0x6f0c0465 // ushr v5.16b, v3.16b, #4
+	WORD $0x3dc02426 // ldr q6, [x1, #144]
+	WORD $0x6f0f04c6 // ushr v6.16b, v6.16b, #1
+	WORD $0x6ea11cc5 // bit v5.16b, v6.16b, v1.16b
+	WORD $0x6e2284a5 // sub v5.16b, v5.16b, v2.16b
+	WORD $0x4e853886 // zip1 v6.4s, v4.4s, v5.4s
+	WORD $0xfd011006 // str d6, [x0, #544]
+	WORD $0x6e0640c6 // ext v6.16b, v6.16b, v6.16b, #8
+	WORD $0xfd013006 // str d6, [x0, #608]
+	WORD $0x4e857886 // zip2 v6.4s, v4.4s, v5.4s
+	WORD $0xfd015006 // str d6, [x0, #672]
+	WORD $0x6e0640c6 // ext v6.16b, v6.16b, v6.16b, #8
+	WORD $0xfd017006 // str d6, [x0, #736]
+	WORD $0x3dc01423 // ldr q3, [x1, #80]
+	WORD $0x6f0c0464 // ushr v4.16b, v3.16b, #4
+	WORD $0x3dc02426 // ldr q6, [x1, #144]
+	WORD $0x6f0e04c6 // ushr v6.16b, v6.16b, #2
+	WORD $0x6ea11cc4 // bit v4.16b, v6.16b, v1.16b
+	WORD $0x6e228484 // sub v4.16b, v4.16b, v2.16b
+	WORD $0x3dc01c23 // ldr q3, [x1, #112]
+	WORD $0x6f0c0465 // ushr v5.16b, v3.16b, #4
+	WORD $0x3dc02426 // ldr q6, [x1, #144]
+	WORD $0x6f0d04c6 // ushr v6.16b, v6.16b, #3
+	WORD $0x6ea11cc5 // bit v5.16b, v6.16b, v1.16b
+	WORD $0x6e2284a5 // sub v5.16b, v5.16b, v2.16b
+	WORD $0x4e853886 // zip1 v6.4s, v4.4s, v5.4s
+	WORD $0xfd011806 // str d6, [x0, #560]
+	WORD $0x6e0640c6 // ext v6.16b, v6.16b, v6.16b, #8
+	WORD $0xfd013806 // str d6, [x0, #624]
+	WORD $0x4e857886 // zip2 v6.4s, v4.4s, v5.4s
+	WORD $0xfd015806 // str d6, [x0, #688]
+	WORD $0x6e0640c6 // ext v6.16b, v6.16b, v6.16b, #8
+	WORD $0xfd017806 // str d6, [x0, #752]
+	ADD $176, R1, R1
+	ADD $768, R0, R0
+	SUBS $1, R2, R2
+	BGT super
+	RET
+
+// func panelQ50MMLA8x4(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
+TEXT ·panelQ50MMLA8x4(SB), NOSPLIT, $0-72
+	MOVD n+48(FP), R0
+	MOVD acc+56(FP), R1
+	MOVD part+64(FP), R2
+	MOVD w+16(FP), R3
+	MOVD rowBytes+24(FP), R7
+	ADD R7, R3, R4
+	ADD R7, R4, R5
+	ADD R7, R5, R6
+	MOVD x+32(FP), R7
+	MOVD xStride+40(FP), R9
+	ADD R9, R7, R8
+	MOVD R3, R9
+	ADD $256, R3, R3
+	MOVD R4, R10
+	ADD $256, R4, R4
+	MOVD R5, R11
+	ADD $256, R5, R5
+	MOVD R6, R12
+	ADD $256, R6, R6
+	MOVD R7, R13
+	ADD $256, R7, R7
+	MOVD R8, R14
+	ADD $256, R8, R8
+	MOVD $768, R15
+	MUL R0, R15, R15
+	MOVD $1024, R16
+	MUL R0, R16, R16
+	MOVD $8, R19
+block:
+	WORD $0x6f00e400 // movi v0.2d, #0x0
+	WORD $0x6f00e401 // movi v1.2d, #0x0
+	WORD $0x6f00e402 // movi v2.2d, #0x0
+	WORD $0x6f00e403 // movi v3.2d, #0x0
+	WORD $0x6f00e404 // movi v4.2d, #0x0
+	WORD $0x6f00e405 // movi v5.2d, #0x0
+	WORD $0x6f00e406 // movi v6.2d, #0x0
+	WORD $0x6f00e407 // movi v7.2d, #0x0
+	TBNZ $0, R2, begin
+	WORD $0x3dc00020 // ldr q0, [x1]
+	WORD $0x3dc00421 // ldr q1, [x1, #16]
+	WORD $0x3dc00822 // ldr q2, [x1, #32]
+	WORD $0x3dc00c23 // ldr q3, [x1, #48]
+	WORD $0x3dc01024 // ldr q4, [x1, #64]
+	WORD $0x3dc01425 // ldr q5, [x1, #80]
+	WORD $0x3dc01826 // ldr q6, [x1, #96]
+	WORD $0x3dc01c27 // ldr q7, [x1, #112]
+begin:
+	MOVD R0, R17
+super:
+	WORD $0x6f00e408 // movi v8.2d, #0x0
+	WORD $0x6f00e409 // movi v9.2d, #0x0
+	WORD $0x6f00e40a // movi v10.2d, #0x0
+	WORD $0x6f00e40b // movi v11.2d, #0x0
+	WORD $0x6f00e40c // movi v12.2d, #0x0
+	WORD $0x6f00e40d // movi v13.2d, #0x0
+	WORD $0x6f00e40e // movi v14.2d, #0x0
+	WORD $0x6f00e40f // movi v15.2d, #0x0
+	WORD $0x3dc00070 // ldr q16, [x3]
+	WORD $0x3dc00091 // ldr q17, [x4]
+	WORD $0x3dc000b2 // ldr q18, [x5]
+	WORD $0x3dc000d3 // ldr q19, [x6]
+	WORD $0x3dc000f4 // ldr q20, [x7]
+	WORD $0x3dc00115 // ldr q21, [x8]
+	WORD $0x4e94a608 // smmla v8.4s, v16.16b, v20.16b
+	WORD $0x4e95a609 // smmla v9.4s, v16.16b, v21.16b
+	WORD $0x4e94a62a // smmla v10.4s, v17.16b, v20.16b
+	WORD $0x4e95a62b // smmla v11.4s, v17.16b, v21.16b
+	WORD $0x4e94a64c // smmla v12.4s, v18.16b, v20.16b
+	WORD $0x4e95a64d // smmla v13.4s, v18.16b, v21.16b
+	WORD $0x4e94a66e // smmla v14.4s, v19.16b, v20.16b
+	WORD $0x4e95a66f // smmla v15.4s, v19.16b, v21.16b
+	WORD $0x3dc00470 // ldr q16, [x3, #16]
+	WORD $0x3dc00491 // ldr q17, [x4, #16]
+	WORD $0x3dc004b2 // ldr q18, [x5, #16]
+	WORD $0x3dc004d3 // ldr q19, [x6, #16]
+	WORD $0x3dc004f4 // ldr q20, [x7, #16]
+	WORD $0x3dc00515 // ldr q21, [x8, #16]
+	WORD $0x4e94a608 // smmla v8.4s, v16.16b, v20.16b
+	WORD $0x4e95a609 // smmla v9.4s, v16.16b, v21.16b
+	WORD $0x4e94a62a // smmla v10.4s, v17.16b, v20.16b
+	WORD $0x4e95a62b // smmla v11.4s, v17.16b, v21.16b
+	WORD $0x4e94a64c // smmla v12.4s, v18.16b, v20.16b
+	WORD $0x4e95a64d // smmla v13.4s, v18.16b, v21.16b
+	WORD $0x4e94a66e // smmla v14.4s, v19.16b, v20.16b
+	WORD $0x4e95a66f // smmla v15.4s, v19.16b, v21.16b
+	WORD $0x3dc00870 // ldr q16, [x3, #32]
+	WORD $0x3dc00891 // ldr q17, [x4, #32]
+	WORD $0x3dc008b2 // ldr q18, [x5, #32]
+	WORD $0x3dc008d3 // ldr q19, [x6, #32]
+	WORD $0x3dc008f4 // ldr q20, [x7, #32]
+	WORD $0x3dc00915 // ldr q21, [x8, #32]
+	WORD $0x4e94a608 // smmla v8.4s, v16.16b, v20.16b
+	WORD $0x4e95a609 // smmla v9.4s, v16.16b, v21.16b
+	WORD $0x4e94a62a // smmla v10.4s, v17.16b, v20.16b
+	WORD $0x4e95a62b // smmla v11.4s, v17.16b, v21.16b
+	WORD $0x4e94a64c // smmla v12.4s, v18.16b, v20.16b
+	WORD $0x4e95a64d // smmla v13.4s, v18.16b, v21.16b
+	WORD $0x4e94a66e // smmla v14.4s, v19.16b, v20.16b
+	WORD $0x4e95a66f // smmla v15.4s, v19.16b, v21.16b
+	WORD $0x3dc00c70 // ldr q16, [x3, #48]
+	WORD $0x3dc00c91 // ldr q17, [x4, #48]
+	WORD $0x3dc00cb2 // ldr q18, [x5, #48]
+	WORD $0x3dc00cd3 // ldr q19, [x6, #48]
+	WORD $0x3dc00cf4 // ldr q20, [x7, #48]
+	WORD $0x3dc00d15 // ldr q21, [x8, #48]
+	WORD $0x4e94a608 // smmla v8.4s, v16.16b, v20.16b
+	WORD $0x4e95a609 // smmla v9.4s, v16.16b, v21.16b
+	WORD $0x4e94a62a // smmla v10.4s, v17.16b, v20.16b
+	WORD $0x4e95a62b // smmla v11.4s, v17.16b, v21.16b
+	WORD $0x4e94a64c // smmla v12.4s, v18.16b, v20.16b
+	WORD $0x4e95a64d // smmla v13.4s, v18.16b, v21.16b
+	WORD $0x4e94a66e // smmla v14.4s, v19.16b, v20.16b
+	WORD $0x4e95a66f // smmla v15.4s, v19.16b, v21.16b
+	WORD $0x3dc00130 // ldr q16, [x9]
+	WORD $0x3dc001b1 // ldr q17, [x13]
+	WORD $0x4e21d908 // scvtf v8.4s, v8.4s
+	WORD $0x6e30de31 // fmul v17.4s, v17.4s, v16.4s
+	WORD $0x4e31cd00 // fmla v0.4s, v8.4s, v17.4s
+	WORD $0x3dc001d1 // ldr q17, [x14]
+	WORD $0x4e21d929 // scvtf v9.4s, v9.4s
+	WORD $0x6e30de31 // fmul v17.4s, v17.4s, v16.4s
+	WORD $0x4e31cd21 // fmla v1.4s, v9.4s, v17.4s
+	WORD $0x3dc00150 // ldr q16, [x10]
+	WORD $0x3dc001b1 // ldr q17, [x13]
+	WORD $0x4e21d94a // scvtf v10.4s, v10.4s
+	WORD $0x6e30de31 // fmul v17.4s, v17.4s, v16.4s
+	WORD $0x4e31cd42 // fmla v2.4s, v10.4s, v17.4s
+	WORD $0x3dc001d1 // ldr q17, [x14]
+	WORD $0x4e21d96b // scvtf v11.4s, v11.4s
+	WORD $0x6e30de31 // fmul v17.4s, v17.4s, v16.4s
+	WORD $0x4e31cd63 // fmla v3.4s, v11.4s, v17.4s
+	WORD $0x3dc00170 // ldr q16, [x11]
+	WORD $0x3dc001b1 // ldr q17, [x13]
+	WORD $0x4e21d98c // scvtf v12.4s, v12.4s
+	WORD $0x6e30de31 // fmul v17.4s, v17.4s, v16.4s
+	WORD $0x4e31cd84 // fmla v4.4s, v12.4s, v17.4s
+	WORD $0x3dc001d1 // ldr q17, [x14]
+	WORD $0x4e21d9ad // scvtf v13.4s, v13.4s
+	WORD $0x6e30de31 // fmul v17.4s, v17.4s, v16.4s
+	WORD $0x4e31cda5 // fmla v5.4s, v13.4s, v17.4s
+	WORD $0x3dc00190 // ldr q16, [x12]
+	WORD $0x3dc001b1 // ldr q17, [x13]
+	WORD $0x4e21d9ce // scvtf v14.4s, v14.4s
+	WORD $0x6e30de31 // fmul v17.4s, v17.4s, v16.4s
+	WORD $0x4e31cdc6 // fmla v6.4s, v14.4s, v17.4s
+	WORD $0x3dc001d1 // ldr q17, [x14]
+	WORD $0x4e21d9ef // scvtf v15.4s, v15.4s
+	WORD $0x6e30de31 // fmul v17.4s, v17.4s, v16.4s
+	WORD $0x4e31cde7 // fmla v7.4s, v15.4s, v17.4s
+	ADD $768, R3, R3
+	ADD $768, R9, R9
+	ADD $768, R4, R4
+	ADD $768, R10, R10
+	ADD $768, R5, R5
+	ADD $768, R11, R11
+	ADD $768, R6, R6
+	ADD $768, R12, R12
+	ADD $1024, R7, R7
+	ADD $1024, R13, R13
+	ADD $1024, R8, R8
+	ADD $1024, R14, R14
+	SUBS $1, R17, R17
+	BGT super
+	WORD $0x3d800020 // str q0, [x1]
+	WORD $0x3d800421 // str q1, [x1, #16]
+	WORD $0x3d800822 // str q2, [x1, #32]
+	WORD $0x3d800c23 // str q3, [x1, #48]
+	WORD $0x3d801024 // str q4, [x1, #64]
+	WORD $0x3d801425 // str q5, [x1, #80]
+	WORD $0x3d801826 // str q6, [x1, #96]
+	WORD $0x3d801c27 // str q7, [x1, #112]
+	ADD $128, R1, R1
+	SUB R15, R3, R3
+	ADD $64, R3, R3
+	SUB R15, R9, R9
+	ADD $16, R9, R9
+	SUB R15, R4, R4
+	ADD $64, R4, R4
+	SUB R15, R10, R10
+	ADD $16, R10, R10
+	SUB R15, R5, R5
+	ADD $64, R5, R5
+	SUB R15, R11, R11
+	ADD $16, R11, R11
+	SUB R15, R6, R6
+	ADD $64, R6, R6
+	SUB R15, R12, R12
+	ADD $16, R12, R12
+	SUB R16, R7, R7
+	ADD $64, R7, R7
+	SUB R16, R13, R13
+	ADD $16, R13, R13
+	SUB R16, R8, R8
+	ADD $64, R8, R8
+	SUB R16, R14, R14
+	ADD $16, R14, R14
+	SUBS $1, R19, R19
+	BGT block
+	MOVD out+0(FP), R0
+	MOVD outStride+8(FP), R1
+	MOVD acc+56(FP), R2
+	MOVD part+64(FP), R3
+	TBZ $1, R3, done
+	WORD $0x3dc00040 // ldr q0, [x2]
+	WORD $0x3dc02041 // ldr q1, [x2, #128]
+	WORD $0x3dc04042 // ldr q2, [x2, #256]
+	WORD $0x3dc06043 // ldr q3, [x2, #384]
+	WORD $0x3dc08044 // ldr q4, [x2, #512]
+	WORD $0x3dc0a045 // ldr q5, [x2, #640]
+	WORD $0x3dc0c046 // ldr q6, [x2, #768]
+	WORD $0x3dc0e047 // ldr q7, [x2, #896]
+	WORD $0x4e21d400 // fadd v0.4s, v0.4s, v1.4s
+	WORD $0x4e23d442 // fadd v2.4s, v2.4s, v3.4s
+	WORD $0x4e25d484 // fadd v4.4s, v4.4s, v5.4s
+	WORD $0x4e27d4c6 // fadd v6.4s, v6.4s, v7.4s
+	WORD $0x4e22d400 // fadd v0.4s, v0.4s, v2.4s
+	WORD $0x4e26d484 // fadd v4.4s, v4.4s, v6.4s
+	WORD $0x4e24d400 // fadd v0.4s, v0.4s, v4.4s
+	WORD $0x3dc00848 // ldr q8, [x2, #32]
+	WORD $0x3dc02849 // ldr q9, [x2, #160]
+	WORD $0x3dc0484a // ldr q10, [x2, #288]
+	WORD $0x3dc0684b // ldr q11, [x2, #416]
+	WORD $0x3dc0884c // ldr q12, [x2, #544]
+	WORD $0x3dc0a84d // ldr q13, [x2, #672]
+	WORD $0x3dc0c84e // ldr q14, [x2, #800]
+	WORD $0x3dc0e84f // ldr q15, [x2, #928]
+	WORD $0x4e29d508 // fadd v8.4s, v8.4s, v9.4s
+	WORD $0x4e2bd54a // fadd v10.4s, v10.4s, v11.4s
+	WORD $0x4e2dd58c // fadd v12.4s, v12.4s, v13.4s
+	WORD $0x4e2fd5ce // fadd v14.4s, v14.4s, v15.4s
+	WORD $0x4e2ad508 // fadd v8.4s, v8.4s, v10.4s
+	WORD $0x4e2ed58c // fadd v12.4s, v12.4s, v14.4s
+	WORD $0x4e2cd508 // fadd v8.4s, v8.4s, v12.4s
+	WORD $0x4e881810 // uzp1 v16.4s, v0.4s, v8.4s
+	WORD $0x3d800010 // str q16, [x0]
+	ADD R1, R0, R4
+	WORD $0x4e885810 // uzp2 v16.4s, v0.4s, v8.4s
+	WORD $0x3d800090 // str q16, [x4]
+	WORD $0x3dc01040 // ldr q0, [x2, #64]
+	WORD $0x3dc03041 // ldr q1, [x2, #192]
+	WORD $0x3dc05042 // ldr q2, [x2, #320]
+	WORD $0x3dc07043 // ldr q3, [x2, #448]
+	WORD $0x3dc09044 // ldr q4, [x2, #576]
+	WORD $0x3dc0b045 // ldr q5, [x2, #704]
+	WORD $0x3dc0d046 // ldr q6, [x2, #832]
+	WORD $0x3dc0f047 // ldr q7, [x2, #960]
+	WORD $0x4e21d400 // fadd v0.4s, v0.4s, v1.4s
+	WORD $0x4e23d442 // fadd v2.4s, v2.4s, v3.4s
+	WORD $0x4e25d484 // fadd v4.4s, v4.4s, v5.4s
+	WORD $0x4e27d4c6 // fadd v6.4s, v6.4s, v7.4s
+	WORD $0x4e22d400 // fadd v0.4s, v0.4s, v2.4s
+	WORD $0x4e26d484 // fadd v4.4s, v4.4s, v6.4s
+	WORD $0x4e24d400 // fadd v0.4s, v0.4s, v4.4s
+	WORD $0x3dc01848 // ldr q8, [x2, #96]
+	WORD $0x3dc03849 // ldr q9, [x2, #224]
+	WORD $0x3dc0584a // ldr q10, [x2, #352]
+	WORD $0x3dc0784b // ldr q11, [x2, #480]
+	WORD $0x3dc0984c // ldr q12, [x2, #608]
+	WORD $0x3dc0b84d // ldr q13, [x2, #736]
+	WORD $0x3dc0d84e // ldr q14, [x2, #864]
+	WORD $0x3dc0f84f // ldr q15, [x2, #992]
+	WORD $0x4e29d508 // fadd v8.4s, v8.4s, v9.4s
+	WORD $0x4e2bd54a // fadd v10.4s, v10.4s, v11.4s
+	WORD $0x4e2dd58c // fadd v12.4s, v12.4s, v13.4s
+	WORD $0x4e2fd5ce // fadd v14.4s, v14.4s, v15.4s
+	WORD $0x4e2ad508 // fadd v8.4s, v8.4s, v10.4s
+	WORD $0x4e2ed58c // fadd v12.4s, v12.4s, v14.4s
+	WORD $0x4e2cd508 // fadd v8.4s, v8.4s, v12.4s
+	WORD $0x4e881810 // uzp1 v16.4s, v0.4s, v8.4s
+	WORD $0x3d800410 // str q16, [x0, #16]
+	ADD R1, R0, R4
+	WORD $0x4e885810 // uzp2 v16.4s, v0.4s, v8.4s
+	WORD $0x3d800490 // str q16, [x4, #16]
+	ADD R1<<1, R0, R0
+	WORD $0x3dc00440 // ldr q0, [x2, #16]
+	WORD $0x3dc02441 // ldr q1, [x2, #144]
+	WORD $0x3dc04442 // ldr q2, [x2, #272]
+	WORD $0x3dc06443 // ldr q3, [x2, #400]
+	WORD $0x3dc08444 // ldr q4, [x2, #528]
+	WORD $0x3dc0a445 // ldr q5, [x2, #656]
+	WORD $0x3dc0c446 // ldr q6, [x2, #784]
+	WORD $0x3dc0e447 // ldr q7, [x2, #912]
+	WORD $0x4e21d400 // fadd v0.4s, v0.4s, v1.4s
+	WORD $0x4e23d442 // fadd v2.4s, v2.4s, v3.4s
+	WORD $0x4e25d484 // fadd v4.4s, v4.4s, v5.4s
+	WORD $0x4e27d4c6 // fadd v6.4s, v6.4s, v7.4s
+	WORD $0x4e22d400 // fadd v0.4s, v0.4s, v2.4s
+	WORD $0x4e26d484 // fadd v4.4s, v4.4s, v6.4s
+	WORD $0x4e24d400 // fadd v0.4s, v0.4s, v4.4s
+	WORD $0x3dc00c48 // ldr q8, [x2, #48]
+	WORD $0x3dc02c49 // ldr q9, [x2, #176]
+	WORD $0x3dc04c4a // ldr q10, [x2, #304]
+	WORD $0x3dc06c4b // ldr q11, [x2, #432]
+	WORD $0x3dc08c4c // ldr q12, [x2, #560]
+	WORD $0x3dc0ac4d // ldr q13, [x2, #688]
+	WORD $0x3dc0cc4e // ldr q14, [x2, #816]
+	WORD $0x3dc0ec4f // ldr q15, [x2, #944]
+	WORD $0x4e29d508 // fadd v8.4s, v8.4s, v9.4s
+	WORD $0x4e2bd54a // fadd v10.4s, v10.4s, v11.4s
+	WORD $0x4e2dd58c // fadd v12.4s, v12.4s, v13.4s
+	WORD $0x4e2fd5ce // fadd v14.4s, v14.4s, v15.4s
+	WORD $0x4e2ad508 // fadd v8.4s, v8.4s, v10.4s
+	WORD $0x4e2ed58c // fadd v12.4s, v12.4s, v14.4s
+	WORD $0x4e2cd508 // fadd v8.4s, v8.4s, v12.4s
+	WORD $0x4e881810 // uzp1 v16.4s, v0.4s, v8.4s
+	WORD $0x3d800010 // str q16, [x0]
+	ADD R1, R0, R4
+	WORD $0x4e885810 // uzp2 v16.4s, v0.4s, v8.4s
+	WORD $0x3d800090 // str q16, [x4]
+	WORD $0x3dc01440 // ldr q0, [x2, #80]
+	WORD $0x3dc03441 // ldr q1, [x2, #208]
+	WORD $0x3dc05442 // ldr q2, [x2, #336]
+	WORD $0x3dc07443 // ldr q3, [x2, #464]
+	WORD $0x3dc09444 // ldr q4, [x2, #592]
+	WORD $0x3dc0b445 // ldr q5, [x2, #720]
+	WORD $0x3dc0d446 // ldr q6, [x2, #848]
+	WORD $0x3dc0f447 // ldr q7, [x2, #976]
+	WORD $0x4e21d400 // fadd v0.4s, v0.4s, v1.4s
+	WORD $0x4e23d442 // fadd v2.4s, v2.4s, v3.4s
+	WORD $0x4e25d484 // fadd v4.4s, v4.4s, v5.4s
+	WORD $0x4e27d4c6 // fadd v6.4s, v6.4s, v7.4s
+	WORD $0x4e22d400 // fadd v0.4s, v0.4s, v2.4s
+	WORD $0x4e26d484 // fadd v4.4s, v4.4s, v6.4s
+	WORD $0x4e24d400 // fadd v0.4s, v0.4s, v4.4s
+	WORD $0x3dc01c48 // ldr q8, [x2, #112]
+	WORD $0x3dc03c49 // ldr q9, [x2, #240]
+	WORD $0x3dc05c4a // ldr q10, [x2, #368]
+	WORD $0x3dc07c4b // ldr q11, [x2, #496]
+	WORD $0x3dc09c4c // ldr q12, [x2, #624]
+	WORD $0x3dc0bc4d // ldr q13, [x2, #752]
+	WORD $0x3dc0dc4e // ldr q14, [x2, #880]
+	WORD $0x3dc0fc4f // ldr q15, [x2, #1008]
+	WORD $0x4e29d508 // fadd v8.4s, v8.4s, v9.4s
+	WORD $0x4e2bd54a // fadd v10.4s, v10.4s, v11.4s
+	WORD $0x4e2dd58c // fadd v12.4s, v12.4s, v13.4s
+	WORD $0x4e2fd5ce // fadd v14.4s, v14.4s, v15.4s
+	WORD $0x4e2ad508 // fadd v8.4s, v8.4s, v10.4s
+	WORD $0x4e2ed58c // fadd v12.4s, v12.4s, v14.4s
+	WORD $0x4e2cd508 // fadd v8.4s, v8.4s, v12.4s
+	WORD $0x4e881810 // uzp1 v16.4s, v0.4s, v8.4s
+	WORD $0x3d800410 // str q16, [x0, #16]
+	ADD R1, R0, R4
+	WORD $0x4e885810 // uzp2 v16.4s, v0.4s, v8.4s
+	WORD $0x3d800490 // str q16, [x4, #16]
+done:
 	RET
 
 // func streamQ51NEON(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
@@ -14492,6 +16053,573 @@ super:
 	BGT super
 	RET
 
+// func expandQ51MMLA(dst *byte, w *byte, n uintptr)
+TEXT ·expandQ51MMLA(SB), NOSPLIT, $0-24
+	MOVD dst+0(FP), R0
+	MOVD w+8(FP), R1
+	MOVD n+16(FP), R2
+	ADD $32, R1, R1
+	MOVD $neonTable<>(SB), R3
+	WORD $0x4f00e5e0 // movi v0.16b, #0xf
+	WORD $0x4f00e601 // movi v1.16b, #0x10
+super:
+	WORD $0xfc5e0022 // ldur d2, [x1, #-32]
+	WORD $0x0e217842 // fcvtl v2.4s, v2.4h
+	WORD $0xfc5f0023 // ldur d3, [x1, #-16]
+	WORD $0x0e217863 // fcvtl v3.4s, v3.4h
+	WORD $0x4e823844 // zip1 v4.4s, v2.4s, v2.4s
+	WORD $0xfd000004 // str d4, [x0]
+	WORD $0x6e044084 // ext v4.16b, v4.16b, v4.16b, #8
+	WORD $0xfd000804 // str d4, [x0, #16]
+	WORD $0x4e827844 // zip2 v4.4s, v2.4s, v2.4s
+	WORD $0xfd001004 // str d4, [x0, #32]
+	WORD $0x6e044084 // ext v4.16b, v4.16b, v4.16b, #8
+	WORD $0xfd001804 // str d4, [x0, #48]
+	WORD $0x4e833864 // zip1 v4.4s, v3.4s, v3.4s
+	WORD $0xfd004004 // str d4, [x0, #128]
+	WORD $0x6e044084 // ext v4.16b, v4.16b, v4.16b, #8
+	WORD $0xfd004804 // str d4, [x0, #144]
+	WORD $0x4e837864 // zip2 v4.4s, v3.4s, v3.4s
+	WORD $0xfd005004 // str d4, [x0, #160]
+	WORD $0x6e044084 // ext v4.16b, v4.16b, v4.16b, #8
+	WORD $0xfd005804 // str d4, [x0, #176]
+	WORD $0x3dc00022 // ldr q2, [x1]
+	WORD $0x4e201c43 // and v3.16b, v2.16b, v0.16b
+	WORD $0x3dc02025 // ldr q5, [x1, #128]
+	WORD $0x4f0c54a5 // shl v5.16b, v5.16b, #4
+	WORD $0x6ea11ca3 // bit v3.16b, v5.16b, v1.16b
+	WORD $0x3dc00822 // ldr q2, [x1, #32]
+	WORD $0x4e201c44 // and v4.16b, v2.16b, v0.16b
+	WORD $0x3dc02025 // ldr q5, [x1, #128]
+	WORD $0x4f0b54a5 // shl v5.16b, v5.16b, #3
+	WORD $0x6ea11ca4 // bit v4.16b, v5.16b, v1.16b
+	WORD $0x4e843865 // zip1 v5.4s, v3.4s, v4.4s
+	WORD $0xfd008005 // str d5, [x0, #256]
+	WORD $0x6e0540a5 // ext v5.16b, v5.16b, v5.16b, #8
+	WORD $0xfd00a005 // str d5, [x0, #320]
+	WORD $0x4e847865 // zip2 v5.4s, v3.4s, v4.4s
+	WORD $0xfd00c005 // str d5, [x0, #384]
+	WORD $0x6e0540a5 // ext v5.16b, v5.16b, v5.16b, #8
+	WORD $0xfd00e005 // str d5, [x0, #448]
+	WORD $0x3dc01022 // ldr q2, [x1, #64]
+	WORD $0x4e201c43 // and v3.16b, v2.16b, v0.16b
+	WORD $0x3dc02025 // ldr q5, [x1, #128]
+	WORD $0x4f0a54a5 // shl v5.16b, v5.16b, #2
+	WORD $0x6ea11ca3 // bit v3.16b, v5.16b, v1.16b
+	WORD $0x3dc01822 // ldr q2, [x1, #96]
+	WORD $0x4e201c44 // and v4.16b, v2.16b, v0.16b
+	WORD $0x3dc02025 // ldr q5, [x1, #128]
+	WORD $0x4f0954a5 // shl v5.16b, v5.16b, #1
+	WORD $0x6ea11ca4 // bit v4.16b, v5.16b, v1.16b
+	WORD $0x4e843865 // zip1 v5.4s, v3.4s, v4.4s
+	WORD $0xfd008805 // str d5, [x0, #272]
+	WORD $0x6e0540a5 // ext v5.16b, v5.16b, v5.16b, #8
+	WORD $0xfd00a805 // str d5, [x0, #336]
+	WORD $0x4e847865 // zip2 v5.4s, v3.4s, v4.4s
+	WORD $0xfd00c805 // str d5, [x0, #400]
+	WORD $0x6e0540a5 // ext v5.16b, v5.16b, v5.16b, #8
+	WORD $0xfd00e805 // str d5, [x0, #464]
+	WORD $0x3dc00022 // ldr q2, [x1]
+	WORD $0x6f0c0443 // ushr v3.16b, v2.16b, #4
+	WORD $0x3dc02025 // ldr q5, [x1, #128]
+	WORD $0x6ea11ca3 // bit v3.16b, v5.16b, v1.16b
+	WORD $0x3dc00822 // ldr q2, [x1, #32]
+	WORD $0x6f0c0444 // ushr v4.16b, v2.16b, #4
+	WORD $0x3dc02025 // ldr q5, [x1, #128]
+	WORD $0x6f0f04a5 // ushr v5.16b, v5.16b, #1
+	WORD $0x6ea11ca4 // bit v4.16b, v5.16b, v1.16b
+	WORD $0x4e843865 // zip1 v5.4s, v3.4s, v4.4s
+	WORD $0xfd009005 // str d5, [x0, #288]
+	WORD $0x6e0540a5 // ext v5.16b, v5.16b, v5.16b, #8
+	WORD $0xfd00b005 // str d5, [x0, #352]
+	WORD $0x4e847865 // zip2 v5.4s, v3.4s, v4.4s
+	WORD $0xfd00d005 // str d5, [x0, #416]
+	WORD $0x6e0540a5 // ext v5.16b, v5.16b, v5.16b, #8
+	WORD $0xfd00f005 // str d5, [x0, #480]
+	WORD $0x3dc01022 // ldr q2, [x1, #64]
+	WORD $0x6f0c0443 // ushr v3.16b, v2.16b, #4
+	WORD $0x3dc02025 // ldr q5, [x1, #128]
+	WORD $0x6f0e04a5 // ushr v5.16b, v5.16b, #2
+	WORD $0x6ea11ca3 // bit v3.16b, v5.16b, v1.16b
+	WORD $0x3dc01822 // ldr q2, [x1, #96]
+	WORD $0x6f0c0444 // ushr v4.16b, v2.16b, #4
+	WORD $0x3dc02025 // ldr q5, [x1, #128]
+	WORD $0x6f0d04a5 // ushr v5.16b, v5.16b, #3
+	WORD $0x6ea11ca4 // bit v4.16b, v5.16b, v1.16b
+	WORD $0x4e843865 // zip1 v5.4s, v3.4s, v4.4s
+	WORD $0xfd009805 // str d5, [x0, #304]
+	WORD $0x6e0540a5 // ext v5.16b, v5.16b, v5.16b, #8
+	WORD $0xfd00b805 // str d5, [x0, #368]
+	WORD $0x4e847865 // zip2 v5.4s, v3.4s, v4.4s
+	WORD $0xfd00d805 // str d5, [x0, #432]
+	WORD $0x6e0540a5 // ext v5.16b, v5.16b, v5.16b, #8
+	WORD $0xfd00f805 // str d5, [x0, #496]
+	WORD $0xfc5e8022 // ldur d2, [x1, #-24]
+	WORD $0x0e217842 // fcvtl v2.4s, v2.4h
+	WORD $0xfc5f8023 // ldur d3, [x1, #-8]
+	WORD $0x0e217863 // fcvtl v3.4s, v3.4h
+	WORD $0x4e823844 // zip1 v4.4s, v2.4s, v2.4s
+	WORD $0xfd002004 // str d4, [x0, #64]
+	WORD $0x6e044084 // ext v4.16b, v4.16b, v4.16b, #8
+	WORD $0xfd002804 // str d4, [x0, #80]
+	WORD $0x4e827844 // zip2 v4.4s, v2.4s, v2.4s
+	WORD $0xfd003004 // str d4, [x0, #96]
+	WORD $0x6e044084 // ext v4.16b, v4.16b, v4.16b, #8
+	WORD $0xfd003804 // str d4, [x0, #112]
+	WORD $0x4e833864 // zip1 v4.4s, v3.4s, v3.4s
+	WORD $0xfd006004 // str d4, [x0, #192]
+	WORD $0x6e044084 // ext v4.16b, v4.16b, v4.16b, #8
+	WORD $0xfd006804 // str d4, [x0, #208]
+	WORD $0x4e837864 // zip2 v4.4s, v3.4s, v3.4s
+	WORD $0xfd007004 // str d4, [x0, #224]
+	WORD $0x6e044084 // ext v4.16b, v4.16b, v4.16b, #8
+	WORD $0xfd007804 // str d4, [x0, #240]
+	WORD $0x3dc00422 // ldr q2, [x1, #16]
+	WORD $0x4e201c43 // and v3.16b, v2.16b, v0.16b
+	WORD $0x3dc02425 // ldr q5, [x1, #144]
+	WORD $0x4f0c54a5 // shl v5.16b, v5.16b, #4
+	WORD $0x6ea11ca3 // bit v3.16b, v5.16b, v1.16b
+	WORD $0x3dc00c22 // ldr q2, [x1, #48]
+	WORD $0x4e201c44 // and v4.16b, v2.16b, v0.16b
+	WORD $0x3dc02425 // ldr q5, [x1, #144]
+	WORD $0x4f0b54a5 // shl v5.16b, v5.16b, #3
+	WORD $0x6ea11ca4 // bit v4.16b, v5.16b, v1.16b
+	WORD $0x4e843865 // zip1 v5.4s, v3.4s, v4.4s
+	WORD $0xfd010005 // str d5, [x0, #512]
+	WORD $0x6e0540a5 // ext v5.16b, v5.16b, v5.16b, #8
+	WORD $0xfd012005 // str d5, [x0, #576]
+	WORD $0x4e847865 // zip2 v5.4s, v3.4s, v4.4s
+	WORD $0xfd014005 // str d5, [x0, #640]
+	WORD $0x6e0540a5 // ext v5.16b, v5.16b, v5.16b, #8
+	WORD $0xfd016005 // str d5, [x0, #704]
+	WORD $0x3dc01422 // ldr q2, [x1, #80]
+	WORD $0x4e201c43 // and v3.16b, v2.16b, v0.16b
+	WORD $0x3dc02425 // ldr q5, [x1, #144]
+	WORD $0x4f0a54a5 // shl v5.16b, v5.16b, #2
+	WORD $0x6ea11ca3 // bit v3.16b, v5.16b, v1.16b
+	WORD $0x3dc01c22 // ldr q2, [x1, #112]
+	WORD $0x4e201c44 // and v4.16b, v2.16b, v0.16b
+	WORD $0x3dc02425 // ldr q5, [x1, #144]
+	WORD $0x4f0954a5 // shl v5.16b, v5.16b, #1
+	WORD $0x6ea11ca4 // bit v4.16b, v5.16b, v1.16b
+	WORD $0x4e843865 // zip1 v5.4s, v3.4s, v4.4s
+	WORD $0xfd010805 // str d5, [x0, #528]
+	WORD $0x6e0540a5 // ext v5.16b, v5.16b, v5.16b, #8
+	WORD $0xfd012805 // str d5, [x0, #592]
+	WORD $0x4e847865 // zip2 v5.4s, v3.4s, v4.4s
+	WORD $0xfd014805 // str d5, [x0, #656]
+	WORD $0x6e0540a5 // ext v5.16b, v5.16b, v5.16b, #8
+	WORD $0xfd016805 // str d5, [x0, #720]
+	WORD $0x3dc00422 // ldr q2, [x1, #16]
+	WORD $0x6f0c0443 // ushr v3.16b, v2.16b, #4
+	WORD $0x3dc02425 // ldr q5, [x1, #144]
+	WORD $0x6ea11ca3 // bit v3.16b, v5.16b, v1.16b
+	WORD $0x3dc00c22 // ldr q2, [x1, #48]
+	WORD $0x6f0c0444 // ushr v4.16b, v2.16b, #4
+	WORD $0x3dc02425 // ldr q5, [x1, #144]
+	WORD $0x6f0f04a5 // ushr v5.16b, v5.16b, #1
+	WORD $0x6ea11ca4 // bit v4.16b, v5.16b, v1.16b
+	WORD $0x4e843865 // zip1 v5.4s, v3.4s, v4.4s
+	WORD $0xfd011005 // str d5, [x0, #544]
+	WORD $0x6e0540a5 // ext v5.16b, v5.16b, v5.16b, #8
+	WORD $0xfd013005 // str d5, [x0, #608]
+	WORD $0x4e847865 // zip2 v5.4s, v3.4s, v4.4s
+	WORD $0xfd015005 // str d5, [x0, #672]
+	WORD $0x6e0540a5 // ext v5.16b, v5.16b, v5.16b, #8
+	WORD $0xfd017005 // str d5, [x0, #736]
+	WORD $0x3dc01422 // ldr q2, [x1, #80]
+	WORD $0x6f0c0443 // ushr v3.16b, v2.16b, #4
+	WORD $0x3dc02425 // ldr q5, [x1, #144]
+	WORD $0x6f0e04a5 // ushr v5.16b, v5.16b, #2
+	WORD $0x6ea11ca3 // bit v3.16b, v5.16b, v1.16b
+	WORD $0x3dc01c22 // ldr q2, [x1, #112]
+	WORD $0x6f0c0444 // ushr v4.16b, v2.16b, #4
+	WORD $0x3dc02425 // ldr q5, [x1, #144]
+	WORD $0x6f0d04a5 // ushr v5.16b, v5.16b, #3
+	WORD $0x6ea11ca4 // bit v4.16b, v5.16b, v1.16b
+	WORD $0x4e843865 // zip1 v5.4s, v3.4s, v4.4s
+	WORD $0xfd011805 // str d5, [x0, #560]
+	WORD $0x6e0540a5 // ext v5.16b, v5.16b, v5.16b, #8
+	WORD $0xfd013805 // str d5, [x0, #624]
+	WORD $0x4e847865 // zip2 v5.4s, v3.4s, v4.4s
+	WORD $0xfd015805 // str d5, [x0, #688]
+	WORD $0x6e0540a5 // ext v5.16b, v5.16b, v5.16b, #8
+	WORD $0xfd017805 // str d5, [x0, #752]
+	ADD $192, R1, R1
+	ADD $768, R0, R0
+	SUBS $1, R2, R2
+	BGT super
+	RET
+
+// func panelQ51MMLA8x4(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
+TEXT ·panelQ51MMLA8x4(SB), NOSPLIT, $0-72
+	MOVD n+48(FP), R0
+	MOVD acc+56(FP), R1
+	MOVD part+64(FP), R2
+	MOVD w+16(FP), R3
+	MOVD rowBytes+24(FP), R7
+	ADD R7, R3, R4
+	ADD R7, R4, R5
+	ADD R7, R5, R6
+	MOVD x+32(FP), R7
+	MOVD xStride+40(FP), R9
+	ADD R9, R7, R8
+	MOVD R3, R9
+	ADD $256, R3, R3
+	MOVD R4, R10
+	ADD $256, R4, R4
+	MOVD R5, R11
+	ADD $256, R5, R5
+	MOVD R6, R12
+	ADD $256, R6, R6
+	MOVD R7, R13
+	ADD $256, R7, R7
+	MOVD R8, R14
+	ADD $256, R8, R8
+	MOVD $768, R15
+	MUL R0, R15, R15
+	MOVD $1024, R16
+	MUL R0, R16, R16
+	MOVD $8, R19
+block:
+	WORD $0x6f00e400 // movi v0.2d, #0x0
+	WORD $0x6f00e401 // movi v1.2d, #0x0
+	WORD $0x6f00e402 // movi v2.2d, #0x0
+	WORD $0x6f00e403 // movi v3.2d, #0x0
+	WORD $0x6f00e404 // movi v4.2d, #0x0
+	WORD $0x6f00e405 // movi v5.2d, #0x0
+	WORD $0x6f00e406 // movi v6.2d, #0x0
+	WORD $0x6f00e407 // movi v7.2d, #0x0
+	TBNZ $0, R2, begin
+	WORD $0x3dc00020 // ldr q0, [x1]
+	WORD $0x3dc00421 // ldr q1, [x1, #16]
+	WORD $0x3dc00822 // ldr q2, [x1, #32]
+	WORD $0x3dc00c23 // ldr q3, [x1, #48]
+	WORD $0x3dc01024 // ldr q4, [x1, #64]
+	WORD $0x3dc01425 // ldr q5, [x1, #80]
+	WORD $0x3dc01826 // ldr q6, [x1, #96]
+	WORD $0x3dc01c27 // ldr q7, [x1, #112]
+begin:
+	MOVD R0, R17
+super:
+	WORD $0x6f00e408 // movi v8.2d, #0x0
+	WORD $0x6f00e409 // movi v9.2d, #0x0
+	WORD $0x6f00e40a // movi v10.2d, #0x0
+	WORD $0x6f00e40b // movi v11.2d, #0x0
+	WORD $0x6f00e40c // movi v12.2d, #0x0
+	WORD $0x6f00e40d // movi v13.2d, #0x0
+	WORD $0x6f00e40e // movi v14.2d, #0x0
+	WORD $0x6f00e40f // movi v15.2d, #0x0
+	WORD $0x3dc00070 // ldr q16, [x3]
+	WORD $0x3dc00091 // ldr q17, [x4]
+	WORD $0x3dc000b2 // ldr q18, [x5]
+	WORD $0x3dc000d3 // ldr q19, [x6]
+	WORD $0x3dc000f4 // ldr q20, [x7]
+	WORD $0x3dc00115 // ldr q21, [x8]
+	WORD $0x4e94a608 // smmla v8.4s, v16.16b, v20.16b
+	WORD $0x4e95a609 // smmla v9.4s, v16.16b, v21.16b
+	WORD $0x4e94a62a // smmla v10.4s, v17.16b, v20.16b
+	WORD $0x4e95a62b // smmla v11.4s, v17.16b, v21.16b
+	WORD $0x4e94a64c // smmla v12.4s, v18.16b, v20.16b
+	WORD $0x4e95a64d // smmla v13.4s, v18.16b, v21.16b
+	WORD $0x4e94a66e // smmla v14.4s, v19.16b, v20.16b
+	WORD $0x4e95a66f // smmla v15.4s, v19.16b, v21.16b
+	WORD $0x3dc00470 // ldr q16, [x3, #16]
+	WORD $0x3dc00491 // ldr q17, [x4, #16]
+	WORD $0x3dc004b2 // ldr q18, [x5, #16]
+	WORD $0x3dc004d3 // ldr q19, [x6, #16]
+	WORD $0x3dc004f4 // ldr q20, [x7, #16]
+	WORD $0x3dc00515 // ldr q21, [x8, #16]
+	WORD $0x4e94a608 // smmla v8.4s, v16.16b, v20.16b
+	WORD $0x4e95a609 // smmla v9.4s, v16.16b, v21.16b
+	WORD $0x4e94a62a // smmla v10.4s, v17.16b, v20.16b
+	WORD $0x4e95a62b // smmla v11.4s, v17.16b, v21.16b
+	WORD $0x4e94a64c // smmla v12.4s, v18.16b, v20.16b
+	WORD $0x4e95a64d // smmla v13.4s, v18.16b, v21.16b
+	WORD $0x4e94a66e // smmla v14.4s, v19.16b, v20.16b
+	WORD $0x4e95a66f // smmla v15.4s, v19.16b, v21.16b
+	WORD $0x3dc00870 // ldr q16, [x3, #32]
+	WORD $0x3dc00891 // ldr q17, [x4, #32]
+	WORD $0x3dc008b2 // ldr q18, [x5, #32]
+	WORD $0x3dc008d3 // ldr q19, [x6, #32]
+	WORD $0x3dc008f4 // ldr q20, [x7, #32]
+	WORD $0x3dc00915 // ldr q21, [x8, #32]
+	WORD $0x4e94a608 // smmla v8.4s, v16.16b, v20.16b
+	WORD $0x4e95a609 // smmla v9.4s, v16.16b, v21.16b
+	WORD $0x4e94a62a // smmla v10.4s, v17.16b, v20.16b
+	WORD $0x4e95a62b // smmla v11.4s, v17.16b, v21.16b
+	WORD $0x4e94a64c // smmla v12.4s, v18.16b, v20.16b
+	WORD $0x4e95a64d // smmla v13.4s, v18.16b, v21.16b
+	WORD $0x4e94a66e // smmla v14.4s, v19.16b, v20.16b
+	WORD $0x4e95a66f // smmla v15.4s, v19.16b, v21.16b
+	WORD $0x3dc00c70 // ldr q16, [x3, #48]
+	WORD $0x3dc00c91 // ldr q17, [x4, #48]
+	WORD $0x3dc00cb2 // ldr q18, [x5, #48]
+	WORD $0x3dc00cd3 // ldr q19, [x6, #48]
+	WORD $0x3dc00cf4 // ldr q20, [x7, #48]
+	WORD $0x3dc00d15 // ldr q21, [x8, #48]
+	WORD $0x4e94a608 // smmla v8.4s, v16.16b, v20.16b
+	WORD $0x4e95a609 // smmla v9.4s, v16.16b, v21.16b
+	WORD $0x4e94a62a // smmla v10.4s, v17.16b, v20.16b
+	WORD $0x4e95a62b // smmla v11.4s, v17.16b, v21.16b
+	WORD $0x4e94a64c // smmla v12.4s, v18.16b, v20.16b
+	WORD $0x4e95a64d // smmla v13.4s, v18.16b, v21.16b
+	WORD $0x4e94a66e // smmla v14.4s, v19.16b, v20.16b
+	WORD $0x4e95a66f // smmla v15.4s, v19.16b, v21.16b
+	WORD $0x3dc00130 // ldr q16, [x9]
+	WORD $0x3dc001b1 // ldr q17, [x13]
+	WORD $0x4e21d908 // scvtf v8.4s, v8.4s
+	WORD $0x6e30de31 // fmul v17.4s, v17.4s, v16.4s
+	WORD $0x4e31cd00 // fmla v0.4s, v8.4s, v17.4s
+	WORD $0x3dc001d1 // ldr q17, [x14]
+	WORD $0x4e21d929 // scvtf v9.4s, v9.4s
+	WORD $0x6e30de31 // fmul v17.4s, v17.4s, v16.4s
+	WORD $0x4e31cd21 // fmla v1.4s, v9.4s, v17.4s
+	WORD $0x3dc02130 // ldr q16, [x9, #128]
+	WORD $0x3dc021b1 // ldr q17, [x13, #128]
+	WORD $0x4e31ce00 // fmla v0.4s, v16.4s, v17.4s
+	WORD $0x3dc021d1 // ldr q17, [x14, #128]
+	WORD $0x4e31ce01 // fmla v1.4s, v16.4s, v17.4s
+	WORD $0x3dc00150 // ldr q16, [x10]
+	WORD $0x3dc001b1 // ldr q17, [x13]
+	WORD $0x4e21d94a // scvtf v10.4s, v10.4s
+	WORD $0x6e30de31 // fmul v17.4s, v17.4s, v16.4s
+	WORD $0x4e31cd42 // fmla v2.4s, v10.4s, v17.4s
+	WORD $0x3dc001d1 // ldr q17, [x14]
+	WORD $0x4e21d96b // scvtf v11.4s, v11.4s
+	WORD $0x6e30de31 // fmul v17.4s, v17.4s, v16.4s
+	WORD $0x4e31cd63 // fmla v3.4s, v11.4s, v17.4s
+	WORD $0x3dc02150 // ldr q16, [x10, #128]
+	WORD $0x3dc021b1 // ldr q17, [x13, #128]
+	WORD $0x4e31ce02 // fmla v2.4s, v16.4s, v17.4s
+	WORD $0x3dc021d1 // ldr q17, [x14, #128]
+	WORD $0x4e31ce03 // fmla v3.4s, v16.4s, v17.4s
+	WORD $0x3dc00170 // ldr q16, [x11]
+	WORD $0x3dc001b1 // ldr q17, [x13]
+	WORD $0x4e21d98c // scvtf v12.4s, v12.4s
+	WORD $0x6e30de31 // fmul v17.4s, v17.4s, v16.4s
+	WORD $0x4e31cd84 // fmla v4.4s, v12.4s, v17.4s
+	WORD $0x3dc001d1 // ldr q17, [x14]
+	WORD $0x4e21d9ad // scvtf v13.4s, v13.4s
+	WORD $0x6e30de31 // fmul v17.4s, v17.4s, v16.4s
+	WORD $0x4e31cda5 // fmla v5.4s, v13.4s, v17.4s
+	WORD $0x3dc02170 // ldr q16, [x11, #128]
+	WORD $0x3dc021b1 // ldr q17, [x13, #128]
+	WORD $0x4e31ce04 // fmla v4.4s, v16.4s, v17.4s
+	WORD $0x3dc021d1 // ldr q17, [x14, #128]
+	WORD $0x4e31ce05 // fmla v5.4s, v16.4s, v17.4s
+	WORD $0x3dc00190 // ldr q16, [x12]
+	WORD $0x3dc001b1 // ldr q17, [x13]
+	WORD $0x4e21d9ce // scvtf v14.4s, v14.4s
+	WORD $0x6e30de31 // fmul v17.4s, v17.4s, v16.4s
+	WORD $0x4e31cdc6 // fmla v6.4s, v14.4s, v17.4s
+	WORD $0x3dc001d1 // ldr q17, [x14]
+	WORD $0x4e21d9ef // scvtf v15.4s, v15.4s
+	WORD $0x6e30de31 // fmul v17.4s, v17.4s, v16.4s
+	WORD $0x4e31cde7 // fmla v7.4s, v15.4s, v17.4s
+	WORD $0x3dc02190 // ldr q16, [x12, #128]
+	WORD $0x3dc021b1 // ldr q17, [x13, #128]
+	WORD $0x4e31ce06 // fmla v6.4s, v16.4s, v17.4s
+	WORD $0x3dc021d1 // ldr q17, [x14, #128]
+	WORD $0x4e31ce07 // fmla v7.4s, v16.4s, v17.4s
+	ADD $768, R3, R3
+	ADD $768, R9, R9
+	ADD $768, R4, R4
+	ADD $768, R10, R10
+	ADD $768, R5, R5
+	ADD $768, R11, R11
+	ADD $768, R6, R6
+	ADD $768, R12, R12
+	ADD $1024, R7, R7
+	ADD $1024, R13, R13
+	ADD $1024, R8, R8
+	ADD $1024, R14, R14
+	SUBS $1, R17, R17
+	BGT super
+	WORD $0x3d800020 // str q0, [x1]
+	WORD $0x3d800421 // str q1, [x1, #16]
+	WORD $0x3d800822 // str q2, [x1, #32]
+	WORD $0x3d800c23 // str q3, [x1, #48]
+	WORD $0x3d801024 // str q4, [x1, #64]
+	WORD $0x3d801425 // str q5, [x1, #80]
+	WORD $0x3d801826 // str q6, [x1, #96]
+	WORD $0x3d801c27 // str q7, [x1, #112]
+	ADD $128, R1, R1
+	SUB R15, R3, R3
+	ADD $64, R3, R3
+	SUB R15, R9, R9
+	ADD $16, R9, R9
+	SUB R15, R4, R4
+	ADD $64, R4, R4
+	SUB R15, R10, R10
+	ADD $16, R10, R10
+	SUB R15, R5, R5
+	ADD $64, R5, R5
+	SUB R15, R11, R11
+	ADD $16, R11, R11
+	SUB R15, R6, R6
+	ADD $64, R6, R6
+	SUB R15, R12, R12
+	ADD $16, R12, R12
+	SUB R16, R7, R7
+	ADD $64, R7, R7
+	SUB R16, R13, R13
+	ADD $16, R13, R13
+	SUB R16, R8, R8
+	ADD $64, R8, R8
+	SUB R16, R14, R14
+	ADD $16, R14, R14
+	SUBS $1, R19, R19
+	BGT block
+	MOVD out+0(FP), R0
+	MOVD outStride+8(FP), R1
+	MOVD acc+56(FP), R2
+	MOVD part+64(FP), R3
+	TBZ $1, R3, done
+	WORD $0x3dc00040 // ldr q0, [x2]
+	WORD $0x3dc02041 // ldr q1, [x2, #128]
+	WORD $0x3dc04042 // ldr q2, [x2, #256]
+	WORD $0x3dc06043 // ldr q3, [x2, #384]
+	WORD $0x3dc08044 // ldr q4, [x2, #512]
+	WORD $0x3dc0a045 // ldr q5, [x2, #640]
+	WORD $0x3dc0c046 // ldr q6, [x2, #768]
+	WORD $0x3dc0e047 // ldr q7, [x2, #896]
+	WORD $0x4e21d400 // fadd v0.4s, v0.4s, v1.4s
+	WORD $0x4e23d442 // fadd v2.4s, v2.4s, v3.4s
+	WORD $0x4e25d484 // fadd v4.4s, v4.4s, v5.4s
+	WORD $0x4e27d4c6 // fadd v6.4s, v6.4s, v7.4s
+	WORD $0x4e22d400 // fadd v0.4s, v0.4s, v2.4s
+	WORD $0x4e26d484 // fadd v4.4s, v4.4s, v6.4s
+	WORD $0x4e24d400 // fadd v0.4s, v0.4s, v4.4s
+	WORD $0x3dc00848 // ldr q8, [x2, #32]
+	WORD $0x3dc02849 // ldr q9, [x2, #160]
+	WORD $0x3dc0484a // ldr q10, [x2, #288]
+	WORD $0x3dc0684b // ldr q11, [x2, #416]
+	WORD $0x3dc0884c // ldr q12, [x2, #544]
+	WORD $0x3dc0a84d // ldr q13, [x2, #672]
+	WORD $0x3dc0c84e // ldr q14, [x2, #800]
+	WORD $0x3dc0e84f // ldr q15, [x2, #928]
+	WORD $0x4e29d508 // fadd v8.4s, v8.4s, v9.4s
+	WORD $0x4e2bd54a // fadd v10.4s, v10.4s, v11.4s
+	WORD $0x4e2dd58c // fadd v12.4s, v12.4s, v13.4s
+	WORD $0x4e2fd5ce // fadd v14.4s, v14.4s, v15.4s
+	WORD $0x4e2ad508 // fadd v8.4s, v8.4s, v10.4s
+	WORD $0x4e2ed58c // fadd v12.4s, v12.4s, v14.4s
+	WORD $0x4e2cd508 // fadd v8.4s, v8.4s, v12.4s
+	WORD $0x4e881810 // uzp1 v16.4s, v0.4s, v8.4s
+	WORD $0x3d800010 // str q16, [x0]
+	ADD R1, R0, R4
+	WORD $0x4e885810 // uzp2 v16.4s, v0.4s, v8.4s
+	WORD $0x3d800090 // str q16, [x4]
+	WORD $0x3dc01040 // ldr q0, [x2, #64]
+	WORD $0x3dc03041 // ldr q1, [x2, #192]
+	WORD $0x3dc05042 // ldr q2, [x2, #320]
+	WORD $0x3dc07043 // ldr q3, [x2, #448]
+	WORD $0x3dc09044 // ldr q4, [x2, #576]
+	WORD $0x3dc0b045 // ldr q5, [x2, #704]
+	WORD $0x3dc0d046 // ldr q6, [x2, #832]
+	WORD $0x3dc0f047 // ldr q7, [x2, #960]
+	WORD $0x4e21d400 // fadd v0.4s, v0.4s, v1.4s
+	WORD $0x4e23d442 // fadd v2.4s, v2.4s, v3.4s
+	WORD $0x4e25d484 // fadd v4.4s, v4.4s, v5.4s
+	WORD $0x4e27d4c6 // fadd v6.4s, v6.4s, v7.4s
+	WORD $0x4e22d400 // fadd v0.4s, v0.4s, v2.4s
+	WORD $0x4e26d484 // fadd v4.4s, v4.4s, v6.4s
+	WORD $0x4e24d400 // fadd v0.4s, v0.4s, v4.4s
+	WORD $0x3dc01848 // ldr q8, [x2, #96]
+	WORD $0x3dc03849 // ldr q9, [x2, #224]
+	WORD $0x3dc0584a // ldr q10, [x2, #352]
+	WORD $0x3dc0784b // ldr q11, [x2, #480]
+	WORD $0x3dc0984c // ldr q12, [x2, #608]
+	WORD $0x3dc0b84d // ldr q13, [x2, #736]
+	WORD $0x3dc0d84e // ldr q14, [x2, #864]
+	WORD $0x3dc0f84f // ldr q15, [x2, #992]
+	WORD $0x4e29d508 // fadd v8.4s, v8.4s, v9.4s
+	WORD $0x4e2bd54a // fadd v10.4s, v10.4s, v11.4s
+	WORD $0x4e2dd58c // fadd v12.4s, v12.4s, v13.4s
+	WORD $0x4e2fd5ce // fadd v14.4s, v14.4s, v15.4s
+	WORD $0x4e2ad508 // fadd v8.4s, v8.4s, v10.4s
+	WORD $0x4e2ed58c // fadd v12.4s, v12.4s, v14.4s
+	WORD $0x4e2cd508 // fadd v8.4s, v8.4s, v12.4s
+	WORD $0x4e881810 // uzp1 v16.4s, v0.4s, v8.4s
+	WORD $0x3d800410 // str q16, [x0, #16]
+	ADD R1, R0, R4
+	WORD $0x4e885810 // uzp2 v16.4s, v0.4s, v8.4s
+	WORD $0x3d800490 // str q16, [x4, #16]
+	ADD R1<<1, R0, R0
+	WORD $0x3dc00440 // ldr q0, [x2, #16]
+	WORD $0x3dc02441 // ldr q1, [x2, #144]
+	WORD $0x3dc04442 // ldr q2, [x2, #272]
+	WORD $0x3dc06443 // ldr q3, [x2, #400]
+	WORD $0x3dc08444 // ldr q4, [x2, #528]
+	WORD $0x3dc0a445 // ldr q5, [x2, #656]
+	WORD $0x3dc0c446 // ldr q6, [x2, #784]
+	WORD $0x3dc0e447 // ldr q7, [x2, #912]
+	WORD $0x4e21d400 // fadd v0.4s, v0.4s, v1.4s
+	WORD $0x4e23d442 // fadd v2.4s, v2.4s, v3.4s
+	WORD $0x4e25d484 // fadd v4.4s, v4.4s, v5.4s
+	WORD $0x4e27d4c6 // fadd v6.4s, v6.4s, v7.4s
+	WORD $0x4e22d400 // fadd v0.4s, v0.4s, v2.4s
+	WORD $0x4e26d484 // fadd v4.4s, v4.4s, v6.4s
+	WORD $0x4e24d400 // fadd v0.4s, v0.4s, v4.4s
+	WORD $0x3dc00c48 // ldr q8, [x2, #48]
+	WORD $0x3dc02c49 // ldr q9, [x2, #176]
+	WORD $0x3dc04c4a // ldr q10, [x2, #304]
+	WORD $0x3dc06c4b // ldr q11, [x2, #432]
+	WORD $0x3dc08c4c // ldr q12, [x2, #560]
+	WORD $0x3dc0ac4d // ldr q13, [x2, #688]
+	WORD $0x3dc0cc4e // ldr q14, [x2, #816]
+	WORD $0x3dc0ec4f // ldr q15, [x2, #944]
+	WORD $0x4e29d508 // fadd v8.4s, v8.4s, v9.4s
+	WORD $0x4e2bd54a // fadd v10.4s, v10.4s, v11.4s
+	WORD $0x4e2dd58c // fadd v12.4s, v12.4s, v13.4s
+	WORD $0x4e2fd5ce // fadd v14.4s, v14.4s, v15.4s
+	WORD $0x4e2ad508 // fadd v8.4s, v8.4s, v10.4s
+	WORD $0x4e2ed58c // fadd v12.4s, v12.4s, v14.4s
+	WORD $0x4e2cd508 // fadd v8.4s, v8.4s, v12.4s
+	WORD $0x4e881810 // uzp1 v16.4s, v0.4s, v8.4s
+	WORD $0x3d800010 // str q16, [x0]
+	ADD R1, R0, R4
+	WORD $0x4e885810 // uzp2 v16.4s, v0.4s, v8.4s
+	WORD $0x3d800090 // str q16, [x4]
+	WORD $0x3dc01440 // ldr q0, [x2, #80]
+	WORD $0x3dc03441 // ldr q1, [x2, #208]
+	WORD $0x3dc05442 // ldr q2, [x2, #336]
+	WORD $0x3dc07443 // ldr q3, [x2, #464]
+	WORD $0x3dc09444 // ldr q4, [x2, #592]
+	WORD $0x3dc0b445 // ldr q5, [x2, #720]
+	WORD $0x3dc0d446 // ldr q6, [x2, #848]
+	WORD $0x3dc0f447 // ldr q7, [x2, #976]
+	WORD $0x4e21d400 // fadd v0.4s, v0.4s, v1.4s
+	WORD $0x4e23d442 // fadd v2.4s, v2.4s, v3.4s
+	WORD $0x4e25d484 // fadd v4.4s, v4.4s, v5.4s
+	WORD $0x4e27d4c6 // fadd v6.4s, v6.4s, v7.4s
+	WORD $0x4e22d400 // fadd v0.4s, v0.4s, v2.4s
+	WORD $0x4e26d484 // fadd v4.4s, v4.4s, v6.4s
+	WORD $0x4e24d400 // fadd v0.4s, v0.4s, v4.4s
+	WORD $0x3dc01c48 // ldr q8, [x2, #112]
+	WORD $0x3dc03c49 // ldr q9, [x2, #240]
+	WORD $0x3dc05c4a // ldr q10, [x2, #368]
+	WORD $0x3dc07c4b // ldr q11, [x2, #496]
+	WORD $0x3dc09c4c // ldr q12, [x2, #624]
+	WORD $0x3dc0bc4d // ldr q13, [x2, #752]
+	WORD $0x3dc0dc4e // ldr q14, [x2, #880]
+	WORD $0x3dc0fc4f // ldr q15, [x2, #1008]
+	WORD $0x4e29d508 // fadd v8.4s, v8.4s, v9.4s
+	WORD $0x4e2bd54a // fadd v10.4s, v10.4s, v11.4s
+	WORD $0x4e2dd58c // fadd v12.4s, v12.4s, v13.4s
+	WORD $0x4e2fd5ce // fadd v14.4s, v14.4s, v15.4s
+	WORD $0x4e2ad508 // fadd v8.4s, v8.4s, v10.4s
+	WORD $0x4e2ed58c // fadd v12.4s, v12.4s, v14.4s
+	WORD $0x4e2cd508 // fadd v8.4s, v8.4s, v12.4s
+	WORD $0x4e881810 // uzp1 v16.4s, v0.4s, v8.4s
+	WORD $0x3d800410 // str q16, [x0, #16]
+	ADD R1, R0, R4
+	WORD $0x4e885810 // uzp2 v16.4s, v0.4s, v8.4s
+	WORD $0x3d800490 // str q16, [x4, #16]
+done:
+	RET
+
 // func streamQ80NEON(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
 TEXT ·streamQ80NEON(SB), NOSPLIT, $0-48
 	MOVD out+0(FP), R0
@@ -17590,6 +19718,485 @@ super:
 	ADD $320, R0, R0
 	SUBS $1, R2, R2
 	BGT super
+	RET
+
+// func expandQ80MMLA(dst *byte, w *byte, n uintptr)
+TEXT ·expandQ80MMLA(SB), NOSPLIT, $0-24
+	MOVD dst+0(FP), R0
+	MOVD w+8(FP), R1
+	MOVD n+16(FP), R2
+	ADD $16, R1, R1
+	MOVD $neonTable<>(SB), R3
+super:
+	WORD $0xfc5f0020 // ldur d0, [x1, #-16]
+	WORD $0x0e217800 // fcvtl v0.4s, v0.4h
+	WORD $0x4e803801 // zip1 v1.4s, v0.4s, v0.4s
+	WORD $0xfd000001 // str d1, [x0]
+	WORD $0x6e014021 // ext v1.16b, v1.16b, v1.16b, #8
+	WORD $0xfd000801 // str d1, [x0, #16]
+	WORD $0x4e807801 // zip2 v1.4s, v0.4s, v0.4s
+	WORD $0xfd001001 // str d1, [x0, #32]
+	WORD $0x6e014021 // ext v1.16b, v1.16b, v1.16b, #8
+	WORD $0xfd001801 // str d1, [x0, #48]
+	WORD $0x3dc00020 // ldr q0, [x1]
+	WORD $0x4ea01c01 // mov v1.16b, v0.16b
+	WORD $0x3dc00820 // ldr q0, [x1, #32]
+	WORD $0x4ea01c02 // mov v2.16b, v0.16b
+	WORD $0x4e823823 // zip1 v3.4s, v1.4s, v2.4s
+	WORD $0xfd008003 // str d3, [x0, #256]
+	WORD $0x6e034063 // ext v3.16b, v3.16b, v3.16b, #8
+	WORD $0xfd00a003 // str d3, [x0, #320]
+	WORD $0x4e827823 // zip2 v3.4s, v1.4s, v2.4s
+	WORD $0xfd00c003 // str d3, [x0, #384]
+	WORD $0x6e034063 // ext v3.16b, v3.16b, v3.16b, #8
+	WORD $0xfd00e003 // str d3, [x0, #448]
+	WORD $0x3dc01020 // ldr q0, [x1, #64]
+	WORD $0x4ea01c01 // mov v1.16b, v0.16b
+	WORD $0x3dc01820 // ldr q0, [x1, #96]
+	WORD $0x4ea01c02 // mov v2.16b, v0.16b
+	WORD $0x4e823823 // zip1 v3.4s, v1.4s, v2.4s
+	WORD $0xfd008803 // str d3, [x0, #272]
+	WORD $0x6e034063 // ext v3.16b, v3.16b, v3.16b, #8
+	WORD $0xfd00a803 // str d3, [x0, #336]
+	WORD $0x4e827823 // zip2 v3.4s, v1.4s, v2.4s
+	WORD $0xfd00c803 // str d3, [x0, #400]
+	WORD $0x6e034063 // ext v3.16b, v3.16b, v3.16b, #8
+	WORD $0xfd00e803 // str d3, [x0, #464]
+	WORD $0x3dc02020 // ldr q0, [x1, #128]
+	WORD $0x4ea01c01 // mov v1.16b, v0.16b
+	WORD $0x3dc02820 // ldr q0, [x1, #160]
+	WORD $0x4ea01c02 // mov v2.16b, v0.16b
+	WORD $0x4e823823 // zip1 v3.4s, v1.4s, v2.4s
+	WORD $0xfd009003 // str d3, [x0, #288]
+	WORD $0x6e034063 // ext v3.16b, v3.16b, v3.16b, #8
+	WORD $0xfd00b003 // str d3, [x0, #352]
+	WORD $0x4e827823 // zip2 v3.4s, v1.4s, v2.4s
+	WORD $0xfd00d003 // str d3, [x0, #416]
+	WORD $0x6e034063 // ext v3.16b, v3.16b, v3.16b, #8
+	WORD $0xfd00f003 // str d3, [x0, #480]
+	WORD $0x3dc03020 // ldr q0, [x1, #192]
+	WORD $0x4ea01c01 // mov v1.16b, v0.16b
+	WORD $0x3dc03820 // ldr q0, [x1, #224]
+	WORD $0x4ea01c02 // mov v2.16b, v0.16b
+	WORD $0x4e823823 // zip1 v3.4s, v1.4s, v2.4s
+	WORD $0xfd009803 // str d3, [x0, #304]
+	WORD $0x6e034063 // ext v3.16b, v3.16b, v3.16b, #8
+	WORD $0xfd00b803 // str d3, [x0, #368]
+	WORD $0x4e827823 // zip2 v3.4s, v1.4s, v2.4s
+	WORD $0xfd00d803 // str d3, [x0, #432]
+	WORD $0x6e034063 // ext v3.16b, v3.16b, v3.16b, #8
+	WORD $0xfd00f803 // str d3, [x0, #496]
+	WORD $0xfc5f8020 // ldur d0, [x1, #-8]
+	WORD $0x0e217800 // fcvtl v0.4s, v0.4h
+	WORD $0x4e803801 // zip1 v1.4s, v0.4s, v0.4s
+	WORD $0xfd002001 // str d1, [x0, #64]
+	WORD $0x6e014021 // ext v1.16b, v1.16b, v1.16b, #8
+	WORD $0xfd002801 // str d1, [x0, #80]
+	WORD $0x4e807801 // zip2 v1.4s, v0.4s, v0.4s
+	WORD $0xfd003001 // str d1, [x0, #96]
+	WORD $0x6e014021 // ext v1.16b, v1.16b, v1.16b, #8
+	WORD $0xfd003801 // str d1, [x0, #112]
+	WORD $0x3dc00420 // ldr q0, [x1, #16]
+	WORD $0x4ea01c01 // mov v1.16b, v0.16b
+	WORD $0x3dc00c20 // ldr q0, [x1, #48]
+	WORD $0x4ea01c02 // mov v2.16b, v0.16b
+	WORD $0x4e823823 // zip1 v3.4s, v1.4s, v2.4s
+	WORD $0xfd010003 // str d3, [x0, #512]
+	WORD $0x6e034063 // ext v3.16b, v3.16b, v3.16b, #8
+	WORD $0xfd012003 // str d3, [x0, #576]
+	WORD $0x4e827823 // zip2 v3.4s, v1.4s, v2.4s
+	WORD $0xfd014003 // str d3, [x0, #640]
+	WORD $0x6e034063 // ext v3.16b, v3.16b, v3.16b, #8
+	WORD $0xfd016003 // str d3, [x0, #704]
+	WORD $0x3dc01420 // ldr q0, [x1, #80]
+	WORD $0x4ea01c01 // mov v1.16b, v0.16b
+	WORD $0x3dc01c20 // ldr q0, [x1, #112]
+	WORD $0x4ea01c02 // mov v2.16b, v0.16b
+	WORD $0x4e823823 // zip1 v3.4s, v1.4s, v2.4s
+	WORD $0xfd010803 // str d3, [x0, #528]
+	WORD $0x6e034063 // ext v3.16b, v3.16b, v3.16b, #8
+	WORD $0xfd012803 // str d3, [x0, #592]
+	WORD $0x4e827823 // zip2 v3.4s, v1.4s, v2.4s
+	WORD $0xfd014803 // str d3, [x0, #656]
+	WORD $0x6e034063 // ext v3.16b, v3.16b, v3.16b, #8
+	WORD $0xfd016803 // str d3, [x0, #720]
+	WORD $0x3dc02420 // ldr q0, [x1, #144]
+	WORD $0x4ea01c01 // mov v1.16b, v0.16b
+	WORD $0x3dc02c20 // ldr q0, [x1, #176]
+	WORD $0x4ea01c02 // mov v2.16b, v0.16b
+	WORD $0x4e823823 // zip1 v3.4s, v1.4s, v2.4s
+	WORD $0xfd011003 // str d3, [x0, #544]
+	WORD $0x6e034063 // ext v3.16b, v3.16b, v3.16b, #8
+	WORD $0xfd013003 // str d3, [x0, #608]
+	WORD $0x4e827823 // zip2 v3.4s, v1.4s, v2.4s
+	WORD $0xfd015003 // str d3, [x0, #672]
+	WORD $0x6e034063 // ext v3.16b, v3.16b, v3.16b, #8
+	WORD $0xfd017003 // str d3, [x0, #736]
+	WORD $0x3dc03420 // ldr q0, [x1, #208]
+	WORD $0x4ea01c01 // mov v1.16b, v0.16b
+	WORD $0x3dc03c20 // ldr q0, [x1, #240]
+	WORD $0x4ea01c02 // mov v2.16b, v0.16b
+	WORD $0x4e823823 // zip1 v3.4s, v1.4s, v2.4s
+	WORD $0xfd011803 // str d3, [x0, #560]
+	WORD $0x6e034063 // ext v3.16b, v3.16b, v3.16b, #8
+	WORD $0xfd013803 // str d3, [x0, #624]
+	WORD $0x4e827823 // zip2 v3.4s, v1.4s, v2.4s
+	WORD $0xfd015803 // str d3, [x0, #688]
+	WORD $0x6e034063 // ext v3.16b, v3.16b, v3.16b, #8
+	WORD $0xfd017803 // str d3, [x0, #752]
+	ADD $272, R1, R1
+	ADD $768, R0, R0
+	SUBS $1, R2, R2
+	BGT super
+	RET
+
+// func panelQ80MMLA8x4(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
+TEXT ·panelQ80MMLA8x4(SB), NOSPLIT, $0-72
+	MOVD n+48(FP), R0
+	MOVD acc+56(FP), R1
+	MOVD part+64(FP), R2
+	MOVD w+16(FP), R3
+	MOVD rowBytes+24(FP), R7
+	ADD R7, R3, R4
+	ADD R7, R4, R5
+	ADD R7, R5, R6
+	MOVD x+32(FP), R7
+	MOVD xStride+40(FP), R9
+	ADD R9, R7, R8
+	MOVD R3, R9
+	ADD $256, R3, R3
+	MOVD R4, R10
+	ADD $256, R4, R4
+	MOVD R5, R11
+	ADD $256, R5, R5
+	MOVD R6, R12
+	ADD $256, R6, R6
+	MOVD R7, R13
+	ADD $256, R7, R7
+	MOVD R8, R14
+	ADD $256, R8, R8
+	MOVD $768, R15
+	MUL R0, R15, R15
+	MOVD $1024, R16
+	MUL R0, R16, R16
+	MOVD $8, R19
+block:
+	WORD $0x6f00e400 // movi v0.2d, #0x0
+	WORD $0x6f00e401 // movi v1.2d, #0x0
+	WORD $0x6f00e402 // movi v2.2d, #0x0
+	WORD $0x6f00e403 // movi v3.2d, #0x0
+	WORD $0x6f00e404 // movi v4.2d, #0x0
+	WORD $0x6f00e405 // movi v5.2d, #0x0
+	WORD $0x6f00e406 // movi v6.2d, #0x0
+	WORD $0x6f00e407 // movi v7.2d, #0x0
+	TBNZ $0, R2, begin
+	WORD $0x3dc00020 // ldr q0, [x1]
+	WORD $0x3dc00421 // ldr q1, [x1, #16]
+	WORD $0x3dc00822 // ldr q2, [x1, #32]
+	WORD $0x3dc00c23 // ldr q3, [x1, #48]
+	WORD $0x3dc01024 // ldr q4, [x1, #64]
+	WORD $0x3dc01425 // ldr q5, [x1, #80]
+	WORD $0x3dc01826 // ldr q6, [x1, #96]
+	WORD $0x3dc01c27 // ldr q7, [x1, #112]
+begin:
+	MOVD R0, R17
+super:
+	WORD $0x6f00e408 // movi v8.2d, #0x0
+	WORD $0x6f00e409 // movi v9.2d, #0x0
+	WORD $0x6f00e40a // movi v10.2d, #0x0
+	WORD $0x6f00e40b // movi v11.2d, #0x0
+	WORD $0x6f00e40c // movi v12.2d, #0x0
+	WORD $0x6f00e40d // movi v13.2d, #0x0
+	WORD $0x6f00e40e // movi v14.2d, #0x0
+	WORD $0x6f00e40f // movi v15.2d, #0x0
+	WORD $0x3dc00070 // ldr q16, [x3]
+	WORD $0x3dc00091 // ldr q17, [x4]
+	WORD $0x3dc000b2 // ldr q18, [x5]
+	WORD $0x3dc000d3 // ldr q19, [x6]
+	WORD $0x3dc000f4 // ldr q20, [x7]
+	WORD $0x3dc00115 // ldr q21, [x8]
+	WORD $0x4e94a608 // smmla v8.4s, v16.16b, v20.16b
+	WORD $0x4e95a609 // smmla v9.4s, v16.16b, v21.16b
+	WORD $0x4e94a62a // smmla v10.4s, v17.16b, v20.16b
+	WORD $0x4e95a62b // smmla v11.4s, v17.16b, v21.16b
+	WORD $0x4e94a64c // smmla v12.4s, v18.16b, v20.16b
+	WORD $0x4e95a64d // smmla v13.4s, v18.16b, v21.16b
+	WORD $0x4e94a66e // smmla v14.4s, v19.16b, v20.16b
+	WORD $0x4e95a66f // smmla v15.4s, v19.16b, v21.16b
+	WORD $0x3dc00470 // ldr q16, [x3, #16]
+	WORD $0x3dc00491 // ldr q17, [x4, #16]
+	WORD $0x3dc004b2 // ldr q18, [x5, #16]
+	WORD $0x3dc004d3 // ldr q19, [x6, #16]
+	WORD $0x3dc004f4 // ldr q20, [x7, #16]
+	WORD $0x3dc00515 // ldr q21, [x8, #16]
+	WORD $0x4e94a608 // smmla v8.4s, v16.16b, v20.16b
+	WORD $0x4e95a609 // smmla v9.4s, v16.16b, v21.16b
+	WORD $0x4e94a62a // smmla v10.4s, v17.16b, v20.16b
+	WORD $0x4e95a62b // smmla v11.4s, v17.16b, v21.16b
+	WORD $0x4e94a64c // smmla v12.4s, v18.16b, v20.16b
+	WORD $0x4e95a64d // smmla v13.4s, v18.16b, v21.16b
+	WORD $0x4e94a66e // smmla v14.4s, v19.16b, v20.16b
+	WORD $0x4e95a66f // smmla v15.4s, v19.16b, v21.16b
+	WORD $0x3dc00870 // ldr q16, [x3, #32]
+	WORD $0x3dc00891 // ldr q17, [x4, #32]
+	WORD $0x3dc008b2 // ldr q18, [x5, #32]
+	WORD $0x3dc008d3 // ldr q19, [x6, #32]
+	WORD $0x3dc008f4 // ldr q20, [x7, #32]
+	WORD $0x3dc00915 // ldr q21, [x8, #32]
+	WORD $0x4e94a608 // smmla v8.4s, v16.16b, v20.16b
+	WORD $0x4e95a609 // smmla v9.4s, v16.16b, v21.16b
+	WORD $0x4e94a62a // smmla v10.4s, v17.16b, v20.16b
+	WORD $0x4e95a62b // smmla v11.4s, v17.16b, v21.16b
+	WORD $0x4e94a64c // smmla v12.4s, v18.16b, v20.16b
+	WORD $0x4e95a64d // smmla v13.4s, v18.16b, v21.16b
+	WORD $0x4e94a66e // smmla v14.4s, v19.16b, v20.16b
+	WORD $0x4e95a66f // smmla v15.4s, v19.16b, v21.16b
+	WORD $0x3dc00c70 // ldr q16, [x3, #48]
+	WORD $0x3dc00c91 // ldr q17, [x4, #48]
+	WORD $0x3dc00cb2 // ldr q18, [x5, #48]
+	WORD $0x3dc00cd3 // ldr q19, [x6, #48]
+	WORD $0x3dc00cf4 // ldr q20, [x7, #48]
+	WORD $0x3dc00d15 // ldr q21, [x8, #48]
+	WORD $0x4e94a608 // smmla v8.4s, v16.16b, v20.16b
+	WORD $0x4e95a609 // smmla v9.4s, v16.16b, v21.16b
+	WORD $0x4e94a62a // smmla v10.4s, v17.16b, v20.16b
+	WORD $0x4e95a62b // smmla v11.4s, v17.16b, v21.16b
+	WORD $0x4e94a64c // smmla v12.4s, v18.16b, v20.16b
+	WORD $0x4e95a64d // smmla v13.4s, v18.16b, v21.16b
+	WORD $0x4e94a66e // smmla v14.4s, v19.16b, v20.16b
+	WORD $0x4e95a66f // smmla v15.4s, v19.16b, v21.16b
+	WORD $0x3dc00130 // ldr q16, [x9]
+	WORD $0x3dc001b1 // ldr q17, [x13]
+	WORD $0x4e21d908 // scvtf v8.4s, v8.4s
+	WORD $0x6e30de31 // fmul v17.4s, v17.4s, v16.4s
+	WORD $0x4e31cd00 // fmla v0.4s, v8.4s, v17.4s
+	WORD $0x3dc001d1 // ldr q17, [x14]
+	WORD $0x4e21d929 // scvtf v9.4s, v9.4s
+	WORD $0x6e30de31 // fmul v17.4s, v17.4s, v16.4s
+	WORD $0x4e31cd21 // fmla v1.4s, v9.4s, v17.4s
+	WORD $0x3dc00150 // ldr q16, [x10]
+	WORD $0x3dc001b1 // ldr q17, [x13]
+	WORD $0x4e21d94a // scvtf v10.4s, v10.4s
+	WORD $0x6e30de31 // fmul v17.4s, v17.4s, v16.4s
+	WORD $0x4e31cd42 // fmla v2.4s, v10.4s, v17.4s
+	WORD $0x3dc001d1 // ldr q17, [x14]
+	WORD $0x4e21d96b // scvtf v11.4s, v11.4s
+	WORD $0x6e30de31 // fmul v17.4s, v17.4s, v16.4s
+	WORD $0x4e31cd63 // fmla v3.4s, v11.4s, v17.4s
+	WORD $0x3dc00170 // ldr q16, [x11]
+	WORD $0x3dc001b1 // ldr q17, [x13]
+	WORD $0x4e21d98c // scvtf v12.4s, v12.4s
+	WORD $0x6e30de31 // fmul v17.4s, v17.4s, v16.4s
+	WORD $0x4e31cd84 // fmla v4.4s, v12.4s, v17.4s
+	WORD $0x3dc001d1 // ldr q17, [x14]
+	WORD $0x4e21d9ad // scvtf v13.4s, v13.4s
+	WORD $0x6e30de31 // fmul v17.4s, v17.4s, v16.4s
+	WORD $0x4e31cda5 // fmla v5.4s, v13.4s, v17.4s
+	WORD $0x3dc00190 // ldr q16, [x12]
+	WORD $0x3dc001b1 // ldr q17, [x13]
+	WORD $0x4e21d9ce // scvtf v14.4s, v14.4s
+	WORD $0x6e30de31 // fmul v17.4s, v17.4s, v16.4s
+	WORD $0x4e31cdc6 // fmla v6.4s, v14.4s, v17.4s
+	WORD $0x3dc001d1 // ldr q17, [x14]
+	WORD $0x4e21d9ef // scvtf v15.4s, v15.4s
+	WORD $0x6e30de31 // fmul v17.4s, v17.4s, v16.4s
+	WORD $0x4e31cde7 // fmla v7.4s, v15.4s, v17.4s
+	ADD $768, R3, R3
+	ADD $768, R9, R9
+	ADD $768, R4, R4
+	ADD $768, R10, R10
+	ADD $768, R5, R5
+	ADD $768, R11, R11
+	ADD $768, R6, R6
+	ADD $768, R12, R12
+	ADD $1024, R7, R7
+	ADD $1024, R13, R13
+	ADD $1024, R8, R8
+	ADD $1024, R14, R14
+	SUBS $1, R17, R17
+	BGT super
+	WORD $0x3d800020 // str q0, [x1]
+	WORD $0x3d800421 // str q1, [x1, #16]
+	WORD $0x3d800822 // str q2, [x1, #32]
+	WORD $0x3d800c23 // str q3, [x1, #48]
+	WORD $0x3d801024 // str q4, [x1, #64]
+	WORD $0x3d801425 // str q5, [x1, #80]
+	WORD $0x3d801826 // str q6, [x1, #96]
+	WORD $0x3d801c27 // str q7, [x1, #112]
+	ADD $128, R1, R1
+	SUB R15, R3, R3
+	ADD $64, R3, R3
+	SUB R15, R9, R9
+	ADD $16, R9, R9
+	SUB R15, R4, R4
+	ADD $64, R4, R4
+	SUB R15, R10, R10
+	ADD $16, R10, R10
+	SUB R15, R5, R5
+	ADD $64, R5, R5
+	SUB R15, R11, R11
+	ADD $16, R11, R11
+	SUB R15, R6, R6
+	ADD $64, R6, R6
+	SUB R15, R12, R12
+	ADD $16, R12, R12
+	SUB R16, R7, R7
+	ADD $64, R7, R7
+	SUB R16, R13, R13
+	ADD $16, R13, R13
+	SUB R16, R8, R8
+	ADD $64, R8, R8
+	SUB R16, R14, R14
+	ADD $16, R14, R14
+	SUBS $1, R19, R19
+	BGT block
+	MOVD out+0(FP), R0
+	MOVD outStride+8(FP), R1
+	MOVD acc+56(FP), R2
+	MOVD part+64(FP), R3
+	TBZ $1, R3, done
+	WORD $0x3dc00040 // ldr q0, [x2]
+	WORD $0x3dc02041 // ldr q1, [x2, #128]
+	WORD $0x3dc04042 // ldr q2, [x2, #256]
+	WORD $0x3dc06043 // ldr q3, [x2, #384]
+	WORD $0x3dc08044 // ldr q4, [x2, #512]
+	WORD $0x3dc0a045 // ldr q5, [x2, #640]
+	WORD $0x3dc0c046 // ldr q6, [x2, #768]
+	WORD $0x3dc0e047 // ldr q7, [x2, #896]
+	WORD $0x4e21d400 // fadd v0.4s, v0.4s, v1.4s
+	WORD $0x4e23d442 // fadd v2.4s, v2.4s, v3.4s
+	WORD $0x4e25d484 // fadd v4.4s, v4.4s, v5.4s
+	WORD $0x4e27d4c6 // fadd v6.4s, v6.4s, v7.4s
+	WORD $0x4e22d400 // fadd v0.4s, v0.4s, v2.4s
+	WORD $0x4e26d484 // fadd v4.4s, v4.4s, v6.4s
+	WORD $0x4e24d400 // fadd v0.4s, v0.4s, v4.4s
+	WORD $0x3dc00848 // ldr q8, [x2, #32]
+	WORD $0x3dc02849 // ldr q9, [x2, #160]
+	WORD $0x3dc0484a // ldr q10, [x2, #288]
+	WORD $0x3dc0684b // ldr q11, [x2, #416]
+	WORD $0x3dc0884c // ldr q12, [x2, #544]
+	WORD $0x3dc0a84d // ldr q13, [x2, #672]
+	WORD $0x3dc0c84e // ldr q14, [x2, #800]
+	WORD $0x3dc0e84f // ldr q15, [x2, #928]
+	WORD $0x4e29d508 // fadd v8.4s, v8.4s, v9.4s
+	WORD $0x4e2bd54a // fadd v10.4s, v10.4s, v11.4s
+	WORD $0x4e2dd58c // fadd v12.4s, v12.4s, v13.4s
+	WORD $0x4e2fd5ce // fadd v14.4s, v14.4s, v15.4s
+	WORD $0x4e2ad508 // fadd v8.4s, v8.4s, v10.4s
+	WORD $0x4e2ed58c // fadd v12.4s, v12.4s, v14.4s
+	WORD $0x4e2cd508 // fadd v8.4s, v8.4s, v12.4s
+	WORD $0x4e881810 // uzp1 v16.4s, v0.4s, v8.4s
+	WORD $0x3d800010 // str q16, [x0]
+	ADD R1, R0, R4
+	WORD $0x4e885810 // uzp2 v16.4s, v0.4s, v8.4s
+	WORD $0x3d800090 // str q16, [x4]
+	WORD $0x3dc01040 // ldr q0, [x2, #64]
+	WORD $0x3dc03041 // ldr q1, [x2, #192]
+	WORD $0x3dc05042 // ldr q2, [x2, #320]
+	WORD $0x3dc07043 // ldr q3, [x2, #448]
+	WORD $0x3dc09044 // ldr q4, [x2, #576]
+	WORD $0x3dc0b045 // ldr q5, [x2, #704]
+	WORD $0x3dc0d046 // ldr q6, [x2, #832]
+	WORD $0x3dc0f047 // ldr q7, [x2, #960]
+	WORD $0x4e21d400 // fadd v0.4s, v0.4s, v1.4s
+	WORD $0x4e23d442 // fadd v2.4s, v2.4s, v3.4s
+	WORD $0x4e25d484 // fadd v4.4s, v4.4s, v5.4s
+	WORD $0x4e27d4c6 // fadd v6.4s, v6.4s, v7.4s
+	WORD $0x4e22d400 // fadd v0.4s, v0.4s, v2.4s
+	WORD $0x4e26d484 // fadd v4.4s, v4.4s, v6.4s
+	WORD $0x4e24d400 // fadd v0.4s, v0.4s, v4.4s
+	WORD $0x3dc01848 // ldr q8, [x2, #96]
+	WORD $0x3dc03849 // ldr q9, [x2, #224]
+	WORD $0x3dc0584a // ldr q10, [x2, #352]
+	WORD $0x3dc0784b // ldr q11, [x2, #480]
+	WORD $0x3dc0984c // ldr q12, [x2, #608]
+	WORD $0x3dc0b84d // ldr q13, [x2, #736]
+	WORD $0x3dc0d84e // ldr q14, [x2, #864]
+	WORD $0x3dc0f84f // ldr q15, [x2, #992]
+	WORD $0x4e29d508 // fadd v8.4s, v8.4s, v9.4s
+	WORD $0x4e2bd54a // fadd v10.4s, v10.4s, v11.4s
+	WORD $0x4e2dd58c // fadd v12.4s, v12.4s, v13.4s
+	WORD $0x4e2fd5ce // fadd v14.4s, v14.4s, v15.4s
+	WORD $0x4e2ad508 // fadd v8.4s, v8.4s, v10.4s
+	WORD $0x4e2ed58c // fadd v12.4s, v12.4s, v14.4s
+	WORD $0x4e2cd508 // fadd v8.4s, v8.4s, v12.4s
+	WORD $0x4e881810 // uzp1 v16.4s, v0.4s, v8.4s
+	WORD $0x3d800410 // str q16, [x0, #16]
+	ADD R1, R0, R4
+	WORD $0x4e885810 // uzp2 v16.4s, v0.4s, v8.4s
+	WORD $0x3d800490 // str q16, [x4, #16]
+	ADD R1<<1, R0, R0
+	WORD $0x3dc00440 // ldr q0, [x2, #16]
+	WORD $0x3dc02441 // ldr q1, [x2, #144]
+	WORD $0x3dc04442 // ldr q2, [x2, #272]
+	WORD $0x3dc06443 // ldr q3, [x2, #400]
+	WORD $0x3dc08444 // ldr q4, [x2, #528]
+	WORD $0x3dc0a445 // ldr q5, [x2, #656]
+	WORD $0x3dc0c446 // ldr q6, [x2, #784]
+	WORD $0x3dc0e447 // ldr q7, [x2, #912]
+	WORD $0x4e21d400 // fadd v0.4s, v0.4s, v1.4s
+	WORD $0x4e23d442 // fadd v2.4s, v2.4s, v3.4s
+	WORD $0x4e25d484 // fadd v4.4s, v4.4s, v5.4s
+	WORD $0x4e27d4c6 // fadd v6.4s, v6.4s, v7.4s
+	WORD $0x4e22d400 // fadd v0.4s, v0.4s, v2.4s
+	WORD $0x4e26d484 // fadd v4.4s, v4.4s, v6.4s
+	WORD $0x4e24d400 // fadd v0.4s, v0.4s, v4.4s
+	WORD $0x3dc00c48 // ldr q8, [x2, #48]
+	WORD $0x3dc02c49 // ldr q9, [x2, #176]
+	WORD $0x3dc04c4a // ldr q10, [x2, #304]
+	WORD $0x3dc06c4b // ldr q11, [x2, #432]
+	WORD $0x3dc08c4c // ldr q12, [x2, #560]
+	WORD $0x3dc0ac4d // ldr q13, [x2, #688]
+	WORD $0x3dc0cc4e // ldr q14, [x2, #816]
+	WORD $0x3dc0ec4f // ldr q15, [x2, #944]
+	WORD $0x4e29d508 // fadd v8.4s, v8.4s, v9.4s
+	WORD $0x4e2bd54a // fadd v10.4s, v10.4s, v11.4s
+	WORD $0x4e2dd58c // fadd v12.4s, v12.4s, v13.4s
+	WORD $0x4e2fd5ce // fadd v14.4s, v14.4s, v15.4s
+	WORD $0x4e2ad508 // fadd v8.4s, v8.4s, v10.4s
+	WORD $0x4e2ed58c // fadd v12.4s, v12.4s, v14.4s
+	WORD $0x4e2cd508 // fadd v8.4s, v8.4s, v12.4s
+	WORD $0x4e881810 // uzp1 v16.4s, v0.4s, v8.4s
+	WORD $0x3d800010 // str q16, [x0]
+	ADD R1, R0, R4
+	WORD $0x4e885810 // uzp2 v16.4s, v0.4s, v8.4s
+	WORD $0x3d800090 // str q16, [x4]
+	WORD $0x3dc01440 // ldr q0, [x2, #80]
+	WORD $0x3dc03441 // ldr q1, [x2, #208]
+	WORD $0x3dc05442 // ldr q2, [x2, #336]
+	WORD $0x3dc07443 // ldr q3, [x2, #464]
+	WORD $0x3dc09444 // ldr q4, [x2, #592]
+	WORD $0x3dc0b445 // ldr q5, [x2, #720]
+	WORD $0x3dc0d446 // ldr q6, [x2, #848]
+	WORD $0x3dc0f447 // ldr q7, [x2, #976]
+	WORD $0x4e21d400 // fadd v0.4s, v0.4s, v1.4s
+	WORD $0x4e23d442 // fadd v2.4s, v2.4s, v3.4s
+	WORD $0x4e25d484 // fadd v4.4s, v4.4s, v5.4s
+	WORD $0x4e27d4c6 // fadd v6.4s, v6.4s, v7.4s
+	WORD $0x4e22d400 // fadd v0.4s, v0.4s, v2.4s
+	WORD $0x4e26d484 // fadd v4.4s, v4.4s, v6.4s
+	WORD $0x4e24d400 // fadd v0.4s, v0.4s, v4.4s
+	WORD $0x3dc01c48 // ldr q8, [x2, #112]
+	WORD $0x3dc03c49 // ldr q9, [x2, #240]
+	WORD $0x3dc05c4a // ldr q10, [x2, #368]
+	WORD $0x3dc07c4b // ldr q11, [x2, #496]
+	WORD $0x3dc09c4c // ldr q12, [x2, #624]
+	WORD $0x3dc0bc4d // ldr q13, [x2, #752]
+	WORD $0x3dc0dc4e // ldr q14, [x2, #880]
+	WORD $0x3dc0fc4f // ldr q15, [x2, #1008]
+	WORD $0x4e29d508 // fadd v8.4s, v8.4s, v9.4s
+	WORD $0x4e2bd54a // fadd v10.4s, v10.4s, v11.4s
+	WORD $0x4e2dd58c // fadd v12.4s, v12.4s, v13.4s
+	WORD $0x4e2fd5ce // fadd v14.4s, v14.4s, v15.4s
+	WORD $0x4e2ad508 // fadd v8.4s, v8.4s, v10.4s
+	WORD $0x4e2ed58c // fadd v12.4s, v12.4s, v14.4s
+	WORD $0x4e2cd508 // fadd v8.4s, v8.4s, v12.4s
+	WORD $0x4e881810 // uzp1 v16.4s, v0.4s, v8.4s
+	WORD $0x3d800410 // str q16, [x0, #16]
+	ADD R1, R0, R4
+	WORD $0x4e885810 // uzp2 v16.4s, v0.4s, v8.4s
+	WORD $0x3d800490 // str q16, [x4, #16]
+done:
 	RET
 
 // func streamQ2KNEON(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
@@ -21355,6 +23962,716 @@ super:
 	ADD $416, R0, R0
 	SUBS $1, R2, R2
 	BGT super
+	RET
+
+// func expandQ2KMMLA(dst *byte, w *byte, n uintptr)
+TEXT ·expandQ2KMMLA(SB), NOSPLIT, $0-24
+	MOVD dst+0(FP), R0
+	MOVD w+8(FP), R1
+	MOVD n+16(FP), R2
+	ADD $16, R1, R1
+	MOVD $neonTable<>(SB), R3
+	WORD $0x4f00e460 // movi v0.16b, #0x3
+super:
+	WORD $0x7d408021 // ldr h1, [x1, #64]
+	WORD $0x1ee24021 // fcvt s1, h1
+	WORD $0x4e040421 // dup v1.4s, v1.s[0]
+	WORD $0xfc5f0023 // ldur d3, [x1, #-16]
+	WORD $0x6f0c0465 // ushr v5.16b, v3.16b, #4
+	WORD $0x2f08a4a5 // uxtl v5.8h, v5.8b
+	WORD $0x4f00e5e2 // movi v2.16b, #0xf
+	WORD $0x4e221c63 // and v3.16b, v3.16b, v2.16b
+	WORD $0x2f08a463 // uxtl v3.8h, v3.8b
+	WORD $0x4f305462 // shl v2.4s, v3.4s, #16
+	WORD $0x4f300442 // sshr v2.4s, v2.4s, #16
+	WORD $0x4f300463 // sshr v3.4s, v3.4s, #16
+	WORD $0x7d408424 // ldr h4, [x1, #66]
+	WORD $0x1ee24084 // fcvt s4, h4
+	WORD $0x4e040484 // dup v4.4s, v4.s[0]
+	WORD $0x6ea0f884 // fneg v4.4s, v4.4s
+	WORD $0x4e813826 // zip1 v6.4s, v1.4s, v1.4s
+	WORD $0xfd000006 // str d6, [x0]
+	WORD $0x6e0640c6 // ext v6.16b, v6.16b, v6.16b, #8
+	WORD $0xfd000806 // str d6, [x0, #16]
+	WORD $0x4e817826 // zip2 v6.4s, v1.4s, v1.4s
+	WORD $0xfd001006 // str d6, [x0, #32]
+	WORD $0x6e0640c6 // ext v6.16b, v6.16b, v6.16b, #8
+	WORD $0xfd001806 // str d6, [x0, #48]
+	WORD $0x4e843886 // zip1 v6.4s, v4.4s, v4.4s
+	WORD $0xfd004006 // str d6, [x0, #128]
+	WORD $0x6e0640c6 // ext v6.16b, v6.16b, v6.16b, #8
+	WORD $0xfd004806 // str d6, [x0, #144]
+	WORD $0x4e847886 // zip2 v6.4s, v4.4s, v4.4s
+	WORD $0xfd005006 // str d6, [x0, #160]
+	WORD $0x6e0640c6 // ext v6.16b, v6.16b, v6.16b, #8
+	WORD $0xfd005806 // str d6, [x0, #176]
+	WORD $0x4e823846 // zip1 v6.4s, v2.4s, v2.4s
+	WORD $0xfd018006 // str d6, [x0, #768]
+	WORD $0x6e0640c6 // ext v6.16b, v6.16b, v6.16b, #8
+	WORD $0xfd018806 // str d6, [x0, #784]
+	WORD $0x4e827846 // zip2 v6.4s, v2.4s, v2.4s
+	WORD $0xfd019006 // str d6, [x0, #800]
+	WORD $0x6e0640c6 // ext v6.16b, v6.16b, v6.16b, #8
+	WORD $0xfd019806 // str d6, [x0, #816]
+	WORD $0x4e833866 // zip1 v6.4s, v3.4s, v3.4s
+	WORD $0xfd01c006 // str d6, [x0, #896]
+	WORD $0x6e0640c6 // ext v6.16b, v6.16b, v6.16b, #8
+	WORD $0xfd01c806 // str d6, [x0, #912]
+	WORD $0x4e837866 // zip2 v6.4s, v3.4s, v3.4s
+	WORD $0xfd01d006 // str d6, [x0, #928]
+	WORD $0x6e0640c6 // ext v6.16b, v6.16b, v6.16b, #8
+	WORD $0xfd01d806 // str d6, [x0, #944]
+	WORD $0x4f3054a2 // shl v2.4s, v5.4s, #16
+	WORD $0x4f300442 // sshr v2.4s, v2.4s, #16
+	WORD $0x4f3004a5 // sshr v5.4s, v5.4s, #16
+	WORD $0x4e823846 // zip1 v6.4s, v2.4s, v2.4s
+	WORD $0xfd020006 // str d6, [x0, #1024]
+	WORD $0x6e0640c6 // ext v6.16b, v6.16b, v6.16b, #8
+	WORD $0xfd020806 // str d6, [x0, #1040]
+	WORD $0x4e827846 // zip2 v6.4s, v2.4s, v2.4s
+	WORD $0xfd021006 // str d6, [x0, #1056]
+	WORD $0x6e0640c6 // ext v6.16b, v6.16b, v6.16b, #8
+	WORD $0xfd021806 // str d6, [x0, #1072]
+	WORD $0x4e8538a6 // zip1 v6.4s, v5.4s, v5.4s
+	WORD $0xfd024006 // str d6, [x0, #1152]
+	WORD $0x6e0640c6 // ext v6.16b, v6.16b, v6.16b, #8
+	WORD $0xfd024806 // str d6, [x0, #1168]
+	WORD $0x4e8578a6 // zip2 v6.4s, v5.4s, v5.4s
+	WORD $0xfd025006 // str d6, [x0, #1184]
+	WORD $0x6e0640c6 // ext v6.16b, v6.16b, v6.16b, #8
+	WORD $0xfd025806 // str d6, [x0, #1200]
+	WORD $0x3dc00021 // ldr q1, [x1]
+	WORD $0x4e201c22 // and v2.16b, v1.16b, v0.16b
+	WORD $0x3dc00821 // ldr q1, [x1, #32]
+	WORD $0x4e201c23 // and v3.16b, v1.16b, v0.16b
+	WORD $0x4e833844 // zip1 v4.4s, v2.4s, v3.4s
+	WORD $0xfd008004 // str d4, [x0, #256]
+	WORD $0x6e044084 // ext v4.16b, v4.16b, v4.16b, #8
+	WORD $0xfd00a004 // str d4, [x0, #320]
+	WORD $0x4e837844 // zip2 v4.4s, v2.4s, v3.4s
+	WORD $0xfd00c004 // str d4, [x0, #384]
+	WORD $0x6e044084 // ext v4.16b, v4.16b, v4.16b, #8
+	WORD $0xfd00e004 // str d4, [x0, #448]
+	WORD $0x3dc00021 // ldr q1, [x1]
+	WORD $0x6f0e0422 // ushr v2.16b, v1.16b, #2
+	WORD $0x4e201c42 // and v2.16b, v2.16b, v0.16b
+	WORD $0x3dc00821 // ldr q1, [x1, #32]
+	WORD $0x6f0e0423 // ushr v3.16b, v1.16b, #2
+	WORD $0x4e201c63 // and v3.16b, v3.16b, v0.16b
+	WORD $0x4e833844 // zip1 v4.4s, v2.4s, v3.4s
+	WORD $0xfd008804 // str d4, [x0, #272]
+	WORD $0x6e044084 // ext v4.16b, v4.16b, v4.16b, #8
+	WORD $0xfd00a804 // str d4, [x0, #336]
+	WORD $0x4e837844 // zip2 v4.4s, v2.4s, v3.4s
+	WORD $0xfd00c804 // str d4, [x0, #400]
+	WORD $0x6e044084 // ext v4.16b, v4.16b, v4.16b, #8
+	WORD $0xfd00e804 // str d4, [x0, #464]
+	WORD $0x3dc00021 // ldr q1, [x1]
+	WORD $0x6f0c0422 // ushr v2.16b, v1.16b, #4
+	WORD $0x4e201c42 // and v2.16b, v2.16b, v0.16b
+	WORD $0x3dc00821 // ldr q1, [x1, #32]
+	WORD $0x6f0c0423 // ushr v3.16b, v1.16b, #4
+	WORD $0x4e201c63 // and v3.16b, v3.16b, v0.16b
+	WORD $0x4e833844 // zip1 v4.4s, v2.4s, v3.4s
+	WORD $0xfd009004 // str d4, [x0, #288]
+	WORD $0x6e044084 // ext v4.16b, v4.16b, v4.16b, #8
+	WORD $0xfd00b004 // str d4, [x0, #352]
+	WORD $0x4e837844 // zip2 v4.4s, v2.4s, v3.4s
+	WORD $0xfd00d004 // str d4, [x0, #416]
+	WORD $0x6e044084 // ext v4.16b, v4.16b, v4.16b, #8
+	WORD $0xfd00f004 // str d4, [x0, #480]
+	WORD $0x3dc00021 // ldr q1, [x1]
+	WORD $0x6f0a0422 // ushr v2.16b, v1.16b, #6
+	WORD $0x3dc00821 // ldr q1, [x1, #32]
+	WORD $0x6f0a0423 // ushr v3.16b, v1.16b, #6
+	WORD $0x4e833844 // zip1 v4.4s, v2.4s, v3.4s
+	WORD $0xfd009804 // str d4, [x0, #304]
+	WORD $0x6e044084 // ext v4.16b, v4.16b, v4.16b, #8
+	WORD $0xfd00b804 // str d4, [x0, #368]
+	WORD $0x4e837844 // zip2 v4.4s, v2.4s, v3.4s
+	WORD $0xfd00d804 // str d4, [x0, #432]
+	WORD $0x6e044084 // ext v4.16b, v4.16b, v4.16b, #8
+	WORD $0xfd00f804 // str d4, [x0, #496]
+	WORD $0x7d408021 // ldr h1, [x1, #64]
+	WORD $0x1ee24021 // fcvt s1, h1
+	WORD $0x4e040421 // dup v1.4s, v1.s[0]
+	WORD $0xfc5f8023 // ldur d3, [x1, #-8]
+	WORD $0x6f0c0465 // ushr v5.16b, v3.16b, #4
+	WORD $0x2f08a4a5 // uxtl v5.8h, v5.8b
+	WORD $0x4f00e5e2 // movi v2.16b, #0xf
+	WORD $0x4e221c63 // and v3.16b, v3.16b, v2.16b
+	WORD $0x2f08a463 // uxtl v3.8h, v3.8b
+	WORD $0x4f305462 // shl v2.4s, v3.4s, #16
+	WORD $0x4f300442 // sshr v2.4s, v2.4s, #16
+	WORD $0x4f300463 // sshr v3.4s, v3.4s, #16
+	WORD $0x7d408424 // ldr h4, [x1, #66]
+	WORD $0x1ee24084 // fcvt s4, h4
+	WORD $0x4e040484 // dup v4.4s, v4.s[0]
+	WORD $0x6ea0f884 // fneg v4.4s, v4.4s
+	WORD $0x4e813826 // zip1 v6.4s, v1.4s, v1.4s
+	WORD $0xfd002006 // str d6, [x0, #64]
+	WORD $0x6e0640c6 // ext v6.16b, v6.16b, v6.16b, #8
+	WORD $0xfd002806 // str d6, [x0, #80]
+	WORD $0x4e817826 // zip2 v6.4s, v1.4s, v1.4s
+	WORD $0xfd003006 // str d6, [x0, #96]
+	WORD $0x6e0640c6 // ext v6.16b, v6.16b, v6.16b, #8
+	WORD $0xfd003806 // str d6, [x0, #112]
+	WORD $0x4e843886 // zip1 v6.4s, v4.4s, v4.4s
+	WORD $0xfd006006 // str d6, [x0, #192]
+	WORD $0x6e0640c6 // ext v6.16b, v6.16b, v6.16b, #8
+	WORD $0xfd006806 // str d6, [x0, #208]
+	WORD $0x4e847886 // zip2 v6.4s, v4.4s, v4.4s
+	WORD $0xfd007006 // str d6, [x0, #224]
+	WORD $0x6e0640c6 // ext v6.16b, v6.16b, v6.16b, #8
+	WORD $0xfd007806 // str d6, [x0, #240]
+	WORD $0x4e823846 // zip1 v6.4s, v2.4s, v2.4s
+	WORD $0xfd01a006 // str d6, [x0, #832]
+	WORD $0x6e0640c6 // ext v6.16b, v6.16b, v6.16b, #8
+	WORD $0xfd01a806 // str d6, [x0, #848]
+	WORD $0x4e827846 // zip2 v6.4s, v2.4s, v2.4s
+	WORD $0xfd01b006 // str d6, [x0, #864]
+	WORD $0x6e0640c6 // ext v6.16b, v6.16b, v6.16b, #8
+	WORD $0xfd01b806 // str d6, [x0, #880]
+	WORD $0x4e833866 // zip1 v6.4s, v3.4s, v3.4s
+	WORD $0xfd01e006 // str d6, [x0, #960]
+	WORD $0x6e0640c6 // ext v6.16b, v6.16b, v6.16b, #8
+	WORD $0xfd01e806 // str d6, [x0, #976]
+	WORD $0x4e837866 // zip2 v6.4s, v3.4s, v3.4s
+	WORD $0xfd01f006 // str d6, [x0, #992]
+	WORD $0x6e0640c6 // ext v6.16b, v6.16b, v6.16b, #8
+	WORD $0xfd01f806 // str d6, [x0, #1008]
+	WORD $0x4f3054a2 // shl v2.4s, v5.4s, #16
+	WORD $0x4f300442 // sshr v2.4s, v2.4s, #16
+	WORD $0x4f3004a5 // sshr v5.4s, v5.4s, #16
+	WORD $0x4e823846 // zip1 v6.4s, v2.4s, v2.4s
+	WORD $0xfd022006 // str d6, [x0, #1088]
+	WORD $0x6e0640c6 // ext v6.16b, v6.16b, v6.16b, #8
+	WORD $0xfd022806 // str d6, [x0, #1104]
+	WORD $0x4e827846 // zip2 v6.4s, v2.4s, v2.4s
+	WORD $0xfd023006 // str d6, [x0, #1120]
+	WORD $0x6e0640c6 // ext v6.16b, v6.16b, v6.16b, #8
+	WORD $0xfd023806 // str d6, [x0, #1136]
+	WORD $0x4e8538a6 // zip1 v6.4s, v5.4s, v5.4s
+	WORD $0xfd026006 // str d6, [x0, #1216]
+	WORD $0x6e0640c6 // ext v6.16b, v6.16b, v6.16b, #8
+	WORD $0xfd026806 // str d6, [x0, #1232]
+	WORD $0x4e8578a6 // zip2 v6.4s, v5.4s, v5.4s
+	WORD $0xfd027006 // str d6, [x0, #1248]
+	WORD $0x6e0640c6 // ext v6.16b, v6.16b, v6.16b, #8
+	WORD $0xfd027806 // str d6, [x0, #1264]
+	WORD $0x3dc00421 // ldr q1, [x1, #16]
+	WORD $0x4e201c22 // and v2.16b, v1.16b, v0.16b
+	WORD $0x3dc00c21 // ldr q1, [x1, #48]
+	WORD $0x4e201c23 // and v3.16b, v1.16b, v0.16b
+	WORD $0x4e833844 // zip1 v4.4s, v2.4s, v3.4s
+	WORD $0xfd010004 // str d4, [x0, #512]
+	WORD $0x6e044084 // ext v4.16b, v4.16b, v4.16b, #8
+	WORD $0xfd012004 // str d4, [x0, #576]
+	WORD $0x4e837844 // zip2 v4.4s, v2.4s, v3.4s
+	WORD $0xfd014004 // str d4, [x0, #640]
+	WORD $0x6e044084 // ext v4.16b, v4.16b, v4.16b, #8
+	WORD $0xfd016004 // str d4, [x0, #704]
+	WORD $0x3dc00421 // ldr q1, [x1, #16]
+	WORD $0x6f0e0422 // ushr v2.16b, v1.16b, #2
+	WORD $0x4e201c42 // and v2.16b, v2.16b, v0.16b
+	WORD $0x3dc00c21 // ldr q1, [x1, #48]
+	WORD $0x6f0e0423 // ushr v3.16b, v1.16b, #2
+	WORD $0x4e201c63 // and v3.16b, v3.16b, v0.16b
+	WORD $0x4e833844 // zip1 v4.4s, v2.4s, v3.4s
+	WORD $0xfd010804 // str d4, [x0, #528]
+	WORD $0x6e044084 // ext v4.16b, v4.16b, v4.16b, #8
+	WORD $0xfd012804 // str d4, [x0, #592]
+	WORD $0x4e837844 // zip2 v4.4s, v2.4s, v3.4s
+	WORD $0xfd014804 // str d4, [x0, #656]
+	WORD $0x6e044084 // ext v4.16b, v4.16b, v4.16b, #8
+	WORD $0xfd016804 // str d4, [x0, #720]
+	WORD $0x3dc00421 // ldr q1, [x1, #16]
+	WORD $0x6f0c0422 // ushr v2.16b, v1.16b, #4
+	WORD $0x4e201c42 // and v2.16b, v2.16b, v0.16b
+	WORD $0x3dc00c21 // ldr q1, [x1, #48]
+	WORD $0x6f0c0423 // ushr v3.16b, v1.16b, #4
+	WORD $0x4e201c63 // and v3.16b, v3.16b, v0.16b
+	WORD $0x4e833844 // zip1 v4.4s, v2.4s, v3.4s
+	WORD $0xfd011004 // str d4, [x0, #544]
+	WORD $0x6e044084 // ext v4.16b, v4.16b, v4.16b, #8
+	WORD $0xfd013004 // str d4, [x0, #608]
+	WORD $0x4e837844 // zip2 v4.4s, v2.4s, v3.4s
+	WORD $0xfd015004 // str d4, [x0, #672]
+	WORD $0x6e044084 // ext v4.16b, v4.16b, v4.16b, #8
+	WORD $0xfd017004 // str d4, [x0, #736]
+	WORD $0x3dc00421 // ldr q1, [x1, #16]
+	WORD $0x6f0a0422 // ushr v2.16b, v1.16b, #6
+	WORD $0x3dc00c21 // ldr q1, [x1, #48]
+	WORD $0x6f0a0423 // ushr v3.16b, v1.16b, #6
+	WORD $0x4e833844 // zip1 v4.4s, v2.4s, v3.4s
+	WORD $0xfd011804 // str d4, [x0, #560]
+	WORD $0x6e044084 // ext v4.16b, v4.16b, v4.16b, #8
+	WORD $0xfd013804 // str d4, [x0, #624]
+	WORD $0x4e837844 // zip2 v4.4s, v2.4s, v3.4s
+	WORD $0xfd015804 // str d4, [x0, #688]
+	WORD $0x6e044084 // ext v4.16b, v4.16b, v4.16b, #8
+	WORD $0xfd017804 // str d4, [x0, #752]
+	ADD $84, R1, R1
+	ADD $1280, R0, R0
+	SUBS $1, R2, R2
+	BGT super
+	RET
+
+// func panelQ2KMMLA8x4(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
+TEXT ·panelQ2KMMLA8x4(SB), NOSPLIT, $0-72
+	MOVD n+48(FP), R0
+	MOVD acc+56(FP), R1
+	MOVD part+64(FP), R2
+	MOVD w+16(FP), R3
+	MOVD rowBytes+24(FP), R7
+	ADD R7, R3, R4
+	ADD R7, R4, R5
+	ADD R7, R5, R6
+	MOVD x+32(FP), R7
+	MOVD xStride+40(FP), R9
+	ADD R9, R7, R8
+	MOVD R3, R9
+	ADD $256, R3, R3
+	MOVD R4, R10
+	ADD $256, R4, R4
+	MOVD R5, R11
+	ADD $256, R5, R5
+	MOVD R6, R12
+	ADD $256, R6, R6
+	MOVD R7, R13
+	ADD $256, R7, R7
+	MOVD R8, R14
+	ADD $256, R8, R8
+	MOVD $1280, R15
+	MUL R0, R15, R15
+	MOVD $1024, R16
+	MUL R0, R16, R16
+	MOVD $8, R19
+block:
+	WORD $0x6f00e400 // movi v0.2d, #0x0
+	WORD $0x6f00e401 // movi v1.2d, #0x0
+	WORD $0x6f00e402 // movi v2.2d, #0x0
+	WORD $0x6f00e403 // movi v3.2d, #0x0
+	WORD $0x6f00e404 // movi v4.2d, #0x0
+	WORD $0x6f00e405 // movi v5.2d, #0x0
+	WORD $0x6f00e406 // movi v6.2d, #0x0
+	WORD $0x6f00e407 // movi v7.2d, #0x0
+	TBNZ $0, R2, begin
+	WORD $0x3dc00020 // ldr q0, [x1]
+	WORD $0x3dc00421 // ldr q1, [x1, #16]
+	WORD $0x3dc00822 // ldr q2, [x1, #32]
+	WORD $0x3dc00c23 // ldr q3, [x1, #48]
+	WORD $0x3dc01024 // ldr q4, [x1, #64]
+	WORD $0x3dc01425 // ldr q5, [x1, #80]
+	WORD $0x3dc01826 // ldr q6, [x1, #96]
+	WORD $0x3dc01c27 // ldr q7, [x1, #112]
+begin:
+	MOVD R0, R17
+super:
+	WORD $0x6f00e408 // movi v8.2d, #0x0
+	WORD $0x6f00e409 // movi v9.2d, #0x0
+	WORD $0x6f00e40a // movi v10.2d, #0x0
+	WORD $0x6f00e40b // movi v11.2d, #0x0
+	WORD $0x6f00e40c // movi v12.2d, #0x0
+	WORD $0x6f00e40d // movi v13.2d, #0x0
+	WORD $0x6f00e40e // movi v14.2d, #0x0
+	WORD $0x6f00e40f // movi v15.2d, #0x0
+	WORD $0x6f00e410 // movi v16.2d, #0x0
+	WORD $0x6f00e411 // movi v17.2d, #0x0
+	WORD $0x6f00e412 // movi v18.2d, #0x0
+	WORD $0x6f00e413 // movi v19.2d, #0x0
+	WORD $0x6f00e414 // movi v20.2d, #0x0
+	WORD $0x6f00e415 // movi v21.2d, #0x0
+	WORD $0x6f00e416 // movi v22.2d, #0x0
+	WORD $0x6f00e417 // movi v23.2d, #0x0
+	WORD $0x3dc00078 // ldr q24, [x3]
+	WORD $0x3dc00099 // ldr q25, [x4]
+	WORD $0x3dc000ba // ldr q26, [x5]
+	WORD $0x3dc000db // ldr q27, [x6]
+	WORD $0x3dc000fc // ldr q28, [x7]
+	WORD $0x3dc0011d // ldr q29, [x8]
+	WORD $0x4e9ca708 // smmla v8.4s, v24.16b, v28.16b
+	WORD $0x4e9da709 // smmla v9.4s, v24.16b, v29.16b
+	WORD $0x4e9ca72a // smmla v10.4s, v25.16b, v28.16b
+	WORD $0x4e9da72b // smmla v11.4s, v25.16b, v29.16b
+	WORD $0x4e9ca74c // smmla v12.4s, v26.16b, v28.16b
+	WORD $0x4e9da74d // smmla v13.4s, v26.16b, v29.16b
+	WORD $0x4e9ca76e // smmla v14.4s, v27.16b, v28.16b
+	WORD $0x4e9da76f // smmla v15.4s, v27.16b, v29.16b
+	WORD $0x3dc00478 // ldr q24, [x3, #16]
+	WORD $0x3dc00499 // ldr q25, [x4, #16]
+	WORD $0x3dc004ba // ldr q26, [x5, #16]
+	WORD $0x3dc004db // ldr q27, [x6, #16]
+	WORD $0x3dc004fc // ldr q28, [x7, #16]
+	WORD $0x3dc0051d // ldr q29, [x8, #16]
+	WORD $0x4e9ca708 // smmla v8.4s, v24.16b, v28.16b
+	WORD $0x4e9da709 // smmla v9.4s, v24.16b, v29.16b
+	WORD $0x4e9ca72a // smmla v10.4s, v25.16b, v28.16b
+	WORD $0x4e9da72b // smmla v11.4s, v25.16b, v29.16b
+	WORD $0x4e9ca74c // smmla v12.4s, v26.16b, v28.16b
+	WORD $0x4e9da74d // smmla v13.4s, v26.16b, v29.16b
+	WORD $0x4e9ca76e // smmla v14.4s, v27.16b, v28.16b
+	WORD $0x4e9da76f // smmla v15.4s, v27.16b, v29.16b
+	WORD $0x3dc00878 // ldr q24, [x3, #32]
+	WORD $0x3dc00899 // ldr q25, [x4, #32]
+	WORD $0x3dc008ba // ldr q26, [x5, #32]
+	WORD $0x3dc008db // ldr q27, [x6, #32]
+	WORD $0x3dc008fc // ldr q28, [x7, #32]
+	WORD $0x3dc0091d // ldr q29, [x8, #32]
+	WORD $0x4e9ca710 // smmla v16.4s, v24.16b, v28.16b
+	WORD $0x4e9da711 // smmla v17.4s, v24.16b, v29.16b
+	WORD $0x4e9ca732 // smmla v18.4s, v25.16b, v28.16b
+	WORD $0x4e9da733 // smmla v19.4s, v25.16b, v29.16b
+	WORD $0x4e9ca754 // smmla v20.4s, v26.16b, v28.16b
+	WORD $0x4e9da755 // smmla v21.4s, v26.16b, v29.16b
+	WORD $0x4e9ca776 // smmla v22.4s, v27.16b, v28.16b
+	WORD $0x4e9da777 // smmla v23.4s, v27.16b, v29.16b
+	WORD $0x3dc00c78 // ldr q24, [x3, #48]
+	WORD $0x3dc00c99 // ldr q25, [x4, #48]
+	WORD $0x3dc00cba // ldr q26, [x5, #48]
+	WORD $0x3dc00cdb // ldr q27, [x6, #48]
+	WORD $0x3dc00cfc // ldr q28, [x7, #48]
+	WORD $0x3dc00d1d // ldr q29, [x8, #48]
+	WORD $0x4e9ca710 // smmla v16.4s, v24.16b, v28.16b
+	WORD $0x4e9da711 // smmla v17.4s, v24.16b, v29.16b
+	WORD $0x4e9ca732 // smmla v18.4s, v25.16b, v28.16b
+	WORD $0x4e9da733 // smmla v19.4s, v25.16b, v29.16b
+	WORD $0x4e9ca754 // smmla v20.4s, v26.16b, v28.16b
+	WORD $0x4e9da755 // smmla v21.4s, v26.16b, v29.16b
+	WORD $0x4e9ca776 // smmla v22.4s, v27.16b, v28.16b
+	WORD $0x4e9da777 // smmla v23.4s, v27.16b, v29.16b
+	WORD $0x3dc0c138 // ldr q24, [x9, #768]
+	WORD $0x3dc0e139 // ldr q25, [x9, #896]
+	WORD $0x4eb89d08 // mul v8.4s, v8.4s, v24.4s
+	WORD $0x4eb99608 // mla v8.4s, v16.4s, v25.4s
+	WORD $0x4eb89d29 // mul v9.4s, v9.4s, v24.4s
+	WORD $0x4eb99629 // mla v9.4s, v17.4s, v25.4s
+	WORD $0x3dc1013a // ldr q26, [x9, #1024]
+	WORD $0x3dc0c1bb // ldr q27, [x13, #768]
+	WORD $0x4eba9f7b // mul v27.4s, v27.4s, v26.4s
+	WORD $0x3dc1213a // ldr q26, [x9, #1152]
+	WORD $0x3dc0e1bc // ldr q28, [x13, #896]
+	WORD $0x4eba979b // mla v27.4s, v28.4s, v26.4s
+	WORD $0x4e21db7b // scvtf v27.4s, v27.4s
+	WORD $0x4e21d908 // scvtf v8.4s, v8.4s
+	WORD $0x3dc0213a // ldr q26, [x9, #128]
+	WORD $0x6e3adf7b // fmul v27.4s, v27.4s, v26.4s
+	WORD $0x3dc0013a // ldr q26, [x9]
+	WORD $0x4e3acd1b // fmla v27.4s, v8.4s, v26.4s
+	WORD $0x3dc001ba // ldr q26, [x13]
+	WORD $0x4e3acf60 // fmla v0.4s, v27.4s, v26.4s
+	WORD $0x3dc1013a // ldr q26, [x9, #1024]
+	WORD $0x3dc0c1db // ldr q27, [x14, #768]
+	WORD $0x4eba9f7b // mul v27.4s, v27.4s, v26.4s
+	WORD $0x3dc1213a // ldr q26, [x9, #1152]
+	WORD $0x3dc0e1dc // ldr q28, [x14, #896]
+	WORD $0x4eba979b // mla v27.4s, v28.4s, v26.4s
+	WORD $0x4e21db7b // scvtf v27.4s, v27.4s
+	WORD $0x4e21d929 // scvtf v9.4s, v9.4s
+	WORD $0x3dc0213a // ldr q26, [x9, #128]
+	WORD $0x6e3adf7b // fmul v27.4s, v27.4s, v26.4s
+	WORD $0x3dc0013a // ldr q26, [x9]
+	WORD $0x4e3acd3b // fmla v27.4s, v9.4s, v26.4s
+	WORD $0x3dc001da // ldr q26, [x14]
+	WORD $0x4e3acf61 // fmla v1.4s, v27.4s, v26.4s
+	WORD $0x3dc0c158 // ldr q24, [x10, #768]
+	WORD $0x3dc0e159 // ldr q25, [x10, #896]
+	WORD $0x4eb89d4a // mul v10.4s, v10.4s, v24.4s
+	WORD $0x4eb9964a // mla v10.4s, v18.4s, v25.4s
+	WORD $0x4eb89d6b // mul v11.4s, v11.4s, v24.4s
+	WORD $0x4eb9966b // mla v11.4s, v19.4s, v25.4s
+	WORD $0x3dc1015a // ldr q26, [x10, #1024]
+	WORD $0x3dc0c1bb // ldr q27, [x13, #768]
+	WORD $0x4eba9f7b // mul v27.4s, v27.4s, v26.4s
+	WORD $0x3dc1215a // ldr q26, [x10, #1152]
+	WORD $0x3dc0e1bc // ldr q28, [x13, #896]
+	WORD $0x4eba979b // mla v27.4s, v28.4s, v26.4s
+	WORD $0x4e21db7b // scvtf v27.4s, v27.4s
+	WORD $0x4e21d94a // scvtf v10.4s, v10.4s
+	WORD $0x3dc0215a // ldr q26, [x10, #128]
+	WORD $0x6e3adf7b // fmul v27.4s, v27.4s, v26.4s
+	WORD $0x3dc0015a // ldr q26, [x10]
+	WORD $0x4e3acd5b // fmla v27.4s, v10.4s, v26.4s
+	WORD $0x3dc001ba // ldr q26, [x13]
+	WORD $0x4e3acf62 // fmla v2.4s, v27.4s, v26.4s
+	WORD $0x3dc1015a // ldr q26, [x10, #1024]
+	WORD $0x3dc0c1db // ldr q27, [x14, #768]
+	WORD $0x4eba9f7b // mul v27.4s, v27.4s, v26.4s
+	WORD $0x3dc1215a // ldr q26, [x10, #1152]
+	WORD $0x3dc0e1dc // ldr q28, [x14, #896]
+	WORD $0x4eba979b // mla v27.4s, v28.4s, v26.4s
+	WORD $0x4e21db7b // scvtf v27.4s, v27.4s
+	WORD $0x4e21d96b // scvtf v11.4s, v11.4s
+	WORD $0x3dc0215a // ldr q26, [x10, #128]
+	WORD $0x6e3adf7b // fmul v27.4s, v27.4s, v26.4s
+	WORD $0x3dc0015a // ldr q26, [x10]
+	WORD $0x4e3acd7b // fmla v27.4s, v11.4s, v26.4s
+	WORD $0x3dc001da // ldr q26, [x14]
+	WORD $0x4e3acf63 // fmla v3.4s, v27.4s, v26.4s
+	WORD $0x3dc0c178 // ldr q24, [x11, #768]
+	WORD $0x3dc0e179 // ldr q25, [x11, #896]
+	WORD $0x4eb89d8c // mul v12.4s, v12.4s, v24.4s
+	WORD $0x4eb9968c // mla v12.4s, v20.4s, v25.4s
+	WORD $0x4eb89dad // mul v13.4s, v13.4s, v24.4s
+	WORD $0x4eb996ad // mla v13.4s, v21.4s, v25.4s
+	WORD $0x3dc1017a // ldr q26, [x11, #1024]
+	WORD $0x3dc0c1bb // ldr q27, [x13, #768]
+	WORD $0x4eba9f7b // mul v27.4s, v27.4s, v26.4s
+	WORD $0x3dc1217a // ldr q26, [x11, #1152]
+	WORD $0x3dc0e1bc // ldr q28, [x13, #896]
+	WORD $0x4eba979b // mla v27.4s, v28.4s, v26.4s
+	WORD $0x4e21db7b // scvtf v27.4s, v27.4s
+	WORD $0x4e21d98c // scvtf v12.4s, v12.4s
+	WORD $0x3dc0217a // ldr q26, [x11, #128]
+	WORD $0x6e3adf7b // fmul v27.4s, v27.4s, v26.4s
+	WORD $0x3dc0017a // ldr q26, [x11]
+	WORD $0x4e3acd9b // fmla v27.4s, v12.4s, v26.4s
+	WORD $0x3dc001ba // ldr q26, [x13]
+	WORD $0x4e3acf64 // fmla v4.4s, v27.4s, v26.4s
+	WORD $0x3dc1017a // ldr q26, [x11, #1024]
+	WORD $0x3dc0c1db // ldr q27, [x14, #768]
+	WORD $0x4eba9f7b // mul v27.4s, v27.4s, v26.4s
+	WORD $0x3dc1217a // ldr q26, [x11, #1152]
+	WORD $0x3dc0e1dc // ldr q28, [x14, #896]
+	WORD $0x4eba979b // mla v27.4s, v28.4s, v26.4s
+	WORD $0x4e21db7b // scvtf v27.4s, v27.4s
+	WORD $0x4e21d9ad // scvtf v13.4s, v13.4s
+	WORD $0x3dc0217a // ldr q26, [x11, #128]
+	WORD $0x6e3adf7b // fmul v27.4s, v27.4s, v26.4s
+	WORD $0x3dc0017a // ldr q26, [x11]
+	WORD $0x4e3acdbb // fmla v27.4s, v13.4s, v26.4s
+	WORD $0x3dc001da // ldr q26, [x14]
+	WORD $0x4e3acf65 // fmla v5.4s, v27.4s, v26.4s
+	WORD $0x3dc0c198 // ldr q24, [x12, #768]
+	WORD $0x3dc0e199 // ldr q25, [x12, #896]
+	WORD $0x4eb89dce // mul v14.4s, v14.4s, v24.4s
+	WORD $0x4eb996ce // mla v14.4s, v22.4s, v25.4s
+	WORD $0x4eb89def // mul v15.4s, v15.4s, v24.4s
+	WORD $0x4eb996ef // mla v15.4s, v23.4s, v25.4s
+	WORD $0x3dc1019a // ldr q26, [x12, #1024]
+	WORD $0x3dc0c1bb // ldr q27, [x13, #768]
+	WORD $0x4eba9f7b // mul v27.4s, v27.4s, v26.4s
+	WORD $0x3dc1219a // ldr q26, [x12, #1152]
+	WORD $0x3dc0e1bc // ldr q28, [x13, #896]
+	WORD $0x4eba979b // mla v27.4s, v28.4s, v26.4s
+	WORD $0x4e21db7b // scvtf v27.4s, v27.4s
+	WORD $0x4e21d9ce // scvtf v14.4s, v14.4s
+	WORD $0x3dc0219a // ldr q26, [x12, #128]
+	WORD $0x6e3adf7b // fmul v27.4s, v27.4s, v26.4s
+	WORD $0x3dc0019a // ldr q26, [x12]
+	WORD $0x4e3acddb // fmla v27.4s, v14.4s, v26.4s
+	WORD $0x3dc001ba // ldr q26, [x13]
+	WORD $0x4e3acf66 // fmla v6.4s, v27.4s, v26.4s
+	WORD $0x3dc1019a // ldr q26, [x12, #1024]
+	WORD $0x3dc0c1db // ldr q27, [x14, #768]
+	WORD $0x4eba9f7b // mul v27.4s, v27.4s, v26.4s
+	WORD $0x3dc1219a // ldr q26, [x12, #1152]
+	WORD $0x3dc0e1dc // ldr q28, [x14, #896]
+	WORD $0x4eba979b // mla v27.4s, v28.4s, v26.4s
+	WORD $0x4e21db7b // scvtf v27.4s, v27.4s
+	WORD $0x4e21d9ef // scvtf v15.4s, v15.4s
+	WORD $0x3dc0219a // ldr q26, [x12, #128]
+	WORD $0x6e3adf7b // fmul v27.4s, v27.4s, v26.4s
+	WORD $0x3dc0019a // ldr q26, [x12]
+	WORD $0x4e3acdfb // fmla v27.4s, v15.4s, v26.4s
+	WORD $0x3dc001da // ldr q26, [x14]
+	WORD $0x4e3acf67 // fmla v7.4s, v27.4s, v26.4s
+	ADD $1280, R3, R3
+	ADD $1280, R9, R9
+	ADD $1280, R4, R4
+	ADD $1280, R10, R10
+	ADD $1280, R5, R5
+	ADD $1280, R11, R11
+	ADD $1280, R6, R6
+	ADD $1280, R12, R12
+	ADD $1024, R7, R7
+	ADD $1024, R13, R13
+	ADD $1024, R8, R8
+	ADD $1024, R14, R14
+	SUBS $1, R17, R17
+	BGT super
+	WORD $0x3d800020 // str q0, [x1]
+	WORD $0x3d800421 // str q1, [x1, #16]
+	WORD $0x3d800822 // str q2, [x1, #32]
+	WORD $0x3d800c23 // str q3, [x1, #48]
+	WORD $0x3d801024 // str q4, [x1, #64]
+	WORD $0x3d801425 // str q5, [x1, #80]
+	WORD $0x3d801826 // str q6, [x1, #96]
+	WORD $0x3d801c27 // str q7, [x1, #112]
+	ADD $128, R1, R1
+	SUB R15, R3, R3
+	ADD $64, R3, R3
+	SUB R15, R9, R9
+	ADD $16, R9, R9
+	SUB R15, R4, R4
+	ADD $64, R4, R4
+	SUB R15, R10, R10
+	ADD $16, R10, R10
+	SUB R15, R5, R5
+	ADD $64, R5, R5
+	SUB R15, R11, R11
+	ADD $16, R11, R11
+	SUB R15, R6, R6
+	ADD $64, R6, R6
+	SUB R15, R12, R12
+	ADD $16, R12, R12
+	SUB R16, R7, R7
+	ADD $64, R7, R7
+	SUB R16, R13, R13
+	ADD $16, R13, R13
+	SUB R16, R8, R8
+	ADD $64, R8, R8
+	SUB R16, R14, R14
+	ADD $16, R14, R14
+	SUBS $1, R19, R19
+	BGT block
+	MOVD out+0(FP), R0
+	MOVD outStride+8(FP), R1
+	MOVD acc+56(FP), R2
+	MOVD part+64(FP), R3
+	TBZ $1, R3, done
+	WORD $0x3dc00040 // ldr q0, [x2]
+	WORD $0x3dc02041 // ldr q1, [x2, #128]
+	WORD $0x3dc04042 // ldr q2, [x2, #256]
+	WORD $0x3dc06043 // ldr q3, [x2, #384]
+	WORD $0x3dc08044 // ldr q4, [x2, #512]
+	WORD $0x3dc0a045 // ldr q5, [x2, #640]
+	WORD $0x3dc0c046 // ldr q6, [x2, #768]
+	WORD $0x3dc0e047 // ldr q7, [x2, #896]
+	WORD $0x4e21d400 // fadd v0.4s, v0.4s, v1.4s
+	WORD $0x4e23d442 // fadd v2.4s, v2.4s, v3.4s
+	WORD $0x4e25d484 // fadd v4.4s, v4.4s, v5.4s
+	WORD $0x4e27d4c6 // fadd v6.4s, v6.4s, v7.4s
+	WORD $0x4e22d400 // fadd v0.4s, v0.4s, v2.4s
+	WORD $0x4e26d484 // fadd v4.4s, v4.4s, v6.4s
+	WORD $0x4e24d400 // fadd v0.4s, v0.4s, v4.4s
+	WORD $0x3dc00848 // ldr q8, [x2, #32]
+	WORD $0x3dc02849 // ldr q9, [x2, #160]
+	WORD $0x3dc0484a // ldr q10, [x2, #288]
+	WORD $0x3dc0684b // ldr q11, [x2, #416]
+	WORD $0x3dc0884c // ldr q12, [x2, #544]
+	WORD $0x3dc0a84d // ldr q13, [x2, #672]
+	WORD $0x3dc0c84e // ldr q14, [x2, #800]
+	WORD $0x3dc0e84f // ldr q15, [x2, #928]
+	WORD $0x4e29d508 // fadd v8.4s, v8.4s, v9.4s
+	WORD $0x4e2bd54a // fadd v10.4s, v10.4s, v11.4s
+	WORD $0x4e2dd58c // fadd v12.4s, v12.4s, v13.4s
+	WORD $0x4e2fd5ce // fadd v14.4s, v14.4s, v15.4s
+	WORD $0x4e2ad508 // fadd v8.4s, v8.4s, v10.4s
+	WORD $0x4e2ed58c // fadd v12.4s, v12.4s, v14.4s
+	WORD $0x4e2cd508 // fadd v8.4s, v8.4s, v12.4s
+	WORD $0x4e881810 // uzp1 v16.4s, v0.4s, v8.4s
+	WORD $0x3d800010 // str q16, [x0]
+	ADD R1, R0, R4
+	WORD $0x4e885810 // uzp2 v16.4s, v0.4s, v8.4s
+	WORD $0x3d800090 // str q16, [x4]
+	WORD $0x3dc01040 // ldr q0, [x2, #64]
+	WORD $0x3dc03041 // ldr q1, [x2, #192]
+	WORD $0x3dc05042 // ldr q2, [x2, #320]
+	WORD $0x3dc07043 // ldr q3, [x2, #448]
+	WORD $0x3dc09044 // ldr q4, [x2, #576]
+	WORD $0x3dc0b045 // ldr q5, [x2, #704]
+	WORD $0x3dc0d046 // ldr q6, [x2, #832]
+	WORD $0x3dc0f047 // ldr q7, [x2, #960]
+	WORD $0x4e21d400 // fadd v0.4s, v0.4s, v1.4s
+	WORD $0x4e23d442 // fadd v2.4s, v2.4s, v3.4s
+	WORD $0x4e25d484 // fadd v4.4s, v4.4s, v5.4s
+	WORD $0x4e27d4c6 // fadd v6.4s, v6.4s, v7.4s
+	WORD $0x4e22d400 // fadd v0.4s, v0.4s, v2.4s
+	WORD $0x4e26d484 // fadd v4.4s, v4.4s, v6.4s
+	WORD $0x4e24d400 // fadd v0.4s, v0.4s, v4.4s
+	WORD $0x3dc01848 // ldr q8, [x2, #96]
+	WORD $0x3dc03849 // ldr q9, [x2, #224]
+	WORD $0x3dc0584a // ldr q10, [x2, #352]
+	WORD $0x3dc0784b // ldr q11, [x2, #480]
+	WORD $0x3dc0984c // ldr q12, [x2, #608]
+	WORD $0x3dc0b84d // ldr q13, [x2, #736]
+	WORD $0x3dc0d84e // ldr q14, [x2, #864]
+	WORD $0x3dc0f84f // ldr q15, [x2, #992]
+	WORD $0x4e29d508 // fadd v8.4s, v8.4s, v9.4s
+	WORD $0x4e2bd54a // fadd v10.4s, v10.4s, v11.4s
+	WORD $0x4e2dd58c // fadd v12.4s, v12.4s, v13.4s
+	WORD $0x4e2fd5ce // fadd v14.4s, v14.4s, v15.4s
+	WORD $0x4e2ad508 // fadd v8.4s, v8.4s, v10.4s
+	WORD $0x4e2ed58c // fadd v12.4s, v12.4s, v14.4s
+	WORD $0x4e2cd508 // fadd v8.4s, v8.4s, v12.4s
+	WORD $0x4e881810 // uzp1 v16.4s, v0.4s, v8.4s
+	WORD $0x3d800410 // str q16, [x0, #16]
+	ADD R1, R0, R4
+	WORD $0x4e885810 // uzp2 v16.4s, v0.4s, v8.4s
+	WORD $0x3d800490 // str q16, [x4, #16]
+	ADD R1<<1, R0, R0
+	WORD $0x3dc00440 // ldr q0, [x2, #16]
+	WORD $0x3dc02441 // ldr q1, [x2, #144]
+	WORD $0x3dc04442 // ldr q2, [x2, #272]
+	WORD $0x3dc06443 // ldr q3, [x2, #400]
+	WORD $0x3dc08444 // ldr q4, [x2, #528]
+	WORD $0x3dc0a445 // ldr q5, [x2, #656]
+	WORD $0x3dc0c446 // ldr q6, [x2, #784]
+	WORD $0x3dc0e447 // ldr q7, [x2, #912]
+	WORD $0x4e21d400 // fadd v0.4s, v0.4s, v1.4s
+	WORD $0x4e23d442 // fadd v2.4s, v2.4s, v3.4s
+	WORD $0x4e25d484 // fadd v4.4s, v4.4s, v5.4s
+	WORD $0x4e27d4c6 // fadd v6.4s, v6.4s, v7.4s
+	WORD $0x4e22d400 // fadd v0.4s, v0.4s, v2.4s
+	WORD $0x4e26d484 // fadd v4.4s, v4.4s, v6.4s
+	WORD $0x4e24d400 // fadd v0.4s, v0.4s, v4.4s
+	WORD $0x3dc00c48 // ldr q8, [x2, #48]
+	WORD $0x3dc02c49 // ldr q9, [x2, #176]
+	WORD $0x3dc04c4a // ldr q10, [x2, #304]
+	WORD $0x3dc06c4b // ldr q11, [x2, #432]
+	WORD $0x3dc08c4c // ldr q12, [x2, #560]
+	WORD $0x3dc0ac4d // ldr q13, [x2, #688]
+	WORD $0x3dc0cc4e // ldr q14, [x2, #816]
+	WORD $0x3dc0ec4f // ldr q15, [x2, #944]
+	WORD $0x4e29d508 // fadd v8.4s, v8.4s, v9.4s
+	WORD $0x4e2bd54a // fadd v10.4s, v10.4s, v11.4s
+	WORD $0x4e2dd58c // fadd v12.4s, v12.4s, v13.4s
+	WORD $0x4e2fd5ce // fadd v14.4s, v14.4s, v15.4s
+	WORD $0x4e2ad508 // fadd v8.4s, v8.4s, v10.4s
+	WORD $0x4e2ed58c // fadd v12.4s, v12.4s, v14.4s
+	WORD $0x4e2cd508 // fadd v8.4s, v8.4s, v12.4s
+	WORD $0x4e881810 // uzp1 v16.4s, v0.4s, v8.4s
+	WORD $0x3d800010 // str q16, [x0]
+	ADD R1, R0, R4
+	WORD $0x4e885810 // uzp2 v16.4s, v0.4s, v8.4s
+	WORD $0x3d800090 // str q16, [x4]
+	WORD $0x3dc01440 // ldr q0, [x2, #80]
+	WORD $0x3dc03441 // ldr q1, [x2, #208]
+	WORD $0x3dc05442 // ldr q2, [x2, #336]
+	WORD $0x3dc07443 // ldr q3, [x2, #464]
+	WORD $0x3dc09444 // ldr q4, [x2, #592]
+	WORD $0x3dc0b445 // ldr q5, [x2, #720]
+	WORD $0x3dc0d446 // ldr q6, [x2, #848]
+	WORD $0x3dc0f447 // ldr q7, [x2, #976]
+	WORD $0x4e21d400 // fadd v0.4s, v0.4s, v1.4s
+	WORD $0x4e23d442 // fadd v2.4s, v2.4s, v3.4s
+	WORD $0x4e25d484 // fadd v4.4s, v4.4s, v5.4s
+	WORD $0x4e27d4c6 // fadd v6.4s, v6.4s, v7.4s
+	WORD $0x4e22d400 // fadd v0.4s, v0.4s, v2.4s
+	WORD $0x4e26d484 // fadd v4.4s, v4.4s, v6.4s
+	WORD $0x4e24d400 // fadd v0.4s, v0.4s, v4.4s
+	WORD $0x3dc01c48 // ldr q8, [x2, #112]
+	WORD $0x3dc03c49 // ldr q9, [x2, #240]
+	WORD $0x3dc05c4a // ldr q10, [x2, #368]
+	WORD $0x3dc07c4b // ldr q11, [x2, #496]
+	WORD $0x3dc09c4c // ldr q12, [x2, #624]
+	WORD $0x3dc0bc4d // ldr q13, [x2, #752]
+	WORD $0x3dc0dc4e // ldr q14, [x2, #880]
+	WORD $0x3dc0fc4f // ldr q15, [x2, #1008]
+	WORD $0x4e29d508 // fadd v8.4s, v8.4s, v9.4s
+	WORD $0x4e2bd54a // fadd v10.4s, v10.4s, v11.4s
+	WORD $0x4e2dd58c // fadd v12.4s, v12.4s, v13.4s
+	WORD $0x4e2fd5ce // fadd v14.4s, v14.4s, v15.4s
+	WORD $0x4e2ad508 // fadd v8.4s, v8.4s, v10.4s
+	WORD $0x4e2ed58c // fadd v12.4s, v12.4s, v14.4s
+	WORD $0x4e2cd508 // fadd v8.4s, v8.4s, v12.4s
+	WORD $0x4e881810 // uzp1 v16.4s, v0.4s, v8.4s
+	WORD $0x3d800410 // str q16, [x0, #16]
+	ADD R1, R0, R4
+	WORD $0x4e885810 // uzp2 v16.4s, v0.4s, v8.4s
+	WORD $0x3d800490 // str q16, [x4, #16]
+done:
 	RET
 
 // func streamQ3KNEON(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
@@ -25379,6 +28696,634 @@ super:
 	BGT super
 	RET
 
+// func expandQ3KMMLA(dst *byte, w *byte, n uintptr)
+TEXT ·expandQ3KMMLA(SB), NOSPLIT, $0-24
+	MOVD dst+0(FP), R0
+	MOVD w+8(FP), R1
+	MOVD n+16(FP), R2
+	ADD $16, R1, R1
+	MOVD $neonTable<>(SB), R3
+	WORD $0x4f00e460 // movi v0.16b, #0x3
+	WORD $0x4f00e481 // movi v1.16b, #0x4
+	WORD $0x4f00e482 // movi v2.16b, #0x4
+super:
+	WORD $0x7d40c023 // ldr h3, [x1, #96]
+	WORD $0x1ee24063 // fcvt s3, h3
+	WORD $0x4e040463 // dup v3.4s, v3.s[0]
+	WORD $0xfc5f0025 // ldur d5, [x1, #-16]
+	WORD $0x0f08a4a5 // sxtl v5.8h, v5.8b
+	WORD $0x4f3054a4 // shl v4.4s, v5.4s, #16
+	WORD $0x4f300484 // sshr v4.4s, v4.4s, #16
+	WORD $0x4f3004a5 // sshr v5.4s, v5.4s, #16
+	WORD $0x4e833866 // zip1 v6.4s, v3.4s, v3.4s
+	WORD $0xfd000006 // str d6, [x0]
+	WORD $0x6e0640c6 // ext v6.16b, v6.16b, v6.16b, #8
+	WORD $0xfd000806 // str d6, [x0, #16]
+	WORD $0x4e837866 // zip2 v6.4s, v3.4s, v3.4s
+	WORD $0xfd001006 // str d6, [x0, #32]
+	WORD $0x6e0640c6 // ext v6.16b, v6.16b, v6.16b, #8
+	WORD $0xfd001806 // str d6, [x0, #48]
+	WORD $0x4e843886 // zip1 v6.4s, v4.4s, v4.4s
+	WORD $0xfd018006 // str d6, [x0, #768]
+	WORD $0x6e0640c6 // ext v6.16b, v6.16b, v6.16b, #8
+	WORD $0xfd018806 // str d6, [x0, #784]
+	WORD $0x4e847886 // zip2 v6.4s, v4.4s, v4.4s
+	WORD $0xfd019006 // str d6, [x0, #800]
+	WORD $0x6e0640c6 // ext v6.16b, v6.16b, v6.16b, #8
+	WORD $0xfd019806 // str d6, [x0, #816]
+	WORD $0x4e8538a6 // zip1 v6.4s, v5.4s, v5.4s
+	WORD $0xfd01c006 // str d6, [x0, #896]
+	WORD $0x6e0640c6 // ext v6.16b, v6.16b, v6.16b, #8
+	WORD $0xfd01c806 // str d6, [x0, #912]
+	WORD $0x4e8578a6 // zip2 v6.4s, v5.4s, v5.4s
+	WORD $0xfd01d006 // str d6, [x0, #928]
+	WORD $0x6e0640c6 // ext v6.16b, v6.16b, v6.16b, #8
+	WORD $0xfd01d806 // str d6, [x0, #944]
+	WORD $0x3dc00023 // ldr q3, [x1]
+	WORD $0x4e201c64 // and v4.16b, v3.16b, v0.16b
+	WORD $0x3dc01026 // ldr q6, [x1, #64]
+	WORD $0x4f0a54c6 // shl v6.16b, v6.16b, #2
+	WORD $0x6ea11cc4 // bit v4.16b, v6.16b, v1.16b
+	WORD $0x6e228484 // sub v4.16b, v4.16b, v2.16b
+	WORD $0x3dc00823 // ldr q3, [x1, #32]
+	WORD $0x4e201c65 // and v5.16b, v3.16b, v0.16b
+	WORD $0x3dc01026 // ldr q6, [x1, #64]
+	WORD $0x4f0954c6 // shl v6.16b, v6.16b, #1
+	WORD $0x6ea11cc5 // bit v5.16b, v6.16b, v1.16b
+	WORD $0x6e2284a5 // sub v5.16b, v5.16b, v2.16b
+	WORD $0x4e853886 // zip1 v6.4s, v4.4s, v5.4s
+	WORD $0xfd008006 // str d6, [x0, #256]
+	WORD $0x6e0640c6 // ext v6.16b, v6.16b, v6.16b, #8
+	WORD $0xfd00a006 // str d6, [x0, #320]
+	WORD $0x4e857886 // zip2 v6.4s, v4.4s, v5.4s
+	WORD $0xfd00c006 // str d6, [x0, #384]
+	WORD $0x6e0640c6 // ext v6.16b, v6.16b, v6.16b, #8
+	WORD $0xfd00e006 // str d6, [x0, #448]
+	WORD $0x3dc00023 // ldr q3, [x1]
+	WORD $0x6f0e0464 // ushr v4.16b, v3.16b, #2
+	WORD $0x4e201c84 // and v4.16b, v4.16b, v0.16b
+	WORD $0x3dc01026 // ldr q6, [x1, #64]
+	WORD $0x6ea11cc4 // bit v4.16b, v6.16b, v1.16b
+	WORD $0x6e228484 // sub v4.16b, v4.16b, v2.16b
+	WORD $0x3dc00823 // ldr q3, [x1, #32]
+	WORD $0x6f0e0465 // ushr v5.16b, v3.16b, #2
+	WORD $0x4e201ca5 // and v5.16b, v5.16b, v0.16b
+	WORD $0x3dc01026 // ldr q6, [x1, #64]
+	WORD $0x6f0f04c6 // ushr v6.16b, v6.16b, #1
+	WORD $0x6ea11cc5 // bit v5.16b, v6.16b, v1.16b
+	WORD $0x6e2284a5 // sub v5.16b, v5.16b, v2.16b
+	WORD $0x4e853886 // zip1 v6.4s, v4.4s, v5.4s
+	WORD $0xfd008806 // str d6, [x0, #272]
+	WORD $0x6e0640c6 // ext v6.16b, v6.16b, v6.16b, #8
+	WORD $0xfd00a806 // str d6, [x0, #336]
+	WORD $0x4e857886 // zip2 v6.4s, v4.4s, v5.4s
+	WORD $0xfd00c806 // str d6, [x0, #400]
+	WORD $0x6e0640c6 // ext v6.16b, v6.16b, v6.16b, #8
+	WORD $0xfd00e806 // str d6, [x0, #464]
+	WORD $0x3dc00023 // ldr q3, [x1]
+	WORD $0x6f0c0464 // ushr v4.16b, v3.16b, #4
+	WORD $0x4e201c84 // and v4.16b, v4.16b, v0.16b
+	WORD $0x3dc01026 // ldr q6, [x1, #64]
+	WORD $0x6f0e04c6 // ushr v6.16b, v6.16b, #2
+	WORD $0x6ea11cc4 // bit v4.16b, v6.16b, v1.16b
+	WORD $0x6e228484 // sub v4.16b, v4.16b, v2.16b
+	WORD $0x3dc00823 // ldr q3, [x1, #32]
+	WORD $0x6f0c0465 // ushr v5.16b, v3.16b, #4
+	WORD $0x4e201ca5 // and v5.16b, v5.16b, v0.16b
+	WORD $0x3dc01026 // ldr q6, [x1, #64]
+	WORD $0x6f0d04c6 // ushr v6.16b, v6.16b, #3
+	WORD $0x6ea11cc5 // bit v5.16b, v6.16b, v1.16b
+	WORD $0x6e2284a5 // sub v5.16b, v5.16b, v2.16b
+	WORD $0x4e853886 // zip1 v6.4s, v4.4s, v5.4s
+	WORD $0xfd009006 // str d6, [x0, #288]
+	WORD $0x6e0640c6 // ext v6.16b, v6.16b, v6.16b, #8
+	WORD $0xfd00b006 // str d6, [x0, #352]
+	WORD $0x4e857886 // zip2 v6.4s, v4.4s, v5.4s
+	WORD $0xfd00d006 // str d6, [x0, #416]
+	WORD $0x6e0640c6 // ext v6.16b, v6.16b, v6.16b, #8
+	WORD $0xfd00f006 // str d6, [x0, #480]
+	WORD $0x3dc00023 // ldr q3, [x1]
+	WORD $0x6f0a0464 // ushr v4.16b, v3.16b, #6
+	WORD $0x3dc01026 // ldr q6, [x1, #64]
+	WORD $0x6f0c04c6 // ushr v6.16b, v6.16b, #4
+	WORD $0x6ea11cc4 // bit v4.16b, v6.16b, v1.16b
+	WORD $0x6e228484 // sub v4.16b, v4.16b, v2.16b
+	WORD $0x3dc00823 // ldr q3, [x1, #32]
+	WORD $0x6f0a0465 // ushr v5.16b, v3.16b, #6
+	WORD $0x3dc01026 // ldr q6, [x1, #64]
+	WORD $0x6f0b04c6 // ushr v6.16b, v6.16b, #5
+	WORD $0x6ea11cc5 // bit v5.16b, v6.16b, v1.16b
+	WORD $0x6e2284a5 // sub v5.16b, v5.16b, v2.16b
+	WORD $0x4e853886 // zip1 v6.4s, v4.4s, v5.4s
+	WORD $0xfd009806 // str d6, [x0, #304]
+	WORD $0x6e0640c6 // ext v6.16b, v6.16b, v6.16b, #8
+	WORD $0xfd00b806 // str d6, [x0, #368]
+	WORD $0x4e857886 // zip2 v6.4s, v4.4s, v5.4s
+	WORD $0xfd00d806 // str d6, [x0, #432]
+	WORD $0x6e0640c6 // ext v6.16b, v6.16b, v6.16b, #8
+	WORD $0xfd00f806 // str d6, [x0, #496]
+	WORD $0x7d40c023 // ldr h3, [x1, #96]
+	WORD $0x1ee24063 // fcvt s3, h3
+	WORD $0x4e040463 // dup v3.4s, v3.s[0]
+	WORD $0xfc5f8025 // ldur d5, [x1, #-8]
+	WORD $0x0f08a4a5 // sxtl v5.8h, v5.8b
+	WORD $0x4f3054a4 // shl v4.4s, v5.4s, #16
+	WORD $0x4f300484 // sshr v4.4s, v4.4s, #16
+	WORD $0x4f3004a5 // sshr v5.4s, v5.4s, #16
+	WORD $0x4e833866 // zip1 v6.4s, v3.4s, v3.4s
+	WORD $0xfd002006 // str d6, [x0, #64]
+	WORD $0x6e0640c6 // ext v6.16b, v6.16b, v6.16b, #8
+	WORD $0xfd002806 // str d6, [x0, #80]
+	WORD $0x4e837866 // zip2 v6.4s, v3.4s, v3.4s
+	WORD $0xfd003006 // str d6, [x0, #96]
+	WORD $0x6e0640c6 // ext v6.16b, v6.16b, v6.16b, #8
+	WORD $0xfd003806 // str d6, [x0, #112]
+	WORD $0x4e843886 // zip1 v6.4s, v4.4s, v4.4s
+	WORD $0xfd01a006 // str d6, [x0, #832]
+	WORD $0x6e0640c6 // ext v6.16b, v6.16b, v6.16b, #8
+	WORD $0xfd01a806 // str d6, [x0, #848]
+	WORD $0x4e847886 // zip2 v6.4s, v4.4s, v4.4s
+	WORD $0xfd01b006 // str d6, [x0, #864]
+	WORD $0x6e0640c6 // ext v6.16b, v6.16b, v6.16b, #8
+	WORD $0xfd01b806 // str d6, [x0, #880]
+	WORD $0x4e8538a6 // zip1 v6.4s, v5.4s, v5.4s
+	WORD $0xfd01e006 // str d6, [x0, #960]
+	WORD $0x6e0640c6 // ext v6.16b, v6.16b, v6.16b, #8
+	WORD $0xfd01e806 // str d6, [x0, #976]
+	WORD $0x4e8578a6 // zip2 v6.4s, v5.4s, v5.4s
+	WORD $0xfd01f006 // str d6, [x0, #992]
+	WORD $0x6e0640c6 // ext v6.16b, v6.16b, v6.16b, #8
+	WORD $0xfd01f806 // str d6, [x0, #1008]
+	WORD $0x3dc00423 // ldr q3, [x1, #16]
+	WORD $0x4e201c64 // and v4.16b, v3.16b, v0.16b
+	WORD $0x3dc01426 // ldr q6, [x1, #80]
+	WORD $0x4f0a54c6 // shl v6.16b, v6.16b, #2
+	WORD $0x6ea11cc4 // bit v4.16b, v6.16b, v1.16b
+	WORD $0x6e228484 // sub v4.16b, v4.16b, v2.16b
+	WORD $0x3dc00c23 // ldr q3, [x1, #48]
+	WORD $0x4e201c65 // and v5.16b, v3.16b, v0.16b
+	WORD $0x3dc01426 // ldr q6, [x1, #80]
+	WORD $0x4f0954c6 // shl v6.16b, v6.16b, #1
+	WORD $0x6ea11cc5 // bit v5.16b, v6.16b, v1.16b
+	WORD $0x6e2284a5 // sub v5.16b, v5.16b, v2.16b
+	WORD $0x4e853886 // zip1 v6.4s, v4.4s, v5.4s
+	WORD $0xfd010006 // str d6, [x0, #512]
+	WORD $0x6e0640c6 // ext v6.16b, v6.16b, v6.16b, #8
+	WORD $0xfd012006 // str d6, [x0, #576]
+	WORD $0x4e857886 // zip2 v6.4s, v4.4s, v5.4s
+	WORD $0xfd014006 // str d6, [x0, #640]
+	WORD $0x6e0640c6 // ext v6.16b, v6.16b, v6.16b, #8
+	WORD $0xfd016006 // str d6, [x0, #704]
+	WORD $0x3dc00423 // ldr q3, [x1, #16]
+	WORD $0x6f0e0464 // ushr v4.16b, v3.16b, #2
+	WORD $0x4e201c84 // and v4.16b, v4.16b, v0.16b
+	WORD $0x3dc01426 // ldr q6, [x1, #80]
+	WORD $0x6ea11cc4 // bit v4.16b, v6.16b, v1.16b
+	WORD $0x6e228484 // sub v4.16b, v4.16b, v2.16b
+	WORD $0x3dc00c23 // ldr q3, [x1, #48]
+	WORD $0x6f0e0465 // ushr v5.16b, v3.16b, #2
+	WORD $0x4e201ca5 // and v5.16b, v5.16b, v0.16b
+	WORD $0x3dc01426 // ldr q6, [x1, #80]
+	WORD $0x6f0f04c6 // ushr v6.16b, v6.16b, #1
+	WORD $0x6ea11cc5 // bit v5.16b, v6.16b, v1.16b
+	WORD $0x6e2284a5 // sub v5.16b, v5.16b, v2.16b
+	WORD $0x4e853886 // zip1 v6.4s, v4.4s, v5.4s
+	WORD $0xfd010806 // str d6, [x0, #528]
+	WORD $0x6e0640c6 // ext v6.16b, v6.16b, v6.16b, #8
+	WORD $0xfd012806 // str d6, [x0, #592]
+	WORD $0x4e857886 // zip2 v6.4s, v4.4s, v5.4s
+	WORD $0xfd014806 // str d6, [x0, #656]
+	WORD $0x6e0640c6 // ext v6.16b, v6.16b, v6.16b, #8
+	WORD $0xfd016806 // str d6, [x0, #720]
+	WORD $0x3dc00423 // ldr q3, [x1, #16]
+	WORD $0x6f0c0464 // ushr v4.16b, v3.16b, #4
+	WORD $0x4e201c84 // and v4.16b, v4.16b, v0.16b
+	WORD $0x3dc01426 // ldr q6, [x1, #80]
+	WORD $0x6f0e04c6 // ushr v6.16b, v6.16b, #2
+	WORD $0x6ea11cc4 // bit v4.16b, v6.16b, v1.16b
+	WORD $0x6e228484 // sub v4.16b, v4.16b, v2.16b
+	WORD $0x3dc00c23 // ldr q3, [x1, #48]
+	WORD $0x6f0c0465 // ushr v5.16b, v3.16b, #4
+	WORD $0x4e201ca5 // and v5.16b, v5.16b, v0.16b
+	WORD $0x3dc01426 // ldr q6, [x1, #80]
+	WORD $0x6f0d04c6 // ushr v6.16b, v6.16b, #3
+	WORD $0x6ea11cc5 // bit v5.16b, v6.16b, v1.16b
+	WORD $0x6e2284a5 // sub v5.16b, v5.16b, v2.16b
+	WORD $0x4e853886 // zip1 v6.4s, v4.4s, v5.4s
+	WORD $0xfd011006 // str d6, [x0, #544]
+	WORD $0x6e0640c6 // ext v6.16b, v6.16b, v6.16b, #8
+	WORD $0xfd013006 // str d6, [x0, #608]
+	WORD $0x4e857886 // zip2 v6.4s, v4.4s, v5.4s
+	WORD $0xfd015006 // str d6, [x0, #672]
+	WORD $0x6e0640c6 // ext v6.16b, v6.16b, v6.16b, #8
+	WORD $0xfd017006 // str d6, [x0, #736]
+	WORD $0x3dc00423 // ldr q3, [x1, #16]
+	WORD $0x6f0a0464 // ushr v4.16b, v3.16b, #6
+	WORD $0x3dc01426 // ldr q6, [x1, #80]
+	WORD $0x6f0c04c6 // ushr v6.16b, v6.16b, #4
+	WORD $0x6ea11cc4 // bit v4.16b, v6.16b, v1.16b
+	WORD $0x6e228484 // sub v4.16b, v4.16b, v2.16b
+	WORD $0x3dc00c23 // ldr q3, [x1, #48]
+	WORD $0x6f0a0465 // ushr v5.16b, v3.16b, #6
+	WORD $0x3dc01426 // ldr q6, [x1, #80]
+	WORD $0x6f0b04c6 // ushr v6.16b, v6.16b, #5
+	WORD $0x6ea11cc5 // bit v5.16b, v6.16b, v1.16b
+	WORD $0x6e2284a5 // sub v5.16b, v5.16b, v2.16b
+	WORD $0x4e853886 // zip1 v6.4s, v4.4s, v5.4s
+	WORD $0xfd011806 // str d6, [x0, #560]
+	WORD $0x6e0640c6 // ext v6.16b, v6.16b, v6.16b, #8
+	WORD $0xfd013806 // str d6, [x0, #624]
+	WORD $0x4e857886 // zip2 v6.4s, v4.4s, v5.4s
+	WORD $0xfd015806 // str d6, [x0, #688]
+	WORD $0x6e0640c6 // ext v6.16b, v6.16b, v6.16b, #8
+	WORD $0xfd017806 // str d6, [x0, #752]
+	ADD $114, R1, R1
+	ADD $1024, R0, R0
+	SUBS $1, R2, R2
+	BGT super
+	RET
+
+// func panelQ3KMMLA8x4(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
+TEXT ·panelQ3KMMLA8x4(SB), NOSPLIT, $0-72
+	MOVD n+48(FP), R0
+	MOVD acc+56(FP), R1
+	MOVD part+64(FP), R2
+	MOVD w+16(FP), R3
+	MOVD rowBytes+24(FP), R7
+	ADD R7, R3, R4
+	ADD R7, R4, R5
+	ADD R7, R5, R6
+	MOVD x+32(FP), R7
+	MOVD xStride+40(FP), R9
+	ADD R9, R7, R8
+	MOVD R3, R9
+	ADD $256, R3, R3
+	MOVD R4, R10
+	ADD $256, R4, R4
+	MOVD R5, R11
+	ADD $256, R5, R5
+	MOVD R6, R12
+	ADD $256, R6, R6
+	MOVD R7, R13
+	ADD $256, R7, R7
+	MOVD R8, R14
+	ADD $256, R8, R8
+	MOVD $1024, R15
+	MUL R0, R15, R15
+	MOVD $1024, R16
+	MUL R0, R16, R16
+	MOVD $8, R19
+block:
+	WORD $0x6f00e400 // movi v0.2d, #0x0
+	WORD $0x6f00e401 // movi v1.2d, #0x0
+	WORD $0x6f00e402 // movi v2.2d, #0x0
+	WORD $0x6f00e403 // movi v3.2d, #0x0
+	WORD $0x6f00e404 // movi v4.2d, #0x0
+	WORD $0x6f00e405 // movi v5.2d, #0x0
+	WORD $0x6f00e406 // movi v6.2d, #0x0
+	WORD $0x6f00e407 // movi v7.2d, #0x0
+	TBNZ $0, R2, begin
+	WORD $0x3dc00020 // ldr q0, [x1]
+	WORD $0x3dc00421 // ldr q1, [x1, #16]
+	WORD $0x3dc00822 // ldr q2, [x1, #32]
+	WORD $0x3dc00c23 // ldr q3, [x1, #48]
+	WORD $0x3dc01024 // ldr q4, [x1, #64]
+	WORD $0x3dc01425 // ldr q5, [x1, #80]
+	WORD $0x3dc01826 // ldr q6, [x1, #96]
+	WORD $0x3dc01c27 // ldr q7, [x1, #112]
+begin:
+	MOVD R0, R17
+super:
+	WORD $0x6f00e408 // movi v8.2d, #0x0
+	WORD $0x6f00e409 // movi v9.2d, #0x0
+	WORD $0x6f00e40a // movi v10.2d, #0x0
+	WORD $0x6f00e40b // movi v11.2d, #0x0
+	WORD $0x6f00e40c // movi v12.2d, #0x0
+	WORD $0x6f00e40d // movi v13.2d, #0x0
+	WORD $0x6f00e40e // movi v14.2d, #0x0
+	WORD $0x6f00e40f // movi v15.2d, #0x0
+	WORD $0x6f00e410 // movi v16.2d, #0x0
+	WORD $0x6f00e411 // movi v17.2d, #0x0
+	WORD $0x6f00e412 // movi v18.2d, #0x0
+	WORD $0x6f00e413 // movi v19.2d, #0x0
+	WORD $0x6f00e414 // movi v20.2d, #0x0
+	WORD $0x6f00e415 // movi v21.2d, #0x0
+	WORD $0x6f00e416 // movi v22.2d, #0x0
+	WORD $0x6f00e417 // movi v23.2d, #0x0
+	WORD $0x3dc00078 // ldr q24, [x3]
+	WORD $0x3dc00099 // ldr q25, [x4]
+	WORD $0x3dc000ba // ldr q26, [x5]
+	WORD $0x3dc000db // ldr q27, [x6]
+	WORD $0x3dc000fc // ldr q28, [x7]
+	WORD $0x3dc0011d // ldr q29, [x8]
+	WORD $0x4e9ca708 // smmla v8.4s, v24.16b, v28.16b
+	WORD $0x4e9da709 // smmla v9.4s, v24.16b, v29.16b
+	WORD $0x4e9ca72a // smmla v10.4s, v25.16b, v28.16b
+	WORD $0x4e9da72b // smmla v11.4s, v25.16b, v29.16b
+	WORD $0x4e9ca74c // smmla v12.4s, v26.16b, v28.16b
+	WORD $0x4e9da74d // smmla v13.4s, v26.16b, v29.16b
+	WORD $0x4e9ca76e // smmla v14.4s, v27.16b, v28.16b
+	WORD $0x4e9da76f // smmla v15.4s, v27.16b, v29.16b
+	WORD $0x3dc00478 // ldr q24, [x3, #16]
+	WORD $0x3dc00499 // ldr q25, [x4, #16]
+	WORD $0x3dc004ba // ldr q26, [x5, #16]
+	WORD $0x3dc004db // ldr q27, [x6, #16]
+	WORD $0x3dc004fc // ldr q28, [x7, #16]
+	WORD $0x3dc0051d // ldr q29, [x8, #16]
+	WORD $0x4e9ca708 // smmla v8.4s, v24.16b, v28.16b
+	WORD $0x4e9da709 // smmla v9.4s, v24.16b, v29.16b
+	WORD $0x4e9ca72a // smmla v10.4s, v25.16b, v28.16b
+	WORD $0x4e9da72b // smmla v11.4s, v25.16b, v29.16b
+	WORD $0x4e9ca74c // smmla v12.4s, v26.16b, v28.16b
+	WORD $0x4e9da74d // smmla v13.4s, v26.16b, v29.16b
+	WORD $0x4e9ca76e // smmla v14.4s, v27.16b, v28.16b
+	WORD $0x4e9da76f // smmla v15.4s, v27.16b, v29.16b
+	WORD $0x3dc00878 // ldr q24, [x3, #32]
+	WORD $0x3dc00899 // ldr q25, [x4, #32]
+	WORD $0x3dc008ba // ldr q26, [x5, #32]
+	WORD $0x3dc008db // ldr q27, [x6, #32]
+	WORD $0x3dc008fc // ldr q28, [x7, #32]
+	WORD $0x3dc0091d // ldr q29, [x8, #32]
+	WORD $0x4e9ca710 // smmla v16.4s, v24.16b, v28.16b
+	WORD $0x4e9da711 // smmla v17.4s, v24.16b, v29.16b
+	WORD $0x4e9ca732 // smmla v18.4s, v25.16b, v28.16b
+	WORD $0x4e9da733 // smmla v19.4s, v25.16b, v29.16b
+	WORD $0x4e9ca754 // smmla v20.4s, v26.16b, v28.16b
+	WORD $0x4e9da755 // smmla v21.4s, v26.16b, v29.16b
+	WORD $0x4e9ca776 // smmla v22.4s, v27.16b, v28.16b
+	WORD $0x4e9da777 // smmla v23.4s, v27.16b, v29.16b
+	WORD $0x3dc00c78 // ldr q24, [x3, #48]
+	WORD $0x3dc00c99 // ldr q25, [x4, #48]
+	WORD $0x3dc00cba // ldr q26, [x5, #48]
+	WORD $0x3dc00cdb // ldr q27, [x6, #48]
+	WORD $0x3dc00cfc // ldr q28, [x7, #48]
+	WORD $0x3dc00d1d // ldr q29, [x8, #48]
+	WORD $0x4e9ca710 // smmla v16.4s, v24.16b, v28.16b
+	WORD $0x4e9da711 // smmla v17.4s, v24.16b, v29.16b
+	WORD $0x4e9ca732 // smmla v18.4s, v25.16b, v28.16b
+	WORD $0x4e9da733 // smmla v19.4s, v25.16b, v29.16b
+	WORD $0x4e9ca754 // smmla v20.4s, v26.16b, v28.16b
+	WORD $0x4e9da755 // smmla v21.4s, v26.16b, v29.16b
+	WORD $0x4e9ca776 // smmla v22.4s, v27.16b, v28.16b
+	WORD $0x4e9da777 // smmla v23.4s, v27.16b, v29.16b
+	WORD $0x3dc0c138 // ldr q24, [x9, #768]
+	WORD $0x3dc0e139 // ldr q25, [x9, #896]
+	WORD $0x4eb89d08 // mul v8.4s, v8.4s, v24.4s
+	WORD $0x4eb99608 // mla v8.4s, v16.4s, v25.4s
+	WORD $0x4eb89d29 // mul v9.4s, v9.4s, v24.4s
+	WORD $0x4eb99629 // mla v9.4s, v17.4s, v25.4s
+	WORD $0x3dc00138 // ldr q24, [x9]
+	WORD $0x3dc001b9 // ldr q25, [x13]
+	WORD $0x4e21d908 // scvtf v8.4s, v8.4s
+	WORD $0x6e38df39 // fmul v25.4s, v25.4s, v24.4s
+	WORD $0x4e39cd00 // fmla v0.4s, v8.4s, v25.4s
+	WORD $0x3dc001d9 // ldr q25, [x14]
+	WORD $0x4e21d929 // scvtf v9.4s, v9.4s
+	WORD $0x6e38df39 // fmul v25.4s, v25.4s, v24.4s
+	WORD $0x4e39cd21 // fmla v1.4s, v9.4s, v25.4s
+	WORD $0x3dc0c158 // ldr q24, [x10, #768]
+	WORD $0x3dc0e159 // ldr q25, [x10, #896]
+	WORD $0x4eb89d4a // mul v10.4s, v10.4s, v24.4s
+	WORD $0x4eb9964a // mla v10.4s, v18.4s, v25.4s
+	WORD $0x4eb89d6b // mul v11.4s, v11.4s, v24.4s
+	WORD $0x4eb9966b // mla v11.4s, v19.4s, v25.4s
+	WORD $0x3dc00158 // ldr q24, [x10]
+	WORD $0x3dc001b9 // ldr q25, [x13]
+	WORD $0x4e21d94a // scvtf v10.4s, v10.4s
+	WORD $0x6e38df39 // fmul v25.4s, v25.4s, v24.4s
+	WORD $0x4e39cd42 // fmla v2.4s, v10.4s, v25.4s
+	WORD $0x3dc001d9 // ldr q25, [x14]
+	WORD $0x4e21d96b // scvtf v11.4s, v11.4s
+	WORD $0x6e38df39 // fmul v25.4s, v25.4s, v24.4s
+	WORD $0x4e39cd63 // fmla v3.4s, v11.4s, v25.4s
+	WORD $0x3dc0c178 // ldr q24, [x11, #768]
+	WORD $0x3dc0e179 // ldr q25, [x11, #896]
+	WORD $0x4eb89d8c // mul v12.4s, v12.4s, v24.4s
+	WORD $0x4eb9968c // mla v12.4s, v20.4s, v25.4s
+	WORD $0x4eb89dad // mul v13.4s, v13.4s, v24.4s
+	WORD $0x4eb996ad // mla v13.4s, v21.4s, v25.4s
+	WORD $0x3dc00178 // ldr q24, [x11]
+	WORD $0x3dc001b9 // ldr q25, [x13]
+	WORD $0x4e21d98c // scvtf v12.4s, v12.4s
+	WORD $0x6e38df39 // fmul v25.4s, v25.4s, v24.4s
+	WORD $0x4e39cd84 // fmla v4.4s, v12.4s, v25.4s
+	WORD $0x3dc001d9 // ldr q25, [x14]
+	WORD $0x4e21d9ad // scvtf v13.4s, v13.4s
+	WORD $0x6e38df39 // fmul v25.4s, v25.4s, v24.4s
+	WORD $0x4e39cda5 // fmla v5.4s, v13.4s, v25.4s
+	WORD $0x3dc0c198 // ldr q24, [x12, #768]
+	WORD $0x3dc0e199 // ldr q25, [x12, #896]
+	WORD $0x4eb89dce // mul v14.4s, v14.4s, v24.4s
+	WORD $0x4eb996ce // mla v14.4s, v22.4s, v25.4s
+	WORD $0x4eb89def // mul v15.4s, v15.4s, v24.4s
+	WORD $0x4eb996ef // mla v15.4s, v23.4s, v25.4s
+	WORD $0x3dc00198 // ldr q24, [x12]
+	WORD $0x3dc001b9 // ldr q25, [x13]
+	WORD $0x4e21d9ce // scvtf v14.4s, v14.4s
+	WORD $0x6e38df39 // fmul v25.4s, v25.4s, v24.4s
+	WORD $0x4e39cdc6 // fmla v6.4s, v14.4s, v25.4s
+	WORD $0x3dc001d9 // ldr q25, [x14]
+	WORD $0x4e21d9ef // scvtf v15.4s, v15.4s
+	WORD $0x6e38df39 // fmul v25.4s, v25.4s, v24.4s
+	WORD $0x4e39cde7 // fmla v7.4s, v15.4s, v25.4s
+	ADD $1024, R3, R3
+	ADD $1024, R9, R9
+	ADD $1024, R4, R4
+	ADD $1024, R10, R10
+	ADD $1024, R5, R5
+	ADD $1024, R11, R11
+	ADD $1024, R6, R6
+	ADD $1024, R12, R12
+	ADD $1024, R7, R7
+	ADD $1024, R13, R13
+	ADD $1024, R8, R8
+	ADD $1024, R14, R14
+	SUBS $1, R17, R17
+	BGT super
+	WORD $0x3d800020 // str q0, [x1]
+	WORD $0x3d800421 // str q1, [x1, #16]
+	WORD $0x3d800822 // str q2, [x1, #32]
+	WORD $0x3d800c23 // str q3, [x1, #48]
+	WORD $0x3d801024 // str q4, [x1, #64]
+	WORD $0x3d801425 // str q5, [x1, #80]
+	WORD $0x3d801826 // str q6, [x1, #96]
+	WORD $0x3d801c27 // str q7, [x1, #112]
+	ADD $128, R1, R1
+	SUB R15, R3, R3
+	ADD $64, R3, R3
+	SUB R15, R9, R9
+	ADD $16, R9, R9
+	SUB R15, R4, R4
+	ADD $64, R4, R4
+	SUB R15, R10, R10
+	ADD $16, R10, R10
+	SUB R15, R5, R5
+	ADD $64, R5, R5
+	SUB R15, R11, R11
+	ADD $16, R11, R11
+	SUB R15, R6, R6
+	ADD $64, R6, R6
+	SUB R15, R12, R12
+	ADD $16, R12, R12
+	SUB R16, R7, R7
+	ADD $64, R7, R7
+	SUB R16, R13, R13
+	ADD $16, R13, R13
+	SUB R16, R8, R8
+	ADD $64, R8, R8
+	SUB R16, R14, R14
+	ADD $16, R14, R14
+	SUBS $1, R19, R19
+	BGT block
+	MOVD out+0(FP), R0
+	MOVD outStride+8(FP), R1
+	MOVD acc+56(FP), R2
+	MOVD part+64(FP), R3
+	TBZ $1, R3, done
+	WORD $0x3dc00040 // ldr q0, [x2]
+	WORD $0x3dc02041 // ldr q1, [x2, #128]
+	WORD $0x3dc04042 // ldr q2, [x2, #256]
+	WORD $0x3dc06043 // ldr q3, [x2, #384]
+	WORD $0x3dc08044 // ldr q4, [x2, #512]
+	WORD $0x3dc0a045 // ldr q5, [x2, #640]
+	WORD $0x3dc0c046 // ldr q6, [x2, #768]
+	WORD $0x3dc0e047 // ldr q7, [x2, #896]
+	WORD $0x4e21d400 // fadd v0.4s, v0.4s, v1.4s
+	WORD $0x4e23d442 // fadd v2.4s, v2.4s, v3.4s
+	WORD $0x4e25d484 // fadd v4.4s, v4.4s, v5.4s
+	WORD $0x4e27d4c6 // fadd v6.4s, v6.4s, v7.4s
+	WORD $0x4e22d400 // fadd v0.4s, v0.4s, v2.4s
+	WORD $0x4e26d484 // fadd v4.4s, v4.4s, v6.4s
+	WORD $0x4e24d400 // fadd v0.4s, v0.4s, v4.4s
+	WORD $0x3dc00848 // ldr q8, [x2, #32]
+	WORD $0x3dc02849 // ldr q9, [x2, #160]
+	WORD $0x3dc0484a // ldr q10, [x2, #288]
+	WORD $0x3dc0684b // ldr q11, [x2, #416]
+	WORD $0x3dc0884c // ldr q12, [x2, #544]
+	WORD $0x3dc0a84d // ldr q13, [x2, #672]
+	WORD $0x3dc0c84e // ldr q14, [x2, #800]
+	WORD $0x3dc0e84f // ldr q15, [x2, #928]
+	WORD $0x4e29d508 // fadd v8.4s, v8.4s, v9.4s
+	WORD $0x4e2bd54a // fadd v10.4s, v10.4s, v11.4s
+	WORD $0x4e2dd58c // fadd v12.4s, v12.4s, v13.4s
+	WORD $0x4e2fd5ce // fadd v14.4s, v14.4s, v15.4s
+	WORD $0x4e2ad508 // fadd v8.4s, v8.4s, v10.4s
+	WORD $0x4e2ed58c // fadd v12.4s, v12.4s, v14.4s
+	WORD $0x4e2cd508 // fadd v8.4s, v8.4s, v12.4s
+	WORD $0x4e881810 // uzp1 v16.4s, v0.4s, v8.4s
+	WORD $0x3d800010 // str q16, [x0]
+	ADD R1, R0, R4
+	WORD $0x4e885810 // uzp2 v16.4s, v0.4s, v8.4s
+	WORD $0x3d800090 // str q16, [x4]
+	WORD $0x3dc01040 // ldr q0, [x2, #64]
+	WORD $0x3dc03041 // ldr q1, [x2, #192]
+	WORD $0x3dc05042 // ldr q2, [x2, #320]
+	WORD $0x3dc07043 // ldr q3, [x2, #448]
+	WORD $0x3dc09044 // ldr q4, [x2, #576]
+	WORD $0x3dc0b045 // ldr q5, [x2, #704]
+	WORD $0x3dc0d046 // ldr q6, [x2, #832]
+	WORD $0x3dc0f047 // ldr q7, [x2, #960]
+	WORD $0x4e21d400 // fadd v0.4s, v0.4s, v1.4s
+	WORD $0x4e23d442 // fadd v2.4s, v2.4s, v3.4s
+	WORD $0x4e25d484 // fadd v4.4s, v4.4s, v5.4s
+	WORD $0x4e27d4c6 // fadd v6.4s, v6.4s, v7.4s
+	WORD $0x4e22d400 // fadd v0.4s, v0.4s, v2.4s
+	WORD $0x4e26d484 // fadd v4.4s, v4.4s, v6.4s
+	WORD $0x4e24d400 // fadd v0.4s, v0.4s, v4.4s
+	WORD $0x3dc01848 // ldr q8, [x2, #96]
+	WORD $0x3dc03849 // ldr q9, [x2, #224]
+	WORD $0x3dc0584a // ldr q10, [x2, #352]
+	WORD $0x3dc0784b // ldr q11, [x2, #480]
+	WORD $0x3dc0984c // ldr q12, [x2, #608]
+	WORD $0x3dc0b84d // ldr q13, [x2, #736]
+	WORD $0x3dc0d84e // ldr q14, [x2, #864]
+	WORD $0x3dc0f84f // ldr q15, [x2, #992]
+	WORD $0x4e29d508 // fadd v8.4s, v8.4s, v9.4s
+	WORD $0x4e2bd54a // fadd v10.4s, v10.4s, v11.4s
+	WORD $0x4e2dd58c // fadd v12.4s, v12.4s, v13.4s
+	WORD $0x4e2fd5ce // fadd v14.4s, v14.4s, v15.4s
+	WORD $0x4e2ad508 // fadd v8.4s, v8.4s, v10.4s
+	WORD $0x4e2ed58c // fadd v12.4s, v12.4s, v14.4s
+	WORD $0x4e2cd508 // fadd v8.4s, v8.4s, v12.4s
+	WORD $0x4e881810 // uzp1 v16.4s, v0.4s, v8.4s
+	WORD $0x3d800410 // str q16, [x0, #16]
+	ADD R1, R0, R4
+	WORD $0x4e885810 // uzp2 v16.4s, v0.4s, v8.4s
+	WORD $0x3d800490 // str q16, [x4, #16]
+	ADD R1<<1, R0, R0
+	WORD $0x3dc00440 // ldr q0, [x2, #16]
+	WORD $0x3dc02441 // ldr q1, [x2, #144]
+	WORD $0x3dc04442 // ldr q2, [x2, #272]
+	WORD $0x3dc06443 // ldr q3, [x2, #400]
+	WORD $0x3dc08444 // ldr q4, [x2, #528]
+	WORD $0x3dc0a445 // ldr q5, [x2, #656]
+	WORD $0x3dc0c446 // ldr q6, [x2, #784]
+	WORD $0x3dc0e447 // ldr q7, [x2, #912]
+	WORD $0x4e21d400 // fadd v0.4s, v0.4s, v1.4s
+	WORD $0x4e23d442 // fadd v2.4s, v2.4s, v3.4s
+	WORD $0x4e25d484 // fadd v4.4s, v4.4s, v5.4s
+	WORD $0x4e27d4c6 // fadd v6.4s, v6.4s, v7.4s
+	WORD $0x4e22d400 // fadd v0.4s, v0.4s, v2.4s
+	WORD $0x4e26d484 // fadd v4.4s, v4.4s, v6.4s
+	WORD $0x4e24d400 // fadd v0.4s, v0.4s, v4.4s
+	WORD $0x3dc00c48 // ldr q8, [x2, #48]
+	WORD $0x3dc02c49 // ldr q9, [x2, #176]
+	WORD $0x3dc04c4a // ldr q10, [x2, #304]
+	WORD $0x3dc06c4b // ldr q11, [x2, #432]
+	WORD $0x3dc08c4c // ldr q12, [x2, #560]
+	WORD $0x3dc0ac4d // ldr q13, [x2, #688]
+	WORD $0x3dc0cc4e // ldr q14, [x2, #816]
+	WORD $0x3dc0ec4f // ldr q15, [x2, #944]
+	WORD $0x4e29d508 // fadd v8.4s, v8.4s, v9.4s
+	WORD $0x4e2bd54a // fadd v10.4s, v10.4s, v11.4s
+	WORD $0x4e2dd58c // fadd v12.4s, v12.4s, v13.4s
+	WORD $0x4e2fd5ce // fadd v14.4s, v14.4s, v15.4s
+	WORD $0x4e2ad508 // fadd v8.4s, v8.4s, v10.4s
+	WORD $0x4e2ed58c // fadd v12.4s, v12.4s, v14.4s
+	WORD $0x4e2cd508 // fadd v8.4s, v8.4s, v12.4s
+	WORD $0x4e881810 // uzp1 v16.4s, v0.4s, v8.4s
+	WORD $0x3d800010 // str q16, [x0]
+	ADD R1, R0, R4
+	WORD $0x4e885810 // uzp2 v16.4s, v0.4s, v8.4s
+	WORD $0x3d800090 // str q16, [x4]
+	WORD $0x3dc01440 // ldr q0, [x2, #80]
+	WORD $0x3dc03441 // ldr q1, [x2, #208]
+	WORD $0x3dc05442 // ldr q2, [x2, #336]
+	WORD $0x3dc07443 // ldr q3, [x2, #464]
+	WORD $0x3dc09444 // ldr q4, [x2, #592]
+	WORD $0x3dc0b445 // ldr q5, [x2, #720]
+	WORD $0x3dc0d446 // ldr q6, [x2, #848]
+	WORD $0x3dc0f447 // ldr q7, [x2, #976]
+	WORD $0x4e21d400 // fadd v0.4s, v0.4s, v1.4s
+	WORD $0x4e23d442 // fadd v2.4s, v2.4s, v3.4s
+	WORD $0x4e25d484 // fadd v4.4s, v4.4s, v5.4s
+	WORD $0x4e27d4c6 // fadd v6.4s, v6.4s, v7.4s
+	WORD $0x4e22d400 // fadd v0.4s, v0.4s, v2.4s
+	WORD $0x4e26d484 // fadd v4.4s, v4.4s, v6.4s
+	WORD $0x4e24d400 // fadd v0.4s, v0.4s, v4.4s
+	WORD $0x3dc01c48 // ldr q8, [x2, #112]
+	WORD $0x3dc03c49 // ldr q9, [x2, #240]
+	WORD $0x3dc05c4a // ldr q10, [x2, #368]
+	WORD $0x3dc07c4b // ldr q11, [x2, #496]
+	WORD $0x3dc09c4c // ldr q12, [x2, #624]
+	WORD $0x3dc0bc4d // ldr q13, [x2, #752]
+	WORD $0x3dc0dc4e // ldr q14, [x2, #880]
+	WORD $0x3dc0fc4f // ldr q15, [x2, #1008]
+	WORD $0x4e29d508 // fadd v8.4s, v8.4s, v9.4s
+	WORD $0x4e2bd54a // fadd v10.4s, v10.4s, v11.4s
+	WORD $0x4e2dd58c // fadd v12.4s, v12.4s, v13.4s
+	WORD $0x4e2fd5ce // fadd v14.4s, v14.4s, v15.4s
+	WORD $0x4e2ad508 // fadd v8.4s, v8.4s, v10.4s
+	WORD $0x4e2ed58c // fadd v12.4s, v12.4s, v14.4s
+	WORD $0x4e2cd508 // fadd v8.4s, v8.4s, v12.4s
+	WORD $0x4e881810 // uzp1 v16.4s, v0.4s, v8.4s
+	WORD $0x3d800410 // str q16, [x0, #16]
+	ADD R1, R0, R4
+	WORD $0x4e885810 // uzp2 v16.4s, v0.4s, v8.4s
+	WORD $0x3d800490 // str q16, [x4, #16]
+done:
+	RET
+
 // func streamQ4KNEON(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
 TEXT ·streamQ4KNEON(SB), NOSPLIT, $0-48
 	MOVD out+0(FP), R0
@@ -29042,6 +32987,548 @@ super:
 	ADD $320, R0, R0
 	SUBS $1, R2, R2
 	BGT super
+	RET
+
+// func expandQ4KMMLA(dst *byte, w *byte, n uintptr)
+TEXT ·expandQ4KMMLA(SB), NOSPLIT, $0-24
+	MOVD dst+0(FP), R0
+	MOVD w+8(FP), R1
+	MOVD n+16(FP), R2
+	ADD $16, R1, R1
+	MOVD $neonTable<>(SB), R3
+	WORD $0x4f00e5e0 // movi v0.16b, #0xf
+	WORD $0x3dc00061 // ldr q1, [x3]
+	WORD $0x4f0107e2 // movi v2.4s, #0x3f
+super:
+	WORD $0x3cdf0025 // ldur q5, [x1, #-16]
+	WORD $0x3dc00466 // ldr q6, [x3, #16]
+	WORD $0x4e0600a3 // tbl v3.16b, {v5.16b}, v6.16b
+	WORD $0x6ea14463 // ushl v3.4s, v3.4s, v1.4s
+	WORD $0x4e221c63 // and v3.16b, v3.16b, v2.16b
+	WORD $0x6e21d863 // ucvtf v3.4s, v3.4s
+	WORD $0x3dc00866 // ldr q6, [x3, #32]
+	WORD $0x4e0600a4 // tbl v4.16b, {v5.16b}, v6.16b
+	WORD $0x6ea14484 // ushl v4.4s, v4.4s, v1.4s
+	WORD $0x4e221c84 // and v4.16b, v4.16b, v2.16b
+	WORD $0x6e21d884 // ucvtf v4.4s, v4.4s
+	WORD $0x0e2178a5 // fcvtl v5.4s, v5.4h
+	WORD $0x4f859063 // fmul v3.4s, v3.4s, v5.s[0]
+	WORD $0x4fa59084 // fmul v4.4s, v4.4s, v5.s[1]
+	WORD $0x4e833867 // zip1 v7.4s, v3.4s, v3.4s
+	WORD $0xfd000007 // str d7, [x0]
+	WORD $0x6e0740e7 // ext v7.16b, v7.16b, v7.16b, #8
+	WORD $0xfd000807 // str d7, [x0, #16]
+	WORD $0x4e837867 // zip2 v7.4s, v3.4s, v3.4s
+	WORD $0xfd001007 // str d7, [x0, #32]
+	WORD $0x6e0740e7 // ext v7.16b, v7.16b, v7.16b, #8
+	WORD $0xfd001807 // str d7, [x0, #48]
+	WORD $0x4e843887 // zip1 v7.4s, v4.4s, v4.4s
+	WORD $0xfd004007 // str d7, [x0, #128]
+	WORD $0x6e0740e7 // ext v7.16b, v7.16b, v7.16b, #8
+	WORD $0xfd004807 // str d7, [x0, #144]
+	WORD $0x4e847887 // zip2 v7.4s, v4.4s, v4.4s
+	WORD $0xfd005007 // str d7, [x0, #160]
+	WORD $0x6e0740e7 // ext v7.16b, v7.16b, v7.16b, #8
+	WORD $0xfd005807 // str d7, [x0, #176]
+	WORD $0x3dc00023 // ldr q3, [x1]
+	WORD $0x4e201c64 // and v4.16b, v3.16b, v0.16b
+	WORD $0x3dc00823 // ldr q3, [x1, #32]
+	WORD $0x4e201c65 // and v5.16b, v3.16b, v0.16b
+	WORD $0x4e853886 // zip1 v6.4s, v4.4s, v5.4s
+	WORD $0xfd008006 // str d6, [x0, #256]
+	WORD $0x6e0640c6 // ext v6.16b, v6.16b, v6.16b, #8
+	WORD $0xfd00a006 // str d6, [x0, #320]
+	WORD $0x4e857886 // zip2 v6.4s, v4.4s, v5.4s
+	WORD $0xfd00c006 // str d6, [x0, #384]
+	WORD $0x6e0640c6 // ext v6.16b, v6.16b, v6.16b, #8
+	WORD $0xfd00e006 // str d6, [x0, #448]
+	WORD $0x3dc01023 // ldr q3, [x1, #64]
+	WORD $0x4e201c64 // and v4.16b, v3.16b, v0.16b
+	WORD $0x3dc01823 // ldr q3, [x1, #96]
+	WORD $0x4e201c65 // and v5.16b, v3.16b, v0.16b
+	WORD $0x4e853886 // zip1 v6.4s, v4.4s, v5.4s
+	WORD $0xfd008806 // str d6, [x0, #272]
+	WORD $0x6e0640c6 // ext v6.16b, v6.16b, v6.16b, #8
+	WORD $0xfd00a806 // str d6, [x0, #336]
+	WORD $0x4e857886 // zip2 v6.4s, v4.4s, v5.4s
+	WORD $0xfd00c806 // str d6, [x0, #400]
+	WORD $0x6e0640c6 // ext v6.16b, v6.16b, v6.16b, #8
+	WORD $0xfd00e806 // str d6, [x0, #464]
+	WORD $0x3dc00023 // ldr q3, [x1]
+	WORD $0x6f0c0464 // ushr v4.16b, v3.16b, #4
+	WORD $0x3dc00823 // ldr q3, [x1, #32]
+	WORD $0x6f0c0465 // ushr v5.16b, v3.16b, #4
+	WORD $0x4e853886 // zip1 v6.4s, v4.4s, v5.4s
+	WORD $0xfd009006 // str d6, [x0, #288]
+	WORD $0x6e0640c6 // ext v6.16b, v6.16b, v6.16b, #8
+	WORD $0xfd00b006 // str d6, [x0, #352]
+	WORD $0x4e857886 // zip2 v6.4s, v4.4s, v5.4s
+	WORD $0xfd00d006 // str d6, [x0, #416]
+	WORD $0x6e0640c6 // ext v6.16b, v6.16b, v6.16b, #8
+	WORD $0xfd00f006 // str d6, [x0, #480]
+	WORD $0x3dc01023 // ldr q3, [x1, #64]
+	WORD $0x6f0c0464 // ushr v4.16b, v3.16b, #4
+	WORD $0x3dc01823 // ldr q3, [x1, #96]
+	WORD $0x6f0c0465 // ushr v5.16b, v3.16b, #4
+	WORD $0x4e853886 // zip1 v6.4s, v4.4s, v5.4s
+	WORD $0xfd009806 // str d6, [x0, #304]
+	WORD $0x6e0640c6 // ext v6.16b, v6.16b, v6.16b, #8
+	WORD $0xfd00b806 // str d6, [x0, #368]
+	WORD $0x4e857886 // zip2 v6.4s, v4.4s, v5.4s
+	WORD $0xfd00d806 // str d6, [x0, #432]
+	WORD $0x6e0640c6 // ext v6.16b, v6.16b, v6.16b, #8
+	WORD $0xfd00f806 // str d6, [x0, #496]
+	WORD $0x3cdf0025 // ldur q5, [x1, #-16]
+	WORD $0x3dc00c66 // ldr q6, [x3, #48]
+	WORD $0x4e0600a3 // tbl v3.16b, {v5.16b}, v6.16b
+	WORD $0x6ea14463 // ushl v3.4s, v3.4s, v1.4s
+	WORD $0x4e221c63 // and v3.16b, v3.16b, v2.16b
+	WORD $0x6e21d863 // ucvtf v3.4s, v3.4s
+	WORD $0x3dc01066 // ldr q6, [x3, #64]
+	WORD $0x4e0600a4 // tbl v4.16b, {v5.16b}, v6.16b
+	WORD $0x6ea14484 // ushl v4.4s, v4.4s, v1.4s
+	WORD $0x4e221c84 // and v4.16b, v4.16b, v2.16b
+	WORD $0x6e21d884 // ucvtf v4.4s, v4.4s
+	WORD $0x0e2178a5 // fcvtl v5.4s, v5.4h
+	WORD $0x4f859063 // fmul v3.4s, v3.4s, v5.s[0]
+	WORD $0x4fa59084 // fmul v4.4s, v4.4s, v5.s[1]
+	WORD $0x4e833867 // zip1 v7.4s, v3.4s, v3.4s
+	WORD $0xfd002007 // str d7, [x0, #64]
+	WORD $0x6e0740e7 // ext v7.16b, v7.16b, v7.16b, #8
+	WORD $0xfd002807 // str d7, [x0, #80]
+	WORD $0x4e837867 // zip2 v7.4s, v3.4s, v3.4s
+	WORD $0xfd003007 // str d7, [x0, #96]
+	WORD $0x6e0740e7 // ext v7.16b, v7.16b, v7.16b, #8
+	WORD $0xfd003807 // str d7, [x0, #112]
+	WORD $0x4e843887 // zip1 v7.4s, v4.4s, v4.4s
+	WORD $0xfd006007 // str d7, [x0, #192]
+	WORD $0x6e0740e7 // ext v7.16b, v7.16b, v7.16b, #8
+	WORD $0xfd006807 // str d7, [x0, #208]
+	WORD $0x4e847887 // zip2 v7.4s, v4.4s, v4.4s
+	WORD $0xfd007007 // str d7, [x0, #224]
+	WORD $0x6e0740e7 // ext v7.16b, v7.16b, v7.16b, #8
+	WORD $0xfd007807 // str d7, [x0, #240]
+	WORD $0x3dc00423 // ldr q3, [x1, #16]
+	WORD $0x4e201c64 // and v4.16b, v3.16b, v0.16b
+	WORD $0x3dc00c23 // ldr q3, [x1, #48]
+	WORD $0x4e201c65 // and v5.16b, v3.16b, v0.16b
+	WORD $0x4e853886 // zip1 v6.4s, v4.4s, v5.4s
+	WORD $0xfd010006 // str d6, [x0, #512]
+	WORD $0x6e0640c6 // ext v6.16b, v6.16b, v6.16b, #8
+	WORD $0xfd012006 // str d6, [x0, #576]
+	WORD $0x4e857886 // zip2 v6.4s, v4.4s, v5.4s
+	WORD $0xfd014006 // str d6, [x0, #640]
+	WORD $0x6e0640c6 // ext v6.16b, v6.16b, v6.16b, #8
+	WORD $0xfd016006 // str d6, [x0, #704]
+	WORD $0x3dc01423 // ldr q3, [x1, #80]
+	WORD $0x4e201c64 // and v4.16b, v3.16b, v0.16b
+	WORD $0x3dc01c23 // ldr q3, [x1, #112]
+	WORD $0x4e201c65 // and v5.16b, v3.16b, v0.16b
+	WORD $0x4e853886 // zip1 v6.4s, v4.4s, v5.4s
+	WORD $0xfd010806 // str d6, [x0, #528]
+	WORD $0x6e0640c6 // ext v6.16b, v6.16b, v6.16b, #8
+	WORD $0xfd012806 // str d6, [x0, #592]
+	WORD $0x4e857886 // zip2 v6.4s, v4.4s, v5.4s
+	WORD $0xfd014806 // str d6, [x0, #656]
+	WORD $0x6e0640c6 // ext v6.16b, v6.16b, v6.16b, #8
+	WORD $0xfd016806 // str d6, [x0, #720]
+	WORD $0x3dc00423 // ldr q3, [x1, #16]
+	WORD $0x6f0c0464 // ushr v4.16b, v3.16b, #4
+	WORD $0x3dc00c23 // ldr q3, [x1, #48]
+	WORD $0x6f0c0465 // ushr v5.16b, v3.16b, #4
+	WORD $0x4e853886 // zip1 v6.4s, v4.4s, v5.4s
+	WORD $0xfd011006 // str d6, [x0, #544]
+	WORD $0x6e0640c6 // ext v6.16b, v6.16b, v6.16b, #8
+	WORD $0xfd013006 // str d6, [x0, #608]
+	WORD $0x4e857886 // zip2 v6.4s, v4.4s, v5.4s
+	WORD $0xfd015006 // str d6, [x0, #672]
+	WORD $0x6e0640c6 // ext v6.16b, v6.16b, v6.16b, #8
+	WORD $0xfd017006 // str d6, [x0, #736]
+	WORD $0x3dc01423 // ldr q3, [x1, #80]
+	WORD $0x6f0c0464 // ushr v4.16b, v3.16b, #4
+	WORD $0x3dc01c23 // ldr q3, [x1, #112]
+	WORD $0x6f0c0465 // ushr v5.16b, v3.16b, #4
+	WORD $0x4e853886 // zip1 v6.4s, v4.4s, v5.4s
+	WORD $0xfd011806 // str d6, [x0, #560]
+	WORD $0x6e0640c6 // ext v6.16b, v6.16b, v6.16b, #8
+	WORD $0xfd013806 // str d6, [x0, #624]
+	WORD $0x4e857886 // zip2 v6.4s, v4.4s, v5.4s
+	WORD $0xfd015806 // str d6, [x0, #688]
+	WORD $0x6e0640c6 // ext v6.16b, v6.16b, v6.16b, #8
+	WORD $0xfd017806 // str d6, [x0, #752]
+	ADD $144, R1, R1
+	ADD $768, R0, R0
+	SUBS $1, R2, R2
+	BGT super
+	RET
+
+// func panelQ4KMMLA8x4(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
+TEXT ·panelQ4KMMLA8x4(SB), NOSPLIT, $0-72
+	MOVD n+48(FP), R0
+	MOVD acc+56(FP), R1
+	MOVD part+64(FP), R2
+	MOVD w+16(FP), R3
+	MOVD rowBytes+24(FP), R7
+	ADD R7, R3, R4
+	ADD R7, R4, R5
+	ADD R7, R5, R6
+	MOVD x+32(FP), R7
+	MOVD xStride+40(FP), R9
+	ADD R9, R7, R8
+	MOVD R3, R9
+	ADD $256, R3, R3
+	MOVD R4, R10
+	ADD $256, R4, R4
+	MOVD R5, R11
+	ADD $256, R5, R5
+	MOVD R6, R12
+	ADD $256, R6, R6
+	MOVD R7, R13
+	ADD $256, R7, R7
+	MOVD R8, R14
+	ADD $256, R8, R8
+	MOVD $768, R15
+	MUL R0, R15, R15
+	MOVD $1024, R16
+	MUL R0, R16, R16
+	MOVD $8, R19
+block:
+	WORD $0x6f00e400 // movi v0.2d, #0x0
+	WORD $0x6f00e401 // movi v1.2d, #0x0
+	WORD $0x6f00e402 // movi v2.2d, #0x0
+	WORD $0x6f00e403 // movi v3.2d, #0x0
+	WORD $0x6f00e404 // movi v4.2d, #0x0
+	WORD $0x6f00e405 // movi v5.2d, #0x0
+	WORD $0x6f00e406 // movi v6.2d, #0x0
+	WORD $0x6f00e407 // movi v7.2d, #0x0
+	TBNZ $0, R2, begin
+	WORD $0x3dc00020 // ldr q0, [x1]
+	WORD $0x3dc00421 // ldr q1, [x1, #16]
+	WORD $0x3dc00822 // ldr q2, [x1, #32]
+	WORD $0x3dc00c23 // ldr q3, [x1, #48]
+	WORD $0x3dc01024 // ldr q4, [x1, #64]
+	WORD $0x3dc01425 // ldr q5, [x1, #80]
+	WORD $0x3dc01826 // ldr q6, [x1, #96]
+	WORD $0x3dc01c27 // ldr q7, [x1, #112]
+begin:
+	MOVD R0, R17
+super:
+	WORD $0x6f00e408 // movi v8.2d, #0x0
+	WORD $0x6f00e409 // movi v9.2d, #0x0
+	WORD $0x6f00e40a // movi v10.2d, #0x0
+	WORD $0x6f00e40b // movi v11.2d, #0x0
+	WORD $0x6f00e40c // movi v12.2d, #0x0
+	WORD $0x6f00e40d // movi v13.2d, #0x0
+	WORD $0x6f00e40e // movi v14.2d, #0x0
+	WORD $0x6f00e40f // movi v15.2d, #0x0
+	WORD $0x3dc00070 // ldr q16, [x3]
+	WORD $0x3dc00091 // ldr q17, [x4]
+	WORD $0x3dc000b2 // ldr q18, [x5]
+	WORD $0x3dc000d3 // ldr q19, [x6]
+	WORD $0x3dc000f4 // ldr q20, [x7]
+	WORD $0x3dc00115 // ldr q21, [x8]
+	WORD $0x4e94a608 // smmla v8.4s, v16.16b, v20.16b
+	WORD $0x4e95a609 // smmla v9.4s, v16.16b, v21.16b
+	WORD $0x4e94a62a // smmla v10.4s, v17.16b, v20.16b
+	WORD $0x4e95a62b // smmla v11.4s, v17.16b, v21.16b
+	WORD $0x4e94a64c // smmla v12.4s, v18.16b, v20.16b
+	WORD $0x4e95a64d // smmla v13.4s, v18.16b, v21.16b
+	WORD $0x4e94a66e // smmla v14.4s, v19.16b, v20.16b
+	WORD $0x4e95a66f // smmla v15.4s, v19.16b, v21.16b
+	WORD $0x3dc00470 // ldr q16, [x3, #16]
+	WORD $0x3dc00491 // ldr q17, [x4, #16]
+	WORD $0x3dc004b2 // ldr q18, [x5, #16]
+	WORD $0x3dc004d3 // ldr q19, [x6, #16]
+	WORD $0x3dc004f4 // ldr q20, [x7, #16]
+	WORD $0x3dc00515 // ldr q21, [x8, #16]
+	WORD $0x4e94a608 // smmla v8.4s, v16.16b, v20.16b
+	WORD $0x4e95a609 // smmla v9.4s, v16.16b, v21.16b
+	WORD $0x4e94a62a // smmla v10.4s, v17.16b, v20.16b
+	WORD $0x4e95a62b // smmla v11.4s, v17.16b, v21.16b
+	WORD $0x4e94a64c // smmla v12.4s, v18.16b, v20.16b
+	WORD $0x4e95a64d // smmla v13.4s, v18.16b, v21.16b
+	WORD $0x4e94a66e // smmla v14.4s, v19.16b, v20.16b
+	WORD $0x4e95a66f // smmla v15.4s, v19.16b, v21.16b
+	WORD $0x3dc00870 // ldr q16, [x3, #32]
+	WORD $0x3dc00891 // ldr q17, [x4, #32]
+	WORD $0x3dc008b2 // ldr q18, [x5, #32]
+	WORD $0x3dc008d3 // ldr q19, [x6, #32]
+	WORD $0x3dc008f4 // ldr q20, [x7, #32]
+	WORD $0x3dc00915 // ldr q21, [x8, #32]
+	WORD $0x4e94a608 // smmla v8.4s, v16.16b, v20.16b
+	WORD $0x4e95a609 // smmla v9.4s, v16.16b, v21.16b
+	WORD $0x4e94a62a // smmla v10.4s, v17.16b, v20.16b
+	WORD $0x4e95a62b // smmla v11.4s, v17.16b, v21.16b
+	WORD $0x4e94a64c // smmla v12.4s, v18.16b, v20.16b
+	WORD $0x4e95a64d // smmla v13.4s, v18.16b, v21.16b
+	WORD $0x4e94a66e // smmla v14.4s, v19.16b, v20.16b
+	WORD $0x4e95a66f // smmla v15.4s, v19.16b, v21.16b
+	WORD $0x3dc00c70 // ldr q16, [x3, #48]
+	WORD $0x3dc00c91 // ldr q17, [x4, #48]
+	WORD $0x3dc00cb2 // ldr q18, [x5, #48]
+	WORD $0x3dc00cd3 // ldr q19, [x6, #48]
+	WORD $0x3dc00cf4 // ldr q20, [x7, #48]
+	WORD $0x3dc00d15 // ldr q21, [x8, #48]
+	WORD $0x4e94a608 // smmla v8.4s, v16.16b, v20.16b
+	WORD $0x4e95a609 // smmla v9.4s, v16.16b, v21.16b
+	WORD $0x4e94a62a // smmla v10.4s, v17.16b, v20.16b
+	WORD $0x4e95a62b // smmla v11.4s, v17.16b, v21.16b
+	WORD $0x4e94a64c // smmla v12.4s, v18.16b, v20.16b
+	WORD $0x4e95a64d // smmla v13.4s, v18.16b, v21.16b
+	WORD $0x4e94a66e // smmla v14.4s, v19.16b, v20.16b
+	WORD $0x4e95a66f // smmla v15.4s, v19.16b, v21.16b
+	WORD $0x3dc00130 // ldr q16, [x9]
+	WORD $0x3dc001b1 // ldr q17, [x13]
+	WORD $0x4e21d908 // scvtf v8.4s, v8.4s
+	WORD $0x6e30de31 // fmul v17.4s, v17.4s, v16.4s
+	WORD $0x4e31cd00 // fmla v0.4s, v8.4s, v17.4s
+	WORD $0x3dc001d1 // ldr q17, [x14]
+	WORD $0x4e21d929 // scvtf v9.4s, v9.4s
+	WORD $0x6e30de31 // fmul v17.4s, v17.4s, v16.4s
+	WORD $0x4e31cd21 // fmla v1.4s, v9.4s, v17.4s
+	WORD $0x3dc02130 // ldr q16, [x9, #128]
+	WORD $0x3dc021b1 // ldr q17, [x13, #128]
+	WORD $0x4eb1ce00 // fmls v0.4s, v16.4s, v17.4s
+	WORD $0x3dc021d1 // ldr q17, [x14, #128]
+	WORD $0x4eb1ce01 // fmls v1.4s, v16.4s, v17.4s
+	WORD $0x3dc00150 // ldr q16, [x10]
+	WORD $0x3dc001b1 // ldr q17, [x13]
+	WORD $0x4e21d94a // scvtf v10.4s, v10.4s
+	WORD $0x6e30de31 // fmul v17.4s, v17.4s, v16.4s
+	WORD $0x4e31cd42 // fmla v2.4s, v10.4s, v17.4s
+	WORD $0x3dc001d1 // ldr q17, [x14]
+	WORD $0x4e21d96b // scvtf v11.4s, v11.4s
+	WORD $0x6e30de31 // fmul v17.4s, v17.4s, v16.4s
+	WORD $0x4e31cd63 // fmla v3.4s, v11.4s, v17.4s
+	WORD $0x3dc02150 // ldr q16, [x10, #128]
+	WORD $0x3dc021b1 // ldr q17, [x13, #128]
+	WORD $0x4eb1ce02 // fmls v2.4s, v16.4s, v17.4s
+	WORD $0x3dc021d1 // ldr q17, [x14, #128]
+	WORD $0x4eb1ce03 // fmls v3.4s, v16.4s, v17.4s
+	WORD $0x3dc00170 // ldr q16, [x11]
+	WORD $0x3dc001b1 // ldr q17, [x13]
+	WORD $0x4e21d98c // scvtf v12.4s, v12.4s
+	WORD $0x6e30de31 // fmul v17.4s, v17.4s, v16.4s
+	WORD $0x4e31cd84 // fmla v4.4s, v12.4s, v17.4s
+	WORD $0x3dc001d1 // ldr q17, [x14]
+	WORD $0x4e21d9ad // scvtf v13.4s, v13.4s
+	WORD $0x6e30de31 // fmul v17.4s, v17.4s, v16.4s
+	WORD $0x4e31cda5 // fmla v5.4s, v13.4s, v17.4s
+	WORD $0x3dc02170 // ldr q16, [x11, #128]
+	WORD $0x3dc021b1 // ldr q17, [x13, #128]
+	WORD $0x4eb1ce04 // fmls v4.4s, v16.4s, v17.4s
+	WORD $0x3dc021d1 // ldr q17, [x14, #128]
+	WORD $0x4eb1ce05 // fmls v5.4s, v16.4s, v17.4s
+	WORD $0x3dc00190 // ldr q16, [x12]
+	WORD $0x3dc001b1 // ldr q17, [x13]
+	WORD $0x4e21d9ce // scvtf v14.4s, v14.4s
+	WORD $0x6e30de31 // fmul v17.4s, v17.4s, v16.4s
+	WORD $0x4e31cdc6 // fmla v6.4s, v14.4s, v17.4s
+	WORD $0x3dc001d1 // ldr q17, [x14]
+	WORD $0x4e21d9ef // scvtf v15.4s, v15.4s
+	WORD $0x6e30de31 // fmul v17.4s, v17.4s, v16.4s
+	WORD $0x4e31cde7 // fmla v7.4s, v15.4s, v17.4s
+	WORD $0x3dc02190 // ldr q16, [x12, #128]
+	WORD $0x3dc021b1 // ldr q17, [x13, #128]
+	WORD $0x4eb1ce06 // fmls v6.4s, v16.4s, v17.4s
+	WORD $0x3dc021d1 // ldr q17, [x14, #128]
+	WORD $0x4eb1ce07 // fmls v7.4s, v16.4s, v17.4s
+	ADD $768, R3, R3
+	ADD $768, R9, R9
+	ADD $768, R4, R4
+	ADD $768, R10, R10
+	ADD $768, R5, R5
+	ADD $768, R11, R11
+	ADD $768, R6, R6
+	ADD $768, R12, R12
+	ADD $1024, R7, R7
+	ADD $1024, R13, R13
+	ADD $1024, R8, R8
+	ADD $1024, R14, R14
+	SUBS $1, R17, R17
+	BGT super
+	WORD $0x3d800020 // str q0, [x1]
+	WORD $0x3d800421 // str q1, [x1, #16]
+	WORD $0x3d800822 // str q2, [x1, #32]
+	WORD $0x3d800c23 // str q3, [x1, #48]
+	WORD $0x3d801024 // str q4, [x1, #64]
+	WORD $0x3d801425 // str q5, [x1, #80]
+	WORD $0x3d801826 // str q6, [x1, #96]
+	WORD $0x3d801c27 // str q7, [x1, #112]
+	ADD $128, R1, R1
+	SUB R15, R3, R3
+	ADD $64, R3, R3
+	SUB R15, R9, R9
+	ADD $16, R9, R9
+	SUB R15, R4, R4
+	ADD $64, R4, R4
+	SUB R15, R10, R10
+	ADD $16, R10, R10
+	SUB R15, R5, R5
+	ADD $64, R5, R5
+	SUB R15, R11, R11
+	ADD $16, R11, R11
+	SUB R15, R6, R6
+	ADD $64, R6, R6
+	SUB R15, R12, R12
+	ADD $16, R12, R12
+	SUB R16, R7, R7
+	ADD $64, R7, R7
+	SUB R16, R13, R13
+	ADD $16, R13, R13
+	SUB R16, R8, R8
+	ADD $64, R8, R8
+	SUB R16, R14, R14
+	ADD $16, R14, R14
+	SUBS $1, R19, R19
+	BGT block
+	MOVD out+0(FP), R0
+	MOVD outStride+8(FP), R1
+	MOVD acc+56(FP), R2
+	MOVD part+64(FP), R3
+	TBZ $1, R3, done
+	WORD $0x3dc00040 // ldr q0, [x2]
+	WORD $0x3dc02041 // ldr q1, [x2, #128]
+	WORD $0x3dc04042 // ldr q2, [x2, #256]
+	WORD $0x3dc06043 // ldr q3, [x2, #384]
+	WORD $0x3dc08044 // ldr q4, [x2, #512]
+	WORD $0x3dc0a045 // ldr q5, [x2, #640]
+	WORD $0x3dc0c046 // ldr q6, [x2, #768]
+	WORD $0x3dc0e047 // ldr q7, [x2, #896]
+	WORD $0x4e21d400 // fadd v0.4s, v0.4s, v1.4s
+	WORD $0x4e23d442 // fadd v2.4s, v2.4s, v3.4s
+	WORD $0x4e25d484 // fadd v4.4s, v4.4s, v5.4s
+	WORD $0x4e27d4c6 // fadd v6.4s, v6.4s, v7.4s
+	WORD $0x4e22d400 // fadd v0.4s, v0.4s, v2.4s
+	WORD $0x4e26d484 // fadd v4.4s, v4.4s, v6.4s
+	WORD $0x4e24d400 // fadd v0.4s, v0.4s, v4.4s
+	WORD $0x3dc00848 // ldr q8, [x2, #32]
+	WORD $0x3dc02849 // ldr q9, [x2, #160]
+	WORD $0x3dc0484a // ldr q10, [x2, #288]
+	WORD $0x3dc0684b // ldr q11, [x2, #416]
+	WORD $0x3dc0884c // ldr q12, [x2, #544]
+	WORD $0x3dc0a84d // ldr q13, [x2, #672]
+	WORD $0x3dc0c84e // ldr q14, [x2, #800]
+	WORD $0x3dc0e84f // ldr q15, [x2, #928]
+	WORD $0x4e29d508 // fadd v8.4s, v8.4s, v9.4s
+	WORD $0x4e2bd54a // fadd v10.4s, v10.4s, v11.4s
+	WORD $0x4e2dd58c // fadd v12.4s, v12.4s, v13.4s
+	WORD $0x4e2fd5ce // fadd v14.4s, v14.4s, v15.4s
+	WORD $0x4e2ad508 // fadd v8.4s, v8.4s, v10.4s
+	WORD $0x4e2ed58c // fadd v12.4s, v12.4s, v14.4s
+	WORD $0x4e2cd508 // fadd v8.4s, v8.4s, v12.4s
+	WORD $0x4e881810 // uzp1 v16.4s, v0.4s, v8.4s
+	WORD $0x3d800010 // str q16, [x0]
+	ADD R1, R0, R4
+	WORD $0x4e885810 // uzp2 v16.4s, v0.4s, v8.4s
+	WORD $0x3d800090 // str q16, [x4]
+	WORD $0x3dc01040 // ldr q0, [x2, #64]
+	WORD $0x3dc03041 // ldr q1, [x2, #192]
+	WORD $0x3dc05042 // ldr q2, [x2, #320]
+	WORD $0x3dc07043 // ldr q3, [x2, #448]
+	WORD $0x3dc09044 // ldr q4, [x2, #576]
+	WORD $0x3dc0b045 // ldr q5, [x2, #704]
+	WORD $0x3dc0d046 // ldr q6, [x2, #832]
+	WORD $0x3dc0f047 // ldr q7, [x2, #960]
+	WORD $0x4e21d400 // fadd v0.4s, v0.4s, v1.4s
+	WORD $0x4e23d442 // fadd v2.4s, v2.4s, v3.4s
+	WORD $0x4e25d484 // fadd v4.4s, v4.4s, v5.4s
+	WORD $0x4e27d4c6 // fadd v6.4s, v6.4s, v7.4s
+	WORD $0x4e22d400 // fadd v0.4s, v0.4s, v2.4s
+	WORD $0x4e26d484 // fadd v4.4s, v4.4s, v6.4s
+	WORD $0x4e24d400 // fadd v0.4s, v0.4s, v4.4s
+	WORD $0x3dc01848 // ldr q8, [x2, #96]
+	WORD $0x3dc03849 // ldr q9, [x2, #224]
+	WORD $0x3dc0584a // ldr q10, [x2, #352]
+	WORD $0x3dc0784b // ldr q11, [x2, #480]
+	WORD $0x3dc0984c // ldr q12, [x2, #608]
+	WORD $0x3dc0b84d // ldr q13, [x2, #736]
+	WORD $0x3dc0d84e // ldr q14, [x2, #864]
+	WORD $0x3dc0f84f // ldr q15, [x2, #992]
+	WORD $0x4e29d508 // fadd v8.4s, v8.4s, v9.4s
+	WORD $0x4e2bd54a // fadd v10.4s, v10.4s, v11.4s
+	WORD $0x4e2dd58c // fadd v12.4s, v12.4s, v13.4s
+	WORD $0x4e2fd5ce // fadd v14.4s, v14.4s, v15.4s
+	WORD $0x4e2ad508 // fadd v8.4s, v8.4s, v10.4s
+	WORD $0x4e2ed58c // fadd v12.4s, v12.4s, v14.4s
+	WORD $0x4e2cd508 // fadd v8.4s, v8.4s, v12.4s
+	WORD $0x4e881810 // uzp1 v16.4s, v0.4s, v8.4s
+	WORD $0x3d800410 // str q16, [x0, #16]
+	ADD R1, R0, R4
+	WORD $0x4e885810 // uzp2 v16.4s, v0.4s, v8.4s
+	WORD $0x3d800490 // str q16, [x4, #16]
+	ADD R1<<1, R0, R0
+	WORD $0x3dc00440 // ldr q0, [x2, #16]
+	WORD $0x3dc02441 // ldr q1, [x2, #144]
+	WORD $0x3dc04442 // ldr q2, [x2, #272]
+	WORD $0x3dc06443 // ldr q3, [x2, #400]
+	WORD $0x3dc08444 // ldr q4, [x2, #528]
+	WORD $0x3dc0a445 // ldr q5, [x2, #656]
+	WORD $0x3dc0c446 // ldr q6, [x2, #784]
+	WORD $0x3dc0e447 // ldr q7, [x2, #912]
+	WORD $0x4e21d400 // fadd v0.4s, v0.4s, v1.4s
+	WORD $0x4e23d442 // fadd v2.4s, v2.4s, v3.4s
+	WORD $0x4e25d484 // fadd v4.4s, v4.4s, v5.4s
+	WORD $0x4e27d4c6 // fadd v6.4s, v6.4s, v7.4s
+	WORD $0x4e22d400 // fadd v0.4s, v0.4s, v2.4s
+	WORD $0x4e26d484 // fadd v4.4s, v4.4s, v6.4s
+	WORD $0x4e24d400 // fadd v0.4s, v0.4s, v4.4s
+	WORD $0x3dc00c48 // ldr q8, [x2, #48]
+	WORD $0x3dc02c49 // ldr q9, [x2, #176]
+	WORD $0x3dc04c4a // ldr q10, [x2, #304]
+	WORD $0x3dc06c4b // ldr q11, [x2, #432]
+	WORD $0x3dc08c4c // ldr q12, [x2, #560]
+	WORD $0x3dc0ac4d // ldr q13, [x2, #688]
+	WORD $0x3dc0cc4e // ldr q14, [x2, #816]
+	WORD $0x3dc0ec4f // ldr q15, [x2, #944]
+	WORD $0x4e29d508 // fadd v8.4s, v8.4s, v9.4s
+	WORD $0x4e2bd54a // fadd v10.4s, v10.4s, v11.4s
+	WORD $0x4e2dd58c // fadd v12.4s, v12.4s, v13.4s
+	WORD $0x4e2fd5ce // fadd v14.4s, v14.4s, v15.4s
+	WORD $0x4e2ad508 // fadd v8.4s, v8.4s, v10.4s
+	WORD $0x4e2ed58c // fadd v12.4s, v12.4s, v14.4s
+	WORD $0x4e2cd508 // fadd v8.4s, v8.4s, v12.4s
+	WORD $0x4e881810 // uzp1 v16.4s, v0.4s, v8.4s
+	WORD $0x3d800010 // str q16, [x0]
+	ADD R1, R0, R4
+	WORD $0x4e885810 // uzp2 v16.4s, v0.4s, v8.4s
+	WORD $0x3d800090 // str q16, [x4]
+	WORD $0x3dc01440 // ldr q0, [x2, #80]
+	WORD $0x3dc03441 // ldr q1, [x2, #208]
+	WORD $0x3dc05442 // ldr q2, [x2, #336]
+	WORD $0x3dc07443 // ldr q3, [x2, #464]
+	WORD $0x3dc09444 // ldr q4, [x2, #592]
+	WORD $0x3dc0b445 // ldr q5, [x2, #720]
+	WORD $0x3dc0d446 // ldr q6, [x2, #848]
+	WORD $0x3dc0f447 // ldr q7, [x2, #976]
+	WORD $0x4e21d400 // fadd v0.4s, v0.4s, v1.4s
+	WORD $0x4e23d442 // fadd v2.4s, v2.4s, v3.4s
+	WORD $0x4e25d484 // fadd v4.4s, v4.4s, v5.4s
+	WORD $0x4e27d4c6 // fadd v6.4s, v6.4s, v7.4s
+	WORD $0x4e22d400 // fadd v0.4s, v0.4s, v2.4s
+	WORD $0x4e26d484 // fadd v4.4s, v4.4s, v6.4s
+	WORD $0x4e24d400 // fadd v0.4s, v0.4s, v4.4s
+	WORD $0x3dc01c48 // ldr q8, [x2, #112]
+	WORD $0x3dc03c49 // ldr q9, [x2, #240]
+	WORD $0x3dc05c4a // ldr q10, [x2, #368]
+	WORD $0x3dc07c4b // ldr q11, [x2, #496]
+	WORD $0x3dc09c4c // ldr q12, [x2, #624]
+	WORD $0x3dc0bc4d // ldr q13, [x2, #752]
+	WORD $0x3dc0dc4e // ldr q14, [x2, #880]
+	WORD $0x3dc0fc4f // ldr q15, [x2, #1008]
+	WORD $0x4e29d508 // fadd v8.4s, v8.4s, v9.4s
+	WORD $0x4e2bd54a // fadd v10.4s, v10.4s, v11.4s
+	WORD $0x4e2dd58c // fadd v12.4s, v12.4s, v13.4s
+	WORD $0x4e2fd5ce // fadd v14.4s, v14.4s, v15.4s
+	WORD $0x4e2ad508 // fadd v8.4s, v8.4s, v10.4s
+	WORD $0x4e2ed58c // fadd v12.4s, v12.4s, v14.4s
+	WORD $0x4e2cd508 // fadd v8.4s, v8.4s, v12.4s
+	WORD $0x4e881810 // uzp1 v16.4s, v0.4s, v8.4s
+	WORD $0x3d800410 // str q16, [x0, #16]
+	ADD R1, R0, R4
+	WORD $0x4e885810 // uzp2 v16.4s, v0.4s, v8.4s
+	WORD $0x3d800490 // str q16, [x4, #16]
+done:
 	RET
 
 // func streamQ5KNEON(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
@@ -33507,6 +37994,595 @@ super:
 	BGT super
 	RET
 
+// func expandQ5KMMLA(dst *byte, w *byte, n uintptr)
+TEXT ·expandQ5KMMLA(SB), NOSPLIT, $0-24
+	MOVD dst+0(FP), R0
+	MOVD w+8(FP), R1
+	MOVD n+16(FP), R2
+	ADD $16, R1, R1
+	MOVD $neonTable<>(SB), R3
+	WORD $0x4f00e5e0 // movi v0.16b, #0xf
+	WORD $0x4f00e601 // movi v1.16b, #0x10
+	WORD $0x3dc00062 // ldr q2, [x3]
+	WORD $0x4f0107e3 // movi v3.4s, #0x3f
+super:
+	WORD $0x3cdf0026 // ldur q6, [x1, #-16]
+	WORD $0x3dc00467 // ldr q7, [x3, #16]
+	WORD $0x4e0700c4 // tbl v4.16b, {v6.16b}, v7.16b
+	WORD $0x6ea24484 // ushl v4.4s, v4.4s, v2.4s
+	WORD $0x4e231c84 // and v4.16b, v4.16b, v3.16b
+	WORD $0x6e21d884 // ucvtf v4.4s, v4.4s
+	WORD $0x3dc00867 // ldr q7, [x3, #32]
+	WORD $0x4e0700c5 // tbl v5.16b, {v6.16b}, v7.16b
+	WORD $0x6ea244a5 // ushl v5.4s, v5.4s, v2.4s
+	WORD $0x4e231ca5 // and v5.16b, v5.16b, v3.16b
+	WORD $0x6e21d8a5 // ucvtf v5.4s, v5.4s
+	WORD $0x0e2178c6 // fcvtl v6.4s, v6.4h
+	WORD $0x4f869084 // fmul v4.4s, v4.4s, v6.s[0]
+	WORD $0x4fa690a5 // fmul v5.4s, v5.4s, v6.s[1]
+	WORD $0x4e843888 // zip1 v8.4s, v4.4s, v4.4s
+	WORD $0xfd000008 // str d8, [x0]
+	WORD $0x6e084108 // ext v8.16b, v8.16b, v8.16b, #8
+	WORD $0xfd000808 // str d8, [x0, #16]
+	WORD $0x4e847888 // zip2 v8.4s, v4.4s, v4.4s
+	WORD $0xfd001008 // str d8, [x0, #32]
+	WORD $0x6e084108 // ext v8.16b, v8.16b, v8.16b, #8
+	WORD $0xfd001808 // str d8, [x0, #48]
+	WORD $0x4e8538a8 // zip1 v8.4s, v5.4s, v5.4s
+	WORD $0xfd004008 // str d8, [x0, #128]
+	WORD $0x6e084108 // ext v8.16b, v8.16b, v8.16b, #8
+	WORD $0xfd004808 // str d8, [x0, #144]
+	WORD $0x4e8578a8 // zip2 v8.4s, v5.4s, v5.4s
+	WORD $0xfd005008 // str d8, [x0, #160]
+	WORD $0x6e084108 // ext v8.16b, v8.16b, v8.16b, #8
+	WORD $0xfd005808 // str d8, [x0, #176]
+	WORD $0x3dc00024 // ldr q4, [x1]
+	WORD $0x4e201c85 // and v5.16b, v4.16b, v0.16b
+	WORD $0x3dc02027 // ldr q7, [x1, #128]
+	WORD $0x4f0c54e7 // shl v7.16b, v7.16b, #4
+	WORD $0x6ea11ce5 // bit v5.16b, v7.16b, v1.16b
+	WORD $0x3dc00824 // ldr q4, [x1, #32]
+	WORD $0x4e201c86 // and v6.16b, v4.16b, v0.16b
+	WORD $0x3dc02027 // ldr q7, [x1, #128]
+	WORD $0x4f0b54e7 // shl v7.16b, v7.16b, #3
+	WORD $0x6ea11ce6 // bit v6.16b, v7.16b, v1.16b
+	WORD $0x4e8638a7 // zip1 v7.4s, v5.4s, v6.4s
+	WORD $0xfd008007 // str d7, [x0, #256]
+	WORD $0x6e0740e7 // ext v7.16b, v7.16b, v7.16b, #8
+	WORD $0xfd00a007 // str d7, [x0, #320]
+	WORD $0x4e8678a7 // zip2 v7.4s, v5.4s, v6.4s
+	WORD $0xfd00c007 // str d7, [x0, #384]
+	WORD $0x6e0740e7 // ext v7.16b, v7.16b, v7.16b, #8
+	WORD $0xfd00e007 // str d7, [x0, #448]
+	WORD $0x3dc01024 // ldr q4, [x1, #64]
+	WORD $0x4e201c85 // and v5.16b, v4.16b, v0.16b
+	WORD $0x3dc02027 // ldr q7, [x1, #128]
+	WORD $0x4f0a54e7 // shl v7.16b, v7.16b, #2
+	WORD $0x6ea11ce5 // bit v5.16b, v7.16b, v1.16b
+	WORD $0x3dc01824 // ldr q4, [x1, #96]
+	WORD $0x4e201c86 // and v6.16b, v4.16b, v0.16b
+	WORD $0x3dc02027 // ldr q7, [x1, #128]
+	WORD $0x4f0954e7 // shl v7.16b, v7.16b, #1
+	WORD $0x6ea11ce6 // bit v6.16b, v7.16b, v1.16b
+	WORD $0x4e8638a7 // zip1 v7.4s, v5.4s, v6.4s
+	WORD $0xfd008807 // str d7, [x0, #272]
+	WORD $0x6e0740e7 // ext v7.16b, v7.16b, v7.16b, #8
+	WORD $0xfd00a807 // str d7, [x0, #336]
+	WORD $0x4e8678a7 // zip2 v7.4s, v5.4s, v6.4s
+	WORD $0xfd00c807 // str d7, [x0, #400]
+	WORD $0x6e0740e7 // ext v7.16b, v7.16b, v7.16b, #8
+	WORD $0xfd00e807 // str d7, [x0, #464]
+	WORD $0x3dc00024 // ldr q4, [x1]
+	WORD $0x6f0c0485 // ushr v5.16b, v4.16b, #4
+	WORD $0x3dc02027 // ldr q7, [x1, #128]
+	WORD $0x6ea11ce5 // bit v5.16b, v7.16b, v1.16b
+	WORD $0x3dc00824 // ldr q4, [x1, #32]
+	WORD $0x6f0c0486 // ushr v6.16b, v4.16b, #4
+	WORD $0x3dc02027 // ldr q7, [x1, #128]
+	WORD $0x6f0f04e7 // ushr v7.16b, v7.16b, #1
+	WORD $0x6ea11ce6 // bit v6.16b, v7.16b, v1.16b
+	WORD $0x4e8638a7 // zip1 v7.4s, v5.4s, v6.4s
+	WORD $0xfd009007 // str d7, [x0, #288]
+	WORD $0x6e0740e7 // ext v7.16b, v7.16b, v7.16b, #8
+	WORD $0xfd00b007 // str d7, [x0, #352]
+	WORD $0x4e8678a7 // zip2 v7.4s, v5.4s, v6.4s
+	WORD $0xfd00d007 // str d7, [x0, #416]
+	WORD $0x6e0740e7 // ext v7.16b, v7.16b, v7.16b, #8
+	WORD $0xfd00f007 // str d7, [x0, #480]
+	WORD $0x3dc01024 // ldr q4, [x1, #64]
+	WORD $0x6f0c0485 // ushr v5.16b, v4.16b, #4
+	WORD $0x3dc02027 // ldr q7, [x1, #128]
+	WORD $0x6f0e04e7 // ushr v7.16b, v7.16b, #2
+	WORD $0x6ea11ce5 // bit v5.16b, v7.16b, v1.16b
+	WORD $0x3dc01824 // ldr q4, [x1, #96]
+	WORD $0x6f0c0486 // ushr v6.16b, v4.16b, #4
+	WORD $0x3dc02027 // ldr q7, [x1, #128]
+	WORD $0x6f0d04e7 // ushr v7.16b, v7.16b, #3
+	WORD $0x6ea11ce6 // bit v6.16b, v7.16b, v1.16b
+	WORD $0x4e8638a7 // zip1 v7.4s, v5.4s, v6.4s
+	WORD $0xfd009807 // str d7, [x0, #304]
+	WORD $0x6e0740e7 // ext v7.16b, v7.16b, v7.16b, #8
+	WORD $0xfd00b807 // str d7, [x0, #368]
+	WORD $0x4e8678a7 // zip2 v7.4s, v5.4s, v6.4s
+	WORD $0xfd00d807 // str d7, [x0, #432]
+	WORD $0x6e0740e7 // ext v7.16b, v7.16b, v7.16b, #8
+	WORD $0xfd00f807 // str d7, [x0, #496]
+	WORD $0x3cdf0026 // ldur q6, [x1, #-16]
+	WORD $0x3dc00c67 // ldr q7, [x3, #48]
+	WORD $0x4e0700c4 // tbl v4.16b, {v6.16b}, v7.16b
+	WORD $0x6ea24484 // ushl v4.4s, v4.4s, v2.4s
+	WORD $0x4e231c84 // and v4.16b, v4.16b, v3.16b
+	WORD $0x6e21d884 // ucvtf v4.4s, v4.4s
+	WORD $0x3dc01067 // ldr q7, [x3, #64]
+	WORD $0x4e0700c5 // tbl v5.16b, {v6.16b}, v7.16b
+	WORD $0x6ea244a5 // ushl v5.4s, v5.4s, v2.4s
+	WORD $0x4e231ca5 // and v5.16b, v5.16b, v3.16b
+	WORD $0x6e21d8a5 // ucvtf v5.4s, v5.4s
+	WORD $0x0e2178c6 // fcvtl v6.4s, v6.4h
+	WORD $0x4f869084 // fmul v4.4s, v4.4s, v6.s[0]
+	WORD $0x4fa690a5 // fmul v5.4s, v5.4s, v6.s[1]
+	WORD $0x4e843888 // zip1 v8.4s, v4.4s, v4.4s
+	WORD $0xfd002008 // str d8, [x0, #64]
+	WORD $0x6e084108 // ext v8.16b, v8.16b, v8.16b, #8
+	WORD $0xfd002808 // str d8, [x0, #80]
+	WORD $0x4e847888 // zip2 v8.4s, v4.4s, v4.4s
+	WORD $0xfd003008 // str d8, [x0, #96]
+	WORD $0x6e084108 // ext v8.16b, v8.16b, v8.16b, #8
+	WORD $0xfd003808 // str d8, [x0, #112]
+	WORD $0x4e8538a8 // zip1 v8.4s, v5.4s, v5.4s
+	WORD $0xfd006008 // str d8, [x0, #192]
+	WORD $0x6e084108 // ext v8.16b, v8.16b, v8.16b, #8
+	WORD $0xfd006808 // str d8, [x0, #208]
+	WORD $0x4e8578a8 // zip2 v8.4s, v5.4s, v5.4s
+	WORD $0xfd007008 // str d8, [x0, #224]
+	WORD $0x6e084108 // ext v8.16b, v8.16b, v8.16b, #8
+	WORD $0xfd007808 // str d8, [x0, #240]
+	WORD $0x3dc00424 // ldr q4, [x1, #16]
+	WORD $0x4e201c85 // and v5.16b, v4.16b, v0.16b
+	WORD $0x3dc02427 // ldr q7, [x1, #144]
+	WORD $0x4f0c54e7 // shl v7.16b, v7.16b, #4
+	WORD $0x6ea11ce5 // bit v5.16b, v7.16b, v1.16b
+	WORD $0x3dc00c24 // ldr q4, [x1, #48]
+	WORD $0x4e201c86 // and v6.16b, v4.16b, v0.16b
+	WORD $0x3dc02427 // ldr q7, [x1, #144]
+	WORD $0x4f0b54e7 // shl v7.16b, v7.16b, #3
+	WORD $0x6ea11ce6 // bit v6.16b, v7.16b, v1.16b
+	WORD $0x4e8638a7 // zip1 v7.4s, v5.4s, v6.4s
+	WORD $0xfd010007 // str d7, [x0, #512]
+	WORD $0x6e0740e7 // ext v7.16b, v7.16b, v7.16b, #8
+	WORD $0xfd012007 // str d7, [x0, #576]
+	WORD $0x4e8678a7 // zip2 v7.4s, v5.4s, v6.4s
+	WORD $0xfd014007 // str d7, [x0, #640]
+	WORD $0x6e0740e7 // ext v7.16b, v7.16b, v7.16b, #8
+	WORD $0xfd016007 // str d7, [x0, #704]
+	WORD $0x3dc01424 // ldr q4, [x1, #80]
+	WORD $0x4e201c85 // and v5.16b, v4.16b, v0.16b
+	WORD $0x3dc02427 // ldr q7, [x1, #144]
+	WORD $0x4f0a54e7 // shl v7.16b, v7.16b, #2
+	WORD $0x6ea11ce5 // bit v5.16b, v7.16b, v1.16b
+	WORD $0x3dc01c24 // ldr q4, [x1, #112]
+	WORD $0x4e201c86 // and v6.16b, v4.16b, v0.16b
+	WORD $0x3dc02427 // ldr q7, [x1, #144]
+	WORD $0x4f0954e7 // shl v7.16b, v7.16b, #1
+	WORD $0x6ea11ce6 // bit v6.16b, v7.16b, v1.16b
+	WORD $0x4e8638a7 // zip1 v7.4s, v5.4s, v6.4s
+	WORD $0xfd010807 // str d7, [x0, #528]
+	WORD $0x6e0740e7 // ext v7.16b, v7.16b, v7.16b, #8
+	WORD $0xfd012807 // str d7, [x0, #592]
+	WORD $0x4e8678a7 // zip2 v7.4s, v5.4s, v6.4s
+	WORD $0xfd014807 // str d7, [x0, #656]
+	WORD $0x6e0740e7 // ext v7.16b, v7.16b, v7.16b, #8
+	WORD $0xfd016807 // str d7, [x0, #720]
+	WORD $0x3dc00424 // ldr q4, [x1, #16]
+	WORD $0x6f0c0485 // ushr v5.16b, v4.16b, #4
+	WORD $0x3dc02427 // ldr q7, [x1, #144]
+	WORD $0x6ea11ce5 // bit v5.16b, v7.16b, v1.16b
+	WORD $0x3dc00c24 // ldr q4, [x1, #48]
+	WORD $0x6f0c0486 // ushr v6.16b, v4.16b, #4
+	WORD $0x3dc02427 // ldr q7, [x1, #144]
+	WORD $0x6f0f04e7 // ushr v7.16b, v7.16b, #1
+	WORD $0x6ea11ce6 // bit v6.16b, v7.16b, v1.16b
+	WORD $0x4e8638a7 // zip1 v7.4s, v5.4s, v6.4s
+	WORD $0xfd011007 // str d7, [x0, #544]
+	WORD $0x6e0740e7 // ext v7.16b, v7.16b, v7.16b, #8
+	WORD $0xfd013007 // str d7, [x0, #608]
+	WORD $0x4e8678a7 // zip2 v7.4s, v5.4s, v6.4s
+	WORD $0xfd015007 // str d7, [x0, #672]
+	WORD $0x6e0740e7 // ext v7.16b, v7.16b, v7.16b, #8
+	WORD $0xfd017007 // str d7, [x0, #736]
+	WORD $0x3dc01424 // ldr q4, [x1, #80]
+	WORD $0x6f0c0485 // ushr v5.16b, v4.16b, #4
+	WORD $0x3dc02427 // ldr q7, [x1, #144]
+	WORD $0x6f0e04e7 // ushr v7.16b, v7.16b, #2
+	WORD $0x6ea11ce5 // bit v5.16b, v7.16b, v1.16b
+	WORD $0x3dc01c24 // ldr q4, [x1, #112]
+	WORD $0x6f0c0486 // ushr v6.16b, v4.16b, #4
+	WORD $0x3dc02427 // ldr q7, [x1, #144]
+	WORD $0x6f0d04e7 // ushr v7.16b, v7.16b, #3
+	WORD $0x6ea11ce6 // bit v6.16b, v7.16b, v1.16b
+	WORD $0x4e8638a7 // zip1 v7.4s, v5.4s, v6.4s
+	WORD $0xfd011807 // str d7, [x0, #560]
+	WORD $0x6e0740e7 // ext v7.16b, v7.16b, v7.16b, #8
+	WORD $0xfd013807 // str d7, [x0, #624]
+	WORD $0x4e8678a7 // zip2 v7.4s, v5.4s, v6.4s
+	WORD $0xfd015807 // str d7, [x0, #688]
+	WORD $0x6e0740e7 // ext v7.16b, v7.16b, v7.16b, #8
+	WORD $0xfd017807 // str d7, [x0, #752]
+	ADD $176, R1, R1
+	ADD $768, R0, R0
+	SUBS $1, R2, R2
+	BGT super
+	RET
+
+// func panelQ5KMMLA8x4(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
+TEXT ·panelQ5KMMLA8x4(SB), NOSPLIT, $0-72
+	MOVD n+48(FP), R0
+	MOVD acc+56(FP), R1
+	MOVD part+64(FP), R2
+	MOVD w+16(FP), R3
+	MOVD rowBytes+24(FP), R7
+	ADD R7, R3, R4
+	ADD R7, R4, R5
+	ADD R7, R5, R6
+	MOVD x+32(FP), R7
+	MOVD xStride+40(FP), R9
+	ADD R9, R7, R8
+	MOVD R3, R9
+	ADD $256, R3, R3
+	MOVD R4, R10
+	ADD $256, R4, R4
+	MOVD R5, R11
+	ADD $256, R5, R5
+	MOVD R6, R12
+	ADD $256, R6, R6
+	MOVD R7, R13
+	ADD $256, R7, R7
+	MOVD R8, R14
+	ADD $256, R8, R8
+	MOVD $768, R15
+	MUL R0, R15, R15
+	MOVD $1024, R16
+	MUL R0, R16, R16
+	MOVD $8, R19
+block:
+	WORD $0x6f00e400 // movi v0.2d, #0x0
+	WORD $0x6f00e401 // movi v1.2d, #0x0
+	WORD $0x6f00e402 // movi v2.2d, #0x0
+	WORD $0x6f00e403 // movi v3.2d, #0x0
+	WORD $0x6f00e404 // movi v4.2d, #0x0
+	WORD $0x6f00e405 // movi v5.2d, #0x0
+	WORD $0x6f00e406 // movi v6.2d, #0x0
+	WORD $0x6f00e407 // movi v7.2d, #0x0
+	TBNZ $0, R2, begin
+	WORD $0x3dc00020 // ldr q0, [x1]
+	WORD $0x3dc00421 // ldr q1, [x1, #16]
+	WORD $0x3dc00822 // ldr q2, [x1, #32]
+	WORD $0x3dc00c23 // ldr q3, [x1, #48]
+	WORD $0x3dc01024 // ldr q4, [x1, #64]
+	WORD $0x3dc01425 // ldr q5, [x1, #80]
+	WORD $0x3dc01826 // ldr q6, [x1, #96]
+	WORD $0x3dc01c27 // ldr q7, [x1, #112]
+begin:
+	MOVD R0, R17
+super:
+	WORD $0x6f00e408 // movi v8.2d, #0x0
+	WORD $0x6f00e409 // movi v9.2d, #0x0
+	WORD $0x6f00e40a // movi v10.2d, #0x0
+	WORD $0x6f00e40b // movi v11.2d, #0x0
+	WORD $0x6f00e40c // movi v12.2d, #0x0
+	WORD $0x6f00e40d // movi v13.2d, #0x0
+	WORD $0x6f00e40e // movi v14.2d, #0x0
+	WORD $0x6f00e40f // movi v15.2d, #0x0
+	WORD $0x3dc00070 // ldr q16, [x3]
+	WORD $0x3dc00091 // ldr q17, [x4]
+	WORD $0x3dc000b2 // ldr q18, [x5]
+	WORD $0x3dc000d3 // ldr q19, [x6]
+	WORD $0x3dc000f4 // ldr q20, [x7]
+	WORD $0x3dc00115 // ldr q21, [x8]
+	WORD $0x4e94a608 // smmla v8.4s, v16.16b, v20.16b
+	WORD $0x4e95a609 // smmla v9.4s, v16.16b, v21.16b
+	WORD $0x4e94a62a // smmla v10.4s, v17.16b, v20.16b
+	WORD $0x4e95a62b // smmla v11.4s, v17.16b, v21.16b
+	WORD $0x4e94a64c // smmla v12.4s, v18.16b, v20.16b
+	WORD $0x4e95a64d // smmla v13.4s, v18.16b, v21.16b
+	WORD $0x4e94a66e // smmla v14.4s, v19.16b, v20.16b
+	WORD $0x4e95a66f // smmla v15.4s, v19.16b, v21.16b
+	WORD $0x3dc00470 // ldr q16, [x3, #16]
+	WORD $0x3dc00491 // ldr q17, [x4, #16]
+	WORD $0x3dc004b2 // ldr q18, [x5, #16]
+	WORD $0x3dc004d3 // ldr q19, [x6, #16]
+	WORD $0x3dc004f4 // ldr q20, [x7, #16]
+	WORD $0x3dc00515 // ldr q21, [x8, #16]
+	WORD $0x4e94a608 // smmla v8.4s, v16.16b, v20.16b
+	WORD $0x4e95a609 // smmla v9.4s, v16.16b, v21.16b
+	WORD $0x4e94a62a // smmla v10.4s, v17.16b, v20.16b
+	WORD $0x4e95a62b // smmla v11.4s, v17.16b, v21.16b
+	WORD $0x4e94a64c // smmla v12.4s, v18.16b, v20.16b
+	WORD $0x4e95a64d // smmla v13.4s, v18.16b, v21.16b
+	WORD $0x4e94a66e // smmla v14.4s, v19.16b, v20.16b
+	WORD $0x4e95a66f // smmla v15.4s, v19.16b, v21.16b
+	WORD $0x3dc00870 // ldr q16, [x3, #32]
+	WORD $0x3dc00891 // ldr q17, [x4, #32]
+	WORD $0x3dc008b2 // ldr q18, [x5, #32]
+	WORD $0x3dc008d3 // ldr q19, [x6, #32]
+	WORD $0x3dc008f4 // ldr q20, [x7, #32]
+	WORD $0x3dc00915 // ldr q21, [x8, #32]
+	WORD $0x4e94a608 // smmla v8.4s, v16.16b, v20.16b
+	WORD $0x4e95a609 // smmla v9.4s, v16.16b, v21.16b
+	WORD $0x4e94a62a // smmla v10.4s, v17.16b, v20.16b
+	WORD $0x4e95a62b // smmla v11.4s, v17.16b, v21.16b
+	WORD $0x4e94a64c // smmla v12.4s, v18.16b, v20.16b
+	WORD $0x4e95a64d // smmla v13.4s, v18.16b, v21.16b
+	WORD $0x4e94a66e // smmla v14.4s, v19.16b, v20.16b
+	WORD $0x4e95a66f // smmla v15.4s, v19.16b, v21.16b
+	WORD $0x3dc00c70 // ldr q16, [x3, #48]
+	WORD $0x3dc00c91 // ldr q17, [x4, #48]
+	WORD $0x3dc00cb2 // ldr q18, [x5, #48]
+	WORD $0x3dc00cd3 // ldr q19, [x6, #48]
+	WORD $0x3dc00cf4 // ldr q20, [x7, #48]
+	WORD $0x3dc00d15 // ldr q21, [x8, #48]
+	WORD $0x4e94a608 // smmla v8.4s, v16.16b, v20.16b
+	WORD $0x4e95a609 // smmla v9.4s, v16.16b, v21.16b
+	WORD $0x4e94a62a // smmla v10.4s, v17.16b, v20.16b
+	WORD $0x4e95a62b // smmla v11.4s, v17.16b, v21.16b
+	WORD $0x4e94a64c // smmla v12.4s, v18.16b, v20.16b
+	WORD $0x4e95a64d // smmla v13.4s, v18.16b, v21.16b
+	WORD $0x4e94a66e // smmla v14.4s, v19.16b, v20.16b
+	WORD $0x4e95a66f // smmla v15.4s, v19.16b, v21.16b
+	WORD $0x3dc00130 // ldr q16, [x9]
+	WORD $0x3dc001b1 // ldr q17, [x13]
+	WORD $0x4e21d908 // scvtf v8.4s, v8.4s
+	WORD $0x6e30de31 // fmul v17.4s, v17.4s, v16.4s
+	WORD $0x4e31cd00 // fmla v0.4s, v8.4s, v17.4s
+	WORD $0x3dc001d1 // ldr q17, [x14]
+	WORD $0x4e21d929 // scvtf v9.4s, v9.4s
+	WORD $0x6e30de31 // fmul v17.4s, v17.4s, v16.4s
+	WORD $0x4e31cd21 // fmla v1.4s, v9.4s, v17.4s
+	WORD $0x3dc02130 // ldr q16, [x9, #128]
+	WORD $0x3dc021b1 // ldr q17, [x13, #128]
+	WORD $0x4eb1ce00 // fmls v0.4s, v16.4s, v17.4s
+	WORD $0x3dc021d1 // ldr q17, [x14, #128]
+	WORD $0x4eb1ce01 // fmls v1.4s, v16.4s, v17.4s
+	WORD $0x3dc00150 // ldr q16, [x10]
+	WORD $0x3dc001b1 // ldr q17, [x13]
+	WORD $0x4e21d94a // scvtf v10.4s, v10.4s
+	WORD $0x6e30de31 // fmul v17.4s, v17.4s, v16.4s
+	WORD $0x4e31cd42 // fmla v2.4s, v10.4s, v17.4s
+	WORD $0x3dc001d1 // ldr q17, [x14]
+	WORD $0x4e21d96b // scvtf v11.4s, v11.4s
+	WORD $0x6e30de31 // fmul v17.4s, v17.4s, v16.4s
+	WORD $0x4e31cd63 // fmla v3.4s, v11.4s, v17.4s
+	WORD $0x3dc02150 // ldr q16, [x10, #128]
+	WORD $0x3dc021b1 // ldr q17, [x13, #128]
+	WORD $0x4eb1ce02 // fmls v2.4s, v16.4s, v17.4s
+	WORD $0x3dc021d1 // ldr q17, [x14, #128]
+	WORD $0x4eb1ce03 // fmls v3.4s, v16.4s, v17.4s
+	WORD $0x3dc00170 // ldr q16, [x11]
+	WORD $0x3dc001b1 // ldr q17, [x13]
+	WORD $0x4e21d98c // scvtf v12.4s, v12.4s
+	WORD $0x6e30de31 // fmul v17.4s, v17.4s, v16.4s
+	WORD $0x4e31cd84 // fmla v4.4s, v12.4s, v17.4s
+	WORD $0x3dc001d1 // ldr q17, [x14]
+	WORD $0x4e21d9ad // scvtf v13.4s, v13.4s
+	WORD $0x6e30de31 // fmul v17.4s, v17.4s, v16.4s
+	WORD $0x4e31cda5 // fmla v5.4s, v13.4s, v17.4s
+	WORD $0x3dc02170 // ldr q16, [x11, #128]
+	WORD $0x3dc021b1 // ldr q17, [x13, #128]
+	WORD $0x4eb1ce04 // fmls v4.4s, v16.4s, v17.4s
+	WORD $0x3dc021d1 // ldr q17, [x14, #128]
+	WORD $0x4eb1ce05 // fmls v5.4s, v16.4s, v17.4s
+	WORD $0x3dc00190 // ldr q16, [x12]
+	WORD $0x3dc001b1 // ldr q17, [x13]
+	WORD $0x4e21d9ce // scvtf v14.4s, v14.4s
+	WORD $0x6e30de31 // fmul v17.4s, v17.4s, v16.4s
+	WORD $0x4e31cdc6 // fmla v6.4s, v14.4s, v17.4s
+	WORD $0x3dc001d1 // ldr q17, [x14]
+	WORD $0x4e21d9ef // scvtf v15.4s, v15.4s
+	WORD $0x6e30de31 // fmul v17.4s, v17.4s, v16.4s
+	WORD $0x4e31cde7 // fmla v7.4s, v15.4s, v17.4s
+	WORD $0x3dc02190 // ldr q16, [x12, #128]
+	WORD $0x3dc021b1 // ldr q17, [x13, #128]
+	WORD $0x4eb1ce06 // fmls v6.4s, v16.4s, v17.4s
+	WORD $0x3dc021d1 // ldr q17, [x14, #128]
+	WORD $0x4eb1ce07 // fmls v7.4s, v16.4s, v17.4s
+	ADD $768, R3, R3
+	ADD $768, R9, R9
+	ADD $768, R4, R4
+	ADD $768, R10, R10
+	ADD $768, R5, R5
+	ADD $768, R11, R11
+	ADD $768, R6, R6
+	ADD $768, R12, R12
+	ADD $1024, R7, R7
+	ADD $1024, R13, R13
+	ADD $1024, R8, R8
+	ADD $1024, R14, R14
+	SUBS $1, R17, R17
+	BGT super
+	WORD $0x3d800020 // str q0, [x1]
+	WORD $0x3d800421 // str q1, [x1, #16]
+	WORD $0x3d800822 // str q2, [x1, #32]
+	WORD $0x3d800c23 // str q3, [x1, #48]
+	WORD $0x3d801024 // str q4, [x1, #64]
+	WORD $0x3d801425 // str q5, [x1, #80]
+	WORD $0x3d801826 // str q6, [x1, #96]
+	WORD $0x3d801c27 // str q7, [x1, #112]
+	ADD $128, R1, R1
+	SUB R15, R3, R3
+	ADD $64, R3, R3
+	SUB R15, R9, R9
+	ADD $16, R9, R9
+	SUB R15, R4, R4
+	ADD $64, R4, R4
+	SUB R15, R10, R10
+	ADD $16, R10, R10
+	SUB R15, R5, R5
+	ADD $64, R5, R5
+	SUB R15, R11, R11
+	ADD $16, R11, R11
+	SUB R15, R6, R6
+	ADD $64, R6, R6
+	SUB R15, R12, R12
+	ADD $16, R12, R12
+	SUB R16, R7, R7
+	ADD $64, R7, R7
+	SUB R16, R13, R13
+	ADD $16, R13, R13
+	SUB R16, R8, R8
+	ADD $64, R8, R8
+	SUB R16, R14, R14
+	ADD $16, R14, R14
+	SUBS $1, R19, R19
+	BGT block
+	MOVD out+0(FP), R0
+	MOVD outStride+8(FP), R1
+	MOVD acc+56(FP), R2
+	MOVD part+64(FP), R3
+	TBZ $1, R3, done
+	WORD $0x3dc00040 // ldr q0, [x2]
+	WORD $0x3dc02041 // ldr q1, [x2, #128]
+	WORD $0x3dc04042 // ldr q2, [x2, #256]
+	WORD $0x3dc06043 // ldr q3, [x2, #384]
+	WORD $0x3dc08044 // ldr q4, [x2, #512]
+	WORD $0x3dc0a045 // ldr q5, [x2, #640]
+	WORD $0x3dc0c046 // ldr q6, [x2, #768]
+	WORD $0x3dc0e047 // ldr q7, [x2, #896]
+	WORD $0x4e21d400 // fadd v0.4s, v0.4s, v1.4s
+	WORD $0x4e23d442 // fadd v2.4s, v2.4s, v3.4s
+	WORD $0x4e25d484 // fadd v4.4s, v4.4s, v5.4s
+	WORD $0x4e27d4c6 // fadd v6.4s, v6.4s, v7.4s
+	WORD $0x4e22d400 // fadd v0.4s, v0.4s, v2.4s
+	WORD $0x4e26d484 // fadd v4.4s, v4.4s, v6.4s
+	WORD $0x4e24d400 // fadd v0.4s, v0.4s, v4.4s
+	WORD $0x3dc00848 // ldr q8, [x2, #32]
+	WORD $0x3dc02849 // ldr q9, [x2, #160]
+	WORD $0x3dc0484a // ldr q10, [x2, #288]
+	WORD $0x3dc0684b // ldr q11, [x2, #416]
+	WORD $0x3dc0884c // ldr q12, [x2, #544]
+	WORD $0x3dc0a84d // ldr q13, [x2, #672]
+	WORD $0x3dc0c84e // ldr q14, [x2, #800]
+	WORD $0x3dc0e84f // ldr q15, [x2, #928]
+	WORD $0x4e29d508 // fadd v8.4s, v8.4s, v9.4s
+	WORD $0x4e2bd54a // fadd v10.4s, v10.4s, v11.4s
+	WORD $0x4e2dd58c // fadd v12.4s, v12.4s, v13.4s
+	WORD $0x4e2fd5ce // fadd v14.4s, v14.4s, v15.4s
+	WORD $0x4e2ad508 // fadd v8.4s, v8.4s, v10.4s
+	WORD $0x4e2ed58c // fadd v12.4s, v12.4s, v14.4s
+	WORD $0x4e2cd508 // fadd v8.4s, v8.4s, v12.4s
+	WORD $0x4e881810 // uzp1 v16.4s, v0.4s, v8.4s
+	WORD $0x3d800010 // str q16, [x0]
+	ADD R1, R0, R4
+	WORD $0x4e885810 // uzp2 v16.4s, v0.4s, v8.4s
+	WORD $0x3d800090 // str q16, [x4]
+	WORD $0x3dc01040 // ldr q0, [x2, #64]
+	WORD $0x3dc03041 // ldr q1, [x2, #192]
+	WORD $0x3dc05042 // ldr q2, [x2, #320]
+	WORD $0x3dc07043 // ldr q3, [x2, #448]
+	WORD $0x3dc09044 // ldr q4, [x2, #576]
+	WORD $0x3dc0b045 // ldr q5, [x2, #704]
+	WORD $0x3dc0d046 // ldr q6, [x2, #832]
+	WORD $0x3dc0f047 // ldr q7, [x2, #960]
+	WORD $0x4e21d400 // fadd v0.4s, v0.4s, v1.4s
+	WORD $0x4e23d442 // fadd v2.4s, v2.4s, v3.4s
+	WORD $0x4e25d484 // fadd v4.4s, v4.4s, v5.4s
+	WORD $0x4e27d4c6 // fadd v6.4s, v6.4s, v7.4s
+	WORD $0x4e22d400 // fadd v0.4s, v0.4s, v2.4s
+	WORD $0x4e26d484 // fadd v4.4s, v4.4s, v6.4s
+	WORD $0x4e24d400 // fadd v0.4s, v0.4s, v4.4s
+	WORD $0x3dc01848 // ldr q8, [x2, #96]
+	WORD $0x3dc03849 // ldr q9, [x2, #224]
+	WORD $0x3dc0584a // ldr q10, [x2, #352]
+	WORD $0x3dc0784b // ldr q11, [x2, #480]
+	WORD $0x3dc0984c // ldr q12, [x2, #608]
+	WORD $0x3dc0b84d // ldr q13, [x2, #736]
+	WORD $0x3dc0d84e // ldr q14, [x2, #864]
+	WORD $0x3dc0f84f // ldr q15, [x2, #992]
+	WORD $0x4e29d508 // fadd v8.4s, v8.4s, v9.4s
+	WORD $0x4e2bd54a // fadd v10.4s, v10.4s, v11.4s
+	WORD $0x4e2dd58c // fadd v12.4s, v12.4s, v13.4s
+	WORD $0x4e2fd5ce // fadd v14.4s, v14.4s, v15.4s
+	WORD $0x4e2ad508 // fadd v8.4s, v8.4s, v10.4s
+	WORD $0x4e2ed58c // fadd v12.4s, v12.4s, v14.4s
+	WORD $0x4e2cd508 // fadd v8.4s, v8.4s, v12.4s
+	WORD $0x4e881810 // uzp1 v16.4s, v0.4s, v8.4s
+	WORD $0x3d800410 // str q16, [x0, #16]
+	ADD R1, R0, R4
+	WORD $0x4e885810 // uzp2 v16.4s, v0.4s, v8.4s
+	WORD $0x3d800490 // str q16, [x4, #16]
+	ADD R1<<1, R0, R0
+	WORD $0x3dc00440 // ldr q0, [x2, #16]
+	WORD $0x3dc02441 // ldr q1, [x2, #144]
+	WORD $0x3dc04442 // ldr q2, [x2, #272]
+	WORD $0x3dc06443 // ldr q3, [x2, #400]
+	WORD $0x3dc08444 // ldr q4, [x2, #528]
+	WORD $0x3dc0a445 // ldr q5, [x2, #656]
+	WORD $0x3dc0c446 // ldr q6, [x2, #784]
+	WORD $0x3dc0e447 // ldr q7, [x2, #912]
+	WORD $0x4e21d400 // fadd v0.4s, v0.4s, v1.4s
+	WORD $0x4e23d442 // fadd v2.4s, v2.4s, v3.4s
+	WORD $0x4e25d484 // fadd v4.4s, v4.4s, v5.4s
+	WORD $0x4e27d4c6 // fadd v6.4s, v6.4s, v7.4s
+	WORD $0x4e22d400 // fadd v0.4s, v0.4s, v2.4s
+	WORD $0x4e26d484 // fadd v4.4s, v4.4s, v6.4s
+	WORD $0x4e24d400 // fadd v0.4s, v0.4s, v4.4s
+	WORD $0x3dc00c48 // ldr q8, [x2, #48]
+	WORD $0x3dc02c49 // ldr q9, [x2, #176]
+	WORD $0x3dc04c4a // ldr q10, [x2, #304]
+	WORD $0x3dc06c4b // ldr q11, [x2, #432]
+	WORD $0x3dc08c4c // ldr q12, [x2, #560]
+	WORD $0x3dc0ac4d // ldr q13, [x2, #688]
+	WORD $0x3dc0cc4e // ldr q14, [x2, #816]
+	WORD $0x3dc0ec4f // ldr q15, [x2, #944]
+	WORD $0x4e29d508 // fadd v8.4s, v8.4s, v9.4s
+	WORD $0x4e2bd54a // fadd v10.4s, v10.4s, v11.4s
+	WORD $0x4e2dd58c // fadd v12.4s, v12.4s, v13.4s
+	WORD $0x4e2fd5ce // fadd v14.4s, v14.4s, v15.4s
+	WORD $0x4e2ad508 // fadd v8.4s, v8.4s, v10.4s
+	WORD $0x4e2ed58c // fadd v12.4s, v12.4s, v14.4s
+	WORD $0x4e2cd508 // fadd v8.4s, v8.4s, v12.4s
+	WORD $0x4e881810 // uzp1 v16.4s, v0.4s, v8.4s
+	WORD $0x3d800010 // str q16, [x0]
+	ADD R1, R0, R4
+	WORD $0x4e885810 // uzp2 v16.4s, v0.4s, v8.4s
+	WORD $0x3d800090 // str q16, [x4]
+	WORD $0x3dc01440 // ldr q0, [x2, #80]
+	WORD $0x3dc03441 // ldr q1, [x2, #208]
+	WORD $0x3dc05442 // ldr q2, [x2, #336]
+	WORD $0x3dc07443 // ldr q3, [x2, #464]
+	WORD $0x3dc09444 // ldr q4, [x2, #592]
+	WORD $0x3dc0b445 // ldr q5, [x2, #720]
+	WORD $0x3dc0d446 // ldr q6, [x2, #848]
+	WORD $0x3dc0f447 // ldr q7, [x2, #976]
+	WORD $0x4e21d400 // fadd v0.4s, v0.4s, v1.4s
+	WORD $0x4e23d442 // fadd v2.4s, v2.4s, v3.4s
+	WORD $0x4e25d484 // fadd v4.4s, v4.4s, v5.4s
+	WORD $0x4e27d4c6 // fadd v6.4s, v6.4s, v7.4s
+	WORD $0x4e22d400 // fadd v0.4s, v0.4s, v2.4s
+	WORD $0x4e26d484 // fadd v4.4s, v4.4s, v6.4s
+	WORD $0x4e24d400 // fadd v0.4s, v0.4s, v4.4s
+	WORD $0x3dc01c48 // ldr q8, [x2, #112]
+	WORD $0x3dc03c49 // ldr q9, [x2, #240]
+	WORD $0x3dc05c4a // ldr q10, [x2, #368]
+	WORD $0x3dc07c4b // ldr q11, [x2, #496]
+	WORD $0x3dc09c4c // ldr q12, [x2, #624]
+	WORD $0x3dc0bc4d // ldr q13, [x2, #752]
+	WORD $0x3dc0dc4e // ldr q14, [x2, #880]
+	WORD $0x3dc0fc4f // ldr q15, [x2, #1008]
+	WORD $0x4e29d508 // fadd v8.4s, v8.4s, v9.4s
+	WORD $0x4e2bd54a // fadd v10.4s, v10.4s, v11.4s
+	WORD $0x4e2dd58c // fadd v12.4s, v12.4s, v13.4s
+	WORD $0x4e2fd5ce // fadd v14.4s, v14.4s, v15.4s
+	WORD $0x4e2ad508 // fadd v8.4s, v8.4s, v10.4s
+	WORD $0x4e2ed58c // fadd v12.4s, v12.4s, v14.4s
+	WORD $0x4e2cd508 // fadd v8.4s, v8.4s, v12.4s
+	WORD $0x4e881810 // uzp1 v16.4s, v0.4s, v8.4s
+	WORD $0x3d800410 // str q16, [x0, #16]
+	ADD R1, R0, R4
+	WORD $0x4e885810 // uzp2 v16.4s, v0.4s, v8.4s
+	WORD $0x3d800490 // str q16, [x4, #16]
+done:
+	RET
+
 // func streamQ6KNEON(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
 TEXT ·streamQ6KNEON(SB), NOSPLIT, $0-48
 	MOVD out+0(FP), R0
@@ -37360,6 +42436,624 @@ super:
 	ADD $384, R0, R0
 	SUBS $1, R2, R2
 	BGT super
+	RET
+
+// func expandQ6KMMLA(dst *byte, w *byte, n uintptr)
+TEXT ·expandQ6KMMLA(SB), NOSPLIT, $0-24
+	MOVD dst+0(FP), R0
+	MOVD w+8(FP), R1
+	MOVD n+16(FP), R2
+	ADD $16, R1, R1
+	MOVD $neonTable<>(SB), R3
+	WORD $0x4f00e5e0 // movi v0.16b, #0xf
+	WORD $0x4f01e601 // movi v1.16b, #0x30
+	WORD $0x4f01e402 // movi v2.16b, #0x20
+super:
+	WORD $0x7d418023 // ldr h3, [x1, #192]
+	WORD $0x1ee24063 // fcvt s3, h3
+	WORD $0x4e040463 // dup v3.4s, v3.s[0]
+	WORD $0xfc5f0025 // ldur d5, [x1, #-16]
+	WORD $0x0f08a4a5 // sxtl v5.8h, v5.8b
+	WORD $0x4f3054a4 // shl v4.4s, v5.4s, #16
+	WORD $0x4f300484 // sshr v4.4s, v4.4s, #16
+	WORD $0x4f3004a5 // sshr v5.4s, v5.4s, #16
+	WORD $0x4e833866 // zip1 v6.4s, v3.4s, v3.4s
+	WORD $0xfd000006 // str d6, [x0]
+	WORD $0x6e0640c6 // ext v6.16b, v6.16b, v6.16b, #8
+	WORD $0xfd000806 // str d6, [x0, #16]
+	WORD $0x4e837866 // zip2 v6.4s, v3.4s, v3.4s
+	WORD $0xfd001006 // str d6, [x0, #32]
+	WORD $0x6e0640c6 // ext v6.16b, v6.16b, v6.16b, #8
+	WORD $0xfd001806 // str d6, [x0, #48]
+	WORD $0x4e843886 // zip1 v6.4s, v4.4s, v4.4s
+	WORD $0xfd018006 // str d6, [x0, #768]
+	WORD $0x6e0640c6 // ext v6.16b, v6.16b, v6.16b, #8
+	WORD $0xfd018806 // str d6, [x0, #784]
+	WORD $0x4e847886 // zip2 v6.4s, v4.4s, v4.4s
+	WORD $0xfd019006 // str d6, [x0, #800]
+	WORD $0x6e0640c6 // ext v6.16b, v6.16b, v6.16b, #8
+	WORD $0xfd019806 // str d6, [x0, #816]
+	WORD $0x4e8538a6 // zip1 v6.4s, v5.4s, v5.4s
+	WORD $0xfd01c006 // str d6, [x0, #896]
+	WORD $0x6e0640c6 // ext v6.16b, v6.16b, v6.16b, #8
+	WORD $0xfd01c806 // str d6, [x0, #912]
+	WORD $0x4e8578a6 // zip2 v6.4s, v5.4s, v5.4s
+	WORD $0xfd01d006 // str d6, [x0, #928]
+	WORD $0x6e0640c6 // ext v6.16b, v6.16b, v6.16b, #8
+	WORD $0xfd01d806 // str d6, [x0, #944]
+	WORD $0x3dc00023 // ldr q3, [x1]
+	WORD $0x4e201c64 // and v4.16b, v3.16b, v0.16b
+	WORD $0x3dc02026 // ldr q6, [x1, #128]
+	WORD $0x4f0c54c6 // shl v6.16b, v6.16b, #4
+	WORD $0x6ea11cc4 // bit v4.16b, v6.16b, v1.16b
+	WORD $0x6e228484 // sub v4.16b, v4.16b, v2.16b
+	WORD $0x3dc00823 // ldr q3, [x1, #32]
+	WORD $0x4e201c65 // and v5.16b, v3.16b, v0.16b
+	WORD $0x3dc02826 // ldr q6, [x1, #160]
+	WORD $0x4f0c54c6 // shl v6.16b, v6.16b, #4
+	WORD $0x6ea11cc5 // bit v5.16b, v6.16b, v1.16b
+	WORD $0x6e2284a5 // sub v5.16b, v5.16b, v2.16b
+	WORD $0x4e853886 // zip1 v6.4s, v4.4s, v5.4s
+	WORD $0xfd008006 // str d6, [x0, #256]
+	WORD $0x6e0640c6 // ext v6.16b, v6.16b, v6.16b, #8
+	WORD $0xfd00a006 // str d6, [x0, #320]
+	WORD $0x4e857886 // zip2 v6.4s, v4.4s, v5.4s
+	WORD $0xfd00c006 // str d6, [x0, #384]
+	WORD $0x6e0640c6 // ext v6.16b, v6.16b, v6.16b, #8
+	WORD $0xfd00e006 // str d6, [x0, #448]
+	WORD $0x3dc01023 // ldr q3, [x1, #64]
+	WORD $0x4e201c64 // and v4.16b, v3.16b, v0.16b
+	WORD $0x3dc02026 // ldr q6, [x1, #128]
+	WORD $0x4f0a54c6 // shl v6.16b, v6.16b, #2
+	WORD $0x6ea11cc4 // bit v4.16b, v6.16b, v1.16b
+	WORD $0x6e228484 // sub v4.16b, v4.16b, v2.16b
+	WORD $0x3dc01823 // ldr q3, [x1, #96]
+	WORD $0x4e201c65 // and v5.16b, v3.16b, v0.16b
+	WORD $0x3dc02826 // ldr q6, [x1, #160]
+	WORD $0x4f0a54c6 // shl v6.16b, v6.16b, #2
+	WORD $0x6ea11cc5 // bit v5.16b, v6.16b, v1.16b
+	WORD $0x6e2284a5 // sub v5.16b, v5.16b, v2.16b
+	WORD $0x4e853886 // zip1 v6.4s, v4.4s, v5.4s
+	WORD $0xfd008806 // str d6, [x0, #272]
+	WORD $0x6e0640c6 // ext v6.16b, v6.16b, v6.16b, #8
+	WORD $0xfd00a806 // str d6, [x0, #336]
+	WORD $0x4e857886 // zip2 v6.4s, v4.4s, v5.4s
+	WORD $0xfd00c806 // str d6, [x0, #400]
+	WORD $0x6e0640c6 // ext v6.16b, v6.16b, v6.16b, #8
+	WORD $0xfd00e806 // str d6, [x0, #464]
+	WORD $0x3dc00023 // ldr q3, [x1]
+	WORD $0x6f0c0464 // ushr v4.16b, v3.16b, #4
+	WORD $0x3dc02026 // ldr q6, [x1, #128]
+	WORD $0x6ea11cc4 // bit v4.16b, v6.16b, v1.16b
+	WORD $0x6e228484 // sub v4.16b, v4.16b, v2.16b
+	WORD $0x3dc00823 // ldr q3, [x1, #32]
+	WORD $0x6f0c0465 // ushr v5.16b, v3.16b, #4
+	WORD $0x3dc02826 // ldr q6, [x1, #160]
+	WORD $0x6ea11cc5 // bit v5.16b, v6.16b, v1.16b
+	WORD $0x6e2284a5 // sub v5.16b, v5.16b, v2.16b
+	WORD $0x4e853886 // zip1 v6.4s, v4.4s, v5.4s
+	WORD $0xfd009006 // str d6, [x0, #288]
+	WORD $0x6e0640c6 // ext v6.16b, v6.16b, v6.16b, #8
+	WORD $0xfd00b006 // str d6, [x0, #352]
+	WORD $0x4e857886 // zip2 v6.4s, v4.4s, v5.4s
+	WORD $0xfd00d006 // str d6, [x0, #416]
+	WORD $0x6e0640c6 // ext v6.16b, v6.16b, v6.16b, #8
+	WORD $0xfd00f006 // str d6, [x0, #480]
+	WORD $0x3dc01023 // ldr q3, [x1, #64]
+	WORD $0x6f0c0464 // ushr v4.16b, v3.16b, #4
+	WORD $0x3dc02026 // ldr q6, [x1, #128]
+	WORD $0x6f0e04c6 // ushr v6.16b, v6.16b, #2
+	WORD $0x6ea11cc4 // bit v4.16b, v6.16b, v1.16b
+	WORD $0x6e228484 // sub v4.16b, v4.16b, v2.16b
+	WORD $0x3dc01823 // ldr q3, [x1, #96]
+	WORD $0x6f0c0465 // ushr v5.16b, v3.16b, #4
+	WORD $0x3dc02826 // ldr q6, [x1, #160]
+	WORD $0x6f0e04c6 // ushr v6.16b, v6.16b, #2
+	WORD $0x6ea11cc5 // bit v5.16b, v6.16b, v1.16b
+	WORD $0x6e2284a5 // sub v5.16b, v5.16b, v2.16b
+	WORD $0x4e853886 // zip1 v6.4s, v4.4s, v5.4s
+	WORD $0xfd009806 // str d6, [x0, #304]
+	WORD $0x6e0640c6 // ext v6.16b, v6.16b, v6.16b, #8
+	WORD $0xfd00b806 // str d6, [x0, #368]
+	WORD $0x4e857886 // zip2 v6.4s, v4.4s, v5.4s
+	WORD $0xfd00d806 // str d6, [x0, #432]
+	WORD $0x6e0640c6 // ext v6.16b, v6.16b, v6.16b, #8
+	WORD $0xfd00f806 // str d6, [x0, #496]
+	WORD $0x7d418023 // ldr h3, [x1, #192]
+	WORD $0x1ee24063 // fcvt s3, h3
+	WORD $0x4e040463 // dup v3.4s, v3.s[0]
+	WORD $0xfc5f8025 // ldur d5, [x1, #-8]
+	WORD $0x0f08a4a5 // sxtl v5.8h, v5.8b
+	WORD $0x4f3054a4 // shl v4.4s, v5.4s, #16
+	WORD $0x4f300484 // sshr v4.4s, v4.4s, #16
+	WORD $0x4f3004a5 // sshr v5.4s, v5.4s, #16
+	WORD $0x4e833866 // zip1 v6.4s, v3.4s, v3.4s
+	WORD $0xfd002006 // str d6, [x0, #64]
+	WORD $0x6e0640c6 // ext v6.16b, v6.16b, v6.16b, #8
+	WORD $0xfd002806 // str d6, [x0, #80]
+	WORD $0x4e837866 // zip2 v6.4s, v3.4s, v3.4s
+	WORD $0xfd003006 // str d6, [x0, #96]
+	WORD $0x6e0640c6 // ext v6.16b, v6.16b, v6.16b, #8
+	WORD $0xfd003806 // str d6, [x0, #112]
+	WORD $0x4e843886 // zip1 v6.4s, v4.4s, v4.4s
+	WORD $0xfd01a006 // str d6, [x0, #832]
+	WORD $0x6e0640c6 // ext v6.16b, v6.16b, v6.16b, #8
+	WORD $0xfd01a806 // str d6, [x0, #848]
+	WORD $0x4e847886 // zip2 v6.4s, v4.4s, v4.4s
+	WORD $0xfd01b006 // str d6, [x0, #864]
+	WORD $0x6e0640c6 // ext v6.16b, v6.16b, v6.16b, #8
+	WORD $0xfd01b806 // str d6, [x0, #880]
+	WORD $0x4e8538a6 // zip1 v6.4s, v5.4s, v5.4s
+	WORD $0xfd01e006 // str d6, [x0, #960]
+	WORD $0x6e0640c6 // ext v6.16b, v6.16b, v6.16b, #8
+	WORD $0xfd01e806 // str d6, [x0, #976]
+	WORD $0x4e8578a6 // zip2 v6.4s, v5.4s, v5.4s
+	WORD $0xfd01f006 // str d6, [x0, #992]
+	WORD $0x6e0640c6 // ext v6.16b, v6.16b, v6.16b, #8
+	WORD $0xfd01f806 // str d6, [x0, #1008]
+	WORD $0x3dc00423 // ldr q3, [x1, #16]
+	WORD $0x4e201c64 // and v4.16b, v3.16b, v0.16b
+	WORD $0x3dc02426 // ldr q6, [x1, #144]
+	WORD $0x4f0c54c6 // shl v6.16b, v6.16b, #4
+	WORD $0x6ea11cc4 // bit v4.16b, v6.16b, v1.16b
+	WORD $0x6e228484 // sub v4.16b, v4.16b, v2.16b
+	WORD $0x3dc00c23 // ldr q3, [x1, #48]
+	WORD $0x4e201c65 // and v5.16b, v3.16b, v0.16b
+	WORD $0x3dc02c26 // ldr q6, [x1, #176]
+	WORD $0x4f0c54c6 // shl v6.16b, v6.16b, #4
+	WORD $0x6ea11cc5 // bit v5.16b, v6.16b, v1.16b
+	WORD $0x6e2284a5 // sub v5.16b, v5.16b, v2.16b
+	WORD $0x4e853886 // zip1 v6.4s, v4.4s, v5.4s
+	WORD $0xfd010006 // str d6, [x0, #512]
+	WORD $0x6e0640c6 // ext v6.16b, v6.16b, v6.16b, #8
+	WORD $0xfd012006 // str d6, [x0, #576]
+	WORD $0x4e857886 // zip2 v6.4s, v4.4s, v5.4s
+	WORD $0xfd014006 // str d6, [x0, #640]
+	WORD $0x6e0640c6 // ext v6.16b, v6.16b, v6.16b, #8
+	WORD $0xfd016006 // str d6, [x0, #704]
+	WORD $0x3dc01423 // ldr q3, [x1, #80]
+	WORD $0x4e201c64 // and v4.16b, v3.16b, v0.16b
+	WORD $0x3dc02426 // ldr q6, [x1, #144]
+	WORD $0x4f0a54c6 // shl v6.16b, v6.16b, #2
+	WORD $0x6ea11cc4 // bit v4.16b, v6.16b, v1.16b
+	WORD $0x6e228484 // sub v4.16b, v4.16b, v2.16b
+	WORD $0x3dc01c23 // ldr q3, [x1, #112]
+	WORD $0x4e201c65 // and v5.16b, v3.16b, v0.16b
+	WORD $0x3dc02c26 // ldr q6, [x1, #176]
+	WORD $0x4f0a54c6 // shl v6.16b, v6.16b, #2
+	WORD $0x6ea11cc5 // bit v5.16b, v6.16b, v1.16b
+	WORD $0x6e2284a5 // sub v5.16b, v5.16b, v2.16b
+	WORD $0x4e853886 // zip1 v6.4s, v4.4s, v5.4s
+	WORD $0xfd010806 // str d6, [x0, #528]
+	WORD $0x6e0640c6 // ext v6.16b, v6.16b, v6.16b, #8
+	WORD $0xfd012806 // str d6, [x0, #592]
+	WORD $0x4e857886 // zip2 v6.4s, v4.4s, v5.4s
+	WORD $0xfd014806 // str d6, [x0, #656]
+	WORD $0x6e0640c6 // ext v6.16b, v6.16b, v6.16b, #8
+	WORD $0xfd016806 // str d6, [x0, #720]
+	WORD $0x3dc00423 // ldr q3, [x1, #16]
+	WORD $0x6f0c0464 // ushr v4.16b, v3.16b, #4
+	WORD $0x3dc02426 // ldr q6, [x1, #144]
+	WORD $0x6ea11cc4 // bit v4.16b, v6.16b, v1.16b
+	WORD $0x6e228484 // sub v4.16b, v4.16b, v2.16b
+	WORD $0x3dc00c23 // ldr q3, [x1, #48]
+	WORD $0x6f0c0465 // ushr v5.16b, v3.16b, #4
+	WORD $0x3dc02c26 // ldr q6, [x1, #176]
+	WORD $0x6ea11cc5 // bit v5.16b, v6.16b, v1.16b
+	WORD $0x6e2284a5 // sub v5.16b, v5.16b, v2.16b
+	WORD $0x4e853886 // zip1 v6.4s, v4.4s, v5.4s
+	WORD $0xfd011006 // str d6, [x0, #544]
+	WORD $0x6e0640c6 // ext v6.16b, v6.16b, v6.16b, #8
+	WORD $0xfd013006 // str d6, [x0, #608]
+	WORD $0x4e857886 // zip2 v6.4s, v4.4s, v5.4s
+	WORD $0xfd015006 // str d6, [x0, #672]
+	WORD $0x6e0640c6 // ext v6.16b, v6.16b, v6.16b, #8
+	WORD $0xfd017006 // str d6, [x0, #736]
+	WORD $0x3dc01423 // ldr q3, [x1, #80]
+	WORD $0x6f0c0464 // ushr v4.16b, v3.16b, #4
+	WORD $0x3dc02426 // ldr q6, [x1, #144]
+	WORD $0x6f0e04c6 // ushr v6.16b, v6.16b, #2
+	WORD $0x6ea11cc4 // bit v4.16b, v6.16b, v1.16b
+	WORD $0x6e228484 // sub v4.16b, v4.16b, v2.16b
+	WORD $0x3dc01c23 // ldr q3, [x1, #112]
+	WORD $0x6f0c0465 // ushr v5.16b, v3.16b, #4
+	WORD $0x3dc02c26 // ldr q6, [x1, #176]
+	WORD $0x6f0e04c6 // ushr v6.16b, v6.16b, #2
+	WORD $0x6ea11cc5 // bit v5.16b, v6.16b, v1.16b
+	WORD $0x6e2284a5 // sub v5.16b, v5.16b, v2.16b
+	WORD $0x4e853886 // zip1 v6.4s, v4.4s, v5.4s
+	WORD $0xfd011806 // str d6, [x0, #560]
+	WORD $0x6e0640c6 // ext v6.16b, v6.16b, v6.16b, #8
+	WORD $0xfd013806 // str d6, [x0, #624]
+	WORD $0x4e857886 // zip2 v6.4s, v4.4s, v5.4s
+	WORD $0xfd015806 // str d6, [x0, #688]
+	WORD $0x6e0640c6 // ext v6.16b, v6.16b, v6.16b, #8
+	WORD $0xfd017806 // str d6, [x0, #752]
+	ADD $210, R1, R1
+	ADD $1024, R0, R0
+	SUBS $1, R2, R2
+	BGT super
+	RET
+
+// func panelQ6KMMLA8x4(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
+TEXT ·panelQ6KMMLA8x4(SB), NOSPLIT, $0-72
+	MOVD n+48(FP), R0
+	MOVD acc+56(FP), R1
+	MOVD part+64(FP), R2
+	MOVD w+16(FP), R3
+	MOVD rowBytes+24(FP), R7
+	ADD R7, R3, R4
+	ADD R7, R4, R5
+	ADD R7, R5, R6
+	MOVD x+32(FP), R7
+	MOVD xStride+40(FP), R9
+	ADD R9, R7, R8
+	MOVD R3, R9
+	ADD $256, R3, R3
+	MOVD R4, R10
+	ADD $256, R4, R4
+	MOVD R5, R11
+	ADD $256, R5, R5
+	MOVD R6, R12
+	ADD $256, R6, R6
+	MOVD R7, R13
+	ADD $256, R7, R7
+	MOVD R8, R14
+	ADD $256, R8, R8
+	MOVD $1024, R15
+	MUL R0, R15, R15
+	MOVD $1024, R16
+	MUL R0, R16, R16
+	MOVD $8, R19
+block:
+	WORD $0x6f00e400 // movi v0.2d, #0x0
+	WORD $0x6f00e401 // movi v1.2d, #0x0
+	WORD $0x6f00e402 // movi v2.2d, #0x0
+	WORD $0x6f00e403 // movi v3.2d, #0x0
+	WORD $0x6f00e404 // movi v4.2d, #0x0
+	WORD $0x6f00e405 // movi v5.2d, #0x0
+	WORD $0x6f00e406 // movi v6.2d, #0x0
+	WORD $0x6f00e407 // movi v7.2d, #0x0
+	TBNZ $0, R2, begin
+	WORD $0x3dc00020 // ldr q0, [x1]
+	WORD $0x3dc00421 // ldr q1, [x1, #16]
+	WORD $0x3dc00822 // ldr q2, [x1, #32]
+	WORD $0x3dc00c23 // ldr q3, [x1, #48]
+	WORD $0x3dc01024 // ldr q4, [x1, #64]
+	WORD $0x3dc01425 // ldr q5, [x1, #80]
+	WORD $0x3dc01826 // ldr q6, [x1, #96]
+	WORD $0x3dc01c27 // ldr q7, [x1, #112]
+begin:
+	MOVD R0, R17
+super:
+	WORD $0x6f00e408 // movi v8.2d, #0x0
+	WORD $0x6f00e409 // movi v9.2d, #0x0
+	WORD $0x6f00e40a // movi v10.2d, #0x0
+	WORD $0x6f00e40b // movi v11.2d, #0x0
+	WORD $0x6f00e40c // movi v12.2d, #0x0
+	WORD $0x6f00e40d // movi v13.2d, #0x0
+	WORD $0x6f00e40e // movi v14.2d, #0x0
+	WORD $0x6f00e40f // movi v15.2d, #0x0
+	WORD $0x6f00e410 // movi v16.2d, #0x0
+	WORD $0x6f00e411 // movi v17.2d, #0x0
+	WORD $0x6f00e412 // movi v18.2d, #0x0
+	WORD $0x6f00e413 // movi v19.2d, #0x0
+	WORD $0x6f00e414 // movi v20.2d, #0x0
+	WORD $0x6f00e415 // movi v21.2d, #0x0
+	WORD $0x6f00e416 // movi v22.2d, #0x0
+	WORD $0x6f00e417 // movi v23.2d, #0x0
+	WORD $0x3dc00078 // ldr q24, [x3]
+	WORD $0x3dc00099 // ldr q25, [x4]
+	WORD $0x3dc000ba // ldr q26, [x5]
+	WORD $0x3dc000db // ldr q27, [x6]
+	WORD $0x3dc000fc // ldr q28, [x7]
+	WORD $0x3dc0011d // ldr q29, [x8]
+	WORD $0x4e9ca708 // smmla v8.4s, v24.16b, v28.16b
+	WORD $0x4e9da709 // smmla v9.4s, v24.16b, v29.16b
+	WORD $0x4e9ca72a // smmla v10.4s, v25.16b, v28.16b
+	WORD $0x4e9da72b // smmla v11.4s, v25.16b, v29.16b
+	WORD $0x4e9ca74c // smmla v12.4s, v26.16b, v28.16b
+	WORD $0x4e9da74d // smmla v13.4s, v26.16b, v29.16b
+	WORD $0x4e9ca76e // smmla v14.4s, v27.16b, v28.16b
+	WORD $0x4e9da76f // smmla v15.4s, v27.16b, v29.16b
+	WORD $0x3dc00478 // ldr q24, [x3, #16]
+	WORD $0x3dc00499 // ldr q25, [x4, #16]
+	WORD $0x3dc004ba // ldr q26, [x5, #16]
+	WORD $0x3dc004db // ldr q27, [x6, #16]
+	WORD $0x3dc004fc // ldr q28, [x7, #16]
+	WORD $0x3dc0051d // ldr q29, [x8, #16]
+	WORD $0x4e9ca708 // smmla v8.4s, v24.16b, v28.16b
+	WORD $0x4e9da709 // smmla v9.4s, v24.16b, v29.16b
+	WORD $0x4e9ca72a // smmla v10.4s, v25.16b, v28.16b
+	WORD $0x4e9da72b // smmla v11.4s, v25.16b, v29.16b
+	WORD $0x4e9ca74c // smmla v12.4s, v26.16b, v28.16b
+	WORD $0x4e9da74d // smmla v13.4s, v26.16b, v29.16b
+	WORD $0x4e9ca76e // smmla v14.4s, v27.16b, v28.16b
+	WORD $0x4e9da76f // smmla v15.4s, v27.16b, v29.16b
+	WORD $0x3dc00878 // ldr q24, [x3, #32]
+	WORD $0x3dc00899 // ldr q25, [x4, #32]
+	WORD $0x3dc008ba // ldr q26, [x5, #32]
+	WORD $0x3dc008db // ldr q27, [x6, #32]
+	WORD $0x3dc008fc // ldr q28, [x7, #32]
+	WORD $0x3dc0091d // ldr q29, [x8, #32]
+	WORD $0x4e9ca710 // smmla v16.4s, v24.16b, v28.16b
+	WORD $0x4e9da711 // smmla v17.4s, v24.16b, v29.16b
+	WORD $0x4e9ca732 // smmla v18.4s, v25.16b, v28.16b
+	WORD $0x4e9da733 // smmla v19.4s, v25.16b, v29.16b
+	WORD $0x4e9ca754 // smmla v20.4s, v26.16b, v28.16b
+	WORD $0x4e9da755 // smmla v21.4s, v26.16b, v29.16b
+	WORD $0x4e9ca776 // smmla v22.4s, v27.16b, v28.16b
+	WORD $0x4e9da777 // smmla v23.4s, v27.16b, v29.16b
+	WORD $0x3dc00c78 // ldr q24, [x3, #48]
+	WORD $0x3dc00c99 // ldr q25, [x4, #48]
+	WORD $0x3dc00cba // ldr q26, [x5, #48]
+	WORD $0x3dc00cdb // ldr q27, [x6, #48]
+	WORD $0x3dc00cfc // ldr q28, [x7, #48]
+	WORD $0x3dc00d1d // ldr q29, [x8, #48]
+	WORD $0x4e9ca710 // smmla v16.4s, v24.16b, v28.16b
+	WORD $0x4e9da711 // smmla v17.4s, v24.16b, v29.16b
+	WORD $0x4e9ca732 // smmla v18.4s, v25.16b, v28.16b
+	WORD $0x4e9da733 // smmla v19.4s, v25.16b, v29.16b
+	WORD $0x4e9ca754 // smmla v20.4s, v26.16b, v28.16b
+	WORD $0x4e9da755 // smmla v21.4s, v26.16b, v29.16b
+	WORD $0x4e9ca776 // smmla v22.4s, v27.16b, v28.16b
+	WORD $0x4e9da777 // smmla v23.4s, v27.16b, v29.16b
+	WORD $0x3dc0c138 // ldr q24, [x9, #768]
+	WORD $0x3dc0e139 // ldr q25, [x9, #896]
+	WORD $0x4eb89d08 // mul v8.4s, v8.4s, v24.4s
+	WORD $0x4eb99608 // mla v8.4s, v16.4s, v25.4s
+	WORD $0x4eb89d29 // mul v9.4s, v9.4s, v24.4s
+	WORD $0x4eb99629 // mla v9.4s, v17.4s, v25.4s
+	WORD $0x3dc00138 // ldr q24, [x9]
+	WORD $0x3dc001b9 // ldr q25, [x13]
+	WORD $0x4e21d908 // scvtf v8.4s, v8.4s
+	WORD $0x6e38df39 // fmul v25.4s, v25.4s, v24.4s
+	WORD $0x4e39cd00 // fmla v0.4s, v8.4s, v25.4s
+	WORD $0x3dc001d9 // ldr q25, [x14]
+	WORD $0x4e21d929 // scvtf v9.4s, v9.4s
+	WORD $0x6e38df39 // fmul v25.4s, v25.4s, v24.4s
+	WORD $0x4e39cd21 // fmla v1.4s, v9.4s, v25.4s
+	WORD $0x3dc0c158 // ldr q24, [x10, #768]
+	WORD $0x3dc0e159 // ldr q25, [x10, #896]
+	WORD $0x4eb89d4a // mul v10.4s, v10.4s, v24.4s
+	WORD $0x4eb9964a // mla v10.4s, v18.4s, v25.4s
+	WORD $0x4eb89d6b // mul v11.4s, v11.4s, v24.4s
+	WORD $0x4eb9966b // mla v11.4s, v19.4s, v25.4s
+	WORD $0x3dc00158 // ldr q24, [x10]
+	WORD $0x3dc001b9 // ldr q25, [x13]
+	WORD $0x4e21d94a // scvtf v10.4s, v10.4s
+	WORD $0x6e38df39 // fmul v25.4s, v25.4s, v24.4s
+	WORD $0x4e39cd42 // fmla v2.4s, v10.4s, v25.4s
+	WORD $0x3dc001d9 // ldr q25, [x14]
+	WORD $0x4e21d96b // scvtf v11.4s, v11.4s
+	WORD $0x6e38df39 // fmul v25.4s, v25.4s, v24.4s
+	WORD $0x4e39cd63 // fmla v3.4s, v11.4s, v25.4s
+	WORD $0x3dc0c178 // ldr q24, [x11, #768]
+	WORD $0x3dc0e179 // ldr q25, [x11, #896]
+	WORD $0x4eb89d8c // mul v12.4s, v12.4s, v24.4s
+	WORD $0x4eb9968c // mla v12.4s, v20.4s, v25.4s
+	WORD $0x4eb89dad // mul v13.4s, v13.4s, v24.4s
+	WORD $0x4eb996ad // mla v13.4s, v21.4s, v25.4s
+	WORD $0x3dc00178 // ldr q24, [x11]
+	WORD $0x3dc001b9 // ldr q25, [x13]
+	WORD $0x4e21d98c // scvtf v12.4s, v12.4s
+	WORD $0x6e38df39 // fmul v25.4s, v25.4s, v24.4s
+	WORD $0x4e39cd84 // fmla v4.4s, v12.4s, v25.4s
+	WORD $0x3dc001d9 // ldr q25, [x14]
+	WORD $0x4e21d9ad // scvtf v13.4s, v13.4s
+	WORD $0x6e38df39 // fmul v25.4s, v25.4s, v24.4s
+	WORD $0x4e39cda5 // fmla v5.4s, v13.4s, v25.4s
+	WORD $0x3dc0c198 // ldr q24, [x12, #768]
+	WORD $0x3dc0e199 // ldr q25, [x12, #896]
+	WORD $0x4eb89dce // mul v14.4s, v14.4s, v24.4s
+	WORD $0x4eb996ce // mla v14.4s, v22.4s, v25.4s
+	WORD $0x4eb89def // mul v15.4s, v15.4s, v24.4s
+	WORD $0x4eb996ef // mla v15.4s, v23.4s, v25.4s
+	WORD $0x3dc00198 // ldr q24, [x12]
+	WORD $0x3dc001b9 // ldr q25, [x13]
+	WORD $0x4e21d9ce // scvtf v14.4s, v14.4s
+	WORD $0x6e38df39 // fmul v25.4s, v25.4s, v24.4s
+	WORD $0x4e39cdc6 // fmla v6.4s, v14.4s, v25.4s
+	WORD $0x3dc001d9 // ldr q25, [x14]
+	WORD $0x4e21d9ef // scvtf v15.4s, v15.4s
+	WORD $0x6e38df39 // fmul v25.4s, v25.4s, v24.4s
+	WORD $0x4e39cde7 // fmla v7.4s, v15.4s, v25.4s
+	ADD $1024, R3, R3
+	ADD $1024, R9, R9
+	ADD $1024, R4, R4
+	ADD $1024, R10, R10
+	ADD $1024, R5, R5
+	ADD $1024, R11, R11
+	ADD $1024, R6, R6
+	ADD $1024, R12, R12
+	ADD $1024, R7, R7
+	ADD $1024, R13, R13
+	ADD $1024, R8, R8
+	ADD $1024, R14, R14
+	SUBS $1, R17, R17
+	BGT super
+	WORD $0x3d800020 // str q0, [x1]
+	WORD $0x3d800421 // str q1, [x1, #16]
+	WORD $0x3d800822 // str q2, [x1, #32]
+	WORD $0x3d800c23 // str q3, [x1, #48]
+	WORD $0x3d801024 // str q4, [x1, #64]
+	WORD $0x3d801425 // str q5, [x1, #80]
+	WORD $0x3d801826 // str q6, [x1, #96]
+	WORD $0x3d801c27 // str q7, [x1, #112]
+	ADD $128, R1, R1
+	SUB R15, R3, R3
+	ADD $64, R3, R3
+	SUB R15, R9, R9
+	ADD $16, R9, R9
+	SUB R15, R4, R4
+	ADD $64, R4, R4
+	SUB R15, R10, R10
+	ADD $16, R10, R10
+	SUB R15, R5, R5
+	ADD $64, R5, R5
+	SUB R15, R11, R11
+	ADD $16, R11, R11
+	SUB R15, R6, R6
+	ADD $64, R6, R6
+	SUB R15, R12, R12
+	ADD $16, R12, R12
+	SUB R16, R7, R7
+	ADD $64, R7, R7
+	SUB R16, R13, R13
+	ADD $16, R13, R13
+	SUB R16, R8, R8
+	ADD $64, R8, R8
+	SUB R16, R14, R14
+	ADD $16, R14, R14
+	SUBS $1, R19, R19
+	BGT block
+	MOVD out+0(FP), R0
+	MOVD outStride+8(FP), R1
+	MOVD acc+56(FP), R2
+	MOVD part+64(FP), R3
+	TBZ $1, R3, done
+	WORD $0x3dc00040 // ldr q0, [x2]
+	WORD $0x3dc02041 // ldr q1, [x2, #128]
+	WORD $0x3dc04042 // ldr q2, [x2, #256]
+	WORD $0x3dc06043 // ldr q3, [x2, #384]
+	WORD $0x3dc08044 // ldr q4, [x2, #512]
+	WORD $0x3dc0a045 // ldr q5, [x2, #640]
+	WORD $0x3dc0c046 // ldr q6, [x2, #768]
+	WORD $0x3dc0e047 // ldr q7, [x2, #896]
+	WORD $0x4e21d400 // fadd v0.4s, v0.4s, v1.4s
+	WORD $0x4e23d442 // fadd v2.4s, v2.4s, v3.4s
+	WORD $0x4e25d484 // fadd v4.4s, v4.4s, v5.4s
+	WORD $0x4e27d4c6 // fadd v6.4s, v6.4s, v7.4s
+	WORD $0x4e22d400 // fadd v0.4s, v0.4s, v2.4s
+	WORD $0x4e26d484 // fadd v4.4s, v4.4s, v6.4s
+	WORD $0x4e24d400 // fadd v0.4s, v0.4s, v4.4s
+	WORD $0x3dc00848 // ldr q8, [x2, #32]
+	WORD $0x3dc02849 // ldr q9, [x2, #160]
+	WORD $0x3dc0484a // ldr q10, [x2, #288]
+	WORD $0x3dc0684b // ldr q11, [x2, #416]
+	WORD $0x3dc0884c // ldr q12, [x2, #544]
+	WORD $0x3dc0a84d // ldr q13, [x2, #672]
+	WORD $0x3dc0c84e // ldr q14, [x2, #800]
+	WORD $0x3dc0e84f // ldr q15, [x2, #928]
+	WORD $0x4e29d508 // fadd v8.4s, v8.4s, v9.4s
+	WORD $0x4e2bd54a // fadd v10.4s, v10.4s, v11.4s
+	WORD $0x4e2dd58c // fadd v12.4s, v12.4s, v13.4s
+	WORD $0x4e2fd5ce // fadd v14.4s, v14.4s, v15.4s
+	WORD $0x4e2ad508 // fadd v8.4s, v8.4s, v10.4s
+	WORD $0x4e2ed58c // fadd v12.4s, v12.4s, v14.4s
+	WORD $0x4e2cd508 // fadd v8.4s, v8.4s, v12.4s
+	WORD $0x4e881810 // uzp1 v16.4s, v0.4s, v8.4s
+	WORD $0x3d800010 // str q16, [x0]
+	ADD R1, R0, R4
+	WORD $0x4e885810 // uzp2 v16.4s, v0.4s, v8.4s
+	WORD $0x3d800090 // str q16, [x4]
+	WORD $0x3dc01040 // ldr q0, [x2, #64]
+	WORD $0x3dc03041 // ldr q1, [x2, #192]
+	WORD $0x3dc05042 // ldr q2, [x2, #320]
+	WORD $0x3dc07043 // ldr q3, [x2, #448]
+	WORD $0x3dc09044 // ldr q4, [x2, #576]
+	WORD $0x3dc0b045 // ldr q5, [x2, #704]
+	WORD $0x3dc0d046 // ldr q6, [x2, #832]
+	WORD $0x3dc0f047 // ldr q7, [x2, #960]
+	WORD $0x4e21d400 // fadd v0.4s, v0.4s, v1.4s
+	WORD $0x4e23d442 // fadd v2.4s, v2.4s, v3.4s
+	WORD $0x4e25d484 // fadd v4.4s, v4.4s, v5.4s
+	WORD $0x4e27d4c6 // fadd v6.4s, v6.4s, v7.4s
+	WORD $0x4e22d400 // fadd v0.4s, v0.4s, v2.4s
+	WORD $0x4e26d484 // fadd v4.4s, v4.4s, v6.4s
+	WORD $0x4e24d400 // fadd v0.4s, v0.4s, v4.4s
+	WORD $0x3dc01848 // ldr q8, [x2, #96]
+	WORD $0x3dc03849 // ldr q9, [x2, #224]
+	WORD $0x3dc0584a // ldr q10, [x2, #352]
+	WORD $0x3dc0784b // ldr q11, [x2, #480]
+	WORD $0x3dc0984c // ldr q12, [x2, #608]
+	WORD $0x3dc0b84d // ldr q13, [x2, #736]
+	WORD $0x3dc0d84e // ldr q14, [x2, #864]
+	WORD $0x3dc0f84f // ldr q15, [x2, #992]
+	WORD $0x4e29d508 // fadd v8.4s, v8.4s, v9.4s
+	WORD $0x4e2bd54a // fadd v10.4s, v10.4s, v11.4s
+	WORD $0x4e2dd58c // fadd v12.4s, v12.4s, v13.4s
+	WORD $0x4e2fd5ce // fadd v14.4s, v14.4s, v15.4s
+	WORD $0x4e2ad508 // fadd v8.4s, v8.4s, v10.4s
+	WORD $0x4e2ed58c // fadd v12.4s, v12.4s, v14.4s
+	WORD $0x4e2cd508 // fadd v8.4s, v8.4s, v12.4s
+	WORD $0x4e881810 // uzp1 v16.4s, v0.4s, v8.4s
+	WORD $0x3d800410 // str q16, [x0, #16]
+	ADD R1, R0, R4
+	WORD $0x4e885810 // uzp2 v16.4s, v0.4s, v8.4s
+	WORD $0x3d800490 // str q16, [x4, #16]
+	ADD R1<<1, R0, R0
+	WORD $0x3dc00440 // ldr q0, [x2, #16]
+	WORD $0x3dc02441 // ldr q1, [x2, #144]
+	WORD $0x3dc04442 // ldr q2, [x2, #272]
+	WORD $0x3dc06443 // ldr q3, [x2, #400]
+	WORD $0x3dc08444 // ldr q4, [x2, #528]
+	WORD $0x3dc0a445 // ldr q5, [x2, #656]
+	WORD $0x3dc0c446 // ldr q6, [x2, #784]
+	WORD $0x3dc0e447 // ldr q7, [x2, #912]
+	WORD $0x4e21d400 // fadd v0.4s, v0.4s, v1.4s
+	WORD $0x4e23d442 // fadd v2.4s, v2.4s, v3.4s
+	WORD $0x4e25d484 // fadd v4.4s, v4.4s, v5.4s
+	WORD $0x4e27d4c6 // fadd v6.4s, v6.4s, v7.4s
+	WORD $0x4e22d400 // fadd v0.4s, v0.4s, v2.4s
+	WORD $0x4e26d484 // fadd v4.4s, v4.4s, v6.4s
+	WORD $0x4e24d400 // fadd v0.4s, v0.4s, v4.4s
+	WORD $0x3dc00c48 // ldr q8, [x2, #48]
+	WORD $0x3dc02c49 // ldr q9, [x2, #176]
+	WORD $0x3dc04c4a // ldr q10, [x2, #304]
+	WORD $0x3dc06c4b // ldr q11, [x2, #432]
+	WORD $0x3dc08c4c // ldr q12, [x2, #560]
+	WORD $0x3dc0ac4d // ldr q13, [x2, #688]
+	WORD $0x3dc0cc4e // ldr q14, [x2, #816]
+	WORD $0x3dc0ec4f // ldr q15, [x2, #944]
+	WORD $0x4e29d508 // fadd v8.4s, v8.4s, v9.4s
+	WORD $0x4e2bd54a // fadd v10.4s, v10.4s, v11.4s
+	WORD $0x4e2dd58c // fadd v12.4s, v12.4s, v13.4s
+	WORD $0x4e2fd5ce // fadd v14.4s, v14.4s, v15.4s
+	WORD $0x4e2ad508 // fadd v8.4s, v8.4s, v10.4s
+	WORD $0x4e2ed58c // fadd v12.4s, v12.4s, v14.4s
+	WORD $0x4e2cd508 // fadd v8.4s, v8.4s, v12.4s
+	WORD $0x4e881810 // uzp1 v16.4s, v0.4s, v8.4s
+	WORD $0x3d800010 // str q16, [x0]
+	ADD R1, R0, R4
+	WORD $0x4e885810 // uzp2 v16.4s, v0.4s, v8.4s
+	WORD $0x3d800090 // str q16, [x4]
+	WORD $0x3dc01440 // ldr q0, [x2, #80]
+	WORD $0x3dc03441 // ldr q1, [x2, #208]
+	WORD $0x3dc05442 // ldr q2, [x2, #336]
+	WORD $0x3dc07443 // ldr q3, [x2, #464]
+	WORD $0x3dc09444 // ldr q4, [x2, #592]
+	WORD $0x3dc0b445 // ldr q5, [x2, #720]
+	WORD $0x3dc0d446 // ldr q6, [x2, #848]
+	WORD $0x3dc0f447 // ldr q7, [x2, #976]
+	WORD $0x4e21d400 // fadd v0.4s, v0.4s, v1.4s
+	WORD $0x4e23d442 // fadd v2.4s, v2.4s, v3.4s
+	WORD $0x4e25d484 // fadd v4.4s, v4.4s, v5.4s
+	WORD $0x4e27d4c6 // fadd v6.4s, v6.4s, v7.4s
+	WORD $0x4e22d400 // fadd v0.4s, v0.4s, v2.4s
+	WORD $0x4e26d484 // fadd v4.4s, v4.4s, v6.4s
+	WORD $0x4e24d400 // fadd v0.4s, v0.4s, v4.4s
+	WORD $0x3dc01c48 // ldr q8, [x2, #112]
+	WORD $0x3dc03c49 // ldr q9, [x2, #240]
+	WORD $0x3dc05c4a // ldr q10, [x2, #368]
+	WORD $0x3dc07c4b // ldr q11, [x2, #496]
+	WORD $0x3dc09c4c // ldr q12, [x2, #624]
+	WORD $0x3dc0bc4d // ldr q13, [x2, #752]
+	WORD $0x3dc0dc4e // ldr q14, [x2, #880]
+	WORD $0x3dc0fc4f // ldr q15, [x2, #1008]
+	WORD $0x4e29d508 // fadd v8.4s, v8.4s, v9.4s
+	WORD $0x4e2bd54a // fadd v10.4s, v10.4s, v11.4s
+	WORD $0x4e2dd58c // fadd v12.4s, v12.4s, v13.4s
+	WORD $0x4e2fd5ce // fadd v14.4s, v14.4s, v15.4s
+	WORD $0x4e2ad508 // fadd v8.4s, v8.4s, v10.4s
+	WORD $0x4e2ed58c // fadd v12.4s, v12.4s, v14.4s
+	WORD $0x4e2cd508 // fadd v8.4s, v8.4s, v12.4s
+	WORD $0x4e881810 // uzp1 v16.4s, v0.4s, v8.4s
+	WORD $0x3d800410 // str q16, [x0, #16]
+	ADD R1, R0, R4
+	WORD $0x4e885810 // uzp2 v16.4s, v0.4s, v8.4s
+	WORD $0x3d800490 // str q16, [x4, #16]
+done:
 	RET
 
 // func streamIQ2XXSNEON(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
@@ -41884,6 +47578,574 @@ super:
 	BGT super
 	RET
 
+// func expandIQ2XXSMMLA(dst *byte, w *byte, n uintptr)
+TEXT ·expandIQ2XXSMMLA(SB), NOSPLIT, $0-24
+	MOVD dst+0(FP), R0
+	MOVD w+8(FP), R1
+	MOVD n+16(FP), R2
+	ADD $8, R1, R1
+	MOVD $neonTable<>(SB), R3
+	WORD $0x4f00e460 // movi v0.16b, #0x3
+	WORD $0x4f00e481 // movi v1.16b, #0x4
+	WORD $0x3dc01462 // ldr q2, [x3, #80]
+super:
+	WORD $0x7d40c023 // ldr h3, [x1, #96]
+	WORD $0x1ee24063 // fcvt s3, h3
+	WORD $0x4e040463 // dup v3.4s, v3.s[0]
+	WORD $0x4f02f404 // fmov v4.4s, #1.250000000000000000e-01
+	WORD $0x6e24dc63 // fmul v3.4s, v3.4s, v4.4s
+	WORD $0xbc5f8025 // ldur s5, [x1, #-8]
+	WORD $0x0f08a4a5 // sxtl v5.8h, v5.8b
+	WORD $0x0f10a4a5 // sxtl v5.4s, v5.4h
+	WORD $0x4e21d8a5 // scvtf v5.4s, v5.4s
+	WORD $0x6e25dc63 // fmul v3.4s, v3.4s, v5.4s
+	WORD $0x4e833866 // zip1 v6.4s, v3.4s, v3.4s
+	WORD $0xfd000006 // str d6, [x0]
+	WORD $0x6e0640c6 // ext v6.16b, v6.16b, v6.16b, #8
+	WORD $0xfd000806 // str d6, [x0, #16]
+	WORD $0x4e837866 // zip2 v6.4s, v3.4s, v3.4s
+	WORD $0xfd001006 // str d6, [x0, #32]
+	WORD $0x6e0640c6 // ext v6.16b, v6.16b, v6.16b, #8
+	WORD $0xfd001806 // str d6, [x0, #48]
+	WORD $0x3dc00023 // ldr q3, [x1]
+	WORD $0x4e201c64 // and v4.16b, v3.16b, v0.16b
+	WORD $0x3dc01026 // ldr q6, [x1, #64]
+	WORD $0x4f0a54c6 // shl v6.16b, v6.16b, #2
+	WORD $0x6ea11cc4 // bit v4.16b, v6.16b, v1.16b
+	WORD $0x4e040044 // tbl v4.16b, {v2.16b}, v4.16b
+	WORD $0x3dc00823 // ldr q3, [x1, #32]
+	WORD $0x4e201c65 // and v5.16b, v3.16b, v0.16b
+	WORD $0x3dc01026 // ldr q6, [x1, #64]
+	WORD $0x4f0954c6 // shl v6.16b, v6.16b, #1
+	WORD $0x6ea11cc5 // bit v5.16b, v6.16b, v1.16b
+	WORD $0x4e050045 // tbl v5.16b, {v2.16b}, v5.16b
+	WORD $0x4e853886 // zip1 v6.4s, v4.4s, v5.4s
+	WORD $0xfd008006 // str d6, [x0, #256]
+	WORD $0x6e0640c6 // ext v6.16b, v6.16b, v6.16b, #8
+	WORD $0xfd00a006 // str d6, [x0, #320]
+	WORD $0x4e857886 // zip2 v6.4s, v4.4s, v5.4s
+	WORD $0xfd00c006 // str d6, [x0, #384]
+	WORD $0x6e0640c6 // ext v6.16b, v6.16b, v6.16b, #8
+	WORD $0xfd00e006 // str d6, [x0, #448]
+	WORD $0x3dc00023 // ldr q3, [x1]
+	WORD $0x6f0e0464 // ushr v4.16b, v3.16b, #2
+	WORD $0x4e201c84 // and v4.16b, v4.16b, v0.16b
+	WORD $0x3dc01026 // ldr q6, [x1, #64]
+	WORD $0x6ea11cc4 // bit v4.16b, v6.16b, v1.16b
+	WORD $0x4e040044 // tbl v4.16b, {v2.16b}, v4.16b
+	WORD $0x3dc00823 // ldr q3, [x1, #32]
+	WORD $0x6f0e0465 // ushr v5.16b, v3.16b, #2
+	WORD $0x4e201ca5 // and v5.16b, v5.16b, v0.16b
+	WORD $0x3dc01026 // ldr q6, [x1, #64]
+	WORD $0x6f0f04c6 // ushr v6.16b, v6.16b, #1
+	WORD $0x6ea11cc5 // bit v5.16b, v6.16b, v1.16b
+	WORD $0x4e050045 // tbl v5.16b, {v2.16b}, v5.16b
+	WORD $0x4e853886 // zip1 v6.4s, v4.4s, v5.4s
+	WORD $0xfd008806 // str d6, [x0, #272]
+	WORD $0x6e0640c6 // ext v6.16b, v6.16b, v6.16b, #8
+	WORD $0xfd00a806 // str d6, [x0, #336]
+	WORD $0x4e857886 // zip2 v6.4s, v4.4s, v5.4s
+	WORD $0xfd00c806 // str d6, [x0, #400]
+	WORD $0x6e0640c6 // ext v6.16b, v6.16b, v6.16b, #8
+	WORD $0xfd00e806 // str d6, [x0, #464]
+	WORD $0x3dc00023 // ldr q3, [x1]
+	WORD $0x6f0c0464 // ushr v4.16b, v3.16b, #4
+	WORD $0x4e201c84 // and v4.16b, v4.16b, v0.16b
+	WORD $0x3dc01026 // ldr q6, [x1, #64]
+	WORD $0x6f0e04c6 // ushr v6.16b, v6.16b, #2
+	WORD $0x6ea11cc4 // bit v4.16b, v6.16b, v1.16b
+	WORD $0x4e040044 // tbl v4.16b, {v2.16b}, v4.16b
+	WORD $0x3dc00823 // ldr q3, [x1, #32]
+	WORD $0x6f0c0465 // ushr v5.16b, v3.16b, #4
+	WORD $0x4e201ca5 // and v5.16b, v5.16b, v0.16b
+	WORD $0x3dc01026 // ldr q6, [x1, #64]
+	WORD $0x6f0d04c6 // ushr v6.16b, v6.16b, #3
+	WORD $0x6ea11cc5 // bit v5.16b, v6.16b, v1.16b
+	WORD $0x4e050045 // tbl v5.16b, {v2.16b}, v5.16b
+	WORD $0x4e853886 // zip1 v6.4s, v4.4s, v5.4s
+	WORD $0xfd009006 // str d6, [x0, #288]
+	WORD $0x6e0640c6 // ext v6.16b, v6.16b, v6.16b, #8
+	WORD $0xfd00b006 // str d6, [x0, #352]
+	WORD $0x4e857886 // zip2 v6.4s, v4.4s, v5.4s
+	WORD $0xfd00d006 // str d6, [x0, #416]
+	WORD $0x6e0640c6 // ext v6.16b, v6.16b, v6.16b, #8
+	WORD $0xfd00f006 // str d6, [x0, #480]
+	WORD $0x3dc00023 // ldr q3, [x1]
+	WORD $0x6f0a0464 // ushr v4.16b, v3.16b, #6
+	WORD $0x3dc01026 // ldr q6, [x1, #64]
+	WORD $0x6f0c04c6 // ushr v6.16b, v6.16b, #4
+	WORD $0x6ea11cc4 // bit v4.16b, v6.16b, v1.16b
+	WORD $0x4e040044 // tbl v4.16b, {v2.16b}, v4.16b
+	WORD $0x3dc00823 // ldr q3, [x1, #32]
+	WORD $0x6f0a0465 // ushr v5.16b, v3.16b, #6
+	WORD $0x3dc01026 // ldr q6, [x1, #64]
+	WORD $0x6f0b04c6 // ushr v6.16b, v6.16b, #5
+	WORD $0x6ea11cc5 // bit v5.16b, v6.16b, v1.16b
+	WORD $0x4e050045 // tbl v5.16b, {v2.16b}, v5.16b
+	WORD $0x4e853886 // zip1 v6.4s, v4.4s, v5.4s
+	WORD $0xfd009806 // str d6, [x0, #304]
+	WORD $0x6e0640c6 // ext v6.16b, v6.16b, v6.16b, #8
+	WORD $0xfd00b806 // str d6, [x0, #368]
+	WORD $0x4e857886 // zip2 v6.4s, v4.4s, v5.4s
+	WORD $0xfd00d806 // str d6, [x0, #432]
+	WORD $0x6e0640c6 // ext v6.16b, v6.16b, v6.16b, #8
+	WORD $0xfd00f806 // str d6, [x0, #496]
+	WORD $0x7d40c023 // ldr h3, [x1, #96]
+	WORD $0x1ee24063 // fcvt s3, h3
+	WORD $0x4e040463 // dup v3.4s, v3.s[0]
+	WORD $0x4f02f404 // fmov v4.4s, #1.250000000000000000e-01
+	WORD $0x6e24dc63 // fmul v3.4s, v3.4s, v4.4s
+	WORD $0xbc5fc025 // ldur s5, [x1, #-4]
+	WORD $0x0f08a4a5 // sxtl v5.8h, v5.8b
+	WORD $0x0f10a4a5 // sxtl v5.4s, v5.4h
+	WORD $0x4e21d8a5 // scvtf v5.4s, v5.4s
+	WORD $0x6e25dc63 // fmul v3.4s, v3.4s, v5.4s
+	WORD $0x4e833866 // zip1 v6.4s, v3.4s, v3.4s
+	WORD $0xfd002006 // str d6, [x0, #64]
+	WORD $0x6e0640c6 // ext v6.16b, v6.16b, v6.16b, #8
+	WORD $0xfd002806 // str d6, [x0, #80]
+	WORD $0x4e837866 // zip2 v6.4s, v3.4s, v3.4s
+	WORD $0xfd003006 // str d6, [x0, #96]
+	WORD $0x6e0640c6 // ext v6.16b, v6.16b, v6.16b, #8
+	WORD $0xfd003806 // str d6, [x0, #112]
+	WORD $0x3dc00423 // ldr q3, [x1, #16]
+	WORD $0x4e201c64 // and v4.16b, v3.16b, v0.16b
+	WORD $0x3dc01426 // ldr q6, [x1, #80]
+	WORD $0x4f0a54c6 // shl v6.16b, v6.16b, #2
+	WORD $0x6ea11cc4 // bit v4.16b, v6.16b, v1.16b
+	WORD $0x4e040044 // tbl v4.16b, {v2.16b}, v4.16b
+	WORD $0x3dc00c23 // ldr q3, [x1, #48]
+	WORD $0x4e201c65 // and v5.16b, v3.16b, v0.16b
+	WORD $0x3dc01426 // ldr q6, [x1, #80]
+	WORD $0x4f0954c6 // shl v6.16b, v6.16b, #1
+	WORD $0x6ea11cc5 // bit v5.16b, v6.16b, v1.16b
+	WORD $0x4e050045 // tbl v5.16b, {v2.16b}, v5.16b
+	WORD $0x4e853886 // zip1 v6.4s, v4.4s, v5.4s
+	WORD $0xfd010006 // str d6, [x0, #512]
+	WORD $0x6e0640c6 // ext v6.16b, v6.16b, v6.16b, #8
+	WORD $0xfd012006 // str d6, [x0, #576]
+	WORD $0x4e857886 // zip2 v6.4s, v4.4s, v5.4s
+	WORD $0xfd014006 // str d6, [x0, #640]
+	WORD $0x6e0640c6 // ext v6.16b, v6.16b, v6.16b, #8
+	WORD $0xfd016006 // str d6, [x0, #704]
+	WORD $0x3dc00423 // ldr q3, [x1, #16]
+	WORD $0x6f0e0464 // ushr v4.16b, v3.16b, #2
+	WORD $0x4e201c84 // and v4.16b, v4.16b, v0.16b
+	WORD $0x3dc01426 // ldr q6, [x1, #80]
+	WORD $0x6ea11cc4 // bit v4.16b, v6.16b, v1.16b
+	WORD $0x4e040044 // tbl v4.16b, {v2.16b}, v4.16b
+	WORD $0x3dc00c23 // ldr q3, [x1, #48]
+	WORD $0x6f0e0465 // ushr v5.16b, v3.16b, #2
+	WORD $0x4e201ca5 // and v5.16b, v5.16b, v0.16b
+	WORD $0x3dc01426 // ldr q6, [x1, #80]
+	WORD $0x6f0f04c6 // ushr v6.16b, v6.16b, #1
+	WORD $0x6ea11cc5 // bit v5.16b, v6.16b, v1.16b
+	WORD $0x4e050045 // tbl v5.16b, {v2.16b}, v5.16b
+	WORD $0x4e853886 // zip1 v6.4s, v4.4s, v5.4s
+	WORD $0xfd010806 // str d6, [x0, #528]
+	WORD $0x6e0640c6 // ext v6.16b, v6.16b, v6.16b, #8
+	WORD $0xfd012806 // str d6, [x0, #592]
+	WORD $0x4e857886 // zip2 v6.4s, v4.4s, v5.4s
+	WORD $0xfd014806 // str d6, [x0, #656]
+	WORD $0x6e0640c6 // ext v6.16b, v6.16b, v6.16b, #8
+	WORD $0xfd016806 // str d6, [x0, #720]
+	WORD $0x3dc00423 // ldr q3, [x1, #16]
+	WORD $0x6f0c0464 // ushr v4.16b, v3.16b, #4
+	WORD $0x4e201c84 // and v4.16b, v4.16b, v0.16b
+	WORD $0x3dc01426 // ldr q6, [x1, #80]
+	WORD $0x6f0e04c6 // ushr v6.16b, v6.16b, #2
+	WORD $0x6ea11cc4 // bit v4.16b, v6.16b, v1.16b
+	WORD $0x4e040044 // tbl v4.16b, {v2.16b}, v4.16b
+	WORD $0x3dc00c23 // ldr q3, [x1, #48]
+	WORD $0x6f0c0465 // ushr v5.16b, v3.16b, #4
+	WORD $0x4e201ca5 // and v5.16b, v5.16b, v0.16b
+	WORD $0x3dc01426 // ldr q6, [x1, #80]
+	WORD $0x6f0d04c6 // ushr v6.16b, v6.16b, #3
+	WORD $0x6ea11cc5 // bit v5.16b, v6.16b, v1.16b
+	WORD $0x4e050045 // tbl v5.16b, {v2.16b}, v5.16b
+	WORD $0x4e853886 // zip1 v6.4s, v4.4s, v5.4s
+	WORD $0xfd011006 // str d6, [x0, #544]
+	WORD $0x6e0640c6 // ext v6.16b, v6.16b, v6.16b, #8
+	WORD $0xfd013006 // str d6, [x0, #608]
+	WORD $0x4e857886 // zip2 v6.4s, v4.4s, v5.4s
+	WORD $0xfd015006 // str d6, [x0, #672]
+	WORD $0x6e0640c6 // ext v6.16b, v6.16b, v6.16b, #8
+	WORD $0xfd017006 // str d6, [x0, #736]
+	WORD $0x3dc00423 // ldr q3, [x1, #16]
+	WORD $0x6f0a0464 // ushr v4.16b, v3.16b, #6
+	WORD $0x3dc01426 // ldr q6, [x1, #80]
+	WORD $0x6f0c04c6 // ushr v6.16b, v6.16b, #4
+	WORD $0x6ea11cc4 // bit v4.16b, v6.16b, v1.16b
+	WORD $0x4e040044 // tbl v4.16b, {v2.16b}, v4.16b
+	WORD $0x3dc00c23 // ldr q3, [x1, #48]
+	WORD $0x6f0a0465 // ushr v5.16b, v3.16b, #6
+	WORD $0x3dc01426 // ldr q6, [x1, #80]
+	WORD $0x6f0b04c6 // ushr v6.16b, v6.16b, #5
+	WORD $0x6ea11cc5 // bit v5.16b, v6.16b, v1.16b
+	WORD $0x4e050045 // tbl v5.16b, {v2.16b}, v5.16b
+	WORD $0x4e853886 // zip1 v6.4s, v4.4s, v5.4s
+	WORD $0xfd011806 // str d6, [x0, #560]
+	WORD $0x6e0640c6 // ext v6.16b, v6.16b, v6.16b, #8
+	WORD $0xfd013806 // str d6, [x0, #624]
+	WORD $0x4e857886 // zip2 v6.4s, v4.4s, v5.4s
+	WORD $0xfd015806 // str d6, [x0, #688]
+	WORD $0x6e0640c6 // ext v6.16b, v6.16b, v6.16b, #8
+	WORD $0xfd017806 // str d6, [x0, #752]
+	ADD $106, R1, R1
+	ADD $768, R0, R0
+	SUBS $1, R2, R2
+	BGT super
+	RET
+
+// func panelIQ2XXSMMLA8x4(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
+TEXT ·panelIQ2XXSMMLA8x4(SB), NOSPLIT, $0-72
+	MOVD n+48(FP), R0
+	MOVD acc+56(FP), R1
+	MOVD part+64(FP), R2
+	MOVD w+16(FP), R3
+	MOVD rowBytes+24(FP), R7
+	ADD R7, R3, R4
+	ADD R7, R4, R5
+	ADD R7, R5, R6
+	MOVD x+32(FP), R7
+	MOVD xStride+40(FP), R9
+	ADD R9, R7, R8
+	MOVD R3, R9
+	ADD $256, R3, R3
+	MOVD R4, R10
+	ADD $256, R4, R4
+	MOVD R5, R11
+	ADD $256, R5, R5
+	MOVD R6, R12
+	ADD $256, R6, R6
+	MOVD R7, R13
+	ADD $256, R7, R7
+	MOVD R8, R14
+	ADD $256, R8, R8
+	MOVD $768, R15
+	MUL R0, R15, R15
+	MOVD $1024, R16
+	MUL R0, R16, R16
+	MOVD $8, R19
+block:
+	WORD $0x6f00e400 // movi v0.2d, #0x0
+	WORD $0x6f00e401 // movi v1.2d, #0x0
+	WORD $0x6f00e402 // movi v2.2d, #0x0
+	WORD $0x6f00e403 // movi v3.2d, #0x0
+	WORD $0x6f00e404 // movi v4.2d, #0x0
+	WORD $0x6f00e405 // movi v5.2d, #0x0
+	WORD $0x6f00e406 // movi v6.2d, #0x0
+	WORD $0x6f00e407 // movi v7.2d, #0x0
+	TBNZ $0, R2, begin
+	WORD $0x3dc00020 // ldr q0, [x1]
+	WORD $0x3dc00421 // ldr q1, [x1, #16]
+	WORD $0x3dc00822 // ldr q2, [x1, #32]
+	WORD $0x3dc00c23 // ldr q3, [x1, #48]
+	WORD $0x3dc01024 // ldr q4, [x1, #64]
+	WORD $0x3dc01425 // ldr q5, [x1, #80]
+	WORD $0x3dc01826 // ldr q6, [x1, #96]
+	WORD $0x3dc01c27 // ldr q7, [x1, #112]
+begin:
+	MOVD R0, R17
+super:
+	WORD $0x6f00e408 // movi v8.2d, #0x0
+	WORD $0x6f00e409 // movi v9.2d, #0x0
+	WORD $0x6f00e40a // movi v10.2d, #0x0
+	WORD $0x6f00e40b // movi v11.2d, #0x0
+	WORD $0x6f00e40c // movi v12.2d, #0x0
+	WORD $0x6f00e40d // movi v13.2d, #0x0
+	WORD $0x6f00e40e // movi v14.2d, #0x0
+	WORD $0x6f00e40f // movi v15.2d, #0x0
+	WORD $0x3dc00070 // ldr q16, [x3]
+	WORD $0x3dc00091 // ldr q17, [x4]
+	WORD $0x3dc000b2 // ldr q18, [x5]
+	WORD $0x3dc000d3 // ldr q19, [x6]
+	WORD $0x3dc000f4 // ldr q20, [x7]
+	WORD $0x3dc00115 // ldr q21, [x8]
+	WORD $0x4e94a608 // smmla v8.4s, v16.16b, v20.16b
+	WORD $0x4e95a609 // smmla v9.4s, v16.16b, v21.16b
+	WORD $0x4e94a62a // smmla v10.4s, v17.16b, v20.16b
+	WORD $0x4e95a62b // smmla v11.4s, v17.16b, v21.16b
+	WORD $0x4e94a64c // smmla v12.4s, v18.16b, v20.16b
+	WORD $0x4e95a64d // smmla v13.4s, v18.16b, v21.16b
+	WORD $0x4e94a66e // smmla v14.4s, v19.16b, v20.16b
+	WORD $0x4e95a66f // smmla v15.4s, v19.16b, v21.16b
+	WORD $0x3dc00470 // ldr q16, [x3, #16]
+	WORD $0x3dc00491 // ldr q17, [x4, #16]
+	WORD $0x3dc004b2 // ldr q18, [x5, #16]
+	WORD $0x3dc004d3 // ldr q19, [x6, #16]
+	WORD $0x3dc004f4 // ldr q20, [x7, #16]
+	WORD $0x3dc00515 // ldr q21, [x8, #16]
+	WORD $0x4e94a608 // smmla v8.4s, v16.16b, v20.16b
+	WORD $0x4e95a609 // smmla v9.4s, v16.16b, v21.16b
+	WORD $0x4e94a62a // smmla v10.4s, v17.16b, v20.16b
+	WORD $0x4e95a62b // smmla v11.4s, v17.16b, v21.16b
+	WORD $0x4e94a64c // smmla v12.4s, v18.16b, v20.16b
+	WORD $0x4e95a64d // smmla v13.4s, v18.16b, v21.16b
+	WORD $0x4e94a66e // smmla v14.4s, v19.16b, v20.16b
+	WORD $0x4e95a66f // smmla v15.4s, v19.16b, v21.16b
+	WORD $0x3dc00870 // ldr q16, [x3, #32]
+	WORD $0x3dc00891 // ldr q17, [x4, #32]
+	WORD $0x3dc008b2 // ldr q18, [x5, #32]
+	WORD $0x3dc008d3 // ldr q19, [x6, #32]
+	WORD $0x3dc008f4 // ldr q20, [x7, #32]
+	WORD $0x3dc00915 // ldr q21, [x8, #32]
+	WORD $0x4e94a608 // smmla v8.4s, v16.16b, v20.16b
+	WORD $0x4e95a609 // smmla v9.4s, v16.16b, v21.16b
+	WORD $0x4e94a62a // smmla v10.4s, v17.16b, v20.16b
+	WORD $0x4e95a62b // smmla v11.4s, v17.16b, v21.16b
+	WORD $0x4e94a64c // smmla v12.4s, v18.16b, v20.16b
+	WORD $0x4e95a64d // smmla v13.4s, v18.16b, v21.16b
+	WORD $0x4e94a66e // smmla v14.4s, v19.16b, v20.16b
+	WORD $0x4e95a66f // smmla v15.4s, v19.16b, v21.16b
+	WORD $0x3dc00c70 // ldr q16, [x3, #48]
+	WORD $0x3dc00c91 // ldr q17, [x4, #48]
+	WORD $0x3dc00cb2 // ldr q18, [x5, #48]
+	WORD $0x3dc00cd3 // ldr q19, [x6, #48]
+	WORD $0x3dc00cf4 // ldr q20, [x7, #48]
+	WORD $0x3dc00d15 // ldr q21, [x8, #48]
+	WORD $0x4e94a608 // smmla v8.4s, v16.16b, v20.16b
+	WORD $0x4e95a609 // smmla v9.4s, v16.16b, v21.16b
+	WORD $0x4e94a62a // smmla v10.4s, v17.16b, v20.16b
+	WORD $0x4e95a62b // smmla v11.4s, v17.16b, v21.16b
+	WORD $0x4e94a64c // smmla v12.4s, v18.16b, v20.16b
+	WORD $0x4e95a64d // smmla v13.4s, v18.16b, v21.16b
+	WORD $0x4e94a66e // smmla v14.4s, v19.16b, v20.16b
+	WORD $0x4e95a66f // smmla v15.4s, v19.16b, v21.16b
+	WORD $0x3dc00130 // ldr q16, [x9]
+	WORD $0x3dc001b1 // ldr q17, [x13]
+	WORD $0x4e21d908 // scvtf v8.4s, v8.4s
+	WORD $0x6e30de31 // fmul v17.4s, v17.4s, v16.4s
+	WORD $0x4e31cd00 // fmla v0.4s, v8.4s, v17.4s
+	WORD $0x3dc001d1 // ldr q17, [x14]
+	WORD $0x4e21d929 // scvtf v9.4s, v9.4s
+	WORD $0x6e30de31 // fmul v17.4s, v17.4s, v16.4s
+	WORD $0x4e31cd21 // fmla v1.4s, v9.4s, v17.4s
+	WORD $0x3dc00150 // ldr q16, [x10]
+	WORD $0x3dc001b1 // ldr q17, [x13]
+	WORD $0x4e21d94a // scvtf v10.4s, v10.4s
+	WORD $0x6e30de31 // fmul v17.4s, v17.4s, v16.4s
+	WORD $0x4e31cd42 // fmla v2.4s, v10.4s, v17.4s
+	WORD $0x3dc001d1 // ldr q17, [x14]
+	WORD $0x4e21d96b // scvtf v11.4s, v11.4s
+	WORD $0x6e30de31 // fmul v17.4s, v17.4s, v16.4s
+	WORD $0x4e31cd63 // fmla v3.4s, v11.4s, v17.4s
+	WORD $0x3dc00170 // ldr q16, [x11]
+	WORD $0x3dc001b1 // ldr q17, [x13]
+	WORD $0x4e21d98c // scvtf v12.4s, v12.4s
+	WORD $0x6e30de31 // fmul v17.4s, v17.4s, v16.4s
+	WORD $0x4e31cd84 // fmla v4.4s, v12.4s, v17.4s
+	WORD $0x3dc001d1 // ldr q17, [x14]
+	WORD $0x4e21d9ad // scvtf v13.4s, v13.4s
+	WORD $0x6e30de31 // fmul v17.4s, v17.4s, v16.4s
+	WORD $0x4e31cda5 // fmla v5.4s, v13.4s, v17.4s
+	WORD $0x3dc00190 // ldr q16, [x12]
+	WORD $0x3dc001b1 // ldr q17, [x13]
+	WORD $0x4e21d9ce // scvtf v14.4s, v14.4s
+	WORD $0x6e30de31 // fmul v17.4s, v17.4s, v16.4s
+	WORD $0x4e31cdc6 // fmla v6.4s, v14.4s, v17.4s
+	WORD $0x3dc001d1 // ldr q17, [x14]
+	WORD $0x4e21d9ef // scvtf v15.4s, v15.4s
+	WORD $0x6e30de31 // fmul v17.4s, v17.4s, v16.4s
+	WORD $0x4e31cde7 // fmla v7.4s, v15.4s, v17.4s
+	ADD $768, R3, R3
+	ADD $768, R9, R9
+	ADD $768, R4, R4
+	ADD $768, R10, R10
+	ADD $768, R5, R5
+	ADD $768, R11, R11
+	ADD $768, R6, R6
+	ADD $768, R12, R12
+	ADD $1024, R7, R7
+	ADD $1024, R13, R13
+	ADD $1024, R8, R8
+	ADD $1024, R14, R14
+	SUBS $1, R17, R17
+	BGT super
+	WORD $0x3d800020 // str q0, [x1]
+	WORD $0x3d800421 // str q1, [x1, #16]
+	WORD $0x3d800822 // str q2, [x1, #32]
+	WORD $0x3d800c23 // str q3, [x1, #48]
+	WORD $0x3d801024 // str q4, [x1, #64]
+	WORD $0x3d801425 // str q5, [x1, #80]
+	WORD $0x3d801826 // str q6, [x1, #96]
+	WORD $0x3d801c27 // str q7, [x1, #112]
+	ADD $128, R1, R1
+	SUB R15, R3, R3
+	ADD $64, R3, R3
+	SUB R15, R9, R9
+	ADD $16, R9, R9
+	SUB R15, R4, R4
+	ADD $64, R4, R4
+	SUB R15, R10, R10
+	ADD $16, R10, R10
+	SUB R15, R5, R5
+	ADD $64, R5, R5
+	SUB R15, R11, R11
+	ADD $16, R11, R11
+	SUB R15, R6, R6
+	ADD $64, R6, R6
+	SUB R15, R12, R12
+	ADD $16, R12, R12
+	SUB R16, R7, R7
+	ADD $64, R7, R7
+	SUB R16, R13, R13
+	ADD $16, R13, R13
+	SUB R16, R8, R8
+	ADD $64, R8, R8
+	SUB R16, R14, R14
+	ADD $16, R14, R14
+	SUBS $1, R19, R19
+	BGT block
+	MOVD out+0(FP), R0
+	MOVD outStride+8(FP), R1
+	MOVD acc+56(FP), R2
+	MOVD part+64(FP), R3
+	TBZ $1, R3, done
+	WORD $0x3dc00040 // ldr q0, [x2]
+	WORD $0x3dc02041 // ldr q1, [x2, #128]
+	WORD $0x3dc04042 // ldr q2, [x2, #256]
+	WORD $0x3dc06043 // ldr q3, [x2, #384]
+	WORD $0x3dc08044 // ldr q4, [x2, #512]
+	WORD $0x3dc0a045 // ldr q5, [x2, #640]
+	WORD $0x3dc0c046 // ldr q6, [x2, #768]
+	WORD $0x3dc0e047 // ldr q7, [x2, #896]
+	WORD $0x4e21d400 // fadd v0.4s, v0.4s, v1.4s
+	WORD $0x4e23d442 // fadd v2.4s, v2.4s, v3.4s
+	WORD $0x4e25d484 // fadd v4.4s, v4.4s, v5.4s
+	WORD $0x4e27d4c6 // fadd v6.4s, v6.4s, v7.4s
+	WORD $0x4e22d400 // fadd v0.4s, v0.4s, v2.4s
+	WORD $0x4e26d484 // fadd v4.4s, v4.4s, v6.4s
+	WORD $0x4e24d400 // fadd v0.4s, v0.4s, v4.4s
+	WORD $0x3dc00848 // ldr q8, [x2, #32]
+	WORD $0x3dc02849 // ldr q9, [x2, #160]
+	WORD $0x3dc0484a // ldr q10, [x2, #288]
+	WORD $0x3dc0684b // ldr q11, [x2, #416]
+	WORD $0x3dc0884c // ldr q12, [x2, #544]
+	WORD $0x3dc0a84d // ldr q13, [x2, #672]
+	WORD $0x3dc0c84e // ldr q14, [x2, #800]
+	WORD $0x3dc0e84f // ldr q15, [x2, #928]
+	WORD $0x4e29d508 // fadd v8.4s, v8.4s, v9.4s
+	WORD $0x4e2bd54a // fadd v10.4s, v10.4s, v11.4s
+	WORD $0x4e2dd58c // fadd v12.4s, v12.4s, v13.4s
+	WORD $0x4e2fd5ce // fadd v14.4s, v14.4s, v15.4s
+	WORD $0x4e2ad508 // fadd v8.4s, v8.4s, v10.4s
+	WORD $0x4e2ed58c // fadd v12.4s, v12.4s, v14.4s
+	WORD $0x4e2cd508 // fadd v8.4s, v8.4s, v12.4s
+	WORD $0x4e881810 // uzp1 v16.4s, v0.4s, v8.4s
+	WORD $0x3d800010 // str q16, [x0]
+	ADD R1, R0, R4
+	WORD $0x4e885810 // uzp2 v16.4s, v0.4s, v8.4s
+	WORD $0x3d800090 // str q16, [x4]
+	WORD $0x3dc01040 // ldr q0, [x2, #64]
+	WORD $0x3dc03041 // ldr q1, [x2, #192]
+	WORD $0x3dc05042 // ldr q2, [x2, #320]
+	WORD $0x3dc07043 // ldr q3, [x2, #448]
+	WORD $0x3dc09044 // ldr q4, [x2, #576]
+	WORD $0x3dc0b045 // ldr q5, [x2, #704]
+	WORD $0x3dc0d046 // ldr q6, [x2, #832]
+	WORD $0x3dc0f047 // ldr q7, [x2, #960]
+	WORD $0x4e21d400 // fadd v0.4s, v0.4s, v1.4s
+	WORD $0x4e23d442 // fadd v2.4s, v2.4s, v3.4s
+	WORD $0x4e25d484 // fadd v4.4s, v4.4s, v5.4s
+	WORD $0x4e27d4c6 // fadd v6.4s, v6.4s, v7.4s
+	WORD $0x4e22d400 // fadd v0.4s, v0.4s, v2.4s
+	WORD $0x4e26d484 // fadd v4.4s, v4.4s, v6.4s
+	WORD $0x4e24d400 // fadd v0.4s, v0.4s, v4.4s
+	WORD $0x3dc01848 // ldr q8, [x2, #96]
+	WORD $0x3dc03849 // ldr q9, [x2, #224]
+	WORD $0x3dc0584a // ldr q10, [x2, #352]
+	WORD $0x3dc0784b // ldr q11, [x2, #480]
+	WORD $0x3dc0984c // ldr q12, [x2, #608]
+	WORD $0x3dc0b84d // ldr q13, [x2, #736]
+	WORD $0x3dc0d84e // ldr q14, [x2, #864]
+	WORD $0x3dc0f84f // ldr q15, [x2, #992]
+	WORD $0x4e29d508 // fadd v8.4s, v8.4s, v9.4s
+	WORD $0x4e2bd54a // fadd v10.4s, v10.4s, v11.4s
+	WORD $0x4e2dd58c // fadd v12.4s, v12.4s, v13.4s
+	WORD $0x4e2fd5ce // fadd v14.4s, v14.4s, v15.4s
+	WORD $0x4e2ad508 // fadd v8.4s, v8.4s, v10.4s
+	WORD $0x4e2ed58c // fadd v12.4s, v12.4s, v14.4s
+	WORD $0x4e2cd508 // fadd v8.4s, v8.4s, v12.4s
+	WORD $0x4e881810 // uzp1 v16.4s, v0.4s, v8.4s
+	WORD $0x3d800410 // str q16, [x0, #16]
+	ADD R1, R0, R4
+	WORD $0x4e885810 // uzp2 v16.4s, v0.4s, v8.4s
+	WORD $0x3d800490 // str q16, [x4, #16]
+	ADD R1<<1, R0, R0
+	WORD $0x3dc00440 // ldr q0, [x2, #16]
+	WORD $0x3dc02441 // ldr q1, [x2, #144]
+	WORD $0x3dc04442 // ldr q2, [x2, #272]
+	WORD $0x3dc06443 // ldr q3, [x2, #400]
+	WORD $0x3dc08444 // ldr q4, [x2, #528]
+	WORD $0x3dc0a445 // ldr q5, [x2, #656]
+	WORD $0x3dc0c446 // ldr q6, [x2, #784]
+	WORD $0x3dc0e447 // ldr q7, [x2, #912]
+	WORD $0x4e21d400 // fadd v0.4s, v0.4s, v1.4s
+	WORD $0x4e23d442 // fadd v2.4s, v2.4s, v3.4s
+	WORD $0x4e25d484 // fadd v4.4s, v4.4s, v5.4s
+	WORD $0x4e27d4c6 // fadd v6.4s, v6.4s, v7.4s
+	WORD $0x4e22d400 // fadd v0.4s, v0.4s, v2.4s
+	WORD $0x4e26d484 // fadd v4.4s, v4.4s, v6.4s
+	WORD $0x4e24d400 // fadd v0.4s, v0.4s, v4.4s
+	WORD $0x3dc00c48 // ldr q8, [x2, #48]
+	WORD $0x3dc02c49 // ldr q9, [x2, #176]
+	WORD $0x3dc04c4a // ldr q10, [x2, #304]
+	WORD $0x3dc06c4b // ldr q11, [x2, #432]
+	WORD $0x3dc08c4c // ldr q12, [x2, #560]
+	WORD $0x3dc0ac4d // ldr q13, [x2, #688]
+	WORD $0x3dc0cc4e // ldr q14, [x2, #816]
+	WORD $0x3dc0ec4f // ldr q15, [x2, #944]
+	WORD $0x4e29d508 // fadd v8.4s, v8.4s, v9.4s
+	WORD $0x4e2bd54a // fadd v10.4s, v10.4s, v11.4s
+	WORD $0x4e2dd58c // fadd v12.4s, v12.4s, v13.4s
+	WORD $0x4e2fd5ce // fadd v14.4s, v14.4s, v15.4s
+	WORD $0x4e2ad508 // fadd v8.4s, v8.4s, v10.4s
+	WORD $0x4e2ed58c // fadd v12.4s, v12.4s, v14.4s
+	WORD $0x4e2cd508 // fadd v8.4s, v8.4s, v12.4s
+	WORD $0x4e881810 // uzp1 v16.4s, v0.4s, v8.4s
+	WORD $0x3d800010 // str q16, [x0]
+	ADD R1, R0, R4
+	WORD $0x4e885810 // uzp2 v16.4s, v0.4s, v8.4s
+	WORD $0x3d800090 // str q16, [x4]
+	WORD $0x3dc01440 // ldr q0, [x2, #80]
+	WORD $0x3dc03441 // ldr q1, [x2, #208]
+	WORD $0x3dc05442 // ldr q2, [x2, #336]
+	WORD $0x3dc07443 // ldr q3, [x2, #464]
+	WORD $0x3dc09444 // ldr q4, [x2, #592]
+	WORD $0x3dc0b445 // ldr q5, [x2, #720]
+	WORD $0x3dc0d446 // ldr q6, [x2, #848]
+	WORD $0x3dc0f447 // ldr q7, [x2, #976]
+	WORD $0x4e21d400 // fadd v0.4s, v0.4s, v1.4s
+	WORD $0x4e23d442 // fadd v2.4s, v2.4s, v3.4s
+	WORD $0x4e25d484 // fadd v4.4s, v4.4s, v5.4s
+	WORD $0x4e27d4c6 // fadd v6.4s, v6.4s, v7.4s
+	WORD $0x4e22d400 // fadd v0.4s, v0.4s, v2.4s
+	WORD $0x4e26d484 // fadd v4.4s, v4.4s, v6.4s
+	WORD $0x4e24d400 // fadd v0.4s, v0.4s, v4.4s
+	WORD $0x3dc01c48 // ldr q8, [x2, #112]
+	WORD $0x3dc03c49 // ldr q9, [x2, #240]
+	WORD $0x3dc05c4a // ldr q10, [x2, #368]
+	WORD $0x3dc07c4b // ldr q11, [x2, #496]
+	WORD $0x3dc09c4c // ldr q12, [x2, #624]
+	WORD $0x3dc0bc4d // ldr q13, [x2, #752]
+	WORD $0x3dc0dc4e // ldr q14, [x2, #880]
+	WORD $0x3dc0fc4f // ldr q15, [x2, #1008]
+	WORD $0x4e29d508 // fadd v8.4s, v8.4s, v9.4s
+	WORD $0x4e2bd54a // fadd v10.4s, v10.4s, v11.4s
+	WORD $0x4e2dd58c // fadd v12.4s, v12.4s, v13.4s
+	WORD $0x4e2fd5ce // fadd v14.4s, v14.4s, v15.4s
+	WORD $0x4e2ad508 // fadd v8.4s, v8.4s, v10.4s
+	WORD $0x4e2ed58c // fadd v12.4s, v12.4s, v14.4s
+	WORD $0x4e2cd508 // fadd v8.4s, v8.4s, v12.4s
+	WORD $0x4e881810 // uzp1 v16.4s, v0.4s, v8.4s
+	WORD $0x3d800410 // str q16, [x0, #16]
+	ADD R1, R0, R4
+	WORD $0x4e885810 // uzp2 v16.4s, v0.4s, v8.4s
+	WORD $0x3d800490 // str q16, [x4, #16]
+done:
+	RET
+
 // func streamIQ2XSNEON(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
 TEXT ·streamIQ2XSNEON(SB), NOSPLIT, $0-48
 	MOVD out+0(FP), R0
@@ -46078,6 +52340,638 @@ super:
 	BGT super
 	RET
 
+// func expandIQ2XSMMLA(dst *byte, w *byte, n uintptr)
+TEXT ·expandIQ2XSMMLA(SB), NOSPLIT, $0-24
+	MOVD dst+0(FP), R0
+	MOVD w+8(FP), R1
+	MOVD n+16(FP), R2
+	ADD $16, R1, R1
+	MOVD $neonTable<>(SB), R3
+	WORD $0x4f00e460 // movi v0.16b, #0x3
+	WORD $0x4f00e481 // movi v1.16b, #0x4
+	WORD $0x3dc01462 // ldr q2, [x3, #80]
+super:
+	WORD $0x7d40c023 // ldr h3, [x1, #96]
+	WORD $0x1ee24063 // fcvt s3, h3
+	WORD $0x4e040463 // dup v3.4s, v3.s[0]
+	WORD $0x4f02f404 // fmov v4.4s, #1.250000000000000000e-01
+	WORD $0x6e24dc63 // fmul v3.4s, v3.4s, v4.4s
+	WORD $0xfc5f0026 // ldur d6, [x1, #-16]
+	WORD $0x0f08a4c6 // sxtl v6.8h, v6.8b
+	WORD $0x4f3054c5 // shl v5.4s, v6.4s, #16
+	WORD $0x4f3004a5 // sshr v5.4s, v5.4s, #16
+	WORD $0x4f3004c6 // sshr v6.4s, v6.4s, #16
+	WORD $0x4e833867 // zip1 v7.4s, v3.4s, v3.4s
+	WORD $0xfd000007 // str d7, [x0]
+	WORD $0x6e0740e7 // ext v7.16b, v7.16b, v7.16b, #8
+	WORD $0xfd000807 // str d7, [x0, #16]
+	WORD $0x4e837867 // zip2 v7.4s, v3.4s, v3.4s
+	WORD $0xfd001007 // str d7, [x0, #32]
+	WORD $0x6e0740e7 // ext v7.16b, v7.16b, v7.16b, #8
+	WORD $0xfd001807 // str d7, [x0, #48]
+	WORD $0x4e8538a7 // zip1 v7.4s, v5.4s, v5.4s
+	WORD $0xfd018007 // str d7, [x0, #768]
+	WORD $0x6e0740e7 // ext v7.16b, v7.16b, v7.16b, #8
+	WORD $0xfd018807 // str d7, [x0, #784]
+	WORD $0x4e8578a7 // zip2 v7.4s, v5.4s, v5.4s
+	WORD $0xfd019007 // str d7, [x0, #800]
+	WORD $0x6e0740e7 // ext v7.16b, v7.16b, v7.16b, #8
+	WORD $0xfd019807 // str d7, [x0, #816]
+	WORD $0x4e8638c7 // zip1 v7.4s, v6.4s, v6.4s
+	WORD $0xfd01c007 // str d7, [x0, #896]
+	WORD $0x6e0740e7 // ext v7.16b, v7.16b, v7.16b, #8
+	WORD $0xfd01c807 // str d7, [x0, #912]
+	WORD $0x4e8678c7 // zip2 v7.4s, v6.4s, v6.4s
+	WORD $0xfd01d007 // str d7, [x0, #928]
+	WORD $0x6e0740e7 // ext v7.16b, v7.16b, v7.16b, #8
+	WORD $0xfd01d807 // str d7, [x0, #944]
+	WORD $0x3dc00023 // ldr q3, [x1]
+	WORD $0x4e201c64 // and v4.16b, v3.16b, v0.16b
+	WORD $0x3dc01026 // ldr q6, [x1, #64]
+	WORD $0x4f0a54c6 // shl v6.16b, v6.16b, #2
+	WORD $0x6ea11cc4 // bit v4.16b, v6.16b, v1.16b
+	WORD $0x4e040044 // tbl v4.16b, {v2.16b}, v4.16b
+	WORD $0x3dc00823 // ldr q3, [x1, #32]
+	WORD $0x4e201c65 // and v5.16b, v3.16b, v0.16b
+	WORD $0x3dc01026 // ldr q6, [x1, #64]
+	WORD $0x4f0954c6 // shl v6.16b, v6.16b, #1
+	WORD $0x6ea11cc5 // bit v5.16b, v6.16b, v1.16b
+	WORD $0x4e050045 // tbl v5.16b, {v2.16b}, v5.16b
+	WORD $0x4e853886 // zip1 v6.4s, v4.4s, v5.4s
+	WORD $0xfd008006 // str d6, [x0, #256]
+	WORD $0x6e0640c6 // ext v6.16b, v6.16b, v6.16b, #8
+	WORD $0xfd00a006 // str d6, [x0, #320]
+	WORD $0x4e857886 // zip2 v6.4s, v4.4s, v5.4s
+	WORD $0xfd00c006 // str d6, [x0, #384]
+	WORD $0x6e0640c6 // ext v6.16b, v6.16b, v6.16b, #8
+	WORD $0xfd00e006 // str d6, [x0, #448]
+	WORD $0x3dc00023 // ldr q3, [x1]
+	WORD $0x6f0e0464 // ushr v4.16b, v3.16b, #2
+	WORD $0x4e201c84 // and v4.16b, v4.16b, v0.16b
+	WORD $0x3dc01026 // ldr q6, [x1, #64]
+	WORD $0x6ea11cc4 // bit v4.16b, v6.16b, v1.16b
+	WORD $0x4e040044 // tbl v4.16b, {v2.16b}, v4.16b
+	WORD $0x3dc00823 // ldr q3, [x1, #32]
+	WORD $0x6f0e0465 // ushr v5.16b, v3.16b, #2
+	WORD $0x4e201ca5 // and v5.16b, v5.16b, v0.16b
+	WORD $0x3dc01026 // ldr q6, [x1, #64]
+	WORD $0x6f0f04c6 // ushr v6.16b, v6.16b, #1
+	WORD $0x6ea11cc5 // bit v5.16b, v6.16b, v1.16b
+	WORD $0x4e050045 // tbl v5.16b, {v2.16b}, v5.16b
+	WORD $0x4e853886 // zip1 v6.4s, v4.4s, v5.4s
+	WORD $0xfd008806 // str d6, [x0, #272]
+	WORD $0x6e0640c6 // ext v6.16b, v6.16b, v6.16b, #8
+	WORD $0xfd00a806 // str d6, [x0, #336]
+	WORD $0x4e857886 // zip2 v6.4s, v4.4s, v5.4s
+	WORD $0xfd00c806 // str d6, [x0, #400]
+	WORD $0x6e0640c6 // ext v6.16b, v6.16b, v6.16b, #8
+	WORD $0xfd00e806 // str d6, [x0, #464]
+	WORD $0x3dc00023 // ldr q3, [x1]
+	WORD $0x6f0c0464 // ushr v4.16b, v3.16b, #4
+	WORD $0x4e201c84 // and v4.16b, v4.16b, v0.16b
+	WORD $0x3dc01026 // ldr q6, [x1, #64]
+	WORD $0x6f0e04c6 // ushr v6.16b, v6.16b, #2
+	WORD $0x6ea11cc4 // bit v4.16b, v6.16b, v1.16b
+	WORD $0x4e040044 // tbl v4.16b, {v2.16b}, v4.16b
+	WORD $0x3dc00823 // ldr q3, [x1, #32]
+	WORD $0x6f0c0465 // ushr v5.16b, v3.16b, #4
+	WORD $0x4e201ca5 // and v5.16b, v5.16b, v0.16b
+	WORD $0x3dc01026 // ldr q6, [x1, #64]
+	WORD $0x6f0d04c6 // ushr v6.16b, v6.16b, #3
+	WORD $0x6ea11cc5 // bit v5.16b, v6.16b, v1.16b
+	WORD $0x4e050045 // tbl v5.16b, {v2.16b}, v5.16b
+	WORD $0x4e853886 // zip1 v6.4s, v4.4s, v5.4s
+	WORD $0xfd009006 // str d6, [x0, #288]
+	WORD $0x6e0640c6 // ext v6.16b, v6.16b, v6.16b, #8
+	WORD $0xfd00b006 // str d6, [x0, #352]
+	WORD $0x4e857886 // zip2 v6.4s, v4.4s, v5.4s
+	WORD $0xfd00d006 // str d6, [x0, #416]
+	WORD $0x6e0640c6 // ext v6.16b, v6.16b, v6.16b, #8
+	WORD $0xfd00f006 // str d6, [x0, #480]
+	WORD $0x3dc00023 // ldr q3, [x1]
+	WORD $0x6f0a0464 // ushr v4.16b, v3.16b, #6
+	WORD $0x3dc01026 // ldr q6, [x1, #64]
+	WORD $0x6f0c04c6 // ushr v6.16b, v6.16b, #4
+	WORD $0x6ea11cc4 // bit v4.16b, v6.16b, v1.16b
+	WORD $0x4e040044 // tbl v4.16b, {v2.16b}, v4.16b
+	WORD $0x3dc00823 // ldr q3, [x1, #32]
+	WORD $0x6f0a0465 // ushr v5.16b, v3.16b, #6
+	WORD $0x3dc01026 // ldr q6, [x1, #64]
+	WORD $0x6f0b04c6 // ushr v6.16b, v6.16b, #5
+	WORD $0x6ea11cc5 // bit v5.16b, v6.16b, v1.16b
+	WORD $0x4e050045 // tbl v5.16b, {v2.16b}, v5.16b
+	WORD $0x4e853886 // zip1 v6.4s, v4.4s, v5.4s
+	WORD $0xfd009806 // str d6, [x0, #304]
+	WORD $0x6e0640c6 // ext v6.16b, v6.16b, v6.16b, #8
+	WORD $0xfd00b806 // str d6, [x0, #368]
+	WORD $0x4e857886 // zip2 v6.4s, v4.4s, v5.4s
+	WORD $0xfd00d806 // str d6, [x0, #432]
+	WORD $0x6e0640c6 // ext v6.16b, v6.16b, v6.16b, #8
+	WORD $0xfd00f806 // str d6, [x0, #496]
+	WORD $0x7d40c023 // ldr h3, [x1, #96]
+	WORD $0x1ee24063 // fcvt s3, h3
+	WORD $0x4e040463 // dup v3.4s, v3.s[0]
+	WORD $0x4f02f404 // fmov v4.4s, #1.250000000000000000e-01
+	WORD $0x6e24dc63 // fmul v3.4s, v3.4s, v4.4s
+	WORD $0xfc5f8026 // ldur d6, [x1, #-8]
+	WORD $0x0f08a4c6 // sxtl v6.8h, v6.8b
+	WORD $0x4f3054c5 // shl v5.4s, v6.4s, #16
+	WORD $0x4f3004a5 // sshr v5.4s, v5.4s, #16
+	WORD $0x4f3004c6 // sshr v6.4s, v6.4s, #16
+	WORD $0x4e833867 // zip1 v7.4s, v3.4s, v3.4s
+	WORD $0xfd002007 // str d7, [x0, #64]
+	WORD $0x6e0740e7 // ext v7.16b, v7.16b, v7.16b, #8
+	WORD $0xfd002807 // str d7, [x0, #80]
+	WORD $0x4e837867 // zip2 v7.4s, v3.4s, v3.4s
+	WORD $0xfd003007 // str d7, [x0, #96]
+	WORD $0x6e0740e7 // ext v7.16b, v7.16b, v7.16b, #8
+	WORD $0xfd003807 // str d7, [x0, #112]
+	WORD $0x4e8538a7 // zip1 v7.4s, v5.4s, v5.4s
+	WORD $0xfd01a007 // str d7, [x0, #832]
+	WORD $0x6e0740e7 // ext v7.16b, v7.16b, v7.16b, #8
+	WORD $0xfd01a807 // str d7, [x0, #848]
+	WORD $0x4e8578a7 // zip2 v7.4s, v5.4s, v5.4s
+	WORD $0xfd01b007 // str d7, [x0, #864]
+	WORD $0x6e0740e7 // ext v7.16b, v7.16b, v7.16b, #8
+	WORD $0xfd01b807 // str d7, [x0, #880]
+	WORD $0x4e8638c7 // zip1 v7.4s, v6.4s, v6.4s
+	WORD $0xfd01e007 // str d7, [x0, #960]
+	WORD $0x6e0740e7 // ext v7.16b, v7.16b, v7.16b, #8
+	WORD $0xfd01e807 // str d7, [x0, #976]
+	WORD $0x4e8678c7 // zip2 v7.4s, v6.4s, v6.4s
+	WORD $0xfd01f007 // str d7, [x0, #992]
+	WORD $0x6e0740e7 // ext v7.16b, v7.16b, v7.16b, #8
+	WORD $0xfd01f807 // str d7, [x0, #1008]
+	WORD $0x3dc00423 // ldr q3, [x1, #16]
+	WORD $0x4e201c64 // and v4.16b, v3.16b, v0.16b
+	WORD $0x3dc01426 // ldr q6, [x1, #80]
+	WORD $0x4f0a54c6 // shl v6.16b, v6.16b, #2
+	WORD $0x6ea11cc4 // bit v4.16b, v6.16b, v1.16b
+	WORD $0x4e040044 // tbl v4.16b, {v2.16b}, v4.16b
+	WORD $0x3dc00c23 // ldr q3, [x1, #48]
+	WORD $0x4e201c65 // and v5.16b, v3.16b, v0.16b
+	WORD $0x3dc01426 // ldr q6, [x1, #80]
+	WORD $0x4f0954c6 // shl v6.16b, v6.16b, #1
+	WORD $0x6ea11cc5 // bit v5.16b, v6.16b, v1.16b
+	WORD $0x4e050045 // tbl v5.16b, {v2.16b}, v5.16b
+	WORD $0x4e853886 // zip1 v6.4s, v4.4s, v5.4s
+	WORD $0xfd010006 // str d6, [x0, #512]
+	WORD $0x6e0640c6 // ext v6.16b, v6.16b, v6.16b, #8
+	WORD $0xfd012006 // str d6, [x0, #576]
+	WORD $0x4e857886 // zip2 v6.4s, v4.4s, v5.4s
+	WORD $0xfd014006 // str d6, [x0, #640]
+	WORD $0x6e0640c6 // ext v6.16b, v6.16b, v6.16b, #8
+	WORD $0xfd016006 // str d6, [x0, #704]
+	WORD $0x3dc00423 // ldr q3, [x1, #16]
+	WORD $0x6f0e0464 // ushr v4.16b, v3.16b, #2
+	WORD $0x4e201c84 // and v4.16b, v4.16b, v0.16b
+	WORD $0x3dc01426 // ldr q6, [x1, #80]
+	WORD $0x6ea11cc4 // bit v4.16b, v6.16b, v1.16b
+	WORD $0x4e040044 // tbl v4.16b, {v2.16b}, v4.16b
+	WORD $0x3dc00c23 // ldr q3, [x1, #48]
+	WORD $0x6f0e0465 // ushr v5.16b, v3.16b, #2
+	WORD $0x4e201ca5 // and v5.16b, v5.16b, v0.16b
+	WORD $0x3dc01426 // ldr q6, [x1, #80]
+	WORD $0x6f0f04c6 // ushr v6.16b, v6.16b, #1
+	WORD $0x6ea11cc5 // bit v5.16b, v6.16b, v1.16b
+	WORD $0x4e050045 // tbl v5.16b, {v2.16b}, v5.16b
+	WORD $0x4e853886 // zip1 v6.4s, v4.4s, v5.4s
+	WORD $0xfd010806 // str d6, [x0, #528]
+	WORD $0x6e0640c6 // ext v6.16b, v6.16b, v6.16b, #8
+	WORD $0xfd012806 // str d6, [x0, #592]
+	WORD $0x4e857886 // zip2 v6.4s, v4.4s, v5.4s
+	WORD $0xfd014806 // str d6, [x0, #656]
+	WORD $0x6e0640c6 // ext v6.16b, v6.16b, v6.16b, #8
+	WORD $0xfd016806 // str d6, [x0, #720]
+	WORD $0x3dc00423 // ldr q3, [x1, #16]
+	WORD $0x6f0c0464 // ushr v4.16b, v3.16b, #4
+	WORD $0x4e201c84 // and v4.16b, v4.16b, v0.16b
+	WORD $0x3dc01426 // ldr q6, [x1, #80]
+	WORD $0x6f0e04c6 // ushr v6.16b, v6.16b, #2
+	WORD $0x6ea11cc4 // bit v4.16b, v6.16b, v1.16b
+	WORD $0x4e040044 // tbl v4.16b, {v2.16b}, v4.16b
+	WORD $0x3dc00c23 // ldr q3, [x1, #48]
+	WORD $0x6f0c0465 // ushr v5.16b, v3.16b, #4
+	WORD $0x4e201ca5 // and v5.16b, v5.16b, v0.16b
+	WORD $0x3dc01426 // ldr q6, [x1, #80]
+	WORD $0x6f0d04c6 // ushr v6.16b, v6.16b, #3
+	WORD $0x6ea11cc5 // bit v5.16b, v6.16b, v1.16b
+	WORD $0x4e050045 // tbl v5.16b, {v2.16b}, v5.16b
+	WORD $0x4e853886 // zip1 v6.4s, v4.4s, v5.4s
+	WORD $0xfd011006 // str d6, [x0, #544]
+	WORD $0x6e0640c6 // ext v6.16b, v6.16b, v6.16b, #8
+	WORD $0xfd013006 // str d6, [x0, #608]
+	WORD $0x4e857886 // zip2 v6.4s, v4.4s, v5.4s
+	WORD $0xfd015006 // str d6, [x0, #672]
+	WORD $0x6e0640c6 // ext v6.16b, v6.16b, v6.16b, #8
+	WORD $0xfd017006 // str d6, [x0, #736]
+	WORD $0x3dc00423 // ldr q3, [x1, #16]
+	WORD $0x6f0a0464 // ushr v4.16b, v3.16b, #6
+	WORD $0x3dc01426 // ldr q6, [x1, #80]
+	WORD $0x6f0c04c6 // ushr v6.16b, v6.16b, #4
+	WORD $0x6ea11cc4 // bit v4.16b, v6.16b, v1.16b
+	WORD $0x4e040044 // tbl v4.16b, {v2.16b}, v4.16b
+	WORD $0x3dc00c23 // ldr q3, [x1, #48]
+	WORD $0x6f0a0465 // ushr v5.16b, v3.16b, #6
+	WORD $0x3dc01426 // ldr q6, [x1, #80]
+	WORD $0x6f0b04c6 // ushr v6.16b, v6.16b, #5
+	WORD $0x6ea11cc5 // bit v5.16b, v6.16b, v1.16b
+	WORD $0x4e050045 // tbl v5.16b, {v2.16b}, v5.16b
+	WORD $0x4e853886 // zip1 v6.4s, v4.4s, v5.4s
+	WORD $0xfd011806 // str d6, [x0, #560]
+	WORD $0x6e0640c6 // ext v6.16b, v6.16b, v6.16b, #8
+	WORD $0xfd013806 // str d6, [x0, #624]
+	WORD $0x4e857886 // zip2 v6.4s, v4.4s, v5.4s
+	WORD $0xfd015806 // str d6, [x0, #688]
+	WORD $0x6e0640c6 // ext v6.16b, v6.16b, v6.16b, #8
+	WORD $0xfd017806 // str d6, [x0, #752]
+	ADD $114, R1, R1
+	ADD $1024, R0, R0
+	SUBS $1, R2, R2
+	BGT super
+	RET
+
+// func panelIQ2XSMMLA8x4(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
+TEXT ·panelIQ2XSMMLA8x4(SB), NOSPLIT, $0-72
+	MOVD n+48(FP), R0
+	MOVD acc+56(FP), R1
+	MOVD part+64(FP), R2
+	MOVD w+16(FP), R3
+	MOVD rowBytes+24(FP), R7
+	ADD R7, R3, R4
+	ADD R7, R4, R5
+	ADD R7, R5, R6
+	MOVD x+32(FP), R7
+	MOVD xStride+40(FP), R9
+	ADD R9, R7, R8
+	MOVD R3, R9
+	ADD $256, R3, R3
+	MOVD R4, R10
+	ADD $256, R4, R4
+	MOVD R5, R11
+	ADD $256, R5, R5
+	MOVD R6, R12
+	ADD $256, R6, R6
+	MOVD R7, R13
+	ADD $256, R7, R7
+	MOVD R8, R14
+	ADD $256, R8, R8
+	MOVD $1024, R15
+	MUL R0, R15, R15
+	MOVD $1024, R16
+	MUL R0, R16, R16
+	MOVD $8, R19
+block:
+	WORD $0x6f00e400 // movi v0.2d, #0x0
+	WORD $0x6f00e401 // movi v1.2d, #0x0
+	WORD $0x6f00e402 // movi v2.2d, #0x0
+	WORD $0x6f00e403 // movi v3.2d, #0x0
+	WORD $0x6f00e404 // movi v4.2d, #0x0
+	WORD $0x6f00e405 // movi v5.2d, #0x0
+	WORD $0x6f00e406 // movi v6.2d, #0x0
+	WORD $0x6f00e407 // movi v7.2d, #0x0
+	TBNZ $0, R2, begin
+	WORD $0x3dc00020 // ldr q0, [x1]
+	WORD $0x3dc00421 // ldr q1, [x1, #16]
+	WORD $0x3dc00822 // ldr q2, [x1, #32]
+	WORD $0x3dc00c23 // ldr q3, [x1, #48]
+	WORD $0x3dc01024 // ldr q4, [x1, #64]
+	WORD $0x3dc01425 // ldr q5, [x1, #80]
+	WORD $0x3dc01826 // ldr q6, [x1, #96]
+	WORD $0x3dc01c27 // ldr q7, [x1, #112]
+begin:
+	MOVD R0, R17
+super:
+	WORD $0x6f00e408 // movi v8.2d, #0x0
+	WORD $0x6f00e409 // movi v9.2d, #0x0
+	WORD $0x6f00e40a // movi v10.2d, #0x0
+	WORD $0x6f00e40b // movi v11.2d, #0x0
+	WORD $0x6f00e40c // movi v12.2d, #0x0
+	WORD $0x6f00e40d // movi v13.2d, #0x0
+	WORD $0x6f00e40e // movi v14.2d, #0x0
+	WORD $0x6f00e40f // movi v15.2d, #0x0
+	WORD $0x6f00e410 // movi v16.2d, #0x0
+	WORD $0x6f00e411 // movi v17.2d, #0x0
+	WORD $0x6f00e412 // movi v18.2d, #0x0
+	WORD $0x6f00e413 // movi v19.2d, #0x0
+	WORD $0x6f00e414 // movi v20.2d, #0x0
+	WORD $0x6f00e415 // movi v21.2d, #0x0
+	WORD $0x6f00e416 // movi v22.2d, #0x0
+	WORD $0x6f00e417 // movi v23.2d, #0x0
+	WORD $0x3dc00078 // ldr q24, [x3]
+	WORD $0x3dc00099 // ldr q25, [x4]
+	WORD $0x3dc000ba // ldr q26, [x5]
+	WORD $0x3dc000db // ldr q27, [x6]
+	WORD $0x3dc000fc // ldr q28, [x7]
+	WORD $0x3dc0011d // ldr q29, [x8]
+	WORD $0x4e9ca708 // smmla v8.4s, v24.16b, v28.16b
+	WORD $0x4e9da709 // smmla v9.4s, v24.16b, v29.16b
+	WORD $0x4e9ca72a // smmla v10.4s, v25.16b, v28.16b
+	WORD $0x4e9da72b // smmla v11.4s, v25.16b, v29.16b
+	WORD $0x4e9ca74c // smmla v12.4s, v26.16b, v28.16b
+	WORD $0x4e9da74d // smmla v13.4s, v26.16b, v29.16b
+	WORD $0x4e9ca76e // smmla v14.4s, v27.16b, v28.16b
+	WORD $0x4e9da76f // smmla v15.4s, v27.16b, v29.16b
+	WORD $0x3dc00478 // ldr q24, [x3, #16]
+	WORD $0x3dc00499 // ldr q25, [x4, #16]
+	WORD $0x3dc004ba // ldr q26, [x5, #16]
+	WORD $0x3dc004db // ldr q27, [x6, #16]
+	WORD $0x3dc004fc // ldr q28, [x7, #16]
+	WORD $0x3dc0051d // ldr q29, [x8, #16]
+	WORD $0x4e9ca708 // smmla v8.4s, v24.16b, v28.16b
+	WORD $0x4e9da709 // smmla v9.4s, v24.16b, v29.16b
+	WORD $0x4e9ca72a // smmla v10.4s, v25.16b, v28.16b
+	WORD $0x4e9da72b // smmla v11.4s, v25.16b, v29.16b
+	WORD $0x4e9ca74c // smmla v12.4s, v26.16b, v28.16b
+	WORD $0x4e9da74d // smmla v13.4s, v26.16b, v29.16b
+	WORD $0x4e9ca76e // smmla v14.4s, v27.16b, v28.16b
+	WORD $0x4e9da76f // smmla v15.4s, v27.16b, v29.16b
+	WORD $0x3dc00878 // ldr q24, [x3, #32]
+	WORD $0x3dc00899 // ldr q25, [x4, #32]
+	WORD $0x3dc008ba // ldr q26, [x5, #32]
+	WORD $0x3dc008db // ldr q27, [x6, #32]
+	WORD $0x3dc008fc // ldr q28, [x7, #32]
+	WORD $0x3dc0091d // ldr q29, [x8, #32]
+	WORD $0x4e9ca710 // smmla v16.4s, v24.16b, v28.16b
+	WORD $0x4e9da711 // smmla v17.4s, v24.16b, v29.16b
+	WORD $0x4e9ca732 // smmla v18.4s, v25.16b, v28.16b
+	WORD $0x4e9da733 // smmla v19.4s, v25.16b, v29.16b
+	WORD $0x4e9ca754 // smmla v20.4s, v26.16b, v28.16b
+	WORD $0x4e9da755 // smmla v21.4s, v26.16b, v29.16b
+	WORD $0x4e9ca776 // smmla v22.4s, v27.16b, v28.16b
+	WORD $0x4e9da777 // smmla v23.4s, v27.16b, v29.16b
+	WORD $0x3dc00c78 // ldr q24, [x3, #48]
+	WORD $0x3dc00c99 // ldr q25, [x4, #48]
+	WORD $0x3dc00cba // ldr q26, [x5, #48]
+	WORD $0x3dc00cdb // ldr q27, [x6, #48]
+	WORD $0x3dc00cfc // ldr q28, [x7, #48]
+	WORD $0x3dc00d1d // ldr q29, [x8, #48]
+	WORD $0x4e9ca710 // smmla v16.4s, v24.16b, v28.16b
+	WORD $0x4e9da711 // smmla v17.4s, v24.16b, v29.16b
+	WORD $0x4e9ca732 // smmla v18.4s, v25.16b, v28.16b
+	WORD $0x4e9da733 // smmla v19.4s, v25.16b, v29.16b
+	WORD $0x4e9ca754 // smmla v20.4s, v26.16b, v28.16b
+	WORD $0x4e9da755 // smmla v21.4s, v26.16b, v29.16b
+	WORD $0x4e9ca776 // smmla v22.4s, v27.16b, v28.16b
+	WORD $0x4e9da777 // smmla v23.4s, v27.16b, v29.16b
+	WORD $0x3dc0c138 // ldr q24, [x9, #768]
+	WORD $0x3dc0e139 // ldr q25, [x9, #896]
+	WORD $0x4eb89d08 // mul v8.4s, v8.4s, v24.4s
+	WORD $0x4eb99608 // mla v8.4s, v16.4s, v25.4s
+	WORD $0x4eb89d29 // mul v9.4s, v9.4s, v24.4s
+	WORD $0x4eb99629 // mla v9.4s, v17.4s, v25.4s
+	WORD $0x3dc00138 // ldr q24, [x9]
+	WORD $0x3dc001b9 // ldr q25, [x13]
+	WORD $0x4e21d908 // scvtf v8.4s, v8.4s
+	WORD $0x6e38df39 // fmul v25.4s, v25.4s, v24.4s
+	WORD $0x4e39cd00 // fmla v0.4s, v8.4s, v25.4s
+	WORD $0x3dc001d9 // ldr q25, [x14]
+	WORD $0x4e21d929 // scvtf v9.4s, v9.4s
+	WORD $0x6e38df39 // fmul v25.4s, v25.4s, v24.4s
+	WORD $0x4e39cd21 // fmla v1.4s, v9.4s, v25.4s
+	WORD $0x3dc0c158 // ldr q24, [x10, #768]
+	WORD $0x3dc0e159 // ldr q25, [x10, #896]
+	WORD $0x4eb89d4a // mul v10.4s, v10.4s, v24.4s
+	WORD $0x4eb9964a // mla v10.4s, v18.4s, v25.4s
+	WORD $0x4eb89d6b // mul v11.4s, v11.4s, v24.4s
+	WORD $0x4eb9966b // mla v11.4s, v19.4s, v25.4s
+	WORD $0x3dc00158 // ldr q24, [x10]
+	WORD $0x3dc001b9 // ldr q25, [x13]
+	WORD $0x4e21d94a // scvtf v10.4s, v10.4s
+	WORD $0x6e38df39 // fmul v25.4s, v25.4s, v24.4s
+	WORD $0x4e39cd42 // fmla v2.4s, v10.4s, v25.4s
+	WORD $0x3dc001d9 // ldr q25, [x14]
+	WORD $0x4e21d96b // scvtf v11.4s, v11.4s
+	WORD $0x6e38df39 // fmul v25.4s, v25.4s, v24.4s
+	WORD $0x4e39cd63 // fmla v3.4s, v11.4s, v25.4s
+	WORD $0x3dc0c178 // ldr q24, [x11, #768]
+	WORD $0x3dc0e179 // ldr q25, [x11, #896]
+	WORD $0x4eb89d8c // mul v12.4s, v12.4s, v24.4s
+	WORD $0x4eb9968c // mla v12.4s, v20.4s, v25.4s
+	WORD $0x4eb89dad // mul v13.4s, v13.4s, v24.4s
+	WORD $0x4eb996ad // mla v13.4s, v21.4s, v25.4s
+	WORD $0x3dc00178 // ldr q24, [x11]
+	WORD $0x3dc001b9 // ldr q25, [x13]
+	WORD $0x4e21d98c // scvtf v12.4s, v12.4s
+	WORD $0x6e38df39 // fmul v25.4s, v25.4s, v24.4s
+	WORD $0x4e39cd84 // fmla v4.4s, v12.4s, v25.4s
+	WORD $0x3dc001d9 // ldr q25, [x14]
+	WORD $0x4e21d9ad // scvtf v13.4s, v13.4s
+	WORD $0x6e38df39 // fmul v25.4s, v25.4s, v24.4s
+	WORD $0x4e39cda5 // fmla v5.4s, v13.4s, v25.4s
+	WORD $0x3dc0c198 // ldr q24, [x12, #768]
+	WORD $0x3dc0e199 // ldr q25, [x12, #896]
+	WORD $0x4eb89dce // mul v14.4s, v14.4s, v24.4s
+	WORD $0x4eb996ce // mla v14.4s, v22.4s, v25.4s
+	WORD $0x4eb89def // mul v15.4s, v15.4s, v24.4s
+	WORD $0x4eb996ef // mla v15.4s, v23.4s, v25.4s
+	WORD $0x3dc00198 // ldr q24, [x12]
+	WORD $0x3dc001b9 // ldr q25, [x13]
+	WORD $0x4e21d9ce // scvtf v14.4s, v14.4s
+	WORD $0x6e38df39 // fmul v25.4s, v25.4s, v24.4s
+	WORD $0x4e39cdc6 // fmla v6.4s, v14.4s, v25.4s
+	WORD $0x3dc001d9 // ldr q25, [x14]
+	WORD $0x4e21d9ef // scvtf v15.4s, v15.4s
+	WORD $0x6e38df39 // fmul v25.4s, v25.4s, v24.4s
+	WORD $0x4e39cde7 // fmla v7.4s, v15.4s, v25.4s
+	ADD $1024, R3, R3
+	ADD $1024, R9, R9
+	ADD $1024, R4, R4
+	ADD $1024, R10, R10
+	ADD $1024, R5, R5
+	ADD $1024, R11, R11
+	ADD $1024, R6, R6
+	ADD $1024, R12, R12
+	ADD $1024, R7, R7
+	ADD $1024, R13, R13
+	ADD $1024, R8, R8
+	ADD $1024, R14, R14
+	SUBS $1, R17, R17
+	BGT super
+	WORD $0x3d800020 // str q0, [x1]
+	WORD $0x3d800421 // str q1, [x1, #16]
+	WORD $0x3d800822 // str q2, [x1, #32]
+	WORD $0x3d800c23 // str q3, [x1, #48]
+	WORD $0x3d801024 // str q4, [x1, #64]
+	WORD $0x3d801425 // str q5, [x1, #80]
+	WORD $0x3d801826 // str q6, [x1, #96]
+	WORD $0x3d801c27 // str q7, [x1, #112]
+	ADD $128, R1, R1
+	SUB R15, R3, R3
+	ADD $64, R3, R3
+	SUB R15, R9, R9
+	ADD $16, R9, R9
+	SUB R15, R4, R4
+	ADD $64, R4, R4
+	SUB R15, R10, R10
+	ADD $16, R10, R10
+	SUB R15, R5, R5
+	ADD $64, R5, R5
+	SUB R15, R11, R11
+	ADD $16, R11, R11
+	SUB R15, R6, R6
+	ADD $64, R6, R6
+	SUB R15, R12, R12
+	ADD $16, R12, R12
+	SUB R16, R7, R7
+	ADD $64, R7, R7
+	SUB R16, R13, R13
+	ADD $16, R13, R13
+	SUB R16, R8, R8
+	ADD $64, R8, R8
+	SUB R16, R14, R14
+	ADD $16, R14, R14
+	SUBS $1, R19, R19
+	BGT block
+	MOVD out+0(FP), R0
+	MOVD outStride+8(FP), R1
+	MOVD acc+56(FP), R2
+	MOVD part+64(FP), R3
+	TBZ $1, R3, done
+	WORD $0x3dc00040 // ldr q0, [x2]
+	WORD $0x3dc02041 // ldr q1, [x2, #128]
+	WORD $0x3dc04042 // ldr q2, [x2, #256]
+	WORD $0x3dc06043 // ldr q3, [x2, #384]
+	WORD $0x3dc08044 // ldr q4, [x2, #512]
+	WORD $0x3dc0a045 // ldr q5, [x2, #640]
+	WORD $0x3dc0c046 // ldr q6, [x2, #768]
+	WORD $0x3dc0e047 // ldr q7, [x2, #896]
+	WORD $0x4e21d400 // fadd v0.4s, v0.4s, v1.4s
+	WORD $0x4e23d442 // fadd v2.4s, v2.4s, v3.4s
+	WORD $0x4e25d484 // fadd v4.4s, v4.4s, v5.4s
+	WORD $0x4e27d4c6 // fadd v6.4s, v6.4s, v7.4s
+	WORD $0x4e22d400 // fadd v0.4s, v0.4s, v2.4s
+	WORD $0x4e26d484 // fadd v4.4s, v4.4s, v6.4s
+	WORD $0x4e24d400 // fadd v0.4s, v0.4s, v4.4s
+	WORD $0x3dc00848 // ldr q8, [x2, #32]
+	WORD $0x3dc02849 // ldr q9, [x2, #160]
+	WORD $0x3dc0484a // ldr q10, [x2, #288]
+	WORD $0x3dc0684b // ldr q11, [x2, #416]
+	WORD $0x3dc0884c // ldr q12, [x2, #544]
+	WORD $0x3dc0a84d // ldr q13, [x2, #672]
+	WORD $0x3dc0c84e // ldr q14, [x2, #800]
+	WORD $0x3dc0e84f // ldr q15, [x2, #928]
+	WORD $0x4e29d508 // fadd v8.4s, v8.4s, v9.4s
+	WORD $0x4e2bd54a // fadd v10.4s, v10.4s, v11.4s
+	WORD $0x4e2dd58c // fadd v12.4s, v12.4s, v13.4s
+	WORD $0x4e2fd5ce // fadd v14.4s, v14.4s, v15.4s
+	WORD $0x4e2ad508 // fadd v8.4s, v8.4s, v10.4s
+	WORD $0x4e2ed58c // fadd v12.4s, v12.4s, v14.4s
+	WORD $0x4e2cd508 // fadd v8.4s, v8.4s, v12.4s
+	WORD $0x4e881810 // uzp1 v16.4s, v0.4s, v8.4s
+	WORD $0x3d800010 // str q16, [x0]
+	ADD R1, R0, R4
+	WORD $0x4e885810 // uzp2 v16.4s, v0.4s, v8.4s
+	WORD $0x3d800090 // str q16, [x4]
+	WORD $0x3dc01040 // ldr q0, [x2, #64]
+	WORD $0x3dc03041 // ldr q1, [x2, #192]
+	WORD $0x3dc05042 // ldr q2, [x2, #320]
+	WORD $0x3dc07043 // ldr q3, [x2, #448]
+	WORD $0x3dc09044 // ldr q4, [x2, #576]
+	WORD $0x3dc0b045 // ldr q5, [x2, #704]
+	WORD $0x3dc0d046 // ldr q6, [x2, #832]
+	WORD $0x3dc0f047 // ldr q7, [x2, #960]
+	WORD $0x4e21d400 // fadd v0.4s, v0.4s, v1.4s
+	WORD $0x4e23d442 // fadd v2.4s, v2.4s, v3.4s
+	WORD $0x4e25d484 // fadd v4.4s, v4.4s, v5.4s
+	WORD $0x4e27d4c6 // fadd v6.4s, v6.4s, v7.4s
+	WORD $0x4e22d400 // fadd v0.4s, v0.4s, v2.4s
+	WORD $0x4e26d484 // fadd v4.4s, v4.4s, v6.4s
+	WORD $0x4e24d400 // fadd v0.4s, v0.4s, v4.4s
+	WORD $0x3dc01848 // ldr q8, [x2, #96]
+	WORD $0x3dc03849 // ldr q9, [x2, #224]
+	WORD $0x3dc0584a // ldr q10, [x2, #352]
+	WORD $0x3dc0784b // ldr q11, [x2, #480]
+	WORD $0x3dc0984c // ldr q12, [x2, #608]
+	WORD $0x3dc0b84d // ldr q13, [x2, #736]
+	WORD $0x3dc0d84e // ldr q14, [x2, #864]
+	WORD $0x3dc0f84f // ldr q15, [x2, #992]
+	WORD $0x4e29d508 // fadd v8.4s, v8.4s, v9.4s
+	WORD $0x4e2bd54a // fadd v10.4s, v10.4s, v11.4s
+	WORD $0x4e2dd58c // fadd v12.4s, v12.4s, v13.4s
+	WORD $0x4e2fd5ce // fadd v14.4s, v14.4s, v15.4s
+	WORD $0x4e2ad508 // fadd v8.4s, v8.4s, v10.4s
+	WORD $0x4e2ed58c // fadd v12.4s, v12.4s, v14.4s
+	WORD $0x4e2cd508 // fadd v8.4s, v8.4s, v12.4s
+	WORD $0x4e881810 // uzp1 v16.4s, v0.4s, v8.4s
+	WORD $0x3d800410 // str q16, [x0, #16]
+	ADD R1, R0, R4
+	WORD $0x4e885810 // uzp2 v16.4s, v0.4s, v8.4s
+	WORD $0x3d800490 // str q16, [x4, #16]
+	ADD R1<<1, R0, R0
+	WORD $0x3dc00440 // ldr q0, [x2, #16]
+	WORD $0x3dc02441 // ldr q1, [x2, #144]
+	WORD $0x3dc04442 // ldr q2, [x2, #272]
+	WORD $0x3dc06443 // ldr q3, [x2, #400]
+	WORD $0x3dc08444 // ldr q4, [x2, #528]
+	WORD $0x3dc0a445 // ldr q5, [x2, #656]
+	WORD $0x3dc0c446 // ldr q6, [x2, #784]
+	WORD $0x3dc0e447 // ldr q7, [x2, #912]
+	WORD $0x4e21d400 // fadd v0.4s, v0.4s, v1.4s
+	WORD $0x4e23d442 // fadd v2.4s, v2.4s, v3.4s
+	WORD $0x4e25d484 // fadd v4.4s, v4.4s, v5.4s
+	WORD $0x4e27d4c6 // fadd v6.4s, v6.4s, v7.4s
+	WORD $0x4e22d400 // fadd v0.4s, v0.4s, v2.4s
+	WORD $0x4e26d484 // fadd v4.4s, v4.4s, v6.4s
+	WORD $0x4e24d400 // fadd v0.4s, v0.4s, v4.4s
+	WORD $0x3dc00c48 // ldr q8, [x2, #48]
+	WORD $0x3dc02c49 // ldr q9, [x2, #176]
+	WORD $0x3dc04c4a // ldr q10, [x2, #304]
+	WORD $0x3dc06c4b // ldr q11, [x2, #432]
+	WORD $0x3dc08c4c // ldr q12, [x2, #560]
+	WORD $0x3dc0ac4d // ldr q13, [x2, #688]
+	WORD $0x3dc0cc4e // ldr q14, [x2, #816]
+	WORD $0x3dc0ec4f // ldr q15, [x2, #944]
+	WORD $0x4e29d508 // fadd v8.4s, v8.4s, v9.4s
+	WORD $0x4e2bd54a // fadd v10.4s, v10.4s, v11.4s
+	WORD $0x4e2dd58c // fadd v12.4s, v12.4s, v13.4s
+	WORD $0x4e2fd5ce // fadd v14.4s, v14.4s, v15.4s
+	WORD $0x4e2ad508 // fadd v8.4s, v8.4s, v10.4s
+	WORD $0x4e2ed58c // fadd v12.4s, v12.4s, v14.4s
+	WORD $0x4e2cd508 // fadd v8.4s, v8.4s, v12.4s
+	WORD $0x4e881810 // uzp1 v16.4s, v0.4s, v8.4s
+	WORD $0x3d800010 // str q16, [x0]
+	ADD R1, R0, R4
+	WORD $0x4e885810 // uzp2 v16.4s, v0.4s, v8.4s
+	WORD $0x3d800090 // str q16, [x4]
+	WORD $0x3dc01440 // ldr q0, [x2, #80]
+	WORD $0x3dc03441 // ldr q1, [x2, #208]
+	WORD $0x3dc05442 // ldr q2, [x2, #336]
+	WORD $0x3dc07443 // ldr q3, [x2, #464]
+	WORD $0x3dc09444 // ldr q4, [x2, #592]
+	WORD $0x3dc0b445 // ldr q5, [x2, #720]
+	WORD $0x3dc0d446 // ldr q6, [x2, #848]
+	WORD $0x3dc0f447 // ldr q7, [x2, #976]
+	WORD $0x4e21d400 // fadd v0.4s, v0.4s, v1.4s
+	WORD $0x4e23d442 // fadd v2.4s, v2.4s, v3.4s
+	WORD $0x4e25d484 // fadd v4.4s, v4.4s, v5.4s
+	WORD $0x4e27d4c6 // fadd v6.4s, v6.4s, v7.4s
+	WORD $0x4e22d400 // fadd v0.4s, v0.4s, v2.4s
+	WORD $0x4e26d484 // fadd v4.4s, v4.4s, v6.4s
+	WORD $0x4e24d400 // fadd v0.4s, v0.4s, v4.4s
+	WORD $0x3dc01c48 // ldr q8, [x2, #112]
+	WORD $0x3dc03c49 // ldr q9, [x2, #240]
+	WORD $0x3dc05c4a // ldr q10, [x2, #368]
+	WORD $0x3dc07c4b // ldr q11, [x2, #496]
+	WORD $0x3dc09c4c // ldr q12, [x2, #624]
+	WORD $0x3dc0bc4d // ldr q13, [x2, #752]
+	WORD $0x3dc0dc4e // ldr q14, [x2, #880]
+	WORD $0x3dc0fc4f // ldr q15, [x2, #1008]
+	WORD $0x4e29d508 // fadd v8.4s, v8.4s, v9.4s
+	WORD $0x4e2bd54a // fadd v10.4s, v10.4s, v11.4s
+	WORD $0x4e2dd58c // fadd v12.4s, v12.4s, v13.4s
+	WORD $0x4e2fd5ce // fadd v14.4s, v14.4s, v15.4s
+	WORD $0x4e2ad508 // fadd v8.4s, v8.4s, v10.4s
+	WORD $0x4e2ed58c // fadd v12.4s, v12.4s, v14.4s
+	WORD $0x4e2cd508 // fadd v8.4s, v8.4s, v12.4s
+	WORD $0x4e881810 // uzp1 v16.4s, v0.4s, v8.4s
+	WORD $0x3d800410 // str q16, [x0, #16]
+	ADD R1, R0, R4
+	WORD $0x4e885810 // uzp2 v16.4s, v0.4s, v8.4s
+	WORD $0x3d800490 // str q16, [x4, #16]
+done:
+	RET
+
 // func streamIQ3XXSNEON(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
 TEXT ·streamIQ3XXSNEON(SB), NOSPLIT, $0-48
 	MOVD out+0(FP), R0
@@ -49742,6 +56636,519 @@ super:
 	ADD $320, R0, R0
 	SUBS $1, R2, R2
 	BGT super
+	RET
+
+// func expandIQ3XXSMMLA(dst *byte, w *byte, n uintptr)
+TEXT ·expandIQ3XXSMMLA(SB), NOSPLIT, $0-24
+	MOVD dst+0(FP), R0
+	MOVD w+8(FP), R1
+	MOVD n+16(FP), R2
+	ADD $8, R1, R1
+	MOVD $neonTable<>(SB), R3
+	WORD $0x4f00e5e0 // movi v0.16b, #0xf
+	WORD $0x3dc01861 // ldr q1, [x3, #96]
+super:
+	WORD $0x7d410022 // ldr h2, [x1, #128]
+	WORD $0x1ee24042 // fcvt s2, h2
+	WORD $0x4e040442 // dup v2.4s, v2.s[0]
+	WORD $0x4f02f603 // fmov v3.4s, #2.500000000000000000e-01
+	WORD $0x6e23dc42 // fmul v2.4s, v2.4s, v3.4s
+	WORD $0xbc5f8024 // ldur s4, [x1, #-8]
+	WORD $0x0f08a484 // sxtl v4.8h, v4.8b
+	WORD $0x0f10a484 // sxtl v4.4s, v4.4h
+	WORD $0x4e21d884 // scvtf v4.4s, v4.4s
+	WORD $0x6e24dc42 // fmul v2.4s, v2.4s, v4.4s
+	WORD $0x4e823845 // zip1 v5.4s, v2.4s, v2.4s
+	WORD $0xfd000005 // str d5, [x0]
+	WORD $0x6e0540a5 // ext v5.16b, v5.16b, v5.16b, #8
+	WORD $0xfd000805 // str d5, [x0, #16]
+	WORD $0x4e827845 // zip2 v5.4s, v2.4s, v2.4s
+	WORD $0xfd001005 // str d5, [x0, #32]
+	WORD $0x6e0540a5 // ext v5.16b, v5.16b, v5.16b, #8
+	WORD $0xfd001805 // str d5, [x0, #48]
+	WORD $0x3dc00022 // ldr q2, [x1]
+	WORD $0x4e201c43 // and v3.16b, v2.16b, v0.16b
+	WORD $0x4e030023 // tbl v3.16b, {v1.16b}, v3.16b
+	WORD $0x3dc00822 // ldr q2, [x1, #32]
+	WORD $0x4e201c44 // and v4.16b, v2.16b, v0.16b
+	WORD $0x4e040024 // tbl v4.16b, {v1.16b}, v4.16b
+	WORD $0x4e843865 // zip1 v5.4s, v3.4s, v4.4s
+	WORD $0xfd008005 // str d5, [x0, #256]
+	WORD $0x6e0540a5 // ext v5.16b, v5.16b, v5.16b, #8
+	WORD $0xfd00a005 // str d5, [x0, #320]
+	WORD $0x4e847865 // zip2 v5.4s, v3.4s, v4.4s
+	WORD $0xfd00c005 // str d5, [x0, #384]
+	WORD $0x6e0540a5 // ext v5.16b, v5.16b, v5.16b, #8
+	WORD $0xfd00e005 // str d5, [x0, #448]
+	WORD $0x3dc01022 // ldr q2, [x1, #64]
+	WORD $0x4e201c43 // and v3.16b, v2.16b, v0.16b
+	WORD $0x4e030023 // tbl v3.16b, {v1.16b}, v3.16b
+	WORD $0x3dc01822 // ldr q2, [x1, #96]
+	WORD $0x4e201c44 // and v4.16b, v2.16b, v0.16b
+	WORD $0x4e040024 // tbl v4.16b, {v1.16b}, v4.16b
+	WORD $0x4e843865 // zip1 v5.4s, v3.4s, v4.4s
+	WORD $0xfd008805 // str d5, [x0, #272]
+	WORD $0x6e0540a5 // ext v5.16b, v5.16b, v5.16b, #8
+	WORD $0xfd00a805 // str d5, [x0, #336]
+	WORD $0x4e847865 // zip2 v5.4s, v3.4s, v4.4s
+	WORD $0xfd00c805 // str d5, [x0, #400]
+	WORD $0x6e0540a5 // ext v5.16b, v5.16b, v5.16b, #8
+	WORD $0xfd00e805 // str d5, [x0, #464]
+	WORD $0x3dc00022 // ldr q2, [x1]
+	WORD $0x6f0c0443 // ushr v3.16b, v2.16b, #4
+	WORD $0x4e030023 // tbl v3.16b, {v1.16b}, v3.16b
+	WORD $0x3dc00822 // ldr q2, [x1, #32]
+	WORD $0x6f0c0444 // ushr v4.16b, v2.16b, #4
+	WORD $0x4e040024 // tbl v4.16b, {v1.16b}, v4.16b
+	WORD $0x4e843865 // zip1 v5.4s, v3.4s, v4.4s
+	WORD $0xfd009005 // str d5, [x0, #288]
+	WORD $0x6e0540a5 // ext v5.16b, v5.16b, v5.16b, #8
+	WORD $0xfd00b005 // str d5, [x0, #352]
+	WORD $0x4e847865 // zip2 v5.4s, v3.4s, v4.4s
+	WORD $0xfd00d005 // str d5, [x0, #416]
+	WORD $0x6e0540a5 // ext v5.16b, v5.16b, v5.16b, #8
+	WORD $0xfd00f005 // str d5, [x0, #480]
+	WORD $0x3dc01022 // ldr q2, [x1, #64]
+	WORD $0x6f0c0443 // ushr v3.16b, v2.16b, #4
+	WORD $0x4e030023 // tbl v3.16b, {v1.16b}, v3.16b
+	WORD $0x3dc01822 // ldr q2, [x1, #96]
+	WORD $0x6f0c0444 // ushr v4.16b, v2.16b, #4
+	WORD $0x4e040024 // tbl v4.16b, {v1.16b}, v4.16b
+	WORD $0x4e843865 // zip1 v5.4s, v3.4s, v4.4s
+	WORD $0xfd009805 // str d5, [x0, #304]
+	WORD $0x6e0540a5 // ext v5.16b, v5.16b, v5.16b, #8
+	WORD $0xfd00b805 // str d5, [x0, #368]
+	WORD $0x4e847865 // zip2 v5.4s, v3.4s, v4.4s
+	WORD $0xfd00d805 // str d5, [x0, #432]
+	WORD $0x6e0540a5 // ext v5.16b, v5.16b, v5.16b, #8
+	WORD $0xfd00f805 // str d5, [x0, #496]
+	WORD $0x7d410022 // ldr h2, [x1, #128]
+	WORD $0x1ee24042 // fcvt s2, h2
+	WORD $0x4e040442 // dup v2.4s, v2.s[0]
+	WORD $0x4f02f603 // fmov v3.4s, #2.500000000000000000e-01
+	WORD $0x6e23dc42 // fmul v2.4s, v2.4s, v3.4s
+	WORD $0xbc5fc024 // ldur s4, [x1, #-4]
+	WORD $0x0f08a484 // sxtl v4.8h, v4.8b
+	WORD $0x0f10a484 // sxtl v4.4s, v4.4h
+	WORD $0x4e21d884 // scvtf v4.4s, v4.4s
+	WORD $0x6e24dc42 // fmul v2.4s, v2.4s, v4.4s
+	WORD $0x4e823845 // zip1 v5.4s, v2.4s, v2.4s
+	WORD $0xfd002005 // str d5, [x0, #64]
+	WORD $0x6e0540a5 // ext v5.16b, v5.16b, v5.16b, #8
+	WORD $0xfd002805 // str d5, [x0, #80]
+	WORD $0x4e827845 // zip2 v5.4s, v2.4s, v2.4s
+	WORD $0xfd003005 // str d5, [x0, #96]
+	WORD $0x6e0540a5 // ext v5.16b, v5.16b, v5.16b, #8
+	WORD $0xfd003805 // str d5, [x0, #112]
+	WORD $0x3dc00422 // ldr q2, [x1, #16]
+	WORD $0x4e201c43 // and v3.16b, v2.16b, v0.16b
+	WORD $0x4e030023 // tbl v3.16b, {v1.16b}, v3.16b
+	WORD $0x3dc00c22 // ldr q2, [x1, #48]
+	WORD $0x4e201c44 // and v4.16b, v2.16b, v0.16b
+	WORD $0x4e040024 // tbl v4.16b, {v1.16b}, v4.16b
+	WORD $0x4e843865 // zip1 v5.4s, v3.4s, v4.4s
+	WORD $0xfd010005 // str d5, [x0, #512]
+	WORD $0x6e0540a5 // ext v5.16b, v5.16b, v5.16b, #8
+	WORD $0xfd012005 // str d5, [x0, #576]
+	WORD $0x4e847865 // zip2 v5.4s, v3.4s, v4.4s
+	WORD $0xfd014005 // str d5, [x0, #640]
+	WORD $0x6e0540a5 // ext v5.16b, v5.16b, v5.16b, #8
+	WORD $0xfd016005 // str d5, [x0, #704]
+	WORD $0x3dc01422 // ldr q2, [x1, #80]
+	WORD $0x4e201c43 // and v3.16b, v2.16b, v0.16b
+	WORD $0x4e030023 // tbl v3.16b, {v1.16b}, v3.16b
+	WORD $0x3dc01c22 // ldr q2, [x1, #112]
+	WORD $0x4e201c44 // and v4.16b, v2.16b, v0.16b
+	WORD $0x4e040024 // tbl v4.16b, {v1.16b}, v4.16b
+	WORD $0x4e843865 // zip1 v5.4s, v3.4s, v4.4s
+	WORD $0xfd010805 // str d5, [x0, #528]
+	WORD $0x6e0540a5 // ext v5.16b, v5.16b, v5.16b, #8
+	WORD $0xfd012805 // str d5, [x0, #592]
+	WORD $0x4e847865 // zip2 v5.4s, v3.4s, v4.4s
+	WORD $0xfd014805 // str d5, [x0, #656]
+	WORD $0x6e0540a5 // ext v5.16b, v5.16b, v5.16b, #8
+	WORD $0xfd016805 // str d5, [x0, #720]
+	WORD $0x3dc00422 // ldr q2, [x1, #16]
+	WORD $0x6f0c0443 // ushr v3.16b, v2.16b, #4
+	WORD $0x4e030023 // tbl v3.16b, {v1.16b}, v3.16b
+	WORD $0x3dc00c22 // ldr q2, [x1, #48]
+	WORD $0x6f0c0444 // ushr v4.16b, v2.16b, #4
+	WORD $0x4e040024 // tbl v4.16b, {v1.16b}, v4.16b
+	WORD $0x4e843865 // zip1 v5.4s, v3.4s, v4.4s
+	WORD $0xfd011005 // str d5, [x0, #544]
+	WORD $0x6e0540a5 // ext v5.16b, v5.16b, v5.16b, #8
+	WORD $0xfd013005 // str d5, [x0, #608]
+	WORD $0x4e847865 // zip2 v5.4s, v3.4s, v4.4s
+	WORD $0xfd015005 // str d5, [x0, #672]
+	WORD $0x6e0540a5 // ext v5.16b, v5.16b, v5.16b, #8
+	WORD $0xfd017005 // str d5, [x0, #736]
+	WORD $0x3dc01422 // ldr q2, [x1, #80]
+	WORD $0x6f0c0443 // ushr v3.16b, v2.16b, #4
+	WORD $0x4e030023 // tbl v3.16b, {v1.16b}, v3.16b
+	WORD $0x3dc01c22 // ldr q2, [x1, #112]
+	WORD $0x6f0c0444 // ushr v4.16b, v2.16b, #4
+	WORD $0x4e040024 // tbl v4.16b, {v1.16b}, v4.16b
+	WORD $0x4e843865 // zip1 v5.4s, v3.4s, v4.4s
+	WORD $0xfd011805 // str d5, [x0, #560]
+	WORD $0x6e0540a5 // ext v5.16b, v5.16b, v5.16b, #8
+	WORD $0xfd013805 // str d5, [x0, #624]
+	WORD $0x4e847865 // zip2 v5.4s, v3.4s, v4.4s
+	WORD $0xfd015805 // str d5, [x0, #688]
+	WORD $0x6e0540a5 // ext v5.16b, v5.16b, v5.16b, #8
+	WORD $0xfd017805 // str d5, [x0, #752]
+	ADD $138, R1, R1
+	ADD $768, R0, R0
+	SUBS $1, R2, R2
+	BGT super
+	RET
+
+// func panelIQ3XXSMMLA8x4(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
+TEXT ·panelIQ3XXSMMLA8x4(SB), NOSPLIT, $0-72
+	MOVD n+48(FP), R0
+	MOVD acc+56(FP), R1
+	MOVD part+64(FP), R2
+	MOVD w+16(FP), R3
+	MOVD rowBytes+24(FP), R7
+	ADD R7, R3, R4
+	ADD R7, R4, R5
+	ADD R7, R5, R6
+	MOVD x+32(FP), R7
+	MOVD xStride+40(FP), R9
+	ADD R9, R7, R8
+	MOVD R3, R9
+	ADD $256, R3, R3
+	MOVD R4, R10
+	ADD $256, R4, R4
+	MOVD R5, R11
+	ADD $256, R5, R5
+	MOVD R6, R12
+	ADD $256, R6, R6
+	MOVD R7, R13
+	ADD $256, R7, R7
+	MOVD R8, R14
+	ADD $256, R8, R8
+	MOVD $768, R15
+	MUL R0, R15, R15
+	MOVD $1024, R16
+	MUL R0, R16, R16
+	MOVD $8, R19
+block:
+	WORD $0x6f00e400 // movi v0.2d, #0x0
+	WORD $0x6f00e401 // movi v1.2d, #0x0
+	WORD $0x6f00e402 // movi v2.2d, #0x0
+	WORD $0x6f00e403 // movi v3.2d, #0x0
+	WORD $0x6f00e404 // movi v4.2d, #0x0
+	WORD $0x6f00e405 // movi v5.2d, #0x0
+	WORD $0x6f00e406 // movi v6.2d, #0x0
+	WORD $0x6f00e407 // movi v7.2d, #0x0
+	TBNZ $0, R2, begin
+	WORD $0x3dc00020 // ldr q0, [x1]
+	WORD $0x3dc00421 // ldr q1, [x1, #16]
+	WORD $0x3dc00822 // ldr q2, [x1, #32]
+	WORD $0x3dc00c23 // ldr q3, [x1, #48]
+	WORD $0x3dc01024 // ldr q4, [x1, #64]
+	WORD $0x3dc01425 // ldr q5, [x1, #80]
+	WORD $0x3dc01826 // ldr q6, [x1, #96]
+	WORD $0x3dc01c27 // ldr q7, [x1, #112]
+begin:
+	MOVD R0, R17
+super:
+	WORD $0x6f00e408 // movi v8.2d, #0x0
+	WORD $0x6f00e409 // movi v9.2d, #0x0
+	WORD $0x6f00e40a // movi v10.2d, #0x0
+	WORD $0x6f00e40b // movi v11.2d, #0x0
+	WORD $0x6f00e40c // movi v12.2d, #0x0
+	WORD $0x6f00e40d // movi v13.2d, #0x0
+	WORD $0x6f00e40e // movi v14.2d, #0x0
+	WORD $0x6f00e40f // movi v15.2d, #0x0
+	WORD $0x3dc00070 // ldr q16, [x3]
+	WORD $0x3dc00091 // ldr q17, [x4]
+	WORD $0x3dc000b2 // ldr q18, [x5]
+	WORD $0x3dc000d3 // ldr q19, [x6]
+	WORD $0x3dc000f4 // ldr q20, [x7]
+	WORD $0x3dc00115 // ldr q21, [x8]
+	WORD $0x4e94a608 // smmla v8.4s, v16.16b, v20.16b
+	WORD $0x4e95a609 // smmla v9.4s, v16.16b, v21.16b
+	WORD $0x4e94a62a // smmla v10.4s, v17.16b, v20.16b
+	WORD $0x4e95a62b // smmla v11.4s, v17.16b, v21.16b
+	WORD $0x4e94a64c // smmla v12.4s, v18.16b, v20.16b
+	WORD $0x4e95a64d // smmla v13.4s, v18.16b, v21.16b
+	WORD $0x4e94a66e // smmla v14.4s, v19.16b, v20.16b
+	WORD $0x4e95a66f // smmla v15.4s, v19.16b, v21.16b
+	WORD $0x3dc00470 // ldr q16, [x3, #16]
+	WORD $0x3dc00491 // ldr q17, [x4, #16]
+	WORD $0x3dc004b2 // ldr q18, [x5, #16]
+	WORD $0x3dc004d3 // ldr q19, [x6, #16]
+	WORD $0x3dc004f4 // ldr q20, [x7, #16]
+	WORD $0x3dc00515 // ldr q21, [x8, #16]
+	WORD $0x4e94a608 // smmla v8.4s, v16.16b, v20.16b
+	WORD $0x4e95a609 // smmla v9.4s, v16.16b, v21.16b
+	WORD $0x4e94a62a // smmla v10.4s, v17.16b, v20.16b
+	WORD $0x4e95a62b // smmla v11.4s, v17.16b, v21.16b
+	WORD $0x4e94a64c // smmla v12.4s, v18.16b, v20.16b
+	WORD $0x4e95a64d // smmla v13.4s, v18.16b, v21.16b
+	WORD $0x4e94a66e // smmla v14.4s, v19.16b, v20.16b
+	WORD $0x4e95a66f // smmla v15.4s, v19.16b, v21.16b
+	WORD $0x3dc00870 // ldr q16, [x3, #32]
+	WORD $0x3dc00891 // ldr q17, [x4, #32]
+	WORD $0x3dc008b2 // ldr q18, [x5, #32]
+	WORD $0x3dc008d3 // ldr q19, [x6, #32]
+	WORD $0x3dc008f4 // ldr q20, [x7, #32]
+	WORD $0x3dc00915 // ldr q21, [x8, #32]
+	WORD $0x4e94a608 // smmla v8.4s, v16.16b, v20.16b
+	WORD $0x4e95a609 // smmla v9.4s, v16.16b, v21.16b
+	WORD $0x4e94a62a // smmla v10.4s, v17.16b, v20.16b
+	WORD $0x4e95a62b // smmla v11.4s, v17.16b, v21.16b
+	WORD $0x4e94a64c // smmla v12.4s, v18.16b, v20.16b
+	WORD $0x4e95a64d // smmla v13.4s, v18.16b, v21.16b
+	WORD $0x4e94a66e // smmla v14.4s, v19.16b, v20.16b
+	WORD $0x4e95a66f // smmla v15.4s, v19.16b, v21.16b
+	WORD $0x3dc00c70 // ldr q16, [x3, #48]
+	WORD $0x3dc00c91 // ldr q17, [x4, #48]
+	WORD $0x3dc00cb2 // ldr q18, [x5, #48]
+	WORD $0x3dc00cd3 // ldr q19, [x6, #48]
+	WORD $0x3dc00cf4 // ldr q20, [x7, #48]
+	WORD $0x3dc00d15 // ldr q21, [x8, #48]
+	WORD $0x4e94a608 // smmla v8.4s, v16.16b, v20.16b
+	WORD $0x4e95a609 // smmla v9.4s, v16.16b, v21.16b
+	WORD $0x4e94a62a // smmla v10.4s, v17.16b, v20.16b
+	WORD $0x4e95a62b // smmla v11.4s, v17.16b, v21.16b
+	WORD $0x4e94a64c // smmla v12.4s, v18.16b, v20.16b
+	WORD $0x4e95a64d // smmla v13.4s, v18.16b, v21.16b
+	WORD $0x4e94a66e // smmla v14.4s, v19.16b, v20.16b
+	WORD $0x4e95a66f // smmla v15.4s, v19.16b, v21.16b
+	WORD $0x3dc00130 // ldr q16, [x9]
+	WORD $0x3dc001b1 // ldr q17, [x13]
+	WORD $0x4e21d908 // scvtf v8.4s, v8.4s
+	WORD $0x6e30de31 // fmul v17.4s, v17.4s, v16.4s
+	WORD $0x4e31cd00 // fmla v0.4s, v8.4s, v17.4s
+	WORD $0x3dc001d1 // ldr q17, [x14]
+	WORD $0x4e21d929 // scvtf v9.4s, v9.4s
+	WORD $0x6e30de31 // fmul v17.4s, v17.4s, v16.4s
+	WORD $0x4e31cd21 // fmla v1.4s, v9.4s, v17.4s
+	WORD $0x3dc00150 // ldr q16, [x10]
+	WORD $0x3dc001b1 // ldr q17, [x13]
+	WORD $0x4e21d94a // scvtf v10.4s, v10.4s
+	WORD $0x6e30de31 // fmul v17.4s, v17.4s, v16.4s
+	WORD $0x4e31cd42 // fmla v2.4s, v10.4s, v17.4s
+	WORD $0x3dc001d1 // ldr q17, [x14]
+	WORD $0x4e21d96b // scvtf v11.4s, v11.4s
+	WORD $0x6e30de31 // fmul v17.4s, v17.4s, v16.4s
+	WORD $0x4e31cd63 // fmla v3.4s, v11.4s, v17.4s
+	WORD $0x3dc00170 // ldr q16, [x11]
+	WORD $0x3dc001b1 // ldr q17, [x13]
+	WORD $0x4e21d98c // scvtf v12.4s, v12.4s
+	WORD $0x6e30de31 // fmul v17.4s, v17.4s, v16.4s
+	WORD $0x4e31cd84 // fmla v4.4s, v12.4s, v17.4s
+	WORD $0x3dc001d1 // ldr q17, [x14]
+	WORD $0x4e21d9ad // scvtf v13.4s, v13.4s
+	WORD $0x6e30de31 // fmul v17.4s, v17.4s, v16.4s
+	WORD $0x4e31cda5 // fmla v5.4s, v13.4s, v17.4s
+	WORD $0x3dc00190 // ldr q16, [x12]
+	WORD $0x3dc001b1 // ldr q17, [x13]
+	WORD $0x4e21d9ce // scvtf v14.4s, v14.4s
+	WORD $0x6e30de31 // fmul v17.4s, v17.4s, v16.4s
+	WORD $0x4e31cdc6 // fmla v6.4s, v14.4s, v17.4s
+	WORD $0x3dc001d1 // ldr q17, [x14]
+	WORD $0x4e21d9ef // scvtf v15.4s, v15.4s
+	WORD $0x6e30de31 // fmul v17.4s, v17.4s, v16.4s
+	WORD $0x4e31cde7 // fmla v7.4s, v15.4s, v17.4s
+	ADD $768, R3, R3
+	ADD $768, R9, R9
+	ADD $768, R4, R4
+	ADD $768, R10, R10
+	ADD $768, R5, R5
+	ADD $768, R11, R11
+	ADD $768, R6, R6
+	ADD $768, R12, R12
+	ADD $1024, R7, R7
+	ADD $1024, R13, R13
+	ADD $1024, R8, R8
+	ADD $1024, R14, R14
+	SUBS $1, R17, R17
+	BGT super
+	WORD $0x3d800020 // str q0, [x1]
+	WORD $0x3d800421 // str q1, [x1, #16]
+	WORD $0x3d800822 // str q2, [x1, #32]
+	WORD $0x3d800c23 // str q3, [x1, #48]
+	WORD $0x3d801024 // str q4, [x1, #64]
+	WORD $0x3d801425 // str q5, [x1, #80]
+	WORD $0x3d801826 // str q6, [x1, #96]
+	WORD $0x3d801c27 // str q7, [x1, #112]
+	ADD $128, R1, R1
+	SUB R15, R3, R3
+	ADD $64, R3, R3
+	SUB R15, R9, R9
+	ADD $16, R9, R9
+	SUB R15, R4, R4
+	ADD $64, R4, R4
+	SUB R15, R10, R10
+	ADD $16, R10, R10
+	SUB R15, R5, R5
+	ADD $64, R5, R5
+	SUB R15, R11, R11
+	ADD $16, R11, R11
+	SUB R15, R6, R6
+	ADD $64, R6, R6
+	SUB R15, R12, R12
+	ADD $16, R12, R12
+	SUB R16, R7, R7
+	ADD $64, R7, R7
+	SUB R16, R13, R13
+	ADD $16, R13, R13
+	SUB R16, R8, R8
+	ADD $64, R8, R8
+	SUB R16, R14, R14
+	ADD $16, R14, R14
+	SUBS $1, R19, R19
+	BGT block
+	MOVD out+0(FP), R0
+	MOVD outStride+8(FP), R1
+	MOVD acc+56(FP), R2
+	MOVD part+64(FP), R3
+	TBZ $1, R3, done
+	WORD $0x3dc00040 // ldr q0, [x2]
+	WORD $0x3dc02041 // ldr q1, [x2, #128]
+	WORD $0x3dc04042 // ldr q2, [x2, #256]
+	WORD $0x3dc06043 // ldr q3, [x2, #384]
+	WORD $0x3dc08044 // ldr q4, [x2, #512]
+	WORD $0x3dc0a045 // ldr q5, [x2, #640]
+	WORD $0x3dc0c046 // ldr q6, [x2, #768]
+	WORD $0x3dc0e047 // ldr q7, [x2, #896]
+	WORD $0x4e21d400 // fadd v0.4s, v0.4s, v1.4s
+	WORD $0x4e23d442 // fadd v2.4s, v2.4s, v3.4s
+	WORD $0x4e25d484 // fadd v4.4s, v4.4s, v5.4s
+	WORD $0x4e27d4c6 // fadd v6.4s, v6.4s, v7.4s
+	WORD $0x4e22d400 // fadd v0.4s, v0.4s, v2.4s
+	WORD $0x4e26d484 // fadd v4.4s, v4.4s, v6.4s
+	WORD $0x4e24d400 // fadd v0.4s, v0.4s, v4.4s
+	WORD $0x3dc00848 // ldr q8, [x2, #32]
+	WORD $0x3dc02849 // ldr q9, [x2, #160]
+	WORD $0x3dc0484a // ldr q10, [x2, #288]
+	WORD $0x3dc0684b // ldr q11, [x2, #416]
+	WORD $0x3dc0884c // ldr q12, [x2, #544]
+	WORD $0x3dc0a84d // ldr q13, [x2, #672]
+	WORD $0x3dc0c84e // ldr q14, [x2, #800]
+	WORD $0x3dc0e84f // ldr q15, [x2, #928]
+	WORD $0x4e29d508 // fadd v8.4s, v8.4s, v9.4s
+	WORD $0x4e2bd54a // fadd v10.4s, v10.4s, v11.4s
+	WORD $0x4e2dd58c // fadd v12.4s, v12.4s, v13.4s
+	WORD $0x4e2fd5ce // fadd v14.4s, v14.4s, v15.4s
+	WORD $0x4e2ad508 // fadd v8.4s, v8.4s, v10.4s
+	WORD $0x4e2ed58c // fadd v12.4s, v12.4s, v14.4s
+	WORD $0x4e2cd508 // fadd v8.4s, v8.4s, v12.4s
+	WORD $0x4e881810 // uzp1 v16.4s, v0.4s, v8.4s
+	WORD $0x3d800010 // str q16, [x0]
+	ADD R1, R0, R4
+	WORD $0x4e885810 // uzp2 v16.4s, v0.4s, v8.4s
+	WORD $0x3d800090 // str q16, [x4]
+	WORD $0x3dc01040 // ldr q0, [x2, #64]
+	WORD $0x3dc03041 // ldr q1, [x2, #192]
+	WORD $0x3dc05042 // ldr q2, [x2, #320]
+	WORD $0x3dc07043 // ldr q3, [x2, #448]
+	WORD $0x3dc09044 // ldr q4, [x2, #576]
+	WORD $0x3dc0b045 // ldr q5, [x2, #704]
+	WORD $0x3dc0d046 // ldr q6, [x2, #832]
+	WORD $0x3dc0f047 // ldr q7, [x2, #960]
+	WORD $0x4e21d400 // fadd v0.4s, v0.4s, v1.4s
+	WORD $0x4e23d442 // fadd v2.4s, v2.4s, v3.4s
+	WORD $0x4e25d484 // fadd v4.4s, v4.4s, v5.4s
+	WORD $0x4e27d4c6 // fadd v6.4s, v6.4s, v7.4s
+	WORD $0x4e22d400 // fadd v0.4s, v0.4s, v2.4s
+	WORD $0x4e26d484 // fadd v4.4s, v4.4s, v6.4s
+	WORD $0x4e24d400 // fadd v0.4s, v0.4s, v4.4s
+	WORD $0x3dc01848 // ldr q8, [x2, #96]
+	WORD $0x3dc03849 // ldr q9, [x2, #224]
+	WORD $0x3dc0584a // ldr q10, [x2, #352]
+	WORD $0x3dc0784b // ldr q11, [x2, #480]
+	WORD $0x3dc0984c // ldr q12, [x2, #608]
+	WORD $0x3dc0b84d // ldr q13, [x2, #736]
+	WORD $0x3dc0d84e // ldr q14, [x2, #864]
+	WORD $0x3dc0f84f // ldr q15, [x2, #992]
+	WORD $0x4e29d508 // fadd v8.4s, v8.4s, v9.4s
+	WORD $0x4e2bd54a // fadd v10.4s, v10.4s, v11.4s
+	WORD $0x4e2dd58c // fadd v12.4s, v12.4s, v13.4s
+	WORD $0x4e2fd5ce // fadd v14.4s, v14.4s, v15.4s
+	WORD $0x4e2ad508 // fadd v8.4s, v8.4s, v10.4s
+	WORD $0x4e2ed58c // fadd v12.4s, v12.4s, v14.4s
+	WORD $0x4e2cd508 // fadd v8.4s, v8.4s, v12.4s
+	WORD $0x4e881810 // uzp1 v16.4s, v0.4s, v8.4s
+	WORD $0x3d800410 // str q16, [x0, #16]
+	ADD R1, R0, R4
+	WORD $0x4e885810 // uzp2 v16.4s, v0.4s, v8.4s
+	WORD $0x3d800490 // str q16, [x4, #16]
+	ADD R1<<1, R0, R0
+	WORD $0x3dc00440 // ldr q0, [x2, #16]
+	WORD $0x3dc02441 // ldr q1, [x2, #144]
+	WORD $0x3dc04442 // ldr q2, [x2, #272]
+	WORD $0x3dc06443 // ldr q3, [x2, #400]
+	WORD $0x3dc08444 // ldr q4, [x2, #528]
+	WORD $0x3dc0a445 // ldr q5, [x2, #656]
+	WORD $0x3dc0c446 // ldr q6, [x2, #784]
+	WORD $0x3dc0e447 // ldr q7, [x2, #912]
+	WORD $0x4e21d400 // fadd v0.4s, v0.4s, v1.4s
+	WORD $0x4e23d442 // fadd v2.4s, v2.4s, v3.4s
+	WORD $0x4e25d484 // fadd v4.4s, v4.4s, v5.4s
+	WORD $0x4e27d4c6 // fadd v6.4s, v6.4s, v7.4s
+	WORD $0x4e22d400 // fadd v0.4s, v0.4s, v2.4s
+	WORD $0x4e26d484 // fadd v4.4s, v4.4s, v6.4s
+	WORD $0x4e24d400 // fadd v0.4s, v0.4s, v4.4s
+	WORD $0x3dc00c48 // ldr q8, [x2, #48]
+	WORD $0x3dc02c49 // ldr q9, [x2, #176]
+	WORD $0x3dc04c4a // ldr q10, [x2, #304]
+	WORD $0x3dc06c4b // ldr q11, [x2, #432]
+	WORD $0x3dc08c4c // ldr q12, [x2, #560]
+	WORD $0x3dc0ac4d // ldr q13, [x2, #688]
+	WORD $0x3dc0cc4e // ldr q14, [x2, #816]
+	WORD $0x3dc0ec4f // ldr q15, [x2, #944]
+	WORD $0x4e29d508 // fadd v8.4s, v8.4s, v9.4s
+	WORD $0x4e2bd54a // fadd v10.4s, v10.4s, v11.4s
+	WORD $0x4e2dd58c // fadd v12.4s, v12.4s, v13.4s
+	WORD $0x4e2fd5ce // fadd v14.4s, v14.4s, v15.4s
+	WORD $0x4e2ad508 // fadd v8.4s, v8.4s, v10.4s
+	WORD $0x4e2ed58c // fadd v12.4s, v12.4s, v14.4s
+	WORD $0x4e2cd508 // fadd v8.4s, v8.4s, v12.4s
+	WORD $0x4e881810 // uzp1 v16.4s, v0.4s, v8.4s
+	WORD $0x3d800010 // str q16, [x0]
+	ADD R1, R0, R4
+	WORD $0x4e885810 // uzp2 v16.4s, v0.4s, v8.4s
+	WORD $0x3d800090 // str q16, [x4]
+	WORD $0x3dc01440 // ldr q0, [x2, #80]
+	WORD $0x3dc03441 // ldr q1, [x2, #208]
+	WORD $0x3dc05442 // ldr q2, [x2, #336]
+	WORD $0x3dc07443 // ldr q3, [x2, #464]
+	WORD $0x3dc09444 // ldr q4, [x2, #592]
+	WORD $0x3dc0b445 // ldr q5, [x2, #720]
+	WORD $0x3dc0d446 // ldr q6, [x2, #848]
+	WORD $0x3dc0f447 // ldr q7, [x2, #976]
+	WORD $0x4e21d400 // fadd v0.4s, v0.4s, v1.4s
+	WORD $0x4e23d442 // fadd v2.4s, v2.4s, v3.4s
+	WORD $0x4e25d484 // fadd v4.4s, v4.4s, v5.4s
+	WORD $0x4e27d4c6 // fadd v6.4s, v6.4s, v7.4s
+	WORD $0x4e22d400 // fadd v0.4s, v0.4s, v2.4s
+	WORD $0x4e26d484 // fadd v4.4s, v4.4s, v6.4s
+	WORD $0x4e24d400 // fadd v0.4s, v0.4s, v4.4s
+	WORD $0x3dc01c48 // ldr q8, [x2, #112]
+	WORD $0x3dc03c49 // ldr q9, [x2, #240]
+	WORD $0x3dc05c4a // ldr q10, [x2, #368]
+	WORD $0x3dc07c4b // ldr q11, [x2, #496]
+	WORD $0x3dc09c4c // ldr q12, [x2, #624]
+	WORD $0x3dc0bc4d // ldr q13, [x2, #752]
+	WORD $0x3dc0dc4e // ldr q14, [x2, #880]
+	WORD $0x3dc0fc4f // ldr q15, [x2, #1008]
+	WORD $0x4e29d508 // fadd v8.4s, v8.4s, v9.4s
+	WORD $0x4e2bd54a // fadd v10.4s, v10.4s, v11.4s
+	WORD $0x4e2dd58c // fadd v12.4s, v12.4s, v13.4s
+	WORD $0x4e2fd5ce // fadd v14.4s, v14.4s, v15.4s
+	WORD $0x4e2ad508 // fadd v8.4s, v8.4s, v10.4s
+	WORD $0x4e2ed58c // fadd v12.4s, v12.4s, v14.4s
+	WORD $0x4e2cd508 // fadd v8.4s, v8.4s, v12.4s
+	WORD $0x4e881810 // uzp1 v16.4s, v0.4s, v8.4s
+	WORD $0x3d800410 // str q16, [x0, #16]
+	ADD R1, R0, R4
+	WORD $0x4e885810 // uzp2 v16.4s, v0.4s, v8.4s
+	WORD $0x3d800490 // str q16, [x4, #16]
+done:
 	RET
 
 // func streamIQ1SNEON(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
@@ -54214,6 +61621,574 @@ super:
 	BGT super
 	RET
 
+// func expandIQ1SMMLA(dst *byte, w *byte, n uintptr)
+TEXT ·expandIQ1SMMLA(SB), NOSPLIT, $0-24
+	MOVD dst+0(FP), R0
+	MOVD w+8(FP), R1
+	MOVD n+16(FP), R2
+	ADD $8, R1, R1
+	MOVD $neonTable<>(SB), R3
+	WORD $0x4f00e460 // movi v0.16b, #0x3
+	WORD $0x4f00e481 // movi v1.16b, #0x4
+	WORD $0x3dc01c62 // ldr q2, [x3, #112]
+super:
+	WORD $0x7d40c023 // ldr h3, [x1, #96]
+	WORD $0x1ee24063 // fcvt s3, h3
+	WORD $0x4e040463 // dup v3.4s, v3.s[0]
+	WORD $0x4f02f404 // fmov v4.4s, #1.250000000000000000e-01
+	WORD $0x6e24dc63 // fmul v3.4s, v3.4s, v4.4s
+	WORD $0xbc5f8025 // ldur s5, [x1, #-8]
+	WORD $0x0f08a4a5 // sxtl v5.8h, v5.8b
+	WORD $0x0f10a4a5 // sxtl v5.4s, v5.4h
+	WORD $0x4e21d8a5 // scvtf v5.4s, v5.4s
+	WORD $0x6e25dc63 // fmul v3.4s, v3.4s, v5.4s
+	WORD $0x4e833866 // zip1 v6.4s, v3.4s, v3.4s
+	WORD $0xfd000006 // str d6, [x0]
+	WORD $0x6e0640c6 // ext v6.16b, v6.16b, v6.16b, #8
+	WORD $0xfd000806 // str d6, [x0, #16]
+	WORD $0x4e837866 // zip2 v6.4s, v3.4s, v3.4s
+	WORD $0xfd001006 // str d6, [x0, #32]
+	WORD $0x6e0640c6 // ext v6.16b, v6.16b, v6.16b, #8
+	WORD $0xfd001806 // str d6, [x0, #48]
+	WORD $0x3dc00023 // ldr q3, [x1]
+	WORD $0x4e201c64 // and v4.16b, v3.16b, v0.16b
+	WORD $0x3dc01026 // ldr q6, [x1, #64]
+	WORD $0x4f0a54c6 // shl v6.16b, v6.16b, #2
+	WORD $0x6ea11cc4 // bit v4.16b, v6.16b, v1.16b
+	WORD $0x4e040044 // tbl v4.16b, {v2.16b}, v4.16b
+	WORD $0x3dc00823 // ldr q3, [x1, #32]
+	WORD $0x4e201c65 // and v5.16b, v3.16b, v0.16b
+	WORD $0x3dc01026 // ldr q6, [x1, #64]
+	WORD $0x4f0954c6 // shl v6.16b, v6.16b, #1
+	WORD $0x6ea11cc5 // bit v5.16b, v6.16b, v1.16b
+	WORD $0x4e050045 // tbl v5.16b, {v2.16b}, v5.16b
+	WORD $0x4e853886 // zip1 v6.4s, v4.4s, v5.4s
+	WORD $0xfd008006 // str d6, [x0, #256]
+	WORD $0x6e0640c6 // ext v6.16b, v6.16b, v6.16b, #8
+	WORD $0xfd00a006 // str d6, [x0, #320]
+	WORD $0x4e857886 // zip2 v6.4s, v4.4s, v5.4s
+	WORD $0xfd00c006 // str d6, [x0, #384]
+	WORD $0x6e0640c6 // ext v6.16b, v6.16b, v6.16b, #8
+	WORD $0xfd00e006 // str d6, [x0, #448]
+	WORD $0x3dc00023 // ldr q3, [x1]
+	WORD $0x6f0e0464 // ushr v4.16b, v3.16b, #2
+	WORD $0x4e201c84 // and v4.16b, v4.16b, v0.16b
+	WORD $0x3dc01026 // ldr q6, [x1, #64]
+	WORD $0x6ea11cc4 // bit v4.16b, v6.16b, v1.16b
+	WORD $0x4e040044 // tbl v4.16b, {v2.16b}, v4.16b
+	WORD $0x3dc00823 // ldr q3, [x1, #32]
+	WORD $0x6f0e0465 // ushr v5.16b, v3.16b, #2
+	WORD $0x4e201ca5 // and v5.16b, v5.16b, v0.16b
+	WORD $0x3dc01026 // ldr q6, [x1, #64]
+	WORD $0x6f0f04c6 // ushr v6.16b, v6.16b, #1
+	WORD $0x6ea11cc5 // bit v5.16b, v6.16b, v1.16b
+	WORD $0x4e050045 // tbl v5.16b, {v2.16b}, v5.16b
+	WORD $0x4e853886 // zip1 v6.4s, v4.4s, v5.4s
+	WORD $0xfd008806 // str d6, [x0, #272]
+	WORD $0x6e0640c6 // ext v6.16b, v6.16b, v6.16b, #8
+	WORD $0xfd00a806 // str d6, [x0, #336]
+	WORD $0x4e857886 // zip2 v6.4s, v4.4s, v5.4s
+	WORD $0xfd00c806 // str d6, [x0, #400]
+	WORD $0x6e0640c6 // ext v6.16b, v6.16b, v6.16b, #8
+	WORD $0xfd00e806 // str d6, [x0, #464]
+	WORD $0x3dc00023 // ldr q3, [x1]
+	WORD $0x6f0c0464 // ushr v4.16b, v3.16b, #4
+	WORD $0x4e201c84 // and v4.16b, v4.16b, v0.16b
+	WORD $0x3dc01026 // ldr q6, [x1, #64]
+	WORD $0x6f0e04c6 // ushr v6.16b, v6.16b, #2
+	WORD $0x6ea11cc4 // bit v4.16b, v6.16b, v1.16b
+	WORD $0x4e040044 // tbl v4.16b, {v2.16b}, v4.16b
+	WORD $0x3dc00823 // ldr q3, [x1, #32]
+	WORD $0x6f0c0465 // ushr v5.16b, v3.16b, #4
+	WORD $0x4e201ca5 // and v5.16b, v5.16b, v0.16b
+	WORD $0x3dc01026 // ldr q6, [x1, #64]
+	WORD $0x6f0d04c6 // ushr v6.16b, v6.16b, #3
+	WORD $0x6ea11cc5 // bit v5.16b, v6.16b, v1.16b
+	WORD $0x4e050045 // tbl v5.16b, {v2.16b}, v5.16b
+	WORD $0x4e853886 // zip1 v6.4s, v4.4s, v5.4s
+	WORD $0xfd009006 // str d6, [x0, #288]
+	WORD $0x6e0640c6 // ext v6.16b, v6.16b, v6.16b, #8
+	WORD $0xfd00b006 // str d6, [x0, #352]
+	WORD $0x4e857886 // zip2 v6.4s, v4.4s, v5.4s
+	WORD $0xfd00d006 // str d6, [x0, #416]
+	WORD $0x6e0640c6 // ext v6.16b, v6.16b, v6.16b, #8
+	WORD $0xfd00f006 // str d6, [x0, #480]
+	WORD $0x3dc00023 // ldr q3, [x1]
+	WORD $0x6f0a0464 // ushr v4.16b, v3.16b, #6
+	WORD $0x3dc01026 // ldr q6, [x1, #64]
+	WORD $0x6f0c04c6 // ushr v6.16b, v6.16b, #4
+	WORD $0x6ea11cc4 // bit v4.16b, v6.16b, v1.16b
+	WORD $0x4e040044 // tbl v4.16b, {v2.16b}, v4.16b
+	WORD $0x3dc00823 // ldr q3, [x1, #32]
+	WORD $0x6f0a0465 // ushr v5.16b, v3.16b, #6
+	WORD $0x3dc01026 // ldr q6, [x1, #64]
+	WORD $0x6f0b04c6 // ushr v6.16b, v6.16b, #5
+	WORD $0x6ea11cc5 // bit v5.16b, v6.16b, v1.16b
+	WORD $0x4e050045 // tbl v5.16b, {v2.16b}, v5.16b
+	WORD $0x4e853886 // zip1 v6.4s, v4.4s, v5.4s
+	WORD $0xfd009806 // str d6, [x0, #304]
+	WORD $0x6e0640c6 // ext v6.16b, v6.16b, v6.16b, #8
+	WORD $0xfd00b806 // str d6, [x0, #368]
+	WORD $0x4e857886 // zip2 v6.4s, v4.4s, v5.4s
+	WORD $0xfd00d806 // str d6, [x0, #432]
+	WORD $0x6e0640c6 // ext v6.16b, v6.16b, v6.16b, #8
+	WORD $0xfd00f806 // str d6, [x0, #496]
+	WORD $0x7d40c023 // ldr h3, [x1, #96]
+	WORD $0x1ee24063 // fcvt s3, h3
+	WORD $0x4e040463 // dup v3.4s, v3.s[0]
+	WORD $0x4f02f404 // fmov v4.4s, #1.250000000000000000e-01
+	WORD $0x6e24dc63 // fmul v3.4s, v3.4s, v4.4s
+	WORD $0xbc5fc025 // ldur s5, [x1, #-4]
+	WORD $0x0f08a4a5 // sxtl v5.8h, v5.8b
+	WORD $0x0f10a4a5 // sxtl v5.4s, v5.4h
+	WORD $0x4e21d8a5 // scvtf v5.4s, v5.4s
+	WORD $0x6e25dc63 // fmul v3.4s, v3.4s, v5.4s
+	WORD $0x4e833866 // zip1 v6.4s, v3.4s, v3.4s
+	WORD $0xfd002006 // str d6, [x0, #64]
+	WORD $0x6e0640c6 // ext v6.16b, v6.16b, v6.16b, #8
+	WORD $0xfd002806 // str d6, [x0, #80]
+	WORD $0x4e837866 // zip2 v6.4s, v3.4s, v3.4s
+	WORD $0xfd003006 // str d6, [x0, #96]
+	WORD $0x6e0640c6 // ext v6.16b, v6.16b, v6.16b, #8
+	WORD $0xfd003806 // str d6, [x0, #112]
+	WORD $0x3dc00423 // ldr q3, [x1, #16]
+	WORD $0x4e201c64 // and v4.16b, v3.16b, v0.16b
+	WORD $0x3dc01426 // ldr q6, [x1, #80]
+	WORD $0x4f0a54c6 // shl v6.16b, v6.16b, #2
+	WORD $0x6ea11cc4 // bit v4.16b, v6.16b, v1.16b
+	WORD $0x4e040044 // tbl v4.16b, {v2.16b}, v4.16b
+	WORD $0x3dc00c23 // ldr q3, [x1, #48]
+	WORD $0x4e201c65 // and v5.16b, v3.16b, v0.16b
+	WORD $0x3dc01426 // ldr q6, [x1, #80]
+	WORD $0x4f0954c6 // shl v6.16b, v6.16b, #1
+	WORD $0x6ea11cc5 // bit v5.16b, v6.16b, v1.16b
+	WORD $0x4e050045 // tbl v5.16b, {v2.16b}, v5.16b
+	WORD $0x4e853886 // zip1 v6.4s, v4.4s, v5.4s
+	WORD $0xfd010006 // str d6, [x0, #512]
+	WORD $0x6e0640c6 // ext v6.16b, v6.16b, v6.16b, #8
+	WORD $0xfd012006 // str d6, [x0, #576]
+	WORD $0x4e857886 // zip2 v6.4s, v4.4s, v5.4s
+	WORD $0xfd014006 // str d6, [x0, #640]
+	WORD $0x6e0640c6 // ext v6.16b, v6.16b, v6.16b, #8
+	WORD $0xfd016006 // str d6, [x0, #704]
+	WORD $0x3dc00423 // ldr q3, [x1, #16]
+	WORD $0x6f0e0464 // ushr v4.16b, v3.16b, #2
+	WORD $0x4e201c84 // and v4.16b, v4.16b, v0.16b
+	WORD $0x3dc01426 // ldr q6, [x1, #80]
+	WORD $0x6ea11cc4 // bit v4.16b, v6.16b, v1.16b
+	WORD $0x4e040044 // tbl v4.16b, {v2.16b}, v4.16b
+	WORD $0x3dc00c23 // ldr q3, [x1, #48]
+	WORD $0x6f0e0465 // ushr v5.16b, v3.16b, #2
+	WORD $0x4e201ca5 // and v5.16b, v5.16b, v0.16b
+	WORD $0x3dc01426 // ldr q6, [x1, #80]
+	WORD $0x6f0f04c6 // ushr v6.16b, v6.16b, #1
+	WORD $0x6ea11cc5 // bit v5.16b, v6.16b, v1.16b
+	WORD $0x4e050045 // tbl v5.16b, {v2.16b}, v5.16b
+	WORD $0x4e853886 // zip1 v6.4s, v4.4s, v5.4s
+	WORD $0xfd010806 // str d6, [x0, #528]
+	WORD $0x6e0640c6 // ext v6.16b, v6.16b, v6.16b, #8
+	WORD $0xfd012806 // str d6, [x0, #592]
+	WORD $0x4e857886 // zip2 v6.4s, v4.4s, v5.4s
+	WORD $0xfd014806 // str d6, [x0, #656]
+	WORD $0x6e0640c6 // ext v6.16b, v6.16b, v6.16b, #8
+	WORD $0xfd016806 // str d6, [x0, #720]
+	WORD $0x3dc00423 // ldr q3, [x1, #16]
+	WORD $0x6f0c0464 // ushr v4.16b, v3.16b, #4
+	WORD $0x4e201c84 // and v4.16b, v4.16b, v0.16b
+	WORD $0x3dc01426 // ldr q6, [x1, #80]
+	WORD $0x6f0e04c6 // ushr v6.16b, v6.16b, #2
+	WORD $0x6ea11cc4 // bit v4.16b, v6.16b, v1.16b
+	WORD $0x4e040044 // tbl v4.16b, {v2.16b}, v4.16b
+	WORD $0x3dc00c23 // ldr q3, [x1, #48]
+	WORD $0x6f0c0465 // ushr v5.16b, v3.16b, #4
+	WORD $0x4e201ca5 // and v5.16b, v5.16b, v0.16b
+	WORD $0x3dc01426 // ldr q6, [x1, #80]
+	WORD $0x6f0d04c6 // ushr v6.16b, v6.16b, #3
+	WORD $0x6ea11cc5 // bit v5.16b, v6.16b, v1.16b
+	WORD $0x4e050045 // tbl v5.16b, {v2.16b}, v5.16b
+	WORD $0x4e853886 // zip1 v6.4s, v4.4s, v5.4s
+	WORD $0xfd011006 // str d6, [x0, #544]
+	WORD $0x6e0640c6 // ext v6.16b, v6.16b, v6.16b, #8
+	WORD $0xfd013006 // str d6, [x0, #608]
+	WORD $0x4e857886 // zip2 v6.4s, v4.4s, v5.4s
+	WORD $0xfd015006 // str d6, [x0, #672]
+	WORD $0x6e0640c6 // ext v6.16b, v6.16b, v6.16b, #8
+	WORD $0xfd017006 // str d6, [x0, #736]
+	WORD $0x3dc00423 // ldr q3, [x1, #16]
+	WORD $0x6f0a0464 // ushr v4.16b, v3.16b, #6
+	WORD $0x3dc01426 // ldr q6, [x1, #80]
+	WORD $0x6f0c04c6 // ushr v6.16b, v6.16b, #4
+	WORD $0x6ea11cc4 // bit v4.16b, v6.16b, v1.16b
+	WORD $0x4e040044 // tbl v4.16b, {v2.16b}, v4.16b
+	WORD $0x3dc00c23 // ldr q3, [x1, #48]
+	WORD $0x6f0a0465 // ushr v5.16b, v3.16b, #6
+	WORD $0x3dc01426 // ldr q6, [x1, #80]
+	WORD $0x6f0b04c6 // ushr v6.16b, v6.16b, #5
+	WORD $0x6ea11cc5 // bit v5.16b, v6.16b, v1.16b
+	WORD $0x4e050045 // tbl v5.16b, {v2.16b}, v5.16b
+	WORD $0x4e853886 // zip1 v6.4s, v4.4s, v5.4s
+	WORD $0xfd011806 // str d6, [x0, #560]
+	WORD $0x6e0640c6 // ext v6.16b, v6.16b, v6.16b, #8
+	WORD $0xfd013806 // str d6, [x0, #624]
+	WORD $0x4e857886 // zip2 v6.4s, v4.4s, v5.4s
+	WORD $0xfd015806 // str d6, [x0, #688]
+	WORD $0x6e0640c6 // ext v6.16b, v6.16b, v6.16b, #8
+	WORD $0xfd017806 // str d6, [x0, #752]
+	ADD $106, R1, R1
+	ADD $768, R0, R0
+	SUBS $1, R2, R2
+	BGT super
+	RET
+
+// func panelIQ1SMMLA8x4(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
+TEXT ·panelIQ1SMMLA8x4(SB), NOSPLIT, $0-72
+	MOVD n+48(FP), R0
+	MOVD acc+56(FP), R1
+	MOVD part+64(FP), R2
+	MOVD w+16(FP), R3
+	MOVD rowBytes+24(FP), R7
+	ADD R7, R3, R4
+	ADD R7, R4, R5
+	ADD R7, R5, R6
+	MOVD x+32(FP), R7
+	MOVD xStride+40(FP), R9
+	ADD R9, R7, R8
+	MOVD R3, R9
+	ADD $256, R3, R3
+	MOVD R4, R10
+	ADD $256, R4, R4
+	MOVD R5, R11
+	ADD $256, R5, R5
+	MOVD R6, R12
+	ADD $256, R6, R6
+	MOVD R7, R13
+	ADD $256, R7, R7
+	MOVD R8, R14
+	ADD $256, R8, R8
+	MOVD $768, R15
+	MUL R0, R15, R15
+	MOVD $1024, R16
+	MUL R0, R16, R16
+	MOVD $8, R19
+block:
+	WORD $0x6f00e400 // movi v0.2d, #0x0
+	WORD $0x6f00e401 // movi v1.2d, #0x0
+	WORD $0x6f00e402 // movi v2.2d, #0x0
+	WORD $0x6f00e403 // movi v3.2d, #0x0
+	WORD $0x6f00e404 // movi v4.2d, #0x0
+	WORD $0x6f00e405 // movi v5.2d, #0x0
+	WORD $0x6f00e406 // movi v6.2d, #0x0
+	WORD $0x6f00e407 // movi v7.2d, #0x0
+	TBNZ $0, R2, begin
+	WORD $0x3dc00020 // ldr q0, [x1]
+	WORD $0x3dc00421 // ldr q1, [x1, #16]
+	WORD $0x3dc00822 // ldr q2, [x1, #32]
+	WORD $0x3dc00c23 // ldr q3, [x1, #48]
+	WORD $0x3dc01024 // ldr q4, [x1, #64]
+	WORD $0x3dc01425 // ldr q5, [x1, #80]
+	WORD $0x3dc01826 // ldr q6, [x1, #96]
+	WORD $0x3dc01c27 // ldr q7, [x1, #112]
+begin:
+	MOVD R0, R17
+super:
+	WORD $0x6f00e408 // movi v8.2d, #0x0
+	WORD $0x6f00e409 // movi v9.2d, #0x0
+	WORD $0x6f00e40a // movi v10.2d, #0x0
+	WORD $0x6f00e40b // movi v11.2d, #0x0
+	WORD $0x6f00e40c // movi v12.2d, #0x0
+	WORD $0x6f00e40d // movi v13.2d, #0x0
+	WORD $0x6f00e40e // movi v14.2d, #0x0
+	WORD $0x6f00e40f // movi v15.2d, #0x0
+	WORD $0x3dc00070 // ldr q16, [x3]
+	WORD $0x3dc00091 // ldr q17, [x4]
+	WORD $0x3dc000b2 // ldr q18, [x5]
+	WORD $0x3dc000d3 // ldr q19, [x6]
+	WORD $0x3dc000f4 // ldr q20, [x7]
+	WORD $0x3dc00115 // ldr q21, [x8]
+	WORD $0x4e94a608 // smmla v8.4s, v16.16b, v20.16b
+	WORD $0x4e95a609 // smmla v9.4s, v16.16b, v21.16b
+	WORD $0x4e94a62a // smmla v10.4s, v17.16b, v20.16b
+	WORD $0x4e95a62b // smmla v11.4s, v17.16b, v21.16b
+	WORD $0x4e94a64c // smmla v12.4s, v18.16b, v20.16b
+	WORD $0x4e95a64d // smmla v13.4s, v18.16b, v21.16b
+	WORD $0x4e94a66e // smmla v14.4s, v19.16b, v20.16b
+	WORD $0x4e95a66f // smmla v15.4s, v19.16b, v21.16b
+	WORD $0x3dc00470 // ldr q16, [x3, #16]
+	WORD $0x3dc00491 // ldr q17, [x4, #16]
+	WORD $0x3dc004b2 // ldr q18, [x5, #16]
+	WORD $0x3dc004d3 // ldr q19, [x6, #16]
+	WORD $0x3dc004f4 // ldr q20, [x7, #16]
+	WORD $0x3dc00515 // ldr q21, [x8, #16]
+	WORD $0x4e94a608 // smmla v8.4s, v16.16b, v20.16b
+	WORD $0x4e95a609 // smmla v9.4s, v16.16b, v21.16b
+	WORD $0x4e94a62a // smmla v10.4s, v17.16b, v20.16b
+	WORD $0x4e95a62b // smmla v11.4s, v17.16b, v21.16b
+	WORD $0x4e94a64c // smmla v12.4s, v18.16b, v20.16b
+	WORD $0x4e95a64d // smmla v13.4s, v18.16b, v21.16b
+	WORD $0x4e94a66e // smmla v14.4s, v19.16b, v20.16b
+	WORD $0x4e95a66f // smmla v15.4s, v19.16b, v21.16b
+	WORD $0x3dc00870 // ldr q16, [x3, #32]
+	WORD $0x3dc00891 // ldr q17, [x4, #32]
+	WORD $0x3dc008b2 // ldr q18, [x5, #32]
+	WORD $0x3dc008d3 // ldr q19, [x6, #32]
+	WORD $0x3dc008f4 // ldr q20, [x7, #32]
+	WORD $0x3dc00915 // ldr q21, [x8, #32]
+	WORD $0x4e94a608 // smmla v8.4s, v16.16b, v20.16b
+	WORD $0x4e95a609 // smmla v9.4s, v16.16b, v21.16b
+	WORD $0x4e94a62a // smmla v10.4s, v17.16b, v20.16b
+	WORD $0x4e95a62b // smmla v11.4s, v17.16b, v21.16b
+	WORD $0x4e94a64c // smmla v12.4s, v18.16b, v20.16b
+	WORD $0x4e95a64d // smmla v13.4s, v18.16b, v21.16b
+	WORD $0x4e94a66e // smmla v14.4s, v19.16b, v20.16b
+	WORD $0x4e95a66f // smmla v15.4s, v19.16b, v21.16b
+	WORD $0x3dc00c70 // ldr q16, [x3, #48]
+	WORD $0x3dc00c91 // ldr q17, [x4, #48]
+	WORD $0x3dc00cb2 // ldr q18, [x5, #48]
+	WORD $0x3dc00cd3 // ldr q19, [x6, #48]
+	WORD $0x3dc00cf4 // ldr q20, [x7, #48]
+	WORD $0x3dc00d15 // ldr q21, [x8, #48]
+	WORD $0x4e94a608 // smmla v8.4s, v16.16b, v20.16b
+	WORD $0x4e95a609 // smmla v9.4s, v16.16b, v21.16b
+	WORD $0x4e94a62a // smmla v10.4s, v17.16b, v20.16b
+	WORD $0x4e95a62b // smmla v11.4s, v17.16b, v21.16b
+	WORD $0x4e94a64c // smmla v12.4s, v18.16b, v20.16b
+	WORD $0x4e95a64d // smmla v13.4s, v18.16b, v21.16b
+	WORD $0x4e94a66e // smmla v14.4s, v19.16b, v20.16b
+	WORD $0x4e95a66f // smmla v15.4s, v19.16b, v21.16b
+	WORD $0x3dc00130 // ldr q16, [x9]
+	WORD $0x3dc001b1 // ldr q17, [x13]
+	WORD $0x4e21d908 // scvtf v8.4s, v8.4s
+	WORD $0x6e30de31 // fmul v17.4s, v17.4s, v16.4s
+	WORD $0x4e31cd00 // fmla v0.4s, v8.4s, v17.4s
+	WORD $0x3dc001d1 // ldr q17, [x14]
+	WORD $0x4e21d929 // scvtf v9.4s, v9.4s
+	WORD $0x6e30de31 // fmul v17.4s, v17.4s, v16.4s
+	WORD $0x4e31cd21 // fmla v1.4s, v9.4s, v17.4s
+	WORD $0x3dc00150 // ldr q16, [x10]
+	WORD $0x3dc001b1 // ldr q17, [x13]
+	WORD $0x4e21d94a // scvtf v10.4s, v10.4s
+	WORD $0x6e30de31 // fmul v17.4s, v17.4s, v16.4s
+	WORD $0x4e31cd42 // fmla v2.4s, v10.4s, v17.4s
+	WORD $0x3dc001d1 // ldr q17, [x14]
+	WORD $0x4e21d96b // scvtf v11.4s, v11.4s
+	WORD $0x6e30de31 // fmul v17.4s, v17.4s, v16.4s
+	WORD $0x4e31cd63 // fmla v3.4s, v11.4s, v17.4s
+	WORD $0x3dc00170 // ldr q16, [x11]
+	WORD $0x3dc001b1 // ldr q17, [x13]
+	WORD $0x4e21d98c // scvtf v12.4s, v12.4s
+	WORD $0x6e30de31 // fmul v17.4s, v17.4s, v16.4s
+	WORD $0x4e31cd84 // fmla v4.4s, v12.4s, v17.4s
+	WORD $0x3dc001d1 // ldr q17, [x14]
+	WORD $0x4e21d9ad // scvtf v13.4s, v13.4s
+	WORD $0x6e30de31 // fmul v17.4s, v17.4s, v16.4s
+	WORD $0x4e31cda5 // fmla v5.4s, v13.4s, v17.4s
+	WORD $0x3dc00190 // ldr q16, [x12]
+	WORD $0x3dc001b1 // ldr q17, [x13]
+	WORD $0x4e21d9ce // scvtf v14.4s, v14.4s
+	WORD $0x6e30de31 // fmul v17.4s, v17.4s, v16.4s
+	WORD $0x4e31cdc6 // fmla v6.4s, v14.4s, v17.4s
+	WORD $0x3dc001d1 // ldr q17, [x14]
+	WORD $0x4e21d9ef // scvtf v15.4s, v15.4s
+	WORD $0x6e30de31 // fmul v17.4s, v17.4s, v16.4s
+	WORD $0x4e31cde7 // fmla v7.4s, v15.4s, v17.4s
+	ADD $768, R3, R3
+	ADD $768, R9, R9
+	ADD $768, R4, R4
+	ADD $768, R10, R10
+	ADD $768, R5, R5
+	ADD $768, R11, R11
+	ADD $768, R6, R6
+	ADD $768, R12, R12
+	ADD $1024, R7, R7
+	ADD $1024, R13, R13
+	ADD $1024, R8, R8
+	ADD $1024, R14, R14
+	SUBS $1, R17, R17
+	BGT super
+	WORD $0x3d800020 // str q0, [x1]
+	WORD $0x3d800421 // str q1, [x1, #16]
+	WORD $0x3d800822 // str q2, [x1, #32]
+	WORD $0x3d800c23 // str q3, [x1, #48]
+	WORD $0x3d801024 // str q4, [x1, #64]
+	WORD $0x3d801425 // str q5, [x1, #80]
+	WORD $0x3d801826 // str q6, [x1, #96]
+	WORD $0x3d801c27 // str q7, [x1, #112]
+	ADD $128, R1, R1
+	SUB R15, R3, R3
+	ADD $64, R3, R3
+	SUB R15, R9, R9
+	ADD $16, R9, R9
+	SUB R15, R4, R4
+	ADD $64, R4, R4
+	SUB R15, R10, R10
+	ADD $16, R10, R10
+	SUB R15, R5, R5
+	ADD $64, R5, R5
+	SUB R15, R11, R11
+	ADD $16, R11, R11
+	SUB R15, R6, R6
+	ADD $64, R6, R6
+	SUB R15, R12, R12
+	ADD $16, R12, R12
+	SUB R16, R7, R7
+	ADD $64, R7, R7
+	SUB R16, R13, R13
+	ADD $16, R13, R13
+	SUB R16, R8, R8
+	ADD $64, R8, R8
+	SUB R16, R14, R14
+	ADD $16, R14, R14
+	SUBS $1, R19, R19
+	BGT block
+	MOVD out+0(FP), R0
+	MOVD outStride+8(FP), R1
+	MOVD acc+56(FP), R2
+	MOVD part+64(FP), R3
+	TBZ $1, R3, done
+	WORD $0x3dc00040 // ldr q0, [x2]
+	WORD $0x3dc02041 // ldr q1, [x2, #128]
+	WORD $0x3dc04042 // ldr q2, [x2, #256]
+	WORD $0x3dc06043 // ldr q3, [x2, #384]
+	WORD $0x3dc08044 // ldr q4, [x2, #512]
+	WORD $0x3dc0a045 // ldr q5, [x2, #640]
+	WORD $0x3dc0c046 // ldr q6, [x2, #768]
+	WORD $0x3dc0e047 // ldr q7, [x2, #896]
+	WORD $0x4e21d400 // fadd v0.4s, v0.4s, v1.4s
+	WORD $0x4e23d442 // fadd v2.4s, v2.4s, v3.4s
+	WORD $0x4e25d484 // fadd v4.4s, v4.4s, v5.4s
+	WORD $0x4e27d4c6 // fadd v6.4s, v6.4s, v7.4s
+	WORD $0x4e22d400 // fadd v0.4s, v0.4s, v2.4s
+	WORD $0x4e26d484 // fadd v4.4s, v4.4s, v6.4s
+	WORD $0x4e24d400 // fadd v0.4s, v0.4s, v4.4s
+	WORD $0x3dc00848 // ldr q8, [x2, #32]
+	WORD $0x3dc02849 // ldr q9, [x2, #160]
+	WORD $0x3dc0484a // ldr q10, [x2, #288]
+	WORD $0x3dc0684b // ldr q11, [x2, #416]
+	WORD $0x3dc0884c // ldr q12, [x2, #544]
+	WORD $0x3dc0a84d // ldr q13, [x2, #672]
+	WORD $0x3dc0c84e // ldr q14, [x2, #800]
+	WORD $0x3dc0e84f // ldr q15, [x2, #928]
+	WORD $0x4e29d508 // fadd v8.4s, v8.4s, v9.4s
+	WORD $0x4e2bd54a // fadd v10.4s, v10.4s, v11.4s
+	WORD $0x4e2dd58c // fadd v12.4s, v12.4s, v13.4s
+	WORD $0x4e2fd5ce // fadd v14.4s, v14.4s, v15.4s
+	WORD $0x4e2ad508 // fadd v8.4s, v8.4s, v10.4s
+	WORD $0x4e2ed58c // fadd v12.4s, v12.4s, v14.4s
+	WORD $0x4e2cd508 // fadd v8.4s, v8.4s, v12.4s
+	WORD $0x4e881810 // uzp1 v16.4s, v0.4s, v8.4s
+	WORD $0x3d800010 // str q16, [x0]
+	ADD R1, R0, R4
+	WORD $0x4e885810 // uzp2 v16.4s, v0.4s, v8.4s
+	WORD $0x3d800090 // str q16, [x4]
+	WORD $0x3dc01040 // ldr q0, [x2, #64]
+	WORD $0x3dc03041 // ldr q1, [x2, #192]
+	WORD $0x3dc05042 // ldr q2, [x2, #320]
+	WORD $0x3dc07043 // ldr q3, [x2, #448]
+	WORD $0x3dc09044 // ldr q4, [x2, #576]
+	WORD $0x3dc0b045 // ldr q5, [x2, #704]
+	WORD $0x3dc0d046 // ldr q6, [x2, #832]
+	WORD $0x3dc0f047 // ldr q7, [x2, #960]
+	WORD $0x4e21d400 // fadd v0.4s, v0.4s, v1.4s
+	WORD $0x4e23d442 // fadd v2.4s, v2.4s, v3.4s
+	WORD $0x4e25d484 // fadd v4.4s, v4.4s, v5.4s
+	WORD $0x4e27d4c6 // fadd v6.4s, v6.4s, v7.4s
+	WORD $0x4e22d400 // fadd v0.4s, v0.4s, v2.4s
+	WORD $0x4e26d484 // fadd v4.4s, v4.4s, v6.4s
+	WORD $0x4e24d400 // fadd v0.4s, v0.4s, v4.4s
+	WORD $0x3dc01848 // ldr q8, [x2, #96]
+	WORD $0x3dc03849 // ldr q9, [x2, #224]
+	WORD $0x3dc0584a // ldr q10, [x2, #352]
+	WORD $0x3dc0784b // ldr q11, [x2, #480]
+	WORD $0x3dc0984c // ldr q12, [x2, #608]
+	WORD $0x3dc0b84d // ldr q13, [x2, #736]
+	WORD $0x3dc0d84e // ldr q14, [x2, #864]
+	WORD $0x3dc0f84f // ldr q15, [x2, #992]
+	WORD $0x4e29d508 // fadd v8.4s, v8.4s, v9.4s
+	WORD $0x4e2bd54a // fadd v10.4s, v10.4s, v11.4s
+	WORD $0x4e2dd58c // fadd v12.4s, v12.4s, v13.4s
+	WORD $0x4e2fd5ce // fadd v14.4s, v14.4s, v15.4s
+	WORD $0x4e2ad508 // fadd v8.4s, v8.4s, v10.4s
+	WORD $0x4e2ed58c // fadd v12.4s, v12.4s, v14.4s
+	WORD $0x4e2cd508 // fadd v8.4s, v8.4s, v12.4s
+	WORD $0x4e881810 // uzp1 v16.4s, v0.4s, v8.4s
+	WORD $0x3d800410 // str q16, [x0, #16]
+	ADD R1, R0, R4
+	WORD $0x4e885810 // uzp2 v16.4s, v0.4s, v8.4s
+	WORD $0x3d800490 // str q16, [x4, #16]
+	ADD R1<<1, R0, R0
+	WORD $0x3dc00440 // ldr q0, [x2, #16]
+	WORD $0x3dc02441 // ldr q1, [x2, #144]
+	WORD $0x3dc04442 // ldr q2, [x2, #272]
+	WORD $0x3dc06443 // ldr q3, [x2, #400]
+	WORD $0x3dc08444 // ldr q4, [x2, #528]
+	WORD $0x3dc0a445 // ldr q5, [x2, #656]
+	WORD $0x3dc0c446 // ldr q6, [x2, #784]
+	WORD $0x3dc0e447 // ldr q7, [x2, #912]
+	WORD $0x4e21d400 // fadd v0.4s, v0.4s, v1.4s
+	WORD $0x4e23d442 // fadd v2.4s, v2.4s, v3.4s
+	WORD $0x4e25d484 // fadd v4.4s, v4.4s, v5.4s
+	WORD $0x4e27d4c6 // fadd v6.4s, v6.4s, v7.4s
+	WORD $0x4e22d400 // fadd v0.4s, v0.4s, v2.4s
+	WORD $0x4e26d484 // fadd v4.4s, v4.4s, v6.4s
+	WORD $0x4e24d400 // fadd v0.4s, v0.4s, v4.4s
+	WORD $0x3dc00c48 // ldr q8, [x2, #48]
+	WORD $0x3dc02c49 // ldr q9, [x2, #176]
+	WORD $0x3dc04c4a // ldr q10, [x2, #304]
+	WORD $0x3dc06c4b // ldr q11, [x2, #432]
+	WORD $0x3dc08c4c // ldr q12, [x2, #560]
+	WORD $0x3dc0ac4d // ldr q13, [x2, #688]
+	WORD $0x3dc0cc4e // ldr q14, [x2, #816]
+	WORD $0x3dc0ec4f // ldr q15, [x2, #944]
+	WORD $0x4e29d508 // fadd v8.4s, v8.4s, v9.4s
+	WORD $0x4e2bd54a // fadd v10.4s, v10.4s, v11.4s
+	WORD $0x4e2dd58c // fadd v12.4s, v12.4s, v13.4s
+	WORD $0x4e2fd5ce // fadd v14.4s, v14.4s, v15.4s
+	WORD $0x4e2ad508 // fadd v8.4s, v8.4s, v10.4s
+	WORD $0x4e2ed58c // fadd v12.4s, v12.4s, v14.4s
+	WORD $0x4e2cd508 // fadd v8.4s, v8.4s, v12.4s
+	WORD $0x4e881810 // uzp1 v16.4s, v0.4s, v8.4s
+	WORD $0x3d800010 // str q16, [x0]
+	ADD R1, R0, R4
+	WORD $0x4e885810 // uzp2 v16.4s, v0.4s, v8.4s
+	WORD $0x3d800090 // str q16, [x4]
+	WORD $0x3dc01440 // ldr q0, [x2, #80]
+	WORD $0x3dc03441 // ldr q1, [x2, #208]
+	WORD $0x3dc05442 // ldr q2, [x2, #336]
+	WORD $0x3dc07443 // ldr q3, [x2, #464]
+	WORD $0x3dc09444 // ldr q4, [x2, #592]
+	WORD $0x3dc0b445 // ldr q5, [x2, #720]
+	WORD $0x3dc0d446 // ldr q6, [x2, #848]
+	WORD $0x3dc0f447 // ldr q7, [x2, #976]
+	WORD $0x4e21d400 // fadd v0.4s, v0.4s, v1.4s
+	WORD $0x4e23d442 // fadd v2.4s, v2.4s, v3.4s
+	WORD $0x4e25d484 // fadd v4.4s, v4.4s, v5.4s
+	WORD $0x4e27d4c6 // fadd v6.4s, v6.4s, v7.4s
+	WORD $0x4e22d400 // fadd v0.4s, v0.4s, v2.4s
+	WORD $0x4e26d484 // fadd v4.4s, v4.4s, v6.4s
+	WORD $0x4e24d400 // fadd v0.4s, v0.4s, v4.4s
+	WORD $0x3dc01c48 // ldr q8, [x2, #112]
+	WORD $0x3dc03c49 // ldr q9, [x2, #240]
+	WORD $0x3dc05c4a // ldr q10, [x2, #368]
+	WORD $0x3dc07c4b // ldr q11, [x2, #496]
+	WORD $0x3dc09c4c // ldr q12, [x2, #624]
+	WORD $0x3dc0bc4d // ldr q13, [x2, #752]
+	WORD $0x3dc0dc4e // ldr q14, [x2, #880]
+	WORD $0x3dc0fc4f // ldr q15, [x2, #1008]
+	WORD $0x4e29d508 // fadd v8.4s, v8.4s, v9.4s
+	WORD $0x4e2bd54a // fadd v10.4s, v10.4s, v11.4s
+	WORD $0x4e2dd58c // fadd v12.4s, v12.4s, v13.4s
+	WORD $0x4e2fd5ce // fadd v14.4s, v14.4s, v15.4s
+	WORD $0x4e2ad508 // fadd v8.4s, v8.4s, v10.4s
+	WORD $0x4e2ed58c // fadd v12.4s, v12.4s, v14.4s
+	WORD $0x4e2cd508 // fadd v8.4s, v8.4s, v12.4s
+	WORD $0x4e881810 // uzp1 v16.4s, v0.4s, v8.4s
+	WORD $0x3d800410 // str q16, [x0, #16]
+	ADD R1, R0, R4
+	WORD $0x4e885810 // uzp2 v16.4s, v0.4s, v8.4s
+	WORD $0x3d800490 // str q16, [x4, #16]
+done:
+	RET
+
 // func streamIQ4NLNEON(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
 TEXT ·streamIQ4NLNEON(SB), NOSPLIT, $0-48
 	MOVD out+0(FP), R0
@@ -57710,6 +65685,503 @@ super:
 	ADD $320, R0, R0
 	SUBS $1, R2, R2
 	BGT super
+	RET
+
+// func expandIQ4NLMMLA(dst *byte, w *byte, n uintptr)
+TEXT ·expandIQ4NLMMLA(SB), NOSPLIT, $0-24
+	MOVD dst+0(FP), R0
+	MOVD w+8(FP), R1
+	MOVD n+16(FP), R2
+	ADD $16, R1, R1
+	MOVD $neonTable<>(SB), R3
+	WORD $0x4f00e5e0 // movi v0.16b, #0xf
+	WORD $0x3dc02061 // ldr q1, [x3, #128]
+super:
+	WORD $0xfc5f0022 // ldur d2, [x1, #-16]
+	WORD $0x0e217842 // fcvtl v2.4s, v2.4h
+	WORD $0x4e823843 // zip1 v3.4s, v2.4s, v2.4s
+	WORD $0xfd000003 // str d3, [x0]
+	WORD $0x6e034063 // ext v3.16b, v3.16b, v3.16b, #8
+	WORD $0xfd000803 // str d3, [x0, #16]
+	WORD $0x4e827843 // zip2 v3.4s, v2.4s, v2.4s
+	WORD $0xfd001003 // str d3, [x0, #32]
+	WORD $0x6e034063 // ext v3.16b, v3.16b, v3.16b, #8
+	WORD $0xfd001803 // str d3, [x0, #48]
+	WORD $0x3dc00022 // ldr q2, [x1]
+	WORD $0x4e201c43 // and v3.16b, v2.16b, v0.16b
+	WORD $0x4e030023 // tbl v3.16b, {v1.16b}, v3.16b
+	WORD $0x3dc00822 // ldr q2, [x1, #32]
+	WORD $0x4e201c44 // and v4.16b, v2.16b, v0.16b
+	WORD $0x4e040024 // tbl v4.16b, {v1.16b}, v4.16b
+	WORD $0x4e843865 // zip1 v5.4s, v3.4s, v4.4s
+	WORD $0xfd008005 // str d5, [x0, #256]
+	WORD $0x6e0540a5 // ext v5.16b, v5.16b, v5.16b, #8
+	WORD $0xfd00a005 // str d5, [x0, #320]
+	WORD $0x4e847865 // zip2 v5.4s, v3.4s, v4.4s
+	WORD $0xfd00c005 // str d5, [x0, #384]
+	WORD $0x6e0540a5 // ext v5.16b, v5.16b, v5.16b, #8
+	WORD $0xfd00e005 // str d5, [x0, #448]
+	WORD $0x3dc01022 // ldr q2, [x1, #64]
+	WORD $0x4e201c43 // and v3.16b, v2.16b, v0.16b
+	WORD $0x4e030023 // tbl v3.16b, {v1.16b}, v3.16b
+	WORD $0x3dc01822 // ldr q2, [x1, #96]
+	WORD $0x4e201c44 // and v4.16b, v2.16b, v0.16b
+	WORD $0x4e040024 // tbl v4.16b, {v1.16b}, v4.16b
+	WORD $0x4e843865 // zip1 v5.4s, v3.4s, v4.4s
+	WORD $0xfd008805 // str d5, [x0, #272]
+	WORD $0x6e0540a5 // ext v5.16b, v5.16b, v5.16b, #8
+	WORD $0xfd00a805 // str d5, [x0, #336]
+	WORD $0x4e847865 // zip2 v5.4s, v3.4s, v4.4s
+	WORD $0xfd00c805 // str d5, [x0, #400]
+	WORD $0x6e0540a5 // ext v5.16b, v5.16b, v5.16b, #8
+	WORD $0xfd00e805 // str d5, [x0, #464]
+	WORD $0x3dc00022 // ldr q2, [x1]
+	WORD $0x6f0c0443 // ushr v3.16b, v2.16b, #4
+	WORD $0x4e030023 // tbl v3.16b, {v1.16b}, v3.16b
+	WORD $0x3dc00822 // ldr q2, [x1, #32]
+	WORD $0x6f0c0444 // ushr v4.16b, v2.16b, #4
+	WORD $0x4e040024 // tbl v4.16b, {v1.16b}, v4.16b
+	WORD $0x4e843865 // zip1 v5.4s, v3.4s, v4.4s
+	WORD $0xfd009005 // str d5, [x0, #288]
+	WORD $0x6e0540a5 // ext v5.16b, v5.16b, v5.16b, #8
+	WORD $0xfd00b005 // str d5, [x0, #352]
+	WORD $0x4e847865 // zip2 v5.4s, v3.4s, v4.4s
+	WORD $0xfd00d005 // str d5, [x0, #416]
+	WORD $0x6e0540a5 // ext v5.16b, v5.16b, v5.16b, #8
+	WORD $0xfd00f005 // str d5, [x0, #480]
+	WORD $0x3dc01022 // ldr q2, [x1, #64]
+	WORD $0x6f0c0443 // ushr v3.16b, v2.16b, #4
+	WORD $0x4e030023 // tbl v3.16b, {v1.16b}, v3.16b
+	WORD $0x3dc01822 // ldr q2, [x1, #96]
+	WORD $0x6f0c0444 // ushr v4.16b, v2.16b, #4
+	WORD $0x4e040024 // tbl v4.16b, {v1.16b}, v4.16b
+	WORD $0x4e843865 // zip1 v5.4s, v3.4s, v4.4s
+	WORD $0xfd009805 // str d5, [x0, #304]
+	WORD $0x6e0540a5 // ext v5.16b, v5.16b, v5.16b, #8
+	WORD $0xfd00b805 // str d5, [x0, #368]
+	WORD $0x4e847865 // zip2 v5.4s, v3.4s, v4.4s
+	WORD $0xfd00d805 // str d5, [x0, #432]
+	WORD $0x6e0540a5 // ext v5.16b, v5.16b, v5.16b, #8
+	WORD $0xfd00f805 // str d5, [x0, #496]
+	WORD $0xfc5f8022 // ldur d2, [x1, #-8]
+	WORD $0x0e217842 // fcvtl v2.4s, v2.4h
+	WORD $0x4e823843 // zip1 v3.4s, v2.4s, v2.4s
+	WORD $0xfd002003 // str d3, [x0, #64]
+	WORD $0x6e034063 // ext v3.16b, v3.16b, v3.16b, #8
+	WORD $0xfd002803 // str d3, [x0, #80]
+	WORD $0x4e827843 // zip2 v3.4s, v2.4s, v2.4s
+	WORD $0xfd003003 // str d3, [x0, #96]
+	WORD $0x6e034063 // ext v3.16b, v3.16b, v3.16b, #8
+	WORD $0xfd003803 // str d3, [x0, #112]
+	WORD $0x3dc00422 // ldr q2, [x1, #16]
+	WORD $0x4e201c43 // and v3.16b, v2.16b, v0.16b
+	WORD $0x4e030023 // tbl v3.16b, {v1.16b}, v3.16b
+	WORD $0x3dc00c22 // ldr q2, [x1, #48]
+	WORD $0x4e201c44 // and v4.16b, v2.16b, v0.16b
+	WORD $0x4e040024 // tbl v4.16b, {v1.16b}, v4.16b
+	WORD $0x4e843865 // zip1 v5.4s, v3.4s, v4.4s
+	WORD $0xfd010005 // str d5, [x0, #512]
+	WORD $0x6e0540a5 // ext v5.16b, v5.16b, v5.16b, #8
+	WORD $0xfd012005 // str d5, [x0, #576]
+	WORD $0x4e847865 // zip2 v5.4s, v3.4s, v4.4s
+	WORD $0xfd014005 // str d5, [x0, #640]
+	WORD $0x6e0540a5 // ext v5.16b, v5.16b, v5.16b, #8
+	WORD $0xfd016005 // str d5, [x0, #704]
+	WORD $0x3dc01422 // ldr q2, [x1, #80]
+	WORD $0x4e201c43 // and v3.16b, v2.16b, v0.16b
+	WORD $0x4e030023 // tbl v3.16b, {v1.16b}, v3.16b
+	WORD $0x3dc01c22 // ldr q2, [x1, #112]
+	WORD $0x4e201c44 // and v4.16b, v2.16b, v0.16b
+	WORD $0x4e040024 // tbl v4.16b, {v1.16b}, v4.16b
+	WORD $0x4e843865 // zip1 v5.4s, v3.4s, v4.4s
+	WORD $0xfd010805 // str d5, [x0, #528]
+	WORD $0x6e0540a5 // ext v5.16b, v5.16b, v5.16b, #8
+	WORD $0xfd012805 // str d5, [x0, #592]
+	WORD $0x4e847865 // zip2 v5.4s, v3.4s, v4.4s
+	WORD $0xfd014805 // str d5, [x0, #656]
+	WORD $0x6e0540a5 // ext v5.16b, v5.16b, v5.16b, #8
+	WORD $0xfd016805 // str d5, [x0, #720]
+	WORD $0x3dc00422 // ldr q2, [x1, #16]
+	WORD $0x6f0c0443 // ushr v3.16b, v2.16b, #4
+	WORD $0x4e030023 // tbl v3.16b, {v1.16b}, v3.16b
+	WORD $0x3dc00c22 // ldr q2, [x1, #48]
+	WORD $0x6f0c0444 // ushr v4.16b, v2.16b, #4
+	WORD $0x4e040024 // tbl v4.16b, {v1.16b}, v4.16b
+	WORD $0x4e843865 // zip1 v5.4s, v3.4s, v4.4s
+	WORD $0xfd011005 // str d5, [x0, #544]
+	WORD $0x6e0540a5 // ext v5.16b, v5.16b, v5.16b, #8
+	WORD $0xfd013005 // str d5, [x0, #608]
+	WORD $0x4e847865 // zip2 v5.4s, v3.4s, v4.4s
+	WORD $0xfd015005 // str d5, [x0, #672]
+	WORD $0x6e0540a5 // ext v5.16b, v5.16b, v5.16b, #8
+	WORD $0xfd017005 // str d5, [x0, #736]
+	WORD $0x3dc01422 // ldr q2, [x1, #80]
+	WORD $0x6f0c0443 // ushr v3.16b, v2.16b, #4
+	WORD $0x4e030023 // tbl v3.16b, {v1.16b}, v3.16b
+	WORD $0x3dc01c22 // ldr q2, [x1, #112]
+	WORD $0x6f0c0444 // ushr v4.16b, v2.16b, #4
+	WORD $0x4e040024 // tbl v4.16b, {v1.16b}, v4.16b
+	WORD $0x4e843865 // zip1 v5.4s, v3.4s, v4.4s
+	WORD $0xfd011805 // str d5, [x0, #560]
+	WORD $0x6e0540a5 // ext v5.16b, v5.16b, v5.16b, #8
+	WORD $0xfd013805 // str d5, [x0, #624]
+	WORD $0x4e847865 // zip2 v5.4s, v3.4s, v4.4s
+	WORD $0xfd015805 // str d5, [x0, #688]
+	WORD $0x6e0540a5 // ext v5.16b, v5.16b, v5.16b, #8
+	WORD $0xfd017805 // str d5, [x0, #752]
+	ADD $144, R1, R1
+	ADD $768, R0, R0
+	SUBS $1, R2, R2
+	BGT super
+	RET
+
+// func panelIQ4NLMMLA8x4(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
+TEXT ·panelIQ4NLMMLA8x4(SB), NOSPLIT, $0-72
+	MOVD n+48(FP), R0
+	MOVD acc+56(FP), R1
+	MOVD part+64(FP), R2
+	MOVD w+16(FP), R3
+	MOVD rowBytes+24(FP), R7
+	ADD R7, R3, R4
+	ADD R7, R4, R5
+	ADD R7, R5, R6
+	MOVD x+32(FP), R7
+	MOVD xStride+40(FP), R9
+	ADD R9, R7, R8
+	MOVD R3, R9
+	ADD $256, R3, R3
+	MOVD R4, R10
+	ADD $256, R4, R4
+	MOVD R5, R11
+	ADD $256, R5, R5
+	MOVD R6, R12
+	ADD $256, R6, R6
+	MOVD R7, R13
+	ADD $256, R7, R7
+	MOVD R8, R14
+	ADD $256, R8, R8
+	MOVD $768, R15
+	MUL R0, R15, R15
+	MOVD $1024, R16
+	MUL R0, R16, R16
+	MOVD $8, R19
+block:
+	WORD $0x6f00e400 // movi v0.2d, #0x0
+	WORD $0x6f00e401 // movi v1.2d, #0x0
+	WORD $0x6f00e402 // movi v2.2d, #0x0
+	WORD $0x6f00e403 // movi v3.2d, #0x0
+	WORD $0x6f00e404 // movi v4.2d, #0x0
+	WORD $0x6f00e405 // movi v5.2d, #0x0
+	WORD $0x6f00e406 // movi v6.2d, #0x0
+	WORD $0x6f00e407 // movi v7.2d, #0x0
+	TBNZ $0, R2, begin
+	WORD $0x3dc00020 // ldr q0, [x1]
+	WORD $0x3dc00421 // ldr q1, [x1, #16]
+	WORD $0x3dc00822 // ldr q2, [x1, #32]
+	WORD $0x3dc00c23 // ldr q3, [x1, #48]
+	WORD $0x3dc01024 // ldr q4, [x1, #64]
+	WORD $0x3dc01425 // ldr q5, [x1, #80]
+	WORD $0x3dc01826 // ldr q6, [x1, #96]
+	WORD $0x3dc01c27 // ldr q7, [x1, #112]
+begin:
+	MOVD R0, R17
+super:
+	WORD $0x6f00e408 // movi v8.2d, #0x0
+	WORD $0x6f00e409 // movi v9.2d, #0x0
+	WORD $0x6f00e40a // movi v10.2d, #0x0
+	WORD $0x6f00e40b // movi v11.2d, #0x0
+	WORD $0x6f00e40c // movi v12.2d, #0x0
+	WORD $0x6f00e40d // movi v13.2d, #0x0
+	WORD $0x6f00e40e // movi v14.2d, #0x0
+	WORD $0x6f00e40f // movi v15.2d, #0x0
+	WORD $0x3dc00070 // ldr q16, [x3]
+	WORD $0x3dc00091 // ldr q17, [x4]
+	WORD $0x3dc000b2 // ldr q18, [x5]
+	WORD $0x3dc000d3 // ldr q19, [x6]
+	WORD $0x3dc000f4 // ldr q20, [x7]
+	WORD $0x3dc00115 // ldr q21, [x8]
+	WORD $0x4e94a608 // smmla v8.4s, v16.16b, v20.16b
+	WORD $0x4e95a609 // smmla v9.4s, v16.16b, v21.16b
+	WORD $0x4e94a62a // smmla v10.4s, v17.16b, v20.16b
+	WORD $0x4e95a62b // smmla v11.4s, v17.16b, v21.16b
+	WORD $0x4e94a64c // smmla v12.4s, v18.16b, v20.16b
+	WORD $0x4e95a64d // smmla v13.4s, v18.16b, v21.16b
+	WORD $0x4e94a66e // smmla v14.4s, v19.16b, v20.16b
+	WORD $0x4e95a66f // smmla v15.4s, v19.16b, v21.16b
+	WORD $0x3dc00470 // ldr q16, [x3, #16]
+	WORD $0x3dc00491 // ldr q17, [x4, #16]
+	WORD $0x3dc004b2 // ldr q18, [x5, #16]
+	WORD $0x3dc004d3 // ldr q19, [x6, #16]
+	WORD $0x3dc004f4 // ldr q20, [x7, #16]
+	WORD $0x3dc00515 // ldr q21, [x8, #16]
+	WORD $0x4e94a608 // smmla v8.4s, v16.16b, v20.16b
+	WORD $0x4e95a609 // smmla v9.4s, v16.16b, v21.16b
+	WORD $0x4e94a62a // smmla v10.4s, v17.16b, v20.16b
+	WORD $0x4e95a62b // smmla v11.4s, v17.16b, v21.16b
+	WORD $0x4e94a64c // smmla v12.4s, v18.16b, v20.16b
+	WORD $0x4e95a64d // smmla v13.4s, v18.16b, v21.16b
+	WORD $0x4e94a66e // smmla v14.4s, v19.16b, v20.16b
+	WORD $0x4e95a66f // smmla v15.4s, v19.16b, v21.16b
+	WORD $0x3dc00870 // ldr q16, [x3, #32]
+	WORD $0x3dc00891 // ldr q17, [x4, #32]
+	WORD $0x3dc008b2 // ldr q18, [x5, #32]
+	WORD $0x3dc008d3 // ldr q19, [x6, #32]
+	WORD $0x3dc008f4 // ldr q20, [x7, #32]
+	WORD $0x3dc00915 // ldr q21, [x8, #32]
+	WORD $0x4e94a608 // smmla v8.4s, v16.16b, v20.16b
+	WORD $0x4e95a609 // smmla v9.4s, v16.16b, v21.16b
+	WORD $0x4e94a62a // smmla v10.4s, v17.16b, v20.16b
+	WORD $0x4e95a62b // smmla v11.4s, v17.16b, v21.16b
+	WORD $0x4e94a64c // smmla v12.4s, v18.16b, v20.16b
+	WORD $0x4e95a64d // smmla v13.4s, v18.16b, v21.16b
+	WORD $0x4e94a66e // smmla v14.4s, v19.16b, v20.16b
+	WORD $0x4e95a66f // smmla v15.4s, v19.16b, v21.16b
+	WORD $0x3dc00c70 // ldr q16, [x3, #48]
+	WORD $0x3dc00c91 // ldr q17, [x4, #48]
+	WORD $0x3dc00cb2 // ldr q18, [x5, #48]
+	WORD $0x3dc00cd3 // ldr q19, [x6, #48]
+	WORD $0x3dc00cf4 // ldr q20, [x7, #48]
+	WORD $0x3dc00d15 // ldr q21, [x8, #48]
+	WORD $0x4e94a608 // smmla v8.4s, v16.16b, v20.16b
+	WORD $0x4e95a609 // smmla v9.4s, v16.16b, v21.16b
+	WORD $0x4e94a62a // smmla v10.4s, v17.16b, v20.16b
+	WORD $0x4e95a62b // smmla v11.4s, v17.16b, v21.16b
+	WORD $0x4e94a64c // smmla v12.4s, v18.16b, v20.16b
+	WORD $0x4e95a64d // smmla v13.4s, v18.16b, v21.16b
+	WORD $0x4e94a66e // smmla v14.4s, v19.16b, v20.16b
+	WORD $0x4e95a66f // smmla v15.4s, v19.16b, v21.16b
+	WORD $0x3dc00130 // ldr q16, [x9]
+	WORD $0x3dc001b1 // ldr q17, [x13]
+	WORD $0x4e21d908 // scvtf v8.4s, v8.4s
+	WORD $0x6e30de31 // fmul v17.4s, v17.4s, v16.4s
+	WORD $0x4e31cd00 // fmla v0.4s, v8.4s, v17.4s
+	WORD $0x3dc001d1 // ldr q17, [x14]
+	WORD $0x4e21d929 // scvtf v9.4s, v9.4s
+	WORD $0x6e30de31 // fmul v17.4s, v17.4s, v16.4s
+	WORD $0x4e31cd21 // fmla v1.4s, v9.4s, v17.4s
+	WORD $0x3dc00150 // ldr q16, [x10]
+	WORD $0x3dc001b1 // ldr q17, [x13]
+	WORD $0x4e21d94a // scvtf v10.4s, v10.4s
+	WORD $0x6e30de31 // fmul v17.4s, v17.4s, v16.4s
+	WORD $0x4e31cd42 // fmla v2.4s, v10.4s, v17.4s
+	WORD $0x3dc001d1 // ldr q17, [x14]
+	WORD $0x4e21d96b // scvtf v11.4s, v11.4s
+	WORD $0x6e30de31 // fmul v17.4s, v17.4s, v16.4s
+	WORD $0x4e31cd63 // fmla v3.4s, v11.4s, v17.4s
+	WORD $0x3dc00170 // ldr q16, [x11]
+	WORD $0x3dc001b1 // ldr q17, [x13]
+	WORD $0x4e21d98c // scvtf v12.4s, v12.4s
+	WORD $0x6e30de31 // fmul v17.4s, v17.4s, v16.4s
+	WORD $0x4e31cd84 // fmla v4.4s, v12.4s, v17.4s
+	WORD $0x3dc001d1 // ldr q17, [x14]
+	WORD $0x4e21d9ad // scvtf v13.4s, v13.4s
+	WORD $0x6e30de31 // fmul v17.4s, v17.4s, v16.4s
+	WORD $0x4e31cda5 // fmla v5.4s, v13.4s, v17.4s
+	WORD $0x3dc00190 // ldr q16, [x12]
+	WORD $0x3dc001b1 // ldr q17, [x13]
+	WORD $0x4e21d9ce // scvtf v14.4s, v14.4s
+	WORD $0x6e30de31 // fmul v17.4s, v17.4s, v16.4s
+	WORD $0x4e31cdc6 // fmla v6.4s, v14.4s, v17.4s
+	WORD $0x3dc001d1 // ldr q17, [x14]
+	WORD $0x4e21d9ef // scvtf v15.4s, v15.4s
+	WORD $0x6e30de31 // fmul v17.4s, v17.4s, v16.4s
+	WORD $0x4e31cde7 // fmla v7.4s, v15.4s, v17.4s
+	ADD $768, R3, R3
+	ADD $768, R9, R9
+	ADD $768, R4, R4
+	ADD $768, R10, R10
+	ADD $768, R5, R5
+	ADD $768, R11, R11
+	ADD $768, R6, R6
+	ADD $768, R12, R12
+	ADD $1024, R7, R7
+	ADD $1024, R13, R13
+	ADD $1024, R8, R8
+	ADD $1024, R14, R14
+	SUBS $1, R17, R17
+	BGT super
+	WORD $0x3d800020 // str q0, [x1]
+	WORD $0x3d800421 // str q1, [x1, #16]
+	WORD $0x3d800822 // str q2, [x1, #32]
+	WORD $0x3d800c23 // str q3, [x1, #48]
+	WORD $0x3d801024 // str q4, [x1, #64]
+	WORD $0x3d801425 // str q5, [x1, #80]
+	WORD $0x3d801826 // str q6, [x1, #96]
+	WORD $0x3d801c27 // str q7, [x1, #112]
+	ADD $128, R1, R1
+	SUB R15, R3, R3
+	ADD $64, R3, R3
+	SUB R15, R9, R9
+	ADD $16, R9, R9
+	SUB R15, R4, R4
+	ADD $64, R4, R4
+	SUB R15, R10, R10
+	ADD $16, R10, R10
+	SUB R15, R5, R5
+	ADD $64, R5, R5
+	SUB R15, R11, R11
+	ADD $16, R11, R11
+	SUB R15, R6, R6
+	ADD $64, R6, R6
+	SUB R15, R12, R12
+	ADD $16, R12, R12
+	SUB R16, R7, R7
+	ADD $64, R7, R7
+	SUB R16, R13, R13
+	ADD $16, R13, R13
+	SUB R16, R8, R8
+	ADD $64, R8, R8
+	SUB R16, R14, R14
+	ADD $16, R14, R14
+	SUBS $1, R19, R19
+	BGT block
+	MOVD out+0(FP), R0
+	MOVD outStride+8(FP), R1
+	MOVD acc+56(FP), R2
+	MOVD part+64(FP), R3
+	TBZ $1, R3, done
+	WORD $0x3dc00040 // ldr q0, [x2]
+	WORD $0x3dc02041 // ldr q1, [x2, #128]
+	WORD $0x3dc04042 // ldr q2, [x2, #256]
+	WORD $0x3dc06043 // ldr q3, [x2, #384]
+	WORD $0x3dc08044 // ldr q4, [x2, #512]
+	WORD $0x3dc0a045 // ldr q5, [x2, #640]
+	WORD $0x3dc0c046 // ldr q6, [x2, #768]
+	WORD $0x3dc0e047 // ldr q7, [x2, #896]
+	WORD $0x4e21d400 // fadd v0.4s, v0.4s, v1.4s
+	WORD $0x4e23d442 // fadd v2.4s, v2.4s, v3.4s
+	WORD $0x4e25d484 // fadd v4.4s, v4.4s, v5.4s
+	WORD $0x4e27d4c6 // fadd v6.4s, v6.4s, v7.4s
+	WORD $0x4e22d400 // fadd v0.4s, v0.4s, v2.4s
+	WORD $0x4e26d484 // fadd v4.4s, v4.4s, v6.4s
+	WORD $0x4e24d400 // fadd v0.4s, v0.4s, v4.4s
+	WORD $0x3dc00848 // ldr q8, [x2, #32]
+	WORD $0x3dc02849 // ldr q9, [x2, #160]
+	WORD $0x3dc0484a // ldr q10, [x2, #288]
+	WORD $0x3dc0684b // ldr q11, [x2, #416]
+	WORD $0x3dc0884c // ldr q12, [x2, #544]
+	WORD $0x3dc0a84d // ldr q13, [x2, #672]
+	WORD $0x3dc0c84e // ldr q14, [x2, #800]
+	WORD $0x3dc0e84f // ldr q15, [x2, #928]
+	WORD $0x4e29d508 // fadd v8.4s, v8.4s, v9.4s
+	WORD $0x4e2bd54a // fadd v10.4s, v10.4s, v11.4s
+	WORD $0x4e2dd58c // fadd v12.4s, v12.4s, v13.4s
+	WORD $0x4e2fd5ce // fadd v14.4s, v14.4s, v15.4s
+	WORD $0x4e2ad508 // fadd v8.4s, v8.4s, v10.4s
+	WORD $0x4e2ed58c // fadd v12.4s, v12.4s, v14.4s
+	WORD $0x4e2cd508 // fadd v8.4s, v8.4s, v12.4s
+	WORD $0x4e881810 // uzp1 v16.4s, v0.4s, v8.4s
+	WORD $0x3d800010 // str q16, [x0]
+	ADD R1, R0, R4
+	WORD $0x4e885810 // uzp2 v16.4s, v0.4s, v8.4s
+	WORD $0x3d800090 // str q16, [x4]
+	WORD $0x3dc01040 // ldr q0, [x2, #64]
+	WORD $0x3dc03041 // ldr q1, [x2, #192]
+	WORD $0x3dc05042 // ldr q2, [x2, #320]
+	WORD $0x3dc07043 // ldr q3, [x2, #448]
+	WORD $0x3dc09044 // ldr q4, [x2, #576]
+	WORD $0x3dc0b045 // ldr q5, [x2, #704]
+	WORD $0x3dc0d046 // ldr q6, [x2, #832]
+	WORD $0x3dc0f047 // ldr q7, [x2, #960]
+	WORD $0x4e21d400 // fadd v0.4s, v0.4s, v1.4s
+	WORD $0x4e23d442 // fadd v2.4s, v2.4s, v3.4s
+	WORD $0x4e25d484 // fadd v4.4s, v4.4s, v5.4s
+	WORD $0x4e27d4c6 // fadd v6.4s, v6.4s, v7.4s
+	WORD $0x4e22d400 // fadd v0.4s, v0.4s, v2.4s
+	WORD $0x4e26d484 // fadd v4.4s, v4.4s, v6.4s
+	WORD $0x4e24d400 // fadd v0.4s, v0.4s, v4.4s
+	WORD $0x3dc01848 // ldr q8, [x2, #96]
+	WORD $0x3dc03849 // ldr q9, [x2, #224]
+	WORD $0x3dc0584a // ldr q10, [x2, #352]
+	WORD $0x3dc0784b // ldr q11, [x2, #480]
+	WORD $0x3dc0984c // ldr q12, [x2, #608]
+	WORD $0x3dc0b84d // ldr q13, [x2, #736]
+	WORD $0x3dc0d84e // ldr q14, [x2, #864]
+	WORD $0x3dc0f84f // ldr q15, [x2, #992]
+	WORD $0x4e29d508 // fadd v8.4s, v8.4s, v9.4s
+	WORD $0x4e2bd54a // fadd v10.4s, v10.4s, v11.4s
+	WORD $0x4e2dd58c // fadd v12.4s, v12.4s, v13.4s
+	WORD $0x4e2fd5ce // fadd v14.4s, v14.4s, v15.4s
+	WORD $0x4e2ad508 // fadd v8.4s, v8.4s, v10.4s
+	WORD $0x4e2ed58c // fadd v12.4s, v12.4s, v14.4s
+	WORD $0x4e2cd508 // fadd v8.4s, v8.4s, v12.4s
+	WORD $0x4e881810 // uzp1 v16.4s, v0.4s, v8.4s
+	WORD $0x3d800410 // str q16, [x0, #16]
+	ADD R1, R0, R4
+	WORD $0x4e885810 // uzp2 v16.4s, v0.4s, v8.4s
+	WORD $0x3d800490 // str q16, [x4, #16]
+	ADD R1<<1, R0, R0
+	WORD $0x3dc00440 // ldr q0, [x2, #16]
+	WORD $0x3dc02441 // ldr q1, [x2, #144]
+	WORD $0x3dc04442 // ldr q2, [x2, #272]
+	WORD $0x3dc06443 // ldr q3, [x2, #400]
+	WORD $0x3dc08444 // ldr q4, [x2, #528]
+	WORD $0x3dc0a445 // ldr q5, [x2, #656]
+	WORD $0x3dc0c446 // ldr q6, [x2, #784]
+	WORD $0x3dc0e447 // ldr q7, [x2, #912]
+	WORD $0x4e21d400 // fadd v0.4s, v0.4s, v1.4s
+	WORD $0x4e23d442 // fadd v2.4s, v2.4s, v3.4s
+	WORD $0x4e25d484 // fadd v4.4s, v4.4s, v5.4s
+	WORD $0x4e27d4c6 // fadd v6.4s, v6.4s, v7.4s
+	WORD $0x4e22d400 // fadd v0.4s, v0.4s, v2.4s
+	WORD $0x4e26d484 // fadd v4.4s, v4.4s, v6.4s
+	WORD $0x4e24d400 // fadd v0.4s, v0.4s, v4.4s
+	WORD $0x3dc00c48 // ldr q8, [x2, #48]
+	WORD $0x3dc02c49 // ldr q9, [x2, #176]
+	WORD $0x3dc04c4a // ldr q10, [x2, #304]
+	WORD $0x3dc06c4b // ldr q11, [x2, #432]
+	WORD $0x3dc08c4c // ldr q12, [x2, #560]
+	WORD $0x3dc0ac4d // ldr q13, [x2, #688]
+	WORD $0x3dc0cc4e // ldr q14, [x2, #816]
+	WORD $0x3dc0ec4f // ldr q15, [x2, #944]
+	WORD $0x4e29d508 // fadd v8.4s, v8.4s, v9.4s
+	WORD $0x4e2bd54a // fadd v10.4s, v10.4s, v11.4s
+	WORD $0x4e2dd58c // fadd v12.4s, v12.4s, v13.4s
+	WORD $0x4e2fd5ce // fadd v14.4s, v14.4s, v15.4s
+	WORD $0x4e2ad508 // fadd v8.4s, v8.4s, v10.4s
+	WORD $0x4e2ed58c // fadd v12.4s, v12.4s, v14.4s
+	WORD $0x4e2cd508 // fadd v8.4s, v8.4s, v12.4s
+	WORD $0x4e881810 // uzp1 v16.4s, v0.4s, v8.4s
+	WORD $0x3d800010 // str q16, [x0]
+	ADD R1, R0, R4
+	WORD $0x4e885810 // uzp2 v16.4s, v0.4s, v8.4s
+	WORD $0x3d800090 // str q16, [x4]
+	WORD $0x3dc01440 // ldr q0, [x2, #80]
+	WORD $0x3dc03441 // ldr q1, [x2, #208]
+	WORD $0x3dc05442 // ldr q2, [x2, #336]
+	WORD $0x3dc07443 // ldr q3, [x2, #464]
+	WORD $0x3dc09444 // ldr q4, [x2, #592]
+	WORD $0x3dc0b445 // ldr q5, [x2, #720]
+	WORD $0x3dc0d446 // ldr q6, [x2, #848]
+	WORD $0x3dc0f447 // ldr q7, [x2, #976]
+	WORD $0x4e21d400 // fadd v0.4s, v0.4s, v1.4s
+	WORD $0x4e23d442 // fadd v2.4s, v2.4s, v3.4s
+	WORD $0x4e25d484 // fadd v4.4s, v4.4s, v5.4s
+	WORD $0x4e27d4c6 // fadd v6.4s, v6.4s, v7.4s
+	WORD $0x4e22d400 // fadd v0.4s, v0.4s, v2.4s
+	WORD $0x4e26d484 // fadd v4.4s, v4.4s, v6.4s
+	WORD $0x4e24d400 // fadd v0.4s, v0.4s, v4.4s
+	WORD $0x3dc01c48 // ldr q8, [x2, #112]
+	WORD $0x3dc03c49 // ldr q9, [x2, #240]
+	WORD $0x3dc05c4a // ldr q10, [x2, #368]
+	WORD $0x3dc07c4b // ldr q11, [x2, #496]
+	WORD $0x3dc09c4c // ldr q12, [x2, #624]
+	WORD $0x3dc0bc4d // ldr q13, [x2, #752]
+	WORD $0x3dc0dc4e // ldr q14, [x2, #880]
+	WORD $0x3dc0fc4f // ldr q15, [x2, #1008]
+	WORD $0x4e29d508 // fadd v8.4s, v8.4s, v9.4s
+	WORD $0x4e2bd54a // fadd v10.4s, v10.4s, v11.4s
+	WORD $0x4e2dd58c // fadd v12.4s, v12.4s, v13.4s
+	WORD $0x4e2fd5ce // fadd v14.4s, v14.4s, v15.4s
+	WORD $0x4e2ad508 // fadd v8.4s, v8.4s, v10.4s
+	WORD $0x4e2ed58c // fadd v12.4s, v12.4s, v14.4s
+	WORD $0x4e2cd508 // fadd v8.4s, v8.4s, v12.4s
+	WORD $0x4e881810 // uzp1 v16.4s, v0.4s, v8.4s
+	WORD $0x3d800410 // str q16, [x0, #16]
+	ADD R1, R0, R4
+	WORD $0x4e885810 // uzp2 v16.4s, v0.4s, v8.4s
+	WORD $0x3d800490 // str q16, [x4, #16]
+done:
 	RET
 
 // func streamIQ3SNEON(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
@@ -61256,6 +69728,515 @@ super:
 	ADD $320, R0, R0
 	SUBS $1, R2, R2
 	BGT super
+	RET
+
+// func expandIQ3SMMLA(dst *byte, w *byte, n uintptr)
+TEXT ·expandIQ3SMMLA(SB), NOSPLIT, $0-24
+	MOVD dst+0(FP), R0
+	MOVD w+8(FP), R1
+	MOVD n+16(FP), R2
+	ADD $8, R1, R1
+	MOVD $neonTable<>(SB), R3
+	WORD $0x4f00e5e0 // movi v0.16b, #0xf
+	WORD $0x3dc02461 // ldr q1, [x3, #144]
+super:
+	WORD $0x7d410022 // ldr h2, [x1, #128]
+	WORD $0x1ee24042 // fcvt s2, h2
+	WORD $0x4e040442 // dup v2.4s, v2.s[0]
+	WORD $0xbc5f8023 // ldur s3, [x1, #-8]
+	WORD $0x0f08a463 // sxtl v3.8h, v3.8b
+	WORD $0x0f10a463 // sxtl v3.4s, v3.4h
+	WORD $0x4e21d863 // scvtf v3.4s, v3.4s
+	WORD $0x6e23dc42 // fmul v2.4s, v2.4s, v3.4s
+	WORD $0x4e823844 // zip1 v4.4s, v2.4s, v2.4s
+	WORD $0xfd000004 // str d4, [x0]
+	WORD $0x6e044084 // ext v4.16b, v4.16b, v4.16b, #8
+	WORD $0xfd000804 // str d4, [x0, #16]
+	WORD $0x4e827844 // zip2 v4.4s, v2.4s, v2.4s
+	WORD $0xfd001004 // str d4, [x0, #32]
+	WORD $0x6e044084 // ext v4.16b, v4.16b, v4.16b, #8
+	WORD $0xfd001804 // str d4, [x0, #48]
+	WORD $0x3dc00022 // ldr q2, [x1]
+	WORD $0x4e201c43 // and v3.16b, v2.16b, v0.16b
+	WORD $0x4e030023 // tbl v3.16b, {v1.16b}, v3.16b
+	WORD $0x3dc00822 // ldr q2, [x1, #32]
+	WORD $0x4e201c44 // and v4.16b, v2.16b, v0.16b
+	WORD $0x4e040024 // tbl v4.16b, {v1.16b}, v4.16b
+	WORD $0x4e843865 // zip1 v5.4s, v3.4s, v4.4s
+	WORD $0xfd008005 // str d5, [x0, #256]
+	WORD $0x6e0540a5 // ext v5.16b, v5.16b, v5.16b, #8
+	WORD $0xfd00a005 // str d5, [x0, #320]
+	WORD $0x4e847865 // zip2 v5.4s, v3.4s, v4.4s
+	WORD $0xfd00c005 // str d5, [x0, #384]
+	WORD $0x6e0540a5 // ext v5.16b, v5.16b, v5.16b, #8
+	WORD $0xfd00e005 // str d5, [x0, #448]
+	WORD $0x3dc01022 // ldr q2, [x1, #64]
+	WORD $0x4e201c43 // and v3.16b, v2.16b, v0.16b
+	WORD $0x4e030023 // tbl v3.16b, {v1.16b}, v3.16b
+	WORD $0x3dc01822 // ldr q2, [x1, #96]
+	WORD $0x4e201c44 // and v4.16b, v2.16b, v0.16b
+	WORD $0x4e040024 // tbl v4.16b, {v1.16b}, v4.16b
+	WORD $0x4e843865 // zip1 v5.4s, v3.4s, v4.4s
+	WORD $0xfd008805 // str d5, [x0, #272]
+	WORD $0x6e0540a5 // ext v5.16b, v5.16b, v5.16b, #8
+	WORD $0xfd00a805 // str d5, [x0, #336]
+	WORD $0x4e847865 // zip2 v5.4s, v3.4s, v4.4s
+	WORD $0xfd00c805 // str d5, [x0, #400]
+	WORD $0x6e0540a5 // ext v5.16b, v5.16b, v5.16b, #8
+	WORD $0xfd00e805 // str d5, [x0, #464]
+	WORD $0x3dc00022 // ldr q2, [x1]
+	WORD $0x6f0c0443 // ushr v3.16b, v2.16b, #4
+	WORD $0x4e030023 // tbl v3.16b, {v1.16b}, v3.16b
+	WORD $0x3dc00822 // ldr q2, [x1, #32]
+	WORD $0x6f0c0444 // ushr v4.16b, v2.16b, #4
+	WORD $0x4e040024 // tbl v4.16b, {v1.16b}, v4.16b
+	WORD $0x4e843865 // zip1 v5.4s, v3.4s, v4.4s
+	WORD $0xfd009005 // str d5, [x0, #288]
+	WORD $0x6e0540a5 // ext v5.16b, v5.16b, v5.16b, #8
+	WORD $0xfd00b005 // str d5, [x0, #352]
+	WORD $0x4e847865 // zip2 v5.4s, v3.4s, v4.4s
+	WORD $0xfd00d005 // str d5, [x0, #416]
+	WORD $0x6e0540a5 // ext v5.16b, v5.16b, v5.16b, #8
+	WORD $0xfd00f005 // str d5, [x0, #480]
+	WORD $0x3dc01022 // ldr q2, [x1, #64]
+	WORD $0x6f0c0443 // ushr v3.16b, v2.16b, #4
+	WORD $0x4e030023 // tbl v3.16b, {v1.16b}, v3.16b
+	WORD $0x3dc01822 // ldr q2, [x1, #96]
+	WORD $0x6f0c0444 // ushr v4.16b, v2.16b, #4
+	WORD $0x4e040024 // tbl v4.16b, {v1.16b}, v4.16b
+	WORD $0x4e843865 // zip1 v5.4s, v3.4s, v4.4s
+	WORD $0xfd009805 // str d5, [x0, #304]
+	WORD $0x6e0540a5 // ext v5.16b, v5.16b, v5.16b, #8
+	WORD $0xfd00b805 // str d5, [x0, #368]
+	WORD $0x4e847865 // zip2 v5.4s, v3.4s, v4.4s
+	WORD $0xfd00d805 // str d5, [x0, #432]
+	WORD $0x6e0540a5 // ext v5.16b, v5.16b, v5.16b, #8
+	WORD $0xfd00f805 // str d5, [x0, #496]
+	WORD $0x7d410022 // ldr h2, [x1, #128]
+	WORD $0x1ee24042 // fcvt s2, h2
+	WORD $0x4e040442 // dup v2.4s, v2.s[0]
+	WORD $0xbc5fc023 // ldur s3, [x1, #-4]
+	WORD $0x0f08a463 // sxtl v3.8h, v3.8b
+	WORD $0x0f10a463 // sxtl v3.4s, v3.4h
+	WORD $0x4e21d863 // scvtf v3.4s, v3.4s
+	WORD $0x6e23dc42 // fmul v2.4s, v2.4s, v3.4s
+	WORD $0x4e823844 // zip1 v4.4s, v2.4s, v2.4s
+	WORD $0xfd002004 // str d4, [x0, #64]
+	WORD $0x6e044084 // ext v4.16b, v4.16b, v4.16b, #8
+	WORD $0xfd002804 // str d4, [x0, #80]
+	WORD $0x4e827844 // zip2 v4.4s, v2.4s, v2.4s
+	WORD $0xfd003004 // str d4, [x0, #96]
+	WORD $0x6e044084 // ext v4.16b, v4.16b, v4.16b, #8
+	WORD $0xfd003804 // str d4, [x0, #112]
+	WORD $0x3dc00422 // ldr q2, [x1, #16]
+	WORD $0x4e201c43 // and v3.16b, v2.16b, v0.16b
+	WORD $0x4e030023 // tbl v3.16b, {v1.16b}, v3.16b
+	WORD $0x3dc00c22 // ldr q2, [x1, #48]
+	WORD $0x4e201c44 // and v4.16b, v2.16b, v0.16b
+	WORD $0x4e040024 // tbl v4.16b, {v1.16b}, v4.16b
+	WORD $0x4e843865 // zip1 v5.4s, v3.4s, v4.4s
+	WORD $0xfd010005 // str d5, [x0, #512]
+	WORD $0x6e0540a5 // ext v5.16b, v5.16b, v5.16b, #8
+	WORD $0xfd012005 // str d5, [x0, #576]
+	WORD $0x4e847865 // zip2 v5.4s, v3.4s, v4.4s
+	WORD $0xfd014005 // str d5, [x0, #640]
+	WORD $0x6e0540a5 // ext v5.16b, v5.16b, v5.16b, #8
+	WORD $0xfd016005 // str d5, [x0, #704]
+	WORD $0x3dc01422 // ldr q2, [x1, #80]
+	WORD $0x4e201c43 // and v3.16b, v2.16b, v0.16b
+	WORD $0x4e030023 // tbl v3.16b, {v1.16b}, v3.16b
+	WORD $0x3dc01c22 // ldr q2, [x1, #112]
+	WORD $0x4e201c44 // and v4.16b, v2.16b, v0.16b
+	WORD $0x4e040024 // tbl v4.16b, {v1.16b}, v4.16b
+	WORD $0x4e843865 // zip1 v5.4s, v3.4s, v4.4s
+	WORD $0xfd010805 // str d5, [x0, #528]
+	WORD $0x6e0540a5 // ext v5.16b, v5.16b, v5.16b, #8
+	WORD $0xfd012805 // str d5, [x0, #592]
+	WORD $0x4e847865 // zip2 v5.4s, v3.4s, v4.4s
+	WORD $0xfd014805 // str d5, [x0, #656]
+	WORD $0x6e0540a5 // ext v5.16b, v5.16b, v5.16b, #8
+	WORD $0xfd016805 // str d5, [x0, #720]
+	WORD $0x3dc00422 // ldr q2, [x1, #16]
+	WORD $0x6f0c0443 // ushr v3.16b, v2.16b, #4
+	WORD $0x4e030023 // tbl v3.16b, {v1.16b}, v3.16b
+	WORD $0x3dc00c22 // ldr q2, [x1, #48]
+	WORD $0x6f0c0444 // ushr v4.16b, v2.16b, #4
+	WORD $0x4e040024 // tbl v4.16b, {v1.16b}, v4.16b
+	WORD $0x4e843865 // zip1 v5.4s, v3.4s, v4.4s
+	WORD $0xfd011005 // str d5, [x0, #544]
+	WORD $0x6e0540a5 // ext v5.16b, v5.16b, v5.16b, #8
+	WORD $0xfd013005 // str d5, [x0, #608]
+	WORD $0x4e847865 // zip2 v5.4s, v3.4s, v4.4s
+	WORD $0xfd015005 // str d5, [x0, #672]
+	WORD $0x6e0540a5 // ext v5.16b, v5.16b, v5.16b, #8
+	WORD $0xfd017005 // str d5, [x0, #736]
+	WORD $0x3dc01422 // ldr q2, [x1, #80]
+	WORD $0x6f0c0443 // ushr v3.16b, v2.16b, #4
+	WORD $0x4e030023 // tbl v3.16b, {v1.16b}, v3.16b
+	WORD $0x3dc01c22 // ldr q2, [x1, #112]
+	WORD $0x6f0c0444 // ushr v4.16b, v2.16b, #4
+	WORD $0x4e040024 // tbl v4.16b, {v1.16b}, v4.16b
+	WORD $0x4e843865 // zip1 v5.4s, v3.4s, v4.4s
+	WORD $0xfd011805 // str d5, [x0, #560]
+	WORD $0x6e0540a5 // ext v5.16b, v5.16b, v5.16b, #8
+	WORD $0xfd013805 // str d5, [x0, #624]
+	WORD $0x4e847865 // zip2 v5.4s, v3.4s, v4.4s
+	WORD $0xfd015805 // str d5, [x0, #688]
+	WORD $0x6e0540a5 // ext v5.16b, v5.16b, v5.16b, #8
+	WORD $0xfd017805 // str d5, [x0, #752]
+	ADD $138, R1, R1
+	ADD $768, R0, R0
+	SUBS $1, R2, R2
+	BGT super
+	RET
+
+// func panelIQ3SMMLA8x4(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
+TEXT ·panelIQ3SMMLA8x4(SB), NOSPLIT, $0-72
+	MOVD n+48(FP), R0
+	MOVD acc+56(FP), R1
+	MOVD part+64(FP), R2
+	MOVD w+16(FP), R3
+	MOVD rowBytes+24(FP), R7
+	ADD R7, R3, R4
+	ADD R7, R4, R5
+	ADD R7, R5, R6
+	MOVD x+32(FP), R7
+	MOVD xStride+40(FP), R9
+	ADD R9, R7, R8
+	MOVD R3, R9
+	ADD $256, R3, R3
+	MOVD R4, R10
+	ADD $256, R4, R4
+	MOVD R5, R11
+	ADD $256, R5, R5
+	MOVD R6, R12
+	ADD $256, R6, R6
+	MOVD R7, R13
+	ADD $256, R7, R7
+	MOVD R8, R14
+	ADD $256, R8, R8
+	MOVD $768, R15
+	MUL R0, R15, R15
+	MOVD $1024, R16
+	MUL R0, R16, R16
+	MOVD $8, R19
+block:
+	WORD $0x6f00e400 // movi v0.2d, #0x0
+	WORD $0x6f00e401 // movi v1.2d, #0x0
+	WORD $0x6f00e402 // movi v2.2d, #0x0
+	WORD $0x6f00e403 // movi v3.2d, #0x0
+	WORD $0x6f00e404 // movi v4.2d, #0x0
+	WORD $0x6f00e405 // movi v5.2d, #0x0
+	WORD $0x6f00e406 // movi v6.2d, #0x0
+	WORD $0x6f00e407 // movi v7.2d, #0x0
+	TBNZ $0, R2, begin
+	WORD $0x3dc00020 // ldr q0, [x1]
+	WORD $0x3dc00421 // ldr q1, [x1, #16]
+	WORD $0x3dc00822 // ldr q2, [x1, #32]
+	WORD $0x3dc00c23 // ldr q3, [x1, #48]
+	WORD $0x3dc01024 // ldr q4, [x1, #64]
+	WORD $0x3dc01425 // ldr q5, [x1, #80]
+	WORD $0x3dc01826 // ldr q6, [x1, #96]
+	WORD $0x3dc01c27 // ldr q7, [x1, #112]
+begin:
+	MOVD R0, R17
+super:
+	WORD $0x6f00e408 // movi v8.2d, #0x0
+	WORD $0x6f00e409 // movi v9.2d, #0x0
+	WORD $0x6f00e40a // movi v10.2d, #0x0
+	WORD $0x6f00e40b // movi v11.2d, #0x0
+	WORD $0x6f00e40c // movi v12.2d, #0x0
+	WORD $0x6f00e40d // movi v13.2d, #0x0
+	WORD $0x6f00e40e // movi v14.2d, #0x0
+	WORD $0x6f00e40f // movi v15.2d, #0x0
+	WORD $0x3dc00070 // ldr q16, [x3]
+	WORD $0x3dc00091 // ldr q17, [x4]
+	WORD $0x3dc000b2 // ldr q18, [x5]
+	WORD $0x3dc000d3 // ldr q19, [x6]
+	WORD $0x3dc000f4 // ldr q20, [x7]
+	WORD $0x3dc00115 // ldr q21, [x8]
+	WORD $0x4e94a608 // smmla v8.4s, v16.16b, v20.16b
+	WORD $0x4e95a609 // smmla v9.4s, v16.16b, v21.16b
+	WORD $0x4e94a62a // smmla v10.4s, v17.16b, v20.16b
+	WORD $0x4e95a62b // smmla v11.4s, v17.16b, v21.16b
+	WORD $0x4e94a64c // smmla v12.4s, v18.16b, v20.16b
+	WORD $0x4e95a64d // smmla v13.4s, v18.16b, v21.16b
+	WORD $0x4e94a66e // smmla v14.4s, v19.16b, v20.16b
+	WORD $0x4e95a66f // smmla v15.4s, v19.16b, v21.16b
+	WORD $0x3dc00470 // ldr q16, [x3, #16]
+	WORD $0x3dc00491 // ldr q17, [x4, #16]
+	WORD $0x3dc004b2 // ldr q18, [x5, #16]
+	WORD $0x3dc004d3 // ldr q19, [x6, #16]
+	WORD $0x3dc004f4 // ldr q20, [x7, #16]
+	WORD $0x3dc00515 // ldr q21, [x8, #16]
+	WORD $0x4e94a608 // smmla v8.4s, v16.16b, v20.16b
+	WORD $0x4e95a609 // smmla v9.4s, v16.16b, v21.16b
+	WORD $0x4e94a62a // smmla v10.4s, v17.16b, v20.16b
+	WORD $0x4e95a62b // smmla v11.4s, v17.16b, v21.16b
+	WORD $0x4e94a64c // smmla v12.4s, v18.16b, v20.16b
+	WORD $0x4e95a64d // smmla v13.4s, v18.16b, v21.16b
+	WORD $0x4e94a66e // smmla v14.4s, v19.16b, v20.16b
+	WORD $0x4e95a66f // smmla v15.4s, v19.16b, v21.16b
+	WORD $0x3dc00870 // ldr q16, [x3, #32]
+	WORD $0x3dc00891 // ldr q17, [x4, #32]
+	WORD $0x3dc008b2 // ldr q18, [x5, #32]
+	WORD $0x3dc008d3 // ldr q19, [x6, #32]
+	WORD $0x3dc008f4 // ldr q20, [x7, #32]
+	WORD $0x3dc00915 // ldr q21, [x8, #32]
+	WORD $0x4e94a608 // smmla v8.4s, v16.16b, v20.16b
+	WORD $0x4e95a609 // smmla v9.4s, v16.16b, v21.16b
+	WORD $0x4e94a62a // smmla v10.4s, v17.16b, v20.16b
+	WORD $0x4e95a62b // smmla v11.4s, v17.16b, v21.16b
+	WORD $0x4e94a64c // smmla v12.4s, v18.16b, v20.16b
+	WORD $0x4e95a64d // smmla v13.4s, v18.16b, v21.16b
+	WORD $0x4e94a66e // smmla v14.4s, v19.16b, v20.16b
+	WORD $0x4e95a66f // smmla v15.4s, v19.16b, v21.16b
+	WORD $0x3dc00c70 // ldr q16, [x3, #48]
+	WORD $0x3dc00c91 // ldr q17, [x4, #48]
+	WORD $0x3dc00cb2 // ldr q18, [x5, #48]
+	WORD $0x3dc00cd3 // ldr q19, [x6, #48]
+	WORD $0x3dc00cf4 // ldr q20, [x7, #48]
+	WORD $0x3dc00d15 // ldr q21, [x8, #48]
+	WORD $0x4e94a608 // smmla v8.4s, v16.16b, v20.16b
+	WORD $0x4e95a609 // smmla v9.4s, v16.16b, v21.16b
+	WORD $0x4e94a62a // smmla v10.4s, v17.16b, v20.16b
+	WORD $0x4e95a62b // smmla v11.4s, v17.16b, v21.16b
+	WORD $0x4e94a64c // smmla v12.4s, v18.16b, v20.16b
+	WORD $0x4e95a64d // smmla v13.4s, v18.16b, v21.16b
+	WORD $0x4e94a66e // smmla v14.4s, v19.16b, v20.16b
+	WORD $0x4e95a66f // smmla v15.4s, v19.16b, v21.16b
+	WORD $0x3dc00130 // ldr q16, [x9]
+	WORD $0x3dc001b1 // ldr q17, [x13]
+	WORD $0x4e21d908 // scvtf v8.4s, v8.4s
+	WORD $0x6e30de31 // fmul v17.4s, v17.4s, v16.4s
+	WORD $0x4e31cd00 // fmla v0.4s, v8.4s, v17.4s
+	WORD $0x3dc001d1 // ldr q17, [x14]
+	WORD $0x4e21d929 // scvtf v9.4s, v9.4s
+	WORD $0x6e30de31 // fmul v17.4s, v17.4s, v16.4s
+	WORD $0x4e31cd21 // fmla v1.4s, v9.4s, v17.4s
+	WORD $0x3dc00150 // ldr q16, [x10]
+	WORD $0x3dc001b1 // ldr q17, [x13]
+	WORD $0x4e21d94a // scvtf v10.4s, v10.4s
+	WORD $0x6e30de31 // fmul v17.4s, v17.4s, v16.4s
+	WORD $0x4e31cd42 // fmla v2.4s, v10.4s, v17.4s
+	WORD $0x3dc001d1 // ldr q17, [x14]
+	WORD $0x4e21d96b // scvtf v11.4s, v11.4s
+	WORD $0x6e30de31 // fmul v17.4s, v17.4s, v16.4s
+	WORD $0x4e31cd63 // fmla v3.4s, v11.4s, v17.4s
+	WORD $0x3dc00170 // ldr q16, [x11]
+	WORD $0x3dc001b1 // ldr q17, [x13]
+	WORD $0x4e21d98c // scvtf v12.4s, v12.4s
+	WORD $0x6e30de31 // fmul v17.4s, v17.4s, v16.4s
+	WORD $0x4e31cd84 // fmla v4.4s, v12.4s, v17.4s
+	WORD $0x3dc001d1 // ldr q17, [x14]
+	WORD $0x4e21d9ad // scvtf v13.4s, v13.4s
+	WORD $0x6e30de31 // fmul v17.4s, v17.4s, v16.4s
+	WORD $0x4e31cda5 // fmla v5.4s, v13.4s, v17.4s
+	WORD $0x3dc00190 // ldr q16, [x12]
+	WORD $0x3dc001b1 // ldr q17, [x13]
+	WORD $0x4e21d9ce // scvtf v14.4s, v14.4s
+	WORD $0x6e30de31 // fmul v17.4s, v17.4s, v16.4s
+	WORD $0x4e31cdc6 // fmla v6.4s, v14.4s, v17.4s
+	WORD $0x3dc001d1 // ldr q17, [x14]
+	WORD $0x4e21d9ef // scvtf v15.4s, v15.4s
+	WORD $0x6e30de31 // fmul v17.4s, v17.4s, v16.4s
+	WORD $0x4e31cde7 // fmla v7.4s, v15.4s, v17.4s
+	ADD $768, R3, R3
+	ADD $768, R9, R9
+	ADD $768, R4, R4
+	ADD $768, R10, R10
+	ADD $768, R5, R5
+	ADD $768, R11, R11
+	ADD $768, R6, R6
+	ADD $768, R12, R12
+	ADD $1024, R7, R7
+	ADD $1024, R13, R13
+	ADD $1024, R8, R8
+	ADD $1024, R14, R14
+	SUBS $1, R17, R17
+	BGT super
+	WORD $0x3d800020 // str q0, [x1]
+	WORD $0x3d800421 // str q1, [x1, #16]
+	WORD $0x3d800822 // str q2, [x1, #32]
+	WORD $0x3d800c23 // str q3, [x1, #48]
+	WORD $0x3d801024 // str q4, [x1, #64]
+	WORD $0x3d801425 // str q5, [x1, #80]
+	WORD $0x3d801826 // str q6, [x1, #96]
+	WORD $0x3d801c27 // str q7, [x1, #112]
+	ADD $128, R1, R1
+	SUB R15, R3, R3
+	ADD $64, R3, R3
+	SUB R15, R9, R9
+	ADD $16, R9, R9
+	SUB R15, R4, R4
+	ADD $64, R4, R4
+	SUB R15, R10, R10
+	ADD $16, R10, R10
+	SUB R15, R5, R5
+	ADD $64, R5, R5
+	SUB R15, R11, R11
+	ADD $16, R11, R11
+	SUB R15, R6, R6
+	ADD $64, R6, R6
+	SUB R15, R12, R12
+	ADD $16, R12, R12
+	SUB R16, R7, R7
+	ADD $64, R7, R7
+	SUB R16, R13, R13
+	ADD $16, R13, R13
+	SUB R16, R8, R8
+	ADD $64, R8, R8
+	SUB R16, R14, R14
+	ADD $16, R14, R14
+	SUBS $1, R19, R19
+	BGT block
+	MOVD out+0(FP), R0
+	MOVD outStride+8(FP), R1
+	MOVD acc+56(FP), R2
+	MOVD part+64(FP), R3
+	TBZ $1, R3, done
+	WORD $0x3dc00040 // ldr q0, [x2]
+	WORD $0x3dc02041 // ldr q1, [x2, #128]
+	WORD $0x3dc04042 // ldr q2, [x2, #256]
+	WORD $0x3dc06043 // ldr q3, [x2, #384]
+	WORD $0x3dc08044 // ldr q4, [x2, #512]
+	WORD $0x3dc0a045 // ldr q5, [x2, #640]
+	WORD $0x3dc0c046 // ldr q6, [x2, #768]
+	WORD $0x3dc0e047 // ldr q7, [x2, #896]
+	WORD $0x4e21d400 // fadd v0.4s, v0.4s, v1.4s
+	WORD $0x4e23d442 // fadd v2.4s, v2.4s, v3.4s
+	WORD $0x4e25d484 // fadd v4.4s, v4.4s, v5.4s
+	WORD $0x4e27d4c6 // fadd v6.4s, v6.4s, v7.4s
+	WORD $0x4e22d400 // fadd v0.4s, v0.4s, v2.4s
+	WORD $0x4e26d484 // fadd v4.4s, v4.4s, v6.4s
+	WORD $0x4e24d400 // fadd v0.4s, v0.4s, v4.4s
+	WORD $0x3dc00848 // ldr q8, [x2, #32]
+	WORD $0x3dc02849 // ldr q9, [x2, #160]
+	WORD $0x3dc0484a // ldr q10, [x2, #288]
+	WORD $0x3dc0684b // ldr q11, [x2, #416]
+	WORD $0x3dc0884c // ldr q12, [x2, #544]
+	WORD $0x3dc0a84d // ldr q13, [x2, #672]
+	WORD $0x3dc0c84e // ldr q14, [x2, #800]
+	WORD $0x3dc0e84f // ldr q15, [x2, #928]
+	WORD $0x4e29d508 // fadd v8.4s, v8.4s, v9.4s
+	WORD $0x4e2bd54a // fadd v10.4s, v10.4s, v11.4s
+	WORD $0x4e2dd58c // fadd v12.4s, v12.4s, v13.4s
+	WORD $0x4e2fd5ce // fadd v14.4s, v14.4s, v15.4s
+	WORD $0x4e2ad508 // fadd v8.4s, v8.4s, v10.4s
+	WORD $0x4e2ed58c // fadd v12.4s, v12.4s, v14.4s
+	WORD $0x4e2cd508 // fadd v8.4s, v8.4s, v12.4s
+	WORD $0x4e881810 // uzp1 v16.4s, v0.4s, v8.4s
+	WORD $0x3d800010 // str q16, [x0]
+	ADD R1, R0, R4
+	WORD $0x4e885810 // uzp2 v16.4s, v0.4s, v8.4s
+	WORD $0x3d800090 // str q16, [x4]
+	WORD $0x3dc01040 // ldr q0, [x2, #64]
+	WORD $0x3dc03041 // ldr q1, [x2, #192]
+	WORD $0x3dc05042 // ldr q2, [x2, #320]
+	WORD $0x3dc07043 // ldr q3, [x2, #448]
+	WORD $0x3dc09044 // ldr q4, [x2, #576]
+	WORD $0x3dc0b045 // ldr q5, [x2, #704]
+	WORD $0x3dc0d046 // ldr q6, [x2, #832]
+	WORD $0x3dc0f047 // ldr q7, [x2, #960]
+	WORD $0x4e21d400 // fadd v0.4s, v0.4s, v1.4s
+	WORD $0x4e23d442 // fadd v2.4s, v2.4s, v3.4s
+	WORD $0x4e25d484 // fadd v4.4s, v4.4s, v5.4s
+	WORD $0x4e27d4c6 // fadd v6.4s, v6.4s, v7.4s
+	WORD $0x4e22d400 // fadd v0.4s, v0.4s, v2.4s
+	WORD $0x4e26d484 // fadd v4.4s, v4.4s, v6.4s
+	WORD $0x4e24d400 // fadd v0.4s, v0.4s, v4.4s
+	WORD $0x3dc01848 // ldr q8, [x2, #96]
+	WORD $0x3dc03849 // ldr q9, [x2, #224]
+	WORD $0x3dc0584a // ldr q10, [x2, #352]
+	WORD $0x3dc0784b // ldr q11, [x2, #480]
+	WORD $0x3dc0984c // ldr q12, [x2, #608]
+	WORD $0x3dc0b84d // ldr q13, [x2, #736]
+	WORD $0x3dc0d84e // ldr q14, [x2, #864]
+	WORD $0x3dc0f84f // ldr q15, [x2, #992]
+	WORD $0x4e29d508 // fadd v8.4s, v8.4s, v9.4s
+	WORD $0x4e2bd54a // fadd v10.4s, v10.4s, v11.4s
+	WORD $0x4e2dd58c // fadd v12.4s, v12.4s, v13.4s
+	WORD $0x4e2fd5ce // fadd v14.4s, v14.4s, v15.4s
+	WORD $0x4e2ad508 // fadd v8.4s, v8.4s, v10.4s
+	WORD $0x4e2ed58c // fadd v12.4s, v12.4s, v14.4s
+	WORD $0x4e2cd508 // fadd v8.4s, v8.4s, v12.4s
+	WORD $0x4e881810 // uzp1 v16.4s, v0.4s, v8.4s
+	WORD $0x3d800410 // str q16, [x0, #16]
+	ADD R1, R0, R4
+	WORD $0x4e885810 // uzp2 v16.4s, v0.4s, v8.4s
+	WORD $0x3d800490 // str q16, [x4, #16]
+	ADD R1<<1, R0, R0
+	WORD $0x3dc00440 // ldr q0, [x2, #16]
+	WORD $0x3dc02441 // ldr q1, [x2, #144]
+	WORD $0x3dc04442 // ldr q2, [x2, #272]
+	WORD $0x3dc06443 // ldr q3, [x2, #400]
+	WORD $0x3dc08444 // ldr q4, [x2, #528]
+	WORD $0x3dc0a445 // ldr q5, [x2, #656]
+	WORD $0x3dc0c446 // ldr q6, [x2, #784]
+	WORD $0x3dc0e447 // ldr q7, [x2, #912]
+	WORD $0x4e21d400 // fadd v0.4s, v0.4s, v1.4s
+	WORD $0x4e23d442 // fadd v2.4s, v2.4s, v3.4s
+	WORD $0x4e25d484 // fadd v4.4s, v4.4s, v5.4s
+	WORD $0x4e27d4c6 // fadd v6.4s, v6.4s, v7.4s
+	WORD $0x4e22d400 // fadd v0.4s, v0.4s, v2.4s
+	WORD $0x4e26d484 // fadd v4.4s, v4.4s, v6.4s
+	WORD $0x4e24d400 // fadd v0.4s, v0.4s, v4.4s
+	WORD $0x3dc00c48 // ldr q8, [x2, #48]
+	WORD $0x3dc02c49 // ldr q9, [x2, #176]
+	WORD $0x3dc04c4a // ldr q10, [x2, #304]
+	WORD $0x3dc06c4b // ldr q11, [x2, #432]
+	WORD $0x3dc08c4c // ldr q12, [x2, #560]
+	WORD $0x3dc0ac4d // ldr q13, [x2, #688]
+	WORD $0x3dc0cc4e // ldr q14, [x2, #816]
+	WORD $0x3dc0ec4f // ldr q15, [x2, #944]
+	WORD $0x4e29d508 // fadd v8.4s, v8.4s, v9.4s
+	WORD $0x4e2bd54a // fadd v10.4s, v10.4s, v11.4s
+	WORD $0x4e2dd58c // fadd v12.4s, v12.4s, v13.4s
+	WORD $0x4e2fd5ce // fadd v14.4s, v14.4s, v15.4s
+	WORD $0x4e2ad508 // fadd v8.4s, v8.4s, v10.4s
+	WORD $0x4e2ed58c // fadd v12.4s, v12.4s, v14.4s
+	WORD $0x4e2cd508 // fadd v8.4s, v8.4s, v12.4s
+	WORD $0x4e881810 // uzp1 v16.4s, v0.4s, v8.4s
+	WORD $0x3d800010 // str q16, [x0]
+	ADD R1, R0, R4
+	WORD $0x4e885810 // uzp2 v16.4s, v0.4s, v8.4s
+	WORD $0x3d800090 // str q16, [x4]
+	WORD $0x3dc01440 // ldr q0, [x2, #80]
+	WORD $0x3dc03441 // ldr q1, [x2, #208]
+	WORD $0x3dc05442 // ldr q2, [x2, #336]
+	WORD $0x3dc07443 // ldr q3, [x2, #464]
+	WORD $0x3dc09444 // ldr q4, [x2, #592]
+	WORD $0x3dc0b445 // ldr q5, [x2, #720]
+	WORD $0x3dc0d446 // ldr q6, [x2, #848]
+	WORD $0x3dc0f447 // ldr q7, [x2, #976]
+	WORD $0x4e21d400 // fadd v0.4s, v0.4s, v1.4s
+	WORD $0x4e23d442 // fadd v2.4s, v2.4s, v3.4s
+	WORD $0x4e25d484 // fadd v4.4s, v4.4s, v5.4s
+	WORD $0x4e27d4c6 // fadd v6.4s, v6.4s, v7.4s
+	WORD $0x4e22d400 // fadd v0.4s, v0.4s, v2.4s
+	WORD $0x4e26d484 // fadd v4.4s, v4.4s, v6.4s
+	WORD $0x4e24d400 // fadd v0.4s, v0.4s, v4.4s
+	WORD $0x3dc01c48 // ldr q8, [x2, #112]
+	WORD $0x3dc03c49 // ldr q9, [x2, #240]
+	WORD $0x3dc05c4a // ldr q10, [x2, #368]
+	WORD $0x3dc07c4b // ldr q11, [x2, #496]
+	WORD $0x3dc09c4c // ldr q12, [x2, #624]
+	WORD $0x3dc0bc4d // ldr q13, [x2, #752]
+	WORD $0x3dc0dc4e // ldr q14, [x2, #880]
+	WORD $0x3dc0fc4f // ldr q15, [x2, #1008]
+	WORD $0x4e29d508 // fadd v8.4s, v8.4s, v9.4s
+	WORD $0x4e2bd54a // fadd v10.4s, v10.4s, v11.4s
+	WORD $0x4e2dd58c // fadd v12.4s, v12.4s, v13.4s
+	WORD $0x4e2fd5ce // fadd v14.4s, v14.4s, v15.4s
+	WORD $0x4e2ad508 // fadd v8.4s, v8.4s, v10.4s
+	WORD $0x4e2ed58c // fadd v12.4s, v12.4s, v14.4s
+	WORD $0x4e2cd508 // fadd v8.4s, v8.4s, v12.4s
+	WORD $0x4e881810 // uzp1 v16.4s, v0.4s, v8.4s
+	WORD $0x3d800410 // str q16, [x0, #16]
+	ADD R1, R0, R4
+	WORD $0x4e885810 // uzp2 v16.4s, v0.4s, v8.4s
+	WORD $0x3d800490 // str q16, [x4, #16]
+done:
 	RET
 
 // func streamIQ4XSNEON(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
@@ -64958,6 +73939,515 @@ super:
 	ADD $320, R0, R0
 	SUBS $1, R2, R2
 	BGT super
+	RET
+
+// func expandIQ4XSMMLA(dst *byte, w *byte, n uintptr)
+TEXT ·expandIQ4XSMMLA(SB), NOSPLIT, $0-24
+	MOVD dst+0(FP), R0
+	MOVD w+8(FP), R1
+	MOVD n+16(FP), R2
+	ADD $8, R1, R1
+	MOVD $neonTable<>(SB), R3
+	WORD $0x4f00e5e0 // movi v0.16b, #0xf
+	WORD $0x3dc02061 // ldr q1, [x3, #128]
+super:
+	WORD $0x7d410022 // ldr h2, [x1, #128]
+	WORD $0x1ee24042 // fcvt s2, h2
+	WORD $0x4e040442 // dup v2.4s, v2.s[0]
+	WORD $0xbc5f8023 // ldur s3, [x1, #-8]
+	WORD $0x0f08a463 // sxtl v3.8h, v3.8b
+	WORD $0x0f10a463 // sxtl v3.4s, v3.4h
+	WORD $0x4e21d863 // scvtf v3.4s, v3.4s
+	WORD $0x6e23dc42 // fmul v2.4s, v2.4s, v3.4s
+	WORD $0x4e823844 // zip1 v4.4s, v2.4s, v2.4s
+	WORD $0xfd000004 // str d4, [x0]
+	WORD $0x6e044084 // ext v4.16b, v4.16b, v4.16b, #8
+	WORD $0xfd000804 // str d4, [x0, #16]
+	WORD $0x4e827844 // zip2 v4.4s, v2.4s, v2.4s
+	WORD $0xfd001004 // str d4, [x0, #32]
+	WORD $0x6e044084 // ext v4.16b, v4.16b, v4.16b, #8
+	WORD $0xfd001804 // str d4, [x0, #48]
+	WORD $0x3dc00022 // ldr q2, [x1]
+	WORD $0x4e201c43 // and v3.16b, v2.16b, v0.16b
+	WORD $0x4e030023 // tbl v3.16b, {v1.16b}, v3.16b
+	WORD $0x3dc00822 // ldr q2, [x1, #32]
+	WORD $0x4e201c44 // and v4.16b, v2.16b, v0.16b
+	WORD $0x4e040024 // tbl v4.16b, {v1.16b}, v4.16b
+	WORD $0x4e843865 // zip1 v5.4s, v3.4s, v4.4s
+	WORD $0xfd008005 // str d5, [x0, #256]
+	WORD $0x6e0540a5 // ext v5.16b, v5.16b, v5.16b, #8
+	WORD $0xfd00a005 // str d5, [x0, #320]
+	WORD $0x4e847865 // zip2 v5.4s, v3.4s, v4.4s
+	WORD $0xfd00c005 // str d5, [x0, #384]
+	WORD $0x6e0540a5 // ext v5.16b, v5.16b, v5.16b, #8
+	WORD $0xfd00e005 // str d5, [x0, #448]
+	WORD $0x3dc01022 // ldr q2, [x1, #64]
+	WORD $0x4e201c43 // and v3.16b, v2.16b, v0.16b
+	WORD $0x4e030023 // tbl v3.16b, {v1.16b}, v3.16b
+	WORD $0x3dc01822 // ldr q2, [x1, #96]
+	WORD $0x4e201c44 // and v4.16b, v2.16b, v0.16b
+	WORD $0x4e040024 // tbl v4.16b, {v1.16b}, v4.16b
+	WORD $0x4e843865 // zip1 v5.4s, v3.4s, v4.4s
+	WORD $0xfd008805 // str d5, [x0, #272]
+	WORD $0x6e0540a5 // ext v5.16b, v5.16b, v5.16b, #8
+	WORD $0xfd00a805 // str d5, [x0, #336]
+	WORD $0x4e847865 // zip2 v5.4s, v3.4s, v4.4s
+	WORD $0xfd00c805 // str d5, [x0, #400]
+	WORD $0x6e0540a5 // ext v5.16b, v5.16b, v5.16b, #8
+	WORD $0xfd00e805 // str d5, [x0, #464]
+	WORD $0x3dc00022 // ldr q2, [x1]
+	WORD $0x6f0c0443 // ushr v3.16b, v2.16b, #4
+	WORD $0x4e030023 // tbl v3.16b, {v1.16b}, v3.16b
+	WORD $0x3dc00822 // ldr q2, [x1, #32]
+	WORD $0x6f0c0444 // ushr v4.16b, v2.16b, #4
+	WORD $0x4e040024 // tbl v4.16b, {v1.16b}, v4.16b
+	WORD $0x4e843865 // zip1 v5.4s, v3.4s, v4.4s
+	WORD $0xfd009005 // str d5, [x0, #288]
+	WORD $0x6e0540a5 // ext v5.16b, v5.16b, v5.16b, #8
+	WORD $0xfd00b005 // str d5, [x0, #352]
+	WORD $0x4e847865 // zip2 v5.4s, v3.4s, v4.4s
+	WORD $0xfd00d005 // str d5, [x0, #416]
+	WORD $0x6e0540a5 // ext v5.16b, v5.16b, v5.16b, #8
+	WORD $0xfd00f005 // str d5, [x0, #480]
+	WORD $0x3dc01022 // ldr q2, [x1, #64]
+	WORD $0x6f0c0443 // ushr v3.16b, v2.16b, #4
+	WORD $0x4e030023 // tbl v3.16b, {v1.16b}, v3.16b
+	WORD $0x3dc01822 // ldr q2, [x1, #96]
+	WORD $0x6f0c0444 // ushr v4.16b, v2.16b, #4
+	WORD $0x4e040024 // tbl v4.16b, {v1.16b}, v4.16b
+	WORD $0x4e843865 // zip1 v5.4s, v3.4s, v4.4s
+	WORD $0xfd009805 // str d5, [x0, #304]
+	WORD $0x6e0540a5 // ext v5.16b, v5.16b, v5.16b, #8
+	WORD $0xfd00b805 // str d5, [x0, #368]
+	WORD $0x4e847865 // zip2 v5.4s, v3.4s, v4.4s
+	WORD $0xfd00d805 // str d5, [x0, #432]
+	WORD $0x6e0540a5 // ext v5.16b, v5.16b, v5.16b, #8
+	WORD $0xfd00f805 // str d5, [x0, #496]
+	WORD $0x7d410022 // ldr h2, [x1, #128]
+	WORD $0x1ee24042 // fcvt s2, h2
+	WORD $0x4e040442 // dup v2.4s, v2.s[0]
+	WORD $0xbc5fc023 // ldur s3, [x1, #-4]
+	WORD $0x0f08a463 // sxtl v3.8h, v3.8b
+	WORD $0x0f10a463 // sxtl v3.4s, v3.4h
+	WORD $0x4e21d863 // scvtf v3.4s, v3.4s
+	WORD $0x6e23dc42 // fmul v2.4s, v2.4s, v3.4s
+	WORD $0x4e823844 // zip1 v4.4s, v2.4s, v2.4s
+	WORD $0xfd002004 // str d4, [x0, #64]
+	WORD $0x6e044084 // ext v4.16b, v4.16b, v4.16b, #8
+	WORD $0xfd002804 // str d4, [x0, #80]
+	WORD $0x4e827844 // zip2 v4.4s, v2.4s, v2.4s
+	WORD $0xfd003004 // str d4, [x0, #96]
+	WORD $0x6e044084 // ext v4.16b, v4.16b, v4.16b, #8
+	WORD $0xfd003804 // str d4, [x0, #112]
+	WORD $0x3dc00422 // ldr q2, [x1, #16]
+	WORD $0x4e201c43 // and v3.16b, v2.16b, v0.16b
+	WORD $0x4e030023 // tbl v3.16b, {v1.16b}, v3.16b
+	WORD $0x3dc00c22 // ldr q2, [x1, #48]
+	WORD $0x4e201c44 // and v4.16b, v2.16b, v0.16b
+	WORD $0x4e040024 // tbl v4.16b, {v1.16b}, v4.16b
+	WORD $0x4e843865 // zip1 v5.4s, v3.4s, v4.4s
+	WORD $0xfd010005 // str d5, [x0, #512]
+	WORD $0x6e0540a5 // ext v5.16b, v5.16b, v5.16b, #8
+	WORD $0xfd012005 // str d5, [x0, #576]
+	WORD $0x4e847865 // zip2 v5.4s, v3.4s, v4.4s
+	WORD $0xfd014005 // str d5, [x0, #640]
+	WORD $0x6e0540a5 // ext v5.16b, v5.16b, v5.16b, #8
+	WORD $0xfd016005 // str d5, [x0, #704]
+	WORD $0x3dc01422 // ldr q2, [x1, #80]
+	WORD $0x4e201c43 // and v3.16b, v2.16b, v0.16b
+	WORD $0x4e030023 // tbl v3.16b, {v1.16b}, v3.16b
+	WORD $0x3dc01c22 // ldr q2, [x1, #112]
+	WORD $0x4e201c44 // and v4.16b, v2.16b, v0.16b
+	WORD $0x4e040024 // tbl v4.16b, {v1.16b}, v4.16b
+	WORD $0x4e843865 // zip1 v5.4s, v3.4s, v4.4s
+	WORD $0xfd010805 // str d5, [x0, #528]
+	WORD $0x6e0540a5 // ext v5.16b, v5.16b, v5.16b, #8
+	WORD $0xfd012805 // str d5, [x0, #592]
+	WORD $0x4e847865 // zip2 v5.4s, v3.4s, v4.4s
+	WORD $0xfd014805 // str d5, [x0, #656]
+	WORD $0x6e0540a5 // ext v5.16b, v5.16b, v5.16b, #8
+	WORD $0xfd016805 // str d5, [x0, #720]
+	WORD $0x3dc00422 // ldr q2, [x1, #16]
+	WORD $0x6f0c0443 // ushr v3.16b, v2.16b, #4
+	WORD $0x4e030023 // tbl v3.16b, {v1.16b}, v3.16b
+	WORD $0x3dc00c22 // ldr q2, [x1, #48]
+	WORD $0x6f0c0444 // ushr v4.16b, v2.16b, #4
+	WORD $0x4e040024 // tbl v4.16b, {v1.16b}, v4.16b
+	WORD $0x4e843865 // zip1 v5.4s, v3.4s, v4.4s
+	WORD $0xfd011005 // str d5, [x0, #544]
+	WORD $0x6e0540a5 // ext v5.16b, v5.16b, v5.16b, #8
+	WORD $0xfd013005 // str d5, [x0, #608]
+	WORD $0x4e847865 // zip2 v5.4s, v3.4s, v4.4s
+	WORD $0xfd015005 // str d5, [x0, #672]
+	WORD $0x6e0540a5 // ext v5.16b, v5.16b, v5.16b, #8
+	WORD $0xfd017005 // str d5, [x0, #736]
+	WORD $0x3dc01422 // ldr q2, [x1, #80]
+	WORD $0x6f0c0443 // ushr v3.16b, v2.16b, #4
+	WORD $0x4e030023 // tbl v3.16b, {v1.16b}, v3.16b
+	WORD $0x3dc01c22 // ldr q2, [x1, #112]
+	WORD $0x6f0c0444 // ushr v4.16b, v2.16b, #4
+	WORD $0x4e040024 // tbl v4.16b, {v1.16b}, v4.16b
+	WORD $0x4e843865 // zip1 v5.4s, v3.4s, v4.4s
+	WORD $0xfd011805 // str d5, [x0, #560]
+	WORD $0x6e0540a5 // ext v5.16b, v5.16b, v5.16b, #8
+	WORD $0xfd013805 // str d5, [x0, #624]
+	WORD $0x4e847865 // zip2 v5.4s, v3.4s, v4.4s
+	WORD $0xfd015805 // str d5, [x0, #688]
+	WORD $0x6e0540a5 // ext v5.16b, v5.16b, v5.16b, #8
+	WORD $0xfd017805 // str d5, [x0, #752]
+	ADD $138, R1, R1
+	ADD $768, R0, R0
+	SUBS $1, R2, R2
+	BGT super
+	RET
+
+// func panelIQ4XSMMLA8x4(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
+TEXT ·panelIQ4XSMMLA8x4(SB), NOSPLIT, $0-72
+	MOVD n+48(FP), R0
+	MOVD acc+56(FP), R1
+	MOVD part+64(FP), R2
+	MOVD w+16(FP), R3
+	MOVD rowBytes+24(FP), R7
+	ADD R7, R3, R4
+	ADD R7, R4, R5
+	ADD R7, R5, R6
+	MOVD x+32(FP), R7
+	MOVD xStride+40(FP), R9
+	ADD R9, R7, R8
+	MOVD R3, R9
+	ADD $256, R3, R3
+	MOVD R4, R10
+	ADD $256, R4, R4
+	MOVD R5, R11
+	ADD $256, R5, R5
+	MOVD R6, R12
+	ADD $256, R6, R6
+	MOVD R7, R13
+	ADD $256, R7, R7
+	MOVD R8, R14
+	ADD $256, R8, R8
+	MOVD $768, R15
+	MUL R0, R15, R15
+	MOVD $1024, R16
+	MUL R0, R16, R16
+	MOVD $8, R19
+block:
+	WORD $0x6f00e400 // movi v0.2d, #0x0
+	WORD $0x6f00e401 // movi v1.2d, #0x0
+	WORD $0x6f00e402 // movi v2.2d, #0x0
+	WORD $0x6f00e403 // movi v3.2d, #0x0
+	WORD $0x6f00e404 // movi v4.2d, #0x0
+	WORD $0x6f00e405 // movi v5.2d, #0x0
+	WORD $0x6f00e406 // movi v6.2d, #0x0
+	WORD $0x6f00e407 // movi v7.2d, #0x0
+	TBNZ $0, R2, begin
+	WORD $0x3dc00020 // ldr q0, [x1]
+	WORD $0x3dc00421 // ldr q1, [x1, #16]
+	WORD $0x3dc00822 // ldr q2, [x1, #32]
+	WORD $0x3dc00c23 // ldr q3, [x1, #48]
+	WORD $0x3dc01024 // ldr q4, [x1, #64]
+	WORD $0x3dc01425 // ldr q5, [x1, #80]
+	WORD $0x3dc01826 // ldr q6, [x1, #96]
+	WORD $0x3dc01c27 // ldr q7, [x1, #112]
+begin:
+	MOVD R0, R17
+super:
+	WORD $0x6f00e408 // movi v8.2d, #0x0
+	WORD $0x6f00e409 // movi v9.2d, #0x0
+	WORD $0x6f00e40a // movi v10.2d, #0x0
+	WORD $0x6f00e40b // movi v11.2d, #0x0
+	WORD $0x6f00e40c // movi v12.2d, #0x0
+	WORD $0x6f00e40d // movi v13.2d, #0x0
+	WORD $0x6f00e40e // movi v14.2d, #0x0
+	WORD $0x6f00e40f // movi v15.2d, #0x0
+	WORD $0x3dc00070 // ldr q16, [x3]
+	WORD $0x3dc00091 // ldr q17, [x4]
+	WORD $0x3dc000b2 // ldr q18, [x5]
+	WORD $0x3dc000d3 // ldr q19, [x6]
+	WORD $0x3dc000f4 // ldr q20, [x7]
+	WORD $0x3dc00115 // ldr q21, [x8]
+	WORD $0x4e94a608 // smmla v8.4s, v16.16b, v20.16b
+	WORD $0x4e95a609 // smmla v9.4s, v16.16b, v21.16b
+	WORD $0x4e94a62a // smmla v10.4s, v17.16b, v20.16b
+	WORD $0x4e95a62b // smmla v11.4s, v17.16b, v21.16b
+	WORD $0x4e94a64c // smmla v12.4s, v18.16b, v20.16b
+	WORD $0x4e95a64d // smmla v13.4s, v18.16b, v21.16b
+	WORD $0x4e94a66e // smmla v14.4s, v19.16b, v20.16b
+	WORD $0x4e95a66f // smmla v15.4s, v19.16b, v21.16b
+	WORD $0x3dc00470 // ldr q16, [x3, #16]
+	WORD $0x3dc00491 // ldr q17, [x4, #16]
+	WORD $0x3dc004b2 // ldr q18, [x5, #16]
+	WORD $0x3dc004d3 // ldr q19, [x6, #16]
+	WORD $0x3dc004f4 // ldr q20, [x7, #16]
+	WORD $0x3dc00515 // ldr q21, [x8, #16]
+	WORD $0x4e94a608 // smmla v8.4s, v16.16b, v20.16b
+	WORD $0x4e95a609 // smmla v9.4s, v16.16b, v21.16b
+	WORD $0x4e94a62a // smmla v10.4s, v17.16b, v20.16b
+	WORD $0x4e95a62b // smmla v11.4s, v17.16b, v21.16b
+	WORD $0x4e94a64c // smmla v12.4s, v18.16b, v20.16b
+	WORD $0x4e95a64d // smmla v13.4s, v18.16b, v21.16b
+	WORD $0x4e94a66e // smmla v14.4s, v19.16b, v20.16b
+	WORD $0x4e95a66f // smmla v15.4s, v19.16b, v21.16b
+	WORD $0x3dc00870 // ldr q16, [x3, #32]
+	WORD $0x3dc00891 // ldr q17, [x4, #32]
+	WORD $0x3dc008b2 // ldr q18, [x5, #32]
+	WORD $0x3dc008d3 // ldr q19, [x6, #32]
+	WORD $0x3dc008f4 // ldr q20, [x7, #32]
+	WORD $0x3dc00915 // ldr q21, [x8, #32]
+	WORD $0x4e94a608 // smmla v8.4s, v16.16b, v20.16b
+	WORD $0x4e95a609 // smmla v9.4s, v16.16b, v21.16b
+	WORD $0x4e94a62a // smmla v10.4s, v17.16b, v20.16b
+	WORD $0x4e95a62b // smmla v11.4s, v17.16b, v21.16b
+	WORD $0x4e94a64c // smmla v12.4s, v18.16b, v20.16b
+	WORD $0x4e95a64d // smmla v13.4s, v18.16b, v21.16b
+	WORD $0x4e94a66e // smmla v14.4s, v19.16b, v20.16b
+	WORD $0x4e95a66f // smmla v15.4s, v19.16b, v21.16b
+	WORD $0x3dc00c70 // ldr q16, [x3, #48]
+	WORD $0x3dc00c91 // ldr q17, [x4, #48]
+	WORD $0x3dc00cb2 // ldr q18, [x5, #48]
+	WORD $0x3dc00cd3 // ldr q19, [x6, #48]
+	WORD $0x3dc00cf4 // ldr q20, [x7, #48]
+	WORD $0x3dc00d15 // ldr q21, [x8, #48]
+	WORD $0x4e94a608 // smmla v8.4s, v16.16b, v20.16b
+	WORD $0x4e95a609 // smmla v9.4s, v16.16b, v21.16b
+	WORD $0x4e94a62a // smmla v10.4s, v17.16b, v20.16b
+	WORD $0x4e95a62b // smmla v11.4s, v17.16b, v21.16b
+	WORD $0x4e94a64c // smmla v12.4s, v18.16b, v20.16b
+	WORD $0x4e95a64d // smmla v13.4s, v18.16b, v21.16b
+	WORD $0x4e94a66e // smmla v14.4s, v19.16b, v20.16b
+	WORD $0x4e95a66f // smmla v15.4s, v19.16b, v21.16b
+	WORD $0x3dc00130 // ldr q16, [x9]
+	WORD $0x3dc001b1 // ldr q17, [x13]
+	WORD $0x4e21d908 // scvtf v8.4s, v8.4s
+	WORD $0x6e30de31 // fmul v17.4s, v17.4s, v16.4s
+	WORD $0x4e31cd00 // fmla v0.4s, v8.4s, v17.4s
+	WORD $0x3dc001d1 // ldr q17, [x14]
+	WORD $0x4e21d929 // scvtf v9.4s, v9.4s
+	WORD $0x6e30de31 // fmul v17.4s, v17.4s, v16.4s
+	WORD $0x4e31cd21 // fmla v1.4s, v9.4s, v17.4s
+	WORD $0x3dc00150 // ldr q16, [x10]
+	WORD $0x3dc001b1 // ldr q17, [x13]
+	WORD $0x4e21d94a // scvtf v10.4s, v10.4s
+	WORD $0x6e30de31 // fmul v17.4s, v17.4s, v16.4s
+	WORD $0x4e31cd42 // fmla v2.4s, v10.4s, v17.4s
+	WORD $0x3dc001d1 // ldr q17, [x14]
+	WORD $0x4e21d96b // scvtf v11.4s, v11.4s
+	WORD $0x6e30de31 // fmul v17.4s, v17.4s, v16.4s
+	WORD $0x4e31cd63 // fmla v3.4s, v11.4s, v17.4s
+	WORD $0x3dc00170 // ldr q16, [x11]
+	WORD $0x3dc001b1 // ldr q17, [x13]
+	WORD $0x4e21d98c // scvtf v12.4s, v12.4s
+	WORD $0x6e30de31 // fmul v17.4s, v17.4s, v16.4s
+	WORD $0x4e31cd84 // fmla v4.4s, v12.4s, v17.4s
+	WORD $0x3dc001d1 // ldr q17, [x14]
+	WORD $0x4e21d9ad // scvtf v13.4s, v13.4s
+	WORD $0x6e30de31 // fmul v17.4s, v17.4s, v16.4s
+	WORD $0x4e31cda5 // fmla v5.4s, v13.4s, v17.4s
+	WORD $0x3dc00190 // ldr q16, [x12]
+	WORD $0x3dc001b1 // ldr q17, [x13]
+	WORD $0x4e21d9ce // scvtf v14.4s, v14.4s
+	WORD $0x6e30de31 // fmul v17.4s, v17.4s, v16.4s
+	WORD $0x4e31cdc6 // fmla v6.4s, v14.4s, v17.4s
+	WORD $0x3dc001d1 // ldr q17, [x14]
+	WORD $0x4e21d9ef // scvtf v15.4s, v15.4s
+	WORD $0x6e30de31 // fmul v17.4s, v17.4s, v16.4s
+	WORD $0x4e31cde7 // fmla v7.4s, v15.4s, v17.4s
+	ADD $768, R3, R3
+	ADD $768, R9, R9
+	ADD $768, R4, R4
+	ADD $768, R10, R10
+	ADD $768, R5, R5
+	ADD $768, R11, R11
+	ADD $768, R6, R6
+	ADD $768, R12, R12
+	ADD $1024, R7, R7
+	ADD $1024, R13, R13
+	ADD $1024, R8, R8
+	ADD $1024, R14, R14
+	SUBS $1, R17, R17
+	BGT super
+	WORD $0x3d800020 // str q0, [x1]
+	WORD $0x3d800421 // str q1, [x1, #16]
+	WORD $0x3d800822 // str q2, [x1, #32]
+	WORD $0x3d800c23 // str q3, [x1, #48]
+	WORD $0x3d801024 // str q4, [x1, #64]
+	WORD $0x3d801425 // str q5, [x1, #80]
+	WORD $0x3d801826 // str q6, [x1, #96]
+	WORD $0x3d801c27 // str q7, [x1, #112]
+	ADD $128, R1, R1
+	SUB R15, R3, R3
+	ADD $64, R3, R3
+	SUB R15, R9, R9
+	ADD $16, R9, R9
+	SUB R15, R4, R4
+	ADD $64, R4, R4
+	SUB R15, R10, R10
+	ADD $16, R10, R10
+	SUB R15, R5, R5
+	ADD $64, R5, R5
+	SUB R15, R11, R11
+	ADD $16, R11, R11
+	SUB R15, R6, R6
+	ADD $64, R6, R6
+	SUB R15, R12, R12
+	ADD $16, R12, R12
+	SUB R16, R7, R7
+	ADD $64, R7, R7
+	SUB R16, R13, R13
+	ADD $16, R13, R13
+	SUB R16, R8, R8
+	ADD $64, R8, R8
+	SUB R16, R14, R14
+	ADD $16, R14, R14
+	SUBS $1, R19, R19
+	BGT block
+	MOVD out+0(FP), R0
+	MOVD outStride+8(FP), R1
+	MOVD acc+56(FP), R2
+	MOVD part+64(FP), R3
+	TBZ $1, R3, done
+	WORD $0x3dc00040 // ldr q0, [x2]
+	WORD $0x3dc02041 // ldr q1, [x2, #128]
+	WORD $0x3dc04042 // ldr q2, [x2, #256]
+	WORD $0x3dc06043 // ldr q3, [x2, #384]
+	WORD $0x3dc08044 // ldr q4, [x2, #512]
+	WORD $0x3dc0a045 // ldr q5, [x2, #640]
+	WORD $0x3dc0c046 // ldr q6, [x2, #768]
+	WORD $0x3dc0e047 // ldr q7, [x2, #896]
+	WORD $0x4e21d400 // fadd v0.4s, v0.4s, v1.4s
+	WORD $0x4e23d442 // fadd v2.4s, v2.4s, v3.4s
+	WORD $0x4e25d484 // fadd v4.4s, v4.4s, v5.4s
+	WORD $0x4e27d4c6 // fadd v6.4s, v6.4s, v7.4s
+	WORD $0x4e22d400 // fadd v0.4s, v0.4s, v2.4s
+	WORD $0x4e26d484 // fadd v4.4s, v4.4s, v6.4s
+	WORD $0x4e24d400 // fadd v0.4s, v0.4s, v4.4s
+	WORD $0x3dc00848 // ldr q8, [x2, #32]
+	WORD $0x3dc02849 // ldr q9, [x2, #160]
+	WORD $0x3dc0484a // ldr q10, [x2, #288]
+	WORD $0x3dc0684b // ldr q11, [x2, #416]
+	WORD $0x3dc0884c // ldr q12, [x2, #544]
+	WORD $0x3dc0a84d // ldr q13, [x2, #672]
+	WORD $0x3dc0c84e // ldr q14, [x2, #800]
+	WORD $0x3dc0e84f // ldr q15, [x2, #928]
+	WORD $0x4e29d508 // fadd v8.4s, v8.4s, v9.4s
+	WORD $0x4e2bd54a // fadd v10.4s, v10.4s, v11.4s
+	WORD $0x4e2dd58c // fadd v12.4s, v12.4s, v13.4s
+	WORD $0x4e2fd5ce // fadd v14.4s, v14.4s, v15.4s
+	WORD $0x4e2ad508 // fadd v8.4s, v8.4s, v10.4s
+	WORD $0x4e2ed58c // fadd v12.4s, v12.4s, v14.4s
+	WORD $0x4e2cd508 // fadd v8.4s, v8.4s, v12.4s
+	WORD $0x4e881810 // uzp1 v16.4s, v0.4s, v8.4s
+	WORD $0x3d800010 // str q16, [x0]
+	ADD R1, R0, R4
+	WORD $0x4e885810 // uzp2 v16.4s, v0.4s, v8.4s
+	WORD $0x3d800090 // str q16, [x4]
+	WORD $0x3dc01040 // ldr q0, [x2, #64]
+	WORD $0x3dc03041 // ldr q1, [x2, #192]
+	WORD $0x3dc05042 // ldr q2, [x2, #320]
+	WORD $0x3dc07043 // ldr q3, [x2, #448]
+	WORD $0x3dc09044 // ldr q4, [x2, #576]
+	WORD $0x3dc0b045 // ldr q5, [x2, #704]
+	WORD $0x3dc0d046 // ldr q6, [x2, #832]
+	WORD $0x3dc0f047 // ldr q7, [x2, #960]
+	WORD $0x4e21d400 // fadd v0.4s, v0.4s, v1.4s
+	WORD $0x4e23d442 // fadd v2.4s, v2.4s, v3.4s
+	WORD $0x4e25d484 // fadd v4.4s, v4.4s, v5.4s
+	WORD $0x4e27d4c6 // fadd v6.4s, v6.4s, v7.4s
+	WORD $0x4e22d400 // fadd v0.4s, v0.4s, v2.4s
+	WORD $0x4e26d484 // fadd v4.4s, v4.4s, v6.4s
+	WORD $0x4e24d400 // fadd v0.4s, v0.4s, v4.4s
+	WORD $0x3dc01848 // ldr q8, [x2, #96]
+	WORD $0x3dc03849 // ldr q9, [x2, #224]
+	WORD $0x3dc0584a // ldr q10, [x2, #352]
+	WORD $0x3dc0784b // ldr q11, [x2, #480]
+	WORD $0x3dc0984c // ldr q12, [x2, #608]
+	WORD $0x3dc0b84d // ldr q13, [x2, #736]
+	WORD $0x3dc0d84e // ldr q14, [x2, #864]
+	WORD $0x3dc0f84f // ldr q15, [x2, #992]
+	WORD $0x4e29d508 // fadd v8.4s, v8.4s, v9.4s
+	WORD $0x4e2bd54a // fadd v10.4s, v10.4s, v11.4s
+	WORD $0x4e2dd58c // fadd v12.4s, v12.4s, v13.4s
+	WORD $0x4e2fd5ce // fadd v14.4s, v14.4s, v15.4s
+	WORD $0x4e2ad508 // fadd v8.4s, v8.4s, v10.4s
+	WORD $0x4e2ed58c // fadd v12.4s, v12.4s, v14.4s
+	WORD $0x4e2cd508 // fadd v8.4s, v8.4s, v12.4s
+	WORD $0x4e881810 // uzp1 v16.4s, v0.4s, v8.4s
+	WORD $0x3d800410 // str q16, [x0, #16]
+	ADD R1, R0, R4
+	WORD $0x4e885810 // uzp2 v16.4s, v0.4s, v8.4s
+	WORD $0x3d800490 // str q16, [x4, #16]
+	ADD R1<<1, R0, R0
+	WORD $0x3dc00440 // ldr q0, [x2, #16]
+	WORD $0x3dc02441 // ldr q1, [x2, #144]
+	WORD $0x3dc04442 // ldr q2, [x2, #272]
+	WORD $0x3dc06443 // ldr q3, [x2, #400]
+	WORD $0x3dc08444 // ldr q4, [x2, #528]
+	WORD $0x3dc0a445 // ldr q5, [x2, #656]
+	WORD $0x3dc0c446 // ldr q6, [x2, #784]
+	WORD $0x3dc0e447 // ldr q7, [x2, #912]
+	WORD $0x4e21d400 // fadd v0.4s, v0.4s, v1.4s
+	WORD $0x4e23d442 // fadd v2.4s, v2.4s, v3.4s
+	WORD $0x4e25d484 // fadd v4.4s, v4.4s, v5.4s
+	WORD $0x4e27d4c6 // fadd v6.4s, v6.4s, v7.4s
+	WORD $0x4e22d400 // fadd v0.4s, v0.4s, v2.4s
+	WORD $0x4e26d484 // fadd v4.4s, v4.4s, v6.4s
+	WORD $0x4e24d400 // fadd v0.4s, v0.4s, v4.4s
+	WORD $0x3dc00c48 // ldr q8, [x2, #48]
+	WORD $0x3dc02c49 // ldr q9, [x2, #176]
+	WORD $0x3dc04c4a // ldr q10, [x2, #304]
+	WORD $0x3dc06c4b // ldr q11, [x2, #432]
+	WORD $0x3dc08c4c // ldr q12, [x2, #560]
+	WORD $0x3dc0ac4d // ldr q13, [x2, #688]
+	WORD $0x3dc0cc4e // ldr q14, [x2, #816]
+	WORD $0x3dc0ec4f // ldr q15, [x2, #944]
+	WORD $0x4e29d508 // fadd v8.4s, v8.4s, v9.4s
+	WORD $0x4e2bd54a // fadd v10.4s, v10.4s, v11.4s
+	WORD $0x4e2dd58c // fadd v12.4s, v12.4s, v13.4s
+	WORD $0x4e2fd5ce // fadd v14.4s, v14.4s, v15.4s
+	WORD $0x4e2ad508 // fadd v8.4s, v8.4s, v10.4s
+	WORD $0x4e2ed58c // fadd v12.4s, v12.4s, v14.4s
+	WORD $0x4e2cd508 // fadd v8.4s, v8.4s, v12.4s
+	WORD $0x4e881810 // uzp1 v16.4s, v0.4s, v8.4s
+	WORD $0x3d800010 // str q16, [x0]
+	ADD R1, R0, R4
+	WORD $0x4e885810 // uzp2 v16.4s, v0.4s, v8.4s
+	WORD $0x3d800090 // str q16, [x4]
+	WORD $0x3dc01440 // ldr q0, [x2, #80]
+	WORD $0x3dc03441 // ldr q1, [x2, #208]
+	WORD $0x3dc05442 // ldr q2, [x2, #336]
+	WORD $0x3dc07443 // ldr q3, [x2, #464]
+	WORD $0x3dc09444 // ldr q4, [x2, #592]
+	WORD $0x3dc0b445 // ldr q5, [x2, #720]
+	WORD $0x3dc0d446 // ldr q6, [x2, #848]
+	WORD $0x3dc0f447 // ldr q7, [x2, #976]
+	WORD $0x4e21d400 // fadd v0.4s, v0.4s, v1.4s
+	WORD $0x4e23d442 // fadd v2.4s, v2.4s, v3.4s
+	WORD $0x4e25d484 // fadd v4.4s, v4.4s, v5.4s
+	WORD $0x4e27d4c6 // fadd v6.4s, v6.4s, v7.4s
+	WORD $0x4e22d400 // fadd v0.4s, v0.4s, v2.4s
+	WORD $0x4e26d484 // fadd v4.4s, v4.4s, v6.4s
+	WORD $0x4e24d400 // fadd v0.4s, v0.4s, v4.4s
+	WORD $0x3dc01c48 // ldr q8, [x2, #112]
+	WORD $0x3dc03c49 // ldr q9, [x2, #240]
+	WORD $0x3dc05c4a // ldr q10, [x2, #368]
+	WORD $0x3dc07c4b // ldr q11, [x2, #496]
+	WORD $0x3dc09c4c // ldr q12, [x2, #624]
+	WORD $0x3dc0bc4d // ldr q13, [x2, #752]
+	WORD $0x3dc0dc4e // ldr q14, [x2, #880]
+	WORD $0x3dc0fc4f // ldr q15, [x2, #1008]
+	WORD $0x4e29d508 // fadd v8.4s, v8.4s, v9.4s
+	WORD $0x4e2bd54a // fadd v10.4s, v10.4s, v11.4s
+	WORD $0x4e2dd58c // fadd v12.4s, v12.4s, v13.4s
+	WORD $0x4e2fd5ce // fadd v14.4s, v14.4s, v15.4s
+	WORD $0x4e2ad508 // fadd v8.4s, v8.4s, v10.4s
+	WORD $0x4e2ed58c // fadd v12.4s, v12.4s, v14.4s
+	WORD $0x4e2cd508 // fadd v8.4s, v8.4s, v12.4s
+	WORD $0x4e881810 // uzp1 v16.4s, v0.4s, v8.4s
+	WORD $0x3d800410 // str q16, [x0, #16]
+	ADD R1, R0, R4
+	WORD $0x4e885810 // uzp2 v16.4s, v0.4s, v8.4s
+	WORD $0x3d800490 // str q16, [x4, #16]
+done:
 	RET
 
 // func streamIQ1MNEON(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
@@ -69154,6 +78644,638 @@ super:
 	BGT super
 	RET
 
+// func expandIQ1MMMLA(dst *byte, w *byte, n uintptr)
+TEXT ·expandIQ1MMMLA(SB), NOSPLIT, $0-24
+	MOVD dst+0(FP), R0
+	MOVD w+8(FP), R1
+	MOVD n+16(FP), R2
+	ADD $16, R1, R1
+	MOVD $neonTable<>(SB), R3
+	WORD $0x4f00e460 // movi v0.16b, #0x3
+	WORD $0x4f00e481 // movi v1.16b, #0x4
+	WORD $0x3dc01c62 // ldr q2, [x3, #112]
+super:
+	WORD $0x7d40c023 // ldr h3, [x1, #96]
+	WORD $0x1ee24063 // fcvt s3, h3
+	WORD $0x4e040463 // dup v3.4s, v3.s[0]
+	WORD $0x4f02f404 // fmov v4.4s, #1.250000000000000000e-01
+	WORD $0x6e24dc63 // fmul v3.4s, v3.4s, v4.4s
+	WORD $0xfc5f0026 // ldur d6, [x1, #-16]
+	WORD $0x0f08a4c6 // sxtl v6.8h, v6.8b
+	WORD $0x4f3054c5 // shl v5.4s, v6.4s, #16
+	WORD $0x4f3004a5 // sshr v5.4s, v5.4s, #16
+	WORD $0x4f3004c6 // sshr v6.4s, v6.4s, #16
+	WORD $0x4e833867 // zip1 v7.4s, v3.4s, v3.4s
+	WORD $0xfd000007 // str d7, [x0]
+	WORD $0x6e0740e7 // ext v7.16b, v7.16b, v7.16b, #8
+	WORD $0xfd000807 // str d7, [x0, #16]
+	WORD $0x4e837867 // zip2 v7.4s, v3.4s, v3.4s
+	WORD $0xfd001007 // str d7, [x0, #32]
+	WORD $0x6e0740e7 // ext v7.16b, v7.16b, v7.16b, #8
+	WORD $0xfd001807 // str d7, [x0, #48]
+	WORD $0x4e8538a7 // zip1 v7.4s, v5.4s, v5.4s
+	WORD $0xfd018007 // str d7, [x0, #768]
+	WORD $0x6e0740e7 // ext v7.16b, v7.16b, v7.16b, #8
+	WORD $0xfd018807 // str d7, [x0, #784]
+	WORD $0x4e8578a7 // zip2 v7.4s, v5.4s, v5.4s
+	WORD $0xfd019007 // str d7, [x0, #800]
+	WORD $0x6e0740e7 // ext v7.16b, v7.16b, v7.16b, #8
+	WORD $0xfd019807 // str d7, [x0, #816]
+	WORD $0x4e8638c7 // zip1 v7.4s, v6.4s, v6.4s
+	WORD $0xfd01c007 // str d7, [x0, #896]
+	WORD $0x6e0740e7 // ext v7.16b, v7.16b, v7.16b, #8
+	WORD $0xfd01c807 // str d7, [x0, #912]
+	WORD $0x4e8678c7 // zip2 v7.4s, v6.4s, v6.4s
+	WORD $0xfd01d007 // str d7, [x0, #928]
+	WORD $0x6e0740e7 // ext v7.16b, v7.16b, v7.16b, #8
+	WORD $0xfd01d807 // str d7, [x0, #944]
+	WORD $0x3dc00023 // ldr q3, [x1]
+	WORD $0x4e201c64 // and v4.16b, v3.16b, v0.16b
+	WORD $0x3dc01026 // ldr q6, [x1, #64]
+	WORD $0x4f0a54c6 // shl v6.16b, v6.16b, #2
+	WORD $0x6ea11cc4 // bit v4.16b, v6.16b, v1.16b
+	WORD $0x4e040044 // tbl v4.16b, {v2.16b}, v4.16b
+	WORD $0x3dc00823 // ldr q3, [x1, #32]
+	WORD $0x4e201c65 // and v5.16b, v3.16b, v0.16b
+	WORD $0x3dc01026 // ldr q6, [x1, #64]
+	WORD $0x4f0954c6 // shl v6.16b, v6.16b, #1
+	WORD $0x6ea11cc5 // bit v5.16b, v6.16b, v1.16b
+	WORD $0x4e050045 // tbl v5.16b, {v2.16b}, v5.16b
+	WORD $0x4e853886 // zip1 v6.4s, v4.4s, v5.4s
+	WORD $0xfd008006 // str d6, [x0, #256]
+	WORD $0x6e0640c6 // ext v6.16b, v6.16b, v6.16b, #8
+	WORD $0xfd00a006 // str d6, [x0, #320]
+	WORD $0x4e857886 // zip2 v6.4s, v4.4s, v5.4s
+	WORD $0xfd00c006 // str d6, [x0, #384]
+	WORD $0x6e0640c6 // ext v6.16b, v6.16b, v6.16b, #8
+	WORD $0xfd00e006 // str d6, [x0, #448]
+	WORD $0x3dc00023 // ldr q3, [x1]
+	WORD $0x6f0e0464 // ushr v4.16b, v3.16b, #2
+	WORD $0x4e201c84 // and v4.16b, v4.16b, v0.16b
+	WORD $0x3dc01026 // ldr q6, [x1, #64]
+	WORD $0x6ea11cc4 // bit v4.16b, v6.16b, v1.16b
+	WORD $0x4e040044 // tbl v4.16b, {v2.16b}, v4.16b
+	WORD $0x3dc00823 // ldr q3, [x1, #32]
+	WORD $0x6f0e0465 // ushr v5.16b, v3.16b, #2
+	WORD $0x4e201ca5 // and v5.16b, v5.16b, v0.16b
+	WORD $0x3dc01026 // ldr q6, [x1, #64]
+	WORD $0x6f0f04c6 // ushr v6.16b, v6.16b, #1
+	WORD $0x6ea11cc5 // bit v5.16b, v6.16b, v1.16b
+	WORD $0x4e050045 // tbl v5.16b, {v2.16b}, v5.16b
+	WORD $0x4e853886 // zip1 v6.4s, v4.4s, v5.4s
+	WORD $0xfd008806 // str d6, [x0, #272]
+	WORD $0x6e0640c6 // ext v6.16b, v6.16b, v6.16b, #8
+	WORD $0xfd00a806 // str d6, [x0, #336]
+	WORD $0x4e857886 // zip2 v6.4s, v4.4s, v5.4s
+	WORD $0xfd00c806 // str d6, [x0, #400]
+	WORD $0x6e0640c6 // ext v6.16b, v6.16b, v6.16b, #8
+	WORD $0xfd00e806 // str d6, [x0, #464]
+	WORD $0x3dc00023 // ldr q3, [x1]
+	WORD $0x6f0c0464 // ushr v4.16b, v3.16b, #4
+	WORD $0x4e201c84 // and v4.16b, v4.16b, v0.16b
+	WORD $0x3dc01026 // ldr q6, [x1, #64]
+	WORD $0x6f0e04c6 // ushr v6.16b, v6.16b, #2
+	WORD $0x6ea11cc4 // bit v4.16b, v6.16b, v1.16b
+	WORD $0x4e040044 // tbl v4.16b, {v2.16b}, v4.16b
+	WORD $0x3dc00823 // ldr q3, [x1, #32]
+	WORD $0x6f0c0465 // ushr v5.16b, v3.16b, #4
+	WORD $0x4e201ca5 // and v5.16b, v5.16b, v0.16b
+	WORD $0x3dc01026 // ldr q6, [x1, #64]
+	WORD $0x6f0d04c6 // ushr v6.16b, v6.16b, #3
+	WORD $0x6ea11cc5 // bit v5.16b, v6.16b, v1.16b
+	WORD $0x4e050045 // tbl v5.16b, {v2.16b}, v5.16b
+	WORD $0x4e853886 // zip1 v6.4s, v4.4s, v5.4s
+	WORD $0xfd009006 // str d6, [x0, #288]
+	WORD $0x6e0640c6 // ext v6.16b, v6.16b, v6.16b, #8
+	WORD $0xfd00b006 // str d6, [x0, #352]
+	WORD $0x4e857886 // zip2 v6.4s, v4.4s, v5.4s
+	WORD $0xfd00d006 // str d6, [x0, #416]
+	WORD $0x6e0640c6 // ext v6.16b, v6.16b, v6.16b, #8
+	WORD $0xfd00f006 // str d6, [x0, #480]
+	WORD $0x3dc00023 // ldr q3, [x1]
+	WORD $0x6f0a0464 // ushr v4.16b, v3.16b, #6
+	WORD $0x3dc01026 // ldr q6, [x1, #64]
+	WORD $0x6f0c04c6 // ushr v6.16b, v6.16b, #4
+	WORD $0x6ea11cc4 // bit v4.16b, v6.16b, v1.16b
+	WORD $0x4e040044 // tbl v4.16b, {v2.16b}, v4.16b
+	WORD $0x3dc00823 // ldr q3, [x1, #32]
+	WORD $0x6f0a0465 // ushr v5.16b, v3.16b, #6
+	WORD $0x3dc01026 // ldr q6, [x1, #64]
+	WORD $0x6f0b04c6 // ushr v6.16b, v6.16b, #5
+	WORD $0x6ea11cc5 // bit v5.16b, v6.16b, v1.16b
+	WORD $0x4e050045 // tbl v5.16b, {v2.16b}, v5.16b
+	WORD $0x4e853886 // zip1 v6.4s, v4.4s, v5.4s
+	WORD $0xfd009806 // str d6, [x0, #304]
+	WORD $0x6e0640c6 // ext v6.16b, v6.16b, v6.16b, #8
+	WORD $0xfd00b806 // str d6, [x0, #368]
+	WORD $0x4e857886 // zip2 v6.4s, v4.4s, v5.4s
+	WORD $0xfd00d806 // str d6, [x0, #432]
+	WORD $0x6e0640c6 // ext v6.16b, v6.16b, v6.16b, #8
+	WORD $0xfd00f806 // str d6, [x0, #496]
+	WORD $0x7d40c023 // ldr h3, [x1, #96]
+	WORD $0x1ee24063 // fcvt s3, h3
+	WORD $0x4e040463 // dup v3.4s, v3.s[0]
+	WORD $0x4f02f404 // fmov v4.4s, #1.250000000000000000e-01
+	WORD $0x6e24dc63 // fmul v3.4s, v3.4s, v4.4s
+	WORD $0xfc5f8026 // ldur d6, [x1, #-8]
+	WORD $0x0f08a4c6 // sxtl v6.8h, v6.8b
+	WORD $0x4f3054c5 // shl v5.4s, v6.4s, #16
+	WORD $0x4f3004a5 // sshr v5.4s, v5.4s, #16
+	WORD $0x4f3004c6 // sshr v6.4s, v6.4s, #16
+	WORD $0x4e833867 // zip1 v7.4s, v3.4s, v3.4s
+	WORD $0xfd002007 // str d7, [x0, #64]
+	WORD $0x6e0740e7 // ext v7.16b, v7.16b, v7.16b, #8
+	WORD $0xfd002807 // str d7, [x0, #80]
+	WORD $0x4e837867 // zip2 v7.4s, v3.4s, v3.4s
+	WORD $0xfd003007 // str d7, [x0, #96]
+	WORD $0x6e0740e7 // ext v7.16b, v7.16b, v7.16b, #8
+	WORD $0xfd003807 // str d7, [x0, #112]
+	WORD $0x4e8538a7 // zip1 v7.4s, v5.4s, v5.4s
+	WORD $0xfd01a007 // str d7, [x0, #832]
+	WORD $0x6e0740e7 // ext v7.16b, v7.16b, v7.16b, #8
+	WORD $0xfd01a807 // str d7, [x0, #848]
+	WORD $0x4e8578a7 // zip2 v7.4s, v5.4s, v5.4s
+	WORD $0xfd01b007 // str d7, [x0, #864]
+	WORD $0x6e0740e7 // ext v7.16b, v7.16b, v7.16b, #8
+	WORD $0xfd01b807 // str d7, [x0, #880]
+	WORD $0x4e8638c7 // zip1 v7.4s, v6.4s, v6.4s
+	WORD $0xfd01e007 // str d7, [x0, #960]
+	WORD $0x6e0740e7 // ext v7.16b, v7.16b, v7.16b, #8
+	WORD $0xfd01e807 // str d7, [x0, #976]
+	WORD $0x4e8678c7 // zip2 v7.4s, v6.4s, v6.4s
+	WORD $0xfd01f007 // str d7, [x0, #992]
+	WORD $0x6e0740e7 // ext v7.16b, v7.16b, v7.16b, #8
+	WORD $0xfd01f807 // str d7, [x0, #1008]
+	WORD $0x3dc00423 // ldr q3, [x1, #16]
+	WORD $0x4e201c64 // and v4.16b, v3.16b, v0.16b
+	WORD $0x3dc01426 // ldr q6, [x1, #80]
+	WORD $0x4f0a54c6 // shl v6.16b, v6.16b, #2
+	WORD $0x6ea11cc4 // bit v4.16b, v6.16b, v1.16b
+	WORD $0x4e040044 // tbl v4.16b, {v2.16b}, v4.16b
+	WORD $0x3dc00c23 // ldr q3, [x1, #48]
+	WORD $0x4e201c65 // and v5.16b, v3.16b, v0.16b
+	WORD $0x3dc01426 // ldr q6, [x1, #80]
+	WORD $0x4f0954c6 // shl v6.16b, v6.16b, #1
+	WORD $0x6ea11cc5 // bit v5.16b, v6.16b, v1.16b
+	WORD $0x4e050045 // tbl v5.16b, {v2.16b}, v5.16b
+	WORD $0x4e853886 // zip1 v6.4s, v4.4s, v5.4s
+	WORD $0xfd010006 // str d6, [x0, #512]
+	WORD $0x6e0640c6 // ext v6.16b, v6.16b, v6.16b, #8
+	WORD $0xfd012006 // str d6, [x0, #576]
+	WORD $0x4e857886 // zip2 v6.4s, v4.4s, v5.4s
+	WORD $0xfd014006 // str d6, [x0, #640]
+	WORD $0x6e0640c6 // ext v6.16b, v6.16b, v6.16b, #8
+	WORD $0xfd016006 // str d6, [x0, #704]
+	WORD $0x3dc00423 // ldr q3, [x1, #16]
+	WORD $0x6f0e0464 // ushr v4.16b, v3.16b, #2
+	WORD $0x4e201c84 // and v4.16b, v4.16b, v0.16b
+	WORD $0x3dc01426 // ldr q6, [x1, #80]
+	WORD $0x6ea11cc4 // bit v4.16b, v6.16b, v1.16b
+	WORD $0x4e040044 // tbl v4.16b, {v2.16b}, v4.16b
+	WORD $0x3dc00c23 // ldr q3, [x1, #48]
+	WORD $0x6f0e0465 // ushr v5.16b, v3.16b, #2
+	WORD $0x4e201ca5 // and v5.16b, v5.16b, v0.16b
+	WORD $0x3dc01426 // ldr q6, [x1, #80]
+	WORD $0x6f0f04c6 // ushr v6.16b, v6.16b, #1
+	WORD $0x6ea11cc5 // bit v5.16b, v6.16b, v1.16b
+	WORD $0x4e050045 // tbl v5.16b, {v2.16b}, v5.16b
+	WORD $0x4e853886 // zip1 v6.4s, v4.4s, v5.4s
+	WORD $0xfd010806 // str d6, [x0, #528]
+	WORD $0x6e0640c6 // ext v6.16b, v6.16b, v6.16b, #8
+	WORD $0xfd012806 // str d6, [x0, #592]
+	WORD $0x4e857886 // zip2 v6.4s, v4.4s, v5.4s
+	WORD $0xfd014806 // str d6, [x0, #656]
+	WORD $0x6e0640c6 // ext v6.16b, v6.16b, v6.16b, #8
+	WORD $0xfd016806 // str d6, [x0, #720]
+	WORD $0x3dc00423 // ldr q3, [x1, #16]
+	WORD $0x6f0c0464 // ushr v4.16b, v3.16b, #4
+	WORD $0x4e201c84 // and v4.16b, v4.16b, v0.16b
+	WORD $0x3dc01426 // ldr q6, [x1, #80]
+	WORD $0x6f0e04c6 // ushr v6.16b, v6.16b, #2
+	WORD $0x6ea11cc4 // bit v4.16b, v6.16b, v1.16b
+	WORD $0x4e040044 // tbl v4.16b, {v2.16b}, v4.16b
+	WORD $0x3dc00c23 // ldr q3, [x1, #48]
+	WORD $0x6f0c0465 // ushr v5.16b, v3.16b, #4
+	WORD $0x4e201ca5 // and v5.16b, v5.16b, v0.16b
+	WORD $0x3dc01426 // ldr q6, [x1, #80]
+	WORD $0x6f0d04c6 // ushr v6.16b, v6.16b, #3
+	WORD $0x6ea11cc5 // bit v5.16b, v6.16b, v1.16b
+	WORD $0x4e050045 // tbl v5.16b, {v2.16b}, v5.16b
+	WORD $0x4e853886 // zip1 v6.4s, v4.4s, v5.4s
+	WORD $0xfd011006 // str d6, [x0, #544]
+	WORD $0x6e0640c6 // ext v6.16b, v6.16b, v6.16b, #8
+	WORD $0xfd013006 // str d6, [x0, #608]
+	WORD $0x4e857886 // zip2 v6.4s, v4.4s, v5.4s
+	WORD $0xfd015006 // str d6, [x0, #672]
+	WORD $0x6e0640c6 // ext v6.16b, v6.16b, v6.16b, #8
+	WORD $0xfd017006 // str d6, [x0, #736]
+	WORD $0x3dc00423 // ldr q3, [x1, #16]
+	WORD $0x6f0a0464 // ushr v4.16b, v3.16b, #6
+	WORD $0x3dc01426 // ldr q6, [x1, #80]
+	WORD $0x6f0c04c6 // ushr v6.16b, v6.16b, #4
+	WORD $0x6ea11cc4 // bit v4.16b, v6.16b, v1.16b
+	WORD $0x4e040044 // tbl v4.16b, {v2.16b}, v4.16b
+	WORD $0x3dc00c23 // ldr q3, [x1, #48]
+	WORD $0x6f0a0465 // ushr v5.16b, v3.16b, #6
+	WORD $0x3dc01426 // ldr q6, [x1, #80]
+	WORD $0x6f0b04c6 // ushr v6.16b, v6.16b, #5
+	WORD $0x6ea11cc5 // bit v5.16b, v6.16b, v1.16b
+	WORD $0x4e050045 // tbl v5.16b, {v2.16b}, v5.16b
+	WORD $0x4e853886 // zip1 v6.4s, v4.4s, v5.4s
+	WORD $0xfd011806 // str d6, [x0, #560]
+	WORD $0x6e0640c6 // ext v6.16b, v6.16b, v6.16b, #8
+	WORD $0xfd013806 // str d6, [x0, #624]
+	WORD $0x4e857886 // zip2 v6.4s, v4.4s, v5.4s
+	WORD $0xfd015806 // str d6, [x0, #688]
+	WORD $0x6e0640c6 // ext v6.16b, v6.16b, v6.16b, #8
+	WORD $0xfd017806 // str d6, [x0, #752]
+	ADD $114, R1, R1
+	ADD $1024, R0, R0
+	SUBS $1, R2, R2
+	BGT super
+	RET
+
+// func panelIQ1MMMLA8x4(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
+TEXT ·panelIQ1MMMLA8x4(SB), NOSPLIT, $0-72
+	MOVD n+48(FP), R0
+	MOVD acc+56(FP), R1
+	MOVD part+64(FP), R2
+	MOVD w+16(FP), R3
+	MOVD rowBytes+24(FP), R7
+	ADD R7, R3, R4
+	ADD R7, R4, R5
+	ADD R7, R5, R6
+	MOVD x+32(FP), R7
+	MOVD xStride+40(FP), R9
+	ADD R9, R7, R8
+	MOVD R3, R9
+	ADD $256, R3, R3
+	MOVD R4, R10
+	ADD $256, R4, R4
+	MOVD R5, R11
+	ADD $256, R5, R5
+	MOVD R6, R12
+	ADD $256, R6, R6
+	MOVD R7, R13
+	ADD $256, R7, R7
+	MOVD R8, R14
+	ADD $256, R8, R8
+	MOVD $1024, R15
+	MUL R0, R15, R15
+	MOVD $1024, R16
+	MUL R0, R16, R16
+	MOVD $8, R19
+block:
+	WORD $0x6f00e400 // movi v0.2d, #0x0
+	WORD $0x6f00e401 // movi v1.2d, #0x0
+	WORD $0x6f00e402 // movi v2.2d, #0x0
+	WORD $0x6f00e403 // movi v3.2d, #0x0
+	WORD $0x6f00e404 // movi v4.2d, #0x0
+	WORD $0x6f00e405 // movi v5.2d, #0x0
+	WORD $0x6f00e406 // movi v6.2d, #0x0
+	WORD $0x6f00e407 // movi v7.2d, #0x0
+	TBNZ $0, R2, begin
+	WORD $0x3dc00020 // ldr q0, [x1]
+	WORD $0x3dc00421 // ldr q1, [x1, #16]
+	WORD $0x3dc00822 // ldr q2, [x1, #32]
+	WORD $0x3dc00c23 // ldr q3, [x1, #48]
+	WORD $0x3dc01024 // ldr q4, [x1, #64]
+	WORD $0x3dc01425 // ldr q5, [x1, #80]
+	WORD $0x3dc01826 // ldr q6, [x1, #96]
+	WORD $0x3dc01c27 // ldr q7, [x1, #112]
+begin:
+	MOVD R0, R17
+super:
+	WORD $0x6f00e408 // movi v8.2d, #0x0
+	WORD $0x6f00e409 // movi v9.2d, #0x0
+	WORD $0x6f00e40a // movi v10.2d, #0x0
+	WORD $0x6f00e40b // movi v11.2d, #0x0
+	WORD $0x6f00e40c // movi v12.2d, #0x0
+	WORD $0x6f00e40d // movi v13.2d, #0x0
+	WORD $0x6f00e40e // movi v14.2d, #0x0
+	WORD $0x6f00e40f // movi v15.2d, #0x0
+	WORD $0x6f00e410 // movi v16.2d, #0x0
+	WORD $0x6f00e411 // movi v17.2d, #0x0
+	WORD $0x6f00e412 // movi v18.2d, #0x0
+	WORD $0x6f00e413 // movi v19.2d, #0x0
+	WORD $0x6f00e414 // movi v20.2d, #0x0
+	WORD $0x6f00e415 // movi v21.2d, #0x0
+	WORD $0x6f00e416 // movi v22.2d, #0x0
+	WORD $0x6f00e417 // movi v23.2d, #0x0
+	WORD $0x3dc00078 // ldr q24, [x3]
+	WORD $0x3dc00099 // ldr q25, [x4]
+	WORD $0x3dc000ba // ldr q26, [x5]
+	WORD $0x3dc000db // ldr q27, [x6]
+	WORD $0x3dc000fc // ldr q28, [x7]
+	WORD $0x3dc0011d // ldr q29, [x8]
+	WORD $0x4e9ca708 // smmla v8.4s, v24.16b, v28.16b
+	WORD $0x4e9da709 // smmla v9.4s, v24.16b, v29.16b
+	WORD $0x4e9ca72a // smmla v10.4s, v25.16b, v28.16b
+	WORD $0x4e9da72b // smmla v11.4s, v25.16b, v29.16b
+	WORD $0x4e9ca74c // smmla v12.4s, v26.16b, v28.16b
+	WORD $0x4e9da74d // smmla v13.4s, v26.16b, v29.16b
+	WORD $0x4e9ca76e // smmla v14.4s, v27.16b, v28.16b
+	WORD $0x4e9da76f // smmla v15.4s, v27.16b, v29.16b
+	WORD $0x3dc00478 // ldr q24, [x3, #16]
+	WORD $0x3dc00499 // ldr q25, [x4, #16]
+	WORD $0x3dc004ba // ldr q26, [x5, #16]
+	WORD $0x3dc004db // ldr q27, [x6, #16]
+	WORD $0x3dc004fc // ldr q28, [x7, #16]
+	WORD $0x3dc0051d // ldr q29, [x8, #16]
+	WORD $0x4e9ca708 // smmla v8.4s, v24.16b, v28.16b
+	WORD $0x4e9da709 // smmla v9.4s, v24.16b, v29.16b
+	WORD $0x4e9ca72a // smmla v10.4s, v25.16b, v28.16b
+	WORD $0x4e9da72b // smmla v11.4s, v25.16b, v29.16b
+	WORD $0x4e9ca74c // smmla v12.4s, v26.16b, v28.16b
+	WORD $0x4e9da74d // smmla v13.4s, v26.16b, v29.16b
+	WORD $0x4e9ca76e // smmla v14.4s, v27.16b, v28.16b
+	WORD $0x4e9da76f // smmla v15.4s, v27.16b, v29.16b
+	WORD $0x3dc00878 // ldr q24, [x3, #32]
+	WORD $0x3dc00899 // ldr q25, [x4, #32]
+	WORD $0x3dc008ba // ldr q26, [x5, #32]
+	WORD $0x3dc008db // ldr q27, [x6, #32]
+	WORD $0x3dc008fc // ldr q28, [x7, #32]
+	WORD $0x3dc0091d // ldr q29, [x8, #32]
+	WORD $0x4e9ca710 // smmla v16.4s, v24.16b, v28.16b
+	WORD $0x4e9da711 // smmla v17.4s, v24.16b, v29.16b
+	WORD $0x4e9ca732 // smmla v18.4s, v25.16b, v28.16b
+	WORD $0x4e9da733 // smmla v19.4s, v25.16b, v29.16b
+	WORD $0x4e9ca754 // smmla v20.4s, v26.16b, v28.16b
+	WORD $0x4e9da755 // smmla v21.4s, v26.16b, v29.16b
+	WORD $0x4e9ca776 // smmla v22.4s, v27.16b, v28.16b
+	WORD $0x4e9da777 // smmla v23.4s, v27.16b, v29.16b
+	WORD $0x3dc00c78 // ldr q24, [x3, #48]
+	WORD $0x3dc00c99 // ldr q25, [x4, #48]
+	WORD $0x3dc00cba // ldr q26, [x5, #48]
+	WORD $0x3dc00cdb // ldr q27, [x6, #48]
+	WORD $0x3dc00cfc // ldr q28, [x7, #48]
+	WORD $0x3dc00d1d // ldr q29, [x8, #48]
+	WORD $0x4e9ca710 // smmla v16.4s, v24.16b, v28.16b
+	WORD $0x4e9da711 // smmla v17.4s, v24.16b, v29.16b
+	WORD $0x4e9ca732 // smmla v18.4s, v25.16b, v28.16b
+	WORD $0x4e9da733 // smmla v19.4s, v25.16b, v29.16b
+	WORD $0x4e9ca754 // smmla v20.4s, v26.16b, v28.16b
+	WORD $0x4e9da755 // smmla v21.4s, v26.16b, v29.16b
+	WORD $0x4e9ca776 // smmla v22.4s, v27.16b, v28.16b
+	WORD $0x4e9da777 // smmla v23.4s, v27.16b, v29.16b
+	WORD $0x3dc0c138 // ldr q24, [x9, #768]
+	WORD $0x3dc0e139 // ldr q25, [x9, #896]
+	WORD $0x4eb89d08 // mul v8.4s, v8.4s, v24.4s
+	WORD $0x4eb99608 // mla v8.4s, v16.4s, v25.4s
+	WORD $0x4eb89d29 // mul v9.4s, v9.4s, v24.4s
+	WORD $0x4eb99629 // mla v9.4s, v17.4s, v25.4s
+	WORD $0x3dc00138 // ldr q24, [x9]
+	WORD $0x3dc001b9 // ldr q25, [x13]
+	WORD $0x4e21d908 // scvtf v8.4s, v8.4s
+	WORD $0x6e38df39 // fmul v25.4s, v25.4s, v24.4s
+	WORD $0x4e39cd00 // fmla v0.4s, v8.4s, v25.4s
+	WORD $0x3dc001d9 // ldr q25, [x14]
+	WORD $0x4e21d929 // scvtf v9.4s, v9.4s
+	WORD $0x6e38df39 // fmul v25.4s, v25.4s, v24.4s
+	WORD $0x4e39cd21 // fmla v1.4s, v9.4s, v25.4s
+	WORD $0x3dc0c158 // ldr q24, [x10, #768]
+	WORD $0x3dc0e159 // ldr q25, [x10, #896]
+	WORD $0x4eb89d4a // mul v10.4s, v10.4s, v24.4s
+	WORD $0x4eb9964a // mla v10.4s, v18.4s, v25.4s
+	WORD $0x4eb89d6b // mul v11.4s, v11.4s, v24.4s
+	WORD $0x4eb9966b // mla v11.4s, v19.4s, v25.4s
+	WORD $0x3dc00158 // ldr q24, [x10]
+	WORD $0x3dc001b9 // ldr q25, [x13]
+	WORD $0x4e21d94a // scvtf v10.4s, v10.4s
+	WORD $0x6e38df39 // fmul v25.4s, v25.4s, v24.4s
+	WORD $0x4e39cd42 // fmla v2.4s, v10.4s, v25.4s
+	WORD $0x3dc001d9 // ldr q25, [x14]
+	WORD $0x4e21d96b // scvtf v11.4s, v11.4s
+	WORD $0x6e38df39 // fmul v25.4s, v25.4s, v24.4s
+	WORD $0x4e39cd63 // fmla v3.4s, v11.4s, v25.4s
+	WORD $0x3dc0c178 // ldr q24, [x11, #768]
+	WORD $0x3dc0e179 // ldr q25, [x11, #896]
+	WORD $0x4eb89d8c // mul v12.4s, v12.4s, v24.4s
+	WORD $0x4eb9968c // mla v12.4s, v20.4s, v25.4s
+	WORD $0x4eb89dad // mul v13.4s, v13.4s, v24.4s
+	WORD $0x4eb996ad // mla v13.4s, v21.4s, v25.4s
+	WORD $0x3dc00178 // ldr q24, [x11]
+	WORD $0x3dc001b9 // ldr q25, [x13]
+	WORD $0x4e21d98c // scvtf v12.4s, v12.4s
+	WORD $0x6e38df39 // fmul v25.4s, v25.4s, v24.4s
+	WORD $0x4e39cd84 // fmla v4.4s, v12.4s, v25.4s
+	WORD $0x3dc001d9 // ldr q25, [x14]
+	WORD $0x4e21d9ad // scvtf v13.4s, v13.4s
+	WORD $0x6e38df39 // fmul v25.4s, v25.4s, v24.4s
+	WORD $0x4e39cda5 // fmla v5.4s, v13.4s, v25.4s
+	WORD $0x3dc0c198 // ldr q24, [x12, #768]
+	WORD $0x3dc0e199 // ldr q25, [x12, #896]
+	WORD $0x4eb89dce // mul v14.4s, v14.4s, v24.4s
+	WORD $0x4eb996ce // mla v14.4s, v22.4s, v25.4s
+	WORD $0x4eb89def // mul v15.4s, v15.4s, v24.4s
+	WORD $0x4eb996ef // mla v15.4s, v23.4s, v25.4s
+	WORD $0x3dc00198 // ldr q24, [x12]
+	WORD $0x3dc001b9 // ldr q25, [x13]
+	WORD $0x4e21d9ce // scvtf v14.4s, v14.4s
+	WORD $0x6e38df39 // fmul v25.4s, v25.4s, v24.4s
+	WORD $0x4e39cdc6 // fmla v6.4s, v14.4s, v25.4s
+	WORD $0x3dc001d9 // ldr q25, [x14]
+	WORD $0x4e21d9ef // scvtf v15.4s, v15.4s
+	WORD $0x6e38df39 // fmul v25.4s, v25.4s, v24.4s
+	WORD $0x4e39cde7 // fmla v7.4s, v15.4s, v25.4s
+	ADD $1024, R3, R3
+	ADD $1024, R9, R9
+	ADD $1024, R4, R4
+	ADD $1024, R10, R10
+	ADD $1024, R5, R5
+	ADD $1024, R11, R11
+	ADD $1024, R6, R6
+	ADD $1024, R12, R12
+	ADD $1024, R7, R7
+	ADD $1024, R13, R13
+	ADD $1024, R8, R8
+	ADD $1024, R14, R14
+	SUBS $1, R17, R17
+	BGT super
+	WORD $0x3d800020 // str q0, [x1]
+	WORD $0x3d800421 // str q1, [x1, #16]
+	WORD $0x3d800822 // str q2, [x1, #32]
+	WORD $0x3d800c23 // str q3, [x1, #48]
+	WORD $0x3d801024 // str q4, [x1, #64]
+	WORD $0x3d801425 // str q5, [x1, #80]
+	WORD $0x3d801826 // str q6, [x1, #96]
+	WORD $0x3d801c27 // str q7, [x1, #112]
+	ADD $128, R1, R1
+	SUB R15, R3, R3
+	ADD $64, R3, R3
+	SUB R15, R9, R9
+	ADD $16, R9, R9
+	SUB R15, R4, R4
+	ADD $64, R4, R4
+	SUB R15, R10, R10
+	ADD $16, R10, R10
+	SUB R15, R5, R5
+	ADD $64, R5, R5
+	SUB R15, R11, R11
+	ADD $16, R11, R11
+	SUB R15, R6, R6
+	ADD $64, R6, R6
+	SUB R15, R12, R12
+	ADD $16, R12, R12
+	SUB R16, R7, R7
+	ADD $64, R7, R7
+	SUB R16, R13, R13
+	ADD $16, R13, R13
+	SUB R16, R8, R8
+	ADD $64, R8, R8
+	SUB R16, R14, R14
+	ADD $16, R14, R14
+	SUBS $1, R19, R19
+	BGT block
+	MOVD out+0(FP), R0
+	MOVD outStride+8(FP), R1
+	MOVD acc+56(FP), R2
+	MOVD part+64(FP), R3
+	TBZ $1, R3, done
+	WORD $0x3dc00040 // ldr q0, [x2]
+	WORD $0x3dc02041 // ldr q1, [x2, #128]
+	WORD $0x3dc04042 // ldr q2, [x2, #256]
+	WORD $0x3dc06043 // ldr q3, [x2, #384]
+	WORD $0x3dc08044 // ldr q4, [x2, #512]
+	WORD $0x3dc0a045 // ldr q5, [x2, #640]
+	WORD $0x3dc0c046 // ldr q6, [x2, #768]
+	WORD $0x3dc0e047 // ldr q7, [x2, #896]
+	WORD $0x4e21d400 // fadd v0.4s, v0.4s, v1.4s
+	WORD $0x4e23d442 // fadd v2.4s, v2.4s, v3.4s
+	WORD $0x4e25d484 // fadd v4.4s, v4.4s, v5.4s
+	WORD $0x4e27d4c6 // fadd v6.4s, v6.4s, v7.4s
+	WORD $0x4e22d400 // fadd v0.4s, v0.4s, v2.4s
+	WORD $0x4e26d484 // fadd v4.4s, v4.4s, v6.4s
+	WORD $0x4e24d400 // fadd v0.4s, v0.4s, v4.4s
+	WORD $0x3dc00848 // ldr q8, [x2, #32]
+	WORD $0x3dc02849 // ldr q9, [x2, #160]
+	WORD $0x3dc0484a // ldr q10, [x2, #288]
+	WORD $0x3dc0684b // ldr q11, [x2, #416]
+	WORD $0x3dc0884c // ldr q12, [x2, #544]
+	WORD $0x3dc0a84d // ldr q13, [x2, #672]
+	WORD $0x3dc0c84e // ldr q14, [x2, #800]
+	WORD $0x3dc0e84f // ldr q15, [x2, #928]
+	WORD $0x4e29d508 // fadd v8.4s, v8.4s, v9.4s
+	WORD $0x4e2bd54a // fadd v10.4s, v10.4s, v11.4s
+	WORD $0x4e2dd58c // fadd v12.4s, v12.4s, v13.4s
+	WORD $0x4e2fd5ce // fadd v14.4s, v14.4s, v15.4s
+	WORD $0x4e2ad508 // fadd v8.4s, v8.4s, v10.4s
+	WORD $0x4e2ed58c // fadd v12.4s, v12.4s, v14.4s
+	WORD $0x4e2cd508 // fadd v8.4s, v8.4s, v12.4s
+	WORD $0x4e881810 // uzp1 v16.4s, v0.4s, v8.4s
+	WORD $0x3d800010 // str q16, [x0]
+	ADD R1, R0, R4
+	WORD $0x4e885810 // uzp2 v16.4s, v0.4s, v8.4s
+	WORD $0x3d800090 // str q16, [x4]
+	WORD $0x3dc01040 // ldr q0, [x2, #64]
+	WORD $0x3dc03041 // ldr q1, [x2, #192]
+	WORD $0x3dc05042 // ldr q2, [x2, #320]
+	WORD $0x3dc07043 // ldr q3, [x2, #448]
+	WORD $0x3dc09044 // ldr q4, [x2, #576]
+	WORD $0x3dc0b045 // ldr q5, [x2, #704]
+	WORD $0x3dc0d046 // ldr q6, [x2, #832]
+	WORD $0x3dc0f047 // ldr q7, [x2, #960]
+	WORD $0x4e21d400 // fadd v0.4s, v0.4s, v1.4s
+	WORD $0x4e23d442 // fadd v2.4s, v2.4s, v3.4s
+	WORD $0x4e25d484 // fadd v4.4s, v4.4s, v5.4s
+	WORD $0x4e27d4c6 // fadd v6.4s, v6.4s, v7.4s
+	WORD $0x4e22d400 // fadd v0.4s, v0.4s, v2.4s
+	WORD $0x4e26d484 // fadd v4.4s, v4.4s, v6.4s
+	WORD $0x4e24d400 // fadd v0.4s, v0.4s, v4.4s
+	WORD $0x3dc01848 // ldr q8, [x2, #96]
+	WORD $0x3dc03849 // ldr q9, [x2, #224]
+	WORD $0x3dc0584a // ldr q10, [x2, #352]
+	WORD $0x3dc0784b // ldr q11, [x2, #480]
+	WORD $0x3dc0984c // ldr q12, [x2, #608]
+	WORD $0x3dc0b84d // ldr q13, [x2, #736]
+	WORD $0x3dc0d84e // ldr q14, [x2, #864]
+	WORD $0x3dc0f84f // ldr q15, [x2, #992]
+	WORD $0x4e29d508 // fadd v8.4s, v8.4s, v9.4s
+	WORD $0x4e2bd54a // fadd v10.4s, v10.4s, v11.4s
+	WORD $0x4e2dd58c // fadd v12.4s, v12.4s, v13.4s
+	WORD $0x4e2fd5ce // fadd v14.4s, v14.4s, v15.4s
+	WORD $0x4e2ad508 // fadd v8.4s, v8.4s, v10.4s
+	WORD $0x4e2ed58c // fadd v12.4s, v12.4s, v14.4s
+	WORD $0x4e2cd508 // fadd v8.4s, v8.4s, v12.4s
+	WORD $0x4e881810 // uzp1 v16.4s, v0.4s, v8.4s
+	WORD $0x3d800410 // str q16, [x0, #16]
+	ADD R1, R0, R4
+	WORD $0x4e885810 // uzp2 v16.4s, v0.4s, v8.4s
+	WORD $0x3d800490 // str q16, [x4, #16]
+	ADD R1<<1, R0, R0
+	WORD $0x3dc00440 // ldr q0, [x2, #16]
+	WORD $0x3dc02441 // ldr q1, [x2, #144]
+	WORD $0x3dc04442 // ldr q2, [x2, #272]
+	WORD $0x3dc06443 // ldr q3, [x2, #400]
+	WORD $0x3dc08444 // ldr q4, [x2, #528]
+	WORD $0x3dc0a445 // ldr q5, [x2, #656]
+	WORD $0x3dc0c446 // ldr q6, [x2, #784]
+	WORD $0x3dc0e447 // ldr q7, [x2, #912]
+	WORD $0x4e21d400 // fadd v0.4s, v0.4s, v1.4s
+	WORD $0x4e23d442 // fadd v2.4s, v2.4s, v3.4s
+	WORD $0x4e25d484 // fadd v4.4s, v4.4s, v5.4s
+	WORD $0x4e27d4c6 // fadd v6.4s, v6.4s, v7.4s
+	WORD $0x4e22d400 // fadd v0.4s, v0.4s, v2.4s
+	WORD $0x4e26d484 // fadd v4.4s, v4.4s, v6.4s
+	WORD $0x4e24d400 // fadd v0.4s, v0.4s, v4.4s
+	WORD $0x3dc00c48 // ldr q8, [x2, #48]
+	WORD $0x3dc02c49 // ldr q9, [x2, #176]
+	WORD $0x3dc04c4a // ldr q10, [x2, #304]
+	WORD $0x3dc06c4b // ldr q11, [x2, #432]
+	WORD $0x3dc08c4c // ldr q12, [x2, #560]
+	WORD $0x3dc0ac4d // ldr q13, [x2, #688]
+	WORD $0x3dc0cc4e // ldr q14, [x2, #816]
+	WORD $0x3dc0ec4f // ldr q15, [x2, #944]
+	WORD $0x4e29d508 // fadd v8.4s, v8.4s, v9.4s
+	WORD $0x4e2bd54a // fadd v10.4s, v10.4s, v11.4s
+	WORD $0x4e2dd58c // fadd v12.4s, v12.4s, v13.4s
+	WORD $0x4e2fd5ce // fadd v14.4s, v14.4s, v15.4s
+	WORD $0x4e2ad508 // fadd v8.4s, v8.4s, v10.4s
+	WORD $0x4e2ed58c // fadd v12.4s, v12.4s, v14.4s
+	WORD $0x4e2cd508 // fadd v8.4s, v8.4s, v12.4s
+	WORD $0x4e881810 // uzp1 v16.4s, v0.4s, v8.4s
+	WORD $0x3d800010 // str q16, [x0]
+	ADD R1, R0, R4
+	WORD $0x4e885810 // uzp2 v16.4s, v0.4s, v8.4s
+	WORD $0x3d800090 // str q16, [x4]
+	WORD $0x3dc01440 // ldr q0, [x2, #80]
+	WORD $0x3dc03441 // ldr q1, [x2, #208]
+	WORD $0x3dc05442 // ldr q2, [x2, #336]
+	WORD $0x3dc07443 // ldr q3, [x2, #464]
+	WORD $0x3dc09444 // ldr q4, [x2, #592]
+	WORD $0x3dc0b445 // ldr q5, [x2, #720]
+	WORD $0x3dc0d446 // ldr q6, [x2, #848]
+	WORD $0x3dc0f447 // ldr q7, [x2, #976]
+	WORD $0x4e21d400 // fadd v0.4s, v0.4s, v1.4s
+	WORD $0x4e23d442 // fadd v2.4s, v2.4s, v3.4s
+	WORD $0x4e25d484 // fadd v4.4s, v4.4s, v5.4s
+	WORD $0x4e27d4c6 // fadd v6.4s, v6.4s, v7.4s
+	WORD $0x4e22d400 // fadd v0.4s, v0.4s, v2.4s
+	WORD $0x4e26d484 // fadd v4.4s, v4.4s, v6.4s
+	WORD $0x4e24d400 // fadd v0.4s, v0.4s, v4.4s
+	WORD $0x3dc01c48 // ldr q8, [x2, #112]
+	WORD $0x3dc03c49 // ldr q9, [x2, #240]
+	WORD $0x3dc05c4a // ldr q10, [x2, #368]
+	WORD $0x3dc07c4b // ldr q11, [x2, #496]
+	WORD $0x3dc09c4c // ldr q12, [x2, #624]
+	WORD $0x3dc0bc4d // ldr q13, [x2, #752]
+	WORD $0x3dc0dc4e // ldr q14, [x2, #880]
+	WORD $0x3dc0fc4f // ldr q15, [x2, #1008]
+	WORD $0x4e29d508 // fadd v8.4s, v8.4s, v9.4s
+	WORD $0x4e2bd54a // fadd v10.4s, v10.4s, v11.4s
+	WORD $0x4e2dd58c // fadd v12.4s, v12.4s, v13.4s
+	WORD $0x4e2fd5ce // fadd v14.4s, v14.4s, v15.4s
+	WORD $0x4e2ad508 // fadd v8.4s, v8.4s, v10.4s
+	WORD $0x4e2ed58c // fadd v12.4s, v12.4s, v14.4s
+	WORD $0x4e2cd508 // fadd v8.4s, v8.4s, v12.4s
+	WORD $0x4e881810 // uzp1 v16.4s, v0.4s, v8.4s
+	WORD $0x3d800410 // str q16, [x0, #16]
+	ADD R1, R0, R4
+	WORD $0x4e885810 // uzp2 v16.4s, v0.4s, v8.4s
+	WORD $0x3d800490 // str q16, [x4, #16]
+done:
+	RET
+
 // func streamTQ10NEON(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
 TEXT ·streamTQ10NEON(SB), NOSPLIT, $0-48
 	MOVD out+0(FP), R0
@@ -72381,6 +82503,512 @@ super:
 	ADD $320, R0, R0
 	SUBS $1, R2, R2
 	BGT super
+	RET
+
+// func expandTQ10MMLA(dst *byte, w *byte, n uintptr)
+TEXT ·expandTQ10MMLA(SB), NOSPLIT, $0-24
+	MOVD dst+0(FP), R0
+	MOVD w+8(FP), R1
+	MOVD n+16(FP), R2
+	MOVD $neonTable<>(SB), R3
+	WORD $0x4f00e460 // movi v0.16b, #0x3
+	WORD $0x4f00e421 // movi v1.16b, #0x1
+super:
+	WORD $0x7d408022 // ldr h2, [x1, #64]
+	WORD $0x1ee24042 // fcvt s2, h2
+	WORD $0x4e040442 // dup v2.4s, v2.s[0]
+	WORD $0x4e823843 // zip1 v3.4s, v2.4s, v2.4s
+	WORD $0xfd000003 // str d3, [x0]
+	WORD $0x6e034063 // ext v3.16b, v3.16b, v3.16b, #8
+	WORD $0xfd000803 // str d3, [x0, #16]
+	WORD $0x4e827843 // zip2 v3.4s, v2.4s, v2.4s
+	WORD $0xfd001003 // str d3, [x0, #32]
+	WORD $0x6e034063 // ext v3.16b, v3.16b, v3.16b, #8
+	WORD $0xfd001803 // str d3, [x0, #48]
+	WORD $0x3dc00022 // ldr q2, [x1]
+	WORD $0x4e201c43 // and v3.16b, v2.16b, v0.16b
+	WORD $0x6e218463 // sub v3.16b, v3.16b, v1.16b
+	WORD $0x3dc00822 // ldr q2, [x1, #32]
+	WORD $0x4e201c44 // and v4.16b, v2.16b, v0.16b
+	WORD $0x6e218484 // sub v4.16b, v4.16b, v1.16b
+	WORD $0x4e843865 // zip1 v5.4s, v3.4s, v4.4s
+	WORD $0xfd008005 // str d5, [x0, #256]
+	WORD $0x6e0540a5 // ext v5.16b, v5.16b, v5.16b, #8
+	WORD $0xfd00a005 // str d5, [x0, #320]
+	WORD $0x4e847865 // zip2 v5.4s, v3.4s, v4.4s
+	WORD $0xfd00c005 // str d5, [x0, #384]
+	WORD $0x6e0540a5 // ext v5.16b, v5.16b, v5.16b, #8
+	WORD $0xfd00e005 // str d5, [x0, #448]
+	WORD $0x3dc00022 // ldr q2, [x1]
+	WORD $0x6f0e0443 // ushr v3.16b, v2.16b, #2
+	WORD $0x4e201c63 // and v3.16b, v3.16b, v0.16b
+	WORD $0x6e218463 // sub v3.16b, v3.16b, v1.16b
+	WORD $0x3dc00822 // ldr q2, [x1, #32]
+	WORD $0x6f0e0444 // ushr v4.16b, v2.16b, #2
+	WORD $0x4e201c84 // and v4.16b, v4.16b, v0.16b
+	WORD $0x6e218484 // sub v4.16b, v4.16b, v1.16b
+	WORD $0x4e843865 // zip1 v5.4s, v3.4s, v4.4s
+	WORD $0xfd008805 // str d5, [x0, #272]
+	WORD $0x6e0540a5 // ext v5.16b, v5.16b, v5.16b, #8
+	WORD $0xfd00a805 // str d5, [x0, #336]
+	WORD $0x4e847865 // zip2 v5.4s, v3.4s, v4.4s
+	WORD $0xfd00c805 // str d5, [x0, #400]
+	WORD $0x6e0540a5 // ext v5.16b, v5.16b, v5.16b, #8
+	WORD $0xfd00e805 // str d5, [x0, #464]
+	WORD $0x3dc00022 // ldr q2, [x1]
+	WORD $0x6f0c0443 // ushr v3.16b, v2.16b, #4
+	WORD $0x4e201c63 // and v3.16b, v3.16b, v0.16b
+	WORD $0x6e218463 // sub v3.16b, v3.16b, v1.16b
+	WORD $0x3dc00822 // ldr q2, [x1, #32]
+	WORD $0x6f0c0444 // ushr v4.16b, v2.16b, #4
+	WORD $0x4e201c84 // and v4.16b, v4.16b, v0.16b
+	WORD $0x6e218484 // sub v4.16b, v4.16b, v1.16b
+	WORD $0x4e843865 // zip1 v5.4s, v3.4s, v4.4s
+	WORD $0xfd009005 // str d5, [x0, #288]
+	WORD $0x6e0540a5 // ext v5.16b, v5.16b, v5.16b, #8
+	WORD $0xfd00b005 // str d5, [x0, #352]
+	WORD $0x4e847865 // zip2 v5.4s, v3.4s, v4.4s
+	WORD $0xfd00d005 // str d5, [x0, #416]
+	WORD $0x6e0540a5 // ext v5.16b, v5.16b, v5.16b, #8
+	WORD $0xfd00f005 // str d5, [x0, #480]
+	WORD $0x3dc00022 // ldr q2, [x1]
+	WORD $0x6f0a0443 // ushr v3.16b, v2.16b, #6
+	WORD $0x6e218463 // sub v3.16b, v3.16b, v1.16b
+	WORD $0x3dc00822 // ldr q2, [x1, #32]
+	WORD $0x6f0a0444 // ushr v4.16b, v2.16b, #6
+	WORD $0x6e218484 // sub v4.16b, v4.16b, v1.16b
+	WORD $0x4e843865 // zip1 v5.4s, v3.4s, v4.4s
+	WORD $0xfd009805 // str d5, [x0, #304]
+	WORD $0x6e0540a5 // ext v5.16b, v5.16b, v5.16b, #8
+	WORD $0xfd00b805 // str d5, [x0, #368]
+	WORD $0x4e847865 // zip2 v5.4s, v3.4s, v4.4s
+	WORD $0xfd00d805 // str d5, [x0, #432]
+	WORD $0x6e0540a5 // ext v5.16b, v5.16b, v5.16b, #8
+	WORD $0xfd00f805 // str d5, [x0, #496]
+	WORD $0x7d408022 // ldr h2, [x1, #64]
+	WORD $0x1ee24042 // fcvt s2, h2
+	WORD $0x4e040442 // dup v2.4s, v2.s[0]
+	WORD $0x4e823843 // zip1 v3.4s, v2.4s, v2.4s
+	WORD $0xfd002003 // str d3, [x0, #64]
+	WORD $0x6e034063 // ext v3.16b, v3.16b, v3.16b, #8
+	WORD $0xfd002803 // str d3, [x0, #80]
+	WORD $0x4e827843 // zip2 v3.4s, v2.4s, v2.4s
+	WORD $0xfd003003 // str d3, [x0, #96]
+	WORD $0x6e034063 // ext v3.16b, v3.16b, v3.16b, #8
+	WORD $0xfd003803 // str d3, [x0, #112]
+	WORD $0x3dc00422 // ldr q2, [x1, #16]
+	WORD $0x4e201c43 // and v3.16b, v2.16b, v0.16b
+	WORD $0x6e218463 // sub v3.16b, v3.16b, v1.16b
+	WORD $0x3dc00c22 // ldr q2, [x1, #48]
+	WORD $0x4e201c44 // and v4.16b, v2.16b, v0.16b
+	WORD $0x6e218484 // sub v4.16b, v4.16b, v1.16b
+	WORD $0x4e843865 // zip1 v5.4s, v3.4s, v4.4s
+	WORD $0xfd010005 // str d5, [x0, #512]
+	WORD $0x6e0540a5 // ext v5.16b, v5.16b, v5.16b, #8
+	WORD $0xfd012005 // str d5, [x0, #576]
+	WORD $0x4e847865 // zip2 v5.4s, v3.4s, v4.4s
+	WORD $0xfd014005 // str d5, [x0, #640]
+	WORD $0x6e0540a5 // ext v5.16b, v5.16b, v5.16b, #8
+	WORD $0xfd016005 // str d5, [x0, #704]
+	WORD $0x3dc00422 // ldr q2, [x1, #16]
+	WORD $0x6f0e0443 // ushr v3.16b, v2.16b, #2
+	WORD $0x4e201c63 // and v3.16b, v3.16b, v0.16b
+	WORD $0x6e218463 // sub v3.16b, v3.16b, v1.16b
+	WORD $0x3dc00c22 // ldr q2, [x1, #48]
+	WORD $0x6f0e0444 // ushr v4.16b, v2.16b, #2
+	WORD $0x4e201c84 // and v4.16b, v4.16b, v0.16b
+	WORD $0x6e218484 // sub v4.16b, v4.16b, v1.16b
+	WORD $0x4e843865 // zip1 v5.4s, v3.4s, v4.4s
+	WORD $0xfd010805 // str d5, [x0, #528]
+	WORD $0x6e0540a5 // ext v5.16b, v5.16b, v5.16b, #8
+	WORD $0xfd012805 // str d5, [x0, #592]
+	WORD $0x4e847865 // zip2 v5.4s, v3.4s, v4.4s
+	WORD $0xfd014805 // str d5, [x0, #656]
+	WORD $0x6e0540a5 // ext v5.16b, v5.16b, v5.16b, #8
+	WORD $0xfd016805 // str d5, [x0, #720]
+	WORD $0x3dc00422 // ldr q2, [x1, #16]
+	WORD $0x6f0c0443 // ushr v3.16b, v2.16b, #4
+	WORD $0x4e201c63 // and v3.16b, v3.16b, v0.16b
+	WORD $0x6e218463 // sub v3.16b, v3.16b, v1.16b
+	WORD $0x3dc00c22 // ldr q2, [x1, #48]
+	WORD $0x6f0c0444 // ushr v4.16b, v2.16b, #4
+	WORD $0x4e201c84 // and v4.16b, v4.16b, v0.16b
+	WORD $0x6e218484 // sub v4.16b, v4.16b, v1.16b
+	WORD $0x4e843865 // zip1 v5.4s, v3.4s, v4.4s
+	WORD $0xfd011005 // str d5, [x0, #544]
+	WORD $0x6e0540a5 // ext v5.16b, v5.16b, v5.16b, #8
+	WORD $0xfd013005 // str d5, [x0, #608]
+	WORD $0x4e847865 // zip2 v5.4s, v3.4s, v4.4s
+	WORD $0xfd015005 // str d5, [x0, #672]
+	WORD $0x6e0540a5 // ext v5.16b, v5.16b, v5.16b, #8
+	WORD $0xfd017005 // str d5, [x0, #736]
+	WORD $0x3dc00422 // ldr q2, [x1, #16]
+	WORD $0x6f0a0443 // ushr v3.16b, v2.16b, #6
+	WORD $0x6e218463 // sub v3.16b, v3.16b, v1.16b
+	WORD $0x3dc00c22 // ldr q2, [x1, #48]
+	WORD $0x6f0a0444 // ushr v4.16b, v2.16b, #6
+	WORD $0x6e218484 // sub v4.16b, v4.16b, v1.16b
+	WORD $0x4e843865 // zip1 v5.4s, v3.4s, v4.4s
+	WORD $0xfd011805 // str d5, [x0, #560]
+	WORD $0x6e0540a5 // ext v5.16b, v5.16b, v5.16b, #8
+	WORD $0xfd013805 // str d5, [x0, #624]
+	WORD $0x4e847865 // zip2 v5.4s, v3.4s, v4.4s
+	WORD $0xfd015805 // str d5, [x0, #688]
+	WORD $0x6e0540a5 // ext v5.16b, v5.16b, v5.16b, #8
+	WORD $0xfd017805 // str d5, [x0, #752]
+	ADD $66, R1, R1
+	ADD $768, R0, R0
+	SUBS $1, R2, R2
+	BGT super
+	RET
+
+// func panelTQ10MMLA8x4(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
+TEXT ·panelTQ10MMLA8x4(SB), NOSPLIT, $0-72
+	MOVD n+48(FP), R0
+	MOVD acc+56(FP), R1
+	MOVD part+64(FP), R2
+	MOVD w+16(FP), R3
+	MOVD rowBytes+24(FP), R7
+	ADD R7, R3, R4
+	ADD R7, R4, R5
+	ADD R7, R5, R6
+	MOVD x+32(FP), R7
+	MOVD xStride+40(FP), R9
+	ADD R9, R7, R8
+	MOVD R3, R9
+	ADD $256, R3, R3
+	MOVD R4, R10
+	ADD $256, R4, R4
+	MOVD R5, R11
+	ADD $256, R5, R5
+	MOVD R6, R12
+	ADD $256, R6, R6
+	MOVD R7, R13
+	ADD $256, R7, R7
+	MOVD R8, R14
+	ADD $256, R8, R8
+	MOVD $768, R15
+	MUL R0, R15, R15
+	MOVD $1024, R16
+	MUL R0, R16, R16
+	MOVD $8, R19
+block:
+	WORD $0x6f00e400 // movi v0.2d, #0x0
+	WORD $0x6f00e401 // movi v1.2d, #0x0
+	WORD $0x6f00e402 // movi v2.2d, #0x0
+	WORD $0x6f00e403 // movi v3.2d, #0x0
+	WORD $0x6f00e404 // movi v4.2d, #0x0
+	WORD $0x6f00e405 // movi v5.2d, #0x0
+	WORD $0x6f00e406 // movi v6.2d, #0x0
+	WORD $0x6f00e407 // movi v7.2d, #0x0
+	TBNZ $0, R2, begin
+	WORD $0x3dc00020 // ldr q0, [x1]
+	WORD $0x3dc00421 // ldr q1, [x1, #16]
+	WORD $0x3dc00822 // ldr q2, [x1, #32]
+	WORD $0x3dc00c23 // ldr q3, [x1, #48]
+	WORD $0x3dc01024 // ldr q4, [x1, #64]
+	WORD $0x3dc01425 // ldr q5, [x1, #80]
+	WORD $0x3dc01826 // ldr q6, [x1, #96]
+	WORD $0x3dc01c27 // ldr q7, [x1, #112]
+begin:
+	MOVD R0, R17
+super:
+	WORD $0x6f00e408 // movi v8.2d, #0x0
+	WORD $0x6f00e409 // movi v9.2d, #0x0
+	WORD $0x6f00e40a // movi v10.2d, #0x0
+	WORD $0x6f00e40b // movi v11.2d, #0x0
+	WORD $0x6f00e40c // movi v12.2d, #0x0
+	WORD $0x6f00e40d // movi v13.2d, #0x0
+	WORD $0x6f00e40e // movi v14.2d, #0x0
+	WORD $0x6f00e40f // movi v15.2d, #0x0
+	WORD $0x3dc00070 // ldr q16, [x3]
+	WORD $0x3dc00091 // ldr q17, [x4]
+	WORD $0x3dc000b2 // ldr q18, [x5]
+	WORD $0x3dc000d3 // ldr q19, [x6]
+	WORD $0x3dc000f4 // ldr q20, [x7]
+	WORD $0x3dc00115 // ldr q21, [x8]
+	WORD $0x4e94a608 // smmla v8.4s, v16.16b, v20.16b
+	WORD $0x4e95a609 // smmla v9.4s, v16.16b, v21.16b
+	WORD $0x4e94a62a // smmla v10.4s, v17.16b, v20.16b
+	WORD $0x4e95a62b // smmla v11.4s, v17.16b, v21.16b
+	WORD $0x4e94a64c // smmla v12.4s, v18.16b, v20.16b
+	WORD $0x4e95a64d // smmla v13.4s, v18.16b, v21.16b
+	WORD $0x4e94a66e // smmla v14.4s, v19.16b, v20.16b
+	WORD $0x4e95a66f // smmla v15.4s, v19.16b, v21.16b
+	WORD $0x3dc00470 // ldr q16, [x3, #16]
+	WORD $0x3dc00491 // ldr q17, [x4, #16]
+	WORD $0x3dc004b2 // ldr q18, [x5, #16]
+	WORD $0x3dc004d3 // ldr q19, [x6, #16]
+	WORD $0x3dc004f4 // ldr q20, [x7, #16]
+	WORD $0x3dc00515 // ldr q21, [x8, #16]
+	WORD $0x4e94a608 // smmla v8.4s, v16.16b, v20.16b
+	WORD $0x4e95a609 // smmla v9.4s, v16.16b, v21.16b
+	WORD $0x4e94a62a // smmla v10.4s, v17.16b, v20.16b
+	WORD $0x4e95a62b // smmla v11.4s, v17.16b, v21.16b
+	WORD $0x4e94a64c // smmla v12.4s, v18.16b, v20.16b
+	WORD $0x4e95a64d // smmla v13.4s, v18.16b, v21.16b
+	WORD $0x4e94a66e // smmla v14.4s, v19.16b, v20.16b
+	WORD $0x4e95a66f // smmla v15.4s, v19.16b, v21.16b
+	WORD $0x3dc00870 // ldr q16, [x3, #32]
+	WORD $0x3dc00891 // ldr q17, [x4, #32]
+	WORD $0x3dc008b2 // ldr q18, [x5, #32]
+	WORD $0x3dc008d3 // ldr q19, [x6, #32]
+	WORD $0x3dc008f4 // ldr q20, [x7, #32]
+	WORD $0x3dc00915 // ldr q21, [x8, #32]
+	WORD $0x4e94a608 // smmla v8.4s, v16.16b, v20.16b
+	WORD $0x4e95a609 // smmla v9.4s, v16.16b, v21.16b
+	WORD $0x4e94a62a // smmla v10.4s, v17.16b, v20.16b
+	WORD $0x4e95a62b // smmla v11.4s, v17.16b, v21.16b
+	WORD $0x4e94a64c // smmla v12.4s, v18.16b, v20.16b
+	WORD $0x4e95a64d // smmla v13.4s, v18.16b, v21.16b
+	WORD $0x4e94a66e // smmla v14.4s, v19.16b, v20.16b
+	WORD $0x4e95a66f // smmla v15.4s, v19.16b, v21.16b
+	WORD $0x3dc00c70 // ldr q16, [x3, #48]
+	WORD $0x3dc00c91 // ldr q17, [x4, #48]
+	WORD $0x3dc00cb2 // ldr q18, [x5, #48]
+	WORD $0x3dc00cd3 // ldr q19, [x6, #48]
+	WORD $0x3dc00cf4 // ldr q20, [x7, #48]
+	WORD $0x3dc00d15 // ldr q21, [x8, #48]
+	WORD $0x4e94a608 // smmla v8.4s, v16.16b, v20.16b
+	WORD $0x4e95a609 // smmla v9.4s, v16.16b, v21.16b
+	WORD $0x4e94a62a // smmla v10.4s, v17.16b, v20.16b
+	WORD $0x4e95a62b // smmla v11.4s, v17.16b, v21.16b
+	WORD $0x4e94a64c // smmla v12.4s, v18.16b, v20.16b
+	WORD $0x4e95a64d // smmla v13.4s, v18.16b, v21.16b
+	WORD $0x4e94a66e // smmla v14.4s, v19.16b, v20.16b
+	WORD $0x4e95a66f // smmla v15.4s, v19.16b, v21.16b
+	WORD $0x3dc00130 // ldr q16, [x9]
+	WORD $0x3dc001b1 // ldr q17, [x13]
+	WORD $0x4e21d908 // scvtf v8.4s, v8.4s
+	WORD $0x6e30de31 // fmul v17.4s, v17.4s, v16.4s
+	WORD $0x4e31cd00 // fmla v0.4s, v8.4s, v17.4s
+	WORD $0x3dc001d1 // ldr q17, [x14]
+	WORD $0x4e21d929 // scvtf v9.4s, v9.4s
+	WORD $0x6e30de31 // fmul v17.4s, v17.4s, v16.4s
+	WORD $0x4e31cd21 // fmla v1.4s, v9.4s, v17.4s
+	WORD $0x3dc00150 // ldr q16, [x10]
+	WORD $0x3dc001b1 // ldr q17, [x13]
+	WORD $0x4e21d94a // scvtf v10.4s, v10.4s
+	WORD $0x6e30de31 // fmul v17.4s, v17.4s, v16.4s
+	WORD $0x4e31cd42 // fmla v2.4s, v10.4s, v17.4s
+	WORD $0x3dc001d1 // ldr q17, [x14]
+	WORD $0x4e21d96b // scvtf v11.4s, v11.4s
+	WORD $0x6e30de31 // fmul v17.4s, v17.4s, v16.4s
+	WORD $0x4e31cd63 // fmla v3.4s, v11.4s, v17.4s
+	WORD $0x3dc00170 // ldr q16, [x11]
+	WORD $0x3dc001b1 // ldr q17, [x13]
+	WORD $0x4e21d98c // scvtf v12.4s, v12.4s
+	WORD $0x6e30de31 // fmul v17.4s, v17.4s, v16.4s
+	WORD $0x4e31cd84 // fmla v4.4s, v12.4s, v17.4s
+	WORD $0x3dc001d1 // ldr q17, [x14]
+	WORD $0x4e21d9ad // scvtf v13.4s, v13.4s
+	WORD $0x6e30de31 // fmul v17.4s, v17.4s, v16.4s
+	WORD $0x4e31cda5 // fmla v5.4s, v13.4s, v17.4s
+	WORD $0x3dc00190 // ldr q16, [x12]
+	WORD $0x3dc001b1 // ldr q17, [x13]
+	WORD $0x4e21d9ce // scvtf v14.4s, v14.4s
+	WORD $0x6e30de31 // fmul v17.4s, v17.4s, v16.4s
+	WORD $0x4e31cdc6 // fmla v6.4s, v14.4s, v17.4s
+	WORD $0x3dc001d1 // ldr q17, [x14]
+	WORD $0x4e21d9ef // scvtf v15.4s, v15.4s
+	WORD $0x6e30de31 // fmul v17.4s, v17.4s, v16.4s
+	WORD $0x4e31cde7 // fmla v7.4s, v15.4s, v17.4s
+	ADD $768, R3, R3
+	ADD $768, R9, R9
+	ADD $768, R4, R4
+	ADD $768, R10, R10
+	ADD $768, R5, R5
+	ADD $768, R11, R11
+	ADD $768, R6, R6
+	ADD $768, R12, R12
+	ADD $1024, R7, R7
+	ADD $1024, R13, R13
+	ADD $1024, R8, R8
+	ADD $1024, R14, R14
+	SUBS $1, R17, R17
+	BGT super
+	WORD $0x3d800020 // str q0, [x1]
+	WORD $0x3d800421 // str q1, [x1, #16]
+	WORD $0x3d800822 // str q2, [x1, #32]
+	WORD $0x3d800c23 // str q3, [x1, #48]
+	WORD $0x3d801024 // str q4, [x1, #64]
+	WORD $0x3d801425 // str q5, [x1, #80]
+	WORD $0x3d801826 // str q6, [x1, #96]
+	WORD $0x3d801c27 // str q7, [x1, #112]
+	ADD $128, R1, R1
+	SUB R15, R3, R3
+	ADD $64, R3, R3
+	SUB R15, R9, R9
+	ADD $16, R9, R9
+	SUB R15, R4, R4
+	ADD $64, R4, R4
+	SUB R15, R10, R10
+	ADD $16, R10, R10
+	SUB R15, R5, R5
+	ADD $64, R5, R5
+	SUB R15, R11, R11
+	ADD $16, R11, R11
+	SUB R15, R6, R6
+	ADD $64, R6, R6
+	SUB R15, R12, R12
+	ADD $16, R12, R12
+	SUB R16, R7, R7
+	ADD $64, R7, R7
+	SUB R16, R13, R13
+	ADD $16, R13, R13
+	SUB R16, R8, R8
+	ADD $64, R8, R8
+	SUB R16, R14, R14
+	ADD $16, R14, R14
+	SUBS $1, R19, R19
+	BGT block
+	MOVD out+0(FP), R0
+	MOVD outStride+8(FP), R1
+	MOVD acc+56(FP), R2
+	MOVD part+64(FP), R3
+	TBZ $1, R3, done
+	WORD $0x3dc00040 // ldr q0, [x2]
+	WORD $0x3dc02041 // ldr q1, [x2, #128]
+	WORD $0x3dc04042 // ldr q2, [x2, #256]
+	WORD $0x3dc06043 // ldr q3, [x2, #384]
+	WORD $0x3dc08044 // ldr q4, [x2, #512]
+	WORD $0x3dc0a045 // ldr q5, [x2, #640]
+	WORD $0x3dc0c046 // ldr q6, [x2, #768]
+	WORD $0x3dc0e047 // ldr q7, [x2, #896]
+	WORD $0x4e21d400 // fadd v0.4s, v0.4s, v1.4s
+	WORD $0x4e23d442 // fadd v2.4s, v2.4s, v3.4s
+	WORD $0x4e25d484 // fadd v4.4s, v4.4s, v5.4s
+	WORD $0x4e27d4c6 // fadd v6.4s, v6.4s, v7.4s
+	WORD $0x4e22d400 // fadd v0.4s, v0.4s, v2.4s
+	WORD $0x4e26d484 // fadd v4.4s, v4.4s, v6.4s
+	WORD $0x4e24d400 // fadd v0.4s, v0.4s, v4.4s
+	WORD $0x3dc00848 // ldr q8, [x2, #32]
+	WORD $0x3dc02849 // ldr q9, [x2, #160]
+	WORD $0x3dc0484a // ldr q10, [x2, #288]
+	WORD $0x3dc0684b // ldr q11, [x2, #416]
+	WORD $0x3dc0884c // ldr q12, [x2, #544]
+	WORD $0x3dc0a84d // ldr q13, [x2, #672]
+	WORD $0x3dc0c84e // ldr q14, [x2, #800]
+	WORD $0x3dc0e84f // ldr q15, [x2, #928]
+	WORD $0x4e29d508 // fadd v8.4s, v8.4s, v9.4s
+	WORD $0x4e2bd54a // fadd v10.4s, v10.4s, v11.4s
+	WORD $0x4e2dd58c // fadd v12.4s, v12.4s, v13.4s
+	WORD $0x4e2fd5ce // fadd v14.4s, v14.4s, v15.4s
+	WORD $0x4e2ad508 // fadd v8.4s, v8.4s, v10.4s
+	WORD $0x4e2ed58c // fadd v12.4s, v12.4s, v14.4s
+	WORD $0x4e2cd508 // fadd v8.4s, v8.4s, v12.4s
+	WORD $0x4e881810 // uzp1 v16.4s, v0.4s, v8.4s
+	WORD $0x3d800010 // str q16, [x0]
+	ADD R1, R0, R4
+	WORD $0x4e885810 // uzp2 v16.4s, v0.4s, v8.4s
+	WORD $0x3d800090 // str q16, [x4]
+	WORD $0x3dc01040 // ldr q0, [x2, #64]
+	WORD $0x3dc03041 // ldr q1, [x2, #192]
+	WORD $0x3dc05042 // ldr q2, [x2, #320]
+	WORD $0x3dc07043 // ldr q3, [x2, #448]
+	WORD $0x3dc09044 // ldr q4, [x2, #576]
+	WORD $0x3dc0b045 // ldr q5, [x2, #704]
+	WORD $0x3dc0d046 // ldr q6, [x2, #832]
+	WORD $0x3dc0f047 // ldr q7, [x2, #960]
+	WORD $0x4e21d400 // fadd v0.4s, v0.4s, v1.4s
+	WORD $0x4e23d442 // fadd v2.4s, v2.4s, v3.4s
+	WORD $0x4e25d484 // fadd v4.4s, v4.4s, v5.4s
+	WORD $0x4e27d4c6 // fadd v6.4s, v6.4s, v7.4s
+	WORD $0x4e22d400 // fadd v0.4s, v0.4s, v2.4s
+	WORD $0x4e26d484 // fadd v4.4s, v4.4s, v6.4s
+	WORD $0x4e24d400 // fadd v0.4s, v0.4s, v4.4s
+	WORD $0x3dc01848 // ldr q8, [x2, #96]
+	WORD $0x3dc03849 // ldr q9, [x2, #224]
+	WORD $0x3dc0584a // ldr q10, [x2, #352]
+	WORD $0x3dc0784b // ldr q11, [x2, #480]
+	WORD $0x3dc0984c // ldr q12, [x2, #608]
+	WORD $0x3dc0b84d // ldr q13, [x2, #736]
+	WORD $0x3dc0d84e // ldr q14, [x2, #864]
+	WORD $0x3dc0f84f // ldr q15, [x2, #992]
+	WORD $0x4e29d508 // fadd v8.4s, v8.4s, v9.4s
+	WORD $0x4e2bd54a // fadd v10.4s, v10.4s, v11.4s
+	WORD $0x4e2dd58c // fadd v12.4s, v12.4s, v13.4s
+	WORD $0x4e2fd5ce // fadd v14.4s, v14.4s, v15.4s
+	WORD $0x4e2ad508 // fadd v8.4s, v8.4s, v10.4s
+	WORD $0x4e2ed58c // fadd v12.4s, v12.4s, v14.4s
+	WORD $0x4e2cd508 // fadd v8.4s, v8.4s, v12.4s
+	WORD $0x4e881810 // uzp1 v16.4s, v0.4s, v8.4s
+	WORD $0x3d800410 // str q16, [x0, #16]
+	ADD R1, R0, R4
+	WORD $0x4e885810 // uzp2 v16.4s, v0.4s, v8.4s
+	WORD $0x3d800490 // str q16, [x4, #16]
+	ADD R1<<1, R0, R0
+	WORD $0x3dc00440 // ldr q0, [x2, #16]
+	WORD $0x3dc02441 // ldr q1, [x2, #144]
+	WORD $0x3dc04442 // ldr q2, [x2, #272]
+	WORD $0x3dc06443 // ldr q3, [x2, #400]
+	WORD $0x3dc08444 // ldr q4, [x2, #528]
+	WORD $0x3dc0a445 // ldr q5, [x2, #656]
+	WORD $0x3dc0c446 // ldr q6, [x2, #784]
+	WORD $0x3dc0e447 // ldr q7, [x2, #912]
+	WORD $0x4e21d400 // fadd v0.4s, v0.4s, v1.4s
+	WORD $0x4e23d442 // fadd v2.4s, v2.4s, v3.4s
+	WORD $0x4e25d484 // fadd v4.4s, v4.4s, v5.4s
+	WORD $0x4e27d4c6 // fadd v6.4s, v6.4s, v7.4s
+	WORD $0x4e22d400 // fadd v0.4s, v0.4s, v2.4s
+	WORD $0x4e26d484 // fadd v4.4s, v4.4s, v6.4s
+	WORD $0x4e24d400 // fadd v0.4s, v0.4s, v4.4s
+	WORD $0x3dc00c48 // ldr q8, [x2, #48]
+	WORD $0x3dc02c49 // ldr q9, [x2, #176]
+	WORD $0x3dc04c4a // ldr q10, [x2, #304]
+	WORD $0x3dc06c4b // ldr q11, [x2, #432]
+	WORD $0x3dc08c4c // ldr q12, [x2, #560]
+	WORD $0x3dc0ac4d // ldr q13, [x2, #688]
+	WORD $0x3dc0cc4e // ldr q14, [x2, #816]
+	WORD $0x3dc0ec4f // ldr q15, [x2, #944]
+	WORD $0x4e29d508 // fadd v8.4s, v8.4s, v9.4s
+	WORD $0x4e2bd54a // fadd v10.4s, v10.4s, v11.4s
+	WORD $0x4e2dd58c // fadd v12.4s, v12.4s, v13.4s
+	WORD $0x4e2fd5ce // fadd v14.4s, v14.4s, v15.4s
+	WORD $0x4e2ad508 // fadd v8.4s, v8.4s, v10.4s
+	WORD $0x4e2ed58c // fadd v12.4s, v12.4s, v14.4s
+	WORD $0x4e2cd508 // fadd v8.4s, v8.4s, v12.4s
+	WORD $0x4e881810 // uzp1 v16.4s, v0.4s, v8.4s
+	WORD $0x3d800010 // str q16, [x0]
+	ADD R1, R0, R4
+	WORD $0x4e885810 // uzp2 v16.4s, v0.4s, v8.4s
+	WORD $0x3d800090 // str q16, [x4]
+	WORD $0x3dc01440 // ldr q0, [x2, #80]
+	WORD $0x3dc03441 // ldr q1, [x2, #208]
+	WORD $0x3dc05442 // ldr q2, [x2, #336]
+	WORD $0x3dc07443 // ldr q3, [x2, #464]
+	WORD $0x3dc09444 // ldr q4, [x2, #592]
+	WORD $0x3dc0b445 // ldr q5, [x2, #720]
+	WORD $0x3dc0d446 // ldr q6, [x2, #848]
+	WORD $0x3dc0f447 // ldr q7, [x2, #976]
+	WORD $0x4e21d400 // fadd v0.4s, v0.4s, v1.4s
+	WORD $0x4e23d442 // fadd v2.4s, v2.4s, v3.4s
+	WORD $0x4e25d484 // fadd v4.4s, v4.4s, v5.4s
+	WORD $0x4e27d4c6 // fadd v6.4s, v6.4s, v7.4s
+	WORD $0x4e22d400 // fadd v0.4s, v0.4s, v2.4s
+	WORD $0x4e26d484 // fadd v4.4s, v4.4s, v6.4s
+	WORD $0x4e24d400 // fadd v0.4s, v0.4s, v4.4s
+	WORD $0x3dc01c48 // ldr q8, [x2, #112]
+	WORD $0x3dc03c49 // ldr q9, [x2, #240]
+	WORD $0x3dc05c4a // ldr q10, [x2, #368]
+	WORD $0x3dc07c4b // ldr q11, [x2, #496]
+	WORD $0x3dc09c4c // ldr q12, [x2, #624]
+	WORD $0x3dc0bc4d // ldr q13, [x2, #752]
+	WORD $0x3dc0dc4e // ldr q14, [x2, #880]
+	WORD $0x3dc0fc4f // ldr q15, [x2, #1008]
+	WORD $0x4e29d508 // fadd v8.4s, v8.4s, v9.4s
+	WORD $0x4e2bd54a // fadd v10.4s, v10.4s, v11.4s
+	WORD $0x4e2dd58c // fadd v12.4s, v12.4s, v13.4s
+	WORD $0x4e2fd5ce // fadd v14.4s, v14.4s, v15.4s
+	WORD $0x4e2ad508 // fadd v8.4s, v8.4s, v10.4s
+	WORD $0x4e2ed58c // fadd v12.4s, v12.4s, v14.4s
+	WORD $0x4e2cd508 // fadd v8.4s, v8.4s, v12.4s
+	WORD $0x4e881810 // uzp1 v16.4s, v0.4s, v8.4s
+	WORD $0x3d800410 // str q16, [x0, #16]
+	ADD R1, R0, R4
+	WORD $0x4e885810 // uzp2 v16.4s, v0.4s, v8.4s
+	WORD $0x3d800490 // str q16, [x4, #16]
+done:
 	RET
 
 // func streamMXFP4NEON(out *float32, w *byte, rowBytes uintptr, x *byte, n uintptr, rows uintptr)
@@ -75929,6 +86557,515 @@ super:
 	BGT super
 	RET
 
+// func expandMXFP4MMLA(dst *byte, w *byte, n uintptr)
+TEXT ·expandMXFP4MMLA(SB), NOSPLIT, $0-24
+	MOVD dst+0(FP), R0
+	MOVD w+8(FP), R1
+	MOVD n+16(FP), R2
+	ADD $8, R1, R1
+	MOVD $neonTable<>(SB), R3
+	WORD $0x4f00e5e0 // movi v0.16b, #0xf
+	WORD $0x3dc02861 // ldr q1, [x3, #160]
+super:
+	WORD $0xbc5f8022 // ldur s2, [x1, #-8]
+	WORD $0x2f08a442 // uxtl v2.8h, v2.8b
+	WORD $0x2f10a442 // uxtl v2.4s, v2.4h
+	WORD $0x4f375442 // shl v2.4s, v2.4s, #23
+	WORD $0x4f024403 // movi v3.4s, #0x40, lsl #16
+	WORD $0x6ea36442 // umax v2.4s, v2.4s, v3.4s
+	WORD $0x4f03f404 // fmov v4.4s, #5.000000000000000000e-01
+	WORD $0x6e24dc42 // fmul v2.4s, v2.4s, v4.4s
+	WORD $0x4e823845 // zip1 v5.4s, v2.4s, v2.4s
+	WORD $0xfd000005 // str d5, [x0]
+	WORD $0x6e0540a5 // ext v5.16b, v5.16b, v5.16b, #8
+	WORD $0xfd000805 // str d5, [x0, #16]
+	WORD $0x4e827845 // zip2 v5.4s, v2.4s, v2.4s
+	WORD $0xfd001005 // str d5, [x0, #32]
+	WORD $0x6e0540a5 // ext v5.16b, v5.16b, v5.16b, #8
+	WORD $0xfd001805 // str d5, [x0, #48]
+	WORD $0x3dc00022 // ldr q2, [x1]
+	WORD $0x4e201c43 // and v3.16b, v2.16b, v0.16b
+	WORD $0x4e030023 // tbl v3.16b, {v1.16b}, v3.16b
+	WORD $0x3dc00822 // ldr q2, [x1, #32]
+	WORD $0x4e201c44 // and v4.16b, v2.16b, v0.16b
+	WORD $0x4e040024 // tbl v4.16b, {v1.16b}, v4.16b
+	WORD $0x4e843865 // zip1 v5.4s, v3.4s, v4.4s
+	WORD $0xfd008005 // str d5, [x0, #256]
+	WORD $0x6e0540a5 // ext v5.16b, v5.16b, v5.16b, #8
+	WORD $0xfd00a005 // str d5, [x0, #320]
+	WORD $0x4e847865 // zip2 v5.4s, v3.4s, v4.4s
+	WORD $0xfd00c005 // str d5, [x0, #384]
+	WORD $0x6e0540a5 // ext v5.16b, v5.16b, v5.16b, #8
+	WORD $0xfd00e005 // str d5, [x0, #448]
+	WORD $0x3dc01022 // ldr q2, [x1, #64]
+	WORD $0x4e201c43 // and v3.16b, v2.16b, v0.16b
+	WORD $0x4e030023 // tbl v3.16b, {v1.16b}, v3.16b
+	WORD $0x3dc01822 // ldr q2, [x1, #96]
+	WORD $0x4e201c44 // and v4.16b, v2.16b, v0.16b
+	WORD $0x4e040024 // tbl v4.16b, {v1.16b}, v4.16b
+	WORD $0x4e843865 // zip1 v5.4s, v3.4s, v4.4s
+	WORD $0xfd008805 // str d5, [x0, #272]
+	WORD $0x6e0540a5 // ext v5.16b, v5.16b, v5.16b, #8
+	WORD $0xfd00a805 // str d5, [x0, #336]
+	WORD $0x4e847865 // zip2 v5.4s, v3.4s, v4.4s
+	WORD $0xfd00c805 // str d5, [x0, #400]
+	WORD $0x6e0540a5 // ext v5.16b, v5.16b, v5.16b, #8
+	WORD $0xfd00e805 // str d5, [x0, #464]
+	WORD $0x3dc00022 // ldr q2, [x1]
+	WORD $0x6f0c0443 // ushr v3.16b, v2.16b, #4
+	WORD $0x4e030023 // tbl v3.16b, {v1.16b}, v3.16b
+	WORD $0x3dc00822 // ldr q2, [x1, #32]
+	WORD $0x6f0c0444 // ushr v4.16b, v2.16b, #4
+	WORD $0x4e040024 // tbl v4.16b, {v1.16b}, v4.16b
+	WORD $0x4e843865 // zip1 v5.4s, v3.4s, v4.4s
+	WORD $0xfd009005 // str d5, [x0, #288]
+	WORD $0x6e0540a5 // ext v5.16b, v5.16b, v5.16b, #8
+	WORD $0xfd00b005 // str d5, [x0, #352]
+	WORD $0x4e847865 // zip2 v5.4s, v3.4s, v4.4s
+	WORD $0xfd00d005 // str d5, [x0, #416]
+	WORD $0x6e0540a5 // ext v5.16b, v5.16b, v5.16b, #8
+	WORD $0xfd00f005 // str d5, [x0, #480]
+	WORD $0x3dc01022 // ldr q2, [x1, #64]
+	WORD $0x6f0c0443 // ushr v3.16b, v2.16b, #4
+	WORD $0x4e030023 // tbl v3.16b, {v1.16b}, v3.16b
+	WORD $0x3dc01822 // ldr q2, [x1, #96]
+	WORD $0x6f0c0444 // ushr v4.16b, v2.16b, #4
+	WORD $0x4e040024 // tbl v4.16b, {v1.16b}, v4.16b
+	WORD $0x4e843865 // zip1 v5.4s, v3.4s, v4.4s
+	WORD $0xfd009805 // str d5, [x0, #304]
+	WORD $0x6e0540a5 // ext v5.16b, v5.16b, v5.16b, #8
+	WORD $0xfd00b805 // str d5, [x0, #368]
+	WORD $0x4e847865 // zip2 v5.4s, v3.4s, v4.4s
+	WORD $0xfd00d805 // str d5, [x0, #432]
+	WORD $0x6e0540a5 // ext v5.16b, v5.16b, v5.16b, #8
+	WORD $0xfd00f805 // str d5, [x0, #496]
+	WORD $0xbc5fc022 // ldur s2, [x1, #-4]
+	WORD $0x2f08a442 // uxtl v2.8h, v2.8b
+	WORD $0x2f10a442 // uxtl v2.4s, v2.4h
+	WORD $0x4f375442 // shl v2.4s, v2.4s, #23
+	WORD $0x4f024403 // movi v3.4s, #0x40, lsl #16
+	WORD $0x6ea36442 // umax v2.4s, v2.4s, v3.4s
+	WORD $0x4f03f404 // fmov v4.4s, #5.000000000000000000e-01
+	WORD $0x6e24dc42 // fmul v2.4s, v2.4s, v4.4s
+	WORD $0x4e823845 // zip1 v5.4s, v2.4s, v2.4s
+	WORD $0xfd002005 // str d5, [x0, #64]
+	WORD $0x6e0540a5 // ext v5.16b, v5.16b, v5.16b, #8
+	WORD $0xfd002805 // str d5, [x0, #80]
+	WORD $0x4e827845 // zip2 v5.4s, v2.4s, v2.4s
+	WORD $0xfd003005 // str d5, [x0, #96]
+	WORD $0x6e0540a5 // ext v5.16b, v5.16b, v5.16b, #8
+	WORD $0xfd003805 // str d5, [x0, #112]
+	WORD $0x3dc00422 // ldr q2, [x1, #16]
+	WORD $0x4e201c43 // and v3.16b, v2.16b, v0.16b
+	WORD $0x4e030023 // tbl v3.16b, {v1.16b}, v3.16b
+	WORD $0x3dc00c22 // ldr q2, [x1, #48]
+	WORD $0x4e201c44 // and v4.16b, v2.16b, v0.16b
+	WORD $0x4e040024 // tbl v4.16b, {v1.16b}, v4.16b
+	WORD $0x4e843865 // zip1 v5.4s, v3.4s, v4.4s
+	WORD $0xfd010005 // str d5, [x0, #512]
+	WORD $0x6e0540a5 // ext v5.16b, v5.16b, v5.16b, #8
+	WORD $0xfd012005 // str d5, [x0, #576]
+	WORD $0x4e847865 // zip2 v5.4s, v3.4s, v4.4s
+	WORD $0xfd014005 // str d5, [x0, #640]
+	WORD $0x6e0540a5 // ext v5.16b, v5.16b, v5.16b, #8
+	WORD $0xfd016005 // str d5, [x0, #704]
+	WORD $0x3dc01422 // ldr q2, [x1, #80]
+	WORD $0x4e201c43 // and v3.16b, v2.16b, v0.16b
+	WORD $0x4e030023 // tbl v3.16b, {v1.16b}, v3.16b
+	WORD $0x3dc01c22 // ldr q2, [x1, #112]
+	WORD $0x4e201c44 // and v4.16b, v2.16b, v0.16b
+	WORD $0x4e040024 // tbl v4.16b, {v1.16b}, v4.16b
+	WORD $0x4e843865 // zip1 v5.4s, v3.4s, v4.4s
+	WORD $0xfd010805 // str d5, [x0, #528]
+	WORD $0x6e0540a5 // ext v5.16b, v5.16b, v5.16b, #8
+	WORD $0xfd012805 // str d5, [x0, #592]
+	WORD $0x4e847865 // zip2 v5.4s, v3.4s, v4.4s
+	WORD $0xfd014805 // str d5, [x0, #656]
+	WORD $0x6e0540a5 // ext v5.16b, v5.16b, v5.16b, #8
+	WORD $0xfd016805 // str d5, [x0, #720]
+	WORD $0x3dc00422 // ldr q2, [x1, #16]
+	WORD $0x6f0c0443 // ushr v3.16b, v2.16b, #4
+	WORD $0x4e030023 // tbl v3.16b, {v1.16b}, v3.16b
+	WORD $0x3dc00c22 // ldr q2, [x1, #48]
+	WORD $0x6f0c0444 // ushr v4.16b, v2.16b, #4
+	WORD $0x4e040024 // tbl v4.16b, {v1.16b}, v4.16b
+	WORD $0x4e843865 // zip1 v5.4s, v3.4s, v4.4s
+	WORD $0xfd011005 // str d5, [x0, #544]
+	WORD $0x6e0540a5 // ext v5.16b, v5.16b, v5.16b, #8
+	WORD $0xfd013005 // str d5, [x0, #608]
+	WORD $0x4e847865 // zip2 v5.4s, v3.4s, v4.4s
+	WORD $0xfd015005 // str d5, [x0, #672]
+	WORD $0x6e0540a5 // ext v5.16b, v5.16b, v5.16b, #8
+	WORD $0xfd017005 // str d5, [x0, #736]
+	WORD $0x3dc01422 // ldr q2, [x1, #80]
+	WORD $0x6f0c0443 // ushr v3.16b, v2.16b, #4
+	WORD $0x4e030023 // tbl v3.16b, {v1.16b}, v3.16b
+	WORD $0x3dc01c22 // ldr q2, [x1, #112]
+	WORD $0x6f0c0444 // ushr v4.16b, v2.16b, #4
+	WORD $0x4e040024 // tbl v4.16b, {v1.16b}, v4.16b
+	WORD $0x4e843865 // zip1 v5.4s, v3.4s, v4.4s
+	WORD $0xfd011805 // str d5, [x0, #560]
+	WORD $0x6e0540a5 // ext v5.16b, v5.16b, v5.16b, #8
+	WORD $0xfd013805 // str d5, [x0, #624]
+	WORD $0x4e847865 // zip2 v5.4s, v3.4s, v4.4s
+	WORD $0xfd015805 // str d5, [x0, #688]
+	WORD $0x6e0540a5 // ext v5.16b, v5.16b, v5.16b, #8
+	WORD $0xfd017805 // str d5, [x0, #752]
+	ADD $136, R1, R1
+	ADD $768, R0, R0
+	SUBS $1, R2, R2
+	BGT super
+	RET
+
+// func panelMXFP4MMLA8x4(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
+TEXT ·panelMXFP4MMLA8x4(SB), NOSPLIT, $0-72
+	MOVD n+48(FP), R0
+	MOVD acc+56(FP), R1
+	MOVD part+64(FP), R2
+	MOVD w+16(FP), R3
+	MOVD rowBytes+24(FP), R7
+	ADD R7, R3, R4
+	ADD R7, R4, R5
+	ADD R7, R5, R6
+	MOVD x+32(FP), R7
+	MOVD xStride+40(FP), R9
+	ADD R9, R7, R8
+	MOVD R3, R9
+	ADD $256, R3, R3
+	MOVD R4, R10
+	ADD $256, R4, R4
+	MOVD R5, R11
+	ADD $256, R5, R5
+	MOVD R6, R12
+	ADD $256, R6, R6
+	MOVD R7, R13
+	ADD $256, R7, R7
+	MOVD R8, R14
+	ADD $256, R8, R8
+	MOVD $768, R15
+	MUL R0, R15, R15
+	MOVD $1024, R16
+	MUL R0, R16, R16
+	MOVD $8, R19
+block:
+	WORD $0x6f00e400 // movi v0.2d, #0x0
+	WORD $0x6f00e401 // movi v1.2d, #0x0
+	WORD $0x6f00e402 // movi v2.2d, #0x0
+	WORD $0x6f00e403 // movi v3.2d, #0x0
+	WORD $0x6f00e404 // movi v4.2d, #0x0
+	WORD $0x6f00e405 // movi v5.2d, #0x0
+	WORD $0x6f00e406 // movi v6.2d, #0x0
+	WORD $0x6f00e407 // movi v7.2d, #0x0
+	TBNZ $0, R2, begin
+	WORD $0x3dc00020 // ldr q0, [x1]
+	WORD $0x3dc00421 // ldr q1, [x1, #16]
+	WORD $0x3dc00822 // ldr q2, [x1, #32]
+	WORD $0x3dc00c23 // ldr q3, [x1, #48]
+	WORD $0x3dc01024 // ldr q4, [x1, #64]
+	WORD $0x3dc01425 // ldr q5, [x1, #80]
+	WORD $0x3dc01826 // ldr q6, [x1, #96]
+	WORD $0x3dc01c27 // ldr q7, [x1, #112]
+begin:
+	MOVD R0, R17
+super:
+	WORD $0x6f00e408 // movi v8.2d, #0x0
+	WORD $0x6f00e409 // movi v9.2d, #0x0
+	WORD $0x6f00e40a // movi v10.2d, #0x0
+	WORD $0x6f00e40b // movi v11.2d, #0x0
+	WORD $0x6f00e40c // movi v12.2d, #0x0
+	WORD $0x6f00e40d // movi v13.2d, #0x0
+	WORD $0x6f00e40e // movi v14.2d, #0x0
+	WORD $0x6f00e40f // movi v15.2d, #0x0
+	WORD $0x3dc00070 // ldr q16, [x3]
+	WORD $0x3dc00091 // ldr q17, [x4]
+	WORD $0x3dc000b2 // ldr q18, [x5]
+	WORD $0x3dc000d3 // ldr q19, [x6]
+	WORD $0x3dc000f4 // ldr q20, [x7]
+	WORD $0x3dc00115 // ldr q21, [x8]
+	WORD $0x4e94a608 // smmla v8.4s, v16.16b, v20.16b
+	WORD $0x4e95a609 // smmla v9.4s, v16.16b, v21.16b
+	WORD $0x4e94a62a // smmla v10.4s, v17.16b, v20.16b
+	WORD $0x4e95a62b // smmla v11.4s, v17.16b, v21.16b
+	WORD $0x4e94a64c // smmla v12.4s, v18.16b, v20.16b
+	WORD $0x4e95a64d // smmla v13.4s, v18.16b, v21.16b
+	WORD $0x4e94a66e // smmla v14.4s, v19.16b, v20.16b
+	WORD $0x4e95a66f // smmla v15.4s, v19.16b, v21.16b
+	WORD $0x3dc00470 // ldr q16, [x3, #16]
+	WORD $0x3dc00491 // ldr q17, [x4, #16]
+	WORD $0x3dc004b2 // ldr q18, [x5, #16]
+	WORD $0x3dc004d3 // ldr q19, [x6, #16]
+	WORD $0x3dc004f4 // ldr q20, [x7, #16]
+	WORD $0x3dc00515 // ldr q21, [x8, #16]
+	WORD $0x4e94a608 // smmla v8.4s, v16.16b, v20.16b
+	WORD $0x4e95a609 // smmla v9.4s, v16.16b, v21.16b
+	WORD $0x4e94a62a // smmla v10.4s, v17.16b, v20.16b
+	WORD $0x4e95a62b // smmla v11.4s, v17.16b, v21.16b
+	WORD $0x4e94a64c // smmla v12.4s, v18.16b, v20.16b
+	WORD $0x4e95a64d // smmla v13.4s, v18.16b, v21.16b
+	WORD $0x4e94a66e // smmla v14.4s, v19.16b, v20.16b
+	WORD $0x4e95a66f // smmla v15.4s, v19.16b, v21.16b
+	WORD $0x3dc00870 // ldr q16, [x3, #32]
+	WORD $0x3dc00891 // ldr q17, [x4, #32]
+	WORD $0x3dc008b2 // ldr q18, [x5, #32]
+	WORD $0x3dc008d3 // ldr q19, [x6, #32]
+	WORD $0x3dc008f4 // ldr q20, [x7, #32]
+	WORD $0x3dc00915 // ldr q21, [x8, #32]
+	WORD $0x4e94a608 // smmla v8.4s, v16.16b, v20.16b
+	WORD $0x4e95a609 // smmla v9.4s, v16.16b, v21.16b
+	WORD $0x4e94a62a // smmla v10.4s, v17.16b, v20.16b
+	WORD $0x4e95a62b // smmla v11.4s, v17.16b, v21.16b
+	WORD $0x4e94a64c // smmla v12.4s, v18.16b, v20.16b
+	WORD $0x4e95a64d // smmla v13.4s, v18.16b, v21.16b
+	WORD $0x4e94a66e // smmla v14.4s, v19.16b, v20.16b
+	WORD $0x4e95a66f // smmla v15.4s, v19.16b, v21.16b
+	WORD $0x3dc00c70 // ldr q16, [x3, #48]
+	WORD $0x3dc00c91 // ldr q17, [x4, #48]
+	WORD $0x3dc00cb2 // ldr q18, [x5, #48]
+	WORD $0x3dc00cd3 // ldr q19, [x6, #48]
+	WORD $0x3dc00cf4 // ldr q20, [x7, #48]
+	WORD $0x3dc00d15 // ldr q21, [x8, #48]
+	WORD $0x4e94a608 // smmla v8.4s, v16.16b, v20.16b
+	WORD $0x4e95a609 // smmla v9.4s, v16.16b, v21.16b
+	WORD $0x4e94a62a // smmla v10.4s, v17.16b, v20.16b
+	WORD $0x4e95a62b // smmla v11.4s, v17.16b, v21.16b
+	WORD $0x4e94a64c // smmla v12.4s, v18.16b, v20.16b
+	WORD $0x4e95a64d // smmla v13.4s, v18.16b, v21.16b
+	WORD $0x4e94a66e // smmla v14.4s, v19.16b, v20.16b
+	WORD $0x4e95a66f // smmla v15.4s, v19.16b, v21.16b
+	WORD $0x3dc00130 // ldr q16, [x9]
+	WORD $0x3dc001b1 // ldr q17, [x13]
+	WORD $0x4e21d908 // scvtf v8.4s, v8.4s
+	WORD $0x6e30de31 // fmul v17.4s, v17.4s, v16.4s
+	WORD $0x4e31cd00 // fmla v0.4s, v8.4s, v17.4s
+	WORD $0x3dc001d1 // ldr q17, [x14]
+	WORD $0x4e21d929 // scvtf v9.4s, v9.4s
+	WORD $0x6e30de31 // fmul v17.4s, v17.4s, v16.4s
+	WORD $0x4e31cd21 // fmla v1.4s, v9.4s, v17.4s
+	WORD $0x3dc00150 // ldr q16, [x10]
+	WORD $0x3dc001b1 // ldr q17, [x13]
+	WORD $0x4e21d94a // scvtf v10.4s, v10.4s
+	WORD $0x6e30de31 // fmul v17.4s, v17.4s, v16.4s
+	WORD $0x4e31cd42 // fmla v2.4s, v10.4s, v17.4s
+	WORD $0x3dc001d1 // ldr q17, [x14]
+	WORD $0x4e21d96b // scvtf v11.4s, v11.4s
+	WORD $0x6e30de31 // fmul v17.4s, v17.4s, v16.4s
+	WORD $0x4e31cd63 // fmla v3.4s, v11.4s, v17.4s
+	WORD $0x3dc00170 // ldr q16, [x11]
+	WORD $0x3dc001b1 // ldr q17, [x13]
+	WORD $0x4e21d98c // scvtf v12.4s, v12.4s
+	WORD $0x6e30de31 // fmul v17.4s, v17.4s, v16.4s
+	WORD $0x4e31cd84 // fmla v4.4s, v12.4s, v17.4s
+	WORD $0x3dc001d1 // ldr q17, [x14]
+	WORD $0x4e21d9ad // scvtf v13.4s, v13.4s
+	WORD $0x6e30de31 // fmul v17.4s, v17.4s, v16.4s
+	WORD $0x4e31cda5 // fmla v5.4s, v13.4s, v17.4s
+	WORD $0x3dc00190 // ldr q16, [x12]
+	WORD $0x3dc001b1 // ldr q17, [x13]
+	WORD $0x4e21d9ce // scvtf v14.4s, v14.4s
+	WORD $0x6e30de31 // fmul v17.4s, v17.4s, v16.4s
+	WORD $0x4e31cdc6 // fmla v6.4s, v14.4s, v17.4s
+	WORD $0x3dc001d1 // ldr q17, [x14]
+	WORD $0x4e21d9ef // scvtf v15.4s, v15.4s
+	WORD $0x6e30de31 // fmul v17.4s, v17.4s, v16.4s
+	WORD $0x4e31cde7 // fmla v7.4s, v15.4s, v17.4s
+	ADD $768, R3, R3
+	ADD $768, R9, R9
+	ADD $768, R4, R4
+	ADD $768, R10, R10
+	ADD $768, R5, R5
+	ADD $768, R11, R11
+	ADD $768, R6, R6
+	ADD $768, R12, R12
+	ADD $1024, R7, R7
+	ADD $1024, R13, R13
+	ADD $1024, R8, R8
+	ADD $1024, R14, R14
+	SUBS $1, R17, R17
+	BGT super
+	WORD $0x3d800020 // str q0, [x1]
+	WORD $0x3d800421 // str q1, [x1, #16]
+	WORD $0x3d800822 // str q2, [x1, #32]
+	WORD $0x3d800c23 // str q3, [x1, #48]
+	WORD $0x3d801024 // str q4, [x1, #64]
+	WORD $0x3d801425 // str q5, [x1, #80]
+	WORD $0x3d801826 // str q6, [x1, #96]
+	WORD $0x3d801c27 // str q7, [x1, #112]
+	ADD $128, R1, R1
+	SUB R15, R3, R3
+	ADD $64, R3, R3
+	SUB R15, R9, R9
+	ADD $16, R9, R9
+	SUB R15, R4, R4
+	ADD $64, R4, R4
+	SUB R15, R10, R10
+	ADD $16, R10, R10
+	SUB R15, R5, R5
+	ADD $64, R5, R5
+	SUB R15, R11, R11
+	ADD $16, R11, R11
+	SUB R15, R6, R6
+	ADD $64, R6, R6
+	SUB R15, R12, R12
+	ADD $16, R12, R12
+	SUB R16, R7, R7
+	ADD $64, R7, R7
+	SUB R16, R13, R13
+	ADD $16, R13, R13
+	SUB R16, R8, R8
+	ADD $64, R8, R8
+	SUB R16, R14, R14
+	ADD $16, R14, R14
+	SUBS $1, R19, R19
+	BGT block
+	MOVD out+0(FP), R0
+	MOVD outStride+8(FP), R1
+	MOVD acc+56(FP), R2
+	MOVD part+64(FP), R3
+	TBZ $1, R3, done
+	WORD $0x3dc00040 // ldr q0, [x2]
+	WORD $0x3dc02041 // ldr q1, [x2, #128]
+	WORD $0x3dc04042 // ldr q2, [x2, #256]
+	WORD $0x3dc06043 // ldr q3, [x2, #384]
+	WORD $0x3dc08044 // ldr q4, [x2, #512]
+	WORD $0x3dc0a045 // ldr q5, [x2, #640]
+	WORD $0x3dc0c046 // ldr q6, [x2, #768]
+	WORD $0x3dc0e047 // ldr q7, [x2, #896]
+	WORD $0x4e21d400 // fadd v0.4s, v0.4s, v1.4s
+	WORD $0x4e23d442 // fadd v2.4s, v2.4s, v3.4s
+	WORD $0x4e25d484 // fadd v4.4s, v4.4s, v5.4s
+	WORD $0x4e27d4c6 // fadd v6.4s, v6.4s, v7.4s
+	WORD $0x4e22d400 // fadd v0.4s, v0.4s, v2.4s
+	WORD $0x4e26d484 // fadd v4.4s, v4.4s, v6.4s
+	WORD $0x4e24d400 // fadd v0.4s, v0.4s, v4.4s
+	WORD $0x3dc00848 // ldr q8, [x2, #32]
+	WORD $0x3dc02849 // ldr q9, [x2, #160]
+	WORD $0x3dc0484a // ldr q10, [x2, #288]
+	WORD $0x3dc0684b // ldr q11, [x2, #416]
+	WORD $0x3dc0884c // ldr q12, [x2, #544]
+	WORD $0x3dc0a84d // ldr q13, [x2, #672]
+	WORD $0x3dc0c84e // ldr q14, [x2, #800]
+	WORD $0x3dc0e84f // ldr q15, [x2, #928]
+	WORD $0x4e29d508 // fadd v8.4s, v8.4s, v9.4s
+	WORD $0x4e2bd54a // fadd v10.4s, v10.4s, v11.4s
+	WORD $0x4e2dd58c // fadd v12.4s, v12.4s, v13.4s
+	WORD $0x4e2fd5ce // fadd v14.4s, v14.4s, v15.4s
+	WORD $0x4e2ad508 // fadd v8.4s, v8.4s, v10.4s
+	WORD $0x4e2ed58c // fadd v12.4s, v12.4s, v14.4s
+	WORD $0x4e2cd508 // fadd v8.4s, v8.4s, v12.4s
+	WORD $0x4e881810 // uzp1 v16.4s, v0.4s, v8.4s
+	WORD $0x3d800010 // str q16, [x0]
+	ADD R1, R0, R4
+	WORD $0x4e885810 // uzp2 v16.4s, v0.4s, v8.4s
+	WORD $0x3d800090 // str q16, [x4]
+	WORD $0x3dc01040 // ldr q0, [x2, #64]
+	WORD $0x3dc03041 // ldr q1, [x2, #192]
+	WORD $0x3dc05042 // ldr q2, [x2, #320]
+	WORD $0x3dc07043 // ldr q3, [x2, #448]
+	WORD $0x3dc09044 // ldr q4, [x2, #576]
+	WORD $0x3dc0b045 // ldr q5, [x2, #704]
+	WORD $0x3dc0d046 // ldr q6, [x2, #832]
+	WORD $0x3dc0f047 // ldr q7, [x2, #960]
+	WORD $0x4e21d400 // fadd v0.4s, v0.4s, v1.4s
+	WORD $0x4e23d442 // fadd v2.4s, v2.4s, v3.4s
+	WORD $0x4e25d484 // fadd v4.4s, v4.4s, v5.4s
+	WORD $0x4e27d4c6 // fadd v6.4s, v6.4s, v7.4s
+	WORD $0x4e22d400 // fadd v0.4s, v0.4s, v2.4s
+	WORD $0x4e26d484 // fadd v4.4s, v4.4s, v6.4s
+	WORD $0x4e24d400 // fadd v0.4s, v0.4s, v4.4s
+	WORD $0x3dc01848 // ldr q8, [x2, #96]
+	WORD $0x3dc03849 // ldr q9, [x2, #224]
+	WORD $0x3dc0584a // ldr q10, [x2, #352]
+	WORD $0x3dc0784b // ldr q11, [x2, #480]
+	WORD $0x3dc0984c // ldr q12, [x2, #608]
+	WORD $0x3dc0b84d // ldr q13, [x2, #736]
+	WORD $0x3dc0d84e // ldr q14, [x2, #864]
+	WORD $0x3dc0f84f // ldr q15, [x2, #992]
+	WORD $0x4e29d508 // fadd v8.4s, v8.4s, v9.4s
+	WORD $0x4e2bd54a // fadd v10.4s, v10.4s, v11.4s
+	WORD $0x4e2dd58c // fadd v12.4s, v12.4s, v13.4s
+	WORD $0x4e2fd5ce // fadd v14.4s, v14.4s, v15.4s
+	WORD $0x4e2ad508 // fadd v8.4s, v8.4s, v10.4s
+	WORD $0x4e2ed58c // fadd v12.4s, v12.4s, v14.4s
+	WORD $0x4e2cd508 // fadd v8.4s, v8.4s, v12.4s
+	WORD $0x4e881810 // uzp1 v16.4s, v0.4s, v8.4s
+	WORD $0x3d800410 // str q16, [x0, #16]
+	ADD R1, R0, R4
+	WORD $0x4e885810 // uzp2 v16.4s, v0.4s, v8.4s
+	WORD $0x3d800490 // str q16, [x4, #16]
+	ADD R1<<1, R0, R0
+	WORD $0x3dc00440 // ldr q0, [x2, #16]
+	WORD $0x3dc02441 // ldr q1, [x2, #144]
+	WORD $0x3dc04442 // ldr q2, [x2, #272]
+	WORD $0x3dc06443 // ldr q3, [x2, #400]
+	WORD $0x3dc08444 // ldr q4, [x2, #528]
+	WORD $0x3dc0a445 // ldr q5, [x2, #656]
+	WORD $0x3dc0c446 // ldr q6, [x2, #784]
+	WORD $0x3dc0e447 // ldr q7, [x2, #912]
+	WORD $0x4e21d400 // fadd v0.4s, v0.4s, v1.4s
+	WORD $0x4e23d442 // fadd v2.4s, v2.4s, v3.4s
+	WORD $0x4e25d484 // fadd v4.4s, v4.4s, v5.4s
+	WORD $0x4e27d4c6 // fadd v6.4s, v6.4s, v7.4s
+	WORD $0x4e22d400 // fadd v0.4s, v0.4s, v2.4s
+	WORD $0x4e26d484 // fadd v4.4s, v4.4s, v6.4s
+	WORD $0x4e24d400 // fadd v0.4s, v0.4s, v4.4s
+	WORD $0x3dc00c48 // ldr q8, [x2, #48]
+	WORD $0x3dc02c49 // ldr q9, [x2, #176]
+	WORD $0x3dc04c4a // ldr q10, [x2, #304]
+	WORD $0x3dc06c4b // ldr q11, [x2, #432]
+	WORD $0x3dc08c4c // ldr q12, [x2, #560]
+	WORD $0x3dc0ac4d // ldr q13, [x2, #688]
+	WORD $0x3dc0cc4e // ldr q14, [x2, #816]
+	WORD $0x3dc0ec4f // ldr q15, [x2, #944]
+	WORD $0x4e29d508 // fadd v8.4s, v8.4s, v9.4s
+	WORD $0x4e2bd54a // fadd v10.4s, v10.4s, v11.4s
+	WORD $0x4e2dd58c // fadd v12.4s, v12.4s, v13.4s
+	WORD $0x4e2fd5ce // fadd v14.4s, v14.4s, v15.4s
+	WORD $0x4e2ad508 // fadd v8.4s, v8.4s, v10.4s
+	WORD $0x4e2ed58c // fadd v12.4s, v12.4s, v14.4s
+	WORD $0x4e2cd508 // fadd v8.4s, v8.4s, v12.4s
+	WORD $0x4e881810 // uzp1 v16.4s, v0.4s, v8.4s
+	WORD $0x3d800010 // str q16, [x0]
+	ADD R1, R0, R4
+	WORD $0x4e885810 // uzp2 v16.4s, v0.4s, v8.4s
+	WORD $0x3d800090 // str q16, [x4]
+	WORD $0x3dc01440 // ldr q0, [x2, #80]
+	WORD $0x3dc03441 // ldr q1, [x2, #208]
+	WORD $0x3dc05442 // ldr q2, [x2, #336]
+	WORD $0x3dc07443 // ldr q3, [x2, #464]
+	WORD $0x3dc09444 // ldr q4, [x2, #592]
+	WORD $0x3dc0b445 // ldr q5, [x2, #720]
+	WORD $0x3dc0d446 // ldr q6, [x2, #848]
+	WORD $0x3dc0f447 // ldr q7, [x2, #976]
+	WORD $0x4e21d400 // fadd v0.4s, v0.4s, v1.4s
+	WORD $0x4e23d442 // fadd v2.4s, v2.4s, v3.4s
+	WORD $0x4e25d484 // fadd v4.4s, v4.4s, v5.4s
+	WORD $0x4e27d4c6 // fadd v6.4s, v6.4s, v7.4s
+	WORD $0x4e22d400 // fadd v0.4s, v0.4s, v2.4s
+	WORD $0x4e26d484 // fadd v4.4s, v4.4s, v6.4s
+	WORD $0x4e24d400 // fadd v0.4s, v0.4s, v4.4s
+	WORD $0x3dc01c48 // ldr q8, [x2, #112]
+	WORD $0x3dc03c49 // ldr q9, [x2, #240]
+	WORD $0x3dc05c4a // ldr q10, [x2, #368]
+	WORD $0x3dc07c4b // ldr q11, [x2, #496]
+	WORD $0x3dc09c4c // ldr q12, [x2, #624]
+	WORD $0x3dc0bc4d // ldr q13, [x2, #752]
+	WORD $0x3dc0dc4e // ldr q14, [x2, #880]
+	WORD $0x3dc0fc4f // ldr q15, [x2, #1008]
+	WORD $0x4e29d508 // fadd v8.4s, v8.4s, v9.4s
+	WORD $0x4e2bd54a // fadd v10.4s, v10.4s, v11.4s
+	WORD $0x4e2dd58c // fadd v12.4s, v12.4s, v13.4s
+	WORD $0x4e2fd5ce // fadd v14.4s, v14.4s, v15.4s
+	WORD $0x4e2ad508 // fadd v8.4s, v8.4s, v10.4s
+	WORD $0x4e2ed58c // fadd v12.4s, v12.4s, v14.4s
+	WORD $0x4e2cd508 // fadd v8.4s, v8.4s, v12.4s
+	WORD $0x4e881810 // uzp1 v16.4s, v0.4s, v8.4s
+	WORD $0x3d800410 // str q16, [x0, #16]
+	ADD R1, R0, R4
+	WORD $0x4e885810 // uzp2 v16.4s, v0.4s, v8.4s
+	WORD $0x3d800490 // str q16, [x4, #16]
+done:
+	RET
+
 // func tileF32NEON1x1(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr)
 TEXT ·tileF32NEON1x1(SB), NOSPLIT, $0-56
 	MOVD w+16(FP), R0
@@ -78077,6 +89214,253 @@ block:
 	BGT block
 	ADD $448, R0, R0
 	SUBS $1, R2, R2
+	BGT super
+	RET
+
+// func arrangeMMLA(dst, x *byte, xStride, n uintptr)
+TEXT ·arrangeMMLA(SB), NOSPLIT, $0-32
+	MOVD dst+0(FP), R0
+	MOVD n+24(FP), R1
+	MOVD x+8(FP), R2
+	MOVD xStride+16(FP), R4
+	ADD R4, R2, R3
+super:
+	WORD $0x3dc00040 // ldr q0, [x2]
+	WORD $0x3dc00841 // ldr q1, [x2, #32]
+	WORD $0x4e813802 // zip1 v2.4s, v0.4s, v1.4s
+	WORD $0x4e817803 // zip2 v3.4s, v0.4s, v1.4s
+	WORD $0x3dc00064 // ldr q4, [x3]
+	WORD $0x3dc00865 // ldr q5, [x3, #32]
+	WORD $0x4e853886 // zip1 v6.4s, v4.4s, v5.4s
+	WORD $0x4e857887 // zip2 v7.4s, v4.4s, v5.4s
+	WORD $0x4ec63848 // zip1 v8.2d, v2.2d, v6.2d
+	WORD $0x3d804008 // str q8, [x0, #256]
+	WORD $0x4ec67848 // zip2 v8.2d, v2.2d, v6.2d
+	WORD $0x3d805008 // str q8, [x0, #320]
+	WORD $0x4ec73868 // zip1 v8.2d, v3.2d, v7.2d
+	WORD $0x3d806008 // str q8, [x0, #384]
+	WORD $0x4ec77868 // zip2 v8.2d, v3.2d, v7.2d
+	WORD $0x3d807008 // str q8, [x0, #448]
+	WORD $0x3dc01040 // ldr q0, [x2, #64]
+	WORD $0x3dc01841 // ldr q1, [x2, #96]
+	WORD $0x4e813802 // zip1 v2.4s, v0.4s, v1.4s
+	WORD $0x4e817803 // zip2 v3.4s, v0.4s, v1.4s
+	WORD $0x3dc01064 // ldr q4, [x3, #64]
+	WORD $0x3dc01865 // ldr q5, [x3, #96]
+	WORD $0x4e853886 // zip1 v6.4s, v4.4s, v5.4s
+	WORD $0x4e857887 // zip2 v7.4s, v4.4s, v5.4s
+	WORD $0x4ec63848 // zip1 v8.2d, v2.2d, v6.2d
+	WORD $0x3d804408 // str q8, [x0, #272]
+	WORD $0x4ec67848 // zip2 v8.2d, v2.2d, v6.2d
+	WORD $0x3d805408 // str q8, [x0, #336]
+	WORD $0x4ec73868 // zip1 v8.2d, v3.2d, v7.2d
+	WORD $0x3d806408 // str q8, [x0, #400]
+	WORD $0x4ec77868 // zip2 v8.2d, v3.2d, v7.2d
+	WORD $0x3d807408 // str q8, [x0, #464]
+	WORD $0x3dc02040 // ldr q0, [x2, #128]
+	WORD $0x3dc02841 // ldr q1, [x2, #160]
+	WORD $0x4e813802 // zip1 v2.4s, v0.4s, v1.4s
+	WORD $0x4e817803 // zip2 v3.4s, v0.4s, v1.4s
+	WORD $0x3dc02064 // ldr q4, [x3, #128]
+	WORD $0x3dc02865 // ldr q5, [x3, #160]
+	WORD $0x4e853886 // zip1 v6.4s, v4.4s, v5.4s
+	WORD $0x4e857887 // zip2 v7.4s, v4.4s, v5.4s
+	WORD $0x4ec63848 // zip1 v8.2d, v2.2d, v6.2d
+	WORD $0x3d804808 // str q8, [x0, #288]
+	WORD $0x4ec67848 // zip2 v8.2d, v2.2d, v6.2d
+	WORD $0x3d805808 // str q8, [x0, #352]
+	WORD $0x4ec73868 // zip1 v8.2d, v3.2d, v7.2d
+	WORD $0x3d806808 // str q8, [x0, #416]
+	WORD $0x4ec77868 // zip2 v8.2d, v3.2d, v7.2d
+	WORD $0x3d807808 // str q8, [x0, #480]
+	WORD $0x3dc03040 // ldr q0, [x2, #192]
+	WORD $0x3dc03841 // ldr q1, [x2, #224]
+	WORD $0x4e813802 // zip1 v2.4s, v0.4s, v1.4s
+	WORD $0x4e817803 // zip2 v3.4s, v0.4s, v1.4s
+	WORD $0x3dc03064 // ldr q4, [x3, #192]
+	WORD $0x3dc03865 // ldr q5, [x3, #224]
+	WORD $0x4e853886 // zip1 v6.4s, v4.4s, v5.4s
+	WORD $0x4e857887 // zip2 v7.4s, v4.4s, v5.4s
+	WORD $0x4ec63848 // zip1 v8.2d, v2.2d, v6.2d
+	WORD $0x3d804c08 // str q8, [x0, #304]
+	WORD $0x4ec67848 // zip2 v8.2d, v2.2d, v6.2d
+	WORD $0x3d805c08 // str q8, [x0, #368]
+	WORD $0x4ec73868 // zip1 v8.2d, v3.2d, v7.2d
+	WORD $0x3d806c08 // str q8, [x0, #432]
+	WORD $0x4ec77868 // zip2 v8.2d, v3.2d, v7.2d
+	WORD $0x3d807c08 // str q8, [x0, #496]
+	WORD $0x3dc04040 // ldr q0, [x2, #256]
+	WORD $0x3dc04061 // ldr q1, [x3, #256]
+	WORD $0x4e813802 // zip1 v2.4s, v0.4s, v1.4s
+	WORD $0x4ec23843 // zip1 v3.2d, v2.2d, v2.2d
+	WORD $0x3d800003 // str q3, [x0]
+	WORD $0x4ec27843 // zip2 v3.2d, v2.2d, v2.2d
+	WORD $0x3d800403 // str q3, [x0, #16]
+	WORD $0x4e817802 // zip2 v2.4s, v0.4s, v1.4s
+	WORD $0x4ec23843 // zip1 v3.2d, v2.2d, v2.2d
+	WORD $0x3d800803 // str q3, [x0, #32]
+	WORD $0x4ec27843 // zip2 v3.2d, v2.2d, v2.2d
+	WORD $0x3d800c03 // str q3, [x0, #48]
+	WORD $0x3dc05040 // ldr q0, [x2, #320]
+	WORD $0x3dc05061 // ldr q1, [x3, #320]
+	WORD $0x4e813802 // zip1 v2.4s, v0.4s, v1.4s
+	WORD $0x4ec23843 // zip1 v3.2d, v2.2d, v2.2d
+	WORD $0x3d802003 // str q3, [x0, #128]
+	WORD $0x4ec27843 // zip2 v3.2d, v2.2d, v2.2d
+	WORD $0x3d802403 // str q3, [x0, #144]
+	WORD $0x4e817802 // zip2 v2.4s, v0.4s, v1.4s
+	WORD $0x4ec23843 // zip1 v3.2d, v2.2d, v2.2d
+	WORD $0x3d802803 // str q3, [x0, #160]
+	WORD $0x4ec27843 // zip2 v3.2d, v2.2d, v2.2d
+	WORD $0x3d802c03 // str q3, [x0, #176]
+	WORD $0x3dc06840 // ldr q0, [x2, #416]
+	WORD $0x3dc06861 // ldr q1, [x3, #416]
+	WORD $0x4f305402 // shl v2.4s, v0.4s, #16
+	WORD $0x4f300442 // sshr v2.4s, v2.4s, #16
+	WORD $0x4f300400 // sshr v0.4s, v0.4s, #16
+	WORD $0x4f305423 // shl v3.4s, v1.4s, #16
+	WORD $0x4f300463 // sshr v3.4s, v3.4s, #16
+	WORD $0x4f300421 // sshr v1.4s, v1.4s, #16
+	WORD $0x4e833844 // zip1 v4.4s, v2.4s, v3.4s
+	WORD $0x4ec43885 // zip1 v5.2d, v4.2d, v4.2d
+	WORD $0x3d80c005 // str q5, [x0, #768]
+	WORD $0x4ec47885 // zip2 v5.2d, v4.2d, v4.2d
+	WORD $0x3d80c405 // str q5, [x0, #784]
+	WORD $0x4e837844 // zip2 v4.4s, v2.4s, v3.4s
+	WORD $0x4ec43885 // zip1 v5.2d, v4.2d, v4.2d
+	WORD $0x3d80c805 // str q5, [x0, #800]
+	WORD $0x4ec47885 // zip2 v5.2d, v4.2d, v4.2d
+	WORD $0x3d80cc05 // str q5, [x0, #816]
+	WORD $0x4e813806 // zip1 v6.4s, v0.4s, v1.4s
+	WORD $0x4ec638c7 // zip1 v7.2d, v6.2d, v6.2d
+	WORD $0x3d80e007 // str q7, [x0, #896]
+	WORD $0x4ec678c7 // zip2 v7.2d, v6.2d, v6.2d
+	WORD $0x3d80e407 // str q7, [x0, #912]
+	WORD $0x4e817806 // zip2 v6.4s, v0.4s, v1.4s
+	WORD $0x4ec638c7 // zip1 v7.2d, v6.2d, v6.2d
+	WORD $0x3d80e807 // str q7, [x0, #928]
+	WORD $0x4ec678c7 // zip2 v7.2d, v6.2d, v6.2d
+	WORD $0x3d80ec07 // str q7, [x0, #944]
+	WORD $0x3dc00440 // ldr q0, [x2, #16]
+	WORD $0x3dc00c41 // ldr q1, [x2, #48]
+	WORD $0x4e813802 // zip1 v2.4s, v0.4s, v1.4s
+	WORD $0x4e817803 // zip2 v3.4s, v0.4s, v1.4s
+	WORD $0x3dc00464 // ldr q4, [x3, #16]
+	WORD $0x3dc00c65 // ldr q5, [x3, #48]
+	WORD $0x4e853886 // zip1 v6.4s, v4.4s, v5.4s
+	WORD $0x4e857887 // zip2 v7.4s, v4.4s, v5.4s
+	WORD $0x4ec63848 // zip1 v8.2d, v2.2d, v6.2d
+	WORD $0x3d808008 // str q8, [x0, #512]
+	WORD $0x4ec67848 // zip2 v8.2d, v2.2d, v6.2d
+	WORD $0x3d809008 // str q8, [x0, #576]
+	WORD $0x4ec73868 // zip1 v8.2d, v3.2d, v7.2d
+	WORD $0x3d80a008 // str q8, [x0, #640]
+	WORD $0x4ec77868 // zip2 v8.2d, v3.2d, v7.2d
+	WORD $0x3d80b008 // str q8, [x0, #704]
+	WORD $0x3dc01440 // ldr q0, [x2, #80]
+	WORD $0x3dc01c41 // ldr q1, [x2, #112]
+	WORD $0x4e813802 // zip1 v2.4s, v0.4s, v1.4s
+	WORD $0x4e817803 // zip2 v3.4s, v0.4s, v1.4s
+	WORD $0x3dc01464 // ldr q4, [x3, #80]
+	WORD $0x3dc01c65 // ldr q5, [x3, #112]
+	WORD $0x4e853886 // zip1 v6.4s, v4.4s, v5.4s
+	WORD $0x4e857887 // zip2 v7.4s, v4.4s, v5.4s
+	WORD $0x4ec63848 // zip1 v8.2d, v2.2d, v6.2d
+	WORD $0x3d808408 // str q8, [x0, #528]
+	WORD $0x4ec67848 // zip2 v8.2d, v2.2d, v6.2d
+	WORD $0x3d809408 // str q8, [x0, #592]
+	WORD $0x4ec73868 // zip1 v8.2d, v3.2d, v7.2d
+	WORD $0x3d80a408 // str q8, [x0, #656]
+	WORD $0x4ec77868 // zip2 v8.2d, v3.2d, v7.2d
+	WORD $0x3d80b408 // str q8, [x0, #720]
+	WORD $0x3dc02440 // ldr q0, [x2, #144]
+	WORD $0x3dc02c41 // ldr q1, [x2, #176]
+	WORD $0x4e813802 // zip1 v2.4s, v0.4s, v1.4s
+	WORD $0x4e817803 // zip2 v3.4s, v0.4s, v1.4s
+	WORD $0x3dc02464 // ldr q4, [x3, #144]
+	WORD $0x3dc02c65 // ldr q5, [x3, #176]
+	WORD $0x4e853886 // zip1 v6.4s, v4.4s, v5.4s
+	WORD $0x4e857887 // zip2 v7.4s, v4.4s, v5.4s
+	WORD $0x4ec63848 // zip1 v8.2d, v2.2d, v6.2d
+	WORD $0x3d808808 // str q8, [x0, #544]
+	WORD $0x4ec67848 // zip2 v8.2d, v2.2d, v6.2d
+	WORD $0x3d809808 // str q8, [x0, #608]
+	WORD $0x4ec73868 // zip1 v8.2d, v3.2d, v7.2d
+	WORD $0x3d80a808 // str q8, [x0, #672]
+	WORD $0x4ec77868 // zip2 v8.2d, v3.2d, v7.2d
+	WORD $0x3d80b808 // str q8, [x0, #736]
+	WORD $0x3dc03440 // ldr q0, [x2, #208]
+	WORD $0x3dc03c41 // ldr q1, [x2, #240]
+	WORD $0x4e813802 // zip1 v2.4s, v0.4s, v1.4s
+	WORD $0x4e817803 // zip2 v3.4s, v0.4s, v1.4s
+	WORD $0x3dc03464 // ldr q4, [x3, #208]
+	WORD $0x3dc03c65 // ldr q5, [x3, #240]
+	WORD $0x4e853886 // zip1 v6.4s, v4.4s, v5.4s
+	WORD $0x4e857887 // zip2 v7.4s, v4.4s, v5.4s
+	WORD $0x4ec63848 // zip1 v8.2d, v2.2d, v6.2d
+	WORD $0x3d808c08 // str q8, [x0, #560]
+	WORD $0x4ec67848 // zip2 v8.2d, v2.2d, v6.2d
+	WORD $0x3d809c08 // str q8, [x0, #624]
+	WORD $0x4ec73868 // zip1 v8.2d, v3.2d, v7.2d
+	WORD $0x3d80ac08 // str q8, [x0, #688]
+	WORD $0x4ec77868 // zip2 v8.2d, v3.2d, v7.2d
+	WORD $0x3d80bc08 // str q8, [x0, #752]
+	WORD $0x3dc04440 // ldr q0, [x2, #272]
+	WORD $0x3dc04461 // ldr q1, [x3, #272]
+	WORD $0x4e813802 // zip1 v2.4s, v0.4s, v1.4s
+	WORD $0x4ec23843 // zip1 v3.2d, v2.2d, v2.2d
+	WORD $0x3d801003 // str q3, [x0, #64]
+	WORD $0x4ec27843 // zip2 v3.2d, v2.2d, v2.2d
+	WORD $0x3d801403 // str q3, [x0, #80]
+	WORD $0x4e817802 // zip2 v2.4s, v0.4s, v1.4s
+	WORD $0x4ec23843 // zip1 v3.2d, v2.2d, v2.2d
+	WORD $0x3d801803 // str q3, [x0, #96]
+	WORD $0x4ec27843 // zip2 v3.2d, v2.2d, v2.2d
+	WORD $0x3d801c03 // str q3, [x0, #112]
+	WORD $0x3dc05440 // ldr q0, [x2, #336]
+	WORD $0x3dc05461 // ldr q1, [x3, #336]
+	WORD $0x4e813802 // zip1 v2.4s, v0.4s, v1.4s
+	WORD $0x4ec23843 // zip1 v3.2d, v2.2d, v2.2d
+	WORD $0x3d803003 // str q3, [x0, #192]
+	WORD $0x4ec27843 // zip2 v3.2d, v2.2d, v2.2d
+	WORD $0x3d803403 // str q3, [x0, #208]
+	WORD $0x4e817802 // zip2 v2.4s, v0.4s, v1.4s
+	WORD $0x4ec23843 // zip1 v3.2d, v2.2d, v2.2d
+	WORD $0x3d803803 // str q3, [x0, #224]
+	WORD $0x4ec27843 // zip2 v3.2d, v2.2d, v2.2d
+	WORD $0x3d803c03 // str q3, [x0, #240]
+	WORD $0x3dc06c40 // ldr q0, [x2, #432]
+	WORD $0x3dc06c61 // ldr q1, [x3, #432]
+	WORD $0x4f305402 // shl v2.4s, v0.4s, #16
+	WORD $0x4f300442 // sshr v2.4s, v2.4s, #16
+	WORD $0x4f300400 // sshr v0.4s, v0.4s, #16
+	WORD $0x4f305423 // shl v3.4s, v1.4s, #16
+	WORD $0x4f300463 // sshr v3.4s, v3.4s, #16
+	WORD $0x4f300421 // sshr v1.4s, v1.4s, #16
+	WORD $0x4e833844 // zip1 v4.4s, v2.4s, v3.4s
+	WORD $0x4ec43885 // zip1 v5.2d, v4.2d, v4.2d
+	WORD $0x3d80d005 // str q5, [x0, #832]
+	WORD $0x4ec47885 // zip2 v5.2d, v4.2d, v4.2d
+	WORD $0x3d80d405 // str q5, [x0, #848]
+	WORD $0x4e837844 // zip2 v4.4s, v2.4s, v3.4s
+	WORD $0x4ec43885 // zip1 v5.2d, v4.2d, v4.2d
+	WORD $0x3d80d805 // str q5, [x0, #864]
+	WORD $0x4ec47885 // zip2 v5.2d, v4.2d, v4.2d
+	WORD $0x3d80dc05 // str q5, [x0, #880]
+	WORD $0x4e813806 // zip1 v6.4s, v0.4s, v1.4s
+	WORD $0x4ec638c7 // zip1 v7.2d, v6.2d, v6.2d
+	WORD $0x3d80f007 // str q7, [x0, #960]
+	WORD $0x4ec678c7 // zip2 v7.2d, v6.2d, v6.2d
+	WORD $0x3d80f407 // str q7, [x0, #976]
+	WORD $0x4e817806 // zip2 v6.4s, v0.4s, v1.4s
+	WORD $0x4ec638c7 // zip1 v7.2d, v6.2d, v6.2d
+	WORD $0x3d80f807 // str q7, [x0, #992]
+	WORD $0x4ec678c7 // zip2 v7.2d, v6.2d, v6.2d
+	WORD $0x3d80fc07 // str q7, [x0, #1008]
+	ADD $448, R2, R2
+	ADD $448, R3, R3
+	ADD $1024, R0, R0
+	SUBS $1, R1, R1
 	BGT super
 	RET
 

@@ -69,6 +69,16 @@ func panelQ40DOT4x3(out *float32, outStride uintptr, w *byte, rowBytes uintptr, 
 //go:noescape
 func expandQ40NEON(dst *byte, w *byte, n uintptr)
 
+// expandQ40MMLA writes n superblocks of a packed Q4_0 row as one row of a panel's pair. Scalar twin: superblock in unpack.go.
+//
+//go:noescape
+func expandQ40MMLA(dst *byte, w *byte, n uintptr)
+
+// panelQ40MMLA8x4 computes out[t][r] of 8 rows of a panel of Q4_0 and 4 arranged tokens. Scalar twin: dotGeneric in matmul_generic.go.
+//
+//go:noescape
+func panelQ40MMLA8x4(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
+
 // streamQ41NEON computes one token's products with consecutive rows of Q4_1. Scalar twin: dotGeneric in matmul_generic.go.
 //
 //go:noescape
@@ -133,6 +143,16 @@ func panelQ41DOT4x3(out *float32, outStride uintptr, w *byte, rowBytes uintptr, 
 //
 //go:noescape
 func expandQ41NEON(dst *byte, w *byte, n uintptr)
+
+// expandQ41MMLA writes n superblocks of a packed Q4_1 row as one row of a panel's pair. Scalar twin: superblock in unpack.go.
+//
+//go:noescape
+func expandQ41MMLA(dst *byte, w *byte, n uintptr)
+
+// panelQ41MMLA8x4 computes out[t][r] of 8 rows of a panel of Q4_1 and 4 arranged tokens. Scalar twin: dotGeneric in matmul_generic.go.
+//
+//go:noescape
+func panelQ41MMLA8x4(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
 
 // streamQ50NEON computes one token's products with consecutive rows of Q5_0. Scalar twin: dotGeneric in matmul_generic.go.
 //
@@ -199,6 +219,16 @@ func panelQ50DOT4x3(out *float32, outStride uintptr, w *byte, rowBytes uintptr, 
 //go:noescape
 func expandQ50NEON(dst *byte, w *byte, n uintptr)
 
+// expandQ50MMLA writes n superblocks of a packed Q5_0 row as one row of a panel's pair. Scalar twin: superblock in unpack.go.
+//
+//go:noescape
+func expandQ50MMLA(dst *byte, w *byte, n uintptr)
+
+// panelQ50MMLA8x4 computes out[t][r] of 8 rows of a panel of Q5_0 and 4 arranged tokens. Scalar twin: dotGeneric in matmul_generic.go.
+//
+//go:noescape
+func panelQ50MMLA8x4(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
+
 // streamQ51NEON computes one token's products with consecutive rows of Q5_1. Scalar twin: dotGeneric in matmul_generic.go.
 //
 //go:noescape
@@ -263,6 +293,16 @@ func panelQ51DOT4x3(out *float32, outStride uintptr, w *byte, rowBytes uintptr, 
 //
 //go:noescape
 func expandQ51NEON(dst *byte, w *byte, n uintptr)
+
+// expandQ51MMLA writes n superblocks of a packed Q5_1 row as one row of a panel's pair. Scalar twin: superblock in unpack.go.
+//
+//go:noescape
+func expandQ51MMLA(dst *byte, w *byte, n uintptr)
+
+// panelQ51MMLA8x4 computes out[t][r] of 8 rows of a panel of Q5_1 and 4 arranged tokens. Scalar twin: dotGeneric in matmul_generic.go.
+//
+//go:noescape
+func panelQ51MMLA8x4(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
 
 // streamQ80NEON computes one token's products with consecutive rows of Q8_0. Scalar twin: dotGeneric in matmul_generic.go.
 //
@@ -329,6 +369,16 @@ func panelQ80DOT4x3(out *float32, outStride uintptr, w *byte, rowBytes uintptr, 
 //go:noescape
 func expandQ80NEON(dst *byte, w *byte, n uintptr)
 
+// expandQ80MMLA writes n superblocks of a packed Q8_0 row as one row of a panel's pair. Scalar twin: superblock in unpack.go.
+//
+//go:noescape
+func expandQ80MMLA(dst *byte, w *byte, n uintptr)
+
+// panelQ80MMLA8x4 computes out[t][r] of 8 rows of a panel of Q8_0 and 4 arranged tokens. Scalar twin: dotGeneric in matmul_generic.go.
+//
+//go:noescape
+func panelQ80MMLA8x4(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
+
 // streamQ2KNEON computes one token's products with consecutive rows of Q2_K. Scalar twin: dotGeneric in matmul_generic.go.
 //
 //go:noescape
@@ -393,6 +443,16 @@ func panelQ2KDOT2x4(out *float32, outStride uintptr, w *byte, rowBytes uintptr, 
 //
 //go:noescape
 func expandQ2KNEON(dst *byte, w *byte, n uintptr)
+
+// expandQ2KMMLA writes n superblocks of a packed Q2_K row as one row of a panel's pair. Scalar twin: superblock in unpack.go.
+//
+//go:noescape
+func expandQ2KMMLA(dst *byte, w *byte, n uintptr)
+
+// panelQ2KMMLA8x4 computes out[t][r] of 8 rows of a panel of Q2_K and 4 arranged tokens. Scalar twin: dotGeneric in matmul_generic.go.
+//
+//go:noescape
+func panelQ2KMMLA8x4(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
 
 // streamQ3KNEON computes one token's products with consecutive rows of Q3_K. Scalar twin: dotGeneric in matmul_generic.go.
 //
@@ -459,6 +519,16 @@ func panelQ3KDOT2x4(out *float32, outStride uintptr, w *byte, rowBytes uintptr, 
 //go:noescape
 func expandQ3KNEON(dst *byte, w *byte, n uintptr)
 
+// expandQ3KMMLA writes n superblocks of a packed Q3_K row as one row of a panel's pair. Scalar twin: superblock in unpack.go.
+//
+//go:noescape
+func expandQ3KMMLA(dst *byte, w *byte, n uintptr)
+
+// panelQ3KMMLA8x4 computes out[t][r] of 8 rows of a panel of Q3_K and 4 arranged tokens. Scalar twin: dotGeneric in matmul_generic.go.
+//
+//go:noescape
+func panelQ3KMMLA8x4(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
+
 // streamQ4KNEON computes one token's products with consecutive rows of Q4_K. Scalar twin: dotGeneric in matmul_generic.go.
 //
 //go:noescape
@@ -523,6 +593,16 @@ func panelQ4KDOT4x3(out *float32, outStride uintptr, w *byte, rowBytes uintptr, 
 //
 //go:noescape
 func expandQ4KNEON(dst *byte, w *byte, n uintptr)
+
+// expandQ4KMMLA writes n superblocks of a packed Q4_K row as one row of a panel's pair. Scalar twin: superblock in unpack.go.
+//
+//go:noescape
+func expandQ4KMMLA(dst *byte, w *byte, n uintptr)
+
+// panelQ4KMMLA8x4 computes out[t][r] of 8 rows of a panel of Q4_K and 4 arranged tokens. Scalar twin: dotGeneric in matmul_generic.go.
+//
+//go:noescape
+func panelQ4KMMLA8x4(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
 
 // streamQ5KNEON computes one token's products with consecutive rows of Q5_K. Scalar twin: dotGeneric in matmul_generic.go.
 //
@@ -589,6 +669,16 @@ func panelQ5KDOT4x3(out *float32, outStride uintptr, w *byte, rowBytes uintptr, 
 //go:noescape
 func expandQ5KNEON(dst *byte, w *byte, n uintptr)
 
+// expandQ5KMMLA writes n superblocks of a packed Q5_K row as one row of a panel's pair. Scalar twin: superblock in unpack.go.
+//
+//go:noescape
+func expandQ5KMMLA(dst *byte, w *byte, n uintptr)
+
+// panelQ5KMMLA8x4 computes out[t][r] of 8 rows of a panel of Q5_K and 4 arranged tokens. Scalar twin: dotGeneric in matmul_generic.go.
+//
+//go:noescape
+func panelQ5KMMLA8x4(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
+
 // streamQ6KNEON computes one token's products with consecutive rows of Q6_K. Scalar twin: dotGeneric in matmul_generic.go.
 //
 //go:noescape
@@ -653,6 +743,16 @@ func panelQ6KDOT2x4(out *float32, outStride uintptr, w *byte, rowBytes uintptr, 
 //
 //go:noescape
 func expandQ6KNEON(dst *byte, w *byte, n uintptr)
+
+// expandQ6KMMLA writes n superblocks of a packed Q6_K row as one row of a panel's pair. Scalar twin: superblock in unpack.go.
+//
+//go:noescape
+func expandQ6KMMLA(dst *byte, w *byte, n uintptr)
+
+// panelQ6KMMLA8x4 computes out[t][r] of 8 rows of a panel of Q6_K and 4 arranged tokens. Scalar twin: dotGeneric in matmul_generic.go.
+//
+//go:noescape
+func panelQ6KMMLA8x4(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
 
 // streamIQ2XXSNEON computes one token's products with consecutive rows of IQ2_XXS. Scalar twin: dotGeneric in matmul_generic.go.
 //
@@ -719,6 +819,16 @@ func panelIQ2XXSDOT4x3(out *float32, outStride uintptr, w *byte, rowBytes uintpt
 //go:noescape
 func expandIQ2XXSNEON(dst *byte, w *byte, n uintptr)
 
+// expandIQ2XXSMMLA writes n superblocks of a packed IQ2_XXS row as one row of a panel's pair. Scalar twin: superblock in unpack.go.
+//
+//go:noescape
+func expandIQ2XXSMMLA(dst *byte, w *byte, n uintptr)
+
+// panelIQ2XXSMMLA8x4 computes out[t][r] of 8 rows of a panel of IQ2_XXS and 4 arranged tokens. Scalar twin: dotGeneric in matmul_generic.go.
+//
+//go:noescape
+func panelIQ2XXSMMLA8x4(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
+
 // streamIQ2XSNEON computes one token's products with consecutive rows of IQ2_XS. Scalar twin: dotGeneric in matmul_generic.go.
 //
 //go:noescape
@@ -783,6 +893,16 @@ func panelIQ2XSDOT2x4(out *float32, outStride uintptr, w *byte, rowBytes uintptr
 //
 //go:noescape
 func expandIQ2XSNEON(dst *byte, w *byte, n uintptr)
+
+// expandIQ2XSMMLA writes n superblocks of a packed IQ2_XS row as one row of a panel's pair. Scalar twin: superblock in unpack.go.
+//
+//go:noescape
+func expandIQ2XSMMLA(dst *byte, w *byte, n uintptr)
+
+// panelIQ2XSMMLA8x4 computes out[t][r] of 8 rows of a panel of IQ2_XS and 4 arranged tokens. Scalar twin: dotGeneric in matmul_generic.go.
+//
+//go:noescape
+func panelIQ2XSMMLA8x4(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
 
 // streamIQ3XXSNEON computes one token's products with consecutive rows of IQ3_XXS. Scalar twin: dotGeneric in matmul_generic.go.
 //
@@ -849,6 +969,16 @@ func panelIQ3XXSDOT4x3(out *float32, outStride uintptr, w *byte, rowBytes uintpt
 //go:noescape
 func expandIQ3XXSNEON(dst *byte, w *byte, n uintptr)
 
+// expandIQ3XXSMMLA writes n superblocks of a packed IQ3_XXS row as one row of a panel's pair. Scalar twin: superblock in unpack.go.
+//
+//go:noescape
+func expandIQ3XXSMMLA(dst *byte, w *byte, n uintptr)
+
+// panelIQ3XXSMMLA8x4 computes out[t][r] of 8 rows of a panel of IQ3_XXS and 4 arranged tokens. Scalar twin: dotGeneric in matmul_generic.go.
+//
+//go:noescape
+func panelIQ3XXSMMLA8x4(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
+
 // streamIQ1SNEON computes one token's products with consecutive rows of IQ1_S. Scalar twin: dotGeneric in matmul_generic.go.
 //
 //go:noescape
@@ -913,6 +1043,16 @@ func panelIQ1SDOT4x3(out *float32, outStride uintptr, w *byte, rowBytes uintptr,
 //
 //go:noescape
 func expandIQ1SNEON(dst *byte, w *byte, n uintptr)
+
+// expandIQ1SMMLA writes n superblocks of a packed IQ1_S row as one row of a panel's pair. Scalar twin: superblock in unpack.go.
+//
+//go:noescape
+func expandIQ1SMMLA(dst *byte, w *byte, n uintptr)
+
+// panelIQ1SMMLA8x4 computes out[t][r] of 8 rows of a panel of IQ1_S and 4 arranged tokens. Scalar twin: dotGeneric in matmul_generic.go.
+//
+//go:noescape
+func panelIQ1SMMLA8x4(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
 
 // streamIQ4NLNEON computes one token's products with consecutive rows of IQ4_NL. Scalar twin: dotGeneric in matmul_generic.go.
 //
@@ -979,6 +1119,16 @@ func panelIQ4NLDOT4x3(out *float32, outStride uintptr, w *byte, rowBytes uintptr
 //go:noescape
 func expandIQ4NLNEON(dst *byte, w *byte, n uintptr)
 
+// expandIQ4NLMMLA writes n superblocks of a packed IQ4_NL row as one row of a panel's pair. Scalar twin: superblock in unpack.go.
+//
+//go:noescape
+func expandIQ4NLMMLA(dst *byte, w *byte, n uintptr)
+
+// panelIQ4NLMMLA8x4 computes out[t][r] of 8 rows of a panel of IQ4_NL and 4 arranged tokens. Scalar twin: dotGeneric in matmul_generic.go.
+//
+//go:noescape
+func panelIQ4NLMMLA8x4(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
+
 // streamIQ3SNEON computes one token's products with consecutive rows of IQ3_S. Scalar twin: dotGeneric in matmul_generic.go.
 //
 //go:noescape
@@ -1043,6 +1193,16 @@ func panelIQ3SDOT4x3(out *float32, outStride uintptr, w *byte, rowBytes uintptr,
 //
 //go:noescape
 func expandIQ3SNEON(dst *byte, w *byte, n uintptr)
+
+// expandIQ3SMMLA writes n superblocks of a packed IQ3_S row as one row of a panel's pair. Scalar twin: superblock in unpack.go.
+//
+//go:noescape
+func expandIQ3SMMLA(dst *byte, w *byte, n uintptr)
+
+// panelIQ3SMMLA8x4 computes out[t][r] of 8 rows of a panel of IQ3_S and 4 arranged tokens. Scalar twin: dotGeneric in matmul_generic.go.
+//
+//go:noescape
+func panelIQ3SMMLA8x4(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
 
 // streamIQ4XSNEON computes one token's products with consecutive rows of IQ4_XS. Scalar twin: dotGeneric in matmul_generic.go.
 //
@@ -1109,6 +1269,16 @@ func panelIQ4XSDOT4x3(out *float32, outStride uintptr, w *byte, rowBytes uintptr
 //go:noescape
 func expandIQ4XSNEON(dst *byte, w *byte, n uintptr)
 
+// expandIQ4XSMMLA writes n superblocks of a packed IQ4_XS row as one row of a panel's pair. Scalar twin: superblock in unpack.go.
+//
+//go:noescape
+func expandIQ4XSMMLA(dst *byte, w *byte, n uintptr)
+
+// panelIQ4XSMMLA8x4 computes out[t][r] of 8 rows of a panel of IQ4_XS and 4 arranged tokens. Scalar twin: dotGeneric in matmul_generic.go.
+//
+//go:noescape
+func panelIQ4XSMMLA8x4(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
+
 // streamIQ1MNEON computes one token's products with consecutive rows of IQ1_M. Scalar twin: dotGeneric in matmul_generic.go.
 //
 //go:noescape
@@ -1173,6 +1343,16 @@ func panelIQ1MDOT2x4(out *float32, outStride uintptr, w *byte, rowBytes uintptr,
 //
 //go:noescape
 func expandIQ1MNEON(dst *byte, w *byte, n uintptr)
+
+// expandIQ1MMMLA writes n superblocks of a packed IQ1_M row as one row of a panel's pair. Scalar twin: superblock in unpack.go.
+//
+//go:noescape
+func expandIQ1MMMLA(dst *byte, w *byte, n uintptr)
+
+// panelIQ1MMMLA8x4 computes out[t][r] of 8 rows of a panel of IQ1_M and 4 arranged tokens. Scalar twin: dotGeneric in matmul_generic.go.
+//
+//go:noescape
+func panelIQ1MMMLA8x4(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
 
 // streamTQ10NEON computes one token's products with consecutive rows of TQ1_0. Scalar twin: dotGeneric in matmul_generic.go.
 //
@@ -1239,6 +1419,16 @@ func panelTQ10DOT4x3(out *float32, outStride uintptr, w *byte, rowBytes uintptr,
 //go:noescape
 func expandTQ10NEON(dst *byte, w *byte, n uintptr)
 
+// expandTQ10MMLA writes n superblocks of a packed TQ1_0 row as one row of a panel's pair. Scalar twin: superblock in unpack.go.
+//
+//go:noescape
+func expandTQ10MMLA(dst *byte, w *byte, n uintptr)
+
+// panelTQ10MMLA8x4 computes out[t][r] of 8 rows of a panel of TQ1_0 and 4 arranged tokens. Scalar twin: dotGeneric in matmul_generic.go.
+//
+//go:noescape
+func panelTQ10MMLA8x4(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
+
 // streamMXFP4NEON computes one token's products with consecutive rows of MXFP4. Scalar twin: dotGeneric in matmul_generic.go.
 //
 //go:noescape
@@ -1304,6 +1494,16 @@ func panelMXFP4DOT4x3(out *float32, outStride uintptr, w *byte, rowBytes uintptr
 //go:noescape
 func expandMXFP4NEON(dst *byte, w *byte, n uintptr)
 
+// expandMXFP4MMLA writes n superblocks of a packed MXFP4 row as one row of a panel's pair. Scalar twin: superblock in unpack.go.
+//
+//go:noescape
+func expandMXFP4MMLA(dst *byte, w *byte, n uintptr)
+
+// panelMXFP4MMLA8x4 computes out[t][r] of 8 rows of a panel of MXFP4 and 4 arranged tokens. Scalar twin: dotGeneric in matmul_generic.go.
+//
+//go:noescape
+func panelMXFP4MMLA8x4(out *float32, outStride uintptr, w *byte, rowBytes uintptr, x *byte, xStride uintptr, n uintptr, acc *float32, part uintptr)
+
 // tileF32NEON1x1 computes one token's products with 1 rows of F32. Scalar twin: dotFloatGeneric in matmul_generic.go.
 //
 //go:noescape
@@ -1368,6 +1568,11 @@ func scatterBF16NEON(out *float32, w *byte, rowBytes uintptr, index *int32, x *b
 //
 //go:noescape
 func quantizeNEON(dst *byte, x *float32, n uintptr)
+
+// arrangeMMLA writes n superblocks of activations of two tokens as tiles of SMMLA read them. It has no scalar twin: the tiles that read it are held to dotGeneric.
+//
+//go:noescape
+func arrangeMMLA(dst, x *byte, xStride, n uintptr)
 
 // fetchLines brings so many lines of 64 bytes from p on into the second-level cache. It has no scalar twin, as it computes nothing.
 //
@@ -1647,5 +1852,33 @@ func setsDOT() map[quant.Type]set {
 			block{4, 3, panelMXFP4DOT4x3},
 			expandMXFP4NEON,
 		},
+	}
+}
+
+// pairsMMLA returns the quantised types' panels.
+func pairsMMLA() map[quant.Type]pairs {
+	return map[quant.Type]pairs{
+		quant.Q4_0:    {block{8, 4, panelQ40MMLA8x4}, expandQ40MMLA},
+		quant.Q4_1:    {block{8, 4, panelQ41MMLA8x4}, expandQ41MMLA},
+		quant.Q5_0:    {block{8, 4, panelQ50MMLA8x4}, expandQ50MMLA},
+		quant.Q5_1:    {block{8, 4, panelQ51MMLA8x4}, expandQ51MMLA},
+		quant.Q8_0:    {block{8, 4, panelQ80MMLA8x4}, expandQ80MMLA},
+		quant.Q2_K:    {block{8, 4, panelQ2KMMLA8x4}, expandQ2KMMLA},
+		quant.Q3_K:    {block{8, 4, panelQ3KMMLA8x4}, expandQ3KMMLA},
+		quant.Q4_K:    {block{8, 4, panelQ4KMMLA8x4}, expandQ4KMMLA},
+		quant.Q5_K:    {block{8, 4, panelQ5KMMLA8x4}, expandQ5KMMLA},
+		quant.Q6_K:    {block{8, 4, panelQ6KMMLA8x4}, expandQ6KMMLA},
+		quant.IQ2_XXS: {block{8, 4, panelIQ2XXSMMLA8x4}, expandIQ2XXSMMLA},
+		quant.IQ2_XS:  {block{8, 4, panelIQ2XSMMLA8x4}, expandIQ2XSMMLA},
+		quant.IQ3_XXS: {block{8, 4, panelIQ3XXSMMLA8x4}, expandIQ3XXSMMLA},
+		quant.IQ1_S:   {block{8, 4, panelIQ1SMMLA8x4}, expandIQ1SMMLA},
+		quant.IQ4_NL:  {block{8, 4, panelIQ4NLMMLA8x4}, expandIQ4NLMMLA},
+		quant.IQ3_S:   {block{8, 4, panelIQ3SMMLA8x4}, expandIQ3SMMLA},
+		quant.IQ2_S:   {block{8, 4, panelIQ2XSMMLA8x4}, expandIQ2XSMMLA},
+		quant.IQ4_XS:  {block{8, 4, panelIQ4XSMMLA8x4}, expandIQ4XSMMLA},
+		quant.IQ1_M:   {block{8, 4, panelIQ1MMMLA8x4}, expandIQ1MMMLA},
+		quant.TQ1_0:   {block{8, 4, panelTQ10MMLA8x4}, expandTQ10MMLA},
+		quant.TQ2_0:   {block{8, 4, panelTQ10MMLA8x4}, expandTQ10MMLA},
+		quant.MXFP4:   {block{8, 4, panelMXFP4MMLA8x4}, expandMXFP4MMLA},
 	}
 }

@@ -35,19 +35,17 @@ const (
 // blockScratch is the scratch memory of one MatMul of many tokens; a pool keeps them.
 type blockScratch struct {
 	acc   [blockRows * maxTokens * 16]float32
-	panel []byte // panelSize, on a cache line
+	panel []byte                                             // panelSize, on a cache line
+	acts  [maxTokens / 2 * partSupers * layout.PairActs]byte // a tile's tokens of one part of the columns, arranged
 }
 
 // maxTokens is the largest block.tokens.
 const maxTokens = 4
 
-// A panel's rows lie in pairs of quantised types on amd64: 32 bytes of one, 32 bytes of the other. So one 512-bit vector holds what two rows have in
-// the same place.
-const pairPiece = 32
-
 // panelPlace says where a panel's rows lie.
 type panelPlace struct {
 	together int // rows that lie together: 2 of pairs, otherwise 1
+	piece    int // bytes of a pair's row that lie beside the same of the other
 	step     int // bytes of their superblocks
 	rowBytes int // bytes from one row, or pair, to the next
 }
@@ -55,8 +53,8 @@ type panelPlace struct {
 // panelPlace returns the form of panels that the call makes.
 func (c *call) panelPlace() panelPlace {
 	p := panelPlace{together: 1}
-	if c.m.panelPairs {
-		p.together = 2
+	if c.m.panelPiece > 0 {
+		p.together, p.piece = 2, c.m.panelPiece
 	}
 	p.step = p.together * c.m.panelSuper
 	p.rowBytes = c.n*p.step + panelPad
@@ -73,7 +71,7 @@ func newBlockScratch() any {
 // before it instead and computes some outputs again, which are the same. next is memory that is read after this.
 func (c *call) blocks(s *blockScratch, rows, tokens int, next []byte) {
 	b, limit := &c.m.block, blockRows
-	at, expand := panelPlace{1, c.step, c.rowBytes}, false
+	at, expand := panelPlace{together: 1, step: c.step, rowBytes: c.rowBytes}, false
 	if c.m.expand != nil && tokens >= panelTokens && rows >= c.m.panel.rows {
 		place := c.panelPlace()
 		fit := min(blockRows, panelSize/place.rowBytes*place.together) / c.m.panel.rows * c.m.panel.rows
@@ -89,7 +87,7 @@ func (c *call) blocks(s *blockScratch, rows, tokens int, next []byte) {
 		var f fetching
 		if expand {
 			for i := range n {
-				to := &s.panel[i/at.together*at.rowBytes+i%at.together*pairPiece]
+				to := &s.panel[i/at.together*at.rowBytes+i%at.together*at.piece]
 				c.m.expand(to, (*byte)(unsafe.Add(w, i*c.rowBytes)), uintptr(c.n))
 			}
 			w = unsafe.Pointer(&s.panel[0])
@@ -148,11 +146,18 @@ func (c *call) tokenTile(b *block, s *blockScratch, w unsafe.Pointer, at panelPl
 		if to == c.n {
 			part |= layout.LastPart
 		}
-		x := (*byte)(unsafe.Add(c.x, t*c.xStride+from*c.xStep))
+		x, stride := (*byte)(unsafe.Add(c.x, t*c.xStride+from*c.xStep)), c.xStride
+		if b == &c.m.panel && c.m.arrange != nil {
+			stride = (to - from) * layout.PairActs
+			for p := range b.tokens / 2 {
+				c.m.arrange(&s.acts[p*stride], (*byte)(unsafe.Add(c.x, (t+2*p)*c.xStride+from*c.xStep)), uintptr(c.xStride), uintptr(to-from))
+			}
+			x = &s.acts[0]
+		}
 		for i := 0; i < n; i += b.rows {
 			f.some()
 			b.tile(&c.out[t*c.outStride+r+i], uintptr(c.outStride*4), (*byte)(unsafe.Add(w, i/at.together*at.rowBytes+from*at.step)),
-				uintptr(at.rowBytes), x, uintptr(c.xStride), uintptr(to-from), &s.acc[i/b.rows*size], part)
+				uintptr(at.rowBytes), x, uintptr(stride), uintptr(to-from), &s.acc[i/b.rows*size], part)
 		}
 	}
 }

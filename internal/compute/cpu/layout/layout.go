@@ -172,3 +172,26 @@ func NeonPanel(t quant.Type) int {
 	}
 	return NeonFirst
 }
+
+// Panels for SMMLA have rows in pairs, 8 bytes of one beside the same of the other; so do activations of two tokens that were arranged for it. Block j's
+// part begins 16·j bytes, of quants 64·j bytes, from these on. Of scales and factors each row has its number twice, where tokens take turns.
+const (
+	PairScale  = 0    // f32; of tokens theirs
+	PairMin    = 128  // types with minima: f32, of NibbleMinima their unit with the sign turned; of tokens scale·Σ
+	PairQuants = 256  // 4 × 8 bytes with their sign in the order of elements
+	PairFirst  = 768  // half-blocks: i32 factors of first halves; of tokens their Σ
+	PairSecond = 896  // the same of second halves
+	PairLeast  = 1024 // NibbleMinima: i32 minima of first halves, then of second ones
+	PairActs   = 1024 // the size of an arranged superblock of two tokens
+)
+
+// PairPanel returns the size of such a panel's superblock of t, for each of two rows.
+func PairPanel(t quant.Type) int {
+	switch t.Traits().Scales {
+	case quant.HalfBlocks:
+		return PairLeast / 2
+	case quant.NibbleMinima:
+		return (PairLeast + 256) / 2
+	}
+	return PairFirst / 2
+}
