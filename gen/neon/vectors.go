@@ -147,17 +147,18 @@ func (f *file) elementwise() {
 	f.row("shift", "layerNorm", "dst = x − s", []string{"x"}, true, 4, func(x []vec, s vec, _ reg) { f.op("fsub", x[0], x[0], s) })
 }
 
-// activations replace x by name; s is the threshold, 0 for all but FATReLU.
+// activations replace x by name; s is the threshold: of FATReLU, or of magnitudes that count as 0.
 var activations = []struct {
 	name string
 	emit func(f *file, x, s vec, table reg)
 }{
-	{"silu", func(f *file, x, _ vec, table reg) {
+	{"silu", func(f *file, x, s vec, table reg) {
 		y := f.vec()
 		f.op2("fneg", y, x)
 		f.logistic(x, y, table)
+		large(f, x, s)
 	}},
-	{"gelu", func(f *file, x, _ vec, table reg) {
+	{"gelu", func(f *file, x, s vec, table reg) {
 		const gelu1 = 2 * 0.79788456080286535588 // of activation.go
 		y, c, square := f.vec(), f.vec(), f.vec()
 		f.op("fmul", square, x, x)
@@ -166,6 +167,7 @@ var activations = []struct {
 		f.op("fmla", y, square, c)
 		f.op("fmul", y, y, x)
 		f.logistic(x, y, table)
+		large(f, x, s)
 	}},
 	{"relu", above},
 	{"relu2", func(f *file, x, s vec, table reg) {
@@ -181,6 +183,14 @@ func (f *file) logistic(x, y vec, table reg) {
 	f.power(one, 0)
 	f.op("fadd", e, e, one)
 	f.op("fdiv", x, x, e)
+}
+
+// large replaces x by 0 where its magnitude is below s; NaN stays.
+func large(f *file, x, s vec) {
+	m := f.vec()
+	f.op2("fabs", m, x)
+	f.op("fcmgt", m, s, m)
+	f.op("bic", x, x, m)
 }
 
 // above replaces x by itself where it is above s, and by 0 elsewhere and for NaN.

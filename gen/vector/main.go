@@ -140,9 +140,10 @@ func exp(x reg.VecVirtual) reg.VecVirtual {
 	return p
 }
 
-// Comparisons that are false for NaN and raise nothing.
+// Comparisons that raise nothing; all but notLess are false for NaN.
 const (
 	lessThan    = 0x11
+	notLess     = 0x15
 	greaterThan = 0x1e
 )
 

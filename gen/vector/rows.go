@@ -79,17 +79,17 @@ func elementwise() {
 	})
 }
 
-// activations by name; s is the threshold, 0 for all but FATReLU, for which emit returns x > s ? x : 0.
+// activations by name; s is the threshold: of FATReLU, for which emit returns x > s ? x : 0, or of magnitudes that count as 0.
 var activations = []struct {
 	name string
 	emit func(x, s reg.VecVirtual) reg.VecVirtual
 }{
-	{"silu", func(x, _ reg.VecVirtual) reg.VecVirtual {
+	{"silu", func(x, s reg.VecVirtual) reg.VecVirtual {
 		y := YMM()
 		VXORPS(table("signs", func(int) uint32 { return 1 << 31 }), x, y)
-		return logistic(x, y)
+		return large(logistic(x, y), s)
 	}},
-	{"gelu", func(x, _ reg.VecVirtual) reg.VecVirtual {
+	{"gelu", func(x, s reg.VecVirtual) reg.VecVirtual {
 		const gelu1 = 2 * 0.79788456080286535588 // of activation.go
 		y := YMM()
 		VMULPS(x, x, y)
@@ -97,7 +97,7 @@ var activations = []struct {
 		VMOVUPS(splat("gelu1", -gelu1), c)
 		VFMADD132PS(splat("gelu3", -gelu1*0.044715), c, y)
 		VMULPS(x, y, y)
-		return logistic(x, y)
+		return large(logistic(x, y), s)
 	}},
 	{"logistic", func(x, _ reg.VecVirtual) reg.VecVirtual {
 		y, one := YMM(), YMM()
@@ -119,6 +119,15 @@ func logistic(x, y reg.VecVirtual) reg.VecVirtual {
 	VADDPS(splat("one", 1), e, e)
 	VDIVPS(e, x, e)
 	return e
+}
+
+// large is x unless its magnitude is below s; NaN stays.
+func large(x, s reg.VecVirtual) reg.VecVirtual {
+	m := YMM()
+	VANDPS(table("magnitudes", func(int) uint32 { return 1<<31 - 1 }), x, m)
+	VCMPPS(Imm(notLess), s, m, m)
+	VANDPS(x, m, m)
+	return m
 }
 
 // above is x > s ? x : 0, and 0 for NaN.

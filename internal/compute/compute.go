@@ -100,7 +100,7 @@ const (
 // Activation is the nonlinearity of a feed-forward layer.
 type Activation struct {
 	Kind      Nonlinearity
-	Threshold float32 // FATReLU only: z > Threshold ? z : 0
+	Threshold float32 // FATReLU: z > Threshold ? z : 0; SiLU and GELU: act(g) of a magnitude below it is taken as 0
 	Slope     float32 // ClampedSwiGLU only: of the sigmoid's input
 	Limit     float32 // ClampedSwiGLU only: the largest g, and the largest magnitude of u
 }
@@ -129,7 +129,12 @@ func (n Nonlinearity) String() string {
 }
 
 // Sparse reports whether the activation is exactly zero for part of its inputs.
-func (a Activation) Sparse() bool { return a.Kind >= ReLU && a.Kind <= ReLU2 }
+func (a Activation) Sparse() bool { return a.Kind >= ReLU && a.Kind <= ReLU2 || a.Small() }
+
+// Small reports whether small activations are taken as zero, on either side of it.
+//
+// Source: Lee et al. 2024, CATS: Contextually-Aware Thresholding for Sparsity in Large Language Models.
+func (a Activation) Small() bool { return (a.Kind == SiLU || a.Kind == GELU) && a.Threshold > 0 }
 
 // RopeStyle says which elements of a head form a rotated pair.
 type RopeStyle int

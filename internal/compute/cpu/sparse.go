@@ -390,7 +390,7 @@ func (f *sparseFFN) gate(i, worker int) {
 }
 
 // choose lists a token's open neurons.
-func (f *sparseFFN) choose(token, _ int) {
+func (f *sparseFFN) choose(token, worker int) {
 	gates := f.hidden[token*f.n:][:f.n]
 	list := f.open.room(token)
 	b, sparse := bound(f.w.Act)
@@ -398,6 +398,8 @@ func (f *sparseFFN) choose(token, _ int) {
 		b, sparse = 0, true // gates are cut to 0, and act(0) is 0
 	}
 	switch {
+	case f.w.Act.Small():
+		list = f.large(list, gates, token, f.d.worker(worker))
 	case f.all && sparse:
 		list = f.d.k.Choose(list, gates, 0, b, false)
 	case f.all:
@@ -413,6 +415,32 @@ func (f *sparseFFN) choose(token, _ int) {
 	}
 	f.open.count[token] = len(list)
 	f.counts[0].Add(int64(len(list)))
+}
+
+// large appends to list the neurons of the token's set whose activations are not taken as zero.
+func (f *sparseFFN) large(list []int32, gates []float32, token int, w *workerScratch) []int32 {
+	if f.all {
+		a := grown(&w.floats, f.n)
+		f.d.k.Activate(a, gates, nil, f.w.Act)
+		for i, e := range a {
+			if e != 0 {
+				list = append(list, int32(i))
+			}
+		}
+		return list
+	}
+	set := f.s.token(token)
+	a := grown(&w.floats, len(set))
+	for i, n := range set {
+		a[i] = gates[n]
+	}
+	f.d.k.Activate(a, a, nil, f.w.Act)
+	for i, e := range a {
+		if e != 0 {
+			list = append(list, set[i])
+		}
+	}
+	return list
 }
 
 // ups fills up by one matrix product.

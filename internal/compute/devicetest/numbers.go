@@ -324,6 +324,8 @@ func activations() []compute.Activation {
 	return []compute.Activation{
 		{Kind: compute.SiLU},
 		{Kind: compute.GELU},
+		{Kind: compute.SiLU, Threshold: 0.1234567},
+		{Kind: compute.GELU, Threshold: 0.0987654},
 		{Kind: compute.ReLU},
 		{Kind: compute.FATReLU, Threshold: 0.01},
 		{Kind: compute.FATReLU, Threshold: -0.5},
@@ -335,6 +337,9 @@ func activations() []compute.Activation {
 // named returns act's name for a script.
 func named(act compute.Activation) string {
 	names := map[compute.Nonlinearity]string{compute.SiLU: "SiLU", compute.GELU: "GELU", compute.ReLU: "ReLU", compute.FATReLU: "FATReLU", compute.DReLU: "dReLU", compute.ReLU2: "ReLU2", compute.Logistic: "logistic"}
+	if act.Small() {
+		return names[act.Kind] + " without small ones"
+	}
 	if act.Threshold < 0 {
 		return names[act.Kind] + " below zero"
 	}

@@ -202,9 +202,9 @@ func (d *Device) gather(dst, x compute.Tensor) {
 func Activation(act compute.Activation, g float64) float64 {
 	switch act.Kind {
 	case compute.SiLU:
-		return g / (1 + math.Exp(-g))
+		return large(g/(1+math.Exp(-g)), float64(act.Threshold))
 	case compute.GELU:
-		return 0.5 * g * (1 + math.Tanh(math.Sqrt(2/math.Pi)*(g+0.044715*g*g*g)))
+		return large(0.5*g*(1+math.Tanh(math.Sqrt(2/math.Pi)*(g+0.044715*g*g*g))), float64(act.Threshold))
 	case compute.ReLU, compute.DReLU:
 		return max(g, 0)
 	case compute.FATReLU:
@@ -221,6 +221,14 @@ func Activation(act compute.Activation, g float64) float64 {
 		return 1 / (1 + math.Exp(-g))
 	}
 	panic("ref: unknown activation")
+}
+
+// large is x unless its magnitude is below s.
+func large(x, s float64) float64 {
+	if math.Abs(x) < s {
+		return 0
+	}
+	return x
 }
 
 // Factor returns what a gated layer multiplies by: u, its positive part in dReLU, or in a clamped SwiGLU 1 more than u within the limit.

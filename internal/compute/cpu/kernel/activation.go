@@ -81,9 +81,9 @@ func activate(dst, gate, up []float32, act compute.Activation) {
 func activation(g float32, act compute.Activation) float32 {
 	switch act.Kind {
 	case compute.SiLU:
-		return g / (1 + exp32(-g))
+		return large(g/(1+exp32(-g)), act.Threshold)
 	case compute.GELU:
-		return g / (1 + exp32(-g*(gelu1+gelu3*(g*g))))
+		return large(g/(1+exp32(-g*(gelu1+gelu3*(g*g)))), act.Threshold)
 	case compute.ReLU, compute.DReLU:
 		return relu(g)
 	case compute.FATReLU:
@@ -108,4 +108,12 @@ func relu(x float32) float32 {
 		return x
 	}
 	return 0
+}
+
+// large is x unless its magnitude is below s; NaN stays.
+func large(x, s float32) float32 {
+	if x < s && x > -s {
+		return 0
+	}
+	return x
 }

@@ -50,6 +50,12 @@ var activationsUnderTest = []struct {
 	{"GELU", compute.Activation{Kind: compute.GELU}, func(g, u float64) float64 {
 		return 0.5 * g * (1 + math.Tanh(math.Sqrt(2/math.Pi)*(g+0.044715*g*g*g))) * u
 	}},
+	{"SiLU without small ones", compute.Activation{Kind: compute.SiLU, Threshold: 0.2}, func(g, u float64) float64 {
+		if y := g / (1 + math.Exp(-g)); math.Abs(y) >= float64(float32(0.2)) {
+			return y * u
+		}
+		return 0
+	}},
 	{"ReLU", compute.Activation{Kind: compute.ReLU}, func(g, u float64) float64 { return relu64(g) * u }},
 	{"FATReLU", compute.Activation{Kind: compute.FATReLU, Threshold: 0.25}, func(g, u float64) float64 {
 		if g > 0.25 {
@@ -98,6 +104,9 @@ func TestSparseActivationsAreExactlyZero(t *testing.T) {
 				continue
 			}
 			gate := []float32{0, -1, -1e-38, a.act.Threshold, float32(math.Inf(-1))}
+			if a.act.Small() {
+				gate = []float32{0, -0.1, 1e-38, a.act.Threshold, -20}
+			}
 			dst := make([]float32, len(gate))
 			k.Activate(dst, gate, []float32{1, 2, 3, -4, 5}, a.act)
 			for i, e := range dst {

@@ -119,9 +119,9 @@ func activateAVX2(dst, gate, up []float32, act compute.Activation) {
 	if up == nil {
 		switch act.Kind {
 		case compute.SiLU:
-			siluAVX2(d, g, n, 0)
+			siluAVX2(d, g, n, act.Threshold)
 		case compute.GELU:
-			geluAVX2(d, g, n, 0)
+			geluAVX2(d, g, n, act.Threshold)
 		case compute.ReLU, compute.DReLU:
 			reluAVX2(d, g, n, 0)
 		case compute.FATReLU:
@@ -138,9 +138,9 @@ func activateAVX2(dst, gate, up []float32, act compute.Activation) {
 	u := first(up[:len(dst)])
 	switch act.Kind {
 	case compute.SiLU:
-		siluMulAVX2(d, g, u, n, 0)
+		siluMulAVX2(d, g, u, n, act.Threshold)
 	case compute.GELU:
-		geluMulAVX2(d, g, u, n, 0)
+		geluMulAVX2(d, g, u, n, act.Threshold)
 	case compute.ReLU:
 		reluMulAVX2(d, g, u, n, 0)
 	case compute.FATReLU:

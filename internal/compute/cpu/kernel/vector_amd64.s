@@ -592,105 +592,7 @@ TEXT ·siluAVX2(SB), NOSPLIT, $0-28
 by16:
 	CMPQ         DX, $0x10
 	JL           below16
-	VMOVUPS      (CX), Y0
-	VXORPS       signs<>+0(SB), Y0, Y1
-	VMULPS       log2E<>+0(SB), Y1, Y2
-	VROUNDPS     $0x08, Y2, Y2
-	VMOVAPS      Y1, Y3
-	VFNMADD231PS ln2Hi<>+0(SB), Y2, Y3
-	VFNMADD231PS ln2Lo<>+0(SB), Y2, Y3
-	VMOVUPS      exp6<>+0(SB), Y4
-	VFMADD213PS  exp5<>+0(SB), Y3, Y4
-	VFMADD213PS  exp4<>+0(SB), Y3, Y4
-	VFMADD213PS  exp3<>+0(SB), Y3, Y4
-	VFMADD213PS  exp2<>+0(SB), Y3, Y4
-	VFMADD213PS  exp1<>+0(SB), Y3, Y4
-	VMULPS       Y3, Y3, Y5
-	VFMADD213PS  Y3, Y5, Y4
-	VADDPS       one<>+0(SB), Y4, Y4
-	VCVTPS2DQ    Y2, Y2
-	VPSLLD       $0x17, Y2, Y2
-	VPADDD       Y2, Y4, Y4
-	VCMPPS       $0x11, expMin<>+0(SB), Y1, Y5
-	VANDNPS      Y4, Y5, Y4
-	VCMPPS       $0x1e, expMax<>+0(SB), Y1, Y5
-	VBLENDVPS    Y5, inf<>+0(SB), Y4, Y4
-	VADDPS       one<>+0(SB), Y4, Y4
-	VDIVPS       Y4, Y0, Y4
-	VMOVUPS      Y4, (AX)
-	VMOVUPS      32(CX), Y0
-	VXORPS       signs<>+0(SB), Y0, Y1
-	VMULPS       log2E<>+0(SB), Y1, Y2
-	VROUNDPS     $0x08, Y2, Y2
-	VMOVAPS      Y1, Y3
-	VFNMADD231PS ln2Hi<>+0(SB), Y2, Y3
-	VFNMADD231PS ln2Lo<>+0(SB), Y2, Y3
-	VMOVUPS      exp6<>+0(SB), Y4
-	VFMADD213PS  exp5<>+0(SB), Y3, Y4
-	VFMADD213PS  exp4<>+0(SB), Y3, Y4
-	VFMADD213PS  exp3<>+0(SB), Y3, Y4
-	VFMADD213PS  exp2<>+0(SB), Y3, Y4
-	VFMADD213PS  exp1<>+0(SB), Y3, Y4
-	VMULPS       Y3, Y3, Y5
-	VFMADD213PS  Y3, Y5, Y4
-	VADDPS       one<>+0(SB), Y4, Y4
-	VCVTPS2DQ    Y2, Y2
-	VPSLLD       $0x17, Y2, Y2
-	VPADDD       Y2, Y4, Y4
-	VCMPPS       $0x11, expMin<>+0(SB), Y1, Y5
-	VANDNPS      Y4, Y5, Y4
-	VCMPPS       $0x1e, expMax<>+0(SB), Y1, Y5
-	VBLENDVPS    Y5, inf<>+0(SB), Y4, Y4
-	VADDPS       one<>+0(SB), Y4, Y4
-	VDIVPS       Y4, Y0, Y4
-	VMOVUPS      Y4, 32(AX)
-	ADDQ         $0x00000040, AX
-	ADDQ         $0x00000040, CX
-	SUBQ         $0x10, DX
-	JMP          by16
-
-below16:
-by8:
-	CMPQ         DX, $0x08
-	JL           below8
-	VMOVUPS      (CX), Y0
-	VXORPS       signs<>+0(SB), Y0, Y1
-	VMULPS       log2E<>+0(SB), Y1, Y2
-	VROUNDPS     $0x08, Y2, Y2
-	VMOVAPS      Y1, Y3
-	VFNMADD231PS ln2Hi<>+0(SB), Y2, Y3
-	VFNMADD231PS ln2Lo<>+0(SB), Y2, Y3
-	VMOVUPS      exp6<>+0(SB), Y4
-	VFMADD213PS  exp5<>+0(SB), Y3, Y4
-	VFMADD213PS  exp4<>+0(SB), Y3, Y4
-	VFMADD213PS  exp3<>+0(SB), Y3, Y4
-	VFMADD213PS  exp2<>+0(SB), Y3, Y4
-	VFMADD213PS  exp1<>+0(SB), Y3, Y4
-	VMULPS       Y3, Y3, Y5
-	VFMADD213PS  Y3, Y5, Y4
-	VADDPS       one<>+0(SB), Y4, Y4
-	VCVTPS2DQ    Y2, Y2
-	VPSLLD       $0x17, Y2, Y2
-	VPADDD       Y2, Y4, Y4
-	VCMPPS       $0x11, expMin<>+0(SB), Y1, Y5
-	VANDNPS      Y4, Y5, Y4
-	VCMPPS       $0x1e, expMax<>+0(SB), Y1, Y5
-	VBLENDVPS    Y5, inf<>+0(SB), Y4, Y4
-	VADDPS       one<>+0(SB), Y4, Y4
-	VDIVPS       Y4, Y0, Y4
-	VMOVUPS      Y4, (AX)
-	ADDQ         $0x00000020, AX
-	ADDQ         $0x00000020, CX
-	SUBQ         $0x08, DX
-	JMP          by8
-
-below8:
-	TESTQ        DX, DX
-	JZ           done
-	VMOVQ        DX, X0
-	VPBROADCASTD X0, Y0
-	VPCMPGTD     lane<>+0(SB), Y0, Y0
-	VMASKMOVPS   (CX), Y0, Y1
+	VMOVUPS      (CX), Y1
 	VXORPS       signs<>+0(SB), Y1, Y2
 	VMULPS       log2E<>+0(SB), Y2, Y3
 	VROUNDPS     $0x08, Y3, Y3
@@ -715,7 +617,117 @@ below8:
 	VBLENDVPS    Y6, inf<>+0(SB), Y5, Y5
 	VADDPS       one<>+0(SB), Y5, Y5
 	VDIVPS       Y5, Y1, Y5
-	VMASKMOVPS   Y5, Y0, (AX)
+	VANDPS       magnitudes<>+0(SB), Y5, Y1
+	VCMPPS       $0x15, Y0, Y1, Y1
+	VANDPS       Y5, Y1, Y1
+	VMOVUPS      Y1, (AX)
+	VMOVUPS      32(CX), Y1
+	VXORPS       signs<>+0(SB), Y1, Y2
+	VMULPS       log2E<>+0(SB), Y2, Y3
+	VROUNDPS     $0x08, Y3, Y3
+	VMOVAPS      Y2, Y4
+	VFNMADD231PS ln2Hi<>+0(SB), Y3, Y4
+	VFNMADD231PS ln2Lo<>+0(SB), Y3, Y4
+	VMOVUPS      exp6<>+0(SB), Y5
+	VFMADD213PS  exp5<>+0(SB), Y4, Y5
+	VFMADD213PS  exp4<>+0(SB), Y4, Y5
+	VFMADD213PS  exp3<>+0(SB), Y4, Y5
+	VFMADD213PS  exp2<>+0(SB), Y4, Y5
+	VFMADD213PS  exp1<>+0(SB), Y4, Y5
+	VMULPS       Y4, Y4, Y6
+	VFMADD213PS  Y4, Y6, Y5
+	VADDPS       one<>+0(SB), Y5, Y5
+	VCVTPS2DQ    Y3, Y3
+	VPSLLD       $0x17, Y3, Y3
+	VPADDD       Y3, Y5, Y5
+	VCMPPS       $0x11, expMin<>+0(SB), Y2, Y6
+	VANDNPS      Y5, Y6, Y5
+	VCMPPS       $0x1e, expMax<>+0(SB), Y2, Y6
+	VBLENDVPS    Y6, inf<>+0(SB), Y5, Y5
+	VADDPS       one<>+0(SB), Y5, Y5
+	VDIVPS       Y5, Y1, Y5
+	VANDPS       magnitudes<>+0(SB), Y5, Y1
+	VCMPPS       $0x15, Y0, Y1, Y1
+	VANDPS       Y5, Y1, Y1
+	VMOVUPS      Y1, 32(AX)
+	ADDQ         $0x00000040, AX
+	ADDQ         $0x00000040, CX
+	SUBQ         $0x10, DX
+	JMP          by16
+
+below16:
+by8:
+	CMPQ         DX, $0x08
+	JL           below8
+	VMOVUPS      (CX), Y1
+	VXORPS       signs<>+0(SB), Y1, Y2
+	VMULPS       log2E<>+0(SB), Y2, Y3
+	VROUNDPS     $0x08, Y3, Y3
+	VMOVAPS      Y2, Y4
+	VFNMADD231PS ln2Hi<>+0(SB), Y3, Y4
+	VFNMADD231PS ln2Lo<>+0(SB), Y3, Y4
+	VMOVUPS      exp6<>+0(SB), Y5
+	VFMADD213PS  exp5<>+0(SB), Y4, Y5
+	VFMADD213PS  exp4<>+0(SB), Y4, Y5
+	VFMADD213PS  exp3<>+0(SB), Y4, Y5
+	VFMADD213PS  exp2<>+0(SB), Y4, Y5
+	VFMADD213PS  exp1<>+0(SB), Y4, Y5
+	VMULPS       Y4, Y4, Y6
+	VFMADD213PS  Y4, Y6, Y5
+	VADDPS       one<>+0(SB), Y5, Y5
+	VCVTPS2DQ    Y3, Y3
+	VPSLLD       $0x17, Y3, Y3
+	VPADDD       Y3, Y5, Y5
+	VCMPPS       $0x11, expMin<>+0(SB), Y2, Y6
+	VANDNPS      Y5, Y6, Y5
+	VCMPPS       $0x1e, expMax<>+0(SB), Y2, Y6
+	VBLENDVPS    Y6, inf<>+0(SB), Y5, Y5
+	VADDPS       one<>+0(SB), Y5, Y5
+	VDIVPS       Y5, Y1, Y5
+	VANDPS       magnitudes<>+0(SB), Y5, Y1
+	VCMPPS       $0x15, Y0, Y1, Y1
+	VANDPS       Y5, Y1, Y1
+	VMOVUPS      Y1, (AX)
+	ADDQ         $0x00000020, AX
+	ADDQ         $0x00000020, CX
+	SUBQ         $0x08, DX
+	JMP          by8
+
+below8:
+	TESTQ        DX, DX
+	JZ           done
+	VMOVQ        DX, X1
+	VPBROADCASTD X1, Y1
+	VPCMPGTD     lane<>+0(SB), Y1, Y1
+	VMASKMOVPS   (CX), Y1, Y2
+	VXORPS       signs<>+0(SB), Y2, Y3
+	VMULPS       log2E<>+0(SB), Y3, Y4
+	VROUNDPS     $0x08, Y4, Y4
+	VMOVAPS      Y3, Y5
+	VFNMADD231PS ln2Hi<>+0(SB), Y4, Y5
+	VFNMADD231PS ln2Lo<>+0(SB), Y4, Y5
+	VMOVUPS      exp6<>+0(SB), Y6
+	VFMADD213PS  exp5<>+0(SB), Y5, Y6
+	VFMADD213PS  exp4<>+0(SB), Y5, Y6
+	VFMADD213PS  exp3<>+0(SB), Y5, Y6
+	VFMADD213PS  exp2<>+0(SB), Y5, Y6
+	VFMADD213PS  exp1<>+0(SB), Y5, Y6
+	VMULPS       Y5, Y5, Y7
+	VFMADD213PS  Y5, Y7, Y6
+	VADDPS       one<>+0(SB), Y6, Y6
+	VCVTPS2DQ    Y4, Y4
+	VPSLLD       $0x17, Y4, Y4
+	VPADDD       Y4, Y6, Y6
+	VCMPPS       $0x11, expMin<>+0(SB), Y3, Y7
+	VANDNPS      Y6, Y7, Y6
+	VCMPPS       $0x1e, expMax<>+0(SB), Y3, Y7
+	VBLENDVPS    Y7, inf<>+0(SB), Y6, Y6
+	VADDPS       one<>+0(SB), Y6, Y6
+	VDIVPS       Y6, Y2, Y6
+	VANDPS       magnitudes<>+0(SB), Y6, Y2
+	VCMPPS       $0x15, Y0, Y2, Y2
+	VANDPS       Y6, Y2, Y2
+	VMASKMOVPS   Y2, Y1, (AX)
 
 done:
 	VZEROUPPER
@@ -731,6 +743,16 @@ DATA signs<>+24(SB)/4, $0x80000000
 DATA signs<>+28(SB)/4, $0x80000000
 GLOBL signs<>(SB), RODATA|NOPTR, $32
 
+DATA magnitudes<>+0(SB)/4, $0x7fffffff
+DATA magnitudes<>+4(SB)/4, $0x7fffffff
+DATA magnitudes<>+8(SB)/4, $0x7fffffff
+DATA magnitudes<>+12(SB)/4, $0x7fffffff
+DATA magnitudes<>+16(SB)/4, $0x7fffffff
+DATA magnitudes<>+20(SB)/4, $0x7fffffff
+DATA magnitudes<>+24(SB)/4, $0x7fffffff
+DATA magnitudes<>+28(SB)/4, $0x7fffffff
+GLOBL magnitudes<>(SB), RODATA|NOPTR, $32
+
 // func siluMulAVX2(dst *float32, gate *float32, up *float32, n int, s float32)
 // Requires: AVX, AVX2, FMA3
 TEXT ·siluMulAVX2(SB), NOSPLIT, $0-36
@@ -743,114 +765,8 @@ TEXT ·siluMulAVX2(SB), NOSPLIT, $0-36
 by16:
 	CMPQ         BX, $0x10
 	JL           below16
-	VMOVUPS      (CX), Y0
-	VMOVUPS      (DX), Y1
-	VXORPS       signs<>+0(SB), Y0, Y2
-	VMULPS       log2E<>+0(SB), Y2, Y3
-	VROUNDPS     $0x08, Y3, Y3
-	VMOVAPS      Y2, Y4
-	VFNMADD231PS ln2Hi<>+0(SB), Y3, Y4
-	VFNMADD231PS ln2Lo<>+0(SB), Y3, Y4
-	VMOVUPS      exp6<>+0(SB), Y5
-	VFMADD213PS  exp5<>+0(SB), Y4, Y5
-	VFMADD213PS  exp4<>+0(SB), Y4, Y5
-	VFMADD213PS  exp3<>+0(SB), Y4, Y5
-	VFMADD213PS  exp2<>+0(SB), Y4, Y5
-	VFMADD213PS  exp1<>+0(SB), Y4, Y5
-	VMULPS       Y4, Y4, Y6
-	VFMADD213PS  Y4, Y6, Y5
-	VADDPS       one<>+0(SB), Y5, Y5
-	VCVTPS2DQ    Y3, Y3
-	VPSLLD       $0x17, Y3, Y3
-	VPADDD       Y3, Y5, Y5
-	VCMPPS       $0x11, expMin<>+0(SB), Y2, Y6
-	VANDNPS      Y5, Y6, Y5
-	VCMPPS       $0x1e, expMax<>+0(SB), Y2, Y6
-	VBLENDVPS    Y6, inf<>+0(SB), Y5, Y5
-	VADDPS       one<>+0(SB), Y5, Y5
-	VDIVPS       Y5, Y0, Y5
-	VMULPS       Y1, Y5, Y5
-	VMOVUPS      Y5, (AX)
-	VMOVUPS      32(CX), Y0
-	VMOVUPS      32(DX), Y1
-	VXORPS       signs<>+0(SB), Y0, Y2
-	VMULPS       log2E<>+0(SB), Y2, Y3
-	VROUNDPS     $0x08, Y3, Y3
-	VMOVAPS      Y2, Y4
-	VFNMADD231PS ln2Hi<>+0(SB), Y3, Y4
-	VFNMADD231PS ln2Lo<>+0(SB), Y3, Y4
-	VMOVUPS      exp6<>+0(SB), Y5
-	VFMADD213PS  exp5<>+0(SB), Y4, Y5
-	VFMADD213PS  exp4<>+0(SB), Y4, Y5
-	VFMADD213PS  exp3<>+0(SB), Y4, Y5
-	VFMADD213PS  exp2<>+0(SB), Y4, Y5
-	VFMADD213PS  exp1<>+0(SB), Y4, Y5
-	VMULPS       Y4, Y4, Y6
-	VFMADD213PS  Y4, Y6, Y5
-	VADDPS       one<>+0(SB), Y5, Y5
-	VCVTPS2DQ    Y3, Y3
-	VPSLLD       $0x17, Y3, Y3
-	VPADDD       Y3, Y5, Y5
-	VCMPPS       $0x11, expMin<>+0(SB), Y2, Y6
-	VANDNPS      Y5, Y6, Y5
-	VCMPPS       $0x1e, expMax<>+0(SB), Y2, Y6
-	VBLENDVPS    Y6, inf<>+0(SB), Y5, Y5
-	VADDPS       one<>+0(SB), Y5, Y5
-	VDIVPS       Y5, Y0, Y5
-	VMULPS       Y1, Y5, Y5
-	VMOVUPS      Y5, 32(AX)
-	ADDQ         $0x00000040, AX
-	ADDQ         $0x00000040, CX
-	ADDQ         $0x00000040, DX
-	SUBQ         $0x10, BX
-	JMP          by16
-
-below16:
-by8:
-	CMPQ         BX, $0x08
-	JL           below8
-	VMOVUPS      (CX), Y0
-	VMOVUPS      (DX), Y1
-	VXORPS       signs<>+0(SB), Y0, Y2
-	VMULPS       log2E<>+0(SB), Y2, Y3
-	VROUNDPS     $0x08, Y3, Y3
-	VMOVAPS      Y2, Y4
-	VFNMADD231PS ln2Hi<>+0(SB), Y3, Y4
-	VFNMADD231PS ln2Lo<>+0(SB), Y3, Y4
-	VMOVUPS      exp6<>+0(SB), Y5
-	VFMADD213PS  exp5<>+0(SB), Y4, Y5
-	VFMADD213PS  exp4<>+0(SB), Y4, Y5
-	VFMADD213PS  exp3<>+0(SB), Y4, Y5
-	VFMADD213PS  exp2<>+0(SB), Y4, Y5
-	VFMADD213PS  exp1<>+0(SB), Y4, Y5
-	VMULPS       Y4, Y4, Y6
-	VFMADD213PS  Y4, Y6, Y5
-	VADDPS       one<>+0(SB), Y5, Y5
-	VCVTPS2DQ    Y3, Y3
-	VPSLLD       $0x17, Y3, Y3
-	VPADDD       Y3, Y5, Y5
-	VCMPPS       $0x11, expMin<>+0(SB), Y2, Y6
-	VANDNPS      Y5, Y6, Y5
-	VCMPPS       $0x1e, expMax<>+0(SB), Y2, Y6
-	VBLENDVPS    Y6, inf<>+0(SB), Y5, Y5
-	VADDPS       one<>+0(SB), Y5, Y5
-	VDIVPS       Y5, Y0, Y5
-	VMULPS       Y1, Y5, Y5
-	VMOVUPS      Y5, (AX)
-	ADDQ         $0x00000020, AX
-	ADDQ         $0x00000020, CX
-	ADDQ         $0x00000020, DX
-	SUBQ         $0x08, BX
-	JMP          by8
-
-below8:
-	TESTQ        BX, BX
-	JZ           done
-	VMOVQ        BX, X0
-	VPBROADCASTD X0, Y0
-	VPCMPGTD     lane<>+0(SB), Y0, Y0
-	VMASKMOVPS   (CX), Y0, Y1
-	VMASKMOVPS   (DX), Y0, Y2
+	VMOVUPS      (CX), Y1
+	VMOVUPS      (DX), Y2
 	VXORPS       signs<>+0(SB), Y1, Y3
 	VMULPS       log2E<>+0(SB), Y3, Y4
 	VROUNDPS     $0x08, Y4, Y4
@@ -875,8 +791,126 @@ below8:
 	VBLENDVPS    Y7, inf<>+0(SB), Y6, Y6
 	VADDPS       one<>+0(SB), Y6, Y6
 	VDIVPS       Y6, Y1, Y6
-	VMULPS       Y2, Y6, Y6
-	VMASKMOVPS   Y6, Y0, (AX)
+	VANDPS       magnitudes<>+0(SB), Y6, Y1
+	VCMPPS       $0x15, Y0, Y1, Y1
+	VANDPS       Y6, Y1, Y1
+	VMULPS       Y2, Y1, Y1
+	VMOVUPS      Y1, (AX)
+	VMOVUPS      32(CX), Y1
+	VMOVUPS      32(DX), Y2
+	VXORPS       signs<>+0(SB), Y1, Y3
+	VMULPS       log2E<>+0(SB), Y3, Y4
+	VROUNDPS     $0x08, Y4, Y4
+	VMOVAPS      Y3, Y5
+	VFNMADD231PS ln2Hi<>+0(SB), Y4, Y5
+	VFNMADD231PS ln2Lo<>+0(SB), Y4, Y5
+	VMOVUPS      exp6<>+0(SB), Y6
+	VFMADD213PS  exp5<>+0(SB), Y5, Y6
+	VFMADD213PS  exp4<>+0(SB), Y5, Y6
+	VFMADD213PS  exp3<>+0(SB), Y5, Y6
+	VFMADD213PS  exp2<>+0(SB), Y5, Y6
+	VFMADD213PS  exp1<>+0(SB), Y5, Y6
+	VMULPS       Y5, Y5, Y7
+	VFMADD213PS  Y5, Y7, Y6
+	VADDPS       one<>+0(SB), Y6, Y6
+	VCVTPS2DQ    Y4, Y4
+	VPSLLD       $0x17, Y4, Y4
+	VPADDD       Y4, Y6, Y6
+	VCMPPS       $0x11, expMin<>+0(SB), Y3, Y7
+	VANDNPS      Y6, Y7, Y6
+	VCMPPS       $0x1e, expMax<>+0(SB), Y3, Y7
+	VBLENDVPS    Y7, inf<>+0(SB), Y6, Y6
+	VADDPS       one<>+0(SB), Y6, Y6
+	VDIVPS       Y6, Y1, Y6
+	VANDPS       magnitudes<>+0(SB), Y6, Y1
+	VCMPPS       $0x15, Y0, Y1, Y1
+	VANDPS       Y6, Y1, Y1
+	VMULPS       Y2, Y1, Y1
+	VMOVUPS      Y1, 32(AX)
+	ADDQ         $0x00000040, AX
+	ADDQ         $0x00000040, CX
+	ADDQ         $0x00000040, DX
+	SUBQ         $0x10, BX
+	JMP          by16
+
+below16:
+by8:
+	CMPQ         BX, $0x08
+	JL           below8
+	VMOVUPS      (CX), Y1
+	VMOVUPS      (DX), Y2
+	VXORPS       signs<>+0(SB), Y1, Y3
+	VMULPS       log2E<>+0(SB), Y3, Y4
+	VROUNDPS     $0x08, Y4, Y4
+	VMOVAPS      Y3, Y5
+	VFNMADD231PS ln2Hi<>+0(SB), Y4, Y5
+	VFNMADD231PS ln2Lo<>+0(SB), Y4, Y5
+	VMOVUPS      exp6<>+0(SB), Y6
+	VFMADD213PS  exp5<>+0(SB), Y5, Y6
+	VFMADD213PS  exp4<>+0(SB), Y5, Y6
+	VFMADD213PS  exp3<>+0(SB), Y5, Y6
+	VFMADD213PS  exp2<>+0(SB), Y5, Y6
+	VFMADD213PS  exp1<>+0(SB), Y5, Y6
+	VMULPS       Y5, Y5, Y7
+	VFMADD213PS  Y5, Y7, Y6
+	VADDPS       one<>+0(SB), Y6, Y6
+	VCVTPS2DQ    Y4, Y4
+	VPSLLD       $0x17, Y4, Y4
+	VPADDD       Y4, Y6, Y6
+	VCMPPS       $0x11, expMin<>+0(SB), Y3, Y7
+	VANDNPS      Y6, Y7, Y6
+	VCMPPS       $0x1e, expMax<>+0(SB), Y3, Y7
+	VBLENDVPS    Y7, inf<>+0(SB), Y6, Y6
+	VADDPS       one<>+0(SB), Y6, Y6
+	VDIVPS       Y6, Y1, Y6
+	VANDPS       magnitudes<>+0(SB), Y6, Y1
+	VCMPPS       $0x15, Y0, Y1, Y1
+	VANDPS       Y6, Y1, Y1
+	VMULPS       Y2, Y1, Y1
+	VMOVUPS      Y1, (AX)
+	ADDQ         $0x00000020, AX
+	ADDQ         $0x00000020, CX
+	ADDQ         $0x00000020, DX
+	SUBQ         $0x08, BX
+	JMP          by8
+
+below8:
+	TESTQ        BX, BX
+	JZ           done
+	VMOVQ        BX, X1
+	VPBROADCASTD X1, Y1
+	VPCMPGTD     lane<>+0(SB), Y1, Y1
+	VMASKMOVPS   (CX), Y1, Y2
+	VMASKMOVPS   (DX), Y1, Y3
+	VXORPS       signs<>+0(SB), Y2, Y4
+	VMULPS       log2E<>+0(SB), Y4, Y5
+	VROUNDPS     $0x08, Y5, Y5
+	VMOVAPS      Y4, Y6
+	VFNMADD231PS ln2Hi<>+0(SB), Y5, Y6
+	VFNMADD231PS ln2Lo<>+0(SB), Y5, Y6
+	VMOVUPS      exp6<>+0(SB), Y7
+	VFMADD213PS  exp5<>+0(SB), Y6, Y7
+	VFMADD213PS  exp4<>+0(SB), Y6, Y7
+	VFMADD213PS  exp3<>+0(SB), Y6, Y7
+	VFMADD213PS  exp2<>+0(SB), Y6, Y7
+	VFMADD213PS  exp1<>+0(SB), Y6, Y7
+	VMULPS       Y6, Y6, Y8
+	VFMADD213PS  Y6, Y8, Y7
+	VADDPS       one<>+0(SB), Y7, Y7
+	VCVTPS2DQ    Y5, Y5
+	VPSLLD       $0x17, Y5, Y5
+	VPADDD       Y5, Y7, Y7
+	VCMPPS       $0x11, expMin<>+0(SB), Y4, Y8
+	VANDNPS      Y7, Y8, Y7
+	VCMPPS       $0x1e, expMax<>+0(SB), Y4, Y8
+	VBLENDVPS    Y8, inf<>+0(SB), Y7, Y7
+	VADDPS       one<>+0(SB), Y7, Y7
+	VDIVPS       Y7, Y2, Y7
+	VANDPS       magnitudes<>+0(SB), Y7, Y2
+	VCMPPS       $0x15, Y0, Y2, Y2
+	VANDPS       Y7, Y2, Y2
+	VMULPS       Y3, Y2, Y2
+	VMASKMOVPS   Y2, Y1, (AX)
 
 done:
 	VZEROUPPER
@@ -893,114 +927,7 @@ TEXT ·geluAVX2(SB), NOSPLIT, $0-28
 by16:
 	CMPQ         DX, $0x10
 	JL           below16
-	VMOVUPS      (CX), Y0
-	VMULPS       Y0, Y0, Y1
-	VMOVUPS      gelu1<>+0(SB), Y2
-	VFMADD132PS  gelu3<>+0(SB), Y2, Y1
-	VMULPS       Y0, Y1, Y1
-	VMULPS       log2E<>+0(SB), Y1, Y2
-	VROUNDPS     $0x08, Y2, Y2
-	VMOVAPS      Y1, Y3
-	VFNMADD231PS ln2Hi<>+0(SB), Y2, Y3
-	VFNMADD231PS ln2Lo<>+0(SB), Y2, Y3
-	VMOVUPS      exp6<>+0(SB), Y4
-	VFMADD213PS  exp5<>+0(SB), Y3, Y4
-	VFMADD213PS  exp4<>+0(SB), Y3, Y4
-	VFMADD213PS  exp3<>+0(SB), Y3, Y4
-	VFMADD213PS  exp2<>+0(SB), Y3, Y4
-	VFMADD213PS  exp1<>+0(SB), Y3, Y4
-	VMULPS       Y3, Y3, Y5
-	VFMADD213PS  Y3, Y5, Y4
-	VADDPS       one<>+0(SB), Y4, Y4
-	VCVTPS2DQ    Y2, Y2
-	VPSLLD       $0x17, Y2, Y2
-	VPADDD       Y2, Y4, Y4
-	VCMPPS       $0x11, expMin<>+0(SB), Y1, Y5
-	VANDNPS      Y4, Y5, Y4
-	VCMPPS       $0x1e, expMax<>+0(SB), Y1, Y5
-	VBLENDVPS    Y5, inf<>+0(SB), Y4, Y4
-	VADDPS       one<>+0(SB), Y4, Y4
-	VDIVPS       Y4, Y0, Y4
-	VMOVUPS      Y4, (AX)
-	VMOVUPS      32(CX), Y0
-	VMULPS       Y0, Y0, Y1
-	VMOVUPS      gelu1<>+0(SB), Y2
-	VFMADD132PS  gelu3<>+0(SB), Y2, Y1
-	VMULPS       Y0, Y1, Y1
-	VMULPS       log2E<>+0(SB), Y1, Y2
-	VROUNDPS     $0x08, Y2, Y2
-	VMOVAPS      Y1, Y3
-	VFNMADD231PS ln2Hi<>+0(SB), Y2, Y3
-	VFNMADD231PS ln2Lo<>+0(SB), Y2, Y3
-	VMOVUPS      exp6<>+0(SB), Y4
-	VFMADD213PS  exp5<>+0(SB), Y3, Y4
-	VFMADD213PS  exp4<>+0(SB), Y3, Y4
-	VFMADD213PS  exp3<>+0(SB), Y3, Y4
-	VFMADD213PS  exp2<>+0(SB), Y3, Y4
-	VFMADD213PS  exp1<>+0(SB), Y3, Y4
-	VMULPS       Y3, Y3, Y5
-	VFMADD213PS  Y3, Y5, Y4
-	VADDPS       one<>+0(SB), Y4, Y4
-	VCVTPS2DQ    Y2, Y2
-	VPSLLD       $0x17, Y2, Y2
-	VPADDD       Y2, Y4, Y4
-	VCMPPS       $0x11, expMin<>+0(SB), Y1, Y5
-	VANDNPS      Y4, Y5, Y4
-	VCMPPS       $0x1e, expMax<>+0(SB), Y1, Y5
-	VBLENDVPS    Y5, inf<>+0(SB), Y4, Y4
-	VADDPS       one<>+0(SB), Y4, Y4
-	VDIVPS       Y4, Y0, Y4
-	VMOVUPS      Y4, 32(AX)
-	ADDQ         $0x00000040, AX
-	ADDQ         $0x00000040, CX
-	SUBQ         $0x10, DX
-	JMP          by16
-
-below16:
-by8:
-	CMPQ         DX, $0x08
-	JL           below8
-	VMOVUPS      (CX), Y0
-	VMULPS       Y0, Y0, Y1
-	VMOVUPS      gelu1<>+0(SB), Y2
-	VFMADD132PS  gelu3<>+0(SB), Y2, Y1
-	VMULPS       Y0, Y1, Y1
-	VMULPS       log2E<>+0(SB), Y1, Y2
-	VROUNDPS     $0x08, Y2, Y2
-	VMOVAPS      Y1, Y3
-	VFNMADD231PS ln2Hi<>+0(SB), Y2, Y3
-	VFNMADD231PS ln2Lo<>+0(SB), Y2, Y3
-	VMOVUPS      exp6<>+0(SB), Y4
-	VFMADD213PS  exp5<>+0(SB), Y3, Y4
-	VFMADD213PS  exp4<>+0(SB), Y3, Y4
-	VFMADD213PS  exp3<>+0(SB), Y3, Y4
-	VFMADD213PS  exp2<>+0(SB), Y3, Y4
-	VFMADD213PS  exp1<>+0(SB), Y3, Y4
-	VMULPS       Y3, Y3, Y5
-	VFMADD213PS  Y3, Y5, Y4
-	VADDPS       one<>+0(SB), Y4, Y4
-	VCVTPS2DQ    Y2, Y2
-	VPSLLD       $0x17, Y2, Y2
-	VPADDD       Y2, Y4, Y4
-	VCMPPS       $0x11, expMin<>+0(SB), Y1, Y5
-	VANDNPS      Y4, Y5, Y4
-	VCMPPS       $0x1e, expMax<>+0(SB), Y1, Y5
-	VBLENDVPS    Y5, inf<>+0(SB), Y4, Y4
-	VADDPS       one<>+0(SB), Y4, Y4
-	VDIVPS       Y4, Y0, Y4
-	VMOVUPS      Y4, (AX)
-	ADDQ         $0x00000020, AX
-	ADDQ         $0x00000020, CX
-	SUBQ         $0x08, DX
-	JMP          by8
-
-below8:
-	TESTQ        DX, DX
-	JZ           done
-	VMOVQ        DX, X0
-	VPBROADCASTD X0, Y0
-	VPCMPGTD     lane<>+0(SB), Y0, Y0
-	VMASKMOVPS   (CX), Y0, Y1
+	VMOVUPS      (CX), Y1
 	VMULPS       Y1, Y1, Y2
 	VMOVUPS      gelu1<>+0(SB), Y3
 	VFMADD132PS  gelu3<>+0(SB), Y3, Y2
@@ -1028,7 +955,126 @@ below8:
 	VBLENDVPS    Y6, inf<>+0(SB), Y5, Y5
 	VADDPS       one<>+0(SB), Y5, Y5
 	VDIVPS       Y5, Y1, Y5
-	VMASKMOVPS   Y5, Y0, (AX)
+	VANDPS       magnitudes<>+0(SB), Y5, Y1
+	VCMPPS       $0x15, Y0, Y1, Y1
+	VANDPS       Y5, Y1, Y1
+	VMOVUPS      Y1, (AX)
+	VMOVUPS      32(CX), Y1
+	VMULPS       Y1, Y1, Y2
+	VMOVUPS      gelu1<>+0(SB), Y3
+	VFMADD132PS  gelu3<>+0(SB), Y3, Y2
+	VMULPS       Y1, Y2, Y2
+	VMULPS       log2E<>+0(SB), Y2, Y3
+	VROUNDPS     $0x08, Y3, Y3
+	VMOVAPS      Y2, Y4
+	VFNMADD231PS ln2Hi<>+0(SB), Y3, Y4
+	VFNMADD231PS ln2Lo<>+0(SB), Y3, Y4
+	VMOVUPS      exp6<>+0(SB), Y5
+	VFMADD213PS  exp5<>+0(SB), Y4, Y5
+	VFMADD213PS  exp4<>+0(SB), Y4, Y5
+	VFMADD213PS  exp3<>+0(SB), Y4, Y5
+	VFMADD213PS  exp2<>+0(SB), Y4, Y5
+	VFMADD213PS  exp1<>+0(SB), Y4, Y5
+	VMULPS       Y4, Y4, Y6
+	VFMADD213PS  Y4, Y6, Y5
+	VADDPS       one<>+0(SB), Y5, Y5
+	VCVTPS2DQ    Y3, Y3
+	VPSLLD       $0x17, Y3, Y3
+	VPADDD       Y3, Y5, Y5
+	VCMPPS       $0x11, expMin<>+0(SB), Y2, Y6
+	VANDNPS      Y5, Y6, Y5
+	VCMPPS       $0x1e, expMax<>+0(SB), Y2, Y6
+	VBLENDVPS    Y6, inf<>+0(SB), Y5, Y5
+	VADDPS       one<>+0(SB), Y5, Y5
+	VDIVPS       Y5, Y1, Y5
+	VANDPS       magnitudes<>+0(SB), Y5, Y1
+	VCMPPS       $0x15, Y0, Y1, Y1
+	VANDPS       Y5, Y1, Y1
+	VMOVUPS      Y1, 32(AX)
+	ADDQ         $0x00000040, AX
+	ADDQ         $0x00000040, CX
+	SUBQ         $0x10, DX
+	JMP          by16
+
+below16:
+by8:
+	CMPQ         DX, $0x08
+	JL           below8
+	VMOVUPS      (CX), Y1
+	VMULPS       Y1, Y1, Y2
+	VMOVUPS      gelu1<>+0(SB), Y3
+	VFMADD132PS  gelu3<>+0(SB), Y3, Y2
+	VMULPS       Y1, Y2, Y2
+	VMULPS       log2E<>+0(SB), Y2, Y3
+	VROUNDPS     $0x08, Y3, Y3
+	VMOVAPS      Y2, Y4
+	VFNMADD231PS ln2Hi<>+0(SB), Y3, Y4
+	VFNMADD231PS ln2Lo<>+0(SB), Y3, Y4
+	VMOVUPS      exp6<>+0(SB), Y5
+	VFMADD213PS  exp5<>+0(SB), Y4, Y5
+	VFMADD213PS  exp4<>+0(SB), Y4, Y5
+	VFMADD213PS  exp3<>+0(SB), Y4, Y5
+	VFMADD213PS  exp2<>+0(SB), Y4, Y5
+	VFMADD213PS  exp1<>+0(SB), Y4, Y5
+	VMULPS       Y4, Y4, Y6
+	VFMADD213PS  Y4, Y6, Y5
+	VADDPS       one<>+0(SB), Y5, Y5
+	VCVTPS2DQ    Y3, Y3
+	VPSLLD       $0x17, Y3, Y3
+	VPADDD       Y3, Y5, Y5
+	VCMPPS       $0x11, expMin<>+0(SB), Y2, Y6
+	VANDNPS      Y5, Y6, Y5
+	VCMPPS       $0x1e, expMax<>+0(SB), Y2, Y6
+	VBLENDVPS    Y6, inf<>+0(SB), Y5, Y5
+	VADDPS       one<>+0(SB), Y5, Y5
+	VDIVPS       Y5, Y1, Y5
+	VANDPS       magnitudes<>+0(SB), Y5, Y1
+	VCMPPS       $0x15, Y0, Y1, Y1
+	VANDPS       Y5, Y1, Y1
+	VMOVUPS      Y1, (AX)
+	ADDQ         $0x00000020, AX
+	ADDQ         $0x00000020, CX
+	SUBQ         $0x08, DX
+	JMP          by8
+
+below8:
+	TESTQ        DX, DX
+	JZ           done
+	VMOVQ        DX, X1
+	VPBROADCASTD X1, Y1
+	VPCMPGTD     lane<>+0(SB), Y1, Y1
+	VMASKMOVPS   (CX), Y1, Y2
+	VMULPS       Y2, Y2, Y3
+	VMOVUPS      gelu1<>+0(SB), Y4
+	VFMADD132PS  gelu3<>+0(SB), Y4, Y3
+	VMULPS       Y2, Y3, Y3
+	VMULPS       log2E<>+0(SB), Y3, Y4
+	VROUNDPS     $0x08, Y4, Y4
+	VMOVAPS      Y3, Y5
+	VFNMADD231PS ln2Hi<>+0(SB), Y4, Y5
+	VFNMADD231PS ln2Lo<>+0(SB), Y4, Y5
+	VMOVUPS      exp6<>+0(SB), Y6
+	VFMADD213PS  exp5<>+0(SB), Y5, Y6
+	VFMADD213PS  exp4<>+0(SB), Y5, Y6
+	VFMADD213PS  exp3<>+0(SB), Y5, Y6
+	VFMADD213PS  exp2<>+0(SB), Y5, Y6
+	VFMADD213PS  exp1<>+0(SB), Y5, Y6
+	VMULPS       Y5, Y5, Y7
+	VFMADD213PS  Y5, Y7, Y6
+	VADDPS       one<>+0(SB), Y6, Y6
+	VCVTPS2DQ    Y4, Y4
+	VPSLLD       $0x17, Y4, Y4
+	VPADDD       Y4, Y6, Y6
+	VCMPPS       $0x11, expMin<>+0(SB), Y3, Y7
+	VANDNPS      Y6, Y7, Y6
+	VCMPPS       $0x1e, expMax<>+0(SB), Y3, Y7
+	VBLENDVPS    Y7, inf<>+0(SB), Y6, Y6
+	VADDPS       one<>+0(SB), Y6, Y6
+	VDIVPS       Y6, Y2, Y6
+	VANDPS       magnitudes<>+0(SB), Y6, Y2
+	VCMPPS       $0x15, Y0, Y2, Y2
+	VANDPS       Y6, Y2, Y2
+	VMASKMOVPS   Y2, Y1, (AX)
 
 done:
 	VZEROUPPER
@@ -1066,123 +1112,8 @@ TEXT ·geluMulAVX2(SB), NOSPLIT, $0-36
 by16:
 	CMPQ         BX, $0x10
 	JL           below16
-	VMOVUPS      (CX), Y0
-	VMOVUPS      (DX), Y1
-	VMULPS       Y0, Y0, Y2
-	VMOVUPS      gelu1<>+0(SB), Y3
-	VFMADD132PS  gelu3<>+0(SB), Y3, Y2
-	VMULPS       Y0, Y2, Y2
-	VMULPS       log2E<>+0(SB), Y2, Y3
-	VROUNDPS     $0x08, Y3, Y3
-	VMOVAPS      Y2, Y4
-	VFNMADD231PS ln2Hi<>+0(SB), Y3, Y4
-	VFNMADD231PS ln2Lo<>+0(SB), Y3, Y4
-	VMOVUPS      exp6<>+0(SB), Y5
-	VFMADD213PS  exp5<>+0(SB), Y4, Y5
-	VFMADD213PS  exp4<>+0(SB), Y4, Y5
-	VFMADD213PS  exp3<>+0(SB), Y4, Y5
-	VFMADD213PS  exp2<>+0(SB), Y4, Y5
-	VFMADD213PS  exp1<>+0(SB), Y4, Y5
-	VMULPS       Y4, Y4, Y6
-	VFMADD213PS  Y4, Y6, Y5
-	VADDPS       one<>+0(SB), Y5, Y5
-	VCVTPS2DQ    Y3, Y3
-	VPSLLD       $0x17, Y3, Y3
-	VPADDD       Y3, Y5, Y5
-	VCMPPS       $0x11, expMin<>+0(SB), Y2, Y6
-	VANDNPS      Y5, Y6, Y5
-	VCMPPS       $0x1e, expMax<>+0(SB), Y2, Y6
-	VBLENDVPS    Y6, inf<>+0(SB), Y5, Y5
-	VADDPS       one<>+0(SB), Y5, Y5
-	VDIVPS       Y5, Y0, Y5
-	VMULPS       Y1, Y5, Y5
-	VMOVUPS      Y5, (AX)
-	VMOVUPS      32(CX), Y0
-	VMOVUPS      32(DX), Y1
-	VMULPS       Y0, Y0, Y2
-	VMOVUPS      gelu1<>+0(SB), Y3
-	VFMADD132PS  gelu3<>+0(SB), Y3, Y2
-	VMULPS       Y0, Y2, Y2
-	VMULPS       log2E<>+0(SB), Y2, Y3
-	VROUNDPS     $0x08, Y3, Y3
-	VMOVAPS      Y2, Y4
-	VFNMADD231PS ln2Hi<>+0(SB), Y3, Y4
-	VFNMADD231PS ln2Lo<>+0(SB), Y3, Y4
-	VMOVUPS      exp6<>+0(SB), Y5
-	VFMADD213PS  exp5<>+0(SB), Y4, Y5
-	VFMADD213PS  exp4<>+0(SB), Y4, Y5
-	VFMADD213PS  exp3<>+0(SB), Y4, Y5
-	VFMADD213PS  exp2<>+0(SB), Y4, Y5
-	VFMADD213PS  exp1<>+0(SB), Y4, Y5
-	VMULPS       Y4, Y4, Y6
-	VFMADD213PS  Y4, Y6, Y5
-	VADDPS       one<>+0(SB), Y5, Y5
-	VCVTPS2DQ    Y3, Y3
-	VPSLLD       $0x17, Y3, Y3
-	VPADDD       Y3, Y5, Y5
-	VCMPPS       $0x11, expMin<>+0(SB), Y2, Y6
-	VANDNPS      Y5, Y6, Y5
-	VCMPPS       $0x1e, expMax<>+0(SB), Y2, Y6
-	VBLENDVPS    Y6, inf<>+0(SB), Y5, Y5
-	VADDPS       one<>+0(SB), Y5, Y5
-	VDIVPS       Y5, Y0, Y5
-	VMULPS       Y1, Y5, Y5
-	VMOVUPS      Y5, 32(AX)
-	ADDQ         $0x00000040, AX
-	ADDQ         $0x00000040, CX
-	ADDQ         $0x00000040, DX
-	SUBQ         $0x10, BX
-	JMP          by16
-
-below16:
-by8:
-	CMPQ         BX, $0x08
-	JL           below8
-	VMOVUPS      (CX), Y0
-	VMOVUPS      (DX), Y1
-	VMULPS       Y0, Y0, Y2
-	VMOVUPS      gelu1<>+0(SB), Y3
-	VFMADD132PS  gelu3<>+0(SB), Y3, Y2
-	VMULPS       Y0, Y2, Y2
-	VMULPS       log2E<>+0(SB), Y2, Y3
-	VROUNDPS     $0x08, Y3, Y3
-	VMOVAPS      Y2, Y4
-	VFNMADD231PS ln2Hi<>+0(SB), Y3, Y4
-	VFNMADD231PS ln2Lo<>+0(SB), Y3, Y4
-	VMOVUPS      exp6<>+0(SB), Y5
-	VFMADD213PS  exp5<>+0(SB), Y4, Y5
-	VFMADD213PS  exp4<>+0(SB), Y4, Y5
-	VFMADD213PS  exp3<>+0(SB), Y4, Y5
-	VFMADD213PS  exp2<>+0(SB), Y4, Y5
-	VFMADD213PS  exp1<>+0(SB), Y4, Y5
-	VMULPS       Y4, Y4, Y6
-	VFMADD213PS  Y4, Y6, Y5
-	VADDPS       one<>+0(SB), Y5, Y5
-	VCVTPS2DQ    Y3, Y3
-	VPSLLD       $0x17, Y3, Y3
-	VPADDD       Y3, Y5, Y5
-	VCMPPS       $0x11, expMin<>+0(SB), Y2, Y6
-	VANDNPS      Y5, Y6, Y5
-	VCMPPS       $0x1e, expMax<>+0(SB), Y2, Y6
-	VBLENDVPS    Y6, inf<>+0(SB), Y5, Y5
-	VADDPS       one<>+0(SB), Y5, Y5
-	VDIVPS       Y5, Y0, Y5
-	VMULPS       Y1, Y5, Y5
-	VMOVUPS      Y5, (AX)
-	ADDQ         $0x00000020, AX
-	ADDQ         $0x00000020, CX
-	ADDQ         $0x00000020, DX
-	SUBQ         $0x08, BX
-	JMP          by8
-
-below8:
-	TESTQ        BX, BX
-	JZ           done
-	VMOVQ        BX, X0
-	VPBROADCASTD X0, Y0
-	VPCMPGTD     lane<>+0(SB), Y0, Y0
-	VMASKMOVPS   (CX), Y0, Y1
-	VMASKMOVPS   (DX), Y0, Y2
+	VMOVUPS      (CX), Y1
+	VMOVUPS      (DX), Y2
 	VMULPS       Y1, Y1, Y3
 	VMOVUPS      gelu1<>+0(SB), Y4
 	VFMADD132PS  gelu3<>+0(SB), Y4, Y3
@@ -1210,8 +1141,135 @@ below8:
 	VBLENDVPS    Y7, inf<>+0(SB), Y6, Y6
 	VADDPS       one<>+0(SB), Y6, Y6
 	VDIVPS       Y6, Y1, Y6
-	VMULPS       Y2, Y6, Y6
-	VMASKMOVPS   Y6, Y0, (AX)
+	VANDPS       magnitudes<>+0(SB), Y6, Y1
+	VCMPPS       $0x15, Y0, Y1, Y1
+	VANDPS       Y6, Y1, Y1
+	VMULPS       Y2, Y1, Y1
+	VMOVUPS      Y1, (AX)
+	VMOVUPS      32(CX), Y1
+	VMOVUPS      32(DX), Y2
+	VMULPS       Y1, Y1, Y3
+	VMOVUPS      gelu1<>+0(SB), Y4
+	VFMADD132PS  gelu3<>+0(SB), Y4, Y3
+	VMULPS       Y1, Y3, Y3
+	VMULPS       log2E<>+0(SB), Y3, Y4
+	VROUNDPS     $0x08, Y4, Y4
+	VMOVAPS      Y3, Y5
+	VFNMADD231PS ln2Hi<>+0(SB), Y4, Y5
+	VFNMADD231PS ln2Lo<>+0(SB), Y4, Y5
+	VMOVUPS      exp6<>+0(SB), Y6
+	VFMADD213PS  exp5<>+0(SB), Y5, Y6
+	VFMADD213PS  exp4<>+0(SB), Y5, Y6
+	VFMADD213PS  exp3<>+0(SB), Y5, Y6
+	VFMADD213PS  exp2<>+0(SB), Y5, Y6
+	VFMADD213PS  exp1<>+0(SB), Y5, Y6
+	VMULPS       Y5, Y5, Y7
+	VFMADD213PS  Y5, Y7, Y6
+	VADDPS       one<>+0(SB), Y6, Y6
+	VCVTPS2DQ    Y4, Y4
+	VPSLLD       $0x17, Y4, Y4
+	VPADDD       Y4, Y6, Y6
+	VCMPPS       $0x11, expMin<>+0(SB), Y3, Y7
+	VANDNPS      Y6, Y7, Y6
+	VCMPPS       $0x1e, expMax<>+0(SB), Y3, Y7
+	VBLENDVPS    Y7, inf<>+0(SB), Y6, Y6
+	VADDPS       one<>+0(SB), Y6, Y6
+	VDIVPS       Y6, Y1, Y6
+	VANDPS       magnitudes<>+0(SB), Y6, Y1
+	VCMPPS       $0x15, Y0, Y1, Y1
+	VANDPS       Y6, Y1, Y1
+	VMULPS       Y2, Y1, Y1
+	VMOVUPS      Y1, 32(AX)
+	ADDQ         $0x00000040, AX
+	ADDQ         $0x00000040, CX
+	ADDQ         $0x00000040, DX
+	SUBQ         $0x10, BX
+	JMP          by16
+
+below16:
+by8:
+	CMPQ         BX, $0x08
+	JL           below8
+	VMOVUPS      (CX), Y1
+	VMOVUPS      (DX), Y2
+	VMULPS       Y1, Y1, Y3
+	VMOVUPS      gelu1<>+0(SB), Y4
+	VFMADD132PS  gelu3<>+0(SB), Y4, Y3
+	VMULPS       Y1, Y3, Y3
+	VMULPS       log2E<>+0(SB), Y3, Y4
+	VROUNDPS     $0x08, Y4, Y4
+	VMOVAPS      Y3, Y5
+	VFNMADD231PS ln2Hi<>+0(SB), Y4, Y5
+	VFNMADD231PS ln2Lo<>+0(SB), Y4, Y5
+	VMOVUPS      exp6<>+0(SB), Y6
+	VFMADD213PS  exp5<>+0(SB), Y5, Y6
+	VFMADD213PS  exp4<>+0(SB), Y5, Y6
+	VFMADD213PS  exp3<>+0(SB), Y5, Y6
+	VFMADD213PS  exp2<>+0(SB), Y5, Y6
+	VFMADD213PS  exp1<>+0(SB), Y5, Y6
+	VMULPS       Y5, Y5, Y7
+	VFMADD213PS  Y5, Y7, Y6
+	VADDPS       one<>+0(SB), Y6, Y6
+	VCVTPS2DQ    Y4, Y4
+	VPSLLD       $0x17, Y4, Y4
+	VPADDD       Y4, Y6, Y6
+	VCMPPS       $0x11, expMin<>+0(SB), Y3, Y7
+	VANDNPS      Y6, Y7, Y6
+	VCMPPS       $0x1e, expMax<>+0(SB), Y3, Y7
+	VBLENDVPS    Y7, inf<>+0(SB), Y6, Y6
+	VADDPS       one<>+0(SB), Y6, Y6
+	VDIVPS       Y6, Y1, Y6
+	VANDPS       magnitudes<>+0(SB), Y6, Y1
+	VCMPPS       $0x15, Y0, Y1, Y1
+	VANDPS       Y6, Y1, Y1
+	VMULPS       Y2, Y1, Y1
+	VMOVUPS      Y1, (AX)
+	ADDQ         $0x00000020, AX
+	ADDQ         $0x00000020, CX
+	ADDQ         $0x00000020, DX
+	SUBQ         $0x08, BX
+	JMP          by8
+
+below8:
+	TESTQ        BX, BX
+	JZ           done
+	VMOVQ        BX, X1
+	VPBROADCASTD X1, Y1
+	VPCMPGTD     lane<>+0(SB), Y1, Y1
+	VMASKMOVPS   (CX), Y1, Y2
+	VMASKMOVPS   (DX), Y1, Y3
+	VMULPS       Y2, Y2, Y4
+	VMOVUPS      gelu1<>+0(SB), Y5
+	VFMADD132PS  gelu3<>+0(SB), Y5, Y4
+	VMULPS       Y2, Y4, Y4
+	VMULPS       log2E<>+0(SB), Y4, Y5
+	VROUNDPS     $0x08, Y5, Y5
+	VMOVAPS      Y4, Y6
+	VFNMADD231PS ln2Hi<>+0(SB), Y5, Y6
+	VFNMADD231PS ln2Lo<>+0(SB), Y5, Y6
+	VMOVUPS      exp6<>+0(SB), Y7
+	VFMADD213PS  exp5<>+0(SB), Y6, Y7
+	VFMADD213PS  exp4<>+0(SB), Y6, Y7
+	VFMADD213PS  exp3<>+0(SB), Y6, Y7
+	VFMADD213PS  exp2<>+0(SB), Y6, Y7
+	VFMADD213PS  exp1<>+0(SB), Y6, Y7
+	VMULPS       Y6, Y6, Y8
+	VFMADD213PS  Y6, Y8, Y7
+	VADDPS       one<>+0(SB), Y7, Y7
+	VCVTPS2DQ    Y5, Y5
+	VPSLLD       $0x17, Y5, Y5
+	VPADDD       Y5, Y7, Y7
+	VCMPPS       $0x11, expMin<>+0(SB), Y4, Y8
+	VANDNPS      Y7, Y8, Y7
+	VCMPPS       $0x1e, expMax<>+0(SB), Y4, Y8
+	VBLENDVPS    Y8, inf<>+0(SB), Y7, Y7
+	VADDPS       one<>+0(SB), Y7, Y7
+	VDIVPS       Y7, Y2, Y7
+	VANDPS       magnitudes<>+0(SB), Y7, Y2
+	VCMPPS       $0x15, Y0, Y2, Y2
+	VANDPS       Y7, Y2, Y2
+	VMULPS       Y3, Y2, Y2
+	VMASKMOVPS   Y2, Y1, (AX)
 
 done:
 	VZEROUPPER

@@ -115,7 +115,7 @@ func activateNEON(dst, gate, up []float32, act compute.Activation) {
 		return
 	}
 	var threshold float32
-	if act.Kind == compute.FATReLU {
+	if act.Kind == compute.FATReLU || act.Small() {
 		threshold = act.Threshold
 	}
 	d, g, n := first(dst), first(gate[:len(dst)]), len(dst)

@@ -565,6 +565,9 @@ many:
 	WORD $0x4f03f604 // fmov v4.4s, #1.000000000000000000e+00
 	WORD $0x4e24d463 // fadd v3.4s, v3.4s, v4.4s
 	WORD $0x6e23fc21 // fdiv v1.4s, v1.4s, v3.4s
+	WORD $0x4ea0f825 // fabs v5.4s, v1.4s
+	WORD $0x6ea5e405 // fcmgt v5.4s, v0.4s, v5.4s
+	WORD $0x4e651c21 // bic v1.16b, v1.16b, v5.16b
 	WORD $0x3d800001 // str q1, [x0]
 	WORD $0x3dc00421 // ldr q1, [x1, #16]
 	WORD $0x6ea0f822 // fneg v2.4s, v1.4s
@@ -604,6 +607,9 @@ many:
 	WORD $0x4f03f604 // fmov v4.4s, #1.000000000000000000e+00
 	WORD $0x4e24d463 // fadd v3.4s, v3.4s, v4.4s
 	WORD $0x6e23fc21 // fdiv v1.4s, v1.4s, v3.4s
+	WORD $0x4ea0f825 // fabs v5.4s, v1.4s
+	WORD $0x6ea5e405 // fcmgt v5.4s, v0.4s, v5.4s
+	WORD $0x4e651c21 // bic v1.16b, v1.16b, v5.16b
 	WORD $0x3d800401 // str q1, [x0, #16]
 	ADD $32, R0, R0
 	ADD $32, R1, R1
@@ -651,6 +657,9 @@ four:
 	WORD $0x4f03f604 // fmov v4.4s, #1.000000000000000000e+00
 	WORD $0x4e24d463 // fadd v3.4s, v3.4s, v4.4s
 	WORD $0x6e23fc21 // fdiv v1.4s, v1.4s, v3.4s
+	WORD $0x4ea0f825 // fabs v5.4s, v1.4s
+	WORD $0x6ea5e405 // fcmgt v5.4s, v0.4s, v5.4s
+	WORD $0x4e651c21 // bic v1.16b, v1.16b, v5.16b
 	WORD $0x3d800001 // str q1, [x0]
 	ADD $16, R0, R0
 	ADD $16, R1, R1
@@ -698,6 +707,9 @@ one:
 	WORD $0x4f03f604 // fmov v4.4s, #1.000000000000000000e+00
 	WORD $0x4e24d463 // fadd v3.4s, v3.4s, v4.4s
 	WORD $0x6e23fc21 // fdiv v1.4s, v1.4s, v3.4s
+	WORD $0x4ea0f825 // fabs v5.4s, v1.4s
+	WORD $0x6ea5e405 // fcmgt v5.4s, v0.4s, v5.4s
+	WORD $0x4e651c21 // bic v1.16b, v1.16b, v5.16b
 	WORD $0xbd000001 // str s1, [x0]
 	ADD $4, R0, R0
 	ADD $4, R1, R1
@@ -757,6 +769,9 @@ many:
 	WORD $0x4f03f605 // fmov v5.4s, #1.000000000000000000e+00
 	WORD $0x4e25d484 // fadd v4.4s, v4.4s, v5.4s
 	WORD $0x6e24fc21 // fdiv v1.4s, v1.4s, v4.4s
+	WORD $0x4ea0f826 // fabs v6.4s, v1.4s
+	WORD $0x6ea6e406 // fcmgt v6.4s, v0.4s, v6.4s
+	WORD $0x4e661c21 // bic v1.16b, v1.16b, v6.16b
 	WORD $0x6e22dc21 // fmul v1.4s, v1.4s, v2.4s
 	WORD $0x3d800001 // str q1, [x0]
 	WORD $0x3dc00421 // ldr q1, [x1, #16]
@@ -798,6 +813,9 @@ many:
 	WORD $0x4f03f605 // fmov v5.4s, #1.000000000000000000e+00
 	WORD $0x4e25d484 // fadd v4.4s, v4.4s, v5.4s
 	WORD $0x6e24fc21 // fdiv v1.4s, v1.4s, v4.4s
+	WORD $0x4ea0f826 // fabs v6.4s, v1.4s
+	WORD $0x6ea6e406 // fcmgt v6.4s, v0.4s, v6.4s
+	WORD $0x4e661c21 // bic v1.16b, v1.16b, v6.16b
 	WORD $0x6e22dc21 // fmul v1.4s, v1.4s, v2.4s
 	WORD $0x3d800401 // str q1, [x0, #16]
 	ADD $32, R0, R0
@@ -848,6 +866,9 @@ four:
 	WORD $0x4f03f605 // fmov v5.4s, #1.000000000000000000e+00
 	WORD $0x4e25d484 // fadd v4.4s, v4.4s, v5.4s
 	WORD $0x6e24fc21 // fdiv v1.4s, v1.4s, v4.4s
+	WORD $0x4ea0f826 // fabs v6.4s, v1.4s
+	WORD $0x6ea6e406 // fcmgt v6.4s, v0.4s, v6.4s
+	WORD $0x4e661c21 // bic v1.16b, v1.16b, v6.16b
 	WORD $0x6e22dc21 // fmul v1.4s, v1.4s, v2.4s
 	WORD $0x3d800001 // str q1, [x0]
 	ADD $16, R0, R0
@@ -898,6 +919,9 @@ one:
 	WORD $0x4f03f605 // fmov v5.4s, #1.000000000000000000e+00
 	WORD $0x4e25d484 // fadd v4.4s, v4.4s, v5.4s
 	WORD $0x6e24fc21 // fdiv v1.4s, v1.4s, v4.4s
+	WORD $0x4ea0f826 // fabs v6.4s, v1.4s
+	WORD $0x6ea6e406 // fcmgt v6.4s, v0.4s, v6.4s
+	WORD $0x4e661c21 // bic v1.16b, v1.16b, v6.16b
 	WORD $0x6e22dc21 // fmul v1.4s, v1.4s, v2.4s
 	WORD $0xbd000001 // str s1, [x0]
 	ADD $4, R0, R0
@@ -961,6 +985,9 @@ many:
 	WORD $0x4f03f606 // fmov v6.4s, #1.000000000000000000e+00
 	WORD $0x4e26d4a5 // fadd v5.4s, v5.4s, v6.4s
 	WORD $0x6e25fc21 // fdiv v1.4s, v1.4s, v5.4s
+	WORD $0x4ea0f827 // fabs v7.4s, v1.4s
+	WORD $0x6ea7e407 // fcmgt v7.4s, v0.4s, v7.4s
+	WORD $0x4e671c21 // bic v1.16b, v1.16b, v7.16b
 	WORD $0x3d800001 // str q1, [x0]
 	WORD $0x3dc00421 // ldr q1, [x1, #16]
 	WORD $0x6e21dc24 // fmul v4.4s, v1.4s, v1.4s
@@ -1004,6 +1031,9 @@ many:
 	WORD $0x4f03f606 // fmov v6.4s, #1.000000000000000000e+00
 	WORD $0x4e26d4a5 // fadd v5.4s, v5.4s, v6.4s
 	WORD $0x6e25fc21 // fdiv v1.4s, v1.4s, v5.4s
+	WORD $0x4ea0f827 // fabs v7.4s, v1.4s
+	WORD $0x6ea7e407 // fcmgt v7.4s, v0.4s, v7.4s
+	WORD $0x4e671c21 // bic v1.16b, v1.16b, v7.16b
 	WORD $0x3d800401 // str q1, [x0, #16]
 	ADD $32, R0, R0
 	ADD $32, R1, R1
@@ -1055,6 +1085,9 @@ four:
 	WORD $0x4f03f606 // fmov v6.4s, #1.000000000000000000e+00
 	WORD $0x4e26d4a5 // fadd v5.4s, v5.4s, v6.4s
 	WORD $0x6e25fc21 // fdiv v1.4s, v1.4s, v5.4s
+	WORD $0x4ea0f827 // fabs v7.4s, v1.4s
+	WORD $0x6ea7e407 // fcmgt v7.4s, v0.4s, v7.4s
+	WORD $0x4e671c21 // bic v1.16b, v1.16b, v7.16b
 	WORD $0x3d800001 // str q1, [x0]
 	ADD $16, R0, R0
 	ADD $16, R1, R1
@@ -1106,6 +1139,9 @@ one:
 	WORD $0x4f03f606 // fmov v6.4s, #1.000000000000000000e+00
 	WORD $0x4e26d4a5 // fadd v5.4s, v5.4s, v6.4s
 	WORD $0x6e25fc21 // fdiv v1.4s, v1.4s, v5.4s
+	WORD $0x4ea0f827 // fabs v7.4s, v1.4s
+	WORD $0x6ea7e407 // fcmgt v7.4s, v0.4s, v7.4s
+	WORD $0x4e671c21 // bic v1.16b, v1.16b, v7.16b
 	WORD $0xbd000001 // str s1, [x0]
 	ADD $4, R0, R0
 	ADD $4, R1, R1
@@ -1169,6 +1205,9 @@ many:
 	WORD $0x4f03f607 // fmov v7.4s, #1.000000000000000000e+00
 	WORD $0x4e27d4c6 // fadd v6.4s, v6.4s, v7.4s
 	WORD $0x6e26fc21 // fdiv v1.4s, v1.4s, v6.4s
+	WORD $0x4ea0f828 // fabs v8.4s, v1.4s
+	WORD $0x6ea8e408 // fcmgt v8.4s, v0.4s, v8.4s
+	WORD $0x4e681c21 // bic v1.16b, v1.16b, v8.16b
 	WORD $0x6e22dc21 // fmul v1.4s, v1.4s, v2.4s
 	WORD $0x3d800001 // str q1, [x0]
 	WORD $0x3dc00421 // ldr q1, [x1, #16]
@@ -1214,6 +1253,9 @@ many:
 	WORD $0x4f03f607 // fmov v7.4s, #1.000000000000000000e+00
 	WORD $0x4e27d4c6 // fadd v6.4s, v6.4s, v7.4s
 	WORD $0x6e26fc21 // fdiv v1.4s, v1.4s, v6.4s
+	WORD $0x4ea0f828 // fabs v8.4s, v1.4s
+	WORD $0x6ea8e408 // fcmgt v8.4s, v0.4s, v8.4s
+	WORD $0x4e681c21 // bic v1.16b, v1.16b, v8.16b
 	WORD $0x6e22dc21 // fmul v1.4s, v1.4s, v2.4s
 	WORD $0x3d800401 // str q1, [x0, #16]
 	ADD $32, R0, R0
@@ -1268,6 +1310,9 @@ four:
 	WORD $0x4f03f607 // fmov v7.4s, #1.000000000000000000e+00
 	WORD $0x4e27d4c6 // fadd v6.4s, v6.4s, v7.4s
 	WORD $0x6e26fc21 // fdiv v1.4s, v1.4s, v6.4s
+	WORD $0x4ea0f828 // fabs v8.4s, v1.4s
+	WORD $0x6ea8e408 // fcmgt v8.4s, v0.4s, v8.4s
+	WORD $0x4e681c21 // bic v1.16b, v1.16b, v8.16b
 	WORD $0x6e22dc21 // fmul v1.4s, v1.4s, v2.4s
 	WORD $0x3d800001 // str q1, [x0]
 	ADD $16, R0, R0
@@ -1322,6 +1367,9 @@ one:
 	WORD $0x4f03f607 // fmov v7.4s, #1.000000000000000000e+00
 	WORD $0x4e27d4c6 // fadd v6.4s, v6.4s, v7.4s
 	WORD $0x6e26fc21 // fdiv v1.4s, v1.4s, v6.4s
+	WORD $0x4ea0f828 // fabs v8.4s, v1.4s
+	WORD $0x6ea8e408 // fcmgt v8.4s, v0.4s, v8.4s
+	WORD $0x4e681c21 // bic v1.16b, v1.16b, v8.16b
 	WORD $0x6e22dc21 // fmul v1.4s, v1.4s, v2.4s
 	WORD $0xbd000001 // str s1, [x0]
 	ADD $4, R0, R0

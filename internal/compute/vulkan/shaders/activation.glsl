@@ -5,12 +5,15 @@ const uint SILU = 0, GELU = 1, RELU = 2, FATRELU = 3, DRELU = 4, RELU2 = 5, CLAM
 // sigmoid is 1/(1+exp(-x)); beyond ±80 it is 0 or 1 to float32's last bit times any x, and the exponential would overflow.
 float sigmoid(float x) { return 1.0 / (1.0 + exp(clamp(-x, -80.0, 80.0))); }
 
+// large is x unless its magnitude is below s.
+float large(float x, float s) { return abs(x) < s ? 0.0 : x; }
+
 // activation is act(g), before it is multiplied by factor(u).
 float activation(uint kind, float threshold, float g) {
-	if (kind == SILU) return g * sigmoid(g);
+	if (kind == SILU) return large(g * sigmoid(g), threshold);
 	if (kind == GELU) { // tanh(z) = 2·sigmoid(2z) - 1
 		float c = clamp(g, -20.0, 20.0); // beyond, tanh is ±1
-		return g * sigmoid(1.5957691216057308 * (c + 0.044715 * c * c * c));
+		return large(g * sigmoid(1.5957691216057308 * (c + 0.044715 * c * c * c)), threshold);
 	}
 	if (kind == FATRELU) return g > threshold ? g : 0.0;
 	float p = max(g, 0.0);

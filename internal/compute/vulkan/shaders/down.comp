@@ -33,7 +33,7 @@ layout(push_constant) uniform Push {
 	uint end;      // and the last
 	uint gated;    // gates are counted
 	uint kind;       // compute.Nonlinearity
-	float threshold; // of FATReLU
+	float threshold; // of the activation
 } push;
 
 const uint SLOTS = 4, LOCAL = SLOTS * NEURON_LANES, OUTPUTS = SLOTS * 8;

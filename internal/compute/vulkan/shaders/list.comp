@@ -22,7 +22,7 @@ layout(push_constant) uniform Push {
 	uint firstToken; // row of the bits or values that belongs to the first token
 	uint count;      // which of counts the list's length is added to
 	uint kind;       // compute.Nonlinearity
-	float threshold; // of FATReLU
+	float threshold; // of the activation
 	uint firstStep;  // row of the step that belongs to the first token
 } push;
 #define PARAMS 5

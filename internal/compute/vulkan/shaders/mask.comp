@@ -18,7 +18,7 @@ layout(push_constant) uniform Push {
 	uint words;      // of a row of bits
 	uint firstToken; // row of the step, and of the bits, that belongs to the first token
 	uint kind;       // compute.Nonlinearity
-	float threshold; // of FATReLU
+	float threshold; // of the activation
 } push;
 #define PARAMS 4
 #define ROWS 0

@@ -20,7 +20,7 @@ layout(push_constant) uniform Push {
 	uint tabled;     // there is a table of slots
 	uint experts;    // that there are gates of
 	uint kind;       // compute.Nonlinearity
-	float threshold; // of FATReLU
+	float threshold; // of the activation
 } push;
 #define PARAMS 4
 #define ROWS 0

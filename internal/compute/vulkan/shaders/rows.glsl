@@ -29,7 +29,7 @@ layout(push_constant) uniform Push {
 	uint actScales;
 	uint biased;
 	uint kind;       // compute.Nonlinearity
-	float threshold; // of FATReLU
+	float threshold; // of the activation
 } push;
 
 const uint GROUPS = gl_WorkGroupSize.x / LANES;
