@@ -117,10 +117,10 @@ func (f *file) fetchLines() {
 	f.ret()
 }
 
-var parts = map[string]func(f *file){"matmul": products, "vector": vectors}
+var parts = map[string]func(f *file){"matmul": products, "vector": vectors, "axpy": sums}
 
 func main() {
-	part := flag.String("part", "", "which kernels are written: matmul or vector")
+	part := flag.String("part", "", "which kernels are written: matmul, vector or axpy")
 	out := flag.String("out", "", "the assembly")
 	stubs := flag.String("stubs", "", "its declarations")
 	counts := flag.Bool("counts", false, "instead print the instructions of inner loops, as docs/benchmarks has them")
@@ -167,7 +167,7 @@ func printCounts(loops []loop) {
 
 // imports is what the lists of kernels need.
 func imports(f *file) string {
-	for name, path := range map[string]string{"quant.Type": "internal/quant", "compute.KV": "internal/compute"} {
+	for name, path := range map[string]string{"[quant.": "internal/quant", "compute.KV": "internal/compute"} {
 		if bytes.Contains(f.stubs.Bytes(), []byte(name)) {
 			return "\nimport \"github.com/powerinfer-go/powerinfer/" + path + "\"\n"
 		}

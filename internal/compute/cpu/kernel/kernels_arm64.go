@@ -40,6 +40,12 @@ func neon() *Kernels {
 	for t, f := range map[quant.Type]tile{quant.F32: tileF32NEON8x1, quant.F16: tileF16NEON8x1, quant.BF16: tileBF16NEON8x1} {
 		k.take(t, ways{[]way{{name: "rows-neon", tile: f, rows: 8}}, all("rows-neon")})
 	}
+	k.adders[quant.Q4_0] = adders{rows: addRowsQ40NEON, group: addGroupQ40NEON}
+	k.adders[quant.Q8_0] = adders{rows: addRowsQ80NEON, group: addGroupQ80NEON}
+	k.adders[quant.F32] = adders{floats: addRowsF32NEON}
+	k.adders[quant.F16] = adders{floats: addRowsF16NEON}
+	k.adders[quant.BF16] = adders{floats: addRowsBF16NEON}
+	k.unpack = unpackers()
 	k.fetch = fetchLines
 	return k
 }
