@@ -9,6 +9,7 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/compute"
 	"github.com/powerinfer-go/powerinfer/internal/model"
 	"github.com/powerinfer-go/powerinfer/internal/quant"
+	"github.com/powerinfer-go/powerinfer/internal/synth"
 )
 
 // Sampling takes exactly as many as wanted, and gaps differ by one at most.
@@ -169,5 +170,37 @@ func TestNearZero(t *testing.T) {
 	z.FeedForward(0, fakeStep([][]float32{nil, nil}, [][]float32{{100, -0.99, 1, 0}, {-2, 0.02, 0.0199, 0.5}}))
 	if z.near != 3 || z.all != 8 {
 		t.Errorf("%g of %g are near zero, want 3 of 8", z.near, z.all)
+	}
+}
+
+// TestRecurrentSequences: a step has a state for each of its sequences.
+func TestRecurrentSequences(t *testing.T) {
+	f := openSmall(t, synth.Spec{Arch: "qwen35", Type: quant.F32, Layers: 3, Embd: 64, FF: 128, Heads: 2, HeadDim: 32, Seed: 5})
+	r, err := newRunner(t.Context(), f, &Options{Threads: 2, Activation: "silu"}, nil, false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	p := r.begin()
+	for s := range maxSequences {
+		r.add(s, 0, []int32{int32(s + 5), 9})
+	}
+	p.Out = append(p.Out, int32(len(p.Tokens)-1))
+	if err := r.Forward(p); err != nil {
+		t.Fatal(err)
+	}
+	together, err := r.Logits(0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	together = slices.Clone(together)
+	p = r.begin()
+	r.add(0, 0, []int32{maxSequences + 4, 9})
+	p.Out = append(p.Out, 1)
+	if err := r.Forward(p); err != nil {
+		t.Fatal(err)
+	}
+	if alone, err := r.Logits(0); err != nil || !slices.Equal(alone, together) {
+		t.Errorf("the last sequence's logits differ alone (%v)", err)
 	}
 }

@@ -48,7 +48,7 @@ func newRunner(ctx context.Context, f *gguf.File, o *Options, observer model.Obs
 	perSequence := (windowTokens + compute.PagePositions - 1) / compute.PagePositions
 	m, err := model.Load(ctx, f, dev, model.Options{
 		Activation: o.Activation, Sparse: model.Off, Observer: observer, Batch: stepTokens, Outputs: maxSequences, Context: windowTokens,
-		Cache: compute.CacheSpec{Pages: perSequence * maxSequences}, Pinned: pinned, Progress: o.bytes(StageLoad),
+		Cache: compute.CacheSpec{Pages: perSequence * maxSequences, States: maxSequences}, Pinned: pinned, Progress: o.bytes(StageLoad),
 	})
 	if err != nil {
 		dev.Close()
