@@ -69,7 +69,7 @@ func readConfig(dir string) (*config, error) {
 			return nil, err
 		}
 	}
-	if c.Quantizing != nil && c.Quantizing.Method != "mxfp4" && !c.Quantizing.nvfp4() {
+	if _, eight := c.Quantizing.float8(); c.Quantizing != nil && c.Quantizing.Method != "mxfp4" && !c.Quantizing.nvfp4() && !eight {
 		return nil, c.Errorf("quantization_config", "weights quantised by %q are not read; convert the model they were made from", c.Quantizing.Method)
 	}
 	return c, nil

@@ -100,7 +100,13 @@ func openModel(dir, predictors string, o *Options) (*model, error) {
 	if m.source, err = checkpoint.Open(dir); err != nil {
 		return nil, err
 	}
-	if err := m.plan(dir, fam, c, factors, predictors, o.Notes); err != nil {
+	if block, ok := c.Quantizing.float8(); ok {
+		err = m.source.Dequantise(block)
+	}
+	if err == nil {
+		err = m.plan(dir, fam, c, factors, predictors, o.Notes)
+	}
+	if err != nil {
 		m.close()
 		return nil, err
 	}

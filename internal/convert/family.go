@@ -79,7 +79,7 @@ func (p *plan) from(name, from string, dims, stored []int) *tensor {
 		return t
 	}
 	if _, ok := s.Type(); !ok {
-		p.err = fmt.Errorf("%s: offset %d: tensor %q has dtype %s; supported are F32, F16, BF16", s.Path(), s.Offset, from, s.DType)
+		p.err = fmt.Errorf("%s: offset %d: tensor %q has dtype %s; supported are F32, F16, BF16, and F8_E4M3 beside scales that config.json tells of", s.Path(), s.Offset, from, s.DType)
 		return t
 	}
 	p.used[from] = true

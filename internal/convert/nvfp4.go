@@ -42,9 +42,29 @@ type quantizing struct {
 	Method string `json:"quant_method"`
 	Algo   string `json:"quant_algo"`
 	Format string `json:"format"`
+	Block  []int  `json:"weight_block_size"` // rows and columns of a block of floats of eight bits
 	Groups map[string]struct {
-		Format string `json:"format"`
+		Format  string `json:"format"`
+		Weights struct {
+			Block []int `json:"block_structure"`
+		} `json:"weights"`
 	} `json:"config_groups"`
+}
+
+// float8 reports whether matrices may be of floats of eight bits, and of which blocks, if any. Which are shows in the folder's tensors.
+func (q *quantizing) float8() (block []int, ok bool) {
+	switch {
+	case q == nil:
+		return nil, false
+	case q.Method == "compressed-tensors" && (q.Format == "float-quantized" || q.Format == "naive-quantized"):
+		for _, g := range q.Groups {
+			block = g.Weights.Block
+		}
+		return block, len(q.Groups) <= 1
+	case q.Method == "modelopt":
+		return nil, q.Algo == "FP8" || q.Algo == "MIXED_PRECISION"
+	}
+	return q.Block, q.Method == "fp8"
 }
 
 // nvfp4 reports whether matrices may be in NVFP4. Which are shows in the folder's tensors.

@@ -29,7 +29,7 @@ func elements() map[string]element {
 		"F32": {4, quant.F32, true}, "F16": {2, quant.F16, true}, "BF16": {2, quant.BF16, true},
 		"F64": {bytes: 8}, "I64": {bytes: 8}, "U64": {bytes: 8}, "I32": {bytes: 4}, "U32": {bytes: 4},
 		"I16": {bytes: 2}, "U16": {bytes: 2}, "I8": {bytes: 1}, "U8": {bytes: 1}, "BOOL": {bytes: 1},
-		"F8_E4M3": {bytes: 1}, "F8_E5M2": {bytes: 1},
+		"F8_E4M3": {bytes: 1}, "F8_E5M2": {bytes: 1}, "F8_E8M0": {bytes: 1},
 	}
 }
 
