@@ -37,7 +37,8 @@ func TestFloat8Folders(t *testing.T) {
 	ceil := func(n, by int) int { return (n + by - 1) / by }
 	block := map[string]any{"quant_method": "fp8", "weight_block_size": []int{high, wide}}
 	channels := map[string]any{"quant_method": "compressed-tensors", "format": "float-quantized", "config_groups": map[string]any{"group_0": map[string]any{
-		"weights": map[string]any{"strategy": "channel", "num_bits": 8, "type": "float"}}}}
+		"weights": map[string]any{"strategy": "channel", "num_bits": 8, "type": "float"},
+	}}}
 	for name, c := range map[string]struct {
 		config any
 		end    string
@@ -45,8 +46,10 @@ func TestFloat8Folders(t *testing.T) {
 		shape  func(rows, cols int) []int
 		scale  func(r, c, cols int) int // which is of an element
 	}{
-		"blocks": {block, "_scale_inv", "F32", func(r, c int) []int { return []int{ceil(r, high), ceil(c, wide)} },
-			func(r, c, cols int) int { return r/high*ceil(cols, wide) + c/wide }},
+		"blocks": {
+			block, "_scale_inv", "F32", func(r, c int) []int { return []int{ceil(r, high), ceil(c, wide)} },
+			func(r, c, cols int) int { return r/high*ceil(cols, wide) + c/wide },
+		},
 		"matrices": {map[string]any{"quant_method": "modelopt", "quant_algo": "FP8"}, "_scale", "F32", func(int, int) []int { return nil }, func(int, int, int) int { return 0 }},
 		"rows":     {channels, "_scale", "BF16", func(r, _ int) []int { return []int{r, 1} }, func(r, _, _ int) int { return r }},
 	} {
