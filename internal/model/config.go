@@ -594,6 +594,15 @@ func (c *Config) readScales(m *metadata) {
 
 // readActivation returns the activation: the override, the file's key, else what the architecture and magic imply.
 func readActivation(m *metadata, fam *arch.Family, original bool, override string) (compute.Activation, error) {
+	act, err := namedActivation(m, fam, original, override)
+	if act.Kind != compute.FATReLU { // of SiLU and GELU it would take small activations as zero
+		act.Threshold = 0
+	}
+	return act, err
+}
+
+// namedActivation is readActivation, with FATReLU's threshold whatever the activation is.
+func namedActivation(m *metadata, fam *arch.Family, original bool, override string) (compute.Activation, error) {
 	name := override
 	if name == "" {
 		name = m.text("powerinfer.activation", "")
