@@ -11,6 +11,7 @@ import (
 
 	"github.com/urfave/cli/v3"
 
+	"github.com/powerinfer-go/powerinfer"
 	"github.com/powerinfer-go/powerinfer/internal/convert"
 	"github.com/powerinfer-go/powerinfer/internal/model"
 	"github.com/powerinfer-go/powerinfer/internal/planner"
@@ -106,6 +107,8 @@ func completions(root *cli.Command, words []string) []string {
 		return matching(completionShells, current, "")
 	case c.Name == "quantize" && len(before) == 3: // IN OUT TYPE
 		return matching(strings.Split(convert.OutTypes(), ", "), current, "")
+	case c.Name == "eval":
+		return matching(powerinfer.TaskNames(), current, "")
 	case takesFiles.MatchString(c.ArgsUsage):
 		return []string{fileNames}
 	}
@@ -223,6 +226,8 @@ func flagChoices(name string) []string {
 	switch name {
 	case "sparse":
 		return []string{model.Auto.String(), model.Off.String(), model.Exact.String(), model.Predict.String()}
+	case "scoring":
+		return powerinfer.TaskScorings()
 	case "kernels":
 		return []string{planner.KernelsAuto, "usual"}
 	case "predictor-type":

@@ -20,7 +20,7 @@ func missingFlags() []missingFlag {
 		vectors     = "make it part of the model, or use llama.cpp"
 		taskset     = "start it with taskset"
 		divide      = "--vram-budget 8,11 divides a model between GPUs"
-		tasks       = "perplexity measures perplexity and KL divergence; use llama.cpp for multiple-choice tasks"
+		tasks       = "powerinfer eval hellaswag, winogrande or multiple-choice scores tasks: -f FILE, --limit N"
 		agent       = "run a coding agent against powerinfer serve: docs/clients.md"
 		proxy       = "put a proxy such as nginx before powerinfer serve"
 		fit         = "powerinfer plan shows what fits, and loading keeps to it"

@@ -506,8 +506,8 @@ func (s *scheduler) admit(t *task, drafts, most, outputs int) (n, out int) {
 	if t.kv.Len() == 0 && !oldest && t.kv.Needs(len(t.labels))+1 > s.kv.Available() {
 		return 0, 0 // it would only lose its pages again
 	}
-	if rest := len(t.labels) - 1 - t.kv.Len(); rest > 0 && t.reuse != ReuseNone {
-		gained := t.kv.Follow(t.labels[t.kv.Len():len(t.labels)-1], t.reuse == ReuseAny)
+	if rest := t.takeable(); len(rest) > 0 {
+		gained := t.kv.Follow(rest, t.reuse == ReuseAny)
 		if !t.started {
 			t.reused += gained
 			if t.reuse == ReuseAny {

@@ -18,6 +18,14 @@ func (e *Engine) NewSequence() *Sequence {
 	return &Sequence{t}
 }
 
+// NewBranch returns an empty sequence that does not evaluate those of its first n tokens again whose keys and values another sequence has left in the
+// cache. Their logits are not known.
+func (e *Engine) NewBranch(n int) *Sequence {
+	t := newTask()
+	t.reuse, t.taken = ReuseSame, n
+	return &Sequence{t}
+}
+
 // Release forgets s's tokens and gives its pages back.
 func (e *Engine) Release(s *Sequence) {
 	e.sched.leave(s.t, nil)

@@ -13,6 +13,7 @@ type task struct {
 	labels []kvcache.Label   // all positions in order, evaluated or not
 	kv     *kvcache.Sequence // the first kv.Len() of labels
 	reuse  Reuse
+	taken  int       // of its labels, at most so many are taken over from other sequences; 0: all but the last
 	whole  bool      // evaluated in one step, beside others, and private
 	dense  bool      // evaluated with every neuron, by steps of its own, and private
 	scales []float32 // of adapters, where they are its own: by steps of its own and private, too; else nil
@@ -98,6 +99,18 @@ func (t *task) label(i int) kvcache.Label {
 		return t.labels[i]
 	}
 	return t.drafts[i-len(t.labels)]
+}
+
+// takeable returns the labels behind those that are there whose keys and values may be other sequences'.
+func (t *task) takeable() []kvcache.Label {
+	if t.reuse == ReuseNone {
+		return nil
+	}
+	end := len(t.labels) - 1
+	if t.taken > 0 {
+		end = min(end, t.taken)
+	}
+	return t.labels[min(t.kv.Len(), max(0, end)):max(0, end)]
 }
 
 // backlog returns how many positions are to be evaluated.

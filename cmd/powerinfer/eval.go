@@ -1,0 +1,204 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"os"
+	"slices"
+	"strings"
+
+	"github.com/urfave/cli/v3"
+
+	"github.com/powerinfer-go/powerinfer"
+)
+
+// evalContext is the KV cache of all questions that are read at a time where -c is not given.
+const evalContext = 4096
+
+func evalCommand() *cli.Command {
+	return &cli.Command{
+		Name: "eval", Usage: "score a model on a published task", ArgsUsage: "TASK",
+		Description: "TASK is " + strings.Join(powerinfer.TaskNames(), ", ") + ".\n" +
+			"Its data come from -f FILE, in a form of its publishers or of llama.cpp: docs/evaluation.md.\n" +
+			"With -o FILE an interrupted run is continued by the same command.",
+		Flags: slices.Concat(engineFlags(), []cli.Flag{
+			&cli.StringFlag{Name: "file", Aliases: []string{"f"}, Usage: "the task's data `FILE`"},
+			&cli.StringFlag{Name: "output", Aliases: []string{"o"}, Usage: "add what the model answered to `FILE`, a JSON object on each line"},
+			&cli.StringFlag{Name: "scoring", Usage: "whose definition scores choices: " + strings.Join(powerinfer.TaskScorings(), " or ") + "; default: that of the data's form"},
+			&cli.IntFlag{Name: "limit", Usage: "take the first `N` questions only; 0: all"},
+			&cli.IntFlag{Name: "parallel", Aliases: []string{"np"}, Value: usualParallel, Usage: "`N` questions to read at a time"},
+			&cli.BoolFlag{Name: "json", Usage: "print the result as JSON"},
+			verboseFlag(),
+		}),
+		Action: runEval,
+	}
+}
+
+func runEval(ctx context.Context, c *cli.Command) error {
+	if c.Args().Len() != 1 {
+		return fmt.Errorf("name a task: powerinfer eval TASK -f FILE; tasks are %s", strings.Join(powerinfer.TaskNames(), ", "))
+	}
+	if n := c.Int("parallel"); n < 1 || n > mostSequences {
+		return fmt.Errorf("--parallel %d is not a number from 1 to %d", n, mostSequences)
+	}
+	if n := c.Int("limit"); n < 0 {
+		return fmt.Errorf("--limit %d is negative", n)
+	}
+	if scoring := c.String("scoring"); scoring != "" && !slices.Contains(powerinfer.TaskScorings(), scoring) {
+		return fmt.Errorf("--scoring %q is neither %s", scoring, strings.Join(powerinfer.TaskScorings(), " nor "))
+	}
+	name := c.Args().First()
+	if !slices.Contains(powerinfer.TaskNames(), name) {
+		return fmt.Errorf("there is no task %q; tasks are %s", name, strings.Join(powerinfer.TaskNames(), ", "))
+	}
+	if !c.IsSet("file") {
+		return fmt.Errorf("give the data of %s with -f FILE", name)
+	}
+	t, err := powerinfer.ReadTask(name, c.String("file"), c.String("scoring"))
+	if err != nil {
+		return err
+	}
+	if n := c.Int("limit"); n > 0 {
+		t.Items, t.Programs = t.Items[:min(n, len(t.Items))], t.Programs[:min(n, len(t.Programs))]
+	}
+	return evalChoices(ctx, c, t)
+}
+
+// evalRun returns what names the samples of a run.
+func evalRun(c *cli.Command, t *powerinfer.Task, m *powerinfer.Model, options map[string]string) powerinfer.TaskRun {
+	info := m.Info()
+	options["sparse"], options["activation"] = string(info.Sparse), info.Activation
+	for _, f := range []string{"lora", "override-kv", "experts-used", "cache-type-k", "cache-type-v", "sparse-threshold"} {
+		if c.IsSet(f) {
+			options[f] = fmt.Sprint(c.Value(f))
+		}
+	}
+	return powerinfer.TaskRun{
+		Task: t.Kind, Scoring: t.Scoring, Data: t.Hash, Options: options,
+		Model: fmt.Sprintf("%s, %s, %d bytes of weights", info.Path, info.Type, info.Bytes),
+	}
+}
+
+// openEval opens the model for so many questions or programs at a time.
+func openEval(ctx context.Context, c *cli.Command, parallel, window int) (*powerinfer.Model, error) {
+	return open(ctx, c, func(o *powerinfer.Options) {
+		if o.Context == 0 {
+			o.Context = window
+		}
+		o.Sequences = parallel
+		expect(c, o, readsOnly)
+	})
+}
+
+func evalChoices(ctx context.Context, c *cli.Command, t *powerinfer.Task) error {
+	m, err := openEval(ctx, c, perplexityOutputs, evalContext)
+	if err != nil {
+		return err
+	}
+	defer m.Close()
+	run := evalRun(c, t, m, map[string]string{})
+	samples, err := powerinfer.OpenTaskSamples(c.String("output"), run)
+	if err != nil {
+		return err
+	}
+	defer samples.Close()
+	e := choices{task: t, answers: make([]map[string]float64, len(t.Items))}
+	left := e.resume(samples.Done)
+	if n := len(t.Items) - len(left); n > 0 {
+		note(fmt.Sprintf("%d of %d questions are answered already", n, len(t.Items)))
+	}
+	bar, rest := newProgress(string(t.Kind), unitRuns), newRemaining("questions")
+	done := 0
+	err = m.Score(ctx, t, left, c.Int("parallel"), func(i int, l []powerinfer.Likelihood) error {
+		it := &t.Items[i]
+		e.answers[i] = t.Score(it, l)
+		done++
+		bar.set(int64(done), int64(len(left)))
+		if done >= c.Int("parallel") { // the first ones are done at the same time
+			rest.set(int64(done), int64(len(left)))
+		}
+		return samples.Add(powerinfer.TaskSample{ID: it.ID, Choices: l, Answer: e.answers[i]})
+	})
+	bar.finish()
+	if err != nil {
+		if errors.Is(err, context.Canceled) {
+			return errInterrupted
+		}
+		return err
+	}
+	return evalReport{Task: string(t.Kind), Scoring: string(t.Scoring), Main: t.Main(), Run: run, Metrics: e.figures()}.print(c.Bool("json"))
+}
+
+// choices gathers what became of a task's questions.
+type choices struct {
+	task    *powerinfer.Task
+	answers []map[string]float64 // [questions]
+}
+
+// resume takes in the samples of the run's beginning, and returns the questions that are left.
+func (e *choices) resume(done []powerinfer.TaskSample) (left []int) {
+	before := map[string]*powerinfer.TaskSample{}
+	for i := range done {
+		before[done[i].ID] = &done[i]
+	}
+	for i := range e.task.Items {
+		it := &e.task.Items[i]
+		if s := before[it.ID]; s != nil && len(s.Choices) == len(it.Choices) {
+			e.answers[i] = e.task.Score(it, s.Choices)
+		} else {
+			left = append(left, i)
+		}
+	}
+	return left
+}
+
+// figures returns all metrics.
+func (e *choices) figures() map[string]powerinfer.TaskFigure {
+	values := map[string][]float64{}
+	for _, a := range e.answers {
+		for metric, v := range a {
+			values[metric] = append(values[metric], v)
+		}
+	}
+	figures := map[string]powerinfer.TaskFigure{}
+	for metric, v := range values {
+		figures[metric] = powerinfer.MeanFigure(v)
+	}
+	return figures
+}
+
+// evalReport is the result of a run.
+type evalReport struct {
+	Task    string                           `json:"task"`
+	Scoring string                           `json:"scoring,omitempty"`
+	Main    string                           `json:"main"` // the metric by which the task's results are usually told
+	Run     powerinfer.TaskRun               `json:"run"`
+	Metrics map[string]powerinfer.TaskFigure `json:"metrics"`
+}
+
+// print writes the report to standard output.
+func (r evalReport) print(machine bool) error {
+	if machine {
+		e := json.NewEncoder(os.Stdout)
+		e.SetEscapeHTML(false)
+		return e.Encode(r)
+	}
+	head := r.Task
+	if r.Scoring != "" {
+		head += ", scored as " + map[string]string{"llama.cpp": "llama.cpp does", "harness": "lm-evaluation-harness does"}[r.Scoring]
+	}
+	lines := []string{head}
+	for _, metric := range slices.Sorted(maps.Keys(r.Metrics)) {
+		f := r.Metrics[metric]
+		mark := ""
+		if metric == r.Main && len(r.Metrics) > 1 {
+			mark = "  ← the usual figure"
+		}
+		lines = append(lines, fmt.Sprintf("%-9s %6.2f %%  [%.2f, %.2f]  (95 %%, %s, n = %d)%s", metric, 100*f.Value, 100*f.Low, 100*f.High, f.Method, f.N, mark))
+	}
+	_, err := fmt.Println(strings.Join(lines, "\n"))
+	return err
+}

@@ -1,0 +1,166 @@
+package eval
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+
+	"github.com/powerinfer-go/powerinfer/internal/engine"
+	"github.com/powerinfer-go/powerinfer/internal/eval/task"
+	"github.com/powerinfer-go/powerinfer/internal/tokenizer"
+)
+
+// Questions asks a model the questions of a task. What choices share is read once, and several questions are read at a time.
+type Questions struct {
+	Data     *task.Data
+	Items    []int                                               // of Data.Items, those that are asked
+	Parallel int                                                 // questions at a time
+	Each     func(item int, likelihoods []task.Likelihood) error // is told of every question, one at a time, in the order in which they are done
+}
+
+// Run asks all questions. An error of Each ends it.
+func (q *Questions) Run(ctx context.Context, e *engine.Engine) error {
+	ctx, stop := context.WithCancelCause(ctx)
+	defer stop(nil)
+	next := make(chan int)
+	var group sync.WaitGroup
+	var told sync.Mutex
+	for range max(1, q.Parallel) {
+		group.Go(func() {
+			for i := range next {
+				l, err := Likelihoods(ctx, e, q.Data, &q.Data.Items[i])
+				told.Lock()
+				if err == nil && ctx.Err() == nil {
+					err = q.Each(i, l)
+				} else if err != nil {
+					err = fmt.Errorf("question %s: %w", q.Data.Items[i].ID, err)
+				}
+				told.Unlock()
+				if err != nil {
+					stop(err)
+				}
+			}
+		})
+	}
+	for _, i := range q.Items {
+		select {
+		case next <- i:
+		case <-ctx.Done():
+		}
+	}
+	close(next)
+	group.Wait()
+	return context.Cause(ctx)
+}
+
+// Likelihoods returns what the model thinks of the choices of an item, [choices].
+func Likelihoods(ctx context.Context, e *engine.Engine, d *task.Data, it *task.Item) ([]task.Likelihood, error) {
+	spans, err := spansOf(e.Tokenizer(), d, it)
+	if err != nil {
+		return nil, err
+	}
+	shared := sharedBy(spans)
+	all := make([]task.Likelihood, len(spans))
+	errs := make([]error, len(spans))
+	read := func(i int, s *engine.Sequence) {
+		defer context.AfterFunc(ctx, func() { e.Release(s) })()
+		all[i], errs[i] = spans[i].evaluate(e, s)
+	}
+	first := e.NewSequence() // whose pages the others find
+	defer e.Release(first)
+	if read(0, first); errs[0] == nil {
+		var group sync.WaitGroup
+		for i := range spans[1:] {
+			group.Go(func() {
+				s := e.NewBranch(shared)
+				defer e.Release(s)
+				read(i+1, s)
+			})
+		}
+		group.Wait()
+	}
+	if err := ctx.Err(); err != nil {
+		return nil, context.Cause(ctx)
+	}
+	return all, errors.Join(errs...)
+}
+
+// span is a choice in tokens, of which [from, to) are scored.
+type span struct {
+	tokens   []int32
+	from, to int
+}
+
+// trailing is the number of tokens behind a blank from which on llama.cpp leaves the word that fills it out of the score.
+const trailing = 3
+
+// spansOf returns the choices of an item as their definition cuts them.
+func spansOf(tok *tokenizer.Tokenizer, d *task.Data, it *task.Item) ([]span, error) {
+	all := make([]span, len(it.Choices))
+	for i, c := range it.Choices {
+		context, text := c.Context, c.Context+c.Continuation
+		if d.Scoring == task.Harness {
+			context = strings.TrimRight(context, " \t\n\r")
+		}
+		all[i] = span{tokens: tok.Encode(text, true, false), from: len(tok.Encode(context, true, false))}
+		all[i].to = len(all[i].tokens)
+	}
+	if d.Scoring == task.Llama {
+		common := commonPrefix(all)
+		away := common > 0
+		for _, s := range all {
+			away = away && len(s.tokens)-common > trailing
+		}
+		for i := range all {
+			s := &all[i]
+			if d.Kind != task.Winogrande || !away {
+				s.from = common
+			}
+			if d.Kind == task.Winogrande && s.to-s.from > 1 {
+				s.to-- // the full stop
+			}
+		}
+	}
+	for i, s := range all {
+		all[i].from = max(1, s.from) // nothing predicts the first token
+		if all[i].from >= s.to {
+			return nil, fmt.Errorf("choice %d has no tokens of its own", i+1)
+		}
+	}
+	return all, nil
+}
+
+// commonPrefix returns how many tokens all spans begin with.
+func commonPrefix(all []span) int {
+	n := 0
+	for ; ; n++ {
+		for _, s := range all {
+			if n >= len(s.tokens)-1 || s.tokens[n] != all[0].tokens[n] {
+				return n
+			}
+		}
+	}
+}
+
+// sharedBy returns how many leading tokens all spans share whose logits none of them needs.
+func sharedBy(all []span) int {
+	n := commonPrefix(all)
+	for _, s := range all {
+		n = min(n, s.from-1)
+	}
+	return n
+}
+
+// evaluate scores a span in s, which is empty.
+func (p *span) evaluate(e *engine.Engine, s *engine.Sequence) (task.Likelihood, error) {
+	l := task.Likelihood{Tokens: p.to - p.from}
+	err := e.Evaluate(s, p.tokens[:p.to-1], func(i int) bool { return i >= p.from-1 }, func(i int, logits []float32) {
+		l.Sum += float64(logits[p.tokens[i+1]]) - logSumExp(logits)
+	})
+	if err == nil && l.Sum-l.Sum != 0 {
+		err = e.ErrNotFinite()
+	}
+	return l, err
+}

@@ -1,0 +1,153 @@
+package task
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"reflect"
+	"sync"
+)
+
+// Run names what samples were made of. Samples of another run are not continued.
+type Run struct {
+	Task    Kind              `json:"task"`
+	Scoring Scoring           `json:"scoring,omitempty"`
+	Model   string            `json:"model"`
+	Data    string            `json:"data_sha256"`
+	Options map[string]string `json:"options,omitempty"` // that change what comes out
+}
+
+// Sample is a line of a file of samples, of HumanEval's own form: its evaluator reads task_id and completion. The first line has the run besides.
+type Sample struct {
+	Run        *Run         `json:"run,omitempty"`
+	ID         string       `json:"task_id"`
+	Completion *string      `json:"completion,omitempty"`
+	Choices    []Likelihood `json:"choices,omitempty"`
+	Answer     Answer       `json:"answer,omitempty"`
+}
+
+// ReadSamples reads the whole lines of a file of samples, and says how many bytes they have.
+func ReadSamples(name string, data []byte) (all []Sample, whole int, err error) {
+	whole = bytes.LastIndexByte(data, '\n') + 1
+	line := 0
+	for row := range bytes.Lines(data[:whole]) {
+		line++
+		if len(bytes.TrimSpace(row)) == 0 {
+			continue
+		}
+		var raw struct {
+			Sample
+			ID json.RawMessage `json:"task_id"` // MBPP's are numbers
+		}
+		if err := json.Unmarshal(row, &raw); err != nil {
+			return nil, 0, fmt.Errorf("%s: line %d: %w", name, line, err)
+		}
+		if raw.ID == nil || raw.Completion == nil && raw.Choices == nil {
+			return nil, 0, fmt.Errorf("%s: line %d: a sample has task_id and completion", name, line)
+		}
+		s := raw.Sample
+		if s.ID = string(raw.ID); json.Unmarshal(raw.ID, &s.ID) != nil {
+			s.ID = string(raw.ID)
+		}
+		all = append(all, s)
+	}
+	return all, whole, nil
+}
+
+// Samples is a file to which samples are added.
+type Samples struct {
+	Done []Sample // that were there
+	mu   sync.Mutex
+	file *os.File // nil: nothing is kept
+	run  *Run     // for the first line; nil when it is written
+}
+
+// OpenSamples opens the file called name, and continues it if it is of the same run. What an interrupted run left of a line is cut off. Without a
+// name samples are not kept.
+func OpenSamples(name string, run Run) (*Samples, error) {
+	s := &Samples{run: &run}
+	if name == "" {
+		return s, nil
+	}
+	old, err := os.ReadFile(name)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, err
+	}
+	all, whole, err := ReadSamples(name, old)
+	if err != nil {
+		return nil, err
+	}
+	if whole == 0 && len(old) > 0 && old[0] != '{' {
+		return nil, fmt.Errorf("%s is no file of samples; name another file", name)
+	}
+	if len(all) > 0 {
+		switch was := all[0].Run; {
+		case was == nil:
+			return nil, fmt.Errorf("%s: line 1 does not say which run it is of; name another file", name)
+		case !reflect.DeepEqual(*was, run):
+			return nil, fmt.Errorf("%s: line 1: the samples are of another run (%s); name another file", name, was.difference(run))
+		}
+		s.run = nil
+	}
+	s.Done = all
+	if s.file, err = os.OpenFile(name, os.O_WRONLY|os.O_CREATE, 0o666); err != nil {
+		return nil, err
+	}
+	_, seek := s.file.Seek(int64(whole), io.SeekStart)
+	if err := errors.Join(s.file.Truncate(int64(whole)), seek); err != nil {
+		s.file.Close()
+		return nil, err
+	}
+	return s, nil
+}
+
+// difference says in which of its members r is not now.
+func (r *Run) difference(now Run) string {
+	switch {
+	case r.Task != now.Task || r.Scoring != now.Scoring:
+		return fmt.Sprintf("of the task %s, scoring %q", r.Task, r.Scoring)
+	case r.Model != now.Model:
+		return "of the model " + r.Model
+	case r.Data != now.Data:
+		return "with other data"
+	}
+	for k, v := range now.Options {
+		if r.Options[k] != v {
+			return fmt.Sprintf("with %s %q, not %q", k, r.Options[k], v)
+		}
+	}
+	return "with other options"
+}
+
+// Add writes a sample, in one piece.
+func (s *Samples) Add(v Sample) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.file == nil {
+		return nil
+	}
+	v.Run = s.run
+	var line bytes.Buffer
+	e := json.NewEncoder(&line)
+	e.SetEscapeHTML(false)
+	if err := e.Encode(v); err != nil {
+		return err
+	}
+	if _, err := s.file.Write(line.Bytes()); err != nil {
+		return err
+	}
+	s.run = nil
+	return nil
+}
+
+// Close closes the file.
+func (s *Samples) Close() error {
+	if s.file == nil {
+		return nil
+	}
+	return s.file.Close()
+}

@@ -1,0 +1,66 @@
+package powerinfer
+
+import (
+	"context"
+
+	"github.com/powerinfer-go/powerinfer/internal/eval"
+	"github.com/powerinfer-go/powerinfer/internal/eval/task"
+)
+
+// What tasks are made of. Task is the data of a published task, TaskItem a question with choices, TaskProgram a program to write, Likelihood what
+// a model thinks of a choice, and TaskFigure a metric with its interval.
+type (
+	Task        = task.Data
+	TaskItem    = task.Item
+	TaskProgram = task.Program
+	TaskRun     = task.Run
+	TaskSample  = task.Sample
+	TaskSamples = task.Samples
+	TaskFigure  = task.Figure
+	Likelihood  = task.Likelihood
+)
+
+// TaskNames returns the names of the tasks.
+func TaskNames() (names []string) {
+	for _, k := range task.Kinds() {
+		names = append(names, string(k))
+	}
+	return names
+}
+
+// TaskScorings returns by whose definitions choices are scored.
+func TaskScorings() []string { return task.Scorings() }
+
+// ReadTask reads a task's data in a form of its publishers or of llama.cpp. scoring says by whose definition choices are scored; empty: by that of the
+// form's maker.
+func ReadTask(name, path, scoring string) (*Task, error) {
+	return task.Read(task.Kind(name), path, task.Scoring(scoring))
+}
+
+// OpenTaskSamples opens a file of samples to add to, or continues it if it is of the same run.
+func OpenTaskSamples(path string, run TaskRun) (*TaskSamples, error) {
+	return task.OpenSamples(path, run)
+}
+
+// ReadTaskSamples reads samples in HumanEval's form.
+func ReadTaskSamples(name string, data []byte) ([]TaskSample, error) {
+	all, whole, err := task.ReadSamples(name, data)
+	if err == nil && whole < len(data) { // the last line has no end
+		all, _, err = task.ReadSamples(name, append(data[:len(data):len(data)], '\n'))
+	}
+	return all, err
+}
+
+// MeanFigure returns the mean of shares of a point with its interval of 95 % confidence.
+func MeanFigure(values []float64) TaskFigure { return task.Mean(values) }
+
+// PassEstimates returns pass@k by the unbiased estimator, for every k of which all programs have as many tries.
+func PassEstimates(tries, passes map[string]int, ks []int) map[string]TaskFigure {
+	return task.PassEstimates(tries, passes, ks)
+}
+
+// Score asks the questions of a task whose numbers items are, so many at a time, and calls each with the likelihoods of every question's choices.
+func (m *Model) Score(ctx context.Context, t *Task, items []int, parallel int, each func(item int, l []Likelihood) error) error {
+	q := eval.Questions{Data: t, Items: items, Parallel: parallel, Each: each}
+	return q.Run(ctx, m.session.Engine)
+}
