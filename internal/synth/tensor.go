@@ -29,7 +29,8 @@ type model struct {
 	key   key
 	out   []gguf.Source
 
-	scales scales
+	scales  scales
+	factors []func() // list the factors of matrices of NVFP4
 }
 
 // scales are the factors of activations that the engine applies, and that weights make up for.
@@ -65,7 +66,29 @@ func (m *model) stream(name string) key {
 
 // matrix lists a tensor [rows, cols] of the model's type.
 func (m *model) matrix(name string, rows, cols int, f fill) {
+	if m.Type == quant.NVFP4 && name != "token_embd.weight" {
+		f = m.divided(name, rows, f)
+	}
 	m.out = append(m.out, source(name, m.Type, rows, cols, m.space.k, f))
+}
+
+// divided is fill of a matrix of NVFP4, or of stacked ones, that has a factor beside it, or each of them one: as published models do, and because the scales
+// of blocks are too coarse for weights as small as these.
+func (m *model) divided(name string, rows int, f fill) fill {
+	n := 1
+	if strings.Contains(name, "_exps.") {
+		n = m.Experts
+	}
+	k := m.stream(name).sub(2)
+	factor := func(e int) float32 { return float32(4+k.bits(e)%4) / 2048 }
+	m.factors = append(m.factors, func() { m.vector(strings.TrimSuffix(name, ".weight")+".scale", n, factor) })
+	return func(i int, row, scratch []float32) {
+		f(i, row, scratch)
+		by := factor(i / (rows / n))
+		for j := range row {
+			row[j] /= by
+		}
+	}
 }
 
 // vector lists a tensor [n] of F32: v(i) for each element.
@@ -203,6 +226,9 @@ func (m *model) tensors() []gguf.Source {
 	m.streams()
 	for i := range m.Layers {
 		m.block(i)
+	}
+	for _, list := range m.factors {
+		list()
 	}
 	return m.out
 }
