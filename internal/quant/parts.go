@@ -180,7 +180,7 @@ func (t Type) SetUnits(b []byte, unit func() float32) {
 		_, exponent := math.Frexp(float64(unit()))
 		p.Unit = uint16(127 + exponent)
 	case SmallFloats:
-		p.Factor = 1
+		p.Factor = 0.75
 		for g := range e.blockElems / 16 {
 			p.Scale[g] = int8(ue4m3Of(abs(unit())))
 		}

@@ -211,6 +211,31 @@ func TestSplits(t *testing.T) {
 	}
 }
 
+// TestFactors: matrices that have factors in their blocks keep them where they are divided, by neuron and by expert, and where prompts send them to a GPU.
+func TestFactors(t *testing.T) {
+	const close = 2e-2 // of products of activations in eight bits, which sums in another order round otherwise
+	for _, c := range []struct {
+		spec  synth.Spec
+		bound int
+	}{
+		{synth.Spec{Arch: "llama", Type: quant.NVFP4}, 192},
+		{synth.Spec{Arch: "qwen3moe", Type: quant.NVFP4, Experts: 8, Used: 3, FF: 64}, 3},
+	} {
+		f := synthtest.Sparse(t, c.spec, layers)
+		want, _ := logits(t, f, host(t), model.Options{Sparse: model.Off})
+		var plan [layers + 1]compute.Place
+		for l := range layers {
+			plan[l] = compute.Place{Split: compute.Split{Bound: c.bound}, Attention: true}
+		}
+		for _, streamed := range []bool{false, true} {
+			got, _ := logits(t, f, device(t, plan, streamed), model.Options{Sparse: model.Off, Places: plan[:]})
+			if d := apart(got, want); !(d <= close) {
+				t.Errorf("%s, streamed %t: a logit differs by %.2g of the largest, more than %g", c.spec.Arch, streamed, d, close)
+			}
+		}
+	}
+}
+
 func apart(a, b [][]float32) float64 {
 	worst, largest := 0.0, 0.0
 	for i := range a {

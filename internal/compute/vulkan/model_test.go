@@ -146,7 +146,7 @@ func TestModels(t *testing.T) {
 	play("llama", synth.Spec{Arch: "llama", Type: quant.Q4_0}, model.Off, quantLogits)
 	play("qwen2", synth.Spec{Arch: "qwen2", Type: quant.Q6_K}, model.Off, quantLogits)
 	play("qwen3", synth.Spec{Arch: "qwen3", Type: quant.IQ2_XS}, model.Off, quantLogits)
-	play("llama", synth.Spec{Arch: "llama", Type: quant.MXFP4}, model.Exact, quantLogits)
+	play("llama", synth.Spec{Arch: "llama", Type: quant.NVFP4}, model.Exact, quantLogits)
 	play("bamboo", synth.Spec{Arch: "bamboo", Type: quant.Q8_0}, model.Exact, quantLogits)
 	play("arcee", synth.Spec{Arch: "arcee", Type: quant.Q4_0}, model.Exact, quantLogits)
 	play("gemma4 with shared layers", synth.Spec{Arch: "gemma4", Type: quant.F32, Layers: 5}, model.Off, floatLogits)

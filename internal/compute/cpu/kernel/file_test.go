@@ -47,7 +47,7 @@ func fileCases(t quant.Type) []int {
 // TestPackRowByKernels: every set packs to the bytes of the definition.
 func TestPackRowByKernels(t *testing.T) {
 	rng := newRand(t)
-	for _, typ := range quant.Types() {
+	for _, typ := range quant.Computed() {
 		if !typ.Quantised() {
 			continue
 		}
@@ -90,7 +90,7 @@ func TestFileRows(t *testing.T) {
 	rng := newRand(t)
 	const rows, tokens = 11, 19
 	index := []int32{10, 0, 3, 3, 9, 7, 1}
-	for _, typ := range quant.Types() {
+	for _, typ := range quant.Computed() {
 		if !typ.Quantised() {
 			continue
 		}
@@ -148,7 +148,7 @@ func TestFileRowsAllocateNothing(t *testing.T) {
 	rng := newRand(t)
 	const rows, cols, tokens = 8, 512, 20
 	for _, k := range platform() {
-		for _, typ := range quant.Types() {
+		for _, typ := range quant.Computed() {
 			if !typ.Quantised() {
 				continue
 			}

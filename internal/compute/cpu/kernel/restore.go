@@ -8,25 +8,40 @@ import (
 	"github.com/powerinfer-go/powerinfer/internal/quant"
 )
 
-// RestoreRow is the inverse of PackRow: of a packed row it writes cols elements from element from on, which begins a superblock, to dst in
+// RestoreRow is the inverse of PackRow: of a packed row it writes cols elements from element from on, which begins a block, to dst in
 // file layout.
 func RestoreRow(t quant.Type, dst, src []byte, from, cols int) {
-	if len(dst) != t.RowBytes(cols) || len(src) < RowBytes(t, from+cols) || from%quant.QKK != 0 {
+	if len(dst) != t.RowBytes(cols) || len(src) < RowBytes(t, from+cols) || from%t.BlockElems() != 0 {
 		panic(fmt.Sprintf("kernel: restoring %d bytes of %s from %d", len(dst), t, len(src)))
 	}
 	if !t.Quantised() {
 		copy(dst, src[t.RowBytes(from):])
 		return
 	}
-	n := layout.Of(t).Bytes
-	in := quant.QKK / t.BlockElems() * t.BlockBytes()
-	for s := range Super(cols) {
-		file, packed := dst[s*in:min(len(dst), (s+1)*in)], src[(from/quant.QKK+s)*n:][:n]
-		if t.Parted() {
-			restoreParts(t, file, packed)
-		} else {
-			packings[t].restore(file, packed)
-		}
+	n, in := layout.Of(t).Bytes, t.RowBytes(quant.QKK)
+	src = src[from/quant.QKK*n:]
+	if skip := t.RowBytes(from % quant.QKK); skip > 0 { // dst begins inside a superblock
+		var first [maxFileSuper]byte
+		whole := first[:min(in, skip+len(dst))]
+		restoreSuper(t, whole, src[:n])
+		dst, src = dst[copy(dst, whole[skip:]):], src[n:]
+	}
+	for ; len(dst) > 0; src = src[n:] {
+		file := dst[:min(in, len(dst))]
+		restoreSuper(t, file, src[:n])
+		dst = dst[len(file):]
+	}
+}
+
+// maxFileSuper is at least what 256 elements of any quantised type take in a file.
+const maxFileSuper = quant.QKK + quant.QKK/4
+
+// restoreSuper restores a superblock, or the first blocks of one.
+func restoreSuper(t quant.Type, file, packed []byte) {
+	if t.Parted() {
+		restoreParts(t, file, packed)
+	} else {
+		packings[t].restore(file, packed)
 	}
 }
 
