@@ -133,7 +133,7 @@ func noteBusy() {
 }
 
 func kernelsFlag() cli.Flag {
-	return &cli.StringFlag{Name: "kernels", Value: planner.KernelsAuto, Usage: "processor kernels of generation, which all give the same text: auto measures while loading which is the fastest here; usual, or a `NAME` that -v shows"}
+	return &cli.StringFlag{Name: "kernels", Value: planner.KernelsAuto, Usage: "processor kernels of generation, which all give the same text: auto measures while loading which is the fastest here; usual, or a `NAME` that -v shows; that of an instruction set, as doctor shows it, has everything use no other"}
 }
 
 // openOptions reads engineFlags, of commands that have some of them those.

@@ -41,7 +41,7 @@ func defineCodebooks() {
 		var unsigned, signed, halved []byte
 		for _, v := range slices.Concat(values, values)[:16] {
 			unsigned, signed = append(unsigned, byte(int(v)+layout.Offset(typ))), append(signed, byte(v))
-			halved = append(halved, byte((v+oddValue)/2))
+			halved = append(halved, byte((v+layout.OddValue)/2))
 		}
 		if (&tile{typ: typ}).odd() {
 			define("halved"+short(typ), repeat(halved...))

@@ -158,6 +158,7 @@ func main() {
 		}
 	}
 	vexPanels()
+	amx()
 	defineUnpacking()
 	for _, typ := range quantised() {
 		if first(typ) == typ && !typ.Traits().Columns {

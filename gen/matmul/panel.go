@@ -3,7 +3,6 @@ package main
 import (
 	"fmt"
 	"math/bits"
-	"slices"
 
 	. "github.com/mmcloughlin/avo/build"
 	. "github.com/mmcloughlin/avo/operand"
@@ -273,19 +272,15 @@ func (k *tile) expandCoded(isa string, at func(int) Mem, w, tmp reg.VecPhysical)
 //	IQ1_M  value·scale is odd, −135 to 135, as values are odd, at most 9, and scales odd, 1 to 15; the bytes are half of what lies oddOffset above
 const (
 	scaledOffset = 127
-	oddValue     = 9
 	oddOffset    = 135
 )
 
 // odd reports whether the type is scaled as IQ1_M is.
-func (k *tile) odd() bool {
-	book := k.typ.Traits().Codebook
-	return k.halfBlocks() && book != nil && slices.Max(book) == oddValue
-}
+func (k *tile) odd() bool { return layout.Odd(k.typ) }
 
 // scaled reports whether such panels hold the type so.
 func (k *tile) scaled() bool {
-	return k.nibbleMinima() || k.odd() || k.halfBlocks() && k.typ.Traits().Bits == 3 && k.typ.Traits().Codebook == nil
+	return k.nibbleMinima() || layout.Scaled(k.typ)
 }
 
 // apart reports whether such panels keep the scales of halves apart.

@@ -23,7 +23,7 @@ type Options struct {
 	ThreadsBatch int               // for longer steps; 0: as Threads
 	Lock         bool              // keep memory out of swap
 	Set          string            // a kernel set by name, for tests; empty: the fastest this machine runs
-	Kernels      string            // for one token: KernelsAuto, KernelsUsual or a kernel's name; empty: KernelsUsual
+	Kernels      string            // for one token: KernelsAuto, KernelsUsual or a kernel's name; or an instruction set's for all; empty: KernelsUsual
 	Note         func(line string) // told which kernels Tune chose; may be nil
 }
 
@@ -61,6 +61,9 @@ func New(o Options) (*Device, error) {
 	if o.Threads < 1 || o.Threads > pool.MaxThreads || o.ThreadsBatch < 0 || o.ThreadsBatch > pool.MaxThreads {
 		return nil, fmt.Errorf("%d threads: give 1 to %d", max(o.Threads, o.ThreadsBatch), pool.MaxThreads)
 	}
+	if set := o.namedSet(); set != "" {
+		o.Set, o.Kernels = set, KernelsAuto
+	}
 	k, err := kernel.New(o.Set)
 	if err != nil {
 		return nil, err
@@ -69,7 +72,7 @@ func New(o Options) (*Device, error) {
 		o.Kernels = KernelsUsual
 	}
 	if ways := k.AllWays(); o.Kernels != KernelsAuto && o.Kernels != KernelsUsual && !slices.Contains(ways, o.Kernels) {
-		return nil, fmt.Errorf("kernels %q are not among those of this processor: auto, usual, %s", o.Kernels, strings.Join(ways, ", "))
+		return nil, fmt.Errorf("kernels %q are not among those of this processor: auto, usual, %s; of all: %s", o.Kernels, strings.Join(ways, ", "), strings.Join(kernel.Names(), ", "))
 	}
 	d := &Device{k: k, mem: arena{lock: o.Lock}, tuner: tuner{kernels: o.Kernels, note: o.Note}}
 	d.verbs = compute.NewVerbs(d)
@@ -92,6 +95,16 @@ func New(o Options) (*Device, error) {
 	d.scans.init(d)
 	d.deltas.init(d)
 	return d, nil
+}
+
+// namedSet returns the name of the instruction set that Kernels names, or nothing.
+func (o *Options) namedSet() string {
+	for _, name := range kernel.Names() {
+		if strings.EqualFold(name, o.Kernels) {
+			return name
+		}
+	}
+	return ""
 }
 
 // Kernels returns the name of the kernels that this machine runs.

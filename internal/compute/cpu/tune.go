@@ -107,6 +107,9 @@ func (u *tuner) add(k *kernel.Kernels, m *compute.Matrix) {
 // Tune chooses the kernels of the weights that were taken in so far. It takes some milliseconds, and none where weights are few.
 func (d *Device) Tune() {
 	for _, s := range d.tuner.shapes {
+		if d.tuner.kernels == KernelsAuto && s.bytes >= tuneBytes && d.k.HasMatrix(s.t) {
+			d.tuneMatrix(s)
+		}
 		names := d.k.Ways(s.t)
 		switch asked := d.tuner.kernels; {
 		case asked == KernelsUsual || len(names) == 0:
@@ -171,6 +174,41 @@ func (d *Device) tune(s *tuneShape, names []string) {
 	d.tuner.choices = append(d.tuner.choices, c)
 	if d.tuner.note != nil {
 		d.tuner.note(c.String())
+	}
+}
+
+// What a prompt's products are measured with.
+const (
+	tuneMatrixRows   = 48
+	tuneMatrixTokens = 64
+	tuneMatrixRounds = 5
+)
+
+// tuneMatrix has weights of s's type go by the processor's matrix unit, unless vectors are faster in the best of a few rounds. Both give the same bytes.
+func (d *Device) tuneMatrix(s *tuneShape) {
+	m := s.matrices[0]
+	w, row := mem(m), d.k.Form(m.Type).ActRow(m.Cols)
+	rows := min(tuneMatrixRows, m.Rows)
+	x, out := make([]byte, tuneMatrixTokens*row+cacheLine), make([]float32, rows*tuneMatrixTokens)
+	at := unsafe.Pointer(&x[aligned(x)])
+	var best [2]time.Duration
+	for i := range 2 * tuneMatrixRounds {
+		way := i % 2
+		d.k.UseMatrix(s.t, way == 0)
+		begin := time.Now()
+		d.k.MatMul(m.Type, out, rows, w.data[:rows*w.rowBytes], rows, m.Cols, at, row, tuneMatrixTokens)
+		if took := time.Since(begin); i < 2 || took < best[way] {
+			best[way] = took
+		}
+	}
+	tiles := best[0] < best[1]
+	d.k.UseMatrix(s.t, tiles)
+	if d.tuner.note != nil {
+		chosen := "vectors"
+		if tiles {
+			chosen = "tiles"
+		}
+		d.tuner.note(fmt.Sprintf("prompts in %s, rows of %d elements: %s; tiles take %.2f of the time of vectors", s.t, m.Cols, chosen, float64(best[0])/float64(max(best[1], 1))))
 	}
 }
 

@@ -109,3 +109,17 @@ func TestTunePieces(t *testing.T) {
 		}
 	}
 }
+
+// TestKernelsNameASet opens the device with an instruction set's name for its kernels.
+func TestKernelsNameASet(t *testing.T) {
+	names := kernel.Names()
+	last := names[len(names)-1]
+	d, err := New(Options{Threads: 1, Kernels: strings.ToUpper(last)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer d.Close()
+	if want := "CPU " + last + ", 1 thread"; d.Name() != want {
+		t.Errorf("the device is %q, want %q", d.Name(), want)
+	}
+}

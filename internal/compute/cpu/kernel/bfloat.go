@@ -99,15 +99,18 @@ type Form int
 
 // The forms.
 const (
-	Floats  Form   = iota // float32 as they are
-	Int8                  // superblocks of int8 with scales
-	BFloats               // BF16
-	Forms   = iota        // their number
+	Floats     Form   = iota // float32 as they are
+	Int8                     // superblocks of int8 with scales
+	BFloats                  // BF16
+	Int8Blocks               // Int8, then the same int8 block by block
+	Forms      = iota        // their number
 )
 
 // Form says how activations must lie for weights of type t.
 func (k *Kernels) Form(t quant.Type) Form {
 	switch {
+	case t.Quantised() && k.blockwise != nil:
+		return Int8Blocks
 	case t.Quantised():
 		return Int8
 	case k.bfloat && (t == quant.F16 || t == quant.BF16):
@@ -121,6 +124,8 @@ func (f Form) ActRow(cols int) int {
 	switch f {
 	case Int8:
 		return ActRow(cols)
+	case Int8Blocks:
+		return ActRow(cols) + quant.QKK*Super(cols)
 	case BFloats:
 		return bf16Acts(cols)
 	}
@@ -134,4 +139,7 @@ func (k *Kernels) Convert(f Form, dst []byte, x []float32) {
 		return
 	}
 	k.Quantize(dst, x)
+	if f == Int8Blocks && len(x) > 0 {
+		k.blockwise(&dst[ActRow(len(x))], &dst[0], uintptr(Super(len(x))))
+	}
 }

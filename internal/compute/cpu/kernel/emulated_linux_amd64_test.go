@@ -9,6 +9,7 @@ import (
 
 	"github.com/powerinfer-go/powerinfer/internal/compute/cpu/emulate"
 	"github.com/powerinfer-go/powerinfer/internal/quant"
+	"golang.org/x/sys/cpu"
 )
 
 // emulated says, in a program's environment, that instructions which the processor lacks are emulated.
@@ -48,19 +49,23 @@ func TestEmulatedInstructions(t *testing.T) {
 // TestMissingInstructions holds the kernels that use instructions which few processors have to the bytes of those without. It runs where the
 // processor has them or they are emulated.
 func TestMissingInstructions(t *testing.T) {
-	for _, s := range []struct {
+	type set struct {
 		k, like *Kernels
 		here    bool
-	}{
-		{avxVNNI(), avx2(), hasAVXVNNI()},
-	} {
+		shapes  [][3]int
+	}
+	sets := []set{{avxVNNI(), avx2(), hasAVXVNNI(), [][3]int{{5, 256, 16}, {4, 2336, 17}}}}
+	if cpu.X86.HasAVX512BF16 { // what AMX's kernels do besides is not emulated
+		sets = append(sets, set{amx(), bf16(), hasAMX(), [][3]int{{17, 256, 33}, {16, 2336, 32}}})
+	}
+	for _, s := range sets {
 		t.Run(s.k.Name, func(t *testing.T) {
 			if !s.here && os.Getenv(emulated) == "" {
 				t.Skip("this processor lacks the instructions")
 			}
 			rng := newRand(t)
 			for _, typ := range quant.Types() {
-				for _, shape := range [][3]int{{5, 256, 16}, {4, 2336, 17}} {
+				for _, shape := range s.shapes {
 					if long := typ == quant.Q8_0 || typ == quant.Q4_1 || typ == quant.Q4_K || typ == quant.Q6_K; shape[1] > 256 && !long {
 						continue // by the same kernel
 					}
@@ -75,5 +80,21 @@ func TestMissingInstructions(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// TestUnusedMatrix has a set with a matrix unit leave it alone, which the processor need not have then.
+func TestUnusedMatrix(t *testing.T) {
+	if !cpu.X86.HasAVX512BF16 {
+		t.Skip("this processor lacks AVX-512 BF16")
+	}
+	k, like := amx(), bf16()
+	p := newProblem(newRand(t), quant.Q4_0, 16, 256, 32)
+	k.UseMatrix(quant.Q4_0, false)
+	got, want := p.multiply(t, k, quant.Q4_0), p.multiply(t, like, quant.Q4_0)
+	for i := range want {
+		if math.Float32bits(got[i]) != math.Float32bits(want[i]) {
+			t.Fatalf("output %d: %g, %s has %g", i, got[i], like.Name, want[i])
+		}
 	}
 }

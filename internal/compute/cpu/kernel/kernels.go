@@ -34,6 +34,8 @@ type Kernels struct {
 	scratch sync.Pool
 	// Quantize writes x as superblocks of quantised activations to dst [ActRow(len(x))].
 	Quantize func(dst []byte, x []float32)
+	// blockwise writes the quants of n superblocks of activations block by block; nil where there is no matrix unit.
+	blockwise func(dst, x *byte, n uintptr)
 	// bfloat says that F16 and BF16 are multiplied in BF16; round writes x as BF16 to dst [bf16Acts(len(x))].
 	bfloat bool
 	round  func(dst []byte, x []float32)
@@ -59,14 +61,21 @@ func generic() *Kernels {
 // Variants returns the sets that this machine runs, fastest first; the last is generic.
 func Variants() []*Kernels { return append(platform(), generic()) }
 
+// Names lists the names of Variants.
+func Names() []string {
+	var names []string
+	for _, k := range Variants() {
+		names = append(names, k.Name)
+	}
+	return names
+}
+
 // New returns the set of the given name, or the fastest where name is empty.
 func New(name string) (*Kernels, error) {
-	var names []string
 	for _, k := range Variants() {
 		if name == "" || k.Name == name {
 			return k, nil
 		}
-		names = append(names, k.Name)
 	}
-	return nil, fmt.Errorf("kernels %q do not run here; these do: %s", name, strings.Join(names, ", "))
+	return nil, fmt.Errorf("kernels %q do not run here; these do: %s", name, strings.Join(Names(), ", "))
 }

@@ -25,6 +25,9 @@ func platform() []*Kernels {
 		if cpu.X86.HasAVX512BF16 {
 			sets = append([]*Kernels{bf16()}, sets...)
 		}
+		if hasAMX() {
+			sets = append([]*Kernels{amx()}, sets...)
+		}
 	}
 	return sets
 }
@@ -50,7 +53,7 @@ func cpuid(leaf, sub uint32) (eax, ebx, ecx, edx uint32)
 
 func avx2() *Kernels {
 	k := &Kernels{Name: "AVX2", Vector: avx2Vector(), Quantize: quantizeRowAVX2}
-	k.scratch.New = newBlockScratch
+	k.scratch.New = func() any { return newBlockScratch(panelSize) }
 	k.types = generic().types // of types that have no assembly
 	k.types[quant.Q4_0] = tiles{
 		scatter: scatterQ40AVX2,

@@ -31,7 +31,7 @@ type set struct {
 // neon is for processors without dot products of bytes, as Cortex-A53 and A72.
 func neon() *Kernels {
 	k := &Kernels{Name: "NEON", Vector: neonVector(), Quantize: quantizeRowNEON}
-	k.scratch.New = newBlockScratch
+	k.scratch.New = func() any { return newBlockScratch(panelSize) }
 	k.types = generic().types // of types that have no assembly
 	k.sets(setsNEON(), "neon")
 	k.types[quant.F32] = tiles{scatter: scatterF32NEON, scatterRows: 4, one: tileF32NEON1x1, block: block{3, 4, tileF32NEON3x4}}

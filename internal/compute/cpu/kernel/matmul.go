@@ -27,6 +27,7 @@ type tiles struct {
 	expand func(dst, w *byte, n uintptr)
 	// The size of a panel's superblock.
 	panelSuper int
+	matrix     matrix // no product: there is no matrix unit
 	// What every part of panel's calls has besides layout.FirstPart and LastPart.
 	panelPart uintptr
 	// Bytes of a row that lie beside the same of another where a panel's rows lie in pairs, otherwise 0.
@@ -55,7 +56,9 @@ func (k *Kernels) MatMulBefore(next []byte, t quant.Type, out []float32, outStri
 		}
 	} else if c.m.block.tile != nil && tokens >= c.m.block.tokens && rows >= c.m.block.rows {
 		s := k.scratch.Get().(*blockScratch)
-		c.blocks(s, rows, tokens, next)
+		if !c.matrices(s, rows, tokens, next) {
+			c.blocks(s, rows, tokens, next)
+		}
 		k.scratch.Put(s)
 	} else {
 		for i := range tokens {
@@ -130,7 +133,7 @@ func (k *Kernels) call(t quant.Type, out []float32, outStride int, w []byte, col
 		x: x, xStride: xStride, form: k.Form(t), fetch: k.fetch,
 	}
 	switch c.form {
-	case Int8:
+	case Int8, Int8Blocks:
 		c.n, c.step, c.xStep, c.part = Super(cols), layout.Of(t).Bytes, layout.ActBytes, partSupers
 	case BFloats:
 		c.n, c.tail = cols/bf16Group, cols%bf16Group

@@ -35,7 +35,7 @@ const (
 // blockScratch is the scratch memory of one MatMul of many tokens; a pool keeps them.
 type blockScratch struct {
 	acc   [blockRows * maxTokens * 16]float32
-	panel []byte                                             // panelSize, on a cache line
+	panel []byte                                             // panelSize or more, on a cache line
 	acts  [maxTokens / 2 * partSupers * layout.PairActs]byte // a tile's tokens of one part of the columns, arranged
 }
 
@@ -61,10 +61,10 @@ func (c *call) panelPlace() panelPlace {
 	return p
 }
 
-func newBlockScratch() any {
-	b := make([]byte, panelSize+63)
+func newBlockScratch(size int) *blockScratch {
+	b := make([]byte, size+63)
 	at := int(-uintptr(unsafe.Pointer(unsafe.SliceData(b))) & 63)
-	return &blockScratch{panel: b[at:][:panelSize]}
+	return &blockScratch{panel: b[at:][:size]}
 }
 
 // blocks computes rows [0, rows) of all tokens, of which there are no fewer than a tile has. A tile that would reach past the last row or token begins

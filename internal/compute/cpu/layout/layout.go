@@ -126,6 +126,21 @@ func Panel(t quant.Type, avx2 bool) int {
 	return PanelQuants + 256
 }
 
+// OddValue is the largest of IQ1_M's values, all of which that mean a weight are odd.
+const OddValue = 9
+
+// Odd reports whether t's halves of blocks have scales and values that are odd, as those of IQ1_M.
+func Odd(t quant.Type) bool {
+	traits := t.Traits()
+	return traits.Scales == quant.HalfBlocks && traits.Codebook != nil && slices.Max(traits.Codebook) == OddValue
+}
+
+// Scaled reports whether panels of 512-bit vectors hold t's quants times the scales of their halves of blocks.
+func Scaled(t quant.Type) bool {
+	traits := t.Traits()
+	return Odd(t) || traits.Scales == quant.HalfBlocks && traits.Bits == 3 && traits.Codebook == nil
+}
+
 // Offset returns the number that the unsigned quants of products lie above their values: where they are signed, or come from a codebook, the least power of
 // two that leaves none negative.
 func Offset(t quant.Type) int {
@@ -142,6 +157,30 @@ func Offset(t quant.Type) int {
 	}
 	return traits.Offset
 }
+
+// Tiles for a processor's matrix unit, of superblocks of MatrixRows rows: 8×8×64 bytes, of which line 8j+v holds elements 4v… of block j of each row, with
+// their sign. Then, at MatrixQuants, 8 lines of float32 of each row: the blocks' scales; 8 more of their minima, or 8 and 8 of the scales of first and second
+// halves. A call's scratch memory holds two tiles of sums, then at MatrixKept what blocks j of all superblocks come to.
+const (
+	MatrixRows    = 16
+	MatrixTokens  = 16
+	MatrixQuants  = 8 * 8 * 64
+	MatrixScales  = MatrixQuants + 8*64
+	MatrixMinima  = MatrixQuants + 2*8*64
+	MatrixHalves  = MatrixQuants + 3*8*64
+	MatrixKept    = 2 * MatrixTokens * 64
+	MatrixScratch = MatrixKept + 8*MatrixTokens*64
+)
+
+// Forms of such tiles.
+const (
+	FormScales = 0
+	FormMinima = 1
+	FormHalves = 2
+)
+
+// MatrixBytes returns the size of a superblock of such tiles.
+func MatrixBytes(form uintptr) int { return [3]int{MatrixScales, MatrixMinima, MatrixHalves}[form] }
 
 // Bits of the parameter part of tiles of several tokens, which may be called for one part of the columns after the other.
 const (

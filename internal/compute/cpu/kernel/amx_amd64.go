@@ -1,0 +1,90 @@
+package kernel
+
+import (
+	"math"
+
+	"github.com/powerinfer-go/powerinfer/internal/compute/cpu/layout"
+	"github.com/powerinfer-go/powerinfer/internal/quant"
+	"golang.org/x/sys/cpu"
+)
+
+// hasAMX reports whether the process may use AMX, which it asks the system for. Every kernel configures the tiles and releases them before it returns: what runs
+// next on the thread is another's, and a system saves tiles that are in use at each switch.
+func hasAMX() bool {
+	return cpu.X86.HasAVX512BF16 && cpu.X86.HasAMXTile && cpu.X86.HasAMXInt8 && allowTiles()
+}
+
+// amx is for processors with AMX too, Sapphire Rapids the first of them: prompts and batches in quantised types go by tiles.
+func amx() *Kernels {
+	k := bf16()
+	k.Name = "AMX"
+	k.multiplyMatrices()
+	k.exact.multiplyMatrices()
+	return k
+}
+
+func (k *Kernels) multiplyMatrices() {
+	k.blockwise = blockwiseAMX
+	k.scratch.New = func() any { return newBlockScratch(matrixSize) }
+	for _, t := range quant.Types() {
+		if !t.Quantised() {
+			continue
+		}
+		m := matrix{fill: fillMatrixAMX, offset: uintptr(layout.Offset(t))}
+		switch t.Traits().Scales {
+		case quant.BlockScale, quant.ByteBlocks, quant.SuperScale, quant.Exponents:
+			m.product, m.form = matrixScalesAMX, layout.FormScales
+		case quant.BlockMin:
+			m.product, m.form = matrixAddedAMX, layout.FormMinima
+		case quant.SixBits:
+			m.product, m.form = matrixMinimaAMX, layout.FormMinima
+		case quant.HalfBlocks:
+			if layout.Scaled(t) {
+				continue // they do not all fit bytes with a sign
+			}
+			m.product, m.form = matrixHalvesAMX, layout.FormHalves
+		default:
+			continue
+		}
+		k.types[t].matrix = m
+	}
+}
+
+// fillMatrixGeneric defines fill: tiles of n superblocks of rows of a panel, whose pairs lie pair bytes and whose superblocks step bytes apart.
+func fillMatrixGeneric(dst []byte, panel []byte, pair, step, n, offset, form int) {
+	const line = 4 * layout.MatrixRows
+	for s := range n {
+		to := dst[s*layout.MatrixBytes(uintptr(form)):]
+		for r := range layout.MatrixRows {
+			from := panel[r/2*pair+s*step+r%2*pairPiece:]
+			for j := range 8 { // blocks
+				at := j*line + 4*r
+				copy(to[layout.MatrixQuants+at:][:4], from[2*layout.PanelScale+4*j:])
+				switch form {
+				case layout.FormMinima:
+					copy(to[layout.MatrixQuants+8*line+at:][:4], from[2*layout.PanelMin+4*j:])
+				case layout.FormHalves:
+					scales := from[2*layout.PanelMin+4*j:]
+					put(to[layout.MatrixQuants+8*line+at:], math.Float32bits(float32(int16(get16(scales)))))
+					put(to[layout.MatrixQuants+16*line+at:], math.Float32bits(float32(int16(get16(scales[2:])))))
+				}
+				for v := range 8 {
+					for e := range 4 {
+						to[(8*j+v)*line+4*r+e] = from[2*(layout.PanelQuants+32*v)+4*j+e] - byte(offset)
+					}
+				}
+			}
+		}
+	}
+}
+
+// blockwiseGeneric defines what a matrix unit reads of activations: their quants block by block.
+func blockwiseGeneric(dst, x []byte, n int) {
+	for s := range n {
+		for j := range 8 {
+			for v := range 8 {
+				copy(dst[256*s+32*j+4*v:][:4], x[s*layout.ActBytes+32*v+4*j:])
+			}
+		}
+	}
+}
