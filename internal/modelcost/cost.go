@@ -30,6 +30,7 @@ type Cost struct {
 
 	ExpertsUsed  int  // by a token in each layer with experts
 	ExpertsKnown bool // the file says how often each is used
+	ExpertMode   model.SparseMode
 
 	File       *gguf.File // the header that a model is bound by; of a file it is the file, which must stay open
 	Activation string     // that overrides File's

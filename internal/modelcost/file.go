@@ -1,7 +1,6 @@
 package modelcost
 
 import (
-	"cmp"
 	"fmt"
 	"path/filepath"
 	"slices"
@@ -46,7 +45,7 @@ func Of(f *gguf.File, o Options) (Cost, error) {
 	if err := o.Law.Check(); err != nil {
 		return Cost{}, err
 	}
-	b := Cost{Name: c.Name, Mode: c.Sparse, Context: o.Context, Layers: c.Layers, FF: c.FF, ExpertsUsed: c.Experts.Used, RowElems: c.Embd}
+	b := Cost{Name: c.Name, Mode: c.Sparse, Context: o.Context, Layers: c.Layers, FF: c.FF, ExpertsUsed: c.Experts.Used, ExpertMode: c.ExpertMode(), RowElems: c.Embd}
 	if b.Name == "" {
 		b.Name = filepath.Base(f.Path)
 	}
@@ -154,7 +153,8 @@ func (r *reader) ofNeurons() (list [][]float32) {
 	return list
 }
 
-// uses returns how often each of layer l's experts is used, hottest first: as the file says, else all alike.
+// uses returns how often each of layer l's experts is used, in the file's order: as the file says, else all alike. GPUs hold the first ones, whether these
+// are the hottest or not, so a cold one before a hot one counts as the mean of the two.
 func (r *reader) uses(l int) []float32 {
 	if !r.b.ExpertsKnown {
 		return evenly(r.c.Experts)
@@ -163,8 +163,29 @@ func (r *reader) uses(l int) []float32 {
 	for _, share := range r.c.Prior(l) {
 		list = append(list, float32(min(share, 1)))
 	}
-	slices.SortFunc(list, func(a, b float32) int { return cmp.Compare(b, a) })
-	return list
+	return falling(list)
+}
+
+// falling returns the list that never rises and whose sums of the first n differ least from v's: a part that rises has its mean instead.
+func falling(v []float32) []float32 {
+	type part struct {
+		sum float64
+		n   int
+	}
+	var parts []part
+	for _, x := range v {
+		last := part{float64(x), 1}
+		for k := len(parts) - 1; k >= 0 && parts[k].sum*float64(last.n) < last.sum*float64(parts[k].n); k-- {
+			last.sum, last.n = last.sum+parts[k].sum, last.n+parts[k].n
+			parts = parts[:k]
+		}
+		parts = append(parts, last)
+	}
+	out := make([]float32, 0, len(v))
+	for _, p := range parts {
+		out = append(out, slices.Repeat([]float32{float32(p.sum / float64(p.n))}, p.n)...)
+	}
+	return out
 }
 
 // known reports whether the file says of every layer with experts how often they are used.

@@ -3,6 +3,7 @@ package planner
 import (
 	"fmt"
 
+	"github.com/powerinfer-go/powerinfer/internal/model"
 	"github.com/powerinfer-go/powerinfer/internal/modelcost"
 	"github.com/powerinfer-go/powerinfer/internal/placement"
 )
@@ -24,7 +25,7 @@ type Way struct {
 const AssumedDisk = 3e9
 
 // Ways returns the ways to compute a model with experts on a machine: the processor alone, llama.cpp's, the plan that was solved, and what the plan is where
-// the GPU's experts follow the text. It returns none of a model without experts.
+// the GPU's experts follow the text, if they can. It returns none of a model without experts.
 func Ways(b *modelcost.Cost, s *Solution, memory uint64) ([]Way, error) {
 	if b.ExpertsUsed == 0 {
 		return nil, nil
@@ -57,7 +58,7 @@ func Ways(b *modelcost.Cost, s *Solution, memory uint64) ([]Way, error) {
 		return nil, err
 	}
 	list = append(list, wayOf("this plan", b, &b.Model, s.Plan, memory))
-	if b.ExpertsKnown {
+	if b.ExpertsKnown || b.ExpertMode == model.Exact {
 		return list, nil
 	}
 	following := b.Following()

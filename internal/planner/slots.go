@@ -2,6 +2,7 @@ package planner
 
 import (
 	"github.com/powerinfer-go/powerinfer/internal/compute"
+	"github.com/powerinfer-go/powerinfer/internal/model"
 	"github.com/powerinfer-go/powerinfer/internal/residency"
 )
 
@@ -15,10 +16,18 @@ func (p *Planner) follow(plan *Plan, s *Solution) {
 	if most == 0 {
 		return
 	}
+	if p.cost.ExpertMode == model.Exact {
+		p.o.notice("experts stay where they are: --sparse exact lays them out by neuron, so that none can be copied to a GPU; --sparse off has them follow the text")
+		return
+	}
 	layers, bytes := p.slotted(plan)
 	if bytes > most {
 		p.shrink(plan, layers, most)
 		layers, bytes = p.slotted(plan)
+	}
+	if len(layers) == 0 {
+		p.o.notice("no experts follow the text: there is no layer of which a GPU has some experts, but not all, within %.0f MiB", mib(most))
+		return
 	}
 	for _, l := range layers {
 		plan.Places[l].Slots = true

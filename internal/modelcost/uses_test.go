@@ -1,0 +1,21 @@
+package modelcost
+
+import (
+	"slices"
+	"testing"
+)
+
+// TestFalling: what does not rise stays, and what rises has its mean, so that sums of what lies before a rise are kept.
+func TestFalling(t *testing.T) {
+	for _, c := range []struct{ from, want []float32 }{
+		{nil, []float32{}},
+		{[]float32{4, 2, 2, 1}, []float32{4, 2, 2, 1}},
+		{[]float32{1, 3, 1, 0}, []float32{2, 2, 1, 0}},
+		{[]float32{1, 2, 3}, []float32{2, 2, 2}},
+		{[]float32{4, 0, 1, 2, 0}, []float32{4, 1, 1, 1, 0}},
+	} {
+		if got := falling(c.from); !slices.Equal(got, c.want) {
+			t.Errorf("%v became %v, want %v", c.from, got, c.want)
+		}
+	}
+}
