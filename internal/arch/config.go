@@ -70,6 +70,7 @@ type Config struct {
 	SmallThinker
 	NemotronH
 	DeltaNet
+	Mamba
 
 	// Falcon, with its older names.
 	FalconAct    string  `json:"activation"`
@@ -253,6 +254,7 @@ type Config struct {
 	Clamp        float64          `json:"-"` // limit of queries, keys and values; 0: none
 	ScoreScale   float64          `json:"-"` // of the products q·k; 0: 1/√key
 	StateSpace   StateSpace       `json:"-"` // of recurrent layers
+	Unrotated    bool             `json:"-"` // no head is rotated, in families whose models may be
 	LayerParts   []Part           `json:"-"` // of each layer, in families whose layers are one part; nil: all have all
 }
 

@@ -57,6 +57,7 @@ type Family struct {
 	ScaledByWidth  int                  // models of so many layers divide scores by √(n_embd/heads), not √key, unless the file says otherwise
 	ScoreCap       float64              // the soft cap of scores, of a file that does not say it; 0: none
 	LogitCap       float64              // likewise of logits
+	PerhapsRotated bool                 // files may say that no head is rotated (rope.scaling.finetuned)
 	NormSum        bool                 // the norms behind parts are of the residual with the part added, and become the residual; else of what is added
 	Later          bool                 // tokens see later positions, too, unless the file says otherwise
 	Headless       bool                 // there are no logits: hidden states are the result
@@ -173,7 +174,7 @@ func All() []Family {
 	return []Family{
 		arcee(), baichuan(), bamboo(), bert(), bloom(), chatglm(), cohere2(), commandR(), dbrx(), deepseek(), deepseek2(), ernieMoE(), euroBERT(), exaone4(), falcon(), gemma(), gemma2(), gemma3(), gemma3n(),
 		gemma4(), gemmaEmbedding(), glm4(), glm4MoE(), gpt2(), gptOSS(),
-		gptneox(), granite(), graniteMoE(), internlm2(), jais2(), jinaBERTV2(), jinaBERTV3(), llama4(), mixtral(), minicpm3(), minimaxM2(), mistral3(), modernBERT(), mpt(),
+		gptneox(), granite(), graniteHybrid(), graniteMoE(), internlm2(), jais2(), jinaBERTV2(), jinaBERTV3(), llama4(), mixtral(), minicpm3(), minimaxM2(), mistral3(), modernBERT(), mpt(),
 		nemotron(), nemotronH(), nemotronHMoE(), nomicBERT(), olmo2(), olmoe(), opt(), phi2(), phi3(), plm(), qwen2(), qwen2MoE(),
 		qwen2VL(), qwen3(), qwen35(), qwen35MoE(), qwen3MoE(), qwen3Next(), qwen3VL(), seedOSS(), smallThinker(), smollm3(),
 		stablelm(), starcoder2(),

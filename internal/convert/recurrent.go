@@ -12,6 +12,9 @@ func (c *config) stateKeys(f arch.Family) (keys []gguf.KV, err error) {
 	}
 	s := &c.StateSpace
 	names := [...]string{"conv_kernel", "mamba_num_heads", "ssm_state_size", "n_groups"}
+	if f.PerhapsRotated {
+		names = [...]string{"mamba_d_conv", "mamba_n_heads", "mamba_d_state", "mamba_n_groups"}
+	}
 	if f.Delta {
 		names = [...]string{"linear_conv_kernel_dim", "linear_num_value_heads", "linear_key_head_dim", "linear_num_key_heads"}
 	}
@@ -38,6 +41,12 @@ func (c *config) stateKeys(f arch.Family) (keys []gguf.KV, err error) {
 			return nil, c.Errorf("linear_value_head_dim", "heads of %d elements that are written by keys of %d are not supported", s.Inner/s.StateHeads, s.StateSize)
 		}
 		return append(keys, gguf.KV{Key: f.Name + ".full_attention_interval", Value: uint32(c.DeltaNet.Every)}), nil
+	}
+	if f.PerhapsRotated {
+		keys = append(keys, gguf.KV{Key: f.Name + ".rope.scaling.finetuned", Value: !c.Unrotated})
+	}
+	if !f.OnePart {
+		return keys, nil
 	}
 	// llama.cpp requires it, for layers that predict further tokens.
 	return append(keys, gguf.KV{Key: f.Name + ".attention.layer_norm_epsilon", Value: float32(c.Epsilon.Value)}), nil

@@ -360,6 +360,7 @@ func (c *Config) readBlocks(m *metadata) {
 		}
 	}
 	window, windowed := c.readWindows(m)
+	unrotated := c.Family.PerhapsRotated && !m.flag(key("rope.scaling.finetuned"), true)
 	c.Blocks = make([]Block, c.Layers)
 	for l := range c.Blocks {
 		b := Block{FF: ff[l], Heads: heads[l], KVHeads: kvHeads[l], Key: keys[l], Value: values[l], KV: l}
@@ -372,7 +373,7 @@ func (c *Config) readBlocks(m *metadata) {
 		} else if c.Family.UnrotatedFull && slices.Contains(windowed, true) {
 			b.Rotation = Unrotated
 		}
-		if every := c.Family.UnrotatedEvery; every > 0 && (l+1)%every == 0 {
+		if every := c.Family.UnrotatedEvery; every > 0 && (l+1)%every == 0 || unrotated {
 			b.Rotation = Unrotated
 		}
 		if b.KVHeads == 0 { // there is no attention

@@ -81,6 +81,9 @@ func (m *model) stateKeys(a func(string) string) []gguf.KV {
 	if m.fam.Delta {
 		return append(m.stateSizes(a), gguf.KV{Key: a("full_attention_interval"), Value: uint32(attentionEvery)})
 	}
+	if !m.fam.OnePart {
+		return m.stateSizes(a)
+	}
 	return append(m.stateSizes(a), gguf.KV{Key: a("attention.layer_norm_epsilon"), Value: float32(1e-5)}) // llama.cpp requires it, for layers that predict further tokens
 }
 

@@ -1443,32 +1443,71 @@ def llama4():
                                 window=lambda layer: None if full(layer) else -7)
 
 
+def mamba(m, h, p, groups=2):
+    """Mamba-2 by the recurrence of its definition, a position after another."""
+    heads, dim, size, hidden = 4, 16, 24, 64
+    inner, channels = heads * dim, heads * dim + 2 * groups * size
+    z, mixed, step = np.split(h @ m.get(p + "in_proj.weight", inner + channels + heads, hidden).T, [inner, inner + channels], -1)
+    taps, bias = m.get(p + "conv1d.weight", channels, 1, 4, scale=0.5)[:, 0], m.get(p + "conv1d.bias", channels)
+    padded = np.concatenate([np.zeros((3, channels)), mixed])
+    mixed = silu(sum(padded[k:k + len(h)] * taps[:, k] for k in range(4)) + bias)
+    x, b, c = np.split(mixed, [inner, inner + groups * size], -1)
+    step = np.log1p(np.exp(step + m.get(p + "dt_bias", heads, scale=1.0, offset=-1.0)))
+    a, d = -np.exp(m.get(p + "A_log", heads, scale=1.0)), m.get(p + "D", heads, offset=1.0)
+    state, y = np.zeros((heads, dim, size)), np.zeros((len(h), heads, dim))
+    for t in range(len(h)):
+        for head in range(heads):
+            g = head * groups // heads
+            u = x[t].reshape(heads, dim)[head]
+            state[head] = np.exp(step[t, head] * a[head]) * state[head] + step[t, head] * np.outer(u, b[t].reshape(groups, size)[g])
+            y[t, head] = state[head] @ c[t].reshape(groups, size)[g] + d[head] * u
+    y = (y.reshape(len(h), inner) * silu(z)).reshape(len(h), groups, -1)
+    y = rms_norm(y, np.ones(inner // groups), 1e-5).reshape(len(h), inner) * m.get(p + "norm.weight", inner, offset=1.0)
+    return y @ m.get(p + "out_proj.weight", hidden, inner).T
+
+
+def granite_hybrid():
+    """Mamba-2 or attention without positions, and behind either experts beside a shared one, or that alone."""
+    base = {"architectures": ["GraniteMoeHybridForCausalLM"], "hidden_act": "silu", "rms_norm_eps": 1e-5, "tie_word_embeddings": True, "embedding_multiplier": 6.0,
+            "attention_multiplier": 0.125, "residual_multiplier": 0.35, "logits_scaling": 4.0, "position_embedding_type": "nope", "mamba_n_heads": 4,
+            "mamba_d_head": 16, "mamba_n_groups": 1, "mamba_d_state": 24, "mamba_d_conv": 4, "mamba_expand": 1, "mamba_conv_bias": True, "mamba_proj_bias": False,
+            "shared_intermediate_size": 40, "layer_types": ["mamba", "attention", "mamba"]}
+
+    def halves(h, both, out):
+        g, u = np.split(h @ both.T, 2, -1)
+        return silu(g) * u @ out.T
+
+    for name, config in (("granitehybrid", {"num_local_experts": 0, "num_experts_per_tok": 0}),
+                         ("granitehybrid-experts", {"intermediate_size": 32, "num_local_experts": 8, "num_experts_per_tok": 3})):
+        m = Model({**base, **config})
+        table = m.get("model.embed_tokens.weight", 48, 64, scale=1.0)
+        x = table[TOKENS] * 6.0
+        norm = lambda x, name: rms_norm(x, m.get(name, 64, offset=1.0), 1e-5)
+        for l, kind in enumerate(base["layer_types"]):
+            p = f"model.layers.{l}."
+            h = norm(x, p + "input_layernorm.weight")
+            if kind == "mamba":
+                y = mamba(m, h, p + "mamba.", groups=1)
+            else:
+                q, k, v = ((h @ m.get(f"{p}self_attn.{n}_proj.weight", w * 16, 64, scale=s).T).reshape(len(h), -1, 16) for n, w, s in (("q", 4, 0.1), ("k", 2, 0.25), ("v", 2, 0.25)))
+                y = attention(q, k, v, scale=0.125) @ m.get(p + "self_attn.o_proj.weight", 64, 64).T
+            x = x + 0.35 * y
+            h = norm(x, p + "post_attention_layernorm.weight")
+            y = halves(h, m.get(p + "shared_mlp.input_linear.weight", 80, 64), m.get(p + "shared_mlp.output_linear.weight", 64, 40))
+            if config["num_local_experts"]:
+                logits = router(m, h, p + "block_sparse_moe.router.layer.weight", 8)
+                weights = normalised(chosen(logits, np.exp(logits), 3))
+                into, out = m.get(p + "block_sparse_moe.input_linear.weight", 8, 64, 64), m.get(p + "block_sparse_moe.output_linear.weight", 8, 64, 32)
+                y = y + sum(weights[:, e:e + 1] * halves(h, into[e], out[e]) for e in range(8))
+            x = x + 0.35 * y
+        yield name, m, 128, norm(x, "model.norm.weight") @ table.T / 4.0
+
+
 def nemotron_h():
     """Layers that are one part each. Mamba-2 by the recurrence of its definition, a position after another; experts of squared ReLU with a shared one,
     reading and writing latent vectors in the last."""
     base = {"architectures": ["NemotronHForCausalLM"], "mlp_hidden_act": "relu2", "mamba_hidden_act": "silu", "layer_norm_epsilon": 1e-5, "head_dim": 16,
             "num_hidden_layers": 5, "mamba_num_heads": 4, "mamba_head_dim": 16, "n_groups": 2, "ssm_state_size": 24, "conv_kernel": 4, "use_conv_bias": True}
-
-    def mamba(m, h, p):
-        heads, dim, groups, size, hidden = 4, 16, 2, 24, 64
-        inner, channels = heads * dim, heads * dim + 2 * groups * size
-        z, mixed, step = np.split(h @ m.get(p + "in_proj.weight", inner + channels + heads, hidden).T, [inner, inner + channels], -1)
-        taps, bias = m.get(p + "conv1d.weight", channels, 1, 4, scale=0.5)[:, 0], m.get(p + "conv1d.bias", channels)
-        padded = np.concatenate([np.zeros((3, channels)), mixed])
-        mixed = silu(sum(padded[k:k + len(h)] * taps[:, k] for k in range(4)) + bias)
-        x, b, c = np.split(mixed, [inner, inner + groups * size], -1)
-        step = np.log1p(np.exp(step + m.get(p + "dt_bias", heads, scale=1.0, offset=-1.0)))
-        a, d = -np.exp(m.get(p + "A_log", heads, scale=1.0)), m.get(p + "D", heads, offset=1.0)
-        state, y = np.zeros((heads, dim, size)), np.zeros((len(h), heads, dim))
-        for t in range(len(h)):
-            for head in range(heads):
-                g = head * groups // heads
-                u = x[t].reshape(heads, dim)[head]
-                state[head] = np.exp(step[t, head] * a[head]) * state[head] + step[t, head] * np.outer(u, b[t].reshape(groups, size)[g])
-                y[t, head] = state[head] @ c[t].reshape(groups, size)[g] + d[head] * u
-        y = (y.reshape(len(h), inner) * silu(z)).reshape(len(h), groups, -1)
-        y = rms_norm(y, np.ones(inner // groups), 1e-5).reshape(len(h), inner) * m.get(p + "norm.weight", inner, offset=1.0)
-        return y @ m.get(p + "out_proj.weight", hidden, inner).T
 
     def attend(m, h, p):
         q, k, v = (h @ m.get(f"{p}{n}_proj.weight", w * 16, 64).T for n, w in (("q", 4), ("k", 2), ("v", 2)))
@@ -1592,7 +1631,7 @@ def delta_nets():
         yield name, m, 128, logits
 
 
-EXPERTS = (delta_nets, nemotron_h, mixtral, qwen3moe, qwen2moe, olmoe, granitemoe, minimax_m2, ernie, gptoss, glm4_moe, smallthinker, dbrx, deepseek, of_deepseeks_form, turbosparse, llama4)
+EXPERTS = (delta_nets, granite_hybrid, nemotron_h, mixtral, qwen3moe, qwen2moe, olmoe, granitemoe, minimax_m2, ernie, gptoss, glm4_moe, smallthinker, dbrx, deepseek, of_deepseeks_form, turbosparse, llama4)
 
 for family in FIRST + SECOND + EXPERTS:
     for name, m, context, logits in family():
